@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# make help lists the targets.
+VERSION = 0
+PATCHLEVEL = 1
+SUBLEVEL = 0
+
+# The layers, lowest first: include/base is below them all, include/pawl is the API.
+layers := pool device exec core compat
+
+# The builds of make check beside the configured one: name=compiler[+fragment of configs/]...
+CHECK_BUILDS ?= asan=gcc+asan tsan-gcc=gcc+tsan tsan-clang=clang+tsan clang=clang \
+	minimal=gcc+minimal
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+
+MAKEFLAGS += -rR --no-print-directory
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+PHONY := all FORCE
+all:
+FORCE:
+
+src-abs := $(abspath $(dir $(lastword $(MAKEFILE_LIST))))
+build-abs := $(if $(filter command,$(firstword $(origin O))),$(if $(O),$(abspath $(O))))
+
+ifneq ($(filter-out $(CURDIR),$(build-abs)),)
+# make O=dir: the same, in there.
+
+$(or $(MAKECMDGOALS),all): sub-make ; @:
+$(src-abs)/Makefile Makefile: ;
+sub-make:
+	@mkdir -p $(build-abs)
+	+@$(MAKE) -C $(build-abs) -f $(src-abs)/Makefile O= $(MAKECMDGOALS)
+PHONY += sub-make
+
+else
+
+srctree := $(if $(filter $(CURDIR),$(src-abs)),.,$(src-abs))
+objtree := .
+export srctree
+
+ifneq ($(filter default undefined,$(origin CC)),)
+CC := gcc
+endif
+ifneq ($(filter default undefined,$(origin CXX)),)
+CXX := g++
+endif
+ifneq ($(filter default undefined,$(origin AR)),)
+AR := ar
+endif
+PKG_CONFIG ?= pkg-config
+# kconfiglib is a Debian package of the system's Python
+PYTHON3 ?= /usr/bin/python3
+export CC CXX AR PKG_CONFIG PYTHON3 CHECK_BUILDS
+
+pawlversion := $(VERSION).$(PATCHLEVEL).$(SUBLEVEL)
+soname := libpawl.so.$(VERSION)
+solib := libpawl.so.$(pawlversion)
+export pawlversion
+
+KCONFIG_CONFIG := $(CURDIR)/.config
+KCONFIG_AUTOHEADER := include/generated/autoconf.h
+auto-conf := include/config/auto.conf
+export KCONFIG_CONFIG KCONFIG_AUTOHEADER
+version-h := include/pawl/version.h
+
+clean-goals := clean mrproper
+outer-goals := help setup run check tags
+config-goals := $(filter-out check-%,$(filter %config,$(MAKECMDGOALS)))
+free-goals := $(clean-goals) $(outer-goals) $(config-goals) check-kconfig check-tokens \
+	check-edges check-sources check-exports
+
+ifneq ($(and $(filter-out 0 1,$(words $(MAKECMDGOALS))),$(filter $(clean-goals) $(config-goals),$(MAKECMDGOALS))),)
+# Goals that change what the others see: one after the other.
+
+$(MAKECMDGOALS): one-by-one ; @:
+one-by-one:
+	+@set -e; for goal in $(MAKECMDGOALS); do $(MAKE) -f $(src-abs)/Makefile $$goal; done
+PHONY += one-by-one $(MAKECMDGOALS)
+
+else
+
+include $(srctree)/tools/Makefile.build
+
+# --- configuration -----------------------------------------------------------
+
+kconfiglib = $(PYTHON3) -m
+defconfig := $(srctree)/configs/defconfig
+
+menuconfig guiconfig oldconfig olddefconfig allnoconfig allyesconfig: FORCE
+	+$(Q)$(kconfiglib) $@
+defconfig: FORCE
+	$(Q)$(kconfiglib) defconfig $(defconfig)
+savedefconfig: FORCE
+	$(Q)$(kconfiglib) savedefconfig --out defconfig
+# a fragment of configs/ on top of the configuration
+%.config: FORCE | $(KCONFIG_CONFIG)
+	$(Q)$(PYTHON3) $(srctree)/tools/kconfig.py merge $(srctree)/configs/$@
+# every symbol has a help text
+check-kconfig: FORCE
+	$(Q)$(PYTHON3) $(srctree)/tools/kconfig.py check
+
+$(KCONFIG_CONFIG):
+	$(Q)$(kconfiglib) defconfig $(defconfig)
+
+$(auto-conf): $(KCONFIG_CONFIG) $(wildcard $(srctree)/Kconfig $(srctree)/*/Kconfig)
+	$(Q)mkdir -p include/config include/generated
+	$(Q)$(kconfiglib) olddefconfig >/dev/null
+	$(Q)$(kconfiglib) genconfig --config-out $@
+	$(Q)touch $@
+
+ifneq ($(if $(MAKECMDGOALS),$(filter-out $(free-goals),$(MAKECMDGOALS)),all),)
+ifeq ($(wildcard $(KCONFIG_AUTOHEADER)),)
+$(shell rm -f $(auto-conf))
+endif
+-include $(auto-conf)
+have-config := y
+endif
+
+# --- flags -------------------------------------------------------------------
+
+ifdef have-config
+cc-version := $(shell $(CC) --version | head -n1)
+cc-machine := $(shell $(CC) -dumpmachine)
+cc-clang := $(findstring clang,$(cc-version))
+endif
+
+warn-y := -Wall -Wextra -Wundef -Wshadow -Wmissing-prototypes -Wstrict-prototypes \
+	-Wpointer-arith -Wwrite-strings -Wno-unused-parameter
+warn-$(CONFIG_WERROR) += -Werror
+
+opt-$(CONFIG_CC_OPTIMIZE_O2) := -O2
+opt-$(CONFIG_CC_OPTIMIZE_O3) := -O3
+opt-$(CONFIG_CC_OPTIMIZE_OG) := -Og
+
+sanitize-$(CONFIG_SANITIZE_ADDRESS) := -fsanitize=address,undefined \
+	-fno-sanitize-recover=undefined -fno-omit-frame-pointer
+sanitize-$(CONFIG_SANITIZE_THREAD) := -fsanitize=thread -fno-omit-frame-pointer
+# the one fence that the sanitizer does not see orders no plain data: base/atomic.h
+warn-$(CONFIG_SANITIZE_THREAD) += $(if $(cc-clang),,-Wno-tsan)
+sanitize-$(CONFIG_COVERAGE) += --coverage
+
+base-cflags = -std=gnu11 -D_GNU_SOURCE= -g $(opt-y) $(if $(filter x86_64%,$(cc-machine)),-mcx16) \
+	$(warn-y) $(sanitize-y) -pthread \
+	$(addprefix -I,$(sort include $(srctree)/include) $(srctree)) \
+	-include $(KCONFIG_AUTOHEADER) $(CPPFLAGS) $(CFLAGS)
+lib-cflags := -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt \
+	-fno-semantic-interposition
+base-ldflags = $(sanitize-y) -pthread $(LDFLAGS)
+# clang puts the sanitizers' run time into programs only
+z-defs := $(if $(and $(cc-clang),$(CONFIG_SANITIZE_ADDRESS)$(CONFIG_SANITIZE_THREAD)),,-Wl,-z,defs)
+lib-ldlibs := -lurcu-memb
+
+# --- the library -------------------------------------------------------------
+
+$(foreach dir,$(layers),$(eval $(call walk,$(dir),$(lib-cflags))))
+lib-objs := $(foreach dir,$(layers),$($(dir)-objs))
+
+public-h := $(sort $(filter-out $(srctree)/$(version-h),$(wildcard $(srctree)/include/pawl/*.h)))
+
+quiet_cmd_version = GEN     $@
+cmd_version = sed -e 's/@MAJOR@/$(VERSION)/' -e 's/@MINOR@/$(PATCHLEVEL)/' \
+	-e 's/@PATCH@/$(SUBLEVEL)/' -e 's/@VERSION@/$(pawlversion)/' $< > $@
+$(version-h): $(srctree)/include/pawl/version.h.in FORCE
+	$(call if_changed,version)
+targets += $(version-h)
+
+quiet_cmd_map = MAP     $@
+cmd_map = $(PYTHON3) $(srctree)/tools/gen-version-map.py -n PAWL_$(VERSION).$(PATCHLEVEL) \
+	-o $@ $(filter %.c,$^)
+libpawl.map: $(lib-objs:%.o=$(srctree)/%.c) $(srctree)/tools/gen-version-map.py FORCE
+	$(call if_changed,map)
+
+quiet_cmd_so = LD      $@
+cmd_so = $(CC) -shared -Wl,-soname,$(soname) -Wl,--version-script=libpawl.map $(z-defs) \
+	-Wl,--as-needed $(base-ldflags) -o $@ $(filter %.o,$^) $(lib-ldlibs)
+$(solib): $(lib-objs) libpawl.map FORCE
+	$(call if_changed,so)
+
+quiet_cmd_link = LN      $@
+cmd_link = ln -sf $(<F) $@
+$(soname): $(solib) ; $(call cmd,link)
+libpawl.so: $(soname) ; $(call cmd,link)
+
+quiet_cmd_a = AR      $@
+cmd_a = rm -f $@; $(AR) rcsD $@ $(filter %.o,$^)
+libpawl.a: $(lib-objs) FORCE
+	$(call if_changed,a)
+targets += libpawl.map $(solib) libpawl.a
+
+lib: $(solib) $(soname) libpawl.so libpawl.a $(version-h)
+all: lib
+PHONY += lib
+
+# --- what is around it -------------------------------------------------------
+
+include $(srctree)/tools/Makefile
+include $(srctree)/tests/Makefile
+include $(srctree)/tools/Makefile.install
+
+$(filter %.o,$(targets)): %.o: $(srctree)/%.c FORCE | $(auto-conf) $(version-h)
+	$(call if_changed,cc)
+
+include $(wildcard $(foreach t,$(targets),$(call dot,$(t)).cmd $(call dot,$(t)).d))
+
+setup:
+	$(Q)$(srctree)/tools/setup.sh check
+
+run:
+	$(Q)$(srctree)/tools/setup.sh run
+	+$(Q)$(MAKE) $(many) -f $(src-abs)/Makefile tools/pawl/pawl
+	$(Q)./tools/pawl/pawl infer $(RUN_ARGS)
+
+check:
+	$(Q)$(srctree)/tools/setup.sh check
+	+$(Q)make='$(MAKE) -f $(src-abs)/Makefile' $(srctree)/tests/check.sh
+
+bench: $(if $(have-config),libpawl.a $(version-h))
+	+$(Q)$(MAKE) -f $(srctree)/tests/bench/Makefile srctree=$(src-abs) objtree=$(CURDIR) \
+		PAWL_LIBS='$(base-ldflags) $(lib-ldlibs)'
+
+# jobs for those who did not ask for any
+many = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
+
+check-tokens:
+	$(Q)$(srctree)/tools/check-tokens.sh
+check-edges:
+	$(Q)$(PYTHON3) $(srctree)/tools/check-edges.py $(srctree)
+check-sources:
+	$(Q)$(srctree)/tools/check-sources.sh
+check-exports:
+	$(Q)$(PYTHON3) $(srctree)/tools/gen-version-map.py -c $(srctree)/include/pawl \
+		$(foreach dir,$(layers),$(wildcard $(srctree)/$(dir)/*.c))
+
+# An upward call does not link: each layer with those below it, and no others.
+check-layers: $(layers:%=check-layer-%)
+below = $(if $(filter $(1),$(firstword $(2))),$(1),$(firstword $(2)) $(call below,$(1),$(wordlist 2,9,$(2))))
+quiet_cmd_layer = LAYER   $*
+cmd_layer = $(CC) -shared $(z-defs) $(base-ldflags) -o .check-layer-$*.so \
+	$(foreach dir,$(call below,$*,$(layers)),$($(dir)-objs)) $(lib-ldlibs)
+$(layers:%=check-layer-%): check-layer-%: $(lib-objs)
+	$(call cmd,layer)
+
+PHONY += setup run check bench check-tokens check-edges check-sources check-exports \
+	check-layers $(layers:%=check-layer-%)
+
+tags:
+	$(Q)cd $(srctree) && ctags -R include $(layers) tools/pawl tests
+PHONY += tags
+
+clean-files = libpawl.a libpawl.map libpawl.so* pawl.pc $(version-h) .check-layer-*.so
+clean:
+	$(Q)rm -f $(clean-files)
+	$(Q)for dir in $(layers) include tools tests cmake Documentation; do \
+		[ ! -d $$dir ] || find $$dir -name '*.[oad]' -delete -o -name '.*.cmd' -delete \
+			-o -name '*.gcno' -delete -o -name '*.gcda' -delete; done
+	$(Q)rm -f .*.cmd
+	$(Q)$(MAKE) -f $(srctree)/tests/bench/Makefile srctree=$(src-abs) objtree=$(CURDIR) \
+		bench-clean >/dev/null 2>&1 || :
+mrproper: clean
+	$(Q)rm -rf include/config include/generated build tags
+	$(Q)rm -f .config .config.old defconfig
+PHONY += clean mrproper
+
+help:
+	@sed -n 's/^#@ \?//p' $(src-abs)/Makefile
+PHONY += help
+
+#@ Build
+#@   all             the library, the pawl command, the tests, the manual (default)
+#@   lib             libpawl.so and libpawl.a alone
+#@   tests           the test programs alone
+#@   install         to DESTDIR and PREFIX (/usr/local); LIBDIR and others: Makefile.install
+#@   uninstall       remove exactly what install put there
+#@   clean           remove what was built; the configuration stays
+#@   mrproper        remove the configuration and build/ too
+#@
+#@ Run
+#@   run             set up, build, and run the demonstration: pawl infer (RUN_ARGS=...)
+#@   setup           install the Debian packages that run and check need (root)
+#@   bench           the benchmarks, beside other engines (BENCH_ARGS=...)
+#@
+#@ Check
+#@   check           all of what follows, also in the builds of CHECK_BUILDS
+#@   check-unit      unit tests of this build
+#@   check-stress    stress tests of this build
+#@   check-headers   public headers alone, as C and as C++
+#@   check-layers    no layer calls upward
+#@   check-install   install, build users with pkg-config and CMake, uninstall
+#@   check-tokens    words and primitives that may not occur; SPDX tags
+#@   check-edges     each end of a memory-ordering edge has its partner
+#@   check-sources   every source file is named in its folder's Makefile
+#@   check-exports   every public function is exported, and nothing else
+#@   check-kconfig   every symbol has a help text
+#@
+#@ Configure (without, the first make takes configs/defconfig)
+#@   menuconfig guiconfig oldconfig olddefconfig defconfig allnoconfig allyesconfig
+#@   savedefconfig   write ./defconfig
+#@   NAME.config     put configs/NAME.config on top of the configuration
+#@
+#@ Variables
+#@   O=dir           build in there        V=1     show the commands
+#@   CC=clang        another compiler      CFLAGS= LDFLAGS=  added to ours
+#@   CHECK_BUILDS=   name=compiler[+fragment]...  of make check
+
+endif
+endif
+.PHONY: $(PHONY)

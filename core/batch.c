@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Batches: n ops that take their places together.
+ *
+ * Structures: for every var of the batch its accesses form a segment:
+ *
+ *     R0 reads | W1 reads | W2 reads | ... | Wm reads
+ *
+ * The R0 reads join the block that is there, W1 becomes its successor, and everything
+ * behind W1 is linked among itself before anybody else can see it, without an atomic
+ * operation: the reads of Wi wait in its block's list, and Wi+1 is named as successor
+ * of Wi's closed block.  Taking the places is then one push of a link list (an op that
+ * never runs, OP_BATCH) with one entry per var: "R0 readers join; the newest block is
+ * Wm's".  Readers of Wm are part of its block's count from the beginning, since the
+ * word's count starts at 0 for readers that come later.
+ *
+ * So a batch costs one CAS per var, not per access, and shares linking, helping and
+ * recording with single pushes (link.c); the single push pays nothing for it.
+ *
+ * Progress: lock-free, as link.c.  Scratch memory is the calling thread's and grows by
+ * the C library's allocator when a batch is larger than all before.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <core/internal.h>
+
+/* One access in the batch. */
+struct acc {
+	u32 var;		/* without DEP_WRITE */
+	u32 op;			/* position in the batch */
+	u32 ref;
+	u32 dep;		/* position in the op */
+};
+
+struct batch_scratch {
+	size_t nops, naccs;
+	u32 *ops;		/* op indexes */
+	struct acc *accs;
+};
+
+void batch_exit(struct thread *t)
+{
+	if (!t->scratch)
+		return;
+	free(t->scratch->ops);
+	free(t->scratch->accs);
+	free(t->scratch);
+	t->scratch = NULL;
+}
+
+static int scratch_grow(struct thread *t, size_t nops, size_t naccs)
+{
+	struct batch_scratch *s = t->scratch;
+	void *p;
+
+	if (!s) {
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			return err(-ENOMEM, "push_batch: no memory");
+		t->scratch = s;
+	}
+	if (nops > s->nops) {
+		p = realloc(s->ops, nops * sizeof(*s->ops));
+		if (!p)
+			return err(-ENOMEM, "push_batch: no memory for %zu ops", nops);
+		s->ops = p;
+		s->nops = nops;
+	}
+	if (naccs > s->naccs) {
+		p = realloc(s->accs, naccs * sizeof(*s->accs));
+		if (!p)
+			return err(-ENOMEM, "push_batch: no memory for %zu accesses", naccs);
+		s->accs = p;
+		s->naccs = naccs;
+	}
+	return 0;
+}
+
+static int acc_cmp(const void *a, const void *b)
+{
+	const struct acc *x = a, *y = b;
+
+	if (x->var != y->var)
+		return x->var < y->var ? -1 : 1;
+	return x->op < y->op ? -1 : x->op > y->op;
+}
+
+static struct dep *acc_dep(struct pawl_engine *e, const struct acc *a)
+{
+	u32 opi;
+
+	return dep_of(e, a->ref, &opi);
+}
+
+/* Link what is behind the first write of a segment; nobody else sees these yet. */
+static void segment_link(struct thread *t, struct acc *a, u32 n, struct dep *link)
+{
+	struct pawl_engine *e = t->e;
+	struct block *b = NULL;
+	u32 bi = 0, i;
+
+	link->var = a[0].var;
+	link->gen = acc_dep(e, &a[0])->gen;
+	link->block = 0;
+	link->link = 0;
+	for (i = 0; i < n; i++) {
+		struct dep *d = acc_dep(e, &a[i]);
+
+		if (d->var & DEP_WRITE) {
+			if (b) {
+				b->succ = a[i].ref;
+				b->state |= BLOCK_CLOSED;
+			}
+			bi = d->block;
+			b = block_of(e, bi);
+			link->var |= DEP_WRITE;
+			link->block = bi;
+		} else if (b) {
+			d->block = bi;
+			d->link = block_list(b->state);
+			b->state = block_with_list(b->state, a[i].ref) + BLOCK_ONE;
+		} else {
+			link->link++;
+		}
+	}
+}
+
+/*
+ * Attach the accesses that face what was there before: the R0 reads and the first
+ * write.  Deleted meanwhile (dead): the whole segment never was; its accesses count as
+ * granted, its ops do not run.
+ */
+static void segment_attach(struct thread *t, struct acc *a, u32 n, u64 val, u32 *granted)
+{
+	struct pawl_engine *e = t->e;
+	u32 i;
+
+	for (i = 0; i < n; i++) {
+		u32 opi = t->scratch->ops[a[i].op];
+		struct dep *d = acc_dep(e, &a[i]);
+		bool write = d->var & DEP_WRITE;
+
+		if (unlikely(val == FOUND_DEAD)) {
+			if (write)
+				block_free(t, d->block);
+			d->block = 0;
+			op_of(e, opi)->flags |= OP_STALE;
+			granted[a[i].op]++;
+			continue;
+		}
+		if (write) {
+			/* The word names the block before, whatever came in between. */
+			granted[a[i].op] += attach_word(t, d, a[i].ref, val);
+			return;
+		}
+		granted[a[i].op] += attach_block(t, d, a[i].ref, val & WORD_LASTW ?
+						 word_prev(val) : word_cur(val), 0);
+	}
+}
+
+static int batch_push(struct thread *t, u32 nops, u32 naccs)
+{
+	struct pawl_engine *e = t->e;
+	struct batch_scratch *s = t->scratch;
+	u32 bopi, i, j, k, nseg = 0, *granted;
+	struct dep *links;
+	struct op *bop;
+	u64 tag, found[INLINE_DEPS];
+	int rc;
+
+	granted = calloc(nops ? nops : 1, sizeof(*granted));
+	if (!granted)
+		return err(-ENOMEM, "push_batch: no memory");
+	qsort(s->accs, naccs, sizeof(*s->accs), acc_cmp);
+	for (i = 0; i < naccs; i++)
+		nseg += !i || s->accs[i].var != s->accs[i - 1].var;
+	bop = op_new(t, &bopi);
+	if (!bop) {
+		free(granted);
+		return err(-ENOMEM, "push_batch: %u ops exist (config.max_ops)", e->cfg.max_ops);
+	}
+	if (nseg > INLINE_DEPS) {
+		rc = ext_get(t, nseg, bopi, &bop->ext);
+		if (rc) {
+			op_free(t, bop, bopi);
+			free(granted);
+			return rc;
+		}
+	}
+	bop->ndeps = (u16)nseg;
+	bop->flags = OP_BATCH;
+	links = op_deps(e, bop, nseg, bop->ext);
+	for (i = 0, k = 0; i < naccs; i = j, k++) {
+		for (j = i + 1; j < naccs && s->accs[j].var == s->accs[i].var; j++)
+			;
+		segment_link(t, &s->accs[i], j - i, &links[k]);
+	}
+	for (i = 0; i < nops; i++) {
+		struct op *op = op_of(e, s->ops[i]);
+
+		op->wait = op->ndeps + 1;
+	}
+	/* CORE-N1 <-> CORE-N2 */
+	store_release(&t->pushed, t->pushed + nops);
+	if (nseg) {
+		/* From here nothing can fail. */
+		tag = link_op(t, bop, bopi, found);
+		for (i = 0, k = 0; i < naccs; i = j, k++) {
+			u64 val;
+
+			for (j = i + 1; j < naccs && s->accs[j].var == s->accs[i].var; j++)
+				;
+			if (k < INLINE_DEPS && found[k])
+				val = links[k].var & DEP_WRITE ?
+				      word_write(found[k], links[k].block, links[k].link, false) :
+				      word_join(found[k], links[k].link);
+			else
+				val = attach_found(t, bop, &links[k], k, tag);
+			segment_attach(t, &s->accs[i], j - i, val, granted);
+		}
+		store_release(&t->d.status, status_make(t->seq, PHASE_FINISHED));
+	}
+	for (i = 0; i < nops; i++) {
+		struct op *op = op_of(e, s->ops[i]);
+		u32 g = granted[i];
+
+		if (g == op->ndeps || fetch_add_acq_rel(&op->wait, -(g + 1)) == g + 1)	/* CORE-W1 <-> CORE-W2 */
+			dispatch(t, op, s->ops[i]);
+	}
+	op_free(t, bop, bopi);
+	free(granted);
+	return 0;
+}
+
+/* Take back the ops of a batch that cannot be pushed. */
+static void batch_undo(struct thread *t, u32 n)
+{
+	struct pawl_engine *e = t->e;
+	u32 i, j;
+
+	for (i = 0; i < n; i++) {
+		struct op *op = op_of(e, t->scratch->ops[i]);
+		struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
+
+		for (j = 0; j < op->ndeps; j++)
+			if (deps[j].var & DEP_WRITE)
+				block_free(t, deps[j].block);
+		op_free(t, op, t->scratch->ops[i]);
+	}
+}
+
+int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
+{
+	struct thread *t = thread_get(e);
+	size_t i, naccs = 0;
+	u32 j, k = 0;
+	int rc;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	if (!n)
+		return 0;
+	if (!ops)
+		return err(-EINVAL, "push_batch: ops is NULL");
+	if (n > e->cfg.max_ops)
+		return err(-E2BIG, "push_batch: %zu ops, config.max_ops is %u", n, e->cfg.max_ops);
+	if (t->bulk)
+		bulk_flush(t);
+	for (i = 0; i < n; i++) {
+		rc = op_check(e, &ops[i], "push_batch");
+		if (rc)
+			return rc;
+		naccs += (size_t)ops[i].nreads + ops[i].nwrites;
+	}
+	if (naccs > UINT32_MAX)
+		return err(-E2BIG, "push_batch: %zu accesses", naccs);
+	rc = scratch_grow(t, n, naccs);
+	if (rc)
+		return rc;
+	if (t->pushed >= t->next_check) {
+		rc = window_wait(t);
+		if (rc)
+			return rc;
+	}
+	for (i = 0; i < n; i++) {
+		struct op *op = op_new(t, &t->scratch->ops[i]);
+		u32 opi = t->scratch->ops[i];
+
+		if (!op) {
+			batch_undo(t, (u32)i);
+			return err(-ENOMEM, "push_batch: %u ops exist (config.max_ops)",
+				   e->cfg.max_ops);
+		}
+		rc = op_fill(t, op, opi, &ops[i]);
+		if (rc) {
+			op_free(t, op, opi);
+			batch_undo(t, (u32)i);
+			return rc;
+		}
+		for (j = 0; j < op->ndeps; j++, k++) {
+			struct dep *d = &op_deps(e, op, op->ndeps, op->ext)[j];
+
+			t->scratch->accs[k] = (struct acc){ d->var & ~DEP_WRITE, (u32)i,
+				dep_ref(opi, op->ndeps, op->ext, j), j };
+		}
+		if (load_relaxed(&e->special) & SPECIAL_TRACING)
+			trace_event(t, TRACE_PUSH, opi, ops[i].name, 0);
+	}
+	if (e->kind == PAWL_NAIVE)
+		fetch_add_relaxed(&t->naive_pending, (u32)n);
+	rc = batch_push(t, (u32)n, k);
+	if (rc) {
+		if (e->kind == PAWL_NAIVE)
+			fetch_add_relaxed(&t->naive_pending, -(u32)n);
+		batch_undo(t, (u32)n);
+		return rc;
+	}
+	return e->kind == PAWL_NAIVE ? wait_naive(t) : 0;
+}
+PAWL_EXPORT(pawl_push_batch);

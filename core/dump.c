@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Dump: what is in flight and who waits for whom, as text, while anything may be stuck.
+ *
+ * Reads every word with atomic loads and changes nothing; what it prints was true of
+ * each line at some time during the call.  No allocation, no lock: usable from a
+ * watchdog.  Progress: bounded by the objects carved, and by the file.
+ */
+#include <stdio.h>
+#include <stdarg.h>
+#include <unistd.h>
+#include <core/internal.h>
+
+static int out(int fd, const char *fmt, ...) __printf(2, 3);
+
+static int out(int fd, const char *fmt, ...)
+{
+	char line[256];
+	va_list ap;
+	ssize_t done = 0, n;
+	int len;
+
+	va_start(ap, fmt);
+	len = vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	if (len >= (int)sizeof(line))
+		len = sizeof(line) - 1;
+	while (done < len) {
+		n = write(fd, line + done, (size_t)(len - done));
+		if (n < 0 && errno != EINTR)
+			return err(-errno, "dump: write failed");
+		if (n > 0)
+			done += n;
+	}
+	return 0;
+}
+
+int pawl_dump(struct pawl_engine *e, int fd)
+{
+	u32 i, n = load_acquire(&e->used_slots), nv = pool_carved(e->pool[POOL_VAR]), idle = 0;
+	int rc;
+
+	rc = out(fd, "pawl engine %llu: %llu ops in flight, %u thread slots\n",
+		 (unsigned long long)e->id, (unsigned long long)ops_in_flight(e), n);
+	for (i = 0; i < n && !rc; i++) {
+		struct thread *t = thread_of(e, i);
+		u64 st = load_acquire(&t->d.status);
+
+		if ((st & 3) != PHASE_FINISHED)
+			rc = out(fd, "thread %u: push %llu is %s\n", i,
+				 (unsigned long long)(st >> 2),
+				 (st & 3) == PHASE_LINKING ? "linking" : "attaching");
+		if (!rc && load_relaxed(&t->waits_flight))
+			rc = out(fd, "thread %u: waits until at most %llu ops are in flight\n", i,
+				 (unsigned long long)load_relaxed(&t->waits_flight) - 1);
+	}
+	for (i = 1; i <= nv && !rc; i++) {
+		struct var *v = var_of(e, i);
+		u32 gen = load_acquire(&v->gen), count, opi;
+		struct pair w;
+		struct block *cur;
+		u64 s, version;
+
+		if (!(gen & 1))
+			continue;
+		w = word_snapshot(v);
+		cur = block_of(e, word_cur(w.val));
+		s = load_acquire(&cur->state);
+		version = load_relaxed(&var_side_of(e, i)->version);
+		count = (block_count(s) + (w.val & WORD_LASTW ? 0 : word_joined(w.val))) & JOIN_MASK;
+		if ((s & BLOCK_DONE) && !count && !(s & BLOCK_ERR)) {
+			idle++;
+			continue;
+		}
+		rc = out(fd, "var %u.%u: version %llu, newest %s by thread %u, %u holders of it%s%s%s\n",
+			 i, gen, (unsigned long long)version,
+			 s & BLOCK_DONE ? "write done" : "write pending", tag_slot(w.tag), count,
+			 s & BLOCK_ERR ? ", poisoned" : "",
+			 w.val & WORD_DELETED ? ", deleted" : "",
+			 block_list(s) && !(s & BLOCK_DONE) ? ", readers wait" : "");
+		if (!rc && block_list(s) && !(s & BLOCK_DONE)) {
+			const char *name;
+
+			dep_of(e, block_list(s), &opi);
+			name = load_relaxed(&op_of(e, opi)->name);
+			rc = out(fd, "  newest waiting reader: op %u%s%s, waits for %u accesses\n", opi,
+				 name ? " " : "", name ? name : "",
+				 load_relaxed(&op_of(e, opi)->wait));
+		}
+	}
+	return rc ? rc : out(fd, "%u vars idle\n", idle);
+}
+PAWL_EXPORT(pawl_dump);

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Engines: creation, routes from properties to queues, stop and start, the end.
+ *
+ *   property                 per-device            pooled      naive
+ *   normal, async, no-skip,
+ *   delete-var               device's normal       the pool    the caller
+ *   cpu-prioritized          the priority queue    the pool    the caller
+ *   gpu-prioritized          CPU: device's normal  the pool    the caller
+ *   copy to device           device's copy-in      the copy lane  the caller
+ *   copy from device         device's copy-out     the copy lane  the caller
+ *
+ * Every queue honours priorities exactly.  Threads start with the first op of their
+ * queue.
+ *
+ * Progress: everything here blocks by purpose (allocation, joining).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <core/internal.h>
+
+static u64 engine_ids;
+
+void pawl_config_init(struct pawl_config *cfg)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+	memset(cfg, 0, sizeof(*cfg));
+	cfg->size = sizeof(*cfg);
+	cfg->workers = n > 0 ? (int)n : 1;
+	cfg->priority_workers = 1;
+	cfg->copy_workers = 1;
+	cfg->cpu_devices = 1;
+	cfg->max_ops = 1u << 18;
+	cfg->max_vars = 1u << 18;
+	cfg->max_threads = 256;
+	cfg->window_policy = -1;
+	cfg->spin_ns = 20000;
+	cfg->name = "pawl";
+}
+PAWL_EXPORT(pawl_config_init);
+
+static int config_check(struct pawl_config *c)
+{
+	const struct { const char *name; s64 v, min, max; } f[] = {
+		{ "kind", c->kind, PAWL_PER_DEVICE, PAWL_NAIVE },
+		{ "workers", c->workers, 0, 1024 },
+		{ "priority_workers", c->priority_workers, 0, 1024 },
+		{ "copy_workers", c->copy_workers, 0, 1024 },
+		{ "cpu_devices", c->cpu_devices, 1, 64 },
+		{ "max_ops", c->max_ops, 64, (1 << OPS_BITS) - 4096 },
+		{ "max_vars", c->max_vars, 1, 1 << VAR_BITS },
+		{ "max_threads", c->max_threads, 1, 2047 },
+		{ "window", c->window, 0, c->max_ops },
+		{ "window_policy", c->window_policy, -1, PAWL_WINDOW_HELP },
+	};
+	u64 threads;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(f); i++)
+		if (f[i].v < f[i].min || f[i].v > f[i].max)
+			return err(-EINVAL, "engine_create: config.%s is %lld, not in %lld..%lld",
+				   f[i].name, (long long)f[i].v, (long long)f[i].min,
+				   (long long)f[i].max);
+	if (!c->name || strlen(c->name) > 7)
+		return err(-EINVAL, "engine_create: config.name is %s",
+			   c->name ? "longer than 7 bytes" : "NULL");
+	if (c->ncpus && !c->cpus)
+		return err(-EINVAL, "engine_create: config.cpus is NULL, ncpus is %u", c->ncpus);
+	for (i = 0; i < c->ncpus; i++)
+		if (c->cpus[i] < 0 || c->cpus[i] >= 4096)
+			return err(-EINVAL, "engine_create: config.cpus[%zu] is %d", i, c->cpus[i]);
+	threads = (u64)c->workers * (c->kind == PAWL_PER_DEVICE ? c->cpu_devices : 1) +
+		  (u64)c->copy_workers * (c->kind == PAWL_PER_DEVICE ? 2 * c->cpu_devices : 1) +
+		  (u64)c->priority_workers + 1;
+	if (c->workers && c->kind != PAWL_NAIVE && threads > c->max_threads)
+		return err(-EINVAL, "engine_create: config.max_threads is %u, the workers need %llu",
+			   c->max_threads, (unsigned long long)threads);
+	/* Caches of threads keep some objects out of sight: room for them. */
+	if ((u64)c->max_ops + 2ull * POOL_MAG * c->max_threads >= (1u << OPS_BITS) &&
+	    c->max_threads > 256)
+		return err(-EINVAL, "engine_create: config.max_ops %u and max_threads %u exceed 2^20",
+			   c->max_ops, c->max_threads);
+	return 0;
+}
+
+static int pools_add(struct pawl_engine *e)
+{
+	const struct pawl_config *c = &e->cfg;
+	u32 slack = 2 * POOL_MAG * c->max_threads;
+	u32 ops = min_u(c->max_ops + slack, (1u << OPS_BITS) - 1);
+	u32 vars = min_u((c->max_vars + slack + 4096) & ~4095u, 1u << VAR_BITS) - 1;
+	u32 blocks = (u32)min_u((u64)vars + 3ull * ops + slack, (1ull << BLOCK_BITS) - 1);
+	const struct pool_desc d[POOLS] = {
+		[POOL_OP] = { "op", sizeof(struct op), ops, NULL, NULL },
+		[POOL_BLOCK] = { "block", sizeof(struct block), blocks, NULL, NULL },
+		[POOL_VAR] = { "var", VAR_SIZE, vars, NULL, NULL },
+		[POOL_ERROR] = { "error", sizeof(struct error), ops + vars, NULL, NULL },
+		[POOL_OPER] = { "operator", sizeof(struct oper), vars, NULL, NULL },
+		[POOL_BULK] = { "bulk", sizeof(struct bulk), min_u(ops, 16384u), NULL, NULL },
+		[POOL_EXT0] = { "deps16", 64 + 24 * 16, min_u(ops, 65536u), NULL, NULL },
+		[POOL_EXT1] = { "deps256", 64 + 24 * 256, min_u(ops, 8192u), NULL, NULL },
+		[POOL_EXT2] = { "deps4096", 64 + 24 * 4096, min_u(ops, 1024u), NULL, NULL },
+		[POOL_EXT3] = { "deps32768", 64 + 24 * 32768, 64, NULL, NULL },
+	};
+	u32 i;
+	int rc;
+
+	for (i = 0; i < POOLS; i++) {
+		rc = arena_add(e->arena, &d[i], &e->pool[i]);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static int queues_add(struct pawl_engine *e)
+{
+	const struct pawl_config *c = &e->cfg;
+	struct exec_queue *q, *in, *out, *prio, **r;
+	bool naive = c->kind == PAWL_NAIVE, dev = c->kind == PAWL_PER_DEVICE;
+	u32 d, p;
+	char name[16];
+	int rc;
+
+	e->routes = calloc(e->ndev * 8u, sizeof(*e->routes));
+	if (!e->routes)
+		return err(-ENOMEM, "engine_create: no memory for routes");
+	q = in = out = prio = NULL;
+	for (d = 0; d < e->ndev; d++) {
+		r = &e->routes[d * 8];
+		if (!d || dev) {
+			snprintf(name, sizeof(name), "c%u", d);
+			rc = exec_queue_add(e->x, name, naive ? 0 : (u32)c->workers, true, &q);
+			if (rc)
+				return rc;
+			in = out = q;
+		}
+		if (!d) {
+			prio = q;
+			if (dev) {
+				rc = exec_queue_add(e->x, "prio",
+						    c->workers ? (u32)c->priority_workers : 0,
+						    true, &prio);
+				if (rc)
+					return rc;
+			}
+		}
+		if (!naive && (!d || dev)) {
+			snprintf(name, sizeof(name), dev ? "i%u" : "io", d);
+			rc = exec_queue_add(e->x, name, c->workers ? (u32)c->copy_workers : 0,
+					    true, &in);
+			out = in;
+			if (!rc && dev) {
+				snprintf(name, sizeof(name), "o%u", d);
+				rc = exec_queue_add(e->x, name,
+						    c->workers ? (u32)c->copy_workers : 0,
+						    true, &out);
+			}
+			if (rc)
+				return rc;
+		} else if (d && !dev) {
+			in = e->routes[PAWL_COPY_TO_DEVICE];
+			out = e->routes[PAWL_COPY_FROM_DEVICE];
+		}
+		for (p = 0; p < 8; p++)
+			r[p] = q;
+		r[PAWL_COPY_FROM_DEVICE] = out;
+		r[PAWL_COPY_TO_DEVICE] = in;
+		r[PAWL_CPU_PRIORITIZED] = prio;
+	}
+	return 0;
+}
+
+static struct exec_thread *worker_enter(void *user)
+{
+	struct thread *t = thread_enter(user);
+
+	return t ? &t->ex : NULL;
+}
+
+/* The slot goes back when the thread ends (thread.c). */
+static void worker_leave(void *user, struct exec_thread *ex)
+{
+}
+
+static void engine_free(struct pawl_engine *e)
+{
+	if (e->x)
+		exec_destroy(e->x);
+	if (e->arena)
+		arena_destroy(e->arena);
+	trace_exit(e);
+	if (e->threads)
+		munmap(e->threads, (size_t)e->max_threads * sizeof(struct thread));
+	free(e->routes);
+	free((void *)(uintptr_t)e->cfg.cpus);
+	free(e);
+}
+
+int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
+{
+	struct pawl_config c;
+	struct pawl_engine *e;
+	struct exec_config xc = { 0 };
+	struct exec_client cl = { 0 };
+	struct thread *t;
+	void *p;
+	int rc;
+
+	if (!out)
+		return err(-EINVAL, "engine_create: out is NULL");
+	*out = NULL;
+	pawl_config_init(&c);
+	if (cfg) {
+		if (cfg->size != sizeof(c))
+			return err(-EINVAL, "engine_create: config.size is %zu, this library has %zu",
+				   cfg->size, sizeof(c));
+		c = *cfg;
+	}
+	rc = config_check(&c);
+	if (rc)
+		return rc;
+	e = aligned_alloc(CACHELINE, (sizeof(*e) + CACHELINE - 1) / CACHELINE * CACHELINE);
+	if (!e)
+		return err(-ENOMEM, "engine_create: no memory");
+	memset(e, 0, sizeof(*e));
+	e->cfg = c;
+	e->cfg.cpus = NULL;
+	e->kind = (u32)c.kind;
+	e->special = e->kind == PAWL_NAIVE ? SPECIAL_NAIVE : 0;
+	if (e->kind == PAWL_NAIVE)
+		e->cfg.workers = 0;
+	e->ndev = c.cpu_devices;
+	e->help = !c.no_help;
+	e->max_threads = c.max_threads;
+	e->window = c.window ? c.window : c.max_ops;
+	e->policy = c.window_policy >= 0 ? (u32)c.window_policy :
+		    e->cfg.workers ? PAWL_WINDOW_BLOCK : PAWL_WINDOW_HELP;
+	e->id = fetch_add_relaxed(&engine_ids, 1) + 1;
+	if (c.ncpus) {
+		int *cpus = malloc(c.ncpus * sizeof(*cpus));
+
+		if (!cpus) {
+			rc = err(-ENOMEM, "engine_create: no memory");
+			goto fail;
+		}
+		memcpy(cpus, c.cpus, c.ncpus * sizeof(*cpus));
+		e->cfg.cpus = cpus;
+	}
+	p = mmap(NULL, (size_t)e->max_threads * sizeof(struct thread), PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED) {
+		rc = err(-ENOMEM, "engine_create: no memory for %u threads", e->max_threads);
+		goto fail;
+	}
+	e->threads = p;
+	rc = arena_create(c.name, &e->arena);
+	if (!rc)
+		rc = pools_add(e);
+	if (rc)
+		goto fail;
+
+	xc.arena = e->arena;
+	xc.max_threads = e->max_threads;
+	xc.max_work = e->pool[POOL_OP]->max + 1;
+	xc.spin_ns = c.spin_ns;
+	xc.cpus = e->cfg.cpus;
+	xc.ncpus = c.ncpus;
+	xc.name = c.name;
+	cl.user = e;
+	cl.run = run_work;
+	cl.enter = worker_enter;
+	cl.leave = worker_leave;
+	cl.idle = engine_idle;
+	cl.thread_start = c.thread_start;
+	cl.thread_stop = c.thread_stop;
+	cl.user2 = c.user;
+	rc = exec_create(&xc, &cl, &e->x);
+	if (!rc)
+		rc = queues_add(e);
+	if (!rc)
+		rc = arena_ready(e->arena, c.prefault);
+	if (!rc)
+		rc = threads_init(e);
+	if (rc)
+		goto fail;
+	e->ops = e->pool[POOL_OP]->base;
+	e->blocks = e->pool[POOL_BLOCK]->base;
+	e->vars = e->pool[POOL_VAR]->base;
+	exec_set_warm(e->x, e->pool[POOL_OP]->base, sizeof(struct op));
+	t = thread_enter(e);
+	if (!t || !pool_get(e->pool[POOL_ERROR], &t->cache[POOL_ERROR], &e->spare_error)) {
+		rc = t ? err(-ENOMEM, "engine_create: no memory") : thread_last.code;
+		threads_fini(e);
+		goto fail;
+	}
+	*error_of(e, e->spare_error) = (struct error){ .refs = 1, .gone = 1, .code = -ENOMEM,
+		.text = "an op failed, and no memory was left for its error" };
+	exec_start(e->x);
+	*out = e;
+	return 0;
+
+fail:
+	engine_free(e);
+	return rc;
+}
+PAWL_EXPORT(pawl_engine_create);
+
+int pawl_engine_stop(struct pawl_engine *e)
+{
+	struct thread *t = thread_get(e);
+
+	if (!t)
+		return thread_last.code;
+	if (t->depth)
+		return err(-EDEADLK, "engine_stop: from inside an op");
+	bulk_flush(t);
+	wait_none(t, -1, true);
+	exec_stop(e->x);
+	return 0;
+}
+PAWL_EXPORT(pawl_engine_stop);
+
+int pawl_engine_start(struct pawl_engine *e)
+{
+	struct thread *t = thread_get(e);
+
+	if (!t)
+		return thread_last.code;
+	if (t->depth)
+		return err(-EDEADLK, "engine_start: from inside an op");
+	return exec_start(e->x);
+}
+PAWL_EXPORT(pawl_engine_start);
+
+int pawl_engine_destroy(struct pawl_engine *e)
+{
+	struct thread *t;
+	u32 i;
+
+	if (!e)
+		return 0;
+	if (e->fork_gen != load_relaxed(&pawl_fork_gen)) {
+		/* The threads that could be inside are not in this process. */
+		threads_forget(e);
+		return 0;
+	}
+	t = thread_get(e);
+	if (!t)
+		return thread_last.code;
+	if (t->depth)
+		return err(-EDEADLK, "engine_destroy: from inside an op");
+	/* Nobody is inside: what other threads gathered goes too. */
+	for (i = 0; i < load_acquire(&e->used_slots); i++)
+		bulk_exit(thread_of(e, i));
+	wait_none(t, -1, true);
+	exec_stop(e->x);
+	opers_exit(t);
+	threads_fini(e);
+	engine_free(e);
+	return 0;
+}
+PAWL_EXPORT(pawl_engine_destroy);
+
+int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
+{
+	struct exec_stats xs;
+	u32 i, n;
+
+	if (!out || out->size != sizeof(*out))
+		return err(-EINVAL, "stats: size is %zu, this library has %zu",
+			   out ? out->size : 0, sizeof(*out));
+	memset(out, 0, sizeof(*out));
+	out->size = sizeof(*out);
+	n = load_acquire(&e->used_slots);
+	for (i = 0; i < n; i++) {
+		struct thread *t = thread_of(e, i);
+
+		out->completed += load_acquire(&t->completed);
+		out->failed += load_relaxed(&t->failed);
+		out->skipped += load_relaxed(&t->skipped);
+		out->inlined += load_relaxed(&t->inlined);
+		out->records += load_relaxed(&t->records);
+		out->helps += load_relaxed(&t->helps);
+	}
+	for (i = 0; i < n; i++)
+		out->pushed += load_acquire(&thread_of(e, i)->pushed);
+	exec_stats(e->x, &xs);
+	out->helped = xs.helped;
+	out->handed = xs.handed;
+	out->stolen = xs.stolen;
+	out->sleeps = xs.sleeps;
+	out->wakes = xs.wakes;
+	out->workers = xs.workers;
+	out->threads = n;
+	out->vars = pool_carved(e->pool[POOL_VAR]);
+	out->ops = pool_carved(e->pool[POOL_OP]);
+	out->blocks = pool_carved(e->pool[POOL_BLOCK]);
+	out->bytes = arena_bytes(e->arena);
+	return 0;
+}
+PAWL_EXPORT(pawl_stats);
+
+const char *pawl_error_text(void)
+{
+	return err_text();
+}
+PAWL_EXPORT(pawl_error_text);
+
+const char *pawl_version(void)
+{
+	return PAWL_VERSION_STRING;
+}
+PAWL_EXPORT(pawl_version);

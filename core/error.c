@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Errors: counted objects that travel along data.
+ *
+ * A failed op makes one; the blocks that it wrote, and everything that is skipped
+ * because of it, hold references.  It is given out once: `gone` is set by the first
+ * wait (or clear) that gets it, and from then on it poisons nothing, wherever it
+ * spread.  A wait for all starts a new epoch: older errors are gone too.
+ *
+ * Ordering: an error is written before the block's DONE (CORE-R1) publishes it.
+ *   CORE-E1 (engine's list of first errors, CAS) <-> CORE-E2 (exchange by wait-all)
+ *
+ * Progress: lock-free.  Out of error objects (as many may exist as ops and vars
+ * together), the op's failure poisons with a shared object that says so.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <core/internal.h>
+
+bool error_alive(struct pawl_engine *e, u32 idx)
+{
+	struct error *x = error_of(e, idx);
+
+	return !load_relaxed(&x->gone) && load_relaxed(&x->epoch) == load_relaxed(&e->err_epoch);
+}
+
+void error_get(struct pawl_engine *e, u32 idx)
+{
+	fetch_add_relaxed(&error_of(e, idx)->refs, 1);
+}
+
+void error_put(struct thread *t, u32 idx)
+{
+	struct pawl_engine *e = t->e;
+
+	if (fetch_add_acq_rel(&error_of(e, idx)->refs, -1u) == 1)
+		pool_put(e->pool[POOL_ERROR], &t->cache[POOL_ERROR], idx);
+}
+
+/* Among the first errors since the last wait for all, if there is room. */
+static void error_keep(struct thread *t, u32 idx)
+{
+	struct pawl_engine *e = t->e;
+	u32 i;
+
+	for (i = 0; i < FIRST_ERRS; i++) {
+		u32 was = load_acquire(&e->first_err[i]);
+
+		if (was)
+			continue;
+		error_get(e, idx);
+		if (cas_acq_rel_acquire(&e->first_err[i], &was, idx))	/* CORE-E1 <-> CORE-E2 */
+			return;
+		error_put(t, idx);
+	}
+	/* Full: let one go that was given out meanwhile. */
+	for (i = 0; i < FIRST_ERRS; i++) {
+		u32 was = xchg_acq_rel(&e->first_err[i], 0);
+
+		if (was && error_alive(e, was)) {
+			u32 none = 0;
+
+			if (cas_acq_rel_acquire(&e->first_err[i], &none, was))
+				continue;
+		}
+		if (was)
+			error_put(t, was);
+		was = 0;
+		error_get(e, idx);
+		if (cas_acq_rel_acquire(&e->first_err[i], &was, idx))
+			return;
+		error_put(t, idx);
+	}
+}
+
+/* An error with its text, that nobody else knows yet.  The caller gets a reference. */
+u32 error_make(struct thread *t, int code, const char *op, const char *text)
+{
+	struct pawl_engine *e = t->e;
+	struct error *x;
+	u32 idx;
+
+	x = pool_get(e->pool[POOL_ERROR], &t->cache[POOL_ERROR], &idx);
+	if (!x) {
+		idx = e->spare_error;
+		error_get(e, idx);
+		return idx;
+	}
+	x->code = code;
+	store_relaxed(&x->refs, 1);
+	snprintf(x->op, sizeof(x->op), "%s", op ? op : "");
+	snprintf(x->text, sizeof(x->text), "%s", text ? text : strerror(-code));
+	return idx;
+}
+
+/* The op failed with it: it counts, and a wait for all will give it. */
+void error_publish(struct thread *t, u32 idx, int code)
+{
+	struct pawl_engine *e = t->e;
+	struct error *x = error_of(e, idx);
+
+	/* CORE-E3 <-> CORE-R1: seen by whoever sees the block's ERR. */
+	fetch_or_acq_rel(&e->special, SPECIAL_POISONED);
+	fetch_add_acq_rel(&e->nfailed, 1);
+	if (idx != e->spare_error)
+		x->code = code;
+	store_relaxed(&x->seq, fetch_add_relaxed(&e->err_seq, 1));
+	store_relaxed(&x->epoch, load_relaxed(&e->err_epoch));
+	store_release(&x->gone, 0);
+	error_keep(t, idx);
+}
+
+/* Nobody wants it any more. */
+void error_drop(struct pawl_engine *e, u32 idx)
+{
+	if (!xchg_acq_rel(&error_of(e, idx)->gone, 1))
+		fetch_add_relaxed(&e->ngiven, 1);
+}
+
+void error_fill(struct pawl_engine *e, u32 idx, struct pawl_error *out)
+{
+	struct error *x = error_of(e, idx);
+
+	if (!out)
+		return;
+	out->code = x->code;
+	out->count = 1;
+	memcpy(out->op, x->op, sizeof(out->op));
+	memcpy(out->text, x->text, sizeof(out->text));
+}
+
+/* Give the error out, if nobody did: its code, or 0.  The caller holds a reference. */
+int error_take(struct thread *t, u32 idx, struct pawl_error *out)
+{
+	struct error *x = error_of(t->e, idx);
+
+	if (!error_alive(t->e, idx) || xchg_acq_rel(&x->gone, 1))
+		return 0;
+	fetch_add_relaxed(&t->e->ngiven, 1);
+	error_fill(t->e, idx, out);
+	if (x->op[0])
+		err(x->code, "op %s failed: %s", x->op, x->text);
+	else
+		err(x->code, "an op failed: %s", x->text);
+	return x->code;
+}
+
+/* For a wait for all: the first error that was not given out; then none is left. */
+int error_take_all(struct thread *t, struct pawl_error *out)
+{
+	struct pawl_engine *e = t->e;
+	u32 kept[FIRST_ERRS], i, n = 0, best = 0;
+	u64 failed, given;
+	int code = 0;
+
+	if (out)
+		memset(out, 0, sizeof(*out));
+	if (likely(!(load_relaxed(&e->special) & SPECIAL_POISONED)))
+		return 0;
+	failed = xchg_acq_rel(&e->nfailed, 0);
+	given = xchg_acq_rel(&e->ngiven, 0);
+	for (i = 0; i < FIRST_ERRS; i++) {
+		kept[n] = xchg_acq_rel(&e->first_err[i], 0);	/* CORE-E2 <-> CORE-E1 */
+		if (kept[n])
+			n++;
+	}
+	for (i = 0; i < n; i++)
+		if (error_alive(e, kept[i]) &&
+		    (!best || load_relaxed(&error_of(e, kept[i])->seq) <
+			      load_relaxed(&error_of(e, best)->seq)))
+			best = kept[i];
+	if (best)
+		code = error_take(t, best, out);
+	if (!code && failed > given) {
+		/* More failed than are kept by name, and those were given out. */
+		code = err(-EIO, "%llu ops failed; their errors were not kept",
+			   (unsigned long long)(failed - given));
+		if (out) {
+			out->code = code;
+			snprintf(out->text, sizeof(out->text), "%s", err_text());
+		}
+	}
+	for (i = 0; i < n; i++)
+		error_put(t, kept[i]);
+	fetch_add_acq_rel(&e->err_epoch, 1);
+	if (out && code)
+		out->count = (unsigned int)failed;
+	return code;
+}

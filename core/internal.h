@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Structures of the core; layer 4, inside core only.
+ *
+ * Field legend: I set at creation; O only its owner thread (or the one thread that
+ * owns the object at that time); A atomic, any thread; S owner writes, others read
+ * (relaxed, statistics); H owner writes before publishing, helpers read and validate.
+ */
+#ifndef CORE_INTERNAL_H
+#define CORE_INTERNAL_H
+
+#if !defined(PAWL_LAYER) || (PAWL_LAYER != 4 && !defined(PAWL_TEST_INTERNAL))
+#error "core/internal.h is inside core"
+#endif
+
+#include <pawl/engine.h>
+#include <pawl/version.h>
+#include <base/atomic.h>
+#include <base/bug.h>
+#include <base/err.h>
+#include <base/export.h>
+#include <pool/pool.h>
+#include <exec/exec.h>
+#include <core/state.h>
+
+/*
+ * Vars lie in groups of four: four lines with one word each, then one line with the
+ * four versions, so that a completion, which counts the version, does not touch the
+ * line on which pushes compete.  80 bytes a var.
+ */
+struct var {
+	struct pair word;	/* A */
+	u32 gen;		/* A: odd while alive; the handle carries it */
+	u32 unused[11];
+};
+
+struct var_side {
+	u64 version;		/* completer of a write (they are ordered); others read */
+	u64 unused;
+};
+
+#define VAR_GROUP	4u
+#define VAR_SIZE	80u
+
+BUILD_BUG_ON(sizeof(struct var) != 64);
+BUILD_BUG_ON(sizeof(struct var) + sizeof(struct var_side) != VAR_SIZE);
+
+/* One version of a var: the write that makes it and the reads that see it. */
+struct block {
+	u64 state;		/* A: state.h */
+	u32 succ;		/* next writer's ref; written by it before CLOSED */
+	u32 err;		/* error that the write inherited, then its own (ERR) */
+	u32 var;		/* A: whose version it is; 0: nobody's */
+	u32 unused[3];
+};
+
+BUILD_BUG_ON(sizeof(struct block) != 32);
+
+#define DEP_WRITE	0x80000000u
+
+/* One access of an op. */
+struct dep {
+	u32 var;		/* H: index | DEP_WRITE */
+	u32 block;		/* H: write: its new block; read: the one it joined */
+	u32 link;		/* next waiting reader; in a batch's link list: readers that join */
+	u32 gen;		/* H: generation of the var */
+};
+
+enum {
+	OP_ASYNC = 1 << 0,
+	OP_NO_SKIP = 1 << 1,
+	OP_DELETE = 1 << 2,	/* ends its var */
+	OP_WAITER = 1 << 3,	/* a waiting thread, not a body */
+	OP_BATCH = 1 << 4,	/* link list of a batch; never runs */
+	OP_STALE = 1 << 5,	/* lost a var during its push: does not run */
+	OP_NO_COUNT = 1 << 6,	/* its write is not a version (wait writable) */
+};
+
+
+/* Flags for which ending an op is more than usual. */
+#define OP_ODD_END	(OP_DELETE | OP_STALE | OP_NO_COUNT)
+
+struct op {
+	union {
+		pawl_fn fn;
+		pawl_async_fn async_fn;
+	};
+	void *arg;
+	pawl_release_fn release;
+	const char *name;
+	u32 wait;		/* A: accesses not granted, plus one while the push goes on */
+	u32 token;		/* A: generation << 2 | TOKEN_*; survives reuse */
+	s32 prio;
+	u32 err;		/* error of its own (message kept by pawl_fail) */
+	u32 oper;		/* operator it is a run of, or 0 */
+	u32 ext;		/* H: chunk of deps if ndeps > INLINE_DEPS; class in [31:30] */
+	u16 flags;
+	u16 ndeps;		/* H */
+	u8 prop;
+	u8 dev;
+	u16 owner;		/* pushing or waiting thread's slot */
+	struct dep deps[INLINE_DEPS];
+};
+
+BUILD_BUG_ON(sizeof(struct op) != 128);
+BUILD_BUG_ON(offsetof(struct op, deps) != 64);
+
+enum { TOKEN_NONE = 0, TOKEN_ARMED = 1, TOKEN_DONE = 2, TOKEN_MASK = 3 };
+
+/* Accesses of an op with more than INLINE_DEPS: header, deps, then records. */
+struct ext {
+	u32 op;			/* I while in use: who owns it */
+	u32 unused[15];
+	struct dep deps[];
+};
+
+#define EXT_CLASSES	4u
+
+#define FIRST_ERRS	16u
+
+struct error {
+	u64 seq;		/* I: order of failing */
+	u32 refs;		/* A */
+	u32 gone;		/* A: given out or cleared */
+	u32 epoch;		/* I: of the engine's wait-alls */
+	s32 code;		/* I */
+	char op[48];
+	char text[160];
+	u64 unused;
+};
+
+BUILD_BUG_ON(sizeof(struct error) % 16);
+
+/* A reusable operator. */
+struct oper {
+	u32 refs;		/* A: runs in flight, plus one until deleted */
+	u32 gen;		/* A: odd while alive */
+	pawl_fn fn;
+	pawl_async_fn async_fn;
+	void *arg;
+	pawl_release_fn release;
+	const char *name;
+	struct dep *deps;	/* I: template, sorted; malloc */
+	u32 ndeps;
+	u16 flags;
+	u8 prop;
+	u8 dev;
+	u64 unused[2];
+};
+
+/* Functions gathered by bulk mode. */
+#define BULK_MAX	64u
+
+struct bulk_fn {
+	pawl_fn fn;
+	void *arg;
+	pawl_release_fn release;
+	const char *name;
+};
+
+struct bulk {
+	struct pawl_engine *e;
+	u32 n;
+	u32 unused;
+	struct bulk_fn fns[BULK_MAX];
+};
+
+/* What a thread pushes with more than one var: others read it to help. */
+struct desc {
+	u64 status;		/* A: push number << 2 | phase */
+	u32 op;			/* H */
+	u32 unused;
+	u64 rec[INLINE_DEPS];	/* A: rec_empty() or rec_value() */
+};
+
+/* A body on the stack of this thread. */
+struct frame {
+	struct pawl_run run;	/* first: pawl_fail() gets from it to the frame */
+	struct frame *up;
+	struct thread *t;
+	u32 op;
+};
+
+enum {
+	POOL_OP, POOL_BLOCK, POOL_VAR, POOL_ERROR, POOL_OPER, POOL_BULK,
+	POOL_EXT0, POOL_EXT1, POOL_EXT2, POOL_EXT3, POOLS
+};
+
+struct trace_buf;
+
+/* Places of waits that timed out. */
+#define GIVEN_UP 8u
+
+struct given_up {
+	u32 op, token, var, gen, block;
+};
+
+/* A thread's part in an engine. */
+struct thread {
+	struct desc d __cacheline_aligned;
+
+	struct exec_thread ex __cacheline_aligned;
+
+	struct pawl_engine *e __cacheline_aligned;	/* I */
+	u32 slot;		/* I */
+	u32 depth;		/* O: bodies on the stack */
+	u64 seq;		/* O: push number, grows over all users of the slot */
+	u32 var_limit;		/* O: var indexes below are carved */
+	u32 unused;
+	u64 next_check;		/* O: pushed count at which the window is looked at again */
+	struct frame *frame;	/* O */
+	struct bulk_state *bulk;	/* O: NULL if the thread never used bulk */
+	struct trace_buf *trace;	/* A */
+	struct batch_scratch *scratch;	/* O */
+	struct given_up given_up[GIVEN_UP];	/* O */
+	u32 given_up_next;	/* O */
+
+	/* Written by the owner at every op, read by waits for all. */
+	u64 pushed __cacheline_aligned;	/* S release */
+	u64 completed;		/* S release */
+	u64 failed, skipped, inlined, records, helps;	/* S */
+	u32 naive_pending;	/* A: naive: ops pushed by this thread and not over */
+	u32 unused2;
+	u64 waits_flight;	/* A: 1 + most ops in flight that the thread waits for, or 0 */
+
+	struct pool_cache cache[POOLS] __cacheline_aligned;
+};
+
+enum {
+	SPECIAL_POISONED = 1,	/* an error was ever made: look for inherited ones */
+	SPECIAL_TRACING = 2,
+	SPECIAL_NAIVE = 4,
+};
+
+struct pawl_engine {
+	/* Read by every call. */
+	u64 id;			/* I: never repeats in a process */
+	char *ops, *blocks, *vars;	/* I: where these pools begin */
+	char *threads;		/* I: array of struct thread */
+	struct pool *pool[POOLS];	/* I */
+	struct exec *x;		/* I */
+	u32 fork_gen;		/* I */
+	u32 kind;		/* I */
+	u32 window, policy;	/* I */
+	bool help;		/* I */
+	u32 special;		/* A: SPECIAL_*: what ordinary ops need not look for */
+	u32 max_threads;	/* I */
+	u32 ndev;		/* I */
+	struct exec_queue **routes;	/* I: [dev * 8 + prop] */
+	u32 err_epoch __cacheline_aligned;	/* A: number of wait-alls that cleared */
+	u32 first_err[FIRST_ERRS];	/* A: the first errors since then that are not given out */
+	u64 nfailed;		/* A: ops that failed by themselves since then */
+	u64 ngiven;		/* A: of these, errors given out or cleared */
+	u64 err_seq;		/* A: errors so far */
+	u32 spare_error;	/* I: for when no error object is left */
+	u32 used_slots __cacheline_aligned;	/* A: slots below were used */
+	u32 nflight;		/* A: threads that wait for ops in flight to become few, or none */
+	u64 free_slots;		/* A: stack of left slots, tagged */
+	u64 tracing;		/* A: events per thread, or 0 */
+	struct pawl_config cfg;	/* I */
+	struct arena *arena;	/* I */
+	u64 trace_base;		/* A: ns */
+	u64 trace_order;	/* A: pushes traced */
+	struct trace_buf *trace_bufs;	/* A */
+	struct slot_entry *slots;	/* I: one per slot */
+};
+
+static inline struct thread *thread_of(const struct pawl_engine *e, u32 slot)
+{
+	return (struct thread *)(e->threads + (size_t)slot * sizeof(struct thread));
+}
+
+static inline struct op *op_of(const struct pawl_engine *e, u32 idx)
+{
+	return (struct op *)(void *)(e->ops + (size_t)idx * sizeof(struct op));
+}
+
+static inline struct block *block_of(const struct pawl_engine *e, u32 idx)
+{
+	return (struct block *)(void *)(e->blocks + (size_t)idx * sizeof(struct block));
+}
+
+static inline struct var *var_of(const struct pawl_engine *e, u32 idx)
+{
+	return (struct var *)(void *)(e->vars +
+			      (size_t)(idx / VAR_GROUP) * (VAR_GROUP * VAR_SIZE) +
+			      (idx % VAR_GROUP) * sizeof(struct var));
+}
+
+static inline struct var_side *var_side_of(const struct pawl_engine *e, u32 idx)
+{
+	return (struct var_side *)(void *)(e->vars +
+				   (size_t)(idx / VAR_GROUP) * (VAR_GROUP * VAR_SIZE) +
+				   VAR_GROUP * sizeof(struct var) +
+				   (idx % VAR_GROUP) * sizeof(struct var_side));
+}
+
+static inline struct error *error_of(const struct pawl_engine *e, u32 idx)
+{
+	return pool_obj(e->pool[POOL_ERROR], idx);
+}
+
+static inline u32 ext_cap(u32 class)
+{
+	return 16u << (4 * class - (class == 3));	/* 16, 256, 4096, 32768 */
+}
+
+static inline struct ext *ext_of(const struct pawl_engine *e, u32 ext)
+{
+	return pool_obj(e->pool[POOL_EXT0 + (ext >> 30)], ext & 0x3fffffffu);
+}
+
+static inline struct dep *op_deps(const struct pawl_engine *e, struct op *op, u32 n, u32 ext)
+{
+	return likely(n <= INLINE_DEPS) ? op->deps : ext_of(e, ext)->deps;
+}
+
+static inline u64 *ext_recs(struct ext *x, u32 class)
+{
+	return (u64 *)(void *)(x->deps + ext_cap(class));
+}
+
+static inline u32 dep_ref(u32 opi, u32 n, u32 ext, u32 j)
+{
+	if (likely(n <= INLINE_DEPS))
+		return opi << 2 | j;
+	return REF_EXT | (ext >> 30) << REF_CLASS_SHIFT |
+	       ((ext & 0x3fffffffu) * ext_cap(ext >> 30) + j);
+}
+
+static inline struct dep *dep_of(const struct pawl_engine *e, u32 ref, u32 *opi)
+{
+	u32 class, lin, cap;
+	struct ext *x;
+
+	if (likely(!(ref & REF_EXT))) {
+		*opi = ref >> 2;
+		return &op_of(e, *opi)->deps[ref & 3];
+	}
+	class = (ref >> REF_CLASS_SHIFT) & 3;
+	lin = ref & ((1u << REF_CLASS_SHIFT) - 1);
+	cap = ext_cap(class);
+	x = pool_obj(e->pool[POOL_EXT0 + class], lin / cap);
+	*opi = x->op;
+	return &x->deps[lin % cap];
+}
+
+/* A counter of the owner that others only read. */
+static inline void count(u64 *c)
+{
+	store_relaxed(c, load_relaxed(c) + 1);
+}
+
+/* thread.c */
+extern u32 pawl_fork_gen;
+struct thread *thread_enter(struct pawl_engine *e);	/* NULL: err() is set */
+struct thread *thread_worker(struct pawl_engine *e);
+void thread_leave(struct thread *t);
+int threads_init(struct pawl_engine *e);
+void threads_fini(struct pawl_engine *e);
+void threads_forget(struct pawl_engine *e);
+struct thread_tls {
+	u64 id;			/* of the engine that this thread called last; 0: none */
+	struct thread *t;	/* its part there */
+	int code;		/* why thread_get() gave NULL */
+};
+
+extern __thread struct thread_tls thread_last;
+
+/* The calling thread's part in e; NULL: see thread_last.code. */
+static inline struct thread *thread_get(struct pawl_engine *e)
+{
+	if (likely(thread_last.id == e->id))
+		return thread_last.t;
+	return thread_enter(e);
+}
+
+/* op.c */
+int var_check_slow(struct thread *t, pawl_var_t h, u32 *vi);
+/* 0 and the index, or -ESTALE.  CORE-V2 <-> CORE-V1, CORE-V3. */
+static inline int var_check(struct thread *t, pawl_var_t h, u32 *vi)
+{
+	u32 i = (u32)h.h, gen = (u32)(h.h >> 32);
+	struct var *v;
+
+	*vi = i;
+	/* An index that is not carved has no memory; the limit only grows. */
+	if (unlikely(i >= t->var_limit))
+		return var_check_slow(t, h, vi);
+	v = var_of(t->e, i);
+	/* Its delete op may be pushed and not over. */
+	return likely((gen & 1) && load_acquire(&v->gen) == gen &&
+		      !(load_relaxed(&v->word.val) & WORD_DELETED)) ? 0 : -ESTALE;
+}
+
+struct op *op_new(struct thread *t, u32 *idx);
+void op_free(struct thread *t, struct op *op, u32 idx);
+int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *who);
+
+/* Everything but the vars. */
+static inline int op_check(struct pawl_engine *e, const struct pawl_op *d, const char *who)
+{
+	if (likely(d && d->size == sizeof(*d) && !(d->fn && d->async_fn) &&
+		   d->prop <= PAWL_NO_SKIP && !d->flags && d->device.kind == PAWL_CPU &&
+		   d->device.id < e->ndev && (d->reads || !d->nreads) &&
+		   (d->writes || !d->nwrites)))
+		return 0;
+	return op_bad(e, d, who);
+}
+
+int op_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d);
+int op_fill_many(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d);
+int op_deps_copy(struct thread *t, struct op *op, u32 opi, const struct dep *from, u32 n);
+u32 deps_sort(struct dep *deps, u32 n);
+int deps_from(struct thread *t, struct dep *out, const struct pawl_op *d, u32 *n,
+	      const char *who);
+int op_blocks(struct thread *t, struct op *op);
+void blocks_put(struct thread *t, const struct dep *deps, u32 n);
+
+/* The block that a write will make; NULL: out of blocks. */
+static inline struct block *dep_block(struct thread *t, struct dep *d)
+{
+	struct block *b = pool_get(t->e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], &d->block);
+
+	if (likely(b)) {
+		/* Stale readers of the recycled block may look: atomic, no order. */
+		store_relaxed(&b->state, BLOCK_ONE);
+		b->err = 0;
+		store_relaxed(&b->var, d->var & ~DEP_WRITE);
+	}
+	return b;
+}
+
+int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext);
+void ext_put(struct thread *t, u32 ext);
+struct exec_queue *op_queue(struct pawl_engine *e, const struct op *op);
+
+/* link.c: take the places */
+int link_simple(struct thread *t, struct op *op, u64 *found);
+u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found);
+struct pair word_snapshot(struct var *v);
+
+static inline void block_free(struct thread *t, u32 bi)
+{
+	store_relaxed(&block_of(t->e, bi)->var, 0);
+	pool_put(t->e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], bi);
+}
+
+/* attach.c: find out what is granted */
+u32 attach_slow(struct thread *t, struct dep *d, u32 ref, u32 obi, u32 joined);
+u64 attach_found(struct thread *t, struct op *op, struct dep *d, u32 j, u64 tag);
+#define FOUND_DEAD (~0ull)
+
+/*
+ * Attach one access.  obi: the block it reads, or that stands before the one it makes;
+ * joined: how many readers joined that.  1: granted now; 0: somebody will grant it.
+ */
+static inline u32 attach_block(struct thread *t, struct dep *d, u32 ref, u32 obi, u32 joined)
+{
+	struct pawl_engine *e = t->e;
+	struct block *ob = block_of(e, obi);
+	u64 s = load_acquire(&ob->state);	/* CORE-A3 <-> CORE-R1, CORE-R2 */
+
+	if (!(d->var & DEP_WRITE)) {
+		d->block = obi;
+		if (likely(s & BLOCK_DONE))
+			return 1;
+	} else if (likely((s & (BLOCK_DONE | BLOCK_ERR)) == BLOCK_DONE &&
+			  ((block_count(s) + joined) & JOIN_MASK) == 0)) {
+		/* Over and done with, and nobody else will look at it. */
+		pool_put(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], obi);
+		return 1;
+	}
+	return attach_slow(t, d, ref, obi, joined);
+}
+
+/* With the word as it was before our own link. */
+static inline u32 attach_own(struct thread *t, struct dep *d, u32 ref, u64 was)
+{
+	return attach_block(t, d, ref, word_cur(was), was & WORD_LASTW ? 0 : word_joined(was));
+}
+
+/* With the word as it was with our tag on it. */
+static inline u32 attach_word(struct thread *t, struct dep *d, u32 ref, u64 val)
+{
+	return d->var & DEP_WRITE ? attach_block(t, d, ref, word_prev(val), word_joined(val)) :
+	       attach_block(t, d, ref, word_cur(val), 0);
+}
+
+/* push.c */
+int push_op(struct thread *t, struct op *op, u32 opi);
+void push_undo(struct thread *t, struct op *op);
+void dispatch(struct thread *t, struct op *op, u32 opi);
+int window_wait(struct thread *t);
+int push_one(struct thread *t, const struct pawl_op *d, u32 flags);
+
+/* retire.c */
+void run_work(void *user, struct exec_thread *ex, u32 work);
+u32 run_op(struct thread *t, struct op *op, u32 opi);
+u32 finish_op(struct thread *t, struct op *op, u32 opi, int status);
+bool grant(struct op *op);
+
+/* wait.c */
+void waiter_granted(struct thread *t, struct op *op, u32 opi);
+void requeue(struct thread *t, u32 next);
+u32 retire(struct thread *t, struct op *op, u32 error);
+int var_bad(const char *who, const char *list, u32 i, pawl_var_t v);
+u64 ops_in_flight(struct pawl_engine *e);
+void wait_flight_begin(struct thread *t, u64 limit);
+void wait_flight_end(struct thread *t);
+void flight_check(struct thread *t);
+int wait_none(struct thread *t, s64 timeout_ns, bool help);
+int wait_naive(struct thread *t);
+void engine_idle(void *user, struct exec_thread *ex);
+
+/* error.c */
+u32 error_make(struct thread *t, int code, const char *op, const char *text);
+void error_publish(struct thread *t, u32 idx, int code);
+void error_drop(struct pawl_engine *e, u32 idx);
+int error_take(struct thread *t, u32 idx, struct pawl_error *out);
+u32 op_inherited(struct pawl_engine *e, struct op *op);
+int error_take_all(struct thread *t, struct pawl_error *out);
+void error_get(struct pawl_engine *e, u32 idx);
+void error_put(struct thread *t, u32 idx);
+bool error_alive(struct pawl_engine *e, u32 idx);
+void error_fill(struct pawl_engine *e, u32 idx, struct pawl_error *out);
+
+/* bulk.c */
+int bulk_add(struct thread *t, const struct pawl_op *d);
+int bulk_flush(struct thread *t);
+int bulk_run(struct pawl_run *run, void *arg);
+void bulk_exit(struct thread *t);
+
+/* oper.c */
+void oper_put(struct thread *t, u32 idx);
+void opers_exit(struct thread *t);
+
+/* batch.c */
+void batch_exit(struct thread *t);
+
+/* trace.c */
+enum trace_kind { TRACE_PUSH, TRACE_BEGIN, TRACE_END, TRACE_DEP };
+#ifdef CONFIG_TRACE
+void trace_event(struct thread *t, enum trace_kind k, u32 opi, const char *name, u64 id);
+void trace_exit(struct pawl_engine *e);
+#else
+static inline void trace_event(struct thread *t, enum trace_kind k, u32 opi,
+			       const char *name, u64 id)
+{
+}
+static inline void trace_exit(struct pawl_engine *e)
+{
+}
+#endif
+
+#endif

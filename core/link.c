@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Linking: a push takes its place in all its vars at one point in time.
+ *
+ * Purpose: for concurrent pushes X and Y that share vars, X is before Y in all of
+ * them or behind in all of them.
+ *
+ * Structures: the pushing thread's descriptor (op, phase, records) and the var words.
+ *   1. The owner publishes: status = {number, LINKING}.
+ *   2. In the order of var indexes, each word is overwritten by a CAS that brings
+ *      the push's tag.  Whoever finds a word tagged by a push that is still LINKING
+ *      helps it to the end first; so nobody is ever behind a push that is not in all
+ *      its places.  The sorted order bounds the depth of helping: the push that is
+ *      helped on var v only needs vars above v.
+ *   3. The status goes to COMMITTED: the push's place in all FIFOs is fixed.
+ *   4. Until the owner has attached (attach.c) and says FINISHED, whoever overwrites
+ *      one of its tags first leaves the word's value in the owner's record.
+ * A push with one var is the CAS of its word and nothing else.
+ *
+ * Ordering: each var word is read acquire and changed acq_rel.
+ *   CORE-L1 (publish, release)   <-> CORE-L2 (status read by helpers)
+ *   CORE-L3 (word CAS)           <-> CORE-L4 (word read): block contents, the status
+ *   CORE-L5 (record CAS, release) <-> CORE-L6 (owner's read, attach.c)
+ *   CORE-L7 (commit CAS)         <-> CORE-L2
+ *
+ * Why a dep is linked at most once: a linker reads the word (tag is not ours), then
+ * looks at the status again.  If the push had been linked here and overwritten, the
+ * overwriter had first seen it COMMITTED, so the second look fails.  If it is LINKING,
+ * it was not linked here when the word was read, and the CAS succeeds only on that
+ * very word, since tags never repeat.
+ *
+ * Progress: lock-free.  A failed CAS means that another push took a place; a help
+ * completes another push.  Nothing waits for a stopped thread: what it left
+ * unfinished is finished for it, or recorded for it.
+ *
+ * Lifetime: helpers read descriptors, ops and deps that may belong to the next push
+ * already; every value read is validated by the status before it is used.
+ */
+#include <core/internal.h>
+
+/* A word whose two halves belong together: equal tags around the value prove it. */
+struct pair word_snapshot(struct var *v)
+{
+	struct pair w;
+	u64 tag;
+
+	w.tag = load_acquire(&v->word.tag);	/* CORE-L4 <-> CORE-L3 */
+	for (;;) {
+		w.val = load_acquire(&v->word.val);
+		tag = load_acquire(&v->word.tag);
+		if (likely(tag == w.tag))
+			break;
+		w.tag = tag;
+	}
+#ifdef __SANITIZE_THREAD__
+	__tsan_acquire(&v->word);
+#endif
+	return w;
+}
+
+static enum phase tag_phase(struct pawl_engine *e, u64 tag)
+{
+	u64 st;
+
+	if (tag & TAG_SIMPLE)
+		return PHASE_FINISHED;
+	st = load_acquire(&thread_of(e, tag_slot(tag))->d.status);	/* CORE-L2 <-> CORE-L1, CORE-L7 */
+	return st >> 2 == tag_seq(tag) ? (enum phase)(st & 3) : PHASE_FINISHED;
+}
+
+/*
+ * The word of var vi, tagged by a committed push, is about to be overwritten: its
+ * owner may still need the value.  All who get here for one (push, var) have the same
+ * value, so the first one suffices.
+ */
+static __cold void record(struct thread *t, u64 tag, u32 vi, u64 val)
+{
+	struct pawl_engine *e = t->e;
+	struct desc *d = &thread_of(e, tag_slot(tag))->d;
+	u64 st = status_make(tag_seq(tag), PHASE_COMMITTED);
+	u32 opi = load_acquire(&d->op), n, ext = 0, j;
+	struct dep *deps;
+	struct op *op;
+	u64 want = rec_empty(tag);
+	u64 *rec;
+
+	if (load_acquire(&d->status) != st)
+		return;
+	op = op_of(e, opi);
+	n = load_acquire(&op->ndeps);
+	ext = load_acquire(&op->ext);
+	if (load_acquire(&d->status) != st)
+		return;
+	deps = op_deps(e, op, n, ext);
+	for (j = 0; j < n; j++)
+		if ((load_acquire(&deps[j].var) & ~DEP_WRITE) == vi)
+			break;
+	if (j == n || load_acquire(&d->status) != st)
+		return;
+	rec = n <= INLINE_DEPS ? &d->rec[j] : &ext_recs(ext_of(e, ext), ext >> 30)[j];
+	cas_acq_rel_acquire(rec, &want, rec_value(val));	/* CORE-L5 <-> CORE-L6 */
+	count(&t->records);
+}
+
+static void help(struct thread *t, u64 tag);
+
+/*
+ * Link dep j of the push `tag`.  False: the push is over linking.  *found: the value
+ * that our CAS replaced, else 0 (a helper linked it, or the var is deleted).
+ */
+static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u64 tag,
+		     bool batch, bool del, u64 *found)
+{
+	struct pawl_engine *e = t->e;
+	u64 st = status_make(tag_seq(tag), PHASE_LINKING);
+	u32 vi = load_acquire(&dep->var), gen = load_acquire(&dep->gen);
+	u32 nb = load_acquire(&dep->block);
+	u32 add = batch ? load_acquire(&dep->link) : !(vi & DEP_WRITE);
+	bool write = vi & DEP_WRITE;
+	struct var *v;
+
+	*found = 0;
+	vi &= ~DEP_WRITE;
+	if (load_acquire(&d->status) != st)
+		return false;
+	v = var_of(e, vi);
+	for (;;) {
+		struct pair w = word_snapshot(v), new;
+
+		if (w.tag == tag)
+			return true;
+		if (load_acquire(&d->status) != st)	/* the second look */
+			return false;
+		/*
+		 * Deleted while we pushed: the word of a deleted var never changes until
+		 * its generation has, so all helpers agree to leave this dep out.
+		 */
+		if ((w.val & WORD_DELETED) || load_acquire(&v->gen) != gen)
+			return true;
+		switch (tag_phase(e, w.tag)) {
+		case PHASE_LINKING:
+			help(t, w.tag);
+			continue;
+		case PHASE_COMMITTED:
+			record(t, w.tag, vi, w.val);
+			break;
+		case PHASE_FINISHED:
+			break;
+		}
+		new.tag = tag;
+		new.val = write ? word_write(w.val, nb, add, del) : word_join(w.val, add);
+		if (pair_cas_acq_rel(&v->word, &w, new)) {	/* CORE-L3 <-> CORE-L4 */
+			*found = w.val;
+			return true;
+		}
+	}
+}
+
+/* Finish the linking of somebody's push. */
+static __cold void help(struct thread *t, u64 tag)
+{
+	struct pawl_engine *e = t->e;
+	struct desc *d = &thread_of(e, tag_slot(tag))->d;
+	u64 st = status_make(tag_seq(tag), PHASE_LINKING), found;
+	u32 opi = load_acquire(&d->op), n, ext, flags, j;
+	struct dep *deps;
+	struct op *op;
+
+	if (load_acquire(&d->status) != st)
+		return;
+	op = op_of(e, opi);
+	n = load_acquire(&op->ndeps);
+	ext = load_acquire(&op->ext);
+	flags = load_acquire(&op->flags);
+	if (load_acquire(&d->status) != st)
+		return;
+	deps = op_deps(e, op, n, ext);
+	for (j = 0; j < n; j++)
+		if (!link_dep(t, d, &deps[j], tag, flags & OP_BATCH, flags & OP_DELETE, &found))
+			return;
+	if (cas_acq_rel_acquire(&d->status, &st,	/* CORE-L7 <-> CORE-L2 */
+				status_make(tag_seq(tag), PHASE_COMMITTED)))
+		count(&t->helps);
+}
+
+/*
+ * Nothing is to be done for the push that tagged a word, as far as can be told without
+ * looking at its descriptor: it had one var, or it was this thread's own and earlier.
+ */
+static inline bool tag_quick(const struct thread *t, u64 tag)
+{
+	return (tag & TAG_SIMPLE) || tag_slot(tag) == t->slot;
+}
+
+/*
+ * The usual case of a thread's own push: one look, one CAS.  The two halves need not
+ * belong together: then the CAS fails.  False: look closer.
+ */
+static inline bool link_quick(struct thread *t, struct var *v, const struct dep *dep, u64 tag,
+			      bool write, u64 *found, const u64 *status, u64 linking)
+{
+	struct pair w = { load_acquire(&v->word.tag), load_acquire(&v->word.val) };	/* CORE-L4 <-> CORE-L3 */
+	struct pair new = { tag, write ? word_write(w.val, dep->block, 0, false) :
+				 word_join(w.val, 1) };
+
+	if (unlikely(!tag_quick(t, w.tag) || (w.val & WORD_DELETED) ||
+		     load_acquire(&v->gen) != dep->gen))
+		return false;
+	if (status && unlikely(load_acquire(status) != linking))	/* the second look */
+		return false;
+	*found = w.val;
+	return pair_cas_acq_rel(&v->word, &w, new);	/* CORE-L3 <-> CORE-L4 */
+}
+
+/*
+ * An op with one var.  *found: what the word held.  -ESTALE: the var is gone, nothing
+ * happened.  The caller owns the op; a failed CAS means that another push succeeded.
+ */
+int link_simple(struct thread *t, struct op *op, u64 *found)
+{
+	struct pawl_engine *e = t->e;
+	struct dep *dep = &op->deps[0];
+	u32 vi = dep->var & ~DEP_WRITE;
+	bool write = dep->var & DEP_WRITE, del = op->flags & OP_DELETE;
+	struct var *v = var_of(e, vi);
+	struct pair w, new;
+
+	new.tag = tag_make(t->slot, ++t->seq, TAG_SIMPLE);
+	if (likely(!del && link_quick(t, v, dep, new.tag, write, found, NULL, 0)))
+		return 0;
+	w = word_snapshot(v);
+	for (;;) {
+		if (unlikely((w.val & WORD_DELETED) || load_acquire(&v->gen) != dep->gen))
+			return -ESTALE;
+		switch (tag_phase(e, w.tag)) {
+		case PHASE_LINKING:
+			help(t, w.tag);
+			w = word_snapshot(v);
+			continue;
+		case PHASE_COMMITTED:
+			record(t, w.tag, vi, w.val);
+			break;
+		case PHASE_FINISHED:
+			break;
+		}
+		new.val = write ? word_write(w.val, dep->block, 0, del) : word_join(w.val, 1);
+		if (pair_cas_acq_rel(&v->word, &w, new)) {	/* CORE-L3 <-> CORE-L4 */
+			*found = w.val;
+			return 0;
+		}
+		w = word_snapshot(v);
+	}
+}
+
+/*
+ * An op (or batch) with several vars: returns the push's tag; found[j] for the first
+ * INLINE_DEPS deps that this thread linked itself, else 0.  After it the place is fixed.
+ */
+u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
+{
+	struct pawl_engine *e = t->e;
+	u64 seq = ++t->seq, tag = tag_make(t->slot, seq, 0), st, ignored;
+	struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
+	struct desc *d = &t->d;
+	u64 *rec = op->ndeps <= INLINE_DEPS ? d->rec :
+		   ext_recs(ext_of(e, op->ext), op->ext >> 30);
+	u32 j;
+
+	for (j = 0; j < op->ndeps; j++)
+		store_relaxed(&rec[j], rec_empty(tag));
+	store_relaxed(&d->op, opi);
+	st = status_make(seq, PHASE_LINKING);
+	store_release(&d->status, st);	/* CORE-L1 <-> CORE-L2 */
+	for (j = 0; j < op->ndeps; j++) {
+		u32 vi = deps[j].var;
+		u64 *f = j < INLINE_DEPS ? &found[j] : &ignored;
+
+		if (likely(!(op->flags & (OP_BATCH | OP_DELETE))) &&
+		    likely(link_quick(t, var_of(e, vi & ~DEP_WRITE), &deps[j], tag,
+				      vi & DEP_WRITE, f, &d->status, st)))
+			continue;
+		if (!link_dep(t, d, &deps[j], tag, op->flags & OP_BATCH, op->flags & OP_DELETE, f))
+			break;	/* helped to the end */
+	}
+	for (; j < op->ndeps && j < INLINE_DEPS; j++)
+		found[j] = 0;
+	cas_acq_rel_acquire(&d->status, &st, status_make(seq, PHASE_COMMITTED));	/* CORE-L7 <-> CORE-L2 */
+	return tag;
+}

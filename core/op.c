@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Ops: from the caller's description to an op with sorted, checked accesses and the
+ * blocks that its writes will make.
+ *
+ * Progress: wait-free but for the pools (lock-free).  Everything here is the pushing
+ * thread's own: nobody else knows the op yet.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <core/internal.h>
+
+struct op *op_new(struct thread *t, u32 *idx)
+{
+	struct op *op = pool_get(t->e->pool[POOL_OP], &t->cache[POOL_OP], idx);
+
+	if (unlikely(!op))
+		return NULL;
+	op->err = 0;
+	op->oper = 0;
+	op->ext = 0;
+	op->flags = 0;
+	op->ndeps = 0;
+	op->owner = (u16)t->slot;
+	return op;
+}
+
+void ext_put(struct thread *t, u32 ext)
+{
+	u32 p = POOL_EXT0 + (ext >> 30);
+
+	pool_put(t->e->pool[p], &t->cache[p], ext & 0x3fffffffu);
+}
+
+/* The op's memory may be looked at by helpers with a stale view: they validate. */
+void op_free(struct thread *t, struct op *op, u32 idx)
+{
+	if (unlikely(op->ndeps > INLINE_DEPS))
+		ext_put(t, op->ext);
+	pool_put(t->e->pool[POOL_OP], &t->cache[POOL_OP], idx);
+}
+
+int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext)
+{
+	u32 class, p, idx;
+	struct ext *x;
+
+	for (class = 0; class < EXT_CLASSES && ext_cap(class) < n; class++)
+		;
+	if (class == EXT_CLASSES)
+		return err(-E2BIG, "push: %u vars in one op, at most %u", n,
+			   ext_cap(EXT_CLASSES - 1));
+	p = POOL_EXT0 + class;
+	x = pool_get(t->e->pool[p], &t->cache[p], &idx);
+	if (!x)
+		return err(-ENOMEM, "push: too many ops with more than %u vars in flight",
+			   class ? ext_cap(class - 1) : INLINE_DEPS);
+	x->op = opi;
+	*ext = class << 30 | idx;
+	return 0;
+}
+
+struct exec_queue *op_queue(struct pawl_engine *e, const struct op *op)
+{
+	return e->routes[op->dev * 8u + op->prop];
+}
+
+/* What is wrong with the description; the vars are checked when they are used. */
+__cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *who)
+{
+	if (!d || d->size != sizeof(*d))
+		return err(-EINVAL, "%s: op.size is %zu, this library has %zu", who,
+			   d ? d->size : 0, sizeof(*d));
+	if (d->fn && d->async_fn)
+		return err(-EINVAL, "%s: op.fn and op.async_fn are both set", who);
+	if (d->prop > PAWL_NO_SKIP)
+		return err(-EINVAL, "%s: op.prop is %u, the largest is %u", who, d->prop,
+			   PAWL_NO_SKIP);
+	if (d->flags)
+		return err(-EINVAL, "%s: op.flags is %#x, must be 0", who, d->flags);
+	if (d->device.kind != PAWL_CPU)
+		return err(-ENODEV, "%s: no device of kind %u in this engine", who,
+			   d->device.kind);
+	if (d->device.id >= e->ndev)
+		return err(-ENODEV, "%s: no CPU device %u, this engine has %u", who,
+			   d->device.id, e->ndev);
+	return err(-EINVAL, "%s: op.%s is NULL but its count is %u", who,
+		   d->nreads && !d->reads ? "reads" : "writes",
+		   d->nreads && !d->reads ? d->nreads : d->nwrites);
+}
+
+static inline u32 dep_key(const struct dep *d)
+{
+	return d->var & ~DEP_WRITE;
+}
+
+static void sift(struct dep *d, u32 root, u32 n)
+{
+	for (;;) {
+		u32 c = 2 * root + 1;
+		struct dep tmp;
+
+		if (c >= n)
+			return;
+		if (c + 1 < n && dep_key(&d[c + 1]) > dep_key(&d[c]))
+			c++;
+		if (dep_key(&d[root]) >= dep_key(&d[c]))
+			return;
+		tmp = d[root];
+		d[root] = d[c];
+		d[c] = tmp;
+		root = c;
+	}
+}
+
+/* Sort by var, one entry a var, a write wins.  Returns how many are left. */
+u32 deps_sort(struct dep *d, u32 n)
+{
+	u32 i, j, k;
+
+	if (n <= 16) {
+		for (i = 1; i < n; i++) {
+			struct dep x = d[i];
+
+			for (j = i; j && dep_key(&d[j - 1]) > dep_key(&x); j--)
+				d[j] = d[j - 1];
+			d[j] = x;
+		}
+	} else {
+		for (i = n / 2; i--; )
+			sift(d, i, n);
+		for (i = n - 1; i; i--) {
+			struct dep x = d[0];
+
+			d[0] = d[i];
+			d[i] = x;
+			sift(d, 0, i);
+		}
+	}
+	for (i = 1, k = 0; i < n; i++) {
+		if (unlikely(dep_key(&d[i]) == dep_key(&d[k])))
+			d[k].var |= d[i].var & DEP_WRITE;
+		else
+			d[++k] = d[i];
+	}
+	return n ? k + 1 : 0;
+}
+
+__cold int var_bad(const char *who, const char *list, u32 i, pawl_var_t v)
+{
+	return err(-ESTALE, "%s: op.%s[%u] is %s", who, list, i,
+		   v.h ? "a var that was deleted, or of another engine" : "no var");
+}
+
+__cold int var_check_slow(struct thread *t, pawl_var_t h, u32 *vi)
+{
+	t->var_limit = pool_carved(t->e->pool[POOL_VAR]) + 1;
+	return (u32)h.h < t->var_limit ? var_check(t, h, vi) : -ESTALE;
+}
+
+/* The described accesses, sorted, into out[nreads + nwrites]; *n of them are left. */
+int deps_from(struct thread *t, struct dep *out, const struct pawl_op *d, u32 *n,
+	      const char *who)
+{
+	u32 i, k = 0, vi = 0;
+
+	for (i = 0; i < d->nreads; i++, k++) {
+		if (unlikely(var_check(t, d->reads[i], &vi)))
+			return var_bad(who, "reads", i, d->reads[i]);
+		out[k].var = vi;
+		out[k].gen = (u32)(d->reads[i].h >> 32);
+	}
+	for (i = 0; i < d->nwrites; i++, k++) {
+		if (unlikely(var_check(t, d->writes[i], &vi)))
+			return var_bad(who, "writes", i, d->writes[i]);
+		out[k].var = vi | DEP_WRITE;
+		out[k].gen = (u32)(d->writes[i].h >> 32);
+	}
+	*n = deps_sort(out, k);
+	return 0;
+}
+
+/* The blocks that the op's writes will make; all or none. */
+int op_blocks(struct thread *t, struct op *op)
+{
+	struct pawl_engine *e = t->e;
+	struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
+	u32 j;
+
+	for (j = 0; j < op->ndeps; j++) {
+		if (!(deps[j].var & DEP_WRITE) || dep_block(t, &deps[j]))
+			continue;
+		blocks_put(t, deps, j);
+		return err(-ENOMEM, "push: out of blocks (max_vars, max_ops)");
+	}
+	return 0;
+}
+
+/* Give back the blocks of the first n accesses. */
+__cold void blocks_put(struct thread *t, const struct dep *deps, u32 n)
+{
+	while (n--)
+		if (deps[n].var & DEP_WRITE)
+			block_free(t, deps[n].block);
+}
+
+/* Copy n sorted accesses into the op and make its blocks. */
+int op_deps_copy(struct thread *t, struct op *op, u32 opi, const struct dep *from, u32 n)
+{
+	int rc;
+
+	if (unlikely(n > INLINE_DEPS)) {
+		rc = ext_get(t, n, opi, &op->ext);
+		if (rc)
+			return rc;
+	}
+	op->ndeps = (u16)n;
+	memcpy(op_deps(t->e, op, n, op->ext), from, n * sizeof(*from));
+	rc = op_blocks(t, op);
+	if (unlikely(rc) && n > INLINE_DEPS)
+		ext_put(t, op->ext);
+	if (unlikely(rc))
+		op->ndeps = 0;
+	return rc;
+}
+
+/*
+ * The accesses of a description with more of them than an op holds, into an op that is
+ * as op_new() made it, and stays so on error.
+ */
+int op_fill_many(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
+{
+	u32 total = d->nreads + d->nwrites, n = 0;
+	struct dep *deps;
+	int rc;
+
+	if (total < d->nreads)
+		return err(-E2BIG, "push: %u reads and %u writes in one op", d->nreads,
+			   d->nwrites);
+	/* Sorted in place, in a chunk that may turn out larger than needed. */
+	rc = ext_get(t, total, opi, &op->ext);
+	if (rc)
+		return rc;
+	deps = ext_of(t->e, op->ext)->deps;
+	rc = deps_from(t, deps, d, &n, "push");
+	if (rc) {
+		ext_put(t, op->ext);
+		return rc;
+	}
+	if (n <= INLINE_DEPS) {
+		memcpy(op->deps, deps, n * sizeof(*deps));
+		ext_put(t, op->ext);
+	}
+	op->ndeps = (u16)n;
+	rc = op_blocks(t, op);
+	if (rc) {
+		if (n > INLINE_DEPS)
+			ext_put(t, op->ext);
+		op->ndeps = 0;
+	}
+	return rc;
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Operators: an op described once and pushed many times.
+ *
+ * Each push makes an op of its own from the operator's sorted accesses and holds a
+ * reference until it is over; deletion drops the first reference, and the last run
+ * ends the operator (with no vars as well).
+ *
+ * Ordering: CORE-O1 (last reference, acq_rel) <-> CORE-O1 of the others: release()
+ * sees what all runs did.
+ *
+ * Progress: push lock-free as pawl_push(); one counter is shared by all its pushers.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <core/internal.h>
+
+static struct oper *oper_of(struct pawl_engine *e, u32 idx)
+{
+	return pool_obj(e->pool[POOL_OPER], idx);
+}
+
+/* A reference for the caller, if the handle is alive. */
+static struct oper *oper_get(struct pawl_engine *e, pawl_oper_t h, u32 *idx)
+{
+	u32 i = (u32)h.h, gen = (u32)(h.h >> 32), refs;
+	struct oper *o;
+
+	if (!i || i > pool_carved(e->pool[POOL_OPER]) || !(gen & 1))
+		return NULL;
+	o = oper_of(e, i);
+	refs = load_acquire(&o->refs);
+	do {
+		if (!refs || load_acquire(&o->gen) != gen)
+			return NULL;
+	} while (!cas_acq_rel_acquire(&o->refs, &refs, refs + 1));
+	*idx = i;
+	/* The reference may be to the next user of the memory. */
+	return load_acquire(&o->gen) == gen ? o : NULL;
+}
+
+void oper_put(struct thread *t, u32 idx)
+{
+	struct pawl_engine *e = t->e;
+	struct oper *o = oper_of(e, idx);
+
+	if (fetch_add_acq_rel(&o->refs, -1u) != 1)	/* CORE-O1 <-> CORE-O1 */
+		return;
+	if (o->release)
+		o->release(o->arg, 0);
+	free(o->deps);
+	o->deps = NULL;
+	pool_put(e->pool[POOL_OPER], &t->cache[POOL_OPER], idx);
+}
+
+int pawl_oper_create(struct pawl_engine *e, const struct pawl_op *d, pawl_oper_t *out)
+{
+	struct thread *t = thread_get(e);
+	struct dep *deps = NULL;
+	u32 idx, n = 0, gen;
+	struct oper *o;
+	int rc;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	rc = op_check(e, d, "oper_create");
+	if (rc)
+		return rc;
+	if (!out)
+		return err(-EINVAL, "oper_create: out is NULL");
+	if ((u64)d->nreads + d->nwrites > ext_cap(EXT_CLASSES - 1))
+		return err(-E2BIG, "oper_create: %u reads and %u writes", d->nreads, d->nwrites);
+	if (d->nreads + d->nwrites) {
+		deps = calloc((size_t)d->nreads + d->nwrites, sizeof(*deps));
+		if (!deps)
+			return err(-ENOMEM, "oper_create: no memory for its vars");
+		rc = deps_from(t, deps, d, &n, "oper_create");
+	}
+	o = rc ? NULL : pool_get(e->pool[POOL_OPER], &t->cache[POOL_OPER], &idx);
+	if (!o) {
+		free(deps);
+		return rc ? rc : err(-ENOMEM, "oper_create: too many operators");
+	}
+	o->fn = d->fn;
+	o->async_fn = d->async_fn;
+	o->arg = d->arg;
+	o->release = d->release;
+	o->name = d->name;
+	o->deps = deps;
+	o->ndeps = n;
+	o->flags = (d->async_fn ? OP_ASYNC : 0) | (d->prop == PAWL_NO_SKIP ? OP_NO_SKIP : 0);
+	o->prop = (u8)d->prop;
+	o->dev = (u8)d->device.id;
+	gen = load_relaxed(&o->gen) + 1;
+	gen |= 1;
+	store_relaxed(&o->gen, gen);
+	store_release(&o->refs, 1);
+	out->h = (u64)gen << 32 | idx;
+	return 0;
+}
+PAWL_EXPORT(pawl_oper_create);
+
+int pawl_oper_push(struct pawl_engine *e, pawl_oper_t h, int priority, struct pawl_device dev)
+{
+	struct thread *t = thread_get(e);
+	struct oper *o;
+	struct op *op;
+	u32 opi, idx = 0;
+	int rc;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	if (dev.kind != PAWL_CPU || dev.id >= e->ndev)
+		return err(-ENODEV, "oper_push: no device %u:%u", dev.kind, dev.id);
+	if (t->bulk)
+		bulk_flush(t);
+	o = oper_get(e, h, &idx);
+	if (!o) {
+		if (idx)
+			oper_put(t, idx);
+		return err(-ESTALE, "oper_push: no operator, or it was deleted");
+	}
+	if (unlikely(t->pushed >= t->next_check)) {
+		rc = window_wait(t);
+		if (rc)
+			goto out_oper;
+	}
+	op = op_new(t, &opi);
+	if (!op) {
+		rc = err(-ENOMEM, "oper_push: %u ops exist (config.max_ops)", e->cfg.max_ops);
+		goto out_oper;
+	}
+	rc = op_deps_copy(t, op, opi, o->deps, o->ndeps);
+	if (rc)
+		goto out_op;
+	op->fn = o->fn;
+	if (o->flags & OP_ASYNC)
+		op->async_fn = o->async_fn;
+	op->flags = o->flags;
+	op->arg = o->arg;
+	op->release = NULL;
+	op->name = o->name;
+	op->prio = priority;
+	op->prop = o->prop;
+	op->dev = (u8)dev.id;
+	op->oper = idx;
+	if (unlikely(load_relaxed(&e->special) & SPECIAL_TRACING))
+		trace_event(t, TRACE_PUSH, opi, o->name, 0);
+	if (unlikely(e->kind == PAWL_NAIVE))
+		fetch_add_relaxed(&t->naive_pending, 1);
+	rc = push_op(t, op, opi);
+	if (rc) {
+		push_undo(t, op);
+		if (e->kind == PAWL_NAIVE)
+			fetch_add_relaxed(&t->naive_pending, -1u);
+		rc = err(-ESTALE, "oper_push: one of its vars was deleted");
+		goto out_op;
+	}
+	return e->kind == PAWL_NAIVE ? wait_naive(t) : 0;
+
+out_op:
+	op_free(t, op, opi);
+out_oper:
+	oper_put(t, idx);
+	return rc;
+}
+PAWL_EXPORT(pawl_oper_push);
+
+int pawl_oper_delete(struct pawl_engine *e, pawl_oper_t h)
+{
+	struct thread *t = thread_get(e);
+	u32 idx = 0, gen = (u32)(h.h >> 32);
+	struct oper *o;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	if (t->bulk)
+		bulk_flush(t);
+	o = oper_get(e, h, &idx);
+	/* The CAS decides between two who delete at once. */
+	if (!o || !cas_acq_rel_acquire(&o->gen, &gen, gen + 1)) {
+		if (idx)
+			oper_put(t, idx);
+		return err(-ESTALE, "oper_delete: no operator, or it was deleted before");
+	}
+	oper_put(t, idx);	/* ours */
+	oper_put(t, idx);	/* the first one */
+	return 0;
+}
+PAWL_EXPORT(pawl_oper_delete);
+
+/* The engine ends, and with it the operators that nobody deleted. */
+void opers_exit(struct thread *t)
+{
+	struct pawl_engine *e = t->e;
+	u32 i, n = pool_carved(e->pool[POOL_OPER]);
+
+	for (i = 1; i <= n; i++)
+		if (load_acquire(&oper_of(e, i)->gen) & 1)
+			oper_put(t, i);
+}

@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Run and retire: the end of an op, and the beginning of the ones behind it.
+ *
+ * One read-modify-write per access.  A write sets DONE, drops its hold and takes the
+ * list of waiting readers in one addition; a read drops its hold.  Whoever brings a
+ * closed block to zero grants its successor and frees the block.
+ *
+ * Ordering:
+ *   CORE-R1 (write's addition, acq_rel) <-> CORE-A2, CORE-A3: data to readers; list
+ *   CORE-R2 (any addition, acq_rel)     <-> CORE-A1, CORE-A3: data to the next writer
+ *   CORE-W2 (last grant, acquire)       <-> CORE-W1, CORE-W2
+ *   CORE-C1 (token CAS)                 <-> CORE-C2 (arming): exactly one completes
+ *
+ * Progress: retire is wait-free, bounded by the accesses that it releases, but for the
+ * pools and the run queue of priorities, which are lock-free.  Bodies are the user's.
+ *
+ * Lifetime: after its addition an access no longer owns its block, unless it brought
+ * it to zero; the op goes to its pool when all accesses are released.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <core/internal.h>
+
+/* One access of a waiting op is granted; true: it was the last one. */
+bool grant(struct op *op)
+{
+	/* One is left and it is ours: nobody else will touch the counter. */
+	if (load_acquire(&op->wait) == 1)	/* CORE-W2 <-> CORE-W1 */
+		return true;
+	return fetch_add_acq_rel(&op->wait, -1u) == 1;	/* CORE-W2 <-> CORE-W2 */
+}
+
+static s64 op_rank(const struct op *op)
+{
+	return op->prop == PAWL_DELETE_VAR ? (s64)1 << 32 : op->prio;
+}
+
+/* Ops that one completion made ready, oldest first; linked by op->wait, which is over. */
+struct ready {
+	u32 head, tail;
+};
+
+static inline void ready_add(struct thread *t, struct ready *r, struct op *op, u32 opi)
+{
+	if (unlikely(op->flags & OP_WAITER)) {
+		waiter_granted(t, op, opi);
+		return;
+	}
+	op->wait = 0;
+	if (r->head)
+		op_of(t->e, r->tail)->wait = opi;
+	else
+		r->head = opi;
+	r->tail = opi;
+}
+
+static void queue_op(struct thread *t, struct op *op, u32 opi)
+{
+	exec_push(op_queue(t->e, op), &t->ex, opi, op->prio,
+		  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
+}
+
+/* Work that this thread was handed but does not run. */
+void requeue(struct thread *t, u32 next)
+{
+	if (next)
+		queue_op(t, op_of(t->e, next), next);
+}
+
+/*
+ * Queue what became ready, but for the one that goes first, if this thread may run it
+ * at once: that is returned.
+ */
+static u32 ready_go(struct thread *t, struct ready *r)
+{
+	struct pawl_engine *e = t->e;
+	u32 opi = r->head, best = opi, behind, run;
+	struct op *op = op_of(e, opi);
+	s64 rank;
+
+	if (op->wait) {
+		/* Several: the first of the highest rank. */
+		for (rank = op_rank(op); (opi = op->wait); ) {
+			op = op_of(e, opi);
+			if (op_rank(op) > rank) {
+				rank = op_rank(op);
+				best = opi;
+			}
+		}
+	}
+	op = op_of(e, best);
+	behind = op->wait;	/* once it is queued it may run and be gone */
+	run = best;
+	if (unlikely(op->prop == PAWL_DELETE_VAR)) {
+		queue_op(t, op, best);
+		run = 0;
+	} else if (!exec_handoff(op_queue(e, op), &t->ex, best, op->prio)) {
+		run = 0;
+	}
+	/* Asked before the others are queued: they do not go before it. */
+	for (opi = r->head; opi; ) {
+		u32 cur = opi;
+
+		if (cur == best) {
+			opi = behind;
+			continue;
+		}
+		op = op_of(e, cur);
+		opi = op->wait;
+		queue_op(t, op, cur);
+	}
+	return run;
+}
+
+/* The writer behind b may go: b, which we brought to zero, passes its error on. */
+static inline void grant_succ(struct thread *t, struct block *b, u32 bi, u64 s, struct ready *r)
+{
+	struct pawl_engine *e = t->e;
+	u32 opi, succ = load_relaxed(&b->succ);
+	struct dep *d = dep_of(e, succ, &opi);
+	struct op *op = op_of(e, opi);
+
+	block_of(e, d->block)->err = s & BLOCK_ERR ? b->err : 0;
+	block_free(t, bi);
+	if (grant(op))
+		ready_add(t, r, op, opi);
+}
+
+/* The readers that waited for a version, oldest first. */
+static void grant_readers(struct thread *t, u32 ref, struct ready *r)
+{
+	struct pawl_engine *e = t->e;
+	u32 opi, after, first = 0;
+	struct dep *d;
+
+	for (; ref; ref = after) {
+		d = dep_of(e, ref, &opi);
+		after = load_relaxed(&d->link);
+		store_relaxed(&d->link, first);
+		first = ref;
+	}
+	for (ref = first; ref; ref = after) {
+		struct op *op;
+
+		d = dep_of(e, ref, &opi);
+		after = load_relaxed(&d->link);	/* before the op can run and be gone */
+		op = op_of(e, opi);
+		if (grant(op))
+			ready_add(t, r, op, opi);
+	}
+}
+
+/* The var ends with this op: nothing can be behind a deleting write. */
+static void var_end(struct thread *t, struct dep *d)
+{
+	struct pawl_engine *e = t->e;
+	u32 vi = d->var & ~DEP_WRITE;
+	struct var *v = var_of(e, vi);
+	struct block *b = block_of(e, d->block);
+
+	if (b->err)
+		error_put(t, b->err);
+	block_free(t, d->block);
+	/* CORE-V1 <-> CORE-V2: a push that reads the new generation refuses the handle. */
+	store_release(&v->gen, d->gen + 1);
+	pool_put(e->pool[POOL_VAR], &t->cache[POOL_VAR], vi);
+}
+
+/* Before a write's completion: its error is b's, and its version counts. */
+static __cold void block_poison(struct thread *t, struct block *b, u32 error)
+{
+	if (b->err == error)
+		return;
+	if (b->err)
+		error_put(t, b->err);
+	b->err = error;
+	if (error)
+		error_get(t->e, error);
+}
+
+/*
+ * Release all accesses.  error: what poisons the written vars, or 0; the caller holds
+ * a reference.  Returns what to run next on this thread, or 0.
+ */
+u32 retire(struct thread *t, struct op *op, u32 error)
+{
+	struct pawl_engine *e = t->e;
+	u32 n = op->ndeps, j, odd = op->flags & OP_ODD_END;
+	struct ready ready = { 0, 0 };
+	u64 done = BLOCK_DONE - BLOCK_ONE + (error ? BLOCK_ERR : 0);
+	struct dep *deps = op_deps(e, op, n, op->ext);
+
+	for (j = 0; j < n; j++) {
+		struct dep *d = &deps[j];
+		u32 bi = d->block;
+		struct block *b = block_of(e, bi);
+		u64 s;
+
+		/* An access that never was: its var went away during the push. */
+		if (unlikely(odd && !bi))
+			continue;
+		if (d->var & DEP_WRITE) {
+			struct var_side *side = var_side_of(e, d->var & ~DEP_WRITE);
+
+			if (likely(!(odd & OP_NO_COUNT)))
+				store_relaxed(&side->version, side->version + 1);
+			if (unlikely(odd & OP_DELETE)) {
+				var_end(t, d);
+				continue;
+			}
+			if (unlikely(b->err | error))
+				block_poison(t, b, error);
+			s = fetch_add_acq_rel(&b->state, done);	/* CORE-R1 <-> CORE-A2, CORE-A3 */
+			if (block_list(s))
+				grant_readers(t, block_list(s), &ready);
+			s += done;
+		} else {
+			/* CORE-R2 <-> CORE-A1, CORE-A3 */
+			s = fetch_add_acq_rel(&b->state, -BLOCK_ONE) - BLOCK_ONE;
+		}
+		BUG_ON2(!(s & BLOCK_DONE));
+		if ((s & BLOCK_CLOSED) && !block_count(s))
+			grant_succ(t, b, bi, s, &ready);
+	}
+	return ready.head ? ready_go(t, &ready) : 0;
+}
+
+/* The first error that poisons a var of the op: of its reads, then of its writes. */
+u32 op_inherited(struct pawl_engine *e, struct op *op)
+{
+	struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
+	u32 pass, j;
+
+	for (pass = 0; pass < 2; pass++) {
+		for (j = 0; j < op->ndeps; j++) {
+			bool write = deps[j].var & DEP_WRITE;
+			struct block *b = block_of(e, deps[j].block);
+
+			if (write != (bool)pass || !deps[j].block)
+				continue;
+			if ((write || (load_relaxed(&b->state) & BLOCK_ERR)) && b->err &&
+			    error_alive(e, b->err))
+				return b->err;
+		}
+	}
+	return 0;
+}
+
+/* What poisons the vars that the op writes, with a reference; *status gets its code. */
+static __cold u32 finish_error(struct thread *t, struct op *op, int *status)
+{
+	struct pawl_engine *e = t->e;
+	u32 error;
+
+	if (*status < 0) {
+		count(&t->failed);
+		error = op->err ? op->err : error_make(t, *status, op->name, NULL);
+		error_publish(t, error, *status);
+		return error;
+	}
+	if (op->err)
+		error_put(t, op->err);	/* a message, and then success */
+	error = op_inherited(e, op);
+	if (error) {
+		error_get(e, error);
+		*status = error_of(e, error)->code;
+	}
+	return error;
+}
+
+/* The body's engine, device and place on this thread's stack. */
+static inline void frame_push(struct thread *t, struct frame *f, struct op *op, u32 opi)
+{
+	f->run.engine = t->e;
+	f->run.device.kind = PAWL_CPU;
+	f->run.device.id = op->dev;
+	f->run.status = 0;
+	f->run.stream = NULL;
+	f->run.token.h = 0;
+	f->run.reserved = NULL;
+	f->up = t->frame;
+	f->t = t;
+	f->op = opi;
+	t->frame = f;
+	t->depth++;
+}
+
+static inline void frame_pop(struct thread *t, struct frame *f)
+{
+	t->frame = f->up;
+	t->depth--;
+}
+
+/* release() is called while the op holds its vars: like a body, it must not wait for them. */
+static __noinline void finish_release(struct thread *t, struct op *op, u32 opi, int status)
+{
+	struct frame f;
+
+	frame_push(t, &f, op, opi);
+	op->release(op->arg, status);
+	frame_pop(t, &f);
+}
+
+/*
+ * The op's body is over (or was skipped): status is its own, 0 or negative.  Returns
+ * what to run next.  The op is gone afterwards.
+ */
+u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
+{
+	struct pawl_engine *e = t->e;
+	u32 special = load_relaxed(&e->special), error = 0, next;
+	u32 owner = op->owner, waiter = op->flags & OP_WAITER;
+
+	if (unlikely(status < 0 || (special & SPECIAL_POISONED)))
+		error = finish_error(t, op, &status);
+	if (unlikely(special & SPECIAL_TRACING))
+		trace_event(t, TRACE_END, opi, op->name, 0);
+	if (op->release)
+		finish_release(t, op, opi, op->flags & OP_STALE ? -ESTALE : status);
+	next = retire(t, op, error);
+	if (unlikely(error))
+		error_put(t, error);
+	if (unlikely(op->oper))
+		oper_put(t, op->oper);
+	op_free(t, op, opi);
+	/* CORE-N2 <-> CORE-N1: see ops_in_flight(). */
+	store_release(&t->completed, t->completed + 1);
+	/* A busy thread reports now and then, an idle one at the edge (engine_idle()). */
+	if (unlikely(!(t->completed & 63)) && load_relaxed(&e->nflight))
+		flight_check(t);
+	if (unlikely((special & SPECIAL_NAIVE) && !waiter)) {
+		fetch_add_acq_rel(&thread_of(e, owner)->naive_pending, -1u);
+		exec_unpark(e->x, &thread_of(e, owner)->ex);
+	}
+	return next;
+}
+
+/* Lines that retire() will change, one locked access after the other: fetch them together. */
+static inline void warm_deps(struct pawl_engine *e, struct op *op)
+{
+	u32 n = op->ndeps, j;
+
+	if (n > INLINE_DEPS)
+		return;
+	for (j = 0; j < n; j++) {
+		prefetchw(block_of(e, op->deps[j].block));
+		if (op->deps[j].var & DEP_WRITE)
+			prefetchw(var_side_of(e, op->deps[j].var & ~DEP_WRITE));
+	}
+}
+
+/* An asynchronous body: the op is its completer's from here on, and may be gone. */
+static u32 run_async(struct thread *t, struct frame *f, struct op *op, u32 opi)
+{
+	u32 gen = ((load_relaxed(&op->token) >> 2) + 1) & 0x3fffffff;
+
+	gen += !gen;	/* a token is never 0 */
+
+	f->run.token.h = (u64)gen << 32 | opi;
+	store_release(&op->token, gen << 2 | TOKEN_ARMED);	/* CORE-C2 <-> CORE-C1 */
+	op->async_fn(&f->run, op->arg);
+	frame_pop(t, f);
+	return 0;
+}
+
+/* Run a ready op on this thread.  Returns what to run next. */
+u32 run_op(struct thread *t, struct op *op, u32 opi)
+{
+	struct pawl_engine *e = t->e;
+	u32 special = load_relaxed(&e->special), error = 0;
+	struct frame f;
+	int status;
+
+	warm_deps(e, op);
+	if (unlikely(special & SPECIAL_POISONED))
+		error = op_inherited(e, op);
+	if (unlikely(!op->fn || (op->flags & (OP_STALE | OP_WAITER))))
+		return finish_op(t, op, opi, 0);
+	if (unlikely(error && !(op->flags & OP_NO_SKIP))) {
+		count(&t->skipped);
+		return finish_op(t, op, opi, 0);
+	}
+	frame_push(t, &f, op, opi);
+	if (unlikely(error))
+		f.run.status = error_of(e, error)->code;
+	if (unlikely(special & SPECIAL_TRACING))
+		trace_event(t, TRACE_BEGIN, opi, op->name, 0);
+	if (unlikely(op->flags & OP_ASYNC))
+		return run_async(t, &f, op, opi);
+	status = op->fn(&f.run, op->arg);
+	if (unlikely(status > 0))
+		status = pawl_fail(&f.run, -EPROTO,
+				   "the body returned %d, not 0 or a negative errno", status);
+	frame_pop(t, &f);
+	return finish_op(t, op, opi, status);
+}
+
+/* The executor's way up. */
+void run_work(void *user, struct exec_thread *ex, u32 work)
+{
+	struct thread *t = container_of(ex, struct thread, ex);
+
+	do {
+		work = run_op(t, op_of(t->e, work), work);
+	} while (work);
+}
+
+int pawl_complete(struct pawl_engine *e, pawl_token_t token, int status, const char *text)
+{
+	struct thread *t = thread_get(e);
+	u32 opi = (u32)token.h, gen = (u32)(token.h >> 32), want = gen << 2 | TOKEN_ARMED;
+	struct op *op;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	if (status > 0)
+		return err(-EINVAL, "complete: status is %d, not 0 or a negative errno", status);
+	if (!opi || opi > pool_carved(e->pool[POOL_OP]) || !gen || gen >> 30)
+		return err(-EINVAL, "complete: %#llx is no token", (unsigned long long)token.h);
+	op = op_of(e, opi);
+	/* CORE-C1 <-> CORE-C2 */
+	if (!cas_acq_rel_acquire(&op->token, &want, gen << 2 | TOKEN_DONE))
+		return err(-EALREADY, "complete: this run was completed before");
+	if (unlikely(status < 0 && text))
+		op->err = error_make(t, status, op->name, text);
+	requeue(t, finish_op(t, op, opi, status));
+	flight_check(t);
+	return 0;
+}
+PAWL_EXPORT(pawl_complete);
+
+int pawl_fail(struct pawl_run *run, int code, const char *fmt, ...)
+{
+	struct frame *f = container_of(run, struct frame, run);
+	struct op *op = op_of(run->engine, f->op);
+	char text[160];
+	va_list ap;
+
+	if (code >= 0 || (op->flags & OP_ASYNC))
+		return code;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (op->err)
+		error_put(f->t, op->err);
+	op->err = error_make(f->t, code, op->name, text);
+	return code;
+}
+PAWL_EXPORT(pawl_fail);

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The packed words of the var queue: the only place that knows their bits.
+ *
+ * Var word (struct pair), changed only by pair_cas_acq_rel(), and every change
+ * brings a tag that was never there before:
+ *
+ *   tag  [63:53] slot of the pushing thread  [52:1] its push number  [0] SIMPLE
+ *   val  [63] DELETED  [62] LASTW  [61:42] joined  [41:21] prev  [20:0] cur
+ *
+ *   cur     block of the last write that took its place
+ *   prev    the block before it
+ *   joined  LASTW clear: readers that joined cur since it is cur;
+ *           LASTW set: readers that had joined prev when cur took over (frozen)
+ *   SIMPLE  the op has one var: nothing is left to help with
+ *
+ * Block state (u64), one per version, changed by read-modify-writes:
+ *
+ *   [63:44] count   holds minus completions: starts at 1 (the write itself), plus
+ *                   the readers that a batch brought along; every completion
+ *                   subtracts 1; the next writer adds the readers that joined
+ *                   and sets CLOSED.  Modulo 2^20: while the block is not CLOSED the
+ *                   value means nothing; then it is exact (fewer than 2^20 ops exist).
+ *   [43:12] list    newest waiting reader (reference of a dep), 0 none
+ *   [2] ERR  [1] CLOSED  [0] DONE
+ *
+ * DONE is set once, by the write's completion, which takes the list in the same
+ * step.  count == 0 with CLOSED is seen once: by whoever makes it so.
+ */
+#ifndef CORE_STATE_H
+#define CORE_STATE_H
+
+#include <base/atomic.h>
+#include <base/bug.h>
+
+#define VAR_BITS	20
+#define BLOCK_BITS	21
+#define JOIN_BITS	20
+#define OPS_BITS	20
+#define SLOT_BITS	11
+
+#define BLOCK_MASK	((1ull << BLOCK_BITS) - 1)
+#define JOIN_MASK	((1ull << JOIN_BITS) - 1)
+
+#define WORD_PREV_SHIFT	BLOCK_BITS
+#define WORD_JOIN_SHIFT	(2 * BLOCK_BITS)
+#define WORD_LASTW	(1ull << 62)
+#define WORD_DELETED	(1ull << 63)
+
+BUILD_BUG_ON(2 * BLOCK_BITS + JOIN_BITS != 62);
+
+static inline u32 word_cur(u64 v)
+{
+	return (u32)(v & BLOCK_MASK);
+}
+
+static inline u32 word_prev(u64 v)
+{
+	return (u32)((v >> WORD_PREV_SHIFT) & BLOCK_MASK);
+}
+
+static inline u32 word_joined(u64 v)
+{
+	return (u32)((v >> WORD_JOIN_SHIFT) & JOIN_MASK);
+}
+
+static inline u64 word_make(u32 cur, u32 prev, u32 joined, u64 flags)
+{
+	return (u64)cur | (u64)prev << WORD_PREV_SHIFT |
+	       (joined & JOIN_MASK) << WORD_JOIN_SHIFT | flags;
+}
+
+/* n readers join cur. */
+static inline u64 word_join(u64 v, u32 n)
+{
+	u32 had = v & WORD_LASTW ? 0 : word_joined(v);
+
+	return word_make(word_cur(v), word_prev(v), had + n, 0);
+}
+
+/* Block nb takes over, after n more readers joined the one before it. */
+static inline u64 word_write(u64 v, u32 nb, u32 n, bool del)
+{
+	u32 had = v & WORD_LASTW ? 0 : word_joined(v);
+
+	return word_make(nb, word_cur(v), had + n, WORD_LASTW | (del ? WORD_DELETED : 0));
+}
+
+#define TAG_SIMPLE	1ull
+#define TAG_SEQ_BITS	52
+#define TAG_SEQ_MASK	((1ull << TAG_SEQ_BITS) - 1)
+
+BUILD_BUG_ON(SLOT_BITS + TAG_SEQ_BITS + 1 != 64);
+
+static inline u64 tag_make(u32 slot, u64 seq, u64 simple)
+{
+	return (u64)slot << 53 | seq << 1 | simple;
+}
+
+static inline u32 tag_slot(u64 tag)
+{
+	return (u32)(tag >> 53);
+}
+
+static inline u64 tag_seq(u64 tag)
+{
+	return (tag >> 1) & TAG_SEQ_MASK;
+}
+
+/*
+ * Records: what a word held while it was tagged by a push that is committed but has
+ * not attached yet.  Never equal: an empty cell has bit 0 set and the tag of the push.
+ */
+static inline u64 rec_empty(u64 tag)
+{
+	return tag | 1;
+}
+
+static inline u64 rec_value(u64 val)
+{
+	return val << 1;	/* DELETED drops out: a deleted word is never overwritten */
+}
+
+static inline bool rec_is_value(u64 rec)
+{
+	return !(rec & 1);
+}
+
+static inline u64 rec_word(u64 rec)
+{
+	return rec >> 1;
+}
+
+#define BLOCK_DONE	1ull
+#define BLOCK_CLOSED	2ull
+#define BLOCK_ERR	4ull
+#define BLOCK_LIST_SHIFT 12
+#define BLOCK_LIST_MASK	(0xffffffffull << BLOCK_LIST_SHIFT)
+#define BLOCK_COUNT_SHIFT 44
+#define BLOCK_ONE	(1ull << BLOCK_COUNT_SHIFT)
+
+BUILD_BUG_ON(BLOCK_COUNT_SHIFT + JOIN_BITS != 64);
+BUILD_BUG_ON(BLOCK_LIST_SHIFT + 32 != BLOCK_COUNT_SHIFT);
+
+static inline u32 block_list(u64 s)
+{
+	return (u32)(s >> BLOCK_LIST_SHIFT);
+}
+
+static inline u64 block_with_list(u64 s, u32 ref)
+{
+	return (s & ~BLOCK_LIST_MASK) | (u64)ref << BLOCK_LIST_SHIFT;
+}
+
+static inline u32 block_count(u64 s)
+{
+	return (u32)(s >> BLOCK_COUNT_SHIFT);
+}
+
+/* Descriptor status: push number and phase. */
+enum phase {
+	PHASE_FINISHED = 0,	/* or no such push: nothing to do for it */
+	PHASE_LINKING = 1,	/* takes its places; whoever meets it helps */
+	PHASE_COMMITTED = 2,	/* has them all; whoever overwrites its tag records */
+};
+
+static inline u64 status_make(u64 seq, enum phase ph)
+{
+	return seq << 2 | (u64)ph;
+}
+
+/*
+ * Reference to one access of one op, 32 bits, never 0: of the deps inside the op,
+ * [21:2] op [1:0] position; else [31] 1 [30:29] class [28:0] chunk * capacity + position.
+ */
+#define REF_EXT		0x80000000u
+#define REF_CLASS_SHIFT	29
+#define INLINE_DEPS	4u
+
+#endif

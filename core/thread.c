@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Threads in an engine.
+ *
+ * Purpose: any thread may call the engine at any time; its first call gives it a
+ * slot (caches, descriptor, rings), its exit gives the slot back.
+ *
+ * Structures: an array of max_threads struct thread; a tagged stack of slots that
+ * were left; per calling thread a list of tls_entry, one per engine that it used,
+ * with the last one cached in thread_last.
+ *
+ * Lifetime: a slot's object stays for the life of the engine, so that whoever holds
+ * a stale slot number reads an object of the right type.  Its counters and push
+ * number go on growing under the next user.  A thread may end after an engine was
+ * destroyed and an engine may be destroyed before its threads end: both sides agree
+ * by one CAS on the entry's state (ATTACHED -> EXITING by the thread, -> ORPHANED by
+ * the engine).  Entries are recycled through a list of the process and never go back
+ * to the C library, so that an engine may look at one that its thread has just left;
+ * the state carries the engine's id and so cannot be mistaken.
+ *
+ * Progress: thread_get() is wait-free after the first call; a slot is taken or left
+ * lock-free.  The first call allocates and may touch fresh memory.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <core/internal.h>
+
+enum { ENTRY_ATTACHED, ENTRY_EXITING, ENTRY_ORPHANED, ENTRY_GONE };
+
+struct tls_entry {
+	struct tls_entry *next;	/* O */
+	u64 id;			/* O */
+	struct thread *t;	/* O */
+	u64 state;		/* A: engine id << 2 | ENTRY_* */
+	u64 free_next;		/* A: next in the list of the process */
+};
+
+static u64 entry_state(u64 id, u64 st)
+{
+	return id << 2 | st;
+}
+
+struct slot_entry {
+	struct tls_entry *entry;	/* A: of the thread that has the slot */
+	u32 next;		/* A: next left slot + 1 */
+};
+
+__thread struct thread_tls thread_last;
+static __thread struct tls_entry *thread_entries;
+static pthread_key_t thread_key;
+static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
+static int thread_once_err;
+u32 pawl_fork_gen;
+
+/* Entries that nobody uses: pointer in 48 bits, tag in 16. */
+static u64 free_entries;
+
+#define ENTRY_PTR_MASK ((1ull << 48) - 1)
+
+static void entry_put(struct tls_entry *en)
+{
+	u64 head = load_relaxed(&free_entries), new;
+
+	do {
+		store_relaxed(&en->free_next, head & ENTRY_PTR_MASK);
+		new = ((head >> 48) + 1) << 48 | (u64)(uintptr_t)en;
+	} while (!cas_acq_rel_relaxed(&free_entries, &head, new));	/* CORE-T11 <-> CORE-T12 */
+}
+
+static struct tls_entry *entry_new(void)
+{
+	u64 head = load_acquire(&free_entries);
+	struct tls_entry *en;
+
+	while ((en = (struct tls_entry *)(uintptr_t)(head & ENTRY_PTR_MASK))) {
+		u64 new = ((head >> 48) + 1) << 48 | load_relaxed(&en->free_next);
+
+		if (cas_acq_rel_acquire(&free_entries, &head, new))	/* CORE-T12 <-> CORE-T11 */
+			return en;
+	}
+	return calloc(1, sizeof(*en));
+}
+
+static void fork_child(void)
+{
+	/* One thread exists: no order is needed.  Its next call looks closer. */
+	thread_last.id = 0;
+	store_relaxed(&pawl_fork_gen, pawl_fork_gen + 1);
+}
+
+/* CORE-T1 <-> CORE-T2: what the slot's last user wrote is seen by the next one. */
+static void slot_leave(struct pawl_engine *e, u32 slot)
+{
+	u64 head = load_relaxed(&e->free_slots);
+	u64 new;
+
+	do {
+		store_relaxed(&e->slots[slot].next, (u32)head);
+		new = ((head >> 32) + 1) << 32 | (slot + 1);
+	} while (!cas_acq_rel_relaxed(&e->free_slots, &head, new));	/* CORE-T1 */
+}
+
+static bool slot_take(struct pawl_engine *e, u32 *slot)
+{
+	u64 head = load_acquire(&e->free_slots);
+	u32 n;
+
+	while ((u32)head) {
+		/* The next of a slot that was just taken by another is stale: the tag tells. */
+		u64 new = ((head >> 32) + 1) << 32 | load_relaxed(&e->slots[(u32)head - 1].next);
+
+		*slot = (u32)head - 1;
+		if (cas_acq_rel_acquire(&e->free_slots, &head, new))	/* CORE-T2 */
+			return true;
+	}
+	n = load_relaxed(&e->used_slots);
+	do {
+		if (n >= e->max_threads)
+			return false;
+		/* CORE-T3 <-> CORE-T4: who sums over slots sees this one's counters. */
+	} while (!cas_acq_rel_acquire(&e->used_slots, &n, n + 1));
+	*slot = n;
+	return true;
+}
+
+static struct thread *slot_user(struct pawl_engine *e, struct tls_entry *entry)
+{
+	struct thread *t;
+	u32 slot;
+
+	if (!slot_take(e, &slot)) {
+		thread_last.code = err(-EAGAIN,
+				       "more than %u threads are inside the engine (max_threads)",
+				       e->max_threads);
+		return NULL;
+	}
+	t = thread_of(e, slot);
+	t->e = e;
+	t->slot = slot;
+	t->depth = 0;
+	t->frame = NULL;
+	t->next_check = 0;
+	if (exec_thread_init(e->x, &t->ex, slot)) {
+		slot_leave(e, slot);
+		thread_last.code = err(-ENOMEM, "no memory for a thread's run queues");
+		return NULL;
+	}
+	/* CORE-T5 <-> CORE-T6: the engine's end finds the entry complete. */
+	store_release(&e->slots[slot].entry, entry);
+	return t;
+}
+
+/* The thread leaves the engine: nothing that it produced is lost. */
+void thread_leave(struct thread *t)
+{
+	struct pawl_engine *e = t->e;
+	u32 i;
+
+	bulk_exit(t);
+	batch_exit(t);
+	exec_thread_fini(e->x, &t->ex);
+	for (i = 0; i < POOLS; i++)
+		pool_cache_flush(e->pool[i], &t->cache[i]);
+	slot_leave(e, t->slot);
+}
+
+static void thread_exit_hook(void *arg)
+{
+	struct tls_entry *en = thread_entries, *next;
+
+	thread_entries = NULL;
+	for (; en; en = next) {
+		u64 st = entry_state(en->id, ENTRY_ATTACHED);
+
+		next = en->next;
+		/* CORE-T7 <-> CORE-T8: one of thread and engine goes first. */
+		if (cas_acq_rel_acquire(&en->state, &st, entry_state(en->id, ENTRY_EXITING))) {
+			if (en->t->e->fork_gen == load_relaxed(&pawl_fork_gen)) {
+				thread_last.id = en->id;
+				thread_last.t = en->t;
+				thread_leave(en->t);
+			}
+			/* CORE-T9 <-> CORE-T10: the engine may go now. */
+			store_release(&en->state, entry_state(en->id, ENTRY_GONE));
+		}
+		entry_put(en);
+	}
+	thread_last.id = 0;
+	thread_last.t = NULL;
+}
+
+static void thread_setup(void)
+{
+	thread_once_err = pthread_key_create(&thread_key, thread_exit_hook);
+	if (!thread_once_err)
+		thread_once_err = pthread_atfork(NULL, NULL, fork_child);
+}
+
+/* Entries of engines that are gone: this thread is the second one, it frees them. */
+static void entries_clean(void)
+{
+	struct tls_entry **p = &thread_entries, *en;
+
+	while ((en = *p)) {
+		if (load_acquire(&en->state) == entry_state(en->id, ENTRY_ORPHANED)) {
+			*p = en->next;
+			entry_put(en);
+		} else {
+			p = &en->next;
+		}
+	}
+}
+
+struct thread *thread_enter(struct pawl_engine *e)
+{
+	struct tls_entry *en;
+	struct thread *t;
+
+	if (e->fork_gen != load_relaxed(&pawl_fork_gen)) {
+		thread_last.code = err(-EOWNERDEAD, "the engine belongs to the parent of this process; only destroy it");
+		return NULL;
+	}
+	for (en = thread_entries; en; en = en->next) {
+		if (en->id == e->id) {
+			thread_last.id = en->id;
+			thread_last.t = en->t;
+			return en->t;
+		}
+	}
+	entries_clean();
+	if (pthread_setspecific(thread_key, &thread_key)) {
+		thread_last.code = err(-ENOMEM, "no memory for thread-specific data");
+		return NULL;
+	}
+	en = entry_new();
+	if (!en) {
+		thread_last.code = err(-ENOMEM, "no memory for a thread's first call");
+		return NULL;
+	}
+	en->id = e->id;
+	store_relaxed(&en->state, entry_state(en->id, ENTRY_ATTACHED));
+	t = slot_user(e, en);
+	if (!t) {
+		entry_put(en);
+		return NULL;
+	}
+	en->t = t;
+	en->next = thread_entries;
+	thread_entries = en;
+	thread_last.id = e->id;
+	thread_last.t = t;
+	return t;
+}
+
+int threads_init(struct pawl_engine *e)
+{
+	int rc = pthread_once(&thread_once, thread_setup);
+
+	if (rc || thread_once_err)
+		return err(-EAGAIN, "no thread-specific data key is free");
+	e->fork_gen = load_relaxed(&pawl_fork_gen);
+	e->slots = calloc(e->max_threads, sizeof(*e->slots));
+	if (!e->slots)
+		return err(-ENOMEM, "no memory for %u thread slots", e->max_threads);
+	return 0;
+}
+
+/* The engine ends: no thread is inside it (contract of destroy). */
+void threads_fini(struct pawl_engine *e)
+{
+	u32 i, n = e->slots ? load_acquire(&e->used_slots) : 0;
+
+	for (i = 0; i < n; i++) {
+		struct tls_entry *en = load_acquire(&e->slots[i].entry);	/* CORE-T6 <-> CORE-T5 */
+		u64 st = entry_state(e->id, ENTRY_ATTACHED);
+
+		if (en) {
+			/* CORE-T8 <-> CORE-T7 */
+			cas_acq_rel_acquire(&en->state, &st, entry_state(e->id, ENTRY_ORPHANED));
+			/* The thread is on its way out: a bounded piece of work. */
+			while (st == entry_state(e->id, ENTRY_EXITING)) {
+				cpu_relax();
+				st = load_acquire(&en->state);	/* CORE-T10 <-> CORE-T9 */
+			}
+		}
+		bulk_exit(thread_of(e, i));
+		batch_exit(thread_of(e, i));
+	}
+	free(e->slots);
+	e->slots = NULL;
+	entries_clean();
+	if (thread_last.id == e->id)
+		thread_last.id = 0;
+}
+
+/* In a child of fork(): the one thread that is left forgets the engine. */
+void threads_forget(struct pawl_engine *e)
+{
+	struct tls_entry *en;
+
+	for (en = thread_entries; en; en = en->next)
+		if (en->id == e->id)
+			store_relaxed(&en->state, entry_state(e->id, ENTRY_ORPHANED));
+	if (thread_last.id == e->id)
+		thread_last.id = 0;
+	entries_clean();
+}

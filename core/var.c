@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Vars: creation, and what may be asked of one.  Deletion is an op (push.c, var_end()
+ * in retire.c).
+ *
+ * Ordering: CORE-V2 (generation, acquire) <-> CORE-V1 (retire.c), CORE-V3 (here).
+ *
+ * Progress: as each function says.  Lifetime: a var's memory is a var for the life of
+ * the engine; the generation in the handle says whether it is the same one.
+ */
+#include <core/internal.h>
+
+int pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
+{
+	struct thread *t = thread_get(e);
+	struct block *b;
+	struct var *v;
+	u32 vi, bi, gen;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	if (!out)
+		return err(-EINVAL, "var_create: out is NULL");
+	if (!pool_get(e->pool[POOL_VAR], &t->cache[POOL_VAR], &vi))
+		return err(-ENOMEM, "var_create: %u vars exist (config.max_vars)", e->cfg.max_vars);
+	b = pool_get(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], &bi);
+	if (!b) {
+		pool_put(e->pool[POOL_VAR], &t->cache[POOL_VAR], vi);
+		return err(-ENOMEM, "var_create: out of blocks (config.max_vars, max_ops)");
+	}
+	/* Version 0: done, nobody holds it. */
+	store_relaxed(&b->state, BLOCK_DONE);
+	b->err = 0;
+	store_relaxed(&b->var, vi);
+	v = var_of(e, vi);
+	store_relaxed(&var_side_of(e, vi)->version, 0);
+	/* Whoever still looks at the var that was here is refused by the generation. */
+	store_release(&v->word.val, word_make(bi, bi, 0, 0));
+	store_release(&v->word.tag, tag_make(t->slot, ++t->seq, TAG_SIMPLE));
+	gen = load_relaxed(&v->gen) + 1;
+	store_release(&v->gen, gen);	/* CORE-V3 <-> CORE-V2 */
+	BUG_ON1(!(gen & 1));
+	out->h = (u64)gen << 32 | vi;
+	return 0;
+}
+PAWL_EXPORT(pawl_var_create);
+
+int pawl_var_version(struct pawl_engine *e, pawl_var_t v, uint64_t *out)
+{
+	struct thread *t = thread_get(e);
+	u32 vi;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	if (t->bulk)
+		bulk_flush(t);
+	if (!out)
+		return err(-EINVAL, "var_version: out is NULL");
+	if (var_check(t, v, &vi))
+		return err(-ESTALE, "var_version: no var, or it was deleted");
+	*out = load_acquire(&var_side_of(e, vi)->version);
+	/* CORE-V2 <-> CORE-V1: it was still that var's. */
+	if (load_acquire(&var_of(e, vi)->gen) != (u32)(v.h >> 32))
+		return err(-ESTALE, "var_version: the var was deleted meanwhile");
+	return 0;
+}
+PAWL_EXPORT(pawl_var_version);
+
+/*
+ * The error of the newest finished version, with a reference, or 0; also 0 while two
+ * or more writes wait behind that version.  Lock-free: takes a reference only if the
+ * object was alive, and looks again that the block is still this var's and names it.
+ */
+static u32 var_error_get(struct thread *t, u32 vi, u32 gen)
+{
+	struct pawl_engine *e = t->e;
+	struct var *v = var_of(e, vi);
+	struct pair w;
+	struct block *b;
+	struct error *x;
+	u32 i, idx, refs;
+
+	for (;;) {
+		w = word_snapshot(v);
+		if (load_acquire(&v->gen) != gen)
+			return 0;
+		/* The newest version, or the one before it while that one is not done. */
+		for (i = 0, idx = 0; i < 2; i++) {
+			u64 s;
+
+			b = block_of(e, i ? word_prev(w.val) : word_cur(w.val));
+			s = load_acquire(&b->state);
+			if ((s & BLOCK_DONE) && load_acquire(&b->var) == vi) {
+				idx = s & BLOCK_ERR ? load_relaxed(&b->err) : 0;
+				break;
+			}
+		}
+		if (!idx || idx > pool_carved(e->pool[POOL_ERROR])) {
+			if (load_acquire(&v->word.tag) == w.tag)
+				return 0;
+			continue;
+		}
+		x = error_of(e, idx);
+		refs = load_acquire(&x->refs);
+		while (refs && !cas_acq_rel_acquire(&x->refs, &refs, refs + 1))
+			;
+		if (!refs)
+			continue;	/* given back at this moment */
+		if (load_acquire(&v->word.tag) == w.tag && load_acquire(&b->var) == vi &&
+		    load_relaxed(&b->err) == idx)
+			return idx;
+		error_put(t, idx);
+	}
+}
+
+int pawl_var_error(struct pawl_engine *e, pawl_var_t v, struct pawl_error *out)
+{
+	struct thread *t = thread_get(e);
+	int code = 0;
+	u32 vi, idx;
+
+	if (out)
+		out->code = 0;
+	if (unlikely(!t))
+		return thread_last.code;
+	if (t->bulk)
+		bulk_flush(t);
+	if (var_check(t, v, &vi))
+		return err(-ESTALE, "var_error: no var, or it was deleted");
+	if (!(load_relaxed(&e->special) & SPECIAL_POISONED))
+		return 0;
+	idx = var_error_get(t, vi, (u32)(v.h >> 32));
+	if (!idx)
+		return 0;
+	if (error_alive(e, idx)) {
+		error_fill(e, idx, out);
+		code = error_of(e, idx)->code;
+	}
+	error_put(t, idx);
+	return code;
+}
+PAWL_EXPORT(pawl_var_error);
+
+int pawl_var_clear(struct pawl_engine *e, pawl_var_t v)
+{
+	struct thread *t = thread_get(e);
+	u32 vi, idx;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	if (t->bulk)
+		bulk_flush(t);
+	if (var_check(t, v, &vi))
+		return err(-ESTALE, "var_clear: no var, or it was deleted");
+	if (!(load_relaxed(&e->special) & SPECIAL_POISONED))
+		return 0;
+	idx = var_error_get(t, vi, (u32)(v.h >> 32));
+	if (idx) {
+		error_drop(e, idx);
+		error_put(t, idx);
+	}
+	return 0;
+}
+PAWL_EXPORT(pawl_var_clear);

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Waits.
+ *
+ * A wait on a var takes its place in the var as a read (readable) or as a write that
+ * makes no version (writable), with no body: whoever grants it wakes the waiting
+ * thread, and that one only.  The thread then gives its place up.  A wait that times
+ * out leaves its place to whoever grants it.
+ *
+ * Ordering:
+ *   CORE-G1 (granter's CAS on the token, release) <-> CORE-G2 (waiter's read)
+ *   CORE-N2 (completed, release) <-> CORE-N3 (sum, acquire), CORE-N1 <-> CORE-N4
+ *
+ * All over: `completed` of all slots is summed first, then `pushed`.  An op counted
+ * in completed was pushed before, and its push is seen by the later sum; so if the
+ * sums are equal, every op whose push was counted was over at the first sum.
+ *
+ *      waiter                              last completer
+ *      nflight++         (seq_cst)         completed++
+ *      sums: not over                      smp_mb()
+ *      park                                nflight?  sums: over -> unpark
+ *
+ * Bad outcome: both look before both write.  The exchange-strength increment and the
+ * barrier forbid it (CORE-N5 <-> CORE-N6).  The check costs a completer nothing while
+ * it has more to run: the last completion is followed by an idle edge.
+ *
+ * Progress: blocking by purpose; meanwhile the thread runs ready ops.
+ */
+#include <core/internal.h>
+
+#define HELP_DEPTH 64u		/* nested bodies after which a waiting body only waits */
+
+static bool helps(struct thread *t)
+{
+	if (!t->depth)
+		return t->e->help;
+	return t->depth < HELP_DEPTH || !t->e->cfg.workers;
+}
+
+/* Does a body on this thread's stack hold the var? */
+static bool held_here(struct thread *t, u32 vi)
+{
+	struct pawl_engine *e = t->e;
+	struct frame *f;
+	u32 j;
+
+	for (f = t->frame; f; f = f->up) {
+		struct op *op = op_of(e, f->op);
+		struct dep *deps;
+
+		/* An asynchronous op may have been completed by its own body. */
+		if (f->run.token.h &&
+		    load_acquire(&op->token) != ((u32)(f->run.token.h >> 32) << 2 | TOKEN_ARMED))
+			continue;
+		deps = op_deps(e, op, op->ndeps, op->ext);
+		for (j = 0; j < op->ndeps; j++)
+			if ((deps[j].var & ~DEP_WRITE) == vi)
+				return true;
+	}
+	return false;
+}
+
+/* A place that a waiting thread took is granted. */
+void waiter_granted(struct thread *t, struct op *op, u32 opi)
+{
+	struct pawl_engine *e = t->e;
+	u32 owner = op->owner, tok = load_relaxed(&op->token);
+
+	if ((tok & TOKEN_MASK) == TOKEN_ARMED &&
+	    cas_acq_rel_acquire(&op->token, &tok, (tok & ~3u) | TOKEN_DONE)) {	/* CORE-G1 <-> CORE-G2 */
+		if (owner != t->slot)
+			exec_unpark(e->x, &thread_of(e, owner)->ex);
+		return;
+	}
+	/* Nobody waits any more: an op without a body. */
+	exec_push(op_queue(e, op), &t->ex, opi, op->prio, 0);
+}
+
+static bool granted(void *arg)
+{
+	struct op *op = arg;
+
+	return (load_acquire(&op->token) & TOKEN_MASK) == TOKEN_DONE;	/* CORE-G2 <-> CORE-G1 */
+}
+
+/* 1: nothing to wait for and no error; 0: look closer; -EBUSY: it is not over; -ESTALE. */
+static int look(struct thread *t, u32 vi, u32 gen, bool write)
+{
+	struct pawl_engine *e = t->e;
+	struct var *v = var_of(e, vi);
+	struct pair w = word_snapshot(v);
+	u32 joined = w.val & WORD_LASTW ? 0 : word_joined(w.val);
+	u64 s;
+
+	if ((w.val & WORD_DELETED) || load_acquire(&v->gen) != gen)
+		return err(-ESTALE, "wait: the var was deleted");
+	s = load_acquire(&block_of(e, word_cur(w.val))->state);	/* CORE-A3 <-> CORE-R1 */
+	/* The block was that var's if the word still says so. */
+	if (load_acquire(&v->word.tag) != w.tag)
+		return 0;
+	if (!(s & BLOCK_DONE) || (write && ((block_count(s) + joined) & JOIN_MASK)))
+		return -EBUSY;
+	return !(s & BLOCK_ERR);
+}
+
+/*
+ * A place that an earlier wait of this thread gave up on the same var, if nothing was
+ * pushed there since: it serves again, so that polling with a timeout does not fill the
+ * var with places.  Returns the op, or 0.
+ */
+static u32 readopt(struct thread *t, u32 vi, u32 gen, bool write)
+{
+	struct pawl_engine *e = t->e;
+	u32 i;
+
+	for (i = 0; i < GIVEN_UP; i++) {
+		u32 opi = t->given_up[i].op, tok = t->given_up[i].token;
+		struct op *op = op_of(e, opi);
+		struct pair w;
+
+		if (!opi || t->given_up[i].var != (vi | (write ? DEP_WRITE : 0)) ||
+		    t->given_up[i].gen != gen)
+			continue;
+		t->given_up[i].op = 0;
+		w = word_snapshot(var_of(e, vi));
+		if (word_cur(w.val) != t->given_up[i].block || (write && !(w.val & WORD_LASTW)))
+			return 0;
+		/* Granted meanwhile, or another op by now: the token tells. */
+		if (!cas_acq_rel_acquire(&op->token, &tok, (tok & ~3u) | TOKEN_ARMED))
+			return 0;
+		return opi;
+	}
+	return 0;
+}
+
+static void give_up(struct thread *t, u32 opi, u32 tok, const struct dep *d)
+{
+	struct given_up *g = &t->given_up[t->given_up_next++ % GIVEN_UP];
+
+	*g = (struct given_up){ opi, tok, d->var, d->gen, d->block };
+}
+
+/* Take a place in the var.  NULL: *rc. */
+static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bool write, int *rc)
+{
+	struct pawl_engine *e = t->e;
+	struct op *op = op_new(t, opi);
+
+	if (!op) {
+		*rc = err(-ENOMEM, "wait: %u ops exist (config.max_ops)", e->cfg.max_ops);
+		return NULL;
+	}
+	op->deps[0].var = vi | (write ? DEP_WRITE : 0);
+	op->deps[0].gen = (u32)(h.h >> 32);
+	op->ndeps = 1;
+	op->flags = OP_WAITER | OP_NO_SKIP | (write ? OP_NO_COUNT : 0);
+	op->fn = NULL;
+	op->release = NULL;
+	op->name = "wait";
+	op->prio = 0;
+	op->prop = PAWL_NORMAL;
+	op->dev = 0;
+	if (write && op_blocks(t, op)) {
+		op_free(t, op, *opi);
+		*rc = -ENOMEM;
+		return NULL;
+	}
+	store_relaxed(&op->token, ((op->token >> 2) + 1) << 2 | TOKEN_ARMED);
+	if (push_op(t, op, *opi)) {
+		push_undo(t, op);
+		op_free(t, op, *opi);
+		*rc = err(-ESTALE, "wait: the var was deleted meanwhile");
+		return NULL;
+	}
+	return op;
+}
+
+static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct pawl_error *out,
+		    bool write)
+{
+	struct thread *t = thread_get(e);
+	u32 vi, opi, error, tok;
+	struct block *b;
+	struct dep d;
+	struct op *op;
+	int rc;
+
+	if (out)
+		out->code = 0;
+	if (unlikely(!t))
+		return thread_last.code;
+	if (t->bulk)
+		bulk_flush(t);
+	if (var_check(t, h, &vi))
+		return err(-ESTALE, "wait: no var, or it was deleted");
+	rc = look(t, vi, (u32)(h.h >> 32), write);
+	if (rc > 0 || rc == -ESTALE)
+		return rc < 0 ? rc : 0;
+	if (t->frame && held_here(t, vi))
+		return err(-EDEADLK, "wait: the var is held by the op that waits for it");
+	if (rc == -EBUSY && !timeout_ns)
+		return err(-ETIMEDOUT, "wait: not over");
+
+	opi = readopt(t, vi, (u32)(h.h >> 32), write);
+	op = op_of(e, opi);
+	if (!opi) {
+		op = wait_push(t, h, vi, &opi, write, &rc);
+		if (!op)
+			return rc;
+	}
+	tok = op->token & ~3u;
+	/* Once it is given up it may be gone: what is needed of it, now. */
+	d = op->deps[0];
+	if (!granted(op)) {
+		rc = exec_wait(e->x, &t->ex, granted, op, timeout_ns, helps(t));
+		if (rc) {
+			u32 want = tok | TOKEN_ARMED;
+
+			/* The grant may come at this very moment. */
+			if (cas_acq_rel_acquire(&op->token, &want, tok | TOKEN_NONE)) {
+				give_up(t, opi, tok, &d);
+				return err(rc, "wait: not over after %lld ns", (long long)timeout_ns);
+			}
+		}
+	}
+	b = block_of(e, op->deps[0].block);
+	error = write || (load_acquire(&b->state) & BLOCK_ERR) ? b->err : 0;
+	rc = error ? error_take(t, error, out) : 0;
+	requeue(t, retire(t, op, 0));
+	op_free(t, op, opi);
+	store_release(&t->completed, t->completed + 1);	/* CORE-N2 <-> CORE-N3 */
+	flight_check(t);
+	return rc;
+}
+
+int pawl_wait_readable(struct pawl_engine *e, pawl_var_t v, int64_t timeout_ns,
+		       struct pawl_error *out)
+{
+	return wait_var(e, v, timeout_ns, out, false);
+}
+PAWL_EXPORT(pawl_wait_readable);
+
+int pawl_wait_writable(struct pawl_engine *e, pawl_var_t v, int64_t timeout_ns,
+		       struct pawl_error *out)
+{
+	return wait_var(e, v, timeout_ns, out, true);
+}
+PAWL_EXPORT(pawl_wait_writable);
+
+u64 ops_in_flight(struct pawl_engine *e)
+{
+	u32 i, n = load_acquire(&e->used_slots);	/* CORE-T4 <-> CORE-T3 */
+	u64 done = 0, pushed = 0;
+
+	for (i = 0; i < n; i++)
+		done += load_acquire(&thread_of(e, i)->completed);	/* CORE-N3 <-> CORE-N2 */
+	n = load_acquire(&e->used_slots);
+	for (i = 0; i < n; i++)
+		pushed += load_acquire(&thread_of(e, i)->pushed);	/* CORE-N4 <-> CORE-N1 */
+	return pushed - done;
+}
+
+/* This thread is going to wait until at most `limit` ops are in flight. */
+void wait_flight_begin(struct thread *t, u64 limit)
+{
+	store_relaxed(&t->waits_flight, limit + 1);
+	fetch_add_seq_cst(&t->e->nflight, 1);	/* CORE-N5 <-> CORE-N6 */
+}
+
+void wait_flight_end(struct thread *t)
+{
+	fetch_add_seq_cst(&t->e->nflight, -1u);
+	store_relaxed(&t->waits_flight, 0);
+	/* Others may wait for the same. */
+	flight_check(t);
+}
+
+/*
+ * After completions: wake who waits for few ops in flight, or none.  Called when this
+ * thread has nothing more to run, and every now and then while it has.
+ */
+void flight_check(struct thread *t)
+{
+	struct pawl_engine *e = t->e;
+	u64 flight;
+	u32 i, n;
+
+	smp_mb();	/* CORE-N6 <-> CORE-N5 */
+	if (likely(!load_relaxed(&e->nflight)))
+		return;
+	flight = ops_in_flight(e);
+	n = load_acquire(&e->used_slots);
+	for (i = 0; i < n; i++)
+		if (load_relaxed(&thread_of(e, i)->waits_flight) > flight)
+			exec_unpark(e->x, &thread_of(e, i)->ex);
+}
+
+void engine_idle(void *user, struct exec_thread *ex)
+{
+	flight_check(container_of(ex, struct thread, ex));
+}
+
+static bool none_in_flight(void *arg)
+{
+	return !ops_in_flight(arg);
+}
+
+/* Until no op is in flight. */
+int wait_none(struct thread *t, s64 timeout_ns, bool help)
+{
+	struct pawl_engine *e = t->e;
+	int rc;
+
+	if (!ops_in_flight(e))
+		return 0;
+	if (!timeout_ns)
+		return -ETIMEDOUT;
+	wait_flight_begin(t, 0);
+	rc = exec_wait(e->x, &t->ex, none_in_flight, e, timeout_ns, help);
+	wait_flight_end(t);
+	return rc;
+}
+
+int pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *out)
+{
+	struct thread *t = thread_get(e);
+	int rc;
+
+	if (out)
+		out->code = 0;
+	if (unlikely(!t))
+		return thread_last.code;
+	if (t->depth)
+		return err(-EDEADLK, "wait_all: from inside an op, which is not over");
+	if (t->bulk)
+		bulk_flush(t);
+	rc = wait_none(t, timeout_ns, helps(t));
+	if (rc)
+		return err(rc, "wait_all: ops are in flight after %lld ns", (long long)timeout_ns);
+	return error_take_all(t, out);
+}
+PAWL_EXPORT(pawl_wait_all);
+
+static bool naive_over(void *arg)
+{
+	struct thread *t = arg;
+
+	return !load_acquire(&t->naive_pending);
+}
+
+/*
+ * Naive engine: the push that is not inside a body runs what is ready until all that
+ * this thread pushed, from here or from bodies, is over.
+ */
+int wait_naive(struct thread *t)
+{
+	struct pawl_engine *e = t->e;
+
+	if (!t->depth) {
+		exec_wait(e->x, &t->ex, naive_over, t, -1, true);
+		flight_check(t);
+	}
+	return 0;
+}
+
+int pawl_run_one(struct pawl_engine *e)
+{
+	struct thread *t = thread_get(e);
+	u32 work;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	if (t->bulk)
+		bulk_flush(t);
+	work = exec_take(e->x, &t->ex);
+	if (!work)
+		return 0;
+	requeue(t, run_op(t, op_of(e, work), work));
+	flight_check(t);
+	return 1;
+}
+PAWL_EXPORT(pawl_run_one);
+
+int pawl_run_until(struct pawl_engine *e, bool (*done)(void *), void *user, int64_t timeout_ns)
+{
+	struct thread *t = thread_get(e);
+	int rc;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	if (!done)
+		return err(-EINVAL, "run_until: done is NULL");
+	if (t->bulk)
+		bulk_flush(t);
+	rc = exec_wait(e->x, &t->ex, done, user, timeout_ns, true);
+	flight_check(t);
+	return rc ? err(rc, "run_until: not done after %lld ns", (long long)timeout_ns) : 0;
+}
+PAWL_EXPORT(pawl_run_until);

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Purpose: threads that have nothing to do: look for a while, then sleep; and those
+ * that wake them.
+ *
+ * Structures: a park word per thread (struct exec_thread.park), on which it sleeps by
+ * futex.  Only its owner sets it to PARKED and back to RUNNING.  PARKED + id names the
+ * group in which it sleeps, so that a waker with an old bit in its hands cannot claim it
+ * for a group that it has left:
+ *
+ *	RUNNING -> PARKED     owner: about to sleep
+ *	PARKED -> CLAIMED     a waker, for work; it counts the thread as a spinner
+ *	PARKED -> NOTIFIED    exec_unpark()
+ *	any -> RUNNING        owner: awake
+ *
+ * Groups: the workers of a queue; and all other threads that help while they
+ * wait, for all drive queues together.  A group has a bitmap of the slots that sleep,
+ * its number of sleepers (attn), and its number of spinners, threads that look for work.
+ *
+ * Ordering: no wake-up is lost.
+ *
+ *	pusher                                  thread that goes to sleep
+ *	P1 publish the work (seq_cst)           park = PARKED; set bit
+ *	   load attn (seq_cst)                  attn++ (seq_cst)
+ *	                                        P2 smp_mb(); look at all queues again
+ *	   attn > 0: find a bit, claim          futex wait while park == PARKED
+ *
+ * Bad outcome: attn read as without the sleeper, and the look misses the work.  Both
+ * cannot be, whichever of "load attn" and "attn++" is first in the total order: the
+ * first gives way to the second.  If attn was read with the sleeper counted, then
+ * its bit and park word are visible too (attn++ is a release).
+ *
+ * Spinners.  A pusher that sees a spinner does not wake anybody, as long as its own
+ * backlog is small.  The thread that ceases to be a spinner does so in one of three ways:
+ * it found work; it goes to sleep (then it looks again, P2); its condition came true or
+ * its time is over.  In the first and third, if it was the last:
+ *
+ *	pusher                                  last spinner
+ *	P3 publish the work (seq_cst)           P4 spin-- (seq_cst)
+ *	   load spin (seq_cst)                     smp_mb(); queue not empty? wake one
+ *
+ * If the pusher read spin > 0, its load is before the decrement, and the look sees
+ * the work.  The woken one is counted as a spinner by its waker, so this also hands a
+ * claim on, when a claimed thread leaves without taking work.  spin may
+ * be one too small between the claim and its count: then somebody is woken too many.
+ *
+ * What this cannot do: a claim, or a spinner, that is stopped by the system
+ * before it looks holds back the wake-up of others who sleep, until a push finds more
+ * than BACKLOG works of its ring in front, or a waiting thread looks.  Threads that run
+ * are never affected.  A waker that is stopped between its CAS and its futex call
+ * holds up nobody for long: of the next wakers that find nobody else, one in LATE_EVERY
+ * repeats the call.
+ *
+ * Progress: looking is lock-free; sleeping is blocking, that is its purpose.
+ *
+ * Lifetime: exec_thread objects stay as long as the executor, so a late wake-up
+ * touches a live word; a thread that is woken for nothing looks and sleeps again.
+ *
+ * References: futex(2); Go's runtime/proc.go, "Worker thread parking/unparking".
+ */
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include <exec/internal.h>
+
+enum { RUNNING, CLAIMED, NOTIFIED, PARKED };	/* and above: the group's id + 1, or 0 */
+
+#define LATE_EVERY	32u	/* failures to find a sleeper, to a repeated futex call */
+#define BACKLOG		16u	/* works per spinner that a pusher leaves to spinners */
+
+static u32 attn_sleepers(u32 attn)
+{
+	return attn & ~ATTN_START;
+}
+
+bool group_init(struct exec_group *g, u32 id, u32 max_threads)
+{
+	g->id = id;
+	g->bits = calloc((max_threads + 63) / 64, sizeof(u64));
+	return g->bits;
+}
+
+void group_fini(struct exec_group *g)
+{
+	free(g->bits);
+}
+
+/* Deadline by exec_now_ns(), 0: none.  Wakes up for no reason too. */
+static void park_wait(u32 *word, u32 parked, u64 deadline)
+{
+	struct timespec ts = { .tv_sec = (time_t)(deadline / 1000000000u),
+			       .tv_nsec = (long)(deadline % 1000000000u) };
+
+	syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, parked, deadline ? &ts : NULL, NULL,
+		FUTEX_BITSET_MATCH_ANY);
+}
+
+static void park_wake(struct exec *x, u32 *word)
+{
+	fetch_add_relaxed(&x->wakes, 1);
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+void exec_unpark(struct exec *x, struct exec_thread *t)
+{
+	u32 p;
+
+	/*
+	 * EXEC-P5 <-> EXEC-P6: the caller made a condition true; either the sleeper's last
+	 * look at it sees that, or we see PARKED.
+	 */
+	smp_mb();
+	p = load_relaxed(&t->park);
+	if (p == RUNNING)
+		return;
+	if (p >= PARKED)
+		cas_relaxed(&t->park, &p, NOTIFIED);
+	/* CLAIMED, NOTIFIED: who set that may not have got to its futex call yet. */
+	if (p != RUNNING)
+		park_wake(x, &t->park);
+}
+
+/* Wake one sleeper of g for work.  False: nobody sleeps. */
+static bool group_wake(struct exec *x, struct exec_group *g)
+{
+	u32 i, words = (x->max_threads + 63) / 64;
+	u32 *late = NULL;
+
+	if (!attn_sleepers(load_seq_cst(&g->attn)))
+		return false;
+	for (i = 0; i < words; i++) {
+		u64 b = load_acquire(&g->bits[i]);
+
+		for (; b; b &= b - 1) {
+			u32 slot = i * 64 + (u32)__builtin_ctzll(b);
+			struct exec_thread *t = load_acquire(&x->threads[slot]);
+			u32 p = load_relaxed(&t->park);
+
+			if (p == PARKED + g->id && cas_relaxed(&t->park, &p, CLAIMED)) {
+				fetch_add_seq_cst(&g->spin, 1);
+				park_wake(x, &t->park);
+				return true;
+			}
+			if (p == CLAIMED || p == NOTIFIED)
+				late = &t->park;
+		}
+	}
+	/* Its waker may have been stopped on the way; mostly it has not. */
+	if (!late || fetch_add_relaxed(&g->late, 1) % LATE_EVERY)
+		return false;
+	park_wake(x, late);
+	return true;
+}
+
+/* There is work in q, and perhaps nobody looks for it.  Progress: lock-free. */
+void queue_wake(struct exec_queue *q)
+{
+	if (!group_wake(q->x, &q->group) && load_relaxed(&q->drive))
+		group_wake(q->x, &q->x->helpers);
+}
+
+/* A push found attn of one of its groups set.  Progress: lock-free, and system calls. */
+void queue_attention(struct exec_queue *q, struct exec_thread *t)
+{
+	struct exec *x = q->x;
+	bool drive = load_relaxed(&q->drive);
+	s32 spin;
+
+	if (load_relaxed(&q->group.attn) & ATTN_START)
+		queue_start(q);
+	if (!attn_sleepers(load_relaxed(&q->group.attn)) &&
+	    !(drive && attn_sleepers(load_relaxed(&x->helpers.attn))))
+		return;
+	/* EXEC-P3 <-> EXEC-P4 */
+	spin = (s32)load_seq_cst(&q->group.spin);
+	if (drive)
+		spin = (spin > 0 ? spin : 0) + (s32)load_seq_cst(&x->helpers.spin);
+	if (spin > 0) {
+		struct exec_lane *l = load_relaxed(&q->lanes[t->slot]);
+
+		if (!l || ((load_relaxed(&l->ring.tail) - load_relaxed(&l->ring.head)) & RING_POS) <=
+		    BACKLOG * (u32)spin)
+			return;
+	}
+	queue_wake(q);
+}
+
+static struct exec_group *thread_group(struct exec *x, struct exec_thread *t)
+{
+	return t->queue ? &t->queue->group : &x->helpers;
+}
+
+static void spin_begin(struct exec_group *g, struct exec_thread *t)
+{
+	fetch_add_seq_cst(&g->spin, 1);
+	t->spinning = true;
+}
+
+/* Not for who goes on to look at all queues. */
+static void spin_end(struct exec *x, struct exec_group *g, struct exec_thread *t)
+{
+	u32 i, n;
+
+	t->spinning = false;
+	/* EXEC-P4 <-> EXEC-P3 */
+	if ((s32)fetch_add_seq_cst(&g->spin, -1u) > 1)
+		return;
+	if (t->queue) {
+		struct exec_queue *q = t->queue;
+
+		if (likely(!attn_sleepers(load_seq_cst(&q->group.attn)) &&
+			   !(load_relaxed(&q->drive) && load_seq_cst(&x->helpers.attn))))
+			return;
+		smp_mb();
+		if (!queue_empty(q))
+			queue_wake(q);
+		return;
+	}
+	n = load_acquire(&x->nqueues);
+	for (i = 0; i < n; i++) {
+		struct exec_queue *q = x->queues[i];
+
+		if (!load_relaxed(&q->drive))
+			continue;
+		if (likely(!attn_sleepers(load_seq_cst(&q->group.attn)) &&
+			   !load_seq_cst(&x->helpers.attn)))
+			continue;
+		smp_mb();
+		if (!queue_empty(q))
+			queue_wake(q);
+	}
+}
+
+/* What an idle thread waits for; AGAIN: nothing yet. */
+enum { AGAIN = IDLE_STOP + 1 };
+
+static int idle_look(struct exec *x, struct exec_thread *t, const struct idle *how, bool deep,
+		     u32 *work)
+{
+	if (how->cond) {
+		if (how->cond(how->arg))
+			return IDLE_COND;
+	} else if (load_relaxed(&t->queue->stop)) {
+		return IDLE_STOP;
+	}
+	if (how->help) {
+		*work = thread_look(x, t, deep);
+		if (*work)
+			return IDLE_WORK;
+	}
+	if (how->deadline && exec_now_ns() >= how->deadline)
+		return IDLE_TIME;
+	return AGAIN;
+}
+
+/*
+ * Look for the budget.  Between two looks the thread leaves the producers' lines alone
+ * for a while, the longer the longer nothing came; and from time to time it offers
+ * its CPU to others that have something to do, the awaited one perhaps.
+ */
+static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *how, u32 *work)
+{
+	u64 start = cycles(), yielded = start, now;
+	int r;
+
+	for (;;) {
+		now = cycles();
+		r = idle_look(x, t, how, now - start > x->steal, work);
+		if (r != AGAIN || now - start >= x->spin)
+			return r;
+		if (now - yielded >= x->yield) {
+			sched_yield();
+			yielded = cycles();
+			continue;
+		}
+		cpu_relax();
+		if (now - start > x->relax)
+			cpu_relax();
+		if (now - start > 4 * x->relax)
+			cpu_relax();
+	}
+}
+
+static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *how,
+		     struct exec_group *g, u32 *work)
+{
+	u64 bit = 1ull << (t->slot & 63);
+	u64 *bits = g ? &g->bits[t->slot >> 6] : NULL;
+	u32 parked = PARKED + (g ? g->id : 0);
+	int r;
+
+	store_relaxed(&t->park, parked);
+	if (g) {
+		fetch_or_acq_rel(bits, bit);
+		fetch_add_seq_cst(&g->attn, 1);
+		if (t->spinning) {
+			t->spinning = false;
+			fetch_add_seq_cst(&g->spin, -1u);	/* EXEC-P4 <-> EXEC-P3 */
+		}
+	}
+	/* EXEC-P2 <-> EXEC-P1; EXEC-P6 <-> EXEC-P5 */
+	smp_mb();
+	r = idle_look(x, t, how, true, work);
+	if (r == AGAIN) {
+		count(&t->sleeps);
+		do
+			park_wait(&t->park, parked, how->deadline);
+		while (load_relaxed(&t->park) == parked &&
+		       !(how->deadline && exec_now_ns() >= how->deadline));
+	}
+	/* Who claimed us counted us among the spinners. */
+	if (xchg_acq_rel(&t->park, RUNNING) == CLAIMED)
+		t->spinning = true;
+	if (g) {
+		fetch_and_acq_rel(bits, ~bit);
+		fetch_add_seq_cst(&g->attn, -1u);
+	}
+	return r;
+}
+
+/*
+ * Nothing was there for t: wait for what `how` says.
+ * Progress: blocking (its purpose).
+ */
+enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct idle *how,
+			  u32 *work)
+{
+	struct exec_group *g = how->help ? thread_group(x, t) : NULL;
+	int r;
+
+	do {
+		if (g && !t->spinning)
+			spin_begin(g, t);
+		r = idle_spin(x, t, how, work);
+		if (r == AGAIN)
+			r = idle_park(x, t, how, g, work);
+	} while (r == AGAIN);
+	if (t->spinning)
+		spin_end(x, g, t);
+	return (enum idle_end)r;
+}

@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * An exact priority queue: a skip list with recycled nodes.
+ *
+ * Purpose: the run queue for work with a priority.  Exact order (higher priority
+ * first, then smaller `order`), linearizable, lock-free, and no memory but the nodes of
+ * a type-stable pool, which are used again at once: no RCU, no hazard pointers.
+ *
+ * Structures: level 0 is a sorted list of all entries, level l + 1 has a quarter of the
+ * entries of level l.  Key: (rank, order, index of the node); rank turns the priority
+ * round, so smaller is first, and the index makes keys of linked nodes unique.  A level
+ * is a list in the manner of Harris and Michael.  Each link is one word, in these
+ * accessors only:
+ *
+ *   63          29  28   27          0
+ *   [    tag     ][mark][    index    ]     index 0: end of the list
+ *
+ * The mark says that the node that holds the word is removed; a marked word is never
+ * changed again in this life of the node.  The tag belongs to the word, not to the node
+ * that it names: every change but the mark increments it, and a new life continues
+ * where the old one ended.  So a link never has the same unmarked value twice.
+ *
+ *   push  links level 0 (the entry is queued), then levels 1 .. h - 1
+ *   pop   takes the first entry only: marks its level 0 (the entry is the popper's), then
+ *         its levels 1 .. h - 1
+ *   whoever of the two is ready last (`hold`) walks to the key once more, which unlinks
+ *   the node on all levels, and gives it to the pool.  A node with one level is not held
+ *   by its pusher: that never looks at it after it is queued.
+ *
+ * Proof sketch.  "x is in level l": a walk along level l from the head comes to x.
+ *  1. A node enters level l once in a life, by the pusher's CAS on its predecessor; it
+ *     leaves it by a CAS on its predecessor (snip), after its word l was marked.  So while
+ *     x's word l is unmarked, and x was linked in this life, x is in level l.
+ *  2. A CAS on pred's word l from w, w unmarked, succeeds only if the word did not change
+ *     since w was read: tags.  Hence pred is in the same life and not removed, and its
+ *     successor is still the same node in the same life: that one could leave level l
+ *     only by a change of this word.
+ *  3. A step from pred to x, where w = pred's word l: read x's word l and key, then
+ *     read pred's word again.  If it is still w, x was in level l all the time in between
+ *     (2), so it was not recycled: its key and its word belong to this life.  If x is
+ *     unmarked, the walk stands at x as it stood at pred before: induction from the head,
+ *     which is never removed.  If it is marked, it is snipped: its word is frozen, so its
+ *     successor could not leave before it does.  If the word is not w: from the start.
+ *  4. A step down, from level l to l - 1 at pred: read the word l - 1, then word l again.
+ *     If that is still w, pred is in this life, and it was linked in l - 1 before it was
+ *     in l.  If the word l - 1 is unmarked, pred is in level l - 1 (1).  If it is marked,
+ *     pred is being removed: mark its word l for the popper (by CAS from w: tags), and
+ *     start again.
+ *  5. Hence a walk to key k that ends on level l saw, at one instant, a node in level l
+ *     with a smaller key (or the head) whose successor is unmarked and not smaller.  The
+ *     levels are sorted, by 2 and because keys change in no linked node.  So a removed
+ *     node with key k, with all its words marked and no pusher at work on it, is in no
+ *     level when the walk ends, and never will be in this life: it may be recycled.
+ *  6. A pop that found x first and unmarked at t1, and marked it at t2, may have been
+ *     overtaken by a push of y before x.  Let it take effect at the last instant of
+ *     [t1, t2] at which x was first.  From then to t2 x is not first, so nobody gets or
+ *     sees it, and the queue is not seen empty: whatever is seen first at any instant
+ *     was not popped before.  Push takes effect when level 0 is linked, peek and an
+ *     unsuccessful pop when the head's word (or the first's word) was read between two
+ *     equal reads of the head's.
+ *
+ * Ordering: EXEC-P1 <-> EXEC-P2: all changes of links release, all reads of links
+ * that are followed acquire; who gets to a node sees at least the life in which it was
+ * linked.  EXEC-P3 <-> EXEC-P4: a new life's key and words are written with release and
+ * read with acquire.  A walk that reads one of them, late, synchronizes with the new
+ * owner, so it sees what happened before the node was recycled, also that pred's word
+ * changed; so the second read of pred's word may be relaxed:
+ *
+ *      walk                                 others
+ *      w = pred->next (P2)                  snip x: pred->next = w' (P1)
+ *      ..                                   put x, get x
+ *      rank = x->rank (P4)       <-----     x->rank = new (P3)
+ *      pred->next again: w' or later
+ *
+ * EXEC-P5 <-> EXEC-P6: `hold`; the last one sees what the other did.
+ *
+ * Progress: lock-free, all three.  A walk starts again only when a word changed that it
+ * had read: some CAS succeeded.  A push brings at most 2h - 1 successful CAS for its own
+ * links when nobody interferes, a pop at most h marks, and each link is snipped once.
+ * A thread that stops anywhere holds at most one node, and what its cache holds.
+ *
+ * Lifetime: a node is the pusher's from pool_get() to the CAS on level 0, then the
+ * queue's and both holders', and the pool's after the last walk.  A stale reader may
+ * look at it in any state; 2 .. 4 say how it finds out.  ABA: a thread that stops
+ * between the read of a word and its CAS is fooled only if the tag comes round
+ * meanwhile, 2^35 changes of this word, and it must wake at that very value.
+ *
+ * Cost: push O(log n) expected, also at the end of many equals; pop O(1) and a walk
+ * along the front for one node in four.  All poppers meet at one word: exact order does
+ * not scale with the number of poppers.
+ *
+ * References: Pugh, "Skip lists", CACM 33(6), 1990; Harris, "A pragmatic implementation
+ * of non-blocking linked-lists", DISC 2001; Michael, "High performance dynamic lock-free
+ * hash tables and list-based sets", SPAA 2002 (tags); Fraser, "Practical lock-freedom",
+ * UCAM-CL-TR-579, 2004; Lotan and Shavit, "Skiplist-based concurrent priority queues",
+ * IPDPS 2000.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <base/err.h>
+#include <exec/prioq.h>
+
+#define LEVELS		13u	/* 4^13 entries; a node is two lines */
+
+#define LINK_IDX	((u64)PRIOQ_NODES_MAX)
+#define LINK_MARK	(LINK_IDX + 1)
+#define LINK_TAG	(LINK_MARK << 1)	/* one step of the tag */
+
+/* hold: parties that may still change the node's links, and its height. */
+#define HOLD_ONE	1u
+#define HOLD_PARTIES	3u
+#define HOLD_HEIGHT	8u	/* shift */
+
+/*
+ * Field legend:
+ *   A  atomic; read by anybody, also in another life of the node
+ *   O  pusher until the node is queued, then its popper
+ */
+struct prioq_node {
+	u64 rank;		/* A: smaller first */
+	u64 order;		/* A */
+	u32 work;		/* O */
+	u32 hold;		/* A; the height does not change in a life */
+	u64 next[LEVELS];	/* A: links; 0 .. 4 are on the line of the key */
+};
+
+struct prioq {
+	struct prioq_node head __cacheline_aligned;	/* its links only */
+	/* Read by all, changed seldom: not on the head's lines. */
+	struct pool *nodes __cacheline_aligned;		/* I */
+	u32 top;		/* A: no node has more than top + 1 levels; only grows */
+};
+
+BUILD_BUG_ON((LINK_IDX & (LINK_IDX + 1)) != 0);
+BUILD_BUG_ON(sizeof(struct prioq_node) != 128);
+BUILD_BUG_ON(offsetof(struct prioq_node, next) != 24);
+BUILD_BUG_ON(LEVELS > 16);		/* new_height() */
+
+struct key {
+	u64 rank;
+	u64 order;
+	u32 idx;
+};
+
+/* Where a walk came to: on each level, the last node before the key, and its link. */
+struct path {
+	struct prioq_node *pred[LEVELS];
+	u64 link[LEVELS];
+};
+
+static inline u32 link_idx(u64 w)
+{
+	return (u32)(w & LINK_IDX);
+}
+
+static inline bool link_marked(u64 w)
+{
+	return w & LINK_MARK;
+}
+
+/* What may follow w in the same word: the next tag, no mark. */
+static inline u64 link_next(u64 w, u32 idx)
+{
+	return ((w & ~(LINK_TAG - 1)) + LINK_TAG) | idx;
+}
+
+static inline u64 rank_of(s64 prio)
+{
+	return ~((u64)prio ^ 1ull << 63);
+}
+
+static inline s64 prio_of(u64 rank)
+{
+	return (s64)(~rank ^ 1ull << 63);
+}
+
+static inline struct prioq_node *node(const struct prioq *q, u32 idx)
+{
+	return pool_obj(q->nodes, idx);
+}
+
+/* A quarter of the nodes goes one level up.  Progress: wait-free. */
+static u32 new_height(struct prioq_cache *c)
+{
+	u64 z = c->seed += 0x9e3779b97f4a7c15ull;
+	u32 h;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	z ^= z >> 31;
+	h = 1 + (u32)__builtin_ctzll(z | 1ull << 40) / 2;
+	return (u32)min_u(h, LEVELS);
+}
+
+/* Progress: wait-free. */
+static bool node_before(const struct prioq_node *x, u32 idx, const struct key *k)
+{
+	/* EXEC-P4 <-> EXEC-P3: of another life?  Then the caller sees the link changed. */
+	u64 v = load_acquire(&x->rank);
+
+	if (v != k->rank)
+		return v < k->rank;
+	v = load_acquire(&x->order);	/* EXEC-P4 <-> EXEC-P3 */
+	if (v != k->order)
+		return v < k->order;
+	return idx < k->idx;
+}
+
+/*
+ * Walk from the head to k on all levels down to `low`, and unlink marked nodes on the
+ * way.  k's own node, if it is linked, must be marked on the levels down to low.
+ * Progress: lock-free.
+ */
+static void walk(struct prioq *q, const struct key *k, u32 low, struct path *p)
+{
+	struct prioq_node *pred, *x;
+	u64 w, below, next;
+	bool before;
+	u32 l;
+
+again:
+	pred = &q->head;
+	l = load_relaxed(&q->top);
+	w = load_acquire(&pred->next[l]);	/* EXEC-P2 <-> EXEC-P1 */
+	for (;;) {
+		/* Here pred was in level l with the link w, unmarked. */
+		while (link_idx(w)) {
+			x = node(q, link_idx(w));
+			/* EXEC-P2 <-> EXEC-P1; EXEC-P4 <-> EXEC-P3 */
+			next = load_acquire(&x->next[l]);
+			before = node_before(x, link_idx(w), k);
+			/* Relaxed: after two acquires, see Ordering. */
+			if (unlikely(load_relaxed(&pred->next[l]) != w))
+				goto again;
+			if (unlikely(link_marked(next))) {
+				next = link_next(w, link_idx(next));
+				/* EXEC-P1 <-> EXEC-P2: x is out of level l. */
+				if (!cas_acq_rel_relaxed(&pred->next[l], &w, next))
+					goto again;
+				w = next;
+				continue;
+			}
+			if (!before)
+				break;
+			pred = x;
+			w = next;
+		}
+		p->pred[l] = pred;
+		p->link[l] = w;
+		if (l == low)
+			return;
+
+		/* EXEC-P2 <-> EXEC-P1; EXEC-P4 <-> EXEC-P3 */
+		below = load_acquire(&pred->next[l - 1]);
+		/* The head stays, so it needs no second look. */
+		if (pred != &q->head) {
+			if (unlikely(load_relaxed(&pred->next[l]) != w))
+				goto again;
+			if (unlikely(link_marked(below))) {
+				/* EXEC-P1 <-> EXEC-P2: its popper has not come so far. */
+				cas_acq_rel_relaxed(&pred->next[l], &w, w | LINK_MARK);
+				goto again;
+			}
+		}
+		l--;
+		w = below;
+	}
+}
+
+/*
+ * One of the holders is ready with x, and x is removed or will be by the other.  low: 0,
+ * or 1 if the caller itself unlinked level 0.  Progress: lock-free.
+ * Lifetime: the second one gives the node to the pool; x is not the caller's any more.
+ */
+static void node_release(struct prioq *q, struct prioq_cache *c, struct prioq_node *x,
+			 const struct key *k, u32 low)
+{
+	struct path p;
+
+	/* EXEC-P5 <-> EXEC-P6: links and marks of the first, then the walk of the last. */
+	if ((fetch_add_acq_rel(&x->hold, -HOLD_ONE) & HOLD_PARTIES) != HOLD_ONE)
+		return;
+	walk(q, k, low, &p);
+	pool_put(q->nodes, &c->nodes, k->idx);
+}
+
+/* Progress: lock-free.  Only h > the queue's first nodes' comes here. */
+static __noinline void top_raise(struct prioq *q, u32 top)
+{
+	u32 old = load_relaxed(&q->top);
+
+	/*
+	 * Relaxed: it goes before the node's links, so who has the node sees it; another
+	 * walk that starts lower is slower, not wrong.
+	 */
+	while (old < top && !cas_relaxed(&q->top, &old, top))
+		;
+}
+
+/*
+ * Levels 1 .. h - 1 of x, which is queued; p is where it was.  Its popper may have come
+ * already and mark it.  Progress: lock-free.
+ */
+static void link_upper(struct prioq *q, struct prioq_node *x, u32 h, const struct key *k,
+		       struct path *p)
+{
+	u64 own, w;
+	u32 l;
+
+	for (l = 1; l < h; l++) {
+		for (;;) {
+			own = load_relaxed(&x->next[l]);
+			w = p->link[l];
+			/* EXEC-P1 <-> EXEC-P2.  Only a mark can come between. */
+			if (link_marked(own) ||
+			    !cas_acq_rel_relaxed(&x->next[l], &own, link_next(own, link_idx(w))))
+				return;
+			/* EXEC-P1 <-> EXEC-P2 */
+			if (likely(cas_acq_rel_relaxed(&p->pred[l]->next[l], &w,
+						       link_next(w, k->idx))))
+				break;
+			walk(q, k, l, p);
+		}
+	}
+}
+
+/* Progress: lock-free; a system call when the pool grows. */
+bool prioq_push(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order, u32 work)
+{
+	struct key k = { .rank = rank_of(prio), .order = order };
+	struct prioq_node *x;
+	struct path p;
+	u64 own, w;
+	u32 h, l;
+
+	BUG_ON1(!work);
+	x = pool_get(q->nodes, &c->nodes, &k.idx);
+	if (unlikely(!x))
+		return false;
+	h = new_height(c);
+	if (unlikely(h - 1 > load_relaxed(&q->top)))
+		top_raise(q, h - 1);
+
+	/* EXEC-P3 <-> EXEC-P4: a new life, for those who still look at the old one. */
+	store_release(&x->rank, k.rank);
+	store_release(&x->order, k.order);
+	x->work = work;
+	store_relaxed(&x->hold, h << HOLD_HEIGHT | (h > 1 ? 2 * HOLD_ONE : HOLD_ONE));
+	for (l = 1; l < h; l++)	/* EXEC-P3 <-> EXEC-P4 */
+		store_release(&x->next[l], link_next(load_relaxed(&x->next[l]), 0));
+	own = load_relaxed(&x->next[0]);
+	do {
+		walk(q, &k, 0, &p);
+		w = p.link[0];
+		own = link_next(own, link_idx(w));
+		store_release(&x->next[0], own);	/* EXEC-P3 <-> EXEC-P4 */
+		/* EXEC-P1 <-> EXEC-P2: the node, then its place in the queue. */
+	} while (unlikely(!cas_acq_rel_relaxed(&p.pred[0]->next[0], &w, link_next(w, k.idx))));
+
+	if (h > 1) {
+		link_upper(q, x, h, &k, &p);
+		node_release(q, c, x, &k, 0);
+	}
+	return true;
+}
+
+/*
+ * The first node, unmarked, with the head's link *w to it and its own link *own; NULL:
+ * empty.  Both were so at one instant.  rank and order: of the same life; may be NULL.
+ * *w is the head's link, loaded with acquire.  Progress: lock-free.
+ */
+static inline struct prioq_node *first(struct prioq *q, u64 *w, u64 *own, u64 *rank, u64 *order)
+{
+	u64 *head = &q->head.next[0];
+	struct prioq_node *x;
+	u64 now;
+
+	while (link_idx(*w)) {
+		x = node(q, link_idx(*w));
+		/* EXEC-P4 <-> EXEC-P3 */
+		if (rank) {
+			*rank = load_acquire(&x->rank);
+			*order = load_acquire(&x->order);
+		}
+		*own = load_acquire(&x->next[0]);	/* also EXEC-P2 <-> EXEC-P1 */
+		now = load_acquire(head);		/* EXEC-P2 <-> EXEC-P1 */
+		if (unlikely(now != *w)) {
+			*w = now;
+			continue;
+		}
+		if (likely(!link_marked(*own)))
+			return x;
+		now = link_next(*w, link_idx(*own));
+		/* EXEC-P1 <-> EXEC-P2, and EXEC-P2 <-> EXEC-P1 when it fails. */
+		if (cas_acq_rel_acquire(head, w, now))
+			*w = now;
+	}
+	return NULL;
+}
+
+/* Progress: lock-free. */
+u32 prioq_pop(struct prioq *q, struct prioq_cache *c, s64 *prio)
+{
+	struct prioq_node *x;
+	struct path p;
+	struct key k;
+	u64 w, own;
+	u32 h, l, work;
+	bool out;
+
+	do {
+		w = load_acquire(&q->head.next[0]);	/* EXEC-P2 <-> EXEC-P1 */
+		x = first(q, &w, &own, NULL, NULL);
+		if (!x)
+			return 0;
+		/* EXEC-P1 <-> EXEC-P2: x is ours. */
+	} while (unlikely(!cas_acq_rel_relaxed(&x->next[0], &own, own | LINK_MARK)));
+
+	k.idx = link_idx(w);
+	k.rank = load_relaxed(&x->rank);
+	k.order = load_relaxed(&x->order);
+	h = load_relaxed(&x->hold) >> HOLD_HEIGHT;
+	work = x->work;
+	*prio = prio_of(k.rank);
+	/* EXEC-P1 <-> EXEC-P2: out of level 0, if x is still the first. */
+	out = cas_acq_rel_relaxed(&q->head.next[0], &w, link_next(w, link_idx(own)));
+	if (likely(h == 1)) {
+		if (unlikely(!out))
+			walk(q, &k, 0, &p);
+		pool_put(q->nodes, &c->nodes, k.idx);
+		return work;
+	}
+	for (l = h - 1; l; l--) {
+		own = load_relaxed(&x->next[l]);
+		/* EXEC-P1 <-> EXEC-P2.  Its pusher may link it now, or a walk mark it. */
+		while (!link_marked(own) &&
+		       !cas_acq_rel_relaxed(&x->next[l], &own, own | LINK_MARK))
+			;
+	}
+	/* EXEC-P6 <-> EXEC-P5 */
+	node_release(q, c, x, &k, out ? 1 : 0);
+	return work;
+}
+
+/* Progress: lock-free; wait-free when the queue is empty. */
+bool prioq_peek(struct prioq *q, s64 *prio, u64 *order)
+{
+	u64 w = load_acquire(&q->head.next[0]);	/* EXEC-P2 <-> EXEC-P1 */
+	u64 own, rank;
+
+	if (!first(q, &w, &own, &rank, order))
+		return false;
+	*prio = prio_of(rank);
+	return true;
+}
+
+/* Progress: blocking (memory allocation). */
+int prioq_pool_add(struct arena *a, u32 max_work, u32 max_threads, struct pool **out)
+{
+	/*
+	 * A cache holds two magazines; a flush has another in its hands; a thread inside
+	 * push or pop holds a node whose work may be elsewhere already.
+	 */
+	u64 max = max_work + (u64)max_threads * (3 * POOL_MAG + 1);
+	struct pool_desc d = { .name = "prioq", .size = sizeof(struct prioq_node) };
+
+	if (max > PRIOQ_NODES_MAX)
+		return err(-EINVAL, "priority queue: %u pieces of work are too many", max_work);
+	d.max = (u32)max;
+	return arena_add(a, &d, out);
+}
+
+/* Progress: blocking (memory allocation). */
+int prioq_create(struct pool *nodes, struct prioq **out)
+{
+	struct prioq *q = NULL;
+
+	if (!pool_commit_hook("alloc", sizeof(*q)))
+		q = aligned_alloc(CACHELINE, sizeof(*q));
+	if (!q)
+		return err(-ENOMEM, "priority queue: no memory");
+	memset(q, 0, sizeof(*q));
+	q->nodes = nodes;
+	*out = q;
+	return 0;
+}
+
+/* Progress: blocking (memory allocation).  Lifetime: nobody uses q any more. */
+void prioq_destroy(struct prioq *q)
+{
+	free(q);
+}

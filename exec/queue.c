@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Purpose: run queues: ready work in exact order, spread over the threads that make
+ * it ready and those that run it.
+ *
+ * Structures: a queue has, per thread slot and made when it is first needed, a lane:
+ * the ring of the priority-0 work that the thread made ready, and its hoard.  Three
+ * priority queues take the rest: HIGH (above 0, and EXEC_FRONT above all), LOW (below
+ * 0), and ZERO for priority 0 when a ring cannot grow.  If they get no memory either,
+ * there is a list that needs none (late).
+ *
+ * Order.  An element is before another if its push ended before the other's began.
+ * Then its stamp is not larger (cycles_ordered() is read after the loads that ordered
+ * the pushes; a plain reading of the clock may be taken while such a load still waits for
+ * its line, and be 100 ns too early), and whoever sees the other one sees it too, or that it was taken.
+ * queue_take() therefore chooses in two steps: a scan finds the candidate with the
+ * smallest stamp; then, having seen the candidate, it looks again at all that would go
+ * first: HIGH, and the other rings.  A push that ended before the candidate's began
+ * is visible in this second look; so if it finds nothing better, the candidate is a
+ * correct choice, else what it found is the new candidate, with a smaller stamp.
+ *
+ * Batches.  When recent works ran short, a thread that takes from a foreign ring takes
+ * more by one CAS, limited to stamps not above the heads of all other rings, and runs
+ * them next.  So what comes later to any ring is not before them: with one consumer
+ * the order stays exact.  With several, work of a batch waits while others run what
+ * was pushed after it: by at most EXEC_BATCH - 1 places in front of each.  A hoard can
+ * be stolen from, which is done last, but before LOW.
+ *
+ * Ordering: labels EXEC-Q* here, EXEC-R* and EXEC-H* in ring.h, EXEC-P* in park.c.
+ *
+ * Progress: at each function.  No thread waits for another one.
+ *
+ * Lifetime: lanes and rings stay until exec_destroy(); a lane whose thread left is
+ * inherited by the next user of the slot, and meanwhile served by all.
+ *
+ * References: Documentation on run queues; the kernel's per-CPU run queues.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <exec/internal.h>
+
+#define PRIO_FRONT	((s64)INT32_MAX + 1)
+
+struct pick {
+	struct exec_lane *lane;	/* NULL: nothing */
+	struct ring_look look;
+	u64 next;		/* no other ring's head has an earlier stamp; 0: no limit */
+};
+
+/* EXEC-Q1 <-> EXEC-Q2: a lane in the list is complete. */
+void lane_link(struct exec_queue *q, struct exec_lane *l)
+{
+	u32 i = fetch_add_seq_cst(&q->nlanes, 1);
+
+	/* seq_cst for sleepers that look again: EXEC-P1 <-> EXEC-P2. */
+	(void)xchg_seq_cst(&q->list[i], l);
+}
+
+/* NULL: no memory.  Progress: blocking (allocates), once per queue and slot. */
+struct exec_lane *lane_add(struct exec_queue *q, u32 slot)
+{
+	struct exec_lane *l;
+
+	if (pool_commit_hook("lane", sizeof(*l)))
+		return NULL;
+	l = aligned_alloc(CACHELINE, sizeof(*l));
+	if (!l)
+		return NULL;
+	memset(l, 0, sizeof(*l));
+	if (ring_init(&l->ring)) {
+		free(l);
+		return NULL;
+	}
+	store_release(&q->lanes[slot], l);	/* EXEC-Q3 <-> EXEC-Q4 */
+	lane_link(q, l);
+	return l;
+}
+
+static struct exec_lane *lane_at(struct exec_queue *q, u32 i)
+{
+	return load_acquire(&q->list[i]);	/* EXEC-Q2 <-> EXEC-Q1 */
+}
+
+/* A batch is half done: its taker may be stopped, so open its hoard. */
+static void lane_help(struct exec_queue *q, struct exec_lane *l, u64 head)
+{
+	u32 claimer = ring_claimer(head);
+
+	if (unlikely(claimer)) {
+		/* EXEC-Q4 <-> EXEC-Q3 */
+		struct exec_lane *c = load_acquire(&q->lanes[claimer - 1]);
+
+		hoard_open(&c->hoard, &l->ring.head, head);
+	}
+}
+
+/*
+ * Look at all rings but p->lane; keep the smallest stamp if it is below p's.  True: p
+ * has changed.
+ */
+static bool scan(struct exec_queue *q, struct pick *p)
+{
+	u32 i, n = load_acquire(&q->nlanes);
+	struct exec_lane *own = p->lane;
+	u64 next = 0;
+	bool any = false;
+
+	for (i = 0; i < n; i++) {
+		struct exec_lane *l = lane_at(q, i);
+		struct ring_look look;
+
+		/* NULL: nothing can have been pushed to it yet. */
+		if (l == own || !l)
+			continue;
+		if (!ring_peek(&l->ring, &look)) {
+			lane_help(q, l, look.head);
+			continue;
+		}
+		lane_help(q, l, look.head);
+		if (!p->lane || stamp_before(look.stamp, p->look.stamp)) {
+			if (p->lane) {
+				next = p->look.stamp;
+				any = true;
+			}
+			p->lane = l;
+			p->look = look;
+		} else if (!any || stamp_before(look.stamp, next)) {
+			next = look.stamp;
+			any = true;
+		}
+	}
+	p->next = next;
+	return p->lane != own;
+}
+
+static u32 pq_pop(struct exec_queue *q, struct exec_thread *t, u32 k)
+{
+	s64 prio;
+	u32 w = prioq_pop(q->pq[k], &t->nodes, &prio);
+
+	if (w)
+		fetch_add_relaxed(&q->n[k], -1u);
+	return w;
+}
+
+/*
+ * The system refuses memory for rings and nodes: work is kept in a list that needs none,
+ * so that nothing is lost.  It counts as priority 0, and is taken last come first.
+ * Progress: lock-free.
+ */
+static void late_push(struct exec_queue *q, u32 work)
+{
+	u64 top = load_relaxed(&q->late), new;
+
+	fetch_add_relaxed(&q->n[PQ_ZERO], 1);
+	do {
+		store_relaxed(&q->x->late_next[work], (u32)top);
+		new = ((top >> 32) + 1) << 32 | work;
+	} while (!cas_acq_rel_relaxed(&q->late, &top, new));	/* EXEC-Q7 <-> EXEC-Q8 */
+}
+
+static u32 late_pop(struct exec_queue *q)
+{
+	u64 top = load_acquire(&q->late), new;
+
+	do {
+		if (!(u32)top)
+			return 0;
+		/* If another took it meanwhile, the next is stale, and the tag tells. */
+		new = ((top >> 32) + 1) << 32 | load_relaxed(&q->x->late_next[(u32)top]);
+	} while (!cas_acq_rel_acquire(&q->late, &top, new));	/* EXEC-Q8 <-> EXEC-Q7 */
+	fetch_add_relaxed(&q->n[PQ_ZERO], -1u);
+	return (u32)top;
+}
+
+static void pq_push(struct exec_queue *q, struct exec_thread *t, u32 k, s64 prio, u64 order,
+		    u32 work)
+{
+	/*
+	 * EXEC-Q5 <-> EXEC-Q6: counted first, so that an entry that is in the queue is never
+	 * hidden by the count; who sees what this thread does later sees both.
+	 */
+	fetch_add_relaxed(&q->n[k], 1);
+	if (unlikely(!prioq_push(q->pq[k], &t->nodes, prio, order, work))) {
+		fetch_add_relaxed(&q->n[k], -1u);
+		late_push(q, work);
+	}
+}
+
+/* Priority 0 outside the rings; if there is any in them, only what is not after stamp. */
+static __cold u32 take_zero(struct exec_queue *q, struct exec_thread *t, bool any, u64 stamp)
+{
+	u32 w = late_pop(q);
+	s64 prio;
+	u64 order;
+
+	if (!w && prioq_peek(q->pq[PQ_ZERO], &prio, &order) &&
+	    (!any || !stamp_before(stamp, order << SLOT_STAMP)))
+		w = pq_pop(q, t, PQ_ZERO);
+	return w;
+}
+
+/* Nothing of priority 0 in rings and hoards.  Progress: lock-free. */
+static bool lanes_empty(struct exec_queue *q)
+{
+	u32 i, n = load_acquire(&q->nlanes);
+	bool empty = true;
+
+	for (i = 0; i < n && empty; i++) {
+		struct exec_lane *l = lane_at(q, i);
+		struct ring_look look;
+
+		if (!l)
+			continue;
+		empty = !ring_peek(&l->ring, &look);
+		lane_help(q, l, look.head);
+	}
+	/* Second, so that a batch that moved work meanwhile cannot hide it. */
+	for (i = 0; i < n && empty; i++) {
+		struct exec_lane *l = lane_at(q, i);
+
+		empty = !l || hoard_empty(load_acquire(&l->hoard.word));
+	}
+	return empty;
+}
+
+static bool pq_empty(struct exec_queue *q, u32 k)
+{
+	s64 prio;
+	u64 order;
+
+	/* EXEC-Q6 <-> EXEC-Q5 */
+	return !load_acquire(&q->n[k]) || !prioq_peek(q->pq[k], &prio, &order);
+}
+
+static bool nothing_above_low(struct exec_queue *q)
+{
+	return pq_empty(q, PQ_HIGH) && lanes_empty(q) && pq_empty(q, PQ_ZERO) &&
+	       !(u32)load_acquire(&q->late);
+}
+
+/* Progress: lock-free. */
+bool queue_empty(struct exec_queue *q)
+{
+	return nothing_above_low(q) && pq_empty(q, PQ_LOW);
+}
+
+static u32 steal(struct exec_queue *q, struct exec_thread *t)
+{
+	u32 i, n = load_acquire(&q->nlanes);
+
+	for (i = 0; i < n; i++) {
+		struct exec_lane *l = lane_at(q, (i + t->slot) % n);
+		u32 w;
+
+		if (l && (w = hoard_take(&l->hoard))) {
+			count(&t->stolen);
+			return w;
+		}
+	}
+	return 0;
+}
+
+/* Of LOW, if there is nothing else.  *retry: something else came. */
+static u32 take_low(struct exec_queue *q, struct exec_thread *t, bool *retry)
+{
+	s64 seen, prio;
+	u64 order;
+	u32 w;
+
+	if (!prioq_peek(q->pq[PQ_LOW], &seen, &order))
+		return 0;
+	/* What is before the entry that was seen is visible now. */
+	if (!nothing_above_low(q)) {
+		*retry = true;
+		return 0;
+	}
+	w = prioq_pop(q->pq[PQ_LOW], &t->nodes, &prio);
+	if (!w)
+		return 0;
+	/*
+	 * It may be another entry than the one that was seen, pushed after some work of
+	 * priority 0 that came meanwhile: then it goes back, first among its equals as it
+	 * was.
+	 */
+	if (unlikely(!nothing_above_low(q))) {
+		/* Our pop has just given back a node. */
+		if (!prioq_push(q->pq[PQ_LOW], &t->nodes, prio, prio == seen ? order : 0, w))
+			return w;
+		*retry = true;
+		return 0;
+	}
+	fetch_add_relaxed(&q->n[PQ_LOW], -1u);
+	return w;
+}
+
+static inline void warm(const struct exec *x, u32 work)
+{
+	const char *p = x->warm + (size_t)work * x->stride;
+
+	prefetchw(p);
+	prefetchw(p + 64);
+}
+
+/* The element after the one that was taken, if it is there: it comes next. */
+static inline void warm_next(const struct exec *x, struct exec_lane *l,
+			     const struct ring_look *look)
+{
+	u64 pos = ring_pos(look->head) + 1;
+	u64 arr = load_relaxed(&l->ring.arr), w;
+
+	/* Only on the line that is here anyway. */
+	if (!(pos & 7))
+		return;
+	w = load_relaxed(ring_slot_at(arr, pos));
+	if (slot_holds(w, arr, pos & RING_POS))
+		warm(x, slot_work(w));
+}
+
+/* True: p was taken. */
+static bool pick_take(struct exec_queue *q, struct exec_thread *t, struct exec_lane *mine,
+		      struct pick *p)
+{
+	u32 n;
+
+	if (p->lane == mine)
+		return ring_take(&p->lane->ring, &p->look);
+	if (t->batch > 1 && (q->workers > 1 || load_relaxed(&q->drive))) {
+		if (!mine)
+			mine = lane_add(q, t->slot);
+		if (mine) {
+			n = ring_batch(&p->lane->ring, &p->look, &mine->hoard, t->slot,
+				       t->batch, p->next);
+			store_relaxed(&t->stolen, load_relaxed(&t->stolen) + n);
+			return n;
+		}
+	}
+	if (!ring_take(&p->lane->ring, &p->look))
+		return false;
+	count(&t->stolen);
+	return true;
+}
+
+/*
+ * The next piece of work of q, or 0.  deep: also from foreign hoards.
+ * Progress: lock-free (a lost CAS means that another thread took something).
+ */
+u32 queue_take(struct exec_queue *q, struct exec_thread *t, bool deep)
+{
+	struct exec *x = q->x;
+	struct exec_lane *mine;
+	struct pick p;
+	bool retry;
+	u32 w;
+
+again:
+	mine = load_relaxed(&q->lanes[t->slot]);	/* our own store, or the client's order */
+	if (mine && !hoard_empty(load_acquire(&mine->hoard.word))) {
+		/* EXEC-Q6 <-> EXEC-Q5 */
+		if (unlikely(load_acquire(&q->n[PQ_HIGH])) && (w = pq_pop(q, t, PQ_HIGH)))
+			return w;
+		w = hoard_take(&mine->hoard);
+		if (w) {
+			u32 k = hoard_next(load_relaxed(&mine->hoard.word));
+
+			/* One ahead of the next, which was warmed by our predecessor. */
+			warm(x, w);
+			if (k < HOARD_MAX)
+				warm(x, load_relaxed(&mine->hoard.work[k]));
+			return w;
+		}
+	}
+	p.lane = NULL;
+	scan(q, &p);
+	for (;;) {
+		/* Having seen the candidate: what is before it in HIGH (EXEC-Q6 <-> EXEC-Q5), */
+		if (unlikely(load_acquire(&q->n[PQ_HIGH])) && (w = pq_pop(q, t, PQ_HIGH)))
+			return w;
+		if (!p.lane)
+			break;
+		/* and in the other rings. */
+		if (load_acquire(&q->nlanes) > 1 && unlikely(scan(q, &p)))
+			continue;
+		if (unlikely(load_acquire(&q->n[PQ_ZERO])) &&
+		    (w = take_zero(q, t, true, p.look.stamp)))
+			return w;
+		warm(x, p.look.work);
+		if (!pick_take(q, t, mine, &p))
+			goto again;
+		warm_next(x, p.lane, &p.look);
+		return p.look.work;
+	}
+	if (unlikely(load_acquire(&q->n[PQ_ZERO])) && (w = take_zero(q, t, false, 0)))
+		return w;
+	if (likely(!deep && !load_relaxed(&q->n[PQ_LOW])))
+		return 0;
+	w = steal(q, t);
+	if (w || !load_acquire(&q->n[PQ_LOW]))
+		return w;
+	retry = false;
+	w = take_low(q, t, &retry);
+	if (retry)
+		goto again;
+	return w;
+}
+
+/* As exec_take(). */
+u32 thread_look(struct exec *x, struct exec_thread *t, bool deep)
+{
+	u32 i, n, k, w;
+
+	if (t->queue)
+		return queue_take(t->queue, t, deep);
+	n = load_acquire(&x->nqueues);
+	for (i = 0, k = t->turn; i < n; i++, k++) {
+		struct exec_queue *q;
+
+		if (k >= n)
+			k = 0;
+		q = x->queues[k];
+		if (load_relaxed(&q->drive) && (w = queue_take(q, t, deep))) {
+			t->turn = k + 1;
+			return w;
+		}
+	}
+	return 0;
+}
+
+u32 exec_take(struct exec *x, struct exec_thread *t)
+{
+	return thread_look(x, t, true);
+}
+
+/*
+ * The place in time of a push.  If one ring alone was ever used, its positions tell the
+ * order: 0, before all others.  Whoever pushes after the first push to a second ring
+ * ended sees nrings as that push left it.
+ */
+static inline u64 stamp_now(struct exec_queue *q)
+{
+	return (CONFIG_EXEC_STRICT_FIFO ? cycles_ordered() : cycles()) >> q->stamp_shift;
+}
+
+/* The lane of a thread that pushes; NULL: no memory. */
+static struct exec_lane *lane_produce(struct exec_queue *q, u32 slot)
+{
+	struct exec_lane *l = load_relaxed(&q->lanes[slot]);
+
+	if (!l)
+		l = lane_add(q, slot);
+	if (l) {
+		l->produces = true;
+		fetch_add_relaxed(&q->nrings, 1);
+	}
+	return l;
+}
+
+void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags)
+{
+	struct exec_lane *l;
+	u64 stamp;
+
+	BUG_ON1(!work || work > SLOT_WORK);
+	if (likely(!prio && !(flags & EXEC_FRONT))) {
+		l = load_relaxed(&q->lanes[t->slot]);
+		if (unlikely(!l || !l->produces))
+			l = lane_produce(q, t->slot);
+		stamp = load_relaxed(&q->nrings) > 1 ? stamp_now(q) : 0;
+		if (likely(l) && likely(ring_push(&l->ring, work, stamp)))
+			goto published;
+		/* From now on a ring's positions do not tell the whole order. */
+		if (load_relaxed(&q->nrings) < 2)
+			fetch_add_relaxed(&q->nrings, 2);
+		pq_push(q, t, PQ_ZERO, 0, stamp_now(q), work);
+	} else if (flags & EXEC_FRONT) {
+		pq_push(q, t, PQ_HIGH, PRIO_FRONT, cycles_ordered(), work);
+	} else {
+		pq_push(q, t, prio > 0 ? PQ_HIGH : PQ_LOW, prio, cycles_ordered(), work);
+	}
+	smp_mb();	/* EXEC-P1 <-> EXEC-P2, in place of the exchange of ring_push() */
+published:
+	/* EXEC-P1 <-> EXEC-P2: see park.c. */
+	if (unlikely(load_seq_cst(&q->group.attn)) ||
+	    (load_relaxed(&q->drive) && unlikely(load_seq_cst(&q->x->helpers.attn))))
+		queue_attention(q, t);
+}
+
+/* Progress: lock-free. */
+bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio)
+{
+	s64 top;
+	u64 order;
+
+	if (!t->budget || !thread_serves(t, q))
+		goto no;
+	/* EXEC-Q6 <-> EXEC-Q5: all that was pushed before, in what follows. */
+	if (load_acquire(&q->n[PQ_HIGH]) && prioq_peek(q->pq[PQ_HIGH], &top, &order) &&
+	    top >= prio)
+		goto no;
+	if (prio <= 0) {
+		if (load_acquire(&q->n[PQ_ZERO]) || !lanes_empty(q))
+			goto no;
+		if (prio < 0 && load_acquire(&q->n[PQ_LOW]) &&
+		    prioq_peek(q->pq[PQ_LOW], &top, &order) && top >= prio)
+			goto no;
+	}
+	if (t->budget != EXEC_UNLIMITED)
+		t->budget--;
+	count(&t->handed);
+	return true;
+no:
+	exec_push(q, t, work, prio, 0);
+	return false;
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ready work of one producer, in order, that any thread may take; layer 3, inside
+ * exec only.
+ *
+ *             push  look  take  batch      push: the owner; push and batch of one
+ *   push       X     -     -     -         ring's owner are the same thread's.
+ *   look             -     -     -
+ *   take                   -     -         - free, X exclude
+ *   batch                        -         (a hoard's owner alone refills it)
+ */
+#ifndef EXEC_RING_H
+#define EXEC_RING_H
+
+#if !defined(PAWL_LAYER) || (PAWL_LAYER != 3 && !defined(PAWL_TEST_INTERNAL))
+#error "exec/ring.h is inside exec"
+#endif
+
+#include <base/atomic.h>
+#include <base/bug.h>
+
+#define RING_FIRST	8u	/* log2 of the slots that a ring begins with */
+#define RING_POS_BITS	48u
+#define RING_POS	((1ull << RING_POS_BITS) - 1)
+#define HOARD_MAX	64u
+
+/*
+ * A slot is one word, so that one line moves from producer to consumer, once, and holds
+ * eight of them; in these accessors only:
+ *
+ *   63     22   21   20    0
+ *   [ stamp ][ lap ][ work ]      work 0: never used
+ *
+ * lap tells the position p from those before and after it in the same slot: it is
+ * bit log2(slots) of p, inverted.  A consumer that waits for p so polls the slot, and
+ * the producer's tail is its own.  stamp: modulo 2^42, in units of about 10 ns: times that
+ * are less than 6 hours apart compare well; 0 is before all others.
+ */
+#define SLOT_WORK_BITS	21u
+#define SLOT_WORK	((1u << SLOT_WORK_BITS) - 1)
+#define SLOT_LAP	(1ull << SLOT_WORK_BITS)
+#define SLOT_STAMP	(SLOT_WORK_BITS + 1)
+
+struct ring_array {
+	struct ring_array *prev;	/* O: outgrown ones, kept for late readers */
+	u64 unused[7];		/* the slots follow on a line of their own */
+};
+
+BUILD_BUG_ON(sizeof(struct ring_array) != 64);
+
+struct ring {
+	/*
+	 * A: position of the oldest element, and above it, for the moment between a batch
+	 * and its hoard's opening, the slot + 1 of the thread whose hoard it is.
+	 */
+	u64 head __cacheline_aligned;
+	u64 arr;		/* A: address of the slots | log2 of their number */
+
+	u64 tail __cacheline_aligned;	/* A, written by the producer: next position */
+	u64 seen;		/* O: a position that head is known to have reached */
+	u64 *slots;		/* O: as arr */
+	u64 mask;		/* O */
+	u64 log2;		/* O */
+};
+
+/*
+ * Work that a thread took from another's ring by one move of its head.  It is in sight
+ * of all the time: before, in the ring; after, here.
+ */
+struct hoard {
+	u64 word __cacheline_aligned;	/* A: generation << 16 | SHUT | n << 8 | next */
+	u32 work[HOARD_MAX] __cacheline_aligned;	/* A */
+};
+
+#define HOARD_SHUT	0x8000u	/* the batch has not happened yet, or never will */
+
+static inline u32 hoard_n(u64 w)
+{
+	return (w >> 8) & 0x7f;
+}
+
+static inline u32 hoard_next(u64 w)
+{
+	return w & 0x7f;
+}
+
+static inline bool hoard_empty(u64 w)
+{
+	return (w & HOARD_SHUT) || hoard_next(w) == hoard_n(w);
+}
+
+static inline u64 ring_pos(u64 head)
+{
+	return head & RING_POS;
+}
+
+static inline u32 ring_claimer(u64 head)
+{
+	return (u32)(head >> RING_POS_BITS);
+}
+
+static inline u64 *ring_slot_at(u64 arr, u64 pos)
+{
+	return (u64 *)(uintptr_t)(arr & ~63ull) + (pos & ((1ull << (arr & 63)) - 1));
+}
+
+static inline bool slot_holds(u64 word, u64 arr, u64 pos)
+{
+	return (u32)word & SLOT_WORK && !!(word & SLOT_LAP) != ((pos >> (arr & 63)) & 1);
+}
+
+static inline u64 slot_word(u64 arr, u64 pos, u64 stamp, u32 work)
+{
+	return stamp << SLOT_STAMP | ((pos >> (arr & 63)) & 1 ? 0 : SLOT_LAP) | work;
+}
+
+static inline u32 slot_work(u64 word)
+{
+	return (u32)word & SLOT_WORK;
+}
+
+/* Left-aligned, as stamp_before() takes them. */
+static inline u64 slot_stamp(u64 word)
+{
+	return word & ~(u64)(2 * SLOT_LAP - 1);
+}
+
+static inline bool stamp_before(u64 a, u64 b)
+{
+	if (unlikely(!a || !b))
+		return !a && b;
+	return (s64)(a - b) < 0;
+}
+
+/* The oldest element as it was looked at. */
+struct ring_look {
+	u64 head;		/* what a take expects to find */
+	u64 stamp;		/* slot_stamp() */
+	u64 *slot;
+	u32 work;
+};
+
+int ring_init(struct ring *r);
+void ring_fini(struct ring *r);
+bool ring_grow(struct ring *r) __cold;
+u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u32 slot,
+	       u32 max, u64 limit);
+void hoard_open(struct hoard *h, const u64 *head, u64 seen);
+
+/*
+ * Publish work at the tail; stamp: low 42 bits.  False: the ring is full and no memory is left, nothing
+ * was done.  Progress: wait-free, but that growing allocates and copies.
+ */
+static inline bool ring_push(struct ring *r, u32 work, u64 stamp)
+{
+	u64 p = load_relaxed(&r->tail);
+
+	if (unlikely(((p - r->seen) & RING_POS) > r->mask)) {
+		/* EXEC-R3 <-> EXEC-R4: whoever moved head has copied what he took. */
+		r->seen = ring_pos(load_acquire(&r->head));
+		if (((p - r->seen) & RING_POS) > r->mask && !ring_grow(r))
+			return false;
+	}
+	/*
+	 * EXEC-R1 <-> EXEC-R2: the element, and whatever made it ready; and who finds it in
+	 * place of an older one finds that head has moved.  seq_cst for EXEC-P1 <-> EXEC-P2:
+	 * the load of attn comes after it.
+	 */
+	(void)xchg_seq_cst(&r->slots[p & r->mask], slot_word(r->log2, p, stamp, work));
+	store_release(&r->tail, (p + 1) & RING_POS);	/* a hint for batches and wake-ups */
+	return true;
+}
+
+/*
+ * The oldest element.  False: there was none at some time during the call.  With a
+ * claimer in look->head, the caller opens that hoard before anything else.
+ * Progress: lock-free (head moved only when somebody took something).
+ */
+static inline bool ring_peek(struct ring *r, struct ring_look *look)
+{
+	u64 head, pos, arr, w;
+
+	for (;;) {
+		/*
+		 * EXEC-R7 <-> EXEC-R4: the array as new as the one in which the element
+		 * before pos was taken, and the hoard of the claimer as he filled it.
+		 */
+		head = load_acquire(&r->head);
+		pos = ring_pos(head);
+		/* EXEC-R8 <-> EXEC-R9: the slots as ring_grow() copied them. */
+		arr = load_acquire(&r->arr);
+		look->slot = ring_slot_at(arr, pos);
+		w = load_acquire(look->slot);		/* EXEC-R2 <-> EXEC-R1 */
+		look->head = head;
+		/* If it belongs to another position, head has moved (EXEC-R3, EXEC-R1). */
+		if (unlikely(load_relaxed(&r->head) != head))
+			continue;
+		look->stamp = slot_stamp(w);
+		look->work = slot_work(w);
+		return slot_holds(w, arr, pos);
+	}
+}
+
+/* Take what was looked at.  False: head moved.  Progress: wait-free. */
+static inline bool ring_take(struct ring *r, const struct ring_look *look)
+{
+	u64 old = look->head;
+
+	/* EXEC-R4 <-> EXEC-R3, EXEC-R7: our copy is made; whoever takes next sees our array. */
+	return cas_acq_rel_relaxed(&r->head, &old, (ring_pos(look->head) + 1) & RING_POS);
+}
+
+/* The next of a hoard, or 0.  Any thread.  Progress: lock-free. */
+static inline u32 hoard_take(struct hoard *h)
+{
+	u64 w = load_acquire(&h->word);		/* EXEC-H2 <-> EXEC-H1 */
+
+	while (!hoard_empty(w)) {
+		u32 work = load_relaxed(&h->work[hoard_next(w)]);
+
+		/* EXEC-H3 <-> EXEC-H4: the copy is made before the owner may write again. */
+		if (cas_acq_rel_acquire(&h->word, &w, w + 1))
+			return work;
+	}
+	return 0;
+}
+
+#endif

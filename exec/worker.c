@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Purpose: the executor's life, its worker threads, and threads that wait.
+ *
+ * Structures: struct exec owns the queues; a queue's workers are created on the first
+ * push after exec_start().  Its run word:
+ *
+ *	STOPPED -> ARMED      exec_start(): ATTN_START makes the next push look
+ *	ARMED -> STARTING     one pusher, by CAS; it creates the threads
+ *	STARTING -> UP        the same one
+ *	ARMED -> STOPPED      exec_stop()
+ *	UP -> STOPPED         exec_stop(), after the workers were joined
+ *
+ * Ordering: work that was published before ATTN_START is seen by exec_start(), which
+ * then starts the workers itself: the same argument as for a sleeper (EXEC-P1, P2).
+ *
+ * Progress: creating and joining threads is blocking.  While one pusher creates them,
+ * others push on; if it fails, the work can be run by waiting threads.
+ *
+ * Lifetime: exec_destroy() stops the workers, and the caller sees to it that nobody
+ * else uses the executor.
+ *
+ * References: pthread_create(3), sched_setaffinity(2).
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <exec/internal.h>
+
+struct worker {
+	struct exec_queue *q;	/* I */
+	struct exec_thread *t;	/* A: NULL until it entered */
+	u32 i;			/* I */
+};
+
+__attribute__((weak)) int exec_worker_hook(const char *queue, u32 i)
+{
+	return 0;
+}
+
+/* Run one piece of work, and find out now and then how long they take. */
+void exec_run(struct exec *x, struct exec_thread *t, u32 work)
+{
+	u64 c;
+
+	if (likely(++t->tick & (SAMPLE_EVERY - 1))) {
+		x->cl.run(x->cl.user, t, work);
+		return;
+	}
+	c = cycles();
+	x->cl.run(x->cl.user, t, work);
+	c = cycles() - c;
+	if (c > UINT32_MAX / 8)
+		c = UINT32_MAX / 8;
+	t->avg = t->avg ? (u32)((3ull * t->avg + c) / 4) : (u32)c;
+	c = x->batch / (t->avg + 1);
+	t->batch = c > EXEC_BATCH_MAX ? EXEC_BATCH_MAX : c ? (u32)c : 1;
+}
+
+static void worker_loop(struct exec *x, struct exec_queue *q, struct exec_thread *t)
+{
+	const struct idle how = { .help = true };
+	u32 w;
+
+	while (!load_relaxed(&q->stop)) {
+		w = queue_take(q, t, true);
+		if (!w) {
+			if (x->cl.idle)
+				x->cl.idle(x->cl.user, t);
+			if (thread_idle(x, t, &how, &w) != IDLE_WORK)
+				break;
+		}
+		exec_run(x, t, w);
+	}
+}
+
+static void worker_pin(struct exec *x)
+{
+	cpu_set_t set;
+	int cpu;
+
+	if (!x->ncpus)
+		return;
+	cpu = x->cpus[fetch_add_relaxed(&x->cpu_turn, 1) % x->ncpus];
+	if (cpu < 0 || cpu >= CPU_SETSIZE)
+		return;
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	/* A CPU that is not there: the worker runs where it may. */
+	(void)!sched_setaffinity(0, sizeof(set), &set);
+}
+
+static void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+	struct exec_queue *q = w->q;
+	struct exec *x = q->x;
+	struct exec_thread *t;
+	char name[64];
+	int room;
+
+	/* 15 characters: the queue's name gives way. */
+	room = 15 - snprintf(name, sizeof(name), "%s--%u", x->name, w->i);
+	snprintf(name, sizeof(name), "%s-%.*s-%u", x->name, room > 0 ? room : 0, q->name, w->i);
+	name[15] = 0;
+	pthread_setname_np(pthread_self(), name);
+	worker_pin(x);
+	if (x->cl.thread_start)
+		x->cl.thread_start(x->cl.user2, name);
+	t = x->cl.enter(x->cl.user);
+	if (t) {
+		t->queue = q;
+		/* EXEC-W1 <-> EXEC-W2: exec_stop() knows whom to wake, or we see stop. */
+		store_release(&w->t, t);
+		worker_loop(x, q, t);
+		t->queue = NULL;
+		x->cl.leave(x->cl.user, t);
+	}
+	if (x->cl.thread_stop)
+		x->cl.thread_stop(x->cl.user2, name);
+	return NULL;
+}
+
+static int worker_create(struct exec_queue *q, u32 i)
+{
+	int rc = exec_worker_hook(q->name, i);
+
+	q->args[i].q = q;
+	q->args[i].i = i;
+	store_relaxed(&q->args[i].t, NULL);
+	return rc ? rc : pthread_create(&q->threads[i], NULL, worker_main, &q->args[i]);
+}
+
+/* Whoever gets here first creates the workers. */
+void queue_start(struct exec_queue *q)
+{
+	struct exec *x = q->x;
+	u32 old = RUN_ARMED, i;
+	sigset_t all, before;
+	int rc = 0;
+
+	/* EXEC-W3 <-> EXEC-W4 */
+	if (!cas_acq_rel_acquire(&q->run, &old, RUN_STARTING))
+		return;
+	fetch_and_acq_rel(&q->group.attn, ~ATTN_START);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	for (i = 0; i < q->workers; i++) {
+		rc = worker_create(q, i);
+		if (rc)
+			break;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	store_relaxed(&q->alive, i);
+	if (rc)
+		store_relaxed(&x->error, (u32)rc);
+	if (!i) {
+		/* Nobody serves it: waiting threads and the host do. */
+		store_relaxed(&q->drive, 1);
+		smp_mb();
+		if (!queue_empty(q))
+			queue_wake(q);
+	}
+	store_release(&q->run, RUN_UP);		/* EXEC-W4 <-> EXEC-W3 */
+}
+
+int exec_worker_error(struct exec *x)
+{
+	return -(int)load_relaxed(&x->error);
+}
+
+int exec_start(struct exec *x)
+{
+	u32 i, n = load_acquire(&x->nqueues);
+
+	for (i = 0; i < n; i++) {
+		struct exec_queue *q = x->queues[i];
+
+		if (!q->workers || load_acquire(&q->run) != RUN_STOPPED)
+			continue;
+		store_relaxed(&q->drive, q->drive_set);
+		store_relaxed(&q->stop, 0);
+		store_release(&q->run, RUN_ARMED);	/* EXEC-W4 <-> EXEC-W3 */
+		fetch_or_acq_rel(&q->group.attn, ATTN_START);
+		smp_mb();	/* EXEC-P2 <-> EXEC-P1 */
+		if (!queue_empty(q))
+			queue_start(q);
+	}
+	return 0;
+}
+
+static void queue_stop(struct exec *x, struct exec_queue *q)
+{
+	u32 old = RUN_ARMED, i, alive;
+
+	if (!q->workers)
+		return;
+	if (cas_acq_rel_acquire(&q->run, &old, RUN_STOPPED)) {	/* EXEC-W3 <-> EXEC-W4 */
+		fetch_and_acq_rel(&q->group.attn, ~ATTN_START);
+		return;
+	}
+	/* A pusher is creating them just now. */
+	while (old == RUN_STARTING) {
+		sched_yield();
+		old = load_acquire(&q->run);		/* EXEC-W3 <-> EXEC-W4 */
+	}
+	if (old != RUN_UP)
+		return;
+	store_relaxed(&q->stop, 1);
+	/* EXEC-W2 <-> EXEC-W1, and EXEC-P5 <-> EXEC-P6 for who is about to sleep. */
+	smp_mb();
+	alive = load_relaxed(&q->alive);
+	for (i = 0; i < alive; i++) {
+		struct exec_thread *t = load_acquire(&q->args[i].t);
+
+		if (t)
+			exec_unpark(x, t);
+	}
+	for (i = 0; i < alive; i++)
+		pthread_join(q->threads[i], NULL);
+	store_relaxed(&q->alive, 0);
+	store_release(&q->run, RUN_STOPPED);
+}
+
+void exec_stop(struct exec *x)
+{
+	u32 i, n = load_acquire(&x->nqueues);
+
+	for (i = 0; i < n; i++)
+		queue_stop(x, x->queues[i]);
+}
+
+int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
+	      s64 timeout_ns, bool help)
+{
+	struct idle how = { .cond = cond, .arg = arg, .help = help };
+	u32 w;
+
+	if (cond(arg))
+		return 0;
+	if (timeout_ns > 0)
+		how.deadline = exec_now_ns() + (u64)timeout_ns;
+	for (;;) {
+		w = help ? exec_take(x, t) : 0;
+		if (!w) {
+			if (!timeout_ns)
+				return -ETIMEDOUT;
+			switch (thread_idle(x, t, &how, &w)) {
+			case IDLE_WORK:
+				break;
+			case IDLE_COND:
+				return 0;
+			default:
+				return -ETIMEDOUT;
+			}
+		}
+		count(&t->helped);
+		exec_run(x, t, w);
+		if (cond(arg))
+			return 0;
+		if (!timeout_ns || (how.deadline && exec_now_ns() >= how.deadline))
+			return -ETIMEDOUT;
+	}
+}
+
+int exec_create(const struct exec_config *cfg, const struct exec_client *cl, struct exec **out)
+{
+	struct exec *x;
+	u64 us;
+	int rc;
+
+	if (cfg->max_work > SLOT_WORK + 1)
+		return err(-EINVAL, "exec: max_work %u", cfg->max_work);
+	if (!cfg->max_threads || cfg->max_threads > UINT16_MAX)
+		return err(-EINVAL, "exec: max_threads %u", cfg->max_threads);
+	if (pool_commit_hook("exec", sizeof(*x)))
+		return -ENOMEM;
+	x = aligned_alloc(CACHELINE, sizeof(*x));
+	if (!x)
+		return -ENOMEM;
+	memset(x, 0, sizeof(*x));
+	x->cl = *cl;
+	x->warm = (const char *)x;	/* until exec_set_warm() */
+	x->max_threads = cfg->max_threads;
+	us = clock_cycles_per_us();
+	x->spin = ns_to_cycles(us, cfg->spin_ns);
+	x->batch = ns_to_cycles(us, BATCH_NS);
+	x->yield = ns_to_cycles(us, YIELD_NS);
+	x->steal = ns_to_cycles(us, STEAL_NS);
+	x->relax = ns_to_cycles(us, RELAX_NS);
+	snprintf(x->name, sizeof(x->name), "%s", cfg->name ? cfg->name : "exec");
+	rc = -ENOMEM;
+	x->threads = calloc(cfg->max_threads, sizeof(*x->threads));
+	/* Untouched pages of it are free. */
+	x->late_next = calloc(cfg->max_work, sizeof(*x->late_next));
+	if (!x->threads || !x->late_next || !group_init(&x->helpers, 1, cfg->max_threads))
+		goto out;
+	if (cfg->ncpus) {
+		x->cpus = calloc(cfg->ncpus, sizeof(*x->cpus));
+		if (!x->cpus)
+			goto out;
+		memcpy(x->cpus, cfg->cpus, cfg->ncpus * sizeof(*x->cpus));
+		x->ncpus = cfg->ncpus;
+	}
+	rc = prioq_pool_add(cfg->arena, cfg->max_work, cfg->max_threads, &x->nodes);
+	if (rc)
+		goto out;
+	*out = x;
+	return 0;
+out:
+	exec_destroy(x);
+	return rc;
+}
+
+void exec_set_warm(struct exec *x, const char *base, u32 stride)
+{
+	x->warm = base;
+	x->stride = stride;
+}
+
+static void queue_destroy(struct exec_queue *q)
+{
+	u32 i;
+
+	for (i = 0; q->list && i < q->nlanes; i++) {
+		if (!q->list[i])
+			continue;
+		ring_fini(&q->list[i]->ring);
+		free(q->list[i]);
+	}
+	for (i = 0; i < PQS; i++) {
+		if (q->pq[i])
+			prioq_destroy(q->pq[i]);
+	}
+	group_fini(&q->group);
+	free(q->lanes);
+	free(q->list);
+	free(q->threads);
+	free(q->args);
+	free(q);
+}
+
+void exec_destroy(struct exec *x)
+{
+	u32 i;
+
+	if (!x)
+		return;
+	exec_stop(x);
+	for (i = 0; i < x->nqueues; i++)
+		queue_destroy(x->queues[i]);
+	group_fini(&x->helpers);
+	free(x->threads);
+	free(x->late_next);
+	free(x->cpus);
+	free(x);
+}
+
+int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
+		   struct exec_queue **out)
+{
+	struct exec_queue *q;
+	u32 i;
+
+	if (x->nqueues == EXEC_MAX_QUEUES)
+		return err(-EINVAL, "exec: more than %u queues", EXEC_MAX_QUEUES);
+	if (pool_commit_hook("queue", sizeof(*q)))
+		return -ENOMEM;
+	q = aligned_alloc(CACHELINE, sizeof(*q));
+	if (!q)
+		return -ENOMEM;
+	memset(q, 0, sizeof(*q));
+	q->x = x;
+	while ((2u << q->stamp_shift) * 1000ull <= STAMP_NS * clock_cycles_per_us())
+		q->stamp_shift++;
+	q->workers = workers;
+	q->drive = q->drive_set = drive;
+	snprintf(q->name, sizeof(q->name), "%s", name);
+	q->lanes = calloc(x->max_threads, sizeof(*q->lanes));
+	q->list = calloc(x->max_threads, sizeof(*q->list));
+	q->threads = calloc(workers + 1, sizeof(*q->threads));
+	q->args = calloc(workers + 1, sizeof(*q->args));
+	if (!q->lanes || !q->list || !q->threads || !q->args ||
+	    !group_init(&q->group, 2 + x->nqueues, x->max_threads))
+		goto out;
+	for (i = 0; i < PQS; i++) {
+		if (prioq_create(x->nodes, &q->pq[i])) {
+			q->pq[i] = NULL;
+			goto out;
+		}
+	}
+	x->queues[x->nqueues] = q;
+	store_release(&x->nqueues, x->nqueues + 1);
+	*out = q;
+	return 0;
+out:
+	queue_destroy(q);
+	return -ENOMEM;
+}
+
+int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
+{
+	if (slot >= x->max_threads)
+		return -EINVAL;
+	t->queue = NULL;
+	t->slot = slot;
+	t->budget = EXEC_UNLIMITED;
+	t->tick = 0;
+	t->avg = 0;
+	t->batch = 1;
+	t->turn = slot;
+	t->spinning = false;
+	t->nodes.seed = slot * 0x9e3779b97f4a7c15ull + 1;
+	store_release(&x->threads[slot], t);
+	return 0;
+}
+
+void exec_thread_fini(struct exec *x, struct exec_thread *t)
+{
+	pool_cache_flush(x->nodes, &t->nodes.nodes);
+}
+
+void exec_stats(struct exec *x, struct exec_stats *s)
+{
+	u32 i;
+
+	memset(s, 0, sizeof(*s));
+	for (i = 0; i < x->max_threads; i++) {
+		struct exec_thread *t = load_acquire(&x->threads[i]);
+
+		if (!t)
+			continue;
+		s->stolen += load_relaxed(&t->stolen);
+		s->handed += load_relaxed(&t->handed);
+		s->helped += load_relaxed(&t->helped);
+		s->sleeps += load_relaxed(&t->sleeps);
+	}
+	s->wakes = load_relaxed(&x->wakes);
+	for (i = 0; i < load_acquire(&x->nqueues); i++)
+		s->workers += load_relaxed(&x->queues[i]->alive);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Executable invariants, layer 0.  Level 1: cheap asserts; 2: structure checks;
+ * 3: walk everything.  Level 0 (production) compiles to nothing.
+ */
+#ifndef BASE_BUG_H
+#define BASE_BUG_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#ifndef CONFIG_DEBUG_ENGINE
+#define CONFIG_DEBUG_ENGINE 0
+#endif
+
+#define BUILD_BUG_ON(cond) _Static_assert(!(cond), #cond)
+
+#define PAWL_ASSERT_AT(level, cond)						\
+	do {									\
+		if ((level) <= CONFIG_DEBUG_ENGINE && !(cond)) {		\
+			fprintf(stderr, "pawl: %s:%d: %s: invariant broken: %s\n", \
+				__FILE__, __LINE__, __func__, #cond);		\
+			abort();						\
+		}								\
+	} while (0)
+
+#define BUG_ON1(cond) PAWL_ASSERT_AT(1, !(cond))
+#define BUG_ON2(cond) PAWL_ASSERT_AT(2, !(cond))
+#define BUG_ON3(cond) PAWL_ASSERT_AT(3, !(cond))
+
+#endif

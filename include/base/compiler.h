@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compiler words, layer 0. */
+#ifndef BASE_COMPILER_H
+#define BASE_COMPILER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdbool.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int32_t s32;
+typedef int64_t s64;
+
+#ifdef CONFIG_CACHELINE_SHIFT
+#define CACHELINE (1u << CONFIG_CACHELINE_SHIFT)
+#else
+#define CACHELINE 64u
+#endif
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define __must_check __attribute__((warn_unused_result))
+#define __cacheline_aligned __attribute__((aligned(CACHELINE)))
+#define __noinline __attribute__((noinline))
+#define __cold __attribute__((cold, noinline))
+#define __always_inline_fn inline __attribute__((always_inline))
+#define __printf(a, b) __attribute__((format(printf, a, b)))
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define container_of(ptr, type, member) \
+	((type *)((char *)(ptr) - offsetof(type, member)))
+#define min_u(a, b) ((a) < (b) ? (a) : (b))
+#define max_u(a, b) ((a) > (b) ? (a) : (b))
+
+#define prefetch(p) __builtin_prefetch((p), 0, 3)
+#define prefetchw(p) __builtin_prefetch((p), 1, 3)
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Arenas: address space for all pools of one engine, and the memory in it.
+ *
+ * Purpose: the address of an object is base + index * size for good, so an index
+ * is as good as a pointer, and memory grows without moving.
+ *
+ * Structures: one mapping without access (PROT_NONE, MAP_NORESERVE) holds, for each
+ * pool, the range of its objects and the range of its magazines, each followed by a
+ * page that nobody may touch.  A range is committed from its start on (mprotect) in
+ * steps that double from 64 KiB to 2 MiB; `committed` says how far.
+ *
+ * Ordering: POOL-C1 <-> POOL-C2.  Who reads a limit may use the memory below it.
+ *
+ * Progress: several threads may commit the same range at once.  Each of them opens
+ * all that lies between the limit it saw and its target, twice is harmless, and the
+ * limit only grows; a thread that stops in between delays nobody.  Lock-free, but
+ * for the system call itself.
+ *
+ * Lifetime: memory is given back by arena_destroy() alone.  Between the two, an
+ * object never changes its type, which is what readers with stale indexes rely on.
+ *
+ * References: Bonwick and Adams, "Magazines and Vmem", USENIX 2001.
+ */
+#include <limits.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <base/err.h>
+#include <pool/internal.h>
+
+#define STEP_MIN	((size_t)64 << 10)
+#define STEP_MAX	((size_t)2 << 20)
+#define SIZE_LIMIT	(1u << 20)
+
+/* Progress: wait-free. */
+__attribute__((weak)) int pool_commit_hook(const char *what, size_t bytes)
+{
+	return 0;
+}
+
+/* Progress: wait-free. */
+size_t arena_page(void)
+{
+	long v = sysconf(_SC_PAGESIZE);
+
+	return v > 0 ? (size_t)v : 4096;
+}
+
+/* Open [from, to) of a range.  Progress: a system call. */
+static int range_open(struct arena_range *r, size_t from, size_t to)
+{
+	int rc = pool_commit_hook(HOOK_COMMIT, to - from);
+
+	if (rc)
+		return rc;
+	return mprotect(r->start + from, to - from, PROT_READ | PROT_WRITE) ? -ENOMEM : 0;
+}
+
+/* Progress: lock-free, and a system call when the limit moves. */
+int arena_commit(struct arena *a, struct arena_range *r, size_t need)
+{
+	/* POOL-C2 <-> POOL-C1: the limit that we see was opened before. */
+	u64 cur = load_acquire(&r->committed);
+
+	while (cur < need) {
+		size_t least = min_u(round_up_to(need, arena_page()), r->bytes);
+		size_t step = min_u(max_u((size_t)cur, STEP_MIN), STEP_MAX);
+		size_t to = min_u(max_u(least, (size_t)cur + step), r->bytes);
+
+		if (range_open(r, cur, to)) {
+			/* Near the limit of the process: no more than is needed now. */
+			to = least;
+			if (range_open(r, cur, to))
+				return -ENOMEM;
+		}
+		/*
+		 * POOL-C1 <-> POOL-C2.  On failure another thread moved the limit, perhaps
+		 * not as far; what we opened above it is opened again.
+		 */
+		if (cas_acq_rel_acquire(&r->committed, &cur, (u64)to)) {
+			fetch_add_relaxed(&a->committed, to - cur);
+			return 0;
+		}
+	}
+	return 0;
+}
+
+/* Progress: blocking (memory allocation). */
+static void *zalloc(size_t bytes)
+{
+	void *p;
+
+	if (pool_commit_hook(HOOK_ALLOC, bytes))
+		return NULL;
+	p = aligned_alloc(CACHELINE, round_up_to(bytes, CACHELINE));
+	if (p)
+		memset(p, 0, bytes);
+	return p;
+}
+
+/* Progress: blocking (memory allocation). */
+int arena_create(const char *name, struct arena **out)
+{
+	struct arena *a = zalloc(sizeof(*a));
+
+	if (!a)
+		return err(-ENOMEM, "arena %s: no memory", name ? name : "?");
+	strncpy(a->name, name ? name : "?", sizeof(a->name) - 1);
+	a->tail = &a->pools;
+	*out = a;
+	return 0;
+}
+
+/* Progress: blocking (gives memory back).  Lifetime: no object or pool survives it. */
+void arena_destroy(struct arena *a)
+{
+	struct pool_full *f, *next;
+
+	if (!a)
+		return;
+	for (f = a->pools; f; f = next) {
+		next = f->next;
+		free(f);
+	}
+	if (a->base)
+		munmap(a->base, a->bytes);
+	free(a);
+}
+
+/*
+ * Magazines that can be in use at once.  A magazine on a stack, or held by a thread
+ * inside a slow path, goes with at least one object, hence never more than objects.
+ * Full ones are at most max / mag.  The others are one partial magazine per thread
+ * that ever flushed at the same time (a flush takes the partial one that is there),
+ * and one more per thread inside a slow path.
+ */
+static u32 mags_needed(u32 max, u32 mag)
+{
+	u64 n = (u64)max / mag + 1 + POOL_MAG_SPARE_MAX;
+
+	return (u32)min_u(n, (u64)max);
+}
+
+/* Progress: blocking (memory allocation). */
+int arena_add(struct arena *a, const struct pool_desc *d, struct pool **out)
+{
+	struct pool_full *f;
+	const char *name = d->name ? d->name : "?";
+
+	if (a->base)
+		return err(-EINVAL, "pool %s: arena %s is in use already", name, a->name);
+	if (!d->size || d->size % 16 || d->size > SIZE_LIMIT)
+		return err(-EINVAL, "pool %s: objects of %u bytes", name, d->size);
+	if (!d->max || d->max == UINT32_MAX)
+		return err(-EINVAL, "pool %s: at most %u objects", name, d->max);
+	f = zalloc(sizeof(*f));
+	if (!f)
+		return err(-ENOMEM, "pool %s: no memory", name);
+	f->p.size = d->size;
+	f->p.max = d->max;
+	/* In a small pool, no cache may hoard: two magazines are at most 1/16 of it. */
+	f->p.mag = (u32)min_u(max_u(d->max / 32, 1u), POOL_MAG);
+	f->arena = a;
+	f->nmags = mags_needed(d->max, f->p.mag);
+	f->ctor = d->ctor;
+	f->user = d->user;
+	strncpy(f->name, name, sizeof(f->name) - 1);
+	f->carved = 1;
+	f->mag_carved = 1;
+	*a->tail = f;
+	a->tail = &f->next;
+	*out = &f->p;
+	return 0;
+}
+
+/* Lay out one range at *off; false if the address space cannot hold it. */
+static bool range_place(struct arena_range *r, size_t count, size_t size, size_t *off)
+{
+	size_t page = arena_page();
+	size_t bytes, align, at;
+
+	if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 4)
+		return false;
+	bytes = round_up_to(bytes, page);
+	/* Big ranges may get huge pages. */
+	align = bytes >= STEP_MAX ? STEP_MAX : page;
+	at = round_up_to(*off, align);
+	r->start = NULL;
+	r->bytes = bytes;
+	if (__builtin_add_overflow(at, bytes + page, off) || *off > SIZE_MAX / 4)
+		return false;
+	/* An offset until the base is known. */
+	r->start = (char *)(uintptr_t)at;
+	return true;
+}
+
+/* Bytes of magazines that must be there before objects below `end` are given out. */
+static size_t mag_bytes(const struct pool_full *f, u32 end)
+{
+	u64 n = (u64)end / f->p.mag + 1 + POOL_MAG_SPARE;
+
+	return (size_t)(min_u(n, (u64)f->nmags) + 1) * sizeof(struct pool_mag);
+}
+
+/* Memory for the objects below `end`, and for the magazines that can carry them. */
+int pool_commit(struct pool_full *f, u32 end)
+{
+	int rc = arena_commit(f->arena, &f->mag, mag_bytes(f, end));
+
+	return rc ? rc : arena_commit(f->arena, &f->obj, (size_t)end * f->p.size);
+}
+
+/* Progress: a system call, and page faults. */
+static void range_touch(struct arena_range *r, size_t page)
+{
+	size_t at;
+
+#ifdef MADV_POPULATE_WRITE
+	if (!madvise(r->start, r->bytes, MADV_POPULATE_WRITE))
+		return;
+#endif
+	for (at = 0; at < r->bytes; at += page)
+		fetch_add_relaxed((u32 *)(void *)(r->start + at), 0);
+}
+
+static int arena_prefault(struct arena *a)
+{
+	struct pool_full *f;
+	int rc;
+
+	for (f = a->pools; f; f = f->next) {
+		rc = pool_commit(f, f->p.max + 1);
+		if (rc)
+			return err(rc, "arena %s: no memory for pool %s", a->name, f->name);
+		range_touch(&f->obj, arena_page());
+	}
+	return 0;
+}
+
+/* Progress: blocking (system calls). */
+int arena_ready(struct arena *a, bool prefault)
+{
+	struct pool_full *f;
+	size_t off = 0, align = STEP_MAX;
+	char *base, *map;
+	int rc;
+
+	if (a->base)
+		return prefault ? arena_prefault(a) : 0;
+	for (f = a->pools; f; f = f->next)
+		if (!range_place(&f->obj, (size_t)f->p.max + 1, f->p.size, &off) ||
+		    !range_place(&f->mag, (size_t)f->nmags + 1, sizeof(struct pool_mag), &off))
+			return err(-ENOMEM, "arena %s: pool %s is too large", a->name, f->name);
+	off = round_up_to(off + 1, align);
+	rc = pool_commit_hook(HOOK_RESERVE, off);
+	map = MAP_FAILED;
+	if (!rc)
+		map = mmap(NULL, off + align, PROT_NONE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (map == MAP_FAILED)
+		return err(-ENOMEM, "arena %s: cannot reserve %zu bytes", a->name, off);
+	/* Cut the ends off, so that the base is aligned as the ranges are. */
+	base = (char *)round_up_to((uintptr_t)map, align);
+	if (base > map)
+		munmap(map, (size_t)(base - map));
+	if (base < map + align)
+		munmap(base + off, (size_t)(map + align - base));
+
+	for (f = a->pools; f; f = f->next) {
+		f->obj.start = base + (uintptr_t)f->obj.start;
+		f->mag.start = base + (uintptr_t)f->mag.start;
+		f->mags = (struct pool_mag *)(void *)f->mag.start;
+		f->p.base = f->obj.start;
+	}
+	a->base = base;
+	a->bytes = off;
+	/* The magazines that a flush may need are there before the first object. */
+	for (f = a->pools; f; f = f->next) {
+		rc = arena_commit(a, &f->mag, mag_bytes(f, 1));
+		if (rc)
+			goto out_unmap;
+	}
+	if (prefault) {
+		rc = arena_prefault(a);
+		if (rc)
+			goto out_unmap;
+	}
+	return 0;
+
+out_unmap:
+	munmap(a->base, a->bytes);
+	a->base = NULL;
+	a->bytes = 0;
+	a->committed = 0;
+	for (f = a->pools; f; f = f->next) {
+		f->obj.committed = 0;
+		f->mag.committed = 0;
+		f->p.base = NULL;
+		f->mags = NULL;
+	}
+	return err(rc, "arena %s: no memory", a->name);
+}
+
+/* Progress: wait-free. */
+u64 arena_bytes(struct arena *a)
+{
+	return load_relaxed(&a->committed);
+}

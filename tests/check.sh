@@ -1,0 +1,54 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# make check: everything that can be checked, in the configured build and in those of
+# CHECK_BUILDS (name=compiler[+fragment]...).  Runs in the build folder; $make and
+# $srctree come from make.  With $RESULTS the outcome is appended to that file.
+set -u
+: "${srctree:?}" "${make:?}" "${CHECK_BUILDS?}"
+
+results=${RESULTS:-$(mktemp)}
+[ -n "${RESULTS:-}" ] || trap 'rm -f "$results"' EXIT
+build_time=900
+jobs=
+case ${MAKEFLAGS:-} in
+*jobserver*) ;;
+*) jobs=-j$(nproc) ;;
+esac
+
+# item PREFIX NAME SECONDS COMMAND
+item() {
+	printf '%s\t%s\t%s\n' "$2" "$3" "$4" | "$srctree/tests/run.sh" -n -p "$1" -r "$results"
+}
+
+programs() {
+	"$srctree/tests/run.sh" -n -p "$1" -r "$results" "$2/tests/unit.list" "$2/tests/stress.list"
+}
+
+for lint in kconfig tokens sources exports edges; do
+	item '' "$lint" 60 "$make check-$lint"
+done
+
+if item '' build $build_time "$make $jobs all tests"; then
+	item '' layers 60 "$make check-layers"
+	item '' headers 60 "$make check-headers"
+	programs '' .
+	item '' install 120 "$make check-install"
+fi
+
+for build in $CHECK_BUILDS; do
+	name=${build%%=*}
+	fragments=${build#*=}
+	cc=${fragments%%+*}
+	fragments=${fragments#"$cc"}
+	there="$make O=build/$name CC=$cc"
+	config=defconfig
+	for fragment in ${fragments//+/ }; do
+		config="$config $fragment.config"
+	done
+	if item "$name/" build $build_time "$there $config && $there $jobs all tests"; then
+		programs "$name/" "build/$name"
+	fi
+done
+
+"$srctree/tests/run.sh" -r "$results" /dev/null

@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Install, build and run a user's program in all the ways there are, uninstall, and see
+# that nothing is left.  Runs in the build folder; $make and $srctree come from make.
+set -eu
+: "${srctree:?}" "${make:?}"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+here=$(cd "$srctree/tests/install" && pwd)
+dest=$tmp/dest
+prefix=/opt/pawl
+lib=$dest$prefix/lib
+
+$make install DESTDIR="$dest" PREFIX=$prefix
+before=$(cd "$dest" && find . | sort)
+echo "$before"
+
+echo '--- pkg-config'
+export PKG_CONFIG_SYSROOT_DIR=$dest PKG_CONFIG_PATH=$lib/pkgconfig
+read -ra cflags <<<"$($PKG_CONFIG --cflags pawl)"
+read -ra libs <<<"$($PKG_CONFIG --libs pawl)"
+read -ra static <<<"$($PKG_CONFIG --libs --static pawl)"
+std=(-Wall -Wextra -Wpedantic -Werror)
+$CC -std=c11 "${std[@]}" "${cflags[@]}" "$here/user.c" -o "$tmp/c" "${libs[@]}"
+$CXX -std=c++17 "${std[@]}" "${cflags[@]}" "$here/user.cc" -o "$tmp/cxx" "${libs[@]}"
+$CC -std=c11 "${std[@]}" "${cflags[@]}" "$here/user.c" -o "$tmp/static" \
+	-Wl,-Bstatic -lpawl -Wl,-Bdynamic "${static[@]}"
+unset PKG_CONFIG_SYSROOT_DIR PKG_CONFIG_PATH
+
+echo '--- CMake'
+cmake -S "$here" -B "$tmp/cmake" -DCMAKE_PREFIX_PATH="$dest$prefix" -DCMAKE_C_COMPILER="$CC" \
+	-DCMAKE_CXX_COMPILER="$CXX"
+cmake --build "$tmp/cmake"
+
+for program in c cxx static cmake/user-c cmake/user-cxx cmake/user-static; do
+	LD_LIBRARY_PATH=$lib "$tmp/$program"
+done
+if [ -x "$dest$prefix/bin/pawl" ]; then
+	"$dest$prefix/bin/pawl" --version
+fi
+
+echo '--- exported'
+nm -D --defined-only "$lib/libpawl.so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort >"$tmp/shown"
+if grep -v '^pawl_' "$tmp/shown"; then
+	echo "these are exported, and should not be" >&2
+	exit 1
+fi
+
+echo '--- uninstall'
+# what others have there stays
+touch "$lib/other" "$lib/pkgconfig/other.pc"
+$make uninstall DESTDIR="$dest" PREFIX=$prefix
+left=$(cd "$dest" && find . ! -type d | sort)
+if [ "$left" != "$(printf '%s\n' .$prefix/lib/other .$prefix/lib/pkgconfig/other.pc)" ] ||
+   [ -e "$dest$prefix/include/pawl" ] || [ -e "$lib/cmake/pawl" ]; then
+	find "$dest" >&2
+	exit 1
+fi

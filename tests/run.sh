@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# run.sh [-n] [-p PREFIX] [-r RESULTS] [LIST]...
+#
+# Run the tests of the lists (default: standard input).  A line of a list is
+#
+#	NAME <tab> SECONDS <tab> COMMAND
+#
+# A command passes with status 0, is skipped with 77, and fails with any other or when
+# its time is over.  One line is printed per test, and for a failure the end of what it
+# said; the last line is "N passed, N failed, N skipped".  The status is 1 if any failed.
+#
+#	-n	leave the last line to a later run
+#	-p	put PREFIX before each name
+#	-r	append to RESULTS, and count what is there already
+set -u
+
+prefix='' results='' more=
+while getopts np:r: opt; do
+	case $opt in
+	n) more=y ;;
+	p) prefix=$OPTARG ;;
+	r) results=$OPTARG ;;
+	*) exit 2 ;;
+	esac
+done
+shift $((OPTIND - 1))
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+[ -n "$results" ] || results=$tmp/results
+touch "$results"
+rc=0
+
+run_test() {
+	local name=$prefix$1 seconds=$2 command=$3 log=$tmp/log
+	local start=$EPOCHREALTIME status verdict note=
+
+	# the outer 2>: what this shell has to say about a signal
+	{ timeout -k 5 "$seconds" bash -c "$command" >"$log" 2>&1 </dev/null; } 2>/dev/null
+	status=$?
+	case $status in
+	0) verdict=pass ;;
+	77) verdict=skip note=": $(tail -n 1 "$log")" ;;
+	124 | 137) verdict=fail note=": no end after $seconds s" ;;
+	*) verdict=fail note=": status $status" ;;
+	esac
+	echo "$verdict $name" >>"$results"
+	awk -v v="$verdict" -v n="$name" -v a="$start" -v b="$EPOCHREALTIME" -v note="$note" \
+		'BEGIN { printf "%s  %-44s %6.1f s%s\n", v, n, b - a, note }'
+	if [ "$verdict" = fail ]; then
+		rc=1
+		echo "      $command"
+		tail -n 40 "$log" | sed 's/^/    | /'
+	fi
+}
+
+for list; do
+	[ -r "$list" ] || run_test "$list" 1 "cat $list"
+done
+while IFS=$'\t' read -r name seconds command; do
+	[ -z "$name" ] || run_test "$name" "$seconds" "$command"
+done < <(cat -- "$@" 2>/dev/null)
+
+if [ -z "$more" ]; then
+	awk '{ n[$1]++ } END {
+		printf "%d passed, %d failed, %d skipped\n", n["pass"], n["fail"], n["skip"] }' "$results"
+	! grep -q '^fail' "$results" || rc=1
+fi
+exit $rc

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An executor with a client that calls one function per piece of work; for tests of exec/. */
+#ifndef TESTS_EXEC_FIXTURE_H
+#define TESTS_EXEC_FIXTURE_H
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <exec/internal.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+/* Also in threads that Check does not know. */
+#define MUST(cond)							\
+	do {								\
+		if (!(cond)) {						\
+			fprintf(stderr, "%s:%d: %s: not true: %s\n",	\
+				__FILE__, __LINE__, __func__, #cond);	\
+			abort();					\
+		}							\
+	} while (0)
+
+#define FIX_THREADS	80u
+
+struct fix {
+	struct arena *arena;
+	struct exec *x;
+	struct exec_thread *t;		/* FIX_THREADS of them */
+	u32 used;			/* A: slots given out */
+	u32 left[FIX_THREADS];		/* A: slot + 1 of workers that left, to use again */
+	void (*run)(struct fix *f, struct exec_thread *t, u32 work);
+	u32 idles, enters, leaves, starts, stops;	/* A */
+	bool refuse;			/* enter gives NULL */
+	void *user;
+};
+
+static inline struct exec_thread *fix_thread(struct fix *f)
+{
+	u32 i, slot;
+
+	for (i = 0; i < FIX_THREADS; i++) {
+		if (load_relaxed(&f->left[i]) && (slot = xchg_acq_rel(&f->left[i], 0)))
+			goto got;
+	}
+	slot = fetch_add_relaxed(&f->used, 1) + 1;
+	MUST(slot <= FIX_THREADS);
+got:
+	MUST(!exec_thread_init(f->x, &f->t[slot - 1], slot - 1));
+	return &f->t[slot - 1];
+}
+
+static inline void fix_leave(struct fix *f, struct exec_thread *t)
+{
+	exec_thread_fini(f->x, t);
+	(void)xchg_acq_rel(&f->left[t->slot], t->slot + 1);
+}
+
+static inline void fix_run(void *user, struct exec_thread *t, u32 work)
+{
+	struct fix *f = user;
+
+	f->run(f, t, work);
+}
+
+static inline struct exec_thread *fix_enter(void *user)
+{
+	struct fix *f = user;
+
+	if (f->refuse)
+		return NULL;
+	fetch_add_relaxed(&f->enters, 1);
+	return fix_thread(f);
+}
+
+static inline void fix_worker_leaves(void *user, struct exec_thread *t)
+{
+	struct fix *f = user;
+
+	fetch_add_relaxed(&f->leaves, 1);
+	fix_leave(f, t);
+}
+
+static inline void fix_idle(void *user, struct exec_thread *t)
+{
+	fetch_add_relaxed(&((struct fix *)user)->idles, 1);
+}
+
+static inline void fix_start(void *user, const char *name)
+{
+	fetch_add_relaxed(&((struct fix *)user)->starts, 1);
+}
+
+static inline void fix_stop(void *user, const char *name)
+{
+	fetch_add_relaxed(&((struct fix *)user)->stops, 1);
+}
+
+struct fix_opt {
+	u64 spin_ns;
+	const int *cpus;
+	u32 ncpus;
+	u32 max_work;
+};
+
+static inline void fix_init(struct fix *f, const struct fix_opt *o)
+{
+	struct exec_client cl = {
+		.user = f, .run = fix_run, .enter = fix_enter, .leave = fix_worker_leaves,
+		.idle = fix_idle, .thread_start = fix_start, .thread_stop = fix_stop,
+		.user2 = f,
+	};
+	struct exec_config cfg = {
+		.max_threads = FIX_THREADS, .max_work = o && o->max_work ? o->max_work : 1u << 20,
+		.spin_ns = o ? o->spin_ns : 20000, .name = "t",
+		.cpus = o ? o->cpus : NULL, .ncpus = o ? o->ncpus : 0,
+	};
+
+	memset(f, 0, sizeof(*f));
+	MUST(!arena_create("test", &f->arena));
+	cfg.arena = f->arena;
+	f->t = aligned_alloc(64, FIX_THREADS * sizeof(*f->t));
+	MUST(f->t);
+	memset(f->t, 0, FIX_THREADS * sizeof(*f->t));
+	MUST(!exec_create(&cfg, &cl, &f->x));
+	MUST(!arena_ready(f->arena, false));
+}
+
+static inline void fix_fini(struct fix *f)
+{
+	exec_destroy(f->x);
+	free(f->t);
+	arena_destroy(f->arena);
+}
+
+static inline struct exec_queue *fix_queue(struct fix *f, const char *name, u32 workers, bool drive)
+{
+	struct exec_queue *q;
+
+	MUST(!exec_queue_add(f->x, name, workers, drive, &q));
+	return q;
+}
+
+/* A gate on which work blocks until it opens. */
+static inline void gate_wait(u32 *gate)
+{
+	while (!load_acquire(gate))
+		sched_yield();
+}
+
+static inline void until(const u32 *word, u32 value)
+{
+	while (load_acquire(word) != value)
+		sched_yield();
+}
+
+/* A test that hangs says so instead of waiting for its time to be up. */
+static inline void watchdog(unsigned int seconds)
+{
+	alarm(SANITIZED ? 10 * seconds : seconds);
+}
+
+#endif

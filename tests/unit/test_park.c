@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* exec/park.c: sleeping, waking, claims that are passed on, deadlines. */
+#include <check.h>
+#include "exec_fixture.h"
+
+#define CYCLES	(SANITIZED ? 10000u : 100000u)
+
+static void store_work(struct fix *f, struct exec_thread *t, u32 work)
+{
+	store_release((u32 *)f->user, work);
+}
+
+/* Each piece of work finds its worker asleep, or on the way to sleep, or back. */
+START_TEST(test_sleep_wake)
+{
+	struct fix_opt o = { .spin_ns = 0 };
+	struct exec_stats st;
+	struct exec_queue *q;
+	struct exec_thread *t;
+	struct fix f;
+	u32 done = 0, i;
+
+	watchdog(60);
+	fix_init(&f, &o);
+	f.run = store_work;
+	f.user = &done;
+	q = fix_queue(&f, "q", 1, _i);
+	t = fix_thread(&f);
+	exec_start(f.x);
+	for (i = 1; i <= CYCLES; i++) {
+		u64 end = cycles() + (i % 16) * 1500;
+
+		exec_push(q, t, i, i % 5 ? 0 : i % 3 ? -1 : 1, 0);
+		until(&done, i);
+		while (cycles() < end)
+			cpu_relax();
+	}
+	exec_stats(f.x, &st);
+	ck_assert_uint_gt(st.sleeps, CYCLES / 20);
+	ck_assert_uint_gt(st.wakes, CYCLES / 20);
+	fix_fini(&f);
+}
+END_TEST
+
+/* Bursts for several workers: all of it runs, whoever sleeps. */
+static void add_work(struct fix *f, struct exec_thread *t, u32 work)
+{
+	fetch_add_relaxed((u32 *)f->user, 1);
+}
+
+START_TEST(test_bursts)
+{
+	struct fix_opt o = { .spin_ns = _i ? 3000 : 0 };
+	struct exec_queue *q;
+	struct exec_thread *t;
+	struct fix f;
+	u32 done = 0, i, k, sum = 0;
+
+	watchdog(60);
+	fix_init(&f, &o);
+	f.run = add_work;
+	f.user = &done;
+	q = fix_queue(&f, "q", 3, false);
+	t = fix_thread(&f);
+	exec_start(f.x);
+	for (i = 1; i <= CYCLES / 10; i++) {
+		u64 end = cycles() + (i % 8) * 2000;
+
+		for (k = 0; k < i % 7 + 1; k++)
+			exec_push(q, t, k + 1, 0, 0);
+		sum += k;
+		until(&done, sum);
+		while (cycles() < end)
+			cpu_relax();
+	}
+	fix_fini(&f);
+}
+END_TEST
+
+/* Long works that wait for each other: every push must get a worker of its own. */
+static u32 meeting;
+
+static void meet(struct fix *f, struct exec_thread *t, u32 work)
+{
+	u32 round = fetch_add_acq_rel(&meeting, 1) / 4;
+
+	while (load_acquire(&meeting) < 4 * round + 4)
+		sched_yield();
+}
+
+START_TEST(test_all_needed)
+{
+	struct fix_opt o = { .spin_ns = _i ? 200000 : 0 };
+	struct exec_queue *q;
+	struct exec_thread *t;
+	struct fix f;
+	u32 i, k;
+
+	watchdog(60);
+	meeting = 0;
+	fix_init(&f, &o);
+	f.run = meet;
+	q = fix_queue(&f, "q", 4, false);
+	t = fix_thread(&f);
+	exec_start(f.x);
+	for (i = 0; i < 500; i++) {
+		for (k = 1; k <= 4; k++)
+			exec_push(q, t, k, 0, 0);
+		until(&meeting, 4 * i + 4);
+		if (i % 10 == 0)
+			usleep(300);
+	}
+	fix_fini(&f);
+}
+END_TEST
+
+struct waiter {
+	struct fix *f;
+	struct exec_thread *t;
+	u32 want;		/* A */
+	u32 value;		/* A */
+	u32 seen;		/* A */
+	bool help;
+};
+
+static bool reached(void *arg)
+{
+	struct waiter *w = arg;
+
+	return load_acquire(&w->value) >= w->want;
+}
+
+static void *wait_main(void *arg)
+{
+	struct waiter *w = arg;
+	u32 i;
+
+	for (i = 1; i <= CYCLES; i++) {
+		w->want = i;
+		MUST(!exec_wait(w->f->x, w->t, reached, w, i % 3 ? -1 : 60000000000ll, w->help));
+		store_release(&w->seen, i);
+	}
+	return NULL;
+}
+
+/* exec_unpark() against a waiter that sleeps at once. */
+START_TEST(test_unpark)
+{
+	struct fix_opt o = { .spin_ns = 0 };
+	struct waiter w = { .help = _i };
+	struct fix f;
+	pthread_t p;
+	u32 i;
+
+	watchdog(60);
+	fix_init(&f, &o);
+	fix_queue(&f, "q", 0, true);
+	w.f = &f;
+	w.t = fix_thread(&f);
+	exec_unpark(f.x, w.t);	/* nobody is parked: nothing happens */
+	MUST(!pthread_create(&p, NULL, wait_main, &w));
+	for (i = 1; i <= CYCLES; i++) {
+		u64 end = cycles() + (i % 16) * 1500;
+
+		while (cycles() < end)
+			cpu_relax();
+		store_release(&w.value, i);
+		exec_unpark(f.x, w.t);
+		until(&w.seen, i);
+		if (i % 100 == 0)
+			exec_unpark(f.x, w.t);
+	}
+	pthread_join(p, NULL);
+	exec_unpark(f.x, w.t);
+	fix_fini(&f);
+}
+END_TEST
+
+static bool never(void *arg)
+{
+	return false;
+}
+
+static bool flag_set(void *arg)
+{
+	return load_acquire((u32 *)arg);
+}
+
+START_TEST(test_deadline)
+{
+	struct fix_opt o = { .spin_ns = _i ? 100000 : 0 };
+	struct exec_thread *t;
+	struct fix f;
+	u32 yes = 1;
+	u64 start;
+
+	watchdog(60);
+	fix_init(&f, &o);
+	fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	ck_assert_int_eq(exec_wait(f.x, t, flag_set, &yes, 0, true), 0);
+	ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 0, true), -ETIMEDOUT);
+	start = exec_now_ns();
+	ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 20000000, true), -ETIMEDOUT);
+	ck_assert_uint_ge(exec_now_ns() - start, 20000000);
+	start = exec_now_ns();
+	ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 20000000, false), -ETIMEDOUT);
+	ck_assert_uint_ge(exec_now_ns() - start, 20000000);
+	ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 1, true), -ETIMEDOUT);
+	ck_assert_uint_eq(f.x->helpers.attn, 0);
+	ck_assert_uint_eq(f.x->helpers.spin, 0);
+	fix_fini(&f);
+}
+END_TEST
+
+static void count_work(struct fix *f, struct exec_thread *t, u32 work)
+{
+	fetch_add_acq_rel((u32 *)f->user, 1);
+}
+
+START_TEST(test_helping)
+{
+	struct exec_queue *q, *own;
+	struct exec_thread *t;
+	struct exec_stats st;
+	struct fix f;
+	u32 ran = 0, i;
+
+	watchdog(60);
+	fix_init(&f, NULL);
+	f.run = count_work;
+	f.user = &ran;
+	q = fix_queue(&f, "q", 0, true);
+	own = fix_queue(&f, "own", 0, false);
+	t = fix_thread(&f);
+	for (i = 1; i <= 5; i++)
+		exec_push(q, t, i, 0, 0);
+	exec_push(own, t, 6, 0, 0);
+	/* time 0: one look at the condition and at the queues */
+	ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 0, true), -ETIMEDOUT);
+	ck_assert_uint_eq(ran, 1);
+	ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 3000000, false), -ETIMEDOUT);
+	ck_assert_uint_eq(ran, 1);
+	ck_assert_int_eq(exec_wait(f.x, t, flag_set, &ran, -1, true), 0);
+	ck_assert_uint_eq(ran, 1);
+	ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 3000000, true), -ETIMEDOUT);
+	ck_assert_uint_eq(ran, 5);
+	exec_stats(f.x, &st);
+	ck_assert_uint_eq(st.helped, 5);
+	ck_assert_uint_ge(st.sleeps, 1);
+	fix_fini(&f);
+}
+END_TEST
+
+/*
+ * A waiter is claimed for work, but its condition came true, and it leaves without
+ * taking it: another sleeper must be woken.
+ */
+struct helper {
+	struct fix *f;
+	struct exec_thread *t;
+	u32 go;			/* A: the condition */
+	u32 left;		/* A */
+};
+
+static void *helper_main(void *arg)
+{
+	struct helper *h = arg;
+
+	MUST(!exec_wait(h->f->x, h->t, flag_set, &h->go, -1, true));
+	store_release(&h->left, 1);
+	return NULL;
+}
+
+START_TEST(test_pass_on)
+{
+	struct fix_opt o = { .spin_ns = _i % 2 ? 2000 : 0 };
+	struct exec_queue *q;
+	struct exec_thread *t;
+	struct fix f;
+	u32 ran = 0, i, r;
+
+	watchdog(100);
+	fix_init(&f, &o);
+	f.run = count_work;
+	f.user = &ran;
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	for (r = 1; r <= (SANITIZED ? 100u : 1500u); r++) {
+		struct helper h[3];
+		pthread_t p[3];
+
+		for (i = 0; i < 3; i++) {
+			h[i] = (struct helper){ .f = &f, .t = fix_thread(&f) };
+			MUST(!pthread_create(&p[i], NULL, helper_main, &h[i]));
+		}
+		if (r % 2) {
+			while ((load_relaxed(&f.x->helpers.attn)) != 3)
+				sched_yield();
+		}
+		/* two conditions come true while the work is pushed: the third one runs it */
+		store_release(&h[0].go, 1);
+		exec_push(q, t, r, 0, 0);
+		store_release(&h[1].go, 1);
+		exec_unpark(f.x, h[0].t);
+		exec_unpark(f.x, h[1].t);
+		until(&ran, r);
+		store_release(&h[2].go, 1);
+		exec_unpark(f.x, h[2].t);
+		for (i = 0; i < 3; i++) {
+			pthread_join(p[i], NULL);
+			fix_leave(&f, h[i].t);
+		}
+		MUST(f.x->helpers.attn == 0 && f.x->helpers.spin == 0);
+	}
+	fix_fini(&f);
+}
+END_TEST
+
+/* A claimer that is stopped before its futex call: the next push repeats it. */
+START_TEST(test_stopped_waker)
+{
+	struct fix_opt o = { .spin_ns = 0 };
+	struct exec_queue *q;
+	struct exec_thread *t, *w;
+	struct fix f;
+	u32 done = 0, p, i;
+
+	watchdog(60);
+	fix_init(&f, &o);
+	f.run = store_work;
+	f.user = &done;
+	q = fix_queue(&f, "q", 1, false);
+	t = fix_thread(&f);
+	exec_start(f.x);
+	exec_push(q, t, 1, 0, 0);
+	until(&done, 1);
+	w = &f.t[1];
+	while (load_relaxed(&w->park) <= 2)
+		sched_yield();
+	usleep(20000);
+	/* as group_wake(), up to its CAS */
+	p = load_relaxed(&w->park);
+	MUST(cas_relaxed(&w->park, &p, 1));
+	usleep(1000);
+	/* one of the next 32 pushes repeats the call */
+	for (i = 2; i <= 40; i++)
+		exec_push(q, t, i, 0, 0);
+	until(&done, 40);
+	exec_stop(f.x);
+	/* the spinner that the stopped waker did not count */
+	ck_assert_int_eq((s32)q->group.spin, -1);
+	ck_assert_uint_eq(q->group.attn, 0);
+	fix_fini(&f);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("exec/park");
+	TCase *tc = tcase_create("park");
+	SRunner *sr;
+	int bad;
+
+	tcase_set_timeout(tc, 110);
+	tcase_add_loop_test(tc, test_sleep_wake, 0, 2);
+	tcase_add_loop_test(tc, test_bursts, 0, 2);
+	tcase_add_loop_test(tc, test_all_needed, 0, 2);
+	tcase_add_loop_test(tc, test_unpark, 0, 2);
+	tcase_add_loop_test(tc, test_deadline, 0, 2);
+	tcase_add_test(tc, test_helping);
+	tcase_add_loop_test(tc, test_pass_on, 0, 2);
+	tcase_add_test(tc, test_stopped_waker);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_NORMAL);
+	bad = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return bad ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pool/rcu.c: sections, deferred functions, barriers, threads that end, fork. */
+#include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <pool/pool.h>
+
+#ifdef __SANITIZE_THREAD__		/* base/atomic.h defines it for clang too */
+#define THREAD_SANITIZER 1
+#else
+#define THREAD_SANITIZER 0
+#endif
+
+#define ALIVE	0x616c697665ull
+#define DEAD	0x64656164ull
+
+struct item {
+	struct rcu_defer d;
+	u64 magic;		/* plain: a grace period orders its end */
+	u64 nr;
+};
+
+static u64 ran;			/* A */
+static u64 order[16];
+static u32 norder;
+
+static void count(struct rcu_defer *d)
+{
+	struct item *i = container_of(d, struct item, d);
+
+	if (norder < ARRAY_SIZE(order))
+		order[norder++] = i->nr;
+	fetch_add_relaxed(&ran, 1);
+	i->magic = DEAD;
+	free(i);
+}
+
+static struct item *item(u64 nr)
+{
+	struct item *i = calloc(1, sizeof(*i));
+
+	if (!i)
+		abort();
+	i->magic = ALIVE;
+	i->nr = nr;
+	return i;
+}
+
+static void nap(long ms)
+{
+	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
+
+	nanosleep(&t, NULL);
+}
+
+static void fresh(void)
+{
+	pool_rcu_barrier();
+	ran = 0;
+	norder = 0;
+}
+
+START_TEST(test_order)
+{
+	u32 i;
+
+	fresh();
+	ck_assert(!pool_rcu_pending());
+	/* Nothing to do: returns. */
+	pool_rcu_barrier();
+	for (i = 0; i < 10; i++)
+		pool_rcu_defer(&item(i)->d, count);
+	ck_assert(pool_rcu_pending());
+	ck_assert_uint_eq(ran, 0);
+	pool_rcu_barrier();
+	ck_assert(!pool_rcu_pending());
+	ck_assert_uint_eq(ran, 10);
+	for (i = 0; i < 10; i++)
+		ck_assert_uint_eq(order[i], i);
+}
+END_TEST
+
+START_TEST(test_nested)
+{
+	u32 i;
+
+	fresh();
+	for (i = 0; i < 100; i++) {
+		pool_rcu_lock();
+		pool_rcu_lock();
+		pool_rcu_defer(&item(i)->d, count);
+		pool_rcu_unlock();
+		pool_rcu_lock();
+		pool_rcu_unlock();
+		ck_assert_uint_eq(ran, i);
+		pool_rcu_unlock();
+		pool_rcu_barrier();
+		ck_assert_uint_eq(ran, i + 1);
+	}
+}
+END_TEST
+
+static void again(struct rcu_defer *d)
+{
+	fetch_add_relaxed(&ran, 1);
+	pool_rcu_defer(d, count);
+}
+
+START_TEST(test_defer_in_function)
+{
+	fresh();
+	pool_rcu_defer(&item(1)->d, again);
+	pool_rcu_barrier();
+	ck_assert_uint_eq(ran, 1);
+	ck_assert(pool_rcu_pending());
+	pool_rcu_barrier();
+	ck_assert_uint_eq(ran, 2);
+}
+END_TEST
+
+/* A reader is inside: the barrier waits, inner unlocks do not let it go. */
+static u32 reader_in, reader_go, barrier_done;
+
+static void *slow_reader(void *arg)
+{
+	pool_rcu_lock();
+	pool_rcu_lock();
+	store_release(&reader_in, 1);
+	while (!load_acquire(&reader_go))
+		nap(1);
+	pool_rcu_unlock();
+	nap(20);
+	if (load_acquire(&barrier_done) || load_relaxed(&ran))
+		abort();
+	pool_rcu_unlock();
+	return arg;
+}
+
+static void *do_barrier(void *arg)
+{
+	pool_rcu_barrier();
+	store_release(&barrier_done, 1);
+	return arg;
+}
+
+START_TEST(test_waits_for_reader)
+{
+	pthread_t r, b;
+
+	fresh();
+	reader_in = reader_go = barrier_done = 0;
+	ck_assert_int_eq(pthread_create(&r, NULL, slow_reader, NULL), 0);
+	while (!load_acquire(&reader_in))
+		nap(1);
+	pool_rcu_defer(&item(1)->d, count);
+	ck_assert_int_eq(pthread_create(&b, NULL, do_barrier, NULL), 0);
+	nap(30);
+	ck_assert_uint_eq(load_acquire(&barrier_done), 0);
+	ck_assert_uint_eq(load_relaxed(&ran), 0);
+	/* defer does not wait meanwhile, and a second barrier covers it. */
+	pool_rcu_defer(&item(2)->d, count);
+	store_release(&reader_go, 1);
+	pthread_join(r, NULL);
+	pthread_join(b, NULL);
+	pool_rcu_barrier();
+	ck_assert_uint_eq(ran, 2);
+}
+END_TEST
+
+static void *short_reader(void *arg)
+{
+	pool_rcu_lock();
+	pool_rcu_unlock();
+	return arg;
+}
+
+static void *no_reader(void *arg)
+{
+	pool_rcu_defer(&item(0)->d, count);
+	return arg;
+}
+
+/* Threads that are gone are not waited for. */
+START_TEST(test_thread_exit)
+{
+	pthread_t t[8];
+	u32 i, k;
+
+	fresh();
+	for (k = 0; k < 30; k++) {
+		for (i = 0; i < 8; i++)
+			ck_assert_int_eq(pthread_create(&t[i], NULL,
+							i & 1 ? short_reader : no_reader, NULL), 0);
+		for (i = 0; i < 8; i++)
+			pthread_join(t[i], NULL);
+		pool_rcu_barrier();
+		ck_assert_uint_eq(ran, 4 * (k + 1));
+	}
+}
+END_TEST
+
+/* A key whose destructor enters a section after ours has run, or before. */
+static pthread_key_t late_key;
+
+static void late(void *arg)
+{
+	pool_rcu_lock();
+	pool_rcu_unlock();
+}
+
+static void *late_reader(void *arg)
+{
+	pool_rcu_lock();
+	pool_rcu_unlock();
+	pthread_setspecific(late_key, &late_key);
+	return arg;
+}
+
+START_TEST(test_late_lock)
+{
+	pthread_t t;
+	u32 k;
+
+	fresh();
+	pool_rcu_lock();
+	pool_rcu_unlock();
+	ck_assert_int_eq(pthread_key_create(&late_key, late), 0);
+	for (k = 0; k < 10; k++) {
+		ck_assert_int_eq(pthread_create(&t, NULL, late_reader, NULL), 0);
+		pthread_join(t, NULL);
+		pool_rcu_defer(&item(k)->d, count);
+		pool_rcu_barrier();
+		ck_assert_uint_eq(ran, k + 1);
+	}
+	pthread_key_delete(late_key);
+}
+END_TEST
+
+/*
+ * Readers follow a pointer that a writer changes all the time; what they see must be
+ * alive as long as they are inside.  Two threads run barriers against each other.
+ */
+static struct item *current;	/* A */
+static u32 stop;		/* A */
+static u64 sections, bad;	/* A */
+
+static void *age_reader(void *arg)
+{
+	while (!load_relaxed(&stop)) {
+		struct item *i;
+		u32 k;
+
+		pool_rcu_lock();
+		i = load_acquire(&current);
+		for (k = 0; k < 20; k++)
+			if (i->magic != ALIVE)
+				fetch_add_relaxed(&bad, 1);
+		pool_rcu_unlock();
+		fetch_add_relaxed(&sections, 1);
+	}
+	return arg;
+}
+
+static void *age_barrier(void *arg)
+{
+	while (!load_relaxed(&stop))
+		pool_rcu_barrier();
+	return arg;
+}
+
+START_TEST(test_no_early_end)
+{
+	pthread_t t[4];
+	u64 n = 0;
+	time_t end;
+	u32 i;
+
+	fresh();
+	stop = 0;
+	bad = sections = 0;
+	store_release(&current, item(0));
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(pthread_create(&t[i], NULL, i < 2 ? age_reader : age_barrier,
+						NULL), 0);
+	end = time(NULL) + 1;
+	while (time(NULL) <= end && n < 20000) {
+		struct item *old = xchg_acq_rel(&current, item(++n));
+
+		pool_rcu_defer(&old->d, count);
+		if (n % 64 == 0)
+			pool_rcu_barrier();
+		if (n % 512 == 0)
+			nap(1);
+	}
+	store_relaxed(&stop, 1);
+	for (i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	pool_rcu_barrier();
+	ck_assert_uint_eq(bad, 0);
+	ck_assert_uint_eq(ran, n);
+	ck_assert_uint_gt(sections, 0);
+	free(current);
+}
+END_TEST
+
+/* What was deferred before has run after: with other barriers in progress too. */
+static void *defer_and_check(void *arg)
+{
+	u64 *mine = arg;
+	u32 i;
+
+	for (i = 0; i < 300; i++) {
+		u64 before = load_relaxed(mine);
+
+		pool_rcu_defer(&item(before)->d, count);
+		fetch_add_relaxed(mine, 1);
+		pool_rcu_barrier();
+		if (load_relaxed(&ran) < before + 1)
+			fetch_add_relaxed(&bad, 1);
+	}
+	return arg;
+}
+
+START_TEST(test_barriers_together)
+{
+	pthread_t t[4];
+	u64 mine[4] = { 0 };
+	u32 i;
+
+	fresh();
+	bad = 0;
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(pthread_create(&t[i], NULL, defer_and_check, &mine[i]), 0);
+	for (i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	ck_assert_uint_eq(bad, 0);
+	ck_assert_uint_eq(ran, 1200);
+	ck_assert(!pool_rcu_pending());
+}
+END_TEST
+
+static void in_child(int (*fn)(void))
+{
+	int status;
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (!pid) {
+		alarm(10);
+		_exit(fn());
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+
+/* The child of a process with no other reader: all works. */
+static int child_alone(void)
+{
+	pthread_t t;
+
+	pool_rcu_lock();
+	pool_rcu_unlock();
+	pool_rcu_defer(&item(1)->d, count);
+	if (pthread_create(&t, NULL, short_reader, NULL))
+		return 2;
+	pthread_join(t, NULL);
+	pool_rcu_barrier();
+	return ran != 1;
+}
+
+START_TEST(test_fork_alone)
+{
+	fresh();
+	in_child(child_alone);
+	pool_rcu_lock();
+	pool_rcu_unlock();
+	in_child(child_alone);
+}
+END_TEST
+
+/* The child of a process with a reader inside a section: it leaks, and does not hang. */
+static int child_orphan(void)
+{
+	pool_rcu_lock();
+	pool_rcu_lock();
+	pool_rcu_unlock();
+	pool_rcu_unlock();
+	pool_rcu_defer(&item(1)->d, count);
+	pool_rcu_barrier();
+	if (ran || !pool_rcu_pending())
+		return 3;
+	/* Nor does a child of it. */
+	pool_rcu_barrier();
+	return 0;
+}
+
+START_TEST(test_fork_orphan)
+{
+	pthread_t r;
+
+	fresh();
+	pool_rcu_lock();
+	pool_rcu_unlock();
+	reader_in = reader_go = barrier_done = 0;
+	ck_assert_int_eq(pthread_create(&r, NULL, slow_reader, NULL), 0);
+	while (!load_acquire(&reader_in))
+		nap(1);
+	in_child(child_orphan);
+	store_release(&reader_go, 1);
+	pthread_join(r, NULL);
+	/* The parent is as before. */
+	pool_rcu_defer(&item(1)->d, count);
+	pool_rcu_barrier();
+	ck_assert_uint_eq(ran, 1);
+}
+END_TEST
+
+/* A child that threads start in: those do not register either. */
+static int child_orphan_threads(void)
+{
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, short_reader, NULL))
+		return 2;
+	pthread_join(t, NULL);
+	return child_orphan();
+}
+
+START_TEST(test_fork_orphan_threads)
+{
+	pthread_t r;
+
+	fresh();
+	reader_in = reader_go = barrier_done = 0;
+	ck_assert_int_eq(pthread_create(&r, NULL, slow_reader, NULL), 0);
+	while (!load_acquire(&reader_in))
+		nap(1);
+	in_child(child_orphan_threads);
+	store_release(&reader_go, 1);
+	pthread_join(r, NULL);
+}
+END_TEST
+
+/*
+ * No key is left in the process: sections register one by one.  In a process that has
+ * not used RCU yet, hence first of all tests.
+ */
+static int child_no_key(void)
+{
+	pthread_t t;
+	pthread_key_t key;
+	u32 k;
+
+	while (!pthread_key_create(&key, NULL))
+		;
+	for (k = 0; k < 10; k++) {
+		pool_rcu_lock();
+		pool_rcu_lock();
+		pool_rcu_unlock();
+		pool_rcu_unlock();
+		if (pthread_create(&t, NULL, short_reader, NULL))
+			return 2;
+		pthread_join(t, NULL);
+		pool_rcu_defer(&item(k)->d, count);
+		pool_rcu_barrier();
+		if (ran != k + 1)
+			return 3;
+	}
+	return 0;
+}
+
+START_TEST(test_no_key)
+{
+	in_child(child_no_key);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("rcu");
+	TCase *t = tcase_create("rcu");
+
+	tcase_set_timeout(t, 60);
+	tcase_add_test(t, test_no_key);
+	tcase_add_test(t, test_order);
+	tcase_add_test(t, test_nested);
+	tcase_add_test(t, test_defer_in_function);
+	tcase_add_test(t, test_waits_for_reader);
+	tcase_add_test(t, test_thread_exit);
+	tcase_add_test(t, test_late_lock);
+	tcase_add_test(t, test_no_early_end);
+	tcase_add_test(t, test_barriers_together);
+	tcase_add_test(t, test_fork_alone);
+	tcase_add_test(t, test_fork_orphan);
+	/* The thread sanitizer does not let such a child start threads. */
+	if (!THREAD_SANITIZER)
+		tcase_add_test(t, test_fork_orphan_threads);
+	suite_add_tcase(s, t);
+	return s;
+}
+
+int main(void)
+{
+	SRunner *r = srunner_create(suite());
+	int failed;
+
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

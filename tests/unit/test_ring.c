@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* exec/ring.c: order, wrap, growth, batches and hoards, thieves. */
+#include <check.h>
+#include "exec_fixture.h"
+
+static bool refuse_memory;
+
+int pool_commit_hook(const char *what, size_t bytes)
+{
+	return load_relaxed(&refuse_memory) ? -ENOMEM : 0;
+}
+
+static u32 take(struct ring *r)
+{
+	struct ring_look look;
+
+	while (ring_peek(r, &look)) {
+		if (ring_take(r, &look))
+			return look.work;
+	}
+	return 0;
+}
+
+static struct ring *ring_new(void)
+{
+	struct exec_lane *l = aligned_alloc(CACHELINE, sizeof(*l));
+
+	MUST(l);
+	memset(l, 0, sizeof(*l));
+	MUST(!ring_init(&l->ring));
+	return &l->ring;
+}
+
+static void ring_gone(struct ring *r)
+{
+	ring_fini(r);
+	free(container_of(r, struct exec_lane, ring));
+}
+
+START_TEST(test_layout)
+{
+	ck_assert_uint_eq(sizeof(struct ring), 2 * CACHELINE);
+	ck_assert_uint_eq(offsetof(struct ring, tail), CACHELINE);
+	ck_assert_uint_eq(offsetof(struct hoard, work), CACHELINE);
+}
+END_TEST
+
+START_TEST(test_slot)
+{
+	u64 pos, arr;
+
+	for (arr = RING_FIRST; arr < 20; arr++) {
+		for (pos = 0; pos < 5u << arr; pos += 1 + pos / 7) {
+			u64 w = slot_word(arr, pos, 12345, 77);
+
+			MUST(slot_holds(w, arr, pos));
+			MUST(!slot_holds(w, arr, pos + (1ull << arr)));
+			MUST(pos < 1ull << arr || !slot_holds(w, arr, pos - (1ull << arr)));
+			MUST(slot_work(w) == 77);
+			MUST(slot_stamp(w) == 12345ull << SLOT_STAMP);
+		}
+		MUST(!slot_holds(0, arr, 0) && !slot_holds(0, arr, 1ull << arr));
+	}
+	MUST(stamp_before(0, 1ull << 63) && stamp_before(0, 1ull << SLOT_STAMP));
+	MUST(!stamp_before(0, 0) && !stamp_before(1ull << SLOT_STAMP, 0));
+	MUST(stamp_before(5ull << SLOT_STAMP, 6ull << SLOT_STAMP));
+	/* across the wrap */
+	MUST(stamp_before((0ull - 3) << SLOT_STAMP, 2ull << SLOT_STAMP));
+	MUST(!stamp_before(2ull << SLOT_STAMP, (0ull - 3) << SLOT_STAMP));
+}
+END_TEST
+
+START_TEST(test_sequential)
+{
+	struct ring *r = ring_new();
+	struct ring_look look;
+	u32 i;
+
+	ck_assert(!ring_peek(r, &look));
+	for (i = 1; i <= 100; i++)
+		MUST(ring_push(r, i, i));
+	for (i = 1; i <= 100; i++) {
+		MUST(ring_peek(r, &look));
+		MUST(look.work == i && look.stamp == (u64)i << SLOT_STAMP);
+		MUST(ring_take(r, &look));
+		MUST(!ring_take(r, &look));
+	}
+	ck_assert(!ring_peek(r, &look));
+	ring_gone(r);
+}
+END_TEST
+
+START_TEST(test_wrap)
+{
+	struct ring *r = ring_new();
+	u64 arr = r->arr;
+	u32 in = 0, out = 0, k;
+
+	for (k = 0; k < 200000; k++) {
+		u32 n = k % 7 + (k % 100 == 0) * 200;
+
+		for (; n && in - out < 256; n--, in++)
+			MUST(ring_push(r, in % 1000000 + 1, in));
+		n = k % 5 + (k % 100 == 50) * 250;
+		while (n-- && out < in)
+			MUST(take(r) == out++ % 1000000 + 1);
+	}
+	while (out < in)
+		MUST(take(r) == out++ % 1000000 + 1);
+	ck_assert(r->arr == arr);
+	ring_gone(r);
+}
+END_TEST
+
+START_TEST(test_position_wrap)
+{
+	struct ring *r = ring_new();
+	u32 i, k, out = 0;
+
+	r->head = r->tail = r->seen = RING_POS - 300;
+	for (i = 0; i < 2000; i++) {
+		MUST(ring_push(r, i + 1, i));
+		if (i % 3)
+			MUST(take(r) == ++out);
+	}
+	for (k = out; k < 2000; k++)
+		MUST(take(r) == k + 1);
+	MUST(!take(r));
+	MUST(r->head < 3000 && r->tail == r->head);
+	ring_gone(r);
+}
+END_TEST
+
+START_TEST(test_grow)
+{
+	struct ring *r = ring_new();
+	u32 i, out = 0;
+
+	for (i = 0; i < 100000; i++) {
+		MUST(ring_push(r, i + 1, i));
+		if (i % 4 == 0)
+			MUST(take(r) == ++out);
+	}
+	ck_assert_uint_eq(r->mask + 1, 131072);
+	while (out < 100000)
+		MUST(take(r) == ++out);
+	MUST(!take(r));
+	ring_gone(r);
+}
+END_TEST
+
+START_TEST(test_grow_fails)
+{
+	struct ring *r = ring_new();
+	u32 i;
+
+	store_relaxed(&refuse_memory, true);
+	for (i = 1; i <= 256; i++)
+		MUST(ring_push(r, i, i));
+	MUST(!ring_push(r, 257, 257));
+	MUST(!ring_push(r, 257, 257));
+	MUST(take(r) == 1);
+	MUST(ring_push(r, 257, 257));
+	MUST(!ring_push(r, 258, 258));
+	store_relaxed(&refuse_memory, false);
+	MUST(ring_push(r, 258, 258));
+	for (i = 2; i <= 258; i++)
+		MUST(take(r) == i);
+	ring_gone(r);
+}
+END_TEST
+
+START_TEST(test_batch)
+{
+	struct ring *r = ring_new();
+	struct hoard *h = &container_of(r, struct exec_lane, ring)->hoard;
+	struct ring_look look;
+	u32 i;
+
+	for (i = 1; i <= 100; i++)
+		MUST(ring_push(r, i, i));
+	MUST(ring_peek(r, &look));
+	/* at most what was asked for */
+	MUST(ring_batch(r, &look, h, 5, 8, 0) == 8 && look.work == 1);
+	MUST(ring_claimer(r->head) == 0);
+	for (i = 2; i <= 8; i++)
+		MUST(hoard_take(h) == i);
+	MUST(!hoard_take(h));
+	/* half of what is there */
+	MUST(ring_peek(r, &look));
+	MUST(ring_batch(r, &look, h, 5, 64, 0) == 46);
+	for (i = 10; i <= 54; i++)
+		MUST(hoard_take(h) == i);
+	/* nothing after the limit */
+	MUST(ring_peek(r, &look));
+	MUST(ring_batch(r, &look, h, 5, 64, 60ull << SLOT_STAMP) == 6);
+	for (i = 56; i <= 60; i++)
+		MUST(hoard_take(h) == i);
+	/* a head that moved: nothing is taken, nothing is in the hoard */
+	MUST(ring_peek(r, &look));
+	MUST(take(r) == 61);
+	MUST(!ring_batch(r, &look, h, 5, 64, 0));
+	MUST(hoard_empty(h->word) && !hoard_take(h));
+	for (i = 62; i <= 100; i++)
+		MUST(take(r) == i);
+	ring_gone(r);
+}
+END_TEST
+
+/* The taker is stopped between its two steps: the next one opens its hoard. */
+START_TEST(test_batch_stopped)
+{
+	struct ring *r = ring_new();
+	struct hoard *h = &container_of(r, struct exec_lane, ring)->hoard;
+	struct ring_look look;
+	u64 head;
+	u32 i;
+
+	for (i = 1; i <= 10; i++)
+		MUST(ring_push(r, i, i));
+	/* By hand, as ring_batch() does it. */
+	h->work[0] = 2;
+	h->work[1] = 3;
+	h->word = 1 << 16 | HOARD_SHUT | 2 << 8;
+	r->head = 3 | 6ull << RING_POS_BITS;
+	MUST(!hoard_take(h));
+	MUST(ring_peek(r, &look) && ring_claimer(look.head) == 6 && look.work == 4);
+	head = look.head;
+	/* with another head than the one that was seen: nothing */
+	hoard_open(h, &r->head, head + 1);
+	MUST(!hoard_take(h));
+	hoard_open(h, &r->head, head);
+	MUST(hoard_take(h) == 2);
+	hoard_open(h, &r->head, head);
+	MUST(ring_take(r, &look));
+	MUST(hoard_take(h) == 3 && !hoard_take(h));
+	MUST(ring_claimer(r->head) == 0);
+	ring_gone(r);
+}
+END_TEST
+
+#define THIEVES	3
+#define ITEMS	(SANITIZED ? 60000u : 600000u)
+
+static struct {
+	struct ring *r;
+	u32 *seen;		/* A: how often each came */
+	u32 done;		/* A */
+	bool batches;
+} hunt;
+
+/* Works are numbers of 20 bits; 600,000 of them fit. */
+static void *thief(void *arg)
+{
+	u32 slot = *(u32 *)arg, last = 0;
+	struct exec_lane *l = aligned_alloc(CACHELINE, sizeof(*l));
+	struct ring_look look;
+
+	MUST(l);
+	memset(l, 0, sizeof(*l));
+	for (;;) {
+		bool over = load_acquire(&hunt.done);
+		u32 w = hoard_take(&l->hoard);
+
+		if (!w) {
+			if (!ring_peek(hunt.r, &look)) {
+				if (over)
+					break;
+				sched_yield();
+				continue;
+			}
+			if (hunt.batches ? !ring_batch(hunt.r, &look, &l->hoard, slot, 16, 0) :
+					   !ring_take(hunt.r, &look))
+				continue;
+			w = look.work;
+		}
+		/* FIFO as seen by one consumer */
+		MUST(w > last);
+		last = w;
+		fetch_add_relaxed(&hunt.seen[w], 1);
+	}
+	free(l);
+	return NULL;
+}
+
+START_TEST(test_thieves)
+{
+	pthread_t p[THIEVES];
+	u32 slots[THIEVES], i;
+
+	watchdog(60);
+	hunt.r = ring_new();
+	hunt.done = 0;
+	hunt.batches = _i;
+	hunt.seen = calloc(ITEMS + 1, sizeof(u32));
+	for (i = 0; i < THIEVES; i++) {
+		slots[i] = i;
+		MUST(!pthread_create(&p[i], NULL, thief, &slots[i]));
+	}
+	for (i = 1; i <= ITEMS; i++) {
+		MUST(ring_push(hunt.r, i, i));
+		if (i % 5000 == 0)
+			sched_yield();
+	}
+	store_release(&hunt.done, 1);
+	for (i = 0; i < THIEVES; i++)
+		pthread_join(p[i], NULL);
+	for (i = 1; i <= ITEMS; i++)
+		MUST(hunt.seen[i] == 1);
+	free(hunt.seen);
+	ring_gone(hunt.r);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("exec/ring");
+	TCase *tc = tcase_create("ring");
+	SRunner *sr;
+	int bad;
+
+	tcase_set_timeout(tc, 100);
+	tcase_add_test(tc, test_layout);
+	tcase_add_test(tc, test_slot);
+	tcase_add_test(tc, test_sequential);
+	tcase_add_test(tc, test_wrap);
+	tcase_add_test(tc, test_position_wrap);
+	tcase_add_test(tc, test_grow);
+	tcase_add_test(tc, test_grow_fails);
+	tcase_add_test(tc, test_batch);
+	tcase_add_test(tc, test_batch_stopped);
+	tcase_add_loop_test(tc, test_thieves, 0, 2);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_NORMAL);
+	bad = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return bad ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,1060 @@
+// SPDX-License-Identifier: Apache-2.0
+/* core/var.c and the var queue: order, sharing, exclusion, versions, stale handles, ends. */
+#include "util.h"
+#include <core/internal.h>
+
+/* --- creation and handles --- */
+
+START_TEST(test_create)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t a = { 0 }, b = { 0 };
+
+	OK(pawl_var_create(e, &a));
+	OK(pawl_var_create(e, &b));
+	ck_assert_uint_ne(a.h, 0);
+	ck_assert_uint_ne(a.h, b.h);
+	ck_assert_uint_eq(version(e, a), 0);
+	FAILS(pawl_var_create(e, NULL), -EINVAL, "var_create", "out");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* At some number of vars, and not below max_vars, creation says -ENOMEM; room comes back. */
+START_TEST(test_create_limit)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+	pawl_var_t *v = calloc(1 << 17, sizeof(*v));
+	u32 n = 0, i;
+	int rc;
+
+	c.max_vars = 1000;
+	c.max_ops = 1024;
+	c.max_threads = 4;
+	e = engine_with(&c);
+	while (n < (1 << 17) && !(rc = pawl_var_create(e, &v[n])))
+		n++;
+	ck_assert_int_eq(rc, -ENOMEM);
+	says("var_create", (const char *const[]){ "var_create", "max_vars", NULL });
+	ck_assert_uint_ge(n, 1000);
+	ck_assert_uint_lt(n, 1 << 17);
+	for (i = 0; i < n; i++)
+		OK(pawl_var_delete(e, v[i], NULL, NULL));
+	for (i = 0; i < n; i++)
+		OK(pawl_var_create(e, &v[i]));
+	ck_assert_int_eq(pawl_var_create(e, &v[n]), -ENOMEM);
+	OK(pawl_engine_destroy(e));
+	free(v);
+}
+END_TEST
+
+/* "vars alive at once": the limit is the one that was asked for. */
+START_TEST(test_create_limit_exact)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u32 n = 0;
+
+	c.max_vars = 1000;
+	c.max_ops = 64;
+	c.max_threads = 1;
+	e = engine_with(&c);
+	while (n < 100000 && !pawl_var_create(e, &v))
+		n++;
+	/* Documented as a limit; some slack for what threads keep in their caches. */
+	ck_assert_uint_ge(n, 1000);
+	ck_assert_uint_le(n, 1000 + 2 * 64 + 4096 + 4096);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Every kind of wrong handle, at every function that takes one. */
+static void refuse(struct pawl_engine *e, pawl_var_t v, const char *what)
+{
+	pawl_var_t good = var_new(e), both[2] = { good, v };
+	struct pawl_op op = op_of_fn(nothing, NULL);
+	uint64_t n = 4711;
+	pawl_oper_t o;
+	u32 rel = stats(e).pushed;
+
+	ck_assert_msg(push_write(e, nothing, NULL, v) == -ESTALE, "%s: write", what);
+	says(what, (const char *const[]){ "push", NULL });
+	ck_assert_msg(push_read(e, nothing, NULL, v) == -ESTALE, "%s: read", what);
+	op.writes = both;
+	op.nwrites = 2;
+	ck_assert_msg(pawl_push(e, &op) == -ESTALE, "%s: write of two", what);
+	ck_assert_msg(pawl_push_batch(e, &op, 1) == -ESTALE, "%s: batch", what);
+	op.reads = both;
+	op.nreads = 2;
+	op.nwrites = 0;
+	ck_assert_msg(pawl_push(e, &op) == -ESTALE, "%s: read of two", what);
+	ck_assert_msg(pawl_oper_create(e, &op, &o) == -ESTALE, "%s: operator", what);
+	says(what, (const char *const[]){ "oper_create", NULL });
+	ck_assert_msg(pawl_var_version(e, v, &n) == -ESTALE, "%s: version", what);
+	says(what, (const char *const[]){ "var_version", NULL });
+	ck_assert_uint_eq(n, 4711);
+	ck_assert_msg(pawl_var_error(e, v, NULL) == -ESTALE, "%s: error", what);
+	says(what, (const char *const[]){ "var_error", NULL });
+	ck_assert_msg(pawl_var_clear(e, v) == -ESTALE, "%s: clear", what);
+	says(what, (const char *const[]){ "var_clear", NULL });
+	ck_assert_msg(pawl_wait_readable(e, v, -1, NULL) == -ESTALE, "%s: readable", what);
+	says(what, (const char *const[]){ "wait", NULL });
+	ck_assert_msg(pawl_wait_writable(e, v, -1, NULL) == -ESTALE, "%s: writable", what);
+	ck_assert_msg(pawl_var_delete(e, v, NULL, NULL) == -ESTALE, "%s: delete", what);
+	OK(pawl_bulk_size(e, 4));
+	ck_assert_msg(push_write(e, nothing, NULL, v) == -ESTALE, "%s: write in bulk", what);
+	ck_assert_msg(push_read(e, nothing, NULL, v) == -ESTALE, "%s: read in bulk", what);
+	ck_assert_int_eq(pawl_bulk_size(e, 0), 4);
+	/* No effect: the good var is as it was. */
+	ck_assert_uint_eq(stats(e).pushed, rel);
+	ck_assert_uint_eq(version(e, good), 0);
+	OK(pawl_wait_writable(e, good, 0, NULL));
+}
+
+START_TEST(test_stale_zero)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+
+	refuse(e, (pawl_var_t){ 0 }, "zero");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_stale_garbage)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	const u64 bad[] = { 1, ~0ull, 0x100000001ull << 1, 0x1ffffffffull, 1ull << 32,
+			    0x7fffffff00000001ull, 0x300000001ull, 0xffffffff00000001ull };
+	size_t i;
+
+	(void)var_new(e);
+	for (i = 0; i < ARRAY_SIZE(bad); i++)
+		refuse(e, (pawl_var_t){ bad[i] }, "garbage");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_stale_deleted)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+
+	OK(pawl_var_delete(e, v, NULL, NULL));
+	refuse(e, v, "deleted");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Its memory is another var now. */
+START_TEST(test_stale_reused)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w;
+	int i;
+
+	OK(pawl_var_delete(e, v, NULL, NULL));
+	for (i = 0; i < 1000; i++) {
+		w = var_new(e);
+		if ((u32)w.h == (u32)v.h)
+			break;
+	}
+	ck_assert_uint_eq((u32)w.h, (u32)v.h);
+	ck_assert_uint_ne(w.h, v.h);
+	refuse(e, v, "reused");
+	ck_assert_uint_eq(version(e, w), 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/*
+ * "From the place of this op on, the handle is stale": the delete waits behind a write,
+ * and nobody races with anybody.
+ */
+START_TEST(test_stale_while_delete_waits)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct gate g;
+	u32 n = 0;
+
+	gate_write(e, &g, v);
+	OK(pawl_var_delete(e, v, add_one, &n));
+	refuse(e, v, "delete waits");
+	ck_assert_uint_eq(n, 0);
+	gate_open(&g);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_stale_other_engine)
+{
+	struct pawl_engine *a = engine(PAWL_PER_DEVICE, 0), *b = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = { 0 };
+	int i;
+
+	/* A var that b has no index for. */
+	for (i = 0; i < 5000; i++)
+		v = var_new(a);
+	refuse(b, v, "other engine");
+	OK(pawl_engine_destroy(a));
+	OK(pawl_engine_destroy(b));
+}
+END_TEST
+
+/* --- order --- */
+
+START_TEST(test_fifo_of_writes)
+{
+	int w;
+
+	for (w = 0; w < 4; w++) {
+		struct pawl_engine *e = engine(PAWL_PER_DEVICE, w);
+		struct record *r = calloc(1, sizeof(*r));
+		struct note n[2000];
+		pawl_var_t v = var_new(e);
+		u32 i;
+
+		for (i = 0; i < 2000; i++) {
+			n[i] = (struct note){ r, i };
+			OK(push_write(e, take_note, &n[i], v));
+		}
+		OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+		for (i = 0; i < 2000; i++)
+			ck_assert_uint_eq(r->id[i], i);
+		ck_assert_uint_eq(version(e, v), 2000);
+		OK(pawl_engine_destroy(e));
+		free(r);
+	}
+}
+END_TEST
+
+/* Reads do not count. */
+START_TEST(test_version_counts_writes)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v = var_new(e);
+	struct gate g;
+	int i;
+
+	for (i = 0; i < 10; i++) {
+		OK(push_read(e, nothing, NULL, v));
+		OK(push_write(e, nothing, NULL, v));
+		OK(push_read(e, nothing, NULL, v));
+	}
+	OK(pawl_wait_writable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(version(e, v), 10);
+	/* Completed, not pushed. */
+	gate_write(e, &g, v);
+	OK(push_write(e, nothing, NULL, v));
+	ck_assert_uint_eq(version(e, v), 10);
+	gate_open(&g);
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(version(e, v), 12);
+	/* Waits are no versions; neither is a write that fails or is skipped less than one. */
+	OK(pawl_wait_writable(e, v, SOON_NS, NULL));
+	OK(pawl_wait_writable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(version(e, v), 12);
+	OK(push_write(e, fail_io, NULL, v));
+	OK(push_write(e, nothing, NULL, v));
+	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -EIO);
+	ck_assert_uint_eq(version(e, v), 14);
+	FAILS(pawl_var_version(e, v, NULL), -EINVAL, "var_version", "out");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Consecutive reads share: all are inside at once, without one worker each. */
+START_TEST(test_reads_share)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct gate g[50], w;
+	int i;
+
+	gate_write(e, &w, v);
+	for (i = 0; i < 50; i++)
+		gate_read(e, &g[i], v);
+	ck_assert_int_eq(pawl_run_one(e), 0);
+	gate_open(&w);
+	while (pawl_run_one(e) == 1)
+		;
+	for (i = 0; i < 50; i++)
+		ck_assert_uint_eq(g[i].running, 1);
+	for (i = 0; i < 50; i++)
+		gate_open(&g[i]);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A read behind a waiting write waits, although a read is running: writers never starve. */
+START_TEST(test_writer_does_not_starve)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct gate r1, w, r2, r3;
+
+	gate_read(e, &r1, v);
+	ck_assert_uint_eq(r1.running, 1);
+	gate_write(e, &w, v);
+	gate_read(e, &r2, v);
+	gate_read(e, &r3, v);
+	ck_assert_int_eq(pawl_run_one(e), 0);
+	ck_assert_uint_eq(w.running, 0);
+	gate_open(&r1);
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	ck_assert_uint_eq(w.running, 1);
+	ck_assert_uint_eq(r2.running, 0);
+	ck_assert_int_eq(pawl_run_one(e), 0);
+	gate_open(&w);
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	ck_assert_uint_eq(r2.running + r3.running, 2);
+	gate_open(&r3);
+	gate_open(&r2);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A write waits for all reads, in whatever order they end. */
+START_TEST(test_write_waits_for_all_reads)
+{
+	u64 seed = 3;
+	int round, i;
+
+	for (round = 0; round < 50; round++) {
+		struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+		pawl_var_t v = var_new(e);
+		struct gate r[10], w;
+		bool early = round & 1;
+
+		for (i = 0; i < 10; i++)
+			gate_read(e, &r[i], v);
+		if (!early)	/* some reads end before the writer names itself */
+			for (i = 0; i < 5; i++)
+				gate_open(&r[i]);
+		gate_write(e, &w, v);
+		for (i = early ? 0 : 5; i < 10; i++) {
+			int k = i + (int)(rnd(&seed) % (u64)(10 - i));
+			struct gate tmp;
+
+			ck_assert_uint_eq(w.running, 0);
+			tmp = r[k];
+			r[k] = r[i];
+			gate_open(&tmp);
+		}
+		pawl_run_one(e);
+		ck_assert_uint_eq(w.running, 1);
+		gate_open(&w);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* The three ways in which a write can find its predecessor. */
+START_TEST(test_write_behind_write)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct gate a, b, c;
+
+	gate_write(e, &a, v);
+	gate_write(e, &b, v);
+	gate_write(e, &c, v);
+	ck_assert_uint_eq(a.running, 1);
+	ck_assert_int_eq(pawl_run_one(e), 0);
+	gate_open(&a);
+	pawl_run_one(e);
+	ck_assert_uint_eq(b.running, 1);
+	ck_assert_uint_eq(c.running, 0);
+	gate_open(&b);
+	pawl_run_one(e);
+	ck_assert_uint_eq(c.running, 1);
+	gate_open(&c);
+	ck_assert_uint_eq(version(e, v), 3);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Many readers of one version, many times: the counts are modulo, and never drift. */
+START_TEST(test_many_reads_between_writes)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 2);
+	pawl_var_t v = var_new(e);
+	u64 n = 0;
+	u32 reads = 0;
+	int i, k, rounds = TIMES(40), each = 1000;
+
+	for (i = 0; i < rounds; i++) {
+		OK(push_write(e, add_plain, &n, v));
+		for (k = 0; k < each; k++)
+			OK(push_read(e, add_one, &reads, v));
+	}
+	OK(pawl_wait_writable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(n, (u64)rounds);
+	ck_assert_uint_eq(reads, (u32)(rounds * each));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* More reads than the count field holds, with no write between them. */
+START_TEST(test_reads_wrap_the_count)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u32 reads = 0, i, total = SANITIZED ? 1100000 : (1u << 20) + 12345;
+	struct gate g;
+
+	gate_read(e, &g, v);
+	for (i = 0; i < total; i++) {
+		OK(push_read(e, add_one, &reads, v));
+		pawl_run_one(e);
+	}
+	ck_assert_uint_eq(reads, total);
+	FAILS(pawl_wait_writable(e, v, 0, NULL), -ETIMEDOUT, "wait");
+	OK(push_write(e, nothing, NULL, v));
+	ck_assert_int_eq(pawl_run_one(e), 0);
+	gate_open(&g);
+	OK(pawl_wait_writable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(version(e, v), 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Exclusion and sharing under real concurrency, by active counters in the bodies. */
+struct shared {
+	u32 readers, writer;	/* A */
+	u64 value;		/* plain */
+	u32 most;		/* A */
+};
+
+static int shared_read(struct pawl_run *run, void *arg)
+{
+	struct shared *s = arg;
+	u64 before = s->value;
+	u32 n = fetch_add_acq_rel(&s->readers, 1) + 1;
+
+	MUST(!load_acquire(&s->writer));
+	if (n > load_relaxed(&s->most))
+		store_relaxed(&s->most, n);
+	sched_yield();
+	MUST(!load_acquire(&s->writer));
+	MUST(s->value == before);
+	fetch_add_acq_rel(&s->readers, -1u);
+	return 0;
+}
+
+static int shared_write(struct pawl_run *run, void *arg)
+{
+	struct shared *s = arg;
+
+	MUST(fetch_add_acq_rel(&s->writer, 1) == 0);
+	MUST(!load_acquire(&s->readers));
+	s->value++;
+	MUST(!load_acquire(&s->readers));
+	MUST(fetch_add_acq_rel(&s->writer, -1u) == 1);
+	return 0;
+}
+
+struct pushers {
+	struct pawl_engine *e;
+	pawl_var_t v[4];
+	struct shared s[4];
+	u32 rounds, seed;
+};
+
+static void *pusher(void *arg)
+{
+	struct pushers *p = arg;
+	u64 seed = fetch_add_relaxed(&p->seed, 1) + 1;
+	u32 i;
+
+	for (i = 0; i < p->rounds; i++) {
+		u32 k = (u32)(rnd(&seed) % 4);
+
+		if (rnd(&seed) % 4)
+			MUST(!push_read(p->e, shared_read, &p->s[k], p->v[k]));
+		else
+			MUST(!push_write(p->e, shared_write, &p->s[k], p->v[k]));
+	}
+	return NULL;
+}
+
+START_TEST(test_exclusion)
+{
+	struct pushers p = { .e = engine(PAWL_PER_DEVICE, 3), .rounds = (u32)TIMES(10000) };
+	pthread_t t[3];
+	u64 writes = 0;
+	int i;
+
+	for (i = 0; i < 4; i++)
+		p.v[i] = var_new(p.e);
+	for (i = 0; i < 3; i++)
+		t[i] = spawn(pusher, &p);
+	for (i = 0; i < 3; i++)
+		join(t[i]);
+	OK(pawl_wait_all(p.e, SOON_NS, NULL));
+	for (i = 0; i < 4; i++) {
+		ck_assert_uint_eq(version(p.e, p.v[i]), p.s[i].value);
+		writes += p.s[i].value;
+	}
+	ck_assert_uint_gt(writes, 0);
+	OK(pawl_engine_destroy(p.e));
+}
+END_TEST
+
+/* --- the end of a var --- */
+
+START_TEST(test_delete_inline_when_ready)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	u32 n = 0;
+
+	OK(pawl_var_delete(e, var_new(e), add_one, &n));
+	ck_assert_uint_eq(n, 1);
+	ck_assert_uint_eq(stats(e).inlined, 1);
+	OK(pawl_engine_destroy(e));
+	/* Pooled: never inline. */
+	e = engine(PAWL_POOLED, 0);
+	OK(pawl_var_delete(e, var_new(e), add_one, &n));
+	ck_assert_uint_eq(n, 1);
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	ck_assert_uint_eq(n, 2);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Behind all that was pushed before, in front of all other ready ops. */
+START_TEST(test_delete_order)
+{
+	int kind;
+
+	for (kind = PAWL_PER_DEVICE; kind <= PAWL_POOLED; kind++) {
+		struct pawl_engine *e = engine(kind, 0);
+		struct record *r = calloc(1, sizeof(*r));
+		struct note n[8];
+		pawl_var_t v = var_new(e), w = var_new(e);
+		struct pawl_op op;
+		struct gate g;
+		u32 i;
+
+		for (i = 0; i < 8; i++)
+			n[i] = (struct note){ r, i };
+		gate_write(e, &g, v);
+		OK(push_write(e, take_note, &n[0], v));
+		OK(push_read(e, take_note, &n[1], v));
+		OK(pawl_var_delete(e, v, take_note, &n[2]));
+		op = op_write(take_note, &n[3], &w);
+		op.priority = INT_MAX;
+		OK(pawl_push(e, &op));
+		op = op_of_fn(take_note, &n[4]);
+		OK(pawl_push(e, &op));
+		gate_open(&g);
+		/* 0 becomes ready last, then 1, then the delete goes in front of what is there. */
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(r->n, 5);
+		for (i = 0; i < 5 && r->id[i] != 2; i++)
+			;
+		ck_assert_uint_lt(i, 5);
+		ck_assert_uint_eq(r->id[i - 1], 1);
+		OK(pawl_engine_destroy(e));
+		free(r);
+	}
+}
+END_TEST
+
+START_TEST(test_delete_before_ready_ops)
+{
+	int kind;
+
+	for (kind = PAWL_PER_DEVICE; kind <= PAWL_POOLED; kind++) {
+		struct pawl_engine *e = engine(kind, 0);
+		struct record *r = calloc(1, sizeof(*r));
+		pawl_var_t v = var_new(e);
+		struct note n[12];
+		struct gate g;
+		u32 i;
+
+		gate_read(e, &g, v);
+		for (i = 0; i < 12; i++)
+			n[i] = (struct note){ r, i };
+		OK(pawl_var_delete(e, v, take_note, &n[0]));
+		for (i = 1; i < 12; i++) {
+			struct pawl_op op = op_of_fn(take_note, &n[i]);
+
+			op.priority = i % 3 ? (s32)i : INT_MAX;
+			OK(pawl_push(e, &op));
+		}
+		gate_open(&g);
+		ck_assert_int_eq(pawl_run_one(e), 1);
+		ck_assert_uint_eq(r->id[0], 0);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(r->n, 12);
+		OK(pawl_engine_destroy(e));
+		free(r);
+	}
+}
+END_TEST
+
+START_TEST(test_delete_null_fn)
+{
+	int kind;
+
+	for (kind = 0; kind < 3; kind++) {
+		struct pawl_engine *e = engine(kind, 1);
+		pawl_var_t v = var_new(e);
+
+		OK(push_write(e, nothing, NULL, v));
+		OK(pawl_var_delete(e, v, NULL, NULL));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_int_eq(push_write(e, nothing, NULL, v), -ESTALE);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+START_TEST(test_delete_twice)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v = var_new(e);
+	struct gate g;
+	u32 n = 0;
+
+	gate_write(e, &g, v);
+	OK(pawl_var_delete(e, v, add_one, &n));
+	FAILS(pawl_var_delete(e, v, add_one, &n), -ESTALE);
+	gate_open(&g);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	FAILS(pawl_var_delete(e, v, add_one, &n), -ESTALE);
+	ck_assert_uint_eq(n, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The deleting write is counted too, just before the var goes. */
+START_TEST(test_delete_is_a_version)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+
+	OK(push_write(e, nothing, NULL, v));
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	OK(pawl_var_delete(e, v, NULL, NULL));
+	ck_assert_uint_eq(var_side_of(e, (u32)v.h)->version, 2);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The body of a delete runs on a poisoned var too; its own error is not lost. */
+START_TEST(test_delete_poisoned)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct pawl_error err;
+	u32 n = 0;
+
+	OK(push_write(e, fail_io, NULL, v));
+	OK(pawl_var_delete(e, v, add_one, &n));
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
+	ck_assert_uint_eq(n, 1);
+	OK(pawl_var_delete(e, var_new(e), fail_io, (char[]){ "no delete" }));
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
+	ck_assert_str_eq(err.text, "no delete");
+	ck_assert_uint_eq(err.count, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A body deletes the var that it writes: legal, takes effect behind it. */
+static int delete_own(struct pawl_run *run, void *arg)
+{
+	pawl_var_t *v = arg;
+
+	MUST(!pawl_var_delete(run->engine, *v, NULL, NULL));
+	MUST(pawl_var_delete(run->engine, *v, NULL, NULL) == -ESTALE);
+	return 0;
+}
+
+START_TEST(test_delete_inside_body)
+{
+	int kind;
+
+	for (kind = 0; kind < 3; kind++) {
+		struct pawl_engine *e = engine(kind, 1);
+		pawl_var_t v = var_new(e);
+
+		OK(push_write(e, delete_own, &v, v));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_int_eq(push_write(e, nothing, NULL, v), -ESTALE);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* Vars come and go without growth. */
+START_TEST(test_reuse_without_growth)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_stats s0 = { 0 }, s;
+	u64 n = 0;
+	int i;
+
+	for (i = 0; i < 100000; i++) {
+		pawl_var_t v = var_new(e);
+
+		OK(push_write(e, add_plain, &n, v));
+		OK(pawl_var_delete(e, v, NULL, NULL));
+		pawl_run_one(e);
+		pawl_run_one(e);
+		if (i == 1000)
+			s0 = stats(e);
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	s = stats(e);
+	ck_assert_uint_eq(n, 100000);
+	ck_assert_uint_eq(s.vars, s0.vars);
+	ck_assert_uint_eq(s.ops, s0.ops);
+	ck_assert_uint_eq(s.blocks, s0.blocks);
+	ck_assert_uint_eq(s.bytes, s0.bytes);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The same, created by one thread and deleted by another. */
+struct hand {
+	struct pawl_engine *e;
+	u64 slot[64];	/* A */
+	u32 rounds;
+};
+
+static void *creator(void *arg)
+{
+	struct hand *h = arg;
+	u32 i;
+
+	for (i = 0; i < h->rounds; i++) {
+		while (load_acquire(&h->slot[i % 64]))
+			sched_yield();
+		store_release(&h->slot[i % 64], var_new(h->e).h);
+	}
+	return NULL;
+}
+
+START_TEST(test_reuse_across_threads)
+{
+	struct hand h = { .e = engine(PAWL_PER_DEVICE, 1), .rounds = (u32)TIMES(30000) };
+	pthread_t t = spawn(creator, &h);
+	struct pawl_stats s;
+	u32 i;
+
+	for (i = 0; i < h.rounds; i++) {
+		pawl_var_t v;
+
+		while (!(v.h = load_acquire(&h.slot[i % 64])))
+			sched_yield();
+		OK(push_write(h.e, nothing, NULL, v));
+		OK(pawl_var_delete(h.e, v, NULL, NULL));
+		store_release(&h.slot[i % 64], 0);
+		if (i % 512 == 0)
+			OK(pawl_wait_all(h.e, SOON_NS, NULL));
+	}
+	join(t);
+	OK(pawl_wait_all(h.e, SOON_NS, NULL));
+	s = stats(h.e);
+	ck_assert_uint_lt(s.vars, 2000);
+	ck_assert_uint_lt(s.blocks, 4000);
+	OK(pawl_engine_destroy(h.e));
+}
+END_TEST
+
+/*
+ * Pushes that race with a delete.  All outcomes are legal: it ran; it was refused; it
+ * kept its place and ended by release(-ESTALE).  But exactly one of them, and a refused
+ * one never sees release.
+ */
+struct race {
+	struct pawl_engine *e;
+	pawl_var_t v[2], other;
+	u32 go, turn;		/* A */
+	u32 deleted[2];		/* A: bodies of deletes */
+	u32 ran, refused, stale, released;	/* A */
+	u32 late;		/* A: bodies that ran behind the delete */
+	u32 bad;		/* A */
+};
+
+struct shot {
+	struct race *r;
+	u32 ran, released;	/* A */
+	int status;
+	bool two;
+};
+
+static int shot_body(struct pawl_run *run, void *arg)
+{
+	struct shot *s = arg;
+
+	if (load_acquire(&s->r->deleted[0]) || (s->two && load_acquire(&s->r->deleted[1])))
+		fetch_add_relaxed(&s->r->late, 1);
+	fetch_add_relaxed(&s->ran, 1);
+	return 0;
+}
+
+static void shot_release(void *arg, int status)
+{
+	struct shot *s = arg;
+
+	s->status = status;
+	fetch_add_acq_rel(&s->released, 1);
+}
+
+static int race_deleted(struct pawl_run *run, void *arg)
+{
+	MUST(fetch_add_acq_rel((u32 *)arg, 1) == 0);
+	return 0;
+}
+
+#define SHOTS 24
+
+struct racer {
+	struct race *r;
+	struct shot shot[SHOTS];
+	u32 mode;
+};
+
+static void *racer(void *arg)
+{
+	struct racer *p = arg;
+	struct race *r = p->r;
+	u32 i;
+
+	while (!load_acquire(&r->go))
+		cpu_relax();
+	for (i = 0; i < SHOTS; i++) {
+		struct shot *s = &p->shot[i];
+		pawl_var_t vars[3] = { r->v[0], r->other, r->v[1] };
+		struct pawl_op op = op_of_fn(shot_body, s);
+		bool write = i & 1;
+		int rc;
+
+		s->r = r;
+		s->two = p->mode == 2;
+		op.release = shot_release;
+		if (write) {
+			op.writes = vars;
+			op.nwrites = p->mode + 1;
+		} else {
+			op.reads = vars;
+			op.nreads = p->mode + 1;
+		}
+		rc = i % 5 == 4 ? pawl_push_batch(r->e, &op, 1) : pawl_push(r->e, &op);
+		if (rc == -ESTALE)
+			s->status = 1;
+		else
+			MUST(!rc);
+	}
+	return NULL;
+}
+
+START_TEST(test_push_races_with_delete)
+{
+	int round, rounds = TIMES(1500), i, k;
+	u32 ran = 0, refused = 0, stale = 0;
+
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 2);
+
+	for (round = 0; round < rounds; round++) {
+		struct race r = { .e = e };
+		struct racer p[2];
+		pthread_t t[2];
+
+		memset(p, 0, sizeof(p));
+		r.v[0] = var_new(e);
+		r.v[1] = var_new(e);
+		r.other = var_new(e);
+		for (k = 0; k < 2; k++) {
+			p[k].r = &r;
+			p[k].mode = (u32)((round + k) % 3);
+			t[k] = spawn(racer, &p[k]);
+		}
+		store_release(&r.go, 1);
+		for (i = 0; i < round % 50; i++)
+			cpu_relax();
+		OK(pawl_var_delete(e, r.v[0], race_deleted, &r.deleted[0]));
+		OK(pawl_var_delete(e, r.v[1], race_deleted, &r.deleted[1]));
+		join(t[0]);
+		join(t[1]);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(r.deleted[0], 1);
+		ck_assert_uint_eq(r.deleted[1], 1);
+		ck_assert_uint_eq(r.late, 0);
+		for (k = 0; k < 2; k++)
+			for (i = 0; i < SHOTS; i++) {
+				struct shot *s = &p[k].shot[i];
+
+				if (s->ran) {
+					ck_assert_uint_eq(s->ran, 1);
+					ck_assert_uint_eq(s->released, 1);
+					ck_assert_int_eq(s->status, 0);
+					ran++;
+				} else if (s->released) {
+					ck_assert_uint_eq(s->released, 1);
+					ck_assert_int_eq(s->status, -ESTALE);
+					stale++;
+				} else {
+					ck_assert_int_eq(s->status, 1);
+					refused++;
+				}
+			}
+		OK(pawl_var_delete(e, r.other, NULL, NULL));
+	}
+	ck_assert_uint_eq(ran + refused + stale, (u32)rounds * 2 * SHOTS);
+	ck_assert_uint_gt(refused, 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Two threads delete the same var: one does. */
+struct twins {
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u32 go, won, n;	/* A */
+};
+
+static void *twin(void *arg)
+{
+	struct twins *w = arg;
+	int rc;
+
+	while (!load_acquire(&w->go))
+		cpu_relax();
+	rc = pawl_var_delete(w->e, w->v, add_one, &w->n);
+	MUST(rc == 0 || rc == -ESTALE);
+	if (!rc)
+		fetch_add_relaxed(&w->won, 1);
+	return NULL;
+}
+
+START_TEST(test_delete_races_with_delete)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	int i, rounds = TIMES(1000);
+
+	for (i = 0; i < rounds; i++) {
+		struct twins w = { .e = e, .v = var_new(e) };
+		pthread_t a = spawn(twin, &w), b = spawn(twin, &w);
+
+		store_release(&w.go, 1);
+		join(a);
+		join(b);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(w.won, 1);
+		ck_assert_uint_eq(w.n, 1);
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Queries while writes, deletes and errors go on: any legal answer, never nonsense. */
+struct watch {
+	struct pawl_engine *e;
+	u64 v;		/* A: handle */
+	u32 stop;	/* A */
+};
+
+static void *watcher(void *arg)
+{
+	struct watch *w = arg;
+
+	while (!load_acquire(&w->stop)) {
+		pawl_var_t v = { load_acquire(&w->v) };
+		struct pawl_error err;
+		uint64_t n = 0;
+		int rc = pawl_var_version(w->e, v, &n);
+
+		MUST(rc == -ESTALE || (!rc && n <= 60));
+		rc = pawl_var_error(w->e, v, &err);
+		MUST(rc == 0 || rc == -ESTALE || rc == -EIO);
+		if (rc == -EIO) {
+			MUST(err.code == -EIO);
+			MUST(!strcmp(err.text, "disk on fire"));
+		}
+		rc = pawl_wait_readable(w->e, v, 0, NULL);
+		MUST(rc == 0 || rc == -ESTALE || rc == -EIO || rc == -ETIMEDOUT);
+		if (n % 7 == 0)
+			MUST(!pawl_var_clear(w->e, v) || true);
+	}
+	return NULL;
+}
+
+START_TEST(test_queries_race)
+{
+	struct watch w = { .e = engine(PAWL_PER_DEVICE, 1) };
+	pthread_t t;
+	int i, k, rounds = TIMES(1500);
+
+	w.v = var_new(w.e).h;
+	t = spawn(watcher, &w);
+	for (i = 0; i < rounds; i++) {
+		pawl_var_t v = var_new(w.e);
+
+		store_release(&w.v, v.h);
+		for (k = 0; k < 25; k++) {
+			OK(push_write(w.e, k % 10 == 3 ? fail_io : nothing, NULL, v));
+			OK(push_read(w.e, nothing, NULL, v));
+		}
+		OK(pawl_var_delete(w.e, v, NULL, NULL));
+	}
+	store_release(&w.stop, 1);
+	join(t);
+	pawl_wait_all(w.e, SOON_NS, NULL);
+	OK(pawl_engine_destroy(w.e));
+}
+END_TEST
+
+/*
+ * The error of a var is asked for while a write of it is under way.  What the write
+ * before it had left may be another var's by now.
+ */
+START_TEST(test_error_is_of_this_var)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), u[200];
+	struct pawl_error err;
+	struct gate g;
+	int i;
+
+	for (i = 0; i < 200; i++)
+		u[i] = var_new(e);
+	gate_write(e, &g, v);
+	for (i = 0; i < 200; i++) {
+		OK(push_write(e, fail_io, NULL, u[i]));
+		ck_assert_int_eq(pawl_run_one(e), 1);
+		ck_assert_int_eq(pawl_var_error(e, u[i], NULL), -EIO);
+		ck_assert_int_eq(pawl_var_error(e, v, &err), 0);
+		/* and to forget v's errors forgets nobody else's */
+		OK(pawl_var_clear(e, v));
+		ck_assert_int_eq(pawl_var_error(e, u[i], NULL), -EIO);
+	}
+	gate_open(&g);
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+SUITE("var", test_create, test_create_limit, test_create_limit_exact, test_stale_zero,
+      test_stale_garbage, test_stale_deleted, test_stale_reused,
+      test_stale_while_delete_waits, test_stale_other_engine, test_fifo_of_writes,
+      test_version_counts_writes, test_reads_share, test_writer_does_not_starve,
+      test_write_waits_for_all_reads, test_write_behind_write,
+      test_many_reads_between_writes, test_reads_wrap_the_count, test_exclusion,
+      test_delete_inline_when_ready, test_delete_order, test_delete_before_ready_ops,
+      test_delete_null_fn, test_delete_twice, test_delete_is_a_version,
+      test_delete_poisoned, test_delete_inside_body, test_reuse_without_growth,
+      test_reuse_across_threads, test_push_races_with_delete,
+      test_delete_races_with_delete, test_queries_race, test_error_is_of_this_var)

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* exec/worker.c: the life of workers, names, pinning, errors, statistics. */
+#include <check.h>
+#include <dirent.h>
+#include "exec_fixture.h"
+
+static u32 fail_from = UINT32_MAX;	/* A: workers from this number on cannot be created */
+
+int exec_worker_hook(const char *queue, u32 i)
+{
+	return i >= load_relaxed(&fail_from) ? EAGAIN : 0;
+}
+
+static void count_work(struct fix *f, struct exec_thread *t, u32 work)
+{
+	fetch_add_acq_rel((u32 *)f->user, 1);
+}
+
+static bool ran_all(void *arg)
+{
+	u32 *w = arg;
+
+	return load_acquire(&w[0]) >= w[1];
+}
+
+START_TEST(test_life)
+{
+	struct exec_queue *q, *idle;
+	struct exec_thread *t;
+	struct exec_stats st;
+	struct fix f;
+	u32 ran = 0, i;
+
+	watchdog(60);
+	fix_init(&f, NULL);
+	f.run = count_work;
+	f.user = &ran;
+	q = fix_queue(&f, "q", 2, false);
+	idle = fix_queue(&f, "idle", 2, false);
+	t = fix_thread(&f);
+	/* before start: queued, no worker */
+	exec_push(q, t, 1, 0, 0);
+	ck_assert_uint_eq(f.starts, 0);
+	ck_assert_int_eq(exec_start(f.x), 0);
+	/* work was there: they are started at once; the other queue has none */
+	until(&ran, 1);
+	exec_stats(f.x, &st);
+	ck_assert_uint_eq(st.workers, 2);
+	ck_assert_int_eq(exec_start(f.x), 0);
+	for (i = 0; i < 100; i++)
+		exec_push(q, t, 1, 0, 0);
+	until(&ran, 101);
+	exec_stop(f.x);
+	exec_stop(f.x);
+	ck_assert_uint_eq(f.starts, 2);
+	ck_assert_uint_eq(f.stops, 2);
+	ck_assert_uint_eq(f.enters, 2);
+	ck_assert_uint_eq(f.leaves, 2);
+	ck_assert_uint_ge(f.idles, 1);
+	exec_stats(f.x, &st);
+	ck_assert_uint_eq(st.workers, 0);
+	/* stopped: kept */
+	exec_push(q, t, 1, 0, 0);
+	exec_push(q, t, 2, -3, 0);
+	usleep(2000);
+	ck_assert_uint_eq(ran, 101);
+	exec_start(f.x);
+	until(&ran, 103);
+	ck_assert_int_eq(exec_worker_error(f.x), 0);
+	exec_push(idle, t, 1, 0, 0);
+	until(&ran, 104);
+	ck_assert_uint_eq(f.x->helpers.attn, 0);
+	fix_leave(&f, t);
+	fix_fini(&f);
+	ck_assert_uint_eq(f.starts, f.stops);
+}
+END_TEST
+
+static char names[8][16];
+static u32 cpu_of[8];
+static u32 nnames;
+
+static void note_name(struct fix *f, struct exec_thread *t, u32 work)
+{
+	u32 i = fetch_add_acq_rel(&nnames, 1);
+	sigset_t set;
+
+	MUST(i < 8);
+	pthread_getname_np(pthread_self(), names[i], 16);
+	cpu_of[i] = (u32)sched_getcpu();
+	pthread_sigmask(SIG_SETMASK, NULL, &set);
+	MUST(sigismember(&set, SIGTERM) && sigismember(&set, SIGUSR1));
+	while (load_acquire(&nnames) < 2)
+		sched_yield();
+}
+
+START_TEST(test_names_and_cpus)
+{
+	static const int cpus[] = { 0 };
+	struct fix_opt o = { .spin_ns = 1000, .cpus = cpus, .ncpus = 1 };
+	struct exec_queue *q;
+	struct exec_thread *t;
+	struct fix f;
+	u32 i;
+
+	watchdog(60);
+	nnames = 0;
+	fix_init(&f, &o);
+	f.run = note_name;
+	q = fix_queue(&f, _i ? "averylongnameindeed" : "q", 2, false);
+	t = fix_thread(&f);
+	exec_start(f.x);
+	exec_push(q, t, 1, 0, 0);
+	exec_push(q, t, 2, 0, 0);
+	until(&nnames, 2);
+	exec_stop(f.x);
+	for (i = 0; i < 2; i++) {
+		u32 k = (u32)(names[i][strlen(names[i]) - 1] - '0');
+		char want[32];
+
+		snprintf(want, sizeof(want), _i ? "t-averylongna-%u" : "t-q-%u", k);
+		ck_assert_str_eq(names[i], want);
+		ck_assert_uint_eq(cpu_of[i], 0);
+	}
+	fix_fini(&f);
+}
+END_TEST
+
+/* Start and stop while work arrives: all of it runs once. */
+static struct {
+	struct fix *f;
+	struct exec_queue *q;
+	u32 pushed;		/* A */
+	u32 stop;		/* A */
+} feed;
+
+static void *feeder(void *arg)
+{
+	struct exec_thread *t = fix_thread(feed.f);
+	u32 n = 0;
+
+	while (!load_acquire(&feed.stop)) {
+		n++;
+		exec_push(feed.q, t, n % 1000 + 1, n % 16 ? 0 : (s32)(n % 5) - 2, 0);
+		store_release(&feed.pushed, n);
+		if (n % 64 == 0)
+			usleep(50);
+	}
+	fix_leave(feed.f, t);
+	return NULL;
+}
+
+START_TEST(test_start_stop)
+{
+	struct exec_thread *t;
+	u32 ran[2] = { 0 };
+	struct fix f;
+	pthread_t p;
+	u32 i;
+
+	watchdog(100);
+	fix_init(&f, NULL);
+	f.run = count_work;
+	f.user = ran;
+	feed.f = &f;
+	feed.q = fix_queue(&f, "q", 2, true);
+	feed.pushed = feed.stop = 0;
+	t = fix_thread(&f);
+	MUST(!pthread_create(&p, NULL, feeder, NULL));
+	for (i = 0; i < (SANITIZED ? 100u : 1000u); i++) {
+		exec_start(f.x);
+		if (i % 3 == 0)
+			usleep(i % 200);
+		exec_stop(f.x);
+		ck_assert_uint_eq(f.starts, f.stops);
+	}
+	exec_start(f.x);
+	store_release(&feed.stop, 1);
+	pthread_join(p, NULL);
+	ran[1] = feed.pushed;
+	MUST(!exec_wait(f.x, t, ran_all, ran, 30000000000ll, true));
+	exec_stop(f.x);
+	ck_assert_uint_eq(ran[0], feed.pushed);
+	ck_assert(queue_empty(feed.q));
+	fix_fini(&f);
+}
+END_TEST
+
+START_TEST(test_create_fails)
+{
+	struct exec_queue *q;
+	struct exec_thread *t;
+	struct exec_stats st;
+	u32 ran[2] = { 0 }, i;
+	struct fix f;
+
+	watchdog(60);
+	fix_init(&f, NULL);
+	f.run = count_work;
+	f.user = ran;
+	q = fix_queue(&f, "q", 3, false);
+	t = fix_thread(&f);
+	/* some */
+	store_relaxed(&fail_from, 1);
+	exec_start(f.x);
+	for (i = 1; i <= 10; i++)
+		exec_push(q, t, i, 0, 0);
+	until(&ran[0], 10);
+	exec_stats(f.x, &st);
+	ck_assert_uint_eq(st.workers, 1);
+	ck_assert_int_eq(exec_worker_error(f.x), -EAGAIN);
+	exec_stop(f.x);
+	/* none: whoever waits runs the work */
+	store_relaxed(&fail_from, 0);
+	exec_start(f.x);
+	for (i = 1; i <= 10; i++)
+		exec_push(q, t, i, 0, 0);
+	ck_assert_uint_eq(ran[0], 10);
+	ran[1] = 20;
+	ck_assert_int_eq(exec_wait(f.x, t, ran_all, ran, 10000000000ll, true), 0);
+	exec_stop(f.x);
+	/* and then they can be created again */
+	store_relaxed(&fail_from, UINT32_MAX);
+	exec_start(f.x);
+	for (i = 1; i <= 10; i++)
+		exec_push(q, t, i, 0, 0);
+	until(&ran[0], 30);
+	ck_assert_uint_eq(exec_take(f.x, t), 0);
+	exec_stats(f.x, &st);
+	ck_assert_uint_eq(st.workers, 3);
+	fix_fini(&f);
+}
+END_TEST
+
+START_TEST(test_enter_refused)
+{
+	struct exec_queue *q;
+	struct exec_thread *t;
+	u32 ran[2] = { 0, 5 }, i;
+	struct fix f;
+
+	watchdog(60);
+	fix_init(&f, NULL);
+	f.run = count_work;
+	f.user = ran;
+	f.refuse = true;
+	q = fix_queue(&f, "q", 2, true);
+	t = fix_thread(&f);
+	exec_start(f.x);
+	for (i = 1; i <= 5; i++)
+		exec_push(q, t, i, 0, 0);
+	ck_assert_int_eq(exec_wait(f.x, t, ran_all, ran, 10000000000ll, true), 0);
+	exec_stop(f.x);
+	ck_assert_uint_eq(f.starts, 2);
+	ck_assert_uint_eq(f.stops, 2);
+	ck_assert_uint_eq(f.leaves, 0);
+	fix_fini(&f);
+}
+END_TEST
+
+/* Two workers are made for the first of many pushers only. */
+static void *first_main(void *arg)
+{
+	struct exec_thread *t = fix_thread(feed.f);
+
+	while (!load_acquire(&feed.stop))
+		sched_yield();
+	exec_push(feed.q, t, 1, 0, 0);
+	fix_leave(feed.f, t);
+	return NULL;
+}
+
+START_TEST(test_first_push)
+{
+	struct fix f;
+	u32 r, i, ran = 0;
+	pthread_t p[4];
+
+	watchdog(60);
+	fix_init(&f, NULL);
+	f.run = count_work;
+	f.user = &ran;
+	feed.f = &f;
+	feed.q = fix_queue(&f, "q", 2, false);
+	for (r = 1; r <= 100; r++) {
+		feed.stop = 0;
+		for (i = 0; i < 4; i++)
+			MUST(!pthread_create(&p[i], NULL, first_main, NULL));
+		exec_start(f.x);
+		store_release(&feed.stop, 1);
+		until(&ran, 4 * r);
+		for (i = 0; i < 4; i++)
+			pthread_join(p[i], NULL);
+		exec_stop(f.x);
+		ck_assert_uint_eq(f.starts, 2 * r);
+		ck_assert_uint_eq(f.stops, 2 * r);
+	}
+	fix_fini(&f);
+}
+END_TEST
+
+/* A worker that waits inside a piece of work runs others of its queue meanwhile. */
+static void nested(struct fix *f, struct exec_thread *t, u32 work)
+{
+	u32 *w = f->user;
+
+	if (work == 1)
+		MUST(!exec_wait(f->x, t, ran_all, w, 10000000000ll, true));
+	else
+		fetch_add_acq_rel(&w[0], 1);
+	if (work == 1)
+		store_release(&w[2], 1);
+}
+
+START_TEST(test_nested)
+{
+	struct exec_queue *q;
+	struct exec_thread *t;
+	u32 w[3] = { 0, 50, 0 }, i;
+	struct fix f;
+
+	watchdog(60);
+	fix_init(&f, NULL);
+	f.run = nested;
+	f.user = w;
+	q = fix_queue(&f, "q", 1, false);
+	t = fix_thread(&f);
+	exec_start(f.x);
+	exec_push(q, t, 1, 0, 0);
+	for (i = 0; i < 50; i++) {
+		exec_push(q, t, 2, 0, 0);
+		if (i % 10 == 0)
+			usleep(200);
+	}
+	until(&w[2], 1);
+	fix_fini(&f);
+}
+END_TEST
+
+START_TEST(test_clock)
+{
+	u64 us = clock_cycles_per_us(), t0 = exec_now_ns(), c0 = cycles(), c, t;
+
+	ck_assert_uint_ge(us, 1);
+	usleep(20000);
+	t = exec_now_ns() - t0;
+	c = cycles() - c0;
+	ck_assert_uint_ge(t, 20000000);
+	ck_assert(c * 1000 / us > t / 10 * 9 && c * 1000 / us < t / 10 * 11);
+	ck_assert_uint_eq(ns_to_cycles(2500, 1000000), 2500000);
+	ck_assert_uint_eq(ns_to_cycles(2500, 999), 2497);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("exec/worker");
+	TCase *tc = tcase_create("worker");
+	SRunner *sr;
+	int bad;
+
+	tcase_set_timeout(tc, 110);
+	tcase_add_test(tc, test_life);
+	tcase_add_loop_test(tc, test_names_and_cpus, 0, 2);
+	tcase_add_test(tc, test_start_stop);
+	tcase_add_test(tc, test_create_fails);
+	tcase_add_test(tc, test_enter_refused);
+	tcase_add_test(tc, test_first_push);
+	tcase_add_test(tc, test_nested);
+	tcase_add_test(tc, test_clock);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_NORMAL);
+	bad = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return bad ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the suites of the core share: engines of a small size, gates that hold an op
+ * until the test opens them, recorders of what ran in which order.
+ *
+ * Check's assertions are for the test's own thread.  Bodies run on other threads too,
+ * so they use MUST(), which ends the program with the place.
+ */
+#ifndef TESTS_UNIT_UTIL_H
+#define TESTS_UNIT_UTIL_H
+
+#include <check.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <base/atomic.h>
+#include <pawl/engine.h>
+
+#define __unused_fn __attribute__((unused))
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+/* Repetitions: fewer where each one costs ten times as much. */
+#define TIMES(n) (SANITIZED ? ((n) + 7) / 8 : (n))
+
+#define MUST(cond)								\
+	do {									\
+		if (!(cond)) {							\
+			fprintf(stderr, "%s:%d: %s: %s (last error: %s)\n", __FILE__, \
+				__LINE__, __func__, #cond, pawl_error_text());	\
+			abort();						\
+		}								\
+	} while (0)
+
+/* A call that must succeed; on failure its message is in the report. */
+#define OK(call)								\
+	do {									\
+		int ok_rc_ = (call);						\
+		ck_assert_msg(ok_rc_ == 0, "%s: %d, %s", #call, ok_rc_, pawl_error_text()); \
+	} while (0)
+
+/* A call that must fail with this code, and whose message names all the words. */
+#define FAILS(call, code, ...)							\
+	do {									\
+		int fails_rc_ = (call);						\
+		ck_assert_msg(fails_rc_ == (code), "%s: %d, expected %d (%s)", #call, fails_rc_, \
+			      (code), pawl_error_text());			\
+		says(#call, (const char *const[]){ "", ##__VA_ARGS__, NULL }); \
+	} while (0)
+
+static __unused_fn void says(const char *call, const char *const *words)
+{
+	for (; *words; words++)
+		ck_assert_msg(strstr(pawl_error_text(), *words), "%s: the message \"%s\" has no \"%s\"",
+			      call, pawl_error_text(), *words);
+}
+
+static __unused_fn void nap_us(long us)
+{
+	struct timespec ts = { us / 1000000, us % 1000000 * 1000 };
+
+	nanosleep(&ts, NULL);
+}
+
+static __unused_fn uint64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+/* Wait for what other threads do; a bound, so that a failure is a failure and no hang. */
+#define SOON_MS 20000
+#define soon(cond) ({								\
+	uint64_t soon_end_ = now_ms() + SOON_MS;				\
+	bool soon_ok_;								\
+	while (!(soon_ok_ = (cond)) && now_ms() < soon_end_)			\
+		nap_us(50);							\
+	soon_ok_; })
+#define SOON_NS ((int64_t)SOON_MS * 1000000)
+
+/* --- engines and vars --- */
+
+/* Small limits: address space is reserved for them, many engines are made. */
+static __unused_fn struct pawl_config small(int kind, int workers)
+{
+	struct pawl_config c;
+
+	pawl_config_init(&c);
+	c.kind = kind;
+	c.workers = workers;
+	c.max_ops = 1 << 16;
+	c.max_vars = 1 << 16;
+	c.max_threads = 64;
+	return c;
+}
+
+static __unused_fn struct pawl_engine *engine_with(const struct pawl_config *c)
+{
+	struct pawl_engine *e = NULL;
+
+	OK(pawl_engine_create(c, &e));
+	ck_assert_ptr_nonnull(e);
+	return e;
+}
+
+static __unused_fn struct pawl_engine *engine(int kind, int workers)
+{
+	struct pawl_config c = small(kind, workers);
+
+	return engine_with(&c);
+}
+
+static __unused_fn pawl_var_t var_new(struct pawl_engine *e)
+{
+	pawl_var_t v = { 0 };
+
+	MUST(!pawl_var_create(e, &v));
+	return v;
+}
+
+static __unused_fn uint64_t version(struct pawl_engine *e, pawl_var_t v)
+{
+	uint64_t n = ~0ull;
+
+	MUST(!pawl_var_version(e, v, &n));
+	return n;
+}
+
+static __unused_fn struct pawl_stats stats(struct pawl_engine *e)
+{
+	struct pawl_stats s = { .size = sizeof(s) };
+
+	MUST(!pawl_stats(e, &s));
+	return s;
+}
+
+#define VARS(...) ((const pawl_var_t[]){ __VA_ARGS__ })
+#define COUNT(a) ((uint32_t)(sizeof(a) / sizeof((a)[0])))
+
+static __unused_fn struct pawl_op op_of_fn(pawl_fn fn, void *arg)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+
+	op.fn = fn;
+	op.arg = arg;
+	return op;
+}
+
+static __unused_fn struct pawl_op op_write(pawl_fn fn, void *arg, const pawl_var_t *v)
+{
+	struct pawl_op op = op_of_fn(fn, arg);
+
+	op.writes = v;
+	op.nwrites = 1;
+	return op;
+}
+
+static __unused_fn struct pawl_op op_read(pawl_fn fn, void *arg, const pawl_var_t *v)
+{
+	struct pawl_op op = op_of_fn(fn, arg);
+
+	op.reads = v;
+	op.nreads = 1;
+	return op;
+}
+
+static __unused_fn int push_write(struct pawl_engine *e, pawl_fn fn, void *arg, pawl_var_t v)
+{
+	struct pawl_op op = op_write(fn, arg, &v);
+
+	return pawl_push(e, &op);
+}
+
+static __unused_fn int push_read(struct pawl_engine *e, pawl_fn fn, void *arg, pawl_var_t v)
+{
+	struct pawl_op op = op_read(fn, arg, &v);
+
+	return pawl_push(e, &op);
+}
+
+/* --- bodies --- */
+
+static __unused_fn int nothing(struct pawl_run *run, void *arg)
+{
+	return 0;
+}
+
+static __unused_fn int add_one(struct pawl_run *run, void *arg)
+{
+	fetch_add_relaxed((u32 *)arg, 1);
+	return 0;
+}
+
+static __unused_fn int fail_io(struct pawl_run *run, void *arg)
+{
+	return pawl_fail(run, -EIO, "%s", arg ? (const char *)arg : "disk on fire");
+}
+
+/* Not atomic: the var must exclude all others. */
+static __unused_fn int add_plain(struct pawl_run *run, void *arg)
+{
+	++*(u64 *)arg;
+	return 0;
+}
+
+/*
+ * A gate: an asynchronous op that is in its vars until it is opened, whatever the
+ * engine has of workers.
+ */
+struct gate {
+	struct pawl_engine *e;
+	u32 running;		/* A */
+	u32 opened;		/* A */
+	pawl_token_t token;
+};
+
+static __unused_fn void gate_body(struct pawl_run *run, void *arg)
+{
+	struct gate *g = arg;
+
+	g->token = run->token;
+	store_release(&g->running, 1);
+}
+
+static __unused_fn int gate_push(struct pawl_engine *e, struct gate *g, const pawl_var_t *reads,
+				 uint32_t nr, const pawl_var_t *writes, uint32_t nw)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+
+	memset(g, 0, sizeof(*g));
+	g->e = e;
+	op.async_fn = gate_body;
+	op.arg = g;
+	op.reads = reads;
+	op.nreads = nr;
+	op.writes = writes;
+	op.nwrites = nw;
+	op.prop = PAWL_ASYNC;	/* ready vars: it runs inside the push */
+	op.name = "gate";
+	return pawl_push(e, &op);
+}
+
+static __unused_fn void gate_write(struct pawl_engine *e, struct gate *g, pawl_var_t v)
+{
+	MUST(!gate_push(e, g, NULL, 0, &v, 1));
+}
+
+static __unused_fn void gate_read(struct pawl_engine *e, struct gate *g, pawl_var_t v)
+{
+	MUST(!gate_push(e, g, &v, 1, NULL, 0));
+}
+
+static __unused_fn void gate_open(struct gate *g)
+{
+	MUST(soon(load_acquire(&g->running)));
+	MUST(!pawl_complete(g->e, g->token, 0, NULL));
+	store_release(&g->opened, 1);
+}
+
+/*
+ * A plug: a body that keeps one worker busy until it is pulled, so that what is ready
+ * meanwhile queues up.
+ */
+struct plug {
+	u32 in;			/* A */
+	u32 out;		/* A */
+};
+
+static __unused_fn int plug_body(struct pawl_run *run, void *arg)
+{
+	struct plug *p = arg;
+
+	store_release(&p->in, 1);
+	MUST(soon(load_acquire(&p->out)));
+	return 0;
+}
+
+static __unused_fn void plug_in(struct pawl_engine *e, struct plug *p, int prop)
+{
+	struct pawl_op op = op_of_fn(plug_body, p);
+
+	memset(p, 0, sizeof(*p));
+	op.prop = (uint16_t)prop;
+	op.priority = INT_MAX;
+	MUST(!pawl_push(e, &op));
+	MUST(soon(load_acquire(&p->in)));
+}
+
+static __unused_fn void plug_out(struct plug *p)
+{
+	store_release(&p->out, 1);
+}
+
+/* A recorder: which ops ran, in which order. */
+struct record {
+	u32 n;			/* A */
+	u32 id[8192];
+};
+
+struct note {
+	struct record *rec;
+	u32 id;
+};
+
+static __unused_fn int take_note(struct pawl_run *run, void *arg)
+{
+	struct note *n = arg;
+	u32 i = fetch_add_relaxed(&n->rec->n, 1);
+
+	MUST(i < ARRAY_SIZE(n->rec->id));
+	store_release(&n->rec->id[i], n->id);
+	return 0;
+}
+
+/* --- threads --- */
+
+static __unused_fn pthread_t spawn(void *(*fn)(void *), void *arg)
+{
+	pthread_t t;
+
+	MUST(!pthread_create(&t, NULL, fn, arg));
+	return t;
+}
+
+static __unused_fn void join(pthread_t t)
+{
+	MUST(!pthread_join(t, NULL));
+}
+
+static __unused_fn uint64_t rnd(uint64_t *s)
+{
+	uint64_t x = *s += 0x9e3779b97f4a7c15ull;
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return x ^ x >> 31;
+}
+
+/* --- the program --- */
+
+static __unused_fn int suite_run(const char *name, const TTest *const *tests)
+{
+	Suite *s = suite_create(name);
+	TCase *tc = tcase_create(name);
+	SRunner *r;
+	int failed;
+
+	tcase_set_timeout(tc, 50);
+	for (; *tests; tests++)
+		tcase_add_test(tc, *tests);
+	suite_add_tcase(s, tc);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed ? 1 : 0;
+}
+
+#define SUITE(name, ...)							\
+	int main(void)								\
+	{									\
+		const TTest *const tests[] = { __VA_ARGS__, NULL };		\
+										\
+		return suite_run(name, tests);					\
+	}
+
+#endif

@@ -1,0 +1,17 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Every C file of a layer, and of the pawl command, is named in its Makefile.
+cd "$(dirname "$0")/.." || exit 2
+rc=0
+for dir in pool device exec core compat tools/pawl; do
+	makefile=${dir%/pawl}/Makefile
+	for file in "$dir"/*.c; do
+		[ -e "$file" ] || continue
+		if ! grep -qw "$(basename "$file" .c)\.o" "$makefile"; then
+			echo "$file: not in $makefile" >&2
+			rc=1
+		fi
+	done
+done
+exit $rc

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Histogram of times, for percentiles: 128 equal steps per power of two, so that any
+ * uint64_t has a place and is known to 0.8 %.  Its size is fixed and recording does
+ * not allocate.  One thread at a time.
+ */
+#ifndef PAWL_HIST_H
+#define PAWL_HIST_H
+
+#include <stdint.h>
+
+#define HIST_BITS	7u
+#define HIST_BUCKETS	((65u - HIST_BITS) << HIST_BITS)
+
+struct hist {
+	uint64_t count;
+	uint64_t min, max;	/* exact; 0 while count is */
+	uint64_t bucket[HIST_BUCKETS];
+};
+
+void hist_init(struct hist *h);
+void hist_add(struct hist *h, uint64_t value);
+/*
+ * The value that permille/1000 of the samples do not exceed (rounded up to its step,
+ * but never above the maximum), for permille in 1..999.  -ENODATA, and *out stays, if
+ * less than one sample is expected above it: then it would only be the maximum under
+ * another name.  So p50 needs 2 samples, p99 100, p99.9 1000.
+ */
+int hist_quantile(const struct hist *h, unsigned int permille, uint64_t *out);
+
+#endif
