@@ -110,10 +110,12 @@ $(auto-conf): $(KCONFIG_CONFIG) $(wildcard $(srctree)/Kconfig $(srctree)/*/Kconf
 	$(Q)mkdir -p include/config include/generated
 	$(Q)$(kconfiglib) olddefconfig >/dev/null
 	$(Q)$(kconfiglib) genconfig --config-out $@
+	$(Q)echo '$(CC)' > include/config/cc
 	$(Q)touch $@
 
 ifneq ($(if $(MAKECMDGOALS),$(filter-out $(free-goals),$(MAKECMDGOALS)),all),)
-ifeq ($(wildcard $(KCONFIG_AUTOHEADER)),)
+# What the compiler can do is in the configuration, too.
+ifneq ($(and $(wildcard $(KCONFIG_AUTOHEADER)),$(filter x$(CC),x$(file <include/config/cc))),x$(CC))
 $(shell rm -f $(auto-conf))
 endif
 -include $(auto-conf)
@@ -147,7 +149,8 @@ base-cflags = -std=gnu11 -D_GNU_SOURCE= -g $(opt-y) $(if $(filter x86_64%,$(cc-m
 	$(warn-y) $(sanitize-y) -pthread \
 	$(addprefix -I,$(sort include $(srctree)/include) $(srctree)) \
 	-include $(KCONFIG_AUTOHEADER) $(CPPFLAGS) $(CFLAGS)
-lib-cflags := -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt \
+lto-$(CONFIG_LTO) := -flto=auto -ffat-lto-objects
+lib-cflags := $(lto-y) -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt \
 	-fno-semantic-interposition
 base-ldflags = $(sanitize-y) -pthread $(LDFLAGS)
 # clang puts the sanitizers' run time into programs only
@@ -174,10 +177,20 @@ cmd_map = $(PYTHON3) $(srctree)/tools/gen-version-map.py -n PAWL_$(VERSION).$(PA
 libpawl.map: $(lib-objs:%.o=$(srctree)/%.c) $(srctree)/tools/gen-version-map.py FORCE
 	$(call if_changed,map)
 
+# All of the library in one object, optimized as a whole.  The layers' own objects hold
+# plain code too, for check-layers.
+quiet_cmd_lto = LTO     $@
+cmd_lto = $(CC) $(base-cflags) $(lib-cflags) -r -nostdlib -flinker-output=nolto-rel -o $@ \
+	$(filter %.o,$^)
+pawl-lto.o: $(lib-objs) FORCE
+	$(call if_changed,lto)
+whole-objs := $(if $(CONFIG_LTO),pawl-lto.o,$(lib-objs))
+targets += $(if $(CONFIG_LTO),pawl-lto.o)
+
 quiet_cmd_so = LD      $@
 cmd_so = $(CC) -shared -Wl,-soname,$(soname) -Wl,--version-script=libpawl.map $(z-defs) \
 	-Wl,--as-needed $(base-ldflags) -o $@ $(filter %.o,$^) $(lib-ldlibs)
-$(solib): $(lib-objs) libpawl.map FORCE
+$(solib): $(whole-objs) libpawl.map FORCE
 	$(call if_changed,so)
 
 quiet_cmd_link = LN      $@
@@ -187,7 +200,7 @@ libpawl.so: $(soname) ; $(call cmd,link)
 
 quiet_cmd_a = AR      $@
 cmd_a = rm -f $@; $(AR) rcsD $@ $(filter %.o,$^)
-libpawl.a: $(lib-objs) FORCE
+libpawl.a: $(whole-objs) FORCE
 	$(call if_changed,a)
 targets += libpawl.map $(solib) libpawl.a
 
@@ -201,7 +214,7 @@ include $(srctree)/tools/Makefile
 include $(srctree)/tests/Makefile
 include $(srctree)/tools/Makefile.install
 
-$(filter %.o,$(targets)): %.o: $(srctree)/%.c FORCE | $(auto-conf) $(version-h)
+$(filter-out pawl-lto.o,$(filter %.o,$(targets))): %.o: $(srctree)/%.c FORCE | $(auto-conf) $(version-h)
 	$(call if_changed,cc)
 
 include $(wildcard $(foreach t,$(targets),$(call dot,$(t)).cmd $(call dot,$(t)).d))
@@ -239,7 +252,7 @@ check-exports:
 check-layers: $(layers:%=check-layer-%)
 below = $(if $(filter $(1),$(firstword $(2))),$(1),$(firstword $(2)) $(call below,$(1),$(wordlist 2,9,$(2))))
 quiet_cmd_layer = LAYER   $*
-cmd_layer = $(CC) -shared $(z-defs) $(base-ldflags) -o .check-layer-$*.so \
+cmd_layer = $(CC) -shared -fno-lto $(z-defs) $(base-ldflags) -o .check-layer-$*.so \
 	$(foreach dir,$(call below,$*,$(layers)),$($(dir)-objs)) $(lib-ldlibs)
 $(layers:%=check-layer-%): check-layer-%: $(lib-objs)
 	$(call cmd,layer)
@@ -251,7 +264,7 @@ tags:
 	$(Q)cd $(srctree) && ctags -R include $(layers) tools/pawl tests
 PHONY += tags
 
-clean-files = libpawl.a libpawl.map libpawl.so* pawl.pc $(version-h) .check-layer-*.so
+clean-files = pawl-lto.o libpawl.a libpawl.map libpawl.so* pawl.pc $(version-h) .check-layer-*.so
 clean:
 	$(Q)rm -f $(clean-files)
 	$(Q)for dir in $(layers) include tools tests cmake Documentation; do \

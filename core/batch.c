@@ -35,6 +35,7 @@ struct acc {
 struct batch_scratch {
 	size_t nops, naccs;
 	u32 *ops;		/* op indexes */
+	u32 *granted;		/* accesses granted, by op */
 	struct acc *accs;
 };
 
@@ -43,6 +44,7 @@ void batch_exit(struct thread *t)
 	if (!t->scratch)
 		return;
 	free(t->scratch->ops);
+	free(t->scratch->granted);
 	free(t->scratch->accs);
 	free(t->scratch);
 	t->scratch = NULL;
@@ -64,6 +66,10 @@ static int scratch_grow(struct thread *t, size_t nops, size_t naccs)
 		if (!p)
 			return err(-ENOMEM, "push_batch: no memory for %zu ops", nops);
 		s->ops = p;
+		p = realloc(s->granted, nops * sizeof(*s->granted));
+		if (!p)
+			return err(-ENOMEM, "push_batch: no memory for %zu ops", nops);
+		s->granted = p;
 		s->nops = nops;
 	}
 	if (naccs > s->naccs) {
@@ -85,6 +91,24 @@ static int acc_cmp(const void *a, const void *b)
 	return x->op < y->op ? -1 : x->op > y->op;
 }
 
+/* Accesses come op by op: a small batch is almost in order. */
+static void accs_sort(struct acc *a, u32 n)
+{
+	u32 i, j;
+
+	if (n > 32) {
+		qsort(a, n, sizeof(*a), acc_cmp);
+		return;
+	}
+	for (i = 1; i < n; i++) {
+		struct acc x = a[i];
+
+		for (j = i; j && acc_cmp(&a[j - 1], &x) > 0; j--)
+			a[j] = a[j - 1];
+		a[j] = x;
+	}
+}
+
 static struct dep *acc_dep(struct pawl_engine *e, const struct acc *a)
 {
 	u32 opi;
@@ -96,13 +120,9 @@ static struct dep *acc_dep(struct pawl_engine *e, const struct acc *a)
 static void segment_link(struct thread *t, struct acc *a, u32 n, struct dep *link)
 {
 	struct pawl_engine *e = t->e;
+	u32 bi = 0, joins = 0, write = 0, i;
 	struct block *b = NULL;
-	u32 bi = 0, i;
 
-	link->var = a[0].var;
-	link->gen = acc_dep(e, &a[0])->gen;
-	link->block = 0;
-	link->link = 0;
 	for (i = 0; i < n; i++) {
 		struct dep *d = acc_dep(e, &a[i]);
 
@@ -113,16 +133,16 @@ static void segment_link(struct thread *t, struct acc *a, u32 n, struct dep *lin
 			}
 			bi = d->block;
 			b = block_of(e, bi);
-			link->var |= DEP_WRITE;
-			link->block = bi;
+			write = DEP_WRITE;
 		} else if (b) {
-			d->block = bi;
-			d->link = block_list(b->state);
+			store_relaxed(&d->block, bi);
+			store_relaxed(&d->link, block_list(b->state));
 			b->state = block_with_list(b->state, a[i].ref) + BLOCK_ONE;
 		} else {
-			link->link++;
+			joins++;
 		}
 	}
+	dep_set(link, a[0].var | write, bi, joins, acc_dep(e, &a[0])->gen);
 }
 
 /*
@@ -143,8 +163,8 @@ static void segment_attach(struct thread *t, struct acc *a, u32 n, u64 val, u32 
 		if (unlikely(val == FOUND_DEAD)) {
 			if (write)
 				block_free(t, d->block);
-			d->block = 0;
-			op_of(e, opi)->flags |= OP_STALE;
+			store_relaxed(&d->block, 0);
+			store_relaxed(&op_of(e, opi)->flags, op_of(e, opi)->flags | OP_STALE);
 			granted[a[i].op]++;
 			continue;
 		}
@@ -162,33 +182,32 @@ static int batch_push(struct thread *t, u32 nops, u32 naccs)
 {
 	struct pawl_engine *e = t->e;
 	struct batch_scratch *s = t->scratch;
-	u32 bopi, i, j, k, nseg = 0, *granted;
+	u32 bopi, i, j, k, nseg = 0, *granted = s->granted;
 	struct dep *links;
 	struct op *bop;
 	u64 tag, found[INLINE_DEPS];
 	int rc;
 
-	granted = calloc(nops ? nops : 1, sizeof(*granted));
-	if (!granted)
-		return err(-ENOMEM, "push_batch: no memory");
-	qsort(s->accs, naccs, sizeof(*s->accs), acc_cmp);
+	memset(granted, 0, nops * sizeof(*granted));
+	accs_sort(s->accs, naccs);
 	for (i = 0; i < naccs; i++)
 		nseg += !i || s->accs[i].var != s->accs[i - 1].var;
 	bop = op_new(t, &bopi);
 	if (!bop) {
-		free(granted);
 		return err(-ENOMEM, "push_batch: %u ops exist (config.max_ops)", e->cfg.max_ops);
 	}
 	if (nseg > INLINE_DEPS) {
-		rc = ext_get(t, nseg, bopi, &bop->ext);
+		u32 ext;
+
+		rc = ext_get(t, nseg, bopi, &ext);
 		if (rc) {
 			op_free(t, bop, bopi);
-			free(granted);
 			return rc;
 		}
+		store_relaxed(&bop->ext, ext);
 	}
-	bop->ndeps = (u16)nseg;
-	bop->flags = OP_BATCH;
+	store_relaxed(&bop->ndeps, (u16)nseg);
+	store_relaxed(&bop->flags, OP_BATCH);
 	links = op_deps(e, bop, nseg, bop->ext);
 	for (i = 0, k = 0; i < naccs; i = j, k++) {
 		for (j = i + 1; j < naccs && s->accs[j].var == s->accs[i].var; j++)
@@ -228,7 +247,6 @@ static int batch_push(struct thread *t, u32 nops, u32 naccs)
 			dispatch(t, op, s->ops[i]);
 	}
 	op_free(t, bop, bopi);
-	free(granted);
 	return 0;
 }
 
@@ -277,8 +295,8 @@ int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
 	rc = scratch_grow(t, n, naccs);
 	if (rc)
 		return rc;
-	if (t->pushed >= t->next_check) {
-		rc = window_wait(t);
+	if (t->pushed + n > t->next_check) {
+		rc = window_wait(t, (u32)n);
 		if (rc)
 			return rc;
 	}

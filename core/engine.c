@@ -73,9 +73,8 @@ static int config_check(struct pawl_config *c)
 	for (i = 0; i < c->ncpus; i++)
 		if (c->cpus[i] < 0 || c->cpus[i] >= 4096)
 			return err(-EINVAL, "engine_create: config.cpus[%zu] is %d", i, c->cpus[i]);
-	threads = (u64)c->workers * (c->kind == PAWL_PER_DEVICE ? c->cpu_devices : 1) +
-		  (u64)c->copy_workers * (c->kind == PAWL_PER_DEVICE ? 2 * c->cpu_devices : 1) +
-		  (u64)c->priority_workers + 1;
+	/* Those of other queues start when they are needed, if there is room. */
+	threads = (u64)c->workers * (c->kind == PAWL_PER_DEVICE ? c->cpu_devices : 1) + 1;
 	if (c->workers && c->kind != PAWL_NAIVE && threads > c->max_threads)
 		return err(-EINVAL, "engine_create: config.max_threads is %u, the workers need %llu",
 			   c->max_threads, (unsigned long long)threads);
@@ -101,8 +100,8 @@ static int pools_add(struct pawl_engine *e)
 		[POOL_ERROR] = { "error", sizeof(struct error), ops + vars, NULL, NULL },
 		[POOL_OPER] = { "operator", sizeof(struct oper), vars, NULL, NULL },
 		[POOL_BULK] = { "bulk", sizeof(struct bulk), min_u(ops, 16384u), NULL, NULL },
-		[POOL_EXT0] = { "deps16", 64 + 24 * 16, min_u(ops, 65536u), NULL, NULL },
-		[POOL_EXT1] = { "deps256", 64 + 24 * 256, min_u(ops, 8192u), NULL, NULL },
+		[POOL_EXT0] = { "deps16", 64 + 24 * 16, min_u(ops, 131072u), NULL, NULL },
+		[POOL_EXT1] = { "deps256", 64 + 24 * 256, min_u(ops, 32768u), NULL, NULL },
 		[POOL_EXT2] = { "deps4096", 64 + 24 * 4096, min_u(ops, 1024u), NULL, NULL },
 		[POOL_EXT3] = { "deps32768", 64 + 24 * 32768, 64, NULL, NULL },
 	};
@@ -374,6 +373,8 @@ int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
 	if (!out || out->size != sizeof(*out))
 		return err(-EINVAL, "stats: size is %zu, this library has %zu",
 			   out ? out->size : 0, sizeof(*out));
+	if (thread_last.id == e->id)
+		bulk_flush(thread_last.t);
 	memset(out, 0, sizeof(*out));
 	out->size = sizeof(*out);
 	n = load_acquire(&e->used_slots);

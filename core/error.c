@@ -99,7 +99,7 @@ void error_publish(struct thread *t, u32 idx, int code)
 	struct pawl_engine *e = t->e;
 	struct error *x = error_of(e, idx);
 
-	/* CORE-E3 <-> CORE-R1: seen by whoever sees the block's ERR. */
+	/* Before CORE-R1: seen by whoever sees the block's ERR. */
 	fetch_or_acq_rel(&e->special, SPECIAL_POISONED);
 	fetch_add_acq_rel(&e->nfailed, 1);
 	if (idx != e->spare_error)

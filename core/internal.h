@@ -66,6 +66,23 @@ struct dep {
 	u32 gen;		/* H: generation of the var */
 };
 
+/*
+ * The owner's writes to fields that a helper with a stale view may read: whole, no order;
+ * the helper finds out by the status.
+ */
+static inline void dep_set(struct dep *d, u32 var, u32 block, u32 link, u32 gen)
+{
+	store_relaxed(&d->var, var);
+	store_relaxed(&d->block, block);
+	store_relaxed(&d->link, link);
+	store_relaxed(&d->gen, gen);
+}
+
+static inline void dep_copy(struct dep *to, const struct dep *from)
+{
+	dep_set(to, from->var, from->block, from->link, from->gen);
+}
+
 enum {
 	OP_ASYNC = 1 << 0,
 	OP_NO_SKIP = 1 << 1,
@@ -188,9 +205,7 @@ enum {
 
 struct trace_buf;
 
-/* Places of waits that timed out. */
-#define GIVEN_UP 8u
-
+/* A place of a wait that timed out. */
 struct given_up {
 	u32 op, token, var, gen, block;
 };
@@ -212,8 +227,8 @@ struct thread {
 	struct bulk_state *bulk;	/* O: NULL if the thread never used bulk */
 	struct trace_buf *trace;	/* A */
 	struct batch_scratch *scratch;	/* O */
-	struct given_up given_up[GIVEN_UP];	/* O */
-	u32 given_up_next;	/* O */
+	struct given_up *given_up;	/* O */
+	u32 ngiven_up, given_up_cap;	/* O */
 
 	/* Written by the owner at every op, read by waits for all. */
 	u64 pushed __cacheline_aligned;	/* S release */
@@ -420,9 +435,11 @@ void blocks_put(struct thread *t, const struct dep *deps, u32 n);
 /* The block that a write will make; NULL: out of blocks. */
 static inline struct block *dep_block(struct thread *t, struct dep *d)
 {
-	struct block *b = pool_get(t->e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], &d->block);
+	u32 bi = 0;
+	struct block *b = pool_get(t->e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], &bi);
 
 	if (likely(b)) {
+		store_relaxed(&d->block, bi);
 		/* Stale readers of the recycled block may look: atomic, no order. */
 		store_relaxed(&b->state, BLOCK_ONE);
 		b->err = 0;
@@ -462,7 +479,7 @@ static inline u32 attach_block(struct thread *t, struct dep *d, u32 ref, u32 obi
 	u64 s = load_acquire(&ob->state);	/* CORE-A3 <-> CORE-R1, CORE-R2 */
 
 	if (!(d->var & DEP_WRITE)) {
-		d->block = obi;
+		store_relaxed(&d->block, obi);
 		if (likely(s & BLOCK_DONE))
 			return 1;
 	} else if (likely((s & (BLOCK_DONE | BLOCK_ERR)) == BLOCK_DONE &&
@@ -491,7 +508,7 @@ static inline u32 attach_word(struct thread *t, struct dep *d, u32 ref, u64 val)
 int push_op(struct thread *t, struct op *op, u32 opi);
 void push_undo(struct thread *t, struct op *op);
 void dispatch(struct thread *t, struct op *op, u32 opi);
-int window_wait(struct thread *t);
+int window_wait(struct thread *t, u32 n);
 int push_one(struct thread *t, const struct pawl_op *d, u32 flags);
 
 /* retire.c */
@@ -509,6 +526,7 @@ u64 ops_in_flight(struct pawl_engine *e);
 void wait_flight_begin(struct thread *t, u64 limit);
 void wait_flight_end(struct thread *t);
 void flight_check(struct thread *t);
+void wait_exit(struct thread *t);
 int wait_none(struct thread *t, s64 timeout_ns, bool help);
 int wait_naive(struct thread *t);
 void engine_idle(void *user, struct exec_thread *ex);

@@ -185,7 +185,8 @@ static __cold void help(struct thread *t, u64 tag)
 
 /*
  * Nothing is to be done for the push that tagged a word, as far as can be told without
- * looking at its descriptor: it had one var, or it was this thread's own and earlier.
+ * looking at its descriptor: it had one var, or it was this thread's own (and earlier, if
+ * it is not the one that is being linked).
  */
 static inline bool tag_quick(const struct thread *t, u64 tag)
 {
@@ -203,7 +204,8 @@ static inline bool link_quick(struct thread *t, struct var *v, const struct dep 
 	struct pair new = { tag, write ? word_write(w.val, dep->block, 0, false) :
 				 word_join(w.val, 1) };
 
-	if (unlikely(!tag_quick(t, w.tag) || (w.val & WORD_DELETED) ||
+	/* Our own tag is there already if somebody helped. */
+	if (unlikely(!tag_quick(t, w.tag) || w.tag == tag || (w.val & WORD_DELETED) ||
 		     load_acquire(&v->gen) != dep->gen))
 		return false;
 	if (status && unlikely(load_acquire(status) != linking))	/* the second look */

@@ -6,8 +6,6 @@
  * Progress: wait-free but for the pools (lock-free).  Everything here is the pushing
  * thread's own: nobody else knows the op yet.
  */
-#include <stdlib.h>
-#include <string.h>
 #include <core/internal.h>
 
 struct op *op_new(struct thread *t, u32 *idx)
@@ -18,9 +16,9 @@ struct op *op_new(struct thread *t, u32 *idx)
 		return NULL;
 	op->err = 0;
 	op->oper = 0;
-	op->ext = 0;
-	op->flags = 0;
-	op->ndeps = 0;
+	store_relaxed(&op->ext, 0);
+	store_relaxed(&op->flags, 0);
+	store_relaxed(&op->ndeps, 0);
 	op->owner = (u16)t->slot;
 	return op;
 }
@@ -107,8 +105,8 @@ static void sift(struct dep *d, u32 root, u32 n)
 		if (dep_key(&d[root]) >= dep_key(&d[c]))
 			return;
 		tmp = d[root];
-		d[root] = d[c];
-		d[c] = tmp;
+		dep_copy(&d[root], &d[c]);
+		dep_copy(&d[c], &tmp);
 		root = c;
 	}
 }
@@ -123,8 +121,8 @@ u32 deps_sort(struct dep *d, u32 n)
 			struct dep x = d[i];
 
 			for (j = i; j && dep_key(&d[j - 1]) > dep_key(&x); j--)
-				d[j] = d[j - 1];
-			d[j] = x;
+				dep_copy(&d[j], &d[j - 1]);
+			dep_copy(&d[j], &x);
 		}
 	} else {
 		for (i = n / 2; i--; )
@@ -132,16 +130,16 @@ u32 deps_sort(struct dep *d, u32 n)
 		for (i = n - 1; i; i--) {
 			struct dep x = d[0];
 
-			d[0] = d[i];
-			d[i] = x;
+			dep_copy(&d[0], &d[i]);
+			dep_copy(&d[i], &x);
 			sift(d, 0, i);
 		}
 	}
 	for (i = 1, k = 0; i < n; i++) {
 		if (unlikely(dep_key(&d[i]) == dep_key(&d[k])))
-			d[k].var |= d[i].var & DEP_WRITE;
-		else
-			d[++k] = d[i];
+			store_relaxed(&d[k].var, d[k].var | (d[i].var & DEP_WRITE));
+		else if (++k != i)
+			dep_copy(&d[k], &d[i]);
 	}
 	return n ? k + 1 : 0;
 }
@@ -167,14 +165,12 @@ int deps_from(struct thread *t, struct dep *out, const struct pawl_op *d, u32 *n
 	for (i = 0; i < d->nreads; i++, k++) {
 		if (unlikely(var_check(t, d->reads[i], &vi)))
 			return var_bad(who, "reads", i, d->reads[i]);
-		out[k].var = vi;
-		out[k].gen = (u32)(d->reads[i].h >> 32);
+		dep_set(&out[k], vi, 0, 0, (u32)(d->reads[i].h >> 32));
 	}
 	for (i = 0; i < d->nwrites; i++, k++) {
 		if (unlikely(var_check(t, d->writes[i], &vi)))
 			return var_bad(who, "writes", i, d->writes[i]);
-		out[k].var = vi | DEP_WRITE;
-		out[k].gen = (u32)(d->writes[i].h >> 32);
+		dep_set(&out[k], vi | DEP_WRITE, 0, 0, (u32)(d->writes[i].h >> 32));
 	}
 	*n = deps_sort(out, k);
 	return 0;
@@ -207,20 +203,25 @@ __cold void blocks_put(struct thread *t, const struct dep *deps, u32 n)
 /* Copy n sorted accesses into the op and make its blocks. */
 int op_deps_copy(struct thread *t, struct op *op, u32 opi, const struct dep *from, u32 n)
 {
+	struct dep *deps;
+	u32 j, ext = 0;
 	int rc;
 
 	if (unlikely(n > INLINE_DEPS)) {
-		rc = ext_get(t, n, opi, &op->ext);
+		rc = ext_get(t, n, opi, &ext);
 		if (rc)
 			return rc;
+		store_relaxed(&op->ext, ext);
 	}
-	op->ndeps = (u16)n;
-	memcpy(op_deps(t->e, op, n, op->ext), from, n * sizeof(*from));
+	store_relaxed(&op->ndeps, (u16)n);
+	deps = op_deps(t->e, op, n, ext);
+	for (j = 0; j < n; j++)
+		dep_copy(&deps[j], &from[j]);
 	rc = op_blocks(t, op);
 	if (unlikely(rc) && n > INLINE_DEPS)
 		ext_put(t, op->ext);
 	if (unlikely(rc))
-		op->ndeps = 0;
+		store_relaxed(&op->ndeps, 0);
 	return rc;
 }
 
@@ -230,7 +231,7 @@ int op_deps_copy(struct thread *t, struct op *op, u32 opi, const struct dep *fro
  */
 int op_fill_many(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
 {
-	u32 total = d->nreads + d->nwrites, n = 0;
+	u32 total = d->nreads + d->nwrites, n = 0, ext, j;
 	struct dep *deps;
 	int rc;
 
@@ -238,25 +239,27 @@ int op_fill_many(struct thread *t, struct op *op, u32 opi, const struct pawl_op 
 		return err(-E2BIG, "push: %u reads and %u writes in one op", d->nreads,
 			   d->nwrites);
 	/* Sorted in place, in a chunk that may turn out larger than needed. */
-	rc = ext_get(t, total, opi, &op->ext);
+	rc = ext_get(t, total, opi, &ext);
 	if (rc)
 		return rc;
-	deps = ext_of(t->e, op->ext)->deps;
+	store_relaxed(&op->ext, ext);
+	deps = ext_of(t->e, ext)->deps;
 	rc = deps_from(t, deps, d, &n, "push");
 	if (rc) {
 		ext_put(t, op->ext);
 		return rc;
 	}
 	if (n <= INLINE_DEPS) {
-		memcpy(op->deps, deps, n * sizeof(*deps));
+		for (j = 0; j < n; j++)
+			dep_copy(&op->deps[j], &deps[j]);
 		ext_put(t, op->ext);
 	}
-	op->ndeps = (u16)n;
+	store_relaxed(&op->ndeps, (u16)n);
 	rc = op_blocks(t, op);
 	if (rc) {
 		if (n > INLINE_DEPS)
 			ext_put(t, op->ext);
-		op->ndeps = 0;
+		store_relaxed(&op->ndeps, 0);
 	}
 	return rc;
 }

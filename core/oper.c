@@ -12,7 +12,6 @@
  * Progress: push lock-free as pawl_push(); one counter is shared by all its pushers.
  */
 #include <stdlib.h>
-#include <string.h>
 #include <core/internal.h>
 
 static struct oper *oper_of(struct pawl_engine *e, u32 idx)
@@ -105,7 +104,7 @@ int pawl_oper_push(struct pawl_engine *e, pawl_oper_t h, int priority, struct pa
 	struct thread *t = thread_get(e);
 	struct oper *o;
 	struct op *op;
-	u32 opi, idx = 0;
+	u32 opi, idx = 0, j, vi;
 	int rc;
 
 	if (unlikely(!t))
@@ -121,9 +120,17 @@ int pawl_oper_push(struct pawl_engine *e, pawl_oper_t h, int priority, struct pa
 		return err(-ESTALE, "oper_push: no operator, or it was deleted");
 	}
 	if (unlikely(t->pushed >= t->next_check)) {
-		rc = window_wait(t);
+		rc = window_wait(t, 1);
 		if (rc)
 			goto out_oper;
+	}
+	for (j = 0; j < o->ndeps; j++) {
+		pawl_var_t v = { (u64)o->deps[j].gen << 32 | (o->deps[j].var & ~DEP_WRITE) };
+
+		if (unlikely(var_check(t, v, &vi))) {
+			rc = err(-ESTALE, "oper_push: one of its vars was deleted");
+			goto out_oper;
+		}
 	}
 	op = op_new(t, &opi);
 	if (!op) {
@@ -136,7 +143,7 @@ int pawl_oper_push(struct pawl_engine *e, pawl_oper_t h, int priority, struct pa
 	op->fn = o->fn;
 	if (o->flags & OP_ASYNC)
 		op->async_fn = o->async_fn;
-	op->flags = o->flags;
+	store_relaxed(&op->flags, o->flags);
 	op->arg = o->arg;
 	op->release = NULL;
 	op->name = o->name;

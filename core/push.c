@@ -63,8 +63,8 @@ int push_op(struct thread *t, struct op *op, u32 opi)
 			/* Deleted under us: this access never was; the op will not run. */
 			if (deps[j].var & DEP_WRITE)
 				block_free(t, deps[j].block);
-			deps[j].block = 0;
-			op->flags |= OP_STALE;
+			store_relaxed(&deps[j].block, 0);
+			store_relaxed(&op->flags, op->flags | OP_STALE);
 			dead++;
 			granted++;
 			continue;
@@ -123,26 +123,28 @@ static bool below_limit(void *arg)
 }
 
 /*
- * The window: look at the number of ops in flight once in a while, and make room as
- * the policy says.  Called before a push that t would exceed its allowance with.
+ * The window: look at the number of ops in flight once in a while (at each push if the
+ * policy is to fail), and make room for n more as the policy says.
  */
-__cold int window_wait(struct thread *t)
+__cold int window_wait(struct thread *t, u32 n)
 {
 	struct pawl_engine *e = t->e;
-	struct in_flight f = { e, e->window };
-	u32 step = max_u(e->window / 8, 1u);
+	struct in_flight f = { e, e->window > n ? e->window - n : 0 };
+	/* The pools have room for what all threads may push between two looks. */
+	u32 step = min_u(e->window / 8, POOL_MAG);
 
+	if (e->policy == PAWL_WINDOW_FAIL)
+		return below_limit(&f) ? 0 :
+		       err(-EAGAIN, "push: %u ops are in flight (config.window)", e->window);
 	if (!below_limit(&f)) {
-		if (e->policy == PAWL_WINDOW_FAIL)
-			return err(-EAGAIN, "push: %u ops are in flight (config.window)", e->window);
-		f.limit = e->window - e->window / 4;
+		f.limit -= f.limit / 4;
 		wait_flight_begin(t, f.limit);
 		/* A waiting body would keep a worker from making room. */
 		exec_wait(e->x, &t->ex, below_limit, &f, -1,
 			  e->policy == PAWL_WINDOW_HELP || t->depth);
 		wait_flight_end(t);
 	}
-	t->next_check = t->pushed + step;
+	t->next_check = t->pushed + max_u(step, 1u);
 	return 0;
 }
 
@@ -173,21 +175,21 @@ static inline int fill_few(struct thread *t, struct op *op, const struct pawl_op
 			u32 k;
 
 			for (k = n++; k > j; k--)
-				op->deps[k] = op->deps[k - 1];
-			op->deps[j].gen = (u32)(h.h >> 32);
+				dep_copy(&op->deps[k], &op->deps[k - 1]);
+			store_relaxed(&op->deps[j].gen, (u32)(h.h >> 32));
 			/* Attaching will look at the newest block, after a locked access. */
 			prefetchw(block_of(t->e, word_cur(load_relaxed(&var_of(t->e, vi)->word.val))));
 		}
-		op->deps[j].var = vi;
+		store_relaxed(&op->deps[j].var, vi);
 		if (w) {
 			if (unlikely(!dep_block(t, &op->deps[j]))) {
 				blocks_put(t, op->deps, n);
 				return err(-ENOMEM, "push: out of blocks (max_vars, max_ops)");
 			}
-			op->deps[j].var = vi | DEP_WRITE;
+			store_relaxed(&op->deps[j].var, vi | DEP_WRITE);
 		}
 	}
-	op->ndeps = (u16)n;
+	store_relaxed(&op->ndeps, (u16)n);
 	return 0;
 }
 
@@ -206,10 +208,10 @@ int op_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
 	op->fn = d->fn;
 	if (unlikely(d->async_fn)) {
 		op->async_fn = d->async_fn;
-		op->flags = OP_ASYNC;
+		store_relaxed(&op->flags, OP_ASYNC);
 	}
 	if (unlikely(d->prop == PAWL_NO_SKIP))
-		op->flags |= OP_NO_SKIP;
+		store_relaxed(&op->flags, op->flags | OP_NO_SKIP);
 	op->arg = d->arg;
 	op->release = d->release;
 	op->name = d->name;
@@ -247,7 +249,7 @@ int push_one(struct thread *t, const struct pawl_op *d, u32 flags)
 	int rc;
 
 	if (unlikely(t->pushed >= t->next_check)) {
-		rc = window_wait(t);
+		rc = window_wait(t, 1);
 		if (rc)
 			return rc;
 	}
@@ -259,7 +261,8 @@ int push_one(struct thread *t, const struct pawl_op *d, u32 flags)
 		pool_put(e->pool[POOL_OP], &t->cache[POOL_OP], opi);
 		return rc;
 	}
-	op->flags |= (u16)flags;
+	if (unlikely(flags))
+		store_relaxed(&op->flags, (u16)(op->flags | flags));
 	if (unlikely(load_relaxed(&e->special)))
 		push_special(t, opi, d->name);
 	if (unlikely(push_op(t, op, opi)))

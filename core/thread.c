@@ -34,6 +34,7 @@ struct tls_entry {
 	struct thread *t;	/* O */
 	u64 state;		/* A: engine id << 2 | ENTRY_* */
 	u64 free_next;		/* A: next in the list of the process */
+	struct tls_entry *all_next;	/* I: every entry, for who looks for leaks */
 };
 
 static u64 entry_state(u64 id, u64 st)
@@ -55,6 +56,7 @@ u32 pawl_fork_gen;
 
 /* Entries that nobody uses: pointer in 48 bits, tag in 16. */
 static u64 free_entries;
+static struct tls_entry *all_entries;
 
 #define ENTRY_PTR_MASK ((1ull << 48) - 1)
 
@@ -79,7 +81,13 @@ static struct tls_entry *entry_new(void)
 		if (cas_acq_rel_acquire(&free_entries, &head, new))	/* CORE-T12 <-> CORE-T11 */
 			return en;
 	}
-	return calloc(1, sizeof(*en));
+	en = calloc(1, sizeof(*en));
+	if (en) {
+		en->all_next = load_relaxed(&all_entries);
+		while (!cas_release_relaxed(&all_entries, &en->all_next, en))
+			;
+	}
+	return en;
 }
 
 static void fork_child(void)
@@ -159,6 +167,7 @@ void thread_leave(struct thread *t)
 
 	bulk_exit(t);
 	batch_exit(t);
+	wait_exit(t);
 	exec_thread_fini(e->x, &t->ex);
 	for (i = 0; i < POOLS; i++)
 		pool_cache_flush(e->pool[i], &t->cache[i]);
@@ -286,6 +295,7 @@ void threads_fini(struct pawl_engine *e)
 		}
 		bulk_exit(thread_of(e, i));
 		batch_exit(thread_of(e, i));
+		wait_exit(thread_of(e, i));
 	}
 	free(e->slots);
 	e->slots = NULL;

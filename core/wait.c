@@ -26,6 +26,7 @@
  *
  * Progress: blocking by purpose; meanwhile the thread runs ready ops.
  */
+#include <stdlib.h>
 #include <core/internal.h>
 
 #define HELP_DEPTH 64u		/* nested bodies after which a waiting body only waits */
@@ -113,17 +114,17 @@ static u32 readopt(struct thread *t, u32 vi, u32 gen, bool write)
 	struct pawl_engine *e = t->e;
 	u32 i;
 
-	for (i = 0; i < GIVEN_UP; i++) {
-		u32 opi = t->given_up[i].op, tok = t->given_up[i].token;
+	for (i = 0; i < t->ngiven_up; i++) {
+		struct given_up *g = &t->given_up[i];
+		u32 opi = g->op, tok = g->token, block = g->block;
 		struct op *op = op_of(e, opi);
 		struct pair w;
 
-		if (!opi || t->given_up[i].var != (vi | (write ? DEP_WRITE : 0)) ||
-		    t->given_up[i].gen != gen)
+		if (g->var != (vi | (write ? DEP_WRITE : 0)) || g->gen != gen)
 			continue;
-		t->given_up[i].op = 0;
+		*g = t->given_up[--t->ngiven_up];
 		w = word_snapshot(var_of(e, vi));
-		if (word_cur(w.val) != t->given_up[i].block || (write && !(w.val & WORD_LASTW)))
+		if (word_cur(w.val) != block || (write && !(w.val & WORD_LASTW)))
 			return 0;
 		/* Granted meanwhile, or another op by now: the token tells. */
 		if (!cas_acq_rel_acquire(&op->token, &tok, (tok & ~3u) | TOKEN_ARMED))
@@ -133,11 +134,38 @@ static u32 readopt(struct thread *t, u32 vi, u32 gen, bool write)
 	return 0;
 }
 
+/* Remember the place; without memory for that, a later wait takes another one. */
 static void give_up(struct thread *t, u32 opi, u32 tok, const struct dep *d)
 {
-	struct given_up *g = &t->given_up[t->given_up_next++ % GIVEN_UP];
+	struct given_up *g;
+	u32 i, n, cap;
 
-	*g = (struct given_up){ opi, tok, d->var, d->gen, d->block };
+	if (t->ngiven_up == t->given_up_cap) {
+		/* Drop those that were granted meanwhile. */
+		for (i = 0, n = 0; i < t->ngiven_up; i++) {
+			g = &t->given_up[i];
+			if (load_relaxed(&op_of(t->e, g->op)->token) == g->token)
+				t->given_up[n++] = *g;
+		}
+		t->ngiven_up = n;
+	}
+	if (t->ngiven_up == t->given_up_cap) {
+		cap = t->given_up_cap ? 2 * t->given_up_cap : 16;
+		g = realloc(t->given_up, cap * sizeof(*g));
+		if (!g)
+			return;
+		t->given_up = g;
+		t->given_up_cap = cap;
+	}
+	t->given_up[t->ngiven_up++] = (struct given_up){ opi, tok, d->var, d->gen, d->block };
+}
+
+/* The thread leaves; its places stay with whoever grants them. */
+void wait_exit(struct thread *t)
+{
+	free(t->given_up);
+	t->given_up = NULL;
+	t->ngiven_up = t->given_up_cap = 0;
 }
 
 /* Take a place in the var.  NULL: *rc. */
@@ -150,10 +178,9 @@ static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bo
 		*rc = err(-ENOMEM, "wait: %u ops exist (config.max_ops)", e->cfg.max_ops);
 		return NULL;
 	}
-	op->deps[0].var = vi | (write ? DEP_WRITE : 0);
-	op->deps[0].gen = (u32)(h.h >> 32);
-	op->ndeps = 1;
-	op->flags = OP_WAITER | OP_NO_SKIP | (write ? OP_NO_COUNT : 0);
+	dep_set(&op->deps[0], vi | (write ? DEP_WRITE : 0), 0, 0, (u32)(h.h >> 32));
+	store_relaxed(&op->ndeps, 1);
+	store_relaxed(&op->flags, OP_WAITER | OP_NO_SKIP | (write ? OP_NO_COUNT : 0));
 	op->fn = NULL;
 	op->release = NULL;
 	op->name = "wait";
@@ -208,7 +235,7 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 		if (!op)
 			return rc;
 	}
-	tok = op->token & ~3u;
+	tok = load_relaxed(&op->token) & ~3u;
 	/* Once it is given up it may be gone: what is needed of it, now. */
 	d = op->deps[0];
 	if (!granted(op)) {

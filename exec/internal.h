@@ -31,11 +31,11 @@
 #define CONFIG_EXEC_STRICT_FIFO 1
 #endif
 
-#define EXEC_MAX_QUEUES	64u	/* an engine has a few per device */
+#define EXEC_MAX_QUEUES	256u	/* an engine has a few per device */
 #define BATCH_NS	3000u	/* a batch should not run longer than this */
 #define STEAL_NS	2000u	/* idleness before foreign hoards are polled */
 #define RELAX_NS	1000u	/* idleness before the pauses grow */
-#define YIELD_NS	5000u	/* between two sched_yield() of a spinner */
+#define YIELD_NS	10000u	/* between two sched_yield() of a spinner */
 #define STAMP_NS	12u	/* a stamp's unit is at most this; a line takes longer to move */
 #define SAMPLE_EVERY	16u	/* runs per measured one; a power of two */
 
@@ -123,6 +123,7 @@ struct exec {
 /* queue.c */
 u32 queue_take(struct exec_queue *q, struct exec_thread *t, bool deep);
 bool queue_empty(struct exec_queue *q);
+bool thread_hint(struct exec *x, struct exec_thread *t, bool deep);
 u32 thread_look(struct exec *x, struct exec_thread *t, bool deep);
 struct exec_lane *lane_add(struct exec_queue *q, u32 slot) __cold;
 void lane_link(struct exec_queue *q, struct exec_lane *l);

@@ -68,7 +68,7 @@
 
 enum { RUNNING, CLAIMED, NOTIFIED, PARKED };	/* and above: the group's id + 1, or 0 */
 
-#define LATE_EVERY	32u	/* failures to find a sleeper, to a repeated futex call */
+#define LATE_EVERY	128u	/* failures to find a sleeper, to a repeated futex call */
 #define BACKLOG		16u	/* works per spinner that a pusher leaves to spinners */
 
 static u32 attn_sleepers(u32 attn)
@@ -237,8 +237,7 @@ static void spin_end(struct exec *x, struct exec_group *g, struct exec_thread *t
 /* What an idle thread waits for; AGAIN: nothing yet. */
 enum { AGAIN = IDLE_STOP + 1 };
 
-static int idle_look(struct exec *x, struct exec_thread *t, const struct idle *how, bool deep,
-		     u32 *work)
+static int idle_over(struct exec_thread *t, const struct idle *how)
 {
 	if (how->cond) {
 		if (how->cond(how->arg))
@@ -246,13 +245,6 @@ static int idle_look(struct exec *x, struct exec_thread *t, const struct idle *h
 	} else if (load_relaxed(&t->queue->stop)) {
 		return IDLE_STOP;
 	}
-	if (how->help) {
-		*work = thread_look(x, t, deep);
-		if (*work)
-			return IDLE_WORK;
-	}
-	if (how->deadline && exec_now_ns() >= how->deadline)
-		return IDLE_TIME;
 	return AGAIN;
 }
 
@@ -264,13 +256,24 @@ static int idle_look(struct exec *x, struct exec_thread *t, const struct idle *h
 static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *how, u32 *work)
 {
 	u64 start = cycles(), yielded = start, now;
+	bool deep = false;
 	int r;
 
 	for (;;) {
-		now = cycles();
-		r = idle_look(x, t, how, now - start > x->steal, work);
-		if (r != AGAIN || now - start >= x->spin)
+		if (how->help && thread_hint(x, t, deep)) {
+			*work = thread_look(x, t, deep);
+			if (likely(*work))
+				return IDLE_WORK;
+		}
+		r = idle_over(t, how);
+		if (r != AGAIN)
 			return r;
+		now = cycles();
+		if (now - start >= x->spin)
+			return AGAIN;
+		if (how->deadline && exec_now_ns() >= how->deadline)
+			return IDLE_TIME;
+		deep = now - start > x->steal;
 		if (now - yielded >= x->yield) {
 			sched_yield();
 			yielded = cycles();
@@ -301,9 +304,16 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 			fetch_add_seq_cst(&g->spin, -1u);	/* EXEC-P4 <-> EXEC-P3 */
 		}
 	}
-	/* EXEC-P2 <-> EXEC-P1; EXEC-P6 <-> EXEC-P5 */
+	/*
+	 * EXEC-P2 <-> EXEC-P1: work that was published before attn was read;
+	 * EXEC-P6 <-> EXEC-P5: a condition that came true before park was read.
+	 */
 	smp_mb();
-	r = idle_look(x, t, how, true, work);
+	r = idle_over(t, how);
+	if (r == AGAIN && how->help && (*work = thread_look(x, t, true)))
+		r = IDLE_WORK;
+	if (r == AGAIN && how->deadline && exec_now_ns() >= how->deadline)
+		r = IDLE_TIME;
 	if (r == AGAIN) {
 		count(&t->sleeps);
 		do

@@ -59,20 +59,20 @@
  *     unsuccessful pop when the head's word (or the first's word) was read between two
  *     equal reads of the head's.
  *
- * Ordering: EXEC-P1 <-> EXEC-P2: all changes of links release, all reads of links
+ * Ordering: EXEC-S1 <-> EXEC-S2: all changes of links release, all reads of links
  * that are followed acquire; who gets to a node sees at least the life in which it was
- * linked.  EXEC-P3 <-> EXEC-P4: a new life's key and words are written with release and
+ * linked.  EXEC-S3 <-> EXEC-S4: a new life's key and words are written with release and
  * read with acquire.  A walk that reads one of them, late, synchronizes with the new
  * owner, so it sees what happened before the node was recycled, also that pred's word
  * changed; so the second read of pred's word may be relaxed:
  *
  *      walk                                 others
- *      w = pred->next (P2)                  snip x: pred->next = w' (P1)
+ *      w = pred->next (S2)                  snip x: pred->next = w' (S1)
  *      ..                                   put x, get x
- *      rank = x->rank (P4)       <-----     x->rank = new (P3)
+ *      rank = x->rank (S4)       <-----     x->rank = new (S3)
  *      pred->next again: w' or later
  *
- * EXEC-P5 <-> EXEC-P6: `hold`; the last one sees what the other did.
+ * EXEC-S5 <-> EXEC-S6: `hold`; the last one sees what the other did.
  *
  * Progress: lock-free, all three.  A walk starts again only when a word changed that it
  * had read: some CAS succeeded.  A push brings at most 2h - 1 successful CAS for its own
@@ -196,12 +196,12 @@ static u32 new_height(struct prioq_cache *c)
 /* Progress: wait-free. */
 static bool node_before(const struct prioq_node *x, u32 idx, const struct key *k)
 {
-	/* EXEC-P4 <-> EXEC-P3: of another life?  Then the caller sees the link changed. */
+	/* EXEC-S4 <-> EXEC-S3: of another life?  Then the caller sees the link changed. */
 	u64 v = load_acquire(&x->rank);
 
 	if (v != k->rank)
 		return v < k->rank;
-	v = load_acquire(&x->order);	/* EXEC-P4 <-> EXEC-P3 */
+	v = load_acquire(&x->order);	/* EXEC-S4 <-> EXEC-S3 */
 	if (v != k->order)
 		return v < k->order;
 	return idx < k->idx;
@@ -222,12 +222,12 @@ static void walk(struct prioq *q, const struct key *k, u32 low, struct path *p)
 again:
 	pred = &q->head;
 	l = load_relaxed(&q->top);
-	w = load_acquire(&pred->next[l]);	/* EXEC-P2 <-> EXEC-P1 */
+	w = load_acquire(&pred->next[l]);	/* EXEC-S2 <-> EXEC-S1 */
 	for (;;) {
 		/* Here pred was in level l with the link w, unmarked. */
 		while (link_idx(w)) {
 			x = node(q, link_idx(w));
-			/* EXEC-P2 <-> EXEC-P1; EXEC-P4 <-> EXEC-P3 */
+			/* EXEC-S2 <-> EXEC-S1; EXEC-S4 <-> EXEC-S3 */
 			next = load_acquire(&x->next[l]);
 			before = node_before(x, link_idx(w), k);
 			/* Relaxed: after two acquires, see Ordering. */
@@ -235,7 +235,7 @@ again:
 				goto again;
 			if (unlikely(link_marked(next))) {
 				next = link_next(w, link_idx(next));
-				/* EXEC-P1 <-> EXEC-P2: x is out of level l. */
+				/* EXEC-S1 <-> EXEC-S2: x is out of level l. */
 				if (!cas_acq_rel_relaxed(&pred->next[l], &w, next))
 					goto again;
 				w = next;
@@ -251,14 +251,14 @@ again:
 		if (l == low)
 			return;
 
-		/* EXEC-P2 <-> EXEC-P1; EXEC-P4 <-> EXEC-P3 */
+		/* EXEC-S2 <-> EXEC-S1; EXEC-S4 <-> EXEC-S3 */
 		below = load_acquire(&pred->next[l - 1]);
 		/* The head stays, so it needs no second look. */
 		if (pred != &q->head) {
 			if (unlikely(load_relaxed(&pred->next[l]) != w))
 				goto again;
 			if (unlikely(link_marked(below))) {
-				/* EXEC-P1 <-> EXEC-P2: its popper has not come so far. */
+				/* EXEC-S1 <-> EXEC-S2: its popper has not come so far. */
 				cas_acq_rel_relaxed(&pred->next[l], &w, w | LINK_MARK);
 				goto again;
 			}
@@ -278,7 +278,7 @@ static void node_release(struct prioq *q, struct prioq_cache *c, struct prioq_no
 {
 	struct path p;
 
-	/* EXEC-P5 <-> EXEC-P6: links and marks of the first, then the walk of the last. */
+	/* EXEC-S5 <-> EXEC-S6: links and marks of the first, then the walk of the last. */
 	if ((fetch_add_acq_rel(&x->hold, -HOLD_ONE) & HOLD_PARTIES) != HOLD_ONE)
 		return;
 	walk(q, k, low, &p);
@@ -312,11 +312,11 @@ static void link_upper(struct prioq *q, struct prioq_node *x, u32 h, const struc
 		for (;;) {
 			own = load_relaxed(&x->next[l]);
 			w = p->link[l];
-			/* EXEC-P1 <-> EXEC-P2.  Only a mark can come between. */
+			/* EXEC-S1 <-> EXEC-S2.  Only a mark can come between. */
 			if (link_marked(own) ||
 			    !cas_acq_rel_relaxed(&x->next[l], &own, link_next(own, link_idx(w))))
 				return;
-			/* EXEC-P1 <-> EXEC-P2 */
+			/* EXEC-S1 <-> EXEC-S2 */
 			if (likely(cas_acq_rel_relaxed(&p->pred[l]->next[l], &w,
 						       link_next(w, k->idx))))
 				break;
@@ -342,20 +342,20 @@ bool prioq_push(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order, u32
 	if (unlikely(h - 1 > load_relaxed(&q->top)))
 		top_raise(q, h - 1);
 
-	/* EXEC-P3 <-> EXEC-P4: a new life, for those who still look at the old one. */
+	/* EXEC-S3 <-> EXEC-S4: a new life, for those who still look at the old one. */
 	store_release(&x->rank, k.rank);
 	store_release(&x->order, k.order);
 	x->work = work;
 	store_relaxed(&x->hold, h << HOLD_HEIGHT | (h > 1 ? 2 * HOLD_ONE : HOLD_ONE));
-	for (l = 1; l < h; l++)	/* EXEC-P3 <-> EXEC-P4 */
+	for (l = 1; l < h; l++)	/* EXEC-S3 <-> EXEC-S4 */
 		store_release(&x->next[l], link_next(load_relaxed(&x->next[l]), 0));
 	own = load_relaxed(&x->next[0]);
 	do {
 		walk(q, &k, 0, &p);
 		w = p.link[0];
 		own = link_next(own, link_idx(w));
-		store_release(&x->next[0], own);	/* EXEC-P3 <-> EXEC-P4 */
-		/* EXEC-P1 <-> EXEC-P2: the node, then its place in the queue. */
+		store_release(&x->next[0], own);	/* EXEC-S3 <-> EXEC-S4 */
+		/* EXEC-S1 <-> EXEC-S2: the node, then its place in the queue. */
 	} while (unlikely(!cas_acq_rel_relaxed(&p.pred[0]->next[0], &w, link_next(w, k.idx))));
 
 	if (h > 1) {
@@ -378,13 +378,13 @@ static inline struct prioq_node *first(struct prioq *q, u64 *w, u64 *own, u64 *r
 
 	while (link_idx(*w)) {
 		x = node(q, link_idx(*w));
-		/* EXEC-P4 <-> EXEC-P3 */
+		/* EXEC-S4 <-> EXEC-S3 */
 		if (rank) {
 			*rank = load_acquire(&x->rank);
 			*order = load_acquire(&x->order);
 		}
-		*own = load_acquire(&x->next[0]);	/* also EXEC-P2 <-> EXEC-P1 */
-		now = load_acquire(head);		/* EXEC-P2 <-> EXEC-P1 */
+		*own = load_acquire(&x->next[0]);	/* also EXEC-S2 <-> EXEC-S1 */
+		now = load_acquire(head);		/* EXEC-S2 <-> EXEC-S1 */
 		if (unlikely(now != *w)) {
 			*w = now;
 			continue;
@@ -392,7 +392,7 @@ static inline struct prioq_node *first(struct prioq *q, u64 *w, u64 *own, u64 *r
 		if (likely(!link_marked(*own)))
 			return x;
 		now = link_next(*w, link_idx(*own));
-		/* EXEC-P1 <-> EXEC-P2, and EXEC-P2 <-> EXEC-P1 when it fails. */
+		/* EXEC-S1 <-> EXEC-S2, and EXEC-S2 <-> EXEC-S1 when it fails. */
 		if (cas_acq_rel_acquire(head, w, now))
 			*w = now;
 	}
@@ -410,11 +410,11 @@ u32 prioq_pop(struct prioq *q, struct prioq_cache *c, s64 *prio)
 	bool out;
 
 	do {
-		w = load_acquire(&q->head.next[0]);	/* EXEC-P2 <-> EXEC-P1 */
+		w = load_acquire(&q->head.next[0]);	/* EXEC-S2 <-> EXEC-S1 */
 		x = first(q, &w, &own, NULL, NULL);
 		if (!x)
 			return 0;
-		/* EXEC-P1 <-> EXEC-P2: x is ours. */
+		/* EXEC-S1 <-> EXEC-S2: x is ours. */
 	} while (unlikely(!cas_acq_rel_relaxed(&x->next[0], &own, own | LINK_MARK)));
 
 	k.idx = link_idx(w);
@@ -423,7 +423,7 @@ u32 prioq_pop(struct prioq *q, struct prioq_cache *c, s64 *prio)
 	h = load_relaxed(&x->hold) >> HOLD_HEIGHT;
 	work = x->work;
 	*prio = prio_of(k.rank);
-	/* EXEC-P1 <-> EXEC-P2: out of level 0, if x is still the first. */
+	/* EXEC-S1 <-> EXEC-S2: out of level 0, if x is still the first. */
 	out = cas_acq_rel_relaxed(&q->head.next[0], &w, link_next(w, link_idx(own)));
 	if (likely(h == 1)) {
 		if (unlikely(!out))
@@ -433,12 +433,12 @@ u32 prioq_pop(struct prioq *q, struct prioq_cache *c, s64 *prio)
 	}
 	for (l = h - 1; l; l--) {
 		own = load_relaxed(&x->next[l]);
-		/* EXEC-P1 <-> EXEC-P2.  Its pusher may link it now, or a walk mark it. */
+		/* EXEC-S1 <-> EXEC-S2.  Its pusher may link it now, or a walk mark it. */
 		while (!link_marked(own) &&
 		       !cas_acq_rel_relaxed(&x->next[l], &own, own | LINK_MARK))
 			;
 	}
-	/* EXEC-P6 <-> EXEC-P5 */
+	/* EXEC-S6 <-> EXEC-S5 */
 	node_release(q, c, x, &k, out ? 1 : 0);
 	return work;
 }
@@ -446,7 +446,7 @@ u32 prioq_pop(struct prioq *q, struct prioq_cache *c, s64 *prio)
 /* Progress: lock-free; wait-free when the queue is empty. */
 bool prioq_peek(struct prioq *q, s64 *prio, u64 *order)
 {
-	u64 w = load_acquire(&q->head.next[0]);	/* EXEC-P2 <-> EXEC-P1 */
+	u64 w = load_acquire(&q->head.next[0]);	/* EXEC-S2 <-> EXEC-S1 */
 	u64 own, rank;
 
 	if (!first(q, &w, &own, &rank, order))

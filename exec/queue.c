@@ -245,6 +245,49 @@ bool queue_empty(struct exec_queue *q)
 	return nothing_above_low(q) && pq_empty(q, PQ_LOW);
 }
 
+/*
+ * Is there anything in q that is worth a look?  Of what a producer writes, this reads
+ * one line per ring, the slot that comes next.  A poller stays in here until something
+ * comes; queue_take() then runs as it does when there is always something, with
+ * its branches predicted.  Progress: wait-free.
+ */
+static inline bool queue_hint(struct exec_queue *q, bool deep)
+{
+	u32 i, n = load_acquire(&q->nlanes);
+
+	for (i = 0; i < n; i++) {
+		struct exec_lane *l = lane_at(q, i);
+		u64 head, arr, w;
+
+		if (!l)
+			continue;
+		head = load_acquire(&l->ring.head);
+		arr = load_acquire(&l->ring.arr);
+		w = load_relaxed(ring_slot_at(arr, ring_pos(head)));
+		if (slot_holds(w, arr, ring_pos(head)) || ring_claimer(head))
+			return true;
+		if (deep && !hoard_empty(load_relaxed(&l->hoard.word)))
+			return true;
+	}
+	return load_relaxed(&q->n[PQ_HIGH]) | load_relaxed(&q->n[PQ_ZERO]) |
+	       load_relaxed(&q->n[PQ_LOW]);
+}
+
+/* The same for all queues that t serves.  Progress: wait-free. */
+bool thread_hint(struct exec *x, struct exec_thread *t, bool deep)
+{
+	u32 i, n;
+
+	if (t->queue)
+		return queue_hint(t->queue, deep);
+	n = load_acquire(&x->nqueues);
+	for (i = 0; i < n; i++) {
+		if (load_relaxed(&x->queues[i]->drive) && queue_hint(x->queues[i], deep))
+			return true;
+	}
+	return false;
+}
+
 static u32 steal(struct exec_queue *q, struct exec_thread *t)
 {
 	u32 i, n = load_acquire(&q->nlanes);
@@ -298,6 +341,8 @@ static inline void warm(const struct exec *x, u32 work)
 {
 	const char *p = x->warm + (size_t)work * x->stride;
 
+	if (unlikely(!x->stride))
+		return;
 	prefetchw(p);
 	prefetchw(p + 64);
 }
@@ -307,7 +352,7 @@ static inline void warm_next(const struct exec *x, struct exec_lane *l,
 			     const struct ring_look *look)
 {
 	u64 pos = ring_pos(look->head) + 1;
-	u64 arr = load_relaxed(&l->ring.arr), w;
+	u64 arr = load_acquire(&l->ring.arr), w;	/* EXEC-R8 <-> EXEC-R9 */
 
 	/* Only on the line that is here anyway. */
 	if (!(pos & 7))
@@ -404,6 +449,13 @@ again:
 	return w;
 }
 
+/* Nobody has pushed to q for a while, if ever: not worth a closer look. */
+static inline bool queue_unused(struct exec_queue *q)
+{
+	return !load_acquire(&q->nlanes) && !load_acquire(&q->n[PQ_HIGH]) &&
+	       !load_acquire(&q->n[PQ_ZERO]) && !load_acquire(&q->n[PQ_LOW]);
+}
+
 /* As exec_take(). */
 u32 thread_look(struct exec *x, struct exec_thread *t, bool deep)
 {
@@ -418,8 +470,12 @@ u32 thread_look(struct exec *x, struct exec_thread *t, bool deep)
 		if (k >= n)
 			k = 0;
 		q = x->queues[k];
-		if (load_relaxed(&q->drive) && (w = queue_take(q, t, deep))) {
-			t->turn = k + 1;
+		if (queue_unused(q) || !load_relaxed(&q->drive))
+			continue;
+		w = queue_take(q, t, deep);
+		if (w) {
+			/* Stay with it for a while: its lines are here. */
+			t->turn = t->tick & 15 ? k : k + 1;
 			return w;
 		}
 	}

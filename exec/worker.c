@@ -233,10 +233,33 @@ void exec_stop(struct exec *x)
 		queue_stop(x, x->queues[i]);
 }
 
+/* A waiting thread looks at its condition again after so many works handed on. */
+#define WAIT_BUDGET	64u
+
+static void wait_run(struct exec *x, struct exec_thread *t, u32 work)
+{
+	u32 budget = t->budget;
+
+	count(&t->helped);
+	t->budget = WAIT_BUDGET;
+	exec_run(x, t, work);
+	t->budget = budget;
+}
+
+/* Like a worker, at the edge from busy to idle. */
+static void wait_idle(struct exec *x, struct exec_thread *t, bool *ran)
+{
+	if (*ran && x->cl.idle)
+		x->cl.idle(x->cl.user, t);
+	*ran = false;
+}
+
 int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
 	      s64 timeout_ns, bool help)
 {
 	struct idle how = { .cond = cond, .arg = arg, .help = help };
+	bool ran = false;
+	int rc = 0;
 	u32 w;
 
 	if (cond(arg))
@@ -246,24 +269,30 @@ int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), vo
 	for (;;) {
 		w = help ? exec_take(x, t) : 0;
 		if (!w) {
+			wait_idle(x, t, &ran);
+			rc = -ETIMEDOUT;
 			if (!timeout_ns)
-				return -ETIMEDOUT;
+				break;
 			switch (thread_idle(x, t, &how, &w)) {
 			case IDLE_WORK:
 				break;
 			case IDLE_COND:
 				return 0;
 			default:
-				return -ETIMEDOUT;
+				return rc;
 			}
 		}
-		count(&t->helped);
-		exec_run(x, t, w);
+		wait_run(x, t, w);
+		ran = true;
+		rc = 0;
 		if (cond(arg))
-			return 0;
+			break;
+		rc = -ETIMEDOUT;
 		if (!timeout_ns || (how.deadline && exec_now_ns() >= how.deadline))
-			return -ETIMEDOUT;
+			break;
 	}
+	wait_idle(x, t, &ran);
+	return rc;
 }
 
 int exec_create(const struct exec_config *cfg, const struct exec_client *cl, struct exec **out)

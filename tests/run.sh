@@ -43,7 +43,8 @@ run_test() {
 	case $status in
 	0) verdict=pass ;;
 	77) verdict=skip note=": $(tail -n 1 "$log")" ;;
-	124 | 137) verdict=fail note=": no end after $seconds s" ;;
+	124) verdict=fail note=": no end after $seconds s" ;;
+	137) verdict=fail note=": killed, or no end after $seconds s" ;;
 	*) verdict=fail note=": status $status" ;;
 	esac
 	echo "$verdict $name" >>"$results"

@@ -139,8 +139,8 @@ struct pawl_config {
 	unsigned int max_ops;		/* ops in memory at once; default 2^18, at most 2^20 - 4096 */
 	unsigned int max_vars;		/* vars alive at once, rounded up; default 2^18, at most 2^20 */
 	unsigned int max_threads;	/* threads inside the engine at once; default 256 */
-	unsigned int window;		/* ops in flight, to within an eighth per pushing thread;
-					   0: max_ops */
+	unsigned int window;		/* ops in flight, exact if the policy is to fail, else to
+					   within an eighth per pushing thread; 0: max_ops */
 	int window_policy;		/* enum pawl_window_policy; default HELP with 0 workers,
 					   else BLOCK */
 	bool no_help;			/* waiting threads only wait (default: they run ready
@@ -280,7 +280,8 @@ PAWL_API int pawl_run_until(struct pawl_engine *e, bool (*done)(void *user), voi
 /* What the engine did so far; counted per thread, added up here.  Any thread. */
 struct pawl_stats {
 	size_t size;
-	uint64_t pushed, completed, failed, skipped, inlined;
+	uint64_t pushed, completed;	/* waits that had to wait included */
+	uint64_t failed, skipped, inlined;
 	uint64_t helped;		/* ops run by waiting or pushing threads */
 	uint64_t handed;		/* ops run at once by the thread that made them ready */
 	uint64_t stolen;		/* ops taken from another thread's ready list */

@@ -343,10 +343,10 @@ START_TEST(test_stopped_waker)
 	p = load_relaxed(&w->park);
 	MUST(cas_relaxed(&w->park, &p, 1));
 	usleep(1000);
-	/* one of the next 32 pushes repeats the call */
-	for (i = 2; i <= 40; i++)
+	/* one of the next 128 pushes repeats the call */
+	for (i = 2; i <= 140; i++)
 		exec_push(q, t, i, 0, 0);
-	until(&done, 40);
+	until(&done, 140);
 	exec_stop(f.x);
 	/* the spinner that the stopped waker did not count */
 	ck_assert_int_eq((s32)q->group.spin, -1);

@@ -4,12 +4,15 @@
  * until the test opens them, recorders of what ran in which order.
  *
  * Check's assertions are for the test's own thread.  Bodies run on other threads too,
- * so they use MUST(), which ends the program with the place.
+ * so they use MUST(), which ends the program with the place.  Programs without Check
+ * (stress/) define UTIL_NO_CHECK.
  */
 #ifndef TESTS_UNIT_UTIL_H
 #define TESTS_UNIT_UTIL_H
 
+#ifndef UTIL_NO_CHECK
 #include <check.h>
+#endif
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -50,6 +53,9 @@
 		}								\
 	} while (0)
 
+#ifdef UTIL_NO_CHECK
+#define OK(call) MUST(!(call))
+#else
 /* A call that must succeed; on failure its message is in the report. */
 #define OK(call)								\
 	do {									\
@@ -119,7 +125,7 @@ static __unused_fn struct pawl_engine *engine_with(const struct pawl_config *c)
 	struct pawl_engine *e = NULL;
 
 	OK(pawl_engine_create(c, &e));
-	ck_assert_ptr_nonnull(e);
+	MUST(e);
 	return e;
 }
 
@@ -358,6 +364,8 @@ static __unused_fn uint64_t rnd(uint64_t *s)
 
 /* --- the program --- */
 
+#ifndef UTIL_NO_CHECK
+
 static __unused_fn int suite_run(const char *name, const TTest *const *tests)
 {
 	Suite *s = suite_create(name);
@@ -383,5 +391,6 @@ static __unused_fn int suite_run(const char *name, const TTest *const *tests)
 										\
 		return suite_run(name, tests);					\
 	}
+#endif
 
 #endif

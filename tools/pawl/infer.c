@@ -60,10 +60,6 @@
 #include "images.h"
 #include "model.h"
 
-#ifndef PAWL_DATA_DIR
-#define PAWL_DATA_DIR "/usr/local/share/pawl"
-#endif
-
 #define JSON_SCHEMA	1
 #define NSEC		1000000000u
 #define LATE_NS		1000000u	/* a push this long after its time is late */
@@ -81,6 +77,7 @@
 struct options {
 	const char *model[2];		/* prefixes; NULL: the data folder's */
 	const char *images;
+	const char *data;		/* folder of those that are NULL; NULL: look for it */
 	uint64_t requests;		/* 0: no limit */
 	double duration;		/* seconds per engine; 0: no limit */
 	unsigned int batch, in_flight;
@@ -107,6 +104,7 @@ static const char help_text[] =
 "  -a, --model-a=PREFIX     PREFIX-symbol.json and PREFIX-0000.params, by MXNet\n"
 "  -b, --model-b=PREFIX     the model to swap with, of the same shape\n"
 "  -i, --images=FILE        the images\n"
+"      --data=DIR           folder of those of them that are not given\n"
 "  -B, --batch=N            images in a request (8)\n"
 "  -r, --reload-every=N     swap the weights every N requests; 0: never (500)\n"
 "\n"
@@ -131,16 +129,18 @@ static const char help_text[] =
 "  -t, --trace=FILE         the last events as Chrome trace JSON, for ui.perfetto.dev\n"
 "  -h, --help               this\n"
 "\n"
-"Environment: PAWL_DATA, a folder with model-a, model-b and digits.img.\n"
+"Data: model-a, model-b and digits.img are in --data; else in $PAWL_DATA; else in the\n"
+"folder data beside this program; else in ../share/pawl from there.\n"
 "Exit status: 0; 1: a file cannot be used, the engine failed, or an answer was wrong;\n"
 "2: the command line.\n";
 
-enum { OPT_ARRIVALS = 256, OPT_SEED, OPT_NO_NAIVE };
+enum { OPT_ARRIVALS = 256, OPT_SEED, OPT_NO_NAIVE, OPT_DATA };
 
 static const struct option long_options[] = {
 	{ "model-a", required_argument, NULL, 'a' },
 	{ "model-b", required_argument, NULL, 'b' },
 	{ "images", required_argument, NULL, 'i' },
+	{ "data", required_argument, NULL, OPT_DATA },
 	{ "batch", required_argument, NULL, 'B' },
 	{ "reload-every", required_argument, NULL, 'r' },
 	{ "in-flight", required_argument, NULL, 'f' },
@@ -235,6 +235,9 @@ static int parse_options(struct options *o, int argc, char **argv)
 			break;
 		case 'i':
 			o->images = optarg;
+			break;
+		case OPT_DATA:
+			o->data = optarg;
 			break;
 		case 'B':
 			rc = get_count("--batch", 1, MAX_BATCH, &n);
@@ -361,16 +364,61 @@ static void warn(struct work *w, const char *fmt, ...)
 	va_end(ap);
 }
 
-static char *data_path(const char *given, const char *name)
+/* Beside the program, as in the tree of the sources, or where make install puts it. */
+static char *find_data(void)
 {
-	const char *dir = getenv("PAWL_DATA");
+	static const char *const place[] = { "data", "../share/pawl" };
+	char exe[PATH_MAX], *path, *real;
+	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	size_t i;
+
+	if (len < 0)
+		len = 0;
+	exe[len] = 0;
+	*(strrchr(exe, '/') ? strrchr(exe, '/') : exe) = 0;
+	for (i = 0; i < sizeof(place) / sizeof(place[0]); i++) {
+		if (asprintf(&path, "%s/%s", exe, place[i]) < 0)
+			return NULL;
+		real = realpath(path, NULL);
+		free(path);
+		if (real)
+			return real;
+	}
+	/* There is none: what cannot be opened in there tells. */
+	return asprintf(&path, "%s/%s", exe, place[0]) < 0 ? NULL : path;
+}
+
+static char *data_path(const char *given, const char *dir, const char *name)
+{
 	char *path;
 
 	if (given)
 		return strdup(given);
-	if (asprintf(&path, "%s/%s", dir && *dir ? dir : PAWL_DATA_DIR, name) < 0)
-		return NULL;
-	return path;
+	return asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : path;
+}
+
+/* The names of the files: the given ones, or those of the data folder. */
+static int find_files(struct work *w)
+{
+	const struct options *o = &w->opt;
+	const char *env = getenv("PAWL_DATA");
+	char *dir;
+
+	if (o->data)
+		dir = strdup(o->data);
+	else if (env && *env)
+		dir = strdup(env);
+	else
+		dir = find_data();
+	if (dir) {
+		w->path[0] = data_path(o->model[0], dir, "model-a");
+		w->path[1] = data_path(o->model[1], dir, "model-b");
+		w->images_path = data_path(o->images, dir, "digits.img");
+	}
+	free(dir);
+	if (!w->path[0] || !w->path[1] || !w->images_path)
+		return failed("", strerror(ENOMEM));
+	return 0;
 }
 
 /* Lines of cache are not shared between layers or slots. */
@@ -433,11 +481,8 @@ static int load(struct work *w)
 	cpu_set_t set;
 	int v, k;
 
-	w->path[0] = data_path(w->opt.model[0], "model-a");
-	w->path[1] = data_path(w->opt.model[1], "model-b");
-	w->images_path = data_path(w->opt.images, "digits.img");
-	if (!w->path[0] || !w->path[1] || !w->images_path)
-		return failed("", strerror(ENOMEM));
+	if (find_files(w))
+		return -ENOMEM;
 	if (images_load(w->images_path, &w->images, err, sizeof(err)))
 		return failed("", err);
 	for (v = 0; v < 2; v++) {

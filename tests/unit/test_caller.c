@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The host drives: engines without workers of their own, run_one() and run_until() from
+ * one and from many threads, and from bodies.
+ */
+#include "util.h"
+
+/* All on the one thread that there is. */
+START_TEST(test_single_thread)
+{
+	int kind;
+
+	for (kind = PAWL_PER_DEVICE; kind <= PAWL_POOLED; kind++) {
+		struct pawl_engine *e = engine(kind, 0);
+		pawl_var_t v[10];
+		u64 n[10] = { 0 }, seed = 1;
+		int i, k;
+
+		for (k = 0; k < 10; k++)
+			v[k] = var_new(e);
+		for (i = 0; i < 5000; i++) {
+			k = (int)(rnd(&seed) % 10);
+			OK(push_write(e, add_plain, &n[k], v[k]));
+			if (i % 7 == 0)
+				ck_assert_int_ge(pawl_run_one(e), 0);
+		}
+		while (pawl_run_one(e) == 1)
+			;
+		OK(pawl_wait_all(e, 0, NULL));
+		for (k = 0; k < 10; k++)
+			ck_assert_uint_eq(n[k], version(e, v[k]));
+		ck_assert_uint_eq(stats(e).workers, 0);
+		ck_assert_uint_eq(stats(e).sleeps, 0);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* Several host threads are the workers. */
+struct hosts {
+	struct pawl_engine *e;
+	u32 stop;	/* A */
+	u32 ran;	/* A */
+	u64 n;
+	pawl_var_t v;
+	bool until;
+};
+
+static bool hosts_done(void *arg)
+{
+	return load_acquire(&((struct hosts *)arg)->stop);
+}
+
+static void *host(void *arg)
+{
+	struct hosts *h = arg;
+
+	if (h->until) {
+		MUST(!pawl_run_until(h->e, hosts_done, h, SOON_NS));
+		return NULL;
+	}
+	while (!load_acquire(&h->stop)) {
+		int rc = pawl_run_one(h->e);
+
+		MUST(rc == 0 || rc == 1);
+		if (rc)
+			fetch_add_relaxed(&h->ran, 1);
+		else
+			sched_yield();
+	}
+	return NULL;
+}
+
+START_TEST(test_many_hosts)
+{
+	int until;
+
+	for (until = 0; until < 2; until++) {
+		struct hosts h = { .e = engine(PAWL_PER_DEVICE, 0), .until = until };
+		int i, rounds = TIMES(10000);
+		pthread_t t[3];
+		u32 shared = 0;
+
+		h.v = var_new(h.e);
+		for (i = 0; i < 3; i++)
+			t[i] = spawn(host, &h);
+		for (i = 0; i < rounds; i++) {
+			OK(push_write(h.e, add_plain, &h.n, h.v));
+			OK(push_read(h.e, nothing, NULL, h.v));
+			OK(push_write(h.e, add_one, &shared, var_new(h.e)));
+		}
+		OK(pawl_wait_all(h.e, SOON_NS, NULL));
+		store_release(&h.stop, 1);
+		/* run_until() looks when something happens: give it something. */
+		OK(push_read(h.e, nothing, NULL, h.v));
+		OK(push_read(h.e, nothing, NULL, h.v));
+		OK(push_read(h.e, nothing, NULL, h.v));
+		for (i = 0; i < 3; i++)
+			join(t[i]);
+		OK(pawl_wait_all(h.e, SOON_NS, NULL));
+		ck_assert_uint_eq(h.n, (u64)rounds);
+		ck_assert_uint_eq(shared, (u32)rounds);
+		OK(pawl_engine_destroy(h.e));
+	}
+}
+END_TEST
+
+/* run_one() inside a body. */
+struct inside {
+	pawl_var_t v;
+	u32 n;		/* A */
+	int rc;
+};
+
+static int runs_one(struct pawl_run *run, void *arg)
+{
+	struct inside *s = arg;
+
+	MUST(!push_write(run->engine, add_one, &s->n, s->v));
+	s->rc = pawl_run_one(run->engine);
+	return 0;
+}
+
+START_TEST(test_run_one_inside_body)
+{
+	int kind;
+
+	for (kind = 0; kind < 2; kind++) {
+		struct pawl_engine *e = engine(kind, 0);
+		struct inside s = { var_new(e), 0, -1 };
+
+		OK(push_write(e, runs_one, &s, var_new(e)));
+		ck_assert_int_eq(pawl_run_one(e), 1);
+		ck_assert_int_eq(s.rc, 1);
+		ck_assert_uint_eq(s.n, 1);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* Helping and workers together. */
+static bool reached(void *arg)
+{
+	return load_acquire((u32 *)arg) >= 1000;
+}
+
+START_TEST(test_host_beside_workers)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	u32 n = 0;
+	int i;
+
+	for (i = 0; i < 1000; i++)
+		OK(push_write(e, add_one, &n, var_new(e)));
+	OK(pawl_run_until(e, reached, &n, SOON_NS));
+	ck_assert_uint_eq(n, 1000);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A stopped engine is driven by the host like one without workers. */
+START_TEST(test_host_drives_stopped_engine)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 2);
+	const int props[] = { PAWL_NORMAL, PAWL_CPU_PRIORITIZED, PAWL_COPY_TO_DEVICE,
+			      PAWL_COPY_FROM_DEVICE };
+	u32 n = 0;
+	size_t i;
+
+	OK(pawl_engine_stop(e));
+	for (i = 0; i < ARRAY_SIZE(props); i++) {
+		struct pawl_op op = op_of_fn(add_one, &n);
+
+		op.prop = (u16)props[i];
+		OK(pawl_push(e, &op));
+	}
+	for (i = 1; i <= ARRAY_SIZE(props); i++) {
+		ck_assert_int_eq(pawl_run_one(e), 1);
+		ck_assert_uint_eq(n, i);
+	}
+	ck_assert_int_eq(pawl_run_one(e), 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A bulk of the calling thread is part of what it can run. */
+START_TEST(test_run_one_flushes_bulk)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	u32 n = 0;
+
+	ck_assert_int_eq(pawl_bulk_size(e, 10), 0);
+	OK(push_write(e, add_one, &n, var_new(e)));
+	OK(push_write(e, add_one, &n, var_new(e)));
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	ck_assert_uint_eq(n, 2);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+SUITE("caller", test_single_thread, test_many_hosts, test_run_one_inside_body,
+      test_host_beside_workers, test_host_drives_stopped_engine, test_run_one_flushes_bulk)

@@ -1,0 +1,1265 @@
+// SPDX-License-Identifier: Apache-2.0
+/* core/engine.c: configuration, creation, stop and start, the end, statistics. */
+#include "util.h"
+#include <dirent.h>
+#include <pawl/version.h>
+
+static u32 threads_now(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	u32 n = 0;
+
+	MUST(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n - 2;
+}
+
+START_TEST(test_config_defaults)
+{
+	struct pawl_config c;
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	memset(&c, 0xff, sizeof(c));
+	pawl_config_init(&c);
+	ck_assert_uint_eq(c.size, sizeof(c));
+	ck_assert_int_eq(c.kind, PAWL_PER_DEVICE);
+	ck_assert_int_eq(c.workers, (int)cpus);
+	ck_assert_int_eq(c.priority_workers, 1);
+	ck_assert_int_eq(c.copy_workers, 1);
+	ck_assert_uint_eq(c.cpu_devices, 1);
+	ck_assert_uint_eq(c.max_ops, 1 << 18);
+	ck_assert_uint_eq(c.max_vars, 1 << 18);
+	ck_assert_uint_eq(c.max_threads, 256);
+	ck_assert_uint_eq(c.window, 0);
+	ck_assert(!c.no_help);
+	ck_assert(!c.prefault);
+	ck_assert_ptr_null(c.cpus);
+	ck_assert_uint_eq(c.ncpus, 0);
+	ck_assert_str_eq(c.name, "pawl");
+	ck_assert_ptr_null(c.thread_start);
+	ck_assert_ptr_null(c.thread_stop);
+}
+END_TEST
+
+START_TEST(test_create_default)
+{
+	struct pawl_engine *e = NULL;
+	pawl_var_t v;
+	u64 n = 0;
+	int i;
+
+	OK(pawl_engine_create(NULL, &e));
+	ck_assert_ptr_nonnull(e);
+	OK(pawl_var_create(e, &v));
+	for (i = 0; i < 100; i++)
+		OK(push_write(e, add_plain, &n, v));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 100);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_create_out_null)
+{
+	FAILS(pawl_engine_create(NULL, NULL), -EINVAL, "engine_create", "out");
+}
+END_TEST
+
+START_TEST(test_create_size)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e = (void *)&c;
+
+	c.size--;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "engine_create", "size");
+	ck_assert_ptr_null(e);
+	c.size = 0;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "size", "0");
+}
+END_TEST
+
+/* Each field out of its range is refused by name, with what it was. */
+START_TEST(test_create_ranges)
+{
+	struct pawl_engine *e = NULL;
+	struct pawl_config c;
+
+#define REFUSE(field, value, text)						\
+	do {									\
+		c = small(PAWL_PER_DEVICE, 1);					\
+		c.field = (value);						\
+		e = (void *)&c;							\
+		FAILS(pawl_engine_create(&c, &e), -EINVAL, "engine_create", #field, text); \
+		ck_assert_ptr_null(e);						\
+	} while (0)
+
+	REFUSE(kind, 3, "3");
+	REFUSE(kind, -1, "-1");
+	REFUSE(workers, -1, "-1");
+	REFUSE(workers, 100000, "100000");
+	REFUSE(priority_workers, -2, "-2");
+	REFUSE(copy_workers, -3, "-3");
+	REFUSE(cpu_devices, 0, "0");
+	REFUSE(cpu_devices, 100000, "100000");
+	REFUSE(max_ops, 0, "0");
+	REFUSE(max_ops, 1 << 20, "1048576");
+	REFUSE(max_vars, 0, "0");
+	REFUSE(max_vars, (1 << 20) + 1, "1048577");
+	REFUSE(max_threads, 0, "0");
+	REFUSE(max_threads, 1u << 30, "1073741824");
+	REFUSE(window, c.max_ops + 1, "window");
+	REFUSE(window_policy, 3, "3");
+	REFUSE(name, NULL, "NULL");
+	REFUSE(name, "12345678", "7");
+	REFUSE(ncpus, 1, "cpus");
+#undef REFUSE
+	c = small(PAWL_PER_DEVICE, 1);
+	c.cpus = (const int[]){ 0, -1 };
+	c.ncpus = 2;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "cpus[1]", "-1");
+}
+END_TEST
+
+/* What is accepted also works: the edges of the ranges. */
+START_TEST(test_create_edges)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+	u32 n = 0;
+
+	c.max_ops = (1 << 20) - 4096;
+	c.max_vars = 1 << 20;
+	e = engine_with(&c);
+	OK(push_write(e, add_one, &n, var_new(e)));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+
+	c = small(PAWL_PER_DEVICE, 1);
+	c.max_ops = 64;
+	c.max_vars = 1;
+	c.max_threads = 8;
+	c.name = "1234567";
+	e = engine_with(&c);
+	OK(push_write(e, add_one, &n, var_new(e)));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 2);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_create_prefault)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+	struct pawl_stats before, after;
+	u32 n = 0;
+	int i;
+
+	c.max_ops = 64;
+	c.max_vars = 64;
+	c.max_threads = 4;
+	c.prefault = true;
+	e = engine_with(&c);
+	before = stats(e);
+	for (i = 0; i < 1000; i++)
+		OK(push_write(e, add_one, &n, var_new(e)));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	after = stats(e);
+	ck_assert_uint_eq(after.bytes, before.bytes);
+	ck_assert_uint_eq(n, 1000);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_create_pinned)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
+	const int cpus[] = { 0, 0 };
+	struct pawl_engine *e;
+	u32 n = 0;
+
+	c.cpus = cpus;
+	c.ncpus = 2;
+	e = engine_with(&c);
+	OK(push_write(e, add_one, &n, var_new(e)));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* "No thread exists before the first op that needs it." */
+START_TEST(test_threads_start_late)
+{
+	u32 before = threads_now();
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 2);
+	pawl_var_t v = var_new(e);
+	struct plug p;
+
+	ck_assert_uint_eq(threads_now(), before);
+	/* An op that does not need one: it runs inside its push. */
+	OK(pawl_var_delete(e, v, NULL, NULL));
+	ck_assert_uint_eq(threads_now(), before);
+	ck_assert_uint_eq(stats(e).workers, 0);
+	plug_in(e, &p, PAWL_NORMAL);
+	ck_assert(soon(threads_now() == before + 2));
+	ck_assert(soon(stats(e).workers == 2));
+	plug_out(&p);
+	OK(pawl_engine_destroy(e));
+	ck_assert(soon(threads_now() == before));
+}
+END_TEST
+
+START_TEST(test_zero_workers_no_thread)
+{
+	u32 before = threads_now(), n = 0;
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	const int props[] = { PAWL_NORMAL, PAWL_COPY_FROM_DEVICE, PAWL_COPY_TO_DEVICE,
+			      PAWL_CPU_PRIORITIZED, PAWL_GPU_PRIORITIZED, PAWL_NO_SKIP };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(props); i++) {
+		struct pawl_op op = op_of_fn(add_one, &n);
+
+		op.prop = (u16)props[i];
+		OK(pawl_push(e, &op));
+	}
+	nap_us(2000);
+	ck_assert_uint_eq(load_acquire(&n), 0);
+	ck_assert_uint_eq(threads_now(), before);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, ARRAY_SIZE(props));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+struct hooks {
+	u32 started, stopped;
+	char first[16];
+	u32 bad;
+};
+
+static __thread u32 hook_state;
+
+static void hook_start(void *user, const char *name)
+{
+	struct hooks *h = user;
+
+	hook_state = 1;
+	if (fetch_add_relaxed(&h->started, 1) == 0)
+		snprintf(h->first, sizeof(h->first), "%s", name);
+	if (strncmp(name, "abc", 3))
+		fetch_add_relaxed(&h->bad, 1);
+}
+
+static void hook_stop(void *user, const char *name)
+{
+	struct hooks *h = user;
+
+	if (hook_state != 1)
+		fetch_add_relaxed(&h->bad, 1);
+	hook_state = 2;
+	fetch_add_relaxed(&h->stopped, 1);
+}
+
+static int hook_body(struct pawl_run *run, void *arg)
+{
+	struct hooks *h = arg;
+
+	/* Not on the waiting thread: it is plugged by no_help. */
+	if (hook_state != 1)
+		fetch_add_relaxed(&h->bad, 1);
+	return 0;
+}
+
+START_TEST(test_thread_hooks)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 3);
+	struct pawl_engine *e;
+	struct hooks h = { 0 };
+	int i;
+
+	c.name = "abc";
+	c.thread_start = hook_start;
+	c.thread_stop = hook_stop;
+	c.user = &h;
+	c.no_help = true;
+	e = engine_with(&c);
+	ck_assert_uint_eq(h.started, 0);
+	for (i = 0; i < 100; i++)
+		OK(push_write(e, hook_body, &h, var_new(e)));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_stop(e));
+	ck_assert_uint_eq(h.started, 3);
+	ck_assert_uint_eq(h.stopped, 3);
+	ck_assert_uint_eq(h.bad, 0);
+	ck_assert_msg(!strncmp(h.first, "abc-", 4), "%s", h.first);
+	OK(pawl_engine_destroy(e));
+	ck_assert_uint_eq(h.stopped, 3);
+}
+END_TEST
+
+START_TEST(test_all_kinds)
+{
+	const int kinds[] = { PAWL_PER_DEVICE, PAWL_POOLED, PAWL_NAIVE };
+	size_t k;
+	int w, p, i;
+
+	for (k = 0; k < ARRAY_SIZE(kinds); k++)
+		for (w = 0; w < 3; w++) {
+			struct pawl_engine *e = engine(kinds[k], w);
+			pawl_var_t v = var_new(e);
+			u64 n = 0;
+
+			for (p = PAWL_NORMAL; p <= PAWL_NO_SKIP; p++)
+				for (i = 0; i < 5; i++) {
+					struct pawl_op op = op_write(add_plain, &n, &v);
+
+					op.prop = (u16)p;
+					OK(pawl_push(e, &op));
+				}
+			OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+			ck_assert_uint_eq(n, 8 * 5);
+			ck_assert_uint_eq(version(e, v), 8 * 5);
+			OK(pawl_engine_destroy(e));
+		}
+}
+END_TEST
+
+START_TEST(test_several_engines)
+{
+	struct pawl_engine *e[6];
+	pawl_var_t v[6];
+	u64 n[6] = { 0 };
+	int i, k;
+
+	for (k = 0; k < 6; k++) {
+		e[k] = engine(k % 3, 1);
+		v[k] = var_new(e[k]);
+	}
+	for (i = 0; i < 200; i++)
+		for (k = 0; k < 6; k++)
+			OK(push_write(e[k], add_plain, &n[k], v[k]));
+	for (k = 5; k >= 0; k--) {
+		OK(pawl_wait_readable(e[k], v[k], SOON_NS, NULL));
+		ck_assert_uint_eq(n[k], 200);
+	}
+	/* One goes, the others stay. */
+	OK(pawl_engine_destroy(e[2]));
+	for (k = 0; k < 6; k++)
+		if (k != 2)
+			OK(push_write(e[k], add_plain, &n[k], v[k]));
+	for (k = 0; k < 6; k++) {
+		if (k == 2)
+			continue;
+		OK(pawl_wait_all(e[k], SOON_NS, NULL));
+		ck_assert_uint_eq(n[k], 201);
+		OK(pawl_engine_destroy(e[k]));
+	}
+}
+END_TEST
+
+/* An op of one engine pushes to another one. */
+struct relay {
+	struct pawl_engine *to;
+	pawl_var_t v;
+	u64 n;
+};
+
+static int relay_body(struct pawl_run *run, void *arg)
+{
+	struct relay *r = arg;
+
+	MUST(!push_write(r->to, add_plain, &r->n, r->v));
+	return 0;
+}
+
+START_TEST(test_engines_push_to_each_other)
+{
+	struct pawl_engine *a = engine(PAWL_PER_DEVICE, 1), *b = engine(PAWL_POOLED, 1);
+	struct relay r = { b, var_new(b), 0 };
+	int i;
+
+	for (i = 0; i < 300; i++)
+		OK(push_write(a, relay_body, &r, var_new(a)));
+	OK(pawl_wait_all(a, SOON_NS, NULL));
+	OK(pawl_wait_all(b, SOON_NS, NULL));
+	ck_assert_uint_eq(r.n, 300);
+	OK(pawl_engine_destroy(a));
+	OK(pawl_engine_destroy(b));
+}
+END_TEST
+
+START_TEST(test_create_destroy_1000)
+{
+	int i, n = SANITIZED ? 150 : 1000;
+
+	for (i = 0; i < n; i++) {
+		struct pawl_engine *e = engine(i % 3, i % 4 == 3);
+		u32 ran = 0;
+
+		if (i % 2) {
+			OK(push_write(e, add_one, &ran, var_new(e)));
+			OK(pawl_engine_destroy(e));
+			ck_assert_uint_eq(ran, 1);
+		} else {
+			OK(pawl_engine_destroy(e));
+		}
+	}
+}
+END_TEST
+
+START_TEST(test_destroy_null)
+{
+	OK(pawl_engine_destroy(NULL));
+}
+END_TEST
+
+/* Ops that run may still push: all of what they push runs too. */
+struct chain {
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u32 left;	/* A */
+	u32 ran;	/* A */
+};
+
+static int chain_body(struct pawl_run *run, void *arg)
+{
+	struct chain *c = arg;
+	u32 left = load_relaxed(&c->left);
+
+	fetch_add_relaxed(&c->ran, 1);
+	if (!left)
+		return 0;
+	store_relaxed(&c->left, left - 1);
+	MUST(!push_write(c->e, chain_body, c, c->v));
+	return 0;
+}
+
+START_TEST(test_destroy_while_ops_push)
+{
+	int kind, w;
+
+	for (kind = 0; kind < 3; kind++)
+		for (w = 0; w < 3; w++) {
+			struct pawl_engine *e = engine(kind, w);
+			struct chain c = { e, var_new(e), 500, 0 };
+
+			OK(push_write(e, chain_body, &c, c.v));
+			OK(pawl_engine_destroy(e));
+			ck_assert_uint_eq(c.ran, 501);
+		}
+}
+END_TEST
+
+static int destroy_body(struct pawl_run *run, void *arg)
+{
+	int *rc = arg;
+
+	rc[0] = pawl_engine_destroy(run->engine);
+	rc[1] = pawl_engine_stop(run->engine);
+	rc[2] = pawl_engine_start(run->engine);
+	MUST(strstr(pawl_error_text(), "inside an op"));
+	return 0;
+}
+
+START_TEST(test_destroy_inside_body)
+{
+	int kind;
+
+	for (kind = 0; kind < 3; kind++) {
+		struct pawl_engine *e = engine(kind, 1);
+		int rc[3] = { 0 };
+
+		OK(push_write(e, destroy_body, rc, var_new(e)));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_int_eq(rc[0], -EDEADLK);
+		ck_assert_int_eq(rc[1], -EDEADLK);
+		ck_assert_int_eq(rc[2], -EDEADLK);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+START_TEST(test_stop_drains)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 2);
+	pawl_var_t v = var_new(e);
+	u64 n = 0;
+	int i;
+
+	for (i = 0; i < 1000; i++)
+		OK(push_write(e, add_plain, &n, v));
+	OK(pawl_engine_stop(e));
+	ck_assert_uint_eq(n, 1000);
+	ck_assert_uint_eq(stats(e).workers, 0);
+	OK(pawl_engine_stop(e));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_stop_keeps_pushes)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 2);
+	pawl_var_t v = var_new(e);
+	u32 n = 0, before;
+	int i;
+
+	OK(push_write(e, add_one, &n, v));
+	OK(pawl_engine_stop(e));
+	before = threads_now();
+	for (i = 0; i < 10; i++)
+		OK(push_write(e, add_one, &n, v));
+	nap_us(2000);
+	ck_assert_uint_eq(load_acquire(&n), 1);
+	ck_assert_uint_eq(threads_now(), before);
+	/* start: the workers take what waits, without a further push */
+	OK(pawl_engine_start(e));
+	ck_assert(soon(load_acquire(&n) == 11));
+	OK(pawl_engine_start(e));
+	/* stopped, and a waiting thread runs them */
+	OK(pawl_engine_stop(e));
+	OK(push_write(e, add_one, &n, v));
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 12);
+	/* destroy drains a stopped engine too */
+	OK(push_write(e, add_one, &n, v));
+	OK(pawl_engine_destroy(e));
+	ck_assert_uint_eq(n, 13);
+}
+END_TEST
+
+START_TEST(test_stop_start_many)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 2);
+	pawl_var_t v = var_new(e);
+	u64 n = 0;
+	int i, rounds = TIMES(200);
+
+	for (i = 0; i < rounds; i++) {
+		OK(push_write(e, add_plain, &n, v));
+		OK(pawl_engine_stop(e));
+		ck_assert_uint_eq(n, 2 * (u64)i + 1);
+		OK(push_write(e, add_plain, &n, v));
+		OK(pawl_engine_start(e));
+		OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+		ck_assert_uint_eq(n, 2 * (u64)i + 2);
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_stop_naive_and_pooled)
+{
+	int kind;
+
+	for (kind = PAWL_POOLED; kind <= PAWL_NAIVE; kind++) {
+		struct pawl_engine *e = engine(kind, 1);
+		u32 n = 0;
+
+		OK(push_write(e, add_one, &n, var_new(e)));
+		OK(pawl_engine_stop(e));
+		ck_assert_uint_eq(n, 1);
+		OK(pawl_engine_start(e));
+		OK(push_write(e, add_one, &n, var_new(e)));
+		OK(pawl_engine_destroy(e));
+		ck_assert_uint_eq(n, 2);
+	}
+}
+END_TEST
+
+/* Stop waits for an asynchronous op that another thread completes. */
+static void *late_completer(void *arg)
+{
+	nap_us(3000);
+	gate_open(arg);
+	return NULL;
+}
+
+START_TEST(test_stop_waits_for_async)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	struct gate g;
+	pthread_t t;
+
+	gate_write(e, &g, var_new(e));
+	t = spawn(late_completer, &g);
+	OK(pawl_engine_stop(e));
+	ck_assert_uint_eq(stats(e).completed, stats(e).pushed);
+	join(t);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* --- the host as a worker --- */
+
+START_TEST(test_run_one)
+{
+	int kind;
+
+	for (kind = PAWL_PER_DEVICE; kind <= PAWL_POOLED; kind++) {
+		struct pawl_engine *e = engine(kind, 0);
+		pawl_var_t v = var_new(e);
+		u64 n = 0;
+		u64 i;
+
+		ck_assert_int_eq(pawl_run_one(e), 0);
+		for (i = 0; i < 3; i++)
+			OK(push_write(e, add_plain, &n, v));
+		for (i = 1; i <= 3; i++) {
+			ck_assert_int_eq(pawl_run_one(e), 1);
+			ck_assert_uint_eq(n, i);	/* one, not its successors */
+		}
+		ck_assert_int_eq(pawl_run_one(e), 0);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+START_TEST(test_run_one_all_queues)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+	u32 n = 0, d, p;
+
+	c.cpu_devices = 3;
+	e = engine_with(&c);
+	for (d = 0; d < 3; d++)
+		for (p = PAWL_NORMAL; p <= PAWL_NO_SKIP; p++) {
+			struct pawl_op op = op_of_fn(add_one, &n);
+
+			if (p == PAWL_ASYNC || p == PAWL_DELETE_VAR)
+				continue;	/* inline */
+			op.prop = (u16)p;
+			op.device.id = (u16)d;
+			OK(pawl_push(e, &op));
+		}
+	for (d = 0; d < 18; d++)
+		ck_assert_int_eq(pawl_run_one(e), 1);
+	ck_assert_int_eq(pawl_run_one(e), 0);
+	ck_assert_uint_eq(n, 18);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static bool is_five(void *user)
+{
+	return load_acquire((u32 *)user) >= 5;
+}
+
+static bool never(void *user)
+{
+	return false;
+}
+
+START_TEST(test_run_until)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u32 n = 0;
+	int i;
+
+	for (i = 0; i < 10; i++)
+		OK(push_write(e, add_one, &n, v));
+	OK(pawl_run_until(e, is_five, &n, SOON_NS));
+	ck_assert_uint_ge(n, 5);
+	FAILS(pawl_run_until(e, never, NULL, 1000000), -ETIMEDOUT, "run_until");
+	ck_assert_uint_eq(n, 10);
+	FAILS(pawl_run_until(e, never, NULL, 0), -ETIMEDOUT, "run_until");
+	FAILS(pawl_run_until(e, NULL, NULL, 0), -EINVAL, "run_until", "done");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* done() is true already: nothing runs. */
+static bool always(void *user)
+{
+	return true;
+}
+
+START_TEST(test_run_until_at_once)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	u32 n = 0;
+
+	OK(push_write(e, add_one, &n, var_new(e)));
+	OK(pawl_run_until(e, always, NULL, -1));
+	ck_assert_uint_eq(n, 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/*
+ * A thread in run_until() runs the last op; another one in wait_all() must hear of it,
+ * although the first one goes on waiting for something else.
+ */
+struct until {
+	struct pawl_engine *e;
+	u32 all_rc_set, until_in;
+	int all_rc;
+};
+
+static void *wait_all_thread(void *arg)
+{
+	struct until *u = arg;
+
+	u->all_rc = pawl_wait_all(u->e, SOON_NS, NULL);
+	store_release(&u->all_rc_set, 1);
+	return NULL;
+}
+
+static bool until_cond(void *user)
+{
+	struct until *u = user;
+
+	return load_acquire(&u->all_rc_set);
+}
+
+START_TEST(test_run_until_tells_wait_all)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct until u = { 0 };
+	pthread_t t;
+	u32 n = 0;
+
+	c.no_help = true;
+	c.spin_ns = 0;
+	u.e = engine_with(&c);
+	OK(push_write(u.e, add_one, &n, var_new(u.e)));
+	t = spawn(wait_all_thread, &u);
+	nap_us(20000);			/* most likely it sleeps now */
+	ck_assert_msg(!pawl_run_until(u.e, until_cond, &u, 5000000000ll),
+		      "wait_all() sleeps although nothing is in flight");
+	join(t);
+	ck_assert_int_eq(u.all_rc, 0);
+	ck_assert_uint_eq(n, 1);
+	OK(pawl_engine_destroy(u.e));
+}
+END_TEST
+
+/* The same for a push that makes room in the window, and is refused afterwards. */
+START_TEST(test_refused_push_tells_wait_all)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_var gone;
+	struct until u = { 0 };
+	pthread_t t;
+	pawl_var_t v;
+	u32 n = 0;
+	int i;
+
+	c.no_help = true;
+	c.spin_ns = 0;
+	c.window = 4;
+	c.window_policy = PAWL_WINDOW_HELP;
+	u.e = engine_with(&c);
+	v = var_new(u.e);
+	gone = var_new(u.e);
+	OK(pawl_var_delete(u.e, gone, NULL, NULL));
+	for (i = 0; i < 4; i++)
+		OK(push_write(u.e, add_one, &n, v));
+	t = spawn(wait_all_thread, &u);
+	nap_us(20000);
+	/* Refused; whatever it ran to make room, nobody may be left sleeping for it. */
+	for (i = 0; i < 8; i++)
+		ck_assert_int_eq(push_write(u.e, nothing, NULL, gone), -ESTALE);
+	while (pawl_run_one(u.e))
+		;
+	ck_assert_msg(soon(load_acquire(&u.all_rc_set)), "wait_all() sleeps on");
+	join(t);
+	ck_assert_int_eq(u.all_rc, 0);
+	OK(pawl_engine_destroy(u.e));
+}
+END_TEST
+
+/* --- statistics, version, texts --- */
+
+START_TEST(test_stats)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	struct pawl_stats s;
+	int i;
+
+	s = stats(e);
+	ck_assert_uint_eq(s.pushed, 0);
+	ck_assert_uint_eq(s.completed, 0);
+	for (i = 0; i < 10; i++)
+		OK(push_write(e, nothing, NULL, v));
+	OK(push_write(e, fail_io, NULL, w));
+	for (i = 0; i < 5; i++)
+		OK(push_read(e, nothing, NULL, w));
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+	s = stats(e);
+	ck_assert_uint_eq(s.pushed, 16);
+	ck_assert_uint_eq(s.completed, 16);
+	ck_assert_uint_eq(s.failed, 1);
+	ck_assert_uint_eq(s.skipped, 5);
+	ck_assert_uint_eq(s.inlined, 0);
+	OK(pawl_var_delete(e, v, NULL, NULL));
+	s = stats(e);
+	ck_assert_uint_eq(s.inlined, 1);
+	ck_assert_uint_ge(s.vars, 2);
+	ck_assert_uint_ge(s.ops, 1);
+	ck_assert_uint_ge(s.blocks, 2);
+	ck_assert_uint_gt(s.bytes, 0);
+	ck_assert_uint_ge(s.threads, 1);
+	ck_assert_uint_eq(s.workers, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_stats_helped)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+
+	OK(push_write(e, nothing, NULL, var_new(e)));
+	OK(push_write(e, nothing, NULL, var_new(e)));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(stats(e).helped, 2);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_stats_size)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_stats s = { .size = sizeof(s) - 8 };
+
+	FAILS(pawl_stats(e, &s), -EINVAL, "stats", "size");
+	FAILS(pawl_stats(e, NULL), -EINVAL, "stats");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_version)
+{
+	ck_assert_str_eq(pawl_version(), PAWL_VERSION_STRING);
+}
+END_TEST
+
+static void *fresh_thread_text(void *arg)
+{
+	MUST(pawl_error_text());
+	MUST(!pawl_error_text()[0]);
+	return NULL;
+}
+
+START_TEST(test_error_text)
+{
+	ck_assert_ptr_nonnull(pawl_error_text());
+	ck_assert_int_eq(pawl_engine_create(NULL, NULL), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(pawl_error_text(), "out"));
+	join(spawn(fresh_thread_text, NULL));
+	ck_assert_ptr_nonnull(strstr(pawl_error_text(), "out"));
+}
+END_TEST
+
+/* --- devices --- */
+
+static int device_body(struct pawl_run *run, void *arg)
+{
+	MUST(run->device.kind == PAWL_CPU);
+	MUST(!run->stream);
+	MUST(!run->status);
+	store_relaxed((u32 *)arg, run->device.id);
+	return 0;
+}
+
+START_TEST(test_devices)
+{
+	int kind;
+
+	for (kind = 0; kind < 3; kind++) {
+		struct pawl_config c = small(kind, 1);
+		struct pawl_engine *e;
+		struct pawl_op op = PAWL_OP_INIT;
+		u32 seen[4], d;
+
+		c.cpu_devices = 4;
+		e = engine_with(&c);
+		op.fn = device_body;
+		for (d = 0; d < 4; d++) {
+			op.arg = &seen[d];
+			op.device.id = (u16)d;
+			OK(pawl_push(e, &op));
+		}
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		for (d = 0; d < 4; d++)
+			ck_assert_uint_eq(seen[d], d);
+		op.device.id = 4;
+		FAILS(pawl_push(e, &op), -ENODEV, "push", "4");
+		op.device.id = 0;
+		op.device.kind = 2;
+		FAILS(pawl_push(e, &op), -ENODEV, "push", "kind", "2");
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* Whatever number config_check() lets pass must do; else the message names the field. */
+START_TEST(test_many_devices)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e = NULL;
+	const u32 counts[] = { 16, 21, 22, 64, 256 };
+	size_t i;
+	int rc;
+
+	for (i = 0; i < ARRAY_SIZE(counts); i++) {
+		u32 n = 0;
+		struct pawl_op op = op_of_fn(add_one, &n);
+
+		c.cpu_devices = counts[i];
+		rc = pawl_engine_create(&c, &e);
+		if (rc) {
+			ck_assert_int_eq(rc, -EINVAL);
+			ck_assert_msg(strstr(pawl_error_text(), "cpu_devices"), "%u devices: %s",
+				      counts[i], pawl_error_text());
+			continue;
+		}
+		op.device.id = (u16)(counts[i] - 1);
+		OK(pawl_push(e, &op));
+		op.prop = PAWL_COPY_TO_DEVICE;
+		OK(pawl_push(e, &op));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(n, 2);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* --- the window --- */
+
+START_TEST(test_window_fail)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u32 n = 0, accepted = 0, i;
+
+	c.window = 16;
+	c.window_policy = PAWL_WINDOW_FAIL;
+	e = engine_with(&c);
+	v = var_new(e);
+	for (i = 0; i < 100; i++) {
+		int rc = push_write(e, add_one, &n, v);
+
+		if (rc) {
+			ck_assert_int_eq(rc, -EAGAIN);
+			says("push", (const char *const[]){ "push", "window", "16", NULL });
+			break;
+		}
+		accepted++;
+	}
+	ck_assert_uint_eq(accepted, 16);
+	/* Refused without effect, and there is room again when one is over. */
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	OK(push_write(e, add_one, &n, v));
+	ck_assert_int_eq(push_write(e, add_one, &n, v), -EAGAIN);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 17);
+	ck_assert_uint_eq(version(e, v), 17);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_window_fail_small)
+{
+	u32 w;
+
+	for (w = 1; w < 10; w++) {
+		struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+		struct pawl_engine *e;
+		u32 n = 0, accepted = 0;
+
+		c.window = w;
+		c.window_policy = PAWL_WINDOW_FAIL;
+		e = engine_with(&c);
+		while (accepted < 100 && !push_write(e, add_one, &n, var_new(e)))
+			accepted++;
+		ck_assert_uint_eq(accepted, w);
+		OK(pawl_engine_destroy(e));
+		ck_assert_uint_eq(n, w);
+	}
+}
+END_TEST
+
+START_TEST(test_window_help)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u64 n = 0;
+	int i;
+
+	c.window = 8;
+	c.window_policy = PAWL_WINDOW_HELP;
+	e = engine_with(&c);
+	v = var_new(e);
+	for (i = 0; i < 1000; i++) {
+		OK(push_write(e, add_plain, &n, v));
+		ck_assert_uint_le(stats(e).pushed - stats(e).completed, 8 + 1);
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 1000);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* No workers: the default policy is to help, so a program without workers cannot hang. */
+START_TEST(test_window_default_zero_workers)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+	u64 n = 0;
+	pawl_var_t v;
+	int i;
+
+	c.window = 8;
+	e = engine_with(&c);
+	v = var_new(e);
+	for (i = 0; i < 500; i++)
+		OK(push_write(e, add_plain, &n, v));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 500);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_window_block)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+	u64 n = 0;
+	pawl_var_t v;
+	int i, rounds = TIMES(20000);
+
+	c.window = 16;
+	c.window_policy = PAWL_WINDOW_BLOCK;
+	e = engine_with(&c);
+	v = var_new(e);
+	for (i = 0; i < rounds; i++)
+		OK(push_write(e, add_plain, &n, v));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, (u64)rounds);
+	ck_assert_uint_eq(stats(e).helped, 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A body that pushes more than the window holds, with the only worker: it must help. */
+struct flood {
+	pawl_var_t v;
+	u64 n;
+};
+
+static int flood_body(struct pawl_run *run, void *arg)
+{
+	struct flood *f = arg;
+	int i;
+
+	for (i = 0; i < 200; i++)
+		MUST(!push_write(run->engine, add_plain, &f->n, f->v));
+	return 0;
+}
+
+START_TEST(test_window_block_inside_body)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+	struct flood f = { { 0 }, 0 };
+
+	c.window = 8;
+	c.window_policy = PAWL_WINDOW_BLOCK;
+	e = engine_with(&c);
+	f.v = var_new(e);
+	OK(push_write(e, flood_body, &f, var_new(e)));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(f.n, 200);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* "ops in flight per pushing thread": one thread's backlog is not another one's. */
+static void *push_some(void *arg)
+{
+	struct pawl_engine *e = arg;
+
+	MUST(!push_write(e, nothing, NULL, var_new(e)));
+	return NULL;
+}
+
+START_TEST(test_window_is_per_thread)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+
+	c.window = 16;
+	c.window_policy = PAWL_WINDOW_FAIL;
+	e = engine_with(&c);
+	while (!push_write(e, nothing, NULL, var_new(e)))
+		;
+	join(spawn(push_some, e));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* --- fork --- */
+
+static int child_of_fork(struct pawl_engine *e, pawl_var_t v)
+{
+	struct pawl_op op = op_write(nothing, NULL, &v);
+	struct pawl_engine *mine;
+	pawl_var_t w;
+	u32 n = 0;
+
+	if (pawl_push(e, &op) != -EOWNERDEAD || !strstr(pawl_error_text(), "parent"))
+		return 1;
+	if (pawl_push_batch(e, &op, 1) != -EOWNERDEAD)
+		return 2;
+	if (pawl_var_create(e, &w) != -EOWNERDEAD)
+		return 3;
+	if (pawl_wait_all(e, 0, NULL) != -EOWNERDEAD)
+		return 4;
+	if (pawl_wait_readable(e, v, 0, NULL) != -EOWNERDEAD)
+		return 5;
+	if (pawl_run_one(e) != -EOWNERDEAD)
+		return 6;
+	if (pawl_bulk_size(e, 5) != -EOWNERDEAD)
+		return 7;
+	/* An engine of its own works, before and after the other one is forgotten. */
+	if (pawl_engine_create(NULL, &mine))
+		return 8;
+	if (push_write(mine, add_one, &n, var_new(mine)) || pawl_wait_all(mine, SOON_NS, NULL) ||
+	    n != 1)
+		return 9;
+	if (pawl_engine_destroy(e))
+		return 10;
+	if (push_write(mine, add_one, &n, var_new(mine)) || pawl_wait_all(mine, SOON_NS, NULL) ||
+	    n != 2)
+		return 11;
+	if (pawl_engine_destroy(mine))
+		return 12;
+	return 0;
+}
+
+static bool fork_works(void)
+{
+	/* The thread sanitizer does not let a child of a program with threads make new ones. */
+#if defined(__SANITIZE_THREAD__)
+	return false;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+	return false;
+#endif
+#endif
+	return true;
+}
+
+START_TEST(test_fork)
+{
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u64 n = 0;
+	int i, status;
+	pid_t pid;
+
+	if (!fork_works())
+		return;
+	e = engine(PAWL_PER_DEVICE, 2);
+	v = var_new(e);
+	for (i = 0; i < 1000; i++)
+		OK(push_write(e, add_plain, &n, v));
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (!pid) {
+		alarm(20);
+		_exit(child_of_fork(e, v));
+	}
+	/* The parent goes on. */
+	for (i = 0; i < 1000; i++)
+		OK(push_write(e, add_plain, &n, v));
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_msg(WIFEXITED(status), "the child died: %d", status);
+	ck_assert_msg(!WEXITSTATUS(status), "the child failed at step %d", WEXITSTATUS(status));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 2000);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The child's thread never was inside the engine before the fork. */
+static void *forker(void *arg)
+{
+	struct pawl_engine *e = arg;
+	int status;
+	pid_t pid = fork();
+
+	MUST(pid >= 0);
+	if (!pid) {
+		alarm(20);
+		_exit(push_write(e, nothing, NULL, (pawl_var_t){ 1ull << 32 | 1 }) != -EOWNERDEAD ||
+		      pawl_engine_destroy(e));
+	}
+	MUST(waitpid(pid, &status, 0) == pid);
+	MUST(WIFEXITED(status) && !WEXITSTATUS(status));
+	return NULL;
+}
+
+START_TEST(test_fork_from_other_thread)
+{
+	struct pawl_engine *e;
+	u32 n = 0;
+
+	if (!fork_works())
+		return;
+	e = engine(PAWL_PER_DEVICE, 1);
+	OK(push_write(e, add_one, &n, var_new(e)));
+	join(spawn(forker, e));
+	OK(push_write(e, add_one, &n, var_new(e)));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 2);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The child ends with exit(): what is registered there must not touch the engine. */
+START_TEST(test_fork_child_exits)
+{
+	struct pawl_engine *e;
+	int status;
+	pid_t pid;
+
+	if (!fork_works())
+		return;
+	e = engine(PAWL_PER_DEVICE, 1);
+	OK(push_write(e, nothing, NULL, var_new(e)));
+	pid = fork();
+	if (!pid) {
+		alarm(20);
+		join(spawn(fresh_thread_text, NULL));
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status) && !WEXITSTATUS(status));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+SUITE("engine", test_config_defaults, test_create_default, test_create_out_null,
+      test_create_size, test_create_ranges, test_create_edges, test_create_prefault,
+      test_create_pinned, test_threads_start_late, test_zero_workers_no_thread,
+      test_thread_hooks, test_all_kinds, test_several_engines,
+      test_engines_push_to_each_other, test_create_destroy_1000, test_destroy_null,
+      test_destroy_while_ops_push, test_destroy_inside_body, test_stop_drains,
+      test_stop_keeps_pushes, test_stop_start_many, test_stop_naive_and_pooled,
+      test_stop_waits_for_async, test_run_one, test_run_one_all_queues, test_run_until,
+      test_run_until_at_once, test_run_until_tells_wait_all,
+      test_refused_push_tells_wait_all, test_stats, test_stats_helped, test_stats_size,
+      test_version, test_error_text, test_devices, test_many_devices, test_window_fail,
+      test_window_fail_small, test_window_help, test_window_default_zero_workers,
+      test_window_block, test_window_block_inside_body, test_window_is_per_thread,
+      test_fork, test_fork_from_other_thread, test_fork_child_exits)

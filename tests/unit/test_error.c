@@ -1,0 +1,971 @@
+// SPDX-License-Identifier: Apache-2.0
+/* core/error.c: errors travel along data, are given once, and none is lost. */
+#include "util.h"
+#include <core/internal.h>
+
+#define MS 1000000ll
+
+/* --- how they travel --- */
+
+START_TEST(test_fail_poisons_what_it_writes)
+{
+	int kind;
+
+	for (kind = 0; kind < 3; kind++) {
+		struct pawl_engine *e = engine(kind, 1);
+		pawl_var_t a = var_new(e), b = var_new(e), c = var_new(e), d = var_new(e);
+		struct pawl_op op = op_of_fn(fail_io, NULL);
+		struct pawl_error err;
+
+		op.reads = VARS(a, b);
+		op.nreads = 2;
+		op.writes = VARS(c, d);
+		op.nwrites = 2;
+		op.name = "burner";
+		OK(pawl_push(e, &op));
+		OK(pawl_wait_readable(e, a, SOON_NS, NULL));	/* read: nothing passes on */
+		OK(pawl_wait_readable(e, b, SOON_NS, NULL));
+		ck_assert_int_eq(pawl_wait_writable(e, a, SOON_NS, NULL), 0);
+		ck_assert_int_eq(pawl_wait_writable(e, c, SOON_NS, &err), -EIO);
+		ck_assert_int_eq(err.code, -EIO);
+		ck_assert_str_eq(err.op, "burner");
+		ck_assert_str_eq(err.text, "disk on fire");
+		says("wait", (const char *const[]){ "burner", "disk on fire", NULL });
+		OK(pawl_wait_readable(e, d, SOON_NS, NULL));	/* the same error, given already */
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* From var to var, over any number of ops; what is in between is skipped. */
+START_TEST(test_chain)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v[20];
+	struct pawl_error err;
+	u32 ran = 0;
+	int i;
+
+	for (i = 0; i < 20; i++)
+		v[i] = var_new(e);
+	OK(push_write(e, fail_io, NULL, v[0]));
+	for (i = 1; i < 20; i++) {
+		struct pawl_op op = op_of_fn(add_one, &ran);
+
+		op.reads = &v[i - 1];
+		op.nreads = 1;
+		op.writes = &v[i];
+		op.nwrites = 1;
+		OK(pawl_push(e, &op));
+	}
+	ck_assert_int_eq(pawl_wait_readable(e, v[19], SOON_NS, &err), -EIO);
+	ck_assert_str_eq(err.text, "disk on fire");
+	ck_assert_uint_eq(ran, 0);
+	ck_assert_uint_eq(stats(e).skipped, 19);
+	ck_assert_uint_eq(stats(e).failed, 1);
+	/* Given once: gone wherever it spread. */
+	for (i = 0; i < 20; i++) {
+		OK(pawl_var_error(e, v[i], NULL));
+		OK(pawl_wait_readable(e, v[i], SOON_NS, NULL));
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	/* And everything works again. */
+	OK(push_write(e, add_one, &ran, v[10]));
+	OK(pawl_wait_readable(e, v[10], SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A write after a failed write inherits too, until somebody took the error. */
+START_TEST(test_same_var)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u32 ran = 0;
+	int i;
+
+	OK(push_write(e, fail_io, NULL, v));
+	for (i = 0; i < 5; i++) {
+		OK(push_write(e, add_one, &ran, v));
+		OK(push_read(e, add_one, &ran, v));
+	}
+	while (pawl_run_one(e))
+		;
+	ck_assert_uint_eq(ran, 0);
+	ck_assert_uint_eq(stats(e).skipped, 10);
+	ck_assert_uint_eq(version(e, v), 6);
+	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -EIO);
+	OK(push_read(e, add_one, &ran, v));
+	OK(push_write(e, add_one, &ran, v));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 2);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Reads pass nothing on: a failed op that only reads poisons no var, but is counted. */
+START_TEST(test_failed_read)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct pawl_error err;
+	u32 ran = 0;
+
+	OK(push_read(e, fail_io, NULL, v));
+	OK(push_write(e, add_one, &ran, v));
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 1);
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
+	ck_assert_uint_eq(err.count, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The first among its reads, then among its writes, is inherited. */
+START_TEST(test_first_is_inherited)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t r = var_new(e), w = var_new(e), out = var_new(e);
+	struct pawl_error err;
+	struct pawl_op op = op_of_fn(nothing, NULL);
+
+	OK(push_write(e, fail_io, (char[]){ "of the write" }, w));
+	OK(push_write(e, fail_io, (char[]){ "of the read" }, r));
+	while (pawl_run_one(e))
+		;
+	op.reads = &r;
+	op.nreads = 1;
+	op.writes = VARS(w, out);
+	op.nwrites = 2;
+	OK(pawl_push(e, &op));
+	ck_assert_int_eq(pawl_wait_readable(e, out, SOON_NS, &err), -EIO);
+	ck_assert_str_eq(err.text, "of the read");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A body of PAWL_NO_SKIP runs and sees the error; what it writes stays poisoned. */
+static int see_status(struct pawl_run *run, void *arg)
+{
+	*(int *)arg = run->status;
+	return 0;
+}
+
+START_TEST(test_no_skip)
+{
+	int kind;
+
+	for (kind = 0; kind < 3; kind++) {
+		struct pawl_engine *e = engine(kind, 1);
+		pawl_var_t v = var_new(e), w = var_new(e);
+		struct pawl_op op;
+		int status = 1;
+
+		op = op_write(see_status, &status, &w);
+		op.prop = PAWL_NO_SKIP;
+		OK(pawl_push(e, &op));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_int_eq(status, 0);
+		OK(push_write(e, fail_io, NULL, v));
+		op.reads = &v;
+		op.nreads = 1;
+		OK(pawl_push(e, &op));
+		ck_assert_int_eq(pawl_wait_readable(e, w, SOON_NS, NULL), -EIO);
+		ck_assert_int_eq(status, -EIO);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* An own failure of such a body replaces the inherited one. */
+START_TEST(test_no_skip_fails_itself)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = op_write(fail_io, (char[]){ "second" }, &v);
+	struct pawl_error err;
+
+	OK(push_write(e, fail_io, (char[]){ "first" }, v));
+	op.prop = PAWL_NO_SKIP;
+	OK(pawl_push(e, &op));
+	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, &err), -EIO);
+	ck_assert_str_eq(err.text, "second");
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
+	ck_assert_str_eq(err.text, "first");
+	ck_assert_uint_eq(err.count, 2);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* --- pawl_fail() and the value returned --- */
+
+static int fail_code(struct pawl_run *run, void *arg)
+{
+	return *(int *)arg;
+}
+
+START_TEST(test_no_message)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	int code = -ENOSPC;
+	struct pawl_error err;
+
+	OK(push_write(e, fail_code, &code, v));
+	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, &err), -ENOSPC);
+	ck_assert_int_eq(err.code, -ENOSPC);
+	ck_assert_str_eq(err.op, "");
+	ck_assert_str_eq(err.text, strerror(ENOSPC));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_positive_return)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct pawl_error err;
+	int code = 42;
+
+	OK(push_write(e, fail_code, &code, v));
+	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, &err), -EPROTO);
+	ck_assert_ptr_nonnull(strstr(err.text, "42"));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A message, and then success: no failure, not counted, nothing kept. */
+static int fail_and_succeed(struct pawl_run *run, void *arg)
+{
+	pawl_fail(run, -EIO, "never mind");
+	return 0;
+}
+
+START_TEST(test_fail_then_success)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct pawl_error err;
+
+	OK(push_write(e, fail_and_succeed, NULL, v));
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	OK(pawl_wait_all(e, SOON_NS, &err));
+	ck_assert_int_eq(err.code, 0);
+	ck_assert_uint_eq(stats(e).failed, 0);
+	/* And the count of a real one is not spoiled by it. */
+	OK(push_write(e, fail_and_succeed, NULL, v));
+	OK(push_write(e, fail_io, NULL, v));
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
+	ck_assert_uint_eq(err.count, 1);
+	ck_assert_str_eq(err.text, "disk on fire");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static int fail_twice(struct pawl_run *run, void *arg)
+{
+	pawl_fail(run, -EIO, "first %d", 1);
+	return pawl_fail(run, -ENXIO, "second %s", "two");
+}
+
+START_TEST(test_fail_twice)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_error err;
+
+	OK(push_write(e, fail_twice, NULL, var_new(e)));
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -ENXIO);
+	ck_assert_str_eq(err.text, "second two");
+	ck_assert_uint_eq(err.count, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The message is for the error that is returned. */
+static int fail_other_code(struct pawl_run *run, void *arg)
+{
+	pawl_fail(run, -EIO, "the message");
+	return -EINVAL;
+}
+
+static void keep_status(void *arg, int status)
+{
+	((int *)arg)[0] = status;
+}
+
+START_TEST(test_fail_other_code)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	int status = 0;
+	struct pawl_op op = op_write(fail_other_code, &status, &v);
+	struct pawl_error err;
+
+	op.release = keep_status;
+	OK(pawl_push(e, &op));
+	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, &err), -EINVAL);
+	ck_assert_int_eq(err.code, -EINVAL);
+	ck_assert_str_eq(err.text, "the message");
+	ck_assert_int_eq(status, -EINVAL);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Long names and messages are cut, not overrun. */
+static int fail_long(struct pawl_run *run, void *arg)
+{
+	return pawl_fail(run, -EIO, "%0500d", 7);
+}
+
+START_TEST(test_long_texts)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = op_write(fail_long, NULL, &v);
+	struct pawl_error err;
+
+	op.name = "a-name-that-is-longer-than-the-forty-eight-bytes-of-the-field";
+	OK(pawl_push(e, &op));
+	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, &err), -EIO);
+	ck_assert_uint_eq(strlen(err.op), sizeof(err.op) - 1);
+	ck_assert_uint_eq(strlen(err.text), sizeof(err.text) - 1);
+	ck_assert_int_eq(strncmp(err.op, op.name, 47), 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A body fails after it waited for, and ran, other ops on its stack: its own message. */
+static int fail_late(struct pawl_run *run, void *arg)
+{
+	pawl_var_t *v = arg;
+
+	pawl_fail(run, -EIO, "the outer one");
+	MUST(!push_write(run->engine, fail_io, NULL, *v));
+	MUST(pawl_wait_readable(run->engine, *v, SOON_NS, NULL) == -EIO);
+	return -EIO;
+}
+
+START_TEST(test_fail_nested)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	struct pawl_error err;
+
+	OK(push_write(e, fail_late, &v, w));
+	ck_assert_int_eq(pawl_wait_readable(e, w, SOON_NS, &err), -EIO);
+	ck_assert_str_eq(err.text, "the outer one");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* --- given once --- */
+
+START_TEST(test_given_once)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	struct pawl_op op = op_of_fn(fail_io, NULL);
+	struct pawl_error err;
+
+	op.writes = VARS(v, w);
+	op.nwrites = 2;
+	OK(pawl_push(e, &op));
+	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, &err), -EIO);
+	OK(pawl_wait_readable(e, v, SOON_NS, &err));
+	ck_assert_int_eq(err.code, 0);
+	OK(pawl_wait_writable(e, v, SOON_NS, NULL));
+	OK(pawl_wait_readable(e, w, SOON_NS, NULL));
+	OK(pawl_wait_all(e, SOON_NS, &err));
+	ck_assert_int_eq(err.code, 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Of many threads that wait, exactly one gets it. */
+struct takers {
+	struct pawl_engine *e;
+	pawl_var_t v[4];
+	u32 n, got, in;		/* A */
+};
+
+static void *taker(void *arg)
+{
+	struct takers *t = arg;
+	u32 i = fetch_add_relaxed(&t->n, 1);
+	int rc;
+
+	fetch_add_relaxed(&t->in, 1);
+	while (load_acquire(&t->in) < 4)
+		sched_yield();
+	if (i == 3)
+		rc = pawl_wait_writable(t->e, t->v[3], SOON_NS, NULL);
+	else
+		rc = pawl_wait_readable(t->e, t->v[i], SOON_NS, NULL);
+	MUST(rc == 0 || rc == -EIO);
+	if (rc)
+		fetch_add_relaxed(&t->got, 1);
+	return NULL;
+}
+
+START_TEST(test_given_to_one_thread)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	int round, i, rounds = TIMES(300);
+
+	for (round = 0; round < rounds; round++) {
+		struct takers t = { .e = e };
+		struct pawl_op op = op_of_fn(fail_io, NULL);
+		pthread_t th[4];
+
+		for (i = 0; i < 4; i++)
+			t.v[i] = var_new(e);
+		op.writes = t.v;
+		op.nwrites = 4;
+		OK(pawl_push(e, &op));
+		for (i = 0; i < 4; i++)
+			th[i] = spawn(taker, &t);
+		for (i = 0; i < 4; i++)
+			join(th[i]);
+		ck_assert_uint_eq(t.got, 1);
+		for (i = 0; i < 4; i++)
+			OK(pawl_var_delete(e, t.v[i], NULL, NULL));
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* --- look and clear --- */
+
+START_TEST(test_var_error)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct pawl_error err = { .code = 5 };
+	struct gate g;
+	u32 ran = 0;
+	int i;
+
+	OK(pawl_var_error(e, v, &err));
+	ck_assert_int_eq(err.code, 0);
+	OK(push_write(e, fail_io, NULL, v));
+	OK(pawl_var_error(e, v, &err));		/* without waiting */
+	pawl_run_one(e);
+	for (i = 0; i < 3; i++) {		/* without clearing */
+		ck_assert_int_eq(pawl_var_error(e, v, &err), -EIO);
+		ck_assert_int_eq(err.code, -EIO);
+		ck_assert_str_eq(err.text, "disk on fire");
+		ck_assert_int_eq(pawl_var_error(e, v, NULL), -EIO);
+	}
+	/* While a write is under way: what poisons the var now. */
+	OK(pawl_var_clear(e, v));
+	gate_write(e, &g, v);
+	OK(pawl_var_error(e, v, NULL));
+	gate_open(&g);
+	OK(push_write(e, add_one, &ran, v));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_var_clear)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	struct pawl_op op = op_of_fn(nothing, NULL);
+	u32 ran = 0;
+
+	OK(pawl_var_clear(e, v));	/* nothing to clear */
+	OK(push_write(e, fail_io, NULL, v));
+	op.reads = &v;
+	op.nreads = 1;
+	op.writes = &w;
+	op.nwrites = 1;
+	OK(pawl_push(e, &op));
+	while (pawl_run_one(e))
+		;
+	ck_assert_int_eq(pawl_var_error(e, w, NULL), -EIO);
+	/* Cleared where it arrived: gone where it came from. */
+	OK(pawl_var_clear(e, w));
+	OK(pawl_var_error(e, v, NULL));
+	OK(pawl_var_error(e, w, NULL));
+	OK(push_write(e, add_one, &ran, v));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Cleared after a reader was pushed: the reader runs if it had not begun. */
+START_TEST(test_clear_lets_pushed_ops_run)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u32 ran = 0;
+
+	OK(push_write(e, fail_io, NULL, v));
+	OK(push_read(e, add_one, &ran, v));
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	OK(pawl_var_clear(e, v));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* --- wait for all --- */
+
+START_TEST(test_all_first_and_count)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_error err;
+	char text[10][16];
+	u32 ran = 0;
+	int i;
+
+	for (i = 0; i < 10; i++) {
+		pawl_var_t v = var_new(e);
+
+		snprintf(text[i], sizeof(text[i]), "failure %d", i);
+		OK(push_write(e, fail_io, text[i], v));
+		OK(push_write(e, add_one, &ran, v));	/* skipped: not counted */
+	}
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
+	ck_assert_int_eq(err.code, -EIO);
+	ck_assert_str_eq(err.text, "failure 0");
+	ck_assert_uint_eq(err.count, 10);
+	ck_assert_uint_eq(ran, 0);
+	says("wait_all", (const char *const[]){ "failure 0", NULL });
+	OK(pawl_wait_all(e, SOON_NS, &err));
+	ck_assert_int_eq(err.code, 0);
+	ck_assert_uint_eq(err.count, 0);
+	/* The next one counts from here. */
+	OK(push_write(e, fail_io, text[3], var_new(e)));
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
+	ck_assert_uint_eq(err.count, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* "then forgets all errors": also on vars. */
+START_TEST(test_all_forgets)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v[5];
+	u32 ran = 0;
+	int i;
+
+	for (i = 0; i < 5; i++) {
+		v[i] = var_new(e);
+		OK(push_write(e, fail_io, NULL, v[i]));
+	}
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+	for (i = 0; i < 5; i++) {
+		OK(pawl_var_error(e, v[i], NULL));
+		OK(push_write(e, add_one, &ran, v[i]));
+		OK(pawl_wait_readable(e, v[i], SOON_NS, NULL));
+	}
+	ck_assert_uint_eq(ran, 5);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A wait that timed out took nothing. */
+START_TEST(test_all_timed_out_keeps)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_error err;
+	struct gate g;
+
+	gate_write(e, &g, var_new(e));
+	OK(push_write(e, fail_io, NULL, var_new(e)));
+	while (pawl_run_one(e))
+		;
+	ck_assert_int_eq(pawl_wait_all(e, MS, &err), -ETIMEDOUT);
+	gate_open(&g);
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
+	ck_assert_uint_eq(err.count, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* What was given out elsewhere is not given again; what was not, is. */
+START_TEST(test_all_gives_what_is_left)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_error err;
+	pawl_var_t v[40];
+	char text[40][16];
+	int taken, i;
+
+	/* 40 failures, the first `taken` of which are taken by waits on their vars. */
+	for (taken = 0; taken <= 40; taken += 5) {
+		for (i = 0; i < 40; i++) {
+			v[i] = var_new(e);
+			snprintf(text[i], sizeof(text[i]), "failure %d", i);
+			OK(push_write(e, fail_io, text[i], v[i]));
+			while (pawl_run_one(e))
+				;
+		}
+		for (i = 0; i < taken; i++)
+			ck_assert_int_eq(pawl_wait_readable(e, v[i], SOON_NS, NULL), -EIO);
+		if (taken == 40) {
+			OK(pawl_wait_all(e, SOON_NS, &err));
+			continue;
+		}
+		ck_assert_msg(pawl_wait_all(e, SOON_NS, &err) == -EIO,
+			      "%d of 40 were taken, and the others are forgotten", taken);
+		if (taken < 16)
+			ck_assert_str_eq(err.text, text[taken]);
+		for (i = 0; i < 40; i++) {
+			OK(pawl_var_error(e, v[i], NULL));
+			OK(pawl_var_delete(e, v[i], NULL, NULL));
+		}
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_1000_failures)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 2);
+	struct pawl_error err;
+	int i, round;
+
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < 1000; i++)
+			OK(push_write(e, fail_io, NULL, var_new(e)));
+		ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
+		ck_assert_uint_eq(err.count, 1000);
+		ck_assert_uint_eq(stats(e).failed, 1000u * (u32)(round + 1));
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Errors come and go without growth. */
+START_TEST(test_errors_are_reused)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	struct pawl_op op = op_of_fn(nothing, NULL);
+	int i;
+
+	op.reads = &v;
+	op.nreads = 1;
+	op.writes = &w;
+	op.nwrites = 1;
+	for (i = 0; i < TIMES(20000); i++) {
+		OK(push_write(e, fail_io, NULL, v));
+		OK(pawl_push(e, &op));
+		while (pawl_run_one(e))
+			;
+		switch (i % 4) {
+		case 0:
+			ck_assert_int_eq(pawl_wait_readable(e, w, SOON_NS, NULL), -EIO);
+			break;
+		case 1:
+			ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+			break;
+		case 2:
+			OK(pawl_var_clear(e, v));
+			break;
+		default:
+			ck_assert_int_eq(pawl_wait_writable(e, v, SOON_NS, NULL), -EIO);
+		}
+	}
+	ck_assert_uint_lt(pool_carved(e->pool[POOL_ERROR]), 400);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Out of error objects: the failure is still a failure, for the var and for all. */
+START_TEST(test_exhaustion)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pool_cache hoard = { 0 };
+	struct pawl_engine *e;
+	struct pawl_error err;
+	pawl_var_t v, w;
+	struct pool *p;
+	u32 idx, ran = 0;
+
+	c.max_ops = 64;
+	c.max_vars = 64;
+	c.max_threads = 1;
+	e = engine_with(&c);
+	p = e->pool[POOL_ERROR];
+	v = var_new(e);
+	w = var_new(e);
+	memset(&thread_get(e)->cache[POOL_ERROR], 0, sizeof(struct pool_cache));
+	while (pool_get(p, &hoard, &idx))
+		;
+	OK(push_write(e, fail_io, NULL, v));
+	OK(push_write(e, add_one, &ran, v));
+	ck_assert_int_lt(pawl_wait_readable(e, v, SOON_NS, &err), 0);
+	ck_assert_int_lt(err.code, 0);
+	ck_assert_str_ne(err.text, "");
+	ck_assert_uint_eq(ran, 0);
+	OK(pawl_wait_readable(e, v, SOON_NS, &err));
+	OK(pawl_wait_all(e, SOON_NS, &err));
+	/* and by a wait for all */
+	OK(push_write(e, fail_io, NULL, w));
+	OK(push_write(e, add_one, &ran, w));
+	ck_assert_int_lt(pawl_wait_all(e, SOON_NS, &err), 0);
+	ck_assert_uint_eq(err.count, 1);
+	ck_assert_uint_eq(ran, 0);
+	OK(push_write(e, add_one, &ran, w));
+	OK(pawl_wait_all(e, SOON_NS, &err));
+	ck_assert_uint_eq(ran, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/*
+ * Several threads wait for all while ops fail: every failure is in exactly one count,
+ * none is swallowed between two waits.
+ */
+struct tally {
+	struct pawl_engine *e;
+	u32 stop;		/* A */
+	u32 counted;		/* A */
+};
+
+static void *tally_waiter(void *arg)
+{
+	struct tally *t = arg;
+	struct pawl_error err;
+	int rc;
+
+	while (!load_acquire(&t->stop)) {
+		rc = pawl_wait_all(t->e, SOON_NS, &err);
+		MUST(rc == 0 || rc == -EIO);
+		if (rc)
+			fetch_add_relaxed(&t->counted, err.count);
+		else
+			MUST(!err.count);
+	}
+	return NULL;
+}
+
+START_TEST(test_every_failure_is_counted)
+{
+	struct tally t = { .e = engine(PAWL_PER_DEVICE, 1) };
+	int i, total = TIMES(20000);
+	struct pawl_error err;
+	pthread_t w[2];
+
+	w[0] = spawn(tally_waiter, &t);
+	w[1] = spawn(tally_waiter, &t);
+	for (i = 0; i < total; i++) {
+		struct pawl_op op = op_of_fn(fail_io, NULL);
+
+		OK(pawl_push(t.e, &op));
+		if (i % 64 == 63)
+			nap_us(20);
+	}
+	while (stats(t.e).completed != stats(t.e).pushed)
+		sched_yield();
+	store_release(&t.stop, 1);
+	join(w[0]);
+	join(w[1]);
+	if (pawl_wait_all(t.e, SOON_NS, &err))
+		t.counted += err.count;
+	ck_assert_uint_eq(t.counted, (u32)total);
+	OK(pawl_engine_destroy(t.e));
+}
+END_TEST
+
+/* --- asynchronous, and from other threads --- */
+
+static void async_later(struct pawl_run *run, void *arg)
+{
+	*(pawl_token_t *)arg = run->token;
+}
+
+static void *complete_failed(void *arg)
+{
+	void **a = arg;
+
+	MUST(!pawl_complete(a[0], *(pawl_token_t *)a[1], -ECONNRESET, a[2]));
+	return NULL;
+}
+
+START_TEST(test_async_message)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = PAWL_OP_INIT;
+	struct pawl_error err;
+	pawl_token_t token;
+	char text[16] = "peer gone";
+	void *args[3] = { e, &token, text };
+	u32 ran = 0;
+
+	op.async_fn = async_later;
+	op.arg = &token;
+	op.writes = &v;
+	op.nwrites = 1;
+	op.name = "recv";
+	OK(pawl_push(e, &op));
+	OK(push_write(e, add_one, &ran, v));
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	join(spawn(complete_failed, args));
+	memset(text, 'x', sizeof(text) - 1);	/* it was copied */
+	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, &err), -ECONNRESET);
+	ck_assert_str_eq(err.text, "peer gone");
+	ck_assert_str_eq(err.op, "recv");
+	ck_assert_uint_eq(ran, 0);
+	/* without a message */
+	OK(pawl_push(e, &op));
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	args[2] = NULL;
+	join(spawn(complete_failed, args));
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -ECONNRESET);
+	ck_assert_str_eq(err.text, strerror(ECONNRESET));
+	ck_assert_uint_eq(err.count, 2);	/* since the last wait for all, given or not */
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* An asynchronous op that is skipped needs no completion. */
+START_TEST(test_async_skipped)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = PAWL_OP_INIT;
+	pawl_token_t token = { 0 };
+	int status = 0;
+
+	op.async_fn = async_later;
+	op.arg = &token;
+	op.writes = &v;
+	op.nwrites = 1;
+	OK(push_write(e, fail_io, NULL, v));
+	OK(pawl_push(e, &op));
+	op.arg = &status;
+	op.release = keep_status;
+	OK(pawl_push(e, &op));
+	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -EIO);
+	ck_assert_uint_eq(token.h, 0);
+	ck_assert_int_eq(status, -EIO);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Failures from many workers at once, read and cleared meanwhile. */
+struct storm {
+	struct pawl_engine *e;
+	pawl_var_t v[8];
+	u32 stop;	/* A */
+};
+
+static void *storm_reader(void *arg)
+{
+	struct storm *s = arg;
+	struct pawl_error err;
+	u64 seed = 5;
+
+	while (!load_acquire(&s->stop)) {
+		pawl_var_t v = s->v[rnd(&seed) % 8];
+		int rc;
+
+		switch (rnd(&seed) % 4) {
+		case 0:
+			rc = pawl_var_error(s->e, v, &err);
+			break;
+		case 1:
+			rc = pawl_var_clear(s->e, v);
+			break;
+		case 2:
+			rc = pawl_wait_readable(s->e, v, 1000, &err);
+			break;
+		default:
+			rc = pawl_wait_all(s->e, 0, &err);
+		}
+		MUST(rc == 0 || rc == -EIO || rc == -ETIMEDOUT);
+	}
+	return NULL;
+}
+
+START_TEST(test_storm)
+{
+	struct storm s = { .e = engine(PAWL_PER_DEVICE, 2) };
+	int i, rounds = TIMES(20000);
+	u64 seed = 9;
+	pthread_t t;
+
+	for (i = 0; i < 8; i++)
+		s.v[i] = var_new(s.e);
+	t = spawn(storm_reader, &s);
+	for (i = 0; i < rounds; i++) {
+		pawl_var_t r[2] = { s.v[rnd(&seed) % 8], s.v[rnd(&seed) % 8] };
+		pawl_var_t w[2] = { s.v[rnd(&seed) % 8], s.v[rnd(&seed) % 8] };
+		struct pawl_op op = op_of_fn(rnd(&seed) % 3 ? nothing : fail_io, NULL);
+
+		op.reads = r;
+		op.nreads = 2;
+		op.writes = w;
+		op.nwrites = 2;
+		op.prop = rnd(&seed) % 5 ? PAWL_NORMAL : PAWL_NO_SKIP;
+		OK(pawl_push(s.e, &op));
+	}
+	store_release(&s.stop, 1);
+	join(t);
+	pawl_wait_all(s.e, SOON_NS, NULL);
+	OK(pawl_wait_all(s.e, SOON_NS, NULL));
+	ck_assert_uint_eq(stats(s.e).completed, stats(s.e).pushed);
+	OK(pawl_engine_destroy(s.e));
+}
+END_TEST
+
+/* At rest, with all vars gone, nothing of an error is held but the spare one. */
+START_TEST(test_no_leak)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pool *p = e->pool[POOL_ERROR];
+	struct thread *t = thread_get(e);
+	pawl_var_t v[10];
+	u64 seed = 4;
+	int i;
+
+	for (i = 0; i < 10; i++)
+		v[i] = var_new(e);
+	for (i = 0; i < 2000; i++) {
+		pawl_var_t a = v[rnd(&seed) % 10], b = v[rnd(&seed) % 10];
+		struct pawl_op op = op_of_fn(rnd(&seed) % 4 ? nothing : fail_io, NULL);
+
+		op.reads = &a;
+		op.nreads = 1;
+		op.writes = &b;
+		op.nwrites = 1;
+		OK(pawl_push(e, &op));
+		if (i % 3 == 0)
+			while (pawl_run_one(e))
+				;
+		if (i % 17 == 0)
+			pawl_wait_readable(e, a, SOON_NS, NULL);
+		if (i % 90 == 0)
+			pawl_wait_all(e, SOON_NS, NULL);
+	}
+	for (i = 0; i < 10; i++)
+		OK(pawl_var_delete(e, v[i], NULL, NULL));
+	pawl_wait_all(e, SOON_NS, NULL);
+	pool_cache_flush(p, &t->cache[POOL_ERROR]);
+	ck_assert_uint_eq(pool_depot_count(p), pool_carved(p) - 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+SUITE("error", test_fail_poisons_what_it_writes, test_chain, test_same_var, test_failed_read,
+      test_first_is_inherited, test_no_skip, test_no_skip_fails_itself, test_no_message,
+      test_positive_return, test_fail_then_success, test_fail_twice, test_fail_other_code,
+      test_long_texts, test_fail_nested, test_given_once, test_given_to_one_thread,
+      test_var_error, test_var_clear, test_clear_lets_pushed_ops_run,
+      test_all_first_and_count, test_all_forgets, test_all_timed_out_keeps,
+      test_all_gives_what_is_left, test_1000_failures, test_errors_are_reused,
+      test_exhaustion, test_every_failure_is_counted, test_async_message,
+      test_async_skipped, test_storm, test_no_leak)

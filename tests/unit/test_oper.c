@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: Apache-2.0
+/* core/oper.c: operators, described once and pushed many times. */
+#include "util.h"
+#include <core/internal.h>
+
+static const struct pawl_device cpu0 = { PAWL_CPU, 0 };
+
+START_TEST(test_create_refused)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_op op = op_of_fn(nothing, NULL);
+	pawl_oper_t o = { 4711 };
+
+	FAILS(pawl_oper_create(e, &op, NULL), -EINVAL, "oper_create", "out");
+	FAILS(pawl_oper_create(e, NULL, &o), -EINVAL, "oper_create", "size");
+	op.size = 1;
+	FAILS(pawl_oper_create(e, &op, &o), -EINVAL, "oper_create", "size", "1");
+	op.size = sizeof(op);
+	op.prop = 100;
+	FAILS(pawl_oper_create(e, &op, &o), -EINVAL, "oper_create", "prop", "100");
+	op.prop = 0;
+	op.flags = 1;
+	FAILS(pawl_oper_create(e, &op, &o), -EINVAL, "oper_create", "flags");
+	op.flags = 0;
+	op.device.id = 9;
+	FAILS(pawl_oper_create(e, &op, &o), -ENODEV, "oper_create", "9");
+	op.device.id = 0;
+	op.nreads = 1;
+	FAILS(pawl_oper_create(e, &op, &o), -EINVAL, "oper_create", "reads");
+	op.reads = VARS({ 0 });
+	FAILS(pawl_oper_create(e, &op, &o), -ESTALE, "oper_create", "reads[0]");
+	op.nreads = 40000;
+	FAILS(pawl_oper_create(e, &op, &o), -E2BIG, "oper_create", "40000");
+	ck_assert_uint_eq(o.h, 4711);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_push_and_delete)
+{
+	int kind;
+
+	for (kind = 0; kind < 3; kind++) {
+		struct pawl_engine *e = engine(kind, 1);
+		pawl_var_t v = var_new(e);
+		u64 n = 0;
+		struct pawl_op op = op_write(add_plain, &n, &v);
+		pawl_oper_t o;
+		int i;
+
+		OK(pawl_oper_create(e, &op, &o));
+		for (i = 0; i < 100; i++)
+			OK(pawl_oper_push(e, o, 0, cpu0));
+		OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+		ck_assert_uint_eq(n, 100);
+		ck_assert_uint_eq(version(e, v), 100);
+		OK(pawl_oper_delete(e, o));
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* Pushed again before its earlier runs are over. */
+START_TEST(test_overlapping)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	struct pawl_op op = PAWL_OP_INIT;
+	struct gate g;
+	pawl_oper_t o;
+	u32 n = 0;
+	int i;
+
+	op.fn = add_one;
+	op.arg = &n;
+	op.reads = &v;
+	op.nreads = 1;
+	op.writes = &w;
+	op.nwrites = 1;
+	OK(pawl_oper_create(e, &op, &o));
+	gate_write(e, &g, v);
+	for (i = 0; i < 10; i++)
+		OK(pawl_oper_push(e, o, 0, cpu0));
+	ck_assert_int_eq(pawl_run_one(e), 0);
+	gate_open(&g);
+	for (i = 0; i < 10; i++)
+		ck_assert_int_eq(pawl_run_one(e), 1);
+	ck_assert_uint_eq(n, 10);
+	ck_assert_uint_eq(version(e, w), 10);
+	OK(pawl_oper_delete(e, o));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The description is copied: the caller's lists may go. */
+START_TEST(test_description_is_copied)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t *list = malloc(10 * sizeof(*list)), v[10];
+	struct pawl_op op = PAWL_OP_INIT;
+	pawl_oper_t o;
+	u64 n = 0;
+	int i;
+
+	for (i = 0; i < 10; i++)
+		list[i] = v[i] = var_new(e);
+	op.fn = add_plain;
+	op.arg = &n;
+	op.writes = list;
+	op.nwrites = 10;
+	op.reads = list;
+	op.nreads = 5;
+	OK(pawl_oper_create(e, &op, &o));
+	memset(list, 0xff, 10 * sizeof(*list));
+	free(list);
+	memset(&op, 0xff, sizeof(op));
+	OK(pawl_oper_push(e, o, 0, cpu0));
+	OK(pawl_oper_push(e, o, 0, cpu0));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 2);
+	for (i = 0; i < 10; i++)
+		ck_assert_uint_eq(version(e, v[i]), 2);
+	OK(pawl_oper_delete(e, o));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* release: when the last run is over after the delete, once, with 0. */
+static u32 released;	/* A */
+static int released_status;
+
+static void on_release(void *arg, int status)
+{
+	released_status = status;
+	fetch_add_acq_rel(&released, 1);
+}
+
+static int fail_plain(struct pawl_run *run, void *arg)
+{
+	return -EIO;
+}
+
+START_TEST(test_release)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = op_write(fail_plain, NULL, &v);
+	struct gate g;
+	pawl_oper_t o;
+	int i;
+
+	released = 0;
+	released_status = 7;
+	op.release = on_release;
+	OK(pawl_oper_create(e, &op, &o));
+	gate_write(e, &g, v);
+	for (i = 0; i < 5; i++)
+		OK(pawl_oper_push(e, o, 0, cpu0));
+	OK(pawl_oper_delete(e, o));
+	gate_open(&g);
+	for (i = 0; i < 5; i++) {
+		ck_assert_uint_eq(released, 0);
+		ck_assert_int_eq(pawl_run_one(e), 1);
+	}
+	ck_assert_uint_eq(released, 1);
+	ck_assert_int_eq(released_status, 0);
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+	/* Never pushed: at the delete. */
+	released = 0;
+	OK(pawl_oper_create(e, &op, &o));
+	OK(pawl_oper_delete(e, o));
+	ck_assert_uint_eq(released, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_stale)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = op_write(nothing, NULL, &v);
+	const u64 bad[] = { 0, 1, ~0ull, 1ull << 32 | 9999, 0x100000001ull };
+	pawl_oper_t o, p;
+	struct gate g;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		o.h = bad[i];
+		FAILS(pawl_oper_push(e, o, 0, cpu0), -ESTALE, "oper_push", "operator");
+		FAILS(pawl_oper_delete(e, o), -ESTALE, "oper_delete", "operator");
+	}
+	OK(pawl_oper_create(e, &op, &o));
+	OK(pawl_oper_delete(e, o));
+	FAILS(pawl_oper_push(e, o, 0, cpu0), -ESTALE, "oper_push");
+	FAILS(pawl_oper_delete(e, o), -ESTALE, "oper_delete");
+	/* Its memory is another operator. */
+	OK(pawl_oper_create(e, &op, &p));
+	ck_assert_uint_ne(o.h, p.h);
+	FAILS(pawl_oper_push(e, o, 0, cpu0), -ESTALE);
+	FAILS(pawl_oper_delete(e, o), -ESTALE);
+	/* Deleted, while a run is in flight. */
+	gate_write(e, &g, v);
+	OK(pawl_oper_push(e, p, 0, cpu0));
+	OK(pawl_oper_delete(e, p));
+	FAILS(pawl_oper_push(e, p, 0, cpu0), -ESTALE);
+	FAILS(pawl_oper_delete(e, p), -ESTALE);
+	gate_open(&g);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(version(e, v), 2);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_push_refused)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	struct pawl_op op = op_of_fn(nothing, NULL);
+	pawl_oper_t o;
+
+	released = 0;
+	op.writes = VARS(v, w);
+	op.nwrites = 2;
+	op.release = on_release;
+	OK(pawl_oper_create(e, &op, &o));
+	FAILS(pawl_oper_push(e, o, 0, (struct pawl_device){ PAWL_CPU, 1 }), -ENODEV, "oper_push", "1");
+	FAILS(pawl_oper_push(e, o, 0, (struct pawl_device){ 3, 0 }), -ENODEV, "oper_push", "3");
+	/* One of its vars is gone. */
+	OK(pawl_var_delete(e, w, NULL, NULL));
+	FAILS(pawl_oper_push(e, o, 0, cpu0), -ESTALE, "oper_push", "deleted");
+	FAILS(pawl_oper_push(e, o, 0, cpu0), -ESTALE, "oper_push", "deleted");
+	ck_assert_uint_eq(version(e, v), 0);
+	OK(pawl_wait_writable(e, v, 0, NULL));
+	OK(pawl_oper_delete(e, o));
+	ck_assert_uint_eq(released, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The priority and the device of each push. */
+struct seen_run {
+	u32 n;
+	u32 order[8];
+	u16 device[8];
+};
+
+static int seen_body(struct pawl_run *run, void *arg)
+{
+	struct seen_run *s = arg;
+
+	s->device[s->n++] = run->device.id;
+	return 0;
+}
+
+START_TEST(test_priority_and_device)
+{
+	struct pawl_config c = small(PAWL_POOLED, 0);
+	struct pawl_engine *e;
+	struct seen_run s = { 0 };
+	struct pawl_op op = op_of_fn(seen_body, &s);
+	pawl_oper_t o;
+	u32 i;
+
+	c.cpu_devices = 8;
+	e = engine_with(&c);
+	OK(pawl_oper_create(e, &op, &o));
+	for (i = 0; i < 8; i++)
+		OK(pawl_oper_push(e, o, (int)(i * 5 % 8) - 4, (struct pawl_device){ 0, (u16)i }));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(s.n, 8);
+	for (i = 0; i < 8; i++)		/* highest first: i * 5 % 8 == 7 - position */
+		ck_assert_uint_eq(s.device[i] * 5 % 8, 7 - i);
+	OK(pawl_oper_delete(e, o));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Asynchronous, no-skip and many vars, as in a push. */
+static void later(struct pawl_run *run, void *arg)
+{
+	((pawl_token_t *)arg)[0] = run->token;
+}
+
+START_TEST(test_async)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = PAWL_OP_INIT;
+	pawl_token_t t = { 0 }, first;
+	pawl_oper_t o;
+
+	op.async_fn = later;
+	op.arg = &t;
+	op.writes = &v;
+	op.nwrites = 1;
+	op.name = "later";
+	OK(pawl_oper_create(e, &op, &o));
+	OK(pawl_oper_push(e, o, 0, cpu0));
+	OK(pawl_oper_push(e, o, 0, cpu0));
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	ck_assert_int_eq(pawl_run_one(e), 0);
+	first = t;
+	OK(pawl_complete(e, first, 0, NULL));
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	ck_assert_uint_ne(first.h, t.h);
+	OK(pawl_complete(e, t, -EIO, "second run"));
+	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -EIO);
+	says("wait", (const char *const[]){ "later", "second run", NULL });
+	OK(pawl_oper_delete(e, o));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static int status_of(struct pawl_run *run, void *arg)
+{
+	*(int *)arg = run->status;
+	return 0;
+}
+
+START_TEST(test_no_skip)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	int status = 1;
+	struct pawl_op op = op_write(status_of, &status, &v);
+	pawl_oper_t o, p;
+	u32 n = 0;
+
+	op.prop = PAWL_NO_SKIP;
+	OK(pawl_oper_create(e, &op, &o));
+	op = op_write(add_one, &n, &v);
+	OK(pawl_oper_create(e, &op, &p));
+	OK(push_write(e, fail_io, NULL, v));
+	OK(pawl_oper_push(e, p, 0, cpu0));
+	OK(pawl_oper_push(e, o, 0, cpu0));
+	while (pawl_run_one(e))
+		;
+	ck_assert_int_eq(status, -EIO);
+	ck_assert_uint_eq(n, 0);
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+	OK(pawl_oper_delete(e, o));
+	OK(pawl_oper_delete(e, p));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_many_vars)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	const u32 sizes[] = { 0, 4, 5, 17, 300, 5000 };
+	pawl_var_t *v = calloc(5000, sizeof(*v));
+	u64 n = 0;
+	size_t i;
+	u32 k;
+
+	for (k = 0; k < 5000; k++)
+		v[k] = var_new(e);
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		struct pawl_op op = op_of_fn(add_plain, &n);
+		pawl_oper_t o;
+
+		op.writes = v;
+		op.nwrites = sizes[i];
+		OK(pawl_oper_create(e, &op, &o));
+		n = 0;
+		for (k = 0; k < 5; k++) {
+			OK(pawl_oper_push(e, o, 0, cpu0));
+			if (!sizes[i])	/* nothing excludes them */
+				OK(pawl_wait_all(e, SOON_NS, NULL));
+		}
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(n, 5);
+		OK(pawl_oper_delete(e, o));
+	}
+	ck_assert_uint_eq(version(e, v[0]), 25);
+	ck_assert_uint_eq(version(e, v[4]), 20);
+	ck_assert_uint_eq(version(e, v[4999]), 5);
+	OK(pawl_engine_destroy(e));
+	free(v);
+}
+END_TEST
+
+/* A body deletes the operator it is a run of. */
+struct suicide {
+	pawl_oper_t o;
+	int rc;
+};
+
+static int delete_self(struct pawl_run *run, void *arg)
+{
+	struct suicide *s = arg;
+
+	s->rc = pawl_oper_delete(run->engine, s->o);
+	return 0;
+}
+
+START_TEST(test_delete_inside_run)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	struct suicide s = { .rc = 1 };
+	struct pawl_op op = op_of_fn(delete_self, &s);
+
+	released = 0;
+	op.release = on_release;
+	OK(pawl_oper_create(e, &op, &s.o));
+	OK(pawl_oper_push(e, s.o, 0, cpu0));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_int_eq(s.rc, 0);
+	ck_assert_uint_eq(released, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Creation and deletion while others push: each push either runs or is refused. */
+struct churn {
+	struct pawl_engine *e;
+	u64 o;			/* A: handle */
+	u32 stop;		/* A */
+	u32 accepted;		/* A */
+	u32 ran;		/* A */
+};
+
+static void *churn_pusher(void *arg)
+{
+	struct churn *c = arg;
+
+	while (!load_acquire(&c->stop)) {
+		int rc = pawl_oper_push(c->e, (pawl_oper_t){ load_acquire(&c->o) }, 0, cpu0);
+
+		MUST(rc == 0 || rc == -ESTALE);
+		if (!rc)
+			fetch_add_relaxed(&c->accepted, 1);
+	}
+	return NULL;
+}
+
+START_TEST(test_churn)
+{
+	struct churn c = { .e = engine(PAWL_PER_DEVICE, 1) };
+	int i, rounds = TIMES(2000);
+	pawl_var_t v[5];
+	pthread_t t[2];
+
+	for (i = 0; i < 5; i++)
+		v[i] = var_new(c.e);
+	released = 0;
+	t[0] = spawn(churn_pusher, &c);
+	t[1] = spawn(churn_pusher, &c);
+	for (i = 0; i < rounds; i++) {
+		struct pawl_op op = op_of_fn(add_one, &c.ran);
+		pawl_oper_t o;
+
+		op.release = on_release;
+		op.writes = v;
+		op.nwrites = (u32)i % 6;
+		OK(pawl_oper_create(c.e, &op, &o));
+		store_release(&c.o, o.h);
+		if (i % 3)
+			nap_us(1);
+		OK(pawl_oper_delete(c.e, o));
+	}
+	store_release(&c.stop, 1);
+	join(t[0]);
+	join(t[1]);
+	OK(pawl_wait_all(c.e, SOON_NS, NULL));
+	ck_assert_uint_eq(c.ran, c.accepted);
+	ck_assert_uint_eq(released, (u32)rounds);
+	ck_assert_uint_lt(pool_carved(c.e->pool[POOL_OPER]), 300);
+	OK(pawl_engine_destroy(c.e));
+}
+END_TEST
+
+/* The engine ends with an operator that nobody deleted: nothing leaks. */
+START_TEST(test_engine_ends_first)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v = var_new(e);
+	u32 n = 0;
+	struct pawl_op op = op_write(add_one, &n, &v);
+	pawl_oper_t o;
+
+	OK(pawl_oper_create(e, &op, &o));
+	OK(pawl_oper_push(e, o, 0, cpu0));
+	o.h = 0;
+	OK(pawl_engine_destroy(e));
+	ck_assert_uint_eq(n, 1);
+}
+END_TEST
+
+SUITE("oper", test_create_refused, test_push_and_delete, test_overlapping,
+      test_description_is_copied, test_release, test_stale, test_push_refused,
+      test_priority_and_device, test_async, test_no_skip, test_many_vars,
+      test_delete_inside_run, test_churn, test_engine_ends_first)

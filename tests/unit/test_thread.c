@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+/* core/thread.c: threads come and go, engines come and go under them. */
+#include "util.h"
+#include <core/internal.h>
+
+struct work {
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u64 n;
+	u32 ids;		/* A */
+};
+
+static void *one_push(void *arg)
+{
+	struct work *w = arg;
+
+	MUST(!push_write(w->e, add_plain, &w->n, w->v));
+	return NULL;
+}
+
+static void *vars_and_push(void *arg)
+{
+	struct work *w = arg;
+	pawl_var_t v = var_new(w->e), two[2] = { v, w->v };
+	struct pawl_op op = op_of_fn(add_plain, &w->n);
+
+	op.writes = two;
+	op.nwrites = 2;
+	MUST(!pawl_push(w->e, &op));
+	MUST(!pawl_push_batch(w->e, &op, 1));
+	MUST(!pawl_var_delete(w->e, v, NULL, NULL));
+	MUST(!pawl_wait_readable(w->e, w->v, SOON_NS, NULL));
+	return NULL;
+}
+
+/* Many short threads: slots and objects are used again. */
+START_TEST(test_churn)
+{
+	struct work w = { .e = engine(PAWL_PER_DEVICE, 1) };
+	struct pawl_stats s0 = { 0 }, s;
+	int i, rounds = TIMES(5000);
+
+	w.v = var_new(w.e);
+	for (i = 0; i < rounds; i++) {
+		pthread_t a = spawn(one_push, &w), b = spawn(vars_and_push, &w);
+
+		join(a);
+		join(b);
+		if (i == rounds / 10)
+			s0 = stats(w.e);
+	}
+	OK(pawl_wait_all(w.e, SOON_NS, NULL));
+	s = stats(w.e);
+	ck_assert_uint_eq(w.n, 3u * (u32)rounds);
+	ck_assert_uint_le(s.threads, 8);
+	ck_assert_uint_le(s.ops, s0.ops + 512);
+	ck_assert_uint_le(s.vars, s0.vars + 512);
+	ck_assert_uint_le(s.blocks, s0.blocks + 512);
+	OK(pawl_engine_destroy(w.e));
+}
+END_TEST
+
+/* More threads at once than the engine allows: refused by name; room comes back. */
+struct crowd {
+	struct pawl_engine *e;
+	u32 in, out, refused;	/* A */
+	u32 go;			/* A */
+};
+
+static void *member(void *arg)
+{
+	struct crowd *c = arg;
+	pawl_var_t v;
+	int rc = pawl_var_create(c->e, &v);
+
+	if (rc) {
+		MUST(rc == -EAGAIN);
+		MUST(strstr(pawl_error_text(), "max_threads"));
+		fetch_add_relaxed(&c->refused, 1);
+	} else {
+		MUST(!push_write(c->e, nothing, NULL, v));
+	}
+	fetch_add_relaxed(&c->in, 1);
+	while (!load_acquire(&c->go))
+		nap_us(100);
+	return NULL;
+}
+
+START_TEST(test_too_many)
+{
+	struct pawl_config cfg = small(PAWL_PER_DEVICE, 0);
+	struct crowd c = { 0 };
+	pthread_t t[12];
+	int i, round;
+
+	cfg.max_threads = 8;
+	c.e = engine_with(&cfg);
+	for (round = 0; round < 3; round++) {
+		c.in = c.refused = c.go = 0;
+		for (i = 0; i < 12; i++)
+			t[i] = spawn(member, &c);
+		ck_assert(soon(load_acquire(&c.in) == 12));
+		ck_assert_uint_eq(c.refused, 5);	/* this thread has one place */
+		store_release(&c.go, 1);
+		for (i = 0; i < 12; i++)
+			join(t[i]);
+	}
+	OK(pawl_wait_all(c.e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(c.e));
+}
+END_TEST
+
+/* Workers are threads inside the engine too: with no room for them ops still run. */
+START_TEST(test_no_room_for_workers)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 4);
+	struct pawl_engine *e = NULL;
+	u32 n = 0;
+	int i, rc;
+
+	c.max_threads = 2;
+	rc = pawl_engine_create(&c, &e);
+	if (rc) {	/* refused for that: fine too, if it says why */
+		ck_assert_int_eq(rc, -EINVAL);
+		ck_assert_ptr_nonnull(strstr(pawl_error_text(), "max_threads"));
+		return;
+	}
+	for (i = 0; i < 100; i++)
+		OK(push_write(e, add_one, &n, var_new(e)));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 100);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The engine is destroyed while threads that used it live on, and then end. */
+static void *outliver(void *arg)
+{
+	struct crowd *c = arg;
+	u32 n = 0;
+
+	MUST(!push_write(c->e, add_one, &n, var_new(c->e)));
+	MUST(!pawl_wait_all(c->e, SOON_NS, NULL));
+	fetch_add_relaxed(&c->in, 1);
+	while (!load_acquire(&c->go))
+		nap_us(100);
+	return NULL;
+}
+
+START_TEST(test_engine_ends_first)
+{
+	int i, round;
+
+	for (round = 0; round < 20; round++) {
+		struct crowd c = { .e = engine(round % 3, 1) };
+		pthread_t t[4];
+
+		for (i = 0; i < 4; i++)
+			t[i] = spawn(outliver, &c);
+		ck_assert(soon(load_acquire(&c.in) == 4));
+		OK(pawl_engine_destroy(c.e));
+		store_release(&c.go, 1);
+		for (i = 0; i < 4; i++)
+			join(t[i]);
+	}
+}
+END_TEST
+
+/* The same at the same time: threads end while the engine is destroyed. */
+static void *leaver(void *arg)
+{
+	struct crowd *c = arg;
+
+	MUST(!push_write(c->e, nothing, NULL, var_new(c->e)));
+	fetch_add_relaxed(&c->in, 1);
+	while (!load_acquire(&c->go))
+		cpu_relax();
+	return NULL;
+}
+
+START_TEST(test_ends_race)
+{
+	int i, round, rounds = TIMES(300);
+
+	for (round = 0; round < rounds; round++) {
+		struct crowd c = { .e = engine(PAWL_PER_DEVICE, 0) };
+		pthread_t t[3];
+
+		for (i = 0; i < 3; i++)
+			t[i] = spawn(leaver, &c);
+		ck_assert(soon(load_acquire(&c.in) == 3));
+		store_release(&c.go, 1);
+		for (i = 0; i < round % 20 * 20; i++)
+			cpu_relax();
+		OK(pawl_engine_destroy(c.e));
+		for (i = 0; i < 3; i++)
+			join(t[i]);
+	}
+}
+END_TEST
+
+/* One thread, many engines, alive and gone: it finds its place in each. */
+START_TEST(test_many_engines)
+{
+	struct pawl_engine *e[40];
+	pawl_var_t v[40];
+	u64 n[40] = { 0 }, want[40] = { 0 }, seed = 6;
+	int i, k;
+
+	memset(e, 0, sizeof(e));
+	for (i = 0; i < 2000; i++) {
+		k = (int)(rnd(&seed) % 40);
+		if (!e[k]) {
+			e[k] = engine(PAWL_PER_DEVICE, 0);
+			v[k] = var_new(e[k]);
+			n[k] = want[k] = 0;
+		}
+		OK(push_write(e[k], add_plain, &n[k], v[k]));
+		want[k]++;
+		if (rnd(&seed) % 20 == 0) {
+			OK(pawl_engine_destroy(e[k]));
+			ck_assert_uint_eq(n[k], want[k]);
+			e[k] = NULL;
+		}
+	}
+	for (k = 0; k < 40; k++)
+		OK(pawl_engine_destroy(e[k]));
+}
+END_TEST
+
+/* A thread used several engines, of which some are gone when it ends. */
+struct several {
+	struct pawl_engine *e[5];
+	u32 in, go;	/* A */
+};
+
+static void *polygamist(void *arg)
+{
+	struct several *s = arg;
+	int i;
+
+	for (i = 0; i < 5; i++) {
+		MUST(pawl_bulk_size(s->e[i], 50) == 0);
+		MUST(!push_write(s->e[i], nothing, NULL, var_new(s->e[i])));
+	}
+	fetch_add_relaxed(&s->in, 1);
+	while (!load_acquire(&s->go))
+		nap_us(100);
+	return NULL;
+}
+
+START_TEST(test_several_engines)
+{
+	struct several s = { .in = 0 };
+	pthread_t t[3];
+	int i;
+
+	for (i = 0; i < 5; i++)
+		s.e[i] = engine(i % 3, 1);
+	for (i = 0; i < 3; i++)
+		t[i] = spawn(polygamist, &s);
+	ck_assert(soon(load_acquire(&s.in) == 3));
+	OK(pawl_engine_destroy(s.e[0]));
+	OK(pawl_engine_destroy(s.e[3]));
+	store_release(&s.go, 1);
+	for (i = 0; i < 3; i++)
+		join(t[i]);
+	/* What they had gathered in the others was pushed when they ended. */
+	ck_assert_uint_eq(stats(s.e[1]).pushed, 3);
+	ck_assert_uint_eq(stats(s.e[2]).pushed, 3);
+	ck_assert_uint_eq(stats(s.e[4]).pushed, 3);
+	OK(pawl_engine_destroy(s.e[1]));
+	OK(pawl_engine_destroy(s.e[2]));
+	OK(pawl_engine_destroy(s.e[4]));
+}
+END_TEST
+
+/* What a thread made ready, and did not run, is there for others when it is gone. */
+START_TEST(test_ready_work_outlives_its_thread)
+{
+	struct work w = { .e = engine(PAWL_PER_DEVICE, 0) };
+	int i;
+
+	w.v = var_new(w.e);
+	for (i = 0; i < 100; i++)
+		join(spawn(one_push, &w));
+	ck_assert_uint_eq(w.n, 0);
+	OK(pawl_wait_all(w.e, SOON_NS, NULL));
+	ck_assert_uint_eq(w.n, 100);
+	OK(pawl_engine_destroy(w.e));
+}
+END_TEST
+
+/* A destructor of thread-specific data pushes, before or after the engine's own ran. */
+static pthread_key_t late_key;
+
+static void late_push(void *arg)
+{
+	struct work *w = arg;
+
+	MUST(!push_write(w->e, add_plain, &w->n, w->v));
+}
+
+static void *late_thread(void *arg)
+{
+	one_push(arg);
+	MUST(!pthread_setspecific(late_key, arg));
+	return NULL;
+}
+
+START_TEST(test_push_from_destructor)
+{
+	struct work w = { .e = engine(PAWL_PER_DEVICE, 1) };
+	int i, rounds = TIMES(200);
+
+	MUST(!pthread_key_create(&late_key, late_push));
+	w.v = var_new(w.e);
+	for (i = 0; i < rounds; i++)
+		join(spawn(late_thread, &w));
+	OK(pawl_wait_all(w.e, SOON_NS, NULL));
+	ck_assert_uint_eq(w.n, 2u * (u32)rounds);
+	ck_assert_uint_le(stats(w.e).threads, 8);
+	pthread_key_delete(late_key);
+	OK(pawl_engine_destroy(w.e));
+}
+END_TEST
+
+SUITE("thread", test_churn, test_too_many, test_no_room_for_workers, test_engine_ends_first,
+      test_ends_race, test_many_engines, test_several_engines,
+      test_ready_work_outlives_its_thread, test_push_from_destructor)

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+/* core/trace.c: the last events of every thread as Chrome trace JSON. */
+#include "util.h"
+
+#ifdef CONFIG_TRACE
+
+static char path[] = "/tmp/pawl-test-trace-XXXXXX";
+
+static char *slurp(void)
+{
+	FILE *f = fopen(path, "r");
+	char *text;
+	long n;
+
+	ck_assert_ptr_nonnull(f);
+	fseek(f, 0, SEEK_END);
+	n = ftell(f);
+	rewind(f);
+	text = calloc((size_t)n + 1, 1);
+	ck_assert_uint_eq(fread(text, 1, (size_t)n, f), (size_t)n);
+	fclose(f);
+	return text;
+}
+
+static u32 times(const char *text, const char *what)
+{
+	u32 n = 0;
+
+	for (; (text = strstr(text, what)); text++)
+		n++;
+	return n;
+}
+
+/* Balanced, all strings closed, one top-level object: enough of JSON to be read. */
+static void check_json(const char *s)
+{
+	char stack[64];
+	int depth = 0, tops = 0;
+	bool string = false;
+
+	for (; *s; s++) {
+		if (string) {
+			if (*s == '\\')
+				s++;
+			else if (*s == '"')
+				string = false;
+			ck_assert_int_ge((unsigned char)*s, 0x20);
+			continue;
+		}
+		switch (*s) {
+		case '"':
+			string = true;
+			break;
+		case '{':
+		case '[':
+			ck_assert_int_lt(depth, 60);
+			tops += !depth;
+			stack[depth++] = *s == '{' ? '}' : ']';
+			break;
+		case '}':
+		case ']':
+			ck_assert_int_gt(depth, 0);
+			ck_assert_int_eq(stack[--depth], *s);
+			break;
+		case ',':
+			ck_assert(s[1] && !strchr("]},", s[1]));
+			break;
+		}
+	}
+	ck_assert_int_eq(depth, 0);
+	ck_assert_int_eq(tops, 1);
+	ck_assert(!string);
+}
+
+static void temp(void)
+{
+	int fd;
+
+	strcpy(path + strlen(path) - 6, "XXXXXX");
+	fd = mkstemp(path);
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+}
+
+static int push_named(struct pawl_engine *e, pawl_fn fn, const pawl_var_t *v, const char *name)
+{
+	struct pawl_op op = op_write(fn, NULL, v);
+
+	op.name = name;
+	return pawl_push(e, &op);
+}
+
+START_TEST(test_events)
+{
+	int kind;
+
+	for (kind = 0; kind < 3; kind++) {
+		struct pawl_engine *e = engine(kind, 1);
+		pawl_var_t v = var_new(e);
+		char *text;
+		int i;
+
+		OK(push_named(e, nothing, &v, "too early"));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		OK(pawl_trace_start(e, 1000));
+		for (i = 0; i < 10; i++)
+			OK(push_named(e, nothing, &v, "conv"));
+		OK(push_named(e, nothing, &v, "odd \"name\"\\\n"));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		OK(pawl_trace_stop(e));
+		OK(push_named(e, nothing, &v, "too late"));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		temp();
+		OK(pawl_trace_write(e, path));
+		text = slurp();
+		check_json(text);
+		ck_assert_uint_eq(times(text, "\"name\":\"conv\""), 10);
+		ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 11);
+		ck_assert_uint_eq(times(text, "odd \\\"name\\\"\\\\\\u000a"), 1);
+		ck_assert_uint_eq(times(text, "too"), 0);
+		/* A chain of eleven: ten arrows, two ends each. */
+		ck_assert_uint_eq(times(text, "\"ph\":\"s\""), 10);
+		ck_assert_uint_eq(times(text, "\"ph\":\"f\""), 10);
+		free(text);
+		unlink(path);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* Arrows along the data: write to reads, reads to the next write. */
+START_TEST(test_arrows)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	char *text;
+
+	OK(pawl_trace_start(e, 100));
+	OK(push_write(e, nothing, NULL, v));
+	OK(push_read(e, nothing, NULL, v));
+	OK(push_read(e, nothing, NULL, v));
+	OK(push_write(e, nothing, NULL, v));
+	OK(push_write(e, nothing, NULL, w));	/* apart */
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_trace_stop(e));
+	temp();
+	OK(pawl_trace_write(e, path));
+	text = slurp();
+	check_json(text);
+	ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 5);
+	ck_assert_uint_eq(times(text, "\"ph\":\"s\""), 4);
+	free(text);
+	unlink(path);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_refused)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	char *text;
+
+	FAILS(pawl_trace_start(e, 0), -EINVAL, "trace_start", "0");
+	FAILS(pawl_trace_start(e, UINT_MAX), -EINVAL, "trace_start");
+	OK(pawl_trace_stop(e));
+	OK(pawl_trace_start(e, 100));
+	OK(push_named(e, nothing, &v, "before"));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	/* Refused, and without effect on what was recorded. */
+	FAILS(pawl_trace_start(e, 100), -EALREADY, "trace_start");
+	ck_assert_int_lt(pawl_trace_write(e, "/tmp/x"), 0);
+	OK(pawl_trace_stop(e));
+	FAILS(pawl_trace_write(e, NULL), -EINVAL, "trace_write", "path");
+	FAILS(pawl_trace_write(e, "/no/such/folder/trace"), -ENOENT, "trace_write", "/no/such/folder");
+	temp();
+	OK(pawl_trace_write(e, path));
+	text = slurp();
+	ck_assert_uint_eq(times(text, "\"before\""), 1);
+	free(text);
+	unlink(path);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Nothing recorded: still a file that can be read. */
+START_TEST(test_empty)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	char *text;
+
+	temp();
+	OK(pawl_trace_write(e, path));
+	text = slurp();
+	check_json(text);
+	ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 0);
+	free(text);
+	unlink(path);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* More events than the ring holds: the last ones are there. */
+START_TEST(test_ring_wraps)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	char *text;
+	int i;
+
+	OK(pawl_trace_start(e, 64));
+	for (i = 0; i < 1000; i++) {
+		OK(push_named(e, nothing, &v, "old"));
+		pawl_run_one(e);
+	}
+	for (i = 0; i < 10; i++) {
+		OK(push_named(e, nothing, &v, "new"));
+		pawl_run_one(e);
+	}
+	OK(pawl_trace_stop(e));
+	temp();
+	OK(pawl_trace_write(e, path));
+	text = slurp();
+	check_json(text);
+	ck_assert_uint_eq(times(text, "\"new\""), 10);
+	ck_assert_uint_lt(times(text, "\"old\""), 64);
+	free(text);
+	unlink(path);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A second trace: what it was asked to keep, and nothing of the first. */
+START_TEST(test_again)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	char *text;
+	int i;
+
+	OK(pawl_trace_start(e, 10));
+	OK(push_named(e, nothing, &v, "first"));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_trace_stop(e));
+	OK(pawl_trace_start(e, 3000));
+	for (i = 0; i < 900; i++)
+		OK(push_named(e, nothing, &v, "second"));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_trace_stop(e));
+	temp();
+	OK(pawl_trace_write(e, path));
+	text = slurp();
+	check_json(text);
+	ck_assert_uint_eq(times(text, "\"first\""), 0);
+	ck_assert_uint_eq(times(text, "\"name\":\"second\""), 900);
+	free(text);
+	unlink(path);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Started and stopped while threads push and workers run. */
+struct busy {
+	struct pawl_engine *e;
+	pawl_var_t v[4];
+	u32 stop;	/* A */
+	u32 ids;	/* A */
+};
+
+static void *busy_pusher(void *arg)
+{
+	struct busy *b = arg;
+	u64 seed = fetch_add_relaxed(&b->ids, 1);
+
+	while (!load_acquire(&b->stop)) {
+		struct pawl_op op = op_of_fn(nothing, NULL);
+
+		op.writes = b->v;
+		op.nwrites = 1 + (u32)(rnd(&seed) % 4);
+		op.name = "busy";
+		MUST(!pawl_push(b->e, &op));
+		if (rnd(&seed) % 64 == 0)
+			MUST(!pawl_wait_readable(b->e, b->v[0], SOON_NS, NULL));
+	}
+	return NULL;
+}
+
+START_TEST(test_under_load)
+{
+	struct busy b = { .e = engine(PAWL_PER_DEVICE, 2) };
+	pthread_t t[2];
+	char *text;
+	int i;
+
+	for (i = 0; i < 4; i++)
+		b.v[i] = var_new(b.e);
+	for (i = 0; i < 2; i++)
+		t[i] = spawn(busy_pusher, &b);
+	for (i = 0; i < 20; i++) {
+		OK(pawl_trace_start(b.e, 256));
+		nap_us(1000);
+		OK(pawl_trace_stop(b.e));
+	}
+	store_release(&b.stop, 1);
+	for (i = 0; i < 2; i++)
+		join(t[i]);
+	OK(pawl_wait_all(b.e, SOON_NS, NULL));
+	temp();
+	OK(pawl_trace_write(b.e, path));
+	text = slurp();
+	check_json(text);
+	free(text);
+	unlink(path);
+	OK(pawl_engine_destroy(b.e));
+}
+END_TEST
+
+SUITE("trace", test_events, test_arrows, test_refused, test_empty, test_ring_wraps, test_again,
+      test_under_load)
+
+#else
+
+START_TEST(test_not_there)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+
+	ck_assert_int_eq(pawl_trace_start(e, 10), -ENOSYS);
+	ck_assert_int_eq(pawl_trace_stop(e), -ENOSYS);
+	ck_assert_int_eq(pawl_trace_write(e, "/tmp/x"), -ENOSYS);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+SUITE("trace", test_not_there)
+
+#endif

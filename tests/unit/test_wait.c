@@ -1,0 +1,852 @@
+// SPDX-License-Identifier: Apache-2.0
+/* core/wait.c: waits on vars and for all, with limits, from bodies, from many threads. */
+#include "util.h"
+#include <core/internal.h>
+
+#define MS 1000000ll
+
+START_TEST(test_nothing_to_wait_for)
+{
+	int kind;
+
+	for (kind = 0; kind < 3; kind++) {
+		struct pawl_engine *e = engine(kind, 1);
+		pawl_var_t v = var_new(e);
+		struct pawl_error err = { .code = 7 };
+		const s64 times[] = { -1, 0, 1, MS };
+		size_t i;
+
+		for (i = 0; i < ARRAY_SIZE(times); i++) {
+			OK(pawl_wait_readable(e, v, times[i], &err));
+			ck_assert_int_eq(err.code, 0);
+			OK(pawl_wait_writable(e, v, times[i], &err));
+			OK(pawl_wait_all(e, times[i], &err));
+			ck_assert_int_eq(err.code, 0);
+		}
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* readable: all writes before are over; reads do not matter. */
+START_TEST(test_readable)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct gate w, r;
+	u32 n = 0;
+
+	gate_write(e, &w, v);
+	FAILS(pawl_wait_readable(e, v, 0, NULL), -ETIMEDOUT, "wait");
+	FAILS(pawl_wait_readable(e, v, 2 * MS, NULL), -ETIMEDOUT, "wait");
+	gate_open(&w);
+	OK(pawl_wait_readable(e, v, 0, NULL));
+	gate_read(e, &r, v);
+	OK(pawl_wait_readable(e, v, 0, NULL));
+	OK(pawl_wait_readable(e, v, -1, NULL));
+	/* A write behind the read: pushed before the wait, so waited for. */
+	OK(push_write(e, add_one, &n, v));
+	FAILS(pawl_wait_readable(e, v, 0, NULL), -ETIMEDOUT);
+	gate_open(&r);
+	OK(pawl_wait_readable(e, v, -1, NULL));
+	ck_assert_uint_eq(n, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* writable: all reads before are over too. */
+START_TEST(test_writable)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct gate r[3];
+	int i;
+
+	for (i = 0; i < 3; i++)
+		gate_read(e, &r[i], v);
+	for (i = 0; i < 3; i++) {
+		FAILS(pawl_wait_writable(e, v, 0, NULL), -ETIMEDOUT, "wait");
+		FAILS(pawl_wait_writable(e, v, MS, NULL), -ETIMEDOUT, "wait");
+		OK(pawl_wait_readable(e, v, 0, NULL));
+		gate_open(&r[i]);
+	}
+	OK(pawl_wait_writable(e, v, -1, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_all)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct gate g;
+
+	gate_write(e, &g, var_new(e));
+	FAILS(pawl_wait_all(e, 0, NULL), -ETIMEDOUT, "wait_all");
+	FAILS(pawl_wait_all(e, 2 * MS, NULL), -ETIMEDOUT, "wait_all");
+	gate_open(&g);
+	OK(pawl_wait_all(e, 0, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* "0: only look": no op is run, however ready it is. */
+START_TEST(test_zero_only_looks)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u32 n = 0;
+
+	OK(push_write(e, add_one, &n, v));
+	OK(push_read(e, add_one, &n, v));
+	ck_assert_int_eq(pawl_wait_readable(e, v, 0, NULL), -ETIMEDOUT);
+	ck_assert_uint_eq(n, 0);
+	ck_assert_int_eq(pawl_wait_writable(e, v, 0, NULL), -ETIMEDOUT);
+	ck_assert_uint_eq(n, 0);
+	ck_assert_int_eq(pawl_wait_all(e, 0, NULL), -ETIMEDOUT);
+	ck_assert_uint_eq(n, 0);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A wait is for what was pushed before it, not for what comes later. */
+struct later {
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u32 waiting, done;	/* A */
+	bool write;
+};
+
+static void *later_waiter(void *arg)
+{
+	struct later *l = arg;
+
+	store_release(&l->waiting, 1);
+	MUST(!(l->write ? pawl_wait_writable : pawl_wait_readable)(l->e, l->v, -1, NULL));
+	store_release(&l->done, 1);
+	return NULL;
+}
+
+START_TEST(test_not_for_later_pushes)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct gate g, h;
+	int i;
+
+	c.no_help = true;
+	for (i = 0; i < 2; i++) {
+		struct pawl_engine *e = engine_with(&c);
+		struct later l = { .e = e, .v = var_new(e), .write = i };
+		pthread_t t;
+
+		gate_write(e, &g, l.v);
+		t = spawn(later_waiter, &l);
+		MUST(soon(load_acquire(&l.waiting)));
+		/* It has its place when one more op is in flight. */
+		MUST(soon(stats(e).pushed >= 2));
+		nap_us(1000);
+		gate_write(e, &h, l.v);
+		gate_open(&g);
+		ck_assert(soon(load_acquire(&l.done)));
+		join(t);
+		ck_assert_int_eq(pawl_wait_readable(e, l.v, 0, NULL), -ETIMEDOUT);
+		MUST(soon(h.running || pawl_run_one(e) >= 0));
+		pawl_run_one(e);
+		gate_open(&h);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* Polling does not fill the var with places: of one var, and of many in turn. */
+static void poll_loop(int nvars, bool write, s64 timeout)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v[64];
+	struct gate g[64];
+	struct pawl_stats s0, s;
+	u32 n = 0;
+	int i, k, rounds = 3000 / nvars + 300;
+
+	for (k = 0; k < nvars; k++) {
+		v[k] = var_new(e);
+		if (write)
+			gate_read(e, &g[k], v[k]);
+		else
+			gate_write(e, &g[k], v[k]);
+	}
+	s0 = stats(e);
+	for (i = 0; i < rounds; i++)
+		for (k = 0; k < nvars; k++)
+			ck_assert_int_eq((write ? pawl_wait_writable : pawl_wait_readable)
+					 (e, v[k], timeout, NULL), -ETIMEDOUT);
+	s = stats(e);
+	ck_assert_msg(s.ops <= s0.ops + 128, "%d vars: %llu ops, after %d polls %llu", nvars,
+		      (unsigned long long)s0.ops, rounds * nvars, (unsigned long long)s.ops);
+	ck_assert_uint_le(s.pushed - s0.pushed, 3u * (u32)nvars);
+	/* The places that were given up do not disturb what comes then. */
+	for (k = 0; k < nvars; k++) {
+		OK(push_write(e, add_one, &n, v[k]));
+		gate_open(&g[k]);
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, (u32)nvars);
+	OK(pawl_engine_destroy(e));
+}
+
+START_TEST(test_polling_one)
+{
+	poll_loop(1, false, 1);
+	poll_loop(1, true, 1);
+	poll_loop(1, false, 0);
+	poll_loop(1, true, 0);
+}
+END_TEST
+
+START_TEST(test_polling_few)
+{
+	poll_loop(8, false, 1);
+	poll_loop(8, true, 1);
+}
+END_TEST
+
+START_TEST(test_polling_many)
+{
+	poll_loop(40, false, 1);
+	poll_loop(40, true, 1);
+}
+END_TEST
+
+/* Polling, and then the real thing: the wait that was given up serves again. */
+START_TEST(test_polling_then_waiting)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	int i, k, rounds = TIMES(300);
+
+	for (i = 0; i < rounds; i++) {
+		pawl_var_t v = var_new(e);
+		struct gate g;
+		u64 n = 0;
+
+		gate_write(e, &g, v);
+		for (k = 0; k < i % 4; k++)
+			ck_assert_int_eq(pawl_wait_readable(e, v, 1, NULL), -ETIMEDOUT);
+		OK(push_write(e, add_plain, &n, v));
+		for (k = 0; k < i % 3; k++)
+			ck_assert_int_eq(pawl_wait_writable(e, v, 1, NULL), -ETIMEDOUT);
+		gate_open(&g);
+		OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+		ck_assert_uint_eq(n, 1);
+		OK(pawl_wait_writable(e, v, SOON_NS, NULL));
+		ck_assert_uint_eq(version(e, v), 2);
+		OK(pawl_var_delete(e, v, NULL, NULL));
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A wait that timed out left nothing that changes what others may do: reads still share. */
+START_TEST(test_timed_out_writable_lets_reads_share)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct gate a, b;
+
+	gate_read(e, &a, v);
+	ck_assert_int_eq(pawl_wait_writable(e, v, MS, NULL), -ETIMEDOUT);
+	gate_read(e, &b, v);
+	pawl_run_one(e);
+	ck_assert_msg(b.running, "a read waits for a read behind a wait that is over");
+	gate_open(&a);
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	if (!b.running)
+		pawl_run_one(e);
+	gate_open(&b);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The limit holds although ready work never ends. */
+struct endless {
+	pawl_var_t v;
+	u64 end;
+	u32 stop, n;	/* A */
+};
+
+static int endless_body(struct pawl_run *run, void *arg)
+{
+	struct endless *c = arg;
+
+	fetch_add_relaxed(&c->n, 1);
+	if (!load_acquire(&c->stop) && now_ms() < c->end)
+		MUST(!push_write(run->engine, endless_body, c, c->v));
+	return 0;
+}
+
+static bool never(void *arg)
+{
+	return false;
+}
+
+START_TEST(test_limit_while_helping)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct endless c = { .v = var_new(e), .end = now_ms() + 4000 };
+	pawl_var_t v = var_new(e);
+	struct gate g;
+
+	gate_write(e, &g, v);
+	OK(push_write(e, endless_body, &c, c.v));
+	ck_assert_int_eq(pawl_wait_readable(e, v, 10 * MS, NULL), -ETIMEDOUT);
+	ck_assert_msg(now_ms() < c.end, "wait_readable() came back when the work ended");
+	ck_assert_int_eq(pawl_run_until(e, never, NULL, 10 * MS), -ETIMEDOUT);
+	ck_assert_msg(now_ms() < c.end, "run_until() came back when the work ended");
+	ck_assert_int_eq(pawl_wait_all(e, 10 * MS, NULL), -ETIMEDOUT);
+	ck_assert_msg(now_ms() < c.end, "wait_all() came back when the work ended");
+	store_release(&c.stop, 1);
+	gate_open(&g);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* --- inside bodies --- */
+
+struct inner {
+	pawl_var_t own_r, own_w, other;
+	int rc[8];
+};
+
+static int inner_body(struct pawl_run *run, void *arg)
+{
+	struct inner *b = arg;
+	struct pawl_engine *e = run->engine;
+
+	b->rc[0] = pawl_wait_readable(e, b->own_w, -1, NULL);
+	MUST(strstr(pawl_error_text(), "held"));
+	b->rc[1] = pawl_wait_writable(e, b->own_w, -1, NULL);
+	b->rc[2] = pawl_wait_writable(e, b->own_r, -1, NULL);
+	b->rc[3] = pawl_wait_all(e, -1, NULL);
+	MUST(strstr(pawl_error_text(), "inside an op"));
+	b->rc[4] = pawl_wait_readable(e, b->own_w, 0, NULL);
+	b->rc[5] = pawl_wait_readable(e, b->own_r, -1, NULL);
+	b->rc[6] = pawl_wait_readable(e, b->other, -1, NULL);
+	b->rc[7] = pawl_wait_writable(e, b->other, -1, NULL);
+	return 0;
+}
+
+START_TEST(test_inside_deadlk)
+{
+	int kind, w;
+
+	for (kind = 0; kind < 3; kind++)
+		for (w = 0; w < 2; w++) {
+			struct pawl_engine *e = engine(kind, w);
+			struct inner b = { var_new(e), var_new(e), var_new(e), { 0 } };
+			struct pawl_op op = op_of_fn(inner_body, &b);
+
+			op.reads = &b.own_r;
+			op.nreads = 1;
+			op.writes = &b.own_w;
+			op.nwrites = 1;
+			OK(pawl_push(e, &op));
+			OK(pawl_wait_all(e, SOON_NS, NULL));
+			ck_assert_int_eq(b.rc[0], -EDEADLK);
+			ck_assert_int_eq(b.rc[1], -EDEADLK);
+			ck_assert_int_eq(b.rc[2], -EDEADLK);
+			ck_assert_int_eq(b.rc[3], -EDEADLK);
+			ck_assert_int_eq(b.rc[4], -EDEADLK);
+			/* Only reads hold it: it is readable. */
+			ck_assert_int_eq(b.rc[5], 0);
+			ck_assert_int_eq(b.rc[6], 0);
+			ck_assert_int_eq(b.rc[7], 0);
+			OK(pawl_engine_destroy(e));
+		}
+}
+END_TEST
+
+/* With more vars than fit inside an op. */
+static int wide_inner(struct pawl_run *run, void *arg)
+{
+	pawl_var_t *v = arg;
+	int i;
+
+	for (i = 0; i < 30; i++) {
+		MUST(pawl_wait_writable(run->engine, v[i], -1, NULL) == -EDEADLK);
+		MUST(pawl_wait_readable(run->engine, v[i], -1, NULL) == (i < 15 ? 0 : -EDEADLK));
+	}
+	return 0;
+}
+
+START_TEST(test_inside_deadlk_wide)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v[30];
+	struct pawl_op op = op_of_fn(wide_inner, v);
+	int i;
+
+	for (i = 0; i < 30; i++)
+		v[i] = var_new(e);
+	op.reads = v;
+	op.nreads = 15;
+	op.writes = v + 15;
+	op.nwrites = 15;
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A body waits for what it has pushed, and for what others have; one worker, and none. */
+struct nest {
+	pawl_var_t v, w;
+	u64 n;
+	u32 done;	/* A */
+	struct pawl_engine *e;
+};
+
+static int nest_body(struct pawl_run *run, void *arg)
+{
+	struct nest *b = arg;
+	int i;
+
+	for (i = 0; i < 10; i++)
+		MUST(!push_write(run->engine, add_plain, &b->n, b->v));
+	MUST(!pawl_wait_readable(run->engine, b->v, SOON_NS, NULL));
+	MUST(b->n >= 10);
+	MUST(!push_read(run->engine, nothing, NULL, b->v));
+	MUST(!pawl_wait_writable(run->engine, b->v, SOON_NS, NULL));
+	fetch_add_relaxed(&b->done, 1);
+	return 0;
+}
+
+START_TEST(test_inside_waits_help)
+{
+	int kind, w, help;
+
+	for (kind = 0; kind < 3; kind++)
+		for (w = 0; w < 3; w++)
+			for (help = 0; help < 2; help++) {
+				struct pawl_config c = small(kind, w);
+				struct pawl_engine *e;
+				struct nest b = { .n = 0 };
+
+				/* Inside a body it always helps; outside, with no worker, it must. */
+				c.no_help = help && w && kind != PAWL_NAIVE;
+				e = engine_with(&c);
+				b.v = var_new(e);
+				b.w = var_new(e);
+				OK(push_write(e, nest_body, &b, b.w));
+				OK(pawl_wait_readable(e, b.w, SOON_NS, NULL));
+				ck_assert_uint_eq(b.done, 1);
+				ck_assert_uint_eq(b.n, 10);
+				OK(pawl_engine_destroy(e));
+			}
+}
+END_TEST
+
+/* Bodies that wait for bodies that wait, deeper than the engine nests. */
+struct deep {
+	pawl_var_t v[200];
+	u32 done;	/* A */
+};
+
+struct deep_op {
+	struct deep *d;
+	int level;
+};
+
+static struct deep_op deep_ops[200];
+
+static int deep_body(struct pawl_run *run, void *arg)
+{
+	struct deep_op *o = arg;
+
+	if (o->level + 1 < (int)ARRAY_SIZE(deep_ops) / 4) {
+		MUST(!push_write(run->engine, deep_body, o + 1, o->d->v[o->level + 1]));
+		MUST(!pawl_wait_readable(run->engine, o->d->v[o->level + 1], SOON_NS, NULL));
+	}
+	fetch_add_relaxed(&o->d->done, 1);
+	return 0;
+}
+
+START_TEST(test_inside_waits_nest)
+{
+	int w, i;
+
+	for (w = 0; w < 2; w++) {
+		struct pawl_engine *e = engine(PAWL_PER_DEVICE, w);
+		struct deep d = { .done = 0 };
+
+		for (i = 0; i < 200; i++) {
+			d.v[i] = var_new(e);
+			deep_ops[i] = (struct deep_op){ &d, i };
+		}
+		OK(push_write(e, deep_body, &deep_ops[0], d.v[0]));
+		OK(pawl_wait_readable(e, d.v[0], SOON_NS, NULL));
+		ck_assert_uint_eq(d.done, 50);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* The only worker waits in a body for an op of another queue, and that one for its queue. */
+struct cross {
+	pawl_var_t a, b;
+	u32 n;		/* A */
+};
+
+static int cross_inner(struct pawl_run *run, void *arg)
+{
+	struct cross *c = arg;
+
+	MUST(!push_write(run->engine, add_one, &c->n, c->b));	/* normal queue */
+	MUST(!pawl_wait_readable(run->engine, c->b, SOON_NS, NULL));
+	return 0;
+}
+
+static int cross_outer(struct pawl_run *run, void *arg)
+{
+	struct cross *c = arg;
+	struct pawl_op op = op_write(cross_inner, c, &c->a);
+
+	op.prop = PAWL_CPU_PRIORITIZED;
+	MUST(!pawl_push(run->engine, &op));
+	MUST(!pawl_wait_readable(run->engine, c->a, SOON_NS, NULL));
+	MUST(load_acquire(&c->n) == 1);
+	return 0;
+}
+
+START_TEST(test_inside_waits_across_queues)
+{
+	int w;
+
+	for (w = 0; w < 2; w++) {
+		struct pawl_engine *e = engine(PAWL_PER_DEVICE, w);
+		struct cross c = { var_new(e), var_new(e), 0 };
+		pawl_var_t v = var_new(e);
+
+		OK(push_write(e, cross_outer, &c, v));
+		OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+		ck_assert_uint_eq(c.n, 1);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* --- who is woken --- */
+
+/*
+ * Each waiter sleeps for its own var.  Opening one gate lets one go; the others stay, and
+ * are not even woken (nobody pushes work meanwhile, and they may not help).
+ */
+struct sleeper {
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u32 done;	/* A */
+};
+
+static void *sleeper(void *arg)
+{
+	struct sleeper *s = arg;
+
+	MUST(!pawl_wait_readable(s->e, s->v, -1, NULL));
+	store_release(&s->done, 1);
+	return NULL;
+}
+
+START_TEST(test_wakes_only_its_waiter)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct sleeper s[8];
+	struct gate g[8];
+	pthread_t t[8];
+	u64 sleeps;
+	int i, k;
+
+	c.no_help = true;
+	c.spin_ns = 0;
+	s[0].e = engine_with(&c);
+	for (i = 0; i < 8; i++) {
+		s[i] = (struct sleeper){ s[0].e, var_new(s[0].e), 0 };
+		gate_write(s[i].e, &g[i], s[i].v);
+		t[i] = spawn(sleeper, &s[i]);
+	}
+	MUST(soon(stats(s[0].e).pushed == 16));
+	nap_us(20000);
+	sleeps = stats(s[0].e).sleeps;
+	for (i = 0; i < 8; i++) {
+		gate_open(&g[i]);
+		ck_assert(soon(load_acquire(&s[i].done)));
+		for (k = i + 1; k < 8; k++)
+			ck_assert_uint_eq(load_acquire(&s[k].done), 0);
+	}
+	for (i = 0; i < 8; i++)
+		join(t[i]);
+	/* Who was woken for nothing would have slept again. */
+	ck_assert_uint_le(stats(s[0].e).sleeps, sleeps + 8);
+	OK(pawl_engine_destroy(s[0].e));
+}
+END_TEST
+
+/* Many threads wait for the same var, and for all. */
+struct crowd {
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u32 n, done;	/* A */
+};
+
+static void *crowd_thread(void *arg)
+{
+	struct crowd *c = arg;
+	u32 i = fetch_add_relaxed(&c->n, 1);
+
+	if (i % 3 == 0)
+		MUST(!pawl_wait_readable(c->e, c->v, SOON_NS, NULL));
+	else if (i % 3 == 1)
+		MUST(!pawl_wait_writable(c->e, c->v, SOON_NS, NULL));
+	else
+		MUST(!pawl_wait_all(c->e, SOON_NS, NULL));
+	fetch_add_relaxed(&c->done, 1);
+	return NULL;
+}
+
+START_TEST(test_many_waiters)
+{
+	int round, help;
+
+	for (round = 0; round < TIMES(40); round++)
+		for (help = 0; help < 2; help++) {
+			struct pawl_config cfg = small(PAWL_PER_DEVICE, 1);
+			struct crowd c = { 0 };
+			struct gate g;
+			pthread_t t[9];
+			int i;
+
+			cfg.no_help = !help;
+			c.e = engine_with(&cfg);
+			c.v = var_new(c.e);
+			gate_write(c.e, &g, c.v);
+			for (i = 0; i < 9; i++)
+				t[i] = spawn(crowd_thread, &c);
+			MUST(soon(load_acquire(&c.n) == 9));
+			ck_assert_uint_eq(load_acquire(&c.done), 0);
+			gate_open(&g);
+			for (i = 0; i < 9; i++)
+				join(t[i]);
+			ck_assert_uint_eq(c.done, 9);
+			OK(pawl_engine_destroy(c.e));
+		}
+}
+END_TEST
+
+/* Waits for all while others push without end of their own: each comes back at some point. */
+struct busy {
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u32 stop, waits;	/* A */
+};
+
+static void *busy_pusher(void *arg)
+{
+	struct busy *b = arg;
+
+	while (!load_acquire(&b->stop)) {
+		MUST(!push_write(b->e, nothing, NULL, b->v));
+		MUST(!pawl_wait_readable(b->e, b->v, SOON_NS, NULL));
+	}
+	return NULL;
+}
+
+static void *busy_waiter(void *arg)
+{
+	struct busy *b = arg;
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		MUST(!pawl_wait_all(b->e, SOON_NS, NULL));
+		fetch_add_relaxed(&b->waits, 1);
+	}
+	return NULL;
+}
+
+START_TEST(test_wait_all_while_pushing)
+{
+	struct busy b = { .e = engine(PAWL_PER_DEVICE, 1) };
+	pthread_t p, w[2];
+
+	b.v = var_new(b.e);
+	p = spawn(busy_pusher, &b);
+	w[0] = spawn(busy_waiter, &b);
+	w[1] = spawn(busy_waiter, &b);
+	join(w[0]);
+	join(w[1]);
+	store_release(&b.stop, 1);
+	join(p);
+	ck_assert_uint_eq(b.waits, 40);
+	OK(pawl_engine_destroy(b.e));
+}
+END_TEST
+
+/* What the ops wrote is seen after the wait (the thread sanitizer checks the edge). */
+START_TEST(test_waits_publish)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
+	struct pawl_engine *e;
+	pawl_var_t v, w;
+	u64 a = 0, b = 0;
+	int i;
+
+	c.no_help = true;
+	e = engine_with(&c);
+	v = var_new(e);
+	w = var_new(e);
+	for (i = 1; i <= TIMES(2000); i++) {
+		OK(push_write(e, add_plain, &a, v));
+		OK(push_write(e, add_plain, &b, w));
+		switch (i % 3) {
+		case 0:
+			OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+			OK(pawl_wait_readable(e, w, SOON_NS, NULL));
+			break;
+		case 1:
+			OK(pawl_wait_writable(e, w, SOON_NS, NULL));
+			OK(pawl_wait_writable(e, v, SOON_NS, NULL));
+			break;
+		default:
+			OK(pawl_wait_all(e, SOON_NS, NULL));
+		}
+		ck_assert_uint_eq(a, (u64)i);
+		ck_assert_uint_eq(b, (u64)i);
+		a += 0;		/* our own plain access: the var is ours now */
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A waiting thread helps: with no worker at all everything runs on it. */
+static int mark_thread(struct pawl_run *run, void *arg)
+{
+	MUST(pthread_equal(*(pthread_t *)arg, pthread_self()));
+	return 0;
+}
+
+START_TEST(test_waits_help)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	pthread_t self = pthread_self();
+	int i;
+
+	for (i = 0; i < 50; i++) {
+		OK(push_write(e, mark_thread, &self, v));
+		OK(push_write(e, mark_thread, &self, w));
+	}
+	OK(pawl_wait_readable(e, v, -1, NULL));
+	OK(pawl_wait_writable(e, w, -1, NULL));
+	OK(pawl_wait_all(e, -1, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_no_help)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+	pawl_var_t v;
+	struct plug p;
+	u32 n = 0;
+
+	c.no_help = true;
+	e = engine_with(&c);
+	v = var_new(e);
+	plug_in(e, &p, PAWL_NORMAL);
+	OK(push_write(e, add_one, &n, v));
+	ck_assert_int_eq(pawl_wait_readable(e, v, 5 * MS, NULL), -ETIMEDOUT);
+	ck_assert_int_eq(pawl_wait_all(e, 5 * MS, NULL), -ETIMEDOUT);
+	ck_assert_uint_eq(load_acquire(&n), 0);
+	plug_out(&p);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 1);
+	ck_assert_uint_eq(stats(e).helped, 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A var that is deleted while somebody waits for it: the wait was there before. */
+struct doomed {
+	struct pawl_engine *e;
+	pawl_var_t v;
+	int rc;
+	u32 done;	/* A */
+};
+
+static void *doomed_waiter(void *arg)
+{
+	struct doomed *d = arg;
+
+	d->rc = pawl_wait_readable(d->e, d->v, SOON_NS, NULL);
+	store_release(&d->done, 1);
+	return NULL;
+}
+
+START_TEST(test_delete_under_a_waiter)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct doomed d = { 0 };
+	struct gate g;
+	pthread_t t;
+	u32 n = 0;
+
+	c.no_help = true;
+	d.e = engine_with(&c);
+	d.v = var_new(d.e);
+	gate_write(d.e, &g, d.v);
+	t = spawn(doomed_waiter, &d);
+	MUST(soon(stats(d.e).pushed == 2));
+	nap_us(1000);
+	OK(pawl_var_delete(d.e, d.v, add_one, &n));
+	gate_open(&g);
+	ck_assert(soon(load_acquire(&d.done)));
+	join(t);
+	ck_assert_int_eq(d.rc, 0);
+	while (pawl_run_one(d.e))
+		;
+	ck_assert_uint_eq(n, 1);
+	OK(pawl_engine_destroy(d.e));
+}
+END_TEST
+
+/* A timed-out wait, then the var goes, then its memory is another var. */
+START_TEST(test_given_up_place_outlives_nothing)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	int i;
+
+	for (i = 0; i < 500; i++) {
+		pawl_var_t v = var_new(e);
+		struct gate g;
+
+		gate_write(e, &g, v);
+		ck_assert_int_eq((i & 1 ? pawl_wait_readable : pawl_wait_writable)(e, v, 1, NULL),
+				 -ETIMEDOUT);
+		OK(pawl_var_delete(e, v, NULL, NULL));
+		ck_assert_int_eq(pawl_wait_readable(e, v, 1, NULL), -ESTALE);
+		gate_open(&g);
+		while (pawl_run_one(e))
+			;
+		OK(pawl_wait_all(e, 0, NULL));
+	}
+	ck_assert_uint_lt(stats(e).ops, 300);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+SUITE("wait", test_nothing_to_wait_for, test_readable, test_writable, test_all,
+      test_zero_only_looks, test_not_for_later_pushes, test_polling_one, test_polling_few,
+      test_polling_many, test_polling_then_waiting,
+      test_timed_out_writable_lets_reads_share, test_limit_while_helping,
+      test_inside_deadlk, test_inside_deadlk_wide, test_inside_waits_help,
+      test_inside_waits_nest, test_inside_waits_across_queues, test_wakes_only_its_waiter,
+      test_many_waiters, test_wait_all_while_pushing, test_waits_publish, test_waits_help,
+      test_no_help, test_delete_under_a_waiter, test_given_up_place_outlives_nothing)
