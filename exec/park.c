@@ -33,7 +33,8 @@
  * Spinners.  A pusher that sees a spinner does not wake anybody, as long as its own
  * backlog is small.  The thread that ceases to be a spinner does so in one of three ways:
  * it found work; it goes to sleep (then it looks again, P2); its condition came true or
- * its time is over.  In the first and third, if it was the last:
+ * its time is over.  In the first and third, if it was the last (and in the second, if its
+ * look found anything, as in the first):
  *
  *	pusher                                  last spinner
  *	P3 publish the work (seq_cst)           P4 spin-- (seq_cst)
@@ -199,15 +200,14 @@ static void spin_begin(struct exec_group *g, struct exec_thread *t)
 	t->spinning = true;
 }
 
-/* Not for who goes on to look at all queues. */
-static void spin_end(struct exec *x, struct exec_group *g, struct exec_thread *t)
+/*
+ * t looks no more, and perhaps nobody does: if there is work left, one sleeper is woken,
+ * who does the same when he has found some.
+ */
+static void pass_on(struct exec *x, struct exec_thread *t)
 {
 	u32 i, n;
 
-	t->spinning = false;
-	/* EXEC-P4 <-> EXEC-P3 */
-	if ((s32)fetch_add_seq_cst(&g->spin, -1u) > 1)
-		return;
 	if (t->queue) {
 		struct exec_queue *q = t->queue;
 
@@ -232,6 +232,14 @@ static void spin_end(struct exec *x, struct exec_group *g, struct exec_thread *t
 		if (!queue_empty(q))
 			queue_wake(q);
 	}
+}
+
+static void spin_end(struct exec *x, struct exec_group *g, struct exec_thread *t)
+{
+	t->spinning = false;
+	/* EXEC-P4 <-> EXEC-P3 */
+	if ((s32)fetch_add_seq_cst(&g->spin, -1u) <= 1)
+		pass_on(x, t);
 }
 
 /* What an idle thread waits for; AGAIN: nothing yet. */
@@ -269,6 +277,11 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 		if (r != AGAIN)
 			return r;
 		now = cycles();
+		/* Who leaves work to its maker stays awake, in case he does not run it. */
+		if (t->shied) {
+			t->shied = false;
+			start = now;
+		}
 		if (now - start >= x->spin)
 			return AGAIN;
 		if (how->deadline && exec_now_ns() >= how->deadline)
@@ -310,8 +323,11 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 	 */
 	smp_mb();
 	r = idle_over(t, how);
+	/* Whatever there is: nobody may be left to take it. */
+	t->greedy = true;
 	if (r == AGAIN && how->help && (*work = thread_look(x, t, true)))
 		r = IDLE_WORK;
+	t->greedy = false;
 	if (r == AGAIN && how->deadline && exec_now_ns() >= how->deadline)
 		r = IDLE_TIME;
 	if (r == AGAIN) {
@@ -321,9 +337,15 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 		while (load_relaxed(&t->park) == parked &&
 		       !(how->deadline && exec_now_ns() >= how->deadline));
 	}
-	/* Who claimed us counted us among the spinners. */
+	/*
+	 * Who claimed us counted us among the spinners.  And a pusher may have left more
+	 * to us, while we were one, than the one piece of work that we found: count again,
+	 * so that spin_end() looks what is left and hands it on (P4).
+	 */
 	if (xchg_acq_rel(&t->park, RUNNING) == CLAIMED)
 		t->spinning = true;
+	else if (g && r != AGAIN)
+		spin_begin(g, t);
 	if (g) {
 		fetch_and_acq_rel(bits, ~bit);
 		fetch_add_seq_cst(&g->attn, -1u);
@@ -350,5 +372,7 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 	} while (r == AGAIN);
 	if (t->spinning)
 		spin_end(x, g, t);
+	else if (g)
+		pass_on(x, t);	/* the look before sleep took one work, and there may be more */
 	return (enum idle_end)r;
 }

@@ -18,6 +18,7 @@
 #include <exec/prioq.h>
 
 struct exec_queue;
+struct exec_lane;
 
 #define EXEC_UNLIMITED	UINT32_MAX
 
@@ -35,8 +36,21 @@ struct exec_thread {
 	u32 tick;		/* O: pieces of work run, for sampling */
 	u32 avg;		/* O: how long recent work ran, in cycles(), saturated */
 	u32 batch;		/* O: how many to take at once, from avg */
+	/*
+	 * O: the client measures a body when `sample` is set: it clears that and puts the
+	 * cycles into `body`.  What surrounds a body says little: it is mostly waiting for
+	 * lines, which moving work to other cores makes longer.
+	 */
+	bool sample;
+	u32 body;		/* O */
+	u32 body_avg;		/* O: of recent samples, saturated */
 	u32 turn;		/* O: drive queue to begin with */
 	bool spinning;		/* O: counted in its group's spinners */
+	bool greedy;		/* O: take what is there, whoever may be at it */
+	bool stays;		/* O: the client will come back to exec_wait() soon */
+	bool shied;		/* O: left work to its maker at the last look */
+	struct exec_lane *shy_lane;	/* O: of the last look that left something, */
+	u64 shy_head, shy_since;	/* O: its head, and since when it is that */
 	u64 stolen, handed, helped, sleeps;	/* S */
 
 	struct prioq_cache nodes;	/* O */

@@ -7,6 +7,7 @@
 set -u
 : "${srctree:?}" "${make:?}" "${CHECK_BUILDS?}"
 
+run=$(cd "$srctree" && pwd)/tests/run.sh
 results=${RESULTS:-$(mktemp)}
 [ -n "${RESULTS:-}" ] || trap 'rm -f "$results"' EXIT
 build_time=900
@@ -18,11 +19,12 @@ esac
 
 # item PREFIX NAME SECONDS COMMAND
 item() {
-	printf '%s\t%s\t%s\n' "$2" "$3" "$4" | "$srctree/tests/run.sh" -n -p "$1" -r "$results"
+	printf '%s\t%s\t%s\n' "$2" "$3" "$4" | "$run" -n -p "$1" -r "$results"
 }
 
+# programs PREFIX FOLDER
 programs() {
-	"$srctree/tests/run.sh" -n -p "$1" -r "$results" "$2/tests/unit.list" "$2/tests/stress.list"
+	(cd "$2" && "$run" -n -p "$1" -r "$results" tests/unit.list tests/tools.list tests/stress.list)
 }
 
 for lint in kconfig tokens sources exports edges; do
@@ -51,4 +53,4 @@ for build in $CHECK_BUILDS; do
 	fi
 done
 
-"$srctree/tests/run.sh" -r "$results" /dev/null
+"$run" -r "$results" /dev/null

@@ -36,8 +36,16 @@ cmake --build "$tmp/cmake"
 for program in c cxx static cmake/user-c cmake/user-cxx cmake/user-static; do
 	LD_LIBRARY_PATH=$lib "$tmp/$program"
 done
+# the archive is plain code, whatever it was made with
+for other in gcc clang; do
+	command -v $other >/dev/null || continue
+	$other -std=c11 "${cflags[@]}" "$here/user.c" -o "$tmp/$other" -Wl,-Bstatic "-L$lib" -lpawl \
+		-Wl,-Bdynamic -lurcu-memb -pthread
+	"$tmp/$other"
+done
 if [ -x "$dest$prefix/bin/pawl" ]; then
 	"$dest$prefix/bin/pawl" --version
+	env -u PAWL_DATA "$dest$prefix/bin/pawl" infer --quick --no-naive
 fi
 
 echo '--- exported'
@@ -53,7 +61,8 @@ touch "$lib/other" "$lib/pkgconfig/other.pc"
 $make uninstall DESTDIR="$dest" PREFIX=$prefix
 left=$(cd "$dest" && find . ! -type d | sort)
 if [ "$left" != "$(printf '%s\n' .$prefix/lib/other .$prefix/lib/pkgconfig/other.pc)" ] ||
-   [ -e "$dest$prefix/include/pawl" ] || [ -e "$lib/cmake/pawl" ]; then
+   [ -e "$dest$prefix/include/pawl" ] || [ -e "$lib/cmake/pawl" ] ||
+   [ -e "$dest$prefix/share/pawl" ]; then
 	find "$dest" >&2
 	exit 1
 fi

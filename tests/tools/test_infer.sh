@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # test_infer.sh [PAWL]: run the pawl command as a user would: what it prints, what it
-# refuses and how, and that it does not let a wrong answer pass.
+# refuses and how, and that it does not let a wrong answer pass.  With PAWL_TEST_SHORT=1,
+# for the thread sanitizer, it runs fewer requests.
 # Exit status 0: passed, 1: failed, 77: the command is not built.
 set -u
 
@@ -11,13 +12,18 @@ pawl=${1:-${PAWL:-tools/pawl/pawl}}
 [ -x "$pawl" ] || pawl=$src/tools/pawl/pawl
 [ -x "$pawl" ] || { echo "test_infer: tools/pawl/pawl is not built"; exit 77; }
 
-PAWL_DATA=$src/tools/pawl/data
-export PAWL_DATA
+unset PAWL_DATA
+files=$src/tools/pawl/data
 python=${PYTHON3:-python3}
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 bad=0
 checks=0
+if [ -n "${PAWL_TEST_SHORT:-}" ]; then
+	quick='--requests 500 --reload-every 50' requests=1200
+else
+	quick=--quick requests=6000
+fi
 
 fail() {
 	echo "test_infer: $1" >&2
@@ -86,28 +92,30 @@ refused 2 'needs --rate' infer --arrivals constant
 refused 2 'needs --workers' infer --rate 100 --workers 0
 
 # what a person sees
-if run 0 infer --quick; then
+# shellcheck disable=SC2086 # a list of options
+if run 0 infer $quick; then
 	printed '^model a +.*model-a: 6 layers, 64 -> 10'
-	printed '^per-device +[0-9]+ +4000 +[0-9]+'
-	printed '^naive +- +4000 +[0-9]+'
+	printed '^per-device +[0-9]+ +[1-9][0-9]+ +[0-9]+'
+	printed '^naive +- +[1-9][0-9]+ +[0-9]+'
 	printed '^ratio +[0-9]+\.[0-9]+x'
 	printed '^model b +[1-9][0-9]* .* of [0-9]+ .*%'
-	printed '^Verified: .* equal'
+	printed '^Verified: each of [1-9][0-9]* answers is equal'
 	printed 'one version of the weights \([1-9][0-9]* reloads\)'
 fi
 
 # what a program sees; the figures of tools/train/README.md, which are MXNet's
-if run 0 infer --json --requests 6000 --reload-every 50; then
+if run 0 infer --json --requests $requests --reload-every 50; then
 	json 'd["schema_version"] == 1 and d["verified"] is True and d["machine"]["cores"] > 0'
 	json '[r["engine"] for r in d["runs"]] == ["per-device", "naive"]'
-	json 'all(r["requests"] == 6000 and r["reloads"] > 0 for r in d["runs"])'
+	json 'all(r["requests"] == '$requests' and r["reloads"] > 0 for r in d["runs"])'
 	json 'all(r["answers_wrong"] == 0 and r["versions_mixed"] == 0 for r in d["runs"])'
 	json 'all(r["answers_checked"] >= r["requests"] for r in d["runs"])'
-	json 'all(r["stats"]["failed"] == 0 and r["stats"]["pushed"] >= 36000 for r in d["runs"])'
-	json 'sum(a["requests"] for a in d["accuracy"]) == 12000'
+	json 'all(r["stats"]["failed"] == 0 and (not r["stats"]["pushed"] or r["stats"]["pushed"] >= 6 * '$requests') for r in d["runs"])'
+	json 'sum(a["requests"] for a in d["accuracy"]) == 2 * '$requests
 	json 'all(0 < r["latency_ns"]["p50"] <= r["latency_ns"]["p99.9"] <= r["latency_ns"]["max"] for r in d["runs"])'
-	json 'd["ratio_to_naive"] > 0 and d["rounds"] == 8'
-	json '[(a["seen"], a["right"], a["held_out_seen"], a["held_out_right"]) for a in d["accuracy"]] == [(1797, 1790, 450, 443), (1797, 1751, 450, 435)]'
+	json 'd["ratio_to_naive"] > 0 and d["rounds"] == min(8, '$requests' // 500)'
+	# a short run may not have asked each model about each image
+	json 'all((a["seen"] < 1797 and '$requests' < 6000) or (a["seen"], a["right"], a["held_out_seen"], a["held_out_right"]) == want for a, want in zip(d["accuracy"], [(1797, 1790, 450, 443), (1797, 1751, 450, 435)]))'
 fi
 
 # no percentile that the requests cannot support
@@ -121,9 +129,11 @@ if run 0 infer --json --requests 1 --no-naive --reload-every 0; then
 fi
 
 # other shapes of load
-run 0 infer --json --quick --engine pooled --no-naive &&
-	json 'run["engine"] == "pooled" and run["requests"] == 4000'
-run 0 infer --json --quick --engine naive &&
+# shellcheck disable=SC2086
+run 0 infer --json $quick --engine pooled --no-naive &&
+	json 'run["engine"] == "pooled" and run["requests"] == d["options"]["requests"]'
+# shellcheck disable=SC2086
+run 0 infer --json $quick --engine naive &&
 	json 'len(d["runs"]) == 1 and run["engine"] == "naive"'
 run 0 infer --json --requests 600 --no-naive --in-flight 1 --batch 7 --workers 3 --reload-every 1 &&
 	json 'run["reloads"] > 0 and d["verified"]'
@@ -141,8 +151,9 @@ run 0 infer --json --rate 1e7 --duration 0.3 --batch 64 --no-naive &&
 	json 'run["never_pushed"] > 0 and any("overloaded" in w for w in d["warnings"])'
 
 # the same model twice: reloads change nothing
-run 0 infer --json --quick --no-naive --model-b "$PAWL_DATA/model-a" &&
-	json 'd["accuracy"][1]["right"] in (0, d["accuracy"][1]["seen"]) or d["accuracy"][1]["right"] > 1700'
+# shellcheck disable=SC2086
+run 0 infer --json $quick --no-naive --model-b "$files/model-a" &&
+	json 'all(a["right"] >= 0.9 * a["seen"] for a in d["accuracy"]) and "same answer" in d["warnings"][0]'
 
 # the trace is JSON, and has arrows
 checks=$((checks + 1))
@@ -162,7 +173,7 @@ fi
 refused 1 'no/such/trace.json: No such file' infer --quick --trace "$tmp/no/such/trace.json"
 if [ -w /dev/full ]; then
 	checks=$((checks + 1))
-	"$pawl" infer --quick --json --no-naive >/dev/full 2>"$tmp/err" && fail 'a full disk passed'
+	"$pawl" infer --requests 100 --json --no-naive >/dev/full 2>"$tmp/err" && fail 'a full disk passed'
 fi
 
 # files that cannot be used: which, where and why
@@ -170,7 +181,7 @@ data=$tmp/data
 fresh() {
 	rm -rf "$data"
 	mkdir "$data"
-	cp "$PAWL_DATA"/model-* "$PAWL_DATA"/digits.img "$data"
+	cp "$files"/model-* "$files"/digits.img "$data"
 }
 cut_file() {
 	head -c "$2" "$data/$1" >"$tmp/cut" && mv "$tmp/cut" "$data/$1"
@@ -178,6 +189,24 @@ cut_file() {
 broken() {
 	PAWL_DATA=$data refused 1 "$@"
 }
+
+# where the files come from
+few='infer --json --requests 50 --no-naive --reload-every 0'
+mkdir -p "$tmp/bin" "$tmp/share" "$tmp/empty"
+cp "$pawl" "$tmp/bin/pawl"
+PAWL_DATA=$tmp/empty refused 1 "$tmp/empty/digits\.img: cannot open" infer
+# shellcheck disable=SC2086
+PAWL_DATA=$tmp/empty run 0 $few --data "$files" && json 'd["images"]["file"].endswith("/data/digits.img")'
+pawl_built=$pawl
+pawl=$tmp/bin/pawl
+refused 1 "$tmp/bin/data/digits\.img: cannot open" infer
+cp -R "$files" "$tmp/share/pawl"
+# shellcheck disable=SC2086
+run 0 $few && json 'd["images"]["file"].endswith("/share/pawl/digits.img")'
+cp -R "$files" "$tmp/bin/data"
+# shellcheck disable=SC2086
+run 0 $few && json 'd["images"]["file"].endswith("/bin/data/digits.img")'
+pawl=$pawl_built
 fresh; rm "$data/digits.img"
 broken 'digits\.img: cannot open' infer --quick
 fresh; rm "$data/model-b-0000.params"
@@ -194,9 +223,9 @@ fresh; printf 'x' | dd of="$data/digits.img" bs=1 seek=5000 conv=notrunc 2>/dev/
 broken 'digits\.img: offset [0-9]+' infer --quick
 fresh; printf 'x' >>"$data/digits.img"
 broken 'digits\.img: .*bytes' infer --quick
-fresh; sed 's/"128"/"127"/' "$PAWL_DATA/model-a-symbol.json" >"$data/model-a-symbol.json"
+fresh; sed 's/"128"/"127"/' "$files/model-a-symbol.json" >"$data/model-a-symbol.json"
 broken 'model-a-0000\.params|fc1' infer --quick
-fresh; sed 's/"relu"/"sigmoid"/' "$PAWL_DATA/model-b-symbol.json" >"$data/model-b-symbol.json"
+fresh; sed 's/"relu"/"sigmoid"/' "$files/model-b-symbol.json" >"$data/model-b-symbol.json"
 broken 'layer 1: .*relu1' infer --quick
 broken 'ops-symbol\.json|ops: ' infer --quick --model-a "$src/tests/data/ops"
 broken 'digits\.img' infer --quick --model-a "$data/digits.img"

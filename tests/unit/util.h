@@ -78,6 +78,7 @@ static __unused_fn void says(const char *call, const char *const *words)
 		ck_assert_msg(strstr(pawl_error_text(), *words), "%s: the message \"%s\" has no \"%s\"",
 			      call, pawl_error_text(), *words);
 }
+#endif
 
 static __unused_fn void nap_us(long us)
 {

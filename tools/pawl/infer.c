@@ -22,7 +22,8 @@
  * copy.  Every layer op compares the stamps, before and after its arithmetic, with
  * those that the layers before it saw.  Each answer is then compared, all bits of all
  * outputs, with what a serial loop over the layers computes from that version of the
- * weights, for the same batch and with the same kernels.
+ * weights, for the same batch and with the same kernels.  Batches are what the images
+ * divide into, and versions are two, so the loop runs over all of both at the start.
  */
 
 #ifndef _GNU_SOURCE
@@ -477,6 +478,7 @@ out:
 
 static int load(struct work *w)
 {
+	uint32_t b, same = 0;
 	char err[512];
 	cpu_set_t set;
 	int v, k;
@@ -508,6 +510,12 @@ static int load(struct work *w)
 	w->seen[1] = calloc(w->images->count, 1);
 	if (!w->seen[0] || !w->seen[1] || compute_expected(w))
 		return failed("", strerror(ENOMEM));
+	for (b = 0; b < w->nbatches; b++)
+		same += !memcmp(w->expected[0] + b * w->out_size, w->expected[1] + b * w->out_size,
+				w->out_size * sizeof(float));
+	if (same)
+		warn(w, "of %" PRIu32 " batches %" PRIu32 " get the same answer from both models: there it does not tell which version gave it",
+		     w->nbatches, same);
 	w->cpus = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
 	return 0;
 }
@@ -1490,16 +1498,14 @@ static void print_text(const struct work *w, const struct run *runs, int nruns, 
 		missing |= hist_quantile(&runs[i].latency, 999, &ns) != 0;
 	}
 	if (ratio > 0)
-		printf("%-11s %7s %10s %10.2fx  (median of %u turns)\n", "ratio", "", "", ratio,
-		       runs[0].nrates);
-	if (closed)
-		printf("Latency: from the push of a request to the end of its last layer.");
-	else
-		printf("Latency: from the intended arrival of a request to the end of its last layer.");
+		printf("%-11s %7s %10s %10.2fx  (requests/s by the naive engine's; median of %u turns)\n",
+		       "ratio", "", "", ratio, runs[0].nrates);
+	printf("\np50 to max: the latency of a request, from its %s to the end of its last\nlayer.",
+	       closed ? "push" : "intended arrival");
 	if (closed && w->opt.engine != PAWL_NAIVE)
-		printf("  With %u in flight it\nincludes waiting for those before;%s",
-		       w->opt.in_flight,
-		       nruns == 2 ? " the naive engine runs one at a time, inside its push." : "");
+		printf("  With %u in flight it includes waiting for those before.%s",
+		       w->opt.in_flight, nruns == 2 ?
+		       "  The naive\nengine runs every op inside its push, on one thread: nothing waits." : "");
 	printf("%s\n\n", missing ? "\n-: too few requests to tell that percentile." : "");
 
 	printf("%-11s %10s   %-25s %-25s\n", "weights", "requests", "right, all images",
@@ -1516,9 +1522,13 @@ static void print_text(const struct work *w, const struct run *runs, int nruns, 
 		const struct run *r = &runs[i];
 		const struct pawl_stats *s = &r->stats;
 
-		printf("%-10s %" PRIu64 " ops pushed, %" PRIu64 " helped, %" PRIu64 " handed, %"
-		       PRIu64 " stolen; %" PRIu64 " sleeps, %" PRIu64 " wakes\n", r->name,
-		       s->pushed, s->helped, s->handed, s->stolen, s->sleeps, s->wakes);
+		if (s->pushed)
+			printf("%-10s %" PRIu64 " ops pushed, %" PRIu64 " helped, %" PRIu64
+			       " handed, %" PRIu64 " stolen; %" PRIu64 " sleeps, %" PRIu64
+			       " wakes\n", r->name, s->pushed, s->helped, s->handed, s->stolen,
+			       s->sleeps, s->wakes);
+		else
+			printf("%-10s built without CONFIG_STATS: no counts of ops\n", r->name);
 		if (r->reloads)
 			printf("%-10s %" PRIu64 " reloads, from push to swapped p50 %s, max %s\n", "",
 			       r->reloads,
@@ -1538,8 +1548,8 @@ static void print_text(const struct work *w, const struct run *runs, int nruns, 
 		printf("\ntrace      %s, of the %s engine; opens in https://ui.perfetto.dev\n",
 		       w->opt.trace, runs[0].name);
 	if (verified)
-		printf("\nVerified: %" PRIu64 " answers compared with a serial computation: all equal to the\n"
-		       "last bit; every request saw one version of the weights (%" PRIu64 " reloads).\n",
+		printf("\nVerified: each of %" PRIu64 " answers is equal, to the last bit, to that of a serial loop\n"
+		       "over the layers; every request saw one version of the weights (%" PRIu64 " reloads).\n",
 		       checked, reloads);
 	else
 		printf("\nFAILED: of %" PRIu64 " answers %" PRIu64 " differ from the serial computation and %"
