@@ -82,22 +82,47 @@ static int scratch_grow(struct thread *t, size_t nops, size_t naccs)
 	return 0;
 }
 
-static int acc_cmp(const void *a, const void *b)
+static int acc_cmp(const struct acc *x, const struct acc *y)
 {
-	const struct acc *x = a, *y = b;
-
 	if (x->var != y->var)
 		return x->var < y->var ? -1 : 1;
 	return x->op < y->op ? -1 : x->op > y->op;
 }
 
-/* Accesses come op by op: a small batch is almost in order. */
+static void acc_sift(struct acc *a, u32 root, u32 n)
+{
+	for (;;) {
+		u32 c = 2 * root + 1;
+		struct acc x;
+
+		if (c >= n)
+			return;
+		if (c + 1 < n && acc_cmp(&a[c + 1], &a[c]) > 0)
+			c++;
+		if (acc_cmp(&a[root], &a[c]) >= 0)
+			return;
+		x = a[root];
+		a[root] = a[c];
+		a[c] = x;
+		root = c;
+	}
+}
+
+/* Accesses come op by op: a small batch is almost in order.  (qsort() may allocate.) */
 static void accs_sort(struct acc *a, u32 n)
 {
 	u32 i, j;
 
 	if (n > 32) {
-		qsort(a, n, sizeof(*a), acc_cmp);
+		for (i = n / 2; i--; )
+			acc_sift(a, i, n);
+		for (i = n - 1; i; i--) {
+			struct acc x = a[0];
+
+			a[0] = a[i];
+			a[i] = x;
+			acc_sift(a, 0, i);
+		}
 		return;
 	}
 	for (i = 1; i < n; i++) {

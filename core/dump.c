@@ -35,6 +35,14 @@ static int out(int fd, const char *fmt, ...)
 	return 0;
 }
 
+/* The op may be over, and another one, by the time its name is read. */
+static int out_op(struct pawl_engine *e, int fd, const char *what, u32 slot, u32 opi)
+{
+	const char *name = load_relaxed(&op_of(e, opi)->name);
+
+	return out(fd, "thread %u: %s op %u %s\n", slot, what, opi, name ? name : "(no name)");
+}
+
 int pawl_dump(struct pawl_engine *e, int fd)
 {
 	u32 i, n = load_acquire(&e->used_slots), nv = pool_carved(e->pool[POOL_VAR]), idle = 0;
@@ -42,6 +50,8 @@ int pawl_dump(struct pawl_engine *e, int fd)
 
 	rc = out(fd, "pawl engine %llu: %llu ops in flight, %u thread slots\n",
 		 (unsigned long long)e->id, (unsigned long long)ops_in_flight(e), n);
+	if (!rc && exec_worker_error(e->x))
+		rc = out(fd, "workers could not be started: error %d\n", exec_worker_error(e->x));
 	for (i = 0; i < n && !rc; i++) {
 		struct thread *t = thread_of(e, i);
 		u64 st = load_acquire(&t->d.status);
@@ -50,9 +60,19 @@ int pawl_dump(struct pawl_engine *e, int fd)
 			rc = out(fd, "thread %u: push %llu is %s\n", i,
 				 (unsigned long long)(st >> 2),
 				 (st & 3) == PHASE_LINKING ? "linking" : "attaching");
+		if (!rc && load_relaxed(&t->running))
+			rc = out_op(e, fd, "runs", i, load_relaxed(&t->running));
 		if (!rc && load_relaxed(&t->waits_flight))
 			rc = out(fd, "thread %u: waits until at most %llu ops are in flight\n", i,
 				 (unsigned long long)load_relaxed(&t->waits_flight) - 1);
+	}
+	for (i = 1; i <= pool_carved(e->pool[POOL_OP]) && !rc; i++) {
+		struct op *op = op_of(e, i);
+		u32 tok = load_acquire(&op->token);
+
+		if ((tok & TOKEN_MASK) == TOKEN_ARMED)
+			rc = out_op(e, fd, load_relaxed(&op->flags) & OP_WAITER ?
+				    "waits by" : "pushed, to be completed:", op->owner, i);
 	}
 	for (i = 1; i <= nv && !rc; i++) {
 		struct var *v = var_of(e, i);

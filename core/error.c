@@ -17,11 +17,30 @@
 #include <string.h>
 #include <core/internal.h>
 
+/* Both words: epoch in the upper half, a count of that epoch in the lower. */
+static u32 err_epoch(u64 state)
+{
+	return (u32)(state >> 32);
+}
+
+/* One failure of x's epoch is known to somebody. */
+static void error_given(struct pawl_engine *e, const struct error *x)
+{
+	u64 was = load_relaxed(&e->err_given), new;
+	u32 epoch = load_relaxed(&x->epoch);
+
+	do {
+		if (err_epoch(was) > epoch)
+			return;
+		new = err_epoch(was) == epoch ? was + 1 : (u64)epoch << 32 | 1;
+	} while (!cas_acq_rel_acquire(&e->err_given, &was, new));
+}
+
 bool error_alive(struct pawl_engine *e, u32 idx)
 {
 	struct error *x = error_of(e, idx);
 
-	return !load_relaxed(&x->gone) && load_relaxed(&x->epoch) == load_relaxed(&e->err_epoch);
+	return !load_relaxed(&x->gone) && load_relaxed(&x->epoch) == err_epoch(load_relaxed(&e->err_state));
 }
 
 void error_get(struct pawl_engine *e, u32 idx)
@@ -98,14 +117,16 @@ void error_publish(struct thread *t, u32 idx, int code)
 {
 	struct pawl_engine *e = t->e;
 	struct error *x = error_of(e, idx);
+	u64 state;
 
 	/* Before CORE-R1: seen by whoever sees the block's ERR. */
 	fetch_or_acq_rel(&e->special, SPECIAL_POISONED);
-	fetch_add_acq_rel(&e->nfailed, 1);
+	/* Counted in the epoch that it is of, whatever waits do at this moment. */
+	state = fetch_add_acq_rel(&e->err_state, 1);
 	if (idx != e->spare_error)
 		x->code = code;
 	store_relaxed(&x->seq, fetch_add_relaxed(&e->err_seq, 1));
-	store_relaxed(&x->epoch, load_relaxed(&e->err_epoch));
+	store_relaxed(&x->epoch, err_epoch(state));
 	store_release(&x->gone, 0);
 	error_keep(t, idx);
 }
@@ -114,7 +135,7 @@ void error_publish(struct thread *t, u32 idx, int code)
 void error_drop(struct pawl_engine *e, u32 idx)
 {
 	if (!xchg_acq_rel(&error_of(e, idx)->gone, 1))
-		fetch_add_relaxed(&e->ngiven, 1);
+		error_given(e, error_of(e, idx));
 }
 
 void error_fill(struct pawl_engine *e, u32 idx, struct pawl_error *out)
@@ -136,7 +157,7 @@ int error_take(struct thread *t, u32 idx, struct pawl_error *out)
 
 	if (!error_alive(t->e, idx) || xchg_acq_rel(&x->gone, 1))
 		return 0;
-	fetch_add_relaxed(&t->e->ngiven, 1);
+	error_given(t->e, x);
 	error_fill(t->e, idx, out);
 	if (x->op[0])
 		err(x->code, "op %s failed: %s", x->op, x->text);
@@ -150,15 +171,15 @@ int error_take_all(struct thread *t, struct pawl_error *out)
 {
 	struct pawl_engine *e = t->e;
 	u32 kept[FIRST_ERRS], i, n = 0, best = 0;
-	u64 failed, given;
+	u64 state, failed, given;
 	int code = 0;
 
 	if (out)
 		memset(out, 0, sizeof(*out));
 	if (likely(!(load_relaxed(&e->special) & SPECIAL_POISONED)))
 		return 0;
-	failed = xchg_acq_rel(&e->nfailed, 0);
-	given = xchg_acq_rel(&e->ngiven, 0);
+	/* The failures of this epoch are ours; later ones are the next wait's. */
+	state = load_acquire(&e->err_state);
 	for (i = 0; i < FIRST_ERRS; i++) {
 		kept[n] = xchg_acq_rel(&e->first_err[i], 0);	/* CORE-E2 <-> CORE-E1 */
 		if (kept[n])
@@ -171,6 +192,11 @@ int error_take_all(struct thread *t, struct pawl_error *out)
 			best = kept[i];
 	if (best)
 		code = error_take(t, best, out);
+	while (!cas_acq_rel_acquire(&e->err_state, &state, (u64)(err_epoch(state) + 1) << 32))
+		;
+	failed = (u32)state;
+	given = load_acquire(&e->err_given);
+	given = err_epoch(given) == err_epoch(state) ? (u32)given : 0;
 	if (!code && failed > given) {
 		/* More failed than are kept by name, and those were given out. */
 		code = err(-EIO, "%llu ops failed; their errors were not kept",
@@ -182,7 +208,6 @@ int error_take_all(struct thread *t, struct pawl_error *out)
 	}
 	for (i = 0; i < n; i++)
 		error_put(t, kept[i]);
-	fetch_add_acq_rel(&e->err_epoch, 1);
 	if (out && code)
 		out->count = (unsigned int)failed;
 	return code;

@@ -235,7 +235,7 @@ struct thread {
 	u64 completed;		/* S release */
 	u64 failed, skipped, inlined, records, helps;	/* S */
 	u32 naive_pending;	/* A: naive: ops pushed by this thread and not over */
-	u32 unused2;
+	u32 running;		/* S: op whose body is innermost on its stack, for dumps */
 	u64 waits_flight;	/* A: 1 + most ops in flight that the thread waits for, or 0 */
 
 	struct pool_cache cache[POOLS] __cacheline_aligned;
@@ -262,10 +262,10 @@ struct pawl_engine {
 	u32 max_threads;	/* I */
 	u32 ndev;		/* I */
 	struct exec_queue **routes;	/* I: [dev * 8 + prop] */
-	u32 err_epoch __cacheline_aligned;	/* A: number of wait-alls that cleared */
+	/* A: number of wait-alls that cleared << 32 | ops that failed by themselves since */
+	u64 err_state __cacheline_aligned;
+	u64 err_given;		/* A: epoch << 32 | of these, errors given out or cleared */
 	u32 first_err[FIRST_ERRS];	/* A: the first errors since then that are not given out */
-	u64 nfailed;		/* A: ops that failed by themselves since then */
-	u64 ngiven;		/* A: of these, errors given out or cleared */
 	u64 err_seq;		/* A: errors so far */
 	u32 spare_error;	/* I: for when no error object is left */
 	u32 used_slots __cacheline_aligned;	/* A: slots below were used */
@@ -512,6 +512,23 @@ int window_wait(struct thread *t, u32 n);
 int push_one(struct thread *t, const struct pawl_op *d, u32 flags);
 
 /* retire.c */
+/*
+ * Around a completion by a thread that will not go on with what it makes ready: all of
+ * it is queued, in order.
+ */
+static inline u32 alone_begin(struct thread *t)
+{
+	u32 budget = t->ex.budget;
+
+	t->ex.budget = 0;
+	return budget;
+}
+
+static inline void alone_end(struct thread *t, u32 budget)
+{
+	t->ex.budget = budget;
+}
+
 void run_work(void *user, struct exec_thread *ex, u32 work);
 u32 run_op(struct thread *t, struct op *op, u32 opi);
 u32 finish_op(struct thread *t, struct op *op, u32 opi, int status);
@@ -519,7 +536,7 @@ bool grant(struct op *op);
 
 /* wait.c */
 void waiter_granted(struct thread *t, struct op *op, u32 opi);
-void requeue(struct thread *t, u32 next);
+void run_alone(struct thread *t, struct op *op, u32 opi);
 u32 retire(struct thread *t, struct op *op, u32 error);
 int var_bad(const char *who, const char *list, u32 i, pawl_var_t v);
 u64 ops_in_flight(struct pawl_engine *e);

@@ -105,7 +105,7 @@ void dispatch(struct thread *t, struct op *op, u32 opi)
 	    (op->prop == PAWL_ASYNC || e->kind == PAWL_PER_DEVICE)) {
 		count(&t->inlined);
 		/* Successors of an inline run belong to the queues. */
-		requeue(t, run_op(t, op, opi));
+		run_alone(t, op, opi);
 		flight_check(t);
 		return;
 	}

@@ -62,13 +62,6 @@ static void queue_op(struct thread *t, struct op *op, u32 opi)
 		  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
 }
 
-/* Work that this thread was handed but does not run. */
-void requeue(struct thread *t, u32 next)
-{
-	if (next)
-		queue_op(t, op_of(t->e, next), next);
-}
-
 /*
  * Queue what became ready, but for the one that goes first, if this thread may run it
  * at once: that is returned.
@@ -285,12 +278,14 @@ static inline void frame_push(struct thread *t, struct frame *f, struct op *op, 
 	f->op = opi;
 	t->frame = f;
 	t->depth++;
+	store_relaxed(&t->running, opi);
 }
 
 static inline void frame_pop(struct thread *t, struct frame *f)
 {
 	t->frame = f->up;
 	t->depth--;
+	store_relaxed(&t->running, f->up ? f->up->op : 0);
 }
 
 /* release() is called while the op holds its vars: like a body, it must not wait for them. */
@@ -407,6 +402,15 @@ u32 run_op(struct thread *t, struct op *op, u32 opi)
 	return finish_op(t, op, opi, status);
 }
 
+/* Run one op and nothing that it makes ready. */
+void run_alone(struct thread *t, struct op *op, u32 opi)
+{
+	u32 budget = alone_begin(t);
+
+	run_op(t, op, opi);
+	alone_end(t, budget);
+}
+
 /* The executor's way up. */
 void run_work(void *user, struct exec_thread *ex, u32 work)
 {
@@ -421,6 +425,7 @@ int pawl_complete(struct pawl_engine *e, pawl_token_t token, int status, const c
 {
 	struct thread *t = thread_get(e);
 	u32 opi = (u32)token.h, gen = (u32)(token.h >> 32), want = gen << 2 | TOKEN_ARMED;
+	u32 budget;
 	struct op *op;
 
 	if (unlikely(!t))
@@ -435,7 +440,9 @@ int pawl_complete(struct pawl_engine *e, pawl_token_t token, int status, const c
 		return err(-EALREADY, "complete: this run was completed before");
 	if (unlikely(status < 0 && text))
 		op->err = error_make(t, status, op->name, text);
-	requeue(t, finish_op(t, op, opi, status));
+	budget = alone_begin(t);
+	finish_op(t, op, opi, status);
+	alone_end(t, budget);
 	flight_check(t);
 	return 0;
 }
@@ -444,12 +451,14 @@ PAWL_EXPORT(pawl_complete);
 int pawl_fail(struct pawl_run *run, int code, const char *fmt, ...)
 {
 	struct frame *f = container_of(run, struct frame, run);
-	struct op *op = op_of(run->engine, f->op);
+	struct op *op;
 	char text[160];
 	va_list ap;
 
-	if (code >= 0 || (op->flags & OP_ASYNC))
+	/* An asynchronous op gives its message to pawl_complete(), and may be over. */
+	if (code >= 0 || run->token.h)
 		return code;
+	op = op_of(run->engine, f->op);
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);

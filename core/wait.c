@@ -67,8 +67,10 @@ void waiter_granted(struct thread *t, struct op *op, u32 opi)
 	struct pawl_engine *e = t->e;
 	u32 owner = op->owner, tok = load_relaxed(&op->token);
 
-	if ((tok & TOKEN_MASK) == TOKEN_ARMED &&
-	    cas_acq_rel_acquire(&op->token, &tok, (tok & ~3u) | TOKEN_DONE)) {	/* CORE-G1 <-> CORE-G2 */
+	/* The owner may give up, or come back (readopt()), at this moment. */
+	while (!cas_acq_rel_acquire(&op->token, &tok, (tok & ~3u) | TOKEN_DONE))	/* CORE-G1 <-> CORE-G2 */
+		;
+	if ((tok & TOKEN_MASK) == TOKEN_ARMED) {
 		if (owner != t->slot)
 			exec_unpark(e->x, &thread_of(e, owner)->ex);
 		return;
@@ -206,7 +208,7 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 		    bool write)
 {
 	struct thread *t = thread_get(e);
-	u32 vi, opi, error, tok;
+	u32 vi, opi, error, tok, budget;
 	struct block *b;
 	struct dep d;
 	struct op *op;
@@ -253,7 +255,9 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 	b = block_of(e, op->deps[0].block);
 	error = write || (load_acquire(&b->state) & BLOCK_ERR) ? b->err : 0;
 	rc = error ? error_take(t, error, out) : 0;
-	requeue(t, retire(t, op, 0));
+	budget = alone_begin(t);
+	retire(t, op, 0);
+	alone_end(t, budget);
 	op_free(t, op, opi);
 	store_release(&t->completed, t->completed + 1);	/* CORE-N2 <-> CORE-N3 */
 	flight_check(t);
@@ -402,7 +406,7 @@ int pawl_run_one(struct pawl_engine *e)
 	work = exec_take(e->x, &t->ex);
 	if (!work)
 		return 0;
-	requeue(t, run_op(t, op_of(e, work), work));
+	run_alone(t, op_of(e, work), work);
 	flight_check(t);
 	return 1;
 }

@@ -26,9 +26,15 @@
 #endif
 #define EXEC_BATCH_MAX	(CONFIG_EXEC_BATCH < 1 ? 1 : CONFIG_EXEC_BATCH > 64 ? 64 : CONFIG_EXEC_BATCH)
 
-/* Stamps that follow every order between threads; else such by less than a transfer may not. */
-#ifndef CONFIG_EXEC_STRICT_FIFO
-#define CONFIG_EXEC_STRICT_FIFO 1
+/*
+ * CONFIG_EXEC_LOOSE_FIFO: cheaper stamps, by which two pushes of different threads may
+ * change places although one ended before the other began, if less than a line's
+ * transfer lies between.
+ */
+#ifdef CONFIG_EXEC_LOOSE_FIFO
+#define stamp_clock()	cycles()
+#else
+#define stamp_clock()	cycles_ordered()
 #endif
 
 #define EXEC_MAX_QUEUES	256u	/* an engine has a few per device */

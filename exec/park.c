@@ -281,6 +281,9 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 		if (t->shied) {
 			t->shied = false;
 			start = now;
+			/* Every look takes a line away from him: not too many of them. */
+			while (cycles() - now < x->shy / 3)
+				cpu_relax();
 		}
 		if (now - start >= x->spin)
 			return AGAIN;

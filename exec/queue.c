@@ -543,7 +543,7 @@ u32 exec_take(struct exec *x, struct exec_thread *t)
  */
 static inline u64 stamp_now(struct exec_queue *q)
 {
-	return (CONFIG_EXEC_STRICT_FIFO ? cycles_ordered() : cycles()) >> q->stamp_shift;
+	return stamp_clock() >> q->stamp_shift;
 }
 
 /* The lane of a thread that pushes; NULL: no memory. */

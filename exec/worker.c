@@ -167,7 +167,7 @@ void queue_start(struct exec_queue *q)
 	if (!i) {
 		/* Nobody serves it: waiting threads and the host do. */
 		store_relaxed(&q->drive, 1);
-		smp_mb();
+		smp_mb();	/* EXEC-P2 <-> EXEC-P1: who pushed before saw no drive queue */
 		if (!queue_empty(q))
 			queue_wake(q);
 	}

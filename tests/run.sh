@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh [-n] [-p PREFIX] [-r RESULTS] [LIST]...
+# run.sh [-n] [-j JOBS] [-p PREFIX] [-r RESULTS] [LIST]...
 #
 # Run the tests of the lists (default: standard input).  A line of a list is
 #
@@ -12,14 +12,16 @@
 # said; the last line is "N passed, N failed, N skipped".  The status is 1 if any failed.
 #
 #	-n	leave the last line to a later run
+#	-j	so many tests at a time (1)
 #	-p	put PREFIX before each name
 #	-r	append to RESULTS, and count what is there already
 set -u
 
-prefix='' results='' more=
-while getopts np:r: opt; do
+prefix='' results='' more='' jobs=1
+while getopts nj:p:r: opt; do
 	case $opt in
 	n) more=y ;;
+	j) jobs=$OPTARG ;;
 	p) prefix=$OPTARG ;;
 	r) results=$OPTARG ;;
 	*) exit 2 ;;
@@ -31,10 +33,10 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 [ -n "$results" ] || results=$tmp/results
 touch "$results"
-rc=0
 
+# run_test NUMBER NAME SECONDS COMMAND
 run_test() {
-	local name=$prefix$1 seconds=$2 command=$3 log=$tmp/log
+	local name=$prefix$2 seconds=$3 command=$4 log=$tmp/log.$1
 	local start=$EPOCHREALTIME status verdict note=
 
 	# the outer 2>: what this shell has to say about a signal
@@ -48,22 +50,37 @@ run_test() {
 	*) verdict=fail note=": status $status" ;;
 	esac
 	echo "$verdict $name" >>"$results"
-	awk -v v="$verdict" -v n="$name" -v a="$start" -v b="$EPOCHREALTIME" -v note="$note" \
-		'BEGIN { printf "%s  %-44s %6.1f s%s\n", v, n, b - a, note }'
-	if [ "$verdict" = fail ]; then
-		rc=1
-		echo "      $command"
-		tail -n 40 "$log" | sed 's/^/    | /'
-	fi
+	{
+		awk -v v="$verdict" -v n="$name" -v a="$start" -v b="$EPOCHREALTIME" -v note="$note" \
+			'BEGIN { printf "%s  %-44s %6.1f s%s\n", v, n, b - a, note }'
+		if [ "$verdict" = fail ]; then
+			echo "      $command"
+			tail -n 40 "$log" | sed 's/^/    | /'
+			touch "$tmp/failed"
+		fi
+	} >"$log.says"
+	# in one piece, not mixed with another's
+	cat "$log.says"
 }
 
 for list; do
-	[ -r "$list" ] || run_test "$list" 1 "cat $list"
+	[ -r "$list" ] || run_test list "$list" 1 "cat $list"
 done
+number=0
 while IFS=$'\t' read -r name seconds command; do
-	[ -z "$name" ] || run_test "$name" "$seconds" "$command"
+	[ -n "$name" ] || continue
+	number=$((number + 1))
+	if [ "$jobs" = 1 ]; then
+		run_test $number "$name" "$seconds" "$command"
+		continue
+	fi
+	[ "$number" -le "$jobs" ] || wait -n
+	run_test $number "$name" "$seconds" "$command" &
 done < <(cat -- "$@" 2>/dev/null)
+wait
 
+rc=0
+[ ! -e "$tmp/failed" ] || rc=1
 if [ -z "$more" ]; then
 	awk '{ n[$1]++ } END {
 		printf "%d passed, %d failed, %d skipped\n", n["pass"], n["fail"], n["skip"] }' "$results"

@@ -219,7 +219,7 @@ PAWL_API int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, s
 /*
  * End one run of an asynchronous body with 0 or a negative errno and a message
  * (copied; may be NULL).  Any thread.  -EALREADY when it was completed before.
- * Wait-free in the number of accesses that it releases.
+ * Lock-free, in steps bounded by the accesses that it releases.
  */
 PAWL_API int pawl_complete(struct pawl_engine *e, pawl_token_t token, int status,
 			   const char *text);
@@ -293,7 +293,11 @@ struct pawl_stats {
 };
 
 PAWL_API int pawl_stats(struct pawl_engine *e, struct pawl_stats *out);
-/* Write all vars with waiters and all ops in flight as text; safe while stuck. */
+/*
+ * Write what goes on as text: how many ops are in flight, pushes that are under way,
+ * bodies that run, asynchronous ops that are not completed, threads that wait, and every
+ * var that is not at rest, with its newest waiting reader.  Safe while anything is stuck; no allocation.  Any thread.
+ */
 PAWL_API int pawl_dump(struct pawl_engine *e, int fd);
 
 /*

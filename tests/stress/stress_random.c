@@ -453,14 +453,20 @@ static u32 a_alive(struct oracle_a *a, u32 err)
 
 static void a_op(struct program *p, struct oracle_a *a, struct op *o)
 {
-	u32 inherited = 0, i, pass, mine;
-	u64 h = o->id;
+	u32 inherited = 0, i, mine;
+	u64 h = o->id, best = ~0ull;
 	bool run;
 
-	for (pass = 0; pass < 2; pass++)
-		for (i = 0; i < o->n && !inherited; i++)
-			if (o->write[i] == (bool)pass)
-				inherited = a_alive(a, a->err[o->slot[i]]);
+	/* Of its reads, then of its writes, the error of the var with the lowest index. */
+	for (i = 0; i < o->n; i++) {
+		u32 err = a_alive(a, a->err[o->slot[i]]);
+		u64 rank = (u64)o->write[i] << 32 | (u32)p->slot[o->slot[i]].v.h;
+
+		if (err && rank < best) {
+			best = rank;
+			inherited = err;
+		}
+	}
 	run = o->body != NO_BODY && (!inherited || o->no_skip || o->deletes);
 	if (run != (bool)o->ran)
 		broken("op %u %s", o->id, run ? "was skipped" : "ran although it inherits an error");
@@ -1145,7 +1151,7 @@ int main(int argc, char **argv)
 		program_seed = seed + done;
 		if (verbose)
 			printf("program %llu\n", (unsigned long long)program_seed);
-		store_release(&deadline_ms, now_ms() + 45000);
+		store_release(&deadline_ms, now_ms() + 30000);
 		if (mix(program_seed, 7) % 2)
 			single(mix(program_seed, 1));
 		else

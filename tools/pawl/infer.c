@@ -1522,13 +1522,10 @@ static void print_text(const struct work *w, const struct run *runs, int nruns, 
 		const struct run *r = &runs[i];
 		const struct pawl_stats *s = &r->stats;
 
-		if (s->pushed)
-			printf("%-10s %" PRIu64 " ops pushed, %" PRIu64 " helped, %" PRIu64
-			       " handed, %" PRIu64 " stolen; %" PRIu64 " sleeps, %" PRIu64
-			       " wakes\n", r->name, s->pushed, s->helped, s->handed, s->stolen,
-			       s->sleeps, s->wakes);
-		else
-			printf("%-10s built without CONFIG_STATS: no counts of ops\n", r->name);
+		printf("%-10s %" PRIu64 " ops pushed, %" PRIu64 " helped, %" PRIu64
+		       " handed, %" PRIu64 " stolen; %" PRIu64 " sleeps, %" PRIu64
+		       " wakes\n", r->name, s->pushed, s->helped, s->handed, s->stolen,
+		       s->sleeps, s->wakes);
 		if (r->reloads)
 			printf("%-10s %" PRIu64 " reloads, from push to swapped p50 %s, max %s\n", "",
 			       r->reloads,
