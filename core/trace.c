@@ -11,7 +11,12 @@
  * wrote a var (or, for a write, of the readers since) to the begin of this op.  The
  * writer works this out from the recorded accesses, not while ops run.
  *
- * Progress: an event is wait-free; start allocates; write blocks on its file.
+ * Lifetime: a start with other sizes drops the rings of the last trace.  A thread may
+ * just be writing to its ring (it saw the trace running), so an event is an RCU read
+ * section, and the rings are freed a grace period later.  CORE-X5 <-> CORE-X6.
+ *
+ * Progress: an event is wait-free, but for a thread's first; start blocks (allocation,
+ * grace period); write blocks on its file.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,6 +25,7 @@
 #include <core/internal.h>
 
 #define TRACE_DEPS 6u
+#define TRACE_WRITING (~0ull)	/* engine.tracing: the last trace is being written */
 
 struct trace_rec {
 	u64 time;		/* ns */
@@ -32,6 +38,7 @@ struct trace_rec {
 };
 
 struct trace_buf {
+	struct rcu_defer rcu;
 	u64 pos;		/* A: events so far */
 	u32 size;		/* I: a power of two */
 	u32 slot;		/* I */
@@ -42,10 +49,10 @@ struct trace_buf {
 static struct trace_buf *trace_buf_get(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
-	struct trace_buf *b = load_acquire(&t->trace);
+	struct trace_buf *b = load_acquire(&t->trace);	/* CORE-X6 <-> CORE-X5 */
 	u64 size = load_relaxed(&e->tracing);
 
-	if (b || !size)
+	if (b || !size || size == TRACE_WRITING)
 		return b;
 	b = calloc(1, sizeof(*b) + size * sizeof(b->rec[0]));
 	if (!b)
@@ -63,12 +70,14 @@ static struct trace_buf *trace_buf_get(struct thread *t)
 void trace_event(struct thread *t, enum trace_kind k, u32 opi, const char *name, u64 id)
 {
 	struct pawl_engine *e = t->e;
-	struct trace_buf *b = trace_buf_get(t);
+	struct trace_buf *b;
 	struct trace_rec *r;
 	u32 i;
 
+	pool_rcu_lock();
+	b = trace_buf_get(t);
 	if (!b)
-		return;
+		goto out;
 	r = &b->rec[b->pos & (b->size - 1)];
 	r->time = exec_now_ns();
 	r->op = opi;
@@ -86,6 +95,28 @@ void trace_event(struct thread *t, enum trace_kind k, u32 opi, const char *name,
 		r->ndeps = (u16)i;
 	}
 	store_release(&b->pos, b->pos + 1);	/* CORE-X3 <-> CORE-X4 */
+out:
+	pool_rcu_unlock();
+}
+
+static void buf_free(struct rcu_defer *d)
+{
+	free(container_of(d, struct trace_buf, rcu));
+}
+
+/* No trace runs: forget the rings.  Some threads may not have noticed that it ended. */
+static void bufs_drop(struct pawl_engine *e)
+{
+	struct trace_buf *b = xchg_acq_rel(&e->trace_bufs, NULL), *next;	/* CORE-X5 <-> CORE-X6 */
+	u32 i;
+
+	for (i = 0; i < load_acquire(&e->used_slots); i++)
+		(void)xchg_acq_rel(&thread_of(e, i)->trace, NULL);
+	for (; b; b = next) {
+		next = b->next;
+		pool_rcu_defer(&b->rcu, buf_free);
+	}
+	pool_rcu_barrier();
 }
 
 int pawl_trace_start(struct pawl_engine *e, unsigned int n)
@@ -96,10 +127,10 @@ int pawl_trace_start(struct pawl_engine *e, unsigned int n)
 		return err(-EINVAL, "trace_start: %u events per thread, not in 1..2^24", n);
 	while (size < n)
 		size *= 2;
-	if (load_relaxed(&e->trace_bufs))
-		size = load_relaxed(&e->trace_bufs)->size;	/* rings keep their size */
-	if (!cas_acq_rel_acquire(&e->tracing, &off, size))
-		return err(-EALREADY, "trace_start: a trace is running");
+	if (!cas_acq_rel_acquire(&e->tracing, &off, TRACE_WRITING))
+		return err(-EALREADY, "trace_start: a trace is running, or being written");
+	bufs_drop(e);
+	store_release(&e->tracing, size);
 	store_relaxed(&e->trace_base, exec_now_ns());
 	fetch_or_acq_rel(&e->special, SPECIAL_TRACING);
 	return 0;
@@ -108,8 +139,12 @@ PAWL_EXPORT(pawl_trace_start);
 
 int pawl_trace_stop(struct pawl_engine *e)
 {
+	u64 was = load_acquire(&e->tracing);
+
 	fetch_and_acq_rel(&e->special, ~(u32)SPECIAL_TRACING);
-	xchg_acq_rel(&e->tracing, 0);
+	/* Not while it is being written: then it was stopped before. */
+	if (was != TRACE_WRITING)
+		cas_acq_rel_acquire(&e->tracing, &was, 0);
 	return 0;
 }
 PAWL_EXPORT(pawl_trace_stop);
@@ -263,19 +298,22 @@ int pawl_trace_write(struct pawl_engine *e, const char *path)
 {
 	struct trace_buf *b;
 	struct trace_ev *ev = NULL;
+	u64 off = 0;
 	size_t n = 0, cap = 0;
 	FILE *f;
 	int rc;
 
 	if (!path)
 		return err(-EINVAL, "trace_write: path is NULL");
-	if (load_acquire(&e->tracing))
+	if (!cas_acq_rel_acquire(&e->tracing, &off, TRACE_WRITING))
 		return err(-EBUSY, "trace_write: the trace is still running");
 	for (b = load_acquire(&e->trace_bufs); b; b = b->next)	/* CORE-X2 <-> CORE-X1 */
 		cap += min_u(load_acquire(&b->pos), (u64)b->size);	/* CORE-X4 <-> CORE-X3 */
 	ev = calloc(cap + 1, sizeof(*ev));
-	if (!ev)
+	if (!ev) {
+		store_release(&e->tracing, 0);
 		return err(-ENOMEM, "trace_write: no memory for %zu events", cap);
+	}
 	for (b = load_acquire(&e->trace_bufs); b; b = b->next) {
 		u64 pos = load_acquire(&b->pos), i = pos > b->size ? pos - b->size : 0;
 
@@ -289,6 +327,7 @@ int pawl_trace_write(struct pawl_engine *e, const char *path)
 	f = fopen(path, "w");
 	if (!f) {
 		rc = err(-errno, "trace_write: %s: %s", path, strerror(errno));
+		store_release(&e->tracing, 0);
 		free(ev);
 		return rc;
 	}
@@ -297,6 +336,7 @@ int pawl_trace_write(struct pawl_engine *e, const char *path)
 		err(rc, "trace_write: no memory");
 	if (fclose(f) && !rc)
 		rc = err(-errno, "trace_write: %s: %s", path, strerror(errno));
+	store_release(&e->tracing, 0);
 	free(ev);
 	return rc;
 }

@@ -134,7 +134,7 @@ static inline void pool_put(struct pool *p, struct pool_cache *c, u32 idx)
 }
 
 /*
- * RCU, for memory that is not type-stable (the run queues' grown rings): the only
+ * RCU, for memory that is not type-stable (a trace's rings): the only
  * user of liburcu is pool/rcu.c.  Readers: any thread, between lock and unlock no
  * blocking, and no fork; sections nest.  The first lock of a thread registers it
  * (takes mutexes once), and its end unregisters it.  pool_rcu_defer() never allocates

@@ -2,16 +2,14 @@
 /*
  * RCU; the only file that knows liburcu (memb flavour, 0.13).
  *
- * Purpose: free memory that is not type-stable (grown rings of the run queues) after
- * the last reader that may hold it has left.
+ * Purpose: free memory that is not type-stable (the rings of a trace) after the last
+ * reader that may hold it has left.
  *
  * Structures: a list of deferred objects, linked through the objects themselves, and
  * pool_rcu_barrier(), which takes the list, waits for one grace period and runs the
  * functions.  There is no thread of our own, and liburcu's call_rcu() is not used: it
  * aborts when memory or threads are out, takes mutexes and allocates.  Whoever owns
- * the deferred memory calls the barrier where it may block: when it goes away, and
- * in between if it defers without bound (a ring that doubles does not: all its
- * predecessors together are smaller than itself).
+ * the deferred memory calls the barrier where it may block.
  *
  * Ordering: POOL-R1 <-> POOL-R2 (list).  Between readers and the functions, liburcu's
  * grace period; readers load the pointer with acquire, and whoever defers an object
@@ -32,7 +30,7 @@
  * child has the other threads' registrations but not the threads, and liburcu has no
  * way to drop them.  If there were any, the child no longer calls liburcu: lock and
  * unlock do nothing, and nothing deferred is ever freed (a barrier returns at once).
- * That leaks the grown rings, until the child ends or calls exec.  No fork inside a
+ * That leaks what was deferred, until the child ends or calls exec.  No fork inside a
  * read section: it may wait for a grace period.
  *
  * References: Desnoyers et al., "User-level implementations of read-copy update",

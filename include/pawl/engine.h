@@ -303,7 +303,8 @@ PAWL_API int pawl_dump(struct pawl_engine *e, int fd);
 /*
  * Trace: keep the last n events per thread (push, start, end, dependency); write
  * them as Chrome trace JSON (opens in Perfetto).  start/stop: any thread; write:
- * after stop.  The first start sets n.  -ENOSYS without CONFIG_TRACE.
+ * after stop; a start forgets the trace before.  -EALREADY, -EBUSY.  -ENOSYS without
+ * CONFIG_TRACE.
  */
 PAWL_API int pawl_trace_start(struct pawl_engine *e, unsigned int events_per_thread);
 PAWL_API int pawl_trace_stop(struct pawl_engine *e);
