@@ -153,8 +153,9 @@ static void segment_link(struct thread *t, struct acc *a, u32 n, struct dep *lin
 
 		if (d->var & DEP_WRITE) {
 			if (b) {
-				b->succ = a[i].ref;
-				b->state |= BLOCK_CLOSED;
+				/* Whole: somebody may look at the block with a stale view. */
+				store_relaxed(&b->succ, a[i].ref);
+				store_relaxed(&b->state, b->state | BLOCK_CLOSED);
 			}
 			bi = d->block;
 			b = block_of(e, bi);
@@ -162,7 +163,8 @@ static void segment_link(struct thread *t, struct acc *a, u32 n, struct dep *lin
 		} else if (b) {
 			store_relaxed(&d->block, bi);
 			store_relaxed(&d->link, block_list(b->state));
-			b->state = block_with_list(b->state, a[i].ref) + BLOCK_ONE;
+			store_relaxed(&b->state,
+				      block_with_list(b->state, a[i].ref) + BLOCK_ONE);
 		} else {
 			joins++;
 		}

@@ -277,11 +277,12 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 		if (r != AGAIN)
 			return r;
 		now = cycles();
-		/* Who leaves work to its maker stays awake, in case he does not run it. */
+		/*
+		 * Who leaves work to its maker stays awake, in case he does not run it; but
+		 * every look takes a line away from him, so not too many of them.
+		 */
 		if (t->shied) {
-			t->shied = false;
 			start = now;
-			/* Every look takes a line away from him: not too many of them. */
 			while (cycles() - now < x->shy / 3)
 				cpu_relax();
 		}

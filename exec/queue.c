@@ -365,26 +365,30 @@ static inline void warm_next(const struct exec *x, struct exec_lane *l,
 /*
  * Tiny work of a thread that is running its own is left to it: to move an op and what it
  * touches to another core costs more than to run it.  But not for long: if nothing was
- * taken from the ring for SHY_NS, its maker has gone to do something else.
+ * taken from the ring for SHY_NS, its maker has gone to do something else; and who has
+ * left work alone for SHY_MOST_NS, wherever, takes some.
  */
 static bool leave_it(struct exec *x, struct exec_thread *t, struct exec_lane *l, u64 head)
 {
+	struct exec_shy *s = &t->shy[((uintptr_t)l / sizeof(*l)) % EXEC_SHY];
 	u64 now;
 
 	if (!t->body_avg || t->body_avg >= x->tiny || t->greedy || !load_relaxed(&l->self))
 		return false;
 	now = cycles();
-	t->shied = true;
-	if (t->shy_lane != l || t->shy_head != head) {
-		t->shy_lane = l;
-		t->shy_head = head;
+	if (!t->shied) {
+		t->shied = true;
 		t->shy_since = now;
-		return true;
 	}
-	if (now - t->shy_since < x->shy)
-		return true;
+	if (now - t->shy_since < SHY_MOST_NS / SHY_NS * x->shy) {
+		if (s->lane != l || s->head != head) {
+			*s = (struct exec_shy){ l, head, now };
+			return true;
+		}
+		if (now - s->since < x->shy)
+			return true;
+	}
 	store_relaxed(&l->self, 0);
-	t->shied = false;
 	return false;
 }
 

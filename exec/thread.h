@@ -21,6 +21,12 @@ struct exec_queue;
 struct exec_lane;
 
 #define EXEC_UNLIMITED	UINT32_MAX
+#define EXEC_SHY	4u
+
+struct exec_shy {
+	struct exec_lane *lane;
+	u64 head, since;
+};
 
 struct exec_thread {
 	/* A: park.c; on a line of its own, because sleepers and wakers write it. */
@@ -48,9 +54,9 @@ struct exec_thread {
 	bool spinning;		/* O: counted in its group's spinners */
 	bool greedy;		/* O: take what is there, whoever may be at it */
 	bool stays;		/* O: the client will come back to exec_wait() soon */
-	bool shied;		/* O: left work to its maker at the last look */
-	struct exec_lane *shy_lane;	/* O: of the last look that left something, */
-	u64 shy_head, shy_since;	/* O: its head, and since when it is that */
+	bool shied;		/* O: left work to its maker, since it last took some */
+	u64 shy_since;		/* O: for how long */
+	struct exec_shy shy[EXEC_SHY];	/* O: whose work, and what it looked like */
 	u64 stolen, handed, helped, sleeps;	/* S */
 
 	struct prioq_cache nodes;	/* O */

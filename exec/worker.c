@@ -46,6 +46,7 @@ void exec_run(struct exec *x, struct exec_thread *t, u32 work)
 {
 	u64 c, handed;
 
+	t->shied = false;
 	if (likely(++t->tick & (SAMPLE_EVERY - 1))) {
 		x->cl.run(x->cl.user, t, work);
 		return;
@@ -462,7 +463,7 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	t->greedy = false;
 	t->shied = false;
 	t->stays = false;
-	t->shy_lane = NULL;
+	memset(t->shy, 0, sizeof(t->shy));
 	t->nodes.seed = slot * 0x9e3779b97f4a7c15ull + 1;
 	store_release(&x->threads[slot], t);
 	return 0;
@@ -470,6 +471,7 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 
 void exec_thread_fini(struct exec *x, struct exec_thread *t)
 {
+	lanes_serve(x, t, 0);
 	pool_cache_flush(x->nodes, &t->nodes.nodes);
 }
 

@@ -19,8 +19,9 @@ tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 bad=0
 checks=0
-if [ -n "${PAWL_TEST_SHORT:-}" ]; then
-	quick='--requests 500 --reload-every 50' requests=1200
+short=${PAWL_TEST_SHORT:-}
+if [ -n "$short" ]; then
+	quick='--requests 300 --reload-every 30 --in-flight 16' requests=600
 else
 	quick=--quick requests=6000
 fi
@@ -41,6 +42,11 @@ run() {
 	[ "$got" -eq "$want" ] && return 0
 	fail "pawl $*: exit status $got, not $want"
 	return 1
+}
+
+# the same, but nothing in a short run
+long() {
+	[ -z "$short" ] && run "$@"
 }
 
 # refused STATUS PATTERN ARGS...: that status, nothing on stdout, PATTERN on stderr
@@ -112,18 +118,19 @@ if run 0 infer --json --requests $requests --reload-every 50; then
 	json 'all(r["answers_checked"] >= r["requests"] for r in d["runs"])'
 	json 'all(r["stats"]["failed"] == 0 and (not r["stats"]["pushed"] or r["stats"]["pushed"] >= 6 * '$requests') for r in d["runs"])'
 	json 'sum(a["requests"] for a in d["accuracy"]) == 2 * '$requests
-	json 'all(0 < r["latency_ns"]["p50"] <= r["latency_ns"]["p99.9"] <= r["latency_ns"]["max"] for r in d["runs"])'
+	json 'all(0 < r["latency_ns"]["p50"] <= r["latency_ns"]["p99"] <= r["latency_ns"]["max"] for r in d["runs"])'
+	json 'all((r["latency_ns"]["p99.9"] is None) == (r["requests"] < 1000) for r in d["runs"])'
 	json 'd["ratio_to_naive"] > 0 and d["rounds"] == min(8, '$requests' // 500)'
 	# a short run may not have asked each model about each image
 	json 'all((a["seen"] < 1797 and '$requests' < 6000) or (a["seen"], a["right"], a["held_out_seen"], a["held_out_right"]) == want for a, want in zip(d["accuracy"], [(1797, 1790, 450, 443), (1797, 1751, 450, 435)]))'
 fi
 
 # no percentile that the requests cannot support
-if run 0 infer --json --requests 500 --no-naive; then
+if long 0 infer --json --requests 500 --no-naive; then
 	json 'len(d["runs"]) == 1 and d["ratio_to_naive"] is None'
 	json 'run["latency_ns"]["p99"] > 0 and run["latency_ns"]["p99.9"] is None'
 fi
-if run 0 infer --json --requests 1 --no-naive --reload-every 0; then
+if long 0 infer --json --requests 1 --no-naive --reload-every 0; then
 	json 'run["latency_ns"]["p50"] is None and run["latency_ns"]["max"] > 0'
 	json 'run["reloads"] == 0 and d["accuracy"][1]["seen"] == 0'
 fi
@@ -133,26 +140,27 @@ fi
 run 0 infer --json $quick --engine pooled --no-naive &&
 	json 'run["engine"] == "pooled" and run["requests"] == d["options"]["requests"]'
 # shellcheck disable=SC2086
-run 0 infer --json $quick --engine naive &&
+long 0 infer --json $quick --engine naive &&
 	json 'len(d["runs"]) == 1 and run["engine"] == "naive"'
 run 0 infer --json --requests 600 --no-naive --in-flight 1 --batch 7 --workers 3 --reload-every 1 &&
 	json 'run["reloads"] > 0 and d["verified"]'
-run 0 infer --json --requests 300 --no-naive --workers 0 --batch 100 && json 'd["verified"]'
-run 0 infer --json --requests 20 --no-naive --batch 2000 --in-flight 2 &&
+run 0 infer --json --requests 300 --no-naive --workers 0 --batch 9 && json 'd["verified"]'
+long 0 infer --json --requests 20 --no-naive --batch 2000 --in-flight 2 &&
 	json 'd["accuracy"][0]["right"] == 1790'
-run 0 infer --json --duration 0.3 --no-naive && json '0.1 < run["seconds"] < 20'
+long 0 infer --json --duration 0.3 --no-naive && json '0.1 < run["seconds"] < 20'
 for kind in constant poisson; do
+	[ $kind = constant ] && [ -n "$short" ] && continue
 	run 0 infer --json --rate 1000 --arrivals $kind --requests 300 --batch 1 &&
 		json 'd["options"]["latency_from"] == "intended arrival" and d["ratio_to_naive"] is None' &&
 		json 'all(r["requests"] == 300 and r["seconds"] > 0.1 for r in d["runs"])'
 done
 # more than can be answered: ends in time, and says so
-run 0 infer --json --rate 1e7 --duration 0.3 --batch 64 --no-naive &&
+long 0 infer --json --rate 1e7 --duration 0.3 --batch 64 --no-naive &&
 	json 'run["never_pushed"] > 0 and any("overloaded" in w for w in d["warnings"])'
 
 # the same model twice: reloads change nothing
 # shellcheck disable=SC2086
-run 0 infer --json $quick --no-naive --model-b "$files/model-a" &&
+long 0 infer --json $quick --no-naive --model-b "$files/model-a" &&
 	json 'all(a["right"] >= 0.9 * a["seen"] for a in d["accuracy"]) and "same answer" in d["warnings"][0]'
 
 # the trace is JSON, and has arrows
@@ -176,6 +184,24 @@ if [ -w /dev/full ]; then
 	"$pawl" infer --requests 100 --json --no-naive >/dev/full 2>"$tmp/err" && fail 'a full disk passed'
 fi
 
+# where the files come from
+few='infer --json --requests 50 --no-naive --reload-every 0'
+mkdir -p "$tmp/bin" "$tmp/share" "$tmp/empty"
+cp "$pawl" "$tmp/bin/pawl"
+PAWL_DATA=$tmp/empty refused 1 "$tmp/empty/digits\.img: cannot open" infer
+# shellcheck disable=SC2086
+PAWL_DATA=$tmp/empty long 0 $few --data "$files" && json 'd["images"]["file"].endswith("/data/digits.img")'
+pawl_built=$pawl
+pawl=$tmp/bin/pawl
+refused 1 "$tmp/bin/data/digits\.img: cannot open" infer
+cp -R "$files" "$tmp/share/pawl"
+# shellcheck disable=SC2086
+long 0 $few && json 'd["images"]["file"].endswith("/share/pawl/digits.img")'
+cp -R "$files" "$tmp/bin/data"
+# shellcheck disable=SC2086
+long 0 $few && json 'd["images"]["file"].endswith("/bin/data/digits.img")'
+pawl=$pawl_built
+
 # files that cannot be used: which, where and why
 data=$tmp/data
 fresh() {
@@ -190,23 +216,6 @@ broken() {
 	PAWL_DATA=$data refused 1 "$@"
 }
 
-# where the files come from
-few='infer --json --requests 50 --no-naive --reload-every 0'
-mkdir -p "$tmp/bin" "$tmp/share" "$tmp/empty"
-cp "$pawl" "$tmp/bin/pawl"
-PAWL_DATA=$tmp/empty refused 1 "$tmp/empty/digits\.img: cannot open" infer
-# shellcheck disable=SC2086
-PAWL_DATA=$tmp/empty run 0 $few --data "$files" && json 'd["images"]["file"].endswith("/data/digits.img")'
-pawl_built=$pawl
-pawl=$tmp/bin/pawl
-refused 1 "$tmp/bin/data/digits\.img: cannot open" infer
-cp -R "$files" "$tmp/share/pawl"
-# shellcheck disable=SC2086
-run 0 $few && json 'd["images"]["file"].endswith("/share/pawl/digits.img")'
-cp -R "$files" "$tmp/bin/data"
-# shellcheck disable=SC2086
-run 0 $few && json 'd["images"]["file"].endswith("/bin/data/digits.img")'
-pawl=$pawl_built
 fresh; rm "$data/digits.img"
 broken 'digits\.img: cannot open' infer --quick
 fresh; rm "$data/model-b-0000.params"

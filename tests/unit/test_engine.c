@@ -1083,16 +1083,19 @@ START_TEST(test_window_block_inside_body)
 }
 END_TEST
 
-/* "ops in flight per pushing thread": one thread's backlog is not another one's. */
-static void *push_some(void *arg)
+/* The window is the engine's: who pushed what is in flight does not matter. */
+static void *push_refused(void *arg)
 {
 	struct pawl_engine *e = arg;
 
+	MUST(push_write(e, nothing, NULL, var_new(e)) == -EAGAIN);
+	MUST(pawl_run_one(e) == 1);
 	MUST(!push_write(e, nothing, NULL, var_new(e)));
+	MUST(push_write(e, nothing, NULL, var_new(e)) == -EAGAIN);
 	return NULL;
 }
 
-START_TEST(test_window_is_per_thread)
+START_TEST(test_window_is_the_engines)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
 	struct pawl_engine *e;
@@ -1102,8 +1105,56 @@ START_TEST(test_window_is_per_thread)
 	e = engine_with(&c);
 	while (!push_write(e, nothing, NULL, var_new(e)))
 		;
-	join(spawn(push_some, e));
+	join(spawn(push_refused, e));
+	ck_assert_int_eq(push_write(e, nothing, NULL, var_new(e)), -EAGAIN);
 	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Policies that wait keep the number of ops near the window, whoever pushes. */
+struct herd {
+	struct pawl_engine *e;
+	u64 most;	/* A */
+};
+
+static void *herd_pusher(void *arg)
+{
+	struct herd *h = arg;
+	int i;
+
+	for (i = 0; i < TIMES(3000); i++) {
+		struct pawl_stats s;
+
+		MUST(!push_write(h->e, nothing, NULL, var_new(h->e)));
+		s = stats(h->e);
+		if (s.pushed - s.completed > load_relaxed(&h->most))
+			store_relaxed(&h->most, s.pushed - s.completed);
+	}
+	return NULL;
+}
+
+START_TEST(test_window_of_many_threads)
+{
+	int policy;
+
+	for (policy = PAWL_WINDOW_BLOCK; policy <= PAWL_WINDOW_HELP; policy++) {
+		struct pawl_config c = small(PAWL_PER_DEVICE, policy == PAWL_WINDOW_BLOCK);
+		struct herd h = { 0 };
+		pthread_t t[3];
+		int i;
+
+		c.window = 64;
+		c.window_policy = policy;
+		h.e = engine_with(&c);
+		for (i = 0; i < 3; i++)
+			t[i] = spawn(herd_pusher, &h);
+		for (i = 0; i < 3; i++)
+			join(t[i]);
+		OK(pawl_wait_all(h.e, SOON_NS, NULL));
+		/* an eighth per thread, and what passes between two sums of the statistics */
+		ck_assert_uint_le(h.most, 64 + 3 * 8 + 32);
+		OK(pawl_engine_destroy(h.e));
+	}
 }
 END_TEST
 
@@ -1261,5 +1312,5 @@ SUITE("engine", test_config_defaults, test_create_default, test_create_out_null,
       test_refused_push_tells_wait_all, test_stats, test_stats_helped, test_stats_size,
       test_version, test_error_text, test_devices, test_many_devices, test_window_fail,
       test_window_fail_small, test_window_help, test_window_default_zero_workers,
-      test_window_block, test_window_block_inside_body, test_window_is_per_thread,
+      test_window_block, test_window_block_inside_body, test_window_is_the_engines, test_window_of_many_threads,
       test_fork, test_fork_from_other_thread, test_fork_child_exits)

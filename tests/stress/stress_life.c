@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Everything comes and goes: threads, vars, operators and engines are made and ended at
+ * random, while others push.
+ *
+ * Shared vars sit in cells; any thread may take the handle in a cell, use it, replace it
+ * or delete it, so handles go stale under their users all the time.  All outcomes that
+ * the header allows are accepted, and accounted for: an accepted op is released exactly
+ * once, a refused one never; a body never runs behind the delete of its var; at the end
+ * nothing is in flight, and no object has been lost.
+ *
+ *	stress_life [--seed N] [--seconds S] [--threads N]
+ */
+#define UTIL_NO_CHECK
+#include "../unit/util.h"
+#include <core/internal.h>
+
+#define CELLS		16
+#define THREADS_MAX	8
+
+static u64 seed_now;
+static const char *program_name;
+static u64 deadline_ms;			/* A */
+static struct pawl_engine *engine_now;	/* A */
+
+static void *watchdog(void *arg)
+{
+	for (;;) {
+		u64 d = load_acquire(&deadline_ms);
+		struct pawl_engine *e;
+
+		nap_us(100000);
+		if (!d || now_ms() < d || load_acquire(&deadline_ms) != d)
+			continue;
+		fprintf(stderr, "FAILED: no end; replay: %s --seed %llu --seconds 1\n", program_name,
+			(unsigned long long)seed_now);
+		e = load_acquire(&engine_now);
+		if (e)
+			pawl_dump(e, 2);
+		abort();
+	}
+	return NULL;
+}
+
+/* The user's side of a var: lives until the process ends, so that late users can look. */
+struct thing {
+	u64 h;			/* A: handle */
+	u32 inside;		/* A: ~0: a writer, else readers */
+	u32 deleted;		/* A */
+	struct thing *next;	/* of the round */
+};
+
+struct round {
+	struct pawl_engine *e;
+	struct thing *cell[CELLS];	/* A */
+	struct thing *all;		/* A: list of what was made */
+	u64 oper[4];			/* A */
+	u64 accepted, released;		/* A */
+	u64 opers, oper_released;	/* A */
+	u64 live;			/* A: vars that are not deleted */
+	u32 seed;			/* A */
+	u32 each;
+	u32 completers;			/* A: threads of their own that complete */
+	u32 visited;			/* A: there were such */
+	bool async, strangers;
+};
+
+static struct thing *thing_new(struct round *r)
+{
+	struct thing *x = calloc(1, sizeof(*x));
+	pawl_var_t v;
+	int rc = pawl_var_create(r->e, &v);
+
+	MUST(!rc);
+	store_release(&x->h, v.h);
+	fetch_add_relaxed(&r->live, 1);
+	x->next = load_relaxed(&r->all);
+	while (!cas_acq_rel_relaxed(&r->all, &x->next, x))
+		;
+	return x;
+}
+
+struct job {
+	struct round *r;
+	struct thing *read[4], *write[4];
+	u32 nr, nw;
+	u32 state;		/* A: 0 pushed, 1 ran, 2 released */
+	bool refused;
+};
+
+static void job_in(struct job *j)
+{
+	u32 i;
+
+	MUST(!fetch_add_acq_rel(&j->state, 1));
+	for (i = 0; i < j->nw; i++) {
+		MUST(xchg_acq_rel(&j->write[i]->inside, ~0u) == 0);
+		MUST(!load_acquire(&j->write[i]->deleted));
+	}
+	for (i = 0; i < j->nr; i++) {
+		MUST(fetch_add_acq_rel(&j->read[i]->inside, 1) < 10000);
+		MUST(!load_acquire(&j->read[i]->deleted));
+	}
+}
+
+static void job_out(struct job *j)
+{
+	u32 i;
+
+	for (i = 0; i < j->nw; i++)
+		MUST(xchg_acq_rel(&j->write[i]->inside, 0) == ~0u);
+	for (i = 0; i < j->nr; i++)
+		fetch_add_acq_rel(&j->read[i]->inside, -1u);
+}
+
+static int job_body(struct pawl_run *run, void *arg)
+{
+	struct job *j = arg;
+
+	job_in(j);
+	job_out(j);
+	return 0;
+}
+
+struct late {
+	struct job *j;
+	pawl_token_t token;
+};
+
+static void job_complete(struct late *l)
+{
+	struct round *r = l->j->r;
+
+	job_out(l->j);
+	MUST(!pawl_complete(r->e, l->token, 0, NULL));
+	free(l);
+}
+
+static void *stranger(void *arg)
+{
+	struct late *l = arg;
+	struct round *r = l->j->r;
+
+	job_complete(l);
+	/* From here on it only ends, which may be at the same time as the engine does. */
+	fetch_add_acq_rel(&r->completers, -1u);
+	return NULL;
+}
+
+static void job_async(struct pawl_run *run, void *arg)
+{
+	struct late *l = malloc(sizeof(*l));
+	struct job *j = arg;
+	pthread_t t;
+
+	*l = (struct late){ j, run->token };
+	job_in(j);
+	/* A thread of its own, which the engine has never seen, now and then. */
+	if (j->r->strangers && j->nr + j->nw > 2 && j->write[0] && j->write[0]->h % 8 == 7) {
+		fetch_add_acq_rel(&j->r->completers, 1);
+		store_relaxed(&j->r->visited, 1);
+		MUST(!pthread_create(&t, NULL, stranger, l));
+		pthread_detach(t);
+	} else {
+		job_complete(l);
+	}
+}
+
+static void job_release(void *arg, int status)
+{
+	struct job *j = arg;
+	u32 ran = fetch_add_acq_rel(&j->state, 1);
+
+	MUST(status == 0 ? ran == 1 : status == -ESTALE && ran == 0);
+	fetch_add_acq_rel(&j->r->released, 1);
+	free(j);
+}
+
+static int thing_deleted(struct pawl_run *run, void *arg)
+{
+	struct thing *x = arg;
+
+	MUST(!load_acquire(&x->inside));
+	MUST(!xchg_acq_rel(&x->deleted, 1));
+	return 0;
+}
+
+/* A random job over the cells; its op description. */
+static struct job *job_new(struct round *r, struct pawl_op *op, pawl_var_t *rd, pawl_var_t *wr,
+			   u64 *seed)
+{
+	struct job *j = calloc(1, sizeof(*j));
+	u32 i, k, n = (u32)(rnd(seed) % 5);
+
+	j->r = r;
+	*op = (struct pawl_op)PAWL_OP_INIT;
+	op->arg = j;
+	op->release = job_release;
+	if (r->async && rnd(seed) % 4 == 0)
+		op->async_fn = job_async;
+	else
+		op->fn = job_body;
+	op->prop = rnd(seed) % 4 ? PAWL_NORMAL : rnd(seed) % 2 ? PAWL_ASYNC : PAWL_CPU_PRIORITIZED;
+	op->priority = rnd(seed) % 2 ? 0 : (s32)(rnd(seed) % 5) - 2;
+	for (i = 0; i < n; i++) {
+		struct thing *x = load_acquire(&r->cell[rnd(seed) % CELLS]);
+		bool dup = false;
+
+		for (k = 0; k < j->nw; k++)
+			dup |= j->write[k] == x;
+		for (k = 0; k < j->nr; k++)
+			dup |= j->read[k] == x;
+		if (!x || dup)
+			continue;
+		if (rnd(seed) % 2)
+			j->write[j->nw++] = x;
+		else
+			j->read[j->nr++] = x;
+	}
+	for (i = 0; i < j->nr; i++)
+		rd[i].h = load_acquire(&j->read[i]->h);
+	for (i = 0; i < j->nw; i++)
+		wr[i].h = load_acquire(&j->write[i]->h);
+	op->reads = rd;
+	op->nreads = j->nr;
+	op->writes = wr;
+	op->nwrites = j->nw;
+	return j;
+}
+
+static void oper_gone(void *arg, int status)
+{
+	struct round *r = arg;
+
+	MUST(!status);
+	fetch_add_acq_rel(&r->oper_released, 1);
+}
+
+static void step(struct round *r, u64 *seed)
+{
+	u32 c = (u32)(rnd(seed) % CELLS), n, i;
+	struct thing *x = load_acquire(&r->cell[c]), *fresh;
+	struct pawl_op op[4];
+	struct job *j[4];
+	pawl_var_t rd[4][4], wr[4][4], v = { x ? load_acquire(&x->h) : 0 };
+	struct pawl_error err;
+	uint64_t ver;
+	u64 *o;
+	int rc;
+
+	switch (rnd(seed) % 24) {
+	case 0:		/* replace the var in the cell, and end the one that was there */
+		fresh = thing_new(r);
+		x = xchg_acq_rel(&r->cell[c], fresh);
+		if (!x)
+			break;
+		rc = pawl_var_delete(r->e, (pawl_var_t){ load_acquire(&x->h) }, thing_deleted, x);
+		MUST(!rc || rc == -ESTALE);
+		if (!rc)
+			fetch_add_relaxed(&r->live, -1ull);
+		break;
+	case 1:		/* end it under everybody's eyes */
+		if (!x)
+			break;
+		rc = pawl_var_delete(r->e, v, thing_deleted, x);
+		MUST(!rc || rc == -ESTALE);
+		if (!rc)
+			fetch_add_relaxed(&r->live, -1ull);
+		break;
+	case 2:
+		rc = pawl_wait_readable(r->e, v, (s64)(rnd(seed) % 200000), &err);
+		MUST(!rc || rc == -ESTALE || rc == -ETIMEDOUT);
+		break;
+	case 3:
+		rc = pawl_wait_writable(r->e, v, (s64)(rnd(seed) % 200000), NULL);
+		MUST(!rc || rc == -ESTALE || rc == -ETIMEDOUT);
+		break;
+	case 4:
+		rc = pawl_var_version(r->e, v, &ver);
+		MUST(!rc || rc == -ESTALE);
+		rc = pawl_var_error(r->e, v, NULL);
+		MUST(!rc || rc == -ESTALE);
+		rc = pawl_var_clear(r->e, v);
+		MUST(!rc || rc == -ESTALE);
+		break;
+	case 5:
+		if (rnd(seed) % 8 == 0)
+			rc = pawl_wait_all(r->e, (s64)(rnd(seed) % 300000), NULL);
+		else
+			rc = 0;
+		MUST(!rc || rc == -ETIMEDOUT);
+		break;
+	case 6:
+		MUST(pawl_run_one(r->e) >= 0);
+		break;
+	case 7:		/* an operator */
+		o = &r->oper[rnd(seed) % 4];
+		op[0] = op_of_fn(nothing, r);
+		op[0].release = oper_gone;
+		op[0].reads = &v;
+		op[0].nreads = x ? 1 : 0;
+		op[0].prop = rnd(seed) % 2 ? PAWL_NORMAL : PAWL_ASYNC;
+		{
+			pawl_oper_t old, new;
+
+			rc = pawl_oper_create(r->e, &op[0], &new);
+			MUST(!rc || rc == -ESTALE);
+			if (rc)
+				break;
+			fetch_add_relaxed(&r->opers, 1);
+			old.h = xchg_acq_rel(o, new.h);
+			if (old.h)
+				MUST(!pawl_oper_delete(r->e, old));
+		}
+		break;
+	case 8:
+	case 9:
+		o = &r->oper[rnd(seed) % 4];
+		rc = pawl_oper_push(r->e, (pawl_oper_t){ load_acquire(o) }, (int)(rnd(seed) % 3) - 1,
+				    (struct pawl_device){ 0, 0 });
+		MUST(!rc || rc == -ESTALE);
+		break;
+	case 10:
+		MUST(pawl_bulk_size(r->e, (int)(rnd(seed) % 6)) >= 0);
+		break;
+	case 11:
+	case 12:	/* a batch */
+		n = 2 + (u32)(rnd(seed) % 3);
+		for (i = 0; i < n; i++)
+			j[i] = job_new(r, &op[i], rd[i], wr[i], seed);
+		rc = pawl_push_batch(r->e, op, n);
+		MUST(!rc || rc == -ESTALE);
+		if (!rc)
+			fetch_add_acq_rel(&r->accepted, n);
+		else
+			for (i = 0; i < n; i++)
+				free(j[i]);
+		break;
+	default:
+		j[0] = job_new(r, &op[0], rd[0], wr[0], seed);
+		rc = pawl_push(r->e, &op[0]);
+		MUST(!rc || rc == -ESTALE);
+		if (!rc)
+			fetch_add_acq_rel(&r->accepted, 1);
+		else
+			free(j[0]);
+	}
+}
+
+static void *user(void *arg)
+{
+	struct round *r = arg;
+	u64 seed = fetch_add_relaxed(&r->seed, 1);
+	u32 i;
+
+	for (i = 0; i < r->each; i++)
+		step(r, &seed);
+	return NULL;
+}
+
+/* Threads that do little and go. */
+static void *visitor(void *arg)
+{
+	struct round *r = arg;
+	u64 seed = fetch_add_relaxed(&r->seed, 1);
+	u32 i, n = (u32)(rnd(&seed) % 8);
+
+	for (i = 0; i < n; i++)
+		step(r, &seed);
+	return NULL;
+}
+
+static void *host(void *arg)
+{
+	struct round *r = arg;
+	u64 seed = fetch_add_relaxed(&r->seed, 1);
+	u32 i;
+
+	for (i = 0; i < r->each / 32; i++) {
+		pthread_t t = spawn(visitor, r);
+
+		step(r, &seed);
+		join(t);
+	}
+	return NULL;
+}
+
+/* With all caches given back, every object is in its pool but those that are in use. */
+static void check_pools(struct round *r)
+{
+	struct pawl_engine *e = r->e;
+	u32 used = load_acquire(&e->used_slots), i, k;
+
+	for (i = 0; i < used; i++)
+		for (k = 0; k < POOLS; k++)
+			pool_cache_flush(e->pool[k], &thread_of(e, i)->cache[k]);
+	MUST(pool_depot_count(e->pool[POOL_OP]) == pool_carved(e->pool[POOL_OP]));
+	MUST(pool_depot_count(e->pool[POOL_VAR]) + r->live == pool_carved(e->pool[POOL_VAR]));
+	MUST(pool_depot_count(e->pool[POOL_BLOCK]) + r->live == pool_carved(e->pool[POOL_BLOCK]));
+	MUST(pool_depot_count(e->pool[POOL_BULK]) == pool_carved(e->pool[POOL_BULK]));
+}
+
+static u64 run_round(u64 seed, u32 nthreads)
+{
+	struct pawl_config c = small((int)(rnd(&seed) % 3), (int)(rnd(&seed) % 4));
+	struct round r = { .each = 200 + (u32)(rnd(&seed) % 2000), .seed = (u32)rnd(&seed) };
+	pthread_t t[THREADS_MAX + 1];
+	bool leave = rnd(&seed) % 4 == 0;
+	struct thing *x, *next;
+	u64 n;
+	u32 i;
+
+	if (rnd(&seed) % 3 == 0) {
+		c.window = 8 + (u32)(rnd(&seed) % 100);
+		c.window_policy = PAWL_WINDOW_HELP;
+	}
+	if (rnd(&seed) % 3 == 0)
+		c.spin_ns = 0;
+	r.async = c.kind != PAWL_NAIVE || rnd(&seed) % 2;
+	/* Destroy may not meet a call, so then nobody may complete from outside. */
+	r.strangers = !leave;
+	OK(pawl_engine_create(&c, &r.e));
+	store_release(&engine_now, r.e);
+	for (i = 0; i < CELLS; i++)
+		r.cell[i] = rnd(&seed) % 4 ? thing_new(&r) : NULL;
+	for (i = 0; i < nthreads; i++)
+		t[i] = spawn(user, &r);
+	t[i] = spawn(host, &r);
+	for (i = 0; i <= nthreads; i++)
+		join(t[i]);
+	/* Destroy is to find things as they are, or all is looked at first. */
+	if (leave) {
+		for (i = 0; i < 4; i++)
+			if (r.oper[i])
+				MUST(!pawl_oper_delete(r.e, (pawl_oper_t){ r.oper[i] }));
+	} else {
+		OK(pawl_wait_all(r.e, -1, NULL));
+		MUST(r.accepted == r.released);
+		for (i = 0; i < 4; i++)
+			if (r.oper[i])
+				MUST(!pawl_oper_delete(r.e, (pawl_oper_t){ r.oper[i] }));
+		OK(pawl_engine_stop(r.e));
+		OK(pawl_wait_all(r.e, -1, NULL));
+		MUST(r.opers == r.oper_released);
+		MUST(soon(!load_acquire(&r.completers)));
+		/* They may still be on their way out, with objects in their hands. */
+		if (!r.visited)
+			check_pools(&r);
+	}
+	store_release(&engine_now, NULL);
+	OK(pawl_engine_destroy(r.e));
+	MUST(r.accepted == r.released);
+	MUST(r.opers == r.oper_released);
+	n = r.accepted;
+	for (x = r.all; x; x = next) {
+		next = x->next;
+		MUST(!x->inside);
+		free(x);
+	}
+	return n;
+}
+
+int main(int argc, char **argv)
+{
+	u64 seed = 1, ops = 0, rounds = 0, end;
+	u32 threads = 3;
+	double seconds = 3;
+	int i;
+
+	program_name = argv[0];
+	for (i = 1; i + 1 < argc; i += 2) {
+		if (!strcmp(argv[i], "--seed"))
+			seed = strtoull(argv[i + 1], NULL, 0);
+		else if (!strcmp(argv[i], "--seconds"))
+			seconds = atof(argv[i + 1]);
+		else if (!strcmp(argv[i], "--threads"))
+			threads = (u32)atoi(argv[i + 1]);
+		else
+			break;
+	}
+	if (i < argc || !threads || threads > THREADS_MAX) {
+		fprintf(stderr, "usage: %s [--seed N] [--seconds S] [--threads N]\n", argv[0]);
+		return 2;
+	}
+	pthread_detach(spawn(watchdog, NULL));
+	end = now_ms() + (u64)(seconds * 1000);
+	do {
+		seed_now = seed + rounds;
+		store_release(&deadline_ms, now_ms() + 30000);
+		ops += run_round(seed_now * 0x9e3779b97f4a7c15ull, threads);
+		store_release(&deadline_ms, 0);
+		rounds++;
+	} while (now_ms() < end);
+	printf("stress_life: %llu ops in %llu rounds from seed %llu\n", (unsigned long long)ops,
+	       (unsigned long long)rounds, (unsigned long long)seed);
+	return 0;
+}
