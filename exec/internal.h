@@ -44,8 +44,8 @@
 #define YIELD_NS	10000u	/* between two sched_yield() of a spinner */
 #define STAMP_NS	12u	/* a stamp's unit is at most this; a line takes longer to move */
 #define TINY_NS		100u	/* a body that costs less than to move it to another core */
-#define SHY_NS		3000u	/* how long a thief believes that the maker will run it */
-#define SHY_MOST_NS	60000u	/* how long, as long as he gets on with it */
+#define SHY_NS		12000u	/* how long a thief believes that the maker will run it */
+#define SHY_MOST_NS	240000u	/* how long, as long as he gets on with it */
 #define SAMPLE_EVERY	16u	/* runs per measured one; a power of two */
 
 /* What one thread has in one queue. */

@@ -283,7 +283,7 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 		 */
 		if (t->shied) {
 			start = now;
-			while (cycles() - now < x->shy / 3)
+			while (cycles() - now < x->shy / 12)
 				cpu_relax();
 		}
 		if (now - start >= x->spin)

@@ -417,7 +417,7 @@ static bool pick_take(struct exec_queue *q, struct exec_thread *t, struct exec_l
 	u32 n;
 
 	if (p->lane == mine) {
-		if (unlikely(!load_relaxed(&mine->self)))
+		if (unlikely(!load_relaxed(&mine->self)) && !t->queue)
 			store_relaxed(&mine->self, 1);
 		return ring_take(&p->lane->ring, &p->look);
 	}

@@ -153,7 +153,7 @@ START_TEST(test_host_beside_workers)
 	for (i = 0; i < 1000; i++)
 		OK(push_write(e, add_one, &n, var_new(e)));
 	OK(pawl_run_until(e, reached, &n, SOON_NS));
-	ck_assert_uint_eq(n, 1000);
+	ck_assert_uint_eq(load_relaxed(&n), 1000);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	OK(pawl_engine_destroy(e));
 }

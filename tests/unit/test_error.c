@@ -130,8 +130,8 @@ START_TEST(test_first_is_inherited)
 	struct pawl_error err;
 	struct pawl_op op = op_of_fn(nothing, NULL);
 
-	OK(push_write(e, fail_io, (char[]){ "of the write" }, w));
-	OK(push_write(e, fail_io, (char[]){ "of the read" }, r));
+	OK(push_write(e, fail_io, TEXT("of the write"), w));
+	OK(push_write(e, fail_io, TEXT("of the read"), r));
 	while (pawl_run_one(e))
 		;
 	op.reads = &r;
@@ -184,10 +184,10 @@ START_TEST(test_no_skip_fails_itself)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	pawl_var_t v = var_new(e);
-	struct pawl_op op = op_write(fail_io, (char[]){ "second" }, &v);
+	struct pawl_op op = op_write(fail_io, TEXT("second"), &v);
 	struct pawl_error err;
 
-	OK(push_write(e, fail_io, (char[]){ "first" }, v));
+	OK(push_write(e, fail_io, TEXT("first"), v));
 	op.prop = PAWL_NO_SKIP;
 	OK(pawl_push(e, &op));
 	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, &err), -EIO);
@@ -522,7 +522,7 @@ START_TEST(test_all_first_and_count)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	struct pawl_error err;
-	char text[10][16];
+	char text[10][32];
 	u32 ran = 0;
 	int i;
 
@@ -598,7 +598,7 @@ START_TEST(test_all_gives_what_is_left)
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	struct pawl_error err;
 	pawl_var_t v[40];
-	char text[40][16];
+	char text[40][32];
 	int taken, i;
 
 	/* 40 failures, the first `taken` of which are taken by waits on their vars. */

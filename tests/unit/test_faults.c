@@ -186,6 +186,11 @@ static void *f3_sleeper(void *arg)
 	return NULL;
 }
 
+static u64 sleeps_of(struct pawl_engine *e, u32 slot)
+{
+	return load_relaxed(&thread_of(e, slot)->ex.sleeps);
+}
+
 START_TEST(test_F3_ends_wake_only_their_waiter)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
@@ -205,13 +210,13 @@ START_TEST(test_F3_ends_wake_only_their_waiter)
 	MUST(soon(stats(f.e).sleeps >= 1));
 	nap_us(5000);
 	/* Other vars' ops end, with the engine idle in between. */
-	before = thread_of(f.e, 1)->ex.sleeps + thread_of(f.e, 0)->ex.sleeps;
+	before = sleeps_of(f.e, 1) + sleeps_of(f.e, 0);
 	for (i = 0; i < 50; i++) {
 		OK(push_write(f.e, add_one, &n, var_new(f.e)));
 		MUST(soon(load_acquire(&n) == (u32)i + 1));
 	}
 	/* The sleeper's slot is 1, or 0 was it: neither slept again. */
-	ck_assert_uint_eq(thread_of(f.e, 1)->ex.sleeps + thread_of(f.e, 0)->ex.sleeps, before);
+	ck_assert_uint_eq(sleeps_of(f.e, 1) + sleeps_of(f.e, 0), before);
 	ck_assert_uint_eq(load_acquire(&f.done), 0);
 	gate_open(&g);
 	join(t);

@@ -131,7 +131,7 @@ static int released_status;
 
 static void on_release(void *arg, int status)
 {
-	released_status = status;
+	store_relaxed(&released_status, status);
 	fetch_add_acq_rel(&released, 1);
 }
 
@@ -163,7 +163,7 @@ START_TEST(test_release)
 		ck_assert_int_eq(pawl_run_one(e), 1);
 	}
 	ck_assert_uint_eq(released, 1);
-	ck_assert_int_eq(released_status, 0);
+	ck_assert_int_eq(load_relaxed(&released_status), 0);
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
 	/* Never pushed: at the delete. */
 	released = 0;
@@ -463,8 +463,8 @@ START_TEST(test_churn)
 	join(t[0]);
 	join(t[1]);
 	OK(pawl_wait_all(c.e, SOON_NS, NULL));
-	ck_assert_uint_eq(c.ran, c.accepted);
-	ck_assert_uint_eq(released, (u32)rounds);
+	ck_assert_uint_eq(load_relaxed(&c.ran), load_relaxed(&c.accepted));
+	ck_assert_uint_eq(load_acquire(&released), (u32)rounds);
 	ck_assert_uint_lt(pool_carved(c.e->pool[POOL_OPER]), 300);
 	OK(pawl_engine_destroy(c.e));
 }

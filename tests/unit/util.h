@@ -218,6 +218,9 @@ static __unused_fn int add_one(struct pawl_run *run, void *arg)
 	return 0;
 }
 
+/* A message for fail_io() that outlives the statement it is in. */
+#define TEXT(s) ((void *)(uintptr_t)(s))
+
 static __unused_fn int fail_io(struct pawl_run *run, void *arg)
 {
 	return pawl_fail(run, -EIO, "%s", arg ? (const char *)arg : "disk on fire");
