@@ -65,7 +65,7 @@ u32 attach_slow(struct thread *t, struct dep *dep, u32 ref, u32 obi, u32 joined)
 			return 0;
 	}
 	/* Nobody else will look at ob: its error goes on, and it is free. */
-	block_of(e, dep->block)->err = s & BLOCK_ERR ? ob->err : 0;
+	store_relaxed(&block_of(e, dep->block)->err, s & BLOCK_ERR ? ob->err : 0);
 	block_free(t, obi);
 	return 1;
 }

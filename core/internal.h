@@ -442,7 +442,7 @@ static inline struct block *dep_block(struct thread *t, struct dep *d)
 		store_relaxed(&d->block, bi);
 		/* Stale readers of the recycled block may look: atomic, no order. */
 		store_relaxed(&b->state, BLOCK_ONE);
-		b->err = 0;
+		store_relaxed(&b->err, 0);
 		store_relaxed(&b->var, d->var & ~DEP_WRITE);
 	}
 	return b;

@@ -115,7 +115,7 @@ static inline void grant_succ(struct thread *t, struct block *b, u32 bi, u64 s, 
 	struct dep *d = dep_of(e, succ, &opi);
 	struct op *op = op_of(e, opi);
 
-	block_of(e, d->block)->err = s & BLOCK_ERR ? b->err : 0;
+	store_relaxed(&block_of(e, d->block)->err, s & BLOCK_ERR ? b->err : 0);
 	block_free(t, bi);
 	if (grant(op))
 		ready_add(t, r, op, opi);
@@ -168,7 +168,7 @@ static __cold void block_poison(struct thread *t, struct block *b, u32 error)
 		return;
 	if (b->err)
 		error_put(t, b->err);
-	b->err = error;
+	store_relaxed(&b->err, error);
 	if (error)
 		error_get(t->e, error);
 }

@@ -30,7 +30,7 @@ int pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
 	}
 	/* Version 0: done, nobody holds it. */
 	store_relaxed(&b->state, BLOCK_DONE);
-	b->err = 0;
+	store_relaxed(&b->err, 0);
 	store_relaxed(&b->var, vi);
 	v = var_of(e, vi);
 	store_relaxed(&var_side_of(e, vi)->version, 0);

@@ -239,7 +239,10 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 	}
 	tok = load_relaxed(&op->token) & ~3u;
 	/* Once it is given up it may be gone: what is needed of it, now. */
-	d = op->deps[0];
+	d.var = op->deps[0].var;
+	d.gen = op->deps[0].gen;
+	d.block = op->deps[0].block;
+	d.link = 0;
 	if (!granted(op)) {
 		rc = exec_wait(e->x, &t->ex, granted, op, timeout_ns, helps(t));
 		if (rc) {

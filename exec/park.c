@@ -250,7 +250,7 @@ static int idle_over(struct exec_thread *t, const struct idle *how)
 	if (how->cond) {
 		if (how->cond(how->arg))
 			return IDLE_COND;
-	} else if (load_relaxed(&t->queue->stop)) {
+	} else if (load_acquire(&t->queue->stop)) {
 		return IDLE_STOP;
 	}
 	return AGAIN;

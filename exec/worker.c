@@ -73,7 +73,7 @@ static void worker_loop(struct exec *x, struct exec_queue *q, struct exec_thread
 	const struct idle how = { .help = true };
 	u32 w;
 
-	while (!load_relaxed(&q->stop)) {
+	while (!load_acquire(&q->stop)) {	/* EXEC-W6 <-> EXEC-W5 */
 		w = queue_take(q, t, true);
 		if (!w) {
 			if (x->cl.idle)
@@ -217,7 +217,7 @@ static void queue_stop(struct exec *x, struct exec_queue *q)
 	}
 	if (old != RUN_UP)
 		return;
-	store_relaxed(&q->stop, 1);
+	store_release(&q->stop, 1);	/* EXEC-W5 <-> EXEC-W6: what the caller did before */
 	/* EXEC-W2 <-> EXEC-W1, and EXEC-P5 <-> EXEC-P6 for who is about to sleep. */
 	smp_mb();
 	alive = load_relaxed(&q->alive);
