@@ -136,16 +136,12 @@ __cold int window_wait(struct thread *t, u32 n)
 	if (e->policy == PAWL_WINDOW_FAIL)
 		return below_limit(&f) ? 0 :
 		       err(-EAGAIN, "push: %u ops are in flight (config.window)", e->window);
-	if (e->policy == PAWL_WINDOW_HELP)
-		exec_serves(e->x, &t->ex);
 	if (!below_limit(&f)) {
 		f.limit -= f.limit / 4;
 		wait_flight_begin(t, f.limit);
 		/* A waiting body would keep a worker from making room. */
-		t->ex.stays = true;
 		exec_wait(e->x, &t->ex, below_limit, &f, -1,
 			  e->policy == PAWL_WINDOW_HELP || t->depth);
-		t->ex.stays = false;
 		wait_flight_end(t);
 	}
 	t->next_check = t->pushed + max_u(step, 1u);

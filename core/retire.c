@@ -384,17 +384,7 @@ u32 run_op(struct thread *t, struct op *op, u32 opi)
 		trace_event(t, TRACE_BEGIN, opi, op->name, 0);
 	if (unlikely(op->flags & OP_ASYNC))
 		return run_async(t, &f, op, opi);
-	if (unlikely(t->ex.sample)) {
-		/* The executor wants to know what bodies cost. */
-		u64 c = cycles();
-
-		t->ex.sample = false;
-		status = op->fn(&f.run, op->arg);
-		c = cycles() - c;
-		t->ex.body = c < UINT32_MAX ? (u32)c : UINT32_MAX;
-	} else {
-		status = op->fn(&f.run, op->arg);
-	}
+	status = op->fn(&f.run, op->arg);
 	if (unlikely(status > 0))
 		status = pawl_fail(&f.run, -EPROTO,
 				   "the body returned %d, not 0 or a negative errno", status);

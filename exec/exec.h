@@ -113,12 +113,6 @@ u32 exec_take(struct exec *x, struct exec_thread *t);
  */
 int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
 	      s64 timeout_ns, bool help);
-/*
- * A hint: t runs the work that it makes ready, or will soon: others need not fetch tiny
- * work from it.  exec_wait() says so by itself, and takes it back at its end unless
- * t->stays.
- */
-void exec_serves(struct exec *x, struct exec_thread *t);
 /* Any thread; no system call unless t is parked.  t may have left: then nothing happens. */
 void exec_unpark(struct exec *x, struct exec_thread *t);
 

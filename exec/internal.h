@@ -43,20 +43,12 @@
 #define RELAX_NS	1000u	/* idleness before the pauses grow */
 #define YIELD_NS	10000u	/* between two sched_yield() of a spinner */
 #define STAMP_NS	12u	/* a stamp's unit is at most this; a line takes longer to move */
-#define TINY_NS		100u	/* a body that costs less than to move it to another core */
-#define SHY_NS		12000u	/* how long a thief believes that the maker will run it */
-#define SHY_MOST_NS	240000u	/* how long, as long as he gets on with it */
 #define SAMPLE_EVERY	16u	/* runs per measured one; a power of two */
 
 /* What one thread has in one queue. */
 struct exec_lane {
 	struct ring ring;	/* what it made ready */
 	struct hoard hoard;	/* what it took in a batch, and others may steal */
-	/*
-	 * A: a hint: the maker runs its own work; if that is tiny, others leave it to him as
-	 * long as he gets on with it.
-	 */
-	u32 self __cacheline_aligned;
 	bool produces;		/* O: counted in nrings */
 };
 
@@ -121,8 +113,6 @@ struct exec {
 	u64 yield;		/* I: cycles, YIELD_NS */
 	u64 steal;		/* I: cycles, STEAL_NS */
 	u64 relax;		/* I: cycles, RELAX_NS */
-	u64 tiny;		/* I: cycles, TINY_NS */
-	u64 shy;		/* I: cycles, SHY_NS */
 	struct exec_queue *queues[EXEC_MAX_QUEUES];	/* I */
 	struct exec_thread **threads;	/* A: by slot */
 	struct pool *nodes;	/* I */
@@ -145,7 +135,6 @@ struct exec_lane *lane_add(struct exec_queue *q, u32 slot) __cold;
 void lane_link(struct exec_queue *q, struct exec_lane *l);
 
 /* worker.c */
-void lanes_serve(struct exec *x, struct exec_thread *t, u32 self);
 void queue_start(struct exec_queue *q) __cold;
 void exec_run(struct exec *x, struct exec_thread *t, u32 work);
 

@@ -277,15 +277,6 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 		if (r != AGAIN)
 			return r;
 		now = cycles();
-		/*
-		 * Who leaves work to its maker stays awake, in case he does not run it; but
-		 * every look takes a line away from him, so not too many of them.
-		 */
-		if (t->shied) {
-			start = now;
-			while (cycles() - now < x->shy / 12)
-				cpu_relax();
-		}
 		if (now - start >= x->spin)
 			return AGAIN;
 		if (how->deadline && exec_now_ns() >= how->deadline)
@@ -327,11 +318,8 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 	 */
 	smp_mb();
 	r = idle_over(t, how);
-	/* Whatever there is: nobody may be left to take it. */
-	t->greedy = true;
 	if (r == AGAIN && how->help && (*work = thread_look(x, t, true)))
 		r = IDLE_WORK;
-	t->greedy = false;
 	if (r == AGAIN && how->deadline && exec_now_ns() >= how->deadline)
 		r = IDLE_TIME;
 	if (r == AGAIN) {

@@ -362,65 +362,14 @@ static inline void warm_next(const struct exec *x, struct exec_lane *l,
 		warm(x, slot_work(w));
 }
 
-/*
- * Tiny work of a thread that is running its own is left to it: to move an op and what it
- * touches to another core costs more than to run it.  But not for long: if nothing was
- * taken from the ring for SHY_NS, its maker has gone to do something else; and who has
- * left work alone for SHY_MOST_NS, wherever, takes some.
- */
-static bool leave_it(struct exec *x, struct exec_thread *t, struct exec_lane *l, u64 head)
-{
-	struct exec_shy *s = &t->shy[((uintptr_t)l / sizeof(*l)) % EXEC_SHY];
-	u64 now;
-
-	if (!t->body_avg || t->body_avg >= x->tiny || t->greedy || !load_relaxed(&l->self))
-		return false;
-	now = cycles();
-	if (!t->shied) {
-		t->shied = true;
-		t->shy_since = now;
-	}
-	if (now - t->shy_since < SHY_MOST_NS / SHY_NS * x->shy) {
-		if (s->lane != l || s->head != head) {
-			*s = (struct exec_shy){ l, head, now };
-			return true;
-		}
-		if (now - s->since < x->shy)
-			return true;
-	}
-	store_relaxed(&l->self, 0);
-	return false;
-}
-
-/* This thread begins, or ends, to run the work that it makes ready. */
-void lanes_serve(struct exec *x, struct exec_thread *t, u32 self)
-{
-	u32 i, n = load_acquire(&x->nqueues);
-
-	for (i = 0; i < n; i++) {
-		struct exec_lane *l = load_relaxed(&x->queues[i]->lanes[t->slot]);
-
-		if (l && load_relaxed(&l->self) != self)
-			store_relaxed(&l->self, self);
-	}
-}
-
-void exec_serves(struct exec *x, struct exec_thread *t)
-{
-	lanes_serve(x, t, 1);
-}
-
 /* True: p was taken. */
 static bool pick_take(struct exec_queue *q, struct exec_thread *t, struct exec_lane *mine,
 		      struct pick *p)
 {
 	u32 n;
 
-	if (p->lane == mine) {
-		if (unlikely(!load_relaxed(&mine->self)) && !t->queue)
-			store_relaxed(&mine->self, 1);
+	if (p->lane == mine)
 		return ring_take(&p->lane->ring, &p->look);
-	}
 	if (t->batch > 1 && (q->workers > 1 || load_relaxed(&q->drive))) {
 		if (!mine)
 			mine = lane_add(q, t->slot);
@@ -480,8 +429,6 @@ again:
 		if (unlikely(load_acquire(&q->n[PQ_ZERO])) &&
 		    (w = take_zero(q, t, true, p.look.stamp)))
 			return w;
-		if (p.lane != mine && leave_it(x, t, p.lane, p.look.head))
-			return 0;
 		warm(x, p.look.work);
 		if (!pick_take(q, t, mine, &p))
 			goto again;

@@ -46,24 +46,17 @@ void exec_run(struct exec *x, struct exec_thread *t, u32 work)
 {
 	u64 c, handed;
 
-	t->shied = false;
 	if (likely(++t->tick & (SAMPLE_EVERY - 1))) {
 		x->cl.run(x->cl.user, t, work);
 		return;
 	}
 	handed = load_relaxed(&t->handed);
-	t->sample = true;
-	t->body = UINT32_MAX / 8;
 	c = cycles();
 	x->cl.run(x->cl.user, t, work);
 	c = (cycles() - c) / (load_relaxed(&t->handed) - handed + 1);
 	if (c > UINT32_MAX / 8)
 		c = UINT32_MAX / 8;
 	t->avg = t->avg ? (u32)((3ull * t->avg + c) / 4) : (u32)c;
-	t->sample = false;
-	if (t->body > UINT32_MAX / 8)
-		t->body = UINT32_MAX / 8;
-	t->body_avg = t->body_avg ? (u32)((3ull * t->body_avg + t->body) / 4) : t->body;
 	c = x->batch / (t->avg + 1);
 	t->batch = c > EXEC_BATCH_MAX ? EXEC_BATCH_MAX : c ? (u32)c : 1;
 }
@@ -274,8 +267,6 @@ int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), vo
 		return 0;
 	if (timeout_ns > 0)
 		how.deadline = exec_now_ns() + (u64)timeout_ns;
-	if (help)
-		lanes_serve(x, t, 1);
 	for (;;) {
 		w = help ? exec_take(x, t) : 0;
 		if (!w) {
@@ -287,10 +278,9 @@ int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), vo
 			case IDLE_WORK:
 				break;
 			case IDLE_COND:
-				rc = 0;
-				goto out;
+				return 0;
 			default:
-				goto out;
+				return rc;
 			}
 		}
 		wait_run(x, t, w);
@@ -303,9 +293,6 @@ int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), vo
 			break;
 	}
 	wait_idle(x, t, &ran);
-out:
-	if (help && !t->stays && !t->queue)
-		lanes_serve(x, t, 0);
 	return rc;
 }
 
@@ -334,8 +321,6 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->yield = ns_to_cycles(us, YIELD_NS);
 	x->steal = ns_to_cycles(us, STEAL_NS);
 	x->relax = ns_to_cycles(us, RELAX_NS);
-	x->tiny = ns_to_cycles(us, TINY_NS);
-	x->shy = ns_to_cycles(us, SHY_NS);
 	snprintf(x->name, sizeof(x->name), "%s", cfg->name ? cfg->name : "exec");
 	rc = -ENOMEM;
 	x->threads = calloc(cfg->max_threads, sizeof(*x->threads));
@@ -456,14 +441,8 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	t->tick = 0;
 	t->avg = 0;
 	t->batch = 1;
-	t->sample = false;
-	t->body_avg = 0;
 	t->turn = slot;
 	t->spinning = false;
-	t->greedy = false;
-	t->shied = false;
-	t->stays = false;
-	memset(t->shy, 0, sizeof(t->shy));
 	t->nodes.seed = slot * 0x9e3779b97f4a7c15ull + 1;
 	store_release(&x->threads[slot], t);
 	return 0;
@@ -471,7 +450,6 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 
 void exec_thread_fini(struct exec *x, struct exec_thread *t)
 {
-	lanes_serve(x, t, 0);
 	pool_cache_flush(x->nodes, &t->nodes.nodes);
 }
 
