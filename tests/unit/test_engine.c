@@ -1039,6 +1039,7 @@ START_TEST(test_window_block)
 
 	c.window = 16;
 	c.window_policy = PAWL_WINDOW_BLOCK;
+	c.no_help = true;	/* nor does the wait at the end */
 	c.no_help = true;	/* the wait at the end */
 	e = engine_with(&c);
 	v = var_new(e);
