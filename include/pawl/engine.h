@@ -273,7 +273,11 @@ PAWL_API int pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct paw
  * 1: ran one, 0: none is ready, negative: error.  Lock-free but for the body.
  */
 PAWL_API int pawl_run_one(struct pawl_engine *e);
-/* Run ready ops until done(user) is true, or the time is over (-ETIMEDOUT). */
+/*
+ * Run ready ops until done(user) is true, or the time is over (-ETIMEDOUT).  done() is
+ * looked at after each op, and when work is pushed: whoever makes it true in another way
+ * pushes an op, or the call may sleep until its time is over.
+ */
 PAWL_API int pawl_run_until(struct pawl_engine *e, bool (*done)(void *user), void *user,
 			    int64_t timeout_ns);
 

@@ -710,6 +710,16 @@ static void *wait_all_thread(void *arg)
 	return NULL;
 }
 
+/* The same, and then it wakes who waits for it inside the engine: by a push. */
+static void *wait_all_and_tell(void *arg)
+{
+	struct until *u = arg;
+
+	wait_all_thread(arg);
+	MUST(!push_write(u->e, nothing, NULL, var_new(u->e)));
+	return NULL;
+}
+
 static bool until_cond(void *user)
 {
 	struct until *u = user;
@@ -728,7 +738,7 @@ START_TEST(test_run_until_tells_wait_all)
 	c.spin_ns = 0;
 	u.e = engine_with(&c);
 	OK(push_write(u.e, add_one, &n, var_new(u.e)));
-	t = spawn(wait_all_thread, &u);
+	t = spawn(wait_all_and_tell, &u);
 	nap_us(20000);			/* most likely it sleeps now */
 	ck_assert_msg(!pawl_run_until(u.e, until_cond, &u, 5000000000ll),
 		      "wait_all() sleeps although nothing is in flight");
@@ -1314,5 +1324,6 @@ SUITE("engine", test_config_defaults, test_create_default, test_create_out_null,
       test_refused_push_tells_wait_all, test_stats, test_stats_helped, test_stats_size,
       test_version, test_error_text, test_devices, test_many_devices, test_window_fail,
       test_window_fail_small, test_window_help, test_window_default_zero_workers,
-      test_window_block, test_window_block_inside_body, test_window_is_the_engines, test_window_of_many_threads,
+      test_window_block, test_window_block_inside_body, test_window_is_the_engines,
+      test_window_of_many_threads,
       test_fork, test_fork_from_other_thread, test_fork_child_exits)
