@@ -150,6 +150,16 @@ void error_fill(struct pawl_engine *e, u32 idx, struct pawl_error *out)
 	memcpy(out->text, x->text, sizeof(out->text));
 }
 
+static int error_out(struct pawl_engine *e, u32 idx, struct pawl_error *out)
+{
+	struct error *x = error_of(e, idx);
+
+	error_fill(e, idx, out);
+	if (x->op[0])
+		return err(x->code, "op %s failed: %s", x->op, x->text);
+	return err(x->code, "an op failed: %s", x->text);
+}
+
 /* Give the error out, if nobody did: its code, or 0.  The caller holds a reference. */
 int error_take(struct thread *t, u32 idx, struct pawl_error *out)
 {
@@ -158,19 +168,27 @@ int error_take(struct thread *t, u32 idx, struct pawl_error *out)
 	if (!error_alive(t->e, idx) || xchg_acq_rel(&x->gone, 1))
 		return 0;
 	error_given(t->e, x);
-	error_fill(t->e, idx, out);
-	if (x->op[0])
-		err(x->code, "op %s failed: %s", x->op, x->text);
-	else
-		err(x->code, "an op failed: %s", x->text);
-	return x->code;
+	return error_out(t->e, idx, out);
+}
+
+/* An error of an epoch after ours stays for the next wait for all. */
+static void error_back(struct thread *t, u32 idx)
+{
+	u32 i, none;
+
+	for (i = 0; i < FIRST_ERRS; i++) {
+		none = 0;
+		if (cas_acq_rel_acquire(&t->e->first_err[i], &none, idx))
+			return;
+	}
+	error_put(t, idx);
 }
 
 /* For a wait for all: the first error that was not given out; then none is left. */
 int error_take_all(struct thread *t, struct pawl_error *out)
 {
 	struct pawl_engine *e = t->e;
-	u32 kept[FIRST_ERRS], i, n = 0, best = 0;
+	u32 kept[FIRST_ERRS], i, n = 0, best = 0, epoch;
 	u64 state, failed, given;
 	int code = 0;
 
@@ -178,26 +196,31 @@ int error_take_all(struct thread *t, struct pawl_error *out)
 		memset(out, 0, sizeof(*out));
 	if (likely(!(load_relaxed(&e->special) & SPECIAL_POISONED)))
 		return 0;
-	/* The failures of this epoch are ours; later ones are the next wait's. */
+	/* This epoch's failures, all of them, are ours: whoever ends it gets its count. */
 	state = load_acquire(&e->err_state);
+	do {
+		if (!(u32)state)
+			return 0;
+	} while (!cas_acq_rel_acquire(&e->err_state, &state, (u64)(err_epoch(state) + 1) << 32));
+	epoch = err_epoch(state);
+	failed = (u32)state;
+	given = load_acquire(&e->err_given);
+	given = err_epoch(given) == epoch ? (u32)given : 0;
 	for (i = 0; i < FIRST_ERRS; i++) {
 		kept[n] = xchg_acq_rel(&e->first_err[i], 0);	/* CORE-E2 <-> CORE-E1 */
 		if (kept[n])
 			n++;
 	}
-	for (i = 0; i < n; i++)
-		if (error_alive(e, kept[i]) &&
-		    (!best || load_relaxed(&error_of(e, kept[i])->seq) <
-			      load_relaxed(&error_of(e, best)->seq)))
+	for (i = 0; i < n; i++) {
+		struct error *x = error_of(e, kept[i]);
+
+		if (load_relaxed(&x->epoch) == epoch && !load_relaxed(&x->gone) &&
+		    (!best || load_relaxed(&x->seq) < load_relaxed(&error_of(e, best)->seq)))
 			best = kept[i];
-	if (best)
-		code = error_take(t, best, out);
-	while (!cas_acq_rel_acquire(&e->err_state, &state, (u64)(err_epoch(state) + 1) << 32))
-		;
-	failed = (u32)state;
-	given = load_acquire(&e->err_given);
-	given = err_epoch(given) == err_epoch(state) ? (u32)given : 0;
-	if (!code && failed > given) {
+	}
+	if (best && !xchg_acq_rel(&error_of(e, best)->gone, 1)) {
+		code = error_out(e, best, out);
+	} else if (failed > given) {
 		/* More failed than are kept by name, and those were given out. */
 		code = err(-EIO, "%llu ops failed; their errors were not kept",
 			   (unsigned long long)(failed - given));
@@ -206,8 +229,12 @@ int error_take_all(struct thread *t, struct pawl_error *out)
 			snprintf(out->text, sizeof(out->text), "%s", err_text());
 		}
 	}
-	for (i = 0; i < n; i++)
-		error_put(t, kept[i]);
+	for (i = 0; i < n; i++) {
+		if ((s32)(load_relaxed(&error_of(e, kept[i])->epoch) - epoch) > 0)
+			error_back(t, kept[i]);
+		else
+			error_put(t, kept[i]);
+	}
 	if (out && code)
 		out->count = (unsigned int)failed;
 	return code;
