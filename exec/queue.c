@@ -20,8 +20,8 @@
  * correct choice, else what it found is the new candidate, with a smaller stamp.
  *
  * Batches.  When recent works ran short, a thread that takes from a foreign ring takes
- * more by one CAS, limited to stamps not above the heads of all other rings, and runs
- * them next.  So what comes later to any ring is not before them: with one consumer
+ * more by one CAS, limited to what was there before the second look and to stamps not
+ * above the heads of all other rings, and runs them next.  So what comes later to any ring is not before them: with one consumer
  * the order stays exact.  With several, work of a batch waits while others run what
  * was pushed after it: by at most EXEC_BATCH - 1 places in front of each.  A hoard can
  * be stolen from, which is done last, but before LOW.
@@ -44,6 +44,7 @@
 struct pick {
 	struct exec_lane *lane;	/* NULL: nothing */
 	struct ring_look look;
+	u64 tail;		/* of lane's ring, read before the other rings were looked at */
 	u64 next;		/* no other ring's head has an earlier stamp; 0: no limit */
 };
 
@@ -375,7 +376,7 @@ static bool pick_take(struct exec_queue *q, struct exec_thread *t, struct exec_l
 			mine = lane_add(q, t->slot);
 		if (mine) {
 			n = ring_batch(&p->lane->ring, &p->look, &mine->hoard, t->slot,
-				       t->batch, p->next);
+				       t->batch, p->tail, p->next);
 			store_relaxed(&t->stolen, load_relaxed(&t->stolen) + n);
 			return n;
 		}
@@ -423,7 +424,11 @@ again:
 			return w;
 		if (!p.lane)
 			break;
-		/* and in the other rings. */
+		/*
+		 * and in the other rings.  What comes to this one later, behind tail, may have
+		 * something in front of it there that the look does not show: no batch has it.
+		 */
+		p.tail = load_acquire(&p.lane->ring.tail);	/* EXEC-R10 <-> EXEC-R11 */
 		if (load_acquire(&q->nlanes) > 1 && unlikely(scan(q, &p)))
 			continue;
 		if (unlikely(load_acquire(&q->n[PQ_ZERO])) &&

@@ -137,16 +137,16 @@ void hoard_open(struct hoard *h, const u64 *head, u64 seen)
 }
 
 /*
- * Take up to max elements, half of what is there at most, none with a stamp above
+ * Take up to max elements, half of those before tail at most, none with a stamp above
  * limit; the first is the caller's (look->work), the others are in its hoard, which
- * was empty.  How many; 0: head moved.
+ * was empty.  tail: as it was read after the look.  How many; 0: head moved.
  * Progress: wait-free.
  */
 u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u32 slot,
-	       u32 max, u64 limit)
+	       u32 max, u64 tail, u64 limit)
 {
 	u64 pos = ring_pos(look->head), arr = load_acquire(&r->arr);
-	u64 there = (load_acquire(&r->tail) - pos) & RING_POS;
+	u64 there = (tail - pos) & RING_POS;
 	u64 old = look->head, new, w;
 	u32 n;
 

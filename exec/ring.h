@@ -144,7 +144,7 @@ int ring_init(struct ring *r);
 void ring_fini(struct ring *r);
 bool ring_grow(struct ring *r) __cold;
 u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u32 slot,
-	       u32 max, u64 limit);
+	       u32 max, u64 tail, u64 limit);
 void hoard_open(struct hoard *h, const u64 *head, u64 seen);
 
 /*
@@ -167,7 +167,8 @@ static inline bool ring_push(struct ring *r, u32 work, u64 stamp)
 	 * the load of attn comes after it.
 	 */
 	(void)xchg_seq_cst(&r->slots[p & r->mask], slot_word(r->log2, p, stamp, work));
-	store_release(&r->tail, (p + 1) & RING_POS);	/* a hint for batches and wake-ups */
+	/* EXEC-R11 <-> EXEC-R10: who sees it sees what was pushed anywhere before. */
+	store_release(&r->tail, (p + 1) & RING_POS);
 	return true;
 }
 

@@ -181,28 +181,50 @@ START_TEST(test_batch)
 		MUST(ring_push(r, i, i));
 	MUST(ring_peek(r, &look));
 	/* at most what was asked for */
-	MUST(ring_batch(r, &look, h, 5, 8, 0) == 8 && look.work == 1);
+	MUST(ring_batch(r, &look, h, 5, 8, r->tail, 0) == 8 && look.work == 1);
 	MUST(ring_claimer(r->head) == 0);
 	for (i = 2; i <= 8; i++)
 		MUST(hoard_take(h) == i);
 	MUST(!hoard_take(h));
 	/* half of what is there */
 	MUST(ring_peek(r, &look));
-	MUST(ring_batch(r, &look, h, 5, 64, 0) == 46);
+	MUST(ring_batch(r, &look, h, 5, 64, r->tail, 0) == 46);
 	for (i = 10; i <= 54; i++)
 		MUST(hoard_take(h) == i);
 	/* nothing after the limit */
 	MUST(ring_peek(r, &look));
-	MUST(ring_batch(r, &look, h, 5, 64, 60ull << SLOT_STAMP) == 6);
+	MUST(ring_batch(r, &look, h, 5, 64, r->tail, 60ull << SLOT_STAMP) == 6);
 	for (i = 56; i <= 60; i++)
 		MUST(hoard_take(h) == i);
 	/* a head that moved: nothing is taken, nothing is in the hoard */
 	MUST(ring_peek(r, &look));
 	MUST(take(r) == 61);
-	MUST(!ring_batch(r, &look, h, 5, 64, 0));
+	MUST(!ring_batch(r, &look, h, 5, 64, r->tail, 0));
 	MUST(hoard_empty(h->word) && !hoard_take(h));
 	for (i = 62; i <= 100; i++)
 		MUST(take(r) == i);
+	ring_gone(r);
+}
+END_TEST
+
+/* What came while other rings were looked at is not in the batch: it may have to wait. */
+START_TEST(test_batch_ends_before_the_look)
+{
+	struct ring *r = ring_new();
+	struct hoard *h = &container_of(r, struct exec_lane, ring)->hoard;
+	struct ring_look look;
+	u64 tail;
+	u32 i;
+
+	for (i = 1; i <= 3; i++)
+		MUST(ring_push(r, i, i));
+	MUST(ring_peek(r, &look));
+	tail = r->tail;
+	for (i = 4; i <= 60; i++)
+		MUST(ring_push(r, i, i));
+	MUST(ring_batch(r, &look, h, 5, 64, tail, 0) == 2 && look.work == 1);
+	MUST(hoard_take(h) == 2 && !hoard_take(h));
+	MUST(take(r) == 3);
 	ring_gone(r);
 }
 END_TEST
@@ -269,7 +291,8 @@ static void *thief(void *arg)
 				sched_yield();
 				continue;
 			}
-			if (hunt.batches ? !ring_batch(hunt.r, &look, &l->hoard, slot, 16, 0) :
+			if (hunt.batches ? !ring_batch(hunt.r, &look, &l->hoard, slot, 16,
+						    load_acquire(&hunt.r->tail), 0) :
 					   !ring_take(hunt.r, &look))
 				continue;
 			w = look.work;
@@ -328,6 +351,7 @@ int main(void)
 	tcase_add_test(tc, test_grow);
 	tcase_add_test(tc, test_grow_fails);
 	tcase_add_test(tc, test_batch);
+	tcase_add_test(tc, test_batch_ends_before_the_look);
 	tcase_add_test(tc, test_batch_stopped);
 	tcase_add_loop_test(tc, test_thieves, 0, 2);
 	suite_add_tcase(s, tc);
