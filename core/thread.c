@@ -21,9 +21,9 @@
  * Progress: thread_get() is wait-free after the first call; a slot is taken or left
  * lock-free.  The first call allocates and may touch fresh memory.
  */
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <base/thread.h>
 #include <core/internal.h>
 
 enum { ENTRY_ATTACHED, ENTRY_EXITING, ENTRY_ORPHANED, ENTRY_GONE };
@@ -201,7 +201,7 @@ static void thread_exit_hook(void *arg)
 
 static void thread_setup(void)
 {
-	thread_once_err = pthread_key_create(&thread_key, thread_exit_hook);
+	thread_once_err = os_key_create(&thread_key, thread_exit_hook);
 	if (!thread_once_err)
 		thread_once_err = pthread_atfork(NULL, NULL, fork_child);
 }
@@ -238,7 +238,7 @@ struct thread *thread_enter(struct pawl_engine *e)
 		}
 	}
 	entries_clean();
-	if (pthread_setspecific(thread_key, &thread_key)) {
+	if (os_key_set(thread_key, &thread_key)) {
 		thread_last.code = err(-ENOMEM, "no memory for thread-specific data");
 		return NULL;
 	}
@@ -264,7 +264,7 @@ struct thread *thread_enter(struct pawl_engine *e)
 
 int threads_init(struct pawl_engine *e)
 {
-	int rc = pthread_once(&thread_once, thread_setup);
+	int rc = os_once(&thread_once, thread_setup);
 
 	if (rc || thread_once_err)
 		return err(-EAGAIN, "no thread-specific data key is free");

@@ -7,7 +7,7 @@
  *
  * Progress: wait-free (the clock is read in user space).
  */
-#include <time.h>
+#include <base/clock.h>
 #include <exec/internal.h>
 
 #define MEASURE_NS	200000u
@@ -16,10 +16,7 @@ static u64 per_us;	/* A: 0: not measured yet */
 
 u64 exec_now_ns(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000000000u + (u64)ts.tv_nsec;
+	return clock_ns();
 }
 
 /* Two threads that measure at the same time do it twice, that is all. */

@@ -12,10 +12,10 @@
 #error "exec/internal.h is inside exec"
 #endif
 
-#include <pthread.h>
 #include <base/atomic.h>
 #include <base/bug.h>
 #include <base/err.h>
+#include <base/thread.h>
 #include <exec/exec.h>
 #include <exec/prioq.h>
 #include <exec/ring.h>
@@ -97,7 +97,7 @@ struct exec_queue {
 
 	u32 run __cacheline_aligned;	/* A: RUN_* */
 	u32 alive;		/* A: workers that were created, not joined */
-	pthread_t *threads;	/* W(stop) */
+	os_thread *threads;	/* W(stop) */
 	struct worker *args;	/* W(stop) */
 	char name[16];		/* I */
 };

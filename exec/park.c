@@ -59,12 +59,8 @@
  *
  * References: futex(2); Go's runtime/proc.go, "Worker thread parking/unparking".
  */
-#include <linux/futex.h>
-#include <sched.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
+#include <base/futex.h>
 #include <exec/internal.h>
 
 enum { RUNNING, CLAIMED, NOTIFIED, PARKED };	/* and above: the group's id + 1, or 0 */
@@ -89,20 +85,10 @@ void group_fini(struct exec_group *g)
 	free(g->bits);
 }
 
-/* Deadline by exec_now_ns(), 0: none.  Wakes up for no reason too. */
-static void park_wait(u32 *word, u32 parked, u64 deadline)
-{
-	struct timespec ts = { .tv_sec = (time_t)(deadline / 1000000000u),
-			       .tv_nsec = (long)(deadline % 1000000000u) };
-
-	syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, parked, deadline ? &ts : NULL, NULL,
-		FUTEX_BITSET_MATCH_ANY);
-}
-
 static void park_wake(struct exec *x, u32 *word)
 {
 	fetch_add_relaxed(&x->wakes, 1);
-	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	futex_wake(word);
 }
 
 void exec_unpark(struct exec *x, struct exec_thread *t)
@@ -283,7 +269,7 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 			return IDLE_TIME;
 		deep = now - start > x->steal;
 		if (now - yielded >= x->yield) {
-			sched_yield();
+			os_thread_yield();
 			yielded = cycles();
 			continue;
 		}
@@ -325,7 +311,7 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 	if (r == AGAIN) {
 		count(&t->sleeps);
 		do
-			park_wait(&t->park, parked, how->deadline);
+			futex_wait(&t->park, parked, how->deadline);
 		while (load_relaxed(&t->park) == parked &&
 		       !(how->deadline && exec_now_ns() >= how->deadline));
 	}

@@ -22,7 +22,6 @@
  *
  * References: pthread_create(3), sched_setaffinity(2).
  */
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -107,7 +106,7 @@ static void *worker_main(void *arg)
 	room = 15 - snprintf(name, sizeof(name), "%s--%u", x->name, w->i);
 	snprintf(name, sizeof(name), "%s-%.*s-%u", x->name, room > 0 ? room : 0, q->name, w->i);
 	name[15] = 0;
-	pthread_setname_np(pthread_self(), name);
+	os_thread_name(name);
 	worker_pin(x);
 	if (x->cl.thread_start)
 		x->cl.thread_start(x->cl.user2, name);
@@ -132,7 +131,7 @@ static int worker_create(struct exec_queue *q, u32 i)
 	q->args[i].q = q;
 	q->args[i].i = i;
 	store_relaxed(&q->args[i].t, NULL);
-	return rc ? rc : pthread_create(&q->threads[i], NULL, worker_main, &q->args[i]);
+	return rc ? rc : os_thread_create(&q->threads[i], worker_main, &q->args[i]);
 }
 
 /* Whoever gets here first creates the workers. */
@@ -205,7 +204,7 @@ static void queue_stop(struct exec *x, struct exec_queue *q)
 	}
 	/* A pusher is creating them just now. */
 	while (old == RUN_STARTING) {
-		sched_yield();
+		os_thread_yield();
 		old = load_acquire(&q->run);		/* EXEC-W3 <-> EXEC-W4 */
 	}
 	if (old != RUN_UP)
@@ -221,7 +220,7 @@ static void queue_stop(struct exec *x, struct exec_queue *q)
 			exec_unpark(x, t);
 	}
 	for (i = 0; i < alive; i++)
-		pthread_join(q->threads[i], NULL);
+		os_thread_join(q->threads[i]);
 	store_relaxed(&q->alive, 0);
 	store_release(&q->run, RUN_STOPPED);
 }

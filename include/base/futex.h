@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sleeping on a word, layer 0.  PAWL_MODEL: the controlled scheduler's threads sleep.
+ */
+#ifndef BASE_FUTEX_H
+#define BASE_FUTEX_H
+
+#include <base/compiler.h>
+
+#ifdef PAWL_MODEL
+/* As below; a wait whose deadline is not 0 may end at any time. */
+void futex_wait(u32 *word, u32 value, u64 deadline);
+void futex_wake(u32 *word);
+#else
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/*
+ * Sleep while *word is value, until clock_ns() is at the deadline (0: none).  Wakes up for
+ * no reason too.
+ */
+static inline void futex_wait(u32 *word, u32 value, u64 deadline)
+{
+	struct timespec ts = { .tv_sec = (time_t)(deadline / 1000000000u),
+			       .tv_nsec = (long)(deadline % 1000000000u) };
+
+	syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, deadline ? &ts : NULL, NULL,
+		FUTEX_BITSET_MATCH_ANY);
+}
+
+/* Wake one sleeper. */
+static inline void futex_wake(u32 *word)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+#endif /* !PAWL_MODEL */
+#endif
