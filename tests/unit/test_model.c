@@ -23,6 +23,7 @@
 
 #include "../../tools/pawl/images.h"
 #include "../../tools/pawl/model.h"
+#include "../../tools/pawl/net.h"
 #include "../../tools/pawl/slurp.h"
 
 #ifndef PAWL_DATA_DIR

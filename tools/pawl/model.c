@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reader of MXNet's model files, and the layers' arithmetic; see model.h.
+ * Reader of MXNet's model files; see model.h.
  *
  * Both files are read into memory whole and checked against each other before
  * anything is taken from them.  No count of theirs is believed before it is held
@@ -17,10 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#ifndef PAWL_PLAIN_GEMM
-#include <cblas.h>
-#endif
 
 #include "model.h"
 #include "slurp.h"
@@ -869,102 +865,4 @@ int model_check_io(const struct model *m, int in_dim, int out_dim,
 				m->nlayers - 1, m->layers[m->nlayers - 1].name, m->out_dim,
 				out_dim);
 	return 0;
-}
-
-/* ---- arithmetic ------------------------------------------------------------- */
-
-#ifdef PAWL_PLAIN_GEMM
-static void fc_forward(const struct layer *l, const float *weight, const float *bias,
-		       const float *in, float *out, int batch)
-{
-	int row, j, k;
-
-	for (row = 0; row < batch; row++, in += l->in_dim) {
-		const float *w = weight;
-
-		for (j = 0; j < l->out_dim; j++) {
-			float sum = l->bias ? bias[j] : 0;
-
-			for (k = 0; k < l->in_dim; k++)
-				sum += in[k] * *w++;
-			*out++ = sum;
-		}
-	}
-}
-#else
-static void fc_forward(const struct layer *l, const float *weight, const float *bias,
-		       const float *in, float *out, int batch)
-{
-	size_t dim = (size_t)l->out_dim, row;
-
-	if (l->bias)
-		for (row = 0; row < (size_t)batch; row++)
-			memcpy(out + row * dim, bias, dim * sizeof(*out));
-	/* With beta 0, what is in out is not read. */
-	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, batch, l->out_dim, l->in_dim,
-		    1, in, l->in_dim, weight, l->in_dim, l->bias ? 1 : 0, out, l->out_dim);
-}
-#endif
-
-static void act_forward(enum layer_act act, const float *in, float *out, size_t n)
-{
-	size_t i;
-
-	switch (act) {
-	case ACT_RELU:
-		for (i = 0; i < n; i++)
-			out[i] = in[i] < 0 ? 0 : in[i];
-		break;
-	case ACT_SIGMOID:
-		for (i = 0; i < n; i++)
-			out[i] = 1 / (1 + expf(-in[i]));
-		break;
-	case ACT_TANH:
-		for (i = 0; i < n; i++)
-			out[i] = tanhf(in[i]);
-		break;
-	case ACT_SOFTRELU:
-		/* log(1 + e^x), without e^x of a large x. */
-		for (i = 0; i < n; i++)
-			out[i] = (in[i] > 0 ? in[i] : 0) + log1pf(expf(-fabsf(in[i])));
-		break;
-	case ACT_SOFTSIGN:
-		for (i = 0; i < n; i++)
-			out[i] = in[i] / (1 + fabsf(in[i]));
-		break;
-	}
-}
-
-static void softmax_forward(float temperature, const float *in, float *out, size_t dim)
-{
-	float max = in[0], sum = 0;
-	size_t i;
-
-	for (i = 1; i < dim; i++)
-		max = in[i] > max ? in[i] : max;
-	for (i = 0; i < dim; i++) {
-		out[i] = expf((in[i] - max) / temperature);	/* at most 1 */
-		sum += out[i];
-	}
-	for (i = 0; i < dim; i++)
-		out[i] /= sum;
-}
-
-void layer_forward(const struct layer *l, const float *weight, const float *bias,
-		   const float *in, float *out, int batch)
-{
-	size_t dim = (size_t)l->out_dim, row;
-
-	switch (l->kind) {
-	case LAYER_FC:
-		fc_forward(l, weight, bias, in, out, batch);
-		break;
-	case LAYER_ACT:
-		act_forward(l->act, in, out, (size_t)batch * dim);
-		break;
-	case LAYER_SOFTMAX:
-		for (row = 0; row < (size_t)batch; row++)
-			softmax_forward(l->temperature, in + row * dim, out + row * dim, dim);
-		break;
-	}
 }

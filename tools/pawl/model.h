@@ -78,18 +78,4 @@ static inline size_t layer_nbias(const struct layer *l)
 	return l->bias ? (size_t)l->out_dim : 0;
 }
 
-/*
- * One layer on a batch: in is [batch][in_dim], out is [batch][out_dim], both row by
- * row.  weight and bias are arguments, not l->weight and l->bias, because a caller
- * that swaps weights keeps the live ones elsewhere; they are not looked at unless
- * the layer has them.  in == out is allowed but for LAYER_FC.  Touches nothing but
- * its arguments, so any number may run at once; the caller sees to it that BLAS
- * starts no threads of its own (openblas_set_num_threads(1)).
- *
- * Built with PAWL_PLAIN_GEMM it multiplies in plain C, so that a sanitizer sees the
- * accesses that BLAS's assembly hides from it.
- */
-void layer_forward(const struct layer *l, const float *weight, const float *bias,
-		   const float *in, float *out, int batch);
-
 #endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pawl infer, between its files:
+ *
+ *   infer.c     options, and the order of the run
+ *   load.c      the files
+ *   net.c       what a layer computes
+ *   verify.c    what is computed serially, and an answer's comparison with it
+ *   serve.c     requests as batches of ops, and the load
+ *   weights.c   the live weights, and the thread that swaps them
+ *   report.c    progress, the table, figures and warnings
+ *   json.c      the same as JSON
+ *
+ * options and work belong to the thread of the command; serve.c says what ops read of
+ * them.  A result is filled in by one server and read when that is gone.
+ */
+#ifndef PAWL_INFER_H
+#define PAWL_INFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+#include <pawl/engine.h>
+
+#include "hist.h"
+#include "images.h"
+#include "model.h"
+
+#define NSEC		1000000000u
+#define MAX_WARNINGS	8u
+#define MAX_ROUNDS	8u
+
+struct options {
+	const char *model[2];		/* prefixes; NULL: the data folder's */
+	const char *images;
+	const char *data;		/* folder of those that are NULL; NULL: look for it */
+	uint64_t requests;		/* 0: no limit */
+	double duration;		/* seconds per engine; 0: no limit */
+	unsigned int batch, in_flight;
+	int workers;			/* -1: not given */
+	int engine;			/* enum pawl_kind */
+	uint64_t reload_every;		/* requests; 0: never */
+	double rate;			/* requests/s; 0: closed loop */
+	bool poisson;
+	uint64_t seed;
+	const char *trace;
+	bool json, naive, quick;
+};
+
+enum { SEEN = 1, RIGHT = 2 };
+
+/* Loaded and computed once, for all engines. */
+struct work {
+	struct options opt;
+	char *path[2], *images_path;
+	struct model *model[2];
+	const struct model *shape;	/* model[0]; the other one's is the same */
+	struct image_set *images;
+	int weighted;			/* layers that have weights */
+	size_t nweights;		/* floats */
+	uint32_t nbatches;
+	size_t in_size, out_size;	/* floats of a batch */
+	float *input;			/* [nbatches][in_size]; the last batch wraps around */
+	float *expected[2];		/* [nbatches][out_size], per model */
+	uint8_t *seen[2];		/* [images] what the engines answered, per model */
+	uint64_t answers[2];		/* requests answered by each model */
+	int cpus;
+	unsigned int rounds;
+	double others;			/* share of the CPUs that others used; < 0: unknown */
+	bool ticked;			/* progress is on the terminal */
+	uint64_t started, next_tick;	/* ns */
+	char warning[MAX_WARNINGS][200];
+	unsigned int nwarnings;
+};
+
+/* What one engine did. */
+struct result {
+	const char *name;		/* of the engine */
+	int kind, workers;
+	uint64_t busy;			/* ns, of all rounds */
+	double rate[MAX_ROUNDS];	/* requests/s */
+	unsigned int nrates;
+	uint64_t requests, reloads, checked, wrong, mixed;
+	uint64_t late, full, unpushed;	/* with a rate */
+	char first_wrong[160];
+	struct pawl_stats stats;
+	struct hist latency, lateness, reload;
+};
+
+static inline uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * NSEC + (uint64_t)ts.tv_nsec;
+}
+
+/* ---- infer.c: messages ---- */
+
+/* What messages begin with. */
+extern const char *self;
+extern const char *const engine_name[];		/* by enum pawl_kind */
+
+/* Print a message: -EIO. */
+int failed(const char *what, const char *why);
+/* The same for a call of the library. */
+int pawl_failed(const struct result *r, const char *call);
+/* Printed when all is over, under the table or beside the JSON. */
+void warn(struct work *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- load.c ---- */
+
+/* Read and compute all that is in *w, whose options are set: 0, or -EIO after a message. */
+int work_load(struct work *w);
+/* However far it came. */
+void work_unload(struct work *w);
+
+/* ---- verify.c ---- */
+
+/* Aligned to and filled up to lines of cache, which layers and slots do not share; zero. */
+float *alloc_floats(size_t n);
+/* Fill in input and expected: 0 or -ENOMEM. */
+int verify_init(struct work *w);
+
+/* An answer: of which batch, by which version of the weights. */
+struct answer {
+	uint64_t request;
+	uint32_t batch;
+	uint64_t version;
+	bool mixed;			/* more than one version was seen */
+	const float *out;
+};
+
+/* Compare it with the serial computation; the counts and first_wrong are in the result. */
+void verify_answer(const struct work *w, const struct answer *a, struct result *r);
+/* Take down for the accuracy which images it has, and which of them are right. */
+void verify_judge(struct work *w, const struct answer *a);
+
+struct accuracy {
+	uint32_t seen, right, held_seen, held_right;
+};
+
+struct accuracy accuracy_of(const struct work *w, int model);
+
+/* ---- report.c ---- */
+
+void progress_begin(struct work *w);
+void progress(struct work *w, const struct result *r, uint64_t now);
+void progress_end(struct work *w);
+
+#define NQUANTILES	4
+extern const unsigned int quantile[NQUANTILES];		/* permille */
+extern const char *const quantile_name[NQUANTILES];
+
+/* Requests per second, of all rounds. */
+double result_rate(const struct result *r);
+/* How many times as fast as the naive engine: the median of the rounds.  0: unknown. */
+double ratio_to_naive(const struct work *w, const struct result *results, int n);
+/* The name of the CPU. */
+void cpu_model(char *buf, size_t len);
+
+void report_head(const struct work *w);
+void report_warnings(struct work *w, const struct result *r);
+void report_text(const struct work *w, const struct result *results, int n, bool verified);
+
+/* ---- json.c ---- */
+
+/* 0, or -EIO after a message. */
+int report_json(const struct work *w, const struct result *results, int n, bool verified);
+
+#endif

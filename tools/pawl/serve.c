@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The server of pawl infer; see serve.h.
+ *
+ * A request is a batch of images.  Each of its layers is an op: it reads the layer's
+ * weights, which all requests share, and the activations of the layer before, and
+ * writes its own activations, which belong to the request's slot.
+ *
+ *   requests    pushed by pawl_push_batch().  With one push per layer a reload could
+ *               take its place between two layers of a request, which would then be
+ *               answered by half of each model; a batch takes all its places at one
+ *               point in time, so a reload is before all of it or behind all of it.
+ *   slots       a ring, with vars, buffers and ops made in advance: the loop allocates
+ *               nothing.  A slot is used again when its request is over; that is looked
+ *               at in the order of the pushes.
+ *   versions    every layer op compares the stamps of its weights, before and after its
+ *               arithmetic, with those that the layers before it saw.
+ *
+ * Ops read the work's shape, input and batch, which are constant by then.
+ */
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "net.h"
+#include "serve.h"
+#include "weights.h"
+
+#define LATE_NS		1000000u	/* a push this long after its time is late */
+#define TRACE_EVENTS	16384u		/* per thread */
+
+struct slot;
+
+/* What a layer op is given. */
+struct step {
+	struct slot *slot;
+	int layer;
+};
+
+struct slot {
+	struct server *sv;
+	struct step *step;		/* [layers], as all below */
+	struct pawl_op *ops;
+	float **act;			/* output of the layer */
+	pawl_var_t *acts;		/* its var */
+	pawl_var_t (*reads)[2];
+	uint32_t batch;
+	uint64_t start, end;		/* ns; end is written by the last layer */
+	uint64_t version;		/* the stamp that the first weighted layer saw */
+	bool fixed;			/* it is set */
+	bool mixed;			/* a later layer saw another one */
+};
+
+struct server {
+	struct work *w;
+	struct result *r;
+	struct pawl_engine *e;
+	struct weights weights;
+	struct slot *slots;
+	uint64_t head, tail;		/* requests reaped, pushed */
+	uint64_t random;
+	uint32_t *deck, drawn;		/* the order of the batches in this round */
+	bool record;			/* warming up is over */
+
+	uint64_t t0, t1;		/* ns, of this round */
+	struct pawl_stats before;	/* at the first recorded request */
+};
+
+static void sleep_until(uint64_t ns)
+{
+	struct timespec ts = { (time_t)(ns / NSEC), (long)(ns % NSEC) };
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
+		;
+}
+
+/* splitmix64 */
+static uint64_t next_random(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return z ^ z >> 31;
+}
+
+/* The body of a layer. */
+static int layer_body(struct pawl_run *pr, void *arg)
+{
+	const struct step *st = arg;
+	struct slot *s = st->slot;
+	const struct work *w = s->sv->w;
+	const struct layer *l = &w->shape->layers[st->layer];
+	const struct live *live = &s->sv->weights.live[st->layer];
+	const float *in = st->layer ? s->act[st->layer - 1] : w->input + s->batch * w->in_size;
+	/* The stamp of a layer without weights belongs to no var, and nobody looks. */
+	bool weighted = live->weight || live->bias;
+	uint64_t stamp = weighted ? live->stamp : 0;
+
+	(void)pr;
+	layer_forward(l, live->weight, live->bias, in, s->act[st->layer], (int)w->opt.batch);
+	if (weighted) {
+		if (!s->fixed)
+			s->version = stamp;
+		s->fixed = true;
+		/* Now, not when the op began: a copy that ran meanwhile shows. */
+		if (live->stamp != s->version || live->stamp_end != s->version ||
+		    stamp != s->version)
+			s->mixed = true;
+	}
+	if (st->layer == w->shape->nlayers - 1)
+		s->end = now_ns();
+	return 0;
+}
+
+/* Each round visits all batches once, in an order of its own. */
+static uint32_t next_batch(struct server *sv)
+{
+	uint32_t n = sv->w->nbatches, i = sv->drawn, j, batch;
+
+	j = i + (uint32_t)(next_random(&sv->random) % (n - i));
+	batch = sv->deck[j];
+	sv->deck[j] = sv->deck[i];
+	sv->deck[i] = batch;
+	sv->drawn = i + 1 == n ? 0 : i + 1;
+	return batch;
+}
+
+static int push_request(struct server *sv, uint64_t start)
+{
+	struct slot *s = &sv->slots[sv->tail % sv->w->opt.in_flight];
+	uint64_t every = sv->w->opt.reload_every;
+
+	s->batch = next_batch(sv);
+	s->start = start;
+	s->version = 0;
+	s->fixed = s->mixed = false;
+	if (pawl_push_batch(sv->e, s->ops, (size_t)sv->w->shape->nlayers))
+		return pawl_failed(sv->r, "pawl_push_batch");
+	sv->tail++;
+	if (sv->record && every && sv->tail % every == 0)
+		reloader_kick(&sv->weights);
+	return 0;
+}
+
+/* The oldest request is over: check and count it. */
+static void reap(struct server *sv)
+{
+	struct work *w = sv->w;
+	struct slot *s = &sv->slots[sv->head % w->opt.in_flight];
+	struct answer a = { sv->head++, s->batch, s->version, s->mixed,
+			    s->act[w->shape->nlayers - 1] };
+
+	verify_answer(w, &a, sv->r);
+	if (!sv->record)
+		return;
+	verify_judge(w, &a);
+	hist_add(&sv->r->latency, s->end - s->start);
+	if (s->end > sv->t1)
+		sv->t1 = s->end;
+	sv->r->requests++;
+	progress(w, sv->r, s->end);
+}
+
+/* Reap the oldest request, if it is over within the time: 1, or 0, or an error. */
+static int reap_one(struct server *sv, int64_t timeout_ns)
+{
+	const struct slot *s = &sv->slots[sv->head % sv->w->opt.in_flight];
+	int rc = pawl_wait_readable(sv->e, s->acts[sv->w->shape->nlayers - 1], timeout_ns, NULL);
+
+	if (rc == -ETIMEDOUT)
+		return 0;
+	if (rc)
+		return pawl_failed(sv->r, "pawl_wait_readable");
+	reap(sv);
+	return 1;
+}
+
+static int reap_ready(struct server *sv)
+{
+	int rc = 1;
+
+	while (rc > 0 && sv->head != sv->tail)
+		rc = reap_one(sv, 0);
+	return rc < 0 ? rc : 0;
+}
+
+static int reap_all(struct server *sv)
+{
+	int rc = 0;
+
+	while (rc >= 0 && sv->head != sv->tail)
+		rc = reap_one(sv, -1);
+	return rc < 0 ? rc : 0;
+}
+
+/* Closed loop: the next request comes when the oldest is over.  0: no limit. */
+static int fly_closed(struct server *sv, uint64_t requests, uint64_t deadline)
+{
+	uint64_t now, left = requests ? requests : UINT64_MAX;
+	int rc;
+
+	while (left) {
+		for (; left && sv->tail - sv->head < sv->w->opt.in_flight; left--) {
+			now = now_ns();
+			if (deadline && now >= deadline)
+				return reap_all(sv);
+			rc = push_request(sv, now);
+			if (rc)
+				return rc;
+		}
+		rc = reap_one(sv, -1);
+		if (rc >= 0)
+			rc = reap_ready(sv);
+		if (rc < 0)
+			return rc;
+	}
+	return reap_all(sv);
+}
+
+static double gap_ns(struct server *sv)
+{
+	double mean = 1e9 / sv->w->opt.rate, u;
+
+	if (!sv->w->opt.poisson)
+		return mean;
+	u = (double)(next_random(&sv->random) >> 11) * 0x1p-53;	/* in [0, 1) */
+	return -log1p(-u) * mean;
+}
+
+/*
+ * One request of the open loop, at its time or, if no slot is free or the generator did not
+ * come to it, later.  A late one of a backlog is the engine's fault, not the generator's.
+ */
+static int arrive(struct server *sv, uint64_t start, uint64_t now, bool *backlog)
+{
+	struct result *r = sv->r;
+	int rc;
+
+	if (now < start) {
+		sleep_until(start);
+		now = now_ns();
+		*backlog = r->kind == PAWL_NAIVE;
+	}
+	if (sv->tail - sv->head == sv->w->opt.in_flight) {
+		r->full++;
+		*backlog = true;
+		rc = reap_one(sv, -1);
+		if (rc < 0)
+			return rc;
+	}
+	if (!*backlog) {
+		hist_add(&r->lateness, now - start);
+		r->late += now - start > LATE_NS;
+	}
+	return push_request(sv, start);
+}
+
+/* Open loop: requests have times, and latency counts from those. */
+static int fly_open(struct server *sv, uint64_t requests, uint64_t deadline)
+{
+	bool backlog = sv->r->kind == PAWL_NAIVE;
+	double due = (double)sv->t0 + gap_ns(sv);
+	uint64_t i, now, start;
+	int rc;
+
+	for (i = 0; !requests || i < requests; i++, due += gap_ns(sv)) {
+		start = (uint64_t)due;
+		if (deadline && start >= deadline)
+			break;
+		rc = reap_ready(sv);
+		if (rc)
+			return rc;
+		now = now_ns();
+		/* One that is due at the very end may be a bit late as any other. */
+		if (deadline && now >= deadline && now - start > LATE_NS) {
+			sv->r->unpushed++;
+			continue;
+		}
+		rc = arrive(sv, start, now, &backlog);
+		if (rc)
+			return rc;
+	}
+	return reap_all(sv);
+}
+
+static void slot_free(struct server *sv, struct slot *s)
+{
+	int k;
+
+	for (k = 0; s->act && k < sv->w->shape->nlayers; k++)
+		free(s->act[k]);
+	free(s->step);
+	free(s->ops);
+	free(s->act);
+	free(s->acts);
+	free(s->reads);
+}
+
+/* Buffer, var and op of a layer. */
+static int step_init(struct server *sv, struct slot *s, int k)
+{
+	const struct layer *l = &sv->w->shape->layers[k];
+	const struct live *live = &sv->weights.live[k];
+	struct pawl_op *op = &s->ops[k];
+	uint32_t nreads = 0;
+
+	s->act[k] = alloc_floats((size_t)sv->w->opt.batch * (size_t)l->out_dim);
+	if (!s->act[k])
+		return failed("", strerror(ENOMEM));
+	if (pawl_var_create(sv->e, &s->acts[k]))
+		return pawl_failed(sv->r, "pawl_var_create");
+	if (k)
+		s->reads[k][nreads++] = s->acts[k - 1];
+	if (live->weight || live->bias)
+		s->reads[k][nreads++] = live->var;
+	s->step[k] = (struct step){ s, k };
+	*op = (struct pawl_op)PAWL_OP_INIT;
+	op->fn = layer_body;
+	op->arg = &s->step[k];
+	op->reads = s->reads[k];
+	op->nreads = nreads;
+	op->writes = &s->acts[k];
+	op->nwrites = 1;
+	op->name = l->name;
+	return 0;
+}
+
+/* They stay until the end. */
+static int slot_init(struct server *sv, struct slot *s)
+{
+	size_t n = (size_t)sv->w->shape->nlayers;
+	int rc = 0, k;
+
+	s->sv = sv;
+	s->step = calloc(n, sizeof(*s->step));
+	s->ops = calloc(n, sizeof(*s->ops));
+	s->act = calloc(n, sizeof(*s->act));
+	s->acts = calloc(n, sizeof(*s->acts));
+	s->reads = calloc(n, sizeof(*s->reads));
+	if (!s->step || !s->ops || !s->act || !s->acts || !s->reads)
+		return failed("", strerror(ENOMEM));
+	for (k = 0; !rc && k < sv->w->shape->nlayers; k++)
+		rc = step_init(sv, s, k);
+	return rc;
+}
+
+static int engine_init(struct server *sv)
+{
+	const struct options *o = &sv->w->opt;
+	struct pawl_config cfg;
+	int rc;
+
+	pawl_config_init(&cfg);
+	cfg.kind = sv->r->kind;
+	cfg.name = "infer";
+	cfg.workers = o->rate > 0 ? sv->w->cpus : sv->w->cpus - 1;
+	if (o->workers >= 0)
+		cfg.workers = o->workers;
+	else if (cfg.workers < 1)
+		cfg.workers = 1;
+	/* A generator that runs ops is late for its next arrival. */
+	cfg.no_help = o->rate > 0;
+	/* Twice what can be in flight, since a slot is reused before its last op is gone. */
+	if ((uint64_t)o->in_flight * (uint64_t)sv->w->shape->nlayers > cfg.max_ops / 2)
+		return failed("", "--in-flight: more ops than an engine holds");
+	rc = pawl_engine_create(&cfg, &sv->e);
+	if (rc)
+		return pawl_failed(sv->r, "pawl_engine_create");
+	sv->r->workers = cfg.workers;
+	return 0;
+}
+
+static int server_init(struct server *sv)
+{
+	const struct work *w = sv->w;
+	uint32_t i;
+	int rc;
+
+	sv->random = w->opt.seed;
+	sv->slots = calloc(w->opt.in_flight, sizeof(*sv->slots));
+	sv->deck = calloc(w->nbatches, sizeof(*sv->deck));
+	if (!sv->slots || !sv->deck)
+		return failed("", strerror(ENOMEM));
+	for (i = 0; i < w->nbatches; i++)
+		sv->deck[i] = i;
+	rc = engine_init(sv);
+	if (!rc)
+		rc = weights_init(&sv->weights, w, sv->r, sv->e);
+	for (i = 0; !rc && i < w->opt.in_flight; i++)
+		rc = slot_init(sv, &sv->slots[i]);
+	return rc ? rc : reloader_start(&sv->weights);
+}
+
+/* Counters since `before`; the others as they are. */
+static void stats_since(struct pawl_stats *s, const struct pawl_stats *before)
+{
+	s->pushed -= before->pushed;
+	s->completed -= before->completed;
+	s->failed -= before->failed;
+	s->skipped -= before->skipped;
+	s->inlined -= before->inlined;
+	s->helped -= before->helped;
+	s->handed -= before->handed;
+	s->stolen -= before->stolen;
+	s->records -= before->records;
+	s->helps -= before->helps;
+	s->sleeps -= before->sleeps;
+	s->wakes -= before->wakes;
+}
+
+static int start_record(struct server *sv, bool traced)
+{
+	sv->before.size = sizeof(sv->before);
+	if (pawl_stats(sv->e, &sv->before))
+		return pawl_failed(sv->r, "pawl_stats");
+	if (traced && pawl_trace_start(sv->e, TRACE_EVENTS))
+		return pawl_failed(sv->r, "pawl_trace_start");
+	sv->record = true;
+	return 0;
+}
+
+int serve_begin(struct server **out, struct work *w, struct result *r, int kind, bool traced)
+{
+	struct server *sv = *out = calloc(1, sizeof(*sv));
+	int rc;
+
+	memset(r, 0, sizeof(*r));
+	r->kind = kind;
+	r->name = engine_name[kind];
+	hist_init(&r->latency);
+	hist_init(&r->lateness);
+	hist_init(&r->reload);
+	if (!sv)
+		return failed("", strerror(ENOMEM));
+	sv->w = w;
+	sv->r = r;
+	rc = server_init(sv);
+	/* First touches, threads and BLAS's set-up; without reloads and records. */
+	if (!rc)
+		rc = fly_closed(sv, 4 * (uint64_t)w->opt.in_flight, 0);
+	return rc ? rc : start_record(sv, traced);
+}
+
+int serve_round(struct server *sv, unsigned int round)
+{
+	const struct options *o = &sv->w->opt;
+	unsigned int rounds = sv->w->rounds;
+	uint64_t requests = 0, deadline = 0, had, took;
+	struct result *r = sv->r;
+	int rc;
+
+	/* Requests that cannot be shared out evenly fall to the first rounds. */
+	if (o->requests) {
+		requests = o->requests / rounds + (round < o->requests % rounds);
+		if (!requests)
+			return 0;
+	}
+	had = r->requests;
+	sv->t0 = sv->t1 = now_ns();
+	if (o->duration > 0)
+		deadline = sv->t0 + (uint64_t)(o->duration / rounds * NSEC);
+	rc = o->rate > 0 ? fly_open(sv, requests, deadline) : fly_closed(sv, requests, deadline);
+	if (rc)
+		return rc;
+	took = sv->t1 - sv->t0;
+	r->busy += took;
+	if (took)
+		r->rate[r->nrates++] = (double)(r->requests - had) * 1e9 / (double)took;
+	return 0;
+}
+
+static int write_trace(struct server *sv)
+{
+	if (pawl_trace_stop(sv->e))
+		return pawl_failed(sv->r, "pawl_trace_stop");
+	if (pawl_trace_write(sv->e, sv->w->opt.trace))
+		return pawl_failed(sv->r, "pawl_trace_write");
+	return 0;
+}
+
+int serve_end(struct server *sv, bool traced)
+{
+	struct pawl_stats *stats = &sv->r->stats;
+	struct pawl_error error;
+	int rc;
+
+	rc = reloader_stop(&sv->weights);
+	if (rc)
+		return rc;
+	if (pawl_wait_all(sv->e, -1, &error)) {
+		fprintf(stderr, "%s: %s engine: %u ops failed, the first: %s: %s\n", self,
+			sv->r->name, error.count, error.op, error.text);
+		return -EIO;
+	}
+	stats->size = sizeof(*stats);
+	if (pawl_stats(sv->e, stats))
+		return pawl_failed(sv->r, "pawl_stats");
+	stats_since(stats, &sv->before);
+	return traced ? write_trace(sv) : 0;
+}
+
+int serve_free(struct server *sv)
+{
+	uint32_t i;
+	int rc = 0;
+
+	if (!sv)
+		return 0;
+	/* After a failure ops may be in flight; they use what is freed below. */
+	reloader_stop(&sv->weights);
+	if (sv->e && pawl_engine_destroy(sv->e))
+		rc = pawl_failed(sv->r, "pawl_engine_destroy");
+	for (i = 0; sv->slots && i < sv->w->opt.in_flight; i++)
+		slot_free(sv, &sv->slots[i]);
+	weights_free(&sv->weights);
+	free(sv->slots);
+	free(sv->deck);
+	free(sv);
+	return rc;
+}

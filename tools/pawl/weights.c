@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The live weights, and their hot swap; see weights.h.
+ *
+ * A reload is one op that writes all weights: it copies the other model's into the live
+ * buffers.  There is one var per layer, for weight and bias together: no op ever wants one
+ * without the other, so a second var would order nothing more and cost every request
+ * another place in a queue.
+ *
+ * A reload stamps each layer's weights with its number, before and after the copy, so
+ * that a layer which saw half of one can tell.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "weights.h"
+
+/* Copy a model's weights into the live buffers of a layer. */
+static void live_copy(struct live *live, const struct layer *l)
+{
+	if (l->weight)
+		memcpy(live->weight, l->weight, layer_nweight(l) * sizeof(float));
+	if (l->bias)
+		memcpy(live->bias, l->bias, layer_nbias(l) * sizeof(float));
+}
+
+/* The live weights of a layer. */
+static int live_init(struct weights *wt, struct live *live, const struct layer *l)
+{
+	if (pawl_var_create(wt->e, &live->var))
+		return pawl_failed(wt->r, "pawl_var_create");
+	if (l->weight)
+		live->weight = alloc_floats(layer_nweight(l));
+	if (l->bias)
+		live->bias = alloc_floats(layer_nbias(l));
+	if (!live->weight != !l->weight || !live->bias != !l->bias)
+		return failed("", strerror(ENOMEM));
+	live_copy(live, l);
+	return 0;
+}
+
+int weights_init(struct weights *wt, const struct work *w, struct result *r,
+		 struct pawl_engine *e)
+{
+	size_t n = (size_t)w->shape->nlayers;
+	int k, nvars = 0, rc;
+
+	wt->w = w;
+	wt->r = r;
+	wt->e = e;
+	atomic_init(&wt->stop, false);
+	wt->live = calloc(n, sizeof(*wt->live));
+	wt->vars = calloc(n, sizeof(*wt->vars));
+	if (!wt->live || !wt->vars)
+		return failed("", strerror(ENOMEM));
+	if (sem_init(&wt->kick, 0, 0) || sem_init(&wt->reloaded, 0, 0))
+		return failed("sem_init", strerror(errno));
+	for (k = 0; k < w->shape->nlayers; k++) {
+		const struct layer *l = &w->shape->layers[k];
+
+		if (!l->weight && !l->bias)
+			continue;
+		rc = live_init(wt, &wt->live[k], l);
+		if (rc)
+			return rc;
+		wt->vars[nvars++] = wt->live[k].var;
+	}
+	return 0;
+}
+
+void weights_free(struct weights *wt)
+{
+	int k;
+
+	if (!wt->w)
+		return;
+	for (k = 0; wt->live && k < wt->w->shape->nlayers; k++) {
+		free(wt->live[k].weight);
+		free(wt->live[k].bias);
+	}
+	free(wt->live);
+	free(wt->vars);
+	sem_destroy(&wt->kick);
+	sem_destroy(&wt->reloaded);
+}
+
+/* Swap: the other model's weights. */
+static int reload_body(struct pawl_run *pr, void *arg)
+{
+	struct weights *wt = arg;
+	const struct model *m = wt->w->model[++wt->serial & 1];
+	int k;
+
+	(void)pr;
+	for (k = 0; k < m->nlayers; k++) {
+		const struct layer *l = &m->layers[k];
+		struct live *live = &wt->live[k];
+
+		if (!l->weight && !l->bias)
+			continue;
+		live->stamp = wt->serial;
+		live_copy(live, l);
+		live->stamp_end = wt->serial;
+	}
+	wt->swapped = now_ns();
+	return 0;
+}
+
+static void reload_over(void *arg, int status)
+{
+	struct weights *wt = arg;
+
+	wt->status = status;
+	sem_post(&wt->reloaded);
+}
+
+static void sem_wait_on(sem_t *sem)
+{
+	while (sem_wait(sem) && errno == EINTR)
+		;
+}
+
+/*
+ * The reloader is a thread of its own, as in a server that watches for new models: its
+ * push and the requests' pushes meet in the engine.
+ */
+static void *reloader(void *arg)
+{
+	struct weights *wt = arg;
+	struct pawl_op op = PAWL_OP_INIT;
+	uint64_t start;
+
+	op.fn = reload_body;
+	op.arg = wt;
+	op.release = reload_over;
+	op.writes = wt->vars;
+	op.nwrites = (uint32_t)wt->w->weighted;
+	op.name = "reload";
+	for (;;) {
+		sem_wait_on(&wt->kick);
+		if (atomic_load(&wt->stop))
+			return NULL;
+		start = now_ns();
+		wt->status = 0;
+		if (pawl_push(wt->e, &op)) {
+			pawl_failed(wt->r, "pawl_push (reload)");
+			wt->status = -EIO;
+			return NULL;
+		}
+		sem_wait_on(&wt->reloaded);
+		if (wt->status) {
+			fprintf(stderr, "%s: %s engine: reload: %s\n", self, wt->r->name,
+				strerror(-wt->status));
+			return NULL;
+		}
+		hist_add(&wt->r->reload, wt->swapped - start);
+		wt->r->reloads++;
+	}
+}
+
+int reloader_start(struct weights *wt)
+{
+	int rc;
+
+	if (!wt->w->opt.reload_every || !wt->w->weighted)
+		return 0;
+	rc = pthread_create(&wt->thread, NULL, reloader, wt);
+	if (rc)
+		return failed("pthread_create", strerror(rc));
+	wt->has_thread = true;
+	return 0;
+}
+
+void reloader_kick(struct weights *wt)
+{
+	if (wt->has_thread)
+		sem_post(&wt->kick);
+}
+
+int reloader_stop(struct weights *wt)
+{
+	if (!wt->has_thread)
+		return 0;
+	atomic_store(&wt->stop, true);
+	sem_post(&wt->kick);
+	pthread_join(wt->thread, NULL);
+	wt->has_thread = false;
+	return wt->status;
+}
