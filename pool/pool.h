@@ -136,16 +136,11 @@ static inline void pool_put(struct pool *p, struct pool_cache *c, u32 idx)
 /*
  * RCU, for memory that is not type-stable (a trace's rings): the only
  * user of liburcu is pool/rcu.c.  Readers: any thread, between lock and unlock no
- * blocking, and no fork; sections nest.  The first lock of a thread registers it
- * (takes mutexes once), and its end unregisters it.  pool_rcu_defer() never allocates
+ * blocking; sections nest.  The first lock of a thread registers it with liburcu, which
+ * takes a mutex, and its end unregisters it.  pool_rcu_defer() never allocates
  * and never waits: the object carries its head.  Deferred functions run inside
- * pool_rcu_barrier() and nowhere else: there is no thread in the background, so
- * whoever defers calls it where blocking is allowed, at the latest when it goes away.
- *
- *                 lock/unlock   defer   barrier
- *   lock/unlock        -          -        -
- *   defer                         -        -
- *   barrier                                X (one waits for the other)
+ * pool_rcu_reclaim() and nowhere else: there is no thread in the background, so
+ * whoever defers calls it where blocking is allowed.  All of these may run at once.
  */
 struct rcu_defer {
 	struct rcu_defer *next;
@@ -154,11 +149,11 @@ struct rcu_defer {
 void pool_rcu_lock(void);
 void pool_rcu_unlock(void);
 void pool_rcu_defer(struct rcu_defer *d, void (*fn)(struct rcu_defer *));
-bool pool_rcu_pending(void);	/* a hint: is there something for a barrier to run? */
 /*
- * Wait until all deferred functions that were given before have run.  Blocking.  Not
- * inside a section, nor in a deferred function.
+ * Run all functions that were deferred before, after a grace period; but for those that
+ * another thread is about to run in here.  Blocking.  Not inside a section, nor in a
+ * deferred function.
  */
-void pool_rcu_barrier(void);
+void pool_rcu_reclaim(void);
 
 #endif

@@ -6,32 +6,42 @@
  * reader that may hold it has left.
  *
  * Structures: a list of deferred objects, linked through the objects themselves, and
- * pool_rcu_barrier(), which takes the list, waits for one grace period and runs the
+ * pool_rcu_reclaim(), which takes the list, waits for one grace period and runs the
  * functions.  There is no thread of our own, and liburcu's call_rcu() is not used: it
- * aborts when memory or threads are out, takes mutexes and allocates.  Whoever owns
- * the deferred memory calls the barrier where it may block.
+ * aborts when memory or threads are out, takes mutexes and allocates.  Whoever has
+ * deferred something calls pool_rcu_reclaim() where it may block.
  *
  * Ordering: POOL-R1 <-> POOL-R2 (list).  Between readers and the functions, liburcu's
  * grace period; readers load the pointer with acquire, and whoever defers an object
  * has removed the pointer to it before.  The sanitizer cannot see into liburcu:
  * POOL-R3 <-> POOL-R4 tell it.
  *
- * Progress: lock and unlock wait-free, but for the first lock of a thread, which takes
- * mutexes to register it (blocking); unlock makes a system call if a grace period waits
- * for it.  defer lock-free: no allocation, no wait.  barrier blocking: it waits for the
- * readers.  A stopped reader delays barriers alone.
+ * Progress: no lock here, but liburcu has two mutexes, one for its list of readers and
+ * one for grace periods.  They are taken when a thread is registered (its first section:
+ * the first event of a trace, which allocates as well), when it ends, and in reclaim; on
+ * no other path.  So the first lock of a thread is blocking, and so is reclaim, whose
+ * purpose is to wait for readers.  All other locks and unlocks are wait-free; unlock
+ * makes a system call if a grace period waits for it.  defer lock-free: no allocation,
+ * no wait.  A stopped reader delays reclaims alone; a stopped reclaim delays other
+ * reclaims and, while it has liburcu's list, threads that begin or end.
  *
  * Lifetime: a deferred object may be touched by readers until its function runs.  A
  * thread is unregistered when it ends, by a key's destructor; if there is no key left
  * in the process, it is registered for the length of each outermost section instead.
  * A thread that never locks is never registered.
  *
- * Fork: the locks below are held across it, so liburcu's are free in the child.  The
- * child has the other threads' registrations but not the threads, and liburcu has no
- * way to drop them.  If there were any, the child no longer calls liburcu: lock and
- * unlock do nothing, and nothing deferred is ever freed (a barrier returns at once).
- * That leaks what was deferred, until the child ends or calls exec.  No fork inside a
- * read section: it may wait for a grace period.
+ * Fork: the child has the other threads' registrations but not the threads, and liburcu
+ * has no way to drop them; and one of its mutexes may be locked for good, by a thread
+ * that was in there.  `users` counts both.  If there were any, the child no longer calls
+ * liburcu: lock and unlock do nothing, and nothing deferred is ever freed (reclaim
+ * returns at once).  That leaks what was deferred, until the child ends or calls exec.
+ * The parent does not wait, nor do its threads.
+ *
+ * The count can be trusted because a child's memory has, of each thread, everything up
+ * to some step and nothing after it: a thread that meets a page which fork has already
+ * gone through either still shares it with the child or stops until fork is over.  A
+ * thread counts itself before it takes one of liburcu's mutexes and is counted until it
+ * has let it go, so that a child that has the locked mutex has the count.
  *
  * References: Desnoyers et al., "User-level implementations of read-copy update",
  * IEEE TPDS 23(2), 2012; liburcu 0.13 doc/rcu-api.md.
@@ -43,12 +53,11 @@ static u64 deferred;		/* A: struct rcu_defer *, the newest first */
 #ifdef PAWL_MODEL
 
 /*
- * The model's back end: sections are counted, the barrier waits until there is none.
+ * The model's back end: sections are counted, a grace period ends when there is none.
  * POOL-R5 <-> POOL-R5: both sides change the same word, so either the reader comes
- * later and sees what the barrier's caller removed, or it is counted.
+ * later and sees what was removed before, or it is counted.
  */
 static u64 readers;		/* A */
-static u64 barriers;		/* A: a lock, 1 while a barrier runs */
 
 void pool_rcu_lock(void)
 {
@@ -60,16 +69,9 @@ void pool_rcu_unlock(void)
 	fetch_add_seq_cst(&readers, (u64)-1);
 }
 
-static bool barrier_begin(void)
+static bool grace_works(void)
 {
-	while (xchg_seq_cst(&barriers, 1))
-		cpu_relax();
 	return true;
-}
-
-static void barrier_end(void)
-{
-	store_release(&barriers, 0);
 }
 
 static void grace_period(void)
@@ -83,17 +85,16 @@ static void grace_period(void)
 #include <pthread.h>
 #include <urcu/urcu-memb.h>
 
-/*
- * reg_lock: around (un)registration.  barrier_lock: one barrier at a time, so that the
- * next one finds all functions of the last one done.  Order: barrier_lock, reg_lock.
- */
-static pthread_mutex_t barrier_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t reg_lock = PTHREAD_MUTEX_INITIALIZER;
-static u32 registered;		/* W(reg_lock): threads */
+/* A: threads inside calls of liburcu that take its mutexes, and registered threads */
+static u64 users;
+
+#define USER_INSIDE	(1ull << 32)
+#define USER_READER	1ull
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;	/* I: by once */
 static bool have_key;		/* I: by once */
-static bool orphaned;		/* a child of fork that has no grace periods; set while alone */
+static bool orphaned;		/* a child of fork that leaves liburcu alone; set in the handler */
 
 enum { RCU_NONE, RCU_THREAD, RCU_SECTION };
 
@@ -109,33 +110,31 @@ static char gp_sync;		/* stands for "a grace period" */
 #define tsan_acquire(p)	((void)0)
 #endif
 
-static void fork_prepare(void)
-{
-	pthread_mutex_lock(&barrier_lock);
-	pthread_mutex_lock(&reg_lock);
-}
-
-static void fork_parent(void)
-{
-	pthread_mutex_unlock(&reg_lock);
-	pthread_mutex_unlock(&barrier_lock);
-}
-
+/* POOL-R7 <-> POOL-R6: the only thread there is. */
 static void fork_child(void)
 {
-	if (registered != (state != RCU_NONE))
+	if (load_acquire(&users) != (state == RCU_NONE ? 0 : USER_READER))
 		orphaned = true;
-	fork_parent();
 }
 
-/* Progress: blocking (mutexes). */
+/* POOL-R6 <-> POOL-R7: counted before liburcu's mutex is taken, and until it is free. */
+static void urcu_enter(void)
+{
+	fetch_add_seq_cst(&users, USER_INSIDE);
+}
+
+static void urcu_leave(u64 readers)
+{
+	fetch_add_seq_cst(&users, readers - USER_INSIDE);
+}
+
+/* Progress: blocking (liburcu's mutex). */
 static void reader_leave(void)
 {
 	if (!orphaned) {
-		pthread_mutex_lock(&reg_lock);
+		urcu_enter();
 		urcu_memb_unregister_thread();
-		registered--;
-		pthread_mutex_unlock(&reg_lock);
+		urcu_leave(-USER_READER);
 	}
 	state = RCU_NONE;
 }
@@ -150,8 +149,8 @@ static void thread_exit(void *arg)
 static void once_init(void)
 {
 	have_key = !pthread_key_create(&key, thread_exit);
-	/* Without memory for the handlers, a fork is as unsafe as liburcu's own. */
-	if (pthread_atfork(fork_prepare, fork_parent, fork_child))
+	/* Without memory for the handler, a fork is as unsafe as liburcu's own. */
+	if (pthread_atfork(NULL, NULL, fork_child))
 		return;
 }
 
@@ -163,7 +162,7 @@ __attribute__((destructor)) static void rcu_fini(void)
 	have_key = false;
 }
 
-/* Progress: blocking (mutexes; the key's value may allocate). */
+/* Progress: blocking (liburcu's mutex; the key's value may allocate). */
 static __cold void reader_enter(void)
 {
 	u32 how = RCU_SECTION;
@@ -172,11 +171,10 @@ static __cold void reader_enter(void)
 	/* Any value but NULL makes the destructor run. */
 	if (have_key && !pthread_setspecific(key, &key))
 		how = RCU_THREAD;
-	pthread_mutex_lock(&reg_lock);
+	urcu_enter();
 	urcu_memb_register_thread();
-	registered++;
-	pthread_mutex_unlock(&reg_lock);
 	state = how;
+	urcu_leave(USER_READER);
 }
 
 /* Progress: wait-free; blocking on the first call of a thread. */
@@ -206,26 +204,21 @@ void pool_rcu_unlock(void)
 		reader_leave();
 }
 
-static bool barrier_begin(void)
+/* Are there grace periods in this process? */
+static bool grace_works(void)
 {
 	BUG_ON1(depth);
-	/* The fork handlers must be there before the first lock is taken. */
+	/* The fork handler must be there before the first of liburcu's mutexes is taken. */
 	pthread_once(&once, once_init);
-	pthread_mutex_lock(&barrier_lock);
-	if (!orphaned)
-		return true;
-	pthread_mutex_unlock(&barrier_lock);
-	return false;
+	return !orphaned;
 }
 
-static void barrier_end(void)
-{
-	pthread_mutex_unlock(&barrier_lock);
-}
-
+/* Progress: blocking (readers, liburcu's mutexes). */
 static void grace_period(void)
 {
+	urcu_enter();
 	urcu_memb_synchronize_rcu();
+	urcu_leave(0);
 	/* POOL-R4 <-> POOL-R3 */
 	tsan_acquire(&gp_sync);
 }
@@ -234,7 +227,7 @@ static void grace_period(void)
 
 /*
  * Progress: lock-free; no allocation, no wait, no system call.
- * Lifetime: d belongs to the list until fn(d) runs, inside some pool_rcu_barrier().
+ * Lifetime: d belongs to the list until fn(d) runs, inside some pool_rcu_reclaim().
  * ABA: the list is taken as a whole, so a head that came back means what it meant.
  */
 void pool_rcu_defer(struct rcu_defer *d, void (*fn)(struct rcu_defer *))
@@ -248,37 +241,37 @@ void pool_rcu_defer(struct rcu_defer *d, void (*fn)(struct rcu_defer *))
 	} while (!cas_release_relaxed(&deferred, &old, (u64)(uintptr_t)d));
 }
 
-/* Progress: wait-free. */
-bool pool_rcu_pending(void)
+/* The list as it was deferred: the oldest first. */
+static struct rcu_defer *reversed(struct rcu_defer *d)
 {
-	return load_relaxed(&deferred) != 0;
+	struct rcu_defer *list = NULL, *next;
+
+	for (; d; d = next) {
+		next = d->next;
+		d->next = list;
+		list = d;
+	}
+	return list;
 }
 
 /*
- * Progress: blocking (readers, other barriers).  Not inside a read section, nor in a
- * deferred function.
+ * Progress: blocking (readers; others' grace periods).  Not inside a read section, nor
+ * in a deferred function.
  */
-void pool_rcu_barrier(void)
+void pool_rcu_reclaim(void)
 {
-	struct rcu_defer *d, *next, *list = NULL;
+	struct rcu_defer *d, *next;
 
-	if (!barrier_begin())
+	if (!grace_works())
 		return;
 	/* POOL-R2 <-> POOL-R1 */
 	d = (struct rcu_defer *)(uintptr_t)xchg_acq_rel(&deferred, (u64)0);
-	if (d) {
-		grace_period();
-		/* The oldest first. */
-		for (; d; d = next) {
-			next = d->next;
-			d->next = list;
-			list = d;
-		}
-		for (d = list; d; d = next) {
-			/* The function frees d. */
-			next = d->next;
-			d->fn(d);
-		}
+	if (!d)
+		return;
+	grace_period();
+	for (d = reversed(d); d; d = next) {
+		/* The function frees d. */
+		next = d->next;
+		d->fn(d);
 	}
-	barrier_end();
 }

@@ -34,9 +34,7 @@ locks='\b(pthread_(mutex|cond|rwlock|spin|barrier)_\w+|mtx_\w+|cnd_\w+|sem_(init
 
 complain 'raw atomics, volatile or assembly outside include/base' \
 	"$(code "${library[@]}" | grep -E "$atomics"; grep -nH '#include <stdatomic' "${library[@]}")"
-# pool/rcu.c: liburcu's registration and grace periods block anyhow; no path of an op
-complain 'locks in the library' \
-	"$(code "${library[@]}" | grep -E "$locks" | grep -v '^\./pool/rcu\.c:')"
+complain 'locks in the library' "$(code "${library[@]}" | grep -E "$locks")"
 
 mapfile -t text < <(files . | grep -E '\.(c|h|cc|py|sh|in|scd|md)$|/(Makefile|Kconfig)[^/]*$|/README$')
 complain 'banned words' \
