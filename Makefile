@@ -300,6 +300,7 @@ PHONY += help
 #@   check           all of what follows, also in the builds of CHECK_BUILDS
 #@   check-unit      unit tests of this build
 #@   check-stress    stress tests of this build
+#@   check-model     the controlled scheduler: all schedules of small programs
 #@   check-tools     the pawl command, as a user runs it, and the example of README.md
 #@   check-headers   public headers alone, as C and as C++
 #@   check-layers    no layer calls upward

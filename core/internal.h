@@ -478,6 +478,8 @@ static inline u32 attach_block(struct thread *t, struct dep *d, u32 ref, u32 obi
 	struct block *ob = block_of(e, obi);
 	u64 s = load_acquire(&ob->state);	/* CORE-A3 <-> CORE-R1, CORE-R2 */
 
+	if (BUSTED(GRANT_EARLY))
+		joined = 0;
 	if (!(d->var & DEP_WRITE)) {
 		store_relaxed(&d->block, obi);
 		if (likely(s & BLOCK_DONE))

@@ -129,7 +129,8 @@ static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u6
 
 		if (w.tag == tag)
 			return true;
-		if (load_acquire(&d->status) != st)	/* the second look */
+		/* the second look */
+		if (load_acquire(&d->status) != st && !BUSTED(NO_SECOND_LOOK))
 			return false;
 		/*
 		 * Deleted while we pushed: the word of a deleted var never changes until
@@ -139,10 +140,16 @@ static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u6
 			return true;
 		switch (tag_phase(e, w.tag)) {
 		case PHASE_LINKING:
-			help(t, w.tag);
+			if (BUSTED(NO_HELP))
+				break;
+			if (BUSTED(WAIT_NOT_HELP))
+				cpu_relax();
+			else
+				help(t, w.tag);
 			continue;
 		case PHASE_COMMITTED:
-			record(t, w.tag, vi, w.val);
+			if (!BUSTED(NO_RECORD))
+				record(t, w.tag, vi, w.val);
 			break;
 		case PHASE_FINISHED:
 			break;
@@ -208,7 +215,8 @@ static inline bool link_quick(struct thread *t, struct var *v, const struct dep 
 	if (unlikely(!tag_quick(t, w.tag) || w.tag == tag || (w.val & WORD_DELETED) ||
 		     load_acquire(&v->gen) != dep->gen))
 		return false;
-	if (status && unlikely(load_acquire(status) != linking))	/* the second look */
+	/* the second look */
+	if (status && unlikely(load_acquire(status) != linking) && !BUSTED(NO_SECOND_LOOK))
 		return false;
 	*found = w.val;
 	return pair_cas_acq_rel(&v->word, &w, new);	/* CORE-L3 <-> CORE-L4 */
@@ -232,7 +240,8 @@ int link_simple(struct thread *t, struct op *op, u64 *found)
 		return 0;
 	w = word_snapshot(v);
 	for (;;) {
-		if (unlikely((w.val & WORD_DELETED) || load_acquire(&v->gen) != dep->gen))
+		if (unlikely((w.val & WORD_DELETED) || load_acquire(&v->gen) != dep->gen) &&
+		    !BUSTED(NO_GEN))
 			return -ESTALE;
 		switch (tag_phase(e, w.tag)) {
 		case PHASE_LINKING:

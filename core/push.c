@@ -164,7 +164,7 @@ static inline int fill_few(struct thread *t, struct op *op, const struct pawl_op
 			blocks_put(t, op->deps, n);
 			return var_bad("push", w ? "writes" : "reads", w ? i - nr : i, h);
 		}
-		for (j = n; j && (op->deps[j - 1].var & ~DEP_WRITE) > vi; j--)
+		for (j = n; j && (op->deps[j - 1].var & ~DEP_WRITE) > vi && !BUSTED(NO_SORT); j--)
 			;
 		if (unlikely(j && (op->deps[j - 1].var & ~DEP_WRITE) == vi)) {
 			/* Named before: reads come first, so this can only add the write. */

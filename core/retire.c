@@ -205,8 +205,10 @@ u32 retire(struct thread *t, struct op *op, u32 error)
 			}
 			if (unlikely(b->err | error))
 				block_poison(t, b, error);
+			if (BUSTED(LIST_LOST))
+				grant_readers(t, block_list(load_acquire(&b->state)), &ready);
 			s = fetch_add_acq_rel(&b->state, done);	/* CORE-R1 <-> CORE-A2, CORE-A3 */
-			if (block_list(s))
+			if (block_list(s) && !BUSTED(LIST_LOST))
 				grant_readers(t, block_list(s), &ready);
 			s += done;
 		} else {

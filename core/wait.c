@@ -286,10 +286,12 @@ u64 ops_in_flight(struct pawl_engine *e)
 	u32 i, n = load_acquire(&e->used_slots);	/* CORE-T4 <-> CORE-T3 */
 	u64 done = 0, pushed = 0;
 
+	for (i = 0; BUSTED(SUMS_SWAPPED) && i < n; i++)
+		pushed += load_acquire(&thread_of(e, i)->pushed);
 	for (i = 0; i < n; i++)
 		done += load_acquire(&thread_of(e, i)->completed);	/* CORE-N3 <-> CORE-N2 */
 	n = load_acquire(&e->used_slots);
-	for (i = 0; i < n; i++)
+	for (i = 0; !BUSTED(SUMS_SWAPPED) && i < n; i++)
 		pushed += load_acquire(&thread_of(e, i)->pushed);	/* CORE-N4 <-> CORE-N1 */
 	return pushed - done;
 }
@@ -319,8 +321,9 @@ void flight_check(struct thread *t)
 	u64 flight;
 	u32 i, n;
 
-	smp_mb();	/* CORE-N6 <-> CORE-N5 */
-	if (likely(!load_relaxed(&e->nflight)))
+	if (!BUSTED(FLIGHT_NO_MB))
+		smp_mb();	/* CORE-N6 <-> CORE-N5 */
+	if (likely(!load_relaxed(&e->nflight)) || BUSTED(FLIGHT_FORGOTTEN))
 		return;
 	flight = ops_in_flight(e);
 	n = load_acquire(&e->used_slots);

@@ -99,7 +99,8 @@ void exec_unpark(struct exec *x, struct exec_thread *t)
 	 * EXEC-P5 <-> EXEC-P6: the caller made a condition true; either the sleeper's last
 	 * look at it sees that, or we see PARKED.
 	 */
-	smp_mb();
+	if (!BUSTED(UNPARK_NO_MB))
+		smp_mb();
 	p = load_relaxed(&t->park);
 	if (p == RUNNING)
 		return;
@@ -224,7 +225,7 @@ static void spin_end(struct exec *x, struct exec_group *g, struct exec_thread *t
 {
 	t->spinning = false;
 	/* EXEC-P4 <-> EXEC-P3 */
-	if ((s32)fetch_add_seq_cst(&g->spin, -1u) <= 1)
+	if ((s32)fetch_add_seq_cst(&g->spin, -1u) <= 1 && !BUSTED(NO_PASS_ON))
 		pass_on(x, t);
 }
 
@@ -302,9 +303,10 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 	 * EXEC-P2 <-> EXEC-P1: work that was published before attn was read;
 	 * EXEC-P6 <-> EXEC-P5: a condition that came true before park was read.
 	 */
-	smp_mb();
-	r = idle_over(t, how);
-	if (r == AGAIN && how->help && (*work = thread_look(x, t, true)))
+	if (!BUSTED(PARK_NO_MB))
+		smp_mb();
+	r = BUSTED(PARK_NO_COND) ? AGAIN : idle_over(t, how);
+	if (r == AGAIN && how->help && !BUSTED(PARK_NO_LOOK) && (*work = thread_look(x, t, true)))
 		r = IDLE_WORK;
 	if (r == AGAIN && how->deadline && exec_now_ns() >= how->deadline)
 		r = IDLE_TIME;

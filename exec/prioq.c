@@ -162,7 +162,7 @@ static inline bool link_marked(u64 w)
 /* What may follow w in the same word: the next tag, no mark. */
 static inline u64 link_next(u64 w, u32 idx)
 {
-	return ((w & ~(LINK_TAG - 1)) + LINK_TAG) | idx;
+	return ((w & ~(LINK_TAG - 1)) + (BUSTED(PRIOQ_ABA) ? 0 : LINK_TAG)) | idx;
 }
 
 static inline u64 rank_of(s64 prio)
@@ -281,7 +281,8 @@ static void node_release(struct prioq *q, struct prioq_cache *c, struct prioq_no
 	/* EXEC-S5 <-> EXEC-S6: links and marks of the first, then the walk of the last. */
 	if ((fetch_add_acq_rel(&x->hold, -HOLD_ONE) & HOLD_PARTIES) != HOLD_ONE)
 		return;
-	walk(q, k, low, &p);
+	if (!BUSTED(PRIOQ_NO_WALK))
+		walk(q, k, low, &p);
 	pool_put(q->nodes, &c->nodes, k->idx);
 }
 

@@ -166,7 +166,7 @@ u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u3
 	}
 	if (n == 1)
 		return ring_take(r, look);
-	w = ((w >> 16) + 1) << 16 | HOARD_SHUT | (u64)(n - 1) << 8;
+	w = ((w >> 16) + 1) << 16 | (BUSTED(HOARD_OPEN) ? 0 : HOARD_SHUT) | (u64)(n - 1) << 8;
 	store_relaxed(&h->word, w);
 	/* EXEC-R4 <-> EXEC-R3, EXEC-R7: as ring_take(); and the hoard is filled. */
 	new = ((pos + n) & RING_POS) | (u64)(slot + 1) << RING_POS_BITS;

@@ -194,7 +194,7 @@ static inline bool ring_peek(struct ring *r, struct ring_look *look)
 		w = load_acquire(look->slot);		/* EXEC-R2 <-> EXEC-R1 */
 		look->head = head;
 		/* If it belongs to another position, head has moved (EXEC-R3, EXEC-R1). */
-		if (unlikely(load_relaxed(&r->head) != head))
+		if (unlikely(load_relaxed(&r->head) != head) && !BUSTED(RING_NO_RECHECK))
 			continue;
 		look->stamp = slot_stamp(w);
 		look->work = slot_work(w);

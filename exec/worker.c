@@ -216,7 +216,7 @@ static void queue_stop(struct exec *x, struct exec_queue *q)
 	for (i = 0; i < alive; i++) {
 		struct exec_thread *t = load_acquire(&q->args[i].t);
 
-		if (t)
+		if (t && !BUSTED(STOP_NO_WAKE))
 			exec_unpark(x, t);
 	}
 	for (i = 0; i < alive; i++)

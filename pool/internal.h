@@ -34,7 +34,7 @@ static inline u32 head_idx(u64 head)
 
 static inline u64 head_next(u64 head, u32 idx)
 {
-	return ((head >> MAG_IDX_BITS) + 1) << MAG_IDX_BITS | idx;
+	return ((head >> MAG_IDX_BITS) + !BUSTED(POOL_ABA)) << MAG_IDX_BITS | idx;
 }
 
 /* Type-stable: a magazine stays one until the arena goes, so `next` may be read late. */

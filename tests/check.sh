@@ -36,6 +36,8 @@ if item '' build $build_time "$make $jobs all tests"; then
 	item '' headers 60 "$make check-headers"
 	programs '' .
 	item '' install 120 "$make check-install"
+	item '' model-build $build_time "$make $jobs model"
+	item '' model 240 "$make check-model"
 fi
 
 for build in $CHECK_BUILDS; do

@@ -13,6 +13,18 @@
 #define CONFIG_DEBUG_ENGINE 0
 #endif
 
+/*
+ * Planted bugs, for tests of the tests: "if (BUSTED(NO_HELP)) do it wrong".  One build
+ * (PAWL_BUSTED) has them all, and pawl_busted says which one is on; otherwise they are
+ * not there.  The list is in busted.h.
+ */
+#ifdef PAWL_BUSTED
+#include <base/busted.h>
+#define BUSTED(name) (pawl_busted == BUSTED_##name)
+#else
+#define BUSTED(name) 0
+#endif
+
 #define BUILD_BUG_ON(cond) _Static_assert(!(cond), #cond)
 
 #define PAWL_ASSERT_AT(level, cond)						\

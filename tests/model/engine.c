@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+/* See engine.h. */
+#include "engine.h"
+
+struct model_engine me;
+
+static void note_add(u64 *p, u64 v)
+{
+	model_note(p, *p + v);
+}
+
+static bool conflict(const struct mop *a, const struct mop *b)
+{
+	u32 i, j;
+
+	for (i = 0; i < a->n; i++)
+		for (j = 0; j < b->n; j++)
+			if (a->var[i] == b->var[j] && (a->write[i] || b->write[j]))
+				return true;
+	return false;
+}
+
+static bool writes(const struct mop *o, u32 v)
+{
+	u32 i;
+
+	for (i = 0; i < o->n; i++)
+		if (o->var[i] == v && o->write[i])
+			return true;
+	return false;
+}
+
+static int body(struct pawl_run *run, void *arg)
+{
+	struct mop *o = arg;
+	u32 i, v;
+
+	if (model_note(&me.ran[o->id], 1))
+		model_fail("op %u runs twice", o->id);
+	for (i = 0; i < me.nops; i++)
+		if ((me.before[o->id] & 1ull << i) && conflict(me.ops[i], o) && !me.over[i] &&
+		    !me.refused[i])
+			model_fail("op %u runs before op %u, which was pushed before", o->id, i);
+	for (i = 0; i < o->n; i++) {
+		v = o->var[i];
+		if (me.writing[v] || (writes(o, v) && me.reading[v]))
+			model_fail("op %u is not alone in var %u", o->id, v);
+		if (o->write[i])
+			model_note(&me.writing[v], 1);
+		else if (!writes(o, v))
+			note_add(&me.reading[v], 1);
+		if (me.payload[v] != me.last[v])
+			model_fail("op %u finds old data in var %u", o->id, v);
+		if (o->write[i])
+			me.payload[v] = o->id + 1;
+		if (o->write[i])
+			model_note(&me.last[v], o->id + 1);
+	}
+	model_point();
+	for (i = 0; i < o->n; i++) {
+		v = o->var[i];
+		if (o->write[i]) {
+			model_note(&me.writing[v], 0);
+			note_add(&me.writes[v], 1);
+		} else if (!writes(o, v)) {
+			note_add(&me.reading[v], -1ull);
+		}
+	}
+	model_note(&me.over[o->id], 1);
+	return 0;
+}
+
+static void fill(struct pawl_op *d, struct mop *o, pawl_var_t *r, pawl_var_t *w)
+{
+	u32 i;
+
+	*d = (struct pawl_op)PAWL_OP_INIT;
+	d->fn = body;
+	d->arg = o;
+	d->reads = r;
+	d->writes = w;
+	d->priority = o->prio;
+	d->prop = o->prop;
+	for (i = 0; i < o->n; i++) {
+		if (o->write[i])
+			w[d->nwrites++] = me.var[o->var[i]];
+		else
+			r[d->nreads++] = me.var[o->var[i]];
+	}
+}
+
+static void push_begin(struct mop *o)
+{
+	model_note(&me.before[o->id], me.pushed);
+}
+
+static void push_end(struct mop *o, int rc)
+{
+	if (rc) {
+		if (!me.deletes)
+			model_fail("push: %d", rc);
+		model_note(&me.refused[o->id], 1);
+	}
+	model_note(&me.pushed, me.pushed | 1ull << o->id);
+}
+
+static u32 do_op(struct mop *o)
+{
+	struct pawl_op d[4] = { PAWL_OP_INIT };
+	pawl_var_t r[4][MAX_ACC], w[4][MAX_ACC];
+	u32 i, n = o->more + 1;
+	int rc;
+
+	switch (o->kind) {
+	case P_OP:
+		fill(&d[0], o, r[0], w[0]);
+		push_begin(o);
+		rc = pawl_push(me.e, &d[0]);
+		push_end(o, rc);
+		break;
+	case P_BATCH:
+		for (i = 0; i < n; i++) {
+			fill(&d[i], o + i, r[i], w[i]);
+			push_begin(o + i);
+		}
+		rc = pawl_push_batch(me.e, d, n);
+		for (i = 0; i < n; i++)
+			push_end(o + i, rc);
+		return n;
+	case P_DELETE:
+		push_begin(o);
+		rc = pawl_var_delete(me.e, me.var[o->var[0]], body, o);
+		push_end(o, rc);
+		break;
+	case P_READABLE:
+	case P_WRITABLE:
+		i = o->var[0];
+		rc = o->kind == P_READABLE ? pawl_wait_readable(me.e, me.var[i], -1, NULL) :
+		     pawl_wait_writable(me.e, me.var[i], -1, NULL);
+		if (rc && !me.deletes)
+			model_fail("wait: %d", rc);
+		/* This thread's own earlier pushes are over. */
+		for (n = 0; !rc && n < me.nops; n++)
+			if (me.ops[n]->thread == model_self() && (me.pushed & 1ull << n) &&
+			    !me.over[n] && !me.refused[n] &&
+			    (writes(me.ops[n], i) || (o->kind == P_WRITABLE && conflict(me.ops[n], &(struct mop){ .n = 1, .var = { i }, .write = { true } }))))
+				model_fail("the wait for var %u is over before op %u", i, n);
+		if (!rc && me.payload[i] != me.last[i] && !me.writing[i])
+			model_fail("a waiter finds old data in var %u", i);
+		break;
+	case P_ALL:
+		{
+			u64 mask = me.pushed;
+
+			rc = pawl_wait_all(me.e, -1, NULL);
+			if (rc)
+				model_fail("wait_all: %d", rc);
+			for (n = 0; n < me.nops; n++)
+				if ((mask & 1ull << n) && !me.over[n] && !me.refused[n])
+					model_fail("the wait for all is over before op %u", n);
+		}
+		break;
+	case P_STOP:
+		if (pawl_engine_stop(me.e))
+			model_fail("stop");
+		break;
+	case P_NEW:
+		rc = pawl_var_create(me.e, &me.var[o->var[0]]);
+		if (rc)
+			model_fail("var_create: %d", rc);
+		break;
+	default:
+		while (pawl_run_one(me.e))
+			;
+	}
+	return 1;
+}
+
+void engine_thread(u32 i)
+{
+	struct mthread_prog *p = &me.prog[i];
+	u32 k;
+
+	for (k = 0; k < p->n; )
+		k += do_op(&p->op[k]);
+	while (pawl_run_one(me.e))
+		;
+}
+
+/* Objects that threads' caches and the depot do not have. */
+static u32 outside(u32 p)
+{
+	u32 i, sum = pool_depot_count(me.e->pool[p]);
+
+	if (sum == UINT32_MAX)
+		model_fail("a pool is broken");
+	for (i = 0; i < load_relaxed(&me.e->used_slots); i++) {
+		struct pool_cache *c = &thread_of(me.e, i)->cache[p];
+
+		sum += c->n + c->nspare;
+	}
+	return pool_carved(me.e->pool[p]) - sum;
+}
+
+void engine_check(void)
+{
+	u32 i, n = 0;
+
+	while (pawl_run_one(me.e))
+		;
+	for (i = 0; i < me.nops; i++) {
+		if (me.refused[i] && me.ran[i])
+			model_fail("op %u was refused, and runs", i);
+		if (me.ops[i]->kind == P_DELETE && !me.refused[i] && !me.ran[i])
+			model_fail("delete %u never ran", i);
+		if (!me.refused[i] && !me.over[i] && !me.deletes)
+			model_fail("op %u never ran", i);
+	}
+	for (i = 0; i < me.nvars; i++) {
+		u64 v = 0;	/* a var that was never made has no handle */
+		int rc = pawl_var_version(me.e, me.var[i], &v);
+
+		if (rc && !me.deletes)
+			model_fail("version: %d", rc);
+		if (!rc)
+			n++;
+		if (!rc && !me.deletes && v != me.writes[i])
+			model_fail("var %u has version %llu after %llu writes", i,
+				   (unsigned long long)v, (unsigned long long)me.writes[i]);
+	}
+	if (ops_in_flight(me.e))
+		model_fail("%llu ops are in flight at rest",
+			   (unsigned long long)ops_in_flight(me.e));
+	if (outside(POOL_OP))
+		model_fail("%d ops leaked", (int)outside(POOL_OP));
+	if (outside(POOL_BLOCK) != n)
+		model_fail("%d blocks leaked", (int)(outside(POOL_BLOCK) - n));
+	if (outside(POOL_VAR) != n)
+		model_fail("%d vars leaked", (int)(outside(POOL_VAR) - n));
+}
+
+static void parse(const char *s)
+{
+	struct mthread_prog *p = &me.prog[0];
+	bool joined = false;
+
+	me.nprog = 1;
+	while (*s) {
+		struct mop *o;
+		u32 v;
+
+		if (*s == ' ') {
+			s++;
+			continue;
+		}
+		if (*s == '|') {
+			p = &me.prog[me.nprog++];
+			s++;
+			continue;
+		}
+		o = &p->op[p->n++];
+		o->kind = joined ? P_BATCH : P_OP;
+		o->thread = me.nprog - 1;
+		for (; *s && *s != ' ' && *s != '|' && *s != '+'; ) {
+			char c = *s++;
+
+			if (c == '.' || c == 'A' || c == 'S') {
+				o->kind = c == '.' ? P_RUN : c == 'A' ? P_ALL : P_STOP;
+				continue;
+			}
+			if (c == 'a') {
+				o->prop = PAWL_ASYNC;
+				continue;
+			}
+			v = (u32)(*s++ - '0');
+			if (c == 'p' || c == 'm') {
+				o->prio = c == 'p' ? (int)v : -(int)v;
+				continue;
+			}
+			if (c == 'd' || c == 'n' || c == 'R' || c == 'W') {
+				o->kind = c == 'd' ? P_DELETE : c == 'n' ? P_NEW :
+					  c == 'R' ? P_READABLE : P_WRITABLE;
+				me.deletes |= c == 'd';
+				if (c == 'n')
+					me.made |= 1u << v;
+			}
+			o->var[o->n] = v;
+			o->write[o->n++] = c == 'w' || c == 'd';
+			me.nvars = v + 1 > me.nvars ? v + 1 : me.nvars;
+		}
+		joined = *s == '+';
+		if (joined) {
+			u32 k;
+
+			s++;
+			o->kind = P_BATCH;
+			for (k = p->n; k-- && p->op[k].kind == P_BATCH && (k == p->n - 1 || p->op[k].more); )
+				p->op[k].more++;
+		}
+		if (o->kind == P_OP || o->kind == P_BATCH || o->kind == P_DELETE) {
+			o->id = me.nops;
+			me.ops[me.nops++] = o;
+		}
+	}
+}
+
+/* The executor's threads and the pools' caches are filled before the search. */
+static void warm(struct thread *t)
+{
+	static const u32 pools[] = { POOL_OP, POOL_BLOCK, POOL_VAR };
+	u32 i, idx;
+
+	for (i = 0; i < ARRAY_SIZE(pools); i++) {
+		struct pool *p = me.e->pool[pools[i]];
+
+		if (pool_get(p, &t->cache[pools[i]], &idx))
+			pool_put(p, &t->cache[pools[i]], idx);
+	}
+}
+
+void engine_setup(u32 workers)
+{
+	struct pawl_config c;
+	u32 i;
+
+	parse(model_arg());
+	pawl_config_init(&c);
+	c.workers = (int)workers;
+	c.priority_workers = workers ? 1 : 0;
+	c.copy_workers = 1;
+	c.max_ops = 64;
+	c.max_vars = 16;
+	c.max_threads = 8;
+	c.spin_ns = 0;
+	if (pawl_engine_create(&c, &me.e))
+		model_fail("create: %s", pawl_error_text());
+	for (i = 0; i < me.nvars; i++)
+		if (!(me.made & 1u << i) && pawl_var_create(me.e, &me.var[i]))
+			model_fail("var_create");
+	warm(thread_get(me.e));
+}
+
+void engine_enter(u32 i)
+{
+	struct thread *t = thread_get(me.e);
+
+	if (!t)
+		model_fail("enter");
+	warm(t);
+	t->next_check = ~0ull;
+	model_forget_exit();
+}

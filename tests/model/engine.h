@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Scenarios of the engine as small programs, and their oracle.
+ *
+ * A program is a string, one part per thread:
+ *
+ *	w0r1 r0 | w1+r1		thread 0 pushes an op that writes var 0 and reads var 1, then a
+ *				reader of var 0; thread 1 pushes a batch of two
+ *
+ * An op is a list of accesses (w, r and the var's digit).  Others:
+ *	d0	delete var 0		R0, W0	wait until it is readable, writable
+ *	A	wait for all		.	run what is ready, all of it
+ *	n1	make var 1, then only	p2w0	an op with priority 2; m2w0: -2
+ *	a w0..	asynchronous property: runs inside the push if it can
+ * At its end each thread runs what is ready.
+ *
+ * Checked while ops run: a write is alone, reads are with reads; an op runs once; an op
+ * whose push was over before another conflicting push began is over before that one runs;
+ * the payload of a var, plain memory, is what the last writer left.  At rest: all ran,
+ * versions are right, nothing leaked.
+ */
+#ifndef MODEL_ENGINE_H
+#define MODEL_ENGINE_H
+
+#include <core/internal.h>
+#include "model.h"
+
+#define MAX_OPS		16u
+#define MAX_VARS	8u
+#define MAX_ACC		8u
+
+enum { P_OP, P_BATCH, P_DELETE, P_READABLE, P_WRITABLE, P_ALL, P_RUN, P_NEW, P_STOP };
+
+struct mop {
+	u32 kind, id, more;		/* more: ops that follow in the batch */
+	u32 thread;
+	u32 n;
+	u32 var[MAX_ACC];
+	bool write[MAX_ACC];
+	int prio;
+	u32 prop;
+};
+
+struct mthread_prog {
+	struct mop op[MAX_OPS];
+	u32 n;
+};
+
+struct model_engine {
+	struct pawl_engine *e;
+	pawl_var_t var[MAX_VARS];
+	struct mthread_prog prog[6];
+	u32 nprog, nops, nvars;
+	struct mop *ops[MAX_OPS];
+	bool deletes;
+	u32 made;		/* mask of vars that a program makes */
+
+	/* the oracle's books; changed by model_note() */
+	u64 ran[MAX_OPS], over[MAX_OPS], refused[MAX_OPS];
+	u64 pushed;			/* mask of ops whose push returned */
+	u64 before[MAX_OPS];		/* that mask when its push began */
+	u64 reading[MAX_VARS], writing[MAX_VARS];
+	u64 writes[MAX_VARS];
+	u64 last[MAX_VARS];		/* who wrote last, by the books */
+	u64 payload[MAX_VARS];		/* the same as plain data of the user's */
+};
+
+extern struct model_engine me;
+
+void engine_setup(u32 workers);
+void engine_enter(u32 i);
+void engine_thread(u32 i);
+void engine_check(void);
+
+#endif

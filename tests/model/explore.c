@@ -1,0 +1,800 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Which thread goes on: a search of all schedules, random ones, and the same one again.
+ *
+ * Search: depth first, with a bound on preemptions.  The state after a step is known by the
+ * hash of all memory that differs from the start, and of the threads' stacks; a state that was
+ * there before is not searched again.  Counted are
+ *   transitions   steps that were executed
+ *   states        different states that were reached
+ *   schedules     runs that were executed to their end, and checked
+ *   covered       schedules that exist: each way through the states counted once (only if all
+ *                 were searched, without a bound)
+ * Random: uniform, sticky, and PCT (Burckhardt et al., ASPLOS 2010) in turn.
+ */
+#include <errno.h>
+#include <math.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <base/bug.h>
+#include "rt.h"
+
+#define DEPTH_MAX	20000u
+#define TABLE_LOG2	22u
+
+/* A choice: a thread, and what it does: go on, sleep until its deadline, stop for good. */
+#define C_TIME	8u
+#define C_STOP	16u
+
+struct node {
+	u64 hash, undo, slog, ops, ops_after;
+	double paths;
+	struct visited *v;
+	u32 left;		/* choices that are left: threads, or values */
+	u8 values;		/* so many values; 0: threads */
+	u8 chosen, last, preempts, stale, frozen;
+};
+
+struct visited {
+	u64 key;
+	float paths;		/* log2 */
+	u8 preempts, done, used, unused;
+};
+
+struct figures {
+	u64 transitions, states, schedules, pruned, depth, restarts;
+	double covered, seconds;
+	bool exhausted;
+};
+
+struct record {
+	u8 t;			/* thread | C_* */
+	signed char value;		/* the answer it got first; -1: none */
+	u64 ops;		/* accesses after it */
+};
+
+static const struct scenario *sc;
+static struct node nodes[DEPTH_MAX];
+static u32 depth;
+static char *slog;
+static u64 slog_n;
+static struct visited *table;
+static u64 table_used, table_mask;
+static struct record trail[DEPTH_MAX * 2];
+static u32 trail_n;
+static struct figures fig;
+static u64 seed = 1;
+static double deadline_at;
+static u32 bound, stale_bound;
+static u64 rng;
+static const char *how = "dfs";
+static u32 steps_seen = 50;
+static const char *program;
+
+unsigned int pawl_busted;
+
+#define BUSTED_NAME(name, what) #name,
+static const char *const busted_names[] = { "NONE", BUSTED_LIST(BUSTED_NAME) };
+
+double now(void);
+double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+const void *model_arg(void)
+{
+	return sc->arg;
+}
+
+static u64 rnd(void)
+{
+	u64 z = rng += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	return z ^ z >> 31;
+}
+
+/* --- one step ----------------------------------------------------------------- */
+
+static void step(u32 choice)
+{
+	u32 t = choice & 7;
+
+	step_run(t, choice & 8);
+	fig.transitions++;
+	if (trail_n && trail[trail_n - 1].t == t && !pend_choice && trail[trail_n - 1].value < 0 &&
+	    !(choice & 8)) {
+		trail[trail_n - 1].ops = fixed[t].ops;
+		return;
+	}
+	if (trail_n < DEPTH_MAX * 2)
+		trail[trail_n++] = (struct record){ (u8)choice, -1, fixed[t].ops };
+}
+
+static void print_replay(FILE *f)
+{
+	u32 i;
+
+	fprintf(f, "    again: %s -s %s%s", program, sc->name, weak ? " -w" : "");
+	if (pawl_busted)
+		fprintf(f, " -b %s", busted_names[pawl_busted]);
+	fprintf(f, " -r '");
+	for (i = 0; i < trail_n; i++) {
+		fprintf(f, "%s%u:%llu", i ? " " : "", trail[i].t & 7u,
+			(unsigned long long)trail[i].ops);
+		if (trail[i].t & C_TIME)
+			fprintf(f, "t");
+		if (trail[i].t & C_STOP)
+			fprintf(f, "s");
+		if (trail[i].value >= 0)
+			fprintf(f, "=%d", trail[i].value);
+	}
+	fprintf(f, "'\n");
+}
+
+static bool quiescent(void)
+{
+	u32 i;
+
+	if (all_done())
+		return true;
+	if (!(sc->flags & MODEL_SLEEPS_OK))
+		return false;
+	for (i = 1; i < MAX_THREADS; i++)
+		if (threads[i].state != T_NONE && threads[i].state != T_DONE &&
+		    (i <= sc->threads || threads[i].state != T_ASLEEP))
+			return false;
+	return true;
+}
+
+static bool any_frozen(void)
+{
+	u32 i;
+
+	for (i = 1; i < MAX_THREADS; i++)
+		if (threads[i].state == T_FROZEN)
+			return true;
+	return false;
+}
+
+/* Nobody can go on: all is over, or something is wrong. */
+static void at_end(void)
+{
+	if (!quiescent()) {
+		failed = "stuck: nobody can go on, and not all threads are over";
+		return;
+	}
+	fig.schedules++;
+	self = 0;
+	tls_load(0);
+	if (sc->check && !any_frozen() && !setjmp(fail_jump))
+		sc->check();
+}
+
+/* --- search ---------------------------------------------------------------------- */
+
+static struct visited *lookup(u64 key)
+{
+	u64 i = key & table_mask;
+
+	while (table[i].used && table[i].key != key)
+		i = (i + 1) & table_mask;
+	return &table[i];
+}
+
+static void node_back(struct node *n)
+{
+	struct mthread *t = &threads[n->chosen & 7];
+
+	undo_to(n->undo);
+	mem_hash = n->hash;
+	if (n->slog != slog_n) {
+		memcpy((void *)(uintptr_t)t->sp, slog + n->slog, slog_n - n->slog);
+		slog_n = n->slog;
+	}
+	fixed[n->chosen & 7].ops = n->ops;
+	tls_load(0);
+}
+
+/* Arrive in a state, by a step of `last`.  False: nothing to search from here. */
+static bool node_enter(u32 last, u32 preempts, u32 stale, u32 frozen, struct node *from)
+{
+	struct node *n = &nodes[depth];
+	u32 en = 0;
+
+	if (depth + 1 >= DEPTH_MAX) {
+		failed = "no end: the schedule is too long";
+		return false;
+	}
+	*n = (struct node){ .hash = mem_hash, .undo = undo_n, .slog = slog_n, .last = (u8)last,
+			    .preempts = (u8)preempts, .stale = (u8)stale, .frozen = (u8)frozen };
+	if (pend_choice) {
+		n->values = (u8)pend_choice;
+		n->left = stale_bound > stale ? (1u << pend_choice) - 1 : 1;
+		depth++;
+		return true;
+	}
+	en = enabled_mask();
+	if (!en) {
+		u64 undo = undo_n, hash = mem_hash;
+
+		at_end();
+		undo_to(undo);
+		mem_hash = hash;
+		if (from)
+			from->paths += 1;
+		return false;
+	}
+	if (preempts >= bound && (en & 1u << last))
+		en = 1u << last;
+	n->left = en;
+	if (frozen < (sc->flags & MODEL_FREEZE2 ? 2u : sc->flags & MODEL_FREEZE ? 1u : 0u))
+		n->left |= (en & 0xff) << 16;
+	{
+		u64 key = bound == MODEL_ALL ? mem_hash : mix(mem_hash, last + 1);
+		struct visited *v = lookup(mix(key, stale_bound ? stale + 1 : 0));
+
+		if (v->used && v->preempts <= preempts) {
+			fig.pruned++;
+			if (from && v->done)
+				from->paths += exp2((double)v->paths);
+			return false;
+		}
+		if (!v->used) {
+			v->used = 1;
+			v->key = mix(key, stale_bound ? stale + 1 : 0);
+			fig.states++;
+			table_used++;
+		}
+		v->preempts = (u8)preempts;
+		v->done = 0;
+		n->v = v;
+	}
+	depth++;
+	if (depth > fig.depth)
+		fig.depth = depth;
+	return true;
+}
+
+static u32 take_choice(struct node *n)
+{
+	u32 c;
+
+	if (!n->values && (n->left & 1u << n->last))
+		c = n->last;
+	else
+		c = (u32)__builtin_ctz(n->left);
+	n->left &= ~(1u << c);
+	return c;
+}
+
+static void trail_from_nodes(void)
+{
+	u32 i;
+
+	trail_n = 0;
+	for (i = 0; i < depth; i++) {
+		struct node *n = &nodes[i];
+
+		if (n->values)
+			trail[trail_n++] = (struct record){ n->last, (signed char)n->chosen, n->ops_after };
+		else if (trail_n && trail[trail_n - 1].t == n->chosen && trail[trail_n - 1].value < 0)
+			trail[trail_n - 1].ops = n->ops_after;
+		else
+			trail[trail_n++] = (struct record){ n->chosen, -1, n->ops_after };
+	}
+}
+
+static void base_reset(void)
+{
+	undo_to(0);
+	mem_hash = 0;
+	slog_n = 0;
+	stacks_reset();
+	tls_load(0);
+	self = 0;
+	if (weak)
+		weak_reset();
+}
+
+/* False: failed. */
+static bool search_once(void)
+{
+	base_reset();
+	memset(table, 0, (table_mask + 1) * sizeof(*table));
+	table_used = 0;
+	depth = 0;
+	learned = 0;
+	fig.exhausted = false;
+	fig.covered = 0;
+	fig.states = fig.pruned = fig.schedules = fig.transitions = fig.depth = 0;
+	pend_choice = 0;
+	pend_addr = NULL;
+	node_enter(0, 0, 0, 0, NULL);
+	while (depth) {
+		struct node *n = &nodes[depth - 1];
+		u32 c, t, preempts = n->preempts, stale = n->stale, frozen = n->frozen;
+		u64 bytes, undo;
+
+		if (!n->left) {
+			if (n->v) {
+				n->v->paths = (float)log2(n->paths);
+				n->v->done = 1;
+			}
+			depth--;
+			if (depth) {
+				nodes[depth - 1].paths += n->paths;
+				node_back(&nodes[depth - 1]);
+			} else {
+				fig.covered = n->paths;
+			}
+			continue;
+		}
+		if (!(fig.transitions & 1023) && now() > deadline_at)
+			return true;
+		if (table_used > table_mask / 4 * 3)
+			return true;
+		c = take_choice(n);
+		t = n->values ? n->last : c & 7;
+		if (n->values) {
+			given = c;
+			stale += c != 0;
+		} else if (c & C_STOP) {
+			frozen++;
+		} else if (c != n->last && (enabled_mask() & 1u << n->last)) {
+			preempts++;
+		}
+		bytes = (u64)(uintptr_t)fixed[t].stack_hi - threads[t].sp;
+		memcpy(slog + slog_n, (void *)(uintptr_t)threads[t].sp, bytes);
+		n->chosen = n->values ? (u8)c : (u8)c;
+		n->ops = fixed[t].ops;
+		n->slog = slog_n;
+		slog_n += bytes;
+		undo = undo_n;
+		step_id++;
+		if (!n->values && (c & C_STOP)) {
+			lw(&threads[t].state, T_FROZEN);
+			pend_choice = 0;
+		} else {
+			step_run(t, !n->values && (c & C_TIME));
+			fig.transitions++;
+		}
+		n->ops_after = fixed[t].ops;
+		if (n->values)
+			n->chosen = (u8)c;
+		if (failed) {
+			trail_from_nodes();
+			return false;
+		}
+		step_stack(t);
+		steps_settle(undo);
+		if (!node_enter(t, preempts, stale, frozen, n)) {
+			if (failed) {
+				trail_from_nodes();
+				return false;
+			}
+			if (n->values) {
+				u8 keep = n->chosen;
+
+				n->chosen = (u8)t;
+				node_back(n);
+				n->chosen = keep;
+			} else {
+				node_back(n);
+			}
+			if (learned)
+				return true;
+		}
+	}
+	fig.exhausted = true;
+	return true;
+}
+
+/* --- random ------------------------------------------------------------------------ */
+
+static bool random_once(u64 number)
+{
+	u32 last = 0, steps = 0, kind = (u32)(number % 3), change[4], prio[16], i, low = 0, d = 0;
+
+	rng = mix(seed, number);
+	base_reset();
+	step_id++;
+	trail_n = 0;
+	if (kind == 2) {
+		d = 2 + (u32)(rnd() % 3);
+		for (i = 0; i < d - 1; i++)
+			change[i] = (u32)(rnd() % (steps_seen + 1));
+		for (i = 0; i < 16; i++)
+			prio[i] = 100 + (u32)(rnd() % 1000000);
+		low = 50;
+	}
+	for (;;) {
+		u32 en = enabled_mask(), c;
+
+		if (!en)
+			break;
+		if (++steps > 200000) {
+			failed = "no end: the schedule is too long";
+			return false;
+		}
+		if (kind == 2) {
+			u32 best = 0;
+
+			for (i = 0; i < d - 1; i++)
+				if (change[i] == steps && last)
+					prio[last] = low--;
+			c = 0;
+			for (i = 1; i < 16; i++)
+				if ((en & 1u << i) && prio[i] > best) {
+					best = prio[i];
+					c = i;
+				}
+		} else if (kind == 1 && (en & 1u << last) && rnd() % 8) {
+			c = last;
+		} else {
+			u32 k = (u32)(rnd() % (u32)__builtin_popcount(en));
+
+			while (k--)
+				en &= en - 1;
+			c = (u32)__builtin_ctz(en);
+		}
+		step(c);
+		while (pend_choice && !failed) {
+			/* Half of the time the newest value. */
+			given = rnd() & 1 ? 0 : (u32)(rnd() % pend_choice);
+			trail[trail_n++] = (struct record){ (u8)(c & 7), (signed char)given, 0 };
+			step_run(c & 7, false);
+			fig.transitions++;
+			trail[trail_n - 1].ops = fixed[c & 7].ops;
+		}
+		if (failed)
+			return false;
+		last = c & 7;
+	}
+	if (steps > steps_seen)
+		steps_seen = steps;
+	if (steps > fig.depth)
+		fig.depth = steps;
+	at_end();
+	return !failed;
+}
+
+static bool random_runs(u64 most)
+{
+	u64 i;
+
+	for (i = 0; i < most; i++) {
+		if (!random_once(i))
+			return false;
+		if (!(i & 63) && now() > deadline_at)
+			break;
+	}
+	base_reset();
+	return true;
+}
+
+static bool search(void)
+{
+	double until = deadline_at;
+
+	/* Most shared words are learned in no time. */
+	deadline_at = now() + 0.2;
+	if (!random_runs(3000))
+		return false;
+	deadline_at = until;
+	for (;;) {
+		if (!search_once())
+			return false;
+		if (!learned)
+			return true;
+		fig.restarts++;
+	}
+}
+
+/* --- again --------------------------------------------------------------------------- */
+
+static bool replay(const char *s)
+{
+	all_points = true;
+	base_reset();
+	step_id++;
+	trail_n = 0;
+	while (*s) {
+		char *end;
+		u32 t = (u32)strtoul(s, &end, 10), value = 0;
+		u64 ops = strtoull(end + 1, &end, 10);
+		bool timeout = *end == 't', stop = *end == 's', first = true;
+
+		if (timeout || stop)
+			end++;
+		if (*end == '=')
+			value = (u32)strtoul(end + 1, &end, 10);
+		given = value;
+		s = *end ? end + 1 : end;
+		if (stop)
+			lw(&threads[t].state, T_FROZEN);
+		while (!stop && (first || fixed[t].ops < ops) && threads[t].state != T_DONE && !failed) {
+			if (!first && pend_choice)
+				break;
+			if (threads[t].state != T_READY && !timeout)
+				break;
+			fprintf(stderr, "  thread %u %4llu: ", t - 1, (unsigned long long)fixed[t].ops);
+			step_run(t, timeout);
+			timeout = false;
+			if (pend_choice)
+				fprintf(stderr, "one of %u values\n", pend_choice);
+			else if (threads[t].state == T_DONE)
+				fprintf(stderr, "over\n");
+			else if (pend_site)
+				fprintf(stderr, "now before %s:%u %s %p (%llx)\n", pend_site->file,
+					pend_site->line, pend_site->func, pend_addr,
+					(unsigned long long)(pend_addr ? *(const u64 *)((u64)(uintptr_t)pend_addr & ~7ull) : 0));
+			else
+				fprintf(stderr, "now before %s\n", pend_addr ? "sleep or stamp" : "a turn of a loop");
+			first = false;
+		}
+		if (failed)
+			return false;
+	}
+	if (!enabled_mask())
+		at_end();
+	return !failed;
+}
+
+/* --- scenarios ------------------------------------------------------------------------ */
+
+static void say(const char *verdict)
+{
+	printf("%s %-22s %-9s", weak ? "C05" : "C03", sc->name, how);
+	if (!strcmp(how, "search")) {
+		if (bound == MODEL_ALL)
+			printf(" bound=none");
+		else
+			printf(" bound=%u", bound);
+		printf(" %s states=%llu transitions=%llu", fig.exhausted ? "exhausted" : "stopped",
+		       (unsigned long long)fig.states, (unsigned long long)fig.transitions);
+		if (fig.exhausted && bound == MODEL_ALL)
+			printf(" covered=%.3g", fig.covered);
+	} else {
+		printf(" transitions=%llu seed=%llu", (unsigned long long)fig.transitions,
+		       (unsigned long long)seed);
+	}
+	printf(" schedules=%llu depth=%llu %.1fs %s\n", (unsigned long long)fig.schedules,
+	       (unsigned long long)fig.depth, fig.seconds, verdict);
+}
+
+static void *thread_main(void *arg)
+{
+	sc->thread((u32)(uintptr_t)arg);
+	return NULL;
+}
+
+static void scenario_setup(const struct scenario *s)
+{
+	u32 i;
+
+	sc = s;
+	sched_init();
+	if (setjmp(fail_jump)) {
+		fprintf(stderr, "%s: %s\n", s->name, failed);
+		exit(2);
+	}
+	s->setup();
+	tls_save(0);
+	for (i = 0; i < s->threads; i++) {
+		thread_spawn(thread_main, (void *)(uintptr_t)i);
+		tls_load(i + 1);
+		self = i + 1;
+		if (s->enter)
+			s->enter(i);
+		tls_save(i + 1);
+	}
+	self = 0;
+	tls_load(0);
+	step_id = 1;
+	undo_n = 0;
+	mem_hash = 0;
+}
+
+static void search_init(u32 log2)
+{
+	slog = mmap(NULL, 1ull << 32, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	table_mask = (1ull << log2) - 1;
+	table = mmap(NULL, (table_mask + 1) * sizeof(*table), PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (slog == MAP_FAILED || table == MAP_FAILED) {
+		perror("model: mmap");
+		exit(2);
+	}
+}
+
+/*
+ * Are all changes seen?  A write that the undo log misses stays when all is taken back:
+ * after some random schedules, the region must be what it was.
+ */
+static bool check_undo(void)
+{
+	u64 used, *was, *at = (u64 *)REGION_BASE, i;
+
+	base_reset();
+	used = *region_used / 8;
+	was = malloc(used * 8);
+	if (!was)
+		return false;
+	memcpy(was, at, used * 8);
+	deadline_at = now() + 10;
+	random_runs(1000);
+	for (i = 0; i < used && !failed; i++)
+		if (was[i] != at[i])
+			failed = "the model missed a write";
+	free(was);
+	printf("C03 %-22s undo      schedules=%llu words=%llu %s\n", sc->name,
+	       (unsigned long long)fig.schedules, (unsigned long long)used,
+	       failed ? failed : "ok");
+	return !failed;
+}
+
+static bool run(const char *mode, double seconds, u64 most)
+{
+	double start = now();
+	bool ok;
+
+	memset(&fig, 0, sizeof(fig));
+	how = mode;
+	failed = NULL;
+	deadline_at = start + seconds;
+	ok = !strcmp(mode, "search") ? search() : random_runs(most);
+	fig.seconds = now() - start;
+	say(ok ? "ok" : "FAILED");
+	if (!ok) {
+		printf("    %s\n", failed);
+		describe_stuck(stdout);
+		print_replay(stdout);
+	}
+	fflush(stdout);
+	return ok;
+}
+
+static const struct scenario *find(const char *name)
+{
+	const struct scenario *s;
+
+	for (s = scenarios; s->name; s++)
+		if (!strcmp(s->name, name))
+			return s;
+	fprintf(stderr, "no scenario %s\n", name);
+	exit(2);
+}
+
+static u32 busted_number(const char *s)
+{
+	u32 i;
+
+	for (i = 1; i < BUSTED_COUNT; i++)
+		if (!strcmp(busted_names[i], s))
+			return i;
+	fprintf(stderr, "no planted bug %s\n", s);
+	exit(2);
+}
+
+struct options {
+	const char *mode;
+	double seconds, scale;
+	u64 most;
+	u32 log2, bound, jobs;
+};
+
+/* One scenario in this process. */
+static bool run_scenario(const struct scenario *s, const struct options *o)
+{
+	scenario_setup(s);
+	bound = o->bound != ~0u ? o->bound : s->bound;
+	return run(s->flags & MODEL_NO_DFS ? "random" : o->mode,
+		   o->seconds > 0 ? o->seconds : s->seconds * o->scale, o->most);
+}
+
+/* All of them, each in a process of its own; then a line with the sums. */
+static int run_all(const struct options *o)
+{
+	struct sums {
+		u64 n, exhausted, transitions, states, schedules, ok;
+	} *sum = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	const struct scenario *s;
+	double start = now();
+	u32 running = 0;
+
+	if (sum == MAP_FAILED)
+		return 2;
+	for (s = scenarios; s->name; s++) {
+		pid_t pid;
+
+		if (running == o->jobs) {
+			wait(NULL);
+			running--;
+		}
+		sum->n++;
+		pid = fork();
+		if (!pid) {
+			bool ok = run_scenario(s, o);
+
+			__atomic_fetch_add(&sum->ok, ok, __ATOMIC_SEQ_CST);
+			__atomic_fetch_add(&sum->exhausted, fig.exhausted, __ATOMIC_SEQ_CST);
+			__atomic_fetch_add(&sum->transitions, fig.transitions, __ATOMIC_SEQ_CST);
+			__atomic_fetch_add(&sum->states, fig.states, __ATOMIC_SEQ_CST);
+			__atomic_fetch_add(&sum->schedules, fig.schedules, __ATOMIC_SEQ_CST);
+			exit(!ok);
+		}
+		running++;
+	}
+	while (wait(NULL) > 0)
+		;
+	printf("%s %s: scenarios=%llu/%llu exhausted=%llu states=%.4g transitions=%.4g schedules=%.4g %.0fs %s\n",
+	       weak ? "C05" : "C03", strrchr(program, '/') ? strrchr(program, '/') + 1 : program,
+	       (unsigned long long)sum->ok, (unsigned long long)sum->n,
+	       (unsigned long long)sum->exhausted, (double)sum->states, (double)sum->transitions,
+	       (double)sum->schedules, now() - start, sum->ok == sum->n ? "PASS" : "FAIL");
+	return sum->ok != sum->n;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = { .mode = "search", .scale = 1, .most = ~0ull, .log2 = TABLE_LOG2,
+			     .bound = ~0u, .jobs = 1 };
+	const char *name = NULL, *again = NULL;
+	const struct scenario *s;
+	bool undo = false;
+	int c;
+
+	program = argv[0];
+	while ((c = getopt(argc, argv, "ls:m:r:b:t:T:n:S:p:wM:j:u")) != -1) {
+		switch (c) {
+		case 'l':
+			for (s = scenarios; s->name; s++)
+				printf("%-22s %s\n", s->name, s->what);
+			return 0;
+		case 's': name = optarg; break;
+		case 'm': o.mode = optarg; break;
+		case 'r': again = optarg; break;
+		case 'b': pawl_busted = busted_number(optarg); break;
+		case 't': o.seconds = atof(optarg); break;
+		case 'T': o.scale = atof(optarg); break;
+		case 'j': o.jobs = (u32)atoi(optarg); break;
+		case 'n': o.most = strtoull(optarg, NULL, 10); break;
+		case 'S': seed = strtoull(optarg, NULL, 10); break;
+		case 'p': o.bound = (u32)atoi(optarg); break;
+		case 'u': undo = true; break;
+		case 'w': weak = true; break;
+		case 'M': o.log2 = (u32)atoi(optarg); break;
+		default: return 2;
+		}
+	}
+	memory_init();
+	search_init(o.log2);
+	if (!name)
+		return run_all(&o);
+	s = find(name);
+	if (again) {
+		bool ok;
+
+		scenario_setup(s);
+		ok = replay(again);
+
+		printf("%s\n", ok ? "ok" : failed);
+		if (!ok)
+			describe_stuck(stdout);
+		return !ok;
+	}
+	if (undo) {
+		scenario_setup(s);
+		return !check_undo();
+	}
+	return !run_scenario(s, &o);
+}

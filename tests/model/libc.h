@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the modelled program calls in place of the C library's functions; see shim.h. */
+#ifndef MODEL_LIBC_H
+#define MODEL_LIBC_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+void *model_malloc(size_t n);
+void *model_realloc(void *p, size_t n);
+void model_free(void *p);
+void *model_mmap(size_t n);
+void *model_memset(void *p, int c, size_t n);
+void *model_memcpy(void *to, const void *from, size_t n);
+char *model_strncpy(char *to, const char *from, size_t n);
+int model_snprintf(char *to, size_t n, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int model_vsnprintf(char *to, size_t n, const char *fmt, va_list ap);
+void model_abort(void) __attribute__((noreturn));
+
+#endif

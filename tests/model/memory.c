@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Memory of the modelled program: one region for all that it allocates, its static data,
+ * and the undo log.
+ *
+ * The sources are compiled with -fsanitize=thread, which makes the compiler call
+ * __tsan_write8() and its kin before each plain access that may be shared.  Those functions
+ * are here, in place of the sanitizer's library.  Writes are logged; races are looked for in
+ * weak.c.  The stacks of threads are outside: they are copied as a whole.
+ */
+#define _GNU_SOURCE
+#include <link.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include "libc.h"
+#include "rt.h"
+
+#define UNDO_MAX	(1u << 28)
+#define SHADOW_BYTES	(REGION_BYTES / 8 * sizeof(struct shadow))
+
+extern char __data_start, _end;
+
+struct shadow *region_shadow, *data_shadow;
+char *data_start;
+u64 data_bytes;
+char *tls_start;
+u64 tls_bytes;
+struct undo *undo_log;
+u64 undo_n;
+u64 mem_hash;
+u32 step_id;
+bool tls_dirty;
+bool watch;
+u32 learned;
+
+u64 *region_used;		/* in the region itself */
+
+static void *reserve(void *at, u64 bytes)
+{
+	void *p = mmap(at, bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED_NOREPLACE : 0), -1, 0);
+
+	if (p == MAP_FAILED) {
+		perror("model: mmap");
+		exit(2);
+	}
+	return p;
+}
+
+static int find_tls(struct dl_phdr_info *info, size_t size, void *data)
+{
+	int i;
+
+	(void)size;
+	(void)data;
+	for (i = 0; i < info->dlpi_phnum; i++) {
+		if (info->dlpi_phdr[i].p_type == PT_TLS) {
+			tls_start = info->dlpi_tls_data;
+			tls_bytes = (info->dlpi_phdr[i].p_memsz + 7) & ~7ull;
+		}
+	}
+	return 1;	/* the program itself comes first */
+}
+
+void memory_init(void)
+{
+	char *region = reserve((void *)REGION_BASE, REGION_BYTES);
+
+	region_shadow = reserve(NULL, SHADOW_BYTES);
+	undo_log = reserve(NULL, (u64)UNDO_MAX * sizeof(*undo_log));
+	data_start = (char *)((uintptr_t)&__data_start & ~7ull);
+	data_bytes = (u64)(&_end - data_start);
+	data_shadow = reserve(NULL, data_bytes / 8 * sizeof(struct shadow) + 4096);
+	dl_iterate_phdr(find_tls, NULL);
+	if (tls_bytes > TLS_MAX) {
+		fprintf(stderr, "model: %llu bytes of __thread variables\n",
+			(unsigned long long)tls_bytes);
+		exit(2);
+	}
+	region_used = (u64 *)(void *)region;
+	*region_used = 64;
+}
+
+void *region_alloc(u64 n)
+{
+	u64 at = (*region_used + 63) & ~63ull;
+
+	if (at + n > REGION_BYTES) {
+		model_fail("the model's memory is used up");
+		return NULL;
+	}
+	lw(region_used, at + n);
+	return (char *)REGION_BASE + at;
+}
+
+void touch(void *p, u64 n)
+{
+	u64 a = (u64)(uintptr_t)p & ~7ull, end = (u64)(uintptr_t)p + n;
+
+	if (!step_id)
+		return;
+	if (a - (u64)(uintptr_t)tls_start < tls_bytes) {
+		tls_dirty = true;
+		return;
+	}
+	for (; a < end; a += 8) {
+		struct shadow *s = shadow_of((void *)(uintptr_t)a);
+
+		if (!s)
+			return;
+		touch_word((u64 *)(uintptr_t)a, s);
+		s->flags |= SH_WROTE;
+		if (s->first && s->first != self + 1)
+			s->flags |= SH_MULTI;
+	}
+}
+
+/* The step is over: bring the hash up to date with the words that it touched. */
+void steps_settle(u64 from)
+{
+	u64 i;
+
+	for (i = from; i < undo_n; i++) {
+		u64 *w = undo_log[i].addr;
+		u64 a = (u64)(uintptr_t)w;
+
+		if (!(a & 1) && undo_log[i].old != *w)
+			mem_hash ^= mix(a, undo_log[i].old) ^ mix(a, *w);
+	}
+}
+
+/* Take back all changes above n; the caller restores the hash. */
+void undo_to(u64 n)
+{
+	while (undo_n > n) {
+		undo_n--;
+		*(u64 *)((uintptr_t)undo_log[undo_n].addr & ~1ull) = undo_log[undo_n].old;
+	}
+}
+
+/* --- what the C library would do ------------------------------------------- */
+
+/* 16 bytes before each block say its size. */
+void *model_malloc(size_t n)
+{
+	u64 *p = region_alloc(n + 64);
+
+	if (!p)
+		return NULL;
+	lw(p, n);
+	return p + 8;
+}
+
+void model_free(void *p)
+{
+	(void)p;	/* never used again in this schedule */
+}
+
+void *model_realloc(void *p, size_t n)
+{
+	char *q = model_malloc(n);
+	u64 had = p ? *((u64 *)p - 8) : 0;
+
+	if (q && p)
+		model_memcpy(q, p, had < n ? had : n);
+	return q;
+}
+
+void *model_mmap(size_t n)
+{
+	char *p = region_alloc(n + 4096);
+
+	return (void *)(((uintptr_t)p + 4095) & ~4095ull);
+}
+
+void *model_memset(void *p, int c, size_t n)
+{
+	if (!step_id) {
+		/* Fresh memory is zero: do not make pages of it. */
+		char *b = p;
+		size_t i;
+
+		for (i = 0; i < n; i++)
+			if (b[i] != (char)c)
+				b[i] = (char)c;
+		return p;
+	}
+	touch(p, n);
+	return memset(p, c, n);
+}
+
+void *model_memcpy(void *to, const void *from, size_t n)
+{
+	touch(to, n);
+	if (watch) {
+		size_t i;
+
+		for (i = 0; i + 8 <= n; i += 8) {
+			weak_plain((const char *)from + i, 8, false);
+			weak_plain((char *)to + i, 8, true);
+		}
+	}
+	return memcpy(to, from, n);
+}
+
+char *model_strncpy(char *to, const char *from, size_t n)
+{
+	touch(to, n);
+	return strncpy(to, from, n);
+}
+
+int model_vsnprintf(char *to, size_t n, const char *fmt, va_list ap)
+{
+	touch(to, n);
+	return vsnprintf(to, n, fmt, ap);
+}
+
+int model_snprintf(char *to, size_t n, const char *fmt, ...)
+{
+	va_list ap;
+	int rc;
+
+	va_start(ap, fmt);
+	rc = model_vsnprintf(to, n, fmt, ap);
+	va_end(ap);
+	return rc;
+}
+
+/* --- what the compiler calls ------------------------------------------------ */
+
+void __tsan_init(void);
+void __tsan_func_entry(void *p);
+void __tsan_func_exit(void);
+void __tsan_vptr_update(void *p, void *v);
+void __tsan_read_range(void *p, u64 n);
+void __tsan_write_range(void *p, u64 n);
+
+void __tsan_init(void)
+{
+}
+
+void __tsan_func_entry(void *p)
+{
+	(void)p;
+}
+
+void __tsan_func_exit(void)
+{
+}
+
+void __tsan_read_range(void *p, u64 n)
+{
+	u64 i;
+
+	for (i = 0; watch && i < n; i += 8)
+		weak_plain((char *)p + i, 8, false);
+}
+
+void __tsan_write_range(void *p, u64 n)
+{
+	u64 i;
+
+	touch(p, n);
+	for (i = 0; watch && i < n; i += 8)
+		weak_plain((char *)p + i, 8, true);
+}
+
+#define HOOKS(n)								\
+	void __tsan_read##n(void *p);						\
+	void __tsan_read##n(void *p)						\
+	{									\
+		if (unlikely(watch))						\
+			weak_plain(p, n, false);				\
+	}									\
+	void __tsan_write##n(void *p);						\
+	void __tsan_write##n(void *p)						\
+	{									\
+		if (likely(step_id)) {						\
+			touch(p, n);						\
+			if (unlikely(watch))					\
+				weak_plain(p, n, true);				\
+		}								\
+	}									\
+	void __tsan_unaligned_read##n(void *p);					\
+	void __tsan_unaligned_read##n(void *p)					\
+	{									\
+		__tsan_read##n(p);						\
+	}									\
+	void __tsan_unaligned_write##n(void *p);				\
+	void __tsan_unaligned_write##n(void *p)					\
+	{									\
+		__tsan_write##n(p);						\
+	}
+
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8)
+HOOKS(16)

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a scenario of the controlled scheduler says.
+ */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include <base/compiler.h>
+
+struct scenario {
+	const char *name;
+	const char *what;
+	u32 threads;
+	void (*setup)(void);		/* once; what it makes is there at each schedule's start */
+	void (*enter)(u32 i);		/* as thread i, once, before the search; or NULL */
+	void (*thread)(u32 i);		/* i: 0 .. threads - 1 */
+	void (*check)(void);		/* after all threads ended */
+	u32 bound;			/* preemptions for the default search; MODEL_ALL: any */
+	u32 seconds;			/* of the short run */
+	u32 flags;
+	const void *arg;		/* the scenario's own: model_arg() */
+};
+
+#define MODEL_ALL	255u
+#define MODEL_NO_DFS	1u		/* too large for a search: random schedules alone */
+#define MODEL_SLEEPS_OK	2u		/* workers that sleep at the end are not stuck */
+#define MODEL_FREEZE	4u		/* one thread may be stopped for good, anywhere */
+#define MODEL_FREEZE2	8u		/* two of them */
+
+/* The table of a program; ends with a NULL name. */
+extern const struct scenario scenarios[];
+
+const void *model_arg(void);
+void model_point(void);			/* another thread may go on here */
+void model_forget_exit(void);		/* no key's function is called for this thread */
+u32 model_self(void);			/* of thread(): i */
+void model_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+#define MODEL_CHECK(cond)							\
+	do {									\
+		if (!(cond))							\
+			model_fail("%s:%d: not true: %s", __FILE__, __LINE__, #cond);	\
+	} while (0)
+/* The scenario's own books: no place to switch, no order, no race. */
+u64 model_note(u64 *p, u64 v);		/* *p becomes v; the value before */
+
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Insides of the controlled scheduler: what memory.c, sched.c, weak.c and explore.c share.
+ *
+ * Threads are coroutines in one process.  A step of a thread runs from one access to shared
+ * memory to just before the next one.  Everything that a step changes can be taken back:
+ * words by an undo log, the thread's stack by a copy.  So a search goes back without running
+ * from the start, and a hash of all that changed is kept up as it changes.
+ */
+#ifndef MODEL_RT_H
+#define MODEL_RT_H
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <base/compiler.h>
+#include <base/atomic_model.h>
+#include "model.h"
+
+#define MAX_THREADS	8u	/* thread 0 is the scenario's set-up and check */
+#define KEYS		4u
+#define STACK_BYTES	(96u << 10)
+#define STACK_SPARE	(24u << 10)	/* for the C library */
+#define TLS_MAX		1024u
+
+/* --- memory --------------------------------------------------------------- */
+
+#define REGION_BASE	0x10000000000ull
+#define REGION_BYTES	(1ull << 31)
+
+/* What is known of one word of memory, by all schedules of a scenario. */
+struct shadow {
+	u32 stamp;		/* step that logged it */
+	u8 first;		/* thread + 1 that used it as an atomic first */
+	u8 flags;
+	u16 loc;		/* weak.c: its history */
+};
+
+enum { SH_MULTI = 1, SH_WROTE = 2, SH_SHARED = 4, SH_FREED = 8 };
+
+struct undo {
+	u64 *addr;		/* bit 0: the hash is up to date already */
+	u64 old;
+};
+
+extern struct shadow *region_shadow, *data_shadow;
+extern char *data_start;
+extern u64 data_bytes;
+extern char *tls_start;
+extern u64 tls_bytes;
+extern u64 *region_used;
+extern struct undo *undo_log;
+extern u64 undo_n;
+extern u64 mem_hash;
+extern u32 step_id;		/* 0: writes are not logged */
+extern bool tls_dirty;
+extern bool watch;		/* plain accesses are looked at for races */
+extern u32 learned;		/* words that became shared since it was cleared */
+
+static inline u64 mix(u64 a, u64 v)
+{
+	u64 x = (v + a * 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
+
+	x ^= x >> 32;
+	x *= 0xc4ceb9fe1a85ec53ull;
+	return x ^ x >> 29;
+}
+
+static inline struct shadow *shadow_of(const void *p)
+{
+	u64 a = (u64)(uintptr_t)p;
+
+	if (likely(a - REGION_BASE < REGION_BYTES))
+		return &region_shadow[(a - REGION_BASE) >> 3];
+	if (a - (u64)(uintptr_t)data_start < data_bytes)
+		return &data_shadow[(a - (u64)(uintptr_t)data_start) >> 3];
+	return NULL;
+}
+
+/* A word of the program is about to change. */
+static inline void touch_word(u64 *w, struct shadow *s)
+{
+	if (s->stamp == step_id)
+		return;
+	s->stamp = step_id;
+	undo_log[undo_n].addr = w;
+	undo_log[undo_n++].old = *w;
+}
+
+void touch(void *p, u64 n);
+
+/* A word of the model changes. */
+static inline void lw(void *p, u64 v)
+{
+	u64 *w = p, old = *w;
+
+	if (old == v)
+		return;
+	if (step_id) {
+		undo_log[undo_n].addr = (u64 *)((uintptr_t)w | 1);
+		undo_log[undo_n++].old = old;
+		mem_hash ^= mix((u64)(uintptr_t)w, old) ^ mix((u64)(uintptr_t)w, v);
+	}
+	*w = v;
+}
+
+void memory_init(void);
+void *region_alloc(u64 n);
+void steps_settle(u64 from);
+void undo_to(u64 n);
+
+/* --- threads -------------------------------------------------------------- */
+
+enum { T_NONE, T_READY, T_ASLEEP, T_JOIN, T_DONE, T_FROZEN };
+
+/* Every field is a word, changed by lw(). */
+struct mthread {
+	u64 state;
+	u64 sp;
+	u64 stack_hash;
+	u64 yielded;		/* spins, and nothing has changed */
+	u64 fresh;		/* something changed since it spun last */
+	u64 word;		/* asleep on */
+	u64 deadline;
+	u64 timed_out;
+	u64 awaits;		/* thread to join */
+	u64 fn, arg;
+	u64 value[KEYS];	/* of os_key_set() */
+	u64 tls[TLS_MAX / 8];
+};
+
+struct mfixed {
+	char *stack_lo, *stack_hi;
+	u64 ops;		/* accesses so far */
+};
+
+extern struct mthread *threads;		/* MAX_THREADS of them */
+extern struct mfixed fixed[MAX_THREADS];
+extern u32 self;			/* the running thread */
+extern u64 *model_now;			/* clock_ns() */
+extern u64 *model_stamp;		/* cycles_ordered() */
+extern struct model_site *pend_site;	/* what the thread that stopped is about to do */
+extern const void *pend_addr;
+extern u32 pend_choice;			/* it asks for one of so many values; 0: it does not */
+extern u32 given;			/* the answer */
+extern bool all_points;			/* every atomic access is a place to switch */
+extern bool step_wrote;			/* the step changed what others may wait for */
+extern bool in_thread;			/* a modelled thread runs */
+extern const char *failed;		/* what went wrong, or NULL */
+
+void sched_init(void);
+u32 thread_spawn(void *(*fn)(void *), void *arg);
+void step_run(u32 t, bool timeout);
+void step_stack(u32 t);
+void tls_load(u32 t);
+void tls_save(u32 t);
+extern jmp_buf fail_jump;
+void stacks_reset(void);
+u32 enabled_mask(void);			/* bit t: ready; bit 8 + t: its deadline may pass */
+bool all_done(void);
+void describe_stuck(FILE *f);
+u32 choose(u32 n);			/* by a running thread */
+
+/* --- weak memory ---------------------------------------------------------- */
+
+extern bool weak;
+void weak_reset(void);
+u64 weak_load(struct model_site *s, const void *p, u32 size);
+void weak_store(struct model_site *s, void *p, u32 size, u64 v);
+u64 weak_rmw(struct model_site *s, void *p, u32 size, u64 v);
+bool weak_cas(struct model_site *s, void *p, u32 size, void *old, u64 v);
+bool weak_pair_cas(struct model_site *s, u64 *p, u64 *old, const u64 *v);
+void weak_fence(struct model_site *s);
+void weak_plain(const void *p, u32 size, bool write);
+void weak_relax(void);
+void weak_sync(u32 from, u32 to);	/* thread creation, join, sleep */
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Included before every source of a model build: memory of the model in place of the C
+ * library's, and writes of the C library in sight of the model.
+ */
+#ifndef MODEL_SHIM_H
+#define MODEL_SHIM_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "libc.h"
+
+#define malloc(n)		model_malloc(n)
+#define calloc(n, m)		model_malloc((size_t)(n) * (m))
+#define aligned_alloc(a, n)	model_malloc(n)
+#define realloc(p, n)		model_realloc(p, n)
+#define free(p)			model_free(p)
+#define mmap(a, n, ...)		model_mmap(n)
+#define munmap(p, n)		((void)(p), (void)(n))
+#define mprotect(p, n, r)	0
+#define madvise(p, n, r)	0
+#define memset(p, c, n)		model_memset(p, c, n)
+#define memcpy(t, f, n)		model_memcpy(t, f, n)
+#define strncpy(t, f, n)	model_strncpy(t, f, n)
+#define snprintf(...)		model_snprintf(__VA_ARGS__)
+#define vsnprintf(t, n, f, a)	model_vsnprintf(t, n, f, a)
+#define abort()			model_abort()
+#define pthread_sigmask(h, s, o) ((void)(s), (void)(o), 0)
+#define pthread_atfork(a, b, c)	((void)(c), 0)
+#define sched_setaffinity(p, n, s) 0
+
+/* The compiler's instrumentation is the model's own: see memory.c. */
+#undef __SANITIZE_THREAD__
+
+#endif

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * An executor that is as small as can be, for scenarios of the var queue alone: a ready op
+ * belongs to the thread that made it ready, in order; a waiting thread spins.
+ */
+#include <exec/exec.h>
+#include <base/bug.h>
+#include <base/err.h>
+#include "model.h"
+
+#define WORKS 64u
+
+struct exec_queue {
+	u32 id;
+};
+
+struct mine {
+	u32 n, next;
+	u32 work[WORKS];
+};
+
+struct exec {
+	struct exec_client cl;
+	u32 nqueues;
+	struct exec_queue q[16];
+	struct mine mine[16];
+};
+
+int exec_create(const struct exec_config *cfg, const struct exec_client *cl, struct exec **out)
+{
+	struct exec *x = calloc(1, sizeof(*x));
+
+	x->cl = *cl;
+	*out = x;
+	return 0;
+}
+
+void exec_set_warm(struct exec *x, const char *base, u32 stride)
+{
+}
+
+void exec_destroy(struct exec *x)
+{
+}
+
+int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
+		   struct exec_queue **out)
+{
+	*out = &x->q[x->nqueues++];
+	return 0;
+}
+
+int exec_start(struct exec *x)
+{
+	return 0;
+}
+
+void exec_stop(struct exec *x)
+{
+}
+
+int exec_worker_error(struct exec *x)
+{
+	return 0;
+}
+
+static struct exec *the;
+
+int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
+{
+	the = x;
+	t->slot = slot;
+	t->budget = EXEC_UNLIMITED;
+	return 0;
+}
+
+void exec_thread_fini(struct exec *x, struct exec_thread *t)
+{
+}
+
+void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags)
+{
+	struct mine *m = &the->mine[t->slot];
+
+	m->work[m->n++ % WORKS] = work;
+}
+
+bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio)
+{
+	exec_push(q, t, work, prio, 0);
+	return false;
+}
+
+u32 exec_take(struct exec *x, struct exec_thread *t)
+{
+	struct mine *m = &x->mine[t->slot];
+
+	return m->next == m->n ? 0 : m->work[m->next++ % WORKS];
+}
+
+int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
+	      s64 timeout_ns, bool help)
+{
+	while (!cond(arg)) {
+		u32 w = help ? exec_take(x, t) : 0;
+
+		if (w)
+			x->cl.run(x->cl.user, t, w);
+		else
+			cpu_relax();
+	}
+	return 0;
+}
+
+void exec_unpark(struct exec *x, struct exec_thread *t)
+{
+}
+
+void exec_stats(struct exec *x, struct exec_stats *s)
+{
+	memset(s, 0, sizeof(*s));
+}
+
+u64 exec_now_ns(void)
+{
+	return 0;
+}

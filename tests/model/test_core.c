@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The var queue: the real core and pools, with an executor that does as little as can be.
+ */
+#include "engine.h"
+
+static void setup(void)
+{
+	engine_setup(0);
+}
+
+#define S(name_, program, threads_, bound_, seconds_)				\
+	{ .name = name_, .what = program, .arg = program, .threads = threads_,	\
+	  .setup = setup, .enter = engine_enter, .thread = engine_thread,	\
+	  .check = engine_check, .bound = bound_, .seconds = seconds_ }
+
+/* One thread may be stopped for good anywhere: the others' pushes return. */
+#define F(name_, program, threads_, bound_, seconds_)				\
+	{ .name = name_, .what = program, .arg = program, .threads = threads_,	\
+	  .setup = setup, .enter = engine_enter, .thread = engine_thread,	\
+	  .bound = bound_, .seconds = seconds_, .flags = MODEL_FREEZE }
+
+const struct scenario scenarios[] = {
+	S("ww", "w0 | w0", 2, MODEL_ALL, 2),
+	S("wr", "w0 | r0", 2, MODEL_ALL, 2),
+	S("wr2", "w0 r0 | r0 w0", 2, MODEL_ALL, 5),
+	S("ww2", "w0 w0 | w0 w0", 2, MODEL_ALL, 5),
+	S("pair", "w0w1 | w0w1", 2, MODEL_ALL, 5),
+	S("cross", "w0r1 | r0w1", 2, MODEL_ALL, 5),
+	S("triple", "w0w1 | w1w2 | w0w2", 3, MODEL_ALL, 6),
+	S("three", "w0 r0 | r0 w0 | w0 w0", 3, MODEL_ALL, 6),
+	S("chain", "w0w1 w0 | w0 w1 | r0r1", 3, MODEL_ALL, 6),
+	S("delete", "d0 | w0 | r0", 3, MODEL_ALL, 6),
+	S("delete2", "d0 n1 w1 | w0r2 | r0", 3, MODEL_ALL, 6),
+	S("batch", "w0r1+w1r0 | w0w1 r0", 2, MODEL_ALL, 6),
+	S("wait", "w0 W0 | r0 R0", 2, MODEL_ALL, 6),
+	S("waitall2", "w0 A | w1", 2, MODEL_ALL, 6),
+	S("waitall", "w0 A | w0", 2, MODEL_ALL, 6),
+	F("stop_pair", "w0w1 | w1w0", 2, MODEL_ALL, 6),
+	F("stop_three", "w0w1 | w1w0 | w0", 3, MODEL_ALL, 6),
+	{ .name = NULL },
+};
