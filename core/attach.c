@@ -32,7 +32,7 @@ u64 attach_found(struct thread *t, struct op *op, struct dep *dep, u32 j, u64 ta
 	struct pair w = word_snapshot(v);
 	u64 rec;
 
-	if (w.tag == tag)
+	if (tag_same(w.tag, tag))
 		return w.val;
 	/* CORE-L6 <-> CORE-L5: the overwriter recorded before the CAS that we just saw. */
 	rec = load_acquire(op->ndeps <= INLINE_DEPS ? &t->d.rec[j] :

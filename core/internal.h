@@ -44,6 +44,7 @@ struct var_side {
 
 BUILD_BUG_ON(sizeof(struct var) != 64);
 BUILD_BUG_ON(sizeof(struct var) + sizeof(struct var_side) != VAR_SIZE);
+BUILD_BUG_ON(VAR_GROUP * sizeof(struct var_side) != sizeof(struct var));
 
 /* One version of a var: the write that makes it and the reads that see it. */
 struct block {
@@ -91,6 +92,7 @@ enum {
 	OP_BATCH = 1 << 4,	/* link list of a batch; never runs */
 	OP_STALE = 1 << 5,	/* lost a var during its push: does not run */
 	OP_NO_COUNT = 1 << 6,	/* its write is not a version (wait writable) */
+	OP_INLINE = 1 << 7,	/* its property says where it runs: dispatch() looks closer */
 };
 
 
@@ -297,16 +299,16 @@ static inline struct block *block_of(const struct pawl_engine *e, u32 idx)
 
 static inline struct var *var_of(const struct pawl_engine *e, u32 idx)
 {
+	/* idx / 4 lines of sides come before it */
 	return (struct var *)(void *)(e->vars +
-			      (size_t)(idx / VAR_GROUP) * (VAR_GROUP * VAR_SIZE) +
-			      (idx % VAR_GROUP) * sizeof(struct var));
+			      ((size_t)idx + idx / VAR_GROUP) * sizeof(struct var));
 }
 
 static inline struct var_side *var_side_of(const struct pawl_engine *e, u32 idx)
 {
 	return (struct var_side *)(void *)(e->vars +
-				   (size_t)(idx / VAR_GROUP) * (VAR_GROUP * VAR_SIZE) +
-				   VAR_GROUP * sizeof(struct var) +
+				   ((size_t)(idx | (VAR_GROUP - 1)) + 1 + idx / VAR_GROUP) *
+				   sizeof(struct var) +
 				   (idx % VAR_GROUP) * sizeof(struct var_side));
 }
 
@@ -408,8 +410,34 @@ static inline int var_check(struct thread *t, pawl_var_t h, u32 *vi)
 		      !(load_relaxed(&v->word.val) & WORD_DELETED)) ? 0 : -ESTALE;
 }
 
-struct op *op_new(struct thread *t, u32 *idx);
-void op_free(struct thread *t, struct op *op, u32 idx);
+
+/* NULL: max_ops exist. */
+static inline struct op *op_new(struct thread *t, u32 *idx)
+{
+	struct pawl_engine *e = t->e;
+	struct op *op = pool_get_at(e->pool[POOL_OP], &t->cache[POOL_OP], e->ops, sizeof(*op), idx);
+
+	if (unlikely(!op))
+		return NULL;
+	op->err = 0;
+	op->oper = 0;
+	store_relaxed(&op->ext, 0);
+	store_relaxed(&op->flags, 0);
+	store_relaxed(&op->ndeps, 0);
+	op->owner = (u16)t->slot;
+	return op;
+}
+
+void ext_put(struct thread *t, u32 ext);
+
+/* The op's memory may be looked at by helpers with a stale view: they validate. */
+static inline void op_free(struct thread *t, struct op *op, u32 idx)
+{
+	if (unlikely(op->ndeps > INLINE_DEPS))
+		ext_put(t, op->ext);
+	pool_put(t->e->pool[POOL_OP], &t->cache[POOL_OP], idx);
+}
+
 int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *who);
 
 /* Everything but the vars. */
@@ -436,7 +464,9 @@ void blocks_put(struct thread *t, const struct dep *deps, u32 n);
 static inline struct block *dep_block(struct thread *t, struct dep *d)
 {
 	u32 bi = 0;
-	struct block *b = pool_get(t->e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], &bi);
+	struct pawl_engine *e = t->e;
+	struct block *b = pool_get_at(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], e->blocks,
+				      sizeof(*b), &bi);
 
 	if (likely(b)) {
 		store_relaxed(&d->block, bi);
@@ -449,11 +479,14 @@ static inline struct block *dep_block(struct thread *t, struct dep *d)
 }
 
 int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext);
-void ext_put(struct thread *t, u32 ext);
-struct exec_queue *op_queue(struct pawl_engine *e, const struct op *op);
+
+static inline struct exec_queue *op_queue(struct pawl_engine *e, const struct op *op)
+{
+	return e->routes[op->dev * 8u + op->prop];
+}
 
 /* link.c: take the places */
-int link_simple(struct thread *t, struct op *op, u64 *found);
+int link_simple_slow(struct thread *t, struct op *op, u64 tag, u64 *found);
 u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found);
 struct pair word_snapshot(struct var *v);
 
@@ -496,6 +529,11 @@ static inline u32 attach_block(struct thread *t, struct dep *d, u32 ref, u32 obi
 /* With the word as it was before our own link. */
 static inline u32 attach_own(struct thread *t, struct dep *d, u32 ref, u64 was)
 {
+	/* A reader of a version that is known to be there leaves the block's line alone. */
+	if (!(d->var & DEP_WRITE) && (was & FOUND_KNOWN)) {
+		store_relaxed(&d->block, word_cur(was));
+		return 1;
+	}
 	return attach_block(t, d, ref, word_cur(was), was & WORD_LASTW ? 0 : word_joined(was));
 }
 
@@ -512,6 +550,13 @@ void push_undo(struct thread *t, struct op *op);
 void dispatch(struct thread *t, struct op *op, u32 opi);
 int window_wait(struct thread *t, u32 n);
 int push_one(struct thread *t, const struct pawl_op *d, u32 flags);
+
+/* What an op is by its property. */
+static inline u16 prop_flags(u32 prop)
+{
+	return prop == PAWL_NO_SKIP ? OP_NO_SKIP :
+	       prop == PAWL_ASYNC || prop == PAWL_DELETE_VAR ? OP_INLINE : 0;
+}
 
 /* retire.c */
 /*

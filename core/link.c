@@ -12,7 +12,8 @@
  *      helps it to the end first; so nobody is ever behind a push that is not in all
  *      its places.  The sorted order bounds the depth of helping: the push that is
  *      helped on var v only needs vars above v.
- *   3. The status goes to COMMITTED: the push's place in all FIFOs is fixed.
+ *   3. The status goes to COMMITTED: the push's place in all FIFOs is fixed.  If the owner
+ *      made every link itself it knows all that it needs, and says FINISHED at once.
  *   4. Until the owner has attached (attach.c) and says FINISHED, whoever overwrites
  *      one of its tags first leaves the word's value in the owner's record.
  * A push with one var is the CAS of its word and nothing else.
@@ -22,6 +23,8 @@
  *   CORE-L3 (word CAS)           <-> CORE-L4 (word read): block contents, the status
  *   CORE-L5 (record CAS, release) <-> CORE-L6 (owner's read, attach.c)
  *   CORE-L7 (commit CAS)         <-> CORE-L2
+ *   CORE-L8 (finish, release)    <-> CORE-L2
+ *   CORE-K1 (KNOWN, with the word) <-> CORE-K2: the data of the write that is known to be done
  *
  * Why a dep is linked at most once: a linker reads the word (tag is not ours), then
  * looks at the status again.  If the push had been linked here and overwritten, the
@@ -36,7 +39,7 @@
  * Lifetime: helpers read descriptors, ops and deps that may belong to the next push
  * already; every value read is validated by the status before it is used.
  */
-#include <core/internal.h>
+#include <core/link.h>
 
 /* A word whose two halves belong together: equal tags around the value prove it. */
 struct pair word_snapshot(struct var *v)
@@ -64,7 +67,7 @@ static enum phase tag_phase(struct pawl_engine *e, u64 tag)
 
 	if (tag & TAG_SIMPLE)
 		return PHASE_FINISHED;
-	st = load_acquire(&thread_of(e, tag_slot(tag))->d.status);	/* CORE-L2 <-> CORE-L1, CORE-L7 */
+	st = load_acquire(&thread_of(e, tag_slot(tag))->d.status);	/* CORE-L2 <-> CORE-L1, CORE-L7, CORE-L8 */
 	return st >> 2 == tag_seq(tag) ? (enum phase)(st & 3) : PHASE_FINISHED;
 }
 
@@ -81,7 +84,7 @@ static __cold void record(struct thread *t, u64 tag, u32 vi, u64 val)
 	u32 opi = load_acquire(&d->op), n, ext = 0, j;
 	struct dep *deps;
 	struct op *op;
-	u64 want = rec_empty(tag);
+	u64 want = rec_empty(tag & ~TAG_KNOWN);
 	u64 *rec;
 
 	if (load_acquire(&d->status) != st)
@@ -106,7 +109,8 @@ static void help(struct thread *t, u64 tag);
 
 /*
  * Link dep j of the push `tag`.  False: the push is over linking.  *found: the value
- * that our CAS replaced, else 0 (a helper linked it, or the var is deleted).
+ * that our CAS replaced (and FOUND_KNOWN), else 0 (a helper linked it, or the var is
+ * deleted).
  */
 static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u64 tag,
 		     bool batch, bool del, u64 *found)
@@ -127,7 +131,7 @@ static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u6
 	for (;;) {
 		struct pair w = word_snapshot(v), new;
 
-		if (w.tag == tag)
+		if (tag_same(w.tag, tag))
 			return true;
 		/* the second look */
 		if (load_acquire(&d->status) != st && !BUSTED(NO_SECOND_LOOK))
@@ -145,7 +149,7 @@ static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u6
 			if (BUSTED(WAIT_NOT_HELP))
 				cpu_relax();
 			else
-				help(t, w.tag);
+				help(t, w.tag & ~TAG_KNOWN);
 			continue;
 		case PHASE_COMMITTED:
 			if (!BUSTED(NO_RECORD))
@@ -154,10 +158,10 @@ static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u6
 		case PHASE_FINISHED:
 			break;
 		}
-		new.tag = tag;
+		new.tag = tag | (write ? 0 : known(e, &w));
 		new.val = write ? word_write(w.val, nb, add, del) : word_join(w.val, add);
 		if (pair_cas_acq_rel(&v->word, &w, new)) {	/* CORE-L3 <-> CORE-L4 */
-			*found = w.val;
+			*found = found_make(w.val, new.tag);
 			return true;
 		}
 	}
@@ -191,61 +195,24 @@ static __cold void help(struct thread *t, u64 tag)
 }
 
 /*
- * Nothing is to be done for the push that tagged a word, as far as can be told without
- * looking at its descriptor: it had one var, or it was this thread's own (and earlier, if
- * it is not the one that is being linked).
+ * link_simple() at a word that is in somebody's hands, or with a deletion.
  */
-static inline bool tag_quick(const struct thread *t, u64 tag)
-{
-	return (tag & TAG_SIMPLE) || tag_slot(tag) == t->slot;
-}
-
-/*
- * The usual case of a thread's own push: one look, one CAS.  The two halves need not
- * belong together: then the CAS fails.  False: look closer.
- */
-static inline bool link_quick(struct thread *t, struct var *v, const struct dep *dep, u64 tag,
-			      bool write, u64 *found, const u64 *status, u64 linking)
-{
-	struct pair w = { load_acquire(&v->word.tag), load_acquire(&v->word.val) };	/* CORE-L4 <-> CORE-L3 */
-	struct pair new = { tag, write ? word_write(w.val, dep->block, 0, false) :
-				 word_join(w.val, 1) };
-
-	/* Our own tag is there already if somebody helped. */
-	if (unlikely(!tag_quick(t, w.tag) || w.tag == tag || (w.val & WORD_DELETED) ||
-		     load_acquire(&v->gen) != dep->gen))
-		return false;
-	/* the second look */
-	if (status && unlikely(load_acquire(status) != linking) && !BUSTED(NO_SECOND_LOOK))
-		return false;
-	*found = w.val;
-	return pair_cas_acq_rel(&v->word, &w, new);	/* CORE-L3 <-> CORE-L4 */
-}
-
-/*
- * An op with one var.  *found: what the word held.  -ESTALE: the var is gone, nothing
- * happened.  The caller owns the op; a failed CAS means that another push succeeded.
- */
-int link_simple(struct thread *t, struct op *op, u64 *found)
+int link_simple_slow(struct thread *t, struct op *op, u64 tag, u64 *found)
 {
 	struct pawl_engine *e = t->e;
 	struct dep *dep = &op->deps[0];
 	u32 vi = dep->var & ~DEP_WRITE;
 	bool write = dep->var & DEP_WRITE, del = op->flags & OP_DELETE;
 	struct var *v = var_of(e, vi);
-	struct pair w, new;
+	struct pair w = word_snapshot(v), new;
 
-	new.tag = tag_make(t->slot, ++t->seq, TAG_SIMPLE);
-	if (likely(!del && link_quick(t, v, dep, new.tag, write, found, NULL, 0)))
-		return 0;
-	w = word_snapshot(v);
 	for (;;) {
 		if (unlikely((w.val & WORD_DELETED) || load_acquire(&v->gen) != dep->gen) &&
 		    !BUSTED(NO_GEN))
 			return -ESTALE;
 		switch (tag_phase(e, w.tag)) {
 		case PHASE_LINKING:
-			help(t, w.tag);
+			help(t, w.tag & ~TAG_KNOWN);
 			w = word_snapshot(v);
 			continue;
 		case PHASE_COMMITTED:
@@ -254,9 +221,10 @@ int link_simple(struct thread *t, struct op *op, u64 *found)
 		case PHASE_FINISHED:
 			break;
 		}
+		new.tag = tag | (write ? 0 : known(e, &w));
 		new.val = write ? word_write(w.val, dep->block, 0, del) : word_join(w.val, 1);
 		if (pair_cas_acq_rel(&v->word, &w, new)) {	/* CORE-L3 <-> CORE-L4 */
-			*found = w.val;
+			*found = found_make(w.val, new.tag);
 			return 0;
 		}
 		w = word_snapshot(v);
@@ -264,36 +232,43 @@ int link_simple(struct thread *t, struct op *op, u64 *found)
 }
 
 /*
- * An op (or batch) with several vars: returns the push's tag; found[j] for the first
- * INLINE_DEPS deps that this thread linked itself, else 0.  After it the place is fixed.
+ * An op (or batch) with several vars.  found[j]: for the first INLINE_DEPS deps that this
+ * thread linked itself, else 0.  After it the place is fixed.  0: this thread linked all of
+ * them and found[] says all, so nobody needs to record for it: the push is FINISHED.  Else
+ * the push's tag; it is COMMITTED, and the caller says FINISHED when it has attached.
  */
 u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 {
 	struct pawl_engine *e = t->e;
+	u32 n = op->ndeps, odd = op->flags & (OP_BATCH | OP_DELETE), own = 0, j;
 	u64 seq = ++t->seq, tag = tag_make(t->slot, seq, 0), st, ignored;
-	struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
+	struct dep *deps = op_deps(e, op, n, op->ext);
 	struct desc *d = &t->d;
-	u64 *rec = op->ndeps <= INLINE_DEPS ? d->rec :
-		   ext_recs(ext_of(e, op->ext), op->ext >> 30);
-	u32 j;
+	u64 *rec = n <= INLINE_DEPS ? d->rec : ext_recs(ext_of(e, op->ext), op->ext >> 30);
 
-	for (j = 0; j < op->ndeps; j++)
+	for (j = 0; j < n; j++)
 		store_relaxed(&rec[j], rec_empty(tag));
 	store_relaxed(&d->op, opi);
 	st = status_make(seq, PHASE_LINKING);
 	store_release(&d->status, st);	/* CORE-L1 <-> CORE-L2 */
-	for (j = 0; j < op->ndeps; j++) {
+	for (j = 0; j < n; j++) {
 		u32 vi = deps[j].var;
 		u64 *f = j < INLINE_DEPS ? &found[j] : &ignored;
 
-		if (likely(!(op->flags & (OP_BATCH | OP_DELETE))) &&
-		    likely(link_quick(t, var_of(e, vi & ~DEP_WRITE), &deps[j], tag,
-				      vi & DEP_WRITE, f, &d->status, st)))
+		if (likely(!odd) && likely(link_quick(t, var_of(e, vi & ~DEP_WRITE), &deps[j], tag,
+						      vi & DEP_WRITE, f, &d->status, st))) {
+			own++;
 			continue;
-		if (!link_dep(t, d, &deps[j], tag, op->flags & OP_BATCH, op->flags & OP_DELETE, f))
+		}
+		if (!link_dep(t, d, &deps[j], tag, odd & OP_BATCH, odd & OP_DELETE, f))
 			break;	/* helped to the end */
+		own += !!*f;
 	}
-	for (; j < op->ndeps && j < INLINE_DEPS; j++)
+	if (likely(own == n && n <= INLINE_DEPS)) {
+		store_release(&d->status, status_make(seq, PHASE_FINISHED));	/* CORE-L8 <-> CORE-L2 */
+		return 0;
+	}
+	for (; j < n && j < INLINE_DEPS; j++)
 		found[j] = 0;
 	cas_acq_rel_acquire(&d->status, &st, status_make(seq, PHASE_COMMITTED));	/* CORE-L7 <-> CORE-L2 */
 	return tag;

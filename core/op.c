@@ -8,34 +8,11 @@
  */
 #include <core/internal.h>
 
-struct op *op_new(struct thread *t, u32 *idx)
-{
-	struct op *op = pool_get(t->e->pool[POOL_OP], &t->cache[POOL_OP], idx);
-
-	if (unlikely(!op))
-		return NULL;
-	op->err = 0;
-	op->oper = 0;
-	store_relaxed(&op->ext, 0);
-	store_relaxed(&op->flags, 0);
-	store_relaxed(&op->ndeps, 0);
-	op->owner = (u16)t->slot;
-	return op;
-}
-
 void ext_put(struct thread *t, u32 ext)
 {
 	u32 p = POOL_EXT0 + (ext >> 30);
 
 	pool_put(t->e->pool[p], &t->cache[p], ext & 0x3fffffffu);
-}
-
-/* The op's memory may be looked at by helpers with a stale view: they validate. */
-void op_free(struct thread *t, struct op *op, u32 idx)
-{
-	if (unlikely(op->ndeps > INLINE_DEPS))
-		ext_put(t, op->ext);
-	pool_put(t->e->pool[POOL_OP], &t->cache[POOL_OP], idx);
 }
 
 int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext)
@@ -56,11 +33,6 @@ int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext)
 	x->op = opi;
 	*ext = class << 30 | idx;
 	return 0;
-}
-
-struct exec_queue *op_queue(struct pawl_engine *e, const struct op *op)
-{
-	return e->routes[op->dev * 8u + op->prop];
 }
 
 /* What is wrong with the description; the vars are checked when they are used. */

@@ -87,7 +87,7 @@ int pawl_oper_create(struct pawl_engine *e, const struct pawl_op *d, pawl_oper_t
 	o->name = d->name;
 	o->deps = deps;
 	o->ndeps = n;
-	o->flags = (d->async_fn ? OP_ASYNC : 0) | (d->prop == PAWL_NO_SKIP ? OP_NO_SKIP : 0);
+	o->flags = (d->async_fn ? OP_ASYNC : 0) | prop_flags(d->prop);
 	o->prop = (u8)d->prop;
 	o->dev = (u8)d->device.id;
 	gen = load_relaxed(&o->gen) + 1;

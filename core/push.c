@@ -12,44 +12,62 @@
  *
  * Progress: lock-free (link.c); window_wait() blocks where the configuration says so.
  */
-#include <core/internal.h>
+#include <core/link.h>
 
-/*
- * Take the places and attach.  0: everything is on its way.  -ESTALE: nothing happened,
- * the op still belongs to the caller.  The op's wait counter starts at its accesses
- * plus one; the plus one is ours and keeps it from running before all are attached.
- */
-int push_op(struct thread *t, struct op *op, u32 opi)
+/* A ready op that is not simply for its queue: a waiter, or to be run inline. */
+static __noinline void dispatch_odd(struct thread *t, struct op *op, u32 opi)
+{
+	struct pawl_engine *e = t->e;
+
+	if (op->flags & OP_WAITER) {
+		waiter_granted(t, op, opi);
+		return;
+	}
+	if (e->kind != PAWL_NAIVE && (op->prop == PAWL_ASYNC || e->kind == PAWL_PER_DEVICE)) {
+		count(&t->inlined);
+		/* Successors of an inline run belong to the queues. */
+		run_alone(t, op, opi);
+		flight_check(t);
+		return;
+	}
+	exec_push(op_queue(e, op), &t->ex, opi, op->prio,
+		  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
+}
+
+/* A ready op of this push: inline where its property says so, else to its queue. */
+static inline void dispatch_here(struct thread *t, struct op *op, u32 opi)
+{
+	if (unlikely(op->flags & (OP_WAITER | OP_INLINE)))
+		dispatch_odd(t, op, opi);
+	else
+		exec_push(op_queue(t->e, op), &t->ex, opi, op->prio, 0);
+}
+
+void dispatch(struct thread *t, struct op *op, u32 opi)
+{
+	dispatch_here(t, op, opi);
+}
+
+/* Several accesses, or none: as push_op_here(). */
+static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 {
 	struct pawl_engine *e = t->e;
 	u64 found[INLINE_DEPS], tag;
 	u32 n = op->ndeps, granted = 0, dead = 0, j;
 	struct dep *deps;
-	int rc;
 
-	/* CORE-N1 <-> CORE-N2: before the op can complete; see ops_in_flight(). */
-	store_release(&t->pushed, t->pushed + 1);
-	if (n == 1) {
-		op->wait = 1;
-		rc = link_simple(t, op, &found[0]);
-		if (unlikely(rc)) {
-			store_release(&t->pushed, t->pushed - 1);
-			return rc;
-		}
-		/* Once it is attached and not granted, it is no longer ours. */
-		if (attach_own(t, &op->deps[0], dep_ref(opi, 1, 0, 0), found[0])) {
-			op->wait = 0;
-			dispatch(t, op, opi);
-		}
-		return 0;
-	}
 	op->wait = n + 1;
 	if (!n) {
 		dispatch(t, op, opi);
 		return 0;
 	}
-	deps = op_deps(e, op, n, op->ext);
 	tag = link_op(t, op, opi, found);
+	if (likely(!tag)) {
+		for (j = 0; j < n; j++)
+			granted += attach_own(t, &op->deps[j], dep_ref(opi, 1, 0, j), found[j]);
+		goto attached;
+	}
+	deps = op_deps(e, op, n, op->ext);
 	for (j = 0; j < n; j++) {
 		u32 ref = dep_ref(opi, n, op->ext, j);
 		u64 val;
@@ -75,13 +93,49 @@ int push_op(struct thread *t, struct op *op, u32 opi)
 	if (unlikely(dead == n)) {
 		/* It is in no queue at all: as if it had never been pushed. */
 		op->flags &= (u16)~OP_STALE;
-		store_release(&t->pushed, t->pushed - 1);
 		return -ESTALE;
 	}
+attached:
 	/* All granted here: nobody else has ever touched the counter. */
 	if (granted == n || fetch_add_acq_rel(&op->wait, -(granted + 1)) == granted + 1)	/* CORE-W1 <-> CORE-W2 */
 		dispatch(t, op, opi);
 	return 0;
+}
+
+/*
+ * Take the places and attach.  0: everything is on its way.  -ESTALE: nothing happened,
+ * the op still belongs to the caller.  The op's wait counter starts at its accesses
+ * plus one; the plus one is ours and keeps it from running before all are attached.
+ */
+static __always_inline_fn int push_op_here(struct thread *t, struct op *op, u32 opi)
+{
+	u64 found;
+	int rc;
+
+	/* CORE-N1 <-> CORE-N2: before the op can complete; see ops_in_flight(). */
+	store_release(&t->pushed, t->pushed + 1);
+	if (likely(op->ndeps == 1)) {
+		op->wait = 1;
+		rc = link_simple(t, op, &found);
+		if (likely(!rc)) {
+			/* Once it is attached and not granted, it is no longer ours. */
+			if (attach_own(t, &op->deps[0], dep_ref(opi, 1, 0, 0), found)) {
+				op->wait = 0;
+				dispatch_here(t, op, opi);
+			}
+			return 0;
+		}
+	} else {
+		rc = push_several(t, op, opi);
+	}
+	if (unlikely(rc))
+		store_release(&t->pushed, t->pushed - 1);
+	return rc;
+}
+
+int push_op(struct thread *t, struct op *op, u32 opi)
+{
+	return push_op_here(t, op, opi);
 }
 
 /* The block of a refused push with one var (of several vars: push_op() did it). */
@@ -91,35 +145,29 @@ void push_undo(struct thread *t, struct op *op)
 		block_free(t, op->deps[0].block);
 }
 
-/* A ready op of this push: inline where its property says so, else to its queue. */
-void dispatch(struct thread *t, struct op *op, u32 opi)
-{
-	struct pawl_engine *e = t->e;
+struct in_flight {
+	struct thread *t;
+	u64 limit;
+	u64 over, look;		/* own completions: at the last call; at which to look */
+};
 
-	if (unlikely(op->flags & OP_WAITER)) {
-		waiter_granted(t, op, opi);
-		return;
-	}
-	if (unlikely(op->prop == PAWL_ASYNC || op->prop == PAWL_DELETE_VAR) &&
-	    e->kind != PAWL_NAIVE &&
-	    (op->prop == PAWL_ASYNC || e->kind == PAWL_PER_DEVICE)) {
-		count(&t->inlined);
-		/* Successors of an inline run belong to the queues. */
-		run_alone(t, op, opi);
-		flight_check(t);
-		return;
-	}
-	exec_push(op_queue(e, op), &t->ex, opi, op->prio,
-		  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
-}
-
-struct in_flight { struct pawl_engine *e; u64 limit; };
-
+/*
+ * While this thread completes ops itself it need not count again before it has done a part of
+ * what is too much.  If it did nothing since the last call, it counts: it may go to sleep.
+ */
 static bool below_limit(void *arg)
 {
 	struct in_flight *f = arg;
+	u64 over = f->t->completed, flight;
 
-	return ops_in_flight(f->e) <= f->limit;
+	if (over < f->look && over != f->over) {
+		f->over = over;
+		return false;
+	}
+	flight = ops_in_flight(f->t->e);
+	f->over = over;
+	f->look = over + (flight > f->limit ? (flight - f->limit) / 4 : 0);
+	return flight <= f->limit;
 }
 
 /*
@@ -129,7 +177,7 @@ static bool below_limit(void *arg)
 __cold int window_wait(struct thread *t, u32 n)
 {
 	struct pawl_engine *e = t->e;
-	struct in_flight f = { e, e->window > n ? e->window - n : 0 };
+	struct in_flight f = { t, e->window > n ? e->window - n : 0, t->completed, 0 };
 	/* The pools have room for what all threads may push between two looks. */
 	u32 step = min_u(e->window / 8, POOL_MAG);
 
@@ -148,58 +196,96 @@ __cold int window_wait(struct thread *t, u32 n)
 	return 0;
 }
 
+/* The usual case: one access. */
+static __always_inline_fn int fill_one(struct thread *t, struct op *op, const struct pawl_op *d)
+{
+	u32 w = d->nwrites ? DEP_WRITE : 0, vi;
+	pawl_var_t h = w ? d->writes[0] : d->reads[0];
+
+	if (unlikely(var_check(t, h, &vi)))
+		return var_bad("push", w ? "writes" : "reads", 0, h);
+	store_relaxed(&op->deps[0].var, vi | w);
+	store_relaxed(&op->deps[0].gen, (u32)(h.h >> 32));
+	if (w) {
+		/* Attaching will look at the newest block, after a locked access. */
+		prefetchw(block_of(t->e, word_cur(load_relaxed(&var_of(t->e, vi)->word.val))));
+		if (unlikely(!dep_block(t, &op->deps[0])))
+			return err(-ENOMEM, "push: out of blocks (max_vars, max_ops)");
+	}
+	store_relaxed(&op->ndeps, 1);
+	return 0;
+}
+
+static inline void key_order(u64 *a, u64 *b)
+{
+	u64 x = *a, y = *b;
+
+	*a = min_u(x, y);
+	*b = max_u(x, y);
+}
+
+BUILD_BUG_ON(INLINE_DEPS != 4);
+
 /*
  * The accesses of a description, in the order of var indexes, one per var (a write
  * wins), with the blocks of the writes.  On error nothing is kept.
  */
-static inline int fill_few(struct thread *t, struct op *op, const struct pawl_op *d)
+static __noinline int fill_few(struct thread *t, struct op *op, const struct pawl_op *d)
 {
-	u32 nr = d->nreads, total = nr + d->nwrites, n = 0, i, j, vi;
+	u32 nr = d->nreads, total = nr + d->nwrites, n = 0, i, vi;
+	/* var << 33 | generation << 1 | write: sorts as it should; the unused ones go last */
+	u64 key[INLINE_DEPS + 1] = { ~0ull, ~0ull, ~0ull, ~0ull, ~0ull };
+	struct dep *dep = op->deps;
 
+	for (i = 0; i < nr; i++) {
+		if (unlikely(var_check(t, d->reads[i], &vi)))
+			return var_bad("push", "reads", i, d->reads[i]);
+		key[i] = (u64)vi << 33 | d->reads[i].h >> 32 << 1;
+	}
+	for (; i < total; i++) {
+		if (unlikely(var_check(t, d->writes[i - nr], &vi)))
+			return var_bad("push", "writes", i - nr, d->writes[i - nr]);
+		key[i] = (u64)vi << 33 | d->writes[i - nr].h >> 32 << 1 | 1;
+	}
+	/* No branch: vars come in no order that could be predicted. */
+	if (!BUSTED(NO_SORT)) {
+		key_order(&key[0], &key[1]);
+		key_order(&key[2], &key[3]);
+		key_order(&key[0], &key[2]);
+		key_order(&key[1], &key[3]);
+		key_order(&key[1], &key[2]);
+	}
 	for (i = 0; i < total; i++) {
-		u32 w = i >= nr ? DEP_WRITE : 0;
-		pawl_var_t h = w ? d->writes[i - nr] : d->reads[i];
+		u32 w = (u32)key[i] & 1 ? DEP_WRITE : 0;
 
-		if (unlikely(var_check(t, h, &vi))) {
-			blocks_put(t, op->deps, n);
-			return var_bad("push", w ? "writes" : "reads", w ? i - nr : i, h);
-		}
-		for (j = n; j && (op->deps[j - 1].var & ~DEP_WRITE) > vi && !BUSTED(NO_SORT); j--)
-			;
-		if (unlikely(j && (op->deps[j - 1].var & ~DEP_WRITE) == vi)) {
-			/* Named before: reads come first, so this can only add the write. */
-			if (!w || (op->deps[j - 1].var & DEP_WRITE))
-				continue;
-			j--;
-		} else {
-			u32 k;
-
-			for (k = n++; k > j; k--)
-				dep_copy(&op->deps[k], &op->deps[k - 1]);
-			store_relaxed(&op->deps[j].gen, (u32)(h.h >> 32));
-			/* Attaching will look at the newest block, after a locked access. */
-			prefetchw(block_of(t->e, word_cur(load_relaxed(&var_of(t->e, vi)->word.val))));
-		}
-		store_relaxed(&op->deps[j].var, vi);
+		/* Named again, by a write if there is any. */
+		if (unlikely(key[i] >> 33 == key[i + 1] >> 33))
+			continue;
+		vi = (u32)(key[i] >> 33);
+		store_relaxed(&dep->var, vi | w);
+		store_relaxed(&dep->gen, (u32)(key[i] >> 1));
 		if (w) {
-			if (unlikely(!dep_block(t, &op->deps[j]))) {
+			prefetchw(block_of(t->e, word_cur(load_relaxed(&var_of(t->e, vi)->word.val))));
+			if (unlikely(!dep_block(t, dep))) {
 				blocks_put(t, op->deps, n);
 				return err(-ENOMEM, "push: out of blocks (max_vars, max_ops)");
 			}
-			store_relaxed(&op->deps[j].var, vi | DEP_WRITE);
 		}
+		dep++;
+		n++;
 	}
 	store_relaxed(&op->ndeps, (u16)n);
 	return 0;
 }
 
-/* A checked description into a new op; on error the op is as op_new() made it. */
-int op_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
+static __always_inline_fn int fill_here(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
 {
+	u64 total = (u64)d->nreads + d->nwrites;
 	int rc;
 
-	/* A sum that wraps is not small in both parts. */
-	if (likely(d->nreads <= INLINE_DEPS && d->nreads + d->nwrites <= INLINE_DEPS))
+	if (total == 1)
+		rc = fill_one(t, op, d);
+	else if (likely(total <= INLINE_DEPS))
 		rc = fill_few(t, op, d);
 	else
 		rc = op_fill_many(t, op, opi, d);
@@ -210,8 +296,8 @@ int op_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
 		op->async_fn = d->async_fn;
 		store_relaxed(&op->flags, OP_ASYNC);
 	}
-	if (unlikely(d->prop == PAWL_NO_SKIP))
-		store_relaxed(&op->flags, op->flags | OP_NO_SKIP);
+	if (unlikely(d->prop != PAWL_NORMAL))
+		store_relaxed(&op->flags, op->flags | prop_flags(d->prop));
 	op->arg = d->arg;
 	op->release = d->release;
 	op->name = d->name;
@@ -219,6 +305,12 @@ int op_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
 	op->prop = (u8)d->prop;
 	op->dev = (u8)d->device.id;
 	return 0;
+}
+
+/* A checked description into a new op; on error the op is as op_new() made it. */
+int op_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
+{
+	return fill_here(t, op, opi, d);
 }
 
 static __cold void push_special(struct thread *t, u32 opi, const char *name)
@@ -241,7 +333,7 @@ static __cold int push_refused(struct thread *t, struct op *op, u32 opi)
 	return err(-ESTALE, "push: a var was deleted by another thread meanwhile");
 }
 
-int push_one(struct thread *t, const struct pawl_op *d, u32 flags)
+static __always_inline_fn int push_here(struct thread *t, const struct pawl_op *d, u32 flags)
 {
 	struct pawl_engine *e = t->e;
 	struct op *op;
@@ -256,7 +348,7 @@ int push_one(struct thread *t, const struct pawl_op *d, u32 flags)
 	op = op_new(t, &opi);
 	if (unlikely(!op))
 		return err(-ENOMEM, "push: %u ops exist (config.max_ops)", e->cfg.max_ops);
-	rc = op_fill(t, op, opi, d);
+	rc = fill_here(t, op, opi, d);
 	if (unlikely(rc)) {
 		pool_put(e->pool[POOL_OP], &t->cache[POOL_OP], opi);
 		return rc;
@@ -265,9 +357,14 @@ int push_one(struct thread *t, const struct pawl_op *d, u32 flags)
 		store_relaxed(&op->flags, (u16)(op->flags | flags));
 	if (unlikely(load_relaxed(&e->special)))
 		push_special(t, opi, d->name);
-	if (unlikely(push_op(t, op, opi)))
+	if (unlikely(push_op_here(t, op, opi)))
 		return push_refused(t, op, opi);
 	return unlikely(e->kind == PAWL_NAIVE) ? wait_naive(t) : 0;
+}
+
+int push_one(struct thread *t, const struct pawl_op *d, u32 flags)
+{
+	return push_here(t, d, flags);
 }
 
 int pawl_push(struct pawl_engine *e, const struct pawl_op *d)
@@ -285,7 +382,7 @@ int pawl_push(struct pawl_engine *e, const struct pawl_op *d)
 		if (rc)
 			return rc < 0 ? rc : 0;
 	}
-	return push_one(t, d, 0);
+	return push_here(t, d, 0);
 }
 PAWL_EXPORT(pawl_push);
 

@@ -66,7 +66,7 @@ static void queue_op(struct thread *t, struct op *op, u32 opi)
  * Queue what became ready, but for the one that goes first, if this thread may run it
  * at once: that is returned.
  */
-static u32 ready_go(struct thread *t, struct ready *r)
+static __noinline u32 ready_go(struct thread *t, struct ready *r)
 {
 	struct pawl_engine *e = t->e;
 	u32 opi = r->head, best = opi, behind, run;
@@ -222,6 +222,38 @@ u32 retire(struct thread *t, struct op *op, u32 error)
 	return ready.head ? ready_go(t, &ready) : 0;
 }
 
+/* The same for a plain op (op_plain()) without an error. */
+static inline u32 retire_plain(struct thread *t, struct op *op)
+{
+	struct pawl_engine *e = t->e;
+	struct dep *d = op->deps, *end = d + op->ndeps;
+	struct ready ready = { 0, 0 };
+
+	for (; d != end; d++) {
+		u32 bi = d->block;
+		struct block *b = block_of(e, bi);
+		u64 s;
+
+		if (d->var & DEP_WRITE) {
+			struct var_side *side = var_side_of(e, d->var & ~DEP_WRITE);
+
+			store_relaxed(&side->version, side->version + 1);
+			/* CORE-R1 <-> CORE-A2, CORE-A3 */
+			s = fetch_add_acq_rel(&b->state, BLOCK_DONE - BLOCK_ONE);
+			if (unlikely(block_list(s)))
+				grant_readers(t, block_list(s), &ready);
+			s += BLOCK_DONE - BLOCK_ONE;
+		} else {
+			/* CORE-R2 <-> CORE-A1, CORE-A3 */
+			s = fetch_add_acq_rel(&b->state, -BLOCK_ONE) - BLOCK_ONE;
+		}
+		BUG_ON2(!(s & BLOCK_DONE));
+		if ((s & BLOCK_CLOSED) && !block_count(s))
+			grant_succ(t, b, bi, s, &ready);
+	}
+	return ready.head ? ready_go(t, &ready) : 0;
+}
+
 /* The first error that poisons a var of the op: of its reads, then of its writes. */
 u32 op_inherited(struct pawl_engine *e, struct op *op)
 {
@@ -300,6 +332,18 @@ static __noinline void finish_release(struct thread *t, struct op *op, u32 opi, 
 	frame_pop(t, &f);
 }
 
+/* One op more is over. */
+static inline void completed(struct thread *t)
+{
+	u64 n = t->completed + 1;
+
+	/* CORE-N2 <-> CORE-N1: see ops_in_flight(). */
+	store_release(&t->completed, n);
+	/* A busy thread reports now and then, an idle one at the edge (engine_idle()). */
+	if (unlikely(!(n & 63)) && load_relaxed(&t->e->nflight))
+		flight_check(t);
+}
+
 /*
  * The op's body is over (or was skipped): status is its own, 0 or negative.  Returns
  * what to run next.  The op is gone afterwards.
@@ -322,11 +366,7 @@ u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 	if (unlikely(op->oper))
 		oper_put(t, op->oper);
 	op_free(t, op, opi);
-	/* CORE-N2 <-> CORE-N1: see ops_in_flight(). */
-	store_release(&t->completed, t->completed + 1);
-	/* A busy thread reports now and then, an idle one at the edge (engine_idle()). */
-	if (unlikely(!(t->completed & 63)) && load_relaxed(&e->nflight))
-		flight_check(t);
+	completed(t);
 	if (unlikely((special & SPECIAL_NAIVE) && !waiter)) {
 		fetch_add_acq_rel(&thread_of(e, owner)->naive_pending, -1u);
 		exec_unpark(e->x, &thread_of(e, owner)->ex);
@@ -362,8 +402,16 @@ static u32 run_async(struct thread *t, struct frame *f, struct op *op, u32 opi)
 	return 0;
 }
 
-/* Run a ready op on this thread.  Returns what to run next. */
-u32 run_op(struct thread *t, struct op *op, u32 opi)
+static __noinline u32 run_end(struct thread *t, struct frame *f, struct op *op, u32 opi, int status)
+{
+	if (unlikely(status > 0))
+		status = pawl_fail(&f->run, -EPROTO,
+				   "the body returned %d, not 0 or a negative errno", status);
+	return finish_op(t, op, opi, status);
+}
+
+/* An op about which something is not as usual, or an engine. */
+static __noinline u32 run_odd(struct thread *t, struct op *op, u32 opi)
 {
 	struct pawl_engine *e = t->e;
 	u32 special = load_relaxed(&e->special), error = 0;
@@ -387,11 +435,47 @@ u32 run_op(struct thread *t, struct op *op, u32 opi)
 	if (unlikely(op->flags & OP_ASYNC))
 		return run_async(t, &f, op, opi);
 	status = op->fn(&f.run, op->arg);
-	if (unlikely(status > 0))
-		status = pawl_fail(&f.run, -EPROTO,
-				   "the body returned %d, not 0 or a negative errno", status);
 	frame_pop(t, &f);
-	return finish_op(t, op, opi, status);
+	return run_end(t, &f, op, opi, status);
+}
+
+/*
+ * Is there nothing about op but a body?  If nothing is special either, no error was made
+ * before the op was granted: whoever inherits one was granted after the flag was set.
+ */
+static inline bool op_plain(const struct pawl_engine *e, const struct op *op)
+{
+	return !(load_relaxed(&e->special) | op->flags | op->oper | (op->ndeps > INLINE_DEPS)) &&
+	       !op->release && op->fn;
+}
+
+/*
+ * Run a ready op on this thread.  Returns what to run next.  This is run_odd() and
+ * finish_op() without what a plain op does not need.
+ */
+static __always_inline_fn u32 run_here(struct thread *t, struct op *op, u32 opi)
+{
+	struct frame f;
+	u32 next;
+	int status;
+
+	if (unlikely(!op_plain(t->e, op)))
+		return run_odd(t, op, opi);
+	warm_deps(t->e, op);
+	frame_push(t, &f, op, opi);
+	status = op->fn(&f.run, op->arg);
+	frame_pop(t, &f);
+	if (unlikely(status | op->err))
+		return run_end(t, &f, op, opi, status);
+	next = retire_plain(t, op);
+	pool_put(t->e->pool[POOL_OP], &t->cache[POOL_OP], opi);
+	completed(t);
+	return next;
+}
+
+u32 run_op(struct thread *t, struct op *op, u32 opi)
+{
+	return run_here(t, op, opi);
 }
 
 /* Run one op and nothing that it makes ready. */
@@ -409,7 +493,7 @@ void run_work(void *user, struct exec_thread *ex, u32 work)
 	struct thread *t = container_of(ex, struct thread, ex);
 
 	do {
-		work = run_op(t, op_of(t->e, work), work);
+		work = run_here(t, op_of(t->e, work), work);
 	} while (work);
 }
 

@@ -5,7 +5,7 @@
  * Var word (struct pair), changed only by pair_cas_acq_rel(), and every change
  * brings a tag that was never there before:
  *
- *   tag  [63:53] slot of the pushing thread  [52:1] its push number  [0] SIMPLE
+ *   tag  [63:53] slot of the pushing thread  [52:2] its push number  [1] KNOWN  [0] SIMPLE
  *   val  [63] DELETED  [62] LASTW  [61:42] joined  [41:21] prev  [20:0] cur
  *
  *   cur     block of the last write that took its place
@@ -13,6 +13,8 @@
  *   joined  LASTW clear: readers that joined cur since it is cur;
  *           LASTW set: readers that had joined prev when cur took over (frozen)
  *   SIMPLE  the op has one var: nothing is left to help with
+ *   KNOWN   who put the word here saw that cur is DONE: a reader that joins need not
+ *           touch the block.  No part of the push's identity (tag_same())
  *
  * Block state (u64), one per version, changed by read-modify-writes:
  *
@@ -86,15 +88,22 @@ static inline u64 word_write(u64 v, u32 nb, u32 n, bool del)
 	return word_make(nb, word_cur(v), had + n, WORD_LASTW | (del ? WORD_DELETED : 0));
 }
 
+/*
+ * What a linker found in a word that it changed: the value, and, where a deleted word would
+ * have its flag (it is never changed), whether the tag that it brought says KNOWN.
+ */
+#define FOUND_KNOWN	WORD_DELETED
+
 #define TAG_SIMPLE	1ull
-#define TAG_SEQ_BITS	52
+#define TAG_KNOWN	2ull
+#define TAG_SEQ_BITS	51
 #define TAG_SEQ_MASK	((1ull << TAG_SEQ_BITS) - 1)
 
-BUILD_BUG_ON(SLOT_BITS + TAG_SEQ_BITS + 1 != 64);
+BUILD_BUG_ON(SLOT_BITS + TAG_SEQ_BITS + 2 != 64);
 
 static inline u64 tag_make(u32 slot, u64 seq, u64 simple)
 {
-	return (u64)slot << 53 | seq << 1 | simple;
+	return (u64)slot << 53 | seq << 2 | simple;
 }
 
 static inline u32 tag_slot(u64 tag)
@@ -104,7 +113,20 @@ static inline u32 tag_slot(u64 tag)
 
 static inline u64 tag_seq(u64 tag)
 {
-	return (tag >> 1) & TAG_SEQ_MASK;
+	return (tag >> 2) & TAG_SEQ_MASK;
+}
+
+static inline u64 found_make(u64 val, u64 new_tag)
+{
+	return val | (new_tag & TAG_KNOWN) << 62;
+}
+
+BUILD_BUG_ON(TAG_KNOWN << 62 != FOUND_KNOWN);
+
+/* Is it the tag of this push?  tag: as tag_make() gave it. */
+static inline bool tag_same(u64 word_tag, u64 tag)
+{
+	return (word_tag & ~TAG_KNOWN) == tag;
 }
 
 /*

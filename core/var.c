@@ -36,7 +36,7 @@ int pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
 	store_relaxed(&var_side_of(e, vi)->version, 0);
 	/* Whoever still looks at the var that was here is refused by the generation. */
 	store_release(&v->word.val, word_make(bi, bi, 0, 0));
-	store_release(&v->word.tag, tag_make(t->slot, ++t->seq, TAG_SIMPLE));
+	store_release(&v->word.tag, tag_make(t->slot, ++t->seq, TAG_SIMPLE | TAG_KNOWN));
 	gen = load_relaxed(&v->gen) + 1;
 	store_release(&v->gen, gen);	/* CORE-V3 <-> CORE-V2 */
 	BUG_ON1(!(gen & 1));

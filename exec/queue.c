@@ -82,24 +82,26 @@ static struct exec_lane *lane_at(struct exec_queue *q, u32 i)
 	return load_acquire(&q->list[i]);	/* EXEC-Q2 <-> EXEC-Q1 */
 }
 
-/* A batch is half done: its taker may be stopped, so open its hoard. */
-static void lane_help(struct exec_queue *q, struct exec_lane *l, u64 head)
+static __noinline void hoard_help(struct exec_queue *q, struct exec_lane *l, u64 head)
 {
-	u32 claimer = ring_claimer(head);
+	/* EXEC-Q4 <-> EXEC-Q3 */
+	struct exec_lane *c = load_acquire(&q->lanes[ring_claimer(head) - 1]);
 
-	if (unlikely(claimer)) {
-		/* EXEC-Q4 <-> EXEC-Q3 */
-		struct exec_lane *c = load_acquire(&q->lanes[claimer - 1]);
+	hoard_open(&c->hoard, &l->ring.head, head);
+}
 
-		hoard_open(&c->hoard, &l->ring.head, head);
-	}
+/* A batch is half done: its taker may be stopped, so open its hoard. */
+static inline void lane_help(struct exec_queue *q, struct exec_lane *l, u64 head)
+{
+	if (unlikely(ring_claimer(head)))
+		hoard_help(q, l, head);
 }
 
 /*
  * Look at all rings but p->lane; keep the smallest stamp if it is below p's.  True: p
  * has changed.
  */
-static bool scan(struct exec_queue *q, struct pick *p)
+static __always_inline_fn bool scan(struct exec_queue *q, struct pick *p)
 {
 	u32 i, n = load_acquire(&q->nlanes);
 	struct exec_lane *own = p->lane;
@@ -342,8 +344,6 @@ static inline void warm(const struct exec *x, u32 work)
 {
 	const char *p = x->warm + (size_t)work * x->stride;
 
-	if (unlikely(!x->stride))
-		return;
 	prefetchw(p);
 	prefetchw(p + 64);
 }
@@ -417,7 +417,13 @@ again:
 		}
 	}
 	p.lane = NULL;
-	scan(q, &p);
+	/* Begin with the ring that had something last: often no other needs two looks. */
+	if (likely(t->from && t->from_q == q) && likely(ring_peek(&t->from->ring, &p.look))) {
+		p.lane = t->from;
+		lane_help(q, p.lane, p.look.head);
+	} else {
+		scan(q, &p);
+	}
 	for (;;) {
 		/* Having seen the candidate: what is before it in HIGH (EXEC-Q6 <-> EXEC-Q5), */
 		if (unlikely(load_acquire(&q->n[PQ_HIGH])) && (w = pq_pop(q, t, PQ_HIGH)))
@@ -437,6 +443,8 @@ again:
 		warm(x, p.look.work);
 		if (!pick_take(q, t, mine, &p))
 			goto again;
+		t->from = p.lane;
+		t->from_q = q;
 		warm_next(x, p.lane, &p.look);
 		return p.look.work;
 	}
@@ -468,6 +476,12 @@ u32 thread_look(struct exec *x, struct exec_thread *t, bool deep)
 
 	if (t->queue)
 		return queue_take(t->queue, t, deep);
+	/* Stay with the queue that had something for a while: its lines are here. */
+	if (likely(t->last && (t->tick & 15) && load_relaxed(&t->last->drive))) {
+		w = queue_take(t->last, t, deep);
+		if (likely(w))
+			return w;
+	}
 	n = load_acquire(&x->nqueues);
 	for (i = 0, k = t->turn; i < n; i++, k++) {
 		struct exec_queue *q;
@@ -479,8 +493,8 @@ u32 thread_look(struct exec *x, struct exec_thread *t, bool deep)
 			continue;
 		w = queue_take(q, t, deep);
 		if (w) {
-			/* Stay with it for a while: its lines are here. */
-			t->turn = t->tick & 15 ? k : k + 1;
+			t->last = q;
+			t->turn = k + 1;
 			return w;
 		}
 	}
@@ -516,6 +530,18 @@ static struct exec_lane *lane_produce(struct exec_queue *q, u32 slot)
 	return l;
 }
 
+/* t changes the queue that it pushes to. */
+static __noinline struct exec_lane *lane_to(struct exec_queue *q, struct exec_thread *t)
+{
+	struct exec_lane *l = load_relaxed(&q->lanes[t->slot]);
+
+	if (!l || !l->produces)
+		l = lane_produce(q, t->slot);
+	t->to = l;
+	t->to_q = l ? q : NULL;
+	return l;
+}
+
 void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags)
 {
 	struct exec_lane *l;
@@ -523,9 +549,9 @@ void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, 
 
 	BUG_ON1(!work || work > SLOT_WORK);
 	if (likely(!prio && !(flags & EXEC_FRONT))) {
-		l = load_relaxed(&q->lanes[t->slot]);
-		if (unlikely(!l || !l->produces))
-			l = lane_produce(q, t->slot);
+		l = t->to;
+		if (unlikely(t->to_q != q))
+			l = lane_to(q, t);
 		stamp = load_relaxed(&q->nrings) > 1 ? stamp_now(q) : 0;
 		if (likely(l) && likely(ring_push(&l->ring, work, stamp)))
 			goto published;

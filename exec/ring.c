@@ -112,6 +112,9 @@ bool ring_grow(struct ring *r)
 
 		store_relaxed(&s[p & mask], slot_word(log2, p, w >> SLOT_STAMP, slot_work(w)));
 	}
+	/* The others hold nothing at the positions that they will have next. */
+	for (; ((p - r->seen) & RING_POS) <= mask; p = (p + 1) & RING_POS)
+		store_relaxed(&s[p & mask], slot_word(log2, p, 0, 0) ^ SLOT_LAP);
 	r->slots = s;
 	r->mask = mask;
 	r->log2 = log2;

@@ -29,10 +29,10 @@
  * eight of them; in these accessors only:
  *
  *   63     22   21   20    0
- *   [ stamp ][ lap ][ work ]      work 0: never used
+ *   [ stamp ][ lap ][ work ]      work 0: not used yet
  *
  * lap tells the position p from those before and after it in the same slot: it is
- * bit log2(slots) of p, inverted.  A consumer that waits for p so polls the slot, and
+ * bit log2(slots) of p, inverted; a slot that was not used yet has the lap before.  A consumer that waits for p so polls the slot, and
  * the producer's tail is its own.  stamp: modulo 2^42, in units of about 10 ns: times that
  * are less than 6 hours apart compare well; 0 is before all others.
  */
@@ -106,12 +106,12 @@ static inline u64 *ring_slot_at(u64 arr, u64 pos)
 
 static inline bool slot_holds(u64 word, u64 arr, u64 pos)
 {
-	return (u32)word & SLOT_WORK && !!(word & SLOT_LAP) != ((pos >> (arr & 63)) & 1);
+	return (word >> SLOT_WORK_BITS ^ pos >> (arr & 63)) & 1;
 }
 
 static inline u64 slot_word(u64 arr, u64 pos, u64 stamp, u32 work)
 {
-	return stamp << SLOT_STAMP | ((pos >> (arr & 63)) & 1 ? 0 : SLOT_LAP) | work;
+	return stamp << SLOT_STAMP | (~(pos >> (arr & 63)) & 1) << SLOT_WORK_BITS | work;
 }
 
 static inline u32 slot_work(u64 word)

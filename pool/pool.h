@@ -102,11 +102,9 @@ static inline u32 pool_idx(const struct pool *p, const void *obj)
 	return (u32)((size_t)((const char *)obj - p->base) / p->size);
 }
 
-/*
- * NULL when the cap is reached and the depot is empty, or memory is out.  The object
- * is as its last user left it (or as ctor made it).  The caller owns it alone.
- */
-static inline void *pool_get(struct pool *p, struct pool_cache *c, u32 *idx)
+/* pool_get() for who knows the pool's base and the size of its objects: no multiplication. */
+static inline void *pool_get_at(struct pool *p, struct pool_cache *c, char *base, size_t size,
+				u32 *idx)
 {
 	u32 n = c->n;
 
@@ -116,8 +114,17 @@ static inline void *pool_get(struct pool *p, struct pool_cache *c, u32 *idx)
 	*idx = c->cur[n];
 	/* The next ones may be in another core's cache: ask for them before they are needed. */
 	if (likely(n >= 4))
-		prefetchw(pool_obj(p, c->cur[n - 4]));
-	return pool_obj(p, *idx);
+		prefetchw(base + c->cur[n - 4] * size);
+	return base + *idx * size;
+}
+
+/*
+ * NULL when the cap is reached and the depot is empty, or memory is out.  The object
+ * is as its last user left it (or as ctor made it).  The caller owns it alone.
+ */
+static inline void *pool_get(struct pool *p, struct pool_cache *c, u32 *idx)
+{
+	return pool_get_at(p, c, p->base, p->size, idx);
 }
 
 /* Any thread, its own cache.  The caller owned the object; stale readers may still look. */

@@ -59,7 +59,7 @@ START_TEST(test_slot)
 			MUST(slot_work(w) == 77);
 			MUST(slot_stamp(w) == 12345ull << SLOT_STAMP);
 		}
-		MUST(!slot_holds(0, arr, 0) && !slot_holds(0, arr, 1ull << arr));
+		MUST(!slot_holds(0, arr, 0));
 	}
 	MUST(stamp_before(0, 1ull << 63) && stamp_before(0, 1ull << SLOT_STAMP));
 	MUST(!stamp_before(0, 0) && !stamp_before(1ull << SLOT_STAMP, 0));
@@ -146,6 +146,33 @@ START_TEST(test_grow)
 		MUST(take(r) == ++out);
 	MUST(!take(r));
 	ring_gone(r);
+}
+END_TEST
+
+/* Growth in any lap: slots that were not used yet hold nothing. */
+START_TEST(test_grow_in_a_lap)
+{
+	u32 before, i;
+
+	for (before = 0; before < 2100; before += 50) {
+		struct ring *r = ring_new();
+
+		for (i = 1; i <= before; i++) {
+			MUST(ring_push(r, i, i));
+			MUST(take(r) == i);
+		}
+		for (; i <= before + 300; i++)
+			MUST(ring_push(r, i, i));
+		ck_assert_uint_eq(r->mask + 1, 512);
+		for (i = before + 1; i <= before + 300; i++)
+			MUST(take(r) == i);
+		for (; i <= before + 3000; i++) {
+			MUST(!take(r));
+			MUST(ring_push(r, i, i));
+			MUST(take(r) == i);
+		}
+		ring_gone(r);
+	}
 }
 END_TEST
 
@@ -349,6 +376,7 @@ int main(void)
 	tcase_add_test(tc, test_wrap);
 	tcase_add_test(tc, test_position_wrap);
 	tcase_add_test(tc, test_grow);
+	tcase_add_test(tc, test_grow_in_a_lap);
 	tcase_add_test(tc, test_grow_fails);
 	tcase_add_test(tc, test_batch);
 	tcase_add_test(tc, test_batch_ends_before_the_look);

@@ -9,7 +9,7 @@ START_TEST(test_widths)
 	ck_assert_uint_eq(BLOCK_BITS, 21);
 	ck_assert_uint_eq(JOIN_BITS, 20);
 	ck_assert_uint_eq(VAR_BITS, 20);
-	ck_assert_uint_eq(SLOT_BITS + TAG_SEQ_BITS + 1, 64);
+	ck_assert_uint_eq(SLOT_BITS + TAG_SEQ_BITS + 2, 64);
 	ck_assert_uint_eq(2 * BLOCK_BITS + JOIN_BITS + 2, 64);
 	ck_assert_uint_eq(BLOCK_COUNT_SHIFT + JOIN_BITS, 64);
 	ck_assert_uint_eq(sizeof(struct var), 64);
@@ -117,6 +117,9 @@ START_TEST(test_tags)
 			ck_assert_uint_eq(tag_slot(t), slots[i]);
 			ck_assert_uint_eq(tag_seq(t), seqs[j]);
 			ck_assert_uint_eq(t & TAG_SIMPLE, TAG_SIMPLE);
+			ck_assert_uint_eq(t & TAG_KNOWN, 0);
+			ck_assert(tag_same(t, t) && tag_same(t | TAG_KNOWN, t));
+			ck_assert(!tag_same(t ^ 4, t));
 		}
 }
 END_TEST

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The usual case of linking, inline in push; link.c has the protocol and the rest.
+ */
+#ifndef CORE_LINK_H
+#define CORE_LINK_H
+
+#include <core/internal.h>
+
+/*
+ * What a reader that joins w adds to its tag.  The block stays cur until the word changes,
+ * so what is true before the CAS is true at it.
+ */
+static inline u64 known(struct pawl_engine *e, const struct pair *w)
+{
+	if (likely(w->tag & TAG_KNOWN))		/* CORE-K2 <-> CORE-K1 */
+		return TAG_KNOWN;
+	/* CORE-A3 <-> CORE-R1, and our CAS passes it on: CORE-K1 <-> CORE-K2. */
+	return load_acquire(&block_of(e, word_cur(w->val))->state) & BLOCK_DONE ? TAG_KNOWN : 0;
+}
+
+/*
+ * Nothing is to be done for the push that tagged a word, as far as can be told without
+ * looking at its descriptor: it had one var, or it was this thread's own (and earlier, if
+ * it is not the one that is being linked).
+ */
+static inline bool tag_quick(const struct thread *t, u64 tag)
+{
+	return (tag & TAG_SIMPLE) || tag_slot(tag) == t->slot;
+}
+
+/*
+ * The usual case of a thread's own push: one look, one CAS.  The two halves need not
+ * belong together: then the CAS fails.  False: look closer.
+ */
+static __always_inline_fn bool link_quick(struct thread *t, struct var *v, const struct dep *dep, u64 tag,
+			      bool write, u64 *found, const u64 *status, u64 linking)
+{
+	struct pair w = { load_acquire(&v->word.tag), load_acquire(&v->word.val) };	/* CORE-L4 <-> CORE-L3 */
+	struct pair new;
+
+	/* Our own tag is there already if somebody helped. */
+	if (unlikely(!tag_quick(t, w.tag) || tag_same(w.tag, tag) || (w.val & WORD_DELETED) ||
+		     load_acquire(&v->gen) != dep->gen))
+		return false;
+	if (write) {
+		new.tag = tag;
+		new.val = word_write(w.val, dep->block, 0, false);
+	} else {
+		new.tag = tag | known(t->e, &w);
+		new.val = word_join(w.val, 1);
+	}
+	/* the second look */
+	if (status && unlikely(load_acquire(status) != linking) && !BUSTED(NO_SECOND_LOOK))
+		return false;
+	*found = found_make(w.val, new.tag);
+	return pair_cas_acq_rel(&v->word, &w, new);	/* CORE-L3 <-> CORE-L4 */
+}
+
+/*
+ * An op with one var.  *found: what the word held.  -ESTALE: the var is gone, nothing
+ * happened.  The caller owns the op; a failed CAS means that another push succeeded.
+ */
+static inline int link_simple(struct thread *t, struct op *op, u64 *found)
+{
+	struct dep *dep = &op->deps[0];
+	struct var *v = var_of(t->e, dep->var & ~DEP_WRITE);
+	u64 tag = tag_make(t->slot, ++t->seq, TAG_SIMPLE);
+
+	if (likely(!(op->flags & OP_DELETE) &&
+		   link_quick(t, v, dep, tag, dep->var & DEP_WRITE, found, NULL, 0)))
+		return 0;
+	return link_simple_slow(t, op, tag, found);
+}
+
+#endif
