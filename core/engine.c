@@ -388,6 +388,8 @@ int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
 		out->records += load_relaxed(&t->records);
 		out->helps += load_relaxed(&t->helps);
 	}
+	/* Second, with the slots that came meanwhile: never fewer than completed. */
+	n = load_acquire(&e->used_slots);
 	for (i = 0; i < n; i++)
 		out->pushed += load_acquire(&thread_of(e, i)->pushed);
 	exec_stats(e->x, &xs);
