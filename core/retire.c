@@ -173,6 +173,24 @@ static __cold void block_poison(struct thread *t, struct block *b, u32 error)
 		error_get(t->e, error);
 }
 
+/* A write's completion; done: what is added.  Returns the state after it. */
+static inline u64 write_over(struct thread *t, struct block *b, u64 done, struct ready *r)
+{
+	u64 s;
+
+	if (BUSTED(LIST_LOST))
+		grant_readers(t, block_list(load_acquire(&b->state)), r);
+	s = fetch_add_acq_rel(&b->state, done);	/* CORE-R1 <-> CORE-A2, CORE-A3 */
+	if (block_list(s) && !BUSTED(LIST_LOST))
+		grant_readers(t, block_list(s), r);
+	return s + done;
+}
+
+static inline u64 read_over(struct block *b)
+{
+	return fetch_add_acq_rel(&b->state, -BLOCK_ONE) - BLOCK_ONE;	/* CORE-R2 <-> CORE-A1, CORE-A3 */
+}
+
 /*
  * Release all accesses.  error: what poisons the written vars, or 0; the caller holds
  * a reference.  Returns what to run next on this thread, or 0.
@@ -205,15 +223,9 @@ u32 retire(struct thread *t, struct op *op, u32 error)
 			}
 			if (unlikely(b->err | error))
 				block_poison(t, b, error);
-			if (BUSTED(LIST_LOST))
-				grant_readers(t, block_list(load_acquire(&b->state)), &ready);
-			s = fetch_add_acq_rel(&b->state, done);	/* CORE-R1 <-> CORE-A2, CORE-A3 */
-			if (block_list(s) && !BUSTED(LIST_LOST))
-				grant_readers(t, block_list(s), &ready);
-			s += done;
+			s = write_over(t, b, done, &ready);
 		} else {
-			/* CORE-R2 <-> CORE-A1, CORE-A3 */
-			s = fetch_add_acq_rel(&b->state, -BLOCK_ONE) - BLOCK_ONE;
+			s = read_over(b);
 		}
 		BUG_ON2(!(s & BLOCK_DONE));
 		if ((s & BLOCK_CLOSED) && !block_count(s))
@@ -238,14 +250,9 @@ static inline u32 retire_plain(struct thread *t, struct op *op)
 			struct var_side *side = var_side_of(e, d->var & ~DEP_WRITE);
 
 			store_relaxed(&side->version, side->version + 1);
-			/* CORE-R1 <-> CORE-A2, CORE-A3 */
-			s = fetch_add_acq_rel(&b->state, BLOCK_DONE - BLOCK_ONE);
-			if (unlikely(block_list(s)))
-				grant_readers(t, block_list(s), &ready);
-			s += BLOCK_DONE - BLOCK_ONE;
+			s = write_over(t, b, BLOCK_DONE - BLOCK_ONE, &ready);
 		} else {
-			/* CORE-R2 <-> CORE-A1, CORE-A3 */
-			s = fetch_add_acq_rel(&b->state, -BLOCK_ONE) - BLOCK_ONE;
+			s = read_over(b);
 		}
 		BUG_ON2(!(s & BLOCK_DONE));
 		if ((s & BLOCK_CLOSED) && !block_count(s))
