@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The whole engine: nothing is replaced.  Without workers, the threads run what is ready and
+ * help while they wait; with one, it is created by the first push and sleeps at the end.
+ */
+#include "engine.h"
+
+static void setup(void)
+{
+	engine_setup(0);
+}
+
+static void setup_worker(void)
+{
+	engine_setup(1);
+}
+
+#define S(name_, program, threads_, bound_, seconds_)				\
+	{ .name = name_, .what = program, .arg = program, .threads = threads_,	\
+	  .setup = setup, .enter = engine_enter, .thread = engine_thread,	\
+	  .check = engine_check, .bound = bound_, .seconds = seconds_ }
+#define W(name_, program, threads_, bound_, seconds_)				\
+	{ .name = name_, .what = program, .arg = program, .threads = threads_,	\
+	  .setup = setup_worker, .enter = engine_enter, .thread = engine_thread, \
+	  .check = engine_check, .bound = bound_, .seconds = seconds_,		\
+	  .flags = MODEL_SLEEPS_OK }
+
+const struct scenario scenarios[] = {
+	S("run_ww", "w0 | w0", 2, MODEL_ALL, 6),
+	S("run_pair", "w0w1 | r0w1", 2, 3, 6),
+	S("run_3", "w0 | r0 | w0", 3, 2, 6),
+	S("wait_readable", "w0 R0 | w0", 2, 3, 6),
+	S("wait_writable", "r0 W0 | r0", 2, 3, 6),
+	S("wait_all", "w0 A | w1", 2, 3, 6),
+	S("wait_all_2", "w0 A | w0 A", 2, 2, 6),
+	S("prio", "p2w0 m1r0 | w0", 2, 2, 6),
+	S("batch", "w0r1+r0 | w1", 2, 2, 6),
+	S("delete", "d0 | w0 | r0", 3, 2, 6),
+	W("worker_w", "w0 W0", 1, 3, 6),
+	W("worker_ww", "w0 | w0", 2, 2, 6),
+	W("worker_all", "w0 r0 A", 1, 2, 6),
+	W("worker_stop", "w0 S", 1, 2, 6),
+	W("worker_stop_2", "w0 S | w0", 2, 2, 6),
+	{ .name = NULL },
+};

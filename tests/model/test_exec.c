@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Pools, the priority queue, run queues, and sleeping: each structure alone, by small
+ * programs, one part per thread:
+ *
+ *   pool     g  get an object            p  put back the one that was got first
+ *            f  flush the cache
+ *   queues   0..9, -1..-9, F   push with that priority, or to the front        t  take
+ *   ring     +  push    t  take    k  look; a ring of 256 that begins full is never empty
+ *   sleep    +  push work        w  wait until all work ran, and help   v  without helping
+ *            .  wait for a time, and help    S  stop the workers         u  wake thread 0
+ *            c  wait for u
+ *
+ * Queues: the history (who returned before whom began) must have an order in which each
+ * take gives what an exact queue would give.
+ */
+#include <exec/internal.h>
+#include <exec/prioq.h>
+#include <pool/internal.h>
+#include "model.h"
+
+#define THREADS		4u
+#define OBJECTS		32u
+#define CALLS		16u
+
+enum kind { POOL, PRIOQ, RING, QUEUE, LOOSE, SLEEP };
+
+struct program {
+	enum kind kind;
+	const char *text;
+	u32 batch;		/* works taken at once */
+	u32 threads;
+	bool tall;		/* nodes of two levels */
+	bool meet;		/* works 1 and 2 must run at the same time */
+	u32 workers;
+	const char *before;	/* calls by thread 0 before the search */
+};
+
+static struct program pg;
+static const char *part[THREADS];
+static struct arena *arena;
+static struct pool *pool;
+static struct pool_cache cache[THREADS + 1];
+static u64 owner[OBJECTS + 1];
+static u64 data[OBJECTS + 1];
+static struct prioq *pq;
+static struct prioq_cache pqc[THREADS + 1];
+static struct exec *x;
+static struct exec_queue *q;
+static struct exec_thread xt[THREADS + 4];
+static u64 slots;
+
+/* History of a queue: what was called, what it gave, who had returned before. */
+struct call {
+	u64 push, work, rank, before, over;
+};
+static struct call call[2 * CALLS];
+static u64 ncalls, returned;
+static u64 works, ran[CALLS + 1], nran, goal;
+static struct ring ring;
+static u32 flag, began[CALLS];
+
+static u32 call_begin(u32 push, u32 work, s64 rank)
+{
+	u32 i = (u32)model_note(&ncalls, ncalls + 1);
+
+	model_note(&call[i].push, push);
+	model_note(&call[i].work, work);
+	model_note(&call[i].rank, (u64)rank);
+	model_note(&call[i].before, returned);
+	return i;
+}
+
+static void call_end(u32 i, u32 work)
+{
+	model_note(&call[i].work, work);
+	model_note(&call[i].over, 1);
+	model_note(&returned, returned | 1ull << i);
+}
+
+/* Is there an order?  done: calls that took effect; order: pushes among them, by time. */
+static bool search(u64 done, const u32 *order, u32 n, bool empties)
+{
+	u32 i, k, best, next[2 * CALLS];
+
+	if (done == (1ull << ncalls) - 1)
+		return true;
+	for (best = n, k = 0; k < n; k++)
+		if (best == n || (s64)call[order[k]].rank > (s64)call[order[best]].rank)
+			best = k;
+	for (i = 0; i < ncalls; i++) {
+		struct call *c = &call[i];
+
+		if ((done & 1ull << i) || (c->before & ~done))
+			continue;
+		if (c->push) {
+			memcpy(next, order, n * sizeof(*next));
+			next[n] = i;
+			if (search(done | 1ull << i, next, n + 1, empties))
+				return true;
+		} else if (!c->work) {
+			if ((!n || !empties) && search(done | 1ull << i, order, n, empties))
+				return true;
+		} else if (best < n && call[order[best]].work == c->work) {
+			for (k = 0; k < n; k++)
+				if (k != best)
+					next[k - (k > best)] = order[k];
+			if (search(done | 1ull << i, next, n - 1, empties))
+				return true;
+		}
+	}
+	return false;
+}
+
+static void run_work(void *user, struct exec_thread *t, u32 work)
+{
+	u32 i;
+
+	if (model_note(&ran[work], 1))
+		model_fail("work %u runs twice", work);
+	model_point();
+	if (pg.meet) {
+		store_release(&began[work], 1);
+		while (work < 3 && !load_acquire(&began[3 - work]))
+			cpu_relax();
+	}
+	model_note(&nran, nran + 1);
+	for (i = 0; i < 3; i++)
+		exec_unpark(x, &xt[i]);
+}
+
+static struct exec_thread *enter(void *user)
+{
+	u32 slot = (u32)model_note(&slots, slots + 1);
+
+	if (exec_thread_init(x, &xt[slot], slot))
+		model_fail("exec_thread_init");
+	xt[slot].batch = pg.batch ? pg.batch : 1;
+	return &xt[slot];
+}
+
+static void leave(void *user, struct exec_thread *t)
+{
+}
+
+static void setup(void)
+{
+	struct pool_desc d = { .name = "p", .size = 64, .max = OBJECTS };
+	struct exec_client cl = { .run = run_work, .enter = enter, .leave = leave };
+	struct exec_config cfg = { .max_threads = 8, .max_work = 64, .spin_ns = 0, .name = "m" };
+	const char *s;
+	u32 n = 0;
+	struct pool *nodes;
+
+	pg = *(const struct program *)model_arg();
+	part[n++] = pg.text;
+	for (s = pg.text; *s; s++)
+		if (*s == '|')
+			part[n++] = s + 1;
+		else if (*s == '+')
+			goal++;
+	if (arena_create("m", &arena) || arena_add(arena, &d, &pool))
+		model_fail("arena");
+	if (pg.kind == PRIOQ) {
+		if (prioq_pool_add(arena, 64, 8, &nodes) || prioq_create(nodes, &pq))
+			model_fail("prioq");
+	} else if (pg.kind == RING) {
+		ring_init(&ring);
+		for (; works < 1u << RING_FIRST; works++)
+			ring_push(&ring, (u32)works + 1, 0);
+	} else if (pg.kind != POOL) {
+		cfg.arena = arena;
+		if (exec_create(&cfg, &cl, &x) || exec_queue_add(x, "q", pg.workers, true, &q))
+			model_fail("exec");
+	}
+	if (arena_ready(arena, false))
+		model_fail("arena_ready");
+	pg.threads = n;
+	if (pg.kind > RING)
+		exec_start(x);
+	slots = THREADS;
+}
+
+/* --- pool ------------------------------------------------------------------- */
+
+static void pool_thread(u32 i)
+{
+	u32 got[8], n = 0, first = 0;
+	const char *s;
+
+	for (s = part[i]; *s && *s != '|'; s++) {
+		if (*s == 'g') {
+			if (!pool_get(pool, &cache[i], &got[n]))
+				model_fail("the pool is empty");
+			if (model_note(&owner[got[n]], i + 1))
+				model_fail("object %u was given out twice", got[n]);
+			data[got[n]] = i;	/* plain: a race shows a missing edge */
+			n++;
+		} else if (*s == 'p') {
+			u32 idx = got[first++];
+
+			if (data[idx] != i)
+				model_fail("object %u was changed by another", idx);
+			model_note(&owner[idx], 0);
+			pool_put(pool, &cache[i], idx);
+		} else if (*s == 'f') {
+			pool_cache_flush(pool, &cache[i]);
+		}
+	}
+}
+
+static void pool_check(void)
+{
+	u32 i, held = 0, n;
+
+	for (i = 1; i <= OBJECTS; i++)
+		held += owner[i] != 0;
+	for (i = 0; i < THREADS; i++)
+		held += cache[i].n + cache[i].nspare;
+	n = pool_depot_count(pool);
+	if (n == UINT32_MAX || n + held != pool_carved(pool))
+		model_fail("%u objects in the depot, %u with threads, %u carved", n, held,
+			   pool_carved(pool));
+}
+
+/* --- queues ------------------------------------------------------------------ */
+
+static void queue_call(u32 i, const char **s)
+{
+	s64 prio = 0, got;
+	u32 work, c, flags = 0;
+	bool minus = **s == '-';
+
+	if (**s == ' ')
+		return;
+	if (**s == 't') {
+		c = call_begin(0, 0, 0);
+		work = pg.kind == PRIOQ ? prioq_pop(pq, &pqc[i], &got) : exec_take(x, &xt[i]);
+		call_end(c, work);
+		return;
+	}
+	*s += minus;
+	if (**s == 'F') {
+		flags = EXEC_FRONT;
+		prio = 100;
+	} else {
+		prio = **s - '0';
+		prio = minus ? -prio : prio;
+	}
+	work = (u32)model_note(&works, works + 1) + 1;
+	c = call_begin(1, work, prio);
+	if (pg.kind != PRIOQ)
+		exec_push(q, &xt[i], work, flags ? 0 : (s32)prio, flags);
+	else if (!prioq_push(pq, &pqc[i], prio, cycles_ordered(), work))
+		model_fail("no node");
+	call_end(c, work);
+}
+
+static void queue_thread(u32 i)
+{
+	const char *s;
+
+	for (s = part[i]; *s && *s != '|'; s++)
+		queue_call(i, &s);
+}
+
+static void queue_check(void)
+{
+	u64 seen = 0;
+	u32 i, work, none[1];
+	s64 prio;
+
+	do {
+		u32 c = call_begin(0, 0, 0);
+
+		work = pg.kind == PRIOQ ? prioq_pop(pq, &pqc[0], &prio) : exec_take(x, &xt[0]);
+		call_end(c, work);
+	} while (work);
+	for (i = 0; i < ncalls; i++) {
+		if (call[i].push || !call[i].work)
+			continue;
+		if (seen & 1ull << call[i].work)
+			model_fail("work %u was taken twice", (u32)call[i].work);
+		seen |= 1ull << call[i].work;
+	}
+	if ((u32)__builtin_popcountll(seen) != works)
+		model_fail("work was lost: %llx of %u", (unsigned long long)seen, (u32)works);
+	if (pg.kind != LOOSE && !search(0, none, 0, pg.kind == PRIOQ))
+		model_fail("no order explains what was taken");
+}
+
+/* As new_height() in exec/prioq.c will choose next. */
+static u32 height(u64 seed)
+{
+	u64 z = seed + 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	z ^= z >> 31;
+	return 1 + (u32)__builtin_ctzll(z | 1ull << 40) / 2;
+}
+
+static void enter_thread(u32 i)
+{
+	const char *s;
+	u64 seed;
+	u32 idx;
+
+	if (pg.kind == POOL && !i && pg.before) {
+		part[0] = pg.before;
+		pool_thread(0);
+		part[0] = pg.text;
+	}
+	if (pg.kind == PRIOQ) {
+		/* Nodes at hand; seeds that give one level and two. */
+		pqc[i].seed = i;
+		while (pg.tall && height(pqc[i].seed) != 2)
+			pqc[i].seed++;
+		seed = pqc[i].seed;
+		if (!prioq_push(pq, &pqc[i], 0, 0, 1) || !prioq_pop(pq, &pqc[i], &(s64){ 0 }))
+			model_fail("warm");
+		pqc[i].seed = seed;
+		for (s = i + 1 == pg.threads ? pg.before : NULL; s && *s; s++)
+			queue_call(0, &s);
+	} else if (pg.kind > RING) {
+		if (exec_thread_init(x, &xt[i], i))
+			model_fail("exec_thread_init");
+		xt[i].batch = pg.batch ? pg.batch : 1;
+		xt[i].nodes.seed = i;
+		if (!lane_add(q, i))
+			model_fail("lane");
+		if (!pool_get(x->nodes, &xt[i].nodes.nodes, &idx))
+			model_fail("warm");
+		pool_put(x->nodes, &xt[i].nodes.nodes, idx);
+	}
+}
+
+/* --- one ring ------------------------------------------------------------------ */
+
+static void ring_thread(u32 i)
+{
+	struct ring_look look;
+	const char *s;
+
+	for (s = part[i]; *s && *s != '|'; s++) {
+		if (*s == '+') {
+			if (!ring_push(&ring, (u32)model_note(&works, works + 1) + 1, 0))
+				model_fail("the ring is full");
+		} else if (*s == 't' || *s == 'k') {
+			do {
+				if (!ring_peek(&ring, &look))
+					model_fail("a full ring looks empty");
+			} while (*s == 't' && !ring_take(&ring, &look));
+			if (*s == 't' && model_note(&ran[look.work % CALLS], look.work))
+				model_fail("taken twice");
+		}
+	}
+}
+
+static void ring_check(void)
+{
+	struct ring_look look;
+	u32 n = 0, i;
+
+	for (i = 0; i < CALLS; i++)
+		n += ran[i] != 0;
+	while (ring_peek(&ring, &look)) {
+		if (look.work != n + 1)
+			model_fail("element %u comes as number %u", look.work, n + 1);
+		n++;
+		if (!ring_take(&ring, &look))
+			model_fail("take");
+	}
+	if (n != works)
+		model_fail("%u elements of %u", n, (u32)works);
+}
+
+/* --- sleeping ------------------------------------------------------------------ */
+
+static bool all_ran(void *arg)
+{
+	return nran == goal;
+}
+
+static bool flag_set(void *arg)
+{
+	return load_acquire(&flag);
+}
+
+static void sleep_thread(u32 i)
+{
+	const char *s;
+
+	for (s = part[i]; *s && *s != '|'; s++) {
+		switch (*s) {
+		case '+':
+			exec_push(q, &xt[i], (u32)model_note(&works, works + 1) + 1, 0, 0);
+			break;
+		case 'w':
+		case 'v':
+			exec_wait(x, &xt[i], all_ran, NULL, -1, *s == 'w');
+			break;
+		case '.':
+			exec_wait(x, &xt[i], flag_set, NULL, 1000, true);
+			break;
+		case 'S':
+			exec_stop(x);
+			break;
+		case 'u':
+			store_release(&flag, 1);
+			exec_unpark(x, &xt[0]);
+			break;
+		case 'c':
+			exec_wait(x, &xt[i], flag_set, NULL, -1, false);
+			break;
+		}
+	}
+}
+
+static void sleep_check(void)
+{
+	u32 work;
+
+	while ((work = exec_take(x, &xt[0])))
+		run_work(NULL, &xt[0], work);
+	if (nran != goal)
+		model_fail("%u works ran of %u", (u32)nran, (u32)goal);
+}
+
+#define S(name_, kind_, text_, fn, threads_, bound_, seconds_, ...)		\
+	{ .name = name_, .what = text_, .threads = threads_, .setup = setup,	\
+	  .enter = enter_thread, .thread = fn##_thread, .check = fn##_check,	\
+	  .bound = bound_, .seconds = seconds_,					\
+	  .arg = &(const struct program){ .kind = kind_, .text = text_, __VA_ARGS__ } }
+/* With workers, which sleep in the end. */
+#define W(name_, kind_, text_, fn, threads_, bound_, seconds_, ...)		\
+	{ .name = name_, .what = text_, .threads = threads_, .setup = setup,	\
+	  .enter = enter_thread, .thread = fn##_thread, .check = fn##_check,	\
+	  .bound = bound_, .seconds = seconds_, .flags = MODEL_SLEEPS_OK,	\
+	  .arg = &(const struct program){ .kind = kind_, .text = text_, __VA_ARGS__ } }
+
+const struct scenario scenarios[] = {
+	S("pool", POOL, "ggpp | ggpp", pool, 2, MODEL_ALL, 6),
+	S("pool_flush", POOL, "ggppf | gpf", pool, 2, MODEL_ALL, 6),
+	S("pool_3", POOL, "gpf | gpf | gpf", pool, 3, MODEL_ALL, 6),
+	S("pool_carve", POOL, "ggg | ggg", pool, 2, MODEL_ALL, 6),
+	S("pool_stack", POOL, "g | gpf | g", pool, 3, MODEL_ALL, 6, .before = "gggpfpfpf"),
+	S("prioq_push", PRIOQ, "1 t | 2 t", queue, 2, MODEL_ALL, 6),
+	S("prioq_equal", PRIOQ, "1 1 | t t", queue, 2, MODEL_ALL, 6),
+	S("prioq_reuse", PRIOQ, "3 | t 2", queue, 2, MODEL_ALL, 6, .before = "51"),
+	S("prioq_reuse_2", PRIOQ, "t | t 2 t", queue, 2, MODEL_ALL, 6, .before = "511"),
+	S("prioq_3", PRIOQ, "1 | 2 t | t", queue, 3, MODEL_ALL, 6),
+	S("prioq_3x2", PRIOQ, "1 t | 1 t | 2 t", queue, 3, 3, 6),
+	S("prioq_tall", PRIOQ, "1 t | 2 t", queue, 2, 4, 6, .tall = true),
+	S("prioq_tall_2", PRIOQ, "t 2 | t", queue, 2, MODEL_ALL, 6, .tall = true, .before = "1"),
+	S("ring_wrap", RING, "k | t | t+", ring, 3, MODEL_ALL, 6),
+	S("ring_grow", RING, "+t | kt", ring, 2, MODEL_ALL, 6),
+	S("ring", QUEUE, "0 0 | t t", queue, 2, MODEL_ALL, 6),
+	S("ring_2", QUEUE, "0 t | 0 t", queue, 2, MODEL_ALL, 6),
+	S("ring_3", QUEUE, "0 0 | t | t", queue, 3, MODEL_ALL, 6),
+	S("ring_3x2", QUEUE, "0 0 | t t | 0 t", queue, 3, 3, 6),
+	S("queue_prio", QUEUE, "0 1 | t t", queue, 2, MODEL_ALL, 6),
+	S("queue_front", QUEUE, "0 F | -1 t", queue, 2, MODEL_ALL, 6),
+	S("queue_low", QUEUE, "-1 0 | t t", queue, 2, MODEL_ALL, 6),
+	S("batch", LOOSE, "0 0 0 0 | t t | t", queue, 3, 3, 6, .batch = 4),
+	S("batch_2", LOOSE, "0 0 0 t | t t", queue, 2, MODEL_ALL, 6, .batch = 4),
+	S("park", SLEEP, "c | u", sleep, 2, MODEL_ALL, 6),
+	S("park_time", SLEEP, ". | u", sleep, 2, MODEL_ALL, 6),
+	S("park_help", SLEEP, "+w | w", sleep, 2, MODEL_ALL, 6),
+	S("park_help_2", SLEEP, "w | +w", sleep, 2, MODEL_ALL, 6),
+	S("park_push", SLEEP, "w | +", sleep, 2, MODEL_ALL, 6),
+	S("park_push_2", SLEEP, "w | ++", sleep, 2, MODEL_ALL, 6),
+	S("park_push_3", SLEEP, "w | w | ++", sleep, 3, 3, 6),
+	S("park_meet", SLEEP, "w | w | ++", sleep, 3, 3, 6, .meet = true),
+	S("park_meet_2", SLEEP, "w | +w | +", sleep, 3, 3, 6, .meet = true),
+	S("park_3", SLEEP, "w | w | +w", sleep, 3, 3, 6),
+	S("park_3x2", SLEEP, "+w | +w | w", sleep, 3, 3, 6),
+	W("worker", SLEEP, "+v", sleep, 1, MODEL_ALL, 6, .workers = 1),
+	W("worker_2", SLEEP, "+v | +v", sleep, 2, 3, 6, .workers = 1),
+	W("worker_1x2", SLEEP, "++v", sleep, 1, MODEL_ALL, 6, .workers = 1),
+	W("workers_meet", SLEEP, "++v", sleep, 1, 3, 6, .workers = 2, .meet = true),
+	W("workers_2", SLEEP, "++v", sleep, 1, 3, 6, .workers = 2),
+	W("worker_stop", SLEEP, "+S", sleep, 1, MODEL_ALL, 6, .workers = 1),
+	W("worker_stop_2", SLEEP, "+S | +", sleep, 2, 3, 6, .workers = 1),
+	{ .name = NULL },
+};
