@@ -359,6 +359,7 @@ int pawl_engine_destroy(struct pawl_engine *e)
 	wait_none(t, -1, true);
 	exec_stop(e->x);
 	opers_exit(t);
+	errors_exit(e);
 	threads_fini(e);
 	engine_free(e);
 	return 0;
@@ -373,6 +374,8 @@ int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
 	if (!out || out->size != sizeof(*out))
 		return err(-EINVAL, "stats: size is %zu, this library has %zu",
 			   out ? out->size : 0, sizeof(*out));
+	if (thread_last.id == e->id)
+		bulk_flush(thread_last.t);
 	memset(out, 0, sizeof(*out));
 	out->size = sizeof(*out);
 	n = load_acquire(&e->used_slots);

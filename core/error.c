@@ -7,6 +7,8 @@
  * wait (or clear) that gets it, and from then on it poisons nothing, wherever it
  * spread.  A wait for all starts a new epoch: older errors are gone too.
  *
+ * A payload goes with the object: one exchange decides who hands it over or drops it.
+ *
  * Ordering: an error is written before the block's DONE (CORE-R1) publishes it.
  *   CORE-E1 (engine's list of first errors, CAS) <-> CORE-E2 (exchange by wait-all)
  *
@@ -43,6 +45,33 @@ bool error_alive(struct pawl_engine *e, u32 idx)
 	return !load_relaxed(&x->gone) && load_relaxed(&x->epoch) == err_epoch(load_relaxed(&e->err_state));
 }
 
+void payload_drop(struct pawl_engine *e, void *payload)
+{
+	if (payload && e->cfg.drop)
+		e->cfg.drop(e->cfg.user, payload);
+}
+
+/* Another payload, or none, for an error; the one it had is dropped. */
+void error_payload(struct pawl_engine *e, u32 idx, void *payload)
+{
+	struct error *x = error_of(e, idx);
+
+	/* The error for want of memory is everybody's. */
+	if (idx == e->spare_error)
+		payload_drop(e, payload);
+	else if (payload || load_relaxed(&x->payload))
+		payload_drop(e, xchg_acq_rel(&x->payload, payload));
+}
+
+/* The engine ends: what is left in errors that nobody will give out. */
+void errors_exit(struct pawl_engine *e)
+{
+	u32 i, n = pool_carved(e->pool[POOL_ERROR]);
+
+	for (i = 1; i <= n; i++)
+		error_payload(e, i, NULL);
+}
+
 void error_get(struct pawl_engine *e, u32 idx)
 {
 	fetch_add_relaxed(&error_of(e, idx)->refs, 1);
@@ -52,8 +81,10 @@ void error_put(struct thread *t, u32 idx)
 {
 	struct pawl_engine *e = t->e;
 
-	if (fetch_add_acq_rel(&error_of(e, idx)->refs, -1u) == 1)
+	if (fetch_add_acq_rel(&error_of(e, idx)->refs, -1u) == 1) {
+		error_payload(e, idx, NULL);
 		pool_put(e->pool[POOL_ERROR], &t->cache[POOL_ERROR], idx);
+	}
 }
 
 /* Among the first errors since the last wait for all, if there is room. */
@@ -134,8 +165,10 @@ void error_publish(struct thread *t, u32 idx, int code)
 /* Nobody wants it any more. */
 void error_drop(struct pawl_engine *e, u32 idx)
 {
-	if (!xchg_acq_rel(&error_of(e, idx)->gone, 1))
+	if (!xchg_acq_rel(&error_of(e, idx)->gone, 1)) {
 		error_given(e, error_of(e, idx));
+		error_payload(e, idx, NULL);
+	}
 }
 
 void error_fill(struct pawl_engine *e, u32 idx, struct pawl_error *out)
@@ -146,6 +179,7 @@ void error_fill(struct pawl_engine *e, u32 idx, struct pawl_error *out)
 		return;
 	out->code = x->code;
 	out->count = 1;
+	out->payload = NULL;
 	memcpy(out->op, x->op, sizeof(out->op));
 	memcpy(out->text, x->text, sizeof(out->text));
 }
@@ -155,6 +189,10 @@ static int error_out(struct pawl_engine *e, u32 idx, struct pawl_error *out)
 	struct error *x = error_of(e, idx);
 
 	error_fill(e, idx, out);
+	if (out && load_relaxed(&x->payload))
+		out->payload = xchg_acq_rel(&x->payload, NULL);
+	else
+		error_payload(e, idx, NULL);
 	if (x->op[0])
 		return err(x->code, "op %s failed: %s", x->op, x->text);
 	return err(x->code, "an op failed: %s", x->text);

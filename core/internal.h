@@ -145,7 +145,7 @@ struct error {
 	s32 code;		/* I */
 	char op[48];
 	char text[160];
-	u64 unused;
+	void *payload;		/* A: the program's, until it is handed over or dropped */
 };
 
 BUILD_BUG_ON(sizeof(struct error) % 16);
@@ -597,6 +597,9 @@ void engine_idle(void *user, struct exec_thread *ex);
 
 /* error.c */
 u32 error_make(struct thread *t, int code, const char *op, const char *text);
+void error_payload(struct pawl_engine *e, u32 idx, void *payload);
+void payload_drop(struct pawl_engine *e, void *payload);
+void errors_exit(struct pawl_engine *e);
 void error_publish(struct thread *t, u32 idx, int code);
 void error_drop(struct pawl_engine *e, u32 idx);
 int error_take(struct thread *t, u32 idx, struct pawl_error *out);

@@ -504,7 +504,8 @@ void run_work(void *user, struct exec_thread *ex, u32 work)
 	} while (work);
 }
 
-int pawl_complete(struct pawl_engine *e, pawl_token_t token, int status, const char *text)
+static int complete(struct pawl_engine *e, pawl_token_t token, int status, const char *text,
+		    void *payload)
 {
 	struct thread *t = thread_get(e);
 	u32 opi = (u32)token.h, gen = (u32)(token.h >> 32), want = gen << 2 | TOKEN_ARMED;
@@ -521,33 +522,73 @@ int pawl_complete(struct pawl_engine *e, pawl_token_t token, int status, const c
 	/* CORE-C1 <-> CORE-C2 */
 	if (!cas_acq_rel_acquire(&op->token, &want, gen << 2 | TOKEN_DONE))
 		return err(-EALREADY, "complete: this run was completed before");
-	if (unlikely(status < 0 && text))
+	if (unlikely(status < 0 && (text || payload)))
 		op->err = error_make(t, status, op->name, text);
+	if (unlikely(payload)) {
+		if (status < 0)
+			error_payload(e, op->err, payload);
+		else
+			payload_drop(e, payload);
+	}
 	budget = alone_begin(t);
 	finish_op(t, op, opi, status);
 	alone_end(t, budget);
 	flight_check(t);
 	return 0;
 }
+
+int pawl_complete(struct pawl_engine *e, pawl_token_t token, int status, const char *text)
+{
+	return complete(e, token, status, text, NULL);
+}
 PAWL_EXPORT(pawl_complete);
 
-int pawl_fail(struct pawl_run *run, int code, const char *fmt, ...)
+int pawl_complete_with(struct pawl_engine *e, pawl_token_t token, int status, const char *text,
+		       void *payload)
+{
+	int rc = complete(e, token, status, text, payload);
+
+	if (rc)
+		payload_drop(e, payload);
+	return rc;
+}
+PAWL_EXPORT(pawl_complete_with);
+
+static int fail(struct pawl_run *run, int code, const char *text, void *payload)
 {
 	struct frame *f = container_of(run, struct frame, run);
 	struct op *op;
-	char text[160];
-	va_list ap;
 
 	/* An asynchronous op gives its message to pawl_complete(), and may be over. */
-	if (code >= 0 || run->token.h)
+	if (code >= 0 || run->token.h) {
+		payload_drop(run->engine, payload);
 		return code;
+	}
 	op = op_of(run->engine, f->op);
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
 	if (op->err)
 		error_put(f->t, op->err);
 	op->err = error_make(f->t, code, op->name, text);
+	/* If the body succeeds after all, finish_op() looks for it. */
+	fetch_or_acq_rel(&run->engine->special, SPECIAL_POISONED);
+	if (payload)
+		error_payload(run->engine, op->err, payload);
 	return code;
 }
+
+int pawl_fail(struct pawl_run *run, int code, const char *fmt, ...)
+{
+	char text[160];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return fail(run, code, text, NULL);
+}
 PAWL_EXPORT(pawl_fail);
+
+int pawl_fail_with(struct pawl_run *run, int code, const char *text, void *payload)
+{
+	return fail(run, code, text, payload);
+}
+PAWL_EXPORT(pawl_fail_with);

@@ -119,8 +119,10 @@ int pawl_var_error(struct pawl_engine *e, pawl_var_t v, struct pawl_error *out)
 	int code = 0;
 	u32 vi, idx;
 
-	if (out)
+	if (out) {
 		out->code = 0;
+		out->payload = NULL;
+	}
 	if (unlikely(!t))
 		return thread_last.code;
 	if (t->bulk)
@@ -162,3 +164,30 @@ int pawl_var_clear(struct pawl_engine *e, pawl_var_t v)
 	return 0;
 }
 PAWL_EXPORT(pawl_var_clear);
+
+int pawl_var_take(struct pawl_engine *e, pawl_var_t v, struct pawl_error *out)
+{
+	struct thread *t = thread_get(e);
+	u32 vi, idx;
+	int rc = 0;
+
+	if (out) {
+		out->code = 0;
+		out->payload = NULL;
+	}
+	if (unlikely(!t))
+		return thread_last.code;
+	if (t->bulk)
+		bulk_flush(t);
+	if (var_check(t, v, &vi))
+		return err(-ESTALE, "var_take: no var, or it was deleted");
+	if (!(load_relaxed(&e->special) & SPECIAL_POISONED))
+		return 0;
+	idx = var_error_get(t, vi, (u32)(v.h >> 32));
+	if (idx) {
+		rc = error_take(t, idx, out);
+		error_put(t, idx);
+	}
+	return rc;
+}
+PAWL_EXPORT(pawl_var_take);

@@ -214,8 +214,10 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 	struct op *op;
 	int rc;
 
-	if (out)
+	if (out) {
 		out->code = 0;
+		out->payload = NULL;
+	}
 	if (unlikely(!t))
 		return thread_last.code;
 	if (t->bulk)
@@ -363,8 +365,10 @@ int pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *
 	struct thread *t = thread_get(e);
 	int rc;
 
-	if (out)
+	if (out) {
 		out->code = 0;
+		out->payload = NULL;
+	}
 	if (unlikely(!t))
 		return thread_last.code;
 	if (t->depth)
