@@ -6,7 +6,9 @@ PATCHLEVEL = 1
 SUBLEVEL = 0
 
 # The layers, lowest first: include/base is below them all, include/pawl is the API.
-layers := pool device exec core compat
+# libpawl is all but the last, which is a library of its own on libpawl.
+lib-layers := pool device exec core
+layers := $(lib-layers) compat
 
 # The builds of make check beside the configured one: name=compiler[+fragment of configs/]...
 CHECK_BUILDS ?= asan=gcc+asan tsan-gcc=gcc+tsan tsan-clang=clang+tsan clang=clang \
@@ -46,7 +48,7 @@ ifneq ($(filter default undefined,$(origin CC)),)
 CC := gcc
 endif
 ifneq ($(filter default undefined,$(origin CXX)),)
-CXX := g++
+CXX := $(if $(findstring clang,$(CC)),$(subst clang,clang++,$(CC)),g++)
 endif
 ifneq ($(filter default undefined,$(origin AR)),)
 AR := ar
@@ -59,6 +61,8 @@ export CC CXX AR PKG_CONFIG PYTHON3 CHECK_BUILDS
 pawlversion := $(VERSION).$(PATCHLEVEL).$(SUBLEVEL)
 soname := libpawl.so.$(VERSION)
 solib := libpawl.so.$(pawlversion)
+mx-soname := libpawl_mx.so.$(VERSION)
+mx-solib := libpawl_mx.so.$(pawlversion)
 export pawlversion
 
 KCONFIG_CONFIG := $(CURDIR)/.config
@@ -159,10 +163,11 @@ lib-ldlibs := -lurcu-memb
 
 # --- the library -------------------------------------------------------------
 
-$(foreach dir,$(layers),$(eval $(call walk,$(dir),$(lib-cflags))))
-lib-objs := $(foreach dir,$(layers),$($(dir)-objs))
+$(foreach dir,$(lib-layers),$(eval $(call walk,$(dir),$(lib-cflags))))
+lib-objs := $(foreach dir,$(lib-layers),$($(dir)-objs))
 
-public-h := $(sort $(filter-out $(srctree)/$(version-h),$(wildcard $(srctree)/include/pawl/*.h)))
+mx-h := $(wildcard $(srctree)/include/pawl/mx_*.h*)
+public-h := $(sort $(filter-out $(srctree)/$(version-h) $(mx-h),$(wildcard $(srctree)/include/pawl/*.h)))
 
 quiet_cmd_version = GEN     $@
 cmd_version = sed -e 's/@MAJOR@/$(VERSION)/' -e 's/@MINOR@/$(PATCHLEVEL)/' \
@@ -206,6 +211,40 @@ targets += libpawl.map $(solib) libpawl.a
 
 lib: $(solib) $(soname) libpawl.so libpawl.a $(version-h)
 all: lib
+
+# --- libpawl_mx: MXNet's names ----------------------------------------------------
+
+ifdef CONFIG_COMPAT_MX
+base-cxxflags = $(filter-out -std=gnu11 -D_GNU_SOURCE= -Wmissing-prototypes -Wstrict-prototypes,$(base-cflags)) \
+	-std=gnu++17
+mx-cflags := -fPIC -fvisibility=hidden -fno-plt -fno-semantic-interposition
+$(eval $(call walk,compat,$(mx-cflags)))
+mx-cxx-objs := $(addprefix compat/,$(obj-cxx-y))
+$(mx-cxx-objs): ccflags := $(mx-cflags) $(ccflags-y)
+cxx-targets += $(mx-cxx-objs)
+mx-objs := $(compat-objs) $(mx-cxx-objs)
+
+quiet_cmd_mxmap = MAP     $@
+cmd_mxmap = $(PYTHON3) $(srctree)/tools/gen-version-map.py -n PAWL_MX_$(VERSION).$(PATCHLEVEL) \
+	-o $@ $(filter %.c,$^)
+libpawl_mx.map: $(compat-objs:%.o=$(srctree)/%.c) $(srctree)/tools/gen-version-map.py FORCE
+	$(call if_changed,mxmap)
+
+quiet_cmd_mxso = LD      $@
+cmd_mxso = $(CXX) -shared -Wl,-soname,$(mx-soname) -Wl,--version-script=libpawl_mx.map $(z-defs) \
+	-Wl,-z,nodelete $(base-ldflags) -o $@ $(filter %.o,$^) -L. -lpawl -ldl
+$(mx-solib): $(mx-objs) libpawl_mx.map libpawl.so FORCE
+	$(call if_changed,mxso)
+$(mx-soname): $(mx-solib) ; $(call cmd,link)
+libpawl_mx.so: $(mx-soname) ; $(call cmd,link)
+libpawl_mx.a: $(mx-objs) FORCE
+	$(call if_changed,a)
+targets += libpawl_mx.map $(mx-solib) libpawl_mx.a
+
+lib-mx: lib $(mx-solib) $(mx-soname) libpawl_mx.so libpawl_mx.a
+all: lib-mx
+PHONY += lib-mx
+endif
 PHONY += lib
 
 # --- what is around it -------------------------------------------------------
@@ -216,6 +255,11 @@ include $(srctree)/tools/Makefile.install
 
 $(filter-out pawl-lto.o,$(filter %.o,$(targets))): %.o: $(srctree)/%.c FORCE | $(auto-conf) $(version-h)
 	$(call if_changed,cc)
+quiet_cmd_cxx = CXX     $@
+cmd_cxx = $(CXX) $(base-cxxflags) $(ccflags) -MMD -MP -MF $(call dot,$@).d -c -o $@ $<
+$(cxx-targets): %.o: $(srctree)/%.cc FORCE | $(auto-conf) $(version-h)
+	$(call if_changed,cxx)
+targets += $(cxx-targets)
 
 include $(wildcard $(foreach t,$(targets),$(call dot,$(t)).cmd $(call dot,$(t)).d))
 
@@ -254,8 +298,14 @@ below = $(if $(filter $(1),$(firstword $(2))),$(1),$(firstword $(2)) $(call belo
 quiet_cmd_layer = LAYER   $*
 cmd_layer = $(CC) -shared -fno-lto $(z-defs) $(base-ldflags) -o .check-layer-$*.so \
 	$(foreach dir,$(call below,$*,$(layers)),$($(dir)-objs)) $(lib-ldlibs)
-$(layers:%=check-layer-%): check-layer-%: $(lib-objs)
+$(lib-layers:%=check-layer-%): check-layer-%: $(lib-objs)
 	$(call cmd,layer)
+# compat stands on what libpawl shows to everybody
+quiet_cmd_mxlayer = LAYER   compat
+cmd_mxlayer = $(CXX) -shared $(z-defs) $(base-ldflags) -o .check-layer-compat.so $(mx-objs) \
+	-L. -lpawl -ldl
+check-layer-compat: $(mx-objs) libpawl.so
+	$(if $(mx-objs),$(call cmd,mxlayer),@:)
 
 PHONY += setup run check bench check-tokens check-edges check-sources check-exports \
 	check-layers $(layers:%=check-layer-%)
@@ -264,7 +314,7 @@ tags:
 	$(Q)cd $(srctree) && ctags -R include $(layers) tools/pawl tests
 PHONY += tags
 
-clean-files = pawl-lto.o libpawl.a libpawl.map libpawl.so* pawl.pc $(version-h) .check-layer-*.so
+clean-files = libpawl_mx.a libpawl_mx.map libpawl_mx.so* pawl-mx.pc pawl-lto.o libpawl.a libpawl.map libpawl.so* pawl.pc $(version-h) .check-layer-*.so
 clean:
 	$(Q)rm -f $(clean-files)
 	$(Q)for dir in $(layers) include tools tests cmake Documentation; do \
@@ -284,7 +334,7 @@ PHONY += help
 
 #@ Build
 #@   all             the library, the pawl command, the tests, the manual (default)
-#@   lib             libpawl.so and libpawl.a alone
+#@   lib             libpawl.so and libpawl.a alone; lib-mx: and libpawl_mx
 #@   tests           the test programs alone
 #@   install         to DESTDIR and PREFIX (/usr/local); LIBDIR and others: Makefile.install
 #@   uninstall       remove exactly what install put there

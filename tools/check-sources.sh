@@ -6,9 +6,9 @@ cd "$(dirname "$0")/.." || exit 2
 rc=0
 for dir in pool device exec core compat tools/pawl; do
 	makefile=${dir%/pawl}/Makefile
-	for file in "$dir"/*.c; do
+	for file in "$dir"/*.c "$dir"/*.cc; do
 		[ -e "$file" ] || continue
-		if ! grep -qw "$(basename "$file" .c)\.o" "$makefile"; then
+		if ! grep -qw "$(basename "${file%.c*}")\.o" "$makefile"; then
 			echo "$file: not in $makefile" >&2
 			rc=1
 		fi

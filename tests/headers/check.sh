@@ -1,25 +1,43 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.sh HEADER...: each public header compiles alone, as C11 and as C++17, with what
-# its users may have on.  Runs in the build folder.
+# check.sh FOLDER HEADER...: each public header of FOLDER (include/pawl) compiles alone, twice,
+# with what its users may have on: as C11 and as C++17; those for C++ (*.hpp, compat/) as
+# C++14 to C++20 and with clang too.  Generated headers are named after it.  Runs in the
+# build folder.
 set -eu
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 # a header of ours may include a generated one, but no internal one
-mkdir "$tmp/pawl"
+cp -r "$1" "$tmp/pawl"
+shift
 cp "$@" "$tmp/pawl"
 
 warn='-Wall -Wextra -Wundef -Wpedantic -Werror -fsyntax-only'
-for header; do
-	name=pawl/${header##*/}
-	# twice: its guard
-	printf '#include <%s>\n#include <%s>\nextern int pawl_dummy;\n' "$name" "$name" >"$tmp/user.c"
+# user NAME: a program that includes it
+user() {
+	printf '#include <%s>\n#include <%s>\nextern int pawl_dummy;\n' "$1" "$1" >"$tmp/user.c"
 	cp "$tmp/user.c" "$tmp/user.cc"
-	# shellcheck disable=SC2086 # lists of words
-	{
-		${CC:-gcc} -std=c11 $warn -Wshadow -Wstrict-prototypes -Wmissing-prototypes -I"$tmp" "$tmp/user.c"
-		${CXX:-g++} -std=c++17 $warn -I"$tmp" "$tmp/user.cc"
-	}
+}
+# shellcheck disable=SC2086 # lists of words
+for header in "$tmp"/pawl/*.h; do
+	name=pawl/${header##*/}
+	user "$name"
+	${CC:-gcc} -std=c11 $warn -Wshadow -Wstrict-prototypes -Wmissing-prototypes -I"$tmp" "$tmp/user.c"
+	${CXX:-g++} -std=c++17 $warn -I"$tmp" "$tmp/user.cc"
+	echo "$name"
+done
+# shellcheck disable=SC2086
+for header in "$tmp"/pawl/*.hpp "$tmp"/pawl/compat/*/*.h; do
+	name=${header#"$tmp/"}
+	user "${name#pawl/compat/}"
+	for cxx in ${CXX:-g++} clang++; do
+		command -v "$cxx" >/dev/null || continue
+		for api in 10901 20000; do
+			for std in 14 17 20; do
+				$cxx -std=c++$std $warn -DPAWL_MX_API=$api -I"$tmp/pawl/compat" -I"$tmp" "$tmp/user.cc"
+			done
+		done
+	done
 	echo "$name"
 done

@@ -26,6 +26,20 @@ $CC -std=c11 "${std[@]}" "${cflags[@]}" "$here/user.c" -o "$tmp/c" "${libs[@]}"
 $CXX -std=c++17 "${std[@]}" "${cflags[@]}" "$here/user.cc" -o "$tmp/cxx" "${libs[@]}"
 $CC -std=c11 "${std[@]}" "${cflags[@]}" "$here/user.c" -o "$tmp/static" \
 	-Wl,-Bstatic -lpawl -Wl,-Bdynamic "${static[@]}"
+mx=
+if [ -e "$lib/pkgconfig/pawl-mx.pc" ]; then
+	read -ra mxlibs <<<"$($PKG_CONFIG --libs pawl-mx)"
+	read -ra mxstatic <<<"$($PKG_CONFIG --libs --static pawl-mx)"
+	read -ra mxcflags <<<"$($PKG_CONFIG --cflags pawl-mx)"
+	# some put the system's root before a variable, some do not
+	mxnet=$($PKG_CONFIG --variable=mxnetincludes pawl-mx)
+	mxnet=$dest${mxnet#"$dest"}
+	$CC -std=c11 "${std[@]}" "${mxcflags[@]}" "$here/mx_user.c" -o "$tmp/mx-c" "${mxlibs[@]}"
+	$CXX -std=c++14 "${std[@]}" "-I$mxnet" "${mxcflags[@]}" "$here/mx_user.cc" -o "$tmp/mx-cxx" "${mxlibs[@]}"
+	$CC -std=c11 "${std[@]}" "${mxcflags[@]}" "$here/mx_user.c" -o "$tmp/mx-static" \
+		-Wl,-Bstatic -lpawl_mx -lpawl -Wl,-Bdynamic "${mxstatic[@]}"
+	mx="mx-c mx-cxx mx-static cmake/user-mx-c cmake/user-mx-cxx"
+fi
 unset PKG_CONFIG_SYSROOT_DIR PKG_CONFIG_PATH
 
 echo '--- CMake'
@@ -33,7 +47,8 @@ cmake -S "$here" -B "$tmp/cmake" -DCMAKE_PREFIX_PATH="$dest$prefix" -DCMAKE_C_CO
 	-DCMAKE_CXX_COMPILER="$CXX"
 cmake --build "$tmp/cmake"
 
-for program in c cxx static cmake/user-c cmake/user-cxx cmake/user-static; do
+# shellcheck disable=SC2086 # a list of words
+for program in c cxx static cmake/user-c cmake/user-cxx cmake/user-static $mx; do
 	LD_LIBRARY_PATH=$lib "$tmp/$program"
 done
 # the archive is plain code, whatever it was made with
@@ -52,6 +67,12 @@ echo '--- exported'
 nm -D --defined-only "$lib/libpawl.so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort >"$tmp/shown"
 if grep -v '^pawl_' "$tmp/shown"; then
 	echo "these are exported, and should not be" >&2
+	exit 1
+fi
+if [ -e "$lib/libpawl_mx.so" ] &&
+   nm -D --defined-only "$lib/libpawl_mx.so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
+   grep -v -e '^pawl_mx_' -e '^MX'; then
+	echo "libpawl_mx exports these, and should not" >&2
 	exit 1
 fi
 

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between bridge.c and fork.c. */
+#ifndef COMPAT_ENGINE_H
+#define COMPAT_ENGINE_H
+
+#include <compat/internal.h>
+
+/* CPU contexts with a queue of their own; others share these by the rest of their number. */
+#define MX_CPU_DEVICES	16u
+#define MX_THREADS	512u
+#define MX_TEXT		1024u
+#define MX_EXIT_NS	5000000000ll
+#define MX_LAST_NS	100000000ll
+
+/* A synchronous body on a stack. */
+struct mx_frame {
+	struct pawl_mx_run run;		/* first */
+	struct pawl_run *pawl;		/* NULL for an asynchronous one */
+	int status;
+};
+
+static inline struct pawl_engine *mx_pe(struct pawl_mx_engine *e)
+{
+	return load_acquire(&e->pe);
+}
+
+extern struct pawl_mx_engine *mx_engines;
+struct pawl_mx_engine *mx_engine_shared(void);
+int mx_engine_make(struct pawl_mx_engine *e, bool child);
+int mx_opr_make(struct pawl_mx_opr *o);
+void mx_bulk_apply(struct pawl_mx_engine *e);
+void mx_bulk_forget(void);
+void mx_on_complete(struct pawl_mx_engine *e, void *param, const void *error);
+int mx_ctx_device(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct pawl_device *dev);
+
+/* fork.c */
+void mx_fork_setup(void);
+
+#endif

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The last error of each thread, and names that stay.
+ *
+ * An op's name is MXNet's caller's, who may free it when the op is over; libpawl keeps it
+ * for traces.  So each name is copied once, into a table that only grows.
+ *
+ * Ordering: COMPAT-N1 (entry listed) <-> COMPAT-N2 (entry found): its text.
+ *
+ * Progress: lock-free; a new name, and a thread's first error, are allocations.
+ */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <compat/internal.h>
+
+#define TEXT_MAX	4096u
+
+static __thread char *text;
+static pthread_key_t text_key;
+static pthread_once_t text_once = PTHREAD_ONCE_INIT;
+static bool have_text_key;
+
+static void text_free(void *p)
+{
+	free(p);
+	text = NULL;
+}
+
+static void text_key_make(void)
+{
+	have_text_key = !pthread_key_create(&text_key, text_free);
+}
+
+static char *text_room(void)
+{
+	if (!text) {
+		pthread_once(&text_once, text_key_make);
+		text = have_text_key ? calloc(1, TEXT_MAX) : NULL;
+		if (text && pthread_setspecific(text_key, text))
+			text_free(text);
+	}
+	return text;
+}
+
+int mx_err(int code, const char *fmt, ...)
+{
+	char *to = text_room();
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (to && vsnprintf(to, TEXT_MAX, fmt, ap) < 0)
+		to[0] = '\0';
+	va_end(ap);
+	return code;
+}
+
+int mx_err_pawl(int code)
+{
+	return mx_err(code, "%s", pawl_error_text());
+}
+
+const char *pawl_mx_last_error(void)
+{
+	return text ? text : "";
+}
+PAWL_EXPORT(pawl_mx_last_error);
+
+void pawl_mx_set_last_error(const char *s)
+{
+	mx_err(0, "%s", s ? s : "");
+}
+PAWL_EXPORT(pawl_mx_set_last_error);
+
+/* --- names --- */
+
+#define BUCKETS		1024u
+#define NAMES_MAX	65536u
+#define NAME_MAX_LEN	127u
+
+struct name {
+	struct name *next;	/* I */
+	u32 hash;
+	char text[];
+};
+
+static struct name *buckets[BUCKETS];	/* A */
+static u32 nnames;			/* A */
+
+static const struct name *name_find(const struct name *from, const struct name *to, u32 hash,
+				    const char *s, size_t n)
+{
+	for (; from != to; from = from->next)
+		if (from->hash == hash && !strncmp(from->text, s, n) && !from->text[n])
+			return from;
+	return NULL;
+}
+
+const char *mx_name(const char *s)
+{
+	struct name *head, *new = NULL, *seen = NULL;
+	const struct name *found;
+	u32 hash = 2166136261u;
+	size_t n;
+
+	if (!s)
+		return NULL;
+	for (n = 0; n < NAME_MAX_LEN && s[n]; n++)
+		hash = (hash ^ (unsigned char)s[n]) * 16777619u;
+	head = load_acquire(&buckets[hash % BUCKETS]);	/* COMPAT-N2 <-> COMPAT-N1 */
+	for (;;) {
+		found = name_find(head, seen, hash, s, n);
+		if (found) {
+			free(new);
+			return found->text;
+		}
+		/* Programs that make up names forever get one for all that come later. */
+		if (!new && fetch_add_relaxed(&nnames, 1) >= NAMES_MAX)
+			return "op";
+		if (!new)
+			new = calloc(1, sizeof(*new) + n + 1);
+		if (!new)
+			return "op";
+		new->hash = hash;
+		memcpy(new->text, s, n);
+		new->next = head;
+		seen = head;
+		if (cas_acq_rel_acquire(&buckets[hash % BUCKETS], &head, new))	/* COMPAT-N1 <-> COMPAT-N2 */
+			return new->text;
+	}
+}

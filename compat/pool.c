@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Small objects of a few sizes, from and to any thread, without a lock.
+ *
+ * Purpose: a push needs a place for its body, and a var and an operator one for what a
+ * pointer to them must find.  malloc() takes locks; and objects that keep their type can
+ * be walked over after a fork, and found stale by whoever holds an old pointer.
+ *
+ * Structures: each thread has a list per pool; lists of MX_BATCH objects move to and from
+ * a stack of lists.  Memory comes in chunks, which stay until the process ends.
+ *
+ * Ordering:
+ *   COMPAT-P1 (list pushed, CAS) <-> COMPAT-P2 (list taken): the links inside the list.
+ *   COMPAT-P3 (chunk listed) <-> COMPAT-P4 (walk): the objects' memory.
+ *
+ * Progress: lock-free; a new chunk is the C library's allocation.
+ *
+ * Lifetime: a head is a pointer in 48 bits and a tag in 16, so that a list that was taken
+ * and came back is not mistaken for itself.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <compat/internal.h>
+
+#define MX_BATCH	64u
+#define MX_CHUNK	512u
+#define PTR_MASK	((1ull << 48) - 1)
+
+struct chunk {
+	struct chunk *next;	/* I */
+	char *objs;		/* I */
+};
+
+static const u32 sizes[MX_POOLS] = {
+	[MX_CALLS] = sizeof(struct mx_call),
+	[MX_VARS] = sizeof(struct pawl_mx_var),
+	[MX_OPRS] = sizeof(struct pawl_mx_opr),
+	[MX_ROOMS] = sizeof(struct mx_room),
+};
+
+static u64 stacks[MX_POOLS];		/* A: lists: tag << 48 | pointer */
+static struct chunk *chunks[MX_POOLS];	/* A */
+
+struct cache {
+	void *head;
+	u32 n;
+};
+
+static __thread struct cache caches[MX_POOLS];
+static __thread bool registered;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool have_key;
+
+static struct mx_node *node_at(u64 next)
+{
+	return (struct mx_node *)(uintptr_t)next;
+}
+
+static void list_push(int pool, void *head)
+{
+	struct mx_node *l = head;
+	u64 was = load_relaxed(&stacks[pool]), new;
+
+	do {
+		store_relaxed(&l->next_list, was & PTR_MASK);
+		new = ((was >> 48) + 1) << 48 | (u64)(uintptr_t)l;
+	} while (!cas_acq_rel_relaxed(&stacks[pool], &was, new));	/* COMPAT-P1 <-> COMPAT-P2 */
+}
+
+static void *list_pop(int pool)
+{
+	u64 was = load_acquire(&stacks[pool]);	/* COMPAT-P2 <-> COMPAT-P1 */
+	struct mx_node *l;
+
+	while ((l = node_at(was & PTR_MASK))) {
+		u64 new = ((was >> 48) + 1) << 48 | load_relaxed(&l->next_list);
+
+		if (cas_acq_rel_acquire(&stacks[pool], &was, new))
+			return l;
+	}
+	return NULL;
+}
+
+/* The thread ends: others use what it had. */
+static void caches_exit(void *arg)
+{
+	int i;
+
+	for (i = 0; i < MX_POOLS; i++) {
+		if (caches[i].head)
+			list_push(i, caches[i].head);
+		caches[i].head = NULL;
+		caches[i].n = 0;
+	}
+	registered = false;
+}
+
+static void key_make(void)
+{
+	have_key = !pthread_key_create(&key, caches_exit);
+}
+
+/* Without a key, or memory for it, the end of a thread loses up to two lists a pool. */
+static __noinline void thread_register(void)
+{
+	registered = true;
+	pthread_once(&once, key_make);
+	if (have_key)
+		pthread_setspecific(key, &key);
+}
+
+static void *chunk_new(int pool)
+{
+	u32 size = sizes[pool], i;
+	struct chunk *c = malloc(sizeof(*c));
+	char *objs = c ? aligned_alloc(64, (size_t)size * MX_CHUNK) : NULL;
+
+	if (!objs) {
+		free(c);
+		return NULL;
+	}
+	memset(objs, 0, (size_t)size * MX_CHUNK);
+	for (i = 0; i + 1 < MX_CHUNK; i++)
+		((struct mx_node *)(void *)(objs + (size_t)i * size))->next =
+			(u64)(uintptr_t)(objs + (size_t)(i + 1) * size);
+	c->objs = objs;
+	c->next = load_relaxed(&chunks[pool]);
+	/* COMPAT-P3 <-> COMPAT-P4 */
+	while (!cas_release_relaxed(&chunks[pool], &c->next, c))
+		;
+	return objs;
+}
+
+static __noinline void *refill(int pool)
+{
+	void *head = list_pop(pool);
+
+	if (!registered)
+		thread_register();
+	return head ? head : chunk_new(pool);
+}
+
+void *mx_pool_get(int pool)
+{
+	struct cache *c = &caches[pool];
+	struct mx_node *node = c->head;
+
+	if (unlikely(!node)) {
+		node = refill(pool);
+		if (!node)
+			return NULL;
+		c->n = 0;
+	}
+	c->head = node_at(node->next);
+	c->n -= !!c->n;
+	return node;
+}
+
+/* So many come back to one thread that others should have them. */
+static __noinline void spill(int pool, struct cache *c)
+{
+	struct mx_node *last = c->head;
+	void *head = c->head;
+	u32 i;
+
+	for (i = 1; i < MX_BATCH; i++)
+		last = node_at(last->next);
+	c->head = node_at(last->next);
+	c->n -= MX_BATCH;
+	last->next = 0;
+	list_push(pool, head);
+}
+
+void mx_pool_put(int pool, void *obj)
+{
+	struct cache *c = &caches[pool];
+	struct mx_node *node = obj;
+
+	if (unlikely(!registered))
+		thread_register();
+	node->next = (u64)(uintptr_t)c->head;
+	c->head = node;
+	if (unlikely(++c->n >= 2 * MX_BATCH))
+		spill(pool, c);
+}
+
+void mx_pool_each(int pool, void (*fn)(void *obj, void *arg), void *arg)
+{
+	struct chunk *c = load_acquire(&chunks[pool]);	/* COMPAT-P4 <-> COMPAT-P3 */
+	u32 i;
+
+	for (; c; c = c->next)
+		for (i = 0; i < MX_CHUNK; i++)
+			fn(c->objs + (size_t)i * sizes[pool], arg);
+}

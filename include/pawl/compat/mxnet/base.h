@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mxnet/base.h, for code that was written to MXNet's: <pawl/mx_engine.hpp>. */
+#ifndef PAWL_COMPAT_MXNET_BASE_H
+#define PAWL_COMPAT_MXNET_BASE_H
+
+#include <pawl/compat/dmlc/base.h>
+#include <pawl/compat/dmlc/logging.h>
+#include <pawl/mx_engine.hpp>
+
+#endif
