@@ -352,6 +352,7 @@ PHONY += help
 #@   check-stress    stress tests of this build
 #@   check-model     the controlled scheduler: all schedules of small programs
 #@   check-tools     the pawl command, as a user runs it, and the example of README.md
+#@   check-mxnet     Apache MXNet from PyPI on its own engine and on pawl (bench-mxnet: times)
 #@   check-headers   public headers alone, as C and as C++
 #@   check-layers    no layer calls upward
 #@   check-install   install, build users with pkg-config and CMake, uninstall

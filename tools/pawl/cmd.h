@@ -14,5 +14,6 @@ enum exit_status {
 };
 
 int cmd_infer(int argc, char **argv);
+int cmd_mxnet(int argc, char **argv);
 
 #endif

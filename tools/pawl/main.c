@@ -18,6 +18,8 @@ static const struct command {
 } commands[] = {
 	{ "infer", "pawl infer", cmd_infer,
 	  "classify handwritten digits; every layer of every request is an op" },
+	{ "mxnet", "pawl mxnet", cmd_mxnet,
+	  "run a program that uses Apache MXNet, with pawl as its engine" },
 	{ "version", "pawl version", cmd_version, "print the version of the library" },
 	{ "help", "pawl help", cmd_help, "print this, or the help of a command" },
 };

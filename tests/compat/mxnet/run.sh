@@ -1,0 +1,151 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# run.sh smoke|all|bench: the installed MXNet on its own engine and on pawl, side by side.
+#
+#	smoke	imports, one training, some features; if there is a virtualenv already
+#	all	makes the virtualenv from PyPI; everything
+#	bench	both engines in turns (ROUNDS, WORKERS, WORK)
+#
+# $MXNET_PYTHON is a Python with mxnet 1.9.1; without, build/mxnet-venv is used.
+# Runs in the build folder.  Exit status 0: passed, 1: failed, 77: no mxnet to be had.
+set -u
+
+mode=${1:-smoke}
+here=$(cd "$(dirname "$0")" && pwd) || exit 1
+pawl=${PAWL:-tools/pawl/pawl}
+[ -x "$pawl" ] || { echo "tools/pawl/pawl is not built"; exit 77; }
+pawl=$(realpath "$pawl")
+venv=$PWD/build/mxnet-venv
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+bad=0
+export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 MXNET_STORAGE_FALLBACK_LOG_VERBOSE=0
+unset LD_PRELOAD MXNET_ENGINE_TYPE MXNET_CPU_WORKER_NTHREADS MXNET_ENGINE_INFO
+
+skip() {
+	echo "$1"
+	exit 77
+}
+
+fail() {
+	echo "FAILED: $1"
+	bad=1
+}
+
+# --- the virtualenv ----------------------------------------------------------
+
+# The newest Python for which mxnet 1.9.1 and a numpy before 1.24 exist is 3.11.
+make_venv() {
+	local python
+	for python in python3.11 python3.10 python3.9 python3.8 python3; do
+		"$python" -c 'import sys, venv, ensurepip
+sys.exit(not (3, 8) <= sys.version_info[:2] <= (3, 11))' 2>/dev/null && break
+	done || skip "no Python of 3.8 to 3.11 with venv (Debian: python3-venv)"
+	rm -rf "$venv.new"
+	"$python" -m venv "$venv.new" || skip "no virtualenv"
+	"$venv.new/bin/pip" install -q --retries 1 --timeout 20 -r "$here/requirements.txt" ||
+		skip "PyPI is out of reach: no mxnet"
+	rm -rf "$venv"
+	# scripts in it name the folder, Python itself does not
+	mv "$venv.new" "$venv"
+}
+
+python=${MXNET_PYTHON:-$venv/bin/python}
+if [ ! -x "$python" ]; then
+	[ -z "${MXNET_PYTHON:-}" ] || { echo "$MXNET_PYTHON is no program"; exit 1; }
+	[ "$mode" != smoke ] || skip "no virtualenv with mxnet; make check-mxnet makes one from PyPI"
+	make_venv
+fi
+"$python" -c 'import mxnet' 2>"$tmp/err" || { cat "$tmp/err"; skip "$python cannot import mxnet"; }
+
+# --- both engines ------------------------------------------------------------
+
+export XDG_CACHE_HOME=$PWD/build/cache
+"$pawl" mxnet --print --python "$python" >"$tmp/lib" || { echo "FAILED: building"; exit 1; }
+echo "engine: $(cat "$tmp/lib")"
+
+# on stock|pawl SECONDS NAME PROGRAM [ARG]...: what it prints goes to $tmp/NAME.stock or .pawl
+on() {
+	local engine=$1 seconds=$2 out=$tmp/$3.$1 run=() rc
+	shift 3
+	[ "$engine" = stock ] || run=("$pawl" mxnet)
+	MXNET_ENGINE_INFO=$([ "$engine" = stock ] && echo 0 || echo 1) \
+		timeout -k 5 "$seconds" "${run[@]}" "$python" "$here/$1" "${@:2}" \
+		>"$out" 2>"$out.err"
+	rc=$?
+	[ $rc = 0 ] || { echo "$engine: $*: status $rc"; tail -n 15 "$out" "$out.err"; }
+	return $rc
+}
+
+# both SECONDS NAME PROGRAM [ARG]...: both end well, and print the same
+both() {
+	local name=$2 start=$SECONDS
+	on stock "$@" || { fail "$name on MXNet's engine"; return; }
+	on pawl "$@" || { fail "$name on pawl"; return; }
+	grep -q 'pawl: [1-9][0-9]* ops pushed' "$tmp/$name.pawl.err" || fail "$name: pawl ran nothing"
+	! grep -q 'pawl' "$tmp/$name.stock.err" || fail "$name: that was not MXNet's engine"
+	if diff "$tmp/$name.stock" "$tmp/$name.pawl"; then
+		echo "same: $name ($(wc -l <"$tmp/$name.pawl") lines, $((SECONDS - start)) s)"
+	else
+		fail "$name: the engines differ"
+	fi
+}
+
+# How libmxnet.so's own calls are bound.
+bindings() {
+	LD_DEBUG=bindings LD_DEBUG_OUTPUT=$tmp/ld "$pawl" mxnet "$python" -c \
+		'import mxnet as mx; (mx.nd.ones((2,)) + 1).asnumpy()' || fail "bindings"
+	cat "$tmp"/ld.* | grep 'libmxnet\.so .*_ZN5mxnet6Engine\(3Get\|13_GetSharedRef\)Ev' >"$tmp/bound"
+	rm -f "$tmp"/ld.*
+	grep -q 'to .*/libpawl_mxnet-.*Engine3GetEv' "$tmp/bound" || fail "Engine::Get is not ours"
+	! grep -v 'to .*/libpawl_mxnet-' "$tmp/bound" || fail "some call goes to MXNet's engine"
+	echo "bound: $(wc -l <"$tmp/bound") symbols of the engine, all to pawl"
+}
+
+smoke() {
+	bindings
+	both 120 features features.py imperative sliced custom exceptions bulked c_api forked loader
+	both 120 train train.py --epochs 1 digits
+}
+
+# Other settings of pawl against the stock engine's one: equal numbers, whatever the kind.
+settings() {
+	on stock 300 base train.py --epochs 2 digits conv lstm || fail "base"
+	for setting in MXNET_CPU_WORKER_NTHREADS=4 MXNET_ENGINE_TYPE=NaiveEngine \
+		MXNET_ENGINE_TYPE=ThreadedEngine PAWL_MXNET_HELP=1; do
+		( export "${setting?}"; on pawl 300 "$setting" train.py --epochs 2 digits conv lstm ) ||
+			{ fail "$setting"; continue; }
+		if diff "$tmp/base.stock" "$tmp/$setting.pawl"; then
+			echo "same: $setting"
+		else
+			fail "$setting: other numbers than MXNet's engine"
+		fi
+	done
+}
+
+all() {
+	bindings
+	both 300 features features.py
+	both 600 train train.py --epochs 3
+	both 300 kvstore train.py --epochs 1 --kvstore local digits
+	settings
+	on pawl 120 threads features.py threads || fail "four threads that push on pawl"
+	if on stock 60 threads features.py threads >"$tmp/says"; then
+		echo "four threads that push: both end"
+	else
+		echo "four threads that push: pawl ends, MXNet's engine does not in 60 s"
+	fi
+}
+
+bench() {
+	"${PYTHON3:-python3}" "$here/compare.py" --rounds "${ROUNDS:-5}" --workers "${WORKERS:-1}" \
+		--stock "$python" --pawl "$pawl mxnet $python" ${WORK:-} || bad=1
+}
+
+case $mode in
+smoke | all | bench) $mode ;;
+*) echo "usage: run.sh smoke|all|bench"; exit 1 ;;
+esac
+[ $bad = 0 ] && echo passed
+exit $bad

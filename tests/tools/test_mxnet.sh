@@ -1,0 +1,140 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_mxnet.sh [PAWL]: what `pawl mxnet` finds, refuses and sets up.  No mxnet is needed:
+# packages and compilers are stand-ins here; tests/compat/mxnet/run.sh has the real one.
+# Exit status 0: passed, 1: failed, 77: the command is not built.
+set -u
+
+src=$(cd "$(dirname "$0")/../.." && pwd) || exit 1
+pawl=${1:-${PAWL:-tools/pawl/pawl}}
+[ -x "$pawl" ] || pawl=$src/tools/pawl/pawl
+[ -x "$pawl" ] || { echo "test_mxnet: tools/pawl/pawl is not built"; exit 77; }
+
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+bad=0
+checks=0
+export XDG_CACHE_HOME="$tmp/cache"
+unset LD_PRELOAD CXX
+
+fail() {
+	echo "test_mxnet: $1" >&2
+	sed 's/^/  | /' "$tmp/out" "$tmp/err" >&2
+	bad=$((bad + 1))
+}
+
+# run STATUS ARGS...: the exit status must be that one
+run() {
+	want=$1
+	shift
+	checks=$((checks + 1))
+	"$pawl" mxnet "$@" >"$tmp/out" 2>"$tmp/err"
+	got=$?
+	[ $got -eq "$want" ] || fail "pawl mxnet $*: status $got, not $want"
+}
+
+# says WHERE TEXT
+says() {
+	grep -qF -- "$2" "$tmp/$1" || fail "$1 does not say '$2'"
+}
+
+# a Python that says its mxnet is in FOLDER: python NAME FOLDER
+python() {
+	printf '#!/bin/sh\n[ "$1" = -c ] && { echo "%s"; exit; }\necho "runs $*; $LD_PRELOAD"\n' \
+		"$2" >"$tmp/$1"
+	chmod +x "$tmp/$1"
+}
+
+# a package: package NAME MAJOR MINOR PATCH
+package() {
+	mkdir -p "$tmp/$1/include/mxnet"
+	printf '#define MXNET_MAJOR %s\n#define MXNET_MINOR %s\n#define MXNET_PATCH %s\n' \
+		"$2" "$3" "$4" >"$tmp/$1/include/mxnet/base.h"
+	echo >"$tmp/$1/include/mxnet/engine.h"
+	echo >"$tmp/$1/libmxnet.so"
+}
+
+# a compiler that writes what it is called with into its output
+cat >"$tmp/cxx" <<'EOF'
+#!/bin/sh
+echo compiled >>"$(dirname "$0")/compiled"
+args=$*
+while [ "$1" != -o ]; do shift; done
+echo "$args" >"$2"
+EOF
+chmod +x "$tmp/cxx"
+
+run 0 --help
+says out 'Usage: pawl mxnet'
+run 2
+says err 'what is to be run?'
+run 2 --nonsense
+
+python python-none ''
+run 1 "$tmp/python-none" train.py
+says err 'has no mxnet'
+run 1 --python "$tmp/nowhere" true
+says err 'cannot run'
+printf '#!/bin/sh\nexit 3\n' >"$tmp/python-broken"
+chmod +x "$tmp/python-broken"
+run 1 "$tmp/python-broken"
+says err 'does not say where'
+
+mkdir "$tmp/bare"
+python python-bare "$tmp/bare"
+run 1 "$tmp/python-bare"
+says err 'no headers to build against'
+package old 1 8 0
+python python-old "$tmp/old"
+run 1 "$tmp/python-old"
+says err 'is 1.8.0; only 1.9.1 is known'
+
+package good 1 9 1
+python python-good "$tmp/good"
+export CXX=false
+run 1 "$tmp/python-good"
+says err 'false could not build the library'
+export CXX="$tmp/nowhere"
+run 1 "$tmp/python-good"
+says err 'could not build'
+[ -z "$(find "$tmp/cache" -type f)" ] || fail 'a failed build left something'
+export CXX="$tmp/cxx"
+run 0 "$tmp/python-good" train.py --epochs 3
+says err 'building'
+says out "runs train.py --epochs 3; $tmp/cache/pawl/libpawl_mxnet-"
+lib=$(find "$tmp/cache" -name '*.so')
+grep -q -- "-isystem $tmp/good/include" "$lib" || fail 'not against the headers of the package'
+grep -q -- 'pawl_mxnet\.cc' "$lib" || fail 'another source'
+# built once
+run 0 "$tmp/python-good" train.py
+[ "$(wc -l <"$tmp/compiled")" -eq 1 ] || fail 'built again'
+! grep -q building "$tmp/err" || fail 'says that it builds'
+run 0 --rebuild "$tmp/python-good"
+[ "$(wc -l <"$tmp/compiled")" -eq 2 ] || fail '--rebuild did not build'
+# another mxnet is another library
+echo more >>"$tmp/good/libmxnet.so"
+run 0 --print --python "$tmp/python-good"
+[ "$(wc -l <"$tmp/compiled")" -eq 3 ] || fail 'a new mxnet, and not built again'
+[ "$(cat "$tmp/out")" != "$lib" ] && [ -f "$(cat "$tmp/out")" ] || fail '--print'
+# the script names its Python
+printf '#!%s -u\n' "$tmp/python-good" >"$tmp/script"
+chmod +x "$tmp/script"
+run 0 "$tmp/script" one
+says out "runs -u $tmp/script one; $tmp/cache/pawl/"
+# what was preloaded before stays
+LD_PRELOAD=$lib
+export LD_PRELOAD
+run 0 --library "$tmp/out" -- sh -c 'echo "$LD_PRELOAD"'
+says out "$tmp/out:$lib"
+unset LD_PRELOAD
+run 1 --library "$tmp/nowhere" true
+says err 'nowhere'
+run 1 --python "$tmp/python-good" "$tmp/no-command"
+says err 'no-command'
+unset HOME XDG_CACHE_HOME
+run 1 "$tmp/python-good"
+says err 'neither XDG_CACHE_HOME nor HOME'
+
+echo "test_mxnet: $checks commands, $bad wrong"
+[ $bad -eq 0 ]

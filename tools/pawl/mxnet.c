@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * pawl mxnet: run a program that uses Apache MXNet with pawl as its engine.
+ *
+ * The program stays as it is: a library that takes the place of MXNet's engine is
+ * preloaded.  It must fit the installed mxnet, so it is compiled on the user's machine,
+ * against the headers inside that package, once, and kept in a cache.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <pawl/engine.h>
+
+#include "cmd.h"
+
+#define ME "pawl mxnet"
+#define SOURCE "pawl_mxnet.cc"
+#define MAP "pawl_mxnet.map"
+
+struct setup {
+	const char *python;	/* where mxnet is looked for */
+	const char *library;	/* --library, or NULL */
+	bool rebuild, print;
+	char *package;		/* the folder of mxnet */
+	char *source, *include, *libdir;	/* of pawl; libdir NULL: where the linker looks */
+	char *built;		/* the library to preload */
+};
+
+static void usage(FILE *f)
+{
+	fputs("Usage: pawl mxnet [OPTION]... [--] COMMAND [ARG]...\n"
+	      "Run COMMAND, a program that uses Apache MXNet 1.9.1, with pawl as its engine.\n\n"
+	      "  -p, --python=PROGRAM  look for mxnet in this Python (COMMAND, if it is a Python;\n"
+	      "                        the one that the script names; python3)\n"
+	      "  -l, --library=FILE    preload this library; build nothing\n"
+	      "  -r, --rebuild         build the library again\n"
+	      "  -P, --print           print the name of the library, and run nothing\n"
+	      "  -h, --help            print this\n\n"
+	      "The library is built with $CXX, or c++, on the first use.  pawl-mxnet(1) has more.\n",
+	      f);
+}
+
+__attribute__((format(printf, 1, 2)))
+static int failed(const char *fmt, ...)
+{
+	va_list ap;
+
+	fputs(ME ": ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	return -1;
+}
+
+__attribute__((format(printf, 1, 2)))
+static char *text(const char *fmt, ...)
+{
+	va_list ap;
+	char *s;
+	int n;
+
+	va_start(ap, fmt);
+	n = vasprintf(&s, fmt, ap);
+	va_end(ap);
+	if (n >= 0)
+		return s;
+	failed("%s", strerror(ENOMEM));
+	exit(STATUS_FAILED);
+}
+
+/* --- where things are ---------------------------------------------------------- */
+
+/* What is beside this program, if it is there. */
+static char *beside(const char *place)
+{
+	char exe[PATH_MAX], *path, *real;
+	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+	if (len <= 0)
+		return NULL;
+	exe[len] = 0;
+	*strrchr(exe, '/') = 0;
+	path = text("%s/%s", exe, place);
+	real = realpath(path, NULL);
+	free(path);
+	return real;
+}
+
+/* The folder of one of the places that has the file. */
+static char *folder_with(const char *const *place, const char *name)
+{
+	for (; *place; place++) {
+		char *dir = beside(*place), *file;
+		bool there;
+
+		if (!dir)
+			continue;
+		file = text("%s/%s", dir, name);
+		there = !access(file, R_OK);
+		free(file);
+		if (there)
+			return dir;
+		free(dir);
+	}
+	return NULL;
+}
+
+/* In the tree of the sources, also when built elsewhere: tools/pawl/data leads there. */
+static int find_pawl(struct setup *s)
+{
+	static const char *const source[] = { "data/../../../compat/mxnet", "../share/pawl", NULL };
+	static const char *const include[] = { "data/../../../include", "../include", NULL };
+	static const char *const libdir[] = { "../..", "../lib", "../lib64", NULL };
+
+	s->source = folder_with(source, SOURCE);
+	s->include = folder_with(include, "pawl/engine.h");
+	s->libdir = folder_with(libdir, "libpawl.so");
+	if (!s->source || !s->include)
+		return failed("%s of pawl is not found, neither in the tree nor installed",
+			      s->source ? "the header" : SOURCE);
+	return 0;
+}
+
+/* --- the user's mxnet ---------------------------------------------------------- */
+
+/* The first line that a command prints; NULL if it cannot be run or fails. */
+static char *output_of(const char *const *argv, int *status)
+{
+	char *line = NULL;
+	size_t size = 0;
+	int fd[2];
+	pid_t pid;
+	FILE *f;
+
+	if (pipe(fd))
+		return NULL;
+	pid = fork();
+	if (!pid) {
+		dup2(fd[1], STDOUT_FILENO);
+		close(fd[0]);
+		close(fd[1]);
+		execvp(argv[0], (char *const *)argv);
+		_exit(127);
+	}
+	close(fd[1]);
+	f = pid > 0 ? fdopen(fd[0], "r") : NULL;
+	if (!f || getline(&line, &size, f) < 0) {
+		free(line);
+		line = NULL;
+	}
+	if (f)
+		fclose(f);
+	else
+		close(fd[0]);
+	*status = -1;
+	if (pid > 0)
+		waitpid(pid, status, 0);
+	if (line)
+		line[strcspn(line, "\n")] = 0;
+	return line;
+}
+
+static bool is_python(const char *command)
+{
+	const char *base = strrchr(command, '/');
+
+	return !strncmp(base ? base + 1 : command, "python", 6);
+}
+
+/* COMMAND itself, or what its first line names, or python3. */
+static const char *choose_python(const char *command)
+{
+	static char line[PATH_MAX];
+	char *name = line + 2;
+	FILE *f;
+
+	if (is_python(command))
+		return command;
+	f = fopen(command, "r");
+	if (!f)
+		return "python3";
+	if (!fgets(line, sizeof(line), f))
+		line[0] = 0;
+	fclose(f);
+	if (strncmp(line, "#!", 2))
+		return "python3";
+	name += strspn(name, " \t");
+	if (!strncmp(name, "/usr/bin/env ", 13))
+		name += 13;
+	name[strcspn(name, " \t\r\n")] = 0;
+	return is_python(name) ? name : "python3";
+}
+
+static int find_package(struct setup *s)
+{
+	const char *argv[] = {
+		s->python, "-c",
+		"import importlib.util as u\n"
+		"s = u.find_spec('mxnet')\n"
+		"print((list(s.submodule_search_locations or ['']) if s else [''])[0])",
+		NULL
+	};
+	int status;
+
+	s->package = output_of(argv, &status);
+	if (status == -1 || (WIFEXITED(status) && WEXITSTATUS(status) == 127))
+		return failed("cannot run %s; --python names the one that has mxnet", s->python);
+	if (!WIFEXITED(status) || WEXITSTATUS(status) || !s->package)
+		return failed("%s does not say where mxnet is", s->python);
+	if (!*s->package)
+		return failed("%s has no mxnet; pip install mxnet==1.9.1 'numpy<1.24', or name "
+			      "the Python that has it with --python", s->python);
+	return 0;
+}
+
+/* The version that the package's own header tells. */
+static int check_version(const struct setup *s)
+{
+	char *path = text("%s/include/mxnet/base.h", s->package), *line = NULL;
+	int v[3] = { -1, -1, -1 };
+	size_t size = 0;
+	FILE *f = fopen(path, "r");
+
+	while (f && getline(&line, &size, f) > 0) {
+		sscanf(line, "#define MXNET_MAJOR %d", &v[0]);
+		sscanf(line, "#define MXNET_MINOR %d", &v[1]);
+		sscanf(line, "#define MXNET_PATCH %d", &v[2]);
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	else
+		failed("%s: %s; the package has no headers to build against", path,
+		       strerror(errno));
+	free(path);
+	if (!f)
+		return -1;
+	if (v[0] != 1 || v[1] != 9 || v[2] != 1)
+		return failed("mxnet in %s is %d.%d.%d; only 1.9.1 is known", s->package, v[0],
+			      v[1], v[2]);
+	return 0;
+}
+
+/* --- building ------------------------------------------------------------------ */
+
+static uint64_t hash(uint64_t h, const char *s)
+{
+	for (; *s; s++)
+		h = (h ^ (unsigned char)*s) * 0x100000001b3;
+	return (h ^ 0xff) * 0x100000001b3;
+}
+
+static uint64_t hash_file(uint64_t h, const char *dir, const char *name)
+{
+	char *path = text("%s/%s", dir, name), *id;
+	struct stat st;
+
+	if (stat(path, &st))
+		memset(&st, 0, sizeof(st));
+	id = text("%s %jd %jd.%ld", path, (intmax_t)st.st_size, (intmax_t)st.st_mtim.tv_sec,
+		  st.st_mtim.tv_nsec);
+	h = hash(h, id);
+	free(id);
+	free(path);
+	return h;
+}
+
+static int make_dirs(char *path)
+{
+	char *p;
+
+	for (p = path + 1; (p = strchr(p, '/')); *p++ = '/') {
+		*p = 0;
+		if (mkdir(path, 0777) && errno != EEXIST)
+			return -1;
+	}
+	return mkdir(path, 0777) && errno != EEXIST ? -1 : 0;
+}
+
+/* One library for each mxnet, pawl and compiler. */
+static int choose_name(struct setup *s, const char *cxx)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	uint64_t h = 0xcbf29ce484222325;
+	char *dir;
+
+	h = hash(hash(h, cxx), pawl_version());
+	h = hash_file(h, s->package, "libmxnet.so");
+	h = hash_file(h, s->package, "include/mxnet/engine.h");
+	h = hash_file(hash_file(h, s->source, SOURCE), s->source, MAP);
+	h = hash_file(h, s->include, "pawl/engine.h");
+	h = hash(h, s->libdir ? s->libdir : "");
+	if (cache && *cache == '/')
+		dir = text("%s/pawl", cache);
+	else if (home && *home)
+		dir = text("%s/.cache/pawl", home);
+	else
+		return failed("neither XDG_CACHE_HOME nor HOME is set: nowhere to keep the "
+			      "library");
+	if (make_dirs(dir))
+		return failed("%s: %s", dir, strerror(errno));
+	s->built = text("%s/libpawl_mxnet-%016" PRIx64 ".so", dir, h);
+	free(dir);
+	return 0;
+}
+
+static int run(const char *const *argv)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		execvp(argv[0], (char *const *)argv);
+		fprintf(stderr, ME ": %s: %s\n", argv[0], strerror(errno));
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) < 0)
+		return failed("%s: %s", argv[0], strerror(errno));
+	return WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -1;
+}
+
+/* Under another name first: two may do this at once. */
+static int build(struct setup *s, const char *cxx)
+{
+	char *tmp = text("%s.%d", s->built, (int)getpid());
+	const char *argv[] = {
+		cxx, "-std=c++14", "-O2", "-g", "-fPIC", "-shared", "-pthread",
+		"-ftls-model=initial-exec",
+		/* as libmxnet.so was built */
+		"-D_GLIBCXX_USE_CXX11_ABI=0", "-DDMLC_USE_CXX11=1", "-DMXNET_USE_CUDA=0",
+		"-DMSHADOW_USE_CUDA=0", "-DMSHADOW_USE_CBLAS=0", "-DMSHADOW_USE_MKL=0",
+		"-isystem", text("%s/include", s->package), text("-I%s", s->include),
+		"-o", tmp, text("%s/" SOURCE, s->source),
+		text("-Wl,--version-script=%s/" MAP, s->source), "-Wl,-z,defs",
+		text("-L%s", s->libdir ? s->libdir : "."),
+		text("-Wl,-rpath,%s", s->libdir ? s->libdir : "/usr/local/lib"),
+		"-lpawl", "-ldl", NULL
+	};
+	int rc;
+
+	fprintf(stderr, ME ": building %s (once)\n", s->built);
+	rc = run(argv);
+	if (!rc && rename(tmp, s->built))
+		rc = failed("%s: %s", s->built, strerror(errno));
+	else if (rc)
+		failed("%s could not build the library from %s/" SOURCE
+		       "; $CXX names another compiler", cxx, s->source);
+	if (rc)
+		unlink(tmp);
+	free(tmp);
+	return rc;
+}
+
+static int prepare(struct setup *s)
+{
+	const char *cxx = getenv("CXX");
+
+	if (s->library) {
+		s->built = realpath(s->library, NULL);
+		return s->built ? 0 : failed("%s: %s", s->library, strerror(errno));
+	}
+	if (!cxx || !*cxx)
+		cxx = "c++";
+	if (find_pawl(s) || find_package(s) || check_version(s) || choose_name(s, cxx))
+		return -1;
+	if (!s->rebuild && !access(s->built, R_OK))
+		return 0;
+	return build(s, cxx);
+}
+
+/* --- running ------------------------------------------------------------------- */
+
+static int preload(const struct setup *s, char **argv)
+{
+	const char *old = getenv("LD_PRELOAD");
+	char *list = old && *old ? text("%s:%s", s->built, old) : strdup(s->built);
+
+	if (!list || setenv("LD_PRELOAD", list, 1))
+		return failed("%s", strerror(ENOMEM));
+	execvp(argv[0], argv);
+	return failed("%s: %s", argv[0], strerror(errno));
+}
+
+int cmd_mxnet(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "python", required_argument, NULL, 'p' },
+		{ "library", required_argument, NULL, 'l' },
+		{ "rebuild", no_argument, NULL, 'r' },
+		{ "print", no_argument, NULL, 'P' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	struct setup s = { 0 };
+	int opt;
+
+	while ((opt = getopt_long(argc, argv, "+p:l:rPh", options, NULL)) >= 0) {
+		switch (opt) {
+		case 'p':
+			s.python = optarg;
+			break;
+		case 'l':
+			s.library = optarg;
+			break;
+		case 'r':
+			s.rebuild = true;
+			break;
+		case 'P':
+			s.print = true;
+			break;
+		case 'h':
+			usage(stdout);
+			return STATUS_OK;
+		default:
+			return STATUS_USAGE;
+		}
+	}
+	if (optind == argc && !s.print) {
+		failed("what is to be run? '" ME " --help' tells");
+		return STATUS_USAGE;
+	}
+	if (!s.python)
+		s.python = optind < argc ? choose_python(argv[optind]) : "python3";
+	if (prepare(&s))
+		return STATUS_FAILED;
+	if (s.print) {
+		puts(s.built);
+		return STATUS_OK;
+	}
+	preload(&s, argv + optind);
+	return STATUS_FAILED;
+}
