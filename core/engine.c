@@ -272,6 +272,7 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	xc.name = c.name;
 	cl.user = e;
 	cl.run = run_work;
+	cl.warm = op_warm;
 	cl.enter = worker_enter;
 	cl.leave = worker_leave;
 	cl.idle = engine_idle;

@@ -577,6 +577,7 @@ static inline void alone_end(struct thread *t, u32 budget)
 }
 
 void run_work(void *user, struct exec_thread *ex, u32 work);
+void op_warm(void *user, u32 work);
 u32 run_op(struct thread *t, struct op *op, u32 opi);
 u32 finish_op(struct thread *t, struct op *op, u32 opi, int status);
 bool grant(struct op *op);

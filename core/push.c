@@ -236,6 +236,7 @@ static __noinline int fill_few(struct thread *t, struct op *op, const struct paw
 	/* var << 33 | generation << 1 | write: sorts as it should; the unused ones go last */
 	u64 key[INLINE_DEPS + 1] = { ~0ull, ~0ull, ~0ull, ~0ull, ~0ull };
 	struct dep *dep = op->deps;
+	struct var *v;
 
 	for (i = 0; i < nr; i++) {
 		if (unlikely(var_check(t, d->reads[i], &vi)))
@@ -262,14 +263,15 @@ static __noinline int fill_few(struct thread *t, struct op *op, const struct paw
 		if (unlikely(key[i] >> 33 == key[i + 1] >> 33))
 			continue;
 		vi = (u32)(key[i] >> 33);
+		v = var_of(t->e, vi);
 		store_relaxed(&dep->var, vi | w);
 		store_relaxed(&dep->gen, (u32)(key[i] >> 1));
-		if (w) {
-			prefetchw(block_of(t->e, word_cur(load_relaxed(&var_of(t->e, vi)->word.val))));
-			if (unlikely(!dep_block(t, dep))) {
-				blocks_put(t, op->deps, n);
-				return err(-ENOMEM, "push: out of blocks (max_vars, max_ops)");
-			}
+		/* Attaching will look at the newest block, after a locked access. */
+		if (w || !(load_relaxed(&v->word.tag) & TAG_KNOWN))
+			prefetchw(block_of(t->e, word_cur(load_relaxed(&v->word.val))));
+		if (w && unlikely(!dep_block(t, dep))) {
+			blocks_put(t, op->deps, n);
+			return err(-ENOMEM, "push: out of blocks (max_vars, max_ops)");
 		}
 		dep++;
 		n++;

@@ -131,6 +131,7 @@ static void grant_readers(struct thread *t, u32 ref, struct ready *r)
 	for (; ref; ref = after) {
 		d = dep_of(e, ref, &opi);
 		after = load_relaxed(&d->link);
+		prefetchw(op_of(e, opi));	/* its wait counter, in the second pass */
 		store_relaxed(&d->link, first);
 		first = ref;
 	}
@@ -384,15 +385,23 @@ u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 /* Lines that retire() will change, one locked access after the other: fetch them together. */
 static inline void warm_deps(struct pawl_engine *e, struct op *op)
 {
-	u32 n = op->ndeps, j;
+	u32 n = load_relaxed(&op->ndeps), j;
 
 	if (n > INLINE_DEPS)
 		return;
 	for (j = 0; j < n; j++) {
-		prefetchw(block_of(e, op->deps[j].block));
-		if (op->deps[j].var & DEP_WRITE)
-			prefetchw(var_side_of(e, op->deps[j].var & ~DEP_WRITE));
+		u32 vi = load_relaxed(&op->deps[j].var);
+
+		prefetchw(block_of(e, load_relaxed(&op->deps[j].block)));
+		if (vi & DEP_WRITE)
+			prefetchw(var_side_of(e, vi & ~DEP_WRITE));
 	}
+}
+
+/* The same, some time before.  The op may be another's by now: then it is of no use. */
+void op_warm(void *user, u32 work)
+{
+	warm_deps(user, op_of(user, work));
 }
 
 /* An asynchronous body: the op is its completer's from here on, and may be gone. */

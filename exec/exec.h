@@ -29,6 +29,8 @@ struct exec_client {
 	 * exec_handoff().
 	 */
 	void (*run)(void *user, struct exec_thread *t, u32 work);
+	/* Another thread made it ready, and it is run after the next one: prefetch what it touches. */
+	void (*warm)(void *user, u32 work);
 	/* A worker starts: give it an exec_thread (or NULL: it ends); it leaves. */
 	struct exec_thread *(*enter)(void *user);
 	void (*leave)(void *user, struct exec_thread *t);

@@ -409,10 +409,16 @@ again:
 		if (w) {
 			u32 k = hoard_next(load_relaxed(&mine->hoard.word));
 
-			/* One ahead of the next, which was warmed by our predecessor. */
-			warm(x, w);
-			if (k < HOARD_MAX)
-				warm(x, load_relaxed(&mine->hoard.work[k]));
+			u32 n = hoard_n(load_relaxed(&mine->hoard.word));
+
+			/*
+			 * Its own lines two ahead, and what it touches one ahead: they are
+			 * another core's, and come while something runs.
+			 */
+			if (k + 1 < n)
+				warm(x, load_relaxed(&mine->hoard.work[k + 1]));
+			if (k < n && x->cl.warm)
+				x->cl.warm(x->cl.user, load_relaxed(&mine->hoard.work[k]));
 			return w;
 		}
 	}
@@ -443,6 +449,10 @@ again:
 		warm(x, p.look.work);
 		if (!pick_take(q, t, mine, &p))
 			goto again;
+		if (mine && p.lane != mine) {
+			warm(x, load_relaxed(&mine->hoard.work[0]));
+			warm(x, load_relaxed(&mine->hoard.work[1]));
+		}
 		t->from = p.lane;
 		t->from_q = q;
 		warm_next(x, p.lane, &p.look);
