@@ -244,7 +244,7 @@ static int batch_push(struct thread *t, u32 nops, u32 naccs)
 	for (i = 0; i < nops; i++) {
 		struct op *op = op_of(e, s->ops[i]);
 
-		op->wait = op->ndeps + 1;
+		store_relaxed(&op->wait, op->ndeps + 1);
 	}
 	/* CORE-N1 <-> CORE-N2 */
 	store_release(&t->pushed, t->pushed + nops);
@@ -266,6 +266,8 @@ static int batch_push(struct thread *t, u32 nops, u32 naccs)
 		}
 		store_release(&t->d.status, status_make(t->seq, PHASE_FINISHED));
 	}
+	/* A body that runs inside dispatch() may push a batch: with scratch of its own. */
+	t->scratch = NULL;
 	for (i = 0; i < nops; i++) {
 		struct op *op = op_of(e, s->ops[i]);
 		u32 g = granted[i];
@@ -273,6 +275,8 @@ static int batch_push(struct thread *t, u32 nops, u32 naccs)
 		if (g == op->ndeps || fetch_add_acq_rel(&op->wait, -(g + 1)) == g + 1)	/* CORE-W1 <-> CORE-W2 */
 			dispatch(t, op, s->ops[i]);
 	}
+	batch_exit(t);
+	t->scratch = s;
 	op_free(t, bop, bopi);
 	return 0;
 }

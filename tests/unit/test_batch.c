@@ -761,7 +761,64 @@ START_TEST(test_window)
 }
 END_TEST
 
+/* An op of a batch that runs inside the push pushes a batch: the outer one is not lost. */
+struct nested {
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u32 inner, outer;
+};
+
+static int nested_inner(struct pawl_run *run, void *arg)
+{
+	struct nested *n = arg;
+
+	/* All of the outer batch has its place before any of this one. */
+	MUST(n->outer == 3);
+	n->inner++;
+	return 0;
+}
+
+static int nested_outer(struct pawl_run *run, void *arg)
+{
+	struct nested *n = arg;
+
+	MUST(!n->inner);
+	n->outer++;
+	return 0;
+}
+
+static int nested_push(struct pawl_run *run, void *arg)
+{
+	struct nested *n = arg;
+	struct pawl_op ops[200];
+	u32 i;
+
+	for (i = 0; i < COUNT(ops); i++)
+		ops[i] = op_write(nested_inner, n, &n->v);
+	MUST(!pawl_push_batch(n->e, ops, COUNT(ops)));
+	return 0;
+}
+
+START_TEST(test_batch_in_a_batch)
+{
+	struct nested n = { .e = engine(PAWL_PER_DEVICE, 0) };
+	struct pawl_op ops[4];
+	u32 i;
+
+	n.v = var_new(n.e);
+	ops[0] = op_of_fn(nested_push, &n);
+	ops[0].prop = PAWL_ASYNC;
+	for (i = 1; i < COUNT(ops); i++)
+		ops[i] = op_write(nested_outer, &n, &n.v);
+	OK(pawl_push_batch(n.e, ops, COUNT(ops)));
+	OK(pawl_wait_all(n.e, SOON_NS, NULL));
+	ck_assert_uint_eq(n.outer, 3);
+	ck_assert_uint_eq(n.inner, 200);
+	OK(pawl_engine_destroy(n.e));
+}
+END_TEST
+
 SUITE("batch", test_empty, test_one, test_no_vars, test_same_var, test_segments,
       test_reads_share, test_random, test_10000, test_atomic, test_all_or_nothing,
       test_too_big, test_out_of_ops, test_wide_op, test_errors, test_props,
-      test_races_with_delete, test_window)
+      test_races_with_delete, test_window, test_batch_in_a_batch)
