@@ -72,7 +72,7 @@ int pawl_dump(struct pawl_engine *e, int fd)
 
 		if ((tok & TOKEN_MASK) == TOKEN_ARMED)
 			rc = out_op(e, fd, load_relaxed(&op->flags) & OP_WAITER ?
-				    "waits by" : "pushed, to be completed:", op->owner, i);
+				    "waits by" : "pushed, to be completed:", load_relaxed(&op->owner), i);
 	}
 	for (i = 1; i <= nv && !rc; i++) {
 		struct var *v = var_of(e, i);

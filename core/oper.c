@@ -146,7 +146,7 @@ int pawl_oper_push(struct pawl_engine *e, pawl_oper_t h, int priority, struct pa
 	store_relaxed(&op->flags, o->flags);
 	op->arg = o->arg;
 	op->release = NULL;
-	op->name = o->name;
+	store_relaxed(&op->name, o->name);
 	op->prio = priority;
 	op->prop = o->prop;
 	op->dev = (u8)dev.id;

@@ -56,7 +56,7 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 	u32 n = op->ndeps, granted = 0, dead = 0, j;
 	struct dep *deps;
 
-	op->wait = n + 1;
+	store_relaxed(&op->wait, n + 1);
 	if (!n) {
 		dispatch(t, op, opi);
 		return 0;
@@ -115,12 +115,12 @@ static __always_inline_fn int push_op_here(struct thread *t, struct op *op, u32 
 	/* CORE-N1 <-> CORE-N2: before the op can complete; see ops_in_flight(). */
 	store_release(&t->pushed, t->pushed + 1);
 	if (likely(op->ndeps == 1)) {
-		op->wait = 1;
+		store_relaxed(&op->wait, 1);
 		rc = link_simple(t, op, &found);
 		if (likely(!rc)) {
 			/* Once it is attached and not granted, it is no longer ours. */
 			if (attach_own(t, &op->deps[0], dep_ref(opi, 1, 0, 0), found)) {
-				op->wait = 0;
+				store_relaxed(&op->wait, 0);
 				dispatch_here(t, op, opi);
 			}
 			return 0;
@@ -302,7 +302,7 @@ static __always_inline_fn int fill_here(struct thread *t, struct op *op, u32 opi
 		store_relaxed(&op->flags, op->flags | prop_flags(d->prop));
 	op->arg = d->arg;
 	op->release = d->release;
-	op->name = d->name;
+	store_relaxed(&op->name, d->name);
 	op->prio = d->priority;
 	op->prop = (u8)d->prop;
 	op->dev = (u8)d->device.id;

@@ -48,9 +48,9 @@ static inline void ready_add(struct thread *t, struct ready *r, struct op *op, u
 		waiter_granted(t, op, opi);
 		return;
 	}
-	op->wait = 0;
+	store_relaxed(&op->wait, 0);
 	if (r->head)
-		op_of(t->e, r->tail)->wait = opi;
+		store_relaxed(&op_of(t->e, r->tail)->wait, opi);
 	else
 		r->head = opi;
 	r->tail = opi;

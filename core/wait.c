@@ -185,7 +185,7 @@ static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bo
 	store_relaxed(&op->flags, OP_WAITER | OP_NO_SKIP | (write ? OP_NO_COUNT : 0));
 	op->fn = NULL;
 	op->release = NULL;
-	op->name = "wait";
+	store_relaxed(&op->name, "wait");
 	op->prio = 0;
 	op->prop = PAWL_NORMAL;
 	op->dev = 0;
