@@ -350,6 +350,9 @@ PHONY += help
 #@   check           all of what follows, also in the builds of CHECK_BUILDS
 #@   check-unit      unit tests of this build
 #@   check-stress    stress tests of this build
+#@   check-fuzz      the fuzz targets on their corpus, in this build
+#@   check-lin       histories of threads, a minute of them (LIN_ARGS='-t 60')
+#@   fuzz            the fuzz targets with libFuzzer (clang), FUZZ_SECONDS=60 each
 #@   check-model     the controlled scheduler: all schedules of small programs
 #@   check-tools     the pawl command, as a user runs it, and the example of README.md
 #@   check-mxnet     Apache MXNet from PyPI on its own engine and on pawl (bench-mxnet: times)

@@ -24,7 +24,8 @@ item() {
 
 # programs PREFIX FOLDER, several at a time: most wait half of theirs, for the clock or a thread
 programs() {
-	(cd "$2" && "$run" -n -j "$(nproc)" -p "$1" -r "$results" tests/unit.list tests/tools.list tests/stress.list)
+	(cd "$2" && "$run" -n -j "$(nproc)" -p "$1" -r "$results" tests/unit.list tests/tools.list tests/stress.list \
+		tests/fuzz.list tests/lin.list)
 }
 
 for lint in kconfig tokens sources exports edges; do

@@ -9,7 +9,7 @@
 #
 # A command passes with status 0, is skipped with 77, and fails with any other or when
 # its time is over.  One line is printed per test, and for a failure the end of what it
-# said; the last line is "N passed, N failed, N skipped".  The status is 1 if any failed.
+# said, for a pass the lines of figures (C16 ...); the last line is "N passed, N failed, N skipped".  The status is 1 if any failed.
 #
 #	-n	leave the last line to a later run
 #	-j	so many tests at a time (1)
@@ -57,6 +57,9 @@ run_test() {
 			echo "      $command"
 			tail -n 40 "$log" | sed 's/^/    | /'
 			touch "$tmp/failed"
+		elif [ "$verdict" = pass ]; then
+			# the figures of a class of tests, see proof.md
+			grep '^C[0-9][0-9] ' "$log" | sed 's/^/      /'
 		fi
 	} >"$log.says"
 	# in one piece, not mixed with another's
