@@ -400,20 +400,24 @@ static inline struct prioq_node *first(struct prioq *q, u64 *w, u64 *own, u64 *r
 	return NULL;
 }
 
-/* Progress: lock-free. */
-u32 prioq_pop(struct prioq *q, struct prioq_cache *c, s64 *prio)
+/*
+ * The first entry; with order: only if it is the one with *prio and *order.  What marks it
+ * is a CAS on a tagged word of that very life, so the key is still its own.
+ * Progress: lock-free.
+ */
+static inline u32 pop(struct prioq *q, struct prioq_cache *c, s64 *prio, const u64 *order)
 {
 	struct prioq_node *x;
 	struct path p;
 	struct key k;
-	u64 w, own;
+	u64 w, own, rank = 0, at = 0;
 	u32 h, l, work;
 	bool out;
 
 	do {
 		w = load_acquire(&q->head.next[0]);	/* EXEC-S2 <-> EXEC-S1 */
-		x = first(q, &w, &own, NULL, NULL);
-		if (!x)
+		x = first(q, &w, &own, order ? &rank : NULL, &at);
+		if (!x || (order && (rank != rank_of(*prio) || at != *order)))
 			return 0;
 		/* EXEC-S1 <-> EXEC-S2: x is ours. */
 	} while (unlikely(!cas_acq_rel_relaxed(&x->next[0], &own, own | LINK_MARK)));
@@ -442,6 +446,18 @@ u32 prioq_pop(struct prioq *q, struct prioq_cache *c, s64 *prio)
 	/* EXEC-S6 <-> EXEC-S5 */
 	node_release(q, c, x, &k, out ? 1 : 0);
 	return work;
+}
+
+/* Progress: lock-free. */
+u32 prioq_pop(struct prioq *q, struct prioq_cache *c, s64 *prio)
+{
+	return pop(q, c, prio, NULL);
+}
+
+/* Progress: lock-free. */
+u32 prioq_pop_this(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order)
+{
+	return pop(q, c, &prio, &order);
 }
 
 /* Progress: lock-free; wait-free when the queue is empty. */

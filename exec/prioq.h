@@ -54,6 +54,8 @@ void prioq_destroy(struct prioq *q);
 bool prioq_push(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order, u32 work);
 /* 0: empty.  *prio gets its priority.  Progress: lock-free. */
 u32 prioq_pop(struct prioq *q, struct prioq_cache *c, s64 *prio);
+/* The same, but only if it is an entry that a peek saw: 0 if something else is first now. */
+u32 prioq_pop_this(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order);
 /*
  * The priority and order that pop would give now; false: empty (one load, then).
  * Progress: lock-free.

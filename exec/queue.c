@@ -310,33 +310,26 @@ static u32 steal(struct exec_queue *q, struct exec_thread *t)
 /* Of LOW, if there is nothing else.  *retry: something else came. */
 static u32 take_low(struct exec_queue *q, struct exec_thread *t, bool *retry)
 {
-	s64 seen, prio;
+	s64 prio;
 	u64 order;
 	u32 w;
 
-	if (!prioq_peek(q->pq[PQ_LOW], &seen, &order))
+	if (!prioq_peek(q->pq[PQ_LOW], &prio, &order))
 		return 0;
 	/* What is before the entry that was seen is visible now. */
 	if (!nothing_above_low(q)) {
 		*retry = true;
 		return 0;
 	}
-	w = prioq_pop(q->pq[PQ_LOW], &t->nodes, &prio);
-	if (!w)
-		return 0;
 	/*
-	 * It may be another entry than the one that was seen, pushed after some work of
-	 * priority 0 that came meanwhile: then it goes back, first among its equals as it
-	 * was.
+	 * Another entry than the one that was seen may come behind something of priority 0
+	 * that was pushed meanwhile.
 	 */
-	if (unlikely(!nothing_above_low(q))) {
-		/* Our pop has just given back a node. */
-		if (!prioq_push(q->pq[PQ_LOW], &t->nodes, prio, prio == seen ? order : 0, w))
-			return w;
+	w = prioq_pop_this(q->pq[PQ_LOW], &t->nodes, prio, order);
+	if (w)
+		fetch_add_relaxed(&q->n[PQ_LOW], -1u);
+	else
 		*retry = true;
-		return 0;
-	}
-	fetch_add_relaxed(&q->n[PQ_LOW], -1u);
 	return w;
 }
 

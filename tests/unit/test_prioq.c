@@ -59,6 +59,7 @@ int hooked_create(struct pool *nodes, struct prioq **out);
 void hooked_destroy(struct prioq *q);
 bool hooked_push(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order, u32 work);
 u32 hooked_pop(struct prioq *q, struct prioq_cache *c, s64 *prio);
+u32 hooked_pop_this(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order);
 bool hooked_peek(struct prioq *q, s64 *prio, u64 *order);
 
 #define prioq_pool_add	hooked_pool_add
@@ -66,6 +67,7 @@ bool hooked_peek(struct prioq *q, s64 *prio, u64 *order);
 #define prioq_destroy	hooked_destroy
 #define prioq_push	hooked_push
 #define prioq_pop	hooked_pop
+#define prioq_pop_this	hooked_pop_this
 #define prioq_peek	hooked_peek
 #pragma push_macro("load_relaxed")
 #pragma push_macro("load_acquire")
@@ -101,6 +103,7 @@ bool hooked_peek(struct prioq *q, s64 *prio, u64 *order);
 #undef prioq_destroy
 #undef prioq_push
 #undef prioq_pop
+#undef prioq_pop_this
 #undef prioq_peek
 
 /* As ck_assert(), which makes a system call each time, even if all is well. */
