@@ -106,8 +106,8 @@ static void push_end(struct mop *o, int rc)
 
 static u32 do_op(struct mop *o)
 {
-	struct pawl_op d[4] = { PAWL_OP_INIT };
-	pawl_var_t r[4][MAX_ACC], w[4][MAX_ACC];
+	struct pawl_op d[6] = { PAWL_OP_INIT };
+	pawl_var_t r[6][MAX_ACC], w[6][MAX_ACC];
 	u32 i, n = o->more + 1;
 	int rc;
 
@@ -145,7 +145,11 @@ static u32 do_op(struct mop *o)
 			    !me.over[n] && !me.refused[n] &&
 			    (writes(me.ops[n], i) || (o->kind == P_WRITABLE && conflict(me.ops[n], &(struct mop){ .n = 1, .var = { i }, .write = { true } }))))
 				model_fail("the wait for var %u is over before op %u", i, n);
-		if (!rc && me.payload[i] != me.last[i] && !me.writing[i])
+		for (n = 0; n < me.nops; n++)
+			if (me.ops[n]->thread != model_self() && writes(me.ops[n], i))
+				break;
+		/* Nobody else writes it: this thread may look at the data. */
+		if (!rc && n == me.nops && me.payload[i] != me.last[i])
 			model_fail("a waiter finds old data in var %u", i);
 		break;
 	case P_ALL:

@@ -14,6 +14,8 @@
  */
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
+#include <sys/time.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -78,7 +80,6 @@ unsigned int pawl_busted;
 #define BUSTED_NAME(name, what) #name,
 static const char *const busted_names[] = { "NONE", BUSTED_LIST(BUSTED_NAME) };
 
-double now(void);
 double now(void)
 {
 	struct timespec ts;
@@ -283,8 +284,10 @@ static void trail_from_nodes(void)
 	for (i = 0; i < depth; i++) {
 		struct node *n = &nodes[i];
 
-		if (n->values)
-			trail[trail_n++] = (struct record){ n->last, (signed char)n->chosen, n->ops_after };
+		if (n->values) {
+			trail[trail_n++] = (struct record){ n->last, (signed char)n->chosen, n->ops };
+			trail[trail_n++] = (struct record){ n->last, -1, n->ops_after };
+		}
 		else if (trail_n && trail[trail_n - 1].t == n->chosen && trail[trail_n - 1].value < 0)
 			trail[trail_n - 1].ops = n->ops_after;
 		else
@@ -307,6 +310,9 @@ static void base_reset(void)
 /* False: failed. */
 static bool search_once(void)
 {
+	searching = true;
+	watch = false;
+	choose_now = NULL;
 	base_reset();
 	memset(table, 0, (table_mask + 1) * sizeof(*table));
 	table_used = 0;
@@ -399,11 +405,24 @@ static bool search_once(void)
 
 /* --- random ------------------------------------------------------------------------ */
 
+/* Half of the time the newest value. */
+static u32 choose_random(u32 n)
+{
+	u32 k = rnd() & 1 ? 0 : (u32)(rnd() % n);
+
+	if (k && trail_n < DEPTH_MAX * 2)
+		trail[trail_n++] = (struct record){ (u8)self, (signed char)k, fixed[self].ops };
+	return k;
+}
+
 static bool random_once(u64 number)
 {
 	u32 last = 0, steps = 0, kind = (u32)(number % 3), change[4], prio[16], i, low = 0, d = 0;
 
 	rng = mix(seed, number);
+	searching = false;
+	watch = weak;
+	choose_now = choose_random;
 	base_reset();
 	step_id++;
 	trail_n = 0;
@@ -446,14 +465,6 @@ static bool random_once(u64 number)
 			c = (u32)__builtin_ctz(en);
 		}
 		step(c);
-		while (pend_choice && !failed) {
-			/* Half of the time the newest value. */
-			given = rnd() & 1 ? 0 : (u32)(rnd() % pend_choice);
-			trail[trail_n++] = (struct record){ (u8)(c & 7), (signed char)given, 0 };
-			step_run(c & 7, false);
-			fig.transitions++;
-			trail[trail_n - 1].ops = fixed[c & 7].ops;
-		}
 		if (failed)
 			return false;
 		last = c & 7;
@@ -500,50 +511,87 @@ static bool search(void)
 
 /* --- again --------------------------------------------------------------------------- */
 
+static struct record told[DEPTH_MAX];
+static u32 ntold;
+
+/* The value that was read then, if it was not the newest. */
+static u32 choose_told(u32 n)
+{
+	u32 i;
+
+	for (i = 0; i < ntold; i++)
+		if (told[i].t == self && told[i].ops == fixed[self].ops && told[i].value < (int)n) {
+			u32 k = (u32)told[i].value;
+
+			fprintf(stderr, "    reads the value %u before the newest\n", k);
+			told[i].t = 0;
+			return k;
+		}
+	return 0;
+}
+
+/* One stretch of one thread. */
+static void replay_one(const struct record *r)
+{
+	u32 t = r->t & 7;
+	bool timeout = r->t & C_TIME, first = true;
+
+	if (r->t & C_STOP) {
+		lw(&threads[t].state, T_FROZEN);
+		return;
+	}
+	while ((first || fixed[t].ops < r->ops) && !failed &&
+	       (threads[t].state == T_READY || timeout)) {
+		fprintf(stderr, "  thread %u %4llu: ", t - 1, (unsigned long long)fixed[t].ops);
+		step_run(t, timeout);
+		timeout = false;
+		first = false;
+		if (threads[t].state == T_DONE)
+			fprintf(stderr, "over\n");
+		else if (pend_site)
+			fprintf(stderr, "before %s:%u %s %p\n", pend_site->file, pend_site->line,
+				pend_site->func, pend_addr);
+		else
+			fprintf(stderr, "before %s\n", pend_addr ? "sleep, wake or stamp" :
+				"a turn of a loop");
+	}
+}
+
 static bool replay(const char *s)
 {
 	all_points = true;
+	searching = false;
+	watch = weak;
+	choose_now = choose_told;
 	base_reset();
 	step_id++;
 	trail_n = 0;
-	while (*s) {
+	while (*s && trail_n < DEPTH_MAX && ntold < DEPTH_MAX) {
 		char *end;
-		u32 t = (u32)strtoul(s, &end, 10), value = 0;
-		u64 ops = strtoull(end + 1, &end, 10);
-		bool timeout = *end == 't', stop = *end == 's', first = true;
+		struct record r = { (u8)strtoul(s, &end, 10), -1, 0 };
 
-		if (timeout || stop)
+		r.ops = strtoull(end + 1, &end, 10);
+		if (*end == 't')
+			r.t |= C_TIME;
+		else if (*end == 's')
+			r.t |= C_STOP;
+		else if (*end == '=')
+			r.value = (signed char)strtol(end + 1, &end, 10);
+		if (*end && *end != ' ' && *end != '=')
 			end++;
-		if (*end == '=')
-			value = (u32)strtoul(end + 1, &end, 10);
-		given = value;
+		if (r.value >= 0)
+			told[ntold++] = r;
+		else
+			trail[trail_n++] = r;
 		s = *end ? end + 1 : end;
-		if (stop)
-			lw(&threads[t].state, T_FROZEN);
-		while (!stop && (first || fixed[t].ops < ops) && threads[t].state != T_DONE && !failed) {
-			if (!first && pend_choice)
-				break;
-			if (threads[t].state != T_READY && !timeout)
-				break;
-			fprintf(stderr, "  thread %u %4llu: ", t - 1, (unsigned long long)fixed[t].ops);
-			step_run(t, timeout);
-			timeout = false;
-			if (pend_choice)
-				fprintf(stderr, "one of %u values\n", pend_choice);
-			else if (threads[t].state == T_DONE)
-				fprintf(stderr, "over\n");
-			else if (pend_site)
-				fprintf(stderr, "now before %s:%u %s %p (%llx)\n", pend_site->file,
-					pend_site->line, pend_site->func, pend_addr,
-					(unsigned long long)(pend_addr ? *(const u64 *)((u64)(uintptr_t)pend_addr & ~7ull) : 0));
-			else
-				fprintf(stderr, "now before %s\n", pend_addr ? "sleep or stamp" : "a turn of a loop");
-			first = false;
-		}
-		if (failed)
-			return false;
 	}
-	if (!enabled_mask())
+	{
+		u32 i;
+
+		for (i = 0; i < trail_n && !failed; i++)
+			replay_one(&trail[i]);
+	}
+	if (!failed && !enabled_mask())
 		at_end();
 	return !failed;
 }
@@ -576,12 +624,14 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-static void scenario_setup(const struct scenario *s)
+void scenario_setup(const struct scenario *s)
 {
 	u32 i;
 
 	sc = s;
 	sched_init();
+	if (weak)
+		weak_reset();
 	if (setjmp(fail_jump)) {
 		fprintf(stderr, "%s: %s\n", s->name, failed);
 		exit(2);
@@ -642,6 +692,36 @@ static bool check_undo(void)
 	return !failed;
 }
 
+bool run_quiet(const char *mode, double seconds, u64 most)
+{
+	memset(&fig, 0, sizeof(fig));
+	failed = NULL;
+	how = mode;
+	bound = sc->bound;
+	deadline_at = now() + seconds;
+	return !strcmp(mode, "search") ? search() : random_runs(most);
+}
+
+const char *busted_name(u32 i)
+{
+	return busted_names[i];
+}
+
+const char *program_name(void)
+{
+	return strrchr(program, '/') ? strrchr(program, '/') + 1 : program;
+}
+
+bool scenario_named(const char *name)
+{
+	const struct scenario *s;
+
+	for (s = scenarios; s->name; s++)
+		if (!strcmp(s->name, name))
+			return true;
+	return false;
+}
+
 static bool run(const char *mode, double seconds, u64 most)
 {
 	double start = now();
@@ -685,6 +765,37 @@ static u32 busted_number(const char *s)
 	exit(2);
 }
 
+/* A planted bug may lead anywhere: that is a failure, too. */
+static void on_fault(int sig)
+{
+	static u64 last_ops;
+	u64 ops = fig.transitions * 1000003 + fixed[self].ops;
+
+	if (sig == SIGALRM) {
+		if (!in_thread || ops != last_ops) {
+			last_ops = ops;
+			return;
+		}
+		model_fail("no end: a loop without any access");
+	}
+	model_fail("signal %d", sig);
+}
+
+void catch_faults(void)
+{
+	static char stack[65536];
+	stack_t alt = { .ss_sp = stack, .ss_size = sizeof(stack) };
+	struct sigaction a = { .sa_handler = on_fault, .sa_flags = SA_NODEFER | SA_ONSTACK };
+	struct itimerval every = { { 2, 0 }, { 2, 0 } };
+
+	sigaltstack(&alt, NULL);
+	sigaction(SIGSEGV, &a, NULL);
+	sigaction(SIGBUS, &a, NULL);
+	a.sa_flags |= SA_RESTART;
+	sigaction(SIGALRM, &a, NULL);
+	setitimer(ITIMER_REAL, &every, NULL);
+}
+
 struct options {
 	const char *mode;
 	double seconds, scale;
@@ -695,6 +806,7 @@ struct options {
 /* One scenario in this process. */
 static bool run_scenario(const struct scenario *s, const struct options *o)
 {
+	catch_faults();
 	scenario_setup(s);
 	bound = o->bound != ~0u ? o->bound : s->bound;
 	return run(s->flags & MODEL_NO_DFS ? "random" : o->mode,
@@ -737,7 +849,7 @@ static int run_all(const struct options *o)
 	while (wait(NULL) > 0)
 		;
 	printf("%s %s: scenarios=%llu/%llu exhausted=%llu states=%.4g transitions=%.4g schedules=%.4g %.0fs %s\n",
-	       weak ? "C05" : "C03", strrchr(program, '/') ? strrchr(program, '/') + 1 : program,
+	       weak ? "C05" : "C03", program_name(),
 	       (unsigned long long)sum->ok, (unsigned long long)sum->n,
 	       (unsigned long long)sum->exhausted, (double)sum->states, (double)sum->transitions,
 	       (double)sum->schedules, now() - start, sum->ok == sum->n ? "PASS" : "FAIL");
@@ -750,11 +862,13 @@ int main(int argc, char **argv)
 			     .bound = ~0u, .jobs = 1 };
 	const char *name = NULL, *again = NULL;
 	const struct scenario *s;
+	const char *list = NULL;
 	bool undo = false;
+	u32 trials = 0;
 	int c;
 
 	program = argv[0];
-	while ((c = getopt(argc, argv, "ls:m:r:b:t:T:n:S:p:wM:j:u")) != -1) {
+	while ((c = getopt(argc, argv, "ls:m:r:b:t:T:n:S:p:wM:j:uXBk:")) != -1) {
 		switch (c) {
 		case 'l':
 			for (s = scenarios; s->name; s++)
@@ -771,6 +885,9 @@ int main(int argc, char **argv)
 		case 'S': seed = strtoull(optarg, NULL, 10); break;
 		case 'p': o.bound = (u32)atoi(optarg); break;
 		case 'u': undo = true; break;
+		case 'X': trials = 1; break;
+		case 'B': trials = 2; break;
+		case 'k': list = optarg; break;
 		case 'w': weak = true; break;
 		case 'M': o.log2 = (u32)atoi(optarg); break;
 		default: return 2;
@@ -778,6 +895,9 @@ int main(int argc, char **argv)
 	}
 	memory_init();
 	search_init(o.log2);
+	if (trials)
+		return run_trials(trials == 2, list, o.jobs, o.most == ~0ull ? 3000 : o.most,
+				  o.seconds > 0 ? o.seconds : 0.5);
 	if (!name)
 		return run_all(&o);
 	s = find(name);

@@ -31,6 +31,7 @@ u64 mem_hash;
 u32 step_id;
 bool tls_dirty;
 bool watch;
+bool searching;
 u32 learned;
 
 u64 *region_used;		/* in the region itself */

@@ -34,6 +34,12 @@ const void *model_arg(void);
 void model_point(void);			/* another thread may go on here */
 void model_forget_exit(void);		/* no key's function is called for this thread */
 u32 model_self(void);			/* of thread(): i */
+/*
+ * Which of what others did is before this, by the orders of the memory model: model_clock()
+ * then and there, and model_knows() here and now.  Without weak memory: all.
+ */
+u64 model_clock(void);
+bool model_knows(u64 clock);
 void model_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 #define MODEL_CHECK(cond)							\
 	do {									\

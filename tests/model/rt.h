@@ -56,6 +56,7 @@ extern u64 mem_hash;
 extern u32 step_id;		/* 0: writes are not logged */
 extern bool tls_dirty;
 extern bool watch;		/* plain accesses are looked at for races */
+extern bool searching;		/* the hash is kept, and everything can be taken back */
 extern u32 learned;		/* words that became shared since it was cleared */
 
 static inline u64 mix(u64 a, u64 v)
@@ -100,7 +101,8 @@ static inline void lw(void *p, u64 v)
 	if (step_id) {
 		undo_log[undo_n].addr = (u64 *)((uintptr_t)w | 1);
 		undo_log[undo_n++].old = old;
-		mem_hash ^= mix((u64)(uintptr_t)w, old) ^ mix((u64)(uintptr_t)w, v);
+		if (searching)
+			mem_hash ^= mix((u64)(uintptr_t)w, old) ^ mix((u64)(uintptr_t)w, v);
 	}
 	*w = v;
 }
@@ -160,7 +162,19 @@ void stacks_reset(void);
 u32 enabled_mask(void);			/* bit t: ready; bit 8 + t: its deadline may pass */
 bool all_done(void);
 void describe_stuck(FILE *f);
-u32 choose(u32 n);			/* by a running thread */
+u32 choose(u32 n);			/* by a running thread: 0 .. n - 1 */
+extern u32 (*choose_now)(u32 n);	/* without a stop; or NULL */
+
+/* --- explore.c and mutate.c ------------------------------------------------ */
+
+double now(void);
+void catch_faults(void);
+void scenario_setup(const struct scenario *s);
+bool run_quiet(const char *mode, double seconds, u64 most);
+const char *busted_name(u32 i);
+const char *program_name(void);
+bool scenario_named(const char *name);
+int run_trials(bool planted, const char *list, u32 jobs, u64 most, double seconds);
 
 /* --- weak memory ---------------------------------------------------------- */
 
@@ -174,6 +188,8 @@ bool weak_pair_cas(struct model_site *s, u64 *p, u64 *old, const u64 *v);
 void weak_fence(struct model_site *s);
 void weak_plain(const void *p, u32 size, bool write);
 void weak_relax(void);
+void weak_settle(void);
+extern u32 weak_untracked;
 void weak_sync(u32 from, u32 to);	/* thread creation, join, sleep */
 
 #endif

@@ -23,6 +23,7 @@ u64 *model_now, *model_stamp;
 struct model_site *pend_site;
 const void *pend_addr;
 u32 pend_choice, given;
+u32 (*choose_now)(u32 n);
 bool all_points, in_thread, step_wrote;
 const char *failed;
 
@@ -230,6 +231,8 @@ void step_run(u32 t, bool timeout)
 	step_wrote = false;
 	in_thread = true;
 	model_swap(&sched_sp, th->sp);
+	if (weak)
+		weak_settle();
 	in_thread = false;
 	if (tls_dirty)
 		tls_store(t);
@@ -298,6 +301,8 @@ u32 choose(u32 n)
 {
 	if (n < 2 || !in_thread)
 		return 0;
+	if (choose_now)
+		return choose_now(n);
 	pend_choice = n;
 	to_scheduler();
 	return given;
@@ -427,6 +432,7 @@ bool model_cas(struct model_site *s, void *p, u32 size, void *old, u64 v)
 	if (weak && in_thread) {
 		if (!weak_cas(s, p, size, old, v))
 			return false;
+		/* weak.c did all but this. */
 		put(p, size, v);
 		return true;
 	}

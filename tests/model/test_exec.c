@@ -7,7 +7,7 @@
  *            f  flush the cache
  *   queues   0..9, -1..-9, F   push with that priority, or to the front        t  take
  *   ring     +  push    t  take    k  look; a ring of 256 that begins full is never empty
- *   sleep    +  push work        w  wait until all work ran, and help   v  without helping
+ *   sleep    +  push work, P of priority 1        w  wait until all work ran, and help   v  without helping
  *            .  wait for a time, and help    S  stop the workers         u  wake thread 0
  *            c  wait for u
  *
@@ -52,22 +52,30 @@ static u64 slots;
 
 /* History of a queue: what was called, what it gave, who had returned before. */
 struct call {
-	u64 push, work, rank, before, over;
+	u64 push, work, rank, before, over, clock;
 };
 static struct call call[2 * CALLS];
-static u64 ncalls, returned;
-static u64 works, ran[CALLS + 1], nran, goal;
+static u64 ncalls;
+static u64 works, ran[CALLS + 1], goal;
+static u64 input[CALLS + 1], output[CALLS + 1];	/* plain data that goes with the work */
+static u64 nran;		/* A */
 static struct ring ring;
 static u32 flag, began[CALLS];
+static u64 told;		/* plain: what goes with the flag */
 
 static u32 call_begin(u32 push, u32 work, s64 rank)
 {
-	u32 i = (u32)model_note(&ncalls, ncalls + 1);
+	u32 i = (u32)model_note(&ncalls, ncalls + 1), k;
+	u64 before = 0;
 
 	model_note(&call[i].push, push);
 	model_note(&call[i].work, work);
 	model_note(&call[i].rank, (u64)rank);
-	model_note(&call[i].before, returned);
+	/* In a weak memory, "before" is what the orders of the accesses say. */
+	for (k = 0; k < i; k++)
+		if (call[k].over && model_knows(call[k].clock))
+			before |= 1ull << k;
+	model_note(&call[i].before, before);
 	return i;
 }
 
@@ -75,7 +83,7 @@ static void call_end(u32 i, u32 work)
 {
 	model_note(&call[i].work, work);
 	model_note(&call[i].over, 1);
-	model_note(&returned, returned | 1ull << i);
+	model_note(&call[i].clock, model_clock());
 }
 
 /* Is there an order?  done: calls that took effect; order: pushes among them, by time. */
@@ -124,7 +132,10 @@ static void run_work(void *user, struct exec_thread *t, u32 work)
 		while (work < 3 && !load_acquire(&began[3 - work]))
 			cpu_relax();
 	}
-	model_note(&nran, nran + 1);
+	if (input[work] != work)
+		model_fail("work %u came without its data", work);
+	output[work] = work;
+	fetch_add_acq_rel(&nran, 1);
 	for (i = 0; i < 3; i++)
 		exec_unpark(x, &xt[i]);
 }
@@ -157,7 +168,7 @@ static void setup(void)
 	for (s = pg.text; *s; s++)
 		if (*s == '|')
 			part[n++] = s + 1;
-		else if (*s == '+')
+		else if (*s == '+' || *s == 'P')
 			goal++;
 	if (arena_create("m", &arena) || arena_add(arena, &d, &pool))
 		model_fail("arena");
@@ -236,6 +247,10 @@ static void queue_call(u32 i, const char **s)
 	if (**s == 't') {
 		c = call_begin(0, 0, 0);
 		work = pg.kind == PRIOQ ? prioq_pop(pq, &pqc[i], &got) : exec_take(x, &xt[i]);
+		if (work && input[work] != work)
+			model_fail("work %u came without its data", work);
+		if (work)
+			input[work] = 0;	/* it is this thread's alone */
 		call_end(c, work);
 		return;
 	}
@@ -248,6 +263,7 @@ static void queue_call(u32 i, const char **s)
 		prio = minus ? -prio : prio;
 	}
 	work = (u32)model_note(&works, works + 1) + 1;
+	input[work] = work;
 	c = call_begin(1, work, prio);
 	if (pg.kind != PRIOQ)
 		exec_push(q, &xt[i], work, flags ? 0 : (s32)prio, flags);
@@ -320,8 +336,6 @@ static void enter_thread(u32 i)
 		if (!prioq_push(pq, &pqc[i], 0, 0, 1) || !prioq_pop(pq, &pqc[i], &(s64){ 0 }))
 			model_fail("warm");
 		pqc[i].seed = seed;
-		for (s = i + 1 == pg.threads ? pg.before : NULL; s && *s; s++)
-			queue_call(0, &s);
 	} else if (pg.kind > RING) {
 		if (exec_thread_init(x, &xt[i], i))
 			model_fail("exec_thread_init");
@@ -333,6 +347,9 @@ static void enter_thread(u32 i)
 			model_fail("warm");
 		pool_put(x->nodes, &xt[i].nodes.nodes, idx);
 	}
+	if (pg.kind != POOL && i + 1 == pg.threads)
+		for (s = pg.before; s && *s; s++)
+			queue_call(0, &s);
 }
 
 /* --- one ring ------------------------------------------------------------------ */
@@ -379,7 +396,7 @@ static void ring_check(void)
 
 static bool all_ran(void *arg)
 {
-	return nran == goal;
+	return load_acquire(&nran) == goal;
 }
 
 static bool flag_set(void *arg)
@@ -390,15 +407,22 @@ static bool flag_set(void *arg)
 static void sleep_thread(u32 i)
 {
 	const char *s;
+	u32 work;
 
 	for (s = part[i]; *s && *s != '|'; s++) {
 		switch (*s) {
 		case '+':
-			exec_push(q, &xt[i], (u32)model_note(&works, works + 1) + 1, 0, 0);
+		case 'P':
+			work = (u32)model_note(&works, works + 1) + 1;
+			input[work] = work;
+			exec_push(q, &xt[i], work, *s == 'P', 0);
 			break;
 		case 'w':
 		case 'v':
 			exec_wait(x, &xt[i], all_ran, NULL, -1, *s == 'w');
+			for (work = 1; work <= goal; work++)
+				if (output[work] != work)
+					model_fail("work %u ran, and its output is not there", work);
 			break;
 		case '.':
 			exec_wait(x, &xt[i], flag_set, NULL, 1000, true);
@@ -407,11 +431,14 @@ static void sleep_thread(u32 i)
 			exec_stop(x);
 			break;
 		case 'u':
+			told = 1;
 			store_release(&flag, 1);
 			exec_unpark(x, &xt[0]);
 			break;
 		case 'c':
 			exec_wait(x, &xt[i], flag_set, NULL, -1, false);
+			if (!told)
+				model_fail("the flag is there without its data");
 			break;
 		}
 	}
@@ -462,6 +489,12 @@ const struct scenario scenarios[] = {
 	S("queue_prio", QUEUE, "0 1 | t t", queue, 2, MODEL_ALL, 6),
 	S("queue_front", QUEUE, "0 F | -1 t", queue, 2, MODEL_ALL, 6),
 	S("queue_low", QUEUE, "-1 0 | t t", queue, 2, MODEL_ALL, 6),
+	S("queue_prio_3", QUEUE, "0 1 | t t | 1", queue, 3, 3, 6),
+	S("queue_low_3", QUEUE, "-1 0 | t | -2 t", queue, 3, 3, 6),
+	S("prioq_tall_3", PRIOQ, "t | t 2 | 3 t", queue, 3, 3, 6, .tall = true, .before = "12"),
+	S("prioq_tall_4", PRIOQ, "3 | t 1 t | t", queue, 3, 3, 6, .tall = true, .before = "24"),
+	S("batch_3", LOOSE, "t t t | t t | t 0", queue, 3, 3, 6, .batch = 4, .before = "00000"),
+	S("batch_again", LOOSE, "t t | t t t | 0 0", queue, 3, 2, 6, .batch = 3, .before = "0000"),
 	S("batch", LOOSE, "0 0 0 0 | t t | t", queue, 3, 3, 6, .batch = 4),
 	S("batch_2", LOOSE, "0 0 0 t | t t", queue, 2, MODEL_ALL, 6, .batch = 4),
 	S("park", SLEEP, "c | u", sleep, 2, MODEL_ALL, 6),
@@ -476,6 +509,8 @@ const struct scenario scenarios[] = {
 	S("park_3", SLEEP, "w | w | +w", sleep, 3, 3, 6),
 	S("park_3x2", SLEEP, "+w | +w | w", sleep, 3, 3, 6),
 	W("worker", SLEEP, "+v", sleep, 1, MODEL_ALL, 6, .workers = 1),
+	W("worker_prio", SLEEP, "PPv", sleep, 1, MODEL_ALL, 6, .workers = 1),
+	S("park_prio", SLEEP, "w | P", sleep, 2, MODEL_ALL, 6),
 	W("worker_2", SLEEP, "+v | +v", sleep, 2, 3, 6, .workers = 1),
 	W("worker_1x2", SLEEP, "++v", sleep, 1, MODEL_ALL, 6, .workers = 1),
 	W("workers_meet", SLEEP, "++v", sleep, 1, 3, 6, .workers = 2, .meet = true),

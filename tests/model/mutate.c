@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Weakened orders, and planted bugs: does the model find them?
+ *
+ * Each access of the library that has an order is weakened in turn, at run time: acquire and
+ * release to relaxed, acq_rel to either half, seq_cst to acq_rel, a fence removed.  Scenarios
+ * run with it, in random schedules on the weak memory, until one fails.  A mutant that no
+ * scenario kills needs a reason in mutants.list, or shows an order that nobody needs, or a
+ * scenario that is missing.
+ */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <base/bug.h>
+#include "rt.h"
+
+#define TRIALS_MAX	1024u
+
+extern struct model_site __start_model_sites[], __stop_model_sites[];
+
+struct trial {
+	char name[120];
+	u32 group;		/* first site of it; or the planted bug */
+	u8 order, fail;
+	u32 killed;		/* by scenario + 1 */
+	u32 reached;		/* scenarios in which it was on a path */
+	char how[160];
+};
+
+struct shared {
+	u32 n;
+	struct trial t[TRIALS_MAX];
+};
+
+static struct shared *sh;
+static struct model_site **sites;
+static u32 nsites;
+
+static const char *const kinds[] = { "load", "store", "xchg", "add", "or", "and", "cas",
+				     "pair_cas", "fence" };
+
+/* folder/file.c, wherever the sources are */
+static const char *short_file(const char *f)
+{
+	const char *p = f + strlen(f), *q = f;
+	int slashes = 0;
+
+	while (p > f && slashes < 2)
+		if (*--p == '/')
+			slashes++;
+	q = slashes == 2 ? p + 1 : f;
+	return q;
+}
+
+static bool of_library(const struct model_site *s)
+{
+	const char *f = short_file(s->file);
+
+	return !strncmp(f, "core/", 5) || !strncmp(f, "exec/", 5) || !strncmp(f, "pool/", 5);
+}
+
+static int site_cmp(const void *x, const void *y)
+{
+	const struct model_site *a = *(struct model_site *const *)x, *b = *(struct model_site *const *)y;
+	int c = strcmp(short_file(a->file), short_file(b->file));
+
+	if (!c)
+		c = a->line < b->line ? -1 : a->line > b->line;
+	return c ? c : (int)a->kind - (int)b->kind;
+}
+
+static bool same_site(const struct model_site *a, const struct model_site *b)
+{
+	return a->line == b->line && a->kind == b->kind &&
+	       !strcmp(short_file(a->file), short_file(b->file));
+}
+
+static void collect(void)
+{
+	struct model_site *s;
+
+	sites = calloc((size_t)(__stop_model_sites - __start_model_sites) + 1, sizeof(*sites));
+	for (s = __start_model_sites; s < __stop_model_sites; s++)
+		if (of_library(s))
+			sites[nsites++] = s;
+	qsort(sites, nsites, sizeof(*sites), site_cmp);
+}
+
+static void add(u32 group, u32 nth, u8 order, u8 fail, const char *what)
+{
+	struct trial *t = &sh->t[sh->n];
+	const struct model_site *s = sites[group];
+
+	if (sh->n == TRIALS_MAX)
+		return;
+	snprintf(t->name, sizeof(t->name), "%s %s %s.%u %s", short_file(s->file), s->func,
+		 kinds[s->kind], nth, what);
+	t->group = group;
+	t->order = order;
+	t->fail = fail;
+	sh->n++;
+}
+
+static void mutants_of(u32 g, u32 nth)
+{
+	const struct model_site *s = sites[g];
+	u8 o = s->order, f = s->fail;
+
+	if (s->kind == MODEL_FENCE) {
+		add(g, nth, 0, 0, "removed");
+		return;
+	}
+	if (o == MODEL_SEQ_CST)
+		add(g, nth, s->kind == MODEL_LOAD ? MODEL_ACQUIRE : MODEL_ACQ_REL,
+		    f == MODEL_SEQ_CST ? MODEL_ACQUIRE : f, "seq_cst weakened");
+	if (o == MODEL_ACQUIRE || o == MODEL_ACQ_REL)
+		add(g, nth, o & ~MODEL_ACQUIRE, f, "acquire dropped");
+	if (o == MODEL_RELEASE || o == MODEL_ACQ_REL)
+		add(g, nth, o & ~MODEL_RELEASE, f, "release dropped");
+	if ((s->kind == MODEL_CAS || s->kind == MODEL_PAIR_CAS) && f == MODEL_ACQUIRE)
+		add(g, nth, o, MODEL_RELAXED, "acquire on failure dropped");
+}
+
+static void mutants(void)
+{
+	u32 i, j, nth;
+
+	for (i = 0; i < nsites; i = j) {
+		for (j = i + 1; j < nsites && same_site(sites[i], sites[j]); j++)
+			;
+		/* The number of the access among its kind in its function. */
+		for (nth = 1, j = i; j-- && !strcmp(sites[j]->func, sites[i]->func) &&
+		     !strcmp(short_file(sites[j]->file), short_file(sites[i]->file)); )
+			nth += sites[j]->kind == sites[i]->kind && !same_site(sites[j], sites[j + 1]) &&
+			       !same_site(sites[j], sites[i]);
+		for (j = i + 1; j < nsites && same_site(sites[i], sites[j]); j++)
+			;
+		mutants_of(i, nth);
+	}
+}
+
+static void apply(const struct trial *t, bool on, struct model_site *was)
+{
+	u32 i;
+
+	for (i = t->group; i < nsites && same_site(sites[i], sites[t->group]); i++) {
+		if (on) {
+			*was = *sites[i];
+			sites[i]->order = t->order;
+			sites[i]->fail = t->fail;
+		} else {
+			sites[i]->order = was->order;
+			sites[i]->fail = was->fail;
+		}
+	}
+}
+
+static u64 hits(const struct trial *t)
+{
+	u64 n = 0;
+	u32 i;
+
+	for (i = t->group; i < nsites && same_site(sites[i], sites[t->group]); i++)
+		n += sites[i]->hits;
+	return n;
+}
+
+/* --- a list from an earlier run ------------------------------------------------- */
+
+struct line {
+	char scenario[40], name[120];
+	bool reason;
+};
+
+static struct line *lines;
+static u32 nlines;
+
+static void read_list(const char *path)
+{
+	char buf[400];
+	FILE *f = fopen(path, "r");
+
+	lines = calloc(TRIALS_MAX, sizeof(*lines));
+	if (!f || !lines) {
+		perror(path);
+		exit(2);
+	}
+	while (nlines < TRIALS_MAX && fgets(buf, sizeof(buf), f)) {
+		char *tab = strchr(buf, '\t'), *end;
+
+		if (buf[0] == '#' || !tab)
+			continue;
+		*tab = 0;
+		end = tab + 1 + strcspn(tab + 1, "\t\n");
+		*end = 0;
+		if (tab - buf >= (int)sizeof(lines->scenario) ||
+		    end - tab > (int)sizeof(lines->name))
+			continue;
+		strcpy(lines[nlines].scenario, buf);
+		strcpy(lines[nlines].name, tab + 1);
+		lines[nlines].reason = buf[0] == '-';
+		nlines++;
+	}
+	fclose(f);
+}
+
+static const struct line *listed(const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < nlines; i++)
+		if (!strcmp(lines[i].name, name))
+			return &lines[i];
+	return NULL;
+}
+
+/* --- runs --------------------------------------------------------------------------- */
+
+static void one_scenario(const struct scenario *s, u32 k, u64 most, double seconds, bool planted)
+{
+	struct model_site was = { 0 };
+	u32 i;
+
+	weak = true;
+	catch_faults();
+	scenario_setup(s);
+	if (!planted) {
+		run_quiet("random", seconds, 200);
+		if (failed) {
+			printf("    %s fails without any mutant: %s\n", s->name, failed);
+			return;
+		}
+	}
+	for (i = 0; i < sh->n; i++) {
+		struct trial *t = &sh->t[i];
+		const struct line *l = listed(t->name);
+		bool dead;
+
+		if (t->killed || (!planted && !hits(t)) || (l && strcmp(l->scenario, s->name)))
+			continue;
+		if (nlines && !l)
+			continue;
+		t->reached++;
+		if (planted) {
+			pawl_busted = t->group;
+			weak = false;
+			dead = !run_quiet("search", seconds, most);
+			weak = true;
+			if (!dead)
+				dead = !run_quiet("random", seconds, most);
+			pawl_busted = 0;
+		} else {
+			apply(t, true, &was);
+			dead = !run_quiet("random", seconds, most);
+			apply(t, false, &was);
+		}
+		if (dead) {
+			snprintf(t->how, sizeof(t->how), "%s", failed);
+			t->killed = k + 1;
+		}
+	}
+}
+
+static int trial_cmp(const void *x, const void *y)
+{
+	return strcmp(((const struct trial *)x)->name, ((const struct trial *)y)->name);
+}
+
+int run_trials(bool planted, const char *list, u32 jobs, u64 most, double seconds)
+{
+	const struct scenario *s;
+	u32 running = 0, i, killed = 0, unreached = 0, reasons = 0, missed = 0, open = 0, n = 0;
+	double start = now();
+
+	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (sh == MAP_FAILED)
+		return 2;
+	collect();
+	if (planted) {
+		for (i = 1; i < BUSTED_COUNT; i++) {
+			snprintf(sh->t[sh->n].name, sizeof(sh->t[0].name), "%s", busted_name(i));
+			sh->t[sh->n++].group = i;
+		}
+	} else {
+		mutants();
+	}
+	if (list)
+		read_list(list);
+	for (s = scenarios; s->name; s++) {
+		if (running == jobs) {
+			wait(NULL);
+			running--;
+		}
+		if (!fork()) {
+			one_scenario(s, (u32)(s - scenarios), most, seconds, planted);
+			exit(0);
+		}
+		running++;
+	}
+	while (wait(NULL) > 0)
+		;
+	qsort(sh->t, sh->n, sizeof(sh->t[0]), trial_cmp);
+	for (i = 0; i < sh->n; i++) {
+		struct trial *t = &sh->t[i];
+		const struct line *l = listed(t->name);
+
+		n++;
+		if (t->killed) {
+			killed++;
+			if (!list)
+				printf("%s\t%s\t%s\n", scenarios[t->killed - 1].name, t->name, t->how);
+		} else if (l && l->reason) {
+			reasons++;
+		} else if (l && scenario_named(l->scenario)) {
+			missed++;
+			printf("    not found any more: %s, by %s\n", t->name, l->scenario);
+		} else if (list && l) {
+			n--;	/* another program's */
+		} else if (!t->reached && !list) {
+			unreached++;
+			printf("?\t%s\tnot reached\n", t->name);
+		} else {
+			open++;
+			printf("!\t%s\tsurvives in %u scenarios\n", t->name, t->reached);
+		}
+	}
+	printf("%s %s: %s=%u found=%u", planted ? "C17" : "C06", program_name(),
+	       planted ? "planted" : "mutants", n, killed);
+	if (!planted)
+		printf(" explained=%u not_reached=%u open=%u", reasons, unreached, open);
+	printf(" %.0fs %s\n", now() - start, missed || (planted && list && killed < n) ? "FAIL" : "PASS");
+	return missed != 0;
+}
