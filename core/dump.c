@@ -38,7 +38,7 @@ static int out(int fd, const char *fmt, ...)
 /* The op may be over, and another one, by the time its name is read. */
 static int out_op(struct pawl_engine *e, int fd, const char *what, u32 slot, u32 opi)
 {
-	const char *name = load_relaxed(&op_of(e, opi)->name);
+	const char *name = op_name(op_of(e, opi));
 
 	return out(fd, "thread %u: %s op %u %s\n", slot, what, opi, name ? name : "(no name)");
 }
@@ -102,7 +102,7 @@ int pawl_dump(struct pawl_engine *e, int fd)
 			const char *name;
 
 			dep_of(e, block_list(s), &opi);
-			name = load_relaxed(&op_of(e, opi)->name);
+			name = op_name(op_of(e, opi));
 			rc = out(fd, "  newest waiting reader: op %u%s%s, waits for %u accesses\n", opi,
 				 name ? " " : "", name ? name : "",
 				 load_relaxed(&op_of(e, opi)->wait));

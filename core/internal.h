@@ -93,36 +93,56 @@ enum {
 	OP_STALE = 1 << 5,	/* lost a var during its push: does not run */
 	OP_NO_COUNT = 1 << 6,	/* its write is not a version (wait writable) */
 	OP_INLINE = 1 << 7,	/* its property says where it runs: dispatch() looks closer */
+	OP_NAMED = 1 << 8,	/* these fields of it are set */
+	OP_RELEASE = 1 << 9,
+	OP_OPER = 1 << 10,
+	OP_ERR = 1 << 11,
 };
 
 
 /* Flags for which ending an op is more than usual. */
 #define OP_ODD_END	(OP_DELETE | OP_STALE | OP_NO_COUNT)
 
+/*
+ * The first line is all that most ops with one var or two need; of the second, what the
+ * flags do not name holds what an earlier op left there.
+ */
 struct op {
 	union {
 		pawl_fn fn;
 		pawl_async_fn async_fn;
 	};
 	void *arg;
-	pawl_release_fn release;
-	const char *name;
 	u32 wait;		/* A: accesses not granted, plus one while the push goes on */
-	u32 token;		/* A: generation << 2 | TOKEN_*; survives reuse */
 	s32 prio;
-	u32 err;		/* error of its own (message kept by pawl_fail) */
-	u32 oper;		/* operator it is a run of, or 0 */
-	u32 ext;		/* H: chunk of deps if ndeps > INLINE_DEPS; class in [31:30] */
 	u16 flags;
 	u16 ndeps;		/* H */
 	u8 prop;
 	u8 dev;
 	u16 owner;		/* pushing or waiting thread's slot */
 	struct dep deps[INLINE_DEPS];
+	pawl_release_fn release;	/* OP_RELEASE */
+	const char *name;	/* OP_NAMED */
+	u32 token;		/* A: generation << 2 | TOKEN_*; survives reuse */
+	u32 err;		/* OP_ERR: error of its own (message kept by pawl_fail) */
+	u32 oper;		/* OP_OPER: operator it is a run of */
+	u32 ext;		/* H: chunk of deps if ndeps > INLINE_DEPS; class in [31:30] */
 };
 
 BUILD_BUG_ON(sizeof(struct op) != 128);
-BUILD_BUG_ON(offsetof(struct op, deps) != 64);
+BUILD_BUG_ON(offsetof(struct op, deps) != 32);
+
+static inline void op_err_set(struct op *op, u32 error)
+{
+	op->err = error;
+	store_relaxed(&op->flags, op->flags | OP_ERR);
+}
+
+/* For traces and messages; whoever looks from outside may find an earlier op's. */
+static inline const char *op_name(const struct op *op)
+{
+	return load_relaxed(&op->flags) & OP_NAMED ? load_relaxed(&op->name) : NULL;
+}
 
 enum { TOKEN_NONE = 0, TOKEN_ARMED = 1, TOKEN_DONE = 2, TOKEN_MASK = 3 };
 
@@ -411,7 +431,7 @@ static inline int var_check(struct thread *t, pawl_var_t h, u32 *vi)
 }
 
 
-/* NULL: max_ops exist. */
+/* NULL: max_ops exist.  Without accesses; the rest is as an earlier op left it. */
 static inline struct op *op_new(struct thread *t, u32 *idx)
 {
 	struct pawl_engine *e = t->e;
@@ -419,10 +439,6 @@ static inline struct op *op_new(struct thread *t, u32 *idx)
 
 	if (unlikely(!op))
 		return NULL;
-	op->err = 0;
-	op->oper = 0;
-	store_relaxed(&op->ext, 0);
-	store_relaxed(&op->flags, 0);
 	store_relaxed(&op->ndeps, 0);
 	op->owner = (u16)t->slot;
 	return op;

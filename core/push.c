@@ -216,6 +216,15 @@ static __always_inline_fn int fill_one(struct thread *t, struct op *op, const st
 	return 0;
 }
 
+/* The second line of the op for which op_new() has asked for the first. */
+static inline void op_ahead(struct thread *t)
+{
+	const struct pool_cache *c = &t->cache[POOL_OP];
+
+	if (likely(c->n >= 4))
+		prefetchw((char *)op_of(t->e, c->cur[c->n - 4]) + 64);
+}
+
 static inline void key_order(u64 *a, u64 *b)
 {
 	u64 x = *a, y = *b;
@@ -248,6 +257,8 @@ static __noinline int fill_few(struct thread *t, struct op *op, const struct paw
 			return var_bad("push", "writes", i - nr, d->writes[i - nr]);
 		key[i] = (u64)vi << 33 | d->writes[i - nr].h >> 32 << 1 | 1;
 	}
+	if (total > 2)
+		op_ahead(t);
 	/* No branch: vars come in no order that could be predicted. */
 	if (!BUSTED(NO_SORT)) {
 		key_order(&key[0], &key[1]);
@@ -280,7 +291,8 @@ static __noinline int fill_few(struct thread *t, struct op *op, const struct paw
 	return 0;
 }
 
-static __always_inline_fn int fill_here(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
+static __always_inline_fn int fill_here(struct thread *t, struct op *op, u32 opi,
+					const struct pawl_op *d, u32 flags)
 {
 	u64 total = (u64)d->nreads + d->nwrites;
 	int rc;
@@ -296,13 +308,20 @@ static __always_inline_fn int fill_here(struct thread *t, struct op *op, u32 opi
 	op->fn = d->fn;
 	if (unlikely(d->async_fn)) {
 		op->async_fn = d->async_fn;
-		store_relaxed(&op->flags, OP_ASYNC);
+		flags |= OP_ASYNC;
 	}
 	if (unlikely(d->prop != PAWL_NORMAL))
-		store_relaxed(&op->flags, op->flags | prop_flags(d->prop));
+		flags |= prop_flags(d->prop);
+	if (d->release) {
+		op->release = d->release;
+		flags |= OP_RELEASE;
+	}
+	if (d->name) {
+		store_relaxed(&op->name, d->name);
+		flags |= OP_NAMED;
+	}
+	store_relaxed(&op->flags, (u16)flags);
 	op->arg = d->arg;
-	op->release = d->release;
-	store_relaxed(&op->name, d->name);
 	op->prio = d->priority;
 	op->prop = (u8)d->prop;
 	op->dev = (u8)d->device.id;
@@ -312,7 +331,7 @@ static __always_inline_fn int fill_here(struct thread *t, struct op *op, u32 opi
 /* A checked description into a new op; on error the op is as op_new() made it. */
 int op_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
 {
-	return fill_here(t, op, opi, d);
+	return fill_here(t, op, opi, d, 0);
 }
 
 static __cold void push_special(struct thread *t, u32 opi, const char *name)
@@ -350,13 +369,11 @@ static __always_inline_fn int push_here(struct thread *t, const struct pawl_op *
 	op = op_new(t, &opi);
 	if (unlikely(!op))
 		return err(-ENOMEM, "push: %u ops exist (config.max_ops)", e->cfg.max_ops);
-	rc = fill_here(t, op, opi, d);
+	rc = fill_here(t, op, opi, d, flags);
 	if (unlikely(rc)) {
 		pool_put(e->pool[POOL_OP], &t->cache[POOL_OP], opi);
 		return rc;
 	}
-	if (unlikely(flags))
-		store_relaxed(&op->flags, (u16)(op->flags | flags));
 	if (unlikely(load_relaxed(&e->special)))
 		push_special(t, opi, d->name);
 	if (unlikely(push_op_here(t, op, opi)))

@@ -291,11 +291,11 @@ static __cold u32 finish_error(struct thread *t, struct op *op, int *status)
 
 	if (*status < 0) {
 		count(&t->failed);
-		error = op->err ? op->err : error_make(t, *status, op->name, NULL);
+		error = op->flags & OP_ERR ? op->err : error_make(t, *status, op_name(op), NULL);
 		error_publish(t, error, *status);
 		return error;
 	}
-	if (op->err)
+	if (op->flags & OP_ERR)
 		error_put(t, op->err);	/* a message, and then success */
 	error = op_inherited(e, op);
 	if (error) {
@@ -365,13 +365,13 @@ u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 	if (unlikely(status < 0 || (special & SPECIAL_POISONED)))
 		error = finish_error(t, op, &status);
 	if (unlikely(special & SPECIAL_TRACING))
-		trace_event(t, TRACE_END, opi, op->name, 0);
-	if (op->release)
+		trace_event(t, TRACE_END, opi, op_name(op), 0);
+	if (op->flags & OP_RELEASE)
 		finish_release(t, op, opi, op->flags & OP_STALE ? -ESTALE : status);
 	next = retire(t, op, error);
 	if (unlikely(error))
 		error_put(t, error);
-	if (unlikely(op->oper))
+	if (unlikely(op->flags & OP_OPER))
 		oper_put(t, op->oper);
 	op_free(t, op, opi);
 	completed(t);
@@ -447,7 +447,7 @@ static __noinline u32 run_odd(struct thread *t, struct op *op, u32 opi)
 	if (unlikely(error))
 		f.run.status = error_of(e, error)->code;
 	if (unlikely(special & SPECIAL_TRACING))
-		trace_event(t, TRACE_BEGIN, opi, op->name, 0);
+		trace_event(t, TRACE_BEGIN, opi, op_name(op), 0);
 	if (unlikely(op->flags & OP_ASYNC))
 		return run_async(t, &f, op, opi);
 	status = op->fn(&f.run, op->arg);
@@ -461,8 +461,8 @@ static __noinline u32 run_odd(struct thread *t, struct op *op, u32 opi)
  */
 static inline bool op_plain(const struct pawl_engine *e, const struct op *op)
 {
-	return !(load_relaxed(&e->special) | op->flags | op->oper | (op->ndeps > INLINE_DEPS)) &&
-	       !op->release && op->fn;
+	return !(load_relaxed(&e->special) | (op->flags & ~OP_NAMED) | (op->ndeps > INLINE_DEPS)) &&
+	       op->fn;
 }
 
 /*
@@ -481,7 +481,7 @@ static __always_inline_fn u32 run_here(struct thread *t, struct op *op, u32 opi)
 	frame_push(t, &f, op, opi);
 	status = op->fn(&f.run, op->arg);
 	frame_pop(t, &f);
-	if (unlikely(status | op->err))
+	if (unlikely(status | (op->flags & OP_ERR)))
 		return run_end(t, &f, op, opi, status);
 	next = retire_plain(t, op);
 	pool_put(t->e->pool[POOL_OP], &t->cache[POOL_OP], opi);
@@ -532,7 +532,7 @@ static int complete(struct pawl_engine *e, pawl_token_t token, int status, const
 	if (!cas_acq_rel_acquire(&op->token, &want, gen << 2 | TOKEN_DONE))
 		return err(-EALREADY, "complete: this run was completed before");
 	if (unlikely(status < 0 && (text || payload)))
-		op->err = error_make(t, status, op->name, text);
+		op_err_set(op, error_make(t, status, op_name(op), text));
 	if (unlikely(payload)) {
 		if (status < 0)
 			error_payload(e, op->err, payload);
@@ -574,9 +574,9 @@ static int fail(struct pawl_run *run, int code, const char *text, void *payload)
 		return code;
 	}
 	op = op_of(run->engine, f->op);
-	if (op->err)
+	if (op->flags & OP_ERR)
 		error_put(f->t, op->err);
-	op->err = error_make(f->t, code, op->name, text);
+	op_err_set(op, error_make(f->t, code, op_name(op), text));
 	/* If the body succeeds after all, finish_op() looks for it. */
 	fetch_or_acq_rel(&run->engine->special, SPECIAL_POISONED);
 	if (payload)

@@ -113,11 +113,8 @@ static inline void *pool_get_at(struct pool *p, struct pool_cache *c, char *base
 	c->n = --n;
 	*idx = c->cur[n];
 	/* The next ones may be in another core's cache: ask for them before they are needed. */
-	if (likely(n >= 4)) {
+	if (likely(n >= 4))
 		prefetchw(base + c->cur[n - 4] * size);
-		if (size > 64)
-			prefetchw(base + c->cur[n - 4] * size + 64);
-	}
 	return base + *idx * size;
 }
 
