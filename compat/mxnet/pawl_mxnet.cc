@@ -15,8 +15,8 @@
  * Structures: Var is what MXNet holds as Engine::VarHandle, Oper as OprHandle; a Call is
  * one push, until its op is over.
  *
- * Ordering: all that is shared is under libpawl's, but for Var::gen (below) and the
- * profiler's state, which are on their own.
+ * Ordering: all that is shared is under libpawl's, but for Var::gen, the list of names (both
+ * below) and the profiler's state, which are on their own.
  *
  * Progress: as the calls of libpawl; the C library allocates one Call per push.
  *
@@ -205,6 +205,70 @@ class Profile {
 	}
 	ProfileHandle task_ = nullptr;
 };
+
+// --- names -------------------------------------------------------------------
+
+/*
+ * pawl keeps the pointer to an op's name for traces and records, MXNet frees its own: a copy
+ * that stays.  A list per hash only grows; a thread remembers which copy a pointer had.
+ */
+struct Name {
+	Name *next;
+	char text[1];
+};
+
+const size_t name_lists = 4096, names_most = 1 << 16;
+std::atomic<Name *> names[name_lists];
+std::atomic<size_t> name_count{0};
+
+const char *name_find(Name *n, const char *text)
+{
+	for (; n; n = n->next)
+		if (!strcmp(n->text, text))
+			return n->text;
+	return nullptr;
+}
+
+const char *name_add(const char *text)
+{
+	size_t hash = 5381, len = strlen(text);
+	const char *known;
+
+	for (size_t i = 0; i < len; i++)
+		hash = hash * 33 + static_cast<unsigned char>(text[i]);
+	std::atomic<Name *> &list = names[hash % name_lists];
+	Name *first = list.load(std::memory_order_acquire);
+	known = name_find(first, text);
+	if (known || name_count.fetch_add(1, std::memory_order_relaxed) >= names_most)
+		return known;
+	Name *n = static_cast<Name *>(malloc(sizeof(Name) + len));
+	if (!n)
+		return nullptr;
+	memcpy(n->text, text, len + 1);
+	do {
+		known = name_find(first, text);
+		if (known) {
+			free(n);
+			return known;
+		}
+		n->next = first;
+	} while (!list.compare_exchange_weak(first, n, std::memory_order_acq_rel));
+	return n->text;
+}
+
+const char *name_keep(const char *text)
+{
+	static thread_local struct { const char *text, *copy; } recent[64];
+	auto &r = recent[(reinterpret_cast<uintptr_t>(text) >> 3) % 64];
+
+	if (!text)
+		return nullptr;
+	if (r.text == text && r.copy && !strcmp(r.copy, text))
+		return r.copy;
+	r.copy = name_add(text);
+	r.text = text;
+	return r.copy;
+}
 
 // --- objects -----------------------------------------------------------------
 
@@ -737,7 +801,7 @@ void PawlEngine::push(Call *c, struct pawl_op *op, VarHandle const *reads, size_
 	op->nwrites = nwrites;
 	op->device.kind = PAWL_CPU;
 	op->device.id = static_cast<unsigned int>(c->ctx.dev_id) % devices;
-	op->name = nullptr;	// MXNet's names need not outlive the engine
+	op->name = c->name;
 	if (pawl_push(e_, op)) {
 		delete c;
 		refused("push");
@@ -761,7 +825,7 @@ void PawlEngine::PushAsync(AsyncFn exec_fun, Context exec_ctx,
 
 	c->engine = this;
 	c->ctx = exec_ctx;
-	c->name = opr_name;
+	c->name = name_keep(opr_name);
 	c->async = std::move(exec_fun);
 	c->prop = prop;
 	c->profile = profile_imperative();
@@ -784,7 +848,7 @@ void PawlEngine::PushSync(SyncFn exec_fn, Context exec_ctx,
 		apply_bulk(profile_aggregating() ? 0 : bulk_wanted);
 	c->engine = this;
 	c->ctx = exec_ctx;
-	c->name = opr_name;
+	c->name = name_keep(opr_name);
 	c->sync = std::move(exec_fn);
 	c->prop = prop;
 	c->profile = profile_imperative();
@@ -805,7 +869,7 @@ Engine::OprHandle PawlEngine::NewOperator(AsyncFn fn, std::vector<VarHandle> con
 	o->reads = const_vars;
 	o->writes = mutable_vars;
 	o->prop = prop;
-	o->name = opr_name;
+	o->name = name_keep(opr_name);
 	o->wait = wait;
 	return reinterpret_cast<OprHandle>(o);
 }

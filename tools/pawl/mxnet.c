@@ -336,19 +336,23 @@ static int run(const char *const *argv)
 static int build(struct setup *s, const char *cxx)
 {
 	char *tmp = text("%s.%d", s->built, (int)getpid());
+	char *args[] = {
+		text("%s/include", s->package), text("-I%s", s->include),
+		text("%s/" SOURCE, s->source),
+		text("-Wl,--version-script=%s/" MAP, s->source),
+		text("-L%s", s->libdir ? s->libdir : "."),
+		text("-Wl,-rpath,%s", s->libdir ? s->libdir : "/usr/local/lib"),
+	};
 	const char *argv[] = {
 		cxx, "-std=c++14", "-O2", "-g", "-fPIC", "-shared", "-pthread",
 		"-ftls-model=initial-exec",
 		/* as libmxnet.so was built */
 		"-D_GLIBCXX_USE_CXX11_ABI=0", "-DDMLC_USE_CXX11=1", "-DMXNET_USE_CUDA=0",
 		"-DMSHADOW_USE_CUDA=0", "-DMSHADOW_USE_CBLAS=0", "-DMSHADOW_USE_MKL=0",
-		"-isystem", text("%s/include", s->package), text("-I%s", s->include),
-		"-o", tmp, text("%s/" SOURCE, s->source),
-		text("-Wl,--version-script=%s/" MAP, s->source), "-Wl,-z,defs",
-		text("-L%s", s->libdir ? s->libdir : "."),
-		text("-Wl,-rpath,%s", s->libdir ? s->libdir : "/usr/local/lib"),
-		"-lpawl", "-ldl", NULL
+		"-isystem", args[0], args[1], "-o", tmp, args[2], args[3], "-Wl,-z,defs",
+		args[4], args[5], "-lpawl", "-ldl", NULL
 	};
+	size_t i;
 	int rc;
 
 	fprintf(stderr, ME ": building %s (once)\n", s->built);
@@ -360,6 +364,8 @@ static int build(struct setup *s, const char *cxx)
 		       "; $CXX names another compiler", cxx, s->source);
 	if (rc)
 		unlink(tmp);
+	for (i = 0; i < sizeof(args) / sizeof(args[0]); i++)
+		free(args[i]);
 	free(tmp);
 	return rc;
 }
@@ -390,8 +396,18 @@ static int preload(const struct setup *s, char **argv)
 
 	if (!list || setenv("LD_PRELOAD", list, 1))
 		return failed("%s", strerror(ENOMEM));
+	free(list);
 	execvp(argv[0], argv);
 	return failed("%s: %s", argv[0], strerror(errno));
+}
+
+static void forget(struct setup *s)
+{
+	free(s->package);
+	free(s->source);
+	free(s->include);
+	free(s->libdir);
+	free(s->built);
 }
 
 int cmd_mxnet(int argc, char **argv)
@@ -405,7 +421,7 @@ int cmd_mxnet(int argc, char **argv)
 		{ NULL, 0, NULL, 0 },
 	};
 	struct setup s = { 0 };
-	int opt;
+	int opt, status;
 
 	while ((opt = getopt_long(argc, argv, "+p:l:rPh", options, NULL)) >= 0) {
 		switch (opt) {
@@ -434,12 +450,11 @@ int cmd_mxnet(int argc, char **argv)
 	}
 	if (!s.python)
 		s.python = optind < argc ? choose_python(argv[optind]) : "python3";
-	if (prepare(&s))
-		return STATUS_FAILED;
-	if (s.print) {
+	status = prepare(&s) ? STATUS_FAILED : STATUS_OK;
+	if (!status && s.print)
 		puts(s.built);
-		return STATUS_OK;
-	}
-	preload(&s, argv + optind);
-	return STATUS_FAILED;
+	else if (!status && preload(&s, argv + optind))
+		status = STATUS_FAILED;
+	forget(&s);
+	return status;
 }

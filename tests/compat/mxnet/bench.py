@@ -5,6 +5,8 @@ Used by compare.py, which runs it on both engines in turns.
 """
 
 import json
+import os
+import statistics
 import sys
 import time
 
@@ -15,19 +17,26 @@ from mxnet.gluon.model_zoo import vision
 from common import LSTM, digits, make
 
 
+SECONDS = float(os.environ.get("BENCH_SECONDS", "1"))
+
+
 def timed(fn, n, warm=1):
-    """Of n calls, after warming up; seconds per call."""
+    """Seconds per call: after warming up, groups of n calls, and of these the median."""
     for _ in range(warm):
         fn()
     mx.nd.waitall()
-    start = time.perf_counter()
-    for _ in range(n):
-        fn()
-    mx.nd.waitall()
-    return (time.perf_counter() - start) / n
+    groups = []
+    end = time.perf_counter() + SECONDS
+    while len(groups) < 3 or time.perf_counter() < end:
+        start = time.perf_counter()
+        for _ in range(n):
+            fn()
+        mx.nd.waitall()
+        groups.append((time.perf_counter() - start) / n)
+    return statistics.median(groups)
 
 
-def storm_chain(n=4000):
+def storm_chain(n=2000):
     """Every op waits for the one before."""
     x = mx.nd.ones((2,))
 
@@ -38,7 +47,7 @@ def storm_chain(n=4000):
     return timed(run, 1) / n
 
 
-def storm_wide(n=4000):
+def storm_wide(n=2000):
     """64 chains side by side."""
     xs = [mx.nd.ones((2,)) for _ in range(64)]
 
@@ -48,7 +57,7 @@ def storm_wide(n=4000):
     return timed(run, 1) / n
 
 
-def storm_new(n=4000):
+def storm_new(n=2000):
     """Every op makes an array and drops one."""
     x = mx.nd.ones((2,))
 
@@ -58,13 +67,11 @@ def storm_new(n=4000):
     return timed(run, 1) / n
 
 
-def push_wide(n=20000):
+def push_wide(n=4000):
     """The engine alone: empty functions through the C API, 64 vars."""
     import ctypes
     lib = mx.base._LIB
-    fn = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-    nothing = ctypes.cast(mx.base._LIB.MXGetVersion, ctypes.c_void_p)
-    del fn
+    nothing = ctypes.cast(lib.MXGetVersion, ctypes.c_void_p)
 
     class Ctx(ctypes.Structure):
         _fields_ = [("dev_type", ctypes.c_int), ("dev_id", ctypes.c_int)]
@@ -89,7 +96,7 @@ def inference(net, shape, n):
     return timed(lambda: net(x).wait_to_read(), n, 3)
 
 
-def resnet(hybrid, n=10):
+def resnet(hybrid, n=2):
     mx.random.seed(3)
     net = vision.resnet18_v1()
     net.initialize(mx.init.Xavier())
@@ -98,7 +105,7 @@ def resnet(hybrid, n=10):
     return inference(net, (1, 3, 224, 224), n)
 
 
-def lstm(hybrid, fused, n=60):
+def lstm(hybrid, fused, n=10):
     net = LSTM(fused)
     net.initialize(mx.init.Xavier())
     if hybrid:
@@ -106,7 +113,7 @@ def lstm(hybrid, fused, n=60):
     return inference(net, (1, 64), n)
 
 
-def training(name, hybrid, n=40):
+def training(name, hybrid, n=5):
     x, y = digits()
     x, y = mx.nd.array(x[:32]), mx.nd.array(y[:32])
     net = make(name, hybrid=hybrid)
