@@ -11,36 +11,13 @@
  *
  *	stress_life [--seed N] [--seconds S] [--threads N]
  */
-#define UTIL_NO_CHECK
-#include "../unit/util.h"
+#include "stress.h"
 #include <core/internal.h>
 
 #define CELLS		16
 #define THREADS_MAX	8
 
-static u64 seed_now;
-static const char *program_name;
-static u64 deadline_ms;			/* A */
-static struct pawl_engine *engine_now;	/* A */
-
-static void *watchdog(void *arg)
-{
-	for (;;) {
-		u64 d = load_acquire(&deadline_ms);
-		struct pawl_engine *e;
-
-		nap_us(100000);
-		if (!d || now_ms() < d || load_acquire(&deadline_ms) != d)
-			continue;
-		fprintf(stderr, "FAILED: no end; replay: %s --seed %llu --seconds 1\n", program_name,
-			(unsigned long long)seed_now);
-		e = load_acquire(&engine_now);
-		if (e)
-			pawl_dump(e, 2);
-		abort();
-	}
-	return NULL;
-}
+static u32 nthreads = 3;
 
 /* The user's side of a var: lives until the process ends, so that late users can look. */
 struct thing {
@@ -400,7 +377,7 @@ static void check_pools(struct round *r)
 	MUST(pool_depot_count(e->pool[POOL_BULK]) == pool_carved(e->pool[POOL_BULK]));
 }
 
-static u64 run_round(u64 seed, u32 nthreads)
+static u64 run_round(u64 seed)
 {
 	struct pawl_config c = small((int)(rnd(&seed) % 3), (int)(rnd(&seed) % 4));
 	struct round r = { .each = 200 + (u32)(rnd(&seed) % 2000), .seed = (u32)rnd(&seed) };
@@ -462,36 +439,10 @@ static u64 run_round(u64 seed, u32 nthreads)
 
 int main(int argc, char **argv)
 {
-	u64 seed = 1, ops = 0, rounds = 0, end;
-	u32 threads = 3;
-	double seconds = 3;
-	int i;
+	const struct stress_option options[] = {
+		{ "--threads", &nthreads, 1, THREADS_MAX },
+		{ 0 },
+	};
 
-	program_name = argv[0];
-	for (i = 1; i + 1 < argc; i += 2) {
-		if (!strcmp(argv[i], "--seed"))
-			seed = strtoull(argv[i + 1], NULL, 0);
-		else if (!strcmp(argv[i], "--seconds"))
-			seconds = atof(argv[i + 1]);
-		else if (!strcmp(argv[i], "--threads"))
-			threads = (u32)atoi(argv[i + 1]);
-		else
-			break;
-	}
-	if (i < argc || !threads || threads > THREADS_MAX) {
-		fprintf(stderr, "usage: %s [--seed N] [--seconds S] [--threads N]\n", argv[0]);
-		return 2;
-	}
-	pthread_detach(spawn(watchdog, NULL));
-	end = now_ms() + (u64)(seconds * 1000);
-	do {
-		seed_now = seed + rounds;
-		store_release(&deadline_ms, now_ms() + 30000);
-		ops += run_round(seed_now * 0x9e3779b97f4a7c15ull, threads);
-		store_release(&deadline_ms, 0);
-		rounds++;
-	} while (now_ms() < end);
-	printf("stress_life: %llu ops in %llu rounds from seed %llu\n", (unsigned long long)ops,
-	       (unsigned long long)rounds, (unsigned long long)seed);
-	return 0;
+	return stress_main(argc, argv, options, run_round);
 }

@@ -8,35 +8,12 @@
  *
  * Half of the rounds have ops of more vars, and reads among them.
  */
-#define UTIL_NO_CHECK
-#include "../unit/util.h"
+#include "stress.h"
 
 #define THREADS_MAX	16
 #define VARS_MAX	64
 
-static u64 deadline_ms;			/* A */
-static struct pawl_engine *engine_now;	/* A */
-static u64 seed_now;
-static const char *program_name;
-
-static void *watchdog(void *arg)
-{
-	for (;;) {
-		u64 d = load_acquire(&deadline_ms);
-		struct pawl_engine *e;
-
-		nap_us(100000);
-		if (!d || now_ms() < d || load_acquire(&deadline_ms) != d)
-			continue;
-		fprintf(stderr, "FAILED: no end; replay: %s --seed %llu --seconds 1\n", program_name,
-			(unsigned long long)seed_now);
-		e = load_acquire(&engine_now);
-		if (e)
-			pawl_dump(e, 2);
-		abort();
-	}
-	return NULL;
-}
+static u32 nthreads = 4, nv = 8, ndeps = 2;
 
 struct round {
 	struct pawl_engine *e;
@@ -107,10 +84,10 @@ static void *pusher(void *arg)
 	return NULL;
 }
 
-static u64 run_round(u64 seed, u32 nthreads, u32 nv, u32 deps)
+static u64 run_round(u64 seed)
 {
 	struct pawl_config c = small((int)(rnd(&seed) % 2), (int)(rnd(&seed) % 4));
-	struct round r = { .nv = nv, .deps = deps, .each = (u32)TIMES(20000) };
+	struct round r = { .nv = nv, .deps = ndeps, .each = (u32)TIMES(20000) };
 	struct pusher u[THREADS_MAX];
 	pthread_t t[THREADS_MAX];
 	u32 i;
@@ -144,41 +121,12 @@ static u64 run_round(u64 seed, u32 nthreads, u32 nv, u32 deps)
 
 int main(int argc, char **argv)
 {
-	u64 seed = 1, ops = 0, rounds = 0, end;
-	u32 threads = 4, vars = 8, deps = 2;
-	double seconds = 3;
-	int i;
+	const struct stress_option options[] = {
+		{ "--threads", &nthreads, 1, THREADS_MAX },
+		{ "--vars", &nv, 1, VARS_MAX },
+		{ "--deps", &ndeps, 0, 16 },
+		{ 0 },
+	};
 
-	program_name = argv[0];
-	for (i = 1; i + 1 < argc; i += 2) {
-		if (!strcmp(argv[i], "--seed"))
-			seed = strtoull(argv[i + 1], NULL, 0);
-		else if (!strcmp(argv[i], "--seconds"))
-			seconds = atof(argv[i + 1]);
-		else if (!strcmp(argv[i], "--threads"))
-			threads = (u32)atoi(argv[i + 1]);
-		else if (!strcmp(argv[i], "--vars"))
-			vars = (u32)atoi(argv[i + 1]);
-		else if (!strcmp(argv[i], "--deps"))
-			deps = (u32)atoi(argv[i + 1]);
-		else
-			break;
-	}
-	if (i < argc || !threads || threads > THREADS_MAX || !vars || vars > VARS_MAX || deps > 16) {
-		fprintf(stderr, "usage: %s [--seed N] [--seconds S] [--threads N] [--vars N] [--deps N]\n",
-			argv[0]);
-		return 2;
-	}
-	pthread_detach(spawn(watchdog, NULL));
-	end = now_ms() + (u64)(seconds * 1000);
-	do {
-		seed_now = seed + rounds;
-		store_release(&deadline_ms, now_ms() + 40000);
-		ops += run_round(seed_now * 0x9e3779b97f4a7c15ull, threads, vars, deps);
-		store_release(&deadline_ms, 0);
-		rounds++;
-	} while (now_ms() < end);
-	printf("stress_push: %llu ops in %llu rounds from seed %llu\n", (unsigned long long)ops,
-	       (unsigned long long)rounds, (unsigned long long)seed);
-	return 0;
+	return stress_main(argc, argv, options, run_round);
 }

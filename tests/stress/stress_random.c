@@ -23,8 +23,7 @@
  * A failure prints the command that runs the one program again.  How threads interleave
  * is not part of the seed: --programs repeats it.
  */
-#define UTIL_NO_CHECK
-#include "../unit/util.h"
+#include "stress.h"
 #include <stdarg.h>
 
 #define VARS_MAX	64
@@ -33,11 +32,7 @@
 #define OPS_MAX		1200
 #define THREADS_MAX	4
 
-static u64 program_seed;
 static bool verbose;
-static const char *program_name;
-static struct pawl_engine *engine_now;	/* for the watchdog */
-static u64 deadline_ms;			/* A */
 
 static void broken(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
@@ -50,8 +45,7 @@ static void broken(const char *fmt, ...)
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "\nreplay: %s --seed %llu --programs 1 --verbose\n", program_name,
-		(unsigned long long)program_seed);
+	replay();
 	abort();
 }
 
@@ -61,22 +55,6 @@ static void broken(const char *fmt, ...)
 			broken("%s:%d: %s (last error: %s)", __FILE__, __LINE__, #cond, \
 			       pawl_error_text());				\
 	} while (0)
-
-static void *watchdog(void *arg)
-{
-	for (;;) {
-		u64 d = load_acquire(&deadline_ms);
-
-		nap_us(100000);
-		if (d && now_ms() > d && load_acquire(&deadline_ms) == d) {
-			fprintf(stderr, "no end:\n");
-			if (engine_now)
-				pawl_dump(engine_now, 2);
-			broken("the program does not end");
-		}
-	}
-	return NULL;
-}
 
 /* --- what both kinds of programs share --- */
 
@@ -1127,7 +1105,6 @@ int main(int argc, char **argv)
 	double seconds = 3;
 	int i;
 
-	program_name = argv[0];
 	for (i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--verbose")) {
 			verbose = true;
@@ -1144,19 +1121,20 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	pthread_detach(spawn(watchdog, NULL));
+	stress_start(argv[0], "--programs 1 --verbose");
 	if (seconds)
 		end = now_ms() + (u64)(seconds * 1000);
 	for (done = 0; done < programs && (!end || now_ms() < end); done++) {
-		program_seed = seed + done;
+		u64 now = seed + done;
+
 		if (verbose)
-			printf("program %llu\n", (unsigned long long)program_seed);
-		store_release(&deadline_ms, now_ms() + 30000);
-		if (mix(program_seed, 7) % 2)
-			single(mix(program_seed, 1));
+			printf("program %llu\n", (unsigned long long)now);
+		round_begin(now);
+		if (mix(now, 7) % 2)
+			single(mix(now, 1));
 		else
-			several(mix(program_seed, 1));
-		store_release(&deadline_ms, 0);
+			several(mix(now, 1));
+		round_end();
 	}
 	printf("stress_random: %llu programs from seed %llu\n", (unsigned long long)done,
 	       (unsigned long long)seed);

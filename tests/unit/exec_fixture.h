@@ -14,26 +14,7 @@
 
 #include <exec/internal.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
-
-/* Also in threads that Check does not know. */
-#define MUST(cond)							\
-	do {								\
-		if (!(cond)) {						\
-			fprintf(stderr, "%s:%d: %s: not true: %s\n",	\
-				__FILE__, __LINE__, __func__, #cond);	\
-			abort();					\
-		}							\
-	} while (0)
+#include "must.h"
 
 #define FIX_THREADS	80u
 

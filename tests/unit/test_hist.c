@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Histogram of times: beside the sorted samples, and at the ends of its range. */
 
-#include <check.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "../../tools/pawl/hist.h"
+#include "suite.h"
 
 #define NSAMPLES 5000u
 
@@ -227,8 +227,6 @@ int main(void)
 {
 	Suite *s = suite_create("hist");
 	TCase *tc = tcase_create("hist");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_set_timeout(tc, 60);
@@ -242,10 +240,5 @@ int main(void)
 	tcase_add_test(tc, test_not_above_maximum);
 	tcase_add_test(tc, test_beside_sorted);
 	tcase_add_test(tc, test_counts_without_overflow);
-	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	suite_add_tcase(s, tc);	return suite_run(s);
 }

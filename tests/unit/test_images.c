@@ -4,7 +4,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <check.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 
 #include "../../tools/pawl/images.h"
 #include "../../tools/pawl/slurp.h"
+#include "suite.h"
 
 #ifndef PAWL_DATA_DIR
 #define PAWL_DATA_DIR PAWL_SRCDIR "/tools/pawl/data"
@@ -274,8 +274,6 @@ int main(void)
 {
 	Suite *s = suite_create("images");
 	TCase *tc = tcase_create("images");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 120);
@@ -286,10 +284,5 @@ int main(void)
 	tcase_add_test(tc, wrong_fields);
 	tcase_add_test(tc, padded);
 	tcase_add_test(tc, no_such_file);
-	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	suite_add_tcase(s, tc);	return suite_run(s);
 }

@@ -7,7 +7,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <check.h>
 #include <errno.h>
 #include <math.h>
 #include <stdint.h>
@@ -25,6 +24,7 @@
 #include "../../tools/pawl/model.h"
 #include "../../tools/pawl/net.h"
 #include "../../tools/pawl/slurp.h"
+#include "suite.h"
 
 #ifndef PAWL_DATA_DIR
 #define PAWL_DATA_DIR PAWL_SRCDIR "/tools/pawl/data"
@@ -864,8 +864,6 @@ int main(void)
 {
 	Suite *s = suite_create("model");
 	TCase *tc = tcase_create("model");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 120);
@@ -884,10 +882,5 @@ int main(void)
 	tcase_add_test(tc, symbol_of_old_versions);
 	tcase_add_test(tc, other_operators);
 	tcase_add_test(tc, arithmetic);
-	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	suite_add_tcase(s, tc);	return suite_run(s);
 }

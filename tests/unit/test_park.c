@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exec/park.c: sleeping, waking, claims that are passed on, deadlines. */
-#include <check.h>
 #include "exec_fixture.h"
+#include "suite.h"
 
 #define CYCLES	(SANITIZED ? 10000u : 100000u)
 
@@ -359,8 +359,6 @@ int main(void)
 {
 	Suite *s = suite_create("exec/park");
 	TCase *tc = tcase_create("park");
-	SRunner *sr;
-	int bad;
 
 	tcase_set_timeout(tc, 110);
 	tcase_add_loop_test(tc, test_sleep_wake, 0, 2);
@@ -371,10 +369,5 @@ int main(void)
 	tcase_add_test(tc, test_helping);
 	tcase_add_loop_test(tc, test_pass_on, 0, 2);
 	tcase_add_test(tc, test_stopped_waker);
-	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	bad = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return bad ? EXIT_FAILURE : EXIT_SUCCESS;
+	suite_add_tcase(s, tc);	return suite_run(s);
 }

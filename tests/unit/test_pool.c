@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pool/: arenas, magazines, statistics and the error text. */
-#include <check.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,23 +9,8 @@
 #include <base/err.h>
 #include <pool/internal.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
-
-/* For inner loops: ck_assert_*() report even their successes. */
-#define MUST(cond)						\
-	do {							\
-		if (!(cond))					\
-			ck_abort_msg("%s", #cond);		\
-	} while (0)
+#include "must.h"
+#include "suite.h"
 
 /* Fault injection: the k-th question fails (once, or it and all that follow). */
 static s64 fail_at;		/* 0: never */
@@ -896,11 +880,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-	SRunner *r = srunner_create(suite());
-	int failed;
-
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite());
 }

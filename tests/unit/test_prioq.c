@@ -14,7 +14,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -29,21 +28,8 @@
 #include <base/err.h>
 #include <exec/prioq.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ASAN 1
-#endif
-#endif
-#ifndef ASAN
-#define ASAN 0
-#endif
-#ifdef __SANITIZE_THREAD__
-#define SLOW 1
-#else
-#define SLOW ASAN
-#endif
+#include "must.h"
+#include "suite.h"
 
 /* The second copy: same layout, a hook in each atomic access. */
 static void sched_point(void);
@@ -106,13 +92,6 @@ bool hooked_peek(struct prioq *q, s64 *prio, u64 *order);
 #undef prioq_pop_this
 #undef prioq_peek
 
-/* As ck_assert(), which makes a system call each time, even if all is well. */
-#define must(cond) \
-	do { \
-		if (unlikely(!(cond))) \
-			ck_abort_msg("line %d: %s", __LINE__, #cond); \
-	} while (0)
-
 #define THREADS_MAX 8u
 
 struct rig {
@@ -132,10 +111,10 @@ static struct rig rig_make(u32 max_work)
 {
 	struct rig r;
 
-	must(arena_create("test", &r.arena) == 0);
-	must(prioq_pool_add(r.arena, max_work, THREADS_MAX, &r.pool) == 0);
-	must(arena_ready(r.arena, false) == 0);
-	must(prioq_create(r.pool, &r.q) == 0);
+	MUST(arena_create("test", &r.arena) == 0);
+	MUST(prioq_pool_add(r.arena, max_work, THREADS_MAX, &r.pool) == 0);
+	MUST(arena_ready(r.arena, false) == 0);
+	MUST(prioq_create(r.pool, &r.q) == 0);
 	return r;
 }
 
@@ -167,28 +146,28 @@ static u32 check_structure(struct prioq *q)
 		b = &q->head;
 		prev = NULL;
 		n = 0;
-		must(!link_marked(q->head.next[l]));
+		MUST(!link_marked(q->head.next[l]));
 		for (u64 w = q->head.next[l]; link_idx(w); w = x->next[l]) {
 			x = node(q, link_idx(w));
 			n++;
-			must(!link_marked(x->next[l]));
-			must(x->hold >> HOLD_HEIGHT > l);
+			MUST(!link_marked(x->next[l]));
+			MUST(x->hold >> HOLD_HEIGHT > l);
 			if (prev)
-				must(prev->rank < x->rank || (prev->rank == x->rank &&
+				MUST(prev->rank < x->rank || (prev->rank == x->rank &&
 					  (prev->order < x->order ||
 					   (prev->order == x->order && prev < x))));
 			prev = x;
 			if (!l)
 				continue;
 			while (b != x) {
-				must(link_idx(b->next[l - 1]));
+				MUST(link_idx(b->next[l - 1]));
 				b = node(q, link_idx(b->next[l - 1]));
 			}
 		}
 		if (l == 0)
 			count = n;
 		if (l > q->top)
-			must(n == 0);
+			MUST(n == 0);
 	}
 	return count;
 }
@@ -249,23 +228,23 @@ START_TEST(test_sorted)
 				    (u64)i * 0x9e3779b97f4a7c15ull;
 
 			e[i] = (struct ent){ draw((enum dist)_i, &seed, i), order, i + 1 };
-			must(prioq_push(r.q, &c, e[i].prio, e[i].order, e[i].work));
+			MUST(prioq_push(r.q, &c, e[i].prio, e[i].order, e[i].work));
 		}
-		must(check_structure(r.q) == n);
+		MUST(check_structure(r.q) == n);
 		qsort(e, n, sizeof(*e), ent_cmp);
 		for (u32 i = 0; i < n; i++) {
 			u64 order;
 
-			must(prioq_peek(r.q, &prio, &order));
-			must(prio == e[i].prio);
-			must(order == e[i].order);
+			MUST(prioq_peek(r.q, &prio, &order));
+			MUST(prio == e[i].prio);
+			MUST(order == e[i].order);
 			prio = 0;
-			must(prioq_pop(r.q, &c, &prio) == e[i].work);
-			must(prio == e[i].prio);
+			MUST(prioq_pop(r.q, &c, &prio) == e[i].work);
+			MUST(prio == e[i].prio);
 		}
-		must(prioq_pop(r.q, &c, &prio) == 0);
-		must(!prioq_peek(r.q, &prio, &(u64){ 0 }));
-		must(check_structure(r.q) == 0);
+		MUST(prioq_pop(r.q, &c, &prio) == 0);
+		MUST(!prioq_peek(r.q, &prio, &(u64){ 0 }));
+		MUST(check_structure(r.q) == 0);
 	}
 	free(e);
 	rig_break(&r);
@@ -288,7 +267,7 @@ START_TEST(test_reference)
 		bias = i / 1000 % 3 + 1;	/* mostly full, in between, mostly empty */
 		if (nidle && rng(&seed) % 4 >= bias) {
 			e[n] = (struct ent){ draw((enum dist)_i, &seed, i % 50), i, idle[--nidle] };
-			must(prioq_push(r.q, &c, e[n].prio, e[n].order, e[n].work));
+			MUST(prioq_push(r.q, &c, e[n].prio, e[n].order, e[n].work));
 			n++;
 			continue;
 		}
@@ -296,22 +275,22 @@ START_TEST(test_reference)
 		for (u32 j = 1; j < n; j++)
 			if (ent_cmp(&e[j], &e[best]) < 0)
 				best = j;
-		must(prioq_peek(r.q, &got.prio, &order) == (n > 0));
+		MUST(prioq_peek(r.q, &got.prio, &order) == (n > 0));
 		if (n) {
-			must(got.prio == e[best].prio);
-			must(order == e[best].order);
+			MUST(got.prio == e[best].prio);
+			MUST(order == e[best].order);
 		}
 		got.work = prioq_pop(r.q, &c, &got.prio);
 		if (!n) {
-			must(got.work == 0);
+			MUST(got.work == 0);
 			continue;
 		}
-		must(got.work == e[best].work);
-		must(got.prio == e[best].prio);
+		MUST(got.work == e[best].work);
+		MUST(got.prio == e[best].prio);
 		idle[nidle++] = got.work;
 		e[best] = e[--n];
 		if (i % 1000 == 0)
-			must(check_structure(r.q) == n);
+			MUST(check_structure(r.q) == n);
 	}
 	rig_break(&r);
 }
@@ -327,15 +306,15 @@ START_TEST(test_equal_keys)
 	u32 w;
 
 	for (w = 1; w <= 64; w++)
-		must(prioq_push(r.q, &c, w % 2, 5, w));
+		MUST(prioq_push(r.q, &c, w % 2, 5, w));
 	for (u32 i = 0; i < 64; i++) {
 		w = prioq_pop(r.q, &c, &prio);
-		must(w && w % 2 == (u64)prio);
-		must(prio == (i < 32));
-		must(!(seen[w % 2] & 1ull << (w - 1)));
+		MUST(w && w % 2 == (u64)prio);
+		MUST(prio == (i < 32));
+		MUST(!(seen[w % 2] & 1ull << (w - 1)));
 		seen[w % 2] |= 1ull << (w - 1);
 	}
-	must(prioq_pop(r.q, &c, &prio) == 0);
+	MUST(prioq_pop(r.q, &c, &prio) == 0);
 	rig_break(&r);
 }
 END_TEST
@@ -350,17 +329,17 @@ START_TEST(test_limits)
 	struct pool *p;
 	s64 prio;
 
-	must(arena_create("limits", &a) == 0);
-	must(prioq_pool_add(a, PRIOQ_NODES_MAX, 1, &p) == -EINVAL);
-	must(prioq_pool_add(a, UINT32_MAX, UINT32_MAX, &p) == -EINVAL);
+	MUST(arena_create("limits", &a) == 0);
+	MUST(prioq_pool_add(a, PRIOQ_NODES_MAX, 1, &p) == -EINVAL);
+	MUST(prioq_pool_add(a, UINT32_MAX, UINT32_MAX, &p) == -EINVAL);
 	refuse = 1;
-	must(prioq_create(r.pool, &q) == -ENOMEM);
+	MUST(prioq_create(r.pool, &q) == -ENOMEM);
 	/* The pool cannot grow: nothing is queued, and later it works. */
-	must(!prioq_push(r.q, &c, 1, 1, 1));
-	must(prioq_pop(r.q, &c, &prio) == 0);
+	MUST(!prioq_push(r.q, &c, 1, 1, 1));
+	MUST(prioq_pop(r.q, &c, &prio) == 0);
 	refuse = 0;
-	must(prioq_push(r.q, &c, 1, 1, 1));
-	must(prioq_pop(r.q, &c, &prio) == 1);
+	MUST(prioq_push(r.q, &c, 1, 1, 1));
+	MUST(prioq_pop(r.q, &c, &prio) == 1);
 	prioq_destroy(NULL);
 	arena_destroy(a);
 	rig_break(&r);
@@ -386,10 +365,10 @@ static void popped(u32 w, s64 prio)
 {
 	u8 was;
 
-	must(w && w <= mt.pushers * mt.each);
-	must(mt.prio[w] == prio);
+	MUST(w && w <= mt.pushers * mt.each);
+	MUST(mt.prio[w] == prio);
 	was = fetch_add_relaxed(&mt.seen[w], 1);
-	must(was == 0);
+	MUST(was == 0);
 	fetch_add_relaxed(&mt.left, -1u);
 }
 
@@ -405,7 +384,7 @@ static void *pusher(void *arg)
 		w = p * mt.each + i + 1;
 		mt.prio[w] = (s64)(rng(&seed) % mt.prios);
 		mt.order[w] = cycles();
-		must(prioq_push(mt.r.q, &c, mt.prio[w], mt.order[w], w));
+		MUST(prioq_push(mt.r.q, &c, mt.prio[w], mt.order[w], w));
 	}
 	pool_cache_flush(mt.r.pool, &c.nodes);
 	return NULL;
@@ -426,13 +405,13 @@ static void *popper(void *arg)
 	pthread_barrier_wait(&mt.barrier);
 	while (load_relaxed(&mt.left)) {
 		if (prioq_peek(mt.r.q, &peek, &order))
-			must(peek >= 0 && peek < mt.prios);
+			MUST(peek >= 0 && peek < mt.prios);
 		w = prioq_pop(mt.r.q, &c, &prio);
 		if (!w)
 			continue;
 		popped(w, prio);
 		p = (w - 1) / mt.each;
-		must(w > last[p * mt.prios + prio]);
+		MUST(w > last[p * mt.prios + prio]);
 		last[p * mt.prios + prio] = w;
 	}
 	free(last);
@@ -450,7 +429,7 @@ static void mt_start(u32 pushers, u32 poppers, u32 each, u32 prios)
 	mt.left = pushers * each;
 	mt.seed = 1234 + prios;
 	memset(mt.seen, 0, sizeof(mt.seen));
-	must(pushers * each < WORKS_MAX);
+	MUST(pushers * each < WORKS_MAX);
 }
 
 START_TEST(test_threads)
@@ -463,17 +442,17 @@ START_TEST(test_threads)
 	pthread_t t[THREADS_MAX];
 	u32 i;
 
-	mt_start(a, b, (SLOW ? 20000u : 100000u) / a, conf[_i][2]);
+	mt_start(a, b, (SANITIZED ? 20000u : 100000u) / a, conf[_i][2]);
 	pthread_barrier_init(&mt.barrier, NULL, a + b);
 	for (i = 0; i < a + b; i++)
-		must(pthread_create(&t[i], NULL, i < a ? pusher : popper,
+		MUST(pthread_create(&t[i], NULL, i < a ? pusher : popper,
 						(void *)(uintptr_t)(i < a ? i : i - a)) == 0);
 	for (i = 0; i < a + b; i++)
 		pthread_join(t[i], NULL);
-	must(check_structure(mt.r.q) == 0);
+	MUST(check_structure(mt.r.q) == 0);
 	for (i = 1; i <= a * mt.each; i++)
-		must(mt.seen[i] == 1);
-	must(pool_depot_count(mt.r.pool) == pool_carved(mt.r.pool));
+		MUST(mt.seen[i] == 1);
+	MUST(pool_depot_count(mt.r.pool) == pool_carved(mt.r.pool));
 	rig_break(&mt.r);
 }
 END_TEST
@@ -488,7 +467,7 @@ static void *phase_popper(void *arg)
 	while ((e.work = prioq_pop(mt.r.q, &c, &e.prio))) {
 		popped(e.work, e.prio);
 		e.order = mt.order[e.work];
-		must(ent_cmp(&last, &e) <= 0);
+		MUST(ent_cmp(&last, &e) <= 0);
 		last = e;
 	}
 	pool_cache_flush(mt.r.pool, &c.nodes);
@@ -501,22 +480,22 @@ START_TEST(test_phases)
 	u32 b = conf[_i][0], i;
 	pthread_t t[THREADS_MAX];
 
-	mt_start(4, b, SLOW ? 5000 : 20000, conf[_i][1]);
+	mt_start(4, b, SANITIZED ? 5000 : 20000, conf[_i][1]);
 	pthread_barrier_init(&mt.barrier, NULL, 4);
 	for (i = 0; i < 4; i++)
-		must(pthread_create(&t[i], NULL, pusher, (void *)(uintptr_t)i) == 0);
+		MUST(pthread_create(&t[i], NULL, pusher, (void *)(uintptr_t)i) == 0);
 	for (i = 0; i < 4; i++)
 		pthread_join(t[i], NULL);
-	must(check_structure(mt.r.q) == 4 * mt.each);
+	MUST(check_structure(mt.r.q) == 4 * mt.each);
 	pthread_barrier_destroy(&mt.barrier);
 	pthread_barrier_init(&mt.barrier, NULL, b);
 	for (i = 0; i < b; i++)
-		must(pthread_create(&t[i], NULL, phase_popper, (void *)(uintptr_t)i) == 0);
+		MUST(pthread_create(&t[i], NULL, phase_popper, (void *)(uintptr_t)i) == 0);
 	for (i = 0; i < b; i++)
 		pthread_join(t[i], NULL);
-	must(mt.left == 0);
-	must(check_structure(mt.r.q) == 0);
-	must(pool_depot_count(mt.r.pool) == pool_carved(mt.r.pool));
+	MUST(mt.left == 0);
+	MUST(check_structure(mt.r.q) == 0);
+	MUST(pool_depot_count(mt.r.pool) == pool_carved(mt.r.pool));
 	rig_break(&mt.r);
 }
 END_TEST
@@ -529,11 +508,11 @@ static void *churn(void *arg)
 	u64 seed = id;
 	s64 prio;
 
-	for (i = 0; i < (SLOW ? 50000u : 250000u); i++) {
-		must(prioq_push(mt.r.q, &c, (s64)(rng(&seed) % 5), i, id * 2 + 1));
-		must(prioq_push(mt.r.q, &c, (s64)(rng(&seed) % 5), i, id * 2 + 2));
-		must(prioq_pop(mt.r.q, &c, &prio));
-		must(prioq_pop(mt.r.q, &c, &prio));
+	for (i = 0; i < (SANITIZED ? 50000u : 250000u); i++) {
+		MUST(prioq_push(mt.r.q, &c, (s64)(rng(&seed) % 5), i, id * 2 + 1));
+		MUST(prioq_push(mt.r.q, &c, (s64)(rng(&seed) % 5), i, id * 2 + 2));
+		MUST(prioq_pop(mt.r.q, &c, &prio));
+		MUST(prioq_pop(mt.r.q, &c, &prio));
 	}
 	pool_cache_flush(mt.r.pool, &c.nodes);
 	return NULL;
@@ -545,13 +524,13 @@ START_TEST(test_memory)
 
 	mt_start(1, 1, 1, 1);
 	for (u32 i = 0; i < 4; i++)
-		must(pthread_create(&t[i], NULL, churn, (void *)(uintptr_t)i) == 0);
+		MUST(pthread_create(&t[i], NULL, churn, (void *)(uintptr_t)i) == 0);
 	for (u32 i = 0; i < 4; i++)
 		pthread_join(t[i], NULL);
-	must(check_structure(mt.r.q) == 0);
+	MUST(check_structure(mt.r.q) == 0);
 	/* What four caches hold, and the entries. */
-	must(pool_carved(mt.r.pool) <= 4 * 3 * POOL_MAG + 8);
-	must(pool_depot_count(mt.r.pool) == pool_carved(mt.r.pool));
+	MUST(pool_carved(mt.r.pool) <= 4 * 3 * POOL_MAG + 8);
+	MUST(pool_depot_count(mt.r.pool) == pool_carved(mt.r.pool));
 	rig_break(&mt.r);
 }
 END_TEST
@@ -759,7 +738,7 @@ static int choose(bool stay)
 			return (int)alt[0];
 		return (int)alt[rng(&sx.seed) % n];
 	}
-	must(sx.depth < sizeof(sx.pick));
+	MUST(sx.depth < sizeof(sx.pick));
 	c = sx.depth < sx.replay ? sx.pick[sx.depth] : 0;
 	sx.pick[sx.depth] = (u8)c;
 	sx.of[sx.depth++] = (u8)n;
@@ -774,7 +753,7 @@ static void sched_point(void)
 
 	if (me < 0)
 		return;
-	must(++sx.steps < 20000);		/* livelock? */
+	MUST(++sx.steps < 20000);		/* livelock? */
 	sx.time++;
 	next = choose(true);
 	if (next == me)
@@ -941,7 +920,7 @@ static void one_run(void)
 		}
 	}
 	for (u32 l = 0; l < LEVELS; l++)
-		must(link_idx(sx.r.q->head.next[l]) == 0);
+		MUST(link_idx(sx.r.q->head.next[l]) == 0);
 }
 
 START_TEST(test_interleavings)
@@ -955,7 +934,7 @@ START_TEST(test_interleavings)
 	/* Commit the nodes. */
 	memset(sx.cache, 0, sizeof(sx.cache));
 	for (i = 0; i < 8 * (FIBERS + 1); i++)
-		must(prioq_push(sx.r.q, &sx.cache[0], 0, i, 1));
+		MUST(prioq_push(sx.r.q, &sx.cache[0], 0, i, 1));
 	for (i = 0; i < FIBERS; i++) {
 		sx.stack[i] = malloc(STACK);
 		sx.seeds[i] = seed_for(sx.sc->script[i], 4);
@@ -1074,7 +1053,7 @@ static void refill(struct prioq_cache *c, u32 n)
 		;
 	memset(st.count, 0, sizeof(st.count));
 	for (u32 i = 1; i <= n; i++) {
-		must(prioq_push(st.r.q, c, i % 4 * 10 + 5, i, i));
+		MUST(prioq_push(st.r.q, c, i % 4 * 10 + 5, i, i));
 		st.count[i]++;
 	}
 }
@@ -1123,26 +1102,26 @@ START_TEST(test_stopped)
 			/* Nothing is lost, nothing came twice, the order is right. */
 			check_structure(st.r.q);
 			for (s64 last = INT64_MAX; (w = prioq_pop(st.r.q, &c, &prio)); last = prio) {
-				must(prio <= last);
-				must(w < 16);
-				must(st.count[w] == 1);
+				MUST(prio <= last);
+				MUST(w < 16);
+				MUST(st.count[w] == 1);
 				st.count[w]--;
 			}
 			for (w = 0; w < 16; w++)
-				must(st.count[w] == 0);
+				MUST(st.count[w] == 0);
 			if (!st.stops)
 				break;
 			/* With a sanitizer there are many more instructions. */
-			if (SLOW && k > 100)
+			if (SANITIZED && k > 100)
 				step = 3 + k / 50;
 		}
 	}
-	must(total > 20);
+	MUST(total > 20);
 	if (getenv("PRIOQ_VERBOSE"))
 		printf("stopped, kind %d: %u instructions\n", _i, total);
 	pool_cache_flush(st.r.pool, &c.nodes);
 	pool_cache_flush(st.r.pool, &st.other.nodes);
-	must(pool_depot_count(st.r.pool) == pool_carved(st.r.pool));
+	MUST(pool_depot_count(st.r.pool) == pool_carved(st.r.pool));
 	rig_break(&st.r);
 }
 END_TEST
@@ -1195,12 +1174,12 @@ START_TEST(test_parked)
 	st.r = rig_make(10000);
 	sigaction(SIGUSR1, &sa, NULL);
 	for (i = 0; i < 3; i++)
-		must(pthread_create(&t[i], NULL, parkee, (void *)(uintptr_t)i) == 0);
+		MUST(pthread_create(&t[i], NULL, parkee, (void *)(uintptr_t)i) == 0);
 	while (now_ns() < end || points < 10) {
 		nap.tv_nsec = (long)(rng(&seed) % 50000);
 		nanosleep(&nap, NULL);
 		store_release(&pk.release, 0);
-		must(pthread_kill(t[0], SIGUSR1) == 0);
+		MUST(pthread_kill(t[0], SIGUSR1) == 0);
 		while (!load_acquire(&pk.parked))
 			sched_yield();
 		for (i = 1; i < 3; i++)
@@ -1227,7 +1206,7 @@ START_TEST(test_parked)
 	}
 	if (getenv("PRIOQ_VERBOSE"))
 		printf("parked at %u points\n", points);
-	must(pool_depot_count(st.r.pool) == pool_carved(st.r.pool));
+	MUST(pool_depot_count(st.r.pool) == pool_carved(st.r.pool));
 	rig_break(&st.r);
 }
 END_TEST
@@ -1245,8 +1224,6 @@ int main(void)
 {
 	Suite *s = suite_create("prioq");
 	TCase *tc = tcase_create("sequential");
-	SRunner *r;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, test_sorted, 0, DISTS);
@@ -1266,7 +1243,7 @@ int main(void)
 	/* The address sanitizer does not know the fibers, and adds nothing: no memory is freed. */
 	tc = tcase_create("interleavings");
 	tcase_set_timeout(tc, 300);
-	tcase_add_loop_test(tc, test_interleavings, 0, ASAN ? 0 : (int)ARRAY_SIZE(scenarios));
+	tcase_add_loop_test(tc, test_interleavings, 0, ADDRESS_SANITIZED ? 0 : (int)ARRAY_SIZE(scenarios));
 	suite_add_tcase(s, tc);
 
 	tc = tcase_create("progress");
@@ -1277,10 +1254,5 @@ int main(void)
 	tcase_add_test(tc, test_parked);
 	suite_add_tcase(s, tc);
 #endif
-
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

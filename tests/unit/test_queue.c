@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exec/queue.c: exact order, priorities, hand-off, batches, memory that is refused. */
-#include <check.h>
 #include "exec_fixture.h"
+#include "suite.h"
 
 static u32 refuse_memory;	/* A */
 
@@ -507,8 +507,6 @@ int main(void)
 {
 	Suite *s = suite_create("exec/queue");
 	TCase *tc = tcase_create("queue");
-	SRunner *sr;
-	int bad;
 
 	tcase_set_timeout(tc, 100);
 	tcase_add_test(tc, test_fifo);
@@ -522,10 +520,5 @@ int main(void)
 	tcase_add_loop_test(tc, test_no_memory, 0, 2);
 	tcase_add_test(tc, test_rotation);
 	tcase_add_test(tc, test_limits);
-	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	bad = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return bad ? EXIT_FAILURE : EXIT_SUCCESS;
+	suite_add_tcase(s, tc);	return suite_run(s);
 }

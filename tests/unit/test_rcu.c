@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pool/rcu.c: sections, deferred functions, grace periods, threads that end, fork. */
-#include <check.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +10,10 @@
 
 #include <pool/pool.h>
 
-#ifdef __SANITIZE_THREAD__		/* base/atomic.h defines it for clang too */
-#define THREAD_SANITIZER 1
-#else
-#define THREAD_SANITIZER 0
-#endif
+#include "must.h"
+#include "suite.h"
 
-#define FORKS	(THREAD_SANITIZER ? 20 : 200)
+#define FORKS	(THREAD_SANITIZED ? 20 : 200)
 #define ALIVE	0x616c697665ull
 #define DEAD	0x64656164ull
 
@@ -547,7 +543,7 @@ static Suite *suite(void)
 	tcase_add_test(t, test_fork_orphan);
 	tcase_add_test(t, test_fork_in_between);
 	/* The thread sanitizer does not let such a child start threads. */
-	if (!THREAD_SANITIZER)
+	if (!THREAD_SANITIZED)
 		tcase_add_test(t, test_fork_orphan_threads);
 	suite_add_tcase(s, t);
 	return s;
@@ -555,11 +551,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-	SRunner *r = srunner_create(suite());
-	int failed;
-
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite());
 }

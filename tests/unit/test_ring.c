@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exec/ring.c: order, wrap, growth, batches and hoards, thieves. */
-#include <check.h>
 #include "exec_fixture.h"
+#include "suite.h"
 
 static bool refuse_memory;
 
@@ -366,8 +366,6 @@ int main(void)
 {
 	Suite *s = suite_create("exec/ring");
 	TCase *tc = tcase_create("ring");
-	SRunner *sr;
-	int bad;
 
 	tcase_set_timeout(tc, 100);
 	tcase_add_test(tc, test_layout);
@@ -382,10 +380,5 @@ int main(void)
 	tcase_add_test(tc, test_batch_ends_before_the_look);
 	tcase_add_test(tc, test_batch_stopped);
 	tcase_add_loop_test(tc, test_thieves, 0, 2);
-	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	bad = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return bad ? EXIT_FAILURE : EXIT_SUCCESS;
+	suite_add_tcase(s, tc);	return suite_run(s);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exec/worker.c: the life of workers, names, pinning, errors, statistics. */
-#include <check.h>
 #include <dirent.h>
 #include "exec_fixture.h"
+#include "suite.h"
 
 static u32 fail_from = UINT32_MAX;	/* A: workers from this number on cannot be created */
 
@@ -356,8 +356,6 @@ int main(void)
 {
 	Suite *s = suite_create("exec/worker");
 	TCase *tc = tcase_create("worker");
-	SRunner *sr;
-	int bad;
 
 	tcase_set_timeout(tc, 110);
 	tcase_add_test(tc, test_life);
@@ -368,10 +366,5 @@ int main(void)
 	tcase_add_test(tc, test_first_push);
 	tcase_add_test(tc, test_nested);
 	tcase_add_test(tc, test_clock);
-	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	bad = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return bad ? EXIT_FAILURE : EXIT_SUCCESS;
+	suite_add_tcase(s, tc);	return suite_run(s);
 }

@@ -11,7 +11,7 @@
 #define TESTS_UNIT_UTIL_H
 
 #ifndef UTIL_NO_CHECK
-#include <check.h>
+#include "suite.h"
 #endif
 #include <errno.h>
 #include <limits.h>
@@ -28,30 +28,13 @@
 #include <base/atomic.h>
 #include <pawl/engine.h>
 
-#define __unused_fn __attribute__((unused))
+#define MUST_WHY pawl_error_text()
+#include "must.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
+#define __unused_fn __attribute__((unused))
 
 /* Repetitions: fewer where each one costs ten times as much. */
 #define TIMES(n) (SANITIZED ? ((n) + 7) / 8 : (n))
-
-#define MUST(cond)								\
-	do {									\
-		if (!(cond)) {							\
-			fprintf(stderr, "%s:%d: %s: %s (last error: %s)\n", __FILE__, \
-				__LINE__, __func__, #cond, pawl_error_text());	\
-			abort();						\
-		}								\
-	} while (0)
 
 #ifdef UTIL_NO_CHECK
 #define OK(call) MUST(!(call))
@@ -370,22 +353,16 @@ static __unused_fn uint64_t rnd(uint64_t *s)
 
 #ifndef UTIL_NO_CHECK
 
-static __unused_fn int suite_run(const char *name, const TTest *const *tests)
+static __unused_fn int tests_run(const char *name, const TTest *const *tests)
 {
 	Suite *s = suite_create(name);
 	TCase *tc = tcase_create(name);
-	SRunner *r;
-	int failed;
 
 	tcase_set_timeout(tc, 50);
 	for (; *tests; tests++)
 		tcase_add_test(tc, *tests);
 	suite_add_tcase(s, tc);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }
 
 #define SUITE(name, ...)							\
@@ -393,7 +370,7 @@ static __unused_fn int suite_run(const char *name, const TTest *const *tests)
 	{									\
 		const TTest *const tests[] = { __VA_ARGS__, NULL };		\
 										\
-		return suite_run(name, tests);					\
+		return tests_run(name, tests);					\
 	}
 #endif
 

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What stress programs of the whole engine share: the seed of the running round, a
+ * watchdog that says how to run the round again, and the rounds.
+ */
+#ifndef TESTS_STRESS_H
+#define TESTS_STRESS_H
+
+#define UTIL_NO_CHECK
+#include "../unit/util.h"
+
+#define ROUND_MS	40000u		/* a round that takes longer hangs */
+
+static const char *program_name;
+static const char *replay_args;		/* behind --seed N */
+static u64 seed_now;			/* A: of the running round */
+static u64 deadline_ms;			/* A: 0: no round runs */
+static struct pawl_engine *engine_now;	/* A: to be dumped */
+
+static void replay(void)
+{
+	fprintf(stderr, "\nreplay: %s --seed %llu %s\n", program_name,
+		(unsigned long long)load_relaxed(&seed_now), replay_args);
+}
+
+static void *watchdog(void *arg)
+{
+	for (;;) {
+		u64 d = load_acquire(&deadline_ms);
+		struct pawl_engine *e;
+
+		nap_us(100000);
+		if (!d || now_ms() < d || load_acquire(&deadline_ms) != d)
+			continue;
+		fprintf(stderr, "FAILED: no end\n");
+		e = load_acquire(&engine_now);
+		if (e)
+			pawl_dump(e, 2);
+		replay();
+		abort();
+	}
+	return NULL;
+}
+
+static void round_begin(u64 seed)
+{
+	store_relaxed(&seed_now, seed);
+	store_release(&deadline_ms, now_ms() + ROUND_MS);
+}
+
+static void round_end(void)
+{
+	store_release(&deadline_ms, 0);
+}
+
+static void stress_start(const char *name, const char *args)
+{
+	program_name = name;
+	replay_args = args;
+	pthread_detach(spawn(watchdog, NULL));
+}
+
+/* --- programs that are rounds until the time is over --- */
+
+struct stress_option {
+	const char *name;
+	u32 *value, min, max;
+};
+
+static __unused_fn int stress_usage(const struct stress_option *o)
+{
+	fprintf(stderr, "usage: %s [--seed N] [--seconds S]", program_name);
+	for (; o->name; o++)
+		fprintf(stderr, " [%s %u..%u]", o->name, o->min, o->max);
+	fprintf(stderr, "\n");
+	return 2;
+}
+
+/* One option and its value.  False: there is no such thing. */
+static __unused_fn bool stress_option(const struct stress_option *o, const char *name,
+				      const char *value)
+{
+	for (; o->name; o++)
+		if (!strcmp(name, o->name)) {
+			*o->value = (u32)strtoul(value, NULL, 0);
+			return *o->value >= o->min && *o->value <= o->max;
+		}
+	return false;
+}
+
+/* The whole of main(): round() gives the number of ops that it pushed. */
+static __unused_fn int stress_main(int argc, char **argv, const struct stress_option *options,
+				   u64 (*round)(u64 seed))
+{
+	u64 seed = 1, ops = 0, rounds = 0, end;
+	double seconds = 3;
+	int i;
+
+	program_name = argv[0];
+	for (i = 1; i < argc; i += 2) {
+		if (i + 1 == argc)
+			return stress_usage(options);
+		if (!strcmp(argv[i], "--seed"))
+			seed = strtoull(argv[i + 1], NULL, 0);
+		else if (!strcmp(argv[i], "--seconds"))
+			seconds = atof(argv[i + 1]);
+		else if (!stress_option(options, argv[i], argv[i + 1]))
+			return stress_usage(options);
+	}
+	stress_start(argv[0], "--seconds 1");
+	end = now_ms() + (u64)(seconds * 1000);
+	do {
+		round_begin(seed + rounds);
+		ops += round((seed + rounds) * 0x9e3779b97f4a7c15ull);
+		round_end();
+		rounds++;
+	} while (now_ms() < end);
+	printf("%s: %llu ops in %llu rounds from seed %llu\n", program_name,
+	       (unsigned long long)ops, (unsigned long long)rounds, (unsigned long long)seed);
+	return 0;
+}
+
+#endif

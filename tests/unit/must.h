@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all tests share: which sanitizer this is, and an assertion for any thread. */
+#ifndef TESTS_UNIT_MUST_H
+#define TESTS_UNIT_MUST_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define ADDRESS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ADDRESS_SANITIZED 1
+#endif
+#endif
+#ifndef ADDRESS_SANITIZED
+#define ADDRESS_SANITIZED 0
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+#define THREAD_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREAD_SANITIZED 1
+#endif
+#endif
+#ifndef THREAD_SANITIZED
+#define THREAD_SANITIZED 0
+#endif
+
+#define SANITIZED (ADDRESS_SANITIZED || THREAD_SANITIZED)
+
+/* What is printed behind the condition: a suite may know more. */
+#ifndef MUST_WHY
+#define MUST_WHY ""
+#endif
+
+/* Also in threads that Check does not know, and in inner loops. */
+#define MUST(cond)								\
+	do {									\
+		if (!(cond)) {							\
+			fprintf(stderr, "%s:%d: %s: not true: %s (%s)\n", __FILE__, \
+				__LINE__, __func__, #cond, MUST_WHY);		\
+			abort();						\
+		}								\
+	} while (0)
+
+#endif
