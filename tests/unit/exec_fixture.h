@@ -136,6 +136,12 @@ static inline struct exec_queue *fix_queue(struct fix *f, const char *name, u32 
 	return q;
 }
 
+/* Work that counts itself in *f->user. */
+static inline void count_work(struct fix *f, struct exec_thread *t, u32 work)
+{
+	fetch_add_acq_rel((u32 *)f->user, 1);
+}
+
 /* A gate on which work blocks until it opens. */
 static inline void gate_wait(u32 *gate)
 {

@@ -143,19 +143,6 @@ START_TEST(test_nested)
 END_TEST
 
 /* release may push too. */
-struct again {
-	struct pawl_engine *e;
-	pawl_var_t v;
-	u32 n;		/* A */
-};
-
-static void release_pushes(void *arg, int status)
-{
-	struct again *a = arg;
-
-	MUST(!push_write(a->e, add_one, &a->n, a->v));
-}
-
 START_TEST(test_release_pushes)
 {
 	struct pawl_engine *e = engine(PAWL_NAIVE, 0);

@@ -213,11 +213,6 @@ START_TEST(test_deadline)
 }
 END_TEST
 
-static void count_work(struct fix *f, struct exec_thread *t, u32 work)
-{
-	fetch_add_acq_rel((u32 *)f->user, 1);
-}
-
 START_TEST(test_helping)
 {
 	struct exec_queue *q, *own;

@@ -548,19 +548,6 @@ START_TEST(test_release)
 END_TEST
 
 /* release may push: it is outside the body, but the op is not over yet. */
-struct again {
-	struct pawl_engine *e;
-	pawl_var_t v;
-	u32 n;		/* A */
-};
-
-static void release_pushes(void *arg, int status)
-{
-	struct again *a = arg;
-
-	MUST(!push_write(a->e, add_one, &a->n, a->v));
-}
-
 START_TEST(test_release_pushes)
 {
 	int kind;

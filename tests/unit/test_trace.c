@@ -82,6 +82,18 @@ static void temp(void)
 	close(fd);
 }
 
+/* The trace as it is written to a file. */
+static char *written(struct pawl_engine *e)
+{
+	char *text;
+
+	temp();
+	OK(pawl_trace_write(e, path));
+	text = slurp();
+	unlink(path);
+	return text;
+}
+
 static int push_named(struct pawl_engine *e, pawl_fn fn, const pawl_var_t *v, const char *name)
 {
 	struct pawl_op op = op_write(fn, NULL, v);
@@ -110,9 +122,7 @@ START_TEST(test_events)
 		OK(pawl_trace_stop(e));
 		OK(push_named(e, nothing, &v, "too late"));
 		OK(pawl_wait_all(e, SOON_NS, NULL));
-		temp();
-		OK(pawl_trace_write(e, path));
-		text = slurp();
+		text = written(e);
 		check_json(text);
 		ck_assert_uint_eq(times(text, "\"name\":\"conv\""), 10);
 		ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 11);
@@ -122,7 +132,6 @@ START_TEST(test_events)
 		ck_assert_uint_eq(times(text, "\"ph\":\"s\""), 10);
 		ck_assert_uint_eq(times(text, "\"ph\":\"f\""), 10);
 		free(text);
-		unlink(path);
 		OK(pawl_engine_destroy(e));
 	}
 }
@@ -143,14 +152,11 @@ START_TEST(test_arrows)
 	OK(push_write(e, nothing, NULL, w));	/* apart */
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	OK(pawl_trace_stop(e));
-	temp();
-	OK(pawl_trace_write(e, path));
-	text = slurp();
+	text = written(e);
 	check_json(text);
 	ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 5);
 	ck_assert_uint_eq(times(text, "\"ph\":\"s\""), 4);
 	free(text);
-	unlink(path);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -173,12 +179,9 @@ START_TEST(test_refused)
 	OK(pawl_trace_stop(e));
 	FAILS(pawl_trace_write(e, NULL), -EINVAL, "trace_write", "path");
 	FAILS(pawl_trace_write(e, "/no/such/folder/trace"), -ENOENT, "trace_write", "/no/such/folder");
-	temp();
-	OK(pawl_trace_write(e, path));
-	text = slurp();
+	text = written(e);
 	ck_assert_uint_eq(times(text, "\"before\""), 1);
 	free(text);
-	unlink(path);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -189,13 +192,10 @@ START_TEST(test_empty)
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	char *text;
 
-	temp();
-	OK(pawl_trace_write(e, path));
-	text = slurp();
+	text = written(e);
 	check_json(text);
 	ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 0);
 	free(text);
-	unlink(path);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -218,14 +218,11 @@ START_TEST(test_ring_wraps)
 		pawl_run_one(e);
 	}
 	OK(pawl_trace_stop(e));
-	temp();
-	OK(pawl_trace_write(e, path));
-	text = slurp();
+	text = written(e);
 	check_json(text);
 	ck_assert_uint_eq(times(text, "\"new\""), 10);
 	ck_assert_uint_lt(times(text, "\"old\""), 64);
 	free(text);
-	unlink(path);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -247,14 +244,11 @@ START_TEST(test_again)
 		OK(push_named(e, nothing, &v, "second"));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	OK(pawl_trace_stop(e));
-	temp();
-	OK(pawl_trace_write(e, path));
-	text = slurp();
+	text = written(e);
 	check_json(text);
 	ck_assert_uint_eq(times(text, "\"first\""), 0);
 	ck_assert_uint_eq(times(text, "\"name\":\"second\""), 900);
 	free(text);
-	unlink(path);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -305,12 +299,9 @@ START_TEST(test_under_load)
 	for (i = 0; i < 2; i++)
 		join(t[i]);
 	OK(pawl_wait_all(b.e, SOON_NS, NULL));
-	temp();
-	OK(pawl_trace_write(b.e, path));
-	text = slurp();
+	text = written(b.e);
 	check_json(text);
 	free(text);
-	unlink(path);
 	OK(pawl_engine_destroy(b.e));
 }
 END_TEST

@@ -11,11 +11,6 @@ int exec_worker_hook(const char *queue, u32 i)
 	return i >= load_relaxed(&fail_from) ? EAGAIN : 0;
 }
 
-static void count_work(struct fix *f, struct exec_thread *t, u32 work)
-{
-	fetch_add_acq_rel((u32 *)f->user, 1);
-}
-
 static bool ran_all(void *arg)
 {
 	u32 *w = arg;

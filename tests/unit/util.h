@@ -325,6 +325,20 @@ static __unused_fn int take_note(struct pawl_run *run, void *arg)
 	return 0;
 }
 
+/* A release that pushes. */
+struct again {
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u32 n;		/* A */
+};
+
+static __unused_fn void release_pushes(void *arg, int status)
+{
+	struct again *a = arg;
+
+	MUST(!push_write(a->e, add_one, &a->n, a->v));
+}
+
 /* --- threads --- */
 
 static __unused_fn pthread_t spawn(void *(*fn)(void *), void *arg)
