@@ -134,14 +134,56 @@ START_TEST(test_gated_worker)
 }
 END_TEST
 
-/* Producers that push in turn, each after the other's push ended; one consumer. */
+/*
+ * Producers that push in turn, each after the other's push ended; one consumer.  Where
+ * other programs want the CPUs, a turn may take a time slice of each of them: the one
+ * whose turn it is ends the game when its time is over.
+ */
 #define TURNS	(SANITIZED ? 20000u : 200000u)
+#define TURNS_NS	5000000000ull
+#define GAME_OVER	(1u << 31)
 
 static struct {
 	struct exec_queue *q;
-	u32 turn __attribute__((aligned(64)));	/* A */
-	u32 producers;
+	u32 turn __attribute__((aligned(64)));	/* A: turns made, and GAME_OVER */
+	u32 producers, turns;
+	u64 end;		/* ns */
 } relay;
+
+static void relay_start(struct exec_queue *q, u32 producers, u32 turns)
+{
+	relay.q = q;
+	relay.turn = 0;
+	relay.producers = producers;
+	relay.turns = turns;
+	relay.end = exec_now_ns() + TURNS_NS;
+}
+
+/* Wait until it is turn n.  False: the game is over. */
+static bool relay_wait(u32 n)
+{
+	u32 spins = 0, turn;
+
+	while ((turn = load_acquire(&relay.turn)) != n) {
+		if (turn & GAME_OVER)
+			return false;
+		if (++spins > 2000)
+			sched_yield();
+	}
+	if (n < relay.turns && (n % 64 || exec_now_ns() < relay.end))
+		return true;
+	store_release(&relay.turn, n | GAME_OVER);
+	return false;
+}
+
+/* Have all turns been made, and how many? */
+static bool relay_over(u32 *turns)
+{
+	u32 turn = load_acquire(&relay.turn);
+
+	*turns = turn & ~GAME_OVER;
+	return turn & GAME_OVER;
+}
 
 struct runner {
 	struct exec_thread *t;
@@ -153,13 +195,7 @@ static void *relay_main(void *arg)
 	struct runner *r = arg;
 	u32 n;
 
-	for (n = r->i; n < TURNS; n += relay.producers) {
-		u32 spins = 0;
-
-		while (load_acquire(&relay.turn) != n) {
-			if (++spins > 2000)
-				sched_yield();
-		}
+	for (n = r->i; relay_wait(n); n += relay.producers) {
 		exec_push(relay.q, r->t, n + 1, 0, 0);
 		store_release(&relay.turn, n + 1);
 	}
@@ -172,13 +208,11 @@ START_TEST(test_relay)
 	struct exec_thread *t;
 	struct runner r[3];
 	pthread_t p[3];
-	u32 i, want, n = _i + 2;
+	u32 i, want = 1, turns, n = _i + 2;
 
 	watchdog(60);
 	fix_init(&f, NULL);
-	relay.q = fix_queue(&f, "q", 0, true);
-	relay.turn = 0;
-	relay.producers = n;
+	relay_start(fix_queue(&f, "q", 0, true), n, TURNS);
 	t = fix_thread(&f);
 	/* short works: the consumer takes batches, and the order is exact nevertheless */
 	t->batch = EXEC_BATCH_MAX;
@@ -187,7 +221,7 @@ START_TEST(test_relay)
 		r[i].i = i;
 		MUST(!pthread_create(&p[i], NULL, relay_main, &r[i]));
 	}
-	for (want = 1; want <= TURNS; ) {
+	while (!relay_over(&turns) || want <= turns) {
 		u32 w = exec_take(f.x, t);
 
 		if (!w) {
@@ -209,9 +243,7 @@ static void *mixed_main(void *arg)
 	struct runner *r = arg;
 	u32 n;
 
-	for (n = r->i; n < TURNS / 4; n += relay.producers) {
-		while (load_acquire(&relay.turn) != n)
-			sched_yield();
+	for (n = r->i; relay_wait(n); n += relay.producers) {
 		/* first the high one: whoever sees the low one must take the high one before */
 		exec_push(relay.q, r->t, 3 * n + 1, (s32)(n % 4) + 1, n % 7 ? 0 : EXEC_FRONT);
 		exec_push(relay.q, r->t, 3 * n + 2, 0, 0);
@@ -228,13 +260,11 @@ START_TEST(test_mixed)
 	struct runner r[2];
 	pthread_t p[2];
 	u8 *seen = calloc(TURNS, 1);
-	u32 i, got = 0;
+	u32 i, got = 0, turns;
 
 	watchdog(60);
 	fix_init(&f, NULL);
-	relay.q = fix_queue(&f, "q", 0, true);
-	relay.turn = 0;
-	relay.producers = 2;
+	relay_start(fix_queue(&f, "q", 0, true), 2, TURNS / 4);
 	t = fix_thread(&f);
 	t->batch = EXEC_BATCH_MAX;
 	for (i = 0; i < 2; i++) {
@@ -242,7 +272,7 @@ START_TEST(test_mixed)
 		r[i].i = i;
 		MUST(!pthread_create(&p[i], NULL, mixed_main, &r[i]));
 	}
-	while (got < TURNS / 4 * 3) {
+	while (!relay_over(&turns) || got < turns * 3) {
 		u32 w = exec_take(f.x, t);
 
 		if (!w) {
