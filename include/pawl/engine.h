@@ -217,17 +217,19 @@ PAWL_API int pawl_var_take(struct pawl_engine *e, pawl_var_t v, struct pawl_erro
 PAWL_API int pawl_push(struct pawl_engine *e, const struct pawl_op *op);
 /*
  * Push n ops that take their places together, at one point in time, as one op
- * would: no other push comes between them on any var.  All or nothing.
+ * would: no other push comes between them on any var.  All or nothing.  Any thread;
+ * errors as pawl_push(), and -E2BIG for more ops than max_ops or too many vars in all.
+ * Lock-free; allocates when it is larger than all that the thread pushed before.
  */
 PAWL_API int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n);
 /*
  * End one run of an asynchronous body with 0 or a negative errno and a message
- * (copied; may be NULL).  Any thread.  -EALREADY when it was completed before.
- * Lock-free, in steps bounded by the accesses that it releases.
+ * (copied; may be NULL).  Any thread.  -EALREADY when it was completed before;
+ * -EINVAL.  Lock-free, in steps bounded by the accesses that it releases.
  */
 PAWL_API int pawl_complete(struct pawl_engine *e, pawl_token_t token, int status,
 			   const char *text);
-/* For a body: keep a message for the error it returns.  Returns code. */
+/* For a synchronous body: keep a message for the error it returns.  Returns code. */
 PAWL_API int pawl_fail(struct pawl_run *run, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /*
@@ -243,7 +245,9 @@ PAWL_API int pawl_complete_with(struct pawl_engine *e, pawl_token_t token, int s
 /*
  * Operators: an op described once and pushed many times, also before its earlier
  * runs are over.  Deletion takes effect after the last run; op->release is called
- * then, once, with status 0 (not per run).
+ * then, once, with status 0 (not per run).  Priority and device are those of the push.
+ * Any thread.  Errors as pawl_push(); -ESTALE for the operator or one of its vars.
+ * create is blocking: it allocates; push and delete are lock-free.
  */
 PAWL_API int pawl_oper_create(struct pawl_engine *e, const struct pawl_op *op,
 			      pawl_oper_t *out);
@@ -254,9 +258,12 @@ PAWL_API int pawl_oper_delete(struct pawl_engine *e, pawl_oper_t oper);
 /*
  * Bulk, per calling thread: while the size is n > 1, consecutive synchronous pushes
  * with PAWL_NORMAL and priority 0 on one device gather into one op.  It is pushed
- * when n are gathered, before any other push, wait or query of the thread, when the
- * size or the device changes, and when the thread ends or the engine is destroyed.  At
- * most 64 gather, whatever the size.  Returns the size before.
+ * when n are gathered, before any other push, wait or question about a var of the
+ * thread, when the size or the device changes, when the thread ends, and when it stops
+ * the engine or anybody destroys it.  At most 64 gather, whatever the size.  size:
+ * returns the size before; -EINVAL, -ENOMEM (a thread's first use allocates).  flush:
+ * errors as pawl_push(); then each function's release was called with that error.  Any
+ * thread, for itself; lock-free.
  */
 PAWL_API int pawl_bulk_size(struct pawl_engine *e, int n);
 PAWL_API int pawl_bulk_flush(struct pawl_engine *e);
@@ -294,7 +301,10 @@ PAWL_API int pawl_run_one(struct pawl_engine *e);
 PAWL_API int pawl_run_until(struct pawl_engine *e, bool (*done)(void *user), void *user,
 			    int64_t timeout_ns);
 
-/* What the engine did so far; counted per thread, added up here.  Any thread. */
+/*
+ * What the engine did so far; counted per thread, added up here.  Set size before.  Any
+ * thread; wait-free; -EINVAL (size).
+ */
 struct pawl_stats {
 	size_t size;
 	uint64_t pushed, completed;	/* waits that had to wait included */
@@ -303,7 +313,7 @@ struct pawl_stats {
 	uint64_t handed;		/* ops run at once by the thread that made them ready */
 	uint64_t stolen;		/* ops taken from another thread's ready list */
 	uint64_t records, helps;	/* pushes that met an unfinished push, or finished one */
-	uint64_t sleeps, wakes;		/* futex calls of idle workers, and to wake them */
+	uint64_t sleeps, wakes;		/* futex calls of idle threads, and to wake them */
 	uint64_t vars, ops, blocks;	/* objects carved so far (memory never shrinks) */
 	uint64_t bytes;			/* of memory committed */
 	unsigned int threads, workers;
@@ -313,15 +323,17 @@ PAWL_API int pawl_stats(struct pawl_engine *e, struct pawl_stats *out);
 /*
  * Write what goes on as text: how many ops are in flight, pushes that are under way,
  * bodies that run, asynchronous ops that are not completed, threads that wait, and every
- * var that is not at rest, with its newest waiting reader.  Safe while anything is stuck; no allocation.  Any thread.
+ * var that is not at rest, with its newest waiting reader.  Safe while anything is
+ * stuck: no lock, no allocation.  Any thread; the errno of write().
  */
 PAWL_API int pawl_dump(struct pawl_engine *e, int fd);
 
 /*
  * Trace: keep the last n events per thread (push, start, end, dependency); write
- * them as Chrome trace JSON (opens in Perfetto).  start/stop: any thread; write:
- * after stop; a start forgets the trace before.  -EALREADY, -EBUSY.  -ENOSYS without
- * CONFIG_TRACE.
+ * them as Chrome trace JSON (opens in Perfetto).  Any thread.  start forgets the trace
+ * before, and waits until no thread writes to that any more (blocking); -EINVAL (n),
+ * -EALREADY.  stop is wait-free.  write comes after stop and is blocking; -EBUSY, -EINVAL,
+ * -ENOMEM, the errno of the file.  All: -ENOSYS without CONFIG_TRACE.
  */
 PAWL_API int pawl_trace_start(struct pawl_engine *e, unsigned int events_per_thread);
 PAWL_API int pawl_trace_stop(struct pawl_engine *e);
