@@ -473,7 +473,8 @@ static void copy_body(void *run, void *arg)
 {
 	struct copy *c = arg;
 
-	memmove(c->to, c->from, c->bytes);	/* two views may overlap */
+	if (c->bytes)
+		memmove(c->to, c->from, c->bytes);	/* two views may overlap */
 }
 
 static int copy_push(struct nd *to, const void *from, size_t bytes, struct pawl_mx_var *from_var,

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The environment by MXNet's names.  Each case runs in a process of its own: this program. */
+#include <mxnet/c_api.h>
+#include <mxnet/engine.h>
+#include <pawl/engine.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "mx_test.hpp"
+
+using mxnet::Context;
+using mxnet::Engine;
+using mxnet::FnProperty;
+using mxnet::RunContext;
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+
+extern char **environ;
+static const char *self;
+
+/* This program again, for one case, with these variables and no other of MXNet's. */
+static void Run(const char *name, const std::vector<std::string> &vars)
+{
+	std::vector<char *> env;
+	pid_t pid;
+	int status = -1;
+
+	for (char **p = environ; *p; p++)
+		if (std::strncmp(*p, "MXNET_", 6) && std::strncmp(*p, "OMP_", 4))
+			env.push_back(*p);
+	for (const std::string &v : vars)
+		env.push_back(const_cast<char *>(v.c_str()));
+	env.push_back(nullptr);
+	pid = fork();
+	EXPECT(pid >= 0);
+	if (!pid) {
+		char *args[] = { const_cast<char *>(self), const_cast<char *>("case"),
+				 const_cast<char *>(name), nullptr };
+
+		execve(self, args, env.data());
+		_exit(127);
+	}
+	EXPECT(waitpid(pid, &status, 0) == pid);
+	if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+		std::fprintf(stderr, "%s with %s: status %x\n", name, vars.empty() ? "nothing" :
+			     vars[0].c_str(), status);
+		std::abort();
+	}
+}
+
+/* How many bodies run at once, with that property: exactly n, and no more come. */
+static void AtOnce(FnProperty prop, int n)
+{
+	Engine *e = Engine::Get();
+	std::atomic<int> in(0);
+	std::atomic<bool> out(false);
+
+	for (int i = 0; i < n + 3; i++)
+		e->PushSync([&](RunContext) {
+			in++;
+			EXPECT(Soon([&] { return out.load(); }));
+			in--;
+		}, Context::CPU(), {}, {}, prop);
+	EXPECT(Soon([&] { return in == n; }));
+	std::this_thread::sleep_for(std::chrono::milliseconds(50));
+	EXPECT(in == n);
+	out = true;
+	e->WaitForAll();
+	EXPECT(in == 0);
+}
+
+static int Case(const std::string &name)
+{
+	pawl_mx_engine *e = pawl_mx_engine_get();
+
+	if (name == "unknown") {
+		EXPECT(!e);
+		THROWS(dmlc::Error, "NoSuchEngine", Engine::Get());
+		EXPECT(MXNDArrayWaitAll() == -1);
+		EXPECT(std::strstr(MXGetLastError(), "NoSuchEngine"));
+		return 0;
+	}
+	EXPECT(e);
+	if (name == "naive") {
+		EXPECT(pawl_mx_engine_kind(e) == PAWL_MX_NAIVE);
+	} else if (name == "pooled") {
+		EXPECT(pawl_mx_engine_kind(e) == PAWL_MX_POOLED);
+		AtOnce(FnProperty::kNormal, 16);
+		AtOnce(FnProperty::kCopyToGPU, 1);
+	} else if (name == "default") {
+		EXPECT(pawl_mx_engine_kind(e) == PAWL_MX_PER_DEVICE);
+		AtOnce(FnProperty::kNormal, 1);
+		AtOnce(FnProperty::kCPUPrioritized, 4);
+		AtOnce(FnProperty::kCopyToGPU, 2);
+		AtOnce(FnProperty::kCopyFromGPU, 2);
+	} else if (name == "threads") {
+		AtOnce(FnProperty::kNormal, 3);
+		AtOnce(FnProperty::kCPUPrioritized, 2);
+		AtOnce(FnProperty::kCopyToGPU, 1);
+#ifndef __SANITIZE_THREAD__	/* which does not let a child have threads */
+		pid_t pid = fork();
+
+		EXPECT(pid >= 0);
+		if (!pid) {
+			alarm(60);
+			AtOnce(FnProperty::kNormal, 2);
+			_exit(0);
+		}
+		int status = -1;
+
+		EXPECT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status));
+#endif
+	} else if (name == "temp") {
+		pawl_mx_resource a, b, c;
+		pawl_mx_context cpu = { PAWL_MX_CPU, 0 };
+
+		EXPECT(!pawl_mx_resource_get(cpu, PAWL_MX_TEMP_SPACE, &a));
+		EXPECT(!pawl_mx_resource_get(cpu, PAWL_MX_TEMP_SPACE, &b));
+		EXPECT(!pawl_mx_resource_get(cpu, PAWL_MX_TEMP_SPACE, &c));
+		EXPECT(a.var == c.var && a.var != b.var);
+	} else if (name == "profiler") {
+		/* it runs already: -EALREADY, or the library has no trace */
+		int rc = pawl_trace_start(pawl_mx_engine_pawl(e), 64);
+
+		EXPECT(rc == -EALREADY || rc == -ENOSYS);
+	} else {
+		EXPECT(!"a case");
+	}
+	return 0;
+}
+
+MX_TEST(types)
+{
+	Run("default", {});
+	Run("default", { "MXNET_ENGINE_TYPE=" });
+	Run("default", { "MXNET_ENGINE_TYPE=ThreadedEnginePerDevice", "MXNET_ENGINE_INFO=1" });
+	Run("default", { "MXNET_ENGINE_TYPE=ThreadedEnginePerDeviceAsync" });
+	Run("pooled", { "MXNET_ENGINE_TYPE=ThreadedEngine" });
+	Run("naive", { "MXNET_ENGINE_TYPE=NaiveEngine" });
+	Run("unknown", { "MXNET_ENGINE_TYPE=NoSuchEngine" });
+}
+
+MX_TEST(numbers)
+{
+	Run("threads", { "MXNET_CPU_WORKER_NTHREADS=3", "MXNET_CPU_PRIORITY_NTHREADS=2",
+			 "MXNET_GPU_COPY_NTHREADS=1", "MXNET_MP_WORKER_NTHREADS=2" });
+	Run("default", { "MXNET_CPU_WORKER_NTHREADS=none", "MXNET_CPU_PRIORITY_NTHREADS=" });
+	Run("default", { "MXNET_CPU_WORKER_NTHREADS=-4" });
+	Run("temp", { "MXNET_CPU_TEMP_COPY=2" });
+	Run("profiler", { "MXNET_PROFILER_AUTOSTART=1" });
+}
+
+int main(int argc, char **argv)
+{
+	self = argv[0];
+	if (argc == 3 && !std::strcmp(argv[1], "case"))
+		return Case(argv[2]);
+	return MxMain(argc, argv);
+}

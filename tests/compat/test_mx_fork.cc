@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * fork(): the child goes on with the engine, the vars, the operators and the arrays of its
+ * parent, and both with their own copy.
+ */
+#include <mxnet/c_api.h>
+#include <mxnet/engine.h>
+#include <mxnet/ndarray.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "mx_test.hpp"
+
+using mxnet::Context;
+using mxnet::Engine;
+using mxnet::RunContext;
+typedef Engine::CallbackOnComplete Done;
+
+/* What the child does; it must end, and well. */
+template <typename Fn>
+static void InChild(Fn fn)
+{
+	std::fflush(stdout);
+	pid_t pid = fork();
+
+	EXPECT(pid >= 0);
+	if (!pid) {
+		alarm(60);
+		fn();
+		std::fflush(stdout);
+		_exit(0);
+	}
+	int status = -1;
+
+	EXPECT(waitpid(pid, &status, 0) == pid);
+	EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void Count(Engine *e, int *n, Engine::VarHandle v)
+{
+	e->PushSync([n](RunContext) { ++*n; }, Context(), {}, { v });
+}
+
+MX_TEST(child_goes_on)
+{
+	Engine *e = Engine::Get();
+	Engine::VarHandle v = e->NewVariable(), w = e->NewVariable();
+	static int n, m;
+	Engine::OprHandle o = e->NewOperator([](RunContext, Done done) {
+		m++;
+		done();
+	}, { v }, { w });
+
+	n = m = 0;
+	for (int i = 0; i < 1000; i++)
+		Count(e, &n, v);
+	e->Push(o, Context());
+	/* all of that is over when the child begins */
+	InChild([&] {
+		EXPECT(Engine::Get() == e);
+		EXPECT(n == 1000 && m == 1);
+		EXPECT(v->version() == 1000 && w->version() == 1);
+		for (int i = 0; i < 100; i++)
+			Count(e, &n, v);
+		e->Push(o, Context());
+		e->WaitForVar(w);
+		EXPECT(n == 1100 && m == 2);
+		EXPECT(v->version() == 1100 && w->version() == 2);
+		Engine::VarHandle x = e->NewVariable();
+
+		std::vector<std::thread> threads;
+		for (int t = 0; t < 3; t++)
+			threads.emplace_back([&] {
+				for (int i = 0; i < 100; i++)
+					Count(e, &n, x);
+			});
+		for (std::thread &t : threads)
+			t.join();
+		e->WaitForAll();
+		EXPECT(n == 1400);
+		e->DeleteOperator(o);
+		for (Engine::VarHandle y : { v, w, x })
+			e->DeleteVariable([](RunContext) {}, Context(), y);
+		e->WaitForAll();
+		e->Stop();
+		e->Start();
+	});
+	for (int i = 0; i < 100; i++)
+		Count(e, &n, v);
+	e->Push(o, Context());
+	e->WaitForAll();
+	EXPECT(n == 1100 && m == 2 && v->version() == 1100);
+	e->DeleteOperator(o);
+	e->DeleteVariable([](RunContext) {}, Context(), v);
+	e->DeleteVariable([](RunContext) {}, Context(), w);
+}
+
+/* Children of children, one after the other. */
+MX_TEST(generations)
+{
+	Engine *e = Engine::Get();
+	Engine::VarHandle v = e->NewVariable();
+	static int n;
+
+	n = 0;
+	Count(e, &n, v);
+	InChild([&] {
+		Count(e, &n, v);
+		InChild([&] {
+			Count(e, &n, v);
+			e->WaitForVar(v);
+			EXPECT(n == 3 && v->version() == 3);
+		});
+		Count(e, &n, v);
+		e->WaitForVar(v);
+		EXPECT(n == 3 && v->version() == 3);
+	});
+	for (int i = 0; i < 20; i++)
+		InChild([&] {
+			Count(e, &n, v);
+			e->WaitForAll();
+		});
+	e->WaitForVar(v);
+	EXPECT(n == 1 && v->version() == 1);
+	e->DeleteVariable([](RunContext) {}, Context(), v);
+}
+
+/* Arrays, by the C interface. */
+MX_TEST(arrays)
+{
+	mxnet::NDArray a({ 3 }, Context::CPU()), b({ 3 }, Context::CPU(1));
+	float in[] = { 1, 2, 3 }, out[3] = {};
+
+	a.SyncCopyFromCPU(in, 3);
+	InChild([&] {
+		CopyFromTo(a, b);
+		b.SyncCopyToCPU(out, 3);
+		EXPECT(out[2] == 3);
+		mxnet::NDArray c({ 3 }, Context::CPU());
+
+		c = a.Slice(1, 3);
+		a = mxnet::NDArray();
+		c.SyncCopyToCPU(out, 2);
+		EXPECT(out[0] == 2);
+		EXPECT(!MXNDArrayWaitAll());
+	});
+	CopyFromTo(a, b);
+	b.SyncCopyToCPU(out, 3);
+	EXPECT(out[0] == 1);
+}
+
+/* What poisons a var poisons it on both sides. */
+MX_TEST(errors)
+{
+	Engine *e = Engine::Get();
+	Engine::VarHandle v = e->NewVariable();
+
+	e->PushSync([](RunContext) { throw std::out_of_range("before the fork"); }, Context(), {}, { v });
+	InChild([&] {
+		EXPECT(v->version() == 1);
+		/* the text; what it was stays with the parent */
+		THROWS(dmlc::Error, "before the fork", e->WaitForVar(v));
+		e->WaitForAll();
+	});
+	THROWS(std::out_of_range, "before the fork", e->WaitForVar(v));
+	e->DeleteVariable([](RunContext) {}, Context(), v);
+}
+
+/* F9: from inside a body. */
+MX_TEST(from_a_body)
+{
+	Engine *e = Engine::Get();
+	Engine::VarHandle v = e->NewVariable(), w = e->NewVariable();
+	static int n;
+
+	n = 0;
+	e->PushSync([&](RunContext) {
+		InChild([&] {
+			Count(e, &n, w);
+			Count(e, &n, v);	/* the body's own var is at rest here */
+			e->WaitForAll();
+			EXPECT(n == 2);
+		});
+	}, Context(), {}, { v });
+	e->WaitForVar(v);
+	EXPECT(n == 0);
+	e->DeleteVariable([](RunContext) {}, Context(), v);
+	e->DeleteVariable([](RunContext) {}, Context(), w);
+}
+
+#ifndef __SANITIZE_ADDRESS__	/* whose allocator's locks a child inherits as they are */
+
+/* While other threads push: each child has an engine that works. */
+MX_TEST(under_load)
+{
+	Engine *e = Engine::Get();
+	std::atomic<bool> stop(false);
+	std::vector<std::thread> threads;
+
+	for (int t = 0; t < 2; t++)
+		threads.emplace_back([&] {
+			Engine::VarHandle v = e->NewVariable();
+			int mine = 0, pushed = 0;
+
+			while (!stop) {
+				Count(e, &mine, v);
+				pushed++;
+				if (pushed % 64 == 0)
+					e->WaitForVar(v);
+			}
+			e->WaitForVar(v);
+			EXPECT(mine == pushed);
+			e->DeleteVariable([](RunContext) {}, Context(), v);
+		});
+	for (int i = 0; i < 10; i++)
+		InChild([&] {
+			Engine::VarHandle v = e->NewVariable();
+			int mine = 0;
+
+			for (int k = 0; k < 100; k++)
+				Count(e, &mine, v);
+			e->WaitForVar(v);
+			EXPECT(mine == 100);
+		});
+	stop = true;
+	for (std::thread &t : threads)
+		t.join();
+	e->WaitForAll();
+}
+
+/* Engines of one's own live on, too. */
+MX_TEST(own_engines)
+{
+	Engine *all[] = { mxnet::engine::CreateNaiveEngine(), mxnet::engine::CreateThreadedEnginePooled(),
+			  mxnet::engine::CreateThreadedEnginePerDevice() };
+
+	for (Engine *e : all) {
+		Engine::VarHandle v = e->NewVariable();
+		static int n;
+
+		n = 0;
+		Count(e, &n, v);
+		e->WaitForAll();
+		InChild([&] {
+			Count(e, &n, v);
+			e->WaitForVar(v);
+			EXPECT(n == 2 && v->version() == 2);
+			delete e;
+		});
+		Count(e, &n, v);
+		e->WaitForVar(v);
+		EXPECT(n == 2);
+		delete e;
+	}
+}
+
+#endif
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+
+int main(int argc, char **argv)
+{
+#ifdef __SANITIZE_THREAD__
+	std::printf("the thread sanitizer does not let a child have threads\n");
+	return 77;
+#endif
+	return MxMain(argc, argv);
+}
