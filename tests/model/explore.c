@@ -865,10 +865,11 @@ int main(int argc, char **argv)
 	const char *list = NULL;
 	bool undo = false;
 	u32 trials = 0;
+	double total = 1e9;
 	int c;
 
 	program = argv[0];
-	while ((c = getopt(argc, argv, "ls:m:r:b:t:T:n:S:p:wM:j:uXBk:")) != -1) {
+	while ((c = getopt(argc, argv, "ls:m:r:b:t:T:n:S:p:wM:j:uXBk:D:")) != -1) {
 		switch (c) {
 		case 'l':
 			for (s = scenarios; s->name; s++)
@@ -888,6 +889,7 @@ int main(int argc, char **argv)
 		case 'X': trials = 1; break;
 		case 'B': trials = 2; break;
 		case 'k': list = optarg; break;
+		case 'D': total = atof(optarg); break;
 		case 'w': weak = true; break;
 		case 'M': o.log2 = (u32)atoi(optarg); break;
 		default: return 2;
@@ -897,7 +899,7 @@ int main(int argc, char **argv)
 	search_init(o.log2);
 	if (trials)
 		return run_trials(trials == 2, list, o.jobs, o.most == ~0ull ? 3000 : o.most,
-				  o.seconds > 0 ? o.seconds : 0.5);
+				  o.seconds > 0 ? o.seconds : 0.5, total);
 	if (!name)
 		return run_all(&o);
 	s = find(name);

@@ -174,7 +174,8 @@ bool run_quiet(const char *mode, double seconds, u64 most);
 const char *busted_name(u32 i);
 const char *program_name(void);
 bool scenario_named(const char *name);
-int run_trials(bool planted, const char *list, u32 jobs, u64 most, double seconds);
+int run_trials(bool planted, const char *list, u32 jobs, u64 most, double seconds,
+	       double total);
 
 /* --- weak memory ---------------------------------------------------------- */
 
