@@ -38,7 +38,7 @@ if item '' build $build_time "$make $jobs all tests"; then
 	programs '' .
 	item '' install 120 "$make check-install"
 	item '' model-build $build_time "$make $jobs model"
-	item '' model 240 "$make check-model"
+	item '' model 400 "$make check-model"
 fi
 
 for build in $CHECK_BUILDS; do
