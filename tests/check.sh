@@ -37,6 +37,7 @@ if item '' build $build_time "$make $jobs all tests"; then
 	item '' headers 60 "$make check-headers"
 	programs '' .
 	item '' install 120 "$make check-install"
+	item '' spin 180 "$make check-spin"
 	item '' model-build $build_time "$make $jobs model"
 	item '' model 400 "$make check-model"
 fi
