@@ -75,7 +75,7 @@ clean-goals := clean mrproper
 outer-goals := help setup run check tags
 config-goals := $(filter-out check-%,$(filter %config,$(MAKECMDGOALS)))
 free-goals := $(clean-goals) $(outer-goals) $(config-goals) check-kconfig check-tokens \
-	check-edges check-sources check-exports check-spin
+	check-edges check-sources check-exports check-spin check-cross
 
 ifneq ($(and $(filter-out 0 1,$(words $(MAKECMDGOALS))),$(filter $(clean-goals) $(config-goals),$(MAKECMDGOALS))),)
 # Goals that change what the others see: one after the other.
@@ -353,6 +353,7 @@ PHONY += help
 #@   check-fuzz      the fuzz targets on their corpus, in this build
 #@   check-lin       histories of threads, a minute of them (LIN_ARGS='-t 60')
 #@   check-spin      models of the sleep and shutdown protocols, and their broken twins
+#@   check-cross     a few tests on arm64 and s390x, emulated (more packages, as root)
 #@   fuzz            the fuzz targets with libFuzzer (clang), FUZZ_SECONDS=60 each
 #@   check-model     the controlled scheduler: all schedules of small programs
 #@   check-tools     the pawl command, as a user runs it, and the example of README.md

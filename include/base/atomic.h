@@ -18,6 +18,9 @@
 #define BASE_ATOMIC_H
 
 #include <base/compiler.h>
+#if !defined(__x86_64__) && !defined(__aarch64__) && !defined(__s390x__)
+#include <time.h>
+#endif
 
 #ifdef PAWL_MODEL
 #include <base/atomic_model.h>
@@ -73,8 +76,16 @@ static inline u64 cycles(void)
 
 	__asm__ __volatile__("mrs %0, cntvct_el0" : "=r"(v));
 	return v;
+#elif defined(__s390x__)
+	u64 v;
+
+	__asm__ __volatile__("stckf %0" : "=Q"(v) : : "cc");
+	return v;
 #else
-	return (u64)__builtin_readcyclecounter();
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000000000u + (u64)ts.tv_nsec;
 #endif
 }
 
@@ -138,6 +149,36 @@ static inline bool pair_cas_acq_rel(struct pair *p, struct pair *old, struct pai
 			     : "=@ccz"(ok), "+m"(*p), "+a"(old->tag), "+d"(old->val)
 			     : "b"(new.tag), "c"(new.val)
 			     : "memory");
+#elif defined(__aarch64__)
+	u64 tag, val, t, v;
+	u32 fail;
+
+	/*
+	 * The builtin would be a call to libatomic, which may lock.  What differs is written
+	 * back: a pair that was loaded is one value only if the store succeeds.
+	 */
+	__asm__ __volatile__("1:	ldaxp	%0, %1, %5\n"
+			     "	cmp	%0, %6\n"
+			     "	ccmp	%1, %7, #0, eq\n"
+			     "	csel	%2, %8, %0, eq\n"
+			     "	csel	%3, %9, %1, eq\n"
+			     "	stlxp	%w4, %2, %3, %5\n"
+			     "	cbnz	%w4, 1b"
+			     : "=&r"(tag), "=&r"(val), "=&r"(t), "=&r"(v), "=&r"(fail), "+Q"(*p)
+			     : "r"(old->tag), "r"(old->val), "r"(new.tag), "r"(new.val)
+			     : "cc", "memory");
+	ok = tag == old->tag && val == old->val;
+	old->tag = tag;
+	old->val = val;
+#elif defined(__s390x__)
+	__extension__ typedef unsigned __int128 u128;
+	union { struct pair s; u128 w; } o = { .s = *old }, n = { .s = new };
+
+	/* As above: the builtin would be a call. */
+	__asm__ __volatile__("cdsg %0, %2, %1"
+			     : "+d"(o.w), "+Q"(*p) : "d"(n.w) : "cc", "memory");
+	ok = o.s.tag == old->tag && o.s.val == old->val;
+	*old = o.s;
 #else
 	__extension__ typedef unsigned __int128 u128;
 	union { struct pair s; u128 w; } o = { .s = *old }, n = { .s = new };
