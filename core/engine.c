@@ -340,7 +340,6 @@ PAWL_EXPORT(pawl_engine_start);
 int pawl_engine_destroy(struct pawl_engine *e)
 {
 	struct thread *t;
-	u32 i;
 
 	if (!e)
 		return 0;
@@ -354,9 +353,7 @@ int pawl_engine_destroy(struct pawl_engine *e)
 		return thread_last.code;
 	if (t->depth)
 		return err(-EDEADLK, "engine_destroy: from inside an op");
-	/* Nobody is inside: what other threads gathered goes too. */
-	for (i = 0; i < load_acquire(&e->used_slots); i++)
-		bulk_exit(thread_of(e, i));
+	threads_flush(e);
 	wait_none(t, -1, true);
 	exec_stop(e->x);
 	opers_exit(t);

@@ -394,6 +394,7 @@ struct thread *thread_enter(struct pawl_engine *e);	/* NULL: err() is set */
 struct thread *thread_worker(struct pawl_engine *e);
 void thread_leave(struct thread *t);
 int threads_init(struct pawl_engine *e);
+void threads_flush(struct pawl_engine *e);
 void threads_fini(struct pawl_engine *e);
 void threads_forget(struct pawl_engine *e);
 struct thread_tls {

@@ -14,7 +14,7 @@
  * number go on growing under the next user.  A thread may end after an engine was
  * destroyed and an engine may be destroyed before its threads end: both sides agree
  * by one CAS on the entry's state (ATTACHED -> EXITING by the thread, -> ORPHANED by
- * the engine).  Entries are recycled through a list of the process and never go back
+ * the engine; -> BORROWED and back by the engine, while it pushes what the thread gathered).  Entries are recycled through a list of the process and never go back
  * to the C library, so that an engine may look at one that its thread has just left;
  * the state carries the engine's id and so cannot be mistaken.
  *
@@ -26,20 +26,20 @@
 #include <base/thread.h>
 #include <core/internal.h>
 
-enum { ENTRY_ATTACHED, ENTRY_EXITING, ENTRY_ORPHANED, ENTRY_GONE };
+enum { ENTRY_ATTACHED, ENTRY_EXITING, ENTRY_ORPHANED, ENTRY_GONE, ENTRY_BORROWED };
 
 struct tls_entry {
 	struct tls_entry *next;	/* O */
 	u64 id;			/* O */
 	struct thread *t;	/* O */
-	u64 state;		/* A: engine id << 2 | ENTRY_* */
+	u64 state;		/* A: engine id << 3 | ENTRY_* */
 	u64 free_next;		/* A: next in the list of the process */
 	struct tls_entry *all_next;	/* I: every entry, for who looks for leaks */
 };
 
 static u64 entry_state(u64 id, u64 st)
 {
-	return id << 2 | st;
+	return id << 3 | st;
 }
 
 struct slot_entry {
@@ -174,17 +174,30 @@ void thread_leave(struct thread *t)
 	slot_leave(e, t->slot);
 }
 
+/* True: the thread goes first.  Else the engine does, or has. */
+static bool entry_exiting(struct tls_entry *en)
+{
+	u64 want = entry_state(en->id, ENTRY_ATTACHED), st = want;
+
+	/* CORE-T7 <-> CORE-T8: one of thread and engine goes first. */
+	while (!cas_acq_rel_acquire(&en->state, &st, entry_state(en->id, ENTRY_EXITING))) {
+		if (st != entry_state(en->id, ENTRY_BORROWED))
+			return false;
+		/* The engine ends, and pushes for this thread. */
+		os_thread_yield();
+		st = want;
+	}
+	return true;
+}
+
 static void thread_exit_hook(void *arg)
 {
 	struct tls_entry *en = thread_entries, *next;
 
 	thread_entries = NULL;
 	for (; en; en = next) {
-		u64 st = entry_state(en->id, ENTRY_ATTACHED);
-
 		next = en->next;
-		/* CORE-T7 <-> CORE-T8: one of thread and engine goes first. */
-		if (cas_acq_rel_acquire(&en->state, &st, entry_state(en->id, ENTRY_EXITING))) {
+		if (entry_exiting(en)) {
 			if (en->t->e->fork_gen == load_relaxed(&pawl_fork_gen)) {
 				thread_last.id = en->id;
 				thread_last.t = en->t;
@@ -275,6 +288,39 @@ int threads_init(struct pawl_engine *e)
 	return 0;
 }
 
+/* The thread is on its way out: a bounded piece of work. */
+static void entry_await(struct pawl_engine *e, struct tls_entry *en, u64 st)
+{
+	while (st == entry_state(e->id, ENTRY_EXITING)) {
+		cpu_relax();
+		st = load_acquire(&en->state);	/* CORE-T10 <-> CORE-T9 */
+	}
+}
+
+/*
+ * The engine is about to end: what threads gathered is pushed.  They may end at this very
+ * moment, and then push it themselves; either way it is pushed when this returns.
+ */
+void threads_flush(struct pawl_engine *e)
+{
+	u32 i, n = load_acquire(&e->used_slots);
+
+	for (i = 0; i < n; i++) {
+		struct tls_entry *en = load_acquire(&e->slots[i].entry);	/* CORE-T6 <-> CORE-T5 */
+		u64 st = entry_state(e->id, ENTRY_ATTACHED);
+
+		if (!en)
+			continue;
+		/* CORE-T8 <-> CORE-T7 */
+		if (cas_acq_rel_acquire(&en->state, &st, entry_state(e->id, ENTRY_BORROWED))) {
+			bulk_exit(thread_of(e, i));
+			store_release(&en->state, entry_state(e->id, ENTRY_ATTACHED));	/* CORE-T8 <-> CORE-T7 */
+		} else {
+			entry_await(e, en, st);
+		}
+	}
+}
+
 /* The engine ends: no thread is inside it (contract of destroy). */
 void threads_fini(struct pawl_engine *e)
 {
@@ -287,11 +333,7 @@ void threads_fini(struct pawl_engine *e)
 		if (en) {
 			/* CORE-T8 <-> CORE-T7 */
 			cas_acq_rel_acquire(&en->state, &st, entry_state(e->id, ENTRY_ORPHANED));
-			/* The thread is on its way out: a bounded piece of work. */
-			while (st == entry_state(e->id, ENTRY_EXITING)) {
-				cpu_relax();
-				st = load_acquire(&en->state);	/* CORE-T10 <-> CORE-T9 */
-			}
+			entry_await(e, en, st);
 		}
 		bulk_exit(thread_of(e, i));
 		batch_exit(thread_of(e, i));
