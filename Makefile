@@ -193,7 +193,7 @@ whole-objs := $(if $(CONFIG_LTO),pawl-lto.o,$(lib-objs))
 targets += $(if $(CONFIG_LTO),pawl-lto.o)
 
 quiet_cmd_so = LD      $@
-cmd_so = $(CC) -shared -Wl,-soname,$(soname) -Wl,--version-script=libpawl.map $(z-defs) \
+cmd_so = $(CC) -shared -Wl,-soname,$(soname) -Wl,-z,nodelete -Wl,--version-script=libpawl.map $(z-defs) \
 	-Wl,--as-needed $(base-ldflags) -o $@ $(filter %.o,$^) $(lib-ldlibs)
 $(solib): $(whole-objs) libpawl.map FORCE
 	$(call if_changed,so)
@@ -356,6 +356,10 @@ PHONY += help
 #@   check-cross     a few tests on arm64 and s390x, emulated (more packages, as root)
 #@   fuzz            the fuzz targets with libFuzzer (clang), FUZZ_SECONDS=60 each
 #@   check-model     the controlled scheduler: all schedules of small programs
+#@   check-purity    no system call, allocation or lock per op (PAWL_PURITY_OPS=)
+#@   check-memory    memory stays bounded while a thread is stopped (PAWL_MEMORY_SECONDS=)
+#@   check-teardown  ends, late threads, fork, exit, dlclose (PAWL_TEARDOWN_SECONDS=); fairness
+#@   check-suspend   threads stopped at every instruction, others go on (PAWL_SUSPEND_SECONDS=)
 #@   check-tools     the pawl command, as a user runs it, and the example of README.md
 #@   check-mxnet     Apache MXNet from PyPI on its own engine and on pawl (bench-mxnet: times)
 #@   check-headers   public headers alone, as C and as C++

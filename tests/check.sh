@@ -40,6 +40,10 @@ if item '' build $build_time "$make $jobs all tests"; then
 	item '' spin 180 "$make check-spin"
 	item '' model-build $build_time "$make $jobs model"
 	item '' model 400 "$make check-model"
+	item '' suspend-build $build_time "$make $jobs tests/suspend/suspend tests/suspend.list"
+	"$run" -n -r "$results" tests/suspend.list
+	item '' proof-build $build_time "$make $jobs proof"
+	"$run" -n -r "$results" tests/purity.list tests/memory.list tests/teardown.list
 fi
 
 for build in $CHECK_BUILDS; do

@@ -1,0 +1,706 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * See calls.h.  Ops on shared vars count what they write, not atomically: the var excludes.
+ */
+#include "calls.h"
+#include <core/internal.h>
+
+#define NSHARED		24u
+#define NFEED		40u
+#define NPRIVATE	192u
+#define ROUND_VARS	8u
+#define SPREAD		24u
+
+struct pawl_engine *eng;
+
+/* Vars that victims and others use. */
+static struct {
+	pawl_var_t v;
+	u64 value;		/* plain: the var excludes */
+	u64 writes;		/* A */
+} shared[NSHARED];
+static u64 sh_pushed, sh_ran;	/* A */
+u64 foreign;		/* A: works of others that a parked victim may have taken */
+
+/* --- ops on shared vars --- */
+
+static int sh_body(struct pawl_run *run, void *arg)
+{
+	u32 writes = (u32)(uintptr_t)arg, i;
+
+	for (i = 0; writes; i++, writes >>= 1)
+		if (writes & 1)
+			shared[i].value++;
+	fetch_add_relaxed(&sh_ran, 1);
+	return 0;
+}
+
+static void sh_async(struct pawl_run *run, void *arg)
+{
+	sh_body(NULL, arg);
+	MUST(!pawl_complete(run->engine, run->token, 0, NULL));
+}
+
+static u32 sh_vars(pawl_var_t *out, u32 mask)
+{
+	u32 n = 0, i;
+
+	for (i = 0; mask; i++, mask >>= 1)
+		if (mask & 1)
+			out[n++] = shared[i].v;
+	return n;
+}
+
+static struct pawl_op sh_op(pawl_var_t *vars, u32 reads, u32 writes)
+{
+	struct pawl_op op = op_of_fn(sh_body, (void *)(uintptr_t)writes);
+
+	op.nreads = sh_vars(vars, reads);
+	op.nwrites = sh_vars(vars + op.nreads, writes);
+	op.reads = vars;
+	op.writes = vars + op.nreads;
+	return op;
+}
+
+static void sh_count(u32 writes)
+{
+	u32 i;
+
+	for (i = 0; writes; i++, writes >>= 1)
+		if (writes & 1)
+			fetch_add_relaxed(&shared[i].writes, 1);
+	fetch_add_relaxed(&sh_pushed, 1);
+}
+
+static int sh_push(u32 reads, u32 writes, s32 prio, u16 prop)
+{
+	pawl_var_t vars[NSHARED];
+	struct pawl_op op = sh_op(vars, reads, writes);
+	int rc;
+
+	op.priority = prio;
+	op.prop = prop;
+	if (prop == PAWL_ASYNC) {
+		op.fn = NULL;
+		op.async_fn = sh_async;
+	}
+	rc = pawl_push(eng, &op);
+	if (!rc)
+		sh_count(writes);
+	return rc;
+}
+
+/* Everything is over, once, alone. */
+void sh_check(void)
+{
+	u32 i;
+
+	MUST(!pawl_wait_all(eng, 60000000000, NULL));
+	MUST(load_acquire(&sh_ran) == load_acquire(&sh_pushed));
+	for (i = 0; i < NSHARED; i++) {
+		MUST(shared[i].value == load_acquire(&shared[i].writes));
+		MUST(version(eng, shared[i].v) == shared[i].value);
+	}
+}
+
+static pawl_oper_t oper;
+
+/* One write on a var that nobody else uses. */
+void sh_write_alone(pawl_fn fn)
+{
+	shared[20].writes++;
+	shared[20].value++;
+	MUST(!push_write(eng, fn, NULL, shared[20].v));
+}
+
+/* --- the world --- */
+
+static void oper_make(void)
+{
+	pawl_var_t vars[2];
+	struct pawl_op op = sh_op(vars, 0, 3);
+
+	MUST(!pawl_oper_create(eng, &op, &oper));
+}
+
+static pawl_var_t feed_var[NFEED];
+static u64 feed_pushed[NFEED], feed_done[NFEED];	/* done: A */
+
+static u32 born;			/* A */
+static void says(void);
+
+__thread bool is_worker;
+u32 workers_armed;		/* A: the next worker is this victim; 0: none is */
+
+static void worker_born(void *user, const char *name)
+{
+	is_worker = true;
+	if (workers_armed)
+		step_me(&victims[min_u(fetch_add_relaxed(&workers_armed, 1), VICTIMS - 1)]);
+	step_unblock();
+	fetch_add_relaxed(&born, 1);
+}
+
+void world_make(int workers, u64 spin_ns, u32 window)
+{
+	struct pawl_config c;
+	struct pawl_op op;
+	u32 i, j;
+
+	pawl_config_init(&c);
+	c.workers = workers;
+	c.spin_ns = spin_ns;
+	c.max_ops = 1 << 18;
+	c.max_vars = 1 << 17;
+	c.max_threads = 64;
+	c.thread_start = worker_born;
+	if (window) {
+		c.window = window;
+		c.window_policy = PAWL_WINDOW_FAIL;
+	}
+	born = 0;
+	step_says = says;
+	OK(pawl_engine_create(&c, &eng));
+	/* The workers are there before anybody steps: until then they take no signal. */
+	op = op_of_fn(nothing, NULL);
+	MUST(!pawl_push(eng, &op));
+	op.prop = PAWL_CPU_PRIORITIZED;
+	MUST(!pawl_push(eng, &op));
+	MUST(soon(load_acquire(&born) == (workers ? (u32)workers + 1 : 0)));
+	memset(shared, 0, sizeof(shared));
+	sh_pushed = sh_ran = 0;
+	for (i = 0; i < NSHARED; i++)
+		shared[i].v = var_new(eng);
+	for (i = 0; i < NFEED; i++)
+		feed_var[i] = var_new(eng);
+	memset(feed_pushed, 0, sizeof(feed_pushed));
+	memset(feed_done, 0, sizeof(feed_done));
+	for (i = 0; i < OTHERS; i++) {
+		others[i].nvar = NPRIVATE;
+		others[i].var = calloc(NPRIVATE, sizeof(pawl_var_t));
+		others[i].pushed = calloc(NPRIVATE, sizeof(u64));
+		others[i].done = calloc(NPRIVATE, sizeof(u64));
+		for (j = 0; j < NPRIVATE; j++)
+			others[i].var[j] = var_new(eng);
+	}
+	oper_make();
+}
+
+void world_end(void)
+{
+	u32 i;
+
+	MUST(!pawl_oper_delete(eng, oper));
+	sh_check();
+	OK(pawl_engine_destroy(eng));
+	eng = NULL;
+	for (i = 0; i < OTHERS; i++) {
+		free(others[i].var);
+		free(others[i].pushed);
+		free(others[i].done);
+	}
+}
+
+/* --- rounds of the others --- */
+
+static int store_done(struct pawl_run *run, void *arg)
+{
+	u64 *done = arg;
+
+	store_release(done, load_relaxed(done) + 1);
+	return 0;
+}
+
+static void body_async(struct pawl_run *run, void *arg)
+{
+	MUST(!pawl_complete(run->engine, run->token, 0, NULL));
+}
+
+/*
+ * A victim that crawls is delayed by each change of the words that it reads: such calls are
+ * counted out to the others then.
+ */
+s64 sh_budget;			/* A */
+
+/* One push on vars of its own, of some kind. */
+static void private_push(struct other *o)
+{
+	pawl_var_t *v = o->var, fresh;
+	struct pawl_op op = op_of_fn(nothing, NULL), batch[3];
+	u32 kind = (u32)(rnd(&o->seed) % 11);
+
+	op.writes = v + rnd(&o->seed) % 3;
+	op.nwrites = 1;
+	/* All entries of a priority queue meet at its head; a delete is one. */
+	if (kind >= 8 && (load_relaxed(&sh_budget) <= 0 || fetch_add_relaxed(&sh_budget, -1) <= 0))
+		kind = 0;
+	switch (kind) {
+	case 0:
+		break;
+	case 1:
+		op.reads = op.writes;
+		op.nreads = 1;
+		op.nwrites = 0;
+		break;
+	case 2:
+		op.nwrites = 2;
+		break;
+	case 3:
+		op.reads = v + 5;
+		op.nreads = 2;
+		break;
+	case 4:
+		op.writes = v;
+		op.nwrites = 7;
+		break;
+	case 5:
+		batch[0] = batch[1] = batch[2] = op;
+		batch[1].reads = v + 4;
+		batch[1].nreads = 2;
+		MUST(!pawl_push_batch(eng, batch, 3));
+		return;
+	case 6:
+		op.fn = NULL;
+		op.async_fn = body_async;
+		break;
+	case 7:
+		op.prop = PAWL_CPU_PRIORITIZED;
+		break;
+	case 8:
+		MUST(!pawl_var_create(eng, &fresh));
+		MUST(!push_write(eng, nothing, NULL, fresh));
+		MUST(!pawl_var_delete(eng, fresh, NULL, NULL));
+		return;
+	case 9:
+		op.priority = 5;
+		break;
+	default:
+		op.priority = -5;
+	}
+	MUST(!pawl_push(eng, &op));
+}
+
+/* Pushes where the victim is at work: they return, and may have to wait behind it. */
+static void shared_pushes(struct other *o)
+{
+	u32 i, n = load_acquire(&sh_pushed) - load_acquire(&sh_ran) > 20000 ? 0 : 2, a, b;
+
+	for (i = 0; i < n && load_relaxed(&sh_budget) > 0; i++) {
+		fetch_add_relaxed(&sh_budget, -1);
+		a = 1u << rnd(&o->seed) % 4;
+		b = 1u << rnd(&o->seed) % 4;
+		MUST(!sh_push(i ? a & ~b : 0, b | (i ? 0 : a), 0, 0));
+	}
+}
+
+/* Everything of its own comes to its end. */
+void round_strict(struct other *o)
+{
+	u32 i;
+
+	for (i = 0; i < 5; i++)
+		private_push(o);
+	shared_pushes(o);
+	for (i = 0; i < ROUND_VARS; i++)
+		MUST(!pawl_wait_readable(eng, o->var[i], -1, NULL));
+}
+
+static u32 outstanding(const u64 *pushed, u64 *done, u32 n)
+{
+	u32 i, k = 0;
+
+	for (i = 0; i < n; i++)
+		k += pushed[i] != load_acquire(&done[i]);
+	return k;
+}
+
+/* Vars ROUND_VARS and up, that nothing is outstanding on. */
+static void push_idle(struct other *o, u32 n)
+{
+	u32 i;
+
+	for (i = ROUND_VARS; i < n; i++) {
+		if (o->pushed[i] != load_acquire(&o->done[i]))
+			continue;
+		o->pushed[i]++;
+		MUST(!push_write(eng, store_done, &o->done[i], o->var[i]));
+	}
+}
+
+/* The victim may have taken one op of somebody else: all but that. */
+void round_spread(struct other *o)
+{
+	push_idle(o, SPREAD);
+	shared_pushes(o);
+	while (outstanding(o->pushed, o->done, SPREAD) > load_acquire(&foreign))
+		MUST(pawl_run_one(eng) >= 0);
+	while (outstanding(feed_pushed, feed_done, NFEED) > load_acquire(&foreign))
+		MUST(pawl_run_one(eng) >= 0);
+}
+
+/* The same, of all kinds. */
+void round_mixed(struct other *o)
+{
+	u32 i;
+
+	for (i = 0; i < 3; i++)
+		private_push(o);
+	round_spread(o);
+}
+
+/* For the one that is left: what was there before, but for that; all that is new. */
+void round_last(struct other *o)
+{
+	while (outstanding(o->pushed, o->done, SPREAD) > load_acquire(&foreign))
+		MUST(pawl_run_one(eng) >= 0);
+	round_strict(o);
+	push_idle(o, SPREAD);
+}
+
+/*
+ * For workers alone: pushes, and neither waits nor looks.  Enough of them that a worker
+ * which sleeps is woken, also when the one that looks for work is the stopped one.
+ */
+void round_deaf(struct other *o)
+{
+	u64 want[NPRIVATE];
+	u32 i, left;
+
+	push_idle(o, NPRIVATE);
+	shared_pushes(o);
+	memcpy(want, o->pushed, sizeof(want));
+	do {
+		push_idle(o, NPRIVATE);
+		for (i = left = 0; i < NPRIVATE; i++)
+			left += load_acquire(&o->done[i]) < want[i];
+		sched_yield();
+	} while (left > load_acquire(&foreign));
+}
+
+/* Calls return, whatever they say: for what is full. */
+static void round_returns(struct other *o)
+{
+	u32 i;
+	int rc;
+
+	for (i = 0; i < 3; i++) {
+		rc = push_write(eng, nothing, NULL, o->var[i]);
+		MUST(!rc || rc == -EAGAIN || rc == -ENOMEM);
+		MUST(pawl_run_one(eng) >= 0);
+	}
+}
+
+/* --- what a victim does --- */
+
+static struct gate gate;
+static u32 gate_closed;		/* A */
+
+/* Empty caches: the next get of each pool goes to the depot. */
+static void caches_flush(struct victim *v)
+{
+	struct thread *t = thread_enter(eng);
+	u32 i;
+
+	for (i = 0; i < POOLS; i++)
+		pool_cache_flush(eng->pool[i], &t->cache[i]);
+}
+
+/* An empty depot, too: the next get is of what was never used. */
+static u32 *stash;
+static u32 stashed;
+
+static void depot_drain(struct victim *v)
+{
+	static const u32 pools[] = { POOL_OP, POOL_BLOCK };
+	struct thread *t = thread_enter(eng);
+	u32 i;
+
+	if (!stash)
+		stash = calloc(1u << 20, sizeof(*stash));
+	for (i = 0; i < 2; i++) {
+		struct pool *p = eng->pool[pools[i]];
+		struct pool_cache *c = &t->cache[pools[i]];
+
+		while (c->n || c->nspare || pool_depot_count(p)) {
+			MUST(pool_get(p, c, &stash[stashed]));
+			MUST(++stashed < 1u << 20);
+		}
+	}
+}
+
+/* Full caches: the next put of each pool goes to the depot. */
+static void caches_fill(struct victim *v)
+{
+	static const u32 pools[] = { POOL_OP, POOL_BLOCK };
+	struct thread *t = thread_enter(eng);
+	struct pool_cache *from;
+	u32 i, idx;
+
+	from = calloc(1, sizeof(*from));
+	MUST(!sh_push(0, 3, 0, 0));
+	for (i = 0; i < 2; i++) {
+		struct pool *p = eng->pool[pools[i]];
+		struct pool_cache *c = &t->cache[pools[i]];
+
+		while (c->n != p->mag || c->nspare != p->mag) {
+			MUST(pool_get(p, from, &idx));
+			pool_put(p, c, idx);
+		}
+		pool_cache_flush(p, from);
+	}
+	free(from);
+}
+
+static void op_w1(struct victim *v) { MUST(!sh_push(0, 1, 0, 0)); }
+static void op_r1(struct victim *v) { MUST(!sh_push(1, 0, 0, 0)); }
+static void op_w2(struct victim *v) { MUST(!sh_push(0, 3, 0, 0)); }
+static void op_rw3(struct victim *v) { MUST(!sh_push(1, 6, 0, 0)); }
+static void op_w7(struct victim *v) { MUST(!sh_push(0x11, 0x6e, 0, 0)); }
+static void op_w20(struct victim *v) { MUST(!sh_push(0x1f, 0xfffe0, 0, 0)); }
+static void op_none(struct victim *v) { MUST(!sh_push(0, 0, 0, 0)); }
+static void op_high(struct victim *v) { MUST(!sh_push(0, 1, 7, 0)); }
+static void op_low(struct victim *v) { MUST(!sh_push(0, 2, -7, 0)); }
+static void op_async(struct victim *v) { MUST(!sh_push(0, 3, 0, PAWL_ASYNC)); }
+static void op_run(struct victim *v) { MUST(pawl_run_one(eng) >= 0); }
+
+static void op_batch(struct victim *v)
+{
+	static const u32 masks[4][2] = { { 0, 3 }, { 1, 8 }, { 0, 6 }, { 7, 0 } };
+	pawl_var_t vars[4][4];
+	struct pawl_op op[4];
+	u32 i;
+
+	for (i = 0; i < 4; i++)
+		op[i] = sh_op(vars[i], masks[i][0], masks[i][1]);
+	MUST(!pawl_push_batch(eng, op, 4));
+	for (i = 0; i < 4; i++)
+		sh_count(masks[i][1]);
+}
+
+static void op_life(struct victim *v)
+{
+	pawl_var_t x;
+
+	MUST(!pawl_var_create(eng, &x));
+	MUST(!push_read(eng, nothing, NULL, x));
+	MUST(!pawl_var_delete(eng, x, NULL, NULL));
+}
+
+static void op_oper(struct victim *v)
+{
+	MUST(!pawl_oper_push(eng, oper, 0, (struct pawl_device){ 0, 0 }));
+	sh_count(3);
+}
+
+static void op_bulk(struct victim *v)
+{
+	u32 i;
+
+	MUST(pawl_bulk_size(eng, 3) >= 0);
+	for (i = 0; i < 4; i++)
+		MUST(!sh_push(0, 1u << i % 3, 0, 0));
+	MUST(pawl_bulk_size(eng, 0) >= 0);
+}
+
+/* The wait runs what is there, perhaps of others. */
+static void op_wait(struct victim *v)
+{
+	MUST(!sh_push(0, 3, 0, 0));
+	MUST(!pawl_wait_readable(eng, shared[0].v, -1, NULL));
+}
+
+static void op_wait_writable(struct victim *v)
+{
+	MUST(!sh_push(2, 1, 0, 0));
+	MUST(!pawl_wait_writable(eng, shared[1].v, -1, NULL));
+}
+
+static void op_look(struct victim *v)
+{
+	u64 n;
+	int rc = pawl_wait_all(eng, 0, NULL);
+
+	MUST(!rc || rc == -ETIMEDOUT);
+	MUST(!pawl_var_version(eng, shared[0].v, &n));
+	MUST(pawl_var_error(eng, shared[0].v, NULL) == 0);
+}
+
+/* Once. */
+void gate_open_now(void)
+{
+	if (xchg_acq_rel(&gate_closed, 0))
+		MUST(!pawl_complete(eng, gate.token, 0, NULL));
+}
+
+static void op_complete(struct victim *v) { gate_open_now(); }
+
+static void op_refused(struct victim *v)
+{
+	int rc = sh_push(0, 3, 0, 0);
+
+	MUST(!rc || rc == -EAGAIN);
+}
+
+/* Before: what the op finds. */
+static void pre_one(struct victim *v) { op_w2(v); }
+static void pre_prio(struct victim *v) { op_high(v); op_high(v); op_low(v); }
+static void pre_low(struct victim *v) { op_low(v); op_low(v); }
+
+/* Vars 0 and 1 are held; behind that a reader and a writer that no victim delays. */
+static void pre_gate(struct victim *v)
+{
+	gate_push(eng, &gate, NULL, 0, (pawl_var_t[]){ shared[0].v, shared[1].v }, 2);
+	fetch_add_relaxed(&shared[0].writes, 1);
+	fetch_add_relaxed(&shared[1].writes, 1);
+	MUST(soon(load_acquire(&gate.running)));
+	shared[0].value++;
+	shared[1].value++;
+	MUST(!sh_push(1, 0, 0, 0));
+	MUST(!sh_push(1, 0, 0, 0));
+	MUST(!sh_push(0, 3, 0, 0));
+	MUST(!sh_push(1, 0, 3, 0));
+	store_release(&gate_closed, 1);
+}
+
+/*
+ * While the victim is stopped, somebody else completes the gate, and what was pushed behind
+ * it before the victim's call began gets to its end.
+ */
+static u64 gate_limit;
+
+static void pre_behind(struct victim *v)
+{
+	u64 n;
+
+	MUST(!pawl_var_version(eng, shared[0].v, &n));
+	pre_gate(v);
+	store_release(&gate_limit, n + 2);	/* the gate, and the writer behind it */
+}
+
+static void round_behind(struct other *o)
+{
+	u64 n;
+
+	gate_open_now();
+	do {
+		MUST(pawl_run_one(eng) >= 0);
+		MUST(!pawl_var_version(eng, shared[0].v, &n));
+	} while (n < load_acquire(&gate_limit));
+	round_strict(o);
+}
+
+/* As after many short runs: a look at a foreign ring takes a batch. */
+static void pre_feed(struct victim *v)
+{
+	thread_enter(eng)->ex.batch = 16;
+}
+
+void feeder(void)
+{
+	u32 i;
+
+	for (i = 0; i < NFEED; i++) {
+		if (feed_pushed[i] != load_acquire(&feed_done[i]))
+			continue;
+		feed_pushed[i]++;
+		MUST(!push_write(eng, store_done, &feed_done[i], feed_var[i]));
+	}
+}
+
+static void pre_window(struct victim *v)
+{
+	u32 i;
+
+	for (i = 0; i < 40; i++)
+		if (sh_push(0, 1, 0, 0))
+			break;
+}
+
+static void pre_asleep(struct victim *v)
+{
+	nap_us(80);
+}
+
+const struct call calls[] = {
+	{ "push 1 write", NULL, op_w1, round_strict, F_BUSY | F_ANY },
+	{ "push 1 read", NULL, op_r1, round_strict, F_BUSY | F_ANY },
+	{ "push 2 writes", NULL, op_w2, round_strict, F_BUSY | F_ANY },
+	{ "push read, 2 writes", NULL, op_rw3, round_strict, F_BUSY | F_ANY },
+	{ "push 7", NULL, op_w7, round_strict, F_BUSY | F_ANY },
+	{ "push 20", NULL, op_w20, round_strict, F_ANY },
+	{ "push none", NULL, op_none, round_strict, F_ANY },
+	{ "push high", NULL, op_high, round_strict, F_BUSY | F_ANY },
+	{ "push low", NULL, op_low, round_strict, F_BUSY | F_ANY },
+	{ "push async", NULL, op_async, round_strict, F_ANY },
+	{ "push batch", NULL, op_batch, round_strict, F_BUSY | F_ANY },
+	{ "push operator", NULL, op_oper, round_strict, F_ANY },
+	{ "push bulk", NULL, op_bulk, round_strict, F_ANY },
+	{ "push behind, 1", pre_behind, op_w1, round_behind, 0 },
+	{ "push behind, 2", pre_behind, op_w2, round_behind, 0 },
+	{ "push behind, 3", pre_behind, op_rw3, round_behind, 0 },
+	{ "push, caches empty", caches_flush, op_w2, round_strict, 0 },
+	{ "push, depot empty", depot_drain, op_w2, round_strict, 0 },
+	{ "run, caches full", caches_fill, op_run, round_spread, F_TAKES },
+	{ "run own", pre_one, op_run, round_spread, F_BUSY | F_TAKES | F_ANY },
+	{ "run high", pre_prio, op_run, round_spread, F_BUSY | F_TAKES | F_ANY },
+	{ "run low", pre_low, op_run, round_spread, F_BUSY | F_TAKES | F_ANY },
+	{ "run nothing", NULL, op_run, round_spread, F_BUSY | F_TAKES | F_ANY },
+	{ "run batch", pre_feed, op_run, round_spread, F_TAKES | F_FEED },
+	{ "complete", pre_gate, op_complete, round_strict, 0 },
+	{ "create, delete", NULL, op_life, round_strict, F_BUSY | F_ANY },
+	{ "look", NULL, op_look, round_strict, F_BUSY | F_ANY },
+	{ "wait", NULL, op_wait, round_spread, F_BUSY | F_TAKES | F_ANY | F_WAITS },
+	{ "wait writable", NULL, op_wait_writable, round_spread,
+	  F_TAKES | F_ANY | F_WAITS },
+	{ "push, window full", pre_window, op_refused, round_returns, F_WINDOW },
+	{ "push, wake", pre_asleep, op_w1, round_deaf, F_WORKERS },
+	{ "push high, wake", pre_asleep, op_high, round_deaf, F_WORKERS },
+	{ "push, wake the only one", pre_asleep, op_w1, round_deaf, F_WORKER },
+	{ "complete, wake", pre_gate, op_complete, round_deaf, F_WORKERS },
+};
+
+const struct call *call_random(u64 *seed, u32 without)
+{
+	const struct call *c;
+
+	do
+		c = &calls[rnd(seed) % ARRAY_SIZE(calls)];
+	while (!(c->flags & F_ANY) || (c->flags & without));
+	return c;
+}
+
+u32 stop_loops;	/* A */
+
+void job_loop(struct victim *v)
+{
+	while (!load_acquire(&stop_loops)) {
+		const struct call *c = call_random(&v->seed, 0);
+
+		if (load_acquire(&sh_pushed) - load_acquire(&sh_ran) > 2000)
+			MUST(pawl_run_one(eng) >= 0);
+		else
+			c->op(v);
+	}
+}
+
+static void says(void)
+{
+	struct pawl_stats st = stats(eng);
+	u32 i, j;
+
+	for (i = 0; i < OTHERS; i++)
+		for (j = 0; j < NPRIVATE; j++)
+			if (others[i].pushed[j] != load_acquire(&others[i].done[j]))
+				fprintf(stderr, "    thread %u waits for the op on its var %u\n", i, j);
+	fprintf(stderr, "    in flight %llu, shared %llu, sleeps %llu, wakes %llu\n",
+		(unsigned long long)(st.pushed - st.completed),
+		(unsigned long long)(load_acquire(&sh_pushed) - load_acquire(&sh_ran)),
+		(unsigned long long)st.sleeps, (unsigned long long)st.wakes);
+	pawl_dump(eng, 2);
+}
+
+void drain(void)
+{
+	while (pawl_run_one(eng) > 0)
+		;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What threads do while one of them is stopped: an engine with shared and private vars, the
+ * calls of the victims, and the rounds of the others.
+ */
+#ifndef TESTS_SUSPEND_CALLS_H
+#define TESTS_SUSPEND_CALLS_H
+
+#include "step.h"
+
+#define F_BUSY		1u	/* also with the others at work all the time */
+#define F_TAKES		2u	/* it may have an op of somebody else in its hands */
+#define F_FEED		4u	/* the main thread fills a ring first */
+#define F_WORKERS	8u	/* two workers, asleep; the others do not help them */
+#define F_WORKER	16u	/* one worker */
+#define F_WINDOW	64u	/* an engine with a small window */
+#define F_ANY		128u	/* any thread at any time may do it */
+#define F_WAITS		256u	/* it waits for what others may hold */
+
+struct call {
+	const char *name;
+	void (*pre)(struct victim *v);
+	void (*op)(struct victim *v);
+	void (*round)(struct other *o);
+	u32 flags;
+};
+
+#define NCALLS		34u
+
+extern const struct call calls[NCALLS];
+extern struct pawl_engine *eng;
+extern u64 foreign;		/* A: works of others that parked victims may have taken */
+extern s64 sh_budget;		/* A: how often the others may still get in the victim's way */
+extern u32 stop_loops;		/* A: ends job_loop() */
+extern __thread bool is_worker;
+extern u32 workers_armed;	/* A: the next worker is this victim; 0: none is */
+
+void world_make(int workers, u64 spin_ns, u32 window);
+void world_end(void);		/* all was run, once, writes alone */
+void sh_check(void);
+void sh_write_alone(pawl_fn fn);
+void drain(void);
+void feeder(void);
+void gate_open_now(void);
+const struct call *call_random(u64 *seed, u32 without);
+void job_loop(struct victim *v);
+
+void round_strict(struct other *o);
+void round_spread(struct other *o);
+void round_mixed(struct other *o);
+void round_last(struct other *o);
+void round_deaf(struct other *o);
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Threads that are stopped at a chosen instruction while others go on.
+ *
+ * Purpose: show that whoever is stopped, wherever that is, keeps nobody else from
+ * getting on.  The code under test is what a program links; nothing in it is changed.
+ *
+ * Structures: a victim is a thread that does one job at a time.  In the part of it that
+ * step_begin() and step_end() enclose it is stopped in one of two ways, and stays in the
+ * signal's handler until it is released: it is parked.
+ *   - A breakpoint is written over the first byte of one instruction.  The victim gets
+ *     there at full speed, and is fresh in that.  Others step over it.
+ *   - The processor's trap flag raises a signal after each instruction: the victim
+ *     crawls, and is parked at each, or after so many.  That is slower by 10^4.
+ * Others are threads that do rounds of work, all the time or once when they are asked;
+ * a park passes if each of them ends a round that it began after the victim stopped.
+ * What is under test has its code in sections of its own; of all instructions there it is kept which were run at full speed and at which a thread was
+ * parked.  Work is done in children of fork(), so that a hang ends with its child; what
+ * they find is in shared memory.
+ *
+ * Progress: a park is a stall if some other thread ends no round for STALL_MS, twice.
+ */
+#ifndef TESTS_SUSPEND_STEP_H
+#define TESTS_SUSPEND_STEP_H
+
+#define UTIL_NO_CHECK
+#include "../unit/util.h"
+
+#define VICTIMS		5u
+#define OTHERS		2u
+#define STALL_MS	10000u
+
+struct victim {
+	pthread_t thread;
+	u32 id;
+	u64 seed;
+	/* The job: begun when job != done. */
+	void (*fn)(struct victim *v);
+	u32 job;		/* A, futex */
+	u32 done;		/* A */
+	u32 event;		/* A, futex: counts parks and ends of jobs */
+	/* Stepping. */
+	bool crawl;		/* by the trap flag; else by the breakpoint */
+	bool every;		/* park at each instruction, not only at one */
+	u64 left;		/* instructions to the park */
+	struct trace *trace;	/* keep the addresses */
+	bool on;		/* O: it steps now, or the breakpoint is for it */
+	u64 steps;		/* instructions since step_begin() */
+	u64 at;			/* where it is parked */
+	u32 parked;		/* A */
+	u32 released;		/* A, futex */
+};
+
+/* Instructions of the code under test, each once, in the order in which they were met. */
+struct trace {
+	u32 n;
+	u64 at[8192];
+	u8 *seen;
+};
+
+struct other {
+	pthread_t thread;
+	u32 id;
+	u64 seed;
+	u32 rounds;		/* A, futex */
+	u32 answered;		/* O */
+	pawl_var_t *var;	/* its own */
+	u32 nvar;
+	u64 *pushed, *done;	/* by var; done: A */
+};
+
+/* What the children found. */
+struct found {
+	u64 parks, stalls, rounds, jobs;	/* A */
+	u64 most_parked;		/* A: at once */
+	u32 convicted;			/* A */
+	char first_stall[200];
+	u8 maps[];			/* run, parked: one byte per byte of code */
+};
+
+extern struct found *found;
+extern struct victim victims[VICTIMS];
+extern struct other others[OTHERS];
+extern u64 step_seed;
+extern u32 stall_ms;
+extern const char *step_what;		/* what is going on, for messages */
+extern void (*step_says)(void);	/* what there is to say of a stall */
+extern bool step_anywhere;		/* also in the test's own code */
+extern bool step_convict;		/* a stall is what is wanted */
+
+/* --- the code under test --- */
+int code_init(const char *program);	/* 0, or 77: cannot be read; says why */
+bool code_at(u64 address);		/* an instruction begins there */
+void code_break(bool on);		/* record, once each, the instructions that are run */
+void code_figures(u64 *run, u64 *both);
+u64 *code_hot(u64 *n);
+bool code_parked(u64 address);
+void code_missing(u32 most);		/* print where nobody was parked */
+const char *code_name(u64 address);
+
+void trace_clear(struct trace *t);
+void breakpoint_set(u64 address);
+void breakpoint_clear(void);
+
+/* --- victims --- */
+void step_init(void);
+void step_unblock(void);
+void step_me(struct victim *v);		/* this thread is v */
+void step_begin(struct victim *v);
+void step_end(struct victim *v);
+void victims_start(u32 n);
+void victims_stop(u32 n);
+void victim_job(struct victim *v, void (*fn)(struct victim *v));
+/* Until v is parked (true) or its job is done (false). */
+bool victim_wait(struct victim *v);
+bool victim_wait_ms(struct victim *v, u64 ms);
+struct victim *victims_wait_ms(u32 n, u64 ms);	/* any of the first n, or NULL */
+void victim_release(struct victim *v);
+void victim_finish(struct victim *v);
+void victim_interrupt(struct victim *v);	/* park it wherever it is */
+
+/* --- others --- */
+void others_start(u32 n, void (*round)(struct other *o));
+void others_stop(void);
+void others_busy(bool all_the_time);
+/* All of them end a round that begins now.  False: a stall, which is noted. */
+bool others_go(u64 at, u64 step);
+
+/* --- children --- */
+int child(void (*fn)(void *arg), void *arg, u32 seconds);
+
+void futex_wait_ms(u32 *word, u32 old, u64 ms);
+void futex_wake(u32 *word);
+
+#endif
