@@ -592,6 +592,7 @@ static u64 in_flight(void)
 	struct pawl_stats st = { .size = sizeof(st) };
 
 	bulk_goes();
+	GOOD(pawl_bulk_flush(w->e) <= 0);
 	GOOD(!pawl_stats(w->e, &st));
 	return st.pushed - st.completed;
 }
