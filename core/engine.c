@@ -39,6 +39,8 @@ void pawl_config_init(struct pawl_config *cfg)
 	cfg->max_threads = 256;
 	cfg->window_policy = -1;
 	cfg->spin_ns = 20000;
+	cfg->device_streams = 16;
+	cfg->device_workers = 1;
 	cfg->name = "pawl";
 }
 PAWL_EXPORT(pawl_config_init);
@@ -56,6 +58,9 @@ static int config_check(struct pawl_config *c)
 		{ "max_threads", c->max_threads, 1, 2047 },
 		{ "window", c->window, 0, c->max_ops },
 		{ "window_policy", c->window_policy, -1, PAWL_WINDOW_HELP },
+		{ "ndevices", c->ndevices, 0, 16 },
+		{ "device_streams", c->device_streams, 1, 32 },
+		{ "device_workers", c->device_workers, 1, 32 },
 	};
 	u64 threads;
 	size_t i;
@@ -74,7 +79,8 @@ static int config_check(struct pawl_config *c)
 		if (c->cpus[i] < 0 || c->cpus[i] >= 4096)
 			return err(-EINVAL, "engine_create: config.cpus[%zu] is %d", i, c->cpus[i]);
 	/* Those of other queues start when they are needed, if there is room. */
-	threads = (u64)c->workers * (c->kind == PAWL_PER_DEVICE ? c->cpu_devices : 1) + 1;
+	threads = (u64)c->workers * (c->kind == PAWL_PER_DEVICE ? c->cpu_devices : 1) + 1 +
+		  !!c->ndevices;
 	if (c->workers && c->kind != PAWL_NAIVE && threads > c->max_threads)
 		return err(-EINVAL, "engine_create: config.max_threads is %u, the workers need %llu",
 			   c->max_threads, (unsigned long long)threads);
@@ -83,7 +89,7 @@ static int config_check(struct pawl_config *c)
 	    c->max_threads > 256)
 		return err(-EINVAL, "engine_create: config.max_ops %u and max_threads %u exceed 2^20",
 			   c->max_ops, c->max_threads);
-	return 0;
+	return devices_check(c);
 }
 
 static int pools_add(struct pawl_engine *e)
@@ -99,6 +105,7 @@ static int pools_add(struct pawl_engine *e)
 		[POOL_VAR] = { "var", VAR_SIZE, vars, NULL, NULL },
 		[POOL_ERROR] = { "error", sizeof(struct error), ops + vars, NULL, NULL },
 		[POOL_OPER] = { "operator", sizeof(struct oper), vars, NULL, NULL },
+		[POOL_DEVREC] = { "pending", device_rec_size(), c->ndevices ? vars : 1, NULL, NULL },
 		[POOL_BULK] = { "bulk", sizeof(struct bulk), min_u(ops, 16384u), NULL, NULL },
 		[POOL_EXT0] = { "deps16", 64 + 24 * 16, min_u(ops, 131072u), NULL, NULL },
 		[POOL_EXT1] = { "deps256", 64 + 24 * 256, min_u(ops, 32768u), NULL, NULL },
@@ -125,7 +132,7 @@ static int queues_add(struct pawl_engine *e)
 	char name[16];
 	int rc;
 
-	e->routes = calloc(e->ndev * 8u, sizeof(*e->routes));
+	e->routes = calloc((c->ndevices ? DEV_ROWS : e->ndev) * 8u, sizeof(*e->routes));
 	if (!e->routes)
 		return err(-ENOMEM, "engine_create: no memory for routes");
 	q = in = out = prio = NULL;
@@ -188,6 +195,7 @@ static void worker_leave(void *user, struct exec_thread *ex)
 
 static void engine_free(struct pawl_engine *e)
 {
+	devices_free(e);
 	if (e->x)
 		exec_destroy(e->x);
 	if (e->arena)
@@ -229,6 +237,7 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	memset(e, 0, sizeof(*e));
 	e->cfg = c;
 	e->cfg.cpus = NULL;
+	e->cfg.devices = NULL;
 	e->kind = (u32)c.kind;
 	e->special = e->kind == PAWL_NAIVE ? SPECIAL_NAIVE : 0;
 	if (e->kind == PAWL_NAIVE)
@@ -283,6 +292,8 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	if (!rc)
 		rc = queues_add(e);
 	if (!rc)
+		rc = devices_create(e, c.devices);
+	if (!rc)
 		rc = arena_ready(e->arena, c.prefault);
 	if (!rc)
 		rc = threads_init(e);
@@ -300,6 +311,12 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	}
 	*error_of(e, e->spare_error) = (struct error){ .refs = 1, .gone = 1, .code = -ENOMEM,
 		.text = "an op failed, and no memory was left for its error" };
+	rc = devices_start(e);
+	if (rc) {
+		devices_stop(e);
+		threads_fini(e);
+		goto fail;
+	}
 	exec_start(e->x);
 	*out = e;
 	return 0;
@@ -320,6 +337,8 @@ int pawl_engine_stop(struct pawl_engine *e)
 		return err(-EDEADLK, "engine_stop: from inside an op");
 	bulk_flush(t);
 	wait_none(t, -1, true);
+	if (e->devices)
+		device_wait_all(t, -1, true);
 	exec_stop(e->x);
 	return 0;
 }
@@ -355,7 +374,10 @@ int pawl_engine_destroy(struct pawl_engine *e)
 		return err(-EDEADLK, "engine_destroy: from inside an op");
 	threads_flush(e);
 	wait_none(t, -1, true);
+	if (e->devices)
+		device_wait_all(t, -1, true);
 	exec_stop(e->x);
+	devices_stop(e);
 	opers_exit(t);
 	errors_exit(e);
 	threads_fini(e);

@@ -36,7 +36,8 @@ struct var {
 
 struct var_side {
 	u64 version;		/* completer of a write (they are ordered); others read */
-	u64 unused;
+	u32 rec;		/* A: what devices have still to do, or 0: device.c */
+	u32 unused;
 };
 
 #define VAR_GROUP	4u
@@ -221,7 +222,7 @@ struct frame {
 };
 
 enum {
-	POOL_OP, POOL_BLOCK, POOL_VAR, POOL_ERROR, POOL_OPER, POOL_BULK,
+	POOL_OP, POOL_BLOCK, POOL_VAR, POOL_ERROR, POOL_OPER, POOL_BULK, POOL_DEVREC,
 	POOL_EXT0, POOL_EXT1, POOL_EXT2, POOL_EXT3, POOLS
 };
 
@@ -243,7 +244,7 @@ struct thread {
 	u32 depth;		/* O: bodies on the stack */
 	u64 seq;		/* O: push number, grows over all users of the slot */
 	u32 var_limit;		/* O: var indexes below are carved */
-	u32 unused;
+	u32 waits_device;	/* A: the thread waits for all devices */
 	u64 next_check;		/* O: pushed count at which the window is looked at again */
 	struct frame *frame;	/* O */
 	struct bulk_state *bulk;	/* O: NULL if the thread never used bulk */
@@ -267,6 +268,7 @@ enum {
 	SPECIAL_POISONED = 1,	/* an error was ever made: look for inherited ones */
 	SPECIAL_TRACING = 2,
 	SPECIAL_NAIVE = 4,
+	SPECIAL_DEVICES = 8,	/* the engine has devices: what is pending there must be over */
 };
 
 struct pawl_engine {
@@ -284,6 +286,7 @@ struct pawl_engine {
 	u32 max_threads;	/* I */
 	u32 ndev;		/* I */
 	struct exec_queue **routes;	/* I: [dev * 8 + prop] */
+	struct devices *devices;	/* I: NULL if there are only CPUs */
 	/* A: number of wait-alls that cleared << 32 | ops that failed by themselves since */
 	u64 err_state __cacheline_aligned;
 	u64 err_given;		/* A: epoch << 32 | of these, errors given out or cleared */
@@ -567,6 +570,7 @@ void push_undo(struct thread *t, struct op *op);
 void dispatch(struct thread *t, struct op *op, u32 opi);
 int window_wait(struct thread *t, u32 n);
 int push_one(struct thread *t, const struct pawl_op *d, u32 flags);
+int var_delete(struct thread *t, pawl_var_t v, struct pawl_device dev, pawl_fn fn, void *arg);
 
 /* What an op is by its property. */
 static inline u16 prop_flags(u32 prop)
@@ -598,6 +602,36 @@ void op_warm(void *user, u32 work);
 u32 run_op(struct thread *t, struct op *op, u32 opi);
 u32 finish_op(struct thread *t, struct op *op, u32 opi, int status);
 bool grant(struct op *op);
+
+/*
+ * device.c.  An op's dev is the number of a CPU device, or DEV_FIRST + the row of what
+ * op.device names.
+ */
+#define DEV_FIRST	64u
+#define DEV_ROWS	(DEV_FIRST + 80u)
+#define DEVICE_PARKED	1
+int devices_check(const struct pawl_config *c);
+int devices_create(struct pawl_engine *e, const struct pawl_device *list);
+int devices_start(struct pawl_engine *e);
+void devices_stop(struct pawl_engine *e);
+void devices_free(struct pawl_engine *e);
+u32 device_row(struct pawl_engine *e, struct pawl_device name);
+int device_begin(struct thread *t, struct op *op, u32 opi, struct pawl_run *run);
+void device_end(struct thread *t, struct op *op, struct pawl_run *run);
+void device_async_end(struct thread *t, struct op *op);
+int device_order(struct thread *t, struct op *op, u32 opi);
+void device_var_end(struct thread *t, struct var_side *side);
+bool device_busy(struct pawl_engine *e, u32 vi, bool write);
+bool device_wait_parks(struct thread *t, struct op *op, u32 opi);
+int device_wait_error(struct thread *t, struct op *op, struct pawl_error *out);
+int device_lost_any(struct pawl_engine *e, struct pawl_error *out);
+int device_wait_all(struct thread *t, s64 timeout_ns, bool help);
+u32 device_rec_size(void);
+
+static inline u32 op_device(struct pawl_engine *e, struct pawl_device name)
+{
+	return likely(name.kind == PAWL_CPU) ? name.id : device_row(e, name);
+}
 
 /* wait.c */
 void waiter_granted(struct thread *t, struct op *op, u32 opi);

@@ -35,7 +35,7 @@ int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext)
 	return 0;
 }
 
-/* What is wrong with the description; the vars are checked when they are used. */
+/* What is wrong with the description, or 0; the vars are checked when they are used. */
 __cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *who)
 {
 	if (!d || d->size != sizeof(*d))
@@ -48,12 +48,15 @@ __cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *wh
 			   PAWL_NO_SKIP);
 	if (d->flags)
 		return err(-EINVAL, "%s: op.flags is %#x, must be 0", who, d->flags);
-	if (d->device.kind != PAWL_CPU)
-		return err(-ENODEV, "%s: no device of kind %u in this engine", who,
-			   d->device.kind);
-	if (d->device.id >= e->ndev)
+	if (d->device.kind != PAWL_CPU && !device_row(e, d->device))
+		return err(-ENODEV, "%s: no device of kind %u, number %u in this engine", who,
+			   d->device.kind, d->device.id);
+	if (d->device.kind == PAWL_CPU && d->device.id >= e->ndev)
 		return err(-ENODEV, "%s: no CPU device %u, this engine has %u", who,
 			   d->device.id, e->ndev);
+	/* Nothing is: of a device that is no CPU (op_check()). */
+	if ((d->reads || !d->nreads) && (d->writes || !d->nwrites))
+		return 0;
 	return err(-EINVAL, "%s: op.%s is NULL but its count is %u", who,
 		   d->nreads && !d->reads ? "reads" : "writes",
 		   d->nreads && !d->reads ? d->nreads : d->nwrites);

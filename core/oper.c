@@ -89,7 +89,7 @@ int pawl_oper_create(struct pawl_engine *e, const struct pawl_op *d, pawl_oper_t
 	o->ndeps = n;
 	o->flags = (d->async_fn ? OP_ASYNC : 0) | prop_flags(d->prop);
 	o->prop = (u8)d->prop;
-	o->dev = (u8)d->device.id;
+	o->dev = (u8)op_device(e, d->device);
 	gen = load_relaxed(&o->gen) + 1;
 	gen |= 1;
 	store_relaxed(&o->gen, gen);
@@ -109,7 +109,7 @@ int pawl_oper_push(struct pawl_engine *e, pawl_oper_t h, int priority, struct pa
 
 	if (unlikely(!t))
 		return thread_last.code;
-	if (dev.kind != PAWL_CPU || dev.id >= e->ndev)
+	if (dev.kind == PAWL_CPU ? dev.id >= e->ndev : !device_row(e, dev))
 		return err(-ENODEV, "oper_push: no device %u:%u", dev.kind, dev.id);
 	if (t->bulk)
 		bulk_flush(t);
@@ -148,7 +148,7 @@ int pawl_oper_push(struct pawl_engine *e, pawl_oper_t h, int priority, struct pa
 	store_relaxed(&op->name, o->name);
 	op->prio = priority;
 	op->prop = o->prop;
-	op->dev = (u8)dev.id;
+	op->dev = (u8)op_device(e, dev);
 	op->oper = idx;
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_TRACING))
 		trace_event(t, TRACE_PUSH, opi, o->name, 0);

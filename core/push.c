@@ -23,7 +23,8 @@ static __noinline void dispatch_odd(struct thread *t, struct op *op, u32 opi)
 		waiter_granted(t, op, opi);
 		return;
 	}
-	if (e->kind != PAWL_NAIVE && (op->prop == PAWL_ASYNC || e->kind == PAWL_PER_DEVICE)) {
+	if (e->kind != PAWL_NAIVE && op->dev < DEV_FIRST &&
+	    (op->prop == PAWL_ASYNC || e->kind == PAWL_PER_DEVICE)) {
 		count(&t->inlined);
 		/* Successors of an inline run belong to the queues. */
 		run_alone(t, op, opi);
@@ -324,7 +325,7 @@ static __always_inline_fn int fill_here(struct thread *t, struct op *op, u32 opi
 	op->arg = d->arg;
 	op->prio = d->priority;
 	op->prop = (u8)d->prop;
-	op->dev = (u8)d->device.id;
+	op->dev = (u8)op_device(t->e, d->device);
 	return 0;
 }
 
@@ -405,15 +406,13 @@ int pawl_push(struct pawl_engine *e, const struct pawl_op *d)
 }
 PAWL_EXPORT(pawl_push);
 
-int pawl_var_delete(struct pawl_engine *e, pawl_var_t v, pawl_fn fn, void *arg)
+int var_delete(struct thread *t, pawl_var_t v, struct pawl_device dev, pawl_fn fn, void *arg)
 {
-	struct thread *t = thread_get(e);
 	struct pawl_op d = PAWL_OP_INIT;
 
-	if (unlikely(!t))
-		return thread_last.code;
 	if (t->bulk)
 		bulk_flush(t);
+	d.device = dev;
 	d.fn = fn;
 	d.arg = arg;
 	d.writes = &v;
@@ -421,5 +420,13 @@ int pawl_var_delete(struct pawl_engine *e, pawl_var_t v, pawl_fn fn, void *arg)
 	d.prop = PAWL_DELETE_VAR;
 	d.name = "DeleteVariable";
 	return push_one(t, &d, OP_DELETE | OP_NO_SKIP);
+}
+
+int pawl_var_delete(struct pawl_engine *e, pawl_var_t v, pawl_fn fn, void *arg)
+{
+	struct thread *t = thread_get(e);
+
+	return likely(t) ? var_delete(t, v, (struct pawl_device){ PAWL_CPU, 0 }, fn, arg) :
+	       thread_last.code;
 }
 PAWL_EXPORT(pawl_var_delete);

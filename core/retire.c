@@ -157,6 +157,8 @@ static void var_end(struct thread *t, struct dep *d)
 	if (b->err)
 		error_put(t, b->err);
 	block_free(t, d->block);
+	if (unlikely(var_side_of(e, vi)->rec))
+		device_var_end(t, var_side_of(e, vi));
 	/* CORE-V1 <-> CORE-V2: a push that reads the new generation refuses the handle. */
 	store_release(&v->gen, d->gen + 1);
 	pool_put(e->pool[POOL_VAR], &t->cache[POOL_VAR], vi);
@@ -414,6 +416,8 @@ static u32 run_async(struct thread *t, struct frame *f, struct op *op, u32 opi)
 	f->run.token.h = (u64)gen << 32 | opi;
 	store_release(&op->token, gen << 2 | TOKEN_ARMED);	/* CORE-C2 <-> CORE-C1 */
 	op->async_fn(&f->run, op->arg);
+	if (unlikely(f->run.reserved))
+		device_end(t, NULL, &f->run);
 	frame_pop(t, f);
 	return 0;
 }
@@ -437,13 +441,24 @@ static __noinline u32 run_odd(struct thread *t, struct op *op, u32 opi)
 	warm_deps(e, op);
 	if (unlikely(special & SPECIAL_POISONED))
 		error = op_inherited(e, op);
-	if (unlikely(!op->fn || (op->flags & (OP_STALE | OP_WAITER))))
-		return finish_op(t, op, opi, 0);
+	if (unlikely(!op->fn || (op->flags & (OP_STALE | OP_WAITER)))) {
+		status = 0;
+		if ((special & SPECIAL_DEVICES) && !(op->flags & (OP_STALE | OP_WAITER)))
+			status = device_order(t, op, opi);
+		return status == DEVICE_PARKED ? 0 : finish_op(t, op, opi, status);
+	}
 	if (unlikely(error && !(op->flags & OP_NO_SKIP))) {
 		count(&t->skipped);
 		return finish_op(t, op, opi, 0);
 	}
 	frame_push(t, &f, op, opi);
+	if (unlikely(special & SPECIAL_DEVICES)) {
+		status = device_begin(t, op, opi, &f.run);
+		if (status) {
+			frame_pop(t, &f);
+			return status == DEVICE_PARKED ? 0 : finish_op(t, op, opi, status);
+		}
+	}
 	if (unlikely(error))
 		f.run.status = error_of(e, error)->code;
 	if (unlikely(special & SPECIAL_TRACING))
@@ -451,6 +466,8 @@ static __noinline u32 run_odd(struct thread *t, struct op *op, u32 opi)
 	if (unlikely(op->flags & OP_ASYNC))
 		return run_async(t, &f, op, opi);
 	status = op->fn(&f.run, op->arg);
+	if (unlikely(f.run.reserved))
+		device_end(t, op, &f.run);
 	frame_pop(t, &f);
 	return run_end(t, &f, op, opi, status);
 }
@@ -539,6 +556,8 @@ static int complete(struct pawl_engine *e, pawl_token_t token, int status, const
 		else
 			payload_drop(e, payload);
 	}
+	if (unlikely(op->dev >= DEV_FIRST))
+		device_async_end(t, op);
 	budget = alone_begin(t);
 	finish_op(t, op, opi, status);
 	alone_end(t, budget);

@@ -67,6 +67,8 @@ void waiter_granted(struct thread *t, struct op *op, u32 opi)
 	struct pawl_engine *e = t->e;
 	u32 owner = op->owner, tok = load_relaxed(&op->token);
 
+	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && device_wait_parks(t, op, opi))
+		return;
 	/* The owner may give up, or come back (readopt()), at this moment. */
 	while (!cas_acq_rel_acquire(&op->token, &tok, (tok & ~3u) | TOKEN_DONE))	/* CORE-G1 <-> CORE-G2 */
 		;
@@ -98,6 +100,8 @@ static int look(struct thread *t, u32 vi, u32 gen, bool write)
 	if ((w.val & WORD_DELETED) || load_acquire(&v->gen) != gen)
 		return err(-ESTALE, "wait: the var was deleted");
 	s = load_acquire(&block_of(e, word_cur(w.val))->state);	/* CORE-A3 <-> CORE-R1 */
+	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && device_busy(e, vi, write))
+		s &= ~BLOCK_DONE;
 	/* The block was that var's if the word still says so. */
 	if (load_acquire(&v->word.tag) != w.tag)
 		return 0;
@@ -259,6 +263,8 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 	b = block_of(e, op->deps[0].block);
 	error = write || (load_acquire(&b->state) & BLOCK_ERR) ? b->err : 0;
 	rc = error ? error_take(t, error, out) : 0;
+	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && !rc)
+		rc = device_wait_error(t, op, out);
 	budget = alone_begin(t);
 	retire(t, op, 0);
 	alone_end(t, budget);
@@ -375,9 +381,12 @@ int pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *
 	if (t->bulk)
 		bulk_flush(t);
 	rc = wait_none(t, timeout_ns, helps(t));
+	if (!rc && e->devices)
+		rc = device_wait_all(t, timeout_ns, helps(t));
 	if (rc)
 		return err(rc, "wait_all: ops are in flight after %lld ns", (long long)timeout_ns);
-	return error_take_all(t, out);
+	rc = error_take_all(t, out);
+	return rc || !e->devices ? rc : device_lost_any(e, out);
 }
 PAWL_EXPORT(pawl_wait_all);
 

@@ -39,9 +39,11 @@ typedef struct pawl_oper { uint64_t h; } pawl_oper_t;
 /* The right, and the duty, to complete one run of an asynchronous body. */
 typedef struct pawl_token { uint64_t h; } pawl_token_t;
 
-/* Where an op runs.  Only the CPU device exists so far; ids below cpu_devices. */
+/* Where an op runs: on a CPU device (ids below cpu_devices), or see pawl/device.h. */
 enum pawl_device_kind {
 	PAWL_CPU = 0,
+	PAWL_CUDA = 1,
+	PAWL_FAKE = 2,		/* for tests */
 };
 
 struct pawl_device {
@@ -151,6 +153,10 @@ struct pawl_config {
 	const int *cpus;		/* workers are pinned to these in turn; NULL: not pinned */
 	unsigned int ncpus;
 	const char *name;		/* prefix of thread names, at most 7 bytes; "pawl" */
+	const struct pawl_device *devices;	/* besides CPUs, at most 16; copied */
+	unsigned int ndevices;
+	int device_streams;		/* compute streams per device; default 16, at most 32 */
+	int device_workers;		/* threads that issue a device's normal ops; default 1 */
 	void (*thread_start)(void *user, const char *name);	/* first on every worker */
 	void (*thread_stop)(void *user, const char *name);	/* last on every worker */
 	void *user;

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * CUDA devices, by the runtime's C interface.
+ *
+ * Purpose: the contract of device.h on top of libcudart, which is looked for when the
+ * first device is asked for: the same binary runs where there is none, and says so.
+ *
+ * Structures: a table of the runtime's functions, filled once.  A device is its number;
+ * streams and events are the runtime's own handles, so a body may use its stream with
+ * whatever else speaks CUDA.  Streams do not wait for the legacy default stream.
+ *
+ * Errors: the runtime keeps the last error per thread; it is cleared here, so that a
+ * program that asks for it sees its own errors only.
+ *
+ * Ordering: DEVICE-C1 (table, release) <-> DEVICE-C2 (acquire).
+ *
+ * Progress: as the driver's.  Loading blocks, once.
+ *
+ * Lifetime: the library stays loaded.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <device/device.h>
+#include <device/cuda_abi.h>
+
+struct cuda {
+#define X(name, args) int (*name) args;
+	CUDA_CALLS(X)
+#undef X
+	cu_error_string_fn error_string;
+	char from[128];			/* the library that was found */
+};
+
+static struct cuda *table;		/* A: NULL until it is complete */
+
+#define cuda_call(fn, ...) cuda_error(#fn, load_acquire(&table)->fn(__VA_ARGS__))
+
+static bool lost_for_good(int code)
+{
+	switch (code) {
+	case CU_ECC:
+	case CU_NVLINK:
+	case CU_ILLEGAL_ADDRESS:
+	case CU_LAUNCH_TIMEOUT:
+	case CU_ASSERT:
+	case CU_HARDWARE_STACK:
+	case CU_ILLEGAL_INSTRUCTION:
+	case CU_MISALIGNED_ADDRESS:
+	case CU_INVALID_ADDRESS_SPACE:
+	case CU_INVALID_PC:
+	case CU_LAUNCH_FAILURE:
+	case CU_UNKNOWN:
+		return true;
+	}
+	return false;
+}
+
+static int cuda_errno(int code)
+{
+	switch (code) {
+	case CU_NOT_READY:
+		return -EBUSY;
+	case CU_MEMORY_ALLOCATION:
+		return -ENOMEM;
+	case CU_INVALID_VALUE:
+	case CU_INVALID_HANDLE:
+		return -EINVAL;
+	case CU_UNLOADING:
+		return -ESHUTDOWN;
+	case CU_NO_DEVICE:
+	case CU_INVALID_DEVICE:
+	case CU_INITIALIZATION:
+	case CU_INSUFFICIENT_DRIVER:
+	case CU_DEVICES_UNAVAILABLE:
+	case CU_SYSTEM_NOT_READY:
+	case CU_SYSTEM_DRIVER_MISMATCH:
+		return -ENODEV;
+	case CU_NOT_SUPPORTED:
+		return -ENOTSUP;
+	}
+	return lost_for_good(code) ? -ENOTRECOVERABLE : -EIO;
+}
+
+/* The runtime's code as ours.  Not ready is no error, and has no text. */
+static int cuda_error(const char *what, int code)
+{
+	struct cuda *c = load_relaxed(&table);
+
+	if (likely(code == CU_SUCCESS))
+		return 0;
+	if (code != CU_UNLOADING)
+		c->cudaGetLastError();
+	if (code == CU_NOT_READY)
+		return -EBUSY;
+	return err(cuda_errno(code), "%s: %s (%d)", what,
+		   code == CU_UNLOADING ? "the driver unloads" : c->error_string(code), code);
+}
+
+static void *find_library(char *from, size_t room)
+{
+	/* The newest first; a program that has one loaded already gets that. */
+	static const char *const names[] = { "libcudart.so", "libcudart.so.13", "libcudart.so.12",
+					     "libcudart.so.11.0" };
+	const char *env = secure_getenv("PAWL_CUDART");
+	void *lib;
+	size_t i;
+
+	if (env) {
+		snprintf(from, room, "%s", env);
+		return dlopen(env, RTLD_NOW | RTLD_LOCAL);
+	}
+	for (i = 0; i < 2 * ARRAY_SIZE(names); i++) {
+		const char *name = names[i % ARRAY_SIZE(names)];
+
+		lib = dlopen(name, RTLD_NOW | RTLD_LOCAL |
+			     (i < ARRAY_SIZE(names) ? RTLD_NOLOAD : 0));
+		if (lib) {
+			snprintf(from, room, "%s", name);
+			return lib;
+		}
+	}
+	return NULL;
+}
+
+static int fill(struct cuda *c, void *lib)
+{
+	const char *missing = NULL;
+
+#define X(name, args)								\
+	c->name = (int (*) args)dlsym(lib, #name);				\
+	if (!c->name)								\
+		missing = #name;
+	CUDA_CALLS(X)
+#undef X
+	/* Between releases 12 and 13 this was the one that filled what the headers had. */
+	if (!c->cudaGetDeviceProperties)
+		c->cudaGetDeviceProperties =
+			(int (*)(void *, int))dlsym(lib, "cudaGetDeviceProperties_v2");
+	else if (dlsym(lib, "cudaGetDeviceProperties_v2"))
+		c->cudaGetDeviceProperties =
+			(int (*)(void *, int))dlsym(lib, "cudaGetDeviceProperties_v2");
+	c->error_string = (cu_error_string_fn)dlsym(lib, "cudaGetErrorString");
+	if (!c->error_string)
+		missing = "cudaGetErrorString";
+	return missing && c->cudaGetDeviceProperties ?
+	       err(-ENODEV, "cuda: %s has no %s", c->from, missing) : 0;
+}
+
+/* The table, or why there is none.  Two threads may load it at once: one wins. */
+static int cuda_load(void)
+{
+	struct cuda *c, *none = NULL;
+	void *lib;
+	int rc;
+
+	if (likely(load_acquire(&table)))	/* DEVICE-C2 <-> DEVICE-C1 */
+		return 0;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return err(-ENOMEM, "cuda: no memory");
+	lib = find_library(c->from, sizeof(c->from));
+	if (lib)
+		rc = fill(c, lib);
+	else
+		rc = err(-ENODEV, "cuda: no libcudart: %s", dlerror());
+	/* DEVICE-C1 <-> DEVICE-C2 */
+	if (rc || !cas_acq_rel_acquire(&table, &none, c)) {
+		free(c);
+		if (lib)
+			dlclose(lib);
+	}
+	return rc;
+}
+
+/* Devices are numbers, but not NULL. */
+static int id_of(const void *dev)
+{
+	return (int)(intptr_t)dev - 1;
+}
+
+/* The calling thread's device is dev's; *was: what it was. */
+static int enter(void *dev, int *was)
+{
+	int rc = cuda_call(cudaGetDevice, was);
+
+	return rc || *was == id_of(dev) ? rc : cuda_call(cudaSetDevice, id_of(dev));
+}
+
+static int leave(void *dev, int was, int rc)
+{
+	/* The call itself counts, not the way back. */
+	if (was != id_of(dev))
+		load_relaxed(&table)->cudaSetDevice(was);
+	return rc;
+}
+
+static int cuda_count(int *n)
+{
+	int rc;
+
+	*n = 0;
+	rc = cuda_load();
+	if (!rc)
+		rc = cuda_call(cudaGetDeviceCount, n);
+	if (rc)
+		*n = 0;
+	return rc;
+}
+
+static int cuda_info(int id, struct device_info *out)
+{
+	int n, was = 0, rc = cuda_count(&n);
+	size_t left = 0, total = 0;
+	char *properties;
+
+	if (rc)
+		return rc;
+	if (id < 0 || id >= n)
+		return err(-ENODEV, "cuda: there is no device %d, but %d", id, n);
+	memset(out, 0, sizeof(*out));
+	properties = calloc(1, CU_PROPERTIES_BYTES);
+	if (!properties)
+		return err(-ENOMEM, "cuda: no memory");
+	rc = cuda_call(cudaGetDeviceProperties, properties, id);
+	properties[sizeof(out->name) - 1] = 0;
+	snprintf(out->name, sizeof(out->name), "%s", properties);
+	free(properties);
+	if (!rc)
+		rc = cuda_call(cudaDeviceGetAttribute, &out->major, CU_ATTR_MAJOR, id);
+	if (!rc)
+		rc = cuda_call(cudaDeviceGetAttribute, &out->minor, CU_ATTR_MINOR, id);
+	if (!rc)
+		rc = cuda_call(cudaDeviceGetAttribute, &out->units, CU_ATTR_MULTIPROCESSORS, id);
+	if (!rc)
+		rc = cuda_call(cudaDriverGetVersion, &out->driver);
+	if (!rc)
+		rc = cuda_call(cudaRuntimeGetVersion, &out->runtime);
+	if (rc)
+		return rc;
+	rc = enter((void *)(intptr_t)(id + 1), &was);
+	if (!rc)
+		rc = leave((void *)(intptr_t)(id + 1), was, cuda_call(cudaMemGetInfo, &left, &total));
+	out->memory = total;
+	out->memory_free = left;
+	return rc;
+}
+
+static int cuda_open(int id, void **dev)
+{
+	int n, was, rc = cuda_count(&n);
+
+	*dev = NULL;
+	if (rc)
+		return rc;
+	if (id < 0 || id >= n)
+		return err(-ENODEV, "cuda: there is no device %d, but %d", id, n);
+	rc = enter((void *)(intptr_t)(id + 1), &was);
+	if (rc)
+		return rc;
+	/* Makes the context now, so that no op pays for it. */
+	rc = leave((void *)(intptr_t)(id + 1), was, cuda_call(cudaFree, NULL));
+	if (!rc)
+		*dev = (void *)(intptr_t)(id + 1);
+	return rc;
+}
+
+/* The context is shared with the rest of the program: it stays. */
+static void cuda_close(void *dev)
+{
+}
+
+static int cuda_use(void *dev)
+{
+	return cuda_call(cudaSetDevice, id_of(dev));
+}
+
+static int cuda_alloc(void *dev, size_t bytes, void **p)
+{
+	int was, rc = enter(dev, &was);
+
+	return rc ? rc : leave(dev, was, cuda_call(cudaMalloc, p, bytes));
+}
+
+static int cuda_free(void *dev, void *p)
+{
+	int was, rc = enter(dev, &was);
+
+	return rc ? rc : leave(dev, was, cuda_call(cudaFree, p));
+}
+
+static int cuda_host_alloc(void *dev, size_t bytes, void **p)
+{
+	int was, rc = enter(dev, &was);
+
+	return rc ? rc : leave(dev, was, cuda_call(cudaHostAlloc, p, bytes, CU_HOST_ALLOC_PORTABLE));
+}
+
+static int cuda_host_free(void *dev, void *p)
+{
+	return cuda_call(cudaFreeHost, p);
+}
+
+static int cuda_alloc_async(void *dev, void *stream, size_t bytes, void **p)
+{
+	return cuda_call(cudaMallocAsync, p, bytes, stream);
+}
+
+static int cuda_free_async(void *dev, void *stream, void *p)
+{
+	return cuda_call(cudaFreeAsync, p, stream);
+}
+
+static int cuda_stream_create(void *dev, int priority, void **stream)
+{
+	int was, least = 0, greatest = 0, rc = enter(dev, &was);
+
+	if (rc)
+		return rc;
+	rc = cuda_call(cudaDeviceGetStreamPriorityRange, &least, &greatest);
+	/* Theirs: smaller is more urgent. */
+	priority = -priority;
+	if (priority < greatest)
+		priority = greatest;
+	if (priority > least)
+		priority = least;
+	if (!rc)
+		rc = cuda_call(cudaStreamCreateWithPriority, stream, CU_STREAM_NON_BLOCKING,
+			       priority);
+	return leave(dev, was, rc);
+}
+
+static int cuda_stream_destroy(void *dev, void *stream)
+{
+	return cuda_call(cudaStreamDestroy, stream);
+}
+
+static int cuda_stream_query(void *dev, void *stream)
+{
+	return cuda_call(cudaStreamQuery, stream);
+}
+
+static int cuda_stream_sync(void *dev, void *stream)
+{
+	return cuda_call(cudaStreamSynchronize, stream);
+}
+
+static int cuda_stream_wait(void *dev, void *stream, void *event)
+{
+	return cuda_call(cudaStreamWaitEvent, stream, event, 0);
+}
+
+static int cuda_event_create(void *dev, void **event)
+{
+	int was, rc = enter(dev, &was);
+
+	return rc ? rc : leave(dev, was, cuda_call(cudaEventCreateWithFlags, event,
+						   CU_EVENT_DISABLE_TIMING));
+}
+
+static int cuda_event_destroy(void *dev, void *event)
+{
+	return cuda_call(cudaEventDestroy, event);
+}
+
+static int cuda_event_record(void *dev, void *event, void *stream)
+{
+	return cuda_call(cudaEventRecord, event, stream);
+}
+
+static int cuda_event_query(void *dev, void *event)
+{
+	return cuda_call(cudaEventQuery, event);
+}
+
+static int cuda_copy(void *dev, void *stream, void *to, const void *from, size_t bytes,
+		     enum device_copy dir)
+{
+	static const int kinds[] = { CU_COPY_H2D, CU_COPY_D2H, CU_COPY_D2D, CU_COPY_H2H };
+
+	if ((unsigned int)dir >= ARRAY_SIZE(kinds))
+		return err(-EINVAL, "cuda: copy: direction %d", (int)dir);
+	return cuda_call(cudaMemcpyAsync, to, from, bytes, kinds[dir], stream);
+}
+
+static int cuda_set(void *dev, void *stream, void *to, int byte, size_t bytes)
+{
+	return cuda_call(cudaMemsetAsync, to, byte, bytes, stream);
+}
+
+static int cuda_host_call(void *dev, void *stream, void (*fn)(void *arg), void *arg)
+{
+	return cuda_call(cudaLaunchHostFunc, stream, fn, arg);
+}
+
+static int cuda_capture_begin(void *dev, void *stream)
+{
+	return cuda_call(cudaStreamBeginCapture, stream, CU_CAPTURE_THREAD_LOCAL);
+}
+
+static int cuda_capture_end(void *dev, void *stream, void **graph)
+{
+	void *g = NULL;
+	int rc = cuda_call(cudaStreamEndCapture, stream, &g);
+
+	if (!rc)
+		rc = cuda_call(cudaGraphInstantiateWithFlags, graph, g, 0);
+	/* The executable one does not need it; a failure here is not one of the capture. */
+	if (g)
+		load_relaxed(&table)->cudaGraphDestroy(g);
+	return rc;
+}
+
+static int cuda_graph_launch(void *dev, void *stream, void *graph)
+{
+	return cuda_call(cudaGraphLaunch, graph, stream);
+}
+
+static int cuda_graph_destroy(void *dev, void *graph)
+{
+	return cuda_call(cudaGraphExecDestroy, graph);
+}
+
+const struct device_ops device_cuda = {
+	.name = "cuda",
+	.count = cuda_count,
+	.info = cuda_info,
+	.open = cuda_open,
+	.close = cuda_close,
+	.use = cuda_use,
+	.alloc = cuda_alloc,
+	.release = cuda_free,
+	.host_alloc = cuda_host_alloc,
+	.host_free = cuda_host_free,
+	.alloc_async = cuda_alloc_async,
+	.free_async = cuda_free_async,
+	.stream_create = cuda_stream_create,
+	.stream_destroy = cuda_stream_destroy,
+	.stream_query = cuda_stream_query,
+	.stream_sync = cuda_stream_sync,
+	.stream_wait = cuda_stream_wait,
+	.event_create = cuda_event_create,
+	.event_destroy = cuda_event_destroy,
+	.event_record = cuda_event_record,
+	.event_query = cuda_event_query,
+	.copy = cuda_copy,
+	.set = cuda_set,
+	.host_call = cuda_host_call,
+	.capture_begin = cuda_capture_begin,
+	.capture_end = cuda_capture_end,
+	.graph_launch = cuda_graph_launch,
+	.graph_destroy = cuda_graph_destroy,
+};

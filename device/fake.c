@@ -1,0 +1,737 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The fake device: the contract of device.h, with any legal order of completion.
+ *
+ * Purpose: to test what depends on devices where there is none, with orders that a real
+ * one shows once in a year, and with each call failing in turn.
+ *
+ * Structures: a stream is a queue of pieces of work with many producers and one consumer.
+ * The consumer is the device's thread, which lets a stream of its choice (seeded) do its
+ * next piece when its time has come, or the test itself (fake_step()).  An event counts
+ * its records, and knows the last one that is over.
+ *
+ * Progress: for tests: allocates, and its thread polls.
+ *
+ * Lifetime: streams and events are kept until their device closes, as work may name them.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <device/fake.h>
+
+#define FAKE_STREAMS	1024u
+
+enum work_kind { WORK_CALL, WORK_COPY, WORK_SET, WORK_RECORD, WORK_WAIT, WORK_FREE, WORK_GRAPH };
+
+struct work {
+	struct work *next;	/* A */
+	enum work_kind kind;
+	void (*fn)(void *arg);
+	void *arg;		/* argument, memory, event, graph */
+	const void *from;
+	u64 n;			/* bytes, or number of a record */
+	int byte;
+};
+
+struct thing {
+	struct thing *next;	/* A: all of the device, to be freed with it */
+};
+
+struct event {
+	struct thing thing;
+	struct event *free;	/* under dev.busy */
+	u64 recorded;		/* A */
+	u64 over;		/* A */
+};
+
+struct graph {
+	u32 refs;		/* A: one, and one for each launch in a stream */
+	struct work *first, **last;
+};
+
+struct stream {
+	struct thing thing;
+	struct work *head;	/* A: last put in */
+	struct work *tail;	/* consumer: a piece that is over; the next one is next */
+	struct work stub;
+	struct graph *capture;	/* of the thread that captures */
+	u64 put, over;		/* A */
+	u64 ready_at;		/* consumer: ns */
+	u32 dead;		/* A: destroyed; used again when it is empty */
+};
+
+struct dev {
+	int id;
+	u32 nstreams;		/* A */
+	struct stream *streams[FAKE_STREAMS];	/* A */
+	struct thing *things;	/* A */
+	struct event *events;	/* destroyed ones, under busy */
+	u32 busy;		/* A */
+	u32 lost;		/* A */
+	u32 stop;		/* A */
+	bool manual;
+	u64 seed;
+	u32 delay_us;
+	pthread_t thread;
+};
+
+static struct fake_setup setup = { .devices = 1, .seed = 1 };
+static struct dev *devs[FAKE_DEVICES];	/* A */
+static u64 fail_at;		/* A: countdown, 0: none */
+static int fail_code;
+static u32 unloaded;		/* A */
+static u32 stepping;		/* A */
+static struct fake_counts counts;	/* A */
+
+void fake_setup(const struct fake_setup *s)
+{
+	setup = *s;
+	store_relaxed(&fail_at, 0);
+	store_relaxed(&unloaded, 0);
+}
+
+void fake_fail(u64 n, int code)
+{
+	fail_code = code;
+	store_release(&fail_at, n);
+}
+
+void fake_counts(struct fake_counts *out)
+{
+	out->calls = load_relaxed(&counts.calls);
+	out->records = load_relaxed(&counts.records);
+	out->waits = load_relaxed(&counts.waits);
+	out->host_calls = load_relaxed(&counts.host_calls);
+	out->launches = load_relaxed(&counts.launches);
+}
+
+void fake_lose(int id)
+{
+	struct dev *d = load_acquire(&devs[id]);
+
+	if (d)
+		store_release(&d->lost, 1);
+}
+
+void fake_unload(void)
+{
+	store_release(&unloaded, 1);
+}
+
+static u64 mix(u64 *s)
+{
+	u64 x = *s += 0x9e3779b97f4a7c15ull;
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return x ^ x >> 31;
+}
+
+static u64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000000000u + (u64)ts.tv_nsec;
+}
+
+/* At the beginning of every call. */
+static int call(const struct dev *d, const char *what)
+{
+	u64 n = load_acquire(&fail_at);
+
+	fetch_add_relaxed(&counts.calls, 1);
+	while (unlikely(n)) {
+		if (!cas_acq_rel_acquire(&fail_at, &n, n - 1))
+			continue;
+		if (n == 1)
+			return err(fail_code, "fake: %s was told to fail", what);
+		break;
+	}
+	if (unlikely(load_acquire(&unloaded)))
+		return err(-ESHUTDOWN, "fake: %s: the driver unloads", what);
+	if (unlikely(d && load_acquire(&d->lost)))
+		return err(-ENOTRECOVERABLE, "fake: %s: an earlier piece of work broke the device",
+			   what);
+	return 0;
+}
+
+/* --- work --- */
+
+static void graph_put(struct graph *g)
+{
+	struct work *w, *next;
+
+	if (fetch_add_acq_rel(&g->refs, -1u) != 1)
+		return;
+	for (w = g->first; w; w = next) {
+		next = w->next;
+		free(w);
+	}
+	free(g);
+}
+
+static int put(struct stream *s, const struct work *from)
+{
+	struct work *w = malloc(sizeof(*w)), *before;
+
+	if (!w)
+		return err(-ENOMEM, "fake: no memory");
+	*w = *from;
+	w->next = NULL;
+	if (s->capture) {
+		*s->capture->last = w;
+		s->capture->last = &w->next;
+		return 0;
+	}
+	fetch_add_relaxed(&s->put, 1);
+	before = xchg_acq_rel(&s->head, w);
+	store_release(&before->next, w);
+	return 0;
+}
+
+static void do_work(const struct work *w)
+{
+	struct graph *g = w->arg;
+	struct event *ev = w->arg;
+	const struct work *part;
+
+	switch (w->kind) {
+	case WORK_CALL:
+		w->fn(w->arg);
+		break;
+	case WORK_COPY:
+		memmove(w->arg, w->from, w->n);
+		break;
+	case WORK_SET:
+		memset(w->arg, w->byte, w->n);
+		break;
+	case WORK_RECORD:
+		/* One consumer per stream; records of one event in two streams are ordered by n. */
+		if (load_relaxed(&ev->over) < w->n)
+			store_release(&ev->over, w->n);
+		break;
+	case WORK_WAIT:
+		break;
+	case WORK_FREE:
+		free(w->arg);
+		break;
+	case WORK_GRAPH:
+		for (part = g->first; part; part = part->next)
+			do_work(part);
+		graph_put(g);
+		break;
+	}
+}
+
+static struct work *runnable(struct stream *s)
+{
+	struct work *w = load_acquire(&s->tail->next);
+
+	if (w && w->kind == WORK_WAIT && load_acquire(&((struct event *)w->arg)->over) < w->n)
+		return NULL;
+	return w;
+}
+
+static void step(struct stream *s, struct work *w)
+{
+	struct work *before = s->tail;
+
+	do_work(w);
+	s->tail = w;
+	if (before != &s->stub)
+		free(before);
+	store_release(&s->over, s->over + 1);
+}
+
+u32 fake_step(u64 choice)
+{
+	struct stream *can[256];
+	u32 n = 0, i, j, none = 0;
+
+	/* Somebody else does a piece at this moment: that will do. */
+	if (!cas_acq_rel_acquire(&stepping, &none, 1))
+		return 1;
+
+	for (i = 0; i < FAKE_DEVICES; i++) {
+		struct dev *d = load_acquire(&devs[i]);
+
+		if (!d || load_acquire(&d->lost))
+			continue;
+		for (j = 0; j < load_acquire(&d->nstreams); j++) {
+			struct stream *s = load_acquire(&d->streams[j]);
+
+			if (s && n < ARRAY_SIZE(can) && runnable(s))
+				can[n++] = s;
+		}
+	}
+	if (n)
+		step(can[choice % n], runnable(can[choice % n]));
+	store_release(&stepping, 0);
+	return n;
+}
+
+static void *dev_main(void *arg)
+{
+	struct dev *d = arg;
+	struct timespec nap = { 0, 20000 };
+	u32 idle = 0;
+
+	while (!load_acquire(&d->stop)) {
+		u32 n = load_acquire(&d->nstreams), i, at;
+		bool did = false, later = false;
+		u64 now = d->delay_us ? now_ns() : 0;
+
+		at = n ? (u32)(mix(&d->seed) % n) : 0;
+		for (i = 0; i < n && !did && !load_acquire(&d->lost); i++) {
+			struct stream *s = load_acquire(&d->streams[(at + i) % n]);
+			struct work *w = s ? runnable(s) : NULL;
+
+			if (!w)
+				continue;
+			if (now < s->ready_at) {
+				later = true;
+				continue;
+			}
+			step(s, w);
+			if (d->delay_us)
+				s->ready_at = now + mix(&d->seed) % (1000ull * d->delay_us);
+			did = true;
+		}
+		if (did)
+			idle = 0;
+		else if (later || ++idle < 100)
+			sched_yield();
+		else
+			nanosleep(&nap, NULL);
+	}
+	return NULL;
+}
+
+/* --- the calls --- */
+
+static int fake_count(int *n)
+{
+	int rc = call(NULL, "count");
+
+	*n = 0;
+	if (rc)
+		return rc;
+	if (!setup.devices)
+		return err(-ENODEV, "fake: no driver");
+	*n = setup.devices;
+	return 0;
+}
+
+static int fake_info(int id, struct device_info *out)
+{
+	int rc = call(NULL, "info");
+
+	if (rc)
+		return rc;
+	if (id < 0 || id >= setup.devices)
+		return err(-ENODEV, "fake: there is no device %d", id);
+	memset(out, 0, sizeof(*out));
+	snprintf(out->name, sizeof(out->name), "fake %d", id);
+	out->memory = out->memory_free = 1 << 30;
+	out->units = 1;
+	return 0;
+}
+
+static int fake_open(int id, void **dev)
+{
+	int rc = call(NULL, "open");
+	struct dev *d;
+
+	if (rc)
+		return rc;
+	if (id < 0 || id >= setup.devices)
+		return err(-ENODEV, "fake: there is no device %d", id);
+	if (load_acquire(&devs[id]))
+		return err(-EBUSY, "fake: device %d is open", id);
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return err(-ENOMEM, "fake: no memory");
+	d->id = id;
+	d->manual = setup.manual;
+	d->seed = setup.seed + (u64)id;
+	d->delay_us = setup.delay_us;
+	if (!d->manual && pthread_create(&d->thread, NULL, dev_main, d)) {
+		free(d);
+		return err(-EAGAIN, "fake: no thread");
+	}
+	store_release(&devs[id], d);
+	*dev = d;
+	return 0;
+}
+
+static bool stream_empty(struct stream *s)
+{
+	return load_acquire(&s->over) == load_acquire(&s->put);
+}
+
+static void fake_close(void *dev)
+{
+	struct dev *d = dev;
+	struct thing *t, *next;
+	u32 i, none = 0;
+
+	store_release(&devs[d->id], NULL);
+	/* Nobody is inside fake_step() with it. */
+	while (!cas_acq_rel_acquire(&stepping, &none, 1)) {
+		none = 0;
+		sched_yield();
+	}
+	store_release(&stepping, 0);
+	for (i = 0; i < d->nstreams; i++)
+		while (!d->manual && !load_acquire(&d->lost) && !stream_empty(d->streams[i]))
+			sched_yield();
+	store_release(&d->stop, 1);
+	if (!d->manual)
+		pthread_join(d->thread, NULL);
+	for (i = 0; i < d->nstreams; i++) {
+		struct stream *s = d->streams[i];
+		struct work *w = s->tail, *after;
+
+		for (; w; w = after) {
+			after = w->next;
+			/* The tail is over; what is behind it, on a lost device, never will be. */
+			if (w != s->tail && w->kind == WORK_GRAPH)
+				graph_put(w->arg);
+			if (w != s->tail && w->kind == WORK_FREE)
+				free(w->arg);
+			if (w != &s->stub)
+				free(w);
+		}
+	}
+	for (t = d->things; t; t = next) {
+		next = t->next;
+		free(t);
+	}
+	free(d);
+}
+
+static int fake_use(void *dev)
+{
+	return call(dev, "use");
+}
+
+static int fake_alloc(void *dev, size_t bytes, void **p)
+{
+	int rc = call(dev, "alloc");
+
+	if (rc)
+		return rc;
+	*p = malloc(bytes ? bytes : 1);
+	return *p ? 0 : err(-ENOMEM, "fake: no memory for %zu bytes", bytes);
+}
+
+static int fake_free(void *dev, void *p)
+{
+	int rc = call(dev, "free");
+
+	free(p);	/* also if it is told to fail: nobody could try again */
+	return rc;
+}
+
+static int fake_alloc_async(void *dev, void *stream, size_t bytes, void **p)
+{
+	return fake_alloc(dev, bytes, p);
+}
+
+static int fake_free_async(void *dev, void *stream, void *p)
+{
+	const struct work w = { .kind = WORK_FREE, .arg = p };
+	int rc = call(dev, "free_async");
+
+	return rc ? rc : put(stream, &w);
+}
+
+static void dev_enter(struct dev *d)
+{
+	u32 none = 0;
+
+	while (!cas_acq_rel_acquire(&d->busy, &none, 1)) {
+		none = 0;
+		sched_yield();
+	}
+}
+
+static void dev_leave(struct dev *d)
+{
+	store_release(&d->busy, 0);
+}
+
+static void thing_add(struct dev *d, struct thing *t)
+{
+	t->next = load_relaxed(&d->things);
+	while (!cas_acq_rel_acquire(&d->things, &t->next, t))
+		;
+}
+
+static int fake_stream_create(void *dev, int priority, void **stream)
+{
+	struct dev *d = dev;
+	int rc = call(dev, "stream_create");
+	struct stream *s;
+	u32 i;
+
+	if (rc)
+		return rc;
+	for (i = 0; i < load_acquire(&d->nstreams); i++) {
+		u32 dead = 1;
+
+		s = load_acquire(&d->streams[i]);
+		if (s && load_acquire(&s->dead) && stream_empty(s) &&
+		    cas_acq_rel_acquire(&s->dead, &dead, 0)) {
+			*stream = s;
+			return 0;
+		}
+	}
+	s = calloc(1, sizeof(*s));
+	i = s ? fetch_add_acq_rel(&d->nstreams, 1) : FAKE_STREAMS;
+	if (i >= FAKE_STREAMS) {
+		free(s);
+		if (i > FAKE_STREAMS)
+			fetch_add_acq_rel(&d->nstreams, -1u);
+		return err(-ENOMEM, "fake: no more streams");
+	}
+	s->head = s->tail = &s->stub;
+	thing_add(d, &s->thing);
+	store_release(&d->streams[i], s);
+	*stream = s;
+	return 0;
+}
+
+/* What is in it still runs. */
+static int fake_stream_destroy(void *dev, void *stream)
+{
+	struct stream *s = stream;
+	int rc = call(dev, "stream_destroy");
+
+	store_release(&s->dead, 1);
+	return rc;
+}
+
+static int fake_stream_query(void *dev, void *stream)
+{
+	int rc = call(dev, "stream_query");
+
+	return rc ? rc : stream_empty(stream) ? 0 : -EBUSY;
+}
+
+static int fake_stream_sync(void *dev, void *stream)
+{
+	struct dev *d = dev;
+	int rc = call(dev, "stream_sync");
+
+	while (!rc && !stream_empty(stream)) {
+		if (d->manual)
+			fake_step(mix(&d->seed));
+		else
+			sched_yield();
+		if (load_acquire(&d->lost))
+			rc = call(dev, "stream_sync");
+	}
+	return rc;
+}
+
+static int fake_stream_wait(void *dev, void *stream, void *event)
+{
+	struct event *ev = event;
+	struct work w = { .kind = WORK_WAIT, .arg = event };
+	int rc = call(dev, "stream_wait");
+
+	if (rc)
+		return rc;
+	fetch_add_relaxed(&counts.waits, 1);
+	/* In one piece, as a record: else a wait could stand before the record it is for. */
+	dev_enter(dev);
+	w.n = load_acquire(&ev->recorded);
+	rc = put(stream, &w);
+	dev_leave(dev);
+	return rc;
+}
+
+static int fake_event_create(void *dev, void **event)
+{
+	int rc = call(dev, "event_create");
+	struct dev *d = dev;
+	struct event *ev, **p;
+
+	if (rc)
+		return rc;
+	dev_enter(dev);
+	for (p = &d->events; (ev = *p); p = &ev->free)
+		if (load_acquire(&ev->over) >= load_acquire(&ev->recorded))
+			break;
+	if (ev)
+		*p = ev->free;
+	dev_leave(dev);
+	if (!ev) {
+		ev = calloc(1, sizeof(*ev));
+		if (!ev)
+			return err(-ENOMEM, "fake: no memory");
+		thing_add(dev, &ev->thing);
+	}
+	*event = ev;
+	return 0;
+}
+
+static int fake_event_destroy(void *dev, void *event)
+{
+	struct dev *d = dev;
+	struct event *ev = event;
+	int rc = call(dev, "event_destroy");
+
+	dev_enter(d);
+	ev->free = d->events;
+	d->events = ev;
+	dev_leave(d);
+	return rc;
+}
+
+static int fake_event_record(void *dev, void *event, void *stream)
+{
+	struct event *ev = event;
+	struct work w = { .kind = WORK_RECORD, .arg = event };
+	int rc = call(dev, "event_record");
+
+	if (rc)
+		return rc;
+	fetch_add_relaxed(&counts.records, 1);
+	dev_enter(dev);
+	w.n = ev->recorded + 1;
+	rc = put(stream, &w);
+	if (!rc)
+		store_release(&ev->recorded, w.n);
+	dev_leave(dev);
+	return rc;
+}
+
+static int fake_event_query(void *dev, void *event)
+{
+	struct event *ev = event;
+	int rc = call(dev, "event_query");
+
+	return rc ? rc : load_acquire(&ev->over) >= load_acquire(&ev->recorded) ? 0 : -EBUSY;
+}
+
+static int fake_copy(void *dev, void *stream, void *to, const void *from, size_t bytes,
+		     enum device_copy dir)
+{
+	const struct work w = { .kind = WORK_COPY, .arg = to, .from = from, .n = bytes };
+	int rc = call(dev, "copy");
+
+	return rc ? rc : put(stream, &w);
+}
+
+static int fake_set(void *dev, void *stream, void *to, int byte, size_t bytes)
+{
+	const struct work w = { .kind = WORK_SET, .arg = to, .byte = byte, .n = bytes };
+	int rc = call(dev, "set");
+
+	return rc ? rc : put(stream, &w);
+}
+
+static int fake_host_call(void *dev, void *stream, void (*fn)(void *arg), void *arg)
+{
+	const struct work w = { .kind = WORK_CALL, .fn = fn, .arg = arg };
+	int rc = call(dev, "host_call");
+
+	fetch_add_relaxed(&counts.host_calls, 1);
+	return rc ? rc : put(stream, &w);
+}
+
+static int fake_capture_begin(void *dev, void *stream)
+{
+	struct stream *s = stream;
+	int rc = call(dev, "capture_begin");
+	struct graph *g;
+
+	if (rc)
+		return rc;
+	if (s->capture)
+		return err(-EINVAL, "fake: the stream is captured already");
+	g = calloc(1, sizeof(*g));
+	if (!g)
+		return err(-ENOMEM, "fake: no memory");
+	g->refs = 1;
+	g->last = &g->first;
+	s->capture = g;
+	return 0;
+}
+
+static int fake_capture_end(void *dev, void *stream, void **graph)
+{
+	struct stream *s = stream;
+	struct graph *g = s->capture;
+	int rc = call(dev, "capture_end");
+
+	s->capture = NULL;
+	if (!g)
+		return err(-EINVAL, "fake: the stream is not captured");
+	if (rc)
+		graph_put(g);
+	else
+		*graph = g;
+	return rc;
+}
+
+static int fake_graph_launch(void *dev, void *stream, void *graph)
+{
+	const struct work w = { .kind = WORK_GRAPH, .arg = graph };
+	struct graph *g = graph;
+	int rc = call(dev, "graph_launch");
+
+	if (rc)
+		return rc;
+	fetch_add_relaxed(&counts.launches, 1);
+	fetch_add_relaxed(&g->refs, 1);
+	rc = put(stream, &w);
+	if (rc)
+		graph_put(g);
+	return rc;
+}
+
+static int fake_graph_destroy(void *dev, void *graph)
+{
+	int rc = call(dev, "graph_destroy");
+
+	graph_put(graph);
+	return rc;
+}
+
+const struct device_ops device_fake = {
+	.name = "fake",
+	.count = fake_count,
+	.info = fake_info,
+	.open = fake_open,
+	.close = fake_close,
+	.use = fake_use,
+	.alloc = fake_alloc,
+	.release = fake_free,
+	.host_alloc = fake_alloc,
+	.host_free = fake_free,
+	.alloc_async = fake_alloc_async,
+	.free_async = fake_free_async,
+	.stream_create = fake_stream_create,
+	.stream_destroy = fake_stream_destroy,
+	.stream_query = fake_stream_query,
+	.stream_sync = fake_stream_sync,
+	.stream_wait = fake_stream_wait,
+	.event_create = fake_event_create,
+	.event_destroy = fake_event_destroy,
+	.event_record = fake_event_record,
+	.event_query = fake_event_query,
+	.copy = fake_copy,
+	.set = fake_set,
+	.host_call = fake_host_call,
+	.capture_begin = fake_capture_begin,
+	.capture_end = fake_capture_end,
+	.graph_launch = fake_graph_launch,
+	.graph_destroy = fake_graph_destroy,
+};

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Lanes: streams of which the engine knows what is in them.
+ *
+ * Purpose: whoever depends on number n of a lane waits on the device for an event of that
+ * lane whose label is n or more, or asks whether that is over.
+ *
+ * Structures: device.h.  A lane has LANE_EVENTS events, used in turn.  An event is
+ * recorded when somebody on another stream or on the host needs it, or when it is known
+ * that somebody may (lane_mark()); a chain of work in one stream needs none.
+ *
+ * Why a label is never too high: the number is read before the record is made, so what has
+ * that number is in the stream already (DEVICE-I1, DEVICE-I2).  Two threads that record the
+ * same event: the later record is behind all that either of them saw, so the greater label
+ * is right.
+ *
+ * Ordering:
+ *   DEVICE-I1 (number, acq_rel) <-> DEVICE-I2 (before a record, acquire)
+ *   DEVICE-E1 (label, acq_rel)  <-> DEVICE-E2 (before a wait or query, acquire)
+ *   DEVICE-D1 (done, acq_rel)   <-> DEVICE-D2 (lane_state(), acquire)
+ *   DEVICE-L1 (lost, release)   <-> DEVICE-L2 (acquire): the text
+ *   DEVICE-N1 (fired, release)  <-> DEVICE-N2 (acquire)
+ *
+ * Progress: lock-free, but for what the driver does.
+ *
+ * Lifetime: streams and events live as long as their lane.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <device/device.h>
+
+int device_open(const struct device_ops *ops, int id, struct device *d)
+{
+	memset(d, 0, sizeof(*d));
+	d->ops = ops;
+	snprintf(d->name, sizeof(d->name), "%s:%d", ops->name, id);
+	return ops->open(id, &d->dev);
+}
+
+void device_close(struct device *d)
+{
+	if (d->dev)
+		d->ops->close(d->dev);
+	d->dev = NULL;
+}
+
+__cold int device_check(struct device *d, int code)
+{
+	u32 none = 0;
+
+	if (code != -ENOTRECOVERABLE && code != -ESHUTDOWN)
+		return code;
+	if (cas_acq_rel_acquire(&d->lost, &none, 1)) {
+		snprintf(d->text, sizeof(d->text), "%s is lost: %.120s", d->name,
+			 code == -ESHUTDOWN ? "its driver unloads" : err_text());
+		store_release(&d->lost, 2);	/* DEVICE-L1 <-> DEVICE-L2 */
+	}
+	return -ENOTRECOVERABLE;
+}
+
+static void raise_to(u64 *word, u64 v)
+{
+	u64 was = load_relaxed(word);
+
+	/* DEVICE-D1 <-> DEVICE-D2, DEVICE-E1 <-> DEVICE-E2: what made it so, before it. */
+	while (was < v && !cas_acq_rel_acquire(word, &was, v))
+		;
+}
+
+int lane_init(struct lane *l, struct device *d, u32 id, u32 nlanes, void *stream, int priority)
+{
+	u32 i;
+	int rc = 0;
+
+	memset(l, 0, sizeof(*l));
+	l->d = d;
+	l->id = id;
+	l->stream = stream;
+	l->adopted = stream;
+	l->waited = calloc(nlanes, sizeof(*l->waited));
+	if (!l->waited)
+		return err(-ENOMEM, "no memory for a stream's table");
+	if (!stream)
+		rc = d->ops->stream_create(d->dev, priority, &l->stream);
+	for (i = 0; !rc && i < LANE_EVENTS; i++)
+		rc = d->ops->event_create(d->dev, &l->ev[i].event);
+	if (rc)
+		lane_fini(l);
+	return rc;
+}
+
+/* The device may be lost, or the driver on its way out: nothing can be done about that. */
+void lane_fini(struct lane *l)
+{
+	struct device *d = l->d;
+	u32 i;
+	int rc;
+
+	if (!d)
+		return;
+	if (l->notices) {
+		/* A notice may be under way: its memory must stay.  A lost device gives none. */
+		for (i = 0; i < 1000; i++) {
+			rc = d->ops->stream_sync(d->dev, l->notices);
+			if (!rc || rc == -ENOTRECOVERABLE || rc == -ESHUTDOWN)
+				break;
+		}
+		(void)!d->ops->stream_destroy(d->dev, l->notices);
+	}
+	for (i = 0; i < LANE_EVENTS; i++)
+		if (l->ev[i].event)
+			(void)!d->ops->event_destroy(d->dev, l->ev[i].event);
+	if (l->stream && !l->adopted)
+		(void)!d->ops->stream_destroy(d->dev, l->stream);
+	free(l->waited);
+	memset(l, 0, sizeof(*l));
+}
+
+/* The event with the smallest label that is `least` or more; NULL: none. */
+static struct lane_event *event_from(struct lane *l, u64 least, u64 *label)
+{
+	struct lane_event *best = NULL;
+	u32 i;
+
+	for (i = 0; i < LANE_EVENTS; i++) {
+		u64 v = load_acquire(&l->ev[i].label);	/* DEVICE-E2 <-> DEVICE-E1 */
+
+		if (v >= least && (!best || v < *label)) {
+			best = &l->ev[i];
+			*label = v;
+		}
+	}
+	return best;
+}
+
+/* Record the next event at the end of the lane.  NULL: *rc. */
+static struct lane_event *record(struct lane *l, u64 *label, int *rc)
+{
+	struct lane_event *ev = &l->ev[fetch_add_relaxed(&l->next_event, 1) % LANE_EVENTS];
+	u64 was = load_acquire(&ev->label);
+
+	/* What it stood for is forgotten now: the last chance to know that it is over. */
+	if (was > load_relaxed(&l->done) && !l->d->ops->event_query(l->d->dev, ev->event))
+		raise_to(&l->done, was);
+	*label = load_acquire(&l->issued);	/* DEVICE-I2 <-> DEVICE-I1 */
+	*rc = l->d->ops->event_record(l->d->dev, ev->event, l->stream);
+	if (unlikely(*rc)) {
+		*rc = device_check(l->d, *rc);
+		return NULL;
+	}
+	raise_to(&ev->label, *label);	/* DEVICE-E1 <-> DEVICE-E2 */
+	return ev;
+}
+
+int lane_mark(struct lane *l, u64 seq)
+{
+	u64 label;
+	int rc = 0;
+
+	if (lane_state(l, seq) == LANE_PENDING && !event_from(l, seq, &label))
+		record(l, &label, &rc);
+	return rc;
+}
+
+int lane_follow(struct lane *l, struct lane *on, u64 seq)
+{
+	struct lane_event *ev;
+	u64 label = 0;
+	int rc = 0;
+
+	if (l == on || l->waited[on->id] >= seq)
+		return 0;
+	if (lane_state(on, seq) != LANE_DONE)
+		lane_poll(on);
+	switch (lane_state(on, seq)) {
+	case LANE_DONE:
+		return 0;
+	case LANE_LOST:
+		return err(-ENOTRECOVERABLE, "%s", on->d->text);
+	case LANE_PENDING:
+		break;
+	}
+	ev = event_from(on, seq, &label);
+	if (!ev)
+		ev = record(on, &label, &rc);
+	if (unlikely(!ev))
+		return rc;
+	rc = l->d->ops->stream_wait(l->d->dev, l->stream, ev->event);
+	if (unlikely(rc))
+		return device_check(l->d, rc);
+	l->waited[on->id] = label;
+	return 0;
+}
+
+/* The events do not tell: ask about all that is in the stream. */
+static void poll_stream(struct lane *l)
+{
+	u64 all = load_acquire(&l->issued);
+	int rc = l->d->ops->stream_query(l->d->dev, l->stream);
+
+	if (!rc)
+		raise_to(&l->done, all);
+	else if (rc != -EBUSY && device_check(l->d, rc) != -ENOTRECOVERABLE)
+		device_check(l->d, err(-ENOTRECOVERABLE, "it does not say how far its streams are"));
+}
+
+void lane_poll(struct lane *l)
+{
+	struct lane_event *ev;
+	u64 done, label = 0;
+	int rc;
+
+	for (;;) {
+		if (device_lost(l->d))
+			return;
+		done = load_acquire(&l->done);
+		ev = event_from(l, done + 1, &label);
+		if (!ev)
+			break;
+		rc = l->d->ops->event_query(l->d->dev, ev->event);
+		if (rc == -EBUSY)
+			return;
+		if (unlikely(rc)) {
+			if (device_check(l->d, rc) != -ENOTRECOVERABLE)
+				poll_stream(l);
+			return;
+		}
+		raise_to(&l->done, label);
+	}
+	/* Wanted, and no event: one could not be recorded. */
+	if (lane_wanted(l))
+		poll_stream(l);
+}
+
+void lane_want(struct lane *l, u64 seq)
+{
+	raise_to(&l->want, seq);
+}
+
+int lane_notify(struct lane *l, void (*fn)(void *lane))
+{
+	struct device *d = l->d;
+	struct lane_event *ev;
+	u64 label = 0;
+	int rc = 0;
+
+	if (l->noticed && !load_acquire(&l->fired))	/* DEVICE-N2 <-> DEVICE-N1 */
+		return 0;
+	l->noticed = 0;
+	if (!l->notices)
+		rc = d->ops->stream_create(d->dev, 0, &l->notices);
+	if (rc)
+		return device_check(d, rc);
+	ev = event_from(l, load_acquire(&l->done) + 1, &label);
+	if (!ev)
+		ev = record(l, &label, &rc);
+	if (!ev)
+		return rc;
+	rc = d->ops->stream_wait(d->dev, l->notices, ev->event);
+	if (rc)
+		return device_check(d, rc);
+	store_relaxed(&l->fired, 0);
+	rc = d->ops->host_call(d->dev, l->notices, fn, l);
+	if (rc)
+		return device_check(d, rc);
+	l->noticed = label;
+	return 0;
+}
+
+int lane_sync(struct lane *l)
+{
+	u64 all = load_acquire(&l->issued);
+	int rc = l->d->ops->stream_sync(l->d->dev, l->stream);
+
+	if (rc)
+		return device_check(l->d, rc);
+	raise_to(&l->done, all);
+	return 0;
+}

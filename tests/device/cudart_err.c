@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+/* For fakecudart.c: its messages. */
+#include "../../pool/err.c"

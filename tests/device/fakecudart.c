@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A CUDA runtime without CUDA: the functions that device/cuda.c uses, on top of the fake
+ * device, so that cuda.c goes through the tests where there is no GPU.  The library has a
+ * copy of device/fake.c of its own.
+ *
+ * fakecudart_*() are for the tests: set it up, let a call fail, count calls.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <device/fake.h>
+#include <device/cuda_abi.h>
+
+#define API __attribute__((visibility("default")))
+
+#define X(name, args) API int name args;
+CUDA_CALLS(X)
+#undef X
+API const char *cudaGetErrorString(int code);
+API void fakecudart_setup(const struct fake_setup *s);
+API u32 fakecudart_step(u64 choice);
+API void fakecudart_fail(u64 n, int code);
+API u64 fakecudart_calls(void);
+API void fakecudart_counts(struct fake_counts *out);
+API void fakecudart_lose(int id);
+API u64 fakecudart_calls_of(const char *name);
+API void fakecudart_unload(void);
+
+/* Handles: a device and the fake's own. */
+struct handle {
+	void *dev, *h;
+};
+
+static struct fake_setup setup = { .devices = 1, .seed = 1 };
+static void *devs[FAKE_DEVICES];
+static u32 opening;
+static u64 fail_at, calls;	/* A */
+static int fail_code;
+static u32 unloaded;		/* A */
+static __thread int current, last;
+
+enum {
+#define X(name, args) N_##name,
+	CUDA_CALLS(X)
+#undef X
+	N_ALL
+};
+static const char *const names[] = {
+#define X(name, args) #name,
+	CUDA_CALLS(X)
+#undef X
+};
+static u64 counts[N_ALL];	/* A */
+
+void fakecudart_setup(const struct fake_setup *s)
+{
+	int i;
+
+	for (i = 0; i < FAKE_DEVICES; i++) {
+		if (devs[i])
+			device_fake.close(devs[i]);
+		store_relaxed(&devs[i], NULL);
+	}
+	setup = *s;
+	fake_setup(s);
+	store_relaxed(&fail_at, 0);
+	store_relaxed(&unloaded, 0);
+}
+
+u32 fakecudart_step(u64 choice)
+{
+	return fake_step(choice);
+}
+
+void fakecudart_fail(u64 n, int code)
+{
+	fail_code = code;
+	store_release(&fail_at, n);
+}
+
+u64 fakecudart_calls(void)
+{
+	return load_relaxed(&calls);
+}
+
+u64 fakecudart_calls_of(const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < N_ALL; i++)
+		if (!strcmp(names[i], name))
+			return load_relaxed(&counts[i]);
+	return 0;
+}
+
+void fakecudart_counts(struct fake_counts *out)
+{
+	fake_counts(out);
+}
+
+void fakecudart_lose(int id)
+{
+	fake_lose(id);
+}
+
+void fakecudart_unload(void)
+{
+	store_release(&unloaded, 1);
+}
+
+static int result(int code)
+{
+	if (code)
+		last = code;
+	return code;
+}
+
+static int enter(int which)
+{
+	u64 n = load_acquire(&fail_at);
+
+	fetch_add_relaxed(&counts[which], 1);
+	fetch_add_relaxed(&calls, 1);
+	while (n) {
+		if (!cas_acq_rel_acquire(&fail_at, &n, n - 1))
+			continue;
+		if (n == 1)
+			return result(fail_code);
+		break;
+	}
+	return result(load_acquire(&unloaded) ? CU_UNLOADING :
+		      setup.devices ? CU_SUCCESS : CU_INSUFFICIENT_DRIVER);
+}
+
+/* What the fake device said. */
+static int code_of(int rc)
+{
+	switch (rc) {
+	case 0:
+		return CU_SUCCESS;
+	case -EBUSY:
+		return CU_NOT_READY;
+	case -ENOMEM:
+		return result(CU_MEMORY_ALLOCATION);
+	case -EINVAL:
+		return result(CU_INVALID_VALUE);
+	case -ENODEV:
+		return result(CU_NO_DEVICE);
+	case -ENOTRECOVERABLE:
+		return result(CU_ILLEGAL_ADDRESS);
+	}
+	return result(CU_UNKNOWN);
+}
+
+#define ENTER(name)								\
+	do {									\
+		int code_ = enter(N_##name);					\
+		if (code_)							\
+			return code_;						\
+	} while (0)
+
+/* The device that the calling thread uses, opened when it is first used. */
+static void *dev(void)
+{
+	u32 none = 0;
+
+	while (!load_acquire(&devs[current])) {
+		if (cas_acq_rel_acquire(&opening, &none, 1)) {
+			void *d = NULL;
+
+			if (!load_acquire(&devs[current]) && !device_fake.open(current, &d))
+				store_release(&devs[current], d);
+			store_release(&opening, 0);
+		}
+		none = 0;
+	}
+	return devs[current];
+}
+
+static int handle_new(int rc, void *h, void **out)
+{
+	struct handle *n;
+
+	if (rc)
+		return code_of(rc);
+	n = malloc(sizeof(*n));
+	if (!n)
+		return result(CU_MEMORY_ALLOCATION);
+	n->dev = dev();
+	n->h = h;
+	*out = n;
+	return CU_SUCCESS;
+}
+
+const char *cudaGetErrorString(int code)
+{
+	return code == CU_ILLEGAL_ADDRESS ? "an illegal memory access was encountered" :
+	       code == CU_MEMORY_ALLOCATION ? "out of memory" : "an error of the fake runtime";
+}
+
+int cudaGetLastError(void)
+{
+	int code = last;
+
+	last = CU_SUCCESS;
+	return code;
+}
+
+int cudaGetDeviceCount(int *n)
+{
+	ENTER(cudaGetDeviceCount);
+	*n = setup.devices;
+	return CU_SUCCESS;
+}
+
+int cudaGetDeviceProperties(void *properties, int id)
+{
+	ENTER(cudaGetDeviceProperties);
+	snprintf(properties, 256, "fake %d", id);
+	return CU_SUCCESS;
+}
+
+int cudaDeviceGetAttribute(int *value, int attribute, int id)
+{
+	ENTER(cudaDeviceGetAttribute);
+	*value = attribute == CU_ATTR_MULTIPROCESSORS ? 1 : 0;
+	return CU_SUCCESS;
+}
+
+int cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+	ENTER(cudaDeviceGetStreamPriorityRange);
+	*least = 0;
+	*greatest = -5;
+	return CU_SUCCESS;
+}
+
+int cudaDriverGetVersion(int *version)
+{
+	ENTER(cudaDriverGetVersion);
+	*version = 13000;
+	return CU_SUCCESS;
+}
+
+int cudaRuntimeGetVersion(int *version)
+{
+	ENTER(cudaRuntimeGetVersion);
+	*version = 13000;
+	return CU_SUCCESS;
+}
+
+int cudaSetDevice(int id)
+{
+	ENTER(cudaSetDevice);
+	if (id < 0 || id >= setup.devices)
+		return result(CU_INVALID_DEVICE);
+	current = id;
+	return CU_SUCCESS;
+}
+
+int cudaGetDevice(int *id)
+{
+	ENTER(cudaGetDevice);
+	*id = current;
+	return CU_SUCCESS;
+}
+
+int cudaMemGetInfo(size_t *left, size_t *total)
+{
+	ENTER(cudaMemGetInfo);
+	*left = *total = 1 << 30;
+	return CU_SUCCESS;
+}
+
+int cudaMalloc(void **p, size_t bytes)
+{
+	ENTER(cudaMalloc);
+	return code_of(device_fake.alloc(dev(), bytes, p));
+}
+
+int cudaFree(void *p)
+{
+	int code = enter(N_cudaFree), rc = device_fake.release(dev(), p);
+
+	return code ? code : code_of(rc);
+}
+
+int cudaHostAlloc(void **p, size_t bytes, unsigned int flags)
+{
+	ENTER(cudaHostAlloc);
+	return code_of(device_fake.host_alloc(dev(), bytes, p));
+}
+
+int cudaFreeHost(void *p)
+{
+	int code = enter(N_cudaFreeHost), rc = device_fake.host_free(dev(), p);
+
+	return code ? code : code_of(rc);
+}
+
+int cudaMallocAsync(void **p, size_t bytes, void *stream)
+{
+	struct handle *s = stream;
+
+	ENTER(cudaMallocAsync);
+	return code_of(device_fake.alloc_async(s->dev, s->h, bytes, p));
+}
+
+int cudaFreeAsync(void *p, void *stream)
+{
+	struct handle *s = stream;
+
+	ENTER(cudaFreeAsync);
+	return code_of(device_fake.free_async(s->dev, s->h, p));
+}
+
+int cudaStreamCreateWithPriority(void **stream, unsigned int flags, int priority)
+{
+	void *h = NULL;
+	int rc;
+
+	ENTER(cudaStreamCreateWithPriority);
+	if (flags != CU_STREAM_NON_BLOCKING || priority > 0 || priority < -5)
+		return result(CU_INVALID_VALUE);
+	rc = device_fake.stream_create(dev(), -priority, &h);
+	return handle_new(rc, h, stream);
+}
+
+int cudaStreamDestroy(void *stream)
+{
+	struct handle *s = stream;
+	int rc, code;
+
+	/* Whatever is said of it, it is gone: nobody could try again. */
+	code = enter(N_cudaStreamDestroy);
+	rc = device_fake.stream_destroy(s->dev, s->h);
+	free(s);
+	return code ? code : code_of(rc);
+}
+
+int cudaStreamQuery(void *stream)
+{
+	struct handle *s = stream;
+
+	ENTER(cudaStreamQuery);
+	return code_of(device_fake.stream_query(s->dev, s->h));
+}
+
+int cudaStreamSynchronize(void *stream)
+{
+	struct handle *s = stream;
+
+	ENTER(cudaStreamSynchronize);
+	return code_of(device_fake.stream_sync(s->dev, s->h));
+}
+
+int cudaStreamWaitEvent(void *stream, void *event, unsigned int flags)
+{
+	struct handle *s = stream, *ev = event;
+
+	ENTER(cudaStreamWaitEvent);
+	return code_of(device_fake.stream_wait(s->dev, s->h, ev->h));
+}
+
+int cudaEventCreateWithFlags(void **event, unsigned int flags)
+{
+	void *h = NULL;
+	int rc;
+
+	ENTER(cudaEventCreateWithFlags);
+	if (flags != CU_EVENT_DISABLE_TIMING)
+		return result(CU_INVALID_VALUE);
+	rc = device_fake.event_create(dev(), &h);
+	return handle_new(rc, h, event);
+}
+
+int cudaEventDestroy(void *event)
+{
+	struct handle *ev = event;
+	int rc, code;
+
+	code = enter(N_cudaEventDestroy);
+	rc = device_fake.event_destroy(ev->dev, ev->h);
+	free(ev);
+	return code ? code : code_of(rc);
+}
+
+int cudaEventRecord(void *event, void *stream)
+{
+	struct handle *s = stream, *ev = event;
+
+	ENTER(cudaEventRecord);
+	/* As the real one: both are of one device. */
+	if (s->dev != ev->dev)
+		return result(CU_INVALID_HANDLE);
+	return code_of(device_fake.event_record(s->dev, ev->h, s->h));
+}
+
+int cudaEventQuery(void *event)
+{
+	struct handle *ev = event;
+
+	ENTER(cudaEventQuery);
+	return code_of(device_fake.event_query(ev->dev, ev->h));
+}
+
+int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream)
+{
+	struct handle *s = stream;
+
+	ENTER(cudaMemcpyAsync);
+	if (kind < CU_COPY_H2H || kind > CU_COPY_DEFAULT)
+		return result(CU_INVALID_VALUE);
+	return code_of(device_fake.copy(s->dev, s->h, to, from, bytes, DEVICE_D2D));
+}
+
+int cudaMemsetAsync(void *to, int byte, size_t bytes, void *stream)
+{
+	struct handle *s = stream;
+
+	ENTER(cudaMemsetAsync);
+	return code_of(device_fake.set(s->dev, s->h, to, byte, bytes));
+}
+
+int cudaLaunchHostFunc(void *stream, void (*fn)(void *arg), void *arg)
+{
+	struct handle *s = stream;
+
+	ENTER(cudaLaunchHostFunc);
+	return code_of(device_fake.host_call(s->dev, s->h, fn, arg));
+}
+
+int cudaStreamBeginCapture(void *stream, int mode)
+{
+	struct handle *s = stream;
+
+	ENTER(cudaStreamBeginCapture);
+	return code_of(device_fake.capture_begin(s->dev, s->h));
+}
+
+int cudaStreamEndCapture(void *stream, void **graph)
+{
+	struct handle *s = stream;
+	void *h = NULL;
+	int code = enter(N_cudaStreamEndCapture), rc;
+
+	/* The capture is over in any case. */
+	rc = device_fake.capture_end(s->dev, s->h, &h);
+	if (!rc && code)
+		device_fake.graph_destroy(s->dev, h);
+	if (rc || code)
+		return code ? code : code_of(rc);
+	return handle_new(0, h, graph);
+}
+
+/* Both the graph and its executable: counted by the two pointers in it. */
+int cudaGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags)
+{
+	struct handle *g = graph;
+
+	ENTER(cudaGraphInstantiateWithFlags);
+	*exec = NULL;
+	if (handle_new(0, g->h, exec))
+		return result(CU_MEMORY_ALLOCATION);
+	g->h = NULL;
+	return CU_SUCCESS;
+}
+
+int cudaGraphLaunch(void *exec, void *stream)
+{
+	struct handle *s = stream, *g = exec;
+
+	ENTER(cudaGraphLaunch);
+	return code_of(device_fake.graph_launch(s->dev, s->h, g->h));
+}
+
+static int graph_free(void *graph)
+{
+	struct handle *g = graph;
+	int rc = g->h ? device_fake.graph_destroy(g->dev, g->h) : 0;
+
+	free(g);
+	return code_of(rc);
+}
+
+int cudaGraphExecDestroy(void *exec)
+{
+	int code = enter(N_cudaGraphExecDestroy), rc = graph_free(exec);
+
+	return code ? code : rc;
+}
+
+int cudaGraphDestroy(void *graph)
+{
+	enter(N_cudaGraphDestroy);
+	return graph_free(graph);
+}
