@@ -1238,11 +1238,19 @@ PAWL_EXPORT(pawl_host_free);
 
 static struct device host = { .ops = &device_cpu, .name = "cpu" };
 
-static struct device *run_device(struct pawl_run *run)
+/* NULL: a CPU. */
+struct device *device_of_run(struct pawl_run *run)
 {
 	struct lane *l = (struct lane *)((uintptr_t)run->reserved & ~(uintptr_t)1);
 
-	return l ? l->d : &host;
+	return l ? l->d : NULL;
+}
+
+static struct device *run_device(struct pawl_run *run)
+{
+	struct device *d = device_of_run(run);
+
+	return d ? d : &host;
 }
 
 int pawl_run_copy(struct pawl_run *run, void *to, const void *from, size_t bytes, int dir)

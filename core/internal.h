@@ -627,6 +627,8 @@ int device_wait_error(struct thread *t, struct op *op, struct pawl_error *out);
 int device_lost_any(struct pawl_engine *e, struct pawl_error *out);
 int device_wait_all(struct thread *t, s64 timeout_ns, bool help);
 u32 device_rec_size(void);
+struct device;
+struct device *device_of_run(struct pawl_run *run);
 
 static inline u32 op_device(struct pawl_engine *e, struct pawl_device name)
 {
@@ -670,6 +672,7 @@ void bulk_exit(struct thread *t);
 
 /* oper.c */
 void oper_put(struct thread *t, u32 idx);
+bool oper_hold(struct pawl_engine *e, pawl_oper_t h, u32 *idx, pawl_fn *fn, void **arg);
 void opers_exit(struct thread *t);
 
 /* batch.c */

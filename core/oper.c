@@ -38,6 +38,20 @@ static struct oper *oper_get(struct pawl_engine *e, pawl_oper_t h, u32 *idx)
 	return load_acquire(&o->gen) == gen ? o : NULL;
 }
 
+/* For graph.c: a reference, and what the operator runs. */
+bool oper_hold(struct pawl_engine *e, pawl_oper_t h, u32 *idx, pawl_fn *fn, void **arg)
+{
+	struct oper *o;
+
+	*idx = 0;
+	o = oper_get(e, h, idx);
+	if (o) {
+		*fn = o->fn;
+		*arg = o->arg;
+	}
+	return o;
+}
+
 void oper_put(struct thread *t, u32 idx)
 {
 	struct pawl_engine *e = t->e;

@@ -260,6 +260,18 @@ PAWL_API int pawl_oper_create(struct pawl_engine *e, const struct pawl_op *op,
 PAWL_API int pawl_oper_push(struct pawl_engine *e, pawl_oper_t oper, int priority,
 			    struct pawl_device device);
 PAWL_API int pawl_oper_delete(struct pawl_engine *e, pawl_oper_t oper);
+/*
+ * One operator of n ops, at most 4096, that run one after the other as one op, with the vars
+ * of all; all of one device and property, none asynchronous.  On a device that can, what
+ * the bodies put into their stream is captured at the second push and replayed from then
+ * on, without calling the bodies: so what they do must depend on their arguments alone.
+ * When that has changed, refresh() lets the next pushes run the bodies and capture again.
+ * A body that fails fails the op; the bodies behind it do not run.  create: as
+ * pawl_oper_create(), blocking; refresh: -ESTALE, -EINVAL, lock-free.  Any thread.
+ */
+PAWL_API int pawl_oper_create_many(struct pawl_engine *e, const struct pawl_op *ops, size_t n,
+				   pawl_oper_t *out);
+PAWL_API int pawl_oper_refresh(struct pawl_engine *e, pawl_oper_t oper);
 
 /*
  * Bulk, per calling thread: while the size is n > 1, consecutive synchronous pushes
