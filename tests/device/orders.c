@@ -21,6 +21,8 @@
 
 struct program;
 
+static bool direct;		/* a real device: it cannot copy the cells */
+
 struct item {
 	struct program *p;
 	u32 id;
@@ -63,6 +65,10 @@ static void kernel(void *arg)
 	u64 h = i->id + 1;
 	u32 k;
 
+	if (direct) {
+		compute(i, i->p->cell);
+		return;
+	}
 	for (k = 0; k < i->nr; k++)
 		h = (h ^ i->staged[k]) * 0x9e3779b97f4a7c15ull + 1;
 	for (k = 0; k < i->nw; k++)
@@ -76,7 +82,7 @@ static int issue(struct pawl_run *run, struct item *i)
 	u32 k;
 	int rc = 0;
 
-	for (k = 0; !rc && k < i->nr; k++)
+	for (k = 0; !rc && k < i->nr && !direct; k++)
 		rc = pawl_run_copy(run, &i->staged[k], &i->p->cell[i->r[k]], 8, PAWL_DEVICE_TO_DEVICE);
 	return rc ? rc : pawl_run_call(run, kernel, i);
 }
@@ -207,6 +213,7 @@ static u64 series(const struct backend *b, const struct backend *other, u64 seed
 	u32 nd = 0;
 
 	MUST(p);
+	direct = b->real;
 	b->setup(&fs);
 	dev[nd++] = (struct pawl_device){ (u16)b->kind, 0 };
 	if (!b->real && rnd(&s) & 1)
