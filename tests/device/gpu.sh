@@ -61,6 +61,12 @@ if command -v compute-sanitizer >/dev/null || [ -x "$home/bin/compute-sanitizer"
 else
 	skip compute-sanitizer 'it is not installed'
 fi
+if make -n O=$out tools/pawl/pawl >/dev/null 2>&1 && grep -q CONFIG_TOOL_PAWL=y $out/.config; then
+	step 'build infer' 600 make O=$out tools/pawl/pawl cuda-kernels NVCC_ARCH=native
+	step 'infer on the device' 120 $out/tools/pawl/pawl infer --device cuda --duration 5
+else
+	skip 'infer on the device' 'the pawl command is not configured (jansson, OpenBLAS)'
+fi
 step measure 300 $out/tests/device/measure
 grep -E '^(device|issue|chain|overlap|graph) ' "$log" | tail -n 6
 

@@ -145,6 +145,17 @@ long 0 infer --json $quick --engine naive &&
 run 0 infer --json --requests 600 --no-naive --in-flight 1 --batch 7 --workers 3 --reload-every 1 &&
 	json 'run["reloads"] > 0 and d["verified"]'
 run 0 infer --json --requests 300 --no-naive --workers 0 --batch 9 && json 'd["verified"]'
+# on a device; the fake one may not be built in, and here may be a GPU or not
+if "$pawl" infer --requests 1 --device fake 2>&1 | grep -q 'built without'; then
+	refused 1 'built without' infer --device fake
+else
+	run 0 infer --json --requests 600 --device fake --workers 2 --reload-every 20 &&
+		json 'd["verified"] and run["reloads"] > 0'
+	run 0 infer --json --requests 100 --device fake --workers 0 --batch 3 && json 'd["verified"]'
+fi
+refused 2 "'tpu' is not one of" infer --device tpu
+"$pawl" infer --json --requests 100 --device cuda >"$tmp/out" 2>"$tmp/err" ||
+	grep -qE 'pawl infer: --device' "$tmp/err" || fail 'no reason why there is no CUDA'
 long 0 infer --json --requests 20 --no-naive --batch 2000 --in-flight 2 &&
 	json 'd["accuracy"][0]["right"] == 1790'
 long 0 infer --json --duration 0.3 --no-naive && json '0.1 < run["seconds"] < 20'

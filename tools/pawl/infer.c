@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "cmd.h"
+#include "gpu.h"
 #include "infer.h"
 #include "net.h"
 #include "serve.h"
@@ -90,6 +91,8 @@ static const char help_text[] =
 "  -w, --workers=N          its threads; in a closed loop the thread that pushes works,\n"
 "                           too (the CPUs; one less in a closed loop)\n"
 "      --no-naive           do not run the naive engine for comparison\n"
+"      --device=KIND        cpu, cuda or fake: where the layers are computed (cpu); on\n"
+"                           another than cpu without the naive engine\n"
 "\n"
 "Output:\n"
 "  -j, --json               one JSON object on standard output\n"
@@ -101,7 +104,7 @@ static const char help_text[] =
 "Exit status: 0; 1: a file cannot be used, the engine failed, or an answer was wrong;\n"
 "2: the command line.\n";
 
-enum { OPT_ARRIVALS = 256, OPT_SEED, OPT_NO_NAIVE, OPT_DATA };
+enum { OPT_ARRIVALS = 256, OPT_SEED, OPT_NO_NAIVE, OPT_DATA, OPT_DEVICE };
 
 static const struct option long_options[] = {
 	{ "model-a", required_argument, NULL, 'a' },
@@ -120,6 +123,7 @@ static const struct option long_options[] = {
 	{ "engine", required_argument, NULL, 'e' },
 	{ "workers", required_argument, NULL, 'w' },
 	{ "no-naive", no_argument, NULL, OPT_NO_NAIVE },
+	{ "device", required_argument, NULL, OPT_DEVICE },
 	{ "json", no_argument, NULL, 'j' },
 	{ "trace", required_argument, NULL, 't' },
 	{ "help", no_argument, NULL, 'h' },
@@ -189,6 +193,8 @@ struct given {
 static int parse_option(struct options *o, struct given *g, int c)
 {
 	static const char *const arrivals[] = { "constant", "poisson" };
+	/* by enum pawl_device_kind */
+	static const char *const devices[] = { "cpu", "cuda", "fake" };
 	uint64_t n = 0;
 	int i = 0, rc = 0;
 
@@ -238,6 +244,8 @@ static int parse_option(struct options *o, struct given *g, int c)
 		rc = get_count("--workers", 0, 1024, &n);
 		o->workers = (int)n;
 		break;
+	case OPT_DEVICE:
+		return get_choice("--device", devices, 3, &o->device);
 	case OPT_NO_NAIVE:
 		o->naive = false;
 		break;
@@ -267,7 +275,7 @@ static int check_options(struct options *o, const struct given *g)
 		o->duration = 3;
 	if (o->quick && !g->reload)
 		o->reload_every = 100;
-	if (o->engine == PAWL_NAIVE)
+	if (o->engine == PAWL_NAIVE || o->device != PAWL_CPU)
 		o->naive = false;
 	return 0;
 }
@@ -450,7 +458,8 @@ static int infer(struct work *w)
 	int n = w->opt.naive ? 2 : 1;
 	bool verified;
 
-	if (work_load(w) || check_trace(w->opt.trace))
+	if ((w->opt.device != PAWL_CPU && gpu_find(w->opt.device)) || work_load(w) ||
+	    check_trace(w->opt.trace))
 		return STATUS_FAILED;
 	if (w->opt.rate > 0)
 		prctl(PR_SET_TIMERSLACK, 1);	/* the default adds 50 us to every arrival */

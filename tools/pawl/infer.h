@@ -5,6 +5,7 @@
  *   infer.c     options, and the order of the run
  *   load.c      the files
  *   net.c       what a layer computes
+ *   gpu.c       the same on a device; kernels.cu
  *   verify.c    what is computed serially, and an answer's comparison with it
  *   serve.c     requests as batches of ops, and the load
  *   weights.c   the live weights, and the thread that swaps them
@@ -40,6 +41,7 @@ struct options {
 	unsigned int batch, in_flight;
 	int workers;			/* -1: not given */
 	int engine;			/* enum pawl_kind */
+	int device;			/* enum pawl_device_kind */
 	uint64_t reload_every;		/* requests; 0: never */
 	double rate;			/* requests/s; 0: closed loop */
 	bool poisson;

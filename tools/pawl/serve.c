@@ -26,6 +26,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "gpu.h"
 #include "net.h"
 #include "serve.h"
 #include "weights.h"
@@ -39,6 +40,7 @@ struct slot;
 struct step {
 	struct slot *slot;
 	int layer;
+	struct gpu_call call;		/* on a device */
 };
 
 struct slot {
@@ -48,6 +50,10 @@ struct slot {
 	float **act;			/* output of the layer */
 	pawl_var_t *acts;		/* its var */
 	pawl_var_t (*reads)[2];
+	/* On a device: the images, what each layer gives, the vars of images and answers. */
+	float *dev_in, **dev_act;
+	pawl_var_t ends[2];
+	int nops;
 	uint32_t batch;
 	uint64_t start, end;		/* ns; end is written by the last layer */
 	uint64_t version;		/* the stamp that the first weighted layer saw */
@@ -117,6 +123,55 @@ static int layer_body(struct pawl_run *pr, void *arg)
 	return 0;
 }
 
+/* --- the same on a device: images up, layers, answers down --- */
+
+static int up_body(struct pawl_run *run, void *arg)
+{
+	const struct step *st = arg;
+	const struct work *w = st->slot->sv->w;
+
+	return pawl_run_copy(run, st->slot->dev_in, w->input + st->slot->batch * w->in_size,
+			     w->in_size * sizeof(float), PAWL_HOST_TO_DEVICE);
+}
+
+static int dev_layer_body(struct pawl_run *run, void *arg)
+{
+	struct step *st = arg;
+	struct slot *s = st->slot;
+	const struct live *live = &s->sv->weights.live[st->layer];
+
+	/* The weights on the device are those of the host: one var covers both. */
+	if (live->weight || live->bias) {
+		if (!s->fixed)
+			s->version = live->stamp;
+		s->fixed = true;
+		if (live->stamp != s->version || live->stamp_end != s->version)
+			s->mixed = true;
+	}
+	st->call = (struct gpu_call){ &s->sv->w->shape->layers[st->layer], live->dev_weight,
+		live->dev_bias, st->layer ? s->dev_act[st->layer - 1] : s->dev_in,
+		s->dev_act[st->layer], (int)s->sv->w->opt.batch };
+	return gpu_layer(run, &st->call);
+}
+
+static void note_end(void *arg)
+{
+	struct slot *s = arg;
+
+	s->end = now_ns();
+}
+
+static int down_body(struct pawl_run *run, void *arg)
+{
+	const struct step *st = arg;
+	struct slot *s = st->slot;
+	int last = s->sv->w->shape->nlayers - 1;
+	int rc = pawl_run_copy(run, s->act[last], s->dev_act[last],
+			       s->sv->w->out_size * sizeof(float), PAWL_DEVICE_TO_HOST);
+
+	return rc ? rc : pawl_run_call(run, note_end, s);
+}
+
 /* Each round visits all batches once, in an order of its own. */
 static uint32_t next_batch(struct server *sv)
 {
@@ -139,7 +194,7 @@ static int push_request(struct server *sv, uint64_t start)
 	s->start = start;
 	s->version = 0;
 	s->fixed = s->mixed = false;
-	if (pawl_push_batch(sv->e, s->ops, (size_t)sv->w->shape->nlayers))
+	if (pawl_push_batch(sv->e, s->ops, (size_t)s->nops))
 		return pawl_failed(sv->r, "pawl_push_batch");
 	sv->tail++;
 	if (sv->record && every && sv->tail % every == 0)
@@ -170,7 +225,8 @@ static void reap(struct server *sv)
 static int reap_one(struct server *sv, int64_t timeout_ns)
 {
 	const struct slot *s = &sv->slots[sv->head % sv->w->opt.in_flight];
-	int rc = pawl_wait_readable(sv->e, s->acts[sv->w->shape->nlayers - 1], timeout_ns, NULL);
+	pawl_var_t last = s->dev_act ? s->ends[1] : s->acts[sv->w->shape->nlayers - 1];
+	int rc = pawl_wait_readable(sv->e, last, timeout_ns, NULL);
 
 	if (rc == -ETIMEDOUT)
 		return 0;
@@ -318,7 +374,8 @@ static int step_init(struct server *sv, struct slot *s, int k)
 		s->reads[k][nreads++] = s->acts[k - 1];
 	if (live->weight || live->bias)
 		s->reads[k][nreads++] = live->var;
-	s->step[k] = (struct step){ s, k };
+	s->step[k].slot = s;
+	s->step[k].layer = k;
 	*op = (struct pawl_op)PAWL_OP_INIT;
 	op->fn = layer_body;
 	op->arg = &s->step[k];
@@ -330,6 +387,58 @@ static int step_init(struct server *sv, struct slot *s, int k)
 	return 0;
 }
 
+static int dev_op(struct server *sv, struct slot *s, pawl_fn fn, uint16_t prop, int k,
+		  const pawl_var_t *read, const pawl_var_t *write)
+{
+	struct pawl_op *op = &s->ops[k];
+
+	*op = (struct pawl_op)PAWL_OP_INIT;
+	op->fn = fn;
+	s->step[k].slot = s;
+	op->arg = &s->step[k];
+	op->reads = read;
+	op->nreads = read ? 1 : 0;
+	op->writes = write;
+	op->nwrites = 1;
+	op->prop = prop;
+	op->device = gpu_device(sv->w);
+	op->name = prop == PAWL_COPY_TO_DEVICE ? "images" : "answers";
+	return pawl_var_create(sv->e, &s->ends[k ? 1 : 0]) ?
+	       pawl_failed(sv->r, "pawl_var_create") : 0;
+}
+
+/* Make of a slot's ops what runs on the device: one more before the layers, one behind. */
+static int slot_to_device(struct server *sv, struct slot *s)
+{
+	const struct work *w = sv->w;
+	struct pawl_device dev = gpu_device(w);
+	int n = w->shape->nlayers, k, rc;
+
+	s->dev_act = calloc((size_t)n, sizeof(*s->dev_act));
+	if (!s->dev_act)
+		return failed("", strerror(ENOMEM));
+	if (pawl_device_alloc(sv->e, dev, w->in_size * sizeof(float), (void **)&s->dev_in))
+		return pawl_failed(sv->r, "pawl_device_alloc");
+	for (k = n; k--; ) {
+		size_t floats = (size_t)w->opt.batch * (size_t)w->shape->layers[k].out_dim;
+
+		if (pawl_device_alloc(sv->e, dev, floats * sizeof(float), (void **)&s->dev_act[k]))
+			return pawl_failed(sv->r, "pawl_device_alloc");
+		s->ops[k + 1] = s->ops[k];
+		s->ops[k + 1].fn = dev_layer_body;
+		s->ops[k + 1].device = dev;
+		if (!k)
+			s->reads[0][s->ops[1].nreads++] = (pawl_var_t){ 0 };
+	}
+	rc = dev_op(sv, s, up_body, PAWL_COPY_TO_DEVICE, 0, NULL, &s->ends[0]);
+	if (rc)
+		return rc;
+	s->reads[0][s->ops[1].nreads - 1] = s->ends[0];
+	s->step[n + 1].slot = s;
+	s->nops = n + 2;
+	return dev_op(sv, s, down_body, PAWL_COPY_FROM_DEVICE, n + 1, &s->acts[n - 1], &s->ends[1]);
+}
+
 /* They stay until the end. */
 static int slot_init(struct server *sv, struct slot *s)
 {
@@ -337,8 +446,9 @@ static int slot_init(struct server *sv, struct slot *s)
 	int rc = 0, k;
 
 	s->sv = sv;
-	s->step = calloc(n, sizeof(*s->step));
-	s->ops = calloc(n, sizeof(*s->ops));
+	s->step = calloc(n + 2, sizeof(*s->step));
+	s->ops = calloc(n + 2, sizeof(*s->ops));
+	s->nops = (int)n;
 	s->act = calloc(n, sizeof(*s->act));
 	s->acts = calloc(n, sizeof(*s->acts));
 	s->reads = calloc(n, sizeof(*s->reads));
@@ -346,16 +456,43 @@ static int slot_init(struct server *sv, struct slot *s)
 		return failed("", strerror(ENOMEM));
 	for (k = 0; !rc && k < sv->w->shape->nlayers; k++)
 		rc = step_init(sv, s, k);
+	if (!rc && sv->w->opt.device != PAWL_CPU)
+		rc = slot_to_device(sv, s);
 	return rc;
+}
+
+/* What slots and weights have on the device; nothing uses it any more. */
+static void leave_device(struct server *sv)
+{
+	struct pawl_device dev = gpu_device(sv->w);
+	uint32_t i;
+	int k;
+
+	(void)!pawl_wait_all(sv->e, -1, NULL);
+	for (i = 0; sv->slots && i < sv->w->opt.in_flight; i++) {
+		struct slot *s = &sv->slots[i];
+
+		if (s->dev_in)
+			(void)!pawl_device_free(sv->e, dev, s->dev_in);
+		for (k = 0; s->dev_act && k < sv->w->shape->nlayers; k++)
+			if (s->dev_act[k])
+				(void)!pawl_device_free(sv->e, dev, s->dev_act[k]);
+		free(s->dev_act);
+		s->dev_act = NULL;
+	}
+	weights_leave(&sv->weights);
 }
 
 static int engine_init(struct server *sv)
 {
 	const struct options *o = &sv->w->opt;
+	const struct pawl_device dev = gpu_device(sv->w);
 	struct pawl_config cfg;
 	int rc;
 
 	pawl_config_init(&cfg);
+	cfg.devices = &dev;
+	cfg.ndevices = o->device != PAWL_CPU;
 	cfg.kind = sv->r->kind;
 	cfg.name = "infer";
 	cfg.workers = o->rate > 0 ? sv->w->cpus : sv->w->cpus - 1;
@@ -366,7 +503,7 @@ static int engine_init(struct server *sv)
 	/* A generator that runs ops is late for its next arrival. */
 	cfg.no_help = o->rate > 0;
 	/* Twice what can be in flight, since a slot is reused before its last op is gone. */
-	if ((uint64_t)o->in_flight * (uint64_t)sv->w->shape->nlayers > cfg.max_ops / 2)
+	if ((uint64_t)o->in_flight * (uint64_t)(sv->w->shape->nlayers + 2) > cfg.max_ops / 2)
 		return failed("", "--in-flight: more ops than an engine holds");
 	rc = pawl_engine_create(&cfg, &sv->e);
 	if (rc)
@@ -513,6 +650,8 @@ int serve_free(struct server *sv)
 		return 0;
 	/* After a failure ops may be in flight; they use what is freed below. */
 	reloader_stop(&sv->weights);
+	if (sv->e && sv->w->opt.device != PAWL_CPU)
+		leave_device(sv);
 	if (sv->e && pawl_engine_destroy(sv->e))
 		rc = pawl_failed(sv->r, "pawl_engine_destroy");
 	for (i = 0; sv->slots && i < sv->w->opt.in_flight; i++)

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu.h"
 #include "weights.h"
 
 /* Copy a model's weights into the live buffers of a layer. */
@@ -40,6 +41,81 @@ static int live_init(struct weights *wt, struct live *live, const struct layer *
 		return failed("", strerror(ENOMEM));
 	live_copy(live, l);
 	return 0;
+}
+
+static int dev_copy(struct weights *wt, const float *from, size_t n, float **out)
+{
+	if (!from)
+		return 0;
+	return pawl_device_alloc(wt->e, gpu_device(wt->w), n * sizeof(float), (void **)out) ?
+	       pawl_failed(wt->r, "pawl_device_alloc") : 0;
+}
+
+/* The live weights to the device. */
+static int upload_body(struct pawl_run *run, void *arg)
+{
+	struct weights *wt = arg;
+	int k, rc = 0;
+
+	for (k = 0; !rc && k < wt->w->shape->nlayers; k++) {
+		const struct layer *l = &wt->w->shape->layers[k];
+		struct live *live = &wt->live[k];
+
+		if (live->dev_weight)
+			rc = pawl_run_copy(run, live->dev_weight, live->weight,
+					   layer_nweight(l) * sizeof(float), PAWL_HOST_TO_DEVICE);
+		if (!rc && live->dev_bias)
+			rc = pawl_run_copy(run, live->dev_bias, live->bias,
+					   layer_nbias(l) * sizeof(float), PAWL_HOST_TO_DEVICE);
+	}
+	return rc;
+}
+
+static struct pawl_op upload_op(struct weights *wt)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+
+	op.fn = upload_body;
+	op.arg = wt;
+	op.writes = wt->vars;
+	op.nwrites = (uint32_t)wt->w->weighted;
+	op.prop = PAWL_COPY_TO_DEVICE;
+	op.device = gpu_device(wt->w);
+	op.name = "upload";
+	return op;
+}
+
+/* Room on the device, and the first upload. */
+static int weights_enter(struct weights *wt)
+{
+	struct pawl_op op = upload_op(wt);
+	int k, rc = 0;
+
+	for (k = 0; !rc && k < wt->w->shape->nlayers; k++) {
+		const struct layer *l = &wt->w->shape->layers[k];
+		struct live *live = &wt->live[k];
+
+		rc = dev_copy(wt, live->weight, layer_nweight(l), &live->dev_weight);
+		if (!rc)
+			rc = dev_copy(wt, live->bias, layer_nbias(l), &live->dev_bias);
+	}
+	if (!rc && op.nwrites && pawl_push(wt->e, &op))
+		rc = pawl_failed(wt->r, "pawl_push (upload)");
+	return rc;
+}
+
+void weights_leave(struct weights *wt)
+{
+	int k;
+
+	for (k = 0; wt->live && k < wt->w->shape->nlayers; k++) {
+		struct live *live = &wt->live[k];
+
+		if (live->dev_weight)
+			(void)!pawl_device_free(wt->e, gpu_device(wt->w), live->dev_weight);
+		if (live->dev_bias)
+			(void)!pawl_device_free(wt->e, gpu_device(wt->w), live->dev_bias);
+	}
 }
 
 int weights_init(struct weights *wt, const struct work *w, struct result *r,
@@ -68,6 +144,8 @@ int weights_init(struct weights *wt, const struct work *w, struct result *r,
 			return rc;
 		wt->vars[nvars++] = wt->live[k].var;
 	}
+	if (w->opt.device != PAWL_CPU)
+		return weights_enter(wt);
 	return 0;
 }
 
@@ -130,7 +208,9 @@ static void sem_wait_on(sem_t *sem)
 static void *reloader(void *arg)
 {
 	struct weights *wt = arg;
-	struct pawl_op op = PAWL_OP_INIT;
+	/* On a device the upload is behind the swap, and no request between them. */
+	struct pawl_op ops[2] = { PAWL_OP_INIT, upload_op(wt) }, op = PAWL_OP_INIT;
+	bool device = wt->w->opt.device != PAWL_CPU;
 	uint64_t start;
 
 	op.fn = reload_body;
@@ -139,13 +219,14 @@ static void *reloader(void *arg)
 	op.writes = wt->vars;
 	op.nwrites = (uint32_t)wt->w->weighted;
 	op.name = "reload";
+	ops[0] = op;
 	for (;;) {
 		sem_wait_on(&wt->kick);
 		if (atomic_load(&wt->stop))
 			return NULL;
 		start = now_ns();
 		wt->status = 0;
-		if (pawl_push(wt->e, &op)) {
+		if (pawl_push_batch(wt->e, ops, device ? 2 : 1)) {
 			pawl_failed(wt->r, "pawl_push (reload)");
 			wt->status = -EIO;
 			return NULL;

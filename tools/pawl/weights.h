@@ -16,6 +16,7 @@
 struct live {
 	pawl_var_t var;
 	float *weight, *bias;		/* NULL: the layer has none */
+	float *dev_weight, *dev_bias;	/* on the device, if there is one */
 	uint64_t stamp, stamp_end;	/* written before and after the others */
 };
 
@@ -38,6 +39,8 @@ struct weights {
 /* The first model's to begin with.  0, or a negative errno after a message. */
 int weights_init(struct weights *wt, const struct work *w, struct result *r,
 		 struct pawl_engine *e);
+/* What is on the device; when no op can use it any more, and before the engine goes. */
+void weights_leave(struct weights *wt);
 /* However far it came; when no op can use them any more. */
 void weights_free(struct weights *wt);
 

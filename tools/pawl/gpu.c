@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What computes a layer on a device: on CUDA the kernels of kernels.cu, a library beside
+ * the program that is loaded when it is asked for; on the fake device net.c, called by its
+ * streams.
+ */
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "gpu.h"
+#include "net.h"
+
+typedef int (*cuda_layer_fn)(int kind, int act, float temperature, const float *weight,
+			     const float *bias, const float *in, float *out, int batch,
+			     int in_dim, int out_dim, void *stream, char *why, size_t len);
+
+static cuda_layer_fn cuda_layer;
+static char name[128];
+
+static int load_kernels(void)
+{
+	char path[PATH_MAX];
+	ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 32);
+	void *lib;
+
+	if (len < 0)
+		len = 0;
+	path[len] = 0;
+	strcpy(strrchr(path, '/') ? strrchr(path, '/') + 1 : path, "pawl-cuda.so");
+	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!lib)
+		return failed("--device cuda: kernels", dlerror());
+	cuda_layer = (cuda_layer_fn)dlsym(lib, "pawl_cuda_layer");
+	return cuda_layer ? 0 : failed("--device cuda: kernels", dlerror());
+}
+
+int gpu_find(int kind)
+{
+	struct pawl_device_info info = { .size = sizeof(info) };
+	int n = pawl_device_count(kind);
+
+	if (n > 0)
+		n = pawl_device_info((struct pawl_device){ (uint16_t)kind, 0 }, &info);
+	if (n < 0)
+		return failed("--device", pawl_error_text());
+	snprintf(name, sizeof(name), "%s", info.name);
+	return kind == PAWL_CUDA ? load_kernels() : 0;
+}
+
+const char *gpu_name(void)
+{
+	return name;
+}
+
+static void call_fn(void *arg)
+{
+	const struct gpu_call *c = arg;
+
+	layer_forward(c->l, c->weight, c->bias, c->in, c->out, c->batch);
+}
+
+int gpu_layer(struct pawl_run *run, struct gpu_call *c)
+{
+	const struct layer *l = c->l;
+	char why[160] = "";
+
+	if (run->device.kind != PAWL_CUDA)
+		return pawl_run_call(run, call_fn, c);
+	if (cuda_layer(l->kind, l->act, l->temperature, c->weight, c->bias, c->in, c->out, c->batch,
+		       l->in_dim, l->out_dim, run->stream, why, sizeof(why)))
+		return pawl_fail(run, -EIO, "%s", why);
+	return 0;
+}
