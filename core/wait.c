@@ -368,6 +368,7 @@ int wait_none(struct thread *t, s64 timeout_ns, bool help)
 int pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *out)
 {
 	struct thread *t = thread_get(e);
+	s64 left = timeout_ns, end;
 	int rc;
 
 	if (out) {
@@ -380,9 +381,13 @@ int pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *
 		return err(-EDEADLK, "wait_all: from inside an op, which is not over");
 	if (t->bulk)
 		bulk_flush(t);
+	end = timeout_ns > 0 && e->devices ? (s64)exec_now_ns() + timeout_ns : 0;
 	rc = wait_none(t, timeout_ns, helps(t));
-	if (!rc && e->devices)
-		rc = device_wait_all(t, timeout_ns, helps(t));
+	if (!rc && e->devices) {
+		if (end)
+			left = end > (s64)exec_now_ns() ? end - (s64)exec_now_ns() : 0;
+		rc = device_wait_all(t, left, helps(t));
+	}
 	if (rc)
 		return err(rc, "wait_all: ops are in flight after %lld ns", (long long)timeout_ns);
 	rc = error_take_all(t, out);

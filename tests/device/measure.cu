@@ -49,14 +49,15 @@ __global__ void empty(void)
 {
 }
 
-/* About `rounds` times 100 ns of arithmetic per block. */
+/* Arithmetic on the whole device: two of these do not run beside each other for long. */
 __global__ void spin(float *x, int rounds)
 {
-	float v = x[threadIdx.x];
+	int at = blockIdx.x * blockDim.x + threadIdx.x;
+	float v = x[at];
 
 	for (int i = 0; i < rounds; i++)
 		v = v * 1.0001f + 0.5f;
-	x[threadIdx.x] = v;
+	x[at] = v;
 }
 
 __global__ void add(unsigned int *x)
@@ -150,7 +151,8 @@ struct piece {
 	int rounds;
 };
 
-static const size_t PIECE = 16u << 20;
+static const size_t PIECE = 4u << 20;
+static int blocks;		/* of spin(): no more threads than a piece has floats */
 
 static int up_body(pawl_run *run, void *arg)
 {
@@ -163,7 +165,7 @@ static int spin_body(pawl_run *run, void *arg)
 {
 	piece *p = (piece *)arg;
 
-	spin<<<1, 256, 0, (cudaStream_t)run->stream>>>(p->in, p->rounds);
+	spin<<<blocks, 256, 0, (cudaStream_t)run->stream>>>(p->in, p->rounds);
 	return launched(run);
 }
 
@@ -176,7 +178,7 @@ static int down_body(pawl_run *run, void *arg)
 
 static void overlap(void)
 {
-	const int n = 24;
+	const int n = 64;	/* so that the first piece up and the last one down do not count */
 	std::vector<piece> p(n);
 	std::vector<pawl_var_t> in(n), out(n);
 
@@ -185,7 +187,7 @@ static void overlap(void)
 		OK(pawl_host_alloc(e, gpu, PIECE, (void **)&p[i].host_out));
 		OK(pawl_device_alloc(e, gpu, PIECE, (void **)&p[i].in));
 		OK(pawl_device_alloc(e, gpu, PIECE, (void **)&p[i].out));
-		p[i].rounds = 100000;
+		p[i].rounds = 1000;
 		OK(pawl_var_create(e, &in[i]));
 		OK(pawl_var_create(e, &out[i]));
 	}
@@ -197,7 +199,7 @@ static void overlap(void)
 		}
 	};
 	auto all = [&] { OK(pawl_wait_all(e, -1, NULL)); };
-	/* Compute in one stream would be serial; it is made as long as a copy, one at a time. */
+	/* Computing is made as long as the upload. */
 	double up = median(5, [&] { part(up_body, PAWL_COPY_TO_DEVICE, in); all(); });
 	double down = median(5, [&] { part(down_body, PAWL_COPY_FROM_DEVICE, out); all(); });
 	double comp = median(5, [&] { part(spin_body, PAWL_NORMAL, in); all(); });
@@ -289,6 +291,7 @@ int main(void)
 	OK(pawl_device_info(gpu, &info));
 	printf("device   %s, compute %d.%d, %d multiprocessors, driver %d, runtime %d\n", info.name,
 	       info.major, info.minor, info.units, info.driver, info.runtime);
+	blocks = std::min(8 * info.units, (int)(PIECE / sizeof(float) / 256));
 	pawl_config_init(&cfg);
 	cfg.devices = &gpu;
 	cfg.ndevices = 1;
