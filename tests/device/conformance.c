@@ -463,7 +463,7 @@ int main(void)
 	for (i = 0; i < n; i++) {
 		b = &list[i];
 		o = b->ops;
-		failed |= suite_run(b->name, tests);
+		failed |= tests_run(b->name, tests);
 	}
 	return failed;
 }

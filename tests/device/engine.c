@@ -1021,7 +1021,7 @@ int main(void)
 			real[k++] = tests[j];
 		}
 		real[k] = NULL;
-		failed |= suite_run(b->name, real);
+		failed |= tests_run(b->name, real);
 	}
 	if (!kinds) {
 		printf("no kind of device is built in\n");
