@@ -245,6 +245,8 @@ static int batch_push(struct thread *t, u32 nops, u32 naccs)
 		struct op *op = op_of(e, s->ops[i]);
 
 		store_relaxed(&op->wait, op->ndeps + 1);
+		if (unlikely(load_relaxed(&e->special) & SPECIAL_RECORDING))
+			record_push(t, op, s->ops[i], i + 1 < nops);
 	}
 	/* CORE-N1 <-> CORE-N2 */
 	store_release(&t->pushed, t->pushed + nops);

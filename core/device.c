@@ -106,6 +106,13 @@ u32 device_rec_size(void)
 	return sizeof(struct devrec);
 }
 
+/* What op.device said, for an op's dev. */
+struct pawl_device device_name(const struct pawl_engine *e, u32 dev)
+{
+	return dev < DEV_FIRST ? (struct pawl_device){ PAWL_CPU, (u16)dev } :
+	       e->devices->rows[dev - DEV_FIRST].name;
+}
+
 static struct devrec *rec_of(const struct pawl_engine *e, u32 idx)
 {
 	return pool_obj(e->pool[POOL_DEVREC], idx);

@@ -312,6 +312,8 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	*error_of(e, e->spare_error) = (struct error){ .refs = 1, .gone = 1, .code = -ENOMEM,
 		.text = "an op failed, and no memory was left for its error" };
 	rc = devices_start(e);
+	if (!rc)
+		rc = record_engine(e);
 	if (rc) {
 		devices_stop(e);
 		threads_fini(e);
@@ -380,6 +382,7 @@ int pawl_engine_destroy(struct pawl_engine *e)
 	devices_stop(e);
 	opers_exit(t);
 	errors_exit(e);
+	record_engine_end(e);
 	threads_fini(e);
 	engine_free(e);
 	return 0;

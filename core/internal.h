@@ -269,6 +269,7 @@ enum {
 	SPECIAL_TRACING = 2,
 	SPECIAL_NAIVE = 4,
 	SPECIAL_DEVICES = 8,	/* the engine has devices: what is pending there must be over */
+	SPECIAL_RECORDING = 16,
 };
 
 struct pawl_engine {
@@ -303,6 +304,8 @@ struct pawl_engine {
 	u64 trace_order;	/* A: pushes traced */
 	struct trace_buf *trace_bufs;	/* A */
 	struct slot_entry *slots;	/* I: one per slot */
+	struct rec_engine *record;	/* A: its part in the recording, or NULL */
+	struct pawl_engine *next;	/* record.c: of the process */
 };
 
 static inline struct thread *thread_of(const struct pawl_engine *e, u32 slot)
@@ -627,6 +630,7 @@ int device_wait_error(struct thread *t, struct op *op, struct pawl_error *out);
 int device_lost_any(struct pawl_engine *e, struct pawl_error *out);
 int device_wait_all(struct thread *t, s64 timeout_ns, bool help);
 u32 device_rec_size(void);
+struct pawl_device device_name(const struct pawl_engine *e, u32 dev);
 struct device;
 struct device *device_of_run(struct pawl_run *run);
 
@@ -689,6 +693,44 @@ static inline void trace_event(struct thread *t, enum trace_kind k, u32 opi,
 {
 }
 static inline void trace_exit(struct pawl_engine *e)
+{
+}
+#endif
+
+/* record.c; the model's builds have no files */
+#if defined(CONFIG_RECORD) && !defined(PAWL_MODEL)
+int record_engine(struct pawl_engine *e);
+void record_engine_end(struct pawl_engine *e);
+void record_push(struct thread *t, struct op *op, u32 opi, bool more);
+void record_undo(struct thread *t, struct op *op, u32 opi);
+void record_begin(struct thread *t, struct op *op, u32 opi);
+void record_end(struct thread *t, struct op *op, u32 opi, int status);
+void record_wait(struct thread *t, u32 what, pawl_var_t v);
+void record_waited(struct thread *t, int status);
+#else
+static inline int record_engine(struct pawl_engine *e)
+{
+	return 0;
+}
+static inline void record_engine_end(struct pawl_engine *e)
+{
+}
+static inline void record_push(struct thread *t, struct op *op, u32 opi, bool more)
+{
+}
+static inline void record_undo(struct thread *t, struct op *op, u32 opi)
+{
+}
+static inline void record_begin(struct thread *t, struct op *op, u32 opi)
+{
+}
+static inline void record_end(struct thread *t, struct op *op, u32 opi, int status)
+{
+}
+static inline void record_wait(struct thread *t, u32 what, pawl_var_t v)
+{
+}
+static inline void record_waited(struct thread *t, int status)
 {
 }
 #endif

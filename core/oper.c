@@ -166,10 +166,14 @@ int pawl_oper_push(struct pawl_engine *e, pawl_oper_t h, int priority, struct pa
 	op->oper = idx;
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_TRACING))
 		trace_event(t, TRACE_PUSH, opi, o->name, 0);
+	if (unlikely(load_relaxed(&e->special) & SPECIAL_RECORDING))
+		record_push(t, op, opi, false);
 	if (unlikely(e->kind == PAWL_NAIVE))
 		fetch_add_relaxed(&t->naive_pending, 1);
 	rc = push_op(t, op, opi);
 	if (rc) {
+		if (load_relaxed(&e->special) & SPECIAL_RECORDING)
+			record_undo(t, op, opi);
 		push_undo(t, op);
 		if (e->kind == PAWL_NAIVE)
 			fetch_add_relaxed(&t->naive_pending, -1u);

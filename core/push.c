@@ -335,12 +335,14 @@ int op_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
 	return fill_here(t, op, opi, d, 0);
 }
 
-static __cold void push_special(struct thread *t, u32 opi, const char *name)
+static __cold void push_special(struct thread *t, struct op *op, u32 opi, const char *name)
 {
 	u32 special = load_relaxed(&t->e->special);
 
 	if (special & SPECIAL_TRACING)
 		trace_event(t, TRACE_PUSH, opi, name, 0);
+	if (special & SPECIAL_RECORDING)
+		record_push(t, op, opi, false);
 	if (special & SPECIAL_NAIVE)
 		fetch_add_relaxed(&t->naive_pending, 1);
 }
@@ -348,6 +350,8 @@ static __cold void push_special(struct thread *t, u32 opi, const char *name)
 /* A refused push: nothing happened. */
 static __cold int push_refused(struct thread *t, struct op *op, u32 opi)
 {
+	if (load_relaxed(&t->e->special) & SPECIAL_RECORDING)
+		record_undo(t, op, opi);
 	push_undo(t, op);
 	op_free(t, op, opi);
 	if (t->e->kind == PAWL_NAIVE)
@@ -376,7 +380,7 @@ static __always_inline_fn int push_here(struct thread *t, const struct pawl_op *
 		return rc;
 	}
 	if (unlikely(load_relaxed(&e->special)))
-		push_special(t, opi, d->name);
+		push_special(t, op, opi, d->name);
 	if (unlikely(push_op_here(t, op, opi)))
 		return push_refused(t, op, opi);
 	return unlikely(e->kind == PAWL_NAIVE) ? wait_naive(t) : 0;

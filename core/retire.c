@@ -368,6 +368,8 @@ u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 		error = finish_error(t, op, &status);
 	if (unlikely(special & SPECIAL_TRACING))
 		trace_event(t, TRACE_END, opi, op_name(op), 0);
+	if (unlikely(special & SPECIAL_RECORDING))
+		record_end(t, op, opi, op->flags & OP_STALE ? -ESTALE : status);
 	if (op->flags & OP_RELEASE)
 		finish_release(t, op, opi, op->flags & OP_STALE ? -ESTALE : status);
 	next = retire(t, op, error);
@@ -430,6 +432,14 @@ static __noinline u32 run_end(struct thread *t, struct frame *f, struct op *op, 
 	return finish_op(t, op, opi, status);
 }
 
+/* The op is over without its body; a recording has a begin of it all the same. */
+static u32 skip_op(struct thread *t, struct op *op, u32 opi, u32 special, int status)
+{
+	if (unlikely(special & SPECIAL_RECORDING))
+		record_begin(t, op, opi);
+	return finish_op(t, op, opi, status);
+}
+
 /* An op about which something is not as usual, or an engine. */
 static __noinline u32 run_odd(struct thread *t, struct op *op, u32 opi)
 {
@@ -445,20 +455,22 @@ static __noinline u32 run_odd(struct thread *t, struct op *op, u32 opi)
 		status = 0;
 		if ((special & SPECIAL_DEVICES) && !(op->flags & (OP_STALE | OP_WAITER)))
 			status = device_order(t, op, opi);
-		return status == DEVICE_PARKED ? 0 : finish_op(t, op, opi, status);
+		return status == DEVICE_PARKED ? 0 : skip_op(t, op, opi, special, status);
 	}
 	if (unlikely(error && !(op->flags & OP_NO_SKIP))) {
 		count(&t->skipped);
-		return finish_op(t, op, opi, 0);
+		return skip_op(t, op, opi, special, 0);
 	}
 	frame_push(t, &f, op, opi);
 	if (unlikely(special & SPECIAL_DEVICES)) {
 		status = device_begin(t, op, opi, &f.run);
 		if (status) {
 			frame_pop(t, &f);
-			return status == DEVICE_PARKED ? 0 : finish_op(t, op, opi, status);
+			return status == DEVICE_PARKED ? 0 : skip_op(t, op, opi, special, status);
 		}
 	}
+	if (unlikely(special & SPECIAL_RECORDING))
+		record_begin(t, op, opi);
 	if (unlikely(error))
 		f.run.status = error_of(e, error)->code;
 	if (unlikely(special & SPECIAL_TRACING))

@@ -116,7 +116,7 @@ static void bufs_drop(struct pawl_engine *e)
 		next = b->next;
 		pool_rcu_defer(&b->rcu, buf_free);
 	}
-	pool_rcu_reclaim();
+	(void)pool_rcu_reclaim();
 }
 
 int pawl_trace_start(struct pawl_engine *e, unsigned int n)

@@ -28,6 +28,7 @@
  */
 #include <stdlib.h>
 #include <core/internal.h>
+#include <core/record_format.h>
 
 #define HELP_DEPTH 64u		/* nested bodies after which a waiting body only waits */
 
@@ -274,9 +275,28 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 	return rc;
 }
 
+static int wait_all(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *out);
+
+static __cold int wait_recorded(struct pawl_engine *e, pawl_var_t v, s64 timeout_ns,
+				struct pawl_error *out, u32 what)
+{
+	struct thread *t = thread_get(e);
+	int rc;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	record_wait(t, what, v);
+	rc = what == REC_WAIT_ALL ? wait_all(e, timeout_ns, out) :
+	     wait_var(e, v, timeout_ns, out, what == REC_WAIT_WRITABLE);
+	record_waited(t, rc);
+	return rc;
+}
+
 int pawl_wait_readable(struct pawl_engine *e, pawl_var_t v, int64_t timeout_ns,
 		       struct pawl_error *out)
 {
+	if (unlikely(load_relaxed(&e->special) & SPECIAL_RECORDING))
+		return wait_recorded(e, v, timeout_ns, out, REC_WAIT_READABLE);
 	return wait_var(e, v, timeout_ns, out, false);
 }
 PAWL_EXPORT(pawl_wait_readable);
@@ -284,6 +304,8 @@ PAWL_EXPORT(pawl_wait_readable);
 int pawl_wait_writable(struct pawl_engine *e, pawl_var_t v, int64_t timeout_ns,
 		       struct pawl_error *out)
 {
+	if (unlikely(load_relaxed(&e->special) & SPECIAL_RECORDING))
+		return wait_recorded(e, v, timeout_ns, out, REC_WAIT_WRITABLE);
 	return wait_var(e, v, timeout_ns, out, true);
 }
 PAWL_EXPORT(pawl_wait_writable);
@@ -365,7 +387,7 @@ int wait_none(struct thread *t, s64 timeout_ns, bool help)
 	return rc;
 }
 
-int pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *out)
+static int wait_all(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *out)
 {
 	struct thread *t = thread_get(e);
 	s64 left = timeout_ns, end;
@@ -392,6 +414,13 @@ int pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *
 		return err(rc, "wait_all: ops are in flight after %lld ns", (long long)timeout_ns);
 	rc = error_take_all(t, out);
 	return rc || !e->devices ? rc : device_lost_any(e, out);
+}
+
+int pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *out)
+{
+	if (unlikely(load_relaxed(&e->special) & SPECIAL_RECORDING))
+		return wait_recorded(e, (pawl_var_t){ 0 }, timeout_ns, out, REC_WAIT_ALL);
+	return wait_all(e, timeout_ns, out);
 }
 PAWL_EXPORT(pawl_wait_all);
 

@@ -159,8 +159,9 @@ void pool_rcu_defer(struct rcu_defer *d, void (*fn)(struct rcu_defer *));
 /*
  * Run all functions that were deferred before, after a grace period; but for those that
  * another thread is about to run in here.  Blocking.  Not inside a section, nor in a
- * deferred function.
+ * deferred function.  False: this is a child of fork() that leaves liburcu alone, and
+ * nothing deferred is ever run.
  */
-void pool_rcu_reclaim(void);
+bool pool_rcu_reclaim(void);
 
 #endif

@@ -258,20 +258,21 @@ static struct rcu_defer *reversed(struct rcu_defer *d)
  * Progress: blocking (readers; others' grace periods).  Not inside a read section, nor
  * in a deferred function.
  */
-void pool_rcu_reclaim(void)
+bool pool_rcu_reclaim(void)
 {
 	struct rcu_defer *d, *next;
 
 	if (!grace_works())
-		return;
+		return false;
 	/* POOL-R2 <-> POOL-R1 */
 	d = (struct rcu_defer *)(uintptr_t)xchg_acq_rel(&deferred, (u64)0);
 	if (!d)
-		return;
+		return true;
 	grace_period();
 	for (d = reversed(d); d; d = next) {
 		/* The function frees d. */
 		next = d->next;
 		d->fn(d);
 	}
+	return true;
 }

@@ -6,7 +6,7 @@
 set -eu
 
 packages='gcc libc6-dev make pkg-config python3 python3-kconfiglib liburcu-dev
-	libjansson-dev libopenblas-dev'
+	libjansson-dev libopenblas-dev zlib1g-dev'
 if [ "${1:-check}" = check ]; then
 	packages="$packages libck-dev binutils"
 	packages="$packages g++ clang libclang-rt-14-dev cmake check scdoc spin perl util-linux"

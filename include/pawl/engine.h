@@ -357,6 +357,18 @@ PAWL_API int pawl_trace_start(struct pawl_engine *e, unsigned int events_per_thr
 PAWL_API int pawl_trace_stop(struct pawl_engine *e);
 PAWL_API int pawl_trace_write(struct pawl_engine *e, const char *path);
 
+/*
+ * Recording: all that the process's engines do, in a file that pawl record and pawl replay
+ * read: ops with their vars, devices, properties, priorities, times of push, begin and
+ * end, and the place that each access took in its var.  One recording at a time; the
+ * environment variable PAWL_RECORD=file starts one with the first engine.  stop returns
+ * what went wrong with the file meanwhile.  -EINVAL, -EALREADY, -EBUSY (the file is being
+ * recorded to already), -EOWNERDEAD (a child of fork), of the file; -ENOMEM; -ENOSYS
+ * without CONFIG_RECORD.  Any thread.  Blocking.
+ */
+PAWL_API int pawl_record_start(const char *path);
+PAWL_API int pawl_record_stop(void);
+
 /* What the last failed call of this thread has to say; never NULL.  Wait-free. */
 PAWL_API const char *pawl_error_text(void);
 /* "0.1.0" */

@@ -20,6 +20,10 @@ static const struct command {
 	  "classify handwritten digits; every layer of every request is an op" },
 	{ "mxnet", "pawl mxnet", cmd_mxnet,
 	  "run a program that uses Apache MXNet, with pawl as its engine" },
+	{ "record", "pawl record", cmd_record,
+	  "look at what PAWL_RECORD=file wrote" },
+	{ "replay", "pawl replay", cmd_replay,
+	  "push a recorded workload again, and check its order" },
 	{ "version", "pawl version", cmd_version, "print the version of the library" },
 	{ "help", "pawl help", cmd_help, "print this, or the help of a command" },
 };

@@ -1,0 +1,768 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Recording: what all engines of the process do, in a file, for pawl record and replay.
+ * Documentation/record.md has the format.
+ *
+ * Structures: one session per process at most.  In it an engine has a rec_engine, and in
+ * that a slot of a thread has a buffer, which is one chunk of the file in the making.
+ * Only the slot's user writes to it: an event is a few bytes, no order with other threads
+ * is kept.  The order comes from what is recorded: the program order of each thread is
+ * that of its buffer, and a begin tells for each access how many writes of the var were
+ * over, which is its exact place in the var.
+ *
+ * An op is named by its index and a generation, kept in its token, which is moved on at
+ * the push: nothing is allocated or looked up per op.
+ *
+ * A full buffer is written by its thread: one write() for 64 KiB, some 2000 ops, before
+ * a push takes its places, before a body begins, or after it ended.  The file is opened for
+ * appending, so chunks of several threads never mix.  A file that ends early is
+ * readable up to its last whole chunk.
+ *
+ * Ordering:
+ *   CORE-Y1 (release) <-> CORE-Y2 (control lock): the session, the list of engines
+ *   CORE-Y3 (rec_engine published) <-> CORE-Y4 (event)
+ *   CORE-Y5 (buffers written, release) <-> CORE-Y6 (end of the session)
+ * Start, stop, and the creation and end of an engine take the control lock, which only
+ * they do: they block by purpose.  An event is an RCU read section; a stop takes the
+ * rec_engine away, waits for a grace period, and writes what is left in the buffers.
+ *
+ * Progress: an event is wait-free, but for a thread's first (an allocation) and for a
+ * full buffer (a system call).
+ */
+#include <endian.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <base/thread.h>
+#include <core/internal.h>
+#include <core/record_format.h>
+
+#define REC_NAMES	64u
+#define REC_FLUSH_NS	1000000000ull	/* what is older goes out with the next event */
+/* Room that an event may take, but for its list of accesses. */
+#define REC_EVENT_ROOM	64u
+#define REC_ACCESS_ROOM	16u
+#define REC_BYTES	65536u
+
+struct rec_buf {
+	u32 slot;		/* I */
+	u32 number;		/* chunks written */
+	u32 pos;		/* bytes of the event list */
+	u32 names;		/* names given so far */
+	u64 last;		/* cycles() at the last event */
+	u64 written;		/* cycles() at the last write */
+	u32 push_op, push_gen;	/* of the last push, begin */
+	u32 begin_op, begin_gen;
+	u32 open_op, open_gen;	/* last begun, if its end was not the last end; 0: none */
+	struct rec_name {
+		const char *p;
+		u32 id;
+	} name[REC_NAMES];
+	u64 head[REC_HEAD / 8];	/* and then, without a gap, */
+	u8 data[REC_BYTES];
+};
+
+BUILD_BUG_ON(offsetof(struct rec_buf, data) != offsetof(struct rec_buf, head) + REC_HEAD);
+BUILD_BUG_ON(REC_HEAD % 8 || REC_BYTES % 8);
+
+struct rec_engine {
+	struct rcu_defer rcu;
+	u32 number;		/* I: in the file */
+	u32 slots;		/* I */
+	struct rec_buf *buf[];	/* each O of the slot's user */
+};
+
+/* The session; all but what is marked under the control lock. */
+static struct {
+	bool on;
+	bool env_done;		/* PAWL_RECORD was looked at */
+	bool from_env;
+	bool forks;		/* the handler is there */
+	int fd;			/* R */
+	u32 engines;
+	u64 flush;		/* R: cycles */
+	u32 ending;		/* A: engines whose buffers are not written yet */
+	u32 failed;		/* A: errno of a write */
+	u64 lost;		/* A: events */
+} session = { .fd = -1 };
+
+static struct pawl_engine *engines;	/* under the control lock */
+static u32 control;
+
+static void control_lock(void)
+{
+	while (xchg_acq_rel(&control, 1))	/* CORE-Y2 <-> CORE-Y1 */
+		os_thread_yield();
+}
+
+static void control_unlock(void)
+{
+	store_release(&control, 0);	/* CORE-Y1 <-> CORE-Y2 */
+}
+
+/* --- chunks --- */
+
+/* Put a whole chunk at the end of the file: header, bytes, zeros up to a multiple of 8. */
+static void chunk_write(u64 *head, enum rec_chunk type, u32 engine, u32 slot, u32 number,
+			u32 bytes)
+{
+	u32 *w = (u32 *)(void *)head;
+	u8 *data = (u8 *)head + REC_HEAD;
+	u32 padded = (bytes + 7) & ~7u;
+	ssize_t n;
+
+	memset(data + bytes, 0, padded - bytes);
+	w[0] = htole32(REC_MAGIC);
+	w[1] = htole32(type);
+	w[2] = htole32(bytes);
+	w[3] = htole32(engine);
+	w[4] = htole32(slot);
+	w[5] = htole32(number);
+	head[3] = htole64(cycles());
+	head[4] = htole64(exec_now_ns());
+	head[5] = htole64(rec_sum(data, padded));
+	head[6] = htole64(rec_sum((u8 *)head, REC_HEAD - 8));
+	if (load_relaxed(&session.failed))
+		return;
+	do {
+		n = write(session.fd, head, REC_HEAD + padded);
+	} while (n < 0 && errno == EINTR);
+	/* A part of a chunk may be there now: what came after it could not be read. */
+	if (n != (ssize_t)(REC_HEAD + padded))
+		store_relaxed(&session.failed, (u32)(n < 0 ? errno : ENOSPC));
+}
+
+static __noinline void buf_write(struct rec_engine *r, struct rec_buf *b)
+{
+	int saved = errno;
+
+	if (b->pos)
+		chunk_write(b->head, REC_CHUNK_EVENTS, r->number, b->slot, b->number++, b->pos);
+	b->pos = 0;
+	b->written = b->last;
+	errno = saved;
+}
+
+static __cold struct rec_buf *buf_new(struct rec_engine *r, struct thread *t)
+{
+	struct rec_buf *b = malloc(sizeof(*b));
+
+	if (!b) {
+		fetch_add_relaxed(&session.lost, 1);
+		return NULL;
+	}
+	memset(b, 0, offsetof(struct rec_buf, data));
+	b->slot = t->slot;
+	b->written = b->last = cycles();
+	/* Times are differences, and this is the first. */
+	memcpy(b->data, &(u64){ htole64(b->last) }, 8);
+	b->pos = 8;
+	r->buf[t->slot] = b;
+	return b;
+}
+
+/* The calling thread's buffer with room for an event, inside a read section. */
+static inline struct rec_buf *buf_get(struct thread *t, struct rec_engine **out)
+{
+	struct rec_engine *r = load_acquire(&t->e->record);	/* CORE-Y4 <-> CORE-Y3 */
+	struct rec_buf *b;
+
+	*out = r;
+	if (unlikely(!r))
+		return NULL;
+	b = r->buf[t->slot];
+	if (unlikely(!b))
+		return buf_new(r, t);
+	if (unlikely(b->pos > REC_BYTES - REC_EVENT_ROOM - REC_ACCESS_ROOM ||
+		     b->last - b->written > session.flush))
+		buf_write(r, b);
+	return b;
+}
+
+/* --- events --- */
+
+static inline u8 *put(u8 *p, u64 v)
+{
+	for (; v >= 0x80; v >>= 7)
+		*p++ = (u8)(v | 0x80);
+	*p++ = (u8)v;
+	return p;
+}
+
+/* A signed number: small ones of both signs are short. */
+static inline u8 *put_signed(u8 *p, s64 v)
+{
+	return put(p, (u64)v << 1 ^ (u64)(v >> 63));
+}
+
+static inline u8 *put_time(struct rec_buf *b, u8 *p)
+{
+	u64 now = cycles();
+
+	/* Never backwards, whatever the cores' clocks do. */
+	if (unlikely(now < b->last))
+		now = b->last;
+	p = put(p, now - b->last);
+	b->last = now;
+	return p;
+}
+
+/* Room for one more access: an op may have more of them than a buffer holds. */
+static inline u8 *room(struct rec_engine *r, struct rec_buf *b, u8 *p)
+{
+	if (likely(p <= b->data + REC_BYTES - REC_ACCESS_ROOM))
+		return p;
+	b->pos = (u32)(p - b->data);
+	buf_write(r, b);
+	return b->data;
+}
+
+static __noinline u32 name_new(struct rec_engine *r, struct rec_buf *b, struct rec_name *n,
+			       const char *name)
+{
+	u32 len = (u32)strnlen(name, REC_NAME_MAX);
+	u8 *p;
+
+	if (b->pos + len + REC_EVENT_ROOM + REC_ACCESS_ROOM > REC_BYTES)
+		buf_write(r, b);
+	p = b->data + b->pos;
+	*p++ = REC_NAME;
+	p = put(p, len);
+	memcpy(p, name, len);
+	b->pos = (u32)(p + len - b->data);
+	n->p = name;
+	return n->id = ++b->names;
+}
+
+/* The number that the name has in this thread's events; 0: no name. */
+static inline u32 name_id(struct rec_engine *r, struct rec_buf *b, const char *name)
+{
+	struct rec_name *n = &b->name[((uintptr_t)name * 0x9e3779b97f4a7c15ull >> 32) % REC_NAMES];
+
+	if (!name)
+		return 0;
+	return likely(n->p == name) ? n->id : name_new(r, b, n, name);
+}
+
+/* The op's generation, and the next one; not 0, and an asynchronous run adds one. */
+static inline u32 gen_of(const struct op *op)
+{
+	return load_relaxed(&op->token) >> 2;
+}
+
+static inline u32 gen_next(struct op *op)
+{
+	u32 gen = gen_of(op) + 1;
+
+	if (unlikely(gen >= 0x3ffffffeu))
+		gen = 1;
+	store_relaxed(&op->token, gen << 2 | TOKEN_NONE);
+	return gen;
+}
+
+/* Before the op takes its places.  more: the next one of this thread takes them with it. */
+void record_push(struct thread *t, struct op *op, u32 opi, bool more)
+{
+	u32 gen = gen_next(op), n = op->ndeps, name, j, var, last = 0;
+	struct pawl_device dev;
+	const struct dep *deps = op_deps(t->e, op, n, op->ext);
+	struct rec_engine *r;
+	struct rec_buf *b;
+	u8 *p, *kind;
+
+	pool_rcu_lock();
+	b = buf_get(t, &r);
+	if (unlikely(!b))
+		goto out;
+	name = name_id(r, b, op_name(op));
+	kind = p = b->data + b->pos;
+	*p++ = REC_PUSH | (op->flags & OP_ASYNC ? REC_PUSH_ASYNC : 0) |
+	       (more ? REC_PUSH_MORE : 0) | (op->fn ? 0 : REC_PUSH_EMPTY);
+	p = put_time(b, p);
+	p = put_signed(p, (s64)opi - b->push_op);
+	p = put_signed(p, (s64)gen - b->push_gen);
+	b->push_op = opi;
+	b->push_gen = gen;
+	p = put(p, name);
+	if (op->prio) {
+		*kind |= REC_PUSH_PRIO;
+		p = put_signed(p, op->prio);
+	}
+	if (op->prop || op->dev) {
+		*kind |= REC_PUSH_WHERE;
+		*p++ = op->prop | (op->flags & OP_DELETE ? REC_PROP_ENDS : 0);
+		dev = device_name(t->e, op->dev);
+		*p++ = (u8)dev.kind;
+		p = put(p, dev.id);
+	}
+	p = put(p, n);
+	for (j = 0; j < n; j++) {
+		p = room(r, b, p);
+		var = deps[j].var & ~DEP_WRITE;
+		p = put(p, (u64)(var - last) << 1 | deps[j].var >> 31);
+		p = put(p, deps[j].gen >> 1);
+		last = var;
+	}
+	b->pos = (u32)(p - b->data);
+out:
+	pool_rcu_unlock();
+}
+
+/* The push was refused after all. */
+void record_undo(struct thread *t, struct op *op, u32 opi)
+{
+	struct rec_engine *r;
+	struct rec_buf *b;
+	u8 *p;
+
+	pool_rcu_lock();
+	b = buf_get(t, &r);
+	if (b) {
+		p = b->data + b->pos;
+		*p++ = REC_UNDO;
+		p = put(put(p, opi), gen_of(op));
+		b->pos = (u32)(p - b->data);
+	}
+	pool_rcu_unlock();
+}
+
+void record_begin(struct thread *t, struct op *op, u32 opi)
+{
+	u32 n = op->ndeps, gen = gen_of(op), stale = op->flags & OP_STALE, j;
+	const struct dep *deps = op_deps(t->e, op, n, op->ext);
+	struct rec_engine *r;
+	struct rec_buf *b;
+	u8 *p;
+
+	if (op->flags & OP_WAITER)
+		return;
+	pool_rcu_lock();
+	b = buf_get(t, &r);
+	if (unlikely(!b))
+		goto out;
+	p = b->data + b->pos;
+	*p++ = REC_BEGIN;
+	p = put_time(b, p);
+	p = put_signed(p, (s64)opi - b->begin_op);
+	p = put_signed(p, (s64)gen - b->begin_gen);
+	b->begin_op = b->open_op = opi;
+	b->begin_gen = b->open_gen = gen;
+	p = put(p, n);
+	for (j = 0; j < n; j++) {
+		u32 var = deps[j].var & ~DEP_WRITE;
+
+		p = room(r, b, p);
+		/* The var went away during the push: no place. */
+		if (unlikely(stale && !load_relaxed(&deps[j].block)))
+			*p++ = 0;
+		else
+			p = put(p, load_relaxed(&var_side_of(t->e, var)->version) + 1);
+	}
+	b->pos = (u32)(p - b->data);
+out:
+	pool_rcu_unlock();
+}
+
+void record_end(struct thread *t, struct op *op, u32 opi, int status)
+{
+	u32 token = load_relaxed(&op->token), gen = token >> 2;
+	struct rec_engine *r;
+	struct rec_buf *b;
+	u8 *p, *kind;
+
+	if (op->flags & OP_WAITER)
+		return;
+	/* An asynchronous run has moved it on. */
+	if ((op->flags & OP_ASYNC) && (token & TOKEN_MASK) == TOKEN_DONE)
+		gen--;
+	pool_rcu_lock();
+	b = buf_get(t, &r);
+	if (unlikely(!b))
+		goto out;
+	kind = p = b->data + b->pos;
+	*p++ = REC_END;
+	p = put_time(b, p);
+	if (opi == b->open_op && gen == b->open_gen) {
+		*kind |= REC_END_OPEN;
+		b->open_op = 0;
+	} else {
+		p = put(put(p, opi), gen);
+	}
+	if (status) {
+		*kind |= REC_END_STATUS;
+		p = put_signed(p, status);
+	}
+	b->pos = (u32)(p - b->data);
+out:
+	pool_rcu_unlock();
+}
+
+/* A wait begins: on a var, or for all ({0}). */
+void record_wait(struct thread *t, u32 what, pawl_var_t v)
+{
+	struct rec_engine *r;
+	struct rec_buf *b;
+	u8 *p;
+
+	pool_rcu_lock();
+	b = buf_get(t, &r);
+	if (b) {
+		p = b->data + b->pos;
+		*p++ = (u8)(REC_WAIT | what);
+		p = put_time(b, p);
+		if (what != REC_WAIT_ALL)
+			p = put(put(p, (u32)v.h), v.h >> 33);
+		b->pos = (u32)(p - b->data);
+	}
+	pool_rcu_unlock();
+}
+
+/* The last wait of this thread that was not over is over. */
+void record_waited(struct thread *t, int status)
+{
+	struct rec_engine *r;
+	struct rec_buf *b;
+	u8 *p;
+
+	pool_rcu_lock();
+	b = buf_get(t, &r);
+	if (b) {
+		p = b->data + b->pos;
+		*p++ = REC_WAITED;
+		p = put_time(b, p);
+		p = put_signed(p, status);
+		b->pos = (u32)(p - b->data);
+	}
+	pool_rcu_unlock();
+}
+
+/* --- the session, under the control lock --- */
+
+struct small_chunk {
+	u64 head[REC_HEAD / 8];
+	u8 data[512];
+	u8 *p;
+};
+
+static void small_u32(struct small_chunk *c, u32 v)
+{
+	v = htole32(v);
+	memcpy(c->p, &v, 4);
+	c->p += 4;
+}
+
+static void small_text(struct small_chunk *c, const char *s)
+{
+	u32 n = (u32)strnlen(s, 100);
+
+	*c->p++ = (u8)n;
+	memcpy(c->p, s, n);
+	c->p += n;
+}
+
+static void small_write(struct small_chunk *c, enum rec_chunk type, u32 engine)
+{
+	chunk_write(c->head, type, engine, 0, 0, (u32)(c->p - c->data));
+}
+
+static void start_write(void)
+{
+	struct small_chunk c = { .p = c.data };
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	small_u32(&c, REC_VERSION);
+	small_u32(&c, (u32)getpid());
+	small_u32(&c, (u32)((u64)ts.tv_sec & 0xffffffff));
+	small_u32(&c, (u32)((u64)ts.tv_sec >> 32));
+	small_text(&c, PAWL_VERSION_STRING);
+	small_text(&c, program_invocation_short_name);
+	small_write(&c, REC_CHUNK_START, 0);
+}
+
+static void engine_write(struct pawl_engine *e, u32 number)
+{
+	struct small_chunk c = { .p = c.data };
+
+	small_u32(&c, e->kind);
+	small_u32(&c, (u32)e->cfg.workers);
+	small_u32(&c, (u32)e->cfg.priority_workers);
+	small_u32(&c, (u32)e->cfg.copy_workers);
+	small_u32(&c, e->ndev);
+	small_u32(&c, e->cfg.max_ops);
+	small_u32(&c, e->cfg.max_vars);
+	small_text(&c, e->cfg.name);
+	small_write(&c, REC_CHUNK_ENGINE, number);
+}
+
+static int engine_begin(struct pawl_engine *e)
+{
+	struct rec_engine *r = calloc(1, sizeof(*r) + e->max_threads * sizeof(r->buf[0]));
+
+	if (!r)
+		return err(-ENOMEM, "record: no memory for an engine of %u threads",
+			   e->max_threads);
+	r->number = session.engines++;
+	r->slots = e->max_threads;
+	engine_write(e, r->number);
+	store_release(&e->record, r);		/* CORE-Y3 <-> CORE-Y4 */
+	fetch_or_acq_rel(&e->special, SPECIAL_RECORDING);
+	return 0;
+}
+
+/* No thread is inside an event: what is left in the buffers. */
+static void engine_end(struct rcu_defer *d)
+{
+	struct rec_engine *r = container_of(d, struct rec_engine, rcu);
+	u32 i;
+
+	for (i = 0; i < r->slots; i++) {
+		if (r->buf[i])
+			buf_write(r, r->buf[i]);
+		free(r->buf[i]);
+	}
+	free(r);
+	fetch_add_acq_rel(&session.ending, -1u);	/* CORE-Y5 <-> CORE-Y6 */
+}
+
+static int session_end(void)
+{
+	struct small_chunk c = { .p = c.data };
+	struct pawl_engine *e;
+	u64 lost;
+
+	for (e = engines; e; e = e->next) {
+		struct rec_engine *r = xchg_acq_rel(&e->record, NULL);
+
+		fetch_and_acq_rel(&e->special, ~(u32)SPECIAL_RECORDING);
+		if (r) {
+			fetch_add_acq_rel(&session.ending, 1);
+			pool_rcu_defer(&r->rcu, engine_end);
+		}
+	}
+	(void)pool_rcu_reclaim();
+	/* Another thread's reclaim may have taken them. */
+	while (load_acquire(&session.ending))	/* CORE-Y6 <-> CORE-Y5 */
+		os_thread_yield();
+	lost = load_relaxed(&session.lost);
+	small_u32(&c, (u32)lost);
+	small_u32(&c, (u32)(lost >> 32));
+	small_write(&c, REC_CHUNK_END, 0);
+	if (close(session.fd) && !load_relaxed(&session.failed))
+		store_relaxed(&session.failed, (u32)errno);
+	session.fd = -1;
+	session.on = false;
+	return -(int)load_relaxed(&session.failed);
+}
+
+/* In the child of a fork: the file is the parent's, and so are the engines. */
+static void fork_child(void)
+{
+	if (session.on)
+		close(session.fd);
+	session.on = false;
+	session.fd = -1;
+	engines = NULL;
+	store_relaxed(&control, 0);
+}
+
+static int file_open(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+	struct stat st;
+
+	if (fd < 0)
+		return err(-errno, "record: %s: %s", path, strerror(errno));
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return err(-EINVAL, "record: %s is not a regular file", path);
+	}
+	/* Another process that has the same PAWL_RECORD must not write into ours. */
+	if (flock(fd, LOCK_EX | LOCK_NB)) {
+		close(fd);
+		return err(-EBUSY, "record: %s: another recording writes to it", path);
+	}
+	if (ftruncate(fd, 0)) {
+		int e = errno;
+
+		close(fd);
+		return err(-e, "record: %s: %s", path, strerror(e));
+	}
+	return fd;
+}
+
+static int forks_init(void)
+{
+	if (!session.forks && pthread_atfork(NULL, NULL, fork_child))
+		return err(-ENOMEM, "record: no memory for a fork handler");
+	session.forks = true;
+	return 0;
+}
+
+/* How many cycles there are in the time after which a buffer is written, roughly. */
+static u64 flush_cycles(void)
+{
+	u64 ns = exec_now_ns(), c = cycles(), end;
+
+	do {
+		end = exec_now_ns();
+	} while (end - ns < 100000);
+	return (cycles() - c) * (REC_FLUSH_NS / (end - ns));
+}
+
+static int session_begin(const char *path)
+{
+	struct pawl_engine *e;
+	int rc, fd;
+
+	if (session.on)
+		return err(-EALREADY, "record_start: a recording is running");
+	rc = forks_init();
+	if (rc)
+		return rc;
+	/* A stop needs a grace period. */
+	if (!pool_rcu_reclaim())
+		return err(-EOWNERDEAD, "record_start: not in this child of fork(): threads of the parent were recording or tracing");
+	fd = file_open(path);
+	if (fd < 0)
+		return fd;
+	session.fd = fd;
+	session.engines = 0;
+	store_relaxed(&session.failed, 0);
+	store_relaxed(&session.lost, 0);
+	session.flush = flush_cycles();
+	session.on = true;
+	start_write();
+	for (e = engines; e && !rc; e = e->next)
+		rc = engine_begin(e);
+	if (!rc && load_relaxed(&session.failed))
+		rc = err(-(int)load_relaxed(&session.failed), "record: %s: %s", path,
+			 strerror((int)load_relaxed(&session.failed)));
+	if (rc)
+		session_end();
+	return rc;
+}
+
+int pawl_record_start(const char *path)
+{
+	int rc;
+
+	if (!path || !*path)
+		return err(-EINVAL, "record_start: path is %s", path ? "empty" : "NULL");
+	control_lock();
+	rc = session_begin(path);
+	if (!rc) {
+		session.env_done = true;	/* the program knows what it wants */
+		session.from_env = false;
+	}
+	control_unlock();
+	return rc;
+}
+PAWL_EXPORT(pawl_record_start);
+
+int pawl_record_stop(void)
+{
+	bool on;
+	int rc = 0;
+
+	control_lock();
+	on = session.on;
+	if (on)
+		rc = session_end();
+	control_unlock();
+	if (!on)
+		return err(-EALREADY, "record_stop: no recording is running");
+	return rc ? err(rc, "record_stop: the recording is not complete: %s", strerror(-rc)) : 0;
+}
+PAWL_EXPORT(pawl_record_stop);
+
+/* PAWL_RECORD=file: %p in it stands for the number of the process. */
+static void session_env(void)
+{
+	const char *name = secure_getenv("PAWL_RECORD"), *p;
+	char path[4096];
+	int n;
+
+	session.env_done = true;
+	if (!name || !*name)
+		return;
+	p = strstr(name, "%p");
+	if (p)
+		n = snprintf(path, sizeof(path), "%.*s%d%s", (int)(p - name), name,
+			     (int)getpid(), p + 2);
+	else
+		n = snprintf(path, sizeof(path), "%s", name);
+	if (n < 0 || (size_t)n >= sizeof(path))
+		fprintf(stderr, "pawl: PAWL_RECORD is too long; nothing is recorded\n");
+	else if (session_begin(path))
+		fprintf(stderr, "pawl: PAWL_RECORD: %s; nothing is recorded\n", err_text());
+	else
+		session.from_env = true;
+}
+
+/* An engine was created; nobody uses it yet. */
+int record_engine(struct pawl_engine *e)
+{
+	int rc;
+
+	control_lock();
+	rc = forks_init();
+	if (!rc) {
+		if (!session.env_done && !session.on)
+			session_env();
+		/* One that cannot be recorded is counted; it works. */
+		if (session.on && engine_begin(e))
+			fetch_add_relaxed(&session.lost, 1);
+		e->next = engines;
+		engines = e;
+	}
+	control_unlock();
+	return rc;
+}
+
+/* It ends; nobody uses it any more. */
+void record_engine_end(struct pawl_engine *e)
+{
+	struct pawl_engine **p = &engines;
+	struct rec_engine *r;
+
+	control_lock();
+	while (*p && *p != e)
+		p = &(*p)->next;
+	if (*p)
+		*p = e->next;
+	r = xchg_acq_rel(&e->record, NULL);
+	if (r) {
+		fetch_add_acq_rel(&session.ending, 1);
+		engine_end(&r->rcu);
+	}
+	control_unlock();
+}
+
+/*
+ * The program ends, or the library is unloaded: what its threads still have in their
+ * buffers.  If somebody was stopped with the control lock, that is lost.
+ */
+__attribute__((destructor)) static void record_fini(void)
+{
+	u32 i;
+
+	for (i = 0; i < 1000000 && xchg_acq_rel(&control, 1); i++)	/* CORE-Y2 <-> CORE-Y1 */
+		os_thread_yield();
+	if (i == 1000000)
+		return;
+	if (session.on) {
+		int rc = session_end();
+
+		if (rc && session.from_env)
+			fprintf(stderr, "pawl: PAWL_RECORD: the recording is not complete: %s\n",
+				strerror(-rc));
+	}
+	control_unlock();
+}

@@ -1,0 +1,141 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_record.sh [PAWL]: PAWL_RECORD in a program's environment, pawl record and pawl replay
+# as a user runs them.  With PAWL_DATA=folder the workloads under its wfformat/ and
+# pytorch-et/ are replayed, too.  Exit status 0: passed, 1: failed, 77: cannot be tested here.
+set -u
+
+src=$(cd "$(dirname "$0")/../.." && pwd) || exit 1
+pawl=${1:-${PAWL:-tools/pawl/pawl}}
+[ -x "$pawl" ] || pawl=$src/tools/pawl/pawl
+[ -x "$pawl" ] || { echo "test_record: tools/pawl/pawl is not built"; exit 77; }
+
+data=${PAWL_DATA:-}
+unset PAWL_DATA PAWL_RECORD
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+bad=0
+python=${PYTHON3:-python3}
+
+fail() {
+	echo "test_record: $1" >&2
+	sed 's/^/  | /' "$tmp/out" "$tmp/err" >&2
+	bad=$((bad + 1))
+}
+
+# run STATUS PATTERN ARGS...: that exit status, and PATTERN in what it says
+run() {
+	want=$1 pattern=$2
+	shift 2
+	"$pawl" "$@" >"$tmp/out" 2>"$tmp/err"
+	got=$?
+	[ "$got" -eq "$want" ] || { fail "pawl $*: exit status $got, not $want"; return; }
+	cat "$tmp/out" "$tmp/err" | grep -qE -- "$pattern" || fail "pawl $*: no '$pattern'"
+}
+
+infer='infer --requests 300 --reload-every 30 --in-flight 16 --no-naive'
+PAWL_RECORD=$tmp/rec "$pawl" $infer >"$tmp/out" 2>"$tmp/err" || fail "pawl infer, recorded"
+if [ ! -e "$tmp/rec" ]; then
+	[ $bad -eq 0 ] && { echo "test_record: built without CONFIG_RECORD"; exit 77; }
+	exit 1
+fi
+
+run 0 '^order +serial order of [0-9]+ ops found' record info "$tmp/rec"
+grep -q 'by pawl (process' "$tmp/out" || fail "info does not name the program"
+grep -q ' 0 with an error, 0 refused' "$tmp/out" || fail "ops are missing"
+grep -q 'ends early' "$tmp/out" && fail "the recording was not ended"
+ops=$(sed -n 's/^ops  *\([0-9]*\).*/\1/p' "$tmp/out")
+[ "$ops" -ge 1800 ] || fail "only $ops ops of 300 requests"
+run 0 '"fc1"' record dump "$tmp/rec"
+[ "$(wc -l <"$tmp/out")" -eq $((ops + 1)) ] || fail "dump has not a line per op"
+run 0 '"format":"pawl-record"' record json "$tmp/rec"
+"$python" -c 'import json, sys; d = json.load(open(sys.argv[1])); sys.exit(len(d["ops"]) != int(sys.argv[2]))' \
+	"$tmp/out" "$ops" || fail "json is no JSON, or has not $ops ops"
+for kind in per-device pooled naive; do
+	run 0 "^pawl: $ops ops.*: order kept" replay --engine $kind "$tmp/rec"
+done
+run 0 'order kept' replay --workers 0 --speed 10 "$tmp/rec"
+run 0 'order kept' replay --workers 2 --speed 100 --sleep "$tmp/rec"
+
+# %p, a name that cannot be, and a file that is in use
+PAWL_RECORD=$tmp/p-%p-x "$pawl" $infer >"$tmp/out" 2>"$tmp/err" || fail "pawl infer with %p"
+ls "$tmp"/p-[0-9]*-x >/dev/null 2>&1 || fail "no file for %p"
+PAWL_RECORD=/no/such/file "$pawl" $infer >"$tmp/out" 2>"$tmp/err" || fail "a recording that fails"
+grep -q 'PAWL_RECORD: .*/no/such/file: No such file' "$tmp/err" || fail "it does not say so"
+if command -v flock >/dev/null; then
+	PAWL_RECORD=$tmp/rec flock "$tmp/rec" "$pawl" $infer >"$tmp/out" 2>"$tmp/err"
+	grep -q 'another recording' "$tmp/err" || fail "a file that is in use"
+	run 0 "serial order of $ops ops" record info "$tmp/rec"
+fi
+
+# cut and damaged
+head -c -10 "$tmp/rec" >"$tmp/cut"
+run 0 'ends early' record info "$tmp/cut"
+run 0 'order kept' replay "$tmp/cut"
+head -c 20 "$tmp/rec" >"$tmp/cut"
+run 1 'not a recording' record info "$tmp/cut"
+{ head -c 5000 "$tmp/rec"; echo damaged; tail -c +5009 "$tmp/rec"; } >"$tmp/cut"
+run 1 'offset [0-9]+: the contents of a chunk are damaged' record info "$tmp/cut"
+echo '{"a":1}' >"$tmp/cut"
+run 1 'neither a recording' replay "$tmp/cut"
+echo nothing >"$tmp/cut"
+run 1 'line 1' replay "$tmp/cut"
+run 1 'No such file' replay "$tmp/none"
+run 2 'info, dump or json' record
+run 2 'info, dump or json' record show "$tmp/rec"
+run 2 'which file' replay
+run 2 'not a number' replay --speed fast "$tmp/rec"
+run 0 'Usage' record --help
+run 0 'Usage' replay --help
+
+# workloads of others, small ones made here
+cat >"$tmp/wf.json" <<'EOF'
+{"schemaVersion": "1.5", "workflow": {"specification": {"tasks": [
+ {"id": "last", "parents": ["left", "right"], "inputFiles": ["l", "r"], "outputFiles": ["o"]},
+ {"id": "left", "parents": ["first"], "inputFiles": ["f"], "outputFiles": ["l"]},
+ {"id": "right", "parents": ["first"], "inputFiles": ["f"], "outputFiles": ["r"]},
+ {"id": "first", "parents": [], "outputFiles": ["f"]}]},
+ "execution": {"tasks": [{"id": "left", "runtimeInSeconds": 2, "priority": 7}]}}}
+EOF
+run 0 'wfformat: 4 ops, 4 vars, 8 accesses, 4 parents.*order kept' replay "$tmp/wf.json"
+run 0 'r0@1 w1@0' record dump "$tmp/wf.json"
+run 0 'longest chain 2.0' record info "$tmp/wf.json"
+sed 's/"parents": \[\]/"parents": ["last"]/' "$tmp/wf.json" >"$tmp/cut"
+run 1 'wait for each other' replay "$tmp/cut"
+# a parent that no file implies: the check is not the accesses' alone
+sed 's/"inputFiles": \["l", "r"\]/"inputFiles": []/' "$tmp/wf.json" >"$tmp/cut"
+run 1 '4 parents.* out of order; first: op 3 ..last..: op 2 is not over' replay --workers 0 "$tmp/cut"
+cat >"$tmp/et.json" <<'EOF'
+{"schema": "1.0.1", "nodes": [
+ {"id": 2, "parent": 1, "name": "aten::mm", "op_schema": "aten::mm(Tensor self, Tensor mat2) -> Tensor",
+  "inputs": [[1, 10, 0, 4, 4, "cpu"], [2, 20, 0, 4, 4, "cpu"]], "outputs": [[3, 30, 0, 4, 4, "cpu"]]},
+ {"id": 4, "parent": 3, "name": "aten::t", "op_schema": "aten::t(Tensor(a) self) -> Tensor(a)",
+  "inputs": [[3, 30, 0, 4, 4, "cpu"]], "outputs": [[4, 30, 0, 4, 4, "cpu"]]},
+ {"id": 3, "parent": 1, "name": "outer", "op_schema": "", "inputs": [], "outputs": []},
+ {"id": 5, "parent": 1, "name": "aten::add_",
+  "op_schema": "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
+  "inputs": [[3, 30, 0, 4, 4, "cpu"], [1, 10, 0, 4, 4, "cpu"], 1], "outputs": [[3, 30, 0, 4, 4, "cpu"]]}]}
+EOF
+gzip -c "$tmp/et.json" >"$tmp/et.json.gz"
+run 0 'pytorch-et: 3 ops, 3 vars, 6 accesses.*order kept' replay "$tmp/et.json.gz"
+run 0 '"aten::mm" normal 0 0 r0@0 r1@0 w2@0' record dump "$tmp/et.json"
+grep -q '"aten::t" normal 0 0 r2@1$' "$tmp/out" || fail "a view does not read"
+grep -q '"aten::add_" normal 0 0 w2@1 r0@0$' "$tmp/out" || fail "in place does not write"
+head -c 100 "$tmp/et.json.gz" >"$tmp/cut.gz"
+run 1 'damaged compression|line' replay "$tmp/cut.gz"
+
+n=0
+if [ -n "$data" ]; then
+	for file in "$data"/wfformat/*.json "$data"/pytorch-et/*.json*; do
+		[ -e "$file" ] || continue
+		n=$((n + 1))
+		for workers in 0 2; do
+			run 0 'order kept' replay --workers $workers "$file"
+		done
+	done
+	echo "test_record: $n workloads of $data"
+else
+	echo "test_record: PAWL_DATA is not set: no workloads of others"
+fi
+[ $bad -eq 0 ] || { echo "test_record: $bad failed" >&2; exit 1; }

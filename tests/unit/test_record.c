@@ -1,0 +1,825 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * core/record.c and its reader, tools/pawl/record.c: what ran is what is in the file, it
+ * has a serial order that respects every var, and replayed it comes out the same.  A file
+ * that is cut or damaged anywhere is read up to its last whole chunk, or refused.
+ */
+#include "util.h"
+#include <signal.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <core/record_format.h>
+#include <tools/pawl/record.h>
+#include <tools/pawl/replay.h>
+
+static char *temp_path(void)
+{
+	static char path[64];
+	int fd;
+
+	strcpy(path, "/tmp/pawl-test-record-XXXXXX");
+	fd = mkstemp(path);
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	return path;
+}
+
+#ifdef CONFIG_RECORD
+
+static char text[256];
+
+static void load(const char *path, struct recording *r)
+{
+	int rc = rec_load(path, r, text, sizeof(text));
+
+	ck_assert_msg(!rc, "%s", text);
+}
+
+static u32 *order_of(const struct recording *r, size_t *n)
+{
+	u32 *order = calloc(r->nops + 1, sizeof(*order));
+	int rc = rec_order(r, order, n, text, sizeof(text));
+
+	ck_assert_msg(!rc, "%s", text);
+	return order;
+}
+
+static void replay(const struct recording *r, int kind, int workers)
+{
+	struct replay_options o = { .kind = kind, .workers = workers };
+	struct replay_result res;
+	size_t n;
+	u32 *order = order_of(r, &n);
+	int rc = replay_run(r, order, n, &o, &res, text, sizeof(text));
+
+	ck_assert_msg(!rc, "%s", text);
+	ck_assert_msg(!res.wrong, "%s", res.first);
+	ck_assert_uint_eq(res.ops, n);
+	free(order);
+}
+
+/* One of everything, on one thread: each field comes back. */
+START_TEST(test_fields)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+	struct recording r;
+	struct rec_op *o;
+	pawl_var_t v[40];
+	struct pawl_op op;
+	char *path = temp_path();
+	u32 i, n = 0;
+
+	OK(pawl_record_start(path));
+	c.cpu_devices = 3;
+	e = engine_with(&c);
+	for (i = 0; i < 40; i++)
+		v[i] = var_new(e);
+	op = op_write(add_one, &n, &v[0]);
+	op.name = "first";
+	op.priority = -77;
+	OK(pawl_push(e, &op));
+	op = op_of_fn(add_one, &n);
+	op.reads = v;
+	op.nreads = 30;
+	op.writes = v + 30;
+	op.nwrites = 10;
+	op.prop = PAWL_NO_SKIP;
+	op.device.id = 2;
+	OK(pawl_push(e, &op));
+	op = op_write(NULL, NULL, &v[0]);
+	OK(pawl_push(e, &op));
+	OK(pawl_var_delete(e, v[39], NULL, NULL));
+	op = op_write(fail_io, NULL, &v[1]);
+	op.name = "first";
+	OK(pawl_push(e, &op));
+	OK(pawl_push_batch(e, (struct pawl_op[]){ op_read(add_one, &n, &v[2]),
+						  op_read(add_one, &n, &v[3]) }, 2));
+	ck_assert_int_eq(pawl_wait_readable(e, v[1], -1, NULL), -EIO);
+	OK(pawl_wait_all(e, -1, NULL));
+	OK(pawl_engine_destroy(e));
+	OK(pawl_record_stop());
+
+	load(path, &r);
+	ck_assert(r.ended);
+	ck_assert_uint_eq(r.nops, 7);
+	ck_assert_uint_eq(r.nvars, 40);
+	ck_assert_uint_eq(r.nengines, 1);
+	ck_assert_uint_eq(r.engines[0].devices, 3);
+	ck_assert_uint_eq(r.lost, 0);
+	ck_assert_uint_eq(r.foreign, 0);
+	ck_assert_str_eq(r.library, pawl_version());
+	o = &r.ops[0];
+	ck_assert_str_eq(o->name, "first");
+	ck_assert_int_eq(o->priority, -77);
+	ck_assert_uint_eq(o->naccesses, 1);
+	ck_assert(r.accesses[o->access].write && r.accesses[o->access].placed);
+	ck_assert_uint_eq(r.accesses[o->access].version, 0);
+	o = &r.ops[1];
+	ck_assert_str_eq(o->name, "");
+	ck_assert_uint_eq(o->prop, PAWL_NO_SKIP);
+	ck_assert_uint_eq(o->device, 2);
+	ck_assert_uint_eq(o->naccesses, 40);
+	ck_assert_uint_eq(r.accesses[o->access].version, 1);
+	ck_assert(!r.accesses[o->access].write);
+	ck_assert(r.accesses[o->access + 39].write);
+	ck_assert(r.ops[2].empty && r.ops[2].begun && r.ops[2].ended);
+	ck_assert(r.ops[3].ends && r.ops[3].prop == PAWL_DELETE_VAR);
+	ck_assert_int_eq(r.ops[4].status, -EIO);
+	ck_assert(r.ops[4].name == r.ops[0].name || !strcmp(r.ops[4].name, "first"));
+	ck_assert(r.ops[5].more && !r.ops[6].more);
+	for (i = 0; i < 7; i++) {
+		o = &r.ops[i];
+		ck_assert(o->begun && o->ended && !o->undone);
+		ck_assert_uint_le(o->push, o->begin);
+		ck_assert_uint_le(o->begin, o->end);
+		ck_assert_uint_le(o->end, r.length);
+	}
+	ck_assert_uint_eq(r.nwaits, 2);
+	ck_assert(r.waits[0].ended && r.waits[0].status == -EIO && !r.waits[0].write);
+	ck_assert_uint_eq(r.waits[0].var, r.accesses[r.ops[4].access].var);
+	ck_assert_uint_eq(r.waits[1].var, REC_NONE);
+	rec_free(&r);
+	unlink(path);
+}
+END_TEST
+
+/* More accesses than a buffer holds: the event goes over several chunks. */
+START_TEST(test_many_accesses)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+	struct recording r;
+	struct pawl_op op;
+	char *path = temp_path();
+	enum { N = 30000 };
+	pawl_var_t *v = calloc(N, sizeof(*v));
+	u32 i, k;
+
+	e = engine_with(&c);
+	OK(pawl_record_start(path));
+	for (i = 0; i < N; i++)
+		v[i] = var_new(e);
+	for (k = 0; k < 3; k++) {
+		op = op_of_fn(nothing, NULL);
+		op.reads = v;
+		op.nreads = k ? N - 100 : 0;
+		op.writes = v + op.nreads;
+		op.nwrites = N - op.nreads;
+		OK(pawl_push(e, &op));
+	}
+	OK(pawl_wait_all(e, -1, NULL));
+	OK(pawl_record_stop());
+	OK(pawl_engine_destroy(e));
+	load(path, &r);
+	ck_assert_uint_gt(r.chunks, 4);
+	ck_assert_uint_eq(r.nops, 3);
+	for (k = 0; k < 3; k++) {
+		ck_assert_uint_eq(r.ops[k].naccesses, N);
+		for (i = 0; i < N; i++)
+			MUST(r.accesses[r.ops[k].access + i].placed &&
+			     r.accesses[r.ops[k].access + i].version == (i < N - 100 ? !!k : k));
+	}
+	replay(&r, PAWL_PER_DEVICE, 1);
+	rec_free(&r);
+	unlink(path);
+	free(v);
+}
+END_TEST
+
+/* --- random programs --- */
+
+#define RVARS 24
+
+struct prog {
+	struct pawl_engine *e;
+	pawl_var_t v[RVARS];
+	u64 seed;
+	u64 nested;	/* A */
+	u32 ids;	/* A */
+	u32 bodies;	/* A: bodies that ran */
+	u32 rounds;
+};
+
+static u32 pick(u64 *s, const struct prog *g, pawl_var_t *out, u32 most)
+{
+	u32 n = (u32)(rnd(s) % (most + 1)), i;
+
+	for (i = 0; i < n; i++)
+		out[i] = g->v[rnd(s) % RVARS];
+	return n;
+}
+
+static int count_body(struct pawl_run *run, void *arg)
+{
+	fetch_add_relaxed(&((struct prog *)arg)->bodies, 1);
+	return 0;
+}
+
+static int bad_body(struct pawl_run *run, void *arg)
+{
+	count_body(run, arg);
+	return -EIO;
+}
+
+static void async_body(struct pawl_run *run, void *arg)
+{
+	count_body(run, arg);
+	MUST(!pawl_complete(run->engine, run->token, 0, NULL));
+}
+
+static int nest_body(struct pawl_run *run, void *arg)
+{
+	struct prog *g = arg;
+	struct pawl_op op = op_of_fn(count_body, g);
+	u64 s = fetch_add_relaxed(&g->nested, 1);
+
+	op.writes = &g->v[rnd(&s) % RVARS];
+	op.nwrites = 1;
+	op.name = "inner";
+	MUST(!pawl_push(run->engine, &op));
+	return count_body(run, arg);
+}
+
+static void one(struct prog *g, u64 *s, struct pawl_op *op, pawl_var_t *r, pawl_var_t *w)
+{
+	static const pawl_fn fn[] = { count_body, count_body, count_body, nest_body, bad_body };
+	static const char *const names[] = { NULL, "a", "b", "some longer name of an op" };
+
+	*op = op_of_fn(fn[rnd(s) % 5], g);
+	if (rnd(s) % 6 == 0) {
+		op->fn = NULL;
+		op->async_fn = async_body;
+	}
+	op->reads = r;
+	op->nreads = pick(s, g, r, 6);
+	op->writes = w;
+	op->nwrites = pick(s, g, w, 3);
+	op->priority = rnd(s) % 4 ? 0 : (int)(rnd(s) % 2000) - 1000;
+	op->prop = (u16)(rnd(s) % 4 ? 0 : rnd(s) % 8);
+	op->name = names[rnd(s) % 4];
+}
+
+static void *random_pusher(void *arg)
+{
+	struct prog *g = arg;
+	u64 s = g->seed * 1000 + fetch_add_relaxed(&g->ids, 1);
+	pawl_var_t lists[4][2][8], mine;
+	struct pawl_op op, batch[4];
+	pawl_oper_t oper;
+	u32 i, k, n;
+
+	one(g, &s, &op, lists[0][0], lists[0][1]);
+	op.prop = PAWL_NORMAL;
+	MUST(!pawl_oper_create(g->e, &op, &oper));
+	for (i = 0; i < g->rounds; i++) {
+		switch (rnd(&s) % 16) {
+		case 0:
+			n = 2 + (u32)(rnd(&s) % 3);
+			for (k = 0; k < n; k++)
+				one(g, &s, &batch[k], lists[k][0], lists[k][1]);
+			MUST(!pawl_push_batch(g->e, batch, n));
+			break;
+		case 1:
+			MUST(!pawl_oper_push(g->e, oper, 0, (struct pawl_device){ 0, 0 }));
+			break;
+		case 2:
+			mine = var_new(g->e);
+			op = op_of_fn(count_body, g);
+			op.writes = &mine;
+			op.nwrites = 1;
+			MUST(!pawl_push(g->e, &op));
+			MUST(!pawl_var_delete(g->e, mine, count_body, g));
+			break;
+		case 3:
+			pawl_wait_readable(g->e, g->v[rnd(&s) % RVARS], SOON_NS, NULL);
+			break;
+		case 4:
+			MUST(pawl_bulk_size(g->e, 1 + (int)(rnd(&s) % 5)) >= 0);
+			break;
+		default:
+			one(g, &s, &op, lists[0][0], lists[0][1]);
+			MUST(!pawl_push(g->e, &op));
+		}
+	}
+	pawl_bulk_flush(g->e);
+	MUST(!pawl_oper_delete(g->e, oper));
+	return NULL;
+}
+
+static void random_program(const char *path, u64 seed, int kind, int workers, u32 pushers, u32 rounds)
+{
+	struct prog g = { .seed = seed, .rounds = rounds };
+	struct pawl_config c = small(kind, workers);
+	struct pawl_stats st;
+	struct recording r;
+	pthread_t t[4];
+	u32 i;
+	size_t n, begun = 0;
+
+	c.no_help = seed & 1;
+	OK(pawl_record_start(path));
+	g.e = engine_with(&c);
+	for (i = 0; i < RVARS; i++)
+		g.v[i] = var_new(g.e);
+	for (i = 0; i < pushers; i++)
+		t[i] = spawn(random_pusher, &g);
+	for (i = 0; i < pushers; i++)
+		join(t[i]);
+	pawl_wait_all(g.e, -1, NULL);
+	st = stats(g.e);
+	OK(pawl_engine_destroy(g.e));
+	OK(pawl_record_stop());
+
+	load(path, &r);
+	ck_assert(r.ended);
+	ck_assert_uint_eq(r.lost, 0);
+	ck_assert_uint_eq(r.foreign, 0);
+	ck_assert_uint_le(r.nops, st.pushed);	/* waits count there, too */
+	for (i = 0; i < r.nops; i++)
+		begun += r.ops[i].begun && r.ops[i].ended;
+	ck_assert_uint_eq(begun, r.nops);
+	/* No write of a var is missing. */
+	for (i = 0; i < r.nvars; i++)
+		MUST(r.vars[i].first == 0 || !r.vars[i].writes);
+	free(order_of(&r, &n));
+	ck_assert_uint_eq(n, r.nops);
+	replay(&r, PAWL_PER_DEVICE, 2);
+	replay(&r, PAWL_POOLED, 0);
+	replay(&r, PAWL_NAIVE, 0);
+	rec_free(&r);
+}
+
+START_TEST(test_random)
+{
+	char *path = temp_path();
+	u64 seed;
+
+	for (seed = 1; seed <= (u64)TIMES(24); seed++)
+		random_program(path, seed, (int)(seed % 3), 2, 1 + (u32)(seed % 3),
+			       (u32)TIMES(1500));
+	unlink(path);
+}
+END_TEST
+
+/* A trace that is wrong has no order: the versions of two ops exchanged, one doubled. */
+START_TEST(test_order_refuses)
+{
+	char *path = temp_path();
+	struct pawl_engine *e;
+	struct recording r;
+	pawl_var_t v;
+	u32 order[16];
+	size_t n;
+	int i;
+
+	OK(pawl_record_start(path));
+	e = engine(PAWL_PER_DEVICE, 1);
+	v = var_new(e);
+	for (i = 0; i < 4; i++)
+		OK(push_write(e, nothing, NULL, v));
+	OK(pawl_wait_all(e, -1, NULL));
+	OK(pawl_engine_destroy(e));
+	OK(pawl_record_stop());
+	load(path, &r);
+	OK(rec_order(&r, order, &n, text, sizeof(text)));
+	ck_assert_uint_eq(n, 4);
+	r.accesses[r.ops[1].access].version = 2;
+	ck_assert_int_eq(rec_order(&r, order, &n, text, sizeof(text)), -EBADMSG);
+	ck_assert_msg(strstr(text, "both wrote version 3") != NULL, "%s", text);
+	r.accesses[r.ops[2].access].version = 1;
+	ck_assert_int_eq(rec_order(&r, order, &n, text, sizeof(text)), -EBADMSG);
+	ck_assert_msg(strstr(text, "no serial order") != NULL, "%s", text);
+	rec_free(&r);
+	unlink(path);
+}
+END_TEST
+
+/* A replay in an order that is not the recorded one is seen. */
+START_TEST(test_replay_sees)
+{
+	struct replay_options o = { .workers = 0 };
+	struct replay_result res;
+	char *path = temp_path();
+	struct pawl_engine *e;
+	struct recording r;
+	struct rec_edge edge = { 1, 0 };
+	pawl_var_t v, w;
+	u32 order[] = { 0, 1 };
+
+	OK(pawl_record_start(path));
+	e = engine(PAWL_PER_DEVICE, 1);
+	v = var_new(e);
+	w = var_new(e);
+	OK(push_write(e, nothing, NULL, v));
+	OK(push_write(e, nothing, NULL, w));
+	OK(pawl_wait_all(e, -1, NULL));
+	OK(pawl_engine_destroy(e));
+	OK(pawl_record_stop());
+	load(path, &r);
+	OK(replay_run(&r, order, 2, &o, &res, text, sizeof(text)));
+	ck_assert_uint_eq(res.wrong, 0);
+	/* What the accesses do not order: an edge against the pushes. */
+	r.edges = &edge;
+	r.nedges = 1;
+	OK(replay_run(&r, order, 2, &o, &res, text, sizeof(text)));
+	ck_assert_uint_eq(res.wrong, 1);
+	ck_assert_msg(strstr(res.first, "op 1 is not over") != NULL, "%s", res.first);
+	r.edges = NULL;
+	r.nedges = 0;
+	rec_free(&r);
+	unlink(path);
+}
+END_TEST
+
+/* --- start and stop --- */
+
+START_TEST(test_calls)
+{
+	char *path = temp_path();
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	struct recording r;
+	pawl_var_t v = var_new(e);
+	struct gate g;
+	int i, round, fd;
+
+	FAILS(pawl_record_start(NULL), -EINVAL, "path");
+	FAILS(pawl_record_start(""), -EINVAL, "path");
+	FAILS(pawl_record_start("/no/such/folder/file"), -ENOENT, "/no/such/folder/file");
+	FAILS(pawl_record_start("/tmp"), -EISDIR, "/tmp");
+	FAILS(pawl_record_start("/dev/null"), -EINVAL, "regular");
+	FAILS(pawl_record_stop(), -EALREADY);
+	/* Whoever records to a file has it locked. */
+	fd = open(path, O_RDWR);
+	ck_assert(fd >= 0 && !flock(fd, LOCK_EX));
+	FAILS(pawl_record_start(path), -EBUSY, path);
+	close(fd);
+	/* Ops that were pushed before it and end in it, and the other way round. */
+	for (round = 0; round < 3; round++) {
+		gate_write(e, &g, v);
+		OK(pawl_record_start(path));
+		FAILS(pawl_record_start(path), -EALREADY);
+		for (i = 0; i < 10; i++)
+			OK(push_write(e, nothing, NULL, v));
+		gate_open(&g);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		gate_write(e, &g, v);
+		OK(pawl_record_stop());
+		gate_open(&g);
+		for (i = 0; i < 10; i++)
+			OK(push_write(e, nothing, NULL, v));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		load(path, &r);
+		ck_assert(r.ended);
+		ck_assert_uint_eq(r.nops, 11);
+		ck_assert_uint_eq(r.foreign, 1);	/* the end of the first gate */
+		ck_assert(r.ops[9].ended && r.ops[10].begun && !r.ops[10].ended);
+		ck_assert_uint_eq(r.vars[0].first, 22u * (u32)round + 1);
+		replay(&r, PAWL_PER_DEVICE, 1);
+		rec_free(&r);
+	}
+	OK(pawl_engine_destroy(e));
+	unlink(path);
+}
+END_TEST
+
+static int starter(struct pawl_run *run, void *arg)
+{
+	MUST(!pawl_record_start(arg));
+	return 0;
+}
+
+static int stopper(struct pawl_run *run, void *arg)
+{
+	MUST(!pawl_record_stop());
+	return 0;
+}
+
+/* Inside bodies, too, and again and again while threads push. */
+struct churn {
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u32 stop;	/* A */
+};
+
+static void *churn_pusher(void *arg)
+{
+	struct churn *c = arg;
+
+	while (!load_acquire(&c->stop)) {
+		MUST(!push_write(c->e, nothing, NULL, c->v));
+		MUST(!pawl_wait_writable(c->e, c->v, SOON_NS, NULL));
+	}
+	return NULL;
+}
+
+START_TEST(test_churn)
+{
+	char *path = temp_path();
+	struct churn c = { .e = engine(PAWL_PER_DEVICE, 2) };
+	struct pawl_engine *e2;
+	struct recording r;
+	pthread_t t[2];
+	u32 i;
+	pawl_var_t w = var_new(c.e);
+	size_t n;
+
+	c.v = var_new(c.e);
+	for (i = 0; i < 2; i++)
+		t[i] = spawn(churn_pusher, &c);
+	for (i = 0; i < (u32)TIMES(60); i++) {
+		if (i % 3) {
+			OK(pawl_record_start(path));
+			e2 = engine(PAWL_PER_DEVICE, 1);
+			OK(push_write(e2, nothing, NULL, var_new(e2)));
+			nap_us(200);
+			OK(pawl_engine_destroy(e2));
+			OK(pawl_record_stop());
+		} else {
+			OK(push_write(c.e, starter, path, w));
+			OK(push_write(c.e, stopper, NULL, w));
+			OK(pawl_wait_readable(c.e, w, SOON_NS, NULL));
+		}
+		load(path, &r);
+		ck_assert(r.ended && !r.lost);
+		free(order_of(&r, &n));
+		rec_free(&r);
+	}
+	store_release(&c.stop, 1);
+	for (i = 0; i < 2; i++)
+		join(t[i]);
+	OK(pawl_engine_destroy(c.e));
+	unlink(path);
+}
+END_TEST
+
+/* A child of fork() leaves the parent's recording alone. */
+START_TEST(test_fork)
+{
+	char *path = temp_path();
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v = var_new(e);
+	struct recording r;
+	int status, i;
+	pid_t pid;
+
+	if (SANITIZED)
+		goto out;	/* a child that has threads, which they refuse or take long for */
+	OK(pawl_record_start(path));
+	for (i = 0; i < 100; i++)
+		OK(push_write(e, nothing, NULL, v));
+	pid = fork();
+	if (!pid) {
+		struct pawl_engine *mine;
+
+		/* Its own engine is not in the file, and the end of the child does not end it. */
+		if (pawl_engine_create(NULL, &mine) || push_write(mine, nothing, NULL, var_new(mine)) ||
+		    pawl_wait_all(mine, -1, NULL) || pawl_engine_destroy(mine) ||
+		    pawl_record_stop() != -EALREADY)
+			_exit(1);
+		/* The latter, if no other thread had recorded when it was forked. */
+		i = pawl_record_start(path);
+		if (i != -EOWNERDEAD && i != -EBUSY)
+			_exit(2);
+		exit(pawl_engine_destroy(e));
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	for (i = 0; i < 100; i++)
+		OK(push_write(e, nothing, NULL, v));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_record_stop());
+	load(path, &r);
+	ck_assert(r.ended);
+	ck_assert_uint_eq(r.nengines, 1);
+	ck_assert_uint_eq(r.nops, 200);
+	rec_free(&r);
+out:
+	OK(pawl_engine_destroy(e));
+	unlink(path);
+}
+END_TEST
+
+/* A disk that is full: the ops go on, stop says it, what is there can be read. */
+START_TEST(test_disk_full)
+{
+	struct rlimit was, limit;
+	char *path = temp_path();
+	struct pawl_engine *e;
+	struct recording r;
+	pawl_var_t v;
+	int i, rc;
+
+	signal(SIGXFSZ, SIG_IGN);
+	getrlimit(RLIMIT_FSIZE, &was);
+	limit = was;
+	limit.rlim_cur = 200000;
+	setrlimit(RLIMIT_FSIZE, &limit);
+	MUST(!pawl_record_start(path));
+	e = engine(PAWL_PER_DEVICE, 0);
+	v = var_new(e);
+	for (i = 0; i < 50000; i++)
+		MUST(!push_write(e, nothing, NULL, v));	/* Check's own file has the limit, too */
+	MUST(!pawl_wait_all(e, -1, NULL));
+	MUST(version(e, v) == 50000);
+	OK(pawl_engine_destroy(e));
+	rc = pawl_record_stop();
+	setrlimit(RLIMIT_FSIZE, &was);
+	signal(SIGXFSZ, SIG_DFL);
+	ck_assert_msg(rc == -ENOSPC || rc == -EFBIG, "%d", rc);
+	says("stop", (const char *const[]){ "not complete", NULL });
+	load(path, &r);
+	ck_assert(!r.ended);
+	ck_assert_uint_gt(r.nops, 1000);
+	rec_free(&r);
+	unlink(path);
+}
+END_TEST
+
+/* --- damaged files --- */
+
+/* A small recording in memory. */
+static unsigned char *sample(size_t *len)
+{
+	char *path = temp_path();
+	struct pawl_engine *e;
+	unsigned char *data;
+	struct stat st;
+	pawl_var_t v[3];
+	struct pawl_op op;
+	FILE *f;
+	u32 i;
+
+	OK(pawl_record_start(path));
+	e = engine(PAWL_PER_DEVICE, 1);
+	for (i = 0; i < 3; i++)
+		v[i] = var_new(e);
+	for (i = 0; i < 12; i++) {
+		op = op_of_fn(i == 5 ? fail_io : nothing, NULL);
+		op.reads = v;
+		op.nreads = 1 + i % 2;
+		op.writes = v + 2;
+		op.nwrites = 1;
+		op.name = i % 3 ? "op" : NULL;
+		op.priority = i % 4 ? 0 : -3;
+		OK(pawl_push(e, &op));
+		if (i % 4 == 3)
+			pawl_wait_readable(e, v[2], -1, NULL);
+	}
+	pawl_wait_all(e, -1, NULL);
+	OK(pawl_engine_destroy(e));
+	OK(pawl_record_stop());
+	f = fopen(path, "r");
+	ck_assert(f && !fstat(fileno(f), &st));
+	*len = (size_t)st.st_size;
+	data = malloc(*len);
+	ck_assert(data && fread(data, 1, *len, f) == *len);
+	fclose(f);
+	unlink(path);
+	return data;
+}
+
+/* Read from a block of its own, so that the address sanitizer sees a look beyond. */
+static int try(const unsigned char *data, size_t len, struct recording *r)
+{
+	void *copy = malloc(len ? len : 1);
+	int rc;
+
+	memcpy(copy, data, len);
+	text[0] = 0;
+	rc = rec_parse("test", copy, len, r, text, sizeof(text));
+	free(copy);
+	if (rc)
+		ck_assert_msg(rc == -EBADMSG && strstr(text, "test: "), "%d %s", rc, text);
+	return rc;
+}
+
+START_TEST(test_cut)
+{
+	unsigned char *data;
+	struct recording r;
+	size_t len, i, whole = 0, ops = 0;
+
+	data = sample(&len);
+	for (i = 0; i <= len; i++) {
+		int rc = try(data, i, &r);
+
+		if (rc) {
+			ck_assert_uint_eq(whole, 0);	/* not even the first chunk */
+			continue;
+		}
+		ck_assert_uint_ge(r.nops, ops);
+		ck_assert_uint_ge(r.whole, whole);
+		ck_assert_uint_le(r.whole, i);
+		ck_assert(r.ended == (i == len));
+		whole = r.whole;
+		ops = r.nops;
+		rec_free(&r);
+	}
+	ck_assert_uint_eq(whole, len);
+	ck_assert_uint_eq(ops, 12);
+	free(data);
+}
+END_TEST
+
+/* Every single bit: refused, with the place of the chunk in which it is. */
+START_TEST(test_bits)
+{
+	unsigned char *data;
+	struct recording r;
+	size_t len, i;
+
+	data = sample(&len);
+	for (i = 0; i < len * 8; i++) {
+		data[i / 8] ^= (unsigned char)(1 << i % 8);
+		MUST(try(data, len, &r) == -EBADMSG);
+		MUST(i < 32 || strstr(text, "offset "));
+		data[i / 8] ^= (unsigned char)(1 << i % 8);
+	}
+	OK(try(data, len, &r));
+	rec_free(&r);
+	free(data);
+}
+END_TEST
+
+/* Put right sums on what was changed. */
+static void seal(unsigned char *data, size_t len)
+{
+	size_t at = 0;
+
+	while (len - at >= REC_HEAD) {
+		u64 sum, padded = (((u64)data[at + 8] | (u64)data[at + 9] << 8 |
+				    (u64)data[at + 10] << 16 | (u64)data[at + 11] << 24) + 7) & ~7ull;
+
+		if (padded > len - at - REC_HEAD)
+			return;
+		sum = htole64(rec_sum(data + at + REC_HEAD, padded));
+		memcpy(data + at + 40, &sum, 8);
+		sum = htole64(rec_sum(data + at, REC_HEAD - 8));
+		memcpy(data + at + 48, &sum, 8);
+		at += REC_HEAD + padded;
+	}
+}
+
+/*
+ * With right sums: whatever it says, the reader comes back, and what it took can be
+ * ordered, or not, and is not beyond its bounds (the address sanitizer's part).
+ */
+START_TEST(test_nonsense)
+{
+	unsigned char *data, *copy;
+	u64 seed = 1;
+	struct recording r;
+	size_t len, i, n, taken = 0, refused = 0;
+	u32 order[64], k;
+
+	data = sample(&len);
+	copy = malloc(len);
+	for (i = 0; i < (size_t)TIMES(60000); i++) {
+		memcpy(copy, data, len);
+		for (k = 0; k <= rnd(&seed) % 4; k++) {
+			size_t at = rnd(&seed) % len;
+
+			if (rnd(&seed) % 2)
+				copy[at] ^= (unsigned char)(1 << rnd(&seed) % 8);
+			else
+				copy[at] = (unsigned char)rnd(&seed);
+		}
+		seal(copy, len);
+		if (try(copy, len, &r)) {
+			refused++;
+			continue;
+		}
+		taken++;
+		if (r.nops <= 64)
+			(void)rec_order(&r, order, &n, text, sizeof(text));
+		rec_free(&r);
+	}
+	ck_assert_uint_gt(taken, 0);
+	ck_assert_uint_gt(refused, 0);
+	free(copy);
+	free(data);
+}
+END_TEST
+
+SUITE("record", test_fields, test_many_accesses, test_random, test_order_refuses,
+      test_replay_sees, test_calls, test_churn, test_fork, test_disk_full, test_cut, test_bits,
+      test_nonsense)
+
+#else
+
+START_TEST(test_not_built)
+{
+	char *path = temp_path();
+
+	FAILS(pawl_record_start(path), -ENOSYS, "CONFIG_RECORD");
+	FAILS(pawl_record_stop(), -ENOSYS, "CONFIG_RECORD");
+	unlink(path);
+}
+END_TEST
+
+SUITE("record", test_not_built)
+
+#endif

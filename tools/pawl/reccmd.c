@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+/* pawl record: what is in a recording, for people and for programs. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cmd.h"
+#include "record.h"
+#include "slurp.h"
+
+static const char help[] =
+"Usage: pawl record info|dump|json FILE\n"
+"Look at what a program wrote that ran with PAWL_RECORD=FILE (pawl_record_start(3)), or\n"
+"at a workload of another format that pawl replay knows.\n\n"
+"  info   a summary, and whether the ops have a serial order\n"
+"  dump   a line per op, in that order\n"
+"  json   all of it\n";
+
+static const char *const kinds[] = { "per-device", "pooled", "naive" };
+static const char *const props[] = { "normal", "copy-from-device", "copy-to-device",
+				     "cpu-prioritized", "async", "delete-var", "gpu-prioritized",
+				     "no-skip" };
+
+static const char *kind_name(uint32_t kind)
+{
+	return kind < 3 ? kinds[kind] : "unknown";
+}
+
+static const char *prop_name(uint32_t prop)
+{
+	return prop < 8 ? props[prop] : "unknown";
+}
+
+/* Times of bodies: all of them, and the longest chain of ops that wait for each other. */
+static int span_of(const struct recording *r, const uint32_t *order, size_t n, uint64_t *work,
+		   uint64_t *span)
+{
+	struct last { uint64_t write, reads; } *last = calloc(r->nvars + 1, sizeof(*last));
+	uint64_t t;
+	uint32_t j;
+	size_t i;
+
+	*work = *span = 0;
+	if (!last)
+		return -ENOMEM;
+	for (i = 0; i < n; i++) {
+		const struct rec_op *o = &r->ops[order[i]];
+		const struct rec_access *a = &r->accesses[o->access];
+
+		for (j = 0, t = 0; j < o->naccesses; j++) {
+			const struct last *l = &last[a[j].var];
+
+			if (l->write > t)
+				t = l->write;
+			if (a[j].write && l->reads > t)
+				t = l->reads;
+		}
+		if (o->ended) {
+			t += o->end - o->begin;
+			*work += o->end - o->begin;
+		}
+		for (j = 0; j < o->naccesses; j++) {
+			struct last *l = &last[a[j].var];
+
+			if (a[j].write)
+				*l = (struct last){ t, 0 };
+			else if (t > l->reads)
+				l->reads = t;
+		}
+		if (t > *span)
+			*span = t;
+	}
+	free(last);
+	return 0;
+}
+
+static int u64_cmp(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The half and 99 of 100 of the times from one event of the ops to another. */
+static void quantiles(const struct recording *r, const char *what, bool body)
+{
+	uint64_t *t = calloc(r->nops + 1, sizeof(*t));
+	size_t i, n = 0;
+
+	for (i = 0; t && i < r->nops; i++) {
+		const struct rec_op *o = &r->ops[i];
+
+		if (o->undone || !(body ? o->ended : o->begun))
+			continue;
+		t[n++] = body ? o->end - o->begin : o->begin > o->push ? o->begin - o->push : 0;
+	}
+	if (n) {
+		qsort(t, n, sizeof(*t), u64_cmp);
+		printf("%-10s p50 %.3f us, p99 %.3f us, max %.3f us\n", what, (double)t[n / 2] / 1e3,
+		       (double)t[n - 1 - n / 100] / 1e3, (double)t[n - 1] / 1e3);
+	}
+	free(t);
+}
+
+static void info_file(const struct recording *r, const char *path)
+{
+	time_t started = (time_t)r->started;
+	char when[64] = "";
+	struct tm tm;
+	size_t i;
+
+	printf("file       %s: %s, %" PRIu64 " bytes%s\n", path, r->format, r->bytes,
+	       r->ended ? "" : ", ends early");
+	if (strcmp(r->format, "pawl"))
+		return;
+	if (gmtime_r(&started, &tm))
+		strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S UTC", &tm);
+	printf("written    by %s (process %" PRIu32 ") with pawl %s, from %s for %.6f s\n", r->program,
+	       r->pid, r->library, when, (double)r->length / 1e9);
+	if (!r->ended)
+		printf("           whole up to byte %" PRIu64 ": the program did not end it\n", r->whole);
+	if (r->lost)
+		printf("           %" PRIu64 " events or more are missing, for want of memory\n",
+		       r->lost);
+	for (i = 0; i < r->nengines; i++) {
+		const struct rec_engine *e = &r->engines[i];
+
+		printf("engine %-3" PRIu32 " \"%s\", %s, %" PRIu32 " workers, %" PRIu32 " devices\n",
+		       e->number, e->name, kind_name(e->kind), e->workers, e->devices);
+	}
+}
+
+static int info(const struct recording *r, const char *path, const uint32_t *order, size_t n)
+{
+	size_t i, begun = 0, ended = 0, failed = 0, undone = 0, writes = 0, inside = 0;
+	uint64_t work, span;
+
+	for (i = 0; i < r->nops; i++) {
+		const struct rec_op *o = &r->ops[i];
+
+		undone += o->undone;
+		begun += o->begun;
+		ended += o->ended;
+		failed += o->ended && o->status;
+		inside += o->parent != REC_NONE;
+	}
+	for (i = 0; i < r->naccesses; i++)
+		writes += r->accesses[i].write;
+	info_file(r, path);
+	printf("ops        %zu pushed by %" PRIu32 " threads, %zu of them in bodies; %zu begun, "
+	       "%zu over, %zu with an error, %zu refused\n", r->nops - undone, r->threads, inside,
+	       begun, ended, failed, undone);
+	printf("vars       %zu; %zu reads, %zu writes\n", r->nvars, r->naccesses - writes, writes);
+	if (r->nwaits)
+		printf("waits      %zu\n", r->nwaits);
+	if (r->foreign)
+		printf("others     %" PRIu64 " events of ops that were pushed before\n", r->foreign);
+	quantiles(r, "queued", false);
+	quantiles(r, "bodies", true);
+	if (!span_of(r, order, n, &work, &span))
+		printf("work       %.6f s, longest chain %.6f s: parallelism %.2f\n", (double)work / 1e9,
+		       (double)span / 1e9, span ? (double)work / (double)span : 1.0);
+	printf("order      serial order of %zu ops found\n", n);
+	return 0;
+}
+
+static int dump(const struct recording *r, const uint32_t *order, size_t n)
+{
+	uint32_t j;
+	size_t i;
+
+	printf("# place op engine:thread push_us begin_us end_us runner status \"name\" prop prio "
+	       "device accesses (r|w var@version)\n");
+	for (i = 0; i < n; i++) {
+		const struct rec_op *o = &r->ops[order[i]];
+
+		printf("%zu %" PRIu32 " %" PRIu32 ":%" PRIu32 " %.3f", i, order[i], o->engine, o->thread,
+		       (double)o->push / 1e3);
+		if (o->begun)
+			printf(" %.3f", (double)o->begin / 1e3);
+		else
+			printf(" -");
+		if (o->ended)
+			printf(" %.3f %" PRIu32 " %" PRId32, (double)o->end / 1e3, o->runner, o->status);
+		else
+			printf(" - - -");
+		printf(" \"%s\" %s%s%s%s%s %" PRId32 " %" PRIu32, o->name, prop_name(o->prop),
+		       o->async ? "+async" : "", o->empty ? "+empty" : "", o->more ? "+more" : "",
+		       o->ends ? "+ends" : "", o->priority, (uint32_t)o->device);
+		for (j = 0; j < o->naccesses; j++) {
+			const struct rec_access *a = &r->accesses[o->access + j];
+
+			printf(" %c%" PRIu32, a->write ? 'w' : 'r', a->var);
+			if (a->placed)
+				printf("@%" PRIu64, a->version);
+		}
+		putchar('\n');
+	}
+	return 0;
+}
+
+static void json_text(const char *s)
+{
+	putchar('"');
+	for (; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+
+		if (c == '"' || c == '\\')
+			printf("\\%c", c);
+		else if (c < 0x20 || c >= 0x7f)
+			printf("\\u%04x", c);
+		else
+			putchar(c);
+	}
+	putchar('"');
+}
+
+static void json_op(const struct recording *r, uint32_t number)
+{
+	const struct rec_op *o = &r->ops[number];
+	uint32_t j;
+
+	printf("{\"op\":%" PRIu32 ",\"engine\":%" PRIu32 ",\"thread\":%" PRIu32 ",\"name\":", number,
+	       o->engine, o->thread);
+	json_text(o->name);
+	printf(",\"prop\":\"%s\",\"priority\":%" PRId32 ",\"device\":%u,\"async\":%s,\"more\":%s"
+	       ",\"push_ns\":%" PRIu64, prop_name(o->prop), o->priority, o->device,
+	       o->async ? "true" : "false", o->more ? "true" : "false", o->push);
+	if (o->begun)
+		printf(",\"begin_ns\":%" PRIu64 ",\"runner\":%" PRIu32, o->begin, o->runner);
+	if (o->ended)
+		printf(",\"end_ns\":%" PRIu64 ",\"status\":%" PRId32, o->end, o->status);
+	if (o->ends)
+		printf(",\"ends\":true");
+	if (o->parent != REC_NONE)
+		printf(",\"parent\":%" PRIu32, o->parent);
+	printf(",\"accesses\":[");
+	for (j = 0; j < o->naccesses; j++) {
+		const struct rec_access *a = &r->accesses[o->access + j];
+
+		printf("%s{\"var\":%" PRIu32 ",\"write\":%s", j ? "," : "", a->var,
+		       a->write ? "true" : "false");
+		if (a->placed)
+			printf(",\"version\":%" PRIu64, a->version);
+		putchar('}');
+	}
+	printf("]}");
+}
+
+static int json(const struct recording *r, const uint32_t *order, size_t n)
+{
+	size_t i;
+
+	printf("{\"format\":\"pawl-record\",\"version\":1,\"source\":\"%s\",\"program\":", r->format);
+	json_text(r->program);
+	printf(",\"ended\":%s,\"length_ns\":%" PRIu64 ",\"lost\":%" PRIu64 ",\n\"engines\":[",
+	       r->ended ? "true" : "false", r->length, r->lost);
+	for (i = 0; i < r->nengines; i++) {
+		const struct rec_engine *e = &r->engines[i];
+
+		printf("%s{\"engine\":%" PRIu32 ",\"kind\":\"%s\",\"workers\":%" PRIu32
+		       ",\"devices\":%" PRIu32 "}", i ? "," : "", e->number, kind_name(e->kind),
+		       e->workers, e->devices);
+	}
+	printf("],\n\"ops\":[");
+	for (i = 0; i < n; i++) {
+		printf(i ? ",\n" : "\n");
+		json_op(r, order[i]);
+	}
+	printf("],\n\"waits\":[");
+	for (i = 0; i < r->nwaits; i++) {
+		const struct rec_wait *w = &r->waits[i];
+
+		printf("%s{\"engine\":%" PRIu32 ",\"thread\":%" PRIu32 ",\"begin_ns\":%" PRIu64,
+		       i ? ",\n" : "\n", w->engine, w->thread, w->begin);
+		if (w->var != REC_NONE)
+			printf(",\"var\":%" PRIu32 ",\"write\":%s", w->var, w->write ? "true" : "false");
+		if (w->after != REC_NONE)
+			printf(",\"after\":%" PRIu32, w->after);
+		if (w->ended)
+			printf(",\"end_ns\":%" PRIu64 ",\"status\":%" PRId32, w->end, w->status);
+		putchar('}');
+	}
+	printf("]}\n");
+	return 0;
+}
+
+static int show(const char *self, const char *what, const char *path)
+{
+	struct recording r;
+	uint32_t *order;
+	char err[256];
+	size_t n = 0;
+	int rc = workload_load(path, &r, err, sizeof(err));
+
+	if (rc) {
+		fprintf(stderr, "%s: %s\n", self, err);
+		return STATUS_FAILED;
+	}
+	order = calloc(r.nops + 1, sizeof(*order));
+	rc = order ? rec_order(&r, order, &n, err, sizeof(err)) :
+	     file_err(err, sizeof(err), -ENOMEM, "no memory");
+	if (rc)
+		fprintf(stderr, "%s: %s: %s\n", self, path, err);
+	else if (!strcmp(what, "info"))
+		rc = info(&r, path, order, n);
+	else if (!strcmp(what, "dump"))
+		rc = dump(&r, order, n);
+	else
+		rc = json(&r, order, n);
+	free(order);
+	rec_free(&r);
+	return rc ? STATUS_FAILED : STATUS_OK;
+}
+
+int cmd_record(int argc, char **argv)
+{
+	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+		fputs(help, stdout);
+		return STATUS_OK;
+	}
+	if (argc != 3 || (strcmp(argv[1], "info") && strcmp(argv[1], "dump") &&
+			  strcmp(argv[1], "json"))) {
+		fprintf(stderr, "%s: info, dump or json, and a file\nTry '%s --help'.\n", argv[0],
+			argv[0]);
+		return STATUS_USAGE;
+	}
+	return show(argv[0], argv[1], argv[2]);
+}

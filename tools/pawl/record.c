@@ -1,0 +1,1080 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The reader of recordings: Documentation/record.md says what the bytes mean.
+ *
+ * Nothing in the file is trusted: each chunk carries sums, and each number is checked
+ * before it is used, so that the worst that a file can do is to be refused.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <core/record_format.h>
+
+#include "record.h"
+#include "slurp.h"
+
+#define FILE_MAX_BYTES ((size_t)8 << 30)
+
+/* The chunks of one thread in one engine, one after the other. */
+struct stream {
+	uint32_t engine, thread, chunks;
+	unsigned char *data;
+	size_t len, cap;
+	struct piece {
+		size_t at;	/* in data */
+		uint64_t file;	/* in the file */
+	} *pieces;
+	size_t npieces, capp;
+	size_t first_op, nops;	/* its pushes */
+	bool more;		/* its last push goes on with a next one */
+};
+
+struct reader {
+	const char *name;
+	struct recording *r;
+	struct stream *streams;
+	size_t nstreams, caps;
+	size_t capops, capacc, capvars, capwaits, capeng;
+	uint32_t *ophash, *varhash;
+	size_t ophash_size, varhash_size;
+	uint64_t cycles0, cycles1, ns0, ns1;
+	char *err;
+	size_t errlen;
+};
+
+static int bad(struct reader *rd, uint64_t at, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static int bad(struct reader *rd, uint64_t at, const char *fmt, ...)
+{
+	char text[160];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return file_err(rd->err, rd->errlen, -EBADMSG, "%s: offset %" PRIu64 ": %s", rd->name, at,
+			text);
+}
+
+static int no_memory(struct reader *rd)
+{
+	return file_err(rd->err, rd->errlen, -ENOMEM, "%s: no memory", rd->name);
+}
+
+/* Room for one more in an array. */
+static int grow(struct reader *rd, void **p, size_t n, size_t *cap, size_t size)
+{
+	size_t want = *cap ? *cap * 2 : 64;
+	void *q;
+
+	if (n < *cap)
+		return 0;
+	q = want > SIZE_MAX / size ? NULL : realloc(*p, want * size);
+	if (!q)
+		return no_memory(rd);
+	memset((char *)q + *cap * size, 0, (want - *cap) * size);
+	*p = q;
+	*cap = want;
+	return 0;
+}
+
+/* --- chunks --- */
+
+static struct stream *stream_of(struct reader *rd, uint32_t engine, uint32_t thread)
+{
+	size_t i;
+
+	for (i = 0; i < rd->nstreams; i++)
+		if (rd->streams[i].engine == engine && rd->streams[i].thread == thread)
+			return &rd->streams[i];
+	if (grow(rd, (void **)&rd->streams, rd->nstreams, &rd->caps, sizeof(*rd->streams)))
+		return NULL;
+	rd->streams[rd->nstreams] = (struct stream){ .engine = engine, .thread = thread };
+	return &rd->streams[rd->nstreams++];
+}
+
+static int text_get(const unsigned char **p, const unsigned char *end, char *out, size_t size)
+{
+	size_t n;
+
+	if (*p == end || (size_t)(end - *p) < 1 + (size_t)**p)
+		return -1;
+	n = *(*p)++;
+	snprintf(out, size, "%.*s", (int)n, (const char *)*p);
+	*p += n;
+	return 0;
+}
+
+static int chunk_start(struct reader *rd, const unsigned char *p, uint32_t bytes, uint64_t at)
+{
+	const unsigned char *end = p + bytes;
+	struct recording *r = rd->r;
+
+	if (bytes < 16)
+		return bad(rd, at, "the start has %u bytes", bytes);
+	r->version = get_le32(p);
+	if (r->version != REC_VERSION)
+		return bad(rd, at, "version %u of the format, this program reads %u", r->version,
+			   REC_VERSION);
+	r->pid = get_le32(p + 4);
+	r->started = (int64_t)get_le64(p + 8);
+	p += 16;
+	if (text_get(&p, end, r->library, sizeof(r->library)) ||
+	    text_get(&p, end, r->program, sizeof(r->program)))
+		return bad(rd, at, "a text of the start does not end");
+	return 0;
+}
+
+static int chunk_engine(struct reader *rd, const unsigned char *p, uint32_t bytes,
+			uint32_t number, uint64_t at)
+{
+	const unsigned char *end = p + bytes;
+	struct recording *r = rd->r;
+	struct rec_engine *e;
+
+	if (bytes < 28)
+		return bad(rd, at, "an engine has %u bytes", bytes);
+	if (number != r->nengines)
+		return bad(rd, at, "engine %u after %zu others", number, r->nengines);
+	if (grow(rd, (void **)&r->engines, r->nengines, &rd->capeng, sizeof(*r->engines)))
+		return -ENOMEM;
+	e = &r->engines[r->nengines++];
+	e->number = number;
+	e->kind = get_le32(p);
+	e->workers = get_le32(p + 4);
+	e->priority_workers = get_le32(p + 8);
+	e->copy_workers = get_le32(p + 12);
+	e->devices = get_le32(p + 16);
+	e->max_ops = get_le32(p + 20);
+	e->max_vars = get_le32(p + 24);
+	p += 28;
+	if (text_get(&p, end, e->name, sizeof(e->name)))
+		return bad(rd, at, "the name of engine %u does not end", number);
+	return 0;
+}
+
+static int chunk_events(struct reader *rd, const unsigned char *p, uint32_t bytes,
+			const unsigned char *head, uint64_t at)
+{
+	uint32_t engine = get_le32(head + 12), thread = get_le32(head + 16);
+	uint32_t number = get_le32(head + 20);
+	struct stream *s;
+	void *q;
+
+	if (engine >= rd->r->nengines)
+		return bad(rd, at, "events of engine %u, of which nothing was said", engine);
+	s = stream_of(rd, engine, thread);
+	if (!s)
+		return -ENOMEM;
+	if (number != s->chunks)
+		return bad(rd, at, "chunk %u of thread %u of engine %u, expected %u", number, thread,
+			   engine, s->chunks);
+	s->chunks++;
+	if (grow(rd, (void **)&s->pieces, s->npieces, &s->capp, sizeof(*s->pieces)))
+		return -ENOMEM;
+	s->pieces[s->npieces++] = (struct piece){ s->len, at + REC_HEAD };
+	if (s->len + bytes > s->cap) {
+		s->cap = 2 * s->cap > s->len + bytes ? 2 * s->cap : s->len + bytes;
+		q = realloc(s->data, s->cap);
+		if (!q)
+			return no_memory(rd);
+		s->data = q;
+	}
+	memcpy(s->data + s->len, p, bytes);
+	s->len += bytes;
+	return 0;
+}
+
+static int chunks(struct reader *rd, const unsigned char *data, size_t len)
+{
+	struct recording *r = rd->r;
+	size_t at = 0, padded;
+	uint32_t type, bytes;
+	int rc = 0;
+
+	for (; !rc && at < len; at += REC_HEAD + padded) {
+		const unsigned char *h = data + at;
+
+		r->whole = at;
+		if (len - at >= 4 && get_le32(h) != REC_MAGIC)
+			return at ? bad(rd, at, "no chunk begins here") :
+			       file_err(rd->err, rd->errlen, -EBADMSG, "%s: not a recording", rd->name);
+		if (r->ended)
+			return bad(rd, at, "something after the end");
+		if (len - at < REC_HEAD)
+			break;
+		if (rec_sum(h, REC_HEAD - 8) != get_le64(h + REC_HEAD - 8))
+			return bad(rd, at, "the header of a chunk is damaged");
+		type = get_le32(h + 4);
+		bytes = get_le32(h + 8);
+		padded = ((size_t)bytes + 7) & ~(size_t)7;
+		if (len - at - REC_HEAD < padded)
+			break;
+		h += REC_HEAD;
+		if (rec_sum(h, padded) != get_le64(h - REC_HEAD + 40))
+			return bad(rd, at, "the contents of a chunk are damaged");
+		if ((type == REC_CHUNK_START) != !at)
+			return bad(rd, at, at ? "a second start" : "no start");
+		rd->cycles1 = get_le64(h - REC_HEAD + 24);
+		rd->ns1 = get_le64(h - REC_HEAD + 32);
+		if (!at) {
+			rd->cycles0 = rd->cycles1;
+			rd->ns0 = rd->ns1;
+		}
+		switch (type) {
+		case REC_CHUNK_START:
+			rc = chunk_start(rd, h, bytes, at);
+			break;
+		case REC_CHUNK_ENGINE:
+			rc = chunk_engine(rd, h, bytes, get_le32(h - REC_HEAD + 12), at);
+			break;
+		case REC_CHUNK_EVENTS:
+			rc = chunk_events(rd, h, bytes, h - REC_HEAD, at);
+			break;
+		case REC_CHUNK_END:
+			if (bytes < 8)
+				return bad(rd, at, "the end has %u bytes", bytes);
+			r->lost = get_le64(h);
+			r->ended = true;
+			break;
+		default:
+			return bad(rd, at, "a chunk of type %u", type);
+		}
+		r->chunks++;
+		r->whole = at + REC_HEAD + padded;
+	}
+	if (rc)
+		return rc;
+	if (!r->chunks)
+		return file_err(rd->err, rd->errlen, -EBADMSG,
+				"%s: %zu bytes: not a recording, or nothing of it", rd->name, len);
+	return 0;
+}
+
+/* --- events --- */
+
+struct cursor {
+	struct reader *rd;
+	struct stream *s;
+	const unsigned char *p, *end;
+	const unsigned char *event;	/* where the present one begins */
+	bool cut;			/* the stream ends inside the event */
+	uint64_t cycles;
+};
+
+static uint64_t where(const struct cursor *c, const unsigned char *p)
+{
+	size_t at = (size_t)(p - c->s->data), i = c->s->npieces;
+
+	while (i > 1 && c->s->pieces[i - 1].at > at)
+		i--;
+	return c->s->pieces[i - 1].file + at - c->s->pieces[i - 1].at;
+}
+
+static int bad_event(struct cursor *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static int bad_event(struct cursor *c, const char *fmt, ...)
+{
+	char text[128];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return bad(c->rd, where(c, c->event), "thread %u of engine %u: %s", c->s->thread,
+		   c->s->engine, text);
+}
+
+/* Numbers beyond the end are 0, and c->cut says so. */
+static uint64_t get(struct cursor *c)
+{
+	uint64_t v = 0;
+	unsigned int shift = 0;
+
+	for (;;) {
+		unsigned char b;
+
+		if (c->p == c->end) {
+			c->cut = true;
+			return 0;
+		}
+		b = *c->p++;
+		if (shift < 64)
+			v |= (uint64_t)(b & 0x7f) << shift;
+		shift += 7;
+		if (!(b & 0x80) || shift > 70)
+			return v;
+	}
+}
+
+static int64_t get_signed(struct cursor *c)
+{
+	uint64_t v = get(c);
+
+	return (int64_t)(v >> 1 ^ -(v & 1));
+}
+
+static uint64_t get_time(struct cursor *c)
+{
+	struct reader *rd = c->rd;
+	uint64_t d, span = rd->cycles1 - rd->cycles0;
+
+	c->cycles += get(c);
+	d = c->cycles - rd->cycles0;
+	if (c->cycles < rd->cycles0)
+		return 0;
+	if (!span || rd->cycles1 < rd->cycles0 || rd->ns1 <= rd->ns0)
+		return d;
+	return (uint64_t)((unsigned __int128)d * (rd->ns1 - rd->ns0) / span);
+}
+
+static size_t mix(uint32_t a, uint32_t b, uint32_t c)
+{
+	uint64_t h = a * 0x9e3779b97f4a7c15ull ^ b;
+
+	h = (h ^ h >> 32) * 0x9e3779b97f4a7c15ull ^ c;
+	h = (h ^ h >> 29) * 0xbf58476d1ce4e5b9ull;
+	return (size_t)(h ^ h >> 32);
+}
+
+static uint32_t *op_slot(struct reader *rd, uint32_t engine, uint32_t index, uint32_t gen)
+{
+	size_t i = mix(engine, index, gen);
+
+	for (;; i++) {
+		uint32_t *s = &rd->ophash[i & (rd->ophash_size - 1)];
+		const struct rec_op *o = &rd->r->ops[*s];
+
+		if (*s == REC_NONE ||
+		    (o->index == index && o->gen == gen && o->engine == engine))
+			return s;
+	}
+}
+
+/* The var of that name; a new one if it was not named before. */
+static int var_of(struct reader *rd, uint32_t engine, uint32_t index, uint32_t gen, uint32_t *out)
+{
+	struct recording *r = rd->r;
+	size_t i;
+
+	if (r->nvars * 2 >= rd->varhash_size) {
+		size_t size = rd->varhash_size ? rd->varhash_size * 2 : 1024, k;
+		uint32_t *h = malloc(size * sizeof(*h));
+
+		if (!h)
+			return no_memory(rd);
+		memset(h, 0xff, size * sizeof(*h));
+		for (k = 0; k < r->nvars; k++) {
+			const struct rec_var *v = &r->vars[k];
+
+			for (i = mix(v->engine, v->index, v->gen); h[i & (size - 1)] != REC_NONE; i++)
+				;
+			h[i & (size - 1)] = (uint32_t)k;
+		}
+		free(rd->varhash);
+		rd->varhash = h;
+		rd->varhash_size = size;
+	}
+	for (i = mix(engine, index, gen);; i++) {
+		uint32_t *s = &rd->varhash[i & (rd->varhash_size - 1)];
+
+		if (*s != REC_NONE) {
+			const struct rec_var *v = &r->vars[*s];
+
+			if (v->index != index || v->gen != gen || v->engine != engine)
+				continue;
+			*out = *s;
+			return 0;
+		}
+		if (r->nvars == REC_NONE - 1 ||
+		    grow(rd, (void **)&r->vars, r->nvars, &rd->capvars, sizeof(*r->vars)))
+			return no_memory(rd);
+		r->vars[r->nvars] = (struct rec_var){ .engine = engine, .index = index, .gen = gen,
+						      .first = UINT64_MAX };
+		*out = *s = (uint32_t)r->nvars++;
+		return 0;
+	}
+}
+
+/* What runs through a stream: names, and the numbers that others are relative to. */
+struct state {
+	const char **names;
+	char *texts;
+	size_t nnames, capnames;
+	uint32_t push_op, push_gen, begin_op, begin_gen, open_op, open_gen;
+	size_t next_op;		/* second pass: of the stream's pushes */
+	uint32_t *stack;	/* second pass: synchronous bodies that run */
+	size_t depth, capstack;
+	uint32_t *wstack;	/* first pass: waits that are not over */
+	size_t wdepth, capwstack;
+};
+
+static int get_name(struct cursor *c, struct state *st)
+{
+	uint64_t n = get(c);
+	char *s;
+
+	if (c->cut || n > (uint64_t)(c->end - c->p)) {
+		c->cut = true;
+		return 0;
+	}
+	if (n > REC_NAME_MAX)
+		return bad_event(c, "a name of %" PRIu64 " bytes", n);
+	if (grow(c->rd, (void **)&st->names, st->nnames, &st->capnames, sizeof(*st->names)))
+		return -ENOMEM;
+	s = malloc(sizeof(void *) + (size_t)n + 1);
+	if (!s)
+		return no_memory(c->rd);
+	/* All texts are in a list that goes with the recording. */
+	memcpy(s, &c->rd->r->data[0], sizeof(void *));
+	c->rd->r->data[0] = s;
+	s += sizeof(void *);
+	memcpy(s, c->p, (size_t)n);
+	s[n] = 0;
+	c->p += n;
+	st->names[st->nnames++] = s;
+	return 0;
+}
+
+static int get_push(struct cursor *c, struct state *st, unsigned int kind, bool first)
+{
+	struct reader *rd = c->rd;
+	struct recording *r = rd->r;
+	uint64_t time = get_time(c), name, n, i, var = 0;
+	struct rec_op o = { .engine = c->s->engine, .thread = c->s->thread, .name = "",
+			    .runner = REC_NONE, .parent = REC_NONE, .push = time };
+	int rc;
+
+	st->push_op += (uint32_t)get_signed(c);
+	st->push_gen += (uint32_t)get_signed(c);
+	o.index = st->push_op;
+	o.gen = st->push_gen;
+	name = get(c);
+	if (kind & REC_PUSH_PRIO)
+		o.priority = (int32_t)get_signed(c);
+	if (kind & REC_PUSH_WHERE) {
+		o.prop = c->p == c->end ? 0 : *c->p & ~REC_PROP_ENDS;
+		o.ends = c->p != c->end && (*c->p & REC_PROP_ENDS);
+		c->cut |= c->p == c->end;
+		c->p += c->p != c->end;
+		o.device_kind = (uint16_t)get(c);
+		o.device = (uint16_t)get(c);
+	}
+	o.async = kind & REC_PUSH_ASYNC;
+	o.more = kind & REC_PUSH_MORE;
+	o.empty = kind & REC_PUSH_EMPTY;
+	n = get(c);
+	if (c->cut)
+		return 0;
+	if (name > st->nnames)
+		return bad_event(c, "name %" PRIu64 " of %zu", name, st->nnames);
+	if (name)
+		o.name = st->names[name - 1];
+	if (n > (uint64_t)(c->end - c->p) / 2) {
+		c->cut = true;
+		return 0;
+	}
+	if (!first) {
+		for (i = 0; i < 2 * n; i++)
+			get(c);
+		if (c->cut)
+			return 0;
+		/* Pushed inside a body of this thread. */
+		r->ops[c->s->first_op + st->next_op++].parent =
+			st->depth ? st->stack[st->depth - 1] : REC_NONE;
+		return 0;
+	}
+	o.naccesses = (uint32_t)n;
+	o.access = r->naccesses;
+	for (i = 0; i < n; i++) {
+		uint64_t v = get(c), gen = get(c);
+		struct rec_access *a;
+
+		if (c->cut) {
+			r->naccesses = o.access;
+			return 0;
+		}
+		var += v >> 1;
+		if (var > UINT32_MAX || gen > UINT32_MAX >> 1)
+			return bad_event(c, "an access of var %" PRIu64, var);
+		rc = grow(rd, (void **)&r->accesses, r->naccesses, &rd->capacc,
+			  sizeof(*r->accesses));
+		if (rc)
+			return rc;
+		a = &r->accesses[r->naccesses++];
+		*a = (struct rec_access){ .write = v & 1 };
+		rc = var_of(rd, c->s->engine, (uint32_t)var, (uint32_t)gen << 1 | 1, &a->var);
+		if (rc)
+			return rc;
+	}
+	if (r->nops == REC_NONE - 1)
+		return bad_event(c, "too many ops");
+	rc = grow(rd, (void **)&r->ops, r->nops, &rd->capops, sizeof(*r->ops));
+	if (rc)
+		return rc;
+	r->ops[r->nops++] = o;
+	c->s->nops++;
+	c->s->more = o.more;
+	return 0;
+}
+
+static struct rec_op *find(struct cursor *c, uint32_t index, uint32_t gen)
+{
+	uint32_t *s = op_slot(c->rd, c->s->engine, index, gen);
+
+	if (*s == REC_NONE) {
+		c->rd->r->foreign++;
+		return NULL;
+	}
+	return &c->rd->r->ops[*s];
+}
+
+static int get_undo(struct cursor *c, bool first)
+{
+	uint32_t index = (uint32_t)get(c), gen = (uint32_t)get(c);
+	struct rec_op *o;
+
+	if (c->cut || first)
+		return 0;
+	o = find(c, index, gen);
+	if (o && (o->undone || o->begun || o->thread != c->s->thread))
+		return bad_event(c, "op %u.%u was not refused", index, gen);
+	if (o)
+		o->undone = true;
+	return 0;
+}
+
+static int get_begin(struct cursor *c, struct state *st, bool first)
+{
+	struct recording *r = c->rd->r;
+	uint64_t time = get_time(c), n, i, v;
+	struct rec_op *o = NULL;
+	const unsigned char *list;
+	int rc;
+
+	st->begin_op += (uint32_t)get_signed(c);
+	st->begin_gen += (uint32_t)get_signed(c);
+	st->open_op = st->begin_op;
+	st->open_gen = st->begin_gen;
+	n = get(c);
+	if (c->cut)
+		return 0;
+	if (n > (uint64_t)(c->end - c->p)) {
+		c->cut = true;
+		return 0;
+	}
+	list = c->p;
+	for (i = 0; i < n; i++)
+		get(c);
+	if (c->cut || first)
+		return 0;
+	o = find(c, st->begin_op, st->begin_gen);
+	if (!o)
+		return 0;
+	if (o->begun || o->undone)
+		return bad_event(c, "op %u.%u begins %s", o->index, o->gen,
+				 o->begun ? "twice" : "and was refused");
+	if (n != o->naccesses)
+		return bad_event(c, "op %u.%u begins with %" PRIu64 " accesses, and has %u", o->index,
+				 o->gen, n, o->naccesses);
+	o->begun = true;
+	o->begin = time;
+	o->runner = c->s->thread;
+	c->p = list;
+	for (i = 0; i < n; i++) {
+		struct rec_access *a = &r->accesses[o->access + i];
+
+		v = get(c);
+		a->placed = v;
+		a->version = v ? v - 1 : 0;
+	}
+	if (o->async)
+		return 0;
+	rc = grow(c->rd, (void **)&st->stack, st->depth, &st->capstack, sizeof(*st->stack));
+	if (!rc)
+		st->stack[st->depth++] = (uint32_t)(o - r->ops);
+	return rc;
+}
+
+static int get_end(struct cursor *c, struct state *st, unsigned int kind, bool first)
+{
+	struct recording *r = c->rd->r;
+	uint64_t time = get_time(c);
+	uint32_t index, gen;
+	struct rec_op *o;
+	int32_t status = 0;
+
+	if (kind & REC_END_OPEN) {
+		index = st->open_op;
+		gen = st->open_gen;
+		if (!index)
+			return bad_event(c, "an end without a begin");
+		st->open_op = 0;
+	} else {
+		index = (uint32_t)get(c);
+		gen = (uint32_t)get(c);
+	}
+	if (kind & REC_END_STATUS)
+		status = (int32_t)get_signed(c);
+	if (c->cut || first)
+		return 0;
+	o = find(c, index, gen);
+	if (!o)
+		return 0;
+	/* Its begin may be in another thread's events, which come later. */
+	if (o->ended || o->undone)
+		return bad_event(c, "op %u.%u ends %s", index, gen,
+				 o->ended ? "twice" : "and was refused");
+	if (st->depth && st->stack[st->depth - 1] == (uint32_t)(o - r->ops))
+		st->depth--;
+	o->ended = true;
+	o->end = time;
+	o->status = status;
+	return 0;
+}
+
+static int get_wait(struct cursor *c, struct state *st, unsigned int kind, bool first)
+{
+	struct recording *r = c->rd->r;
+	unsigned int what = kind & ~(unsigned int)REC_KIND;
+	uint64_t time = get_time(c), var = 0, gen = 0;
+	struct rec_wait *w;
+	int rc;
+
+	if (what != REC_WAIT_ALL && what != REC_WAIT_READABLE && what != REC_WAIT_WRITABLE)
+		return bad_event(c, "a wait of kind %#x", what);
+	if (what != REC_WAIT_ALL) {
+		var = get(c);
+		gen = get(c);
+	}
+	if (c->cut || !first)
+		return 0;
+	if (var > UINT32_MAX || gen > UINT32_MAX >> 1)
+		return bad_event(c, "a wait for var %" PRIu64, var);
+	if (r->nwaits == REC_NONE - 1)
+		return bad_event(c, "too many waits");
+	rc = grow(c->rd, (void **)&r->waits, r->nwaits, &c->rd->capwaits, sizeof(*r->waits));
+	if (!rc)
+		rc = grow(c->rd, (void **)&st->wstack, st->wdepth, &st->capwstack,
+			  sizeof(*st->wstack));
+	if (rc)
+		return rc;
+	w = &r->waits[r->nwaits];
+	*w = (struct rec_wait){ .engine = c->s->engine, .thread = c->s->thread, .var = REC_NONE,
+				.write = what == REC_WAIT_WRITABLE, .begin = time,
+				.after = c->s->nops ? (uint32_t)r->nops - 1 : REC_NONE };
+	if (what != REC_WAIT_ALL)
+		rc = var_of(c->rd, c->s->engine, (uint32_t)var, (uint32_t)gen << 1 | 1, &w->var);
+	st->wstack[st->wdepth++] = (uint32_t)r->nwaits++;
+	return rc;
+}
+
+static int get_waited(struct cursor *c, struct state *st, bool first)
+{
+	struct recording *r = c->rd->r;
+	uint64_t time = get_time(c);
+	int32_t status = (int32_t)get_signed(c);
+
+	/* It may have begun before the recording. */
+	if (c->cut || !first || !st->wdepth)
+		return 0;
+	st->wdepth--;
+	r->waits[st->wstack[st->wdepth]].ended = true;
+	r->waits[st->wstack[st->wdepth]].end = time;
+	r->waits[st->wstack[st->wdepth]].status = status;
+	return 0;
+}
+
+/* first: names, pushes and waits; then: begins, ends, and who pushed inside whom. */
+static int events(struct reader *rd, struct stream *s, bool first)
+{
+	struct cursor c = { .rd = rd, .s = s, .p = s->data, .end = s->data + s->len };
+	struct state st = { 0 };
+	int rc = 0;
+
+	if (first)
+		s->first_op = rd->r->nops;
+	c.event = c.p;
+	if (s->len < 8)
+		rc = bad_event(&c, "no time at the beginning");
+	else
+		c.cycles = get_le64(c.p);
+	c.p += 8;
+	while (!rc && c.p < c.end) {
+		unsigned int kind;
+
+		c.event = c.p;
+		kind = *c.p++;
+		switch (kind & REC_KIND) {
+		case REC_NAME:
+			rc = get_name(&c, &st);
+			break;
+		case REC_PUSH:
+			rc = get_push(&c, &st, kind, first);
+			break;
+		case REC_UNDO:
+			rc = get_undo(&c, first);
+			break;
+		case REC_BEGIN:
+			rc = get_begin(&c, &st, first);
+			break;
+		case REC_END:
+			rc = get_end(&c, &st, kind, first);
+			break;
+		case REC_WAIT:
+			rc = get_wait(&c, &st, kind, first);
+			break;
+		case REC_WAITED:
+			rc = get_waited(&c, &st, first);
+			break;
+		default:
+			rc = bad_event(&c, "an event of kind %u", kind & REC_KIND);
+		}
+		if (!rc && c.cut) {
+			/* Its other half was in a chunk that is not there. */
+			if (rd->r->ended)
+				rc = bad_event(&c, "an event that does not end");
+			break;
+		}
+	}
+	free(st.names);
+	free(st.stack);
+	free(st.wstack);
+	return rc;
+}
+
+static int hash_ops(struct reader *rd)
+{
+	struct recording *r = rd->r;
+	size_t i;
+
+	rd->ophash_size = 64;
+	while (rd->ophash_size < r->nops * 2)
+		rd->ophash_size *= 2;
+	rd->ophash = malloc(rd->ophash_size * sizeof(*rd->ophash));
+	if (!rd->ophash)
+		return no_memory(rd);
+	memset(rd->ophash, 0xff, rd->ophash_size * sizeof(*rd->ophash));
+	for (i = 0; i < r->nops; i++) {
+		const struct rec_op *o = &r->ops[i];
+		uint32_t *s = op_slot(rd, o->engine, o->index, o->gen);
+
+		if (*s != REC_NONE)
+			return file_err(rd->err, rd->errlen, -EBADMSG,
+					"%s: op %u.%u of engine %u is pushed twice", rd->name, o->index,
+					o->gen, o->engine);
+		*s = (uint32_t)i;
+	}
+	return 0;
+}
+
+/* What can be said when all streams are read. */
+static int finish(struct reader *rd)
+{
+	struct recording *r = rd->r;
+	size_t i;
+
+	for (i = 0; i < r->nops; i++) {
+		struct rec_op *o = &r->ops[i];
+
+		if (o->ended && !o->begun) {
+			if (r->ended && !r->lost)
+				return file_err(rd->err, rd->errlen, -EBADMSG,
+						"%s: op %u.%u of engine %u ends, and never began",
+						rd->name, o->index, o->gen, o->engine);
+			o->ended = false;
+		}
+		if (o->ended && o->end < o->begin)
+			o->end = o->begin;
+		if (o->undone && o->begun)
+			return file_err(rd->err, rd->errlen, -EBADMSG,
+					"%s: op %u.%u of engine %u was refused, and began", rd->name,
+					o->index, o->gen, o->engine);
+	}
+	for (i = 0; i < r->naccesses; i++) {
+		const struct rec_access *a = &r->accesses[i];
+		struct rec_var *v = &r->vars[a->var];
+
+		if (a->write)
+			v->writes++;
+		else
+			v->reads++;
+		if (a->placed && a->version < v->first)
+			v->first = a->version;
+	}
+	r->threads = (uint32_t)rd->nstreams;
+	r->length = rd->ns1 > rd->ns0 ? rd->ns1 - rd->ns0 : 0;
+	return 0;
+}
+
+int rec_parse(const char *name, const void *data, size_t len, struct recording *r, char *err,
+	      size_t errlen)
+{
+	struct reader rd = { .name = name, .r = r, .err = err, .errlen = errlen };
+	size_t i;
+	int rc;
+
+	memset(r, 0, sizeof(*r));
+	r->format = "pawl";
+	r->bytes = len;
+	rc = chunks(&rd, data, len);
+	for (i = 0; !rc && i < rd.nstreams; i++)
+		rc = events(&rd, &rd.streams[i], true);
+	if (!rc)
+		rc = hash_ops(&rd);
+	for (i = 0; !rc && i < rd.nstreams; i++)
+		rc = events(&rd, &rd.streams[i], false);
+	if (!rc)
+		rc = finish(&rd);
+	for (i = 0; i < rd.nstreams; i++) {
+		free(rd.streams[i].data);
+		free(rd.streams[i].pieces);
+	}
+	free(rd.streams);
+	free(rd.ophash);
+	free(rd.varhash);
+	if (rc)
+		rec_free(r);
+	return rc;
+}
+
+int rec_load(const char *path, struct recording *r, char *err, size_t errlen)
+{
+	void *data;
+	size_t len;
+	int rc;
+
+	memset(r, 0, sizeof(*r));
+	rc = file_slurp(path, FILE_MAX_BYTES, &data, &len, err, errlen);
+	if (rc)
+		return rc;
+	rc = rec_parse(path, data, len, r, err, errlen);
+	free(data);
+	return rc;
+}
+
+void rec_free(struct recording *r)
+{
+	void *p = r->data[0], *next;
+
+	for (; p; p = next) {
+		memcpy(&next, p, sizeof(void *));
+		free(p);
+	}
+	free(r->ops);
+	free(r->accesses);
+	free(r->vars);
+	free(r->waits);
+	free(r->engines);
+	free(r->edges);
+	memset(r, 0, sizeof(*r));
+}
+
+/* --- the serial order --- */
+
+struct order {
+	const struct recording *r;
+	uint32_t *degree;	/* edges from ops that are not placed yet */
+	size_t *first;		/* op -> its edges */
+	uint32_t *to;
+	size_t nto;
+	uint32_t *heap;
+	size_t nheap;
+};
+
+/* An access with its op, to be sorted by place. */
+struct place {
+	uint32_t var, op;
+	bool write;
+	uint64_t version;
+};
+
+static int place_cmp(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	if (x->var != y->var)
+		return x->var < y->var ? -1 : 1;
+	if (x->version != y->version)
+		return x->version < y->version ? -1 : 1;
+	/* The reads of a version are before the write that ends it. */
+	if (x->write != y->write)
+		return x->write ? 1 : -1;
+	return x->op < y->op ? -1 : x->op > y->op;
+}
+
+/* All that did not begin is behind all that did. */
+static bool op_before(const struct recording *r, uint32_t a, uint32_t b)
+{
+	const struct rec_op *x = &r->ops[a], *y = &r->ops[b];
+
+	if (x->begun != y->begun)
+		return x->begun;
+	return x->push != y->push ? x->push < y->push : a < b;
+}
+
+static void heap_put(struct order *o, uint32_t op)
+{
+	size_t i = o->nheap++, up;
+
+	for (; i; i = up) {
+		up = (i - 1) / 2;
+		if (!op_before(o->r, op, o->heap[up]))
+			break;
+		o->heap[i] = o->heap[up];
+	}
+	o->heap[i] = op;
+}
+
+static uint32_t heap_get(struct order *o)
+{
+	uint32_t top = o->heap[0], last = o->heap[--o->nheap];
+	size_t i = 0, c;
+
+	for (; (c = 2 * i + 1) < o->nheap; i = c) {
+		if (c + 1 < o->nheap && op_before(o->r, o->heap[c + 1], o->heap[c]))
+			c++;
+		if (!op_before(o->r, o->heap[c], last))
+			break;
+		o->heap[i] = o->heap[c];
+	}
+	o->heap[i] = last;
+	return top;
+}
+
+/* Twice: count the edges of each op, then note them. */
+static void edge(struct order *o, uint32_t from, uint32_t to)
+{
+	if (from == to || o->r->ops[from].undone || o->r->ops[to].undone)
+		return;
+	if (!o->to) {
+		o->first[from + 1]++;
+		o->degree[to]++;
+	} else {
+		o->to[o->first[from]++] = to;
+	}
+	o->nto++;
+}
+
+static int edges(struct order *o, const struct place *p, size_t n, char *err, size_t errlen)
+{
+	const struct recording *r = o->r;
+	uint32_t begun = REC_NONE, other = REC_NONE;	/* the thread's op before: begun, not begun */
+	const struct rec_op *prev = NULL;
+	size_t i, w = SIZE_MAX, reads = 0;	/* of the present var: last write; first read since */
+
+	o->nto = 0;
+	for (i = 0; i < r->nops; i++) {
+		const struct rec_op *x = &r->ops[i];
+
+		/* Ops lie thread by thread. */
+		if (prev && (prev->thread != x->thread || prev->engine != x->engine))
+			begun = other = REC_NONE;
+		prev = x;
+		if (x->undone)
+			continue;
+		/* On each var, what did not begin is behind all that did. */
+		if (begun != REC_NONE)
+			edge(o, begun, (uint32_t)i);
+		if (other != REC_NONE && !x->begun)
+			edge(o, other, (uint32_t)i);
+		if (x->parent != REC_NONE)
+			edge(o, x->parent, (uint32_t)i);
+		*(x->begun ? &begun : &other) = (uint32_t)i;
+	}
+	for (i = 0; i < r->nedges; i++)
+		edge(o, r->edges[i].before, r->edges[i].after);
+	for (i = 0; i < n; i++) {
+		size_t k;
+
+		if (!i || p[i].var != p[i - 1].var) {
+			w = SIZE_MAX;
+			reads = i;
+		}
+		if (!p[i].write) {
+			if (w != SIZE_MAX)
+				edge(o, p[w].op, p[i].op);
+			continue;
+		}
+		if (w != SIZE_MAX && p[w].version == p[i].version)
+			return file_err(err, errlen, -EBADMSG,
+					"var %u.%u of engine %u: ops %u and %u both wrote version %" PRIu64,
+					r->vars[p[i].var].index, r->vars[p[i].var].gen,
+					r->vars[p[i].var].engine, p[w].op, p[i].op, p[i].version + 1);
+		if (reads == i && w != SIZE_MAX)
+			edge(o, p[w].op, p[i].op);
+		for (k = reads; k < i; k++)
+			edge(o, p[k].op, p[i].op);
+		w = i;
+		reads = i + 1;
+	}
+	return 0;
+}
+
+int rec_order(const struct recording *r, uint32_t *out, size_t *n, char *err, size_t errlen)
+{
+	struct order o = { .r = r };
+	struct place *p = calloc(r->naccesses + 1, sizeof(*p));
+	size_t i, j, np = 0, alive = 0;
+	int rc = 0;
+
+	*n = 0;
+	o.degree = calloc(r->nops + 1, sizeof(*o.degree));
+	o.first = calloc(r->nops + 2, sizeof(*o.first));
+	o.heap = calloc(r->nops + 1, sizeof(*o.heap));
+	if (!p || !o.degree || !o.first || !o.heap) {
+		rc = file_err(err, errlen, -ENOMEM, "no memory for the order of %zu ops", r->nops);
+		goto out;
+	}
+	for (i = 0; i < r->nops; i++) {
+		alive += !r->ops[i].undone;
+		for (j = 0; j < r->ops[i].naccesses; j++) {
+			const struct rec_access *a = &r->accesses[r->ops[i].access + j];
+
+			if (a->placed && !r->ops[i].undone)
+				p[np++] = (struct place){ a->var, (uint32_t)i, a->write, a->version };
+		}
+	}
+	qsort(p, np, sizeof(*p), place_cmp);
+	rc = edges(&o, p, np, err, errlen);
+	if (rc)
+		goto out;
+	for (i = 1; i <= r->nops; i++)
+		o.first[i] += o.first[i - 1];
+	o.to = calloc(o.nto + 1, sizeof(*o.to));
+	if (!o.to) {
+		rc = file_err(err, errlen, -ENOMEM, "no memory for %zu edges", o.nto);
+		goto out;
+	}
+	rc = edges(&o, p, np, err, errlen);
+	/* Noting them moved each beginning to its end, which is where the next one began. */
+	for (i = 0; i < r->nops; i++)
+		if (!o.degree[i] && !r->ops[i].undone)
+			heap_put(&o, (uint32_t)i);
+	while (o.nheap) {
+		uint32_t op = heap_get(&o);
+
+		out[(*n)++] = op;
+		for (i = op ? o.first[op - 1] : 0; i < o.first[op]; i++)
+			if (!--o.degree[o.to[i]])
+				heap_put(&o, o.to[i]);
+	}
+	if (*n != alive) {
+		for (i = 0; r->ops[i].undone || !o.degree[i]; i++)
+			;
+		rc = file_err(err, errlen, -EBADMSG,
+			      "no serial order: %zu ops wait for each other, among them op %zu (\"%s\")",
+			      alive - *n, i, r->ops[i].name);
+	}
+out:
+	free(p);
+	free(o.degree);
+	free(o.first);
+	free(o.to);
+	free(o.heap);
+	return rc;
+}

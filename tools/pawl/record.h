@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A recorded workload in memory: ops with their accesses, times and places.  It comes
+ * from a file of pawl_record_start() (record.c; Documentation/record.md has the format),
+ * or from a run of something else (workload.c).
+ */
+#ifndef PAWL_RECORD_H
+#define PAWL_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define REC_NONE UINT32_MAX
+
+struct rec_access {
+	uint32_t var;		/* in vars[] */
+	bool write;
+	bool placed;		/* version is known: the op began, and the var was there */
+	uint64_t version;	/* writes of the var that were over when the op began */
+};
+
+struct rec_op {
+	uint32_t engine, thread;	/* who pushed it; thread: slot in the engine */
+	uint32_t runner;	/* thread that began it */
+	uint32_t index, gen;	/* its name in the file */
+	uint32_t parent;	/* op in whose body it was pushed, or REC_NONE */
+	const char *name;	/* "" if it has none */
+	size_t access;		/* first of naccesses in accesses[] */
+	uint32_t naccesses;
+	int32_t priority;
+	uint16_t prop, device_kind, device;
+	bool async, empty;
+	bool ends;		/* it ends the var that it writes */
+	bool more;		/* its thread's next op took its places with it */
+	bool undone;		/* its push was refused */
+	bool begun, ended;
+	int32_t status;
+	uint64_t push, begin, end;	/* ns since the beginning */
+};
+
+struct rec_var {
+	uint32_t engine, index, gen;
+	uint64_t first;		/* version at its first known access */
+	uint64_t reads, writes;
+};
+
+struct rec_wait {
+	uint32_t engine, thread, var;	/* var: REC_NONE when for all */
+	bool write, ended;
+	int32_t status;
+	uint64_t begin, end;
+	uint32_t after;		/* op that the thread pushed last, or REC_NONE */
+};
+
+struct rec_engine {
+	uint32_t number, kind, workers, priority_workers, copy_workers, devices, max_ops, max_vars;
+	char name[128];
+};
+
+/* before must be over when after begins: told by the source, beside the accesses. */
+struct rec_edge {
+	uint32_t before, after;
+};
+
+struct recording {
+	struct rec_op *ops;	/* of each thread in the order of its pushes */
+	size_t nops;
+	struct rec_access *accesses;
+	size_t naccesses;
+	struct rec_var *vars;
+	size_t nvars;
+	struct rec_wait *waits;
+	size_t nwaits;
+	struct rec_engine *engines;
+	size_t nengines;
+	struct rec_edge *edges;
+	size_t nedges;
+	uint32_t threads;	/* that pushed or ran something */
+
+	const char *format;	/* what it was read from */
+	uint32_t version, pid;
+	char library[128], program[128];
+	int64_t started;	/* seconds since 1970 */
+	uint64_t length;	/* ns from the first to the last chunk */
+	uint64_t chunks, bytes, lost;
+	uint64_t foreign;	/* begins and ends of ops that were pushed before */
+	bool ended;		/* the recording was stopped; else the file ends early */
+	uint64_t whole;		/* bytes that were read */
+
+	void *data[8];		/* to free */
+};
+
+/*
+ * Read a recording.  0, or a negative errno and what is wrong, where.  A file that ends
+ * early is read up to its last whole chunk (ended is false); anything else that is wrong
+ * with it is -EBADMSG.
+ */
+int rec_load(const char *path, struct recording *r, char *err, size_t errlen);
+/* The same from memory; name is for messages. */
+int rec_parse(const char *name, const void *data, size_t len, struct recording *r, char *err,
+	      size_t errlen);
+void rec_free(struct recording *r);
+
+/*
+ * A serial order of all ops that were not undone, in order[]: each thread's program order,
+ * bodies before what they pushed, and the place of each access.  That it exists is what
+ * the engine promises: if not, -EBADMSG and the ops that contradict it.  *n gets how many.
+ */
+int rec_order(const struct recording *r, uint32_t *order, size_t *n, char *err, size_t errlen);
+
+/* Any of the formats, found out by the contents (gzip's too). */
+int workload_load(const char *path, struct recording *r, char *err, size_t errlen);
+
+#endif

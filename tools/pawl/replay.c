@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * pawl replay: push a recorded workload again, and check that its order comes out.
+ *
+ * The check does not believe the engine.  Every var has a plain counter of writes and a
+ * count of who holds it; a body looks whether the counter says what the serial order
+ * says, for each of its accesses, and whether it is alone where it writes.  With the
+ * thread sanitizer, a plain counter that two bodies touch without order is a race, too.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cmd.h"
+#include "replay.h"
+#include "slurp.h"
+
+#define MAX_VARS (1u << 20)
+#define WRITER (1u << 24)
+
+struct play_var {
+	pawl_var_t v;
+	bool alive;
+	uint64_t writes;	/* by whoever holds the var */
+	atomic_uint holders;	/* readers, plus WRITER for a writer */
+};
+
+struct play_op {
+	struct play *p;
+	uint32_t op;
+	uint32_t seen;		/* runs */
+	size_t edge, nedges;	/* in p->edges */
+	atomic_bool over;
+};
+
+struct play {
+	const struct recording *r;
+	const struct replay_options *opt;
+	struct play_var *vars;
+	struct play_op *ops;	/* by number in the recording */
+	uint64_t *expect;	/* by access */
+	uint32_t *edges;	/* who must be over before, op by op */
+	atomic_uint_fast64_t ran, checked, edges_checked, wrong;
+	atomic_flag told;
+	char first[160];
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void wrong(struct play *p, uint32_t op, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void wrong(struct play *p, uint32_t op, const char *fmt, ...)
+{
+	char text[96];
+	va_list ap;
+
+	atomic_fetch_add(&p->wrong, 1);
+	if (atomic_flag_test_and_set(&p->told))
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	snprintf(p->first, sizeof(p->first), "op %" PRIu32 " (\"%.40s\"): %s", op,
+		 p->r->ops[op].name, text);
+}
+
+static void spend(const struct replay_options *opt, const struct rec_op *o)
+{
+	uint64_t ns, end;
+
+	if (opt->speed <= 0 || !o->ended)
+		return;
+	ns = (uint64_t)((double)(o->end - o->begin) / opt->speed);
+	if (opt->sleep) {
+		struct timespec ts = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
+
+		nanosleep(&ts, NULL);
+		return;
+	}
+	for (end = now_ns() + ns; now_ns() < end;)
+		;
+}
+
+static int body(struct pawl_run *run, void *arg)
+{
+	struct play_op *po = arg;
+	struct play *p = po->p;
+	const struct rec_op *o = &p->r->ops[po->op];
+	uint64_t checked = 0;
+	uint32_t i, was;
+	size_t k;
+
+	(void)run;
+	for (i = 0; i < o->naccesses; i++) {
+		const struct rec_access *a = &p->r->accesses[o->access + i];
+		struct play_var *v = &p->vars[a->var];
+
+		was = atomic_fetch_add_explicit(&v->holders, a->write ? WRITER : 1,
+						memory_order_relaxed);
+		if (was >= (a->write ? 1 : WRITER))
+			wrong(p, po->op, "var %" PRIu32 " is held by another", a->var);
+		checked++;
+		if (v->writes != p->expect[o->access + i])
+			wrong(p, po->op, "var %" PRIu32 " has version %" PRIu64 ", not %" PRIu64, a->var,
+			      v->writes, p->expect[o->access + i]);
+	}
+	for (k = 0; k < po->nedges; k++)
+		if (!atomic_load_explicit(&p->ops[p->edges[po->edge + k]].over, memory_order_relaxed))
+			wrong(p, po->op, "op %" PRIu32 " is not over", p->edges[po->edge + k]);
+	if (po->seen++)
+		wrong(p, po->op, "runs again");
+	spend(p->opt, o);
+	for (i = 0; i < o->naccesses; i++) {
+		const struct rec_access *a = &p->r->accesses[o->access + i];
+		struct play_var *v = &p->vars[a->var];
+
+		if (a->write)
+			v->writes++;
+		atomic_fetch_sub_explicit(&v->holders, a->write ? WRITER : 1, memory_order_relaxed);
+	}
+	atomic_store_explicit(&po->over, true, memory_order_relaxed);
+	atomic_fetch_add_explicit(&p->ran, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&p->checked, checked, memory_order_relaxed);
+	atomic_fetch_add_explicit(&p->edges_checked, po->nedges, memory_order_relaxed);
+	return 0;
+}
+
+static void async_body(struct pawl_run *run, void *arg)
+{
+	pawl_complete(run->engine, run->token, body(run, arg), NULL);
+}
+
+/* What each access must see, by the serial order. */
+static int expect(struct play *p, const uint32_t *order, size_t n, char *err, size_t errlen)
+{
+	const struct recording *r = p->r;
+	uint64_t *writes = calloc(r->nvars + 1, sizeof(*writes));
+	size_t *count = calloc(r->nops + 1, sizeof(*count)), i;
+	uint32_t j;
+
+	if (!writes || !count) {
+		free(writes);
+		free(count);
+		return file_err(err, errlen, -ENOMEM, "no memory");
+	}
+	for (i = 0; i < n; i++) {
+		const struct rec_op *o = &r->ops[order[i]];
+
+		for (j = 0; j < o->naccesses; j++) {
+			const struct rec_access *a = &r->accesses[o->access + j];
+
+			p->expect[o->access + j] = writes[a->var];
+			writes[a->var] += a->write;
+		}
+	}
+	for (i = 0; i < r->nedges; i++)
+		p->ops[r->edges[i].after].nedges++;
+	for (i = 1; i < r->nops; i++)
+		p->ops[i].edge = p->ops[i - 1].edge + p->ops[i - 1].nedges;
+	for (i = 0; i < r->nedges; i++) {
+		uint32_t to = r->edges[i].after;
+
+		p->edges[p->ops[to].edge + count[to]++] = r->edges[i].before;
+	}
+	free(writes);
+	free(count);
+	return 0;
+}
+
+static int push(struct play *p, struct pawl_engine *e, uint32_t op, pawl_var_t *list, char *err,
+		size_t errlen)
+{
+	const struct rec_op *o = &p->r->ops[op];
+	struct pawl_op d = PAWL_OP_INIT;
+	struct play_var *v = NULL;
+	uint32_t i, w = 0, reads = 0;
+	int rc = 0;
+
+	/* Reads from the front, writes from the back. */
+	for (i = 0; i < o->naccesses && !rc; i++) {
+		const struct rec_access *a = &p->r->accesses[o->access + i];
+
+		v = &p->vars[a->var];
+		if (!v->alive)
+			rc = pawl_var_create(e, &v->v);
+		v->alive = true;
+		if (a->write)
+			list[o->naccesses - ++w] = v->v;
+		else
+			list[reads++] = v->v;
+	}
+	if (rc)
+		return file_err(err, errlen, rc, "op %" PRIu32 ": %s", op, pawl_error_text());
+	d.arg = &p->ops[op];
+	d.reads = list;
+	d.nreads = reads;
+	d.writes = list + reads;
+	d.nwrites = w;
+	d.priority = o->priority;
+	d.prop = o->prop <= PAWL_NO_SKIP ? o->prop : PAWL_NORMAL;
+	d.device.id = o->device_kind == PAWL_CPU ? o->device : 0;
+	d.name = o->name;
+	if (o->async)
+		d.async_fn = async_body;
+	else
+		d.fn = body;
+	if (o->ends && w == 1 && !reads) {
+		rc = pawl_var_delete(e, v->v, body, d.arg);
+		v->alive = false;
+	} else {
+		rc = pawl_push(e, &d);
+	}
+	return rc ? file_err(err, errlen, rc, "op %" PRIu32 " (\"%.40s\"): %s", op, o->name,
+			     pawl_error_text()) : 0;
+}
+
+static int engine_for(const struct recording *r, const struct replay_options *opt,
+		      struct pawl_engine **e, char *err, size_t errlen)
+{
+	struct pawl_config c;
+	uint32_t devices = 1;
+	size_t i;
+	int rc;
+
+	for (i = 0; i < r->nops; i++)
+		if (r->ops[i].device_kind == PAWL_CPU && r->ops[i].device >= devices)
+			devices = r->ops[i].device + 1u;
+	pawl_config_init(&c);
+	c.kind = opt->kind;
+	if (opt->workers >= 0)
+		c.workers = opt->workers;
+	c.cpu_devices = devices;
+	c.max_vars = r->nvars < 1024 ? 1024 : r->nvars < MAX_VARS ? (unsigned int)r->nvars : MAX_VARS;
+	c.name = "replay";
+	rc = pawl_engine_create(&c, e);
+	return rc ? file_err(err, errlen, rc, "%s", pawl_error_text()) : 0;
+}
+
+int replay_run(const struct recording *r, const uint32_t *order, size_t n,
+	       const struct replay_options *opt, struct replay_result *result, char *err,
+	       size_t errlen)
+{
+	struct play p = { .r = r, .opt = opt, .told = ATOMIC_FLAG_INIT };
+	struct pawl_engine *e = NULL;
+	pawl_var_t *list = NULL;
+	uint32_t most = 0;
+	uint64_t begin;
+	size_t i;
+	int rc, rc2;
+
+	memset(result, 0, sizeof(*result));
+	for (i = 0; i < r->nops; i++)
+		if (r->ops[i].naccesses > most)
+			most = r->ops[i].naccesses;
+	p.vars = calloc(r->nvars + 1, sizeof(*p.vars));
+	p.ops = calloc(r->nops + 1, sizeof(*p.ops));
+	p.expect = calloc(r->naccesses + 1, sizeof(*p.expect));
+	p.edges = calloc(r->nedges + 1, sizeof(*p.edges));
+	list = calloc(most + 1, sizeof(*list));
+	if (!p.vars || !p.ops || !p.expect || !p.edges || !list) {
+		rc = file_err(err, errlen, -ENOMEM, "no memory for %zu ops", r->nops);
+		goto out;
+	}
+	for (i = 0; i < r->nops; i++) {
+		p.ops[i].p = &p;
+		p.ops[i].op = (uint32_t)i;
+	}
+	rc = expect(&p, order, n, err, errlen);
+	if (!rc)
+		rc = engine_for(r, opt, &e, err, errlen);
+	if (rc)
+		goto out;
+	begin = now_ns();
+	for (i = 0; i < n && !rc; i++)
+		rc = push(&p, e, order[i], list, err, errlen);
+	rc2 = pawl_wait_all(e, -1, NULL);
+	if (!rc && rc2)
+		rc = file_err(err, errlen, rc2, "%s", pawl_error_text());
+	result->ns = now_ns() - begin;
+	rc2 = pawl_engine_destroy(e);
+	if (!rc && rc2)
+		rc = file_err(err, errlen, rc2, "%s", pawl_error_text());
+	if (!rc && p.ran != n)
+		wrong(&p, 0, "%" PRIuFAST64 " bodies ran for %zu ops", p.ran, n);
+	result->ops = p.ran;
+	result->accesses = p.checked;
+	result->edges = p.edges_checked;
+	result->wrong = p.wrong;
+	snprintf(result->first, sizeof(result->first), "%s", p.first);
+out:
+	free(p.vars);
+	free(p.ops);
+	free(p.expect);
+	free(p.edges);
+	free(list);
+	return rc;
+}
+
+/* --- the command --- */
+
+static const char help[] =
+"Usage: pawl replay [OPTION]... FILE\n"
+"Push a recorded workload on an engine, in the serial order that the recording has, and\n"
+"check that every body finds its vars as they were. FILE: a recording (PAWL_RECORD), a\n"
+"WfFormat instance, or a PyTorch execution trace; the latter two may be compressed.\n\n"
+"  -w, --workers=N    worker threads (default: processors)\n"
+"  -e, --engine=KIND  per-device (default), pooled or naive\n"
+"  -s, --speed=X      bodies take their recorded time divided by X; 0: none (default)\n"
+"      --sleep        they sleep that long, instead of keeping a processor busy\n"
+"  -r, --repeat=N     so many times (1)\n"
+"  -h, --help         this\n";
+
+enum { OPT_SLEEP = 256 };
+
+static const struct option options[] = {
+	{ "workers", required_argument, NULL, 'w' },
+	{ "engine", required_argument, NULL, 'e' },
+	{ "speed", required_argument, NULL, 's' },
+	{ "sleep", no_argument, NULL, OPT_SLEEP },
+	{ "repeat", required_argument, NULL, 'r' },
+	{ "help", no_argument, NULL, 'h' },
+	{ 0 },
+};
+
+static int number(const char *self, const char *name, double min, double max, double *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtod(optarg, &end);
+	if (end == optarg || *end || errno || !(*out >= min && *out <= max)) {
+		fprintf(stderr, "%s: %s: '%s' is not a number in %g..%g\n", self, name, optarg, min,
+			max);
+		return -1;
+	}
+	return 0;
+}
+
+static int replay_times(const char *self, const char *path, const struct replay_options *opt,
+			unsigned int times)
+{
+	struct replay_result res;
+	struct recording r;
+	uint32_t *order = NULL;
+	char err[256];
+	size_t n = 0;
+	int rc;
+
+	rc = workload_load(path, &r, err, sizeof(err));
+	if (rc) {
+		fprintf(stderr, "%s: %s\n", self, err);
+		return STATUS_FAILED;
+	}
+	order = calloc(r.nops + 1, sizeof(*order));
+	rc = order ? rec_order(&r, order, &n, err, sizeof(err)) :
+	     file_err(err, sizeof(err), -ENOMEM, "no memory");
+	for (; !rc && times; times--) {
+		rc = replay_run(&r, order, n, opt, &res, err, sizeof(err));
+		if (rc)
+			break;
+		printf("%s: %" PRIu64 " ops, %zu vars, %" PRIu64 " accesses", r.format, res.ops,
+		       r.nvars, res.accesses);
+		if (r.nedges)
+			printf(", %" PRIu64 " parents", res.edges);
+		printf(" in %.3f ms: ", (double)res.ns / 1e6);
+		if (res.wrong) {
+			printf("%" PRIu64 " out of order; first: %s\n", res.wrong, res.first);
+			rc = 1;
+		} else {
+			printf("order kept\n");
+		}
+	}
+	if (rc < 0)
+		fprintf(stderr, "%s: %s: %s\n", self, path, err);
+	free(order);
+	rec_free(&r);
+	return rc ? STATUS_FAILED : STATUS_OK;
+}
+
+int cmd_replay(int argc, char **argv)
+{
+	static const char *const kinds[] = { "per-device", "pooled", "naive" };
+	struct replay_options o = { .workers = -1 };
+	double v, times = 1;
+	int c, bad = 0;
+
+	optind = 1;
+	while (!bad && (c = getopt_long(argc, argv, "w:e:s:r:h", options, NULL)) != -1) {
+		switch (c) {
+		case 'w':
+			bad = number(argv[0], "--workers", 0, 1024, &v);
+			o.workers = (int)v;
+			break;
+		case 'e':
+			for (o.kind = 0; o.kind < 3 && strcmp(optarg, kinds[o.kind]); o.kind++)
+				;
+			bad = o.kind == 3;
+			if (bad)
+				fprintf(stderr, "%s: --engine: '%s' is not per-device, pooled or naive\n",
+					argv[0], optarg);
+			break;
+		case 's':
+			bad = number(argv[0], "--speed", 0, 1e9, &o.speed);
+			break;
+		case OPT_SLEEP:
+			o.sleep = true;
+			break;
+		case 'r':
+			bad = number(argv[0], "--repeat", 1, 1e6, &times);
+			break;
+		case 'h':
+			fputs(help, stdout);
+			return STATUS_OK;
+		default:
+			bad = 1;
+		}
+	}
+	if (!bad && optind != argc - 1) {
+		fprintf(stderr, "%s: %s\n", argv[0], optind == argc ? "which file?" : "one file");
+		bad = 1;
+	}
+	if (bad) {
+		fprintf(stderr, "Try '%s --help'.\n", argv[0]);
+		return STATUS_USAGE;
+	}
+	return replay_times(argv[0], argv[optind], &o, (unsigned int)times);
+}

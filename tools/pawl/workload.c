@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Workloads that others recorded, as ops with vars.
+ *
+ * WfFormat (https://wfcommons.org/format, schema 1.5): a task is an op, a file a var; the
+ * measured run time is the body's.  The parents of a task are kept as edges: they are a
+ * second account of the order that the files give.
+ *
+ * PyTorch execution traces (schema 1.0 and 1.1): an operator without operators inside it is
+ * an op, a tensor's storage a var.  What the operator's schema marks with "!" it writes;
+ * a result in a storage that is no argument's it writes too; a result that shares one is
+ * a view, and reads it.  The trace has no times of operators.
+ *
+ * Both become one thread's pushes in a serial order; each access's place is that order's.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <jansson.h>
+#include <zlib.h>
+
+#include <core/record_format.h>
+#include "record.h"
+#include "slurp.h"
+
+#define TEXT_MAX ((size_t)1 << 30)
+
+struct import {
+	const char *name;
+	struct recording *r;
+	json_t *vars;		/* name -> number */
+	size_t capops, capacc, capvars, capedges;
+	char *err;
+	size_t errlen;
+};
+
+static int oom(struct import *im)
+{
+	return file_err(im->err, im->errlen, -ENOMEM, "%s: no memory", im->name);
+}
+
+static int refuse(struct import *im, const char *what, const char *which)
+{
+	return file_err(im->err, im->errlen, -EBADMSG, "%s: %s%s%s", im->name, what,
+			which ? ": " : "", which ? which : "");
+}
+
+static int room(struct import *im, void **p, size_t n, size_t *cap, size_t size)
+{
+	size_t want = *cap ? *cap * 2 : 64;
+	void *q;
+
+	if (n < *cap)
+		return 0;
+	q = realloc(*p, want * size);
+	if (!q)
+		return oom(im);
+	*p = q;
+	*cap = want;
+	return 0;
+}
+
+/* A copy of a text that lives as long as the recording; "" without memory. */
+static const char *keep(struct recording *r, const char *text)
+{
+	char *s = malloc(sizeof(void *) + strlen(text) + 1);
+
+	if (!s)
+		return "";
+	memcpy(s, &r->data[0], sizeof(void *));
+	r->data[0] = s;
+	return strcpy(s + sizeof(void *), text);
+}
+
+static int op_add(struct import *im, const char *name, double seconds, int64_t priority)
+{
+	struct recording *r = im->r;
+	int rc = room(im, (void **)&r->ops, r->nops, &im->capops, sizeof(*r->ops));
+
+	if (rc)
+		return rc;
+	if (!(seconds > 0 && seconds < 1e9))
+		seconds = 0;
+	r->ops[r->nops] = (struct rec_op){
+		.parent = REC_NONE, .name = keep(r, name), .access = r->naccesses, .begun = true,
+		.ended = true, .index = (uint32_t)r->nops, .push = r->nops, .begin = r->length,
+		.end = r->length + (uint64_t)(seconds * 1e9),
+		.priority = priority > INT32_MIN && priority < INT32_MAX ? (int32_t)priority : 0,
+	};
+	r->length = r->ops[r->nops++].end;
+	return 0;
+}
+
+/* An access of the newest op; of a var twice, one, and a write wins. */
+static int access_add(struct import *im, const char *var, bool write)
+{
+	struct recording *r = im->r;
+	struct rec_op *o = &r->ops[r->nops - 1];
+	json_t *known = json_object_get(im->vars, var);
+	uint32_t v, i;
+	int rc;
+
+	if (!known) {
+		v = (uint32_t)r->nvars;
+		rc = room(im, (void **)&r->vars, r->nvars, &im->capvars, sizeof(*r->vars));
+		if (rc)
+			return rc;
+		if (json_object_set_new(im->vars, var, json_integer(v)))
+			return oom(im);
+		r->vars[r->nvars++] = (struct rec_var){ .index = v, .gen = 1 };
+	} else {
+		v = (uint32_t)json_integer_value(known);
+	}
+	for (i = 0; i < o->naccesses; i++) {
+		struct rec_access *a = &r->accesses[o->access + i];
+
+		if (a->var == v) {
+			a->write |= write;
+			return 0;
+		}
+	}
+	rc = room(im, (void **)&r->accesses, r->naccesses, &im->capacc, sizeof(*r->accesses));
+	if (rc)
+		return rc;
+	r->accesses[r->naccesses++] = (struct rec_access){ .var = v, .write = write };
+	o->naccesses++;
+	return 0;
+}
+
+/* The places that the accesses have in the order of the ops. */
+static void places(struct recording *r)
+{
+	uint32_t j;
+	size_t i;
+
+	for (i = 0; i < r->nops; i++) {
+		for (j = 0; j < r->ops[i].naccesses; j++) {
+			struct rec_access *a = &r->accesses[r->ops[i].access + j];
+			struct rec_var *v = &r->vars[a->var];
+
+			a->placed = true;
+			a->version = v->writes;
+			if (a->write)
+				v->writes++;
+			else
+				v->reads++;
+		}
+	}
+}
+
+/* --- WfFormat --- */
+
+static int files_add(struct import *im, const json_t *list, bool write, const char *task)
+{
+	size_t i;
+	int rc = 0;
+
+	if (list && !json_is_array(list))
+		return refuse(im, "the files of a task are no list", task);
+	for (i = 0; !rc && i < json_array_size(list); i++) {
+		const char *s = json_string_value(json_array_get(list, i));
+
+		rc = s ? access_add(im, s, write) : refuse(im, "a file without a name, of task", task);
+	}
+	return rc;
+}
+
+static int task_add(struct import *im, const json_t *task, const json_t *done, const json_t *runs)
+{
+	const char *id = json_string_value(json_object_get(task, "id"));
+	const json_t *parents = json_object_get(task, "parents"), *run = json_object_get(runs, id);
+	struct recording *r = im->r;
+	size_t i;
+	int rc;
+
+	rc = op_add(im, id, json_number_value(json_object_get(run, "runtimeInSeconds")),
+		    json_integer_value(json_object_get(run, "priority")));
+	if (!rc)
+		rc = files_add(im, json_object_get(task, "inputFiles"), false, id);
+	if (!rc)
+		rc = files_add(im, json_object_get(task, "outputFiles"), true, id);
+	for (i = 0; !rc && i < json_array_size(parents); i++) {
+		const char *p = json_string_value(json_array_get(parents, i));
+
+		rc = room(im, (void **)&r->edges, r->nedges, &im->capedges, sizeof(*r->edges));
+		if (!rc)
+			r->edges[r->nedges++] = (struct rec_edge){
+				(uint32_t)json_integer_value(json_object_get(done, p)),
+				(uint32_t)r->nops - 1 };
+	}
+	return rc;
+}
+
+/* 1: all parents are done; 0: not yet. */
+static int task_ready(struct import *im, const json_t *task, const json_t *known,
+		      const json_t *done)
+{
+	const json_t *parents = json_object_get(task, "parents");
+	size_t i;
+
+	for (i = 0; i < json_array_size(parents); i++) {
+		const char *p = json_string_value(json_array_get(parents, i));
+
+		if (!p || !json_object_get(known, p))
+			return refuse(im, "a parent that is no task", p);
+		if (!json_object_get(done, p))
+			return 0;
+	}
+	return 1;
+}
+
+static int wf_tasks(struct import *im, const json_t *tasks, json_t *known, json_t *done,
+		    const json_t *runs)
+{
+	size_t i, before;
+	int rc;
+
+	for (i = 0; i < json_array_size(tasks); i++) {
+		const char *id = json_string_value(json_object_get(json_array_get(tasks, i), "id"));
+
+		if (!id || json_object_get(known, id))
+			return refuse(im, id ? "two tasks of one id" : "a task without an id", id);
+		if (json_object_set_new(known, id, json_true()))
+			return oom(im);
+	}
+	/* As listed, but for those that wait for parents. */
+	do {
+		before = im->r->nops;
+		for (i = 0; i < json_array_size(tasks); i++) {
+			const json_t *task = json_array_get(tasks, i);
+			const char *id = json_string_value(json_object_get(task, "id"));
+
+			if (json_object_get(done, id))
+				continue;
+			rc = task_ready(im, task, known, done);
+			if (rc > 0)
+				rc = task_add(im, task, done, runs) ? -1 :
+				     json_object_set_new(done, id, json_integer(
+					     (json_int_t)im->r->nops - 1)) ? oom(im) : 0;
+			if (rc < 0)
+				return rc;
+		}
+	} while (im->r->nops != before);
+	return before == json_array_size(tasks) ? 0 : refuse(im, "tasks wait for each other", NULL);
+}
+
+static int wf_load(struct import *im, const json_t *root)
+{
+	const json_t *flow = json_object_get(root, "workflow");
+	const json_t *tasks = json_object_get(json_object_get(flow, "specification"), "tasks");
+	const json_t *list = json_object_get(json_object_get(flow, "execution"), "tasks");
+	json_t *known = json_object(), *done = json_object(), *runs = json_object();
+	size_t i;
+	int rc = 0;
+
+	if (!json_is_array(tasks))
+		rc = refuse(im, "no workflow.specification.tasks", NULL);
+	for (i = 0; !rc && i < json_array_size(list); i++) {
+		json_t *run = json_array_get(list, i);
+		const char *id = json_string_value(json_object_get(run, "id"));
+
+		if (id && json_object_set(runs, id, run))
+			rc = oom(im);
+	}
+	if (!rc)
+		rc = wf_tasks(im, tasks, known, done, runs);
+	json_decref(known);
+	json_decref(done);
+	json_decref(runs);
+	im->r->format = "wfformat";
+	return rc;
+}
+
+/* --- PyTorch execution traces --- */
+
+/* Accesses of the tensors in a value, which may be in lists. */
+static int tensors(struct import *im, const json_t *v, bool write, bool output, const json_t *args,
+		   json_t *note)
+{
+	char name[64];
+	size_t i;
+	int rc = 0;
+
+	if (!json_is_array(v))
+		return 0;
+	if (json_array_size(v) == 6 && json_is_integer(json_array_get(v, 0)) &&
+	    json_is_string(json_array_get(v, 5))) {
+		json_int_t storage = json_integer_value(json_array_get(v, 1));
+
+		if (storage > 0)
+			snprintf(name, sizeof(name), "s%" JSON_INTEGER_FORMAT, storage);
+		else
+			snprintf(name, sizeof(name), "t%" JSON_INTEGER_FORMAT,
+				 json_integer_value(json_array_get(v, 0)));
+		if (note && json_object_set_new(note, name, json_true()))
+			return oom(im);
+		if (output)
+			write = !json_object_get(args, name);
+		return access_add(im, name, write);
+	}
+	for (i = 0; !rc && i < json_array_size(v); i++)
+		rc = tensors(im, json_array_get(v, i), write, output, args, note);
+	return rc;
+}
+
+/* Does the schema mark its argument number i, of those that have values, as written? */
+static bool written(const char *schema, size_t i)
+{
+	const char *p = strchr(schema, '(');
+	int depth = 0;
+	size_t arg = 0;
+	bool star = false, mark = false;
+
+	for (p = p ? p + 1 : ""; *p; p++) {
+		if (*p == '(' || *p == '[') {
+			depth++;
+		} else if ((*p == ')' || *p == ']') && depth) {
+			depth--;
+		} else if ((*p == ',' || *p == ')') && !depth) {
+			if (!star && arg++ == i)
+				return mark;
+			if (*p == ')')
+				break;
+			star = mark = false;
+		} else if (*p == '!') {
+			mark = true;
+		} else if (*p == '*' && !depth) {
+			star = true;
+		}
+	}
+	return false;
+}
+
+/* 1.0 has the lists themselves, 1.1 has them under "values". */
+static const json_t *values(const json_t *node, const char *key)
+{
+	const json_t *v = json_object_get(node, key);
+
+	return json_is_object(v) ? json_object_get(v, "values") : v;
+}
+
+static const char *schema_of(const json_t *node)
+{
+	const char *s = json_string_value(json_object_get(node, "op_schema")), *name;
+	const json_t *attrs = json_object_get(node, "attrs");
+	size_t i;
+
+	for (i = 0; !s && i < json_array_size(attrs); i++) {
+		const json_t *a = json_array_get(attrs, i);
+
+		name = json_string_value(json_object_get(a, "name"));
+		if (name && !strcmp(name, "op_schema"))
+			s = json_string_value(json_object_get(a, "value"));
+	}
+	return s ? s : "";
+}
+
+static json_int_t parent_of(const json_t *node)
+{
+	const json_t *p = json_object_get(node, "ctrl_deps");
+
+	return json_integer_value(p ? p : json_object_get(node, "parent"));
+}
+
+static int node_cmp(const void *a, const void *b)
+{
+	json_int_t x = json_integer_value(json_object_get(*(json_t *const *)a, "id"));
+	json_int_t y = json_integer_value(json_object_get(*(json_t *const *)b, "id"));
+
+	return x < y ? -1 : x > y;
+}
+
+static int id_cmp(const void *a, const void *b)
+{
+	json_int_t x = *(const json_int_t *)a, y = *(const json_int_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static int node_add(struct import *im, const json_t *node)
+{
+	const char *name = json_string_value(json_object_get(node, "name"));
+	const json_t *in = values(node, "inputs"), *out = values(node, "outputs");
+	const char *schema = schema_of(node);
+	json_t *args = json_object();
+	size_t i, had = im->r->naccesses;
+	int rc;
+
+	rc = args ? op_add(im, name ? name : "", 0, 0) : oom(im);
+	for (i = 0; !rc && i < json_array_size(in); i++)
+		rc = tensors(im, json_array_get(in, i), written(schema, i), false, NULL, args);
+	for (i = 0; !rc && i < json_array_size(out); i++)
+		rc = tensors(im, json_array_get(out, i), false, true, args, NULL);
+	json_decref(args);
+	/* Nothing to do with tensors: no op. */
+	if (!rc && im->r->naccesses == had)
+		im->r->nops--;
+	return rc;
+}
+
+static int et_load(struct import *im, const json_t *root)
+{
+	const json_t *list = json_object_get(root, "nodes");
+	size_t n = json_array_size(list), i;
+	const json_t **nodes = calloc(n + 1, sizeof(json_t *));
+	json_int_t *parents = calloc(n + 1, sizeof(*parents));
+	int rc = 0;
+
+	if (!nodes || !parents)
+		rc = oom(im);
+	for (i = 0; !rc && i < n; i++) {
+		nodes[i] = json_array_get(list, i);
+		parents[i] = parent_of(nodes[i]);
+		if (!json_is_integer(json_object_get(nodes[i], "id")))
+			rc = refuse(im, "a node without an id", NULL);
+	}
+	if (!rc) {
+		qsort(nodes, n, sizeof(*nodes), node_cmp);
+		qsort(parents, n, sizeof(*parents), id_cmp);
+	}
+	for (i = 0; !rc && i < n; i++) {
+		json_int_t id = json_integer_value(json_object_get(nodes[i], "id"));
+
+		/* The operators inside it do the work. */
+		if (!bsearch(&id, parents, n, sizeof(*parents), id_cmp))
+			rc = node_add(im, nodes[i]);
+	}
+	free(nodes);
+	free(parents);
+	im->r->format = "pytorch-et";
+	return rc;
+}
+
+/* --- files --- */
+
+static int text_read(const char *path, char **text, size_t *len, char *err, size_t errlen)
+{
+	gzFile f = gzopen(path, "rb");
+	size_t cap = 1 << 16, n = 0;
+	char *buf = malloc(cap), *q;
+	int rc = 0, got, code;
+
+	if (!f || !buf) {
+		rc = file_err(err, errlen, f ? -ENOMEM : -errno, "%s: %s", path,
+			      f ? "no memory" : strerror(errno));
+		goto out;
+	}
+	while ((got = gzread(f, buf + n, (unsigned int)(cap - n))) > 0) {
+		n += (size_t)got;
+		if (n < cap)
+			continue;
+		q = cap < TEXT_MAX ? realloc(buf, cap * 2) : NULL;
+		if (!q) {
+			rc = file_err(err, errlen, -EFBIG, "%s: more than %zu bytes", path, cap);
+			goto out;
+		}
+		buf = q;
+		cap *= 2;
+	}
+	code = gzclose_r(f);
+	f = NULL;
+	if (got < 0 || code != Z_OK)
+		rc = file_err(err, errlen, -EBADMSG, "%s: cannot read, or damaged compression", path);
+out:
+	if (f)
+		gzclose_r(f);
+	if (rc) {
+		free(buf);
+		return rc;
+	}
+	*text = buf;
+	*len = n;
+	return 0;
+}
+
+int workload_load(const char *path, struct recording *r, char *err, size_t errlen)
+{
+	struct import im = { .name = path, .r = r, .err = err, .errlen = errlen };
+	json_error_t je;
+	json_t *root;
+	char *text;
+	size_t len;
+	int rc;
+
+	memset(r, 0, sizeof(*r));
+	rc = text_read(path, &text, &len, err, errlen);
+	if (rc)
+		return rc;
+	if (len >= 4 && get_le32((const unsigned char *)text) == REC_MAGIC) {
+		rc = rec_parse(path, text, len, r, err, errlen);
+		free(text);
+		return rc;
+	}
+	root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
+	free(text);
+	if (!root)
+		return file_err(err, errlen, -EBADMSG, "%s: line %d, column %d: %s", path, je.line,
+				je.column, je.text);
+	im.vars = json_object();
+	r->bytes = r->whole = len;
+	r->ended = true;
+	r->threads = 1;
+	if (!im.vars)
+		rc = oom(&im);
+	else if (json_is_object(json_object_get(root, "workflow")))
+		rc = wf_load(&im, root);
+	else if (json_is_array(json_object_get(root, "nodes")))
+		rc = et_load(&im, root);
+	else
+		rc = refuse(&im, "neither a recording, nor WfFormat, nor a PyTorch execution trace",
+			    NULL);
+	json_decref(im.vars);
+	json_decref(root);
+	if (rc)
+		rec_free(r);
+	else
+		places(r);
+	return rc;
+}
