@@ -49,9 +49,8 @@ struct slot_entry {
 
 __thread struct thread_tls thread_last;
 static __thread struct tls_entry *thread_entries;
-static pthread_key_t thread_key;
-static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
-static int thread_once_err;
+static u64 thread_key;		/* A: the process's key plus 1; 0: none yet */
+static u32 thread_forks;	/* A: the fork handler is there */
 u32 pawl_fork_gen;
 
 /* Entries that nobody uses: pointer in 48 bits, tag in 16. */
@@ -212,11 +211,29 @@ static void thread_exit_hook(void *arg)
 	thread_last.t = NULL;
 }
 
-static void thread_setup(void)
+/*
+ * What the process needs once.  What could not be had is asked for again by the next
+ * engine; if two ask at once, a key is left over, or the handler is called twice.
+ */
+static int thread_setup(void)
 {
-	thread_once_err = os_key_create(&thread_key, thread_exit_hook);
-	if (!thread_once_err)
-		thread_once_err = pthread_atfork(NULL, NULL, fork_child);
+	u64 none = load_acquire(&thread_key);	/* CORE-T14 <-> CORE-T13 */
+	pthread_key_t key;
+	int rc;
+
+	if (!none) {
+		rc = os_key_create(&key, thread_exit_hook);
+		if (rc)
+			return err(-EAGAIN, "no thread-specific data key is free");
+		/* CORE-T13 <-> CORE-T14 */
+		cas_acq_rel_acquire(&thread_key, &none, (u64)key + 1);
+	}
+	if (load_acquire(&thread_forks))
+		return 0;
+	if (pthread_atfork(NULL, NULL, fork_child))
+		return err(-ENOMEM, "no memory for a fork handler");
+	store_release(&thread_forks, 1);
+	return 0;
 }
 
 /* Entries of engines that are gone: this thread is the second one, it frees them. */
@@ -251,7 +268,8 @@ struct thread *thread_enter(struct pawl_engine *e)
 		}
 	}
 	entries_clean();
-	if (os_key_set(thread_key, &thread_key)) {
+	/* Any value but NULL makes the hook run. */
+	if (os_key_set((pthread_key_t)(load_acquire(&thread_key) - 1), &thread_key)) {	/* CORE-T14 <-> CORE-T13 */
 		thread_last.code = err(-ENOMEM, "no memory for thread-specific data");
 		return NULL;
 	}
@@ -277,10 +295,10 @@ struct thread *thread_enter(struct pawl_engine *e)
 
 int threads_init(struct pawl_engine *e)
 {
-	int rc = os_once(&thread_once, thread_setup);
+	int rc = thread_setup();
 
-	if (rc || thread_once_err)
-		return err(-EAGAIN, "no thread-specific data key is free");
+	if (rc)
+		return rc;
 	e->fork_gen = load_relaxed(&pawl_fork_gen);
 	e->slots = calloc(e->max_threads, sizeof(*e->slots));
 	if (!e->slots)

@@ -305,11 +305,9 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 		return err(-EINVAL, "exec: max_work %u", cfg->max_work);
 	if (!cfg->max_threads || cfg->max_threads > UINT16_MAX)
 		return err(-EINVAL, "exec: max_threads %u", cfg->max_threads);
-	if (pool_commit_hook("exec", sizeof(*x)))
-		return -ENOMEM;
-	x = aligned_alloc(CACHELINE, sizeof(*x));
+	x = pool_commit_hook("exec", sizeof(*x)) ? NULL : aligned_alloc(CACHELINE, sizeof(*x));
 	if (!x)
-		return -ENOMEM;
+		return err(-ENOMEM, "exec: no memory");
 	memset(x, 0, sizeof(*x));
 	x->cl = *cl;
 	x->warm = (const char *)x;	/* until exec_set_warm() */
@@ -321,7 +319,8 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->steal = ns_to_cycles(us, STEAL_NS);
 	x->relax = ns_to_cycles(us, RELAX_NS);
 	snprintf(x->name, sizeof(x->name), "%s", cfg->name ? cfg->name : "exec");
-	rc = -ENOMEM;
+	rc = err(-ENOMEM, "exec: no memory for %u threads and %u ops", cfg->max_threads,
+		 cfg->max_work);
 	x->threads = calloc(cfg->max_threads, sizeof(*x->threads));
 	/* Untouched pages of it are free. */
 	x->late_next = calloc(cfg->max_work, sizeof(*x->late_next));
@@ -396,11 +395,9 @@ int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 
 	if (x->nqueues == EXEC_MAX_QUEUES)
 		return err(-EINVAL, "exec: more than %u queues", EXEC_MAX_QUEUES);
-	if (pool_commit_hook("queue", sizeof(*q)))
-		return -ENOMEM;
-	q = aligned_alloc(CACHELINE, sizeof(*q));
+	q = pool_commit_hook("queue", sizeof(*q)) ? NULL : aligned_alloc(CACHELINE, sizeof(*q));
 	if (!q)
-		return -ENOMEM;
+		return err(-ENOMEM, "queue %s: no memory", name);
 	memset(q, 0, sizeof(*q));
 	q->x = x;
 	while ((2u << q->stamp_shift) * 1000ull <= STAMP_NS * clock_cycles_per_us())
@@ -427,7 +424,7 @@ int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 	return 0;
 out:
 	queue_destroy(q);
-	return -ENOMEM;
+	return err(-ENOMEM, "queue %s: no memory", name);
 }
 
 int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
