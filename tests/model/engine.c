@@ -102,6 +102,7 @@ static void push_end(struct mop *o, int rc)
 		model_note(&me.refused[o->id], 1);
 	}
 	model_note(&me.pushed, me.pushed | 1ull << o->id);
+	model_note(&me.clock[o->id], model_clock());
 }
 
 static u32 do_op(struct mop *o)
@@ -156,6 +157,10 @@ static u32 do_op(struct mop *o)
 		{
 			u64 mask = me.pushed;
 
+			/* What others pushed counts if this thread has heard of it. */
+			for (n = 0; n < me.nops; n++)
+				if (!model_knows(me.clock[n]))
+					mask &= ~(1ull << n);
 			rc = pawl_wait_all(me.e, -1, NULL);
 			if (rc)
 				model_fail("wait_all: %d", rc);

@@ -57,6 +57,7 @@ struct model_engine {
 
 	/* the oracle's books; changed by model_note() */
 	u64 ran[MAX_OPS], over[MAX_OPS], refused[MAX_OPS];
+	u64 clock[MAX_OPS];	/* of the pushing thread, when its push was over */
 	u64 pushed;			/* mask of ops whose push returned */
 	u64 before[MAX_OPS];		/* that mask when its push began */
 	u64 reading[MAX_VARS], writing[MAX_VARS];
