@@ -97,7 +97,12 @@ static int hold_body(struct pawl_run *run, void *arg)
 
 static void *hold(void *arg)
 {
-	MUST(!push_read(eng, hold_body, NULL, common));
+	int rc;
+
+	/* The window may be full of what the others pushed. */
+	while ((rc = push_read(eng, hold_body, NULL, common)) == -EAGAIN)
+		MUST(pawl_run_one(eng) >= 0);
+	MUST(!rc);
 	while (!load_acquire(&released))
 		MUST(pawl_run_one(eng) >= 0);
 	return NULL;
