@@ -103,7 +103,8 @@ void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, 
 bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio);
 /*
  * Take the next piece of work that t may run (a worker: of its queue; another thread: of
- * any `drive` queue).  0: none.  Lock-free.
+ * any `drive` queue).  0: none, but for what another thread put in during the call.
+ * Lock-free.
  */
 u32 exec_take(struct exec *x, struct exec_thread *t);
 

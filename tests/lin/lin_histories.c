@@ -101,11 +101,29 @@ static bool memo_has(struct search *s, u32 set, u64 seq)
 	return false;		/* no room: looked at again, which is only slow */
 }
 
+/*
+ * A take from a run queue looks at one part after the other.  If it finds nothing, some work may
+ * have been put in meanwhile, by another thread, where it had looked; but none that was there
+ * before.
+ */
+static bool may_miss(const struct search *s, u64 seq, const struct call *c)
+{
+	for (; seq; seq >>= 5) {
+		const struct call *p = &s->h->call[(seq & 31) - 1];
+
+		if (p->thread == c->thread || p->res < c->inv)
+			return false;
+	}
+	return s->h->fifo;
+}
+
 /* seq: what is in the queue, five bits each, oldest first; call + 1. */
 static bool first_is(const struct search *s, u64 seq, const struct call *c)
 {
 	const struct call *best = NULL, *p;
 
+	if (!c->work && may_miss(s, seq, c))
+		return true;
 	for (; seq; seq >>= 5) {
 		p = &s->h->call[(seq & 31) - 1];
 		if (!best || p->prio > best->prio ||
