@@ -176,35 +176,18 @@ static __cold void block_poison(struct thread *t, struct block *b, u32 error)
 		error_get(t->e, error);
 }
 
-/* A write's completion; done: what is added.  Returns the state after it. */
-static inline u64 write_over(struct thread *t, struct block *b, u64 done, struct ready *r)
-{
-	u64 s;
-
-	if (BUSTED(LIST_LOST))
-		grant_readers(t, block_list(load_acquire(&b->state)), r);
-	s = fetch_add_acq_rel(&b->state, done);	/* CORE-R1 <-> CORE-A2, CORE-A3 */
-	if (block_list(s) && !BUSTED(LIST_LOST))
-		grant_readers(t, block_list(s), r);
-	return s + done;
-}
-
-static inline u64 read_over(struct block *b)
-{
-	return fetch_add_acq_rel(&b->state, -BLOCK_ONE) - BLOCK_ONE;	/* CORE-R2 <-> CORE-A1, CORE-A3 */
-}
-
 /*
  * Release all accesses.  error: what poisons the written vars, or 0; the caller holds
- * a reference.  Returns what to run next on this thread, or 0.
+ * a reference.  plain (a constant): op_plain(), and no error.  Returns what to run next on
+ * this thread, or 0.
  */
-u32 retire(struct thread *t, struct op *op, u32 error)
+static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 error, bool plain)
 {
 	struct pawl_engine *e = t->e;
-	u32 n = op->ndeps, j, odd = op->flags & OP_ODD_END;
+	u32 n = op->ndeps, j, odd = plain ? 0 : op->flags & OP_ODD_END;
 	struct ready ready = { 0, 0 };
 	u64 done = BLOCK_DONE - BLOCK_ONE + (error ? BLOCK_ERR : 0);
-	struct dep *deps = op_deps(e, op, n, op->ext);
+	struct dep *deps = plain ? op->deps : op_deps(e, op, n, op->ext);
 
 	for (j = 0; j < n; j++) {
 		struct dep *d = &deps[j];
@@ -224,11 +207,17 @@ u32 retire(struct thread *t, struct op *op, u32 error)
 				var_end(t, d);
 				continue;
 			}
-			if (unlikely(b->err | error))
+			if (!plain && unlikely(b->err | error))
 				block_poison(t, b, error);
-			s = write_over(t, b, done, &ready);
+			if (BUSTED(LIST_LOST))
+				grant_readers(t, block_list(load_acquire(&b->state)), &ready);
+			s = fetch_add_acq_rel(&b->state, done);	/* CORE-R1 <-> CORE-A2, CORE-A3 */
+			if (block_list(s) && !BUSTED(LIST_LOST))
+				grant_readers(t, block_list(s), &ready);
+			s += done;
 		} else {
-			s = read_over(b);
+			/* CORE-R2 <-> CORE-A1, CORE-A3 */
+			s = fetch_add_acq_rel(&b->state, -BLOCK_ONE) - BLOCK_ONE;
 		}
 		BUG_ON2(!(s & BLOCK_DONE));
 		if ((s & BLOCK_CLOSED) && !block_count(s))
@@ -237,31 +226,9 @@ u32 retire(struct thread *t, struct op *op, u32 error)
 	return ready.head ? ready_go(t, &ready) : 0;
 }
 
-/* The same for a plain op (op_plain()) without an error. */
-static inline u32 retire_plain(struct thread *t, struct op *op)
+u32 retire(struct thread *t, struct op *op, u32 error)
 {
-	struct pawl_engine *e = t->e;
-	struct dep *d = op->deps, *end = d + op->ndeps;
-	struct ready ready = { 0, 0 };
-
-	for (; d != end; d++) {
-		u32 bi = d->block;
-		struct block *b = block_of(e, bi);
-		u64 s;
-
-		if (d->var & DEP_WRITE) {
-			struct var_side *side = var_side_of(e, d->var & ~DEP_WRITE);
-
-			store_relaxed(&side->version, side->version + 1);
-			s = write_over(t, b, BLOCK_DONE - BLOCK_ONE, &ready);
-		} else {
-			s = read_over(b);
-		}
-		BUG_ON2(!(s & BLOCK_DONE));
-		if ((s & BLOCK_CLOSED) && !block_count(s))
-			grant_succ(t, b, bi, s, &ready);
-	}
-	return ready.head ? ready_go(t, &ready) : 0;
+	return release_all(t, op, error, false);
 }
 
 /* The first error that poisons a var of the op: of its reads, then of its writes. */
@@ -512,7 +479,7 @@ static __always_inline_fn u32 run_here(struct thread *t, struct op *op, u32 opi)
 	frame_pop(t, &f);
 	if (unlikely(status | (op->flags & OP_ERR)))
 		return run_end(t, &f, op, opi, status);
-	next = retire_plain(t, op);
+	next = release_all(t, op, 0, true);
 	pool_put(t->e->pool[POOL_OP], &t->cache[POOL_OP], opi);
 	completed(t);
 	return next;

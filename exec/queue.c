@@ -480,8 +480,8 @@ u32 thread_look(struct exec *x, struct exec_thread *t, bool deep)
 	if (t->queue)
 		return queue_take(t->queue, t, deep);
 	/* Stay with the queue that had something for a while: its lines are here. */
-	if (likely(t->last && (t->tick & 15) && load_relaxed(&t->last->drive))) {
-		w = queue_take(t->last, t, deep);
+	if (likely(t->from_q && (t->tick & 15) && load_relaxed(&t->from_q->drive))) {
+		w = queue_take(t->from_q, t, deep);
 		if (likely(w))
 			return w;
 	}
@@ -496,7 +496,6 @@ u32 thread_look(struct exec *x, struct exec_thread *t, bool deep)
 			continue;
 		w = queue_take(q, t, deep);
 		if (w) {
-			t->last = q;
 			t->turn = k + 1;
 			return w;
 		}

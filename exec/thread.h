@@ -37,7 +37,6 @@ struct exec_thread {
 	u32 avg;		/* O: how long recent work ran, in cycles(), saturated */
 	u32 batch;		/* O: how many to take at once, from avg */
 	u32 turn;		/* O: drive queue to begin with */
-	struct exec_queue *last;	/* O: drive queue that it took from, or NULL */
 	/* O: the ring that it took from last, and the one that it pushed to, or NULL; queues */
 	struct exec_lane *from, *to;
 	struct exec_queue *from_q, *to_q;

@@ -438,7 +438,7 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	t->avg = 0;
 	t->batch = 1;
 	t->turn = slot;
-	t->last = t->from_q = t->to_q = NULL;
+	t->from_q = t->to_q = NULL;
 	t->from = t->to = NULL;
 	t->spinning = false;
 	t->nodes.seed = slot * 0x9e3779b97f4a7c15ull + 1;
