@@ -9,7 +9,7 @@ set -u
 
 run=$(cd "$srctree" && pwd)/tests/run.sh
 results=${RESULTS:-$(mktemp)}
-[ -n "${RESULTS:-}" ] || trap 'rm -f "$results"' EXIT
+[ -n "${RESULTS:-}" ] || trap 'rm -f "$results" "$results.failed"' EXIT
 build_time=300
 jobs=
 case ${MAKEFLAGS:-} in

@@ -9,7 +9,8 @@
 #
 # A command passes with status 0, is skipped with 77, and fails with any other or when
 # its time is over.  One line is printed per test, and for a failure the end of what it
-# said, for a pass the lines of figures (C16 ...); the last line is "N passed, N failed, N skipped".  The status is 1 if any failed.
+# said, for a pass the lines of figures (C16 ...).  At the end come the failures once more, in
+# short, and "N passed, N failed, N skipped".  The status is 1 if any failed.
 #
 #	-n	leave the last line to a later run
 #	-j	so many tests at a time (1)
@@ -57,6 +58,12 @@ run_test() {
 			echo "      $command"
 			tail -n 40 "$log" | sed 's/^/    | /'
 			touch "$tmp/failed"
+			# a C test names its place in a line of its own, the last line is often make's
+			{
+				echo "fail  $name$note"
+				{ grep -E '^[^ ]+:[0-9]+:[FE]:|FAIL|ERROR:|WARNING:|Error' "$log" || tail -n 3 "$log"; } |
+					head -n 4 | cut -c 1-200 | sed 's/^/    | /'
+			} >>"$results.failed"
 		elif [ "$verdict" = pass ]; then
 			# the figures of a class of tests, see proof.md
 			grep '^C[0-9][0-9] ' "$log" | sed 's/^/      /'
@@ -85,6 +92,7 @@ wait
 rc=0
 [ ! -e "$tmp/failed" ] || rc=1
 if [ -z "$more" ]; then
+	[ ! -s "$results.failed" ] || cat "$results.failed"
 	awk '{ n[$1]++ } END {
 		printf "%d passed, %d failed, %d skipped\n", n["pass"], n["fail"], n["skip"] }' "$results"
 	! grep -q '^fail' "$results" || rc=1
