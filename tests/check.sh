@@ -10,7 +10,7 @@ set -u
 run=$(cd "$srctree" && pwd)/tests/run.sh
 results=${RESULTS:-$(mktemp)}
 [ -n "${RESULTS:-}" ] || trap 'rm -f "$results" "$results.failed"' EXIT
-build_time=300
+build_time=1200
 jobs=
 case ${MAKEFLAGS:-} in
 *jobserver*) ;;
