@@ -8,8 +8,8 @@
  * knows is a view: for each word, the number of the oldest store that it may still read.  A
  * load reads any store from there on, chosen by explore.c; with acquire it takes the message
  * over, without it keeps the message for a later fence.  A read-modify-write reads the newest
- * and passes the message of what it replaced on (release sequences).  A seq_cst fence, and
- * each seq_cst access, joins a view that all of them share.
+ * and passes the message of what it replaced on (release sequences).  A seq_cst fence joins
+ * a view that all of them share; a seq_cst access does so for its own word alone.
  *
  * Stronger than C11: stores of one word are ordered as they are executed (so there is no
  * load buffering either); seq_cst accesses order a little more than the standard says; a
@@ -341,16 +341,25 @@ static u64 oldest(const struct loc *l)
 	return lo + HISTORY > l->n ? lo : l->n - HISTORY;
 }
 
-static void sc_begin(u32 order)
+/*
+ * A seq_cst access: of its own word it reads nothing older than what seq_cst accesses
+ * before it wrote, or what was known at a seq_cst fence before it.  Of other words it says
+ * nothing: that is for fences.
+ */
+static void sc_begin(const struct loc *l, u32 order)
 {
-	if ((order & MODEL_SEQ_CST) == MODEL_SEQ_CST)
-		join(wt[self].now.view, sc_view->view, used());
+	u32 i = number(l);
+
+	if ((order & MODEL_SEQ_CST) == MODEL_SEQ_CST && sc_view->view[i] > wt[self].now.view[i])
+		set16(&wt[self].now.view[i], sc_view->view[i]);
 }
 
-static void sc_end(u32 order)
+static void sc_end(const struct loc *l, u32 order)
 {
-	if ((order & MODEL_SEQ_CST) == MODEL_SEQ_CST)
-		join(sc_view->view, wt[self].now.view, used());
+	u32 i = number(l);
+
+	if ((order & MODEL_SEQ_CST) == MODEL_SEQ_CST && wt[self].now.view[i] > sc_view->view[i])
+		set16(&sc_view->view[i], wt[self].now.view[i]);
 }
 
 u64 weak_load(struct model_site *s, const void *p, u32 size)
@@ -363,7 +372,7 @@ u64 weak_load(struct model_site *s, const void *p, u32 size)
 	l = loc_of(p, size);
 	if (!l)
 		return mem(p, size);
-	sc_begin(s->order);
+	sc_begin(l, s->order);
 	lo = oldest(l);
 	n = l->n - 1;
 	n -= choose((u32)(n - lo + 1));
@@ -390,11 +399,11 @@ u64 weak_rmw(struct model_site *s, void *p, u32 size, u64 v)
 	race(p, size, true, true);
 	l = loc_of(p, size);
 	if (l) {
-		sc_begin(s->order);
+		sc_begin(l, s->order);
 		read_from(l, l->n - 1, s->order);
 		append(l, size == 8 ? v : v & ((1ull << 8 * size) - 1), s->order,
 		       &l->m[(l->n - 1) % HISTORY]);
-		sc_end(s->order);
+		sc_end(l, s->order);
 	}
 	return 0;
 }
@@ -415,7 +424,7 @@ bool weak_cas(struct model_site *s, void *p, u32 size, void *old, u64 v)
 		memcpy(old, p, size);
 		return false;
 	}
-	sc_begin(s->order);
+	sc_begin(l, s->order);
 	n = l->n - 1;
 	/* The first choice is the newest; then the older ones that make it fail. */
 	pick[npick++] = n;
@@ -428,11 +437,11 @@ bool weak_cas(struct model_site *s, void *p, u32 size, void *old, u64 v)
 		read_from(l, n, s->order);
 		append(l, size == 8 ? v : v & ((1ull << 8 * size) - 1), s->order,
 		       &l->m[n % HISTORY]);
-		sc_end(s->order);
+		sc_end(l, s->order);
 		return true;
 	}
 	read_from(l, n, s->fail);
-	sc_end(s->fail);
+	sc_end(l, s->fail);
 	touch(old, size);
 	memcpy(old, &l->m[n % HISTORY].value, size);
 	return false;
@@ -455,6 +464,8 @@ bool weak_pair_cas(struct model_site *s, u64 *p, u64 *old, const u64 *v)
 		if (ok) {
 			append(a, v[0], s->order, &a->m[(a->n - 1) % HISTORY]);
 			append(b, v[1], s->order, &b->m[(b->n - 1) % HISTORY]);
+			/* One store: who sees a half of it does not see an older other half. */
+			set16(&a->m[(a->n - 1) % HISTORY].view[number(b)], (u16)(b->n - 1));
 		}
 	}
 	if (!ok) {
