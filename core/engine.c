@@ -231,10 +231,9 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	rc = config_check(&c);
 	if (rc)
 		return rc;
-	e = aligned_alloc(CACHELINE, (sizeof(*e) + CACHELINE - 1) / CACHELINE * CACHELINE);
+	e = zalloc_lines(sizeof(*e));
 	if (!e)
 		return err(-ENOMEM, "engine_create: no memory");
-	memset(e, 0, sizeof(*e));
 	e->cfg = c;
 	e->cfg.cpus = NULL;
 	e->cfg.devices = NULL;

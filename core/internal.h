@@ -13,6 +13,8 @@
 #error "core/internal.h is inside core"
 #endif
 
+#include <stdlib.h>
+#include <string.h>
 #include <pawl/engine.h>
 #include <pawl/version.h>
 #include <base/atomic.h>
@@ -36,7 +38,7 @@ struct var {
 
 struct var_side {
 	u64 version;		/* completer of a write (they are ordered); others read */
-	u32 rec;		/* A: what devices have still to do, or 0: device.c */
+	u32 rec;		/* A: what devices have still to do, or 0: pending.c */
 	u32 unused;
 };
 
@@ -394,6 +396,14 @@ static inline void count(u64 *c)
 	store_relaxed(c, load_relaxed(c) + 1);
 }
 
+/* Zeroed, on lines of its own; NULL: no memory. */
+static inline void *zalloc_lines(size_t size)
+{
+	void *p = aligned_alloc(CACHELINE, (size + CACHELINE - 1) / CACHELINE * CACHELINE);
+
+	return p ? memset(p, 0, size) : NULL;
+}
+
 /* thread.c */
 extern u32 pawl_fork_gen;
 struct thread *thread_enter(struct pawl_engine *e);	/* NULL: err() is set */
@@ -607,7 +617,7 @@ u32 finish_op(struct thread *t, struct op *op, u32 opi, int status);
 bool grant(struct op *op);
 
 /*
- * device.c.  An op's dev is the number of a CPU device, or DEV_FIRST + the row of what
+ * The files of core/devices.h.  An op's dev is the number of a CPU device, or DEV_FIRST + the row of what
  * op.device names.
  */
 #define DEV_FIRST	64u

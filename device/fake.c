@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <base/clock.h>
+#include <base/random.h>
 #include <device/fake.h>
 
 #define FAKE_STREAMS	1024u
@@ -119,23 +121,6 @@ void fake_lose(int id)
 void fake_unload(void)
 {
 	store_release(&unloaded, 1);
-}
-
-static u64 mix(u64 *s)
-{
-	u64 x = *s += 0x9e3779b97f4a7c15ull;
-
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return x ^ x >> 31;
-}
-
-static u64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000000000u + (u64)ts.tv_nsec;
 }
 
 /* At the beginning of every call. */
@@ -283,9 +268,9 @@ static void *dev_main(void *arg)
 	while (!load_acquire(&d->stop)) {
 		u32 n = load_acquire(&d->nstreams), i, at;
 		bool did = false, later = false;
-		u64 now = d->delay_us ? now_ns() : 0;
+		u64 now = d->delay_us ? clock_ns() : 0;
 
-		at = n ? (u32)(mix(&d->seed) % n) : 0;
+		at = n ? (u32)(random_next(&d->seed) % n) : 0;
 		for (i = 0; i < n && !did && !load_acquire(&d->lost); i++) {
 			struct stream *s = load_acquire(&d->streams[(at + i) % n]);
 			struct work *w = s ? runnable(s) : NULL;
@@ -298,7 +283,7 @@ static void *dev_main(void *arg)
 			}
 			step(s, w);
 			if (d->delay_us)
-				s->ready_at = now + mix(&d->seed) % (1000ull * d->delay_us);
+				s->ready_at = now + random_next(&d->seed) % (1000ull * d->delay_us);
 			did = true;
 		}
 		if (did)
@@ -530,7 +515,7 @@ static int fake_stream_sync(void *dev, void *stream)
 
 	while (!rc && !stream_empty(stream)) {
 		if (d->manual)
-			fake_step(mix(&d->seed));
+			fake_step(random_next(&d->seed));
 		else
 			sched_yield();
 		if (load_acquire(&d->lost))

@@ -99,6 +99,7 @@
 #include <string.h>
 
 #include <base/err.h>
+#include <base/random.h>
 #include <exec/prioq.h>
 
 #define LEVELS		13u	/* 4^13 entries; a node is two lines */
@@ -183,13 +184,9 @@ static inline struct prioq_node *node(const struct prioq *q, u32 idx)
 /* A quarter of the nodes goes one level up.  Progress: wait-free. */
 static u32 new_height(struct prioq_cache *c)
 {
-	u64 z = c->seed += 0x9e3779b97f4a7c15ull;
-	u32 h;
+	u64 z = random_next(&c->seed);
+	u32 h = 1 + (u32)__builtin_ctzll(z | 1ull << 40) / 2;
 
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	z ^= z >> 31;
-	h = 1 + (u32)__builtin_ctzll(z | 1ull << 40) / 2;
 	return (u32)min_u(h, LEVELS);
 }
 

@@ -19,6 +19,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <base/clock.h>
+#include <base/random.h>
 #include <exec/prioq.h>
 
 #define THREADS	6u
@@ -62,23 +64,6 @@ static void fail(int line, const char *what)
 	abort();
 }
 
-static u64 rng(u64 *s)
-{
-	u64 z = *s += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
-
-static u64 now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (u64)t.tv_sec * 1000000000u + (u64)t.tv_nsec;
-}
-
 /* One pop; last: what this thread saw of each pusher and priority. */
 static u32 pop(u32 qi, struct prioq_cache *c, u32 *last)
 {
@@ -112,7 +97,7 @@ static void *thread(void *arg)
 			u32 w = id * EACH + i + 1;
 			struct work *e = &work[w];
 
-			r = rng(&seed);
+			r = random_next(&seed);
 			e->prio = (s64)(r % rd.prios);
 			/* The same priority is always in the same queue: order by pusher. */
 			e->queue = (u32)(r % rd.prios % rd.queues);
@@ -127,7 +112,7 @@ static void *thread(void *arg)
 		fetch_add_acq_rel(&rd.pushing, -1u);
 	} else {
 		while (n < 2) {
-			r = rng(&seed);
+			r = random_next(&seed);
 			/* Ready: both queues were seen empty, after the last push. */
 			n = load_acquire(&rd.pushing) ? 0 : n + 1;
 			for (u32 q = 0; q < rd.queues; q++) {
@@ -179,13 +164,13 @@ static void one_round(u64 *seed, struct prioq_cache *c)
 	pthread_t t[THREADS];
 	u32 i, j;
 
-	rd.seed = rng(seed);
-	rd.threads = 2 + (u32)(rng(seed) % (THREADS - 1));
-	rd.pushers = 1 + (u32)(rng(seed) % rd.threads);
-	rd.each = 1 + (u32)(rng(seed) % (rng(seed) % 2 ? EACH : 500));
-	rd.prios = prios[rng(seed) % ARRAY_SIZE(prios)];
-	rd.queues = 1 + (u32)(rng(seed) % 2);
-	rd.pop_too = rng(seed) % 2;
+	rd.seed = random_next(seed);
+	rd.threads = 2 + (u32)(random_next(seed) % (THREADS - 1));
+	rd.pushers = 1 + (u32)(random_next(seed) % rd.threads);
+	rd.each = 1 + (u32)(random_next(seed) % (random_next(seed) % 2 ? EACH : 500));
+	rd.prios = prios[random_next(seed) % ARRAY_SIZE(prios)];
+	rd.queues = 1 + (u32)(random_next(seed) % 2);
+	rd.pop_too = random_next(seed) % 2;
 	rd.pushing = rd.pushers;
 	memset(work, 0, WORKS * sizeof(*work));
 	must(!pthread_barrier_init(&barrier, NULL, rd.threads));
@@ -207,7 +192,7 @@ int main(int argc, char **argv)
 {
 	struct prioq_cache c = { .seed = 0 };
 	double seconds = argc > 2 ? atof(argv[2]) : 2;
-	u64 end = now_ns() + (u64)(seconds * 1e9);
+	u64 end = clock_ns() + (u64)(seconds * 1e9);
 	u64 seed;
 
 	seed0 = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
@@ -219,7 +204,7 @@ int main(int argc, char **argv)
 	must(!prioq_create(pool, &queue[0]) && !prioq_create(pool, &queue[1]));
 	do
 		one_round(&seed, &c);
-	while (now_ns() < end);
+	while (clock_ns() < end);
 	printf("stress_prioq seed=%llu seconds=%g rounds=%llu ops=%llu nodes=%u PASS\n",
 	       (unsigned long long)seed0, seconds, (unsigned long long)nrounds,
 	       (unsigned long long)ops, pool_carved(pool));

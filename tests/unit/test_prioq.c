@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include <base/err.h>
+#include <base/random.h>
 #include <exec/prioq.h>
 
 #include "must.h"
@@ -124,15 +125,6 @@ static void rig_break(struct rig *r)
 	arena_destroy(r->arena);
 }
 
-static u64 rng(u64 *s)
-{
-	u64 z = *s += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
-
 /*
  * Nobody uses q: every level is sorted, without marks, and its nodes are in the level
  * below.  Returns the number of entries.
@@ -180,7 +172,7 @@ static s64 draw(enum dist d, u64 *seed, u32 i)
 {
 	static const s64 edge[] = { INT32_MIN, INT32_MAX, 0, -1, 1, (s64)INT32_MIN - 1,
 				    (s64)INT32_MAX + 1, INT64_MIN, INT64_MAX };
-	u64 r = rng(seed);
+	u64 r = random_next(seed);
 
 	switch (d) {
 	case EQUAL: return 7;
@@ -265,7 +257,7 @@ START_TEST(test_reference)
 		idle[i] = i + 1;
 	for (u32 i = 0; i < 100000; i++) {
 		bias = i / 1000 % 3 + 1;	/* mostly full, in between, mostly empty */
-		if (nidle && rng(&seed) % 4 >= bias) {
+		if (nidle && random_next(&seed) % 4 >= bias) {
 			e[n] = (struct ent){ draw((enum dist)_i, &seed, i % 50), i, idle[--nidle] };
 			MUST(prioq_push(r.q, &c, e[n].prio, e[n].order, e[n].work));
 			n++;
@@ -382,7 +374,7 @@ static void *pusher(void *arg)
 	pthread_barrier_wait(&mt.barrier);
 	for (i = 0; i < mt.each; i++) {
 		w = p * mt.each + i + 1;
-		mt.prio[w] = (s64)(rng(&seed) % mt.prios);
+		mt.prio[w] = (s64)(random_next(&seed) % mt.prios);
 		mt.order[w] = cycles();
 		MUST(prioq_push(mt.r.q, &c, mt.prio[w], mt.order[w], w));
 	}
@@ -509,8 +501,8 @@ static void *churn(void *arg)
 	s64 prio;
 
 	for (i = 0; i < (SANITIZED ? 50000u : 250000u); i++) {
-		MUST(prioq_push(mt.r.q, &c, (s64)(rng(&seed) % 5), i, id * 2 + 1));
-		MUST(prioq_push(mt.r.q, &c, (s64)(rng(&seed) % 5), i, id * 2 + 2));
+		MUST(prioq_push(mt.r.q, &c, (s64)(random_next(&seed) % 5), i, id * 2 + 1));
+		MUST(prioq_push(mt.r.q, &c, (s64)(random_next(&seed) % 5), i, id * 2 + 2));
 		MUST(prioq_pop(mt.r.q, &c, &prio));
 		MUST(prioq_pop(mt.r.q, &c, &prio));
 	}
@@ -734,9 +726,9 @@ static int choose(bool stay)
 	if (n == 1)
 		return (int)alt[0];
 	if (sx.random) {
-		if (stay && rng(&sx.seed) % 6)
+		if (stay && random_next(&sx.seed) % 6)
 			return (int)alt[0];
-		return (int)alt[rng(&sx.seed) % n];
+		return (int)alt[random_next(&sx.seed) % n];
 	}
 	MUST(sx.depth < sizeof(sx.pick));
 	c = sx.depth < sx.replay ? sx.pick[sx.depth] : 0;
@@ -1150,8 +1142,8 @@ static void *parkee(void *arg)
 	s64 prio;
 
 	while (!load_relaxed(&pk.stop)) {
-		prioq_push(st.r.q, &c, (s64)(rng(&seed) % 3), cycles(), id + 1);
-		prioq_push(st.r.q, &c, (s64)(rng(&seed) % 3), cycles(), id + 1);
+		prioq_push(st.r.q, &c, (s64)(random_next(&seed) % 3), cycles(), id + 1);
+		prioq_push(st.r.q, &c, (s64)(random_next(&seed) % 3), cycles(), id + 1);
 		prioq_pop(st.r.q, &c, &prio);
 		prioq_pop(st.r.q, &c, &prio);
 		fetch_add_relaxed(&pk.ops[id], 1);
@@ -1176,7 +1168,7 @@ START_TEST(test_parked)
 	for (i = 0; i < 3; i++)
 		MUST(pthread_create(&t[i], NULL, parkee, (void *)(uintptr_t)i) == 0);
 	while (now_ns() < end || points < 10) {
-		nap.tv_nsec = (long)(rng(&seed) % 50000);
+		nap.tv_nsec = (long)(random_next(&seed) % 50000);
 		nanosleep(&nap, NULL);
 		store_release(&pk.release, 0);
 		MUST(pthread_kill(t[0], SIGUSR1) == 0);

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The devices of an engine: they are opened with it and closed with it.
+ *
+ * Structures: a row is what op.device can name, a device or an adopted stream, with its
+ * lanes.  Rows and lanes are arrays that only grow, so a number read once stays good.
+ *
+ * Ordering: CORE-D11 (lanes and rows, release) <-> CORE-D12 (acquire).
+ *
+ * Progress: blocking, as the driver is, but for device_row() and device_name().
+ *
+ * Lifetime: the engine's; streams are empty when they are closed.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <core/devices.h>
+
+/* What op.device said, for an op's dev. */
+struct pawl_device device_name(const struct pawl_engine *e, u32 dev)
+{
+	return dev < DEV_FIRST ? (struct pawl_device){ PAWL_CPU, (u16)dev } :
+	       e->devices->rows[dev - DEV_FIRST].name;
+}
+
+const struct device_ops *ops_of_kind(u32 kind)
+{
+	switch (kind) {
+#ifndef PAWL_MODEL
+#ifdef CONFIG_DEVICE_CUDA
+	case PAWL_CUDA:
+		return &device_cuda;
+#endif
+#ifdef CONFIG_DEVICE_FAKE
+	case PAWL_FAKE:
+		return &device_fake;
+#endif
+#endif
+	}
+	return NULL;
+}
+
+/* The place of op.device among the rows, DEV_FIRST and up; 0: this engine has no such thing. */
+u32 device_row(struct pawl_engine *e, struct pawl_device name)
+{
+	struct devices *dv = e->devices;
+	u32 i, n = dv ? load_acquire(&dv->nrows) : 0;	/* CORE-D12 <-> CORE-D11 */
+
+	for (i = 0; i < n; i++)
+		if (dv->rows[i].name.kind == name.kind && dv->rows[i].name.id == name.id)
+			return DEV_FIRST + i;
+	return 0;
+}
+
+struct dev_row *row_get(struct pawl_engine *e, struct pawl_device name, const char *who)
+{
+	u32 row = device_row(e, name);
+
+	if (row)
+		return &e->devices->rows[row - DEV_FIRST];
+	err(-ENODEV, "%s: no device of kind %u, number %u in this engine (config.devices)", who,
+	    name.kind, name.id);
+	return NULL;
+}
+
+int device_lane_add(struct devices *dv, struct device *d, void *stream, int priority, bool eager,
+		    u32 *id)
+{
+	struct lane *l = &dv->lanes[dv->nlanes];
+	int rc = lane_init(l, d, dv->nlanes, dv->max_lanes, stream, priority);
+
+	if (rc)
+		return rc;
+	l->eager = eager;
+	*id = dv->nlanes;
+	store_release(&dv->nlanes, dv->nlanes + 1);	/* CORE-D11 <-> CORE-D12 */
+	return 0;
+}
+
+static int row_lanes(struct pawl_engine *e, struct dev_row *row)
+{
+	struct devices *dv = e->devices;
+	u32 i, id;
+	int rc = 0;
+
+	row->first = dv->nlanes;
+	for (i = 0; !rc && i < (u32)e->cfg.device_streams; i++)
+		rc = device_lane_add(dv, row->d, NULL, 0, false, &id);
+	row->n = i;
+	if (!rc)
+		rc = device_lane_add(dv, row->d, NULL, 100, false, &row->prio);
+	/* What is copied is used by other streams: each copy has its event. */
+	if (!rc)
+		rc = device_lane_add(dv, row->d, NULL, 0, true, &row->in);
+	if (!rc)
+		rc = device_lane_add(dv, row->d, NULL, 0, true, &row->out);
+	return rc;
+}
+
+static int row_queues(struct pawl_engine *e, u32 i)
+{
+	static const char *const what[4] = { "g", "gp", "gi", "go" };
+	struct exec_queue **r = &e->routes[(DEV_FIRST + i) * 8], *q[4];
+	u32 k, p, workers = e->cfg.workers ? (u32)e->cfg.device_workers : 0;
+	char name[16];
+	int rc;
+
+	for (k = 0; k < 4; k++) {
+		if (k && e->kind == PAWL_NAIVE) {
+			q[k] = q[0];
+			continue;
+		}
+		snprintf(name, sizeof(name), "%s%u", what[k], i);
+		/* Its own threads issue a device's work; others may if there are none. */
+		rc = exec_queue_add(e->x, name, k ? (workers ? 1 : 0) : workers, !workers, &q[k]);
+		if (rc)
+			return rc;
+	}
+	for (p = 0; p < 8; p++)
+		r[p] = q[0];
+	r[PAWL_GPU_PRIORITIZED] = q[1];
+	r[PAWL_COPY_TO_DEVICE] = q[2];
+	r[PAWL_COPY_FROM_DEVICE] = q[3];
+	return 0;
+}
+
+static u32 used_in;	/* A: process that used a driver; its children may not */
+
+int devices_process_check(const char *who)
+{
+	u32 none = 0, pid = (u32)getpid();
+
+	if (cas_acq_rel_acquire(&used_in, &none, pid) || none == pid)
+		return 0;
+	return err(-EOWNERDEAD, "%s: devices belong to the parent of this process", who);
+}
+
+int devices_check(const struct pawl_config *c)
+{
+	u32 i, j;
+
+	if (!c->ndevices)
+		return 0;
+	if (!c->devices)
+		return err(-EINVAL, "engine_create: config.devices is NULL, ndevices is %u",
+			   c->ndevices);
+	for (i = 0; i < c->ndevices; i++) {
+		if (!ops_of_kind(c->devices[i].kind) || c->devices[i].id >= ADOPTED_ID)
+			return err(-EINVAL, "engine_create: config.devices[%u] is of kind %u, number %u",
+				   i, c->devices[i].kind, c->devices[i].id);
+		for (j = 0; j < i; j++)
+			if (c->devices[j].kind == c->devices[i].kind &&
+			    c->devices[j].id == c->devices[i].id)
+				return err(-EINVAL, "engine_create: config.devices[%u] is there twice", i);
+	}
+	return 0;
+}
+
+/* Open the devices; the executor exists, and no op does. */
+int devices_create(struct pawl_engine *e, const struct pawl_device *list)
+{
+	u32 i, n = e->cfg.ndevices, lanes = n * ((u32)e->cfg.device_streams + 3) + MAX_ADOPTED;
+	struct devices *dv;
+	int rc;
+
+	if (!n)
+		return 0;
+	rc = devices_process_check("engine_create");
+	if (rc)
+		return rc;
+	dv = zalloc_lines(sizeof(*dv));
+	if (!dv)
+		return err(-ENOMEM, "engine_create: no memory for devices");
+	e->devices = dv;
+	dv->max_lanes = lanes;
+	dv->lanes = zalloc_lines(lanes * sizeof(*dv->lanes));
+	if (!dv->lanes)
+		return err(-ENOMEM, "engine_create: no memory for streams");
+	for (i = 0; i < n; i++) {
+		struct dev_row *row = &dv->rows[i];
+
+		row->name = list[i];
+		row->d = &dv->d[i];
+		rc = device_open(ops_of_kind(list[i].kind), list[i].id, row->d);
+		row->d->user = e;
+		dv->ndev = i + 1;
+		if (!rc)
+			rc = row_lanes(e, row);
+		if (!rc)
+			rc = row_queues(e, i);
+		if (rc)
+			return rc;
+		dv->nrows = i + 1;
+	}
+	e->special |= SPECIAL_DEVICES;
+	return 0;
+}
+
+/* The thread that waits for devices, so that no other does. */
+int devices_start(struct pawl_engine *e)
+{
+	struct devices *dv = e->devices;
+	int rc;
+
+	if (!dv || e->kind == PAWL_NAIVE)
+		return 0;
+	rc = os_thread_create(&dv->thread, reaper_main, e);
+	if (rc)
+		return err(-EAGAIN, "engine_create: no thread for devices: %s", strerror(rc));
+	dv->has_thread = true;
+	while (!load_acquire(&dv->reaper) && load_acquire(&dv->stop) != 2)
+		os_thread_yield();
+	return dv->thread_rc;
+}
+
+/* Nothing is in flight.  The reaper is told, and ends. */
+void devices_stop(struct pawl_engine *e)
+{
+	struct devices *dv = e->devices;
+
+	if (!dv || !dv->has_thread)
+		return;
+	store_release(&dv->stop, 1);
+	reaper_wake(e);
+	os_thread_join(dv->thread);
+	dv->has_thread = false;
+}
+
+void devices_free(struct pawl_engine *e)
+{
+	struct devices *dv = e->devices;
+	u32 i;
+
+	if (!dv)
+		return;
+	for (i = 0; dv->lanes && i < dv->nlanes; i++)
+		lane_fini(&dv->lanes[i]);
+	for (i = 0; i < dv->ndev; i++)
+		device_close(&dv->d[i]);
+	free(dv->lanes);
+	free(dv);
+	e->devices = NULL;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Devices inside the core: what its files share.
+ *
+ *   devices.c   devices and their streams come and go; names for them
+ *   device.c    the public calls
+ *   issue.c     an op on a device puts its work into a stream
+ *   pending.c   what a device has still to do with a var
+ *   reaper.c    ops and waits that are parked until a device is done, and the thread
+ *               that looks after them
+ *   graph.c     batches as operators, captured on a device
+ *
+ * Field legend: core/internal.h.
+ */
+#ifndef CORE_DEVICES_H
+#define CORE_DEVICES_H
+
+#include <base/thread.h>
+#include <core/internal.h>
+#include <device/device.h>
+#include <pawl/device.h>
+
+#define MAX_DEVICES	16u
+#define MAX_ADOPTED	64u
+#define MAX_ROWS	(MAX_DEVICES + MAX_ADOPTED)
+#define MAX_STREAMS	32u		/* compute streams of a device */
+#define MAX_LANES	(MAX_DEVICES * (MAX_STREAMS + 3) + MAX_ADOPTED)
+#define ADOPTED_ID	256u		/* ids of adopted streams begin here */
+
+/* What op.device can name, besides CPUs. */
+struct dev_row {
+	struct pawl_device name;
+	struct device *d;
+	u32 first, n;		/* I: its compute lanes */
+	u32 prio, in, out;	/* I: lanes */
+	u32 turn;		/* A */
+};
+
+struct devices {
+	u32 ndev;		/* I */
+	u32 nrows;		/* A */
+	u32 max_lanes;		/* I */
+	u32 nlanes;		/* A */
+	struct lane *lanes;	/* I */
+	struct thread *reaper;	/* A */
+	u32 parked __cacheline_aligned;	/* A: ops, linked by op->wait */
+	u32 nwait;		/* A: threads that wait for all devices */
+	u32 poke;		/* A: something more is wanted */
+	u32 stop;		/* A */
+	u32 adopting;		/* A: one at a time */
+	u32 kept, last;		/* reaper: parked ops that it took, oldest first */
+	u64 seen[MAX_LANES];	/* reaper: how far it knows each lane to be */
+	bool news;		/* reaper: that has changed */
+	os_thread thread;
+	int thread_rc;
+	bool has_thread;
+	struct device d[MAX_DEVICES];
+	struct dev_row rows[MAX_ROWS];
+};
+
+static inline struct lane *lane_of(const struct devices *dv, u64 pending)
+{
+	return &dv->lanes[pending >> LANE_SEQ_BITS];
+}
+
+static inline u64 pending_make(const struct lane *l, u64 seq)
+{
+	return (u64)l->id << LANE_SEQ_BITS | seq;
+}
+
+/* devices.c */
+const struct device_ops *ops_of_kind(u32 kind);
+struct dev_row *row_get(struct pawl_engine *e, struct pawl_device name, const char *who);
+int device_lane_add(struct devices *dv, struct device *d, void *stream, int priority,
+		    bool eager, u32 *id);
+int devices_process_check(const char *who);
+
+/* pending.c */
+/* fn for each number that is pending for an access; the first that is not 0 ends it. */
+typedef int (*pending_fn)(struct devices *dv, u64 pending, void *arg);
+int op_pending(struct pawl_engine *e, struct op *op, pending_fn fn, void *arg);
+
+/* A question: is anything pending, or of a lost device, of what the op must follow? */
+struct ask {
+	const struct device_ops *except;	/* streams of this kind follow by themselves */
+	bool poll, want;
+	u64 lost;		/* one of a lost device */
+	u64 pending;		/* one that is to be waited for by the host */
+};
+
+void ask(struct pawl_engine *e, struct op *op, struct ask *a);
+void forget_pending(struct pawl_engine *e, struct op *op);
+u64 last_write(struct pawl_engine *e, const struct dep *d);
+int recs_get(struct thread *t, struct op *op);
+void pending_note(struct thread *t, struct op *op, struct lane *l, u64 seq);
+
+/* reaper.c */
+void reaper_wake(struct pawl_engine *e);
+void park(struct pawl_engine *e, struct op *op, u32 opi);
+void *reaper_main(void *arg);
+
+#endif

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Ops of engines with devices, around their bodies.
+ *
+ *   op on a device   takes a lane (stream), makes it follow what is pending on its vars,
+ *                    runs the body, numbers what was put there, notes the number with
+ *                    its vars (pending.c); then it retires as any op
+ *   op on a CPU      runs if nothing that it must follow is pending; else it is parked
+ *
+ * Which lane: that of the last write of one of its vars, if nothing came behind that write
+ * in its stream: then there is nothing to wait for, and a chain of ops needs no event at
+ * all.  Else the next one in turn.  Before an op goes behind another one in a lane, an
+ * event is recorded between them, unless it writes all that the other one touched:
+ * whoever follows the other one later must then follow it as well.
+ *
+ * Progress: lock-free, but for the driver and the bodies.
+ */
+#include <string.h>
+#include <core/devices.h>
+
+/* The device, as the driver sees it, is gone: what this means to an op. */
+static int lost(struct thread *t, struct op *op, const struct device *d)
+{
+	err(-ENOTRECOVERABLE, "%s", d->text);
+	if (!(op->flags & OP_ERR))
+		op_err_set(op, error_make(t, -ENOTRECOVERABLE, op_name(op), d->text));
+	return -ENOTRECOVERABLE;
+}
+
+/* An op on a CPU.  0: go on. */
+static int host_begin(struct thread *t, struct op *op, u32 opi, struct pawl_run *run)
+{
+	struct pawl_engine *e = t->e;
+	struct ask a = { .poll = true };
+
+	ask(e, op, &a);
+	if (likely(!a.lost && !a.pending))
+		return 0;
+	if (a.pending) {
+		a.want = true;
+		ask(e, op, &a);
+	}
+	if (a.pending) {
+		park(e, op, opi);
+		return DEVICE_PARKED;
+	}
+	if (!a.lost)
+		return 0;
+	if (op->flags & OP_NO_SKIP) {
+		run->status = -ENOTRECOVERABLE;
+		forget_pending(e, op);
+		return 0;
+	}
+	return lost(t, op, lane_of(e->devices, a.lost)->d);
+}
+
+/* --- lanes for ops --- */
+
+static int follow_one(struct devices *dv, u64 p, void *arg)
+{
+	return lane_follow(arg, lane_of(dv, p), p & LANE_SEQ_MASK);
+}
+
+/* A lane that this thread has already, by a body further up its stack. */
+static struct lane *lane_above(struct thread *t, const struct dev_row *row)
+{
+	struct frame *f;
+
+	for (f = t->frame->up; f; f = f->up) {
+		struct lane *l = (struct lane *)((uintptr_t)f->run.reserved & ~(uintptr_t)1);
+
+		if (l && l->d == row->d)
+			return l;
+	}
+	return NULL;
+}
+
+static struct lane *lane_one(struct thread *t, struct lane *l, const struct dev_row *row)
+{
+	return lane_take(l) ? l : lane_above(t, row);
+}
+
+/* Behind the newest write of one of the vars, if that is the last in its lane. */
+static struct lane *lane_behind(struct pawl_engine *e, struct op *op, const struct dev_row *row)
+{
+	struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
+	u32 j;
+
+	for (j = 0; j < op->ndeps; j++) {
+		u64 p = last_write(e, &deps[j]);
+		struct lane *l = lane_of(e->devices, p);
+
+		if (p && l->id - row->first < row->n &&
+		    load_relaxed(&l->issued) == (p & LANE_SEQ_MASK) && lane_take(l))
+			return l;
+	}
+	return NULL;
+}
+
+/* NULL: other threads have them all. */
+static struct lane *lane_choose(struct thread *t, struct op *op, struct dev_row *row)
+{
+	struct devices *dv = t->e->devices;
+	struct lane *l;
+	u32 i, turn;
+
+	switch (op->prop) {
+	case PAWL_COPY_TO_DEVICE:
+		return lane_one(t, &dv->lanes[row->in], row);
+	case PAWL_COPY_FROM_DEVICE:
+		return lane_one(t, &dv->lanes[row->out], row);
+	case PAWL_GPU_PRIORITIZED:
+		return lane_one(t, &dv->lanes[row->prio], row);
+	}
+	l = lane_behind(t->e, op, row);
+	if (l)
+		return l;
+	turn = fetch_add_relaxed(&row->turn, 1);
+	for (i = 0; i < row->n; i++) {
+		l = &dv->lanes[row->first + (turn + i) % row->n];
+		if (lane_take(l))
+			return l;
+	}
+	return lane_above(t, row);
+}
+
+/* Does op write all that the newest work of the lane touched? */
+static bool covers_tip(struct pawl_engine *e, struct op *op, const struct lane *l)
+{
+	struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
+	u32 i, j;
+
+	if (l->tip != load_relaxed(&l->issued) || !l->ntip)
+		return false;
+	for (i = 0; i < l->ntip; i++) {
+		for (j = 0; j < op->ndeps; j++)
+			if (deps[j].var == (l->tip_var[i] | DEP_WRITE))
+				break;
+		if (j == op->ndeps)
+			return false;
+	}
+	return true;
+}
+
+static void tip_set(struct pawl_engine *e, struct op *op, struct lane *l, u64 seq)
+{
+	struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
+	u32 j;
+
+	l->tip = seq;
+	l->ntip = op->ndeps <= LANE_TIP ? op->ndeps : 0;
+	for (j = 0; j < l->ntip; j++)
+		l->tip_var[j] = deps[j].var & ~DEP_WRITE;
+}
+
+/* The op's work is in the lane: number it, and note the number with its vars. */
+static u64 issued(struct thread *t, struct op *op, struct lane *l)
+{
+	u64 seq = lane_issue(l);
+
+	pending_note(t, op, l, seq);
+	if (l->eager)
+		(void)!lane_mark(l, seq);	/* else whoever needs one records it */
+	if (t->e->kind == PAWL_NAIVE)
+		(void)!lane_sync(l);
+	return seq;
+}
+
+static int op_fails(struct thread *t, struct op *op, int rc)
+{
+	if (!(op->flags & OP_ERR))
+		op_err_set(op, error_make(t, rc, op_name(op), err_text()));
+	return rc;
+}
+
+static int device_op_begin(struct thread *t, struct op *op, u32 opi, struct pawl_run *run)
+{
+	struct pawl_engine *e = t->e;
+	struct dev_row *row = &e->devices->rows[op->dev - DEV_FIRST];
+	struct ask a = { .except = row->d->ops, .poll = true, .want = true };
+	struct lane *l;
+	bool above;
+	int rc;
+
+	run->device = row->name;
+	ask(e, op, &a);
+	if (unlikely(a.pending)) {
+		/* Of another kind of device: no stream can follow that. */
+		park(e, op, opi);
+		return DEVICE_PARKED;
+	}
+	rc = device_lost(row->d) ? lost(t, op, row->d) :
+	     a.lost ? lost(t, op, lane_of(e->devices, a.lost)->d) : 0;
+	if (unlikely(rc && !(op->flags & OP_NO_SKIP)))
+		return rc;
+	l = lane_choose(t, op, row);
+	if (unlikely(!l)) {
+		exec_push(op_queue(e, op), &t->ex, opi, op->prio,
+			  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
+		return DEVICE_PARKED;
+	}
+	above = lane_above(t, row) == l;
+	if (unlikely(rc)) {
+		/* A last chance to free things: the calls that need the device will fail. */
+		run->status = rc;
+		goto go;
+	}
+	rc = recs_get(t, op);
+	if (!rc && !covers_tip(e, op, l))
+		rc = lane_mark(l, load_acquire(&l->issued));
+	if (!rc)
+		rc = op_pending(e, op, follow_one, l);
+	if (!rc)
+		rc = device_check(row->d, row->d->ops->use(row->d->dev));
+	if (unlikely(rc)) {
+		if (!above)
+			lane_put(l);
+		rc = op_fails(t, op, rc);
+		if (!(op->flags & OP_NO_SKIP))
+			return rc;
+		run->status = rc;
+		return 0;
+	}
+go:
+	run->stream = l->stream;
+	run->reserved = (void *)((uintptr_t)l | above);
+	store_relaxed(&op->wait, l->id + 1);
+	return 0;
+}
+
+/*
+ * Before the body of any op of an engine with devices.  0: run it; DEVICE_PARKED: it is
+ * somebody else's now; negative: it fails with that.
+ */
+int device_begin(struct thread *t, struct op *op, u32 opi, struct pawl_run *run)
+{
+	if (op->dev < DEV_FIRST)
+		return host_begin(t, op, opi, run);
+	store_relaxed(&op->wait, 0);
+	return device_op_begin(t, op, opi, run);
+}
+
+/* The body has returned; of an asynchronous op nothing but that is known. */
+void device_end(struct thread *t, struct op *op, struct pawl_run *run)
+{
+	uintptr_t v = (uintptr_t)run->reserved;
+	struct lane *l = (struct lane *)(v & ~(uintptr_t)1);
+
+	run->reserved = NULL;
+	if (!l)
+		return;
+	if (op)
+		tip_set(t->e, op, l, issued(t, op, l));
+	if (!(v & 1))
+		lane_put(l);
+}
+
+/* An asynchronous op on a device is completed: its work is what it put there until now. */
+void device_async_end(struct thread *t, struct op *op)
+{
+	u32 lane = load_relaxed(&op->wait);
+
+	if (lane)
+		issued(t, op, &t->e->devices->lanes[lane - 1]);
+}
+
+/* An op without a body: it orders what comes behind it, on the host or the device. */
+int device_order(struct thread *t, struct op *op, u32 opi)
+{
+	struct frame f;
+	int rc;
+
+	memset(&f, 0, sizeof(f));
+	f.run.engine = t->e;
+	f.up = t->frame;
+	f.t = t;
+	f.op = opi;
+	t->frame = &f;
+	rc = device_begin(t, op, opi, &f.run);
+	if (!rc)
+		device_end(t, op, &f.run);
+	t->frame = f.up;
+	return rc;
+}
+
+/* NULL: a CPU. */
+struct device *device_of_run(struct pawl_run *run)
+{
+	struct lane *l = (struct lane *)((uintptr_t)run->reserved & ~(uintptr_t)1);
+
+	return l ? l->d : NULL;
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a device has still to do with a var.
+ *
+ * Purpose: an op on a device is over for the queue of its vars as soon as its body has put
+ * its work into a stream.  What is still to happen is kept here, beside the var, and
+ * whoever comes next follows it: another stream by an event, the host by being parked.
+ *
+ * Structures: a var that a device op ever named has a record (struct devrec): the number of
+ * the last write in its lane, and for each lane the highest number of a read since.  The queue
+ * of the var says who may change it: the op that writes the var is alone; ops that read it
+ * only add their reads, by compare-and-swap.  A record is one or more objects, bounded by
+ * the number of lanes.
+ *
+ * Ordering:
+ *   CORE-D1 (record's place in the var, CAS) <-> CORE-D2 (acquire)
+ *   CORE-D3 (a read's number, CAS) <-> CORE-D4 (acquire, by the next writer)
+ *   The write's number is a plain fact of the version: CORE-R1 <-> CORE-A3 order it.
+ *
+ * Progress: lock-free, but for the driver, and but for rec_read() without memory.
+ *
+ * Lifetime: records are type-stable; a look at one that went to another var gives a wrong
+ * answer only about a var that was deleted.
+ */
+#include <core/devices.h>
+
+#define REC_READS	14u
+
+/* What is pending on a var. */
+struct devrec {
+	u64 write;		/* A: lane << 48 | number, or 0 */
+	u32 next;		/* A: more reads, or 0 */
+	u32 unused;
+	u64 reads[REC_READS];	/* A */
+};
+
+BUILD_BUG_ON(sizeof(struct devrec) != 128);
+
+u32 device_rec_size(void)
+{
+	return sizeof(struct devrec);
+}
+
+static struct devrec *rec_of(const struct pawl_engine *e, u32 idx)
+{
+	return pool_obj(e->pool[POOL_DEVREC], idx);
+}
+
+static u32 var_rec(const struct pawl_engine *e, u32 vi)
+{
+	return load_acquire(&var_side_of(e, vi)->rec);	/* CORE-D2 <-> CORE-D1 */
+}
+
+static inline enum lane_state pending_state(const struct devices *dv, u64 pending)
+{
+	return likely(!pending) ? LANE_DONE :
+	       lane_state(lane_of(dv, pending), pending & LANE_SEQ_MASK);
+}
+
+static int dep_pending(struct pawl_engine *e, u32 vi, bool write, pending_fn fn, void *arg)
+{
+	struct devices *dv = e->devices;
+	u32 idx = var_rec(e, vi), j;
+	struct devrec *r;
+	int rc;
+
+	if (likely(!idx))
+		return 0;
+	r = rec_of(e, idx);
+	if (pending_state(dv, load_acquire(&r->write)) != LANE_DONE) {
+		rc = fn(dv, load_acquire(&r->write), arg);
+		if (rc)
+			return rc;
+	}
+	if (!write)
+		return 0;
+	for (; idx; idx = load_acquire(&r->next)) {
+		r = rec_of(e, idx);
+		for (j = 0; j < REC_READS; j++) {
+			u64 p = load_acquire(&r->reads[j]);	/* CORE-D4 <-> CORE-D3 */
+
+			if (pending_state(dv, p) == LANE_DONE)
+				continue;
+			rc = fn(dv, p, arg);
+			if (rc)
+				return rc;
+		}
+	}
+	return 0;
+}
+
+int op_pending(struct pawl_engine *e, struct op *op, pending_fn fn, void *arg)
+{
+	struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
+	u32 j;
+	int rc = 0;
+
+	for (j = 0; !rc && j < op->ndeps; j++)
+		if (deps[j].block)
+			rc = dep_pending(e, deps[j].var & ~DEP_WRITE, deps[j].var & DEP_WRITE, fn, arg);
+	return rc;
+}
+
+static int ask_one(struct devices *dv, u64 p, void *arg)
+{
+	struct ask *a = arg;
+	struct lane *l = lane_of(dv, p);
+	u64 seq = p & LANE_SEQ_MASK;
+
+	if (l->d->ops == a->except)
+		return 0;
+	if (a->poll && lane_state(l, seq) == LANE_PENDING)
+		lane_poll(l);
+	switch (lane_state(l, seq)) {
+	case LANE_DONE:
+		return 0;
+	case LANE_LOST:
+		a->lost = p;
+		return 0;
+	case LANE_PENDING:
+		break;
+	}
+	a->pending = p;
+	if (a->want) {
+		/* As early as can be, so that the event stands for little else. */
+		(void)!lane_mark(l, seq);
+		lane_want(l, seq);
+	}
+	return 0;
+}
+
+void ask(struct pawl_engine *e, struct op *op, struct ask *a)
+{
+	a->lost = a->pending = 0;
+	op_pending(e, op, ask_one, a);
+}
+
+/* By the op that writes the var: alone with it. */
+static void rec_write(struct pawl_engine *e, u32 idx, u64 p)
+{
+	struct devrec *r = rec_of(e, idx);
+	u32 j;
+
+	store_release(&r->write, p);
+	for (; idx; idx = load_relaxed(&r->next)) {
+		r = rec_of(e, idx);
+		for (j = 0; j < REC_READS; j++)
+			store_relaxed(&r->reads[j], 0);
+	}
+}
+
+/* An op that knows of the loss writes its vars: they are the host's again. */
+void forget_pending(struct pawl_engine *e, struct op *op)
+{
+	struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
+	u32 j, idx;
+
+	for (j = 0; j < op->ndeps; j++) {
+		if (!(deps[j].var & DEP_WRITE) || !deps[j].block)
+			continue;
+		idx = var_rec(e, deps[j].var & ~DEP_WRITE);
+		if (idx)
+			rec_write(e, idx, 0);
+	}
+}
+
+/* The newest write of the access's var, if it was one of a device; or 0. */
+u64 last_write(struct pawl_engine *e, const struct dep *d)
+{
+	u32 idx = d->block ? var_rec(e, d->var & ~DEP_WRITE) : 0;
+
+	return idx ? load_acquire(&rec_of(e, idx)->write) : 0;
+}
+
+/* The var's record; made if there is none.  0: no memory. */
+static u32 rec_get(struct thread *t, u32 *place)
+{
+	struct pawl_engine *e = t->e;
+	u32 idx = load_acquire(place), was = 0;	/* CORE-D2 <-> CORE-D1 */
+	struct devrec *r;
+
+	if (likely(idx))
+		return idx;
+	r = pool_get(e->pool[POOL_DEVREC], &t->cache[POOL_DEVREC], &idx);
+	if (!r)
+		return 0;
+	store_relaxed(&r->write, 0);
+	store_relaxed(&r->next, 0);
+	for (u32 j = 0; j < REC_READS; j++)
+		store_relaxed(&r->reads[j], 0);
+	if (cas_acq_rel_acquire(place, &was, idx))	/* CORE-D1 <-> CORE-D2 */
+		return idx;
+	pool_put(e->pool[POOL_DEVREC], &t->cache[POOL_DEVREC], idx);
+	return was;
+}
+
+/* Before the work is put anywhere: places to note it, of all its vars. */
+int recs_get(struct thread *t, struct op *op)
+{
+	struct dep *deps = op_deps(t->e, op, op->ndeps, op->ext);
+	u32 j;
+
+	for (j = 0; j < op->ndeps; j++)
+		if (deps[j].block && !rec_get(t, &var_side_of(t->e, deps[j].var & ~DEP_WRITE)->rec))
+			return err(-ENOMEM, "no memory for what is pending on a var");
+	return 0;
+}
+
+/* True: the number is in this place of the list of reads. */
+static bool read_put(struct devices *dv, u64 *place, u64 p)
+{
+	u64 was = load_acquire(place);
+
+	while ((was >> LANE_SEQ_BITS) == (p >> LANE_SEQ_BITS) ||
+	       pending_state(dv, was) == LANE_DONE) {
+		if ((was >> LANE_SEQ_BITS) == (p >> LANE_SEQ_BITS) && was >= p)
+			return true;
+		if (cas_acq_rel_acquire(place, &was, p))	/* CORE-D3 <-> CORE-D4 */
+			return true;
+	}
+	return false;
+}
+
+static void rec_read(struct thread *t, u32 idx, struct lane *l, u64 p)
+{
+	struct pawl_engine *e = t->e;
+	u32 j, next;
+
+	for (;;) {
+		struct devrec *r = rec_of(e, idx);
+
+		for (j = 0; j < REC_READS; j++)
+			if (read_put(e->devices, &r->reads[j], p))
+				return;
+		next = rec_get(t, &r->next);
+		if (unlikely(!next)) {
+			/* Nowhere to write it down: then it must be over. */
+			(void)!lane_sync(l);
+			return;
+		}
+		idx = next;
+	}
+}
+
+/* The op's work is number seq of the lane: note that with its vars. */
+void pending_note(struct thread *t, struct op *op, struct lane *l, u64 seq)
+{
+	struct pawl_engine *e = t->e;
+	struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
+	u64 p = pending_make(l, seq);
+	u32 j;
+
+	for (j = 0; j < op->ndeps; j++) {
+		u32 idx = deps[j].block ? var_rec(e, deps[j].var & ~DEP_WRITE) : 0;
+
+		if (!idx)
+			continue;
+		if (deps[j].var & DEP_WRITE)
+			rec_write(e, idx, p);
+		else
+			rec_read(t, idx, l, p);
+	}
+}
+
+/* The var ends: so does what was noted with it. */
+void device_var_end(struct thread *t, struct var_side *side)
+{
+	struct pawl_engine *e = t->e;
+	u32 idx = load_relaxed(&side->rec), next;
+
+	store_relaxed(&side->rec, 0);
+	for (; idx; idx = next) {
+		next = load_relaxed(&rec_of(e, idx)->next);
+		pool_put(e->pool[POOL_DEVREC], &t->cache[POOL_DEVREC], idx);
+	}
+}
+
+/* A look from outside.  True: something is to be waited for, or is lost. */
+bool device_busy(struct pawl_engine *e, u32 vi, bool write)
+{
+	struct ask a = { .poll = true };
+
+	dep_pending(e, vi, write, ask_one, &a);
+	return a.pending || a.lost;
+}

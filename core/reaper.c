@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Ops and waits that are parked until a device is done, and who looks after them.
+ *
+ * Purpose: no thread that runs ops waits for a device.  What must wait for one is a list
+ * for one thread of the engine, the reaper, which asks events while it spins, and sleeps
+ * until the device calls back (lane_notify()) when it takes longer.  Then the ops go to
+ * their queues, or the waiting thread is told.
+ *
+ * Structures: `parked` is a stack, linked by op->wait, of ops that came since the reaper
+ * looked; `kept` are those that it took, oldest first.
+ *
+ * Ordering:
+ *   CORE-D5 (parked, CAS) <-> CORE-D6 (taken by the reaper, exchange)
+ *   CORE-D7 (a wait for all counts itself, seq_cst) <-> CORE-D8 (the reaper looks, smp_mb)
+ *   CORE-D9 (reaper is there, release) <-> CORE-D10
+ *
+ * Progress: parking is lock-free; waits block by purpose.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <core/devices.h>
+
+void reaper_wake(struct pawl_engine *e)
+{
+	struct thread *r = load_acquire(&e->devices->reaper);	/* CORE-D10 <-> CORE-D9 */
+
+	if (r)
+		exec_unpark(e->x, &r->ex);
+}
+
+/* The op's last look came too early: the reaper gives it back when that has changed. */
+void park(struct pawl_engine *e, struct op *op, u32 opi)
+{
+	struct devices *dv = e->devices;
+	u32 head = load_relaxed(&dv->parked);
+
+	do
+		store_relaxed(&op->wait, head);
+	while (!cas_acq_rel_relaxed(&dv->parked, &head, opi));	/* CORE-D5 <-> CORE-D6 */
+	reaper_wake(e);
+}
+
+/* --- waits --- */
+
+/* A wait's place is granted.  True: the reaper will grant it again, later. */
+bool device_wait_parks(struct thread *t, struct op *op, u32 opi)
+{
+	struct ask a = { .poll = true, .want = true };
+
+	ask(t->e, op, &a);
+	if (!a.pending)
+		return false;
+	park(t->e, op, opi);
+	return true;
+}
+
+static int lost_out(const struct device *d, struct pawl_error *out)
+{
+	if (out) {
+		memset(out, 0, sizeof(*out));
+		out->code = -ENOTRECOVERABLE;
+		out->count = 1;
+		snprintf(out->text, sizeof(out->text), "%s", d->text);
+	}
+	return err(-ENOTRECOVERABLE, "%s", d->text);
+}
+
+/* What a granted wait is to say of a device that was lost: 0 or the code. */
+int device_wait_error(struct thread *t, struct op *op, struct pawl_error *out)
+{
+	struct ask a = { 0 };
+
+	ask(t->e, op, &a);
+	return likely(!a.lost) ? 0 : lost_out(lane_of(t->e->devices, a.lost)->d, out);
+}
+
+/* A device is lost with work that nobody else asks about. */
+int device_lost_any(struct pawl_engine *e, struct pawl_error *out)
+{
+	struct devices *dv = e->devices;
+	u32 i;
+
+	for (i = 0; i < dv->ndev; i++)
+		if (device_lost(&dv->d[i]))
+			return lost_out(&dv->d[i], out);
+	return 0;
+}
+
+struct all {
+	struct devices *dv;
+	u32 n;
+	u64 upto[MAX_LANES];
+};
+
+static bool all_over(void *arg)
+{
+	struct all *a = arg;
+	u32 i;
+
+	for (i = 0; i < a->n; i++)
+		if (lane_state(&a->dv->lanes[i], a->upto[i]) == LANE_PENDING)
+			return false;
+	return true;
+}
+
+/* Until all that is in the streams now is over. */
+int device_wait_all(struct thread *t, s64 timeout_ns, bool help)
+{
+	struct pawl_engine *e = t->e;
+	struct devices *dv = e->devices;
+	struct all a;
+	u32 i;
+	int rc;
+
+	a.dv = dv;
+	a.n = load_acquire(&dv->nlanes);
+	for (i = 0; i < a.n; i++) {
+		struct lane *l = &dv->lanes[i];
+
+		a.upto[i] = load_acquire(&l->issued);
+		if (lane_state(l, a.upto[i]) != LANE_PENDING)
+			continue;
+		(void)!lane_mark(l, a.upto[i]);
+		lane_want(l, a.upto[i]);
+		lane_poll(l);
+	}
+	if (all_over(&a))
+		return 0;
+	if (!timeout_ns)
+		return -ETIMEDOUT;
+	store_relaxed(&t->waits_device, 1);
+	fetch_add_seq_cst(&dv->nwait, 1);	/* CORE-D7 <-> CORE-D8 */
+	store_release(&dv->poke, 1);
+	reaper_wake(e);
+	rc = exec_wait(e->x, &t->ex, all_over, &a, timeout_ns, help);
+	store_relaxed(&t->waits_device, 0);
+	fetch_add_seq_cst(&dv->nwait, -1u);
+	return rc;
+}
+
+/* --- the reaper --- */
+
+static void lane_fired(void *arg)
+{
+	struct lane *l = arg;
+	struct pawl_engine *e = l->d->user;
+
+	store_release(&l->fired, 1);	/* DEVICE-N1 <-> DEVICE-N2 */
+	reaper_wake(e);
+}
+
+/* Ops that were parked since, oldest first, behind those that are kept. */
+static void reap_new(struct pawl_engine *e)
+{
+	struct devices *dv = e->devices;
+	u32 opi = xchg_acq_rel(&dv->parked, 0), first = 0, next;	/* CORE-D6 <-> CORE-D5 */
+	u32 last = opi;
+
+	if (!opi)
+		return;
+	for (; opi; opi = next) {
+		next = op_of(e, opi)->wait;
+		op_of(e, opi)->wait = first;
+		first = opi;
+	}
+	if (dv->kept)
+		op_of(e, dv->last)->wait = first;
+	else
+		dv->kept = first;
+	dv->last = last;
+}
+
+static void reap_ready(struct thread *t)
+{
+	struct pawl_engine *e = t->e;
+	struct devices *dv = e->devices;
+	u32 opi = dv->kept, next, before = 0;
+
+	for (; opi; opi = next) {
+		struct op *op = op_of(e, opi);
+		struct ask a = { 0 };
+
+		next = op->wait;
+		if (op->dev >= DEV_FIRST && !(op->flags & OP_WAITER))
+			a.except = dv->rows[op->dev - DEV_FIRST].d->ops;
+		ask(e, op, &a);
+		if (a.pending) {
+			before = opi;
+			continue;
+		}
+		if (before)
+			op_of(e, before)->wait = next;
+		else
+			dv->kept = next;
+		if (!next)
+			dv->last = before;
+		if (op->flags & OP_WAITER)
+			waiter_granted(t, op, opi);
+		else
+			exec_push(op_queue(e, op), &t->ex, opi, op->prio,
+				  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
+	}
+}
+
+/*
+ * Ask the lanes in which something is wanted.  Others ask too, and may be the first to know:
+ * what counts is what this thread has not seen yet.
+ */
+static void reap_poll(struct devices *dv)
+{
+	u32 i, n = load_acquire(&dv->nlanes);
+
+	for (i = 0; i < n; i++) {
+		struct lane *l = &dv->lanes[i];
+		u64 seen;
+
+		if (lane_wanted(l))
+			lane_poll(l);
+		/* Of a lost device nothing more will come: that is news once. */
+		seen = lane_wanted(l) && device_lost(l->d) ? ~0ull : load_acquire(&l->done);
+		if (seen != dv->seen[i]) {
+			dv->seen[i] = seen;
+			dv->news = true;
+		}
+	}
+}
+
+static bool reaper_news(void *arg)
+{
+	struct devices *dv = arg;
+
+	reap_poll(dv);
+	return dv->news || load_acquire(&dv->parked) || load_acquire(&dv->poke) ||
+	       load_acquire(&dv->stop);
+}
+
+/* Tell the threads that wait for all devices, if there may be something new. */
+static void reap_waiters(struct pawl_engine *e)
+{
+	u32 i, n;
+
+	smp_mb();	/* CORE-D8 <-> CORE-D7 */
+	if (!load_relaxed(&e->devices->nwait))
+		return;
+	n = load_acquire(&e->used_slots);
+	for (i = 0; i < n; i++)
+		if (load_relaxed(&thread_of(e, i)->waits_device))
+			exec_unpark(e->x, &thread_of(e, i)->ex);
+}
+
+/* Until something happens: spin, then sleep with the device's promise to call. */
+static void reaper_wait(struct thread *t)
+{
+	struct pawl_engine *e = t->e;
+	struct devices *dv = e->devices;
+	u32 i, n = load_acquire(&dv->nlanes);
+	s64 timeout = -1, soon;
+
+	if (!exec_wait(e->x, &t->ex, reaper_news, dv, (s64)e->cfg.spin_ns, false))
+		return;
+	for (i = 0; i < n; i++) {
+		struct lane *l = &dv->lanes[i];
+
+		/* Who wants something of a lost device has been told. */
+		if (!lane_wanted(l) || device_lost(l->d))
+			continue;
+		/* A device that is lost does not call.  No promise at all: look often. */
+		soon = lane_notify(l, lane_fired) ? 100000 : 10000000;
+		if (timeout < 0 || soon < timeout)
+			timeout = soon;
+	}
+	exec_wait(e->x, &t->ex, reaper_news, dv, timeout, false);
+}
+
+void *reaper_main(void *arg)
+{
+	struct pawl_engine *e = arg;
+	struct devices *dv = e->devices;
+	struct thread *t;
+	char name[16];
+
+	snprintf(name, sizeof(name), "%s-devices", e->cfg.name);
+	os_thread_name(name);
+	if (e->cfg.thread_start)
+		e->cfg.thread_start(e->cfg.user, name);
+	t = thread_enter(e);
+	if (t) {
+		store_release(&dv->reaper, t);	/* CORE-D9 <-> CORE-D10 */
+		while (!load_acquire(&dv->stop) || load_acquire(&dv->parked) || dv->kept) {
+			store_relaxed(&dv->poke, 0);
+			smp_mb();	/* CORE-D8 <-> CORE-D7: what was wanted before the poke */
+			reap_poll(dv);
+			dv->news = false;
+			reap_new(e);
+			reap_ready(t);
+			reap_waiters(e);
+			flight_check(t);
+			reaper_wait(t);
+		}
+	} else {
+		dv->thread_rc = thread_last.code;
+		store_release(&dv->stop, 2);
+	}
+	if (e->cfg.thread_stop)
+		e->cfg.thread_stop(e->cfg.user, name);
+	return NULL;
+}
