@@ -144,10 +144,8 @@ int device_wait_all(struct thread *t, s64 timeout_ns, bool help)
 static void lane_fired(void *arg)
 {
 	struct lane *l = arg;
-	struct pawl_engine *e = l->d->user;
 
-	store_release(&l->fired, 1);	/* DEVICE-N1 <-> DEVICE-N2 */
-	reaper_wake(e);
+	reaper_wake(l->d->user);
 }
 
 /* Ops that were parked since, oldest first, behind those that are kept. */

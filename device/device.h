@@ -166,7 +166,7 @@ struct lane {
 	/* The one notice that may be under way; see lane_notify(). */
 	void *notices;			/* a stream of its own, made when first needed */
 	u64 noticed;			/* label of the notice, or 0 */
-	u32 fired;			/* A: the notice has come */
+	struct notice *notice;		/* what the device calls */
 };
 
 enum lane_state { LANE_DONE, LANE_PENDING, LANE_LOST };
@@ -230,8 +230,8 @@ static inline bool lane_wanted(const struct lane *l)
 	return load_acquire(&l->want) > load_acquire(&l->done);
 }
 /*
- * Have fn(arg) called once, by the device, when something that is wanted is over; at most
- * one such notice is under way, and lane_notified() says that it came.  By one thread (the
+ * Have fn(lane), always the same fn, called once, by the device, when something that is wanted is over; at most
+ * one such notice is under way, and none comes after lane_fini().  By one thread (the
  * one that polls).  Not 0: poll.
  */
 int lane_notify(struct lane *l, void (*fn)(void *lane));

@@ -20,14 +20,18 @@
  *   DEVICE-D1 (done, acq_rel)   <-> DEVICE-D2 (lane_state(), acquire)
  *   DEVICE-L1 (lost, release)   <-> DEVICE-L2 (acquire): the text
  *   DEVICE-N1 (fired, release)  <-> DEVICE-N2 (acquire)
+ *   DEVICE-N3 (a call ends, acq_rel) <-> DEVICE-N4 (lane_fini(), acquire)
  *
  * Progress: lock-free, but for what the driver does.
  *
- * Lifetime: streams and events live as long as their lane.
+ * Lifetime: streams and events live as long as their lane.  What the device calls, a notice,
+ * lives until the last call that was asked for: a device that is lost, or a driver that
+ * unloads, does not say whether that still comes.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <base/thread.h>
 #include <device/device.h>
 
 int device_open(const struct device_ops *ops, int id, struct device *d)
@@ -68,6 +72,50 @@ static void raise_to(u64 *word, u64 v)
 		;
 }
 
+/*
+ * state: NOTICE_CLOSED, and NOTICE_CALL for each call inside fn, and NOTICE_REF for the lane and for
+ * each call that was asked for and is not over.
+ */
+struct notice {
+	u32 state;
+	u32 fired;
+	void (*fn)(void *arg);
+	void *arg;
+};
+
+#define NOTICE_CLOSED	1u
+#define NOTICE_CALL	2u
+#define NOTICE_CALLS	0xfffeu
+#define NOTICE_REF	0x10000u
+
+static void notice_put(struct notice *n, u32 what)
+{
+	/* DEVICE-N3 <-> DEVICE-N4 */
+	if (fetch_add_acq_rel(&n->state, -what) - what < NOTICE_REF)
+		free(n);
+}
+
+/* On a thread of the device. */
+static void notice_main(void *arg)
+{
+	struct notice *n = arg;
+
+	if (!(fetch_add_acq_rel(&n->state, NOTICE_CALL) & NOTICE_CLOSED)) {
+		store_release(&n->fired, 1);	/* DEVICE-N1 <-> DEVICE-N2 */
+		n->fn(n->arg);
+	}
+	notice_put(n, NOTICE_CALL + NOTICE_REF);
+}
+
+/* No call is inside fn after this, nor will one be. */
+static void notice_close(struct notice *n)
+{
+	fetch_or_acq_rel(&n->state, NOTICE_CLOSED);
+	while (load_acquire(&n->state) & NOTICE_CALLS)	/* DEVICE-N4 <-> DEVICE-N3 */
+		os_thread_yield();
+	notice_put(n, NOTICE_REF);
+}
+
 int lane_init(struct lane *l, struct device *d, u32 id, u32 nlanes, void *stream, int priority)
 {
 	u32 i;
@@ -100,7 +148,7 @@ void lane_fini(struct lane *l)
 	if (!d)
 		return;
 	if (l->notices) {
-		/* A notice may be under way: its memory must stay.  A lost device gives none. */
+		/* What waits for an event should be over before it goes. */
 		for (i = 0; i < 1000; i++) {
 			rc = d->ops->stream_sync(d->dev, l->notices);
 			if (!rc || rc == -ENOTRECOVERABLE || rc == -ESHUTDOWN)
@@ -108,6 +156,8 @@ void lane_fini(struct lane *l)
 		}
 		(void)!d->ops->stream_destroy(d->dev, l->notices);
 	}
+	if (l->notice)
+		notice_close(l->notice);
 	for (i = 0; i < LANE_EVENTS; i++)
 		if (l->ev[i].event)
 			(void)!d->ops->event_destroy(d->dev, l->ev[i].event);
@@ -245,9 +295,17 @@ int lane_notify(struct lane *l, void (*fn)(void *lane))
 	u64 label = 0;
 	int rc = 0;
 
-	if (l->noticed && !load_acquire(&l->fired))	/* DEVICE-N2 <-> DEVICE-N1 */
+	if (l->noticed && !load_acquire(&l->notice->fired))	/* DEVICE-N2 <-> DEVICE-N1 */
 		return 0;
 	l->noticed = 0;
+	if (!l->notice) {
+		l->notice = calloc(1, sizeof(*l->notice));
+		if (!l->notice)
+			return err(-ENOMEM, "no memory for a notice");
+		l->notice->state = NOTICE_REF;
+		l->notice->fn = fn;
+		l->notice->arg = l;
+	}
 	if (!l->notices)
 		rc = d->ops->stream_create(d->dev, 0, &l->notices);
 	if (rc)
@@ -260,10 +318,13 @@ int lane_notify(struct lane *l, void (*fn)(void *lane))
 	rc = d->ops->stream_wait(d->dev, l->notices, ev->event);
 	if (rc)
 		return device_check(d, rc);
-	store_relaxed(&l->fired, 0);
-	rc = d->ops->host_call(d->dev, l->notices, fn, l);
-	if (rc)
+	store_relaxed(&l->notice->fired, 0);
+	fetch_add_acq_rel(&l->notice->state, NOTICE_REF);
+	rc = d->ops->host_call(d->dev, l->notices, notice_main, l->notice);
+	if (rc) {
+		notice_put(l->notice, NOTICE_REF);
 		return device_check(d, rc);
+	}
 	l->noticed = label;
 	return 0;
 }
