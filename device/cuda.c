@@ -127,25 +127,24 @@ static void *find_library(char *from, size_t room)
 static int fill(struct cuda *c, void *lib)
 {
 	const char *missing = NULL;
+	void *v2;
 
+#define X(name, args) c->name = (int (*) args)dlsym(lib, #name);
+	CUDA_CALLS(X)
+#undef X
+	/* Between releases 12 and 13 this was the one that filled what the headers had. */
+	v2 = dlsym(lib, "cudaGetDeviceProperties_v2");
+	if (v2)
+		c->cudaGetDeviceProperties = (int (*)(void *, int))v2;
+	c->error_string = (cu_error_string_fn)dlsym(lib, "cudaGetErrorString");
 #define X(name, args)								\
-	c->name = (int (*) args)dlsym(lib, #name);				\
 	if (!c->name)								\
 		missing = #name;
 	CUDA_CALLS(X)
 #undef X
-	/* Between releases 12 and 13 this was the one that filled what the headers had. */
-	if (!c->cudaGetDeviceProperties)
-		c->cudaGetDeviceProperties =
-			(int (*)(void *, int))dlsym(lib, "cudaGetDeviceProperties_v2");
-	else if (dlsym(lib, "cudaGetDeviceProperties_v2"))
-		c->cudaGetDeviceProperties =
-			(int (*)(void *, int))dlsym(lib, "cudaGetDeviceProperties_v2");
-	c->error_string = (cu_error_string_fn)dlsym(lib, "cudaGetErrorString");
 	if (!c->error_string)
 		missing = "cudaGetErrorString";
-	return missing && c->cudaGetDeviceProperties ?
-	       err(-ENODEV, "cuda: %s has no %s", c->from, missing) : 0;
+	return missing ? err(-ENODEV, "cuda: %s has no %s", c->from, missing) : 0;
 }
 
 /* The table, or why there is none.  Two threads may load it at once: one wins. */

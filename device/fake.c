@@ -477,13 +477,15 @@ static int fake_stream_create(void *dev, int priority, void **stream)
 		}
 	}
 	s = calloc(1, sizeof(*s));
-	i = s ? fetch_add_acq_rel(&d->nstreams, 1) : FAKE_STREAMS;
-	if (i >= FAKE_STREAMS) {
-		free(s);
-		if (i > FAKE_STREAMS)
-			fetch_add_acq_rel(&d->nstreams, -1u);
-		return err(-ENOMEM, "fake: no more streams");
-	}
+	if (!s)
+		return err(-ENOMEM, "fake: no memory");
+	i = load_relaxed(&d->nstreams);
+	do {
+		if (i >= FAKE_STREAMS) {
+			free(s);
+			return err(-ENOMEM, "fake: no more streams");
+		}
+	} while (!cas_acq_rel_acquire(&d->nstreams, &i, i + 1));
 	s->head = s->tail = &s->stub;
 	thing_add(d, &s->thing);
 	store_release(&d->streams[i], s);

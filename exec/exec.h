@@ -77,8 +77,8 @@ int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 int exec_start(struct exec *x);
 void exec_stop(struct exec *x);
 /*
- * 0, or the negative errno of the last worker that could not be created.  The others
- * work; a queue that has none at all is served as if it were `drive`.
+ * 0, or the negative errno of the last worker that could not be created, or that enter()
+ * refused.  The others work; a queue that has none at all is served as if it were `drive`.
  */
 int exec_worker_error(struct exec *x);
 

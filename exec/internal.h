@@ -97,6 +97,7 @@ struct exec_queue {
 
 	u32 run __cacheline_aligned;	/* A: RUN_* */
 	u32 alive;		/* A: workers that were created, not joined */
+	u32 missing;		/* A: workers that were not, or that found no place in the client */
 	os_thread *threads;	/* W(stop) */
 	struct worker *args;	/* W(stop) */
 	char name[16];		/* I */

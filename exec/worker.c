@@ -40,6 +40,21 @@ __attribute__((weak)) int exec_worker_hook(const char *queue, u32 i)
 	return 0;
 }
 
+/*
+ * n of its workers will not come.  Without any nobody serves the queue: waiting threads and the
+ * host do.
+ */
+static __cold void workers_missing(struct exec_queue *q, u32 n, u32 error)
+{
+	store_relaxed(&q->x->error, error);
+	if (fetch_add_acq_rel(&q->missing, n) + n != q->workers)
+		return;
+	store_relaxed(&q->drive, 1);
+	smp_mb();	/* EXEC-P2 <-> EXEC-P1: who pushed before saw no drive queue */
+	if (!queue_empty(q))
+		queue_wake(q);
+}
+
 /* Run one piece of work, and find out now and then how long they take. */
 void exec_run(struct exec *x, struct exec_thread *t, u32 work)
 {
@@ -118,6 +133,8 @@ static void *worker_main(void *arg)
 		worker_loop(x, q, t);
 		t->queue = NULL;
 		x->cl.leave(x->cl.user, t);
+	} else {
+		workers_missing(q, 1, EAGAIN);
 	}
 	if (x->cl.thread_stop)
 		x->cl.thread_stop(x->cl.user2, name);
@@ -137,7 +154,6 @@ static int worker_create(struct exec_queue *q, u32 i)
 /* Whoever gets here first creates the workers. */
 void queue_start(struct exec_queue *q)
 {
-	struct exec *x = q->x;
 	u32 old = RUN_ARMED, i;
 	sigset_t all, before;
 	int rc = 0;
@@ -156,14 +172,7 @@ void queue_start(struct exec_queue *q)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	store_relaxed(&q->alive, i);
 	if (rc)
-		store_relaxed(&x->error, (u32)rc);
-	if (!i) {
-		/* Nobody serves it: waiting threads and the host do. */
-		store_relaxed(&q->drive, 1);
-		smp_mb();	/* EXEC-P2 <-> EXEC-P1: who pushed before saw no drive queue */
-		if (!queue_empty(q))
-			queue_wake(q);
-	}
+		workers_missing(q, q->workers - i, (u32)rc);
 	store_release(&q->run, RUN_UP);		/* EXEC-W4 <-> EXEC-W3 */
 }
 
@@ -182,6 +191,7 @@ int exec_start(struct exec *x)
 		if (!q->workers || load_acquire(&q->run) != RUN_STOPPED)
 			continue;
 		store_relaxed(&q->drive, q->drive_set);
+		store_relaxed(&q->missing, 0);
 		store_relaxed(&q->stop, 0);
 		store_release(&q->run, RUN_ARMED);	/* EXEC-W4 <-> EXEC-W3 */
 		fetch_or_acq_rel(&q->group.attn, ATTN_START);

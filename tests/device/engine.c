@@ -181,6 +181,32 @@ START_TEST(a_wait_is_for_the_work_not_for_the_body)
 }
 END_TEST
 
+/* No place is left for the thread that issues the device's ops: who waits does. */
+START_TEST(no_place_for_a_worker)
+{
+	const struct fake_setup fs = { .devices = 2, .seed = 1, .delay_us = 5 };
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+	struct cell cell = { 0 };
+	pawl_var_t v;
+	u32 i;
+
+	b->setup(&fs);
+	c.devices = &dev0;
+	c.ndevices = 1;
+	c.max_threads = 3;	/* this one, the devices' own, the CPU's worker */
+	e = engine_with(&c);
+	v = var_new(e);
+	OK(push_write(e, nothing, NULL, v));
+	MUST(soon(version(e, v) == 1));
+	for (i = 0; i < 5; i++)
+		OK(push_dev(e, cell_body, &cell, NULL, 0, &v, 1));
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(cell.v, cell_after(5));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* With one worker: an op that must wait for the device does not keep it. */
 START_TEST(no_worker_waits_for_the_device)
 {
@@ -994,7 +1020,8 @@ int main(void)
 		a_lost_device_says_so_along_the_data, delete_on_a_device_is_in_stream_order,
 		operators_batches_and_bulks, a_batch_is_captured, a_batch_whose_body_fails,
 		other_kinds_of_engines, bodies_may_push_and_wait,
-		two_devices, an_adopted_stream, memory_and_what_it_is, bad_configurations,
+		two_devices, an_adopted_stream, no_place_for_a_worker, memory_and_what_it_is,
+		bad_configurations,
 		the_driver_unloads_first, every_call_fails_once,
 		/* these need a device that can be told what to do */
 		a_wait_is_for_the_work_not_for_the_body, no_worker_waits_for_the_device,

@@ -227,7 +227,8 @@ START_TEST(test_create_fails)
 }
 END_TEST
 
-START_TEST(test_enter_refused)
+/* Workers that find no place are none; also where others than they may not take. */
+static void enter_refused(bool drive)
 {
 	struct exec_queue *q;
 	struct exec_thread *t;
@@ -239,17 +240,34 @@ START_TEST(test_enter_refused)
 	f.run = count_work;
 	f.user = ran;
 	f.refuse = true;
-	q = fix_queue(&f, "q", 2, true);
+	q = fix_queue(&f, "q", 2, drive);
 	t = fix_thread(&f);
 	exec_start(f.x);
 	for (i = 1; i <= 5; i++)
 		exec_push(q, t, i, 0, 0);
 	ck_assert_int_eq(exec_wait(f.x, t, ran_all, ran, 10000000000ll, true), 0);
 	exec_stop(f.x);
+	ck_assert_int_eq(exec_worker_error(f.x), -EAGAIN);
 	ck_assert_uint_eq(f.starts, 2);
 	ck_assert_uint_eq(f.stops, 2);
 	ck_assert_uint_eq(f.leaves, 0);
+	/* with room they serve it again, alone */
+	f.refuse = false;
+	ran[0] = 0;
+	exec_start(f.x);
+	for (i = 1; i <= 5; i++)
+		exec_push(q, t, i, 0, 0);
+	if (!drive)
+		ck_assert_uint_eq(exec_take(f.x, t), 0);
+	until(&ran[0], 5);
+	exec_stop(f.x);
 	fix_fini(&f);
+}
+
+START_TEST(test_enter_refused)
+{
+	enter_refused(true);
+	enter_refused(false);
 }
 END_TEST
 

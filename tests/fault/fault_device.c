@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Fault points of devices: memory, threads and the CUDA library, refused while engines
+ * with devices are made, used and destroyed; see fault.c.  The fake device, and
+ * device/cuda.c on the run time of tests/device/fakecudart.c.  (That each call of a device
+ * fails once is tests/device/engine's.)
+ *
+ * An op may fail here, since what its body puts into the stream may be refused.  Then all
+ * that reads its data is skipped; whoever is not skipped must find all work done.
+ */
+#include "fault.h"
+#include <pawl/device.h>
+#include "../device/backend.h"
+
+const char fault_program[] = "fault_device";
+
+#define CELLS	8u
+#define OPS	60u
+
+/* What kernels change, one after the other, since the var excludes. */
+static struct cell {
+	u64 kernels;		/* by the device */
+	u64 put;		/* bodies that put a kernel into a stream: the var's */
+} cells[CELLS];
+
+static struct world w;
+static struct backend *b;
+static u32 released_ops;	/* A */
+static const struct pawl_device cpu0 = { PAWL_CPU, 0 };
+static struct pawl_device dev0;
+
+static void kernel(void *arg)
+{
+	struct cell *c = arg;
+
+	store_relaxed(&c->kernels, load_relaxed(&c->kernels) + 1);
+}
+
+static int dev_body(struct pawl_run *run, void *arg)
+{
+	struct cell *c = arg;
+	int rc = TRY(pawl_run_call(run, kernel, c));
+
+	c->put += !rc;
+	return rc;
+}
+
+static void *kept[4 * OPS];
+static u32 nkept;		/* A */
+
+/* Memory that comes and goes in the order of the stream. */
+static int alloc_body(struct pawl_run *run, void *arg)
+{
+	void *p;
+	int rc = TRY(pawl_run_alloc(run, 64, &p));
+
+	if (rc)
+		return rc;
+	rc = TRY(pawl_run_set(run, p, 7, 64));
+	if (TRY(pawl_run_free(run, p))) {
+		/* It is still ours, and the stream may write to it. */
+		kept[fetch_add_relaxed(&nkept, 1)] = p;
+		rc = -EIO;
+	}
+	return rc ? rc : dev_body(run, arg);
+}
+
+/* On the host: it begins when all work on the data is over. */
+static int look_body(struct pawl_run *run, void *arg)
+{
+	const struct cell *c = arg;
+
+	CHECK(load_acquire(&c->kernels) == c->put, "%s: %llu kernels are over, %llu were put", where,
+	      (unsigned long long)c->kernels, (unsigned long long)c->put);
+	return 0;
+}
+
+static void op_over(void *arg, int status)
+{
+	fetch_add_relaxed(&released_ops, 1);
+}
+
+static struct pawl_op dev_op(u32 cell, bool look, bool alloc)
+{
+	struct pawl_op op = op_of_fn(look ? look_body : alloc ? alloc_body : dev_body, &cells[cell]);
+
+	op.device = look ? cpu0 : dev0;
+	op.release = op_over;
+	op.name = look ? "look" : "kernel";
+	if (look) {
+		op.reads = &w.v[cell];
+		op.nreads = 1;
+	} else {
+		op.writes = &w.v[cell];
+		op.nwrites = 1;
+	}
+	return op;
+}
+
+static void dev_push(u32 i)
+{
+	struct pawl_op op = dev_op(i * 5 % CELLS, i % 3 == 2, i % 7 == 3);
+
+	if (i % 11 == 5 && op.nwrites) {
+		/* Behind another cell's work, perhaps in another stream. */
+		op.reads = &w.v[(i * 5 + 1) % CELLS];
+		op.nreads = 1;
+	}
+	op.prop = i % 13 == 4 && op.nwrites ? PAWL_COPY_TO_DEVICE : PAWL_NORMAL;
+	push(&w, &op);
+}
+
+static void backend_use(const char *name)
+{
+	static struct backend list[4];
+	const struct fake_setup fs = { .devices = 2, .seed = 1, .delay_us = 3 };
+	int i, n = backends(list);
+
+	b = NULL;
+	for (i = 0; i < n; i++)
+		if (!strcmp(list[i].name, name))
+			b = &list[i];
+	if (!b)
+		return;
+	b->setup(&fs);
+	memset(&w, 0, sizeof(w));
+	dev0 = (struct pawl_device){ (u16)b->kind, 0 };
+	cfg.devices = &dev0;
+	cfg.ndevices = 1;
+	cfg.device_streams = 2;
+	cfg.max_ops = cfg.max_vars = 4096;
+}
+
+/* What failed is told; then devices work as ever. */
+static void dev_check(void)
+{
+	u32 i;
+	int rc;
+
+	rc = pawl_wait_all(w.e, SOON_NS, NULL);
+	CHECK(rc != -ETIMEDOUT, "%s: ops never end", where);
+	CHECK(released_ops == w.accepted, "%s: %u accepted, %u released", where, w.accepted,
+	      released_ops);
+	CHECK(!pawl_wait_all(w.e, SOON_NS, NULL), "%s: told twice: %s", where, pawl_error_text());
+	world_vars(&w, CELLS);
+	CHECK(w.nv >= CELLS, "%s: no vars afterwards: %s", where, pawl_error_text());
+	for (i = 0; i < OPS; i++) {
+		struct pawl_op op = dev_op(i % CELLS, i % 3 == 2, i % 7 == 3);
+
+		CHECK(!pawl_push(w.e, &op), "%s: push afterwards: %s", where, pawl_error_text());
+		w.accepted++;
+	}
+	CHECK(!pawl_wait_all(w.e, SOON_NS, NULL), "%s: wait afterwards: %s", where, pawl_error_text());
+	CHECK(released_ops == w.accepted, "%s: afterwards %u accepted, %u released", where, w.accepted,
+	      released_ops);
+	for (i = 0; i < CELLS; i++)
+		look_body(NULL, &cells[i]);
+	for (i = 0; i < nkept; i++)
+		CHECK(!pawl_device_free(w.e, dev0, kept[i]), "%s: free: %s", where, pawl_error_text());
+	CHECK(!pawl_engine_destroy(w.e), "%s: destroy: %s", where, pawl_error_text());
+}
+
+static bool dev_make(void)
+{
+	return !TRY(pawl_engine_create(&cfg, &w.e));
+}
+
+static void dev_make_sure(void)
+{
+	disarm();
+	CHECK(!pawl_engine_create(&cfg, &w.e), "%s: create afterwards: %s", where, pawl_error_text());
+}
+
+/* --- scenarios --- */
+
+/* Creation, use and end, faults all the way. */
+static void life(const char *name)
+{
+	u32 i;
+
+	backend_use(name);
+	if (!b)
+		return;
+	arm(ALL);
+	if (!dev_make())
+		dev_make_sure();
+	world_vars(&w, CELLS);
+	for (i = 0; w.nv >= CELLS && i < OPS; i++)
+		dev_push(i);
+	/* Whether it was an error of an op, or its end: it is over. */
+	pawl_wait_all(w.e, -1, NULL);
+	disarm();
+	dev_check();
+}
+
+static void create(const char *name, int kind)
+{
+	backend_use(name);
+	if (!b)
+		return;
+	cfg.kind = kind;
+	arm(ALL);
+	if (dev_make())
+		disarm();
+	else
+		dev_make_sure();
+	dev_check();
+}
+
+static void sc_fake_create(void) { create("fake", PAWL_PER_DEVICE); }
+static void sc_fake_create_naive(void) { create("fake", PAWL_NAIVE); }
+static void sc_fake_create_pooled(void) { create("fake", PAWL_POOLED); }
+static void sc_fake_life(void) { life("fake"); }
+static void sc_cuda_create(void) { create("cuda on a fake runtime", PAWL_PER_DEVICE); }
+static void sc_cuda_life(void) { life("cuda on a fake runtime"); }
+
+static void sc_fake_ops(void)
+{
+	u32 i;
+
+	backend_use("fake");
+	dev_make_sure();
+	world_vars(&w, CELLS);
+	arm(ALL);
+	for (i = 0; i < 3 * OPS; i++)
+		dev_push(i);
+	pawl_wait_all(w.e, -1, NULL);
+	disarm();
+	dev_check();
+}
+
+static void sc_fake_naive(void)
+{
+	u32 i;
+
+	backend_use("fake");
+	cfg.kind = PAWL_NAIVE;
+	dev_make_sure();
+	world_vars(&w, CELLS);
+	arm(ALL);
+	for (i = 0; i < OPS; i++)
+		dev_push(i);
+	disarm();
+	dev_check();
+}
+
+/* Operators that are captured, replayed, and captured again. */
+static void sc_fake_graph(void)
+{
+	struct pawl_op ops[4];
+	pawl_oper_t o;
+	u32 i;
+
+	backend_use("fake");
+	dev_make_sure();
+	world_vars(&w, CELLS);
+	for (i = 0; i < ARRAY_SIZE(ops); i++) {
+		ops[i] = dev_op(i % 2, false, false);
+		ops[i].fn = body;
+		ops[i].arg = &w;
+		ops[i].release = NULL;
+	}
+	arm(ALL);
+	if (!TRY(pawl_oper_create_many(w.e, ops, ARRAY_SIZE(ops), &o))) {
+		for (i = 0; i < 9; i++) {
+			TRY(pawl_oper_push(w.e, o, 0, dev0));
+			if (i == 5)
+				TRY(pawl_oper_refresh(w.e, o));
+		}
+		CHECK(!TRY(pawl_oper_delete(w.e, o)), "%s: delete: %s", where, pawl_error_text());
+	}
+	pawl_wait_all(w.e, -1, NULL);
+	disarm();
+	dev_check();
+}
+
+static void sc_fake_memory(void)
+{
+	void *p, *q, *stream;
+	struct pawl_device mine;
+	u32 i;
+
+	backend_use("fake");
+	dev_make_sure();
+	/* A stream of the device, which somebody else has. */
+	CHECK(!device_fake.open(1, &p) && !device_fake.stream_create(p, 0, &stream), "%s: no stream",
+	      where);
+	arm(ALL);
+	for (i = 0; i < 4; i++) {
+		if (!TRY(pawl_device_alloc(w.e, dev0, 100, &q)))
+			CHECK(!TRY(pawl_device_free(w.e, dev0, q)), "%s: free", where);
+		if (!TRY(pawl_host_alloc(w.e, dev0, 100, &q)))
+			CHECK(!TRY(pawl_host_free(w.e, dev0, q)), "%s: free", where);
+		TRY(pawl_stream_adopt(w.e, dev0, stream, &mine));
+		TRY(pawl_device_count(PAWL_FAKE));
+	}
+	disarm();
+	dev_check();
+	CHECK(!device_fake.stream_destroy(p, stream), "%s: stream", where);
+	device_fake.close(p);
+}
+
+/* Waits with limits, of threads that never called before. */
+static void *dev_visitor(void *arg)
+{
+	u32 i;
+
+	for (i = 0; i < 6; i++) {
+		tried("pawl_wait_readable", pawl_wait_readable(w.e, w.v[i], 1000000, NULL));
+		tried("pawl_wait_writable", pawl_wait_writable(w.e, w.v[i], 1000000, NULL));
+	}
+	return NULL;
+}
+
+static void sc_fake_waits(void)
+{
+	pthread_t t;
+	u32 i;
+
+	backend_use("fake");
+	dev_make_sure();
+	world_vars(&w, CELLS);
+	for (i = 0; i < OPS; i++)
+		dev_push(i);
+	arm(ALL);
+	CHECK(!thread_for_sure(&t, dev_visitor, NULL), "%s: no thread", where);
+	for (i = 0; i < OPS; i++)
+		dev_push(i);
+	pthread_join(t, NULL);
+	pawl_wait_all(w.e, -1, NULL);
+	disarm();
+	dev_check();
+}
+
+const struct scenario scenarios[] = {
+	{ "fake_create", sc_fake_create, 0 },
+	{ "fake_create_naive", sc_fake_create_naive, 100 },
+	{ "fake_create_pooled", sc_fake_create_pooled, 100 },
+	{ "fake_life", sc_fake_life, 0 },
+	{ "fake_ops", sc_fake_ops, 60 },
+	{ "fake_naive", sc_fake_naive, 40 },
+	{ "fake_graph", sc_fake_graph, 60 },
+	{ "fake_memory", sc_fake_memory, 0 },
+	{ "fake_waits", sc_fake_waits, 60 },
+	{ "cuda_create", sc_cuda_create, 0 },
+	{ "cuda_life", sc_cuda_life, 0 },
+	{ NULL, NULL, 0 },
+};
