@@ -217,7 +217,7 @@ all: lib
 ifdef CONFIG_COMPAT_MX
 base-cxxflags = $(filter-out -std=gnu11 -D_GNU_SOURCE= -Wmissing-prototypes -Wstrict-prototypes -Wshadow,$(base-cflags)) \
 	-std=gnu++17
-mx-cflags := -fPIC -fvisibility=hidden -fno-plt -fno-semantic-interposition
+mx-cflags := -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt -fno-semantic-interposition
 $(eval $(call walk,compat,$(mx-cflags)))
 mx-cxx-objs := $(addprefix compat/,$(obj-cxx-y))
 $(mx-cxx-objs): ccflags := $(mx-cflags) $(ccflags-y)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between bridge.c and fork.c. */
+/* Between body.c, bridge.c, engine.c and fork.c. */
 #ifndef COMPAT_ENGINE_H
 #define COMPAT_ENGINE_H
 
@@ -30,8 +30,18 @@ int mx_engine_make(struct pawl_mx_engine *e, bool child);
 int mx_opr_make(struct pawl_mx_opr *o);
 void mx_bulk_apply(struct pawl_mx_engine *e);
 void mx_bulk_forget(void);
-void mx_on_complete(struct pawl_mx_engine *e, void *param, const void *error);
 int mx_ctx_device(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct pawl_device *dev);
+
+/* body.c */
+struct mx_call *mx_call_new(struct pawl_mx_engine *e, const struct pawl_mx_op *op);
+void mx_call_put(struct mx_call *c);
+void mx_call_release(void *arg, int status);
+int mx_run_sync(struct pawl_run *run, void *arg);
+void mx_run_async(struct pawl_run *run, void *arg);
+void mx_payload_drop(void *user, void *payload);
+/* The result of a wait, its error's text in full, and the exception for who wants it. */
+int mx_told(int rc, struct pawl_error *err, void **exception);
+int mx_bad_engine(void);
 
 /* fork.c */
 void mx_fork_setup(void);

@@ -87,6 +87,7 @@ void mx_env_read(struct mx_env *env)
 	env->mp_workers = env_workers("MXNET_MP_WORKER_NTHREADS", 1);
 	env->omp_threads = env_omp();
 	env->info = mx_env_bool("MXNET_ENGINE_INFO", false);
+	env->help = mx_env_bool("PAWL_MXNET_HELP", false);
 }
 
 /* If the program has an OpenMP: the calling thread's number of threads. */

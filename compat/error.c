@@ -97,15 +97,13 @@ static const struct name *name_find(const struct name *from, const struct name *
 	return NULL;
 }
 
-const char *mx_name(const char *s)
+static const char *name_keep(const char *s)
 {
 	struct name *head, *new = NULL, *seen = NULL;
 	const struct name *found;
 	u32 hash = 2166136261u;
 	size_t n;
 
-	if (!s)
-		return NULL;
 	for (n = 0; n < NAME_MAX_LEN && s[n]; n++)
 		hash = (hash ^ (unsigned char)s[n]) * 16777619u;
 	head = load_acquire(&buckets[hash % BUCKETS]);	/* COMPAT-N2 <-> COMPAT-N1 */
@@ -129,4 +127,20 @@ const char *mx_name(const char *s)
 		if (cas_acq_rel_acquire(&buckets[hash % BUCKETS], &head, new))	/* COMPAT-N1 <-> COMPAT-N2 */
 			return new->text;
 	}
+}
+
+/* Most come again, from the same place: a thread remembers which copy a pointer had. */
+const char *mx_name(const char *s)
+{
+	static __thread struct { const char *s, *copy; } recent[64];
+	u32 i = (u32)((uintptr_t)s >> 3 & 63);
+
+	if (!s)
+		return NULL;
+	/* The pointer may be another text's by now; a text that was cut is looked up. */
+	if (likely(recent[i].s == s && !strcmp(recent[i].copy, s)))
+		return recent[i].copy;
+	recent[i].copy = name_keep(s);
+	recent[i].s = s;
+	return recent[i].copy;
 }

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/types.h>
 #include <pawl/engine.h>
 #include <pawl/mx_bridge.h>
 #include <base/atomic.h>
@@ -23,17 +24,12 @@
 #include <compat/catch.h>
 
 /* Objects of one size; they stay objects of that type as long as the process lives. */
-enum { MX_CALLS, MX_VARS, MX_OPRS, MX_ROOMS, MX_POOLS };
+enum { MX_CALLS, MX_VARS, MX_OPRS, MX_POOLS };
 
 /* Apart from the object: who takes a list may look at one that was taken before. */
 struct mx_node {
 	u64 next;		/* in a list; its thread's */
 	u64 next_list;		/* A: from the first of a list to that of another */
-};
-
-struct mx_room {
-	struct mx_node node;
-	char bytes[PAWL_MX_ROOM];
 };
 
 void *mx_pool_get(int pool);
@@ -54,13 +50,18 @@ struct mx_call {
 	u8 form;		/* I: MX_SYNC ... */
 	u8 prop;		/* I */
 	bool keep;		/* I */
-	bool fixed;		/* I: the context is the call's, not the push's */
+	bool fixed;		/* I: one run only; the context is the call's, not the push's */
+	bool timed;		/* I: the profiler wants it */
+	bool in_room;		/* I: arg is room below, and drop gives this back */
+	void *task;		/* of the profiler, from the body to the end of the op */
 	struct pawl_mx_var *var;	/* I: the var that it deletes */
+	_Alignas(16) char room[PAWL_MX_ROOM];
 };
 
 enum { MX_SYNC, MX_ASYNC, MX_ASYNC_START };
 
 struct pawl_mx_var {
+	char room[PAWL_MX_VAR_ROOM];	/* the front end's */
 	struct mx_node node;
 	struct pawl_mx_engine *engine;	/* I while alive */
 	u64 h;			/* A: pawl_var_t; 0 while free */
@@ -86,6 +87,7 @@ struct pawl_mx_engine {
 	u32 devices;		/* F: CPU devices */
 	u32 used;		/* A */
 	bool info;		/* I */
+	pid_t pid;		/* F: whose pe is */
 };
 
 /* The environment, as MXNet reads it. */
@@ -94,6 +96,7 @@ struct mx_env {
 	int cpu_workers, cpu_priority_workers, copy_workers, mp_workers;
 	int omp_threads;	/* recommended for CPU workers; 0: leave them alone */
 	bool info;
+	bool help;		/* who waits runs ready ops */
 };
 
 void mx_env_read(struct mx_env *env);
@@ -109,10 +112,13 @@ int mx_err_pawl(int code) __cold;
 /* A name that stays. */
 const char *mx_name(const char *name);
 
+/* What the front end gave, or profiler.c's. */
+extern struct pawl_mx_hooks mx_hooks;
+
 /* profiler.c */
 bool mx_profile_aggregating(void);
+void *mx_profile_begin(const char *name);
+void mx_profile_end(void *task);
 void mx_profile_engine(struct pawl_mx_engine *e);
-void mx_profile_op(const char *name, u64 ns);
-u64 mx_now(void);
 
 #endif

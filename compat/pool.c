@@ -19,6 +19,7 @@
  * and came back is not mistaken for itself.
  */
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <compat/internal.h>
 
@@ -35,7 +36,11 @@ static const u32 sizes[MX_POOLS] = {
 	[MX_CALLS] = sizeof(struct mx_call),
 	[MX_VARS] = sizeof(struct pawl_mx_var),
 	[MX_OPRS] = sizeof(struct pawl_mx_opr),
-	[MX_ROOMS] = sizeof(struct mx_room),
+};
+
+/* Where the node is in an object; these are at an object's beginning but for vars. */
+static const u32 node_at[MX_POOLS] = {
+	[MX_VARS] = offsetof(struct pawl_mx_var, node),
 };
 
 static u64 stacks[MX_POOLS];		/* A: lists: tag << 48 | pointer */
@@ -52,7 +57,7 @@ static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool have_key;
 
-static struct mx_node *node_at(u64 next)
+static struct mx_node *node_of(u64 next)
 {
 	return (struct mx_node *)(uintptr_t)next;
 }
@@ -73,7 +78,7 @@ static void *list_pop(int pool)
 	u64 was = load_acquire(&stacks[pool]);	/* COMPAT-P2 <-> COMPAT-P1 */
 	struct mx_node *l;
 
-	while ((l = node_at(was & PTR_MASK))) {
+	while ((l = node_of(was & PTR_MASK))) {
 		u64 new = ((was >> 48) + 1) << 48 | load_relaxed(&l->next_list);
 
 		if (cas_acq_rel_acquire(&stacks[pool], &was, new))
@@ -110,31 +115,32 @@ static __noinline void thread_register(void)
 		pthread_setspecific(key, &key);
 }
 
-static void *chunk_new(int pool)
+static struct mx_node *chunk_new(int pool)
 {
 	u32 size = sizes[pool], i;
 	struct chunk *c = malloc(sizeof(*c));
-	char *objs = c ? aligned_alloc(64, (size_t)size * MX_CHUNK) : NULL;
+	char *objs = c ? aligned_alloc(64, (size_t)size * MX_CHUNK) : NULL, *nodes;
 
 	if (!objs) {
 		free(c);
 		return NULL;
 	}
 	memset(objs, 0, (size_t)size * MX_CHUNK);
+	nodes = objs + node_at[pool];
 	for (i = 0; i + 1 < MX_CHUNK; i++)
-		((struct mx_node *)(void *)(objs + (size_t)i * size))->next =
-			(u64)(uintptr_t)(objs + (size_t)(i + 1) * size);
+		((struct mx_node *)(void *)(nodes + (size_t)i * size))->next =
+			(u64)(uintptr_t)(nodes + (size_t)(i + 1) * size);
 	c->objs = objs;
 	c->next = load_relaxed(&chunks[pool]);
 	/* COMPAT-P3 <-> COMPAT-P4 */
 	while (!cas_release_relaxed(&chunks[pool], &c->next, c))
 		;
-	return objs;
+	return (struct mx_node *)(void *)nodes;
 }
 
-static __noinline void *refill(int pool)
+static __noinline struct mx_node *refill(int pool)
 {
-	void *head = list_pop(pool);
+	struct mx_node *head = list_pop(pool);
 
 	if (!registered)
 		thread_register();
@@ -152,9 +158,9 @@ void *mx_pool_get(int pool)
 			return NULL;
 		c->n = 0;
 	}
-	c->head = node_at(node->next);
+	c->head = node_of(node->next);
 	c->n -= !!c->n;
-	return node;
+	return (char *)node - node_at[pool];
 }
 
 /* So many come back to one thread that others should have them. */
@@ -165,8 +171,8 @@ static __noinline void spill(int pool, struct cache *c)
 	u32 i;
 
 	for (i = 1; i < MX_BATCH; i++)
-		last = node_at(last->next);
-	c->head = node_at(last->next);
+		last = node_of(last->next);
+	c->head = node_of(last->next);
 	c->n -= MX_BATCH;
 	last->next = 0;
 	list_push(pool, head);
@@ -175,7 +181,7 @@ static __noinline void spill(int pool, struct cache *c)
 void mx_pool_put(int pool, void *obj)
 {
 	struct cache *c = &caches[pool];
-	struct mx_node *node = obj;
+	struct mx_node *node = (struct mx_node *)(void *)((char *)obj + node_at[pool]);
 
 	if (unlikely(!registered))
 		thread_register();

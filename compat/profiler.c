@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <compat/engine.h>
 #include <pawl/mx_c_api.h>
 
@@ -68,10 +69,38 @@ static void keep_most(u64 *to, u64 v)
 		;
 }
 
-void mx_profile_op(const char *name, u64 ns)
+static u64 now(void)
 {
-	struct entry *x = entry_of(name ? name : "unnamed");
+	struct timespec ts;
 
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000000000ull + (u64)ts.tv_nsec;
+}
+
+/* An op that is being timed: a block of the pool. */
+struct task {
+	const char *name;
+	u64 begin;
+};
+
+void *mx_profile_begin(const char *name)
+{
+	struct task *t = pawl_mx_room_get();
+
+	if (t) {
+		t->name = name;
+		t->begin = now();
+	}
+	return t;
+}
+
+void mx_profile_end(void *task)
+{
+	const struct task *t = task;
+	u64 ns = now() - t->begin;
+	struct entry *x = entry_of(t->name ? t->name : "unnamed");
+
+	pawl_mx_room_put(task);
 	if (!x)
 		return;
 	ns += !ns;

@@ -53,7 +53,9 @@ struct pawl_device_info {
  */
 PAWL_API int pawl_device_count(int kind);
 /* What it is.  Fill out->size.  -ENODEV, -ENOSYS, -EINVAL.  Any thread.  Blocking. */
+PAWL_TAG_BEGIN
 PAWL_API int pawl_device_info(struct pawl_device device, struct pawl_device_info *out);
+PAWL_TAG_END
 
 /*
  * Memory of a device of the engine, and memory of the host that it can copy from and to

@@ -337,7 +337,9 @@ struct pawl_stats {
 	unsigned int threads, workers;
 };
 
+PAWL_TAG_BEGIN
 PAWL_API int pawl_stats(struct pawl_engine *e, struct pawl_stats *out);
+PAWL_TAG_END
 /*
  * Write what goes on as text: how many ops are in flight, pushes that are under way,
  * bodies that run, asynchronous ops that are not completed, threads that wait, and every

@@ -3,8 +3,8 @@
  * pawl/mx_bridge.h - what the layer with MXNet's names stands on (libpawl_mx).
  *
  * MXNet's engine in C, with nothing of a language: vars, ops whose bodies may throw, waits
- * that give the exception back.  <pawl/mx_c_api.h> and <pawl/mx_engine.hpp> are written on
- * it, and so can other front ends be.
+ * that give the exception back.  <pawl/mx_c_api.h>, <pawl/mx_engine.hpp> and what pawl mxnet
+ * preloads (compat/mxnet/pawl_mxnet.cc) are written on it, and so can other front ends be.
  *
  * Functions return 0 or a negative errno; pawl_mx_last_error() of the same thread says what
  * was wrong, in full.  Any thread may call anything, also from a body.
@@ -82,6 +82,8 @@ struct pawl_mx_op {
 	void (*drop)(void *arg);
 	bool keep;		/* drop is not called while the body is on a stack either */
 	bool wait;		/* runs even if its vars are poisoned */
+	bool timed;		/* the profiler of the hooks is told of it */
+	bool in_room;		/* arg is a room of this op alone, which drop gives back */
 	int prop;		/* enum pawl_prop, which are MXNet's numbers */
 	int priority;
 	const char *name;	/* copied; may be NULL */
@@ -91,12 +93,35 @@ struct pawl_mx_op {
 	size_t nreads, nwrites;
 };
 
-/* Engines, with the environment's settings; the process has one that is everybody's. */
+/*
+ * What a front end puts in place of this library's: NULL is ours.  Before the first engine.
+ */
+struct pawl_mx_hooks {
+	/* On each new worker; ours tells OpenMP what MXNet recommends. */
+	void (*worker_start)(void);
+	/*
+	 * The profiler.  While it adds up there is no bulk.  An op that is to be timed begins
+	 * before its body, and ends, on whatever thread, when it is over.
+	 */
+	bool (*aggregating)(void);
+	void *(*begin)(const char *name);
+	void (*end)(void *task);
+};
+
+PAWL_API void pawl_mx_set_hooks(const struct pawl_mx_hooks *hooks);
+
+/*
+ * Engines, with the environment's settings; the process has one that is everybody's.  free
+ * waits for everything first; of the process's engine the next get makes another one.
+ */
 PAWL_API int pawl_mx_engine_create(int kind, struct pawl_mx_engine **out);
 PAWL_API int pawl_mx_engine_free(struct pawl_mx_engine *e);
 /* The process's; made on the first call, by MXNET_ENGINE_TYPE.  NULL: see last_error(). */
 PAWL_API struct pawl_mx_engine *pawl_mx_engine_get(void);
-/* exception: as in the waits below; from a body, stop does nothing. */
+/*
+ * exception: as in the waits below; from a body, stop does nothing, and in the child of a
+ * fork, as long as the engine is not there again, neither does anything.
+ */
 PAWL_API int pawl_mx_engine_stop(struct pawl_mx_engine *e, void **exception);
 PAWL_API int pawl_mx_engine_start(struct pawl_mx_engine *e);
 /* From now on only the bodies of deletes run; all others complete without. */
@@ -105,6 +130,8 @@ PAWL_API int pawl_mx_engine_kind(struct pawl_mx_engine *e);
 /* The engine below; another one after a fork. */
 PAWL_API struct pawl_engine *pawl_mx_engine_pawl(struct pawl_mx_engine *e);
 
+/* The first bytes of a var are the front end's, aligned as anything. */
+#define PAWL_MX_VAR_ROOM 16
 PAWL_API int pawl_mx_var_new(struct pawl_mx_engine *e, struct pawl_mx_var **out);
 /* fn(run, arg) and then drop(arg), both may be NULL; the var is nobody's from here on. */
 PAWL_API int pawl_mx_var_delete(struct pawl_mx_engine *e, struct pawl_mx_var *var,
@@ -147,7 +174,7 @@ PAWL_API void pawl_mx_exception_free(void *exception);
 PAWL_API int pawl_mx_bulk_size(struct pawl_mx_engine *e);
 PAWL_API int pawl_mx_set_bulk_size(struct pawl_mx_engine *e, int size);
 
-/* A block of PAWL_MX_ROOM bytes, aligned as anything, from a pool; for arg. */
+/* A block of PAWL_MX_ROOM bytes, aligned as anything, from a pool; for arg, and in_room. */
 #define PAWL_MX_ROOM 64
 PAWL_API void *pawl_mx_room_get(void);
 PAWL_API void pawl_mx_room_put(void *room);

@@ -2,7 +2,7 @@
 /*
  * pawl/mx_engine.hpp - mxnet::Engine on libpawl; link with -lpawl_mx.
  *
- * The names of MXNet 1.9.1's engine.h and of the parts of its base.h that they use; C++14.
+ * The names of MXNet 1.9.1's engine.h and of the parts of its base.h that they use; C++11.
  * Code written to mxnet/engine.h compiles with this, or unchanged with the folder
  * <prefix>/include/pawl/compat on its include path.
  *
@@ -473,6 +473,7 @@ public:
 		op.sync = exec_fn ? RunSync : nullptr;
 		op.arg = Body<SyncFn>::Make(std::move(exec_fn));
 		op.drop = Body<SyncFn>::Drop;
+		op.in_room = true;
 		PushOp(op);
 	}
 
@@ -545,6 +546,7 @@ private:
 #endif
 		op->arg = Body<AsyncFn>::Make(std::move(fn));
 		op->drop = Body<AsyncFn>::Drop;
+		op->in_room = true;
 		/* What it captured stays until it has returned, also after on_complete. */
 		op->keep = true;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pawl/mx_ndarray.hpp - mxnet::NDArray, Resource and ResourceManager, as far as an engine's
- * user needs them; C++14, link with -lpawl_mx.
+ * user needs them; C++11, link with -lpawl_mx.
  *
  * An NDArray is dense memory on a CPU context with a var; copies and views share both.  The
  * address of one is a good NDArrayHandle for calls that do not keep it; MXNDArrayFree() is

@@ -13,7 +13,7 @@ cp -r "$1" "$tmp/pawl"
 shift
 cp "$@" "$tmp/pawl"
 
-warn='-Wall -Wextra -Wundef -Wpedantic -Werror -fsyntax-only'
+warn='-Wall -Wextra -Wundef -Wshadow -Wpedantic -Werror -fsyntax-only'
 # user NAME: a program that includes it
 user() {
 	printf '#include <%s>\n#include <%s>\nextern int pawl_dummy;\n' "$1" "$1" >"$tmp/user.c"
@@ -23,7 +23,7 @@ user() {
 for header in "$tmp"/pawl/*.h; do
 	name=pawl/${header##*/}
 	user "$name"
-	${CC:-gcc} -std=c11 $warn -Wshadow -Wstrict-prototypes -Wmissing-prototypes -I"$tmp" "$tmp/user.c"
+	${CC:-gcc} -std=c11 $warn -Wstrict-prototypes -Wmissing-prototypes -I"$tmp" "$tmp/user.c"
 	${CXX:-g++} -std=c++17 $warn -I"$tmp" "$tmp/user.cc"
 	echo "$name"
 done
@@ -31,12 +31,12 @@ done
 for header in "$tmp"/pawl/*.hpp "$tmp"/pawl/compat/*/*.h; do
 	name=${header#"$tmp/"}
 	user "${name#pawl/compat/}"
-	${CXX:-g++} -std=c++14 $warn -I"$tmp/pawl/compat" -I"$tmp" "$tmp/user.cc"
+	${CXX:-g++} -std=c++11 $warn -I"$tmp/pawl/compat" -I"$tmp" "$tmp/user.cc"
 	[ "$name" = pawl/compat/mxnet/resource.h ] || continue
 	for cxx in ${CXX:-g++} clang++; do
 		command -v "$cxx" >/dev/null || continue
 		for api in 10901 20000; do
-			for std in 14 17 20; do
+			for std in 11 14 17 20; do
 				$cxx -std=c++$std $warn -DPAWL_MX_API=$api -I"$tmp/pawl/compat" -I"$tmp" "$tmp/user.cc"
 			done
 		done

@@ -106,6 +106,7 @@ says out "runs train.py --epochs 3; $tmp/cache/pawl/libpawl_mxnet-"
 lib=$(find "$tmp/cache" -name '*.so')
 grep -q -- "-isystem $tmp/good/include" "$lib" || fail 'not against the headers of the package'
 grep -q -- 'pawl_mxnet\.cc' "$lib" || fail 'another source'
+grep -q -- '-l:libpawl_mx\.a -lpawl ' "$lib" || fail 'without what stands behind the other doors'
 # built once
 run 0 "$tmp/python-good" train.py
 [ "$(wc -l <"$tmp/compiled")" -eq 1 ] || fail 'built again'

@@ -4,7 +4,7 @@
  *
  * The program stays as it is: a library that takes the place of MXNet's engine is
  * preloaded.  It must fit the installed mxnet, so it is compiled on the user's machine,
- * against the headers inside that package, once, and kept in a cache.
+ * against the headers inside that package and with libpawl_mx.a, once, and kept in a cache.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -28,6 +28,7 @@
 #define ME "pawl mxnet"
 #define SOURCE "pawl_mxnet.cc"
 #define MAP "pawl_mxnet.map"
+#define BRIDGE "libpawl_mx.a"
 
 struct setup {
 	const char *python;	/* where mxnet is looked for */
@@ -302,6 +303,9 @@ static int choose_name(struct setup *s, const char *cxx)
 	h = hash_file(h, s->package, "include/mxnet/engine.h");
 	h = hash_file(hash_file(h, s->source, SOURCE), s->source, MAP);
 	h = hash_file(h, s->include, "pawl/engine.h");
+	h = hash_file(h, s->include, "pawl/mx_bridge.h");
+	if (s->libdir)
+		h = hash_file(h, s->libdir, BRIDGE);
 	h = hash(h, s->libdir ? s->libdir : "");
 	if (cache && *cache == '/')
 		dir = text("%s/pawl", cache);
@@ -350,7 +354,7 @@ static int build(struct setup *s, const char *cxx)
 		"-D_GLIBCXX_USE_CXX11_ABI=0", "-DDMLC_USE_CXX11=1", "-DMXNET_USE_CUDA=0",
 		"-DMSHADOW_USE_CUDA=0", "-DMSHADOW_USE_CBLAS=0", "-DMSHADOW_USE_MKL=0",
 		"-isystem", args[0], args[1], "-o", tmp, args[2], args[3], "-Wl,-z,defs",
-		args[4], args[5], "-lpawl", "-ldl", NULL
+		"-Wl,--exclude-libs," BRIDGE, args[4], args[5], "-l:" BRIDGE, "-lpawl", "-ldl", NULL
 	};
 	size_t i;
 	int rc;
@@ -360,7 +364,7 @@ static int build(struct setup *s, const char *cxx)
 	if (!rc && rename(tmp, s->built))
 		rc = failed("%s: %s", s->built, strerror(errno));
 	else if (rc)
-		failed("%s could not build the library from %s/" SOURCE
+		failed("%s could not build the library from %s/" SOURCE " and " BRIDGE
 		       "; $CXX names another compiler", cxx, s->source);
 	if (rc)
 		unlink(tmp);

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Engines: made by the environment's settings, the one of the process, its end.
+ *
+ * Ordering: COMPAT-E1 (engine published) <-> COMPAT-E2 (engine found): its fields.
+ *
+ * Progress: blocking by purpose, but for the process's engine when it is there.
+ *
+ * Lifetime: engine objects stay, for those who hold a stale pointer; a new engine takes one
+ * that was freed.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <compat/engine.h>
+
+struct pawl_mx_engine *mx_engines;		/* A: all, newest first */
+static struct pawl_mx_engine *the_engine;	/* A: the process's */
+
+struct pawl_mx_hooks mx_hooks = {
+	.aggregating = mx_profile_aggregating,
+	.begin = mx_profile_begin,
+	.end = mx_profile_end,
+};
+
+void pawl_mx_set_hooks(const struct pawl_mx_hooks *hooks)
+{
+	if (hooks->worker_start)
+		mx_hooks.worker_start = hooks->worker_start;
+	if (hooks->aggregating)
+		mx_hooks.aggregating = hooks->aggregating;
+	if (hooks->begin && hooks->end) {
+		mx_hooks.begin = hooks->begin;
+		mx_hooks.end = hooks->end;
+	}
+}
+PAWL_EXPORT(pawl_mx_set_hooks);
+
+static void worker_start(void *user, const char *name)
+{
+	if (mx_hooks.worker_start)
+		mx_hooks.worker_start();
+	else
+		mx_omp_set((int)(intptr_t)user);
+}
+
+/* A pawl engine for e; in the child of a fork with the workers for that. */
+int mx_engine_make(struct pawl_mx_engine *e, bool child)
+{
+	struct pawl_config cfg;
+	struct pawl_engine *pe;
+	struct mx_env env;
+	int rc;
+
+	mx_env_read(&env);
+	pawl_config_init(&cfg);
+	cfg.kind = e->kind == PAWL_MX_NAIVE ? PAWL_NAIVE :
+		   e->kind == PAWL_MX_POOLED ? PAWL_POOLED : PAWL_PER_DEVICE;
+	if (e->kind == PAWL_MX_POOLED) {
+		cfg.workers = 16;
+		cfg.copy_workers = 1;
+	} else {
+		cfg.workers = child ? env.mp_workers : env.cpu_workers;
+		cfg.priority_workers = env.cpu_priority_workers;
+		cfg.copy_workers = env.copy_workers;
+	}
+	cfg.cpu_devices = MX_CPU_DEVICES;
+	cfg.max_vars = 1u << 20;
+	cfg.max_ops = 960000;
+	cfg.max_threads = MX_THREADS;
+	if (cfg.workers * (int)MX_CPU_DEVICES > (int)MX_THREADS / 2)
+		cfg.cpu_devices = 1;
+	e->devices = cfg.cpu_devices;
+	/* One worker means one op at a time: who waits does not work, but inside a body. */
+	cfg.no_help = !env.help;
+	cfg.drop = mx_payload_drop;
+	cfg.name = "mxnet";
+	cfg.thread_start = worker_start;
+	cfg.user = (void *)(intptr_t)(child ? 1 : env.omp_threads);
+	if (child && !mx_hooks.worker_start)
+		mx_omp_set(1);
+	rc = pawl_engine_create(&cfg, &pe);
+	if (rc)
+		return mx_err_pawl(rc);
+	e->info = env.info;
+	e->pid = getpid();
+	store_release(&e->pe, pe);	/* COMPAT-E1 <-> COMPAT-E2 */
+	return 0;
+}
+
+static struct pawl_mx_engine *engine_object(void)
+{
+	struct pawl_mx_engine *e = load_acquire(&mx_engines);	/* COMPAT-E2 <-> COMPAT-E1 */
+	u32 unused;
+
+	/* One that was freed, or a new one: they stay, for those who hold a stale pointer. */
+	for (; e; e = e->next) {
+		unused = 0;
+		if (cas_acq_rel_acquire(&e->used, &unused, 1))
+			return e;
+	}
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return NULL;
+	e->used = 1;
+	e->next = load_relaxed(&mx_engines);
+	while (!cas_release_relaxed(&mx_engines, &e->next, e))
+		;
+	return e;
+}
+
+int pawl_mx_engine_create(int kind, struct pawl_mx_engine **out)
+{
+	struct pawl_mx_engine *e;
+	int rc;
+
+	if (!out || kind < PAWL_MX_NAIVE || kind > PAWL_MX_PER_DEVICE)
+		return mx_err(-EINVAL, "engine create: kind %d, or out is NULL", kind);
+	e = engine_object();
+	if (!e)
+		return mx_err(-ENOMEM, "engine create: no memory");
+	e->kind = (u32)kind;
+	store_relaxed(&e->shutdown, 0);
+	rc = mx_engine_make(e, false);
+	if (rc) {
+		store_release(&e->used, 0);
+		return rc;
+	}
+	mx_fork_setup();
+	*out = e;
+	return 0;
+}
+PAWL_EXPORT(pawl_mx_engine_create);
+
+int pawl_mx_engine_free(struct pawl_mx_engine *e)
+{
+	struct pawl_engine *pe = e ? load_acquire(&e->pe) : NULL;
+	int rc;
+
+	if (!pe)
+		return 0;
+	rc = pawl_engine_destroy(pe);
+	if (rc)
+		return mx_err_pawl(rc);
+	if (e == load_acquire(&the_engine))
+		store_release(&the_engine, NULL);
+	mx_bulk_forget();
+	store_relaxed(&e->pe, NULL);
+	store_release(&e->used, 0);
+	return 0;
+}
+PAWL_EXPORT(pawl_mx_engine_free);
+
+struct pawl_mx_engine *mx_engine_shared(void)
+{
+	return load_acquire(&the_engine);
+}
+
+/*
+ * The process ends: what was pushed is run, among the destructors of what came after the
+ * engine.  A body that never ends must not keep the process from ending, so this gives up
+ * when nothing was completed for a while.
+ */
+static void the_engine_drain(void)
+{
+	struct pawl_mx_engine *e = load_acquire(&the_engine);
+	struct pawl_stats s = { .size = sizeof(s) };
+	uint64_t completed = 0;
+
+	if (!e || !mx_pe(e) || pawl_engine_start(mx_pe(e)))
+		return;
+	while (pawl_wait_all(mx_pe(e), MX_EXIT_NS, NULL) == -ETIMEDOUT) {
+		pawl_stats(mx_pe(e), &s);
+		if (s.completed == completed) {
+			fprintf(stderr, "pawl_mx: the process ends with %llu ops in flight\n",
+				(unsigned long long)(s.pushed - s.completed));
+			return;
+		}
+		completed = s.completed;
+	}
+}
+
+struct pawl_mx_engine *pawl_mx_engine_get(void)
+{
+	struct pawl_mx_engine *e = load_acquire(&the_engine), *new;
+	struct mx_env env;
+
+	if (likely(e))
+		return e;
+	mx_env_read(&env);
+	if (env.kind < 0 || pawl_mx_engine_create(env.kind, &new))
+		return NULL;
+	if (!cas_acq_rel_acquire(&the_engine, &e, new)) {
+		pawl_mx_engine_free(new);
+		return e;
+	}
+	if (mx_hooks.aggregating == mx_profile_aggregating)
+		mx_profile_engine(new);
+	atexit(the_engine_drain);
+	return new;
+}
+PAWL_EXPORT(pawl_mx_engine_get);
+
+int pawl_mx_engine_kind(struct pawl_mx_engine *e)
+{
+	return (int)e->kind;
+}
+PAWL_EXPORT(pawl_mx_engine_kind);
+
+struct pawl_engine *pawl_mx_engine_pawl(struct pawl_mx_engine *e)
+{
+	return mx_pe(e);
+}
+PAWL_EXPORT(pawl_mx_engine_pawl);
+
+/*
+ * A fork handler that was registered before ours, as MXNet's own is, starts the engine
+ * while it is still the parent's; ours makes a new one, which is started.
+ */
+static bool early_in_child(const struct pawl_mx_engine *e)
+{
+	return e->pid != getpid();
+}
+
+int pawl_mx_engine_stop(struct pawl_mx_engine *e, void **exception)
+{
+	struct pawl_error err = { 0 };
+	int rc;
+
+	if (exception)
+		*exception = NULL;
+	if (early_in_child(e))
+		return 0;
+	if (!mx_pe(e))
+		return mx_bad_engine();
+	rc = pawl_engine_stop(mx_pe(e));
+	if (rc)
+		return rc == -EDEADLK ? 0 : mx_err_pawl(rc);
+	rc = pawl_wait_all(mx_pe(e), 0, &err);
+	return err.code ? mx_told(rc, &err, exception) : 0;
+}
+PAWL_EXPORT(pawl_mx_engine_stop);
+
+int pawl_mx_engine_start(struct pawl_mx_engine *e)
+{
+	int rc;
+
+	if (early_in_child(e))
+		return 0;
+	if (!mx_pe(e))
+		return mx_bad_engine();
+	rc = pawl_engine_start(mx_pe(e));
+	return rc && rc != -EDEADLK ? mx_err_pawl(rc) : 0;
+}
+PAWL_EXPORT(pawl_mx_engine_start);
+
+int pawl_mx_engine_shutdown(struct pawl_mx_engine *e)
+{
+	store_relaxed(&e->shutdown, 1);
+	return 0;
+}
+PAWL_EXPORT(pawl_mx_engine_shutdown);
+
+/*
+ * The library goes, after everybody's destructors, which may still have pushed: those bodies
+ * find nothing alive any more, and do not run.
+ */
+static __attribute__((destructor)) void the_engine_exit(void)
+{
+	struct pawl_mx_engine *e = xchg_acq_rel(&the_engine, NULL);
+
+	if (!e || !mx_pe(e))
+		return;
+	store_relaxed(&e->shutdown, 1);
+	if (pawl_engine_start(mx_pe(e)) || pawl_wait_all(mx_pe(e), MX_LAST_NS, NULL) == -ETIMEDOUT)
+		return;
+	pawl_engine_destroy(mx_pe(e));
+	store_relaxed(&e->pe, NULL);
+}
