@@ -215,7 +215,7 @@ all: lib
 # --- libpawl_mx: MXNet's names ----------------------------------------------------
 
 ifdef CONFIG_COMPAT_MX
-base-cxxflags = $(filter-out -std=gnu11 -D_GNU_SOURCE= -Wmissing-prototypes -Wstrict-prototypes -Wshadow,$(base-cflags)) \
+base-cxxflags = $(filter-out -std=gnu11 -D_GNU_SOURCE= -Wmissing-prototypes -Wstrict-prototypes,$(base-cflags)) \
 	-std=gnu++17
 mx-cflags := -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt -fno-semantic-interposition
 $(eval $(call walk,compat,$(mx-cflags)))

@@ -17,6 +17,8 @@
 
 namespace mxnet {
 
+typedef std::vector<int64_t> TShape;
+
 class NDArray {
 public:
 	NDArray() : handle_(nullptr) { Check(MXNDArrayCreateNone(&handle_)); }

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # forms.sh INCLUDE: the two forms of asynchronous callbacks do not mix: what is written for
-# the one does not compile, or not link, as the other.
+# the one does not compile, or not link, as the other.  And code that is written as MXNet's own
+# tests of its engine compiles without a warning, as C++11 to C++17, in both forms.
 set -u
 include=$1
 tmp=$(mktemp -d)
@@ -79,6 +80,119 @@ for apis in '10901 10901 yes' '10901 20000 no'; do
 	if [ $got != "$want" ]; then
 		echo "units of form $a and $b link: $got, should be: $want"
 		rc=1
+	fi
+done
+
+# What MXNet's tests include and call, as they do.
+cat >"$tmp/own.cc" <<'EOT'
+#include <dmlc/logging.h>
+#include <dmlc/thread_group.h>
+#include <dmlc/omp.h>
+#include <mxnet/c_api.h>
+#include <mxnet/engine.h>
+#include <mxnet/ndarray.h>
+#include <dmlc/timer.h>
+#include <memory>
+#include <vector>
+using namespace mxnet;
+#if MXNET_VERSION >= 20000
+#define START Engine::CallbackOnStart on_start,
+#define STARTED on_start()
+static void AsyncFn(void *, void *, void *cb, void *) { (*static_cast<engine::CallbackOnComplete *>(cb))(); }
+#else
+#define START
+#define STARTED (void)0
+static void AsyncFn(void *, void *cb, void *) { (*static_cast<engine::CallbackOnComplete *>(cb))(); }
+#endif
+static void SyncFn(void *, void *) {}
+static void Deleter(void *p) { delete static_cast<int *>(p); }
+int main()
+{
+	std::vector<Engine *> engines{ engine::CreateNaiveEngine(), engine::CreateThreadedEnginePooled(),
+				       engine::CreateThreadedEnginePerDevice(), Engine::Get() };
+	std::vector<double> data(4, 1.0), *at = &data;
+	double t = dmlc::GetTime();
+
+	for (Engine *e : engines) {
+		auto &&var = e->NewVariable();
+		std::vector<Engine::OprHandle> oprs;
+		std::vector<Engine::VarHandle> vars{ e->NewVariable() };
+		auto func = [at](RunContext, START Engine::CallbackOnComplete cb) {
+			STARTED;
+			at->at(0) += 1;
+			cb();
+		};
+
+		e->Stop();
+		e->Start();
+		e->PushAsync(func, Context::CPU(), vars, { var });
+		e->PushSync([](RunContext ctx) { CHECK_EQ(ctx.ctx.dev_id, 0); }, Context{}, { var }, {},
+			    FnProperty::kNormal, 0, "sync");
+		oprs.push_back(e->NewOperator(func, { var }, {}));
+		oprs.push_back(e->NewOperator([](RunContext, START Engine::CallbackOnComplete cb) {
+			STARTED;
+			cb();
+		}, {}, { var }, FnProperty::kCopyFromGPU));
+		for (auto &&o : oprs)
+			e->Push(o, Context{});
+		e->WaitForVar(var);
+		e->WaitForAll();
+		for (auto &&o : oprs)
+			e->DeleteOperator(o);
+		CHECK_EQ(var->version(), 2U);
+		e->DeleteVariable([](RunContext) {}, Context{}, var);
+		e->DeleteVariable(nullptr, Context{}, vars[0]);
+		var = nullptr;
+		e->WaitForAll();
+		LOG(INFO) << "seconds " << dmlc::GetTime() - t;
+	}
+	for (int i = 0; i < 3; i++)
+		delete engines[i];
+
+	auto v = Engine::Get()->NewVariable();
+	auto ctx = Context{};
+	CHECK_EQ(MXEnginePushAsync(AsyncFn, new int(1), Deleter, &ctx, &v, 1, nullptr, 0), 0);
+	CHECK_EQ(MXEnginePushAsync(AsyncFn, nullptr, nullptr, &ctx, nullptr, 0, &v, -1), -1);
+	CHECK_EQ(MXEnginePushSync(SyncFn, nullptr, nullptr, &ctx, &v, -1, nullptr, 0), -1);
+
+	std::vector<NDArray *> nds{ new NDArray(ctx), new NDArray(TShape({ 2, 3 }), ctx),
+				    new NDArray({ 1 }, ctx), new NDArray(TShape(1, 1), Context::CPU(1)) };
+	void **reads = reinterpret_cast<void **>(nds.data());
+	CHECK_EQ(MXEnginePushAsyncND(AsyncFn, nullptr, nullptr, &ctx, reads, 2, reads + 2, 2), 0);
+	CHECK_EQ(MXEnginePushSyncND(SyncFn, new int(1), Deleter, &ctx, reads, 4, nullptr, 0), 0);
+	CHECK_EQ(MXEnginePushSyncND(SyncFn, nullptr, nullptr, &ctx, nullptr, 0, reads, -1), -1);
+	for (NDArray *nd : nds)
+		delete nd;
+
+	auto ready = std::make_shared<dmlc::ManualEvent>();
+	dmlc::ThreadGroup threads;
+	threads.create("one", false, [](std::shared_ptr<dmlc::ManualEvent> r) -> int {
+		r->wait();
+		omp_set_num_threads(1);
+		return 0;
+	}, ready);
+	ready->signal();
+	threads.join_all();
+
+	/* it outlives what holds it, and is stopped when arrays still go */
+	static std::unique_ptr<NDArray> last;
+	last.reset(new NDArray(Context::CPU()));
+	Engine::_GetSharedRef()->Stop();
+	return 0;
+}
+EOT
+for api in 10901 20000; do
+	for how in 'g++ 11' 'g++ 17' 'clang++ 14'; do
+		read -r cxx std <<<"$how"
+		command -v "$cxx" >/dev/null || continue
+		"$cxx" -std=c++"$std" -Wall -Wextra -Wshadow -Werror -fsyntax-only "-DPAWL_MX_API=$api" \
+			"-I$include/pawl/compat" "-I$include" "-I$PWD/include" "$tmp/own.cc" || rc=1
+	done
+	# shellcheck disable=SC2086 # and it runs, if the library is a plain one
+	if ! nm -D libpawl.so | grep -qE '__[at]san_'; then
+		${CXX:-g++} -std=c++11 -pthread "-DPAWL_MX_API=$api" "-I$include/pawl/compat" "-I$include" \
+			"-I$PWD/include" -o "$tmp/own" "$tmp/own.cc" -L. -lpawl_mx -lpawl &&
+			LD_LIBRARY_PATH=$PWD timeout 60 "$tmp/own" 2>"$tmp/log" || { cat "$tmp/log"; echo "form $api: it fails"; rc=1; }
 	fi
 done
 exit $rc
