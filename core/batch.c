@@ -342,7 +342,7 @@ int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
 			return err(-ENOMEM, "push_batch: %u ops exist (config.max_ops)",
 				   e->cfg.max_ops);
 		}
-		rc = op_fill(t, op, opi, &ops[i]);
+		rc = op_fill(t, op, opi, &ops[i], 0);
 		if (rc) {
 			op_free(t, op, opi);
 			batch_undo(t, (u32)i);

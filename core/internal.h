@@ -404,6 +404,8 @@ static inline void *zalloc_lines(size_t size)
 	return p ? memset(p, 0, size) : NULL;
 }
 
+int bulk_flush(struct thread *t);
+
 /* thread.c */
 extern u32 pawl_fork_gen;
 struct thread *thread_enter(struct pawl_engine *e);	/* NULL: err() is set */
@@ -427,6 +429,16 @@ static inline struct thread *thread_get(struct pawl_engine *e)
 	if (likely(thread_last.id == e->id))
 		return thread_last.t;
 	return thread_enter(e);
+}
+
+/* The same for a call that asks about ops pushed before: what bulk has gathered is pushed. */
+static inline struct thread *thread_flushed(struct pawl_engine *e)
+{
+	struct thread *t = thread_get(e);
+
+	if (likely(t) && t->bulk)
+		bulk_flush(t);
+	return t;
 }
 
 /* op.c */
@@ -484,7 +496,6 @@ static inline int op_check(struct pawl_engine *e, const struct pawl_op *d, const
 	return op_bad(e, d, who);
 }
 
-int op_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d);
 int op_fill_many(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d);
 int op_deps_copy(struct thread *t, struct op *op, u32 opi, const struct dep *from, u32 n);
 u32 deps_sort(struct dep *deps, u32 n);
@@ -516,6 +527,13 @@ int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext);
 static inline struct exec_queue *op_queue(struct pawl_engine *e, const struct op *op)
 {
 	return e->routes[op->dev * 8u + op->prop];
+}
+
+/* A ready op that has a body, to its queue. */
+static inline void queue_op(struct thread *t, struct op *op, u32 opi)
+{
+	exec_push(op_queue(t->e, op), &t->ex, opi, op->prio,
+		  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
 }
 
 /* link.c: take the places */
@@ -577,11 +595,12 @@ static inline u32 attach_word(struct thread *t, struct dep *d, u32 ref, u64 val)
 	       attach_block(t, d, ref, word_cur(val), 0);
 }
 
-/* push.c */
+/* push.c; the hot ones are inline in there */
 int push_op(struct thread *t, struct op *op, u32 opi);
 void push_undo(struct thread *t, struct op *op);
 void dispatch(struct thread *t, struct op *op, u32 opi);
 int window_wait(struct thread *t, u32 n);
+int op_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d, u32 flags);
 int push_one(struct thread *t, const struct pawl_op *d, u32 flags);
 int var_delete(struct thread *t, pawl_var_t v, struct pawl_device dev, pawl_fn fn, void *arg);
 
@@ -612,7 +631,6 @@ static inline void alone_end(struct thread *t, u32 budget)
 
 void run_work(void *user, struct exec_thread *ex, u32 work);
 void op_warm(void *user, u32 work);
-u32 run_op(struct thread *t, struct op *op, u32 opi);
 u32 finish_op(struct thread *t, struct op *op, u32 opi, int status);
 bool grant(struct op *op);
 
@@ -678,9 +696,16 @@ void error_put(struct thread *t, u32 idx);
 bool error_alive(struct pawl_engine *e, u32 idx);
 void error_fill(struct pawl_engine *e, u32 idx, struct pawl_error *out);
 
+static inline void error_none(struct pawl_error *out)
+{
+	if (out) {
+		out->code = 0;
+		out->payload = NULL;
+	}
+}
+
 /* bulk.c */
 int bulk_add(struct thread *t, const struct pawl_op *d);
-int bulk_flush(struct thread *t);
 int bulk_run(struct pawl_run *run, void *arg);
 void bulk_exit(struct thread *t);
 

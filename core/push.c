@@ -31,12 +31,11 @@ static __noinline void dispatch_odd(struct thread *t, struct op *op, u32 opi)
 		flight_check(t);
 		return;
 	}
-	exec_push(op_queue(e, op), &t->ex, opi, op->prio,
-		  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
+	queue_op(t, op, opi);
 }
 
 /* A ready op of this push: inline where its property says so, else to its queue. */
-static inline void dispatch_here(struct thread *t, struct op *op, u32 opi)
+__always_inline_fn void dispatch(struct thread *t, struct op *op, u32 opi)
 {
 	if (unlikely(op->flags & (OP_WAITER | OP_INLINE)))
 		dispatch_odd(t, op, opi);
@@ -44,12 +43,7 @@ static inline void dispatch_here(struct thread *t, struct op *op, u32 opi)
 		exec_push(op_queue(t->e, op), &t->ex, opi, op->prio, 0);
 }
 
-void dispatch(struct thread *t, struct op *op, u32 opi)
-{
-	dispatch_here(t, op, opi);
-}
-
-/* Several accesses, or none: as push_op_here(). */
+/* Several accesses, or none: as push_op(). */
 static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 {
 	struct pawl_engine *e = t->e;
@@ -108,7 +102,7 @@ attached:
  * the op still belongs to the caller.  The op's wait counter starts at its accesses
  * plus one; the plus one is ours and keeps it from running before all are attached.
  */
-static __always_inline_fn int push_op_here(struct thread *t, struct op *op, u32 opi)
+__always_inline_fn int push_op(struct thread *t, struct op *op, u32 opi)
 {
 	u64 found;
 	int rc;
@@ -122,7 +116,7 @@ static __always_inline_fn int push_op_here(struct thread *t, struct op *op, u32 
 			/* Once it is attached and not granted, it is no longer ours. */
 			if (attach_own(t, &op->deps[0], dep_ref(opi, 1, 0, 0), found)) {
 				store_relaxed(&op->wait, 0);
-				dispatch_here(t, op, opi);
+				dispatch(t, op, opi);
 			}
 			return 0;
 		}
@@ -132,11 +126,6 @@ static __always_inline_fn int push_op_here(struct thread *t, struct op *op, u32 
 	if (unlikely(rc))
 		store_release(&t->pushed, t->pushed - 1);
 	return rc;
-}
-
-int push_op(struct thread *t, struct op *op, u32 opi)
-{
-	return push_op_here(t, op, opi);
 }
 
 /* The block of a refused push with one var (of several vars: push_op() did it). */
@@ -292,8 +281,9 @@ static __noinline int fill_few(struct thread *t, struct op *op, const struct paw
 	return 0;
 }
 
-static __always_inline_fn int fill_here(struct thread *t, struct op *op, u32 opi,
-					const struct pawl_op *d, u32 flags)
+/* A checked description into a new op; on error the op is as op_new() made it. */
+__always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d,
+			       u32 flags)
 {
 	u64 total = (u64)d->nreads + d->nwrites;
 	int rc;
@@ -329,12 +319,6 @@ static __always_inline_fn int fill_here(struct thread *t, struct op *op, u32 opi
 	return 0;
 }
 
-/* A checked description into a new op; on error the op is as op_new() made it. */
-int op_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
-{
-	return fill_here(t, op, opi, d, 0);
-}
-
 static __cold void push_special(struct thread *t, struct op *op, u32 opi, const char *name)
 {
 	u32 special = load_relaxed(&t->e->special);
@@ -359,7 +343,7 @@ static __cold int push_refused(struct thread *t, struct op *op, u32 opi)
 	return err(-ESTALE, "push: a var was deleted by another thread meanwhile");
 }
 
-static __always_inline_fn int push_here(struct thread *t, const struct pawl_op *d, u32 flags)
+__always_inline_fn int push_one(struct thread *t, const struct pawl_op *d, u32 flags)
 {
 	struct pawl_engine *e = t->e;
 	struct op *op;
@@ -374,21 +358,16 @@ static __always_inline_fn int push_here(struct thread *t, const struct pawl_op *
 	op = op_new(t, &opi);
 	if (unlikely(!op))
 		return err(-ENOMEM, "push: %u ops exist (config.max_ops)", e->cfg.max_ops);
-	rc = fill_here(t, op, opi, d, flags);
+	rc = op_fill(t, op, opi, d, flags);
 	if (unlikely(rc)) {
 		pool_put(e->pool[POOL_OP], &t->cache[POOL_OP], opi);
 		return rc;
 	}
 	if (unlikely(load_relaxed(&e->special)))
 		push_special(t, op, opi, d->name);
-	if (unlikely(push_op_here(t, op, opi)))
+	if (unlikely(push_op(t, op, opi)))
 		return push_refused(t, op, opi);
 	return unlikely(e->kind == PAWL_NAIVE) ? wait_naive(t) : 0;
-}
-
-int push_one(struct thread *t, const struct pawl_op *d, u32 flags)
-{
-	return push_here(t, d, flags);
 }
 
 int pawl_push(struct pawl_engine *e, const struct pawl_op *d)
@@ -406,7 +385,7 @@ int pawl_push(struct pawl_engine *e, const struct pawl_op *d)
 		if (rc)
 			return rc < 0 ? rc : 0;
 	}
-	return push_here(t, d, 0);
+	return push_one(t, d, 0);
 }
 PAWL_EXPORT(pawl_push);
 

@@ -51,6 +51,7 @@
 #define REC_BYTES	65536u
 
 struct rec_buf {
+	u32 engine;		/* I: number of the rec_engine */
 	u32 slot;		/* I */
 	u32 number;		/* chunks written */
 	u32 pos;		/* bytes of the event list */
@@ -138,12 +139,12 @@ static void chunk_write(u64 *head, enum rec_chunk type, u32 engine, u32 slot, u3
 		store_relaxed(&session.failed, (u32)(n < 0 ? errno : ENOSPC));
 }
 
-static __noinline void buf_write(struct rec_engine *r, struct rec_buf *b)
+static __noinline void buf_write(struct rec_buf *b)
 {
 	int saved = errno;
 
 	if (b->pos)
-		chunk_write(b->head, REC_CHUNK_EVENTS, r->number, b->slot, b->number++, b->pos);
+		chunk_write(b->head, REC_CHUNK_EVENTS, b->engine, b->slot, b->number++, b->pos);
 	b->pos = 0;
 	b->written = b->last;
 	errno = saved;
@@ -158,6 +159,7 @@ static __cold struct rec_buf *buf_new(struct rec_engine *r, struct thread *t)
 		return NULL;
 	}
 	memset(b, 0, offsetof(struct rec_buf, data));
+	b->engine = r->number;
 	b->slot = t->slot;
 	b->written = b->last = cycles();
 	/* Times are differences, and this is the first. */
@@ -168,12 +170,11 @@ static __cold struct rec_buf *buf_new(struct rec_engine *r, struct thread *t)
 }
 
 /* The calling thread's buffer with room for an event, inside a read section. */
-static inline struct rec_buf *buf_get(struct thread *t, struct rec_engine **out)
+static inline struct rec_buf *buf_get(struct thread *t)
 {
 	struct rec_engine *r = load_acquire(&t->e->record);	/* CORE-Y4 <-> CORE-Y3 */
 	struct rec_buf *b;
 
-	*out = r;
 	if (unlikely(!r))
 		return NULL;
 	b = r->buf[t->slot];
@@ -181,7 +182,7 @@ static inline struct rec_buf *buf_get(struct thread *t, struct rec_engine **out)
 		return buf_new(r, t);
 	if (unlikely(b->pos > REC_BYTES - REC_EVENT_ROOM - REC_ACCESS_ROOM ||
 		     b->last - b->written > session.flush))
-		buf_write(r, b);
+		buf_write(b);
 	return b;
 }
 
@@ -214,23 +215,22 @@ static inline u8 *put_time(struct rec_buf *b, u8 *p)
 }
 
 /* Room for one more access: an op may have more of them than a buffer holds. */
-static inline u8 *room(struct rec_engine *r, struct rec_buf *b, u8 *p)
+static inline u8 *room(struct rec_buf *b, u8 *p)
 {
 	if (likely(p <= b->data + REC_BYTES - REC_ACCESS_ROOM))
 		return p;
 	b->pos = (u32)(p - b->data);
-	buf_write(r, b);
+	buf_write(b);
 	return b->data;
 }
 
-static __noinline u32 name_new(struct rec_engine *r, struct rec_buf *b, struct rec_name *n,
-			       const char *name)
+static __noinline u32 name_new(struct rec_buf *b, struct rec_name *n, const char *name)
 {
 	u32 len = (u32)strnlen(name, REC_NAME_MAX);
 	u8 *p;
 
 	if (b->pos + len + REC_EVENT_ROOM + REC_ACCESS_ROOM > REC_BYTES)
-		buf_write(r, b);
+		buf_write(b);
 	p = b->data + b->pos;
 	*p++ = REC_NAME;
 	p = put(p, len);
@@ -241,13 +241,13 @@ static __noinline u32 name_new(struct rec_engine *r, struct rec_buf *b, struct r
 }
 
 /* The number that the name has in this thread's events; 0: no name. */
-static inline u32 name_id(struct rec_engine *r, struct rec_buf *b, const char *name)
+static inline u32 name_id(struct rec_buf *b, const char *name)
 {
 	struct rec_name *n = &b->name[((uintptr_t)name * 0x9e3779b97f4a7c15ull >> 32) % REC_NAMES];
 
 	if (!name)
 		return 0;
-	return likely(n->p == name) ? n->id : name_new(r, b, n, name);
+	return likely(n->p == name) ? n->id : name_new(b, n, name);
 }
 
 /* The op's generation, and the next one; not 0, and an asynchronous run adds one. */
@@ -266,22 +266,36 @@ static inline u32 gen_next(struct op *op)
 	return gen;
 }
 
+/* An event begins, in a read section: where it goes, or NULL if nothing is recorded. */
+static inline u8 *event_begin(struct thread *t, struct rec_buf **b)
+{
+	pool_rcu_lock();
+	*b = buf_get(t);
+	if (likely(*b))
+		return (*b)->data + (*b)->pos;
+	pool_rcu_unlock();
+	return NULL;
+}
+
+static inline void event_end(struct rec_buf *b, u8 *p)
+{
+	b->pos = (u32)(p - b->data);
+	pool_rcu_unlock();
+}
+
 /* Before the op takes its places.  more: the next one of this thread takes them with it. */
 void record_push(struct thread *t, struct op *op, u32 opi, bool more)
 {
 	u32 gen = gen_next(op), n = op->ndeps, name, j, var, last = 0;
 	struct pawl_device dev;
 	const struct dep *deps = op_deps(t->e, op, n, op->ext);
-	struct rec_engine *r;
 	struct rec_buf *b;
-	u8 *p, *kind;
+	u8 *p = event_begin(t, &b), *kind;
 
-	pool_rcu_lock();
-	b = buf_get(t, &r);
-	if (unlikely(!b))
-		goto out;
-	name = name_id(r, b, op_name(op));
-	kind = p = b->data + b->pos;
+	if (unlikely(!p))
+		return;
+	name = name_id(b, op_name(op));
+	kind = p = b->data + b->pos;	/* a new name came before */
 	*p++ = REC_PUSH | (op->flags & OP_ASYNC ? REC_PUSH_ASYNC : 0) |
 	       (more ? REC_PUSH_MORE : 0) | (op->fn ? 0 : REC_PUSH_EMPTY);
 	p = put_time(b, p);
@@ -303,50 +317,40 @@ void record_push(struct thread *t, struct op *op, u32 opi, bool more)
 	}
 	p = put(p, n);
 	for (j = 0; j < n; j++) {
-		p = room(r, b, p);
+		p = room(b, p);
 		var = deps[j].var & ~DEP_WRITE;
 		p = put(p, (u64)(var - last) << 1 | deps[j].var >> 31);
 		p = put(p, deps[j].gen >> 1);
 		last = var;
 	}
-	b->pos = (u32)(p - b->data);
-out:
-	pool_rcu_unlock();
+	event_end(b, p);
 }
 
 /* The push was refused after all. */
 void record_undo(struct thread *t, struct op *op, u32 opi)
 {
-	struct rec_engine *r;
 	struct rec_buf *b;
-	u8 *p;
+	u8 *p = event_begin(t, &b);
 
-	pool_rcu_lock();
-	b = buf_get(t, &r);
-	if (b) {
-		p = b->data + b->pos;
-		*p++ = REC_UNDO;
-		p = put(put(p, opi), gen_of(op));
-		b->pos = (u32)(p - b->data);
-	}
-	pool_rcu_unlock();
+	if (unlikely(!p))
+		return;
+	*p++ = REC_UNDO;
+	p = put(put(p, opi), gen_of(op));
+	event_end(b, p);
 }
 
 void record_begin(struct thread *t, struct op *op, u32 opi)
 {
 	u32 n = op->ndeps, gen = gen_of(op), stale = op->flags & OP_STALE, j;
 	const struct dep *deps = op_deps(t->e, op, n, op->ext);
-	struct rec_engine *r;
 	struct rec_buf *b;
 	u8 *p;
 
 	if (op->flags & OP_WAITER)
 		return;
-	pool_rcu_lock();
-	b = buf_get(t, &r);
-	if (unlikely(!b))
-		goto out;
-	p = b->data + b->pos;
+	p = event_begin(t, &b);
+	if (unlikely(!p))
+		return;
 	*p++ = REC_BEGIN;
 	p = put_time(b, p);
 	p = put_signed(p, (s64)opi - b->begin_op);
@@ -357,22 +361,19 @@ void record_begin(struct thread *t, struct op *op, u32 opi)
 	for (j = 0; j < n; j++) {
 		u32 var = deps[j].var & ~DEP_WRITE;
 
-		p = room(r, b, p);
+		p = room(b, p);
 		/* The var went away during the push: no place. */
 		if (unlikely(stale && !load_relaxed(&deps[j].block)))
 			*p++ = 0;
 		else
 			p = put(p, load_relaxed(&var_side_of(t->e, var)->version) + 1);
 	}
-	b->pos = (u32)(p - b->data);
-out:
-	pool_rcu_unlock();
+	event_end(b, p);
 }
 
 void record_end(struct thread *t, struct op *op, u32 opi, int status)
 {
 	u32 token = load_relaxed(&op->token), gen = token >> 2;
-	struct rec_engine *r;
 	struct rec_buf *b;
 	u8 *p, *kind;
 
@@ -381,11 +382,9 @@ void record_end(struct thread *t, struct op *op, u32 opi, int status)
 	/* An asynchronous run has moved it on. */
 	if ((op->flags & OP_ASYNC) && (token & TOKEN_MASK) == TOKEN_DONE)
 		gen--;
-	pool_rcu_lock();
-	b = buf_get(t, &r);
-	if (unlikely(!b))
-		goto out;
-	kind = p = b->data + b->pos;
+	kind = p = event_begin(t, &b);
+	if (unlikely(!p))
+		return;
 	*p++ = REC_END;
 	p = put_time(b, p);
 	if (opi == b->open_op && gen == b->open_gen) {
@@ -398,48 +397,36 @@ void record_end(struct thread *t, struct op *op, u32 opi, int status)
 		*kind |= REC_END_STATUS;
 		p = put_signed(p, status);
 	}
-	b->pos = (u32)(p - b->data);
-out:
-	pool_rcu_unlock();
+	event_end(b, p);
 }
 
 /* A wait begins: on a var, or for all ({0}). */
 void record_wait(struct thread *t, u32 what, pawl_var_t v)
 {
-	struct rec_engine *r;
 	struct rec_buf *b;
-	u8 *p;
+	u8 *p = event_begin(t, &b);
 
-	pool_rcu_lock();
-	b = buf_get(t, &r);
-	if (b) {
-		p = b->data + b->pos;
-		*p++ = (u8)(REC_WAIT | what);
-		p = put_time(b, p);
-		if (what != REC_WAIT_ALL)
-			p = put(put(p, (u32)v.h), v.h >> 33);
-		b->pos = (u32)(p - b->data);
-	}
-	pool_rcu_unlock();
+	if (unlikely(!p))
+		return;
+	*p++ = (u8)(REC_WAIT | what);
+	p = put_time(b, p);
+	if (what != REC_WAIT_ALL)
+		p = put(put(p, (u32)v.h), v.h >> 33);
+	event_end(b, p);
 }
 
 /* The last wait of this thread that was not over is over. */
 void record_waited(struct thread *t, int status)
 {
-	struct rec_engine *r;
 	struct rec_buf *b;
-	u8 *p;
+	u8 *p = event_begin(t, &b);
 
-	pool_rcu_lock();
-	b = buf_get(t, &r);
-	if (b) {
-		p = b->data + b->pos;
-		*p++ = REC_WAITED;
-		p = put_time(b, p);
-		p = put_signed(p, status);
-		b->pos = (u32)(p - b->data);
-	}
-	pool_rcu_unlock();
+	if (unlikely(!p))
+		return;
+	*p++ = REC_WAITED;
+	p = put_time(b, p);
+	p = put_signed(p, status);
+	event_end(b, p);
 }
 
 /* --- the session, under the control lock --- */
@@ -524,7 +511,7 @@ static void engine_end(struct rcu_defer *d)
 
 	for (i = 0; i < r->slots; i++) {
 		if (r->buf[i])
-			buf_write(r, r->buf[i]);
+			buf_write(r->buf[i]);
 		free(r->buf[i]);
 	}
 	free(r);

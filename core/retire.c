@@ -56,12 +56,6 @@ static inline void ready_add(struct thread *t, struct ready *r, struct op *op, u
 	r->tail = opi;
 }
 
-static void queue_op(struct thread *t, struct op *op, u32 opi)
-{
-	exec_push(op_queue(t->e, op), &t->ex, opi, op->prio,
-		  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
-}
-
 /*
  * Queue what became ready, but for the one that goes first, if this thread may run it
  * at once: that is returned.
@@ -465,7 +459,7 @@ static inline bool op_plain(const struct pawl_engine *e, const struct op *op)
  * Run a ready op on this thread.  Returns what to run next.  This is run_odd() and
  * finish_op() without what a plain op does not need.
  */
-static __always_inline_fn u32 run_here(struct thread *t, struct op *op, u32 opi)
+static __always_inline_fn u32 run_op(struct thread *t, struct op *op, u32 opi)
 {
 	struct frame f;
 	u32 next;
@@ -485,11 +479,6 @@ static __always_inline_fn u32 run_here(struct thread *t, struct op *op, u32 opi)
 	return next;
 }
 
-u32 run_op(struct thread *t, struct op *op, u32 opi)
-{
-	return run_here(t, op, opi);
-}
-
 /* Run one op and nothing that it makes ready. */
 void run_alone(struct thread *t, struct op *op, u32 opi)
 {
@@ -505,7 +494,7 @@ void run_work(void *user, struct exec_thread *ex, u32 work)
 	struct thread *t = container_of(ex, struct thread, ex);
 
 	do {
-		work = run_here(t, op_of(t->e, work), work);
+		work = run_op(t, op_of(t->e, work), work);
 	} while (work);
 }
 

@@ -47,13 +47,11 @@ PAWL_EXPORT(pawl_var_create);
 
 int pawl_var_version(struct pawl_engine *e, pawl_var_t v, uint64_t *out)
 {
-	struct thread *t = thread_get(e);
+	struct thread *t = thread_flushed(e);
 	u32 vi;
 
 	if (unlikely(!t))
 		return thread_last.code;
-	if (t->bulk)
-		bulk_flush(t);
 	if (!out)
 		return err(-EINVAL, "var_version: out is NULL");
 	if (var_check(t, v, &vi))
@@ -113,80 +111,70 @@ static u32 var_error_get(struct thread *t, u32 vi, u32 gen)
 	}
 }
 
-int pawl_var_error(struct pawl_engine *e, pawl_var_t v, struct pawl_error *out)
+/*
+ * Where a call about a var's error begins: 0, the calling thread's part, and the error, with
+ * a reference, or 0 if there is none.
+ */
+static int var_ask(struct pawl_engine *e, pawl_var_t v, const char *who, struct thread **tp,
+		   u32 *error)
 {
-	struct thread *t = thread_get(e);
-	int code = 0;
-	u32 vi, idx;
+	struct thread *t = *tp = thread_flushed(e);
+	u32 vi;
 
-	if (out) {
-		out->code = 0;
-		out->payload = NULL;
-	}
+	*error = 0;
 	if (unlikely(!t))
 		return thread_last.code;
-	if (t->bulk)
-		bulk_flush(t);
 	if (var_check(t, v, &vi))
-		return err(-ESTALE, "var_error: no var, or it was deleted");
-	if (!(load_relaxed(&e->special) & SPECIAL_POISONED))
-		return 0;
-	idx = var_error_get(t, vi, (u32)(v.h >> 32));
-	if (!idx)
-		return 0;
-	if (error_alive(e, idx)) {
-		error_fill(e, idx, out);
-		code = error_of(e, idx)->code;
+		return err(-ESTALE, "%s: no var, or it was deleted", who);
+	if (load_relaxed(&e->special) & SPECIAL_POISONED)
+		*error = var_error_get(t, vi, (u32)(v.h >> 32));
+	return 0;
+}
+
+int pawl_var_error(struct pawl_engine *e, pawl_var_t v, struct pawl_error *out)
+{
+	struct thread *t;
+	u32 error;
+	int rc;
+
+	error_none(out);
+	rc = var_ask(e, v, "var_error", &t, &error);
+	if (!error)
+		return rc;
+	if (error_alive(e, error)) {
+		error_fill(e, error, out);
+		rc = error_of(e, error)->code;
 	}
-	error_put(t, idx);
-	return code;
+	error_put(t, error);
+	return rc;
 }
 PAWL_EXPORT(pawl_var_error);
 
 int pawl_var_clear(struct pawl_engine *e, pawl_var_t v)
 {
-	struct thread *t = thread_get(e);
-	u32 vi, idx;
+	struct thread *t;
+	u32 error;
+	int rc = var_ask(e, v, "var_clear", &t, &error);
 
-	if (unlikely(!t))
-		return thread_last.code;
-	if (t->bulk)
-		bulk_flush(t);
-	if (var_check(t, v, &vi))
-		return err(-ESTALE, "var_clear: no var, or it was deleted");
-	if (!(load_relaxed(&e->special) & SPECIAL_POISONED))
-		return 0;
-	idx = var_error_get(t, vi, (u32)(v.h >> 32));
-	if (idx) {
-		error_drop(e, idx);
-		error_put(t, idx);
+	if (error) {
+		error_drop(e, error);
+		error_put(t, error);
 	}
-	return 0;
+	return rc;
 }
 PAWL_EXPORT(pawl_var_clear);
 
 int pawl_var_take(struct pawl_engine *e, pawl_var_t v, struct pawl_error *out)
 {
-	struct thread *t = thread_get(e);
-	u32 vi, idx;
-	int rc = 0;
+	struct thread *t;
+	u32 error;
+	int rc;
 
-	if (out) {
-		out->code = 0;
-		out->payload = NULL;
-	}
-	if (unlikely(!t))
-		return thread_last.code;
-	if (t->bulk)
-		bulk_flush(t);
-	if (var_check(t, v, &vi))
-		return err(-ESTALE, "var_take: no var, or it was deleted");
-	if (!(load_relaxed(&e->special) & SPECIAL_POISONED))
-		return 0;
-	idx = var_error_get(t, vi, (u32)(v.h >> 32));
-	if (idx) {
-		rc = error_take(t, idx, out);
-		error_put(t, idx);
+	error_none(out);
+	rc = var_ask(e, v, "var_take", &t, &error);
+	if (error) {
+		rc = error_take(t, error, out);
+		error_put(t, error);
 	}
 	return rc;
 }

@@ -211,21 +211,16 @@ static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bo
 static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct pawl_error *out,
 		    bool write)
 {
-	struct thread *t = thread_get(e);
+	struct thread *t = thread_flushed(e);
 	u32 vi, opi, error, tok, budget;
 	struct block *b;
 	struct dep d;
 	struct op *op;
 	int rc;
 
-	if (out) {
-		out->code = 0;
-		out->payload = NULL;
-	}
+	error_none(out);
 	if (unlikely(!t))
 		return thread_last.code;
-	if (t->bulk)
-		bulk_flush(t);
 	if (var_check(t, h, &vi))
 		return err(-ESTALE, "wait: no var, or it was deleted");
 	rc = look(t, vi, (u32)(h.h >> 32), write);
@@ -389,20 +384,15 @@ int wait_none(struct thread *t, s64 timeout_ns, bool help)
 
 static int wait_all(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *out)
 {
-	struct thread *t = thread_get(e);
+	struct thread *t = thread_flushed(e);
 	s64 left = timeout_ns, end;
 	int rc;
 
-	if (out) {
-		out->code = 0;
-		out->payload = NULL;
-	}
+	error_none(out);
 	if (unlikely(!t))
 		return thread_last.code;
 	if (t->depth)
 		return err(-EDEADLK, "wait_all: from inside an op, which is not over");
-	if (t->bulk)
-		bulk_flush(t);
 	end = timeout_ns > 0 && e->devices ? (s64)exec_now_ns() + timeout_ns : 0;
 	rc = wait_none(t, timeout_ns, helps(t));
 	if (!rc && e->devices) {
@@ -448,13 +438,11 @@ int wait_naive(struct thread *t)
 
 int pawl_run_one(struct pawl_engine *e)
 {
-	struct thread *t = thread_get(e);
+	struct thread *t = thread_flushed(e);
 	u32 work;
 
 	if (unlikely(!t))
 		return thread_last.code;
-	if (t->bulk)
-		bulk_flush(t);
 	work = exec_take(e->x, &t->ex);
 	if (!work)
 		return 0;
@@ -466,15 +454,13 @@ PAWL_EXPORT(pawl_run_one);
 
 int pawl_run_until(struct pawl_engine *e, bool (*done)(void *), void *user, int64_t timeout_ns)
 {
-	struct thread *t = thread_get(e);
+	struct thread *t = thread_flushed(e);
 	int rc;
 
 	if (unlikely(!t))
 		return thread_last.code;
 	if (!done)
 		return err(-EINVAL, "run_until: done is NULL");
-	if (t->bulk)
-		bulk_flush(t);
 	rc = exec_wait(e->x, &t->ex, done, user, timeout_ns, true);
 	flight_check(t);
 	return rc ? err(rc, "run_until: not done after %lld ns", (long long)timeout_ns) : 0;

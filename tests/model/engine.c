@@ -327,7 +327,7 @@ static void warm(struct thread *t)
 	}
 }
 
-void engine_setup(u32 workers)
+static void setup(u32 workers)
 {
 	struct pawl_config c;
 	u32 i;
@@ -347,6 +347,16 @@ void engine_setup(u32 workers)
 		if (!(me.made & 1u << i) && pawl_var_create(me.e, &me.var[i]))
 			model_fail("var_create");
 	warm(thread_get(me.e));
+}
+
+void engine_setup(void)
+{
+	setup(0);
+}
+
+void engine_setup_worker(void)
+{
+	setup(1);
 }
 
 void engine_enter(u32 i)

@@ -68,9 +68,19 @@ struct model_engine {
 
 extern struct model_engine me;
 
-void engine_setup(u32 workers);
+void engine_setup(void);		/* without workers */
+void engine_setup_worker(void);		/* with one */
 void engine_enter(u32 i);
 void engine_thread(u32 i);
 void engine_check(void);
+
+/*
+ * A row of scenarios[]: a program for so many threads; how far, and how long, it is searched
+ * at once.  What comes behind: setup, check, flags.
+ */
+#define PROGRAM(name_, program, threads_, bound_, seconds_, ...)		\
+	{ .name = name_, .what = program, .arg = program, .threads = threads_,	\
+	  .enter = engine_enter, .thread = engine_thread,			\
+	  .bound = bound_, .seconds = seconds_, __VA_ARGS__ }
 
 #endif

@@ -4,21 +4,9 @@
  */
 #include "engine.h"
 
-static void setup(void)
-{
-	engine_setup(0);
-}
-
-#define S(name_, program, threads_, bound_, seconds_)				\
-	{ .name = name_, .what = program, .arg = program, .threads = threads_,	\
-	  .setup = setup, .enter = engine_enter, .thread = engine_thread,	\
-	  .check = engine_check, .bound = bound_, .seconds = seconds_ }
-
+#define S(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup, .check = engine_check)
 /* One thread may be stopped for good anywhere: the others' pushes return. */
-#define F(name_, program, threads_, bound_, seconds_)				\
-	{ .name = name_, .what = program, .arg = program, .threads = threads_,	\
-	  .setup = setup, .enter = engine_enter, .thread = engine_thread,	\
-	  .bound = bound_, .seconds = seconds_, .flags = MODEL_FREEZE }
+#define F(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup, .flags = MODEL_FREEZE)
 
 const struct scenario scenarios[] = {
 	S("ww", "w0 | w0", 2, MODEL_ALL, 2),

@@ -5,25 +5,9 @@
  */
 #include "engine.h"
 
-static void setup(void)
-{
-	engine_setup(0);
-}
-
-static void setup_worker(void)
-{
-	engine_setup(1);
-}
-
-#define S(name_, program, threads_, bound_, seconds_)				\
-	{ .name = name_, .what = program, .arg = program, .threads = threads_,	\
-	  .setup = setup, .enter = engine_enter, .thread = engine_thread,	\
-	  .check = engine_check, .bound = bound_, .seconds = seconds_ }
-#define W(name_, program, threads_, bound_, seconds_)				\
-	{ .name = name_, .what = program, .arg = program, .threads = threads_,	\
-	  .setup = setup_worker, .enter = engine_enter, .thread = engine_thread, \
-	  .check = engine_check, .bound = bound_, .seconds = seconds_,		\
-	  .flags = MODEL_SLEEPS_OK }
+#define S(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup, .check = engine_check)
+#define W(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup_worker, .check = engine_check,	\
+			.flags = MODEL_SLEEPS_OK)
 
 const struct scenario scenarios[] = {
 	S("run_ww", "w0 | w0", 2, MODEL_ALL, 6),
