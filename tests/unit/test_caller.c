@@ -199,5 +199,198 @@ START_TEST(test_run_one_flushes_bulk)
 }
 END_TEST
 
+/* --- one op, or until something is true --- */
+
+START_TEST(test_run_one)
+{
+	int kind;
+
+	for (kind = PAWL_PER_DEVICE; kind <= PAWL_POOLED; kind++) {
+		struct pawl_engine *e = engine(kind, 0);
+		pawl_var_t v = var_new(e);
+		u64 n = 0;
+		u64 i;
+
+		ck_assert_int_eq(pawl_run_one(e), 0);
+		for (i = 0; i < 3; i++)
+			OK(push_write(e, add_plain, &n, v));
+		for (i = 1; i <= 3; i++) {
+			ck_assert_int_eq(pawl_run_one(e), 1);
+			ck_assert_uint_eq(n, i);	/* one, not its successors */
+		}
+		ck_assert_int_eq(pawl_run_one(e), 0);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+START_TEST(test_run_one_all_queues)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+	u32 n = 0, d, p;
+
+	c.cpu_devices = 3;
+	e = engine_with(&c);
+	for (d = 0; d < 3; d++)
+		for (p = PAWL_NORMAL; p <= PAWL_NO_SKIP; p++) {
+			struct pawl_op op = op_of_fn(add_one, &n);
+
+			if (p == PAWL_ASYNC || p == PAWL_DELETE_VAR)
+				continue;	/* inline */
+			op.prop = (u16)p;
+			op.device.id = (u16)d;
+			OK(pawl_push(e, &op));
+		}
+	for (d = 0; d < 18; d++)
+		ck_assert_int_eq(pawl_run_one(e), 1);
+	ck_assert_int_eq(pawl_run_one(e), 0);
+	ck_assert_uint_eq(n, 18);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static bool is_five(void *user)
+{
+	return load_acquire((u32 *)user) >= 5;
+}
+
+static bool never(void *user)
+{
+	return false;
+}
+
+START_TEST(test_run_until)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u32 n = 0;
+	int i;
+
+	for (i = 0; i < 10; i++)
+		OK(push_write(e, add_one, &n, v));
+	OK(pawl_run_until(e, is_five, &n, SOON_NS));
+	ck_assert_uint_ge(n, 5);
+	FAILS(pawl_run_until(e, never, NULL, 1000000), -ETIMEDOUT, "run_until");
+	ck_assert_uint_eq(n, 10);
+	FAILS(pawl_run_until(e, never, NULL, 0), -ETIMEDOUT, "run_until");
+	FAILS(pawl_run_until(e, NULL, NULL, 0), -EINVAL, "run_until", "done");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* done() is true already: nothing runs. */
+static bool always(void *user)
+{
+	return true;
+}
+
+START_TEST(test_run_until_at_once)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	u32 n = 0;
+
+	OK(push_write(e, add_one, &n, var_new(e)));
+	OK(pawl_run_until(e, always, NULL, -1));
+	ck_assert_uint_eq(n, 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/*
+ * A thread in run_until() runs the last op; another one in wait_all() must hear of it,
+ * although the first one goes on waiting for something else.
+ */
+struct until {
+	struct pawl_engine *e;
+	u32 all_rc_set, until_in;
+	int all_rc;
+};
+
+static void *wait_all_thread(void *arg)
+{
+	struct until *u = arg;
+
+	u->all_rc = pawl_wait_all(u->e, SOON_NS, NULL);
+	store_release(&u->all_rc_set, 1);
+	return NULL;
+}
+
+/* The same, and then it wakes who waits for it inside the engine: by a push. */
+static void *wait_all_and_tell(void *arg)
+{
+	struct until *u = arg;
+
+	wait_all_thread(arg);
+	MUST(!push_write(u->e, nothing, NULL, var_new(u->e)));
+	return NULL;
+}
+
+static bool until_cond(void *user)
+{
+	struct until *u = user;
+
+	return load_acquire(&u->all_rc_set);
+}
+
+START_TEST(test_run_until_tells_wait_all)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct until u = { 0 };
+	pthread_t t;
+	u32 n = 0;
+
+	c.no_help = true;
+	c.spin_ns = 0;
+	u.e = engine_with(&c);
+	OK(push_write(u.e, add_one, &n, var_new(u.e)));
+	t = spawn(wait_all_and_tell, &u);
+	nap_us(20000);			/* most likely it sleeps now */
+	ck_assert_msg(!pawl_run_until(u.e, until_cond, &u, 5000000000ll),
+		      "wait_all() sleeps although nothing is in flight");
+	join(t);
+	ck_assert_int_eq(u.all_rc, 0);
+	ck_assert_uint_eq(n, 1);
+	OK(pawl_engine_destroy(u.e));
+}
+END_TEST
+
+/* The same for a push that makes room in the window, and is refused afterwards. */
+START_TEST(test_refused_push_tells_wait_all)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_var gone;
+	struct until u = { 0 };
+	pthread_t t;
+	pawl_var_t v;
+	u32 n = 0;
+	int i;
+
+	c.no_help = true;
+	c.spin_ns = 0;
+	c.window = 4;
+	c.window_policy = PAWL_WINDOW_HELP;
+	u.e = engine_with(&c);
+	v = var_new(u.e);
+	gone = var_new(u.e);
+	OK(pawl_var_delete(u.e, gone, NULL, NULL));
+	for (i = 0; i < 4; i++)
+		OK(push_write(u.e, add_one, &n, v));
+	t = spawn(wait_all_thread, &u);
+	nap_us(20000);
+	/* Refused; whatever it ran to make room, nobody may be left sleeping for it. */
+	for (i = 0; i < 8; i++)
+		ck_assert_int_eq(push_write(u.e, nothing, NULL, gone), -ESTALE);
+	while (pawl_run_one(u.e))
+		;
+	ck_assert_msg(soon(load_acquire(&u.all_rc_set)), "wait_all() sleeps on");
+	join(t);
+	ck_assert_int_eq(u.all_rc, 0);
+	OK(pawl_engine_destroy(u.e));
+}
+END_TEST
+
 SUITE("caller", test_single_thread, test_many_hosts, test_run_one_inside_body,
-      test_host_beside_workers, test_host_drives_stopped_engine, test_run_one_flushes_bulk)
+      test_host_beside_workers, test_host_drives_stopped_engine, test_run_one_flushes_bulk,
+      test_run_one, test_run_one_all_queues, test_run_until, test_run_until_at_once,
+      test_run_until_tells_wait_all, test_refused_push_tells_wait_all)

@@ -460,13 +460,8 @@ START_TEST(test_F9_fork_from_a_worker)
 	int status = -1;
 	u32 n = 0;
 
-#if defined(__SANITIZE_THREAD__)
-	return;		/* it does not let such a child make threads */
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-	return;
-#endif
-#endif
+	if (THREAD_SANITIZED)
+		return;		/* it does not let such a child make threads */
 	c.no_help = true;
 	e = engine_with(&c);
 	OK(push_write(e, f9_body, &status, var_new(e)));

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Engines in the child of a fork(); the thread sanitizer does not let it make threads. */
+#include "util.h"
+
+static int child_of_fork(struct pawl_engine *e, pawl_var_t v)
+{
+	struct pawl_op op = op_write(nothing, NULL, &v);
+	struct pawl_engine *mine;
+	pawl_var_t w;
+	u32 n = 0;
+
+	if (pawl_push(e, &op) != -EOWNERDEAD || !strstr(pawl_error_text(), "parent"))
+		return 1;
+	if (pawl_push_batch(e, &op, 1) != -EOWNERDEAD)
+		return 2;
+	if (pawl_var_create(e, &w) != -EOWNERDEAD)
+		return 3;
+	if (pawl_wait_all(e, 0, NULL) != -EOWNERDEAD)
+		return 4;
+	if (pawl_wait_readable(e, v, 0, NULL) != -EOWNERDEAD)
+		return 5;
+	if (pawl_run_one(e) != -EOWNERDEAD)
+		return 6;
+	if (pawl_bulk_size(e, 5) != -EOWNERDEAD)
+		return 7;
+	/* An engine of its own works, before and after the other one is forgotten. */
+	if (pawl_engine_create(NULL, &mine))
+		return 8;
+	if (push_write(mine, add_one, &n, var_new(mine)) || pawl_wait_all(mine, SOON_NS, NULL) ||
+	    n != 1)
+		return 9;
+	if (pawl_engine_destroy(e))
+		return 10;
+	if (push_write(mine, add_one, &n, var_new(mine)) || pawl_wait_all(mine, SOON_NS, NULL) ||
+	    n != 2)
+		return 11;
+	if (pawl_engine_destroy(mine))
+		return 12;
+	return 0;
+}
+
+START_TEST(test_fork)
+{
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u64 n = 0;
+	int i, status;
+	pid_t pid;
+
+	if (THREAD_SANITIZED)
+		return;
+	e = engine(PAWL_PER_DEVICE, 2);
+	v = var_new(e);
+	for (i = 0; i < 1000; i++)
+		OK(push_write(e, add_plain, &n, v));
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (!pid) {
+		alarm(20);
+		_exit(child_of_fork(e, v));
+	}
+	/* The parent goes on. */
+	for (i = 0; i < 1000; i++)
+		OK(push_write(e, add_plain, &n, v));
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_msg(WIFEXITED(status), "the child died: %d", status);
+	ck_assert_msg(!WEXITSTATUS(status), "the child failed at step %d", WEXITSTATUS(status));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 2000);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The child's thread never was inside the engine before the fork. */
+static void *forker(void *arg)
+{
+	struct pawl_engine *e = arg;
+	int status;
+	pid_t pid = fork();
+
+	MUST(pid >= 0);
+	if (!pid) {
+		alarm(20);
+		_exit(push_write(e, nothing, NULL, (pawl_var_t){ 1ull << 32 | 1 }) != -EOWNERDEAD ||
+		      pawl_engine_destroy(e));
+	}
+	MUST(waitpid(pid, &status, 0) == pid);
+	MUST(WIFEXITED(status) && !WEXITSTATUS(status));
+	return NULL;
+}
+
+START_TEST(test_fork_from_other_thread)
+{
+	struct pawl_engine *e;
+	u32 n = 0;
+
+	if (THREAD_SANITIZED)
+		return;
+	e = engine(PAWL_PER_DEVICE, 1);
+	OK(push_write(e, add_one, &n, var_new(e)));
+	join(spawn(forker, e));
+	OK(push_write(e, add_one, &n, var_new(e)));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 2);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A thread of the child begins and ends: what is registered for that leaves the engine alone. */
+static void *no_work(void *arg)
+{
+	return NULL;
+}
+
+START_TEST(test_fork_child_exits)
+{
+	struct pawl_engine *e;
+	int status;
+	pid_t pid;
+
+	if (THREAD_SANITIZED)
+		return;
+	e = engine(PAWL_PER_DEVICE, 1);
+	OK(push_write(e, nothing, NULL, var_new(e)));
+	pid = fork();
+	if (!pid) {
+		alarm(20);
+		join(spawn(no_work, NULL));
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status) && !WEXITSTATUS(status));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+SUITE("fork", test_fork, test_fork_from_other_thread, test_fork_child_exits)

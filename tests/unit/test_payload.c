@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Payloads: what a program hands over with an error is handed back, or dropped, once. */
+#include "util.h"
+
+static u32 dropped;		/* A: payloads that nobody got, added up */
+
+static void drop_it(void *user, void *payload)
+{
+	MUST(user == &dropped);
+	fetch_add_relaxed(&dropped, (u32)(uintptr_t)payload);
+}
+
+static struct pawl_engine *payload_engine(int kind)
+{
+	struct pawl_config cfg;
+	struct pawl_engine *e;
+
+	pawl_config_init(&cfg);
+	cfg.kind = kind;
+	cfg.workers = 2;
+	cfg.user = &dropped;
+	cfg.drop = drop_it;
+	MUST(!pawl_engine_create(&cfg, &e));
+	store_relaxed(&dropped, 0);
+	return e;
+}
+
+static int fail_loaded(struct pawl_run *run, void *arg)
+{
+	return pawl_fail_with(run, -EIO, "loaded", arg);
+}
+
+START_TEST(test_payload_given_once)
+{
+	int kind;
+
+	for (kind = 0; kind < 3; kind++) {
+		struct pawl_engine *e = payload_engine(kind);
+		pawl_var_t a = var_new(e), b = var_new(e), c = var_new(e);
+		struct pawl_op op = op_of_fn(fail_loaded, (void *)7);
+		struct pawl_error err;
+
+		op.writes = VARS(a, b);
+		op.nwrites = 2;
+		OK(pawl_push(e, &op));
+		op = op_of_fn(nothing, NULL);
+		op.reads = &a;
+		op.nreads = 1;
+		op.writes = &c;
+		op.nwrites = 1;
+		OK(pawl_push(e, &op));
+		/* It went along with the error. */
+		ck_assert_int_eq(pawl_wait_readable(e, c, SOON_NS, &err), -EIO);
+		ck_assert_ptr_eq(err.payload, (void *)7);
+		ck_assert_str_eq(err.text, "loaded");
+		/* Once. */
+		err.payload = &err;
+		OK(pawl_wait_readable(e, a, SOON_NS, &err));
+		ck_assert_ptr_null(err.payload);
+		err.payload = &err;
+		OK(pawl_wait_all(e, SOON_NS, &err));
+		ck_assert_ptr_null(err.payload);
+		/* By a wait for all. */
+		OK(push_write(e, fail_loaded, (void *)5, a));
+		ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
+		ck_assert_ptr_eq(err.payload, (void *)5);
+		OK(pawl_engine_destroy(e));
+		ck_assert_uint_eq(load_relaxed(&dropped), 0);
+	}
+}
+END_TEST
+
+START_TEST(test_var_take)
+{
+	struct pawl_engine *e = payload_engine(PAWL_PER_DEVICE);
+	pawl_var_t a = var_new(e), b = var_new(e);
+	struct pawl_error err;
+	struct gate g;
+
+	OK(pawl_var_take(e, a, &err));
+	OK(push_write(e, fail_loaded, (void *)3, a));
+	/* Whoever looks takes nothing. */
+	MUST(soon(pawl_var_error(e, a, &err) == -EIO));
+	ck_assert_ptr_null(err.payload);
+	ck_assert_int_eq(pawl_var_take(e, a, &err), -EIO);
+	ck_assert_ptr_eq(err.payload, (void *)3);
+	ck_assert_str_eq(err.text, "loaded");
+	OK(pawl_var_take(e, a, &err));
+	ck_assert_ptr_null(err.payload);
+	OK(pawl_var_error(e, a, NULL));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	/* Without waiting. */
+	gate_write(e, &g, b);
+	OK(pawl_var_take(e, b, &err));
+	gate_open(&g);
+	OK(pawl_var_delete(e, b, NULL, NULL));
+	ck_assert_int_eq(pawl_var_take(e, b, &err), -ESTALE);
+	OK(pawl_engine_destroy(e));
+	ck_assert_uint_eq(load_relaxed(&dropped), 0);
+}
+END_TEST
+
+static int succeed_loaded(struct pawl_run *run, void *arg)
+{
+	MUST(pawl_fail_with(run, -EIO, "not so bad", arg) == -EIO);
+	return 0;
+}
+
+static int fail_loaded_twice(struct pawl_run *run, void *arg)
+{
+	MUST(pawl_fail_with(run, -EIO, "first", (void *)100) == -EIO);
+	MUST(pawl_fail_with(run, 0, "no failure", (void *)1000) == 0);
+	return pawl_fail_with(run, -EIO, "second", arg);
+}
+
+/* Whoever is not handed a payload leaves it to config.drop, exactly once. */
+START_TEST(test_payload_dropped)
+{
+	struct pawl_engine *e = payload_engine(PAWL_PER_DEVICE);
+	pawl_var_t a = var_new(e), b = var_new(e), c = var_new(e);
+	struct pawl_error err;
+
+	OK(push_write(e, succeed_loaded, (void *)1, a));
+	OK(pawl_wait_readable(e, a, SOON_NS, NULL));
+	ck_assert_uint_eq(load_relaxed(&dropped), 1);
+	OK(push_write(e, fail_loaded_twice, (void *)2, a));
+	ck_assert_int_eq(pawl_wait_readable(e, a, SOON_NS, &err), -EIO);
+	ck_assert_ptr_eq(err.payload, (void *)2);
+	ck_assert_uint_eq(load_relaxed(&dropped), 1101);
+	/* A wait that has no room for it, and a clear. */
+	OK(push_write(e, fail_loaded, (void *)3, a));
+	ck_assert_int_eq(pawl_wait_readable(e, a, SOON_NS, NULL), -EIO);
+	ck_assert_uint_eq(load_relaxed(&dropped), 1104);
+	OK(push_write(e, fail_loaded, (void *)4, a));
+	MUST(soon(pawl_var_error(e, a, NULL)));
+	OK(pawl_var_clear(e, a));
+	ck_assert_uint_eq(load_relaxed(&dropped), 1108);
+	/* Two failures: the wait for all gives one; the other goes with its object. */
+	OK(push_write(e, fail_loaded, (void *)5, b));
+	OK(push_write(e, fail_loaded, (void *)6, c));
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
+	MUST(err.payload == (void *)5 || err.payload == (void *)6);
+	OK(pawl_engine_destroy(e));
+	ck_assert_uint_eq(load_relaxed(&dropped), 1108 + 11 - (u32)(uintptr_t)err.payload);
+}
+END_TEST
+
+START_TEST(test_payload_async)
+{
+	struct pawl_engine *e = payload_engine(PAWL_PER_DEVICE);
+	pawl_var_t a = var_new(e);
+	struct pawl_error err;
+	struct gate g;
+
+	gate_write(e, &g, a);
+	OK(pawl_complete_with(e, g.token, -EPIPE, "late", (void *)9));
+	ck_assert_int_eq(pawl_complete_with(e, g.token, -EPIPE, "again", (void *)10), -EALREADY);
+	ck_assert_uint_eq(load_relaxed(&dropped), 10);
+	ck_assert_int_eq(pawl_wait_readable(e, a, SOON_NS, &err), -EPIPE);
+	ck_assert_ptr_eq(err.payload, (void *)9);
+	ck_assert_str_eq(err.text, "late");
+	gate_write(e, &g, a);
+	OK(pawl_complete_with(e, g.token, 0, "fine", (void *)20));
+	ck_assert_uint_eq(load_relaxed(&dropped), 30);
+	/* Left in a var at the end. */
+	gate_write(e, &g, a);
+	OK(pawl_complete_with(e, g.token, -EPIPE, NULL, (void *)40));
+	OK(pawl_engine_destroy(e));
+	ck_assert_uint_eq(load_relaxed(&dropped), 70);
+}
+END_TEST
+
+SUITE("payload", test_payload_given_once, test_var_take, test_payload_dropped,
+      test_payload_async)

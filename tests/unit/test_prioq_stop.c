@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The priority queue: progress while a thread is stopped.
+ *
+ * A push, pop or peek is stopped after each of its instructions in turn (trap flag); the
+ * handler then plays the other threads, on the same queue.  Besides, a thread under load
+ * is stopped by signals.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <ucontext.h>
+#include <unistd.h>
+#include "prioq_fixture.h"
+
+static void sched_point(void)
+{
+}
+
+static struct {
+	struct rig r;
+	struct prioq_cache other;	/* the others' cache */
+	long left;			/* instructions until the stop; < 0: over */
+	u32 stops;
+	u32 count[64];			/* works 1 .. 15 are queued so many times */
+} st;
+
+/*
+ * Whoever comes while the victim is stopped: they see the queue empty and full, pop
+ * everything, and use the nodes again at once, above and below.
+ */
+static void others(void)
+{
+	struct ent e[64];
+	s64 prio, last = INT64_MAX, first_prio;
+	u64 order;
+	u32 n = 0, i, w;
+
+	for (i = 0; i < 2; i++) {
+		if (prioq_peek(st.r.q, &first_prio, &order) !=
+		    !!(w = prioq_pop(st.r.q, &st.other, &prio)))
+			abort();
+		if (w) {
+			if (prio != first_prio)
+				abort();
+			e[n] = (struct ent){ prio, 100 + n, w };
+			n++;
+		}
+	}
+	for (i = 0; i < 6; i++)
+		if (!prioq_push(st.r.q, &st.other, i % 3 * 10, i, 20 + i))
+			abort();
+	while ((w = prioq_pop(st.r.q, &st.other, &prio))) {
+		if (prio > last || n == ARRAY_SIZE(e))
+			abort();
+		last = prio;
+		if (w >= 20)
+			continue;
+		e[n] = (struct ent){ prio, 200 + n, w };
+		n++;
+	}
+	if (prioq_peek(st.r.q, &prio, &order))
+		abort();
+	for (i = 0; i < n; i++)
+		if (!prioq_push(st.r.q, &st.other, e[i].prio, e[i].order, e[i].work))
+			abort();
+}
+
+#if defined(__x86_64__)
+
+static void on_trap(int sig, siginfo_t *si, void *ctx)
+{
+	greg_t *flags = &((ucontext_t *)ctx)->uc_mcontext.gregs[REG_EFL];
+
+	if (st.left < 0) {
+		*flags &= ~0x100ll;
+		return;
+	}
+	if (st.left-- == 0) {
+		*flags &= ~0x100ll;
+		st.stops++;
+		others();
+	}
+}
+
+/* Below the red zone. */
+#define TRAP(how)								\
+	__asm__ __volatile__("lea -128(%%rsp), %%rsp\n\tpushf\n\t" how ", (%%rsp)\n\t" \
+			     "popf\n\tlea 128(%%rsp), %%rsp" ::: "memory", "cc")
+#define TRAP_ON()	TRAP("orq $0x100")
+#define TRAP_OFF()	TRAP("andq $~0x100")
+
+static void refill(struct prioq_cache *c, u32 n)
+{
+	s64 prio;
+
+	while (prioq_pop(st.r.q, c, &prio))
+		;
+	memset(st.count, 0, sizeof(st.count));
+	for (u32 i = 1; i <= n; i++) {
+		MUST(prioq_push(st.r.q, c, i % 4 * 10 + 5, i, i));
+		st.count[i]++;
+	}
+}
+
+/*
+ * _i: height of what is pushed, 0: pop, 5: peek; for queues of 0, 1 and 8 entries.
+ * A trap takes long, so it is one instruction in three, for each case another one;
+ * PRIOQ_FULL: all.
+ */
+START_TEST(test_stopped)
+{
+	static const u32 fill[] = { 0, 1, 8 };
+	struct sigaction sa = { .sa_sigaction = on_trap, .sa_flags = SA_SIGINFO };
+	struct prioq_cache c = { .seed = 1 };
+	struct op push = { PUSH, 0, (u32)_i };
+	u64 seed = _i && _i < 5 ? seed_for(&push, 1) : 1, order = 0;
+	u32 w, total = 0;
+	long k, step;
+	s64 prio;
+
+	st.r = rig_make(1000);
+	st.other.seed = 99;
+	sigaction(SIGTRAP, &sa, NULL);
+	for (u32 f = 0; f < ARRAY_SIZE(fill); f++) {
+		step = getenv("PRIOQ_FULL") || _i % 5 == 0 ? 1 : 3;
+		for (k = ((long)f + _i) % step;; k += step) {
+			refill(&c, fill[f]);
+			c.seed = seed;
+			st.stops = 0;
+			st.left = k;
+			w = 0;
+			TRAP_ON();
+			if (_i == 0)
+				w = prioq_pop(st.r.q, &c, &prio);
+			else if (_i == 5)
+				prioq_peek(st.r.q, &prio, &order);
+			else
+				prioq_push(st.r.q, &c, 15, 1000, 15);
+			st.left = -1;
+			TRAP_OFF();
+			total += st.stops;
+			if (_i && _i < 5)
+				st.count[15]++;
+			if (w)
+				st.count[w]--;
+			/* Nothing is lost, nothing came twice, the order is right. */
+			check_structure(st.r.q);
+			for (s64 last = INT64_MAX; (w = prioq_pop(st.r.q, &c, &prio)); last = prio) {
+				MUST(prio <= last);
+				MUST(w < 16);
+				MUST(st.count[w] == 1);
+				st.count[w]--;
+			}
+			for (w = 0; w < 16; w++)
+				MUST(st.count[w] == 0);
+			if (!st.stops)
+				break;
+			/* With a sanitizer there are many more instructions. */
+			if (SANITIZED && k > 100)
+				step = 3 + k / 50;
+		}
+	}
+	MUST(total > 20);
+	if (getenv("PRIOQ_VERBOSE"))
+		printf("stopped, kind %d: %u instructions\n", _i, total);
+	pool_cache_flush(st.r.pool, &c.nodes);
+	pool_cache_flush(st.r.pool, &st.other.nodes);
+	MUST(pool_depot_count(st.r.pool) == pool_carved(st.r.pool));
+	rig_break(&st.r);
+}
+END_TEST
+
+#endif /* __x86_64__ */
+
+/* A thread under load is stopped by a signal at random instants; two others go on. */
+static struct {
+	u64 ops[3];		/* A */
+	u32 parked, release, stop;	/* A */
+} pk;
+
+static void on_park(int sig)
+{
+	store_release(&pk.parked, 1);
+	while (!load_acquire(&pk.release))
+		sched_yield();
+	store_release(&pk.parked, 0);
+}
+
+static void *parkee(void *arg)
+{
+	u32 id = (u32)(uintptr_t)arg;
+	struct prioq_cache c = { .seed = id };
+	u64 seed = id;
+	s64 prio;
+
+	while (!load_relaxed(&pk.stop)) {
+		prioq_push(st.r.q, &c, (s64)(rng(&seed) % 3), cycles(), id + 1);
+		prioq_push(st.r.q, &c, (s64)(rng(&seed) % 3), cycles(), id + 1);
+		prioq_pop(st.r.q, &c, &prio);
+		prioq_pop(st.r.q, &c, &prio);
+		fetch_add_relaxed(&pk.ops[id], 1);
+		if (id)
+			sched_yield();
+	}
+	pool_cache_flush(st.r.pool, &c.nodes);
+	return NULL;
+}
+
+START_TEST(test_parked)
+{
+	struct sigaction sa = { .sa_handler = on_park };
+	struct timespec nap = { 0, 0 };
+	u64 seed = 5, from[3], end = exec_now_ns() + 400000000ull, limit;
+	pthread_t t[3];
+	u32 i, points = 0;
+	s64 prio;
+
+	st.r = rig_make(10000);
+	sigaction(SIGUSR1, &sa, NULL);
+	for (i = 0; i < 3; i++)
+		MUST(pthread_create(&t[i], NULL, parkee, (void *)(uintptr_t)i) == 0);
+	while (exec_now_ns() < end || points < 10) {
+		nap.tv_nsec = (long)(rng(&seed) % 50000);
+		nanosleep(&nap, NULL);
+		store_release(&pk.release, 0);
+		MUST(pthread_kill(t[0], SIGUSR1) == 0);
+		while (!load_acquire(&pk.parked))
+			sched_yield();
+		for (i = 1; i < 3; i++)
+			from[i] = load_relaxed(&pk.ops[i]);
+		limit = exec_now_ns() + 5000000000ull;
+		for (i = 1; i < 3; i++)
+			while (load_relaxed(&pk.ops[i]) < from[i] + 20) {
+				ck_assert_msg(exec_now_ns() < limit, "stalled at point %u", points);
+				sched_yield();
+			}
+		points++;
+		store_release(&pk.release, 1);
+		while (load_acquire(&pk.parked))
+			sched_yield();
+	}
+	store_release(&pk.stop, 1);
+	for (i = 0; i < 3; i++)
+		pthread_join(t[i], NULL);
+	for (struct prioq_cache c = { .seed = 1 };;) {
+		if (prioq_pop(st.r.q, &c, &prio))
+			continue;
+		pool_cache_flush(st.r.pool, &c.nodes);
+		break;
+	}
+	if (getenv("PRIOQ_VERBOSE"))
+		printf("parked at %u points\n", points);
+	MUST(pool_depot_count(st.r.pool) == pool_carved(st.r.pool));
+	rig_break(&st.r);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("prioq_stop");
+	TCase *tc = tcase_create("progress");
+
+	tcase_set_timeout(tc, 60);
+#if defined(__x86_64__)
+	tcase_add_loop_test(tc, test_stopped, 0, 6);
+#endif
+	tcase_add_test(tc, test_parked);
+	suite_add_tcase(s, tc);
+	return suite_run(s);
+}

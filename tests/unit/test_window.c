@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+/* config.window: what a push does at the limit of ops in flight, by policy. */
+#include "util.h"
+
+START_TEST(test_window_fail)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u32 n = 0, accepted = 0, i;
+
+	c.window = 16;
+	c.window_policy = PAWL_WINDOW_FAIL;
+	e = engine_with(&c);
+	v = var_new(e);
+	for (i = 0; i < 100; i++) {
+		int rc = push_write(e, add_one, &n, v);
+
+		if (rc) {
+			ck_assert_int_eq(rc, -EAGAIN);
+			says("push", (const char *const[]){ "push", "window", "16", NULL });
+			break;
+		}
+		accepted++;
+	}
+	ck_assert_uint_eq(accepted, 16);
+	/* Refused without effect, and there is room again when one is over. */
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	OK(push_write(e, add_one, &n, v));
+	ck_assert_int_eq(push_write(e, add_one, &n, v), -EAGAIN);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 17);
+	ck_assert_uint_eq(version(e, v), 17);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_window_fail_small)
+{
+	u32 w;
+
+	for (w = 1; w < 10; w++) {
+		struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+		struct pawl_engine *e;
+		u32 n = 0, accepted = 0;
+
+		c.window = w;
+		c.window_policy = PAWL_WINDOW_FAIL;
+		e = engine_with(&c);
+		while (accepted < 100 && !push_write(e, add_one, &n, var_new(e)))
+			accepted++;
+		ck_assert_uint_eq(accepted, w);
+		OK(pawl_engine_destroy(e));
+		ck_assert_uint_eq(n, w);
+	}
+}
+END_TEST
+
+START_TEST(test_window_help)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u64 n = 0;
+	int i;
+
+	c.window = 8;
+	c.window_policy = PAWL_WINDOW_HELP;
+	e = engine_with(&c);
+	v = var_new(e);
+	for (i = 0; i < 1000; i++) {
+		OK(push_write(e, add_plain, &n, v));
+		ck_assert_uint_le(stats(e).pushed - stats(e).completed, 8 + 1);
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 1000);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* No workers: the default policy is to help, so a program without workers cannot hang. */
+START_TEST(test_window_default_zero_workers)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+	u64 n = 0;
+	pawl_var_t v;
+	int i;
+
+	c.window = 8;
+	e = engine_with(&c);
+	v = var_new(e);
+	for (i = 0; i < 500; i++)
+		OK(push_write(e, add_plain, &n, v));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 500);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_window_block)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+	u64 n = 0;
+	pawl_var_t v;
+	int i, rounds = TIMES(20000);
+
+	c.window = 16;
+	c.window_policy = PAWL_WINDOW_BLOCK;
+	c.no_help = true;	/* nor does the wait at the end */
+	c.no_help = true;	/* the wait at the end */
+	e = engine_with(&c);
+	v = var_new(e);
+	for (i = 0; i < rounds; i++)
+		OK(push_write(e, add_plain, &n, v));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, (u64)rounds);
+	ck_assert_uint_eq(stats(e).helped, 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A body that pushes more than the window holds, with the only worker: it must help. */
+struct flood {
+	pawl_var_t v;
+	u64 n;
+};
+
+static int flood_body(struct pawl_run *run, void *arg)
+{
+	struct flood *f = arg;
+	int i;
+
+	for (i = 0; i < 200; i++)
+		MUST(!push_write(run->engine, add_plain, &f->n, f->v));
+	return 0;
+}
+
+START_TEST(test_window_block_inside_body)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+	struct flood f = { { 0 }, 0 };
+
+	c.window = 8;
+	c.window_policy = PAWL_WINDOW_BLOCK;
+	e = engine_with(&c);
+	f.v = var_new(e);
+	OK(push_write(e, flood_body, &f, var_new(e)));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(f.n, 200);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The window is the engine's: who pushed what is in flight does not matter. */
+static void *push_refused(void *arg)
+{
+	struct pawl_engine *e = arg;
+
+	MUST(push_write(e, nothing, NULL, var_new(e)) == -EAGAIN);
+	MUST(pawl_run_one(e) == 1);
+	MUST(!push_write(e, nothing, NULL, var_new(e)));
+	MUST(push_write(e, nothing, NULL, var_new(e)) == -EAGAIN);
+	return NULL;
+}
+
+START_TEST(test_window_is_the_engines)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+
+	c.window = 16;
+	c.window_policy = PAWL_WINDOW_FAIL;
+	e = engine_with(&c);
+	while (!push_write(e, nothing, NULL, var_new(e)))
+		;
+	join(spawn(push_refused, e));
+	ck_assert_int_eq(push_write(e, nothing, NULL, var_new(e)), -EAGAIN);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Policies that wait keep the number of ops near the window, whoever pushes. */
+static void *herd_pusher(void *arg)
+{
+	int i;
+
+	for (i = 0; i < TIMES(3000); i++) {
+		struct pawl_stats s;
+
+		MUST(!push_write(arg, nothing, NULL, var_new(arg)));
+		s = stats(arg);
+		MUST(s.pushed >= s.completed);
+	}
+	return NULL;
+}
+
+START_TEST(test_window_of_many_threads)
+{
+	int policy;
+
+	for (policy = PAWL_WINDOW_BLOCK; policy <= PAWL_WINDOW_HELP; policy++) {
+		struct pawl_config c = small(PAWL_PER_DEVICE, policy == PAWL_WINDOW_BLOCK);
+		struct pawl_engine *e;
+		pthread_t t[3];
+		int i;
+
+		c.window = 64;
+		c.window_policy = policy;
+		e = engine_with(&c);
+		for (i = 0; i < 3; i++)
+			t[i] = spawn(herd_pusher, e);
+		for (i = 0; i < 3; i++)
+			join(t[i]);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		/* the window, an eighth of it per thread, and two magazines for each of five */
+		ck_assert_uint_le(stats(e).ops, 64 + 3 * 8 + 5 * 2 * 64);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+SUITE("window", test_window_fail, test_window_fail_small, test_window_help,
+      test_window_default_zero_workers, test_window_block, test_window_block_inside_body,
+      test_window_is_the_engines, test_window_of_many_threads)
