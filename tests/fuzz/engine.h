@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parts of fuzz_engine: what an input and the serial model are made of.
+ *
+ * The model is written apart from the engine: a list of nodes in push order (a node is an
+ * op, a bulk, a delete, one run of an operator), for each var the last node that writes it,
+ * and a log of what happened.
+ */
+#ifndef TESTS_FUZZ_ENGINE_H
+#define TESTS_FUZZ_ENGINE_H
+
+#define UTIL_NO_CHECK
+#include "../unit/util.h"
+#include <fcntl.h>
+#include <semaphore.h>
+#include "fuzz.h"
+
+#define CALLERS		3u
+#define SLOTS		160u		/* vars of an input, over all deletes */
+#define LIVE		12u		/* of them alive at once */
+#define NODES		600u
+#define OPERS		6u
+#define ACC		24u
+#define NAMED		14u		/* vars that one op names, at most */
+#define LOGS		8192u
+#define FRAMES		32u
+
+#define GOOD(cond)								\
+	do {									\
+		if (!(cond))							\
+			fuzz_broken("%s:%d: %s (last error: %s)", __FILE__, __LINE__, #cond, \
+				    pawl_error_text());				\
+	} while (0)
+
+/* A var over its life; its slot is never used for another one. */
+struct slot {
+	pawl_var_t v;
+	u64 version, data;	/* plain: the engine's to protect */
+	u32 readers, writers;	/* A: who is inside */
+	u64 pushed;		/* writes that have their place */
+	u32 last;		/* node + 1 of the last of them */
+	u32 waits;		/* that are under way */
+	bool dead, gave_up;	/* deleted; a wait left its place behind */
+};
+
+enum kind { SYNC, ASYNC_NOW, ASYNC_LATER, NO_BODY };
+enum { NOT_YET, PLACED, LOST };
+
+struct node {
+	u32 n, nfuncs, left;
+	u16 slot[ACC];
+	bool write[ACC];
+	u64 expect[ACC];
+	u32 pred[ACC];		/* node + 1 that made the version it reads, or 0 */
+	u32 func;		/* its first one; a bulk's others follow by next */
+	u8 state;
+	bool entered, no_skip, deletes, bulk, silent;
+	u32 over;		/* A */
+	/* the model, afterwards */
+	bool began, ended;
+	u32 failure;		/* func + 1 whose error poisons what it writes */
+};
+
+struct func {
+	u32 id, node, next;
+	u32 n;
+	u16 slot[NAMED];
+	bool write[NAMED];
+	u8 kind;
+	bool busy, fails, positive, dropped;
+	int code;
+	struct oper *oper;
+	u64 token;		/* A */
+	u32 tstate;		/* A: 0 none, 1 to be completed, 2 completed */
+	u32 ran, released;	/* A */
+	int status, inherited;
+	u64 hash, seq;
+	bool gone;		/* the model: its error was given out or cleared */
+	char name[16];
+};
+
+struct oper {
+	pawl_oper_t h;
+	u32 n;
+	u16 slot[NAMED];
+	bool write[NAMED];
+	u8 kind;
+	u32 released;
+	u32 nruns;		/* A */
+	u32 run[NODES];		/* A: funcs */
+	bool deleted;
+};
+
+enum log_kind { L_START, L_END, L_TAKE, L_CLEAR, L_ALL };
+
+struct log {
+	u8 kind;
+	u32 id, by, count;	/* func; or slot, func that is named, and the last writer */
+	u32 last;
+	int rc;
+};
+
+struct caller {
+	u32 id, depth, nframes;
+	pthread_t thread;
+	bool alive, in, bulk_kept;
+	sem_t go, done;
+	void (*fn)(void);
+	int bulk;		/* pawl_bulk_size() */
+	u32 bulk_node;		/* node + 1 that gathers */
+	u16 bulk_dev;
+	u32 frame[FRAMES];	/* nodes */
+};
+
+struct world {
+	struct pawl_engine *e;
+	struct pawl_config cfg;
+	const uint8_t *p;
+	size_t n, at;
+	bool det, errors, naive, blocks, traced;
+	u32 depth;		/* bodies on all stacks (det) */
+	u32 autos;		/* A: async bodies complete at once */
+	u32 nslots, nlive, nnodes, norder, nfuncs, nopers, narrived;
+	u16 live[LIVE];
+	u16 order[NODES];
+	u64 seq;
+	u32 nlog;		/* A */
+	u64 failed, skipped;	/* the model's count */
+	struct slot slot[SLOTS];
+	struct node node[NODES];
+	struct func func[NODES];
+	struct oper oper[OPERS];
+	struct log log[LOGS];
+	struct caller caller[CALLERS];
+};
+
+extern struct world *w;
+extern __thread struct caller *me;	/* NULL: a worker */
+extern int null_fd;
+extern u64 total_ops;			/* the line of figures */
+
+/* engine_run.c */
+struct log *note(u8 kind, u32 id, int rc);
+u64 work(const struct func *f, u64 *data);
+int sync_body(struct pawl_run *run, void *arg);
+int oper_body(struct pawl_run *run, void *arg);
+void complete(struct func *f);
+void async_body(struct pawl_run *run, void *arg);
+void oper_async(struct pawl_run *run, void *arg);
+void released(void *arg, int status);
+void oper_released(void *arg, int status);
+u32 func_new(void);
+void access_add(u16 *slot, bool *write, u32 *n, u16 s, bool wr);
+u32 node_new(void);
+void node_add(u32 ni, u32 fi);
+void place(u32 ni);
+void unplace(u32 ni);
+int bulk_goes(void);
+
+/* engine_push.c */
+u16 slot_new(void);
+u16 slot_pick(u8 b);
+void do_push(void);
+void do_batch(void);
+void do_oper_new(void);
+void do_oper_push(void);
+void do_oper_delete(void);
+void do_var_new(void);
+void do_var_delete(void);
+void do_complete(void);
+void do_bad(void);
+
+/* engine_wait.c */
+bool may_push(void);
+bool push_begin(void);
+void push_end(bool begun);
+u64 in_flight(void);
+void quiesce(void);
+void do_wait_readable(void);
+void do_wait_writable(void);
+void do_wait_all(void);
+void do_run_one(void);
+void do_run_until(void);
+void do_bulk_size(void);
+void do_bulk_flush(void);
+void do_clear(void);
+void do_query(void);
+void do_look(void);
+void do_stop(void);
+
+/* engine_model.c */
+void model_run(void);
+
+/* fuzz_engine.c */
+u8 byte(void);
+bool more(void);
+void steps(u32 n);
+
+#endif

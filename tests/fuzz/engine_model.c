@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Afterwards: the log and the data against the serial model. */
+#include "engine.h"
+
+static u32 alive(u32 failure)
+{
+	return failure && !w->func[failure - 1].gone ? failure : 0;
+}
+
+/* The first among its reads, then among its writes, in the order of the vars' indexes. */
+static u32 inherited(const struct node *nd)
+{
+	u64 best = ~0ull;
+	u32 i, f = 0;
+
+	for (i = 0; i < nd->n; i++) {
+		u32 x = nd->pred[i] ? alive(w->node[nd->pred[i] - 1].failure) : 0;
+		u64 rank = (u64)nd->write[i] << 32 | (u32)w->slot[nd->slot[i]].v.h;
+
+		if (x && rank < best) {
+			best = rank;
+			f = x;
+		}
+	}
+	return f;
+}
+
+static int code_of(u32 failure)
+{
+	return failure ? w->func[failure - 1].code : 0;
+}
+
+static void model_start(const struct log *l)
+{
+	struct func *f = &w->func[l->id];
+	struct node *nd = &w->node[f->node];
+	u32 x;
+
+	/* The functions of a bulk are one op: the first one's start is its start. */
+	if (nd->began) {
+		GOOD(nd->bulk && !l->rc);
+		return;
+	}
+	nd->began = true;
+	x = inherited(nd);
+	if (x && !nd->no_skip)
+		fuzz_broken("func %u ran although it inherits the error of func %u", f->id, x - 1);
+	if (l->rc != code_of(x))
+		fuzz_broken("func %u: run->status is %d, expected %d", f->id, l->rc, code_of(x));
+}
+
+static void model_end(const struct log *l)
+{
+	struct node *nd = &w->node[w->func[l->id].node];
+	bool bodies = nd->bulk, ran = false;
+	u32 i, fi, x = inherited(nd), failed = 0;
+
+	nd->ended = true;
+	for (i = 0, fi = nd->func; i < nd->nfuncs; i++, fi = w->func[fi].next) {
+		struct func *f = &w->func[fi];
+
+		bodies |= f->kind != NO_BODY;
+		ran |= f->ran;
+		if (f->ran && failed)
+			fuzz_broken("func %u of a bulk ran after func %u had failed", fi, failed - 1);
+		if (!f->ran && f->kind != NO_BODY && !failed && (!x || nd->no_skip))
+			fuzz_broken("func %u was skipped without an error", fi);
+		if (f->ran && f->fails)
+			failed = fi + 1;
+	}
+	w->failed += failed != 0;
+	w->skipped += bodies && !ran && x;
+	nd->failure = failed ? failed : x;
+	for (i = 0, fi = nd->func; i < nd->nfuncs; i++, fi = w->func[fi].next) {
+		struct func *f = &w->func[fi];
+
+		if (!f->oper && !nd->deletes && f->status != code_of(nd->failure))
+			fuzz_broken("func %u was released with %d, expected %d", fi, f->status,
+				    code_of(nd->failure));
+	}
+}
+
+static void model_take(const struct log *l)
+{
+	u32 x = l->last ? alive(w->node[l->last - 1].failure) : 0;
+
+	if (l->kind == L_TAKE && l->rc != code_of(x))
+		fuzz_broken("log %u: a wait for slot %u (last write by node %d) gave %d (func %d), expected %d",
+			    (u32)(l - w->log), l->id, (int)l->last - 1, l->rc, (int)l->by, code_of(x));
+	if (l->kind == L_TAKE && x && l->by != ~0u && l->by != x - 1)
+		fuzz_broken("a wait for slot %u names func %u, expected %u", l->id, l->by, x - 1);
+	if (x)
+		w->func[x - 1].gone = true;
+}
+
+static void model_all(const struct log *l, u32 from)
+{
+	u32 i, fi, k, n = 0, left = 0, first = ~0u;
+
+	/* Failures since the wait for all before. */
+	for (i = 0; i < from; i++) {
+		struct node *nd;
+
+		if (w->log[i].kind == L_ALL && !(w->log[i].by == ~0u - 1)) {
+			n = left = 0;
+			first = ~0u;
+		}
+		if (w->log[i].kind != L_END)
+			continue;
+		nd = &w->node[w->func[w->log[i].id].node];
+		for (k = 0, fi = nd->func; k < nd->nfuncs; k++, fi = w->func[fi].next) {
+			struct func *f = &w->func[fi];
+
+			if (!f->ran || !f->fails)
+				continue;
+			n++;
+			if (f->gone)
+				continue;
+			left++;
+			if (first == ~0u || f->seq < w->func[first].seq)
+				first = fi;
+		}
+	}
+	if (!left != !l->rc)
+		fuzz_broken("a wait for all gave %d, and %u of %u failures were not given", l->rc, left, n);
+	if (!left)
+		goto out;
+	if (l->count != n)
+		fuzz_broken("a wait for all counts %u failures, expected %u", l->count, n);
+	if (n > 16)
+		goto out;	/* the first 16 are kept by name */
+	if (w->det && l->by != ~0u && l->by != first)
+		fuzz_broken("a wait for all names func %u, expected %u", l->by, first);
+	if (l->by != ~0u && (l->by >= w->nfuncs || !w->func[l->by].fails || w->func[l->by].gone ||
+			     w->func[l->by].code != l->rc))
+		fuzz_broken("a wait for all names func %u", l->by);
+out:
+	for (i = 0; i < from; i++)
+		if (w->log[i].kind == L_END) {
+			struct node *nd = &w->node[w->func[w->log[i].id].node];
+
+			for (k = 0, fi = nd->func; k < nd->nfuncs; k++, fi = w->func[fi].next)
+				w->func[fi].gone = true;
+		}
+}
+
+void model_run(void)
+{
+	u64 data[SLOTS] = { 0 };
+	u32 i, k, fi, n = load_acquire(&w->nlog);
+
+	for (i = 0; i < n; i++) {
+		switch (w->log[i].kind) {
+		case L_START:
+			model_start(&w->log[i]);
+			break;
+		case L_END:
+			model_end(&w->log[i]);
+			break;
+		case L_ALL:
+			model_all(&w->log[i], i);
+			break;
+		default:
+			model_take(&w->log[i]);
+		}
+	}
+	for (i = 0; i < w->norder; i++) {
+		struct node *nd = &w->node[w->order[i]];
+
+		if (!nd->ended && !nd->silent)
+			fuzz_broken("node %u is not over at the end", w->order[i]);
+		for (k = 0, fi = nd->func; k < nd->nfuncs; k++, fi = w->func[fi].next)
+			if (w->func[fi].ran && work(&w->func[fi], data) != w->func[fi].hash)
+				fuzz_broken("func %u read other data than in push order", fi);
+	}
+	for (i = 0; i < w->nslots; i++) {
+		struct slot *s = &w->slot[i];
+
+		if (s->data != data[i])
+			fuzz_broken("slot %u ends with other data than in push order", i);
+		if (!s->dead)
+			GOOD(s->version == s->pushed && !s->readers && !s->writers);
+	}
+	for (i = 0; i < w->nfuncs; i++) {
+		struct func *f = &w->func[i];
+		struct node *nd = &w->node[f->node];
+
+		if (f->dropped)
+			continue;
+		if (nd->state == LOST)
+			GOOD(!f->ran && f->released == 1 && f->status == -ESTALE);
+		else
+			GOOD(f->released == (!f->oper && !nd->deletes));
+	}
+}

@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Calls that push: ops, batches, operators, vars and their ends; and bad arguments. */
+#include "engine.h"
+
+u16 slot_new(void)
+{
+	u16 i = (u16)w->nslots++;
+
+	GOOD(!pawl_var_create(w->e, &w->slot[i].v));
+	w->live[w->nlive++] = i;
+	return i;
+}
+
+u16 slot_pick(u8 b)
+{
+	return w->live[(b & 63) % w->nlive];
+}
+
+struct desc {
+	struct pawl_op op;
+	pawl_var_t reads[NAMED], writes[NAMED];
+};
+
+static const u8 counts[8] = { 0, 1, 1, 2, 2, 3, 5, NAMED };
+static const int codes[4] = { 0, -EIO, -ENOSPC, -EPROTO };
+
+/* An op as the bytes say; f gets what the model must know. */
+static void describe(struct desc *d, struct func *f)
+{
+	u8 b = byte(), c, i, n = counts[b & 7];
+
+	memset(&d->op, 0, sizeof(d->op));
+	d->op.size = sizeof(d->op);
+	d->op.reads = d->reads;
+	d->op.writes = d->writes;
+	for (i = 0; i < n; i++) {
+		u8 a = byte();
+		u16 s = slot_pick(a);
+
+		access_add(f->slot, f->write, &f->n, s, a & 128);
+		if (a & 128)
+			d->writes[d->op.nwrites++] = w->slot[s].v;
+		else
+			d->reads[d->op.nreads++] = w->slot[s].v;
+	}
+	f->kind = b & 8 ? (b & 16 ? ASYNC_LATER : ASYNC_NOW) : SYNC;
+	f->busy = b & 32;
+	if (b & 64) {
+		c = byte();
+		if (c & 1)
+			d->op.prop = (c >> 1) % 7;	/* not PAWL_NO_SKIP */
+		if (c & 16)
+			d->op.priority = (c >> 5) - 3;
+		if (c & 2 && w->cfg.cpu_devices > 1)
+			d->op.device.id = 1;
+	}
+	if (w->errors && b & 128) {
+		c = byte();
+		f->code = codes[c & 3];
+		f->fails = f->code;
+		f->positive = f->fails && f->code == -EPROTO && f->kind == SYNC;
+		if (c & 4)
+			d->op.prop = PAWL_NO_SKIP;
+		if (c >> 3 == 31) {
+			f->kind = NO_BODY;
+			f->fails = false;
+		}
+	}
+	if (f->kind == SYNC)
+		d->op.fn = sync_body;
+	else if (f->kind != NO_BODY)
+		d->op.async_fn = async_body;
+	d->op.arg = f;
+	d->op.release = released;
+	d->op.name = f->name;
+}
+
+static bool room(u32 n)
+{
+	return w->nnodes + n <= NODES && w->nfuncs + n <= NODES && may_push();
+}
+
+/* Was this refusal right?  flight: before the push. */
+static void check_again(int rc, u64 flight, u32 n)
+{
+	u64 limit = w->cfg.window > n ? w->cfg.window - n : 0;
+	bool full = w->cfg.window && w->cfg.window_policy == PAWL_WINDOW_FAIL && flight > limit;
+
+	if (rc == -EAGAIN ? full : !rc && (!full || !w->det))
+		return;
+	fuzz_broken("a push of %u with %llu in flight returned %d: %s", n,
+		    (unsigned long long)flight, rc, pawl_error_text());
+}
+
+void do_push(void)
+{
+	u32 fi, ni, i;
+	struct func *f;
+	struct desc d;
+	bool begun;
+	u64 flight;
+	int rc;
+
+	if (!room(1))
+		return;
+	begun = push_begin();
+	fi = func_new();
+	f = &w->func[fi];
+	describe(&d, f);
+	if (me->bulk >= 2 && !d.op.async_fn && d.op.prop == PAWL_NORMAL && !d.op.priority &&
+	    !w->naive) {
+		if (me->bulk_node && me->bulk_dev != d.op.device.id)
+			bulk_goes();
+		if (!me->bulk_node) {
+			me->bulk_node = node_new() + 1;
+			me->bulk_dev = d.op.device.id;
+			w->node[me->bulk_node - 1].bulk = true;
+		}
+		ni = me->bulk_node - 1;
+		/* At most LIVE vars live: but those gathered may have died since. */
+		node_add(ni, fi);
+		for (i = 0; i < w->node[ni].nfuncs; i++)
+			;
+		if (i >= min_u((u32)me->bulk, 64) || w->node[ni].n > ACC - LIVE)
+			bulk_goes();
+		rc = pawl_push(w->e, &d.op);
+		GOOD(!rc);
+		if (!me->bulk_node)
+			GOOD(pawl_bulk_flush(w->e) <= 0);
+		push_end(begun);
+		return;
+	}
+	bulk_goes();
+	ni = node_new();
+	node_add(ni, fi);
+	w->node[ni].no_skip = d.op.prop == PAWL_NO_SKIP;
+	flight = in_flight();
+	place(ni);
+	rc = pawl_push(w->e, &d.op);
+	push_end(begun);
+	if (rc == -EAGAIN)
+		unplace(ni);
+	check_again(rc, flight, 1);
+}
+
+void do_batch(void)
+{
+	u32 n = 1 + byte() % 6, i, ni[6], fi;
+	static __thread struct desc d[6];
+	struct pawl_op ops[6];
+	bool begun;
+	u64 flight;
+	int rc;
+
+	if (!room(n))
+		return;
+	begun = push_begin();
+	bulk_goes();
+	for (i = 0; i < n; i++) {
+		fi = func_new();
+		describe(&d[i], &w->func[fi]);
+		ops[i] = d[i].op;
+		ni[i] = node_new();
+		node_add(ni[i], fi);
+		w->node[ni[i]].no_skip = ops[i].prop == PAWL_NO_SKIP;
+	}
+	flight = in_flight();
+	for (i = 0; i < n; i++)
+		place(ni[i]);
+	rc = pawl_push_batch(w->e, ops, n);
+	push_end(begun);
+	if (rc == -EAGAIN)
+		for (i = n; i--; )
+			unplace(ni[i]);
+	check_again(rc, flight, n);
+}
+
+void do_oper_new(void)
+{
+	struct oper *o = &w->oper[w->nopers];
+	struct func f = { 0 };
+	struct desc d;
+	u32 i, writes = 0;
+
+	if (w->nopers == OPERS)
+		return;
+	describe(&d, &f);
+	for (i = 0; i < f.n; i++)
+		writes += f.write[i];
+	if (!writes || f.kind == NO_BODY)
+		return;
+	o->n = f.n;
+	memcpy(o->slot, f.slot, sizeof(o->slot));
+	memcpy(o->write, f.write, sizeof(o->write));
+	o->kind = f.kind;
+	d.op.fn = f.kind == SYNC ? oper_body : NULL;
+	d.op.async_fn = f.kind == SYNC ? NULL : oper_async;
+	d.op.arg = o;
+	d.op.release = oper_released;
+	d.op.name = "oper";
+	/* A run that is skipped would tell nobody. */
+	if (w->errors)
+		d.op.prop = PAWL_NO_SKIP;
+	w->nopers++;
+	GOOD(!pawl_oper_create(w->e, &d.op, &o->h));
+}
+
+void do_oper_push(void)
+{
+	struct pawl_device dev = { PAWL_CPU, 0 };
+	u8 b = byte(), c = byte();
+	struct oper *o;
+	struct func *f;
+	bool dead, begun;
+	u32 ni, fi, i;
+	u64 flight;
+	int rc;
+
+	if (!w->nopers || !room(1))
+		return;
+	begun = push_begin();
+	o = &w->oper[b % w->nopers];
+	bulk_goes();
+	dead = o->deleted;
+	for (i = 0; i < o->n; i++)
+		dead |= w->slot[o->slot[i]].dead;
+	fi = func_new();
+	f = &w->func[fi];
+	f->oper = o;
+	f->kind = o->kind;
+	f->n = o->n;
+	memcpy(f->slot, o->slot, sizeof(f->slot));
+	memcpy(f->write, o->write, sizeof(f->write));
+	f->busy = c & 1;
+	if (w->errors && c & 2) {
+		f->code = codes[c >> 6];
+		f->fails = f->code;
+		f->positive = f->code == -EPROTO && f->kind == SYNC;
+	}
+	ni = node_new();
+	node_add(ni, fi);
+	w->node[ni].no_skip = w->errors;
+	flight = in_flight();
+	if (!dead) {
+		place(ni);
+		store_release(&o->run[o->nruns], fi);
+		store_release(&o->nruns, o->nruns + 1);
+	}
+	rc = pawl_oper_push(w->e, o->h, (c >> 2 & 7) - 3, dev);
+	push_end(begun);
+	if (dead) {
+		f->dropped = true;
+		/* The window is looked at between the operator and its vars. */
+		GOOD(rc == -ESTALE || (rc == -EAGAIN && !o->deleted));
+		return;
+	}
+	if (rc == -EAGAIN) {
+		store_release(&o->nruns, o->nruns - 1);
+		unplace(ni);
+	}
+	check_again(rc, flight, 1);
+}
+
+void do_oper_delete(void)
+{
+	u8 b = byte();
+	struct oper *o;
+	int rc;
+
+	if (!w->nopers)
+		return;
+	o = &w->oper[b % w->nopers];
+	bulk_goes();
+	rc = pawl_oper_delete(w->e, o->h);
+	GOOD(rc == (o->deleted ? -ESTALE : 0));
+	o->deleted = true;
+}
+
+void do_var_new(void)
+{
+	if (w->nlive < LIVE && w->nslots < SLOTS)
+		slot_new();
+}
+
+void do_var_delete(void)
+{
+	u8 b = byte();
+	u32 fi, ni, i;
+	struct func *f;
+	struct slot *s;
+	bool begun;
+	u64 flight;
+	int rc, again;
+
+	if (!room(1) || w->nslots == SLOTS)
+		return;
+	begun = push_begin();
+	if (w->nlive == 1 && w->nslots < SLOTS)
+		slot_new();
+	i = (b & 63) % w->nlive;
+	if (w->nlive == 1) {
+		push_end(begun);
+		return;
+	}
+	bulk_goes();
+	fi = func_new();
+	f = &w->func[fi];
+	access_add(f->slot, f->write, &f->n, w->live[i], true);
+	s = &w->slot[w->live[i]];
+	f->busy = b & 64;
+	f->kind = SYNC;
+	if (w->errors && byte() % 4 == 1) {
+		f->fails = true;
+		f->code = -EIO;
+	}
+	ni = node_new();
+	node_add(ni, fi);
+	w->node[ni].deletes = w->node[ni].no_skip = true;
+	w->node[ni].silent = b & 128;
+	flight = in_flight();
+	place(ni);
+	s->dead = true;
+	w->live[i] = w->live[--w->nlive];
+	rc = pawl_var_delete(w->e, s->v, b & 128 ? NULL : sync_body, f);
+	if (!rc) {
+		bulk_goes();
+		again = pawl_var_delete(w->e, s->v, NULL, NULL);
+		GOOD(again == -ESTALE || (again == -EAGAIN && w->cfg.window));
+	}
+	push_end(begun);
+	if (rc == -EAGAIN) {
+		s->dead = false;
+		w->live[w->nlive++] = f->slot[0];
+		unplace(ni);
+	}
+	check_again(rc, flight, 1);
+}
+
+void do_complete(void)
+{
+	u8 b = byte();
+	u32 i, k, n = 0;
+	struct func *f = NULL;
+
+	for (i = 0; i < w->nfuncs; i++)
+		n += load_acquire(&w->func[i].tstate) == 1;
+	if (!n)
+		return;
+	for (i = 0, k = (b & 31) % n; i < w->nfuncs; i++)
+		if (load_acquire(&w->func[i].tstate) == 1 && !k--)
+			f = &w->func[i];
+	if (!f)
+		return;
+	if (b & 32)
+		GOOD(pawl_complete(w->e, (pawl_token_t){ load_acquire(&f->token) }, 1, NULL) == -EINVAL);
+	complete(f);
+	if (b & 64)
+		GOOD(pawl_complete(w->e, (pawl_token_t){ load_acquire(&f->token) }, 0, NULL) == -EALREADY);
+}
+
+/* A handle that no live var has. */
+static pawl_var_t bad_var(void)
+{
+	pawl_var_t v = { (u64)byte() << 32 | byte() };
+	u32 i;
+
+	if (v.h >> 32 == 0xff)
+		v.h |= 0x7fffffffull << 32;
+	for (i = 0; i < w->nslots; i++)
+		if (w->slot[i].v.h == v.h && !w->slot[i].dead)
+			v.h = 0;
+	return v;
+}
+
+static int unused_body(struct pawl_run *run, void *arg)
+{
+	fuzz_broken("the body of a refused push runs");
+}
+
+static void unused_release(void *arg, int status)
+{
+	fuzz_broken("a refused push is released with %d", status);
+}
+
+void do_bad(void)
+{
+	pawl_var_t v, good, two[2];
+	struct pawl_op op = op_of_fn(unused_body, NULL), ops[2];
+	u64 n;
+	u8 b = byte();
+	int want = -EINVAL, rc;
+	bool begun;
+
+	if (!may_push())
+		return;
+	begun = push_begin();
+	two[0] = good = w->slot[slot_pick(byte())].v;
+	two[1] = v = bad_var();
+	op.writes = two;
+	op.nwrites = 1;
+	op.release = unused_release;
+	switch (b & 15) {
+	case 0:
+		op.size--;
+		break;
+	case 1:
+		op.async_fn = async_body;
+		break;
+	case 2:
+		op.prop = 8 + (b >> 4);
+		break;
+	case 3:
+		op.flags = (uint16_t)(1 + b);
+		break;
+	case 4:
+		op.writes = NULL;
+		break;
+	case 5:
+		op.reads = NULL;
+		op.nreads = 1 + (b >> 4);
+		break;
+	case 6:
+		op.device.kind = 1 + (b >> 4);
+		want = -ENODEV;
+		break;
+	case 7:
+		op.device.id = (uint16_t)(w->cfg.cpu_devices + (b >> 4));
+		want = -ENODEV;
+		break;
+	case 8:
+		op.nwrites = 2;
+		want = -ESTALE;
+		break;
+	case 9:
+		op.reads = &v;
+		op.nreads = 1;
+		want = -ESTALE;
+		break;
+	case 10:
+		bulk_goes();
+		GOOD(pawl_var_version(w->e, good, NULL) == -EINVAL);
+		GOOD(pawl_var_version(w->e, v, &n) == -ESTALE);
+		GOOD(pawl_var_error(w->e, v, NULL) == -ESTALE && pawl_var_clear(w->e, v) == -ESTALE);
+		goto out;
+	case 11:
+		bulk_goes();
+		GOOD(pawl_wait_readable(w->e, v, -1, NULL) == -ESTALE);
+		GOOD(pawl_wait_writable(w->e, v, 0, NULL) == -ESTALE);
+		goto out;
+	case 12:
+		/* Of a run that is far from now: one that is made up can be right. */
+		v.h |= 0x10000ull << 32;
+		rc = pawl_complete(w->e, (pawl_token_t){ v.h << (b >> 4) }, 0, NULL);
+		if (!rc)
+			fuzz_broken("a token that was made up is taken");
+		GOOD(rc == -EINVAL || rc == -EALREADY);
+		goto out;
+	case 13:
+		bulk_goes();
+		GOOD(pawl_oper_push(w->e, (pawl_oper_t){ (u64)(b >> 4) << 33 | 0x7f }, 0,
+				    (struct pawl_device){ 0, 0 }) == -ESTALE);
+		GOOD(pawl_oper_push(w->e, (pawl_oper_t){ 1 }, 0, (struct pawl_device){ 0, 64 }) == -ENODEV);
+		GOOD(pawl_oper_delete(w->e, (pawl_oper_t){ 0 }) == -ESTALE);
+		goto out;
+	case 14:
+		GOOD(pawl_var_create(w->e, NULL) == -EINVAL);
+		GOOD(pawl_oper_create(w->e, &op, NULL) == -EINVAL);
+		goto out;
+	default:
+		GOOD(pawl_push_batch(w->e, NULL, 0) == 0 && pawl_push_batch(w->e, NULL, 1) == -EINVAL);
+		goto out;
+	}
+	/* Before anything else of it is looked at, what was gathered goes. */
+	if (b & 128) {
+		bulk_goes();
+		ops[0] = op_of_fn(unused_body, NULL);
+		ops[0].writes = &good;
+		ops[0].nwrites = 1;
+		ops[0].release = unused_release;
+		ops[1] = op;
+		rc = pawl_push_batch(w->e, ops, 2);
+	} else {
+		if (b & 64) {
+			op.priority = 1;
+			if (want == -ESTALE)
+				bulk_goes();
+		}
+		if (want == -ESTALE && w->naive)
+			bulk_goes();
+		rc = pawl_push(w->e, &op);
+	}
+	if (rc != want && !(rc == -EAGAIN && w->cfg.window))
+		fuzz_broken("a bad push (%u) returned %d, not %d: %s", b, rc, want, pawl_error_text());
+out:
+	push_end(begun);
+}

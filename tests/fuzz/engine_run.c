@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The bodies of ops, what they find, and the model's side of a push. */
+#include "engine.h"
+
+static u64 mix(u64 a, u64 b)
+{
+	u64 s = a * 0x9e3779b97f4a7c15ull ^ b;
+
+	return rnd(&s);
+}
+
+struct log *note(u8 kind, u32 id, int rc)
+{
+	u32 i = fetch_add_relaxed(&w->nlog, 1);
+
+	GOOD(i < LOGS);
+	fuzz_say("  log: %s %u rc %d\n",
+		 (const char *[]){ "start f", "end f", "take slot", "clear slot", "all" }[kind], id, rc);
+	w->log[i] = (struct log){ .kind = kind, .id = id, .rc = rc, .by = ~0u };
+	return &w->log[i];
+}
+
+/* --- bodies --- */
+
+static void enter(u32 ni)
+{
+	struct node *nd = &w->node[ni];
+	u32 i;
+
+	if (nd->entered)
+		return;
+	nd->entered = true;
+	for (i = 0; i < nd->n; i++) {
+		struct slot *s = &w->slot[nd->slot[i]];
+
+		if (nd->write[i]) {
+			if (fetch_add_acq_rel(&s->writers, 1) || load_acquire(&s->readers))
+				fuzz_broken("node %u writes slot %u, and is not alone", ni, nd->slot[i]);
+		} else {
+			fetch_add_acq_rel(&s->readers, 1);
+			if (load_acquire(&s->writers))
+				fuzz_broken("node %u reads slot %u beside a writer", ni, nd->slot[i]);
+		}
+		if (s->version != nd->expect[i])
+			fuzz_broken("node %u finds slot %u at version %llu, expected %llu", ni, nd->slot[i],
+				    (unsigned long long)s->version, (unsigned long long)nd->expect[i]);
+	}
+}
+
+static void leave(u32 ni)
+{
+	struct node *nd = &w->node[ni];
+	u32 i;
+
+	for (i = 0; i < nd->n; i++) {
+		struct slot *s = &w->slot[nd->slot[i]];
+
+		if (s->version != nd->expect[i])
+			fuzz_broken("slot %u changed under node %u", nd->slot[i], ni);
+		if (nd->write[i]) {
+			s->version++;
+			if (load_acquire(&s->readers) || fetch_add_acq_rel(&s->writers, -1u) != 1)
+				fuzz_broken("node %u was not alone in slot %u", ni, nd->slot[i]);
+		} else {
+			if (load_acquire(&s->writers))
+				fuzz_broken("node %u had a writer beside it in slot %u", ni, nd->slot[i]);
+			fetch_add_acq_rel(&s->readers, -1u);
+		}
+	}
+	store_release(&nd->over, 1);
+}
+
+u64 work(const struct func *f, u64 *data)
+{
+	u64 h = f->id;
+	u32 i;
+
+	for (i = 0; i < f->n; i++)
+		h = mix(h, data ? data[f->slot[i]] : w->slot[f->slot[i]].data);
+	for (i = 0; i < f->n; i++)
+		if (f->write[i]) {
+			if (data)
+				data[f->slot[i]] = mix(h, f->slot[i]);
+			else
+				w->slot[f->slot[i]].data = mix(h, f->slot[i]);
+		}
+	return h;
+}
+
+static void frame_in(u32 ni)
+{
+	if (!me)
+		return;
+	GOOD(me->nframes < FRAMES);
+	me->frame[me->nframes++] = ni;
+	me->depth++;
+	w->depth++;
+}
+
+static void frame_out(void)
+{
+	if (!me)
+		return;
+	me->nframes--;
+	me->depth--;
+	w->depth--;
+}
+
+static void begin(struct func *f, struct pawl_run *run)
+{
+	struct node *nd = &w->node[f->node];
+
+	if (f->dropped || nd->state != PLACED)
+		fuzz_broken("func %u runs, but its push was refused", f->id);
+	if (fetch_add_acq_rel(&f->ran, 1))
+		fuzz_broken("func %u ran twice", f->id);
+	GOOD(run->engine == w->e && run->device.kind == PAWL_CPU &&
+	     run->device.id < w->cfg.cpu_devices);
+	f->inherited = run->status;
+	enter(f->node);
+	note(L_START, f->id, run->status);
+	f->hash = work(f, NULL);
+}
+
+/* What other calls a body makes, the bytes say; only if nothing runs beside it. */
+static void idle_hands(struct func *f)
+{
+	/* At a window, bodies run before the push that waits there has its place. */
+	if (w->det && f->busy && w->depth < 4 && !(w->blocks && load_seq_cst(&w->autos)) && more())
+		steps(byte() % 3);
+}
+
+static int outcome(struct func *f, struct pawl_run *run)
+{
+	if (!f->fails)
+		return 0;
+	if (f->positive)
+		return 5;
+	return pawl_fail(run, f->code, "f%u", f->id);
+}
+
+/* Without a release: the end is the end of the body. */
+static void end_here(struct func *f)
+{
+	f->seq = w->det ? ++w->seq : 0;
+	f->status = f->fails ? f->code : f->inherited;
+	leave(f->node);
+	note(L_END, f->id, 0);
+}
+
+static struct func *oper_func(struct oper *o)
+{
+	u32 i = 0;
+	u64 version;
+
+	while (!o->write[i])
+		i++;
+	/* A write comes at each version once: it tells the run. */
+	version = w->slot[o->slot[i]].version;
+	for (u32 k = 0, n = load_acquire(&o->nruns); k < n; k++) {
+		struct func *f = &w->func[load_acquire(&o->run[k])];
+
+		if (w->node[f->node].expect[i] == version)
+			return f;
+	}
+	fuzz_broken("an operator runs at version %llu of slot %u, where no push of it is",
+		    (unsigned long long)version, o->slot[i]);
+}
+
+static int run_sync(struct pawl_run *run, struct func *f)
+{
+	begin(f, run);
+	frame_in(f->node);
+	idle_hands(f);
+	frame_out();
+	if (f->oper || w->node[f->node].deletes)
+		end_here(f);
+	return outcome(f, run);
+}
+
+int sync_body(struct pawl_run *run, void *arg)
+{
+	return run_sync(run, arg);
+}
+
+int oper_body(struct pawl_run *run, void *arg)
+{
+	return run_sync(run, oper_func(arg));
+}
+
+void complete(struct func *f)
+{
+	u32 one = 1;
+	char text[16];
+	pawl_token_t t;
+
+	if (!cas_acq_rel_acquire(&f->tstate, &one, 2))
+		return;
+	t.h = load_acquire(&f->token);
+	snprintf(text, sizeof(text), "f%u", f->id);
+	if (f->oper)
+		end_here(f);
+	GOOD(!pawl_complete(w->e, t, f->fails ? f->code : 0, text));
+}
+
+static void run_async(struct pawl_run *run, struct func *f)
+{
+	begin(f, run);
+	frame_in(f->node);
+	idle_hands(f);
+	store_relaxed(&f->token, run->token.h);
+	(void)xchg_seq_cst(&f->tstate, 1);
+	/* Either we see that somebody waits, or he sees the token. */
+	if (f->kind == ASYNC_NOW || load_seq_cst(&w->autos))
+		complete(f);
+	frame_out();
+}
+
+void async_body(struct pawl_run *run, void *arg)
+{
+	run_async(run, arg);
+}
+
+void oper_async(struct pawl_run *run, void *arg)
+{
+	run_async(run, oper_func(arg));
+}
+
+void released(void *arg, int status)
+{
+	struct func *f = arg;
+	struct node *nd = &w->node[f->node];
+
+	if (f->dropped || nd->state == NOT_YET)
+		fuzz_broken("func %u is released, but its push was refused", f->id);
+	if (fetch_add_acq_rel(&f->released, 1))
+		fuzz_broken("func %u was released twice", f->id);
+	f->status = status;
+	if (nd->state == LOST)
+		return;
+	f->seq = w->det ? ++w->seq : 0;
+	enter(f->node);
+	if (++nd->left < nd->nfuncs)
+		return;
+	/* Its status is fixed: what a release does to errors comes later. */
+	note(L_END, nd->func, status);
+	frame_in(f->node);
+	if (!nd->bulk)
+		idle_hands(f);
+	frame_out();
+	leave(f->node);
+}
+
+void oper_released(void *arg, int status)
+{
+	struct oper *o = arg;
+
+	GOOD(!status && ++o->released == 1);
+	for (u32 i = 0, n = load_acquire(&o->nruns); i < n; i++)
+		GOOD(load_acquire(&w->node[w->func[load_acquire(&o->run[i])].node].over));
+}
+
+/* --- the model's side of a push --- */
+
+u32 func_new(void)
+{
+	u32 i = w->nfuncs++;
+	struct func *f = &w->func[i];
+
+	f->id = i;
+	snprintf(f->name, sizeof(f->name), "f%u", i);
+	total_ops++;
+	return i;
+}
+
+void access_add(u16 *slot, bool *write, u32 *n, u16 s, bool wr)
+{
+	u32 k;
+
+	for (k = 0; k < *n && slot[k] != s; k++)
+		;
+	if (k == *n) {
+		slot[k] = s;
+		write[k] = false;
+		++*n;
+	}
+	write[k] |= wr;
+}
+
+u32 node_new(void)
+{
+	return w->nnodes++;
+}
+
+void node_add(u32 ni, u32 fi)
+{
+	struct node *nd = &w->node[ni];
+	struct func *f = &w->func[fi];
+	u32 i, *link = &nd->func;
+
+	f->node = ni;
+	for (i = 0; i < nd->nfuncs; i++)
+		link = &w->func[i ? *link : nd->func].next;
+	*link = fi;
+	nd->nfuncs++;
+	for (i = 0; i < f->n; i++)
+		access_add(nd->slot, nd->write, &nd->n, f->slot[i], f->write[i]);
+	GOOD(nd->n <= ACC);
+}
+
+static void node_say(u32 ni)
+{
+	struct node *nd = &w->node[ni];
+	u32 i, fi;
+
+	fuzz_say("  caller %u, depth %u: place %u:", me->id, w->depth, ni);
+	for (i = 0, fi = nd->func; i < nd->nfuncs; i++, fi = w->func[fi].next) {
+		struct func *f = &w->func[fi];
+
+		fuzz_say(" f%u(%s%s code %d)", fi, (const char *[]){ "sync", "async", "later", "none" }[f->kind],
+			 f->oper ? " oper" : "", f->fails ? f->code : 0);
+	}
+	for (i = 0; i < nd->n; i++)
+		fuzz_say(" %c%u", nd->write[i] ? 'w' : 'r', nd->slot[i]);
+	fuzz_say("%s%s%s\n", nd->no_skip ? " no-skip" : "", nd->deletes ? " deletes" : "",
+		 nd->bulk ? " bulk" : "");
+}
+
+void place(u32 ni)
+{
+	struct node *nd = &w->node[ni];
+	u32 i;
+
+	if (&fuzz_verbose && fuzz_verbose)
+		node_say(ni);
+
+	nd->state = PLACED;
+	w->order[w->norder++] = (u16)ni;
+	for (i = 0; i < nd->n; i++) {
+		struct slot *s = &w->slot[nd->slot[i]];
+
+		nd->expect[i] = s->pushed;
+		nd->pred[i] = s->last;
+		if (nd->write[i]) {
+			s->pushed++;
+			s->last = ni + 1;
+		}
+	}
+}
+
+/* A push that was refused, right after place(). */
+void unplace(u32 ni)
+{
+	struct node *nd = &w->node[ni];
+	u32 i, fi = nd->func;
+
+	GOOD(w->norder && w->order[w->norder - 1] == ni);
+	w->norder--;
+	for (i = 0; i < nd->n; i++)
+		if (nd->write[i]) {
+			w->slot[nd->slot[i]].pushed--;
+			w->slot[nd->slot[i]].last = nd->pred[i];
+		}
+	nd->state = NOT_YET;
+	w->func[fi].dropped = true;
+}
+
+/* What the calling thread gathered goes now; -ESTALE: a var of it is gone. */
+int bulk_goes(void)
+{
+	u32 ni = me->bulk_node, i;
+	struct node *nd;
+
+	if (!ni)
+		return 0;
+	me->bulk_node = 0;
+	nd = &w->node[--ni];
+	for (i = 0; i < nd->n; i++)
+		if (w->slot[nd->slot[i]].dead) {
+			nd->state = LOST;
+			return -ESTALE;
+		}
+	place(ni);
+	return 0;
+}
