@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "fuzz.h"
+#include <base/random.h>
 
 #define LIMIT_S		20	/* per input */
 #define MAX_SIZE	(1u << 20)
@@ -100,39 +101,30 @@ static void run_path(const char *path)
 		free(list);
 }
 
-static uint64_t rnd(uint64_t *s)
-{
-	uint64_t x = *s += 0x9e3779b97f4a7c15ull;
-
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return x ^ x >> 31;
-}
-
 /* Random bytes, or a file that is changed; what it is depends on the seed and the files. */
 static void run_random(uint64_t seed)
 {
 	static uint8_t buf[4096];
-	size_t n = 1 + rnd(&seed) % (rnd(&seed) % 4 ? 200 : 1500), i, k;
+	size_t n = 1 + random_next(&seed) % (random_next(&seed) % 4 ? 200 : 1500), i, k;
 
-	if (nfiles && rnd(&seed) % 4) {
-		struct blob a = files[rnd(&seed) % nfiles], b = files[rnd(&seed) % nfiles];
+	if (nfiles && random_next(&seed) % 4) {
+		struct blob a = files[random_next(&seed) % nfiles], b = files[random_next(&seed) % nfiles];
 
 		n = a.n < sizeof(buf) ? a.n : sizeof(buf);
 		memcpy(buf, a.p, n);
-		if (rnd(&seed) % 3 == 0 && n) {
-			i = rnd(&seed) % n;
+		if (random_next(&seed) % 3 == 0 && n) {
+			i = random_next(&seed) % n;
 			k = b.n < sizeof(buf) - i ? b.n : sizeof(buf) - i;
 			memcpy(buf + i, b.p + (b.n - k), k);
 			n = i + k;
 		}
-		for (k = rnd(&seed) % 16; k-- && n; )
-			buf[rnd(&seed) % n] = (uint8_t)rnd(&seed);
-		if (rnd(&seed) % 8 == 0)
-			n = rnd(&seed) % (n + 1);
+		for (k = random_next(&seed) % 16; k-- && n; )
+			buf[random_next(&seed) % n] = (uint8_t)random_next(&seed);
+		if (random_next(&seed) % 8 == 0)
+			n = random_next(&seed) % (n + 1);
 	} else {
 		for (i = 0; i < n; i++)
-			buf[i] = (uint8_t)rnd(&seed);
+			buf[i] = (uint8_t)random_next(&seed);
 	}
 	run(buf, n);
 }

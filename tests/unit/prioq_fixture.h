@@ -15,7 +15,8 @@
 #include <string.h>
 
 #include <base/err.h>
-#include <exec/exec.h>
+#include <base/random.h>
+#include <base/clock.h>
 #include <exec/prioq.h>
 
 #include "must.h"
@@ -102,15 +103,6 @@ static inline void rig_break(struct rig *r)
 {
 	prioq_destroy(r->q);
 	arena_destroy(r->arena);
-}
-
-static inline u64 rng(u64 *s)
-{
-	u64 z = *s += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
 }
 
 /*

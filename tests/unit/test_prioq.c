@@ -23,7 +23,7 @@ static s64 draw(enum dist d, u64 *seed, u32 i)
 {
 	static const s64 edge[] = { INT32_MIN, INT32_MAX, 0, -1, 1, (s64)INT32_MIN - 1,
 				    (s64)INT32_MAX + 1, INT64_MIN, INT64_MAX };
-	u64 r = rng(seed);
+	u64 r = random_next(seed);
 
 	switch (d) {
 	case EQUAL: return 7;
@@ -102,7 +102,7 @@ START_TEST(test_reference)
 		idle[i] = i + 1;
 	for (u32 i = 0; i < 100000; i++) {
 		bias = i / 1000 % 3 + 1;	/* mostly full, in between, mostly empty */
-		if (nidle && rng(&seed) % 4 >= bias) {
+		if (nidle && random_next(&seed) % 4 >= bias) {
 			e[n] = (struct ent){ draw((enum dist)_i, &seed, i % 50), i, idle[--nidle] };
 			MUST(prioq_push(r.q, &c, e[n].prio, e[n].order, e[n].work));
 			n++;
@@ -219,7 +219,7 @@ static void *pusher(void *arg)
 	pthread_barrier_wait(&mt.barrier);
 	for (i = 0; i < mt.each; i++) {
 		w = p * mt.each + i + 1;
-		mt.prio[w] = (s64)(rng(&seed) % mt.prios);
+		mt.prio[w] = (s64)(random_next(&seed) % mt.prios);
 		mt.order[w] = cycles();
 		MUST(prioq_push(mt.r.q, &c, mt.prio[w], mt.order[w], w));
 	}
@@ -346,8 +346,8 @@ static void *churn(void *arg)
 	s64 prio;
 
 	for (i = 0; i < (SANITIZED ? 50000u : 250000u); i++) {
-		MUST(prioq_push(mt.r.q, &c, (s64)(rng(&seed) % 5), i, id * 2 + 1));
-		MUST(prioq_push(mt.r.q, &c, (s64)(rng(&seed) % 5), i, id * 2 + 2));
+		MUST(prioq_push(mt.r.q, &c, (s64)(random_next(&seed) % 5), i, id * 2 + 1));
+		MUST(prioq_push(mt.r.q, &c, (s64)(random_next(&seed) % 5), i, id * 2 + 2));
 		MUST(prioq_pop(mt.r.q, &c, &prio));
 		MUST(prioq_pop(mt.r.q, &c, &prio));
 	}

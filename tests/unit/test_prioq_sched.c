@@ -171,9 +171,9 @@ static int choose(bool stay)
 	if (n == 1)
 		return (int)alt[0];
 	if (sx.random) {
-		if (stay && rng(&sx.seed) % 6)
+		if (stay && random_next(&sx.seed) % 6)
 			return (int)alt[0];
-		return (int)alt[rng(&sx.seed) % n];
+		return (int)alt[random_next(&sx.seed) % n];
 	}
 	MUST(sx.depth < sizeof(sx.pick));
 	c = sx.depth < sx.replay ? sx.pick[sx.depth] : 0;
@@ -362,7 +362,7 @@ static void one_run(void)
 
 START_TEST(test_interleavings)
 {
-	u64 until = exec_now_ns() + 60000000ull;
+	u64 until = clock_ns() + 60000000ull;
 	u64 runs = 0, randoms = 0;
 	u32 i;
 
@@ -397,7 +397,7 @@ START_TEST(test_interleavings)
 	do {
 		sx.seed = ++randoms << 20;
 		one_run();
-	} while (randoms % 64 || exec_now_ns() < until);
+	} while (randoms % 64 || clock_ns() < until);
 	if (getenv("PRIOQ_VERBOSE"))
 		printf("%s: bound %u, %llu schedules, %llu at random\n", sx.sc->name, sx.bound,
 		       (unsigned long long)runs, (unsigned long long)randoms);

@@ -195,8 +195,8 @@ static void *parkee(void *arg)
 	s64 prio;
 
 	while (!load_relaxed(&pk.stop)) {
-		prioq_push(st.r.q, &c, (s64)(rng(&seed) % 3), cycles(), id + 1);
-		prioq_push(st.r.q, &c, (s64)(rng(&seed) % 3), cycles(), id + 1);
+		prioq_push(st.r.q, &c, (s64)(random_next(&seed) % 3), cycles(), id + 1);
+		prioq_push(st.r.q, &c, (s64)(random_next(&seed) % 3), cycles(), id + 1);
 		prioq_pop(st.r.q, &c, &prio);
 		prioq_pop(st.r.q, &c, &prio);
 		fetch_add_relaxed(&pk.ops[id], 1);
@@ -211,7 +211,7 @@ START_TEST(test_parked)
 {
 	struct sigaction sa = { .sa_handler = on_park };
 	struct timespec nap = { 0, 0 };
-	u64 seed = 5, from[3], end = exec_now_ns() + 400000000ull, limit;
+	u64 seed = 5, from[3], end = clock_ns() + 400000000ull, limit;
 	pthread_t t[3];
 	u32 i, points = 0;
 	s64 prio;
@@ -220,8 +220,8 @@ START_TEST(test_parked)
 	sigaction(SIGUSR1, &sa, NULL);
 	for (i = 0; i < 3; i++)
 		MUST(pthread_create(&t[i], NULL, parkee, (void *)(uintptr_t)i) == 0);
-	while (exec_now_ns() < end || points < 10) {
-		nap.tv_nsec = (long)(rng(&seed) % 50000);
+	while (clock_ns() < end || points < 10) {
+		nap.tv_nsec = (long)(random_next(&seed) % 50000);
 		nanosleep(&nap, NULL);
 		store_release(&pk.release, 0);
 		MUST(pthread_kill(t[0], SIGUSR1) == 0);
@@ -229,10 +229,10 @@ START_TEST(test_parked)
 			sched_yield();
 		for (i = 1; i < 3; i++)
 			from[i] = load_relaxed(&pk.ops[i]);
-		limit = exec_now_ns() + 5000000000ull;
+		limit = clock_ns() + 5000000000ull;
 		for (i = 1; i < 3; i++)
 			while (load_relaxed(&pk.ops[i]) < from[i] + 20) {
-				ck_assert_msg(exec_now_ns() < limit, "stalled at point %u", points);
+				ck_assert_msg(clock_ns() < limit, "stalled at point %u", points);
 				sched_yield();
 			}
 		points++;

@@ -26,10 +26,14 @@
 #include <unistd.h>
 
 #include <base/atomic.h>
+#include <base/random.h>
 #include <pawl/engine.h>
 
 #define MUST_WHY pawl_error_text()
 #include "must.h"
+
+/* Numbers that a seed fixes. */
+#define rnd random_next
 
 #define __unused_fn __attribute__((unused))
 
@@ -352,15 +356,6 @@ static __unused_fn pthread_t spawn(void *(*fn)(void *), void *arg)
 static __unused_fn void join(pthread_t t)
 {
 	MUST(!pthread_join(t, NULL));
-}
-
-static __unused_fn uint64_t rnd(uint64_t *s)
-{
-	uint64_t x = *s += 0x9e3779b97f4a7c15ull;
-
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return x ^ x >> 31;
 }
 
 /* --- the program --- */
