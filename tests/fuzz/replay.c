@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "fuzz.h"
 #include <base/random.h>
+#include "fuzz.h"
 
 #define LIMIT_S		20	/* per input */
 #define MAX_SIZE	(1u << 20)

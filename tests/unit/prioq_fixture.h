@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <base/clock.h>
 #include <base/err.h>
 #include <base/random.h>
-#include <base/clock.h>
 #include <exec/prioq.h>
 
 #include "must.h"
