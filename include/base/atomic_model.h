@@ -21,7 +21,7 @@ struct model_site {
 	u32 line;
 	u8 kind;
 	u8 order, fail;		/* as weakened now */
-	u8 unused;
+	u8 strong;		/* weakened: 0x80 | the order in the sources | fail << 3 */
 	u64 hits;
 } __attribute__((aligned(32)));
 

@@ -405,10 +405,40 @@ static bool search_once(void)
 
 /* --- random ------------------------------------------------------------------------ */
 
-/* Half of the time the newest value. */
+/*
+ * How stale values are picked in this run.  Each finds what the others hardly do: an order
+ * that is missing shows only if one word, or one thread, stays behind while all that follows
+ * is new.
+ */
+enum { STALE_ANY, STALE_WORDS, STALE_SITES, STALE_THREAD, STALE_KINDS };
+static u32 stale_kind;
+static u64 stale_pick;
+
+static u32 pick_stale(u32 n)
+{
+	u64 h;
+
+	/* The sources' own order forbids it: that is what the mutant is about. */
+	if (weak_ask.odd && rnd() % 4)
+		return rnd() & 1 ? n - 1 : weak_ask.odd + (u32)(rnd() % (n - weak_ask.odd));
+	switch (weak_ask.site ? stale_kind : STALE_ANY) {
+	case STALE_WORDS:
+		h = mix(stale_pick, (u64)(uintptr_t)weak_ask.addr);
+		return (h >> 20) % 8 || !(rnd() % 8) ? 0 : n - 1;
+	case STALE_SITES:
+		h = mix(stale_pick, (u64)(uintptr_t)weak_ask.site);
+		return (h >> 20) % 8 || !(rnd() % 8) ? 0 : n - 1;
+	case STALE_THREAD:
+		return self != 1 + stale_pick % sc->threads || !(rnd() % 4) ? 0 : n - 1;
+	default:
+		/* Half of the time the newest value. */
+		return rnd() & 1 ? 0 : (u32)(rnd() % n);
+	}
+}
+
 static u32 choose_random(u32 n)
 {
-	u32 k = rnd() & 1 ? 0 : (u32)(rnd() % n);
+	u32 k = pick_stale(n);
 
 	if (k && trail_n < DEPTH_MAX * 2)
 		trail[trail_n++] = (struct record){ (u8)self, (signed char)k, fixed[self].ops };
@@ -418,8 +448,12 @@ static u32 choose_random(u32 n)
 static bool random_once(u64 number)
 {
 	u32 last = 0, steps = 0, kind = (u32)(number % 3), change[4], prio[16], i, low = 0, d = 0;
+	u32 hold[8] = { 0 }, at_mutant = 0;
+	bool holds = weak_mutant && number % 4 != 3;
 
 	rng = mix(seed, number);
+	stale_kind = (u32)(number / 3 % STALE_KINDS);
+	stale_pick = rnd();
 	searching = false;
 	watch = weak;
 	choose_now = choose_random;
@@ -443,6 +477,12 @@ static bool random_once(u64 number)
 			failed = "no end: the schedule is too long";
 			return false;
 		}
+		for (i = 1; holds && i < 8; i++) {
+			if (hold[i] && (en & ~(0x101u << i))) {
+				hold[i]--;
+				en &= ~(0x101u << i);
+			}
+		}
 		if (kind == 2) {
 			u32 best = 0;
 
@@ -464,10 +504,17 @@ static bool random_once(u64 number)
 				en &= en - 1;
 			c = (u32)__builtin_ctz(en);
 		}
+		pend_site = NULL;
 		step(c);
 		if (failed)
 			return false;
 		last = c & 7;
+		/* About to do what is weakened, or just after: the others may go on for a while. */
+		if (holds && ((pend_site && pend_site->strong) || (at_mutant & 1u << last)) &&
+		    rnd() & 1)
+			hold[last] = 1u << rnd() % 8;
+		at_mutant &= ~(1u << last);
+		at_mutant |= (u32)(pend_site && pend_site->strong) << last;
 	}
 	if (steps > steps_seen)
 		steps_seen = steps;
@@ -869,7 +916,7 @@ int main(int argc, char **argv)
 	int c;
 
 	program = argv[0];
-	while ((c = getopt(argc, argv, "ls:m:r:b:t:T:n:S:p:wM:j:uXBk:D:")) != -1) {
+	while ((c = getopt(argc, argv, "ls:m:r:b:t:T:n:S:p:wM:j:uXBk:D:o:")) != -1) {
 		switch (c) {
 		case 'l':
 			for (s = scenarios; s->name; s++)
@@ -889,6 +936,7 @@ int main(int argc, char **argv)
 		case 'X': trials = 1; break;
 		case 'B': trials = 2; break;
 		case 'k': list = optarg; break;
+		case 'o': trials_only = optarg; break;
 		case 'D': total = atof(optarg); break;
 		case 'w': weak = true; break;
 		case 'M': o.log2 = (u32)atoi(optarg); break;
@@ -897,6 +945,7 @@ int main(int argc, char **argv)
 	}
 	memory_init();
 	search_init(o.log2);
+	trials_in = name;
 	if (trials)
 		return run_trials(trials == 2, list, o.jobs, o.most == ~0ull ? 3000 : o.most,
 				  o.seconds > 0 ? o.seconds : 0.5, total);

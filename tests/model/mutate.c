@@ -26,6 +26,7 @@ struct trial {
 	u8 order, fail;
 	u32 killed;		/* by scenario + 1 */
 	u32 reached;		/* scenarios in which it was on a path */
+	u64 odd;		/* loads that it allowed to answer what the order forbids */
 	char how[160];
 };
 
@@ -37,6 +38,8 @@ struct shared {
 static struct shared *sh;
 static struct model_site **sites;
 static u32 nsites;
+
+const char *trials_only, *trials_in;	/* mutants whose name has that; one scenario */
 
 static const char *const kinds[] = { "load", "store", "xchg", "add", "or", "and", "cas",
 				     "pair_cas", "fence" };
@@ -148,13 +151,16 @@ static void apply(const struct trial *t, bool on, struct model_site *was)
 	for (i = t->group; i < nsites && same_site(sites[i], sites[t->group]); i++) {
 		if (on) {
 			*was = *sites[i];
+			sites[i]->strong = (u8)(0x80 | was->order | was->fail << 3);
 			sites[i]->order = t->order;
 			sites[i]->fail = t->fail;
 		} else {
 			sites[i]->order = was->order;
 			sites[i]->fail = was->fail;
+			sites[i]->strong = 0;
 		}
 	}
+	weak_mutant = on;
 }
 
 static u64 hits(const struct trial *t)
@@ -252,7 +258,8 @@ static void one_scenario(const struct scenario *s, u32 k, u64 most, double secon
 		const struct line *l = listed(t->name);
 		bool dead;
 
-		if (t->killed || (!planted && !hits(t)))
+		if (t->killed || (!planted && !hits(t)) ||
+		    (trials_only && !strstr(t->name, trials_only)))
 			continue;
 		if (now() > until)
 			break;
@@ -269,8 +276,10 @@ static void one_scenario(const struct scenario *s, u32 k, u64 most, double secon
 			pawl_busted = 0;
 		} else {
 			apply(t, true, &was);
+			weak_odd = 0;
 			dead = !run_quiet("random", seconds, most);
 			apply(t, false, &was);
+			__atomic_fetch_add(&t->odd, weak_odd, __ATOMIC_RELAXED);
 		}
 		if (dead) {
 			snprintf(t->how, sizeof(t->how), "%s", failed);
@@ -312,6 +321,8 @@ int run_trials(bool planted, const char *list, u32 jobs, u64 most, double second
 			wait(NULL);
 			running--;
 		}
+		if (trials_in && strcmp(s->name, trials_in))
+			continue;
 		if (!fork()) {
 			/* Each scenario has its share of the time. */
 			one_scenario(s, (u32)(s - scenarios), most, seconds, planted,
@@ -327,6 +338,8 @@ int run_trials(bool planted, const char *list, u32 jobs, u64 most, double second
 		struct trial *t = &sh->t[i];
 		const struct line *l = listed(t->name);
 
+		if (trials_only && !strstr(t->name, trials_only))
+			continue;
 		n++;
 		if (t->killed) {
 			killed++;
@@ -349,7 +362,8 @@ int run_trials(bool planted, const char *list, u32 jobs, u64 most, double second
 			printf("?\t%s\tnot reached\n", t->name);
 		} else {
 			open++;
-			printf("!\t%s\tsurvives in %u scenarios\n", t->name, t->reached);
+			printf("!\t%s\tsurvives in %u scenarios, %llu odd loads\n", t->name,
+			       t->reached, (unsigned long long)t->odd);
 		}
 	}
 	printf("%s %s: %s=%u found=%u", planted ? "C17" : "C06", program_name(),

@@ -174,12 +174,22 @@ bool run_quiet(const char *mode, double seconds, u64 most);
 const char *busted_name(u32 i);
 const char *program_name(void);
 bool scenario_named(const char *name);
+extern const char *trials_only, *trials_in;
 int run_trials(bool planted, const char *list, u32 jobs, u64 most, double seconds,
 	       double total);
 
 /* --- weak memory ---------------------------------------------------------- */
 
 extern bool weak;
+extern bool weak_mutant;		/* an order is weakened: model_site.strong */
+/* For who answers choose(): of what load, and from which answer on only a mutant allows it. */
+struct weak_ask {
+	const void *addr;
+	struct model_site *site;
+	u32 odd;		/* first answer that the sources' own order forbids; 0: none */
+};
+extern struct weak_ask weak_ask;
+extern u64 weak_odd;		/* loads that had such answers */
 void weak_reset(void);
 u64 weak_load(struct model_site *s, const void *p, u32 size);
 void weak_store(struct model_site *s, void *p, u32 size, u64 v);

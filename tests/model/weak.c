@@ -16,6 +16,10 @@
  * word's history is HISTORY long; a thread that calls cpu_relax() then sees what is new.
  * Weaker than some machines: a failed compare-and-swap may answer with an old value.
  *
+ * While an order is weakened (mutate.c), each view is kept a second time, as the sources' own
+ * orders make it: a load that may read more than these allow is where the mutant shows, and
+ * explore.c likes such answers.
+ *
  * Races: vector clocks travel with the messages.  A plain access that conflicts with an
  * access of another thread which no message ordered before it is a failure.
  */
@@ -25,10 +29,12 @@
 #define HISTORY		8u
 #define GRANULES	(1u << 15)
 
+/* full: the view as it would be without the mutant; only while there is one. */
 struct message {
 	u64 value;
 	u16 clock[MAX_THREADS];
 	u16 view[LOCS];
+	u16 full[LOCS];
 };
 
 struct loc {
@@ -40,6 +46,7 @@ struct loc {
 struct known {
 	u16 clock[MAX_THREADS];
 	u16 view[LOCS];
+	u16 full[LOCS];
 };
 
 struct wthread {
@@ -58,8 +65,10 @@ struct granule {
 	struct cell c[MAX_THREADS][4];	/* [atomic * 2 + write] */
 };
 
-bool weak;
+bool weak, weak_mutant;
 u32 weak_untracked;
+struct weak_ask weak_ask;
+u64 weak_odd;
 
 static struct loc *locs;
 static struct wthread *wt;
@@ -152,6 +161,23 @@ static void know(struct known *to, const u16 *clock, const u16 *view)
 		join(to->clock, clock, MAX_THREADS);
 }
 
+static void know_full(struct known *to, const u16 *full)
+{
+	if (weak_mutant)
+		join(to->full, full, used());
+}
+
+/* The orders in the sources. */
+static u32 strong_order(const struct model_site *s)
+{
+	return s->strong ? s->strong & 7u : s->order;
+}
+
+static u32 strong_fail(const struct model_site *s)
+{
+	return s->strong ? (s->strong >> 3) & 7u : s->fail;
+}
+
 void weak_reset(void)
 {
 	u32 i;
@@ -167,12 +193,16 @@ void weak_reset(void)
 		memset(wt[i].now.view, 0, used() * 2);
 		memset(wt[i].acq.view, 0, used() * 2);
 		memset(wt[i].rel.view, 0, used() * 2);
+		memset(wt[i].now.full, 0, used() * 2);
+		memset(wt[i].acq.full, 0, used() * 2);
+		memset(wt[i].rel.full, 0, used() * 2);
 		memset(wt[i].now.clock, 0, sizeof(wt[i].now.clock));
 		memset(wt[i].acq.clock, 0, sizeof(wt[i].now.clock));
 		memset(wt[i].rel.clock, 0, sizeof(wt[i].now.clock));
 		wt[i].now.clock[i] = 1;
 	}
 	memset(sc_view->view, 0, used() * 2);
+	memset(sc_view->full, 0, used() * 2);
 	memset(rest, 0, sizeof(*rest));
 	*nlocs = 0;
 }
@@ -242,6 +272,8 @@ static void without(void)
 
 	know(k, rest->clock, rest->view);
 	know(rest, k->clock, k->view);
+	know_full(k, rest->full);
+	know_full(rest, k->full);
 	if (watch)
 		set16(&k->clock[self], k->clock[self] + 1);
 	weak_untracked++;
@@ -272,6 +304,8 @@ static struct loc *loc_of(const void *p, u32 size)
 	set(&l->n, 1);
 	set(&l->m[0].value, mem(p, size));
 	copy(l->m[0].view, zero, LOCS);
+	if (weak_mutant)
+		copy(l->m[0].full, zero, LOCS);
 	copy(l->m[0].clock, zero, MAX_THREADS);
 	return l;
 }
@@ -282,7 +316,7 @@ static inline u32 number(const struct loc *l)
 }
 
 /* A store of this thread; before: the message of what a read-modify-write replaced. */
-static void append(struct loc *l, u64 v, u32 order, const struct message *before)
+static void append(struct loc *l, u64 v, u32 order, u32 strong, const struct message *before)
 {
 	struct wthread *t = &wt[self];
 	const struct known *k = order & MODEL_RELEASE ? &t->now : &t->rel;
@@ -302,6 +336,13 @@ static void append(struct loc *l, u64 v, u32 order, const struct message *before
 		join(m->view, before->view, used());
 		join(m->clock, before->clock, MAX_THREADS);
 	}
+	if (weak_mutant) {
+		set16(&t->now.full[number(l)], (u16)l->n);
+		copy(m->full, strong & MODEL_RELEASE ? t->now.full : t->rel.full, LOCS);
+		set16(&m->full[number(l)], (u16)l->n);
+		if (before)
+			join(m->full, before->full, used());
+	}
 	set(&l->n, l->n + 1);
 	if (l->n > 0xfff0)
 		model_fail("no end: 65000 stores of one word");
@@ -319,12 +360,12 @@ void weak_settle(void)
 		u64 v = mem(pending[i].p, pending[i].size);
 
 		if (l && l->m[(l->n - 1) % HISTORY].value != v)
-			append(l, v, MODEL_RELAXED, NULL);
+			append(l, v, MODEL_RELAXED, MODEL_RELAXED, NULL);
 	}
 	npending = 0;
 }
 
-static void read_from(struct loc *l, u64 n, u32 order)
+static void read_from(struct loc *l, u64 n, u32 order, u32 strong)
 {
 	struct wthread *t = &wt[self];
 	struct message *m = &l->m[n % HISTORY];
@@ -332,6 +373,11 @@ static void read_from(struct loc *l, u64 n, u32 order)
 	if (t->now.view[number(l)] < n)
 		set16(&t->now.view[number(l)], (u16)n);
 	know(order & MODEL_ACQUIRE ? &t->now : &t->acq, m->clock, m->view);
+	if (weak_mutant) {
+		if (t->now.full[number(l)] < n)
+			set16(&t->now.full[number(l)], (u16)n);
+		know_full(strong & MODEL_ACQUIRE ? &t->now : &t->acq, m->full);
+	}
 }
 
 static u64 oldest(const struct loc *l)
@@ -341,25 +387,57 @@ static u64 oldest(const struct loc *l)
 	return lo + HISTORY > l->n ? lo : l->n - HISTORY;
 }
 
+/* The oldest store that the sources' orders allow. */
+static u64 oldest_full(const struct loc *l)
+{
+	u64 lo = weak_mutant ? wt[self].now.full[number(l)] : 0;
+
+	return lo + HISTORY > l->n ? lo : l->n - HISTORY;
+}
+
+/* n answers, of which those from odd on are the mutant's; 0 is the newest. */
+static u32 ask(struct model_site *s, const void *p, u32 n, u32 odd)
+{
+	weak_ask.addr = p;
+	weak_ask.site = s;
+	weak_ask.odd = weak_mutant && odd < n ? odd : 0;
+	weak_odd += weak_ask.odd != 0;
+	n = choose(n);
+	weak_ask.site = NULL;
+	weak_ask.odd = 0;
+	return n;
+}
+
+static bool is_sc(u32 order)
+{
+	return (order & MODEL_SEQ_CST) == MODEL_SEQ_CST;
+}
+
 /*
  * A seq_cst access: of its own word it reads nothing older than what seq_cst accesses
  * before it wrote, or what was known at a seq_cst fence before it.  Of other words it says
  * nothing: that is for fences.
  */
-static void sc_begin(const struct loc *l, u32 order)
+static void sc_begin(const struct loc *l, u32 order, u32 strong)
 {
+	struct known *k = &wt[self].now;
 	u32 i = number(l);
 
-	if ((order & MODEL_SEQ_CST) == MODEL_SEQ_CST && sc_view->view[i] > wt[self].now.view[i])
-		set16(&wt[self].now.view[i], sc_view->view[i]);
+	if (is_sc(order) && sc_view->view[i] > k->view[i])
+		set16(&k->view[i], sc_view->view[i]);
+	if (weak_mutant && is_sc(strong) && sc_view->full[i] > k->full[i])
+		set16(&k->full[i], sc_view->full[i]);
 }
 
-static void sc_end(const struct loc *l, u32 order)
+static void sc_end(const struct loc *l, u32 order, u32 strong)
 {
+	const struct known *k = &wt[self].now;
 	u32 i = number(l);
 
-	if ((order & MODEL_SEQ_CST) == MODEL_SEQ_CST && wt[self].now.view[i] > sc_view->view[i])
-		set16(&sc_view->view[i], wt[self].now.view[i]);
+	if (is_sc(order) && k->view[i] > sc_view->view[i])
+		set16(&sc_view->view[i], k->view[i]);
+	if (weak_mutant && is_sc(strong) && k->full[i] > sc_view->full[i])
+		set16(&sc_view->full[i], k->full[i]);
 }
 
 u64 weak_load(struct model_site *s, const void *p, u32 size)
@@ -372,11 +450,11 @@ u64 weak_load(struct model_site *s, const void *p, u32 size)
 	l = loc_of(p, size);
 	if (!l)
 		return mem(p, size);
-	sc_begin(l, s->order);
+	sc_begin(l, s->order, strong_order(s));
 	lo = oldest(l);
 	n = l->n - 1;
-	n -= choose((u32)(n - lo + 1));
-	read_from(l, n, s->order);
+	n -= ask(s, p, (u32)(n - lo + 1), (u32)(n - oldest_full(l) + 1));
+	read_from(l, n, s->order, strong_order(s));
 	return l->m[n % HISTORY].value;
 }
 
@@ -388,7 +466,8 @@ void weak_store(struct model_site *s, void *p, u32 size, u64 v)
 	race(p, size, true, true);
 	l = loc_of(p, size);
 	if (l)
-		append(l, size == 8 ? v : v & ((1ull << 8 * size) - 1), s->order, NULL);
+		append(l, size == 8 ? v : v & ((1ull << 8 * size) - 1), s->order,
+		       strong_order(s), NULL);
 }
 
 u64 weak_rmw(struct model_site *s, void *p, u32 size, u64 v)
@@ -399,11 +478,13 @@ u64 weak_rmw(struct model_site *s, void *p, u32 size, u64 v)
 	race(p, size, true, true);
 	l = loc_of(p, size);
 	if (l) {
-		sc_begin(l, s->order);
-		read_from(l, l->n - 1, s->order);
-		append(l, size == 8 ? v : v & ((1ull << 8 * size) - 1), s->order,
+		u32 strong = strong_order(s);
+
+		sc_begin(l, s->order, strong);
+		read_from(l, l->n - 1, s->order, strong);
+		append(l, size == 8 ? v : v & ((1ull << 8 * size) - 1), s->order, strong,
 		       &l->m[(l->n - 1) % HISTORY]);
-		sc_end(l, s->order);
+		sc_end(l, s->order, strong);
 	}
 	return 0;
 }
@@ -411,7 +492,7 @@ u64 weak_rmw(struct model_site *s, void *p, u32 size, u64 v)
 bool weak_cas(struct model_site *s, void *p, u32 size, void *old, u64 v)
 {
 	u64 want = mem(old, size), n, k, pick[HISTORY];
-	u32 npick = 0;
+	u32 npick = 0, odd = 0;
 	struct loc *l;
 
 	weak_settle();
@@ -424,24 +505,28 @@ bool weak_cas(struct model_site *s, void *p, u32 size, void *old, u64 v)
 		memcpy(old, p, size);
 		return false;
 	}
-	sc_begin(l, s->order);
+	sc_begin(l, s->order, strong_order(s));
 	n = l->n - 1;
 	/* The first choice is the newest; then the older ones that make it fail. */
 	pick[npick++] = n;
-	for (k = n; k-- > oldest(l); )
-		if (l->m[k % HISTORY].value != want)
+	for (k = n; k-- > oldest(l); ) {
+		if (l->m[k % HISTORY].value != want) {
+			if (k < oldest_full(l) && !odd)
+				odd = npick;
 			pick[npick++] = k;
-	n = pick[choose(npick)];
+		}
+	}
+	n = pick[ask(s, p, npick, odd ? odd : npick)];
 	if (l->m[n % HISTORY].value == want && n == l->n - 1) {
 		race(p, size, true, true);
-		read_from(l, n, s->order);
+		read_from(l, n, s->order, strong_order(s));
 		append(l, size == 8 ? v : v & ((1ull << 8 * size) - 1), s->order,
-		       &l->m[n % HISTORY]);
-		sc_end(l, s->order);
+		       strong_order(s), &l->m[n % HISTORY]);
+		sc_end(l, s->order, strong_order(s));
 		return true;
 	}
-	read_from(l, n, s->fail);
-	sc_end(l, s->fail);
+	read_from(l, n, s->fail, strong_fail(s));
+	sc_end(l, s->fail, strong_fail(s));
 	touch(old, size);
 	memcpy(old, &l->m[n % HISTORY].value, size);
 	return false;
@@ -459,13 +544,20 @@ bool weak_pair_cas(struct model_site *s, u64 *p, u64 *old, const u64 *v)
 	a = loc_of(p, 8);
 	b = loc_of(p + 1, 8);
 	if (a && b) {
-		read_from(a, a->n - 1, ok ? s->order : s->fail);
-		read_from(b, b->n - 1, ok ? s->order : s->fail);
+		u32 order = ok ? s->order : s->fail;
+		u32 strong = ok ? strong_order(s) : strong_fail(s);
+
+		read_from(a, a->n - 1, order, strong);
+		read_from(b, b->n - 1, order, strong);
 		if (ok) {
-			append(a, v[0], s->order, &a->m[(a->n - 1) % HISTORY]);
-			append(b, v[1], s->order, &b->m[(b->n - 1) % HISTORY]);
+			u16 nb = (u16)b->n;
+
+			append(a, v[0], order, strong, &a->m[(a->n - 1) % HISTORY]);
 			/* One store: who sees a half of it does not see an older other half. */
-			set16(&a->m[(a->n - 1) % HISTORY].view[number(b)], (u16)(b->n - 1));
+			set16(&a->m[(a->n - 1) % HISTORY].view[number(b)], nb);
+			if (weak_mutant)
+				set16(&a->m[(a->n - 1) % HISTORY].full[number(b)], nb);
+			append(b, v[1], order, strong, &b->m[(b->n - 1) % HISTORY]);
 		}
 	}
 	if (!ok) {
@@ -481,10 +573,18 @@ void weak_fence(struct model_site *s)
 	struct wthread *t = &wt[self];
 
 	weak_settle();
+	if (weak_mutant && strong_order(s)) {
+		know_full(&t->now, t->acq.full);
+		if (is_sc(strong_order(s))) {
+			know_full(&t->now, sc_view->full);
+			know_full(sc_view, t->now.full);
+		}
+		copy(t->rel.full, t->now.full, LOCS);
+	}
 	if (!s->order)
 		return;
 	know(&t->now, t->acq.clock, t->acq.view);
-	if ((s->order & MODEL_SEQ_CST) == MODEL_SEQ_CST) {
+	if (is_sc(s->order)) {
 		join(t->now.view, sc_view->view, used());
 		join(sc_view->view, t->now.view, used());
 	}
@@ -515,12 +615,15 @@ void weak_relax(void)
 	weak_settle();
 	for (i = 0; i < *nlocs; i++)
 		set16(&wt[self].now.view[i], (u16)(locs[i].n - 1));
+	for (i = 0; weak_mutant && i < *nlocs; i++)
+		set16(&wt[self].now.full[i], (u16)(locs[i].n - 1));
 }
 
 void weak_sync(u32 from, u32 to)
 {
 	weak_settle();
 	know(&wt[to].now, wt[from].now.clock, wt[from].now.view);
+	know_full(&wt[to].now, wt[from].now.full);
 	if (watch)
 		set16(&wt[from].now.clock[from], wt[from].now.clock[from] + 1);
 }
