@@ -80,11 +80,13 @@ unsigned int pawl_busted;
 #define BUSTED_NAME(name, what) #name,
 static const char *const busted_names[] = { "NONE", BUSTED_LIST(BUSTED_NAME) };
 
+bool cpu_time;			/* limits are of this process's time, not of the day's */
+
 double now(void)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	clock_gettime(cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &ts);
 	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
@@ -410,17 +412,36 @@ static bool search_once(void)
  * that is missing shows only if one word, or one thread, stays behind while all that follows
  * is new.
  */
-enum { STALE_ANY, STALE_WORDS, STALE_SITES, STALE_THREAD, STALE_KINDS };
+enum { STALE_ANY, STALE_WORDS, STALE_SITES, STALE_THREAD, STALE_KINDS, STALE_NONE = STALE_KINDS };
 static u32 stale_kind;
 static u64 stale_pick;
+
+/* Of what only a mutant allows: most of it, all of it, or that of one word alone. */
+enum { ODD_MOST, ODD_ALL, ODD_WORD };
+static u32 odd_kind, odd_skip;
+static const void *odd_word;
+
+static u32 pick_odd(u32 n)
+{
+	switch (odd_kind) {
+	case ODD_MOST:
+		return !(rnd() % 4) ? 0 : weak_ask.odd + (u32)(rnd() % (n - weak_ask.odd));
+	case ODD_ALL:
+		return n - 1;
+	default:
+		if (!odd_word && !odd_skip--)
+			odd_word = weak_ask.addr;
+		return weak_ask.addr == odd_word ? n - 1 : 0;
+	}
+}
 
 static u32 pick_stale(u32 n)
 {
 	u64 h;
 
 	/* The sources' own order forbids it: that is what the mutant is about. */
-	if (weak_ask.odd && rnd() % 4)
-		return rnd() & 1 ? n - 1 : weak_ask.odd + (u32)(rnd() % (n - weak_ask.odd));
+	if (weak_ask.odd)
+		return pick_odd(n);
 	switch (weak_ask.site ? stale_kind : STALE_ANY) {
 	case STALE_WORDS:
 		h = mix(stale_pick, (u64)(uintptr_t)weak_ask.addr);
@@ -430,6 +451,8 @@ static u32 pick_stale(u32 n)
 		return (h >> 20) % 8 || !(rnd() % 8) ? 0 : n - 1;
 	case STALE_THREAD:
 		return self != 1 + stale_pick % sc->threads || !(rnd() % 4) ? 0 : n - 1;
+	case STALE_NONE:
+		return 0;
 	default:
 		/* Half of the time the newest value. */
 		return rnd() & 1 ? 0 : (u32)(rnd() % n);
@@ -445,15 +468,62 @@ static u32 choose_random(u32 n)
 	return k;
 }
 
+/*
+ * Places where threads stopped in earlier runs.  In most runs a thread that comes to one of two
+ * of them stays there while others go on: so rare places have their turn as often as others.
+ */
+#define PLACES	512u
+#define PARKS	2u
+
+static struct model_site *places[PLACES];
+static u32 nplaces;
+static struct park {
+	struct model_site *at;
+	u32 nth;
+} parks[PARKS];
+
+static void parks_pick(u64 number)
+{
+	u32 i;
+
+	for (i = 0; i < PARKS; i++) {
+		parks[i].at = nplaces && number & 3 ? places[rnd() % nplaces] : NULL;
+		parks[i].nth = 1 + (rnd() & 1 ? 0 : (u32)(rnd() % 4));
+	}
+}
+
+/* A thread is about to do s: for how many steps it stays there. */
+static u32 parks_at(struct model_site *s)
+{
+	u32 i;
+
+	for (i = 0; i < PARKS; i++)
+		if (parks[i].at == s && parks[i].nth && !--parks[i].nth)
+			return 1u << (2 + rnd() % 8);
+	for (i = 0; i < nplaces && places[i] != s; i++)
+		;
+	if (i == nplaces && i < PLACES)
+		places[nplaces++] = s;
+	return 0;
+}
+
 static bool random_once(u64 number)
 {
 	u32 last = 0, steps = 0, kind = (u32)(number % 3), change[4], prio[16], i, low = 0, d = 0;
-	u32 hold[8] = { 0 }, at_mutant = 0;
-	bool holds = weak_mutant && number % 4 != 3;
+	u32 hold[8] = { 0 }, nth, after = 0;
+	bool holds;
 
 	rng = mix(seed, number);
+	holds = weak_mutant && rnd() % 4;
 	stale_kind = (u32)(number / 3 % STALE_KINDS);
 	stale_pick = rnd();
+	odd_kind = (u32)(rnd() & 3);
+	odd_word = NULL;
+	odd_skip = rnd() & 1 ? 0 : (u32)(rnd() % 4);
+	if (weak_mutant && rnd() & 1)
+		stale_kind = STALE_NONE;
+	nth = (u32)(rnd() % (1u << rnd() % 5));
+	parks_pick(number);
 	searching = false;
 	watch = weak;
 	choose_now = choose_random;
@@ -477,7 +547,7 @@ static bool random_once(u64 number)
 			failed = "no end: the schedule is too long";
 			return false;
 		}
-		for (i = 1; holds && i < 8; i++) {
+		for (i = 1; i < 8; i++) {
 			if (hold[i] && (en & ~(0x101u << i))) {
 				hold[i]--;
 				en &= ~(0x101u << i);
@@ -509,12 +579,19 @@ static bool random_once(u64 number)
 		if (failed)
 			return false;
 		last = c & 7;
+		if (pend_site)
+			hold[last] += parks_at(pend_site);
 		/* About to do what is weakened, or just after: the others may go on for a while. */
-		if (holds && ((pend_site && pend_site->strong) || (at_mutant & 1u << last)) &&
-		    rnd() & 1)
-			hold[last] = 1u << rnd() % 8;
-		at_mutant &= ~(1u << last);
-		at_mutant |= (u32)(pend_site && pend_site->strong) << last;
+		if (after & 1u << last) {
+			after = 0;
+			hold[last] += 1u << rnd() % 8;
+		}
+		if (holds && pend_site && pend_site->strong && !nth--) {
+			if (rnd() & 1)
+				hold[last] += 1u << rnd() % 8;
+			else
+				after = 1u << last;
+		}
 	}
 	if (steps > steps_seen)
 		steps_seen = steps;

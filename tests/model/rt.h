@@ -167,6 +167,7 @@ extern u32 (*choose_now)(u32 n);	/* without a stop; or NULL */
 
 /* --- explore.c and mutate.c ------------------------------------------------ */
 
+extern bool cpu_time;
 double now(void);
 void catch_faults(void);
 void scenario_setup(const struct scenario *s);

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <sys/mman.h>
+#include <base/bug.h>
 #include <base/clock.h>
 #include <base/futex.h>
 #include <base/thread.h>
@@ -64,6 +65,11 @@ void model_fail(const char *fmt, ...)
 	if (in_thread)
 		to_scheduler();
 	longjmp(fail_jump, 1);
+}
+
+void model_bug(const char *file, int line, const char *cond)
+{
+	model_fail("%s:%d: invariant broken: %s", file, line, cond);
 }
 
 void model_abort(void)
