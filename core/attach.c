@@ -51,7 +51,7 @@ u32 attach_slow(struct thread *t, struct dep *dep, u32 ref, u32 obi, u32 joined)
 		for (;;) {
 			if (s & BLOCK_DONE)
 				return 1;
-			store_relaxed(&dep->link, block_list(s));
+			help_set(&dep->link, block_list(s));
 			/* CORE-A2 <-> CORE-R1 */
 			if (cas_acq_rel_acquire(&ob->state, &s, block_with_list(s, ref)))
 				return 0;

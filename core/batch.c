@@ -161,8 +161,8 @@ static void segment_link(struct thread *t, struct acc *a, u32 n, struct dep *lin
 			b = block_of(e, bi);
 			write = DEP_WRITE;
 		} else if (b) {
-			store_relaxed(&d->block, bi);
-			store_relaxed(&d->link, block_list(b->state));
+			help_set(&d->block, bi);
+			help_set(&d->link, block_list(b->state));
 			store_relaxed(&b->state,
 				      block_with_list(b->state, a[i].ref) + BLOCK_ONE);
 		} else {
@@ -190,8 +190,8 @@ static void segment_attach(struct thread *t, struct acc *a, u32 n, u64 val, u32 
 		if (unlikely(val == FOUND_DEAD)) {
 			if (write)
 				block_free(t, d->block);
-			store_relaxed(&d->block, 0);
-			store_relaxed(&op_of(e, opi)->flags, op_of(e, opi)->flags | OP_STALE);
+			help_set(&d->block, 0);
+			help_set16(&op_of(e, opi)->flags, op_of(e, opi)->flags | OP_STALE);
 			granted[a[i].op]++;
 			continue;
 		}
@@ -231,10 +231,10 @@ static int batch_push(struct thread *t, u32 nops, u32 naccs)
 			op_free(t, bop, bopi);
 			return rc;
 		}
-		store_relaxed(&bop->ext, ext);
+		help_set(&bop->ext, ext);
 	}
-	store_relaxed(&bop->ndeps, (u16)nseg);
-	store_relaxed(&bop->flags, OP_BATCH);
+	help_set16(&bop->ndeps, (u16)nseg);
+	help_set16(&bop->flags, OP_BATCH);
 	links = op_deps(e, bop, nseg, bop->ext);
 	for (i = 0, k = 0; i < naccs; i = j, k++) {
 		for (j = i + 1; j < naccs && s->accs[j].var == s->accs[i].var; j++)

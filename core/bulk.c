@@ -173,13 +173,14 @@ int pawl_bulk_flush(struct pawl_engine *e)
 }
 PAWL_EXPORT(pawl_bulk_flush);
 
-/* The thread leaves: what it gathered is pushed, not lost. */
-void bulk_exit(struct thread *t)
+/* The thread leaves: what it gathered is pushed, not lost.  True: there was something. */
+bool bulk_exit(struct thread *t)
 {
-	if (!t->bulk)
-		return;
-	if (t->bulk->idx)
+	bool any = t->bulk && t->bulk->idx;
+
+	if (any)
 		bulk_flush(t);
 	free(t->bulk);
 	t->bulk = NULL;
+	return any;
 }

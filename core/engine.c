@@ -183,7 +183,7 @@ static int queues_add(struct pawl_engine *e)
 
 static struct exec_thread *worker_enter(void *user)
 {
-	struct thread *t = thread_enter(user);
+	struct thread *t = thread_worker(user);
 
 	return t ? &t->ex : NULL;
 }
@@ -357,6 +357,16 @@ int pawl_engine_start(struct pawl_engine *e)
 }
 PAWL_EXPORT(pawl_engine_start);
 
+/* Until nothing is left: a body that runs on this thread may gather ops for it. */
+static void drain(struct pawl_engine *e, struct thread *t)
+{
+	do {
+		wait_none(t, -1, true);
+		if (e->devices)
+			device_wait_all(t, -1, true);
+	} while (bulk_exit(t));
+}
+
 int pawl_engine_destroy(struct pawl_engine *e)
 {
 	struct thread *t;
@@ -374,10 +384,10 @@ int pawl_engine_destroy(struct pawl_engine *e)
 	if (t->depth)
 		return err(-EDEADLK, "engine_destroy: from inside an op");
 	threads_flush(e);
-	wait_none(t, -1, true);
-	if (e->devices)
-		device_wait_all(t, -1, true);
+	drain(e, t);
 	exec_stop(e->x);
+	/* The workers are over, and have pushed what bodies gathered on them: run it here. */
+	drain(e, t);
 	devices_stop(e);
 	opers_exit(t);
 	errors_exit(e);

@@ -71,15 +71,25 @@ struct dep {
 };
 
 /*
- * The owner's writes to fields that a helper with a stale view may read: whole, no order;
- * the helper finds out by the status.
+ * The owner's writes to fields that a helper of an earlier push may still read (H, and a dep's
+ * link): who reads the new value finds that the earlier push is over.
  */
+static inline void help_set(u32 *field, u32 v)
+{
+	store_release(field, v);	/* CORE-L9 <-> CORE-L10 */
+}
+
+static inline void help_set16(u16 *field, u32 v)
+{
+	store_release(field, (u16)v);	/* CORE-L9 <-> CORE-L10 */
+}
+
 static inline void dep_set(struct dep *d, u32 var, u32 block, u32 link, u32 gen)
 {
-	store_relaxed(&d->var, var);
-	store_relaxed(&d->block, block);
-	store_relaxed(&d->link, link);
-	store_relaxed(&d->gen, gen);
+	help_set(&d->var, var);
+	help_set(&d->block, block);
+	help_set(&d->link, link);
+	help_set(&d->gen, gen);
 }
 
 static inline void dep_copy(struct dep *to, const struct dep *from)
@@ -138,7 +148,7 @@ BUILD_BUG_ON(offsetof(struct op, deps) != 32);
 static inline void op_err_set(struct op *op, u32 error)
 {
 	op->err = error;
-	store_relaxed(&op->flags, op->flags | OP_ERR);
+	help_set16(&op->flags, op->flags | OP_ERR);
 }
 
 /* For traces and messages; whoever looks from outside may find an earlier op's. */
@@ -409,7 +419,7 @@ int bulk_flush(struct thread *t);
 /* thread.c */
 extern u32 pawl_fork_gen;
 struct thread *thread_enter(struct pawl_engine *e);	/* NULL: err() is set */
-struct thread *thread_worker(struct pawl_engine *e);
+struct thread *thread_worker(struct pawl_engine *e);	/* the same for the engine's own threads */
 void thread_leave(struct thread *t);
 int threads_init(struct pawl_engine *e);
 void threads_flush(struct pawl_engine *e);
@@ -468,7 +478,7 @@ static inline struct op *op_new(struct thread *t, u32 *idx)
 
 	if (unlikely(!op))
 		return NULL;
-	store_relaxed(&op->ndeps, 0);
+	help_set16(&op->ndeps, 0);
 	op->owner = (u16)t->slot;
 	return op;
 }
@@ -513,7 +523,7 @@ static inline struct block *dep_block(struct thread *t, struct dep *d)
 				      sizeof(*b), &bi);
 
 	if (likely(b)) {
-		store_relaxed(&d->block, bi);
+		help_set(&d->block, bi);
 		/* Stale readers of the recycled block may look: atomic, no order. */
 		store_relaxed(&b->state, BLOCK_ONE);
 		store_relaxed(&b->err, 0);
@@ -565,7 +575,7 @@ static inline u32 attach_block(struct thread *t, struct dep *d, u32 ref, u32 obi
 	if (BUSTED(GRANT_EARLY))
 		joined = 0;
 	if (!(d->var & DEP_WRITE)) {
-		store_relaxed(&d->block, obi);
+		help_set(&d->block, obi);
 		if (likely(s & BLOCK_DONE))
 			return 1;
 	} else if (likely((s & (BLOCK_DONE | BLOCK_ERR)) == BLOCK_DONE &&
@@ -582,7 +592,7 @@ static inline u32 attach_own(struct thread *t, struct dep *d, u32 ref, u64 was)
 {
 	/* A reader of a version that is known to be there leaves the block's line alone. */
 	if (!(d->var & DEP_WRITE) && (was & FOUND_KNOWN)) {
-		store_relaxed(&d->block, word_cur(was));
+		help_set(&d->block, word_cur(was));
 		return 1;
 	}
 	return attach_block(t, d, ref, word_cur(was), was & WORD_LASTW ? 0 : word_joined(was));
@@ -707,7 +717,7 @@ static inline void error_none(struct pawl_error *out)
 /* bulk.c */
 int bulk_add(struct thread *t, const struct pawl_op *d);
 int bulk_run(struct pawl_run *run, void *arg);
-void bulk_exit(struct thread *t);
+bool bulk_exit(struct thread *t);
 
 /* oper.c */
 void oper_put(struct thread *t, u32 idx);

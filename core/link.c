@@ -19,10 +19,11 @@
  * A push with one var is the CAS of its word and nothing else.
  *
  * Ordering: each var word is read acquire and changed acq_rel.
- *   CORE-L1 (publish, release)   <-> CORE-L2 (status read by helpers)
- *   CORE-L3 (word CAS)           <-> CORE-L4 (word read): block contents, the status
- *   CORE-L5 (record CAS, release) <-> CORE-L6 (owner's read, attach.c)
- *   CORE-L7 (commit CAS)         <-> CORE-L2
+ *   CORE-L3 (word CAS)           <-> CORE-L4 (word read): block contents, and the push that
+ *                                the tag names: whoever looks at a push came by a word
+ *   CORE-L9 (fields of a later push, internal.h) <-> CORE-L10 (read by helpers)
+ *   CORE-L5 (record)             <-> CORE-L6 (owner's read, attach.c): by the word
+ *   CORE-L7 (commit CAS)         <-> CORE-L2 (status read by helpers)
  *   CORE-L8 (finish, release)    <-> CORE-L2
  *   CORE-K1 (KNOWN, with the word) <-> CORE-K2: the data of the write that is known to be done
  *
@@ -37,7 +38,10 @@
  * unfinished is finished for it, or recorded for it.
  *
  * Lifetime: helpers read descriptors, ops and deps that may belong to the next push
- * already; every value read is validated by the status before it is used.
+ * already; every value read is validated by the status before it is used.  Not too old:
+ * the word was read before (CORE-L4).  Not too new: each field is read acquire and written
+ * release (CORE-L10), so the status that is read after it shows that the push is over.  The
+ * look at the status itself needs no order.
  */
 #include <core/link.h>
 
@@ -67,41 +71,48 @@ static enum phase tag_phase(struct pawl_engine *e, u64 tag)
 
 	if (tag & TAG_SIMPLE)
 		return PHASE_FINISHED;
-	st = load_acquire(&thread_of(e, tag_slot(tag))->d.status);	/* CORE-L2 <-> CORE-L1, CORE-L7, CORE-L8 */
+	/*
+	 * CORE-L2 <-> CORE-L7, CORE-L8: our own places, which come after this, are behind
+	 * those of the push on every var.  What its fields say came with the word.
+	 */
+	st = load_acquire(&thread_of(e, tag_slot(tag))->d.status);
 	return st >> 2 == tag_seq(tag) ? (enum phase)(st & 3) : PHASE_FINISHED;
 }
 
 /*
  * The word of var vi, tagged by a committed push, is about to be overwritten: its
  * owner may still need the value.  All who get here for one (push, var) have the same
- * value, so the first one suffices.
+ * value, so the first one suffices.  A wrong cell does no harm: it does not have the tag.
+ * op, n and ext must be of one push, or the cell would be outside of its chunk.
  */
 static __cold void record(struct thread *t, u64 tag, u32 vi, u64 val)
 {
 	struct pawl_engine *e = t->e;
 	struct desc *d = &thread_of(e, tag_slot(tag))->d;
 	u64 st = status_make(tag_seq(tag), PHASE_COMMITTED);
-	u32 opi = load_acquire(&d->op), n, ext = 0, j;
+	u32 opi = load_acquire(&d->op), n, ext = 0, j;	/* CORE-L10 <-> CORE-L9 */
 	struct dep *deps;
 	struct op *op;
 	u64 want = rec_empty(tag & ~TAG_KNOWN);
 	u64 *rec;
 
-	if (load_acquire(&d->status) != st)
+	if (load_relaxed(&d->status) != st)
 		return;
 	op = op_of(e, opi);
-	n = load_acquire(&op->ndeps);
-	ext = load_acquire(&op->ext);
-	if (load_acquire(&d->status) != st)
+	n = load_acquire(&op->ndeps);	/* CORE-L10 <-> CORE-L9 */
+	ext = load_acquire(&op->ext);	/* CORE-L10 <-> CORE-L9 */
+	if (load_relaxed(&d->status) != st)
 		return;
+	BUG_ON1(n > INLINE_DEPS && (n > ext_cap(ext >> 30) || !(ext & 0x3fffffffu)));
 	deps = op_deps(e, op, n, ext);
 	for (j = 0; j < n; j++)
-		if ((load_acquire(&deps[j].var) & ~DEP_WRITE) == vi)
+		if ((load_relaxed(&deps[j].var) & ~DEP_WRITE) == vi)
 			break;
-	if (j == n || load_acquire(&d->status) != st)
+	if (j == n)
 		return;
 	rec = n <= INLINE_DEPS ? &d->rec[j] : &ext_recs(ext_of(e, ext), ext >> 30)[j];
-	cas_acq_rel_acquire(rec, &want, rec_value(val));	/* CORE-L5 <-> CORE-L6 */
+	/* CORE-L5 <-> CORE-L6: the word that is changed after this carries it (CORE-L3). */
+	cas_relaxed(rec, &want, rec_value(val));
 	count(&t->records);
 }
 
@@ -117,15 +128,17 @@ static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u6
 {
 	struct pawl_engine *e = t->e;
 	u64 st = status_make(tag_seq(tag), PHASE_LINKING);
-	u32 vi = load_acquire(&dep->var), gen = load_acquire(&dep->gen);
-	u32 nb = load_acquire(&dep->block);
+	u32 vi = load_acquire(&dep->var);	/* CORE-L10 <-> CORE-L9 */
+	u32 gen = load_acquire(&dep->gen);	/* CORE-L10 <-> CORE-L9 */
+	u32 nb = load_acquire(&dep->block);	/* CORE-L10 <-> CORE-L9 */
+	/* CORE-L10 <-> CORE-L9 */
 	u32 add = batch ? load_acquire(&dep->link) : !(vi & DEP_WRITE);
 	bool write = vi & DEP_WRITE;
 	struct var *v;
 
 	*found = 0;
 	vi &= ~DEP_WRITE;
-	if (load_acquire(&d->status) != st)
+	if (load_relaxed(&d->status) != st)
 		return false;
 	v = var_of(e, vi);
 	for (;;) {
@@ -133,14 +146,15 @@ static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u6
 
 		if (tag_same(w.tag, tag))
 			return true;
-		/* the second look */
-		if (load_acquire(&d->status) != st && !BUSTED(NO_SECOND_LOOK))
+		/* the second look: after the word, CORE-L4 */
+		if (load_relaxed(&d->status) != st && !BUSTED(NO_SECOND_LOOK))
 			return false;
 		/*
 		 * Deleted while we pushed: the word of a deleted var never changes until
-		 * its generation has, so all helpers agree to leave this dep out.
+		 * its generation has, so all helpers agree to leave this dep out.  Whose word
+		 * it is, is in sight with the word (pawl_var_create()).
 		 */
-		if ((w.val & WORD_DELETED) || load_acquire(&v->gen) != gen)
+		if ((w.val & WORD_DELETED) || load_relaxed(&v->gen) != gen)
 			return true;
 		switch (tag_phase(e, w.tag)) {
 		case PHASE_LINKING:
@@ -161,6 +175,7 @@ static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u6
 		new.tag = tag | (write ? 0 : known(e, &w));
 		new.val = write ? word_write(w.val, nb, add, del) : word_join(w.val, add);
 		if (pair_cas_acq_rel(&v->word, &w, new)) {	/* CORE-L3 <-> CORE-L4 */
+			BUG_ON1(write && word_cur(w.val) == nb);
 			*found = found_make(w.val, new.tag);
 			return true;
 		}
@@ -173,23 +188,24 @@ static __cold void help(struct thread *t, u64 tag)
 	struct pawl_engine *e = t->e;
 	struct desc *d = &thread_of(e, tag_slot(tag))->d;
 	u64 st = status_make(tag_seq(tag), PHASE_LINKING), found;
-	u32 opi = load_acquire(&d->op), n, ext, flags, j;
+	u32 opi = load_acquire(&d->op), n, ext, flags, j;	/* CORE-L10 <-> CORE-L9 */
 	struct dep *deps;
 	struct op *op;
 
-	if (load_acquire(&d->status) != st)
+	if (load_relaxed(&d->status) != st)
 		return;
 	op = op_of(e, opi);
-	n = load_acquire(&op->ndeps);
-	ext = load_acquire(&op->ext);
-	flags = load_acquire(&op->flags);
-	if (load_acquire(&d->status) != st)
+	n = load_acquire(&op->ndeps);		/* CORE-L10 <-> CORE-L9 */
+	ext = load_acquire(&op->ext);		/* CORE-L10 <-> CORE-L9 */
+	flags = load_acquire(&op->flags);	/* CORE-L10 <-> CORE-L9 */
+	if (load_relaxed(&d->status) != st)
 		return;
+	BUG_ON1(n > INLINE_DEPS && (n > ext_cap(ext >> 30) || !(ext & 0x3fffffffu)));
 	deps = op_deps(e, op, n, ext);
 	for (j = 0; j < n; j++)
 		if (!link_dep(t, d, &deps[j], tag, flags & OP_BATCH, flags & OP_DELETE, &found))
 			return;
-	if (cas_acq_rel_acquire(&d->status, &st,	/* CORE-L7 <-> CORE-L2 */
+	if (cas_release_relaxed(&d->status, &st,	/* CORE-L7 <-> CORE-L2 */
 				status_make(tag_seq(tag), PHASE_COMMITTED)))
 		count(&t->helps);
 }
@@ -207,7 +223,7 @@ int link_simple_slow(struct thread *t, struct op *op, u64 tag, u64 *found)
 	struct pair w = word_snapshot(v), new;
 
 	for (;;) {
-		if (unlikely((w.val & WORD_DELETED) || load_acquire(&v->gen) != dep->gen) &&
+		if (unlikely((w.val & WORD_DELETED) || load_relaxed(&v->gen) != dep->gen) &&
 		    !BUSTED(NO_GEN))
 			return -ESTALE;
 		switch (tag_phase(e, w.tag)) {
@@ -248,9 +264,10 @@ u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 
 	for (j = 0; j < n; j++)
 		store_relaxed(&rec[j], rec_empty(tag));
-	store_relaxed(&d->op, opi);
+	help_set(&d->op, opi);
 	st = status_make(seq, PHASE_LINKING);
-	store_release(&d->status, st);	/* CORE-L1 <-> CORE-L2 */
+	/* Published by the words: whoever finds the tag sees this, and all before it (CORE-L3). */
+	store_relaxed(&d->status, st);
 	for (j = 0; j < n; j++) {
 		u32 vi = deps[j].var;
 		u64 *f = j < INLINE_DEPS ? &found[j] : &ignored;

@@ -41,7 +41,7 @@ static __always_inline_fn bool link_quick(struct thread *t, struct var *v, const
 
 	/* Our own tag is there already if somebody helped. */
 	if (unlikely(!tag_quick(t, w.tag) || tag_same(w.tag, tag) || (w.val & WORD_DELETED) ||
-		     load_acquire(&v->gen) != dep->gen))
+		     load_relaxed(&v->gen) != dep->gen))
 		return false;
 	if (write) {
 		new.tag = tag;
@@ -50,11 +50,14 @@ static __always_inline_fn bool link_quick(struct thread *t, struct var *v, const
 		new.tag = tag | known(t->e, &w);
 		new.val = word_join(w.val, 1);
 	}
-	/* the second look */
-	if (status && unlikely(load_acquire(status) != linking) && !BUSTED(NO_SECOND_LOOK))
+	/* the second look: after the word, CORE-L4 */
+	if (status && unlikely(load_relaxed(status) != linking) && !BUSTED(NO_SECOND_LOOK))
 		return false;
 	*found = found_make(w.val, new.tag);
-	return pair_cas_acq_rel(&v->word, &w, new);	/* CORE-L3 <-> CORE-L4 */
+	if (!pair_cas_acq_rel(&v->word, &w, new))	/* CORE-L3 <-> CORE-L4 */
+		return false;
+	BUG_ON1(write && word_cur(*found) == word_cur(new.val));
+	return true;
 }
 
 /*

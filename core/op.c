@@ -112,7 +112,7 @@ u32 deps_sort(struct dep *d, u32 n)
 	}
 	for (i = 1, k = 0; i < n; i++) {
 		if (unlikely(dep_key(&d[i]) == dep_key(&d[k])))
-			store_relaxed(&d[k].var, d[k].var | (d[i].var & DEP_WRITE));
+			help_set(&d[k].var, d[k].var | (d[i].var & DEP_WRITE));
 		else if (++k != i)
 			dep_copy(&d[k], &d[i]);
 	}
@@ -186,9 +186,9 @@ int op_deps_copy(struct thread *t, struct op *op, u32 opi, const struct dep *fro
 		rc = ext_get(t, n, opi, &ext);
 		if (rc)
 			return rc;
-		store_relaxed(&op->ext, ext);
+		help_set(&op->ext, ext);
 	}
-	store_relaxed(&op->ndeps, (u16)n);
+	help_set16(&op->ndeps, (u16)n);
 	deps = op_deps(t->e, op, n, ext);
 	for (j = 0; j < n; j++)
 		dep_copy(&deps[j], &from[j]);
@@ -196,7 +196,7 @@ int op_deps_copy(struct thread *t, struct op *op, u32 opi, const struct dep *fro
 	if (unlikely(rc) && n > INLINE_DEPS)
 		ext_put(t, op->ext);
 	if (unlikely(rc))
-		store_relaxed(&op->ndeps, 0);
+		help_set16(&op->ndeps, 0);
 	return rc;
 }
 
@@ -217,7 +217,7 @@ int op_fill_many(struct thread *t, struct op *op, u32 opi, const struct pawl_op 
 	rc = ext_get(t, total, opi, &ext);
 	if (rc)
 		return rc;
-	store_relaxed(&op->ext, ext);
+	help_set(&op->ext, ext);
 	deps = ext_of(t->e, ext)->deps;
 	rc = deps_from(t, deps, d, &n, "push");
 	if (rc) {
@@ -229,12 +229,12 @@ int op_fill_many(struct thread *t, struct op *op, u32 opi, const struct pawl_op 
 			dep_copy(&op->deps[j], &deps[j]);
 		ext_put(t, op->ext);
 	}
-	store_relaxed(&op->ndeps, (u16)n);
+	help_set16(&op->ndeps, (u16)n);
 	rc = op_blocks(t, op);
 	if (rc) {
 		if (n > INLINE_DEPS)
 			ext_put(t, op->ext);
-		store_relaxed(&op->ndeps, 0);
+		help_set16(&op->ndeps, 0);
 	}
 	return rc;
 }

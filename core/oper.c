@@ -157,7 +157,7 @@ int pawl_oper_push(struct pawl_engine *e, pawl_oper_t h, int priority, struct pa
 	op->fn = o->fn;
 	if (o->flags & OP_ASYNC)
 		op->async_fn = o->async_fn;
-	store_relaxed(&op->flags, o->flags | OP_OPER | (o->name ? OP_NAMED : 0));
+	help_set16(&op->flags, o->flags | OP_OPER | (o->name ? OP_NAMED : 0));
 	op->arg = o->arg;
 	store_relaxed(&op->name, o->name);
 	op->prio = priority;

@@ -76,8 +76,8 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 			/* Deleted under us: this access never was; the op will not run. */
 			if (deps[j].var & DEP_WRITE)
 				block_free(t, deps[j].block);
-			store_relaxed(&deps[j].block, 0);
-			store_relaxed(&op->flags, op->flags | OP_STALE);
+			help_set(&deps[j].block, 0);
+			help_set16(&op->flags, op->flags | OP_STALE);
 			dead++;
 			granted++;
 			continue;
@@ -87,7 +87,7 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 	store_release(&t->d.status, status_make(t->seq, PHASE_FINISHED));
 	if (unlikely(dead == n)) {
 		/* It is in no queue at all: as if it had never been pushed. */
-		op->flags &= (u16)~OP_STALE;
+		help_set16(&op->flags, op->flags & (u16)~OP_STALE);
 		return -ESTALE;
 	}
 attached:
@@ -194,15 +194,15 @@ static __always_inline_fn int fill_one(struct thread *t, struct op *op, const st
 
 	if (unlikely(var_check(t, h, &vi)))
 		return var_bad("push", w ? "writes" : "reads", 0, h);
-	store_relaxed(&op->deps[0].var, vi | w);
-	store_relaxed(&op->deps[0].gen, (u32)(h.h >> 32));
+	help_set(&op->deps[0].var, vi | w);
+	help_set(&op->deps[0].gen, (u32)(h.h >> 32));
 	if (w) {
 		/* Attaching will look at the newest block, after a locked access. */
 		prefetchw(block_of(t->e, word_cur(load_relaxed(&var_of(t->e, vi)->word.val))));
 		if (unlikely(!dep_block(t, &op->deps[0])))
 			return err(-ENOMEM, "push: out of blocks (max_vars, max_ops)");
 	}
-	store_relaxed(&op->ndeps, 1);
+	help_set16(&op->ndeps, 1);
 	return 0;
 }
 
@@ -265,8 +265,8 @@ static __noinline int fill_few(struct thread *t, struct op *op, const struct paw
 			continue;
 		vi = (u32)(key[i] >> 33);
 		v = var_of(t->e, vi);
-		store_relaxed(&dep->var, vi | w);
-		store_relaxed(&dep->gen, (u32)(key[i] >> 1));
+		help_set(&dep->var, vi | w);
+		help_set(&dep->gen, (u32)(key[i] >> 1));
 		/* Attaching will look at the newest block, after a locked access. */
 		if (w || !(load_relaxed(&v->word.tag) & TAG_KNOWN))
 			prefetchw(block_of(t->e, word_cur(load_relaxed(&v->word.val))));
@@ -277,7 +277,7 @@ static __noinline int fill_few(struct thread *t, struct op *op, const struct paw
 		dep++;
 		n++;
 	}
-	store_relaxed(&op->ndeps, (u16)n);
+	help_set16(&op->ndeps, (u16)n);
 	return 0;
 }
 
@@ -311,7 +311,7 @@ __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const s
 		store_relaxed(&op->name, d->name);
 		flags |= OP_NAMED;
 	}
-	store_relaxed(&op->flags, (u16)flags);
+	help_set16(&op->flags, (u16)flags);
 	op->arg = d->arg;
 	op->prio = d->priority;
 	op->prop = (u8)d->prop;

@@ -282,7 +282,7 @@ void *reaper_main(void *arg)
 	os_thread_name(name);
 	if (e->cfg.thread_start)
 		e->cfg.thread_start(e->cfg.user, name);
-	t = thread_enter(e);
+	t = thread_worker(e);
 	if (t) {
 		store_release(&dv->reaper, t);	/* CORE-D9 <-> CORE-D10 */
 		while (!load_acquire(&dv->stop) || load_acquire(&dv->parked) || dv->kept) {

@@ -126,7 +126,7 @@ static void grant_readers(struct thread *t, u32 ref, struct ready *r)
 		d = dep_of(e, ref, &opi);
 		after = load_relaxed(&d->link);
 		prefetchw(op_of(e, opi));	/* its wait counter, in the second pass */
-		store_relaxed(&d->link, first);
+		help_set(&d->link, first);
 		first = ref;
 	}
 	for (ref = first; ref; ref = after) {

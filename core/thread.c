@@ -34,6 +34,7 @@ struct tls_entry {
 	struct thread *t;	/* O */
 	u64 state;		/* A: engine id << 3 | ENTRY_* */
 	u64 free_next;		/* A: next in the list of the process */
+	u32 worker;		/* I while in use: of the engine's own threads */
 	struct tls_entry *all_next;	/* I: every entry, for who looks for leaks */
 };
 
@@ -251,7 +252,7 @@ static void entries_clean(void)
 	}
 }
 
-struct thread *thread_enter(struct pawl_engine *e)
+static struct thread *enter(struct pawl_engine *e, bool worker)
 {
 	struct tls_entry *en;
 	struct thread *t;
@@ -279,6 +280,7 @@ struct thread *thread_enter(struct pawl_engine *e)
 		return NULL;
 	}
 	en->id = e->id;
+	en->worker = worker;
 	store_relaxed(&en->state, entry_state(en->id, ENTRY_ATTACHED));
 	t = slot_user(e, en);
 	if (!t) {
@@ -291,6 +293,17 @@ struct thread *thread_enter(struct pawl_engine *e)
 	thread_last.id = e->id;
 	thread_last.t = t;
 	return t;
+}
+
+struct thread *thread_enter(struct pawl_engine *e)
+{
+	return enter(e, false);
+}
+
+/* For a thread that belongs to the engine: threads_flush() leaves it alone. */
+struct thread *thread_worker(struct pawl_engine *e)
+{
+	return enter(e, true);
 }
 
 int threads_init(struct pawl_engine *e)
@@ -317,7 +330,8 @@ static void entry_await(struct pawl_engine *e, struct tls_entry *en, u64 st)
 
 /*
  * The engine is about to end: what threads gathered is pushed.  They may end at this very
- * moment, and then push it themselves; either way it is pushed when this returns.
+ * moment, and then push it themselves; either way it is pushed when this returns.  Not what
+ * bodies gather on the engine's own threads, which still run them: these push it when they end.
  */
 void threads_flush(struct pawl_engine *e)
 {
@@ -327,7 +341,7 @@ void threads_flush(struct pawl_engine *e)
 		struct tls_entry *en = load_acquire(&e->slots[i].entry);	/* CORE-T6 <-> CORE-T5 */
 		u64 st = entry_state(e->id, ENTRY_ATTACHED);
 
-		if (!en)
+		if (!en || en->worker)
 			continue;
 		/* CORE-T8 <-> CORE-T7 */
 		if (cas_acq_rel_acquire(&en->state, &st, entry_state(e->id, ENTRY_BORROWED))) {

@@ -186,8 +186,8 @@ static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bo
 		return NULL;
 	}
 	dep_set(&op->deps[0], vi | (write ? DEP_WRITE : 0), 0, 0, (u32)(h.h >> 32));
-	store_relaxed(&op->ndeps, 1);
-	store_relaxed(&op->flags, OP_WAITER | OP_NO_SKIP | OP_NAMED | (write ? OP_NO_COUNT : 0));
+	help_set16(&op->ndeps, 1);
+	help_set16(&op->flags, OP_WAITER | OP_NO_SKIP | OP_NAMED | (write ? OP_NO_COUNT : 0));
 	op->fn = NULL;
 	store_relaxed(&op->name, "wait");
 	op->prio = 0;

@@ -597,9 +597,46 @@ START_TEST(test_worker_leaves_with_a_bulk)
 }
 END_TEST
 
+/*
+ * The engine is destroyed while bodies gather, on workers and on the destroying thread: it left
+ * their bulks alone while they ran, and all that they gathered runs.
+ */
+static int gather_late(struct pawl_run *run, void *arg)
+{
+	struct leaver *l = arg;
+	int i;
+
+	MUST(pawl_bulk_size(run->engine, 100) >= 0);
+	store_release(&l->gathered, 1);
+	for (i = 0; i < 50; i++) {
+		MUST(!push_write(run->engine, add_one, &l->n, l->v));
+		nap_us(20);
+	}
+	return 0;
+}
+
+START_TEST(test_bodies_gather_while_the_engine_ends)
+{
+	int i, w, rounds = TIMES(60);
+
+	for (i = 0; i < rounds; i++) {
+		for (w = 0; w < 3; w++) {
+			struct leaver l = { .e = engine(PAWL_PER_DEVICE, w) };
+
+			l.v = var_new(l.e);
+			OK(push_write(l.e, gather_late, &l, var_new(l.e)));
+			OK(push_write(l.e, gather_late, &l, var_new(l.e)));
+			MUST(!w || soon(load_acquire(&l.gathered)));
+			OK(pawl_engine_destroy(l.e));
+			ck_assert_uint_eq(l.n, 100);
+		}
+	}
+}
+END_TEST
+
 SUITE("bulk", test_size, test_size_is_per_thread, test_full, test_full_large, test_order,
       test_flush_points, test_stats_leave_it, test_flush_by_size,
       test_flush_by_stop_and_destroy, test_not_gathered, test_thread_ends,
       test_engine_ends_first, test_failure_skips_the_rest, test_positive_return,
       test_refused_in_between, test_var_dies_in_the_bulk, test_many_vars, test_inside_body,
-      test_worker_leaves_with_a_bulk)
+      test_worker_leaves_with_a_bulk, test_bodies_gather_while_the_engine_ends)
