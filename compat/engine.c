@@ -126,7 +126,11 @@ int pawl_mx_engine_create(int kind, struct pawl_mx_engine **out)
 		store_release(&e->used, 0);
 		return rc;
 	}
-	mx_fork_setup();
+	rc = mx_fork_setup();
+	if (rc) {
+		pawl_mx_engine_free(e);
+		return rc;
+	}
 	*out = e;
 	return 0;
 }

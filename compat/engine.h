@@ -44,6 +44,6 @@ int mx_told(int rc, struct pawl_error *err, void **exception);
 int mx_bad_engine(void);
 
 /* fork.c */
-void mx_fork_setup(void);
+int mx_fork_setup(void);
 
 #endif

@@ -18,6 +18,7 @@
 #define TEXT_MAX	4096u
 
 static __thread char *text;
+static __thread bool text_lost;	/* the last one found no memory */
 static pthread_key_t text_key;
 static pthread_once_t text_once = PTHREAD_ONCE_INIT;
 static bool have_text_key;
@@ -50,6 +51,7 @@ int mx_err(int code, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
+	text_lost = !to;
 	if (to && vsnprintf(to, TEXT_MAX, fmt, ap) < 0)
 		to[0] = '\0';
 	va_end(ap);
@@ -63,7 +65,7 @@ int mx_err_pawl(int code)
 
 const char *pawl_mx_last_error(void)
 {
-	return text ? text : "";
+	return text_lost ? "an error, and no memory for its text" : text ? text : "";
 }
 PAWL_EXPORT(pawl_mx_last_error);
 

@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <base/thread.h>
 #include <compat/engine.h>
 
 /* An error that a var has at the fork. */
@@ -29,7 +30,7 @@ struct snap {
 
 static struct snap *snaps;
 static bool stopped;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static u32 handlers;	/* A: 0: not registered, 1: somebody does it now, 2: they are there */
 
 static void snap_var(void *obj, void *arg)
 {
@@ -39,6 +40,7 @@ static void snap_var(void *obj, void *arg)
 	struct pawl_error err = { 0 };
 	struct snap *s;
 
+	v->snap_code = 0;
 	if (!pe)
 		return;
 	v->snap = 0;
@@ -46,6 +48,8 @@ static void snap_var(void *obj, void *arg)
 	v->snap += v->base;
 	if (!pawl_var_error(pe, h, &err) || !err.code)
 		return;
+	/* Without memory for the text the child has the code at least. */
+	v->snap_code = err.code;
 	s = malloc(sizeof(*s));
 	if (!s)
 		return;
@@ -125,8 +129,21 @@ static void poison(struct snap *s)
 	op.nwrites = 1;
 	op.prop = PAWL_ASYNC;	/* ready: inside the push */
 	op.name = "fork";
+	s->var->snap_code = 0;
 	if (!pawl_push(mx_pe(s->var->engine), &op))
 		s->var->base--;
+	else
+		store_relaxed(&s->var->h, 0);	/* rather refused than taken for good */
+}
+
+static void poison_var(void *obj, void *arg)
+{
+	struct pawl_mx_var *v = obj;
+	struct snap s = { .var = v, .code = v->snap_code,
+			  .text = "an op failed before the fork, which had no memory for its text" };
+
+	if (s.code && v->h && v->engine->pe)
+		poison(&s);
 }
 
 static void fork_child(void)
@@ -150,16 +167,24 @@ static void fork_child(void)
 	for (s = snaps; s; s = s->next)
 		if (s->var->h && s->var->engine->pe)
 			poison(s);
+	mx_pool_each(MX_VARS, poison_var, NULL);
 	snaps_free();
 }
 
-static void fork_register(void)
-{
-	pthread_atfork(fork_prepare, fork_parent, fork_child);
-}
-
 /* After an engine of libpawl was made: its own child handler goes first. */
-void mx_fork_setup(void)
+int mx_fork_setup(void)
 {
-	pthread_once(&fork_once, fork_register);
+	u32 was = 0;
+	int rc;
+
+	while (!cas_relaxed(&handlers, &was, 1)) {
+		if (was == 2)
+			return 0;
+		was = 0;
+		os_thread_yield();
+	}
+	rc = pthread_atfork(fork_prepare, fork_parent, fork_child);
+	/* What could not be had is asked for again by the next engine. */
+	store_relaxed(&handlers, rc ? 0 : 2);
+	return rc ? mx_err(-ENOMEM, "engine create: no memory for a fork handler") : 0;
 }

@@ -66,7 +66,8 @@ struct pawl_mx_var {
 	struct pawl_mx_engine *engine;	/* I while alive */
 	u64 h;			/* A: pawl_var_t; 0 while free */
 	u64 base;		/* F: versions of the processes before */
-	u64 snap;		/* of the forking thread: version at the fork */
+	u64 snap;		/* of the forking thread: version at the fork, */
+	int snap_code;		/* and the error that it had */
 };
 
 struct pawl_mx_opr {

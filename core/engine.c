@@ -337,9 +337,9 @@ int pawl_engine_stop(struct pawl_engine *e)
 	if (t->depth)
 		return err(-EDEADLK, "engine_stop: from inside an op");
 	bulk_flush(t);
-	wait_none(t, -1, true);
+	wait_none(t, -1, EXEC_HELP);
 	if (e->devices)
-		device_wait_all(t, -1, true);
+		device_wait_all(t, -1, EXEC_HELP);
 	exec_stop(e->x);
 	return 0;
 }
@@ -361,9 +361,9 @@ PAWL_EXPORT(pawl_engine_start);
 static void drain(struct pawl_engine *e, struct thread *t)
 {
 	do {
-		wait_none(t, -1, true);
+		wait_none(t, -1, EXEC_HELP);
 		if (e->devices)
-			device_wait_all(t, -1, true);
+			device_wait_all(t, -1, EXEC_HELP);
 	} while (bulk_exit(t));
 }
 

@@ -666,7 +666,7 @@ bool device_busy(struct pawl_engine *e, u32 vi, bool write);
 bool device_wait_parks(struct thread *t, struct op *op, u32 opi);
 int device_wait_error(struct thread *t, struct op *op, struct pawl_error *out);
 int device_lost_any(struct pawl_engine *e, struct pawl_error *out);
-int device_wait_all(struct thread *t, s64 timeout_ns, bool help);
+int device_wait_all(struct thread *t, s64 timeout_ns, enum exec_help help);
 u32 device_rec_size(void);
 struct pawl_device device_name(const struct pawl_engine *e, u32 dev);
 struct device;
@@ -687,7 +687,7 @@ void wait_flight_begin(struct thread *t, u64 limit);
 void wait_flight_end(struct thread *t);
 void flight_check(struct thread *t);
 void wait_exit(struct thread *t);
-int wait_none(struct thread *t, s64 timeout_ns, bool help);
+int wait_none(struct thread *t, s64 timeout_ns, enum exec_help help);
 int wait_naive(struct thread *t);
 void engine_idle(void *user, struct exec_thread *ex);
 

@@ -179,7 +179,8 @@ __cold int window_wait(struct thread *t, u32 n)
 		wait_flight_begin(t, f.limit);
 		/* A waiting body would keep a worker from making room. */
 		exec_wait(e->x, &t->ex, below_limit, &f, -1,
-			  e->policy == PAWL_WINDOW_HELP || t->depth);
+			  e->policy == PAWL_WINDOW_HELP || t->depth ? EXEC_HELP :
+			  EXEC_HELP_DESERTED);
 		wait_flight_end(t);
 	}
 	t->next_check = t->pushed + max_u(step, 1u);

@@ -105,7 +105,7 @@ static bool all_over(void *arg)
 }
 
 /* Until all that is in the streams now is over. */
-int device_wait_all(struct thread *t, s64 timeout_ns, bool help)
+int device_wait_all(struct thread *t, s64 timeout_ns, enum exec_help help)
 {
 	struct pawl_engine *e = t->e;
 	struct devices *dv = e->devices;
@@ -255,7 +255,7 @@ static void reaper_wait(struct thread *t)
 	u32 i, n = load_acquire(&dv->nlanes);
 	s64 timeout = -1, soon;
 
-	if (!exec_wait(e->x, &t->ex, reaper_news, dv, (s64)e->cfg.spin_ns, false))
+	if (!exec_wait(e->x, &t->ex, reaper_news, dv, (s64)e->cfg.spin_ns, EXEC_WAIT))
 		return;
 	for (i = 0; i < n; i++) {
 		struct lane *l = &dv->lanes[i];
@@ -268,7 +268,7 @@ static void reaper_wait(struct thread *t)
 		if (timeout < 0 || soon < timeout)
 			timeout = soon;
 	}
-	exec_wait(e->x, &t->ex, reaper_news, dv, timeout, false);
+	exec_wait(e->x, &t->ex, reaper_news, dv, timeout, EXEC_WAIT);
 }
 
 void *reaper_main(void *arg)

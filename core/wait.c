@@ -32,11 +32,12 @@
 
 #define HELP_DEPTH 64u		/* nested bodies after which a waiting body only waits */
 
-static bool helps(struct thread *t)
+static enum exec_help helps(struct thread *t)
 {
+	/* Should no worker come to a queue, nobody else would run what is in it. */
 	if (!t->depth)
-		return t->e->help;
-	return t->depth < HELP_DEPTH || !t->e->cfg.workers;
+		return t->e->help ? EXEC_HELP : EXEC_HELP_DESERTED;
+	return t->depth < HELP_DEPTH || !t->e->cfg.workers ? EXEC_HELP : EXEC_WAIT;
 }
 
 /* Does a body on this thread's stack hold the var? */
@@ -367,7 +368,7 @@ static bool none_in_flight(void *arg)
 }
 
 /* Until no op is in flight. */
-int wait_none(struct thread *t, s64 timeout_ns, bool help)
+int wait_none(struct thread *t, s64 timeout_ns, enum exec_help help)
 {
 	struct pawl_engine *e = t->e;
 	int rc;
@@ -430,7 +431,7 @@ int wait_naive(struct thread *t)
 	struct pawl_engine *e = t->e;
 
 	if (!t->depth) {
-		exec_wait(e->x, &t->ex, naive_over, t, -1, true);
+		exec_wait(e->x, &t->ex, naive_over, t, -1, EXEC_HELP);
 		flight_check(t);
 	}
 	return 0;
@@ -461,7 +462,7 @@ int pawl_run_until(struct pawl_engine *e, bool (*done)(void *), void *user, int6
 		return thread_last.code;
 	if (!done)
 		return err(-EINVAL, "run_until: done is NULL");
-	rc = exec_wait(e->x, &t->ex, done, user, timeout_ns, true);
+	rc = exec_wait(e->x, &t->ex, done, user, timeout_ns, EXEC_HELP);
 	flight_check(t);
 	return rc ? err(rc, "run_until: not done after %lld ns", (long long)timeout_ns) : 0;
 }

@@ -108,14 +108,16 @@ bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 pri
  */
 u32 exec_take(struct exec *x, struct exec_thread *t);
 
+/* Does a thread that waits run work?  Or as soon as no worker came to some queue. */
+enum exec_help { EXEC_WAIT, EXEC_HELP, EXEC_HELP_DESERTED };
+
 /*
- * Run work until cond(arg) is true or the time is over (-ETIMEDOUT).  help false:
- * only wait.  timeout_ns < 0: no limit; 0: look at cond once, and at the queues.
+ * Run work until cond(arg) is true or the time is over (-ETIMEDOUT).  timeout_ns < 0: no limit; 0: look at cond once, and at the queues.
  * The thread spins for the budget, then parks; whoever makes cond true calls
  * exec_unpark(t) afterwards, work that is pushed wakes it too (help).
  */
 int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
-	      s64 timeout_ns, bool help);
+	      s64 timeout_ns, enum exec_help help);
 /* Any thread; no system call unless t is parked.  t may have left: then nothing happens. */
 void exec_unpark(struct exec *x, struct exec_thread *t);
 

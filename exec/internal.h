@@ -120,6 +120,7 @@ struct exec {
 	u32 *late_next;		/* A: by work; touched only when memory is out */
 	struct exec_group helpers;	/* other threads, for all drive queues */
 	u32 error __cacheline_aligned;	/* A: why a worker could not start, errno */
+	u32 deserted;		/* A: no worker came to a queue that should have some */
 	u64 wakes;		/* A: futex wakes */
 	u32 ncpus;		/* I */
 	int *cpus;		/* I */
@@ -140,12 +141,13 @@ void queue_start(struct exec_queue *q) __cold;
 void exec_run(struct exec *x, struct exec_thread *t, u32 work);
 
 /* park.c */
-enum idle_end { IDLE_WORK, IDLE_COND, IDLE_TIME, IDLE_STOP };
+enum idle_end { IDLE_WORK, IDLE_COND, IDLE_TIME, IDLE_STOP, IDLE_DESERTED };
 struct idle {
 	bool (*cond)(void *arg);	/* NULL: a worker */
 	void *arg;
 	u64 deadline;		/* exec_now_ns(); 0: none */
 	bool help;
+	bool relents;		/* will help if a queue is deserted */
 };
 enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct idle *how,
 			  u32 *work);

@@ -230,13 +230,20 @@ static void spin_end(struct exec *x, struct exec_group *g, struct exec_thread *t
 }
 
 /* What an idle thread waits for; AGAIN: nothing yet. */
-enum { AGAIN = IDLE_STOP + 1 };
+enum { AGAIN = IDLE_DESERTED + 1 };
 
-static int idle_over(struct exec_thread *t, const struct idle *how)
+static bool deserted(struct exec *x, const struct idle *how)
+{
+	return how->relents && load_relaxed(&x->deserted);
+}
+
+static int idle_over(struct exec *x, struct exec_thread *t, const struct idle *how)
 {
 	if (how->cond) {
 		if (how->cond(how->arg))
 			return IDLE_COND;
+		if (unlikely(deserted(x, how)))
+			return IDLE_DESERTED;
 	} else if (load_acquire(&t->queue->stop)) {
 		return IDLE_STOP;
 	}
@@ -260,7 +267,7 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 			if (likely(*work))
 				return IDLE_WORK;
 		}
-		r = idle_over(t, how);
+		r = idle_over(x, t, how);
 		if (r != AGAIN)
 			return r;
 		now = cycles();
@@ -305,7 +312,7 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 	 */
 	if (!BUSTED(PARK_NO_MB))
 		smp_mb();
-	r = BUSTED(PARK_NO_COND) ? AGAIN : idle_over(t, how);
+	r = BUSTED(PARK_NO_COND) ? AGAIN : idle_over(x, t, how);
 	if (r == AGAIN && how->help && !BUSTED(PARK_NO_LOOK) && (*work = thread_look(x, t, true)))
 		r = IDLE_WORK;
 	if (r == AGAIN && how->deadline && exec_now_ns() >= how->deadline)

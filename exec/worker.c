@@ -46,13 +46,24 @@ __attribute__((weak)) int exec_worker_hook(const char *queue, u32 i)
  */
 static __cold void workers_missing(struct exec_queue *q, u32 n, u32 error)
 {
-	store_relaxed(&q->x->error, error);
+	struct exec *x = q->x;
+	struct exec_thread *t;
+	u32 i;
+
+	store_relaxed(&x->error, error);
 	if (fetch_add_acq_rel(&q->missing, n) + n != q->workers)
 		return;
 	store_relaxed(&q->drive, 1);
+	store_relaxed(&x->deserted, 1);
 	smp_mb();	/* EXEC-P2 <-> EXEC-P1: who pushed before saw no drive queue */
 	if (!queue_empty(q))
 		queue_wake(q);
+	/* Who only waits will help: EXEC-P5 <-> EXEC-P6. */
+	for (i = 0; i < x->max_threads; i++) {
+		t = load_acquire(&x->threads[i]);
+		if (t)
+			exec_unpark(x, t);
+	}
 }
 
 /* Run one piece of work, and find out now and then how long they take. */
@@ -185,6 +196,7 @@ int exec_start(struct exec *x)
 {
 	u32 i, n = load_acquire(&x->nqueues);
 
+	store_relaxed(&x->deserted, 0);
 	for (i = 0; i < n; i++) {
 		struct exec_queue *q = x->queues[i];
 
@@ -265,9 +277,10 @@ static void wait_idle(struct exec *x, struct exec_thread *t, bool *ran)
 }
 
 int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
-	      s64 timeout_ns, bool help)
+	      s64 timeout_ns, enum exec_help help)
 {
-	struct idle how = { .cond = cond, .arg = arg, .help = help };
+	struct idle how = { .cond = cond, .arg = arg, .help = help == EXEC_HELP,
+			    .relents = help == EXEC_HELP_DESERTED };
 	bool ran = false;
 	int rc = 0;
 	u32 w;
@@ -277,7 +290,7 @@ int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), vo
 	if (timeout_ns > 0)
 		how.deadline = exec_now_ns() + (u64)timeout_ns;
 	for (;;) {
-		w = help ? exec_take(x, t) : 0;
+		w = how.help ? exec_take(x, t) : 0;
 		if (!w) {
 			wait_idle(x, t, &ran);
 			rc = -ETIMEDOUT;
@@ -288,6 +301,10 @@ int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), vo
 				break;
 			case IDLE_COND:
 				return 0;
+			case IDLE_DESERTED:
+				how.help = true;
+				how.relents = false;
+				continue;
 			default:
 				return rc;
 			}

@@ -28,6 +28,7 @@ struct scenario {
 	const char *name;
 	void (*fn)(void);
 	u32 most;		/* points looked at; 0: all there are */
+	u32 stays;		/* the process keeps something; so many allocations more or less */
 };
 extern const char fault_program[];
 extern const struct scenario scenarios[];

@@ -333,16 +333,16 @@ static void sc_fake_waits(void)
 }
 
 const struct scenario scenarios[] = {
-	{ "fake_create", sc_fake_create, 0 },
-	{ "fake_create_naive", sc_fake_create_naive, 100 },
-	{ "fake_create_pooled", sc_fake_create_pooled, 100 },
-	{ "fake_life", sc_fake_life, 0 },
-	{ "fake_ops", sc_fake_ops, 60 },
-	{ "fake_naive", sc_fake_naive, 40 },
-	{ "fake_graph", sc_fake_graph, 60 },
-	{ "fake_memory", sc_fake_memory, 0 },
-	{ "fake_waits", sc_fake_waits, 60 },
-	{ "cuda_create", sc_cuda_create, 0 },
-	{ "cuda_life", sc_cuda_life, 0 },
-	{ NULL, NULL, 0 },
+	{ "fake_create", sc_fake_create, 0, 0 },
+	{ "fake_create_naive", sc_fake_create_naive, 100, 0 },
+	{ "fake_create_pooled", sc_fake_create_pooled, 100, 0 },
+	{ "fake_life", sc_fake_life, 0, 0 },
+	{ "fake_ops", sc_fake_ops, 60, 0 },
+	{ "fake_naive", sc_fake_naive, 40, 0 },
+	{ "fake_graph", sc_fake_graph, 60, 0 },
+	{ "fake_memory", sc_fake_memory, 0, 0 },
+	{ "fake_waits", sc_fake_waits, 60, 0 },
+	{ "cuda_create", sc_cuda_create, 0, 0 },
+	{ "cuda_life", sc_cuda_life, 0, 0 },
+	{ NULL, NULL, 0, 0 },
 };

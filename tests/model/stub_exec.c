@@ -99,7 +99,7 @@ u32 exec_take(struct exec *x, struct exec_thread *t)
 }
 
 int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
-	      s64 timeout_ns, bool help)
+	      s64 timeout_ns, enum exec_help help)
 {
 	while (!cond(arg)) {
 		u32 w = help ? exec_take(x, t) : 0;

@@ -271,6 +271,48 @@ START_TEST(test_enter_refused)
 }
 END_TEST
 
+/* Who only waits begins to work when it turns out that nobody else will. */
+static void *deserted_main(void *arg)
+{
+	struct fix *f = arg;
+	u32 *ran = f->user;
+
+	MUST(!exec_wait(f->x, fix_thread(f), ran_all, ran, 20000000000ll, EXEC_HELP_DESERTED));
+	return NULL;
+}
+
+START_TEST(test_deserted)
+{
+	struct exec_queue *q;
+	struct exec_thread *t;
+	u32 ran[2] = { 0, 5 }, i, turn;
+	pthread_t waiter;
+	struct fix f;
+
+	watchdog(60);
+	for (turn = 0; turn < 2; turn++) {
+		fix_init(&f, NULL);
+		f.run = count_work;
+		f.user = ran;
+		/* They cannot be created; or they are, and find no place. */
+		store_relaxed(&fail_from, turn ? UINT32_MAX : 0);
+		f.refuse = turn;
+		q = fix_queue(&f, "q", 2, false);
+		t = fix_thread(&f);
+		ran[0] = 0;
+		exec_start(f.x);
+		ck_assert_int_eq(pthread_create(&waiter, NULL, deserted_main, &f), 0);
+		usleep(20000);	/* most times it sleeps by now */
+		for (i = 1; i <= 5; i++)
+			exec_push(q, t, i, 0, 0);
+		ck_assert_int_eq(pthread_join(waiter, NULL), 0);
+		exec_stop(f.x);
+		fix_fini(&f);
+	}
+	store_relaxed(&fail_from, UINT32_MAX);
+}
+END_TEST
+
 /* Two workers are made for the first of many pushers only. */
 static void *first_main(void *arg)
 {
@@ -376,6 +418,7 @@ int main(void)
 	tcase_add_test(tc, test_start_stop);
 	tcase_add_test(tc, test_create_fails);
 	tcase_add_test(tc, test_enter_refused);
+	tcase_add_test(tc, test_deserted);
 	tcase_add_test(tc, test_first_push);
 	tcase_add_test(tc, test_nested);
 	tcase_add_test(tc, test_clock);

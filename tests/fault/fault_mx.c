@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Fault points of libpawl_mx: memory and threads refused to its engines, vars, pushes,
+ * operators, arrays, and to the child of a fork; see fault.c.
+ *
+ * Whatever becomes of a push, what it was given is dropped once; a body runs once if the push
+ * was accepted.  What the library keeps for the life of the process (lists of small objects,
+ * names, the process's engine) is in a run without faults, too.
+ */
+#include "fault.h"
+#include <pawl/mx_c_api.h>
+
+const char fault_program[] = "fault_mx";
+
+#define NVARS 40u
+
+static const struct pawl_mx_context cpu = { PAWL_MX_CPU, 0 };
+static struct {
+	struct pawl_mx_engine *e;
+	struct pawl_mx_var *v[NVARS];
+	u32 nv;
+	u32 pushed, accepted;
+	u32 ran, dropped;	/* A */
+} m;
+
+static void count(void *run, void *arg)
+{
+	fetch_add_relaxed(&m.ran, 1);
+}
+
+static void count_async(void *run, void *done, void *arg)
+{
+	fetch_add_relaxed(&m.ran, 1);
+	CHECK(!pawl_mx_complete(done, NULL), "%s: complete: %s", where, pawl_mx_last_error());
+}
+
+static void count_start(void *run, void *start, void *done, void *arg)
+{
+	count_async(run, done, arg);
+}
+
+static void fail_sync(void *run, void *arg)
+{
+	fetch_add_relaxed(&m.ran, 1);
+	pawl_mx_fail(run, "as it should");
+}
+
+static void dropped(void *arg)
+{
+	CHECK(arg == &m, "%s: another's argument is dropped", where);
+	fetch_add_relaxed(&m.dropped, 1);
+}
+
+static void mx_vars(void)
+{
+	while (m.nv < NVARS && !TRY(pawl_mx_var_new(m.e, &m.v[m.nv])))
+		m.nv++;
+}
+
+static void mx_begin(void)
+{
+	fault_text = pawl_mx_last_error;
+	setenv("MXNET_CPU_WORKER_NTHREADS", "2", 1);
+	memset(&m, 0, sizeof(m));
+	pawl_mx_set_last_error("none");	/* the room for a thread's text stays */
+}
+
+static void mx_make(int kind)
+{
+	disarm();
+	CHECK(!pawl_mx_engine_create(kind, &m.e), "%s: create: %s", where, pawl_mx_last_error());
+}
+
+static void push_one(u32 i, u32 nr, u32 nw)
+{
+	struct pawl_mx_op op = { .arg = &m, .drop = dropped, .ctx = cpu };
+	char name[16];
+
+	snprintf(name, sizeof(name), "op%u", i % 20);
+	op.name = i % 3 ? name : NULL;
+	switch (i % 3) {
+	case 0:
+		op.sync = count;
+		break;
+	case 1:
+		op.async = count_async;
+		break;
+	default:
+		op.async_start = count_start;
+	}
+	op.keep = i % 4 == 1;
+	op.wait = i % 5 == 1;
+	op.prop = i % 7 == 6 ? PAWL_CPU_PRIORITIZED : PAWL_NORMAL;
+	op.reads = m.v;
+	op.nreads = nr;
+	op.writes = m.v + nr;
+	op.nwrites = nw;
+	m.pushed++;
+	if (!TRY(pawl_mx_push(m.e, &op, NULL)))
+		m.accepted++;
+}
+
+static void mx_check(void)
+{
+	u32 i;
+
+	disarm();
+	CHECK(!pawl_mx_wait_all(m.e, NULL), "%s: wait: %s", where, pawl_mx_last_error());
+	CHECK(m.ran == m.accepted, "%s: %u accepted, %u ran", where, m.accepted, m.ran);
+	CHECK(m.dropped == m.pushed, "%s: %u pushed, %u dropped", where, m.pushed, m.dropped);
+	mx_vars();
+	CHECK(m.nv == NVARS, "%s: no vars afterwards: %s", where, pawl_mx_last_error());
+	for (i = 0; i < 60; i++)
+		push_one(i, i % 20, i % 3);
+	CHECK(!pawl_mx_wait_all(m.e, NULL), "%s: wait afterwards: %s", where, pawl_mx_last_error());
+	CHECK(m.accepted == m.ran && m.dropped == m.pushed,
+	      "%s: afterwards %u accepted, %u ran, %u pushed, %u dropped", where, m.accepted, m.ran,
+	      m.pushed, m.dropped);
+	for (i = 0; i < NVARS; i++)
+		CHECK(!pawl_mx_var_delete(m.e, m.v[i], cpu, NULL, NULL, NULL), "%s: delete: %s", where,
+		      pawl_mx_last_error());
+	if (!pawl_mx_engine_free(m.e))
+		return;
+	/* The process's own. */
+	CHECK(!pawl_mx_wait_all(m.e, NULL), "%s: wait at the end: %s", where, pawl_mx_last_error());
+}
+
+/* --- scenarios --- */
+
+static void create(int kind)
+{
+	mx_begin();
+	arm(ALL);
+	if (TRY(pawl_mx_engine_create(kind, &m.e)))
+		mx_make(kind);
+	mx_check();
+}
+
+static void sc_create(void) { create(PAWL_MX_PER_DEVICE); }
+static void sc_create_naive(void) { create(PAWL_MX_NAIVE); }
+static void sc_create_pooled(void) { create(PAWL_MX_POOLED); }
+
+static void sc_get(void)
+{
+	mx_begin();
+	arm(ALL);
+	m.e = pawl_mx_engine_get();
+	if (!m.e) {
+		CHECK(pawl_mx_last_error()[0], "%s: no engine, and no message", where);
+		disarm();
+		m.e = pawl_mx_engine_get();
+		CHECK(m.e, "%s: get afterwards: %s", where, pawl_mx_last_error());
+	}
+	mx_check();
+}
+
+static void sc_vars(void)
+{
+	struct pawl_mx_var *v;
+	u32 i;
+
+	mx_begin();
+	mx_make(PAWL_MX_PER_DEVICE);
+	arm(ALL);
+	for (i = 0; i < 1500; i++) {
+		if (TRY(pawl_mx_var_new(m.e, &v)))
+			continue;
+		m.pushed++;
+		if (!TRY(pawl_mx_var_delete(m.e, v, cpu, count, &m, dropped)))
+			m.accepted++;
+		else
+			break;	/* it stays, as it was */
+	}
+	mx_check();
+}
+
+static void sc_push(void)
+{
+	u32 i;
+
+	mx_begin();
+	mx_make(PAWL_MX_PER_DEVICE);
+	mx_vars();
+	arm(ALL);
+	for (i = 0; i < 1500; i++)
+		push_one(i, i % 9, i % 3 + (i % 50 == 7 ? 25 : 0));
+	mx_check();
+}
+
+static void sc_bulk(void)
+{
+	u32 i;
+
+	mx_begin();
+	mx_make(PAWL_MX_PER_DEVICE);
+	mx_vars();
+	arm(ALL);
+	TRY(pawl_mx_set_bulk_size(m.e, 15));
+	for (i = 0; i < 200; i++)
+		push_one(3 * i, 1, 1);
+	disarm();
+	/* What was gathered may be lost with its drops called: errors.md. */
+	pawl_mx_wait_all(m.e, NULL);
+	CHECK(m.dropped == m.pushed, "%s: %u pushed, %u dropped", where, m.pushed, m.dropped);
+	m.accepted = m.ran;
+	CHECK(pawl_mx_set_bulk_size(m.e, 0) >= 0, "%s: bulk off", where);
+	mx_check();
+}
+
+static void sc_opr(void)
+{
+	struct pawl_mx_op op = { .sync = count, .arg = &m, .drop = dropped, .ctx = cpu };
+	struct pawl_mx_opr *o;
+	u32 i, k;
+
+	mx_begin();
+	mx_make(PAWL_MX_PER_DEVICE);
+	mx_vars();
+	arm(ALL);
+	for (i = 0; i < 10; i++) {
+		op.reads = m.v;
+		op.nreads = i % 4;
+		op.writes = m.v + i % 4;
+		op.nwrites = i;
+		m.pushed++;
+		if (TRY(pawl_mx_opr_new(m.e, &op, &o)))
+			continue;
+		for (k = 0; k < 5; k++)
+			if (!TRY(pawl_mx_opr_push(m.e, o, cpu, (int)k, NULL)))
+				m.accepted++;
+		CHECK(!TRY(pawl_mx_opr_delete(m.e, o)), "%s: delete: %s", where, pawl_mx_last_error());
+	}
+	mx_check();
+}
+
+/* Arrays: their values are right, or a call said why not. */
+static void sc_nd(void)
+{
+	const uint32_t shape[] = { 4, 3 };
+	float in[12], back[12];
+	NDArrayHandle a, b, c;
+	u32 i, k;
+	bool good;
+
+	mx_begin();
+	m.e = pawl_mx_engine_get();
+	CHECK(m.e, "%s: get: %s", where, pawl_mx_last_error());
+	arm(ALL);
+	for (i = 0; i < 8; i++) {
+		a = b = c = NULL;
+		for (k = 0; k < 12; k++)
+			in[k] = (float)(i * 12 + k);
+		good = !TRY(MXNDArrayCreate(shape, 2, PAWL_MX_CPU, 0, (int)i % 2, &a));
+		good = good && !TRY(MXNDArraySyncCopyFromCPU(a, in, 12));
+		good = good && !TRY(MXNDArrayCreateEx(shape, 2, PAWL_MX_CPU, 1, 1, 0, &b));
+		good = good && !TRY(pawl_mx_nd_copy(a, b, 0));
+		good = good && !TRY(MXNDArraySlice(b, 1, 3, &c));
+		good = good && !TRY(MXNDArraySyncCopyToCPU(c, back, 6));
+		CHECK(!good || !memcmp(back, in + 3, 24), "%s: other values come back", where);
+		if (c)
+			CHECK(!TRY(MXNDArrayFree(c)), "%s: free: %s", where, pawl_mx_last_error());
+		if (b)
+			CHECK(!TRY(MXNDArrayFree(b)), "%s: free: %s", where, pawl_mx_last_error());
+		if (a)
+			CHECK(!TRY(MXNDArrayFree(a)), "%s: free: %s", where, pawl_mx_last_error());
+	}
+	disarm();
+	CHECK(!MXNDArrayWaitAll(), "%s: wait: %s", where, pawl_mx_last_error());
+	mx_check();
+}
+
+static void sc_resource(void)
+{
+	struct pawl_mx_resource r;
+	int i;
+
+	mx_begin();
+	m.e = pawl_mx_engine_get();
+	CHECK(m.e, "%s: get: %s", where, pawl_mx_last_error());
+	arm(ALL);
+	for (i = 0; i < 6; i++)
+		if (!TRY(pawl_mx_resource_get(cpu, i % 3, &r)) && r.type == PAWL_MX_TEMP_SPACE &&
+		    !pawl_mx_resource_space(&r, 1000))
+			CHECK(pawl_mx_last_error()[0], "%s: no space, and no message", where);
+	mx_check();
+}
+
+/* A failed op's var stays poisoned in the child, memory or not. */
+static void child(void)
+{
+	struct pawl_mx_op op = { .sync = count, .arg = &m, .drop = dropped, .ctx = cpu };
+	u32 ran = m.ran, i, good = 0;
+	int rc;
+
+	alarm(50);
+	rc = TRY(pawl_mx_wait_var(m.e, m.v[0], NULL));
+	CHECK(rc, "%s: the child takes a failed op's data for good", where);
+	for (i = 1; i < 5; i++) {
+		op.writes = &m.v[i];
+		op.nwrites = 1;
+		if (!TRY(pawl_mx_push(m.e, &op, NULL)))
+			good++;
+	}
+	rc = TRY(pawl_mx_wait_all(m.e, NULL));
+	disarm();
+	CHECK(rc || m.ran - ran == good, "%s: %u accepted in the child, %u ran", where, good, m.ran - ran);
+	_exit(0);
+}
+
+static void sc_fork(void)
+{
+	struct pawl_mx_op op = { .sync = fail_sync, .arg = &m, .drop = dropped, .ctx = cpu };
+	int status;
+	pid_t pid;
+
+	mx_begin();
+	m.e = pawl_mx_engine_get();
+	CHECK(m.e, "%s: get: %s", where, pawl_mx_last_error());
+	mx_vars();
+	op.writes = m.v;
+	op.nwrites = 1;
+	m.pushed++;
+	CHECK(!pawl_mx_push(m.e, &op, NULL), "%s: push: %s", where, pawl_mx_last_error());
+	m.accepted++;
+	arm(ALL);
+	pid = fork();
+	if (!pid)
+		child();
+	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid, "%s: no child", where);
+	CHECK(WIFEXITED(status) && !WEXITSTATUS(status), "%s",
+	      out->text[0] ? out->text : "the child ended badly");
+	disarm();
+	CHECK(pawl_mx_wait_var(m.e, m.v[0], NULL), "%s: the parent was not told", where);
+	mx_check();
+}
+
+static void *visitor(void *arg)
+{
+	struct pawl_mx_op op = { .sync = count, .arg = &m, .drop = dropped, .ctx = cpu };
+
+	op.writes = m.v;
+	op.nwrites = 1;
+	m.pushed++;
+	if (!TRY(pawl_mx_push(m.e, &op, NULL)))
+		m.accepted++;
+	tried("a bad call", pawl_mx_push(m.e, &(struct pawl_mx_op){ .sync = count, .nreads = 1 }, NULL));
+	return NULL;
+}
+
+static void sc_threads(void)
+{
+	pthread_t t;
+	u32 i;
+
+	mx_begin();
+	mx_make(PAWL_MX_PER_DEVICE);
+	mx_vars();
+	arm(ALL);
+	for (i = 0; i < 3; i++) {
+		CHECK(!thread_for_sure(&t, visitor, NULL), "%s: no thread", where);
+		pthread_join(t, NULL);
+	}
+	mx_check();
+}
+
+const struct scenario scenarios[] = {
+	{ "create", sc_create, 150, 0 },
+	{ "create_naive", sc_create_naive, 0, 0 },
+	{ "create_pooled", sc_create_pooled, 0, 0 },
+	{ "get", sc_get, 0, 20 },
+	{ "vars", sc_vars, 0, 0 },
+	{ "push", sc_push, 0, 0 },
+	{ "bulk", sc_bulk, 0, 0 },
+	{ "opr", sc_opr, 0, 0 },
+	{ "nd", sc_nd, 0, 20 },
+	{ "resource", sc_resource, 0, 20 },
+	{ "fork", sc_fork, 150, 20 },
+	{ "threads", sc_threads, 0, 3 },
+	{ NULL, NULL, 0, 0 },
+};
