@@ -183,7 +183,7 @@ int pawl_stream_adopt(struct pawl_engine *e, struct pawl_device device, void *st
 	struct thread *t = thread_get(e);
 	struct dev_row *base, *row;
 	struct devices *dv;
-	u32 none = 0, i, id;
+	u32 none = 0, i;
 	int rc;
 
 	if (unlikely(!t))
@@ -197,17 +197,16 @@ int pawl_stream_adopt(struct pawl_engine *e, struct pawl_device device, void *st
 	if (!cas_acq_rel_acquire(&dv->adopting, &none, 1))
 		return err(-EAGAIN, "stream_adopt: another thread adopts one at this moment");
 	i = dv->nrows;
+	row = &dv->rows[i];
 	rc = i < MAX_ROWS && dv->nlanes < dv->max_lanes ? 0 :
 	     err(-ENOMEM, "stream_adopt: this engine has %u streams of others already", MAX_ADOPTED);
 	if (!rc)
-		rc = device_lane_add(dv, base->d, stream, 0, false, &id);
+		rc = device_lane_add(dv, base->d, &row->class[CLASS_COMPUTE], stream, 0, false);
 	if (!rc) {
-		row = &dv->rows[i];
 		row->name.kind = device.kind;
 		row->name.id = (u16)(ADOPTED_ID + i);
 		row->d = base->d;
-		row->first = row->prio = row->in = row->out = id;
-		row->n = 1;
+		row->adopted = true;
 		memcpy(&e->routes[(DEV_FIRST + i) * 8], &e->routes[(DEV_FIRST + (base - dv->rows)) * 8],
 		       8 * sizeof(*e->routes));
 		store_release(&dv->nrows, i + 1);	/* CORE-D11 <-> CORE-D12 */

@@ -64,16 +64,19 @@ struct dev_row *row_get(struct pawl_engine *e, struct pawl_device name, const ch
 	return NULL;
 }
 
-int device_lane_add(struct devices *dv, struct device *d, void *stream, int priority, bool eager,
-		    u32 *id)
+/* One lane more for a class, whose lanes are added one after the other. */
+int device_lane_add(struct devices *dv, struct device *d, struct dev_class *c, void *stream,
+		    int priority, bool eager)
 {
 	struct lane *l = &dv->lanes[dv->nlanes];
-	int rc = lane_init(l, d, dv->nlanes, dv->max_lanes, stream, priority);
+	int rc = lane_init(l, d, dv->nlanes, dv->max_lanes, stream, priority, &c->load);
 
 	if (rc)
 		return rc;
 	l->eager = eager;
-	*id = dv->nlanes;
+	if (!c->n)
+		c->first = dv->nlanes;
+	c->n++;
 	store_release(&dv->nlanes, dv->nlanes + 1);	/* CORE-D11 <-> CORE-D12 */
 	return 0;
 }
@@ -81,20 +84,18 @@ int device_lane_add(struct devices *dv, struct device *d, void *stream, int prio
 static int row_lanes(struct pawl_engine *e, struct dev_row *row)
 {
 	struct devices *dv = e->devices;
-	u32 i, id;
-	int rc = 0;
+	struct dev_class *c = row->class;
+	int i, rc = 0;
 
-	row->first = dv->nlanes;
-	for (i = 0; !rc && i < (u32)e->cfg.device_streams; i++)
-		rc = device_lane_add(dv, row->d, NULL, 0, false, &id);
-	row->n = i;
+	for (i = 0; !rc && i < e->cfg.device_streams; i++)
+		rc = device_lane_add(dv, row->d, &c[CLASS_COMPUTE], NULL, 0, false);
 	if (!rc)
-		rc = device_lane_add(dv, row->d, NULL, 100, false, &row->prio);
+		rc = device_lane_add(dv, row->d, &c[CLASS_PRIO], NULL, 100, false);
 	/* What is copied is used by other streams: each copy has its event. */
 	if (!rc)
-		rc = device_lane_add(dv, row->d, NULL, 0, true, &row->in);
+		rc = device_lane_add(dv, row->d, &c[CLASS_IN], NULL, 0, true);
 	if (!rc)
-		rc = device_lane_add(dv, row->d, NULL, 0, true, &row->out);
+		rc = device_lane_add(dv, row->d, &c[CLASS_OUT], NULL, 0, true);
 	return rc;
 }
 
@@ -174,6 +175,7 @@ int devices_create(struct pawl_engine *e, const struct pawl_device *list)
 		return err(-ENOMEM, "engine_create: no memory for devices");
 	e->devices = dv;
 	dv->max_lanes = lanes;
+	dv->most = min_u((u32)e->cfg.device_window, e->window);
 	dv->lanes = zalloc_lines(lanes * sizeof(*dv->lanes));
 	if (!dv->lanes)
 		return err(-ENOMEM, "engine_create: no memory for streams");

@@ -27,19 +27,37 @@
 #define MAX_LANES	(MAX_DEVICES * (MAX_STREAMS + 3) + MAX_ADOPTED)
 #define ADOPTED_ID	256u		/* ids of adopted streams begin here */
 
+/*
+ * Lanes of a device that do the same, with a bound for what is in them and not over.  Ops
+ * beyond it are held by the reaper (reaper.c), higher priority first, FIFO among equals.
+ */
+struct dev_class {
+	u64 load;		/* A: ops in the lanes, over or not known to be */
+	u32 coming;		/* A: held ones that were let go and are not in a lane yet */
+	u32 held;		/* reaper writes, others read: how many */
+	u32 first, n;		/* I: lanes */
+	u32 head, tail;		/* reaper: held ops, linked by op->wait */
+	u32 turn;		/* A */
+};
+
+enum { CLASS_COMPUTE, CLASS_PRIO, CLASS_IN, CLASS_OUT, CLASSES };
+
 /* What op.device can name, besides CPUs. */
 struct dev_row {
 	struct pawl_device name;
 	struct device *d;
-	u32 first, n;		/* I: its compute lanes */
-	u32 prio, in, out;	/* I: lanes */
-	u32 turn;		/* A */
+	bool adopted;		/* I: one lane, one class */
+	struct dev_class class[CLASSES];
 };
+
+/* In op->wait of an op on its way to its body: there is room for it. */
+#define OP_ROOM		0xffffffffu
 
 struct devices {
 	u32 ndev;		/* I */
 	u32 nrows;		/* A */
 	u32 max_lanes;		/* I */
+	u32 most;		/* I: ops in the lanes of a class */
 	u32 nlanes;		/* A */
 	struct lane *lanes;	/* I */
 	struct thread *reaper;	/* A */
@@ -49,6 +67,7 @@ struct devices {
 	u32 stop;		/* A */
 	u32 adopting;		/* A: one at a time */
 	u32 kept, last;		/* reaper: parked ops that it took, oldest first */
+	u32 held;		/* reaper: ops that it holds, in all classes */
 	u64 seen[MAX_LANES];	/* reaper: how far it knows each lane to be */
 	bool news;		/* reaper: that has changed */
 	os_thread thread;
@@ -68,11 +87,29 @@ static inline u64 pending_make(const struct lane *l, u64 seq)
 	return (u64)l->id << LANE_SEQ_BITS | seq;
 }
 
+static inline struct dev_row *op_row(struct devices *dv, const struct op *op)
+{
+	return &dv->rows[op->dev - DEV_FIRST];
+}
+
+static inline struct dev_class *class_of(struct dev_row *row, u32 prop)
+{
+	return &row->class[row->adopted ? CLASS_COMPUTE :
+			   prop == PAWL_COPY_TO_DEVICE ? CLASS_IN :
+			   prop == PAWL_COPY_FROM_DEVICE ? CLASS_OUT :
+			   prop == PAWL_GPU_PRIORITIZED ? CLASS_PRIO : CLASS_COMPUTE];
+}
+
+static inline bool class_room(const struct devices *dv, const struct dev_class *c)
+{
+	return load_relaxed(&c->load) + load_relaxed(&c->coming) < dv->most;
+}
+
 /* devices.c */
 const struct device_ops *ops_of_kind(u32 kind);
 struct dev_row *row_get(struct pawl_engine *e, struct pawl_device name, const char *who);
-int device_lane_add(struct devices *dv, struct device *d, void *stream, int priority,
-		    bool eager, u32 *id);
+int device_lane_add(struct devices *dv, struct device *d, struct dev_class *c, void *stream,
+		    int priority, bool eager);
 int devices_process_check(const char *who);
 
 /* pending.c */
@@ -96,6 +133,7 @@ void pending_note(struct thread *t, struct op *op, struct lane *l, u64 seq);
 
 /* reaper.c */
 void reaper_wake(struct pawl_engine *e);
+void reaper_poke(struct pawl_engine *e);
 void park(struct pawl_engine *e, struct op *op, u32 opi);
 void *reaper_main(void *arg);
 

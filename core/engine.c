@@ -41,6 +41,7 @@ void pawl_config_init(struct pawl_config *cfg)
 	cfg->spin_ns = 20000;
 	cfg->device_streams = 16;
 	cfg->device_workers = 1;
+	cfg->device_window = 512;
 	cfg->name = "pawl";
 }
 PAWL_EXPORT(pawl_config_init);
@@ -61,6 +62,7 @@ static int config_check(struct pawl_config *c)
 		{ "ndevices", c->ndevices, 0, 16 },
 		{ "device_streams", c->device_streams, 1, 32 },
 		{ "device_workers", c->device_workers, 1, 32 },
+		{ "device_window", c->device_window, 1, 65536 },
 	};
 	u64 threads;
 	size_t i;

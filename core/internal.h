@@ -534,6 +534,12 @@ static inline struct block *dep_block(struct thread *t, struct dep *d)
 
 int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext);
 
+/* Among ops that are ready. */
+static inline s64 op_rank(const struct op *op)
+{
+	return op->prop == PAWL_DELETE_VAR ? (s64)1 << 32 : op->prio;
+}
+
 static inline struct exec_queue *op_queue(struct pawl_engine *e, const struct op *op)
 {
 	return e->routes[op->dev * 8u + op->prop];
@@ -651,6 +657,7 @@ bool grant(struct op *op);
 #define DEV_FIRST	64u
 #define DEV_ROWS	(DEV_FIRST + 80u)
 #define DEVICE_PARKED	1
+#define DEVICE_QUEUED	2		/* issue.c: the same, in its queue */
 int devices_check(const struct pawl_config *c);
 int devices_create(struct pawl_engine *e, const struct pawl_device *list);
 int devices_start(struct pawl_engine *e);

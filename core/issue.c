@@ -75,13 +75,8 @@ static struct lane *lane_above(struct thread *t, const struct dev_row *row)
 	return NULL;
 }
 
-static struct lane *lane_one(struct thread *t, struct lane *l, const struct dev_row *row)
-{
-	return lane_take(l) ? l : lane_above(t, row);
-}
-
 /* Behind the newest write of one of the vars, if that is the last in its lane. */
-static struct lane *lane_behind(struct pawl_engine *e, struct op *op, const struct dev_row *row)
+static struct lane *lane_behind(struct pawl_engine *e, struct op *op, const struct dev_class *c)
 {
 	struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
 	u32 j;
@@ -90,7 +85,7 @@ static struct lane *lane_behind(struct pawl_engine *e, struct op *op, const stru
 		u64 p = last_write(e, &deps[j]);
 		struct lane *l = lane_of(e->devices, p);
 
-		if (p && l->id - row->first < row->n &&
+		if (p && l->id - c->first < c->n &&
 		    load_relaxed(&l->issued) == (p & LANE_SEQ_MASK) && lane_take(l))
 			return l;
 	}
@@ -98,30 +93,52 @@ static struct lane *lane_behind(struct pawl_engine *e, struct op *op, const stru
 }
 
 /* NULL: other threads have them all. */
-static struct lane *lane_choose(struct thread *t, struct op *op, struct dev_row *row)
+static struct lane *lane_choose(struct thread *t, struct op *op, const struct dev_row *row,
+				struct dev_class *c)
 {
-	struct devices *dv = t->e->devices;
-	struct lane *l;
+	struct lane *l, *lanes = t->e->devices->lanes;
 	u32 i, turn;
 
-	switch (op->prop) {
-	case PAWL_COPY_TO_DEVICE:
-		return lane_one(t, &dv->lanes[row->in], row);
-	case PAWL_COPY_FROM_DEVICE:
-		return lane_one(t, &dv->lanes[row->out], row);
-	case PAWL_GPU_PRIORITIZED:
-		return lane_one(t, &dv->lanes[row->prio], row);
-	}
-	l = lane_behind(t->e, op, row);
+	l = lane_behind(t->e, op, c);
 	if (l)
 		return l;
-	turn = fetch_add_relaxed(&row->turn, 1);
-	for (i = 0; i < row->n; i++) {
-		l = &dv->lanes[row->first + (turn + i) % row->n];
+	turn = fetch_add_relaxed(&c->turn, 1);
+	for (i = 0; i < c->n; i++) {
+		l = &lanes[c->first + (turn + i) % c->n];
 		if (lane_take(l))
 			return l;
 	}
 	return lane_above(t, row);
+}
+
+/* Nothing more may be put into the lanes of the class, or others are to be next. */
+static bool class_full(struct devices *dv, struct dev_class *c)
+{
+	u32 i;
+
+	if (!load_relaxed(&c->held) && class_room(dv, c))
+		return false;
+	for (i = 0; i < c->n; i++)
+		lane_poll(&dv->lanes[c->first + i]);
+	return load_relaxed(&c->held) || !class_room(dv, c);
+}
+
+/*
+ * What was put into the lane makes the class fuller: have events in it, so that it is known
+ * when there is room again, and tell the reaper if somebody waits for that.
+ */
+static void class_fills(struct pawl_engine *e, struct lane *l, u64 seq)
+{
+	struct devices *dv = e->devices;
+	struct dev_class *c = container_of(l->load, struct dev_class, load);
+
+	if (load_relaxed(&c->load) > dv->most / 2 && lane_unmarked(l, seq, dv->most / 32 + 1)) {
+		(void)!lane_mark(l, seq);
+		lane_poll(l);
+	}
+	smp_mb();	/* CORE-D13 <-> CORE-D14: the number, before the look */
+	if (unlikely(load_relaxed(&c->held)))
+		reaper_poke(e);
 }
 
 /* Does op write all that the newest work of the lane touched? */
@@ -162,7 +179,8 @@ static u64 issued(struct thread *t, struct op *op, struct lane *l)
 	if (l->eager)
 		(void)!lane_mark(l, seq);	/* else whoever needs one records it */
 	if (t->e->kind == PAWL_NAIVE)
-		(void)!lane_sync(l);
+		lane_sync(l);
+	class_fills(t->e, l, seq);
 	return seq;
 }
 
@@ -173,10 +191,34 @@ static int op_fails(struct thread *t, struct op *op, int rc)
 	return rc;
 }
 
-static int device_op_begin(struct thread *t, struct op *op, u32 opi, struct pawl_run *run)
+/* Put the lane behind all that the op must follow. */
+static int lane_prepare(struct thread *t, struct op *op, struct dev_row *row, struct lane *l)
 {
 	struct pawl_engine *e = t->e;
-	struct dev_row *row = &e->devices->rows[op->dev - DEV_FIRST];
+	int rc = recs_get(t, op);
+
+	if (!rc && !covers_tip(e, op, l))
+		rc = lane_mark(l, load_acquire(&l->issued));
+	if (!rc)
+		rc = op_pending(e, op, follow_one, l);
+	return rc ? rc : device_check(row->d, row->d->ops->use(row->d->dev));
+}
+
+/* The lane is not behind all that the op must follow: may the op run in it nevertheless? */
+static bool nothing_pending(struct pawl_engine *e, struct op *op)
+{
+	struct ask a = { .poll = true, .want = true };
+
+	ask(e, op, &a);
+	return !a.pending;
+}
+
+/* room: the reaper has let it go, and counted it. */
+static int device_op_begin(struct thread *t, struct op *op, u32 opi, struct pawl_run *run, bool room)
+{
+	struct pawl_engine *e = t->e;
+	struct dev_row *row = op_row(e->devices, op);
+	struct dev_class *c = class_of(row, op->prop);
 	struct ask a = { .except = row->d->ops, .poll = true, .want = true };
 	struct lane *l;
 	bool above;
@@ -184,44 +226,37 @@ static int device_op_begin(struct thread *t, struct op *op, u32 opi, struct pawl
 
 	run->device = row->name;
 	ask(e, op, &a);
-	if (unlikely(a.pending)) {
-		/* Of another kind of device: no stream can follow that. */
+	rc = device_lost(row->d) ? -ENOTRECOVERABLE : 0;
+	/* Of another kind of device: no stream can follow that.  Or there is no room. */
+	if (unlikely(a.pending || (!rc && !room && class_full(e->devices, c)))) {
 		park(e, op, opi);
 		return DEVICE_PARKED;
 	}
-	rc = device_lost(row->d) ? lost(t, op, row->d) :
-	     a.lost ? lost(t, op, lane_of(e->devices, a.lost)->d) : 0;
+	if (unlikely(rc || a.lost))
+		rc = lost(t, op, rc ? row->d : lane_of(e->devices, a.lost)->d);
 	if (unlikely(rc && !(op->flags & OP_NO_SKIP)))
 		return rc;
-	l = lane_choose(t, op, row);
+	l = lane_choose(t, op, row, c);
 	if (unlikely(!l)) {
+		store_relaxed(&op->wait, room ? OP_ROOM : 0);
 		exec_push(op_queue(e, op), &t->ex, opi, op->prio,
 			  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
-		return DEVICE_PARKED;
+		return DEVICE_QUEUED;
 	}
 	above = lane_above(t, row) == l;
-	if (unlikely(rc)) {
-		/* A last chance to free things: the calls that need the device will fail. */
-		run->status = rc;
-		goto go;
-	}
-	rc = recs_get(t, op);
-	if (!rc && !covers_tip(e, op, l))
-		rc = lane_mark(l, load_acquire(&l->issued));
-	if (!rc)
-		rc = op_pending(e, op, follow_one, l);
-	if (!rc)
-		rc = device_check(row->d, row->d->ops->use(row->d->dev));
-	if (unlikely(rc)) {
+	/* Of a lost device a last chance to free things: the calls that need it will fail. */
+	if (likely(!rc))
+		rc = lane_prepare(t, op, row, l);
+	if (unlikely(rc && (!(op->flags & OP_NO_SKIP) || !nothing_pending(e, op)))) {
 		if (!above)
 			lane_put(l);
-		rc = op_fails(t, op, rc);
 		if (!(op->flags & OP_NO_SKIP))
-			return rc;
-		run->status = rc;
-		return 0;
+			return op_fails(t, op, rc);
+		/* What it frees may be in use: once more, until it is not. */
+		park(e, op, opi);
+		return DEVICE_PARKED;
 	}
-go:
+	run->status = rc;
 	run->stream = l->stream;
 	run->reserved = (void *)((uintptr_t)l | above);
 	store_relaxed(&op->wait, l->id + 1);
@@ -234,10 +269,24 @@ go:
  */
 int device_begin(struct thread *t, struct op *op, u32 opi, struct pawl_run *run)
 {
+	struct devices *dv = t->e->devices;
+	struct dev_class *c;
+	bool room;
+	int rc;
+
 	if (op->dev < DEV_FIRST)
 		return host_begin(t, op, opi, run);
+	room = load_relaxed(&op->wait) == OP_ROOM;
 	store_relaxed(&op->wait, 0);
-	return device_op_begin(t, op, opi, run);
+	/* Once it is parked or queued it may be over. */
+	c = class_of(op_row(dv, op), op->prop);
+	rc = device_op_begin(t, op, opi, run, room);
+	if (unlikely(room && rc != DEVICE_QUEUED)) {
+		fetch_add_relaxed(&c->coming, -1u);
+		if (rc)
+			reaper_poke(t->e);	/* its place is for the next one */
+	}
+	return rc == DEVICE_QUEUED ? DEVICE_PARKED : rc;
 }
 
 /* The body has returned; of an asynchronous op nothing but that is known. */

@@ -235,7 +235,7 @@ static void rec_read(struct thread *t, u32 idx, struct lane *l, u64 p)
 		next = rec_get(t, &r->next);
 		if (unlikely(!next)) {
 			/* Nowhere to write it down: then it must be over. */
-			(void)!lane_sync(l);
+			lane_sync(l);
 			return;
 		}
 		idx = next;
@@ -253,6 +253,8 @@ void pending_note(struct thread *t, struct op *op, struct lane *l, u64 seq)
 	for (j = 0; j < op->ndeps; j++) {
 		u32 idx = deps[j].block ? var_rec(e, deps[j].var & ~DEP_WRITE) : 0;
 
+		if (unlikely(deps[j].block && !idx))
+			lane_sync(l);	/* nowhere to write it down */
 		if (!idx)
 			continue;
 		if (deps[j].var & DEP_WRITE)

@@ -8,12 +8,15 @@
  * their queues, or the waiting thread is told.
  *
  * Structures: `parked` is a stack, linked by op->wait, of ops that came since the reaper
- * looked; `kept` are those that it took, oldest first.
+ * looked; `kept` are those that it took, oldest first.  Of a device's ops those for which
+ * there is no room in the streams (config.device_window) are held, in a list per class of
+ * lanes; they are let go one by one as room comes.
  *
  * Ordering:
  *   CORE-D5 (parked, CAS) <-> CORE-D6 (taken by the reaper, exchange)
  *   CORE-D7 (a wait for all counts itself, seq_cst) <-> CORE-D8 (the reaper looks, smp_mb)
  *   CORE-D9 (reaper is there, release) <-> CORE-D10
+ *   CORE-D13 (issued, smp_mb) <-> CORE-D14 (held, smp_mb): one of the two sees the other
  *
  * Progress: parking is lock-free; waits block by purpose.
  */
@@ -27,6 +30,13 @@ void reaper_wake(struct pawl_engine *e)
 
 	if (r)
 		exec_unpark(e->x, &r->ex);
+}
+
+/* There is something to look at that reaper_news() does not see. */
+void reaper_poke(struct pawl_engine *e)
+{
+	store_release(&e->devices->poke, 1);
+	reaper_wake(e);
 }
 
 /* The op's last look came too early: the reaper gives it back when that has changed. */
@@ -131,8 +141,7 @@ int device_wait_all(struct thread *t, s64 timeout_ns, enum exec_help help)
 		return -ETIMEDOUT;
 	store_relaxed(&t->waits_device, 1);
 	fetch_add_seq_cst(&dv->nwait, 1);	/* CORE-D7 <-> CORE-D8 */
-	store_release(&dv->poke, 1);
-	reaper_wake(e);
+	reaper_poke(e);
 	rc = exec_wait(e->x, &t->ex, all_over, &a, timeout_ns, help);
 	store_relaxed(&t->waits_device, 0);
 	fetch_add_seq_cst(&dv->nwait, -1u);
@@ -169,6 +178,74 @@ static void reap_new(struct pawl_engine *e)
 	dv->last = last;
 }
 
+/* An op of a device that waits for nothing but room. */
+static void hold(struct pawl_engine *e, struct op *op, u32 opi)
+{
+	struct dev_class *c = class_of(op_row(e->devices, op), op->prop);
+	u32 before = c->tail, next = 0;
+
+	if (before && op_rank(op_of(e, before)) < op_rank(op)) {
+		before = 0;
+		for (next = c->head; op_rank(op_of(e, next)) >= op_rank(op); next = op_of(e, next)->wait)
+			before = next;
+	}
+	store_relaxed(&op->wait, next);
+	if (before)
+		store_relaxed(&op_of(e, before)->wait, opi);
+	else
+		c->head = opi;
+	if (!next)
+		c->tail = opi;
+	store_relaxed(&c->held, c->held + 1);
+	e->devices->held++;
+}
+
+/* Of the held ops of a class those for which there is room. */
+static void let_go(struct thread *t, struct device *d, struct dev_class *c)
+{
+	struct pawl_engine *e = t->e;
+	struct devices *dv = e->devices;
+	u32 i;
+
+	while (c->head && (class_room(dv, c) || device_lost(d))) {
+		u32 opi = c->head;
+		struct op *op = op_of(e, opi);
+
+		c->head = op->wait;
+		if (!c->head)
+			c->tail = 0;
+		store_relaxed(&c->held, c->held - 1);
+		dv->held--;
+		fetch_add_relaxed(&c->coming, 1);
+		store_relaxed(&op->wait, OP_ROOM);
+		exec_push(op_queue(e, op), &t->ex, opi, op->prio,
+			  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
+	}
+	if (!c->head)
+		return;
+	smp_mb();	/* CORE-D14 <-> CORE-D13: held, before the look */
+	/* When anything in these lanes is over, look again. */
+	for (i = 0; i < c->n; i++) {
+		struct lane *l = &dv->lanes[c->first + i];
+		u64 next = load_acquire(&l->done) + 1;
+
+		if (load_acquire(&l->issued) < next)
+			continue;
+		(void)!lane_mark(l, next);
+		lane_want(l, next);
+	}
+}
+
+static void reap_held(struct thread *t)
+{
+	struct devices *dv = t->e->devices;
+	u32 i, k, n = load_acquire(&dv->nrows);	/* CORE-D12 <-> CORE-D11 */
+
+	for (i = 0; dv->held && i < n; i++)
+		for (k = 0; k < CLASSES; k++)
+			let_go(t, dv->rows[i].d, &dv->rows[i].class[k]);
+}
+
 static void reap_ready(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
@@ -177,11 +254,10 @@ static void reap_ready(struct thread *t)
 
 	for (; opi; opi = next) {
 		struct op *op = op_of(e, opi);
-		struct ask a = { 0 };
+		bool ours = op->dev >= DEV_FIRST && !(op->flags & OP_WAITER);
+		struct ask a = { .except = ours ? op_row(dv, op)->d->ops : NULL };
 
 		next = op->wait;
-		if (op->dev >= DEV_FIRST && !(op->flags & OP_WAITER))
-			a.except = dv->rows[op->dev - DEV_FIRST].d->ops;
 		ask(e, op, &a);
 		if (a.pending) {
 			before = opi;
@@ -195,10 +271,13 @@ static void reap_ready(struct thread *t)
 			dv->last = before;
 		if (op->flags & OP_WAITER)
 			waiter_granted(t, op, opi);
+		else if (ours)
+			hold(e, op, opi);
 		else
 			exec_push(op_queue(e, op), &t->ex, opi, op->prio,
 				  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
 	}
+	reap_held(t);
 }
 
 /*
@@ -285,7 +364,7 @@ void *reaper_main(void *arg)
 	t = thread_worker(e);
 	if (t) {
 		store_release(&dv->reaper, t);	/* CORE-D9 <-> CORE-D10 */
-		while (!load_acquire(&dv->stop) || load_acquire(&dv->parked) || dv->kept) {
+		while (!load_acquire(&dv->stop) || load_acquire(&dv->parked) || dv->kept || dv->held) {
 			store_relaxed(&dv->poke, 0);
 			smp_mb();	/* CORE-D8 <-> CORE-D7: what was wanted before the poke */
 			reap_poll(dv);

@@ -32,11 +32,6 @@ bool grant(struct op *op)
 	return fetch_add_acq_rel(&op->wait, -1u) == 1;	/* CORE-W2 <-> CORE-W2 */
 }
 
-static s64 op_rank(const struct op *op)
-{
-	return op->prop == PAWL_DELETE_VAR ? (s64)1 << 32 : op->prio;
-}
-
 /* Ops that one completion made ready, oldest first; linked by op->wait, which is over. */
 struct ready {
 	u32 head, tail;

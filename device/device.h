@@ -123,7 +123,7 @@ extern const struct device_ops device_cuda;
 
 /* --- lanes --- */
 
-#define LANE_EVENTS	32u
+#define LANE_EVENTS	256u
 #define LANE_SEQ_BITS	48
 #define LANE_SEQ_MASK	((1ull << LANE_SEQ_BITS) - 1)
 #define LANE_TIP	4u
@@ -132,8 +132,8 @@ extern const struct device_ops device_cuda;
  * Field legend: I set at creation; O whoever has taken the lane; A atomic, any thread.
  */
 struct lane_event {
-	void *event;		/* I */
-	u64 label;		/* A: its newest record covers this, or more */
+	void *event;		/* A: NULL until it is first needed */
+	u64 label;		/* A: its newest record covers this, or more; 0: none yet */
 };
 
 /* A device that was opened. */
@@ -152,6 +152,8 @@ struct lane {
 	u32 id;				/* I: in lane references */
 	bool eager;			/* I: what is put here is used from elsewhere */
 	bool adopted;			/* I: the stream is not ours */
+	u64 *load;			/* I, to A: in lanes that share a bound, and not over */
+	u32 last_ev;			/* I: events minus 1 */
 	u32 taken;			/* A: a body uses the stream */
 	u64 *waited;			/* O: by lane: up to where this one waits for that one */
 	u64 tip;			/* O: newest work whose vars are known, or 0 */
@@ -161,8 +163,8 @@ struct lane {
 	u64 issued __cacheline_aligned;	/* A: number of the newest work */
 	u64 done;			/* A: all up to this is over */
 	u64 want;			/* A: somebody wants to know when this is over */
-	u32 next_event;			/* A */
-	struct lane_event ev[LANE_EVENTS];
+	u32 newest;			/* A: place of the newest record, counts up */
+	struct lane_event ev[LANE_EVENTS];	/* labels rise from the place after it round to it */
 	/* The one notice that may be under way; see lane_notify(). */
 	void *notices;			/* a stream of its own, made when first needed */
 	u64 noticed;			/* label of the notice, or 0 */
@@ -170,6 +172,9 @@ struct lane {
 };
 
 enum lane_state { LANE_DONE, LANE_PENDING, LANE_LOST };
+
+/* Events of a lane that is made from now on: a power of two; tests make it small. */
+extern u32 lane_events;
 
 int device_open(const struct device_ops *ops, int id, struct device *d);
 void device_close(struct device *d);
@@ -180,8 +185,9 @@ static inline bool device_lost(const struct device *d)
 	return unlikely(load_acquire(&d->lost) == 2);	/* DEVICE-L2 <-> DEVICE-L1 */
 }
 
-/* stream NULL: make one.  nlanes: how many lanes there can be in all. */
-int lane_init(struct lane *l, struct device *d, u32 id, u32 nlanes, void *stream, int priority);
+/* stream NULL: make one.  nlanes: how many lanes there can be in all.  load: see there. */
+int lane_init(struct lane *l, struct device *d, u32 id, u32 nlanes, void *stream, int priority,
+	      u64 *load);
 void lane_fini(struct lane *l);
 
 /* One body at a time uses a stream.  False: somebody has it. */
@@ -201,6 +207,8 @@ static inline void lane_put(struct lane *l)
 /* Number the work that was just put into the lane. */
 static inline u64 lane_issue(struct lane *l)
 {
+	/* First: it is taken away again when the number is over. */
+	fetch_add_relaxed(l->load, 1);
 	/* DEVICE-I1 <-> DEVICE-I2: an event recorded after the number was seen covers it. */
 	return fetch_add_acq_rel(&l->issued, 1) + 1;
 }
@@ -218,6 +226,13 @@ static inline enum lane_state lane_state(const struct lane *l, u64 seq)
 void lane_poll(struct lane *l);
 /* See to it that an event covers seq.  0, or why not. */
 int lane_mark(struct lane *l, u64 seq);
+/* No event was recorded for the last n numbers up to seq. */
+static inline bool lane_unmarked(const struct lane *l, u64 seq, u64 n)
+{
+	u64 label = load_relaxed(&l->ev[load_relaxed(&l->newest) & l->last_ev].label);
+
+	return label < seq && seq - label >= n;
+}
 /*
  * What is put into `l` from now on runs after number seq of `on`.  The caller has taken l.
  * Both are of the same kind of device.
@@ -235,7 +250,10 @@ static inline bool lane_wanted(const struct lane *l)
  * one that polls).  Not 0: poll.
  */
 int lane_notify(struct lane *l, void (*fn)(void *lane));
-/* Everything in the lane is over.  Blocking; for engines that wait after each op. */
-int lane_sync(struct lane *l);
+/*
+ * Everything in the lane is over, or the device is lost.  Blocking; for engines that wait
+ * after each op.
+ */
+void lane_sync(struct lane *l);
 
 #endif

@@ -124,7 +124,7 @@ void fake_unload(void)
 }
 
 /* At the beginning of every call. */
-static int call(const struct dev *d, const char *what)
+static int call(struct dev *d, const char *what)
 {
 	u64 n = load_acquire(&fail_at);
 
@@ -132,9 +132,11 @@ static int call(const struct dev *d, const char *what)
 	while (unlikely(n)) {
 		if (!cas_acq_rel_acquire(&fail_at, &n, n - 1))
 			continue;
-		if (n == 1)
-			return err(fail_code, "fake: %s was told to fail", what);
-		break;
+		if (n > 1)
+			break;
+		if (fail_code == -ENOTRECOVERABLE && d)
+			store_release(&d->lost, 1);
+		return err(fail_code, "fake: %s was told to fail", what);
 	}
 	if (unlikely(load_acquire(&unloaded)))
 		return err(-ESHUTDOWN, "fake: %s: the driver unloads", what);

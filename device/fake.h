@@ -23,7 +23,10 @@ void fake_setup(const struct fake_setup *s);
  * work.  Returns n; 0: nothing can go on.
  */
 u32 fake_step(u64 choice);
-/* Call number n from now (1: the next one) of any of struct device_ops fails; 0: none. */
+/*
+ * Call number n from now (1: the next one) of any of struct device_ops fails; 0: none.  With
+ * -ENOTRECOVERABLE the device is lost from then on.
+ */
 void fake_fail(u64 n, int code);
 /* Calls so far, and how many events were recorded, waits put into streams, host calls. */
 struct fake_counts {

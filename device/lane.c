@@ -5,8 +5,8 @@
  * Purpose: whoever depends on number n of a lane waits on the device for an event of that
  * lane whose label is n or more, or asks whether that is over.
  *
- * Structures: device.h.  A lane has LANE_EVENTS events, used in turn.  An event is
- * recorded when somebody on another stream or on the host needs it, or when it is known
+ * Structures: device.h.  A lane has up to LANE_EVENTS events, used in turn and made when
+ * first needed.  An event is recorded when somebody on another stream or on the host needs it, or when it is known
  * that somebody may (lane_mark()); a chain of work in one stream needs none.
  *
  * Why a label is never too high: the number is read before the record is made, so what has
@@ -17,6 +17,7 @@
  * Ordering:
  *   DEVICE-I1 (number, acq_rel) <-> DEVICE-I2 (before a record, acquire)
  *   DEVICE-E1 (label, acq_rel)  <-> DEVICE-E2 (before a wait or query, acquire)
+ *   DEVICE-V1 (a new event, CAS) <-> DEVICE-V2 (acquire)
  *   DEVICE-D1 (done, acq_rel)   <-> DEVICE-D2 (lane_state(), acquire)
  *   DEVICE-L1 (lost, release)   <-> DEVICE-L2 (acquire): the text
  *   DEVICE-N1 (fired, release)  <-> DEVICE-N2 (acquire)
@@ -24,15 +25,15 @@
  *
  * Progress: lock-free, but for what the driver does.
  *
- * Lifetime: streams and events live as long as their lane.  What the device calls, a notice,
- * lives until the last call that was asked for: a device that is lost, or a driver that
- * unloads, does not say whether that still comes.
+ * Lifetime: streams and events live as long as their lane.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <base/thread.h>
 #include <device/device.h>
+
+u32 lane_events = LANE_EVENTS;
 
 int device_open(const struct device_ops *ops, int id, struct device *d)
 {
@@ -67,9 +68,21 @@ static void raise_to(u64 *word, u64 v)
 {
 	u64 was = load_relaxed(word);
 
-	/* DEVICE-D1 <-> DEVICE-D2, DEVICE-E1 <-> DEVICE-E2: what made it so, before it. */
+	/* DEVICE-E1 <-> DEVICE-E2: what made it so, before it. */
 	while (was < v && !cas_acq_rel_acquire(word, &was, v))
 		;
+}
+
+/* All up to v is over. */
+static void lane_over(struct lane *l, u64 v)
+{
+	u64 was = load_relaxed(&l->done);
+
+	/* DEVICE-D1 <-> DEVICE-D2: what the device did, before it. */
+	while (was < v && !cas_acq_rel_acquire(&l->done, &was, v))
+		;
+	if (was < v)
+		fetch_add_relaxed(l->load, was - v);
 }
 
 /*
@@ -116,9 +129,9 @@ static void notice_close(struct notice *n)
 	notice_put(n, NOTICE_REF);
 }
 
-int lane_init(struct lane *l, struct device *d, u32 id, u32 nlanes, void *stream, int priority)
+int lane_init(struct lane *l, struct device *d, u32 id, u32 nlanes, void *stream, int priority,
+	      u64 *load)
 {
-	u32 i;
 	int rc = 0;
 
 	memset(l, 0, sizeof(*l));
@@ -126,13 +139,13 @@ int lane_init(struct lane *l, struct device *d, u32 id, u32 nlanes, void *stream
 	l->id = id;
 	l->stream = stream;
 	l->adopted = stream;
+	l->load = load;
+	l->last_ev = lane_events - 1;
 	l->waited = calloc(nlanes, sizeof(*l->waited));
 	if (!l->waited)
 		return err(-ENOMEM, "no memory for a stream's table");
 	if (!stream)
 		rc = d->ops->stream_create(d->dev, priority, &l->stream);
-	for (i = 0; !rc && i < LANE_EVENTS; i++)
-		rc = d->ops->event_create(d->dev, &l->ev[i].event);
 	if (rc)
 		lane_fini(l);
 	return rc;
@@ -167,34 +180,82 @@ void lane_fini(struct lane *l)
 	memset(l, 0, sizeof(*l));
 }
 
-/* The event with the smallest label that is `least` or more; NULL: none. */
+/*
+ * The event with the smallest label that is `least` or more; NULL: none.  One whose label is
+ * about to rise may be missed, and the next one or none be found: that stands for more.
+ */
 static struct lane_event *event_from(struct lane *l, u64 least, u64 *label)
 {
+	u32 oldest = load_acquire(&l->newest) + 1, from = 0, to = l->last_ev + 1;
 	struct lane_event *best = NULL;
-	u32 i;
 
-	for (i = 0; i < LANE_EVENTS; i++) {
-		u64 v = load_acquire(&l->ev[i].label);	/* DEVICE-E2 <-> DEVICE-E1 */
+	while (from < to) {
+		u32 mid = (from + to) / 2;
+		struct lane_event *ev = &l->ev[(oldest + mid) & l->last_ev];
+		u64 v = load_acquire(&ev->label);	/* DEVICE-E2 <-> DEVICE-E1 */
 
-		if (v >= least && (!best || v < *label)) {
-			best = &l->ev[i];
+		if (v >= least) {
+			best = ev;
 			*label = v;
+			to = mid;
+		} else {
+			from = mid + 1;
 		}
 	}
 	return best;
 }
 
-/* Record the next event at the end of the lane.  NULL: *rc. */
+static void *event_of(const struct lane_event *ev)
+{
+	return load_acquire(&ev->event);	/* DEVICE-V2 <-> DEVICE-V1 */
+}
+
+/* Make the event, unless it is there.  0, or why not. */
+static int event_make(struct lane *l, struct lane_event *ev)
+{
+	const struct device_ops *ops = l->d->ops;
+	void *made = NULL, *none = NULL;
+	int rc;
+
+	if (likely(event_of(ev)))
+		return 0;
+	rc = ops->event_create(l->d->dev, &made);
+	if (rc)
+		return device_check(l->d, rc);
+	if (!cas_acq_rel_acquire(&ev->event, &none, made))	/* DEVICE-V1 <-> DEVICE-V2 */
+		(void)!ops->event_destroy(l->d->dev, made);
+	return 0;
+}
+
+/* The place in turn for a record, or, if that is pending, the newest again.  NULL: *rc. */
+static struct lane_event *event_turn(struct lane *l, int *rc)
+{
+	u32 at = load_acquire(&l->newest);
+	struct lane_event *next = &l->ev[(at + 1) & l->last_ev];
+	u64 was = load_acquire(&next->label);
+
+	if (was > load_acquire(&l->done)) {
+		if (l->d->ops->event_query(l->d->dev, event_of(next)))
+			return &l->ev[at & l->last_ev];
+		lane_over(l, was);
+	}
+	*rc = event_make(l, next);
+	if (!*rc && cas_acq_rel_acquire(&l->newest, &at, at + 1))
+		return next;
+	/* No event: an older one will do.  Or somebody else took the place: he has one. */
+	next = &l->ev[at & l->last_ev];
+	return event_of(next) ? next : NULL;
+}
+
+/* Record an event at the end of the lane.  NULL: *rc. */
 static struct lane_event *record(struct lane *l, u64 *label, int *rc)
 {
-	struct lane_event *ev = &l->ev[fetch_add_relaxed(&l->next_event, 1) % LANE_EVENTS];
-	u64 was = load_acquire(&ev->label);
+	struct lane_event *ev = event_turn(l, rc);
 
-	/* What it stood for is forgotten now: the last chance to know that it is over. */
-	if (was > load_relaxed(&l->done) && !l->d->ops->event_query(l->d->dev, ev->event))
-		raise_to(&l->done, was);
+	if (unlikely(!ev))
+		return NULL;
 	*label = load_acquire(&l->issued);	/* DEVICE-I2 <-> DEVICE-I1 */
-	*rc = l->d->ops->event_record(l->d->dev, ev->event, l->stream);
+	*rc = l->d->ops->event_record(l->d->dev, event_of(ev), l->stream);
 	if (unlikely(*rc)) {
 		*rc = device_check(l->d, *rc);
 		return NULL;
@@ -236,7 +297,7 @@ int lane_follow(struct lane *l, struct lane *on, u64 seq)
 		ev = record(on, &label, &rc);
 	if (unlikely(!ev))
 		return rc;
-	rc = l->d->ops->stream_wait(l->d->dev, l->stream, ev->event);
+	rc = l->d->ops->stream_wait(l->d->dev, l->stream, event_of(ev));
 	if (unlikely(rc))
 		return device_check(l->d, rc);
 	l->waited[on->id] = label;
@@ -250,7 +311,7 @@ static void poll_stream(struct lane *l)
 	int rc = l->d->ops->stream_query(l->d->dev, l->stream);
 
 	if (!rc)
-		raise_to(&l->done, all);
+		lane_over(l, all);
 	else if (rc != -EBUSY && device_check(l->d, rc) != -ENOTRECOVERABLE)
 		device_check(l->d, err(-ENOTRECOVERABLE, "it does not say how far its streams are"));
 }
@@ -258,25 +319,30 @@ static void poll_stream(struct lane *l)
 void lane_poll(struct lane *l)
 {
 	struct lane_event *ev;
-	u64 done, label = 0;
+	u64 step = 1, label = 0;
 	int rc;
 
+	/* From event to event, in longer and longer steps while they are over. */
 	for (;;) {
 		if (device_lost(l->d))
 			return;
-		done = load_acquire(&l->done);
-		ev = event_from(l, done + 1, &label);
-		if (!ev)
+		ev = event_from(l, load_acquire(&l->done) + step, &label);
+		rc = ev ? l->d->ops->event_query(l->d->dev, event_of(ev)) : -EBUSY;
+		if (!rc) {
+			lane_over(l, label);
+			step *= 2;
+		} else if (rc == -EBUSY && step > 1) {
+			step = 1;
+		} else {
 			break;
-		rc = l->d->ops->event_query(l->d->dev, ev->event);
-		if (rc == -EBUSY)
-			return;
-		if (unlikely(rc)) {
-			if (device_check(l->d, rc) != -ENOTRECOVERABLE)
-				poll_stream(l);
-			return;
 		}
-		raise_to(&l->done, label);
+	}
+	if (ev && rc == -EBUSY)
+		return;
+	if (unlikely(rc != -EBUSY)) {
+		if (device_check(l->d, rc) != -ENOTRECOVERABLE)
+			poll_stream(l);
+		return;
 	}
 	/* Wanted, and no event: one could not be recorded. */
 	if (lane_wanted(l))
@@ -315,7 +381,7 @@ int lane_notify(struct lane *l, void (*fn)(void *lane))
 		ev = record(l, &label, &rc);
 	if (!ev)
 		return rc;
-	rc = d->ops->stream_wait(d->dev, l->notices, ev->event);
+	rc = d->ops->stream_wait(d->dev, l->notices, event_of(ev));
 	if (rc)
 		return device_check(d, rc);
 	store_relaxed(&l->notice->fired, 0);
@@ -329,13 +395,20 @@ int lane_notify(struct lane *l, void (*fn)(void *lane))
 	return 0;
 }
 
-int lane_sync(struct lane *l)
+void lane_sync(struct lane *l)
 {
 	u64 all = load_acquire(&l->issued);
 	int rc = l->d->ops->stream_sync(l->d->dev, l->stream);
 
-	if (rc)
-		return device_check(l->d, rc);
-	raise_to(&l->done, all);
-	return 0;
+	if (likely(!rc)) {
+		lane_over(l, all);
+		return;
+	}
+	/* Refused: ask until it is over, or nobody can say. */
+	device_check(l->d, rc);
+	lane_want(l, all);
+	while (lane_state(l, all) == LANE_PENDING) {
+		lane_poll(l);
+		os_thread_yield();
+	}
 }

@@ -143,7 +143,9 @@ struct pawl_config {
 	unsigned int max_vars;		/* vars alive at once, rounded up; default 2^18, at most 2^20 */
 	unsigned int max_threads;	/* threads inside the engine at once; default 256 */
 	unsigned int window;		/* ops in flight, exact if the policy is to fail, else to
-					   within an eighth per pushing thread; 0: max_ops */
+					   within an eighth per pushing thread; 0: max_ops; an op
+					   on a device counts until its work is in a stream:
+					   device_window bounds what is in there */
 	int window_policy;		/* enum pawl_window_policy; default HELP with 0 workers,
 					   else BLOCK */
 	bool no_help;			/* waiting threads only wait (default: they run ready
@@ -157,6 +159,10 @@ struct pawl_config {
 	unsigned int ndevices;
 	int device_streams;		/* compute streams per device; default 16, at most 32 */
 	int device_workers;		/* threads that issue a device's normal ops; default 1 */
+	unsigned int device_window;	/* ops whose work is in the compute streams of a device (in
+					   its copy-in, copy-out, priority, an adopted stream) and
+					   not over; or window, if that is less.  Ops beyond it
+					   are issued later and count for window.  Default 512 */
 	void (*thread_start)(void *user, const char *name);	/* first on every worker */
 	void (*thread_stop)(void *user, const char *name);	/* last on every worker */
 	void *user;

@@ -897,6 +897,233 @@ START_TEST(a_child_never_touches_the_device)
 }
 END_TEST
 
+static struct pawl_engine *with_room(u32 room, u32 window, int policy)
+{
+	const struct fake_setup fs = { .devices = 1, .seed = 1, .manual = true };
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+
+	b->setup(&fs);
+	c.devices = &dev0;
+	c.ndevices = 1;
+	c.device_window = room;
+	c.window = window;
+	c.window_policy = policy;
+	return engine_with(&c);
+}
+
+static int seen_body(struct pawl_run *run, void *arg)
+{
+	struct cell *c = arg;
+
+	fetch_add_acq_rel(&c->seen, 1);
+	return pawl_run_call(run, cell_kernel, c);
+}
+
+/*
+ * So many ops in the streams of a device; others are issued when some of these are over, and
+ * count for the window until then.
+ */
+START_TEST(work_in_streams_is_bounded)
+{
+	enum { ROOM = 8, WINDOW = 16 };
+	struct pawl_engine *e = with_room(ROOM, WINDOW, PAWL_WINDOW_FAIL);
+	struct cell one = { 0 }, c[3 * WINDOW] = { { 0 } };
+	pawl_var_t v = var_new(e);
+	u32 pushed = 0, issued, over, i;
+
+	/* Half of them a chain. */
+	for (i = 0; i < 3 * WINDOW; i++) {
+		int rc;
+
+		/* It goes on as long as there is room. */
+		if (pushed < ROOM)
+			nap_us(2000);
+		rc = i & 1 ? push_dev(e, seen_body, &one, NULL, 0, &v, 1) :
+		     push_dev(e, seen_body, &c[i], NULL, 0, NULL, 0);
+		if (rc) {
+			FAILS(rc, -EAGAIN, "window");
+			break;
+		}
+		pushed++;
+	}
+	nap_us(20000);
+	for (i = 0, issued = load_acquire(&one.seen); i < 3 * WINDOW; i++)
+		issued += load_acquire(&c[i].seen);
+	ck_assert_uint_le(issued, ROOM + 1);
+	ck_assert_uint_ge(issued, ROOM);
+	ck_assert_uint_ge(pushed, WINDOW);
+	ck_assert_uint_le(pushed, issued + WINDOW);
+	/* As the device goes on the others come, never more at once. */
+	do {
+		b->step(rnd(&steps_seed));
+		for (i = 0, over = load_acquire(&one.ran); i < 3 * WINDOW; i++)
+			over += load_acquire(&c[i].ran);
+		for (i = 0, issued = load_acquire(&one.seen); i < 3 * WINDOW; i++)
+			issued += load_acquire(&c[i].seen);
+		MUST(issued <= over + ROOM + 1);
+	} while (over < pushed);
+	OK(push_dev(e, seen_body, &one, NULL, 0, &v, 1));
+	steps_go();
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	done_by_hand(e);
+}
+END_TEST
+
+static u32 nap_none;
+static u32 order_of[8], order_n;	/* A */
+
+static int order_body(struct pawl_run *run, void *arg)
+{
+	/* One thread issues them. */
+	order_of[load_relaxed(&order_n) & 7] = *(u32 *)arg;
+	fetch_add_acq_rel(&order_n, 1);
+	return pawl_run_call(run, nap_fn, &nap_none);
+}
+
+/* Ops that wait for room go by priority. */
+START_TEST(held_ops_keep_their_priority)
+{
+	static u32 ids[4] = { 0, 1, 2, 3 };
+	static const int prio[4] = { 0, -1, 5, 0 };
+	struct pawl_engine *e = with_room(1, 0, PAWL_WINDOW_BLOCK);
+	struct cell c = { 0 };
+	struct pawl_op op;
+	u32 i;
+
+	store_release(&order_n, 0);
+	OK(push_dev(e, seen_body, &c, NULL, 0, NULL, 0));
+	MUST(soon(load_acquire(&c.seen)));
+	for (i = 0; i < 4; i++) {
+		op = dev_op(order_body, &ids[i]);
+		op.priority = prio[i];
+		OK(pawl_push(e, &op));
+		nap_us(2000);	/* so that it is held before the next one comes */
+	}
+	ck_assert_uint_eq(load_acquire(&order_n), 0);
+	steps_until(load_acquire(&order_n) == 4);
+	ck_assert_uint_eq(order_of[0], 2);
+	ck_assert_uint_eq(order_of[1], 0);
+	ck_assert_uint_eq(order_of[2], 3);
+	ck_assert_uint_eq(order_of[3], 1);
+	steps_go();
+	done_by_hand(e);
+}
+END_TEST
+
+/* However much comes behind: whoever waits for the first of it need not wait for the rest. */
+START_TEST(events_in_use_are_not_recorded_again)
+{
+	enum { N = 300 };
+	struct pawl_engine *e;
+	static struct cell c[N];
+	u32 ran = 0, over, i;
+	pawl_var_t v[N];
+	struct pawl_op op;
+
+	lane_events = 8;
+	e = with_room(2 * N, 0, PAWL_WINDOW_BLOCK);
+	lane_events = LANE_EVENTS;
+	memset(c, 0, sizeof(c));
+	for (i = 0; i < N; i++) {
+		v[i] = var_new(e);
+		op = dev_op(cell_body, &c[i]);
+		op.prop = PAWL_COPY_TO_DEVICE;
+		op.writes = &v[i];
+		op.nwrites = 1;
+		OK(pawl_push(e, &op));
+	}
+	for (i = 0; i < N; i++)
+		MUST(soon(version(e, v[i]) == 1));
+	OK(push_read(e, add_one, &ran, v[0]));
+	do {
+		nap_us(500);
+		if (!load_acquire(&ran))
+			b->step(0);
+	} while (!load_acquire(&ran));
+	for (i = 0, over = 0; i < N; i++)
+		over += load_acquire(&c[i].ran);
+	ck_assert_uint_le(over, N / 10);
+	steps_go();
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	done_by_hand(e);
+}
+END_TEST
+
+static int free_after(struct pawl_run *run, void *arg)
+{
+	struct cell *c = arg;
+
+	/* In order or not at all: it is over, or the stream is behind it. */
+	MUST(run->stream);
+	return pawl_run_call(run, cell_kernel, c);
+}
+
+/* A delete whose stream cannot be put behind the last use waits for that. */
+START_TEST(a_delete_is_in_order_whatever_fails)
+{
+	u64 calls = 0, k;
+
+	for (k = 1; k < 40; k++) {
+		struct pawl_engine *e = by_hand(1);
+		pawl_var_t v = var_new(e);
+		struct cell c = { 0 }, d = { 0 };
+		struct pawl_op op;
+
+		op = dev_op(cell_body, &c);
+		op.prop = PAWL_COPY_TO_DEVICE;
+		op.writes = &v;
+		op.nwrites = 1;
+		OK(pawl_push(e, &op));
+		MUST(soon(version(e, v) == 1));
+		b->fail_call(k, false);
+		OK(pawl_var_delete_on(e, v, dev0, free_after, &d));
+		for (calls = 0; calls < 100000 && !load_acquire(&d.ran); calls++) {
+			b->step(rnd(&steps_seed));
+			MUST(!load_acquire(&d.ran) || load_acquire(&c.ran));
+			if (calls > 100)
+				nap_us(20);
+			if (calls > 100 && pawl_wait_all(e, 0, NULL) != -ETIMEDOUT)
+				break;	/* the body's own call failed */
+		}
+		b->fail_call(0, false);
+		ck_assert_uint_eq(load_acquire(&c.ran), 1);
+		steps_go();
+		(void)!pawl_wait_all(e, SOON_NS, NULL);
+		done_by_hand(e);
+	}
+}
+END_TEST
+
+/* The naive engine waits after each op, and goes on if it may not. */
+START_TEST(a_naive_engine_whose_calls_fail)
+{
+	const struct fake_setup fs = { .devices = 1, .seed = 2 };
+	u64 k;
+
+	for (k = 1; k < 30; k++) {
+		struct pawl_engine *e = with_devices(1, PAWL_NAIVE, 0, &fs);
+		pawl_var_t v = var_new(e);
+		struct cell c = { 0 };
+		u32 ran = 0, i;
+		int told = 0;
+
+		b->fail_call(k, false);
+		for (i = 0; i < 3; i++) {
+			OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
+			OK(push_read(e, add_one, &ran, v));
+			told |= pawl_wait_readable(e, v, SOON_NS, NULL);
+		}
+		told |= pawl_wait_all(e, SOON_NS, NULL);
+		b->fail_call(0, false);
+		if (!told) {
+			ck_assert_uint_eq(c.v, cell_after(3));
+			ck_assert_uint_eq(ran, 3);
+		}
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
 START_TEST(the_driver_unloads_first)
 {
 	struct pawl_engine *e;
@@ -926,7 +1153,7 @@ static int scenario(u64 k, bool gone, u64 *calls)
 	pawl_oper_t many = { 0 };
 	struct pawl_engine *e;
 	pawl_var_t v, w, x;
-	/* A device that seems lost may go on until it is set up again. */
+	/* What the device has begun when it is lost may still end. */
 	static struct cell a, d;
 	u32 ran = 0, i;
 	u64 first;
@@ -1027,7 +1254,9 @@ int main(void)
 		a_wait_is_for_the_work_not_for_the_body, no_worker_waits_for_the_device,
 		a_chain_stays_in_one_stream, copies_have_streams_of_their_own,
 		delete_waits_for_the_device, an_op_without_a_body_orders, an_asynchronous_body,
-		a_child_never_touches_the_device, NULL };
+		a_child_never_touches_the_device, work_in_streams_is_bounded,
+		held_ops_keep_their_priority, events_in_use_are_not_recorded_again,
+		a_delete_is_in_order_whatever_fails, a_naive_engine_whose_calls_fail, NULL };
 	static const TTest *real[ARRAY_SIZE(tests)];
 	int n = backends(list), i, j, k, failed = 0, kinds = 0;
 

@@ -119,15 +119,19 @@ static int result(int code)
 static int enter(int which)
 {
 	u64 n = load_acquire(&fail_at);
+	int i;
 
 	fetch_add_relaxed(&counts[which], 1);
 	fetch_add_relaxed(&calls, 1);
 	while (n) {
 		if (!cas_acq_rel_acquire(&fail_at, &n, n - 1))
 			continue;
-		if (n == 1)
-			return result(fail_code);
-		break;
+		if (n > 1)
+			break;
+		/* An error of that sort stays: nothing in the streams will run. */
+		for (i = 0; fail_code == CU_LAUNCH_FAILURE && i < setup.devices; i++)
+			fake_lose(i);
+		return result(fail_code);
 	}
 	return result(load_acquire(&unloaded) ? CU_UNLOADING :
 		      setup.devices ? CU_SUCCESS : CU_INSUFFICIENT_DRIVER);

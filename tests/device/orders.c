@@ -228,6 +228,9 @@ static u64 series(const struct backend *b, const struct backend *other, u64 seed
 	c.device_streams = 1 + (int)(rnd(&s) % 5);
 	c.device_workers = 1 + (int)(rnd(&s) % 2);
 	c.spin_ns = rnd(&s) & 1 ? 0 : 20000;
+	/* Little room in streams, few events: they are held, and used again. */
+	c.device_window = rnd(&s) & 1 ? 512 : 1 + (u32)(rnd(&s) % 8);
+	lane_events = rnd(&s) & 1 ? LANE_EVENTS : 1u << rnd(&s) % 4;
 	if (rnd(&s) % 16 == 0)
 		c.kind = PAWL_NAIVE;
 	OK(pawl_engine_create(&c, &e));
