@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # test_record.sh [PAWL]: PAWL_RECORD in a program's environment, pawl record and pawl replay
-# as a user runs them.  With PAWL_DATA=folder the workloads under its wfformat/ and
+# as a user runs them.  What MXNet pushed for a training step and an inference (tests/data) is
+# replayed, recorded, and compared.  With PAWL_DATA=folder the workloads under its wfformat/ and
 # pytorch-et/ are replayed, too.  Exit status 0: passed, 1: failed, 77: cannot be tested here.
 set -u
 
@@ -57,6 +58,53 @@ for kind in per-device pooled naive; do
 done
 run 0 'order kept' replay --workers 0 --speed 10 "$tmp/rec"
 run 0 'order kept' replay --workers 2 --speed 100 --sleep "$tmp/rec"
+
+# What MXNet pushed: every kind of engine runs it in its order, and a recording of that run
+# says the same of every op: its place, name, accesses, and how many writes each access saw.
+cat >"$tmp/same.py" <<'EOF'
+import json, sys
+
+# Ops, and of each var by whom, how and after how many writes it was accessed: sorted, since
+# vars have other numbers in another run.
+def look(path):
+    ops, vars = [], {}
+    for place, o in enumerate(json.load(open(path))["ops"]):
+        # a delete has a name of its own
+        ops.append("end of a var" if o.get("ends") else
+                   (o["name"], o["prop"], o["priority"], o["async"], len(o["accesses"])))
+        for a in o["accesses"]:
+            vars.setdefault(a["var"], []).append((place, a["write"], a["version"]))
+    for v in vars.values():
+        v[:] = [(place, write, version - v[0][2]) for place, write, version in v]
+    return ops, sorted(vars.values())
+
+one, two = look(sys.argv[1]), look(sys.argv[2])
+for i in range(2):
+    if len(one[i]) != len(two[i]) or len(one[i]) != int(sys.argv[3 + i]):
+        sys.exit("%d, and then %d" % (len(one[i]), len(two[i])))
+    for k, (x, y) in enumerate(zip(one[i], two[i])):
+        if x != y:
+            sys.exit("%s %d: %s, and then %s" % (("op", "var")[i], k, x, y))
+EOF
+workload() {
+	file=$src/tests/data/$1.pwr
+	run 0 "^ops +$2 pushed by .* $2 begun, $2 over, 0 with an error, 0 refused" record info "$file"
+	grep -q "^order  *serial order of $2 ops" "$tmp/out" || fail "$1: no order"
+	grep -qE "^vars +$3; $4 reads, $5 writes" "$tmp/out" || fail "$1: other vars"
+	"$pawl" record json "$file" >"$tmp/json.one" || fail "$1 as json"
+	for how in 'per-device --workers 2' 'per-device --workers 0' 'pooled --workers 4' naive; do
+		export PAWL_RECORD="$tmp/again"
+		# shellcheck disable=SC2086 # an option and its argument
+		run 0 "^pawl: $2 ops, $3 vars, $(($4 + $5)) accesses.*: order kept" \
+			replay --engine $how "$file"
+		unset PAWL_RECORD
+		"$pawl" record json "$tmp/again" >"$tmp/json.two" || fail "$1, replayed, as json"
+		"$python" "$tmp/same.py" "$tmp/json.one" "$tmp/json.two" "$2" "$3" >"$tmp/out" 2>"$tmp/err" ||
+			fail "$1 ($how): another order"
+	done
+}
+workload mxnet-train-step 54 60 52 105
+workload mxnet-resnet18 189 228 138 311
 
 # %p, a name that cannot be, and a file that is in use
 PAWL_RECORD=$tmp/p-%p-x "$pawl" $infer >"$tmp/out" 2>"$tmp/err" || fail "pawl infer with %p"

@@ -184,7 +184,8 @@ static int chunk_events(struct reader *rd, const unsigned char *p, uint32_t byte
 			return no_memory(rd);
 		s->data = q;
 	}
-	memcpy(s->data + s->len, p, bytes);
+	if (bytes)
+		memcpy(s->data + s->len, p, bytes);
 	s->len += bytes;
 	return 0;
 }
@@ -347,10 +348,12 @@ static uint32_t *op_slot(struct reader *rd, uint32_t engine, uint32_t index, uin
 
 	for (;; i++) {
 		uint32_t *s = &rd->ophash[i & (rd->ophash_size - 1)];
-		const struct rec_op *o = &rd->r->ops[*s];
+		const struct rec_op *o;
 
-		if (*s == REC_NONE ||
-		    (o->index == index && o->gen == gen && o->engine == engine))
+		if (*s == REC_NONE)
+			return s;
+		o = &rd->r->ops[*s];
+		if (o->index == index && o->gen == gen && o->engine == engine)
 			return s;
 	}
 }
@@ -501,6 +504,8 @@ static int get_push(struct cursor *c, struct state *st, unsigned int kind, bool 
 		var += v >> 1;
 		if (var > UINT32_MAX || gen > UINT32_MAX >> 1)
 			return bad_event(c, "an access of var %" PRIu64, var);
+		if (i && !(v >> 1))
+			return bad_event(c, "var %" PRIu64 " twice in one op", var);
 		rc = grow(rd, (void **)&r->accesses, r->naccesses, &rd->capacc,
 			  sizeof(*r->accesses));
 		if (rc)
