@@ -333,9 +333,10 @@ PAWL_EXPORT(pawl_engine_create);
 int pawl_engine_stop(struct pawl_engine *e)
 {
 	struct thread *t = thread_get(e);
+	int rc = fork_check();
 
-	if (!t)
-		return thread_last.code;
+	if (!t || rc)
+		return t ? rc : thread_last.code;
 	if (t->depth)
 		return err(-EDEADLK, "engine_stop: from inside an op");
 	bulk_flush(t);
@@ -350,9 +351,10 @@ PAWL_EXPORT(pawl_engine_stop);
 int pawl_engine_start(struct pawl_engine *e)
 {
 	struct thread *t = thread_get(e);
+	int rc = fork_check();
 
-	if (!t)
-		return thread_last.code;
+	if (!t || rc)
+		return t ? rc : thread_last.code;
 	if (t->depth)
 		return err(-EDEADLK, "engine_start: from inside an op");
 	return exec_start(e->x);
@@ -375,7 +377,7 @@ int pawl_engine_destroy(struct pawl_engine *e)
 
 	if (!e)
 		return 0;
-	if (e->fork_gen != load_relaxed(&pawl_fork_gen)) {
+	if (e->fork_gen != load_relaxed(&pawl_fork_gen) || fork_check()) {
 		/* The threads that could be inside are not in this process. */
 		threads_forget(e);
 		return 0;

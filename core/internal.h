@@ -422,6 +422,7 @@ struct thread *thread_enter(struct pawl_engine *e);	/* NULL: err() is set */
 struct thread *thread_worker(struct pawl_engine *e);	/* the same for the engine's own threads */
 void thread_leave(struct thread *t);
 int threads_init(struct pawl_engine *e);
+int fork_check(void);
 void threads_flush(struct pawl_engine *e);
 void threads_fini(struct pawl_engine *e);
 void threads_forget(struct pawl_engine *e);

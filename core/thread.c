@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <base/thread.h>
+#include <unistd.h>
 #include <core/internal.h>
 
 enum { ENTRY_ATTACHED, ENTRY_EXITING, ENTRY_ORPHANED, ENTRY_GONE, ENTRY_BORROWED };
@@ -52,6 +53,7 @@ __thread struct thread_tls thread_last;
 static __thread struct tls_entry *thread_entries;
 static u64 thread_key;		/* A: the process's key plus 1; 0: none yet */
 static u32 thread_forks;	/* A: the fork handler is there */
+static u32 thread_pid;		/* A: the process whose engines fork_gen tells apart */
 u32 pawl_fork_gen;
 
 /* Entries that nobody uses: pointer in 48 bits, tag in 16. */
@@ -95,6 +97,20 @@ static void fork_child(void)
 	/* One thread exists: no order is needed.  Its next call looks closer. */
 	thread_last.id = 0;
 	store_relaxed(&pawl_fork_gen, pawl_fork_gen + 1);
+	store_relaxed(&thread_pid, (u32)getpid());
+}
+
+/*
+ * Handlers of forks run in the order of their registration: one that was registered before
+ * the first engine was made comes before ours, and all engines look like its own to it.
+ */
+int fork_check(void)
+{
+	u32 pid = load_relaxed(&thread_pid);
+
+	if (likely(!pid || pid == (u32)getpid()))
+		return 0;
+	return err(-EOWNERDEAD, "the child of a fork, in a fork handler that comes before libpawl's: not yet");
 }
 
 /* CORE-T1 <-> CORE-T2: what the slot's last user wrote is seen by the next one. */
@@ -233,6 +249,7 @@ static int thread_setup(void)
 		return 0;
 	if (pthread_atfork(NULL, NULL, fork_child))
 		return err(-ENOMEM, "no memory for a fork handler");
+	store_relaxed(&thread_pid, (u32)getpid());
 	store_release(&thread_forks, 1);
 	return 0;
 }
@@ -308,8 +325,10 @@ struct thread *thread_worker(struct pawl_engine *e)
 
 int threads_init(struct pawl_engine *e)
 {
-	int rc = thread_setup();
+	int rc = fork_check();
 
+	if (!rc)
+		rc = thread_setup();
 	if (rc)
 		return rc;
 	e->fork_gen = load_relaxed(&pawl_fork_gen);

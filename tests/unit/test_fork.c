@@ -134,4 +134,54 @@ START_TEST(test_fork_child_exits)
 }
 END_TEST
 
-SUITE("fork", test_fork, test_fork_from_other_thread, test_fork_child_exits)
+/* --- in a handler that was registered before libpawl's --- */
+
+static struct pawl_engine *parents;
+static int early;	/* what the handler found wrong */
+
+static void early_child(void)
+{
+	struct pawl_engine *mine = NULL;
+
+	if (!parents)
+		return;
+	early = pawl_engine_create(NULL, &mine) != -EOWNERDEAD || mine ? 20 :
+		!strstr(pawl_error_text(), "handler") ? 21 :
+		pawl_engine_start(parents) != -EOWNERDEAD ? 22 :
+		pawl_engine_stop(parents) != -EOWNERDEAD ? 23 : 0;
+}
+
+START_TEST(test_fork_early_handler)
+{
+	struct pawl_engine *e;
+	int status, again;
+	pawl_var_t v;
+	pid_t pid;
+
+	/* In a process of its own, where there was no engine yet: the first test of the suite. */
+	if (THREAD_SANITIZED)
+		return;
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (!pid) {
+		alarm(20);
+		if (pthread_atfork(NULL, NULL, early_child) || pawl_engine_create(NULL, &e))
+			_exit(30);
+		parents = e;
+		v = var_new(e);
+		for (again = 0; again < 2; again++) {
+			pid = fork();
+			if (!pid)
+				_exit(early ? early : child_of_fork(e, v));
+			if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+				_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 31);
+		}
+		_exit(pawl_engine_destroy(e) ? 32 : 0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status));
+	ck_assert_int_eq(WEXITSTATUS(status), 0);
+}
+END_TEST
+
+SUITE("fork", test_fork_early_handler, test_fork, test_fork_from_other_thread, test_fork_child_exits)
