@@ -81,7 +81,7 @@ static void call_run(const struct mx_call *c, const struct pawl_run *run, struct
 	memset(f, 0, sizeof(*f));
 	f->run.ctx = c->ctx;
 	if (!c->fixed) {
-		f->run.ctx.dev_type = PAWL_MX_CPU;
+		f->run.ctx.dev_type = run->device.kind == PAWL_CPU ? PAWL_MX_CPU : PAWL_MX_GPU;
 		f->run.ctx.dev_id = run->device.id;
 	}
 	f->run.stream = run->stream;

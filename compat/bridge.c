@@ -55,9 +55,24 @@ int mx_ctx_device(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct p
 		dev->id = (u16)((u32)ctx.dev_id % e->devices);
 		return 0;
 	case PAWL_MX_GPU:
-		return mx_err(-ENODEV, "GPU is not enabled: gpu(%d)", ctx.dev_id);
+		if (ctx.dev_id < 0 || (u32)ctx.dev_id >= e->gpus)
+			return mx_err(-ENODEV, "GPU is not enabled: gpu(%d); the engine has %u (PAWL_MX_GPUS)",
+				      ctx.dev_id, e->gpus);
+		dev->kind = (u16)e->gpu_kind;
+		dev->id = (u16)ctx.dev_id;
+		return 0;
 	}
 	return mx_err(-EINVAL, "device type %d is unknown", ctx.dev_type);
+}
+
+int mx_ctx_cpu(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct pawl_device *dev)
+{
+	int rc = mx_ctx_device(e, ctx, dev);
+
+	if (!rc && dev->kind != PAWL_CPU)
+		rc = mx_err(-ENODEV, "GPU arrays and resources are not there, ops alone: gpu(%d)",
+			    ctx.dev_id);
+	return rc;
 }
 
 static __always_inline_fn int vars_of(struct pawl_mx_engine *e, struct pawl_mx_var *const *vars, size_t n,

@@ -26,9 +26,14 @@ PAWL_EXPORT(MXGetVersion);
 
 int MXGetGPUCount(int *out)
 {
+	struct pawl_mx_engine *e;
+
 	if (!out)
 		return mx_err(-1, "MXGetGPUCount: out is NULL");
-	*out = 0;
+	e = pawl_mx_engine_get();
+	if (!e)
+		return -1;
+	*out = (int)e->gpus;
 	return 0;
 }
 PAWL_EXPORT(MXGetGPUCount);

@@ -29,6 +29,7 @@ void pawl_mx_set_hooks(const struct pawl_mx_hooks *hooks)
 		mx_hooks.worker_start = hooks->worker_start;
 	if (hooks->aggregating)
 		mx_hooks.aggregating = hooks->aggregating;
+	mx_hooks.cpus_only = hooks->cpus_only;
 	if (hooks->begin && hooks->end) {
 		mx_hooks.begin = hooks->begin;
 		mx_hooks.end = hooks->end;
@@ -47,13 +48,22 @@ static void worker_start(void *user, const char *name)
 /* A pawl engine for e; in the child of a fork with the workers for that. */
 int mx_engine_make(struct pawl_mx_engine *e, bool child)
 {
+	struct pawl_device gpus[MX_GPUS];
 	struct pawl_config cfg;
 	struct pawl_engine *pe;
 	struct mx_env env;
-	int rc;
+	int rc, i, n;
 
 	mx_env_read(&env);
+	/* The child of a fork has no device: CUDA's cannot be used there. */
+	n = child || mx_hooks.cpus_only ? 0 : env.gpus;
+	if (n < 0)
+		return n;
+	for (i = 0; i < n; i++)
+		gpus[i] = (struct pawl_device){ (u16)env.gpu_kind, (u16)i };
 	pawl_config_init(&cfg);
+	cfg.devices = gpus;
+	cfg.ndevices = (u32)n;
 	cfg.kind = e->kind == PAWL_MX_NAIVE ? PAWL_NAIVE :
 		   e->kind == PAWL_MX_POOLED ? PAWL_POOLED : PAWL_PER_DEVICE;
 	if (e->kind == PAWL_MX_POOLED) {
@@ -82,6 +92,8 @@ int mx_engine_make(struct pawl_mx_engine *e, bool child)
 	rc = pawl_engine_create(&cfg, &pe);
 	if (rc)
 		return mx_err_pawl(rc);
+	e->gpus = (u32)n;
+	e->gpu_kind = (u32)env.gpu_kind;
 	e->info = env.info;
 	e->pid = getpid();
 	store_release(&e->pe, pe);	/* COMPAT-E1 <-> COMPAT-E2 */

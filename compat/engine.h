@@ -8,6 +8,7 @@
 /* CPU contexts with a queue of their own; others share these by the rest of their number. */
 #define MX_CPU_DEVICES	16u
 #define MX_THREADS	512u
+#define MX_GPUS		16
 #define MX_TEXT		1024u
 #define MX_EXIT_NS	5000000000ll
 #define MX_LAST_NS	100000000ll
@@ -31,6 +32,8 @@ int mx_opr_make(struct pawl_mx_opr *o);
 void mx_bulk_apply(struct pawl_mx_engine *e);
 void mx_bulk_forget(void);
 int mx_ctx_device(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct pawl_device *dev);
+/* The same, for memory that this library makes. */
+int mx_ctx_cpu(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct pawl_device *dev);
 
 /* body.c */
 struct mx_call *mx_call_new(struct pawl_mx_engine *e, const struct pawl_mx_op *op);

@@ -86,6 +86,7 @@ struct pawl_mx_engine {
 	u32 kind;		/* I */
 	u32 shutdown;		/* A */
 	u32 devices;		/* F: CPU devices */
+	u32 gpus, gpu_kind;	/* F: GPU contexts, and what they are here */
 	u32 used;		/* A */
 	bool info;		/* I */
 	pid_t pid;		/* F: whose pe is */
@@ -96,6 +97,7 @@ struct mx_env {
 	int kind;		/* of the process's engine; negative: unknown type */
 	int cpu_workers, cpu_priority_workers, copy_workers, mp_workers;
 	int omp_threads;	/* recommended for CPU workers; 0: leave them alone */
+	int gpus, gpu_kind;	/* GPU contexts; negative: nonsense, with a message */
 	bool info;
 	bool help;		/* who waits runs ready ops */
 };

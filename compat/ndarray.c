@@ -114,7 +114,7 @@ static struct chunk *chunk_new(struct pawl_mx_context ctx, size_t bytes, bool de
 	struct pawl_device dev;
 	struct chunk *c;
 
-	if (!e || mx_ctx_device(e, ctx, &dev))
+	if (!e || mx_ctx_cpu(e, ctx, &dev))
 		return NULL;
 	c = calloc(1, sizeof(*c));
 	if (!c) {

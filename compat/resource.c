@@ -169,7 +169,7 @@ static struct context *context_of(struct pawl_mx_context ctx)
 	struct context *head, *c, *new;
 	struct pawl_device dev;
 
-	if (!e || mx_ctx_device(e, ctx, &dev))
+	if (!e || mx_ctx_cpu(e, ctx, &dev))
 		return NULL;
 	head = load_acquire(&contexts);	/* COMPAT-R2 <-> COMPAT-R1 */
 	c = context_find(head, ctx);

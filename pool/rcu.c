@@ -84,6 +84,8 @@ static void grace_period(void)
 
 #include <pthread.h>
 #include <urcu/urcu-memb.h>
+/* Its short functions for readers, which it leaves to anybody, inline: twice an event of a recording. */
+#include <urcu/static/urcu-memb.h>
 
 /* A: threads inside calls of liburcu that take its mutexes, and registered threads */
 static u64 users;
@@ -187,7 +189,7 @@ void pool_rcu_lock(void)
 	if (unlikely(state == RCU_NONE))
 		reader_enter();
 	depth++;
-	urcu_memb_read_lock();
+	_urcu_memb_read_lock();
 }
 
 /* Progress: wait-free; a system call if a grace period waits for this reader. */
@@ -199,7 +201,7 @@ void pool_rcu_unlock(void)
 		return;
 	/* POOL-R3 <-> POOL-R4: what the section read, before the functions run. */
 	tsan_release(&gp_sync);
-	urcu_memb_read_unlock();
+	_urcu_memb_read_unlock();
 	if (unlikely(state == RCU_SECTION && !depth))
 		reader_leave();
 }

@@ -457,7 +457,7 @@ PawlEngine::PawlEngine()
 {
 	const char *type = getenv("MXNET_ENGINE_TYPE");
 	struct pawl_mx_hooks hooks = { worker_start, profile_aggregating, profile_begin,
-				       profile_end };
+				       profile_end, true };
 
 	by_value = library().by_value;
 	profile_autostart();

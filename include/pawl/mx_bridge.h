@@ -106,6 +106,8 @@ struct pawl_mx_hooks {
 	bool (*aggregating)(void);
 	void *(*begin)(const char *name);
 	void (*end)(void *task);
+	/* Its bodies know no streams of ours: GPU contexts are refused. */
+	bool cpus_only;
 };
 
 PAWL_API void pawl_mx_set_hooks(const struct pawl_mx_hooks *hooks);

@@ -2,6 +2,7 @@
 /* The environment by MXNet's names.  Each case runs in a process of its own: this program. */
 #include <mxnet/c_api.h>
 #include <mxnet/engine.h>
+#include <pawl/device.h>
 #include <pawl/engine.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,7 +30,8 @@ static void Run(const char *name, const std::vector<std::string> &vars)
 	int status = -1;
 
 	for (char **p = environ; *p; p++)
-		if (std::strncmp(*p, "MXNET_", 6) && std::strncmp(*p, "OMP_", 4))
+		if (std::strncmp(*p, "MXNET_", 6) && std::strncmp(*p, "PAWL_MX", 7) &&
+		    std::strncmp(*p, "OMP_", 4))
 			env.push_back(*p);
 	for (const std::string &v : vars)
 		env.push_back(const_cast<char *>(v.c_str()));
@@ -72,6 +74,53 @@ static void AtOnce(FnProperty prop, int n)
 	EXPECT(in == 0);
 }
 
+/* GPU contexts on the fake device: bodies have its stream, and all is in the order of vars. */
+static int Gpus()
+{
+	Engine *e = Engine::Get();
+	Engine::VarHandle v = e->NewVariable(), w = e->NewVariable();
+	const Context gpu = Context::GPU(0);
+	int n = 0, seen = -1;
+
+	EXPECT(Context::GetGPUCount() == 1);
+	Engine::OprHandle o = e->NewOperator([&](RunContext ctx, Engine::CallbackOnComplete done) {
+		EXPECT(ctx.get_ctx() == gpu && ctx.stream);
+		n++;
+		done();
+	}, { v }, { w });
+	for (int i = 0; i < 10; i++) {
+		e->PushSync([&](RunContext ctx) {
+			EXPECT(ctx.get_ctx() == gpu && ctx.stream);
+			n++;
+		}, gpu, {}, { v });
+		e->Push(o, gpu);
+		e->PushAsync([&](RunContext ctx, Engine::CallbackOnComplete done) {
+			EXPECT(ctx.get_ctx() == Context::CPU() && !ctx.stream);
+			n++;
+			done();
+		}, Context::CPU(), { w }, { v }, FnProperty::kCopyFromGPU);
+	}
+	e->PushSync([&](RunContext) { seen = n; }, Context::CPU(), { v }, {});
+	e->WaitForVar(w);
+	e->WaitForAll();
+	EXPECT(n == 30 && seen == 30);
+	EXPECT(v->version() == 20 && w->version() == 10);
+	THROWS(dmlc::Error, "the engine has 1 (PAWL_MX_GPUS)",
+	       e->PushSync([](RunContext) {}, Context::GPU(1), {}, {}));
+	e->PushSync([](RunContext) { throw std::runtime_error("on a device"); }, gpu, {}, { v });
+	THROWS(std::runtime_error, "on a device", e->WaitForVar(v));
+	void *nd = nullptr;
+	uint32_t shape = 2;
+
+	EXPECT(MXNDArrayCreate(&shape, 1, Context::kGPU, 0, 0, &nd) == -1);
+	EXPECT(std::strstr(MXGetLastError(), "ops alone"));
+	e->DeleteOperator(o);
+	e->DeleteVariable([](RunContext) {}, gpu, v);
+	e->DeleteVariable([](RunContext) {}, Context::CPU(), w);
+	e->WaitForAll();
+	return 0;
+}
+
 static int Case(const std::string &name)
 {
 	pawl_mx_engine *e = pawl_mx_engine_get();
@@ -83,7 +132,18 @@ static int Case(const std::string &name)
 		EXPECT(std::strstr(MXGetLastError(), "NoSuchEngine"));
 		return 0;
 	}
+	if (name == "gpus-odd") {
+		EXPECT(!e);
+		EXPECT(std::strstr(MXGetLastError(), "PAWL_MX_GPUS is lots"));
+		return 0;
+	}
+	if (name == "gpus" && pawl_device_count(PAWL_FAKE) < 1) {
+		std::printf("gpus: built without the fake device\n");
+		return 0;
+	}
 	EXPECT(e);
+	if (name == "gpus")
+		return Gpus();
 	if (name == "naive") {
 		EXPECT(pawl_mx_engine_kind(e) == PAWL_MX_NAIVE);
 	} else if (name == "pooled") {
@@ -151,6 +211,8 @@ MX_TEST(numbers)
 	Run("default", { "MXNET_CPU_WORKER_NTHREADS=-4" });
 	Run("temp", { "MXNET_CPU_TEMP_COPY=2" });
 	Run("profiler", { "MXNET_PROFILER_AUTOSTART=1" });
+	Run("gpus", { "PAWL_MX_GPUS=fake:1" });
+	Run("gpus-odd", { "PAWL_MX_GPUS=lots" });
 }
 
 int main(int argc, char **argv)

@@ -697,12 +697,15 @@ static int get_waited(struct cursor *c, struct state *st, bool first)
 /* first: names, pushes and waits; then: begins, ends, and who pushed inside whom. */
 static int events(struct reader *rd, struct stream *s, bool first)
 {
-	struct cursor c = { .rd = rd, .s = s, .p = s->data, .end = s->data + s->len };
+	struct cursor c = { .rd = rd, .s = s, .p = s->data };
 	struct state st = { 0 };
 	int rc = 0;
 
 	if (first)
 		s->first_op = rd->r->nops;
+	if (!s->len)
+		return 0;
+	c.end = s->data + s->len;
 	c.event = c.p;
 	if (s->len < 8)
 		rc = bad_event(&c, "no time at the beginning");
