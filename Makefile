@@ -361,7 +361,8 @@ PHONY += help
 #@   check-teardown  ends, late threads, fork, exit, dlclose (PAWL_TEARDOWN_SECONDS=); fairness
 #@   check-suspend   threads stopped at every instruction, others go on (PAWL_SUSPEND_SECONDS=)
 #@   check-tools     the pawl command, as a user runs it, and the example of README.md
-#@   check-mxnet     Apache MXNet from PyPI on its own engine and on pawl (bench-mxnet: times)
+#@   check-mxnet     Apache MXNet from PyPI on its own engine and on pawl (bench-mxnet: times,
+#@                   QUICK=1: in some minutes)
 #@   check-headers   public headers alone, as C and as C++
 #@   check-layers    no layer calls upward
 #@   check-install   install, build users with pkg-config and CMake, uninstall

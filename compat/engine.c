@@ -151,15 +151,19 @@ PAWL_EXPORT(pawl_mx_engine_create);
 int pawl_mx_engine_free(struct pawl_mx_engine *e)
 {
 	struct pawl_engine *pe = e ? load_acquire(&e->pe) : NULL;
+	bool shared;
 	int rc;
 
 	if (!pe)
 		return 0;
+	shared = e == load_acquire(&the_engine);
+	if (shared)
+		store_release(&the_engine, NULL);
 	rc = pawl_engine_destroy(pe);
+	if (rc && shared)
+		store_release(&the_engine, e);
 	if (rc)
 		return mx_err_pawl(rc);
-	if (e == load_acquire(&the_engine))
-		store_release(&the_engine, NULL);
 	mx_bulk_forget();
 	store_relaxed(&e->pe, NULL);
 	store_release(&e->used, 0);

@@ -5,7 +5,8 @@
 #
 #	smoke	imports, one training, some features; if there is a virtualenv already
 #	all	makes the virtualenv from PyPI; everything
-#	bench	both engines in turns (ROUNDS, WORKERS, WORK)
+#	bench	both engines in turns (ROUNDS, WORKERS, WORK, BENCH_SECONDS); with --quick two
+#		short rounds, some minutes in all
 #
 # $MXNET_PYTHON is a Python with mxnet 1.9.1; without, build/mxnet-venv is used.
 # Runs in the build folder.  Exit status 0: passed, 1: failed, 77: no mxnet to be had.
@@ -138,14 +139,27 @@ all() {
 	fi
 }
 
+# With more than one worker the tiny ops alone, unless WORK says which.
 bench() {
-	"${PYTHON3:-python3}" "$here/compare.py" --rounds "${ROUNDS:-5}" --workers "${WORKERS:-1}" \
-		--stock "$python" --pawl "$pawl mxnet $python" ${WORK:-} || bad=1
+	local workers work
+	if [ "${1:-}" = --quick ]; then
+		ROUNDS=${ROUNDS:-2}
+		export BENCH_SECONDS=${BENCH_SECONDS:-0.2}
+	fi
+	for workers in ${WORKERS:-1 4}; do
+		work=${WORK:-}
+		[ -n "$work" ] || [ "$workers" = 1 ] ||
+			work='storm-chain storm-wide storm-new push-wide'
+		# shellcheck disable=SC2086 # a list of words
+		"${PYTHON3:-python3}" "$here/compare.py" --rounds "${ROUNDS:-5}" --workers "$workers" \
+			--stock "$python" --pawl "$pawl mxnet $python" $work || bad=1
+	done
 }
 
 case $mode in
-smoke | all | bench) $mode ;;
-*) echo "usage: run.sh smoke|all|bench"; exit 1 ;;
+smoke | all) $mode ;;
+bench) bench "${2:-}" ;;
+*) echo "usage: run.sh smoke|all|bench [--quick]"; exit 1 ;;
 esac
 [ $bad = 0 ] && echo passed
 exit $bad
