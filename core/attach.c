@@ -34,8 +34,11 @@ u64 attach_found(struct thread *t, struct op *op, struct dep *dep, u32 j, u64 ta
 
 	if (tag_same(w.tag, tag))
 		return w.val;
-	/* CORE-L6 <-> CORE-L5: the overwriter recorded before the CAS that we just saw. */
-	rec = load_acquire(op->ndeps <= INLINE_DEPS ? &t->d.rec[j] :
+	/*
+	 * CORE-L6 <-> CORE-L5: the overwriter recorded before the CAS that word_snapshot()
+	 * has just acquired (CORE-L4).
+	 */
+	rec = load_relaxed(op->ndeps <= INLINE_DEPS ? &t->d.rec[j] :
 			   &ext_recs(ext_of(e, op->ext), op->ext >> 30)[j]);
 	return rec_is_value(rec) ? rec_word(rec) : FOUND_DEAD;
 }
@@ -52,7 +55,10 @@ u32 attach_slow(struct thread *t, struct dep *dep, u32 ref, u32 obi, u32 joined)
 			if (s & BLOCK_DONE)
 				return 1;
 			help_set(&dep->link, block_list(s));
-			/* CORE-A2 <-> CORE-R1 */
+			/*
+			 * CORE-A2 <-> CORE-R1.  Acquire is for the failure, which looks again:
+			 * C11 has no failure order stronger than that of success.
+			 */
 			if (cas_acq_rel_acquire(&ob->state, &s, block_with_list(s, ref)))
 				return 0;
 		}

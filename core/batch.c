@@ -248,8 +248,8 @@ static int batch_push(struct thread *t, u32 nops, u32 naccs)
 		if (unlikely(load_relaxed(&e->special) & SPECIAL_RECORDING))
 			record_push(t, op, s->ops[i], i + 1 < nops);
 	}
-	/* CORE-N1 <-> CORE-N2 */
-	store_release(&t->pushed, t->pushed + nops);
+	/* CORE-N1 <-> CORE-N4 */
+	store_relaxed(&t->pushed, t->pushed + nops);
 	if (nseg) {
 		/* From here nothing can fail. */
 		tag = link_op(t, bop, bopi, found);

@@ -2,9 +2,8 @@
 /*
  * Dump: what is in flight and who waits for whom, as text, while anything may be stuck.
  *
- * Reads every word with atomic loads and changes nothing; what it prints was true of
- * each line at some time during the call.  No allocation, no lock: usable from a
- * watchdog.  Progress: bounded by the objects carved, and by the file.
+ * Reads every word with relaxed loads and changes nothing; what it prints was true of
+ * each word at some time.  No allocation, no lock: usable from a watchdog.  Progress: bounded by the objects carved, and by the file.
  */
 #include <stdio.h>
 #include <stdarg.h>
@@ -45,7 +44,7 @@ static int out_op(struct pawl_engine *e, int fd, const char *what, u32 slot, u32
 
 int pawl_dump(struct pawl_engine *e, int fd)
 {
-	u32 i, n = load_acquire(&e->used_slots), nv = pool_carved(e->pool[POOL_VAR]), idle = 0;
+	u32 i, n = load_relaxed(&e->used_slots), nv = pool_carved(e->pool[POOL_VAR]), idle = 0;
 	int rc;
 
 	rc = out(fd, "pawl engine %llu: %llu ops in flight, %u thread slots\n",
@@ -54,7 +53,7 @@ int pawl_dump(struct pawl_engine *e, int fd)
 		rc = out(fd, "workers could not be started: error %d\n", exec_worker_error(e->x));
 	for (i = 0; i < n && !rc; i++) {
 		struct thread *t = thread_of(e, i);
-		u64 st = load_acquire(&t->d.status);
+		u64 st = load_relaxed(&t->d.status);
 
 		if ((st & 3) != PHASE_FINISHED)
 			rc = out(fd, "thread %u: push %llu is %s\n", i,
@@ -68,7 +67,7 @@ int pawl_dump(struct pawl_engine *e, int fd)
 	}
 	for (i = 1; i <= pool_carved(e->pool[POOL_OP]) && !rc; i++) {
 		struct op *op = op_of(e, i);
-		u32 tok = load_acquire(&op->token);
+		u32 tok = load_relaxed(&op->token);
 
 		if ((tok & TOKEN_MASK) == TOKEN_ARMED)
 			rc = out_op(e, fd, load_relaxed(&op->flags) & OP_WAITER ?
@@ -76,7 +75,7 @@ int pawl_dump(struct pawl_engine *e, int fd)
 	}
 	for (i = 1; i <= nv && !rc; i++) {
 		struct var *v = var_of(e, i);
-		u32 gen = load_acquire(&v->gen), count, opi;
+		u32 gen = load_relaxed(&v->gen), count, opi;
 		struct pair w;
 		struct block *cur;
 		u64 s, version;
@@ -85,7 +84,7 @@ int pawl_dump(struct pawl_engine *e, int fd)
 			continue;
 		w = word_snapshot(v);
 		cur = block_of(e, word_cur(w.val));
-		s = load_acquire(&cur->state);
+		s = load_relaxed(&cur->state);
 		version = load_relaxed(&var_side_of(e, i)->version);
 		count = (block_count(s) + (w.val & WORD_LASTW ? 0 : word_joined(w.val))) & JOIN_MASK;
 		if ((s & BLOCK_DONE) && !count && !(s & BLOCK_ERR)) {

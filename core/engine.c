@@ -412,11 +412,11 @@ int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
 			   out ? out->size : 0, sizeof(*out));
 	memset(out, 0, sizeof(*out));
 	out->size = sizeof(*out);
-	n = load_acquire(&e->used_slots);
+	n = load_relaxed(&e->used_slots);
 	for (i = 0; i < n; i++) {
 		struct thread *t = thread_of(e, i);
 
-		out->completed += load_acquire(&t->completed);
+		out->completed += load_acquire(&t->completed);	/* CORE-N3 <-> CORE-N2 */
 		out->failed += load_relaxed(&t->failed);
 		out->skipped += load_relaxed(&t->skipped);
 		out->inlined += load_relaxed(&t->inlined);
@@ -424,9 +424,9 @@ int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
 		out->helps += load_relaxed(&t->helps);
 	}
 	/* Second, with the slots that came meanwhile: never fewer than completed. */
-	n = load_acquire(&e->used_slots);
+	n = load_relaxed(&e->used_slots);
 	for (i = 0; i < n; i++)
-		out->pushed += load_acquire(&thread_of(e, i)->pushed);
+		out->pushed += load_relaxed(&thread_of(e, i)->pushed);
 	exec_stats(e->x, &xs);
 	out->helped = xs.helped;
 	out->handed = xs.handed;

@@ -11,6 +11,10 @@
  *
  * Ordering: an error is written before the block's DONE (CORE-R1) publishes it.
  *   CORE-E1 (engine's list of first errors, CAS) <-> CORE-E2 (exchange by wait-all)
+ *   CORE-E3 (a reference goes, acq_rel) <-> CORE-E3 of the others: last reads before reuse
+ * One of these is passed by whoever looks at an error.  What decides who gets it (`gone`,
+ * the payload, the counts of the epoch) is relaxed: one word, changed by read-modify-writes,
+ * and what is behind it has come by those edges.
  *
  * Progress: lock-free.  Out of error objects (as many may exist as ops and vars
  * together), the op's failure poisons with a shared object that says so.
@@ -35,7 +39,7 @@ static void error_given(struct pawl_engine *e, const struct error *x)
 		if (err_epoch(was) > epoch)
 			return;
 		new = err_epoch(was) == epoch ? was + 1 : (u64)epoch << 32 | 1;
-	} while (!cas_acq_rel_acquire(&e->err_given, &was, new));
+	} while (!cas_relaxed(&e->err_given, &was, new));
 }
 
 bool error_alive(struct pawl_engine *e, u32 idx)
@@ -60,7 +64,7 @@ void error_payload(struct pawl_engine *e, u32 idx, void *payload)
 	if (idx == e->spare_error)
 		payload_drop(e, payload);
 	else if (payload || load_relaxed(&x->payload))
-		payload_drop(e, xchg_acq_rel(&x->payload, payload));
+		payload_drop(e, xchg_relaxed(&x->payload, payload));
 }
 
 /* The engine ends: what is left in errors that nobody will give out. */
@@ -81,43 +85,48 @@ void error_put(struct thread *t, u32 idx)
 {
 	struct pawl_engine *e = t->e;
 
-	if (fetch_add_acq_rel(&error_of(e, idx)->refs, -1u) == 1) {
+	if (fetch_add_acq_rel(&error_of(e, idx)->refs, -1u) == 1) {	/* CORE-E3 <-> CORE-E3 */
 		error_payload(e, idx, NULL);
 		pool_put(e->pool[POOL_ERROR], &t->cache[POOL_ERROR], idx);
 	}
 }
 
-/* Among the first errors since the last wait for all, if there is room. */
+/*
+ * Among the first errors since the last wait for all, if there is room.  A place is only
+ * changed by read-modify-writes: what was released in it (CORE-E1) is acquired by whoever
+ * takes it later, also if it went out and back in between.
+ */
 static void error_keep(struct thread *t, u32 idx)
 {
 	struct pawl_engine *e = t->e;
 	u32 i;
 
 	for (i = 0; i < FIRST_ERRS; i++) {
-		u32 was = load_acquire(&e->first_err[i]);
+		u32 was = load_relaxed(&e->first_err[i]);
 
 		if (was)
 			continue;
 		error_get(e, idx);
-		if (cas_acq_rel_acquire(&e->first_err[i], &was, idx))	/* CORE-E1 <-> CORE-E2 */
+		if (cas_release_relaxed(&e->first_err[i], &was, idx))	/* CORE-E1 <-> CORE-E2 */
 			return;
 		error_put(t, idx);
 	}
 	/* Full: let one go that was given out meanwhile. */
 	for (i = 0; i < FIRST_ERRS; i++) {
-		u32 was = xchg_acq_rel(&e->first_err[i], 0);
+		/* CORE-E2 <-> CORE-E1: is it alive, or was an earlier error in that memory? */
+		u32 was = xchg_acquire(&e->first_err[i], 0);
 
 		if (was && error_alive(e, was)) {
 			u32 none = 0;
 
-			if (cas_acq_rel_acquire(&e->first_err[i], &none, was))
+			if (cas_relaxed(&e->first_err[i], &none, was))
 				continue;
 		}
 		if (was)
 			error_put(t, was);
 		was = 0;
 		error_get(e, idx);
-		if (cas_acq_rel_acquire(&e->first_err[i], &was, idx))
+		if (cas_release_relaxed(&e->first_err[i], &was, idx))	/* CORE-E1 <-> CORE-E2 */
 			return;
 		error_put(t, idx);
 	}
@@ -151,21 +160,21 @@ void error_publish(struct thread *t, u32 idx, int code)
 	u64 state;
 
 	/* Before CORE-R1: seen by whoever sees the block's ERR. */
-	fetch_or_acq_rel(&e->special, SPECIAL_POISONED);
+	fetch_or_relaxed(&e->special, SPECIAL_POISONED);
 	/* Counted in the epoch that it is of, whatever waits do at this moment. */
-	state = fetch_add_acq_rel(&e->err_state, 1);
+	state = fetch_add_relaxed(&e->err_state, 1);
 	if (idx != e->spare_error)
 		x->code = code;
 	store_relaxed(&x->seq, fetch_add_relaxed(&e->err_seq, 1));
 	store_relaxed(&x->epoch, err_epoch(state));
-	store_release(&x->gone, 0);
+	store_relaxed(&x->gone, 0);
 	error_keep(t, idx);
 }
 
 /* Nobody wants it any more. */
 void error_drop(struct pawl_engine *e, u32 idx)
 {
-	if (!xchg_acq_rel(&error_of(e, idx)->gone, 1)) {
+	if (!xchg_relaxed(&error_of(e, idx)->gone, 1)) {
 		error_given(e, error_of(e, idx));
 		error_payload(e, idx, NULL);
 	}
@@ -190,7 +199,7 @@ static int error_out(struct pawl_engine *e, u32 idx, struct pawl_error *out)
 
 	error_fill(e, idx, out);
 	if (out && load_relaxed(&x->payload))
-		out->payload = xchg_acq_rel(&x->payload, NULL);
+		out->payload = xchg_relaxed(&x->payload, NULL);
 	else
 		error_payload(e, idx, NULL);
 	if (x->op[0])
@@ -203,20 +212,24 @@ int error_take(struct thread *t, u32 idx, struct pawl_error *out)
 {
 	struct error *x = error_of(t->e, idx);
 
-	if (!error_alive(t->e, idx) || xchg_acq_rel(&x->gone, 1))
+	if (!error_alive(t->e, idx) || xchg_relaxed(&x->gone, 1))
 		return 0;
 	error_given(t->e, x);
 	return error_out(t->e, idx, out);
 }
 
-/* An error of an epoch after ours stays for the next wait for all. */
+/*
+ * An error of an epoch after ours stays for the next wait for all, maybe in another place.
+ * Release: who takes it there has taken what was in its first place, too, but by a
+ * read-modify-write that nothing else puts after ours.
+ */
 static void error_back(struct thread *t, u32 idx)
 {
 	u32 i, none;
 
 	for (i = 0; i < FIRST_ERRS; i++) {
 		none = 0;
-		if (cas_acq_rel_acquire(&t->e->first_err[i], &none, idx))
+		if (cas_release_relaxed(&t->e->first_err[i], &none, idx))	/* CORE-E1 <-> CORE-E2 */
 			return;
 	}
 	error_put(t, idx);
@@ -226,7 +239,7 @@ static void error_back(struct thread *t, u32 idx)
 int error_take_all(struct thread *t, struct pawl_error *out)
 {
 	struct pawl_engine *e = t->e;
-	u32 kept[FIRST_ERRS], i, n = 0, best = 0, epoch;
+	u32 kept[FIRST_ERRS], i, n = 0, named = 0, best = 0, epoch;
 	u64 state, failed, given;
 	int code = 0;
 
@@ -235,31 +248,37 @@ int error_take_all(struct thread *t, struct pawl_error *out)
 	if (likely(!(load_relaxed(&e->special) & SPECIAL_POISONED)))
 		return 0;
 	/* This epoch's failures, all of them, are ours: whoever ends it gets its count. */
-	state = load_acquire(&e->err_state);
+	state = load_relaxed(&e->err_state);
 	do {
 		if (!(u32)state)
 			return 0;
-	} while (!cas_acq_rel_acquire(&e->err_state, &state, (u64)(err_epoch(state) + 1) << 32));
+	} while (!cas_relaxed(&e->err_state, &state, (u64)(err_epoch(state) + 1) << 32));
 	epoch = err_epoch(state);
 	failed = (u32)state;
-	given = load_acquire(&e->err_given);
+	given = load_relaxed(&e->err_given);
 	given = err_epoch(given) == epoch ? (u32)given : 0;
 	for (i = 0; i < FIRST_ERRS; i++) {
-		kept[n] = xchg_acq_rel(&e->first_err[i], 0);	/* CORE-E2 <-> CORE-E1 */
+		kept[n] = xchg_acquire(&e->first_err[i], 0);	/* CORE-E2 <-> CORE-E1 */
 		if (kept[n])
 			n++;
 	}
 	for (i = 0; i < n; i++) {
 		struct error *x = error_of(e, kept[i]);
 
-		if (load_relaxed(&x->epoch) == epoch && !load_relaxed(&x->gone) &&
+		if (load_relaxed(&x->epoch) != epoch)
+			continue;
+		named++;
+		if (!load_relaxed(&x->gone) &&
 		    (!best || load_relaxed(&x->seq) < load_relaxed(&error_of(e, best)->seq)))
 			best = kept[i];
 	}
-	if (best && !xchg_acq_rel(&error_of(e, best)->gone, 1)) {
+	if (best && !xchg_relaxed(&error_of(e, best)->gone, 1)) {
 		code = error_out(e, best, out);
-	} else if (failed > given) {
-		/* More failed than are kept by name, and those were given out. */
+	} else if (failed > named && failed > given) {
+		/*
+		 * More failed than are kept by name, and those were given out.  (An error that
+		 * another thread takes at this moment is not counted in given yet.)
+		 */
 		code = err(-EIO, "%llu ops failed; their errors were not kept",
 			   (unsigned long long)(failed - given));
 		if (out) {

@@ -13,7 +13,7 @@
  * the graph in whatever lane they have.  pawl_oper_refresh() starts that again, and so
  * does a push to another device.  What cannot be captured is run plainly.
  *
- * Ordering: CORE-Y1 (the graph's owner, CAS) <-> CORE-Y2 (release): the fields of the
+ * Ordering: CORE-GR1 (the graph's owner, CAS) <-> CORE-GR2 (release): the fields of the
  * graph.  Runs of an operator may overlap; one that finds another at the graph runs its
  * bodies.
  *
@@ -98,7 +98,8 @@ static int graph_make(struct group *g, struct pawl_run *run)
 /* Launch it, or make it first.  1: run the bodies. */
 static int graph_run(struct group *g, struct device *d, struct pawl_run *run)
 {
-	u32 fresh = load_acquire(&g->fresh);
+	/* Relaxed: a run that must see it was pushed after the refresh. */
+	u32 fresh = load_relaxed(&g->fresh);
 	int rc = 0;
 
 	if (g->seen != fresh || g->d != d) {
@@ -124,10 +125,10 @@ static int group_run(struct pawl_run *run, void *arg)
 	u32 none = 0;
 	int rc = 1;
 
-	/* CORE-Y1 <-> CORE-Y2 */
-	if (d && cas_acq_rel_acquire(&g->busy, &none, 1)) {
+	/* CORE-GR1 <-> CORE-GR2 */
+	if (d && cas_acquire_relaxed(&g->busy, &none, 1)) {
 		rc = graph_run(g, d, run);
-		store_release(&g->busy, 0);	/* CORE-Y2 <-> CORE-Y1 */
+		store_release(&g->busy, 0);	/* CORE-GR2 <-> CORE-GR1 */
 	}
 	return rc > 0 ? group_bodies(g, run) : rc;
 }
@@ -233,7 +234,7 @@ int pawl_oper_refresh(struct pawl_engine *e, pawl_oper_t oper)
 		return err(-ESTALE, "oper_refresh: no operator, or it was deleted");
 	}
 	if (fn == group_run)
-		fetch_add_acq_rel(&((struct group *)arg)->fresh, 1);
+		fetch_add_relaxed(&((struct group *)arg)->fresh, 1);
 	oper_put(t, idx);
 	return fn == group_run ? 0 : err(-EINVAL, "oper_refresh: not from oper_create_many()");
 }

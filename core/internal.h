@@ -161,14 +161,18 @@ enum { TOKEN_NONE = 0, TOKEN_ARMED = 1, TOKEN_DONE = 2, TOKEN_MASK = 3 };
 
 /* Accesses of an op with more than INLINE_DEPS: header, deps, then records. */
 struct ext {
-	u32 op;			/* I while in use: who owns it */
+	u32 op;			/* A: who owns it; a dump may look at any time */
 	u32 unused[15];
 	struct dep deps[];
 };
 
 #define EXT_CLASSES	4u
 
+#ifdef PAWL_MODEL
+#define FIRST_ERRS	2u	/* two ops fill it */
+#else
 #define FIRST_ERRS	16u
+#endif
 
 struct error {
 	u64 seq;		/* I: order of failing */
@@ -266,7 +270,7 @@ struct thread {
 	u32 ngiven_up, given_up_cap;	/* O */
 
 	/* Written by the owner at every op, read by waits for all. */
-	u64 pushed __cacheline_aligned;	/* S release */
+	u64 pushed __cacheline_aligned;	/* S */
 	u64 completed;		/* S release */
 	u64 failed, skipped, inlined, records, helps;	/* S */
 	u32 naive_pending;	/* A: naive: ops pushed by this thread and not over */
@@ -396,7 +400,7 @@ static inline struct dep *dep_of(const struct pawl_engine *e, u32 ref, u32 *opi)
 	lin = ref & ((1u << REF_CLASS_SHIFT) - 1);
 	cap = ext_cap(class);
 	x = pool_obj(e->pool[POOL_EXT0 + class], lin / cap);
-	*opi = x->op;
+	*opi = load_relaxed(&x->op);
 	return &x->deps[lin % cap];
 }
 
@@ -454,7 +458,7 @@ static inline struct thread *thread_flushed(struct pawl_engine *e)
 
 /* op.c */
 int var_check_slow(struct thread *t, pawl_var_t h, u32 *vi);
-/* 0 and the index, or -ESTALE.  CORE-V2 <-> CORE-V1, CORE-V3. */
+/* 0 and the index, or -ESTALE.  CORE-V2 <-> CORE-V3. */
 static inline int var_check(struct thread *t, pawl_var_t h, u32 *vi)
 {
 	u32 i = (u32)h.h, gen = (u32)(h.h >> 32);

@@ -30,7 +30,7 @@ int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext)
 	if (!x)
 		return err(-ENOMEM, "push: too many ops with more than %u vars in flight",
 			   class ? ext_cap(class - 1) : INLINE_DEPS);
-	x->op = opi;
+	store_relaxed(&x->op, opi);
 	*ext = class << 30 | idx;
 	return 0;
 }

@@ -7,7 +7,7 @@
  * ends the operator (with no vars as well).
  *
  * Ordering: CORE-O1 (last reference, acq_rel) <-> CORE-O1 of the others: release()
- * sees what all runs did.
+ * sees what all runs did.  CORE-O2 (created, release) <-> CORE-O3 (reference, acquire).
  *
  * Progress: push lock-free as pawl_push(); one counter is shared by all its pushers.
  */
@@ -28,14 +28,14 @@ static struct oper *oper_get(struct pawl_engine *e, pawl_oper_t h, u32 *idx)
 	if (!i || i > pool_carved(e->pool[POOL_OPER]) || !(gen & 1))
 		return NULL;
 	o = oper_of(e, i);
-	refs = load_acquire(&o->refs);
+	refs = load_relaxed(&o->refs);
 	do {
-		if (!refs || load_acquire(&o->gen) != gen)
+		if (!refs)
 			return NULL;
-	} while (!cas_acq_rel_acquire(&o->refs, &refs, refs + 1));
+	} while (!cas_acquire_relaxed(&o->refs, &refs, refs + 1));	/* CORE-O3 <-> CORE-O2 */
 	*idx = i;
 	/* The reference may be to the next user of the memory. */
-	return load_acquire(&o->gen) == gen ? o : NULL;
+	return load_relaxed(&o->gen) == gen ? o : NULL;
 }
 
 /* For graph.c: a reference, and what the operator runs. */
@@ -107,7 +107,7 @@ int pawl_oper_create(struct pawl_engine *e, const struct pawl_op *d, pawl_oper_t
 	gen = load_relaxed(&o->gen) + 1;
 	gen |= 1;
 	store_relaxed(&o->gen, gen);
-	store_release(&o->refs, 1);
+	store_release(&o->refs, 1);	/* CORE-O2 <-> CORE-O3 */
 	out->h = (u64)gen << 32 | idx;
 	return 0;
 }
@@ -201,8 +201,8 @@ int pawl_oper_delete(struct pawl_engine *e, pawl_oper_t h)
 	if (t->bulk)
 		bulk_flush(t);
 	o = oper_get(e, h, &idx);
-	/* The CAS decides between two who delete at once. */
-	if (!o || !cas_acq_rel_acquire(&o->gen, &gen, gen + 1)) {
+	/* The CAS decides between two who delete at once; oper_put() has the order. */
+	if (!o || !cas_relaxed(&o->gen, &gen, gen + 1)) {
 		if (idx)
 			oper_put(t, idx);
 		return err(-ESTALE, "oper_delete: no operator, or it was deleted before");
@@ -220,6 +220,6 @@ void opers_exit(struct thread *t)
 	u32 i, n = pool_carved(e->pool[POOL_OPER]);
 
 	for (i = 1; i <= n; i++)
-		if (load_acquire(&oper_of(e, i)->gen) & 1)
+		if (load_relaxed(&oper_of(e, i)->gen) & 1)
 			oper_put(t, i);
 }

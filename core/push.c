@@ -84,6 +84,10 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 		}
 		granted += attach_word(t, &deps[j], ref, val);
 	}
+	/*
+	 * CORE-L8 <-> CORE-L2.  Who then finds a stale word cannot change it, so no order is
+	 * needed for that; but no helper may find the next push's records before this.
+	 */
 	store_release(&t->d.status, status_make(t->seq, PHASE_FINISHED));
 	if (unlikely(dead == n)) {
 		/* It is in no queue at all: as if it had never been pushed. */
@@ -107,8 +111,8 @@ __always_inline_fn int push_op(struct thread *t, struct op *op, u32 opi)
 	u64 found;
 	int rc;
 
-	/* CORE-N1 <-> CORE-N2: before the op can complete; see ops_in_flight(). */
-	store_release(&t->pushed, t->pushed + 1);
+	/* CORE-N1 <-> CORE-N4: before the op can complete; see ops_in_flight(). */
+	store_relaxed(&t->pushed, t->pushed + 1);
 	if (likely(op->ndeps == 1)) {
 		store_relaxed(&op->wait, 1);
 		rc = link_simple(t, op, &found);
@@ -123,8 +127,11 @@ __always_inline_fn int push_op(struct thread *t, struct op *op, u32 opi)
 	} else {
 		rc = push_several(t, op, opi);
 	}
-	if (unlikely(rc))
-		store_release(&t->pushed, t->pushed - 1);
+	if (unlikely(rc)) {
+		store_relaxed(&t->pushed, t->pushed - 1);
+		/* Who waits for all may have counted it. */
+		flight_check(t);
+	}
 	return rc;
 }
 

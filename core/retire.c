@@ -9,8 +9,9 @@
  * Ordering:
  *   CORE-R1 (write's addition, acq_rel) <-> CORE-A2, CORE-A3: data to readers; list
  *   CORE-R2 (any addition, acq_rel)     <-> CORE-A1, CORE-A3: data to the next writer
+ *   CORE-V1 (version, release)          <-> CORE-V2: of this var, or of a later one
  *   CORE-W2 (last grant, acquire)       <-> CORE-W1, CORE-W2
- *   CORE-C1 (token CAS)                 <-> CORE-C2 (arming): exactly one completes
+ *   CORE-C1 (token CAS, acquire)        <-> CORE-C2 (arming, release): exactly one completes
  *
  * Progress: retire is wait-free, bounded by the accesses that it releases, but for the
  * pools and the run queue of priorities, which are lock-free.  Bodies are the user's.
@@ -148,8 +149,8 @@ static void var_end(struct thread *t, struct dep *d)
 	block_free(t, d->block);
 	if (unlikely(var_side_of(e, vi)->rec))
 		device_var_end(t, var_side_of(e, vi));
-	/* CORE-V1 <-> CORE-V2: a push that reads the new generation refuses the handle. */
-	store_release(&v->gen, d->gen + 1);
+	/* Relaxed: who makes a var of it comes after pool_put(), and CORE-V1 tells of that. */
+	store_relaxed(&v->gen, d->gen + 1);
 	pool_put(e->pool[POOL_VAR], &t->cache[POOL_VAR], vi);
 }
 
@@ -191,7 +192,8 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 			struct var_side *side = var_side_of(e, d->var & ~DEP_WRITE);
 
 			if (likely(!(odd & OP_NO_COUNT)))
-				store_relaxed(&side->version, side->version + 1);
+				/* CORE-V1 <-> CORE-V2 */
+				store_release(&side->version, side->version + 1);
 			if (unlikely(odd & OP_DELETE)) {
 				var_end(t, d);
 				continue;
@@ -199,7 +201,7 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 			if (!plain && unlikely(b->err | error))
 				block_poison(t, b, error);
 			if (BUSTED(LIST_LOST))
-				grant_readers(t, block_list(load_acquire(&b->state)), &ready);
+				grant_readers(t, block_list(load_relaxed(&b->state)), &ready);
 			s = fetch_add_acq_rel(&b->state, done);	/* CORE-R1 <-> CORE-A2, CORE-A3 */
 			if (block_list(s) && !BUSTED(LIST_LOST))
 				grant_readers(t, block_list(s), &ready);
@@ -303,7 +305,7 @@ static inline void completed(struct thread *t)
 {
 	u64 n = t->completed + 1;
 
-	/* CORE-N2 <-> CORE-N1: see ops_in_flight(). */
+	/* CORE-N2 <-> CORE-N3: see ops_in_flight(). */
 	store_release(&t->completed, n);
 	/* A busy thread reports now and then, an idle one at the edge (engine_idle()). */
 	if (unlikely(!(n & 63)) && load_relaxed(&t->e->nflight))
@@ -336,7 +338,8 @@ u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 	op_free(t, op, opi);
 	completed(t);
 	if (unlikely((special & SPECIAL_NAIVE) && !waiter)) {
-		fetch_add_acq_rel(&thread_of(e, owner)->naive_pending, -1u);
+		/* CORE-N7 <-> CORE-N8: the push returns, and has the data. */
+		fetch_add_release(&thread_of(e, owner)->naive_pending, -1u);
 		exec_unpark(e->x, &thread_of(e, owner)->ex);
 	}
 	return next;
@@ -509,7 +512,7 @@ static int complete(struct pawl_engine *e, pawl_token_t token, int status, const
 		return err(-EINVAL, "complete: %#llx is no token", (unsigned long long)token.h);
 	op = op_of(e, opi);
 	/* CORE-C1 <-> CORE-C2 */
-	if (!cas_acq_rel_acquire(&op->token, &want, gen << 2 | TOKEN_DONE))
+	if (!cas_acquire_relaxed(&op->token, &want, gen << 2 | TOKEN_DONE))
 		return err(-EALREADY, "complete: this run was completed before");
 	if (unlikely(status < 0 && (text || payload)))
 		op_err_set(op, error_make(t, status, op_name(op), text));
@@ -559,8 +562,8 @@ static int fail(struct pawl_run *run, int code, const char *text, void *payload)
 	if (op->flags & OP_ERR)
 		error_put(f->t, op->err);
 	op_err_set(op, error_make(f->t, code, op_name(op), text));
-	/* If the body succeeds after all, finish_op() looks for it. */
-	fetch_or_acq_rel(&run->engine->special, SPECIAL_POISONED);
+	/* If the body succeeds after all, finish_op() of this thread looks for it. */
+	fetch_or_relaxed(&run->engine->special, SPECIAL_POISONED);
 	if (payload)
 		error_payload(run->engine, op->err, payload);
 	return code;

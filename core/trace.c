@@ -2,21 +2,25 @@
 /*
  * Trace: the last events of every thread, written as Chrome trace JSON.
  *
- * Structures: one ring per thread, written by its owner with plain stores and a
- * released position.  An op's events carry its run number (thread and count), so that
- * a push, a begin and an end of one op are found again although memory is reused.
+ * Structures: one ring per thread, written by its owner with plain stores.  An op's events
+ * carry its index, so that a push, a begin and an end of one op are found again.
  *
  * Dependency arrows: when an op is pushed it looks at what stands in its vars; the
  * arrow is drawn when both ends are in the rings: from the end of the op that last
  * wrote a var (or, for a write, of the readers since) to the begin of this op.  The
  * writer works this out from the recorded accesses, not while ops run.
  *
- * Lifetime: a start with other sizes drops the rings of the last trace.  A thread may
- * just be writing to its ring (it saw the trace running), so an event is an RCU read
- * section, and the rings are freed a grace period later.  CORE-X5 <-> CORE-X6.
+ * Ordering and lifetime: `tracing` says who has the rings.  While it is a size, they are
+ * their threads'; start and write make it TRACE_WRITING, and then they have them.  A thread
+ * may just be in an event, so an event is an RCU read section, and start and write wait for
+ * a grace period first: all events of before are over and seen, and later sections find
+ * that nothing is traced.  Start forgets and frees the rings of the last trace.
+ *   CORE-X1 (tracing has a size, release) <-> CORE-X2 (event): a thread has no old ring
+ *   CORE-X3 (start or write is over, release) <-> CORE-X4 (start, write): what they did
+ *   with the rings
  *
- * Progress: an event is wait-free, but for a thread's first; start blocks (allocation,
- * grace period); write blocks on its file.
+ * Progress: an event is wait-free, but for a thread's first; start and write block (grace
+ * period, allocation, file).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,32 +42,35 @@ struct trace_rec {
 };
 
 struct trace_buf {
-	struct rcu_defer rcu;
-	u64 pos;		/* A: events so far */
+	u64 pos;		/* events so far */
 	u32 size;		/* I: a power of two */
 	u32 slot;		/* I */
 	struct trace_buf *next;	/* I: of the engine */
 	struct trace_rec rec[];
 };
 
+/* Inside a read section. */
 static struct trace_buf *trace_buf_get(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
-	struct trace_buf *b = load_acquire(&t->trace);	/* CORE-X6 <-> CORE-X5 */
-	u64 size = load_relaxed(&e->tracing);
+	u64 size = load_acquire(&e->tracing);	/* CORE-X2 <-> CORE-X1 */
+	struct trace_buf *b;
 
-	if (b || !size || size == TRACE_WRITING)
+	if (!size || size == TRACE_WRITING)
+		return NULL;
+	b = load_relaxed(&t->trace);
+	if (b)
 		return b;
 	b = calloc(1, sizeof(*b) + size * sizeof(b->rec[0]));
 	if (!b)
 		return NULL;	/* this thread's events are missing; the engine goes on */
 	b->size = (u32)size;
 	b->slot = t->slot;
+	store_relaxed(&t->trace, b);
+	/* Relaxed: who follows the list comes after a grace period. */
 	b->next = load_relaxed(&e->trace_bufs);
-	/* CORE-X1 <-> CORE-X2 */
-	while (!cas_acq_rel_relaxed(&e->trace_bufs, &b->next, b))
+	while (!cas_relaxed(&e->trace_bufs, &b->next, b))
 		;
-	store_release(&t->trace, b);
 	return b;
 }
 
@@ -94,57 +101,73 @@ void trace_event(struct thread *t, enum trace_kind k, u32 opi, const char *name,
 			r->deps[i] = deps[i].var;
 		r->ndeps = (u16)i;
 	}
-	store_release(&b->pos, b->pos + 1);	/* CORE-X3 <-> CORE-X4 */
+	b->pos++;
 out:
 	pool_rcu_unlock();
 }
 
-static void buf_free(struct rcu_defer *d)
+/*
+ * The rings are the caller's: no event is being written any more.  -EALREADY: they cannot be
+ * had.  In a child of fork() there may be no grace periods (pool/rcu.c): *gone says so: then rings
+ * are not freed, and an event that is just being written may come out garbled.
+ */
+static int rings_take(struct pawl_engine *e, bool *gone)
 {
-	free(container_of(d, struct trace_buf, rcu));
+	u64 off = 0;
+
+	/* CORE-X4 <-> CORE-X3, CORE-X1 */
+	if (!cas_acquire_relaxed(&e->tracing, &off, TRACE_WRITING))
+		return -EALREADY;
+	*gone = pool_rcu_wait();
+	return 0;
 }
 
-/* No trace runs: forget the rings.  Some threads may not have noticed that it ended. */
-static void bufs_drop(struct pawl_engine *e)
+/* Forget the rings of the last trace. */
+static void rings_drop(struct pawl_engine *e, bool gone)
 {
-	struct trace_buf *b = xchg_acq_rel(&e->trace_bufs, NULL), *next;	/* CORE-X5 <-> CORE-X6 */
-	u32 i;
+	struct trace_buf *b = load_relaxed(&e->trace_bufs), *next;
+	u32 i, n = load_relaxed(&e->used_slots);
 
-	for (i = 0; i < load_acquire(&e->used_slots); i++)
-		(void)xchg_acq_rel(&thread_of(e, i)->trace, NULL);
-	for (; b; b = next) {
+	store_relaxed(&e->trace_bufs, NULL);
+	for (i = 0; i < n; i++)
+		store_relaxed(&thread_of(e, i)->trace, NULL);
+	for (; b && gone; b = next) {
 		next = b->next;
-		pool_rcu_defer(&b->rcu, buf_free);
+		free(b);
 	}
-	(void)pool_rcu_reclaim();
 }
 
 int pawl_trace_start(struct pawl_engine *e, unsigned int n)
 {
-	u64 size = 64, off = 0;
+	u64 size = 64;
+	bool gone;
 
 	if (!n || n > 1u << 24)
 		return err(-EINVAL, "trace_start: %u events per thread, not in 1..2^24", n);
 	while (size < n)
 		size *= 2;
-	if (!cas_acq_rel_acquire(&e->tracing, &off, TRACE_WRITING))
+	if (rings_take(e, &gone))
 		return err(-EALREADY, "trace_start: a trace is running, or being written");
-	bufs_drop(e);
+	rings_drop(e, gone);
+	e->trace_base = exec_now_ns();
+	/* CORE-X1 <-> CORE-X2, CORE-X4 */
 	store_release(&e->tracing, size);
-	store_relaxed(&e->trace_base, exec_now_ns());
-	fetch_or_acq_rel(&e->special, SPECIAL_TRACING);
+	fetch_or_relaxed(&e->special, SPECIAL_TRACING);
 	return 0;
 }
 PAWL_EXPORT(pawl_trace_start);
 
 int pawl_trace_stop(struct pawl_engine *e)
 {
-	u64 was = load_acquire(&e->tracing);
+	u64 was = load_relaxed(&e->tracing);
 
-	fetch_and_acq_rel(&e->special, ~(u32)SPECIAL_TRACING);
-	/* Not while it is being written: then it was stopped before. */
+	fetch_and_relaxed(&e->special, ~(u32)SPECIAL_TRACING);
+	/*
+	 * Not while it is being written: then it was stopped before.  Relaxed: a
+	 * read-modify-write carries on what CORE-X1 released.
+	 */
 	if (was != TRACE_WRITING)
-		cas_acq_rel_acquire(&e->tracing, &was, 0);
+		cas_relaxed(&e->tracing, &was, 0);
 	return 0;
 }
 PAWL_EXPORT(pawl_trace_stop);
@@ -206,9 +229,8 @@ static void arrow(FILE *f, u64 base, const struct trace_op *from, const struct t
 }
 
 /* Arrows along the vars, in push order: after the last write, or the reads since. */
-static int arrows(struct pawl_engine *e, FILE *f, struct trace_op *ops, size_t n)
+static int arrows(struct pawl_engine *e, FILE *f, struct trace_op *ops, size_t n, u32 nvars)
 {
-	u32 nvars = pool_carved(e->pool[POOL_VAR]) + 1;
 	struct last { u32 write, nreads, reads[8]; } *last = calloc(nvars, sizeof(*last));
 	u64 id = 0;
 	size_t i;
@@ -241,11 +263,16 @@ static int arrows(struct pawl_engine *e, FILE *f, struct trace_op *ops, size_t n
 	return 0;
 }
 
-static int trace_json(struct pawl_engine *e, FILE *f, struct trace_ev *ev, size_t n)
+/* How many of these the events can name. */
+struct trace_bounds {
+	u32 ops, vars, slots;
+};
+
+static int trace_json(struct pawl_engine *e, FILE *f, struct trace_ev *ev, size_t n,
+		      const struct trace_bounds *most)
 {
-	u32 nops = pool_carved(e->pool[POOL_OP]) + 1, i;
 	struct trace_op *ops = calloc(n + 1, sizeof(*ops));
-	u32 *cur = calloc(nops, sizeof(*cur));
+	u32 *cur = calloc(most->ops, sizeof(*cur)), i;
 	size_t k, m = 0;
 	int rc = ops && cur ? 0 : -ENOMEM;
 
@@ -254,7 +281,7 @@ static int trace_json(struct pawl_engine *e, FILE *f, struct trace_ev *ev, size_
 	qsort(ev, n, sizeof(*ev), ev_cmp);
 	fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"
 	      "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"pawl\"}}", f);
-	for (i = 0; i < load_acquire(&e->used_slots); i++)
+	for (i = 0; i < most->slots; i++)
 		fprintf(f, ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%u,\"name\":\"thread_name\","
 			"\"args\":{\"name\":\"pawl thread %u\"}}", i, i);
 	for (k = 0; k < n; k++) {
@@ -286,7 +313,7 @@ static int trace_json(struct pawl_engine *e, FILE *f, struct trace_ev *ev, size_
 		}
 		cur[r->op] = 0;
 	}
-	rc = arrows(e, f, ops, m);
+	rc = arrows(e, f, ops, m, most->vars);
 	fputs("\n]}\n", f);
 out:
 	free(ops);
@@ -294,50 +321,62 @@ out:
 	return rc;
 }
 
-int pawl_trace_write(struct pawl_engine *e, const char *path)
+/* The events of all rings; -ENOMEM. */
+static int rings_read(struct pawl_engine *e, struct trace_ev **ev, size_t *n)
 {
-	struct trace_buf *b;
-	struct trace_ev *ev = NULL;
-	u64 off = 0;
-	size_t n = 0, cap = 0;
-	FILE *f;
+	struct trace_buf *b, *list = load_relaxed(&e->trace_bufs);
+	size_t cap = 0;
+
+	for (b = list; b; b = b->next)
+		cap += min_u(b->pos, (u64)b->size);
+	*n = 0;
+	*ev = calloc(cap + 1, sizeof(**ev));
+	if (!*ev)
+		return err(-ENOMEM, "trace_write: no memory for %zu events", cap);
+	for (b = list; b; b = b->next) {
+		u64 pos = b->pos, i = pos > b->size ? pos - b->size : 0;
+
+		for (; i < pos && *n < cap; i++)
+			(*ev)[(*n)++] = (struct trace_ev){ &b->rec[i & (b->size - 1)], b->slot };
+	}
+	return 0;
+}
+
+static int trace_file(struct pawl_engine *e, const char *path, struct trace_ev *ev, size_t n)
+{
+	const struct trace_bounds most = { pool_carved(e->pool[POOL_OP]) + 1,
+		pool_carved(e->pool[POOL_VAR]) + 1, load_relaxed(&e->used_slots) };
+	FILE *f = fopen(path, "w");
 	int rc;
 
-	if (!path)
-		return err(-EINVAL, "trace_write: path is NULL");
-	if (!cas_acq_rel_acquire(&e->tracing, &off, TRACE_WRITING))
-		return err(-EBUSY, "trace_write: the trace is still running");
-	for (b = load_acquire(&e->trace_bufs); b; b = b->next)	/* CORE-X2 <-> CORE-X1 */
-		cap += min_u(load_acquire(&b->pos), (u64)b->size);	/* CORE-X4 <-> CORE-X3 */
-	ev = calloc(cap + 1, sizeof(*ev));
-	if (!ev) {
-		store_release(&e->tracing, 0);
-		return err(-ENOMEM, "trace_write: no memory for %zu events", cap);
-	}
-	for (b = load_acquire(&e->trace_bufs); b; b = b->next) {
-		u64 pos = load_acquire(&b->pos), i = pos > b->size ? pos - b->size : 0;
-
-		for (; i < pos && n < cap; i++) {
-			struct trace_rec *r = &b->rec[i & (b->size - 1)];
-
-			if (r->time >= e->trace_base)
-				ev[n++] = (struct trace_ev){ r, b->slot };
-		}
-	}
-	f = fopen(path, "w");
-	if (!f) {
-		rc = err(-errno, "trace_write: %s: %s", path, strerror(errno));
-		store_release(&e->tracing, 0);
-		free(ev);
-		return rc;
-	}
-	rc = trace_json(e, f, ev, n);
+	if (!f)
+		return err(-errno, "trace_write: %s: %s", path, strerror(errno));
+	rc = trace_json(e, f, ev, n, &most);
 	if (rc)
 		err(rc, "trace_write: no memory");
 	if (fclose(f) && !rc)
 		rc = err(-errno, "trace_write: %s: %s", path, strerror(errno));
+	return rc;
+}
+
+int pawl_trace_write(struct pawl_engine *e, const char *path)
+{
+	struct trace_ev *ev;
+	size_t n;
+	bool gone;
+	int rc;
+
+	if (!path)
+		return err(-EINVAL, "trace_write: path is NULL");
+	if (rings_take(e, &gone))
+		return err(-EBUSY, "trace_write: the trace is still running");
+	rc = rings_read(e, &ev, &n);
+	if (!rc) {
+		rc = trace_file(e, path, ev, n);
+		free(ev);
+	}
+	/* CORE-X3 <-> CORE-X4 */
 	store_release(&e->tracing, 0);
-	free(ev);
 	return rc;
 }
 PAWL_EXPORT(pawl_trace_write);

@@ -3,7 +3,8 @@
  * Vars: creation, and what may be asked of one.  Deletion is an op (push.c, var_end()
  * in retire.c).
  *
- * Ordering: CORE-V2 (generation, acquire) <-> CORE-V1 (retire.c), CORE-V3 (here).
+ * Ordering: CORE-V2 (generation, acquire) <-> CORE-V3 (generation of a new var), and
+ * CORE-V2 (version, acquire) <-> CORE-V1 (version: here and in retire.c).
  *
  * Progress: as each function says.  Lifetime: a var's memory is a var for the life of
  * the engine; the generation in the handle says whether it is the same one.
@@ -33,7 +34,7 @@ int pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
 	store_relaxed(&b->err, 0);
 	store_relaxed(&b->var, vi);
 	v = var_of(e, vi);
-	store_relaxed(&var_side_of(e, vi)->version, 0);
+	store_release(&var_side_of(e, vi)->version, 0);	/* CORE-V1 <-> CORE-V2 */
 	/* Whoever still looks at the var that was here is refused by the generation. */
 	store_release(&v->word.val, word_make(bi, bi, 0, 0));
 	store_release(&v->word.tag, tag_make(t->slot, ++t->seq, TAG_SIMPLE | TAG_KNOWN));
@@ -56,8 +57,8 @@ int pawl_var_version(struct pawl_engine *e, pawl_var_t v, uint64_t *out)
 		return err(-EINVAL, "var_version: out is NULL");
 	if (var_check(t, v, &vi))
 		return err(-ESTALE, "var_version: no var, or it was deleted");
-	*out = load_acquire(&var_side_of(e, vi)->version);
-	/* CORE-V2 <-> CORE-V1: it was still that var's. */
+	*out = load_acquire(&var_side_of(e, vi)->version);	/* CORE-V2 <-> CORE-V1 */
+	/* It was still that var's: a later one's version tells that the generation has changed. */
 	if (load_acquire(&var_of(e, vi)->gen) != (u32)(v.h >> 32))
 		return err(-ESTALE, "var_version: the var was deleted meanwhile");
 	return 0;

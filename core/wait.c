@@ -419,7 +419,7 @@ static bool naive_over(void *arg)
 {
 	struct thread *t = arg;
 
-	return !load_acquire(&t->naive_pending);
+	return !load_acquire(&t->naive_pending);	/* CORE-N8 <-> CORE-N7 */
 }
 
 /*

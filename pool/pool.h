@@ -163,5 +163,11 @@ void pool_rcu_defer(struct rcu_defer *d, void (*fn)(struct rcu_defer *));
  * nothing deferred is ever run.
  */
 bool pool_rcu_reclaim(void);
+/*
+ * Wait until all sections that have begun are over: what they did is seen, and sections
+ * that begin later see what the caller did before.  Blocking.  False as above: nothing was
+ * waited for.
+ */
+bool pool_rcu_wait(void);
 
 #endif

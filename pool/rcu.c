@@ -3,7 +3,7 @@
  * RCU; the only file that knows liburcu (memb flavour, 0.13).
  *
  * Purpose: free memory that is not type-stable (the rings of a trace) after the last
- * reader that may hold it has left.
+ * reader that may hold it has left; wait until readers have left (pool_rcu_wait()).
  *
  * Structures: a list of deferred objects, linked through the objects themselves, and
  * pool_rcu_reclaim(), which takes the list, waits for one grace period and runs the
@@ -254,6 +254,15 @@ static struct rcu_defer *reversed(struct rcu_defer *d)
 		list = d;
 	}
 	return list;
+}
+
+/* Progress: blocking, as reclaim. */
+bool pool_rcu_wait(void)
+{
+	if (!grace_works())
+		return false;
+	grace_period();
+	return true;
 }
 
 /*

@@ -357,9 +357,9 @@ PAWL_API int pawl_dump(struct pawl_engine *e, int fd);
 /*
  * Trace: keep the last n events per thread (push, start, end, dependency); write
  * them as Chrome trace JSON (opens in Perfetto).  Any thread.  start forgets the trace
- * before, and waits until no thread writes to that any more (blocking); -EINVAL (n),
- * -EALREADY.  stop is wait-free.  write comes after stop and is blocking; -EBUSY, -EINVAL,
- * -ENOMEM, the errno of the file.  All: -ENOSYS without CONFIG_TRACE.
+ * before; -EINVAL (n), -EALREADY.  stop is wait-free.  write comes after stop; -EBUSY, -EINVAL,
+ * -ENOMEM, the errno of the file.  Both are blocking: they wait until no thread is writing an
+ * event any more.  All: -ENOSYS without CONFIG_TRACE.
  */
 PAWL_API int pawl_trace_start(struct pawl_engine *e, unsigned int events_per_thread);
 PAWL_API int pawl_trace_stop(struct pawl_engine *e);
