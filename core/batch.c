@@ -266,7 +266,7 @@ static int batch_push(struct thread *t, u32 nops, u32 naccs)
 				val = attach_found(t, bop, &links[k], k, tag);
 			segment_attach(t, &s->accs[i], j - i, val, granted);
 		}
-		store_release(&t->d.status, status_make(t->seq, PHASE_FINISHED));
+		store_release(&t->d.status, status_make(t->seq, PHASE_FINISHED));	/* CORE-L8 <-> CORE-L2: as in push.c */
 	}
 	/* A body that runs inside dispatch() may push a batch: with scratch of its own. */
 	t->scratch = NULL;

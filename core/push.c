@@ -85,8 +85,9 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 		granted += attach_word(t, &deps[j], ref, val);
 	}
 	/*
-	 * CORE-L8 <-> CORE-L2.  Who then finds a stale word cannot change it, so no order is
-	 * needed for that; but no helper may find the next push's records before this.
+	 * CORE-L8 <-> CORE-L2: the places, and the look at the records, before it.  Who reads
+	 * it goes on to change words, and a stale one fails its compare-and-swap: so nothing
+	 * breaks without, as far as is known.
 	 */
 	store_release(&t->d.status, status_make(t->seq, PHASE_FINISHED));
 	if (unlikely(dead == n)) {

@@ -20,6 +20,7 @@ const struct scenario scenarios[] = {
 	S("prio", "p2w0 m1r0 | w0", 2, 2, 6),
 	S("batch", "w0r1+r0 | w1", 2, 2, 6),
 	S("delete", "d0 | w0 | r0", 3, 2, 6),
+	S("delete_all", "d0 A | w0", 2, 3, 6),
 	W("worker_w", "w0 W0", 1, 3, 6),
 	W("worker_ww", "w0 | w0", 2, 2, 6),
 	W("worker_all", "w0 r0 A", 1, 2, 6),

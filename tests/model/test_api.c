@@ -1,0 +1,670 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What is beside push, run and wait: errors, asynchronous ops, operators, traces, dumps and
+ * statistics, ops of the naive engine, vars that are made anew.  The real core and pools, with
+ * the executor of model_core.
+ *
+ * Each scenario is a few calls by two or three threads, written out.  What must be true is
+ * checked where it is known; and every plain word of the library, of a body and of a payload
+ * is looked at for races by the weak-memory runs.  A handle or token is often passed by a
+ * relaxed access: then the engine's own edges must carry what it stands for.
+ */
+#include <fcntl.h>
+#include <unistd.h>
+#include <core/internal.h>
+#include "model.h"
+
+#define THREADS	3u
+#define VARS	6u
+
+struct test {
+	void (*before)(void);		/* by the set-up */
+	void (*thread[THREADS])(void);
+	void (*check)(void);
+	int kind;
+};
+
+static const struct test *test;
+static struct pawl_engine *e;
+static pawl_var_t var[VARS];
+static u64 passed;			/* A, relaxed: a handle or a token */
+static u64 runs, releases, given, dropped, turn;	/* the books: model_note() */
+static u64 data[VARS];			/* plain, of bodies */
+static int null_fd;
+
+static void note(u64 *p)
+{
+	model_note(p, *p + 1);
+}
+
+static void run_all(void)
+{
+	while (pawl_run_one(e))
+		;
+}
+
+static void push(pawl_fn fn, void *arg, u32 w, u32 prop)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+
+	d.fn = fn;
+	d.arg = arg;
+	d.writes = &var[w];
+	d.nwrites = 1;
+	d.prop = (u16)prop;
+	MODEL_CHECK(!pawl_push(e, &d));
+}
+
+/* Bodies: arg is the var's number, or the code. */
+static int body_ok(struct pawl_run *run, void *arg)
+{
+	data[(uintptr_t)arg]++;
+	note(&runs);
+	return 0;
+}
+
+static int body_fail(struct pawl_run *run, void *arg)
+{
+	return pawl_fail(run, -(int)(uintptr_t)arg, "it failed");
+}
+
+static void push_ok(u32 w)
+{
+	push(body_ok, (void *)(uintptr_t)w, w, PAWL_NORMAL);
+}
+
+static void push_fail(u32 w, u32 code)
+{
+	push(body_fail, (void *)(uintptr_t)code, w, PAWL_NORMAL);
+	run_all();
+}
+
+/* --- errors ------------------------------------------------------------------- */
+
+/* A payload is written by whoever makes it and whoever gets it. */
+static u64 payload;
+
+static void got(int code, struct pawl_error *x)
+{
+	if (!code)
+		return;
+	note(&given);
+	MODEL_CHECK(x->code == code);
+	if (x->payload)
+		(*(u64 *)x->payload)++;
+}
+
+static void drop(void *user, void *p)
+{
+	note(&dropped);
+	(*(u64 *)p)++;
+}
+
+static void wait_all(void)
+{
+	struct pawl_error x;
+
+	got(pawl_wait_all(e, -1, &x), &x);
+}
+
+static void take(u32 i)
+{
+	struct pawl_error x;
+
+	got(pawl_var_take(e, var[i], &x), &x);
+}
+
+static void take_0(void)
+{
+	take(0);
+}
+
+static void clear_0(void)
+{
+	MODEL_CHECK(!pawl_var_clear(e, var[0]));
+}
+
+static void readable(u32 i)
+{
+	struct pawl_error x;
+
+	got(pawl_wait_readable(e, var[i], -1, &x), &x);
+}
+
+static void readable_0(void)
+{
+	readable(0);
+}
+
+static void failed_before(void)
+{
+	push_fail(0, 5);
+}
+
+static void fail_0(void)
+{
+	push_fail(0, 5);
+}
+
+/* What a failed op does, without the op: no other edge leads from it to a wait for all. */
+static void publish(void)
+{
+	struct thread *t = thread_get(e);
+	u32 x = error_make(t, -7, NULL, NULL);
+
+	error_publish(t, x, -7);
+	error_put(t, x);
+}
+
+static int body_payload(struct pawl_run *run, void *arg)
+{
+	payload++;
+	return pawl_fail_with(run, -5, NULL, &payload);
+}
+
+static void fail_payload(void)
+{
+	push(body_payload, NULL, 0, PAWL_NORMAL);
+	run_all();
+}
+
+/* One error: one call gives it. */
+static void check_once(void)
+{
+	wait_all();
+	if (given != 1)
+		model_fail("an error was given out %u times", (u32)given);
+}
+
+/* It went to nobody, or to one; its payload went to that one, or was dropped. */
+static void check_payload(void)
+{
+	wait_all();
+	errors_exit(e);		/* the engine's end */
+	if (given > 1 || payload != 2)
+		model_fail("given %u times, dropped %u times, payload %u", (u32)given,
+			   (u32)dropped, (u32)payload);
+}
+
+/* The last reference goes, and the object is used again at once, in one go. */
+static void reuse_error(void)
+{
+	wait_all();
+	push_ok(0);
+	push(body_fail, (void *)7, 1, PAWL_NORMAL);
+	readable(1);
+}
+
+/* An object that had a life before; and the list of first errors has one place left. */
+static void list_before(void)
+{
+	push_fail(0, 5);
+	take_0();
+	wait_all();
+	push_ok(0);
+	run_all();
+	push_fail(2, 9);
+	model_note(&given, 0);
+}
+
+/* It is full of errors that were given out. */
+static void list_gone_before(void)
+{
+	push_fail(0, 5);
+	take(0);
+	push_fail(2, 9);
+	take(2);
+	model_note(&given, 0);
+}
+
+static void list_first(void)
+{
+	push_fail(0, 5);
+	model_note(&turn, 1);
+}
+
+static void list_second(void)
+{
+	u64 second = turn;
+
+	push_fail(1, 7);
+	if (second)
+		model_note(&turn, 2);
+}
+
+static void list_check(void)
+{
+	u32 i, idx, kept = 0;
+
+	for (i = 0; i < FIRST_ERRS; i++) {
+		idx = load_relaxed(&e->first_err[i]);
+		kept |= idx ? 1u << -error_of(e, idx)->code : 0;
+	}
+	if (turn == 2 && !(kept & 1u << 5))
+		model_fail("an error that nobody was given went from the list for another one");
+	MODEL_CHECK(kept & 1u << 9);
+}
+
+/* --- asynchronous ops ------------------------------------------------------------ */
+
+static void body_async(struct pawl_run *run, void *arg)
+{
+	data[0]++;
+	store_relaxed(&passed, run->token.h);
+}
+
+static void push_async(void)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+
+	d.async_fn = body_async;
+	d.writes = var;
+	d.nwrites = 1;
+	MODEL_CHECK(!pawl_push(e, &d));
+	run_all();
+}
+
+static void complete(void)
+{
+	pawl_token_t t = { load_relaxed(&passed) };
+	int rc = t.h ? pawl_complete(e, t, -5, "it failed") : -EALREADY;
+
+	if (!rc)
+		note(&runs);
+	MODEL_CHECK(!rc || rc == -EALREADY);
+	run_all();
+}
+
+static void push_async_behind(void)
+{
+	push_async();
+	push(body_ok, NULL, 0, PAWL_NO_SKIP);
+	run_all();
+}
+
+static void complete_check(void)
+{
+	complete();
+	wait_all();
+	MODEL_CHECK(given == 1);
+	MODEL_CHECK(!ops_in_flight(e));
+}
+
+static int body_naive(struct pawl_run *run, void *arg)
+{
+	++*(u64 *)arg;
+	return 0;
+}
+
+static void naive_push(void)
+{
+	u64 before = data[1 + model_self()];
+
+	push(body_naive, &data[1 + model_self()], 0, PAWL_NORMAL);
+	if (data[1 + model_self()] != before + 1)
+		model_fail("a push of the naive engine is over before its op");
+}
+
+/* --- operators ------------------------------------------------------------------- */
+
+static u64 out_of[THREADS];
+
+static int body_oper(struct pawl_run *run, void *arg)
+{
+	out_of[model_self() % THREADS]++;
+	note(&runs);
+	return 0;
+}
+
+static void oper_release(void *arg, int status)
+{
+	u64 sum = out_of[0] + out_of[1] + out_of[2];
+
+	note(&releases);
+	if (sum != runs)
+		model_fail("%u runs, and their operator's end sees %u", (u32)runs, (u32)sum);
+}
+
+static void oper_make(void)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+	pawl_oper_t o;
+
+	d.fn = body_oper;
+	d.release = oper_release;
+	d.reads = var;
+	d.nreads = 1;
+	d.name = "oper";
+	MODEL_CHECK(!pawl_oper_create(e, &d, &o));
+	store_relaxed(&passed, o.h);
+}
+
+static void oper_push(void)
+{
+	pawl_oper_t o = { load_relaxed(&passed) };
+	int rc = o.h ? pawl_oper_push(e, o, 0, (struct pawl_device){ PAWL_CPU, 0 }) : 0;
+
+	MODEL_CHECK(!rc || rc == -ESTALE);
+	run_all();
+}
+
+static void oper_delete(void)
+{
+	pawl_oper_t o = { load_relaxed(&passed) };
+
+	if (o.h && !pawl_oper_delete(e, o))
+		note(&turn);
+}
+
+/* Another one was there before: its memory is used again. */
+static void oper_before(void)
+{
+	oper_make();
+	oper_push();
+	oper_delete();
+	run_all();
+	model_note(&runs, 0);
+	model_note(&releases, 0);
+	model_note(&turn, 0);
+	memset(out_of, 0, sizeof(out_of));
+	passed = 0;
+}
+
+static void oper_before_live(void)
+{
+	oper_before();
+	oper_make();
+}
+
+static void oper_push_delete(void)
+{
+	oper_push();
+	oper_delete();
+}
+
+static void oper_make_push(void)
+{
+	oper_make();
+	oper_push();
+}
+
+static void oper_check(void)
+{
+	oper_delete();
+	MODEL_CHECK(turn == 1);
+	MODEL_CHECK(releases == 1);
+}
+
+/* --- traces, dumps, statistics ----------------------------------------------------- */
+
+static void trace_start(void)
+{
+	int rc = pawl_trace_start(e, 64);
+
+	MODEL_CHECK(!rc || rc == -EALREADY);
+}
+
+static void trace_write(void)
+{
+	int rc = pawl_trace_write(e, "/dev/null");
+
+	MODEL_CHECK(!rc || rc == -EBUSY);
+}
+
+static void push_0(void)
+{
+	push_ok(0);
+	run_all();
+}
+
+static void push_0_twice(void)
+{
+	push_ok(0);
+	push_ok(0);
+	run_all();
+}
+
+static void trace_again(void)
+{
+	MODEL_CHECK(!pawl_trace_stop(e));
+	trace_start();
+}
+
+static void trace_stop_write(void)
+{
+	MODEL_CHECK(!pawl_trace_stop(e));
+	trace_write();
+}
+
+static void trace_stopped_before(void)
+{
+	trace_start();
+	push_0();
+	MODEL_CHECK(!pawl_trace_stop(e));
+}
+
+/* Rings that are gone are found by what is left in them. */
+static void trace_check(void)
+{
+	push_0();
+	trace_stop_write();
+}
+
+static void dump(void)
+{
+	MODEL_CHECK(!pawl_dump(e, null_fd));
+}
+
+/* More vars than an op holds itself, behind a write. */
+static void push_many(void)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+
+	d.reads = var;
+	d.nreads = VARS;
+	MODEL_CHECK(!pawl_push(e, &d));
+	run_all();
+}
+
+static void stats(void)
+{
+	struct pawl_stats s = { .size = sizeof(s) };
+
+	MODEL_CHECK(!pawl_stats(e, &s));
+	if (s.completed > s.pushed)
+		model_fail("%u ops are over, and %u were pushed", (u32)s.completed, (u32)s.pushed);
+}
+
+/* --- vars ------------------------------------------------------------------------ */
+
+/* Var 0 has five writes behind it, and goes. */
+static void var_before(void)
+{
+	u32 i;
+
+	for (i = 0; i < 5; i++)
+		push_0();
+	passed = var[0].h;
+}
+
+static void var_gone_before(void)
+{
+	var_before();
+	MODEL_CHECK(!pawl_var_delete(e, var[0], NULL, NULL));
+	run_all();
+	passed = 0;
+}
+
+static void var_new(void)
+{
+	pawl_var_t v;
+
+	MODEL_CHECK(!pawl_var_create(e, &v));
+	store_relaxed(&passed, v.h);
+}
+
+static void var_use_new(void)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+	pawl_var_t v = { load_relaxed(&passed) };
+	u64 n = 0;
+	int rc;
+
+	if (!v.h)
+		return;
+	/* By a relaxed way the handle may come too early: then it is refused. */
+	rc = pawl_var_version(e, v, &n);
+	if (n || (rc && rc != -ESTALE))
+		model_fail("a new var: %d, version %u", rc, (u32)n);
+	d.fn = body_ok;
+	d.writes = &v;
+	d.nwrites = 1;
+	rc = pawl_push(e, &d);
+	MODEL_CHECK(!rc || rc == -ESTALE);
+	run_all();
+}
+
+static int body_new(struct pawl_run *run, void *arg)
+{
+	MODEL_CHECK(!pawl_var_create(e, &var[0]));
+	push_ok(0);
+	return 0;
+}
+
+/* In one go: no fence of an idle thread is between the end of the var and the new one. */
+static void var_delete_new(void)
+{
+	push_ok(0);
+	push_ok(1);
+	MODEL_CHECK(!pawl_var_delete(e, var[0], NULL, NULL));
+	push(body_new, NULL, 1, PAWL_NORMAL);
+	push_ok(1);
+	MODEL_CHECK(!pawl_wait_readable(e, var[1], -1, NULL));
+}
+
+static void var_version_old(void)
+{
+	pawl_var_t v = { load_relaxed(&passed) };
+	u64 n = 0;
+	int rc = pawl_var_version(e, v, &n);
+
+	/* Its end is a write, too. */
+	if (rc ? rc != -ESTALE : n < 5)
+		model_fail("the var that was: %d, version %u", rc, (u32)n);
+}
+
+/* --- the table --------------------------------------------------------------------- */
+
+static void warm(struct thread *t)
+{
+	static const u32 pools[] = { POOL_OP, POOL_BLOCK, POOL_VAR, POOL_ERROR, POOL_OPER };
+	u32 i, idx;
+
+	for (i = 0; i < ARRAY_SIZE(pools); i++) {
+		struct pool *p = e->pool[pools[i]];
+
+		if (pool_get(p, &t->cache[pools[i]], &idx))
+			pool_put(p, &t->cache[pools[i]], idx);
+	}
+}
+
+static void setup(void)
+{
+	struct pawl_config c;
+	u32 i;
+
+	test = model_arg();
+	null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	pawl_config_init(&c);
+	c.kind = test->kind;
+	c.workers = 0;
+	c.max_ops = 64;
+	c.max_vars = 16;
+	c.max_threads = 8;
+	c.spin_ns = 0;
+	c.drop = drop;
+	if (pawl_engine_create(&c, &e))
+		model_fail("create: %s", pawl_error_text());
+	for (i = 0; i < VARS; i++)
+		if (pawl_var_create(e, &var[i]))
+			model_fail("var_create");
+	warm(thread_get(e));
+}
+
+/* What was there before is thread 0's. */
+static void enter(u32 i)
+{
+	struct thread *t = thread_get(e);
+
+	if (!t)
+		model_fail("enter");
+	warm(t);
+	t->next_check = ~0ull;
+	if (!i && test->before)
+		test->before();
+	model_forget_exit();
+}
+
+static void thread(u32 i)
+{
+	test->thread[i]();
+	run_all();
+}
+
+static void check(void)
+{
+	run_all();
+	if (test->check)
+		test->check();
+	MODEL_CHECK(!ops_in_flight(e));
+}
+
+#define T(name_, what_, threads_, bound_, seconds_, ...)			\
+	{ .name = name_, .what = what_, .threads = threads_, .setup = setup,	\
+	  .enter = enter, .thread = thread, .check = check, .bound = bound_,	\
+	  .seconds = seconds_, .arg = &(const struct test){ __VA_ARGS__ } }
+
+const struct scenario scenarios[] = {
+	T("take_all", "an error is taken from a var, and by a wait for all", 2, MODEL_ALL, 2,
+	  .before = failed_before, .thread = { take_0, wait_all }, .check = check_once),
+	T("all_all", "two waits for all, an op fails", 3, 3, 4,
+	  .thread = { fail_0, wait_all, wait_all }, .check = check_once),
+	T("all_back", "an error after the wait for all began", 3, 3, 4, .before = failed_before,
+	  .thread = { publish, wait_all, wait_all }),
+	T("take_take", "a wait and a take", 2, MODEL_ALL, 2,
+	  .thread = { fail_0, readable_0 }, .check = check_once),
+	T("payload", "a payload goes to one, or is dropped", 3, 2, 4,
+	  .thread = { fail_payload, take_0, wait_all }, .check = check_payload),
+	T("payload_clear", "cleared, or given", 3, 2, 4,
+	  .thread = { fail_payload, take_0, clear_0 }, .check = check_payload),
+	T("error_reuse", "an error's memory is used again", 2, MODEL_ALL, 4,
+	  .before = failed_before, .thread = { take_0, reuse_error }),
+	T("error_list", "the list of first errors is full", 2, MODEL_ALL, 4,
+	  .before = list_before, .thread = { list_first, list_second }, .check = list_check),
+	T("error_room", "an error takes the place of one that was given out", 2, MODEL_ALL, 4,
+	  .before = list_gone_before, .thread = { publish, wait_all }, .check = check_once),
+	T("complete", "two threads complete an op", 3, 3, 4,
+	  .thread = { push_async, complete, complete }, .check = complete_check),
+	T("complete_behind", "an op behind an asynchronous one", 2, MODEL_ALL, 4,
+	  .thread = { push_async_behind, complete }, .check = complete_check),
+	T("naive", "a push is over with its op", 2, MODEL_ALL, 4,
+	  .thread = { naive_push, naive_push }, .kind = PAWL_NAIVE),
+	T("oper_new", "an operator is made, used and deleted", 2, MODEL_ALL, 4,
+	  .before = oper_before, .thread = { oper_make_push, oper_push }, .check = oper_check),
+	T("oper_delete", "deleted while others push it", 3, 3, 4, .before = oper_before_live,
+	  .thread = { oper_push_delete, oper_push, oper_delete }, .check = oper_check),
+	T("trace_again", "a trace is stopped and started beside pushes", 2, MODEL_ALL, 4,
+	  .before = trace_start, .thread = { push_0_twice, trace_again }, .check = trace_check),
+	T("trace_write", "a trace is written beside pushes", 2, MODEL_ALL, 4,
+	  .before = trace_start, .thread = { push_0_twice, trace_stop_write },
+	  .check = trace_check),
+	T("trace_both", "written, and started anew", 3, 3, 4, .before = trace_stopped_before,
+	  .thread = { trace_write, trace_start, push_0 }, .check = trace_check),
+	T("dump", "a dump beside pushes", 3, 2, 4, .thread = { push_0, push_many, dump }),
+	T("stats", "statistics beside pushes", 3, 3, 4, .thread = { push_0, push_0, stats }),
+	T("var_new", "a var is made anew", 2, MODEL_ALL, 4, .before = var_gone_before,
+	  .thread = { var_new, var_use_new }),
+	T("var_version", "the version of a var that goes", 2, MODEL_ALL, 4, .before = var_before,
+	  .thread = { var_delete_new, var_version_old }),
+	{ .name = NULL },
+};
