@@ -11,6 +11,7 @@
  *
  * Ordering: an error is written before the block's DONE (CORE-R1) publishes it.
  *   CORE-E1 (engine's list of first errors, CAS) <-> CORE-E2 (exchange by wait-all)
+ *   CORE-E4 (given, and counted, CAS) <-> CORE-E5 (epoch ended by wait-all, CAS): gone
  *   CORE-E3 (a reference goes, acq_rel) <-> CORE-E3 of the others: last reads before reuse
  * One of these is passed by whoever looks at an error.  What decides who gets it (`gone`,
  * the payload, the counts of the epoch) is relaxed: one word, changed by read-modify-writes,
@@ -23,23 +24,47 @@
 #include <string.h>
 #include <core/internal.h>
 
-/* Both words: epoch in the upper half, a count of that epoch in the lower. */
+/*
+ * engine.err_state: [63:40] epoch, how many waits for all have cleared; of this epoch's
+ * errors, [39:20] how many were given out or cleared, [19:0] how many were made.  The counts
+ * stay at their largest value.  One word, so that whoever ends an epoch knows which errors
+ * were given before, and no later one is.
+ */
+#define ERR_COUNT_BITS	20u
+#define ERR_COUNT_MASK	((1u << ERR_COUNT_BITS) - 1)
+#define ERR_MADE	1ull
+#define ERR_GIVEN	(1ull << ERR_COUNT_BITS)
+#define ERR_EPOCH_SHIFT	(2 * ERR_COUNT_BITS)
+#define ERR_EPOCH_MASK	0xffffffu
+
 static u32 err_epoch(u64 state)
 {
-	return (u32)(state >> 32);
+	return (u32)(state >> ERR_EPOCH_SHIFT);
 }
 
-/* One failure of x's epoch is known to somebody. */
-static void error_given(struct pawl_engine *e, const struct error *x)
+static u32 err_made(u64 state)
 {
-	u64 was = load_relaxed(&e->err_given), new;
+	return (u32)state & ERR_COUNT_MASK;
+}
+
+static u32 err_given(u64 state)
+{
+	return (u32)(state >> ERR_COUNT_BITS) & ERR_COUNT_MASK;
+}
+
+/* The caller has set `gone`.  False: the epoch is over, and whoever ended it tells of x. */
+static bool error_given(struct pawl_engine *e, const struct error *x)
+{
+	u64 was = load_relaxed(&e->err_state), new;
 	u32 epoch = load_relaxed(&x->epoch);
 
 	do {
-		if (err_epoch(was) > epoch)
-			return;
-		new = err_epoch(was) == epoch ? was + 1 : (u64)epoch << 32 | 1;
-	} while (!cas_relaxed(&e->err_given, &was, new));
+		if (err_epoch(was) != epoch)
+			return false;
+		new = err_given(was) == ERR_COUNT_MASK ? was : was + ERR_GIVEN;
+		/* CORE-E4 <-> CORE-E5 */
+	} while (!cas_release_relaxed(&e->err_state, &was, new));
+	return true;
 }
 
 bool error_alive(struct pawl_engine *e, u32 idx)
@@ -157,12 +182,15 @@ void error_publish(struct thread *t, u32 idx, int code)
 {
 	struct pawl_engine *e = t->e;
 	struct error *x = error_of(e, idx);
-	u64 state;
+	u64 state, new;
 
 	/* Before CORE-R1: seen by whoever sees the block's ERR. */
 	fetch_or_relaxed(&e->special, SPECIAL_POISONED);
 	/* Counted in the epoch that it is of, whatever waits do at this moment. */
-	state = fetch_add_relaxed(&e->err_state, 1);
+	state = load_relaxed(&e->err_state);
+	do {
+		new = err_made(state) == ERR_COUNT_MASK ? state : state + ERR_MADE;
+	} while (!cas_relaxed(&e->err_state, &state, new));
 	if (idx != e->spare_error)
 		x->code = code;
 	store_relaxed(&x->seq, fetch_add_relaxed(&e->err_seq, 1));
@@ -174,10 +202,8 @@ void error_publish(struct thread *t, u32 idx, int code)
 /* Nobody wants it any more. */
 void error_drop(struct pawl_engine *e, u32 idx)
 {
-	if (!xchg_relaxed(&error_of(e, idx)->gone, 1)) {
-		error_given(e, error_of(e, idx));
+	if (!xchg_relaxed(&error_of(e, idx)->gone, 1) && error_given(e, error_of(e, idx)))
 		error_payload(e, idx, NULL);
-	}
 }
 
 void error_fill(struct pawl_engine *e, u32 idx, struct pawl_error *out)
@@ -212,9 +238,8 @@ int error_take(struct thread *t, u32 idx, struct pawl_error *out)
 {
 	struct error *x = error_of(t->e, idx);
 
-	if (!error_alive(t->e, idx) || xchg_relaxed(&x->gone, 1))
+	if (!error_alive(t->e, idx) || xchg_relaxed(&x->gone, 1) || !error_given(t->e, x))
 		return 0;
-	error_given(t->e, x);
 	return error_out(t->e, idx, out);
 }
 
@@ -239,8 +264,8 @@ static void error_back(struct thread *t, u32 idx)
 int error_take_all(struct thread *t, struct pawl_error *out)
 {
 	struct pawl_engine *e = t->e;
-	u32 kept[FIRST_ERRS], i, n = 0, named = 0, best = 0, epoch;
-	u64 state, failed, given;
+	u32 kept[FIRST_ERRS], i, n = 0, best = 0, epoch, failed, given;
+	u64 state;
 	int code = 0;
 
 	if (out)
@@ -250,13 +275,14 @@ int error_take_all(struct thread *t, struct pawl_error *out)
 	/* This epoch's failures, all of them, are ours: whoever ends it gets its count. */
 	state = load_relaxed(&e->err_state);
 	do {
-		if (!(u32)state)
+		if (!err_made(state))
 			return 0;
-	} while (!cas_relaxed(&e->err_state, &state, (u64)(err_epoch(state) + 1) << 32));
+		epoch = (err_epoch(state) + 1) & ERR_EPOCH_MASK;
+		/* CORE-E5 <-> CORE-E4 */
+	} while (!cas_acquire_relaxed(&e->err_state, &state, (u64)epoch << ERR_EPOCH_SHIFT));
 	epoch = err_epoch(state);
-	failed = (u32)state;
-	given = load_relaxed(&e->err_given);
-	given = err_epoch(given) == epoch ? (u32)given : 0;
+	failed = err_made(state);
+	given = err_given(state);
 	for (i = 0; i < FIRST_ERRS; i++) {
 		kept[n] = xchg_acquire(&e->first_err[i], 0);	/* CORE-E2 <-> CORE-E1 */
 		if (kept[n])
@@ -265,29 +291,25 @@ int error_take_all(struct thread *t, struct pawl_error *out)
 	for (i = 0; i < n; i++) {
 		struct error *x = error_of(e, kept[i]);
 
-		if (load_relaxed(&x->epoch) != epoch)
-			continue;
-		named++;
-		if (!load_relaxed(&x->gone) &&
+		/* Gone, and not counted: who set that comes too late. */
+		if (load_relaxed(&x->epoch) == epoch && (!given || !load_relaxed(&x->gone)) &&
 		    (!best || load_relaxed(&x->seq) < load_relaxed(&error_of(e, best)->seq)))
 			best = kept[i];
 	}
-	if (best && !xchg_relaxed(&error_of(e, best)->gone, 1)) {
+	if (best) {
+		store_relaxed(&error_of(e, best)->gone, 1);
 		code = error_out(e, best, out);
-	} else if (failed > named && failed > given) {
-		/*
-		 * More failed than are kept by name, and those were given out.  (An error that
-		 * another thread takes at this moment is not counted in given yet.)
-		 */
-		code = err(-EIO, "%llu ops failed; their errors were not kept",
-			   (unsigned long long)(failed - given));
+	} else if (failed > given) {
+		/* More failed than are kept by name, and those were given out. */
+		code = err(-EIO, "%u ops failed; their errors were not kept", failed - given);
 		if (out) {
 			out->code = code;
 			snprintf(out->text, sizeof(out->text), "%s", err_text());
 		}
 	}
 	for (i = 0; i < n; i++) {
-		if ((s32)(load_relaxed(&error_of(e, kept[i])->epoch) - epoch) > 0)
+		if (((load_relaxed(&error_of(e, kept[i])->epoch) - epoch - 1) & ERR_EPOCH_MASK) <
+		    ERR_EPOCH_MASK / 2)
 			error_back(t, kept[i]);
 		else
 			error_put(t, kept[i]);

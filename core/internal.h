@@ -304,9 +304,8 @@ struct pawl_engine {
 	u32 ndev;		/* I */
 	struct exec_queue **routes;	/* I: [dev * 8 + prop] */
 	struct devices *devices;	/* I: NULL if there are only CPUs */
-	/* A: number of wait-alls that cleared << 32 | ops that failed by themselves since */
+	/* A: error.c: epoch of waits for all; errors of it that were made, and given out */
 	u64 err_state __cacheline_aligned;
-	u64 err_given;		/* A: epoch << 32 | of these, errors given out or cleared */
 	u32 first_err[FIRST_ERRS];	/* A: the first errors since then that are not given out */
 	u64 err_seq;		/* A: errors so far */
 	u32 spare_error;	/* I: for when no error object is left */

@@ -176,6 +176,20 @@ static void check_once(void)
 		model_fail("an error was given out %u times", (u32)given);
 }
 
+static void publish_wait(void)
+{
+	publish();
+	wait_all();
+}
+
+/* Two errors: two calls give them, or one gives the first and the count of both. */
+static void check_twice(void)
+{
+	wait_all();
+	if (given > 2)
+		model_fail("two errors were given out %u times", (u32)given);
+}
+
 /* It went to nobody, or to one; its payload went to that one, or was dropped. */
 static void check_payload(void)
 {
@@ -631,6 +645,9 @@ const struct scenario scenarios[] = {
 	  .thread = { fail_0, wait_all, wait_all }, .check = check_once),
 	T("all_back", "an error after the wait for all began", 3, 3, 4, .before = failed_before,
 	  .thread = { publish, wait_all, wait_all }),
+	T("all_take", "two waits for all, and an error that is taken", 3, 3, 4,
+	  .before = failed_before, .thread = { take_0, wait_all, publish_wait },
+	  .check = check_twice),
 	T("take_take", "a wait and a take", 2, MODEL_ALL, 2,
 	  .thread = { fail_0, readable_0 }, .check = check_once),
 	T("payload", "a payload goes to one, or is dropped", 3, 2, 4,
