@@ -51,7 +51,7 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 	u32 n = op->ndeps, granted = 0, dead = 0, j;
 	struct dep *deps;
 
-	store_relaxed(&op->wait, n + 1);
+	store_relaxed(&op->wait, n);
 	if (!n) {
 		dispatch(t, op, opi);
 		return 0;
@@ -96,16 +96,19 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 		return -ESTALE;
 	}
 attached:
-	/* All granted here: nobody else has ever touched the counter. */
-	if (granted == n || fetch_add_acq_rel(&op->wait, -(granted + 1)) == granted + 1)	/* CORE-W1 <-> CORE-W2 */
+	/*
+	 * What was granted here is still in the counter, and keeps the op from running before all
+	 * is attached.  None was: the op is no longer ours.  All were: nobody else has it.
+	 */
+	if (granted == n || (granted &&
+			     fetch_add_acq_rel(&op->wait, -granted) == granted))	/* CORE-W1 <-> CORE-W2 */
 		dispatch(t, op, opi);
 	return 0;
 }
 
 /*
  * Take the places and attach.  0: everything is on its way.  -ESTALE: nothing happened,
- * the op still belongs to the caller.  The op's wait counter starts at its accesses
- * plus one; the plus one is ours and keeps it from running before all are attached.
+ * the op still belongs to the caller.  The op's wait counter starts at its accesses.
  */
 __always_inline_fn int push_op(struct thread *t, struct op *op, u32 opi)
 {
