@@ -4,10 +4,12 @@
  * run.  Built and run by gpu.sh.  The last column says what is aimed at; the program's
  * status says only whether everything ran and every result was right.
  *
- *   issue     host time per op of a chain of empty kernels over one var
+ *   issue     host time per op of a chain of empty kernels over one var: of the pushing
+ *             thread, and of all threads; plain: of the thread that launches
  *   chain     time per op of that chain, against the same kernels in one stream, and
  *             against a synchronize after each (MXNet 1.9.1's way)
- *   overlap   upload, compute and download of independent pieces, against the slowest alone
+ *   overlap   upload, compute and download of independent pieces, against the slowest alone;
+ *             plain: three streams and events
  *   graph     a captured operator of 20 kernels, against cudaGraphLaunch()
  */
 #include <algorithm>
@@ -42,6 +44,15 @@ static double now(void)
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec * 1e-9;
+}
+
+/* Of all threads of the process. */
+static double cpu(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
 	return ts.tv_sec + ts.tv_nsec * 1e-9;
 }
 
@@ -92,6 +103,12 @@ static pawl_op op_on(pawl_fn fn, void *arg, const pawl_var_t *w, uint16_t prop)
 	return op;
 }
 
+static double middle(std::vector<double> t)
+{
+	std::sort(t.begin(), t.end());
+	return t[t.size() / 2];
+}
+
 template <typename F> static double median(int times, F f)
 {
 	std::vector<double> t;
@@ -102,8 +119,7 @@ template <typename F> static double median(int times, F f)
 		f();
 		t.push_back(now() - a);
 	}
-	std::sort(t.begin(), t.end());
-	return t[t.size() / 2];
+	return middle(t);
 }
 
 static void chain(void)
@@ -111,22 +127,27 @@ static void chain(void)
 	const int n = 10000;
 	cudaStream_t s;
 	pawl_var_t v;
-	double pushed = 0;
+	std::vector<double> pushed, worked, launch;
 
 	CU(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
 	OK(pawl_var_create(e, &v));
 	pawl_op op = op_on(empty_body, NULL, &v, PAWL_NORMAL);
 	double ours = median(9, [&] {
-		double a = now();
+		double a = now(), c = cpu();
 
 		for (int i = 0; i < n; i++)
 			OK(pawl_push(e, &op));
-		pushed = now() - a;
+		pushed.push_back(now() - a);
 		OK(pawl_wait_readable(e, v, -1, NULL));
+		worked.push_back(cpu() - c);
 	});
 	double plain = median(9, [&] {
+		double a = now();
+
 		for (int i = 0; i < n; i++)
 			empty<<<1, 1, 0, s>>>();
+		CU(cudaGetLastError());
+		launch.push_back(now() - a);
 		CU(cudaStreamSynchronize(s));
 	});
 	double sync = median(5, [&] {
@@ -135,7 +156,9 @@ static void chain(void)
 			CU(cudaStreamSynchronize(s));
 		}
 	});
-	printf("issue    %8.0f ns of the pushing thread per op\n", pushed / n * 1e9);
+	printf("issue    %8.0f ns of the pushing thread per op, %.0f ns of all threads; plain launch "
+	       "%.0f ns\n", middle(pushed) / n * 1e9, middle(worked) / n * 1e9,
+	       middle(launch) / n * 1e9);
 	printf("chain    %8.0f ns per op, plain stream %.0f ns: ratio %.3f (aim: at most 1.2)\n",
 	       ours / n * 1e9, plain / n * 1e9, ours / plain);
 	printf("chain    against a synchronize per op, %.0f ns: %.2f times as fast (aim: at least 5)\n",
@@ -212,7 +235,28 @@ static void overlap(void)
 		part(spin_body, PAWL_NORMAL, in);
 		all();
 	});
+	/* The same by hand. */
+	cudaStream_t s[3];
+	std::vector<cudaEvent_t> ev(n);
+	for (int i = 0; i < 3; i++)
+		CU(cudaStreamCreateWithFlags(&s[i], cudaStreamNonBlocking));
+	for (int i = 0; i < n; i++)
+		CU(cudaEventCreateWithFlags(&ev[i], cudaEventDisableTiming));
+	double plain = median(5, [&] {
+		for (int i = 0; i < n; i++) {
+			CU(cudaMemcpyAsync(p[i].in, p[i].host_in, PIECE, cudaMemcpyHostToDevice, s[0]));
+			CU(cudaEventRecord(ev[i], s[0]));
+			CU(cudaMemcpyAsync(p[i].host_out, p[i].out, PIECE, cudaMemcpyDeviceToHost, s[2]));
+			CU(cudaStreamWaitEvent(s[1], ev[i], 0));
+			spin<<<blocks, 256, 0, s[1]>>>(p[i].in, p[i].rounds);
+		}
+		CU(cudaGetLastError());
+		for (int i = 0; i < 3; i++)
+			CU(cudaStreamSynchronize(s[i]));
+	});
 	double slowest = std::max(up, std::max(down, comp));
+	printf("overlap  plain streams and events %.2f ms together: %.3f of the slowest's rate\n",
+	       plain * 1e3, slowest / plain);
 	printf("overlap  up %.2f ms, compute %.2f ms, down %.2f ms; together %.2f ms: %.3f of the "
 	       "slowest's rate (aim: at least 0.9)\n", up * 1e3, comp * 1e3, down * 1e3,
 	       together * 1e3, slowest / together);
@@ -221,7 +265,12 @@ static void overlap(void)
 		OK(pawl_host_free(e, gpu, p[i].host_out));
 		OK(pawl_device_free(e, gpu, p[i].in));
 		OK(pawl_device_free(e, gpu, p[i].out));
+		OK(pawl_var_delete(e, in[i], NULL, NULL));
+		OK(pawl_var_delete(e, out[i], NULL, NULL));
+		CU(cudaEventDestroy(ev[i]));
 	}
+	for (int i = 0; i < 3; i++)
+		CU(cudaStreamDestroy(s[i]));
 }
 
 /* --- graph --- */
@@ -247,6 +296,9 @@ static void graph(void)
 	CU(cudaMalloc(&x, 4));
 	CU(cudaMalloc(&y, 4));
 	CU(cudaMemset(x, 0, 4));
+	CU(cudaMemset(y, 0, 4));
+	/* Other streams do not wait for that. */
+	CU(cudaDeviceSynchronize());
 	OK(pawl_var_create(e, &v));
 	for (int i = 0; i < kernels; i++)
 		ops.push_back(op_on(add_body, x, &v, PAWL_NORMAL));
@@ -276,9 +328,20 @@ static void graph(void)
 	};
 	plain_run();
 	double plain = median(9, plain_run);
+	CU(cudaMemcpy(&have, y, 4, cudaMemcpyDeviceToHost));
+	if (have != (unsigned int)(10 * n * kernels)) {
+		fprintf(stderr, "graph: %u kernels ran plainly, not %d\n", have, 10 * n * kernels);
+		exit(1);
+	}
 	printf("graph    %8.0f ns per replay, cudaGraphLaunch %.0f ns: ratio %.3f (aim: at most 1.1)\n",
 	       ours / n * 1e9, plain / n * 1e9, ours / plain);
 	OK(pawl_oper_delete(e, oper));
+	OK(pawl_var_delete(e, v, NULL, NULL));
+	CU(cudaGraphExecDestroy(exec));
+	CU(cudaGraphDestroy(g));
+	CU(cudaStreamDestroy(s));
+	CU(cudaFree(x));
+	CU(cudaFree(y));
 }
 
 int main(void)
@@ -296,6 +359,7 @@ int main(void)
 	cfg.devices = &gpu;
 	cfg.ndevices = 1;
 	OK(pawl_engine_create(&cfg, &e));
+	CU(cudaSetDevice(0));
 	chain();
 	overlap();
 	graph();

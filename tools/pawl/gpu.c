@@ -23,19 +23,28 @@ typedef int (*cuda_layer_fn)(int kind, int act, float temperature, const float *
 static cuda_layer_fn cuda_layer;
 static char name[128];
 
+/* Beside this program, where it is built; else where make install puts it. */
 static int load_kernels(void)
 {
-	char path[PATH_MAX];
+	static const char *const place[] = { "pawl-cuda.so", "../lib/pawl/pawl-cuda.so" };
+	char path[PATH_MAX], why[256] = "";
 	ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 32);
-	void *lib;
+	void *lib = NULL;
+	char *name_at;
+	size_t i;
 
-	if (len < 0)
-		len = 0;
-	path[len] = 0;
-	strcpy(strrchr(path, '/') ? strrchr(path, '/') + 1 : path, "pawl-cuda.so");
-	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	path[len > 0 ? len : 0] = 0;
+	name_at = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+	for (i = 0; !lib && i < sizeof(place) / sizeof(*place); i++) {
+		strcpy(name_at, place[i]);
+		if (i && access(path, F_OK))
+			break;	/* the reason is about the first place */
+		lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+		if (!lib)
+			snprintf(why, sizeof(why), "%s", dlerror());
+	}
 	if (!lib)
-		return failed("--device cuda: kernels", dlerror());
+		return failed("--device cuda: kernels (built by make cuda-kernels, where nvcc is)", why);
 	cuda_layer = (cuda_layer_fn)dlsym(lib, "pawl_cuda_layer");
 	return cuda_layer ? 0 : failed("--device cuda: kernels", dlerror());
 }
