@@ -94,7 +94,10 @@ struct notice {
 	u32 fired;
 	void (*fn)(void *arg);
 	void *arg;
+	struct notice *next;
 };
+
+static struct notice *owed;		/* A: with calls that lost devices have not made */
 
 #define NOTICE_CLOSED	1u
 #define NOTICE_CALL	2u
@@ -126,7 +129,14 @@ static void notice_close(struct notice *n)
 	fetch_or_acq_rel(&n->state, NOTICE_CLOSED);
 	while (load_acquire(&n->state) & NOTICE_CALLS)	/* DEVICE-N4 <-> DEVICE-N3 */
 		os_thread_yield();
-	notice_put(n, NOTICE_REF);
+	if (load_acquire(&n->state) < 2 * NOTICE_REF) {
+		notice_put(n, NOTICE_REF);
+		return;
+	}
+	/* A call may be to come, or never: the memory stays. */
+	n->next = load_relaxed(&owed);
+	while (!cas_acq_rel_relaxed(&owed, &n->next, n))
+		;
 }
 
 int lane_init(struct lane *l, struct device *d, u32 id, u32 nlanes, void *stream, int priority,
