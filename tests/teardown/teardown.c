@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Ends: engines that are destroyed while much goes on, threads that end after their engine,
- * forks in the middle of pushes, exit() with an engine alive, and dlclose().
+ * forks in the middle of pushes and from bodies, exit() with an engine alive, dlclose(), signals
+ * while threads wait, places of threads that are gone, and stops while others push.
  *
  * Each round is one of these at random; everything that was accepted is over at its end.
  *
@@ -10,9 +11,10 @@
 #define UTIL_NO_CHECK
 #include "../unit/util.h"
 #include <dlfcn.h>
+#include <signal.h>
 
 static u64 seed = 1;
-static u64 rounds[6];
+static u64 rounds[16];
 static const char *library;
 
 /* --- destroy with work in flight, which pushes more --- */
@@ -180,6 +182,206 @@ static void round_fork(void)
 	OK(pawl_engine_destroy(e));
 }
 
+/* From a body, on whatever thread runs it. */
+static int fork_body(struct pawl_run *run, void *arg)
+{
+	u64 how = *(u64 *)arg;
+	pawl_var_t none = { 0 };
+	int status;
+	pid_t pid = fork();
+
+	MUST(pid >= 0);
+	if (!pid) {
+		alarm(60);
+		MUST(push_write(run->engine, nothing, NULL, none) == -EOWNERDEAD);
+		if (how % 2)
+			OK(pawl_engine_destroy(run->engine));
+		use_engine();
+		_exit(0);
+	}
+	MUST(waitpid(pid, &status, 0) == pid);
+	MUST(WIFEXITED(status) && !WEXITSTATUS(status));
+	return 0;
+}
+
+static void round_body_fork(void)
+{
+	struct pawl_engine *e = engine((int)(rnd(&seed) % 3), (int)(rnd(&seed) % 3));
+	pawl_var_t v[2] = { var_new(e), var_new(e) };
+	u64 how = rnd(&seed);
+	u32 i;
+
+	fflush(NULL);
+	for (i = 0; i < 30; i++) {
+		MUST(!push_write(e, nothing, NULL, v[i % 2]));
+		if (i == 15)
+			MUST(!push_write(e, fork_body, &how, v[0]));
+	}
+	OK(pawl_wait_all(e, -1, NULL));
+	MUST(version(e, v[0]) == 16 && version(e, v[1]) == 15);
+	OK(pawl_engine_destroy(e));
+}
+
+/* --- signals while threads wait: a wait is over when it is, and not before --- */
+
+static u32 handled, stop_signals;	/* A */
+static u32 handled_by_worker;		/* A */
+static __thread bool a_worker;
+
+static void on_signal(int sig)
+{
+	fetch_add_relaxed(&handled, 1);
+	if (a_worker)
+		fetch_add_relaxed(&handled_by_worker, 1);
+}
+
+static void worker_is_born(void *user, const char *name)
+{
+	a_worker = true;
+}
+
+static void *signal_main(void *arg)
+{
+	pthread_t *to = arg;
+	u32 i;
+
+	/* To one, and to the process: whoever takes it. */
+	for (i = 0; !load_acquire(&stop_signals); i++) {
+		if (i % 4)
+			pthread_kill(to[i % 2], SIGUSR1);
+		else
+			kill(getpid(), SIGUSR1);
+		nap_us(50);
+	}
+	return NULL;
+}
+
+struct waits {
+	struct pawl_engine *e;
+	struct gate *g;
+	pawl_var_t v;
+	u32 early;		/* A */
+	bool all;
+};
+
+static void *wait_main(void *arg)
+{
+	struct waits *ws = arg;
+	bool all = ws->all;
+	u64 from = now_ms();
+	u32 i;
+
+	/* Limits are kept, whatever wakes the thread. */
+	for (i = 0; i < 3; i++)
+		MUST(pawl_wait_writable(ws->e, ws->v, 2000000, NULL) == -ETIMEDOUT);
+	MUST(now_ms() - from >= 5);
+	fetch_add_acq_rel(&ws->early, 1);
+	if (all)
+		OK(pawl_wait_all(ws->e, -1, NULL));
+	else
+		OK(pawl_wait_readable(ws->e, ws->v, -1, NULL));
+	MUST(load_acquire(&ws->g->opened));
+	return NULL;
+}
+
+static void round_signals(void)
+{
+	struct pawl_config cfg = small(PAWL_PER_DEVICE, (int)(rnd(&seed) % 3));
+	struct sigaction sa = { .sa_handler = on_signal };	/* no SA_RESTART */
+	struct waits ws = { .v = { 0 } };
+	pthread_t t[2], signals;
+	struct gate g;
+	u32 i;
+
+	MUST(!sigaction(SIGUSR1, &sa, NULL));
+	cfg.spin_ns = rnd(&seed) % 2 ? 0 : 20000;
+	cfg.thread_start = worker_is_born;
+	ws.e = engine_with(&cfg);
+	ws.v = var_new(ws.e);
+	ws.g = &g;
+	gate_write(ws.e, &g, ws.v);
+	/* A worker to be hit, if there are some. */
+	for (i = 0; i < 4; i++)
+		MUST(!push_write(ws.e, nothing, NULL, var_new(ws.e)));
+	store_release(&stop_signals, 0);
+	for (i = 0; i < 2; i++) {
+		ws.all = i;
+		t[i] = spawn(wait_main, &ws);
+		while (load_acquire(&ws.early) < i + 1)
+			sched_yield();
+	}
+	signals = spawn(signal_main, t);
+	nap_us((long)(rnd(&seed) % 3000));
+	/* Opened before it is said so: the completion may come at once. */
+	store_release(&g.opened, 1);
+	MUST(!pawl_complete(ws.e, g.token, 0, NULL));
+	store_release(&stop_signals, 1);
+	join(signals);
+	join(t[0]);
+	join(t[1]);
+	OK(pawl_engine_destroy(ws.e));
+	MUST(!load_relaxed(&handled_by_worker));
+}
+
+/* --- places that waits of threads that are gone left behind --- */
+
+static void *give_up_main(void *arg)
+{
+	struct waits *ws = arg;
+	u32 i;
+
+	for (i = 0; i < 3; i++) {
+		MUST(pawl_wait_writable(ws->e, ws->v, 1000, NULL) == -ETIMEDOUT);
+		MUST(pawl_wait_readable(ws->e, ws->v, 1000, NULL) == -ETIMEDOUT);
+	}
+	return NULL;
+}
+
+static void round_places(void)
+{
+	struct waits ws = { .e = engine(PAWL_PER_DEVICE, (int)(rnd(&seed) % 3)) };
+	struct gate g;
+	u32 i, ran = 0;
+
+	ws.v = var_new(ws.e);
+	gate_write(ws.e, &g, ws.v);
+	for (i = 0; i < 4; i++) {
+		join(spawn(give_up_main, &ws));
+		MUST(!push_write(ws.e, add_one, &ran, ws.v));
+	}
+	if (rnd(&seed) % 2)
+		MUST(!pawl_var_delete(ws.e, ws.v, NULL, NULL));
+	gate_open(&g);
+	OK(pawl_engine_destroy(ws.e));
+	MUST(ran == 4);
+}
+
+/* --- stop and start while others push --- */
+
+static void round_stop(void)
+{
+	struct pawl_engine *e = engine((int)(rnd(&seed) % 2), 1 + (int)(rnd(&seed) % 2));
+	u32 i, n = 1 + (u32)(rnd(&seed) % 4);
+	pthread_t t[2];
+
+	stop_pushing = 0;
+	for (i = 0; i < 2; i++)
+		t[i] = spawn(push_main, e);
+	for (i = 0; i < n; i++) {
+		nap_us((long)(rnd(&seed) % 300));
+		OK(pawl_engine_stop(e));
+		if (rnd(&seed) % 2)
+			nap_us((long)(rnd(&seed) % 100));
+		OK(pawl_engine_start(e));
+	}
+	store_release(&stop_pushing, 1);
+	join(t[0]);
+	join(t[1]);
+	if (rnd(&seed) % 2)
+		OK(pawl_engine_stop(e));
+	OK(pawl_engine_destroy(e));
+}
+
 /* --- exit() with an engine alive --- */
 
 static struct pawl_engine *left_alive;
@@ -255,6 +457,26 @@ static void *loaded_main(void *arg)
 	return NULL;	/* its thread-specific destructor is in the library */
 }
 
+/* Loaded and closed again and again, in a process that goes on. */
+static void dlclose_cycles(void)
+{
+	u32 i;
+
+	for (i = 0; i < 20; i++) {
+		struct loaded l = { .handle = dlopen(library, RTLD_NOW | RTLD_LOCAL), .closed = 1 };
+
+		MUST(l.handle);
+		*(void **)&l.create = dlsym(l.handle, "pawl_engine_create");
+		*(void **)&l.destroy = dlsym(l.handle, "pawl_engine_destroy");
+		*(void **)&l.var_create = dlsym(l.handle, "pawl_var_create");
+		if (i % 2)
+			join(spawn(loaded_main, &l));
+		else
+			loaded_main(&l);
+		MUST(!dlclose(l.handle));
+	}
+}
+
 static void child_dlclose(void)
 {
 	struct loaded l = { .handle = dlopen(library, RTLD_NOW | RTLD_LOCAL) };
@@ -277,6 +499,7 @@ static void child_dlclose(void)
 	store_release(&l.closed, 1);
 	for (i = 0; i < 2; i++)
 		join(t[i]);
+	dlclose_cycles();
 	/* Forks call what the library registered. */
 	i = (u32)fork();
 	if (!i)
@@ -309,6 +532,10 @@ static const struct { const char *name; void (*fn)(void); u32 weight; } kinds[] 
 	{ "fork", round_fork, 4 },
 	{ "exit", round_exit, 4 },
 	{ "dlclose", round_dlclose, 1 },
+	{ "bodyfork", round_body_fork, 3 },
+	{ "signals", round_signals, 3 },
+	{ "places", round_places, 3 },
+	{ "stop", round_stop, 4 },
 };
 
 static void *watchdog(void *arg)
