@@ -534,6 +534,66 @@ void gate_open_now(void)
 
 static void op_complete(struct victim *v) { gate_open_now(); }
 
+/* An op that fails, on a var of its own; and its error is taken. */
+static void fail_now(struct pawl_run *run, void *arg)
+{
+	MUST(!pawl_complete(run->engine, run->token, -EIO, "as it should"));
+}
+
+static void op_fail(struct victim *v)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+	struct pawl_error err = { 0 };
+	pawl_var_t x[2];
+
+	MUST(!pawl_var_create(eng, &x[0]) && !pawl_var_create(eng, &x[1]));
+	op.async_fn = fail_now;
+	op.writes = x;
+	op.nwrites = 1;
+	op.prop = PAWL_ASYNC;	/* inside the push */
+	MUST(!pawl_push(eng, &op));
+	/* One that is skipped, and passes the error on. */
+	op.reads = &x[0];
+	op.nreads = 1;
+	op.writes = &x[1];
+	MUST(!pawl_push(eng, &op));
+	MUST(pawl_var_take(eng, x[1], &err) == -EIO && err.code == -EIO);
+	MUST(!pawl_var_clear(eng, x[0]));
+	MUST(!pawl_var_delete(eng, x[0], NULL, NULL) && !pawl_var_delete(eng, x[1], NULL, NULL));
+}
+
+/* A wait that gives up, and one that takes its place again. */
+static void op_give_up(struct victim *v)
+{
+	u32 i;
+
+	for (i = 0; i < 2; i++) {
+		int rc = pawl_wait_readable(eng, shared[0].v, 2000, NULL);
+
+		MUST(!rc || rc == -ETIMEDOUT);
+		rc = pawl_wait_writable(eng, shared[1].v, 2000, NULL);
+		MUST(!rc || rc == -ETIMEDOUT);
+	}
+}
+
+/* A var goes that has readers and a writer waiting. */
+static void op_delete(struct victim *v)
+{
+	pawl_var_t x, two[2];
+	struct pawl_op op = op_of_fn(nothing, NULL);
+
+	MUST(!pawl_var_create(eng, &x));
+	two[0] = x;
+	two[1] = shared[3].v;
+	op.reads = two;
+	op.nreads = 2;
+	MUST(!pawl_push(eng, &op));
+	MUST(!push_write(eng, nothing, NULL, x));
+	MUST(!push_read(eng, nothing, NULL, x));
+	MUST(!pawl_var_delete(eng, x, nothing, NULL));
+	MUST(push_read(eng, nothing, NULL, x) == -ESTALE);
+}
+
 static void op_refused(struct victim *v)
 {
 	int rc = sh_push(0, 3, 0, 0);
@@ -657,6 +717,9 @@ const struct call calls[] = {
 	{ "push high, wake", pre_asleep, op_high, round_deaf, F_WORKERS },
 	{ "push, wake the only one", pre_asleep, op_w1, round_deaf, F_WORKER },
 	{ "complete, wake", pre_gate, op_complete, round_deaf, F_WORKERS },
+	{ "fail, skip, take", NULL, op_fail, round_strict, F_BUSY },
+	{ "delete behind others", NULL, op_delete, round_strict, F_BUSY | F_ANY },
+	{ "wait, give up", pre_gate, op_give_up, round_spread, F_TAKES | F_WAITS },
 };
 
 const struct call *call_random(u64 *seed, u32 without)
