@@ -51,7 +51,8 @@ struct pair word_snapshot(struct var *v)
 	struct pair w;
 	u64 tag;
 
-	w.tag = load_acquire(&v->word.tag);	/* CORE-L4 <-> CORE-L3 */
+	/* CORE-L4 <-> CORE-L3: also, the value is no older than the tag (attach_found()). */
+	w.tag = load_acquire(&v->word.tag);
 	for (;;) {
 		w.val = load_acquire(&v->word.val);
 		tag = load_acquire(&v->word.tag);
@@ -287,6 +288,7 @@ u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 	}
 	for (; j < n && j < INLINE_DEPS; j++)
 		found[j] = 0;
-	cas_acq_rel_acquire(&d->status, &st, status_make(seq, PHASE_COMMITTED));	/* CORE-L7 <-> CORE-L2 */
+	/* CORE-L7 <-> CORE-L2; if a helper did it, its places are in sight now. */
+	cas_acq_rel_acquire(&d->status, &st, status_make(seq, PHASE_COMMITTED));
 	return tag;
 }

@@ -62,6 +62,7 @@ static struct tls_entry *all_entries;
 
 #define ENTRY_PTR_MASK ((1ull << 48) - 1)
 
+/* In chains of read-modify-writes each release stays in sight: taking and leaving add none. */
 static void entry_put(struct tls_entry *en)
 {
 	u64 head = load_relaxed(&free_entries), new;
@@ -69,11 +70,12 @@ static void entry_put(struct tls_entry *en)
 	do {
 		store_relaxed(&en->free_next, head & ENTRY_PTR_MASK);
 		new = ((head >> 48) + 1) << 48 | (u64)(uintptr_t)en;
-	} while (!cas_acq_rel_relaxed(&free_entries, &head, new));	/* CORE-T11 <-> CORE-T12 */
+	} while (!cas_release_relaxed(&free_entries, &head, new));	/* CORE-T11 <-> CORE-T12 */
 }
 
 static struct tls_entry *entry_new(void)
 {
+	/* CORE-T12 <-> CORE-T11: a next that is older than head would give an entry out twice. */
 	u64 head = load_acquire(&free_entries);
 	struct tls_entry *en;
 
@@ -86,6 +88,7 @@ static struct tls_entry *entry_new(void)
 	en = calloc(1, sizeof(*en));
 	if (en) {
 		en->all_next = load_relaxed(&all_entries);
+		/* Nobody in here reads the list. */
 		while (!cas_release_relaxed(&all_entries, &en->all_next, en))
 			;
 	}
@@ -122,12 +125,12 @@ static void slot_leave(struct pawl_engine *e, u32 slot)
 	do {
 		store_relaxed(&e->slots[slot].next, (u32)head);
 		new = ((head >> 32) + 1) << 32 | (slot + 1);
-	} while (!cas_acq_rel_relaxed(&e->free_slots, &head, new));	/* CORE-T1 */
+	} while (!cas_release_relaxed(&e->free_slots, &head, new));	/* CORE-T1 */
 }
 
 static bool slot_take(struct pawl_engine *e, u32 *slot)
 {
-	u64 head = load_acquire(&e->free_slots);
+	u64 head = load_acquire(&e->free_slots);	/* CORE-T2: also for next, as in entry_new() */
 	u32 n;
 
 	while ((u32)head) {
@@ -142,8 +145,11 @@ static bool slot_take(struct pawl_engine *e, u32 *slot)
 	do {
 		if (n >= e->max_threads)
 			return false;
-		/* CORE-T3 <-> CORE-T4: who sums over slots sees this one's counters. */
-	} while (!cas_acq_rel_acquire(&e->used_slots, &n, n + 1));
+		/*
+		 * No order: a fresh slot is all zero.  Who must count an op of it hears of the
+		 * slot with the op's completion (CORE-N3).
+		 */
+	} while (!cas_relaxed(&e->used_slots, &n, n + 1));
 	*slot = n;
 	return true;
 }
@@ -195,7 +201,10 @@ static bool entry_exiting(struct tls_entry *en)
 {
 	u64 want = entry_state(en->id, ENTRY_ATTACHED), st = want;
 
-	/* CORE-T7 <-> CORE-T8: one of thread and engine goes first. */
+	/*
+	 * CORE-T7 <-> CORE-T8: one of thread and engine goes first.  If the engine did, its
+	 * last look at the entry is before the entry's next use.
+	 */
 	while (!cas_acq_rel_acquire(&en->state, &st, entry_state(en->id, ENTRY_EXITING))) {
 		if (st != entry_state(en->id, ENTRY_BORROWED))
 			return false;
@@ -230,7 +239,8 @@ static void thread_exit_hook(void *arg)
 
 /*
  * What the process needs once.  What could not be had is asked for again by the next
- * engine; if two ask at once, a key is left over, or the handler is called twice.
+ * engine; if two ask at once, a key is left over, or the handler is called twice.  The orders
+ * are for what the C library keeps of the key and the handler.
  */
 static int thread_setup(void)
 {
@@ -260,6 +270,7 @@ static void entries_clean(void)
 	struct tls_entry **p = &thread_entries, *en;
 
 	while ((en = *p)) {
+		/* CORE-T7 <-> CORE-T8 */
 		if (load_acquire(&en->state) == entry_state(en->id, ENTRY_ORPHANED)) {
 			*p = en->next;
 			entry_put(en);
@@ -354,7 +365,7 @@ static void entry_await(struct pawl_engine *e, struct tls_entry *en, u64 st)
  */
 void threads_flush(struct pawl_engine *e)
 {
-	u32 i, n = load_acquire(&e->used_slots);
+	u32 i, n = load_relaxed(&e->used_slots);
 
 	for (i = 0; i < n; i++) {
 		struct tls_entry *en = load_acquire(&e->slots[i].entry);	/* CORE-T6 <-> CORE-T5 */
@@ -375,14 +386,14 @@ void threads_flush(struct pawl_engine *e)
 /* The engine ends: no thread is inside it (contract of destroy). */
 void threads_fini(struct pawl_engine *e)
 {
-	u32 i, n = e->slots ? load_acquire(&e->used_slots) : 0;
+	u32 i, n = e->slots ? load_relaxed(&e->used_slots) : 0;
 
 	for (i = 0; i < n; i++) {
 		struct tls_entry *en = load_acquire(&e->slots[i].entry);	/* CORE-T6 <-> CORE-T5 */
 		u64 st = entry_state(e->id, ENTRY_ATTACHED);
 
 		if (en) {
-			/* CORE-T8 <-> CORE-T7 */
+			/* CORE-T8 <-> CORE-T7: as a failure it may find GONE: CORE-T10 */
 			cas_acq_rel_acquire(&en->state, &st, entry_state(e->id, ENTRY_ORPHANED));
 			entry_await(e, en, st);
 		}

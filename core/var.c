@@ -30,14 +30,16 @@ int pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
 		return err(-ENOMEM, "var_create: out of blocks (config.max_vars, max_ops)");
 	}
 	/* Version 0: done, nobody holds it. */
-	store_relaxed(&b->state, BLOCK_DONE);
+	/* look() may come to it by another var's old word: then that var's data is in sight. */
+	store_release(&b->state, BLOCK_DONE);
 	store_relaxed(&b->err, 0);
 	store_relaxed(&b->var, vi);
 	v = var_of(e, vi);
 	store_release(&var_side_of(e, vi)->version, 0);	/* CORE-V1 <-> CORE-V2 */
 	/* Whoever still looks at the var that was here is refused by the generation. */
 	store_release(&v->word.val, word_make(bi, bi, 0, 0));
-	store_release(&v->word.tag, tag_make(t->slot, ++t->seq, TAG_SIMPLE | TAG_KNOWN));
+	/* With an old word it does no harm: that is deleted. */
+	store_relaxed(&v->word.tag, tag_make(t->slot, ++t->seq, TAG_SIMPLE | TAG_KNOWN));
 	gen = load_relaxed(&v->gen) + 1;
 	store_release(&v->gen, gen);	/* CORE-V3 <-> CORE-V2 */
 	BUG_ON1(!(gen & 1));
@@ -59,7 +61,7 @@ int pawl_var_version(struct pawl_engine *e, pawl_var_t v, uint64_t *out)
 		return err(-ESTALE, "var_version: no var, or it was deleted");
 	*out = load_acquire(&var_side_of(e, vi)->version);	/* CORE-V2 <-> CORE-V1 */
 	/* It was still that var's: a later one's version tells that the generation has changed. */
-	if (load_acquire(&var_of(e, vi)->gen) != (u32)(v.h >> 32))
+	if (load_relaxed(&var_of(e, vi)->gen) != (u32)(v.h >> 32))
 		return err(-ESTALE, "var_version: the var was deleted meanwhile");
 	return 0;
 }
@@ -81,7 +83,7 @@ static u32 var_error_get(struct thread *t, u32 vi, u32 gen)
 
 	for (;;) {
 		w = word_snapshot(v);
-		if (load_acquire(&v->gen) != gen)
+		if (load_relaxed(&v->gen) != gen)
 			return 0;
 		/* The newest version, or the one before it while that one is not done. */
 		for (i = 0, idx = 0; i < 2; i++) {
@@ -89,23 +91,25 @@ static u32 var_error_get(struct thread *t, u32 vi, u32 gen)
 
 			b = block_of(e, i ? word_prev(w.val) : word_cur(w.val));
 			s = load_acquire(&b->state);
+			/* Whose block it is: read before the last look at the tag. */
 			if ((s & BLOCK_DONE) && load_acquire(&b->var) == vi) {
 				idx = s & BLOCK_ERR ? load_relaxed(&b->err) : 0;
 				break;
 			}
 		}
 		if (!idx || idx > pool_carved(e->pool[POOL_ERROR])) {
-			if (load_acquire(&v->word.tag) == w.tag)
+			if (load_relaxed(&v->word.tag) == w.tag)
 				return 0;
 			continue;
 		}
 		x = error_of(e, idx);
-		refs = load_acquire(&x->refs);
-		while (refs && !cas_acq_rel_acquire(&x->refs, &refs, refs + 1))
+		refs = load_relaxed(&x->refs);
+		/* The looks that follow are after it: then it cannot be another's any more. */
+		while (refs && !cas_acq_rel_relaxed(&x->refs, &refs, refs + 1))
 			;
 		if (!refs)
 			continue;	/* given back at this moment */
-		if (load_acquire(&v->word.tag) == w.tag && load_acquire(&b->var) == vi &&
+		if (load_relaxed(&v->word.tag) == w.tag && load_relaxed(&b->var) == vi &&
 		    load_relaxed(&b->err) == idx)
 			return idx;
 		error_put(t, idx);

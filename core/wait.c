@@ -16,12 +16,12 @@
  * sums are equal, every op whose push was counted was over at the first sum.
  *
  *      waiter                              last completer
- *      nflight++         (seq_cst)         completed++
- *      sums: not over                      smp_mb()
- *      park                                nflight?  sums: over -> unpark
+ *      nflight++                           completed++
+ *      PARKED, smp_mb()  (exec/park.c)     smp_mb()
+ *      sums: not over -> sleep             nflight?  sums: over -> unpark
  *
- * Bad outcome: both look before both write.  The exchange-strength increment and the
- * barrier forbid it (CORE-N5 <-> CORE-N6).  The check costs a completer nothing while
+ * Bad outcome: both look before both write.  The barriers, here and before a sleeper's last
+ * look, forbid it (CORE-N5 <-> CORE-N6, EXEC-P6).  The check costs a completer nothing while
  * it has more to run: the last completion is followed by an idle edge.
  *
  * Progress: blocking by purpose; meanwhile the thread runs ready ops.
@@ -53,7 +53,7 @@ static bool held_here(struct thread *t, u32 vi)
 
 		/* An asynchronous op may have been completed by its own body. */
 		if (f->run.token.h &&
-		    load_acquire(&op->token) != ((u32)(f->run.token.h >> 32) << 2 | TOKEN_ARMED))
+		    load_relaxed(&op->token) != ((u32)(f->run.token.h >> 32) << 2 | TOKEN_ARMED))
 			continue;
 		deps = op_deps(e, op, op->ndeps, op->ext);
 		for (j = 0; j < op->ndeps; j++)
@@ -72,7 +72,7 @@ void waiter_granted(struct thread *t, struct op *op, u32 opi)
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && device_wait_parks(t, op, opi))
 		return;
 	/* The owner may give up, or come back (readopt()), at this moment. */
-	while (!cas_acq_rel_acquire(&op->token, &tok, (tok & ~3u) | TOKEN_DONE))	/* CORE-G1 <-> CORE-G2 */
+	while (!cas_release_relaxed(&op->token, &tok, (tok & ~3u) | TOKEN_DONE))	/* CORE-G1 <-> CORE-G2 */
 		;
 	if ((tok & TOKEN_MASK) == TOKEN_ARMED) {
 		if (owner != t->slot)
@@ -99,13 +99,14 @@ static int look(struct thread *t, u32 vi, u32 gen, bool write)
 	u32 joined = w.val & WORD_LASTW ? 0 : word_joined(w.val);
 	u64 s;
 
-	if ((w.val & WORD_DELETED) || load_acquire(&v->gen) != gen)
+	/* Whose word it is, is in sight with the word (pawl_var_create()). */
+	if ((w.val & WORD_DELETED) || load_relaxed(&v->gen) != gen)
 		return err(-ESTALE, "wait: the var was deleted");
 	s = load_acquire(&block_of(e, word_cur(w.val))->state);	/* CORE-A3 <-> CORE-R1 */
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && device_busy(e, vi, write))
 		s &= ~BLOCK_DONE;
-	/* The block was that var's if the word still says so. */
-	if (load_acquire(&v->word.tag) != w.tag)
+	/* The block was that var's if the word, after it, still says so. */
+	if (load_relaxed(&v->word.tag) != w.tag)
 		return 0;
 	if (!(s & BLOCK_DONE) || (write && ((block_count(s) + joined) & JOIN_MASK)))
 		return -EBUSY;
@@ -135,7 +136,7 @@ static u32 readopt(struct thread *t, u32 vi, u32 gen, bool write)
 		if (word_cur(w.val) != block || (write && !(w.val & WORD_LASTW)))
 			return 0;
 		/* Granted meanwhile, or another op by now: the token tells. */
-		if (!cas_acq_rel_acquire(&op->token, &tok, (tok & ~3u) | TOKEN_ARMED))
+		if (!cas_relaxed(&op->token, &tok, (tok & ~3u) | TOKEN_ARMED))
 			return 0;
 		return opi;
 	}
@@ -250,7 +251,7 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 		if (rc) {
 			u32 want = tok | TOKEN_ARMED;
 
-			/* The grant may come at this very moment. */
+			/* The grant may come at this very moment: then CORE-G2 <-> CORE-G1. */
 			if (cas_acq_rel_acquire(&op->token, &want, tok | TOKEN_NONE)) {
 				give_up(t, opi, tok, &d);
 				return err(rc, "wait: not over after %lld ns", (long long)timeout_ns);
@@ -258,7 +259,8 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 		}
 	}
 	b = block_of(e, op->deps[0].block);
-	error = write || (load_acquire(&b->state) & BLOCK_ERR) ? b->err : 0;
+	/* As the grant found it, which is over. */
+	error = write || (load_relaxed(&b->state) & BLOCK_ERR) ? b->err : 0;
 	rc = error ? error_take(t, error, out) : 0;
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && !rc)
 		rc = device_wait_error(t, op, out);
@@ -308,16 +310,17 @@ PAWL_EXPORT(pawl_wait_writable);
 
 u64 ops_in_flight(struct pawl_engine *e)
 {
-	u32 i, n = load_acquire(&e->used_slots);	/* CORE-T4 <-> CORE-T3 */
+	u32 i, n = load_relaxed(&e->used_slots);
 	u64 done = 0, pushed = 0;
 
 	for (i = 0; BUSTED(SUMS_SWAPPED) && i < n; i++)
-		pushed += load_acquire(&thread_of(e, i)->pushed);
+		pushed += load_relaxed(&thread_of(e, i)->pushed);
 	for (i = 0; i < n; i++)
 		done += load_acquire(&thread_of(e, i)->completed);	/* CORE-N3 <-> CORE-N2 */
-	n = load_acquire(&e->used_slots);
+	/* In sight with what was completed, like the pushes: no order of their own. */
+	n = load_relaxed(&e->used_slots);
 	for (i = 0; !BUSTED(SUMS_SWAPPED) && i < n; i++)
-		pushed += load_acquire(&thread_of(e, i)->pushed);	/* CORE-N4 <-> CORE-N1 */
+		pushed += load_relaxed(&thread_of(e, i)->pushed);	/* CORE-N4 <-> CORE-N1 */
 	return pushed - done;
 }
 
@@ -325,12 +328,13 @@ u64 ops_in_flight(struct pawl_engine *e)
 void wait_flight_begin(struct thread *t, u64 limit)
 {
 	store_relaxed(&t->waits_flight, limit + 1);
-	fetch_add_seq_cst(&t->e->nflight, 1);	/* CORE-N5 <-> CORE-N6 */
+	/* CORE-N5 <-> CORE-N6: the barrier is the one before the last look (EXEC-P6). */
+	fetch_add_relaxed(&t->e->nflight, 1);
 }
 
 void wait_flight_end(struct thread *t)
 {
-	fetch_add_seq_cst(&t->e->nflight, -1u);
+	fetch_add_relaxed(&t->e->nflight, -1u);
 	store_relaxed(&t->waits_flight, 0);
 	/* Others may wait for the same. */
 	flight_check(t);
@@ -351,7 +355,7 @@ void flight_check(struct thread *t)
 	if (likely(!load_relaxed(&e->nflight)) || BUSTED(FLIGHT_FORGOTTEN))
 		return;
 	flight = ops_in_flight(e);
-	n = load_acquire(&e->used_slots);
+	n = load_relaxed(&e->used_slots);
 	for (i = 0; i < n; i++)
 		if (load_relaxed(&thread_of(e, i)->waits_flight) > flight)
 			exec_unpark(e->x, &thread_of(e, i)->ex);

@@ -43,6 +43,8 @@ static int body(struct pawl_run *run, void *arg)
 			model_fail("op %u runs before op %u, which was pushed before", o->id, i);
 	for (i = 0; i < o->n; i++) {
 		v = o->var[i];
+		if (me.gone[v])
+			model_fail("op %u runs on var %u, which was deleted", o->id, v);
 		if (me.writing[v] || (writes(o, v) && me.reading[v]))
 			model_fail("op %u is not alone in var %u", o->id, v);
 		if (o->write[i])
@@ -67,7 +69,16 @@ static int body(struct pawl_run *run, void *arg)
 		}
 	}
 	model_note(&me.over[o->id], 1);
-	return 0;
+	model_note(&me.over_clock[o->id], model_clock());
+	if (o->kind == P_DELETE)
+		model_note(&me.gone[o->var[0]], 1);
+	return o->fails ? -EIO : 0;
+}
+
+/* Threads give handles to each other without any order: the library needs none. */
+static pawl_var_t handle(u32 v)
+{
+	return (pawl_var_t){ load_relaxed(&me.var[v].h) };
 }
 
 static void fill(struct pawl_op *d, struct mop *o, pawl_var_t *r, pawl_var_t *w)
@@ -82,10 +93,14 @@ static void fill(struct pawl_op *d, struct mop *o, pawl_var_t *r, pawl_var_t *w)
 	d->priority = o->prio;
 	d->prop = o->prop;
 	for (i = 0; i < o->n; i++) {
+		pawl_var_t h = handle(o->var[i]);
+
+		if (!h.h || ((me.mortal | me.made) & 1u << o->var[i]))
+			model_note(&me.nohandle[o->id], 1);
 		if (o->write[i])
-			w[d->nwrites++] = me.var[o->var[i]];
+			w[d->nwrites++] = h;
 		else
-			r[d->nreads++] = me.var[o->var[i]];
+			r[d->nreads++] = h;
 	}
 }
 
@@ -97,12 +112,60 @@ static void push_begin(struct mop *o)
 static void push_end(struct mop *o, int rc)
 {
 	if (rc) {
-		if (!me.deletes)
+		if (!me.nohandle[o->id])
 			model_fail("push: %d", rc);
 		model_note(&me.refused[o->id], 1);
 	}
 	model_note(&me.pushed, me.pushed | 1ull << o->id);
 	model_note(&me.clock[o->id], model_clock());
+}
+
+static void do_version(u32 v)
+{
+	u64 version, least = 0;
+	pawl_var_t h = handle(v);
+	int rc;
+	u32 n;
+
+	/* What this thread knows to be over is in it. */
+	for (n = 0; n < me.nops; n++)
+		least += writes(me.ops[n], v) && me.over[n] && model_knows(me.over_clock[n]);
+	rc = pawl_var_version(me.e, h, &version);
+	if (rc) {
+		if (h.h && !((me.mortal | me.made) & 1u << v))
+			model_fail("version: %d", rc);
+		return;
+	}
+	if (version < least || version > me.total[v])
+		model_fail("var %u has version %llu, not %llu to %u", v,
+			   (unsigned long long)version, (unsigned long long)least, me.total[v]);
+}
+
+static void do_error(const struct mop *o)
+{
+	struct pawl_error out;
+	pawl_var_t h = handle(o->var[0]);
+	int rc = o->kind == P_ERROR ? pawl_var_error(me.e, h, &out) :
+		 o->kind == P_TAKE ? pawl_var_take(me.e, h, &out) : pawl_var_clear(me.e, h);
+
+	if (rc && rc != -EIO && !(rc == -ESTALE && (!h.h || me.mortal || me.made)))
+		model_fail("error: %d", rc);
+	if (rc == -EIO && out.code != -EIO)
+		model_fail("error: code %d", out.code);
+}
+
+static void do_destroy(void)
+{
+	u32 n;
+
+	if (load_acquire(&me.outs) != me.nprog - 1)
+		return;
+	if (pawl_engine_destroy(me.e))
+		model_fail("destroy: %s", pawl_error_text());
+	for (n = 0; n < me.nops; n++)
+		if (!me.over[n] && !me.refused[n])
+			model_fail("the engine is gone before op %u ran", n);
+	model_note(&me.destroyed, 1);
 }
 
 static u32 do_op(struct mop *o)
@@ -118,6 +181,8 @@ static u32 do_op(struct mop *o)
 		push_begin(o);
 		rc = pawl_push(me.e, &d[0]);
 		push_end(o, rc);
+		if (me.naive && !rc && (!me.over[o->id] || !model_knows(me.over_clock[o->id])))
+			model_fail("the push returns before op %u is over", o->id);
 		break;
 	case P_BATCH:
 		for (i = 0; i < n; i++) {
@@ -130,16 +195,23 @@ static u32 do_op(struct mop *o)
 		return n;
 	case P_DELETE:
 		push_begin(o);
-		rc = pawl_var_delete(me.e, me.var[o->var[0]], body, o);
+		model_note(&me.nohandle[o->id], 1);
+		rc = pawl_var_delete(me.e, handle(o->var[0]), body, o);
 		push_end(o, rc);
 		break;
 	case P_READABLE:
 	case P_WRITABLE:
-		i = o->var[0];
-		rc = o->kind == P_READABLE ? pawl_wait_readable(me.e, me.var[i], -1, NULL) :
-		     pawl_wait_writable(me.e, me.var[i], -1, NULL);
-		if (rc && !me.deletes)
-			model_fail("wait: %d", rc);
+		{
+			pawl_var_t h = handle(o->var[0]);
+			s64 limit = o->brief ? 1 : -1;
+
+			i = o->var[0];
+			rc = o->kind == P_READABLE ? pawl_wait_readable(me.e, h, limit, NULL) :
+			     pawl_wait_writable(me.e, h, limit, NULL);
+			if (rc && h.h && !((me.mortal | me.made) & 1u << i) &&
+			    !(o->brief && rc == -ETIMEDOUT))
+				model_fail("wait: %d", rc);
+		}
 		/* This thread's own earlier pushes are over. */
 		for (n = 0; !rc && n < me.nops; n++)
 			if (me.ops[n]->thread == model_self() && (me.pushed & 1ull << n) &&
@@ -174,9 +246,32 @@ static u32 do_op(struct mop *o)
 			model_fail("stop");
 		break;
 	case P_NEW:
-		rc = pawl_var_create(me.e, &me.var[o->var[0]]);
-		if (rc)
-			model_fail("var_create: %d", rc);
+		{
+			pawl_var_t h;
+
+			rc = pawl_var_create(me.e, &h);
+			if (rc)
+				model_fail("var_create: %d", rc);
+			store_relaxed(&me.var[o->var[0]].h, h.h);
+		}
+		break;
+	case P_VERSION:
+		do_version(o->var[0]);
+		break;
+	case P_ERROR:
+	case P_CLEAR:
+	case P_TAKE:
+		do_error(o);
+		break;
+	case P_BULK:
+		if (pawl_bulk_size(me.e, 8) < 0)
+			model_fail("bulk_size");
+		break;
+	case P_OUT:
+		fetch_add_acq_rel(&me.outs, 1);
+		break;
+	case P_DESTROY:
+		do_destroy();
 		break;
 	default:
 		while (pawl_run_one(me.e))
@@ -192,6 +287,8 @@ void engine_thread(u32 i)
 
 	for (k = 0; k < p->n; )
 		k += do_op(&p->op[k]);
+	if (p->n && (p->op[p->n - 1].kind == P_OUT || me.destroyed))
+		return;
 	while (pawl_run_one(me.e))
 		;
 }
@@ -215,6 +312,8 @@ void engine_check(void)
 {
 	u32 i, n = 0;
 
+	if (me.destroyed)
+		return;
 	while (pawl_run_one(me.e))
 		;
 	for (i = 0; i < me.nops; i++) {
@@ -277,8 +376,13 @@ static void parse(const char *s)
 				o->kind = c == '.' ? P_RUN : c == 'A' ? P_ALL : P_STOP;
 				continue;
 			}
-			if (c == 'a') {
-				o->prop = PAWL_ASYNC;
+			if (c == 'x' || c == 'X' || c == 'b') {
+				o->kind = c == 'x' ? P_OUT : c == 'X' ? P_DESTROY : P_BULK;
+				continue;
+			}
+			if (c == 'a' || c == 'k' || c == 'f') {
+				o->prop = c == 'a' ? PAWL_ASYNC : c == 'k' ? PAWL_NO_SKIP : o->prop;
+				o->fails |= c == 'f';
 				continue;
 			}
 			v = (u32)(*s++ - '0');
@@ -286,14 +390,20 @@ static void parse(const char *s)
 				o->prio = c == 'p' ? (int)v : -(int)v;
 				continue;
 			}
-			if (c == 'd' || c == 'n' || c == 'R' || c == 'W') {
+			if (strchr("dnRWqzVECT", c)) {
 				o->kind = c == 'd' ? P_DELETE : c == 'n' ? P_NEW :
-					  c == 'R' ? P_READABLE : P_WRITABLE;
+					  c == 'V' ? P_VERSION : c == 'E' ? P_ERROR :
+					  c == 'C' ? P_CLEAR : c == 'T' ? P_TAKE :
+					  c == 'R' || c == 'q' ? P_READABLE : P_WRITABLE;
+				o->brief = c == 'q' || c == 'z';
 				me.deletes |= c == 'd';
+				if (c == 'd')
+					me.mortal |= 1u << v;
 				if (c == 'n')
 					me.made |= 1u << v;
 			}
 			o->var[o->n] = v;
+			me.total[v] += c == 'w' || c == 'd';
 			o->write[o->n++] = c == 'w' || c == 'd';
 			me.nvars = v + 1 > me.nvars ? v + 1 : me.nvars;
 		}
@@ -327,19 +437,21 @@ static void warm(struct thread *t)
 	}
 }
 
-static void setup(u32 workers)
+static void setup(int kind, u32 workers, u32 max_threads)
 {
 	struct pawl_config c;
 	u32 i;
 
 	parse(model_arg());
 	pawl_config_init(&c);
+	c.kind = kind;
+	me.naive = kind == PAWL_NAIVE;
 	c.workers = (int)workers;
 	c.priority_workers = workers ? 1 : 0;
 	c.copy_workers = 1;
 	c.max_ops = 64;
 	c.max_vars = 16;
-	c.max_threads = 8;
+	c.max_threads = max_threads;
 	c.spin_ns = 0;
 	if (pawl_engine_create(&c, &me.e))
 		model_fail("create: %s", pawl_error_text());
@@ -351,12 +463,22 @@ static void setup(u32 workers)
 
 void engine_setup(void)
 {
-	setup(0);
+	setup(PAWL_PER_DEVICE, 0, 8);
 }
 
 void engine_setup_worker(void)
 {
-	setup(1);
+	setup(PAWL_PER_DEVICE, 1, 8);
+}
+
+void engine_setup_naive(void)
+{
+	setup(PAWL_NAIVE, 0, 8);
+}
+
+void engine_setup_few(void)
+{
+	setup(PAWL_PER_DEVICE, 0, 4);
 }
 
 void engine_enter(u32 i)

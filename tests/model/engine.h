@@ -12,6 +12,12 @@
  *	A	wait for all		.	run what is ready, all of it
  *	n1	make var 1, then only	p2w0	an op with priority 2; m2w0: -2
  *	a w0..	asynchronous property: runs inside the push if it can
+ *	f, k	the op's body fails; it runs although something before it failed
+ *	q0, z0	wait as R0, W0, with a limit that is over at once
+ *	V0	version of var 0	E0, C0, T0	its error: look, clear, take
+ *	b	bulk mode: what this thread pushes is gathered
+ *	x	this thread does not call the engine any more
+ *	X	destroy the engine, if all others have said so
  * At its end each thread runs what is ready.
  *
  * Checked while ops run: a write is alone, reads are with reads; an op runs once; an op
@@ -29,7 +35,8 @@
 #define MAX_VARS	8u
 #define MAX_ACC		8u
 
-enum { P_OP, P_BATCH, P_DELETE, P_READABLE, P_WRITABLE, P_ALL, P_RUN, P_NEW, P_STOP };
+enum { P_OP, P_BATCH, P_DELETE, P_READABLE, P_WRITABLE, P_ALL, P_RUN, P_NEW, P_STOP, P_VERSION,
+       P_OUT, P_DESTROY, P_ERROR, P_CLEAR, P_TAKE, P_BULK };
 
 struct mop {
 	u32 kind, id, more;		/* more: ops that follow in the batch */
@@ -39,6 +46,8 @@ struct mop {
 	bool write[MAX_ACC];
 	int prio;
 	u32 prop;
+	bool fails;
+	bool brief;		/* a wait with a limit */
 };
 
 struct mthread_prog {
@@ -58,6 +67,14 @@ struct model_engine {
 	/* the oracle's books; changed by model_note() */
 	u64 ran[MAX_OPS], over[MAX_OPS], refused[MAX_OPS];
 	u64 clock[MAX_OPS];	/* of the pushing thread, when its push was over */
+	u64 over_clock[MAX_OPS];	/* of the thread that ran it, at its end */
+	u64 gone[MAX_VARS];		/* its deletion ran */
+	u64 destroyed;
+	u64 outs;			/* A: threads that are out of the engine */
+	u64 nohandle[MAX_OPS];		/* a var of it is not made yet, or may be deleted */
+	u32 mortal;			/* mask of vars that a program deletes */
+	u32 total[MAX_VARS];		/* writes in the program */
+	bool naive;
 	u64 pushed;			/* mask of ops whose push returned */
 	u64 before[MAX_OPS];		/* that mask when its push began */
 	u64 reading[MAX_VARS], writing[MAX_VARS];
@@ -70,6 +87,8 @@ extern struct model_engine me;
 
 void engine_setup(void);		/* without workers */
 void engine_setup_worker(void);		/* with one */
+void engine_setup_naive(void);
+void engine_setup_few(void);		/* with few slots for threads: used again by others */
 void engine_enter(u32 i);
 void engine_thread(u32 i);
 void engine_check(void);
@@ -78,9 +97,10 @@ void engine_check(void);
  * A row of scenarios[]: a program for so many threads; how far, and how long, it is searched
  * at once.  What comes behind: setup, check, flags.
  */
-#define PROGRAM(name_, program, threads_, bound_, seconds_, ...)		\
+#define PROGRAM(...)	COMERS(__VA_ARGS__, .enter = engine_enter)
+/* Its threads come to the engine, and leave it, as they do in life. */
+#define COMERS(name_, program, threads_, bound_, seconds_, ...)			\
 	{ .name = name_, .what = program, .arg = program, .threads = threads_,	\
-	  .enter = engine_enter, .thread = engine_thread,			\
-	  .bound = bound_, .seconds = seconds_, __VA_ARGS__ }
+	  .thread = engine_thread, .bound = bound_, .seconds = seconds_, __VA_ARGS__ }
 
 #endif

@@ -9,6 +9,7 @@
 void *model_malloc(size_t n);
 void *model_realloc(void *p, size_t n);
 void model_free(void *p);
+void model_munmap(void *p, size_t n);
 void *model_mmap(size_t n);
 void *model_memset(void *p, int c, size_t n);
 void *model_memcpy(void *to, const void *from, size_t n);

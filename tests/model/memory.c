@@ -15,6 +15,7 @@
 #include "libc.h"
 #include "rt.h"
 
+#define FREED_MAX	(32u << 10)	/* of more nothing is said */
 #define UNDO_MAX	(1u << 28)
 #define SHADOW_BYTES	(REGION_BYTES / 8 * sizeof(struct shadow))
 
@@ -167,6 +168,14 @@ void model_free(void *p)
 	for (i = 0; watch && i < n; i += 8)
 		weak_plain((char *)p + i, 8, true);
 	memset(p, 0xdb, n);
+}
+
+void model_munmap(void *p, size_t n)
+{
+	size_t i;
+
+	for (i = 0; watch && n <= FREED_MAX && i < n; i += 8)
+		weak_plain((char *)p + i, 8, true);
 }
 
 void *model_realloc(void *p, size_t n)

@@ -633,6 +633,17 @@ int os_once(pthread_once_t *once, void (*fn)(void))
 
 int os_key_create(pthread_key_t *key, void (*exit_fn)(void *))
 {
+	u32 i;
+
+	/* The same one as in the schedule before. */
+	for (i = 0; i < nkeys; i++)
+		if (key_exit[i] == exit_fn)
+			break;
+	if (i < nkeys) {
+		touch(key, sizeof(*key));
+		*key = i;
+		return 0;
+	}
 	if (nkeys == KEYS)
 		return EAGAIN;
 	key_exit[nkeys] = exit_fn;

@@ -23,7 +23,7 @@
 #define realloc(p, n)		model_realloc(p, n)
 #define free(p)			model_free(p)
 #define mmap(a, n, ...)		model_mmap(n)
-#define munmap(p, n)		((void)(p), (void)(n))
+#define munmap(p, n)		model_munmap(p, n)
 #define mprotect(p, n, r)	0
 #define madvise(p, n, r)	0
 #define memset(p, c, n)		model_memset(p, c, n)

@@ -3,6 +3,7 @@
  * An executor that is as small as can be, for scenarios of the var queue alone: a ready op
  * belongs to the thread that made it ready, in order; a waiting thread spins.
  */
+#include <errno.h>
 #include <exec/exec.h>
 #include <base/bug.h>
 #include <base/err.h>
@@ -26,11 +27,14 @@ struct exec {
 	struct mine mine[16];
 };
 
+static struct exec *the;
+
 int exec_create(const struct exec_config *cfg, const struct exec_client *cl, struct exec **out)
 {
 	struct exec *x = calloc(1, sizeof(*x));
 
 	x->cl = *cl;
+	the = x;
 	*out = x;
 	return 0;
 }
@@ -64,11 +68,8 @@ int exec_worker_error(struct exec *x)
 	return 0;
 }
 
-static struct exec *the;
-
 int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 {
-	the = x;
 	t->slot = slot;
 	t->budget = EXEC_UNLIMITED;
 	return 0;
@@ -106,6 +107,8 @@ int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), vo
 
 		if (w)
 			x->cl.run(x->cl.user, t, w);
+		else if (timeout_ns >= 0)
+			return -ETIMEDOUT;
 		else
 			cpu_relax();
 	}

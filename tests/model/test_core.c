@@ -5,6 +5,8 @@
 #include "engine.h"
 
 #define S(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup, .check = engine_check)
+#define N(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup_naive, .check = engine_check)
+#define T(...)	COMERS(__VA_ARGS__, .setup = engine_setup_few, .check = engine_check)
 /* One thread may be stopped for good anywhere: the others' pushes return. */
 #define F(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup, .flags = MODEL_FREEZE)
 
@@ -23,6 +25,8 @@ const struct scenario scenarios[] = {
 	S("delete_3", "d0 n1 w1 | w0w2 | r0r2", 3, 2, 6),
 	S("next", "w0w1 w2w3 | w0w1", 2, MODEL_ALL, 5),
 	S("next_3", "w2w3 w4 . w0w1 w2w3 | w0w1", 2, 3, 5),
+	S("recycle", "w0w1 . w2w3 | w0w1", 2, 3, 3),
+	S("recycle_wide", "w0w1 . w2w3w4w5w6 | w0w1", 2, 2, 3),
 	S("next_2", "w0w1 w2w3w4 | r0r1 w2", 2, 3, 5),
 	S("triple", "w0w1 | w1w2 | w0w2", 3, MODEL_ALL, 6),
 	S("three", "w0 r0 | r0 w0 | w0 w0", 3, MODEL_ALL, 6),
@@ -33,6 +37,14 @@ const struct scenario scenarios[] = {
 	S("wait", "w0 W0 | r0 R0", 2, MODEL_ALL, 6),
 	S("waitall2", "w0 A | w1", 2, MODEL_ALL, 6),
 	S("waitall", "w0 A | w0", 2, MODEL_ALL, 6),
+	S("reuse", "w0 d0 . n1 w1 | w0 R0 V0 r0", 2, 2, 3),
+	S("handle", "d0 . n1 | V1 R1 V1", 2, 3, 3),
+	S("limits", "w0 q0 z0 q0 R0 | w0 z0 W0", 2, 2, 3),
+	S("errors", "fw0 . kw0 . fkw0 E0 | E0 C0 kw0 | T0 E0", 3, 1, 3),
+	N("naive", "w0 r0 | w0w1 w1", 2, 2, 3),
+	T("threads", "w0 | w0", 2, 2, 3),
+	T("threads_destroy", "w0 . X | w0 . x", 2, 2, 3),
+	T("threads_destroy_3", "X | w0 . x | w0 . x", 3, 1, 3),
 	F("stop_pair", "w0w1 | w1w0", 2, MODEL_ALL, 6),
 	F("stop_three", "w0w1 | w1w0 | w0", 3, MODEL_ALL, 6),
 	{ .name = NULL },

@@ -9,6 +9,8 @@
 #define W(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup_worker, .check = engine_check,	\
 			.flags = MODEL_SLEEPS_OK)
 
+#define T(...)	COMERS(__VA_ARGS__, .setup = engine_setup_few, .check = engine_check)
+
 const struct scenario scenarios[] = {
 	S("run_ww", "w0 | w0", 2, MODEL_ALL, 6),
 	S("run_pair", "w0w1 | r0w1", 2, 3, 6),
@@ -26,5 +28,7 @@ const struct scenario scenarios[] = {
 	W("worker_all", "w0 r0 A", 1, 2, 6),
 	W("worker_stop", "w0 S", 1, 2, 6),
 	W("worker_stop_2", "w0 S | w0", 2, 2, 6),
+	W("worker_destroy", "w0 X", 1, 2, 3),
+	T("destroy_bulk", "X | b w0 x", 2, 2, 3),
 	{ .name = NULL },
 };
