@@ -84,8 +84,16 @@ static void grace_period(void)
 
 #include <pthread.h>
 #include <urcu/urcu-memb.h>
-/* Its short functions for readers, which it leaves to anybody, inline: twice an event of a recording. */
+/*
+ * Its short functions for readers, which it leaves to anybody, inline: each event of a
+ * recording is a section.  The thread sanitizer would take what is in them for races.
+ */
+#ifdef __SANITIZE_THREAD__
+#define _urcu_memb_read_lock urcu_memb_read_lock
+#define _urcu_memb_read_unlock urcu_memb_read_unlock
+#else
 #include <urcu/static/urcu-memb.h>
+#endif
 
 /* A: threads inside calls of liburcu that take its mutexes, and registered threads */
 static u64 users;
