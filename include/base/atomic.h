@@ -201,17 +201,4 @@ static inline bool pair_cas_acq_rel(struct pair *p, struct pair *old, struct pai
 }
 #endif
 
-/* May tear: see struct pair. */
-static inline struct pair pair_load_acquire(const struct pair *p)
-{
-	struct pair v;
-
-	v.tag = load_acquire(&p->tag);
-	v.val = load_acquire(&p->val);
-#ifdef __SANITIZE_THREAD__
-	__tsan_acquire((void *)p);
-#endif
-	return v;
-}
-
 #endif

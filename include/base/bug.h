@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Executable invariants, layer 0.  Level 1: cheap asserts; 2: structure checks;
- * 3: walk everything.  Level 0 (production) compiles to nothing.
+ * Executable invariants, layer 0.  Level 1: cheap asserts; 2: structure checks.  Level 0
+ * (production) compiles to nothing.
  */
 #ifndef BASE_BUG_H
 #define BASE_BUG_H
@@ -48,6 +48,5 @@ void model_bug(const char *file, int line, const char *cond);
 
 #define BUG_ON1(cond) PAWL_ASSERT_AT(1, !(cond))
 #define BUG_ON2(cond) PAWL_ASSERT_AT(2, !(cond))
-#define BUG_ON3(cond) PAWL_ASSERT_AT(3, !(cond))
 
 #endif

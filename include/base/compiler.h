@@ -22,7 +22,6 @@ typedef int64_t s64;
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
-#define __must_check __attribute__((warn_unused_result))
 #define __cacheline_aligned __attribute__((aligned(CACHELINE)))
 #define __noinline __attribute__((noinline))
 #define __cold __attribute__((cold, noinline))
@@ -35,7 +34,6 @@ typedef int64_t s64;
 #define min_u(a, b) ((a) < (b) ? (a) : (b))
 #define max_u(a, b) ((a) > (b) ? (a) : (b))
 
-#define prefetch(p) __builtin_prefetch((p), 0, 3)
 #define prefetchw(p) __builtin_prefetch((p), 1, 3)
 
 #endif

@@ -17,7 +17,6 @@ int os_thread_create(os_thread *t, void *(*fn)(void *), void *arg);
 void os_thread_join(os_thread t);
 void os_thread_name(const char *name);
 void os_thread_yield(void);
-int os_once(pthread_once_t *once, void (*fn)(void));
 int os_key_create(pthread_key_t *key, void (*exit)(void *));
 int os_key_set(pthread_key_t key, const void *value);
 
@@ -45,11 +44,6 @@ static inline void os_thread_name(const char *name)
 static inline void os_thread_yield(void)
 {
 	sched_yield();
-}
-
-static inline int os_once(pthread_once_t *once, void (*fn)(void))
-{
-	return pthread_once(once, fn);
 }
 
 static inline int os_key_create(pthread_key_t *key, void (*exit)(void *))

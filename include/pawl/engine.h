@@ -118,7 +118,8 @@ struct pawl_error {
 };
 
 enum pawl_kind {
-	PAWL_PER_DEVICE = 0,	/* normal, priority, copy-in and copy-out queues per device */
+	PAWL_PER_DEVICE = 0,	/* normal, copy-in and copy-out queues per device; one of
+				   priority for all CPUs, and one for each other device */
 	PAWL_POOLED = 1,	/* one pool for all devices, one copy lane */
 	PAWL_NAIVE = 2,		/* every op runs inside its push */
 };
@@ -151,7 +152,8 @@ struct pawl_config {
 	bool no_help;			/* waiting threads only wait (default: they run ready
 					   ops; inside a body they always do) */
 	bool prefault;			/* touch all memory at creation: no page fault later */
-	uint64_t spin_ns;		/* a worker looks for work this long before it sleeps */
+	uint64_t spin_ns;		/* a thread looks for work this long before it sleeps;
+					   default 20000 */
 	const int *cpus;		/* workers are pinned to these in turn; NULL: not pinned */
 	unsigned int ncpus;
 	const char *name;		/* prefix of thread names, at most 7 bytes; "pawl" */
@@ -174,8 +176,8 @@ PAWL_API void pawl_config_init(struct pawl_config *cfg);
 
 /*
  * Create an engine; cfg NULL means defaults.  Any number per process; no thread
- * exists before the first op that needs it.  -EINVAL (which field), -ENOMEM,
- * -EAGAIN.  Blocking: allocates.
+ * exists before the first op that needs it, but one for config.devices.  -EINVAL (which
+ * field), -ENOMEM, -EAGAIN; -ENODEV, -EOWNERDEAD (config.devices).  Blocking: allocates.
  */
 PAWL_API int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out);
 /*
@@ -197,7 +199,7 @@ PAWL_API int pawl_engine_start(struct pawl_engine *e);
 PAWL_API int pawl_var_create(struct pawl_engine *e, pawl_var_t *out);
 /*
  * Push an op that writes the var, runs fn(arg) (may be NULL) before any other
- * ready op, and ends the var.  From the place of this op on, the handle is stale.
+ * ready op of its queue, and ends the var.  From the place of this op on, the handle is stale.
  * Any thread; lock-free; errors as pawl_push().
  */
 PAWL_API int pawl_var_delete(struct pawl_engine *e, pawl_var_t v, pawl_fn fn, void *arg);
@@ -217,7 +219,8 @@ PAWL_API int pawl_var_take(struct pawl_engine *e, pawl_var_t v, struct pawl_erro
 /*
  * Push an op.  Any thread; lock-free; no allocation by the C library, no lock and no
  * system call, except to wake a sleeping worker, to touch memory for the first
- * time, on a thread's first call, and to block where window_policy says so.
+ * time, on a thread's first call, when a run queue grows, for the first op of a queue
+ * (which creates its workers), and to block where window_policy says so.
  * -EINVAL (which field), -ENODEV, -ESTALE, -E2BIG (more vars than an op can have),
  * -EAGAIN (window), -ENOMEM (max_ops).  A refused push has no effect.  One case of
  * -ESTALE is different: when a var is deleted by another thread during the very

@@ -836,16 +836,6 @@ const char *program_name(void)
 	return strrchr(program, '/') ? strrchr(program, '/') + 1 : program;
 }
 
-bool scenario_named(const char *name)
-{
-	const struct scenario *s;
-
-	for (s = scenarios; s->name; s++)
-		if (!strcmp(s->name, name))
-			return true;
-	return false;
-}
-
 static bool run(const char *mode, double seconds, u64 most)
 {
 	double start = now();

@@ -174,7 +174,6 @@ void scenario_setup(const struct scenario *s);
 bool run_quiet(const char *mode, double seconds, u64 most);
 const char *busted_name(u32 i);
 const char *program_name(void);
-bool scenario_named(const char *name);
 extern const char *trials_only, *trials_in;
 int run_trials(bool planted, const char *list, u32 jobs, u64 most, double seconds,
 	       double total);

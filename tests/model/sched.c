@@ -621,16 +621,6 @@ void os_thread_yield(void)
 	model_relax();
 }
 
-int os_once(pthread_once_t *once, void (*fn)(void))
-{
-	if (!*once) {
-		touch(once, sizeof(*once));
-		*once = 1;
-		fn();
-	}
-	return 0;
-}
-
 int os_key_create(pthread_key_t *key, void (*exit_fn)(void *))
 {
 	u32 i;

@@ -32,7 +32,7 @@ static char text[256];
 
 static void load(const char *path, struct recording *r)
 {
-	int rc = rec_load(path, r, text, sizeof(text));
+	int rc = workload_load(path, r, text, sizeof(text));
 
 	ck_assert_msg(!rc, "%s", text);
 }

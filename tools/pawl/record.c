@@ -16,8 +16,6 @@
 #include "record.h"
 #include "slurp.h"
 
-#define FILE_MAX_BYTES ((size_t)8 << 30)
-
 /* The chunks of one thread in one engine, one after the other. */
 struct stream {
 	uint32_t engine, thread, chunks;
@@ -847,21 +845,6 @@ int rec_parse(const char *name, const void *data, size_t len, struct recording *
 	free(rd.varhash);
 	if (rc)
 		rec_free(r);
-	return rc;
-}
-
-int rec_load(const char *path, struct recording *r, char *err, size_t errlen)
-{
-	void *data;
-	size_t len;
-	int rc;
-
-	memset(r, 0, sizeof(*r));
-	rc = file_slurp(path, FILE_MAX_BYTES, &data, &len, err, errlen);
-	if (rc)
-		return rc;
-	rc = rec_parse(path, data, len, r, err, errlen);
-	free(data);
 	return rc;
 }
 

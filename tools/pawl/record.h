@@ -92,12 +92,10 @@ struct recording {
 };
 
 /*
- * Read a recording.  0, or a negative errno and what is wrong, where.  A file that ends
- * early is read up to its last whole chunk (ended is false); anything else that is wrong
- * with it is -EBADMSG.
+ * Read a recording from memory; name is for messages.  0, or a negative errno and what is
+ * wrong, where.  What ends early is read up to its last whole chunk (ended is false);
+ * anything else that is wrong with it is -EBADMSG.
  */
-int rec_load(const char *path, struct recording *r, char *err, size_t errlen);
-/* The same from memory; name is for messages. */
 int rec_parse(const char *name, const void *data, size_t len, struct recording *r, char *err,
 	      size_t errlen);
 void rec_free(struct recording *r);
