@@ -5,32 +5,16 @@
 # refuses and how, and that it does not let a wrong answer pass.  With PAWL_TEST_SHORT=1,
 # for the thread sanitizer, it runs fewer requests.
 # Exit status 0: passed, 1: failed, 77: the command is not built.
-set -u
-
-src=$(cd "$(dirname "$0")/../.." && pwd) || exit 1
-pawl=${1:-${PAWL:-tools/pawl/pawl}}
-[ -x "$pawl" ] || pawl=$src/tools/pawl/pawl
-[ -x "$pawl" ] || { echo "test_infer: tools/pawl/pawl is not built"; exit 77; }
+. "$(dirname "$0")/lib.sh"
 
 unset PAWL_DATA
 files=$src/tools/pawl/data
-python=${PYTHON3:-python3}
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-bad=0
-checks=0
 short=${PAWL_TEST_SHORT:-}
 if [ -n "$short" ]; then
 	quick='--requests 300 --reload-every 30 --in-flight 16' requests=600
 else
 	quick=--quick requests=6000
 fi
-
-fail() {
-	echo "test_infer: $1" >&2
-	sed 's/^/  | /' "$tmp/out" "$tmp/err" >&2
-	bad=$((bad + 1))
-}
 
 # run STATUS ARGS...: the exit status must be that one
 run() {

@@ -4,25 +4,10 @@
 # test_mxnet.sh [PAWL]: what `pawl mxnet` finds, refuses and sets up.  No mxnet is needed:
 # packages and compilers are stand-ins here; tests/compat/mxnet/run.sh has the real one.
 # Exit status 0: passed, 1: failed, 77: the command is not built.
-set -u
+. "$(dirname "$0")/lib.sh"
 
-src=$(cd "$(dirname "$0")/../.." && pwd) || exit 1
-pawl=${1:-${PAWL:-tools/pawl/pawl}}
-[ -x "$pawl" ] || pawl=$src/tools/pawl/pawl
-[ -x "$pawl" ] || { echo "test_mxnet: tools/pawl/pawl is not built"; exit 77; }
-
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-bad=0
-checks=0
 export XDG_CACHE_HOME="$tmp/cache"
 unset LD_PRELOAD CXX
-
-fail() {
-	echo "test_mxnet: $1" >&2
-	sed 's/^/  | /' "$tmp/out" "$tmp/err" >&2
-	bad=$((bad + 1))
-}
 
 # run STATUS ARGS...: the exit status must be that one
 run() {

@@ -5,25 +5,10 @@
 # as a user runs them.  What MXNet pushed for a training step and an inference (tests/data) is
 # replayed, recorded, and compared.  With PAWL_DATA=folder the workloads under its wfformat/ and
 # pytorch-et/ are replayed, too.  Exit status 0: passed, 1: failed, 77: cannot be tested here.
-set -u
-
-src=$(cd "$(dirname "$0")/../.." && pwd) || exit 1
-pawl=${1:-${PAWL:-tools/pawl/pawl}}
-[ -x "$pawl" ] || pawl=$src/tools/pawl/pawl
-[ -x "$pawl" ] || { echo "test_record: tools/pawl/pawl is not built"; exit 77; }
+. "$(dirname "$0")/lib.sh"
 
 data=${PAWL_DATA:-}
 unset PAWL_DATA PAWL_RECORD
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-bad=0
-python=${PYTHON3:-python3}
-
-fail() {
-	echo "test_record: $1" >&2
-	sed 's/^/  | /' "$tmp/out" "$tmp/err" >&2
-	bad=$((bad + 1))
-}
 
 # run STATUS PATTERN ARGS...: that exit status, and PATTERN in what it says
 run() {

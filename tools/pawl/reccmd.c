@@ -12,7 +12,6 @@
 
 #include "cmd.h"
 #include "record.h"
-#include "slurp.h"
 
 static const char help[] =
 "Usage: pawl record info|dump|json FILE\n"
@@ -296,19 +295,14 @@ static int show(const char *self, const char *what, const char *path)
 	struct recording r;
 	uint32_t *order;
 	char err[256];
-	size_t n = 0;
-	int rc = workload_load(path, &r, err, sizeof(err));
+	size_t n;
+	int rc;
 
-	if (rc) {
+	if (workload_open(path, &r, &order, &n, err, sizeof(err))) {
 		fprintf(stderr, "%s: %s\n", self, err);
 		return STATUS_FAILED;
 	}
-	order = calloc(r.nops + 1, sizeof(*order));
-	rc = order ? rec_order(&r, order, &n, err, sizeof(err)) :
-	     file_err(err, sizeof(err), -ENOMEM, "no memory");
-	if (rc)
-		fprintf(stderr, "%s: %s: %s\n", self, path, err);
-	else if (!strcmp(what, "info"))
+	if (!strcmp(what, "info"))
 		rc = info(&r, path, order, n);
 	else if (!strcmp(what, "dump"))
 		rc = dump(&r, order, n);

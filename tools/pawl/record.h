@@ -109,5 +109,8 @@ int rec_order(const struct recording *r, uint32_t *order, size_t *n, char *err, 
 
 /* Any of the formats, found out by the contents (gzip's too). */
 int workload_load(const char *path, struct recording *r, char *err, size_t errlen);
+/* The same, and its serial order: *order is the caller's to free. */
+int workload_open(const char *path, struct recording *r, uint32_t **order, size_t *n, char *err,
+		  size_t errlen);
 
 #endif

@@ -360,19 +360,15 @@ static int replay_times(const char *self, const char *path, const struct replay_
 {
 	struct replay_result res;
 	struct recording r;
-	uint32_t *order = NULL;
+	uint32_t *order;
 	char err[256];
-	size_t n = 0;
-	int rc;
+	size_t n;
+	int rc = 0;
 
-	rc = workload_load(path, &r, err, sizeof(err));
-	if (rc) {
+	if (workload_open(path, &r, &order, &n, err, sizeof(err))) {
 		fprintf(stderr, "%s: %s\n", self, err);
 		return STATUS_FAILED;
 	}
-	order = calloc(r.nops + 1, sizeof(*order));
-	rc = order ? rec_order(&r, order, &n, err, sizeof(err)) :
-	     file_err(err, sizeof(err), -ENOMEM, "no memory");
 	for (; !rc && times; times--) {
 		rc = replay_run(&r, order, n, opt, &res, err, sizeof(err));
 		if (rc)

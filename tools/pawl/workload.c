@@ -519,3 +519,20 @@ int workload_load(const char *path, struct recording *r, char *err, size_t errle
 		places(r);
 	return rc;
 }
+
+int workload_open(const char *path, struct recording *r, uint32_t **order, size_t *n, char *err,
+		  size_t errlen)
+{
+	char text[256] = "no memory";
+	int rc = workload_load(path, r, err, errlen);
+
+	if (rc)
+		return rc;
+	*order = calloc(r->nops + 1, sizeof(**order));
+	rc = *order ? rec_order(r, *order, n, text, sizeof(text)) : -ENOMEM;
+	if (!rc)
+		return 0;
+	free(*order);
+	rec_free(r);
+	return file_err(err, errlen, rc, "%s: %s", path, text);
+}
