@@ -70,30 +70,36 @@ static int where_am_i(struct pawl_run *run, void *arg)
 	return 0;
 }
 
-/* Each property goes to its queue: the names of the workers tell. */
-START_TEST(test_queues_per_device)
+static struct pawl_engine *two_devices(int kind)
 {
-	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
-	char name[8][16], dev1[3][16];
-	struct pawl_engine *e;
-	u32 p;
+	struct pawl_config c = small(kind, 1);
 
 	c.cpu_devices = 2;
 	c.no_help = true;
-	e = engine_with(&c);
-	for (p = 0; p < 8; p++) {
-		struct pawl_op op = op_of_fn(where_am_i, name[p]);
+	return engine_with(&c);
+}
 
-		op.prop = (u16)p;
-		OK(pawl_push(e, &op));
-	}
-	for (p = 0; p < 3; p++) {
-		struct pawl_op op = op_of_fn(where_am_i, dev1[p]);
+/* Which worker runs an op with this property? */
+static void push_where(struct pawl_engine *e, u32 prop, u32 device, char *name)
+{
+	struct pawl_op op = op_of_fn(where_am_i, name);
 
-		op.prop = (u16)p;
-		op.device.id = 1;
-		OK(pawl_push(e, &op));
-	}
+	op.prop = (u16)prop;
+	op.device.id = (u16)device;
+	OK(pawl_push(e, &op));
+}
+
+/* Each property goes to its queue: the names of the workers tell. */
+START_TEST(test_queues_per_device)
+{
+	struct pawl_engine *e = two_devices(PAWL_PER_DEVICE);
+	char name[8][16], dev1[3][16];
+	u32 p;
+
+	for (p = 0; p < 8; p++)
+		push_where(e, p, 0, name[p]);
+	for (p = 0; p < 3; p++)
+		push_where(e, p, 1, dev1[p]);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_str_eq(name[PAWL_NORMAL], name[PAWL_NO_SKIP]);
 	ck_assert_str_eq(name[PAWL_NORMAL], name[PAWL_GPU_PRIORITIZED]);
@@ -110,20 +116,12 @@ END_TEST
 
 START_TEST(test_queues_pooled)
 {
-	struct pawl_config c = small(PAWL_POOLED, 1);
+	struct pawl_engine *e = two_devices(PAWL_POOLED);
 	char name[8][16];
-	struct pawl_engine *e;
 	u32 p;
 
-	c.cpu_devices = 2;
-	c.no_help = true;
-	e = engine_with(&c);
 	for (p = 0; p < 8; p++) {
-		struct pawl_op op = op_of_fn(where_am_i, name[p]);
-
-		op.prop = (u16)p;
-		op.device.id = p & 1;
-		OK(pawl_push(e, &op));
+		push_where(e, p, p & 1, name[p]);
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 	}
 	ck_assert_str_eq(name[PAWL_NORMAL], name[PAWL_NO_SKIP]);
