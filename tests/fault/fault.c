@@ -83,7 +83,7 @@ REAL(void *, malloc, size_t n)
  * core/thread.c keeps a list of the process's threads, whose entries are used again and
  * never freed; how many there are at once is a matter of timing.
  */
-#define TLS_ENTRY 48
+#define TLS_ENTRY 56
 
 REAL(void *, calloc, size_t n, size_t size)
 {
