@@ -69,11 +69,12 @@ void exec_destroy(struct exec *x);
 /*
  * Add a queue with so many workers, named "<prefix>-<name>-<i>".  Its workers start
  * on the first exec_push() to it after exec_start(), or never if workers is 0.
- * `drive`: waiting threads and the host may take from it too.
+ * `drive`: waiting threads and the host may take from it too.  Before other threads use
+ * the executor.
  */
 int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 		   struct exec_queue **out);
-/* Both repeatable, by one thread at a time.  stop joins the workers; queues keep their work. */
+/* Both repeatable, by one thread at a time, whom the caller puts in order.  stop joins the workers; queues keep their work. */
 int exec_start(struct exec *x);
 void exec_stop(struct exec *x);
 /*

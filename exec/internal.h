@@ -108,7 +108,7 @@ struct exec {
 	const char *warm;	/* I: address of work 0, for prefetching */
 	u32 stride;		/* I */
 	u32 max_threads;	/* I */
-	u32 nqueues;		/* A: queues are added before threads come */
+	u32 nqueues;		/* I: queues are added before threads come */
 	u64 spin;		/* I: cycles */
 	u64 batch;		/* I: cycles, BATCH_NS */
 	u64 yield;		/* I: cycles, YIELD_NS */

@@ -21,14 +21,14 @@
  *
  *	pusher                                  thread that goes to sleep
  *	P1 publish the work (seq_cst)           park = PARKED; set bit
- *	   load attn (seq_cst)                  attn++ (seq_cst)
+ *	   load attn (seq_cst)                  attn++
  *	                                        P2 smp_mb(); look at all queues again
  *	   attn > 0: find a bit, claim          futex wait while park == PARKED
  *
  * Bad outcome: attn read as without the sleeper, and the look misses the work.  Both
- * cannot be, whichever of "load attn" and "attn++" is first in the total order: the
+ * cannot be, whichever of "load attn" and the barrier is first in the total order: the
  * first gives way to the second.  If attn was read with the sleeper counted, then
- * its bit and park word are visible too (attn++ is a release).
+ * its bit and park word are visible too (P9 <-> P10).
  *
  * Spinners.  A pusher that sees a spinner does not wake anybody, as long as its own
  * backlog is small.  The thread that ceases to be a spinner does so in one of three ways:
@@ -38,7 +38,8 @@
  *
  *	pusher                                  last spinner
  *	P3 publish the work (seq_cst)           P4 spin-- (seq_cst)
- *	   load spin (seq_cst)                     smp_mb(); queue not empty? wake one
+ *	   load spin (seq_cst)                     load attn (seq_cst): nobody sleeps? over
+ *	                                           smp_mb(); queue not empty? wake one
  *
  * If the pusher read spin > 0, its load is before the decrement, and the look sees
  * the work.  The woken one is counted as a spinner by its waker, so this also hands a
@@ -111,24 +112,29 @@ void exec_unpark(struct exec *x, struct exec_thread *t)
 		park_wake(x, &t->park);
 }
 
-/* Wake one sleeper of g for work.  False: nobody sleeps. */
+/*
+ * Wake one sleeper of g for work.  False: nobody sleeps.  attn is relaxed here: callers have
+ * read it with seq_cst (EXEC-P10), or come from a barrier.
+ */
 static bool group_wake(struct exec *x, struct exec_group *g)
 {
 	u32 i, words = (x->max_threads + 63) / 64;
 	u32 *late = NULL;
 
-	if (!attn_sleepers(load_seq_cst(&g->attn)))
+	if (!attn_sleepers(load_relaxed(&g->attn)))
 		return false;
 	for (i = 0; i < words; i++) {
+		/* EXEC-P8 <-> EXEC-P7: whose bit that is. */
 		u64 b = load_acquire(&g->bits[i]);
 
 		for (; b; b &= b - 1) {
 			u32 slot = i * 64 + (u32)__builtin_ctzll(b);
-			struct exec_thread *t = load_acquire(&x->threads[slot]);
+			struct exec_thread *t = load_relaxed(&x->threads[slot]);
 			u32 p = load_relaxed(&t->park);
 
 			if (p == PARKED + g->id && cas_relaxed(&t->park, &p, CLAIMED)) {
-				fetch_add_seq_cst(&g->spin, 1);
+				/* Relaxed: see spin_begin(). */
+				fetch_add_relaxed(&g->spin, 1);
 				park_wake(x, &t->park);
 				return true;
 			}
@@ -159,8 +165,12 @@ void queue_attention(struct exec_queue *q, struct exec_thread *t)
 
 	if (load_relaxed(&q->group.attn) & ATTN_START)
 		queue_start(q);
+	/*
+	 * EXEC-P1 <-> EXEC-P2: exec_push() may have looked at one of them only.
+	 * EXEC-P10 <-> EXEC-P9: bits and park words of those who are counted, here and there.
+	 */
 	if (!attn_sleepers(load_relaxed(&q->group.attn)) &&
-	    !(drive && attn_sleepers(load_relaxed(&x->helpers.attn))))
+	    !(drive && attn_sleepers(load_seq_cst(&x->helpers.attn))))
 		return;
 	/* EXEC-P3 <-> EXEC-P4 */
 	spin = (s32)load_seq_cst(&q->group.spin);
@@ -183,7 +193,8 @@ static struct exec_group *thread_group(struct exec *x, struct exec_thread *t)
 
 static void spin_begin(struct exec_group *g, struct exec_thread *t)
 {
-	fetch_add_seq_cst(&g->spin, 1);
+	/* Relaxed: seen late, it means one wake-up more.  What counts is when it ends. */
+	fetch_add_relaxed(&g->spin, 1);
 	t->spinning = true;
 }
 
@@ -206,7 +217,7 @@ static void pass_on(struct exec *x, struct exec_thread *t)
 			queue_wake(q);
 		return;
 	}
-	n = load_acquire(&x->nqueues);
+	n = x->nqueues;
 	for (i = 0; i < n; i++) {
 		struct exec_queue *q = x->queues[i];
 
@@ -299,11 +310,13 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 
 	store_relaxed(&t->park, parked);
 	if (g) {
-		fetch_or_acq_rel(bits, bit);
-		fetch_add_seq_cst(&g->attn, 1);
+		/* EXEC-P7 <-> EXEC-P8: x->threads[] before the bit. */
+		fetch_or_release(bits, bit);
+		/* EXEC-P9 <-> EXEC-P10: bit and park, for who sees the count. */
+		fetch_add_release(&g->attn, 1);
 		if (t->spinning) {
 			t->spinning = false;
-			fetch_add_seq_cst(&g->spin, -1u);	/* EXEC-P4 <-> EXEC-P3 */
+			fetch_add_relaxed(&g->spin, -1u);	/* EXEC-P4 <-> EXEC-P3: by the barrier */
 		}
 	}
 	/*
@@ -329,13 +342,15 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 	 * to us, while we were one, than the one piece of work that we found: count again,
 	 * so that spin_end() looks what is left and hands it on (P4).
 	 */
-	if (xchg_acq_rel(&t->park, RUNNING) == CLAIMED)
+	/* Relaxed: nothing comes with the claim; what for it came is looked at again, by P2. */
+	if (xchg_relaxed(&t->park, RUNNING) == CLAIMED)
 		t->spinning = true;
 	else if (g && r != AGAIN)
 		spin_begin(g, t);
 	if (g) {
-		fetch_and_acq_rel(bits, ~bit);
-		fetch_add_seq_cst(&g->attn, -1u);
+		/* Relaxed: seen late, a waker tries for nothing; the park word tells. */
+		fetch_and_relaxed(bits, ~bit);
+		fetch_add_relaxed(&g->attn, -1u);
 	}
 	return r;
 }

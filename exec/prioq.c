@@ -59,9 +59,12 @@
  *     unsuccessful pop when the head's word (or the first's word) was read between two
  *     equal reads of the head's.
  *
- * Ordering: EXEC-S1 <-> EXEC-S2: all changes of links release, all reads of links
- * that are followed acquire; who gets to a node sees at least the life in which it was
- * linked.  EXEC-S3 <-> EXEC-S4: a new life's key and words are written with release and
+ * Ordering: EXEC-S1 <-> EXEC-S2: all changes of links to another node release, all reads
+ * of links that are followed acquire; who gets to a node sees at least the life in which it
+ * was linked.  A mark is relaxed: it leaves the link as it is, and as a read-modify-write it
+ * goes on with the release of who made it; that the other side sees it in time is for S5.
+ * No change acquires: what it replaces was read with acquire before, and tags make it the
+ * same.  EXEC-S3 <-> EXEC-S4: a new life's key and words are written with release and
  * read with acquire.  A walk that reads one of them, late, synchronizes with the new
  * owner, so it sees what happened before the node was recycled, also that pred's word
  * changed; so the second read of pred's word may be relaxed:
@@ -233,7 +236,7 @@ again:
 			if (unlikely(link_marked(next))) {
 				next = link_next(w, link_idx(next));
 				/* EXEC-S1 <-> EXEC-S2: x is out of level l. */
-				if (!cas_acq_rel_relaxed(&pred->next[l], &w, next))
+				if (!cas_release_relaxed(&pred->next[l], &w, next))
 					goto again;
 				w = next;
 				continue;
@@ -255,8 +258,8 @@ again:
 			if (unlikely(load_relaxed(&pred->next[l]) != w))
 				goto again;
 			if (unlikely(link_marked(below))) {
-				/* EXEC-S1 <-> EXEC-S2: its popper has not come so far. */
-				cas_acq_rel_relaxed(&pred->next[l], &w, w | LINK_MARK);
+				/* Its popper has not come so far.  Relaxed: a mark. */
+				cas_relaxed(&pred->next[l], &w, w | LINK_MARK);
 				goto again;
 			}
 		}
@@ -310,12 +313,15 @@ static void link_upper(struct prioq *q, struct prioq_node *x, u32 h, const struc
 		for (;;) {
 			own = load_relaxed(&x->next[l]);
 			w = p->link[l];
-			/* EXEC-S1 <-> EXEC-S2.  Only a mark can come between. */
+			/*
+			 * Only a mark can come between.  Relaxed: x is not in level l yet, and
+			 * a late walk reads on from EXEC-S3.
+			 */
 			if (link_marked(own) ||
-			    !cas_acq_rel_relaxed(&x->next[l], &own, link_next(own, link_idx(w))))
+			    !cas_relaxed(&x->next[l], &own, link_next(own, link_idx(w))))
 				return;
 			/* EXEC-S1 <-> EXEC-S2 */
-			if (likely(cas_acq_rel_relaxed(&p->pred[l]->next[l], &w,
+			if (likely(cas_release_relaxed(&p->pred[l]->next[l], &w,
 						       link_next(w, k->idx))))
 				break;
 			walk(q, k, l, p);
@@ -354,7 +360,7 @@ bool prioq_push(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order, u32
 		own = link_next(own, link_idx(w));
 		store_release(&x->next[0], own);	/* EXEC-S3 <-> EXEC-S4 */
 		/* EXEC-S1 <-> EXEC-S2: the node, then its place in the queue. */
-	} while (unlikely(!cas_acq_rel_relaxed(&p.pred[0]->next[0], &w, link_next(w, k.idx))));
+	} while (unlikely(!cas_release_relaxed(&p.pred[0]->next[0], &w, link_next(w, k.idx))));
 
 	if (h > 1) {
 		link_upper(q, x, h, &k, &p);
@@ -390,7 +396,10 @@ static inline struct prioq_node *first(struct prioq *q, u64 *w, u64 *own, u64 *r
 		if (likely(!link_marked(*own)))
 			return x;
 		now = link_next(*w, link_idx(*own));
-		/* EXEC-S1 <-> EXEC-S2, and EXEC-S2 <-> EXEC-S1 when it fails. */
+		/*
+		 * EXEC-S1 <-> EXEC-S2, and EXEC-S2 <-> EXEC-S1 when it fails.  (When not: *w was
+		 * read with acquire.)
+		 */
 		if (cas_acq_rel_acquire(head, w, now))
 			*w = now;
 	}
@@ -416,8 +425,8 @@ static inline u32 pop(struct prioq *q, struct prioq_cache *c, s64 *prio, const u
 		x = first(q, &w, &own, order ? &rank : NULL, &at);
 		if (!x || (order && (rank != rank_of(*prio) || at != *order)))
 			return 0;
-		/* EXEC-S1 <-> EXEC-S2: x is ours. */
-	} while (unlikely(!cas_acq_rel_relaxed(&x->next[0], &own, own | LINK_MARK)));
+		/* x is ours.  Relaxed: a mark. */
+	} while (unlikely(!cas_relaxed(&x->next[0], &own, own | LINK_MARK)));
 
 	k.idx = link_idx(w);
 	k.rank = load_relaxed(&x->rank);
@@ -426,7 +435,7 @@ static inline u32 pop(struct prioq *q, struct prioq_cache *c, s64 *prio, const u
 	work = x->work;
 	*prio = prio_of(k.rank);
 	/* EXEC-S1 <-> EXEC-S2: out of level 0, if x is still the first. */
-	out = cas_acq_rel_relaxed(&q->head.next[0], &w, link_next(w, link_idx(own)));
+	out = cas_release_relaxed(&q->head.next[0], &w, link_next(w, link_idx(own)));
 	if (likely(h == 1)) {
 		if (unlikely(!out))
 			walk(q, &k, 0, &p);
@@ -435,9 +444,9 @@ static inline u32 pop(struct prioq *q, struct prioq_cache *c, s64 *prio, const u
 	}
 	for (l = h - 1; l; l--) {
 		own = load_relaxed(&x->next[l]);
-		/* EXEC-S1 <-> EXEC-S2.  Its pusher may link it now, or a walk mark it. */
+		/* Its pusher may link it now, or a walk mark it.  Relaxed: a mark. */
 		while (!link_marked(own) &&
-		       !cas_acq_rel_relaxed(&x->next[l], &own, own | LINK_MARK))
+		       !cas_relaxed(&x->next[l], &own, own | LINK_MARK))
 			;
 	}
 	/* EXEC-S6 <-> EXEC-S5 */

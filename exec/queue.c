@@ -72,7 +72,8 @@ struct exec_lane *lane_add(struct exec_queue *q, u32 slot)
 		free(l);
 		return NULL;
 	}
-	store_release(&q->lanes[slot], l);	/* EXEC-Q3 <-> EXEC-Q4 */
+	/* Relaxed: its owner's; a helper has it from the owner's claim (EXEC-R7). */
+	store_relaxed(&q->lanes[slot], l);
 	lane_link(q, l);
 	return l;
 }
@@ -84,8 +85,8 @@ static struct exec_lane *lane_at(struct exec_queue *q, u32 i)
 
 static __noinline void hoard_help(struct exec_queue *q, struct exec_lane *l, u64 head)
 {
-	/* EXEC-Q4 <-> EXEC-Q3 */
-	struct exec_lane *c = load_acquire(&q->lanes[ring_claimer(head) - 1]);
+	/* Relaxed: the claim was read with acquire (EXEC-R7), and came after the lane. */
+	struct exec_lane *c = load_relaxed(&q->lanes[ring_claimer(head) - 1]);
 
 	hoard_open(&c->hoard, &l->ring.head, head);
 }
@@ -103,7 +104,7 @@ static inline void lane_help(struct exec_queue *q, struct exec_lane *l, u64 head
  */
 static __always_inline_fn bool scan(struct exec_queue *q, struct pick *p)
 {
-	u32 i, n = load_acquire(&q->nlanes);
+	u32 i, n = load_relaxed(&q->nlanes);
 	struct exec_lane *own = p->lane;
 	u64 next = 0;
 	bool any = false;
@@ -159,7 +160,7 @@ static void late_push(struct exec_queue *q, u32 work)
 	do {
 		store_relaxed(&q->x->late_next[work], (u32)top);
 		new = ((top >> 32) + 1) << 32 | work;
-	} while (!cas_acq_rel_relaxed(&q->late, &top, new));	/* EXEC-Q7 <-> EXEC-Q8 */
+	} while (!cas_release_relaxed(&q->late, &top, new));	/* EXEC-Q7 <-> EXEC-Q8 */
 }
 
 static u32 late_pop(struct exec_queue *q)
@@ -171,7 +172,11 @@ static u32 late_pop(struct exec_queue *q)
 			return 0;
 		/* If another took it meanwhile, the next is stale, and the tag tells. */
 		new = ((top >> 32) + 1) << 32 | load_relaxed(&q->x->late_next[(u32)top]);
-	} while (!cas_acq_rel_acquire(&q->late, &top, new));	/* EXEC-Q8 <-> EXEC-Q7 */
+		/*
+		 * EXEC-Q8 <-> EXEC-Q7, when it fails.  When not, the load before acquired the
+		 * same tagged value, and a read-modify-write goes on with the pushers' release.
+		 */
+	} while (!cas_acq_rel_acquire(&q->late, &top, new));
 	fetch_add_relaxed(&q->n[PQ_ZERO], -1u);
 	return (u32)top;
 }
@@ -180,8 +185,9 @@ static void pq_push(struct exec_queue *q, struct exec_thread *t, u32 k, s64 prio
 		    u32 work)
 {
 	/*
-	 * EXEC-Q5 <-> EXEC-Q6: counted first, so that an entry that is in the queue is never
-	 * hidden by the count; who sees what this thread does later sees both.
+	 * Counted first, so that an entry that is in the queue is never hidden by the count.
+	 * Who knows by any edge of what this thread does later knows of both; so the count
+	 * needs no order of its own.
 	 */
 	fetch_add_relaxed(&q->n[k], 1);
 	if (unlikely(!prioq_push(q->pq[k], &t->nodes, prio, order, work))) {
@@ -206,7 +212,7 @@ static __cold u32 take_zero(struct exec_queue *q, struct exec_thread *t, bool an
 /* Nothing of priority 0 in rings and hoards.  Progress: lock-free. */
 static bool lanes_empty(struct exec_queue *q)
 {
-	u32 i, n = load_acquire(&q->nlanes);
+	u32 i, n = load_relaxed(&q->nlanes);
 	bool empty = true;
 
 	for (i = 0; i < n && empty; i++) {
@@ -222,7 +228,8 @@ static bool lanes_empty(struct exec_queue *q)
 	for (i = 0; i < n && empty; i++) {
 		struct exec_lane *l = lane_at(q, i);
 
-		empty = !l || hoard_empty(load_acquire(&l->hoard.word));
+		/* Relaxed: the head that was read has the hoard as it was filled (EXEC-R7). */
+		empty = !l || hoard_empty(load_relaxed(&l->hoard.word));
 	}
 	return empty;
 }
@@ -232,14 +239,13 @@ static bool pq_empty(struct exec_queue *q, u32 k)
 	s64 prio;
 	u64 order;
 
-	/* EXEC-Q6 <-> EXEC-Q5 */
-	return !load_acquire(&q->n[k]) || !prioq_peek(q->pq[k], &prio, &order);
+	return !load_relaxed(&q->n[k]) || !prioq_peek(q->pq[k], &prio, &order);
 }
 
 static bool nothing_above_low(struct exec_queue *q)
 {
 	return pq_empty(q, PQ_HIGH) && lanes_empty(q) && pq_empty(q, PQ_ZERO) &&
-	       !(u32)load_acquire(&q->late);
+	       !(u32)load_relaxed(&q->late);
 }
 
 /* Progress: lock-free. */
@@ -256,7 +262,7 @@ bool queue_empty(struct exec_queue *q)
  */
 static inline bool queue_hint(struct exec_queue *q, bool deep)
 {
-	u32 i, n = load_acquire(&q->nlanes);
+	u32 i, n = load_relaxed(&q->nlanes);
 
 	for (i = 0; i < n; i++) {
 		struct exec_lane *l = lane_at(q, i);
@@ -264,8 +270,9 @@ static inline bool queue_hint(struct exec_queue *q, bool deep)
 
 		if (!l)
 			continue;
-		head = load_acquire(&l->ring.head);
-		arr = load_acquire(&l->ring.arr);
+		/* Relaxed: if it is newer than the array, this look was for nothing. */
+		head = load_relaxed(&l->ring.head);
+		arr = load_acquire(&l->ring.arr);	/* EXEC-R8 <-> EXEC-R9 */
 		w = load_relaxed(ring_slot_at(arr, ring_pos(head)));
 		if (slot_holds(w, arr, ring_pos(head)) || ring_claimer(head))
 			return true;
@@ -283,7 +290,7 @@ bool thread_hint(struct exec *x, struct exec_thread *t, bool deep)
 
 	if (t->queue)
 		return queue_hint(t->queue, deep);
-	n = load_acquire(&x->nqueues);
+	n = x->nqueues;
 	for (i = 0; i < n; i++) {
 		if (load_relaxed(&x->queues[i]->drive) && queue_hint(x->queues[i], deep))
 			return true;
@@ -293,7 +300,7 @@ bool thread_hint(struct exec *x, struct exec_thread *t, bool deep)
 
 static u32 steal(struct exec_queue *q, struct exec_thread *t)
 {
-	u32 i, n = load_acquire(&q->nlanes);
+	u32 i, n = load_relaxed(&q->nlanes);
 
 	for (i = 0; i < n; i++) {
 		struct exec_lane *l = lane_at(q, (i + t->slot) % n);
@@ -394,9 +401,8 @@ u32 queue_take(struct exec_queue *q, struct exec_thread *t, bool deep)
 
 again:
 	mine = load_relaxed(&q->lanes[t->slot]);	/* our own store, or the client's order */
-	if (mine && !hoard_empty(load_acquire(&mine->hoard.word))) {
-		/* EXEC-Q6 <-> EXEC-Q5 */
-		if (unlikely(load_acquire(&q->n[PQ_HIGH])) && (w = pq_pop(q, t, PQ_HIGH)))
+	if (mine && !hoard_empty(load_relaxed(&mine->hoard.word))) {
+		if (unlikely(load_relaxed(&q->n[PQ_HIGH])) && (w = pq_pop(q, t, PQ_HIGH)))
 			return w;
 		w = hoard_take(&mine->hoard);
 		if (w) {
@@ -424,8 +430,8 @@ again:
 		scan(q, &p);
 	}
 	for (;;) {
-		/* Having seen the candidate: what is before it in HIGH (EXEC-Q6 <-> EXEC-Q5), */
-		if (unlikely(load_acquire(&q->n[PQ_HIGH])) && (w = pq_pop(q, t, PQ_HIGH)))
+		/* Having seen the candidate (EXEC-R2): what is before it in HIGH, */
+		if (unlikely(load_relaxed(&q->n[PQ_HIGH])) && (w = pq_pop(q, t, PQ_HIGH)))
 			return w;
 		if (!p.lane)
 			break;
@@ -434,9 +440,9 @@ again:
 		 * something in front of it there that the look does not show: no batch has it.
 		 */
 		p.tail = load_acquire(&p.lane->ring.tail);	/* EXEC-R10 <-> EXEC-R11 */
-		if (load_acquire(&q->nlanes) > 1 && unlikely(scan(q, &p)))
+		if (load_relaxed(&q->nlanes) > 1 && unlikely(scan(q, &p)))
 			continue;
-		if (unlikely(load_acquire(&q->n[PQ_ZERO])) &&
+		if (unlikely(load_relaxed(&q->n[PQ_ZERO])) &&
 		    (w = take_zero(q, t, true, p.look.stamp)))
 			return w;
 		warm(x, p.look.work);
@@ -451,12 +457,12 @@ again:
 		warm_next(x, p.lane, &p.look);
 		return p.look.work;
 	}
-	if (unlikely(load_acquire(&q->n[PQ_ZERO])) && (w = take_zero(q, t, false, 0)))
+	if (unlikely(load_relaxed(&q->n[PQ_ZERO])) && (w = take_zero(q, t, false, 0)))
 		return w;
 	if (likely(!deep && !load_relaxed(&q->n[PQ_LOW])))
 		return 0;
 	w = steal(q, t);
-	if (w || !load_acquire(&q->n[PQ_LOW]))
+	if (w || !load_relaxed(&q->n[PQ_LOW]))
 		return w;
 	retry = false;
 	w = take_low(q, t, &retry);
@@ -468,8 +474,8 @@ again:
 /* Nobody has pushed to q for a while, if ever: not worth a closer look. */
 static inline bool queue_unused(struct exec_queue *q)
 {
-	return !load_acquire(&q->nlanes) && !load_acquire(&q->n[PQ_HIGH]) &&
-	       !load_acquire(&q->n[PQ_ZERO]) && !load_acquire(&q->n[PQ_LOW]);
+	return !load_relaxed(&q->nlanes) && !load_relaxed(&q->n[PQ_HIGH]) &&
+	       !load_relaxed(&q->n[PQ_ZERO]) && !load_relaxed(&q->n[PQ_LOW]);
 }
 
 /* As exec_take(). */
@@ -485,7 +491,7 @@ u32 thread_look(struct exec *x, struct exec_thread *t, bool deep)
 		if (likely(w))
 			return w;
 	}
-	n = load_acquire(&x->nqueues);
+	n = x->nqueues;
 	for (i = 0, k = t->turn; i < n; i++, k++) {
 		struct exec_queue *q;
 
@@ -568,9 +574,12 @@ void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, 
 	}
 	smp_mb();	/* EXEC-P1 <-> EXEC-P2, in place of the exchange of ring_push() */
 published:
-	/* EXEC-P1 <-> EXEC-P2: see park.c. */
+	/*
+	 * EXEC-P1 <-> EXEC-P2: see park.c; drive as well: see queue_start().
+	 * EXEC-W8 <-> EXEC-W7: with ATTN_START, ARMED.
+	 */
 	if (unlikely(load_seq_cst(&q->group.attn)) ||
-	    (load_relaxed(&q->drive) && unlikely(load_seq_cst(&q->x->helpers.attn))))
+	    (load_seq_cst(&q->drive) && unlikely(load_seq_cst(&q->x->helpers.attn))))
 		queue_attention(q, t);
 }
 
@@ -582,14 +591,14 @@ bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 pri
 
 	if (!t->budget || !thread_serves(t, q))
 		goto no;
-	/* EXEC-Q6 <-> EXEC-Q5: all that was pushed before, in what follows. */
-	if (load_acquire(&q->n[PQ_HIGH]) && prioq_peek(q->pq[PQ_HIGH], &top, &order) &&
+	/* All that was pushed before is known here by the edges that made `work` ready. */
+	if (load_relaxed(&q->n[PQ_HIGH]) && prioq_peek(q->pq[PQ_HIGH], &top, &order) &&
 	    top >= prio)
 		goto no;
 	if (prio <= 0) {
-		if (load_acquire(&q->n[PQ_ZERO]) || !lanes_empty(q))
+		if (load_relaxed(&q->n[PQ_ZERO]) || !lanes_empty(q))
 			goto no;
-		if (prio < 0 && load_acquire(&q->n[PQ_LOW]) &&
+		if (prio < 0 && load_relaxed(&q->n[PQ_LOW]) &&
 		    prioq_peek(q->pq[PQ_LOW], &top, &order) && top >= prio)
 			goto no;
 	}

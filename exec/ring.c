@@ -136,7 +136,7 @@ void hoard_open(struct hoard *h, const u64 *head, u64 seen)
 
 	/* EXEC-H5 <-> EXEC-H6: w was read while the claim stood; acquire keeps that order. */
 	if ((w & HOARD_SHUT) && load_relaxed(head) == seen)
-		cas_acq_rel_relaxed(&h->word, &w, w & ~(u64)HOARD_SHUT);	/* EXEC-H1 <-> EXEC-H2 */
+		cas_relaxed(&h->word, &w, w & ~(u64)HOARD_SHUT);	/* goes on with EXEC-H1 */
 }
 
 /*
@@ -155,12 +155,17 @@ u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u3
 
 	if (max > (there + 1) / 2)
 		max = (u32)((there + 1) / 2);
-	/* EXEC-H4 <-> EXEC-H3: the last taker of the old contents has copied its work. */
+	/*
+	 * EXEC-H4 <-> EXEC-H3: the last taker of the old contents has copied its work.  Without
+	 * it C11 lets his load give what is stored below; the model, whose loads are executed
+	 * in order, cannot show that.
+	 */
 	w = load_acquire(&h->word);
 	BUG_ON1(!hoard_empty(w));
 	for (n = 1; n < max; n++) {
 		u64 p = (pos + n) & RING_POS;
-		u64 word = load_acquire(ring_slot_at(arr, p));	/* EXEC-R2 <-> EXEC-R1 */
+		/* Relaxed: what is in front of tail is visible (EXEC-R10 <-> EXEC-R11). */
+		u64 word = load_relaxed(ring_slot_at(arr, p));
 
 		/* A later lap does no harm: the CAS will fail. */
 		if (!slot_holds(word, arr, p) || (limit && stamp_before(limit, slot_stamp(word))))
@@ -170,14 +175,18 @@ u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u3
 	if (n == 1)
 		return ring_take(r, look);
 	w = ((w >> 16) + 1) << 16 | (BUSTED(HOARD_OPEN) ? 0 : HOARD_SHUT) | (u64)(n - 1) << 8;
-	store_relaxed(&h->word, w);
+	/*
+	 * EXEC-H1 <-> EXEC-H2: the works, then the word; those who open it go on with this.
+	 * EXEC-H6 <-> EXEC-H5: the claim of the batch before has ended.
+	 */
+	store_release(&h->word, w);
 	/* EXEC-R4 <-> EXEC-R3, EXEC-R7: as ring_take(); and the hoard is filled. */
 	new = ((pos + n) & RING_POS) | (u64)(slot + 1) << RING_POS_BITS;
-	if (!cas_acq_rel_relaxed(&r->head, &old, new))
+	if (!cas_release_relaxed(&r->head, &old, new))
 		return 0;
-	/* EXEC-H1 <-> EXEC-H2 */
-	cas_acq_rel_relaxed(&h->word, &w, w & ~(u64)HOARD_SHUT);
-	/* EXEC-H6 <-> EXEC-H5: the claim ends before the hoard's next one begins. */
-	cas_acq_rel_relaxed(&r->head, &new, ring_pos(new));
+	/* Relaxed: a read-modify-write goes on with the release of EXEC-H1. */
+	cas_relaxed(&h->word, &w, w & ~(u64)HOARD_SHUT);
+	/* EXEC-H7 <-> EXEC-R7: who sees no claim sees the hoard open. */
+	cas_release_relaxed(&r->head, &new, ring_pos(new));
 	return n;
 }

@@ -19,7 +19,11 @@
 #include <base/atomic.h>
 #include <base/bug.h>
 
+#ifdef PAWL_MODEL
+#define RING_FIRST	1u	/* few, so that small scenarios wrap and grow */
+#else
 #define RING_FIRST	8u	/* log2 of the slots that a ring begins with */
+#endif
 #define RING_POS_BITS	48u
 #define RING_POS	((1ull << RING_POS_BITS) - 1)
 #define HOARD_MAX	64u
@@ -156,7 +160,11 @@ static inline bool ring_push(struct ring *r, u32 work, u64 stamp)
 	u64 p = load_relaxed(&r->tail);
 
 	if (unlikely(((p - r->seen) & RING_POS) > r->mask)) {
-		/* EXEC-R3 <-> EXEC-R4: whoever moved head has copied what he took. */
+		/*
+		 * EXEC-R3 <-> EXEC-R4: whoever moved head has copied what he took.  A batch
+		 * reads slots relaxed: without this order C11 lets its loads give what will be
+		 * written here.  (The model executes loads in order, so it cannot show that.)
+		 */
 		r->seen = ring_pos(load_acquire(&r->head));
 		if (((p - r->seen) & RING_POS) > r->mask && !ring_grow(r))
 			return false;
@@ -183,8 +191,9 @@ static inline bool ring_peek(struct ring *r, struct ring_look *look)
 
 	for (;;) {
 		/*
-		 * EXEC-R7 <-> EXEC-R4: the array as new as the one in which the element
-		 * before pos was taken, and the hoard of the claimer as he filled it.
+		 * EXEC-R7 <-> EXEC-R4, EXEC-H7: the array as new as the one in which the
+		 * element before pos was taken, the hoard of the claimer as he filled it, and
+		 * without a claimer the last one's, open.
 		 */
 		head = load_acquire(&r->head);
 		pos = ring_pos(head);
@@ -208,7 +217,7 @@ static inline bool ring_take(struct ring *r, const struct ring_look *look)
 	u64 old = look->head;
 
 	/* EXEC-R4 <-> EXEC-R3, EXEC-R7: our copy is made; whoever takes next sees our array. */
-	return cas_acq_rel_relaxed(&r->head, &old, (ring_pos(look->head) + 1) & RING_POS);
+	return cas_release_relaxed(&r->head, &old, (ring_pos(look->head) + 1) & RING_POS);
 }
 
 /* The next of a hoard, or 0.  Any thread.  Progress: lock-free. */
@@ -219,7 +228,10 @@ static inline u32 hoard_take(struct hoard *h)
 	while (!hoard_empty(w)) {
 		u32 work = load_relaxed(&h->work[hoard_next(w)]);
 
-		/* EXEC-H3 <-> EXEC-H4: the copy is made before the owner may write again. */
+		/*
+		 * EXEC-H3 <-> EXEC-H4: the copy is made before the owner may write again.
+		 * Acquire is for the failure; what it replaces was read with acquire.
+		 */
 		if (cas_acq_rel_acquire(&h->word, &w, w + 1))
 			return work;
 	}

@@ -51,7 +51,7 @@ static __cold void workers_missing(struct exec_queue *q, u32 n, u32 error)
 	u32 i;
 
 	store_relaxed(&x->error, error);
-	if (fetch_add_acq_rel(&q->missing, n) + n != q->workers)
+	if (fetch_add_relaxed(&q->missing, n) + n != q->workers)
 		return;
 	store_relaxed(&q->drive, 1);
 	store_relaxed(&x->deserted, 1);
@@ -170,9 +170,10 @@ void queue_start(struct exec_queue *q)
 	int rc = 0;
 
 	/* EXEC-W3 <-> EXEC-W4 */
-	if (!cas_acq_rel_acquire(&q->run, &old, RUN_STARTING))
+	if (!cas_acquire_relaxed(&q->run, &old, RUN_STARTING))
 		return;
-	fetch_and_acq_rel(&q->group.attn, ~ATTN_START);
+	/* Relaxed: who sees it gone relies on workers that look when they have begun. */
+	fetch_and_relaxed(&q->group.attn, ~ATTN_START);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	for (i = 0; i < q->workers; i++) {
@@ -194,19 +195,21 @@ int exec_worker_error(struct exec *x)
 
 int exec_start(struct exec *x)
 {
-	u32 i, n = load_acquire(&x->nqueues);
+	u32 i;
 
 	store_relaxed(&x->deserted, 0);
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < x->nqueues; i++) {
 		struct exec_queue *q = x->queues[i];
 
-		if (!q->workers || load_acquire(&q->run) != RUN_STOPPED)
+		/* Relaxed: only a stop makes it STOPPED, and that is over (exec.h). */
+		if (!q->workers || load_relaxed(&q->run) != RUN_STOPPED)
 			continue;
 		store_relaxed(&q->drive, q->drive_set);
 		store_relaxed(&q->missing, 0);
 		store_relaxed(&q->stop, 0);
 		store_release(&q->run, RUN_ARMED);	/* EXEC-W4 <-> EXEC-W3 */
-		fetch_or_acq_rel(&q->group.attn, ATTN_START);
+		/* EXEC-W7 <-> EXEC-W8: ARMED is there for who sees this. */
+		fetch_or_release(&q->group.attn, ATTN_START);
 		smp_mb();	/* EXEC-P2 <-> EXEC-P1 */
 		if (!queue_empty(q))
 			queue_start(q);
@@ -220,14 +223,20 @@ static void queue_stop(struct exec *x, struct exec_queue *q)
 
 	if (!q->workers)
 		return;
-	if (cas_acq_rel_acquire(&q->run, &old, RUN_STOPPED)) {	/* EXEC-W3 <-> EXEC-W4 */
-		fetch_and_acq_rel(&q->group.attn, ~ATTN_START);
+	/*
+	 * EXEC-W3 <-> EXEC-W4: if another thread has started them, what it wrote.  (The barrier
+	 * below would do as well; but plain data changes hands by an access, not by a fence.
+	 * If nobody has, there is nothing to see.)
+	 */
+	if (cas_acquire(&q->run, &old, RUN_STOPPED)) {
+		/* Relaxed: seen late, a pusher tries, and finds no ARMED. */
+		fetch_and_relaxed(&q->group.attn, ~ATTN_START);
 		return;
 	}
 	/* A pusher is creating them just now. */
 	while (old == RUN_STARTING) {
 		os_thread_yield();
-		old = load_acquire(&q->run);		/* EXEC-W3 <-> EXEC-W4 */
+		old = load_acquire(&q->run);		/* EXEC-W3 <-> EXEC-W4, as above */
 	}
 	if (old != RUN_UP)
 		return;
@@ -236,7 +245,8 @@ static void queue_stop(struct exec *x, struct exec_queue *q)
 	smp_mb();
 	alive = load_relaxed(&q->alive);
 	for (i = 0; i < alive; i++) {
-		struct exec_thread *t = load_acquire(&q->args[i].t);
+		/* Relaxed: exec_unpark()'s barrier orders what is behind it. */
+		struct exec_thread *t = load_relaxed(&q->args[i].t);
 
 		if (t && !BUSTED(STOP_NO_WAKE))
 			exec_unpark(x, t);
@@ -244,14 +254,15 @@ static void queue_stop(struct exec *x, struct exec_queue *q)
 	for (i = 0; i < alive; i++)
 		os_thread_join(q->threads[i]);
 	store_relaxed(&q->alive, 0);
-	store_release(&q->run, RUN_STOPPED);
+	/* Relaxed: the next start is the client's, ordered by it; a pusher waits for ARMED. */
+	store_relaxed(&q->run, RUN_STOPPED);
 }
 
 void exec_stop(struct exec *x)
 {
-	u32 i, n = load_acquire(&x->nqueues);
+	u32 i;
 
-	for (i = 0; i < n; i++)
+	for (i = 0; i < x->nqueues; i++)
 		queue_stop(x, x->queues[i]);
 }
 
@@ -445,8 +456,7 @@ int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 			goto out;
 		}
 	}
-	x->queues[x->nqueues] = q;
-	store_release(&x->nqueues, x->nqueues + 1);
+	x->queues[x->nqueues++] = q;
 	*out = q;
 	return 0;
 out:
@@ -469,6 +479,7 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	t->from = t->to = NULL;
 	t->spinning = false;
 	t->nodes.seed = slot * 0x9e3779b97f4a7c15ull + 1;
+	/* EXEC-W9 <-> EXEC-W10: its counters, zeroed by whoever made it. */
 	store_release(&x->threads[slot], t);
 	return 0;
 }
@@ -484,6 +495,7 @@ void exec_stats(struct exec *x, struct exec_stats *s)
 
 	memset(s, 0, sizeof(*s));
 	for (i = 0; i < x->max_threads; i++) {
+		/* EXEC-W10 <-> EXEC-W9 */
 		struct exec_thread *t = load_acquire(&x->threads[i]);
 
 		if (!t)
@@ -494,6 +506,6 @@ void exec_stats(struct exec *x, struct exec_stats *s)
 		s->sleeps += load_relaxed(&t->sleeps);
 	}
 	s->wakes = load_relaxed(&x->wakes);
-	for (i = 0; i < load_acquire(&x->nqueues); i++)
+	for (i = 0; i < x->nqueues; i++)
 		s->workers += load_relaxed(&x->queues[i]->alive);
 }

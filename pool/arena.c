@@ -78,9 +78,10 @@ int arena_commit(struct arena *a, struct arena_range *r, size_t need)
 		}
 		/*
 		 * POOL-C1 <-> POOL-C2.  On failure another thread moved the limit, perhaps
-		 * not as far; what we opened above it is opened again.
+		 * not as far; what we opened above it is opened again.  No acquire: what is
+		 * needed below `to`, this thread has opened, or seen open above.
 		 */
-		if (cas_acq_rel_acquire(&r->committed, &cur, (u64)to)) {
+		if (cas_release_relaxed(&r->committed, &cur, (u64)to)) {
 			fetch_add_relaxed(&a->committed, to - cur);
 			return 0;
 		}

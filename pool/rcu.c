@@ -61,12 +61,12 @@ static u64 readers;		/* A */
 
 void pool_rcu_lock(void)
 {
-	fetch_add_seq_cst(&readers, 1);
+	fetch_add_acquire(&readers, 1);
 }
 
 void pool_rcu_unlock(void)
 {
-	fetch_add_seq_cst(&readers, (u64)-1);
+	fetch_add_release(&readers, (u64)-1);
 }
 
 static bool grace_works(void)
@@ -76,7 +76,7 @@ static bool grace_works(void)
 
 static void grace_period(void)
 {
-	while (fetch_add_seq_cst(&readers, 0))
+	while (fetch_add_acq_rel(&readers, 0))
 		cpu_relax();
 }
 
@@ -284,7 +284,7 @@ bool pool_rcu_reclaim(void)
 	if (!grace_works())
 		return false;
 	/* POOL-R2 <-> POOL-R1 */
-	d = (struct rcu_defer *)(uintptr_t)xchg_acq_rel(&deferred, (u64)0);
+	d = (struct rcu_defer *)(uintptr_t)xchg_acquire(&deferred, (u64)0);
 	if (!d)
 		return true;
 	grace_period();

@@ -38,10 +38,12 @@
 #define xchg_acq_rel(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL)
 #define xchg_seq_cst(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST)
 #define fetch_add_relaxed(p, v)	__atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
+#define fetch_or_relaxed(p, v)	__atomic_fetch_or((p), (v), __ATOMIC_RELAXED)
+#define fetch_add_acquire(p, v)	__atomic_fetch_add((p), (v), __ATOMIC_ACQUIRE)
 #define fetch_add_release(p, v)	__atomic_fetch_add((p), (v), __ATOMIC_RELEASE)
 #define fetch_add_acq_rel(p, v)	__atomic_fetch_add((p), (v), __ATOMIC_ACQ_REL)
 #define fetch_add_seq_cst(p, v)	__atomic_fetch_add((p), (v), __ATOMIC_SEQ_CST)
-#define fetch_or_relaxed(p, v)	__atomic_fetch_or((p), (v), __ATOMIC_RELAXED)
+#define fetch_or_release(p, v)	__atomic_fetch_or((p), (v), __ATOMIC_RELEASE)
 #define fetch_or_acq_rel(p, v)	__atomic_fetch_or((p), (v), __ATOMIC_ACQ_REL)
 #define fetch_and_relaxed(p, v)	__atomic_fetch_and((p), (v), __ATOMIC_RELAXED)
 #define fetch_and_acq_rel(p, v)	__atomic_fetch_and((p), (v), __ATOMIC_ACQ_REL)
@@ -49,6 +51,8 @@
 /* Strong.  On failure *old gets what was there, with the second order. */
 #define cas_relaxed(p, old, new)						\
 	__atomic_compare_exchange_n((p), (old), (new), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)
+#define cas_acquire(p, old, new)						\
+	__atomic_compare_exchange_n((p), (old), (new), false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)
 #define cas_acquire_relaxed(p, old, new)					\
 	__atomic_compare_exchange_n((p), (old), (new), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)
 #define cas_acq_rel_acquire(p, old, new)					\

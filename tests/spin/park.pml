@@ -59,7 +59,7 @@ inline wake_one()
 					}
 					if
 					:: won ->
-						spin = spin + 1;	/* fetch_add_seq_cst(&g->spin, 1) */
+						spin = spin + 1;	/* fetch_add_relaxed(&g->spin, 1) */
 						asleep[i] = false;	/* park_wake */
 						break
 					:: else -> i = i + 1
