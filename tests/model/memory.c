@@ -208,6 +208,12 @@ void *model_memset(void *p, int c, size_t n)
 		return p;
 	}
 	touch(p, n);
+	if (watch) {
+		size_t i;
+
+		for (i = 0; i + 8 <= n; i += 8)
+			weak_plain((char *)p + i, 8, true);
+	}
 	return memset(p, c, n);
 }
 
@@ -223,6 +229,14 @@ void *model_memcpy(void *to, const void *from, size_t n)
 		}
 	}
 	return memcpy(to, from, n);
+}
+
+/* What a scenario has to say about it. */
+__attribute__((weak)) int model_mprotect(void *p, size_t n)
+{
+	(void)p;
+	(void)n;
+	return 0;
 }
 
 char *model_strncpy(char *to, const char *from, size_t n)

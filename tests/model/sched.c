@@ -589,6 +589,8 @@ int os_thread_create(os_thread *t, void *(*fn)(void *), void *arg)
 	u32 i = thread_spawn(fn, arg);
 
 	touch(t, sizeof(*t));
+	if (watch)
+		weak_plain(t, sizeof(*t), true);
 	*t = i;
 	return i ? 0 : EAGAIN;
 }

@@ -24,7 +24,7 @@
 #define free(p)			model_free(p)
 #define mmap(a, n, ...)		model_mmap(n)
 #define munmap(p, n)		model_munmap(p, n)
-#define mprotect(p, n, r)	0
+#define mprotect(p, n, r)	model_mprotect(p, n)
 #define madvise(p, n, r)	0
 #define memset(p, c, n)		model_memset(p, c, n)
 #define memcpy(t, f, n)		model_memcpy(t, f, n)

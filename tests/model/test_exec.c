@@ -6,10 +6,13 @@
  *   pool     g  get an object            p  put back the one that was got first
  *            f  flush the cache
  *   queues   0..9, -1..-9, F   push with that priority, or to the front        t  take
- *   ring     +  push    t  take    k  look; a ring of 256 that begins full is never empty
+ *            k  peek (prioq)     !  say that this thread is so far     ?  wait for that
+ *   ring     +  push    t  take    k  look; a ring that begins full is never empty
+ *            b  take a batch, and what is in the hoard      o  look, and take from the hoard
  *   sleep    +  push work, P of priority 1        w  wait until all work ran, and help   v  without helping
- *            .  wait for a time, and help    S  stop the workers         u  wake thread 0
- *            c  wait for u
+ *            .  wait for a time, and help    S  stop the workers, s start them    u  wake thread 0
+ *            c  wait for u, h and help       t  take a work and run it            Q  statistics
+ *   rcu      r  read     d  remove an object and defer its end     e  reclaim
  *
  * Queues: the history (who returned before whom began) must have an order in which each
  * take gives what an exact queue would give.
@@ -23,16 +26,24 @@
 #define OBJECTS		32u
 #define CALLS		16u
 
-enum kind { POOL, PRIOQ, RING, QUEUE, LOOSE, SLEEP };
+#define RING_FULL	4u	/* elements of a ring that begins full; 8 with batches */
+
+enum kind { POOL, RCU, PRIOQ, RING, QUEUE, LOOSE, SLEEP };
 
 struct program {
 	enum kind kind;
 	const char *text;
 	u32 batch;		/* works taken at once */
 	u32 threads;
-	bool tall;		/* nodes of two levels */
-	bool meet;		/* works 1 and 2 must run at the same time */
+	u32 taker;		/* who takes what is left at the end */
+	u32 tall;		/* 1: each thread's first node has two levels; 2: all nodes */
+	u32 meet;		/* this work and the next one must run at the same time */
 	u32 workers;
+	bool bare;		/* threads have no lanes and no nodes */
+	bool no_memory;		/* nor do they get any */
+	bool no_threads;	/* no worker can be created */
+	bool own;		/* waiting threads may not take from the queue */
+	bool stopped;		/* workers are not started before the search */
 	const char *before;	/* calls by thread 0 before the search */
 };
 
@@ -45,6 +56,7 @@ static u64 owner[OBJECTS + 1];
 static u64 data[OBJECTS + 1];
 static struct prioq *pq;
 static struct prioq_cache pqc[THREADS + 1];
+static u64 seed_tall;
 static struct exec *x;
 static struct exec_queue *q;
 static struct exec_thread xt[THREADS + 4];
@@ -60,8 +72,33 @@ static u64 works, ran[CALLS + 1], goal;
 static u64 input[CALLS + 1], output[CALLS + 1];	/* plain data that goes with the work */
 static u64 nran;		/* A */
 static struct ring ring;
+static struct hoard hoard;	/* of thread 0 */
 static u32 flag, began[CALLS];
 static u64 told;		/* plain: what goes with the flag */
+static u64 stopping;		/* plain: what the stopping thread did before */
+static u64 order_of[CALLS + 1], call_of[CALLS + 1];
+static u32 page_open;		/* A: the system call that opens the objects' page is over */
+static bool searching_now;	/* the set-up is over */
+
+/* What the kernel may refuse: see the program. */
+int pool_commit_hook(const char *what, size_t bytes)
+{
+	return pg.no_memory && searching_now ? -ENOMEM : 0;
+}
+
+int exec_worker_hook(const char *queue, u32 i)
+{
+	return pg.no_threads ? EAGAIN : 0;
+}
+
+int model_mprotect(void *p, size_t n)
+{
+	const struct pool_full *f = pool ? pool_full(pool) : NULL;
+
+	if (f && (char *)p >= f->obj.start && (char *)p < f->obj.start + f->obj.bytes)
+		store_relaxed(&page_open, 1);
+	return 0;
+}
 
 static u32 call_begin(u32 push, u32 work, s64 rank)
 {
@@ -86,7 +123,7 @@ static void call_end(u32 i, u32 work)
 	model_note(&call[i].clock, model_clock());
 }
 
-/* Is there an order?  done: calls that took effect; order: pushes among them, by time. */
+/* Is there an order?  push 2: a peek.  done: calls that took effect; order: pushes among them, by time. */
 static bool search(u64 done, const u32 *order, u32 n, bool empties)
 {
 	u32 i, k, best, next[2 * CALLS];
@@ -101,7 +138,11 @@ static bool search(u64 done, const u32 *order, u32 n, bool empties)
 
 		if ((done & 1ull << i) || (c->before & ~done))
 			continue;
-		if (c->push) {
+		if (c->push == 2 && c->work) {
+			if (best < n && call[order[best]].work == c->work &&
+			    search(done | 1ull << i, order, n, empties))
+				return true;
+		} else if (c->push == 1) {
 			memcpy(next, order, n * sizeof(*next));
 			next[n] = i;
 			if (search(done | 1ull << i, next, n + 1, empties))
@@ -128,15 +169,17 @@ static void run_work(void *user, struct exec_thread *t, u32 work)
 		model_fail("work %u runs twice", work);
 	model_point();
 	if (pg.meet) {
+		u32 other = 2 * pg.meet + 1 - work;
+
 		store_release(&began[work], 1);
-		while (work < 3 && !load_acquire(&began[3 - work]))
+		while (work - pg.meet < 2 && !load_acquire(&began[other]))
 			cpu_relax();
 	}
 	if (input[work] != work)
 		model_fail("work %u came without its data", work);
 	output[work] = work;
 	fetch_add_acq_rel(&nran, 1);
-	for (i = 0; i < 3; i++)
+	for (i = 0; i < pg.threads; i++)
 		exec_unpark(x, &xt[i]);
 }
 
@@ -144,6 +187,9 @@ static struct exec_thread *enter(void *user)
 {
 	u32 slot = (u32)model_note(&slots, slots + 1);
 
+	/* Its memory is made just now, for all that the executor knows. */
+	xt[slot].park = 0;
+	xt[slot].stolen = xt[slot].sleeps = 0;
 	if (exec_thread_init(x, &xt[slot], slot))
 		model_fail("exec_thread_init");
 	xt[slot].batch = pg.batch ? pg.batch : 1;
@@ -152,6 +198,8 @@ static struct exec_thread *enter(void *user)
 
 static void leave(void *user, struct exec_thread *t)
 {
+	if (stopping != 1)
+		model_fail("a worker leaves, and does not see what was before the stop");
 }
 
 static void setup(void)
@@ -177,17 +225,18 @@ static void setup(void)
 			model_fail("prioq");
 	} else if (pg.kind == RING) {
 		ring_init(&ring);
-		for (; works < 1u << RING_FIRST; works++)
+		for (; works < (pg.batch ? 2 * RING_FULL : RING_FULL); works++)
 			ring_push(&ring, (u32)works + 1, 0);
-	} else if (pg.kind != POOL) {
+	} else if (pg.kind > RING) {
 		cfg.arena = arena;
-		if (exec_create(&cfg, &cl, &x) || exec_queue_add(x, "q", pg.workers, true, &q))
+		if (exec_create(&cfg, &cl, &x) ||
+		    exec_queue_add(x, "q", pg.workers, !pg.own, &q))
 			model_fail("exec");
 	}
 	if (arena_ready(arena, false))
 		model_fail("arena_ready");
 	pg.threads = n;
-	if (pg.kind > RING)
+	if (pg.kind > RING && !pg.stopped)
 		exec_start(x);
 	slots = THREADS;
 }
@@ -203,6 +252,8 @@ static void pool_thread(u32 i)
 		if (*s == 'g') {
 			if (!pool_get(pool, &cache[i], &got[n]))
 				model_fail("the pool is empty");
+			if (!load_relaxed(&page_open))
+				model_fail("object %u is in a page that is not open", got[n]);
 			if (model_note(&owner[got[n]], i + 1))
 				model_fail("object %u was given out twice", got[n]);
 			data[got[n]] = i;	/* plain: a race shows a missing edge */
@@ -244,6 +295,30 @@ static void queue_call(u32 i, const char **s)
 
 	if (**s == ' ')
 		return;
+	if (**s == '!') {
+		store_release(&flag, 1);
+		return;
+	}
+	if (**s == '?') {
+		while (!load_acquire(&flag))
+			cpu_relax();
+		return;
+	}
+	if (**s == 'k') {
+		u64 order;
+
+		c = call_begin(2, 0, 0);
+		work = 0;
+		if (prioq_peek(pq, &got, &order)) {
+			for (work = 1; work <= works; work++)
+				if (order_of[work] == order && call[call_of[work]].rank == (u64)got)
+					break;
+			if (work > works)
+				model_fail("a peek gives what never was there");
+		}
+		call_end(c, work);
+		return;
+	}
 	if (**s == 't') {
 		c = call_begin(0, 0, 0);
 		work = pg.kind == PRIOQ ? prioq_pop(pq, &pqc[i], &got) : exec_take(x, &xt[i]);
@@ -265,10 +340,18 @@ static void queue_call(u32 i, const char **s)
 	work = (u32)model_note(&works, works + 1) + 1;
 	input[work] = work;
 	c = call_begin(1, work, prio);
-	if (pg.kind != PRIOQ)
+	if (pg.kind != PRIOQ) {
 		exec_push(q, &xt[i], work, flags ? 0 : (s32)prio, flags);
-	else if (!prioq_push(pq, &pqc[i], prio, cycles_ordered(), work))
-		model_fail("no node");
+	} else {
+		u64 order = cycles_ordered();
+
+		if (pg.tall == 2)
+			pqc[i].seed = seed_tall;
+		model_note(&order_of[work], order);
+		model_note(&call_of[work], c);
+		if (!prioq_push(pq, &pqc[i], prio, order, work))
+			model_fail("no node");
+	}
 	call_end(c, work);
 }
 
@@ -289,12 +372,13 @@ static void queue_check(void)
 	do {
 		u32 c = call_begin(0, 0, 0);
 
-		work = pg.kind == PRIOQ ? prioq_pop(pq, &pqc[0], &prio) : exec_take(x, &xt[0]);
+		work = pg.kind == PRIOQ ? prioq_pop(pq, &pqc[0], &prio) :
+			exec_take(x, &xt[pg.taker]);
 		call_end(c, work);
 	} while (work);
 	for (i = 0; i < ncalls; i++) {
 		if (call[i].push || !call[i].work)
-			continue;
+			continue;	/* taken are what takes gave */
 		if (seen & 1ull << call[i].work)
 			model_fail("work %u was taken twice", (u32)call[i].work);
 		seen |= 1ull << call[i].work;
@@ -332,7 +416,7 @@ static void enter_thread(u32 i)
 		pqc[i].seed = i;
 		while (pg.tall && height(pqc[i].seed) != 2)
 			pqc[i].seed++;
-		seed = pqc[i].seed;
+		seed = seed_tall = pqc[i].seed;
 		if (!prioq_push(pq, &pqc[i], 0, 0, 1) || !prioq_pop(pq, &pqc[i], &(s64){ 0 }))
 			model_fail("warm");
 		pqc[i].seed = seed;
@@ -341,35 +425,73 @@ static void enter_thread(u32 i)
 			model_fail("exec_thread_init");
 		xt[i].batch = pg.batch ? pg.batch : 1;
 		xt[i].nodes.seed = i;
-		if (!lane_add(q, i))
-			model_fail("lane");
-		if (!pool_get(x->nodes, &xt[i].nodes.nodes, &idx))
-			model_fail("warm");
-		pool_put(x->nodes, &xt[i].nodes.nodes, idx);
+		if (!pg.bare) {
+			if (!lane_add(q, i))
+				model_fail("lane");
+			if (!pool_get(x->nodes, &xt[i].nodes.nodes, &idx))
+				model_fail("warm");
+			pool_put(x->nodes, &xt[i].nodes.nodes, idx);
+		}
 	}
-	if (pg.kind != POOL && i + 1 == pg.threads)
+	searching_now = i + 1 == pg.threads;
+	if (pg.kind >= PRIOQ && i + 1 == pg.threads)
 		for (s = pg.before; s && *s; s++)
 			queue_call(0, &s);
 }
 
 /* --- one ring ------------------------------------------------------------------ */
 
+static void ring_ran(u32 work)
+{
+	if (model_note(&ran[work % CALLS], work))
+		model_fail("taken twice");
+}
+
+static void ring_look_at(struct ring_look *look)
+{
+	if (!ring_peek(&ring, look))
+		model_fail("a full ring looks empty");
+	if (ring_claimer(look->head))
+		hoard_open(&hoard, &ring.head, look->head);
+}
+
+static void ring_batches(void)
+{
+	struct ring_look look;
+	u32 work, n;
+
+	do {
+		while ((work = hoard_take(&hoard)))
+			ring_ran(work);
+		ring_look_at(&look);
+		n = ring_batch(&ring, &look, &hoard, 0, pg.batch, load_acquire(&ring.tail), 0);
+	} while (!n);
+	ring_ran(look.work);
+}
+
 static void ring_thread(u32 i)
 {
 	struct ring_look look;
 	const char *s;
+	u32 work;
 
 	for (s = part[i]; *s && *s != '|'; s++) {
 		if (*s == '+') {
 			if (!ring_push(&ring, (u32)model_note(&works, works + 1) + 1, 0))
 				model_fail("the ring is full");
 		} else if (*s == 't' || *s == 'k') {
-			do {
-				if (!ring_peek(&ring, &look))
-					model_fail("a full ring looks empty");
-			} while (*s == 't' && !ring_take(&ring, &look));
-			if (*s == 't' && model_note(&ran[look.work % CALLS], look.work))
-				model_fail("taken twice");
+			do
+				ring_look_at(&look);
+			while (*s == 't' && !ring_take(&ring, &look));
+			if (*s == 't')
+				ring_ran(look.work);
+		} else if (*s == 'b') {
+			ring_batches();
+		} else if (*s == 'o') {
+			ring_look_at(&look);
+			work = hoard_take(&hoard);
+			if (work)
+				ring_ran(work);
 		}
 	}
 }
@@ -379,7 +501,9 @@ static void ring_check(void)
 	struct ring_look look;
 	u32 n = 0, i;
 
-	for (i = 0; i < CALLS; i++)
+	while ((i = hoard_take(&hoard)))
+		ring_ran(i);
+	for (i = 0; i <= CALLS; i++)
 		n += ran[i] != 0;
 	while (ring_peek(&ring, &look)) {
 		if (look.work != n + 1)
@@ -406,6 +530,7 @@ static bool flag_set(void *arg)
 
 static void sleep_thread(u32 i)
 {
+	struct exec_stats stats;
 	const char *s;
 	u32 work;
 
@@ -428,7 +553,19 @@ static void sleep_thread(u32 i)
 			exec_wait(x, &xt[i], flag_set, NULL, 1000, true);
 			break;
 		case 'S':
+			stopping = 1;
 			exec_stop(x);
+			break;
+		case 's':
+			exec_start(x);
+			break;
+		case 't':
+			work = exec_take(x, &xt[i]);
+			if (work)
+				run_work(NULL, &xt[i], work);
+			break;
+		case 'Q':
+			exec_stats(x, &stats);
 			break;
 		case 'u':
 			told = 1;
@@ -436,7 +573,8 @@ static void sleep_thread(u32 i)
 			exec_unpark(x, &xt[0]);
 			break;
 		case 'c':
-			exec_wait(x, &xt[i], flag_set, NULL, -1, false);
+		case 'h':
+			exec_wait(x, &xt[i], flag_set, NULL, -1, *s == 'h');
 			if (!told)
 				model_fail("the flag is there without its data");
 			break;
@@ -452,6 +590,57 @@ static void sleep_check(void)
 		run_work(NULL, &xt[0], work);
 	if (nran != goal)
 		model_fail("%u works ran of %u", (u32)nran, (u32)goal);
+}
+
+/* --- rcu ------------------------------------------------------------------------- */
+
+static struct rcu_object {
+	struct rcu_defer rcu;
+	u64 value;		/* plain */
+} object[4];
+static u64 shared[4];		/* A: address of an object, until it is removed */
+static u64 removed;
+
+static void object_end(struct rcu_defer *d)
+{
+	container_of(d, struct rcu_object, rcu)->value = 0;
+}
+
+static void rcu_thread(u32 i)
+{
+	const char *s;
+	u32 k;
+
+	for (s = part[i]; *s && *s != '|'; s++) {
+		if (*s == 'r') {
+			pool_rcu_lock();
+			for (k = 0; k < 2; k++) {
+				struct rcu_object *o = (void *)(uintptr_t)load_acquire(&shared[k]);
+
+				if (o && o->value != 7)
+					model_fail("a reader has an object that is gone");
+			}
+			pool_rcu_unlock();
+		} else if (*s == 'd') {
+			k = (u32)model_note(&removed, removed + 1);
+			object[k].value = 7;
+			store_release(&shared[k], (u64)(uintptr_t)&object[k]);
+			(void)xchg_acq_rel(&shared[k], 0);
+			pool_rcu_defer(&object[k].rcu, object_end);
+		} else if (*s == 'e') {
+			pool_rcu_reclaim();
+		}
+	}
+}
+
+static void rcu_check(void)
+{
+	u32 k;
+
+	pool_rcu_reclaim();
+	for (k = 0; k < removed; k++)
+		if (object[k].value)
+			model_fail("object %u was deferred, and is not gone", k);
 }
 
 #define S(name_, kind_, text_, fn, threads_, bound_, seconds_, ...)		\
@@ -478,8 +667,8 @@ const struct scenario scenarios[] = {
 	S("prioq_reuse_2", PRIOQ, "t | t 2 t", queue, 2, MODEL_ALL, 6, .before = "511"),
 	S("prioq_3", PRIOQ, "1 | 2 t | t", queue, 3, MODEL_ALL, 6),
 	S("prioq_3x2", PRIOQ, "1 t | 1 t | 2 t", queue, 3, 3, 6),
-	S("prioq_tall", PRIOQ, "1 t | 2 t", queue, 2, 4, 6, .tall = true),
-	S("prioq_tall_2", PRIOQ, "t 2 | t", queue, 2, MODEL_ALL, 6, .tall = true, .before = "1"),
+	S("prioq_tall", PRIOQ, "1 t | 2 t", queue, 2, 4, 6, .tall = 1),
+	S("prioq_tall_2", PRIOQ, "t 2 | t", queue, 2, MODEL_ALL, 6, .tall = 1, .before = "1"),
 	S("ring_wrap", RING, "k | t | t+", ring, 3, MODEL_ALL, 6),
 	S("ring_grow", RING, "+t | kt", ring, 2, MODEL_ALL, 6),
 	S("ring", QUEUE, "0 0 | t t", queue, 2, MODEL_ALL, 6),
@@ -491,8 +680,8 @@ const struct scenario scenarios[] = {
 	S("queue_low", QUEUE, "-1 0 | t t", queue, 2, MODEL_ALL, 6),
 	S("queue_prio_3", QUEUE, "0 1 | t t | 1", queue, 3, 3, 6),
 	S("queue_low_3", QUEUE, "-1 0 | t | -2 t", queue, 3, 3, 6),
-	S("prioq_tall_3", PRIOQ, "t | t 2 | 3 t", queue, 3, 3, 6, .tall = true, .before = "12"),
-	S("prioq_tall_4", PRIOQ, "3 | t 1 t | t", queue, 3, 3, 6, .tall = true, .before = "24"),
+	S("prioq_tall_3", PRIOQ, "t | t 2 | 3 t", queue, 3, 3, 6, .tall = 1, .before = "12"),
+	S("prioq_tall_4", PRIOQ, "3 | t 1 t | t", queue, 3, 3, 6, .tall = 1, .before = "24"),
 	S("batch_3", LOOSE, "t t t | t t | t 0", queue, 3, 3, 6, .batch = 4, .before = "00000"),
 	S("batch_again", LOOSE, "t t | t t t | 0 0", queue, 3, 2, 6, .batch = 3, .before = "0000"),
 	S("batch", LOOSE, "0 0 0 0 | t t | t", queue, 3, 3, 6, .batch = 4),
@@ -504,8 +693,8 @@ const struct scenario scenarios[] = {
 	S("park_push", SLEEP, "w | +", sleep, 2, MODEL_ALL, 6),
 	S("park_push_2", SLEEP, "w | ++", sleep, 2, MODEL_ALL, 6),
 	S("park_push_3", SLEEP, "w | w | ++", sleep, 3, 3, 6),
-	S("park_meet", SLEEP, "w | w | ++", sleep, 3, 3, 6, .meet = true),
-	S("park_meet_2", SLEEP, "w | +w | +", sleep, 3, 3, 6, .meet = true),
+	S("park_meet", SLEEP, "w | w | ++", sleep, 3, 3, 6, .meet = 1),
+	S("park_meet_2", SLEEP, "w | +w | +", sleep, 3, 3, 6, .meet = 1),
 	S("park_3", SLEEP, "w | w | +w", sleep, 3, 3, 6),
 	S("park_3x2", SLEEP, "+w | +w | w", sleep, 3, 3, 6),
 	W("worker", SLEEP, "+v", sleep, 1, MODEL_ALL, 6, .workers = 1),
@@ -513,9 +702,45 @@ const struct scenario scenarios[] = {
 	S("park_prio", SLEEP, "w | P", sleep, 2, MODEL_ALL, 6),
 	W("worker_2", SLEEP, "+v | +v", sleep, 2, 3, 6, .workers = 1),
 	W("worker_1x2", SLEEP, "++v", sleep, 1, MODEL_ALL, 6, .workers = 1),
-	W("workers_meet", SLEEP, "++v", sleep, 1, 3, 6, .workers = 2, .meet = true),
+	W("workers_meet", SLEEP, "++v", sleep, 1, 3, 6, .workers = 2, .meet = 1),
 	W("workers_2", SLEEP, "++v", sleep, 1, 3, 6, .workers = 2),
 	W("worker_stop", SLEEP, "+S", sleep, 1, MODEL_ALL, 6, .workers = 1),
 	W("worker_stop_2", SLEEP, "+S | +", sleep, 2, 3, 6, .workers = 1),
+	S("rcu", RCU, "rr | de", rcu, 2, MODEL_ALL, 6),
+	S("rcu_2", RCU, "r | d | de", rcu, 3, MODEL_ALL, 6),
+	S("prioq_peek", PRIOQ, "k k | t 2", queue, 2, MODEL_ALL, 6, .before = "51"),
+	S("prioq_peek_2", PRIOQ, "k | t 2 t", queue, 2, MODEL_ALL, 6, .before = "511"),
+	S("prioq_snip", PRIOQ, "1 | t | t | t", queue, 4, 2, 6, .before = "5"),
+	S("prioq_tall_5", PRIOQ, "3 | t 1 t", queue, 2, MODEL_ALL, 6, .tall = 1, .before = "24"),
+	S("prioq_tall_6", PRIOQ, "1 t | t 2 t", queue, 2, MODEL_ALL, 6, .tall = 1),
+	S("ring_new_array", RING, "+tttt | k", ring, 2, MODEL_ALL, 6),
+	S("ring_grow_2", QUEUE, "0 0 0 | t t", queue, 2, MODEL_ALL, 6),
+	S("ring_grow_3", QUEUE, "0 0 0 | t t | t", queue, 3, 3, 6),
+	S("hoard", RING, "bb | oo", ring, 2, MODEL_ALL, 6, .batch = 2),
+	S("hoard_3", RING, "bb | tt", ring, 2, MODEL_ALL, 6, .batch = 2),
+	S("hoard_2", RING, "bb | o | t", ring, 3, MODEL_ALL, 6, .batch = 2),
+	S("prioq_tall_7", PRIOQ, "t 3 t | t 4 t", queue, 2, MODEL_ALL, 6, .tall = 2, .before = "54"),
+	S("prioq_reuse_3", PRIOQ, "5 | t 5 t", queue, 2, MODEL_ALL, 6, .before = "55"),
+	S("prioq_tall_8", PRIOQ, "t 5 t | t 5 t", queue, 2, MODEL_ALL, 6, .tall = 2, .before = "55"),
+	W("workers_pass", SLEEP, "+++v", sleep, 1, 3, 6, .workers = 2, .meet = 2),
+	W("workers_pass_2", SLEEP, "+++v | w", sleep, 2, 2, 6, .workers = 1, .meet = 2),
+	W("worker_leave", SLEEP, "h | +u+v", sleep, 2, 3, 6, .workers = 1),
+	S("lane", SLEEP, "w | +", sleep, 2, MODEL_ALL, 6, .bare = true),
+	S("lane_2", QUEUE, "0 | 0 | t t", queue, 3, 3, 6, .bare = true),
+	S("late", LOOSE, "0 t | 0 t", queue, 2, MODEL_ALL, 6, .bare = true, .no_memory = true),
+	S("late_2", LOOSE, "0 1 | t t | t", queue, 3, 3, 6, .bare = true, .no_memory = true),
+	S("batch_tail", QUEUE, "0 ? 0 0 | 0 ! | t t t", queue, 3, 2, 6, .batch = 4, .taker = 2),
+	S("batch_refill", LOOSE, "0 0 0 0 0 0 | t t t t | t t t", queue, 3, 2, 6, .batch = 4),
+	S("batch_meet", SLEEP, "w | w | +++", sleep, 3, 2, 6, .batch = 4, .meet = 1),
+	S("park_grow", SLEEP, "w | +++ | tt", sleep, 3, 3, 6),
+	S("park_leave", SLEEP, "h | w | u+", sleep, 3, 3, 6),
+	W("workers_help", SLEEP, "+ | + | w", sleep, 3, 2, 6, .workers = 1, .meet = 1),
+	W("worker_start", SLEEP, "s | +v", sleep, 2, 3, 6, .workers = 1, .stopped = true),
+	W("worker_again", SLEEP, "+Ss | + | w", sleep, 3, 2, 6, .workers = 1),
+	W("worker_stats", SLEEP, "+Q | +v", sleep, 2, 3, 6, .workers = 1),
+	S("worker_fail", SLEEP, "+w | +w", sleep, 2, MODEL_ALL, 6, .workers = 1, .own = true,
+	  .no_threads = true),
+	S("worker_fail_2", SLEEP, "+ | + | w | w", sleep, 4, 2, 6, .workers = 1, .own = true,
+	  .no_threads = true, .meet = 1),
 	{ .name = NULL },
 };
