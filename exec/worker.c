@@ -60,7 +60,7 @@ static __cold void workers_missing(struct exec_queue *q, u32 n, u32 error)
 		queue_wake(q);
 	/* Who only waits will help: EXEC-P5 <-> EXEC-P6. */
 	for (i = 0; i < x->max_threads; i++) {
-		t = load_acquire(&x->threads[i]);
+		t = load_relaxed(&x->threads[i]);	/* as in queue_stop() */
 		if (t)
 			exec_unpark(x, t);
 	}
