@@ -55,7 +55,8 @@ static __cold void workers_missing(struct exec_queue *q, u32 n, u32 error)
 		return;
 	store_relaxed(&q->drive, 1);
 	store_relaxed(&x->deserted, 1);
-	smp_mb();	/* EXEC-P2 <-> EXEC-P1: who pushed before saw no drive queue */
+	/* EXEC-P2 <-> EXEC-P1: who pushed before saw no drive queue.  (So do the barriers below.) */
+	smp_mb();
 	if (!queue_empty(q))
 		queue_wake(q);
 	/* Who only waits will help: EXEC-P5 <-> EXEC-P6. */

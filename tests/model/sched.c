@@ -29,6 +29,8 @@ bool all_points, in_thread, step_wrote;
 const char *failed;
 
 static u64 sched_sp, thread_sp;
+static u32 alone;		/* accesses since the thread went on */
+#define ALONE_MAX	100000u
 static u32 tls_owner;
 static u64 tls_initial[TLS_MAX / 8];
 static char failed_text[512];
@@ -235,6 +237,7 @@ void step_run(u32 t, bool timeout)
 	self = t;
 	pend_choice = 0;
 	step_wrote = false;
+	alone = 0;
 	in_thread = true;
 	model_swap(&sched_sp, th->sp);
 	if (weak)
@@ -325,6 +328,8 @@ static inline void point(struct model_site *s, const void *p, bool write, bool a
 		return;
 	if (unlikely((char *)&sh < fixed[self].stack_lo + STACK_SPARE))
 		model_fail("a stack overflows: calls without end");
+	if (unlikely(++alone > ALONE_MAX))
+		model_fail("no end: a loop in which no other thread has a part");
 	sh = shadow_of(p);
 	if (likely(sh) && likely(!(sh->flags & SH_SHARED))) {
 		if (!sh->first)
