@@ -35,7 +35,7 @@ struct tls_entry {
 	struct thread *t;	/* O */
 	u64 state;		/* A: engine id << 3 | ENTRY_* */
 	u64 free_next;		/* A: next in the list of the process */
-	u32 worker;		/* I while in use: of the engine's own threads */
+	u32 worker;		/* A: of the engine's own threads */
 	struct tls_entry *all_next;	/* I: every entry, for who looks for leaks */
 };
 
@@ -308,8 +308,12 @@ static struct thread *enter(struct pawl_engine *e, bool worker)
 		return NULL;
 	}
 	en->id = e->id;
-	en->worker = worker;
-	store_relaxed(&en->state, entry_state(en->id, ENTRY_ATTACHED));
+	/*
+	 * CORE-T15 <-> CORE-T8: a slot that was left may still name this entry.  The engine's
+	 * end, which finds it there, sees that the slot's thread has left.
+	 */
+	store_release(&en->worker, worker);
+	store_release(&en->state, entry_state(en->id, ENTRY_ATTACHED));	/* CORE-T15 <-> CORE-T8 */
 	t = slot_user(e, en);
 	if (!t) {
 		entry_put(en);
@@ -371,7 +375,7 @@ void threads_flush(struct pawl_engine *e)
 		struct tls_entry *en = load_acquire(&e->slots[i].entry);	/* CORE-T6 <-> CORE-T5 */
 		u64 st = entry_state(e->id, ENTRY_ATTACHED);
 
-		if (!en || en->worker)
+		if (!en || load_acquire(&en->worker))	/* CORE-T8 <-> CORE-T15 */
 			continue;
 		/* CORE-T8 <-> CORE-T7 */
 		if (cas_acq_rel_acquire(&en->state, &st, entry_state(e->id, ENTRY_BORROWED))) {
