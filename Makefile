@@ -222,7 +222,8 @@ $(eval $(call walk,compat,$(mx-cflags)))
 mx-cxx-objs := $(addprefix compat/,$(obj-cxx-y))
 $(mx-cxx-objs): ccflags := $(mx-cflags) $(ccflags-y)
 cxx-targets += $(mx-cxx-objs)
-mx-objs := $(compat-objs) $(mx-cxx-objs)
+# the switch of the planted bugs is hidden in libpawl
+mx-objs := $(compat-objs) $(mx-cxx-objs) $(if $(CONFIG_BUSTED),pool/busted.o)
 
 quiet_cmd_mxmap = MAP     $@
 cmd_mxmap = $(PYTHON3) $(srctree)/tools/gen-version-map.py -n PAWL_MX_$(VERSION).$(PATCHLEVEL) \
@@ -356,6 +357,7 @@ PHONY += help
 #@   check-cross     a few tests on arm64 and s390x, emulated (more packages, as root)
 #@   fuzz            the fuzz targets with libFuzzer (clang), FUZZ_SECONDS=60 each
 #@   check-model     the controlled scheduler: all schedules of small programs
+#@   check-busted    each planted bug is found by the tests that must (BUSTED_ARGS=-v)
 #@   check-purity    no system call, allocation or lock per op (PAWL_PURITY_OPS=)
 #@   check-memory    memory stays bounded while a thread is stopped (PAWL_MEMORY_SECONDS=)
 #@   check-teardown  ends, late threads, fork, exit, dlclose (PAWL_TEARDOWN_SECONDS=); fairness

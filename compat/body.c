@@ -130,7 +130,8 @@ static void on_complete(struct pawl_mx_engine *e, void *param, const void *error
 		rc = pawl_complete(mx_pe(e), token, 0, NULL);
 	} else {
 		exception = mx_exception_of(error, text, sizeof(text));
-		rc = pawl_complete_with(mx_pe(e), token, -EIO, text, exception);
+		rc = pawl_complete_with(mx_pe(e), token, BUSTED(MX_ERROR_LOST) ? 0 : -EIO,
+					text, exception);
 	}
 	if (unlikely(rc && e->info))
 		fprintf(stderr, "on_complete: %s\n", pawl_error_text());
@@ -161,7 +162,7 @@ void mx_run_async(struct pawl_run *run, void *arg)
 		return;
 	}
 	call_run(c, run, &f);
-	if (keep)
+	if (keep && !BUSTED(MX_ARG_EARLY))
 		fetch_add_relaxed(&c->refs, 1);
 	task = task_begin(c);
 	if (unlikely(task) && c->fixed) {
@@ -176,7 +177,7 @@ void mx_run_async(struct pawl_run *run, void *arg)
 			name ? name : "an op", text);
 	if (unlikely(task))
 		mx_hooks.end(task);
-	if (keep)
+	if (keep && !BUSTED(MX_ARG_EARLY))
 		mx_call_put(c);
 }
 

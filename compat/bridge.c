@@ -160,6 +160,8 @@ static int push_filled(struct pawl_mx_engine *e, const struct pawl_mx_op *op, pa
 	if (unlikely(rc)) {
 		if (op->drop)
 			op->drop(op->arg);
+		if (BUSTED(MX_DROP_TWICE) && op->drop)
+			op->drop(op->arg);
 		return rc;
 	}
 	op_body(c, &d);

@@ -269,7 +269,8 @@ static int batch_push(struct thread *t, u32 nops, u32 naccs)
 		store_release(&t->d.status, status_make(t->seq, PHASE_FINISHED));	/* CORE-L8 <-> CORE-L2: as in push.c */
 	}
 	/* A body that runs inside dispatch() may push a batch: with scratch of its own. */
-	t->scratch = NULL;
+	if (!BUSTED(BATCH_NESTED))
+		t->scratch = NULL;
 	for (i = 0; i < nops; i++) {
 		struct op *op = op_of(e, s->ops[i]);
 		u32 g = granted[i];
@@ -277,7 +278,8 @@ static int batch_push(struct thread *t, u32 nops, u32 naccs)
 		if (g == op->ndeps || fetch_add_acq_rel(&op->wait, -(g + 1)) == g + 1)	/* CORE-W1 <-> CORE-W2 */
 			dispatch(t, op, s->ops[i]);
 	}
-	batch_exit(t);
+	if (!BUSTED(BATCH_NESTED))
+		batch_exit(t);
 	t->scratch = s;
 	op_free(t, bop, bopi);
 	return 0;

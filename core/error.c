@@ -189,7 +189,7 @@ void error_publish(struct thread *t, u32 idx, int code)
 	/* Counted in the epoch that it is of, whatever waits do at this moment. */
 	state = load_relaxed(&e->err_state);
 	do {
-		new = err_made(state) == ERR_COUNT_MASK ? state : state + ERR_MADE;
+		new = err_made(state) == ERR_COUNT_MASK ? state : state + ERR_MADE * (1 + BUSTED(ERROR_COUNTED_TWICE));
 	} while (!cas_relaxed(&e->err_state, &state, new));
 	if (idx != e->spare_error)
 		x->code = code;
@@ -202,7 +202,8 @@ void error_publish(struct thread *t, u32 idx, int code)
 /* Nobody wants it any more. */
 void error_drop(struct pawl_engine *e, u32 idx)
 {
-	if (!xchg_relaxed(&error_of(e, idx)->gone, 1) && error_given(e, error_of(e, idx)))
+	if (!BUSTED(CLEAR_IGNORED) && !xchg_relaxed(&error_of(e, idx)->gone, 1) &&
+	    error_given(e, error_of(e, idx)))
 		error_payload(e, idx, NULL);
 }
 
@@ -238,7 +239,8 @@ int error_take(struct thread *t, u32 idx, struct pawl_error *out)
 {
 	struct error *x = error_of(t->e, idx);
 
-	if (!error_alive(t->e, idx) || xchg_relaxed(&x->gone, 1) || !error_given(t->e, x))
+	if (!BUSTED(ERROR_AGAIN) &&
+	    (!error_alive(t->e, idx) || xchg_relaxed(&x->gone, 1) || !error_given(t->e, x)))
 		return 0;
 	return error_out(t->e, idx, out);
 }

@@ -13,7 +13,7 @@
  */
 static inline u64 known(struct pawl_engine *e, const struct pair *w)
 {
-	if (likely(w->tag & TAG_KNOWN))		/* CORE-K2 <-> CORE-K1 */
+	if (likely(w->tag & TAG_KNOWN) || BUSTED(KNOWN_EARLY))	/* CORE-K2 <-> CORE-K1 */
 		return TAG_KNOWN;
 	/* CORE-A3 <-> CORE-R1, and our CAS passes it on: CORE-K1 <-> CORE-K2. */
 	return load_acquire(&block_of(e, word_cur(w->val))->state) & BLOCK_DONE ? TAG_KNOWN : 0;

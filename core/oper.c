@@ -57,7 +57,8 @@ void oper_put(struct thread *t, u32 idx)
 	struct pawl_engine *e = t->e;
 	struct oper *o = oper_of(e, idx);
 
-	if (fetch_add_acq_rel(&o->refs, -1u) != 1)	/* CORE-O1 <-> CORE-O1 */
+	/* CORE-O1 <-> CORE-O1 */
+	if (fetch_add_acq_rel(&o->refs, -1u) != 1 + BUSTED(OPER_EARLY))
 		return;
 	if (o->release)
 		o->release(o->arg, 0);

@@ -51,7 +51,7 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 	u32 n = op->ndeps, granted = 0, dead = 0, j;
 	struct dep *deps;
 
-	store_relaxed(&op->wait, n);
+	store_relaxed(&op->wait, n - BUSTED(RUN_EARLY));
 	if (!n) {
 		dispatch(t, op, opi);
 		return 0;
@@ -273,7 +273,7 @@ static __noinline int fill_few(struct thread *t, struct op *op, const struct paw
 		u32 w = (u32)key[i] & 1 ? DEP_WRITE : 0;
 
 		/* Named again, by a write if there is any. */
-		if (unlikely(key[i] >> 33 == key[i + 1] >> 33))
+		if (unlikely(key[i] >> 33 == key[i + 1] >> 33) && !BUSTED(NAMED_TWICE))
 			continue;
 		vi = (u32)(key[i] >> 33);
 		v = var_of(t->e, vi);
@@ -362,7 +362,7 @@ __always_inline_fn int push_one(struct thread *t, const struct pawl_op *d, u32 f
 	u32 opi;
 	int rc;
 
-	if (unlikely(t->pushed >= t->next_check)) {
+	if (unlikely(t->pushed >= t->next_check) && !BUSTED(WINDOW_IGNORED)) {
 		rc = window_wait(t, 1);
 		if (rc)
 			return rc;

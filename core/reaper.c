@@ -171,7 +171,7 @@ static void reap_new(struct pawl_engine *e)
 		op_of(e, opi)->wait = first;
 		first = opi;
 	}
-	if (dv->kept)
+	if (dv->kept && !BUSTED(DEV_PARKED_LOST))
 		op_of(e, dv->last)->wait = first;
 	else
 		dv->kept = first;
@@ -320,7 +320,7 @@ static void reap_waiters(struct pawl_engine *e)
 	smp_mb();	/* CORE-D8 <-> CORE-D7 */
 	if (!load_relaxed(&e->devices->nwait))
 		return;
-	n = load_acquire(&e->used_slots);
+	n = BUSTED(DEV_WAITER_FORGOTTEN) ? 0 : load_acquire(&e->used_slots);
 	for (i = 0; i < n; i++)
 		if (load_relaxed(&thread_of(e, i)->waits_device))
 			exec_unpark(e->x, &thread_of(e, i)->ex);

@@ -105,8 +105,10 @@ static inline void grant_succ(struct thread *t, struct block *b, u32 bi, u64 s, 
 	struct dep *d = dep_of(e, succ, &opi);
 	struct op *op = op_of(e, opi);
 
-	store_relaxed(&block_of(e, d->block)->err, s & BLOCK_ERR ? b->err : 0);
-	block_free(t, bi);
+	store_relaxed(&block_of(e, d->block)->err,
+		      s & BLOCK_ERR && !BUSTED(ERROR_STOPS) ? b->err : 0);
+	if (!BUSTED(BLOCK_LEAK))
+		block_free(t, bi);
 	if (grant(op))
 		ready_add(t, r, op, opi);
 }
@@ -150,7 +152,7 @@ static void var_end(struct thread *t, struct dep *d)
 	if (unlikely(var_side_of(e, vi)->rec))
 		device_var_end(t, var_side_of(e, vi));
 	/* Relaxed: who makes a var of it comes after pool_put(), and CORE-V1 tells of that. */
-	store_relaxed(&v->gen, d->gen + 1);
+	store_relaxed(&v->gen, d->gen + !BUSTED(SAME_GEN));
 	pool_put(e->pool[POOL_VAR], &t->cache[POOL_VAR], vi);
 }
 
@@ -191,7 +193,7 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 		if (d->var & DEP_WRITE) {
 			struct var_side *side = var_side_of(e, d->var & ~DEP_WRITE);
 
-			if (likely(!(odd & OP_NO_COUNT)))
+			if (likely(!(odd & OP_NO_COUNT)) && !BUSTED(VERSION_MISSED))
 				/* CORE-V1 <-> CORE-V2 */
 				store_release(&side->version, side->version + 1);
 			if (unlikely(odd & OP_DELETE)) {
@@ -330,6 +332,8 @@ u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 		record_end(t, op, opi, op->flags & OP_STALE ? -ESTALE : status);
 	if (op->flags & OP_RELEASE)
 		finish_release(t, op, opi, op->flags & OP_STALE ? -ESTALE : status);
+	if (BUSTED(RELEASE_TWICE) && error && op->flags & OP_RELEASE)
+		finish_release(t, op, opi, status);
 	next = retire(t, op, error);
 	if (unlikely(error))
 		error_put(t, error);
@@ -377,6 +381,8 @@ static u32 run_async(struct thread *t, struct frame *f, struct op *op, u32 opi)
 	f->run.token.h = (u64)gen << 32 | opi;
 	store_release(&op->token, gen << 2 | TOKEN_ARMED);	/* CORE-C2 <-> CORE-C1 */
 	op->async_fn(&f->run, op->arg);
+	if (BUSTED(ASYNC_EARLY))
+		pawl_complete(t->e, f->run.token, 0, NULL);
 	if (unlikely(f->run.reserved))
 		device_end(t, NULL, &f->run);
 	frame_pop(t, f);
@@ -410,13 +416,14 @@ static __noinline u32 run_odd(struct thread *t, struct op *op, u32 opi)
 	warm_deps(e, op);
 	if (unlikely(special & SPECIAL_POISONED))
 		error = op_inherited(e, op);
-	if (unlikely(!op->fn || (op->flags & (OP_STALE | OP_WAITER)))) {
+	if (unlikely(!op->fn ||
+		     (op->flags & (BUSTED(STALE_RUNS) ? OP_WAITER : OP_STALE | OP_WAITER)))) {
 		status = 0;
 		if ((special & SPECIAL_DEVICES) && !(op->flags & (OP_STALE | OP_WAITER)))
 			status = device_order(t, op, opi);
 		return status == DEVICE_PARKED ? 0 : skip_op(t, op, opi, special, status);
 	}
-	if (unlikely(error && !(op->flags & OP_NO_SKIP))) {
+	if (unlikely(error && !(op->flags & OP_NO_SKIP) && !BUSTED(NO_SKIPPING))) {
 		count(&t->skipped);
 		return skip_op(t, op, opi, special, 0);
 	}
@@ -512,7 +519,7 @@ static int complete(struct pawl_engine *e, pawl_token_t token, int status, const
 		return err(-EINVAL, "complete: %#llx is no token", (unsigned long long)token.h);
 	op = op_of(e, opi);
 	/* CORE-C1 <-> CORE-C2 */
-	if (!cas_acquire_relaxed(&op->token, &want, gen << 2 | TOKEN_DONE))
+	if (!cas_acquire_relaxed(&op->token, &want, gen << 2 | TOKEN_DONE) && !BUSTED(TOKEN_TWICE))
 		return err(-EALREADY, "complete: this run was completed before");
 	if (unlikely(status < 0 && (text || payload)))
 		op_err_set(op, error_make(t, status, op_name(op), text));

@@ -99,7 +99,7 @@ static void fork_child(void)
 {
 	/* One thread exists: no order is needed.  Its next call looks closer. */
 	thread_last.id = 0;
-	store_relaxed(&pawl_fork_gen, pawl_fork_gen + 1);
+	store_relaxed(&pawl_fork_gen, pawl_fork_gen + !BUSTED(FORK_FORGOTTEN));
 	store_relaxed(&thread_pid, (u32)getpid());
 }
 
@@ -193,7 +193,8 @@ void thread_leave(struct thread *t)
 	exec_thread_fini(e->x, &t->ex);
 	for (i = 0; i < POOLS; i++)
 		pool_cache_flush(e->pool[i], &t->cache[i]);
-	slot_leave(e, t->slot);
+	if (!BUSTED(SLOT_KEPT))
+		slot_leave(e, t->slot);
 }
 
 /* True: the thread goes first.  Else the engine does, or has. */

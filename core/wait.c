@@ -80,7 +80,8 @@ void waiter_granted(struct thread *t, struct op *op, u32 opi)
 		return;
 	}
 	/* Nobody waits any more: an op without a body. */
-	exec_push(op_queue(e, op), &t->ex, opi, op->prio, 0);
+	if (!BUSTED(GIVEN_UP_STAYS))
+		exec_push(op_queue(e, op), &t->ex, opi, op->prio, 0);
 }
 
 static bool granted(void *arg)
@@ -434,7 +435,7 @@ int wait_naive(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
 
-	if (!t->depth) {
+	if (!t->depth && !BUSTED(NAIVE_EARLY)) {
 		exec_wait(e->x, &t->ex, naive_over, t, -1, EXEC_HELP);
 		flight_check(t);
 	}

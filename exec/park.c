@@ -135,7 +135,8 @@ static bool group_wake(struct exec *x, struct exec_group *g)
 			if (p == PARKED + g->id && cas_relaxed(&t->park, &p, CLAIMED)) {
 				/* Relaxed: see spin_begin(). */
 				fetch_add_relaxed(&g->spin, 1);
-				park_wake(x, &t->park);
+				if (!BUSTED(CLAIM_NO_WAKE))
+					park_wake(x, &t->park);
 				return true;
 			}
 			if (p == CLAIMED || p == NOTIFIED)

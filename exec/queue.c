@@ -192,7 +192,8 @@ static void pq_push(struct exec_queue *q, struct exec_thread *t, u32 k, s64 prio
 	fetch_add_relaxed(&q->n[k], 1);
 	if (unlikely(!prioq_push(q->pq[k], &t->nodes, prio, order, work))) {
 		fetch_add_relaxed(&q->n[k], -1u);
-		late_push(q, work);
+		if (!BUSTED(LATE_LOST))
+			late_push(q, work);
 	}
 }
 
@@ -440,7 +441,7 @@ again:
 		 * something in front of it there that the look does not show: no batch has it.
 		 */
 		p.tail = load_acquire(&p.lane->ring.tail);	/* EXEC-R10 <-> EXEC-R11 */
-		if (load_relaxed(&q->nlanes) > 1 && unlikely(scan(q, &p)))
+		if (!BUSTED(ONE_RING) && load_relaxed(&q->nlanes) > 1 && unlikely(scan(q, &p)))
 			continue;
 		if (unlikely(load_relaxed(&q->n[PQ_ZERO])) &&
 		    (w = take_zero(q, t, true, p.look.stamp)))
@@ -570,7 +571,8 @@ void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, 
 	} else if (flags & EXEC_FRONT) {
 		pq_push(q, t, PQ_HIGH, PRIO_FRONT, cycles_ordered(), work);
 	} else {
-		pq_push(q, t, prio > 0 ? PQ_HIGH : PQ_LOW, prio, cycles_ordered(), work);
+		pq_push(q, t, prio > 0 && !BUSTED(HIGH_IS_LOW) ? PQ_HIGH : PQ_LOW, prio,
+			cycles_ordered(), work);
 	}
 	smp_mb();	/* EXEC-P1 <-> EXEC-P2, in place of the exchange of ring_push() */
 published:
@@ -596,7 +598,7 @@ bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 pri
 	    top >= prio)
 		goto no;
 	if (prio <= 0) {
-		if (load_relaxed(&q->n[PQ_ZERO]) || !lanes_empty(q))
+		if (load_relaxed(&q->n[PQ_ZERO]) || (!BUSTED(HANDOFF_JUMPS) && !lanes_empty(q)))
 			goto no;
 		if (prio < 0 && load_relaxed(&q->n[PQ_LOW]) &&
 		    prioq_peek(q->pq[PQ_LOW], &top, &order) && top >= prio)

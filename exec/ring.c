@@ -107,7 +107,7 @@ bool ring_grow(struct ring *r)
 	if (!s)
 		return false;
 	/* r->seen was read from head just now; what is before it is of no use to anybody. */
-	for (p = r->seen; p != tail; p = (p + 1) & RING_POS) {
+	for (p = r->seen; p != tail - BUSTED(RING_GROW_SHORT); p = (p + 1) & RING_POS) {
 		u64 w = load_relaxed(&r->slots[p & r->mask]);
 
 		store_relaxed(&s[p & mask], slot_word(log2, p, w >> SLOT_STAMP, slot_work(w)));
@@ -168,7 +168,8 @@ u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u3
 		u64 word = load_relaxed(ring_slot_at(arr, p));
 
 		/* A later lap does no harm: the CAS will fail. */
-		if (!slot_holds(word, arr, p) || (limit && stamp_before(limit, slot_stamp(word))))
+		if (!slot_holds(word, arr, p) ||
+		    (limit && !BUSTED(BATCH_NO_LIMIT) && stamp_before(limit, slot_stamp(word))))
 			break;
 		store_relaxed(&h->work[n - 1], slot_work(word));
 	}

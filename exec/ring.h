@@ -159,7 +159,7 @@ static inline bool ring_push(struct ring *r, u32 work, u64 stamp)
 {
 	u64 p = load_relaxed(&r->tail);
 
-	if (unlikely(((p - r->seen) & RING_POS) > r->mask)) {
+	if (unlikely(((p - r->seen) & RING_POS) > r->mask + BUSTED(RING_OVERRUN))) {
 		/*
 		 * EXEC-R3 <-> EXEC-R4: whoever moved head has copied what he took.  A batch
 		 * reads slots relaxed: without this order C11 lets its loads give what will be

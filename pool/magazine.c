@@ -139,7 +139,7 @@ static u32 carve(struct pool_full *f, u32 *dst)
 		if (pool_commit(f, end))
 			return 0;
 		/* Relaxed: the numbers alone change hands; the limit is POOL-C1's. */
-	} while (!cas_relaxed(&f->carved, &from, end));
+	} while (!cas_relaxed(&f->carved, &from, end - BUSTED(CARVE_OVERLAP)));
 
 	/* The last in the array goes out first: ascending addresses. */
 	for (i = from; i < end; i++) {
@@ -228,8 +228,9 @@ void pool_cache_flush(struct pool *p, struct pool_cache *c)
 		mag_give(f, &f->full, c->spare, c->nspare);
 	if (c->n == p->mag)
 		mag_give(f, &f->full, c->cur, c->n);
-	else if (c->n)
+	else if (c->n && !BUSTED(POOL_LEAK))
 		partial_give(f, c->cur, c->n);
-	c->n = 0;
+	if (!BUSTED(POOL_TWICE))
+		c->n = 0;
 	c->nspare = 0;
 }

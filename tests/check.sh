@@ -40,6 +40,8 @@ if item '' build $build_time "$make $jobs all tests"; then
 	item '' spin 180 "$make check-spin"
 	item '' model-build $build_time "$make $jobs model"
 	item '' model 400 "$make check-model"
+	item '' busted-build $build_time "$make $jobs busted-build"
+	item '' busted 400 "$make check-busted"
 	item '' suspend-build $build_time "$make $jobs tests/suspend/suspend tests/suspend.list"
 	"$run" -n -r "$results" tests/suspend.list
 	item '' proof-build $build_time "$make $jobs proof"

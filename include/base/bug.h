@@ -14,11 +14,11 @@
 #endif
 
 /*
- * Planted bugs, for tests of the tests: "if (BUSTED(NO_HELP)) do it wrong".  One build
- * (PAWL_BUSTED) has them all, and pawl_busted says which one is on; otherwise they are
- * not there.  The list is in busted.h.
+ * Planted bugs, for tests of the tests: "if (BUSTED(NO_HELP)) do it wrong".  The model
+ * (PAWL_BUSTED) and a build of the tests (CONFIG_BUSTED) have them all, and pawl_busted says
+ * which one is on; otherwise they are not there.  The list is in busted.h.
  */
-#ifdef PAWL_BUSTED
+#if defined(PAWL_BUSTED) || defined(CONFIG_BUSTED)
 #include <base/busted.h>
 #define BUSTED(name) (pawl_busted == BUSTED_##name)
 #else

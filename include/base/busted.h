@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The planted bugs, layer 0: what each breaks.  See bug.h; a test that looks for races
- * and lost ops must find each of them.
+ * The planted bugs, layer 0: what each breaks.  See bug.h; tests/busted/bugs.list says which
+ * tests must find them.
  */
 #ifndef BASE_BUSTED_H
 #define BASE_BUSTED_H
@@ -28,7 +28,55 @@
 	X(PARK_NO_MB, "park: no barrier before the second look")			\
 	X(UNPARK_NO_MB, "park: no barrier before the look at the sleeper")		\
 	X(NO_PASS_ON, "park: the last spinner does not look again")			\
-	X(STOP_NO_WAKE, "worker: stop does not wake sleepers")
+	X(STOP_NO_WAKE, "worker: stop does not wake sleepers")				\
+	X(POOL_LEAK, "pool: what a leaving thread has of a magazine is dropped")	\
+	X(POOL_TWICE, "pool: a flushed cache keeps what it gave back")			\
+	X(CARVE_OVERLAP, "pool: the next carving begins one object too early")		\
+	X(COMMIT_BLIND, "arena: the system's refusal of memory is not looked at")	\
+	X(NO_GRACE, "rcu: deferred functions run without a grace period")		\
+	X(RING_GROW_SHORT, "ring: growing forgets the newest element")			\
+	X(RING_OVERRUN, "ring: one more than fits is pushed before it grows")		\
+	X(BATCH_NO_LIMIT, "ring: a batch takes what comes behind the other rings")	\
+	X(ONE_RING, "queue: no second look at the other rings")				\
+	X(HIGH_IS_LOW, "queue: a high priority is taken for a low one")			\
+	X(LATE_LOST, "queue: work for which no memory is left is forgotten")		\
+	X(HANDOFF_JUMPS, "queue: a hand-over overtakes what is queued")			\
+	X(CLAIM_NO_WAKE, "park: a sleeper is claimed and not woken")			\
+	X(KNOWN_EARLY, "link: a version counts as there before its write is done")	\
+	X(NAMED_TWICE, "push: a var that is named twice is two accesses")		\
+	X(ASYNC_EARLY, "retire: an asynchronous op is over when its body returns")	\
+	X(CLEAR_IGNORED, "error: a cleared error goes on")				\
+	X(STOP_EARLY, "engine: stop does not wait for what is in flight")		\
+	X(NAIVE_EARLY, "wait: a naive push returns before its op is over")		\
+	X(WINDOW_IGNORED, "push: the window is not looked at")				\
+	X(NO_SKIPPING, "retire: an op runs though what it reads has failed")		\
+	X(FORK_FORGOTTEN, "thread: a child of fork() takes its parent's engine for its own")	\
+	X(RUN_EARLY, "push: the wait counter lacks an access")				\
+	X(BATCH_NESTED, "batch: a batch inside a batch uses its scratch memory")	\
+	X(VERSION_MISSED, "retire: a write does not count its version")			\
+	X(BLOCK_LEAK, "retire: the block before a granted write is not freed")		\
+	X(SAME_GEN, "retire: a deleted var keeps its generation")			\
+	X(STALE_RUNS, "retire: an op runs though it lost a var during its push")	\
+	X(RELEASE_TWICE, "retire: the release of a failed op is called twice")		\
+	X(TOKEN_TWICE, "retire: an asynchronous op may be completed again")		\
+	X(ERROR_STOPS, "retire: an error does not go on to the next version")		\
+	X(ERROR_COUNTED_TWICE, "error: a failure counts twice")				\
+	X(ERROR_AGAIN, "error: what was given out is given out again")			\
+	X(OPER_EARLY, "oper: an operator ends before its last run")			\
+	X(BULK_LOST, "bulk: what a thread gathered goes with it")			\
+	X(BULK_GOES_ON, "bulk: the functions behind a failed one run")			\
+	X(GIVEN_UP_STAYS, "wait: the place of a wait that was given up stays")		\
+	X(SLOT_KEPT, "thread: a thread's slot is not given back")			\
+	X(DESTROY_EARLY, "engine: destroy does not wait for what is in flight")		\
+	X(DEV_READS_FORGOTTEN, "device: a write does not follow pending reads")		\
+	X(DEV_PARKED_LOST, "device: parked ops that are kept are lost when others come")	\
+	X(DEV_WAITER_FORGOTTEN, "device: nobody tells who waits for all devices")	\
+	X(EVENT_EARLY, "lane: an event serves one number too early")			\
+	X(LANE_NO_FOLLOW, "lane: a stream does not follow another")			\
+	X(GRAPH_STALE, "graph: a refreshed operator is not captured again")		\
+	X(MX_ARG_EARLY, "compat: the argument of a running body is dropped")		\
+	X(MX_ERROR_LOST, "compat: an asynchronous op's error is success")		\
+	X(MX_DROP_TWICE, "compat: the deleter of a refused push is called twice")
 
 #define BUSTED_ENUM(name, what) BUSTED_##name,
 enum { BUSTED_NONE, BUSTED_LIST(BUSTED_ENUM) BUSTED_COUNT };

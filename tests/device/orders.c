@@ -258,11 +258,14 @@ int main(int argc, char **argv)
 		printf("no kind of device is built in\n");
 		return 77;
 	}
-	while (done < programs)
+	while (done < programs) {
+		/* Some waits have no end of their own. */
+		alarm((SANITIZED ? 10 : 1) * ((patience_ms(60000) + 999) / 1000));
 		for (i = 0; i < n; i++)
 			if (list[i].kind)
 				done += series(&list[i], i && !list[i - 1].real && list[i - 1].kind ?
 					       &list[i - 1] : NULL, seed++, part);
+	}
 	printf("%llu programs of up to %d ops, seeds %llu..%llu\n", (unsigned long long)done, NOPS,
 	       (unsigned long long)(argc > 2 ? strtoull(argv[2], NULL, 0) : 1),
 	       (unsigned long long)seed - 1);

@@ -390,7 +390,7 @@ static int run(const struct scenario *s, u32 k, bool good)
 	pid = fork();
 	MUST(pid >= 0);
 	if (!pid) {
-		alarm(60);
+		alarm(patience_ms(60000) / 1000);
 		child(s, k, good);
 	}
 	for (ms = 0; waitpid(pid, &status, 0) != pid; ms++)

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <base/random.h>
+#include "../unit/must.h"
 #include "fuzz.h"
 
 #define LIMIT_S		20	/* per input */
@@ -46,7 +47,7 @@ static void run(const uint8_t *p, size_t n)
 	if (!copy)
 		abort();
 	memcpy(copy, p, n);
-	alarm(LIMIT_S);
+	alarm(patience_ms(1000 * LIMIT_S) / 1000);
 	LLVMFuzzerTestOneInput(copy, n);
 	alarm(0);
 	free(copy);

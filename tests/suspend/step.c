@@ -17,7 +17,7 @@ struct found *found;
 struct victim victims[VICTIMS];
 struct other others[OTHERS];
 u64 step_seed = 1;
-u32 stall_ms = STALL_MS;
+u32 stall_ms;
 const char *step_what = "";
 void (*step_says)(void);
 bool step_anywhere, step_convict;

@@ -28,7 +28,7 @@
 
 #define VICTIMS		5u
 #define OTHERS		2u
-#define STALL_MS	10000u
+#define STALL_MS	patience_ms(10000)
 
 struct victim {
 	pthread_t thread;

@@ -626,6 +626,7 @@ int main(int argc, char **argv)
 		else if (!strcmp(argv[i], "--verbose"))
 			verbose = true;
 	}
+	stall_ms = STALL_MS;
 	rc = code_init(argv[0]);
 	if (rc)
 		return rc;

@@ -549,7 +549,7 @@ static void *watchdog(void *arg)
 			n += load_relaxed(&rounds[i]);
 		same = n == last ? same + 1 : 0;
 		last = n;
-		if (same < 100)
+		if (same < patience_ms(100000) / 1000)
 			continue;
 		fprintf(stderr, "teardown: a round does not end; seed %llu\n", (unsigned long long)seed);
 		abort();

@@ -30,6 +30,18 @@
 
 #define SANITIZED (ADDRESS_SANITIZED || THREAD_SANITIZED)
 
+/*
+ * How long a test waits, in ms, for what should have come long ago.  PAWL_TEST_PATIENCE in
+ * seconds says otherwise, for runs in which it does not come (tests/busted).
+ */
+static inline unsigned int patience_ms(unsigned int usual)
+{
+	const char *s = getenv("PAWL_TEST_PATIENCE");
+	double seconds = s ? atof(s) : 0;
+
+	return seconds > 0 ? (unsigned int)(seconds * 1000) : usual;
+}
+
 /* What is printed behind the condition: a suite may know more. */
 #ifndef MUST_WHY
 #define MUST_WHY ""

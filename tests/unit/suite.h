@@ -4,7 +4,24 @@
 #define TESTS_UNIT_SUITE_H
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* With PAWL_TEST=test_x in the environment the suite is that test alone. */
+static inline const char *suite_only(void)
+{
+	const char *only = getenv("PAWL_TEST");
+
+	return only && *only ? only : NULL;
+}
+
+static inline void suite_add(TCase *tc, const TTest *test, int sig, int status, int from, int to)
+{
+	if (!suite_only() || !strcmp(suite_only(), test->name))
+		(_tcase_add_test)(tc, test, sig, status, from, to);
+}
+#define _tcase_add_test(...) suite_add(__VA_ARGS__)
 
 /* The end of main(): run it.  CK_VERBOSITY says how much is printed. */
 static inline int suite_run(Suite *s)
@@ -14,6 +31,10 @@ static inline int suite_run(Suite *s)
 
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
+	if (suite_only() && !srunner_ntests_run(r)) {
+		fprintf(stderr, "no test %s\n", suite_only());
+		failed = 1;
+	}
 	srunner_free(r);
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

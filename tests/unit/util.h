@@ -83,7 +83,7 @@ static __unused_fn uint64_t now_ms(void)
 }
 
 /* Wait for what other threads do; a bound, so that a failure is a failure and no hang. */
-#define SOON_MS 20000
+#define SOON_MS patience_ms(20000)
 #define soon(cond) ({								\
 	uint64_t soon_end_ = now_ms() + SOON_MS;				\
 	bool soon_ok_;								\
