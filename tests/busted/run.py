@@ -10,8 +10,9 @@ bugs.list names for each bug the tests, of different classes, that find it.  BUI
 build folder with busted.config, MODEL one with the model's programs (.).  A bug is caught
 by a class if a test of that class ends with an error of its own: a wrong result, a crash,
 or a wait that the test itself bounds (PAWL_TEST_PATIENCE, and the library check's time
-limit).  A test that this script must stop has not caught anything.  A miss has a second
-try.  Each test also runs without any bug, and must pass then.
+limit).  A test that this script must stop has not caught anything.  Much is a matter of
+chance: a miss has two more tries.  Each test also runs without any bug, and must pass then,
+in three tries as well.
 
 	-v	one line per run
 	-a	for each bug all tests of the list that are marked with *, too
@@ -36,6 +37,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 PATIENCE = 5		# seconds that tests wait for what should have come long ago
+TRIES = 3
 LIMIT = 60		# seconds after which a test is stopped, and has caught nothing
 # statuses of a test that could not run: not a catch
 NOT_RUN = (2, 77, 126, 127)
@@ -123,9 +125,10 @@ def why(out):
 
 def execute(opt, run):
     start = time.monotonic()
-    status, out = once(opt, run)
-    if run.bug and status == 0:
+    for _ in range(TRIES):
         status, out = once(opt, run)
+        if bool(run.bug) == bool(status):
+            break
     seconds = time.monotonic() - start
     if run.bug:
         good = status is not None and status != 0 and status not in NOT_RUN
