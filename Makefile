@@ -75,7 +75,7 @@ clean-goals := clean mrproper
 outer-goals := help setup run check tags
 config-goals := $(filter-out check-%,$(filter %config,$(MAKECMDGOALS)))
 free-goals := $(clean-goals) $(outer-goals) $(config-goals) check-kconfig check-tokens \
-	check-edges check-sources check-exports check-spin check-cross
+	check-edges check-sources check-exports check-spin check-cross check-proof proof-table ledger
 
 ifneq ($(and $(filter-out 0 1,$(words $(MAKECMDGOALS))),$(filter $(clean-goals) $(config-goals),$(MAKECMDGOALS))),)
 # Goals that change what the others see: one after the other.
@@ -373,6 +373,9 @@ PHONY += help
 #@   check-sources   every source file is named in its folder's Makefile
 #@   check-exports   every public function is exported, and nothing else
 #@   check-kconfig   every symbol has a help text
+#@   check-proof     the table of figures in proof.md is as proof-table writes it
+#@   proof-table     write it, from the last make check of this folder
+#@   ledger          CLASS=C10 SECONDS=600: a long run, and its line in tests/ledger.tsv
 #@
 #@ Configure (without, the first make takes configs/defconfig)
 #@   menuconfig guiconfig oldconfig olddefconfig defconfig allnoconfig allyesconfig

@@ -67,6 +67,7 @@ run_test() {
 		elif [ "$verdict" = pass ]; then
 			# the figures of a class of tests, see proof.md
 			grep '^C[0-9][0-9] ' "$log" | sed 's/^/      /'
+			[ -n "$prefix" ] || grep '^C[0-9][0-9] .* PASS$' "$log" >>"$results.figures"
 		fi
 	} >"$log.says"
 	# in one piece, not mixed with another's

@@ -40,7 +40,7 @@ static struct tally {
 	u64 last_fault, sleeps, wakes, busy_futexes;	/* A */
 } *tally;
 
-static u64 total = 4000000;
+static u64 total = 5000000;	/* in each of two parts */
 
 /* --- what an op may not call --- */
 
