@@ -83,7 +83,7 @@ struct dev {
 static struct fake_setup setup = { .devices = 1, .seed = 1 };
 static struct dev *devs[FAKE_DEVICES];	/* A */
 static u64 fail_at;		/* A: countdown, 0: none */
-static int fail_code;
+static int fail_code;		/* A */
 static u32 unloaded;		/* A */
 static u32 stepping;		/* A */
 static struct fake_counts counts;	/* A */
@@ -97,7 +97,7 @@ void fake_setup(const struct fake_setup *s)
 
 void fake_fail(u64 n, int code)
 {
-	fail_code = code;
+	store_relaxed(&fail_code, code);
 	store_release(&fail_at, n);
 }
 
@@ -134,9 +134,9 @@ static int call(struct dev *d, const char *what)
 			continue;
 		if (n > 1)
 			break;
-		if (fail_code == -ENOTRECOVERABLE && d)
+		if (load_relaxed(&fail_code) == -ENOTRECOVERABLE && d)
 			store_release(&d->lost, 1);
-		return err(fail_code, "fake: %s was told to fail", what);
+		return err(load_relaxed(&fail_code), "fake: %s was told to fail", what);
 	}
 	if (unlikely(load_acquire(&unloaded)))
 		return err(-ESHUTDOWN, "fake: %s: the driver unloads", what);

@@ -36,7 +36,7 @@ static struct fake_setup setup = { .devices = 1, .seed = 1 };
 static void *devs[FAKE_DEVICES];
 static u32 opening;
 static u64 fail_at, calls;	/* A */
-static int fail_code;
+static int fail_code;		/* A */
 static u32 unloaded;		/* A */
 static __thread int current, last;
 
@@ -75,7 +75,7 @@ u32 fakecudart_step(u64 choice)
 
 void fakecudart_fail(u64 n, int code)
 {
-	fail_code = code;
+	store_relaxed(&fail_code, code);
 	store_release(&fail_at, n);
 }
 
@@ -129,9 +129,9 @@ static int enter(int which)
 		if (n > 1)
 			break;
 		/* An error of that sort stays: nothing in the streams will run. */
-		for (i = 0; fail_code == CU_LAUNCH_FAILURE && i < setup.devices; i++)
+		for (i = 0; load_relaxed(&fail_code) == CU_LAUNCH_FAILURE && i < setup.devices; i++)
 			fake_lose(i);
-		return result(fail_code);
+		return result(load_relaxed(&fail_code));
 	}
 	return result(load_acquire(&unloaded) ? CU_UNLOADING :
 		      setup.devices ? CU_SUCCESS : CU_INSUFFICIENT_DRIVER);
