@@ -266,7 +266,8 @@ static int batch_push(struct thread *t, u32 nops, u32 naccs)
 				val = attach_found(t, bop, &links[k], k, tag);
 			segment_attach(t, &s->accs[i], j - i, val, granted);
 		}
-		store_release(&t->d.status, status_make(t->seq, PHASE_FINISHED));	/* CORE-L8 <-> CORE-L2: as in push.c */
+		/* CORE-L8 <-> CORE-L2: as in push.c */
+		store_release(&t->d.status, status_make(t->seq, PHASE_FINISHED));
 	}
 	/* A body that runs inside dispatch() may push a batch: with scratch of its own. */
 	if (!BUSTED(BATCH_NESTED))
@@ -275,7 +276,8 @@ static int batch_push(struct thread *t, u32 nops, u32 naccs)
 		struct op *op = op_of(e, s->ops[i]);
 		u32 g = granted[i];
 
-		if (g == op->ndeps || fetch_add_acq_rel(&op->wait, -(g + 1)) == g + 1)	/* CORE-W1 <-> CORE-W2 */
+		/* CORE-W1 <-> CORE-W2 */
+		if (g == op->ndeps || fetch_add_acq_rel(&op->wait, -(g + 1)) == g + 1)
 			dispatch(t, op, s->ops[i]);
 	}
 	if (!BUSTED(BATCH_NESTED))

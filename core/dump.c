@@ -3,7 +3,8 @@
  * Dump: what is in flight and who waits for whom, as text, while anything may be stuck.
  *
  * Reads every word with relaxed loads and changes nothing; what it prints was true of
- * each word at some time.  No allocation, no lock: usable from a watchdog.  Progress: bounded by the objects carved, and by the file.
+ * each word at some time.  No allocation, no lock: usable from a watchdog.  Progress:
+ * bounded by the objects carved, and by the file.
  */
 #include <stdio.h>
 #include <stdarg.h>

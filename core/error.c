@@ -189,7 +189,8 @@ void error_publish(struct thread *t, u32 idx, int code)
 	/* Counted in the epoch that it is of, whatever waits do at this moment. */
 	state = load_relaxed(&e->err_state);
 	do {
-		new = err_made(state) == ERR_COUNT_MASK ? state : state + ERR_MADE * (1 + BUSTED(ERROR_COUNTED_TWICE));
+		new = err_made(state) == ERR_COUNT_MASK ? state :
+		      state + ERR_MADE * (1 + BUSTED(ERROR_COUNTED_TWICE));
 	} while (!cas_relaxed(&e->err_state, &state, new));
 	if (idx != e->spare_error)
 		x->code = code;

@@ -36,7 +36,8 @@ static inline bool tag_quick(const struct thread *t, u64 tag)
 static __always_inline_fn bool link_quick(struct thread *t, struct var *v, const struct dep *dep, u64 tag,
 			      bool write, u64 *found, const u64 *status, u64 linking)
 {
-	struct pair w = { load_acquire(&v->word.tag), load_acquire(&v->word.val) };	/* CORE-L4 <-> CORE-L3 */
+	/* CORE-L4 <-> CORE-L3 */
+	struct pair w = { load_acquire(&v->word.tag), load_acquire(&v->word.val) };
 	struct pair new;
 
 	/* Our own tag is there already if somebody helped. */

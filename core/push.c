@@ -100,8 +100,8 @@ attached:
 	 * What was granted here is still in the counter, and keeps the op from running before all
 	 * is attached.  None was: the op is no longer ours.  All were: nobody else has it.
 	 */
-	if (granted == n || (granted &&
-			     fetch_add_acq_rel(&op->wait, -granted) == granted))	/* CORE-W1 <-> CORE-W2 */
+	if (granted == n ||	/* CORE-W1 <-> CORE-W2 */
+	    (granted && fetch_add_acq_rel(&op->wait, -granted) == granted))
 		dispatch(t, op, opi);
 	return 0;
 }

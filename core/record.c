@@ -615,7 +615,8 @@ static int session_begin(const char *path)
 		return rc;
 	/* A stop needs a grace period. */
 	if (!pool_rcu_reclaim())
-		return err(-EOWNERDEAD, "record_start: not in this child of fork(): threads of the parent were recording or tracing");
+		return err(-EOWNERDEAD, "record_start: not in this child of fork(): threads of the "
+			   "parent were recording or tracing");
 	fd = file_open(path);
 	if (fd < 0)
 		return fd;

@@ -9,14 +9,15 @@
  * were left; per calling thread a list of tls_entry, one per engine that it used,
  * with the last one cached in thread_last.
  *
- * Lifetime: a slot's object stays for the life of the engine, so that whoever holds
- * a stale slot number reads an object of the right type.  Its counters and push
- * number go on growing under the next user.  A thread may end after an engine was
- * destroyed and an engine may be destroyed before its threads end: both sides agree
- * by one CAS on the entry's state (ATTACHED -> EXITING by the thread, -> ORPHANED by
- * the engine; -> BORROWED and back by the engine, while it pushes what the thread gathered).  Entries are recycled through a list of the process and never go back
- * to the C library, so that an engine may look at one that its thread has just left;
- * the state carries the engine's id and so cannot be mistaken.
+ * Lifetime: a slot's object stays for the life of the engine, so that whoever holds a
+ * stale slot number reads an object of the right type.  Its counters and push number go
+ * on growing under the next user.  A thread may end after an engine was destroyed and an
+ * engine may be destroyed before its threads end: both sides agree by one CAS on the
+ * entry's state (ATTACHED -> EXITING by the thread, -> ORPHANED by the engine; ->
+ * BORROWED and back by the engine, while it pushes what the thread gathered).  Entries
+ * are recycled through a list of the process and never go back to the C library, so that
+ * an engine may look at one that its thread has just left; the state carries the engine's
+ * id and so cannot be mistaken.
  *
  * Progress: thread_get() is wait-free after the first call; a slot is taken or left
  * lock-free.  The first call allocates and may touch fresh memory.
@@ -287,7 +288,8 @@ static struct thread *enter(struct pawl_engine *e, bool worker)
 	struct thread *t;
 
 	if (e->fork_gen != load_relaxed(&pawl_fork_gen)) {
-		thread_last.code = err(-EOWNERDEAD, "the engine belongs to the parent of this process; only destroy it");
+		thread_last.code = err(-EOWNERDEAD, "the engine belongs to the parent of this "
+				       "process; only destroy it");
 		return NULL;
 	}
 	for (en = thread_entries; en; en = en->next) {
@@ -298,8 +300,8 @@ static struct thread *enter(struct pawl_engine *e, bool worker)
 		}
 	}
 	entries_clean();
-	/* Any value but NULL makes the hook run. */
-	if (os_key_set((pthread_key_t)(load_acquire(&thread_key) - 1), &thread_key)) {	/* CORE-T14 <-> CORE-T13 */
+	/* Any value but NULL makes the hook run.  CORE-T14 <-> CORE-T13 */
+	if (os_key_set((pthread_key_t)(load_acquire(&thread_key) - 1), &thread_key)) {
 		thread_last.code = err(-ENOMEM, "no memory for thread-specific data");
 		return NULL;
 	}
@@ -381,7 +383,8 @@ void threads_flush(struct pawl_engine *e)
 		/* CORE-T8 <-> CORE-T7 */
 		if (cas_acq_rel_acquire(&en->state, &st, entry_state(e->id, ENTRY_BORROWED))) {
 			bulk_exit(thread_of(e, i));
-			store_release(&en->state, entry_state(e->id, ENTRY_ATTACHED));	/* CORE-T8 <-> CORE-T7 */
+			/* CORE-T8 <-> CORE-T7 */
+			store_release(&en->state, entry_state(e->id, ENTRY_ATTACHED));
 		} else {
 			entry_await(e, en, st);
 		}

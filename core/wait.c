@@ -72,7 +72,8 @@ void waiter_granted(struct thread *t, struct op *op, u32 opi)
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && device_wait_parks(t, op, opi))
 		return;
 	/* The owner may give up, or come back (readopt()), at this moment. */
-	while (!cas_release_relaxed(&op->token, &tok, (tok & ~3u) | TOKEN_DONE))	/* CORE-G1 <-> CORE-G2 */
+	while (!cas_release_relaxed(&op->token, &tok,	/* CORE-G1 <-> CORE-G2 */
+				    (tok & ~3u) | TOKEN_DONE))
 		;
 	if ((tok & TOKEN_MASK) == TOKEN_ARMED) {
 		if (owner != t->slot)

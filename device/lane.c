@@ -6,8 +6,9 @@
  * lane whose label is n or more, or asks whether that is over.
  *
  * Structures: device.h.  A lane has up to LANE_EVENTS events, used in turn and made when
- * first needed.  An event is recorded when somebody on another stream or on the host needs it, or when it is known
- * that somebody may (lane_mark()); a chain of work in one stream needs none.
+ * first needed.  An event is recorded when somebody on another stream or on the host
+ * needs it, or when it is known that somebody may (lane_mark()); a chain of work in one
+ * stream needs none.
  *
  * Why a label is never too high: the number is read before the record is made, so what has
  * that number is in the stream already (DEVICE-I1, DEVICE-I2).  Two threads that record the
@@ -86,8 +87,8 @@ static void lane_over(struct lane *l, u64 v)
 }
 
 /*
- * state: NOTICE_CLOSED, and NOTICE_CALL for each call inside fn, and NOTICE_REF for the lane and for
- * each call that was asked for and is not over.
+ * state: NOTICE_CLOSED, and NOTICE_CALL for each call inside fn, and NOTICE_REF for the
+ * lane and for each call that was asked for and is not over.
  */
 struct notice {
 	u32 state;

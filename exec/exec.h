@@ -74,7 +74,10 @@ void exec_destroy(struct exec *x);
  */
 int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 		   struct exec_queue **out);
-/* Both repeatable, by one thread at a time, whom the caller puts in order.  stop joins the workers; queues keep their work. */
+/*
+ * Both repeatable, by one thread at a time, whom the caller puts in order.  stop joins the
+ * workers; queues keep their work.
+ */
 int exec_start(struct exec *x);
 void exec_stop(struct exec *x);
 /*
@@ -113,9 +116,10 @@ u32 exec_take(struct exec *x, struct exec_thread *t);
 enum exec_help { EXEC_WAIT, EXEC_HELP, EXEC_HELP_DESERTED };
 
 /*
- * Run work until cond(arg) is true or the time is over (-ETIMEDOUT).  timeout_ns < 0: no limit; 0: look at cond once, and at the queues.
- * The thread spins for the budget, then parks; whoever makes cond true calls
- * exec_unpark(t) afterwards, work that is pushed wakes it too (help).
+ * Run work until cond(arg) is true or the time is over (-ETIMEDOUT).  timeout_ns < 0: no
+ * limit; 0: look at cond once, and at the queues. The thread spins for the budget, then
+ * parks; whoever makes cond true calls exec_unpark(t) afterwards, work that is pushed
+ * wakes it too (help).
  */
 int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
 	      s64 timeout_ns, enum exec_help help);

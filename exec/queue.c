@@ -9,22 +9,23 @@
  * 0), and ZERO for priority 0 when a ring cannot grow.  If they get no memory either,
  * there is a list that needs none (late).
  *
- * Order.  An element is before another if its push ended before the other's began.
- * Then its stamp is not larger (cycles_ordered() is read after the loads that ordered
- * the pushes; a plain reading of the clock may be taken while such a load still waits for
- * its line, and be 100 ns too early), and whoever sees the other one sees it too, or that it was taken.
- * queue_take() therefore chooses in two steps: a scan finds the candidate with the
- * smallest stamp; then, having seen the candidate, it looks again at all that would go
- * first: HIGH, and the other rings.  A push that ended before the candidate's began
- * is visible in this second look; so if it finds nothing better, the candidate is a
- * correct choice, else what it found is the new candidate, with a smaller stamp.
+ * Order.  An element is before another if its push ended before the other's began. Then
+ * its stamp is not larger (cycles_ordered() is read after the loads that ordered the
+ * pushes; a plain reading of the clock may be taken while such a load still waits for its
+ * line, and be 100 ns too early), and whoever sees the other one sees it too, or that it
+ * was taken. queue_take() therefore chooses in two steps: a scan finds the candidate with
+ * the smallest stamp; then, having seen the candidate, it looks again at all that would
+ * go first: HIGH, and the other rings.  A push that ended before the candidate's began is
+ * visible in this second look; so if it finds nothing better, the candidate is a correct
+ * choice, else what it found is the new candidate, with a smaller stamp.
  *
  * Batches.  When recent works ran short, a thread that takes from a foreign ring takes
  * more by one CAS, limited to what was there before the second look and to stamps not
- * above the heads of all other rings, and runs them next.  So what comes later to any ring is not before them: with one consumer
- * the order stays exact.  With several, work of a batch waits while others run what
- * was pushed after it: by at most EXEC_BATCH - 1 places in front of each.  A hoard can
- * be stolen from, which is done last, but before LOW.
+ * above the heads of all other rings, and runs them next.  So what comes later to any
+ * ring is not before them: with one consumer the order stays exact.  With several, work
+ * of a batch waits while others run what was pushed after it: by at most EXEC_BATCH - 1
+ * places in front of each.  A hoard can be stolen from, which is done last, but before
+ * LOW.
  *
  * Ordering: labels EXEC-Q* here, EXEC-R* and EXEC-H* in ring.h, EXEC-P* in park.c.
  *
@@ -408,7 +409,6 @@ again:
 		w = hoard_take(&mine->hoard);
 		if (w) {
 			u32 k = hoard_next(load_relaxed(&mine->hoard.word));
-
 			u32 n = hoard_n(load_relaxed(&mine->hoard.word));
 
 			/*

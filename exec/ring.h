@@ -35,10 +35,11 @@
  *   63     22   21   20    0
  *   [ stamp ][ lap ][ work ]      work 0: not used yet
  *
- * lap tells the position p from those before and after it in the same slot: it is
- * bit log2(slots) of p, inverted; a slot that was not used yet has the lap before.  A consumer that waits for p so polls the slot, and
- * the producer's tail is its own.  stamp: modulo 2^42, in units of about 10 ns: times that
- * are less than 6 hours apart compare well; 0 is before all others.
+ * lap tells the position p from those before and after it in the same slot: it is bit
+ * log2(slots) of p, inverted; a slot that was not used yet has the lap before.  A
+ * consumer that waits for p so polls the slot, and the producer's tail is its own.
+ * stamp: modulo 2^42, in units of about 10 ns: times that are less than 6 hours apart
+ * compare well; 0 is before all others.
  */
 #define SLOT_WORK_BITS	21u
 #define SLOT_WORK	((1u << SLOT_WORK_BITS) - 1)
@@ -152,8 +153,8 @@ u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u3
 void hoard_open(struct hoard *h, const u64 *head, u64 seen);
 
 /*
- * Publish work at the tail; stamp: low 42 bits.  False: the ring is full and no memory is left, nothing
- * was done.  Progress: wait-free, but that growing allocates and copies.
+ * Publish work at the tail; stamp: low 42 bits.  False: the ring is full and no memory is
+ * left, nothing was done.  Progress: wait-free, but that growing allocates and copies.
  */
 static inline bool ring_push(struct ring *r, u32 work, u64 stamp)
 {

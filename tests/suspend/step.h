@@ -12,11 +12,12 @@
  *     there at full speed, and is fresh in that.  Others step over it.
  *   - The processor's trap flag raises a signal after each instruction: the victim
  *     crawls, and is parked at each, or after so many.  That is slower by 10^4.
- * Others are threads that do rounds of work, all the time or once when they are asked;
- * a park passes if each of them ends a round that it began after the victim stopped.
- * What is under test has its code in sections of its own; of all instructions there it is kept which were run at full speed and at which a thread was
- * parked.  Work is done in children of fork(), so that a hang ends with its child; what
- * they find is in shared memory.
+ * Others are threads that do rounds of work, all the time or once when they are asked; a
+ * park passes if each of them ends a round that it began after the victim stopped. What
+ * is under test has its code in sections of its own; of all instructions there it is kept
+ * which were run at full speed and at which a thread was parked.  Work is done in
+ * children of fork(), so that a hang ends with its child; what they find is in shared
+ * memory.
  *
  * Progress: a park is a stall if some other thread ends no round for STALL_MS, twice.
  */
