@@ -29,6 +29,7 @@ STOPS = {
     'record_end': 'the same',
     'window_wait': 'blocks at the window, if the policy says so',
     'wait_naive': 'the naive kind runs the op inside the push',
+    'lane_sync': 'the naive kind, or one without memory, waits for the device',
     'err': 'the text of an error',
     'error_make': "a failed op's message",
     'oper_put': 'the last reference of an operator frees it',
