@@ -14,8 +14,8 @@ commit=$(git -C "$here" rev-parse --short HEAD)
 
 case $class in
 C02) run="./tests/stress/stress_random --seed $seed --seconds $seconds" ;;
-C03) run="for p in core exec engine; do ./tests/model/model_\$p -j 2 -M 25 -T $((seconds / 60 + 1)); done" ;;
-C05) run="for p in core exec engine; do ./tests/model/model_\$p -w -m random -j 2 -S $seed -T $((seconds / 60 + 1)); done" ;;
+C03) run="for p in core api exec engine; do ./tests/model/model_\$p -j 2 -M 25 -T $((seconds / 60 + 1)); done" ;;
+C05) run="for p in core api exec engine; do ./tests/model/model_\$p -w -m random -j 2 -S $seed -T $((seconds / 60 + 1)); done" ;;
 C10) run="./tests/suspend/suspend --seed $seed --seconds $seconds" ;;
 # two parts of half of them; about 3 million ops a second
 C11) seed=-; run="./tests/purity/purity --ops $((seconds * 1000000))" ;;

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-The table of figures in Documentation/proof.md, from the lines that the classes of tests print
+The table of figures in README.md and Documentation/proof.md, from the lines that the classes of tests print
 (C03 model_core: ... PASS).
 
 	proof.py FIGURES	put the figures of a run of make check (build/proof.txt) in
@@ -11,7 +11,8 @@ import os
 import re
 import sys
 
-DOC = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../Documentation/proof.md')
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+DOCS = ('README.md', 'Documentation/proof.md')
 BEGIN, END = '<!-- proof:begin -->\n', '<!-- proof:end -->\n'
 LINE = re.compile(r'(C\d\d) (.*) PASS$')
 
@@ -23,21 +24,28 @@ def table(lines):
         '| %s | `%s` |\n' % row for row in rows)
 
 
+def parts(doc):
+    """Before the table, the table, behind it."""
+    with open(os.path.join(ROOT, doc)) as f:
+        head, rest = f.read().split(BEGIN)
+    return (head, *rest.split(END))
+
+
 def main():
-    with open(DOC) as f:
-        text = f.read()
-    head, rest = text.split(BEGIN)
-    old, tail = rest.split(END)
     if sys.argv[1:] == ['-c']:
-        rows = re.findall(r'^\| (C\d\d) \| `(.*)` \|$', old, re.M)
-        if not rows or table('%s %s PASS' % r for r in rows) != old:
-            print('Documentation/proof.md: the table of figures is not make proof-table\'s')
-            return 1
+        for doc in DOCS:
+            old = parts(doc)[1]
+            rows = re.findall(r'^\| (C\d\d) \| `(.*)` \|$', old, re.M)
+            if not rows or table('%s %s PASS' % r for r in rows) != old:
+                print("%s: the table of figures is not make proof-table's" % doc)
+                return 1
         return 0
     with open(sys.argv[1]) as f:
         new = table(l.strip() for l in f)
-    with open(DOC, 'w') as f:
-        f.write(head + BEGIN + new + END + tail)
+    for doc in DOCS:
+        head, _, tail = parts(doc)
+        with open(os.path.join(ROOT, doc), 'w') as f:
+            f.write(head + BEGIN + new + END + tail)
     return 0
 
 
