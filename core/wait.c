@@ -71,8 +71,11 @@ void waiter_granted(struct thread *t, struct op *op, u32 opi)
 
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && device_wait_parks(t, op, opi))
 		return;
-	/* The owner may give up, or come back (readopt()), at this moment. */
-	while (!cas_release_relaxed(&op->token, &tok,	/* CORE-G1 <-> CORE-G2 */
+	/*
+	 * The owner may give up, or come back (readopt()), at this moment.  If it gave up, the
+	 * op goes to its next user behind us, and behind the owner's last look at it.
+	 */
+	while (!cas_acq_rel_acquire(&op->token, &tok,	/* CORE-G1 <-> CORE-G2, both ways */
 				    (tok & ~3u) | TOKEN_DONE))
 		;
 	if ((tok & TOKEN_MASK) == TOKEN_ARMED) {

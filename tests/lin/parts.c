@@ -175,11 +175,15 @@ static void op_step(struct maker *m)
 				had = 0;
 			}
 		} else {
-			u32 other = load_acquire(&op.box[b]);
-			u64 o = other && other != ~0u ? box_order[b] : 0;
+			u32 other = load_relaxed(&op.box[b]);
+			u64 o;
 
-			if (o && cas_acq_rel_acquire(&op.box[b], &other, 0))
+			/* Nobody else touches the box while it is marked. */
+			if (other && other != ~0u && cas_acq_rel_acquire(&op.box[b], &other, ~0u)) {
+				o = box_order[b];
+				(void)xchg_acq_rel(&op.box[b], 0);
 				op_put(m, other, o);
+			}
 		}
 	}
 	if (had)
