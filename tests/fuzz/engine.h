@@ -25,13 +25,6 @@
 #define LOGS		8192u
 #define FRAMES		32u
 
-#define GOOD(cond)								\
-	do {									\
-		if (!(cond))							\
-			fuzz_broken("%s:%d: %s (last error: %s)", __FILE__, __LINE__, #cond, \
-				    pawl_error_text());				\
-	} while (0)
-
 /* A var over its life; its slot is never used for another one. */
 struct slot {
 	pawl_var_t v;

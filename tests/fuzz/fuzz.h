@@ -75,4 +75,12 @@ static inline void fuzz_broken(const char *fmt, ...)
 	abort();
 }
 
+/* For targets that have an engine. */
+#define GOOD(cond)								\
+	do {									\
+		if (!(cond))							\
+			fuzz_broken("%s:%d: %s (last error: %s)", __FILE__, __LINE__, #cond, \
+				    pawl_error_text());				\
+	} while (0)
+
 #endif

@@ -30,13 +30,6 @@ const char fuzz_target[] = "threads";
 const uint8_t *fuzz_data;
 size_t fuzz_size;
 
-#define GOOD(cond)								\
-	do {									\
-		if (!(cond))							\
-			fuzz_broken("%s:%d: %s (last error: %s)", __FILE__, __LINE__, #cond, \
-				    pawl_error_text());				\
-	} while (0)
-
 struct slot {
 	pawl_var_t v;
 	u64 version;		/* plain: the var's to protect */
