@@ -85,6 +85,8 @@ static void note_name(struct fix *f, struct exec_thread *t, u32 work)
 	cpu_of[i] = (u32)sched_getcpu();
 	pthread_sigmask(SIG_SETMASK, NULL, &set);
 	MUST(sigismember(&set, SIGTERM) && sigismember(&set, SIGUSR1));
+	/* a handler of the program reports a crash in a body */
+	MUST(!sigismember(&set, SIGSEGV) && !sigismember(&set, SIGFPE));
 	while (load_acquire(&nnames) < 2)
 		sched_yield();
 }
