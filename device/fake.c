@@ -7,7 +7,7 @@
  *
  * Structures: a stream is a queue of pieces of work with many producers and one consumer.
  * The consumer is the device's thread, which lets a stream of its choice (seeded) do its
- * next piece when its time has come, or the test itself (fake_step()).  An event counts
+ * next piece when it has rested long enough, or the test itself (fake_step()).  An event counts
  * its records, and knows the last one that is over.
  *
  * Progress: for tests: allocates, and its thread polls.
@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <base/clock.h>
 #include <base/random.h>
 #include <device/fake.h>
 
@@ -61,7 +60,7 @@ struct stream {
 	struct work stub;
 	struct graph *capture;	/* of the thread that captures */
 	u64 put, over;		/* A */
-	u64 ready_at;		/* consumer: ns */
+	u64 ready_at;		/* consumer: turn of the device */
 	u32 dead;		/* A: destroyed; used again when it is empty */
 };
 
@@ -76,7 +75,7 @@ struct dev {
 	u32 stop;		/* A */
 	bool manual;
 	u64 seed;
-	u32 delay_us;
+	u32 delay;
 	pthread_t thread;
 };
 
@@ -265,13 +264,14 @@ static void *dev_main(void *arg)
 {
 	struct dev *d = arg;
 	struct timespec nap = { 0, 20000 };
+	u64 turn = 0;
 	u32 idle = 0;
 
 	while (!load_acquire(&d->stop)) {
 		u32 n = load_acquire(&d->nstreams), i, at;
 		bool did = false, later = false;
-		u64 now = d->delay_us ? clock_ns() : 0;
 
+		turn++;
 		at = n ? (u32)(random_next(&d->seed) % n) : 0;
 		for (i = 0; i < n && !did && !load_acquire(&d->lost); i++) {
 			struct stream *s = load_acquire(&d->streams[(at + i) % n]);
@@ -279,13 +279,13 @@ static void *dev_main(void *arg)
 
 			if (!w)
 				continue;
-			if (now < s->ready_at) {
+			if (turn < s->ready_at) {
 				later = true;
 				continue;
 			}
 			step(s, w);
-			if (d->delay_us)
-				s->ready_at = now + random_next(&d->seed) % (1000ull * d->delay_us);
+			if (d->delay)
+				s->ready_at = turn + 1 + random_next(&d->seed) % d->delay;
 			did = true;
 		}
 		if (did)
@@ -345,7 +345,7 @@ static int fake_open(int id, void **dev)
 	d->id = id;
 	d->manual = setup.manual;
 	d->seed = setup.seed + (u64)id;
-	d->delay_us = setup.delay_us;
+	d->delay = setup.delay;
 	if (!d->manual && pthread_create(&d->thread, NULL, dev_main, d)) {
 		free(d);
 		return err(-EAGAIN, "fake: no thread");

@@ -12,7 +12,7 @@
 struct fake_setup {
 	int devices;		/* how many there are; 0: no driver */
 	u64 seed;		/* of order and delays */
-	u32 delay_us;		/* a piece of work takes up to this long; 0: no delay */
+	u32 delay;		/* after a piece of work a stream rests for less than so many turns */
 	bool manual;		/* nothing moves but by fake_step() */
 };
 

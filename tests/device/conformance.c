@@ -12,9 +12,9 @@ static struct backend *b;	/* the one under test */
 static const struct device_ops *o;
 static void *dev;
 
-static void begin(u64 seed, u32 delay_us)
+static void begin(u64 seed, u32 delay)
 {
-	const struct fake_setup s = { .devices = 2, .seed = seed, .delay_us = delay_us };
+	const struct fake_setup s = { .devices = 2, .seed = seed, .delay = delay };
 
 	b->setup(&s);
 	OK(o->open(0, &dev));

@@ -24,7 +24,7 @@ static struct pawl_engine *with_devices(u32 n, int kind, int workers, const stru
 
 static struct pawl_engine *plain(void)
 {
-	const struct fake_setup fs = { .devices = 2, .seed = 1, .delay_us = 5 };
+	const struct fake_setup fs = { .devices = 2, .seed = 1, .delay = 20 };
 
 	return with_devices(1, PAWL_PER_DEVICE, 2, &fs);
 }
@@ -184,7 +184,7 @@ END_TEST
 /* No place is left for the thread that issues the device's ops: who waits does. */
 START_TEST(no_place_for_a_worker)
 {
-	const struct fake_setup fs = { .devices = 2, .seed = 1, .delay_us = 5 };
+	const struct fake_setup fs = { .devices = 2, .seed = 1, .delay = 20 };
 	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
 	struct pawl_engine *e;
 	struct cell cell = { 0 };
@@ -678,7 +678,7 @@ START_TEST(other_kinds_of_engines)
 {
 	static const struct { int kind, workers; } k[] = {
 		{ PAWL_PER_DEVICE, 0 }, { PAWL_POOLED, 2 }, { PAWL_POOLED, 0 }, { PAWL_NAIVE, 0 } };
-	const struct fake_setup fs = { .devices = 2, .seed = 3, .delay_us = 20 };
+	const struct fake_setup fs = { .devices = 2, .seed = 3, .delay = 80 };
 	u32 i, j;
 
 	for (i = 0; i < ARRAY_SIZE(k); i++) {
@@ -739,7 +739,7 @@ END_TEST
 
 START_TEST(two_devices)
 {
-	const struct fake_setup fs = { .devices = 2, .seed = 5, .delay_us = 10 };
+	const struct fake_setup fs = { .devices = 2, .seed = 5, .delay = 40 };
 	struct pawl_engine *e;
 	struct cell c = { 0 };
 	pawl_var_t v;

@@ -204,7 +204,7 @@ static void run(struct pawl_engine *e, struct program *p, u64 seed, const char *
 /* Several programs on one engine: devices keep what they know of streams and events. */
 static u64 series(const struct backend *b, const struct backend *other, u64 seed, u64 n)
 {
-	struct fake_setup fs = { .devices = 2, .seed = seed, .delay_us = seed % 3 ? 0 : 10 };
+	struct fake_setup fs = { .devices = 2, .seed = seed, .delay = seed % 3 ? 0 : 12 };
 	struct pawl_device dev[MAXDEV];
 	struct program *p = malloc(sizeof(*p));
 	struct pawl_engine *e;
