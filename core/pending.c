@@ -277,10 +277,13 @@ void device_var_end(struct thread *t, struct var_side *side)
 	}
 }
 
-/* A look from outside.  True: something is to be waited for, or is lost. */
+/*
+ * A look from outside.  True: something is to be waited for, or is lost.  It has an event
+ * recorded: who looks again and again, and does nothing else, is to find it over one day.
+ */
 bool device_busy(struct pawl_engine *e, u32 vi, bool write)
 {
-	struct ask a = { .poll = true };
+	struct ask a = { .poll = true, .want = true };
 
 	dep_pending(e, vi, write, ask_one, &a);
 	return a.pending || a.lost;

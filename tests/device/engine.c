@@ -181,6 +181,26 @@ START_TEST(a_wait_is_for_the_work_not_for_the_body)
 }
 END_TEST
 
+/* Nobody else has asked for an event behind the work. */
+START_TEST(a_look_again_and_again_ends)
+{
+	struct pawl_engine *e = by_hand(1);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	struct cell c = { 0 };
+
+	OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
+	MUST(soon(version(e, v) == 1));
+	steps_until(pawl_wait_readable(e, v, 0, NULL) == 0);
+	ck_assert_uint_eq(load_acquire(&c.ran), 1);
+	OK(push_dev(e, cell_body, &c, &v, 1, &w, 1));
+	MUST(soon(version(e, w) == 1));
+	steps_until(pawl_wait_writable(e, v, 0, NULL) == 0);
+	ck_assert_uint_eq(load_acquire(&c.ran), 2);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* No place is left for the thread that issues the device's ops: who waits does. */
 START_TEST(no_place_for_a_worker)
 {
@@ -1251,7 +1271,7 @@ int main(void)
 		bad_configurations,
 		the_driver_unloads_first, every_call_fails_once,
 		/* these need a device that can be told what to do */
-		a_wait_is_for_the_work_not_for_the_body, no_worker_waits_for_the_device,
+		a_wait_is_for_the_work_not_for_the_body, a_look_again_and_again_ends, no_worker_waits_for_the_device,
 		a_chain_stays_in_one_stream, copies_have_streams_of_their_own,
 		delete_waits_for_the_device, an_op_without_a_body_orders, an_asynchronous_body,
 		a_child_never_touches_the_device, work_in_streams_is_bounded,
