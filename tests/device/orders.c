@@ -4,7 +4,12 @@
  * one op after the other.  Devices finish what is in their streams in an order and with
  * delays of their own, which the seed decides; every program is one such order.
  *
- *	orders [PROGRAMS [SEED]]	default: PAWL_DEVICE_ORDERS, else 3000, from seed 1
+ *	orders [PROGRAMS [SEED [KIND]]]	default: PAWL_DEVICE_ORDERS, else 3000; from seed 1;
+ *					KIND: "fake" or "cuda" alone, else in turn
+ *
+ * A quarter of the engines has devices that go on by themselves, with delays counted in turns.
+ * In the others this program moves them, a piece at a time, between its pushes or only while it
+ * waits: so a lot piles up in the streams, and comes in any order.
  *
  * An op reads the cells of its vars and writes each cell that it may write with a hash of
  * all that it read and its own number: a missed dependency changes the hash.  On a device
@@ -22,6 +27,13 @@
 struct program;
 
 static bool direct;		/* a real device: it cannot copy the cells */
+
+/* Devices that go on by the test's hand, while it pushes and waits. */
+static struct {
+	u32 (*step[2])(u64 choice);	/* NULL: they go on by themselves */
+	u32 eager;			/* how far between two pushes; 0: only in waits */
+	u64 seed;
+} hand;
 
 struct item {
 	struct program *p;
@@ -148,6 +160,43 @@ static void make(struct program *p, u64 *s, const struct pawl_device *dev, u32 n
 	}
 }
 
+/* An op's body or a piece of a device's work; false: there is none. */
+static bool go_on(struct pawl_engine *e)
+{
+	u64 r = rnd(&hand.seed);
+	u32 i, at;
+
+	for (i = 0; i < 3; i++) {
+		at = (r + i) % 3;
+		if (at == 2 ? pawl_run_one(e) > 0 : hand.step[at] && hand.step[at](r >> 8))
+			return true;
+	}
+	return false;
+}
+
+static void wait_over(struct pawl_engine *e, const pawl_var_t *v)
+{
+	u64 until = now_ms() + SOON_MS;
+	int rc = -ETIMEDOUT;
+	u32 idle = 0;
+
+	while (rc == -ETIMEDOUT) {
+		s64 limit = hand.step[0] ? 0 : SOON_NS;
+
+		rc = v ? pawl_wait_readable(e, *v, limit, NULL) : pawl_wait_all(e, limit, NULL);
+		if (limit || rc != -ETIMEDOUT)
+			break;
+		if (go_on(e))
+			idle = 0;
+		else if (++idle < 100)
+			sched_yield();	/* the turn of the engine's threads */
+		else
+			nap_us(20);
+		MUST(now_ms() < until);
+	}
+	OK(rc);
+}
+
 static void push(struct pawl_engine *e, struct program *p, struct item *it)
 {
 	struct pawl_op op = PAWL_OP_INIT;
@@ -171,11 +220,14 @@ static void push(struct pawl_engine *e, struct program *p, struct item *it)
 	op.prop = it->prop;
 	op.priority = it->prio;
 	OK(pawl_push(e, &op));
+	while (hand.eager && rnd(&hand.seed) % (hand.eager + 1))
+		if (!go_on(e))
+			break;
 	/* A look in between: what is readable is what the serial program has by now. */
 	if (it->wait && it->nw) {
 		u64 cell[NVARS] = { 0 };
 
-		OK(pawl_wait_readable(e, w[0], SOON_NS, NULL));
+		wait_over(e, &w[0]);
 		for (k = 0; k <= it->id; k++)
 			compute(&p->item[k], cell);
 		MUST(load_relaxed(&p->cell[it->w[0]]) == cell[it->w[0]]);
@@ -190,7 +242,7 @@ static void run(struct pawl_engine *e, struct program *p, u64 seed, const char *
 		p->var[i] = var_new(e);
 	for (i = 0; i < p->n; i++)
 		push(e, p, &p->item[i]);
-	OK(pawl_wait_all(e, SOON_NS, NULL));
+	wait_over(e, NULL);
 	for (i = 0; i < NVARS; i++) {
 		if (p->cell[i] != p->want[i]) {
 			fprintf(stderr, "%s: seed %llu: var %u differs\n", who,
@@ -214,6 +266,7 @@ static u64 series(const struct backend *b, const struct backend *other, u64 seed
 
 	MUST(p);
 	direct = b->real;
+	fs.manual = b->step && rnd(&s) % 4;
 	b->setup(&fs);
 	dev[nd++] = (struct pawl_device){ (u16)b->kind, 0 };
 	if (!b->real && rnd(&s) & 1)
@@ -222,7 +275,7 @@ static u64 series(const struct backend *b, const struct backend *other, u64 seed
 		other->setup(&fs);
 		dev[nd++] = (struct pawl_device){ (u16)other->kind, 0 };
 	}
-	c = small((int)(rnd(&s) % 2), (int)(rnd(&s) % 4));
+	c = small((int)(rnd(&s) % 2), fs.manual && rnd(&s) & 1 ? 0 : (int)(rnd(&s) % 4));
 	c.devices = dev;
 	c.ndevices = nd;
 	c.device_streams = 1 + (int)(rnd(&s) % 5);
@@ -234,8 +287,16 @@ static u64 series(const struct backend *b, const struct backend *other, u64 seed
 	if (rnd(&s) % 16 == 0)
 		c.kind = PAWL_NAIVE;
 	OK(pawl_engine_create(&c, &e));
+	memset(&hand, 0, sizeof(hand));
+	hand.seed = s;
+	if (fs.manual) {
+		hand.step[0] = b->step;
+		hand.step[1] = nd && dev[nd - 1].kind != b->kind ? other->step : NULL;
+	}
 	for (i = 0; i < n; i++) {
 		make(p, &s, dev, nd);
+		if (fs.manual)
+			hand.eager = (const u32[]){ 0, 0, 1, 3, 10 }[rnd(&s) % 5];
 		run(e, p, seed, b->name);
 	}
 	OK(pawl_engine_destroy(e));
@@ -248,26 +309,29 @@ int main(int argc, char **argv)
 	const char *env = getenv("PAWL_DEVICE_ORDERS");
 	u64 programs = argc > 1 ? strtoull(argv[1], NULL, 0) : env ? strtoull(env, NULL, 0) :
 		       TIMES(3000);
-	u64 seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1, done = 0, part = 25;
+	u64 first = argc > 2 ? strtoull(argv[2], NULL, 0) : 1, seed = first, done = 0, part = 25;
+	const char *only = argc > 3 ? argv[3] : "";
 	struct backend list[4];
 	int n = backends(list), i, kinds = 0;
+	bool take[4];
 
-	for (i = 0; i < n; i++)
-		kinds += list[i].kind != 0;
+	for (i = 0; i < n; i++) {
+		take[i] = list[i].kind && !strncmp(list[i].name, only, strlen(only));
+		kinds += take[i];
+	}
 	if (!kinds) {
-		printf("no kind of device is built in\n");
+		printf("no such kind of device is built in\n");
 		return 77;
 	}
 	while (done < programs) {
 		/* Some waits have no end of their own. */
 		alarm((SANITIZED ? 10 : 1) * ((patience_ms(60000) + 999) / 1000));
 		for (i = 0; i < n; i++)
-			if (list[i].kind)
+			if (take[i])
 				done += series(&list[i], i && !list[i - 1].real && list[i - 1].kind ?
 					       &list[i - 1] : NULL, seed++, part);
 	}
-	printf("%llu programs of up to %d ops, seeds %llu..%llu\n", (unsigned long long)done, NOPS,
-	       (unsigned long long)(argc > 2 ? strtoull(argv[2], NULL, 0) : 1),
-	       (unsigned long long)seed - 1);
+	printf("%llu programs of up to %d ops, seeds %llu..%llu%s%s\n", (unsigned long long)done, NOPS,
+	       (unsigned long long)first, (unsigned long long)seed - 1, *only ? ", " : "", only);
 	return 0;
 }
