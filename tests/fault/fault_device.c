@@ -113,7 +113,7 @@ static void dev_push(u32 i)
 static void backend_use(const char *name)
 {
 	static struct backend list[4];
-	const struct fake_setup fs = { .devices = 2, .seed = 1, .delay = 12 };
+	const struct fake_setup fs = { .devices = 2, .seed = 1, .delay = 4 };
 	int i, n = backends(list);
 
 	b = NULL;
