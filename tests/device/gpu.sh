@@ -18,6 +18,8 @@ case ${1-} in
 esac
 log=${1:-build/gpu.log}
 out=build/gpu
+suites='conformance engine streams capture errors'
+programs="$suites orders"
 rc=0
 mkdir -p build
 : >"$log"
@@ -71,8 +73,8 @@ build_all() {
 	[ -z "$run" ] || arch=native
 	rm -rf "${out:?}/lib" $out/commit
 	step configure 60 make O=$out defconfig || exit 1
-	step build 900 make O=$out -j"$(nproc)" lib tests/device/conformance tests/device/engine \
-		tests/device/orders || exit 1
+	# shellcheck disable=SC2046,SC2086 # a list of words
+	step build 900 make O=$out -j"$(nproc)" lib $(printf 'tests/device/%s ' $programs) || exit 1
 	step 'build measure' 300 "$nvcc" -O2 -std=c++17 -arch=$arch -cudart shared \
 		-Iinclude -I$out/include -o $out/tests/device/measure tests/device/measure.cu \
 		$out/libpawl.a -lurcu-memb -lpthread -ldl
@@ -81,7 +83,7 @@ build_all() {
 	fi
 	# what is not the C library's nor CUDA's goes along
 	mkdir -p $out/lib
-	for f in conformance engine orders measure; do echo $out/tests/device/$f; done |
+	for f in $programs measure; do echo $out/tests/device/"$f"; done |
 		cat - <(echo $out/tools/pawl/pawl) | xargs ldd 2>/dev/null |
 		sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | sort -u |
 		grep -vE '/(libc|libm|libpthread|libdl|librt|libgcc_s|libstdc..|libcuda[^/]*|libcublas[^/]*)\.so' |
@@ -98,8 +100,9 @@ fi
 [ -x $out/tests/device/conformance ] || { say "nothing is built in $out"; exit 1; }
 export LD_LIBRARY_PATH=$home/lib64:$home/lib:$PWD/$out/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export PAWL_TEST_CUDA=1
-step conformance 120 $out/tests/device/conformance
-step engine 300 $out/tests/device/engine
+for f in $suites; do
+	step "$f" 300 $out/tests/device/"$f"
+done
 step orders 300 $out/tests/device/orders 2000
 sanitizer=$(command -v compute-sanitizer || echo "$home/bin/compute-sanitizer")
 if [ -x "$sanitizer" ]; then

@@ -3,7 +3,7 @@
  * Fault points of devices: memory, threads and the CUDA library, refused while engines
  * with devices are made, used and destroyed; see fault.c.  The fake device, and
  * device/cuda.c on the run time of tests/device/fakecudart.c.  (That each call of a device
- * fails once is tests/device/engine's.)
+ * fails once is tests/device/errors'.)
  *
  * An op may fail here, since what its body puts into the stream may be refused.  Then all
  * that reads its data is skipped; whoever is not skipped must find all work done.

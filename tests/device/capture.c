@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Operators and batches on devices, and their capture.
+ */
+#include "fixture.h"
+
+START_TEST(operators_batches_and_bulks)
+{
+	struct pawl_engine *e = plain();
+	pawl_var_t v = var_new(e);
+	struct pawl_op ops[4];
+	struct cell c = { 0 };
+	pawl_oper_t oper;
+	u32 i;
+
+	for (i = 0; i < 4; i++) {
+		ops[i] = dev_op(cell_body, &c);
+		ops[i].writes = &v;
+		ops[i].nwrites = 1;
+	}
+	OK(pawl_oper_create(e, &ops[0], &oper));
+	for (i = 0; i < 5; i++)
+		OK(pawl_oper_push(e, oper, 0, dev0));
+	FAILS(pawl_oper_push(e, oper, 0, (struct pawl_device){ dev0.kind, 99 }), -ENODEV);
+	OK(pawl_push_batch(e, ops, 4));
+	ck_assert_int_eq(pawl_bulk_size(e, 4), 0);
+	for (i = 0; i < 6; i++)
+		OK(pawl_push(e, &ops[0]));
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(c.v, cell_after(15));
+	OK(pawl_oper_delete(e, oper));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static int count_body(struct pawl_run *run, void *arg)
+{
+	struct cell *c = arg;
+
+	fetch_add_relaxed(&c->seen, 1);
+	return pawl_run_call(run, cell_kernel, c);
+}
+
+/* Pushed again and again, it becomes one launch; the bodies are called no more. */
+START_TEST(a_batch_is_captured)
+{
+	struct pawl_engine *e = plain();
+	pawl_var_t v = var_new(e), w = var_new(e);
+	struct fake_counts before, after;
+	struct cell c = { 0 }, d = { 0 };
+	struct pawl_op ops[4];
+	pawl_oper_t many, one;
+	u32 i;
+
+	for (i = 0; i < 4; i++) {
+		ops[i] = dev_op(count_body, i & 1 ? &d : &c);
+		ops[i].writes = i & 1 ? &w : &v;
+		ops[i].nwrites = 1;
+	}
+	OK(pawl_oper_create_many(e, ops, 4, &many));
+	if (b->counts)
+		b->counts(&before);
+	for (i = 0; i < 10; i++) {
+		OK(pawl_oper_push(e, many, 0, dev0));
+		/* Something else in between, on one of the vars. */
+		OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(c.v, cell_after(30));
+	ck_assert_uint_eq(d.v, cell_after(20));
+	ck_assert_uint_eq(c.seen + d.seen, 8);
+	if (b->counts) {
+		b->counts(&after);
+		ck_assert_uint_eq(after.launches - before.launches, 9);
+	}
+	/* It has changed: the bodies run twice more. */
+	OK(pawl_oper_refresh(e, many));
+	for (i = 0; i < 5; i++)
+		OK(pawl_oper_push(e, many, 0, dev0));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(c.seen + d.seen, 16);
+	ck_assert_uint_eq(d.v, cell_after(30));
+	/* On a CPU the bodies run each time. */
+	OK(pawl_oper_push(e, many, 0, (struct pawl_device){ PAWL_CPU, 0 }));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(d.v, cell_after(32));
+	OK(pawl_oper_delete(e, many));
+	FAILS(pawl_oper_refresh(e, many), -ESTALE);
+	OK(pawl_oper_create(e, &ops[0], &one));
+	FAILS(pawl_oper_refresh(e, one), -EINVAL);
+	OK(pawl_oper_delete(e, one));
+	FAILS(pawl_oper_create_many(e, ops, 0, &one), -EINVAL);
+	ops[2].device.kind = PAWL_CPU;
+	FAILS(pawl_oper_create_many(e, ops, 4, &one), -EINVAL, "ops[2]");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A body that fails, at the first run and in the capture. */
+static int fail_at(struct pawl_run *run, void *arg)
+{
+	u32 n = fetch_add_relaxed((u32 *)arg, 1);
+
+	return n == 0 || n == 2 ? pawl_fail(run, -EIO, "run %u", n) : 0;
+}
+
+START_TEST(a_batch_whose_body_fails)
+{
+	struct pawl_engine *e = plain();
+	pawl_var_t v = var_new(e);
+	struct pawl_op ops[2] = { dev_op(fail_at, NULL), dev_op(NULL, NULL) };
+	struct cell c = { 0 };
+	pawl_oper_t many;
+	u32 n = 0, i;
+
+	ops[0].arg = &n;
+	ops[1].fn = cell_body;
+	ops[1].arg = &c;
+	ops[1].writes = &v;
+	ops[1].nwrites = 1;
+	OK(pawl_oper_create_many(e, ops, 2, &many));
+	for (i = 0; i < 6; i++) {
+		int rc;
+
+		OK(pawl_oper_push(e, many, 0, dev0));
+		rc = pawl_wait_readable(e, v, SOON_NS, NULL);
+		ck_assert_int_eq(rc, load_relaxed(&n) == 1 || (i && load_relaxed(&n) == 3 && rc) ? -EIO : 0);
+	}
+	OK(pawl_oper_delete(e, many));
+	(void)!pawl_wait_all(e, SOON_NS, NULL);
+	ck_assert_uint_ge(c.v, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+int main(void)
+{
+	const TTest *const any[] = {
+		operators_batches_and_bulks, a_batch_is_captured, a_batch_whose_body_fails, NULL };
+	const TTest *const told[] = {
+		NULL };
+
+	return devices_run(any, told);
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Engines with devices on which something fails: bodies, the device, each of its calls.
+ */
+#include "fixture.h"
+
+static int fail_on_device(struct pawl_run *run, void *arg)
+{
+	return pawl_fail(run, -EIO, "no such kernel");
+}
+
+START_TEST(a_failed_body_poisons)
+{
+	struct pawl_engine *e = plain();
+	pawl_var_t v = var_new(e), w = var_new(e);
+	struct pawl_error x;
+	struct cell c = { 0 };
+	u32 ran = 0;
+
+	OK(push_dev(e, fail_on_device, NULL, NULL, 0, &v, 1));
+	OK(push_dev(e, cell_body, &c, &v, 1, &w, 1));
+	OK(push_read(e, add_one, &ran, w));
+	FAILS(pawl_wait_readable(e, w, SOON_NS, &x), -EIO, "no such kernel");
+	ck_assert_str_eq(x.text, "no such kernel");
+	ck_assert_uint_eq(load_acquire(&c.ran) + load_acquire(&ran), 0);
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(a_lost_device_says_so_along_the_data)
+{
+	struct pawl_engine *e;
+	pawl_var_t v, w, x;
+	struct cell c = { 0 };
+	struct pawl_error err;
+	u32 ran = 0;
+
+	if (!b->lose)
+		return;
+	e = by_hand(2);
+	v = var_new(e);
+	w = var_new(e);
+	x = var_new(e);
+	OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
+	MUST(soon(version(e, v) == 1));
+	/* Parked before it is lost. */
+	{
+		struct pawl_op op = op_read(add_one, &ran, &v);
+
+		op.writes = &w;
+		op.nwrites = 1;
+		OK(pawl_push(e, &op));
+	}
+	nap_us(1000);
+	b->lose(0);
+	FAILS(pawl_wait_readable(e, v, SOON_NS, &err), -ENOTRECOVERABLE, "lost");
+	ck_assert_int_eq(err.code, -ENOTRECOVERABLE);
+	FAILS(pawl_wait_readable(e, v, SOON_NS, NULL), -ENOTRECOVERABLE, "lost");
+	FAILS(pawl_wait_readable(e, w, SOON_NS, NULL), -ENOTRECOVERABLE, "lost");
+	/* A later op there fails; what has nothing to do with it runs. */
+	OK(push_dev(e, cell_body, &c, NULL, 0, &x, 1));
+	FAILS(pawl_wait_readable(e, x, SOON_NS, &err), -ENOTRECOVERABLE, "lost");
+	OK(push_write(e, add_one, &ran, var_new(e)));
+	FAILS(pawl_wait_all(e, SOON_NS, &err), -ENOTRECOVERABLE, "lost");
+	ck_assert_uint_eq(load_acquire(&ran), 1);
+	ck_assert_uint_eq(load_acquire(&c.ran), 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static int free_after(struct pawl_run *run, void *arg)
+{
+	struct cell *c = arg;
+
+	/* In order or not at all: it is over, or the stream is behind it. */
+	MUST(run->stream);
+	return pawl_run_call(run, cell_kernel, c);
+}
+
+/* A delete whose stream cannot be put behind the last use waits for that. */
+START_TEST(a_delete_is_in_order_whatever_fails)
+{
+	u64 calls = 0, k;
+
+	for (k = 1; k < 40; k++) {
+		struct pawl_engine *e = by_hand(1);
+		pawl_var_t v = var_new(e);
+		struct cell c = { 0 }, d = { 0 };
+		struct pawl_op op;
+
+		op = dev_op(cell_body, &c);
+		op.prop = PAWL_COPY_TO_DEVICE;
+		op.writes = &v;
+		op.nwrites = 1;
+		OK(pawl_push(e, &op));
+		MUST(soon(version(e, v) == 1));
+		b->fail_call(k, false);
+		OK(pawl_var_delete_on(e, v, dev0, free_after, &d));
+		for (calls = 0; calls < 100000 && !load_acquire(&d.ran); calls++) {
+			step_one();
+			MUST(!load_acquire(&d.ran) || load_acquire(&c.ran));
+			if (calls > 100)
+				nap_us(20);
+			if (calls > 100 && pawl_wait_all(e, 0, NULL) != -ETIMEDOUT)
+				break;	/* the body's own call failed */
+		}
+		b->fail_call(0, false);
+		ck_assert_uint_eq(load_acquire(&c.ran), 1);
+		steps_go();
+		(void)!pawl_wait_all(e, SOON_NS, NULL);
+		done_by_hand(e);
+	}
+}
+END_TEST
+
+/* The naive engine waits after each op, and goes on if it may not. */
+START_TEST(a_naive_engine_whose_calls_fail)
+{
+	const struct fake_setup fs = { .devices = 1, .seed = 2 };
+	u64 k;
+
+	for (k = 1; k < 30; k++) {
+		struct pawl_engine *e = with_devices(1, PAWL_NAIVE, 0, &fs);
+		pawl_var_t v = var_new(e);
+		struct cell c = { 0 };
+		u32 ran = 0, i;
+		int told = 0;
+
+		b->fail_call(k, false);
+		for (i = 0; i < 3; i++) {
+			OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
+			OK(push_read(e, add_one, &ran, v));
+			told |= pawl_wait_readable(e, v, SOON_NS, NULL);
+		}
+		told |= pawl_wait_all(e, SOON_NS, NULL);
+		b->fail_call(0, false);
+		if (!told) {
+			ck_assert_uint_eq(c.v, cell_after(3));
+			ck_assert_uint_eq(ran, 3);
+		}
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+START_TEST(the_driver_unloads_first)
+{
+	struct pawl_engine *e;
+	struct cell c = { 0 };
+	pawl_var_t v;
+
+	if (!b->unload)
+		return;
+	e = plain();
+	v = var_new(e);
+	OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	b->unload();
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/*
+ * A piece of everything, in which call number k of the device fails.  Whatever that was:
+ * each wait ends, an error is told, or the results are right.
+ */
+static int scenario(u64 k, bool gone, u64 *calls)
+{
+	const struct fake_setup fs = { .devices = 2, .seed = k };
+	const struct pawl_device devs[1] = { dev0 };
+	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
+	pawl_oper_t many = { 0 };
+	struct pawl_engine *e;
+	pawl_var_t v, w, x;
+	/* What the device has begun when it is lost may still end. */
+	static struct cell a, d;
+	u32 ran = 0, i;
+	u64 first;
+	int rc, told = 0;
+
+	b->setup(&fs);
+	memset(&a, 0, sizeof(a));
+	memset(&d, 0, sizeof(d));
+	c.devices = devs;
+	c.ndevices = 1;
+	c.device_streams = 3;
+	c.spin_ns = 0;		/* so that the device is asked to call back */
+	first = b->calls();
+	if (k)
+		b->fail_call(k, gone);
+	rc = pawl_engine_create(&c, &e);
+	if (rc) {
+		ck_assert_uint_gt(strlen(pawl_error_text()), 0);
+		return 1;
+	}
+	v = var_new(e);
+	w = var_new(e);
+	x = var_new(e);
+	{
+		struct pawl_op op = dev_op(cell_body, &a);
+
+		op.writes = &v;
+		op.nwrites = 1;
+		OK(pawl_oper_create_many(e, &op, 1, &many));
+	}
+	for (i = 0; i < 4; i++) {
+		struct pawl_op op = dev_op(cell_body, &d);
+
+		OK(pawl_oper_push(e, many, 0, dev0));
+		op.reads = &v;
+		op.nreads = 1;
+		op.writes = &w;
+		op.nwrites = 1;
+		op.prop = i & 1 ? PAWL_COPY_FROM_DEVICE : PAWL_NORMAL;
+		OK(pawl_push(e, &op));
+		op = op_of_fn(add_one, &ran);
+		op.reads = &w;
+		op.nreads = 1;
+		op.writes = &x;
+		op.nwrites = 1;
+		OK(pawl_push(e, &op));
+		rc = pawl_wait_readable(e, w, SOON_NS, NULL);
+		MUST(rc != -ETIMEDOUT);
+		told |= rc;
+	}
+	if (many.h)
+		OK(pawl_oper_delete(e, many));
+	rc = pawl_wait_all(e, SOON_NS, NULL);
+	if (rc == -ETIMEDOUT) {
+		fprintf(stderr, "call %llu\n", (unsigned long long)k);
+		pawl_dump(e, 2);
+	}
+	MUST(rc != -ETIMEDOUT);
+	told |= rc;
+	if (!told) {
+		ck_assert_uint_eq(a.v, cell_after(4));
+		ck_assert_uint_eq(d.v, cell_after(4));
+		ck_assert_uint_eq(ran, 4);
+	}
+	OK(pawl_engine_destroy(e));
+	*calls = b->calls() - first;
+	return !!told;
+}
+
+START_TEST(every_call_fails_once)
+{
+	u64 calls = 0, most, k, told = 0;
+
+	if (!b->fail_call)
+		return;
+	ck_assert_int_eq(scenario(0, false, &calls), 0);
+	most = calls + calls / 4;
+	for (k = 1; k <= most; k += SANITIZED ? 5 : 1)
+		told += (u64)scenario(k, false, &calls);
+	ck_assert_uint_gt(told, 0);
+	for (k = 1, told = 0; k <= most; k += SANITIZED ? 7 : 1)
+		told += (u64)scenario(k, true, &calls);
+	ck_assert_uint_gt(told, 0);
+}
+END_TEST
+
+int main(void)
+{
+	const TTest *const any[] = {
+		a_failed_body_poisons, a_lost_device_says_so_along_the_data,
+		the_driver_unloads_first, every_call_fails_once, NULL };
+	const TTest *const told[] = {
+		a_delete_is_in_order_whatever_fails, a_naive_engine_whose_calls_fail, NULL };
+
+	return devices_run(any, told);
+}

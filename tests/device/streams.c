@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Streams of engines with devices: which one an op gets, who waits for whom, how much is in them.
+ */
+#include "fixture.h"
+
+/* One stream: no event at all. */
+START_TEST(a_chain_stays_in_one_stream)
+{
+	enum { N = 200 };
+	struct pawl_engine *e = by_hand(2);
+	pawl_var_t v = var_new(e);
+	struct fake_counts before, after;
+	struct cell c = { 0 };
+	void *first = NULL;
+	u32 i;
+
+	b->counts(&before);
+	for (i = 0; i < N; i++) {
+		OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
+		MUST(soon(version(e, v) == i + 1));
+		first = first ? first : load_acquire(&c.stream);
+		ck_assert_ptr_eq(load_acquire(&c.stream), first);
+	}
+	b->counts(&after);
+	ck_assert_uint_eq(after.waits - before.waits, 0);
+	ck_assert_uint_eq(after.records - before.records, 0);
+	steps_go();
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(c.v, cell_after(N));
+	done_by_hand(e);
+}
+END_TEST
+
+/* Readers of one var run beside each other, and do not wait for each other. */
+START_TEST(readers_spread_over_streams)
+{
+	enum { N = 8 };
+	struct pawl_engine *e = by_hand(2);
+	pawl_var_t v = var_new(e), w[N];
+	struct cell c = { 0 }, r[N] = { { 0 } };
+	u32 i, j;
+
+	OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
+	for (i = 0; i < N; i++) {
+		w[i] = var_new(e);
+		OK(push_dev(e, cell_body, &r[i], &v, 1, &w[i], 1));
+	}
+	for (i = 0; i < N; i++)
+		MUST(soon(version(e, w[i]) == 1));
+	for (i = 0; i < N; i++)
+		for (j = 0; j < i; j++)
+			ck_assert_ptr_ne(load_acquire(&r[i].stream), load_acquire(&r[j].stream));
+	/* The next writer is behind all of them. */
+	OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
+	MUST(soon(version(e, v) == 2));
+	while (step_one())
+		for (i = 0; i < N && load_acquire(&c.ran) == 2; i++)
+			ck_assert_uint_eq(load_acquire(&r[i].ran), 1);
+	steps_go();
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(c.ran, 2);
+	done_by_hand(e);
+}
+END_TEST
+
+/* An upload does not stand behind a download. */
+START_TEST(copies_have_streams_of_their_own)
+{
+	struct pawl_engine *e = by_hand(2);
+	pawl_var_t v[3] = { var_new(e), var_new(e), var_new(e) };
+	struct cell c[3] = { { 0 } };
+	struct pawl_op op;
+	u32 i;
+
+	for (i = 0; i < 3; i++) {
+		op = dev_op(cell_body, &c[i]);
+		op.writes = &v[i];
+		op.nwrites = 1;
+		op.prop = (const u16[]){ PAWL_COPY_FROM_DEVICE, PAWL_COPY_TO_DEVICE, PAWL_NORMAL }[i];
+		OK(pawl_push(e, &op));
+		MUST(soon(version(e, v[i]) == 1));
+	}
+	ck_assert_ptr_ne(load_acquire(&c[0].stream), load_acquire(&c[1].stream));
+	ck_assert_ptr_ne(load_acquire(&c[0].stream), load_acquire(&c[2].stream));
+	ck_assert_ptr_ne(load_acquire(&c[1].stream), load_acquire(&c[2].stream));
+	steps_go();
+	done_by_hand(e);
+}
+END_TEST
+
+START_TEST(two_devices)
+{
+	const struct fake_setup fs = { .devices = 2, .seed = 5, .delay = 40 };
+	struct pawl_engine *e;
+	struct cell c = { 0 };
+	pawl_var_t v;
+	u32 i;
+
+	if (b->real && pawl_device_count(b->kind) < 2)
+		return;
+	e = with_devices(2, PAWL_PER_DEVICE, 2, &fs);
+	v = var_new(e);
+	for (i = 0; i < 100; i++) {
+		struct pawl_op op = dev_op(cell_body, &c);
+
+		op.device = i & 1 ? dev1 : dev0;
+		op.writes = &v;
+		op.nwrites = 1;
+		OK(pawl_push(e, &op));
+	}
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(c.v, cell_after(100));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(an_adopted_stream)
+{
+	struct pawl_engine *e = plain();
+	struct pawl_device mine;
+	pawl_var_t v = var_new(e);
+	struct cell c = { 0 };
+	struct pawl_op op;
+	void *dev, *stream;
+	u32 i;
+
+	/* A stream of somebody else's on the same device. */
+	if (b->kind == 1 || b->real) {
+		OK(b->ops->open(0, &dev));
+		OK(b->ops->stream_create(dev, 0, &stream));
+	} else {
+		OK(push_dev(e, cell_body, &c, NULL, 0, NULL, 0));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		stream = c.stream;
+		dev = NULL;
+	}
+	memset(&c, 0, sizeof(c));
+	OK(pawl_stream_adopt(e, dev0, stream, &mine));
+	ck_assert_int_eq(mine.kind, b->kind);
+	for (i = 0; i < 20; i++) {
+		op = dev_op(cell_body, &c);
+		op.device = i % 3 ? mine : dev0;
+		op.writes = &v;
+		op.nwrites = 1;
+		OK(pawl_push(e, &op));
+		MUST(soon(version(e, v) == i + 1));
+		if (i % 3)
+			ck_assert_ptr_eq(load_acquire(&c.stream), stream);
+	}
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(c.v, cell_after(20));
+	FAILS(pawl_stream_adopt(e, dev0, NULL, &mine), -EINVAL);
+	FAILS(pawl_stream_adopt(e, (struct pawl_device){ 7, 7 }, stream, &mine), -ENODEV);
+	OK(pawl_engine_destroy(e));
+	if (dev) {
+		OK(b->ops->stream_destroy(dev, stream));
+		b->ops->close(dev);
+	}
+}
+END_TEST
+
+static struct pawl_engine *with_room(u32 room, u32 window, int policy)
+{
+	const struct fake_setup fs = { .devices = 1, .seed = 1, .manual = true };
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+
+	b->setup(&fs);
+	c.devices = &dev0;
+	c.ndevices = 1;
+	c.device_window = room;
+	c.window = window;
+	c.window_policy = policy;
+	return engine_with(&c);
+}
+
+static int seen_body(struct pawl_run *run, void *arg)
+{
+	struct cell *c = arg;
+
+	fetch_add_acq_rel(&c->seen, 1);
+	return pawl_run_call(run, cell_kernel, c);
+}
+
+/*
+ * So many ops in the streams of a device; others are issued when some of these are over, and
+ * count for the window until then.
+ */
+START_TEST(work_in_streams_is_bounded)
+{
+	enum { ROOM = 8, WINDOW = 16 };
+	struct pawl_engine *e = with_room(ROOM, WINDOW, PAWL_WINDOW_FAIL);
+	struct cell one = { 0 }, c[3 * WINDOW] = { { 0 } };
+	pawl_var_t v = var_new(e);
+	u32 pushed = 0, issued, over, i;
+
+	/* Half of them a chain. */
+	for (i = 0; i < 3 * WINDOW; i++) {
+		int rc;
+
+		/* It goes on as long as there is room. */
+		if (pushed < ROOM)
+			nap_us(2000);
+		rc = i & 1 ? push_dev(e, seen_body, &one, NULL, 0, &v, 1) :
+		     push_dev(e, seen_body, &c[i], NULL, 0, NULL, 0);
+		if (rc) {
+			FAILS(rc, -EAGAIN, "window");
+			break;
+		}
+		pushed++;
+	}
+	nap_us(20000);
+	for (i = 0, issued = load_acquire(&one.seen); i < 3 * WINDOW; i++)
+		issued += load_acquire(&c[i].seen);
+	ck_assert_uint_le(issued, ROOM + 1);
+	ck_assert_uint_ge(issued, ROOM);
+	ck_assert_uint_ge(pushed, WINDOW);
+	ck_assert_uint_le(pushed, issued + WINDOW);
+	/* As the device goes on the others come, never more at once. */
+	do {
+		step_one();
+		for (i = 0, over = load_acquire(&one.ran); i < 3 * WINDOW; i++)
+			over += load_acquire(&c[i].ran);
+		for (i = 0, issued = load_acquire(&one.seen); i < 3 * WINDOW; i++)
+			issued += load_acquire(&c[i].seen);
+		MUST(issued <= over + ROOM + 1);
+	} while (over < pushed);
+	OK(push_dev(e, seen_body, &one, NULL, 0, &v, 1));
+	steps_go();
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	done_by_hand(e);
+}
+END_TEST
+
+static u32 nap_none;
+static u32 order_of[8], order_n;	/* A */
+
+static int order_body(struct pawl_run *run, void *arg)
+{
+	/* One thread issues them. */
+	order_of[load_relaxed(&order_n) & 7] = *(u32 *)arg;
+	fetch_add_acq_rel(&order_n, 1);
+	return pawl_run_call(run, nap_fn, &nap_none);
+}
+
+/* Ops that wait for room go by priority. */
+START_TEST(held_ops_keep_their_priority)
+{
+	static u32 ids[4] = { 0, 1, 2, 3 };
+	static const int prio[4] = { 0, -1, 5, 0 };
+	struct pawl_engine *e = with_room(1, 0, PAWL_WINDOW_BLOCK);
+	struct cell c = { 0 };
+	struct pawl_op op;
+	u32 i;
+
+	store_release(&order_n, 0);
+	OK(push_dev(e, seen_body, &c, NULL, 0, NULL, 0));
+	MUST(soon(load_acquire(&c.seen)));
+	for (i = 0; i < 4; i++) {
+		op = dev_op(order_body, &ids[i]);
+		op.priority = prio[i];
+		OK(pawl_push(e, &op));
+		nap_us(2000);	/* so that it is held before the next one comes */
+	}
+	ck_assert_uint_eq(load_acquire(&order_n), 0);
+	steps_until(load_acquire(&order_n) == 4);
+	ck_assert_uint_eq(order_of[0], 2);
+	ck_assert_uint_eq(order_of[1], 0);
+	ck_assert_uint_eq(order_of[2], 3);
+	ck_assert_uint_eq(order_of[3], 1);
+	steps_go();
+	done_by_hand(e);
+}
+END_TEST
+
+/* However much comes behind: whoever waits for the first of it need not wait for the rest. */
+START_TEST(events_in_use_are_not_recorded_again)
+{
+	enum { N = 300 };
+	struct pawl_engine *e;
+	static struct cell c[N];
+	u32 ran = 0, over, i;
+	pawl_var_t v[N];
+	struct pawl_op op;
+
+	lane_events = 8;
+	e = with_room(2 * N, 0, PAWL_WINDOW_BLOCK);
+	lane_events = LANE_EVENTS;
+	memset(c, 0, sizeof(c));
+	for (i = 0; i < N; i++) {
+		v[i] = var_new(e);
+		op = dev_op(cell_body, &c[i]);
+		op.prop = PAWL_COPY_TO_DEVICE;
+		op.writes = &v[i];
+		op.nwrites = 1;
+		OK(pawl_push(e, &op));
+	}
+	for (i = 0; i < N; i++)
+		MUST(soon(version(e, v[i]) == 1));
+	OK(push_read(e, add_one, &ran, v[0]));
+	do {
+		nap_us(500);
+		if (!load_acquire(&ran))
+			b->step(0);
+	} while (!load_acquire(&ran));
+	for (i = 0, over = 0; i < N; i++)
+		over += load_acquire(&c[i].ran);
+	ck_assert_uint_le(over, N / 10);
+	steps_go();
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	done_by_hand(e);
+}
+END_TEST
+
+int main(void)
+{
+	const TTest *const any[] = {
+		two_devices, an_adopted_stream, NULL };
+	const TTest *const told[] = {
+		a_chain_stays_in_one_stream, readers_spread_over_streams,
+		copies_have_streams_of_their_own, work_in_streams_is_bounded,
+		held_ops_keep_their_priority, events_in_use_are_not_recorded_again, NULL };
+
+	return devices_run(any, told);
+}
