@@ -33,16 +33,16 @@ plain='tests/unit tests/tools tests/stress'
 search='tests/fault tests/fuzz tests/lin'
 
 for lint in kconfig tokens sources exports edges proof; do
-	item '' "$lint" 60 "$make check-$lint"
+	item '' "$lint" 200 "$make check-$lint"
 done
 
 if item '' build $build_time "$make $jobs all tests"; then
-	item '' layers 60 "$make check-layers"
-	item '' headers 60 "$make check-headers"
+	item '' layers 200 "$make check-layers"
+	item '' headers 200 "$make check-headers"
 	# shellcheck disable=SC2086 # lists of words
 	programs '' . $plain $search
-	item '' install 120 "$make check-install"
-	item '' spin 180 "$make check-spin"
+	item '' install 300 "$make check-install"
+	item '' spin 400 "$make check-spin"
 	item '' model-build $build_time "$make $jobs model"
 	item '' model 400 "$make check-model"
 	item '' busted-build $build_time "$make $jobs busted-build"
