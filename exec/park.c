@@ -264,8 +264,9 @@ static int idle_over(struct exec *x, struct exec_thread *t, const struct idle *h
 
 /*
  * Look for the budget.  Between two looks the thread leaves the producers' lines alone
- * for a while, the longer the longer nothing came; and from time to time it offers
- * its CPU to others that have something to do, the awaited one perhaps.
+ * for a while, the longer the longer nothing came; and if the budget is
+ * a long one, it offers its CPU from time to time to others that have something to do, the
+ * awaited one perhaps (YIELD_NS).
  */
 static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *how, u32 *work)
 {

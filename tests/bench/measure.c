@@ -121,7 +121,25 @@ struct latency {
 	bool look;		/* do not help: look at the stamp until it is there */
 	uint32_t warm;
 	int64_t *sample;
+	int64_t idle_cpu;	/* ns that the process ran while it had nothing to do */
 };
+
+static int64_t process_cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+/* A peer whose threads look for work all that time is not woken: it never slept. */
+static void latency_idle(struct latency *l)
+{
+	int64_t t0 = process_cpu_ns();
+
+	sleep_ns(l->idle_ns);
+	l->idle_cpu += process_cpu_ns() - t0;
+}
 
 static void latency_run(void *arg)
 {
@@ -132,7 +150,7 @@ static void latency_run(void *arg)
 
 	for (i = 0; i < n; i++) {
 		if (l->idle_ns)
-			sleep_ns(l->idle_ns);
+			latency_idle(l);
 		__atomic_store_n(&bench_stamp, 0, __ATOMIC_RELAXED);
 		t0 = bench_now();
 		e->push(&l->op);
@@ -207,6 +225,8 @@ void measure_latency(const struct measure *m)
 	print_percentile("p99", l.sample, n, 9900);
 	print_percentile("p99_9", l.sample, n, 9990);
 	print_percentile("p99_99", l.sample, n, 9999);
+	if (l.idle_ns)
+		printf(",\"idle_cpu\":%.3f", (double)l.idle_cpu / (double)l.idle_ns / (n + l.warm));
 	printf(",\"max\":%.1f}\n", (double)l.sample[n - 1] * bench_tick_ns);
 	work_free(w);
 	free(l.sample);
