@@ -12,6 +12,7 @@
  * is in no lane: others may record events in the lane meanwhile.  Further runs launch
  * the graph in whatever lane they have.  pawl_oper_refresh() starts that again, and so
  * does a push to another device.  What cannot be captured is run plainly.
+ * pawl_push_again() keeps such an operator for as long as it is called with the same ops.
  *
  * Ordering: CORE-GR1 (the graph's owner, CAS) <-> CORE-GR2 (release): the fields of the
  * graph.  Runs of an operator may overlap; one that finds another at the graph runs its
@@ -22,11 +23,21 @@
  * Lifetime: until the operator's last run is over; the driver keeps what it still runs.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <core/internal.h>
 #include <device/device.h>
 
+/* What one of the ops was, but for its vars. */
+struct group_op {
+	struct bulk_fn f;
+	u32 nreads, nwrites;
+};
+
 struct group {
 	u32 n;			/* I */
+	u32 prop;		/* I */
+	pawl_var_t *vars;	/* I: all that are read, then all that are written */
+	u32 nreads;		/* I */
 	u32 fresh;		/* A: raised by pawl_oper_refresh() */
 	u32 busy;		/* A: a run looks at what follows */
 	u32 seen;		/* of fresh */
@@ -35,7 +46,7 @@ struct group {
 	struct device *d;	/* of the graph, and of runs */
 	void *graph;
 	void *stream;		/* to capture in */
-	struct bulk_fn fns[];	/* I */
+	struct group_op ops[];	/* I */
 };
 
 /* All bodies, until one fails. */
@@ -45,12 +56,14 @@ static int group_bodies(struct group *g, struct pawl_run *run)
 	int rc = 0;
 
 	for (i = 0; !rc && i < g->n; i++) {
-		if (!g->fns[i].fn)
+		const struct bulk_fn *f = &g->ops[i].f;
+
+		if (!f->fn)
 			continue;
-		rc = g->fns[i].fn(run, g->fns[i].arg);
+		rc = f->fn(run, f->arg);
 		if (unlikely(rc > 0))
 			rc = pawl_fail(run, -EPROTO, "%s returned %d, not 0 or a negative errno",
-				       g->fns[i].name ? g->fns[i].name : "a body", rc);
+				       f->name ? f->name : "a body", rc);
 	}
 	return rc;
 }
@@ -141,8 +154,9 @@ static void group_release(void *arg, int status)
 
 	graph_drop(g);
 	for (i = 0; i < g->n; i++)
-		if (g->fns[i].release)
-			g->fns[i].release(g->fns[i].arg, status);
+		if (g->ops[i].f.release)
+			g->ops[i].f.release(g->ops[i].f.arg, status);
+	free(g->vars);
 	free(g);
 }
 
@@ -168,15 +182,47 @@ static int group_check(struct pawl_engine *e, const struct pawl_op *ops, size_t 
 	return *nr + *nw > 65535 ? err(-E2BIG, "oper_create_many: %zu accesses", *nr + *nw) : 0;
 }
 
+static void vars_copy(pawl_var_t **to, const pawl_var_t *from, size_t n)
+{
+	if (n)
+		memcpy(*to, from, n * sizeof(*from));
+	*to += n;
+}
+
+/* NULL: no memory. */
+static struct group *group_new(const struct pawl_op *ops, size_t n, size_t nr, size_t nw)
+{
+	struct group *g = calloc(1, sizeof(*g) + n * sizeof(g->ops[0]));
+	pawl_var_t *vars = calloc(nr + nw + 1, sizeof(*vars)), *r = vars, *w = vars + nr;
+	size_t i;
+
+	if (!g || !vars) {
+		free(g);
+		free(vars);
+		return NULL;
+	}
+	g->n = (u32)n;
+	g->prop = ops[0].prop;
+	g->vars = vars;
+	g->nreads = (u32)nr;
+	for (i = 0; i < n; i++) {
+		const struct pawl_op *op = &ops[i];
+
+		g->ops[i] = (struct group_op){ { op->fn, op->arg, op->release, op->name },
+					       op->nreads, op->nwrites };
+		vars_copy(&r, op->reads, op->nreads);
+		vars_copy(&w, op->writes, op->nwrites);
+	}
+	return g;
+}
+
 int pawl_oper_create_many(struct pawl_engine *e, const struct pawl_op *ops, size_t n,
 			  pawl_oper_t *out)
 {
 	struct thread *t = thread_get(e);
 	struct pawl_op all = PAWL_OP_INIT;
-	pawl_var_t *vars = NULL;
-	size_t nr, nw, i, r, w;
 	struct group *g;
-	u32 j;
+	size_t nr, nw;
 	int rc;
 
 	if (unlikely(!t))
@@ -186,35 +232,24 @@ int pawl_oper_create_many(struct pawl_engine *e, const struct pawl_op *ops, size
 	rc = group_check(e, ops, n, &nr, &nw);
 	if (rc)
 		return rc;
-	g = calloc(1, sizeof(*g) + n * sizeof(g->fns[0]));
-	vars = calloc(nr + nw + 1, sizeof(*vars));
-	if (!g || !vars) {
-		free(g);
-		free(vars);
+	g = group_new(ops, n, nr, nw);
+	if (!g)
 		return err(-ENOMEM, "oper_create_many: no memory for %zu ops", n);
-	}
-	g->n = (u32)n;
-	for (i = 0, r = 0, w = nr; i < n; i++) {
-		g->fns[i] = (struct bulk_fn){ ops[i].fn, ops[i].arg, ops[i].release, ops[i].name };
-		for (j = 0; j < ops[i].nreads; j++)
-			vars[r++] = ops[i].reads[j];
-		for (j = 0; j < ops[i].nwrites; j++)
-			vars[w++] = ops[i].writes[j];
-	}
 	all.fn = group_run;
 	all.arg = g;
 	all.release = group_release;
-	all.reads = vars;
+	all.reads = g->vars;
 	all.nreads = (u32)nr;
-	all.writes = vars + nr;
+	all.writes = g->vars + nr;
 	all.nwrites = (u32)nw;
 	all.prop = ops[0].prop;
 	all.device = ops[0].device;
 	all.name = ops[0].name;
 	rc = pawl_oper_create(e, &all, out);
-	free(vars);
-	if (rc)
+	if (rc) {
+		free(g->vars);
 		free(g);
+	}
 	return rc;
 }
 PAWL_EXPORT(pawl_oper_create_many);
@@ -239,3 +274,74 @@ int pawl_oper_refresh(struct pawl_engine *e, pawl_oper_t oper)
 	return fn == group_run ? 0 : err(-EINVAL, "oper_refresh: not from oper_create_many()");
 }
 PAWL_EXPORT(pawl_oper_refresh);
+
+static bool vars_same(const pawl_var_t **had, const pawl_var_t *now, u32 n)
+{
+	const pawl_var_t *was = *had;
+
+	*had += n;
+	return !n || (now && !memcmp(was, now, n * sizeof(*was)));
+}
+
+/* Would pawl_oper_create_many() make of these ops what g is, but for the device? */
+static bool group_same(const struct group *g, const struct pawl_op *ops, size_t n)
+{
+	const pawl_var_t *r = g->vars, *w = g->vars + g->nreads;
+	size_t i;
+
+	if (g->n != n)
+		return false;
+	for (i = 0; i < n; i++) {
+		const struct group_op *had = &g->ops[i];
+		const struct pawl_op *op = &ops[i];
+
+		if (op->size != sizeof(*op) || op->fn != had->f.fn || op->arg != had->f.arg ||
+		    op->async_fn || op->release || op->flags || op->prop != g->prop ||
+		    op->nreads != had->nreads || op->nwrites != had->nwrites ||
+		    op->device.kind != ops[0].device.kind || op->device.id != ops[0].device.id ||
+		    !vars_same(&r, op->reads, op->nreads) || !vars_same(&w, op->writes, op->nwrites))
+			return false;
+	}
+	return true;
+}
+
+/* The operator is of these ops. */
+static bool oper_same(struct thread *t, pawl_oper_t oper, const struct pawl_op *ops, size_t n)
+{
+	bool same = false;
+	pawl_fn fn;
+	void *arg;
+	u32 idx;
+
+	if (oper_hold(t->e, oper, &idx, &fn, &arg))
+		same = fn == group_run && group_same(arg, ops, n);
+	if (idx)
+		oper_put(t, idx);
+	return same;
+}
+
+int pawl_push_again(struct pawl_engine *e, const struct pawl_op *ops, size_t n, pawl_oper_t *kept)
+{
+	struct thread *t = thread_get(e);
+	pawl_oper_t oper;
+	size_t i;
+	int rc;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	if (!ops || !n || !kept)
+		return err(-EINVAL, "push_again: %s", kept ? "no ops" : "kept is NULL");
+	if (!kept->h || !oper_same(t, *kept, ops, n)) {
+		for (i = 0; i < n; i++)
+			if (ops[i].release)
+				return err(-EINVAL, "push_again: ops[%zu] has a release", i);
+		rc = pawl_oper_create_many(e, ops, n, &oper);
+		if (rc)
+			return rc;
+		if (kept->h)
+			(void)!pawl_oper_delete(e, *kept);	/* or it was deleted already */
+		*kept = oper;
+	}
+	return pawl_oper_push(e, *kept, ops[0].priority, ops[0].device);
+}
+PAWL_EXPORT(pawl_push_again);

@@ -244,11 +244,11 @@ static void sc_fake_naive(void)
 	dev_check();
 }
 
-/* Operators that are captured, replayed, and captured again. */
+/* Operators, and batches, that are captured, replayed, and captured again. */
 static void sc_fake_graph(void)
 {
+	pawl_oper_t o, again = { 0 };
 	struct pawl_op ops[4];
-	pawl_oper_t o;
 	u32 i;
 
 	backend_use("fake");
@@ -269,6 +269,10 @@ static void sc_fake_graph(void)
 		}
 		CHECK(!TRY(pawl_oper_delete(w.e, o)), "%s: delete: %s", where, pawl_error_text());
 	}
+	for (i = 0; i < 9; i++)
+		TRY(pawl_push_again(w.e, ops, i < 5 ? 4 : 3, &again));
+	if (again.h)
+		CHECK(!TRY(pawl_oper_delete(w.e, again)), "%s: delete: %s", where, pawl_error_text());
 	pawl_wait_all(w.e, -1, NULL);
 	disarm();
 	dev_check();
