@@ -246,8 +246,11 @@ static struct lane_event *event_turn(struct lane *l, int *rc)
 	u64 was = load_acquire(&next->label);
 
 	if (was > load_acquire(&l->done)) {
-		if (l->d->ops->event_query(l->d->dev, event_of(next)))
+		if (l->d->ops->event_query(l->d->dev, event_of(next))) {
+			/* Who gave it its label may have done so since the first look. */
+			at = load_acquire(&l->newest);
 			return &l->ev[at & l->last_ev];
+		}
 		lane_over(l, was);
 	}
 	*rc = event_make(l, next);
