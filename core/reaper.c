@@ -154,7 +154,8 @@ static void lane_fired(void *arg)
 {
 	struct lane *l = arg;
 
-	reaper_wake(l->d->user);
+	/* Not only woken: what came may be known already, and something later be wanted. */
+	reaper_poke(l->d->user);
 }
 
 /* Ops that were parked since, oldest first, behind those that are kept. */
