@@ -2,7 +2,8 @@
 /*
  * The public calls of pawl/device.h.
  *
- * Ordering: CORE-D11 (an adopted stream's row, release) <-> CORE-D12.
+ * Ordering: CORE-D11 (an adopted stream's row, release) <-> CORE-D12; CORE-D15 (who adopts,
+ * acquire) <-> CORE-D16 (release).
  *
  * Progress: as the driver's; pawl_stream_adopt() one thread at a time, others are told.
  */
@@ -194,7 +195,8 @@ int pawl_stream_adopt(struct pawl_engine *e, struct pawl_device device, void *st
 	if (!base)
 		return -ENODEV;
 	dv = e->devices;
-	if (!cas_acq_rel_acquire(&dv->adopting, &none, 1))
+	/* CORE-D15 <-> CORE-D16: what the last one added. */
+	if (!cas_acquire_relaxed(&dv->adopting, &none, 1))
 		return err(-EAGAIN, "stream_adopt: another thread adopts one at this moment");
 	i = dv->nrows;
 	row = &dv->rows[i];
@@ -212,7 +214,7 @@ int pawl_stream_adopt(struct pawl_engine *e, struct pawl_device device, void *st
 		store_release(&dv->nrows, i + 1);	/* CORE-D11 <-> CORE-D12 */
 		*out = row->name;
 	}
-	store_release(&dv->adopting, 0);
+	store_release(&dv->adopting, 0);	/* CORE-D16 <-> CORE-D15 */
 	return rc;
 }
 PAWL_EXPORT(pawl_stream_adopt);

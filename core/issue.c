@@ -198,7 +198,8 @@ static int lane_prepare(struct thread *t, struct op *op, struct dev_row *row, st
 	int rc = recs_get(t, op);
 
 	if (!rc && !covers_tip(e, op, l))
-		rc = lane_mark(l, load_acquire(&l->issued));
+		/* Relaxed: who had the lane before is known by DEVICE-T1. */
+		rc = lane_mark(l, load_relaxed(&l->issued));
 	if (!rc)
 		rc = op_pending(e, op, follow_one, l);
 	return rc ? rc : device_check(row->d, row->d->ops->use(row->d->dev));
@@ -238,6 +239,7 @@ static int device_op_begin(struct thread *t, struct op *op, u32 opi, struct pawl
 		return rc;
 	l = lane_choose(t, op, row, c);
 	if (unlikely(!l)) {
+		cpu_relax();	/* it may come back at once: others have the time to be done */
 		store_relaxed(&op->wait, room ? OP_ROOM : 0);
 		exec_push(op_queue(e, op), &t->ex, opi, op->prio,
 			  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);

@@ -47,7 +47,7 @@ void park(struct pawl_engine *e, struct op *op, u32 opi)
 
 	do
 		store_relaxed(&op->wait, head);
-	while (!cas_acq_rel_relaxed(&dv->parked, &head, opi));	/* CORE-D5 <-> CORE-D6 */
+	while (!cas_release_relaxed(&dv->parked, &head, opi));	/* CORE-D5 <-> CORE-D6 */
 	reaper_wake(e);
 }
 
@@ -128,7 +128,7 @@ int device_wait_all(struct thread *t, s64 timeout_ns, enum exec_help help)
 	for (i = 0; i < a.n; i++) {
 		struct lane *l = &dv->lanes[i];
 
-		a.upto[i] = load_acquire(&l->issued);
+		a.upto[i] = load_relaxed(&l->issued);
 		if (lane_state(l, a.upto[i]) != LANE_PENDING)
 			continue;
 		(void)!lane_mark(l, a.upto[i]);
@@ -144,7 +144,8 @@ int device_wait_all(struct thread *t, s64 timeout_ns, enum exec_help help)
 	reaper_poke(e);
 	rc = exec_wait(e->x, &t->ex, all_over, &a, timeout_ns, help);
 	store_relaxed(&t->waits_device, 0);
-	fetch_add_seq_cst(&dv->nwait, -1u);
+	/* Relaxed: seen late, somebody is woken for nothing. */
+	fetch_add_relaxed(&dv->nwait, -1u);
 	return rc;
 }
 
@@ -162,7 +163,7 @@ static void lane_fired(void *arg)
 static void reap_new(struct pawl_engine *e)
 {
 	struct devices *dv = e->devices;
-	u32 opi = xchg_acq_rel(&dv->parked, 0), first = 0, next;	/* CORE-D6 <-> CORE-D5 */
+	u32 opi = xchg_acquire(&dv->parked, 0), first = 0, next;	/* CORE-D6 <-> CORE-D5 */
 	u32 last = opi;
 
 	if (!opi)
@@ -201,40 +202,57 @@ static void hold(struct pawl_engine *e, struct op *op, u32 opi)
 	e->devices->held++;
 }
 
-/* Of the held ops of a class those for which there is room. */
-static void let_go(struct thread *t, struct device *d, struct dev_class *c)
+/* The first of the held ops of a class goes to its queue. */
+static void let_one_go(struct thread *t, struct dev_class *c)
 {
 	struct pawl_engine *e = t->e;
-	struct devices *dv = e->devices;
+	u32 opi = c->head;
+	struct op *op = op_of(e, opi);
+
+	c->head = op->wait;
+	if (!c->head)
+		c->tail = 0;
+	store_relaxed(&c->held, c->held - 1);
+	e->devices->held--;
+	fetch_add_relaxed(&c->coming, 1);
+	store_relaxed(&op->wait, OP_ROOM);
+	exec_push(op_queue(e, op), &t->ex, opi, op->prio,
+		  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
+}
+
+/*
+ * No room: have it known when anything in these lanes is over.  False: there is nothing in them,
+ * and nothing on its way there: whoever knows that first has yet to take it from the load.
+ */
+static bool class_wanted(struct devices *dv, struct dev_class *c)
+{
+	bool wanted = false;
 	u32 i;
 
-	while (c->head && (class_room(dv, c) || device_lost(d))) {
-		u32 opi = c->head;
-		struct op *op = op_of(e, opi);
-
-		c->head = op->wait;
-		if (!c->head)
-			c->tail = 0;
-		store_relaxed(&c->held, c->held - 1);
-		dv->held--;
-		fetch_add_relaxed(&c->coming, 1);
-		store_relaxed(&op->wait, OP_ROOM);
-		exec_push(op_queue(e, op), &t->ex, opi, op->prio,
-			  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
-	}
-	if (!c->head)
-		return;
 	smp_mb();	/* CORE-D14 <-> CORE-D13: held, before the look */
-	/* When anything in these lanes is over, look again. */
 	for (i = 0; i < c->n; i++) {
 		struct lane *l = &dv->lanes[c->first + i];
-		u64 next = load_acquire(&l->done) + 1;
+		u64 next = load_relaxed(&l->done) + 1;
 
-		if (load_acquire(&l->issued) < next)
+		if (load_relaxed(&l->issued) < next)
 			continue;
 		(void)!lane_mark(l, next);
 		lane_want(l, next);
+		wanted = true;
 	}
+	return wanted || load_relaxed(&c->coming);
+}
+
+/* Of the held ops of a class those for which there is room. */
+static void let_go(struct thread *t, struct device *d, struct dev_class *c)
+{
+	struct devices *dv = t->e->devices;
+
+	while (c->head)
+		if (class_room(dv, c) || device_lost(d) || !class_wanted(dv, c))
+			let_one_go(t, c);
+		else
+			break;
 }
 
 static void reap_held(struct thread *t)
@@ -296,7 +314,8 @@ static void reap_poll(struct devices *dv)
 		if (lane_wanted(l))
 			lane_poll(l);
 		/* Of a lost device nothing more will come: that is news once. */
-		seen = lane_wanted(l) && device_lost(l->d) ? ~0ull : load_acquire(&l->done);
+		/* Relaxed: who relies on it looks by lane_state(). */
+		seen = lane_wanted(l) && device_lost(l->d) ? ~0ull : load_relaxed(&l->done);
 		if (seen != dv->seen[i]) {
 			dv->seen[i] = seen;
 			dv->news = true;
