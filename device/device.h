@@ -114,6 +114,9 @@ struct device_ops {
 };
 
 extern const struct device_ops device_cpu;
+#ifdef PAWL_MODEL
+extern const struct device_ops device_model __attribute__((weak));
+#endif
 #ifdef CONFIG_DEVICE_FAKE
 extern const struct device_ops device_fake;
 #endif

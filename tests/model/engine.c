@@ -30,17 +30,23 @@ static bool writes(const struct mop *o, u32 v)
 	return false;
 }
 
-static int body(struct pawl_run *run, void *arg)
+/* What conflicts with o, and must be over by now. */
+static void look_before(struct mop *o)
 {
-	struct mop *o = arg;
+	u64 m = me.before[o->id] | me.behind[o->id];
+	u32 i;
+
+	for (i = 0; i < me.nops; i++)
+		if ((m & 1ull << i) && conflict(me.ops[i], o) && !me.over[i] && !me.refused[i] &&
+		    !(me.odd && !(me.issued & 1ull << i)))
+			model_fail("op %u runs before op %u, which was pushed before", o->id, i);
+}
+
+/* The op does what it is for. */
+static void work_begin(struct mop *o)
+{
 	u32 i, v;
 
-	if (model_note(&me.ran[o->id], 1))
-		model_fail("op %u runs twice", o->id);
-	for (i = 0; i < me.nops; i++)
-		if ((me.before[o->id] & 1ull << i) && conflict(me.ops[i], o) && !me.over[i] &&
-		    !me.refused[i])
-			model_fail("op %u runs before op %u, which was pushed before", o->id, i);
 	for (i = 0; i < o->n; i++) {
 		v = o->var[i];
 		if (me.gone[v])
@@ -58,21 +64,90 @@ static int body(struct pawl_run *run, void *arg)
 		if (o->write[i])
 			model_note(&me.last[v], o->id + 1);
 	}
-	model_point();
-	for (i = 0; i < o->n; i++) {
-		v = o->var[i];
-		if (o->write[i]) {
-			model_note(&me.writing[v], 0);
-			note_add(&me.writes[v], 1);
-		} else if (!writes(o, v)) {
-			note_add(&me.reading[v], -1ull);
-		}
-	}
+}
+
+static void op_over(struct mop *o)
+{
 	model_note(&me.over[o->id], 1);
 	model_note(&me.over_clock[o->id], model_clock());
 	if (o->kind == P_DELETE)
 		model_note(&me.gone[o->var[0]], 1);
-	return o->fails ? -EIO : 0;
+}
+
+static void work_end(struct mop *o)
+{
+	u32 i, v;
+
+	for (i = 0; i < o->n; i++) {
+		v = o->var[i];
+		if (o->write[i])
+			model_note(&me.writing[v], 0);
+		else if (!writes(o, v))
+			note_add(&me.reading[v], -1ull);
+	}
+	op_over(o);
+}
+
+static void count_writes(struct mop *o)
+{
+	u32 i;
+
+	for (i = 0; i < o->n; i++)
+		if (o->write[i])
+			note_add(&me.writes[o->var[i]], 1);
+}
+
+/* On the device, which does one piece of work at a time. */
+void engine_work(void *op)
+{
+	struct mop *o = op;
+
+	look_before(o);
+	work_begin(o);
+	work_end(o);
+}
+
+int engine_body(struct pawl_run *run, void *arg)
+{
+	struct mop *o = arg;
+	bool lost = run->status == -ENOTRECOVERABLE;
+	int rc;
+
+	if (model_note(&me.ran[o->id], 1))
+		model_fail("op %u runs twice", o->id);
+	model_note(&me.behind[o->id], me.issued);
+	if (lost && !me.lost)
+		model_fail("op %u is told of a loss", o->id);
+	count_writes(o);
+	if (!o->device) {
+		if (!lost) {
+			look_before(o);
+			work_begin(o);
+		}
+		model_point();
+		if (lost)
+			op_over(o);
+		else
+			work_end(o);
+		return o->fails ? -EIO : 0;
+	}
+	if (o->fails) {
+		op_over(o);
+		return -EIO;
+	}
+	rc = pawl_run_call(run, o->loses ? me.lose : engine_work, o);
+	if (rc && !me.odd && !me.lost)
+		model_fail("op %u: %d", o->id, rc);
+	if (!rc)
+		model_note(&me.issued, me.issued | 1ull << o->id);
+	return rc;
+}
+
+/* Its token comes to who completes it behind what it put into the stream. */
+static void body_async(struct pawl_run *run, void *arg)
+{
+	engine_body(run, arg);
+	store_release(&me.token, run->token.h);
 }
 
 /* Threads give handles to each other without any order: the library needs none. */
@@ -86,12 +161,19 @@ static void fill(struct pawl_op *d, struct mop *o, pawl_var_t *r, pawl_var_t *w)
 	u32 i;
 
 	*d = (struct pawl_op)PAWL_OP_INIT;
-	d->fn = body;
+	if (o->async)
+		d->async_fn = body_async;
+	else
+		d->fn = engine_body;
 	d->arg = o;
 	d->reads = r;
 	d->writes = w;
 	d->priority = o->prio;
-	d->prop = o->prop;
+	d->prop = (u16)o->prop;
+	if (o->device)
+		d->device = (struct pawl_device){ PAWL_FAKE, 0 };
+	if (o->adopted)
+		d->device.id = (u16)load_relaxed(&me.adopted);
 	for (i = 0; i < o->n; i++) {
 		pawl_var_t h = handle(o->var[i]);
 
@@ -112,7 +194,7 @@ static void push_begin(struct mop *o)
 static void push_end(struct mop *o, int rc)
 {
 	if (rc) {
-		if (!me.nohandle[o->id])
+		if (!me.nohandle[o->id] && !(o->adopted && rc == -ENODEV))
 			model_fail("push: %d", rc);
 		model_note(&me.refused[o->id], 1);
 	}
@@ -163,9 +245,29 @@ static void do_destroy(void)
 	if (pawl_engine_destroy(me.e))
 		model_fail("destroy: %s", pawl_error_text());
 	for (n = 0; n < me.nops; n++)
-		if (!me.over[n] && !me.refused[n])
+		if (!me.over[n] && !me.refused[n] && !me.odd && !me.lost)
 			model_fail("the engine is gone before op %u ran", n);
 	model_note(&me.destroyed, 1);
+}
+
+static void do_adopt(void)
+{
+	struct pawl_device d = { 0 };
+	int rc = pawl_stream_adopt(me.e, (struct pawl_device){ PAWL_FAKE, 0 }, me.stream(), &d);
+
+	if (rc && rc != -EAGAIN)
+		model_fail("adopt: %d", rc);
+	if (!rc)
+		store_relaxed(&me.adopted, d.id);
+}
+
+void engine_complete(void)
+{
+	pawl_token_t t = { load_acquire(&me.token) };
+	int rc = t.h ? pawl_complete(me.e, t, 0, NULL) : 0;
+
+	if (rc && rc != -EALREADY)
+		model_fail("complete: %d", rc);
 }
 
 static u32 do_op(struct mop *o)
@@ -176,7 +278,24 @@ static u32 do_op(struct mop *o)
 	int rc;
 
 	switch (o->kind) {
+	case P_ADOPT:
+		do_adopt();
+		break;
+	case P_COMPLETE:
+		engine_complete();
+		break;
+	case P_GROUP:
+		if (pawl_oper_push(me.e, me.group, 0, (struct pawl_device){ PAWL_FAKE, 0 }))
+			model_fail("oper_push");
+		break;
+	case P_CREATE:
+		me.create();
+		break;
 	case P_OP:
+		if (o->adopted && !load_relaxed(&me.adopted)) {
+			model_note(&me.refused[o->id], 1);
+			break;
+		}
 		fill(&d[0], o, r[0], w[0]);
 		push_begin(o);
 		rc = pawl_push(me.e, &d[0]);
@@ -196,7 +315,10 @@ static u32 do_op(struct mop *o)
 	case P_DELETE:
 		push_begin(o);
 		model_note(&me.nohandle[o->id], 1);
-		rc = pawl_var_delete(me.e, handle(o->var[0]), body, o);
+		rc = o->device ? pawl_var_delete_on(me.e, handle(o->var[0]),
+						    (struct pawl_device){ PAWL_FAKE, 0 }, engine_body,
+						    o) :
+		     pawl_var_delete(me.e, handle(o->var[0]), engine_body, o);
 		push_end(o, rc);
 		break;
 	case P_READABLE:
@@ -208,8 +330,8 @@ static u32 do_op(struct mop *o)
 			i = o->var[0];
 			rc = o->kind == P_READABLE ? pawl_wait_readable(me.e, h, limit, NULL) :
 			     pawl_wait_writable(me.e, h, limit, NULL);
-			if (rc && h.h && !((me.mortal | me.made) & 1u << i) &&
-			    !(o->brief && rc == -ETIMEDOUT))
+			if (rc && h.h && !((me.mortal | me.made) & 1u << i) && !me.odd &&
+			    !(o->brief && rc == -ETIMEDOUT) && !(me.lost && rc == -ENOTRECOVERABLE))
 				model_fail("wait: %d", rc);
 		}
 		/* This thread's own earlier pushes are over. */
@@ -234,9 +356,9 @@ static u32 do_op(struct mop *o)
 				if (!model_knows(me.clock[n]))
 					mask &= ~(1ull << n);
 			rc = pawl_wait_all(me.e, -1, NULL);
-			if (rc)
+			if (rc && !me.odd && !me.lost)
 				model_fail("wait_all: %d", rc);
-			for (n = 0; n < me.nops; n++)
+			for (n = 0; !rc && n < me.nops; n++)
 				if ((mask & 1ull << n) && !me.over[n] && !me.refused[n])
 					model_fail("the wait for all is over before op %u", n);
 		}
@@ -319,9 +441,9 @@ void engine_check(void)
 	for (i = 0; i < me.nops; i++) {
 		if (me.refused[i] && me.ran[i])
 			model_fail("op %u was refused, and runs", i);
-		if (me.ops[i]->kind == P_DELETE && !me.refused[i] && !me.ran[i])
+		if (me.ops[i]->kind == P_DELETE && !me.refused[i] && !me.ran[i] && !me.lost)
 			model_fail("delete %u never ran", i);
-		if (!me.refused[i] && !me.over[i] && !me.deletes)
+		if (!me.refused[i] && !me.over[i] && !me.deletes && !me.odd && !me.lost)
 			model_fail("op %u never ran", i);
 	}
 	for (i = 0; i < me.nvars; i++) {
@@ -332,7 +454,7 @@ void engine_check(void)
 			model_fail("version: %d", rc);
 		if (!rc)
 			n++;
-		if (!rc && !me.deletes && v != me.writes[i])
+		if (!rc && !me.deletes && !me.odd && !me.lost && v != me.writes[i])
 			model_fail("var %u has version %llu after %llu writes", i,
 				   (unsigned long long)v, (unsigned long long)me.writes[i]);
 	}
@@ -361,6 +483,17 @@ static void parse(const char *s)
 			s++;
 			continue;
 		}
+		if (*s == '#') {
+			me.before_all = me.prog[0];
+			memset(me.prog, 0, sizeof(me.prog));
+			s++;
+			/* Its ops are found where they are now. */
+			for (u32 k = 0, id = 0; k < me.before_all.n; k++)
+				if (id < me.nops && me.before_all.op[k].id == id &&
+				    (me.before_all.op[k].kind <= P_DELETE))
+					me.ops[id++] = &me.before_all.op[k];
+			continue;
+		}
 		if (*s == '|') {
 			p = &me.prog[me.nprog++];
 			s++;
@@ -372,6 +505,15 @@ static void parse(const char *s)
 		for (; *s && *s != ' ' && *s != '|' && *s != '+'; ) {
 			char c = *s++;
 
+			if (strchr("NYGZ", c)) {
+				o->kind = c == 'N' ? P_ADOPT : c == 'Y' ? P_COMPLETE :
+					  c == 'G' ? P_GROUP : P_CREATE;
+				continue;
+			}
+			if (c == 'y') {
+				o->async = true;
+				continue;
+			}
 			if (c == '.' || c == 'A' || c == 'S') {
 				o->kind = c == '.' ? P_RUN : c == 'A' ? P_ALL : P_STOP;
 				continue;
@@ -383,6 +525,15 @@ static void parse(const char *s)
 			if (c == 'a' || c == 'k' || c == 'f') {
 				o->prop = c == 'a' ? PAWL_ASYNC : c == 'k' ? PAWL_NO_SKIP : o->prop;
 				o->fails |= c == 'f';
+				continue;
+			}
+			if (strchr("giohlu", c)) {
+				o->device = true;
+				o->adopted = c == 'u';
+				o->loses = c == 'l';
+				o->prop = c == 'i' ? PAWL_COPY_TO_DEVICE :
+					  c == 'o' ? PAWL_COPY_FROM_DEVICE :
+					  c == 'h' ? PAWL_GPU_PRIORITIZED : o->prop;
 				continue;
 			}
 			v = (u32)(*s++ - '0');
@@ -426,10 +577,10 @@ static void parse(const char *s)
 /* The executor's threads and the pools' caches are filled before the search. */
 static void warm(struct thread *t)
 {
-	static const u32 pools[] = { POOL_OP, POOL_BLOCK, POOL_VAR };
-	u32 i, idx;
+	static const u32 pools[] = { POOL_OP, POOL_BLOCK, POOL_VAR, POOL_DEVREC };
+	u32 i, idx, n = ARRAY_SIZE(pools) - !me.e->devices;
 
-	for (i = 0; i < ARRAY_SIZE(pools); i++) {
+	for (i = 0; i < n; i++) {
 		struct pool *p = me.e->pool[pools[i]];
 
 		if (pool_get(p, &t->cache[pools[i]], &idx))
@@ -437,28 +588,48 @@ static void warm(struct thread *t)
 	}
 }
 
-static void setup(int kind, u32 workers, u32 max_threads)
+void engine_config(struct pawl_config *c)
 {
-	struct pawl_config c;
+	pawl_config_init(c);
+	c->workers = 0;
+	c->priority_workers = 0;
+	c->copy_workers = 1;
+	c->max_ops = 64;
+	c->max_vars = 16;
+	c->max_threads = 8;
+	c->spin_ns = 0;
+}
+
+void engine_create(struct pawl_config *c)
+{
 	u32 i;
 
-	parse(model_arg());
-	pawl_config_init(&c);
-	c.kind = kind;
-	me.naive = kind == PAWL_NAIVE;
-	c.workers = (int)workers;
-	c.priority_workers = workers ? 1 : 0;
-	c.copy_workers = 1;
-	c.max_ops = 64;
-	c.max_vars = 16;
-	c.max_threads = max_threads;
-	c.spin_ns = 0;
-	if (pawl_engine_create(&c, &me.e))
+	me.naive = c->kind == PAWL_NAIVE;
+	if (pawl_engine_create(c, &me.e))
 		model_fail("create: %s", pawl_error_text());
 	for (i = 0; i < me.nvars; i++)
 		if (!(me.made & 1u << i) && pawl_var_create(me.e, &me.var[i]))
 			model_fail("var_create");
 	warm(thread_get(me.e));
+}
+
+void engine_setup_with(const char *program, struct pawl_config *c)
+{
+	parse(program);
+	if (c)
+		engine_create(c);
+}
+
+static void setup(int kind, u32 workers, u32 max_threads)
+{
+	struct pawl_config c;
+
+	engine_config(&c);
+	c.kind = kind;
+	c.workers = (int)workers;
+	c.priority_workers = workers ? 1 : 0;
+	c.max_threads = max_threads;
+	engine_setup_with(model_arg(), &c);
 }
 
 void engine_setup(void)
@@ -481,6 +652,25 @@ void engine_setup_few(void)
 	setup(PAWL_PER_DEVICE, 0, 4);
 }
 
+/* All that is left to do, also by the engine's own threads. */
+void engine_settle(void)
+{
+	do
+		model_settle();
+	while (pawl_run_one(me.e));
+}
+
+static void do_before(void)
+{
+	struct mthread_prog *p = &me.before_all;
+	u32 k;
+
+	for (k = 0; k < p->n; )
+		k += do_op(&p->op[k]);
+	if (p->n)
+		engine_settle();
+}
+
 void engine_enter(u32 i)
 {
 	struct thread *t = thread_get(me.e);
@@ -489,5 +679,7 @@ void engine_enter(u32 i)
 		model_fail("enter");
 	warm(t);
 	t->next_check = ~0ull;
+	if (!i)
+		do_before();
 	model_forget_exit();
 }

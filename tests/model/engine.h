@@ -16,6 +16,14 @@
  *	q0, z0	wait as R0, W0, with a limit that is over at once
  *	V0	version of var 0	E0, C0, T0	its error: look, clear, take
  *	b	bulk mode: what this thread pushes is gathered
+ *	g w0..	on the device (test_device.c); i, o, h: its streams for copies in, out, priority
+ *	l w0..	the same, and the device is lost by it
+ *	gd0	delete var 0 in the order of the device
+ *	N, u w0	adopt a stream; an op on it, if this thread has heard of it
+ *	y w0.., Y	an asynchronous op; complete it, if this thread has its token
+ *	G	push the operator of several ops
+ *	Z	create the engine
+ *	..#..	what comes before # is done by the set-up, as thread 0
  *	x	this thread does not call the engine any more
  *	X	destroy the engine, if all others have said so
  * At its end each thread runs what is ready.
@@ -29,6 +37,7 @@
 #define MODEL_ENGINE_H
 
 #include <core/internal.h>
+#include <pawl/device.h>
 #include "model.h"
 
 #define MAX_OPS		16u
@@ -36,7 +45,8 @@
 #define MAX_ACC		8u
 
 enum { P_OP, P_BATCH, P_DELETE, P_READABLE, P_WRITABLE, P_ALL, P_RUN, P_NEW, P_STOP, P_VERSION,
-       P_OUT, P_DESTROY, P_ERROR, P_CLEAR, P_TAKE, P_BULK };
+       P_OUT, P_DESTROY, P_ERROR, P_CLEAR, P_TAKE, P_BULK, P_ADOPT, P_COMPLETE, P_GROUP,
+       P_CREATE };
 
 struct mop {
 	u32 kind, id, more;		/* more: ops that follow in the batch */
@@ -48,6 +58,7 @@ struct mop {
 	u32 prop;
 	bool fails;
 	bool brief;		/* a wait with a limit */
+	bool device, loses, adopted, async;
 };
 
 struct mthread_prog {
@@ -58,7 +69,7 @@ struct mthread_prog {
 struct model_engine {
 	struct pawl_engine *e;
 	pawl_var_t var[MAX_VARS];
-	struct mthread_prog prog[6];
+	struct mthread_prog prog[6], before_all;
 	u32 nprog, nops, nvars;
 	struct mop *ops[MAX_OPS];
 	bool deletes;
@@ -75,6 +86,16 @@ struct model_engine {
 	u32 mortal;			/* mask of vars that a program deletes */
 	u32 total[MAX_VARS];		/* writes in the program */
 	bool naive;
+	bool odd;			/* calls of the device fail: ops may be skipped */
+	/* Devices: mask of ops whose work is in a stream; that mask when an op's body began. */
+	u64 issued, behind[MAX_OPS];
+	void (*lose)(void *op);
+	void *(*stream)(void);
+	void (*create)(void);
+	pawl_oper_t group;
+	u64 adopted;			/* A, relaxed: as handles are given to each other */
+	u64 token;			/* A, release and acquire */
+	u64 lost;
 	u64 pushed;			/* mask of ops whose push returned */
 	u64 before[MAX_OPS];		/* that mask when its push began */
 	u64 reading[MAX_VARS], writing[MAX_VARS];
@@ -89,6 +110,13 @@ void engine_setup(void);		/* without workers */
 void engine_setup_worker(void);		/* with one */
 void engine_setup_naive(void);
 void engine_setup_few(void);		/* with few slots for threads: used again by others */
+void engine_create(struct pawl_config *c);
+void engine_setup_with(const char *program, struct pawl_config *c);
+void engine_config(struct pawl_config *c);	/* what most scenarios have */
+void engine_work(void *op);		/* a device's op is done */
+int engine_body(struct pawl_run *run, void *op);
+void engine_settle(void);
+void engine_complete(void);		/* the asynchronous op, if it is not complete */
 void engine_enter(u32 i);
 void engine_thread(u32 i);
 void engine_check(void);

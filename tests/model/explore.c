@@ -152,7 +152,8 @@ static bool quiescent(void)
 		return false;
 	for (i = 1; i < MAX_THREADS; i++)
 		if (threads[i].state != T_NONE && threads[i].state != T_DONE &&
-		    (i <= sc->threads || threads[i].state != T_ASLEEP))
+		    (i <= sc->threads ||
+		     (threads[i].state != T_ASLEEP && threads[i].state != T_AWAIT)))
 			return false;
 	return true;
 }
@@ -194,7 +195,8 @@ static struct visited *lookup(u64 key)
 
 static void node_back(struct node *n)
 {
-	struct mthread *t = &threads[n->chosen & 7];
+	u32 i = n->values ? n->last : n->chosen & 7;
+	struct mthread *t = &threads[i];
 
 	undo_to(n->undo);
 	mem_hash = n->hash;
@@ -202,7 +204,7 @@ static void node_back(struct node *n)
 		memcpy((void *)(uintptr_t)t->sp, slog + n->slog, slog_n - n->slog);
 		slog_n = n->slog;
 	}
-	fixed[n->chosen & 7].ops = n->ops;
+	fixed[i].ops = n->ops;
 	tls_load(0);
 }
 
@@ -220,7 +222,7 @@ static bool node_enter(u32 last, u32 preempts, u32 stale, u32 frozen, struct nod
 			    .preempts = (u8)preempts, .stale = (u8)stale, .frozen = (u8)frozen };
 	if (pend_choice) {
 		n->values = (u8)pend_choice;
-		n->left = stale_bound > stale ? (1u << pend_choice) - 1 : 1;
+		n->left = pend_free || stale_bound > stale ? (1u << pend_choice) - 1 : 1;
 		depth++;
 		return true;
 	}
@@ -228,14 +230,16 @@ static bool node_enter(u32 last, u32 preempts, u32 stale, u32 frozen, struct nod
 	if (!en) {
 		u64 undo = undo_n, hash = mem_hash;
 
+		stacks_copy(false);
 		at_end();
+		stacks_copy(true);
 		undo_to(undo);
 		mem_hash = hash;
 		if (from)
 			from->paths += 1;
 		return false;
 	}
-	if (preempts >= bound && (en & 1u << last))
+	if (preempts >= bound && (en & 1u << last) && !fixed[last].hardware)
 		en = 1u << last;
 	n->left = en;
 	if (frozen < (sc->flags & MODEL_FREEZE2 ? 2u : sc->flags & MODEL_FREEZE ? 1u : 0u))
@@ -353,10 +357,11 @@ static bool search_once(void)
 		t = n->values ? n->last : c & 7;
 		if (n->values) {
 			given = c;
-			stale += c != 0;
+			stale += stale_bound && c;
 		} else if (c & C_STOP) {
 			frozen++;
-		} else if (c != n->last && (enabled_mask() & 1u << n->last)) {
+		} else if (c != n->last && (enabled_mask() & 1u << n->last) &&
+			   !fixed[n->last].hardware) {
 			preempts++;
 		}
 		bytes = (u64)(uintptr_t)fixed[t].stack_hi - threads[t].sp;
@@ -388,15 +393,7 @@ static bool search_once(void)
 				trail_from_nodes();
 				return false;
 			}
-			if (n->values) {
-				u8 keep = n->chosen;
-
-				n->chosen = (u8)t;
-				node_back(n);
-				n->chosen = keep;
-			} else {
-				node_back(n);
-			}
+			node_back(n);
 			if (learned)
 				return true;
 		}
@@ -435,9 +432,20 @@ static u32 pick_odd(u32 n)
 	}
 }
 
+/* A thread of the scenario, or of the engine. */
+static u32 stale_thread(void)
+{
+	u32 k = (u32)(stale_pick % (sc->threads + setup_threads));
+
+	return k < sc->threads ? 1 + k : MAX_THREADS - 1 - (k - sc->threads);
+}
+
 static u32 pick_stale(u32 n)
 {
 	u64 h;
+
+	if (pend_free)
+		return (u32)(rnd() % n);
 
 	/* The sources' own order forbids it: that is what the mutant is about. */
 	if (weak_ask.odd)
@@ -450,7 +458,7 @@ static u32 pick_stale(u32 n)
 		h = mix(stale_pick, (u64)(uintptr_t)weak_ask.site);
 		return (h >> 20) % 8 || !(rnd() % 8) ? 0 : n - 1;
 	case STALE_THREAD:
-		return self != 1 + stale_pick % sc->threads || !(rnd() % 4) ? 0 : n - 1;
+		return self != stale_thread() || !(rnd() % 4) ? 0 : n - 1;
 	case STALE_NONE:
 		return 0;
 	default:
@@ -647,7 +655,8 @@ static u32 choose_told(u32 n)
 		if (told[i].t == self && told[i].ops == fixed[self].ops && told[i].value < (int)n) {
 			u32 k = (u32)told[i].value;
 
-			fprintf(stderr, "    reads the value %u before the newest\n", k);
+			fprintf(stderr, "    reads the value %u before the newest, or takes choice %u\n",
+				k, k);
 			told[i].t = 0;
 			return k;
 		}
@@ -665,7 +674,8 @@ static void replay_one(const struct record *r)
 		return;
 	}
 	while ((first || fixed[t].ops < r->ops) && !failed &&
-	       (threads[t].state == T_READY || timeout)) {
+	       (threads[t].state == T_READY || timeout ||
+		(threads[t].state == T_AWAIT && (enabled_mask() & 1u << t)))) {
 		fprintf(stderr, "  thread %u %4llu: ", t - 1, (unsigned long long)fixed[t].ops);
 		step_run(t, timeout);
 		timeout = false;
@@ -753,6 +763,7 @@ void scenario_setup(const struct scenario *s)
 	u32 i;
 
 	sc = s;
+	time_flags = s->flags & (MODEL_NO_TIME | MODEL_TIME_LAST);
 	sched_init();
 	if (weak)
 		weak_reset();
@@ -760,7 +771,9 @@ void scenario_setup(const struct scenario *s)
 		fprintf(stderr, "%s: %s\n", s->name, failed);
 		exit(2);
 	}
+	in_setup = true;
 	s->setup();
+	in_setup = false;
 	tls_save(0);
 	for (i = 0; i < s->threads; i++) {
 		thread_spawn(thread_main, (void *)(uintptr_t)i);
@@ -772,6 +785,7 @@ void scenario_setup(const struct scenario *s)
 	}
 	self = 0;
 	tls_load(0);
+	stacks_keep();
 	step_id = 1;
 	undo_n = 0;
 	mem_hash = 0;

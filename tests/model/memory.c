@@ -164,6 +164,8 @@ void model_free(void *p)
 	if (!p || !step_id)
 		return;
 	n = *((u64 *)p - 8) & ~7ull;
+	if (n > FREED_MAX)
+		return;
 	touch(p, n);
 	for (i = 0; watch && i < n; i += 8)
 		weak_plain((char *)p + i, 8, true);
@@ -205,6 +207,17 @@ void *model_memset(void *p, int c, size_t n)
 		for (i = 0; i < n; i++)
 			if (b[i] != (char)c)
 				b[i] = (char)c;
+		return p;
+	}
+	if (n > FREED_MAX && !c) {
+		/* Of large pieces, which are fresh, only what changes. */
+		u64 *w = p, *end = w + n / 8;
+
+		for (; w < end; w++)
+			if (*w) {
+				touch(w, 8);
+				*w = 0;
+			}
 		return p;
 	}
 	touch(p, n);

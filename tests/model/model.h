@@ -26,12 +26,15 @@ struct scenario {
 #define MODEL_SLEEPS_OK	2u		/* workers that sleep at the end are not stuck */
 #define MODEL_FREEZE	4u		/* one thread may be stopped for good, anywhere */
 #define MODEL_FREEZE2	8u		/* two of them */
+#define MODEL_NO_TIME	16u		/* no deadline passes: who forgets to wake is found */
+#define MODEL_TIME_LAST	32u		/* deadlines pass when nobody can go on */
 
 /* The table of a program; ends with a NULL name. */
 extern const struct scenario scenarios[];
 
 const void *model_arg(void);
 void model_point(void);			/* another thread may go on here */
+void model_settle(void);		/* by a check: the engine's and the device's threads go on */
 void model_forget_exit(void);		/* no key's function is called for this thread */
 u32 model_self(void);			/* of thread(): i */
 /*
@@ -46,6 +49,17 @@ void model_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 		if (!(cond))							\
 			model_fail("%s:%d: not true: %s", __FILE__, __LINE__, #cond);	\
 	} while (0)
+/*
+ * For a model of hardware.  A thread that is a part of it is no thread for the bound: to
+ * switch away from it costs nothing.
+ */
+void model_hardware(void);
+void model_await(bool (*cond)(const void *arg), const void *arg);	/* sleep until it is so */
+u32 model_choose(u32 n);		/* 0 .. n - 1: a choice of the schedule */
+/* Words that carry an order, at no place to switch; between them a read may be an old one. */
+void model_send(u64 *p, u64 v);		/* release */
+u64 model_receive(const u64 *p);	/* acquire, the newest */
+u64 model_glance(const u64 *p, bool acquire);
 /* The scenario's own books: no place to switch, no order, no race. */
 u64 model_note(u64 *p, u64 v);		/* *p becomes v; the value before */
 

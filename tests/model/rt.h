@@ -114,7 +114,7 @@ void undo_to(u64 n);
 
 /* --- threads -------------------------------------------------------------- */
 
-enum { T_NONE, T_READY, T_ASLEEP, T_JOIN, T_DONE, T_FROZEN };
+enum { T_NONE, T_READY, T_ASLEEP, T_JOIN, T_DONE, T_FROZEN, T_AWAIT };
 
 /* Every field is a word, changed by lw(). */
 struct mthread {
@@ -126,7 +126,7 @@ struct mthread {
 	u64 word;		/* asleep on */
 	u64 deadline;
 	u64 timed_out;
-	u64 awaits;		/* thread to join */
+	u64 awaits;		/* thread to join; T_AWAIT: the condition */
 	u64 fn, arg;
 	u64 value[KEYS];	/* of os_key_set() */
 	u64 tls[TLS_MAX / 8];
@@ -135,6 +135,10 @@ struct mthread {
 struct mfixed {
 	char *stack_lo, *stack_hi;
 	u64 ops;		/* accesses so far */
+	bool hardware;
+	/* It ran in the set-up: its stack then, of `kept` bytes. */
+	char *keep;
+	u64 kept, kept_ops;
 };
 
 extern struct mthread *threads;		/* MAX_THREADS of them */
@@ -146,12 +150,14 @@ extern struct model_site *pend_site;	/* what the thread that stopped is about to
 extern const void *pend_addr;
 extern u32 pend_choice;			/* it asks for one of so many values; 0: it does not */
 extern u32 given;			/* the answer */
+extern bool pend_free;			/* ... not of stale values */
 extern bool all_points;			/* every atomic access is a place to switch */
 extern bool step_wrote;			/* the step changed what others may wait for */
 extern bool in_thread;			/* a modelled thread runs */
 extern const char *failed;		/* what went wrong, or NULL */
 
 void sched_init(void);
+extern bool in_setup;
 u32 thread_spawn(void *(*fn)(void *), void *arg);
 void step_run(u32 t, bool timeout);
 void step_stack(u32 t);
@@ -159,6 +165,10 @@ void tls_load(u32 t);
 void tls_save(u32 t);
 extern jmp_buf fail_jump;
 void stacks_reset(void);
+void stacks_keep(void);			/* the set-up is over */
+void stacks_copy(bool back);
+extern u32 time_flags;			/* MODEL_NO_TIME, MODEL_TIME_LAST */
+extern u32 setup_threads;		/* started by the set-up: the last ones */
 u32 enabled_mask(void);			/* bit t: ready; bit 8 + t: its deadline may pass */
 bool all_done(void);
 void describe_stuck(FILE *f);
@@ -192,6 +202,7 @@ extern struct weak_ask weak_ask;
 extern u64 weak_odd;		/* loads that had such answers */
 void weak_reset(void);
 u64 weak_load(struct model_site *s, const void *p, u32 size);
+void weak_newest(struct model_site *s, const void *p);	/* the same, and no old value */
 void weak_store(struct model_site *s, void *p, u32 size, u64 v);
 u64 weak_rmw(struct model_site *s, void *p, u32 size, u64 v);
 bool weak_cas(struct model_site *s, void *p, u32 size, void *old, u64 v);

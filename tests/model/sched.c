@@ -24,6 +24,8 @@ u64 *model_now, *model_stamp;
 struct model_site *pend_site;
 const void *pend_addr;
 u32 pend_choice, given;
+bool pend_free;
+u32 time_flags, setup_threads;
 u32 (*choose_now)(u32 n);
 bool all_points, in_thread, step_wrote;
 const char *failed;
@@ -31,12 +33,14 @@ const char *failed;
 static u64 sched_sp, thread_sp;
 static u32 alone;		/* accesses since the thread went on */
 #define ALONE_MAX	100000u
+#define SETTLE_MAX	100000u
 static u32 tls_owner;
 static u64 tls_initial[TLS_MAX / 8];
 static char failed_text[512];
 static void (*key_exit[KEYS])(void *);
 static u32 nkeys;
 jmp_buf fail_jump;
+bool in_setup;
 
 #ifdef __x86_64__
 void model_swap(u64 *save, u64 load);
@@ -146,15 +150,55 @@ static u64 *stack_first(u32 i)
 	return sp;
 }
 
-/* All changes were taken back: threads that exist have not begun. */
+/* All changes were taken back: threads that exist have not begun, or are as the set-up left them. */
 void stacks_reset(void)
 {
 	u32 i;
 
-	for (i = 1; i < MAX_THREADS; i++)
-		if (threads[i].state == T_READY)
+	for (i = 1; i < MAX_THREADS; i++) {
+		if (fixed[i].kept) {
+			memcpy((void *)(uintptr_t)threads[i].sp, fixed[i].keep, fixed[i].kept);
+			fixed[i].ops = fixed[i].kept_ops;
+		} else if (threads[i].state == T_READY) {
 			stack_first(i);
+		}
+	}
 	tls_owner = MAX_THREADS;
+}
+
+/* What a check does with the threads that are left is taken back, too. */
+void stacks_copy(bool back)
+{
+	static char *copy[MAX_THREADS];
+	static u64 ops[MAX_THREADS];
+	u32 i;
+
+	for (i = MAX_THREADS - setup_threads; i < MAX_THREADS; i++) {
+		if (!copy[i])
+			copy[i] = malloc(STACK_BYTES);
+		memcpy(back ? fixed[i].stack_lo : copy[i], back ? copy[i] : fixed[i].stack_lo,
+		       STACK_BYTES);
+		if (back)
+			fixed[i].ops = ops[i];
+		else
+			ops[i] = fixed[i].ops;
+	}
+}
+
+void stacks_keep(void)
+{
+	u32 i;
+
+	for (i = MAX_THREADS - setup_threads; i < MAX_THREADS; i++) {
+		struct mfixed *f = &fixed[i];
+
+		if (threads[i].state == T_DONE)
+			continue;
+		f->kept = (u64)(uintptr_t)f->stack_hi - threads[i].sp;
+		f->kept_ops = f->ops;
+		f->keep = malloc(f->kept);
+		memcpy(f->keep, (void *)(uintptr_t)threads[i].sp, f->kept);
+	}
 }
 
 u32 thread_spawn(void *(*fn)(void *), void *arg)
@@ -164,6 +208,12 @@ u32 thread_spawn(void *(*fn)(void *), void *arg)
 
 	for (i = 1; i < MAX_THREADS && threads[i].state != T_NONE; i++)
 		;
+	/* The set-up's are behind the scenario's. */
+	if (!in_thread && in_setup) {
+		i = MAX_THREADS - ++setup_threads;
+		if (threads[i].state != T_NONE)
+			i = MAX_THREADS;
+	}
 	if (i == MAX_THREADS) {
 		model_fail("more than %u threads", MAX_THREADS - 1);
 		return 0;
@@ -232,6 +282,10 @@ void step_run(u32 t, bool timeout)
 		lw(&th->timed_out, 1);
 		lw(&th->state, T_READY);
 	}
+	if (th->state == T_AWAIT) {
+		lw(&th->awaits, 0);
+		lw(&th->state, T_READY);
+	}
 	if (tls_owner != t)
 		tls_load(t);
 	self = t;
@@ -257,6 +311,35 @@ void step_run(u32 t, bool timeout)
 	}
 }
 
+/*
+ * A set-up waits for a thread that it started, or a check for what is left to do: let all that
+ * can go on do so, until they sleep.
+ */
+void model_settle(void)
+{
+	u32 t = 0, en, n = 0;
+
+	/* What a check stored is in no history. */
+	if (weak)
+		weak_reset();
+	tls_save(0);
+	while (!failed && (en = enabled_mask() & 0xff)) {
+		do
+			t = (t + 1) % MAX_THREADS;
+		while (!(en & 1u << t));
+		if (++n > SETTLE_MAX) {
+			self = 0;
+			model_fail("no end: the engine's own threads do not come to rest");
+		}
+		given = 0;
+		tls_load(t);
+		step_run(t, false);
+		tls_save(t);
+	}
+	self = 0;
+	tls_load(0);
+}
+
 /* For the hash of a state: what is on the stack of t, which just stopped. */
 void step_stack(u32 t)
 {
@@ -271,17 +354,33 @@ void step_stack(u32 t)
 	lw(&th->stack_hash, stack_hash(t, th->sp));
 }
 
+/* What a thread that awaits() looks at; on its stack, which does not move. */
+struct await {
+	bool (*cond)(const void *arg);
+	const void *arg;
+};
+
 u32 enabled_mask(void)
 {
-	u32 i, m = 0;
+	u32 i, m = 0, late = 0;
 
 	for (i = 1; i < MAX_THREADS; i++) {
-		if (threads[i].state == T_READY && !threads[i].yielded)
+		struct mthread *t = &threads[i];
+
+		if (t->state == T_READY && !t->yielded) {
 			m |= 1u << i;
-		else if (threads[i].state == T_ASLEEP && threads[i].deadline)
-			m |= 1u << (8 + i);
+		} else if (t->state == T_ASLEEP && t->deadline) {
+			late |= 1u << (8 + i);
+		} else if (t->state == T_AWAIT) {
+			const struct await *a = (const struct await *)(uintptr_t)t->awaits;
+
+			if (a->cond(a->arg))
+				m |= 1u << i;
+		}
 	}
-	return m;
+	if (time_flags & MODEL_NO_TIME)
+		return m;
+	return time_flags & MODEL_TIME_LAST && m ? m : m | late;
 }
 
 bool all_done(void)
@@ -297,7 +396,8 @@ bool all_done(void)
 
 void describe_stuck(FILE *f)
 {
-	static const char *const names[] = { "none", "ready", "asleep", "joins", "done", "stopped" };
+	static const char *const names[] = { "none", "ready", "asleep", "joins", "done", "stopped",
+					     "awaits" };
 	u32 i;
 
 	for (i = 1; i < MAX_THREADS; i++)
@@ -315,6 +415,33 @@ u32 choose(u32 n)
 	pend_choice = n;
 	to_scheduler();
 	return given;
+}
+
+u32 model_choose(u32 n)
+{
+	u32 k;
+
+	pend_free = true;
+	k = choose(n);
+	pend_free = false;
+	return k;
+}
+
+void model_hardware(void)
+{
+	fixed[self].hardware = true;
+}
+
+void model_await(bool (*cond)(const void *arg), const void *arg)
+{
+	struct await a = { cond, arg };
+
+	lw(&threads[self].awaits, (u64)(uintptr_t)&a);
+	lw(&threads[self].state, T_AWAIT);
+	pend_site = NULL;
+	pend_addr = threads;
+	to_scheduler();
+	fixed[self].ops++;
 }
 
 /* --- accesses --------------------------------------------------------------- */
@@ -503,8 +630,11 @@ void model_fence(struct model_site *s)
 
 void model_relax(void)
 {
-	if (!in_thread)
+	if (!in_thread) {
+		if (in_setup)
+			model_settle();
 		return;
+	}
 	if (weak)
 		weak_relax();
 	/* What it looked at may have changed since it did: then it goes round once more. */
@@ -538,6 +668,29 @@ u64 model_note(u64 *p, u64 v)
 void model_point(void)
 {
 	point(NULL, threads, false, true);
+}
+
+static struct model_site sent = { .file = __FILE__, .kind = MODEL_STORE, .order = MODEL_RELEASE };
+static struct model_site received = { .file = __FILE__, .kind = MODEL_LOAD, .order = MODEL_ACQUIRE };
+static struct model_site glanced = { .file = __FILE__, .kind = MODEL_LOAD, .order = MODEL_RELAXED };
+
+void model_send(u64 *p, u64 v)
+{
+	if (weak && in_thread)
+		weak_store(&sent, p, 8, v);
+	put(p, 8, v);
+}
+
+u64 model_receive(const u64 *p)
+{
+	if (weak && in_thread)
+		weak_newest(&received, p);
+	return *p;
+}
+
+u64 model_glance(const u64 *p, bool acquire)
+{
+	return weak && in_thread ? weak_load(acquire ? &received : &glanced, p, 8) : *p;
 }
 
 void model_forget_exit(void)

@@ -458,6 +458,17 @@ u64 weak_load(struct model_site *s, const void *p, u32 size)
 	return l->m[n % HISTORY].value;
 }
 
+void weak_newest(struct model_site *s, const void *p)
+{
+	struct loc *l;
+
+	weak_settle();
+	race(p, 8, false, true);
+	l = loc_of(p, 8);
+	if (l)
+		read_from(l, l->n - 1, s->order, strong_order(s));
+}
+
 void weak_store(struct model_site *s, void *p, u32 size, u64 v)
 {
 	struct loc *l;

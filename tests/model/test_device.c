@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Whole engines with a device (device.c): nothing of the library is replaced, its own thread for
+ * devices runs, and one more is the device.
+ *
+ * The set-up makes the engine, so that thread sleeps when a scenario begins.  No deadline
+ * passes: a missing wake-up leaves somebody asleep for good, and is found, though the
+ * library would look again after 10 ms.
+ */
+#include <core/devices.h>
+#include "device.h"
+#include "engine.h"
+
+struct dev_test {
+	const char *program;
+	int streams, window, workers, kind;
+	u32 events;
+	u32 fail;		/* this call of the device fails, */
+	int code;		/* with this */
+	bool odd;
+	bool group;		/* an operator of several ops, which read var 0 */
+	bool late;		/* the engine is created by a thread, */
+	u32 max_threads;	/* with so many slots */
+};
+
+static const struct dev_test *d;
+
+static const struct pawl_device name = { PAWL_FAKE, 0 };
+
+static void lose(void *op)
+{
+	model_note(&me.lost, 1);
+	model_device_lose();
+}
+
+static void config(struct pawl_config *c)
+{
+	engine_config(c);
+	c->kind = d->kind;
+	c->workers = d->workers;
+	c->devices = &name;
+	c->ndevices = 1;
+	c->device_streams = d->streams ? d->streams : 1;
+	c->device_workers = 1;
+	c->device_window = d->window ? d->window : 512;
+	if (d->max_threads)
+		c->max_threads = d->max_threads;
+}
+
+/* By a thread: an engine without room for its own one is refused. */
+static void create(void)
+{
+	struct pawl_config c;
+
+	config(&c);
+	if (d->max_threads != 1)
+		return engine_create(&c);
+	if (!pawl_engine_create(&c, &me.e))
+		model_fail("an engine without a thread for its devices");
+	model_note(&me.destroyed, 1);
+}
+
+static u64 group_runs;
+
+static int body_group(struct pawl_run *run, void *arg)
+{
+	model_note(&group_runs, group_runs + 1);
+	return 0;
+}
+
+static void make_group(void)
+{
+	struct pawl_op op[2] = { PAWL_OP_INIT, PAWL_OP_INIT };
+	u32 i;
+
+	for (i = 0; i < 2; i++) {
+		op[i].fn = body_group;
+		op[i].reads = &me.var[0];
+		op[i].nreads = 1;
+		op[i].device = name;
+	}
+	if (pawl_oper_create_many(me.e, op, 2, &me.group))
+		model_fail("oper_create_many");
+}
+
+static void dev_setup(void)
+{
+	struct pawl_config c;
+
+	d = model_arg();
+	config(&c);
+	lane_events = d->events ? d->events : 4;
+	me.odd = d->odd || d->fail;
+	me.lose = lose;
+	me.stream = model_device_stream;
+	me.create = create;
+	if (d->late) {
+		/* The clock stands still for threads: let the first engine measure it. */
+		c.ndevices = 0;
+		if (pawl_engine_create(&c, &me.e) || pawl_engine_destroy(me.e))
+			model_fail("an engine before");
+		me.e = NULL;
+	}
+	engine_setup_with(d->program, d->late ? NULL : &c);
+	if (d->group)
+		make_group();
+	if (!d->late)
+		model_settle();
+	model_device_fail(d->fail, d->code);
+}
+
+static void dev_check(void)
+{
+	struct devices *dv;
+
+	/* What became ready when no thread looked any more; and what it puts on the device. */
+	if (!me.destroyed) {
+		engine_settle();
+		engine_complete();
+		engine_settle();
+	}
+	if (!model_device_empty())
+		model_fail("the device has work, and does not do it");
+	if (me.destroyed)
+		return;
+	dv = me.e->devices;
+	if (dv->held || dv->kept || dv->parked)
+		model_fail("parked ops are left: %u held, %u kept, %u parked", dv->held,
+			   dv->kept, dv->parked);
+	if (d->group && group_runs % 2)
+		model_fail("an operator's bodies ran %u times", (u32)group_runs);
+	engine_check();
+}
+
+#define ROW(enter_, name_, program_, threads_, bound_, seconds_, flags_, ...)	\
+	{ .name = name_, .what = program_, .threads = threads_, .bound = bound_,	\
+	  .seconds = seconds_, .setup = dev_setup, .enter = enter_,		\
+	  .thread = engine_thread, .check = dev_check, .flags = MODEL_SLEEPS_OK | (flags_),	\
+	  .arg = &(const struct dev_test){ .program = program_, __VA_ARGS__ } }
+#define S(...)	ROW(engine_enter, __VA_ARGS__)
+
+const struct scenario scenarios[] = {
+	S("same", "gw0 | gw0", 2, 2, 5, MODEL_NO_TIME, .streams = 1),
+	S("chain", "gw0 gr0 | gw0", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
+	S("follow", "gw0 | gr0w1", 2, 2, 5, MODEL_NO_TIME, .streams = 2),
+	S("readers", "gr0 | gr0 | gw0", 3, 2, 1, MODEL_NO_TIME, .streams = 2),
+	S("host_reads", "gw0 r0", 1, 3, 5, MODEL_NO_TIME, .streams = 1),
+	S("host_reads_2", "gw0 | r0", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
+	S("host_writes", "gr0 | gr0 | w0", 3, 2, 1, MODEL_NO_TIME, .streams = 2),
+	S("wait", "gw0 R0", 1, 3, 5, MODEL_NO_TIME, .streams = 1),
+	S("wait_2", "gw0 R0 | gr0 W0", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
+	S("all", "gw0 A", 1, 3, 5, MODEL_NO_TIME, .streams = 1),
+	S("all_2", "gw0 A | gw1", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
+	S("all_3", "gw0 A | gw1 A", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
+	S("delete", "gw0 d0 | gr0", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
+	S("delete_on", "gw0 gd0 | gr0", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
+	S("window", "gw0 gw1 | gw2", 2, 2, 1, MODEL_NO_TIME, .streams = 1, .window = 1),
+	S("window_2", "gw0 gw1 A | gw2", 2, 2, 1, MODEL_NO_TIME, .streams = 2, .window = 2),
+	S("window_host", "gw0 gw1 | r0", 2, 2, 1, MODEL_NO_TIME, .streams = 1, .window = 1),
+	S("fails", "fgw0 kr0 | kgw0", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
+	S("lost", "lw0 r0 | kgw0 R0", 2, 2, 1, MODEL_TIME_LAST, .streams = 1),
+	S("naive", "gw0 r0 | gw0", 2, 2, 1, MODEL_NO_TIME, .kind = PAWL_NAIVE),
+	S("events", "gr0 gr0 gr0 | gw0", 2, 2, 1, MODEL_NO_TIME, .streams = 2, .events = 2),
+	S("kinds", "iw0 | ow1 | hw0r1", 3, 2, 1, MODEL_NO_TIME, .streams = 1),
+	S("ranks", "gw0 gw1 p2gw2 | gr0", 2, 2, 1, MODEL_NO_TIME, .streams = 1, .window = 1),
+	S("looks", "gw0 # gw0 gw1 | q0 z0", 2, 2, 5, MODEL_NO_TIME, .streams = 1),
+	S("reuse", "gw1 gr1 gr0 d1 # n1 gr0 gr1 | gr0 | gw0 w0", 3, 2, 1, MODEL_NO_TIME, .streams = 3),
+	S("reuse_2", "gr1 gr1 gr1 gr1 gw1 d1 # gr0 w0 | gr0 | gr0", 3, 2, 1, MODEL_NO_TIME, .streams = 3),
+	S("async", "ygw0 r0 | Y", 2, 2, 1, MODEL_NO_TIME, .streams = 1, .odd = true),
+	S("group", "G | G w0", 2, 2, 1, MODEL_NO_TIME, .streams = 2, .group = true),
+	S("group_3", "G r0 | G | G", 3, 2, 1, MODEL_NO_TIME, .streams = 2, .group = true),
+	S("adopt", "N uw0 | uw0 | r0", 3, 2, 1, MODEL_NO_TIME, .streams = 1),
+	S("adopt_2", "N uw0 | N uw0", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
+	S("adopt_look", "gw0 # N uw0 | q0 R0", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
+	S("adopt_held", "gw0 gw1 gw2 | N uw0 N", 2, 2, 1, MODEL_NO_TIME, .streams = 1, .window = 1),
+	S("adopt_all", "gw0 # N uw0 | A", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
+	ROW(NULL, "worker", "gw0 R0", 1, 2, 1, MODEL_NO_TIME, .streams = 1, .workers = 1),
+	ROW(NULL, "create", "Z gw0 A X", 1, 2, 1, MODEL_NO_TIME, .late = true),
+	ROW(NULL, "refused", "Z", 1, MODEL_ALL, 5, MODEL_NO_TIME, .late = true, .max_threads = 1),
+	ROW(NULL, "destroy", "gw0 X", 1, 3, 1, MODEL_NO_TIME, .streams = 1),
+	ROW(NULL, "destroy_2", "X | gw0 . x", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
+	{ .name = NULL },
+};
