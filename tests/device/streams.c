@@ -116,10 +116,49 @@ START_TEST(two_devices)
 }
 END_TEST
 
+/* As many as an engine can have: a chain goes round. */
+START_TEST(sixteen_devices)
+{
+	enum { N = 16, ROUNDS = 3 };
+	const struct fake_setup fs = { .devices = N, .seed = 1, .manual = true };
+	struct pawl_config cfg = small(PAWL_PER_DEVICE, 1);
+	struct pawl_device devs[N];
+	struct cell c = { 0 };
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u32 i;
+
+	for (i = 0; i < N; i++)
+		devs[i] = (struct pawl_device){ dev0.kind, (u16)i };
+	b->setup(&fs);
+	cfg.devices = devs;
+	cfg.ndevices = N;
+	cfg.device_streams = 2;
+	e = engine_with(&cfg);
+	v = var_new(e);
+	for (i = 0; i < ROUNDS * N; i++) {
+		struct pawl_op op = dev_op(cell_body, &c);
+
+		op.device = devs[i % N];
+		op.writes = &v;
+		op.nwrites = 1;
+		OK(pawl_push(e, &op));
+		MUST(soon(version(e, v) == i + 1));
+		ck_assert_uint_eq(load_acquire(&c.dev.id), i % N);
+	}
+	/* All of it was issued; nothing has run. */
+	ck_assert_uint_eq(load_acquire(&c.ran), 0);
+	steps_go();
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(c.v, cell_after(ROUNDS * N));
+	done_by_hand(e);
+}
+END_TEST
+
 START_TEST(an_adopted_stream)
 {
 	struct pawl_engine *e = plain();
-	struct pawl_device mine;
+	struct pawl_device mine, none;
 	pawl_var_t v = var_new(e);
 	struct cell c = { 0 };
 	struct pawl_op op;
@@ -153,6 +192,13 @@ START_TEST(an_adopted_stream)
 	ck_assert_uint_eq(c.v, cell_after(20));
 	FAILS(pawl_stream_adopt(e, dev0, NULL, &mine), -EINVAL);
 	FAILS(pawl_stream_adopt(e, (struct pawl_device){ 7, 7 }, stream, &mine), -ENODEV);
+	for (i = 1; i < 64; i++)
+		OK(pawl_stream_adopt(e, dev0, stream, &mine));
+	FAILS(pawl_stream_adopt(e, dev0, stream, &none), -ENOMEM, "64");
+	op.device = mine;
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(c.v, cell_after(21));
 	OK(pawl_engine_destroy(e));
 	if (dev) {
 		OK(b->ops->stream_destroy(dev, stream));
@@ -327,7 +373,7 @@ int main(void)
 	const TTest *const any[] = {
 		two_devices, an_adopted_stream, NULL };
 	const TTest *const told[] = {
-		a_chain_stays_in_one_stream, readers_spread_over_streams,
+		a_chain_stays_in_one_stream, readers_spread_over_streams, sixteen_devices,
 		copies_have_streams_of_their_own, work_in_streams_is_bounded,
 		held_ops_keep_their_priority, events_in_use_are_not_recorded_again, NULL };
 
