@@ -106,8 +106,8 @@ static __always_inline_fn int op_fill(struct pawl_mx_engine *e, const struct paw
 	d->nreads = (u32)op->nreads;
 	d->nwrites = (u32)op->nwrites;
 	d->priority = op->priority;
-	/* The property says which queue; only that of kNormal has a twin that never skips. */
-	d->prop = (u16)(op->wait && op->prop == PAWL_NORMAL ? PAWL_NO_SKIP : op->prop);
+	d->prop = (u16)op->prop;
+	d->flags = op->wait ? PAWL_OP_NO_SKIP : 0;
 	return rc;
 }
 
@@ -221,6 +221,7 @@ int mx_opr_make(struct pawl_mx_opr *o)
 	op.writes = o->vars + o->nreads;
 	op.nwrites = o->nwrites;
 	op.prop = o->prop;
+	op.wait = o->wait;
 	rc = op_fill(o->engine, &op, vars, &d);
 	if (!rc) {
 		op_body(o->call, &d);
@@ -258,7 +259,8 @@ int pawl_mx_opr_new(struct pawl_mx_engine *e, const struct pawl_mx_op *op,
 		o->call = c;
 		o->nreads = (u32)op->nreads;
 		o->nwrites = (u32)op->nwrites;
-		o->prop = (u16)(op->wait && op->prop == PAWL_NORMAL ? PAWL_NO_SKIP : op->prop);
+		o->prop = (u16)op->prop;
+		o->wait = op->wait;
 		o->vars = malloc((n + 1) * sizeof(struct pawl_mx_var *));
 		if (!o->vars)
 			rc = mx_err(-ENOMEM, "new operator: no memory");

@@ -78,6 +78,7 @@ struct pawl_mx_opr {
 	struct pawl_mx_var **vars;	/* I: reads, then writes */
 	u32 nreads, nwrites;	/* I */
 	u16 prop;		/* I */
+	bool wait;		/* I */
 };
 
 struct pawl_mx_engine {

@@ -105,8 +105,8 @@ int bulk_add(struct thread *t, const struct pawl_op *d)
 	struct bulk *b;
 	u32 i, vi;
 
-	if (s->size < 2 || d->async_fn || d->prop != PAWL_NORMAL || d->priority ||
-	    d->nreads > BULK_VARS || d->nwrites > BULK_VARS || e->kind == PAWL_NAIVE) {
+	if (s->size < 2 || d->async_fn || d->prop != PAWL_NORMAL || d->flags ||
+	    d->priority || d->nreads > BULK_VARS || d->nwrites > BULK_VARS || e->kind == PAWL_NAIVE) {
 		bulk_flush(t);
 		return 0;
 	}

@@ -174,8 +174,10 @@ static int group_check(struct pawl_engine *e, const struct pawl_op *ops, size_t 
 		if (ops[i].async_fn)
 			return err(-EINVAL, "oper_create_many: ops[%zu] is asynchronous", i);
 		if (ops[i].device.kind != ops[0].device.kind ||
-		    ops[i].device.id != ops[0].device.id || ops[i].prop != ops[0].prop)
-			return err(-EINVAL, "oper_create_many: ops[%zu] has another device or prop", i);
+		    ops[i].device.id != ops[0].device.id || ops[i].prop != ops[0].prop ||
+		    ops[i].flags != ops[0].flags)
+			return err(-EINVAL, "oper_create_many: ops[%zu] has another device, prop or flags",
+				   i);
 		*nr += ops[i].nreads;
 		*nw += ops[i].nwrites;
 	}
@@ -243,6 +245,7 @@ int pawl_oper_create_many(struct pawl_engine *e, const struct pawl_op *ops, size
 	all.writes = g->vars + nr;
 	all.nwrites = (u32)nw;
 	all.prop = ops[0].prop;
+	all.flags = ops[0].flags;
 	all.device = ops[0].device;
 	all.name = ops[0].name;
 	rc = pawl_oper_create(e, &all, out);

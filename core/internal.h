@@ -624,11 +624,11 @@ int op_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d, u
 int push_one(struct thread *t, const struct pawl_op *d, u32 flags);
 int var_delete(struct thread *t, pawl_var_t v, struct pawl_device dev, pawl_fn fn, void *arg);
 
-/* What an op is by its property. */
-static inline u16 prop_flags(u32 prop)
+/* What an op is by its property and flags. */
+static inline u16 prop_flags(const struct pawl_op *d)
 {
-	return prop == PAWL_NO_SKIP ? OP_NO_SKIP :
-	       prop == PAWL_ASYNC || prop == PAWL_DELETE_VAR ? OP_INLINE : 0;
+	return (d->prop == PAWL_NO_SKIP || d->flags & PAWL_OP_NO_SKIP ? OP_NO_SKIP : 0) |
+	       (d->prop == PAWL_ASYNC || d->prop == PAWL_DELETE_VAR ? OP_INLINE : 0);
 }
 
 /* retire.c */

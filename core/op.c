@@ -46,15 +46,16 @@ __cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *wh
 	if (d->prop > PAWL_NO_SKIP)
 		return err(-EINVAL, "%s: op.prop is %u, the largest is %u", who, d->prop,
 			   PAWL_NO_SKIP);
-	if (d->flags)
-		return err(-EINVAL, "%s: op.flags is %#x, must be 0", who, d->flags);
+	if (d->flags & ~PAWL_OP_NO_SKIP)
+		return err(-EINVAL, "%s: op.flags is %#x, known is %#x", who, d->flags,
+			   PAWL_OP_NO_SKIP);
 	if (d->device.kind != PAWL_CPU && !device_row(e, d->device))
 		return err(-ENODEV, "%s: no device of kind %u, number %u in this engine", who,
 			   d->device.kind, d->device.id);
 	if (d->device.kind == PAWL_CPU && d->device.id >= e->ndev)
 		return err(-ENODEV, "%s: no CPU device %u, this engine has %u", who,
 			   d->device.id, e->ndev);
-	/* Nothing is: of a device that is no CPU (op_check()). */
+	/* Nothing is: of a device that is no CPU, or with a flag (op_check()). */
 	if ((d->reads || !d->nreads) && (d->writes || !d->nwrites))
 		return 0;
 	return err(-EINVAL, "%s: op.%s is NULL but its count is %u", who,

@@ -102,7 +102,7 @@ int pawl_oper_create(struct pawl_engine *e, const struct pawl_op *d, pawl_oper_t
 	o->name = d->name;
 	o->deps = deps;
 	o->ndeps = n;
-	o->flags = (d->async_fn ? OP_ASYNC : 0) | prop_flags(d->prop);
+	o->flags = (d->async_fn ? OP_ASYNC : 0) | prop_flags(d);
 	o->prop = (u8)d->prop;
 	o->dev = (u8)op_device(e, d->device);
 	gen = load_relaxed(&o->gen) + 1;

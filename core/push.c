@@ -313,8 +313,8 @@ __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const s
 		op->async_fn = d->async_fn;
 		flags |= OP_ASYNC;
 	}
-	if (unlikely(d->prop != PAWL_NORMAL))
-		flags |= prop_flags(d->prop);
+	if (unlikely(d->prop | d->flags))
+		flags |= prop_flags(d);
 	if (d->release) {
 		op->release = d->release;
 		flags |= OP_RELEASE;

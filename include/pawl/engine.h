@@ -63,11 +63,14 @@ enum pawl_prop {
 	PAWL_NO_SKIP = 7,		/* runs even if its vars are poisoned */
 };
 
+/* op.flags */
+#define PAWL_OP_NO_SKIP	1u	/* as PAWL_NO_SKIP, with any property */
+
 /* What a body may look at while it runs (an asynchronous one: until it returns). */
 struct pawl_run {
 	struct pawl_engine *engine;
 	struct pawl_device device;
-	int status;		/* inherited error (only a PAWL_NO_SKIP body sees one), or 0 */
+	int status;		/* inherited error (only a body that is not skipped sees one), or 0 */
 	void *stream;		/* the device's stream; NULL on a CPU */
 	pawl_token_t token;	/* asynchronous bodies */
 	void *reserved;
@@ -101,7 +104,7 @@ struct pawl_op {
 	uint32_t nwrites;
 	int32_t priority;		/* higher first, FIFO among equals, in every queue */
 	uint16_t prop;			/* enum pawl_prop */
-	uint16_t flags;			/* 0 */
+	uint16_t flags;			/* 0 or PAWL_OP_NO_SKIP */
 	struct pawl_device device;
 	const char *name;		/* for traces and messages; must outlive the engine */
 };

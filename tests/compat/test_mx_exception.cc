@@ -205,10 +205,35 @@ MX_TEST(what_runs_anyway)
 		}, Context(), { a }, {}, FnProperty::kNormal, 0, "WaitForVar", true);
 		THROWS(Boom, "boom", e->WaitForVar(b));
 		EXPECT(Soon([&] { return ran == 2; }));
+		/* `wait` with every property, on what is read and on what is written */
+		for (int prop = 0; prop <= static_cast<int>(FnProperty::kNoSkip); prop++) {
+			FnProperty p = static_cast<FnProperty>(prop);
+			bool skips = p != FnProperty::kNoSkip;
+			Engine::VarHandle c = e->NewVariable(), d = e->NewVariable();
+			Engine::AsyncFn count = [&](RunContext, Done done) {
+				ran++;
+				done();
+			};
+			Engine::OprHandle o = e->NewOperator(count, { c }, {}, p, "op", true);
+
+			ran = 0;
+			Fail(e, {}, { c, d });
+			e->PushAsync(count, Context(), { c }, {}, p, 0, "read", true);
+			e->PushAsync(count, Context(), {}, { d }, p, 0, "written", true);
+			e->Push(o, Context());
+			e->PushAsync(count, Context(), { c }, {}, p, 0, "skipped", false);
+			e->DeleteOperator(o);
+			THROWS(Boom, "boom", e->WaitForAll());
+			EXPECT(ran == (skips ? 3 : 4));
+			e->DeleteVariable([](RunContext) {}, Context(), c);
+			e->DeleteVariable([](RunContext) {}, Context(), d);
+			e->WaitForAll();
+		}
+		ran = 0;
 		Fail(e, {}, { a });
 		e->DeleteVariable([&](RunContext) { ran++; }, Context(), a);
 		THROWS(Boom, "boom", e->WaitForAll());
-		EXPECT(ran == 3);
+		EXPECT(ran == 1);
 		e->DeleteVariable([&](RunContext) { throw Boom("in a delete"); }, Context(), b);
 		THROWS(Boom, "in a delete", e->WaitForAll());
 		EXPECT(Soon([] { return Boom::alive == 0; }));

@@ -177,6 +177,36 @@ START_TEST(test_no_skip)
 }
 END_TEST
 
+/* The flag does it with every property, in a push and in an operator; without it they skip. */
+START_TEST(test_no_skip_flag)
+{
+	u32 kind, prop, flags;
+
+	for (kind = 0; kind < 3; kind++)
+		for (prop = PAWL_NORMAL; prop < PAWL_NO_SKIP; prop++)
+			for (flags = 0; flags <= PAWL_OP_NO_SKIP; flags++) {
+				struct pawl_engine *e = engine((int)kind, 1);
+				pawl_var_t v = var_new(e);
+				int pushed = 1, run = 1;
+				struct pawl_op op = op_write(see_status, &pushed, &v);
+				pawl_oper_t o;
+
+				OK(push_write(e, fail_io, NULL, v));
+				op.prop = (u16)prop;
+				op.flags = (u16)flags;
+				OK(pawl_push(e, &op));
+				op.arg = &run;
+				OK(pawl_oper_create(e, &op, &o));
+				OK(pawl_oper_push(e, o, 0, op.device));
+				OK(pawl_oper_delete(e, o));
+				ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+				ck_assert_int_eq(pushed, flags ? -EIO : 1);
+				ck_assert_int_eq(run, flags ? -EIO : 1);
+				OK(pawl_engine_destroy(e));
+			}
+}
+END_TEST
+
 /* An own failure of such a body replaces the inherited one. */
 START_TEST(test_no_skip_fails_itself)
 {
@@ -696,7 +726,7 @@ START_TEST(test_no_leak)
 END_TEST
 
 SUITE("error", test_fail_poisons_what_it_writes, test_chain, test_same_var, test_failed_read,
-      test_first_is_inherited, test_no_skip, test_no_skip_fails_itself, test_no_message,
+      test_first_is_inherited, test_no_skip, test_no_skip_flag, test_no_skip_fails_itself, test_no_message,
       test_positive_return, test_fail_then_success, test_fail_twice, test_fail_other_code,
       test_long_texts, test_fail_nested, test_given_once, test_given_to_one_thread,
       test_var_error, test_var_clear, test_clear_lets_pushed_ops_run, test_async_message,

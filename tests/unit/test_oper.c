@@ -19,8 +19,8 @@ START_TEST(test_create_refused)
 	op.prop = 100;
 	FAILS(pawl_oper_create(e, &op, &o), -EINVAL, "oper_create", "prop", "100");
 	op.prop = 0;
-	op.flags = 1;
-	FAILS(pawl_oper_create(e, &op, &o), -EINVAL, "oper_create", "flags");
+	op.flags = 2;
+	FAILS(pawl_oper_create(e, &op, &o), -EINVAL, "oper_create", "flags", "0x2");
 	op.flags = 0;
 	op.device.id = 9;
 	FAILS(pawl_oper_create(e, &op, &o), -ENODEV, "oper_create", "9");
