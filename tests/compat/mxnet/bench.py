@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time MXNet on the engine that it finds: prints a JSON object, seconds per unit of work.
+"""Pieces of work on the engine that MXNet finds, timed when compare.py asks for it.
 
-Used by compare.py, which runs it on both engines in turns.
+Reads lines: "work NAME" makes that work and warms it up, "slice N" does it N times. Answers
+each with a JSON object on a line: the seconds it took, and how many units one time is.
+Between two lines it waits for the next, with nothing in flight.
 """
 
+import gc
 import json
 import os
-import statistics
 import sys
 import time
 
@@ -17,23 +19,16 @@ from mxnet.gluon.model_zoo import vision
 from common import LSTM, digits, make
 
 
-SECONDS = float(os.environ.get("BENCH_SECONDS", "1"))
+class Work:
+    """fn(), `group` times and then a wait for all, is done once; it is so many units."""
 
+    def __init__(self, fn, group=1, units=None, keep=None):
+        self.fn, self.group, self.units, self.keep = fn, group, units or group, keep
 
-def timed(fn, n, warm=1):
-    """Seconds per call: after warming up, groups of n calls, and of these the median."""
-    for _ in range(warm):
-        fn()
-    mx.nd.waitall()
-    groups = []
-    end = time.perf_counter() + SECONDS
-    while len(groups) < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
-        for _ in range(n):
-            fn()
+    def once(self):
+        for _ in range(self.group):
+            self.fn()
         mx.nd.waitall()
-        groups.append((time.perf_counter() - start) / n)
-    return statistics.median(groups)
 
 
 def storm_chain(n=2000):
@@ -44,7 +39,7 @@ def storm_chain(n=2000):
         nonlocal x
         for _ in range(n):
             x += 1
-    return timed(run, 1) / n
+    return Work(run, units=n)
 
 
 def storm_wide(n=2000):
@@ -54,7 +49,7 @@ def storm_wide(n=2000):
     def run():
         for i in range(n):
             xs[i & 63] += 1
-    return timed(run, 1) / n
+    return Work(run, units=n)
 
 
 def storm_new(n=2000):
@@ -64,7 +59,7 @@ def storm_new(n=2000):
     def run():
         for _ in range(n):
             mx.nd.negative(x)
-    return timed(run, 1) / n
+    return Work(run, units=n)
 
 
 def push_wide(n=4000):
@@ -88,15 +83,15 @@ def push_wide(n=4000):
     def run():
         for i in range(n):
             push(nothing, room, None, ctx, None, 0, handles[i & 63], 1, None, 0, b"nothing")
-    return timed(run, 1) / n
+    return Work(run, units=n, keep=arrays)
 
 
 def inference(net, shape, n):
     x = mx.nd.random.uniform(shape=shape)
-    return timed(lambda: net(x).wait_to_read(), n, 3)
+    return Work(lambda: net(x).wait_to_read(), n)
 
 
-def resnet(hybrid, n=2):
+def resnet(hybrid, n=1):
     mx.random.seed(3)
     net = vision.resnet18_v1()
     net.initialize(mx.init.Xavier())
@@ -125,7 +120,7 @@ def training(name, hybrid, n=5):
             err = loss(net(x), y)
         err.backward()
         trainer.step(32)
-    return timed(step, n, 3)
+    return Work(step, n)
 
 
 WORK = {
@@ -148,8 +143,25 @@ WORK = {
 
 
 def main():
-    names = sys.argv[1:] or sorted(WORK)
-    print(json.dumps({name: WORK[name]() for name in names}))
+    # What MXNet or a library prints must not get between the answers.
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    if sys.argv[1:] == ["--list"]:
+        print("\n".join(WORK), file=out, flush=True)
+        return
+    work = None
+    for line in sys.stdin:
+        what, arg = line.split()
+        if what == "work":
+            # what the work before left must not be freed in a slice of this one
+            work = None
+            gc.collect()
+            work = WORK[arg]()
+        start = time.perf_counter()
+        for _ in range(3 if what == "work" else int(arg)):
+            work.once()
+        seconds = time.perf_counter() - start
+        print(json.dumps({"seconds": seconds, "units": work.units}), file=out, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,57 +1,174 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Run bench.py on MXNet's own engine and on pawl in turns; print medians side by side.
+"""Time two commands that run bench.py against each other, in turns of a fraction of a second.
 
-compare.py [--rounds N] [--workers N] [--json FILE] --stock COMMAND --pawl COMMAND [WORK]...
-COMMAND is what runs a Python program, in one argument.
+compare.py [OPTION]... NAME=COMMAND NAME=COMMAND [WORK]...
+
+Both programs live at once; one works on its slice while the other is blocked on its pipe.
+A pair is one slice of each, the same work; pairs go AB, BA, AB ... What slows the machine
+for longer than a pair slows both, so the ratio of a pair says something where times do not.
+Printed are the median of the ratios (first / second: above 1 the second is faster) and an
+interval that holds the true median with 95 % (order statistics, no assumption but that pairs
+are alike and independent). After some pairs both programs are started anew, since one that
+got lucky with its memory stays so. A pair during which other processes (or the hypervisor)
+used more than 0.1 CPU is tried again, up to as often as --tries says; the quietest count.
 """
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+QUIET = 0.1
 
 
-def run(command, names, workers):
-    env = dict(os.environ, MXNET_CPU_WORKER_NTHREADS=str(workers))
-    env.setdefault("OMP_NUM_THREADS", "1")
-    out = subprocess.run(command.split() + [os.path.join(HERE, "bench.py")] + names, env=env,
-                         stdout=subprocess.PIPE, check=True).stdout
-    return json.loads(out.decode().strip().splitlines()[-1])
+class Program:
+    """A bench.py that waits for orders."""
+
+    def __init__(self, command, workers):
+        env = dict(os.environ, MXNET_CPU_WORKER_NTHREADS=str(workers), PYTHONHASHSEED="0")
+        env.setdefault("OMP_NUM_THREADS", "1")
+        self.proc = subprocess.Popen(command.split() + [os.path.join(HERE, "bench.py")], env=env,
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                     universal_newlines=True, bufsize=1)
+
+    def ask(self, line):
+        self.proc.stdin.write(line + "\n")
+        self.proc.stdin.flush()
+        answer = self.proc.stdout.readline()
+        if not answer:
+            raise SystemExit("%s ended: status %s" % (self.proc.args, self.proc.wait()))
+        return json.loads(answer)
+
+    def cpu(self):
+        """Seconds of CPU of all its threads; they stay, so the sum only grows."""
+        total = 0
+        folder = "/proc/%d/task" % self.proc.pid
+        for task in os.listdir(folder):
+            with open("%s/%s/schedstat" % (folder, task)) as f:
+                total += int(f.read().split()[0]) * 1e-9
+        return total
+
+    def end(self):
+        self.proc.stdin.close()
+        if self.proc.wait():
+            raise SystemExit("%s: status %d" % (self.proc.args, self.proc.returncode))
+
+
+def machine():
+    """Seconds that all CPUs were not idle, what was stolen included."""
+    with open("/proc/stat") as f:
+        cpu = [int(word) for word in f.readline().split()[1:9]]
+    return (sum(cpu) - cpu[3] - cpu[4]) / os.sysconf("SC_CLK_TCK")
+
+
+class Pair:
+    """One slice of each program: microseconds per unit, and who else used CPUs."""
+
+    def __init__(self, programs, n, order):
+        self.us, self.cpu, self.idle = [0, 0], [0, 0], 0
+        start, other = time.perf_counter(), machine() - time.process_time()
+        for j in order:
+            before = [p.cpu() for p in programs]
+            got = programs[j].ask("slice %d" % n)
+            after = [p.cpu() for p in programs]
+            self.us[j] = got["seconds"] / n / got["units"] * 1e6
+            self.cpu[j] = (after[j] - before[j]) / n / got["units"] * 1e6
+            self.idle += after[1 - j] - before[1 - j]
+            other += after[j] - before[j]
+        self.seconds = time.perf_counter() - start
+        # clock ticks are coarse: a little below 0 is possible
+        self.others = max(0, machine() - time.process_time() - other) / self.seconds
+
+
+def times(programs, work, seconds):
+    """How often the work is done in a slice, the same for both."""
+    for p in programs:
+        p.ask("work " + work)
+    n = 1
+    while True:
+        took = max(p.ask("slice %d" % n)["seconds"] for p in programs)
+        if took > seconds / 3:
+            return max(1, round(n * seconds / took))
+        n *= 2
+
+
+def interval(values):
+    """Order statistics around the median: the tightest that holds it with 95 %."""
+    values, n, k, tail = sorted(values), len(values), 0, 0.0
+    while 2 * (tail + math.comb(n, k) / 2 ** n) <= 0.05:
+        tail += math.comb(n, k) / 2 ** n
+        k += 1
+    return values[max(k - 1, 0)], values[n - max(k, 1)]
+
+
+def measure(opt, got):
+    """The pairs of one life of both programs."""
+    programs = [Program(c, opt.workers) for _, c in opt.command]
+    for work in opt.work:
+        n = times(programs, work, opt.slice)
+        pairs, quiet = [], 0
+        while quiet < opt.pairs and len(pairs) < opt.tries * opt.pairs:
+            pairs.append(Pair(programs, n, (0, 1) if len(pairs) % 2 == 0 else (1, 0)))
+            quiet += pairs[-1].others <= QUIET
+        got.setdefault(work, []).extend(sorted(pairs, key=lambda p: p.others)[:opt.pairs])
+    for p in programs:
+        p.end()
+
+
+def show(opt, got):
+    every = [p for pairs in got.values() for p in pairs]
+    a, b = (name for name, _ in opt.command)
+    print("us per unit; %d workers; %d x %d pairs of slices of %g s." %
+          (opt.workers, opt.starts, opt.pairs, opt.slice))
+    print("The program whose turn it was not used %.2f %% of a CPU. Others used %.2f CPUs "
+          "(median); %d of %d pairs were not quiet." % (
+              100 * sum(p.idle for p in every) / sum(p.seconds for p in every),
+              statistics.median(p.others for p in every),
+              sum(p.others > QUIET for p in every), len(every)))
+    print("| work | %s | %s | %s / %s | 95 %% | quartiles | CPU time |" % (a, b, a, b))
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for work, pairs in got.items():
+        ratios = [p.us[0] / p.us[1] for p in pairs]
+        quart = statistics.quantiles(ratios, n=4)
+        us = [statistics.median(p.us[j] for p in pairs) for j in (0, 1)]
+        print("| %s | %.4g | %.4g | %.3f | %.2f to %.2f | %.2f to %.2f | %.2f |" % (
+            work, *us, statistics.median(ratios), *interval(ratios), quart[0], quart[2],
+            statistics.median(p.cpu[0] / p.cpu[1] for p in pairs)), flush=True)
+    if opt.json:
+        with open(opt.json, "w") as f:
+            json.dump({"commands": opt.command, "workers": opt.workers,
+                       "pairs": {w: [vars(p) for p in pairs] for w, pairs in got.items()}},
+                      f, indent=1)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=10, help="per start of the programs")
+    parser.add_argument("--starts", type=int, default=3)
+    parser.add_argument("--tries", type=int, default=2, help="times as many pairs, at most")
+    parser.add_argument("--slice", type=float, default=0.15, help="seconds")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--json")
-    parser.add_argument("--stock", required=True)
-    parser.add_argument("--pawl", required=True)
+    parser.add_argument("--json", help="keep all times there")
+    parser.add_argument("command", nargs=2)
     parser.add_argument("work", nargs="*")
-    opt = parser.parse_args()
+    opt = parser.parse_intermixed_args()
+    opt.command = [c.split("=", 1) for c in opt.command]
+    if not opt.work:
+        opt.work = subprocess.run(
+            opt.command[0][1].split() + [os.path.join(HERE, "bench.py"), "--list"], check=True,
+            stdout=subprocess.PIPE, universal_newlines=True).stdout.split()
 
-    got = {"stock": [], "pawl": []}
-    for i in range(opt.rounds):
-        for name in ("stock", "pawl") if i % 2 == 0 else ("pawl", "stock"):
-            got[name].append(run(getattr(opt, name), opt.work, opt.workers))
-    print("%d rounds in turns, MXNET_CPU_WORKER_NTHREADS=%d, us per unit, medians" %
-          (opt.rounds, opt.workers))
-    print("| work | stock | pawl | stock / pawl | per round |")
-    print("| --- | --- | --- | --- | --- |")
-    for work in got["stock"][0]:
-        a = [r[work] * 1e6 for r in got["stock"]]
-        b = [r[work] * 1e6 for r in got["pawl"]]
-        print("| %s | %.4g | %.4g | %.2f | %s |" % (
-            work, statistics.median(a), statistics.median(b),
-            statistics.median(a) / statistics.median(b),
-            " ".join("%.2f" % (x / y) for x, y in zip(a, b))))
-    if opt.json:
-        with open(opt.json, "w") as f:
-            json.dump(got, f, indent=1)
+    got = {}
+    for _ in range(opt.starts):
+        measure(opt, got)
+    show(opt, got)
     return 0
 
 

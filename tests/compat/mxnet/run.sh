@@ -104,8 +104,27 @@ bindings() {
 	echo "bound: $(wc -l <"$tmp/bound") symbols of the engine, all to pawl"
 }
 
+# The functions of <pawl/mx_c_api.h> are declared as in MXNet's own header: one program that
+# has both would not compile if any differed.  Default arguments can only be given once.
+signatures() {
+	local include header=$here/../../../include/pawl/mx_c_api.h name n=0
+	include=$("$python" -c 'import mxnet; print(mxnet.__path__[0])')/include
+	sed '/#define/!s/ PAWL_MX_DEFAULT([a-zA-Z0-9]*)//' "$header" >"$tmp/ours.h"
+	printf '#include <mxnet/c_api.h>\n#include "%s"\n' "$tmp/ours.h" >"$tmp/both.cc"
+	"${CXX:-c++}" -std=c++11 -Werror -fsyntax-only "-I$include" "-I$here/../../../include" \
+		-Iinclude "$tmp/both.cc" || fail "the signatures differ from MXNet's header"
+	for name in $(grep -o 'PAWL_API.* \**MX[A-Za-z0-9]*(' "$header" | grep -o 'MX[A-Za-z0-9]*'); do
+		case $name in
+		*OnStart) ;; # ours, for both forms of the callback
+		*) grep -q "[ *]$name(" "$include/mxnet/c_api.h" || fail "$name is not MXNet's"; n=$((n + 1)) ;;
+		esac
+	done
+	[ $n -ge 40 ] && echo "same: $n functions of the C interface" || fail "only $n functions"
+}
+
 smoke() {
 	bindings
+	signatures
 	both 120 features features.py imperative sliced custom exceptions bulked c_api forked loader
 	both 120 train train.py --epochs 1 digits
 }
@@ -127,6 +146,7 @@ settings() {
 
 all() {
 	bindings
+	signatures
 	both 300 features features.py
 	both 600 train train.py --epochs 3
 	both 300 kvstore train.py --epochs 1 --kvstore local digits
