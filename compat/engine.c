@@ -83,6 +83,7 @@ int mx_engine_make(struct pawl_mx_engine *e, bool child)
 	e->devices = cfg.cpu_devices;
 	/* One worker means one op at a time: who waits does not work, but inside a body. */
 	cfg.no_help = !env.help;
+	cfg.spin_ns = env.spin_ns < 0 ? 0 : (uint64_t)env.spin_ns;
 	cfg.drop = mx_payload_drop;
 	cfg.name = "mxnet";
 	cfg.thread_start = worker_start;

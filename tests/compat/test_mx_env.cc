@@ -2,6 +2,7 @@
 /* The environment by MXNet's names.  Each case runs in a process of its own: this program. */
 #include <mxnet/c_api.h>
 #include <mxnet/engine.h>
+#include <dlfcn.h>
 #include <pawl/device.h>
 #include <pawl/engine.h>
 #include <sys/wait.h>
@@ -121,6 +122,24 @@ static int Gpus()
 	return 0;
 }
 
+/* With an OpenMP in the program: what a worker would use for a parallel region. */
+static int OmpThreads()
+{
+	static int (*get)();
+	int n = -1;
+
+	if (!get) {
+		void *omp = dlopen("libgomp.so.1", RTLD_NOW | RTLD_GLOBAL);
+
+		EXPECT(omp);
+		get = reinterpret_cast<int (*)()>(dlsym(omp, "omp_get_max_threads"));
+		EXPECT(get);
+	}
+	Engine::Get()->PushSync([&](RunContext) { n = get(); }, Context::CPU(), {}, {});
+	Engine::Get()->WaitForAll();
+	return n;
+}
+
 static int Case(const std::string &name)
 {
 	pawl_mx_engine *e = pawl_mx_engine_get();
@@ -144,7 +163,21 @@ static int Case(const std::string &name)
 	EXPECT(e);
 	if (name == "gpus")
 		return Gpus();
-	if (name == "naive") {
+	if (name == "omp") {
+		EXPECT(OmpThreads() == std::atoi(std::getenv("WANT_THREADS")));
+#ifndef __SANITIZE_THREAD__
+		int status = -1;
+		pid_t pid = fork();
+
+		EXPECT(pid >= 0);
+		if (!pid) {
+			alarm(60);
+			EXPECT(OmpThreads() == std::atoi(std::getenv("WANT_CHILD")));
+			_exit(0);
+		}
+		EXPECT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status));
+#endif
+	} else if (name == "naive") {
 		EXPECT(pawl_mx_engine_kind(e) == PAWL_MX_NAIVE);
 	} else if (name == "pooled") {
 		EXPECT(pawl_mx_engine_kind(e) == PAWL_MX_POOLED);
@@ -211,6 +244,8 @@ MX_TEST(numbers)
 	Run("default", { "MXNET_CPU_WORKER_NTHREADS=-4" });
 	Run("temp", { "MXNET_CPU_TEMP_COPY=2" });
 	Run("profiler", { "MXNET_PROFILER_AUTOSTART=1" });
+	Run("omp", { "MXNET_OMP_MAX_THREADS=3", "WANT_THREADS=3", "WANT_CHILD=1" });
+	Run("omp", { "MXNET_OMP_MAX_THREADS=3", "OMP_NUM_THREADS=5", "WANT_THREADS=5", "WANT_CHILD=1" });
 	Run("gpus", { "PAWL_MX_GPUS=fake:1" });
 	Run("gpus-odd", { "PAWL_MX_GPUS=lots" });
 }
