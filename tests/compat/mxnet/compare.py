@@ -56,6 +56,7 @@ class Program:
 
     def end(self):
         self.proc.stdin.close()
+        self.proc.stdout.close()
         if self.proc.wait():
             raise SystemExit("%s: status %d" % (self.proc.args, self.proc.returncode))
 
@@ -150,10 +151,10 @@ def show(opt, got):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=10, help="per start of the programs")
-    parser.add_argument("--starts", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=20, help="per start of the programs")
+    parser.add_argument("--starts", type=int, default=2)
     parser.add_argument("--tries", type=int, default=2, help="times as many pairs, at most")
-    parser.add_argument("--slice", type=float, default=0.15, help="seconds")
+    parser.add_argument("--slice", type=float, default=0.1, help="seconds")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--json", help="keep all times there")
     parser.add_argument("command", nargs=2)

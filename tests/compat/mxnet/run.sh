@@ -5,8 +5,11 @@
 #
 #	smoke	imports, one training, some features; if there is a virtualenv already
 #	all	makes the virtualenv from PyPI; everything
-#	bench	both engines in turns (ROUNDS, WORKERS, WORK, BENCH_SECONDS); with --quick two
-#		short rounds, some minutes in all
+#	bench	both engines in turns (compare.py; about five minutes, with --quick one):
+#		WORK	which pieces of work, WORKERS how many CPU workers ("1 4")
+#		COMPARE	engines; same: MXNet's engine twice, how wrong the method is;
+#			record: pawl without and with PAWL_RECORD
+#		STARTS, PAIRS, SLICE	how often, how many, how long
 #
 # $MXNET_PYTHON is a Python with mxnet 1.9.1; without, build/mxnet-venv is used.
 # Runs in the build folder.  Exit status 0: passed, 1: failed, 77: no mxnet to be had.
@@ -162,17 +165,26 @@ all() {
 # With more than one worker the tiny ops alone, unless WORK says which.
 bench() {
 	local workers work
+	local a="stock=$python" b="pawl=$pawl mxnet $python"
 	if [ "${1:-}" = --quick ]; then
-		ROUNDS=${ROUNDS:-2}
-		export BENCH_SECONDS=${BENCH_SECONDS:-0.2}
+		STARTS=${STARTS:-1} PAIRS=${PAIRS:-8}
 	fi
+	case ${COMPARE:-engines} in
+	engines) ;;
+	same) b=$a ;;
+	record) a=$b b="recorded=env PAWL_RECORD=$tmp/%p.rec $pawl mxnet $python" ;;
+	*) fail "COMPARE=$COMPARE"; return ;;
+	esac
 	for workers in ${WORKERS:-1 4}; do
 		work=${WORK:-}
 		[ -n "$work" ] || [ "$workers" = 1 ] ||
 			work='storm-chain storm-wide storm-new push-wide'
 		# shellcheck disable=SC2086 # a list of words
-		"${PYTHON3:-python3}" "$here/compare.py" --rounds "${ROUNDS:-5}" --workers "$workers" \
-			--stock "$python" --pawl "$pawl mxnet $python" $work || bad=1
+		"${PYTHON3:-python3}" "$here/compare.py" --starts "${STARTS:-2}" \
+			--pairs "${PAIRS:-20}" --slice "${SLICE:-0.1}" --workers "$workers" \
+			"$a" "$b" $work || bad=1
+		[ "${COMPARE:-}" != record ] || ls "$tmp"/*.rec >/dev/null || fail "no recording"
+		rm -f "$tmp"/*.rec
 	done
 }
 
