@@ -11,7 +11,7 @@
 #define MX_GPUS		16
 #define MX_TEXT		1024u
 #define MX_EXIT_NS	5000000000ll
-#define MX_SPIN_NS	20000
+#define MX_SPIN_NS	60000	/* most ops that Python pushes come sooner than that */
 #define MX_LAST_NS	100000000ll
 
 /* A synchronous body on a stack. */

@@ -101,7 +101,7 @@ struct mx_env {
 	int gpus, gpu_kind;	/* GPU contexts; negative: nonsense, with a message */
 	bool info;
 	bool help;		/* who waits runs ready ops */
-	int spin_ns;		/* how long idle threads look before they sleep */
+	int spin_ns;		/* as in struct pawl_config */
 };
 
 void mx_env_read(struct mx_env *env);

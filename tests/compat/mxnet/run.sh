@@ -9,7 +9,7 @@
 #		WORK	which pieces of work, WORKERS how many CPU workers ("1 4")
 #		COMPARE	engines; same: MXNet's engine twice, how wrong the method is;
 #			record: pawl without and with PAWL_RECORD
-#		STARTS, PAIRS, SLICE	how often, how many, how long
+#		STARTS, PAIRS, TRIES, SLICE	see compare.py --help
 #
 # $MXNET_PYTHON is a Python with mxnet 1.9.1; without, build/mxnet-venv is used.
 # Runs in the build folder.  Exit status 0: passed, 1: failed, 77: no mxnet to be had.
@@ -181,7 +181,7 @@ bench() {
 			work='storm-chain storm-wide storm-new push-wide'
 		# shellcheck disable=SC2086 # a list of words
 		"${PYTHON3:-python3}" "$here/compare.py" --starts "${STARTS:-2}" \
-			--pairs "${PAIRS:-20}" --slice "${SLICE:-0.1}" --workers "$workers" \
+			--pairs "${PAIRS:-20}" --slice "${SLICE:-0.1}" --tries "${TRIES:-2}" --workers "$workers" \
 			"$a" "$b" $work || bad=1
 		[ "${COMPARE:-}" != record ] || ls "$tmp"/*.rec >/dev/null || fail "no recording"
 		rm -f "$tmp"/*.rec
