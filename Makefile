@@ -364,7 +364,7 @@ PHONY += help
 #@   check-suspend   threads stopped at every instruction, others go on (PAWL_SUSPEND_SECONDS=)
 #@   check-tools     the pawl command, as a user runs it, and the example of README.md
 #@   check-mxnet     Apache MXNet from PyPI on its own engine and on pawl (bench-mxnet: times,
-#@                   QUICK=1: in some minutes)
+#@                   QUICK=1: in about one minute)
 #@   check-headers   public headers alone, as C and as C++
 #@   check-layers    no layer calls upward
 #@   check-install   install, build users with pkg-config and CMake, uninstall

@@ -35,7 +35,7 @@ struct group_op {
 
 struct group {
 	u32 n;			/* I */
-	u32 prop;		/* I */
+	u32 prop, flags;	/* I */
 	pawl_var_t *vars;	/* I: all that are read, then all that are written */
 	u32 nreads;		/* I */
 	u32 fresh;		/* A: raised by pawl_oper_refresh() */
@@ -205,6 +205,7 @@ static struct group *group_new(const struct pawl_op *ops, size_t n, size_t nr, s
 	}
 	g->n = (u32)n;
 	g->prop = ops[0].prop;
+	g->flags = ops[0].flags;
 	g->vars = vars;
 	g->nreads = (u32)nr;
 	for (i = 0; i < n; i++) {
@@ -299,7 +300,7 @@ static bool group_same(const struct group *g, const struct pawl_op *ops, size_t 
 		const struct pawl_op *op = &ops[i];
 
 		if (op->size != sizeof(*op) || op->fn != had->f.fn || op->arg != had->f.arg ||
-		    op->async_fn || op->release || op->flags || op->prop != g->prop ||
+		    op->async_fn || op->release || op->flags != g->flags || op->prop != g->prop ||
 		    op->nreads != had->nreads || op->nwrites != had->nwrites ||
 		    op->device.kind != ops[0].device.kind || op->device.id != ops[0].device.id ||
 		    !vars_same(&r, op->reads, op->nreads) || !vars_same(&w, op->writes, op->nwrites))
