@@ -287,7 +287,7 @@ PAWL_API int pawl_oper_refresh(struct pawl_engine *e, pawl_oper_t oper);
 /*
  * The same for a program that has the ops as an array each time: push them as one op, and
  * keep the operator that they became in *kept, all zero at first.  The next call with the
- * same bodies, arguments, properties and vars, in the same order, pushes that again; other
+ * same bodies, arguments, properties, flags and vars, in order, pushes that again; other
  * ops take its place.  None has a release.  Priority and device are those of ops[0].  At
  * the end: pawl_oper_delete(e, *kept).  -EINVAL, -E2BIG, -ENOMEM as pawl_oper_create_many();
  * as pawl_oper_push().  Lock-free while the ops are the same; else blocking: allocates.
