@@ -215,6 +215,7 @@ int devices_start(struct pawl_engine *e)
 	if (rc)
 		return err(-EAGAIN, "engine_create: no thread for devices: %s", strerror(rc));
 	dv->has_thread = true;
+	/* CORE-D10 <-> CORE-D9: its part in the executor, or why there is none. */
 	while (!load_acquire(&dv->reaper) && load_acquire(&dv->stop) != 2)
 		os_thread_yield();
 	return dv->thread_rc;
@@ -227,7 +228,7 @@ void devices_stop(struct pawl_engine *e)
 
 	if (!dv || !dv->has_thread)
 		return;
-	store_release(&dv->stop, 1);
+	store_release(&dv->stop, 1);	/* CORE-D17 <-> CORE-D18 */
 	reaper_wake(e);
 	os_thread_join(dv->thread);
 	dv->has_thread = false;

@@ -15,7 +15,8 @@
  * Ordering:
  *   CORE-D5 (parked, CAS) <-> CORE-D6 (taken by the reaper, exchange)
  *   CORE-D7 (a wait for all counts itself, seq_cst) <-> CORE-D8 (the reaper looks, smp_mb)
- *   CORE-D9 (reaper is there, release) <-> CORE-D10
+ *   CORE-D9 (reaper is there, release) <-> CORE-D10 (devices_start(), acquire)
+ *   CORE-D17 (devices_stop(), release) <-> CORE-D18 (the reaper ends, acquire)
  *   CORE-D13 (issued, smp_mb) <-> CORE-D14 (held, smp_mb): one of the two sees the other
  *
  * Progress: parking is lock-free; waits block by purpose.
@@ -26,7 +27,8 @@
 
 void reaper_wake(struct pawl_engine *e)
 {
-	struct thread *r = load_acquire(&e->devices->reaper);	/* CORE-D10 <-> CORE-D9 */
+	/* Relaxed: the engine's creation has seen it (CORE-D10), before any other call. */
+	struct thread *r = load_relaxed(&e->devices->reaper);
 
 	if (r)
 		exec_unpark(e->x, &r->ex);
@@ -328,8 +330,9 @@ static bool reaper_news(void *arg)
 	struct devices *dv = arg;
 
 	reap_poll(dv);
-	return dv->news || load_acquire(&dv->parked) || load_acquire(&dv->poke) ||
-	       load_acquire(&dv->stop);
+	/* Relaxed: reaper_main() takes them with an order, or has a barrier behind this. */
+	return dv->news || load_relaxed(&dv->parked) || load_relaxed(&dv->poke) ||
+	       load_relaxed(&dv->stop);
 }
 
 /* Tell the threads that wait for all devices, if there may be something new. */
@@ -351,7 +354,8 @@ static void reaper_wait(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
 	struct devices *dv = e->devices;
-	u32 i, n = load_acquire(&dv->nlanes);
+	/* Relaxed: before the lanes are used reaper_news() reads no older number, with an order. */
+	u32 i, n = load_relaxed(&dv->nlanes);
 	s64 timeout = -1, soon;
 
 	if (!exec_wait(e->x, &t->ex, reaper_news, dv, (s64)e->cfg.spin_ns, EXEC_WAIT))
@@ -384,7 +388,8 @@ void *reaper_main(void *arg)
 	t = thread_worker(e);
 	if (t) {
 		store_release(&dv->reaper, t);	/* CORE-D9 <-> CORE-D10 */
-		while (!load_acquire(&dv->stop) || load_acquire(&dv->parked) || dv->kept || dv->held) {
+		/* CORE-D18 <-> CORE-D17: for thread_stop(), what was before the engine's end. */
+		while (!load_acquire(&dv->stop) || load_relaxed(&dv->parked) || dv->kept || dv->held) {
 			store_relaxed(&dv->poke, 0);
 			smp_mb();	/* CORE-D8 <-> CORE-D7: what was wanted before the poke */
 			reap_poll(dv);
@@ -397,7 +402,7 @@ void *reaper_main(void *arg)
 		}
 	} else {
 		dv->thread_rc = thread_last.code;
-		store_release(&dv->stop, 2);
+		store_release(&dv->stop, 2);	/* CORE-D9 <-> CORE-D10 */
 	}
 	if (e->cfg.thread_stop)
 		e->cfg.thread_stop(e->cfg.user, name);

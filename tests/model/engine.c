@@ -242,6 +242,7 @@ static void do_destroy(void)
 
 	if (load_acquire(&me.outs) != me.nprog - 1)
 		return;
+	me.ending = 1;
 	if (pawl_engine_destroy(me.e))
 		model_fail("destroy: %s", pawl_error_text());
 	for (n = 0; n < me.nops; n++)

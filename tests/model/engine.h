@@ -81,6 +81,7 @@ struct model_engine {
 	u64 over_clock[MAX_OPS];	/* of the thread that ran it, at its end */
 	u64 gone[MAX_VARS];		/* its deletion ran */
 	u64 destroyed;
+	u64 ending;			/* plain */
 	u64 outs;			/* A: threads that are out of the engine */
 	u64 nohandle[MAX_OPS];		/* a var of it is not made yet, or may be deleted */
 	u32 mortal;			/* mask of vars that a program deletes */

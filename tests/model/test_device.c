@@ -18,6 +18,7 @@ struct dev_test {
 	u32 fail;		/* this call of the device fails, */
 	int code;		/* with this */
 	bool odd;
+	bool stops;		/* its thread_stop() looks at plain data */
 	bool group;		/* an operator of several ops, which read var 0 */
 	bool late;		/* the engine is created by a thread, */
 	u32 max_threads;	/* with so many slots */
@@ -26,6 +27,13 @@ struct dev_test {
 static const struct dev_test *d;
 
 static const struct pawl_device name = { PAWL_FAKE, 0 };
+
+/* On the engine's own threads, which end behind what was before the engine's end. */
+static void stopped(void *user, const char *thread)
+{
+	if (me.ending != 1)
+		model_fail("a thread ends before its engine does");
+}
 
 static void lose(void *op)
 {
@@ -43,6 +51,7 @@ static void config(struct pawl_config *c)
 	c->device_streams = d->streams ? d->streams : 1;
 	c->device_workers = 1;
 	c->device_window = d->window ? d->window : 512;
+	c->thread_stop = d->stops ? stopped : NULL;
 	if (d->max_threads)
 		c->max_threads = d->max_threads;
 }
@@ -173,11 +182,13 @@ const struct scenario scenarios[] = {
 	S("adopt_2", "N uw0 | N uw0", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
 	S("adopt_look", "gw0 # N uw0 | q0 R0", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
 	S("adopt_held", "gw0 gw1 gw2 | N uw0 N", 2, 2, 1, MODEL_NO_TIME, .streams = 1, .window = 1),
+	S("adopt_rows", "gw0 gw1 gw2 | N N N N", 2, 2, 1, MODEL_NO_TIME, .streams = 1, .window = 1),
+	S("adopt_none", "gw0 # N | A", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
 	S("adopt_all", "gw0 # N uw0 | A", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
 	ROW(NULL, "worker", "gw0 R0", 1, 2, 1, MODEL_NO_TIME, .streams = 1, .workers = 1),
 	ROW(NULL, "create", "Z gw0 A X", 1, 2, 1, MODEL_NO_TIME, .late = true),
 	ROW(NULL, "refused", "Z", 1, MODEL_ALL, 5, MODEL_NO_TIME, .late = true, .max_threads = 1),
-	ROW(NULL, "destroy", "gw0 X", 1, 3, 1, MODEL_NO_TIME, .streams = 1),
+	ROW(NULL, "destroy", "gw0 X", 1, 3, 1, MODEL_NO_TIME, .streams = 1, .stops = true),
 	ROW(NULL, "destroy_2", "X | gw0 . x", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
 	{ .name = NULL },
 };
