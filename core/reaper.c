@@ -14,7 +14,7 @@
  *
  * Ordering:
  *   CORE-D5 (parked, CAS) <-> CORE-D6 (taken by the reaper, exchange)
- *   CORE-D7 (a wait for all counts itself, seq_cst) <-> CORE-D8 (the reaper looks, smp_mb)
+ *   CORE-D7 (a wait for all counts itself, then EXEC-P6) <-> CORE-D8 (the reaper looks, smp_mb)
  *   CORE-D9 (reaper is there, release) <-> CORE-D10 (devices_start(), acquire)
  *   CORE-D17 (devices_stop(), release) <-> CORE-D18 (the reaper ends, acquire)
  *   CORE-D13 (issued, smp_mb) <-> CORE-D14 (held, smp_mb): one of the two sees the other
@@ -142,7 +142,8 @@ int device_wait_all(struct thread *t, s64 timeout_ns, enum exec_help help)
 	if (!timeout_ns)
 		return -ETIMEDOUT;
 	store_relaxed(&t->waits_device, 1);
-	fetch_add_seq_cst(&dv->nwait, 1);	/* CORE-D7 <-> CORE-D8 */
+	/* CORE-D7 <-> CORE-D8: relaxed; the barrier is the one before the last look (EXEC-P6). */
+	fetch_add_relaxed(&dv->nwait, 1);
 	reaper_poke(e);
 	rc = exec_wait(e->x, &t->ex, all_over, &a, timeout_ns, help);
 	store_relaxed(&t->waits_device, 0);
@@ -343,7 +344,7 @@ static void reap_waiters(struct pawl_engine *e)
 	smp_mb();	/* CORE-D8 <-> CORE-D7 */
 	if (!load_relaxed(&e->devices->nwait))
 		return;
-	n = BUSTED(DEV_WAITER_FORGOTTEN) ? 0 : load_acquire(&e->used_slots);
+	n = BUSTED(DEV_WAITER_FORGOTTEN) ? 0 : load_relaxed(&e->used_slots);
 	for (i = 0; i < n; i++)
 		if (load_relaxed(&thread_of(e, i)->waits_device))
 			exec_unpark(e->x, &thread_of(e, i)->ex);
@@ -389,7 +390,8 @@ void *reaper_main(void *arg)
 	if (t) {
 		store_release(&dv->reaper, t);	/* CORE-D9 <-> CORE-D10 */
 		/* CORE-D18 <-> CORE-D17: for thread_stop(), what was before the engine's end. */
-		while (!load_acquire(&dv->stop) || load_relaxed(&dv->parked) || dv->kept || dv->held) {
+		while (!load_acquire(&dv->stop) ||
+		       load_relaxed(&dv->parked) || dv->kept || dv->held) {
 			store_relaxed(&dv->poke, 0);
 			smp_mb();	/* CORE-D8 <-> CORE-D7: what was wanted before the poke */
 			reap_poll(dv);

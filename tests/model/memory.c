@@ -16,6 +16,7 @@
 #include "rt.h"
 
 #define FREED_MAX	(32u << 10)	/* of more nothing is said */
+#define LARGE		(128u << 10)	/* the lanes of devices */
 #define UNDO_MAX	(1u << 28)
 #define SHADOW_BYTES	(REGION_BYTES / 8 * sizeof(struct shadow))
 
@@ -164,7 +165,7 @@ void model_free(void *p)
 	if (!p || !step_id)
 		return;
 	n = *((u64 *)p - 8) & ~7ull;
-	if (n > FREED_MAX)
+	if (n > LARGE)
 		return;
 	touch(p, n);
 	for (i = 0; watch && i < n; i += 8)
@@ -209,7 +210,7 @@ void *model_memset(void *p, int c, size_t n)
 				b[i] = (char)c;
 		return p;
 	}
-	if (n > FREED_MAX && !c) {
+	if (n > LARGE && !c) {
 		/* Of large pieces, which are fresh, only what changes. */
 		u64 *w = p, *end = w + n / 8;
 

@@ -184,6 +184,7 @@ const struct scenario scenarios[] = {
 	S("adopt_held", "gw0 gw1 gw2 | N uw0 N", 2, 2, 1, MODEL_NO_TIME, .streams = 1, .window = 1),
 	S("adopt_rows", "gw0 gw1 gw2 | N N N N", 2, 2, 1, MODEL_NO_TIME, .streams = 1, .window = 1),
 	S("adopt_none", "gw0 # N | A", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
+	S("adopt_reads", "gw0 # N ur0 | gr0", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
 	S("adopt_all", "gw0 # N uw0 | A", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
 	ROW(NULL, "worker", "gw0 R0", 1, 2, 1, MODEL_NO_TIME, .streams = 1, .workers = 1),
 	ROW(NULL, "create", "Z gw0 A X", 1, 2, 1, MODEL_NO_TIME, .late = true),
