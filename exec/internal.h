@@ -41,12 +41,8 @@
 #define BATCH_NS	3000u	/* a batch should not run longer than this */
 #define STEAL_NS	2000u	/* idleness before foreign hoards are polled */
 #define RELAX_NS	1000u	/* idleness before the pauses grow */
-/*
- * Between two sched_yield() of a spinner; longer than the usual budget.  Linux counts a yield as
- * a slice that was used up, so a thread that yields and then sleeps is not let in when it
- * is woken: where others run, it starts milliseconds later.
- */
-#define YIELD_NS	100000u
+#define YIELD_NS	10000u	/* between two sched_yield() of a spinner */
+#define REST_NS		200000u	/* idleness after which a thread is expected to sleep again */
 #define STAMP_NS	12u	/* a stamp's unit is at most this; a line takes longer to move */
 #define SAMPLE_EVERY	16u	/* runs per measured one; a power of two */
 
@@ -117,6 +113,7 @@ struct exec {
 	u64 spin;		/* I: cycles */
 	u64 batch;		/* I: cycles, BATCH_NS */
 	u64 yield;		/* I: cycles, YIELD_NS */
+	u64 rest;		/* I: cycles, REST_NS */
 	u64 steal;		/* I: cycles, STEAL_NS */
 	u64 relax;		/* I: cycles, RELAX_NS */
 	struct exec_queue *queues[EXEC_MAX_QUEUES];	/* I */

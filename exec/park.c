@@ -264,9 +264,10 @@ static int idle_over(struct exec *x, struct exec_thread *t, const struct idle *h
 
 /*
  * Look for the budget.  Between two looks the thread leaves the producers' lines alone
- * for a while, the longer the longer nothing came; and if the budget is
- * a long one, it offers its CPU from time to time to others that have something to do, the
- * awaited one perhaps (YIELD_NS).
+ * for a while, the longer the longer nothing came; and from time to time it offers
+ * its CPU to others that have something to do, the awaited one perhaps.  Not if it had
+ * nothing to do for long the last time, and so will probably sleep now: Linux counts a yield as a slice that was used
+ * up, and lets in a thread that yields and then sleeps milliseconds late when it is woken.
  */
 static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *how, u32 *work)
 {
@@ -289,7 +290,7 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 		if (how->deadline && exec_now_ns() >= how->deadline)
 			return IDLE_TIME;
 		deep = now - start > x->steal;
-		if (now - yielded >= x->yield) {
+		if (now - yielded >= x->yield && !t->rested) {
 			os_thread_yield();
 			yielded = cycles();
 			continue;
@@ -365,6 +366,7 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 			  u32 *work)
 {
 	struct exec_group *g = how->help ? thread_group(x, t) : NULL;
+	u64 start = cycles();
 	int r;
 
 	do {
@@ -374,6 +376,7 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 		if (r == AGAIN)
 			r = idle_park(x, t, how, g, work);
 	} while (r == AGAIN);
+	t->rested = cycles() - start > x->rest;
 	if (t->spinning)
 		spin_end(x, g, t);
 	else if (g)

@@ -372,6 +372,7 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->spin = ns_to_cycles(us, cfg->spin_ns);
 	x->batch = ns_to_cycles(us, BATCH_NS);
 	x->yield = ns_to_cycles(us, YIELD_NS);
+	x->rest = ns_to_cycles(us, REST_NS);
 	x->steal = ns_to_cycles(us, STEAL_NS);
 	x->relax = ns_to_cycles(us, RELAX_NS);
 	snprintf(x->name, sizeof(x->name), "%s", cfg->name ? cfg->name : "exec");
@@ -496,6 +497,7 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	t->from_q = t->to_q = NULL;
 	t->from = t->to = NULL;
 	t->spinning = false;
+	t->rested = false;
 	t->nodes.seed = slot * 0x9e3779b97f4a7c15ull + 1;
 	/* EXEC-W9 <-> EXEC-W10: its counters, zeroed by whoever made it. */
 	store_release(&x->threads[slot], t);
