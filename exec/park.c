@@ -266,8 +266,9 @@ static int idle_over(struct exec *x, struct exec_thread *t, const struct idle *h
  * Look for the budget.  Between two looks the thread leaves the producers' lines alone
  * for a while, the longer the longer nothing came; and from time to time it offers
  * its CPU to others that have something to do, the awaited one perhaps.  Not if it had
- * nothing to do for long the last time, and so will probably sleep now: Linux counts a yield as a slice that was used
- * up, and lets in a thread that yields and then sleeps milliseconds late when it is woken.
+ * nothing to do for long the last time, and so will probably sleep now: Linux counts a
+ * yield as a slice that was used up, and lets in a thread that yields and then sleeps
+ * milliseconds late when it is woken.
  */
 static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *how, u32 *work)
 {
