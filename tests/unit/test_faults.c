@@ -310,7 +310,8 @@ START_TEST(test_F5_error_after_completion)
 		for (i = 0; i < 200; i++)
 			OK(pawl_push(e, &op));
 		OK(pawl_wait_all(e, SOON_NS, NULL));
-		ck_assert_uint_eq(version(e, v), 400);
+		/* the last body may be between its completion and its push */
+		ck_assert(soon(version(e, v) == 400));
 		ck_assert_uint_eq(stats(e).failed, 0);
 		OK(pawl_engine_destroy(e));
 	}
