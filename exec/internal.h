@@ -42,7 +42,7 @@
 #define STEAL_NS	2000u	/* idleness before foreign hoards are polled */
 #define RELAX_NS	1000u	/* idleness before the pauses grow */
 #define YIELD_NS	10000u	/* between two sched_yield() of a spinner */
-#define REST_NS		200000u	/* idleness after which a thread is expected to sleep again */
+#define REST_NS		200000u	/* sleep after which a thread is expected to sleep again */
 #define STAMP_NS	12u	/* a stamp's unit is at most this; a line takes longer to move */
 #define SAMPLE_EVERY	16u	/* runs per measured one; a power of two */
 

@@ -265,10 +265,10 @@ static int idle_over(struct exec *x, struct exec_thread *t, const struct idle *h
 /*
  * Look for the budget.  Between two looks the thread leaves the producers' lines alone
  * for a while, the longer the longer nothing came; and from time to time it offers
- * its CPU to others that have something to do, the awaited one perhaps.  Not if it had
- * nothing to do for long the last time, and so will probably sleep now: Linux counts a
- * yield as a slice that was used up, and lets in a thread that yields and then sleeps
- * milliseconds late when it is woken.
+ * its CPU to others that have something to do, the awaited one perhaps.  Not if it slept
+ * for long the last time, and so will probably sleep now: Linux counts a yield as a slice
+ * that was used up, and lets in a thread that yields and then sleeps milliseconds late
+ * when it is woken.
  */
 static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *how, u32 *work)
 {
@@ -335,11 +335,14 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 	if (r == AGAIN && how->deadline && exec_now_ns() >= how->deadline)
 		r = IDLE_TIME;
 	if (r == AGAIN) {
+		u64 start = cycles();
+
 		count(&t->sleeps);
 		do
 			futex_wait(&t->park, parked, how->deadline);
 		while (load_relaxed(&t->park) == parked &&
 		       !(how->deadline && exec_now_ns() >= how->deadline));
+		t->rested = cycles() - start > x->rest;
 	}
 	/*
 	 * Who claimed us counted us among the spinners.  And a pusher may have left more
@@ -367,17 +370,20 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 			  u32 *work)
 {
 	struct exec_group *g = how->help ? thread_group(x, t) : NULL;
-	u64 start = cycles();
+	bool parked = false;
 	int r;
 
 	do {
 		if (g && !t->spinning)
 			spin_begin(g, t);
 		r = idle_spin(x, t, how, work);
-		if (r == AGAIN)
+		if (r == AGAIN) {
+			parked = true;
 			r = idle_park(x, t, how, g, work);
+		}
 	} while (r == AGAIN);
-	t->rested = cycles() - start > x->rest;
+	if (!parked)
+		t->rested = false;
 	if (t->spinning)
 		spin_end(x, g, t);
 	else if (g)

@@ -41,7 +41,7 @@ struct exec_thread {
 	struct exec_lane *from, *to;
 	struct exec_queue *from_q, *to_q;
 	bool spinning;		/* O: counted in its group's spinners */
-	bool rested;		/* O: it had nothing to do for REST_NS before its last work */
+	bool rested;		/* O: it slept for REST_NS the last time that it had nothing to do */
 	u64 stolen, handed, helped, sleeps;	/* S */
 
 	struct prioq_cache nodes;	/* O */

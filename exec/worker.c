@@ -23,7 +23,6 @@
  * References: pthread_create(3), sched_setaffinity(2).
  */
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,28 +162,10 @@ static int worker_create(struct exec_queue *q, u32 i)
 	return rc ? rc : os_thread_create(&q->threads[i], worker_main, &q->args[i]);
 }
 
-/*
- * A worker takes no signal that the program means for another thread.  A fault is of the
- * thread that made it: where it is blocked the kernel ends the program without a call of the
- * program's handler, so a crash in a body would leave no report.
- */
-static void signals_of_others(sigset_t *set)
-{
-	static const int faults[] = {
-		SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGABRT,
-	};
-	u32 i;
-
-	sigfillset(set);
-	for (i = 0; i < ARRAY_SIZE(faults); i++)
-		sigdelset(set, faults[i]);
-}
-
 /* Whoever gets here first creates the workers. */
 void queue_start(struct exec_queue *q)
 {
 	u32 old = RUN_ARMED, i;
-	sigset_t others, before;
 	int rc = 0;
 
 	/* EXEC-W3 <-> EXEC-W4 */
@@ -192,14 +173,11 @@ void queue_start(struct exec_queue *q)
 		return;
 	/* Relaxed: who sees it gone relies on workers that look when they have begun. */
 	fetch_and_relaxed(&q->group.attn, ~ATTN_START);
-	signals_of_others(&others);
-	pthread_sigmask(SIG_SETMASK, &others, &before);
 	for (i = 0; i < q->workers; i++) {
 		rc = worker_create(q, i);
 		if (rc)
 			break;
 	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	store_relaxed(&q->alive, i);
 	if (rc)
 		workers_missing(q, q->workers - i, (u32)rc);

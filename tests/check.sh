@@ -65,8 +65,8 @@ for build in $CHECK_BUILDS; do
 	done
 	if item "$name/" build $build_time "$there $config && $there $jobs all tests"; then
 		# What searches for faults finds no others in the same code compiled again.
-		case $name in
-		asan* | tsan*) lists="$plain $search" ;;
+		case $fragments in
+		*asan* | *tsan*) lists="$plain $search" ;;
 		*) lists=$plain ;;
 		esac
 		# shellcheck disable=SC2086

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <base/compiler.h>
 
 #ifdef PAWL_MODEL
@@ -24,9 +25,27 @@ int os_key_set(pthread_key_t key, const void *value);
 
 typedef pthread_t os_thread;
 
+/*
+ * A thread of the library takes no signal that the program means for another one.  A fault is
+ * of the thread that made it: where it is blocked the kernel ends the program without a call of
+ * the program's handler, so a crash in a body would leave no report.
+ */
 static inline int os_thread_create(os_thread *t, void *(*fn)(void *), void *arg)
 {
-	return pthread_create(t, NULL, fn, arg);
+	static const int faults[] = {
+		SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGABRT,
+	};
+	sigset_t others, before;
+	u32 i;
+	int rc;
+
+	sigfillset(&others);
+	for (i = 0; i < ARRAY_SIZE(faults); i++)
+		sigdelset(&others, faults[i]);
+	pthread_sigmask(SIG_SETMASK, &others, &before);
+	rc = pthread_create(t, NULL, fn, arg);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return rc;
 }
 
 static inline void os_thread_join(os_thread t)

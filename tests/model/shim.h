@@ -32,7 +32,6 @@
 #define snprintf(...)		model_snprintf(__VA_ARGS__)
 #define vsnprintf(t, n, f, a)	model_vsnprintf(t, n, f, a)
 #define abort()			model_abort()
-#define pthread_sigmask(h, s, o) ((void)(s), (void)(o), 0)
 #define pthread_atfork(a, b, c)	((void)(c), 0)
 #define sched_setaffinity(p, n, s) 0
 
