@@ -173,6 +173,9 @@ MX_TEST(from_a_body)
 	static int n;
 
 	n = 0;
+	/* a worker that begins allocates: it is there before the fork */
+	e->PushSync([](RunContext) {}, Context(), {}, { v });
+	e->WaitForVar(v);
 	e->PushSync([&](RunContext) {
 		InChild([&] {
 			Count(e, &n, w);

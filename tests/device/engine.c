@@ -4,6 +4,7 @@
  * deletion, configurations, fork.
  */
 #include "fixture.h"
+#include "../unit/child.h"
 
 START_TEST(a_body_gets_its_stream)
 {
@@ -398,14 +399,14 @@ START_TEST(a_child_never_touches_the_device)
 	struct pawl_engine *e = plain();
 	pawl_var_t v = var_new(e);
 	struct cell c = { 0 };
-	int status;
 	u64 calls;
 	pid_t pid;
 
+	workers_up(e, 2);
 	OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	calls = b->calls();
-	pid = fork();
+	pid = child_fork();
 	if (!pid) {
 		struct pawl_op op = dev_op(cell_body, &c);
 		void *p;
@@ -418,8 +419,7 @@ START_TEST(a_child_never_touches_the_device)
 		bad |= pawl_engine_destroy(e) != 0;
 		_exit(bad || b->calls() != calls);
 	}
-	MUST(pid > 0 && waitpid(pid, &status, 0) == pid);
-	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	ck_assert_int_eq(child_wait(pid), 0);
 	OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	OK(pawl_engine_destroy(e));

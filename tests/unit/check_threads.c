@@ -5,11 +5,16 @@
  * hold jumps to that thread's stack.  Bodies of ops may assert, and run on workers.  Linked
  * with --wrap, so that only the thread of the tests calls Check, and another's failure ends
  * the program with its place.
+ *
+ * So does a failure where Check does not fork (CK_FORK=no).  It would go on with the next test and
+ * leave by exit(), beside the threads of the one that failed: they use what the next one
+ * begins with, and one that is stopped for good may have a lock that exit() waits for.
  */
 #include <check.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 void __real__mark_point(const char *file, int line);
@@ -22,6 +27,14 @@ void __wrap__ck_assert_failed(const char *file, int line, const char *expr, cons
 static int in_thread_of_tests(void)
 {
 	return gettid() == getpid();
+}
+
+/* As Check reads it. */
+static int no_process_of_its_own(void)
+{
+	const char *s = getenv("CK_FORK");
+
+	return s && !strcmp(s, "no");
 }
 
 void __wrap__mark_point(const char *file, int line)
@@ -43,9 +56,10 @@ void __wrap__ck_assert_failed(const char *file, int line, const char *expr, cons
 	} else {
 		snprintf(why, sizeof(why), "%s", expr);
 	}
-	if (in_thread_of_tests())
+	if (in_thread_of_tests() && !no_process_of_its_own())
 		__real__ck_assert_failed(file, line, expr, "%s", why);
 	/* the form of Check's own line */
-	fprintf(stderr, "%s:%d:F: in another thread: %s\n", file, line, why);
+	fprintf(stderr, "%s:%d:F: %s%s\n", file, line,
+		in_thread_of_tests() ? "" : "in another thread: ", why);
 	abort();
 }

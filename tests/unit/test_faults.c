@@ -5,6 +5,7 @@
  * copies on a CPU are here.)
  */
 #include "util.h"
+#include "child.h"
 #include <core/internal.h>
 
 #define MS 1000000ll
@@ -424,16 +425,13 @@ END_TEST
  */
 static int f9_body(struct pawl_run *run, void *arg)
 {
-	int status;
-	pid_t pid = fork();
+	pid_t pid = child_fork();
 
-	MUST(pid >= 0);
 	if (!pid) {
 		struct pawl_engine *mine = NULL;
 		struct pawl_op op = op_of_fn(nothing, NULL);
 		u32 n = 0;
 
-		alarm(20);
 		if (pawl_push(run->engine, &op) != -EOWNERDEAD)
 			_exit(1);
 		if (pawl_wait_all(run->engine, -1, NULL) != -EOWNERDEAD)
@@ -449,8 +447,7 @@ static int f9_body(struct pawl_run *run, void *arg)
 			_exit(6);
 		_exit(0);
 	}
-	MUST(waitpid(pid, &status, 0) == pid);
-	*(int *)arg = status;
+	*(int *)arg = child_wait(pid);
 	return 0;
 }
 
@@ -465,6 +462,7 @@ START_TEST(test_F9_fork_from_a_worker)
 		return;		/* it does not let such a child make threads */
 	c.no_help = true;
 	e = engine_with(&c);
+	workers_up(e, 1);
 	OK(push_write(e, f9_body, &status, var_new(e)));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "the child: %#x", status);

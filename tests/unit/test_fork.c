@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Engines in the child of a fork(); the thread sanitizer does not let it make threads. */
 #include "util.h"
+#include "child.h"
 
 static int child_of_fork(struct pawl_engine *e, pawl_var_t v)
 {
@@ -9,6 +10,7 @@ static int child_of_fork(struct pawl_engine *e, pawl_var_t v)
 	pawl_var_t w;
 	u32 n = 0;
 
+	CHILD_AT("calls that are refused");
 	if (pawl_push(e, &op) != -EOWNERDEAD || !strstr(pawl_error_text(), "parent"))
 		return 1;
 	if (pawl_push_batch(e, &op, 1) != -EOWNERDEAD)
@@ -24,16 +26,19 @@ static int child_of_fork(struct pawl_engine *e, pawl_var_t v)
 	if (pawl_bulk_size(e, 5) != -EOWNERDEAD)
 		return 7;
 	/* An engine of its own works, before and after the other one is forgotten. */
+	CHILD_AT("an engine of its own");
 	if (pawl_engine_create(NULL, &mine))
 		return 8;
 	if (push_write(mine, add_one, &n, var_new(mine)) || pawl_wait_all(mine, SOON_NS, NULL) ||
 	    n != 1)
 		return 9;
+	CHILD_AT("the end of the parent's engine");
 	if (pawl_engine_destroy(e))
 		return 10;
 	if (push_write(mine, add_one, &n, var_new(mine)) || pawl_wait_all(mine, SOON_NS, NULL) ||
 	    n != 2)
 		return 11;
+	CHILD_AT("the end of its own");
 	if (pawl_engine_destroy(mine))
 		return 12;
 	return 0;
@@ -44,27 +49,23 @@ START_TEST(test_fork)
 	struct pawl_engine *e;
 	pawl_var_t v;
 	u64 n = 0;
-	int i, status;
 	pid_t pid;
+	int i;
 
 	if (THREAD_SANITIZED)
 		return;
 	e = engine(PAWL_PER_DEVICE, 2);
+	workers_up(e, 2);
 	v = var_new(e);
 	for (i = 0; i < 1000; i++)
 		OK(push_write(e, add_plain, &n, v));
-	pid = fork();
-	ck_assert_int_ge(pid, 0);
-	if (!pid) {
-		alarm(20);
+	pid = child_fork();
+	if (!pid)
 		_exit(child_of_fork(e, v));
-	}
 	/* The parent goes on. */
 	for (i = 0; i < 1000; i++)
 		OK(push_write(e, add_plain, &n, v));
-	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert_msg(WIFEXITED(status), "the child died: %d", status);
-	ck_assert_msg(!WEXITSTATUS(status), "the child failed at step %d", WEXITSTATUS(status));
+	ck_assert_int_eq(child_wait(pid), 0);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, 2000);
 	OK(pawl_engine_destroy(e));
@@ -75,17 +76,12 @@ END_TEST
 static void *forker(void *arg)
 {
 	struct pawl_engine *e = arg;
-	int status;
-	pid_t pid = fork();
+	pid_t pid = child_fork();
 
-	MUST(pid >= 0);
-	if (!pid) {
-		alarm(20);
+	if (!pid)
 		_exit(push_write(e, nothing, NULL, (pawl_var_t){ 1ull << 32 | 1 }) != -EOWNERDEAD ||
 		      pawl_engine_destroy(e));
-	}
-	MUST(waitpid(pid, &status, 0) == pid);
-	MUST(WIFEXITED(status) && !WEXITSTATUS(status));
+	MUST(!child_wait(pid));
 	return NULL;
 }
 
@@ -97,6 +93,7 @@ START_TEST(test_fork_from_other_thread)
 	if (THREAD_SANITIZED)
 		return;
 	e = engine(PAWL_PER_DEVICE, 1);
+	workers_up(e, 1);
 	OK(push_write(e, add_one, &n, var_new(e)));
 	join(spawn(forker, e));
 	OK(push_write(e, add_one, &n, var_new(e)));
@@ -115,21 +112,19 @@ static void *no_work(void *arg)
 START_TEST(test_fork_child_exits)
 {
 	struct pawl_engine *e;
-	int status;
 	pid_t pid;
 
 	if (THREAD_SANITIZED)
 		return;
 	e = engine(PAWL_PER_DEVICE, 1);
+	workers_up(e, 1);
 	OK(push_write(e, nothing, NULL, var_new(e)));
-	pid = fork();
+	pid = child_fork();
 	if (!pid) {
-		alarm(20);
 		join(spawn(no_work, NULL));
 		_exit(0);
 	}
-	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert(WIFEXITED(status) && !WEXITSTATUS(status));
+	ck_assert_int_eq(child_wait(pid), 0);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -161,26 +156,23 @@ START_TEST(test_fork_early_handler)
 	/* In a process of its own, where there was no engine yet: the first test of the suite. */
 	if (THREAD_SANITIZED)
 		return;
-	pid = fork();
-	ck_assert_int_ge(pid, 0);
+	pid = child_fork();
 	if (!pid) {
-		alarm(20);
 		if (pthread_atfork(NULL, NULL, early_child) || pawl_engine_create(NULL, &e))
 			_exit(30);
 		parents = e;
 		v = var_new(e);
 		for (again = 0; again < 2; again++) {
-			pid = fork();
+			pid = child_fork();
 			if (!pid)
 				_exit(early ? early : child_of_fork(e, v));
-			if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+			status = child_wait(pid);
+			if (status)
 				_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 31);
 		}
 		_exit(pawl_engine_destroy(e) ? 32 : 0);
 	}
-	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert(WIFEXITED(status));
-	ck_assert_int_eq(WEXITSTATUS(status), 0);
+	ck_assert_int_eq(child_wait(pid), 0);
 }
 END_TEST
 

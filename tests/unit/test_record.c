@@ -5,6 +5,7 @@
  * that is cut or damaged anywhere is read up to its last whole chunk, or refused.
  */
 #include "util.h"
+#include "child.h"
 #include <signal.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -562,15 +563,15 @@ START_TEST(test_fork)
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
 	pawl_var_t v = var_new(e);
 	struct recording r;
-	int status, i;
 	pid_t pid;
+	int i;
 
 	if (SANITIZED)
 		goto out;	/* a child that has threads, which they refuse or take long for */
 	OK(pawl_record_start(path));
 	for (i = 0; i < 100; i++)
 		OK(push_write(e, nothing, NULL, v));
-	pid = fork();
+	pid = child_fork();
 	if (!pid) {
 		struct pawl_engine *mine;
 
@@ -585,8 +586,7 @@ START_TEST(test_fork)
 			_exit(2);
 		exit(pawl_engine_destroy(e));
 	}
-	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(child_wait(pid), 0);
 	for (i = 0; i < 100; i++)
 		OK(push_write(e, nothing, NULL, v));
 	OK(pawl_wait_all(e, SOON_NS, NULL));

@@ -308,6 +308,25 @@ static __unused_fn void plug_out(struct plug *p)
 	store_release(&p->out, 1);
 }
 
+/*
+ * The engine's workers, that many, are where they look for work: each runs a body at the same
+ * time.  One that has yet to get there allocates.
+ */
+#define WORKERS_MAX 8
+
+static __unused_fn void workers_up(struct pawl_engine *e, int workers)
+{
+	struct plug p[WORKERS_MAX];
+	int i;
+
+	MUST(workers <= WORKERS_MAX);
+	for (i = 0; i < workers; i++)
+		plug_in(e, &p[i], PAWL_NORMAL);
+	for (i = 0; i < workers; i++)
+		plug_out(&p[i]);
+	MUST(!pawl_wait_all(e, SOON_NS, NULL));
+}
+
 /* A recorder: which ops ran, in which order. */
 struct record {
 	u32 n;			/* A */

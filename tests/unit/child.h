@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A child of fork(), for tests.
+ *
+ * What the other threads had at that moment stays as it was in the child.  The C library sees to
+ * its own locks, the address sanitizer does not: a child of threads that allocate, begin or end
+ * must not allocate itself, or else all threads must be at rest before.  Check allocates in
+ * each assertion, also in those that hold.  So between child_fork() and child_exit() there is
+ * MUST() or an exit status.
+ */
+#ifndef TESTS_UNIT_CHILD_H
+#define TESTS_UNIT_CHILD_H
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "must.h"
+
+/* Shared with the child: what it is at. */
+static const char **child_at;
+
+#define CHILD_AT(what) (*(const char *volatile *)child_at = (what))
+
+/* As fork().  The child ends with its time. */
+static inline pid_t child_fork(void)
+{
+	unsigned int limit = patience_ms(60000) / 1000;
+	pid_t pid;
+
+	if (!child_at)
+		child_at = mmap(NULL, sizeof(*child_at), PROT_READ | PROT_WRITE,
+				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	MUST(child_at != MAP_FAILED);
+	CHILD_AT("its begin");
+	pid = fork();
+	MUST(pid >= 0);
+	if (!pid) {
+		/* Check's handler, where it does not fork, would kill the parent, too. */
+		signal(SIGALRM, SIG_DFL);
+		alarm(limit ? limit : 1);
+	}
+	return pid;
+}
+
+/* 0, or how it ended, which is said. */
+static inline int child_wait(pid_t pid)
+{
+	int status;
+
+	MUST(waitpid(pid, &status, 0) == pid);
+	if (WIFSIGNALED(status))
+		fprintf(stderr, "a child ended by a signal (%s) at %s\n", strsignal(WTERMSIG(status)),
+			*child_at);
+	else if (status)
+		fprintf(stderr, "a child ended with status %d at %s\n", WEXITSTATUS(status), *child_at);
+	return status;
+}
+
+#endif
