@@ -101,7 +101,7 @@ static void *thread(void *arg)
 			e->prio = (s64)(r % rd.prios);
 			/* The same priority is always in the same queue: order by pusher. */
 			e->queue = (u32)(r % rd.prios % rd.queues);
-			e->order = cycles();
+			e->order = cycles_ordered();
 			must(prioq_push(queue[e->queue], &c, e->prio, e->order, w));
 			done++;
 			if (r >> 60 == 0)

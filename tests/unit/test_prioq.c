@@ -220,7 +220,7 @@ static void *pusher(void *arg)
 	for (i = 0; i < mt.each; i++) {
 		w = p * mt.each + i + 1;
 		mt.prio[w] = (s64)(random_next(&seed) % mt.prios);
-		mt.order[w] = cycles();
+		mt.order[w] = cycles_ordered();
 		MUST(prioq_push(mt.r.q, &c, mt.prio[w], mt.order[w], w));
 	}
 	pool_cache_flush(mt.r.pool, &c.nodes);

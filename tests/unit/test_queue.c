@@ -68,6 +68,37 @@ START_TEST(test_priorities)
 }
 END_TEST
 
+/*
+ * Equals that one thread pushes as fast as it can run in the order of their pushes, also on a
+ * machine whose clock is slower than that.  Many rounds: nodes that come back lie in any order.
+ */
+START_TEST(test_equals)
+{
+	static const struct { s32 prio; u32 flags; } kind[] = {
+		{ 1, 0 }, { -1, 0 }, { 0, EXEC_FRONT }, { INT32_MIN, 0 },
+	};
+	enum { N = 100, ROUNDS = 200 };
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *t;
+	u32 i, k, round;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	for (round = 0; round < ROUNDS; round++) {
+		for (k = 0; k < ARRAY_SIZE(kind); k++) {
+			for (i = 1; i <= N; i++)
+				exec_push(q, t, i, kind[k].prio, kind[k].flags);
+			for (i = 1; i <= N; i++)
+				MUST(exec_take(f.x, t) == i);
+		}
+	}
+	fix_leave(&f, t);
+	fix_fini(&f);
+}
+END_TEST
+
 /* A worker that is held at a gate while all are pushed. */
 static u32 gate;
 static u32 entered;
@@ -541,6 +572,7 @@ int main(void)
 	tcase_set_timeout(tc, 100);
 	tcase_add_test(tc, test_fifo);
 	tcase_add_test(tc, test_priorities);
+	tcase_add_test(tc, test_equals);
 	tcase_add_test(tc, test_gated_worker);
 	tcase_add_loop_test(tc, test_relay, 0, 2);
 	tcase_add_test(tc, test_mixed);
