@@ -299,8 +299,9 @@ static bool group_same(const struct group *g, const struct pawl_op *ops, size_t 
 		const struct group_op *had = &g->ops[i];
 		const struct pawl_op *op = &ops[i];
 
-		if (op->size != sizeof(*op) || op->fn != had->f.fn || op->arg != had->f.arg ||
-		    op->async_fn || op->release || op->flags != g->flags || op->prop != g->prop ||
+		if (op->size != sizeof(*op) || op->fn != had->f.fn ||
+		    (op->arg != had->f.arg && !BUSTED(AGAIN_UNSEEN)) || op->async_fn ||
+		    op->release || op->flags != g->flags || op->prop != g->prop ||
 		    op->nreads != had->nreads || op->nwrites != had->nwrites ||
 		    op->device.kind != ops[0].device.kind || op->device.id != ops[0].device.id ||
 		    !vars_same(&r, op->reads, op->nreads) || !vars_same(&w, op->writes, op->nwrites))

@@ -74,6 +74,7 @@
 	X(EVENT_EARLY, "lane: an event serves one number too early")			\
 	X(LANE_NO_FOLLOW, "lane: a stream does not follow another")			\
 	X(GRAPH_STALE, "graph: a refreshed operator is not captured again")		\
+	X(AGAIN_UNSEEN, "graph: ops that are pushed again may have other arguments")	\
 	X(MX_ARG_EARLY, "compat: the argument of a running body is dropped")		\
 	X(MX_ERROR_LOST, "compat: an asynchronous op's error is success")		\
 	X(MX_DROP_TWICE, "compat: the deleter of a refused push is called twice")

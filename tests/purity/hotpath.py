@@ -15,8 +15,9 @@ import sys
 import tempfile
 import os
 
-ROOTS = ['pawl_push', 'pawl_complete', 'pawl_oper_push', 'pawl_run_one', 'pawl_var_version',
-         'run_work', 'exec_run', 'engine_idle', 'queue_attention', 'queue_take', 'exec_push', 'retire', 'thread_look']
+ROOTS = ['pawl_push', 'pawl_push_again', 'pawl_complete', 'pawl_oper_push', 'pawl_run_one',
+         'pawl_var_version', 'run_work', 'exec_run', 'engine_idle', 'queue_attention', 'queue_take',
+         'exec_push', 'retire', 'thread_look']
 STOPS = {
     'thread_enter': "a thread's first call on an engine allocates",
     'lane_add': "a thread's first push to a queue allocates",
@@ -32,6 +33,7 @@ STOPS = {
     'lane_sync': 'the naive kind, or one without memory, waits for the device',
     'err': 'the text of an error',
     'error_make': "a failed op's message",
+    'pawl_oper_create_many': 'ops that are not those of the push before make an operator',
     'oper_put': 'the last reference of an operator frees it',
 }
 HARMLESS = {
@@ -143,7 +145,8 @@ def control():
 def main():
     lib = sys.argv[1]
     edges = graph(lib)
-    missing = [f for f in ['pawl_push', 'pawl_complete', 'run_work'] if f not in edges]
+    must = ['pawl_push', 'pawl_push_again', 'pawl_complete', 'run_work']
+    missing = [f for f in must if f not in edges]
     *bad, n = judge(edges, ROOTS, undefined(lib))
     found = control()
     for line in bad:
