@@ -238,28 +238,29 @@ static inline void key_order(u64 *a, u64 *b)
 BUILD_BUG_ON(INLINE_DEPS != 4);
 
 /*
- * The accesses of a description, in the order of var indexes, one per var (a write
- * wins), with the blocks of the writes.  On error nothing is kept.
+ * The n accesses of a description, in the order of var indexes, one per var (a write
+ * wins), with the blocks of the writes.  On error nothing is kept.  n is a constant, so
+ * no loop is left and the keys are in registers.
  */
-static __noinline int fill_few(struct thread *t, struct op *op, const struct pawl_op *d)
+static __always_inline_fn int fill_n(struct thread *t, struct op *op, const struct pawl_op *d,
+				     const u32 n)
 {
-	u32 nr = d->nreads, total = nr + d->nwrites, n = 0, i, vi;
 	/* var << 33 | generation << 1 | write: sorts as it should; the unused ones go last */
 	u64 key[INLINE_DEPS + 1] = { ~0ull, ~0ull, ~0ull, ~0ull, ~0ull };
 	struct dep *dep = op->deps;
-	struct var *v;
+	u32 nr = d->nreads, i, vi;
 
-	for (i = 0; i < nr; i++) {
-		if (unlikely(var_check(t, d->reads[i], &vi)))
-			return var_bad("push", "reads", i, d->reads[i]);
-		key[i] = (u64)vi << 33 | d->reads[i].h >> 32 << 1;
+#pragma GCC unroll 4
+	for (i = 0; i < n; i++) {
+		bool w = i >= nr;
+		pawl_var_t h = w ? d->writes[i - nr] : d->reads[i];
+
+		if (unlikely(var_check(t, h, &vi)))
+			return var_bad("push", w ? "writes" : "reads", w ? i - nr : i, h);
+		/* The handle's halves swapped; an index has far less than 31 bits. */
+		key[i] = h.h << 33 | h.h >> 31 | w;
 	}
-	for (; i < total; i++) {
-		if (unlikely(var_check(t, d->writes[i - nr], &vi)))
-			return var_bad("push", "writes", i - nr, d->writes[i - nr]);
-		key[i] = (u64)vi << 33 | d->writes[i - nr].h >> 32 << 1 | 1;
-	}
-	if (total > 2)
+	if (n > 2)
 		op_ahead(t);
 	/* No branch: vars come in no order that could be predicted. */
 	if (!BUSTED(NO_SORT)) {
@@ -269,8 +270,10 @@ static __noinline int fill_few(struct thread *t, struct op *op, const struct paw
 		key_order(&key[1], &key[3]);
 		key_order(&key[1], &key[2]);
 	}
-	for (i = 0; i < total; i++) {
-		u32 w = (u32)key[i] & 1 ? DEP_WRITE : 0;
+#pragma GCC unroll 4
+	for (i = 0; i < n; i++) {
+		u32 w = key[i] & 1 ? DEP_WRITE : 0;
+		struct var *v;
 
 		/* Named again, by a write if there is any. */
 		if (unlikely(key[i] >> 33 == key[i + 1] >> 33) && !BUSTED(NAMED_TWICE))
@@ -283,14 +286,28 @@ static __noinline int fill_few(struct thread *t, struct op *op, const struct paw
 		if (w || !(load_relaxed(&v->word.tag) & TAG_KNOWN))
 			prefetchw(block_of(t->e, word_cur(load_relaxed(&v->word.val))));
 		if (w && unlikely(!dep_block(t, dep))) {
-			blocks_put(t, op->deps, n);
+			blocks_put(t, op->deps, (u32)(dep - op->deps));
 			return err(-ENOMEM, "push: out of blocks (max_vars, max_ops)");
 		}
 		dep++;
-		n++;
 	}
-	help_set16(&op->ndeps, (u16)n);
+	help_set16(&op->ndeps, (u16)(dep - op->deps));
 	return 0;
+}
+
+static __noinline int fill_two(struct thread *t, struct op *op, const struct pawl_op *d)
+{
+	return fill_n(t, op, d, 2);
+}
+
+static __noinline int fill_three(struct thread *t, struct op *op, const struct pawl_op *d)
+{
+	return fill_n(t, op, d, 3);
+}
+
+static __noinline int fill_four(struct thread *t, struct op *op, const struct pawl_op *d)
+{
+	return fill_n(t, op, d, 4);
 }
 
 /* A checked description into a new op; on error the op is as op_new() made it. */
@@ -302,10 +319,14 @@ __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const s
 
 	if (total == 1)
 		rc = fill_one(t, op, d);
-	else if (likely(total <= INLINE_DEPS))
-		rc = fill_few(t, op, d);
+	else if (total == 2)
+		rc = fill_two(t, op, d);
+	else if (total == 3)
+		rc = fill_three(t, op, d);
+	else if (total == 4)
+		rc = fill_four(t, op, d);
 	else
-		rc = op_fill_many(t, op, opi, d);
+		rc = total ? op_fill_many(t, op, opi, d) : 0;
 	if (unlikely(rc))
 		return rc;
 	op->fn = d->fn;
