@@ -31,6 +31,7 @@ enum bench_body_kind {
 	BODY_GRAIN,		/* the same, and a busy loop of bench_grain turns */
 	BODY_STAMP,		/* note the time of the start */
 	BODY_ORDER,		/* the same as HASH, and note the place in each var */
+	BODY_WATCH,		/* any of these, and count if its own push is not over */
 };
 
 /* One op: reads v[0..nr), writes v[nr..nr + nw).  Made before the clock starts. */
@@ -86,7 +87,6 @@ extern struct bench_opts bench_opts;
 enum bench_engine_flags {
 	BENCH_MANY_PUSHERS = 1,	/* push may be called from several threads */
 	BENCH_HAS_WORKER = 2,	/* an op can start while the pusher does not help */
-	BENCH_IN_PUSH = 4,	/* runs every op inside its push: nothing is queued */
 };
 
 /*

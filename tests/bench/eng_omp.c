@@ -11,10 +11,8 @@
 
 #if defined(__clang__)
 #define LIB	"libomp"
-#define FLAGS1	BENCH_IN_PUSH	/* one thread: every task runs where it is made */
 #else
 #define LIB	"gomp"
-#define FLAGS1	0
 #endif
 
 static int nthreads;
@@ -97,7 +95,7 @@ static const char *const env_active[] = {
 }
 
 static const struct bench_engine omp2 = OMP(LIB "-2", 2, BENCH_HAS_WORKER, env_default);
-static const struct bench_engine omp1 = OMP(LIB "-1", 1, FLAGS1, env_default);
+static const struct bench_engine omp1 = OMP(LIB "-1", 1, 0, env_default);
 static const struct bench_engine omp2a = OMP(LIB "-active-2", 2, BENCH_HAS_WORKER, env_active);
 
 const struct bench_engine *const bench_engines[] = { &omp2, &omp2a, &omp1, NULL };

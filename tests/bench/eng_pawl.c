@@ -131,7 +131,7 @@ static void destroy(void)
 static const struct bench_engine pawl_help = PAWL("pawl-help", 2, BENCH_HAS_WORKER, create_help);
 static const struct bench_engine pawl_2w = PAWL("pawl-2w", 2, BENCH_HAS_WORKER, create_workers);
 static const struct bench_engine pawl_1 = PAWL("pawl-1", 1, 0, create_help);
-static const struct bench_engine pawl_naive = PAWL("pawl-naive", 1, BENCH_IN_PUSH, create_naive);
+static const struct bench_engine pawl_naive = PAWL("pawl-naive", 1, 0, create_naive);
 
 const struct bench_engine *const bench_engines[] = {
 	&pawl_help, &pawl_2w, &pawl_1, &pawl_naive, NULL

@@ -19,7 +19,6 @@ static void serial_nothing(void)
 const struct bench_engine bench_serial = {
 	.name = "serial",
 	.threads = 1,
-	.flags = BENCH_IN_PUSH,
 	.create = serial_create,
 	.vars = serial_vars,
 	.push = bench_body,

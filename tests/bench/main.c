@@ -103,11 +103,10 @@ static void list(void)
 	const struct bench_engine *const *e;
 
 	for (e = bench_engines; *e; e++)
-		printf("{\"engine\":\"%s\",\"threads\":%d,\"many_pushers\":%s,\"worker\":%s,"
-		       "\"in_push\":%s}\n", (*e)->name, (*e)->threads,
+		printf("{\"engine\":\"%s\",\"threads\":%d,\"many_pushers\":%s,\"worker\":%s}\n",
+		       (*e)->name, (*e)->threads,
 		       (*e)->flags & BENCH_MANY_PUSHERS ? "true" : "false",
-		       (*e)->flags & BENCH_HAS_WORKER ? "true" : "false",
-		       (*e)->flags & BENCH_IN_PUSH ? "true" : "false");
+		       (*e)->flags & BENCH_HAS_WORKER ? "true" : "false");
 }
 
 static const char usage[] =
@@ -122,6 +121,8 @@ static const char usage[] =
 "  --samples N        of a latency (100000)    --pushers N  of mpush (1)\n"
 "  --seed N           of the lists drawn at random (1)\n"
 "  --no-check         do not compare with the serial answer\n"
+"  --watch            and say at the end how many ops ran inside their own push;\n"
+"                     not for metg, and the times are not to be used\n"
 "  --pin              one CPU per thread\n"
 "  pawl only:\n"
 "  --window N         ops in flight per pushing thread (the engine's default)\n"
@@ -132,7 +133,7 @@ static const char usage[] =
 
 enum { OPT_LIST = 256, OPT_ENGINE, OPT_TEST, OPT_OPS, OPT_REPS, OPT_WARM, OPT_SAMPLES,
        OPT_PUSHERS, OPT_SEED, OPT_NO_CHECK, OPT_PIN, OPT_WINDOW, OPT_POLICY, OPT_SPIN,
-       OPT_NO_HELP, OPT_PREFAULT, OPT_USE };
+       OPT_NO_HELP, OPT_PREFAULT, OPT_USE, OPT_WATCH };
 
 static const struct option options[] = {
 	{ "list", no_argument, NULL, OPT_LIST },
@@ -152,6 +153,7 @@ static const struct option options[] = {
 	{ "no-help", no_argument, NULL, OPT_NO_HELP },
 	{ "prefault", no_argument, NULL, OPT_PREFAULT },
 	{ "use", required_argument, NULL, OPT_USE },
+	{ "watch", no_argument, NULL, OPT_WATCH },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
 };
@@ -221,6 +223,9 @@ int main(int argc, char **argv)
 		case OPT_NO_CHECK:
 			m.check = false;
 			break;
+		case OPT_WATCH:
+			m.watch = true;
+			break;
 		case OPT_PIN:
 			bench_opts.pin = true;
 			break;
@@ -247,7 +252,8 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	if (!m.test || (!engine && strcmp(m.test, "line")) || !m.ops || !m.reps || !m.samples) {
+	if (!m.test || (!engine && strcmp(m.test, "line")) || !m.ops || !m.reps || !m.samples ||
+	    (m.watch && !strcmp(m.test, "metg"))) {
 		fputs(usage, stderr);
 		return 2;
 	}
@@ -261,6 +267,8 @@ int main(int argc, char **argv)
 	}
 	m.e = find_engine(engine);
 	set_env(m.e, argv);
+	if (m.watch)
+		m.e = measure_watched(m.e);
 	measure_clock();
 	bench_pin_self(0);
 	m.e->create(m.e->threads);
@@ -272,6 +280,9 @@ int main(int argc, char **argv)
 		measure_metg(&m);
 	else
 		measure_shape(&m);
+	if (bench_watched)
+		printf("{\"engine\":\"%s\",\"test\":\"%s\",\"watched\":%u,\"in_push\":%u}\n",
+		       m.e->name, m.test, bench_watched, bench_in_push);
 	m.e->destroy();
 	return 0;
 }

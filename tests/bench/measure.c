@@ -35,6 +35,25 @@ void measure_clock(void)
 	bench_tick_ns = (double)(mono_ns() - n0) / (double)(bench_now() - t0);
 }
 
+static const struct bench_engine *watched_engine;
+
+static void watched_push(struct bench_op *op)
+{
+	bench_pushing = op;
+	watched_engine->push(op);
+	bench_pushing = NULL;
+}
+
+const struct bench_engine *measure_watched(const struct bench_engine *e)
+{
+	static struct bench_engine w;
+
+	watched_engine = e;
+	w = *e;
+	w.push = watched_push;
+	return &w;
+}
+
 static void enter(const struct bench_engine *e, void (*fn)(void *), void *arg)
 {
 	if (e->enter)
@@ -98,6 +117,8 @@ void measure_shape(const struct measure *m)
 
 	if (!w)
 		bench_die("no test \"%s\"", m->test);
+	if (m->watch)
+		work_watch(w);
 	m->e->vars(w->nvars);
 	for (i = 0; i < m->warm + m->reps; i++) {
 		uint32_t n = i < m->warm || !m->use || m->use > w->n ? w->n : m->use;
@@ -211,8 +232,10 @@ void measure_latency(const struct measure *m)
 	w = work_make("chain", 1, m->seed);
 	if (!l.sample || !w)
 		bench_die("out of memory");
+	work_set_kind(w, BODY_STAMP);
+	if (m->watch)
+		work_watch(w);
 	l.op = w->ops[0];
-	l.op.kind = BODY_STAMP;
 	m->e->vars(1);
 	enter(m->e, latency_run, &l);
 	qsort(l.sample, n, sizeof(*l.sample), cmp_i64);
@@ -365,6 +388,8 @@ void measure_mpush(const struct measure *m)
 	if (m->pushers < 1 || m->pushers > 255)
 		bench_die("1 to 255 pushers");
 	mp.w = work_make_mpush(m->ops, m->pushers, m->seed);
+	if (m->watch)
+		work_watch(mp.w);
 	m->e->vars(mp.w->nvars);
 	for (i = 0; i < m->warm + m->reps; i++) {
 		ns = mpush_once(&mp);

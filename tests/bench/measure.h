@@ -11,10 +11,15 @@ struct measure {
 	uint32_t ops, use, samples;	/* use: only the first so many ops; 0: all */
 	unsigned int reps, warm, pushers;
 	uint64_t seed;
-	bool check;
+	bool check, watch;
 };
 
 void measure_clock(void);
+/*
+ * For m->watch: the same engine; its push says which op it is at, so that BODY_WATCH can
+ * tell whether a peer queues.  The times of such a run are not for a table.
+ */
+const struct bench_engine *measure_watched(const struct bench_engine *e);
 void measure_shape(const struct measure *m);
 /* "ping", "wake": the pusher then waits with the engine; "-w": it only looks. */
 void measure_latency(const struct measure *m);

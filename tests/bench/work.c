@@ -14,7 +14,10 @@
 struct bench_cell *bench_cells;
 uint32_t bench_grain;
 uint64_t bench_stamp;
+__thread const struct bench_op *bench_pushing;
+uint32_t bench_watched, bench_in_push;
 
+static enum bench_body_kind watched_kind;	/* what BODY_WATCH does besides */
 static uint64_t rnd_state;
 
 /* splitmix64: the same list everywhere for the same seed */
@@ -32,12 +35,27 @@ static uint32_t rnd_below(uint32_t n)
 	return (uint32_t)(((rnd() >> 32) * n) >> 32);
 }
 
+/* BODY_WATCH.  Returns what the body does besides. */
+static __attribute__((noinline)) enum bench_body_kind look(const struct bench_op *op)
+{
+	__atomic_fetch_add(&bench_watched, 1, __ATOMIC_RELAXED);
+	if (bench_pushing == op)
+		__atomic_fetch_add(&bench_in_push, 1, __ATOMIC_RELAXED);
+	return watched_kind;
+}
+
 void bench_body_slow(struct bench_op *op)
 {
+	enum bench_body_kind kind = (enum bench_body_kind)op->kind;
 	uint64_t x = op->c;
 	uint32_t i;
 
-	switch (op->kind) {
+	if (__builtin_expect(kind == BODY_WATCH, 0))
+		kind = look(op);
+	switch (kind) {
+	case BODY_HASH:
+		bench_hash(op);
+		break;
 	case BODY_GRAIN:
 		bench_hash(op);
 		for (i = 0; i < bench_grain; i++) {
@@ -281,6 +299,12 @@ void work_set_kind(struct work *w, enum bench_body_kind kind)
 
 	for (i = 0; i < w->n; i++)
 		w->ops[i].kind = (uint8_t)kind;
+}
+
+void work_watch(struct work *w)
+{
+	watched_kind = (enum bench_body_kind)w->ops[0].kind;
+	work_set_kind(w, BODY_WATCH);
 }
 
 uint32_t work_check(const struct work *w)

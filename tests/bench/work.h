@@ -21,6 +21,8 @@ void work_free(struct work *w);
 /* Put every cell back to where a run starts. */
 void work_reset(struct work *w);
 void work_set_kind(struct work *w, enum bench_body_kind kind);
+/* The bodies stay what they are, and each looks whether its own push is over. */
+void work_watch(struct work *w);
 /* 0, or 1 + the first cell that differs from the serial answer. */
 uint32_t work_check(const struct work *w);
 /* NULL, or what is wrong: not serializable, or not in the order of a pusher. */
@@ -30,5 +32,9 @@ const char *work_check_mpush(struct work *w, unsigned int pushers);
 extern uint32_t bench_grain;
 /* Where BODY_STAMP notes its start: 0 before. */
 extern uint64_t bench_stamp;
+/* BODY_WATCH: the op whose push has not returned on this thread; NULL: none. */
+extern __thread const struct bench_op *bench_pushing;
+/* How many bodies looked, and how many of them ran inside their own push. */
+extern uint32_t bench_watched, bench_in_push;
 
 #endif /* BENCH_WORK_H */
