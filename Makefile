@@ -272,8 +272,10 @@ run:
 	+$(Q)$(MAKE) $(many) -f $(src-abs)/Makefile tools/pawl/pawl
 	$(Q)./tools/pawl/pawl infer $(RUN_ARGS)
 
+# Without what the other machines need, that item is skipped, and says so.
 check:
 	$(Q)$(srctree)/tools/setup.sh check
+	-$(Q)$(srctree)/tools/setup.sh cross
 	+$(Q)make='$(MAKE) -f $(src-abs)/Makefile' $(srctree)/tests/check.sh
 
 bench: $(if $(have-config),libpawl.a $(version-h))
@@ -354,7 +356,7 @@ PHONY += help
 #@   check-fuzz      the fuzz targets on their corpus, in this build
 #@   check-lin       histories of threads, a minute of them (LIN_ARGS='-t 60')
 #@   check-spin      models of the sleep and shutdown protocols, and their broken twins
-#@   check-cross     a few tests on arm64 and s390x, emulated (more packages, as root)
+#@   check-cross     some tests for arm64 and s390x, emulated (as root: installs what it needs)
 #@   fuzz            the fuzz targets with libFuzzer (clang), FUZZ_SECONDS=60 each
 #@   check-model     the controlled scheduler: all schedules of small programs
 #@   check-busted    each planted bug is found by the tests that must (BUSTED_ARGS=-v)

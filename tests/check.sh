@@ -43,6 +43,7 @@ if item '' build $build_time "$make $jobs all tests"; then
 	programs '' . $plain $search
 	item '' install 300 "$make check-install"
 	item '' spin 400 "$make check-spin"
+	item '' cross 900 "make='$make' $srctree/tests/cross/run.sh"
 	item '' model-build $build_time "$make $jobs model"
 	item '' model 400 "$make check-model"
 	item '' busted-build $build_time "$make $jobs busted-build"
