@@ -348,12 +348,20 @@ void round_mixed(struct other *o)
 	round_spread(o);
 }
 
-/* For the one that is left: what was there before, but for that; all that is new. */
+/*
+ * For the one that is left: what was there before, but for that; all that is new.  Its reads as
+ * well: one that is left over is taken by who is stopped next, and a write of the next round
+ * waits for it.
+ */
 void round_last(struct other *o)
 {
+	u32 i;
+
 	while (outstanding(o->pushed, o->done, SPREAD) > load_acquire(&foreign))
 		MUST(pawl_run_one(eng) >= 0);
 	round_strict(o);
+	for (i = 0; i < ROUND_VARS; i++)
+		MUST(!pawl_wait_writable(eng, o->var[i], -1, NULL));
 	push_idle(o, SPREAD);
 }
 
