@@ -104,16 +104,28 @@ static void round_late(void)
 /* --- fork in the middle of pushes --- */
 
 static u32 stop_pushing;		/* A */
+/*
+ * So many pushes of each thread.  Who waits until nothing is in flight is promised no such moment
+ * while others push without end.
+ */
+static u32 may_push;			/* A */
+#define PUSHES	10000u
 
 static void *push_main(void *arg)
 {
 	struct pawl_engine *e = arg;
 	pawl_var_t v[3] = { var_new(e), var_new(e), var_new(e) };
 	struct pawl_op op = PAWL_OP_INIT;
+	u32 pushed = 0;
 
 	op.fn = nothing;
 	op.writes = v;
 	while (!load_acquire(&stop_pushing)) {
+		if (pushed >= load_acquire(&may_push)) {
+			sched_yield();
+			continue;
+		}
+		pushed++;
 		op.nwrites = op.nwrites % 3 + 1;
 		MUST(!pawl_push(e, &op));
 		if (op.nwrites == 2)
@@ -162,6 +174,7 @@ static void round_fork(void)
 	u32 i, n = 1 + (u32)(rnd(&seed) % 3);
 
 	stop_pushing = 0;
+	may_push = UINT32_MAX;
 	for (i = 0; i < 2; i++)
 		t[i] = spawn(push_main, e);
 	for (i = 0; i < n; i++) {
@@ -365,6 +378,7 @@ static void round_stop(void)
 	pthread_t t[2];
 
 	stop_pushing = 0;
+	may_push = PUSHES;
 	for (i = 0; i < 2; i++)
 		t[i] = spawn(push_main, e);
 	for (i = 0; i < n; i++) {
@@ -373,6 +387,7 @@ static void round_stop(void)
 		if (rnd(&seed) % 2)
 			nap_us((long)(rnd(&seed) % 100));
 		OK(pawl_engine_start(e));
+		fetch_add_relaxed(&may_push, PUSHES);
 	}
 	store_release(&stop_pushing, 1);
 	join(t[0]);
@@ -420,6 +435,7 @@ static void round_exit(void)
 		MUST(!atexit(at_exit));
 		v = var_new(left_alive);
 		stop_pushing = 0;
+		may_push = PUSHES;
 		/* A thread that goes on pushing while the process ends. */
 		if (at_exit_how % 3 != 2)
 			pthread_detach(spawn(push_main, left_alive));

@@ -141,9 +141,8 @@ START_TEST(test_not_for_later_pushes)
 		gate_write(e, &g, l.v);
 		t = spawn(later_waiter, &l);
 		MUST(soon(load_acquire(&l.waiting)));
-		/* It has its place when one more op is in flight. */
-		MUST(soon(stats(e).pushed >= 2));
-		nap_us(1000);
+		/* It has its place when it sleeps; what it pushes is counted before. */
+		MUST(soon(stats(e).sleeps >= 1));
 		gate_write(e, &h, l.v);
 		gate_open(&g);
 		ck_assert(soon(load_acquire(&l.done)));
@@ -267,10 +266,14 @@ START_TEST(test_timed_out_writable_keeps_its_place)
 }
 END_TEST
 
-/* The limit holds although ready work never ends. */
+/*
+ * The limit holds although ready work never ends.  Never is after so many ops: more than there is
+ * time for in the few ms of the limits, whatever else the machine does.
+ */
+#define ENDLESS	2000000u
+
 struct endless {
 	pawl_var_t v;
-	u64 end;
 	u32 stop, n;	/* A */
 };
 
@@ -278,8 +281,7 @@ static int endless_body(struct pawl_run *run, void *arg)
 {
 	struct endless *c = arg;
 
-	fetch_add_relaxed(&c->n, 1);
-	if (!load_acquire(&c->stop) && now_ms() < c->end)
+	if (fetch_add_relaxed(&c->n, 1) < ENDLESS && !load_acquire(&c->stop))
 		MUST(!push_write(run->engine, endless_body, c, c->v));
 	return 0;
 }
@@ -292,18 +294,18 @@ static bool never(void *arg)
 START_TEST(test_limit_while_helping)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-	struct endless c = { .v = var_new(e), .end = now_ms() + 4000 };
+	struct endless c = { .v = var_new(e) };
 	pawl_var_t v = var_new(e);
 	struct gate g;
 
 	gate_write(e, &g, v);
 	OK(push_write(e, endless_body, &c, c.v));
 	ck_assert_int_eq(pawl_wait_readable(e, v, 10 * MS, NULL), -ETIMEDOUT);
-	ck_assert_msg(now_ms() < c.end, "wait_readable() came back when the work ended");
+	ck_assert_msg(c.n <= ENDLESS, "wait_readable() came back when the work ended");
 	ck_assert_int_eq(pawl_run_until(e, never, NULL, 10 * MS), -ETIMEDOUT);
-	ck_assert_msg(now_ms() < c.end, "run_until() came back when the work ended");
+	ck_assert_msg(c.n <= ENDLESS, "run_until() came back when the work ended");
 	ck_assert_int_eq(pawl_wait_all(e, 10 * MS, NULL), -ETIMEDOUT);
-	ck_assert_msg(now_ms() < c.end, "wait_all() came back when the work ended");
+	ck_assert_msg(c.n <= ENDLESS, "wait_all() came back when the work ended");
 	store_release(&c.stop, 1);
 	gate_open(&g);
 	OK(pawl_engine_destroy(e));
@@ -572,8 +574,7 @@ START_TEST(test_wakes_only_its_waiter)
 		gate_write(s[i].e, &g[i], s[i].v);
 		t[i] = spawn(sleeper, &s[i]);
 	}
-	MUST(soon(stats(s[0].e).pushed == 16));
-	nap_us(20000);
+	MUST(soon(stats(s[0].e).sleeps >= 8));
 	sleeps = stats(s[0].e).sleeps;
 	for (i = 0; i < 8; i++) {
 		gate_open(&g[i]);
@@ -640,7 +641,11 @@ START_TEST(test_many_waiters)
 }
 END_TEST
 
-/* Waits for all while others push without end of their own: each comes back at some point. */
+/*
+ * Waits for all while others push: each comes back at a moment when nothing is in flight.  There
+ * are many such moments, and nobody promises that a waiter sees one of them; so the pushes do
+ * have an end.
+ */
 struct busy {
 	struct pawl_engine *e;
 	pawl_var_t v;
@@ -650,8 +655,9 @@ struct busy {
 static void *busy_pusher(void *arg)
 {
 	struct busy *b = arg;
+	int i;
 
-	while (!load_acquire(&b->stop)) {
+	for (i = 0; i < TIMES(50000) && !load_acquire(&b->stop); i++) {
 		MUST(!push_write(b->e, nothing, NULL, b->v));
 		MUST(!pawl_wait_readable(b->e, b->v, SOON_NS, NULL));
 	}
@@ -803,8 +809,7 @@ START_TEST(test_delete_under_a_waiter)
 	d.v = var_new(d.e);
 	gate_write(d.e, &g, d.v);
 	t = spawn(doomed_waiter, &d);
-	MUST(soon(stats(d.e).pushed == 2));
-	nap_us(1000);
+	MUST(soon(stats(d.e).sleeps >= 1));	/* it has its place */
 	OK(pawl_var_delete(d.e, d.v, add_one, &n));
 	gate_open(&g);
 	ck_assert(soon(load_acquire(&d.done)));
