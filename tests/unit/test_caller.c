@@ -346,7 +346,7 @@ START_TEST(test_run_until_tells_wait_all)
 	OK(push_write(u.e, add_one, &n, var_new(u.e)));
 	t = spawn(wait_all_and_tell, &u);
 	nap_us(20000);			/* most likely it sleeps now */
-	ck_assert_msg(!pawl_run_until(u.e, until_cond, &u, 5000000000ll),
+	ck_assert_msg(!pawl_run_until(u.e, until_cond, &u, SOON_NS),
 		      "wait_all() sleeps although nothing is in flight");
 	join(t);
 	ck_assert_int_eq(u.all_rc, 0);
