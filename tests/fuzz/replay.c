@@ -17,7 +17,7 @@
 #include "../unit/must.h"
 #include "fuzz.h"
 
-#define LIMIT_S		20	/* per input */
+#define LIMIT_S		60	/* per input */
 #define MAX_SIZE	(1u << 20)
 
 struct blob { uint8_t *p; size_t n; };

@@ -9,7 +9,7 @@
 #define UTIL_NO_CHECK
 #include "../unit/util.h"
 
-#define ROUND_MS	patience_ms(40000)	/* a round that takes longer hangs */
+#define ROUND_MS	patience_ms(100000)	/* a round that takes longer hangs */
 
 static const char *program_name;
 static const char *replay_args;		/* behind --seed N */
