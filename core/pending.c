@@ -14,8 +14,9 @@
  *
  * Ordering:
  *   CORE-D1 (record's place in the var, CAS) <-> CORE-D2 (acquire)
- *   CORE-D3 (a read's number, CAS) <-> CORE-D4 (acquire, by the next writer)
- *   The write's number is a plain fact of the version: CORE-R1 <-> CORE-A3 order it.
+ *   CORE-D3 (a number, release) <-> CORE-D4 (acquire): the lane that it names, which may be new,
+ *   for other readers, and for who looks from outside.  For the ops that come behind, numbers
+ *   are plain facts of the version: CORE-R1, CORE-R2 <-> CORE-A3 order them.
  *
  * Progress: lock-free, but for the driver, and but for rec_read() without memory.
  *
@@ -72,7 +73,7 @@ static int dep_pending(struct pawl_engine *e, u32 vi, bool write, pending_fn fn,
 	if (likely(!idx))
 		return 0;
 	r = rec_of(e, idx);
-	w = load_acquire(&r->write);
+	w = load_acquire(&r->write);	/* CORE-D4 <-> CORE-D3 */
 	if (pending_state(dv, w) != LANE_DONE) {
 		rc = fn(dv, w, arg);
 		if (rc)
@@ -80,6 +81,7 @@ static int dep_pending(struct pawl_engine *e, u32 vi, bool write, pending_fn fn,
 	}
 	if (!write || BUSTED(DEV_READS_FORGOTTEN))
 		return 0;
+	/* CORE-D2 <-> CORE-D1 */
 	for (; idx; idx = load_acquire(&r->next)) {
 		r = rec_of(e, idx);
 		for (j = 0; j < REC_READS; j++) {
@@ -147,7 +149,7 @@ static void rec_write(struct pawl_engine *e, u32 idx, u64 p)
 	struct devrec *r = rec_of(e, idx);
 	u32 j;
 
-	store_release(&r->write, p);
+	store_release(&r->write, p);	/* CORE-D3 <-> CORE-D4 */
 	for (; idx; idx = load_relaxed(&r->next)) {
 		r = rec_of(e, idx);
 		for (j = 0; j < REC_READS; j++)
@@ -216,7 +218,7 @@ int recs_get(struct thread *t, struct op *op)
 /* True: the number is in this place of the list of reads. */
 static bool read_put(struct devices *dv, u64 *place, u64 p)
 {
-	u64 was = load_acquire(place);
+	u64 was = load_acquire(place);	/* CORE-D4 <-> CORE-D3 */
 
 	while ((was >> LANE_SEQ_BITS) == (p >> LANE_SEQ_BITS) ||
 	       pending_state(dv, was) == LANE_DONE) {

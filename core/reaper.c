@@ -14,7 +14,7 @@
  *
  * Ordering:
  *   CORE-D5 (parked, CAS) <-> CORE-D6 (taken by the reaper, exchange)
- *   CORE-D7 (a wait for all counts itself, then EXEC-P6) <-> CORE-D8 (the reaper looks, smp_mb)
+ *   CORE-D7 (a poke, exchange, release) <-> CORE-D8 (taken by the reaper, exchange, acquire)
  *   CORE-D9 (reaper is there, release) <-> CORE-D10 (devices_start(), acquire)
  *   CORE-D17 (devices_stop(), release) <-> CORE-D18 (the reaper ends, acquire)
  *   CORE-D13 (issued, smp_mb) <-> CORE-D14 (held, smp_mb): one of the two sees the other
@@ -37,7 +37,11 @@ void reaper_wake(struct pawl_engine *e)
 /* There is something to look at that reaper_news() does not see. */
 void reaper_poke(struct pawl_engine *e)
 {
-	store_release(&e->devices->poke, 1);
+	/*
+	 * CORE-D7 <-> CORE-D8: what is wanted, before it.  An exchange: of several pokes the last
+	 * one stands for all.
+	 */
+	xchg_release(&e->devices->poke, 1);
 	reaper_wake(e);
 }
 
@@ -142,7 +146,7 @@ int device_wait_all(struct thread *t, s64 timeout_ns, enum exec_help help)
 	if (!timeout_ns)
 		return -ETIMEDOUT;
 	store_relaxed(&t->waits_device, 1);
-	/* CORE-D7 <-> CORE-D8: relaxed; the barrier is the one before the last look (EXEC-P6). */
+	/* Relaxed: by the poke. */
 	fetch_add_relaxed(&dv->nwait, 1);
 	reaper_poke(e);
 	rc = exec_wait(e->x, &t->ex, all_over, &a, timeout_ns, help);
@@ -247,12 +251,12 @@ static bool class_wanted(struct devices *dv, struct dev_class *c)
 }
 
 /* Of the held ops of a class those for which there is room. */
-static void let_go(struct thread *t, struct device *d, struct dev_class *c)
+static void let_go(struct thread *t, const struct dev_row *row, struct dev_class *c)
 {
 	struct devices *dv = t->e->devices;
 
 	while (c->head)
-		if (class_room(dv, c) || device_lost(d) || !class_wanted(dv, c))
+		if (class_room(dv, c) || device_lost(row->d) || !class_wanted(dv, c))
 			let_one_go(t, c);
 		else
 			break;
@@ -261,11 +265,12 @@ static void let_go(struct thread *t, struct device *d, struct dev_class *c)
 static void reap_held(struct thread *t)
 {
 	struct devices *dv = t->e->devices;
-	u32 i, k, n = load_acquire(&dv->nrows);	/* CORE-D12 <-> CORE-D11 */
+	/* Relaxed: an op that is held has brought its row here (CORE-D6). */
+	u32 i, k, n = load_relaxed(&dv->nrows);
 
 	for (i = 0; dv->held && i < n; i++)
 		for (k = 0; k < CLASSES; k++)
-			let_go(t, dv->rows[i].d, &dv->rows[i].class[k]);
+			let_go(t, &dv->rows[i], &dv->rows[i].class[k]);
 }
 
 static void reap_ready(struct thread *t)
@@ -341,7 +346,7 @@ static void reap_waiters(struct pawl_engine *e)
 {
 	u32 i, n;
 
-	smp_mb();	/* CORE-D8 <-> CORE-D7 */
+	/* Relaxed: who waits pokes behind its count, so the look that takes the poke sees it. */
 	if (!load_relaxed(&e->devices->nwait))
 		return;
 	n = BUSTED(DEV_WAITER_FORGOTTEN) ? 0 : load_relaxed(&e->used_slots);
@@ -392,8 +397,8 @@ void *reaper_main(void *arg)
 		/* CORE-D18 <-> CORE-D17: for thread_stop(), what was before the engine's end. */
 		while (!load_acquire(&dv->stop) ||
 		       load_relaxed(&dv->parked) || dv->kept || dv->held) {
-			store_relaxed(&dv->poke, 0);
-			smp_mb();	/* CORE-D8 <-> CORE-D7: what was wanted before the poke */
+			/* CORE-D8 <-> CORE-D7: a store might undo a poke that it has not seen. */
+			xchg_acquire(&dv->poke, 0);
 			reap_poll(dv);
 			dv->news = false;
 			reap_new(e);

@@ -199,7 +199,7 @@ static inline bool lane_take(struct lane *l)
 	u32 none = 0;
 
 	/* DEVICE-T1 <-> DEVICE-T2: what the last one left in the lane's own fields. */
-	return !load_relaxed(&l->taken) && cas_acq_rel_acquire(&l->taken, &none, 1);
+	return !load_relaxed(&l->taken) && cas_acquire_relaxed(&l->taken, &none, 1);
 }
 
 static inline void lane_put(struct lane *l)
@@ -213,7 +213,7 @@ static inline u64 lane_issue(struct lane *l)
 	/* First: it is taken away again when the number is over. */
 	fetch_add_relaxed(l->load, 1);
 	/* DEVICE-I1 <-> DEVICE-I2: an event recorded after the number was seen covers it. */
-	return fetch_add_acq_rel(&l->issued, 1) + 1;
+	return fetch_add_release(&l->issued, 1) + 1;
 }
 
 /* Without asking the device. */
@@ -245,7 +245,8 @@ int lane_follow(struct lane *l, struct lane *on, u64 seq);
 void lane_want(struct lane *l, u64 seq);
 static inline bool lane_wanted(const struct lane *l)
 {
-	return load_acquire(&l->want) > load_acquire(&l->done);
+	/* Relaxed: who wants something wakes who looks; an old done means one look more. */
+	return load_relaxed(&l->want) > load_relaxed(&l->done);
 }
 /*
  * Have fn(lane), always the same fn, called once, by the device, when something that is wanted is over; at most

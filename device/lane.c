@@ -16,12 +16,12 @@
  * is right.
  *
  * Ordering:
- *   DEVICE-I1 (number, acq_rel) <-> DEVICE-I2 (before a record, acquire)
- *   DEVICE-E1 (label, acq_rel)  <-> DEVICE-E2 (before a wait or query, acquire)
+ *   DEVICE-I1 (number, release) <-> DEVICE-I2 (before a record, acquire)
+ *   DEVICE-E1 (label, release)  <-> DEVICE-E2 (before a wait or query, acquire)
  *   DEVICE-V1 (a new event, CAS) <-> DEVICE-V2 (acquire)
- *   DEVICE-D1 (done, acq_rel)   <-> DEVICE-D2 (lane_state(), acquire)
+ *   DEVICE-W1 (newest, release) <-> DEVICE-W2 (acquire): the events up to it are made
+ *   DEVICE-D1 (done, release)   <-> DEVICE-D2 (lane_state(), acquire)
  *   DEVICE-L1 (lost, release)   <-> DEVICE-L2 (acquire): the text
- *   DEVICE-N1 (fired, release)  <-> DEVICE-N2 (acquire)
  *   DEVICE-N3 (a call ends, acq_rel) <-> DEVICE-N4 (lane_fini(), acquire)
  *
  * Progress: lock-free, but for what the driver does.
@@ -57,7 +57,8 @@ __cold int device_check(struct device *d, int code)
 
 	if (code != -ENOTRECOVERABLE && code != -ESHUTDOWN)
 		return code;
-	if (cas_acq_rel_acquire(&d->lost, &none, 1)) {
+	/* Relaxed: it only says who writes the text. */
+	if (cas_relaxed(&d->lost, &none, 1)) {
 		snprintf(d->text, sizeof(d->text), "%s is lost: %.120s", d->name,
 			 code == -ESHUTDOWN ? "its driver unloads" : err_text());
 		store_release(&d->lost, 2);	/* DEVICE-L1 <-> DEVICE-L2 */
@@ -70,7 +71,7 @@ static void raise_to(u64 *word, u64 v)
 	u64 was = load_relaxed(word);
 
 	/* DEVICE-E1 <-> DEVICE-E2: what made it so, before it. */
-	while (was < v && !cas_acq_rel_acquire(word, &was, v))
+	while (was < v && !cas_release_relaxed(word, &was, v))
 		;
 }
 
@@ -80,7 +81,7 @@ static void lane_over(struct lane *l, u64 v)
 	u64 was = load_relaxed(&l->done);
 
 	/* DEVICE-D1 <-> DEVICE-D2: what the device did, before it. */
-	while (was < v && !cas_acq_rel_acquire(&l->done, &was, v))
+	while (was < v && !cas_release_relaxed(&l->done, &was, v))
 		;
 	if (was < v)
 		fetch_add_relaxed(l->load, was - v);
@@ -98,7 +99,7 @@ struct notice {
 	struct notice *next;
 };
 
-static struct notice *owed;		/* A: with calls that lost devices have not made */
+static struct notice *owed;		/* A: with calls that lost devices have not made; nobody reads it */
 
 #define NOTICE_CLOSED	1u
 #define NOTICE_CALL	2u
@@ -117,8 +118,10 @@ static void notice_main(void *arg)
 {
 	struct notice *n = arg;
 
-	if (!(fetch_add_acq_rel(&n->state, NOTICE_CALL) & NOTICE_CLOSED)) {
-		store_release(&n->fired, 1);	/* DEVICE-N1 <-> DEVICE-N2 */
+	/* Relaxed: closed or not is all that it asks; what the call uses is older than the call. */
+	if (!(fetch_add_relaxed(&n->state, NOTICE_CALL) & NOTICE_CLOSED)) {
+		/* Relaxed: fn() wakes who looks at it. */
+		store_relaxed(&n->fired, 1);
 		n->fn(n->arg);
 	}
 	notice_put(n, NOTICE_CALL + NOTICE_REF);
@@ -127,16 +130,18 @@ static void notice_main(void *arg)
 /* No call is inside fn after this, nor will one be. */
 static void notice_close(struct notice *n)
 {
-	fetch_or_acq_rel(&n->state, NOTICE_CLOSED);
+	/* Relaxed: the device either counts itself before this, or sees it. */
+	fetch_or_relaxed(&n->state, NOTICE_CLOSED);
 	while (load_acquire(&n->state) & NOTICE_CALLS)	/* DEVICE-N4 <-> DEVICE-N3 */
 		os_thread_yield();
-	if (load_acquire(&n->state) < 2 * NOTICE_REF) {
+	/* Relaxed: notice_put() takes over what the calls did. */
+	if (load_relaxed(&n->state) < 2 * NOTICE_REF) {
 		notice_put(n, NOTICE_REF);
 		return;
 	}
 	/* A call may be to come, or never: the memory stays. */
 	n->next = load_relaxed(&owed);
-	while (!cas_acq_rel_relaxed(&owed, &n->next, n))
+	while (!cas_relaxed(&owed, &n->next, n))
 		;
 }
 
@@ -197,7 +202,8 @@ void lane_fini(struct lane *l)
  */
 static struct lane_event *event_from(struct lane *l, u64 least, u64 *label)
 {
-	u32 oldest = load_acquire(&l->newest) + 1, from = 0, to = l->last_ev + 1;
+	/* Relaxed: with an old one some event is missed, as above. */
+	u32 oldest = load_relaxed(&l->newest) + 1, from = 0, to = l->last_ev + 1;
 	struct lane_event *best = NULL;
 
 	while (from < to) {
@@ -233,7 +239,7 @@ static int event_make(struct lane *l, struct lane_event *ev)
 	rc = ops->event_create(l->d->dev, &made);
 	if (rc)
 		return device_check(l->d, rc);
-	if (!cas_acq_rel_acquire(&ev->event, &none, made))	/* DEVICE-V1 <-> DEVICE-V2 */
+	if (!cas_release_relaxed(&ev->event, &none, made))	/* DEVICE-V1 <-> DEVICE-V2 */
 		(void)!ops->event_destroy(l->d->dev, made);
 	return 0;
 }
@@ -241,20 +247,21 @@ static int event_make(struct lane *l, struct lane_event *ev)
 /* The place in turn for a record, or, if that is pending, the newest again.  NULL: *rc. */
 static struct lane_event *event_turn(struct lane *l, int *rc)
 {
-	u32 at = load_acquire(&l->newest);
+	u32 at = load_acquire(&l->newest);	/* DEVICE-W2 <-> DEVICE-W1 */
 	struct lane_event *next = &l->ev[(at + 1) & l->last_ev];
-	u64 was = load_acquire(&next->label);
+	u64 was = load_acquire(&next->label);	/* DEVICE-E2 <-> DEVICE-E1 */
 
-	if (was > load_acquire(&l->done)) {
+	/* Relaxed: an event that may be recorded again at any time is recorded again. */
+	if (was > load_relaxed(&l->done)) {
 		if (l->d->ops->event_query(l->d->dev, event_of(next))) {
 			/* Who gave it its label may have done so since the first look. */
-			at = load_acquire(&l->newest);
+			at = load_acquire(&l->newest);	/* DEVICE-W2 <-> DEVICE-W1 */
 			return &l->ev[at & l->last_ev];
 		}
 		lane_over(l, was);
 	}
 	*rc = event_make(l, next);
-	if (!*rc && cas_acq_rel_acquire(&l->newest, &at, at + 1))
+	if (!*rc && cas_acq_rel_acquire(&l->newest, &at, at + 1))	/* DEVICE-W1 <-> DEVICE-W2 */
 		return next;
 	/* No event: an older one will do.  Or somebody else took the place: he has one. */
 	next = &l->ev[at & l->last_ev];
@@ -321,7 +328,7 @@ int lane_follow(struct lane *l, struct lane *on, u64 seq)
 /* The events do not tell: ask about all that is in the stream. */
 static void poll_stream(struct lane *l)
 {
-	u64 all = load_acquire(&l->issued);
+	u64 all = load_acquire(&l->issued);	/* DEVICE-I2 <-> DEVICE-I1 */
 	int rc = l->d->ops->stream_query(l->d->dev, l->stream);
 
 	if (!rc)
@@ -340,7 +347,8 @@ void lane_poll(struct lane *l)
 	for (;;) {
 		if (device_lost(l->d))
 			return;
-		ev = event_from(l, load_acquire(&l->done) + step, &label);
+		/* Relaxed: only where to begin. */
+		ev = event_from(l, load_relaxed(&l->done) + step, &label);
 		rc = ev ? l->d->ops->event_query(l->d->dev, event_of(ev)) : -EBUSY;
 		if (!rc) {
 			lane_over(l, label);
@@ -375,7 +383,8 @@ int lane_notify(struct lane *l, void (*fn)(void *lane))
 	u64 label = 0;
 	int rc = 0;
 
-	if (l->noticed && !load_acquire(&l->notice->fired))	/* DEVICE-N2 <-> DEVICE-N1 */
+	/* Relaxed: seen late, the call's own wake-up brings this thread here once more. */
+	if (l->noticed && !load_relaxed(&l->notice->fired))
 		return 0;
 	l->noticed = 0;
 	if (!l->notice) {
@@ -390,7 +399,8 @@ int lane_notify(struct lane *l, void (*fn)(void *lane))
 		rc = d->ops->stream_create(d->dev, 0, &l->notices);
 	if (rc)
 		return device_check(d, rc);
-	ev = event_from(l, load_acquire(&l->done) + 1, &label);
+	/* Relaxed: only where to begin. */
+	ev = event_from(l, load_relaxed(&l->done) + 1, &label);
 	if (!ev)
 		ev = record(l, &label, &rc);
 	if (!ev)
@@ -399,7 +409,8 @@ int lane_notify(struct lane *l, void (*fn)(void *lane))
 	if (rc)
 		return device_check(d, rc);
 	store_relaxed(&l->notice->fired, 0);
-	fetch_add_acq_rel(&l->notice->state, NOTICE_REF);
+	/* Relaxed: the call itself brings it to the device's thread. */
+	fetch_add_relaxed(&l->notice->state, NOTICE_REF);
 	rc = d->ops->host_call(d->dev, l->notices, notice_main, l->notice);
 	if (rc) {
 		notice_put(l->notice, NOTICE_REF);
@@ -411,7 +422,7 @@ int lane_notify(struct lane *l, void (*fn)(void *lane))
 
 void lane_sync(struct lane *l)
 {
-	u64 all = load_acquire(&l->issued);
+	u64 all = load_acquire(&l->issued);	/* DEVICE-I2 <-> DEVICE-I1 */
 	int rc = l->d->ops->stream_sync(l->d->dev, l->stream);
 
 	if (likely(!rc)) {

@@ -35,6 +35,7 @@
 /* All return the value before. */
 #define xchg_relaxed(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_RELAXED)
 #define xchg_acquire(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE)
+#define xchg_release(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_RELEASE)
 #define xchg_acq_rel(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL)
 #define xchg_seq_cst(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST)
 #define fetch_add_relaxed(p, v)	__atomic_fetch_add((p), (v), __ATOMIC_RELAXED)

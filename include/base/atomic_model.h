@@ -59,6 +59,7 @@ u64 model_cycles_ordered(void);
 #define store_release(p, v)	MODEL_STORE_(p, v, MODEL_RELEASE)
 #define xchg_relaxed(p, v)	MODEL_RMW_(MODEL_XCHG, p, v, MODEL_RELAXED)
 #define xchg_acquire(p, v)	MODEL_RMW_(MODEL_XCHG, p, v, MODEL_ACQUIRE)
+#define xchg_release(p, v)	MODEL_RMW_(MODEL_XCHG, p, v, MODEL_RELEASE)
 #define xchg_acq_rel(p, v)	MODEL_RMW_(MODEL_XCHG, p, v, MODEL_ACQ_REL)
 #define xchg_seq_cst(p, v)	MODEL_RMW_(MODEL_XCHG, p, v, MODEL_SEQ_CST)
 #define fetch_add_relaxed(p, v)	MODEL_RMW_(MODEL_ADD, p, v, MODEL_RELAXED)
