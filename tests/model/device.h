@@ -7,7 +7,8 @@
  *
  * Calls carry no more order than the contract says.  What is put into a stream goes behind all
  * that the caller knows of, by the orders of the memory model, and in any order with what it
- * does not know; a wait for an event may find an older record of it, a query an older answer.
+ * does not know; a wait for an event may find an older record of it, a query an older answer,
+ * and who asks whether a stream is empty, or waits for it, hears of what he knows is in it.
  * The thread of the device sees what was done before a piece was put there; who hears
  * from an event or an empty stream that a piece is over sees what it did.
  */

@@ -776,7 +776,7 @@ void scenario_setup(const struct scenario *s)
 	in_setup = false;
 	tls_save(0);
 	for (i = 0; i < s->threads; i++) {
-		thread_spawn(thread_main, (void *)(uintptr_t)i);
+		scenario_threads |= 1u << thread_spawn(thread_main, (void *)(uintptr_t)i);
 		tls_load(i + 1);
 		self = i + 1;
 		if (s->enter)

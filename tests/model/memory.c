@@ -259,10 +259,62 @@ char *model_strncpy(char *to, const char *from, size_t n)
 	return strncpy(to, from, n);
 }
 
+/* Text that is printed, %s, is read. */
+static void reads_of(const char *fmt, va_list ap)
+{
+	for (; (fmt = strchr(fmt, '%')); fmt++) {
+		u32 longs = 0;
+		const char *s;
+		size_t n = 64;
+
+		fmt++;
+		fmt += strspn(fmt, "#-+0123456789");
+		if (*fmt == '.' && *++fmt == '*') {
+			n = (size_t)va_arg(ap, int);
+			fmt++;
+		} else if (fmt[-1] == '.') {
+			n = strtoul(fmt, (char **)(uintptr_t)&fmt, 10);
+		}
+		for (; *fmt == 'l' || *fmt == 'z'; fmt++)
+			longs++;
+		switch (*fmt) {
+		case 's':
+			for (s = va_arg(ap, const char *); s && n-- && *s; s++)
+				weak_plain(s, 1, false);
+			break;
+		case '%':
+			break;
+		case 'p':
+			(void)va_arg(ap, void *);
+			break;
+		case 'f':
+			(void)va_arg(ap, double);
+			break;
+		default:
+			if (longs)
+				(void)va_arg(ap, long);
+			else
+				(void)va_arg(ap, int);
+		}
+	}
+}
+
 int model_vsnprintf(char *to, size_t n, const char *fmt, va_list ap)
 {
+	va_list args;
+	size_t i;
+	int rc;
+
 	touch(to, n);
-	return vsnprintf(to, n, fmt, ap);
+	if (watch) {
+		va_copy(args, ap);
+		reads_of(fmt, args);
+		va_end(args);
+	}
+	rc = vsnprintf(to, n, fmt, ap);
+	for (i = 0; watch && i < n && (int)i <= rc; i++)
+		weak_plain(to + i, 1, true);
+	return rc;
 }
 
 int model_snprintf(char *to, size_t n, const char *fmt, ...)

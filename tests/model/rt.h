@@ -169,6 +169,7 @@ void stacks_keep(void);			/* the set-up is over */
 void stacks_copy(bool back);
 extern u32 time_flags;			/* MODEL_NO_TIME, MODEL_TIME_LAST */
 extern u32 setup_threads;		/* started by the set-up: the last ones */
+extern u32 scenario_threads;		/* mask of those that run scenario.thread() */
 u32 enabled_mask(void);			/* bit t: ready; bit 8 + t: its deadline may pass */
 bool all_done(void);
 void describe_stuck(FILE *f);

@@ -25,7 +25,7 @@ struct model_site *pend_site;
 const void *pend_addr;
 u32 pend_choice, given;
 bool pend_free;
-u32 time_flags, setup_threads;
+u32 time_flags, setup_threads, scenario_threads;
 u32 (*choose_now)(u32 n);
 bool all_points, in_thread, step_wrote;
 const char *failed;
@@ -312,8 +312,9 @@ void step_run(u32 t, bool timeout)
 }
 
 /*
- * A set-up waits for a thread that it started, or a check for what is left to do: let all that
- * can go on do so, until they sleep.
+ * A set-up waits for a thread that it started, or a check for what is left to do: let all of
+ * the library's and the hardware's that can go on do so, until they sleep.  The scenario's own
+ * threads are there already when one of them enters, and wait for the first schedule.
  */
 void model_settle(void)
 {
@@ -323,7 +324,7 @@ void model_settle(void)
 	if (weak)
 		weak_reset();
 	tls_save(0);
-	while (!failed && (en = enabled_mask() & 0xff)) {
+	while (!failed && (en = enabled_mask() & 0xff & ~scenario_threads)) {
 		do
 			t = (t + 1) % MAX_THREADS;
 		while (!(en & 1u << t));

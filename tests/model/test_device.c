@@ -7,6 +7,7 @@
  * passes: a missing wake-up leaves somebody asleep for good, and is found, though the
  * library would look again after 10 ms.
  */
+#include <errno.h>
 #include <core/devices.h>
 #include "device.h"
 #include "engine.h"
@@ -168,6 +169,8 @@ const struct scenario scenarios[] = {
 	S("window_host", "gw0 gw1 | r0", 2, 2, 1, MODEL_NO_TIME, .streams = 1, .window = 1),
 	S("fails", "fgw0 kr0 | kgw0", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
 	S("lost", "lw0 r0 | kgw0 R0", 2, 2, 1, MODEL_TIME_LAST, .streams = 1),
+	/* An event that cannot be made: the stream is asked. */
+	S("no_event", "gw0 R0 | gr0w1 R1", 2, 2, 1, MODEL_NO_TIME, .streams = 1, .fail = 3, .code = -ENOMEM),
 	S("naive", "gw0 r0 | gw0", 2, 2, 1, MODEL_NO_TIME, .kind = PAWL_NAIVE),
 	S("events", "gr0 gr0 gr0 | gw0", 2, 2, 1, MODEL_NO_TIME, .streams = 2, .events = 2),
 	S("kinds", "iw0 | ow1 | hw0r1", 3, 2, 1, MODEL_NO_TIME, .streams = 1),
@@ -181,6 +184,7 @@ const struct scenario scenarios[] = {
 	S("adopt", "N uw0 | uw0 | r0", 3, 2, 1, MODEL_NO_TIME, .streams = 1),
 	S("adopt_2", "N uw0 | N uw0", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
 	S("adopt_look", "gw0 # N uw0 | q0 R0", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
+	S("adopt_look_2", "gw0 # N ur0 | z0 W0", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
 	S("adopt_held", "gw0 gw1 gw2 | N uw0 N", 2, 2, 1, MODEL_NO_TIME, .streams = 1, .window = 1),
 	S("adopt_rows", "gw0 gw1 gw2 | N N N N", 2, 2, 1, MODEL_NO_TIME, .streams = 1, .window = 1),
 	S("adopt_none", "gw0 # N | A", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
@@ -190,6 +194,7 @@ const struct scenario scenarios[] = {
 	ROW(NULL, "create", "Z gw0 A X", 1, 2, 1, MODEL_NO_TIME, .late = true),
 	ROW(NULL, "refused", "Z", 1, MODEL_ALL, 5, MODEL_NO_TIME, .late = true, .max_threads = 1),
 	ROW(NULL, "destroy", "gw0 X", 1, 3, 1, MODEL_NO_TIME, .streams = 1, .stops = true),
+	ROW(NULL, "destroy_idle", "X", 1, 3, 1, MODEL_NO_TIME, .streams = 1, .stops = true),
 	ROW(NULL, "destroy_2", "X | gw0 . x", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
 	{ .name = NULL },
 };
