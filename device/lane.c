@@ -22,7 +22,7 @@
  *   DEVICE-W1 (newest, release) <-> DEVICE-W2 (acquire): the events up to it are made
  *   DEVICE-D1 (done, release)   <-> DEVICE-D2 (lane_state(), acquire)
  *   DEVICE-L1 (lost, release)   <-> DEVICE-L2 (acquire): the text
- *   DEVICE-N3 (a call ends, acq_rel) <-> DEVICE-N4 (lane_fini(), acquire)
+ *   DEVICE-N3 (a call ends, release) <-> DEVICE-N4 (lane_fini(), acquire)
  *
  * Progress: lock-free, but for what the driver does.
  *
@@ -108,8 +108,8 @@ static struct notice *owed;		/* A: with calls that lost devices have not made; n
 
 static void notice_put(struct notice *n, u32 what)
 {
-	/* DEVICE-N3 <-> DEVICE-N4 */
-	if (fetch_add_acq_rel(&n->state, -what) - what < NOTICE_REF)
+	/* DEVICE-N3 <-> DEVICE-N4.  Who frees it is notice_close(), which has had its look. */
+	if (fetch_add_release(&n->state, -what) - what < NOTICE_REF)
 		free(n);
 }
 
@@ -134,7 +134,7 @@ static void notice_close(struct notice *n)
 	fetch_or_relaxed(&n->state, NOTICE_CLOSED);
 	while (load_acquire(&n->state) & NOTICE_CALLS)	/* DEVICE-N4 <-> DEVICE-N3 */
 		os_thread_yield();
-	/* Relaxed: notice_put() takes over what the calls did. */
+	/* Relaxed: with no call inside none ends. */
 	if (load_relaxed(&n->state) < 2 * NOTICE_REF) {
 		notice_put(n, NOTICE_REF);
 		return;

@@ -129,6 +129,17 @@ bool model_device_empty(void)
 	return true;
 }
 
+/* Records and waits that nobody asks about may be left in a stream that goes: they still run. */
+static bool has_work(const struct stream *s)
+{
+	u64 at;
+
+	for (at = s->over; at < s->put; at++)
+		if (s->p[at % PIECES].kind == P_CALL)
+			return true;
+	return false;
+}
+
 static bool can_go(const void *unused)
 {
 	u64 at;
@@ -251,8 +262,11 @@ static int dev_open(int id, void **dev)
 /* As its thread has no end, who opened it again would find it there. */
 static void dev_close(void *dev)
 {
-	if (!model_device_empty())
-		model_fail("the device is closed with work in its streams");
+	u32 i;
+
+	for (i = 0; i < STREAMS && !lost; i++)
+		if (streams[i].used && has_work(&streams[i]))
+			model_fail("the device is closed with work in its streams");
 }
 
 static int dev_use(void *dev)
@@ -290,7 +304,7 @@ static int dev_stream_destroy(void *dev, void *stream)
 
 	call("stream_destroy");
 	MODEL_CHECK(s->made == 1);
-	if (!lost && !empty(s))
+	if (!lost && has_work(s))
 		model_fail("a stream is destroyed with work in it");
 	s->made = 2;
 	return 0;

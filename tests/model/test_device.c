@@ -195,6 +195,8 @@ const struct scenario scenarios[] = {
 	ROW(NULL, "refused", "Z", 1, MODEL_ALL, 5, MODEL_NO_TIME, .late = true, .max_threads = 1),
 	ROW(NULL, "destroy", "gw0 X", 1, 3, 1, MODEL_NO_TIME, .streams = 1, .stops = true),
 	ROW(NULL, "destroy_idle", "X", 1, 3, 1, MODEL_NO_TIME, .streams = 1, .stops = true),
+	/* The device is lost while it calls. */
+	ROW(NULL, "destroy_lost", "gw0 X", 1, 3, 1, MODEL_TIME_LAST, .streams = 1, .fail = 11, .code = -ENOTRECOVERABLE),
 	ROW(NULL, "destroy_2", "X | gw0 . x", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
 	{ .name = NULL },
 };
