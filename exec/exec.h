@@ -95,7 +95,8 @@ void exec_thread_fini(struct exec *x, struct exec_thread *t);
  * Queue ready work.  Exact order in one queue: EXEC_FRONT first, then the higher
  * priority, then the earlier exec_push() (two pushes of which neither ended before the
  * other began are in either order).  Any thread with its t.  Never fails.
- * Progress: wait-free for priority 0 (one exchange), else lock-free; a system call
+ * Progress: wait-free for priority 0 (one exchange, and up to two read-modify-writes where
+ * another thread pushed last), else lock-free; a system call
  * only if a worker or a waiter sleeps.
  */
 void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags);

@@ -44,13 +44,18 @@
 #define YIELD_NS	10000u	/* between two sched_yield() of a spinner */
 #define REST_NS		200000u	/* sleep after which a thread is expected to sleep again */
 #define STAMP_NS	12u	/* a stamp's unit is at most this; a line takes longer to move */
+#define TURN_NS		1000u	/* a turn that is shorter is dearer than to read the clock */
+#ifdef PAWL_MODEL
+#define TURN_FAST	2u	/* so that small scenarios have turns, and come to the clock */
+#else
+#define TURN_FAST	16u	/* so many short ones in a row: from then on by the clock */
+#endif
 #define SAMPLE_EVERY	16u	/* runs per measured one; a power of two */
 
 /* What one thread has in one queue. */
 struct exec_lane {
 	struct ring ring;	/* what it made ready */
 	struct hoard hoard;	/* what it took in a batch, and others may steal */
-	bool produces;		/* O: counted in nrings */
 };
 
 /* Threads that sleep until somebody pushes; park.c. */
@@ -81,10 +86,14 @@ struct exec_queue {
 	u32 nlanes;		/* A: entries of list, the last of which may be NULL yet */
 	u32 drive;		/* A: set by its creator, or when no worker could start */
 	u32 stop;		/* A: workers leave */
-	u32 nrings;		/* A: lanes whose ring was ever used; or more than 1: stamps matter */
 	u32 stamp_shift;	/* I: cycles() to the unit of stamps, about 10 ns */
 	u32 workers;		/* I */
 	u32 drive_set;		/* I: as created */
+
+	/* Read by each push of priority 0; written when another ring than before is pushed to. */
+	u64 turn __cacheline_aligned;	/* A: whose elements have which stamp: stamp_now() */
+	u64 turn_at;		/* A: cycles() when it was taken */
+	u32 turn_fast;		/* A: turns in a row, up to this one, that followed soon */
 
 	/*
 	 * A: entries of pq[], or more (counted before they are put in, until after they
@@ -116,6 +125,7 @@ struct exec {
 	u64 rest;		/* I: cycles, REST_NS */
 	u64 steal;		/* I: cycles, STEAL_NS */
 	u64 relax;		/* I: cycles, RELAX_NS */
+	u64 turn_short;		/* I: cycles, TURN_NS */
 	struct exec_queue *queues[EXEC_MAX_QUEUES];	/* I */
 	struct exec_thread **threads;	/* A: by slot */
 	struct pool *nodes;	/* I */

@@ -10,22 +10,22 @@
  * there is a list that needs none (late).
  *
  * Order.  An element is before another if its push ended before the other's began. Then
- * its stamp is not larger (cycles_ordered() is read after the loads that ordered the
- * pushes; a plain reading of the clock may be taken while such a load still waits for its
- * line, and be 100 ns too early), and whoever sees the other one sees it too, or that it
- * was taken. queue_take() therefore chooses in two steps: a scan finds the candidate with
- * the smallest stamp; then, having seen the candidate, it looks again at all that would
- * go first: HIGH, and the other rings.  A push that ended before the candidate's began is
- * visible in this second look; so if it finds nothing better, the candidate is a correct
- * choice, else what it found is the new candidate, with a smaller stamp.
+ * its stamp is not larger, and smaller if it is in another ring (stamp_now(); where it is by
+ * the clock, because an element takes longer to another thread than a unit), and whoever
+ * sees the other one sees it too, or that it was taken.  queue_take() therefore chooses in
+ * two steps: a scan finds the candidate with the smallest stamp; then, having seen the
+ * candidate, it looks again at all that would go first: HIGH, the other rings, and ZERO.  A
+ * push that ended before the candidate's began is visible in this second look; so if it
+ * finds nothing better, the candidate is a correct choice, else what it found is the new
+ * candidate, with a smaller stamp.
  *
  * Batches.  When recent works ran short, a thread that takes from a foreign ring takes
  * more by one CAS, limited to what was there before the second look and to stamps not
- * above the heads of all other rings, and runs them next.  So what comes later to any
- * ring is not before them: with one consumer the order stays exact.  With several, work
- * of a batch waits while others run what was pushed after it: by at most EXEC_BATCH - 1
- * places in front of each.  A hoard can be stolen from, which is done last, but before
- * LOW.
+ * above the heads of all other rings, and runs them next; and only if there is nothing in
+ * ZERO.  So what comes later is not before them: with one consumer the order stays exact.
+ * With several, work of a batch waits while others run what was pushed after it: by at
+ * most EXEC_BATCH - 1 places in front of each.  A hoard can be stolen from, which is done
+ * last, but before LOW.
  *
  * Ordering: labels EXEC-Q* here, EXEC-R* and EXEC-H* in ring.h, EXEC-P* in park.c.
  *
@@ -46,7 +46,7 @@ struct pick {
 	struct exec_lane *lane;	/* NULL: nothing */
 	struct ring_look look;
 	u64 tail;		/* of lane's ring, read before the other rings were looked at */
-	u64 next;		/* no other ring's head has an earlier stamp; 0: no limit */
+	u64 limit;		/* no other ring's head has an earlier stamp */
 };
 
 /* EXEC-Q1 <-> EXEC-Q2: a lane in the list is complete. */
@@ -107,8 +107,7 @@ static __always_inline_fn bool scan(struct exec_queue *q, struct pick *p)
 {
 	u32 i, n = load_relaxed(&q->nlanes);
 	struct exec_lane *own = p->lane;
-	u64 next = 0;
-	bool any = false;
+	u64 next = p->lane ? stamp_last(p->look.stamp) : 0;
 
 	for (i = 0; i < n; i++) {
 		struct exec_lane *l = lane_at(q, i);
@@ -123,18 +122,14 @@ static __always_inline_fn bool scan(struct exec_queue *q, struct pick *p)
 		}
 		lane_help(q, l, look.head);
 		if (!p->lane || stamp_before(look.stamp, p->look.stamp)) {
-			if (p->lane) {
-				next = p->look.stamp;
-				any = true;
-			}
+			next = p->lane ? p->look.stamp : stamp_last(look.stamp);
 			p->lane = l;
 			p->look = look;
-		} else if (!any || stamp_before(look.stamp, next)) {
+		} else if (stamp_before(look.stamp, next)) {
 			next = look.stamp;
-			any = true;
 		}
 	}
-	p->next = next;
+	p->limit = next;
 	return p->lane != own;
 }
 
@@ -142,6 +137,16 @@ static u32 pq_pop(struct exec_queue *q, struct exec_thread *t, u32 k)
 {
 	s64 prio;
 	u32 w = prioq_pop(q->pq[k], &t->nodes, &prio);
+
+	if (w)
+		fetch_add_relaxed(&q->n[k], -1u);
+	return w;
+}
+
+/* The entry that was looked at, unless another took it. */
+static u32 pq_pop_seen(struct exec_queue *q, struct exec_thread *t, u32 k, s64 prio, u64 order)
+{
+	u32 w = prioq_pop_this(q->pq[k], &t->nodes, prio, order);
 
 	if (w)
 		fetch_add_relaxed(&q->n[k], -1u);
@@ -196,19 +201,6 @@ static void pq_push(struct exec_queue *q, struct exec_thread *t, u32 k, s64 prio
 		if (!BUSTED(LATE_LOST))
 			late_push(q, work);
 	}
-}
-
-/* Priority 0 outside the rings; if there is any in them, only what is not after stamp. */
-static __cold u32 take_zero(struct exec_queue *q, struct exec_thread *t, bool any, u64 stamp)
-{
-	u32 w = late_pop(q);
-	s64 prio;
-	u64 order;
-
-	if (!w && prioq_peek(q->pq[PQ_ZERO], &prio, &order) &&
-	    (!any || !stamp_before(stamp, order << SLOT_STAMP)))
-		w = pq_pop(q, t, PQ_ZERO);
-	return w;
 }
 
 /* Nothing of priority 0 in rings and hoards.  Progress: lock-free. */
@@ -316,29 +308,47 @@ static u32 steal(struct exec_queue *q, struct exec_thread *t)
 	return 0;
 }
 
-/* Of LOW, if there is nothing else.  *retry: something else came. */
+/*
+ * Priority 0 outside the rings, if p, the head of the rings, does not go before it.
+ * *retry: what was seen was taken, or something before it has come.  Progress: lock-free.
+ */
+static __cold u32 take_zero(struct exec_queue *q, struct exec_thread *t, const struct pick *p,
+			    bool *retry)
+{
+	struct pick before = { .lane = NULL };
+	u32 w = late_pop(q);
+	u64 order;
+	s64 prio;
+
+	if (w || !prioq_peek(q->pq[PQ_ZERO], &prio, &order) ||
+	    (p->lane && stamp_before(p->look.stamp, order << SLOT_STAMP)))
+		return w;
+	/* What is before the entry that was seen is visible now, and was not when p was chosen. */
+	if (!pq_empty(q, PQ_HIGH) ||
+	    (scan(q, &before) && stamp_before(before.look.stamp, order << SLOT_STAMP)))
+		w = 0;
+	else
+		w = pq_pop_seen(q, t, PQ_ZERO, prio, order);
+	*retry = !w;
+	return w;
+}
+
+/* Of LOW, if there is nothing else.  *retry: as take_zero(). */
 static u32 take_low(struct exec_queue *q, struct exec_thread *t, bool *retry)
 {
 	s64 prio;
 	u64 order;
-	u32 w;
+	u32 w = 0;
 
 	if (!prioq_peek(q->pq[PQ_LOW], &prio, &order))
 		return 0;
-	/* What is before the entry that was seen is visible now. */
-	if (!nothing_above_low(q)) {
-		*retry = true;
-		return 0;
-	}
 	/*
-	 * Another entry than the one that was seen may come behind something of priority 0
-	 * that was pushed meanwhile.
+	 * What is before the entry that was seen is visible now.  Another entry than that one
+	 * may come behind something of priority 0 that was pushed meanwhile.
 	 */
-	w = prioq_pop_this(q->pq[PQ_LOW], &t->nodes, prio, order);
-	if (w)
-		fetch_add_relaxed(&q->n[PQ_LOW], -1u);
-	else
-		*retry = true;
+	if (nothing_above_low(q))
+		w = pq_pop_seen(q, t, PQ_LOW, prio, order);
+	*retry = !w;
 	return w;
 }
 
@@ -373,12 +383,17 @@ static bool pick_take(struct exec_queue *q, struct exec_thread *t, struct exec_l
 
 	if (p->lane == mine)
 		return ring_take(&p->lane->ring, &p->look);
-	if (t->batch > 1 && (q->workers > 1 || load_relaxed(&q->drive))) {
+	/*
+	 * What is in ZERO goes before a part of the batch, perhaps.  Relaxed: what came there
+	 * before anything that is in front of p->tail is counted (EXEC-R10).
+	 */
+	if (t->batch > 1 && (q->workers > 1 || load_relaxed(&q->drive)) &&
+	    likely(!load_relaxed(&q->n[PQ_ZERO]))) {
 		if (!mine)
 			mine = lane_add(q, t->slot);
 		if (mine) {
 			n = ring_batch(&p->lane->ring, &p->look, &mine->hoard, t->slot,
-				       t->batch, p->tail, p->next);
+				       t->batch, p->tail, p->limit);
 			store_relaxed(&t->stolen, load_relaxed(&t->stolen) + n);
 			return n;
 		}
@@ -402,6 +417,7 @@ u32 queue_take(struct exec_queue *q, struct exec_thread *t, bool deep)
 	u32 w;
 
 again:
+	retry = false;
 	mine = load_relaxed(&q->lanes[t->slot]);	/* our own store, or the client's order */
 	if (mine && !hoard_empty(load_relaxed(&mine->hoard.word))) {
 		if (unlikely(load_relaxed(&q->n[PQ_HIGH])) && (w = pq_pop(q, t, PQ_HIGH)))
@@ -426,6 +442,7 @@ again:
 	/* Begin with the ring that had something last: often no other needs two looks. */
 	if (likely(t->from && t->from_q == q) && likely(ring_peek(&t->from->ring, &p.look))) {
 		p.lane = t->from;
+		p.limit = stamp_last(p.look.stamp);
 		lane_help(q, p.lane, p.look.head);
 	} else {
 		scan(q, &p);
@@ -443,9 +460,13 @@ again:
 		p.tail = load_acquire(&p.lane->ring.tail);	/* EXEC-R10 <-> EXEC-R11 */
 		if (!BUSTED(ONE_RING) && load_relaxed(&q->nlanes) > 1 && unlikely(scan(q, &p)))
 			continue;
-		if (unlikely(load_relaxed(&q->n[PQ_ZERO])) &&
-		    (w = take_zero(q, t, true, p.look.stamp)))
-			return w;
+		if (unlikely(load_relaxed(&q->n[PQ_ZERO]))) {
+			w = take_zero(q, t, &p, &retry);
+			if (w)
+				return w;
+			if (retry)
+				goto again;
+		}
 		warm(x, p.look.work);
 		if (!pick_take(q, t, mine, &p))
 			goto again;
@@ -458,14 +479,18 @@ again:
 		warm_next(x, p.lane, &p.look);
 		return p.look.work;
 	}
-	if (unlikely(load_relaxed(&q->n[PQ_ZERO])) && (w = take_zero(q, t, false, 0)))
-		return w;
+	if (unlikely(load_relaxed(&q->n[PQ_ZERO]))) {
+		w = take_zero(q, t, &p, &retry);
+		if (w)
+			return w;
+		if (retry)
+			goto again;
+	}
 	if (likely(!deep && !load_relaxed(&q->n[PQ_LOW])))
 		return 0;
 	w = steal(q, t);
 	if (w || !load_relaxed(&q->n[PQ_LOW]))
 		return w;
-	retry = false;
 	w = take_low(q, t, &retry);
 	if (retry)
 		goto again;
@@ -516,27 +541,75 @@ u32 exec_take(struct exec *x, struct exec_thread *t)
 }
 
 /*
- * The place in time of a push.  If one ring alone was ever used, its positions tell the
- * order: 0, before all others.  Whoever pushes after the first push to a second ring
- * ended sees nrings as that push left it.
+ * Stamps.  One ring's elements are in order by their positions; a stamp need only tell
+ * which of two rings' elements was pushed first.  So a ring has the turn, and gives all its
+ * elements the turn's number, until another thread pushes and takes the next turn:
+ *
+ *	q->turn		number << TURN_SHIFT | (slot + 1) << 1
+ *			offset << 1 | TURN_CLOCK
+ *
+ * If a push ended before another began, the other one reads q->turn as the first did, or
+ * newer (one word; relaxed will do), so its number is not smaller; and it is equal only if
+ * both read that the turn is theirs: in one ring.  A thread that loses its one CAS takes a
+ * number that nobody has: it adds two, and leaves the turn to whoever won.
+ *
+ * Where rings take turns all the time, that line moves with each push, which is dearer than
+ * to read the clock.  After TURN_FAST turns in a row that were short, the queue changes to
+ * the clock for good: the stamp is the time and an offset, by which it goes on where
+ * the numbers stopped.  The clock is read behind q->turn, and behind the loads that ordered
+ * the pushes (cycles_ordered(); a plain reading may be taken while such a load still waits
+ * for its line, and be 100 ns too early).
  */
-static inline u64 stamp_now(struct exec_queue *q)
+#define TURN_SHIFT	17u
+#define TURN_WHO	((1ull << TURN_SHIFT) - 1)
+#define TURN_CLOCK	1ull
+#define TURN_SLACK	(1ull << TURN_SHIFT)	/* a clock that is this much early is not behind a turn */
+
+static inline u64 turn_key(u32 slot)
 {
-	return stamp_clock() >> q->stamp_shift;
+	return (u64)(slot + 1) << 1;
 }
 
-/* The lane of a thread that pushes; NULL: no memory. */
-static struct exec_lane *lane_produce(struct exec_queue *q, u32 slot)
+static inline u64 turn_time(const struct exec_queue *q, u64 turn)
 {
-	struct exec_lane *l = load_relaxed(&q->lanes[slot]);
+	return ((turn & ~TURN_CLOCK) + (stamp_clock() >> q->stamp_shift << 1)) >> 1;
+}
 
-	if (!l)
-		l = lane_add(q, slot);
-	if (l) {
-		l->produces = true;
-		fetch_add_relaxed(&q->nrings, 1);
-	}
-	return l;
+/* A turn for the thread with that key, or (0) for one push alone.  Progress: wait-free. */
+static __noinline u64 stamp_turn(struct exec_queue *q, u64 key)
+{
+	u64 now = cycles(), turn = load_relaxed(&q->turn), new;
+	u32 fast = 0;
+
+	if (turn & TURN_CLOCK)
+		return turn_time(q, turn);
+	/*
+	 * What others write here at the same time makes the guess worse, and no harm.  Signed:
+	 * who took the turn while this thread waited for the line has read the clock later.
+	 */
+	if ((s64)(now - load_relaxed(&q->turn_at)) < (s64)q->x->turn_short)
+		fast = load_relaxed(&q->turn_fast) + 1;
+	store_relaxed(&q->turn_at, now);
+	store_relaxed(&q->turn_fast, fast);
+	new = (turn >> TURN_SHIFT) + 1;
+	if (fast < TURN_FAST)
+		new = new << TURN_SHIFT | key;
+	else
+		new = (new + TURN_SLACK - (stamp_clock() >> q->stamp_shift)) << 1 | TURN_CLOCK;
+	if (cas_relaxed(&q->turn, &turn, new))
+		return new & TURN_CLOCK ? turn_time(q, new) : new >> TURN_SHIFT;
+	/* If that is the clock's by now, it goes forward a little: as good. */
+	turn = fetch_add_relaxed(&q->turn, 2ull << TURN_SHIFT);
+	return turn & TURN_CLOCK ? turn_time(q, turn) : (turn >> TURN_SHIFT) + 1;
+}
+
+static inline u64 stamp_now(struct exec_queue *q, u32 slot)
+{
+	u64 turn = load_relaxed(&q->turn), key = turn_key(slot);
+
+	if (likely((turn & TURN_WHO) == key) || BUSTED(TURN_KEPT))
+		return turn >> TURN_SHIFT;
+	return turn & TURN_CLOCK ? turn_time(q, turn) : stamp_turn(q, key);
 }
 
 /* t changes the queue that it pushes to. */
@@ -544,8 +617,8 @@ static __noinline struct exec_lane *lane_to(struct exec_queue *q, struct exec_th
 {
 	struct exec_lane *l = load_relaxed(&q->lanes[t->slot]);
 
-	if (!l || !l->produces)
-		l = lane_produce(q, t->slot);
+	if (!l)
+		l = lane_add(q, t->slot);
 	t->to = l;
 	t->to_q = l ? q : NULL;
 	return l;
@@ -554,20 +627,15 @@ static __noinline struct exec_lane *lane_to(struct exec_queue *q, struct exec_th
 void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags)
 {
 	struct exec_lane *l;
-	u64 stamp;
 
 	BUG_ON1(!work || work > SLOT_WORK);
 	if (likely(!prio && !(flags & EXEC_FRONT))) {
 		l = t->to;
 		if (unlikely(t->to_q != q))
 			l = lane_to(q, t);
-		stamp = load_relaxed(&q->nrings) > 1 ? stamp_now(q) : 0;
-		if (likely(l) && likely(ring_push(&l->ring, work, stamp)))
+		if (likely(l) && likely(ring_push(&l->ring, work, stamp_now(q, t->slot))))
 			goto published;
-		/* From now on a ring's positions do not tell the whole order. */
-		if (load_relaxed(&q->nrings) < 2)
-			fetch_add_relaxed(&q->nrings, 2);
-		pq_push(q, t, PQ_ZERO, 0, stamp_now(q), work);
+		pq_push(q, t, PQ_ZERO, 0, stamp_turn(q, 0), work);
 	} else if (flags & EXEC_FRONT) {
 		pq_push(q, t, PQ_HIGH, PRIO_FRONT, cycles_ordered(), work);
 	} else {

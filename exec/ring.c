@@ -169,7 +169,7 @@ u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u3
 
 		/* A later lap does no harm: the CAS will fail. */
 		if (!slot_holds(word, arr, p) ||
-		    (limit && !BUSTED(BATCH_NO_LIMIT) && stamp_before(limit, slot_stamp(word))))
+		    (!BUSTED(BATCH_NO_LIMIT) && stamp_before(limit, slot_stamp(word))))
 			break;
 		store_relaxed(&h->work[n - 1], slot_work(word));
 	}

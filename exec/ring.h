@@ -38,8 +38,7 @@
  * lap tells the position p from those before and after it in the same slot: it is bit
  * log2(slots) of p, inverted; a slot that was not used yet has the lap before.  A
  * consumer that waits for p so polls the slot, and the producer's tail is its own.
- * stamp: modulo 2^42, in units of about 10 ns: times that are less than 6 hours apart
- * compare well; 0 is before all others.
+ * stamp: modulo 2^42; those that are less than 2^41 apart compare well (queue.c).
  */
 #define SLOT_WORK_BITS	21u
 #define SLOT_WORK	((1u << SLOT_WORK_BITS) - 1)
@@ -132,9 +131,13 @@ static inline u64 slot_stamp(u64 word)
 
 static inline bool stamp_before(u64 a, u64 b)
 {
-	if (unlikely(!a || !b))
-		return !a && b;
 	return (s64)(a - b) < 0;
+}
+
+/* No stamp is behind it, seen from this one. */
+static inline u64 stamp_last(u64 stamp)
+{
+	return stamp + INT64_MAX;
 }
 
 /* The oldest element as it was looked at. */

@@ -353,6 +353,7 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->rest = ns_to_cycles(us, REST_NS);
 	x->steal = ns_to_cycles(us, STEAL_NS);
 	x->relax = ns_to_cycles(us, RELAX_NS);
+	x->turn_short = ns_to_cycles(us, TURN_NS);
 	snprintf(x->name, sizeof(x->name), "%s", cfg->name ? cfg->name : "exec");
 	rc = err(-ENOMEM, "exec: no memory for %u threads and %u ops", cfg->max_threads,
 		 cfg->max_work);

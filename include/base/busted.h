@@ -38,6 +38,7 @@
 	X(RING_OVERRUN, "ring: one more than fits is pushed before it grows")		\
 	X(BATCH_NO_LIMIT, "ring: a batch takes what comes behind the other rings")	\
 	X(ONE_RING, "queue: no second look at the other rings")				\
+	X(TURN_KEPT, "queue: a ring goes on with a turn that another has taken")	\
 	X(HIGH_IS_LOW, "queue: a high priority is taken for a low one")			\
 	X(LATE_LOST, "queue: work for which no memory is left is forgotten")		\
 	X(HANDOFF_JUMPS, "queue: a hand-over overtakes what is queued")			\

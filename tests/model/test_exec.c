@@ -41,6 +41,7 @@ struct program {
 	u32 workers;
 	bool bare;		/* threads have no lanes and no nodes */
 	bool no_memory;		/* nor do they get any */
+	u32 nodes;		/* what else thread 0 has of them */
 	bool no_threads;	/* no worker can be created */
 	bool own;		/* waiting threads may not take from the queue */
 	bool stopped;		/* workers are not started before the search */
@@ -400,6 +401,18 @@ static u32 height(u64 seed)
 	return 1 + (u32)__builtin_ctzll(z | 1ull << 40) / 2;
 }
 
+/* The nodes that thread 0 needs where no memory is left for more. */
+static void take_nodes(void)
+{
+	u32 idx[CALLS], n;
+
+	for (n = 0; n < pg.nodes; n++)
+		if (!pool_get(x->nodes, &xt[0].nodes.nodes, &idx[n]))
+			model_fail("no node");
+	while (n)
+		pool_put(x->nodes, &xt[0].nodes.nodes, idx[--n]);
+}
+
 static void enter_thread(u32 i)
 {
 	const char *s;
@@ -431,12 +444,14 @@ static void enter_thread(u32 i)
 			if (!pool_get(x->nodes, &xt[i].nodes.nodes, &idx))
 				model_fail("warm");
 			pool_put(x->nodes, &xt[i].nodes.nodes, idx);
+			if (!i)
+				take_nodes();
 		}
 	}
-	searching_now = i + 1 == pg.threads;
 	if (pg.kind >= PRIOQ && i + 1 == pg.threads)
 		for (s = pg.before; s && *s; s++)
 			queue_call(0, &s);
+	searching_now = i + 1 == pg.threads;
 }
 
 /* --- one ring ------------------------------------------------------------------ */
@@ -742,5 +757,17 @@ const struct scenario scenarios[] = {
 	  .no_threads = true),
 	S("worker_fail_2", SLEEP, "+ | + | w | w", sleep, 4, 2, 6, .workers = 1, .own = true,
 	  .no_threads = true, .meet = 1),
+	S("turns", QUEUE, "0 0 | 0 0 | t t t", queue, 3, 3, 6, .taker = 2),
+	S("turns_2", QUEUE, "0 ? 0 | 0 ! 0 | 0 t t", queue, 3, 3, 6),
+	S("turns_3", QUEUE, "0 | 0 | 0 | t t", queue, 4, 2, 6, .taker = 3),
+	S("zero", QUEUE, "0 0 0 | t t", queue, 2, MODEL_ALL, 6, .nodes = 3, .no_memory = true),
+	S("zero_2", QUEUE, "0 0 0 | 0 | t t", queue, 3, 3, 6, .nodes = 3, .no_memory = true,
+	  .taker = 2),
+	S("zero_prio", QUEUE, "0 0 1 0 | t t", queue, 2, MODEL_ALL, 6, .nodes = 4,
+	  .no_memory = true),
+	S("zero_batch", QUEUE, "0 ? 0 0 | t t t ! t t t", queue, 2, MODEL_ALL, 6, .nodes = 4,
+	  .no_memory = true, .batch = 4, .taker = 1, .before = "0000"),
+	S("zero_seen", QUEUE, "0 0 0 t t t 0 0 0 | t", queue, 2, MODEL_ALL, 6, .nodes = 4,
+	  .no_memory = true),
 	{ .name = NULL },
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exec/queue.c: exact order, priorities, hand-off, batches, memory that is refused. */
 #include "exec_fixture.h"
+#include <base/random.h>
 #include "suite.h"
 
 static u32 refuse_memory;	/* A */
@@ -514,6 +515,130 @@ START_TEST(test_no_memory)
 }
 END_TEST
 
+/* Does the ring of t have the turn? */
+static bool has_turn(const struct exec_queue *q, const struct exec_thread *t)
+{
+	return (q->turn & 0x1ffff) == (u64)(t->slot + 1) << 1;
+}
+
+static void pass_ns(u64 ns)
+{
+	u64 end = exec_now_ns() + ns;
+
+	while (exec_now_ns() < end)
+		;
+}
+
+/*
+ * Stamps: a ring keeps its turn while no other is pushed to, long turns stay turns, and
+ * short ones bring the clock; the order is exact before, at and after the change.
+ */
+START_TEST(test_turns)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *a, *b, *c;
+	u32 i, pushed = 0, taken = 0;
+	u64 turn, seed = 3;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	a = fix_thread(&f);
+	b = fix_thread(&f);
+	c = fix_thread(&f);
+	c->batch = EXEC_BATCH_MAX;
+	exec_push(q, a, ++pushed, 0, 0);
+	turn = q->turn;
+	for (i = 0; i < 1000; i++)
+		exec_push(q, a, ++pushed, 0, 0);
+	ck_assert(has_turn(q, a));
+	ck_assert_uint_eq(q->turn, turn);
+	/* priorities have no part in it */
+	exec_push(q, b, 20000, 1, 0);
+	ck_assert_uint_eq(q->turn, turn);
+	ck_assert_uint_eq(exec_take(f.x, c), 20000);
+	/* how fast this machine is must not matter: no turn is short, then all are */
+	f.x->turn_short = 0;
+	for (i = 0; i < 100; i++) {
+		struct exec_thread *t = i & 1 ? a : b;
+
+		exec_push(q, t, ++pushed, 0, 0);
+		ck_assert(has_turn(q, t));
+		exec_push(q, t, ++pushed, 0, 0);
+		if (i > 50)
+			MUST(exec_take(f.x, c) == ++taken);
+	}
+	f.x->turn_short = INT64_MAX;
+	for (i = 0; i < TURN_FAST; i++) {
+		MUST(!(q->turn & 1));
+		exec_push(q, i & 1 ? a : b, ++pushed, 0, 0);
+	}
+	MUST(q->turn & 1);
+	turn = q->turn;
+	for (i = 0; i < 300; i++) {
+		exec_push(q, random_next(&seed) & 1 ? a : b, ++pushed, 0, 0);
+		pass_ns(100);	/* longer than the unit of stamps */
+	}
+	ck_assert_uint_eq(q->turn, turn);
+	while (taken < pushed)
+		MUST(exec_take(f.x, c) == ++taken);
+	ck_assert_uint_eq(exec_take(f.x, c), 0);
+	fix_fini(&f);
+}
+END_TEST
+
+/*
+ * A full ring that cannot grow: what is pushed goes elsewhere, and comes in its turn, also
+ * where who takes it takes several at once.
+ */
+START_TEST(test_full_ring)
+{
+	enum { ROUNDS = 20000, WORKS = 10000 };
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *a, *b, *c;
+	u32 i, pushed = 0, taken = 0, outside = 0;
+	u64 seed = 11;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	a = fix_thread(&f);
+	b = fix_thread(&f);
+	c = fix_thread(&f);
+	c->batch = EXEC_BATCH_MAX;
+	/* rings, and nodes for what finds no place in them */
+	exec_push(q, a, 1, 0, 0);
+	exec_push(q, b, 2, 0, 0);
+	MUST(exec_take(f.x, c) == 1 && exec_take(f.x, c) == 2);
+	for (i = 1; i <= 1000; i++)
+		exec_push(q, i & 1 ? a : b, i, -1, 0);
+	for (i = 1; i <= 1000; i++)
+		MUST(exec_take(f.x, i & 1 ? a : b));
+	store_relaxed(&refuse_memory, 1);
+	for (i = 0; i < ROUNDS; i++) {
+		u64 r = random_next(&seed);
+		u32 n = r >> 8 & 63;
+
+		/* by turns more is pushed than taken, and less */
+		if ((r & 7) < (i / 100 % 2 ? 3 : 5)) {
+			while (n-- && pushed - taken < 900)
+				exec_push(q, r & 128 ? a : b, pushed++ % WORKS + 1, 0, 0);
+		} else {
+			while (n-- && taken < pushed)
+				MUST(exec_take(f.x, c) == taken++ % WORKS + 1);
+		}
+		outside += q->n[PQ_ZERO] != 0;
+		MUST(!q->late || !(u32)q->late);
+	}
+	ck_assert_uint_gt(outside, ROUNDS / 20);
+	while (taken < pushed)
+		MUST(exec_take(f.x, c) == taken++ % WORKS + 1);
+	ck_assert(queue_empty(q));
+	store_relaxed(&refuse_memory, 0);
+	fix_fini(&f);
+}
+END_TEST
+
 START_TEST(test_rotation)
 {
 	struct fix f;
@@ -580,6 +705,8 @@ int main(void)
 	tcase_add_test(tc, test_hoards);
 	tcase_add_test(tc, test_batch_limit);
 	tcase_add_loop_test(tc, test_no_memory, 0, 2);
+	tcase_add_test(tc, test_turns);
+	tcase_add_test(tc, test_full_ring);
 	tcase_add_test(tc, test_rotation);
 	tcase_add_test(tc, test_limits);
 	suite_add_tcase(s, tc);	return suite_run(s);

@@ -208,14 +208,14 @@ START_TEST(test_batch)
 		MUST(ring_push(r, i, i));
 	MUST(ring_peek(r, &look));
 	/* at most what was asked for */
-	MUST(ring_batch(r, &look, h, 5, 8, r->tail, 0) == 8 && look.work == 1);
+	MUST(ring_batch(r, &look, h, 5, 8, r->tail, stamp_last(look.stamp)) == 8 && look.work == 1);
 	MUST(ring_claimer(r->head) == 0);
 	for (i = 2; i <= 8; i++)
 		MUST(hoard_take(h) == i);
 	MUST(!hoard_take(h));
 	/* half of what is there */
 	MUST(ring_peek(r, &look));
-	MUST(ring_batch(r, &look, h, 5, 64, r->tail, 0) == 46);
+	MUST(ring_batch(r, &look, h, 5, 64, r->tail, stamp_last(look.stamp)) == 46);
 	for (i = 10; i <= 54; i++)
 		MUST(hoard_take(h) == i);
 	/* nothing after the limit */
@@ -226,7 +226,7 @@ START_TEST(test_batch)
 	/* a head that moved: nothing is taken, nothing is in the hoard */
 	MUST(ring_peek(r, &look));
 	MUST(take(r) == 61);
-	MUST(!ring_batch(r, &look, h, 5, 64, r->tail, 0));
+	MUST(!ring_batch(r, &look, h, 5, 64, r->tail, stamp_last(look.stamp)));
 	MUST(hoard_empty(h->word) && !hoard_take(h));
 	for (i = 62; i <= 100; i++)
 		MUST(take(r) == i);
@@ -249,7 +249,7 @@ START_TEST(test_batch_ends_before_the_look)
 	tail = r->tail;
 	for (i = 4; i <= 60; i++)
 		MUST(ring_push(r, i, i));
-	MUST(ring_batch(r, &look, h, 5, 64, tail, 0) == 2 && look.work == 1);
+	MUST(ring_batch(r, &look, h, 5, 64, tail, stamp_last(look.stamp)) == 2 && look.work == 1);
 	MUST(hoard_take(h) == 2 && !hoard_take(h));
 	MUST(take(r) == 3);
 	ring_gone(r);
