@@ -359,6 +359,7 @@ PHONY += help
 #@   check-cross     some tests for arm64 and s390x, emulated (as root: installs what it needs)
 #@   fuzz            the fuzz targets with libFuzzer (clang), FUZZ_SECONDS=60 each
 #@   check-model     the controlled scheduler: all schedules of small programs
+#@   check-model-deep  its larger programs, searched to the end
 #@   check-busted    each planted bug is found by the tests that must (BUSTED_ARGS=-v)
 #@   check-purity    no system call, allocation or lock per op (PAWL_PURITY_OPS=)
 #@   check-memory    memory stays bounded while a thread is stopped (PAWL_MEMORY_SECONDS=)
