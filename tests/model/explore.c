@@ -515,10 +515,17 @@ static u32 parks_at(struct model_site *s)
 	return 0;
 }
 
+/*
+ * PCT is not fair: threads that go round a loop until another one is done with something, and
+ * write while they do (to a queue, say), would keep each other going, and that one would never
+ * have its turn.  So who went round this often gives way to all others.
+ */
+#define TURNS	64u
+
 static bool random_once(u64 number)
 {
 	u32 last = 0, steps = 0, kind = (u32)(number % 3), change[4], prio[16], i, low = 0, d = 0;
-	u32 hold[8] = { 0 }, nth, after = 0;
+	u32 hold[8] = { 0 }, turns[8] = { 0 }, nth, after = 0;
 	bool holds;
 
 	rng = mix(seed, number);
@@ -543,8 +550,8 @@ static bool random_once(u64 number)
 		for (i = 0; i < d - 1; i++)
 			change[i] = (u32)(rnd() % (steps_seen + 1));
 		for (i = 0; i < 16; i++)
-			prio[i] = 100 + (u32)(rnd() % 1000000);
-		low = 50;
+			prio[i] = 200000 + (u32)(rnd() % 1000000);
+		low = 199999;	/* far more than there are turns */
 	}
 	for (;;) {
 		u32 en = enabled_mask(), c;
@@ -583,10 +590,13 @@ static bool random_once(u64 number)
 			c = (u32)__builtin_ctz(en);
 		}
 		pend_site = NULL;
+		pend_addr = threads;
 		step(c);
 		if (failed)
 			return false;
 		last = c & 7;
+		if (kind == 2 && !pend_addr && !(++turns[last] % TURNS))
+			prio[last] = low--;
 		if (pend_site)
 			hold[last] += parks_at(pend_site);
 		/* About to do what is weakened, or just after: the others may go on for a while. */

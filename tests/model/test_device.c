@@ -162,6 +162,8 @@ const struct scenario scenarios[] = {
 	S("all", "gw0 A", 1, 3, 5, MODEL_NO_TIME, .streams = 1),
 	S("all_2", "gw0 A | gw1", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
 	S("all_3", "gw0 A | gw1 A", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
+	/* Two threads find the only stream taken, for as long as the third one likes. */
+	S("taken", "gw0 gw1 A | r0 | R0 | r1", 4, 2, 1, MODEL_NO_TIME, .streams = 1),
 	S("delete", "gw0 d0 | gr0", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
 	S("delete_on", "gw0 gd0 | gr0", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
 	S("window", "gw0 gw1 | gw2", 2, 2, 1, MODEL_NO_TIME, .streams = 1, .window = 1),
