@@ -451,15 +451,17 @@ again:
 		/* Having seen the candidate (EXEC-R2): what is before it in HIGH, */
 		if (unlikely(load_relaxed(&q->n[PQ_HIGH])) && (w = pq_pop(q, t, PQ_HIGH)))
 			return w;
-		if (!p.lane)
-			break;
-		/*
-		 * and in the other rings.  What comes to this one later, behind tail, may have
-		 * something in front of it there that the look does not show: no batch has it.
-		 */
-		p.tail = load_acquire(&p.lane->ring.tail);	/* EXEC-R10 <-> EXEC-R11 */
-		if (!BUSTED(ONE_RING) && load_relaxed(&q->nlanes) > 1 && unlikely(scan(q, &p)))
-			continue;
+		if (p.lane) {
+			/*
+			 * and in the other rings.  What comes to this one later, behind tail, may
+			 * have something in front of it there that the look does not show: no
+			 * batch has it.
+			 */
+			p.tail = load_acquire(&p.lane->ring.tail);	/* EXEC-R10 <-> EXEC-R11 */
+			if (!BUSTED(ONE_RING) && load_relaxed(&q->nlanes) > 1 &&
+			    unlikely(scan(q, &p)))
+				continue;
+		}
 		if (unlikely(load_relaxed(&q->n[PQ_ZERO]))) {
 			w = take_zero(q, t, &p, &retry);
 			if (w)
@@ -467,6 +469,8 @@ again:
 			if (retry)
 				goto again;
 		}
+		if (!p.lane)
+			break;
 		warm(x, p.look.work);
 		if (!pick_take(q, t, mine, &p))
 			goto again;
@@ -478,13 +482,6 @@ again:
 		t->from_q = q;
 		warm_next(x, p.lane, &p.look);
 		return p.look.work;
-	}
-	if (unlikely(load_relaxed(&q->n[PQ_ZERO]))) {
-		w = take_zero(q, t, &p, &retry);
-		if (w)
-			return w;
-		if (retry)
-			goto again;
 	}
 	if (likely(!deep && !load_relaxed(&q->n[PQ_LOW])))
 		return 0;
