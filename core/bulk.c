@@ -103,7 +103,7 @@ int bulk_add(struct thread *t, const struct pawl_op *d)
 	struct pawl_engine *e = t->e;
 	struct bulk_state *s = t->bulk;
 	struct bulk *b;
-	u32 i, vi;
+	u32 i;
 
 	if (s->size < 2 || d->async_fn || d->prop != PAWL_NORMAL || d->flags ||
 	    d->priority || d->nreads > BULK_VARS || d->nwrites > BULK_VARS || e->kind == PAWL_NAIVE) {
@@ -111,10 +111,10 @@ int bulk_add(struct thread *t, const struct pawl_op *d)
 		return 0;
 	}
 	for (i = 0; i < d->nreads; i++)
-		if (var_check(t, d->reads[i], &vi))
+		if (var_check(t, d->reads[i]))
 			return err(-ESTALE, "push: op.reads[%u] is no var, or it was deleted", i);
 	for (i = 0; i < d->nwrites; i++)
-		if (var_check(t, d->writes[i], &vi))
+		if (var_check(t, d->writes[i]))
 			return err(-ESTALE, "push: op.writes[%u] is no var, or it was deleted", i);
 	if (s->idx && (s->dev.id != d->device.id || s->dev.kind != d->device.kind ||
 		       s->nreads + d->nreads > BULK_VARS || s->nwrites + d->nwrites > BULK_VARS))

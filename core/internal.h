@@ -456,17 +456,22 @@ static inline struct thread *thread_flushed(struct pawl_engine *e)
 }
 
 /* op.c */
-int var_check_slow(struct thread *t, pawl_var_t h, u32 *vi);
-/* 0 and the index, or -ESTALE.  CORE-V2 <-> CORE-V3. */
-static inline int var_check(struct thread *t, pawl_var_t h, u32 *vi)
+int var_check_slow(struct thread *t, pawl_var_t h);
+
+static inline u32 var_index(pawl_var_t h)
 {
-	u32 i = (u32)h.h, gen = (u32)(h.h >> 32);
+	return (u32)h.h;
+}
+
+/* 0, or -ESTALE.  CORE-V2 <-> CORE-V3. */
+static inline int var_check(struct thread *t, pawl_var_t h)
+{
+	u32 i = var_index(h), gen = (u32)(h.h >> 32);
 	struct var *v;
 
-	*vi = i;
 	/* An index that is not carved has no memory; the limit only grows. */
 	if (unlikely(i >= t->var_limit))
-		return var_check_slow(t, h, vi);
+		return var_check_slow(t, h);
 	v = var_of(t->e, i);
 	/* Its delete op may be pushed and not over. */
 	return likely((gen & 1) && load_acquire(&v->gen) == gen &&
@@ -478,10 +483,12 @@ static inline int var_check(struct thread *t, pawl_var_t h, u32 *vi)
 static inline struct op *op_new(struct thread *t, u32 *idx)
 {
 	struct pawl_engine *e = t->e;
-	struct op *op = pool_get_at(e->pool[POOL_OP], &t->cache[POOL_OP], e->ops, sizeof(*op), idx);
+	u32 opi = pool_get_idx(e->pool[POOL_OP], &t->cache[POOL_OP], e->ops, sizeof(struct op));
+	struct op *op = op_of(e, opi);
 
-	if (unlikely(!op))
+	if (unlikely(!opi))
 		return NULL;
+	*idx = opi;
 	help_set16(&op->ndeps, 0);
 	op->owner = (u16)t->slot;
 	return op;
@@ -499,13 +506,26 @@ static inline void op_free(struct thread *t, struct op *op, u32 idx)
 
 int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *who);
 
+/* Property, flags and device in one: 0 for a normal op of the first CPU. */
+static inline u64 op_where(const struct pawl_op *d)
+{
+	u64 where;
+
+	memcpy(&where, (const char *)d + offsetof(struct pawl_op, prop), sizeof(where));
+	return where;
+}
+
+BUILD_BUG_ON(offsetof(struct pawl_op, flags) != offsetof(struct pawl_op, prop) + 2);
+BUILD_BUG_ON(offsetof(struct pawl_op, device) != offsetof(struct pawl_op, prop) + 4);
+BUILD_BUG_ON(sizeof(struct pawl_device) != 4);
+
 /* Everything but the vars. */
 static inline int op_check(struct pawl_engine *e, const struct pawl_op *d, const char *who)
 {
 	if (likely(d && d->size == sizeof(*d) && !(d->fn && d->async_fn) &&
-		   d->prop <= PAWL_NO_SKIP && !d->flags && d->device.kind == PAWL_CPU &&
-		   d->device.id < e->ndev && (d->reads || !d->nreads) &&
-		   (d->writes || !d->nwrites)))
+		   (!op_where(d) || (d->prop <= PAWL_NO_SKIP && !d->flags &&
+				     d->device.kind == PAWL_CPU && d->device.id < e->ndev)) &&
+		   (d->reads || !d->nreads) && (d->writes || !d->nwrites)))
 		return 0;
 	return op_bad(e, d, who);
 }
@@ -521,18 +541,18 @@ void blocks_put(struct thread *t, const struct dep *deps, u32 n);
 /* The block that a write will make; NULL: out of blocks. */
 static inline struct block *dep_block(struct thread *t, struct dep *d)
 {
-	u32 bi = 0;
 	struct pawl_engine *e = t->e;
-	struct block *b = pool_get_at(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], e->blocks,
-				      sizeof(*b), &bi);
+	u32 bi = pool_get_idx(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], e->blocks,
+			      sizeof(struct block));
+	struct block *b = block_of(e, bi);
 
-	if (likely(b)) {
-		help_set(&d->block, bi);
-		/* Stale readers of the recycled block may look: atomic, no order. */
-		store_relaxed(&b->state, BLOCK_ONE);
-		store_relaxed(&b->err, 0);
-		store_relaxed(&b->var, d->var & ~DEP_WRITE);
-	}
+	if (unlikely(!bi))
+		return NULL;
+	help_set(&d->block, bi);
+	/* Stale readers of the recycled block may look: atomic, no order. */
+	store_relaxed(&b->state, BLOCK_ONE);
+	store_relaxed(&b->err, 0);
+	store_relaxed(&b->var, d->var & ~DEP_WRITE);
 	return b;
 }
 

@@ -65,7 +65,7 @@ static __always_inline_fn bool link_quick(struct thread *t, struct var *v, const
  * An op with one var.  *found: what the word held.  -ESTALE: the var is gone, nothing
  * happened.  The caller owns the op; a failed CAS means that another push succeeded.
  */
-static inline int link_simple(struct thread *t, struct op *op, u64 *found)
+static __always_inline_fn int link_simple(struct thread *t, struct op *op, u64 *found)
 {
 	struct dep *dep = &op->deps[0];
 	struct var *v = var_of(t->e, dep->var & ~DEP_WRITE);

@@ -126,27 +126,28 @@ __cold int var_bad(const char *who, const char *list, u32 i, pawl_var_t v)
 		   v.h ? "a var that was deleted, or of another engine" : "no var");
 }
 
-__cold int var_check_slow(struct thread *t, pawl_var_t h, u32 *vi)
+__cold int var_check_slow(struct thread *t, pawl_var_t h)
 {
 	t->var_limit = pool_carved(t->e->pool[POOL_VAR]) + 1;
-	return (u32)h.h < t->var_limit ? var_check(t, h, vi) : -ESTALE;
+	return (u32)h.h < t->var_limit ? var_check(t, h) : -ESTALE;
 }
 
 /* The described accesses, sorted, into out[nreads + nwrites]; *n of them are left. */
 int deps_from(struct thread *t, struct dep *out, const struct pawl_op *d, u32 *n,
 	      const char *who)
 {
-	u32 i, k = 0, vi = 0;
+	u32 i, k = 0;
 
 	for (i = 0; i < d->nreads; i++, k++) {
-		if (unlikely(var_check(t, d->reads[i], &vi)))
+		if (unlikely(var_check(t, d->reads[i])))
 			return var_bad(who, "reads", i, d->reads[i]);
-		dep_set(&out[k], vi, 0, 0, (u32)(d->reads[i].h >> 32));
+		dep_set(&out[k], var_index(d->reads[i]), 0, 0, (u32)(d->reads[i].h >> 32));
 	}
 	for (i = 0; i < d->nwrites; i++, k++) {
-		if (unlikely(var_check(t, d->writes[i], &vi)))
+		if (unlikely(var_check(t, d->writes[i])))
 			return var_bad(who, "writes", i, d->writes[i]);
-		dep_set(&out[k], vi | DEP_WRITE, 0, 0, (u32)(d->writes[i].h >> 32));
+		dep_set(&out[k], var_index(d->writes[i]) | DEP_WRITE, 0, 0,
+			(u32)(d->writes[i].h >> 32));
 	}
 	*n = deps_sort(out, k);
 	return 0;

@@ -119,7 +119,7 @@ int pawl_oper_push(struct pawl_engine *e, pawl_oper_t h, int priority, struct pa
 	struct thread *t = thread_get(e);
 	struct oper *o;
 	struct op *op;
-	u32 opi, idx = 0, j, vi;
+	u32 opi, idx = 0, j;
 	int rc;
 
 	if (unlikely(!t))
@@ -142,7 +142,7 @@ int pawl_oper_push(struct pawl_engine *e, pawl_oper_t h, int priority, struct pa
 	for (j = 0; j < o->ndeps; j++) {
 		pawl_var_t v = { (u64)o->deps[j].gen << 32 | (o->deps[j].var & ~DEP_WRITE) };
 
-		if (unlikely(var_check(t, v, &vi))) {
+		if (unlikely(var_check(t, v))) {
 			rc = err(-ESTALE, "oper_push: one of its vars was deleted");
 			goto out_oper;
 		}

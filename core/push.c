@@ -201,10 +201,11 @@ __cold int window_wait(struct thread *t, u32 n)
 /* The usual case: one access. */
 static __always_inline_fn int fill_one(struct thread *t, struct op *op, const struct pawl_op *d)
 {
-	u32 w = d->nwrites ? DEP_WRITE : 0, vi;
+	u32 w = d->nwrites ? DEP_WRITE : 0;
 	pawl_var_t h = w ? d->writes[0] : d->reads[0];
+	u32 vi = var_index(h);
 
-	if (unlikely(var_check(t, h, &vi)))
+	if (unlikely(var_check(t, h)))
 		return var_bad("push", w ? "writes" : "reads", 0, h);
 	help_set(&op->deps[0].var, vi | w);
 	help_set(&op->deps[0].gen, (u32)(h.h >> 32));
@@ -255,7 +256,7 @@ static __always_inline_fn int fill_n(struct thread *t, struct op *op, const stru
 		bool w = i >= nr;
 		pawl_var_t h = w ? d->writes[i - nr] : d->reads[i];
 
-		if (unlikely(var_check(t, h, &vi)))
+		if (unlikely(var_check(t, h)))
 			return var_bad("push", w ? "writes" : "reads", w ? i - nr : i, h);
 		/* The handle's halves swapped; an index has far less than 31 bits. */
 		key[i] = h.h << 33 | h.h >> 31 | w;
@@ -334,8 +335,6 @@ __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const s
 		op->async_fn = d->async_fn;
 		flags |= OP_ASYNC;
 	}
-	if (unlikely(d->prop | d->flags))
-		flags |= prop_flags(d);
 	if (d->release) {
 		op->release = d->release;
 		flags |= OP_RELEASE;
@@ -344,11 +343,16 @@ __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const s
 		store_relaxed(&op->name, d->name);
 		flags |= OP_NAMED;
 	}
+	op->prop = 0;
+	op->dev = 0;
+	if (unlikely(op_where(d))) {
+		flags |= prop_flags(d);
+		op->prop = (u8)d->prop;
+		op->dev = (u8)op_device(t->e, d->device);
+	}
 	help_set16(&op->flags, (u16)flags);
 	op->arg = d->arg;
 	op->prio = d->priority;
-	op->prop = (u8)d->prop;
-	op->dev = (u8)op_device(t->e, d->device);
 	return 0;
 }
 

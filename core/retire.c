@@ -52,36 +52,33 @@ static inline void ready_add(struct thread *t, struct ready *r, struct op *op, u
 	r->tail = opi;
 }
 
-/*
- * Queue what became ready, but for the one that goes first, if this thread may run it
- * at once: that is returned.
- */
-static __noinline u32 ready_go(struct thread *t, struct ready *r)
+/* op became ready: it is returned if this thread may run it at once, else it is queued. */
+static inline u32 ready_one(struct thread *t, struct op *op, u32 opi)
+{
+	if (likely(op->prop != PAWL_DELETE_VAR))
+		return exec_handoff(op_queue(t->e, op), &t->ex, opi, op->prio) ? opi : 0;
+	queue_op(t, op, opi);
+	return 0;
+}
+
+/* Several: the first one of the highest rank goes first, the others are queued. */
+static __noinline u32 ready_several(struct thread *t, struct ready *r)
 {
 	struct pawl_engine *e = t->e;
 	u32 opi = r->head, best = opi, behind, run;
 	struct op *op = op_of(e, opi);
 	s64 rank;
 
-	if (op->wait) {
-		/* Several: the first of the highest rank. */
-		for (rank = op_rank(op); (opi = op->wait); ) {
-			op = op_of(e, opi);
-			if (op_rank(op) > rank) {
-				rank = op_rank(op);
-				best = opi;
-			}
+	for (rank = op_rank(op); (opi = op->wait); ) {
+		op = op_of(e, opi);
+		if (op_rank(op) > rank) {
+			rank = op_rank(op);
+			best = opi;
 		}
 	}
 	op = op_of(e, best);
 	behind = op->wait;	/* once it is queued it may run and be gone */
-	run = best;
-	if (unlikely(op->prop == PAWL_DELETE_VAR)) {
-		queue_op(t, op, best);
-		run = 0;
-	} else if (!exec_handoff(op_queue(e, op), &t->ex, best, op->prio)) {
-		run = 0;
-	}
+	run = ready_one(t, op, best);
 	/* Asked before the others are queued: they do not go before it. */
 	for (opi = r->head; opi; ) {
 		u32 cur = opi;
@@ -216,7 +213,10 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 		if ((s & BLOCK_CLOSED) && !block_count(s))
 			grant_succ(t, b, bi, s, &ready);
 	}
-	return ready.head ? ready_go(t, &ready) : 0;
+	if (!ready.head)
+		return 0;
+	return ready.head == ready.tail ? ready_one(t, op_of(e, ready.head), ready.head) :
+	       ready_several(t, &ready);
 }
 
 u32 retire(struct thread *t, struct op *op, u32 error)

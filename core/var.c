@@ -51,13 +51,13 @@ PAWL_EXPORT(pawl_var_create);
 int pawl_var_version(struct pawl_engine *e, pawl_var_t v, uint64_t *out)
 {
 	struct thread *t = thread_flushed(e);
-	u32 vi;
+	u32 vi = var_index(v);
 
 	if (unlikely(!t))
 		return thread_last.code;
 	if (!out)
 		return err(-EINVAL, "var_version: out is NULL");
-	if (var_check(t, v, &vi))
+	if (var_check(t, v))
 		return err(-ESTALE, "var_version: no var, or it was deleted");
 	*out = load_acquire(&var_side_of(e, vi)->version);	/* CORE-V2 <-> CORE-V1 */
 	/* It was still that var's: a later one's version tells that the generation has changed. */
@@ -124,12 +124,12 @@ static int var_ask(struct pawl_engine *e, pawl_var_t v, const char *who, struct 
 		   u32 *error)
 {
 	struct thread *t = *tp = thread_flushed(e);
-	u32 vi;
+	u32 vi = var_index(v);
 
 	*error = 0;
 	if (unlikely(!t))
 		return thread_last.code;
-	if (var_check(t, v, &vi))
+	if (var_check(t, v))
 		return err(-ESTALE, "%s: no var, or it was deleted", who);
 	if (load_relaxed(&e->special) & SPECIAL_POISONED)
 		*error = var_error_get(t, vi, (u32)(v.h >> 32));

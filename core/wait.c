@@ -219,7 +219,7 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 		    bool write)
 {
 	struct thread *t = thread_flushed(e);
-	u32 vi, opi, error, tok, budget;
+	u32 vi = var_index(h), opi, error, tok, budget;
 	struct block *b;
 	struct dep d;
 	struct op *op;
@@ -228,7 +228,7 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 	error_none(out);
 	if (unlikely(!t))
 		return thread_last.code;
-	if (var_check(t, h, &vi))
+	if (var_check(t, h))
 		return err(-ESTALE, "wait: no var, or it was deleted");
 	rc = look(t, vi, (u32)(h.h >> 32), write);
 	if (rc > 0 || rc == -ESTALE)

@@ -203,6 +203,25 @@ static void pq_push(struct exec_queue *q, struct exec_thread *t, u32 k, s64 prio
 	}
 }
 
+/*
+ * After the rings, so that a batch that moved work meanwhile cannot hide it; and its taker's lane
+ * may be newer than the look at them.  Progress: wait-free.
+ */
+static inline bool hoards_empty(struct exec_queue *q)
+{
+	u32 i, n = load_relaxed(&q->nlanes);
+
+	/* A single lane's owner takes from no other ring. */
+	for (i = 0; n > 1 && i < n; i++) {
+		struct exec_lane *l = lane_at(q, i);
+
+		/* Relaxed: the head that was read has the hoard as it was filled (EXEC-R7). */
+		if (l && !hoard_empty(load_relaxed(&l->hoard.word)))
+			return false;
+	}
+	return true;
+}
+
 /* Nothing of priority 0 in rings and hoards.  Progress: lock-free. */
 static bool lanes_empty(struct exec_queue *q)
 {
@@ -218,14 +237,28 @@ static bool lanes_empty(struct exec_queue *q)
 		empty = !ring_peek(&l->ring, &look);
 		lane_help(q, l, look.head);
 	}
-	/* Second, so that a batch that moved work meanwhile cannot hide it. */
-	for (i = 0; i < n && empty; i++) {
-		struct exec_lane *l = lane_at(q, i);
+	return empty && hoards_empty(q);
+}
 
-		/* Relaxed: the head that was read has the hoard as it was filled (EXEC-R7). */
-		empty = !l || hoard_empty(load_relaxed(&l->hoard.word));
+/*
+ * The same by the tails, so of what was published by pushes that have ended, as far as t knows.
+ * Progress: lock-free.
+ */
+static inline bool lanes_quiet(struct exec_queue *q)
+{
+	u32 i, n = load_relaxed(&q->nlanes);
+
+	for (i = 0; i < n; i++) {
+		struct exec_lane *l = lane_at(q, i);
+		u64 head;
+
+		if (!l)
+			continue;
+		head = load_acquire(&l->ring.head);	/* EXEC-R7 <-> EXEC-H7 */
+		if (head != load_relaxed(&l->ring.tail))
+			return ring_claimer(head) && lanes_empty(q);
 	}
-	return empty;
+	return hoards_empty(q);
 }
 
 static bool pq_empty(struct exec_queue *q, u32 k)
@@ -405,6 +438,23 @@ static bool pick_take(struct exec_queue *q, struct exec_thread *t, struct exec_l
 }
 
 /*
+ * The usual case of a thread that runs what it made ready: no other ring is there, so t has no
+ * hoard either, and nothing goes before what is in its own.  Relaxed: whatever was pushed before that
+ * is known to t since its own push.  0: look closer.  Progress: wait-free.
+ */
+static inline u32 take_own(struct exec_queue *q, struct exec_thread *t)
+{
+	struct exec_lane *l = t->from;
+
+	if (unlikely(l != t->to || t->from_q != q || t->to_q != q || !l))
+		return 0;
+	if (unlikely(load_relaxed(&q->nlanes) > 1 || load_relaxed(&q->n[PQ_HIGH]) ||
+		     load_relaxed(&q->n[PQ_ZERO])))
+		return 0;
+	return ring_take_own(&l->ring);
+}
+
+/*
  * The next piece of work of q, or 0.  deep: also from foreign hoards.
  * Progress: lock-free (a lost CAS means that another thread took something).
  */
@@ -416,6 +466,9 @@ u32 queue_take(struct exec_queue *q, struct exec_thread *t, bool deep)
 	bool retry;
 	u32 w;
 
+	w = take_own(q, t);
+	if (w)
+		return w;
 again:
 	retry = false;
 	mine = load_relaxed(&q->lanes[t->slot]);	/* our own store, or the client's order */
@@ -534,6 +587,15 @@ u32 thread_look(struct exec *x, struct exec_thread *t, bool deep)
 
 u32 exec_take(struct exec *x, struct exec_thread *t)
 {
+	struct exec_queue *q = t->from_q;
+	u32 w;
+
+	/* As thread_look() begins. */
+	if (likely(q && !t->queue && (t->tick & 15) && load_relaxed(&q->drive))) {
+		w = take_own(q, t);
+		if (likely(w))
+			return w;
+	}
 	return thread_look(x, t, true);
 }
 
@@ -600,13 +662,18 @@ static __noinline u64 stamp_turn(struct exec_queue *q, u64 key)
 	return turn & TURN_CLOCK ? turn_time(q, turn) : (turn >> TURN_SHIFT) + 1;
 }
 
+static inline bool turn_is(u64 turn, u32 slot)
+{
+	return (turn & TURN_WHO) == turn_key(slot) || BUSTED(TURN_KEPT);
+}
+
 static inline u64 stamp_now(struct exec_queue *q, u32 slot)
 {
-	u64 turn = load_relaxed(&q->turn), key = turn_key(slot);
+	u64 turn = load_relaxed(&q->turn);
 
-	if (likely((turn & TURN_WHO) == key) || BUSTED(TURN_KEPT))
+	if (turn_is(turn, slot))
 		return turn >> TURN_SHIFT;
-	return turn & TURN_CLOCK ? turn_time(q, turn) : stamp_turn(q, key);
+	return turn & TURN_CLOCK ? turn_time(q, turn) : stamp_turn(q, turn_key(slot));
 }
 
 /* t changes the queue that it pushes to. */
@@ -621,17 +688,17 @@ static __noinline struct exec_lane *lane_to(struct exec_queue *q, struct exec_th
 	return l;
 }
 
-void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags)
+/* Not to a ring that t pushes to already and that has room, or not in t's turn. */
+static __noinline void push_odd(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio,
+				u32 flags)
 {
-	struct exec_lane *l;
+	struct exec_lane *l = t->to;
 
-	BUG_ON1(!work || work > SLOT_WORK);
 	if (likely(!prio && !(flags & EXEC_FRONT))) {
-		l = t->to;
 		if (unlikely(t->to_q != q))
 			l = lane_to(q, t);
 		if (likely(l) && likely(ring_push(&l->ring, work, stamp_now(q, t->slot))))
-			goto published;
+			return;
 		pq_push(q, t, PQ_ZERO, 0, stamp_turn(q, 0), work);
 	} else if (flags & EXEC_FRONT) {
 		pq_push(q, t, PQ_HIGH, PRIO_FRONT, cycles_ordered(), work);
@@ -639,8 +706,20 @@ void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, 
 		pq_push(q, t, prio > 0 && !BUSTED(HIGH_IS_LOW) ? PQ_HIGH : PQ_LOW, prio,
 			cycles_ordered(), work);
 	}
-	smp_mb();	/* EXEC-P1 <-> EXEC-P2, in place of the exchange of ring_push() */
-published:
+	smp_mb();	/* EXEC-P1 <-> EXEC-P2, in place of the exchange of ring_put() */
+}
+
+void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags)
+{
+	u64 turn = load_relaxed(&q->turn);
+
+	BUG_ON1(!work || work > SLOT_WORK);
+	/* Nothing is called on the usual way, so it saves no registers. */
+	if (likely(!prio && !flags && t->to_q == q && turn_is(turn, t->slot) &&
+		   !ring_full(&t->to->ring)))
+		ring_put(&t->to->ring, work, turn >> TURN_SHIFT);
+	else
+		push_odd(q, t, work, prio, flags);
 	/*
 	 * EXEC-P1 <-> EXEC-P2: see park.c; drive as well: see queue_start().
 	 * EXEC-W8 <-> EXEC-W7: with ATTN_START, ARMED.
@@ -650,30 +729,33 @@ published:
 		queue_attention(q, t);
 }
 
-/* Progress: lock-free. */
-bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio)
+/* Does nothing in q go before work of that priority?  Progress: lock-free. */
+static __noinline bool goes_first(struct exec_queue *q, s32 prio)
 {
 	s64 top;
 	u64 order;
 
-	if (!t->budget || !thread_serves(t, q))
-		goto no;
-	/* All that was pushed before is known here by the edges that made `work` ready. */
 	if (load_relaxed(&q->n[PQ_HIGH]) && prioq_peek(q->pq[PQ_HIGH], &top, &order) &&
 	    top >= prio)
-		goto no;
-	if (prio <= 0) {
-		if (load_relaxed(&q->n[PQ_ZERO]) || (!BUSTED(HANDOFF_JUMPS) && !lanes_empty(q)))
-			goto no;
-		if (prio < 0 && load_relaxed(&q->n[PQ_LOW]) &&
-		    prioq_peek(q->pq[PQ_LOW], &top, &order) && top >= prio)
-			goto no;
+		return false;
+	if (prio > 0)
+		return true;
+	if (load_relaxed(&q->n[PQ_ZERO]) || (!BUSTED(HANDOFF_JUMPS) && !lanes_quiet(q)))
+		return false;
+	return prio == 0 || !load_relaxed(&q->n[PQ_LOW]) ||
+	       !prioq_peek(q->pq[PQ_LOW], &top, &order) || top < prio;
+}
+
+/* Progress: lock-free. */
+bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio)
+{
+	/* All that was pushed before is known here by the edges that made `work` ready. */
+	if (!t->budget || !thread_serves(t, q) || !goes_first(q, prio)) {
+		exec_push(q, t, work, prio, 0);
+		return false;
 	}
 	if (t->budget != EXEC_UNLIMITED)
 		t->budget--;
 	count(&t->handed);
 	return true;
-no:
-	exec_push(q, t, work, prio, 0);
-	return false;
 }

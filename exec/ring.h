@@ -155,24 +155,17 @@ u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u3
 	       u32 max, u64 tail, u64 limit);
 void hoard_open(struct hoard *h, const u64 *head, u64 seen);
 
-/*
- * Publish work at the tail; stamp: low 42 bits.  False: the ring is full and no memory is
- * left, nothing was done.  Progress: wait-free, but that growing allocates and copies.
- */
-static inline bool ring_push(struct ring *r, u32 work, u64 stamp)
+/* As far as the producer knows, all slots are in use. */
+static inline bool ring_full(const struct ring *r)
+{
+	return ((load_relaxed(&r->tail) - r->seen) & RING_POS) > r->mask + BUSTED(RING_OVERRUN);
+}
+
+/* ring_push() to a ring that is not full. */
+static inline void ring_put(struct ring *r, u32 work, u64 stamp)
 {
 	u64 p = load_relaxed(&r->tail);
 
-	if (unlikely(((p - r->seen) & RING_POS) > r->mask + BUSTED(RING_OVERRUN))) {
-		/*
-		 * EXEC-R3 <-> EXEC-R4: whoever moved head has copied what he took.  A batch
-		 * reads slots relaxed: without this order C11 lets its loads give what will be
-		 * written here.  (The model executes loads in order, so it cannot show that.)
-		 */
-		r->seen = ring_pos(load_acquire(&r->head));
-		if (((p - r->seen) & RING_POS) > r->mask && !ring_grow(r))
-			return false;
-	}
 	/*
 	 * EXEC-R1 <-> EXEC-R2: the element, and whatever made it ready; and who finds it in
 	 * place of an older one finds that head has moved.  seq_cst for EXEC-P1 <-> EXEC-P2:
@@ -181,6 +174,25 @@ static inline bool ring_push(struct ring *r, u32 work, u64 stamp)
 	(void)xchg_seq_cst(&r->slots[p & r->mask], slot_word(r->log2, p, stamp, work));
 	/* EXEC-R11 <-> EXEC-R10: who sees it sees what was pushed anywhere before. */
 	store_release(&r->tail, (p + 1) & RING_POS);
+}
+
+/*
+ * Publish work at the tail; stamp: low 42 bits.  False: the ring is full and no memory is
+ * left, nothing was done.  Progress: wait-free, but that growing allocates and copies.
+ */
+static inline bool ring_push(struct ring *r, u32 work, u64 stamp)
+{
+	if (unlikely(ring_full(r))) {
+		/*
+		 * EXEC-R3 <-> EXEC-R4: whoever moved head has copied what he took.  A batch
+		 * reads slots relaxed: without this order C11 lets its loads give what will be
+		 * written here.  (The model executes loads in order, so it cannot show that.)
+		 */
+		r->seen = ring_pos(load_acquire(&r->head));
+		if (ring_full(r) && !ring_grow(r))
+			return false;
+	}
+	ring_put(r, work, stamp);
 	return true;
 }
 
@@ -222,6 +234,20 @@ static inline bool ring_take(struct ring *r, const struct ring_look *look)
 
 	/* EXEC-R4 <-> EXEC-R3, EXEC-R7: our copy is made; whoever takes next sees our array. */
 	return cas_release_relaxed(&r->head, &old, (ring_pos(look->head) + 1) & RING_POS);
+}
+
+/*
+ * The oldest element, taken by the producer itself; 0: none, or look closer.  It knows its slots
+ * and its tail, and a stale head fails the take.  Progress: wait-free.
+ */
+static inline u32 ring_take_own(struct ring *r)
+{
+	struct ring_look look = { .head = load_relaxed(&r->head) };
+
+	if (unlikely(look.head == load_relaxed(&r->tail) || ring_claimer(look.head)))
+		return 0;
+	look.work = slot_work(load_relaxed(&r->slots[look.head & r->mask]));
+	return likely(ring_take(r, &look)) ? look.work : 0;
 }
 
 /* The next of a hoard, or 0.  Any thread.  Progress: lock-free. */

@@ -151,7 +151,7 @@ static u32 carve(struct pool_full *f, u32 *dst)
 }
 
 /* Progress: lock-free; a system call when the pool grows. */
-void *pool_slow_get(struct pool *p, struct pool_cache *c, u32 *idx)
+u32 pool_slow_get(struct pool *p, struct pool_cache *c)
 {
 	struct pool_full *f = pool_full(p);
 	u32 n = c->nspare;
@@ -168,14 +168,13 @@ void *pool_slow_get(struct pool *p, struct pool_cache *c, u32 *idx)
 		if (!n)
 			n = carve(f, c->cur);
 		if (!n)
-			return NULL;
+			return 0;
 		store_relaxed(&c->gets, c->gets + n);
 	}
 	for (i = 2; i <= 4 && i <= n; i++)
 		prefetchw(pool_obj(p, c->cur[n - i]));
 	c->n = --n;
-	*idx = c->cur[n];
-	return pool_obj(p, *idx);
+	return c->cur[n];
 }
 
 /* Progress: lock-free.  Never fails.  Lifetime: see pool_put(). */

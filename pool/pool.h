@@ -87,7 +87,7 @@ u32 pool_depot_count(struct pool *p);
  */
 int pool_commit_hook(const char *what, size_t bytes);
 
-void *pool_slow_get(struct pool *p, struct pool_cache *c, u32 *idx);
+u32 pool_slow_get(struct pool *p, struct pool_cache *c);
 void pool_slow_put(struct pool *p, struct pool_cache *c, u32 idx);
 /* Give all objects of a cache back to the depot (thread leaves).  Lock-free. */
 void pool_cache_flush(struct pool *p, struct pool_cache *c);
@@ -102,20 +102,21 @@ static inline u32 pool_idx(const struct pool *p, const void *obj)
 	return (u32)((size_t)((const char *)obj - p->base) / p->size);
 }
 
-/* pool_get() for who knows the pool's base and the size of its objects: no multiplication. */
-static inline void *pool_get_at(struct pool *p, struct pool_cache *c, char *base, size_t size,
-				u32 *idx)
+/*
+ * The index of an object, for who knows the pool's base and the size of its objects: no
+ * multiplication, and nothing goes through memory.  0 when pool_get() gives NULL.
+ */
+static inline u32 pool_get_idx(struct pool *p, struct pool_cache *c, char *base, size_t size)
 {
 	u32 n = c->n;
 
 	if (unlikely(!n))
-		return pool_slow_get(p, c, idx);
+		return pool_slow_get(p, c);
 	c->n = --n;
-	*idx = c->cur[n];
 	/* The next ones may be in another core's cache: ask for them before they are needed. */
 	if (likely(n >= 4))
 		prefetchw(base + c->cur[n - 4] * size);
-	return base + *idx * size;
+	return c->cur[n];
 }
 
 /*
@@ -124,7 +125,8 @@ static inline void *pool_get_at(struct pool *p, struct pool_cache *c, char *base
  */
 static inline void *pool_get(struct pool *p, struct pool_cache *c, u32 *idx)
 {
-	return pool_get_at(p, c, p->base, p->size, idx);
+	*idx = pool_get_idx(p, c, p->base, p->size);
+	return *idx ? pool_obj(p, *idx) : NULL;
 }
 
 /* Any thread, its own cache.  The caller owned the object; stale readers may still look. */

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # deep.sh LIST [JOBS]: search the scenarios of the list to the end, with room for many more states
-# than the short run has (tables of 1 GiB each), in the build of this folder.  Fails if one is not
+# than the short run has (tables of 2 GiB each), in the build of this folder.  Fails if one is not
 # exhausted in its time.  A line of the list:
 #
 #	PROGRAM SCENARIO BOUND SECONDS		bound: of preemptions, or none
@@ -16,7 +16,7 @@ while read -r program scenario bound seconds; do
 	[ "$n" -lt "$jobs" ] || wait -n
 	n=$((n + 1))
 	[ "$bound" != none ] || bound=$((0xffffffff))
-	./tests/model/model_"$program" -s "$scenario" -p "$bound" -M 26 -t "$seconds" \
+	./tests/model/model_"$program" -s "$scenario" -p "$bound" -M 27 -t "$seconds" \
 		>"$out/$program.$scenario" 2>&1 &
 done < <(grep -v '^#' "$list")
 wait

@@ -376,6 +376,7 @@ int run_trials(bool planted, const char *list, u32 jobs, u64 most, double second
 			n--;	/* not the model's: tests/busted */
 		} else if (list) {
 			unlisted++;
+			printf("    not in the list: %s\n", t->name);
 		} else if (!t->reached) {
 			unreached++;
 			printf("?\t%s\tnot reached\n", t->name);
@@ -391,6 +392,6 @@ int run_trials(bool planted, const char *list, u32 jobs, u64 most, double second
 		printf(" explained=%u open=%u unlisted=%u", reasons, open, unlisted);
 	else if (!planted)
 		printf(" not_reached=%u open=%u", unreached, open);
-	printf(" %.0fs %s\n", now() - start, missed ? "FAIL" : "PASS");
-	return missed != 0;
+	printf(" %.0fs %s\n", now() - start, missed + unlisted ? "FAIL" : "PASS");
+	return missed + unlisted != 0;
 }

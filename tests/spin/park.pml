@@ -82,7 +82,7 @@ proctype pusher()
 	do
 	:: n < WORKS ->
 		n = n + 1;
-		work = work + 1;	/* P1, P3: ring_push(), xchg_seq_cst */
+		work = work + 1;	/* P1, P3: ring_put(), xchg_seq_cst */
 		if
 		:: attn > 0 ->		/* [exec_push] load_seq_cst(&q->group.attn) */
 			if
