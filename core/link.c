@@ -257,7 +257,7 @@ int link_simple_slow(struct thread *t, struct op *op, u64 tag, u64 *found)
 u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 {
 	struct pawl_engine *e = t->e;
-	u32 n = op->ndeps, odd = op->flags & (OP_BATCH | OP_DELETE), own = 0, j;
+	u32 n = op->ndeps, odd = op->flags & (OP_BATCH | OP_DELETE), own, j;
 	u64 seq = ++t->seq, tag = tag_make(t->slot, seq, 0), st, ignored;
 	struct dep *deps = op_deps(e, op, n, op->ext);
 	struct desc *d = &t->d;
@@ -269,15 +269,20 @@ u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 	st = status_make(seq, PHASE_LINKING);
 	/* Published by the words: whoever finds the tag sees this, and all before it (CORE-L3). */
 	store_relaxed(&d->status, st);
-	for (j = 0; j < n; j++) {
-		u32 vi = deps[j].var;
+	j = 0;
+	if (likely(n <= INLINE_DEPS && !odd)) {
+		for (; j < n; j++) {
+			u32 vi = deps[j].var;
+
+			if (unlikely(!link_quick(t, var_of(e, vi & ~DEP_WRITE), &deps[j], tag,
+						 vi & DEP_WRITE, &found[j], &d->status, st)))
+				break;
+		}
+	}
+	/* From the first that was not as usual. */
+	for (own = j; j < n; j++) {
 		u64 *f = j < INLINE_DEPS ? &found[j] : &ignored;
 
-		if (likely(!odd) && likely(link_quick(t, var_of(e, vi & ~DEP_WRITE), &deps[j], tag,
-						      vi & DEP_WRITE, f, &d->status, st))) {
-			own++;
-			continue;
-		}
 		if (!link_dep(t, d, &deps[j], tag, odd & OP_BATCH, odd & OP_DELETE, f))
 			break;	/* helped to the end */
 		own += !!*f;
