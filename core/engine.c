@@ -59,6 +59,7 @@ static int config_check(struct pawl_config *c)
 		{ "max_threads", c->max_threads, 1, 2047 },
 		{ "window", c->window, 0, c->max_ops },
 		{ "window_policy", c->window_policy, -1, PAWL_WINDOW_HELP },
+		{ "leave_ns", (s64)min_u(c->leave_ns, (u64)INT64_MAX), 0, 1000000 },
 		{ "ndevices", c->ndevices, 0, 16 },
 		{ "device_streams", c->device_streams, 1, 32 },
 		{ "device_workers", c->device_workers, 1, 32 },
@@ -277,6 +278,7 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	xc.max_threads = e->max_threads;
 	xc.max_work = e->pool[POOL_OP]->max + 1;
 	xc.spin_ns = c.spin_ns;
+	xc.leave_ns = c.leave_ns;
 	xc.cpus = e->cfg.cpus;
 	xc.ncpus = c.ncpus;
 	xc.name = c.name;

@@ -49,6 +49,7 @@ struct exec_config {
 	u32 max_threads;	/* slots 0 .. max_threads - 1 */
 	u32 max_work;		/* work numbers are below this */
 	u64 spin_ns;		/* how long a thread looks before it parks */
+	u64 leave_ns;		/* how long a worker leaves short work to others; 0: not */
 	const int *cpus;	/* workers are pinned to these in turn */
 	u32 ncpus;
 	const char *name;	/* prefix of thread names */

@@ -44,6 +44,8 @@
 #define YIELD_NS	10000u	/* between two sched_yield() of a spinner */
 #define REST_NS		200000u	/* sleep after which a thread is expected to sleep again */
 #define STAMP_NS	12u	/* a stamp's unit is at most this; a line takes longer to move */
+#define LEAVE_NS	400u	/* others are fast if they take one piece of work in this */
+#define LEAVE_AVG_NS	1500u	/* work that runs longer, its lines' way included, is left to nobody */
 #define TURN_NS		1000u	/* a turn that is shorter is dearer than to read the clock */
 #ifdef PAWL_MODEL
 #define TURN_FAST	2u	/* so that small scenarios have turns, and come to the clock */
@@ -126,6 +128,9 @@ struct exec {
 	u64 steal;		/* I: cycles, STEAL_NS */
 	u64 relax;		/* I: cycles, RELAX_NS */
 	u64 turn_short;		/* I: cycles, TURN_NS */
+	u64 leave;		/* I: cycles, exec_config.leave_ns; 0: never */
+	u64 leave_avg;		/* I: cycles, LEAVE_AVG_NS */
+	u64 leave_most;		/* I: pieces of work in leave_ns, if others are fast */
 	struct exec_queue *queues[EXEC_MAX_QUEUES];	/* I */
 	struct exec_thread **threads;	/* A: by slot */
 	struct pool *nodes;	/* I */
@@ -141,12 +146,19 @@ struct exec {
 };
 
 /* queue.c */
-u32 queue_take(struct exec_queue *q, struct exec_thread *t, bool deep);
+enum {
+	LOOK_DEEP = 1,		/* also at foreign hoards */
+	LOOK_LEAVE = 2,		/* a worker that may leave it to others */
+};
+u32 queue_take(struct exec_queue *q, struct exec_thread *t, u32 how);
 bool queue_empty(struct exec_queue *q);
-bool thread_hint(struct exec *x, struct exec_thread *t, bool deep);
-u32 thread_look(struct exec *x, struct exec_thread *t, bool deep);
+bool thread_hint(struct exec *x, struct exec_thread *t, u32 how);
+u32 thread_look(struct exec *x, struct exec_thread *t, u32 how);
 struct exec_lane *lane_add(struct exec_queue *q, u32 slot) __cold;
 void lane_link(struct exec_queue *q, struct exec_lane *l);
+
+/* leave.c */
+bool worker_leaves(struct exec_queue *q, struct exec_thread *t, u64 now) __noinline;
 
 /* worker.c */
 void queue_start(struct exec_queue *q) __cold;
@@ -179,6 +191,18 @@ static inline u64 ns_to_cycles(u64 per_us, u64 ns)
 static inline bool thread_serves(const struct exec_thread *t, const struct exec_queue *q)
 {
 	return t->queue ? t->queue == q : load_relaxed(&q->drive);
+}
+
+/* NULL: it is about to be added. */
+static inline struct exec_lane *lane_at(const struct exec_queue *q, u32 i)
+{
+	return load_acquire(&q->list[i]);	/* EXEC-Q2 <-> EXEC-Q1 */
+}
+
+/* Something has a priority, or had just now. */
+static inline bool queue_ranked(const struct exec_queue *q)
+{
+	return load_relaxed(&q->n[PQ_HIGH]) | load_relaxed(&q->n[PQ_LOW]);
 }
 
 /* A counter of the owner that others only read. */

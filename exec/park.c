@@ -273,12 +273,12 @@ static int idle_over(struct exec *x, struct exec_thread *t, const struct idle *h
 static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *how, u32 *work)
 {
 	u64 start = cycles(), yielded = start, now;
-	bool deep = false;
+	u32 look = t->queue ? LOOK_LEAVE : 0;
 	int r;
 
 	for (;;) {
-		if (how->help && thread_hint(x, t, deep)) {
-			*work = thread_look(x, t, deep);
+		if (how->help && thread_hint(x, t, look)) {
+			*work = thread_look(x, t, look);
 			if (likely(*work))
 				return IDLE_WORK;
 		}
@@ -286,11 +286,14 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 		if (r != AGAIN)
 			return r;
 		now = cycles();
+		if (t->left)
+			start = now;	/* nobody would wake it for what it leaves */
 		if (now - start >= x->spin)
 			return AGAIN;
 		if (how->deadline && exec_now_ns() >= how->deadline)
 			return IDLE_TIME;
-		deep = now - start > x->steal;
+		if (now - start > x->steal)
+			look |= LOOK_DEEP;
 		if (now - yielded >= x->yield && !t->rested) {
 			os_thread_yield();
 			yielded = cycles();
@@ -330,7 +333,7 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 	if (!BUSTED(PARK_NO_MB))
 		smp_mb();
 	r = BUSTED(PARK_NO_COND) ? AGAIN : idle_over(x, t, how);
-	if (r == AGAIN && how->help && !BUSTED(PARK_NO_LOOK) && (*work = thread_look(x, t, true)))
+	if (r == AGAIN && how->help && !BUSTED(PARK_NO_LOOK) && (*work = thread_look(x, t, LOOK_DEEP)))
 		r = IDLE_WORK;
 	if (r == AGAIN && how->deadline && exec_now_ns() >= how->deadline)
 		r = IDLE_TIME;
@@ -382,6 +385,7 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 			r = idle_park(x, t, how, g, work);
 		}
 	} while (r == AGAIN);
+	t->left = 0;
 	if (!parked)
 		t->rested = false;
 	if (t->spinning)

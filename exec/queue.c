@@ -79,11 +79,6 @@ struct exec_lane *lane_add(struct exec_queue *q, u32 slot)
 	return l;
 }
 
-static struct exec_lane *lane_at(struct exec_queue *q, u32 i)
-{
-	return load_acquire(&q->list[i]);	/* EXEC-Q2 <-> EXEC-Q1 */
-}
-
 static __noinline void hoard_help(struct exec_queue *q, struct exec_lane *l, u64 head)
 {
 	/* Relaxed: the claim was read with acquire (EXEC-R7), and came after the lane. */
@@ -222,8 +217,11 @@ static inline bool hoards_empty(struct exec_queue *q)
 	return true;
 }
 
-/* Nothing of priority 0 in rings and hoards.  Progress: lock-free. */
-static bool lanes_empty(struct exec_queue *q)
+/*
+ * Nothing of priority 0 in rings and hoards.  own: NULL, or the caller's lane, of which it knows the
+ * tail.  Progress: lock-free.
+ */
+static bool lanes_empty(struct exec_queue *q, const struct exec_lane *own)
 {
 	u32 i, n = load_relaxed(&q->nlanes);
 	bool empty = true;
@@ -234,31 +232,15 @@ static bool lanes_empty(struct exec_queue *q)
 
 		if (!l)
 			continue;
+		if (l == own) {
+			look.head = load_acquire(&l->ring.head);	/* EXEC-R7 <-> EXEC-H7 */
+			empty = look.head == load_relaxed(&l->ring.tail);
+			continue;
+		}
 		empty = !ring_peek(&l->ring, &look);
 		lane_help(q, l, look.head);
 	}
 	return empty && hoards_empty(q);
-}
-
-/*
- * The same by the tails, so of what was published by pushes that have ended, as far as t knows.
- * Progress: lock-free.
- */
-static inline bool lanes_quiet(struct exec_queue *q)
-{
-	u32 i, n = load_relaxed(&q->nlanes);
-
-	for (i = 0; i < n; i++) {
-		struct exec_lane *l = lane_at(q, i);
-		u64 head;
-
-		if (!l)
-			continue;
-		head = load_acquire(&l->ring.head);	/* EXEC-R7 <-> EXEC-H7 */
-		if (head != load_relaxed(&l->ring.tail))
-			return ring_claimer(head) && lanes_empty(q);
-	}
-	return hoards_empty(q);
 }
 
 static bool pq_empty(struct exec_queue *q, u32 k)
@@ -271,7 +253,7 @@ static bool pq_empty(struct exec_queue *q, u32 k)
 
 static bool nothing_above_low(struct exec_queue *q)
 {
-	return pq_empty(q, PQ_HIGH) && lanes_empty(q) && pq_empty(q, PQ_ZERO) &&
+	return pq_empty(q, PQ_HIGH) && lanes_empty(q, NULL) && pq_empty(q, PQ_ZERO) &&
 	       !(u32)load_relaxed(&q->late);
 }
 
@@ -287,7 +269,7 @@ bool queue_empty(struct exec_queue *q)
  * comes; queue_take() then runs as it does when there is always something, with
  * its branches predicted.  Progress: wait-free.
  */
-static inline bool queue_hint(struct exec_queue *q, bool deep)
+static inline bool queue_hint(struct exec_queue *q, u32 how)
 {
 	u32 i, n = load_relaxed(&q->nlanes);
 
@@ -303,7 +285,7 @@ static inline bool queue_hint(struct exec_queue *q, bool deep)
 		w = load_relaxed(ring_slot_at(arr, ring_pos(head)));
 		if (slot_holds(w, arr, ring_pos(head)) || ring_claimer(head))
 			return true;
-		if (deep && !hoard_empty(load_relaxed(&l->hoard.word)))
+		if ((how & LOOK_DEEP) && !hoard_empty(load_relaxed(&l->hoard.word)))
 			return true;
 	}
 	return load_relaxed(&q->n[PQ_HIGH]) | load_relaxed(&q->n[PQ_ZERO]) |
@@ -311,15 +293,20 @@ static inline bool queue_hint(struct exec_queue *q, bool deep)
 }
 
 /* The same for all queues that t serves.  Progress: wait-free. */
-bool thread_hint(struct exec *x, struct exec_thread *t, bool deep)
+bool thread_hint(struct exec *x, struct exec_thread *t, u32 how)
 {
 	u32 i, n;
 
+	if (unlikely(t->left)) {
+		if (t->left - cycles() <= x->leave && !queue_ranked(t->queue))
+			return false;
+		t->left = 0;
+	}
 	if (t->queue)
-		return queue_hint(t->queue, deep);
+		return queue_hint(t->queue, how);
 	n = x->nqueues;
 	for (i = 0; i < n; i++) {
-		if (load_relaxed(&x->queues[i]->drive) && queue_hint(x->queues[i], deep))
+		if (load_relaxed(&x->queues[i]->drive) && queue_hint(x->queues[i], how))
 			return true;
 	}
 	return false;
@@ -438,27 +425,36 @@ static bool pick_take(struct exec_queue *q, struct exec_thread *t, struct exec_l
 }
 
 /*
- * The usual case of a thread that runs what it made ready: no other ring is there, so t has no
- * hoard either, and nothing goes before what is in its own.  Relaxed: whatever was pushed before that
- * is known to t since its own push.  0: look closer.  Progress: wait-free.
+ * The usual case of a thread that runs what it made ready: nothing is in the other ring, if there
+ * is one, nor in its hoard, so its own oldest is the first.  Relaxed: of what was pushed before
+ * that, t knows since its own push.  0: look closer.  Progress: lock-free, as ring_peek().
  */
 static inline u32 take_own(struct exec_queue *q, struct exec_thread *t)
 {
-	struct exec_lane *l = t->from;
+	struct exec_lane *l = t->from, *other;
+	struct ring_look look, over;
+	u32 n;
 
 	if (unlikely(l != t->to || t->from_q != q || t->to_q != q || !l))
 		return 0;
-	if (unlikely(load_relaxed(&q->nlanes) > 1 || load_relaxed(&q->n[PQ_HIGH]) ||
-		     load_relaxed(&q->n[PQ_ZERO])))
+	if (!ring_peek_own(&l->ring, &look) ||
+	    unlikely(load_relaxed(&q->n[PQ_HIGH]) || load_relaxed(&q->n[PQ_ZERO])))
 		return 0;
-	return ring_take_own(&l->ring);
+	n = load_relaxed(&q->nlanes);
+	if (n > 1) {
+		other = lane_at(q, lane_at(q, 0) == l);
+		if (n > 2 || !other || !hoard_empty(load_relaxed(&l->hoard.word)) ||
+		    ring_peek(&other->ring, &over) || ring_claimer(over.head))
+			return 0;
+	}
+	return likely(ring_take(&l->ring, &look)) ? look.work : 0;
 }
 
 /*
- * The next piece of work of q, or 0.  deep: also from foreign hoards.
+ * The next piece of work of q, or 0.  how: LOOK_*.
  * Progress: lock-free (a lost CAS means that another thread took something).
  */
-u32 queue_take(struct exec_queue *q, struct exec_thread *t, bool deep)
+u32 queue_take(struct exec_queue *q, struct exec_thread *t, u32 how)
 {
 	struct exec *x = q->x;
 	struct exec_lane *mine;
@@ -491,6 +487,8 @@ again:
 			return w;
 		}
 	}
+	if (unlikely((how & LOOK_LEAVE) && x->leave) && worker_leaves(q, t, cycles()))
+		return 0;
 	p.lane = NULL;
 	/* Begin with the ring that had something last: often no other needs two looks. */
 	if (likely(t->from && t->from_q == q) && likely(ring_peek(&t->from->ring, &p.look))) {
@@ -536,7 +534,7 @@ again:
 		warm_next(x, p.lane, &p.look);
 		return p.look.work;
 	}
-	if (likely(!deep && !load_relaxed(&q->n[PQ_LOW])))
+	if (likely(!(how & LOOK_DEEP) && !load_relaxed(&q->n[PQ_LOW])))
 		return 0;
 	w = steal(q, t);
 	if (w || !load_relaxed(&q->n[PQ_LOW]))
@@ -555,15 +553,15 @@ static inline bool queue_unused(struct exec_queue *q)
 }
 
 /* As exec_take(). */
-u32 thread_look(struct exec *x, struct exec_thread *t, bool deep)
+u32 thread_look(struct exec *x, struct exec_thread *t, u32 how)
 {
 	u32 i, n, k, w;
 
 	if (t->queue)
-		return queue_take(t->queue, t, deep);
+		return queue_take(t->queue, t, how);
 	/* Stay with the queue that had something for a while: its lines are here. */
 	if (likely(t->from_q && (t->tick & 15) && load_relaxed(&t->from_q->drive))) {
-		w = queue_take(t->from_q, t, deep);
+		w = queue_take(t->from_q, t, how);
 		if (likely(w))
 			return w;
 	}
@@ -576,7 +574,7 @@ u32 thread_look(struct exec *x, struct exec_thread *t, bool deep)
 		q = x->queues[k];
 		if (queue_unused(q) || !load_relaxed(&q->drive))
 			continue;
-		w = queue_take(q, t, deep);
+		w = queue_take(q, t, how);
 		if (w) {
 			t->turn = k + 1;
 			return w;
@@ -596,7 +594,7 @@ u32 exec_take(struct exec *x, struct exec_thread *t)
 		if (likely(w))
 			return w;
 	}
-	return thread_look(x, t, true);
+	return thread_look(x, t, LOOK_DEEP);
 }
 
 /*
@@ -730,8 +728,9 @@ void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, 
 }
 
 /* Does nothing in q go before work of that priority?  Progress: lock-free. */
-static __noinline bool goes_first(struct exec_queue *q, s32 prio)
+static __noinline bool goes_first(struct exec_queue *q, const struct exec_thread *t, s32 prio)
 {
+	const struct exec_lane *own = t->to_q == q ? t->to : NULL;
 	s64 top;
 	u64 order;
 
@@ -740,7 +739,7 @@ static __noinline bool goes_first(struct exec_queue *q, s32 prio)
 		return false;
 	if (prio > 0)
 		return true;
-	if (load_relaxed(&q->n[PQ_ZERO]) || (!BUSTED(HANDOFF_JUMPS) && !lanes_quiet(q)))
+	if (load_relaxed(&q->n[PQ_ZERO]) || (!BUSTED(HANDOFF_JUMPS) && !lanes_empty(q, own)))
 		return false;
 	return prio == 0 || !load_relaxed(&q->n[PQ_LOW]) ||
 	       !prioq_peek(q->pq[PQ_LOW], &top, &order) || top < prio;
@@ -750,7 +749,7 @@ static __noinline bool goes_first(struct exec_queue *q, s32 prio)
 bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio)
 {
 	/* All that was pushed before is known here by the edges that made `work` ready. */
-	if (!t->budget || !thread_serves(t, q) || !goes_first(q, prio)) {
+	if (!t->budget || !thread_serves(t, q) || !goes_first(q, t, prio)) {
 		exec_push(q, t, work, prio, 0);
 		return false;
 	}

@@ -237,17 +237,16 @@ static inline bool ring_take(struct ring *r, const struct ring_look *look)
 }
 
 /*
- * The oldest element, taken by the producer itself; 0: none, or look closer.  It knows its slots
- * and its tail, and a stale head fails the take.  Progress: wait-free.
+ * The oldest element, as the producer itself sees it; it knows its slots and its tail, and a
+ * stale head fails the take.  False: none, or look closer.  Progress: wait-free.
  */
-static inline u32 ring_take_own(struct ring *r)
+static inline bool ring_peek_own(const struct ring *r, struct ring_look *look)
 {
-	struct ring_look look = { .head = load_relaxed(&r->head) };
-
-	if (unlikely(look.head == load_relaxed(&r->tail) || ring_claimer(look.head)))
-		return 0;
-	look.work = slot_work(load_relaxed(&r->slots[look.head & r->mask]));
-	return likely(ring_take(r, &look)) ? look.work : 0;
+	look->head = load_relaxed(&r->head);
+	if (look->head == load_relaxed(&r->tail) || ring_claimer(look->head))
+		return false;
+	look->work = slot_work(load_relaxed(&r->slots[look->head & r->mask]));
+	return true;
 }
 
 /* The next of a hoard, or 0.  Any thread.  Progress: lock-free. */

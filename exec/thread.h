@@ -40,6 +40,10 @@ struct exec_thread {
 	/* O: the ring that it took from last, and the one that it pushed to, or NULL; queues */
 	struct exec_lane *from, *to;
 	struct exec_queue *from_q, *to_q;
+	/* O: leave.c; left: the thread looks for no work before that time, or 0 */
+	u64 left, leave_next, leave_at, leave_heads, leave_tails;
+	u32 leave_slow, leave_rest;
+	bool leaving;
 	bool spinning;		/* O: counted in its group's spinners */
 	bool rested;		/* O: it slept for REST_NS the last time that it had nothing to do */
 	u64 stolen, handed, helped, sleeps;	/* S */

@@ -92,7 +92,7 @@ static void worker_loop(struct exec *x, struct exec_queue *q, struct exec_thread
 	u32 w;
 
 	while (!load_acquire(&q->stop)) {	/* EXEC-W6 <-> EXEC-W5 */
-		w = queue_take(q, t, true);
+		w = queue_take(q, t, LOOK_DEEP | LOOK_LEAVE);
 		if (!w) {
 			if (x->cl.idle)
 				x->cl.idle(x->cl.user, t);
@@ -354,6 +354,9 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->steal = ns_to_cycles(us, STEAL_NS);
 	x->relax = ns_to_cycles(us, RELAX_NS);
 	x->turn_short = ns_to_cycles(us, TURN_NS);
+	x->leave = ns_to_cycles(us, cfg->leave_ns);
+	x->leave_avg = ns_to_cycles(us, LEAVE_AVG_NS);
+	x->leave_most = max_u(cfg->leave_ns / LEAVE_NS, 1u);
 	snprintf(x->name, sizeof(x->name), "%s", cfg->name ? cfg->name : "exec");
 	rc = err(-ENOMEM, "exec: no memory for %u threads and %u ops", cfg->max_threads,
 		 cfg->max_work);
@@ -475,6 +478,9 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	t->turn = slot;
 	t->from_q = t->to_q = NULL;
 	t->from = t->to = NULL;
+	t->left = t->leave_next = 0;
+	t->leave_rest = 0;
+	t->leaving = false;
 	t->spinning = false;
 	t->rested = false;
 	t->nodes.seed = slot * 0x9e3779b97f4a7c15ull + 1;

@@ -157,6 +157,12 @@ struct pawl_config {
 	bool prefault;			/* touch all memory at creation: no page fault later */
 	uint64_t spin_ns;		/* a thread looks for work this long before it sleeps;
 					   default 20000 */
+	uint64_t leave_ns;		/* workers leave ops that run for less than about 200 ns to
+					   threads that run some at their window or in a wait, and
+					   look this often whether these are still fast; an op that
+					   nobody runs may start later by this, or by four times
+					   this while more is pushed.  At most 10^6; 30000 is
+					   usual; 0, the default: workers take all they can */
 	const int *cpus;		/* workers are pinned to these in turn; NULL: not pinned */
 	unsigned int ncpus;
 	const char *name;		/* prefix of thread names, at most 7 bytes; "pawl" */

@@ -128,11 +128,12 @@ static const char usage[] =
 "  --window N         ops in flight per pushing thread (the engine's default)\n"
 "  --policy NAME      at the window: fail, block or help\n"
 "  --spin NS          of an idle worker\n"
+"  --leave NS         short ops are left to the pusher while it helps\n"
 "  --no-help          waiting threads only wait\n"
 "  --prefault         touch all memory first\n";
 
 enum { OPT_LIST = 256, OPT_ENGINE, OPT_TEST, OPT_OPS, OPT_REPS, OPT_WARM, OPT_SAMPLES,
-       OPT_PUSHERS, OPT_SEED, OPT_NO_CHECK, OPT_PIN, OPT_WINDOW, OPT_POLICY, OPT_SPIN,
+       OPT_PUSHERS, OPT_SEED, OPT_NO_CHECK, OPT_PIN, OPT_WINDOW, OPT_POLICY, OPT_SPIN, OPT_LEAVE,
        OPT_NO_HELP, OPT_PREFAULT, OPT_USE, OPT_WATCH };
 
 static const struct option options[] = {
@@ -150,6 +151,7 @@ static const struct option options[] = {
 	{ "window", required_argument, NULL, OPT_WINDOW },
 	{ "policy", required_argument, NULL, OPT_POLICY },
 	{ "spin", required_argument, NULL, OPT_SPIN },
+	{ "leave", required_argument, NULL, OPT_LEAVE },
 	{ "no-help", no_argument, NULL, OPT_NO_HELP },
 	{ "prefault", no_argument, NULL, OPT_PREFAULT },
 	{ "use", required_argument, NULL, OPT_USE },
@@ -237,6 +239,9 @@ int main(int argc, char **argv)
 			break;
 		case OPT_SPIN:
 			bench_opts.spin_ns = (long)number(optarg);
+			break;
+		case OPT_LEAVE:
+			bench_opts.leave_ns = number(optarg);
 			break;
 		case OPT_NO_HELP:
 			bench_opts.no_help = true;

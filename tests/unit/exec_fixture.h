@@ -92,7 +92,7 @@ static inline void fix_stop(void *user, const char *name)
 }
 
 struct fix_opt {
-	u64 spin_ns;
+	u64 spin_ns, leave_ns;
 	const int *cpus;
 	u32 ncpus;
 	u32 max_work;
@@ -107,7 +107,7 @@ static inline void fix_init(struct fix *f, const struct fix_opt *o)
 	};
 	struct exec_config cfg = {
 		.max_threads = FIX_THREADS, .max_work = o && o->max_work ? o->max_work : 1u << 20,
-		.spin_ns = o ? o->spin_ns : 20000, .name = "t",
+		.spin_ns = o ? o->spin_ns : 20000, .leave_ns = o ? o->leave_ns : 0, .name = "t",
 		.cpus = o ? o->cpus : NULL, .ncpus = o ? o->ncpus : 0,
 	};
 

@@ -133,6 +133,8 @@ START_TEST(test_create_ranges)
 	REFUSE(max_threads, 1u << 30, "1073741824");
 	REFUSE(window, c.max_ops + 1, "window");
 	REFUSE(window_policy, 3, "3");
+	REFUSE(leave_ns, 1000001, "1000001");
+	REFUSE(leave_ns, UINT64_MAX, "leave_ns");
 	REFUSE(name, NULL, "NULL");
 	REFUSE(name, "12345678", "7");
 	REFUSE(ncpus, 1, "cpus");
