@@ -114,7 +114,7 @@ static const char usage[] =
 "  --list             engines of this binary\n"
 "  --engine NAME      one of them, or serial\n"
 "  --test TEST        chain indep readers random stencil cholesky\n"
-"                     ping ping-w wake wake-w mpush metg line\n"
+"                     ping ping-w wake wake-w mpush metg line hand\n"
 "  --ops N            ops per run (200000)\n"
 "  --reps N           runs that count (1)      --warm N  runs before them (1)\n"
 "  --use N            after the warm runs, only the first N ops of the list\n"
@@ -257,7 +257,7 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	if (!m.test || (!engine && strcmp(m.test, "line")) || !m.ops || !m.reps || !m.samples ||
+	if (!m.test || (!engine && strcmp(m.test, "line") && strcmp(m.test, "hand")) || !m.ops || !m.reps || !m.samples ||
 	    (m.watch && !strcmp(m.test, "metg"))) {
 		fputs(usage, stderr);
 		return 2;
@@ -268,6 +268,11 @@ int main(int argc, char **argv)
 	if (!strcmp(m.test, "line")) {
 		measure_clock();
 		measure_line(&m);
+		return 0;
+	}
+	if (!strcmp(m.test, "hand")) {
+		measure_clock();
+		measure_hand(&m);
 		return 0;
 	}
 	m.e = find_engine(engine);

@@ -26,5 +26,6 @@ void measure_latency(const struct measure *m);
 void measure_mpush(const struct measure *m);
 void measure_metg(const struct measure *m);
 void measure_line(const struct measure *m);
+void measure_hand(const struct measure *m);
 
 #endif /* BENCH_MEASURE_H */

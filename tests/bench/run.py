@@ -136,6 +136,7 @@ class Bench:
         self.dropped = {}       # (engine, test) -> why
         self.in_push = {}       # (engine, test) -> share of ops that ran inside their own push
         self.lines = []
+        self.hands = []
         self.rounds = 0
         self.find()
 
@@ -234,6 +235,14 @@ class Bench:
         if not r.get("unsupported"):
             self.lines.append(r)
 
+    def hand(self):
+        any_binary = next(iter(self.engines.values()))["binary"]
+        p = subprocess.run([any_binary, "--test", "hand"], capture_output=True, text=True,
+                           timeout=60, check=True)
+        r = json.loads(p.stdout)
+        if not r.get("unsupported"):
+            self.hands.append(r["ns"])
+
     def turns(self, rnd):
         names = self.names()
         k = rnd % len(names)
@@ -249,6 +258,7 @@ class Bench:
                 break
             self.rounds = rnd + 1
             for test in [t for t in SHAPES if t in a.tests]:
+                self.hand()
                 for name in self.turns(rnd):
                     self.run(name, test, ["--ops", a.ops], a.limit)
                     progress(f"round {rnd + 1}/{a.rounds} {test} {name}")
@@ -338,6 +348,9 @@ def shapes_tables(b, targets):
             notes.append("twin-1w and starpu-1 are one worker and a pusher")
         if rows:
             word = "Two threads" if threads == 2 else "One thread"
+            if threads == 2 and b.hands:
+                notes.append("an op handed to the other core without any engine: "
+                             f"{fmt(median(b.hands))} ({fmt(min(b.hands))})")
             table(f"{word}: ns per op, median (min) of {b.rounds} rounds, "
                   f"{b.args.ops} ops", ["engine"] + tests, rows, notes)
     me = {}
@@ -707,6 +720,7 @@ def main():
             missed = target_table(targets)
             record["noise"] = noise(b, use.result(), facts["load"])
             record["line"] = b.lines
+            record["hand"] = b.hands
             record["in_push"] = [{"engine": e, "test": t, "share": s}
                                  for (e, t), s in b.in_push.items()]
             record["rounds"] = [{"engine": e, "test": t, "results": r,
