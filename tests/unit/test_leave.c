@@ -182,8 +182,8 @@ START_TEST(test_not)
 	ck_assert_uint_eq(queue_take(r.q, r.worker, LOOK_DEEP | LOOK_LEAVE), 0);
 	MUST(r.worker->left);
 	/* a priority is seen all the same, and so is one below 0 */
-	r.worker->left = cycles() + LEAVE;
 	r.f.x->leave = UINT64_MAX / 2;
+	r.worker->left = cycles() + (1ull << 60);
 	MUST(!thread_hint(r.f.x, r.worker, LOOK_LEAVE));
 	exec_push(r.q, r.maker, ++r.work, -5, 0);
 	MUST(thread_hint(r.f.x, r.worker, LOOK_LEAVE));
