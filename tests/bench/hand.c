@@ -2,12 +2,11 @@
 /*
  * hand.c - what an op costs that one core pushes and the other runs, without an engine.
  *
- * The least that a dependency engine moves if pushes come from any thread at any time: the op, with
- * its body, argument and var; a word per var, changed by a compare-and-swap; a block per write,
- * which the op's end completes by an addition and the next write of the var looks at; a slot of a
- * ring; and what the body writes.  1024 vars take turns, as in indep, and 128 ops are in flight.
+ * What a dependency engine like this one moves if pushes come from any thread at any time: the op,
+ * with its body and argument; a word per var, changed by a compare-and-swap; a block per write,
+ * which the op's end completes by an addition and the next write of the var looks at; a slot of
+ * a ring; and what the body writes.  1024 vars take turns, as in indep, and 128 ops are in flight.
  * Nothing is allocated, checked or counted, nobody sleeps, and there is one pusher and one worker.
- * Whoever hands each op over on this machine is not faster than this.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -257,8 +257,8 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	if (!m.test || (!engine && strcmp(m.test, "line") && strcmp(m.test, "hand")) || !m.ops || !m.reps || !m.samples ||
-	    (m.watch && !strcmp(m.test, "metg"))) {
+	if (!m.test || (!engine && strcmp(m.test, "line") && strcmp(m.test, "hand")) ||
+	    !m.ops || !m.reps || !m.samples || (m.watch && !strcmp(m.test, "metg"))) {
 		fputs(usage, stderr);
 		return 2;
 	}

@@ -227,21 +227,14 @@ class Bench:
     def queues(self, name, test):
         return self.in_push.get((name, test), 0) < MAX_IN_PUSH
 
-    def line(self):
+    def machine(self, test, results):
+        """What the machine does without any engine: line, hand."""
         any_binary = next(iter(self.engines.values()))["binary"]
-        p = subprocess.run([any_binary, "--test", "line"], capture_output=True, text=True,
+        p = subprocess.run([any_binary, "--test", test], capture_output=True, text=True,
                            timeout=60, check=True)
         r = json.loads(p.stdout)
         if not r.get("unsupported"):
-            self.lines.append(r)
-
-    def hand(self):
-        any_binary = next(iter(self.engines.values()))["binary"]
-        p = subprocess.run([any_binary, "--test", "hand"], capture_output=True, text=True,
-                           timeout=60, check=True)
-        r = json.loads(p.stdout)
-        if not r.get("unsupported"):
-            self.hands.append(r["ns"])
+            results.append(r)
 
     def turns(self, rnd):
         names = self.names()
@@ -258,12 +251,12 @@ class Bench:
                 break
             self.rounds = rnd + 1
             for test in [t for t in SHAPES if t in a.tests]:
-                self.hand()
+                self.machine("hand", self.hands)
                 for name in self.turns(rnd):
                     self.run(name, test, ["--ops", a.ops], a.limit)
                     progress(f"round {rnd + 1}/{a.rounds} {test} {name}")
             if rnd < a.latency_rounds and set(LATENCY) & set(a.tests):
-                self.line()
+                self.machine("line", self.lines)
                 for test in [t for t in LATENCY if t in a.tests]:
                     samples = a.samples if test.startswith("ping") else a.wake_samples
                     for name in self.turns(rnd):
@@ -349,8 +342,9 @@ def shapes_tables(b, targets):
         if rows:
             word = "Two threads" if threads == 2 else "One thread"
             if threads == 2 and b.hands:
+                hands = [r["ns"] for r in b.hands]
                 notes.append("an op handed to the other core without any engine: "
-                             f"{fmt(median(b.hands))} ({fmt(min(b.hands))})")
+                             f"{fmt(median(hands))} ({fmt(min(hands))})")
             table(f"{word}: ns per op, median (min) of {b.rounds} rounds, "
                   f"{b.args.ops} ops", ["engine"] + tests, rows, notes)
     me = {}
