@@ -251,6 +251,7 @@ PHONY += lib
 # --- what is around it -------------------------------------------------------
 
 include $(srctree)/tools/Makefile
+include $(srctree)/examples/Makefile
 include $(srctree)/tests/Makefile
 include $(srctree)/tools/Makefile.install
 
@@ -320,7 +321,7 @@ PHONY += tags
 clean-files = libpawl_mx.a libpawl_mx.map libpawl_mx.so* pawl-mx.pc pawl-lto.o libpawl.a libpawl.map libpawl.so* pawl.pc $(version-h) .check-layer-*.so
 clean:
 	$(Q)rm -f $(clean-files)
-	$(Q)for dir in $(layers) include tools tests cmake Documentation; do \
+	$(Q)for dir in $(layers) include tools tests examples cmake Documentation; do \
 		[ ! -d $$dir ] || find $$dir -name '*.[oad]' -delete -o -name '.*.cmd' -delete \
 			-o -name '*.gcno' -delete -o -name '*.gcda' -delete; done
 	$(Q)rm -f .*.cmd

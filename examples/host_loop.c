@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * host_loop - an engine without threads of its own.
+ *
+ * With workers = 0 the engine starts no thread.  The host runs ready ops when it likes: one at
+ * a time between the other things that its loop does, or all of them until a condition is true.
+ */
+#include <pawl/engine.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+static int steps;
+
+static int step(struct pawl_run *run, void *arg)
+{
+	(void)run;
+	(void)arg;
+	steps++;
+	return 0;
+}
+
+static bool enough(void *arg)
+{
+	(void)arg;
+	return steps == 8;
+}
+
+int main(void)
+{
+	struct pawl_config cfg;
+	struct pawl_engine *e;
+	struct pawl_op op = PAWL_OP_INIT;
+	pawl_var_t v;
+	int i, n;
+
+	pawl_config_init(&cfg);
+	cfg.workers = 0;
+	if (pawl_engine_create(&cfg, &e) || pawl_var_create(e, &v))
+		goto err;
+	op.fn = step;
+	op.writes = &v;
+	op.nwrites = 1;
+	for (i = 0; i < 8; i++)
+		if (pawl_push(e, &op))
+			goto err;
+
+	/* A turn of the host's loop: a little work for the engine, then its own. */
+	for (i = 0; i < 4; i++) {
+		n = pawl_run_one(e);
+		if (n < 0)
+			goto err;
+		printf("turn %d: ran %d\n", i, n);
+	}
+	/* Or run what is ready until the host is satisfied. */
+	if (pawl_run_until(e, enough, NULL, -1))
+		goto err;
+	printf("%d\n", steps);
+	return pawl_engine_destroy(e) || steps != 8;
+err:
+	fprintf(stderr, "host_loop: %s\n", pawl_error_text());
+	return 1;
+}
