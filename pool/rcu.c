@@ -33,7 +33,7 @@
  * Fork: the child has the other threads' registrations but not the threads, and liburcu
  * has no way to drop them; and one of its mutexes may be locked for good, by a thread
  * that was in there.  `users` counts both.  If there were any, the child no longer calls
- * liburcu: lock and unlock do nothing, and nothing deferred is ever freed (reclaim
+ * liburcu: lock and unlock only count, and nothing deferred is ever freed (reclaim
  * returns at once).  That leaks what was deferred, until the child ends or calls exec.
  * The parent does not wait, nor do its threads.
  *
@@ -84,16 +84,15 @@ static void grace_period(void)
 
 #include <pthread.h>
 #include <urcu/urcu-memb.h>
-/*
- * Its short functions for readers, which it leaves to anybody, inline: each event of a
- * recording is a section.  The thread sanitizer would take what is in them for races.
- */
-#ifdef __SANITIZE_THREAD__
-#define _urcu_memb_read_lock urcu_memb_read_lock
-#define _urcu_memb_read_unlock urcu_memb_read_unlock
-#else
 #include <urcu/static/urcu-memb.h>
-#endif
+/*
+ * Its inline functions for readers would find the reader of the thread anew each time, and
+ * as libpawl's own thread-local variables are found: in space that the program sets aside
+ * when it starts.  What is left of that space is not aligned enough for liburcu's variable,
+ * so dlopen() would refuse to load libpawl.  Below they are written again with the reader's
+ * address, which is asked for once per thread, in the way that works at any time.
+ */
+extern __thread struct urcu_reader urcu_memb_reader __attribute__((tls_model("global-dynamic")));
 
 /* A: threads inside calls of liburcu that take its mutexes, and registered threads */
 static u64 users;
@@ -106,10 +105,12 @@ static pthread_key_t key;	/* I: by once */
 static bool have_key;		/* I: by once */
 static bool orphaned;		/* a child of fork that leaves liburcu alone; set in the handler */
 
-enum { RCU_NONE, RCU_THREAD, RCU_SECTION };
-
-static __thread u32 state;	/* O: registered: not, until the thread ends, for a section */
-static __thread u32 depth;	/* O: nesting, for RCU_SECTION and for the checks */
+/*
+ * O: liburcu's reader of this thread, if it is registered until the thread ends; else NULL,
+ * and the slow functions are called.
+ */
+static __thread struct urcu_reader *self;
+static __thread u32 depth;	/* O: nesting while self is NULL */
 
 #ifdef __SANITIZE_THREAD__
 static char gp_sync;		/* stands for "a grace period" */
@@ -120,11 +121,15 @@ static char gp_sync;		/* stands for "a grace period" */
 #define tsan_acquire(p)	((void)0)
 #endif
 
-/* POOL-R7 <-> POOL-R6: the only thread there is. */
+/* POOL-R7 <-> POOL-R6: the only thread there is.  Sections that it is in are only counted. */
 static void fork_child(void)
 {
-	if (load_acquire(&users) != (state == RCU_NONE ? 0 : USER_READER))
-		orphaned = true;
+	if (load_acquire(&users) == (self || depth ? USER_READER : 0))
+		return;
+	orphaned = true;
+	if (self)
+		depth = self->ctr & URCU_GP_CTR_NEST_MASK;
+	self = NULL;
 }
 
 /* POOL-R6 <-> POOL-R7: counted before liburcu's mutex is taken, and until it is free. */
@@ -141,19 +146,17 @@ static void urcu_leave(u64 readers)
 /* Progress: blocking (liburcu's mutex). */
 static void reader_leave(void)
 {
-	if (!orphaned) {
-		urcu_enter();
-		urcu_memb_unregister_thread();
-		urcu_leave(-USER_READER);
-	}
-	state = RCU_NONE;
+	urcu_enter();
+	urcu_memb_unregister_thread();
+	urcu_leave(-USER_READER);
 }
 
 /* The destructor of the key.  A later destructor may lock again: then it runs again. */
 static void thread_exit(void *arg)
 {
-	if (state == RCU_THREAD)
+	if (self)
 		reader_leave();
+	self = NULL;
 }
 
 static void once_init(void)
@@ -173,51 +176,109 @@ __attribute__((destructor)) static void rcu_fini(void)
 }
 
 /* Progress: blocking (liburcu's mutex; the key's value may allocate). */
-static __cold void reader_enter(void)
+static void reader_enter(void)
 {
-	u32 how = RCU_SECTION;
+	bool until_exit;
 
 	pthread_once(&once, once_init);
 	/* Any value but NULL makes the destructor run. */
-	if (have_key && !pthread_setspecific(key, &key))
-		how = RCU_THREAD;
+	until_exit = have_key && !pthread_setspecific(key, &key);
 	urcu_enter();
 	urcu_memb_register_thread();
-	state = how;
+	if (until_exit)
+		self = &urcu_memb_reader;
+	else
+		depth = 1;
 	urcu_leave(USER_READER);
+}
+
+/*
+ * As urcu_memb_read_lock() and urcu_memb_read_unlock().  The barriers are for the compiler
+ * alone where the kernel makes them for readers when a grace period needs them, see
+ * membarrier(2).
+ */
+static inline void reader_lock(struct urcu_reader *r)
+{
+	unsigned long ctr = load_relaxed(&r->ctr);
+
+	if (unlikely(ctr & URCU_GP_CTR_NEST_MASK)) {
+		store_relaxed(&r->ctr, ctr + URCU_GP_COUNT);
+		return;
+	}
+	store_relaxed(&r->ctr, load_relaxed(&urcu_memb_gp.ctr));
+	urcu_memb_smp_mb_slave();
+}
+
+static __cold void wake_grace_period(void)
+{
+	store_relaxed(&urcu_memb_gp.futex, 0);
+	futex_async(&urcu_memb_gp.futex, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static inline void reader_unlock(struct urcu_reader *r)
+{
+	unsigned long ctr = load_relaxed(&r->ctr);
+
+	BUG_ON1(!(ctr & URCU_GP_CTR_NEST_MASK));
+	/* Inner sections need neither the barriers nor the check: they do no harm. */
+	urcu_memb_smp_mb_slave();
+	store_relaxed(&r->ctr, ctr - URCU_GP_COUNT);
+	urcu_memb_smp_mb_slave();
+	if (unlikely(load_relaxed(&urcu_memb_gp.futex) == -1))
+		wake_grace_period();
+}
+
+/* The thread's first section; any in a child that leaves liburcu alone; or without a key. */
+static __cold void lock_slow(void)
+{
+	if (orphaned || depth) {
+		depth++;
+		return;
+	}
+	reader_enter();
+	reader_lock(&urcu_memb_reader);
+}
+
+static __cold void unlock_slow(void)
+{
+	BUG_ON1(!depth);
+	depth--;
+	if (orphaned || depth)
+		return;
+	reader_unlock(&urcu_memb_reader);
+	reader_leave();
 }
 
 /* Progress: wait-free; blocking on the first call of a thread. */
 void pool_rcu_lock(void)
 {
-	if (unlikely(orphaned)) {
-		depth++;
-		return;
-	}
-	if (unlikely(state == RCU_NONE))
-		reader_enter();
-	depth++;
-	_urcu_memb_read_lock();
+	if (likely(self))
+		reader_lock(self);
+	else
+		lock_slow();
 }
 
 /* Progress: wait-free; a system call if a grace period waits for this reader. */
 void pool_rcu_unlock(void)
 {
-	BUG_ON1(!depth);
-	depth--;
-	if (unlikely(orphaned))
-		return;
 	/* POOL-R3 <-> POOL-R4: what the section read, before the functions run. */
 	tsan_release(&gp_sync);
-	_urcu_memb_read_unlock();
-	if (unlikely(state == RCU_SECTION && !depth))
-		reader_leave();
+	if (likely(self))
+		reader_unlock(self);
+	else
+		unlock_slow();
+}
+
+/* Inside a section?  For the checks. */
+static inline bool reading(void)
+{
+	return self ? self->ctr & URCU_GP_CTR_NEST_MASK : depth;
 }
 
 /* Are there grace periods in this process? */
 static bool grace_works(void)
 {
-	BUG_ON1(depth);
+	BUG_ON1(reading());
 	/* The fork handler must be there before the first of liburcu's mutexes is taken. */
 	pthread_once(&once, once_init);
 	return !orphaned;

@@ -401,6 +401,38 @@ START_TEST(test_fork_orphan)
 }
 END_TEST
 
+/* The child of a thread that was inside two sections, while another one was: it leaves both. */
+static int child_leaves(void)
+{
+	pool_rcu_unlock();
+	pool_rcu_lock();
+	pool_rcu_unlock();
+	pool_rcu_unlock();
+	return child_orphan();
+}
+
+START_TEST(test_fork_inside_sections)
+{
+	pthread_t r;
+
+	fresh();
+	reader_in = reader_go = reclaim_done = 0;
+	ck_assert_int_eq(pthread_create(&r, NULL, slow_reader, NULL), 0);
+	while (!load_acquire(&reader_in))
+		nap(1);
+	pool_rcu_lock();
+	pool_rcu_lock();
+	in_child(child_leaves);
+	pool_rcu_unlock();
+	pool_rcu_unlock();
+	store_release(&reader_go, 1);
+	pthread_join(r, NULL);
+	pool_rcu_defer(&item(1)->d, count);
+	pool_rcu_reclaim();
+	ck_assert_uint_eq(ran, 1);
+}
+END_TEST
+
 /* A child that threads start in: those do not register either. */
 static int child_orphan_threads(void)
 {
@@ -553,6 +585,7 @@ static Suite *suite(void)
 	tcase_set_timeout(fork, 60);
 	tcase_add_test(fork, test_fork_alone);
 	tcase_add_test(fork, test_fork_orphan);
+	tcase_add_test(fork, test_fork_inside_sections);
 	tcase_add_test(fork, test_fork_in_between);
 	/* The thread sanitizer does not let such a child start threads. */
 	if (!THREAD_SANITIZED)

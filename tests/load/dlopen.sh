@@ -1,0 +1,40 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# dlopen.sh LIBDIR INCLUDEDIR...: libpawl.so can be loaded by a program that runs already,
+# from C and from Python, also when other libraries have used up most of the space
+# that the C library keeps for the thread-local variables of libraries that are loaded late.
+# Exit status 0: passed, 1: failed.
+set -eu
+
+lib=$(cd "$1" && pwd)
+shift
+here=$(cd "$(dirname "$0")" && pwd)
+cc=${CC:-cc}
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+export LD_LIBRARY_PATH="$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+
+includes=
+for dir; do
+	includes="$includes -I$dir"
+done
+# shellcheck disable=SC2086 # lists of words
+$cc -D_GNU_SOURCE -std=gnu11 -Wall -Wextra -Werror $includes "$here/plugin.c" -o "$tmp/plugin" \
+	-ldl -pthread
+cd "$tmp"
+for bytes in 1 1000; do
+	$cc -DBYTES=$bytes -shared -fPIC "$here/tls.c" -o tls$bytes.so
+	./plugin ./tls$bytes.so "$lib/libpawl.so"
+	echo "dlopen: loaded after $bytes bytes of thread-local variables"
+	"${PYTHON3:-python3}" - ./tls$bytes.so "$lib/libpawl.so" <<-'END'
+		import ctypes, sys
+		ctypes.CDLL(sys.argv[1])
+		pawl = ctypes.CDLL(sys.argv[2])
+		engine = ctypes.c_void_p()
+		assert pawl.pawl_engine_create(None, ctypes.byref(engine)) == 0
+		assert pawl.pawl_wait_all(engine, ctypes.c_int64(-1), None) == 0
+		assert pawl.pawl_engine_destroy(engine) == 0
+	END
+	echo "dlopen: loaded by Python after $bytes bytes"
+done
