@@ -10,7 +10,7 @@ SUBLEVEL = 0
 lib-layers := pool device exec core
 layers := $(lib-layers) compat
 
-# The builds of make check beside the configured one: name=compiler[+fragment of configs/]...
+# The builds of make check-all beside the configured one: name=compiler[+fragment of configs/]...
 CHECK_BUILDS ?= asan=gcc+asan tsan-gcc=gcc+tsan tsan-clang=clang+tsan clang=clang \
 	minimal=gcc+minimal
 
@@ -72,7 +72,7 @@ export KCONFIG_CONFIG KCONFIG_AUTOHEADER
 version-h := include/pawl/version.h
 
 clean-goals := clean mrproper
-outer-goals := help setup run check tags
+outer-goals := help setup run check check-all tags
 config-goals := $(filter-out check-%,$(filter %config,$(MAKECMDGOALS)))
 free-goals := $(clean-goals) $(outer-goals) $(config-goals) check-kconfig check-tokens \
 	check-edges check-sources check-exports check-spin check-cross check-proof proof-table ledger
@@ -273,11 +273,14 @@ run:
 	+$(Q)$(MAKE) $(many) -f $(src-abs)/Makefile tools/pawl/pawl
 	$(Q)./tools/pawl/pawl infer $(RUN_ARGS)
 
-# Without what the other machines need, that item is skipped, and says so.
 check:
 	$(Q)$(srctree)/tools/setup.sh check
+	+$(Q)make='$(MAKE) -f $(src-abs)/Makefile' $(srctree)/tests/check.sh short
+# Without what the other machines need, that item is skipped, and says so.
+check-all:
+	$(Q)$(srctree)/tools/setup.sh check
 	-$(Q)$(srctree)/tools/setup.sh cross
-	+$(Q)make='$(MAKE) -f $(src-abs)/Makefile' $(srctree)/tests/check.sh
+	+$(Q)make='$(MAKE) -f $(src-abs)/Makefile' $(srctree)/tests/check.sh all
 
 bench: $(if $(have-config),libpawl.a $(version-h))
 	+$(Q)$(MAKE) -f $(srctree)/tests/bench/Makefile srctree=$(src-abs) objtree=$(CURDIR) \
@@ -311,7 +314,7 @@ cmd_mxlayer = $(CXX) -shared $(z-defs) $(base-ldflags) -o .check-layer-compat.so
 check-layer-compat: $(mx-objs) libpawl.so
 	$(if $(mx-objs),$(call cmd,mxlayer),@:)
 
-PHONY += setup run check bench check-tokens check-edges check-sources check-exports \
+PHONY += setup run check check-all bench check-tokens check-edges check-sources check-exports \
 	check-layers $(layers:%=check-layer-%)
 
 tags:
@@ -351,7 +354,8 @@ PHONY += help
 #@   bench           the benchmarks, beside other engines (BENCH_ARGS=...)
 #@
 #@ Check
-#@   check           all of what follows, also in the builds of CHECK_BUILDS
+#@   check           all unit and integration tests and a short form of each proof, a few minutes
+#@   check-all       everything that follows, also in the builds of CHECK_BUILDS (half an hour)
 #@   check-unit      unit tests of this build
 #@   check-stress    stress tests of this build
 #@   check-fuzz      the fuzz targets on their corpus, in this build
@@ -378,7 +382,7 @@ PHONY += help
 #@   check-exports   every public function is exported, and nothing else
 #@   check-kconfig   every symbol has a help text
 #@   check-proof     the table of figures in README and proof.md is as proof-table writes it
-#@   proof-table     write it, from the last make check of this folder
+#@   proof-table     write it, from the last make check-all of this folder
 #@   ledger          CLASS=C10 SECONDS=600: a long run, and its line in tests/ledger.tsv
 #@
 #@ Configure (without, the first make takes configs/defconfig)
@@ -389,7 +393,7 @@ PHONY += help
 #@ Variables
 #@   O=dir           build in there        V=1     show the commands
 #@   CC=clang        another compiler      CFLAGS= LDFLAGS=  added to ours
-#@   CHECK_BUILDS=   name=compiler[+fragment]...  of make check
+#@   CHECK_BUILDS=   name=compiler[+fragment]...  of make check-all
 
 endif
 endif

@@ -1,15 +1,24 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# make check: everything that can be checked, in the configured build and in those of
-# CHECK_BUILDS (name=compiler[+fragment]...).  Runs in the build folder; $make and
-# $srctree come from make.  With $RESULTS the outcome is appended to that file.
+# check.sh short|all
+#
+# short, for make check: the configured build, all its unit and integration tests, and a short
+# form of each proof.  all, for make check-all: everything that can be checked, in the configured
+# build and in those of CHECK_BUILDS (name=compiler[+fragment]...).  It runs in the build folder;
+# $make and $srctree come from make.  With $RESULTS the outcome is appended to that file.
 set -u
+case ${1:-} in
+short | all) form=$1 ;;
+*) echo "usage: check.sh short|all" >&2; exit 2 ;;
+esac
 : "${srctree:?}" "${make:?}" "${CHECK_BUILDS?}"
 
 run=$(cd "$srctree" && pwd)/tests/run.sh
 results=${RESULTS:-$(mktemp)}
 [ -n "${RESULTS:-}" ] || trap 'rm -f "$results" "$results.failed" "$results.figures"' EXIT
+# figures of this form alone
+rm -f "$results.figures"
 build_time=1200
 jobs=
 case ${MAKEFLAGS:-} in
@@ -35,6 +44,29 @@ search='tests/fault tests/fuzz tests/lin'
 for lint in kconfig tokens sources exports edges proof; do
 	item '' "$lint" 200 "$make check-$lint"
 done
+
+short_form() {
+	item '' build $build_time "$make $jobs all tests" || return
+	item '' headers 200 "$make check-headers"
+	# shellcheck disable=SC2086 # lists of words
+	programs '' . $plain tests/fuzz tests/lin
+	item '' model-build $build_time "$make $jobs model"
+	item '' model 900 "$make check-model MODEL_ARGS='-T 0.1'"
+	item '' proof-build $build_time "$make $jobs tests/suspend/suspend tests/suspend.list proof"
+	PAWL_SUSPEND_SECONDS=3 "$run" -n -r "$results" tests/suspend.list
+	PAWL_PURITY_OPS=1e6 "$run" -n -r "$results" tests/purity.list
+	PAWL_TEARDOWN_SECONDS=2 PAWL_FAIRNESS_SECONDS=1 "$run" -n -r "$results" \
+		tests/memory.list tests/teardown.list
+}
+
+if [ "$form" = short ]; then
+	short_form
+	echo
+	echo "Shown (what the figures mean: Documentation/proof.md):"
+	sed 's/^/    /' "$results.figures"
+	"$run" -r "$results" /dev/null
+	exit
+fi
 
 if item '' build $build_time "$make $jobs all tests"; then
 	item '' layers 200 "$make check-layers"

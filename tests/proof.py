@@ -4,7 +4,7 @@
 The table of figures in README.md and Documentation/proof.md, from the lines that the classes of tests print
 (C03 model_core: ... PASS).
 
-	proof.py FIGURES	put the figures of a run of make check (build/proof.txt) in
+	proof.py FIGURES	put the figures of a run of make check-all (build/proof.txt) in
 	proof.py -c		is the table in the tree as this script writes it?
 """
 import os
