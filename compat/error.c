@@ -7,7 +7,7 @@
  *
  * Ordering: COMPAT-N1 (entry listed) <-> COMPAT-N2 (entry found): its text.
  *
- * Progress: lock-free; a new name, and a thread's first error, are allocations.
+ * Progress: lock-free; a new name, and a thread's first error or name, are allocations.
  */
 #include <pthread.h>
 #include <stdarg.h>
@@ -17,43 +17,58 @@
 
 #define TEXT_MAX	4096u
 
-static __thread char *text;
-static __thread bool text_lost;	/* the last one found no memory */
-static pthread_key_t text_key;
-static pthread_once_t text_once = PTHREAD_ONCE_INIT;
-static bool have_text_key;
+#define RECENT		64u
 
-static void text_free(void *p)
+/*
+ * Of a thread, from its first error or name until its end.  Not thread-local variables: a
+ * program that loads the library late has little space for those.
+ */
+struct own {
+	struct { const char *s, *copy; } recent[RECENT];
+	char text[TEXT_MAX];
+};
+
+static __thread struct own *own;
+static __thread bool text_lost;	/* the last one found no memory */
+static pthread_key_t own_key;
+static pthread_once_t own_once = PTHREAD_ONCE_INIT;
+static bool have_own_key;
+
+static void own_free(void *p)
 {
 	free(p);
-	text = NULL;
+	own = NULL;
 }
 
-static void text_key_make(void)
+static void own_key_make(void)
 {
-	have_text_key = !pthread_key_create(&text_key, text_free);
+	have_own_key = !pthread_key_create(&own_key, own_free);
 }
 
-static char *text_room(void)
+/* NULL: no memory, or no key. */
+static __cold struct own *own_new(void)
 {
-	if (!text) {
-		pthread_once(&text_once, text_key_make);
-		text = have_text_key ? calloc(1, TEXT_MAX) : NULL;
-		if (text && pthread_setspecific(text_key, text))
-			text_free(text);
-	}
-	return text;
+	pthread_once(&own_once, own_key_make);
+	own = have_own_key ? calloc(1, sizeof(*own)) : NULL;
+	if (own && pthread_setspecific(own_key, own))
+		own_free(own);
+	return own;
+}
+
+static inline struct own *own_get(void)
+{
+	return likely(own) ? own : own_new();
 }
 
 int mx_err(int code, const char *fmt, ...)
 {
-	char *to = text_room();
+	struct own *o = own_get();
 	va_list ap;
 
 	va_start(ap, fmt);
-	text_lost = !to;
-	if (to && vsnprintf(to, TEXT_MAX, fmt, ap) < 0)
-		to[0] = '\0';
+	text_lost = !o;
+	if (o && vsnprintf(o->text, TEXT_MAX, fmt, ap) < 0)
+		o->text[0] = '\0';
 	va_end(ap);
 	return code;
 }
@@ -65,7 +80,7 @@ int mx_err_pawl(int code)
 
 const char *pawl_mx_last_error(void)
 {
-	return text_lost ? "an error, and no memory for its text" : text ? text : "";
+	return text_lost ? "an error, and no memory for its text" : own ? own->text : "";
 }
 PAWL_EXPORT(pawl_mx_last_error);
 
@@ -134,15 +149,18 @@ static const char *name_keep(const char *s)
 /* Most come again, from the same place: a thread remembers which copy a pointer had. */
 const char *mx_name(const char *s)
 {
-	static __thread struct { const char *s, *copy; } recent[64];
-	u32 i = (u32)((uintptr_t)s >> 3 & 63);
+	u32 i = (u32)((uintptr_t)s >> 3) % RECENT;
+	struct own *o;
 
 	if (!s)
 		return NULL;
+	o = own_get();
+	if (unlikely(!o))
+		return name_keep(s);
 	/* The pointer may be another text's by now; a text that was cut is looked up. */
-	if (likely(recent[i].s == s && !strcmp(recent[i].copy, s)))
-		return recent[i].copy;
-	recent[i].copy = name_keep(s);
-	recent[i].s = s;
-	return recent[i].copy;
+	if (likely(o->recent[i].s == s && !strcmp(o->recent[i].copy, s)))
+		return o->recent[i].copy;
+	o->recent[i].copy = name_keep(s);
+	o->recent[i].s = s;
+	return o->recent[i].copy;
 }

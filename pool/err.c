@@ -1,22 +1,86 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The last error's message, one per thread; see base/err.h. */
+/*
+ * The last error's message, one per thread; see base/err.h.
+ *
+ * Room for the text is allocated by a thread's first err() and freed when the thread ends.
+ * It is not a thread-local variable: a program that loads libpawl late has little space for those.
+ */
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <base/err.h>
 
-static __thread char text[256];
+#define TEXT_MAX	256u
 
-/* Progress: wait-free.  Lifetime: the text stays until this thread's next err(). */
+static char lost[] = "an error, and no memory for its message";
+static __thread char *text;	/* O: TEXT_MAX bytes; NULL: none yet; lost */
+
+#ifdef PAWL_MODEL
+
+static char *text_new(void)
+{
+	static __thread char room[TEXT_MAX];
+
+	return room;
+}
+
+#else
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;	/* I: by once */
+static bool have_key;		/* I: by once */
+
+static void thread_exit(void *arg)
+{
+	text = NULL;
+	free(arg);
+}
+
+static void once_init(void)
+{
+	have_key = !pthread_key_create(&key, thread_exit);
+}
+
+/* The library may be unloaded while threads live: their destructor goes with it. */
+__attribute__((destructor)) static void err_fini(void)
+{
+	if (have_key)
+		pthread_key_delete(key);
+	have_key = false;
+}
+
+/* Progress: blocking (the C library's allocator).  lost: no memory, or no key. */
+static char *text_new(void)
+{
+	char *room;
+
+	pthread_once(&once, once_init);
+	room = have_key ? malloc(TEXT_MAX) : NULL;
+	if (room && pthread_setspecific(key, room)) {
+		free(room);
+		room = NULL;
+	}
+	return room ? room : lost;
+}
+
+#endif
+
+/* Progress: wait-free after the thread's first call.  The text stays until its next one. */
 int err(int code, const char *fmt, ...)
 {
 	int saved = errno;
 	va_list ap;
 
-	va_start(ap, fmt);
-	if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
-		text[0] = '\0';
-	va_end(ap);
+	if (!text || text == lost)
+		text = text_new();
+	if (text != lost) {
+		va_start(ap, fmt);
+		if (vsnprintf(text, TEXT_MAX, fmt, ap) < 0)
+			text[0] = '\0';
+		va_end(ap);
+	}
 	errno = saved;
 	return code;
 }
@@ -24,5 +88,5 @@ int err(int code, const char *fmt, ...)
 /* Progress: wait-free.  "" if this thread had no error yet. */
 const char *err_text(void)
 {
-	return text;
+	return text ? text : "";
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# dlopen.sh LIBDIR INCLUDEDIR...: libpawl.so can be loaded by a program that runs already,
+# dlopen.sh LIBDIR INCLUDEDIR...: libpawl.so and libpawl_mx.so can be loaded by a program that runs already,
 # from C and from Python, also when other libraries have used up most of the space
 # that the C library keeps for the thread-local variables of libraries that are loaded late.
 # Exit status 0: passed, 1: failed.
@@ -23,9 +23,11 @@ done
 $cc -D_GNU_SOURCE -std=gnu11 -Wall -Wextra -Werror $includes "$here/plugin.c" -o "$tmp/plugin" \
 	-ldl -pthread
 cd "$tmp"
-for bytes in 1 1000; do
+mx=
+[ ! -e "$lib/libpawl_mx.so" ] || mx=$lib/libpawl_mx.so
+for bytes in 1 1400; do
 	$cc -DBYTES=$bytes -shared -fPIC "$here/tls.c" -o tls$bytes.so
-	./plugin ./tls$bytes.so "$lib/libpawl.so"
+	./plugin ./tls$bytes.so "$lib/libpawl.so" ${mx:+"$mx"}
 	echo "dlopen: loaded after $bytes bytes of thread-local variables"
 	"${PYTHON3:-python3}" - ./tls$bytes.so "$lib/libpawl.so" <<-'END'
 		import ctypes, sys
