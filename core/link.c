@@ -84,7 +84,9 @@ static enum phase tag_phase(struct pawl_engine *e, u64 tag)
  * The word of var vi, tagged by a committed push, is about to be overwritten: its
  * owner may still need the value.  All who get here for one (push, var) have the same
  * value, so the first one suffices.  A wrong cell does no harm: it does not have the tag.
- * op, n and ext must be of one push, or the cell would be outside of its chunk.
+ * op, n and ext must be of one push, or the cell would be outside of its chunk: they are, if
+ * the push is still COMMITTED afterwards, because its op cannot end before it is FINISHED
+ * (push_several(); the link list of a batch goes when the batch is FINISHED).
  */
 static __cold void record(struct thread *t, u64 tag, u32 vi, u64 val)
 {

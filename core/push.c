@@ -48,7 +48,7 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 {
 	struct pawl_engine *e = t->e;
 	u64 found[INLINE_DEPS], tag;
-	u32 n = op->ndeps, granted = 0, dead = 0, j;
+	u32 n = op->ndeps, granted = 0, hold = 0, dead = 0, j;
 	struct dep *deps;
 
 	store_relaxed(&op->wait, n - BUSTED(RUN_EARLY));
@@ -62,6 +62,9 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 			granted += attach_own(t, &op->deps[j], dep_ref(opi, 1, 0, j), found[j]);
 		goto attached;
 	}
+	/* Until the push is FINISHED others look at the op, to record for it: it must not end. */
+	hold = 1;
+	store_relaxed(&op->wait, n + hold - BUSTED(RUN_EARLY));
 	deps = op_deps(e, op, n, op->ext);
 	for (j = 0; j < n; j++) {
 		u32 ref = dep_ref(opi, n, op->ext, j);
@@ -98,10 +101,12 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 attached:
 	/*
 	 * What was granted here is still in the counter, and keeps the op from running before all
-	 * is attached.  None was: the op is no longer ours.  All were: nobody else has it.
+	 * is attached.  None was, and no hold: the op is no longer ours.  All were: nobody else
+	 * has it.
 	 */
 	if (granted == n ||	/* CORE-W1 <-> CORE-W2 */
-	    (granted && fetch_add_acq_rel(&op->wait, -granted) == granted))
+	    (granted + hold &&
+	     fetch_add_acq_rel(&op->wait, -(granted + hold)) == granted + hold))
 		dispatch(t, op, opi);
 	return 0;
 }
