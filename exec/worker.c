@@ -358,17 +358,15 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->leave_avg = ns_to_cycles(us, LEAVE_AVG_NS);
 	x->leave_most = max_u(cfg->leave_ns / LEAVE_NS, 1u);
 	snprintf(x->name, sizeof(x->name), "%s", cfg->name ? cfg->name : "exec");
-	rc = err(-ENOMEM, "exec: no memory for %u threads and %u ops", cfg->max_threads,
-		 cfg->max_work);
 	x->threads = calloc(cfg->max_threads, sizeof(*x->threads));
 	/* Untouched pages of it are free. */
 	x->late_next = calloc(cfg->max_work, sizeof(*x->late_next));
 	if (!x->threads || !x->late_next || !group_init(&x->helpers, 1, cfg->max_threads))
-		goto out;
+		goto no_memory;
 	if (cfg->ncpus) {
 		x->cpus = calloc(cfg->ncpus, sizeof(*x->cpus));
 		if (!x->cpus)
-			goto out;
+			goto no_memory;
 		memcpy(x->cpus, cfg->cpus, cfg->ncpus * sizeof(*x->cpus));
 		x->ncpus = cfg->ncpus;
 	}
@@ -377,6 +375,10 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 		goto out;
 	*out = x;
 	return 0;
+
+no_memory:
+	rc = err(-ENOMEM, "exec: no memory for %u threads and %u ops", cfg->max_threads,
+		 cfg->max_work);
 out:
 	exec_destroy(x);
 	return rc;

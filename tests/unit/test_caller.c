@@ -279,6 +279,19 @@ START_TEST(test_run_until)
 }
 END_TEST
 
+/* The limit is over at once, but what this call ran has made done() true. */
+START_TEST(test_run_until_without_time_looks_after_the_op)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	u32 n = 4;
+
+	OK(push_write(e, add_one, &n, var_new(e)));
+	OK(pawl_run_until(e, is_five, &n, 0));
+	ck_assert_uint_eq(n, 5);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* done() is true already: nothing runs. */
 static bool always(void *user)
 {
@@ -392,5 +405,5 @@ END_TEST
 
 SUITE("caller", test_single_thread, test_many_hosts, test_run_one_inside_body,
       test_host_beside_workers, test_host_drives_stopped_engine, test_run_one_flushes_bulk,
-      test_run_one, test_run_one_all_queues, test_run_until, test_run_until_at_once,
+      test_run_one, test_run_one_all_queues, test_run_until, test_run_until_without_time_looks_after_the_op, test_run_until_at_once,
       test_run_until_tells_wait_all, test_refused_push_tells_wait_all)
