@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <base/futex.h>
 #include <core/internal.h>
 
 static u64 engine_ids;
@@ -332,6 +333,19 @@ fail:
 }
 PAWL_EXPORT(pawl_engine_create);
 
+/* Workers are started and joined by one thread at a time.  Progress: blocking. */
+static void workers_lock(struct pawl_engine *e)
+{
+	while (xchg_acquire(&e->changing, 1))	/* CORE-T17 <-> CORE-T16 */
+		futex_wait(&e->changing, 1, 0);
+}
+
+static void workers_unlock(struct pawl_engine *e)
+{
+	store_release(&e->changing, 0);		/* CORE-T16 <-> CORE-T17 */
+	futex_wake(&e->changing);
+}
+
 int pawl_engine_stop(struct pawl_engine *e)
 {
 	struct thread *t = thread_get(e);
@@ -346,7 +360,9 @@ int pawl_engine_stop(struct pawl_engine *e)
 		wait_none(t, -1, EXEC_HELP);
 	if (e->devices)
 		device_wait_all(t, -1, EXEC_HELP);
+	workers_lock(e);
 	exec_stop(e->x);
+	workers_unlock(e);
 	return 0;
 }
 PAWL_EXPORT(pawl_engine_stop);
@@ -360,7 +376,10 @@ int pawl_engine_start(struct pawl_engine *e)
 		return t ? rc : thread_last.code;
 	if (t->depth)
 		return err(-EDEADLK, "engine_start: from inside an op");
-	return exec_start(e->x);
+	workers_lock(e);
+	rc = exec_start(e->x);
+	workers_unlock(e);
+	return rc;
 }
 PAWL_EXPORT(pawl_engine_start);
 

@@ -311,6 +311,7 @@ struct pawl_engine {
 	u32 spare_error;	/* I: for when no error object is left */
 	u32 used_slots __cacheline_aligned;	/* A: slots below were used */
 	u32 nflight;		/* A: threads that wait for ops in flight to become few, or none */
+	u32 changing;		/* A, futex: a thread starts or joins workers */
 	u64 free_slots;		/* A: stack of left slots, tagged */
 	u64 tracing;		/* A: events per thread, or 0 */
 	struct pawl_config cfg;	/* I */

@@ -199,7 +199,8 @@ PAWL_API int pawl_engine_destroy(struct pawl_engine *e);
 /*
  * Stop: drain and join the workers; the engine stays usable, pushes are accepted
  * and wait until pawl_engine_start() (or until a waiting thread runs them).
- * Both repeatable.  From inside a body: -EDEADLK.  Blocking.
+ * Both repeatable, by several threads at once too: one after the other.  From inside a
+ * body: -EDEADLK.  Blocking.
  */
 PAWL_API int pawl_engine_stop(struct pawl_engine *e);
 PAWL_API int pawl_engine_start(struct pawl_engine *e);

@@ -691,10 +691,104 @@ START_TEST(test_many_devices)
 }
 END_TEST
 
+/* The text stays until the next failure: a success does not write one. */
+START_TEST(test_create_leaves_the_error_text)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e = NULL;
+
+	c.max_vars = 0;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "max_vars");
+	c.max_vars = 64;
+	OK(pawl_engine_create(&c, &e));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+	ck_assert_msg(strstr(pawl_error_text(), "max_vars"), "the text is: %s", pawl_error_text());
+}
+END_TEST
+
+/* Engines that come, are used and go in several threads at once. */
+static void *engines_come_and_go(void *arg)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < TIMES(100); i++) {
+		struct pawl_config c = small(PAWL_PER_DEVICE, (int)(i % 2));
+		struct pawl_engine *e = NULL;
+		pawl_var_t v;
+
+		MUST(!pawl_engine_create(&c, &e));
+		MUST(!pawl_var_create(e, &v));
+		MUST(!push_write(e, add_one, &n, v));
+		MUST(!pawl_wait_readable(e, v, -1, NULL));
+		if (i % 3)
+			MUST(!pawl_engine_stop(e));
+		MUST(!pawl_engine_destroy(e));
+		MUST(load_relaxed(&n) == i + 1);
+	}
+	return NULL;
+}
+
+START_TEST(test_engines_in_several_threads)
+{
+	pthread_t t[4];
+	u32 i;
+
+	for (i = 0; i < COUNT(t); i++)
+		t[i] = spawn(engines_come_and_go, NULL);
+	for (i = 0; i < COUNT(t); i++)
+		join(t[i]);
+}
+END_TEST
+
+/* Whoever calls stop or start: all of them return, and the engine works afterwards. */
+struct stops {
+	struct pawl_engine *e;
+	u32 starts;
+	u32 go;			/* A */
+};
+
+static void *stop_or_start(void *arg)
+{
+	struct stops *s = arg;
+	u32 me = fetch_add_relaxed(&s->go, 1), i, n = 0;
+
+	for (i = 0; i < TIMES(300); i++) {
+		MUST(!push_write(s->e, add_one, &n, var_new(s->e)));
+		if (me < s->starts && i % 2)
+			MUST(!pawl_engine_start(s->e));
+		else
+			MUST(!pawl_engine_stop(s->e));
+	}
+	MUST(!pawl_engine_start(s->e));
+	MUST(!pawl_wait_all(s->e, -1, NULL));
+	MUST(load_relaxed(&n) == i);
+	return NULL;
+}
+
+START_TEST(test_stops_and_starts_in_several_threads)
+{
+	struct stops s = { 0 };
+	pthread_t t[4];
+	u32 i;
+
+	for (s.starts = 0; s.starts < 4; s.starts += 2) {
+		s.e = engine(PAWL_PER_DEVICE, 2);
+		s.go = 0;
+		for (i = 0; i < COUNT(t); i++)
+			t[i] = spawn(stop_or_start, &s);
+		for (i = 0; i < COUNT(t); i++)
+			join(t[i]);
+		OK(pawl_engine_destroy(s.e));
+	}
+}
+END_TEST
+
 SUITE("engine", test_config_defaults, test_create_default, test_create_out_null,
       test_create_size, test_create_ranges, test_create_edges, test_create_prefault,
       test_create_pinned, test_threads_start_late, test_zero_workers_no_thread,
       test_thread_hooks, test_all_kinds, test_several_engines, test_engines_push_to_each_other,
       test_create_destroy_1000, test_destroy_null, test_destroy_while_ops_push,
       test_destroy_inside_body, test_stop_drains, test_stop_keeps_pushes, test_stop_start_many,
-      test_stop_naive_and_pooled, test_stop_waits_for_async, test_devices, test_many_devices)
+      test_stop_naive_and_pooled, test_stop_waits_for_async, test_create_leaves_the_error_text,
+      test_engines_in_several_threads, test_stops_and_starts_in_several_threads, test_devices, test_many_devices)
