@@ -4,6 +4,7 @@
  * arrays and their views, copies, resources, the profiler.  No header but the installed ones.
  */
 #include <check.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -618,6 +619,44 @@ static char *slurp(const char *path)
 	return s;
 }
 
+static void sync_nothing(void *run, void *arg) { }
+
+/* Vars and operators of another engine: refused by everything that takes them. */
+START_TEST(test_var_of_another_engine_is_refused)
+{
+	struct pawl_mx_engine *e, *other;
+	struct pawl_mx_var *v, *foreign;
+	struct pawl_mx_op op = { .sync = sync_nothing, .ctx = { PAWL_MX_CPU, 0 } };
+	struct pawl_mx_opr *opr;
+
+	ck_assert_int_eq(pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e), 0);
+	ck_assert_int_eq(pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &other), 0);
+	ck_assert_int_eq(pawl_mx_var_new(e, &v), 0);
+	ck_assert_int_eq(pawl_mx_var_new(other, &foreign), 0);
+	op.writes = &foreign;
+	op.nwrites = 1;
+	ck_assert_int_eq(pawl_mx_push(e, &op, NULL), -ESTALE);
+	op.reads = &foreign;
+	op.nreads = 1;
+	op.writes = &v;
+	ck_assert_int_eq(pawl_mx_push(e, &op, NULL), -ESTALE);
+	ck_assert_int_eq(pawl_mx_opr_new(e, &op, &opr), -ESTALE);
+	ck_assert_int_eq(pawl_mx_wait_var(e, foreign, NULL), -EINVAL);
+	ck_assert_int_eq(pawl_mx_wait_write(e, foreign, NULL), -EINVAL);
+	ck_assert_int_eq(pawl_mx_var_delete(e, foreign, op.ctx, NULL, NULL, NULL), -EINVAL);
+	op.nreads = 0;
+	ck_assert_int_eq(pawl_mx_opr_new(e, &op, &opr), 0);
+	ck_assert_int_eq(pawl_mx_opr_push(other, opr, op.ctx, 0, NULL), -ESTALE);
+	ck_assert_int_eq(pawl_mx_opr_push(e, opr, op.ctx, 0, NULL), 0);
+	ck_assert_int_eq(pawl_mx_wait_all(e, NULL), 0);
+	ck_assert_uint_eq(pawl_mx_var_version(v), 1);
+	ck_assert_uint_eq(pawl_mx_var_version(foreign), 0);
+	ck_assert_int_eq(pawl_mx_opr_delete(e, opr), 0);
+	ck_assert_int_eq(pawl_mx_engine_free(e), 0);
+	ck_assert_int_eq(pawl_mx_engine_free(other), 0);
+}
+END_TEST
+
 START_TEST(test_profiler)
 {
 	char path[] = "/tmp/pawl-mx-XXXXXX";
@@ -700,7 +739,7 @@ int main(void)
 		test_deleter_once, test_properties, test_async_fails, test_bulk_size,
 		test_names_are_copied, test_small_calls, test_array, test_array_none_and_odd,
 		test_views, test_free_is_an_op, test_copies, test_churn, test_temp_space,
-		test_random, test_profiler, test_shutdown,
+		test_random, test_var_of_another_engine_is_refused, test_profiler, test_shutdown,
 	};
 	Suite *s = suite_create("mx_capi");
 	TCase *tc = tcase_create("mx_capi");
