@@ -252,6 +252,9 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	e->policy = c.window_policy >= 0 ? (u32)c.window_policy :
 		    e->cfg.workers ? PAWL_WINDOW_BLOCK : PAWL_WINDOW_HELP;
 	e->id = fetch_add_relaxed(&engine_ids, 1) + 1;
+	/* Multiples of the golden ratio lie far from each other, however many there are. */
+	e->gen_first = (u32)e->id * 0x9e3779b9u & ~1u;
+	e->gen_first += !e->gen_first * 2;
 	if (c.ncpus) {
 		int *cpus = malloc(c.ncpus * sizeof(*cpus));
 

@@ -291,6 +291,7 @@ enum {
 struct pawl_engine {
 	/* Read by every call. */
 	u64 id;			/* I: never repeats in a process */
+	u32 gen_first;		/* I: even; handles' generations begin behind it: gen_next() */
 	char *ops, *blocks, *vars;	/* I: where these pools begin */
 	char *threads;		/* I: array of struct thread */
 	struct pool *pool[POOLS];	/* I */
@@ -458,6 +459,27 @@ static inline struct thread *thread_flushed(struct pawl_engine *e)
 
 /* op.c */
 int var_check_slow(struct thread *t, pawl_var_t h);
+
+/*
+ * Generations of handles: odd while the var (or operator) is alive.  Each engine counts from a
+ * number of its own, so that another engine's handle is refused, and a place is not used
+ * again when it has come round to that number: no handle is ever good for two vars.  0 is
+ * left out, because it says that the place was never used.
+ */
+static inline u32 gen_alive(const struct pawl_engine *e, u32 gen)
+{
+	return (gen ? gen : e->gen_first) + 1;
+}
+
+static inline u32 gen_dead(u32 alive)
+{
+	return alive + 1 ? alive + 1 : 2;
+}
+
+static inline bool gen_is_last(const struct pawl_engine *e, u32 dead)
+{
+	return unlikely(dead == e->gen_first);
+}
 
 static inline u32 var_index(pawl_var_t h)
 {

@@ -128,7 +128,10 @@ __cold int var_bad(const char *who, const char *list, u32 i, pawl_var_t v)
 
 __cold int var_check_slow(struct thread *t, pawl_var_t h)
 {
-	t->var_limit = pool_carved(t->e->pool[POOL_VAR]) + 1;
+	u32 carved = pool_carved(t->e->pool[POOL_VAR]);
+
+	/* Index 0 is no var's; its memory is there with that of the first one. */
+	t->var_limit = carved ? carved + 1 : 0;
 	return (u32)h.h < t->var_limit ? var_check(t, h) : -ESTALE;
 }
 

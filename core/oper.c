@@ -64,7 +64,8 @@ void oper_put(struct thread *t, u32 idx)
 		o->release(o->arg, 0);
 	free(o->deps);
 	o->deps = NULL;
-	pool_put(e->pool[POOL_OPER], &t->cache[POOL_OPER], idx);
+	if (!gen_is_last(e, load_relaxed(&o->gen)))
+		pool_put(e->pool[POOL_OPER], &t->cache[POOL_OPER], idx);
 }
 
 int pawl_oper_create(struct pawl_engine *e, const struct pawl_op *d, pawl_oper_t *out)
@@ -105,8 +106,7 @@ int pawl_oper_create(struct pawl_engine *e, const struct pawl_op *d, pawl_oper_t
 	o->flags = (d->async_fn ? OP_ASYNC : 0) | prop_flags(d);
 	o->prop = (u8)d->prop;
 	o->dev = (u8)op_device(e, d->device);
-	gen = load_relaxed(&o->gen) + 1;
-	gen |= 1;
+	gen = gen_alive(e, load_relaxed(&o->gen));
 	store_relaxed(&o->gen, gen);
 	store_release(&o->refs, 1);	/* CORE-O2 <-> CORE-O3 */
 	out->h = (u64)gen << 32 | idx;
@@ -203,7 +203,7 @@ int pawl_oper_delete(struct pawl_engine *e, pawl_oper_t h)
 		bulk_flush(t);
 	o = oper_get(e, h, &idx);
 	/* The CAS decides between two who delete at once; oper_put() has the order. */
-	if (!o || !cas_relaxed(&o->gen, &gen, gen + 1)) {
+	if (!o || !cas_relaxed(&o->gen, &gen, gen_dead(gen))) {
 		if (idx)
 			oper_put(t, idx);
 		return err(-ESTALE, "oper_delete: no operator, or it was deleted before");

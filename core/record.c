@@ -320,7 +320,7 @@ void record_push(struct thread *t, struct op *op, u32 opi, bool more)
 		p = room(b, p);
 		var = deps[j].var & ~DEP_WRITE;
 		p = put(p, (u64)(var - last) << 1 | deps[j].var >> 31);
-		p = put(p, deps[j].gen >> 1);
+		p = put(p, (deps[j].gen - t->e->gen_first) >> 1);
 		last = var;
 	}
 	event_end(b, p);
@@ -411,7 +411,7 @@ void record_wait(struct thread *t, u32 what, pawl_var_t v)
 	*p++ = (u8)(REC_WAIT | what);
 	p = put_time(b, p);
 	if (what != REC_WAIT_ALL)
-		p = put(put(p, (u32)v.h), v.h >> 33);
+		p = put(put(p, (u32)v.h), ((u32)(v.h >> 32) - t->e->gen_first) >> 1);
 	event_end(b, p);
 }
 

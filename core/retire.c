@@ -149,8 +149,9 @@ static void var_end(struct thread *t, struct dep *d)
 	if (unlikely(var_side_of(e, vi)->rec))
 		device_var_end(t, var_side_of(e, vi));
 	/* Relaxed: who makes a var of it comes after pool_put(), and CORE-V1 tells of that. */
-	store_relaxed(&v->gen, d->gen + !BUSTED(SAME_GEN));
-	pool_put(e->pool[POOL_VAR], &t->cache[POOL_VAR], vi);
+	store_relaxed(&v->gen, BUSTED(SAME_GEN) ? d->gen : gen_dead(d->gen));
+	if (!gen_is_last(e, gen_dead(d->gen)))
+		pool_put(e->pool[POOL_VAR], &t->cache[POOL_VAR], vi);
 }
 
 /* Before a write's completion: its error is b's, and its version counts. */

@@ -40,7 +40,7 @@ int pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
 	store_release(&v->word.val, word_make(bi, bi, 0, 0));
 	/* With an old word it does no harm: that is deleted. */
 	store_relaxed(&v->word.tag, tag_make(t->slot, ++t->seq, TAG_SIMPLE | TAG_KNOWN));
-	gen = load_relaxed(&v->gen) + 1;
+	gen = gen_alive(e, load_relaxed(&v->gen));
 	store_release(&v->gen, gen);	/* CORE-V3 <-> CORE-V2 */
 	BUG_ON1(!(gen & 1));
 	out->h = (u64)gen << 32 | vi;

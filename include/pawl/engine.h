@@ -14,10 +14,11 @@
  * Conventions.  Actions return 0 or a negative errno; the text that says what was
  * wrong and where is pawl_error_text() of the calling thread, whose first failed call
  * allocates room for it.  A struct that a caller fills begins with its size.  Handles
- * are values; one that is stale is refused with -ESTALE, never undefined.  "Any
- * thread" includes the bodies of ops and threads that the engine has never seen.
- * "Progress" says what other threads can do to a call: wait-free (nothing), lock-free
- * (delay it only by succeeding themselves), blocking (it waits for what its name says).
+ * are values; one that is stale, or of another engine, is refused with -ESTALE, never
+ * undefined.  "Any thread" includes the bodies of ops and threads that the engine has
+ * never seen.  "Progress" says what other threads can do to a call: wait-free (nothing),
+ * lock-free (delay it only by succeeding themselves), blocking (it waits for what its
+ * name says).
  */
 #ifndef PAWL_ENGINE_H
 #define PAWL_ENGINE_H

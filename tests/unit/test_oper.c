@@ -211,6 +211,30 @@ START_TEST(test_stale)
 }
 END_TEST
 
+START_TEST(test_operator_of_another_engine_is_refused)
+{
+	struct pawl_engine *a = engine(PAWL_PER_DEVICE, 0), *b = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_op op = op_of_fn(nothing, NULL);
+	pawl_oper_t of_a, of_b;
+
+	OK(pawl_oper_create(a, &op, &of_a));
+	OK(pawl_oper_create(b, &op, &of_b));
+	ck_assert_uint_eq((u32)of_a.h, (u32)of_b.h);
+	FAILS(pawl_oper_push(b, of_a, 0, cpu0), -ESTALE, "oper_push");
+	FAILS(pawl_oper_delete(b, of_a), -ESTALE, "oper_delete");
+	FAILS(pawl_oper_push(a, of_b, 0, cpu0), -ESTALE, "oper_push");
+	OK(pawl_oper_push(a, of_a, 0, cpu0));
+	OK(pawl_oper_delete(a, of_a));
+	/* Its vars, too, must be of the engine in which it is made. */
+	op.writes = VARS(var_new(b));
+	op.nwrites = 1;
+	(void)var_new(a);
+	FAILS(pawl_oper_create(a, &op, &of_a), -ESTALE, "oper_create", "writes[0]");
+	OK(pawl_engine_destroy(a));
+	OK(pawl_engine_destroy(b));
+}
+END_TEST
+
 START_TEST(test_push_refused)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -488,6 +512,6 @@ START_TEST(test_engine_ends_first)
 END_TEST
 
 SUITE("oper", test_create_refused, test_push_and_delete, test_overlapping,
-      test_description_is_copied, test_release, test_stale, test_push_refused,
+      test_description_is_copied, test_release, test_stale, test_operator_of_another_engine_is_refused, test_push_refused,
       test_priority_and_device, test_async, test_no_skip, test_many_vars,
       test_delete_inside_run, test_churn, test_engine_ends_first)

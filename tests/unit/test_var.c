@@ -205,6 +205,100 @@ START_TEST(test_stale_other_engine)
 }
 END_TEST
 
+/* The same index, used as often, in each of many engines: one handle is good in one of them. */
+START_TEST(test_var_of_another_engine_is_refused)
+{
+	struct pawl_engine *e[8];
+	pawl_var_t v[COUNT(e)];
+	u32 i, j;
+
+	for (i = 0; i < COUNT(e); i++) {
+		e[i] = engine(PAWL_PER_DEVICE, 0);
+		v[i] = var_new(e[i]);
+		ck_assert_uint_eq((u32)v[i].h, (u32)v[0].h);
+	}
+	for (i = 0; i < COUNT(e); i++) {
+		for (j = 0; j < COUNT(e); j++) {
+			if (i == j)
+				continue;
+			ck_assert_uint_ne(v[i].h, v[j].h);
+			refuse(e[i], v[j], "other engine, same index");
+		}
+	}
+	for (i = 0; i < COUNT(e); i++)
+		OK(pawl_engine_destroy(e[i]));
+}
+END_TEST
+
+/* No var was made: there is no memory behind any index. */
+START_TEST(test_handle_in_an_engine_without_vars)
+{
+	const u64 forged[] = { 1ull << 32, 0x300000000ull, 0x100000001ull, 0x100001000ull };
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	size_t i;
+	u64 n;
+
+	for (i = 0; i < COUNT(forged); i++) {
+		pawl_var_t v = { forged[i] };
+
+		FAILS(pawl_var_version(e, v, &n), -ESTALE, "var_version");
+		FAILS(push_write(e, nothing, NULL, v), -ESTALE, "push");
+		FAILS(pawl_wait_readable(e, v, -1, NULL), -ESTALE, "wait");
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Its generations are used up: no later var has a handle that an earlier one had. */
+START_TEST(test_place_is_left_when_its_generations_end)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w;
+	u32 i, first = (u32)(v.h >> 32);
+
+	OK(pawl_var_delete(e, v, NULL, NULL));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	/* As if it had been created and deleted 2^31 - 2 times. */
+	store_relaxed(&var_of(e, var_index(v))->gen, first - 3);
+	for (i = 0; i < 1000; i++) {
+		w = var_new(e);
+		if ((u32)w.h == (u32)v.h)
+			break;
+	}
+	ck_assert_uint_eq(w.h >> 32, first - 2);
+	OK(pawl_var_delete(e, w, NULL, NULL));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	for (i = 0; i < 1000; i++)
+		ck_assert_uint_ne((u32)var_new(e).h, (u32)v.h);
+	refuse(e, v, "the first of that place");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* 0 says that a place was never used: who comes round to it is not sent back. */
+START_TEST(test_generations_leave_zero_out)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w;
+	u32 i, k;
+
+	OK(pawl_var_delete(e, v, NULL, NULL));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	store_relaxed(&var_of(e, var_index(v))->gen, (u32)-2);
+	for (k = 0; k < 2; k++) {
+		for (i = 0; i < 1000; i++) {
+			w = var_new(e);
+			if ((u32)w.h == (u32)v.h)
+				break;
+		}
+		ck_assert_uint_eq(w.h >> 32, k ? 3 : (u32)-1);
+		OK(pawl_var_delete(e, w, NULL, NULL));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* --- order --- */
 
 START_TEST(test_fifo_of_writes)
@@ -522,7 +616,9 @@ END_TEST
 
 SUITE("var", test_create, test_create_limit, test_create_limit_exact, test_stale_zero,
       test_stale_garbage, test_stale_deleted, test_stale_reused, test_stale_while_delete_waits,
-      test_stale_other_engine, test_fifo_of_writes, test_version_counts_writes,
+      test_stale_other_engine, test_var_of_another_engine_is_refused,
+      test_handle_in_an_engine_without_vars, test_place_is_left_when_its_generations_end,
+      test_generations_leave_zero_out, test_fifo_of_writes, test_version_counts_writes,
       test_reads_share, test_writer_does_not_starve, test_write_waits_for_all_reads,
       test_write_behind_write, test_many_reads_between_writes, test_reads_wrap_the_count,
       test_exclusion)
