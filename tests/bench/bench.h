@@ -76,6 +76,7 @@ static inline void bench_body(struct bench_op *op)
 struct bench_opts {
 	uint32_t ops;			/* the largest number in flight */
 	bool pin;
+	int workers;			/* of pawl's kinds that have any; below 0: its own */
 	/* pawl only; below 0: the engine's default */
 	long window, spin_ns;
 	uint64_t leave_ns;
@@ -88,6 +89,22 @@ extern struct bench_opts bench_opts;
 enum bench_engine_flags {
 	BENCH_MANY_PUSHERS = 1,	/* push may be called from several threads */
 	BENCH_HAS_WORKER = 2,	/* an op can start while the pusher does not help */
+};
+
+/*
+ * Engines of which there may be several, and which any threads drive that call them.  step
+ * pushes an op and runs one.  start makes n asynchronous ops run; complete ends n of these.
+ */
+struct bench_host {
+	bool unordered;			/* nothing keeps two ops on one var apart */
+	void *(*create)(int threads, int workers, uint32_t vars);
+	void (*enter)(void *h, void (*fn)(void *), void *arg);	/* NULL: just call fn(arg) */
+	void (*push)(void *h, struct bench_op *op);
+	void (*step)(void *h, struct bench_op *op);
+	void (*wait)(void *h);
+	void (*start)(void *h, uint32_t n);	/* these two may be NULL */
+	void (*complete)(void *h, uint32_t n);
+	void (*destroy)(void *h);
 };
 
 /*
@@ -108,6 +125,7 @@ struct bench_engine {
 	void (*wait)(void);		/* all that was pushed is over */
 	void (*reset)(void);		/* forget finished ops; may be NULL */
 	void (*destroy)(void);
+	const struct bench_host *host;	/* may be NULL */
 };
 
 extern const struct bench_engine *const bench_engines[];

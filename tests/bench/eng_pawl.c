@@ -9,9 +9,14 @@
 
 #define PAWL_OPS_LIMIT	((1u << 20) - 4096)
 
-static struct pawl_engine *eng;
-static pawl_var_t *vars;
-static uint32_t nvars;
+struct host {
+	struct pawl_engine *eng;
+	pawl_var_t *vars;
+	uint32_t nvars, tokens;
+	pawl_token_t *token;
+};
+
+static struct host the;
 
 static void check(int err, const char *what)
 {
@@ -19,11 +24,13 @@ static void check(int err, const char *what)
 		bench_die("%s: %d: %s", what, err, pawl_error_text());
 }
 
-static void create_kind(int kind, int workers)
+static void create_kind(struct host *h, int kind, int workers)
 {
 	struct pawl_config cfg;
 	int cpus[8], i;
 
+	if (bench_opts.workers >= 0 && workers > 0)
+		workers = bench_opts.workers;
 	pawl_config_init(&cfg);
 	cfg.kind = kind;
 	cfg.workers = workers;
@@ -46,13 +53,13 @@ static void create_kind(int kind, int workers)
 		cfg.cpus = cpus;
 		cfg.ncpus = (unsigned int)i;
 	}
-	check(pawl_engine_create(&cfg, &eng), "pawl_engine_create");
+	check(pawl_engine_create(&cfg, &h->eng), "pawl_engine_create");
 }
 
 /* threads as the tables count them: with help, the pusher is one of them */
 static void create_help(int threads)
 {
-	create_kind(PAWL_PER_DEVICE, threads - 1);
+	create_kind(&the, PAWL_PER_DEVICE, threads - 1);
 }
 
 /* the same for a host that knows that its ops are short */
@@ -65,32 +72,47 @@ static void create_leave(int threads)
 
 static void create_workers(int threads)
 {
-	create_kind(PAWL_PER_DEVICE, threads);
+	create_kind(&the, PAWL_PER_DEVICE, threads);
 }
 
 static void create_naive(int threads)
 {
 	(void)threads;
-	create_kind(PAWL_NAIVE, 0);
+	create_kind(&the, PAWL_NAIVE, 0);
 }
 
-static void drop_vars(void)
+/* What a program gets that sets nothing. */
+static void create_default(int threads)
 {
-	while (nvars)
-		check(pawl_var_delete(eng, vars[--nvars], NULL, NULL), "pawl_var_delete");
-	free(vars);
-	vars = NULL;
+	(void)threads;
+	check(pawl_engine_create(NULL, &the.eng), "pawl_engine_create");
 }
 
-static void make_vars(uint32_t n)
+static void host_wait(void *arg)
 {
-	drop_vars();
-	check(pawl_wait_all(eng, -1, NULL), "pawl_wait_all");
-	vars = calloc(n, sizeof(*vars));
-	if (!vars)
+	struct host *h = arg;
+
+	check(pawl_wait_all(h->eng, -1, NULL), "pawl_wait_all");
+}
+
+static void drop_vars(struct host *h)
+{
+	while (h->nvars)
+		check(pawl_var_delete(h->eng, h->vars[--h->nvars], NULL, NULL),
+		      "pawl_var_delete");
+	free(h->vars);
+	h->vars = NULL;
+}
+
+static void host_vars(struct host *h, uint32_t n)
+{
+	drop_vars(h);
+	host_wait(h);
+	h->vars = calloc(n, sizeof(*h->vars));
+	if (!h->vars)
 		bench_die("out of memory");
-	while (nvars < n)
-		check(pawl_var_create(eng, &vars[nvars++]), "pawl_var_create");
+	while (h->nvars < n)
+		check(pawl_var_create(h->eng, &h->vars[h->nvars++]), "pawl_var_create");
 }
 
 static int body(struct pawl_run *run, void *arg)
@@ -100,7 +122,7 @@ static int body(struct pawl_run *run, void *arg)
 	return 0;
 }
 
-static void push(struct bench_op *op)
+static inline void push_to(struct host *h, struct bench_op *op)
 {
 	pawl_var_t v[BENCH_MAX_VARS_PER_OP];
 	struct pawl_op p = PAWL_OP_INIT;
@@ -108,35 +130,124 @@ static void push(struct bench_op *op)
 	int err;
 
 	for (i = 0; i < n; i++)
-		v[i] = vars[op->v[i]];
+		v[i] = h->vars[op->v[i]];
 	p.fn = body;
 	p.arg = op;
 	p.reads = v;
 	p.nreads = op->nr;
 	p.writes = v + op->nr;
 	p.nwrites = op->nw;
-	while ((err = pawl_push(eng, &p)) == -EAGAIN || err == -ENOMEM)
-		pawl_run_one(eng);	/* --policy fail, or more ops than the engine holds */
+	while ((err = pawl_push(h->eng, &p)) == -EAGAIN || err == -ENOMEM)
+		pawl_run_one(h->eng);	/* --policy fail, or more ops than the engine holds */
 	check(err, "pawl_push");
+}
+
+static void host_destroy(void *arg)
+{
+	struct host *h = arg;
+
+	drop_vars(h);
+	check(pawl_engine_destroy(h->eng), "pawl_engine_destroy");
+	if (h != &the) {
+		free(h->token);
+		free(h);
+	}
+}
+
+static void make_vars(uint32_t n)
+{
+	host_vars(&the, n);
+}
+
+static void push(struct bench_op *op)
+{
+	push_to(&the, op);
 }
 
 static void wait_all(void)
 {
-	check(pawl_wait_all(eng, -1, NULL), "pawl_wait_all");
+	host_wait(&the);
 }
 
 static void destroy(void)
 {
-	drop_vars();
-	check(pawl_engine_destroy(eng), "pawl_engine_destroy");
+	host_destroy(&the);
 }
+
+static void *host_create(int threads, int workers, uint32_t n)
+{
+	struct host *h = calloc(1, sizeof(*h));
+
+	(void)threads;
+	if (!h)
+		bench_die("out of memory");
+	create_kind(h, PAWL_PER_DEVICE, workers);
+	host_vars(h, n);
+	return h;
+}
+
+static void host_push(void *h, struct bench_op *op)
+{
+	push_to(h, op);
+}
+
+static void host_step(void *arg, struct bench_op *op)
+{
+	struct host *h = arg;
+
+	push_to(h, op);
+	pawl_run_one(h->eng);
+}
+
+static void keep_token(struct pawl_run *run, void *arg)
+{
+	__atomic_store_n((uint64_t *)arg, run->token.h, __ATOMIC_RELEASE);
+}
+
+/* No vars: what is measured is the end of an op.  The first call has the largest n. */
+static void host_start(void *arg, uint32_t n)
+{
+	struct pawl_op p = PAWL_OP_INIT;
+	struct host *h = arg;
+	uint32_t i;
+
+	if (!h->token)
+		h->token = calloc(n, sizeof(*h->token));
+	if (!h->token)
+		bench_die("out of memory");
+	p.async_fn = keep_token;
+	for (i = h->tokens; i < h->tokens + n; i++) {
+		h->token[i].h = 0;
+		p.arg = &h->token[i];
+		check(pawl_push(h->eng, &p), "pawl_push");
+	}
+	for (i = h->tokens; i < h->tokens + n; i++)
+		while (!__atomic_load_n(&h->token[i].h, __ATOMIC_ACQUIRE))
+			pawl_run_one(h->eng);
+	h->tokens += n;
+}
+
+static void host_complete(void *arg, uint32_t n)
+{
+	struct host *h = arg;
+
+	while (n--)
+		check(pawl_complete(h->eng, h->token[--h->tokens], 0, NULL), "pawl_complete");
+}
+
+static const struct bench_host host = {
+	.create = host_create, .push = host_push, .step = host_step, .wait = host_wait,
+	.start = host_start, .complete = host_complete, .destroy = host_destroy,
+};
 
 #define PAWL(n, t, f, c) {						\
 	.name = n, .threads = t, .flags = BENCH_MANY_PUSHERS | (f),	\
 	.create = c, .vars = make_vars, .push = push,			\
-	.wait = wait_all, .destroy = destroy,				\
+	.wait = wait_all, .destroy = destroy, .host = &host,		\
 }
 
+static const struct bench_engine pawl_default =
+	PAWL("pawl-default", 2, BENCH_HAS_WORKER, create_default);
 static const struct bench_engine pawl_help = PAWL("pawl-help", 2, BENCH_HAS_WORKER, create_help);
 static const struct bench_engine pawl_leave = PAWL("pawl-leave", 2, BENCH_HAS_WORKER, create_leave);
 static const struct bench_engine pawl_2w = PAWL("pawl-2w", 2, BENCH_HAS_WORKER, create_workers);
@@ -144,5 +255,5 @@ static const struct bench_engine pawl_1 = PAWL("pawl-1", 1, 0, create_help);
 static const struct bench_engine pawl_naive = PAWL("pawl-naive", 1, 0, create_naive);
 
 const struct bench_engine *const bench_engines[] = {
-	&pawl_help, &pawl_leave, &pawl_2w, &pawl_1, &pawl_naive, NULL
+	&pawl_default, &pawl_help, &pawl_leave, &pawl_2w, &pawl_1, &pawl_naive, NULL
 };

@@ -264,14 +264,73 @@ void flow_destroy()
 	finish_all();
 }
 
+/* ---- threads that drive it themselves: tasks without dependences, a group per thread ---- */
+
+struct host {
+	tbb::global_control limit;
+	tbb::task_arena arena;
+
+	host(int threads, int workers) :
+		limit(tbb::global_control::max_allowed_parallelism, (size_t)workers + 1),
+		arena(threads + workers, (unsigned)threads)
+	{
+		arena.initialize();
+	}
+};
+
+thread_local tbb::task_group *mine;
+
+void *host_create(int threads, int workers, uint32_t)
+{
+	return new host(threads, workers);
+}
+
+void host_enter(void *h, void (*fn)(void *), void *arg)
+{
+	((host *)h)->arena.execute([=] {
+		tbb::task_group g;
+
+		mine = &g;
+		fn(arg);
+		g.wait();
+		mine = nullptr;
+	});
+}
+
+void host_push(void *, struct bench_op *op)
+{
+	mine->run([op] { bench_body(op); });
+}
+
+/* From outside: each thread has waited before it left. */
+void host_wait(void *)
+{
+	if (mine)
+		mine->wait();
+}
+
+void host_step(void *h, struct bench_op *op)
+{
+	host_push(h, op);
+	mine->wait();
+}
+
+void host_destroy(void *h)
+{
+	delete (host *)h;
+}
+
+const struct bench_host hosts = { true, host_create, host_enter, host_push, host_step,
+				  host_wait, nullptr, nullptr, host_destroy };
+
 /*
  * No designated initializers in C++11: name, threads, flags, env, create, vars, enter,
- * push, wait, reset, destroy.  A graph starts with the wait: nothing for a worker alone.
+ * push, wait, reset, destroy, host.  A graph starts with the wait: nothing for a worker alone.
  */
 #define GROUP(n, t, f) { n, t, f, nullptr, group_create, group_make_vars, enter, group_push, \
-			 group_wait, group_reset, group_destroy }
+			 group_wait, group_reset, group_destroy, &hosts }
 #define FLOW(n, t) { n, t, 0, nullptr, create, flow_make_vars, flow_enter, flow_push, \
-		     flow_wait, flow_reset, flow_destroy }
+		     flow_wait, flow_reset, flow_destroy, nullptr }
 
 const struct bench_engine group2 = GROUP("tbb-group-2", 2, BENCH_HAS_WORKER);
 const struct bench_engine group1 = GROUP("tbb-group-1", 1, 0);

@@ -12,7 +12,7 @@
 #include "measure.h"
 
 struct bench_opts bench_opts = {
-	.window = -1, .spin_ns = -1, .policy = -1,
+	.window = -1, .spin_ns = -1, .policy = -1, .workers = -1,
 };
 
 static cpu_set_t allowed;
@@ -115,16 +115,22 @@ static const char usage[] =
 "  --engine NAME      one of them, or serial\n"
 "  --test TEST        chain indep readers random stencil cholesky\n"
 "                     ping ping-w wake wake-w mpush metg line hand\n"
+"                     own own2 shared pushers (each of them also with -each)\n"
+"                     push gone idle complete-gone\n"
 "  --ops N            ops per run (200000)\n"
 "  --reps N           runs that count (1)      --warm N  runs before them (1)\n"
 "  --use N            after the warm runs, only the first N ops of the list\n"
 "  --samples N        of a latency (100000)    --pushers N  of mpush (1)\n"
+"  --threads N        of own, own2, shared, push and pushers (1)\n"
+"  --others N         threads that came and went, or are idle (250)\n"
+"  --body NS          a busy loop of this length in each op (0)\n"
 "  --seed N           of the lists drawn at random (1)\n"
 "  --no-check         do not compare with the serial answer\n"
 "  --watch            and say at the end how many ops ran inside their own push;\n"
 "                     not for metg, and the times are not to be used\n"
 "  --pin              one CPU per thread\n"
 "  pawl only:\n"
+"  --workers N        of the engine, where the name does not say none; of pushers (1)\n"
 "  --window N         ops in flight per pushing thread (the engine's default)\n"
 "  --policy NAME      at the window: fail, block or help\n"
 "  --spin NS          of an idle worker\n"
@@ -134,7 +140,8 @@ static const char usage[] =
 
 enum { OPT_LIST = 256, OPT_ENGINE, OPT_TEST, OPT_OPS, OPT_REPS, OPT_WARM, OPT_SAMPLES,
        OPT_PUSHERS, OPT_SEED, OPT_NO_CHECK, OPT_PIN, OPT_WINDOW, OPT_POLICY, OPT_SPIN, OPT_LEAVE,
-       OPT_NO_HELP, OPT_PREFAULT, OPT_USE, OPT_WATCH };
+       OPT_NO_HELP, OPT_PREFAULT, OPT_USE, OPT_WATCH, OPT_THREADS, OPT_OTHERS, OPT_BODY,
+       OPT_WORKERS };
 
 static const struct option options[] = {
 	{ "list", no_argument, NULL, OPT_LIST },
@@ -156,6 +163,10 @@ static const struct option options[] = {
 	{ "prefault", no_argument, NULL, OPT_PREFAULT },
 	{ "use", required_argument, NULL, OPT_USE },
 	{ "watch", no_argument, NULL, OPT_WATCH },
+	{ "threads", required_argument, NULL, OPT_THREADS },
+	{ "others", required_argument, NULL, OPT_OTHERS },
+	{ "body", required_argument, NULL, OPT_BODY },
+	{ "workers", required_argument, NULL, OPT_WORKERS },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
 };
@@ -185,9 +196,10 @@ int main(int argc, char **argv)
 {
 	struct measure m = {
 		.ops = 200000, .samples = 100000, .reps = 1, .warm = 1, .pushers = 1,
-		.seed = 1, .check = true,
+		.seed = 1, .check = true, .threads = 1, .others = 250, .workers = -1,
 	};
 	const char *engine = NULL;
+	uint32_t body = 0;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
@@ -227,6 +239,18 @@ int main(int argc, char **argv)
 			break;
 		case OPT_WATCH:
 			m.watch = true;
+			break;
+		case OPT_THREADS:
+			m.threads = (unsigned int)number(optarg);
+			break;
+		case OPT_OTHERS:
+			m.others = (unsigned int)number(optarg);
+			break;
+		case OPT_BODY:
+			body = (uint32_t)number(optarg);
+			break;
+		case OPT_WORKERS:
+			m.workers = bench_opts.workers = (int)number(optarg);
 			break;
 		case OPT_PIN:
 			bench_opts.pin = true;
@@ -280,7 +304,11 @@ int main(int argc, char **argv)
 	if (m.watch)
 		m.e = measure_watched(m.e);
 	measure_clock();
+	if (body)
+		measure_grain(body);
 	bench_pin_self(0);
+	if (measure_loops(&m))
+		return 0;
 	m.e->create(m.e->threads);
 	if (!strncmp(m.test, "ping", 4) || !strncmp(m.test, "wake", 4))
 		measure_latency(&m);

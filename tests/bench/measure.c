@@ -19,7 +19,7 @@ static uint64_t mono_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static void sleep_ns(long ns)
+void bench_sleep_ns(long ns)
 {
 	struct timespec ts = { ns / 1000000000, ns % 1000000000 };
 
@@ -31,8 +31,29 @@ void measure_clock(void)
 {
 	uint64_t n0 = mono_ns(), t0 = bench_now();
 
-	sleep_ns(20000000);
+	bench_sleep_ns(20000000);
 	bench_tick_ns = (double)(mono_ns() - n0) / (double)(bench_now() - t0);
+}
+
+/* The shortest of some tries: the loop as it is when nobody disturbs it. */
+void measure_grain(uint32_t ns)
+{
+	struct bench_cell cell = { .v = 0 }, *saved = bench_cells;
+	struct bench_op op = { .kind = BODY_GRAIN, .nw = 1 };
+	const uint32_t turns = 100000;
+	uint64_t best = UINT64_MAX, t0;
+	int i;
+
+	bench_cells = &cell;
+	bench_grain = turns;
+	for (i = 0; i < 20; i++) {
+		t0 = bench_now();
+		bench_body(&op);
+		t0 = bench_now() - t0;
+		best = t0 < best ? t0 : best;
+	}
+	bench_cells = saved;
+	bench_grain = (uint32_t)(ns * (double)turns / ((double)best * bench_tick_ns));
 }
 
 static const struct bench_engine *watched_engine;
@@ -117,6 +138,8 @@ void measure_shape(const struct measure *m)
 
 	if (!w)
 		bench_die("no test \"%s\"", m->test);
+	if (bench_grain)
+		work_set_kind(w, BODY_GRAIN);
 	if (m->watch)
 		work_watch(w);
 	m->e->vars(w->nvars);
@@ -158,7 +181,7 @@ static void latency_idle(struct latency *l)
 {
 	int64_t t0 = process_cpu_ns();
 
-	sleep_ns(l->idle_ns);
+	bench_sleep_ns(l->idle_ns);
 	l->idle_cpu += process_cpu_ns() - t0;
 }
 
@@ -318,7 +341,7 @@ static void *mpush_watchdog(void *arg)
 	int still = 0;
 
 	while (!__atomic_load_n(&mp->over, __ATOMIC_ACQUIRE)) {
-		sleep_ns(50000000);
+		bench_sleep_ns(50000000);
 		now = mpush_progress(mp->w);
 		still = now == last ? still + 1 : 0;
 		last = now;

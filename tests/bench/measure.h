@@ -10,6 +10,8 @@ struct measure {
 	const char *test;
 	uint32_t ops, use, samples;	/* use: only the first so many ops; 0: all */
 	unsigned int reps, warm, pushers;
+	unsigned int threads, others;	/* loops.c */
+	int workers;			/* loops.c; below 0: one */
 	uint64_t seed;
 	bool check, watch;
 };
@@ -27,5 +29,10 @@ void measure_mpush(const struct measure *m);
 void measure_metg(const struct measure *m);
 void measure_line(const struct measure *m);
 void measure_hand(const struct measure *m);
+/* own, own2, shared, push, pushers, gone, idle, complete-gone; false: none of these */
+bool measure_loops(const struct measure *m);
+/* Bodies of so many ns: sets bench_grain. */
+void measure_grain(uint32_t ns);
+void bench_sleep_ns(long ns);
 
 #endif /* BENCH_MEASURE_H */

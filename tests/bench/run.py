@@ -11,6 +11,7 @@ checked against a serial run by the binaries; a wrong one fails the whole run.
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import platform
@@ -27,8 +28,43 @@ SHAPES = ["chain", "indep", "readers", "random", "stencil", "cholesky"]
 # a process that uses more CPU than this share of the idle time does not sleep
 MAX_AWAKE = 0.2
 LATENCY = ["ping", "ping-w", "wake", "wake-w"]
-TESTS = SHAPES + LATENCY + ["mpush", "metg"]
 PUSHERS = [1, 2, 4]
+BODIES = [0, 300, 1000]
+
+TBB = ", oneTBB"
+# Tests made of rows: (what the row is called, engine, test of the binary, its options).
+OWN = [(f"{test} {threads}{name}", engine, test, ["--threads", threads, "--reps", 5])
+       for engine, name, tests in (("pawl-1", "", ("own", "own2", "shared", "push")),
+                                   ("tbb-group-2", TBB, ("own", "shared")))
+       for test in tests for threads in (1, 2)]
+OWN += [(f"{test} 2{name}", engine, test, ["--threads", 2, "--reps", 5])
+        for engine, name, tests in (("pawl-1", "", ("own-each", "own2-each")),
+                                    ("tbb-group-2", TBB, ("own-each",)))
+        for test in tests]
+OTHERS = [(f"{test} {n}{name}", engine, test, ["--others", n, "--reps", 5])
+          for engine, name, tests in (("pawl-1", "", (("gone", 16), ("gone", 64), ("gone", 250),
+                                                      ("idle", 64), ("complete-gone", 250))),
+                                      ("tbb-group-2", TBB, (("gone", 250), ("idle", 64))))
+          for test, n in tests]
+CROWD = [(f"{p} x {w}{name}", engine, "pushers", ["--threads", p, "--workers", w])
+         for engine, name in (("pawl-1", ""), ("tbb-group-2", TBB))
+         for p, w in ((1, 1), (1, 2), (2, 1), (2, 2))]
+CROWD += [(f"2 of 1 x 1{name}", engine, "pushers-each", ["--threads", 2, "--workers", 1])
+          for engine, name in (("pawl-1", ""), ("tbb-group-2", TBB))]
+TUNED = [(f"{w} workers, window {n}, {policy}", "pawl-help",
+          ["--workers", w, "--window", n, "--policy", policy])
+         for w in (1, 2) for n in (128, 1024) for policy in ("block", "help")]
+DEFAULT = [(f"{name}: {shape}", engine, shape, extra)
+           for name, engine, extra in [("default", "pawl-default", [])] + TUNED
+           for shape in SHAPES]
+# one thread with a short backlog, which is its best; two as they are
+ONE = ["--window", 128, "--policy", "help"]
+BODY = [(f"{engine}, {ns} ns: {shape}", engine, shape, ["--body", ns] + extra)
+        for ns in BODIES
+        for engine, extra in (("pawl-1", ONE), ("pawl-help", []), ("pawl-default", []))
+        for shape in SHAPES]
+ROWS = {"own": OWN, "others": OTHERS, "pushers": CROWD, "default": DEFAULT, "body": BODY}
+TESTS = SHAPES + LATENCY + ["mpush", "metg"] + list(ROWS)
 
 # The figures asked for, and who counts as a peer in them.
 TWIN2, PAWL2, PAWL1 = "twin-2w", "pawl-help", "pawl-1"
@@ -40,6 +76,9 @@ PEERS1 = ["gomp-1", "libomp-1", "tbb-group-1", "tbb-flow-1", "starpu-1"]
 MAX_IN_PUSH = 0.5
 MAX_TWIN, MAX_PEER2, MAX_PEER1, MAX_METG = 0.2, 0.6, 1.0, 0.6
 MAX_LINES, MAX_TAIL, MAX_SELF_NS = 1.5, 4.0, 100.0
+# what a second thread, others that came and went, and settings may change: ratios
+MAX_OWN, MAX_SHARED, MIN_PUSH, MAX_OTHERS, MAX_DEFAULT = 1.2, 1.2, 1.7, 1.1, 1.2
+MAX_CROWD, MAX_BODY, MAX_EMPTY = 1.2, 1.1, 1.3
 
 QUICK_SKIP = ("starpu", "libomp-active", "pawl-naive")
 
@@ -174,9 +213,9 @@ class Bench:
             cmd += self.args.pawl_args.split()
         return cmd + [str(x) for x in extra]
 
-    def run(self, name, test, extra, limit):
+    def run(self, name, test, extra, limit, key=None):
         """One process: its result, or None when it was too slow."""
-        key = (name, test if test != "mpush" else f"mpush-{extra[1]}")
+        key = key or (name, test if test != "mpush" else f"mpush-{extra[1]}")
         if key in self.dropped:
             return None
         began = time.monotonic()
@@ -190,7 +229,8 @@ class Bench:
         took = time.monotonic() - began
         if p.returncode or not p.stdout.strip():
             raise Failed(f"{' '.join(p.args)}\n  exit {p.returncode}: {p.stderr.strip()}")
-        r = json.loads(p.stdout.splitlines()[-1])
+        results = [json.loads(text) for text in p.stdout.splitlines()]
+        r = sorted(results, key=lambda r: r.get("ns_op", 0))[len(results) // 2]
         r["took"] = round(took, 3)
         if r.get("unsupported"):
             self.dropped[key] = "unsupported"
@@ -198,7 +238,7 @@ class Bench:
         self.data[key].append(r)
         if r.get("hangs"):
             self.dropped[key] = "hangs"
-        elif took > self.args.slow and len(self.data[key]) >= 2:
+        elif took > self.args.slow and len(self.data[key]) >= 2 and key[1] not in ROWS:
             self.dropped[key] = "enough"
         return r
 
@@ -241,6 +281,15 @@ class Bench:
         k = rnd % len(names)
         return names[k:] + names[:k]
 
+    def rows(self, test, rnd):
+        """One turn of each row, in an order that moves on."""
+        rows = [r for r in ROWS[test] if r[1] in self.engines and self.wanted(r[1])]
+        k = rnd % len(rows) if rows else 0
+        for label, engine, name, extra in rows[k:] + rows[:k]:
+            self.run(engine, name, ["--ops", self.args.ops] + extra, self.args.limit,
+                     (label, test))
+            progress(f"round {rnd + 1}/{self.args.rounds} {test} {label}")
+
     def everything(self):
         a = self.args
         began = time.monotonic()
@@ -276,6 +325,8 @@ class Bench:
                         continue
                     self.run(name, "metg", ["--reps", a.metg_reps], 60)
                     progress(f"round {rnd + 1}/{a.rounds} metg {name}")
+            for test in [t for t in ROWS if t in a.tests]:
+                self.rows(test, rnd)
         self.watch()
         progress("")
 
@@ -318,6 +369,20 @@ class Bench:
             if test in SHAPES and len(v) > 1:
                 s.append((max(v) - min(v)) / median(v))
         return median(s)
+
+
+@contextlib.contextmanager
+def busy(wanted):
+    """A program beside it that never sleeps; it ends with this one, however this one ends."""
+    if not wanted:
+        yield
+        return
+    loop = f"import os\nwhile os.getppid() == {os.getpid()}: sum(range(100000))"
+    with subprocess.Popen([sys.executable, "-c", loop]) as p:
+        try:
+            yield
+        finally:
+            p.kill()
 
 
 def progress(text):
@@ -471,6 +536,103 @@ def metg_table(b, targets):
     peer = b.best(PEERS2, "metg", "ns")
     targets.append((f"metg: {PAWL2} / best peer",
                     b.ratio(PAWL2, peer, "metg", "ns") if peer else None, MAX_METG, peer))
+
+
+def own_table(b, targets):
+    """ns per op of a thread that pushes ops and runs them; the ratios of the rounds."""
+    rows = []
+
+    def add(label, what, other=None, limit=None, field="ns_op"):
+        v = b.values(label, "own")
+        ratio = b.ratio(label, other, "own", field) if other else None
+        if v:
+            rows.append([label, what, fmt(median(v)), fmt(min(v)),
+                         f"{fmt(ratio)} of {other}" if ratio else "",
+                         f"<= {limit}" if limit else ""])
+        if limit and ratio:
+            targets.append((f"{label} / {other}", ratio, limit, ""))
+
+    for name in ("", TBB):
+        most = None if name else MAX_OWN
+        add(f"own 1{name}", "one thread, each op writes its var")
+        add(f"own 2{name}", "two threads, one engine", f"own 1{name}", most)
+        add(f"own-each 2{name}", "two threads, an engine each", f"own 1{name}")
+        add(f"own2 1{name}", "as own, and reads a second own var")
+        add(f"own2 2{name}", "two threads, one engine", f"own2 1{name}", most)
+        add(f"own2-each 2{name}", "two threads, an engine each", f"own2 1{name}")
+        add(f"shared 1{name}", "as own, and reads a var that all threads read")
+        add(f"shared 2{name}", "two threads, one engine",
+            f"shared 1{name}" if name else "own2 2", None if name else MAX_SHARED)
+    add("push 1", "push alone, nothing runs meanwhile")
+    add("push 2", "two threads, vars of their own", "push 1")
+    rate = b.ratio("push 2", "push 1", "own", "mops")
+    if rate:
+        rows[-1][4] = f"{fmt(rate)} times the rate"
+        rows[-1][5] = f">= {MIN_PUSH}"
+        targets.append(("push: rate of one thread / of two", 1 / rate, 1 / MIN_PUSH, ""))
+    table("Threads that push and run ops of their own: ns per op of a thread",
+          ["test", "what", "median", "min", "ratio", "target"], rows)
+
+
+def others_table(b, targets):
+    rows = []
+    for label, engine, test, _ in OTHERS:
+        with_, without = b.mid(label, "others"), b.mid(label, "others", "without")
+        ratio = b.mid(label, "others", "ratio")
+        if not ratio:
+            continue
+        ours = engine == "pawl-1"
+        rows.append([label, fmt(with_), fmt(without), fmt(ratio), f"<= {MAX_OTHERS}" * ours])
+        if ours:
+            targets.append((label, ratio, MAX_OTHERS, ""))
+    table("One thread, with others and without: ns per op; complete-gone: per pawl_complete()",
+          ["others", "with", "without", "ratio", "target"], rows,
+          ["gone: so many threads pushed once and ended; idle: they sleep"])
+
+
+def pushers_table(b, targets):
+    rows = [[label, fmt(b.mid(label, "pushers", "mops")),
+             fmt(b.ratio(label, "2 of 1 x 1" + TBB * label.endswith(TBB), "pushers",
+                         "mops"))]
+            for label, _, _, _ in CROWD if b.values(label, "pushers")]
+    table("Pushing threads x workers, vars of their own: million ops per second",
+          ["pushers x workers", "rate", "of two engines'"], rows,
+          ["2 of 1 x 1: two engines, with a pushing thread and a worker each"])
+    rate = b.ratio("2 of 1 x 1", "2 x 2", "pushers", "mops")
+    targets.append(("pushers: rate of two engines / of 2 x 2", rate, MAX_CROWD, ""))
+
+
+def default_table(b, targets):
+    names = ["default"] + [name for name, _, _ in TUNED]
+    rows = [[n] + [fmt(b.mid(f"{n}: {t}", "default")) for t in SHAPES] for n in names]
+    best = {t: b.best([f"{n}: {t}" for n in names[1:]], "default") for t in SHAPES}
+    ratio = {t: b.ratio(f"default: {t}", best[t], "default") for t in SHAPES}
+    rows.append(["default / best setting"] + [fmt(ratio[t]) for t in SHAPES])
+    table(f"pawl_engine_create(NULL) beside settings: ns per op, {b.args.ops} ops",
+          ["engine"] + SHAPES, rows, [f"target: the default within {MAX_DEFAULT} of the best"])
+    for t in SHAPES:
+        targets.append((f"{t}: default / best setting", ratio[t], MAX_DEFAULT,
+                        best[t].split(": ")[0] if best[t] else ""))
+
+
+def body_table(b, targets):
+    rows = []
+    for ns in BODIES:
+        one = [b.mid(f"pawl-1, {ns} ns: {t}", "body") for t in SHAPES]
+        rows.append([f"{ns} ns, pawl-1, window 128: ns per op", ""] + [fmt(v) for v in one])
+        for engine in ("pawl-help", "pawl-default"):
+            limit = MAX_BODY if ns else MAX_EMPTY
+            ratio = [b.ratio(f"{engine}, {ns} ns: {t}", f"pawl-1, {ns} ns: {t}", "body")
+                     for t in SHAPES]
+            rows.append([f"{ns} ns, {engine} / pawl-1", f"<= {limit}"]
+                        + [fmt(v) for v in ratio])
+            for t, v in zip(SHAPES, ratio):
+                targets.append((f"{t}, {ns} ns: {engine} / pawl-1", v, limit, ""))
+    table("Longer ops: two threads and one", ["body", "target"] + SHAPES, rows)
+
+
+ROW_TABLES = {"own": own_table, "others": others_table, "pushers": pushers_table,
+              "default": default_table, "body": body_table}
 
 
 def target_table(targets):
@@ -649,7 +811,8 @@ def arguments():
                    help="start no round that would not end by then (570)")
     p.add_argument("--ops", type=int, help="ops per run (200000; quick 50000)")
     p.add_argument("--only", default="", help="engines or their first words: pawl,tbb-group")
-    p.add_argument("--tests", default="", help=f"of {','.join(TESTS)}; shapes: the first six")
+    p.add_argument("--tests", default="", help=f"of {','.join(TESTS)}; shapes: the first six; "
+                   "rows: the last five")
     p.add_argument("--samples", type=int, help="of ping (20000)")
     p.add_argument("--wake-samples", type=int, help="of wake (1000; quick 200)")
     p.add_argument("--pin", action="store_true",
@@ -660,6 +823,7 @@ def arguments():
     p.add_argument("--json", metavar="FILE", help="all raw figures and what the machine is")
     p.add_argument("--count", action="store_true",
                    help="instead: instructions, allocations, locks, system calls per op")
+    p.add_argument("--busy", action="store_true", help="one busy program runs beside it all")
     p.add_argument("--strict", action="store_true", help="exit 2 when a target is missed")
     a = p.parse_args()
     here = os.path.dirname(os.path.abspath(__file__))
@@ -668,6 +832,8 @@ def arguments():
     tests = [x for x in a.tests.split(",") if x] or TESTS
     if "shapes" in tests:
         tests = SHAPES + [t for t in tests if t != "shapes"]
+    if "rows" in tests:
+        tests = [t for t in tests if t != "rows"] + list(ROWS)
     for t in tests:
         if t not in TESTS:
             p.error(f"no test {t!r}")
@@ -694,7 +860,8 @@ def main():
         print(f"{facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, "
               f"{facts.get('build', {}).get('cc', '')}, load {facts['load'][0]:.2f}"
               f"{', a virtual machine' if facts['virtual'] else ''}"
-              f"{', pinned' if args.pin else ''}")
+              f"{', pinned' if args.pin else ''}"
+              f"{', beside one busy program' if args.busy else ''}")
         use = CpuUse()
         record = {"schema": 1, "machine": facts, "arguments": vars(args)}
         missed = 0
@@ -702,7 +869,8 @@ def main():
             record["counts"] = counts(b)
         else:
             try:
-                b.everything()
+                with busy(args.busy):
+                    b.everything()
             except KeyboardInterrupt:
                 print("Interrupted: what is there so far.")
             targets = []
@@ -710,6 +878,8 @@ def main():
             latency_tables(b, targets)
             mpush_table(b)
             metg_table(b, targets)
+            for test in [t for t in ROWS if t in args.tests]:
+                ROW_TABLES[test](b, targets)
             in_push_table(b)
             missed = target_table(targets)
             record["noise"] = noise(b, use.result(), facts["load"])
