@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The CPU as a device: every call does its work before it returns, so a stream is always
- * empty and an event always over.
+ * empty and an event is always complete.
  *
- * Purpose: the plainest thing that keeps the contract of device.h, to hold the others
- * against.  (The engine's own CPU devices have no streams and do not come here.)
+ * Purpose: the simplest implementation of the contract of device.h, as a reference for the
+ * others.  The engine's own CPU devices have no streams and do not use this file.
  *
- * Progress: as the C library's.
+ * Progress: that of the C library.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <device/device.h>
 
-/* A capture is not possible: what is put into a stream is over before it could be. */
+/* Capture is not supported: work is complete before it could be captured. */
 struct cpu_thing {
 	u64 unused;
 };

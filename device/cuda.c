@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * CUDA devices, by the runtime's C interface.
+ * CUDA devices, through the C interface of the CUDA runtime.
  *
- * Purpose: the contract of device.h on top of libcudart, which is looked for when the
- * first device is asked for: the same binary runs where there is none, and says so.
+ * Purpose: implements the contract of device.h on libcudart, which is loaded when a program
+ * first uses a CUDA device.  The same binary runs on a machine without it, where the call
+ * reports an error.
  *
  * Structures: a table of the runtime's functions, filled once.  A device is its number;
- * streams and events are the runtime's own handles, so a body may use its stream with
- * whatever else speaks CUDA.  Streams do not wait for the legacy default stream.
+ * streams and events are the runtime's own handles, so a body may pass its stream to any
+ * CUDA library.  Streams do not synchronize with the legacy default stream.
  *
- * Errors: the runtime keeps the last error per thread; it is cleared here, so that a
- * program that asks for it sees its own errors only.
+ * Errors: the runtime keeps the last error per thread.  This file clears it, so that a
+ * program which reads it sees only its own errors.
  *
  * Ordering: DEVICE-C1 (table, release) <-> DEVICE-C2 (acquire).
  *
- * Progress: as the driver's.  Loading blocks, once.
+ * Progress: that of the driver.  Loading blocks, once.
  *
  * Lifetime: the library stays loaded.
  */
@@ -30,7 +31,7 @@ struct cuda {
 	CUDA_CALLS(X)
 #undef X
 	cu_error_string_fn error_string;
-	char from[128];			/* the library that was found */
+	char from[128];			/* name of the library */
 };
 
 static struct cuda *table;		/* A: NULL until it is complete */
@@ -83,7 +84,7 @@ static int cuda_errno(int code)
 	return lost_for_good(code) ? -ENOTRECOVERABLE : -EIO;
 }
 
-/* The runtime's code as ours.  Not ready is no error, and has no text. */
+/* Translate the runtime's code to an errno.  "Not ready" is no error and has no text. */
 static int cuda_error(const char *what, int code)
 {
 	struct cuda *c = load_relaxed(&table);
@@ -100,7 +101,7 @@ static int cuda_error(const char *what, int code)
 
 static void *find_library(char *from, size_t room)
 {
-	/* The newest first; a program that has one loaded already gets that. */
+	/* Newest first; a library that the program has already loaded is preferred. */
 	static const char *const names[] = { "libcudart.so", "libcudart.so.13", "libcudart.so.12",
 					     "libcudart.so.11.0" };
 	const char *env = secure_getenv("PAWL_CUDART");
@@ -132,7 +133,7 @@ static int fill(struct cuda *c, void *lib)
 #define X(name, args) c->name = (int (*) args)dlsym(lib, #name);
 	CUDA_CALLS(X)
 #undef X
-	/* Between releases 12 and 13 this was the one that filled what the headers had. */
+	/* In release 12 the headers mapped the plain name to this function. */
 	v2 = dlsym(lib, "cudaGetDeviceProperties_v2");
 	if (v2)
 		c->cudaGetDeviceProperties = (int (*)(void *, int))v2;
@@ -147,7 +148,7 @@ static int fill(struct cuda *c, void *lib)
 	return missing ? err(-ENODEV, "cuda: %s has no %s", c->from, missing) : 0;
 }
 
-/* The table, or why there is none.  Two threads may load it at once: one wins. */
+/* Load the table.  Two threads may do so concurrently; one of them publishes its table. */
 static int cuda_load(void)
 {
 	struct cuda *c, *none = NULL;
@@ -173,13 +174,13 @@ static int cuda_load(void)
 	return rc;
 }
 
-/* Devices are numbers, but not NULL. */
+/* A handle is the device's number plus 1, so that it is not NULL. */
 static int id_of(const void *dev)
 {
 	return (int)(intptr_t)dev - 1;
 }
 
-/* The calling thread's device is dev's; *was: what it was. */
+/* Make dev current on the calling thread; *was is the previous device. */
 static int enter(void *dev, int *was)
 {
 	int rc = cuda_call(cudaGetDevice, was);
@@ -189,7 +190,7 @@ static int enter(void *dev, int *was)
 
 static int leave(void *dev, int was, int rc)
 {
-	/* The call itself counts, not the way back. */
+	/* rc is the result of the call itself; an error of the restore is ignored. */
 	if (was != id_of(dev))
 		load_relaxed(&table)->cudaSetDevice(was);
 	return rc;
@@ -258,14 +259,14 @@ static int cuda_open(int id, void **dev)
 	rc = enter((void *)(intptr_t)(id + 1), &was);
 	if (rc)
 		return rc;
-	/* Makes the context now, so that no op pays for it. */
+	/* Create the context now, so that no op pays for it. */
 	rc = leave((void *)(intptr_t)(id + 1), was, cuda_call(cudaFree, NULL));
 	if (!rc)
 		*dev = (void *)(intptr_t)(id + 1);
 	return rc;
 }
 
-/* The context is shared with the rest of the program: it stays. */
+/* The rest of the program may use the context too, so keep it. */
 static void cuda_close(void *dev)
 {
 }
@@ -318,7 +319,7 @@ static int cuda_stream_create(void *dev, int priority, void **stream)
 	if (rc)
 		return rc;
 	rc = cuda_call(cudaDeviceGetStreamPriorityRange, &least, &greatest);
-	/* Theirs: smaller is more urgent. */
+	/* In CUDA a smaller number is more urgent. */
 	priority = -priority;
 	if (priority < greatest)
 		priority = greatest;
@@ -405,7 +406,7 @@ static int cuda_capture_end(void *dev, void *stream, void **graph)
 
 	if (!rc)
 		rc = cuda_call(cudaGraphInstantiateWithFlags, graph, g, 0);
-	/* The executable one does not need it; a failure here is not one of the capture. */
+	/* The executable graph does not need it; an error here does not fail the capture. */
 	if (g)
 		load_relaxed(&table)->cudaGraphDestroy(g);
 	return rc;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What device/cuda.c needs to know of the CUDA runtime's binary interface, as its
- * documentation has it: so it compiles where there is no CUDA.  Handles are pointers,
- * enums are int.  tests/device/abi.c holds it against the real headers where they are.
+ * The part of the CUDA runtime's binary interface that device/cuda.c uses, according to its
+ * documentation, so that pawl builds without CUDA.  Handles are pointers, enums are int.
+ * tests/device/abi.c compares it with the real headers where they are installed.
  *
- * CUDA_CALLS(X): X(name, arguments) for every function that is used; all return an int, the
- * error.  Only functions that are the same in all releases from 11.4 on.
+ * CUDA_CALLS(X) expands X(name, arguments) for every function that is used; each returns an
+ * error code as int.  All of them are the same in every release since 11.4.
  */
 #ifndef DEVICE_CUDA_ABI_H
 #define DEVICE_CUDA_ABI_H
@@ -56,7 +56,7 @@ enum {
 	CU_ATTR_MINOR = 76,
 };
 
-/* The properties begin with the name, in all releases; this much is more than they have. */
+/* In all releases the properties begin with the name and are smaller than this. */
 #define CU_PROPERTIES_BYTES	8192
 
 #define CUDA_CALLS(X)								\
@@ -95,7 +95,7 @@ enum {
 	X(cudaGraphExecDestroy, (void *exec))					\
 	X(cudaGraphDestroy, (void *graph))
 
-/* This one returns text. */
+/* The one function that returns text. */
 typedef const char *(*cu_error_string_fn)(int code);
 
 #endif

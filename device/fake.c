@@ -2,17 +2,18 @@
 /*
  * The fake device: the contract of device.h, with any legal order of completion.
  *
- * Purpose: to test what depends on devices where there is none, with orders that a real
- * one shows once in a year, and with each call failing in turn.
+ * Purpose: tests code that depends on devices on a machine without one, with orders of
+ * completion that a real device shows very rarely, and with failures of each call.
  *
- * Structures: a stream is a queue of pieces of work with many producers and one consumer.
- * The consumer is the device's thread, which lets a stream of its choice (seeded) do its
- * next piece when it has rested long enough, or the test itself (fake_step()).  An event counts
- * its records, and knows the last one that is over.
+ * Structures: a stream is a queue of work with many producers and one consumer.  The consumer
+ * is either the device's thread, which picks a stream at random (seeded) and runs its next
+ * piece of work once its delay has passed, or the test itself (fake_step()).  An event counts
+ * its records and stores the last complete one.
  *
- * Progress: for tests: allocates, and its thread polls.
+ * Progress: blocking, since it is for tests: it allocates, locks, and its thread polls.
  *
- * Lifetime: streams and events are kept until their device closes, as work may name them.
+ * Lifetime: streams and events are kept until their device closes, because queued work may
+ * refer to them.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -38,7 +39,7 @@ struct work {
 };
 
 struct thing {
-	struct thing *next;	/* A: all of the device, to be freed with it */
+	struct thing *next;	/* A: list of everything that is freed with the device */
 };
 
 struct event {
@@ -49,19 +50,19 @@ struct event {
 };
 
 struct graph {
-	u32 refs;		/* A: one, and one for each launch in a stream */
+	u32 refs;		/* A: one, plus one for each queued launch */
 	struct work *first, **last;
 };
 
 struct stream {
 	struct thing thing;
-	struct work *head;	/* A: last put in */
-	struct work *tail;	/* consumer: a piece that is over; the next one is next */
+	struct work *head;	/* A: the newest work */
+	struct work *tail;	/* consumer: the newest complete work */
 	struct work stub;
-	struct graph *capture;	/* of the thread that captures */
+	struct graph *capture;	/* owned by the thread that captures */
 	u64 put, over;		/* A */
-	u64 ready_at;		/* consumer: turn of the device */
-	u32 dead;		/* A: destroyed; used again when it is empty */
+	u64 ready_at;		/* consumer: the device's turn at which it may run */
+	u32 dead;		/* A: destroyed; reused when it is empty */
 };
 
 struct dev {
@@ -122,7 +123,7 @@ void fake_unload(void)
 	store_release(&unloaded, 1);
 }
 
-/* At the beginning of every call. */
+/* Every call begins with this check for an injected failure. */
 static int call(struct dev *d, const char *what)
 {
 	u64 n = load_acquire(&fail_at);
@@ -196,7 +197,7 @@ static void do_work(const struct work *w)
 		memset(w->arg, w->byte, w->n);
 		break;
 	case WORK_RECORD:
-		/* One consumer per stream; records of one event in two streams are ordered by n. */
+		/* One consumer; n orders the records of one event on two streams. */
 		if (load_relaxed(&ev->over) < w->n)
 			store_release(&ev->over, w->n);
 		break;
@@ -238,7 +239,7 @@ u32 fake_step(u64 choice)
 	struct stream *can[256];
 	u32 n = 0, i, j, none = 0;
 
-	/* Somebody else does a piece at this moment: that will do. */
+	/* Another thread runs a piece of work now, which is enough. */
 	if (!cas_acq_rel_acquire(&stepping, &none, 1))
 		return 1;
 
@@ -367,7 +368,7 @@ static void fake_close(void *dev)
 	u32 i, none = 0;
 
 	store_release(&devs[d->id], NULL);
-	/* Nobody is inside fake_step() with it. */
+	/* Wait until no thread is inside fake_step() with this device. */
 	while (!cas_acq_rel_acquire(&stepping, &none, 1)) {
 		none = 0;
 		sched_yield();
@@ -385,7 +386,7 @@ static void fake_close(void *dev)
 
 		for (; w; w = after) {
 			after = w->next;
-			/* The tail is over; what is behind it, on a lost device, never will be. */
+			/* The tail is complete; on a lost device later work never ran. */
 			if (w != s->tail && w->kind == WORK_GRAPH)
 				graph_put(w->arg);
 			if (w != s->tail && w->kind == WORK_FREE)
@@ -420,7 +421,7 @@ static int fake_free(void *dev, void *p)
 {
 	int rc = call(dev, "free");
 
-	free(p);	/* also if it is told to fail: nobody could try again */
+	free(p);	/* also on an injected failure: the caller does not try again */
 	return rc;
 }
 
@@ -495,7 +496,7 @@ static int fake_stream_create(void *dev, int priority, void **stream)
 	return 0;
 }
 
-/* What is in it still runs. */
+/* Work that is still queued on it runs. */
 static int fake_stream_destroy(void *dev, void *stream)
 {
 	struct stream *s = stream;
@@ -537,7 +538,7 @@ static int fake_stream_wait(void *dev, void *stream, void *event)
 	if (rc)
 		return rc;
 	fetch_add_relaxed(&counts.waits, 1);
-	/* In one piece, as a record: else a wait could stand before the record it is for. */
+	/* Atomic with records: the wait must be queued after the record that it waits for. */
 	dev_enter(dev);
 	w.n = load_acquire(&ev->recorded);
 	rc = put(stream, &w);

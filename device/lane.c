@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Lanes: streams of which the engine knows what is in them.
+ * Lanes: streams whose contents the engine tracks.
  *
- * Purpose: whoever depends on number n of a lane waits on the device for an event of that
- * lane whose label is n or more, or asks whether that is over.
+ * Purpose: work that depends on number n of a lane waits, on the device, for an event of that
+ * lane whose label is at least n; a host thread queries such an event.
  *
- * Structures: device.h.  A lane has up to LANE_EVENTS events, used in turn and made when
- * first needed.  An event is recorded when somebody on another stream or on the host
- * needs it, or when it is known that somebody may (lane_mark()); a chain of work in one
- * stream needs none.
+ * Structures: device.h.  A lane has up to LANE_EVENTS events, used in turn and created when
+ * first needed.  An event is recorded when another stream or the host needs it, or will
+ * probably need it (lane_mark()); a chain of work on one stream needs none.
  *
- * Why a label is never too high: the number is read before the record is made, so what has
- * that number is in the stream already (DEVICE-I1, DEVICE-I2).  Two threads that record the
- * same event: the later record is behind all that either of them saw, so the greater label
- * is right.
+ * Why a label is never too high: the number is read before the record is made, so the work
+ * with that number is on the stream already (DEVICE-I1, DEVICE-I2).  If two threads record the
+ * same event, the later record is ordered after everything that either of them read, so the
+ * greater label is right.
  *
  * Ordering:
  *   DEVICE-I1 (number, release) <-> DEVICE-I2 (before a record, acquire)
@@ -24,9 +23,9 @@
  *   DEVICE-L1 (lost, release)   <-> DEVICE-L2 (acquire): the text
  *   DEVICE-N3 (a call ends, release) <-> DEVICE-N4 (lane_fini(), acquire)
  *
- * Progress: lock-free, but for what the driver does.
+ * Progress: lock-free, apart from the driver's calls.
  *
- * Lifetime: streams and events live as long as their lane.
+ * Lifetime: streams and events exist as long as their lane.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +56,7 @@ __cold int device_check(struct device *d, int code)
 
 	if (code != -ENOTRECOVERABLE && code != -ESHUTDOWN)
 		return code;
-	/* Relaxed: it only says who writes the text. */
+	/* Relaxed: it only selects the thread that writes the text. */
 	if (cas_relaxed(&d->lost, &none, 1)) {
 		snprintf(d->text, sizeof(d->text), "%s is lost: %.120s", d->name,
 			 code == -ESHUTDOWN ? "its driver unloads" : err_text());
@@ -70,17 +69,17 @@ static void raise_to(u64 *word, u64 v)
 {
 	u64 was = load_relaxed(word);
 
-	/* DEVICE-E1 <-> DEVICE-E2: what made it so, before it. */
+	/* DEVICE-E1 <-> DEVICE-E2: the record that covers it comes before. */
 	while (was < v && !cas_release_relaxed(word, &was, v))
 		;
 }
 
-/* All up to v is over. */
+/* All work up to v is complete. */
 static void lane_over(struct lane *l, u64 v)
 {
 	u64 was = load_relaxed(&l->done);
 
-	/* DEVICE-D1 <-> DEVICE-D2: what the device did, before it. */
+	/* DEVICE-D1 <-> DEVICE-D2: the device's writes come before. */
 	while (was < v && !cas_release_relaxed(&l->done, &was, v))
 		;
 	if (was < v)
@@ -88,8 +87,8 @@ static void lane_over(struct lane *l, u64 v)
 }
 
 /*
- * state: NOTICE_CLOSED, and NOTICE_CALL for each call inside fn, and NOTICE_REF for the
- * lane and for each call that was asked for and is not over.
+ * state: the bit NOTICE_CLOSED, plus NOTICE_CALL for each call inside fn, plus NOTICE_REF for
+ * the lane and for each requested call that has not returned.
  */
 struct notice {
 	u32 state;
@@ -99,7 +98,8 @@ struct notice {
 	struct notice *next;
 };
 
-static struct notice *owed;		/* A: with calls that lost devices have not made; nobody reads it */
+/* A: notices whose call a lost device never made; kept reachable, and never read. */
+static struct notice *owed;
 
 #define NOTICE_CLOSED	1u
 #define NOTICE_CALL	2u
@@ -108,7 +108,7 @@ static struct notice *owed;		/* A: with calls that lost devices have not made; n
 
 static void notice_put(struct notice *n, u32 what)
 {
-	/* DEVICE-N3 <-> DEVICE-N4.  Who frees it is notice_close(), which has had its look. */
+	/* DEVICE-N3 <-> DEVICE-N4.  The last reference frees it, after notice_close(). */
 	if (fetch_add_release(&n->state, -what) - what < NOTICE_REF)
 		free(n);
 }
@@ -118,28 +118,28 @@ static void notice_main(void *arg)
 {
 	struct notice *n = arg;
 
-	/* Relaxed: closed or not is all that it asks; what the call uses is older than the call. */
+	/* Relaxed: it only checks for closed; the data were written before the request. */
 	if (!(fetch_add_relaxed(&n->state, NOTICE_CALL) & NOTICE_CLOSED)) {
-		/* Relaxed: fn() wakes who looks at it. */
+		/* Relaxed: fn() wakes the thread that reads it. */
 		store_relaxed(&n->fired, 1);
 		n->fn(n->arg);
 	}
 	notice_put(n, NOTICE_CALL + NOTICE_REF);
 }
 
-/* No call is inside fn after this, nor will one be. */
+/* After this no call is inside fn, and none will enter it. */
 static void notice_close(struct notice *n)
 {
-	/* Relaxed: the device either counts itself before this, or sees it. */
+	/* Relaxed: a call either counts itself before this, or sees the bit. */
 	fetch_or_relaxed(&n->state, NOTICE_CLOSED);
 	while (load_acquire(&n->state) & NOTICE_CALLS)	/* DEVICE-N4 <-> DEVICE-N3 */
 		os_thread_yield();
-	/* Relaxed: with no call inside none ends. */
+	/* Relaxed: with no call inside fn none can end concurrently. */
 	if (load_relaxed(&n->state) < 2 * NOTICE_REF) {
 		notice_put(n, NOTICE_REF);
 		return;
 	}
-	/* A call may be to come, or never: the memory stays. */
+	/* A requested call may still come, or never: keep the memory. */
 	n->next = load_relaxed(&owed);
 	while (!cas_relaxed(&owed, &n->next, n))
 		;
@@ -167,7 +167,7 @@ int lane_init(struct lane *l, struct device *d, u32 id, u32 nlanes, void *stream
 	return rc;
 }
 
-/* The device may be lost, or the driver on its way out: nothing can be done about that. */
+/* Errors are ignored: the device may be lost or the driver unloading, without a remedy. */
 void lane_fini(struct lane *l)
 {
 	struct device *d = l->d;
@@ -177,7 +177,7 @@ void lane_fini(struct lane *l)
 	if (!d)
 		return;
 	if (l->notices) {
-		/* What waits for an event should be over before it goes. */
+		/* The notice stream waits for events of the lane: drain it before they go. */
 		for (i = 0; i < 1000; i++) {
 			rc = d->ops->stream_sync(d->dev, l->notices);
 			if (!rc || rc == -ENOTRECOVERABLE || rc == -ESHUTDOWN)
@@ -197,12 +197,13 @@ void lane_fini(struct lane *l)
 }
 
 /*
- * The event with the smallest label that is `least` or more; NULL: none.  One whose label is
- * about to rise may be missed, and the next one or none be found: that stands for more.
+ * Return the event with the smallest label that is at least `least`, or NULL.  The search may
+ * miss an event whose label rises concurrently, and then returns the next one, which covers
+ * more, or none.
  */
 static struct lane_event *event_from(struct lane *l, u64 least, u64 *label)
 {
-	/* Relaxed: with an old one some event is missed, as above. */
+	/* Relaxed: an old value only misses an event, as above. */
 	u32 oldest = load_relaxed(&l->newest) + 1, from = 0, to = l->last_ev + 1;
 	struct lane_event *best = NULL;
 
@@ -227,7 +228,7 @@ static void *event_of(const struct lane_event *ev)
 	return load_acquire(&ev->event);	/* DEVICE-V2 <-> DEVICE-V1 */
 }
 
-/* Make the event, unless it is there.  0, or why not. */
+/* Create the event unless it exists.  Returns 0 or an error. */
 static int event_make(struct lane *l, struct lane_event *ev)
 {
 	const struct device_ops *ops = l->d->ops;
@@ -244,17 +245,20 @@ static int event_make(struct lane *l, struct lane_event *ev)
 	return 0;
 }
 
-/* The place in turn for a record, or, if that is pending, the newest again.  NULL: *rc. */
+/*
+ * Return the next event of the ring to record, or the newest one again while the next one is
+ * pending.  NULL: the error is in *rc.
+ */
 static struct lane_event *event_turn(struct lane *l, int *rc)
 {
 	u32 at = load_acquire(&l->newest);	/* DEVICE-W2 <-> DEVICE-W1 */
 	struct lane_event *next = &l->ev[(at + 1) & l->last_ev];
 	u64 was = load_acquire(&next->label);	/* DEVICE-E2 <-> DEVICE-E1 */
 
-	/* Relaxed: an event that may be recorded again at any time is recorded again. */
+	/* Relaxed: an event may be recorded again at any time; an old value costs a query. */
 	if (was > load_relaxed(&l->done)) {
 		if (l->d->ops->event_query(l->d->dev, event_of(next))) {
-			/* Who gave it its label may have done so since the first look. */
+			/* Another thread may have recorded it since the first read. */
 			at = load_acquire(&l->newest);	/* DEVICE-W2 <-> DEVICE-W1 */
 			return &l->ev[at & l->last_ev];
 		}
@@ -263,12 +267,12 @@ static struct lane_event *event_turn(struct lane *l, int *rc)
 	*rc = event_make(l, next);
 	if (!*rc && cas_acq_rel_acquire(&l->newest, &at, at + 1))	/* DEVICE-W1 <-> DEVICE-W2 */
 		return next;
-	/* No event: an older one will do.  Or somebody else took the place: he has one. */
+	/* No new event: use an older one; if another thread took the slot, its event exists. */
 	next = &l->ev[at & l->last_ev];
 	return event_of(next) ? next : NULL;
 }
 
-/* Record an event at the end of the lane.  NULL: *rc. */
+/* Record an event at the end of the lane.  NULL: the error is in *rc. */
 static struct lane_event *record(struct lane *l, u64 *label, int *rc)
 {
 	struct lane_event *ev = event_turn(l, rc);
@@ -325,7 +329,7 @@ int lane_follow(struct lane *l, struct lane *on, u64 seq)
 	return 0;
 }
 
-/* The events do not tell: ask about all that is in the stream. */
+/* No event answers: query the whole stream. */
 static void poll_stream(struct lane *l)
 {
 	u64 all = load_acquire(&l->issued);	/* DEVICE-I2 <-> DEVICE-I1 */
@@ -343,11 +347,11 @@ void lane_poll(struct lane *l)
 	u64 step = 1, label = 0;
 	int rc;
 
-	/* From event to event, in longer and longer steps while they are over. */
+	/* From event to event, in doubling steps as long as they are complete. */
 	for (;;) {
 		if (device_lost(l->d))
 			return;
-		/* Relaxed: only where to begin. */
+		/* Relaxed: only a starting point. */
 		ev = event_from(l, load_relaxed(&l->done) + step, &label);
 		rc = ev ? l->d->ops->event_query(l->d->dev, event_of(ev)) : -EBUSY;
 		if (!rc) {
@@ -366,7 +370,7 @@ void lane_poll(struct lane *l)
 			poll_stream(l);
 		return;
 	}
-	/* Wanted, and no event: one could not be recorded. */
+	/* A thread waits and no event covers its number, because recording one failed. */
 	if (lane_wanted(l))
 		poll_stream(l);
 }
@@ -383,7 +387,7 @@ int lane_notify(struct lane *l, void (*fn)(void *lane))
 	u64 label = 0;
 	int rc = 0;
 
-	/* Relaxed: seen late, the call's own wake-up brings this thread here once more. */
+	/* Relaxed: after an old value the call's wake-up brings the thread back here. */
 	if (l->noticed && !load_relaxed(&l->notice->fired))
 		return 0;
 	l->noticed = 0;
@@ -399,7 +403,7 @@ int lane_notify(struct lane *l, void (*fn)(void *lane))
 		rc = d->ops->stream_create(d->dev, 0, &l->notices);
 	if (rc)
 		return device_check(d, rc);
-	/* Relaxed: only where to begin. */
+	/* Relaxed: only a starting point. */
 	ev = event_from(l, load_relaxed(&l->done) + 1, &label);
 	if (!ev)
 		ev = record(l, &label, &rc);
@@ -409,7 +413,7 @@ int lane_notify(struct lane *l, void (*fn)(void *lane))
 	if (rc)
 		return device_check(d, rc);
 	store_relaxed(&l->notice->fired, 0);
-	/* Relaxed: the call itself brings it to the device's thread. */
+	/* Relaxed: host_call() itself orders it before the device's thread. */
 	fetch_add_relaxed(&l->notice->state, NOTICE_REF);
 	rc = d->ops->host_call(d->dev, l->notices, notice_main, l->notice);
 	if (rc) {
@@ -429,7 +433,7 @@ void lane_sync(struct lane *l)
 		lane_over(l, all);
 		return;
 	}
-	/* Refused: ask until it is over, or nobody can say. */
+	/* The call failed: poll until the work is complete or the device is lost. */
 	device_check(l->d, rc);
 	lane_want(l, all);
 	while (lane_state(l, all) == LANE_PENDING) {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every atomic access of pawl, with its order in its name; layer 0.
+ * All atomic accesses of pawl; each name states its memory order.  Layer 0.
  *
- * Nothing else in the library uses the compiler's atomics, assembly or volatile,
- * so that the same sources build three ways:
- *   production     the compiler's builtins, and CMPXCHG16B (or an exclusive pair)
- *                  for the 16-byte word of a var;
- *   thread sanitizer   the same; the 16-byte access is annotated;
- *   PAWL_MODEL     each access calls model_*() with its site (file, line) and order:
- *                  the controlled scheduler, the weak-memory layer and the mutation
- *                  of orders live there.
+ * No other file of the library uses the compiler's atomics, assembly or volatile, so the
+ * same sources build in three ways:
+ *   production         compiler builtins; CMPXCHG16B or an exclusive pair for the 16-byte
+ *                      word of a var
+ *   thread sanitizer   the same, with annotations for the 16-byte access
+ *   PAWL_MODEL         each access calls model_*() with its site (file, line) and order;
+ *                      the controlled scheduler, the weak-memory layer and the mutation of
+ *                      orders are implemented there
  *
- * Plain fields are u32 or u64 (sparse rejects _Atomic(T)).  Orders are carried by
- * the access; smp_mb() is for store-load edges alone and never publishes data.
+ * Atomic fields are declared as plain u32 or u64, since sparse rejects _Atomic(T).  The access
+ * itself carries the order; smp_mb() serves store-load edges only and never publishes data.
  */
 #ifndef BASE_ATOMIC_H
 #define BASE_ATOMIC_H
@@ -32,7 +32,7 @@
 #define store_relaxed(p, v)	__atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define store_release(p, v)	__atomic_store_n((p), (v), __ATOMIC_RELEASE)
 
-/* All return the value before. */
+/* All of these return the old value. */
 #define xchg_relaxed(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_RELAXED)
 #define xchg_acquire(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE)
 #define xchg_release(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_RELEASE)
@@ -49,7 +49,7 @@
 #define fetch_and_relaxed(p, v)	__atomic_fetch_and((p), (v), __ATOMIC_RELAXED)
 #define fetch_and_acq_rel(p, v)	__atomic_fetch_and((p), (v), __ATOMIC_ACQ_REL)
 
-/* Strong.  On failure *old gets what was there, with the second order. */
+/* Strong.  A failure loads the current value into *old, with the second order. */
 #define cas_relaxed(p, old, new)						\
 	__atomic_compare_exchange_n((p), (old), (new), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)
 #define cas_acquire(p, old, new)						\
@@ -65,10 +65,10 @@
 #define cas_seq_cst(p, old, new)						\
 	__atomic_compare_exchange_n((p), (old), (new), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 
-/* Store-load edges only; each use has a picture and a partner. */
+/* For store-load edges only; a diagram beside each use names its partner. */
 #define smp_mb()		__atomic_thread_fence(__ATOMIC_SEQ_CST)
 
-/* In a loop that waits for another thread: tell the core, and the model's scheduler. */
+/* For loops that wait for another thread: a hint to the core and to the model's scheduler. */
 static inline void cpu_relax(void)
 {
 #if defined(__x86_64__)
@@ -78,7 +78,7 @@ static inline void cpu_relax(void)
 #endif
 }
 
-/* A cheap clock that all cores share, for order and for budgets; unit: see clock.h. */
+/* A cheap clock, shared by all cores, for order and for budgets.  Its unit: exec/clock.c. */
 static inline u64 cycles(void)
 {
 #if defined(__x86_64__)
@@ -102,16 +102,15 @@ static inline u64 cycles(void)
 }
 
 /*
- * The same, read after all earlier loads have their values, and before anybody sees a later
- * store: who calls it behind another call, in one thread or by an edge between two, gets
- * more.  Dearer.
+ * The same clock, read after all earlier loads are done and before any later store is
+ * visible: the values strictly increase along happens-before.  Slower than cycles().
  */
 static inline u64 cycles_ordered(void)
 {
 #if defined(__x86_64__)
 	unsigned int aux;
 
-	/* It ticks several times in any of: a push, a line's way to another core. */
+	/* It ticks several times during a push, and during a cache line's transfer. */
 	return __builtin_ia32_rdtscp(&aux);
 #else
 	u64 now;
@@ -122,8 +121,8 @@ static inline u64 cycles_ordered(void)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 	/*
-	 * Others may tick once in 40 ns, in which two pushes have room.  So this value is over
-	 * when it is given out; where the clock is fast, that is so at the second look.
+	 * Other clocks may tick only once in 40 ns, which is enough time for two pushes.  So
+	 * wait until the clock has passed the value; a fast clock has at the second read.
 	 */
 	now = cycles();
 	while (cycles() == now)
@@ -147,9 +146,9 @@ void __tsan_release(void *p);
 #endif /* !PAWL_MODEL */
 
 /*
- * 16 bytes that change together.  Each half is also an atomic u64 of its own, so a
- * read of the two halves may tear: whoever acts on such a pair proves it by the
- * CAS, or reads `tag` again (tags never repeat).
+ * 16 bytes that change together.  Each half is also an atomic u64, so reading the two halves
+ * may tear.  Code that acts on such a read must validate it by the CAS, or by reading `tag`
+ * again (tags never repeat).
  */
 struct pair {
 	u64 tag;
@@ -158,9 +157,9 @@ struct pair {
 
 #ifndef PAWL_MODEL
 /*
- * Acquire and release, on success and on failure alike (x86 gives more).  On failure
- * *old gets what was there.  Progress: one instruction on x86-64; elsewhere lock-free
- * where the compiler inlines the 16-byte builtin.
+ * Acquire and release, on success and on failure (x86 is stronger).  A failure loads the
+ * current value into *old.  Progress: one instruction on x86-64 and s390x; lock-free
+ * elsewhere, if the compiler inlines the 16-byte builtin.
  */
 static inline bool pair_cas_acq_rel(struct pair *p, struct pair *old, struct pair new)
 {
@@ -178,8 +177,8 @@ static inline bool pair_cas_acq_rel(struct pair *p, struct pair *old, struct pai
 	u32 fail;
 
 	/*
-	 * The builtin would be a call to libatomic, which may lock.  What differs is written
-	 * back: a pair that was loaded is one value only if the store succeeds.
+	 * The builtin would call libatomic, which may lock.  On a mismatch the loaded value is
+	 * stored back: only a successful store proves that the two loads did not tear.
 	 */
 	__asm__ __volatile__("1:	ldaxp	%0, %1, %5\n"
 			     "	cmp	%0, %6\n"
@@ -198,7 +197,7 @@ static inline bool pair_cas_acq_rel(struct pair *p, struct pair *old, struct pai
 	__extension__ typedef unsigned __int128 u128;
 	union { struct pair s; u128 w; } o = { .s = *old }, n = { .s = new };
 
-	/* As above: the builtin would be a call. */
+	/* As above: the builtin would call libatomic. */
 	__asm__ __volatile__("cdsg %0, %2, %1"
 			     : "+d"(o.w), "+Q"(*p) : "d"(n.w) : "cc", "memory");
 	ok = o.s.tag == old->tag && o.s.val == old->val;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The model's form of atomic.h: every access is a call that names its site, so that a
- * scheduler can run another thread before it, a weak-memory layer can answer with an
- * older value, and the order can be weakened at run time.  Layer 0; tests/model has the
- * other side.
+ * atomic.h for the model.  Every access is a call that names its site, so that a scheduler
+ * can run another thread before it, a weak-memory layer can return an older value, and the
+ * order can be weakened at run time.  Layer 0; tests/model implements the calls.
  */
 #ifndef BASE_ATOMIC_MODEL_H
 #define BASE_ATOMIC_MODEL_H
@@ -15,21 +14,21 @@ enum model_kind { MODEL_LOAD, MODEL_STORE, MODEL_XCHG, MODEL_ADD, MODEL_OR, MODE
 enum model_order { MODEL_RELAXED = 0, MODEL_ACQUIRE = 1, MODEL_RELEASE = 2, MODEL_ACQ_REL = 3,
 		   MODEL_SEQ_CST = 7 };
 
-/* One access in the sources.  An inline function has a copy in each file that includes it. */
+/* One access in the sources.  An inline function has one site per file that includes it. */
 struct model_site {
 	const char *file, *func;
 	u32 line;
 	u8 kind;
-	u8 order, fail;		/* as weakened now */
-	u8 strong;		/* weakened: 0x80 | the order in the sources | fail << 3 */
+	u8 order, fail;		/* the orders in effect, weakened or not */
+	u8 strong;		/* if weakened: 0x80 | the order in the sources | fail << 3 */
 	u64 hits;
 } __attribute__((aligned(32)));
 
 u64 model_load(struct model_site *s, const void *p, u32 size);
 void model_store(struct model_site *s, void *p, u32 size, u64 v);
-/* Exchange, addition, or, and; the value before. */
+/* Exchange, add, or, and; returns the old value. */
 u64 model_rmw(struct model_site *s, void *p, u32 size, u64 v);
-/* Strong; on failure *old gets what was there. */
+/* Strong; a failure loads the current value into *old. */
 bool model_cas(struct model_site *s, void *p, u32 size, void *old, u64 v);
 bool model_pair_cas(struct model_site *s, u64 *p, u64 *old, const u64 *v);
 void model_fence(struct model_site *s);

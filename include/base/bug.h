@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Executable invariants, layer 0.  Level 1: cheap asserts; 2: structure checks.  Level 0
- * (production) compiles to nothing.
+ * Executable invariants, layer 0.  Level 1 enables cheap assertions, level 2 also checks of
+ * structures.  Level 0 (production) compiles them out.
  */
 #ifndef BASE_BUG_H
 #define BASE_BUG_H
@@ -14,9 +14,9 @@
 #endif
 
 /*
- * Planted bugs, for tests of the tests: "if (BUSTED(NO_HELP)) do it wrong".  The model
- * (PAWL_BUSTED) and a build of the tests (CONFIG_BUSTED) have them all, and pawl_busted says
- * which one is on; otherwise they are not there.  The list is in busted.h.
+ * Planted bugs, which test the tests: "if (BUSTED(NO_HELP)) do it wrong".  The model
+ * (PAWL_BUSTED) and a build of the tests (CONFIG_BUSTED) contain all of them, and pawl_busted
+ * selects the active one; other builds contain none.  busted.h lists them.
  */
 #if defined(PAWL_BUSTED) || defined(CONFIG_BUSTED)
 #include <base/busted.h>
@@ -28,7 +28,7 @@
 #define BUILD_BUG_ON(cond) _Static_assert(!(cond), #cond)
 
 #ifdef PAWL_MODEL
-/* The controlled scheduler looks at all but the walks: a schedule that breaks one has failed. */
+/* The controlled scheduler checks both levels: a broken invariant fails the schedule. */
 void model_bug(const char *file, int line, const char *cond);
 #define PAWL_ASSERT_AT(level, cond)						\
 	do {									\

@@ -1,55 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The planted bugs, layer 0: what each breaks.  See bug.h; tests/busted/bugs.list says which
- * tests must find them.
+ * The planted bugs, and what each breaks; layer 0.  See bug.h.  tests/busted/bugs.list names
+ * the tests that must find them.
  */
 #ifndef BASE_BUSTED_H
 #define BASE_BUSTED_H
 
 #define BUSTED_LIST(X)									\
-	X(NO_HELP, "link: go behind a push that is not in all its places")		\
+	X(NO_HELP, "link: queue behind a push that is not linked into all its vars")	\
 	X(WAIT_NOT_HELP, "link: wait for an unfinished push instead of helping it")	\
 	X(NO_RECORD, "link: overwrite a committed push's tag without a record")		\
-	X(NO_SECOND_LOOK, "link: no look at the own phase after the word was read")	\
-	X(NO_GEN, "link: a push does not look whether its var is still the same")	\
+	X(NO_SECOND_LOOK, "link: the own phase is not checked after the word was read")	\
+	X(NO_GEN, "link: a push does not check whether its var is still the same")	\
 	X(NO_SORT, "push: the accesses stay in the caller's order")			\
 	X(GRANT_EARLY, "attach: readers that joined do not hold the next writer")	\
 	X(LIST_LOST, "retire: the list of waiting readers is taken before DONE is set")	\
-	X(FLIGHT_NO_MB, "wait: no barrier between completion and the look for waiters")	\
-	X(FLIGHT_FORGOTTEN, "wait: nobody tells who waits for all")			\
+	X(FLIGHT_NO_MB, "wait: no barrier between completion and the waiter check")	\
+	X(FLIGHT_FORGOTTEN, "wait: waits for all ops are not woken")			\
 	X(SUMS_SWAPPED, "wait: pushes are summed before completions")			\
-	X(POOL_ABA, "pool: the tag of a stack of magazines stands still")		\
-	X(PRIOQ_ABA, "prioq: the tag of a link stands still")				\
-	X(PRIOQ_NO_WALK, "prioq: a removed node is given back before it is unlinked")	\
-	X(RING_NO_RECHECK, "ring: no second look at head")				\
+	X(POOL_ABA, "pool: the tag of a stack of magazines does not change")		\
+	X(PRIOQ_ABA, "prioq: the tag of a link does not change")			\
+	X(PRIOQ_NO_WALK, "prioq: a removed node is freed before it is unlinked")	\
+	X(RING_NO_RECHECK, "ring: head is not checked again")				\
 	X(HOARD_OPEN, "ring: a batch's hoard is open before the batch is claimed")	\
-	X(PARK_NO_LOOK, "park: no second look for work before sleep")			\
-	X(PARK_NO_COND, "park: no second look at the condition before sleep")		\
-	X(PARK_NO_MB, "park: no barrier before the second look")			\
-	X(UNPARK_NO_MB, "park: no barrier before the look at the sleeper")		\
-	X(NO_PASS_ON, "park: the last spinner does not look again")			\
+	X(PARK_NO_LOOK, "park: no second check for work before sleep")			\
+	X(PARK_NO_COND, "park: no second check of the condition before sleep")		\
+	X(PARK_NO_MB, "park: no barrier before the second check")			\
+	X(UNPARK_NO_MB, "park: no barrier before the check of the sleeper")		\
+	X(NO_PASS_ON, "park: the last spinner does not check again")			\
 	X(STOP_NO_WAKE, "worker: stop does not wake sleepers")				\
-	X(POOL_LEAK, "pool: what a leaving thread has of a magazine is dropped")	\
-	X(POOL_TWICE, "pool: a flushed cache keeps what it gave back")			\
+	X(POOL_LEAK, "pool: a leaving thread drops its part of a magazine")		\
+	X(POOL_TWICE, "pool: a flushed cache keeps what it returned")			\
 	X(CARVE_OVERLAP, "pool: the next carving begins one object too early")		\
-	X(COMMIT_BLIND, "arena: the system's refusal of memory is not looked at")	\
+	X(COMMIT_BLIND, "arena: the system's refusal of memory is not checked")		\
 	X(NO_GRACE, "rcu: deferred functions run without a grace period")		\
 	X(RING_GROW_SHORT, "ring: growing forgets the newest element")			\
 	X(RING_OVERRUN, "ring: one more than fits is pushed before it grows")		\
-	X(BATCH_NO_LIMIT, "ring: a batch takes what comes behind the other rings")	\
-	X(ONE_RING, "queue: no second look at the other rings")				\
-	X(TURN_KEPT, "queue: a ring goes on with a turn that another has taken")	\
+	X(BATCH_NO_LIMIT, "ring: a batch takes what is ordered after other rings")	\
+	X(ONE_RING, "queue: the other rings are not checked again")			\
+	X(TURN_KEPT, "queue: a ring continues a turn that another ring has taken")	\
 	X(HIGH_IS_LOW, "queue: a high priority is taken for a low one")			\
 	X(LATE_LOST, "queue: work for which no memory is left is forgotten")		\
 	X(HANDOFF_JUMPS, "queue: a hand-over overtakes what is queued")			\
 	X(CLAIM_NO_WAKE, "park: a sleeper is claimed and not woken")			\
-	X(KNOWN_EARLY, "link: a version counts as there before its write is done")	\
+	X(KNOWN_EARLY, "link: a version counts as written before its write is done")	\
 	X(NAMED_TWICE, "push: a var that is named twice is two accesses")		\
-	X(ASYNC_EARLY, "retire: an asynchronous op is over when its body returns")	\
-	X(CLEAR_IGNORED, "error: a cleared error goes on")				\
+	X(ASYNC_EARLY, "retire: an asynchronous op completes when its body returns")	\
+	X(CLEAR_IGNORED, "error: a cleared error still propagates")			\
 	X(STOP_EARLY, "engine: stop does not wait for what is in flight")		\
-	X(NAIVE_EARLY, "wait: a naive push returns before its op is over")		\
-	X(WINDOW_IGNORED, "push: the window is not looked at")				\
+	X(NAIVE_EARLY, "wait: a naive push returns before its op is complete")		\
+	X(WINDOW_IGNORED, "push: the window is not checked")				\
 	X(NO_SKIPPING, "retire: an op runs though what it reads has failed")		\
 	X(FORK_FORGOTTEN, "thread: a child of fork() takes its parent's engine for its own")	\
 	X(RUN_EARLY, "push: the wait counter lacks an access")				\
@@ -60,22 +60,22 @@
 	X(STALE_RUNS, "retire: an op runs though it lost a var during its push")	\
 	X(RELEASE_TWICE, "retire: the release of a failed op is called twice")		\
 	X(TOKEN_TWICE, "retire: an asynchronous op may be completed again")		\
-	X(ERROR_STOPS, "retire: an error does not go on to the next version")		\
+	X(ERROR_STOPS, "retire: an error does not propagate to the next version")	\
 	X(ERROR_COUNTED_TWICE, "error: a failure counts twice")				\
-	X(ERROR_AGAIN, "error: what was given out is given out again")			\
+	X(ERROR_AGAIN, "error: a reported error is reported again")			\
 	X(OPER_EARLY, "oper: an operator ends before its last run")			\
-	X(BULK_LOST, "bulk: what a thread gathered goes with it")			\
+	X(BULK_LOST, "bulk: what a thread gathered is lost when the thread ends")	\
 	X(BULK_GOES_ON, "bulk: the functions behind a failed one run")			\
-	X(GIVEN_UP_STAYS, "wait: the place of a wait that was given up stays")		\
-	X(SLOT_KEPT, "thread: a thread's slot is not given back")			\
+	X(GIVEN_UP_STAYS, "wait: an abandoned wait keeps its slot")			\
+	X(SLOT_KEPT, "thread: a thread's slot is not freed")				\
 	X(DESTROY_EARLY, "engine: destroy does not wait for what is in flight")		\
 	X(DEV_READS_FORGOTTEN, "device: a write does not follow pending reads")		\
 	X(DEV_PARKED_LOST, "device: parked ops that are kept are lost when others come")	\
-	X(DEV_WAITER_FORGOTTEN, "device: nobody tells who waits for all devices")	\
-	X(EVENT_EARLY, "lane: an event serves one number too early")			\
+	X(DEV_WAITER_FORGOTTEN, "device: waits for all devices are not woken")		\
+	X(EVENT_EARLY, "lane: an event covers one number too many")			\
 	X(LANE_NO_FOLLOW, "lane: a stream does not follow another")			\
 	X(GRAPH_STALE, "graph: a refreshed operator is not captured again")		\
-	X(AGAIN_UNSEEN, "graph: ops that are pushed again may have other arguments")	\
+	X(AGAIN_UNSEEN, "graph: changed arguments of a repeated push are not noticed")	\
 	X(MX_ARG_EARLY, "compat: the argument of a running body is dropped")		\
 	X(MX_ERROR_LOST, "compat: an asynchronous op's error is success")		\
 	X(MX_DROP_TWICE, "compat: the deleter of a refused push is called twice")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Monotonic time, layer 0; cycles() is in atomic.h.  PAWL_MODEL: time moves when the
+ * Monotonic time, layer 0; cycles() is in atomic.h.  Under PAWL_MODEL time advances when the
  * controlled scheduler lets a deadline pass.
  */
 #ifndef BASE_CLOCK_H

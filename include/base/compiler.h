@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiler words, layer 0. */
+/* Integer types, compiler attributes and small macros; layer 0. */
 #ifndef BASE_COMPILER_H
 #define BASE_COMPILER_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The message beside a negative errno; layer 0.  One buffer per thread. */
+/* The message that goes with a negative errno; layer 0.  One buffer per thread. */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 
@@ -7,8 +7,8 @@
 #include <base/compiler.h>
 
 /*
- * Keep a message for pawl_error_text() and return code, so that a function can end
- * with `return err(-EINVAL, "push: prop %u is unknown", prop);`.  Defined in pool/err.c.
+ * Store a message for pawl_error_text() and return code, so that a function can end with
+ * `return err(-EINVAL, "push: prop %u is unknown", prop);`.  Defined in pool/err.c.
  */
 int err(int code, const char *fmt, ...) __printf(2, 3) __cold;
 const char *err_text(void);

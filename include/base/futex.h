@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sleeping on a word, layer 0.  PAWL_MODEL: the controlled scheduler's threads sleep.
+ * Sleeping on a word, layer 0.  Under PAWL_MODEL the controlled scheduler's threads sleep.
  */
 #ifndef BASE_FUTEX_H
 #define BASE_FUTEX_H
@@ -8,7 +8,7 @@
 #include <base/compiler.h>
 
 #ifdef PAWL_MODEL
-/* As below; a wait whose deadline is not 0 may end at any time. */
+/* As below, but a wait with a deadline may end at any time. */
 void futex_wait(u32 *word, u32 value, u64 deadline);
 void futex_wake(u32 *word);
 #else
@@ -19,8 +19,8 @@ void futex_wake(u32 *word);
 #include <unistd.h>
 
 /*
- * Sleep while *word is value, until clock_ns() is at the deadline (0: none).  Wakes up for
- * no reason too.
+ * Sleep while *word equals value, at most until clock_ns() reaches the deadline (0: none).
+ * Spurious wake-ups are possible.
  */
 static inline void futex_wait(u32 *word, u32 value, u64 deadline)
 {

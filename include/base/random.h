@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers from a seed (splitmix64), layer 0. */
+/* Pseudo-random numbers from a seed (splitmix64), layer 0. */
 #ifndef BASE_RANDOM_H
 #define BASE_RANDOM_H
 

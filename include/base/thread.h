@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads of the system, layer 0: as pthread_*() each.  PAWL_MODEL: threads of the
- * controlled scheduler, which also gives each its own copy of __thread variables.
+ * Threads of the system, layer 0: each call is the pthread_*() of that name.  Under PAWL_MODEL
+ * they are threads of the controlled scheduler, which also gives each thread its own copy of
+ * the __thread variables.
  */
 #ifndef BASE_THREAD_H
 #define BASE_THREAD_H
@@ -26,9 +27,10 @@ int os_key_set(pthread_key_t key, const void *value);
 typedef pthread_t os_thread;
 
 /*
- * A thread of the library takes no signal that the program means for another one.  A fault is
- * of the thread that made it: where it is blocked the kernel ends the program without a call of
- * the program's handler, so a crash in a body would leave no report.
+ * A thread of the library must not take signals that the program expects on its own threads,
+ * so it blocks them.  Fault signals stay open: they belong to the thread that faults, and for
+ * a blocked one the kernel kills the process without calling the program's handler, so a crash
+ * in a body would leave no report.
  */
 static inline int os_thread_create(os_thread *t, void *(*fn)(void *), void *arg)
 {
@@ -53,13 +55,13 @@ static inline void os_thread_join(os_thread t)
 	pthread_join(t, NULL);
 }
 
-/* Of the calling thread; at most 15 bytes. */
+/* Name the calling thread; at most 15 bytes. */
 static inline void os_thread_name(const char *name)
 {
 	pthread_setname_np(pthread_self(), name);
 }
 
-/* In a loop that waits long for another thread. */
+/* For loops that wait a long time for another thread. */
 static inline void os_thread_yield(void)
 {
 	sched_yield();
@@ -70,7 +72,7 @@ static inline int os_key_create(pthread_key_t *key, void (*exit)(void *))
 	return pthread_key_create(key, exit);
 }
 
-/* NULL: the key's function is not called at the end of this thread. */
+/* With NULL the key's function is not called at the end of this thread. */
 static inline int os_key_set(pthread_key_t key, const void *value)
 {
 	return pthread_setspecific(key, value);
