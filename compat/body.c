@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Bodies: what is run when an op's turn comes, how it ends, and what a wait says of it.
+ * Bodies: how they run and complete, and what a wait reports about them.
  *
- * Structures: a body waits in a struct mx_call.  An on_complete is three words, the last of
- * which is pawl's token: a second call finds that out, and nothing that could be gone is
- * touched.
+ * Structures: struct mx_call holds a body until it runs.  An on_complete is three words, the
+ * last of which is pawl's token.  The token detects a second call without an access to memory
+ * that may be freed.
  *
- * Ordering: COMPAT-C1 (reference dropped) <-> COMPAT-C1 of the other holder: the body is off
- *   the stack, or the op is over, before the argument is dropped.
+ * Ordering: COMPAT-C1 (reference dropped) <-> COMPAT-C1 of the other holder: the body has
+ *   returned, or the op is complete, before the argument is dropped.
  *
- * Progress: as the body and pawl_complete().
+ * Progress: that of the body and of pawl_complete().
  *
- * Lifetime: mx_call.refs counts the op (or operator), and with `keep` bodies on a stack.
- * Without `keep` the argument goes when the op is over, as in MXNet: a body that calls
- * on_complete must not touch its argument after that.
+ * Lifetime: mx_call.refs counts the op (or operator), and with `keep` also running bodies.
+ * Without `keep` the argument is dropped when the op completes, as in MXNet: a body that calls
+ * on_complete must not use its argument after that.
  */
 #include <stdio.h>
 #include <compat/engine.h>
@@ -66,7 +66,7 @@ void mx_call_put(struct mx_call *c)
 		mx_pool_put(MX_CALLS, c);
 }
 
-/* An operator's call may be in several runs, and ends with the operator. */
+/* An operator's call may have several runs at once, and ends with the operator. */
 void mx_call_release(void *arg, int status)
 {
 	struct mx_call *c = arg;
@@ -87,7 +87,7 @@ static void call_run(const struct mx_call *c, const struct pawl_run *run, struct
 	f->run.stream = run->stream;
 }
 
-/* After NotifyShutdown() nothing runs but deletes. */
+/* After NotifyShutdown() only deletes run. */
 static bool shut_down(const struct mx_call *c)
 {
 	return unlikely(load_relaxed(&c->engine->shutdown)) && c->prop != PAWL_DELETE_VAR;
@@ -137,7 +137,7 @@ static void on_complete(struct pawl_mx_engine *e, void *param, const void *error
 		fprintf(stderr, "on_complete: %s\n", pawl_error_text());
 }
 
-/* On a CPU there is nothing to wait for before a body starts. */
+/* On a CPU on_start has nothing to wait for. */
 static void on_start(struct pawl_mx_engine *e, void *param, const void *error)
 {
 }
@@ -166,10 +166,10 @@ void mx_run_async(struct pawl_run *run, void *arg)
 		fetch_add_relaxed(&c->refs, 1);
 	task = task_begin(c);
 	if (unlikely(task) && c->fixed) {
-		c->task = task;	/* until the op is over */
+		c->task = task;	/* until the op is complete */
 		task = NULL;
 	}
-	/* Without keep the call may be gone when this returns. */
+	/* Without keep the call may be freed when this returns. */
 	if (unlikely(mx_catch_body(c->form, c->fn, &f.run, &start, &done, c->arg, &exception,
 				   text, sizeof(text))) &&
 	    pawl_complete_with(pe, token, -EIO, text, exception) && e->info)
@@ -204,7 +204,7 @@ int pawl_mx_complete(const void *on_complete, const char *text)
 }
 PAWL_EXPORT(pawl_mx_complete);
 
-/* --- what went wrong --- */
+/* --- errors --- */
 
 void mx_payload_drop(void *user, void *payload)
 {
@@ -217,7 +217,7 @@ void pawl_mx_exception_free(void *exception)
 }
 PAWL_EXPORT(pawl_mx_exception_free);
 
-/* The result of a wait, its error's text in full, and the exception for who wants it. */
+/* The result of a wait: sets the full text of its error, and *exception if wanted. */
 int mx_told(int rc, struct pawl_error *err, void **exception)
 {
 	char text[MX_TEXT];

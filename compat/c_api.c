@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The engine's part of MXNet's C API: arguments checked and turned into the bridge's.
+ * The engine part of MXNet's C API: checks arguments and converts them for the bridge.
  *
- * A call takes its parameter over: whatever happens, the deleter is called once, by the
- * bridge once it got the op, here before that.
+ * A call takes ownership of its parameter: the deleter is called exactly once in every case,
+ * by the bridge once it has accepted the op, and here before that.
  */
 #include <stdlib.h>
 #include <compat/engine.h>
@@ -48,7 +48,7 @@ PAWL_EXPORT(MXNotifyShutdown);
 
 /* --- ops --- */
 
-/* The lists of an ND form as vars: from the stack, or if there are many from the heap. */
+/* The arrays of an ND call as vars; long lists are allocated on the heap. */
 #define ND_ON_STACK	64
 
 struct args {

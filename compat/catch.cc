@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What only C++ can do: catch what a body throws, and say what it is.  An exception of the
- * layer is a std::exception_ptr of the heap.
+ * The part that needs C++: catches the exceptions of bodies and describes them.  The layer
+ * passes an exception as a pointer to a std::exception_ptr on the heap.
  */
 #include <cstdio>
 #include <exception>
@@ -10,7 +10,7 @@
 #include <string>
 #include "catch.h"
 
-/* As in dmlc-core; its name is what a catch compares. */
+/* As in dmlc-core; catch clauses match it by its name. */
 namespace dmlc {
 struct Error : public std::runtime_error {
 	explicit Error(const std::string &s) : std::runtime_error(s) {}
@@ -57,7 +57,7 @@ int mx_catch_body(int form, union mx_body fn, void *run, void *on_start, void *o
 	}
 }
 
-/* error: what on_complete was given. */
+/* error: the argument of on_complete. */
 void *mx_exception_of(const void *error, char *text, size_t room) noexcept
 {
 	const dmlc::Error *e = static_cast<const dmlc::Error *>(error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compat/catch.cc, for C and C++. */
+/* Declarations of compat/catch.cc, for C and C++. */
 #ifndef COMPAT_CATCH_H
 #define COMPAT_CATCH_H
 
@@ -19,7 +19,10 @@ union mx_body {
 	pawl_mx_start_fn async_start;
 };
 
-/* form: 0 sync, 1 async, 2 async_start.  0, or -1 with an exception (NULL: no memory). */
+/*
+ * form: 0 sync, 1 async, 2 async_start.  Returns 0, or -1 with *exception set (NULL: no
+ * memory).
+ */
 int mx_catch_body(int form, union mx_body fn, void *run, void *on_start, void *on_complete,
 		  void *arg, void **exception, char *text, size_t room) MX_NOEXCEPT;
 void *mx_exception_of(const void *error, char *text, size_t room) MX_NOEXCEPT;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between body.c, bridge.c, engine.c and fork.c. */
+/* Declarations shared by body.c, bridge.c, engine.c and fork.c. */
 #ifndef COMPAT_ENGINE_H
 #define COMPAT_ENGINE_H
 
 #include <compat/internal.h>
 
-/* CPU contexts with a queue of their own; others share these by the rest of their number. */
+/* CPU contexts with their own queue; others share these queues by number modulo this. */
 #define MX_CPU_DEVICES	16u
 #define MX_THREADS	512u
 #define MX_GPUS		16
 #define MX_TEXT		1024u
 #define MX_EXIT_NS	5000000000ll
-#define MX_SPIN_NS	60000	/* most ops that Python pushes come sooner than that */
+#define MX_SPIN_NS	60000	/* a Python program usually pushes its next op sooner */
 #define MX_LAST_NS	100000000ll
 
-/* A synchronous body on a stack. */
+/* A running synchronous body, on the stack. */
 struct mx_frame {
 	struct pawl_mx_run run;		/* first */
-	struct pawl_run *pawl;		/* NULL for an asynchronous one */
+	struct pawl_run *pawl;		/* NULL for an asynchronous body */
 	int status;
 };
 
@@ -33,7 +33,7 @@ int mx_opr_make(struct pawl_mx_opr *o);
 void mx_bulk_apply(struct pawl_mx_engine *e);
 void mx_bulk_forget(void);
 int mx_ctx_device(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct pawl_device *dev);
-/* The same, for memory that this library makes. */
+/* The same, for memory that this library allocates. */
 int mx_ctx_cpu(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct pawl_device *dev);
 
 /* body.c */
@@ -43,7 +43,7 @@ void mx_call_release(void *arg, int status);
 int mx_run_sync(struct pawl_run *run, void *arg);
 void mx_run_async(struct pawl_run *run, void *arg);
 void mx_payload_drop(void *user, void *payload);
-/* The result of a wait, its error's text in full, and the exception for who wants it. */
+/* The result of a wait: sets the full text of its error, and *exception if wanted. */
 int mx_told(int rc, struct pawl_error *err, void **exception);
 int mx_bad_engine(void);
 

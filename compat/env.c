@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The environment by its MXNet names, with MXNet's defaults.  Only compat reads it, when an
+ * The environment variables of MXNet, with MXNet's defaults.  Only compat reads them, when an
  * engine is created.
  */
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <compat/engine.h>
 
-/* Unset, empty or no number: the default. */
+/* Returns the default if the variable is unset, empty or not a number. */
 int mx_env_int(const char *name, int def)
 {
 	const char *s = getenv(name);
@@ -64,7 +64,7 @@ static int env_kind(void)
 	return mx_err(-EINVAL, "unknown engine type %s (MXNET_ENGINE_TYPE)", s);
 }
 
-/* What MXNet recommends to OpenMP on each CPU worker; 0 if the user said it himself. */
+/* MXNet's recommended number of OpenMP threads per CPU worker; 0 if the user has set it. */
 static int env_omp(void)
 {
 	int procs = (int)sysconf(_SC_NPROCESSORS_ONLN), n;
@@ -78,7 +78,7 @@ static int env_omp(void)
 	return n < 1 ? 1 : n;
 }
 
-/* PAWL_MX_GPUS: so many of CUDA's devices, or "fake:N" for tests. */
+/* PAWL_MX_GPUS: the number of CUDA devices to use, or "fake:N" for tests. */
 static int env_gpus(int *kind)
 {
 	const char *s = getenv("PAWL_MX_GPUS"), *n = s;
@@ -112,7 +112,7 @@ void mx_env_read(struct mx_env *env)
 	env->spin_ns = mx_env_int("PAWL_MXNET_SPIN_NS", MX_SPIN_NS);
 }
 
-/* If the program has an OpenMP: the calling thread's number of threads. */
+/* Set the calling thread's number of OpenMP threads, if the program has an OpenMP library. */
 void mx_omp_set(int threads)
 {
 	void (*set)(int);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The last error of each thread, and names that stay.
+ * The last error of each thread, and interned names.
  *
- * An op's name is MXNet's caller's, who may free it when the op is over; libpawl keeps it
- * for traces.  So each name is copied once, into a table that only grows.
+ * The caller of MXNet's API may free an op's name when the op is complete, but libpawl keeps
+ * names for traces.  So each name is copied once, into a table that only grows.
  *
- * Ordering: COMPAT-N1 (entry listed) <-> COMPAT-N2 (entry found): its text.
+ * Ordering: COMPAT-N1 (entry published) <-> COMPAT-N2 (entry found): its text.
  *
- * Progress: lock-free; a new name, and a thread's first error or name, are allocations.
+ * Progress: lock-free, but a new name and a thread's first error or name allocate.
  */
 #include <pthread.h>
 #include <stdarg.h>
@@ -20,8 +20,8 @@
 #define RECENT		64u
 
 /*
- * Of a thread, from its first error or name until its end.  Not thread-local variables: a
- * program that loads the library late has little space for those.
+ * Data of a thread, from its first error or name until its end.  It is not in thread-local
+ * variables, because a program that loads the library late has little space for those.
  */
 struct own {
 	struct { const char *s, *copy; } recent[RECENT];
@@ -29,7 +29,7 @@ struct own {
 };
 
 static __thread struct own *own;
-static __thread bool text_lost;	/* the last one found no memory */
+static __thread bool text_lost;	/* there was no memory for the last error */
 static pthread_key_t own_key;
 static pthread_once_t own_once = PTHREAD_ONCE_INIT;
 static bool have_own_key;
@@ -130,7 +130,7 @@ static const char *name_keep(const char *s)
 			free(new);
 			return found->text;
 		}
-		/* Programs that make up names forever get one for all that come later. */
+		/* The table is bounded: later names all become "op". */
 		if (!new && fetch_add_relaxed(&nnames, 1) >= NAMES_MAX)
 			return "op";
 		if (!new)
@@ -146,7 +146,7 @@ static const char *name_keep(const char *s)
 	}
 }
 
-/* Most come again, from the same place: a thread remembers which copy a pointer had. */
+/* Most names are pushed repeatedly: a thread caches the copy that belongs to a pointer. */
 const char *mx_name(const char *s)
 {
 	u32 i = (u32)((uintptr_t)s >> 3) % RECENT;
@@ -157,7 +157,7 @@ const char *mx_name(const char *s)
 	o = own_get();
 	if (unlikely(!o))
 		return name_keep(s);
-	/* The pointer may be another text's by now; a text that was cut is looked up. */
+	/* The pointer may hold another text by now.  A truncated text is always looked up. */
 	if (likely(o->recent[i].s == s && !strcmp(o->recent[i].copy, s)))
 		return o->recent[i].copy;
 	o->recent[i].copy = name_keep(s);

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fork(): the child goes on with the engines, vars and operators of its parent.
+ * fork(): the child continues to use the engines, vars and operators of its parent.
  *
- * Purpose: MXNet's data loaders fork, and its engine lives on in the child, with
- * MXNET_MP_WORKER_NTHREADS workers.  libpawl's does not: it has no threads there, and what
- * other threads had in hand is lost.  But a var of this layer is an object that holds
- * pawl's handle, so the child makes new engines and gives every var and operator a new
- * handle.
+ * Purpose: MXNet's data loaders fork, and MXNet's engine works in the child too, with
+ * MXNET_MP_WORKER_NTHREADS workers.  An engine of libpawl does not: it has no threads in the
+ * child, and ops that other threads were running are lost.  But a var of this layer is an
+ * object that holds pawl's handle, so the child creates new engines and gives every var and
+ * operator a new handle.
  *
- * Before the fork the process's engine is stopped, as MXNet's is, so that the child sees
- * data at rest; from inside a body that cannot be, and the child starts with what there is.
- * Versions go on; a poisoned var is poisoned in the child too, with the text of its error.
+ * Before the fork the process's engine is stopped, as MXNet's is, so that the data are
+ * consistent in the child.  A fork from inside a body cannot stop the engine; the child then
+ * gets the data as they are.  Version numbers continue; a poisoned var is poisoned in the child
+ * too, with the text of its error.
  *
- * Lifetime: runs on the forking thread; in the child no other exists.
+ * Lifetime: this code runs on the forking thread, the only thread of the child.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@
 #include <base/thread.h>
 #include <compat/engine.h>
 
-/* An error that a var has at the fork. */
+/* The error of a var at the fork. */
 struct snap {
 	struct snap *next;
 	struct pawl_mx_var *var;
@@ -30,7 +31,7 @@ struct snap {
 
 static struct snap *snaps;
 static bool stopped;
-static u32 handlers;	/* A: 0: not registered, 1: somebody does it now, 2: they are there */
+static u32 handlers;	/* A: 0: not registered, 1: being registered, 2: registered */
 
 static void snap_var(void *obj, void *arg)
 {
@@ -48,7 +49,7 @@ static void snap_var(void *obj, void *arg)
 	v->snap += v->base;
 	if (!pawl_var_error(pe, h, &err) || !err.code)
 		return;
-	/* Without memory for the text the child has the code at least. */
+	/* Without memory for the text the child still has the code. */
 	v->snap_code = err.code;
 	s = malloc(sizeof(*s));
 	if (!s)
@@ -105,7 +106,7 @@ static void revive_opr(void *obj, void *arg)
 	if (!o->h || o->engine != arg)
 		return;
 	store_relaxed(&o->h, 0);
-	/* Runs that were in flight are the parent's. */
+	/* Runs in flight belong to the parent. */
 	store_relaxed(&o->call->refs, 1);
 	mx_opr_make(o);
 }
@@ -117,7 +118,7 @@ static int fail_again(struct pawl_run *run, void *arg)
 	return pawl_fail_with(run, s->code, s->text, NULL);
 }
 
-/* The op that poisons is no version of the var. */
+/* The op that poisons the var does not count as a version. */
 static void poison(struct snap *s)
 {
 	struct pawl_op op = PAWL_OP_INIT;
@@ -127,13 +128,13 @@ static void poison(struct snap *s)
 	op.arg = s;
 	op.writes = &h;
 	op.nwrites = 1;
-	op.prop = PAWL_ASYNC;	/* ready: inside the push */
+	op.prop = PAWL_ASYNC;	/* it is ready at once, so it runs inside the push */
 	op.name = "fork";
 	s->var->snap_code = 0;
 	if (!pawl_push(mx_pe(s->var->engine), &op))
 		s->var->base--;
 	else
-		store_relaxed(&s->var->h, 0);	/* rather refused than taken for good */
+		store_relaxed(&s->var->h, 0);	/* a refused var is better than wrong data */
 }
 
 static void poison_var(void *obj, void *arg)
@@ -155,7 +156,7 @@ static void fork_child(void)
 	for (e = mx_engines; e; e = e->next) {
 		if (!e->pe)
 			continue;
-		pawl_engine_destroy(e->pe);	/* forgets it */
+		pawl_engine_destroy(e->pe);	/* only drops the parent's engine */
 		store_relaxed(&e->pe, NULL);
 		if (mx_engine_make(e, true)) {
 			fprintf(stderr, "pawl_mx: no engine after fork: %s\n", pawl_mx_last_error());
@@ -171,7 +172,7 @@ static void fork_child(void)
 	snaps_free();
 }
 
-/* After an engine of libpawl was made: its own child handler goes first. */
+/* Call it after the first engine of libpawl exists: libpawl's child handler must run first. */
 int mx_fork_setup(void)
 {
 	u32 was = 0;
@@ -184,7 +185,7 @@ int mx_fork_setup(void)
 		os_thread_yield();
 	}
 	rc = pthread_atfork(fork_prepare, fork_parent, fork_child);
-	/* What could not be had is asked for again by the next engine. */
+	/* On failure the next engine tries again. */
 	store_relaxed(&handlers, rc ? 0 : 2);
 	return rc ? mx_err(-ENOMEM, "engine create: no memory for a fork handler") : 0;
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside compat, layer 5: MXNet's names on <pawl/engine.h> and nothing else of pawl.
+ * Internals of compat, layer 5: MXNet's interface, implemented on <pawl/engine.h> only.
  *
  * Field legend: I set at creation; A atomic, any thread; F changed only in the child of a
- * fork, which has one thread.
+ * fork(), which has one thread.
  */
 #ifndef COMPAT_INTERNAL_H
 #define COMPAT_INTERNAL_H
 
 #if !defined(PAWL_LAYER) || (PAWL_LAYER != 5 && !defined(PAWL_TEST_INTERNAL))
-#error "compat/internal.h is inside compat"
+#error "compat/internal.h is for compat only"
 #endif
 
 #include <errno.h>
@@ -23,21 +23,21 @@
 #include <base/export.h>
 #include <compat/catch.h>
 
-/* Objects of one size; they stay objects of that type as long as the process lives. */
+/* Pools of objects; memory keeps its type until the process ends. */
 enum { MX_CALLS, MX_VARS, MX_OPRS, MX_POOLS };
 
-/* Apart from the object: who takes a list may look at one that was taken before. */
+/* Separate from the object: a thread that takes a list may read one already taken. */
 struct mx_node {
-	u64 next;		/* in a list; its thread's */
-	u64 next_list;		/* A: from the first of a list to that of another */
+	u64 next;		/* in a list, which one thread owns */
+	u64 next_list;		/* A: from the first node of a list to that of another */
 };
 
 void *mx_pool_get(int pool);
 void mx_pool_put(int pool, void *obj);
-/* Every object that ever was, free ones too; one thread. */
+/* Visit every object ever created, including free ones.  For a single thread. */
 void mx_pool_each(int pool, void (*fn)(void *obj, void *arg), void *arg);
 
-/* A body, until its op is over. */
+/* A body, until its op is complete. */
 struct mx_call {
 	struct mx_node node;
 	struct pawl_mx_engine *engine;	/* I */
@@ -46,14 +46,14 @@ struct mx_call {
 	void (*drop)(void *arg);	/* I */
 	struct pawl_mx_context ctx;	/* I */
 	const char *name;	/* I: interned */
-	u32 refs;		/* A: the op, and a body that is on a stack */
+	u32 refs;		/* A: the op, and a running body */
 	u8 form;		/* I: MX_SYNC ... */
 	u8 prop;		/* I */
 	bool keep;		/* I */
-	bool fixed;		/* I: one run only; the context is the call's, not the push's */
-	bool timed;		/* I: the profiler wants it */
-	bool in_room;		/* I: arg is room below, and drop gives this back */
-	void *task;		/* of the profiler, from the body to the end of the op */
+	bool fixed;		/* I: runs once, in the context of the call, not of a push */
+	bool timed;		/* I: the profiler measures it */
+	bool in_room;		/* I: arg is the room below, and drop frees this call */
+	void *task;		/* the profiler's, from the body to completion */
 	struct pawl_mx_var *var;	/* I: the var that it deletes */
 	_Alignas(16) char room[PAWL_MX_ROOM];
 };
@@ -61,13 +61,13 @@ struct mx_call {
 enum { MX_SYNC, MX_ASYNC, MX_ASYNC_START };
 
 struct pawl_mx_var {
-	char room[PAWL_MX_VAR_ROOM];	/* the front end's */
+	char room[PAWL_MX_VAR_ROOM];	/* for the front end */
 	struct mx_node node;
 	struct pawl_mx_engine *engine;	/* I while alive */
 	u64 h;			/* A: pawl_var_t; 0 while free */
-	u64 base;		/* F: versions of the processes before */
-	u64 snap;		/* of the forking thread: version at the fork, */
-	int snap_code;		/* and the error that it had */
+	u64 base;		/* F: versions counted in the parent processes */
+	u64 snap;		/* by the forking thread: version at the fork, */
+	int snap_code;		/* and its error */
 };
 
 struct pawl_mx_opr {
@@ -83,24 +83,24 @@ struct pawl_mx_opr {
 
 struct pawl_mx_engine {
 	struct pawl_mx_engine *next;	/* I: all engines of the process */
-	struct pawl_engine *pe;	/* A: NULL while nobody's; F */
+	struct pawl_engine *pe;	/* A: NULL while the entry is free; F */
 	u32 kind;		/* I */
 	u32 shutdown;		/* A */
 	u32 devices;		/* F: CPU devices */
-	u32 gpus, gpu_kind;	/* F: GPU contexts, and what they are here */
+	u32 gpus, gpu_kind;	/* F: number of GPU contexts, and their kind of device */
 	u32 used;		/* A */
 	bool info;		/* I */
-	pid_t pid;		/* F: whose pe is */
+	pid_t pid;		/* F: the process that created pe */
 };
 
 /* The environment, as MXNet reads it. */
 struct mx_env {
-	int kind;		/* of the process's engine; negative: unknown type */
+	int kind;		/* of the process's default engine; negative: unknown type */
 	int cpu_workers, cpu_priority_workers, copy_workers, mp_workers;
-	int omp_threads;	/* recommended for CPU workers; 0: leave them alone */
-	int gpus, gpu_kind;	/* GPU contexts; negative: nonsense, with a message */
+	int omp_threads;	/* recommended for CPU workers; 0: do not set */
+	int gpus, gpu_kind;	/* GPU contexts; negative: invalid, with a message */
 	bool info;
-	bool help;		/* who waits runs ready ops */
+	bool help;		/* waiting threads run ready ops */
 	int spin_ns;		/* as in struct pawl_config */
 };
 
@@ -109,15 +109,15 @@ int mx_env_int(const char *name, int def);
 bool mx_env_bool(const char *name, bool def);
 void mx_omp_set(int threads);
 
-/* The last error, one per thread; returns code. */
+/* Set the calling thread's last error; returns code. */
 int mx_err(int code, const char *fmt, ...) __printf(2, 3) __cold;
-/* With what libpawl said. */
+/* The same, with libpawl's message. */
 int mx_err_pawl(int code) __cold;
 
-/* A name that stays. */
+/* Intern a name. */
 const char *mx_name(const char *name);
 
-/* What the front end gave, or profiler.c's. */
+/* The hooks of the front end, or those of profiler.c. */
 extern struct pawl_mx_hooks mx_hooks;
 
 /* profiler.c */

@@ -2,17 +2,17 @@
 /*
  * A small NDArray: dense memory on a CPU context, with a var.
  *
- * Structures: a chunk is the memory and its var, counted by the arrays that look into it; an
- * array is a shape, a type and an offset.  A handle is a pointer to a pointer to the array:
- * here that is the array's own first field, in C++ an object's only one, so that both are
- * good handles (<pawl/mx_engine.hpp>).
+ * Structures: a chunk is the memory and its var; its references are the arrays that use it.
+ * An array is a shape, a type and an offset.  A handle points to a pointer to the array:
+ * in C this is the first field of the array itself, in C++ the only field of an object, so
+ * both are valid handles (<pawl/mx_engine.hpp>).
  *
- * Ordering: COMPAT-A1 (memory of a delayed chunk, CAS) <-> COMPAT-A2 (found there).
- *   COMPAT-A3 (chunk's reference dropped) <-> COMPAT-A3 of the others: all that they pushed
- *   is before the delete op.
+ * Ordering: COMPAT-A1 (memory of a delayed chunk, CAS) <-> COMPAT-A2 (memory found).
+ *   COMPAT-A3 (chunk's reference dropped) <-> COMPAT-A3 of the others: all ops that they
+ *   pushed come before the delete op.
  *
- * Lifetime: the last reference pushes the var's delete op, which frees the memory behind
- * everything that was pushed before.
+ * Lifetime: the last reference pushes the var's delete op, which frees the memory after all
+ * ops that were pushed before.
  */
 #include <stdlib.h>
 #include <compat/engine.h>
@@ -29,13 +29,13 @@ struct chunk {
 };
 
 struct nd {
-	struct nd *self;	/* what a handle points to */
-	struct chunk *chunk;	/* NULL: none */
+	struct nd *self;	/* the field that a handle points to */
+	struct chunk *chunk;	/* NULL: no memory */
 	int ndim;
 	int dtype;
 	size_t offset;		/* bytes */
 	size_t size;		/* elements */
-	int64_t *shape;		/* three times, in each width that is asked for */
+	int64_t *shape;		/* three copies, one for each width that callers use */
 	int *shape32;
 	uint32_t *ushape32;
 };
@@ -49,7 +49,7 @@ static struct nd *nd_of(NDArrayHandle handle)
 	return nd;
 }
 
-/* As nd_of(), and it has memory. */
+/* Like nd_of(), for an array that must have memory. */
 static struct nd *nd_some(NDArrayHandle handle)
 {
 	struct nd *nd = nd_of(handle);
@@ -85,7 +85,7 @@ static void chunk_delete(void *run, void *arg)
 
 static void chunk_put(struct chunk *c)
 {
-	/* Should the delete be refused for want of memory, ours stays: ops may use it. */
+	/* If the delete is refused for lack of memory, the data stay: ops may use them. */
 	if (fetch_add_acq_rel(&c->refs, -1u) == 1)	/* COMPAT-A3 <-> COMPAT-A3 */
 		pawl_mx_var_delete(c->engine, c->var, c->ctx, chunk_delete, c, NULL);
 }
@@ -146,7 +146,7 @@ static size_t nd_bytes(const struct nd *nd)
 
 /* --- shapes --- */
 
-/* An array with this shape and no memory yet. */
+/* Create an array with this shape, still without memory. */
 static struct nd *nd_new(const int64_t *shape, int ndim, int dtype)
 {
 	struct nd *nd;
@@ -188,7 +188,7 @@ static struct nd *nd_new(const int64_t *shape, int ndim, int dtype)
 	return nd;
 }
 
-/* Another array on the memory of this one. */
+/* Create another array on the memory of this one. */
 static int nd_view(struct nd *of, const int64_t *shape, int ndim, size_t skip, NDArrayHandle *out)
 {
 	struct nd *nd = nd_new(shape, ndim, of->dtype);
@@ -269,7 +269,7 @@ int MXNDArrayCreate(const uint32_t *shape, uint32_t ndim, int dev_type, int dev_
 }
 PAWL_EXPORT(MXNDArrayCreate);
 
-/* handle: one that create or a view gave, not the address of a C++ object. */
+/* handle: the result of a create or a view call, not the address of a C++ object. */
 int MXNDArrayFree(NDArrayHandle handle)
 {
 	struct nd *nd = nd_of(handle);
@@ -283,7 +283,7 @@ int MXNDArrayFree(NDArrayHandle handle)
 }
 PAWL_EXPORT(MXNDArrayFree);
 
-/* --- what it is --- */
+/* --- properties --- */
 
 struct pawl_mx_var *pawl_mx_nd_var(void *handle)
 {
@@ -305,7 +305,7 @@ int MXNDArrayGetShape(NDArrayHandle handle, uint32_t *out_dim, const uint32_t **
 }
 PAWL_EXPORT(MXNDArrayGetShape);
 
-/* As MXNet: an array that is none has -1 dimensions here. */
+/* As in MXNet, an array created by MXNDArrayCreateNone() has -1 dimensions here. */
 int MXNDArrayGetShapeEx(NDArrayHandle handle, int *out_dim, const int **out_pdata)
 {
 	struct nd *nd = nd_of(handle);
@@ -410,7 +410,7 @@ int MXNDArrayAt64(NDArrayHandle handle, int64_t idx, NDArrayHandle *out)
 	if (!nd->ndim || idx < 0 || idx >= nd->shape[0])
 		return mx_err(-1, "index %lld of %lld", (long long)idx,
 			      nd->ndim ? (long long)nd->shape[0] : -1ll);
-	/* As MXNet: what is left of one dimension is an array of one element. */
+	/* As in MXNet, an element of a one-dimensional array is an array with one element. */
 	return nd_view(nd, nd->ndim > 1 ? nd->shape + 1 : &one, nd->ndim > 1 ? nd->ndim - 1 : 1,
 		       nd->size / (size_t)nd->shape[0] * (size_t)idx, out);
 }

@@ -2,21 +2,21 @@
 /*
  * Small objects of a few sizes, from and to any thread, without a lock.
  *
- * Purpose: a push needs a place for its body, and a var and an operator one for what a
- * pointer to them must find.  malloc() takes locks; and objects that keep their type can
- * be walked over after a fork, and found stale by whoever holds an old pointer.
+ * Purpose: allocates the objects for bodies, vars and operators.  malloc() takes locks.  Also,
+ * since memory here keeps its type, all objects can be visited after a fork, and an old
+ * pointer to a freed object is detected.
  *
- * Structures: each thread has a list per pool; lists of MX_BATCH objects move to and from
- * a stack of lists.  Memory comes in chunks, which stay until the process ends.
+ * Structures: each thread has a list per pool; lists of MX_BATCH objects move to and from a
+ * stack of lists.  Memory is allocated in chunks, which are kept until the process ends.
  *
  * Ordering:
  *   COMPAT-P1 (list pushed, CAS) <-> COMPAT-P2 (list taken): the links inside the list.
- *   COMPAT-P3 (chunk listed) <-> COMPAT-P4 (walk): the objects' memory.
+ *   COMPAT-P3 (chunk published) <-> COMPAT-P4 (walk): the objects' memory.
  *
- * Progress: lock-free; a new chunk is the C library's allocation.
+ * Progress: lock-free, but a new chunk calls the C library's allocator.
  *
- * Lifetime: a head is a pointer in 48 bits and a tag in 16, so that a list that was taken
- * and came back is not mistaken for itself.
+ * Lifetime: a head is a pointer of 48 bits and a tag of 16 bits, which excludes ABA: a list
+ * that was taken and pushed again has another tag.
  */
 #include <pthread.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ static const u32 sizes[MX_POOLS] = {
 	[MX_OPRS] = sizeof(struct pawl_mx_opr),
 };
 
-/* Where the node is in an object; these are at an object's beginning but for vars. */
+/* Offset of the node in an object; 0 except for vars. */
 static const u32 node_at[MX_POOLS] = {
 	[MX_VARS] = offsetof(struct pawl_mx_var, node),
 };
@@ -87,7 +87,7 @@ static void *list_pop(int pool)
 	return NULL;
 }
 
-/* The thread ends: others use what it had. */
+/* The thread ends: return its objects to the stacks. */
 static void caches_exit(void *arg)
 {
 	int i;
@@ -106,7 +106,7 @@ static void key_make(void)
 	have_key = !pthread_key_create(&key, caches_exit);
 }
 
-/* Without a key, or memory for it, the end of a thread loses up to two lists a pool. */
+/* Without a key, or memory for it, an ending thread loses up to two lists per pool. */
 static __noinline void thread_register(void)
 {
 	registered = true;
@@ -163,7 +163,7 @@ void *mx_pool_get(int pool)
 	return (char *)node - node_at[pool];
 }
 
-/* So many come back to one thread that others should have them. */
+/* The thread has freed more objects than it should keep: return a list to the stack. */
 static __noinline void spill(int pool, struct cache *c)
 {
 	struct mx_node *last = c->head;

@@ -2,13 +2,14 @@
 /*
  * MXNet's profiler calls on pawl's trace, and its table of sums per operator name.
  *
- * Purpose: state 1 starts the trace of the process's engine, a dump writes it as Chrome
- * JSON.  With aggregate_stats the time of each body is added up under its name.
+ * Purpose: state 1 starts the trace of the process's engine, and a dump writes it as Chrome
+ * JSON.  With aggregate_stats the times of all bodies with the same name are summed.
  *
- * Structures: a hash table of names (interned: pointers compare), which only grows; its
- * numbers are counted one by one, so a print while ops run may be off by those.
+ * Structures: a hash table of names that only grows (names are interned, so pointers are
+ * compared).  Its numbers are separate counters, so a table printed while ops run may be
+ * inconsistent by those ops.
  *
- * Progress: an op's share is lock-free.  The calls themselves are for one thread at a time.
+ * Progress: lock-free for ops.  Only one thread at a time may make the calls themselves.
  */
 #include <pthread.h>
 #include <stdarg.h>
@@ -56,7 +57,7 @@ static void keep_least(u64 *to, u64 v)
 {
 	u64 was = load_relaxed(to);
 
-	/* 0 is none yet. */
+	/* 0 means that there is no value yet. */
 	while ((!was || v < was) && !cas_relaxed(to, &was, v))
 		;
 }
@@ -77,7 +78,7 @@ static u64 now(void)
 	return (u64)ts.tv_sec * 1000000000ull + (u64)ts.tv_nsec;
 }
 
-/* An op that is being timed: a block of the pool. */
+/* An op that is being timed; allocated from the pool. */
 struct task {
 	const char *name;
 	u64 begin;
@@ -127,11 +128,11 @@ static int trace_on(void)
 	if (!pe)
 		return -1;
 	rc = pawl_trace_start(pe, TRACE_EVENTS);
-	/* Built without: the sums are there all the same. */
+	/* In a build without traces the sums still work. */
 	return rc && rc != -EALREADY && rc != -ENOSYS ? mx_err_pawl(rc), -1 : 0;
 }
 
-/* The environment's wish, when the process's engine is made. */
+/* Apply the environment's settings when the process's engine is created. */
 void mx_profile_engine(struct pawl_mx_engine *e)
 {
 	if (mx_env_int("MXNET_PROFILER_AUTOSTART", 0) &&
@@ -158,7 +159,7 @@ static int set_key(const char *key, const char *val)
 			      !strcmp(val, "True"));
 		return 0;
 	}
-	/* What to record is one thing here: ops. */
+	/* These select what to record; here it is always ops. */
 	for (i = 0; i < ARRAY_SIZE(known); i++)
 		if (!strcmp(key, known[i]))
 			return 0;
@@ -216,7 +217,7 @@ int MXSetProfilerState(int state)
 }
 PAWL_EXPORT(MXSetProfilerState);
 
-/* What was recorded since the start, or the dump before. */
+/* Write the events since the start or the last dump. */
 int MXDumpProcessProfile(int finished, int profile_process, KVStoreHandle kvstore)
 {
 	struct pawl_engine *pe = traced();
@@ -283,7 +284,7 @@ static void printed_key_make(void)
 	have_printed_key = !pthread_key_create(&printed_key, printed_free);
 }
 
-/* The calling thread's, kept until its next print. */
+/* The calling thread's buffer, kept until its next print. */
 static struct text *text_new(void)
 {
 	pthread_once(&printed_once, printed_key_make);

@@ -2,14 +2,14 @@
 /*
  * Resources: temporary spaces and random generators per context, each guarded by a var.
  *
- * Structures: a list of contexts that were asked for, which only grows.
+ * Structures: a list of the contexts that were requested, which only grows.
  *
- * Ordering: COMPAT-R1 (context listed) <-> COMPAT-R2 (found): its resources.  What a
- * resource holds is ordered by its var, as any data.
+ * Ordering: COMPAT-R1 (context published) <-> COMPAT-R2 (found): its resources.  The var of a
+ * resource orders its contents, like any data.
  *
- * Progress: lock-free; a context's first request allocates.
+ * Progress: lock-free, but a context's first request allocates.
  *
- * Lifetime: as long as the process, as in MXNet.
+ * Lifetime: until the process ends, as in MXNet.
  */
 #include <stdlib.h>
 #include <compat/engine.h>
@@ -18,8 +18,8 @@
 #define COPIES_MAX	64
 
 struct resource {
-	struct pawl_mx_resource r;	/* first; ptr is this */
-	void *space;		/* guarded by the var, as all below */
+	struct pawl_mx_resource r;	/* must be first; its ptr points to this struct */
+	void *space;		/* this and all below: guarded by the var */
 	size_t size;
 	u64 state[4];
 };
@@ -28,7 +28,7 @@ struct context {
 	struct context *next;	/* I */
 	struct pawl_mx_engine *engine;	/* I */
 	struct pawl_mx_context ctx;	/* I */
-	u32 turn[3];		/* A: by type: requests so far */
+	u32 turn[3];		/* A: requests so far, by type */
 	u32 n[3];		/* I */
 	struct resource *of[3];	/* I */
 };
@@ -205,7 +205,7 @@ int pawl_mx_resource_get(struct pawl_mx_context ctx, int type, struct pawl_mx_re
 }
 PAWL_EXPORT(pawl_mx_resource_get);
 
-/* --- seeds: ops, behind what uses the generators now --- */
+/* --- seeds: set by ops, so they follow the current uses of the generators --- */
 
 struct reseed {
 	struct resource *r;
@@ -242,7 +242,7 @@ static int context_seed(struct context *c, u32 from, bool exact)
 		for (i = 0; i < c->n[types[t]]; i++) {
 			struct resource *r = &c->of[types[t]][i];
 
-			/* The same numbers on every context if that context was named. */
+			/* With a context named, the numbers do not depend on its device id. */
 			if (reseed(c, r, seed_of(from, r, exact ? 0 : c->ctx.dev_id)))
 				return -1;
 		}

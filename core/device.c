@@ -2,10 +2,11 @@
 /*
  * The public calls of pawl/device.h.
  *
- * Ordering: CORE-D11 (an adopted stream's row, release) <-> CORE-D12; CORE-D15 (who adopts,
- * acquire) <-> CORE-D16 (release).
+ * Ordering: CORE-D11 (an adopted stream's row, release) <-> CORE-D12; CORE-D15 (adoption
+ * begins, acquire) <-> CORE-D16 (adoption ends, release).
  *
- * Progress: as the driver's; pawl_stream_adopt() one thread at a time, others are told.
+ * Progress: that of the driver.  One thread at a time may be in pawl_stream_adopt(); others
+ * get -EAGAIN.
  */
 #include <string.h>
 #include <core/devices.h>
@@ -54,7 +55,7 @@ int pawl_device_info(struct pawl_device device, struct pawl_device_info *out)
 }
 PAWL_EXPORT(pawl_device_info);
 
-/* NULL: *rc. */
+/* On failure returns NULL, with the error in *rc. */
 static struct device *mem_device(struct pawl_engine *e, struct pawl_device device, const char *who,
 				 int *rc)
 {
@@ -195,7 +196,7 @@ int pawl_stream_adopt(struct pawl_engine *e, struct pawl_device device, void *st
 	if (!base)
 		return -ENODEV;
 	dv = e->devices;
-	/* CORE-D15 <-> CORE-D16: what the last one added. */
+	/* CORE-D15 <-> CORE-D16: the rows that earlier calls added. */
 	if (!cas_acquire_relaxed(&dv->adopting, &none, 1))
 		return err(-EAGAIN, "stream_adopt: another thread adopts one at this moment");
 	i = dv->nrows;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The devices of an engine: they are opened with it and closed with it.
+ * The devices of an engine, which are opened and closed with it.
  *
- * Structures: a row is what op.device can name, a device or an adopted stream, with its
- * lanes.  Rows and lanes are arrays that only grow, so a number read once stays good.
+ * Structures: a row is something that op.device can name, a device or an adopted stream, with
+ * its lanes.  Rows and lanes are arrays that only grow, so an index stays valid.
  *
  * Ordering: CORE-D11 (lanes and rows, release) <-> CORE-D12 (acquire).
  *
- * Progress: blocking, as the driver is, but for device_row() and device_name().
+ * Progress: blocking, like the driver, except for device_row() and device_name().
  *
- * Lifetime: the engine's; streams are empty when they are closed.
+ * Lifetime: that of the engine; streams are empty when they are closed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <core/devices.h>
 
-/* What op.device said, for an op's dev. */
+/* The op.device that was given for an op's dev. */
 struct pawl_device device_name(const struct pawl_engine *e, u32 dev)
 {
 	return dev < DEV_FIRST ? (struct pawl_device){ PAWL_CPU, (u16)dev } :
@@ -29,7 +29,7 @@ const struct device_ops *ops_of_kind(u32 kind)
 	switch (kind) {
 #ifdef PAWL_MODEL
 	case PAWL_FAKE:
-		return &device_model;	/* NULL in programs of tests/model without devices */
+		return &device_model;	/* NULL in tests/model programs without devices */
 #else
 #ifdef CONFIG_DEVICE_CUDA
 	case PAWL_CUDA:
@@ -44,7 +44,7 @@ const struct device_ops *ops_of_kind(u32 kind)
 	return NULL;
 }
 
-/* The place of op.device among the rows, DEV_FIRST and up; 0: this engine has no such thing. */
+/* The row of op.device, from DEV_FIRST up, or 0 if this engine does not have it. */
 u32 device_row(struct pawl_engine *e, struct pawl_device name)
 {
 	struct devices *dv = e->devices;
@@ -67,7 +67,7 @@ struct dev_row *row_get(struct pawl_engine *e, struct pawl_device name, const ch
 	return NULL;
 }
 
-/* One lane more for a class, whose lanes are added one after the other. */
+/* Add a lane to a class; the lanes of a class must be added one after the other. */
 int device_lane_add(struct devices *dv, struct device *d, struct dev_class *c, void *stream,
 		    int priority, bool eager)
 {
@@ -94,7 +94,7 @@ static int row_lanes(struct pawl_engine *e, struct dev_row *row)
 		rc = device_lane_add(dv, row->d, &c[CLASS_COMPUTE], NULL, 0, false);
 	if (!rc)
 		rc = device_lane_add(dv, row->d, &c[CLASS_PRIO], NULL, 100, false);
-	/* What is copied is used by other streams: each copy has its event. */
+	/* Other streams use copied data, so each copy records an event. */
 	if (!rc)
 		rc = device_lane_add(dv, row->d, &c[CLASS_IN], NULL, 0, true);
 	if (!rc)
@@ -116,7 +116,7 @@ static int row_queues(struct pawl_engine *e, u32 i)
 			continue;
 		}
 		snprintf(name, sizeof(name), "%s%u", what[k], i);
-		/* Its own threads issue a device's work; others may if there are none. */
+		/* A device's own threads issue its work; without any, other threads may. */
 		rc = exec_queue_add(e->x, name, k ? (workers ? 1 : 0) : workers, !workers, &q[k]);
 		if (rc)
 			return rc;
@@ -129,13 +129,13 @@ static int row_queues(struct pawl_engine *e, u32 i)
 	return 0;
 }
 
-static u32 used_in;	/* A: process that used a driver; its children may not */
+static u32 used_in;	/* A: the process that used a driver; its children must not */
 
 int devices_process_check(const char *who)
 {
 	u32 none = 0, pid = (u32)getpid();
 
-	/* Relaxed: the number is all that it says. */
+	/* Relaxed: nothing but the number is published. */
 	if (cas_relaxed(&used_in, &none, pid) || none == pid)
 		return 0;
 	return err(-EOWNERDEAD, "%s: devices belong to the parent of this process", who);
@@ -162,7 +162,7 @@ int devices_check(const struct pawl_config *c)
 	return 0;
 }
 
-/* Open the devices; the executor exists, and no op does. */
+/* Open the devices.  The executor exists; no op does yet. */
 int devices_create(struct pawl_engine *e, const struct pawl_device *list)
 {
 	u32 i, n = e->cfg.ndevices, lanes = n * ((u32)e->cfg.device_streams + 3) + MAX_ADOPTED;
@@ -203,7 +203,7 @@ int devices_create(struct pawl_engine *e, const struct pawl_device *list)
 	return 0;
 }
 
-/* The thread that waits for devices, so that no other does. */
+/* Start the reaper, the one thread that waits for devices. */
 int devices_start(struct pawl_engine *e)
 {
 	struct devices *dv = e->devices;
@@ -215,13 +215,13 @@ int devices_start(struct pawl_engine *e)
 	if (rc)
 		return err(-EAGAIN, "engine_create: no thread for devices: %s", strerror(rc));
 	dv->has_thread = true;
-	/* CORE-D10 <-> CORE-D9: its part in the executor, or why there is none. */
+	/* CORE-D10 <-> CORE-D9: its thread in the executor, or the error. */
 	while (!load_acquire(&dv->reaper) && load_acquire(&dv->stop) != 2)
 		os_thread_yield();
 	return dv->thread_rc;
 }
 
-/* Nothing is in flight.  The reaper is told, and ends. */
+/* Stop the reaper.  No op is in flight. */
 void devices_stop(struct pawl_engine *e)
 {
 	struct devices *dv = e->devices;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices inside the core: what its files share.
+ * Devices inside the core: declarations that its files share.
  *
- *   devices.c   devices and their streams come and go; names for them
+ *   devices.c   opening and closing devices and their streams; their names
  *   device.c    the public calls
- *   issue.c     an op on a device puts its work into a stream
- *   pending.c   what a device has still to do with a var
- *   reaper.c    ops and waits that are parked until a device is done, and the thread
- *               that looks after them
+ *   issue.c     ops on a device queue their work on a stream
+ *   pending.c   the work of devices that is pending on a var
+ *   reaper.c    ops and waits that are parked until a device completes work, and the thread
+ *               that serves them
  *   graph.c     batches as operators, captured on a device
  *
  * Field legend: core/internal.h.
@@ -28,13 +28,13 @@
 #define ADOPTED_ID	256u		/* ids of adopted streams begin here */
 
 /*
- * Lanes of a device that do the same, with a bound for what is in them and not over.  Ops
- * beyond it are held by the reaper (reaper.c), higher priority first, FIFO among equals.
+ * Lanes of a device for the same purpose, with a bound for their incomplete work.  The reaper
+ * holds ops beyond it (reaper.c), higher priority first, FIFO among equals.
  */
 struct dev_class {
-	u64 load;		/* A: ops in the lanes, over or not known to be */
-	u32 coming;		/* A: held ones that were let go and are not in a lane yet */
-	u32 held;		/* reaper writes, others read: how many */
+	u64 load;		/* A: ops in the lanes that are not known to be complete */
+	u32 coming;		/* A: released ops that are not in a lane yet */
+	u32 held;		/* number of held ops; the reaper writes, others read */
 	u32 first, n;		/* I: lanes */
 	u32 head, tail;		/* reaper: held ops, linked by op->wait */
 	u32 turn;		/* A */
@@ -42,7 +42,7 @@ struct dev_class {
 
 enum { CLASS_COMPUTE, CLASS_PRIO, CLASS_IN, CLASS_OUT, CLASSES };
 
-/* What op.device can name, besides CPUs. */
+/* Something that op.device can name, apart from CPUs. */
 struct dev_row {
 	struct pawl_device name;
 	struct device *d;
@@ -50,26 +50,26 @@ struct dev_row {
 	struct dev_class class[CLASSES];
 };
 
-/* In op->wait of an op on its way to its body: there is room for it. */
+/* Value of op->wait for an op that was released to its body: there is room for it. */
 #define OP_ROOM		0xffffffffu
 
 struct devices {
 	u32 ndev;		/* I */
 	u32 nrows;		/* A */
 	u32 max_lanes;		/* I */
-	u32 most;		/* I: ops in the lanes of a class */
+	u32 most;		/* I: bound of the ops in the lanes of a class */
 	u32 nlanes;		/* A */
 	struct lane *lanes;	/* I */
 	struct thread *reaper;	/* A */
 	u32 parked __cacheline_aligned;	/* A: ops, linked by op->wait */
 	u32 nwait;		/* A: threads that wait for all devices */
-	u32 poke;		/* A: something more is wanted */
+	u32 poke;		/* A: the reaper must check again */
 	u32 stop;		/* A */
-	u32 adopting;		/* A: one at a time */
+	u32 adopting;		/* A: a thread adopts a stream */
 	u32 kept, last;		/* reaper: parked ops that it took, oldest first */
 	u32 held;		/* reaper: ops that it holds, in all classes */
-	u64 seen[MAX_LANES];	/* reaper: how far it knows each lane to be */
-	bool news;		/* reaper: that has changed */
+	u64 seen[MAX_LANES];	/* reaper: last known completion of each lane */
+	bool news;		/* reaper: seen has changed */
 	os_thread thread;
 	int thread_rc;
 	bool has_thread;
@@ -113,16 +113,16 @@ int device_lane_add(struct devices *dv, struct device *d, struct dev_class *c, v
 int devices_process_check(const char *who);
 
 /* pending.c */
-/* fn for each number that is pending for an access; the first that is not 0 ends it. */
+/* Call fn for each number that is pending for an access, until one call does not return 0. */
 typedef int (*pending_fn)(struct devices *dv, u64 pending, void *arg);
 int op_pending(struct pawl_engine *e, struct op *op, pending_fn fn, void *arg);
 
-/* A question: is anything pending, or of a lost device, of what the op must follow? */
+/* A query: is any work that the op must follow pending, or on a lost device? */
 struct ask {
-	const struct device_ops *except;	/* streams of this kind follow by themselves */
+	const struct device_ops *except;	/* skip this kind: its streams use events */
 	bool poll, want;
-	u64 lost;		/* one of a lost device */
-	u64 pending;		/* one that is to be waited for by the host */
+	u64 lost;		/* result: a number on a lost device, or 0 */
+	u64 pending;		/* result: a number that the host must wait for, or 0 */
 };
 
 void ask(struct pawl_engine *e, struct op *op, struct ask *a);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Dump: what is in flight and who waits for whom, as text, while anything may be stuck.
+ * Dump: prints the ops in flight and their dependencies, even if threads are stuck.
  *
- * Reads every word with relaxed loads and changes nothing; what it prints was true of
- * each word at some time.  No allocation, no lock: usable from a watchdog.  Progress:
- * bounded by the objects carved, and by the file.
+ * It reads every word with relaxed loads and changes nothing; each printed word was correct
+ * at some time.  It neither allocates nor locks, so a watchdog may call it.  Progress: bounded
+ * by the number of carved objects, and by the file's system calls.
  */
 #include <stdio.h>
 #include <stdarg.h>
@@ -35,7 +35,7 @@ static int out(int fd, const char *fmt, ...)
 	return 0;
 }
 
-/* The op may be over, and another one, by the time its name is read. */
+/* The op may complete, and its memory hold another op, before its name is read. */
 static int out_op(struct pawl_engine *e, int fd, const char *what, u32 slot, u32 opi)
 {
 	const char *name = op_name(op_of(e, opi));

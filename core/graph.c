@@ -2,32 +2,31 @@
 /*
  * Operators of several ops, and their capture on devices.
  *
- * Purpose: a batch of small ops that is pushed again and again costs one op, and on a
- * device that can do it one launch: what its bodies put into their stream is captured
- * once and replayed.
+ * Purpose: a batch of small ops that is pushed repeatedly costs one op, and on a device with
+ * capture one launch: the work that the bodies queue is captured once and replayed.
  *
- * Structures: an operator (oper.c) whose body runs the bodies of all, with the vars of
- * all.  Beside the list it keeps at most one captured graph.  The first run is plain, so
- * that what bodies do only once is behind them.  The second one captures, in a stream that
- * is in no lane: others may record events in the lane meanwhile.  Further runs launch
- * the graph in whatever lane they have.  pawl_oper_refresh() starts that again, and so
- * does a push to another device.  What cannot be captured is run plainly.
- * pawl_push_again() keeps such an operator for as long as it is called with the same ops.
+ * Structures: an operator (oper.c) whose vars are those of all its ops and whose body runs
+ * all their bodies.  It keeps at most one captured graph.  The first run is plain, so that
+ * bodies can do one-time work in it.  The second run captures, on a stream that belongs to
+ * no lane, since other threads may record events in the lane meanwhile.  Later runs launch
+ * the graph on the lane that they have.  pawl_oper_refresh() and a push to another device
+ * start over.  An operator that cannot be captured always runs plainly.
+ * pawl_push_again() keeps such an operator as long as it is called with the same ops.
  *
  * Ordering: CORE-GR1 (the graph's owner, CAS) <-> CORE-GR2 (release): the fields of the
- * graph.  Runs of an operator may overlap; one that finds another at the graph runs its
- * bodies.
+ * graph.  Runs of an operator may overlap; a run that finds the graph in use runs the bodies.
  *
- * Progress: as the bodies and the driver.
+ * Progress: that of the bodies and the driver.
  *
- * Lifetime: until the operator's last run is over; the driver keeps what it still runs.
+ * Lifetime: until the operator's last run is complete; the driver keeps a graph that still
+ * runs.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <core/internal.h>
 #include <device/device.h>
 
-/* What one of the ops was, but for its vars. */
+/* One of the ops, without its vars. */
 struct group_op {
 	struct bulk_fn f;
 	u32 nreads, nwrites;
@@ -36,20 +35,20 @@ struct group_op {
 struct group {
 	u32 n;			/* I */
 	u32 prop, flags;	/* I */
-	pawl_var_t *vars;	/* I: all that are read, then all that are written */
+	pawl_var_t *vars;	/* I: first the reads, then the writes */
 	u32 nreads;		/* I */
-	u32 fresh;		/* A: raised by pawl_oper_refresh() */
-	u32 busy;		/* A: a run looks at what follows */
-	u32 seen;		/* of fresh */
-	u32 runs;		/* plain ones since then */
+	u32 fresh;		/* A: incremented by pawl_oper_refresh() */
+	u32 busy;		/* A: a run owns the fields below */
+	u32 seen;		/* value of fresh at the last run */
+	u32 runs;		/* plain runs since then */
 	bool never;		/* this device cannot capture it */
-	struct device *d;	/* of the graph, and of runs */
+	struct device *d;	/* of the graph and of the runs */
 	void *graph;
-	void *stream;		/* to capture in */
+	void *stream;		/* for the capture */
 	struct group_op ops[];	/* I */
 };
 
-/* All bodies, until one fails. */
+/* Run the bodies until one fails. */
 static int group_bodies(struct group *g, struct pawl_run *run)
 {
 	u32 i;
@@ -83,7 +82,7 @@ static void graph_drop(struct group *g)
 	g->never = false;
 }
 
-/* 0: there is a graph, or none can be had; else a body failed, and nothing was run. */
+/* Capture the graph if possible.  Not 0: a body failed, and no work was run. */
 static int graph_make(struct group *g, struct pawl_run *run)
 {
 	const struct device_ops *ops = g->d->ops;
@@ -108,10 +107,10 @@ static int graph_make(struct group *g, struct pawl_run *run)
 	return device_lost(g->d) ? rc : end ? 0 : rc;
 }
 
-/* Launch it, or make it first.  1: run the bodies. */
+/* Launch the graph; capture it first if needed.  1: the caller must run the bodies. */
 static int graph_run(struct group *g, struct device *d, struct pawl_run *run)
 {
-	/* Relaxed: a run that must see it was pushed after the refresh. */
+	/* Relaxed: a run that must see a refresh was pushed after it. */
 	u32 fresh = load_relaxed(&g->fresh);
 	int rc = 0;
 
@@ -146,7 +145,7 @@ static int group_run(struct pawl_run *run, void *arg)
 	return rc > 0 ? group_bodies(g, run) : rc;
 }
 
-/* The operator is over. */
+/* The operator has ended. */
 static void group_release(void *arg, int status)
 {
 	struct group *g = arg;
@@ -191,7 +190,7 @@ static void vars_copy(pawl_var_t **to, const pawl_var_t *from, size_t n)
 	*to += n;
 }
 
-/* NULL: no memory. */
+/* Returns NULL without memory. */
 static struct group *group_new(const struct pawl_op *ops, size_t n, size_t nr, size_t nw)
 {
 	struct group *g = calloc(1, sizeof(*g) + n * sizeof(g->ops[0]));
@@ -287,7 +286,7 @@ static bool vars_same(const pawl_var_t **had, const pawl_var_t *now, u32 n)
 	return !n || (now && !memcmp(was, now, n * sizeof(*was)));
 }
 
-/* Would pawl_oper_create_many() make of these ops what g is, but for the device? */
+/* Would pawl_oper_create_many() make the same group of these ops, apart from the device? */
 static bool group_same(const struct group *g, const struct pawl_op *ops, size_t n)
 {
 	const pawl_var_t *r = g->vars, *w = g->vars + g->nreads;
@@ -310,7 +309,7 @@ static bool group_same(const struct group *g, const struct pawl_op *ops, size_t 
 	return true;
 }
 
-/* The operator is of these ops. */
+/* Was the operator made of these ops? */
 static bool oper_same(struct thread *t, pawl_oper_t oper, const struct pawl_op *ops, size_t n)
 {
 	bool same = false;
@@ -344,7 +343,7 @@ int pawl_push_again(struct pawl_engine *e, const struct pawl_op *ops, size_t n, 
 		if (rc)
 			return rc;
 		if (kept->h)
-			(void)!pawl_oper_delete(e, *kept);	/* or it was deleted already */
+			(void)!pawl_oper_delete(e, *kept);	/* it may be deleted already */
 		*kept = oper;
 	}
 	return pawl_oper_push(e, *kept, ops[0].priority, ops[0].device);

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Ops of engines with devices, around their bodies.
+ * Ops of engines with devices: the steps before and after their bodies.
  *
- *   op on a device   takes a lane (stream), makes it follow what is pending on its vars,
- *                    runs the body, numbers what was put there, notes the number with
- *                    its vars (pending.c); then it retires as any op
- *   op on a CPU      runs if nothing that it must follow is pending; else it is parked
+ *   op on a device   takes a lane (stream), orders it after the pending work on its vars,
+ *                    runs the body, numbers the work that the body queued, stores the number
+ *                    with its vars (pending.c); then it retires like any op
+ *   op on a CPU      runs if no work that it must follow is pending; otherwise it is parked
  *
- * Which lane: that of the last write of one of its vars, if nothing came behind that write
- * in its stream: then there is nothing to wait for, and a chain of ops needs no event at
- * all.  Else the next one in turn.  Before an op goes behind another one in a lane, an
- * event is recorded between them, unless it writes all that the other one touched:
- * whoever follows the other one later must then follow it as well.
+ * Choice of the lane: the lane of the last write of one of its vars, if that write is the
+ * newest work of the lane.  Then there is nothing to wait for, and a chain of ops needs no
+ * events.  Otherwise the next lane in turn.  Before an op is queued behind an unrelated op of
+ * a lane, an event is recorded between them, so that successors of the earlier op do not wait
+ * for the later one.  That is not needed if the later op writes everything that the earlier
+ * one touched: all successors must then follow it as well.
  *
- * Progress: lock-free, but for the driver and the bodies.
+ * Progress: lock-free, apart from the driver and the bodies.
  */
 #include <string.h>
 #include <core/devices.h>
 
-/* The device, as the driver sees it, is gone: what this means to an op. */
+/* The device is lost: let the op fail. */
 static int lost(struct thread *t, struct op *op, const struct device *d)
 {
 	err(-ENOTRECOVERABLE, "%s", d->text);
@@ -27,7 +28,7 @@ static int lost(struct thread *t, struct op *op, const struct device *d)
 	return -ENOTRECOVERABLE;
 }
 
-/* An op on a CPU.  0: go on. */
+/* An op on a CPU.  0: run it. */
 static int host_begin(struct thread *t, struct op *op, u32 opi, struct pawl_run *run)
 {
 	struct pawl_engine *e = t->e;
@@ -61,7 +62,7 @@ static int follow_one(struct devices *dv, u64 p, void *arg)
 	return lane_follow(arg, lane_of(dv, p), p & LANE_SEQ_MASK);
 }
 
-/* A lane that this thread has already, by a body further up its stack. */
+/* A lane that this thread has already taken, for a body further up its stack. */
 static struct lane *lane_above(struct thread *t, const struct dev_row *row)
 {
 	struct frame *f;
@@ -75,7 +76,7 @@ static struct lane *lane_above(struct thread *t, const struct dev_row *row)
 	return NULL;
 }
 
-/* Behind the newest write of one of the vars, if that is the last in its lane. */
+/* The lane of the last write of one of the vars, if that write is the lane's newest work. */
 static struct lane *lane_behind(struct pawl_engine *e, struct op *op, const struct dev_class *c)
 {
 	struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
@@ -92,7 +93,7 @@ static struct lane *lane_behind(struct pawl_engine *e, struct op *op, const stru
 	return NULL;
 }
 
-/* NULL: other threads have them all. */
+/* Returns NULL if other threads have taken all lanes. */
 static struct lane *lane_choose(struct thread *t, struct op *op, const struct dev_row *row,
 				struct dev_class *c)
 {
@@ -111,7 +112,7 @@ static struct lane *lane_choose(struct thread *t, struct op *op, const struct de
 	return lane_above(t, row);
 }
 
-/* Nothing more may be put into the lanes of the class, or others are to be next. */
+/* True if the lanes of the class are full, or if held ops must go first. */
 static bool class_full(struct devices *dv, struct dev_class *c)
 {
 	u32 i;
@@ -124,8 +125,8 @@ static bool class_full(struct devices *dv, struct dev_class *c)
 }
 
 /*
- * What was put into the lane makes the class fuller: have events in it, so that it is known
- * when there is room again, and tell the reaper if somebody waits for that.
+ * New work fills the class: record events from time to time, so that completion is noticed
+ * and makes room, and poke the reaper if ops are held.
  */
 static void class_fills(struct pawl_engine *e, struct lane *l, u64 seq)
 {
@@ -136,12 +137,12 @@ static void class_fills(struct pawl_engine *e, struct lane *l, u64 seq)
 		(void)!lane_mark(l, seq);
 		lane_poll(l);
 	}
-	smp_mb();	/* CORE-D13 <-> CORE-D14: the number, before the look */
+	smp_mb();	/* CORE-D13 <-> CORE-D14: the number before the check */
 	if (unlikely(load_relaxed(&c->held)))
 		reaper_poke(e);
 }
 
-/* Does op write all that the newest work of the lane touched? */
+/* Does op write everything that the newest work of the lane touched? */
 static bool covers_tip(struct pawl_engine *e, struct op *op, const struct lane *l)
 {
 	struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
@@ -170,14 +171,14 @@ static void tip_set(struct pawl_engine *e, struct op *op, struct lane *l, u64 se
 		l->tip_var[j] = deps[j].var & ~DEP_WRITE;
 }
 
-/* The op's work is in the lane: number it, and note the number with its vars. */
+/* The op's work is queued on the lane: number it, and store the number with its vars. */
 static u64 issued(struct thread *t, struct op *op, struct lane *l)
 {
 	u64 seq = lane_issue(l);
 
 	pending_note(t, op, l, seq);
 	if (l->eager)
-		(void)!lane_mark(l, seq);	/* else whoever needs one records it */
+		(void)!lane_mark(l, seq);	/* on failure a successor records one */
 	if (t->e->kind == PAWL_NAIVE)
 		lane_sync(l);
 	class_fills(t->e, l, seq);
@@ -191,21 +192,21 @@ static int op_fails(struct thread *t, struct op *op, int rc)
 	return rc;
 }
 
-/* Put the lane behind all that the op must follow. */
+/* Order the lane after all pending work that the op must follow. */
 static int lane_prepare(struct thread *t, struct op *op, struct dev_row *row, struct lane *l)
 {
 	struct pawl_engine *e = t->e;
 	int rc = recs_get(t, op);
 
 	if (!rc && !covers_tip(e, op, l))
-		/* Relaxed: who had the lane before is known by DEVICE-T1. */
+		/* Relaxed: DEVICE-T1 ordered the earlier owners' numbers before this. */
 		rc = lane_mark(l, load_relaxed(&l->issued));
 	if (!rc)
 		rc = op_pending(e, op, follow_one, l);
 	return rc ? rc : device_check(row->d, row->d->ops->use(row->d->dev));
 }
 
-/* The lane is not behind all that the op must follow: may the op run in it nevertheless? */
+/* True if no work that the op must follow is pending, so that any lane will do. */
 static bool nothing_pending(struct pawl_engine *e, struct op *op)
 {
 	struct ask a = { .poll = true, .want = true };
@@ -214,7 +215,7 @@ static bool nothing_pending(struct pawl_engine *e, struct op *op)
 	return !a.pending;
 }
 
-/* room: the reaper has let it go, and counted it. */
+/* room: the reaper has released the op and counted it. */
 static int device_op_begin(struct thread *t, struct op *op, u32 opi, struct pawl_run *run, bool room)
 {
 	struct pawl_engine *e = t->e;
@@ -228,7 +229,7 @@ static int device_op_begin(struct thread *t, struct op *op, u32 opi, struct pawl
 	run->device = row->name;
 	ask(e, op, &a);
 	rc = device_lost(row->d) ? -ENOTRECOVERABLE : 0;
-	/* Of another kind of device: no stream can follow that.  Or there is no room. */
+	/* No stream can follow work of another kind of device.  Or the lanes are full. */
 	if (unlikely(a.pending || (!rc && !room && class_full(e->devices, c)))) {
 		park(e, op, opi);
 		return DEVICE_PARKED;
@@ -239,14 +240,14 @@ static int device_op_begin(struct thread *t, struct op *op, u32 opi, struct pawl
 		return rc;
 	l = lane_choose(t, op, row, c);
 	if (unlikely(!l)) {
-		cpu_relax();	/* it may come back at once: others have the time to be done */
+		cpu_relax();	/* it may be taken again at once: let other threads finish */
 		store_relaxed(&op->wait, room ? OP_ROOM : 0);
 		exec_push(op_queue(e, op), &t->ex, opi, op->prio,
 			  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
 		return DEVICE_QUEUED;
 	}
 	above = lane_above(t, row) == l;
-	/* Of a lost device a last chance to free things: the calls that need it will fail. */
+	/* Device lost: let NO_SKIP ops run so that they can free resources. */
 	if (likely(!rc))
 		rc = lane_prepare(t, op, row, l);
 	if (unlikely(rc && (!(op->flags & OP_NO_SKIP) || !nothing_pending(e, op)))) {
@@ -254,7 +255,7 @@ static int device_op_begin(struct thread *t, struct op *op, u32 opi, struct pawl
 			lane_put(l);
 		if (!(op->flags & OP_NO_SKIP))
 			return op_fails(t, op, rc);
-		/* What it frees may be in use: once more, until it is not. */
+		/* The memory that it frees may still be in use: try again later. */
 		park(e, op, opi);
 		return DEVICE_PARKED;
 	}
@@ -266,8 +267,8 @@ static int device_op_begin(struct thread *t, struct op *op, u32 opi, struct pawl
 }
 
 /*
- * Before the body of any op of an engine with devices.  0: run it; DEVICE_PARKED: it is
- * somebody else's now; negative: it fails with that.
+ * Called before the body of every op of an engine with devices.  0: run it.  DEVICE_PARKED:
+ * another thread owns the op now.  Negative: the op fails with this error.
  */
 int device_begin(struct thread *t, struct op *op, u32 opi, struct pawl_run *run)
 {
@@ -280,18 +281,18 @@ int device_begin(struct thread *t, struct op *op, u32 opi, struct pawl_run *run)
 		return host_begin(t, op, opi, run);
 	room = load_relaxed(&op->wait) == OP_ROOM;
 	store_relaxed(&op->wait, 0);
-	/* Once it is parked or queued it may be over. */
+	/* Read the class now: once the op is parked or queued it may complete. */
 	c = class_of(op_row(dv, op), op->prop);
 	rc = device_op_begin(t, op, opi, run, room);
 	if (unlikely(room && rc != DEVICE_QUEUED)) {
 		fetch_add_relaxed(&c->coming, -1u);
 		if (rc)
-			reaper_poke(t->e);	/* its place is for the next one */
+			reaper_poke(t->e);	/* the next op may use its room */
 	}
 	return rc == DEVICE_QUEUED ? DEVICE_PARKED : rc;
 }
 
-/* The body has returned; of an asynchronous op nothing but that is known. */
+/* The body has returned.  An asynchronous op (op is NULL) may queue more work later. */
 void device_end(struct thread *t, struct op *op, struct pawl_run *run)
 {
 	uintptr_t v = (uintptr_t)run->reserved;
@@ -306,7 +307,7 @@ void device_end(struct thread *t, struct op *op, struct pawl_run *run)
 		lane_put(l);
 }
 
-/* An asynchronous op on a device is completed: its work is what it put there until now. */
+/* An asynchronous op on a device is completed: its work is everything queued until now. */
 void device_async_end(struct thread *t, struct op *op)
 {
 	u32 lane = load_relaxed(&op->wait);
@@ -315,7 +316,7 @@ void device_async_end(struct thread *t, struct op *op)
 		issued(t, op, &t->e->devices->lanes[lane - 1]);
 }
 
-/* An op without a body: it orders what comes behind it, on the host or the device. */
+/* An op without a body only orders its successors, on the host or on the device. */
 int device_order(struct thread *t, struct op *op, u32 opi)
 {
 	struct frame f;
@@ -334,7 +335,7 @@ int device_order(struct thread *t, struct op *op, u32 opi)
 	return rc;
 }
 
-/* NULL: a CPU. */
+/* Returns NULL for a CPU. */
 struct device *device_of_run(struct pawl_run *run)
 {
 	struct lane *l = (struct lane *)((uintptr_t)run->reserved & ~(uintptr_t)1);

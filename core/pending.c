@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a device has still to do with a var.
+ * The work of devices that is pending on a var.
  *
- * Purpose: an op on a device is over for the queue of its vars as soon as its body has put
- * its work into a stream.  What is still to happen is kept here, beside the var, and
- * whoever comes next follows it: another stream by an event, the host by being parked.
+ * Purpose: for the queues of its vars an op on a device is complete as soon as its body has
+ * queued its work on a stream.  This file keeps the pending work of each var.  Successors
+ * follow it: another stream by an event, the host by parking.
  *
- * Structures: a var that a device op ever named has a record (struct devrec): the number of
- * the last write in its lane, and for each lane the highest number of a read since.  The queue
- * of the var says who may change it: the op that writes the var is alone; ops that read it
- * only add their reads, by compare-and-swap.  A record is one or more objects, bounded by
- * the number of lanes.
+ * Structures: a var that any device op has named has a record (struct devrec): the number of
+ * the last write in its lane, and for each lane the highest number of a read since then.  The
+ * queue of the var decides which ops may change the record: an op that writes the var is
+ * alone; ops that read it only add their reads, by compare-and-swap.  A record consists of
+ * one or more objects, bounded by the number of lanes.
  *
  * Ordering:
- *   CORE-D1 (record's place in the var, CAS) <-> CORE-D2 (acquire)
- *   CORE-D3 (a number, release) <-> CORE-D4 (acquire): the lane that it names, which may be new,
- *   for other readers, and for who looks from outside.  For the ops that come behind, numbers
- *   are plain facts of the version: CORE-R1, CORE-R2 <-> CORE-A3 order them.
+ *   CORE-D1 (a record's index in the var, CAS) <-> CORE-D2 (acquire)
+ *   CORE-D3 (a number, release) <-> CORE-D4 (acquire): the lane that it names, which may be
+ *   new, for concurrent readers and for queries from outside.  For successors the numbers
+ *   are plain data of the version: CORE-R1, CORE-R2 <-> CORE-A3 order them.
  *
- * Progress: lock-free, but for the driver, and but for rec_read() without memory.
+ * Progress: lock-free, apart from the driver, and apart from rec_read() without memory.
  *
- * Lifetime: records are type-stable; a look at one that went to another var gives a wrong
- * answer only about a var that was deleted.
+ * Lifetime: records are type-stable.  A query that reads a record which now belongs to another
+ * var was for a deleted var; only then its answer may be wrong.
  */
 #include <core/devices.h>
 
 #ifdef PAWL_MODEL
-#define REC_READS	2u		/* a few readers fill it */
+#define REC_READS	2u		/* so that a few readers already fill it */
 #else
 #define REC_READS	14u
 #endif
 
-/* What is pending on a var. */
+/* The pending work of a var. */
 struct devrec {
 	u64 write;		/* A: lane << 48 | number, or 0 */
-	u32 next;		/* A: more reads, or 0 */
+	u32 next;		/* A: record with more reads, or 0 */
 	u32 unused;
 	u64 reads[REC_READS];	/* A */
 };
@@ -130,7 +130,7 @@ static int ask_one(struct devices *dv, u64 p, void *arg)
 	}
 	a->pending = p;
 	if (a->want) {
-		/* As early as can be, so that the event stands for little else. */
+		/* As early as possible, so that the event covers little other work. */
 		(void)!lane_mark(l, seq);
 		lane_want(l, seq);
 	}
@@ -143,7 +143,7 @@ void ask(struct pawl_engine *e, struct op *op, struct ask *a)
 	op_pending(e, op, ask_one, a);
 }
 
-/* By the op that writes the var: alone with it. */
+/* Called for the op that writes the var, which has the record to itself. */
 static void rec_write(struct pawl_engine *e, u32 idx, u64 p)
 {
 	struct devrec *r = rec_of(e, idx);
@@ -157,7 +157,7 @@ static void rec_write(struct pawl_engine *e, u32 idx, u64 p)
 	}
 }
 
-/* An op that knows of the loss writes its vars: they are the host's again. */
+/* An op that knows of the lost device writes its vars: forget the pending work. */
 void forget_pending(struct pawl_engine *e, struct op *op)
 {
 	struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
@@ -172,16 +172,16 @@ void forget_pending(struct pawl_engine *e, struct op *op)
 	}
 }
 
-/* The newest write of the access's var, if it was one of a device; or 0. */
+/* The newest write of the access's var if a device op made it, else 0. */
 u64 last_write(struct pawl_engine *e, const struct dep *d)
 {
 	u32 idx = d->block ? var_rec(e, d->var & ~DEP_WRITE) : 0;
 
-	/* Relaxed: the op has its place in the var, and the write came before it there. */
+	/* Relaxed: the access is granted, which ordered the write before it. */
 	return idx ? load_relaxed(&rec_of(e, idx)->write) : 0;
 }
 
-/* The var's record; made if there is none.  0: no memory. */
+/* The var's record, created if needed.  0: no memory. */
 static u32 rec_get(struct thread *t, u32 *place)
 {
 	struct pawl_engine *e = t->e;
@@ -203,7 +203,7 @@ static u32 rec_get(struct thread *t, u32 *place)
 	return was;
 }
 
-/* Before the work is put anywhere: places to note it, of all its vars. */
+/* Before the work is queued: ensure that all its vars have records for it. */
 int recs_get(struct thread *t, struct op *op)
 {
 	struct dep *deps = op_deps(t->e, op, op->ndeps, op->ext);
@@ -215,7 +215,7 @@ int recs_get(struct thread *t, struct op *op)
 	return 0;
 }
 
-/* True: the number is in this place of the list of reads. */
+/* Store the number in this slot of the list of reads.  False: another lane uses the slot. */
 static bool read_put(struct devices *dv, u64 *place, u64 p)
 {
 	u64 was = load_acquire(place);	/* CORE-D4 <-> CORE-D3 */
@@ -243,7 +243,7 @@ static void rec_read(struct thread *t, u32 idx, struct lane *l, u64 p)
 				return;
 		next = rec_get(t, &r->next);
 		if (unlikely(!next)) {
-			/* Nowhere to write it down: then it must be over. */
+			/* No memory for the number: wait until the work is complete. */
 			lane_sync(l);
 			return;
 		}
@@ -251,7 +251,7 @@ static void rec_read(struct thread *t, u32 idx, struct lane *l, u64 p)
 	}
 }
 
-/* The op's work is number seq of the lane: note that with its vars. */
+/* The op's work is number seq of the lane: store that with its vars. */
 void pending_note(struct thread *t, struct op *op, struct lane *l, u64 seq)
 {
 	struct pawl_engine *e = t->e;
@@ -263,7 +263,7 @@ void pending_note(struct thread *t, struct op *op, struct lane *l, u64 seq)
 		u32 idx = deps[j].block ? var_rec(e, deps[j].var & ~DEP_WRITE) : 0;
 
 		if (unlikely(deps[j].block && !idx))
-			lane_sync(l);	/* nowhere to write it down */
+			lane_sync(l);	/* no record for the number */
 		if (!idx)
 			continue;
 		if (deps[j].var & DEP_WRITE)
@@ -273,7 +273,7 @@ void pending_note(struct thread *t, struct op *op, struct lane *l, u64 seq)
 	}
 }
 
-/* The var ends: so does what was noted with it. */
+/* The var is deleted: free its record. */
 void device_var_end(struct thread *t, struct var_side *side)
 {
 	struct pawl_engine *e = t->e;
@@ -287,8 +287,8 @@ void device_var_end(struct thread *t, struct var_side *side)
 }
 
 /*
- * A look from outside.  True: something is to be waited for, or is lost.  It has an event
- * recorded: who looks again and again, and does nothing else, is to find it over one day.
+ * A query from outside.  True: work is pending, or a device was lost.  It also requests an
+ * event, so that a caller that only polls eventually sees completion.
  */
 bool device_busy(struct pawl_engine *e, u32 vi, bool write)
 {

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Ops and waits that are parked until a device is done, and who looks after them.
+ * Ops and waits that are parked until a device completes work, and the thread that serves them.
  *
- * Purpose: no thread that runs ops waits for a device.  What must wait for one is a list
- * for one thread of the engine, the reaper, which asks events while it spins, and sleeps
- * until the device calls back (lane_notify()) when it takes longer.  Then the ops go to
- * their queues, or the waiting thread is told.
+ * Purpose: threads that run ops never wait for a device.  Ops that must wait are parked in a
+ * list for one thread of the engine, the reaper.  It polls events while it spins, and after a
+ * while sleeps until the device calls back (lane_notify()).  Then it moves the ops to their
+ * queues, or wakes the waiting thread.
  *
- * Structures: `parked` is a stack, linked by op->wait, of ops that came since the reaper
- * looked; `kept` are those that it took, oldest first.  Of a device's ops those for which
- * there is no room in the streams (config.device_window) are held, in a list per class of
- * lanes; they are let go one by one as room comes.
+ * Structures: `parked` is a stack, linked by op->wait, of ops that were parked since the
+ * reaper last took it; `kept` lists those that it took, oldest first.  Device ops for which
+ * the streams have no room (config.device_window) are held in one list per class of lanes,
+ * and released one by one as room becomes free.
  *
  * Ordering:
  *   CORE-D5 (parked, CAS) <-> CORE-D6 (taken by the reaper, exchange)
  *   CORE-D7 (a poke, exchange, release) <-> CORE-D8 (taken by the reaper, exchange, acquire)
- *   CORE-D9 (reaper is there, release) <-> CORE-D10 (devices_start(), acquire)
+ *   CORE-D9 (reaper exists, release) <-> CORE-D10 (devices_start(), acquire)
  *   CORE-D17 (devices_stop(), release) <-> CORE-D18 (the reaper ends, acquire)
- *   CORE-D13 (issued, smp_mb) <-> CORE-D14 (held, smp_mb): one of the two sees the other
+ *   CORE-D13 (issued, smp_mb) <-> CORE-D14 (held, smp_mb): at least one sees the other
  *
- * Progress: parking is lock-free; waits block by purpose.
+ * Progress: parking is lock-free; waits are blocking by design.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,25 +27,25 @@
 
 void reaper_wake(struct pawl_engine *e)
 {
-	/* Relaxed: the engine's creation has seen it (CORE-D10), before any other call. */
+	/* Relaxed: engine creation acquired it (CORE-D10) before any other call. */
 	struct thread *r = load_relaxed(&e->devices->reaper);
 
 	if (r)
 		exec_unpark(e->x, &r->ex);
 }
 
-/* There is something to look at that reaper_news() does not see. */
+/* Tell the reaper of a change that reaper_news() does not notice by itself. */
 void reaper_poke(struct pawl_engine *e)
 {
 	/*
-	 * CORE-D7 <-> CORE-D8: what is wanted, before it.  An exchange: of several pokes the last
-	 * one stands for all.
+	 * CORE-D7 <-> CORE-D8: the change comes before.  It is an exchange, so that one
+	 * acquire of the last poke also acquires all earlier ones.
 	 */
 	xchg_release(&e->devices->poke, 1);
 	reaper_wake(e);
 }
 
-/* The op's last look came too early: the reaper gives it back when that has changed. */
+/* The op cannot run yet: the reaper queues it again when that has changed. */
 void park(struct pawl_engine *e, struct op *op, u32 opi)
 {
 	struct devices *dv = e->devices;
@@ -59,7 +59,7 @@ void park(struct pawl_engine *e, struct op *op, u32 opi)
 
 /* --- waits --- */
 
-/* A wait's place is granted.  True: the reaper will grant it again, later. */
+/* A wait is granted.  True: work is pending, and the reaper will grant it again later. */
 bool device_wait_parks(struct thread *t, struct op *op, u32 opi)
 {
 	struct ask a = { .poll = true, .want = true };
@@ -82,7 +82,7 @@ static int lost_out(const struct device *d, struct pawl_error *out)
 	return err(-ENOTRECOVERABLE, "%s", d->text);
 }
 
-/* What a granted wait is to say of a device that was lost: 0 or the code. */
+/* The result of a granted wait if a device was lost: 0 or the error. */
 int device_wait_error(struct thread *t, struct op *op, struct pawl_error *out)
 {
 	struct ask a = { 0 };
@@ -91,7 +91,7 @@ int device_wait_error(struct thread *t, struct op *op, struct pawl_error *out)
 	return likely(!a.lost) ? 0 : lost_out(lane_of(t->e->devices, a.lost)->d, out);
 }
 
-/* A device is lost with work that nobody else asks about. */
+/* Report a lost device, for a wait that names no var. */
 int device_lost_any(struct pawl_engine *e, struct pawl_error *out)
 {
 	struct devices *dv = e->devices;
@@ -120,7 +120,7 @@ static bool all_over(void *arg)
 	return true;
 }
 
-/* Until all that is in the streams now is over. */
+/* Wait until all work that is on the streams now is complete. */
 int device_wait_all(struct thread *t, s64 timeout_ns, enum exec_help help)
 {
 	struct pawl_engine *e = t->e;
@@ -146,12 +146,12 @@ int device_wait_all(struct thread *t, s64 timeout_ns, enum exec_help help)
 	if (!timeout_ns)
 		return -ETIMEDOUT;
 	store_relaxed(&t->waits_device, 1);
-	/* Relaxed: by the poke. */
+	/* Relaxed: the poke orders it. */
 	fetch_add_relaxed(&dv->nwait, 1);
 	reaper_poke(e);
 	rc = exec_wait(e->x, &t->ex, all_over, &a, timeout_ns, help);
 	store_relaxed(&t->waits_device, 0);
-	/* Relaxed: seen late, somebody is woken for nothing. */
+	/* Relaxed: an old value causes a spurious wake-up at most. */
 	fetch_add_relaxed(&dv->nwait, -1u);
 	return rc;
 }
@@ -162,11 +162,14 @@ static void lane_fired(void *arg)
 {
 	struct lane *l = arg;
 
-	/* Not only woken: what came may be known already, and something later be wanted. */
+	/*
+	 * A wake-up is not enough: the completed work may be known already while later work is
+	 * wanted.
+	 */
 	reaper_poke(l->d->user);
 }
 
-/* Ops that were parked since, oldest first, behind those that are kept. */
+/* Append newly parked ops, oldest first, to those that are kept. */
 static void reap_new(struct pawl_engine *e)
 {
 	struct devices *dv = e->devices;
@@ -187,7 +190,7 @@ static void reap_new(struct pawl_engine *e)
 	dv->last = last;
 }
 
-/* An op of a device that waits for nothing but room. */
+/* Hold a device op that waits only for room. */
 static void hold(struct pawl_engine *e, struct op *op, u32 opi)
 {
 	struct dev_class *c = class_of(op_row(e->devices, op), op->prop);
@@ -209,7 +212,7 @@ static void hold(struct pawl_engine *e, struct op *op, u32 opi)
 	e->devices->held++;
 }
 
-/* The first of the held ops of a class goes to its queue. */
+/* Move the first held op of a class to its queue. */
 static void let_one_go(struct thread *t, struct dev_class *c)
 {
 	struct pawl_engine *e = t->e;
@@ -228,15 +231,16 @@ static void let_one_go(struct thread *t, struct dev_class *c)
 }
 
 /*
- * No room: have it known when anything in these lanes is over.  False: there is nothing in them,
- * and nothing on its way there: whoever knows that first has yet to take it from the load.
+ * The class has no room: request notice of the next completion in its lanes.  Returns false if
+ * the lanes are empty and no released op is on its way to them; then the thread that noticed
+ * the last completion has yet to subtract it from the load.
  */
 static bool class_wanted(struct devices *dv, struct dev_class *c)
 {
 	bool wanted = false;
 	u32 i;
 
-	smp_mb();	/* CORE-D14 <-> CORE-D13: held, before the look */
+	smp_mb();	/* CORE-D14 <-> CORE-D13: held before the check */
 	for (i = 0; i < c->n; i++) {
 		struct lane *l = &dv->lanes[c->first + i];
 		u64 next = load_relaxed(&l->done) + 1;
@@ -250,7 +254,7 @@ static bool class_wanted(struct devices *dv, struct dev_class *c)
 	return wanted || load_relaxed(&c->coming);
 }
 
-/* Of the held ops of a class those for which there is room. */
+/* Release the held ops of a class for which there is room. */
 static void let_go(struct thread *t, const struct dev_row *row, struct dev_class *c)
 {
 	struct devices *dv = t->e->devices;
@@ -265,7 +269,7 @@ static void let_go(struct thread *t, const struct dev_row *row, struct dev_class
 static void reap_held(struct thread *t)
 {
 	struct devices *dv = t->e->devices;
-	/* Relaxed: an op that is held has brought its row here (CORE-D6). */
+	/* Relaxed: the row of a held op became visible with the op (CORE-D6). */
 	u32 i, k, n = load_relaxed(&dv->nrows);
 
 	for (i = 0; dv->held && i < n; i++)
@@ -308,8 +312,8 @@ static void reap_ready(struct thread *t)
 }
 
 /*
- * Ask the lanes in which something is wanted.  Others ask too, and may be the first to know:
- * what counts is what this thread has not seen yet.
+ * Poll the lanes with wanted work.  Other threads poll too and may notice a completion first,
+ * so compare with what this thread saw last.
  */
 static void reap_poll(struct devices *dv)
 {
@@ -321,8 +325,10 @@ static void reap_poll(struct devices *dv)
 
 		if (lane_wanted(l))
 			lane_poll(l);
-		/* Of a lost device nothing more will come: that is news once. */
-		/* Relaxed: who relies on it looks by lane_state(). */
+		/*
+		 * A lost device makes no progress; report that once.  Relaxed: code that
+		 * relies on completion checks lane_state().
+		 */
 		seen = lane_wanted(l) && device_lost(l->d) ? ~0ull : load_relaxed(&l->done);
 		if (seen != dv->seen[i]) {
 			dv->seen[i] = seen;
@@ -336,17 +342,17 @@ static bool reaper_news(void *arg)
 	struct devices *dv = arg;
 
 	reap_poll(dv);
-	/* Relaxed: reaper_main() takes them with an order, or has a barrier behind this. */
+	/* Relaxed: reaper_main() reads them again with an order, or after a barrier. */
 	return dv->news || load_relaxed(&dv->parked) || load_relaxed(&dv->poke) ||
 	       load_relaxed(&dv->stop);
 }
 
-/* Tell the threads that wait for all devices, if there may be something new. */
+/* Wake the threads that wait for all devices, if there may be something new. */
 static void reap_waiters(struct pawl_engine *e)
 {
 	u32 i, n;
 
-	/* Relaxed: who waits pokes behind its count, so the look that takes the poke sees it. */
+	/* Relaxed: a waiter counts itself before its poke; taking the poke acquires that. */
 	if (!load_relaxed(&e->devices->nwait))
 		return;
 	n = BUSTED(DEV_WAITER_FORGOTTEN) ? 0 : load_relaxed(&e->used_slots);
@@ -355,12 +361,12 @@ static void reap_waiters(struct pawl_engine *e)
 			exec_unpark(e->x, &thread_of(e, i)->ex);
 }
 
-/* Until something happens: spin, then sleep with the device's promise to call. */
+/* Wait for something to do: spin, then sleep until the device calls. */
 static void reaper_wait(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
 	struct devices *dv = e->devices;
-	/* Relaxed: before the lanes are used reaper_news() reads no older number, with an order. */
+	/* Relaxed: reaper_news() acquires this number or a newer one before lanes are used. */
 	u32 i, n = load_relaxed(&dv->nlanes);
 	s64 timeout = -1, soon;
 
@@ -369,10 +375,10 @@ static void reaper_wait(struct thread *t)
 	for (i = 0; i < n; i++) {
 		struct lane *l = &dv->lanes[i];
 
-		/* Who wants something of a lost device has been told. */
+		/* Waits for a lost device have been told. */
 		if (!lane_wanted(l) || device_lost(l->d))
 			continue;
-		/* A device that is lost does not call.  No promise at all: look often. */
+		/* A lost device does not call.  If the request failed, poll often. */
 		soon = lane_notify(l, lane_fired) ? 100000 : 10000000;
 		if (timeout < 0 || soon < timeout)
 			timeout = soon;
@@ -394,10 +400,10 @@ void *reaper_main(void *arg)
 	t = thread_worker(e);
 	if (t) {
 		store_release(&dv->reaper, t);	/* CORE-D9 <-> CORE-D10 */
-		/* CORE-D18 <-> CORE-D17: for thread_stop(), what was before the engine's end. */
+		/* CORE-D18 <-> CORE-D17: thread_stop() sees everything before the stop. */
 		while (!load_acquire(&dv->stop) ||
 		       load_relaxed(&dv->parked) || dv->kept || dv->held) {
-			/* CORE-D8 <-> CORE-D7: a store might undo a poke that it has not seen. */
+			/* CORE-D8 <-> CORE-D7: a store could overwrite a poke unseen. */
 			xchg_acquire(&dv->poke, 0);
 			reap_poll(dv);
 			dv->news = false;

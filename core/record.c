@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Recording: what all engines of the process do, in a file, for pawl record and replay.
- * Documentation/record.md has the format.
+ * Recording: writes the ops of all engines of the process to a file, for pawl record and pawl
+ * replay.  Documentation/record.md describes the format.
  *
- * Structures: one session per process at most.  In it an engine has a rec_engine, and in
- * that a slot of a thread has a buffer, which is one chunk of the file in the making.
- * Only the slot's user writes to it: an event is a few bytes, no order with other threads
- * is kept.  The order comes from what is recorded: the program order of each thread is
- * that of its buffer, and a begin tells for each access how many writes of the var were
- * over, which is its exact place in the var.
+ * Structures: a process has at most one session.  In the session each engine has a
+ * rec_engine, which has a buffer for each thread slot; the buffer is the next chunk of the
+ * file.  Only the thread that owns the slot writes to it.  An event is a few bytes and keeps
+ * no order with other threads.  The order follows from the contents: the buffer keeps the
+ * program order of its thread, and a begin event stores for each access how many writes of
+ * the var were complete, which is the exact position of the access in the var's queue.
  *
- * An op is named by its index and a generation, kept in its token, which is moved on at
- * the push: nothing is allocated or looked up per op.
+ * An op is identified by its index and a generation.  The generation is kept in the op's
+ * token and advances with each push, so nothing is allocated or looked up per op.
  *
- * A full buffer is written by its thread: one write() for 64 KiB, some 2000 ops, before
- * a push takes its places, before a body begins, or after it ended.  The file is opened for
- * appending, so chunks of several threads never mix.  A file that ends early is
- * readable up to its last whole chunk.
+ * A thread writes its full buffer itself: one write() per 64 KiB, about 2000 ops, before a
+ * push links its op, before a body begins, or after a body ended.  The file is opened for
+ * appending, so chunks of several threads never interleave.  A truncated file is readable up
+ * to its last whole chunk.
  *
  * Ordering:
  *   CORE-Y1 (release) <-> CORE-Y2 (control lock): the session, the list of engines
  *   CORE-Y3 (rec_engine published) <-> CORE-Y4 (event)
  *   CORE-Y5 (buffers written, release) <-> CORE-Y6 (end of the session)
- * Start, stop, and the creation and end of an engine take the control lock, which only
- * they do: they block by purpose.  An event is an RCU read section; a stop takes the
- * rec_engine away, waits for a grace period, and writes what is left in the buffers.
+ * Only start, stop, and the creation and destruction of an engine take the control lock; they
+ * are blocking by design.  An event is an RCU read section.  A stop unpublishes the
+ * rec_engine, waits for a grace period, and writes the rest of the buffers.
  *
- * Progress: an event is wait-free, but for a thread's first (an allocation) and for a
- * full buffer (a system call).
+ * Progress: an event is wait-free, except for a thread's first one (which allocates) and for
+ * a full buffer (which makes a system call).
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -44,8 +44,8 @@
 #include <core/record_format.h>
 
 #define REC_NAMES	64u
-#define REC_FLUSH_NS	1000000000ull	/* what is older goes out with the next event */
-/* Room that an event may take, but for its list of accesses. */
+#define REC_FLUSH_NS	1000000000ull	/* the next event writes an older buffer */
+/* Largest size of an event without its list of accesses. */
 #define REC_EVENT_ROOM	64u
 #define REC_ACCESS_ROOM	16u
 #define REC_BYTES	65536u
@@ -55,17 +55,17 @@ struct rec_buf {
 	u32 slot;		/* I */
 	u32 number;		/* chunks written */
 	u32 pos;		/* bytes of the event list */
-	u32 names;		/* names given so far */
+	u32 names;		/* names defined so far */
 	u64 last;		/* cycles() at the last event */
 	u64 written;		/* cycles() at the last write */
-	u32 push_op, push_gen;	/* of the last push, begin */
-	u32 begin_op, begin_gen;
-	u32 open_op, open_gen;	/* last begun, if its end was not the last end; 0: none */
+	u32 push_op, push_gen;	/* of the last push */
+	u32 begin_op, begin_gen;	/* of the last begin */
+	u32 open_op, open_gen;	/* the op begun last, unless it was also ended last; 0: none */
 	struct rec_name {
 		const char *p;
 		u32 id;
 	} name[REC_NAMES];
-	u64 head[REC_HEAD / 8];	/* and then, without a gap, */
+	u64 head[REC_HEAD / 8];	/* followed without a gap by data */
 	u8 data[REC_BYTES];
 };
 
@@ -76,15 +76,15 @@ struct rec_engine {
 	struct rcu_defer rcu;
 	u32 number;		/* I: in the file */
 	u32 slots;		/* I */
-	struct rec_buf *buf[];	/* each O of the slot's user */
+	struct rec_buf *buf[];	/* O: each by the thread that has the slot */
 };
 
-/* The session; all but what is marked under the control lock. */
+/* The session.  The control lock protects all fields without a mark. */
 static struct {
 	bool on;
-	bool env_done;		/* PAWL_RECORD was looked at */
+	bool env_done;		/* PAWL_RECORD was read */
 	bool from_env;
-	bool forks;		/* the handler is there */
+	bool forks;		/* the fork handler is installed */
 	int fd;			/* R */
 	u32 engines;
 	u64 flush;		/* R: cycles */
@@ -93,7 +93,7 @@ static struct {
 	u64 lost;		/* A: events */
 } session = { .fd = -1 };
 
-static struct pawl_engine *engines;	/* under the control lock */
+static struct pawl_engine *engines;	/* W(control lock) */
 static u32 control;
 
 static void control_lock(void)
@@ -109,7 +109,7 @@ static void control_unlock(void)
 
 /* --- chunks --- */
 
-/* Put a whole chunk at the end of the file: header, bytes, zeros up to a multiple of 8. */
+/* Append a whole chunk to the file: header, bytes, and zeros up to a multiple of 8. */
 static void chunk_write(u64 *head, enum rec_chunk type, u32 engine, u32 slot, u32 number,
 			u32 bytes)
 {
@@ -134,7 +134,7 @@ static void chunk_write(u64 *head, enum rec_chunk type, u32 engine, u32 slot, u3
 	do {
 		n = write(session.fd, head, REC_HEAD + padded);
 	} while (n < 0 && errno == EINTR);
-	/* A part of a chunk may be there now: what came after it could not be read. */
+	/* Part of the chunk may be written: the file is not readable from here on. */
 	if (n != (ssize_t)(REC_HEAD + padded))
 		store_relaxed(&session.failed, (u32)(n < 0 ? errno : ENOSPC));
 }
@@ -162,14 +162,14 @@ static __cold struct rec_buf *buf_new(struct rec_engine *r, struct thread *t)
 	b->engine = r->number;
 	b->slot = t->slot;
 	b->written = b->last = cycles();
-	/* Times are differences, and this is the first. */
+	/* Times are stored as differences; this is the first absolute one. */
 	memcpy(b->data, &(u64){ htole64(b->last) }, 8);
 	b->pos = 8;
 	r->buf[t->slot] = b;
 	return b;
 }
 
-/* The calling thread's buffer with room for an event, inside a read section. */
+/* Return the calling thread's buffer with room for an event.  Call it in a read section. */
 static inline struct rec_buf *buf_get(struct thread *t)
 {
 	struct rec_engine *r = load_acquire(&t->e->record);	/* CORE-Y4 <-> CORE-Y3 */
@@ -196,7 +196,7 @@ static inline u8 *put(u8 *p, u64 v)
 	return p;
 }
 
-/* A signed number: small ones of both signs are short. */
+/* Encode a signed number, so that small absolute values are short. */
 static inline u8 *put_signed(u8 *p, s64 v)
 {
 	return put(p, (u64)v << 1 ^ (u64)(v >> 63));
@@ -206,7 +206,7 @@ static inline u8 *put_time(struct rec_buf *b, u8 *p)
 {
 	u64 now = cycles();
 
-	/* Never backwards, whatever the cores' clocks do. */
+	/* Never go backwards, even if the clocks of the cores differ. */
 	if (unlikely(now < b->last))
 		now = b->last;
 	p = put(p, now - b->last);
@@ -214,7 +214,7 @@ static inline u8 *put_time(struct rec_buf *b, u8 *p)
 	return p;
 }
 
-/* Room for one more access: an op may have more of them than a buffer holds. */
+/* Make room for one more access: an op may have more of them than fit in a buffer. */
 static inline u8 *room(struct rec_buf *b, u8 *p)
 {
 	if (likely(p <= b->data + REC_BYTES - REC_ACCESS_ROOM))
@@ -240,7 +240,7 @@ static __noinline u32 name_new(struct rec_buf *b, struct rec_name *n, const char
 	return n->id = ++b->names;
 }
 
-/* The number that the name has in this thread's events; 0: no name. */
+/* Return the number of the name in this thread's events, or 0 without a name. */
 static inline u32 name_id(struct rec_buf *b, const char *name)
 {
 	struct rec_name *n = &b->name[((uintptr_t)name * 0x9e3779b97f4a7c15ull >> 32) % REC_NAMES];
@@ -250,7 +250,7 @@ static inline u32 name_id(struct rec_buf *b, const char *name)
 	return likely(n->p == name) ? n->id : name_new(b, n, name);
 }
 
-/* The op's generation, and the next one; not 0, and an asynchronous run adds one. */
+/* The op's generation, which is never 0.  An asynchronous run advances it by one. */
 static inline u32 gen_of(const struct op *op)
 {
 	return load_relaxed(&op->token) >> 2;
@@ -266,7 +266,10 @@ static inline u32 gen_next(struct op *op)
 	return gen;
 }
 
-/* An event begins, in a read section: where it goes, or NULL if nothing is recorded. */
+/*
+ * Begin an event, which is a read section.  Returns its position in the buffer, or NULL if
+ * nothing is recorded.
+ */
 static inline u8 *event_begin(struct thread *t, struct rec_buf **b)
 {
 	pool_rcu_lock();
@@ -283,7 +286,10 @@ static inline void event_end(struct rec_buf *b, u8 *p)
 	pool_rcu_unlock();
 }
 
-/* Before the op takes its places.  more: the next one of this thread takes them with it. */
+/*
+ * Called before the op is linked into its vars.  more: this thread's next op is linked in the
+ * same batch.
+ */
 void record_push(struct thread *t, struct op *op, u32 opi, bool more)
 {
 	u32 gen = gen_next(op), n = op->ndeps, name, j, var, last = 0;
@@ -295,7 +301,7 @@ void record_push(struct thread *t, struct op *op, u32 opi, bool more)
 	if (unlikely(!p))
 		return;
 	name = name_id(b, op_name(op));
-	kind = p = b->data + b->pos;	/* a new name came before */
+	kind = p = b->data + b->pos;	/* after a new name, if there was one */
 	*p++ = REC_PUSH | (op->flags & OP_ASYNC ? REC_PUSH_ASYNC : 0) |
 	       (more ? REC_PUSH_MORE : 0) | (op->fn ? 0 : REC_PUSH_EMPTY);
 	p = put_time(b, p);
@@ -326,7 +332,7 @@ void record_push(struct thread *t, struct op *op, u32 opi, bool more)
 	event_end(b, p);
 }
 
-/* The push was refused after all. */
+/* The recorded push was refused. */
 void record_undo(struct thread *t, struct op *op, u32 opi)
 {
 	struct rec_buf *b;
@@ -362,7 +368,7 @@ void record_begin(struct thread *t, struct op *op, u32 opi)
 		u32 var = deps[j].var & ~DEP_WRITE;
 
 		p = room(b, p);
-		/* The var went away during the push: no place. */
+		/* The var was deleted during the push: the access has no position. */
 		if (unlikely(stale && !load_relaxed(&deps[j].block)))
 			*p++ = 0;
 		else
@@ -379,7 +385,7 @@ void record_end(struct thread *t, struct op *op, u32 opi, int status)
 
 	if (op->flags & OP_WAITER)
 		return;
-	/* An asynchronous run has moved it on. */
+	/* The asynchronous run has advanced it. */
 	if ((op->flags & OP_ASYNC) && (token & TOKEN_MASK) == TOKEN_DONE)
 		gen--;
 	kind = p = event_begin(t, &b);
@@ -400,7 +406,7 @@ void record_end(struct thread *t, struct op *op, u32 opi, int status)
 	event_end(b, p);
 }
 
-/* A wait begins: on a var, or for all ({0}). */
+/* A wait begins: on a var, or for all ops if v is {0}. */
 void record_wait(struct thread *t, u32 what, pawl_var_t v)
 {
 	struct rec_buf *b;
@@ -415,7 +421,7 @@ void record_wait(struct thread *t, u32 what, pawl_var_t v)
 	event_end(b, p);
 }
 
-/* The last wait of this thread that was not over is over. */
+/* The innermost pending wait of this thread has ended. */
 void record_waited(struct thread *t, int status)
 {
 	struct rec_buf *b;
@@ -503,7 +509,7 @@ static int engine_begin(struct pawl_engine *e)
 	return 0;
 }
 
-/* No thread is inside an event: what is left in the buffers. */
+/* Write the rest of the buffers; no thread is inside an event. */
 static void engine_end(struct rcu_defer *d)
 {
 	struct rec_engine *r = container_of(d, struct rec_engine, rcu);
@@ -534,7 +540,7 @@ static int session_end(void)
 		}
 	}
 	(void)pool_rcu_reclaim();
-	/* Another thread's reclaim may have taken them. */
+	/* Another thread's reclaim may be running the deferred functions. */
 	while (load_acquire(&session.ending))	/* CORE-Y6 <-> CORE-Y5 */
 		os_thread_yield();
 	lost = load_relaxed(&session.lost);
@@ -548,7 +554,7 @@ static int session_end(void)
 	return -(int)load_relaxed(&session.failed);
 }
 
-/* In the child of a fork: the file is the parent's, and so are the engines. */
+/* In the child of a fork(): the file and the engines belong to the parent. */
 static void fork_child(void)
 {
 	if (session.on)
@@ -570,7 +576,7 @@ static int file_open(const char *path)
 		close(fd);
 		return err(-EINVAL, "record: %s is not a regular file", path);
 	}
-	/* Another process that has the same PAWL_RECORD must not write into ours. */
+	/* Another process with the same PAWL_RECORD must not write to this file. */
 	if (flock(fd, LOCK_EX | LOCK_NB)) {
 		close(fd);
 		return err(-EBUSY, "record: %s: another recording writes to it", path);
@@ -592,7 +598,7 @@ static int forks_init(void)
 	return 0;
 }
 
-/* How many cycles there are in the time after which a buffer is written, roughly. */
+/* The approximate number of cycles in REC_FLUSH_NS. */
 static u64 flush_cycles(void)
 {
 	u64 ns = exec_now_ns(), c = cycles(), end;
@@ -613,7 +619,7 @@ static int session_begin(const char *path)
 	rc = forks_init();
 	if (rc)
 		return rc;
-	/* A stop needs a grace period. */
+	/* Stopping needs a grace period. */
 	if (!pool_rcu_reclaim())
 		return err(-EOWNERDEAD, "record_start: not in this child of fork(): threads of the "
 			   "parent were recording or tracing");
@@ -646,7 +652,7 @@ int pawl_record_start(const char *path)
 	control_lock();
 	rc = session_begin(path);
 	if (!rc) {
-		session.env_done = true;	/* the program knows what it wants */
+		session.env_done = true;	/* the call overrides the variable */
 		session.from_env = false;
 	}
 	control_unlock();
@@ -670,7 +676,7 @@ int pawl_record_stop(void)
 }
 PAWL_EXPORT(pawl_record_stop);
 
-/* PAWL_RECORD=file: %p in it stands for the number of the process. */
+/* PAWL_RECORD=file; %p in it is replaced by the process id. */
 static void session_env(void)
 {
 	const char *name = secure_getenv("PAWL_RECORD"), *p;
@@ -694,7 +700,7 @@ static void session_env(void)
 		session.from_env = true;
 }
 
-/* An engine was created; nobody uses it yet. */
+/* An engine was created; no thread uses it yet. */
 int record_engine(struct pawl_engine *e)
 {
 	int rc;
@@ -704,7 +710,7 @@ int record_engine(struct pawl_engine *e)
 	if (!rc) {
 		if (!session.env_done && !session.on)
 			session_env();
-		/* One that cannot be recorded is counted; it works. */
+		/* An engine that cannot be recorded works, and counts as lost. */
 		if (session.on && engine_begin(e))
 			fetch_add_relaxed(&session.lost, 1);
 		e->next = engines;
@@ -714,7 +720,7 @@ int record_engine(struct pawl_engine *e)
 	return rc;
 }
 
-/* It ends; nobody uses it any more. */
+/* The engine is destroyed; no thread uses it any more. */
 void record_engine_end(struct pawl_engine *e)
 {
 	struct pawl_engine **p = &engines;
@@ -734,8 +740,8 @@ void record_engine_end(struct pawl_engine *e)
 }
 
 /*
- * The program ends, or the library is unloaded: what its threads still have in their
- * buffers.  If somebody was stopped with the control lock, that is lost.
+ * The program ends, or the library is unloaded: write the rest of the buffers.  It is lost if
+ * a thread that holds the control lock is stopped.
  */
 __attribute__((destructor)) static void record_fini(void)
 {

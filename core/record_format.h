@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The numbers of a recording's format, for who writes and who reads it; the text is
- * Documentation/record.md.  Nothing here is of the core: any program may include it.
+ * The constants of the recording format, for writers and readers; Documentation/record.md
+ * describes it.  The file does not depend on the core, so any program may include it.
  */
 #ifndef CORE_RECORD_FORMAT_H
 #define CORE_RECORD_FORMAT_H
@@ -23,7 +23,7 @@ enum rec_chunk {
 	REC_CHUNK_END = 4,
 };
 
-/* Low three bits of an event's first byte; the others are flags. */
+/* The low three bits of an event's first byte; the other bits are flags. */
 enum {
 	REC_NAME = 1,
 	REC_PUSH = 2,
@@ -39,9 +39,9 @@ enum {
 	REC_PUSH_ASYNC = 1 << 5,
 	REC_PUSH_MORE = 1 << 6,		/* in a batch with the thread's next push */
 	REC_PUSH_EMPTY = 1 << 7,	/* no body */
-	REC_PROP_ENDS = 1 << 7,		/* in the byte of the property: the op ends its var */
+	REC_PROP_ENDS = 1 << 7,		/* in the property byte: the op deletes its var */
 
-	REC_END_OPEN = 1 << 3,		/* of the op that this thread began last */
+	REC_END_OPEN = 1 << 3,		/* ends the op that this thread began last */
 	REC_END_STATUS = 1 << 4,	/* status follows */
 
 	REC_WAIT_ALL = 0,
@@ -50,8 +50,8 @@ enum {
 };
 
 /*
- * A sum over 64-bit words, n a multiple of 8.  Each step is a bijection of the sum, so
- * that whatever happens inside one word is seen for certain.
+ * A checksum over 64-bit words; n is a multiple of 8.  Each step is a bijection of the sum, so
+ * any change within a single word is detected.
  */
 static inline uint64_t rec_sum(const unsigned char *p, size_t n)
 {

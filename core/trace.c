@@ -2,25 +2,25 @@
 /*
  * Trace: the last events of every thread, written as Chrome trace JSON.
  *
- * Structures: one ring per thread, written by its owner with plain stores.  An op's events
- * carry its index, so that a push, a begin and an end of one op are found again.
+ * Structures: one ring per thread, which its owner writes with plain stores.  Events carry the
+ * index of their op, which connects the push, begin and end of one op.
  *
- * Dependency arrows: when an op is pushed it looks at what stands in its vars; the
- * arrow is drawn when both ends are in the rings: from the end of the op that last
- * wrote a var (or, for a write, of the readers since) to the begin of this op.  The
- * writer works this out from the recorded accesses, not while ops run.
+ * Dependency arrows: a push event stores the accesses of its op.  pawl_trace_write() computes
+ * the arrows from them, so nothing is computed while ops run.  An arrow goes from the end of
+ * the op that last wrote a var (or, for a write, of the readers since then) to the begin of
+ * this op, if both are in the rings.
  *
- * Ordering and lifetime: `tracing` says who has the rings.  While it is a size, they are
- * their threads'; start and write make it TRACE_WRITING, and then they have them.  A thread
- * may just be in an event, so an event is an RCU read section, and start and write wait for
- * a grace period first: all events of before are over and seen, and later sections find
- * that nothing is traced.  Start forgets and frees the rings of the last trace.
+ * Ordering and lifetime: `tracing` tells who owns the rings.  While it is a size, the threads
+ * own their rings; start and write set it to TRACE_WRITING and then own all of them.  A
+ * thread may be inside an event at that moment.  Therefore an event is an RCU read section,
+ * and start and write wait for a grace period: earlier events are then complete and visible,
+ * and later sections see that tracing is off.  Start frees the rings of the last trace.
  *   CORE-X1 (tracing has a size, release) <-> CORE-X2 (event): a thread has no old ring
- *   CORE-X3 (start or write is over, release) <-> CORE-X4 (start, write): what they did
- *   with the rings
+ *   CORE-X3 (end of start or write, release) <-> CORE-X4 (start, write): their changes of the
+ *   rings
  *
- * Progress: an event is wait-free, but for a thread's first; start and write block (grace
- * period, allocation, file).
+ * Progress: an event is wait-free, except for a thread's first, which allocates.  Start and
+ * write are blocking (grace period, allocation, file).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,9 +35,9 @@ struct trace_rec {
 	u64 time;		/* ns */
 	u32 op;
 	u16 kind;		/* enum trace_kind */
-	u16 ndeps;		/* of a push */
+	u16 ndeps;		/* for a push */
 	const char *name;
-	u64 order;		/* of a push: place among all pushes */
+	u64 order;		/* for a push: position among all pushes */
 	u32 deps[TRACE_DEPS];	/* var | DEP_WRITE */
 };
 
@@ -45,11 +45,11 @@ struct trace_buf {
 	u64 pos;		/* events so far */
 	u32 size;		/* I: a power of two */
 	u32 slot;		/* I */
-	struct trace_buf *next;	/* I: of the engine */
+	struct trace_buf *next;	/* I: list of the engine */
 	struct trace_rec rec[];
 };
 
-/* Inside a read section. */
+/* Call it in a read section. */
 static struct trace_buf *trace_buf_get(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
@@ -63,11 +63,11 @@ static struct trace_buf *trace_buf_get(struct thread *t)
 		return b;
 	b = calloc(1, sizeof(*b) + size * sizeof(b->rec[0]));
 	if (!b)
-		return NULL;	/* this thread's events are missing; the engine goes on */
+		return NULL;	/* the trace lacks this thread's events */
 	b->size = (u32)size;
 	b->slot = t->slot;
 	store_relaxed(&t->trace, b);
-	/* Relaxed: who follows the list comes after a grace period. */
+	/* Relaxed: the list is read only after a grace period. */
 	b->next = load_relaxed(&e->trace_bufs);
 	while (!cas_relaxed(&e->trace_bufs, &b->next, b))
 		;
@@ -107,9 +107,10 @@ out:
 }
 
 /*
- * The rings are the caller's: no event is being written any more.  -EALREADY: they cannot be
- * had.  In a child of fork() there may be no grace periods (pool/rcu.c): *gone says so: then rings
- * are not freed, and an event that is just being written may come out garbled.
+ * Take ownership of the rings; on success no thread writes an event any more.  -EALREADY:
+ * another call owns them.  In a child of fork() grace periods may be impossible (pool/rcu.c),
+ * which *gone reports: then rings are not freed, and an event that is being written may be
+ * read in part.
  */
 static int rings_take(struct pawl_engine *e, bool *gone)
 {
@@ -122,7 +123,7 @@ static int rings_take(struct pawl_engine *e, bool *gone)
 	return 0;
 }
 
-/* Forget the rings of the last trace. */
+/* Free the rings of the last trace. */
 static void rings_drop(struct pawl_engine *e, bool gone)
 {
 	struct trace_buf *b = load_relaxed(&e->trace_bufs), *next;
@@ -163,8 +164,8 @@ int pawl_trace_stop(struct pawl_engine *e)
 
 	fetch_and_relaxed(&e->special, ~(u32)SPECIAL_TRACING);
 	/*
-	 * Not while it is being written: then it was stopped before.  Relaxed: a
-	 * read-modify-write carries on what CORE-X1 released.
+	 * While the trace is being written it is stopped already.  Relaxed: a
+	 * read-modify-write continues the release sequence of CORE-X1.
 	 */
 	if (was != TRACE_WRITING)
 		cas_relaxed(&e->tracing, &was, 0);
@@ -186,7 +187,7 @@ static void json_string(FILE *f, const char *s)
 	fputc('"', f);
 }
 
-/* One op as the trace saw it. */
+/* One op in the trace. */
 struct trace_op {
 	const struct trace_rec *push;
 	u64 begin, end;
@@ -228,7 +229,7 @@ static void arrow(FILE *f, u64 base, const struct trace_op *from, const struct t
 		(double)(to->begin - base) / 1e3);
 }
 
-/* Arrows along the vars, in push order: after the last write, or the reads since. */
+/* Arrows along the vars, in push order: from the last write, or from the reads since then. */
 static int arrows(struct pawl_engine *e, FILE *f, struct trace_op *ops, size_t n, u32 nvars)
 {
 	struct last { u32 write, nreads, reads[8]; } *last = calloc(nvars, sizeof(*last));
@@ -263,7 +264,7 @@ static int arrows(struct pawl_engine *e, FILE *f, struct trace_op *ops, size_t n
 	return 0;
 }
 
-/* How many of these the events can name. */
+/* Bounds of the numbers in the events. */
 struct trace_bounds {
 	u32 ops, vars, slots;
 };
@@ -294,7 +295,7 @@ static int trace_json(struct pawl_engine *e, FILE *f, struct trace_ev *ev, size_
 			continue;
 		}
 		if (!cur[r->op])
-			continue;	/* its push is not in the rings any more */
+			continue;	/* its push was overwritten */
 		o = &ops[cur[r->op] - 1];
 		if (r->kind == TRACE_BEGIN) {
 			o->begin = r->time;
@@ -321,7 +322,7 @@ out:
 	return rc;
 }
 
-/* The events of all rings; -ENOMEM. */
+/* Collect the events of all rings; -ENOMEM. */
 static int rings_read(struct pawl_engine *e, struct trace_ev **ev, size_t *n)
 {
 	struct trace_buf *b, *list = load_relaxed(&e->trace_bufs);

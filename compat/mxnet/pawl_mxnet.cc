@@ -2,28 +2,28 @@
 /*
  * libpawl_mxnet.so - the real MXNet on pawl.
  *
- * Compiled against the headers inside an installed mxnet package (1.9.1) and preloaded, it
- * puts its own mxnet::Engine::Get() and _GetSharedRef() in front of those of libmxnet.so,
- * which calls them through its PLT.  What they return is an engine whose vars and ops are
- * libpawl's.  `pawl mxnet` does the compiling and the preloading; Documentation/mxnet.md
- * says how the installed library binds, and what does not work.
+ * It is compiled against the headers of an installed mxnet package (1.9.1) and preloaded.  Its
+ * mxnet::Engine::Get() and _GetSharedRef() then replace those of libmxnet.so, which calls them
+ * through its PLT.  They return an engine whose vars and ops are libpawl's.  `pawl mxnet`
+ * compiles and preloads it; Documentation/mxnet.md describes how the installed library binds,
+ * and what does not work.
  *
- * Two compilers meet here.  libmxnet.so is of GCC 4.8, whose std::function calls its
- * target with the arguments by value; since GCC 5 it is by reference.  The layout is the
- * same, so functions can be moved, copied and destroyed, but not called: see invoke().
+ * Two compilers are involved.  libmxnet.so was built with GCC 4.8, whose std::function passes
+ * arguments to its target by value; since GCC 5 it passes them by reference.  The layout is
+ * the same, so functions can be moved, copied and destroyed, but not called: see invoke().
  *
- * The engine is the same that stands behind the other doors (<pawl/mx_bridge.h>, linked in);
- * here is what differs: how MXNet's library is found, how its functions are called, its
- * profiler, and how its objects look.  Engine::VarHandle is a pawl_mx_var, whose first
+ * The engine is the same as behind the other interfaces (<pawl/mx_bridge.h>, linked in).  This
+ * file contains what differs: how MXNet's library is found, how its functions are called, its
+ * profiler, and the layout of its objects.  Engine::VarHandle is a pawl_mx_var, whose first
  * bytes are a Var; OprHandle is an Oper.
  *
- * Ordering: all that is shared is under the bridge's, but for Oper::refs and the profiler's
- * state, which are on their own.
+ * Ordering: the bridge orders all shared data, except Oper::refs and the profiler's state,
+ * which are independent atomics.
  *
- * Progress: as the calls of the bridge.
+ * Progress: that of the bridge's calls.
  *
- * Lifetime: a function goes with its op, or with its body if that is later.  The engine
- * goes when the last shared reference does, at exit.
+ * Lifetime: a function is destroyed with its op, or when its body returns if that is later.
+ * The engine is destroyed with its last shared reference, at exit.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -61,10 +61,10 @@ const char probe[] = "_ZNSt17_Function_handlerIFvN5mxnet10RunContextENS0_6engine
 	"CallbackOnCompleteEEZNS0_6Engine8PushSyncESt8functionIFvS1_EENS0_7ContextERKSt6vector"
 	"IPNS2_3VarESaISC_EESG_NS0_10FnPropertyEiPKcEUlS1_S3_E_E9_M_invokeERKSt9_Any_data";
 
-// What is taken from libmxnet.so, once.
+// The functions of libmxnet.so that are used; looked up once.
 struct Library {
 	void *handle = nullptr;
-	bool by_value = false;	// how its std::function calls
+	bool by_value = false;	// its std::function passes arguments by value
 	void *(*omp_get)() = nullptr;
 	void (*omp_worker)(void *omp, bool use) = nullptr;
 	decltype(&MXProfileCreateDomain) domain_create = nullptr;
@@ -120,7 +120,7 @@ Library &library()
 	return lib;
 }
 
-// libstdc++'s std::function, the same since GCC 4.5.
+// The layout of libstdc++'s std::function, the same since GCC 4.5.
 struct FunctionLayout {
 	void *functor[2];
 	void *manager;
@@ -129,7 +129,7 @@ struct FunctionLayout {
 
 static_assert(sizeof(FunctionLayout) == sizeof(Engine::AsyncFn), "another std::function");
 
-// Call fn the way the compiler of libmxnet.so would.
+// Call fn as code from the compiler of libmxnet.so would.
 template <typename... Args>
 void invoke(bool by_value, const std::function<void(Args...)> &fn, Args... args)
 {
@@ -145,7 +145,7 @@ void invoke(bool by_value, const std::function<void(Args...)> &fn, Args... args)
 
 // --- the profiler ------------------------------------------------------------
 
-// MXNet's enum, and whether it adds up: kept by SetState() and SetConfig() below.
+// The profiler's state (MXNet's enum) and its aggregation, set by SetState() and SetConfig().
 enum { MODE_IMPERATIVE = 2 };
 std::atomic<bool> profile_on{false}, profile_adds{false};
 std::atomic<int> profile_mode{1 | 4 | 8};
@@ -162,7 +162,7 @@ bool profile_imperative()
 		(profile_mode.load(std::memory_order_relaxed) & MODE_IMPERATIVE);
 }
 
-// The environment can start it before anybody calls SetState().
+// The environment can start the profiler before the first SetState().
 void profile_autostart()
 {
 	if (dmlc::GetEnv("MXNET_PROFILER_AUTOSTART", 0)) {
@@ -213,7 +213,7 @@ inline void check(int rc, void *exception = nullptr)
 		raise(exception);
 }
 
-// What MXNet holds as a var: the beginning of one of pawl's.
+// What MXNet uses as a var: the beginning of a pawl_mx_var.
 struct Var final : public mxnet::engine::Var {
 	size_t version() override;
 };
@@ -237,7 +237,7 @@ inline pawl_mx_context of(const Context &ctx)
 	return pawl_mx_context{ ctx.dev_type, ctx.dev_id };
 }
 
-// A function as the argument of a body: in one of pawl's rooms.
+// A function as the argument of a body, stored in the room of a pawl call.
 template <typename Fn> struct Body {
 	static void *make(Fn &&fn)
 	{
@@ -255,7 +255,7 @@ template <typename Fn> struct Body {
 	}
 };
 
-bool by_value;		// of the library, found by the engine
+bool by_value;		// as in the library; set by the engine
 
 void run_sync(void *run, void *fn)
 {
@@ -270,7 +270,7 @@ void run_async(void *run, void *on_complete, void *fn)
 	       *static_cast<const CallbackOnComplete *>(on_complete));
 }
 
-// An operator: every push is an op of its own, in the context of that push.
+// An operator: every push makes a separate op, in the context of that push.
 struct Oper {
 	Engine::AsyncFn fn;
 	std::vector<Engine::VarHandle> reads, writes;
@@ -324,7 +324,7 @@ class PawlEngine final : public Engine {
 		shutdown_.store(true, std::memory_order_relaxed);
 		check(pawl_mx_engine_shutdown(e_));
 	}
-	// What failed is for a wait to tell: MXNet's handler of forks stops, too.
+	// Errors are left for a wait to report: MXNet's fork handler also calls this.
 	void Stop() override { pawl_mx_engine_stop(e_, nullptr); }
 	void Start() override { pawl_mx_engine_start(e_); }
 	VarHandle NewVariable() override
@@ -348,7 +348,7 @@ class PawlEngine final : public Engine {
 		o->wait = wait;
 		return reinterpret_cast<OprHandle>(o);
 	}
-	// With the last of its runs.
+	// It is deleted with the last of its runs.
 	void DeleteOperator(OprHandle op) override { Oper::put(op); }
 	void Push(OprHandle handle, Context exec_ctx, int priority, bool profiling) override
 	{
@@ -377,7 +377,7 @@ class PawlEngine final : public Engine {
 		op.arg = Body<AsyncFn>::make(std::move(exec_fun));
 		op.drop = Body<AsyncFn>::drop;
 		op.in_room = true;
-		// what it captured stays until it has returned, also after on_complete
+		// Its captures must stay valid until it returns, also after on_complete.
 		op.keep = true;
 		op.wait = wait;
 		op.timed = profile_imperative();
@@ -403,7 +403,7 @@ class PawlEngine final : public Engine {
 		check(pawl_mx_var_delete(e_, of(var), of(exec_ctx), run_sync,
 					 Body<SyncFn>::make(std::move(delete_fn)),
 					 Body<SyncFn>::drop));
-		// At the exit delete_fn may refer to an object that its caller destroys next.
+		// At exit delete_fn may refer to an object that its caller destroys next.
 		if (shutdown_.load(std::memory_order_relaxed))
 			pawl_mx_wait_all(e_, nullptr);
 	}
@@ -505,7 +505,7 @@ Engine *Engine::Get()
 
 namespace profiler {
 
-// MXNet's class, as far as its two functions' names need it.
+// The part of MXNet's class that the names of its two functions need.
 class Profiler {
  public:
 	enum ProfilerState { kNotRunning = 0, kRunning = 1 };
@@ -539,7 +539,7 @@ void Profiler::SetConfig(int mode, std::string file, bool continuous, float peri
 }  // namespace profiler
 }  // namespace mxnet
 
-// The pawl engine below, for a program that looks at its counters.
+// The underlying pawl engine, for programs that read its counters.
 extern "C" const char *pawl_mxnet_engine(void);
 const char *pawl_mxnet_engine(void)
 {
