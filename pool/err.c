@@ -43,14 +43,6 @@ static void once_init(void)
 	have_key = !pthread_key_create(&key, thread_exit);
 }
 
-/* The library may be unloaded while threads live: their destructor goes with it. */
-__attribute__((destructor)) static void err_fini(void)
-{
-	if (have_key)
-		pthread_key_delete(key);
-	have_key = false;
-}
-
 /* Progress: blocking (the C library's allocator).  lost: no memory, or no key. */
 static char *text_new(void)
 {
