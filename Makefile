@@ -53,6 +53,7 @@ endif
 ifneq ($(filter default undefined,$(origin AR)),)
 AR := ar
 endif
+OBJCOPY ?= $(shell $(CC) -print-prog-name=objcopy)
 PKG_CONFIG ?= pkg-config
 # kconfiglib is a Debian package of the system's Python
 PYTHON3 ?= /usr/bin/python3
@@ -205,9 +206,19 @@ libpawl.so: $(soname) ; $(call cmd,link)
 
 quiet_cmd_a = AR      $@
 cmd_a = rm -f $@; $(AR) rcsD $@ $(filter %.o,$^)
-libpawl.a: $(whole-objs) FORCE
+
+# An archive's users see what the version map names, and nothing else: all of it is one
+# object, and its other names are local.
+quiet_cmd_hide = HIDE    $@
+cmd_hide = $(CC) -r -nostdlib $(if $(cc-clang),,-flinker-output=nolto-rel) \
+	-Wl,--force-group-allocation -o $@ $(filter %.o,$^); \
+	sed -n 's/^\t\([A-Za-z_0-9]*\);$$/\1/p' $(filter %.map,$^) > $(call dot,$@).names; \
+	$(OBJCOPY) --keep-global-symbols=$(call dot,$@).names $@
+libpawl.o: $(whole-objs) libpawl.map FORCE
+	$(call if_changed,hide)
+libpawl.a: libpawl.o FORCE
 	$(call if_changed,a)
-targets += libpawl.map $(solib) libpawl.a
+targets += libpawl.map $(solib) libpawl.o libpawl.a
 
 lib: $(solib) $(soname) libpawl.so libpawl.a $(version-h)
 all: lib
@@ -238,9 +249,11 @@ $(mx-solib): $(mx-objs) libpawl_mx.map libpawl.so FORCE
 	$(call if_changed,mxso)
 $(mx-soname): $(mx-solib) ; $(call cmd,link)
 libpawl_mx.so: $(mx-soname) ; $(call cmd,link)
-libpawl_mx.a: $(mx-objs) FORCE
+libpawl_mx.o: $(mx-objs) libpawl_mx.map FORCE
+	$(call if_changed,hide)
+libpawl_mx.a: libpawl_mx.o FORCE
 	$(call if_changed,a)
-targets += libpawl_mx.map $(mx-solib) libpawl_mx.a
+targets += libpawl_mx.map $(mx-solib) libpawl_mx.o libpawl_mx.a
 
 lib-mx: lib $(mx-solib) $(mx-soname) libpawl_mx.so libpawl_mx.a
 all: lib-mx
@@ -255,7 +268,7 @@ include $(srctree)/examples/Makefile
 include $(srctree)/tests/Makefile
 include $(srctree)/tools/Makefile.install
 
-$(filter-out pawl-lto.o,$(filter %.o,$(targets))): %.o: $(srctree)/%.c FORCE | $(auto-conf) $(version-h)
+$(filter-out pawl-lto.o libpawl.o libpawl_mx.o,$(filter %.o,$(targets))): %.o: $(srctree)/%.c FORCE | $(auto-conf) $(version-h)
 	$(call if_changed,cc)
 quiet_cmd_cxx = CXX     $@
 cmd_cxx = $(CXX) $(base-cxxflags) $(ccflags) -MMD -MP -MF $(call dot,$@).d -c -o $@ $<
@@ -321,7 +334,7 @@ tags:
 	$(Q)cd $(srctree) && ctags -R include $(layers) tools/pawl tests
 PHONY += tags
 
-clean-files = libpawl_mx.a libpawl_mx.map libpawl_mx.so* pawl-mx.pc pawl-lto.o libpawl.a libpawl.map libpawl.so* pawl.pc $(version-h) .check-layer-*.so
+clean-files = libpawl.o libpawl_mx.o .libpawl*.names libpawl_mx.a libpawl_mx.map libpawl_mx.so* pawl-mx.pc pawl-lto.o libpawl.a libpawl.map libpawl.so* pawl.pc $(version-h) .check-layer-*.so
 clean:
 	$(Q)rm -f $(clean-files)
 	$(Q)for dir in $(layers) include tools tests examples cmake Documentation; do \
