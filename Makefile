@@ -295,9 +295,9 @@ check-all:
 	-$(Q)$(srctree)/tools/setup.sh cross
 	+$(Q)make='$(MAKE) -f $(src-abs)/Makefile' $(srctree)/tests/check.sh all
 
-bench: $(if $(have-config),libpawl.a $(version-h))
+bench bench-build scale: $(if $(have-config),libpawl.a $(version-h))
 	+$(Q)$(MAKE) -f $(srctree)/tests/bench/Makefile srctree=$(src-abs) objtree=$(CURDIR) \
-		PAWL_LIBS='$(base-ldflags) $(lib-ldlibs)'
+		PAWL_LIBS='$(base-ldflags) $(lib-ldlibs)' $@
 
 # jobs for those who did not ask for any
 many = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -327,8 +327,8 @@ cmd_mxlayer = $(CXX) -shared $(z-defs) $(base-ldflags) -o .check-layer-compat.so
 check-layer-compat: $(mx-objs) libpawl.so
 	$(if $(mx-objs),$(call cmd,mxlayer),@:)
 
-PHONY += setup run check check-all bench check-tokens check-edges check-sources check-exports \
-	check-layers $(layers:%=check-layer-%)
+PHONY += setup run check check-all bench bench-build scale check-tokens check-edges \
+	check-sources check-exports check-layers $(layers:%=check-layer-%)
 
 tags:
 	$(Q)cd $(srctree) && ctags -R include $(layers) tools/pawl tests
@@ -365,6 +365,8 @@ PHONY += help
 #@   run             set up, build, and run the demonstration: pawl infer (RUN_ARGS=...)
 #@   setup           install the Debian packages that run and check need (root)
 #@   bench           the benchmarks, beside other engines (BENCH_ARGS=...)
+#@   bench-build     the programs that bench and scale run
+#@   scale           one table: what 1, 2, 4 ... and all cores do (eight minutes at most)
 #@
 #@ Check
 #@   check           all unit and integration tests and a short form of each proof, a few minutes

@@ -76,7 +76,6 @@ static inline void bench_body(struct bench_op *op)
 struct bench_opts {
 	uint32_t ops;			/* the largest number in flight */
 	bool pin;
-	int workers;			/* of pawl's kinds that have any; below 0: its own */
 	/* pawl only; below 0: the engine's default */
 	long window, spin_ns;
 	uint64_t leave_ns;

@@ -29,8 +29,6 @@ static void create_kind(struct host *h, int kind, int workers)
 	struct pawl_config cfg;
 	int cpus[8], i;
 
-	if (bench_opts.workers >= 0 && workers > 0)
-		workers = bench_opts.workers;
 	pawl_config_init(&cfg);
 	cfg.kind = kind;
 	cfg.workers = workers;

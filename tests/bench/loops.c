@@ -242,7 +242,7 @@ static void several(const struct measure *m, int workers, unsigned int nops,
 	const struct bench_host *host = m->e->host;
 	size_t len = strlen(m->test);
 	bool each = len > 5 && !strcmp(m->test + len - 5, "-each");
-	unsigned int threads = m->threads, t, i, hosts = each ? threads : 1;
+	unsigned int threads = m->threads ? m->threads : 1, t, i, hosts = each ? threads : 1;
 	uint32_t n = m->ops;
 	void *h[MAX_LOOPS];
 	double ns, rate;
@@ -435,7 +435,7 @@ bool measure_loops(const struct measure *m)
 	} else {
 		return false;
 	}
-	if (!m->threads || m->threads > MAX_LOOPS)
+	if (m->threads > MAX_LOOPS)
 		bench_die("1 to %u threads", MAX_LOOPS);
 	loops = aligned_alloc(128, MAX_LOOPS * sizeof(*loops));
 	if (!loops)
@@ -447,7 +447,7 @@ bool measure_loops(const struct measure *m)
 	else if (!strcmp(m->test, "push"))
 		several(m, 0, MANY_VARS, LOOP_PUSH);
 	else if (!strncmp(m->test, "pushers", 7))
-		several(m, m->workers < 0 ? 1 : m->workers, MANY_VARS, LOOP_PUSH_WAIT);
+		several(m, (int)m->workers, MANY_VARS, LOOP_PUSH_WAIT);
 	else
 		several(m, 0, 1, LOOP_STEP);
 	free(loops);

@@ -12,7 +12,7 @@
 #include "measure.h"
 
 struct bench_opts bench_opts = {
-	.window = -1, .spin_ns = -1, .policy = -1, .workers = -1,
+	.window = -1, .spin_ns = -1, .policy = -1,
 };
 
 static cpu_set_t allowed;
@@ -121,7 +121,9 @@ static const char usage[] =
 "  --reps N           runs that count (1)      --warm N  runs before them (1)\n"
 "  --use N            after the warm runs, only the first N ops of the list\n"
 "  --samples N        of a latency (100000)    --pushers N  of mpush (1)\n"
-"  --threads N        of own, own2, shared, push and pushers (1)\n"
+"  --threads N        of the engine, where its name says 2; of own, own2, shared, push and\n"
+"                     pushers, those that drive it (1)\n"
+"  --workers N        of the engine, of pushers (1)\n"
 "  --others N         threads that came and went, or are idle (250)\n"
 "  --body NS          a busy loop of this length in each op (0)\n"
 "  --seed N           of the lists drawn at random (1)\n"
@@ -130,7 +132,6 @@ static const char usage[] =
 "                     not for metg, and the times are not to be used\n"
 "  --pin              one CPU per thread\n"
 "  pawl only:\n"
-"  --workers N        of the engine, where the name does not say none; of pushers (1)\n"
 "  --window N         ops in flight per pushing thread (the engine's default)\n"
 "  --policy NAME      at the window: fail, block or help\n"
 "  --spin NS          of an idle worker\n"
@@ -196,7 +197,7 @@ int main(int argc, char **argv)
 {
 	struct measure m = {
 		.ops = 200000, .samples = 100000, .reps = 1, .warm = 1, .pushers = 1,
-		.seed = 1, .check = true, .threads = 1, .others = 250, .workers = -1,
+		.seed = 1, .check = true, .others = 250, .workers = 1,
 	};
 	const char *engine = NULL;
 	uint32_t body = 0;
@@ -250,7 +251,7 @@ int main(int argc, char **argv)
 			body = (uint32_t)number(optarg);
 			break;
 		case OPT_WORKERS:
-			m.workers = bench_opts.workers = (int)number(optarg);
+			m.workers = (unsigned int)number(optarg);
 			break;
 		case OPT_PIN:
 			bench_opts.pin = true;
@@ -309,7 +310,7 @@ int main(int argc, char **argv)
 	bench_pin_self(0);
 	if (measure_loops(&m))
 		return 0;
-	m.e->create(m.e->threads);
+	m.e->create(m.threads && m.e->threads > 1 ? (int)m.threads : m.e->threads);
 	if (!strncmp(m.test, "ping", 4) || !strncmp(m.test, "wake", 4))
 		measure_latency(&m);
 	else if (!strcmp(m.test, "mpush"))

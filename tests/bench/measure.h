@@ -10,8 +10,8 @@ struct measure {
 	const char *test;
 	uint32_t ops, use, samples;	/* use: only the first so many ops; 0: all */
 	unsigned int reps, warm, pushers;
-	unsigned int threads, others;	/* loops.c */
-	int workers;			/* loops.c; below 0: one */
+	unsigned int threads;		/* 0: as the engine's name says; of loops.c: 1 */
+	unsigned int others, workers;	/* loops.c */
 	uint64_t seed;
 	bool check, watch;
 };

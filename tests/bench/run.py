@@ -52,7 +52,7 @@ CROWD = [(f"{p} x {w}{name}", engine, "pushers", ["--threads", p, "--workers", w
 CROWD += [(f"2 of 1 x 1{name}", engine, "pushers-each", ["--threads", 2, "--workers", 1])
           for engine, name in (("pawl-1", ""), ("tbb-group-2", TBB))]
 TUNED = [(f"{w} workers, window {n}, {policy}", "pawl-help",
-          ["--workers", w, "--window", n, "--policy", policy])
+          ["--threads", w + 1, "--window", n, "--policy", policy])
          for w in (1, 2) for n in (128, 1024) for policy in ("block", "help")]
 DEFAULT = [(f"{name}: {shape}", engine, shape, extra)
            for name, engine, extra in [("default", "pawl-default", [])] + TUNED
@@ -121,6 +121,15 @@ def read(path):
         return ""
 
 
+def commit():
+    here = os.path.dirname(os.path.abspath(__file__))
+    if not shutil.which("git"):
+        return "unknown"
+    p = subprocess.run(["git", "-C", here, "describe", "--always", "--dirty", "--exclude=*"],
+                       capture_output=True, text=True, check=False)
+    return p.stdout.strip() or "unknown"
+
+
 def machine(bindir):
     cpu = re.search(r"^(?:model name|Hardware|Processor)\s*:\s*(.*)$", read("/proc/cpuinfo"), re.M)
     facts = {
@@ -134,11 +143,18 @@ def machine(bindir):
         "clocksource": read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
                        or None,
         "load": os.getloadavg(),
+        "commit": commit(),
     }
     build = read(os.path.join(bindir, "build.json"))
     if build:
         facts["build"] = json.loads(build)
     return facts
+
+
+def describe(facts):
+    return (f"{facts['cpu']}, {facts['cores']} cores"
+            f"{', a virtual machine' if facts['virtual'] else ''}, Linux {facts['kernel']}, "
+            f"{facts.get('build', {}).get('cc', '')}, commit {facts['commit']}")
 
 
 class CpuUse:
@@ -646,22 +662,24 @@ def target_table(targets):
     return missed
 
 
-def noise(b, use, before):
-    spread = b.spread()
+def noise(facts, use, spread):
     bad = []
-    if before[0] > 0.3 * len(os.sched_getaffinity(0)):
-        bad.append(f"load average {before[0]:.2f} at the start")
+    if facts["load"][0] > 0.3 * facts["cores"]:
+        bad.append(f"load average {facts['load'][0]:.2f} at the start")
     if use["others"] > 0.03:
         bad.append(f"others used {use['others']:.0%} of the CPUs")
     if use["steal"] > 0.01:
         bad.append(f"the host took {use['steal']:.1%}")
     if spread is not None and spread > 0.25:
         bad.append(f"rounds differ by {spread:.0%} (median of all tests)")
+    return bad
+
+
+def print_noise(bad, use, spread):
     print(f"\nTook {use['seconds']:.0f} s; spread between rounds "
           f"{'–' if spread is None else f'{spread:.0%}'}.")
     if bad:
         print("NOISY MACHINE: " + "; ".join(bad) + ". Do not quote these figures.")
-    return bad
 
 
 # -- --count: what an op costs in instructions, calls, locks --
@@ -857,9 +875,7 @@ def main():
         if not b.names():
             raise Failed("no such engine here; there are: " + " ".join(b.engines))
         facts = machine(args.bin)
-        print(f"{facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, "
-              f"{facts.get('build', {}).get('cc', '')}, load {facts['load'][0]:.2f}"
-              f"{', a virtual machine' if facts['virtual'] else ''}"
+        print(f"{describe(facts)}, load {facts['load'][0]:.2f}"
               f"{', pinned' if args.pin else ''}"
               f"{', beside one busy program' if args.busy else ''}")
         use = CpuUse()
@@ -882,7 +898,8 @@ def main():
                 ROW_TABLES[test](b, targets)
             in_push_table(b)
             missed = target_table(targets)
-            record["noise"] = noise(b, use.result(), facts["load"])
+            record["noise"] = noise(facts, use.result(), b.spread())
+            print_noise(record["noise"], use.result(), b.spread())
             record["line"] = b.lines
             record["hand"] = b.hands
             record["in_push"] = [{"engine": e, "test": t, "share": s}
