@@ -63,7 +63,7 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 		goto attached;
 	}
 	/* Until the push is FINISHED others look at the op, to record for it: it must not end. */
-	hold = 1;
+	hold = !BUSTED(RECORD_REUSED);
 	store_relaxed(&op->wait, n + hold - BUSTED(RUN_EARLY));
 	deps = op_deps(e, op, n, op->ext);
 	for (j = 0; j < n; j++) {

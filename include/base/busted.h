@@ -52,6 +52,7 @@
 	X(WINDOW_IGNORED, "push: the window is not checked")				\
 	X(NO_SKIPPING, "retire: an op runs though what it reads has failed")		\
 	X(FORK_FORGOTTEN, "thread: a child of fork() takes its parent's engine for its own")	\
+	X(RECORD_REUSED, "push: an op may end while others still record for its push")	\
 	X(RUN_EARLY, "push: the wait counter lacks an access")				\
 	X(BATCH_NESTED, "batch: a batch inside a batch uses its scratch memory")	\
 	X(VERSION_MISSED, "retire: a write does not count its version")			\

@@ -280,6 +280,15 @@ static void private_push(struct other *o)
 	MUST(!pawl_push(eng, &op));
 }
 
+void private_push_of(struct other *o, u32 n)
+{
+	struct pawl_op op = op_of_fn(nothing, NULL);
+
+	op.writes = o->var;
+	op.nwrites = n;
+	MUST(!pawl_push(eng, &op));
+}
+
 /* Pushes where the victim is at work: they return, and may have to wait behind it. */
 static void shared_pushes(struct other *o)
 {
@@ -613,6 +622,23 @@ static void op_refused(struct victim *v)
 static void pre_one(struct victim *v) { op_w2(v); }
 static void pre_prio(struct victim *v) { op_high(v); op_high(v); op_low(v); }
 static void pre_low(struct victim *v) { op_low(v); op_low(v); }
+
+void gate_hold(u32 mask)
+{
+	pawl_var_t vars[NSHARED];
+	u32 i, n = sh_vars(vars, mask);
+
+	MUST(!gate_push(eng, &gate, NULL, 0, vars, n));
+	drain();
+	MUST(soon(load_acquire(&gate.running)));
+	for (i = 0; i < NSHARED; i++) {
+		if (!(mask >> i & 1))
+			continue;
+		fetch_add_relaxed(&shared[i].writes, 1);
+		shared[i].value++;
+	}
+	store_release(&gate_closed, 1);
+}
 
 /* Vars 0 and 1 are held; behind that a reader and a writer that no victim delays. */
 static void pre_gate(struct victim *v)

@@ -45,6 +45,15 @@ void gate_open_now(void);
 const struct call *call_random(u64 *seed, u32 without);
 void job_loop(struct victim *v);
 
+void gate_hold(u32 mask);	/* an op holds these shared vars until gate_open_now() */
+void private_push_of(struct other *o, u32 n);	/* one op that writes n vars of o's */
+
+struct part {
+	u64 end;		/* ms */
+};
+
+void part_two(void *arg);	/* two.c */
+
 void round_strict(struct other *o);
 void round_spread(struct other *o);
 void round_mixed(struct other *o);

@@ -339,7 +339,9 @@ static void on_break(ucontext_t *uc)
 	}
 	if (a != load_acquire(&breakpoint))
 		return;
-	if (v && v->on && !v->crawl) {
+	if (v && v->on && !v->crawl && v->skip) {
+		v->skip--;
+	} else if (v && v->on && !v->crawl) {
 		u64 want = a;
 
 		/* One of them; the others go on. */

@@ -44,6 +44,7 @@ struct victim {
 	bool crawl;		/* by the trap flag; else by the breakpoint */
 	bool every;		/* park at each instruction, not only at one */
 	u64 left;		/* instructions to the park */
+	u32 skip;		/* how often the breakpoint is passed before */
 	struct trace *trace;	/* keep the addresses */
 	bool on;		/* O: it steps now, or the breakpoint is for it */
 	u64 steps;		/* instructions since step_begin() */
@@ -73,6 +74,7 @@ struct other {
 /* What the children found. */
 struct found {
 	u64 parks, stalls, rounds, jobs;	/* A */
+	u64 pairs;			/* A: two stopped at once, by part_two() */
 	u64 most_parked;		/* A: at once */
 	u32 convicted;			/* A */
 	char first_stall[200];

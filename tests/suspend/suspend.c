@@ -17,6 +17,7 @@
  *             then; and with the others at work on the same vars all the time
  *   crawl     random calls that stop at each instruction, the others overtaking
  *   pair      a second thread crawls over a push that stays half done
+ *   two       two threads stopped, and what they look at is used again: two.c
  *   worker    a worker thread, between two ops, asleep and awake
  *   all but one  four of five threads stopped at random instructions, by steps
  *             (replayable) and by a signal at full speed; the last one gets on
@@ -36,10 +37,6 @@ static double seconds = 18;
 static bool verbose;
 
 /* --- parts --- */
-
-struct part {
-	u64 end;		/* ms */
-};
 
 /* Whether to go on after a stall: each costs half a minute. */
 static bool enough(u64 end)
@@ -602,6 +599,7 @@ static const struct {
 	{ "pair", part_pair, 0.06 },
 	{ "worker", part_worker, 0.10 },
 	{ "all", part_all_but_one, 0.10 },
+	{ "two", part_two, 0.30 },
 	{ "hunt", part_hunt, 0.24 },
 };
 
@@ -656,11 +654,11 @@ int main(int argc, char **argv)
 	}
 	bad |= found->stalls != 0;
 	printf("C10 suspension: calls=%u jobs=%llu parks=%llu stalls=%llu instructions=%llu/%llu "
-	       "(%.1f %%) at-once=%llu of %u rounds=%llu convicted=%s seed=%llu %s\n",
+	       "(%.1f %%) pairs=%llu at-once=%llu of %u rounds=%llu convicted=%s seed=%llu %s\n",
 	       NCALLS, (unsigned long long)found->jobs, (unsigned long long)found->parks,
 	       (unsigned long long)found->stalls, (unsigned long long)both, (unsigned long long)run,
 	       run ? 100.0 * (double)both / (double)run : 0.0,
-	       (unsigned long long)found->most_parked, VICTIMS, (unsigned long long)found->rounds,
+	       (unsigned long long)found->pairs, (unsigned long long)found->most_parked, VICTIMS, (unsigned long long)found->rounds,
 	       controls ? controls : "not all", (unsigned long long)step_seed, bad ? "FAIL" : "PASS");
 	if (bad)
 		printf("replay: %s --seed %llu --seconds %g\n", argv[0], (unsigned long long)step_seed,

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Two threads are stopped, and a third one uses again what they have in their hands.
+ *
+ * Purpose: a thread that looks at another's push, op or list entry may be stopped between
+ * two looks, and what it looks at may come to its end and be another's meanwhile, if its
+ * owner goes on, or was stopped at a place where it is needed no more.  One stopped thread
+ * does not show that.
+ *
+ *   pushes   A pushes behind a gate and is stopped, most often behind its last attach; B
+ *            makes a call that meets A's places, and is stopped where it would not have been
+ *            without A: it records or helps.  Then the gate opens, all that is ready runs,
+ *            and ops of other sizes take the memory; A and B go on, in both orders.
+ *   entries  A is stopped in its first call of an engine, where it takes an entry of the
+ *            list of free ones; others come and go in such an order that the entry that A
+ *            has seen is free again and the next one is not.
+ *
+ * What is checked: all pushes run once, writes alone; no two living threads have one part in
+ * the engine; and the library's own assertions, in builds that have them.
+ */
+#include "calls.h"
+#include <core/internal.h>
+
+#define GATED		0xfffffu	/* the shared vars that the gate holds */
+#define LAST		48u		/* instructions at the end of A's push that are preferred */
+#define SEQUENCE	65536u
+
+/* calls[] of the first thread, and of the second. */
+static const u32 first[] = { 5, 4, 5, 10, 11, 3 };
+static const u32 second[] = { 0, 2, 3, 4, 10, 1, 11, 26, 35 };
+
+/* Where A may be stopped: every instruction that it passes, as often as it does. */
+struct place {
+	u64 at;
+	u32 phase;		/* of A's push when it stands there */
+};
+
+static struct place place[SEQUENCE];
+static u32 nplaces;
+static u32 nplaces_met;	/* of the addresses in met, those first that B has because of A */
+static u32 nlast;		/* behind the last place at which the push was COMMITTED */
+
+static struct trace alone, met;
+static struct thread *of_a;	/* its part in the engine */
+static const struct call *doing[2];
+
+static void job_two(struct victim *v)
+{
+	if (!v->id)
+		of_a = thread_enter(eng);
+	step_begin(v);
+	doing[v->id]->op(v);
+	step_end(v);
+}
+
+/* False: its call is over, and it was not stopped. */
+static bool stopped_in(struct victim *v, const struct call *c)
+{
+	doing[v->id] = c;
+	victim_job(v, job_two);
+	return victim_wait(v);
+}
+
+static bool stopped_at(struct victim *v, const struct call *c, u64 at, u32 skip)
+{
+	bool parked;
+
+	v->crawl = false;
+	v->skip = skip;
+	breakpoint_set(at);
+	parked = stopped_in(v, c);
+	breakpoint_clear();
+	v->skip = 0;
+	return parked;
+}
+
+/* The instructions of A's call, all of them. */
+static void places_find(struct victim *a, const struct call *c)
+{
+	nplaces = nlast = 0;
+	gate_hold(GATED);
+	a->crawl = a->every = true;
+	a->left = 0;
+	if (stopped_in(a, c)) {
+		do {
+			if (nplaces == SEQUENCE)
+				break;
+			place[nplaces].at = a->at;
+			place[nplaces].phase = (u32)load_relaxed(&of_a->d.status) & 3;
+			if (place[nplaces++].phase == PHASE_COMMITTED)
+				nlast = nplaces;
+			victim_release(a);
+		} while (victim_wait(a));
+	}
+	victim_finish(a);
+	gate_open_now();
+	drain();
+}
+
+static u32 place_random(u64 *seed)
+{
+	u32 k;
+
+	if (nlast && rnd(seed) % 4)
+		return nlast - 1 - (u32)(rnd(seed) % min_u(nlast, LAST));
+	/* Half of the others where helpers come. */
+	k = (u32)(rnd(seed) % nplaces);
+	if (rnd(seed) % 2)
+		while (k + 1 < nplaces && place[k].phase != PHASE_LINKING)
+			k++;
+	return k;
+}
+
+static bool stop_a(struct victim *a, const struct call *c, u32 k)
+{
+	u32 i, before = 0;
+
+	if (!code_at(place[k].at))
+		return false;
+	for (i = 0; i < k; i++)
+		before += place[i].at == place[k].at;
+	return stopped_at(a, c, place[k].at, before);
+}
+
+/* Where B goes while A stands there. */
+static void trace_of(struct victim *b, const struct call *c, struct trace *t)
+{
+	trace_clear(t);
+	b->trace = t;
+	b->crawl = true;
+	b->every = false;
+	b->left = ~0ull;
+	stopped_in(b, c);
+	b->trace = NULL;
+	victim_finish(b);
+}
+
+static bool trace_has(const struct trace *t, u64 at)
+{
+	u32 i;
+
+	for (i = 0; i < t->n; i++)
+		if (t->at[i] == at)
+			return true;
+	return false;
+}
+
+/* What B does because of A, first. */
+static void trace_sort(void)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < met.n; i++) {
+		u64 at = met.at[i];
+
+		if (trace_has(&alone, at))
+			continue;
+		met.at[i] = met.at[n];
+		met.at[n++] = at;
+	}
+	nplaces_met = n;
+}
+
+/* All that is ready runs; then its memory is used by ops of all sizes. */
+static void use_again(u64 *seed)
+{
+	u32 i;
+
+	gate_open_now();
+	drain();
+	for (i = 0; i < 4; i++)
+		private_push_of(&others[0], (u32)(rnd(seed) % 21));
+	drain();
+}
+
+static void pair_once(struct victim *a, struct victim *b, const struct call *of, const struct call *by,
+		      u64 *seed)
+{
+	u32 k = place_random(seed), i;
+	bool in_a, in_b = false, a_first = rnd(seed) % 2;
+
+	gate_hold(GATED);
+	in_a = stop_a(a, of, k);
+	if (in_a && met.n) {
+		/* Mostly where it is because of A. */
+		i = nplaces_met && rnd(seed) % 8 ? (u32)(rnd(seed) % nplaces_met) :
+		    (u32)(rnd(seed) % met.n);
+		in_b = stopped_at(b, by, met.at[i], (u32)(rnd(seed) % 3 ? 0 : rnd(seed) % 8));
+		fetch_add_relaxed(&found->parks, 1);
+		if (in_b)
+			fetch_add_relaxed(&found->pairs, 1);
+	}
+	use_again(seed);
+	if (a_first) {
+		victim_finish(a);
+		use_again(seed);
+		victim_finish(b);
+	} else {
+		victim_finish(b);
+		use_again(seed);
+		victim_finish(a);
+	}
+	drain();
+}
+
+static void pushes(u64 end, u64 *seed)
+{
+	struct victim *a = &victims[0], *b = &victims[1];
+	const struct call *of, *by;
+	u32 turn, i;
+
+	world_make(0, 20000, 0);
+	victims_start(2);
+	/* The threads' first calls. */
+	for (i = 0; i < 2; i++) {
+		victims[i].crawl = true;
+		victims[i].left = ~0ull;
+		stopped_in(&victims[i], &calls[0]);
+	}
+	drain();
+	for (turn = 0; now_ms() < end; turn++) {
+		of = &calls[first[turn % ARRAY_SIZE(first)]];
+		by = &calls[second[turn / ARRAY_SIZE(first) % ARRAY_SIZE(second)]];
+		step_what = of->name;
+		places_find(a, of);
+		gate_hold(GATED);
+		trace_of(b, by, &alone);
+		gate_open_now();
+		drain();
+		gate_hold(GATED);
+		if (nplaces)
+			stop_a(a, of, nlast ? nlast - 1 : nplaces / 2);
+		trace_of(b, by, &met);
+		trace_sort();
+		gate_open_now();
+		victim_finish(a);
+		drain();
+		for (i = 0; i < 150 && now_ms() < end && nplaces; i++)
+			pair_once(a, b, of, by, seed);
+		sh_check();
+	}
+	victims_stop(2);
+	world_end();
+}
+
+/* --- entries --- */
+
+struct comer {
+	pthread_t thread;
+	struct pawl_engine *e;
+	struct thread *t;
+	u32 in, go;		/* A */
+};
+
+static struct pawl_engine *young;
+
+static void *comer_main(void *arg)
+{
+	struct comer *c = arg;
+
+	(void)var_new(c->e);
+	c->t = thread_enter(c->e);
+	store_release(&c->in, 1);
+	while (!load_acquire(&c->go))
+		futex_wait_ms(&c->go, 0, 1000);
+	/* Still alone in it. */
+	MUST(thread_enter(c->e) == c->t);
+	(void)var_new(c->e);
+	return NULL;
+}
+
+static void come(struct comer *c)
+{
+	memset(c, 0, sizeof(*c));
+	c->e = young;
+	c->thread = spawn(comer_main, c);
+	MUST(soon(load_acquire(&c->in)));
+}
+
+static void leave(struct comer *c)
+{
+	store_release(&c->go, 1);
+	futex_wake(&c->go);
+	join(c->thread);
+}
+
+static void op_enter(struct victim *v)
+{
+	(void)var_new(young);
+}
+
+static void job_enter(struct victim *v)
+{
+	step_begin(v);
+	op_enter(v);
+	step_end(v);
+}
+
+static bool entry_once(struct victim *a, u64 at)
+{
+	struct pawl_config c;
+	struct comer x, y, z, w;
+	bool parked;
+
+	pawl_config_init(&c);
+	c.workers = 0;
+	c.max_ops = 64;
+	c.max_vars = 64;
+	c.max_threads = 16;
+	OK(pawl_engine_create(&c, &young));
+	a->crawl = !at;
+	a->every = false;
+	a->left = ~0ull;
+	if (at)
+		breakpoint_set(at);
+	victim_job(a, job_enter);
+	parked = victim_wait(a);
+	breakpoint_clear();
+	come(&x);
+	come(&y);
+	leave(&x);
+	victim_finish(a);
+	come(&z);
+	leave(&y);
+	come(&w);
+	MUST(z.t != w.t);
+	leave(&z);
+	leave(&w);
+	OK(pawl_engine_destroy(young));
+	return parked;
+}
+
+static void entries(u64 end, u64 *seed)
+{
+	struct victim *a = &victims[0];
+
+	step_what = "a thread's first call";
+	victims_start(1);
+	trace_clear(&alone);
+	(void)entry_once(a, 0);
+	a->trace = &alone;
+	(void)entry_once(a, 0);
+	a->trace = NULL;
+	while (now_ms() < end && alone.n) {
+		if (entry_once(a, alone.at[rnd(seed) % alone.n]))
+			fetch_add_relaxed(&found->parks, 1);
+	}
+	victims_stop(1);
+}
+
+void part_two(void *arg)
+{
+	u64 end = ((struct part *)arg)->end, now = now_ms(), seed = step_seed;
+
+	step_init();
+	entries(now + (end - now) / 4, &seed);
+	pushes(end, &seed);
+}
