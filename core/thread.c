@@ -57,33 +57,40 @@ static u32 thread_forks;	/* A: the fork handler is there */
 static u32 thread_pid;		/* A: the process whose engines fork_gen tells apart */
 u32 pawl_fork_gen;
 
-/* Entries that nobody uses: pointer in 48 bits, tag in 16. */
-static u64 free_entries;
+/*
+ * Entries that nobody uses, a stack: val is the first one's address.  The tag counts all
+ * changes in 64 bits, so a thread that was stopped for any time cannot find an old head.
+ */
+static struct pair free_entries;
 static struct tls_entry *all_entries;
 
-#define ENTRY_PTR_MASK ((1ull << 48) - 1)
+static inline u64 entries_next_tag(const struct pair *head)
+{
+	return head->tag + !BUSTED(ENTRY_ABA);
+}
 
-/* In chains of read-modify-writes each release stays in sight: taking and leaving add none. */
+/* Halves that do not belong together: the compare-and-swap fails, and gives the whole. */
 static void entry_put(struct tls_entry *en)
 {
-	u64 head = load_relaxed(&free_entries), new;
+	struct pair head = { load_relaxed(&free_entries.tag), load_relaxed(&free_entries.val) };
+	struct pair new;
 
 	do {
-		store_relaxed(&en->free_next, head & ENTRY_PTR_MASK);
-		new = ((head >> 48) + 1) << 48 | (u64)(uintptr_t)en;
-	} while (!cas_release_relaxed(&free_entries, &head, new));	/* CORE-T11 <-> CORE-T12 */
+		store_relaxed(&en->free_next, head.val);
+		new = (struct pair){ entries_next_tag(&head), (u64)(uintptr_t)en };
+	} while (!pair_cas_acq_rel(&free_entries, &head, new));	/* CORE-T11 <-> CORE-T12 */
 }
 
 static struct tls_entry *entry_new(void)
 {
 	/* CORE-T12 <-> CORE-T11: a next that is older than head would give an entry out twice. */
-	u64 head = load_acquire(&free_entries);
+	struct pair head = { load_acquire(&free_entries.tag), load_acquire(&free_entries.val) };
+	struct pair new;
 	struct tls_entry *en;
 
-	while ((en = (struct tls_entry *)(uintptr_t)(head & ENTRY_PTR_MASK))) {
-		u64 new = ((head >> 48) + 1) << 48 | load_relaxed(&en->free_next);
-
-		if (cas_acq_rel_acquire(&free_entries, &head, new))	/* CORE-T12 <-> CORE-T11 */
+	while ((en = (struct tls_entry *)(uintptr_t)head.val)) {
+		new = (struct pair){ entries_next_tag(&head), load_relaxed(&en->free_next) };
+		if (pair_cas_acq_rel(&free_entries, &head, new))	/* CORE-T12 <-> CORE-T11 */
 			return en;
 	}
 	en = calloc(1, sizeof(*en));

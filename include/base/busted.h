@@ -68,6 +68,7 @@
 	X(BULK_LOST, "bulk: what a thread gathered is lost when the thread ends")	\
 	X(BULK_GOES_ON, "bulk: the functions behind a failed one run")			\
 	X(GIVEN_UP_STAYS, "wait: an abandoned wait keeps its slot")			\
+	X(ENTRY_ABA, "thread: the tag of the list of free entries stands still")	\
 	X(SLOT_KEPT, "thread: a thread's slot is not freed")				\
 	X(DESTROY_EARLY, "engine: destroy does not wait for what is in flight")		\
 	X(DEV_READS_FORGOTTEN, "device: a write does not follow pending reads")		\
