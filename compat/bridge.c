@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * MXNet's engine on <pawl/engine.h>: ops, operators, vars, waits, bulk.
+ * MXNet's engine on <pawl/engine.h>: ops, operators, vars, waits.
  *
  * Purpose: the one implementation behind the doors; see <pawl/mx_bridge.h>.
  *
@@ -17,9 +17,6 @@
 #include <compat/engine.h>
 
 #define VARS_ON_STACK	256u
-
-static __thread struct { struct pawl_mx_engine *e; int size; } bulk_set;
-static __thread int bulk_size;
 
 /* --- ops --- */
 
@@ -165,8 +162,13 @@ static int push_filled(struct pawl_mx_engine *e, const struct pawl_mx_op *op, pa
 		return rc;
 	}
 	op_body(c, &d);
-	if (op->sync && unlikely(bulk_set.e != e || bulk_set.size != bulk_size))
-		mx_bulk_apply(e);
+	if (unlikely(mx_bulk_used)) {
+		if (mx_bulk_wants(e, op, &d)) {
+			mx_bulk_add(e, c, &d);
+			return 0;
+		}
+		mx_bulk_flush();
+	}
 	rc = pawl_push(pe, &d);
 	if (unlikely(rc)) {
 		mx_err_pawl(rc);
@@ -306,6 +308,7 @@ int pawl_mx_opr_push(struct pawl_mx_engine *e, struct pawl_mx_opr *o, struct paw
 	rc = mx_ctx_device(e, ctx, &d.device);
 	if (rc)
 		return rc;
+	mx_bulk_flush();
 	rc = pawl_oper_push(mx_pe(e), h, priority, d.device);
 	if (rc)
 		return mx_err_pawl(rc);
@@ -325,6 +328,7 @@ int pawl_mx_opr_delete(struct pawl_mx_engine *e, struct pawl_mx_opr *o)
 	if (!h.h)
 		return mx_err(-ESTALE, "delete operator: it was deleted, or is of another engine");
 	vars = o->vars;
+	mx_bulk_flush();
 	rc = pawl_oper_delete(mx_pe(e), h);
 	free(vars);
 	mx_pool_put(MX_OPRS, o);
@@ -399,6 +403,7 @@ int pawl_mx_var_delete(struct pawl_mx_engine *e, struct pawl_mx_var *v,
 	}
 	c->var = v;
 	c->name = "DeleteVariable";
+	mx_bulk_flush();
 	rc = pawl_var_delete(mx_pe(e), h, run_delete, c);
 	if (rc) {
 		mx_err_pawl(rc);
@@ -413,6 +418,7 @@ uint64_t pawl_mx_var_version(struct pawl_mx_var *v)
 	pawl_var_t h = { load_relaxed(&v->h) };
 	uint64_t n = 0;
 
+	mx_bulk_flush();
 	return v->base + (pawl_var_version(mx_pe(v->engine), h, &n) ? 0 : n);
 }
 PAWL_EXPORT(pawl_mx_var_version);
@@ -425,12 +431,16 @@ static int wait_on(struct pawl_mx_engine *e, struct pawl_mx_var *v, void **excep
 {
 	struct pawl_error err = { 0 };
 	pawl_var_t h;
+	int rc;
 
 	if (exception)
 		*exception = NULL;
 	if (!v || v->engine != e || !mx_pe(e))
 		return mx_err(-EINVAL, "wait: the variable is %s",
 			      v ? "of another engine" : "NULL");
+	rc = mx_bulk_lost();
+	if (unlikely(rc))
+		return rc;
 	h.h = load_relaxed(&v->h);
 	return mx_told(fn(mx_pe(e), h, -1, &err), &err, exception);
 }
@@ -461,50 +471,18 @@ PAWL_EXPORT(pawl_mx_var_throw);
 int pawl_mx_wait_all(struct pawl_mx_engine *e, void **exception)
 {
 	struct pawl_error err = { 0 };
+	int rc;
 
 	if (exception)
 		*exception = NULL;
 	if (!mx_pe(e))
 		return mx_bad_engine();
+	rc = mx_bulk_lost();
+	if (unlikely(rc))
+		return rc;
 	return mx_told(pawl_wait_all(mx_pe(e), -1, &err), &err, exception);
 }
 PAWL_EXPORT(pawl_mx_wait_all);
-
-/* --- bulk --- */
-
-/* The thread's size, in the engine that it pushes to next. */
-void mx_bulk_apply(struct pawl_mx_engine *e)
-{
-	if (e->kind != PAWL_MX_NAIVE)
-		pawl_bulk_size(mx_pe(e), mx_hooks.aggregating() ? 0 : bulk_size);
-	bulk_set.e = e;
-	bulk_set.size = bulk_size;
-}
-
-int pawl_mx_bulk_size(struct pawl_mx_engine *e)
-{
-	return e->kind == PAWL_MX_NAIVE || mx_hooks.aggregating() ? 0 : bulk_size;
-}
-PAWL_EXPORT(pawl_mx_bulk_size);
-
-int pawl_mx_set_bulk_size(struct pawl_mx_engine *e, int size)
-{
-	int was = bulk_size;
-
-	if (!mx_pe(e))
-		return mx_bad_engine();
-	if (e->kind == PAWL_MX_NAIVE)
-		return 0;
-	bulk_size = size < 0 ? 0 : size;
-	mx_bulk_apply(e);
-	return was;
-}
-PAWL_EXPORT(pawl_mx_set_bulk_size);
-
-void mx_bulk_forget(void)
-{
-	bulk_set.e = NULL;
-}
 
 /* --- room --- */
 

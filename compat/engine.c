@@ -39,10 +39,13 @@ PAWL_EXPORT(pawl_mx_set_hooks);
 
 static void worker_start(void *user, const char *name)
 {
+	struct pawl_mx_engine *e = user;
+
+	mx_bulk_worker(e);
 	if (mx_hooks.worker_start)
 		mx_hooks.worker_start();
 	else
-		mx_omp_set((int)(intptr_t)user);
+		mx_omp_set(e->omp_threads);
 }
 
 /* A pawl engine for e; in the child of a fork with the workers for that. */
@@ -87,7 +90,8 @@ int mx_engine_make(struct pawl_mx_engine *e, bool child)
 	cfg.drop = mx_payload_drop;
 	cfg.name = "mxnet";
 	cfg.thread_start = worker_start;
-	cfg.user = (void *)(intptr_t)(child ? 1 : env.omp_threads);
+	cfg.user = e;
+	e->omp_threads = child ? 1 : env.omp_threads;
 	if (child && !mx_hooks.worker_start)
 		mx_omp_set(1);
 	rc = pawl_engine_create(&cfg, &pe);
@@ -160,12 +164,13 @@ int pawl_mx_engine_free(struct pawl_mx_engine *e)
 	shared = e == load_acquire(&the_engine);
 	if (shared)
 		store_release(&the_engine, NULL);
-	rc = pawl_engine_destroy(pe);
+	rc = mx_bulk_end(e);
+	if (!rc || rc == -EOWNERDEAD)
+		rc = pawl_engine_destroy(pe);
 	if (rc && shared)
 		store_release(&the_engine, e);
 	if (rc)
 		return mx_err_pawl(rc);
-	mx_bulk_forget();
 	store_relaxed(&e->pe, NULL);
 	store_release(&e->used, 0);
 	return 0;
@@ -190,6 +195,7 @@ static void the_engine_drain(void)
 
 	if (!e || !mx_pe(e) || pawl_engine_start(mx_pe(e)))
 		return;
+	mx_bulk_flush();
 	while (pawl_wait_all(mx_pe(e), MX_EXIT_NS, NULL) == -ETIMEDOUT) {
 		pawl_stats(mx_pe(e), &s);
 		if (s.completed == completed) {
@@ -254,6 +260,7 @@ int pawl_mx_engine_stop(struct pawl_mx_engine *e, void **exception)
 		return 0;
 	if (!mx_pe(e))
 		return mx_bad_engine();
+	mx_bulk_flush();
 	rc = pawl_engine_stop(mx_pe(e));
 	if (rc)
 		return rc == -EDEADLK ? 0 : mx_err_pawl(rc);
@@ -293,7 +300,9 @@ static __attribute__((destructor)) void the_engine_exit(void)
 	if (!e || !mx_pe(e))
 		return;
 	store_relaxed(&e->shutdown, 1);
-	if (pawl_engine_start(mx_pe(e)) || pawl_wait_all(mx_pe(e), MX_LAST_NS, NULL) == -ETIMEDOUT)
+	mx_bulk_flush();
+	if (pawl_engine_start(mx_pe(e)) || pawl_wait_all(mx_pe(e), MX_LAST_NS, NULL) == -ETIMEDOUT ||
+	    mx_bulk_end(e))
 		return;
 	pawl_engine_destroy(mx_pe(e));
 	store_relaxed(&e->pe, NULL);

@@ -30,8 +30,6 @@ extern struct pawl_mx_engine *mx_engines;
 struct pawl_mx_engine *mx_engine_shared(void);
 int mx_engine_make(struct pawl_mx_engine *e, bool child);
 int mx_opr_make(struct pawl_mx_opr *o);
-void mx_bulk_apply(struct pawl_mx_engine *e);
-void mx_bulk_forget(void);
 int mx_ctx_device(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct pawl_device *dev);
 /* The same, for memory that this library allocates. */
 int mx_ctx_cpu(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct pawl_device *dev);
@@ -46,6 +44,26 @@ void mx_payload_drop(void *user, void *payload);
 /* The result of a wait: sets the full text of its error, and *exception if wanted. */
 int mx_told(int rc, struct pawl_error *err, void **exception);
 int mx_bad_engine(void);
+
+/* bulk.c */
+extern __thread bool mx_bulk_used;	/* the thread has asked for a size */
+void mx_bulk_flush_slow(void);
+/* Does op gather?  Then mx_bulk_add() is next. */
+bool mx_bulk_wants(struct pawl_mx_engine *e, const struct pawl_mx_op *op, const struct pawl_op *d);
+void mx_bulk_add(struct pawl_mx_engine *e, struct mx_call *c, const struct pawl_op *d);
+/* Flush; the error of a bulk of this thread that was refused, once. */
+int mx_bulk_lost(void);
+/* The engine ends: nothing that was gathered for it is left, nor in flight. */
+int mx_bulk_end(struct pawl_mx_engine *e);
+void mx_bulk_worker(struct pawl_mx_engine *e);
+void mx_bulk_fork_child(void);
+
+/* Push what the calling thread has gathered. */
+static inline void mx_bulk_flush(void)
+{
+	if (unlikely(mx_bulk_used))
+		mx_bulk_flush_slow();
+}
 
 /* fork.c */
 int mx_fork_setup(void);

@@ -75,6 +75,7 @@ static void fork_prepare(void)
 {
 	struct pawl_mx_engine *e = mx_engine_shared();
 
+	mx_bulk_flush();
 	stopped = e && mx_pe(e) && !pawl_engine_stop(mx_pe(e));
 	mx_pool_each(MX_VARS, snap_var, NULL);
 }
@@ -152,7 +153,7 @@ static void fork_child(void)
 	struct pawl_mx_engine *e;
 	struct snap *s;
 
-	mx_bulk_forget();
+	mx_bulk_fork_child();
 	for (e = mx_engines; e; e = e->next) {
 		if (!e->pe)
 			continue;

@@ -55,6 +55,7 @@ struct mx_call {
 	bool in_room;		/* I: arg is the room below, and drop frees this call */
 	void *task;		/* the profiler's, from the body to completion */
 	struct pawl_mx_var *var;	/* I: the var that it deletes */
+	struct mx_call *next;	/* in a bulk: the function behind it */
 	_Alignas(16) char room[PAWL_MX_ROOM];
 };
 
@@ -89,6 +90,7 @@ struct pawl_mx_engine {
 	u32 devices;		/* F: CPU devices */
 	u32 gpus, gpu_kind;	/* F: number of GPU contexts, and their kind of device */
 	u32 used;		/* A */
+	int omp_threads;	/* F: what workers tell OpenMP */
 	bool info;		/* I */
 	pid_t pid;		/* F: the process that created pe */
 };

@@ -206,7 +206,6 @@ int MXSetProcessProfilerState(int state, int profile_process, KVStoreHandle kvst
 		pawl_trace_stop(pe);
 	}
 	store_relaxed(&running, (u32)state);
-	mx_bulk_forget();
 	return 0;
 }
 PAWL_EXPORT(MXSetProcessProfilerState);

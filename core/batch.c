@@ -319,8 +319,6 @@ int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
 		return err(-EINVAL, "push_batch: ops is NULL");
 	if (n > e->cfg.max_ops)
 		return err(-E2BIG, "push_batch: %zu ops, config.max_ops is %u", n, e->cfg.max_ops);
-	if (t->bulk)
-		bulk_flush(t);
 	for (i = 0; i < n; i++) {
 		rc = op_check(e, &ops[i], "push_batch");
 		if (rc)

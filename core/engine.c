@@ -110,7 +110,6 @@ static int pools_add(struct pawl_engine *e)
 		[POOL_ERROR] = { "error", sizeof(struct error), ops + vars, NULL, NULL },
 		[POOL_OPER] = { "operator", sizeof(struct oper), vars, NULL, NULL },
 		[POOL_DEVREC] = { "pending", device_rec_size(), c->ndevices ? vars : 1, NULL, NULL },
-		[POOL_BULK] = { "bulk", sizeof(struct bulk), min_u(ops, 16384u), NULL, NULL },
 		[POOL_EXT0] = { "deps16", 64 + 24 * 16, min_u(ops, 131072u), NULL, NULL },
 		[POOL_EXT1] = { "deps256", 64 + 24 * 256, min_u(ops, 32768u), NULL, NULL },
 		[POOL_EXT2] = { "deps4096", 64 + 24 * 4096, min_u(ops, 1024u), NULL, NULL },
@@ -187,7 +186,7 @@ static int queues_add(struct pawl_engine *e)
 
 static struct exec_thread *worker_enter(void *user)
 {
-	struct thread *t = thread_worker(user);
+	struct thread *t = thread_enter(user);
 
 	return t ? &t->ex : NULL;
 }
@@ -358,7 +357,6 @@ int pawl_engine_stop(struct pawl_engine *e)
 		return t ? rc : thread_last.code;
 	if (t->depth)
 		return err(-EDEADLK, "engine_stop: from inside an op");
-	bulk_flush(t);
 	if (!BUSTED(STOP_EARLY))
 		wait_none(t, -1, EXEC_HELP);
 	if (e->devices)
@@ -386,16 +384,13 @@ int pawl_engine_start(struct pawl_engine *e)
 }
 PAWL_EXPORT(pawl_engine_start);
 
-/* Until nothing is left: a body that runs on this thread may gather ops for it. */
 static void drain(struct pawl_engine *e, struct thread *t)
 {
 	if (BUSTED(DESTROY_EARLY))
 		return;
-	do {
-		wait_none(t, -1, EXEC_HELP);
-		if (e->devices)
-			device_wait_all(t, -1, EXEC_HELP);
-	} while (bulk_exit(t));
+	wait_none(t, -1, EXEC_HELP);
+	if (e->devices)
+		device_wait_all(t, -1, EXEC_HELP);
 }
 
 int pawl_engine_destroy(struct pawl_engine *e)
@@ -414,10 +409,9 @@ int pawl_engine_destroy(struct pawl_engine *e)
 		return thread_last.code;
 	if (t->depth)
 		return err(-EDEADLK, "engine_destroy: from inside an op");
-	threads_flush(e);
 	drain(e, t);
 	exec_stop(e->x);
-	/* The workers are over, and have pushed what bodies gathered on them: run it here. */
+	/* Workers may have pushed while they ended, by destructors of their own: run it here. */
 	drain(e, t);
 	devices_stop(e);
 	opers_exit(t);

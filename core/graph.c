@@ -28,9 +28,14 @@
 
 /* One of the ops, without its vars. */
 struct group_op {
-	struct bulk_fn f;
+	pawl_fn fn;
+	void *arg;
+	pawl_release_fn release;
+	const char *name;
 	u32 nreads, nwrites;
 };
+
+#define GROUP_MAX	4096u
 
 struct group {
 	u32 n;			/* I */
@@ -55,7 +60,7 @@ static int group_bodies(struct group *g, struct pawl_run *run)
 	int rc = 0;
 
 	for (i = 0; !rc && i < g->n; i++) {
-		const struct bulk_fn *f = &g->ops[i].f;
+		const struct group_op *f = &g->ops[i];
 
 		if (!f->fn)
 			continue;
@@ -153,8 +158,8 @@ static void group_release(void *arg, int status)
 
 	graph_drop(g);
 	for (i = 0; i < g->n; i++)
-		if (g->ops[i].f.release)
-			g->ops[i].f.release(g->ops[i].f.arg, status);
+		if (g->ops[i].release)
+			g->ops[i].release(g->ops[i].arg, status);
 	free(g->vars);
 	free(g);
 }
@@ -210,7 +215,7 @@ static struct group *group_new(const struct pawl_op *ops, size_t n, size_t nr, s
 	for (i = 0; i < n; i++) {
 		const struct pawl_op *op = &ops[i];
 
-		g->ops[i] = (struct group_op){ { op->fn, op->arg, op->release, op->name },
+		g->ops[i] = (struct group_op){ op->fn, op->arg, op->release, op->name,
 					       op->nreads, op->nwrites };
 		vars_copy(&r, op->reads, op->nreads);
 		vars_copy(&w, op->writes, op->nwrites);
@@ -229,7 +234,7 @@ int pawl_oper_create_many(struct pawl_engine *e, const struct pawl_op *ops, size
 
 	if (unlikely(!t))
 		return thread_last.code;
-	if (!ops || !n || n > BULK_MAX * BULK_MAX)
+	if (!ops || !n || n > GROUP_MAX)
 		return err(-EINVAL, "oper_create_many: %zu ops at %p", n, (const void *)ops);
 	rc = group_check(e, ops, n, &nr, &nw);
 	if (rc)
@@ -298,8 +303,8 @@ static bool group_same(const struct group *g, const struct pawl_op *ops, size_t 
 		const struct group_op *had = &g->ops[i];
 		const struct pawl_op *op = &ops[i];
 
-		if (op->size != sizeof(*op) || op->fn != had->f.fn ||
-		    (op->arg != had->f.arg && !BUSTED(AGAIN_UNSEEN)) || op->async_fn ||
+		if (op->size != sizeof(*op) || op->fn != had->fn ||
+		    (op->arg != had->arg && !BUSTED(AGAIN_UNSEEN)) || op->async_fn ||
 		    op->release || op->flags != g->flags || op->prop != g->prop ||
 		    op->nreads != had->nreads || op->nwrites != had->nwrites ||
 		    op->device.kind != ops[0].device.kind || op->device.id != ops[0].device.id ||

@@ -204,23 +204,6 @@ struct oper {
 	u64 unused[2];
 };
 
-/* Functions gathered by bulk mode. */
-#define BULK_MAX	64u
-
-struct bulk_fn {
-	pawl_fn fn;
-	void *arg;
-	pawl_release_fn release;
-	const char *name;
-};
-
-struct bulk {
-	struct pawl_engine *e;
-	u32 n;
-	u32 unused;
-	struct bulk_fn fns[BULK_MAX];
-};
-
 /* What a thread pushes with more than one var: others read it to help. */
 struct desc {
 	u64 status;		/* A: push number << 2 | phase */
@@ -238,7 +221,7 @@ struct frame {
 };
 
 enum {
-	POOL_OP, POOL_BLOCK, POOL_VAR, POOL_ERROR, POOL_OPER, POOL_BULK, POOL_DEVREC,
+	POOL_OP, POOL_BLOCK, POOL_VAR, POOL_ERROR, POOL_OPER, POOL_DEVREC,
 	POOL_EXT0, POOL_EXT1, POOL_EXT2, POOL_EXT3, POOLS
 };
 
@@ -263,7 +246,6 @@ struct thread {
 	u32 waits_device;	/* A: the thread waits for all devices */
 	u64 next_check;		/* O: pushed count at which the window is looked at again */
 	struct frame *frame;	/* O */
-	struct bulk_state *bulk;	/* O: NULL if the thread never used bulk */
 	struct trace_buf *trace;	/* A */
 	struct batch_scratch *scratch;	/* O */
 	struct given_up *given_up;	/* O */
@@ -419,16 +401,12 @@ static inline void *zalloc_lines(size_t size)
 	return p ? memset(p, 0, size) : NULL;
 }
 
-int bulk_flush(struct thread *t);
-
 /* thread.c */
 extern u32 pawl_fork_gen;
 struct thread *thread_enter(struct pawl_engine *e);	/* NULL: err() is set */
-struct thread *thread_worker(struct pawl_engine *e);	/* the same for the engine's own threads */
 void thread_leave(struct thread *t);
 int threads_init(struct pawl_engine *e);
 int fork_check(void);
-void threads_flush(struct pawl_engine *e);
 void threads_fini(struct pawl_engine *e);
 void threads_forget(struct pawl_engine *e);
 struct thread_tls {
@@ -445,16 +423,6 @@ static inline struct thread *thread_get(struct pawl_engine *e)
 	if (likely(thread_last.id == e->id))
 		return thread_last.t;
 	return thread_enter(e);
-}
-
-/* The same for a call that asks about ops pushed before: what bulk has gathered is pushed. */
-static inline struct thread *thread_flushed(struct pawl_engine *e)
-{
-	struct thread *t = thread_get(e);
-
-	if (likely(t) && t->bulk)
-		bulk_flush(t);
-	return t;
 }
 
 /* op.c */
@@ -767,11 +735,6 @@ static inline void error_none(struct pawl_error *out)
 		out->payload = NULL;
 	}
 }
-
-/* bulk.c */
-int bulk_add(struct thread *t, const struct pawl_op *d);
-int bulk_run(struct pawl_run *run, void *arg);
-bool bulk_exit(struct thread *t);
 
 /* oper.c */
 void oper_put(struct thread *t, u32 idx);

@@ -126,8 +126,6 @@ int pawl_oper_push(struct pawl_engine *e, pawl_oper_t h, int priority, struct pa
 		return thread_last.code;
 	if (dev.kind == PAWL_CPU ? dev.id >= e->ndev : !device_row(e, dev))
 		return err(-ENODEV, "oper_push: no device %u:%u", dev.kind, dev.id);
-	if (t->bulk)
-		bulk_flush(t);
 	o = oper_get(e, h, &idx);
 	if (!o) {
 		if (idx)
@@ -199,8 +197,6 @@ int pawl_oper_delete(struct pawl_engine *e, pawl_oper_t h)
 
 	if (unlikely(!t))
 		return thread_last.code;
-	if (t->bulk)
-		bulk_flush(t);
 	o = oper_get(e, h, &idx);
 	/* The CAS decides between two who delete at once; oper_put() has the order. */
 	if (!o || !cas_relaxed(&o->gen, &gen, gen_dead(gen))) {

@@ -422,11 +422,6 @@ int pawl_push(struct pawl_engine *e, const struct pawl_op *d)
 	rc = op_check(e, d, "push");
 	if (unlikely(rc))
 		return rc;
-	if (unlikely(t->bulk)) {
-		rc = bulk_add(t, d);
-		if (rc)
-			return rc < 0 ? rc : 0;
-	}
 	return push_one(t, d, 0);
 }
 PAWL_EXPORT(pawl_push);
@@ -435,8 +430,6 @@ int var_delete(struct thread *t, pawl_var_t v, struct pawl_device dev, pawl_fn f
 {
 	struct pawl_op d = PAWL_OP_INIT;
 
-	if (t->bulk)
-		bulk_flush(t);
 	d.device = dev;
 	d.fn = fn;
 	d.arg = arg;

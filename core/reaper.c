@@ -397,7 +397,7 @@ void *reaper_main(void *arg)
 	os_thread_name(name);
 	if (e->cfg.thread_start)
 		e->cfg.thread_start(e->cfg.user, name);
-	t = thread_worker(e);
+	t = thread_enter(e);
 	if (t) {
 		store_release(&dv->reaper, t);	/* CORE-D9 <-> CORE-D10 */
 		/* CORE-D18 <-> CORE-D17: thread_stop() sees everything before the stop. */

@@ -13,8 +13,7 @@
  * stale slot number reads an object of the right type.  Its counters and push number go
  * on growing under the next user.  A thread may end after an engine was destroyed and an
  * engine may be destroyed before its threads end: both sides agree by one CAS on the
- * entry's state (ATTACHED -> EXITING by the thread, -> ORPHANED by the engine; ->
- * BORROWED and back by the engine, while it pushes what the thread gathered).  Entries
+ * entry's state (ATTACHED -> EXITING by the thread, -> ORPHANED by the engine).  Entries
  * are recycled through a list of the process and never go back to the C library, so that
  * an engine may look at one that its thread has just left; the state carries the engine's
  * id and so cannot be mistaken.
@@ -28,7 +27,7 @@
 #include <unistd.h>
 #include <core/internal.h>
 
-enum { ENTRY_ATTACHED, ENTRY_EXITING, ENTRY_ORPHANED, ENTRY_GONE, ENTRY_BORROWED };
+enum { ENTRY_ATTACHED, ENTRY_EXITING, ENTRY_ORPHANED, ENTRY_GONE };
 
 struct tls_entry {
 	struct tls_entry *next;	/* O */
@@ -36,7 +35,6 @@ struct tls_entry {
 	struct thread *t;	/* O */
 	u64 state;		/* A: engine id << 3 | ENTRY_* */
 	u64 free_next;		/* A: next in the list of the process */
-	u32 worker;		/* A: of the engine's own threads */
 	struct tls_entry *all_next;	/* I: every entry, for who looks for leaks */
 };
 
@@ -195,7 +193,6 @@ void thread_leave(struct thread *t)
 	struct pawl_engine *e = t->e;
 	u32 i;
 
-	bulk_exit(t);
 	batch_exit(t);
 	wait_exit(t);
 	exec_thread_fini(e->x, &t->ex);
@@ -208,20 +205,13 @@ void thread_leave(struct thread *t)
 /* True: the thread goes first.  Else the engine does, or has. */
 static bool entry_exiting(struct tls_entry *en)
 {
-	u64 want = entry_state(en->id, ENTRY_ATTACHED), st = want;
+	u64 st = entry_state(en->id, ENTRY_ATTACHED);
 
 	/*
 	 * CORE-T7 <-> CORE-T8: one of thread and engine goes first.  If the engine did, its
 	 * last look at the entry is before the entry's next use.
 	 */
-	while (!cas_acq_rel_acquire(&en->state, &st, entry_state(en->id, ENTRY_EXITING))) {
-		if (st != entry_state(en->id, ENTRY_BORROWED))
-			return false;
-		/* The engine ends, and pushes for this thread. */
-		os_thread_yield();
-		st = want;
-	}
-	return true;
+	return cas_acq_rel_acquire(&en->state, &st, entry_state(en->id, ENTRY_EXITING));
 }
 
 static void thread_exit_hook(void *arg)
@@ -289,7 +279,7 @@ static void entries_clean(void)
 	}
 }
 
-static struct thread *enter(struct pawl_engine *e, bool worker)
+struct thread *thread_enter(struct pawl_engine *e)
 {
 	struct tls_entry *en;
 	struct thread *t;
@@ -322,7 +312,6 @@ static struct thread *enter(struct pawl_engine *e, bool worker)
 	 * CORE-T15 <-> CORE-T8: a slot that was left may still name this entry.  The engine's
 	 * end, which finds it there, sees that the slot's thread has left.
 	 */
-	store_release(&en->worker, worker);
 	store_release(&en->state, entry_state(en->id, ENTRY_ATTACHED));	/* CORE-T15 <-> CORE-T8 */
 	t = slot_user(e, en);
 	if (!t) {
@@ -335,17 +324,6 @@ static struct thread *enter(struct pawl_engine *e, bool worker)
 	thread_last.id = e->id;
 	thread_last.t = t;
 	return t;
-}
-
-struct thread *thread_enter(struct pawl_engine *e)
-{
-	return enter(e, false);
-}
-
-/* For a thread that belongs to the engine: threads_flush() leaves it alone. */
-struct thread *thread_worker(struct pawl_engine *e)
-{
-	return enter(e, true);
 }
 
 int threads_init(struct pawl_engine *e)
@@ -372,32 +350,6 @@ static void entry_await(struct pawl_engine *e, struct tls_entry *en, u64 st)
 	}
 }
 
-/*
- * The engine is about to end: what threads gathered is pushed.  They may end at this very
- * moment, and then push it themselves; either way it is pushed when this returns.  Not what
- * bodies gather on the engine's own threads, which still run them: these push it when they end.
- */
-void threads_flush(struct pawl_engine *e)
-{
-	u32 i, n = load_relaxed(&e->used_slots);
-
-	for (i = 0; i < n; i++) {
-		struct tls_entry *en = load_acquire(&e->slots[i].entry);	/* CORE-T6 <-> CORE-T5 */
-		u64 st = entry_state(e->id, ENTRY_ATTACHED);
-
-		if (!en || load_acquire(&en->worker))	/* CORE-T8 <-> CORE-T15 */
-			continue;
-		/* CORE-T8 <-> CORE-T7 */
-		if (cas_acq_rel_acquire(&en->state, &st, entry_state(e->id, ENTRY_BORROWED))) {
-			bulk_exit(thread_of(e, i));
-			/* CORE-T8 <-> CORE-T7 */
-			store_release(&en->state, entry_state(e->id, ENTRY_ATTACHED));
-		} else {
-			entry_await(e, en, st);
-		}
-	}
-}
-
 /* The engine ends: no thread is inside it (contract of destroy). */
 void threads_fini(struct pawl_engine *e)
 {
@@ -412,7 +364,6 @@ void threads_fini(struct pawl_engine *e)
 			cas_acq_rel_acquire(&en->state, &st, entry_state(e->id, ENTRY_ORPHANED));
 			entry_await(e, en, st);
 		}
-		bulk_exit(thread_of(e, i));
 		batch_exit(thread_of(e, i));
 		wait_exit(thread_of(e, i));
 	}

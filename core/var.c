@@ -50,7 +50,7 @@ PAWL_EXPORT(pawl_var_create);
 
 int pawl_var_version(struct pawl_engine *e, pawl_var_t v, uint64_t *out)
 {
-	struct thread *t = thread_flushed(e);
+	struct thread *t = thread_get(e);
 	u32 vi = var_index(v);
 
 	if (unlikely(!t))
@@ -123,7 +123,7 @@ static u32 var_error_get(struct thread *t, u32 vi, u32 gen)
 static int var_ask(struct pawl_engine *e, pawl_var_t v, const char *who, struct thread **tp,
 		   u32 *error)
 {
-	struct thread *t = *tp = thread_flushed(e);
+	struct thread *t = *tp = thread_get(e);
 	u32 vi = var_index(v);
 
 	*error = 0;

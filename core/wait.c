@@ -218,7 +218,7 @@ static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bo
 static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct pawl_error *out,
 		    bool write)
 {
-	struct thread *t = thread_flushed(e);
+	struct thread *t = thread_get(e);
 	u32 vi = var_index(h), opi, error, tok, budget;
 	struct block *b;
 	struct dep d;
@@ -394,7 +394,7 @@ int wait_none(struct thread *t, s64 timeout_ns, enum exec_help help)
 
 static int wait_all(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *out)
 {
-	struct thread *t = thread_flushed(e);
+	struct thread *t = thread_get(e);
 	s64 left = timeout_ns, end;
 	int rc;
 
@@ -448,7 +448,7 @@ int wait_naive(struct thread *t)
 
 int pawl_run_one(struct pawl_engine *e)
 {
-	struct thread *t = thread_flushed(e);
+	struct thread *t = thread_get(e);
 	u32 work;
 
 	if (unlikely(!t))
@@ -464,7 +464,7 @@ PAWL_EXPORT(pawl_run_one);
 
 int pawl_run_until(struct pawl_engine *e, bool (*done)(void *), void *user, int64_t timeout_ns)
 {
-	struct thread *t = thread_flushed(e);
+	struct thread *t = thread_get(e);
 	int rc;
 
 	if (unlikely(!t))

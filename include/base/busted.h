@@ -65,8 +65,6 @@
 	X(ERROR_COUNTED_TWICE, "error: a failure counts twice")				\
 	X(ERROR_AGAIN, "error: a reported error is reported again")			\
 	X(OPER_EARLY, "oper: an operator ends before its last run")			\
-	X(BULK_LOST, "bulk: what a thread gathered is lost when the thread ends")	\
-	X(BULK_GOES_ON, "bulk: the functions behind a failed one run")			\
 	X(GIVEN_UP_STAYS, "wait: an abandoned wait keeps its slot")			\
 	X(ENTRY_ABA, "thread: the tag of the list of free entries stands still")	\
 	X(SLOT_KEPT, "thread: a thread's slot is not freed")				\
@@ -80,6 +78,8 @@
 	X(AGAIN_UNSEEN, "graph: changed arguments of a repeated push are not noticed")	\
 	X(MX_ARG_EARLY, "compat: the argument of a running body is dropped")		\
 	X(MX_ERROR_LOST, "compat: an asynchronous op's error is success")		\
+	X(MX_BULK_LOST, "compat: what a thread gathered goes with it")			\
+	X(MX_BULK_GOES_ON, "compat: the functions of a bulk behind a failed one run")	\
 	X(MX_DROP_TWICE, "compat: the deleter of a refused push is called twice")
 
 #define BUSTED_ENUM(name, what) BUSTED_##name,

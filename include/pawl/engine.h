@@ -305,19 +305,6 @@ PAWL_API int pawl_push_again(struct pawl_engine *e, const struct pawl_op *ops, s
 			     pawl_oper_t *kept);
 
 /*
- * Bulk, per calling thread: while the size is n > 1, consecutive synchronous pushes
- * with PAWL_NORMAL and priority 0 on one device gather into one op.  It is pushed
- * when n are gathered, before any other push, wait or question about a var of the
- * thread, when the size or the device changes, when the thread ends, and when it stops
- * the engine or anybody destroys it.  At most 64 gather, whatever the size.  size:
- * returns the size before; -EINVAL, -ENOMEM (a thread's first use allocates).  flush:
- * errors as pawl_push(); then each function's release was called with that error.  Any
- * thread, for itself; lock-free.
- */
-PAWL_API int pawl_bulk_size(struct pawl_engine *e, int n);
-PAWL_API int pawl_bulk_flush(struct pawl_engine *e);
-
-/*
  * Waits.  timeout_ns < 0: no limit; 0: only look; else -ETIMEDOUT.  A wait is a
  * registration on the var: it neither queues behind other work nor wakes anybody
  * else.  While it waits the thread runs ready ops (config.no_help).

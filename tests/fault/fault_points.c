@@ -231,31 +231,6 @@ static void sc_oper(void)
 	CHECK(w.released == ends, "%s: %u operators, %u released", where, ends, w.released);
 }
 
-static void sc_bulk(void)
-{
-	struct world w = { 0 };
-	struct pawl_op op;
-	u32 i;
-
-	world_make(&w);
-	arm(ALL);
-	for (i = 0; i < 200; i++) {
-		if (i % 50 == 0)
-			TRY(pawl_bulk_size(w.e, 10));
-		op = op_on(&w, i % 8, i % 2, 1);
-		op.release = released;
-		push(&w, &op);
-	}
-	/* What was gathered is refused as a whole if its push is: every release says so. */
-	TRY(pawl_bulk_flush(w.e));
-	disarm();
-	CHECK(!pawl_wait_all(w.e, SOON_NS, NULL), "%s: wait: %s", where, pawl_error_text());
-	CHECK(w.released == w.accepted, "%s: %u accepted, %u released", where, w.accepted, w.released);
-	w.accepted = w.ran;
-	CHECK(pawl_bulk_size(w.e, 1) >= 0, "%s: bulk off", where);
-	world_check(&w);
-}
-
 static void sc_waits(void)
 {
 	struct world w = { 0 };
@@ -551,7 +526,6 @@ const struct scenario scenarios[] = {
 	{ "wide", sc_wide, 0, 0 },
 	{ "batch", sc_batch, 0, 0 },
 	{ "oper", sc_oper, 0, 0 },
-	{ "bulk", sc_bulk, 0, 0 },
 	{ "waits", sc_waits, 0, 0 },
 	{ "errors", sc_errors, 0, 0 },
 	{ "async", sc_async, 0, 0 },

@@ -3,7 +3,7 @@
  * The parts of fuzz_engine: what an input and the serial model are made of.
  *
  * The model is written apart from the engine: a list of nodes in push order (a node is an
- * op, a bulk, a delete, one run of an operator), for each var the last node that writes it,
+ * op, a delete, one run of an operator), for each var the last node that writes it,
  * and a log of what happened.
  */
 #ifndef TESTS_FUZZ_ENGINE_H
@@ -37,17 +37,17 @@ struct slot {
 };
 
 enum kind { SYNC, ASYNC_NOW, ASYNC_LATER, NO_BODY };
-enum { NOT_YET, PLACED, LOST };
+enum { NOT_YET, PLACED };
 
 struct node {
-	u32 n, nfuncs, left;
+	u32 n;
 	u16 slot[ACC];
 	bool write[ACC];
 	u64 expect[ACC];
 	u32 pred[ACC];		/* node + 1 that made the version it reads, or 0 */
-	u32 func;		/* its first one; a bulk's others follow by next */
+	u32 func;
 	u8 state;
-	bool entered, no_skip, deletes, bulk, silent;
+	bool entered, no_skip, deletes, silent;
 	u32 over;		/* A */
 	/* the model, afterwards */
 	bool began, ended;
@@ -55,7 +55,7 @@ struct node {
 };
 
 struct func {
-	u32 id, node, next;
+	u32 id, node;
 	u32 n;
 	u16 slot[NAMED];
 	bool write[NAMED];
@@ -96,12 +96,9 @@ struct log {
 struct caller {
 	u32 id, depth, nframes;
 	pthread_t thread;
-	bool alive, in, bulk_kept;
+	bool alive, in;
 	sem_t go, done;
 	void (*fn)(void);
-	int bulk;		/* pawl_bulk_size() */
-	u32 bulk_node;		/* node + 1 that gathers */
-	u16 bulk_dev;
 	u32 frame[FRAMES];	/* nodes */
 };
 
@@ -148,7 +145,6 @@ u32 node_new(void);
 void node_add(u32 ni, u32 fi);
 void place(u32 ni);
 void unplace(u32 ni);
-int bulk_goes(void);
 
 /* engine_push.c */
 u16 slot_new(void);
@@ -174,8 +170,6 @@ void do_wait_writable(void);
 void do_wait_all(void);
 void do_run_one(void);
 void do_run_until(void);
-void do_bulk_size(void);
-void do_bulk_flush(void);
 void do_clear(void);
 void do_query(void);
 void do_look(void);

@@ -36,11 +36,7 @@ static void model_start(const struct log *l)
 	struct node *nd = &w->node[f->node];
 	u32 x;
 
-	/* The functions of a bulk are one op: the first one's start is its start. */
-	if (nd->began) {
-		GOOD(nd->bulk && !l->rc);
-		return;
-	}
+	GOOD(!nd->began);
 	nd->began = true;
 	x = inherited(nd);
 	if (x && !nd->no_skip)
@@ -52,32 +48,19 @@ static void model_start(const struct log *l)
 static void model_end(const struct log *l)
 {
 	struct node *nd = &w->node[w->func[l->id].node];
-	bool bodies = nd->bulk, ran = false;
-	u32 i, fi, x = inherited(nd), failed = 0;
+	u32 fi = nd->func, x = inherited(nd);
+	struct func *f = &w->func[fi];
+	bool failed = f->ran && f->fails;
 
 	nd->ended = true;
-	for (i = 0, fi = nd->func; i < nd->nfuncs; i++, fi = w->func[fi].next) {
-		struct func *f = &w->func[fi];
-
-		bodies |= f->kind != NO_BODY;
-		ran |= f->ran;
-		if (f->ran && failed)
-			fuzz_broken("func %u of a bulk ran after func %u had failed", fi, failed - 1);
-		if (!f->ran && f->kind != NO_BODY && !failed && (!x || nd->no_skip))
-			fuzz_broken("func %u was skipped without an error", fi);
-		if (f->ran && f->fails)
-			failed = fi + 1;
-	}
-	w->failed += failed != 0;
-	w->skipped += bodies && !ran && x;
-	nd->failure = failed ? failed : x;
-	for (i = 0, fi = nd->func; i < nd->nfuncs; i++, fi = w->func[fi].next) {
-		struct func *f = &w->func[fi];
-
-		if (!f->oper && !nd->deletes && f->status != code_of(nd->failure))
-			fuzz_broken("func %u was released with %d, expected %d", fi, f->status,
-				    code_of(nd->failure));
-	}
+	if (!f->ran && f->kind != NO_BODY && (!x || nd->no_skip))
+		fuzz_broken("func %u was skipped without an error", fi);
+	w->failed += failed;
+	w->skipped += f->kind != NO_BODY && !f->ran && x;
+	nd->failure = failed ? fi + 1 : x;
+	if (!f->oper && !nd->deletes && f->status != code_of(nd->failure))
+		fuzz_broken("func %u was released with %d, expected %d", fi, f->status,
+			    code_of(nd->failure));
 }
 
 static void model_take(const struct log *l)
@@ -95,11 +78,11 @@ static void model_take(const struct log *l)
 
 static void model_all(const struct log *l, u32 from)
 {
-	u32 i, fi, k, n = 0, left = 0, first = ~0u;
+	u32 i, fi, n = 0, left = 0, first = ~0u;
 
 	/* Failures since the wait for all before. */
 	for (i = 0; i < from; i++) {
-		struct node *nd;
+		struct func *f;
 
 		if (w->log[i].kind == L_ALL && !(w->log[i].by == ~0u - 1)) {
 			n = left = 0;
@@ -107,19 +90,16 @@ static void model_all(const struct log *l, u32 from)
 		}
 		if (w->log[i].kind != L_END)
 			continue;
-		nd = &w->node[w->func[w->log[i].id].node];
-		for (k = 0, fi = nd->func; k < nd->nfuncs; k++, fi = w->func[fi].next) {
-			struct func *f = &w->func[fi];
-
-			if (!f->ran || !f->fails)
-				continue;
-			n++;
-			if (f->gone)
-				continue;
-			left++;
-			if (first == ~0u || f->seq < w->func[first].seq)
-				first = fi;
-		}
+		fi = w->log[i].id;
+		f = &w->func[fi];
+		if (!f->ran || !f->fails)
+			continue;
+		n++;
+		if (f->gone)
+			continue;
+		left++;
+		if (first == ~0u || f->seq < w->func[first].seq)
+			first = fi;
 	}
 	if (!left != !l->rc)
 		fuzz_broken("a wait for all gave %d, and %u of %u failures were not given", l->rc, left, n);
@@ -136,18 +116,14 @@ static void model_all(const struct log *l, u32 from)
 		fuzz_broken("a wait for all names func %u", l->by);
 out:
 	for (i = 0; i < from; i++)
-		if (w->log[i].kind == L_END) {
-			struct node *nd = &w->node[w->func[w->log[i].id].node];
-
-			for (k = 0, fi = nd->func; k < nd->nfuncs; k++, fi = w->func[fi].next)
-				w->func[fi].gone = true;
-		}
+		if (w->log[i].kind == L_END)
+			w->func[w->log[i].id].gone = true;
 }
 
 void model_run(void)
 {
 	u64 data[SLOTS] = { 0 };
-	u32 i, k, fi, n = load_acquire(&w->nlog);
+	u32 i, n = load_acquire(&w->nlog);
 
 	for (i = 0; i < n; i++) {
 		switch (w->log[i].kind) {
@@ -166,12 +142,12 @@ void model_run(void)
 	}
 	for (i = 0; i < w->norder; i++) {
 		struct node *nd = &w->node[w->order[i]];
+		struct func *f = &w->func[nd->func];
 
 		if (!nd->ended && !nd->silent)
 			fuzz_broken("node %u is not over at the end", w->order[i]);
-		for (k = 0, fi = nd->func; k < nd->nfuncs; k++, fi = w->func[fi].next)
-			if (w->func[fi].ran && work(&w->func[fi], data) != w->func[fi].hash)
-				fuzz_broken("func %u read other data than in push order", fi);
+		if (f->ran && work(f, data) != f->hash)
+			fuzz_broken("func %u read other data than in push order", nd->func);
 	}
 	for (i = 0; i < w->nslots; i++) {
 		struct slot *s = &w->slot[i];
@@ -187,9 +163,6 @@ void model_run(void)
 
 		if (f->dropped)
 			continue;
-		if (nd->state == LOST)
-			GOOD(!f->ran && f->released == 1 && f->status == -ESTALE);
-		else
-			GOOD(f->released == (!f->oper && !nd->deletes));
+		GOOD(f->released == (!f->oper && !nd->deletes));
 	}
 }

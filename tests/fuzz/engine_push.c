@@ -94,7 +94,7 @@ static void check_again(int rc, u64 flight, u32 n)
 
 void do_push(void)
 {
-	u32 fi, ni, i;
+	u32 fi, ni;
 	struct func *f;
 	struct desc d;
 	bool begun;
@@ -107,30 +107,6 @@ void do_push(void)
 	fi = func_new();
 	f = &w->func[fi];
 	describe(&d, f);
-	if (me->bulk >= 2 && !d.op.async_fn && d.op.prop == PAWL_NORMAL && !d.op.priority &&
-	    !w->naive) {
-		if (me->bulk_node && me->bulk_dev != d.op.device.id)
-			bulk_goes();
-		if (!me->bulk_node) {
-			me->bulk_node = node_new() + 1;
-			me->bulk_dev = d.op.device.id;
-			w->node[me->bulk_node - 1].bulk = true;
-		}
-		ni = me->bulk_node - 1;
-		/* At most LIVE vars live: but those gathered may have died since. */
-		node_add(ni, fi);
-		for (i = 0; i < w->node[ni].nfuncs; i++)
-			;
-		if (i >= min_u((u32)me->bulk, 64) || w->node[ni].n > ACC - LIVE)
-			bulk_goes();
-		rc = pawl_push(w->e, &d.op);
-		GOOD(!rc);
-		if (!me->bulk_node)
-			GOOD(pawl_bulk_flush(w->e) <= 0);
-		push_end(begun);
-		return;
-	}
-	bulk_goes();
 	ni = node_new();
 	node_add(ni, fi);
 	w->node[ni].no_skip = d.op.prop == PAWL_NO_SKIP;
@@ -155,7 +131,6 @@ void do_batch(void)
 	if (!room(n))
 		return;
 	begun = push_begin();
-	bulk_goes();
 	for (i = 0; i < n; i++) {
 		fi = func_new();
 		describe(&d[i], &w->func[fi]);
@@ -220,7 +195,6 @@ void do_oper_push(void)
 		return;
 	begun = push_begin();
 	o = &w->oper[b % w->nopers];
-	bulk_goes();
 	dead = o->deleted;
 	for (i = 0; i < o->n; i++)
 		dead |= w->slot[o->slot[i]].dead;
@@ -270,7 +244,6 @@ void do_oper_delete(void)
 	if (!w->nopers)
 		return;
 	o = &w->oper[b % w->nopers];
-	bulk_goes();
 	rc = pawl_oper_delete(w->e, o->h);
 	GOOD(rc == (o->deleted ? -ESTALE : 0));
 	o->deleted = true;
@@ -302,7 +275,6 @@ void do_var_delete(void)
 		push_end(begun);
 		return;
 	}
-	bulk_goes();
 	fi = func_new();
 	f = &w->func[fi];
 	access_add(f->slot, f->write, &f->n, w->live[i], true);
@@ -323,7 +295,6 @@ void do_var_delete(void)
 	w->live[i] = w->live[--w->nlive];
 	rc = pawl_var_delete(w->e, s->v, b & 128 ? NULL : sync_body, f);
 	if (!rc) {
-		bulk_goes();
 		again = pawl_var_delete(w->e, s->v, NULL, NULL);
 		GOOD(again == -ESTALE || (again == -EAGAIN && w->cfg.window));
 	}
@@ -437,13 +408,11 @@ void do_bad(void)
 		want = -ESTALE;
 		break;
 	case 10:
-		bulk_goes();
 		GOOD(pawl_var_version(w->e, good, NULL) == -EINVAL);
 		GOOD(pawl_var_version(w->e, v, &n) == -ESTALE);
 		GOOD(pawl_var_error(w->e, v, NULL) == -ESTALE && pawl_var_clear(w->e, v) == -ESTALE);
 		goto out;
 	case 11:
-		bulk_goes();
 		GOOD(pawl_wait_readable(w->e, v, -1, NULL) == -ESTALE);
 		GOOD(pawl_wait_writable(w->e, v, 0, NULL) == -ESTALE);
 		goto out;
@@ -456,7 +425,6 @@ void do_bad(void)
 		GOOD(rc == -EINVAL || rc == -EALREADY);
 		goto out;
 	case 13:
-		bulk_goes();
 		GOOD(pawl_oper_push(w->e, (pawl_oper_t){ (u64)(b >> 4) << 33 | 0x7f }, 0,
 				    (struct pawl_device){ 0, 0 }) == -ESTALE);
 		GOOD(pawl_oper_push(w->e, (pawl_oper_t){ 1 }, 0, (struct pawl_device){ 0, 64 }) == -ENODEV);
@@ -470,9 +438,7 @@ void do_bad(void)
 		GOOD(pawl_push_batch(w->e, NULL, 0) == 0 && pawl_push_batch(w->e, NULL, 1) == -EINVAL);
 		goto out;
 	}
-	/* Before anything else of it is looked at, what was gathered goes. */
 	if (b & 128) {
-		bulk_goes();
 		ops[0] = op_of_fn(unused_body, NULL);
 		ops[0].writes = &good;
 		ops[0].nwrites = 1;
@@ -480,13 +446,7 @@ void do_bad(void)
 		ops[1] = op;
 		rc = pawl_push_batch(w->e, ops, 2);
 	} else {
-		if (b & 64) {
-			op.priority = 1;
-			if (want == -ESTALE)
-				bulk_goes();
-		}
-		if (want == -ESTALE && w->naive)
-			bulk_goes();
+		op.priority = b >> 6 & 1;
 		rc = pawl_push(w->e, &op);
 	}
 	if (rc != want && !(rc == -EAGAIN && w->cfg.window))

@@ -236,17 +236,12 @@ void released(void *arg, int status)
 	if (fetch_add_acq_rel(&f->released, 1))
 		fuzz_broken("func %u was released twice", f->id);
 	f->status = status;
-	if (nd->state == LOST)
-		return;
 	f->seq = w->det ? ++w->seq : 0;
 	enter(f->node);
-	if (++nd->left < nd->nfuncs)
-		return;
 	/* Its status is fixed: what a release does to errors comes later. */
 	note(L_END, nd->func, status);
 	frame_in(f->node);
-	if (!nd->bulk)
-		idle_hands(f);
+	idle_hands(f);
 	frame_out();
 	leave(f->node);
 }
@@ -296,13 +291,10 @@ void node_add(u32 ni, u32 fi)
 {
 	struct node *nd = &w->node[ni];
 	struct func *f = &w->func[fi];
-	u32 i, *link = &nd->func;
+	u32 i;
 
 	f->node = ni;
-	for (i = 0; i < nd->nfuncs; i++)
-		link = &w->func[i ? *link : nd->func].next;
-	*link = fi;
-	nd->nfuncs++;
+	nd->func = fi;
 	for (i = 0; i < f->n; i++)
 		access_add(nd->slot, nd->write, &nd->n, f->slot[i], f->write[i]);
 	GOOD(nd->n <= ACC);
@@ -311,19 +303,16 @@ void node_add(u32 ni, u32 fi)
 static void node_say(u32 ni)
 {
 	struct node *nd = &w->node[ni];
-	u32 i, fi;
+	struct func *f = &w->func[nd->func];
+	u32 i;
 
 	fuzz_say("  caller %u, depth %u: place %u:", me->id, w->depth, ni);
-	for (i = 0, fi = nd->func; i < nd->nfuncs; i++, fi = w->func[fi].next) {
-		struct func *f = &w->func[fi];
-
-		fuzz_say(" f%u(%s%s code %d)", fi, (const char *[]){ "sync", "async", "later", "none" }[f->kind],
-			 f->oper ? " oper" : "", f->fails ? f->code : 0);
-	}
+	fuzz_say(" f%u(%s%s code %d)", nd->func,
+		 (const char *[]){ "sync", "async", "later", "none" }[f->kind],
+		 f->oper ? " oper" : "", f->fails ? f->code : 0);
 	for (i = 0; i < nd->n; i++)
 		fuzz_say(" %c%u", nd->write[i] ? 'w' : 'r', nd->slot[i]);
-	fuzz_say("%s%s%s\n", nd->no_skip ? " no-skip" : "", nd->deletes ? " deletes" : "",
-		 nd->bulk ? " bulk" : "");
+	fuzz_say("%s%s\n", nd->no_skip ? " no-skip" : "", nd->deletes ? " deletes" : "");
 }
 
 void place(u32 ni)
@@ -363,23 +352,4 @@ void unplace(u32 ni)
 		}
 	nd->state = NOT_YET;
 	w->func[fi].dropped = true;
-}
-
-/* What the calling thread gathered goes now; -ESTALE: a var of it is gone. */
-int bulk_goes(void)
-{
-	u32 ni = me->bulk_node, i;
-	struct node *nd;
-
-	if (!ni)
-		return 0;
-	me->bulk_node = 0;
-	nd = &w->node[--ni];
-	for (i = 0; i < nd->n; i++)
-		if (w->slot[nd->slot[i]].dead) {
-			nd->state = LOST;
-			return -ESTALE;
-		}
-	place(ni);
-	return 0;
 }

@@ -46,8 +46,6 @@ u64 in_flight(void)
 {
 	struct pawl_stats st = { .size = sizeof(st) };
 
-	bulk_goes();
-	GOOD(pawl_bulk_flush(w->e) <= 0);
 	GOOD(!pawl_stats(w->e, &st));
 	return st.pushed - st.completed;
 }
@@ -59,7 +57,6 @@ void quiesce(void)
 	for (;;) {
 		int rc;
 
-		bulk_goes();	/* also what a body gathered on this thread */
 		rc = pawl_run_one(w->e);
 		GOOD(rc >= 0);
 		if (!rc) {
@@ -142,7 +139,6 @@ static void do_wait(bool write)
 		auto_begin();
 	s = slot_pick(b);
 	v = &w->slot[s];
-	bulk_goes();
 	before = w->norder;
 	last = v->last;
 	v->waits++;
@@ -210,7 +206,6 @@ void do_wait_all(void)
 	block &= may_block();
 	if (block)
 		auto_begin();
-	bulk_goes();
 	before = w->norder;
 	rc = pawl_wait_all(w->e, block ? -1 : 0, &err);
 	if (block)
@@ -239,7 +234,6 @@ void do_run_one(void)
 	u32 i, tokens = 0;
 	int rc;
 
-	bulk_goes();
 	rc = pawl_run_one(w->e);
 	GOOD(rc == 0 || rc == 1);
 	if (rc || !w->det || w->depth)
@@ -261,32 +255,9 @@ void do_run_until(void)
 	u32 looks = 0;
 	int rc;
 
-	bulk_goes();
 	rc = pawl_run_until(w->e, done_now, &looks, 0);
 	GOOD(rc == 0 || rc == -ETIMEDOUT);
 	GOOD(pawl_run_until(w->e, NULL, NULL, 0) == -EINVAL);
-}
-
-void do_bulk_size(void)
-{
-	int n = byte() % 8, was;
-
-	if (n != me->bulk && (me->bulk || n > 1))
-		bulk_goes();
-	was = pawl_bulk_size(w->e, n);
-	GOOD(was == me->bulk);
-	/* Before it is first turned on there is nothing to keep it in. */
-	me->bulk_kept |= n > 1;
-	if (me->bulk_kept)
-		me->bulk = n;
-	GOOD(pawl_bulk_size(w->e, -1) == -EINVAL);
-}
-
-void do_bulk_flush(void)
-{
-	int want = bulk_goes();
-
-	GOOD(pawl_bulk_flush(w->e) == want);
 }
 
 void do_clear(void)
@@ -309,7 +280,7 @@ void do_clear(void)
 			if (nd->slot[k] == s && nd->write[k] && !load_acquire(&nd->over))
 				return;
 	}
-	if (v->gave_up || v->waits || me->bulk_node)
+	if (v->gave_up || v->waits)
 		return;
 	if (b & 64) {
 		rc = pawl_var_error(w->e, v->v, &err);
@@ -330,7 +301,6 @@ void do_query(void)
 	u64 n = 0, before = w->det ? v->version : 0;
 	int rc;
 
-	bulk_goes();
 	if (b & 64) {
 		rc = pawl_var_error(w->e, v->v, &err);
 		GOOD(rc == 0 || (w->errors && rc == err.code));
@@ -388,7 +358,6 @@ void do_stop(void)
 		return;
 	}
 	auto_begin();
-	bulk_goes();
 	before = w->norder;
 	GOOD(!pawl_engine_stop(w->e));
 	if (!all_over(before))

@@ -52,17 +52,11 @@ static void end_thread(struct caller *c)
 /* One of the two helpers ends; another thread takes its part later. */
 static void do_end_thread(void)
 {
-	struct caller *c = &w->caller[1 + byte() % (CALLERS - 1)], *was = me;
+	struct caller *c = &w->caller[1 + byte() % (CALLERS - 1)];
 
 	if (c->in || !c->alive)
 		return;
-	/* Its end pushes what it gathered. */
-	me = c;
-	bulk_goes();
-	me = was;
 	end_thread(c);
-	c->bulk = 0;
-	c->bulk_kept = false;
 }
 
 /* --- which call, by whom --- */
@@ -113,7 +107,7 @@ static void (*const calls[64])(void) = {
 	do_wait_readable, do_wait_readable, do_wait_readable, do_wait_readable,
 	do_wait_writable, do_wait_writable, do_wait_writable, do_wait_all, do_wait_all,
 	do_run_one, do_run_one, do_run_one, do_run_one, do_run_one, do_run_until,
-	do_bulk_size, do_bulk_flush, do_clear, do_clear, do_query, do_query, do_look,
+	do_push, do_batch, do_clear, do_clear, do_query, do_query, do_look,
 	do_stop, do_bad, do_bad, do_end_thread,
 };
 
@@ -137,9 +131,6 @@ static void finish(void)
 
 		if (!c->alive)
 			continue;
-		me = c;
-		bulk_goes();
-		me = &w->caller[0];
 		end_thread(c);
 	}
 	quiesce();

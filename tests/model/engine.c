@@ -386,10 +386,6 @@ static u32 do_op(struct mop *o)
 	case P_TAKE:
 		do_error(o);
 		break;
-	case P_BULK:
-		if (pawl_bulk_size(me.e, 8) < 0)
-			model_fail("bulk_size");
-		break;
 	case P_OUT:
 		fetch_add_acq_rel(&me.outs, 1);
 		break;
@@ -519,8 +515,8 @@ static void parse(const char *s)
 				o->kind = c == '.' ? P_RUN : c == 'A' ? P_ALL : P_STOP;
 				continue;
 			}
-			if (c == 'x' || c == 'X' || c == 'b') {
-				o->kind = c == 'x' ? P_OUT : c == 'X' ? P_DESTROY : P_BULK;
+			if (c == 'x' || c == 'X') {
+				o->kind = c == 'x' ? P_OUT : P_DESTROY;
 				continue;
 			}
 			if (c == 'a' || c == 'k' || c == 'f') {

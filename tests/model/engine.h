@@ -15,7 +15,6 @@
  *	f, k	the op's body fails; it runs although something before it failed
  *	q0, z0	wait as R0, W0, with a limit that is over at once
  *	V0	version of var 0	E0, C0, T0	its error: look, clear, take
- *	b	bulk mode: what this thread pushes is gathered
  *	g w0..	on the device (test_device.c); i, o, h: its streams for copies in, out, priority
  *	l w0..	the same, and the device is lost by it
  *	gd0	delete var 0 in the order of the device
@@ -45,7 +44,7 @@
 #define MAX_ACC		8u
 
 enum { P_OP, P_BATCH, P_DELETE, P_READABLE, P_WRITABLE, P_ALL, P_RUN, P_NEW, P_STOP, P_VERSION,
-       P_OUT, P_DESTROY, P_ERROR, P_CLEAR, P_TAKE, P_BULK, P_ADOPT, P_COMPLETE, P_GROUP,
+       P_OUT, P_DESTROY, P_ERROR, P_CLEAR, P_TAKE, P_ADOPT, P_COMPLETE, P_GROUP,
        P_CREATE };
 
 struct mop {

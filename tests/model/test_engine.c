@@ -29,6 +29,5 @@ const struct scenario scenarios[] = {
 	W("worker_stop", "w0 S", 1, 2, 6),
 	W("worker_stop_2", "w0 S | w0", 2, 2, 6),
 	W("worker_destroy", "w0 X", 1, 2, 3),
-	T("destroy_bulk", "X | b w0 x", 2, 2, 3),
 	{ .name = NULL },
 };

@@ -87,7 +87,7 @@ int sync_body(struct pawl_run *run, void *arg);
 void *completer(void *arg);
 void op_make(struct program *p, struct op *o, struct desc *d, const u16 *map, u32 nv, u32 deps,
 	     u64 *seed);
-void op_body(struct op *o, struct desc *d, u32 percent, bool empty, u64 *seed);
+void op_body(struct op *o, struct desc *d, u32 percent, u64 *seed);
 u16 random_prop(u64 *seed);
 u16 slot_new(struct program *p);
 

@@ -33,7 +33,7 @@ static void *pusher(void *arg)
 		for (i = 0; i < k; i++) {
 			o[i].id = u->first + at + i;
 			op_make(p, &o[i], &d[i], u->map, u->nv, u->deps, &u->seed);
-			op_body(&o[i], &d[i], u->async, true, &u->seed);
+			op_body(&o[i], &d[i], u->async, &u->seed);
 			d[i].op.prop = random_prop(&u->seed);
 			d[i].op.priority = rnd(&u->seed) % 3 ? 0 : (s32)(rnd(&u->seed) % 9) - 4;
 			o[i].node = node;

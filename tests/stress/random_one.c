@@ -20,7 +20,6 @@ struct single {
 	u32 nev;
 	u16 map[VARS_MAX];	/* slots alive */
 	u32 nv;
-	bool bulk;
 	u32 devices;
 	pawl_oper_t again;	/* the last op that push_again() took */
 };
@@ -181,7 +180,6 @@ static void quiesce(struct single *s)
 	struct program *p = s->p;
 	struct pawl_stats st = { .size = sizeof(st) };
 
-	GOOD(!pawl_bulk_flush(p->e));
 	for (;;) {
 		GOOD(!pawl_stats(p->e, &st));
 		if (st.pushed == st.completed)
@@ -259,7 +257,7 @@ void single(u64 program)
 	struct desc *d = calloc(64, sizeof(*d));
 	struct oper *oper = calloc(8, sizeof(*oper));
 	u64 seed = program;
-	u32 deps, async, batch, deletes, waits, total, nopers = 0, i, k, fail, bulk_size;
+	u32 deps, async, batch, deletes, waits, total, nopers = 0, i, k, fail;
 	struct pawl_error err;
 
 	s->p = p;
@@ -268,7 +266,6 @@ void single(u64 program)
 	p->op = calloc(OPS_MAX + 100, sizeof(*p->op));
 	engine_make(p, &seed, false);
 	p->errors = rnd(&seed) % 3 == 0;
-	s->bulk = !p->errors && rnd(&seed) % 3 == 0;
 	s->nv = 1 + (u32)(rnd(&seed) % (rnd(&seed) % 2 ? 6 : VARS_MAX));
 	deps = (u32)(rnd(&seed) % (DEPS_MAX + 1));
 	async = rnd(&seed) % 2 ? 0 : (u32)(rnd(&seed) % 60);
@@ -279,8 +276,8 @@ void single(u64 program)
 	total = 50 + (u32)(rnd(&seed) % (OPS_MAX / 2 - 100));
 	p->ncompleters = async ? 1 + (u32)(rnd(&seed) % 2) : 0;
 	if (verbose)
-		printf("  one pusher: %u ops, %u vars, deps %u, async %u%%, batch %u%%, delete %u%%, wait %u%%, fail %u%%, bulk %d\n",
-		       total, s->nv, deps, async, batch, deletes, waits, fail, s->bulk);
+		printf("  one pusher: %u ops, %u vars, deps %u, async %u%%, batch %u%%, delete %u%%, wait %u%%, fail %u%%\n",
+		       total, s->nv, deps, async, batch, deletes, waits, fail);
 	for (i = 0; i < s->nv; i++)
 		s->map[i] = slot_new(p);
 	for (i = 0; i < 64; i++) {
@@ -288,8 +285,6 @@ void single(u64 program)
 	}
 	s->devices = 1;
 	program_begin(p);
-	if (s->bulk)
-		GOOD(pawl_bulk_size(p->e, 2 + (int)(rnd(&seed) % 30)) == 0);
 	while (p->nops < total) {
 		u32 dice = (u32)(rnd(&seed) % 100);
 		u32 x = (u32)(rnd(&seed) % s->nv);
@@ -355,9 +350,6 @@ void single(u64 program)
 				break;
 			case 5:
 				GOOD(pawl_run_one(p->e) >= 0);
-				break;
-			case 6:
-				GOOD(!pawl_bulk_flush(p->e));
 				break;
 			default:
 				if (rnd(&seed) % 4 == 0) {
@@ -429,8 +421,8 @@ void single(u64 program)
 			struct op *o = single_op(s);
 
 			op_make(p, o, &d[i], s->map, s->nv, deps, &seed);
-			op_body(o, &d[i], async, !s->bulk, &seed);
-			d[i].op.prop = s->bulk && rnd(&seed) % 4 ? PAWL_NORMAL : random_prop(&seed);
+			op_body(o, &d[i], async, &seed);
+			d[i].op.prop = random_prop(&seed);
 			d[i].op.priority = rnd(&seed) % 3 ? 0 : (s32)(rnd(&seed) % 9) - 4;
 			if (o->body != NO_BODY)
 				o->fails = fail && rnd(&seed) % 100 < fail;
@@ -441,10 +433,6 @@ void single(u64 program)
 			single_note(s, o);
 		}
 		push_ops(s, d, k);
-		if (s->bulk && rnd(&seed) % 40 == 0) {
-			bulk_size = (u32)(rnd(&seed) % 30);
-			GOOD(pawl_bulk_size(p->e, (int)bulk_size) >= 0);
-		}
 	}
 	quiesce(s);
 	for (k = 0; k < nopers; k++)
@@ -461,7 +449,7 @@ void single(u64 program)
 		if (v->version != v->pushed || v->readers || v->writers)
 			broken("slot %u ends at version %llu of %llu", i,
 			       (unsigned long long)v->version, (unsigned long long)v->pushed);
-		if (!v->dead && !s->bulk && version(p->e, v->v) != v->pushed)
+		if (!v->dead && version(p->e, v->v) != v->pushed)
 			broken("slot %u: the engine counts %llu versions, not %llu", i,
 			       (unsigned long long)version(p->e, v->v),
 			       (unsigned long long)v->pushed);

@@ -213,14 +213,13 @@ void op_make(struct program *p, struct op *o, struct desc *d, const u16 *map, u3
 	d->op.name = "random";
 }
 
-/* Without a body it is over with its release, in a bulk with that of the bulk: not there. */
-void op_body(struct op *o, struct desc *d, u32 percent, bool empty, u64 *seed)
+void op_body(struct op *o, struct desc *d, u32 percent, u64 *seed)
 {
 	if (rnd(seed) % 100 < percent) {
 		o->body = rnd(seed) % 3 ? ASYNC_LATER : ASYNC_IN_BODY;
 		d->op.fn = NULL;
 		d->op.async_fn = async_body;
-	} else if (rnd(seed) % 50 == 0 && empty) {
+	} else if (rnd(seed) % 50 == 0) {
 		o->body = NO_BODY;
 		d->op.fn = NULL;
 	}

@@ -298,8 +298,6 @@ static void step(struct round *r, u64 *seed)
 		MUST(!rc || rc == -ESTALE);
 		break;
 	case 10:
-		MUST(pawl_bulk_size(r->e, (int)(rnd(seed) % 6)) >= 0);
-		break;
 	case 11:
 	case 12:	/* a batch */
 		n = 2 + (u32)(rnd(seed) % 3);
@@ -374,7 +372,6 @@ static void check_pools(struct round *r)
 	MUST(pool_depot_count(e->pool[POOL_OP]) == pool_carved(e->pool[POOL_OP]));
 	MUST(pool_depot_count(e->pool[POOL_VAR]) + r->live == pool_carved(e->pool[POOL_VAR]));
 	MUST(pool_depot_count(e->pool[POOL_BLOCK]) + r->live == pool_carved(e->pool[POOL_BLOCK]));
-	MUST(pool_depot_count(e->pool[POOL_BULK]) == pool_carved(e->pool[POOL_BULK]));
 }
 
 static u64 run_round(u64 seed)

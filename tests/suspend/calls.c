@@ -509,16 +509,6 @@ static void op_oper(struct victim *v)
 	sh_count(3);
 }
 
-static void op_bulk(struct victim *v)
-{
-	u32 i;
-
-	MUST(pawl_bulk_size(eng, 3) >= 0);
-	for (i = 0; i < 4; i++)
-		MUST(!sh_push(0, 1u << i % 3, 0, 0));
-	MUST(pawl_bulk_size(eng, 0) >= 0);
-}
-
 /* The wait runs what is there, perhaps of others. */
 static void op_wait(struct victim *v)
 {
@@ -728,7 +718,6 @@ const struct call calls[] = {
 	{ "push async", NULL, op_async, round_strict, F_ANY },
 	{ "push batch", NULL, op_batch, round_strict, F_BUSY | F_ANY },
 	{ "push operator", NULL, op_oper, round_strict, F_ANY },
-	{ "push bulk", NULL, op_bulk, round_strict, F_ANY },
 	{ "push behind, 1", pre_behind, op_w1, round_behind, 0 },
 	{ "push behind, 2", pre_behind, op_w2, round_behind, 0 },
 	{ "push behind, 3", pre_behind, op_rw3, round_behind, 0 },

@@ -71,8 +71,6 @@ static void *late_main(void *arg)
 	pawl_var_t v = var_new(l->e);
 	u32 i;
 
-	if (l->delay % 3 == 0)
-		MUST(pawl_bulk_size(l->e, 8) >= 0);
 	for (i = 0; i < 10; i++)
 		MUST(!push_write(l->e, nothing, NULL, v));
 	fetch_add_acq_rel(&l->in, 1);

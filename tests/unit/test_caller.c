@@ -184,21 +184,6 @@ START_TEST(test_host_drives_stopped_engine)
 }
 END_TEST
 
-/* A bulk of the calling thread is part of what it can run. */
-START_TEST(test_run_one_flushes_bulk)
-{
-	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-	u32 n = 0;
-
-	ck_assert_int_eq(pawl_bulk_size(e, 10), 0);
-	OK(push_write(e, add_one, &n, var_new(e)));
-	OK(push_write(e, add_one, &n, var_new(e)));
-	ck_assert_int_eq(pawl_run_one(e), 1);
-	ck_assert_uint_eq(n, 2);
-	OK(pawl_engine_destroy(e));
-}
-END_TEST
-
 /* --- one op, or until something is true --- */
 
 START_TEST(test_run_one)
@@ -404,6 +389,6 @@ START_TEST(test_refused_push_tells_wait_all)
 END_TEST
 
 SUITE("caller", test_single_thread, test_many_hosts, test_run_one_inside_body,
-      test_host_beside_workers, test_host_drives_stopped_engine, test_run_one_flushes_bulk,
+      test_host_beside_workers, test_host_drives_stopped_engine,
       test_run_one, test_run_one_all_queues, test_run_until, test_run_until_without_time_looks_after_the_op, test_run_until_at_once,
       test_run_until_tells_wait_all, test_refused_push_tells_wait_all)

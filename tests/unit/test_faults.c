@@ -320,50 +320,6 @@ START_TEST(test_F5_error_after_completion)
 END_TEST
 
 /*
- * F6.  What is still buffered in a bulk when its thread ends is lost in the original.
- * Here it is pushed; and an engine that is destroyed pushes what its threads hold.
- */
-static void *f6_thread(void *arg)
-{
-	struct f3 *f = arg;
-	int i;
-
-	MUST(pawl_bulk_size(f->e, 50) == 0);
-	for (i = 0; i < 10; i++)
-		MUST(!push_write(f->e, add_plain, &f->n, f->v));
-	store_release(&f->done, 1);
-	return NULL;
-}
-
-static void *f6_lives_on(void *arg)
-{
-	struct f3 *f = arg;
-
-	f6_thread(arg);
-	MUST(soon(load_acquire(&f->done) == 2));
-	return NULL;
-}
-
-START_TEST(test_F6_bulk_of_a_thread_that_ends)
-{
-	struct f3 f = { .e = engine(PAWL_PER_DEVICE, 1) };
-	pthread_t t;
-
-	f.v = var_new(f.e);
-	join(spawn(f6_thread, &f));
-	OK(pawl_wait_readable(f.e, f.v, SOON_NS, NULL));
-	ck_assert_uint_eq(f.n, 10);
-	f.done = 0;
-	t = spawn(f6_lives_on, &f);
-	MUST(soon(load_acquire(&f.done) == 1));
-	OK(pawl_engine_destroy(f.e));
-	ck_assert_uint_eq(f.n, 20);
-	store_release(&f.done, 2);
-	join(t);
-}
-END_TEST
-
-/*
  * F7.  The original's Stop kills the queues, so that what is in them is dropped and a wait
  * for it never ends; its destructor does not drain.
  */
@@ -578,7 +534,7 @@ END_TEST
 SUITE("faults", test_F1_two_pushers_share_two_vars, test_F2_same_var_twice,
       test_F3_wait_inside_op_with_one_worker, test_F3_wait_does_not_queue,
       test_F3_ends_wake_only_their_waiter, test_F4_errors_from_many_threads,
-      test_F5_error_after_completion, test_F6_bulk_of_a_thread_that_ends,
+      test_F5_error_after_completion,
       test_F7_stop_and_destroy_drain, test_F8_naive_delete, test_F9_fork_from_a_worker,
       test_F10_delete_operator_in_flight, test_F11_priority_in_normal_queue,
       test_F12_copy_directions_are_apart)

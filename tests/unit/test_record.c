@@ -297,15 +297,11 @@ static void *random_pusher(void *arg)
 		case 3:
 			pawl_wait_readable(g->e, g->v[rnd(&s) % RVARS], SOON_NS, NULL);
 			break;
-		case 4:
-			MUST(pawl_bulk_size(g->e, 1 + (int)(rnd(&s) % 5)) >= 0);
-			break;
 		default:
 			one(g, &s, &op, lists[0][0], lists[0][1]);
 			MUST(!pawl_push(g->e, &op));
 		}
 	}
-	pawl_bulk_flush(g->e);
 	MUST(!pawl_oper_delete(g->e, oper));
 	return NULL;
 }

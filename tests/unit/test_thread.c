@@ -240,7 +240,6 @@ static void *polygamist(void *arg)
 	int i;
 
 	for (i = 0; i < 5; i++) {
-		MUST(pawl_bulk_size(s->e[i], 50) == 0);
 		MUST(!push_write(s->e[i], nothing, NULL, var_new(s->e[i])));
 	}
 	fetch_add_acq_rel(&s->in, 1);
@@ -325,49 +324,6 @@ START_TEST(test_push_from_destructor)
 }
 END_TEST
 
-/* A thread that has gathered ops ends while its engine is destroyed: one of them pushes. */
-struct gatherer {
-	struct pawl_engine *e;
-	u32 in, ran;		/* A */
-	u32 spin;
-};
-
-static void *gather(void *arg)
-{
-	struct gatherer *g = arg;
-	pawl_var_t v = var_new(g->e);
-	u32 i;
-
-	MUST(!pawl_bulk_size(g->e, 8));
-	for (i = 0; i < 3; i++)
-		MUST(!push_write(g->e, add_one, &g->ran, v));
-	fetch_add_acq_rel(&g->in, 1);
-	for (i = 0; i < g->spin; i++)
-		cpu_relax();
-	return NULL;
-}
-
-START_TEST(test_bulk_of_leaving_thread)
-{
-	int i, j, rounds = TIMES(1000);
-
-	for (i = 0; i < rounds; i++) {
-		struct gatherer g = { .e = engine(PAWL_PER_DEVICE, i % 2) };
-		pthread_t t[3];
-
-		g.spin = (u32)(i * 7) % 1500;
-		for (j = 0; j < 3; j++)
-			t[j] = spawn(gather, &g);
-		MUST(soon(load_acquire(&g.in) == 3));
-		OK(pawl_engine_destroy(g.e));
-		ck_assert_uint_eq(load_acquire(&g.ran), 9);
-		for (j = 0; j < 3; j++)
-			join(t[j]);
-	}
-}
-END_TEST
-
 SUITE("thread", test_churn, test_too_many, test_no_room_for_workers, test_engine_ends_first,
       test_ends_race, test_many_engines, test_several_engines,
-      test_ready_work_outlives_its_thread, test_push_from_destructor,
-      test_bulk_of_leaving_thread)
+      test_ready_work_outlives_its_thread, test_push_from_destructor)

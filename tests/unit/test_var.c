@@ -103,10 +103,6 @@ static void refuse(struct pawl_engine *e, pawl_var_t v, const char *what)
 	says(what, (const char *const[]){ "wait", NULL });
 	ck_assert_msg(pawl_wait_writable(e, v, -1, NULL) == -ESTALE, "%s: writable", what);
 	ck_assert_msg(pawl_var_delete(e, v, NULL, NULL) == -ESTALE, "%s: delete", what);
-	OK(pawl_bulk_size(e, 4));
-	ck_assert_msg(push_write(e, nothing, NULL, v) == -ESTALE, "%s: write in bulk", what);
-	ck_assert_msg(push_read(e, nothing, NULL, v) == -ESTALE, "%s: read in bulk", what);
-	ck_assert_int_eq(pawl_bulk_size(e, 0), 4);
 	/* No effect: the good var is as it was. */
 	ck_assert_uint_eq(stats(e).pushed, rel);
 	ck_assert_uint_eq(version(e, good), 0);
