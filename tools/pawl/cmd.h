@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The subcommands of pawl.  Each gets its own argv, whose [0] is what its messages
- * begin with ("pawl infer"), and returns the exit status: 0 done; 1 failed, or what
- * was run gave a wrong answer; 2 the command line makes no sense.
+ * The subcommands of pawl.  Each receives its own argv, whose [0] is the prefix of its
+ * messages ("pawl infer"), and returns the exit status: 0 success; 1 failure, or a wrong
+ * result; 2 an invalid command line.
  */
 #ifndef PAWL_CMD_H
 #define PAWL_CMD_H

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What computes a layer on a device: on CUDA the kernels of kernels.cu, a library beside
- * the program that is loaded when it is asked for; on the fake device net.c, called by its
- * streams.
+ * Computes a layer on a device: on CUDA by the kernels of kernels.cu, a library beside the
+ * program that is loaded when needed; on the fake device by net.c, called by its streams.
  */
 
 #include <dlfcn.h>
@@ -23,7 +22,7 @@ typedef int (*cuda_layer_fn)(int kind, int act, float temperature, const float *
 static cuda_layer_fn cuda_layer;
 static char name[128];
 
-/* Beside this program, where it is built; else where make install puts it. */
+/* The library is beside this program in the build tree, or where make install installs it. */
 static int load_kernels(void)
 {
 	static const char *const place[] = { "pawl-cuda.so", "../lib/pawl/pawl-cuda.so" };
@@ -38,7 +37,7 @@ static int load_kernels(void)
 	for (i = 0; !lib && i < sizeof(place) / sizeof(*place); i++) {
 		strcpy(name_at, place[i]);
 		if (i && access(path, F_OK))
-			break;	/* the reason is about the first place */
+			break;	/* report the failure of the first place */
 		lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 		if (!lib)
 			snprintf(why, sizeof(why), "%s", dlerror());

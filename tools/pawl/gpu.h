@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pawl infer on a device (--device).  Calls are the command's thread's, but for
+ * pawl infer on a device (--device).  The command's thread makes all calls except
  * gpu_layer(), which bodies call.
  */
 #ifndef PAWL_GPU_H
@@ -10,7 +10,7 @@
 
 #include "infer.h"
 
-/* A layer on device memory, for the fake device: what its stream calls. */
+/* A layer on device memory: the argument of the fake device's host call. */
 struct gpu_call {
 	const struct layer *l;
 	const float *weight, *bias, *in;
@@ -18,11 +18,11 @@ struct gpu_call {
 	int batch;
 };
 
-/* Is there such a device, and what computes on it?  0, or -EIO after a message. */
+/* Find the device and load its kernels.  Returns 0, or -EIO after a message. */
 int gpu_find(int kind);
-/* What it is, for reports. */
+/* The name of the device, for reports. */
 const char *gpu_name(void);
-/* Put the layer into run->stream; call lives until it is over. */
+/* Queue the layer on run->stream; *call must exist until that work is complete. */
 int gpu_layer(struct pawl_run *run, struct gpu_call *call);
 
 static inline struct pawl_device gpu_device(const struct work *w)

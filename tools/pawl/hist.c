@@ -9,9 +9,9 @@
 #define STEPS (1u << HIST_BITS)
 
 /*
- * A value with at most HIST_BITS + 1 bits is its own bucket; of a longer one the
- * first HIST_BITS + 1 bits count, which are in STEPS..2*STEPS-1, and each bit that is
- * shifted out moves on by STEPS.
+ * A value of at most HIST_BITS + 1 bits is its own bucket.  For a longer one the highest
+ * HIST_BITS + 1 bits count, which are in STEPS..2*STEPS-1, and each bit that is shifted out
+ * adds STEPS.
  */
 static unsigned int bucket_of(uint64_t value)
 {
@@ -27,7 +27,7 @@ static uint64_t bucket_top(unsigned int i)
 	unsigned int shift = i < 2 * STEPS ? 0 : i / STEPS - 1;
 	uint64_t first = i - shift * STEPS;
 
-	/* Of the last bucket of all the sum wraps to 0, and the top is all ones. */
+	/* For the last bucket the sum wraps to 0, and the top is all ones. */
 	return ((first + 1) << shift) - 1;
 }
 

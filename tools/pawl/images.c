@@ -12,7 +12,7 @@
 #define TRAILER		4u
 #define MAX_FILE	((size_t)256 << 20)
 
-/* Bit by bit: the file is small, and a table would have to be built or believed. */
+/* Bit by bit, without a table, because the file is small. */
 static uint32_t crc32_ieee(const unsigned char *p, size_t len)
 {
 	uint32_t crc = 0xffffffffu;
@@ -26,7 +26,7 @@ static uint32_t crc32_ieee(const unsigned char *p, size_t len)
 	return ~crc;
 }
 
-/* The fields of the header, each against what the format allows. */
+/* Check each field of the header against the format. */
 static int parse_header(struct image_set *set, const unsigned char *p, size_t len,
 			const char *name, char *err, size_t errlen)
 {
@@ -69,8 +69,8 @@ static int parse_header(struct image_set *set, const unsigned char *p, size_t le
 	if (get_le32(p + 28))
 		return file_err(err, errlen, -EBADMSG,
 				"%s: offset 28: reserved field is not zero", name);
-	set->size = set->height * set->width;	/* 16 bits each: fits */
-	/* 32 + 32 bits: fits.  Before any allocation, so a bogus count costs nothing. */
+	set->size = set->height * set->width;	/* 16 bits each: no overflow */
+	/* 32 + 32 bits: no overflow.  Checked before any allocation. */
 	want = HEADER + TRAILER + (uint64_t)set->count * (2 + (uint64_t)set->size);
 	if (want != len)
 		return file_err(err, errlen, -EBADMSG,

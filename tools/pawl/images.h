@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reader of digits.img.  The format, with the reasons for it, is in the head of
- * tools/train/digits.py, which writes it.
+ * Reader of digits.img.  The head of tools/train/digits.py, which writes the file, describes
+ * the format and the reasons for it.
  */
 #ifndef PAWL_IMAGES_H
 #define PAWL_IMAGES_H
@@ -11,7 +11,7 @@
 
 struct image_set {
 	uint32_t count;		/* images, at least 1 */
-	uint32_t held_out;	/* how many of them no model was trained on */
+	uint32_t held_out;	/* how many of them were not used for training */
 	uint32_t height, width;
 	uint32_t size;		/* height * width: a model's in_dim */
 	uint32_t max_value;	/* of a pixel; 0 is paper */
@@ -22,14 +22,14 @@ struct image_set {
 };
 
 /*
- * Read a whole file, or one that is in memory (name is for messages only).  0, or a
- * negative errno with the file, the place and the reason in err (may be NULL).
- * images_parse() copies what it keeps.  Any thread; *out is constant afterwards.
+ * Read a whole file, or a file in memory (name is for messages only).  Returns 0, or a
+ * negative errno with the file, the offset and the reason in err (may be NULL).
+ * images_parse() copies the data that it keeps.  Any thread; *out is constant afterwards.
  */
 int images_load(const char *path, struct image_set **out, char *err, size_t errlen);
 int images_parse(const void *data, size_t len, const char *name,
 		 struct image_set **out, char *err, size_t errlen);
-/* NULL is fine. */
+/* NULL is allowed. */
 void images_free(struct image_set *set);
 
 /* The input of a network for image i < count: size floats, 0.0 to 1.0. */

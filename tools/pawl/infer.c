@@ -2,8 +2,8 @@
 /*
  * pawl infer: classify handwritten digits while the weights are swapped.
  *
- * This file has the options and the order of the run: read the files, compute all
- * answers serially (verify.c), let the engines answer in turns (serve.c), report.
+ * This file parses the options and controls the run: read the files, compute all answers
+ * serially (verify.c), let the engines answer in turns (serve.c), report.
  */
 
 #ifndef _GNU_SOURCE
@@ -27,7 +27,7 @@
 
 #define MAX_BATCH	4096u
 #define MAX_IN_FLIGHT	4096u
-#define MIN_ROUND_S	0.25		/* shorter ones measure starting and draining */
+#define MIN_ROUND_S	0.25		/* shorter ones measure start and drain */
 #define MIN_ROUND	500u		/* requests, likewise */
 #define OTHERS_SHARE	0.1		/* of the CPUs, before a warning */
 
@@ -64,45 +64,45 @@ int pawl_failed(const struct result *r, const char *call)
 static const char help_text[] =
 "Usage: pawl infer [OPTION]...\n"
 "Classify handwritten digits.  Every layer of every request is an op, and the weights\n"
-"are swapped between two models while requests fly.  Every answer is compared with a\n"
-"serial computation.  The naive engine does the same in turns with the other, for\n"
+"are swapped between two models while requests are in flight.  Every answer is compared\n"
+"with a serial computation.  The naive engine runs the same in turns with the other, for\n"
 "comparison.\n"
 "\n"
 "What is run:\n"
 "  -a, --model-a=PREFIX     PREFIX-symbol.json and PREFIX-0000.params, by MXNet\n"
 "  -b, --model-b=PREFIX     the model to swap with, of the same shape\n"
 "  -i, --images=FILE        the images\n"
-"      --data=DIR           folder of those of them that are not given\n"
+"      --data=DIR           folder of the files that are not given above\n"
 "  -B, --batch=N            images in a request (8)\n"
 "  -r, --reload-every=N     swap the weights every N requests; 0: never (500)\n"
 "\n"
 "How:\n"
-"  -f, --in-flight=N        requests at once (64)\n"
-"  -R, --rate=N             open loop: N requests arrive per second, whatever the state\n"
-"                           of those before; latency counts from the intended arrival\n"
+"  -f, --in-flight=N        concurrent requests (64)\n"
+"  -R, --rate=N             open loop: N requests arrive per second, regardless of earlier\n"
+"                           ones; latency counts from the intended arrival\n"
 "      --arrivals=KIND      poisson or constant, with --rate (poisson)\n"
 "  -n, --requests=N         stop after N requests (no limit)\n"
 "  -d, --duration=SECONDS   stop after this time, on each engine (3)\n"
-"      --seed=N             of the order of images and of the arrivals (1)\n"
+"      --seed=N             seed for the order of images and arrivals (1)\n"
 "  -q, --quick              4000 requests, a reload every 100\n"
 "\n"
 "Engine:\n"
 "  -e, --engine=KIND        per-device, pooled or naive (per-device)\n"
-"  -w, --workers=N          its threads; in a closed loop the thread that pushes works,\n"
-"                           too (the CPUs; one less in a closed loop)\n"
+"  -w, --workers=N          its threads; in a closed loop the pushing thread runs ops\n"
+"                           too (number of CPUs; one less in a closed loop)\n"
 "      --no-naive           do not run the naive engine for comparison\n"
-"      --device=KIND        cpu, cuda or fake: where the layers are computed (cpu); on\n"
-"                           another than cpu without the naive engine\n"
+"      --device=KIND        cpu, cuda or fake: the device that computes the layers (cpu);\n"
+"                           with cuda and fake the naive engine does not run\n"
 "\n"
 "Output:\n"
 "  -j, --json               one JSON object on standard output\n"
 "  -t, --trace=FILE         the last events as Chrome trace JSON, for ui.perfetto.dev\n"
 "  -h, --help               this\n"
 "\n"
-"Data: model-a, model-b and digits.img are in --data; else in $PAWL_DATA; else in the\n"
-"folder data beside this program; else in ../share/pawl from there.\n"
-"Exit status: 0; 1: a file cannot be used, the engine failed, or an answer was wrong;\n"
-"2: the command line.\n";
+"Data: the folder of model-a, model-b and digits.img is --data, or $PAWL_DATA, or data\n"
+"beside this program, or ../share/pawl relative to it.\n"
+"Exit status: 0: success; 1: a file cannot be used, the engine failed, or an answer was\n"
+"wrong; 2: the command line is invalid.\n";
 
 enum { OPT_ARRIVALS = 256, OPT_SEED, OPT_NO_NAIVE, OPT_DATA, OPT_DEVICE };
 
@@ -147,7 +147,7 @@ static int get_count(const char *name, uint64_t min, uint64_t max, uint64_t *out
 {
 	char *end;
 
-	/* strtoull() takes signs and blanks. */
+	/* strtoull() accepts signs and blanks. */
 	errno = 0;
 	*out = strtoull(optarg, &end, 10);
 	if (*optarg < '0' || *optarg > '9' || *end || errno || *out < min || *out > max)
@@ -184,7 +184,7 @@ static int get_choice(const char *name, const char *const *choice, int n, int *o
 	return -EINVAL;
 }
 
-/* What was on the command line, where the default depends on it. */
+/* Options that were given, where a default depends on it. */
 struct given {
 	bool limit, reload, arrivals;
 };
@@ -262,7 +262,7 @@ static int parse_option(struct options *o, struct given *g, int c)
 	return rc;
 }
 
-/* What does not go together, and defaults that depend on others. */
+/* Refuse contradictory options, and set defaults that depend on other options. */
 static int check_options(struct options *o, const struct given *g)
 {
 	if (g->arrivals && o->rate <= 0)
@@ -280,7 +280,7 @@ static int check_options(struct options *o, const struct given *g)
 	return 0;
 }
 
-/* 0: go on; 1: help was asked for; -EINVAL after a message. */
+/* Returns 0 to continue, 1 if help was requested, or -EINVAL after a message. */
 static int parse_options(struct options *o, int argc, char **argv)
 {
 	struct given given = { 0 };
@@ -325,7 +325,7 @@ static int cpu_seconds(double *all, double *own)
 	return 0;
 }
 
-/* What the CPUs did between two looks. */
+/* CPU usage between two readings. */
 struct cpu_watch {
 	bool known;
 	double all, own, start;		/* seconds */
@@ -337,7 +337,7 @@ static void cpu_watch_begin(struct cpu_watch *c)
 	c->start = (double)now_ns() / NSEC;
 }
 
-/* The share of the CPUs that others used since then; < 0: unknown. */
+/* The share of the CPUs that other processes used since then; < 0: unknown. */
 static double cpu_watch_end(const struct cpu_watch *c)
 {
 	double seconds = (double)now_ns() / NSEC - c->start, all, own, share;
@@ -364,8 +364,8 @@ static void set_rounds(struct work *w)
 }
 
 /*
- * The engines take turns, so that what disturbs the machine for a while disturbs both,
- * and are compared within each turn.
+ * The engines take turns and are compared within each turn, so that a disturbance of the
+ * machine affects both.
  */
 static int run_rounds(struct work *w, struct server *const *servers, int n)
 {
@@ -381,7 +381,7 @@ static int run_rounds(struct work *w, struct server *const *servers, int n)
 	return rc;
 }
 
-/* The chosen engine, and the naive one if there are two; the first one is traced. */
+/* Run the chosen engine, and the naive one if n is 2; the first one is traced. */
 static int run_all(struct work *w, struct result *results, int n)
 {
 	struct server *servers[2] = { NULL };
@@ -404,7 +404,7 @@ static int run_all(struct work *w, struct result *results, int n)
 	return rc;
 }
 
-/* Can the trace be written?  Asked now, not after seconds of work. */
+/* Check that the trace can be written, before the run and not after it. */
 static int check_trace(const char *path)
 {
 	FILE *f = path ? fopen(path, "we") : NULL;
@@ -416,7 +416,7 @@ static int check_trace(const char *path)
 	return 0;
 }
 
-/* Messages about wrong answers; were there none? */
+/* Print messages about wrong answers; true if there were none. */
 static bool verify_results(const struct result *results, int n)
 {
 	bool verified = true;

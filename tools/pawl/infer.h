@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pawl infer, between its files:
+ * Declarations shared by the files of pawl infer:
  *
- *   infer.c     options, and the order of the run
- *   load.c      the files
- *   net.c       what a layer computes
- *   gpu.c       the same on a device; kernels.cu
- *   verify.c    what is computed serially, and an answer's comparison with it
+ *   infer.c     options, and control of the run
+ *   load.c      reading the files
+ *   net.c       computing a layer
+ *   gpu.c       the same on a device, with kernels.cu
+ *   verify.c    serial computation, and comparison of answers with it
  *   serve.c     requests as batches of ops, and the load
  *   weights.c   the live weights, and the thread that swaps them
  *   report.c    progress, the table, figures and warnings
  *   json.c      the same as JSON
  *
- * options and work belong to the thread of the command; serve.c says what ops read of
- * them.  A result is filled in by one server and read when that is gone.
+ * options and work belong to the thread of the command; serve.c says which fields ops read.
+ * One server fills in a result, which is read after that server was freed.
  */
 #ifndef PAWL_INFER_H
 #define PAWL_INFER_H
@@ -33,9 +33,9 @@
 #define MAX_ROUNDS	8u
 
 struct options {
-	const char *model[2];		/* prefixes; NULL: the data folder's */
+	const char *model[2];		/* prefixes; NULL: in the data folder */
 	const char *images;
-	const char *data;		/* folder of those that are NULL; NULL: look for it */
+	const char *data;		/* the data folder; NULL: search for it */
 	uint64_t requests;		/* 0: no limit */
 	double duration;		/* seconds per engine; 0: no limit */
 	unsigned int batch, in_flight;
@@ -57,7 +57,7 @@ struct work {
 	struct options opt;
 	char *path[2], *images_path;
 	struct model *model[2];
-	const struct model *shape;	/* model[0]; the other one's is the same */
+	const struct model *shape;	/* model[0]; the other one has the same shape */
 	struct image_set *images;
 	int weighted;			/* layers that have weights */
 	size_t nweights;		/* floats */
@@ -65,22 +65,22 @@ struct work {
 	size_t in_size, out_size;	/* floats of a batch */
 	float *input;			/* [nbatches][in_size]; the last batch wraps around */
 	float *expected[2];		/* [nbatches][out_size], per model */
-	uint8_t *seen[2];		/* [images] what the engines answered, per model */
+	uint8_t *seen[2];		/* [images] the engines' answers, per model */
 	uint64_t answers[2];		/* requests answered by each model */
 	int cpus;
 	unsigned int rounds;
-	double others;			/* share of the CPUs that others used; < 0: unknown */
-	bool ticked;			/* progress is on the terminal */
+	double others;			/* CPU share of other processes; < 0: unknown */
+	bool ticked;			/* progress was printed on the terminal */
 	uint64_t started, next_tick;	/* ns */
 	char warning[MAX_WARNINGS][200];
 	unsigned int nwarnings;
 };
 
-/* What one engine did. */
+/* The results of one engine. */
 struct result {
 	const char *name;		/* of the engine */
 	int kind, workers;
-	uint64_t busy;			/* ns, of all rounds */
+	uint64_t busy;			/* ns, sum of all rounds */
 	double rate[MAX_ROUNDS];	/* requests/s */
 	unsigned int nrates;
 	uint64_t requests, reloads, checked, wrong, mixed;
@@ -100,43 +100,43 @@ static inline uint64_t now_ns(void)
 
 /* ---- infer.c: messages ---- */
 
-/* What messages begin with. */
+/* The prefix of messages. */
 extern const char *self;
 extern const char *const engine_name[];		/* by enum pawl_kind */
 
-/* Print a message: -EIO. */
+/* Print a message; returns -EIO. */
 int failed(const char *what, const char *why);
 /* The same for a call of the library. */
 int pawl_failed(const struct result *r, const char *call);
-/* Printed when all is over, under the table or beside the JSON. */
+/* Add a warning, which is printed at the end, below the table or beside the JSON. */
 void warn(struct work *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- load.c ---- */
 
-/* Read and compute all that is in *w, whose options are set: 0, or -EIO after a message. */
+/* Fill in *w, whose options are set.  Returns 0, or -EIO after a message. */
 int work_load(struct work *w);
-/* However far it came. */
+/* Free *w, also after work_load() failed. */
 void work_unload(struct work *w);
 
 /* ---- verify.c ---- */
 
-/* Aligned to and filled up to lines of cache, which layers and slots do not share; zero. */
+/* Allocate zeroed floats in whole cache lines, so that layers and slots share none. */
 float *alloc_floats(size_t n);
-/* Fill in input and expected: 0 or -ENOMEM. */
+/* Fill in input and expected.  Returns 0 or -ENOMEM. */
 int verify_init(struct work *w);
 
-/* An answer: of which batch, by which version of the weights. */
+/* An answer, with its batch and the version of its weights. */
 struct answer {
 	uint64_t request;
 	uint32_t batch;
 	uint64_t version;
-	bool mixed;			/* more than one version was seen */
+	bool mixed;			/* the layers saw more than one version */
 	const float *out;
 };
 
-/* Compare it with the serial computation; the counts and first_wrong are in the result. */
+/* Compare it with the serial computation; updates the counts and first_wrong in *r. */
 void verify_answer(const struct work *w, const struct answer *a, struct result *r);
-/* Take down for the accuracy which images it has, and which of them are right. */
+/* Record for the accuracy which images it contains and which of them are right. */
 void verify_judge(struct work *w, const struct answer *a);
 
 struct accuracy {
@@ -155,9 +155,9 @@ void progress_end(struct work *w);
 extern const unsigned int quantile[NQUANTILES];		/* permille */
 extern const char *const quantile_name[NQUANTILES];
 
-/* Requests per second, of all rounds. */
+/* Requests per second over all rounds. */
 double result_rate(const struct result *r);
-/* How many times as fast as the naive engine: the median of the rounds.  0: unknown. */
+/* The speed relative to the naive engine: the median of the rounds.  0: unknown. */
 double ratio_to_naive(const struct work *w, const struct result *results, int n);
 /* The name of the CPU. */
 void cpu_model(char *buf, size_t len);
@@ -168,7 +168,7 @@ void report_text(const struct work *w, const struct result *results, int n, bool
 
 /* ---- json.c ---- */
 
-/* 0, or -EIO after a message. */
+/* Returns 0, or -EIO after a message. */
 int report_json(const struct work *w, const struct result *results, int n, bool verified);
 
 #endif

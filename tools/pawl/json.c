@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What pawl infer says to a program: one JSON object; pawl-infer(1) has its fields. */
+/* The output of pawl infer for programs: one JSON object; pawl-infer(1) describes it. */
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -148,7 +148,7 @@ static json_t *options_json(const struct work *w)
 	json_object_set_new(o, "duration", p->duration > 0 ? json_real(p->duration) : json_null());
 	json_object_set_new(o, "seed", json_integer((json_int_t)p->seed));
 	json_object_set_new(o, "quick", json_boolean(p->quick));
-	/* A trace slows its run down: whoever compares should know. */
+	/* A trace slows the run down, so a comparison needs to know. */
 	json_object_set_new(o, "trace", p->trace ? json_string(p->trace) : json_null());
 	return o;
 }
@@ -168,7 +168,7 @@ static json_t *model_json(const struct work *w)
 
 		o = json_pack("{s:s?, s:s, s:i, s:i}", "name", l->name, "kind", kind[l->kind],
 			      "in", l->in_dim, "out", l->out_dim);
-		/* A name that is no UTF-8 cannot be packed. */
+		/* A name that is not UTF-8 cannot be packed. */
 		json_array_append_new(layers, o ? o : json_null());
 	}
 	o = json_object();

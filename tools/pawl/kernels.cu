@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The layers of pawl infer on CUDA: products by cuBLAS, the rest by kernels.  A library of
- * its own, pawl-cuda.so, so that the pawl command needs nothing of CUDA.
+ * The layers of pawl infer on CUDA: products by cuBLAS, the rest by kernels.  This is a
+ * separate library, pawl-cuda.so, so that the pawl command does not depend on CUDA.
  */
 #include <cstdio>
 #include <cublas_v2.h>
@@ -43,7 +43,7 @@ __global__ static void activate(int act, const float *in, float *out, int n)
 	}
 }
 
-/* A row per thread: rows are short. */
+/* One thread per row, since rows are short. */
 __global__ static void softmax(float temperature, const float *in, float *out, int rows, int dim)
 {
 	int row = blockIdx.x * blockDim.x + threadIdx.x;
@@ -70,7 +70,7 @@ static int failed(char *why, size_t len, const char *what, const char *text)
 	return -1;
 }
 
-/* One handle per thread that runs bodies; it goes with the process. */
+/* One handle per thread that runs bodies; it is kept until the process ends. */
 static cublasHandle_t handle(cublasStatus_t *rc)
 {
 	static thread_local cublasHandle_t h;
@@ -84,7 +84,7 @@ static cublasHandle_t handle(cublasStatus_t *rc)
 	return h;
 }
 
-/* out = in * weight^T + bias, all row by row: cuBLAS, which thinks in columns, sees them turned. */
+/* out = in * weight^T + bias, all row-major; the column-major cuBLAS sees them transposed. */
 static cublasStatus_t fc(const float *weight, const float *bias, const float *in, float *out,
 			 int batch, int in_dim, int out_dim, cudaStream_t s)
 {

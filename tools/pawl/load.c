@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What pawl infer works on: finds and reads the files. */
+/* Finds and reads the files of pawl infer. */
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -15,7 +15,7 @@
 
 #include "infer.h"
 
-/* Beside the program, as in the tree of the sources, or where make install puts it. */
+/* The folder beside the program, as in the source tree, or where make install installs it. */
 static char *find_data(void)
 {
 	static const char *const place[] = { "data", "../share/pawl" };
@@ -35,7 +35,7 @@ static char *find_data(void)
 		if (real)
 			return real;
 	}
-	/* There is none: what cannot be opened in there tells. */
+	/* Neither exists: opening a file in the first one will report the error. */
 	return asprintf(&path, "%s/%s", exe, place[0]) < 0 ? NULL : path;
 }
 
@@ -48,7 +48,7 @@ static char *data_path(const char *given, const char *dir, const char *name)
 	return asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : path;
 }
 
-/* The names of the files: the given ones, or those of the data folder. */
+/* Choose the names of the files: the given ones, or those in the data folder. */
 static int find_files(struct work *w)
 {
 	const struct options *o = &w->opt;
@@ -91,7 +91,7 @@ static int read_files(struct work *w)
 	return 0;
 }
 
-/* What follows from the files and the size of a batch. */
+/* Set the sizes that follow from the files and the size of a batch. */
 static void set_sizes(struct work *w)
 {
 	int k;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The pawl command: finds the subcommand. */
+/* The pawl command: selects the subcommand. */
 
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static const struct command {
 	{ "mxnet", "pawl mxnet", cmd_mxnet,
 	  "run a program that uses Apache MXNet, with pawl as its engine" },
 	{ "record", "pawl record", cmd_record,
-	  "look at what PAWL_RECORD=file wrote" },
+	  "show and check a recording (PAWL_RECORD=file)" },
 	{ "replay", "pawl replay", cmd_replay,
 	  "push a recorded workload again, and check its order" },
 	{ "version", "pawl version", cmd_version, "print the version of the library" },
@@ -49,7 +49,7 @@ static void usage(FILE *f)
 	      "Commands:\n", f);
 	for (i = 0; i < NCOMMANDS; i++)
 		fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].help);
-	fputs("\n'pawl COMMAND --help' tells the options of a command; pawl(1) has more.\n", f);
+	fputs("\n'pawl COMMAND --help' lists the options of a command; see also pawl(1).\n", f);
 }
 
 static int unknown(const char *what, const char *name)

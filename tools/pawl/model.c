@@ -2,9 +2,8 @@
 /*
  * Reader of MXNet's model files; see model.h.
  *
- * Both files are read into memory whole and checked against each other before
- * anything is taken from them.  No count of theirs is believed before it is held
- * against the bytes that are there.
+ * Both files are read into memory and checked against each other before anything is used.
+ * Every count is checked against the available bytes first.
  */
 
 #ifndef _GNU_SOURCE
@@ -26,7 +25,7 @@
 #define MAX_DIM		(1 << 24)	/* of a layer; far below what overflows an int */
 #define MAX_INPUTS	3		/* FullyConnected: data, weight, bias */
 #define MAX_NDIM	32
-#define MAX_NODES	10000		/* some steps compare each with each */
+#define MAX_NODES	10000		/* some steps are quadratic */
 
 /* An array of the .params file.  Points into the file's bytes. */
 struct param {
@@ -44,13 +43,13 @@ struct param {
 /* A node of the symbol file.  Strings belong to the JSON. */
 struct node {
 	const char *op, *name;
-	json_t *attrs[3];		/* objects to look an attribute up in, or NULL */
+	json_t *attrs[3];		/* objects with attributes, or NULL */
 	size_t in[MAX_INPUTS];
 	unsigned int nin;
 	unsigned int uses;
 };
 
-/* What a load knows so far. */
+/* The state of a load. */
 struct load {
 	const char *sym, *par;		/* names of the files */
 	char *err;
@@ -74,7 +73,7 @@ struct cursor {
 	size_t len, off;
 };
 
-/* Are n more bytes there?  0 or -EBADMSG. */
+/* Check that n more bytes exist.  Returns 0 or -EBADMSG. */
 static int want(struct cursor *c, uint64_t n, const char *what)
 {
 	if (n <= c->len - c->off)
@@ -188,7 +187,7 @@ static int param_array(struct cursor *c, struct param *pm, size_t index)
 	at = c->off;
 	if (take_u32(c, &dev_type, "a context") || take_u32(c, &dev_id, "a context"))
 		return -EBADMSG;
-	/* cpu, gpu, cpu_pinned, cpu_shared: where it was, of no meaning here. */
+	/* cpu, gpu, cpu_pinned, cpu_shared: the array's former device, ignored here. */
 	if ((dev_type != 1 && dev_type != 2 && dev_type != 3 && dev_type != 5) ||
 	    dev_id > INT32_MAX)
 		return fail(ld, -EBADMSG,
@@ -293,7 +292,7 @@ static int read_params(struct load *ld, const void *data, size_t len)
 /* [node, output, version], or [node, output]: output 0, version 0 of a node. */
 static bool get_entry(json_t *entry, size_t limit, size_t *node)
 {
-	size_t i, n = json_array_size(entry);	/* 0 if it is no array */
+	size_t i, n = json_array_size(entry);	/* 0 if it is not an array */
 	json_int_t v;
 
 	if (n < 2 || n > 3)
@@ -313,8 +312,8 @@ static bool get_entry(json_t *entry, size_t limit, size_t *node)
 }
 
 /*
- * An attribute's text, or NULL.  "attrs" since 1.0; before, operators had theirs in
- * "param" and users' in "attr".
+ * An attribute's text, or NULL.  Attributes are in "attrs" since 1.0; before, operators'
+ * attributes were in "param" and users' attributes in "attr".
  */
 static const char *get_attr(const struct node *nd, const char *key)
 {
@@ -434,8 +433,8 @@ static int read_symbol(struct load *ld, const void *data, size_t len)
 			    ld->sym);
 	ld->node[ld->head].uses++;
 	/*
-	 * Each node is used once: the graph is a tree, and nothing hangs beside it.
-	 * build_layers() sees to it that the tree is a chain.
+	 * Each node is used once, so the graph is one tree.  build_layers() checks that the
+	 * tree is a chain.
 	 */
 	for (i = 0; i < ld->nnodes; i++)
 		if (ld->node[i].uses != 1)
@@ -447,7 +446,7 @@ static int read_symbol(struct load *ld, const void *data, size_t len)
 
 /* ---- layers ----------------------------------------------------------------- */
 
-/* A node's attribute is missing (val NULL), or is none that we know. */
+/* A node's attribute is missing (val is NULL), or its value is unknown. */
 static int bad_attr(struct load *ld, size_t i, const char *key, const char *val)
 {
 	const struct node *nd = &ld->node[i];
@@ -472,7 +471,7 @@ static int to_int(const char *s, int min, int max)
 	return errno || *end || v < min || v > max ? -1 : (int)v;
 }
 
-/* 1, 0, or -1 if it is neither of Python's nor of C's. */
+/* Returns 1 or 0 for Python's and C's spellings, else -1. */
 static int to_bool(const char *s)
 {
 	if (!strcmp(s, "True") || !strcmp(s, "true") || !strcmp(s, "1"))
@@ -518,7 +517,7 @@ static int copy_param(struct load *ld, const struct param *pm, float **out)
 	for (k = 0; k < n; k++) {
 		bits = get_le32(pm->data + 4 * k);
 		memcpy(&f[k], &bits, sizeof(bits));
-		/* The format has no checksum; this much of a broken file is seen. */
+		/* The format has no checksum; this detects some broken files. */
 		if (!isfinite(f[k])) {
 			free(f);
 			return fail(ld, -EBADMSG,
@@ -568,7 +567,7 @@ static int fc_layer(struct load *ld, size_t i, struct layer *l)
 		return fail(ld, -EFBIG, "%s: offset %zu: 'arg:%s' has %llu columns, over the limit of %d",
 			    ld->par, w->off, ld->node[nd->in[1]].name,
 			    (unsigned long long)w->dim[1], MAX_DIM);
-	/* The graph does not say how wide its input is; its first weight does. */
+	/* The graph does not contain the width of its input; its first weight does. */
 	if (!ld->m->in_dim)
 		ld->m->in_dim = l->in_dim = (int)w->dim[1];
 	if (w->dim[0] != (uint64_t)l->out_dim || w->dim[1] != (uint64_t)l->in_dim)
@@ -609,8 +608,8 @@ static int act_layer(struct load *ld, size_t i, struct layer *l)
 }
 
 /*
- * SoftmaxOutput's own attributes are about training.  softmax has an axis, and a
- * temperature that the logits are divided by.
+ * SoftmaxOutput's own attributes concern training.  softmax has an axis, and a temperature
+ * that divides the logits.
  */
 static int softmax_layer(struct load *ld, size_t i, struct layer *l)
 {
@@ -670,7 +669,7 @@ static int add_layer(struct load *ld, size_t i, int *dim)
 			    ld->sym, i, nd->name, nd->op, nd->nin);
 	if (!ops[k].make)
 		return 0;
-	/* In the model before it is complete, so that model_free() frees its parts. */
+	/* Add it before it is complete, so that model_free() frees its parts. */
 	l = &ld->m->layers[ld->m->nlayers++];
 	l->in_dim = l->out_dim = *dim;
 	l->name = strdup(nd->name);

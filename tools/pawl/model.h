@@ -3,9 +3,9 @@
  * Reader of MXNet's own model files, as save_checkpoint() writes them:
  * PREFIX-symbol.json (the graph) and PREFIX-0000.params (the arrays).
  *
- * A model here is a straight chain of layers on a batch of rows.  Read are
- * FullyConnected, Activation (relu, sigmoid, tanh, softrelu, softsign),
- * SoftmaxOutput, softmax and Flatten; anything else is refused by name.
+ * A model is a straight chain of layers on a batch of rows.  Supported are FullyConnected,
+ * Activation (relu, sigmoid, tanh, softrelu, softsign), SoftmaxOutput, softmax and Flatten;
+ * any other operator is refused by name.
  */
 #ifndef PAWL_MODEL_READER_H
 #define PAWL_MODEL_READER_H
@@ -31,7 +31,7 @@ struct layer {
 	enum layer_kind kind;
 	enum layer_act act;	/* LAYER_ACT */
 	float temperature;	/* LAYER_SOFTMAX */
-	char *name;		/* the node's */
+	char *name;		/* of the node */
 	int in_dim, out_dim;
 	float *weight;		/* LAYER_FC: [out_dim][in_dim], else NULL */
 	float *bias;		/* LAYER_FC: [out_dim], or NULL: no_bias */
@@ -45,9 +45,9 @@ struct model {
 };
 
 /*
- * Read both files.  With params NULL the first argument is MXNet's prefix, of
- * PREFIX-symbol.json and PREFIX-0000.params.  0, or a negative errno with the file,
- * the place and the reason in err (may be NULL).  Any thread.
+ * Read both files.  With params NULL the first argument is MXNet's prefix of
+ * PREFIX-symbol.json and PREFIX-0000.params.  Returns 0, or a negative errno with the file,
+ * the position and the reason in err (may be NULL).  Any thread.
  */
 int model_load(const char *symbol, const char *params, struct model **out,
 	       char *err, size_t errlen);
@@ -55,16 +55,16 @@ int model_load(const char *symbol, const char *params, struct model **out,
 int model_parse(const void *sym, size_t sym_len, const char *sym_name,
 		const void *par, size_t par_len, const char *par_name,
 		struct model **out, char *err, size_t errlen);
-/* NULL is fine. */
+/* NULL is allowed. */
 void model_free(struct model *m);
 
 /*
- * Can b's weights take the place of a's under the same layers?  0, or -EINVAL with
- * the first difference in err (may be NULL).
+ * Check that b's weights can replace a's in the same layers.  Returns 0, or -EINVAL with the
+ * first difference in err (may be NULL).
  */
 int model_same_shape(const struct model *a, const struct model *b,
 		     char *err, size_t errlen);
-/* Does the model take rows of in_dim and give rows of out_dim?  0 or -EINVAL. */
+/* Check that the model maps rows of in_dim to rows of out_dim.  Returns 0 or -EINVAL. */
 int model_check_io(const struct model *m, int in_dim, int out_dim,
 		   char *err, size_t errlen);
 

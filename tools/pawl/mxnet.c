@@ -2,9 +2,9 @@
 /*
  * pawl mxnet: run a program that uses Apache MXNet with pawl as its engine.
  *
- * The program stays as it is: a library that takes the place of MXNet's engine is
- * preloaded.  It must fit the installed mxnet, so it is compiled on the user's machine,
- * against the headers inside that package and with libpawl_mx.a, once, and kept in a cache.
+ * The program is not changed: a library that replaces MXNet's engine is preloaded.  It must
+ * match the installed mxnet, so it is compiled once on the user's machine, with the headers of
+ * that package and with libpawl_mx.a, and kept in a cache.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -31,11 +31,11 @@
 #define BRIDGE "libpawl_mx.a"
 
 struct setup {
-	const char *python;	/* where mxnet is looked for */
+	const char *python;	/* the interpreter whose mxnet is used */
 	const char *library;	/* --library, or NULL */
 	bool rebuild, print;
 	char *package;		/* the folder of mxnet */
-	char *source, *include, *libdir;	/* of pawl; libdir NULL: where the linker looks */
+	char *source, *include, *libdir;	/* of pawl; libdir NULL: the linker's default */
 	char *built;		/* the library to preload */
 };
 
@@ -43,13 +43,13 @@ static void usage(FILE *f)
 {
 	fputs("Usage: pawl mxnet [OPTION]... [--] COMMAND [ARG]...\n"
 	      "Run COMMAND, a program that uses Apache MXNet 1.9.1, with pawl as its engine.\n\n"
-	      "  -p, --python=PROGRAM  look for mxnet in this Python (COMMAND, if it is a Python;\n"
-	      "                        the one that the script names; python3)\n"
+	      "  -p, --python=PROGRAM  use the mxnet of this Python (default: COMMAND if it is a\n"
+	      "                        Python, or the one that the script names, or python3)\n"
 	      "  -l, --library=FILE    preload this library; build nothing\n"
 	      "  -r, --rebuild         build the library again\n"
 	      "  -P, --print           print the name of the library, and run nothing\n"
 	      "  -h, --help            print this\n\n"
-	      "The library is built with $CXX, or c++, on the first use.  pawl-mxnet(1) has more.\n",
+	      "The library is built with $CXX, or c++, on the first use.  See pawl-mxnet(1).\n",
 	      f);
 }
 
@@ -82,9 +82,9 @@ static char *text(const char *fmt, ...)
 	exit(STATUS_FAILED);
 }
 
-/* --- where things are ---------------------------------------------------------- */
+/* --- paths --------------------------------------------------------------------- */
 
-/* What is beside this program, if it is there. */
+/* The path of a file beside this program, or NULL if it does not exist. */
 static char *beside(const char *place)
 {
 	char exe[PATH_MAX], *path, *real;
@@ -100,7 +100,7 @@ static char *beside(const char *place)
 	return real;
 }
 
-/* The folder of one of the places that has the file. */
+/* The first of the folders that contains the file. */
 static char *folder_with(const char *const *place, const char *name)
 {
 	for (; *place; place++) {
@@ -119,7 +119,7 @@ static char *folder_with(const char *const *place, const char *name)
 	return NULL;
 }
 
-/* In the tree of the sources, also when built elsewhere: tools/pawl/data leads there. */
+/* In the source tree, also for a build elsewhere, to which tools/pawl/data is a link. */
 static int find_pawl(struct setup *s)
 {
 	static const char *const source[] = { "data/../../../compat/mxnet", "../share/pawl", NULL };
@@ -181,7 +181,7 @@ static bool is_python(const char *command)
 	return !strncmp(base ? base + 1 : command, "python", 6);
 }
 
-/* COMMAND itself, or what its first line names, or python3. */
+/* COMMAND itself, or the interpreter in its first line, or python3. */
 static const char *choose_python(const char *command)
 {
 	static char line[PATH_MAX];
@@ -227,7 +227,7 @@ static int find_package(struct setup *s)
 	return 0;
 }
 
-/* The version that the package's own header tells. */
+/* Check the version in the package's own header. */
 static int check_version(const struct setup *s)
 {
 	char *path = text("%s/include/mxnet/base.h", s->package), *line = NULL;
@@ -291,7 +291,7 @@ static int make_dirs(char *path)
 	return mkdir(path, 0777) && errno != EEXIST ? -1 : 0;
 }
 
-/* One library for each mxnet, pawl and compiler. */
+/* The name depends on the versions of mxnet, pawl and the compiler. */
 static int choose_name(struct setup *s, const char *cxx)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -336,7 +336,7 @@ static int run(const char *const *argv)
 	return WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -1;
 }
 
-/* Under another name first: two may do this at once. */
+/* Build under a temporary name, since two processes may build at the same time. */
 static int build(struct setup *s, const char *cxx)
 {
 	char *tmp = text("%s.%d", s->built, (int)getpid());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the layers of a network compute; see net.h. */
+/* Computes the layers of a network; see net.h. */
 
 #include <math.h>
 #include <stddef.h>
@@ -58,7 +58,7 @@ static void fc_forward(const struct layer *l, const float *weight, const float *
 	if (l->bias)
 		for (row = 0; row < (size_t)batch; row++)
 			memcpy(out + row * dim, bias, dim * sizeof(*out));
-	/* With beta 0, what is in out is not read. */
+	/* With beta 0, the old contents of out are not read. */
 	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, batch, l->out_dim, l->in_dim,
 		    1, in, l->in_dim, weight, l->in_dim, l->bias ? 1 : 0, out, l->out_dim);
 }
@@ -82,7 +82,7 @@ static void act_forward(enum layer_act act, const float *in, float *out, size_t 
 			out[i] = tanhf(in[i]);
 		break;
 	case ACT_SOFTRELU:
-		/* log(1 + e^x), without e^x of a large x. */
+		/* log(1 + e^x), without computing e^x for a large x. */
 		for (i = 0; i < n; i++)
 			out[i] = (in[i] > 0 ? in[i] : 0) + log1pf(expf(-fabsf(in[i])));
 		break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A serial order of a recording's ops: a topological order of what must be before what. */
+/* Finds a serial order of a recording's ops: a topological order of their dependencies. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 struct order {
 	const struct recording *r;
-	uint32_t *degree;	/* edges from ops that are not placed yet */
+	uint32_t *degree;	/* edges from ops that are not in the order yet */
 	size_t *first;		/* op -> its edges */
 	uint32_t *to;
 	size_t nto;
@@ -32,13 +32,13 @@ static int place_cmp(const void *a, const void *b)
 		return x->var < y->var ? -1 : 1;
 	if (x->version != y->version)
 		return x->version < y->version ? -1 : 1;
-	/* The reads of a version are before the write that ends it. */
+	/* The reads of a version precede the write that ends it. */
 	if (x->write != y->write)
 		return x->write ? 1 : -1;
 	return x->op < y->op ? -1 : x->op > y->op;
 }
 
-/* All that did not begin is behind all that did. */
+/* Ops that did not begin come after all ops that did. */
 static bool op_before(const struct recording *r, uint32_t a, uint32_t b)
 {
 	const struct rec_op *x = &r->ops[a], *y = &r->ops[b];
@@ -77,7 +77,7 @@ static uint32_t heap_get(struct order *o)
 	return top;
 }
 
-/* Twice: count the edges of each op, then note them. */
+/* Called in two passes: the first counts the edges of each op, the second stores them. */
 static void edge(struct order *o, uint32_t from, uint32_t to)
 {
 	if (from == to || o->r->ops[from].undone || o->r->ops[to].undone)
@@ -94,7 +94,7 @@ static void edge(struct order *o, uint32_t from, uint32_t to)
 static int edges(struct order *o, const struct place *p, size_t n, char *err, size_t errlen)
 {
 	const struct recording *r = o->r;
-	uint32_t begun = REC_NONE, other = REC_NONE;	/* the thread's op before: begun, not begun */
+	uint32_t begun = REC_NONE, other = REC_NONE;	/* previous op: begun, not begun */
 	const struct rec_op *prev = NULL;
 	size_t i, w = SIZE_MAX, reads = 0;	/* of the present var: last write; first read since */
 
@@ -102,13 +102,13 @@ static int edges(struct order *o, const struct place *p, size_t n, char *err, si
 	for (i = 0; i < r->nops; i++) {
 		const struct rec_op *x = &r->ops[i];
 
-		/* Ops lie thread by thread. */
+		/* Ops are stored thread by thread. */
 		if (prev && (prev->thread != x->thread || prev->engine != x->engine))
 			begun = other = REC_NONE;
 		prev = x;
 		if (x->undone)
 			continue;
-		/* On each var, what did not begin is behind all that did. */
+		/* On each var, ops that did not begin come after all ops that did. */
 		if (begun != REC_NONE)
 			edge(o, begun, (uint32_t)i);
 		if (other != REC_NONE && !x->begun)
@@ -182,7 +182,7 @@ int rec_order(const struct recording *r, uint32_t *out, size_t *n, char *err, si
 		goto out;
 	}
 	rc = edges(&o, p, np, err, errlen);
-	/* Noting them moved each beginning to its end, which is where the next one began. */
+	/* Storing the edges advanced each start to the start of the next op's edges. */
 	for (i = 0; i < r->nops; i++)
 		if (!o.degree[i] && !r->ops[i].undone)
 			heap_put(&o, (uint32_t)i);

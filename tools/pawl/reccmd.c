@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* pawl record: what is in a recording, for people and for programs. */
+/* pawl record: prints a recording, for people and for programs. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -15,11 +15,11 @@
 
 static const char help[] =
 "Usage: pawl record info|dump|json FILE\n"
-"Look at what a program wrote that ran with PAWL_RECORD=FILE (pawl_record_start(3)), or\n"
-"at a workload of another format that pawl replay knows.\n\n"
+"Show a recording of a program that ran with PAWL_RECORD=FILE (pawl_record_start(3)), or\n"
+"a workload in another format that pawl replay supports.\n\n"
 "  info   a summary, and whether the ops have a serial order\n"
-"  dump   a line per op, in that order\n"
-"  json   all of it\n";
+"  dump   one line per op, in that order\n"
+"  json   everything as JSON\n";
 
 static const char *const kinds[] = { "per-device", "pooled", "naive" };
 static const char *const props[] = { "normal", "copy-from-device", "copy-to-device",
@@ -36,7 +36,7 @@ static const char *prop_name(uint32_t prop)
 	return prop < 8 ? props[prop] : "unknown";
 }
 
-/* Times of bodies: all of them, and the longest chain of ops that wait for each other. */
+/* Times of bodies: the sum of all, and the longest chain of dependent ops. */
 static int span_of(const struct recording *r, const uint32_t *order, size_t n, uint64_t *work,
 		   uint64_t *span)
 {
@@ -86,7 +86,7 @@ static int u64_cmp(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The half and 99 of 100 of the times from one event of the ops to another. */
+/* Percentiles of the times from one event of the ops to another. */
 static void quantiles(const struct recording *r, const char *what, bool body)
 {
 	uint64_t *t = calloc(r->nops + 1, sizeof(*t));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The reader of recordings: Documentation/record.md says what the bytes mean.
+ * The reader of recordings; Documentation/record.md describes the format.
  *
- * Nothing in the file is trusted: each chunk carries sums, and each number is checked
- * before it is used, so that the worst that a file can do is to be refused.
+ * The file is not trusted: each chunk has checksums, and each number is checked before it is
+ * used, so the worst outcome is that the file is refused.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -27,7 +27,7 @@ struct stream {
 	} *pieces;
 	size_t npieces, capp;
 	size_t first_op, nops;	/* its pushes */
-	bool more;		/* its last push goes on with a next one */
+	bool more;		/* its last push continues with the next one */
 };
 
 struct reader {
@@ -260,7 +260,7 @@ struct cursor {
 	struct reader *rd;
 	struct stream *s;
 	const unsigned char *p, *end;
-	const unsigned char *event;	/* where the present one begins */
+	const unsigned char *event;	/* start of the current one */
 	bool cut;			/* the stream ends inside the event */
 	uint64_t cycles;
 };
@@ -288,7 +288,7 @@ static int bad_event(struct cursor *c, const char *fmt, ...)
 		   c->s->engine, text);
 }
 
-/* Numbers beyond the end are 0, and c->cut says so. */
+/* Beyond the end it returns 0 and sets c->cut. */
 static uint64_t get(struct cursor *c)
 {
 	uint64_t v = 0;
@@ -356,7 +356,7 @@ static uint32_t *op_slot(struct reader *rd, uint32_t engine, uint32_t index, uin
 	}
 }
 
-/* The var of that name; a new one if it was not named before. */
+/* The var with this index and generation; a new one if it did not occur before. */
 static int var_of(struct reader *rd, uint32_t engine, uint32_t index, uint32_t gen, uint32_t *out)
 {
 	struct recording *r = rd->r;
@@ -401,7 +401,7 @@ static int var_of(struct reader *rd, uint32_t engine, uint32_t index, uint32_t g
 	}
 }
 
-/* What runs through a stream: names, and the numbers that others are relative to. */
+/* The state while reading a stream: names, and the numbers that others are relative to. */
 struct state {
 	const char **names;
 	char *texts;
@@ -410,7 +410,7 @@ struct state {
 	size_t next_op;		/* second pass: of the stream's pushes */
 	uint32_t *stack;	/* second pass: synchronous bodies that run */
 	size_t depth, capstack;
-	uint32_t *wstack;	/* first pass: waits that are not over */
+	uint32_t *wstack;	/* first pass: pending waits */
 	size_t wdepth, capwstack;
 };
 
@@ -430,7 +430,7 @@ static int get_name(struct cursor *c, struct state *st)
 	s = malloc(sizeof(void *) + (size_t)n + 1);
 	if (!s)
 		return no_memory(c->rd);
-	/* All texts are in a list that goes with the recording. */
+	/* All texts are in a list that is freed with the recording. */
 	memcpy(s, &c->rd->r->data[0], sizeof(void *));
 	c->rd->r->data[0] = s;
 	s += sizeof(void *);
@@ -628,7 +628,7 @@ static int get_end(struct cursor *c, struct state *st, unsigned int kind, bool f
 	o = find(c, index, gen);
 	if (!o)
 		return 0;
-	/* Its begin may be in another thread's events, which come later. */
+	/* Its begin may be among another thread's events, which are read later. */
 	if (o->ended || o->undone)
 		return bad_event(c, "op %u.%u ends %s", index, gen,
 				 o->ended ? "twice" : "and was refused");
@@ -692,7 +692,7 @@ static int get_waited(struct cursor *c, struct state *st, bool first)
 	return 0;
 }
 
-/* first: names, pushes and waits; then: begins, ends, and who pushed inside whom. */
+/* The first pass reads names, pushes and waits, the second begins, ends and nested pushes. */
 static int events(struct reader *rd, struct stream *s, bool first)
 {
 	struct cursor c = { .rd = rd, .s = s, .p = s->data };
@@ -741,7 +741,7 @@ static int events(struct reader *rd, struct stream *s, bool first)
 			rc = bad_event(&c, "an event of kind %u", kind & REC_KIND);
 		}
 		if (!rc && c.cut) {
-			/* Its other half was in a chunk that is not there. */
+			/* Its other half was in a missing chunk. */
 			if (rd->r->ended)
 				rc = bad_event(&c, "an event that does not end");
 			break;
@@ -778,7 +778,7 @@ static int hash_ops(struct reader *rd)
 	return 0;
 }
 
-/* What can be said when all streams are read. */
+/* Checks that need all streams. */
 static int finish(struct reader *rd)
 {
 	struct recording *r = rd->r;

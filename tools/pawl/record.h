@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A recorded workload in memory: ops with their accesses, times and places.  It comes
- * from a file of pawl_record_start() (record.c; Documentation/record.md has the format),
- * or from a run of something else (workload.c).
+ * A recorded workload in memory: ops with their accesses, times and positions.  Its source is
+ * a file of pawl_record_start() (record.c; Documentation/record.md describes the format), or a
+ * workload in another format (workload.c).
  */
 #ifndef PAWL_RECORD_H
 #define PAWL_RECORD_H
@@ -16,12 +16,12 @@
 struct rec_access {
 	uint32_t var;		/* in vars[] */
 	bool write;
-	bool placed;		/* version is known: the op began, and the var was there */
-	uint64_t version;	/* writes of the var that were over when the op began */
+	bool placed;		/* version is known: the op began, and the var existed */
+	uint64_t version;	/* completed writes of the var when the op began */
 };
 
 struct rec_op {
-	uint32_t engine, thread;	/* who pushed it; thread: slot in the engine */
+	uint32_t engine, thread;	/* that pushed it; thread: slot in the engine */
 	uint32_t runner;	/* thread that began it */
 	uint32_t index, gen;	/* its name in the file */
 	uint32_t parent;	/* op in whose body it was pushed, or REC_NONE */
@@ -31,8 +31,8 @@ struct rec_op {
 	int32_t priority;
 	uint16_t prop, device_kind, device;
 	bool async, empty;
-	bool ends;		/* it ends the var that it writes */
-	bool more;		/* its thread's next op took its places with it */
+	bool ends;		/* it deletes the var that it writes */
+	bool more;		/* its thread's next op is in the same batch */
 	bool undone;		/* its push was refused */
 	bool begun, ended;
 	int32_t status;
@@ -58,7 +58,7 @@ struct rec_engine {
 	char name[128];
 };
 
-/* before must be over when after begins: told by the source, beside the accesses. */
+/* before must be complete when after begins: given by the source in addition to accesses. */
 struct rec_edge {
 	uint32_t before, after;
 };
@@ -84,32 +84,33 @@ struct recording {
 	int64_t started;	/* seconds since 1970 */
 	uint64_t length;	/* ns from the first to the last chunk */
 	uint64_t chunks, bytes, lost;
-	uint64_t foreign;	/* begins and ends of ops that were pushed before */
-	bool ended;		/* the recording was stopped; else the file ends early */
+	uint64_t foreign;	/* begins and ends of ops pushed before the recording */
+	bool ended;		/* the recording was stopped; otherwise the file is truncated */
 	uint64_t whole;		/* bytes that were read */
 
 	void *data[8];		/* to free */
 };
 
 /*
- * Read a recording from memory; name is for messages.  0, or a negative errno and what is
- * wrong, where.  What ends early is read up to its last whole chunk (ended is false);
- * anything else that is wrong with it is -EBADMSG.
+ * Read a recording from memory; name is for messages.  Returns 0, or a negative errno with
+ * the position and the reason in err.  A truncated recording is read up to its last whole
+ * chunk (ended is false); any other defect is -EBADMSG.
  */
 int rec_parse(const char *name, const void *data, size_t len, struct recording *r, char *err,
 	      size_t errlen);
 void rec_free(struct recording *r);
 
 /*
- * A serial order of all ops that were not undone, in order[]: each thread's program order,
- * bodies before what they pushed, and the place of each access.  That it exists is what
- * the engine promises: if not, -EBADMSG and the ops that contradict it.  *n gets how many.
+ * Store in order[] a serial order of all ops that were not undone, and their number in *n.  It
+ * agrees with each thread's program order, with nesting (a body precedes the ops that it
+ * pushed), and with the position of each access.  The engine guarantees that one exists;
+ * otherwise the result is -EBADMSG, with the ops that contradict each other.
  */
 int rec_order(const struct recording *r, uint32_t *order, size_t *n, char *err, size_t errlen);
 
-/* Any of the formats, found out by the contents (gzip's too). */
+/* Load any of the formats, detected by the contents; also compressed by gzip. */
 int workload_load(const char *path, struct recording *r, char *err, size_t errlen);
-/* The same, and its serial order: *order is the caller's to free. */
+/* The same, with its serial order; the caller frees *order. */
 int workload_open(const char *path, struct recording *r, uint32_t **order, size_t *n, char *err,
 		  size_t errlen);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * pawl replay: push a recorded workload again, and check that its order comes out.
+ * pawl replay: push a recorded workload again, and check that its order is kept.
  *
- * The check does not believe the engine.  Every var has a plain counter of writes and a
- * count of who holds it; a body looks whether the counter says what the serial order
- * says, for each of its accesses, and whether it is alone where it writes.  With the
- * thread sanitizer, a plain counter that two bodies touch without order is a race, too.
+ * The check is independent of the engine.  Every var has a plain counter of writes and a
+ * count of its holders.  A body checks, for each of its accesses, that the counter has the
+ * value that the serial order requires, and that it is alone where it writes.  The thread
+ * sanitizer also reports a race if two bodies access a plain counter without order.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -31,7 +31,7 @@ struct play_var {
 	pawl_var_t v;
 	bool alive;
 	uint32_t last;		/* the last op on it */
-	uint64_t writes;	/* by whoever holds the var */
+	uint64_t writes;	/* accessed only by holders of the var */
 	atomic_uint holders;	/* readers, plus WRITER for a writer */
 };
 
@@ -49,7 +49,7 @@ struct play {
 	struct play_var *vars;
 	struct play_op *ops;	/* by number in the recording */
 	uint64_t *expect;	/* by access */
-	uint32_t *edges;	/* who must be over before, op by op */
+	uint32_t *edges;	/* the ops that must be complete before, op by op */
 	atomic_uint_fast64_t ran, checked, edges_checked, wrong;
 	atomic_flag told;
 	char first[160];
@@ -147,7 +147,7 @@ static void async_body(struct pawl_run *run, void *arg)
 	pawl_complete(run->engine, run->token, body(run, arg), NULL);
 }
 
-/* What each access must see, by the serial order. */
+/* Compute the version that each access must see in the serial order. */
 static int expect(struct play *p, const uint32_t *order, size_t n, char *err, size_t errlen)
 {
 	const struct recording *r = p->r;
@@ -222,7 +222,7 @@ static int push(struct play *p, struct pawl_engine *e, uint32_t op, pawl_var_t *
 		d.async_fn = async_body;
 	else
 		d.fn = body;
-	/* A file that ends early may have an op behind it that did not begin: a write like others. */
+	/* In a truncated file an op that did not begin may follow; then it is a plain write. */
 	if (o->ends && w == 1 && !reads && v->last == op) {
 		rc = pawl_var_delete(e, v->v, body, d.arg);
 		v->alive = false;
@@ -319,14 +319,14 @@ out:
 
 static const char help[] =
 "Usage: pawl replay [OPTION]... FILE\n"
-"Push a recorded workload on an engine, in the serial order that the recording has, and\n"
-"check that every body finds its vars as they were. FILE: a recording (PAWL_RECORD), a\n"
-"WfFormat instance, or a PyTorch execution trace; the latter two may be compressed.\n\n"
+"Push a recorded workload on an engine, in the serial order of the recording, and check\n"
+"that every body finds its vars in the same versions. FILE: a recording (PAWL_RECORD), a\n"
+"WfFormat instance, or a PyTorch execution trace; the last two may be compressed.\n\n"
 "  -w, --workers=N    worker threads (default: processors)\n"
 "  -e, --engine=KIND  per-device (default), pooled or naive\n"
 "  -s, --speed=X      bodies take their recorded time divided by X; 0: none (default)\n"
-"      --sleep        they sleep that long, instead of keeping a processor busy\n"
-"  -r, --repeat=N     so many times (1)\n"
+"      --sleep        bodies sleep for that time instead of keeping a processor busy\n"
+"  -r, --repeat=N     replay N times (1)\n"
 "  -h, --help         this\n";
 
 enum { OPT_SLEEP = 256 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What pawl infer says to a person: progress on the terminal, the table, warnings; and
- * the figures that json.c prints as well.
+ * The output of pawl infer for people: progress on the terminal, the table, warnings; and
+ * the figures that json.c prints too.
  */
 
 #include <inttypes.h>
@@ -29,7 +29,7 @@ void progress(struct work *w, const struct result *r, uint64_t now)
 		(double)(now - w->started) / NSEC, r->name, r->requests);
 }
 
-/* The first second is silent. */
+/* No progress is printed in the first second. */
 void progress_begin(struct work *w)
 {
 	w->started = now_ns();
@@ -185,7 +185,7 @@ static void print_result(const struct work *w, const struct result *r)
 	       ns_text(buf, sizeof(buf), (double)r->latency.max) : "-");
 }
 
-/* The engines, a line each. */
+/* One line per engine. */
 static void print_table(const struct work *w, const struct result *results, int n)
 {
 	double ratio = ratio_to_naive(w, results, n);
@@ -204,7 +204,7 @@ static void print_table(const struct work *w, const struct result *results, int 
 		       "ratio", "", "", ratio, results[0].nrates);
 }
 
-/* What the table's latency is. */
+/* Explain the latency in the table. */
 static void print_legend(const struct work *w, const struct result *results, int n)
 {
 	bool closed = w->opt.rate <= 0, missing = false;
@@ -239,7 +239,7 @@ static void print_accuracy(const struct work *w)
 	printf("\n");
 }
 
-/* What the engine did. */
+/* Print the engine's counters. */
 static void print_stats(const struct result *r)
 {
 	const struct pawl_stats *s = &r->stats;

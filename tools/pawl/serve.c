@@ -3,18 +3,18 @@
  * The server of pawl infer; see serve.h.
  *
  * A request is a batch of images.  Each of its layers is an op: it reads the layer's
- * weights, which all requests share, and the activations of the layer before, and
- * writes its own activations, which belong to the request's slot.
+ * weights, which all requests share, and the activations of the previous layer, and writes
+ * its own activations, which belong to the request's slot.
  *
- *   requests    pushed by pawl_push_batch().  With one push per layer a reload could
- *               take its place between two layers of a request, which would then be
- *               answered by half of each model; a batch takes all its places at one
- *               point in time, so a reload is before all of it or behind all of it.
- *   slots       a ring, with vars, buffers and ops made in advance: the loop allocates
- *               nothing.  A slot is used again when its request is over; that is looked
- *               at in the order of the pushes.
+ *   requests    are pushed by pawl_push_batch().  With one push per layer a reload could be
+ *               ordered between two layers of a request, which would then be answered by
+ *               half of each model.  A batch is queued on all vars at one point in time, so
+ *               a reload comes before all of it or after all of it.
+ *   slots       form a ring, with vars, buffers and ops created in advance: the loop
+ *               allocates nothing.  A slot is reused when its request is complete, which is
+ *               checked in push order.
  *   versions    every layer op compares the stamps of its weights, before and after its
- *               arithmetic, with those that the layers before it saw.
+ *               computation, with those that the previous layers saw.
  *
  * Ops read the work's shape, input and batch, which are constant by then.
  */
@@ -36,7 +36,7 @@
 
 struct slot;
 
-/* What a layer op is given. */
+/* The argument of a layer op. */
 struct step {
 	struct slot *slot;
 	int layer;
@@ -50,15 +50,15 @@ struct slot {
 	float **act;			/* output of the layer */
 	pawl_var_t *acts;		/* its var */
 	pawl_var_t (*reads)[2];
-	/* On a device: the images, what each layer gives, the vars of images and answers. */
+	/* On a device: the images, the output of each layer, the vars of images and answers. */
 	float *dev_in, **dev_act;
 	pawl_var_t ends[2];
 	int nops;
 	uint32_t batch;
 	uint64_t start, end;		/* ns; end is written by the last layer */
 	uint64_t version;		/* the stamp that the first weighted layer saw */
-	bool fixed;			/* it is set */
-	bool mixed;			/* a later layer saw another one */
+	bool fixed;			/* version is set */
+	bool mixed;			/* a later layer saw another version */
 };
 
 struct server {
@@ -70,7 +70,7 @@ struct server {
 	uint64_t head, tail;		/* requests reaped, pushed */
 	uint64_t random;
 	uint32_t *deck, drawn;		/* the order of the batches in this round */
-	bool record;			/* warming up is over */
+	bool record;			/* the warm-up is complete */
 
 	uint64_t t0, t1;		/* ns, of this round */
 	struct pawl_stats before;	/* at the first recorded request */
@@ -103,7 +103,7 @@ static int layer_body(struct pawl_run *pr, void *arg)
 	const struct layer *l = &w->shape->layers[st->layer];
 	const struct live *live = &s->sv->weights.live[st->layer];
 	const float *in = st->layer ? s->act[st->layer - 1] : w->input + s->batch * w->in_size;
-	/* The stamp of a layer without weights belongs to no var, and nobody looks. */
+	/* The stamp of a layer without weights belongs to no var and is not read. */
 	bool weighted = live->weight || live->bias;
 	uint64_t stamp = weighted ? live->stamp : 0;
 
@@ -113,7 +113,7 @@ static int layer_body(struct pawl_run *pr, void *arg)
 		if (!s->fixed)
 			s->version = stamp;
 		s->fixed = true;
-		/* Now, not when the op began: a copy that ran meanwhile shows. */
+		/* Check at the end of the op, so that a concurrent copy is detected. */
 		if (live->stamp != s->version || live->stamp_end != s->version ||
 		    stamp != s->version)
 			s->mixed = true;
@@ -140,7 +140,7 @@ static int dev_layer_body(struct pawl_run *run, void *arg)
 	struct slot *s = st->slot;
 	const struct live *live = &s->sv->weights.live[st->layer];
 
-	/* The weights on the device are those of the host: one var covers both. */
+	/* One var covers the weights on the host and their copy on the device. */
 	if (live->weight || live->bias) {
 		if (!s->fixed)
 			s->version = live->stamp;
@@ -172,7 +172,7 @@ static int down_body(struct pawl_run *run, void *arg)
 	return rc ? rc : pawl_run_call(run, note_end, s);
 }
 
-/* Each round visits all batches once, in an order of its own. */
+/* Each round visits all batches once, in a new order. */
 static uint32_t next_batch(struct server *sv)
 {
 	uint32_t n = sv->w->nbatches, i = sv->drawn, j, batch;
@@ -202,7 +202,7 @@ static int push_request(struct server *sv, uint64_t start)
 	return 0;
 }
 
-/* The oldest request is over: check and count it. */
+/* The oldest request is complete: check and count it. */
 static void reap(struct server *sv)
 {
 	struct work *w = sv->w;
@@ -221,7 +221,7 @@ static void reap(struct server *sv)
 	progress(w, sv->r, s->end);
 }
 
-/* Reap the oldest request, if it is over within the time: 1, or 0, or an error. */
+/* Reap the oldest request if it completes in time.  Returns 1 or 0, or an error. */
 static int reap_one(struct server *sv, int64_t timeout_ns)
 {
 	const struct slot *s = &sv->slots[sv->head % sv->w->opt.in_flight];
@@ -254,7 +254,7 @@ static int reap_all(struct server *sv)
 	return rc < 0 ? rc : 0;
 }
 
-/* Closed loop: the next request comes when the oldest is over.  0: no limit. */
+/* Closed loop: push the next request when the oldest is complete.  0: no limit. */
 static int fly_closed(struct server *sv, uint64_t requests, uint64_t deadline)
 {
 	uint64_t now, left = requests ? requests : UINT64_MAX;
@@ -289,8 +289,8 @@ static double gap_ns(struct server *sv)
 }
 
 /*
- * One request of the open loop, at its time or, if no slot is free or the generator did not
- * come to it, later.  A late one of a backlog is the engine's fault, not the generator's.
+ * Push one request of the open loop, at its time, or later if no slot is free or the generator
+ * is late.  A late request of a backlog is attributed to the engine, not to the generator.
  */
 static int arrive(struct server *sv, uint64_t start, uint64_t now, bool *backlog)
 {
@@ -316,7 +316,7 @@ static int arrive(struct server *sv, uint64_t start, uint64_t now, bool *backlog
 	return push_request(sv, start);
 }
 
-/* Open loop: requests have times, and latency counts from those. */
+/* Open loop: requests have arrival times, from which latency counts. */
 static int fly_open(struct server *sv, uint64_t requests, uint64_t deadline)
 {
 	bool backlog = sv->r->kind == PAWL_NAIVE;
@@ -332,7 +332,7 @@ static int fly_open(struct server *sv, uint64_t requests, uint64_t deadline)
 		if (rc)
 			return rc;
 		now = now_ns();
-		/* One that is due at the very end may be a bit late as any other. */
+		/* A request due at the very end may be slightly late, like any other. */
 		if (deadline && now >= deadline && now - start > LATE_NS) {
 			sv->r->unpushed++;
 			continue;
@@ -407,7 +407,7 @@ static int dev_op(struct server *sv, struct slot *s, pawl_fn fn, uint16_t prop, 
 	       pawl_failed(sv->r, "pawl_var_create") : 0;
 }
 
-/* Make of a slot's ops what runs on the device: one more before the layers, one behind. */
+/* Adapt a slot's ops to the device: add one op before the layers and one after them. */
 static int slot_to_device(struct server *sv, struct slot *s)
 {
 	const struct work *w = sv->w;
@@ -439,7 +439,7 @@ static int slot_to_device(struct server *sv, struct slot *s)
 	return dev_op(sv, s, down_body, PAWL_COPY_FROM_DEVICE, n + 1, &s->acts[n - 1], &s->ends[1]);
 }
 
-/* They stay until the end. */
+/* Slots are kept until the end. */
 static int slot_init(struct server *sv, struct slot *s)
 {
 	size_t n = (size_t)sv->w->shape->nlayers;
@@ -461,7 +461,7 @@ static int slot_init(struct server *sv, struct slot *s)
 	return rc;
 }
 
-/* What slots and weights have on the device; nothing uses it any more. */
+/* Free the device memory of slots and weights; no work uses it any more. */
 static void leave_device(struct server *sv)
 {
 	struct pawl_device dev = gpu_device(sv->w);
@@ -502,7 +502,7 @@ static int engine_init(struct server *sv)
 		cfg.workers = 1;
 	/* A generator that runs ops is late for its next arrival. */
 	cfg.no_help = o->rate > 0;
-	/* Twice what can be in flight, since a slot is reused before its last op is gone. */
+	/* Twice the ops in flight, since a slot is reused before its last op is freed. */
 	if ((uint64_t)o->in_flight * (uint64_t)(sv->w->shape->nlayers + 2) > cfg.max_ops / 2)
 		return failed("", "--in-flight: more ops than an engine holds");
 	rc = pawl_engine_create(&cfg, &sv->e);
@@ -533,7 +533,7 @@ static int server_init(struct server *sv)
 	return rc ? rc : reloader_start(&sv->weights);
 }
 
-/* Counters since `before`; the others as they are. */
+/* Subtract `before` from the counters; other fields stay unchanged. */
 static void stats_since(struct pawl_stats *s, const struct pawl_stats *before)
 {
 	s->pushed -= before->pushed;
@@ -577,7 +577,7 @@ int serve_begin(struct server **out, struct work *w, struct result *r, int kind,
 	sv->w = w;
 	sv->r = r;
 	rc = server_init(sv);
-	/* First touches, threads and BLAS's set-up; without reloads and records. */
+	/* Warm up memory, threads and BLAS, without reloads and records. */
 	if (!rc)
 		rc = fly_closed(sv, 4 * (uint64_t)w->opt.in_flight, 0);
 	return rc ? rc : start_record(sv, traced);
@@ -591,7 +591,7 @@ int serve_round(struct server *sv, unsigned int round)
 	struct result *r = sv->r;
 	int rc;
 
-	/* Requests that cannot be shared out evenly fall to the first rounds. */
+	/* The remainder of the division goes to the first rounds. */
 	if (o->requests) {
 		requests = o->requests / rounds + (round < o->requests % rounds);
 		if (!requests)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server of pawl infer: an engine, the requests that are in flight on it, and
- * the load: closed loop or arrivals.  All calls are the command's thread's.
+ * The server of pawl infer: an engine, the requests that are in flight on it, and the load:
+ * closed loop or arrivals.  The command's thread makes all calls.
  */
 #ifndef PAWL_SERVE_H
 #define PAWL_SERVE_H
@@ -11,15 +11,15 @@
 struct server;
 
 /*
- * Everything up to the first recorded request.  0, or a negative errno after a message;
- * *out is to be freed in any case.
+ * Do everything up to the first recorded request.  Returns 0, or a negative errno after a
+ * message; *out must be freed in any case.
  */
 int serve_begin(struct server **out, struct work *w, struct result *r, int kind, bool traced);
-/* One turn; no request is in flight before and after it. */
+/* Run one round; no request is in flight before and after it. */
 int serve_round(struct server *s, unsigned int round);
-/* The last reload is waited for, the statistics are taken, a trace is written. */
+/* Wait for the last reload, take the statistics, write the trace. */
 int serve_end(struct server *s, bool traced);
-/* However far it came; NULL is fine.  The result stays. */
+/* Free the server, also after a failure; NULL is allowed.  The result is kept. */
 int serve_free(struct server *s);
 
 #endif

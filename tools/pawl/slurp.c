@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A file in memory, and the message beside a negative errno. */
+/* Reads a file into memory, and formats the message that goes with a negative errno. */
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

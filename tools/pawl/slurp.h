@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the two file readers share: a file in memory, little-endian fields, and
- * the message beside a negative errno.
+ * Helpers of the file readers: a file in memory, little-endian fields, and the message that
+ * goes with a negative errno.
  */
 #ifndef PAWL_SLURP_H
 #define PAWL_SLURP_H
@@ -10,15 +10,15 @@
 #include <stdint.h>
 
 /*
- * Put a message into buf (NULL: nowhere) and return code.  Names in a message come
- * from files, so bytes that a terminal would act upon become '?'.
+ * Store a message in buf (unless it is NULL) and return code.  Names in a message come from
+ * files, so control characters are replaced by '?'.
  */
 int file_err(char *buf, size_t buflen, int code, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
 /*
- * Read a regular file of at most max bytes; *data is malloc'ed, for the caller to
- * free, and not NULL even if the file is empty.  Returns 0 or a negative errno.
+ * Read a regular file of at most max bytes.  The caller frees *data, which is not NULL even
+ * if the file is empty.  Returns 0 or a negative errno.
  */
 int file_slurp(const char *path, size_t max, void **data, size_t *len,
 	       char *err, size_t errlen);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The proof of pawl infer: what a serial loop over the layers computes.
+ * The verification of pawl infer: a serial loop over the layers.
  *
- * Batches are what the images divide into, and versions are two, so the loop runs over
- * all of both at the start, with the same kernels as the ops.  Each answer is compared
- * with it in all bits of all outputs.
+ * The images divide into a fixed number of batches, and there are two versions of the weights,
+ * so the loop computes all combinations at the start, with the same kernels as the ops.  All
+ * bits of all outputs of each answer are compared with the result.
  */
 
 #include <errno.h>
@@ -30,7 +30,7 @@ float *alloc_floats(size_t n)
 	return p;
 }
 
-/* The images of all batches; the last batch wraps around. */
+/* Fill in the images of all batches; the last batch wraps around. */
 static void fill_input(struct work *w)
 {
 	unsigned int batch = w->opt.batch, i;
@@ -43,7 +43,7 @@ static void fill_input(struct work *w)
 				     w->input + b * w->in_size + i * (size_t)w->images->size);
 }
 
-/* One batch through all layers of a model; the result is in one of the two buffers. */
+/* Run one batch through all layers of a model; the result is in one of the two buffers. */
 static const float *serial_forward(const struct work *w, const struct model *m, const float *in,
 				   float *const buf[2])
 {
@@ -83,15 +83,15 @@ out:
 	return rc;
 }
 
-/* Which model has given it: versions take turns. */
+/* The model that produced the answer: versions alternate. */
 static int model_of(const struct answer *a)
 {
 	return (int)(a->version & 1);
 }
 
 /*
- * The same bits; of a GPU, whose sums have another order, the same class for each image and
- * nothing farther off than rounding takes it.
+ * Compare bit by bit.  A GPU adds in another order; then compare the class of each image, and
+ * the values within a rounding error.
  */
 static bool answer_right(const struct work *w, const float *out, const float *want)
 {
@@ -141,7 +141,7 @@ void verify_judge(struct work *w, const struct answer *a)
 	w->answers[model_of(a)]++;
 	if (seen[image] & SEEN)
 		return;
-	/* The last batch wraps around; those images are judged with the first batch. */
+	/* The last batch wraps around; those images are counted with the first batch. */
 	for (i = 0; i < w->opt.batch && image < w->images->count; i++, image++, out += classes) {
 		for (best = 0, j = 1; j < classes; j++)
 			if (out[j] > out[best])

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The live weights, and their hot swap; see weights.h.
+ * The live weights, and swapping them; see weights.h.
  *
- * A reload is one op that writes all weights: it copies the other model's into the live
- * buffers.  There is one var per layer, for weight and bias together: no op ever wants one
- * without the other, so a second var would order nothing more and cost every request
- * another place in a queue.
+ * A reload is one op that writes all weights: it copies the weights of the other model into
+ * the live buffers.  There is one var per layer, for weight and bias together: every op uses
+ * both, so a second var would order nothing more and add one access to every request.
  *
- * A reload stamps each layer's weights with its number, before and after the copy, so
- * that a layer which saw half of one can tell.
+ * A reload stamps each layer's weights with its number, before and after the copy, so that a
+ * layer detects a partial reload.
  */
 
 #include <errno.h>
@@ -51,7 +50,7 @@ static int dev_copy(struct weights *wt, const float *from, size_t n, float **out
 	       pawl_failed(wt->r, "pawl_device_alloc") : 0;
 }
 
-/* The live weights to the device. */
+/* Copy the live weights to the device. */
 static int upload_body(struct pawl_run *run, void *arg)
 {
 	struct weights *wt = arg;
@@ -85,7 +84,7 @@ static struct pawl_op upload_op(struct weights *wt)
 	return op;
 }
 
-/* Room on the device, and the first upload. */
+/* Allocate device memory, and make the first upload. */
 static int weights_enter(struct weights *wt)
 {
 	struct pawl_op op = upload_op(wt);
@@ -165,7 +164,7 @@ void weights_free(struct weights *wt)
 	sem_destroy(&wt->reloaded);
 }
 
-/* Swap: the other model's weights. */
+/* Swap in the other model's weights. */
 static int reload_body(struct pawl_run *pr, void *arg)
 {
 	struct weights *wt = arg;
@@ -202,13 +201,13 @@ static void sem_wait_on(sem_t *sem)
 }
 
 /*
- * The reloader is a thread of its own, as in a server that watches for new models: its
- * push and the requests' pushes meet in the engine.
+ * The reloader is a separate thread, as in a server that watches for new models: its pushes
+ * and those of the requests are concurrent.
  */
 static void *reloader(void *arg)
 {
 	struct weights *wt = arg;
-	/* On a device the upload is behind the swap, and no request between them. */
+	/* On a device the upload follows the swap, with no request between them. */
 	struct pawl_op ops[2] = { PAWL_OP_INIT, upload_op(wt) }, op = PAWL_OP_INIT;
 	bool device = wt->w->opt.device != PAWL_CPU;
 	uint64_t start;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The live weights of pawl infer, and the thread that swaps them while requests read
- * them.  Calls are the command's thread's; ops read `live` under the vars.
+ * The live weights of pawl infer, and the thread that swaps them while requests read them.
+ * The command's thread makes all calls; the vars order the ops' accesses to `live`.
  */
 #ifndef PAWL_WEIGHTS_H
 #define PAWL_WEIGHTS_H
@@ -12,7 +12,7 @@
 
 #include "infer.h"
 
-/* Those of a layer; all of it is covered by the var. */
+/* The weights of a layer; the var covers all of it. */
 struct live {
 	pawl_var_t var;
 	float *weight, *bias;		/* NULL: the layer has none */
@@ -25,7 +25,7 @@ struct weights {
 	struct result *r;
 	struct pawl_engine *e;
 	struct live *live;		/* [layers] */
-	pawl_var_t *vars;		/* of those that have any */
+	pawl_var_t *vars;		/* of the layers that have weights */
 
 	pthread_t thread;
 	bool has_thread;
@@ -36,19 +36,19 @@ struct weights {
 	int status;			/* of the newest reload */
 };
 
-/* The first model's to begin with.  0, or a negative errno after a message. */
+/* Start with the first model's weights.  Returns 0, or a negative errno after a message. */
 int weights_init(struct weights *wt, const struct work *w, struct result *r,
 		 struct pawl_engine *e);
-/* What is on the device; when no op can use it any more, and before the engine goes. */
+/* Free the device memory; no op may use it any more, and the engine must still exist. */
 void weights_leave(struct weights *wt);
-/* However far it came; when no op can use them any more. */
+/* Free the weights, also after a failure; no op may use them any more. */
 void weights_free(struct weights *wt);
 
-/* Start the thread, if the options say so and there are weights. */
+/* Start the thread, if the options request reloads and there are weights. */
 int reloader_start(struct weights *wt);
-/* Ask for a reload. */
+/* Request a reload. */
 void reloader_kick(struct weights *wt);
-/* Wait for the reloads that were asked for: the status of the last one. */
+/* Wait for the requested reloads; returns the status of the last one. */
 int reloader_stop(struct weights *wt);
 
 #endif

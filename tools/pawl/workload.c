@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Workloads that others recorded, as ops with vars.
+ * Imports workloads of other formats as ops with vars.
  *
- * WfFormat (https://wfcommons.org/format, schema 1.5): a task is an op, a file a var; the
- * measured run time is the body's.  The parents of a task are kept as edges: they are a
- * second account of the order that the files give.
+ * WfFormat (https://wfcommons.org/format, schema 1.5): a task is an op, and a file is a var;
+ * the measured run time is that of the body.  The parents of a task are kept as edges, which
+ * describe the order independently of the files.
  *
- * PyTorch execution traces (schema 1.0 and 1.1): an operator without operators inside it is
- * an op, a tensor's storage a var.  What the operator's schema marks with "!" it writes;
- * a result in a storage that is no argument's it writes too; a result that shares one is
- * a view, and reads it.  The trace has no times of operators.
+ * PyTorch execution traces (schema 1.0 and 1.1): an operator that contains no other operator
+ * is an op, and the storage of a tensor is a var.  The operator writes the arguments that its
+ * schema marks with "!", and results in a storage of their own.  A result that shares the
+ * storage of an argument is a view and counts as a read.  The trace has no times of operators.
  *
- * Both become one thread's pushes in a serial order; each access's place is that order's.
+ * Both become the pushes of one thread in a serial order, which determines the position of
+ * each access.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -62,7 +63,7 @@ static int room(struct import *im, void **p, size_t n, size_t *cap, size_t size)
 	return 0;
 }
 
-/* A copy of a text that lives as long as the recording; "" without memory. */
+/* Copy a text, which is freed with the recording; returns "" without memory. */
 static const char *keep(struct recording *r, const char *text)
 {
 	char *s = malloc(sizeof(void *) + strlen(text) + 1);
@@ -93,7 +94,7 @@ static int op_add(struct import *im, const char *name, double seconds, int64_t p
 	return 0;
 }
 
-/* An access of the newest op; of a var twice, one, and a write wins. */
+/* Add an access to the newest op.  A var that is named twice is one access; a write wins. */
 static int access_add(struct import *im, const char *var, bool write)
 {
 	struct recording *r = im->r;
@@ -129,7 +130,7 @@ static int access_add(struct import *im, const char *var, bool write)
 	return 0;
 }
 
-/* The places that the accesses have in the order of the ops. */
+/* Compute the positions of the accesses in the order of the ops. */
 static void places(struct recording *r)
 {
 	uint32_t j;
@@ -193,7 +194,7 @@ static int task_add(struct import *im, const json_t *task, const json_t *done, c
 	return rc;
 }
 
-/* 1: all parents are done; 0: not yet. */
+/* Returns 1 if all parents are complete, else 0. */
 static int task_ready(struct import *im, const json_t *task, const json_t *known,
 		      const json_t *done)
 {
@@ -225,7 +226,7 @@ static int wf_tasks(struct import *im, const json_t *tasks, json_t *known, json_
 		if (json_object_set_new(known, id, json_true()))
 			return oom(im);
 	}
-	/* As listed, but for those that wait for parents. */
+	/* In the order of the list, except for tasks that wait for parents. */
 	do {
 		before = im->r->nops;
 		for (i = 0; i < json_array_size(tasks); i++) {
@@ -275,7 +276,7 @@ static int wf_load(struct import *im, const json_t *root)
 
 /* --- PyTorch execution traces --- */
 
-/* Accesses of the tensors in a value, which may be in lists. */
+/* Add the accesses of the tensors in a value, which may be nested lists. */
 static int tensors(struct import *im, const json_t *v, bool write, bool output, const json_t *args,
 		   json_t *note)
 {
@@ -305,7 +306,7 @@ static int tensors(struct import *im, const json_t *v, bool write, bool output, 
 	return rc;
 }
 
-/* Does the schema mark its argument number i, of those that have values, as written? */
+/* Does the schema mark argument i (counting those with values) as written? */
 static bool written(const char *schema, size_t i)
 {
 	const char *p = strchr(schema, '(');
@@ -333,7 +334,7 @@ static bool written(const char *schema, size_t i)
 	return false;
 }
 
-/* 1.0 has the lists themselves, 1.1 has them under "values". */
+/* Schema 1.0 has the lists themselves, 1.1 has them under "values". */
 static const json_t *values(const json_t *node, const char *key)
 {
 	const json_t *v = json_object_get(node, key);
@@ -394,7 +395,7 @@ static int node_add(struct import *im, const json_t *node)
 	for (i = 0; !rc && i < json_array_size(out); i++)
 		rc = tensors(im, json_array_get(out, i), false, true, args, NULL);
 	json_decref(args);
-	/* Nothing to do with tensors: no op. */
+	/* Without tensors it is not an op. */
 	if (!rc && im->r->naccesses == had)
 		im->r->nops--;
 	return rc;
@@ -423,7 +424,7 @@ static int et_load(struct import *im, const json_t *root)
 	for (i = 0; !rc && i < n; i++) {
 		json_int_t id = json_integer_value(json_object_get(nodes[i], "id"));
 
-		/* The operators inside it do the work. */
+		/* The operators that it contains do the work. */
 		if (!bsearch(&id, parents, n, sizeof(*parents), id_cmp))
 			rc = node_add(im, nodes[i]);
 	}
