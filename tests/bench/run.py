@@ -51,7 +51,7 @@ CROWD = [(f"{p} x {w}{name}", engine, "pushers", ["--threads", p, "--workers", w
          for p, w in ((1, 1), (1, 2), (2, 1), (2, 2))]
 CROWD += [(f"2 of 1 x 1{name}", engine, "pushers-each", ["--threads", 2, "--workers", 1])
           for engine, name in (("pawl-1", ""), ("tbb-group-2", TBB))]
-TUNED = [(f"{w} workers, window {n}, {policy}", "pawl-help",
+TUNED = [(f"{w} worker{'s' * (w > 1)}, window {n}, {policy}", "pawl-help",
           ["--threads", w + 1, "--window", n, "--policy", policy])
          for w in (1, 2) for n in (128, 1024) for policy in ("block", "help")]
 DEFAULT = [(f"{name}: {shape}", engine, shape, extra)
@@ -461,8 +461,8 @@ def in_push_table(b):
     rows = [[n] + [f"{b.in_push[n, t]:.0%}" if (n, t) in b.in_push else "–" for t in tests]
             for n in b.names() if any(b.in_push.get((n, t)) for t in tests)]
     if rows:
-        table("Ops that ran inside their own push (the other engines: none)", ["engine"] + tests,
-              rows)
+        table("Ops that ran inside their own push: share of all; the other engines have none",
+              ["engine"] + tests, rows)
 
 
 def latency_tables(b, targets):
@@ -493,9 +493,9 @@ def latency_tables(b, targets):
                   ["engine", "p50", "p99", "p99.9", "max", "lines"] + ["awake"] * idle, rows,
                   ["awake: CPU time of the process in the idle time, as a share of it"] * idle)
     if line:
-        print(f"\n  One line from core to core: {fmt(line)} ns one way "
-              f"(p90 {fmt(median([r['p90'] for r in b.lines]))}); "
-              f"reading the clock {fmt(clock)} ns, not taken off.")
+        table("One line from core to core: ns one way", ["", "p50", "p90", "reading the clock"],
+              [["line", fmt(line), fmt(median([r["p90"] for r in b.lines])), fmt(clock)]],
+              ["the clock is not taken off"])
     p50, p999 = b.mid(PAWL2, "ping-w", "p50"), b.mid(PAWL2, "ping-w", "p99_9")
     targets.append((f"ping-w: {PAWL2} p50 in line transfers",
                     p50 / line if p50 and line else None, MAX_LINES, ""))
@@ -900,6 +900,8 @@ def main():
             missed = target_table(targets)
             record["noise"] = noise(facts, use.result(), b.spread())
             print_noise(record["noise"], use.result(), b.spread())
+            record["engines"] = list(b.engines.values())
+            record["rounds_done"] = b.rounds
             record["line"] = b.lines
             record["hand"] = b.hands
             record["in_push"] = [{"engine": e, "test": t, "share": s}
