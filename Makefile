@@ -393,6 +393,7 @@ PHONY += help
 #@   check-mxnet     Apache MXNet from PyPI on its own engine and on pawl (bench-mxnet: times,
 #@                   QUICK=1: in about one minute)
 #@   check-headers   public headers alone, as C and as C++
+#@   check-abi       programs of the first release run; what changed in the interface since then
 #@   check-layers    no layer calls upward
 #@   check-install   install, build users with pkg-config and CMake, uninstall
 #@   check-tokens    words and primitives that may not occur; SPDX tags

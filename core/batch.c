@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <core/internal.h>
+#include <core/sizes.h>
 
 /* One access in the batch. */
 struct acc {
@@ -320,10 +321,12 @@ int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
 	if (n > e->cfg.max_ops)
 		return err(-E2BIG, "push_batch: %zu ops, config.max_ops is %u", n, e->cfg.max_ops);
 	for (i = 0; i < n; i++) {
-		rc = op_check(e, &ops[i], "push_batch");
+		const struct pawl_op *d = op_at(ops, i);
+
+		rc = op_check(e, d, "push_batch");
 		if (rc)
 			return rc;
-		naccs += (size_t)ops[i].nreads + ops[i].nwrites;
+		naccs += (size_t)d->nreads + d->nwrites;
 	}
 	if (naccs > UINT32_MAX)
 		return err(-E2BIG, "push_batch: %zu accesses", naccs);
@@ -336,6 +339,7 @@ int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
 			return rc;
 	}
 	for (i = 0; i < n; i++) {
+		const struct pawl_op *desc = op_at(ops, i);
 		struct op *op = op_new(t, &t->scratch->ops[i]);
 		u32 opi = t->scratch->ops[i];
 
@@ -344,7 +348,7 @@ int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
 			return err(-ENOMEM, "push_batch: %u ops exist (config.max_ops)",
 				   e->cfg.max_ops);
 		}
-		rc = op_fill(t, op, opi, &ops[i], 0);
+		rc = op_fill(t, op, opi, desc, 0);
 		if (rc) {
 			op_free(t, op, opi);
 			batch_undo(t, (u32)i);
@@ -357,7 +361,7 @@ int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
 				dep_ref(opi, op->ndeps, op->ext, j), j };
 		}
 		if (load_relaxed(&e->special) & SPECIAL_TRACING)
-			trace_event(t, TRACE_PUSH, opi, ops[i].name, 0);
+			trace_event(t, TRACE_PUSH, opi, desc->name, 0);
 	}
 	if (e->kind == PAWL_NAIVE)
 		fetch_add_relaxed(&t->naive_pending, (u32)n);

@@ -10,6 +10,7 @@
  */
 #include <string.h>
 #include <core/devices.h>
+#include <core/sizes.h>
 
 int pawl_device_count(int kind)
 {
@@ -30,27 +31,28 @@ int pawl_device_info(struct pawl_device device, struct pawl_device_info *out)
 {
 	const struct device_ops *ops = ops_of_kind(device.kind);
 	int rc = devices_process_check("device_info");
+	struct pawl_device_info d = { 0 };
 	struct device_info i;
 
+	if (!rc)
+		rc = size_check_out("device_info: out", out, DEVICE_INFO_SIZE_0);
 	if (rc)
 		return rc;
-	if (!out || out->size != sizeof(*out))
-		return err(-EINVAL, "device_info: size is %zu, this library has %zu",
-			   out ? out->size : 0, sizeof(*out));
 	if (!ops)
 		return err(-ENOSYS, "device_info: this library is built without devices of kind %u",
 			   device.kind);
 	rc = ops->info(device.id, &i);
 	if (rc)
 		return rc;
-	memcpy(out->name, i.name, sizeof(out->name));
-	out->memory = i.memory;
-	out->memory_free = i.memory_free;
-	out->major = i.major;
-	out->minor = i.minor;
-	out->units = i.units;
-	out->driver = i.driver;
-	out->runtime = i.runtime;
+	memcpy(d.name, i.name, sizeof(d.name));
+	d.memory = i.memory;
+	d.memory_free = i.memory_free;
+	d.major = i.major;
+	d.minor = i.minor;
+	d.units = i.units;
+	d.driver = i.driver;
+	d.runtime = i.runtime;
+	size_copy_out(out, &d, sizeof(d));
 	return 0;
 }
 PAWL_EXPORT(pawl_device_info);

@@ -22,10 +22,11 @@
 #include <unistd.h>
 #include <base/futex.h>
 #include <core/internal.h>
+#include <core/sizes.h>
 
 static u64 engine_ids;
 
-void pawl_config_init(struct pawl_config *cfg)
+static void config_defaults(struct pawl_config *cfg)
 {
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
 
@@ -44,6 +45,22 @@ void pawl_config_init(struct pawl_config *cfg)
 	cfg->device_workers = 1;
 	cfg->device_window = 512;
 	cfg->name = "pawl";
+}
+
+void pawl_config_init_size(struct pawl_config *cfg, size_t size)
+{
+	struct pawl_config c;
+
+	config_defaults(&c);
+	cfg->size = size;
+	size_copy_out(cfg, &c, sizeof(c));
+}
+PAWL_EXPORT(pawl_config_init_size);
+
+/* In programs that do not say which size they have: see the macro. */
+void (pawl_config_init)(struct pawl_config *cfg)
+{
+	pawl_config_init_size(cfg, CONFIG_SIZE_0);
 }
 PAWL_EXPORT(pawl_config_init);
 
@@ -224,12 +241,13 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	if (!out)
 		return err(-EINVAL, "engine_create: out is NULL");
 	*out = NULL;
-	pawl_config_init(&c);
+	config_defaults(&c);
 	if (cfg) {
-		if (cfg->size != sizeof(c))
-			return err(-EINVAL, "engine_create: config.size is %zu, this library has %zu",
-				   cfg->size, sizeof(c));
-		c = *cfg;
+		rc = size_check("engine_create: config", cfg, CONFIG_SIZE_0, sizeof(c));
+		if (rc)
+			return rc;
+		memcpy(&c, cfg, cfg->size < sizeof(c) ? cfg->size : sizeof(c));
+		c.size = sizeof(c);
 	}
 	rc = config_check(&c);
 	if (rc)
@@ -425,41 +443,41 @@ PAWL_EXPORT(pawl_engine_destroy);
 
 int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
 {
+	int rc = size_check_out("stats: out", out, STATS_SIZE_0);
+	struct pawl_stats s = { 0 };
 	struct exec_stats xs;
 	u32 i, n;
 
-	if (!out || out->size != sizeof(*out))
-		return err(-EINVAL, "stats: size is %zu, this library has %zu",
-			   out ? out->size : 0, sizeof(*out));
-	memset(out, 0, sizeof(*out));
-	out->size = sizeof(*out);
+	if (rc)
+		return rc;
 	n = load_relaxed(&e->used_slots);
 	for (i = 0; i < n; i++) {
 		struct thread *t = thread_of(e, i);
 
-		out->completed += load_acquire(&t->completed);	/* CORE-N3 <-> CORE-N2 */
-		out->failed += load_relaxed(&t->failed);
-		out->skipped += load_relaxed(&t->skipped);
-		out->inlined += load_relaxed(&t->inlined);
-		out->records += load_relaxed(&t->records);
-		out->helps += load_relaxed(&t->helps);
+		s.completed += load_acquire(&t->completed);	/* CORE-N3 <-> CORE-N2 */
+		s.failed += load_relaxed(&t->failed);
+		s.skipped += load_relaxed(&t->skipped);
+		s.inlined += load_relaxed(&t->inlined);
+		s.records += load_relaxed(&t->records);
+		s.helps += load_relaxed(&t->helps);
 	}
 	/* Second, with the slots that came meanwhile: never fewer than completed. */
 	n = load_relaxed(&e->used_slots);
 	for (i = 0; i < n; i++)
-		out->pushed += load_relaxed(&thread_of(e, i)->pushed);
+		s.pushed += load_relaxed(&thread_of(e, i)->pushed);
 	exec_stats(e->x, &xs);
-	out->helped = xs.helped;
-	out->handed = xs.handed;
-	out->stolen = xs.stolen;
-	out->sleeps = xs.sleeps;
-	out->wakes = xs.wakes;
-	out->workers = xs.workers;
-	out->threads = n;
-	out->vars = pool_carved(e->pool[POOL_VAR]);
-	out->ops = pool_carved(e->pool[POOL_OP]);
-	out->blocks = pool_carved(e->pool[POOL_BLOCK]);
-	out->bytes = arena_bytes(e->arena);
+	s.helped = xs.helped;
+	s.handed = xs.handed;
+	s.stolen = xs.stolen;
+	s.sleeps = xs.sleeps;
+	s.wakes = xs.wakes;
+	s.workers = xs.workers;
+	s.threads = n;
+	s.vars = pool_carved(e->pool[POOL_VAR]);
+	s.ops = pool_carved(e->pool[POOL_OP]);
+	s.blocks = pool_carved(e->pool[POOL_BLOCK]);
+	s.bytes = arena_bytes(e->arena);
+	size_copy_out(out, &s, sizeof(s));
 	return 0;
 }
 PAWL_EXPORT(pawl_stats);

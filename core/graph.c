@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <core/internal.h>
+#include <core/sizes.h>
 #include <device/device.h>
 
 /* One of the ops, without its vars. */
@@ -172,18 +173,20 @@ static int group_check(struct pawl_engine *e, const struct pawl_op *ops, size_t 
 
 	*nr = *nw = 0;
 	for (i = 0; i < n; i++) {
-		rc = op_check(e, &ops[i], "oper_create_many");
+		const struct pawl_op *op = op_at(ops, i);
+
+		rc = op_check(e, op, "oper_create_many");
 		if (rc)
 			return rc;
-		if (ops[i].async_fn)
+		if (op->async_fn)
 			return err(-EINVAL, "oper_create_many: ops[%zu] is asynchronous", i);
-		if (ops[i].device.kind != ops[0].device.kind ||
-		    ops[i].device.id != ops[0].device.id || ops[i].prop != ops[0].prop ||
-		    ops[i].flags != ops[0].flags)
+		if (op->device.kind != ops[0].device.kind ||
+		    op->device.id != ops[0].device.id || op->prop != ops[0].prop ||
+		    op->flags != ops[0].flags)
 			return err(-EINVAL, "oper_create_many: ops[%zu] has another device, prop or flags",
 				   i);
-		*nr += ops[i].nreads;
-		*nw += ops[i].nwrites;
+		*nr += op->nreads;
+		*nw += op->nwrites;
 	}
 	return *nr + *nw > 65535 ? err(-E2BIG, "oper_create_many: %zu accesses", *nr + *nw) : 0;
 }
@@ -213,7 +216,7 @@ static struct group *group_new(const struct pawl_op *ops, size_t n, size_t nr, s
 	g->vars = vars;
 	g->nreads = (u32)nr;
 	for (i = 0; i < n; i++) {
-		const struct pawl_op *op = &ops[i];
+		const struct pawl_op *op = op_at(ops, i);
 
 		g->ops[i] = (struct group_op){ op->fn, op->arg, op->release, op->name,
 					       op->nreads, op->nwrites };
@@ -301,9 +304,9 @@ static bool group_same(const struct group *g, const struct pawl_op *ops, size_t 
 		return false;
 	for (i = 0; i < n; i++) {
 		const struct group_op *had = &g->ops[i];
-		const struct pawl_op *op = &ops[i];
+		const struct pawl_op *op = op_at(ops, i);
 
-		if (op->size != sizeof(*op) || op->fn != had->fn ||
+		if (op_size_bad(op) || op->fn != had->fn ||
 		    (op->arg != had->arg && !BUSTED(AGAIN_UNSEEN)) || op->async_fn ||
 		    op->release || op->flags != g->flags || op->prop != g->prop ||
 		    op->nreads != had->nreads || op->nwrites != had->nwrites ||
@@ -341,9 +344,12 @@ int pawl_push_again(struct pawl_engine *e, const struct pawl_op *ops, size_t n, 
 	if (!ops || !n || !kept)
 		return err(-EINVAL, "push_again: %s", kept ? "no ops" : "kept is NULL");
 	if (!kept->h || !oper_same(t, *kept, ops, n)) {
-		for (i = 0; i < n; i++)
-			if (ops[i].release)
+		for (i = 0; i < n; i++) {
+			if (op_size_bad(op_at(ops, i)))
+				return -EINVAL;
+			if (op_at(ops, i)->release)
 				return err(-EINVAL, "push_again: ops[%zu] has a release", i);
+		}
 		rc = pawl_oper_create_many(e, ops, n, &oper);
 		if (rc)
 			return rc;

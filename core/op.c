@@ -6,7 +6,9 @@
  * Progress: wait-free but for the pools (lock-free).  Everything here is the pushing
  * thread's own: nobody else knows the op yet.
  */
+#include <stdio.h>
 #include <core/internal.h>
+#include <core/sizes.h>
 
 void ext_put(struct thread *t, u32 ext)
 {
@@ -38,9 +40,13 @@ int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext)
 /* What is wrong with the description, or 0; the vars are checked when they are used. */
 __cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *who)
 {
-	if (!d || d->size != sizeof(*d))
-		return err(-EINVAL, "%s: op.size is %zu, this library has %zu", who,
-			   d ? d->size : 0, sizeof(*d));
+	char name[64];
+	int rc;
+
+	snprintf(name, sizeof(name), "%s: op", who);
+	rc = size_check(name, d, OP_SIZE_0, sizeof(*d));
+	if (rc)
+		return rc;
 	if (d->fn && d->async_fn)
 		return err(-EINVAL, "%s: op.fn and op.async_fn are both set", who);
 	if (d->prop > PAWL_NO_SKIP)
@@ -55,7 +61,7 @@ __cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *wh
 	if (d->device.kind == PAWL_CPU && d->device.id >= e->ndev)
 		return err(-ENODEV, "%s: no CPU device %u, this engine has %u", who,
 			   d->device.id, e->ndev);
-	/* Nothing is: of a device that is no CPU, or with a flag (op_check()). */
+	/* Nothing is: of a device that is no CPU, with a flag, or longer (op_check()). */
 	if ((d->reads || !d->nreads) && (d->writes || !d->nwrites))
 		return 0;
 	return err(-EINVAL, "%s: op.%s is NULL but its count is %u", who,

@@ -181,8 +181,14 @@ struct pawl_config {
 	void (*drop)(void *user, void *payload);	/* a payload that no caller got */
 };
 
-/* Every field's default.  Any thread; wait-free. */
+/*
+ * Every field's default.  The macro says how long the struct is in this header; the function
+ * of its name, for programs that look symbols up, writes the 152 bytes of release 0.1.  Any
+ * thread; wait-free.
+ */
 PAWL_API void pawl_config_init(struct pawl_config *cfg);
+PAWL_API void pawl_config_init_size(struct pawl_config *cfg, size_t size);
+#define pawl_config_init(cfg) pawl_config_init_size((cfg), sizeof(struct pawl_config))
 
 /*
  * Create an engine; cfg NULL means defaults.  Any number per process; no thread

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+/* core/sizes.c: structs of programs that were built with a newer header, or a wrong one. */
+#include "util.h"
+#include <core/internal.h>
+#include <core/sizes.h>
+#include <pawl/device.h>
+
+/* As in a newer header: fields that this library does not know, and memory of others behind. */
+#define NEWER(name, type)				\
+	struct name {					\
+		struct type old;			\
+		u64 unknown[2];				\
+		u64 others;				\
+	}
+NEWER(newer_config, pawl_config);
+NEWER(newer_stats, pawl_stats);
+NEWER(newer_info, pawl_device_info);
+
+struct newer_op {
+	struct pawl_op old;
+	u64 unknown[2];
+};
+
+#define OTHERS		0x1234567887654321ull
+#define SIZE(s)		offsetof(struct s, others)
+
+static struct newer_op newer(struct pawl_op op)
+{
+	struct newer_op n = { .old = op };
+
+	n.old.size = sizeof(n);
+	return n;
+}
+
+START_TEST(test_newer_config)
+{
+	struct newer_config c = { .others = OTHERS };
+	struct pawl_engine *e;
+
+	pawl_config_init_size(&c.old, SIZE(newer_config));
+	ck_assert_uint_eq(c.old.size, SIZE(newer_config));
+	ck_assert_uint_eq(c.old.max_threads, 256);
+	ck_assert(!c.unknown[0] && !c.unknown[1] && c.others == OTHERS);
+	c.old.workers = 0;
+	OK(pawl_engine_create(&c.old, &e));
+	OK(pawl_engine_destroy(e));
+	((char *)c.unknown)[15] = 1;
+	FAILS(pawl_engine_create(&c.old, &e), -EINVAL, "engine_create", "config.size");
+	ck_assert_ptr_null(e);
+}
+END_TEST
+
+/* What the function of the macro's name writes: the first release's fields. */
+START_TEST(test_config_of_first_release)
+{
+	struct pawl_engine *e;
+	struct pawl_config c;
+	union {
+		struct pawl_config c;
+		u8 byte[sizeof(struct pawl_config) + 64];
+	} u;
+	size_t i;
+
+	memset(&u, 0xa5, sizeof(u));
+	(pawl_config_init)(&u.c);
+	ck_assert_uint_eq(u.c.size, CONFIG_SIZE_0);
+	for (i = CONFIG_SIZE_0; i < sizeof(u); i++)
+		ck_assert_uint_eq(u.byte[i], 0xa5);
+	pawl_config_init(&c);
+	u.c.size = c.size;
+	ck_assert(!memcmp(&u.c, &c, CONFIG_SIZE_0));
+	u.c.size = CONFIG_SIZE_0;
+	u.c.workers = 0;
+	OK(pawl_engine_create(&u.c, &e));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_newer_op)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v = var_new(e);
+	u64 n = 0;
+	struct newer_op op = newer(op_write(add_plain, &n, &v));
+	pawl_oper_t oper;
+
+	OK(pawl_push(e, &op.old));
+	OK(pawl_oper_create(e, &op.old, &oper));
+	OK(pawl_oper_push(e, oper, 0, op.old.device));
+	OK(pawl_oper_delete(e, oper));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 2);
+	op.unknown[1] = 1;
+	FAILS(pawl_push(e, &op.old), -EINVAL, "push", "op.size");
+	FAILS(pawl_oper_create(e, &op.old, &oper), -EINVAL, "oper_create", "op.size");
+	/* The other fields are checked, too. */
+	op.unknown[1] = 0;
+	op.old.prop = 99;
+	FAILS(pawl_push(e, &op.old), -EINVAL, "op.prop");
+	op.old.prop = PAWL_NORMAL;
+	op.old.size = OP_SIZE_0 - 1;
+	FAILS(pawl_push(e, &op.old), -EINVAL, "op.size");
+	op.old.size = (size_t)-8;
+	FAILS(pawl_push(e, &op.old), -EINVAL, "op.size");
+	FAILS(pawl_push(e, NULL), -EINVAL, "op");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The step from one to the next is the program's size. */
+START_TEST(test_newer_arrays)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v[3] = { var_new(e), var_new(e), var_new(e) };
+	u64 n[3] = { 0 };
+	struct newer_op ops[3];
+	pawl_oper_t kept = { 0 }, was, many;
+	int i;
+
+	for (i = 0; i < 3; i++)
+		ops[i] = newer(op_write(add_plain, &n[i], &v[i]));
+	OK(pawl_push_batch(e, &ops[0].old, 3));
+	OK(pawl_oper_create_many(e, &ops[0].old, 3, &many));
+	OK(pawl_oper_push(e, many, 0, ops[0].old.device));
+	OK(pawl_oper_delete(e, many));
+	OK(pawl_push_again(e, &ops[0].old, 3, &kept));
+	was = kept;
+	OK(pawl_push_again(e, &ops[0].old, 3, &kept));
+	ck_assert(was.h == kept.h);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	for (i = 0; i < 3; i++)
+		ck_assert_uint_eq(n[i], 4);
+	ops[2].unknown[0] = 1;
+	FAILS(pawl_push_batch(e, &ops[0].old, 3), -EINVAL, "push_batch", "op.size");
+	FAILS(pawl_oper_create_many(e, &ops[0].old, 3, &many), -EINVAL, "op.size");
+	FAILS(pawl_push_again(e, &ops[0].old, 3, &kept), -EINVAL, "op.size");
+	/* Nothing is read with a step that is no size. */
+	ops[0].old.size = (size_t)1 << 40;
+	FAILS(pawl_push_batch(e, &ops[0].old, 3), -EINVAL, "op.size");
+	FAILS(pawl_oper_create_many(e, &ops[0].old, 3, &many), -EINVAL, "op.size");
+	FAILS(pawl_push_again(e, &ops[0].old, 3, &kept), -EINVAL, "op.size");
+	ck_assert_uint_eq(stats(e).failed, 0);
+	OK(pawl_oper_delete(e, kept));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* What is written: as long as the program's struct, zero where nothing is known. */
+START_TEST(test_newer_results)
+{
+	struct pawl_device device = { PAWL_FAKE, 0 };
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	struct newer_stats s = { .unknown = { 1, 1 }, .others = OTHERS };
+	struct newer_info d = { .unknown = { 1, 1 }, .others = OTHERS };
+	struct pawl_op op = op_of_fn(nothing, NULL);
+	int rc;
+
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	s.old.size = SIZE(newer_stats);
+	OK(pawl_stats(e, &s.old));
+	ck_assert_uint_eq(s.old.size, SIZE(newer_stats));
+	ck_assert_uint_eq(s.old.pushed, 1);
+	ck_assert(!s.unknown[0] && !s.unknown[1] && s.others == OTHERS);
+	s.old.size = STATS_SIZE_0 - 8;
+	FAILS(pawl_stats(e, &s.old), -EINVAL, "stats", "size");
+	s.old.size = (size_t)1 << 40;
+	FAILS(pawl_stats(e, &s.old), -EINVAL, "stats", "size");
+	FAILS(pawl_stats(e, NULL), -EINVAL, "stats");
+
+	d.old.size = SIZE(newer_info);
+	rc = pawl_device_info(device, &d.old);
+	if (rc != -ENOSYS) {
+		OK(rc);
+		ck_assert_uint_eq(d.old.size, SIZE(newer_info));
+		ck_assert(d.old.name[0] && !d.unknown[0] && d.others == OTHERS);
+	}
+	d.old.size = 0;
+	FAILS(pawl_device_info(device, &d.old), -EINVAL, "device_info", "size");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+SUITE("sizes", test_newer_config, test_config_of_first_release, test_newer_op,
+      test_newer_arrays, test_newer_results)
