@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Both ends of every memory-ordering edge are there.
+"""Check that both ends of every memory-ordering edge exist.
 
-A comment at an ordered access names it and its partner: CORE-A1 <-> CORE-R2.  Here:
-  - each label stands on two lines of the sources at least (one that is its own partner,
-    the same access of another thread, needs but one), and first on one of them: there
-    is a comment of its own, not only a mention by its partner;
-  - a folder's labels begin with its name; others may refer to them;
-  - Documentation/memory-model.md, if there, has the same labels.
+A comment at an ordered access names it and its partner: CORE-A1 <-> CORE-R2.  Checked:
+  - each label is on at least two lines of the sources (one line if it is its own partner,
+    the same access by another thread), and comes first on one of them: it has a comment
+    of its own, and is not only mentioned by its partner;
+  - a folder's labels begin with its name; other folders may refer to them;
+  - Documentation/memory-model.md, if it exists, has the same labels.
 """
 import glob
 import os

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every C file of a layer, and of the pawl command, is named in its Makefile.
+# Check that every C file of a layer, and of the pawl command, is named in its Makefile.
 cd "$(dirname "$0")/.." || exit 2
 rc=0
 for dir in pool device exec core compat tools/pawl; do

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What may not occur in the sources:
-#   - in the library, outside include/base: the compiler's atomics, C11's, volatile and
-#     assembly (the model and the mutation of orders see base/atomic.h alone), and locks;
-#   - anywhere: words that claim too much, or say that something is unfinished;
-#   - a file without its SPDX tag.
+# Check for tokens that must not occur in the sources:
+#   - in the library, outside include/base: the compiler's and C11's atomics, volatile and
+#     assembly (the model and the mutation of orders only cover base/atomic.h), and locks;
+#   - anywhere: words that claim too much, or that mark unfinished work;
+#   - a file without an SPDX tag.
 cd "$(dirname "$0")/.." || exit 2
 rc=0
 

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The version map of the shared library, from the PAWL_EXPORT() lines of its sources.
+"""Generate the shared library's version map from the PAWL_EXPORT() lines of its sources.
 
-With -c: check that these name just the functions that the public headers declare.
+With -c: check that these name exactly the functions that the public headers declare.
 """
 import argparse
 import glob

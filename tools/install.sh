@@ -3,8 +3,8 @@
 #
 # install.sh [-u] DESTDIR MODE:FILE:FOLDER...
 #
-# Put each file there, or with -u remove it.  MODE is octal; "link" copies a symbolic
-# link; "dir" has no file: the folder is removed if it is empty.
+# Install each file in its folder, or with -u remove it.  MODE is octal; "link" copies a
+# symbolic link; "dir" has no file: the folder is removed if it is empty.
 set -eu
 
 remove=

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What kconfiglib's own commands do not do: merge fragments, and check the help texts."""
+"""Merge configuration fragments and check help texts, which kconfiglib's commands do not do."""
 import os
 import sys
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pawl/mx_bridge.h - what the layer with MXNet's names stands on (libpawl_mx).
+ * pawl/mx_bridge.h - the base of the layer with MXNet's interface (libpawl_mx).
  *
- * MXNet's engine in C, with nothing of a language: vars, ops whose bodies may throw, waits
- * that give the exception back.  <pawl/mx_c_api.h>, <pawl/mx_engine.hpp> and what pawl mxnet
- * preloads (compat/mxnet/pawl_mxnet.cc) are written on it, and so can other front ends be.
+ * MXNet's engine in C, independent of a front end's language: vars, ops whose bodies may
+ * throw, waits that return the exception.  <pawl/mx_c_api.h>, <pawl/mx_engine.hpp> and the
+ * library that pawl mxnet preloads (compat/mxnet/pawl_mxnet.cc) use it, and so may other front
+ * ends.
  *
- * Functions return 0 or a negative errno; pawl_mx_last_error() of the same thread says what
- * was wrong, in full.  Any thread may call anything, also from a body.
+ * Functions return 0 or a negative errno; pawl_mx_last_error() on the same thread returns the
+ * full reason.  Any thread may make any call, also from a body.
  */
 #ifndef PAWL_MX_BRIDGE_H
 #define PAWL_MX_BRIDGE_H
@@ -32,7 +33,7 @@ enum pawl_mx_kind {
 	PAWL_MX_PER_DEVICE,
 };
 
-/* Values as MXNet's Context::DeviceType. */
+/* The values of MXNet's Context::DeviceType. */
 enum pawl_mx_device {
 	PAWL_MX_CPU = 1,
 	PAWL_MX_GPU = 2,
@@ -40,7 +41,7 @@ enum pawl_mx_device {
 	PAWL_MX_CPU_SHARED = 5,
 };
 
-/* In memory as mxnet::Context, RunContext and CallbackOnComplete of MXNet 1.9.1. */
+/* The layout of mxnet::Context, RunContext and CallbackOnComplete of MXNet 1.9.1. */
 struct pawl_mx_context {
 	int32_t dev_type;	/* enum pawl_mx_device */
 	int32_t dev_id;
@@ -53,7 +54,7 @@ struct pawl_mx_run {
 	bool is_bulk;
 };
 
-/* Call it: cb.callback(cb.engine, cb.param, error), error being NULL or a dmlc::Error. */
+/* To call it: cb.callback(cb.engine, cb.param, error), where error is NULL or a dmlc::Error. */
 struct pawl_mx_callback {
 	void (*callback)(struct pawl_mx_engine *engine, void *param, const void *error);
 	struct pawl_mx_engine *engine;
@@ -62,8 +63,8 @@ struct pawl_mx_callback {
 
 /*
  * Bodies, all with void pointers as in MXNet's C API: run is a struct pawl_mx_run, on_start
- * and on_complete are struct pawl_mx_callback, which may be copied.  A body may throw a C++
- * exception, or a synchronous one call pawl_mx_fail(): then the op fails.
+ * and on_complete are struct pawl_mx_callback, which may be copied.  The op fails if its body
+ * throws a C++ exception, or if a synchronous body calls pawl_mx_fail().
  */
 typedef void (*pawl_mx_sync_fn)(void *run, void *arg);
 typedef void (*pawl_mx_async_fn)(void *run, void *on_complete, void *arg);
@@ -76,14 +77,14 @@ struct pawl_mx_op {
 	pawl_mx_start_fn async_start;
 	void *arg;
 	/*
-	 * Called once with arg: when the op is over and before its vars are released, ran or
-	 * not; at once if the push is refused.
+	 * Called once with arg: when the op is complete, whether it ran or not, and before its
+	 * vars are released; at once if the push is refused.
 	 */
 	void (*drop)(void *arg);
-	bool keep;		/* drop is not called while the body is on a stack either */
+	bool keep;		/* drop is not called before the body has returned */
 	bool wait;		/* runs even if its vars are poisoned */
-	bool timed;		/* the profiler of the hooks is told of it */
-	bool in_room;		/* arg is a room of this op alone, which drop gives back */
+	bool timed;		/* measured by the profiler of the hooks */
+	bool in_room;		/* arg is a room used by this op alone, which drop frees */
 	int prop;		/* enum pawl_prop, which are MXNet's numbers */
 	int priority;
 	const char *name;	/* copied; may be NULL */
@@ -94,56 +95,61 @@ struct pawl_mx_op {
 };
 
 /*
- * What a front end puts in place of this library's: NULL is ours.  Before the first engine.
+ * Functions of a front end that replace this library's own, which NULL selects.  Set them
+ * before the first engine is created.
  */
 struct pawl_mx_hooks {
-	/* On each new worker; ours tells OpenMP what MXNet recommends. */
+	/* Called on each new worker; the default sets MXNet's recommended OpenMP threads. */
 	void (*worker_start)(void);
 	/*
-	 * The profiler.  While it adds up there is no bulk.  An op that is to be timed begins
-	 * before its body, and ends, on whatever thread, when it is over.
+	 * The profiler.  While it aggregates there is no bulk.  begin is called before the body
+	 * of a timed op, and end when the op is complete, on any thread.
 	 */
 	bool (*aggregating)(void);
 	void *(*begin)(const char *name);
 	void (*end)(void *task);
-	/* Its bodies know no streams of ours: GPU contexts are refused. */
+	/* The front end's bodies do not support streams: refuse GPU contexts. */
 	bool cpus_only;
 };
 
 PAWL_API void pawl_mx_set_hooks(const struct pawl_mx_hooks *hooks);
 
 /*
- * Engines, with the environment's settings; the process has one that is everybody's.  free
- * waits for everything first; of the process's engine the next get makes another one.
+ * Engines use the environment's settings.  The process has one shared engine.  free waits for
+ * all ops first; after free of the shared engine the next get creates a new one.
  */
 PAWL_API int pawl_mx_engine_create(int kind, struct pawl_mx_engine **out);
 PAWL_API int pawl_mx_engine_free(struct pawl_mx_engine *e);
-/* The process's; made on the first call, by MXNET_ENGINE_TYPE.  NULL: see last_error(). */
+/*
+ * Return the shared engine, created on the first call according to MXNET_ENGINE_TYPE, or NULL
+ * on failure (pawl_mx_last_error()).
+ */
 PAWL_API struct pawl_mx_engine *pawl_mx_engine_get(void);
 /*
- * exception: as in the waits below; from a body, stop does nothing, and in the child of a
- * fork, as long as the engine is not there again, neither does anything.
+ * exception is set as by the waits below.  From a body, stop has no effect; neither has any
+ * call in the child of a fork until the engine was created again.
  */
 PAWL_API int pawl_mx_engine_stop(struct pawl_mx_engine *e, void **exception);
 PAWL_API int pawl_mx_engine_start(struct pawl_mx_engine *e);
-/* From now on only the bodies of deletes run; all others complete without. */
+/* From now on only the bodies of deletes run; other ops complete without their bodies. */
 PAWL_API int pawl_mx_engine_shutdown(struct pawl_mx_engine *e);
 PAWL_API int pawl_mx_engine_kind(struct pawl_mx_engine *e);
-/* The engine below; another one after a fork. */
+/* The underlying engine, which is another one after a fork. */
 PAWL_API struct pawl_engine *pawl_mx_engine_pawl(struct pawl_mx_engine *e);
 
-/* The first bytes of a var are the front end's, aligned as anything. */
+/* The first bytes of a var belong to the front end, with the largest alignment. */
 #define PAWL_MX_VAR_ROOM 16
 PAWL_API int pawl_mx_var_new(struct pawl_mx_engine *e, struct pawl_mx_var **out);
-/* fn(run, arg) and then drop(arg), both may be NULL; the var is nobody's from here on. */
+/* Calls fn(run, arg), then drop(arg); both may be NULL.  The var must not be used any more. */
 PAWL_API int pawl_mx_var_delete(struct pawl_mx_engine *e, struct pawl_mx_var *var,
 				struct pawl_mx_context ctx, pawl_mx_sync_fn fn, void *arg,
 				void (*drop)(void *arg));
 PAWL_API uint64_t pawl_mx_var_version(struct pawl_mx_var *var);
 
 /*
- * A refused push has no effect, but drop was called.  In the naive kind the op is over when
- * the push returns, and if it failed, the push returns its error: see exception below.
+ * A refused push has no effect except that drop is called.  In the naive kind the op is
+ * complete when the push returns; if it failed, the push returns its error, with exception
+ * set as by the waits below.
  */
 PAWL_API int pawl_mx_push(struct pawl_mx_engine *e, const struct pawl_mx_op *op,
 			  void **exception);
@@ -153,15 +159,16 @@ PAWL_API int pawl_mx_opr_push(struct pawl_mx_engine *e, struct pawl_mx_opr *opr,
 			      struct pawl_mx_context ctx, int priority, void **exception);
 PAWL_API int pawl_mx_opr_delete(struct pawl_mx_engine *e, struct pawl_mx_opr *opr);
 
-/* Synchronous bodies in C: the op fails with this text. */
+/* For synchronous bodies in C: let the op fail with this text. */
 PAWL_API void pawl_mx_fail(void *run, const char *text);
-/* on_complete from C: text NULL is success.  -EALREADY when it was called before. */
+/* Call on_complete from C; text NULL means success.  -EALREADY if it was called before. */
 PAWL_API int pawl_mx_complete(const void *on_complete, const char *text);
 
 /*
- * Waits: 0, or the failure of an op, given once, or of the call.  If exception is not NULL
- * it gets a std::exception_ptr of the heap when the failure was a C++ exception, for
- * pawl_mx_exception_free(); else NULL.  Without, the exception is dropped.
+ * Waits return 0, or the failure of an op, which is reported once, or of the call itself.  If
+ * exception is not NULL and the failure was a C++ exception, *exception is a pointer to a
+ * std::exception_ptr on the heap, to be freed by pawl_mx_exception_free(); otherwise it is
+ * NULL.  With exception NULL the exception is dropped.
  */
 PAWL_API int pawl_mx_wait_var(struct pawl_mx_engine *e, struct pawl_mx_var *var,
 			      void **exception);
@@ -184,24 +191,24 @@ PAWL_API void pawl_mx_exception_free(void *exception);
 PAWL_API int pawl_mx_bulk_size(struct pawl_mx_engine *e);
 PAWL_API int pawl_mx_set_bulk_size(struct pawl_mx_engine *e, int size);
 
-/* A block of PAWL_MX_ROOM bytes, aligned as anything, from a pool; for arg, and in_room. */
+/* A block of PAWL_MX_ROOM bytes with the largest alignment, from a pool; for arg and in_room. */
 #define PAWL_MX_ROOM 64
 PAWL_API void *pawl_mx_room_get(void);
 PAWL_API void pawl_mx_room_put(void *room);
 
 /*
- * Arrays (handles of <pawl/mx_c_api.h>, on the process's engine): the var that stands for the
- * memory, NULL for an array that is none; and an asynchronous copy of all elements, as
- * MXNet's CopyFromTo and _copyto: between different contexts on a copy queue of the target,
- * else on the normal one.
+ * Arrays (handles of <pawl/mx_c_api.h>, on the shared engine).  pawl_mx_nd_var() returns the
+ * var of the array's memory, or NULL for an array without memory.  pawl_mx_nd_copy() copies
+ * all elements asynchronously, like MXNet's CopyFromTo and _copyto: between different contexts
+ * on a copy queue of the target, otherwise on the normal queue.
  */
 PAWL_API struct pawl_mx_var *pawl_mx_nd_var(void *nd);
 PAWL_API int pawl_mx_nd_copy(void *from, void *to, int priority);
 
 /*
- * Resources, as MXNet's ResourceManager has them: a few temporary spaces per context
- * (MXNET_CPU_TEMP_COPY of them, given out in turn), and a random generator.  An op that uses
- * one names its var among those that it writes; that is all that guards it.
+ * Resources, like those of MXNet's ResourceManager: temporary spaces per context
+ * (MXNET_CPU_TEMP_COPY of them, returned in turn), and a random generator.  An op that uses a
+ * resource must name its var among those that it writes; nothing else guards it.
  */
 enum pawl_mx_resource_type {
 	PAWL_MX_RANDOM,		/* one per context */
@@ -218,12 +225,12 @@ struct pawl_mx_resource {
 
 PAWL_API int pawl_mx_resource_get(struct pawl_mx_context ctx, int type,
 				  struct pawl_mx_resource *out);
-/* In the op: at least size bytes, aligned to 64; what it held before may be lost. */
+/* For the op's body: at least size bytes, aligned to 64; old contents may be lost. */
 PAWL_API void *pawl_mx_resource_space(const struct pawl_mx_resource *r, size_t size);
-/* In the op: the next 64 random bits. */
+/* For the op's body: the next 64 random bits. */
 PAWL_API uint64_t pawl_mx_resource_random(const struct pawl_mx_resource *r);
 
-/* What the calling thread's last failed call has to say; never NULL. */
+/* The message of the calling thread's last failed call; never NULL. */
 PAWL_API const char *pawl_mx_last_error(void);
 PAWL_API void pawl_mx_set_last_error(const char *text);
 

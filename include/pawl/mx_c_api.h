@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pawl/mx_c_api.h - the engine's part of MXNet 1.9.1's c_api.h, on libpawl (libpawl_mx).
+ * pawl/mx_c_api.h - the engine part of MXNet 1.9.1's c_api.h, on libpawl (libpawl_mx).
  *
- * Names, arguments and return values are MXNet's: 0, or -1 and MXGetLastError() of the same
- * thread.  A context is a pointer to a struct pawl_mx_context, a property one to an int of
- * enum pawl_prop, a list of vars an array of struct pawl_mx_var *, one of arrays an array
- * of NDArrayHandle; they are in memory what they are in MXNet.
+ * Names, arguments and return values are MXNet's: 0, or -1 with the reason in
+ * MXGetLastError() on the same thread.  A context is a pointer to a struct pawl_mx_context, a
+ * property is a pointer to an int with a value of enum pawl_prop, a list of vars is an array
+ * of struct pawl_mx_var *, and a list of arrays is an array of NDArrayHandle; all have
+ * MXNet's layout.
  *
  * Asynchronous callbacks have two forms.  MXNet 1.9.1 calls func(run, on_complete, param);
- * its master has an on_start before on_complete.  They are different types and different
- * functions here: MXEnginePushAsync() and MXEnginePushAsyncOnStart().  With PAWL_MX_API
- * defined as 20000 before this header, MXNet's names mean the second form, type and function
- * both, so code of the one form does not compile or link as the other.
+ * its master passes an on_start before on_complete.  They are different types and different
+ * functions here: MXEnginePushAsync() and MXEnginePushAsyncOnStart().  If PAWL_MX_API is
+ * defined as 20000 before this header, MXNet's names refer to the second form, both the type
+ * and the function, so code of one form does not compile or link as the other.
  *
  * A deleter is called exactly once, also if the call fails.
  */
@@ -62,7 +63,7 @@ typedef EngineAsyncFuncPlain EngineAsyncFunc;
 PAWL_API const char *MXGetLastError(PAWL_MX_VOID);
 PAWL_API int MXGetVersion(int *out);
 PAWL_API int MXGetGPUCount(int *out);
-/* From here on only deletes run; everything else completes without. */
+/* From now on only the bodies of deletes run; other ops complete without their bodies. */
 PAWL_API int MXNotifyShutdown(PAWL_MX_VOID);
 
 /* --- ops --- */
@@ -130,9 +131,9 @@ PAWL_API int MXNDArrayCreateEx(const uint32_t *shape, uint32_t ndim, int dev_typ
 			       int delay_alloc, int dtype, NDArrayHandle *out);
 PAWL_API int MXNDArrayCreateEx64(const int64_t *shape, int ndim, int dev_type, int dev_id,
 				 int delay_alloc, int dtype, NDArrayHandle *out);
-/* The memory goes with the last handle on it, by an op behind all that use it. */
+/* The last handle frees the memory, by an op that follows all ops on the array. */
 PAWL_API int MXNDArrayFree(NDArrayHandle handle);
-/* size: elements.  Both wait for what was pushed before, and give its error. */
+/* size counts elements.  Both wait for all earlier ops on the array and report their error. */
 PAWL_API int MXNDArraySyncCopyFromCPU(NDArrayHandle handle, const void *data, size_t size);
 PAWL_API int MXNDArraySyncCopyToCPU(NDArrayHandle handle, void *data, size_t size);
 /* i must be -1: there are no sparse parts. */
@@ -150,7 +151,7 @@ PAWL_API int MXNDArrayAt(NDArrayHandle handle, uint32_t idx, NDArrayHandle *out)
 PAWL_API int MXNDArrayAt64(NDArrayHandle handle, int64_t idx, NDArrayHandle *out);
 PAWL_API int MXNDArrayReshape(NDArrayHandle handle, int ndim, int *dims, NDArrayHandle *out);
 PAWL_API int MXShallowCopyNDArray(NDArrayHandle src, NDArrayHandle *out);
-/* What they give is valid as long as the handle. */
+/* The results are valid as long as the handle. */
 PAWL_API int MXNDArrayGetShape(NDArrayHandle handle, uint32_t *out_dim,
 			       const uint32_t **out_pdata);
 PAWL_API int MXNDArrayGetShapeEx(NDArrayHandle handle, int *out_dim, const int **out_pdata);

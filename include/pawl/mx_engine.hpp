@@ -2,15 +2,16 @@
 /*
  * pawl/mx_engine.hpp - mxnet::Engine on libpawl; link with -lpawl_mx.
  *
- * The names of MXNet 1.9.1's engine.h and of the parts of its base.h that they use; C++11.
- * Code written to mxnet/engine.h compiles with this, or unchanged with the folder
- * <prefix>/include/pawl/compat on its include path.
+ * Declares the names of MXNet 1.9.1's engine.h and the parts of its base.h that they use;
+ * C++11.  Code for mxnet/engine.h compiles with this header, or unchanged if the folder
+ * <prefix>/include/pawl/compat is on its include path.
  *
- * A body may throw anything: the op fails, the vars that it would have written are poisoned,
- * ops on these are skipped and pass it on, and one WaitForVar(), WaitForAll() or Throw()
- * throws that exception again, of its own type.  A call that is refused throws dmlc::Error.
+ * A body may throw any exception.  Then the op fails, the vars that it would have written are
+ * poisoned, ops on these are skipped and propagate the failure, and one WaitForVar(),
+ * WaitForAll() or Throw() rethrows the exception with its type.  A refused call throws
+ * dmlc::Error.
  *
- * With PAWL_MX_API defined as 20000 before the first of these headers, an asynchronous
+ * If PAWL_MX_API is defined as 20000 before the first of these headers, an asynchronous
  * function has the form of MXNet's master, with on_start as the second argument; both forms
  * in one program are different types.
  */
@@ -174,7 +175,7 @@ class PAWL_MX_ABI Engine;
 
 namespace engine {
 
-/* Never made nor copied here: what the engine gives is a pointer to something of its own. */
+/* Never created or copied by users: the engine returns a pointer to its own object. */
 struct Var {
 	size_t version()
 	{
@@ -194,7 +195,7 @@ namespace detail {
 class PAWL_MX_ABI PawlEngine;
 }
 
-/* Three words, in memory as MXNet's: an on_complete of the C interface is one. */
+/* Three words with MXNet's layout, also used as the on_complete of the C interface. */
 class CallbackBase {
 public:
 	void operator()(const dmlc::Error *error = nullptr) const { callback_(engine_, param_, error); }
@@ -239,7 +240,7 @@ public:
 	typedef engine::OprHandle OprHandle;
 
 	virtual ~Engine() noexcept(false) {}
-	/* From here on only the functions of deletes run; all else completes without. */
+	/* From now on only the functions of deletes run; other ops complete without theirs. */
 	virtual void NotifyShutdown() = 0;
 	/* Waits for everything, joins the threads, and throws what WaitForAll() would. */
 	virtual void Stop() = 0;
@@ -249,7 +250,7 @@ public:
 				      std::vector<VarHandle> const &mutable_vars,
 				      FnProperty prop = FnProperty::kNormal,
 				      const char *opr_name = nullptr, bool wait = false) = 0;
-	/* After its last run; the handle is nobody's from here on. */
+	/* Deleted after its last run; the handle must not be used any more. */
 	virtual void DeleteOperator(OprHandle op) = 0;
 	virtual void Push(OprHandle op, Context exec_ctx, int priority = 0,
 			  bool profiling = false) = 0;
@@ -264,7 +265,7 @@ public:
 			      FnProperty prop = FnProperty::kNormal, int priority = 0,
 			      const char *opr_name = nullptr) = 0;
 	virtual void DeleteVariable(SyncFn delete_fn, Context exec_ctx, VarHandle var) = 0;
-	/* Until all writes pushed before are over; not for reads. */
+	/* Wait until all earlier writes are complete; does not wait for reads. */
 	virtual void WaitForVar(VarHandle var) = 0;
 	virtual void WaitForAll() = 0;
 	virtual void Throw(VarHandle var) = 0;
@@ -287,7 +288,7 @@ public:
 	}
 #endif
 
-	/* Sort both, each var once, and a write wins over a read. */
+	/* Sort both lists and remove duplicates; a write wins over a read. */
 	void DeduplicateVarHandle(std::vector<engine::VarHandle> *read_vars,
 				  std::vector<engine::VarHandle> *write_vars)
 	{
@@ -323,7 +324,7 @@ private:
 namespace engine {
 namespace detail {
 
-/* Throw what a failed call has: the body's exception, or its text. */
+/* Throw the error of a failed call: the body's exception, or its text. */
 [[noreturn]] inline void Raise(void *exception)
 {
 	if (exception) {
@@ -376,7 +377,7 @@ inline void RunAsync(void *run, void *on_complete, void *arg)
 
 class PAWL_MX_ABI PawlEngine final : public Engine {
 public:
-	/* own: it goes with this object; else it is the process's. */
+	/* own: e is freed with this object; otherwise it is the shared engine. */
 	PawlEngine(pawl_mx_engine *e, bool own) : e_(e), own_(own) {}
 	PawlEngine(const PawlEngine &) = delete;
 	PawlEngine &operator=(const PawlEngine &) = delete;
@@ -547,7 +548,7 @@ private:
 		op->arg = Body<AsyncFn>::Make(std::move(fn));
 		op->drop = Body<AsyncFn>::Drop;
 		op->in_room = true;
-		/* What it captured stays until it has returned, also after on_complete. */
+		/* Its captures must stay valid until it returns, also after on_complete. */
 		op->keep = true;
 	}
 	void PushOp(const pawl_mx_op &op)
@@ -562,7 +563,7 @@ private:
 	bool own_;
 };
 
-/* Stays, for those whose destructors still use the engine. */
+/* Never freed, because destructors of static objects may still use the engine. */
 PAWL_MX_ABI inline Engine *SharedEngine()
 {
 	alignas(PawlEngine) static char room[sizeof(PawlEngine)];
@@ -587,7 +588,7 @@ PAWL_MX_ABI inline Engine *CreateThreadedEnginePerDevice()
 
 inline Engine *Engine::Get() { return engine::detail::SharedEngine(); }
 
-/* The engine outlives all who hold this: it goes with the library. */
+/* The engine outlives all holders of this reference: it is freed with the library. */
 inline std::shared_ptr<Engine> Engine::_GetSharedRef()
 {
 	return std::shared_ptr<Engine>(engine::detail::SharedEngine(), [](Engine *) {});

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pawl/mx_error.hpp - what MXNet's engine throws, unless dmlc-core's own header was there. */
+/* pawl/mx_error.hpp - dmlc::Error, unless dmlc-core's own header was included before. */
 #ifndef PAWL_MX_ERROR_HPP
 #define PAWL_MX_ERROR_HPP
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pawl/mx_ndarray.hpp - mxnet::NDArray, Resource and ResourceManager, as far as an engine's
- * user needs them; C++11, link with -lpawl_mx.
+ * pawl/mx_ndarray.hpp - the parts of mxnet::NDArray, Resource and ResourceManager that users of
+ * an engine need; C++11, link with -lpawl_mx.
  *
- * An NDArray is dense memory on a CPU context with a var; copies and views share both.  The
- * address of one is a good NDArrayHandle for calls that do not keep it; MXNDArrayFree() is
- * for handles that the C interface made.
+ * An NDArray is dense memory on a CPU context with a var; copies and views share both.  Its
+ * address is a valid NDArrayHandle for calls that do not keep it; MXNDArrayFree() is only for
+ * handles that the C interface created.
  */
 #ifndef PAWL_MX_NDARRAY_HPP
 #define PAWL_MX_NDARRAY_HPP
@@ -22,7 +22,7 @@ typedef std::vector<int64_t> TShape;
 class NDArray {
 public:
 	NDArray() : handle_(nullptr) { Check(MXNDArrayCreateNone(&handle_)); }
-	/* Of no elements: a var with a context. */
+	/* An array without elements: only a var and a context. */
 	explicit NDArray(Context ctx) : NDArray(std::vector<int64_t>(1, 0), ctx) {}
 	NDArray(const std::vector<int64_t> &shape, Context ctx, bool delay_alloc = false, int dtype = 0)
 		: handle_(nullptr)
@@ -133,7 +133,7 @@ private:
 			(Engine::Get()->*wait)(var());
 	}
 
-	/* The only member: the address of an NDArray is a handle, too. */
+	/* Must be the only member, since the address of an NDArray is also a handle. */
 	NDArrayHandle handle_;
 };
 
@@ -154,7 +154,7 @@ struct ResourceRequest {
 	ResourceRequest(Type t) : type(t) {}
 };
 
-/* An op that uses one has its var among those that it mutates. */
+/* An op that uses a resource must name its var among those that it mutates. */
 struct Resource {
 	ResourceRequest req;
 	engine::VarHandle var;
@@ -162,7 +162,7 @@ struct Resource {
 	void *ptr_;
 
 	Resource() : var(nullptr), id(0), ptr_(nullptr) {}
-	/* In the op: at least size bytes; what the space held before may be lost. */
+	/* For the op's body: at least size bytes; old contents may be lost. */
 	void *get_space_internal(size_t size) const
 	{
 		pawl_mx_resource r = Raw();
@@ -173,7 +173,7 @@ struct Resource {
 		return p;
 	}
 	void *get_host_space_internal(size_t size) const { return get_space_internal(size); }
-	/* In the op: the next 64 random bits. */
+	/* For the op's body: the next 64 random bits. */
 	uint64_t random() const
 	{
 		pawl_mx_resource r = Raw();

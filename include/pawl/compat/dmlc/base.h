@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dmlc/base.h - nothing of it is needed here. */
+/* dmlc/base.h - empty, since nothing of it is needed here. */
 #ifndef PAWL_COMPAT_DMLC_BASE_H
 #define PAWL_COMPAT_DMLC_BASE_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dmlc/logging.h - the part of dmlc-core's logging that code around an engine uses: LOG()
- * of INFO, WARNING and ERROR to standard error, LOG(FATAL) and the CHECKs throw dmlc::Error.
+ * dmlc/logging.h - the part of dmlc-core's logging that users of an engine need: LOG() with
+ * INFO, WARNING and ERROR prints to standard error; LOG(FATAL) and failed CHECKs throw
+ * dmlc::Error.
  */
 #ifndef PAWL_COMPAT_DMLC_LOGGING_H
 #define PAWL_COMPAT_DMLC_LOGGING_H
@@ -14,7 +15,7 @@
 
 namespace dmlc {
 
-/* A line, written when its statement ends. */
+/* A line, which is printed when its statement ends. */
 class LogMessage {
 public:
 	LogMessage(const char *file, int line) { out_ << file << ":" << line << ": "; }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dmlc/omp.h - OpenMP's calls; without OpenMP, those of one thread. */
+/* dmlc/omp.h - OpenMP's calls; without OpenMP, their single-threaded results. */
 #ifndef PAWL_COMPAT_DMLC_OMP_H
 #define PAWL_COMPAT_DMLC_OMP_H
 

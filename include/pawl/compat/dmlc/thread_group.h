@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dmlc/thread_group.h - the part that tests of an engine use: an event that somebody sets,
- * and threads with names that are joined together.
+ * dmlc/thread_group.h - the part that tests of an engine use: an event that a thread sets, and
+ * a group of named threads that are joined together.
  */
 #ifndef PAWL_COMPAT_DMLC_THREAD_GROUP_H
 #define PAWL_COMPAT_DMLC_THREAD_GROUP_H
@@ -52,7 +52,7 @@ public:
 	ThreadGroup &operator=(const ThreadGroup &) = delete;
 	~ThreadGroup() { join_all(); }
 
-	/* false: there is one of that name.  auto_remove makes no difference here. */
+	/* Returns false if the name is in use.  auto_remove has no effect here. */
 	template <typename Fn, typename... Args>
 	bool create(const std::string &name, bool auto_remove, Fn fn, Args... args)
 	{
@@ -71,7 +71,7 @@ public:
 		return threads_.size();
 	}
 	bool empty() const { return !size(); }
-	/* Also those that others start meanwhile; not from a thread of the group. */
+	/* Also joins threads that are started meanwhile.  Not for threads of the group. */
 	void join_all()
 	{
 		std::map<std::string, std::thread> some;

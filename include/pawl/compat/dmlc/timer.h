@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dmlc/timer.h - seconds since some point in the past, of a clock that only goes forward. */
+/* dmlc/timer.h - seconds of a monotonic clock, since an arbitrary time. */
 #ifndef PAWL_COMPAT_DMLC_TIMER_H
 #define PAWL_COMPAT_DMLC_TIMER_H
 

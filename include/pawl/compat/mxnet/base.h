@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mxnet/base.h, for code that was written to MXNet's: <pawl/mx_engine.hpp>. */
+/* mxnet/base.h, for code that uses MXNet's header: includes <pawl/mx_engine.hpp>. */
 #ifndef PAWL_COMPAT_MXNET_BASE_H
 #define PAWL_COMPAT_MXNET_BASE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mxnet/engine.h, for code that was written to MXNet's: <pawl/mx_engine.hpp>. */
+/* mxnet/engine.h, for code that uses MXNet's header: includes <pawl/mx_engine.hpp>. */
 #ifndef PAWL_COMPAT_MXNET_ENGINE_H
 #define PAWL_COMPAT_MXNET_ENGINE_H
 
