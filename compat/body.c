@@ -173,7 +173,7 @@ void mx_run_async(struct pawl_run *run, void *arg)
 	if (unlikely(mx_catch_body(c->form, c->fn, &f.run, &start, &done, c->arg, &exception,
 				   text, sizeof(text))) &&
 	    pawl_complete_with(pe, token, -EIO, text, exception) && e->info)
-		fprintf(stderr, "%s failed after on_complete, and nobody will know: %s\n",
+		fprintf(stderr, "%s failed after on_complete, so no wait reports it: %s\n",
 			name ? name : "an op", text);
 	if (unlikely(task))
 		mx_hooks.end(task);

@@ -437,8 +437,7 @@ static int report(struct work *w, const struct result *results, int n, bool veri
 	int rc = 0, i;
 
 	if (w->others > OTHERS_SHARE)
-		warn(w, "other processes used %.0f %% of the CPUs meanwhile: times and ratio are not "
-		     "to be relied on",
+		warn(w, "other processes used %.0f %% of the CPUs: times and ratio are not reliable",
 		     100 * w->others);
 	for (i = 0; i < n; i++)
 		report_warnings(w, &results[i]);
