@@ -301,6 +301,8 @@ static void batch_undo(struct thread *t, u32 n)
 		for (j = 0; j < op->ndeps; j++)
 			if (deps[j].var & DEP_WRITE)
 				block_free(t, deps[j].block);
+		if (op->flags & OP_NOTE)
+			note_undo(t, op);
 		op_free(t, op, t->scratch->ops[i]);
 	}
 }

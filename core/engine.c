@@ -127,6 +127,8 @@ static int pools_add(struct pawl_engine *e)
 		[POOL_ERROR] = { "error", sizeof(struct error), ops + vars, NULL, NULL },
 		[POOL_OPER] = { "operator", sizeof(struct oper), vars, NULL, NULL },
 		[POOL_DEVREC] = { "pending", device_rec_size(), c->ndevices ? vars : 1, NULL, NULL },
+		[POOL_NOTE] = { "note", sizeof(struct op_note), ops, NULL, NULL },
+		[POOL_CQ] = { "queue", sizeof(struct cq), CQ_MAX, NULL, NULL },
 		[POOL_EXT0] = { "deps16", 64 + 24 * 16, min_u(ops, 131072u), NULL, NULL },
 		[POOL_EXT1] = { "deps256", 64 + 24 * 256, min_u(ops, 32768u), NULL, NULL },
 		[POOL_EXT2] = { "deps4096", 64 + 24 * 4096, min_u(ops, 1024u), NULL, NULL },
@@ -434,6 +436,7 @@ int pawl_engine_destroy(struct pawl_engine *e)
 	devices_stop(e);
 	opers_exit(t);
 	errors_exit(e);
+	cqs_exit(e);
 	record_engine_end(e);
 	threads_fini(e);
 	engine_free(e);

@@ -110,6 +110,7 @@ enum {
 	OP_RELEASE = 1 << 9,
 	OP_OPER = 1 << 10,
 	OP_ERR = 1 << 11,
+	OP_NOTE = 1 << 12,	/* cq.c: release is in its note */
 };
 
 
@@ -134,7 +135,10 @@ struct op {
 	u8 dev;
 	u16 owner;		/* pushing or waiting thread's slot */
 	struct dep deps[INLINE_DEPS];
-	pawl_release_fn release;	/* OP_RELEASE */
+	union {
+		pawl_release_fn release;	/* OP_RELEASE */
+		u32 note;			/* OP_NOTE */
+	};
 	const char *name;	/* OP_NAMED */
 	u32 token;		/* A: generation << 2 | TOKEN_*; survives reuse */
 	u32 err;		/* OP_ERR: error of its own (message kept by pawl_fail) */
@@ -220,8 +224,40 @@ struct frame {
 	u32 op;
 };
 
+/* What an op has that names a completion queue, a deadline or a ticket. */
+struct op_note {
+	u64 tag;
+	u64 deadline;		/* CLOCK_MONOTONIC, ns; NOTE_NEVER */
+	pawl_release_fn release;
+	u64 waiter;		/* A: generation << 32 | slot + 1 of a thread that waits; or 0 */
+	u32 state;		/* A: generation << 3 | NOTE_* */
+	u32 cq;			/* its queue, or 0 */
+	u32 next;		/* A: in a queue */
+	s32 status;
+};
+
+enum { NOTE_QUEUED = 1, NOTE_RUNNING = 2, NOTE_PHASE = 3, NOTE_CANCELED = 4 };
+#define NOTE_GEN_SHIFT	3
+#define NOTE_GEN_MASK	((1u << 29) - 1)
+#define NOTE_NEVER	UINT64_MAX
+
+#define CQ_MAX		1024u
+
+/* A completion queue. */
+struct cq {
+	u32 head __cacheline_aligned;	/* A: the newest note that was posted, or 0 */
+	u32 signalled;		/* A: the eventfd was written, and not cleared since */
+	u32 fd;			/* A: the eventfd + 1, or 0; kept until the engine goes */
+	u32 waiter;		/* A: slot + 1 of a thread that waits, or 0 */
+
+	u32 gen __cacheline_aligned;	/* A: odd while it exists */
+	u32 named;		/* A: ops that name it, whose completions were not reaped */
+	u32 reaping;		/* A: a thread reaps */
+	u32 ready;		/* A, written by the reaper: taken from the stack, oldest first */
+};
+
 enum {
-	POOL_OP, POOL_BLOCK, POOL_VAR, POOL_ERROR, POOL_OPER, POOL_DEVREC,
+	POOL_OP, POOL_BLOCK, POOL_VAR, POOL_ERROR, POOL_OPER, POOL_DEVREC, POOL_NOTE, POOL_CQ,
 	POOL_EXT0, POOL_EXT1, POOL_EXT2, POOL_EXT3, POOLS
 };
 
@@ -700,6 +736,7 @@ static inline u32 op_device(struct pawl_engine *e, struct pawl_device name)
 }
 
 /* wait.c */
+enum exec_help wait_helps(struct thread *t);
 void waiter_granted(struct thread *t, struct op *op, u32 opi);
 void run_alone(struct thread *t, struct op *op, u32 opi);
 u32 retire(struct thread *t, struct op *op, u32 error);
@@ -735,6 +772,14 @@ static inline void error_none(struct pawl_error *out)
 		out->payload = NULL;
 	}
 }
+
+/* cq.c */
+int note_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d);
+void note_undo(struct thread *t, struct op *op);
+pawl_release_fn note_release(struct pawl_engine *e, const struct op *op);
+int note_begin(struct thread *t, struct op *op);
+void note_end(struct thread *t, u32 idx, int status);
+void cqs_exit(struct pawl_engine *e);
 
 /* oper.c */
 void oper_put(struct thread *t, u32 idx);

@@ -52,9 +52,9 @@ __cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *wh
 	if (d->prop > PAWL_NO_SKIP)
 		return err(-EINVAL, "%s: op.prop is %u, the largest is %u", who, d->prop,
 			   PAWL_NO_SKIP);
-	if (d->flags & ~PAWL_OP_NO_SKIP)
+	if (d->flags & ~(PAWL_OP_NO_SKIP | PAWL_OP_NOTES))
 		return err(-EINVAL, "%s: op.flags is %#x, known is %#x", who, d->flags,
-			   PAWL_OP_NO_SKIP);
+			   PAWL_OP_NO_SKIP | PAWL_OP_NOTES);
 	if (d->device.kind != PAWL_CPU && !device_row(e, d->device))
 		return err(-ENODEV, "%s: no device of kind %u, number %u in this engine", who,
 			   d->device.kind, d->device.id);

@@ -81,6 +81,10 @@ int pawl_oper_create(struct pawl_engine *e, const struct pawl_op *d, pawl_oper_t
 	rc = op_check(e, d, "oper_create");
 	if (rc)
 		return rc;
+	/* They belong to one push, and a push of an operator has no description. */
+	if (d->flags & PAWL_OP_NOTES)
+		return err(-EINVAL, "oper_create: op.flags is %#x, known is %#x", d->flags,
+			   PAWL_OP_NO_SKIP);
 	if (!out)
 		return err(-EINVAL, "oper_create: out is NULL");
 	if ((u64)d->nreads + d->nwrites > ext_cap(EXT_CLASSES - 1))

@@ -316,6 +316,16 @@ static __noinline int fill_four(struct thread *t, struct op *op, const struct pa
 	return fill_n(t, op, d, 4);
 }
 
+/* The accesses of a description that cannot be pushed go back.  Returns rc. */
+static __cold int op_unfill(struct thread *t, struct op *op, int rc)
+{
+	blocks_put(t, op_deps(t->e, op, op->ndeps, op->ext), op->ndeps);
+	if (op->ndeps > INLINE_DEPS)
+		ext_put(t, op->ext);
+	help_set16(&op->ndeps, 0);
+	return rc;
+}
+
 /* A checked description into a new op; on error the op is as op_new() made it. */
 __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d,
 			       u32 flags)
@@ -354,6 +364,12 @@ __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const s
 		flags |= prop_flags(d);
 		op->prop = (u8)d->prop;
 		op->dev = (u8)op_device(t->e, d->device);
+		if (unlikely(d->flags & PAWL_OP_NOTES)) {
+			rc = note_fill(t, op, opi, d);
+			if (rc)
+				return op_unfill(t, op, rc);
+			flags |= OP_NOTE;
+		}
 	}
 	help_set16(&op->flags, (u16)flags);
 	op->arg = d->arg;
@@ -379,6 +395,8 @@ static __cold int push_refused(struct thread *t, struct op *op, u32 opi)
 	if (load_relaxed(&t->e->special) & SPECIAL_RECORDING)
 		record_undo(t, op, opi);
 	push_undo(t, op);
+	if (op->flags & OP_NOTE)
+		note_undo(t, op);
 	op_free(t, op, opi);
 	if (t->e->kind == PAWL_NAIVE)
 		fetch_add_relaxed(&t->naive_pending, -1u);

@@ -299,7 +299,7 @@ static __noinline void finish_release(struct thread *t, struct op *op, u32 opi, 
 	struct frame f;
 
 	frame_push(t, &f, op, opi);
-	op->release(op->arg, status);
+	(op->flags & OP_NOTE ? note_release(t->e, op) : op->release)(op->arg, status);
 	frame_pop(t, &f);
 }
 
@@ -324,6 +324,7 @@ u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 	struct pawl_engine *e = t->e;
 	u32 special = load_relaxed(&e->special), error = 0, next;
 	u32 owner = op->owner, waiter = op->flags & OP_WAITER;
+	u32 note = op->flags & OP_NOTE ? op->note : 0;
 
 	if (unlikely(status < 0 || (special & SPECIAL_POISONED)))
 		error = finish_error(t, op, &status);
@@ -340,7 +341,10 @@ u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 		error_put(t, error);
 	if (unlikely(op->flags & OP_OPER))
 		oper_put(t, op->oper);
+	status = op->flags & OP_STALE ? -ESTALE : status;
 	op_free(t, op, opi);
+	if (unlikely(note))
+		note_end(t, note, status);
 	completed(t);
 	if (unlikely((special & SPECIAL_NAIVE) && !waiter)) {
 		/* CORE-N7 <-> CORE-N8: the push returns, and has the data. */
@@ -415,6 +419,11 @@ static __noinline u32 run_odd(struct thread *t, struct op *op, u32 opi)
 	int status;
 
 	warm_deps(e, op);
+	if (unlikely(op->flags & OP_NOTE)) {
+		status = note_begin(t, op);
+		if (unlikely(status))
+			return skip_op(t, op, opi, load_relaxed(&e->special), status);
+	}
 	if (unlikely(special & SPECIAL_POISONED))
 		error = op_inherited(e, op);
 	if (unlikely(!op->fn ||

@@ -32,7 +32,7 @@
 
 #define HELP_DEPTH 64u		/* nested bodies after which a waiting body only waits */
 
-static enum exec_help helps(struct thread *t)
+enum exec_help wait_helps(struct thread *t)
 {
 	/* Should no worker come to a queue, nobody else would run what is in it. */
 	if (!t->depth)
@@ -252,7 +252,7 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 	d.block = op->deps[0].block;
 	d.link = 0;
 	if (!granted(op)) {
-		rc = exec_wait(e->x, &t->ex, granted, op, timeout_ns, helps(t));
+		rc = exec_wait(e->x, &t->ex, granted, op, timeout_ns, wait_helps(t));
 		if (rc) {
 			u32 want = tok | TOKEN_ARMED;
 
@@ -404,11 +404,11 @@ static int wait_all(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *ou
 	if (t->depth)
 		return err(-EDEADLK, "wait_all: from inside an op, which is not over");
 	end = timeout_ns > 0 && e->devices ? (s64)exec_now_ns() + timeout_ns : 0;
-	rc = wait_none(t, timeout_ns, helps(t));
+	rc = wait_none(t, timeout_ns, wait_helps(t));
 	if (!rc && e->devices) {
 		if (end)
 			left = end > (s64)exec_now_ns() ? end - (s64)exec_now_ns() : 0;
-		rc = device_wait_all(t, left, helps(t));
+		rc = device_wait_all(t, left, wait_helps(t));
 	}
 	if (rc)
 		return err(rc, "wait_all: ops are in flight after %lld ns", (long long)timeout_ns);

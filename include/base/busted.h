@@ -64,6 +64,9 @@
 	X(ERROR_STOPS, "retire: an error does not propagate to the next version")	\
 	X(ERROR_COUNTED_TWICE, "error: a failure counts twice")				\
 	X(ERROR_AGAIN, "error: a reported error is reported again")			\
+	X(CQ_NO_WRITE, "cq: a completion does not write to the eventfd")		\
+	X(CQ_NO_MB, "cq: no barrier between a completion and the look for a waiter")	\
+	X(DEADLINE_IGNORED, "cq: an op whose deadline has passed starts")		\
 	X(OPER_EARLY, "oper: an operator ends before its last run")			\
 	X(GIVEN_UP_STAYS, "wait: an abandoned wait keeps its slot")			\
 	X(ENTRY_ABA, "thread: the tag of the list of free entries stands still")	\

@@ -39,6 +39,9 @@ typedef struct pawl_var { uint64_t h; } pawl_var_t;
 typedef struct pawl_oper { uint64_t h; } pawl_oper_t;
 /* The right, and the duty, to complete one run of an asynchronous body. */
 typedef struct pawl_token { uint64_t h; } pawl_token_t;
+/* A completion queue, and one push of an op. */
+typedef struct pawl_cq { uint64_t h; } pawl_cq_t;
+typedef struct pawl_ticket { uint64_t h; } pawl_ticket_t;
 
 /* Where an op runs: on a CPU device (ids below cpu_devices), or see pawl/device.h. */
 enum pawl_device_kind {
@@ -66,6 +69,10 @@ enum pawl_prop {
 
 /* op.flags */
 #define PAWL_OP_NO_SKIP	1u	/* as PAWL_NO_SKIP, with any property */
+#define PAWL_OP_CQ	2u	/* op.cq and op.tag: report the completion there */
+#define PAWL_OP_DEADLINE 4u	/* op.deadline_ns: do not start later */
+#define PAWL_OP_TICKET	8u	/* *op.ticket: the push returns a ticket */
+#define PAWL_OP_NOTES	(PAWL_OP_CQ | PAWL_OP_DEADLINE | PAWL_OP_TICKET)
 
 /* What a body may look at while it runs (an asynchronous one: until it returns). */
 struct pawl_run {
@@ -105,12 +112,18 @@ struct pawl_op {
 	uint32_t nwrites;
 	int32_t priority;		/* higher first, FIFO among equals, in every queue */
 	uint16_t prop;			/* enum pawl_prop */
-	uint16_t flags;			/* 0 or PAWL_OP_NO_SKIP */
+	uint16_t flags;			/* PAWL_OP_* */
 	struct pawl_device device;
 	const char *name;		/* for traces and messages; must outlive the engine */
+	/* Each is read only if its flag is set. */
+	pawl_cq_t cq;
+	uint64_t tag;
+	int64_t deadline_ns;		/* absolute, CLOCK_MONOTONIC */
+	pawl_ticket_t *ticket;		/* written before the op can run */
 };
 
-#define PAWL_OP_INIT { sizeof(struct pawl_op), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, { 0, 0 }, 0 }
+#define PAWL_OP_INIT { sizeof(struct pawl_op), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, { 0, 0 }, 0, \
+	{ 0 }, 0, 0, 0 }
 
 /* Where an error came from. */
 struct pawl_error {
@@ -329,6 +342,65 @@ PAWL_API int pawl_wait_readable(struct pawl_engine *e, pawl_var_t v, int64_t tim
 PAWL_API int pawl_wait_writable(struct pawl_engine *e, pawl_var_t v, int64_t timeout_ns,
 				struct pawl_error *err);
 PAWL_API int pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *err);
+
+/*
+ * Completion queues: how a host learns of completed ops in its own loop.  An op with
+ * PAWL_OP_CQ names a queue and a tag.  When the op is complete and its vars are released, tag
+ * and status (0, or the error that the op ended with, its own or an inherited one) arrive in
+ * the queue, once; room for that is reserved by the push, so none is lost.  An op whose push
+ * was refused does not arrive.  Any number of queues up to 1024, for example one per I/O thread.
+ *   create:  -ENOMEM.
+ *   destroy: -EBUSY while ops name it whose completions were not reaped; -ESTALE.  A thread
+ *            that waits for the queue returns with -ESTALE.  Destroying the engine destroys
+ *            its queues.
+ *   reap:    take up to n completions without waiting, in the order in which they arrived;
+ *            returns how many.  -EBUSY: another thread reaps this queue.  -ESTALE, -EINVAL.
+ *   wait:    until there is something to reap.  timeout_ns and helping as for the other waits;
+ *            -ETIMEDOUT, -ESTALE, -EBUSY (another thread waits for this queue).
+ *   fd:      a descriptor that is readable while there is something to reap, for epoll, poll,
+ *            libuv, asyncio or io_uring.  Level-triggered: reap clears it when it empties the
+ *            queue.  It belongs to the engine: do not read, write or close it.  The engine
+ *            writes to it only when the queue was empty.  -ESTALE, or the errno of eventfd(2).
+ * Any thread.  reap is wait-free but for the pool (lock-free), and one read(2) if the fd was
+ * written; create and destroy lock-free; wait blocking; fd: a system call on its first use.
+ */
+struct pawl_completion {
+	uint64_t tag;
+	int status;
+	int reserved;
+};
+
+PAWL_API int pawl_cq_create(struct pawl_engine *e, pawl_cq_t *out);
+PAWL_API int pawl_cq_destroy(struct pawl_engine *e, pawl_cq_t cq);
+PAWL_API int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t cq, struct pawl_completion *out,
+			  unsigned int n);
+PAWL_API int pawl_cq_wait(struct pawl_engine *e, pawl_cq_t cq, int64_t timeout_ns);
+PAWL_API int pawl_cq_fd(struct pawl_engine *e, pawl_cq_t cq);
+
+/*
+ * Tickets, deadlines, cancelling.  An op that was canceled before it started, or whose deadline
+ * has passed when it would start, never starts: it ends with -ECANCELED or -ETIMEDOUT, once,
+ * as if its body had failed, so what it would have written is poisoned.  A ticket is
+ * handed to another thread as any other data is, with an order.
+ *   state:    one of pawl_ticket_state; a ticket of a complete op, or none: COMPLETE.
+ *   cancel:   0: the op will not start.  -EINPROGRESS: it has started; its body can ask.
+ *             -ESTALE: it is complete.
+ *   wait:     until the op is complete and its vars are released; 0, -ETIMEDOUT, -EBUSY
+ *             (another thread waits for it), -EDEADLK (from inside the op).
+ *   canceled: for a body: 0, -ECANCELED after pawl_cancel(), or -ETIMEDOUT when its deadline
+ *             has passed.  An asynchronous body may ask until it returns.
+ * Any thread.  state and canceled wait-free, cancel lock-free, wait blocking.
+ */
+enum pawl_ticket_state {
+	PAWL_TICKET_COMPLETE = 0,
+	PAWL_TICKET_QUEUED = 1,
+	PAWL_TICKET_RUNNING = 2,
+};
+
+PAWL_API int pawl_ticket_state(struct pawl_engine *e, pawl_ticket_t ticket);
+PAWL_API int pawl_ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, int64_t timeout_ns);
+PAWL_API int pawl_cancel(struct pawl_engine *e, pawl_ticket_t ticket);
+PAWL_API int pawl_run_canceled(const struct pawl_run *run);
 
 /*
  * The host as a worker: run one ready op of any CPU queue on the calling thread.

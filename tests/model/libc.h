@@ -5,6 +5,7 @@
 
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 void *model_malloc(size_t n);
 void *model_realloc(void *p, size_t n);
@@ -17,6 +18,10 @@ int model_mprotect(void *p, size_t n);
 char *model_strncpy(char *to, const char *from, size_t n);
 int model_snprintf(char *to, size_t n, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 int model_vsnprintf(char *to, size_t n, const char *fmt, va_list ap);
+#define MODEL_EVENT_FD	1000000
+int model_eventfd(void);
+ssize_t model_write(int fd, const void *from, size_t n);
+ssize_t model_read(int fd, void *to, size_t n);
 void model_abort(void) __attribute__((noreturn));
 
 #endif

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -31,6 +32,9 @@
 #define strncpy(t, f, n)	model_strncpy(t, f, n)
 #define snprintf(...)		model_snprintf(__VA_ARGS__)
 #define vsnprintf(t, n, f, a)	model_vsnprintf(t, n, f, a)
+#define eventfd(v, f)		model_eventfd()
+#define write(fd, p, n)		model_write(fd, p, n)
+#define read(fd, p, n)		model_read(fd, p, n)
 #define abort()			model_abort()
 #define pthread_atfork(a, b, c)	((void)(c), 0)
 #define sched_setaffinity(p, n, s) 0

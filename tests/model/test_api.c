@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 #include <core/internal.h>
+#include "event.h"
 #include "model.h"
 
 #define THREADS	3u
@@ -567,11 +568,182 @@ static void var_version_old(void)
 		model_fail("the var that was: %d, version %u", rc, (u32)n);
 }
 
+/* --- completion queues and tickets ------------------------------------------------- */
+
+static pawl_cq_t cq;
+static u64 reaped, destroyed, refused, was_canceled;
+
+static int body_cq(struct pawl_run *run, void *arg)
+{
+	data[(uintptr_t)arg]++;
+	note(&runs);
+	return 0;
+}
+
+static void cq_before(void)
+{
+	MODEL_CHECK(!pawl_cq_create(e, &cq));
+}
+
+/* An op on a var of its own that names the queue; its tag is the var's number. */
+static int cq_push(u32 w, u32 flags, pawl_ticket_t *ticket)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+
+	d.fn = body_cq;
+	d.arg = (void *)(uintptr_t)w;
+	d.writes = &var[w];
+	d.nwrites = 1;
+	d.flags = (u16)flags;
+	d.cq = cq;
+	d.tag = w;
+	d.ticket = ticket;
+	return pawl_push(e, &d);
+}
+
+static void cq_push_0(void)
+{
+	MODEL_CHECK(!cq_push(0, PAWL_OP_CQ, NULL));
+	run_all();
+}
+
+static void cq_push_1(void)
+{
+	MODEL_CHECK(!cq_push(1, PAWL_OP_CQ, NULL));
+	run_all();
+}
+
+static void cq_push_both(void)
+{
+	cq_push_0();
+	cq_push_1();
+}
+
+static void cq_reap_one(void)
+{
+	struct pawl_completion c;
+	int n = pawl_cq_reap(e, cq, &c, 1);
+
+	MODEL_CHECK(n == 0 || n == 1 || n == -EBUSY);
+	if (n != 1)
+		return;
+	MODEL_CHECK(!c.status && c.tag < 2);
+	note(&reaped);
+	data[c.tag]++;		/* the body's, and the queue brought it */
+}
+
+static void cq_reap_twice(void)
+{
+	cq_reap_one();
+	cq_reap_one();
+}
+
+static void cq_make_fd(void)
+{
+	MODEL_CHECK(pawl_cq_fd(e, cq) == MODEL_EVENT_FD);
+}
+
+static void cq_fd_before(void)
+{
+	cq_before();
+	cq_make_fd();
+}
+
+/* What was not reaped is announced; all arrives once. */
+static void cq_check(void)
+{
+	u64 n = reaped;
+
+	if (reaped < runs && test->thread[1] != cq_push_1)
+		MODEL_CHECK(model_event_readable());
+	while (reaped < runs) {
+		cq_reap_one();
+		MODEL_CHECK(reaped == ++n);
+	}
+	MODEL_CHECK(!pawl_cq_destroy(e, cq));
+}
+
+static void cq_check_all(void)
+{
+	u64 n = reaped;
+
+	while (reaped < runs) {
+		cq_reap_one();
+		MODEL_CHECK(reaped == ++n);
+	}
+	MODEL_CHECK(reaped == 2 && !pawl_cq_destroy(e, cq));
+}
+
+static void cq_push_race(void)
+{
+	int rc = cq_push(0, PAWL_OP_CQ, NULL);
+
+	if (rc && rc != -ESTALE)
+		model_fail("push: %d", rc);
+	if (rc)
+		note(&refused);
+	run_all();
+}
+
+static void cq_destroy(void)
+{
+	int rc = pawl_cq_destroy(e, cq);
+
+	if (rc && rc != -EBUSY)
+		model_fail("cq_destroy: %d", rc);
+	if (!rc)
+		note(&destroyed);
+}
+
+static void cq_destroy_check(void)
+{
+	struct pawl_completion c;
+
+	if (destroyed)
+		MODEL_CHECK(refused == 1);
+	else if (!refused)
+		MODEL_CHECK(pawl_cq_reap(e, cq, &c, 1) == 1);
+}
+
+static void ticket_push(void)
+{
+	pawl_ticket_t ticket;
+
+	MODEL_CHECK(!cq_push(0, PAWL_OP_TICKET, &ticket));
+	store_release(&passed, ticket.h);	/* as engine.h asks */
+	run_all();
+}
+
+static void ticket_cancel(void)
+{
+	pawl_ticket_t ticket = { load_acquire(&passed) };
+
+	if (!ticket.h)
+		return;
+	if (!pawl_cancel(e, ticket))
+		note(&was_canceled);
+}
+
+static void ticket_look(void)
+{
+	pawl_ticket_t ticket = { load_acquire(&passed) };
+
+	if (ticket.h && pawl_ticket_state(e, ticket) == PAWL_TICKET_COMPLETE)
+		data[0]++;	/* the body's, and the state brought it */
+}
+
+/* An op runs, or was canceled. */
+static void ticket_check(void)
+{
+	MODEL_CHECK(runs + was_canceled == 1);
+}
+
 /* --- the table --------------------------------------------------------------------- */
 
 static void warm(struct thread *t)
 {
-	static const u32 pools[] = { POOL_OP, POOL_BLOCK, POOL_VAR, POOL_ERROR, POOL_OPER };
+	static const u32 pools[] = { POOL_OP, POOL_BLOCK, POOL_VAR, POOL_ERROR, POOL_OPER, POOL_NOTE,
+		POOL_CQ };
 	u32 i, idx;
 
 	for (i = 0; i < ARRAY_SIZE(pools); i++) {
@@ -683,5 +855,19 @@ const struct scenario scenarios[] = {
 	  .thread = { var_new, var_use_new }),
 	T("var_version", "the version of a var that goes", 2, MODEL_ALL, 4, .before = var_before,
 	  .thread = { var_delete_new, var_version_old }),
+	T("cq_post", "two completions, and a reaper", 3, 3, 4, .before = cq_before,
+	  .thread = { cq_push_0, cq_push_1, cq_reap_twice }, .check = cq_check_all),
+	T("cq_fd", "an eventfd is made beside a completion", 2, MODEL_ALL, 4, .before = cq_before,
+	  .thread = { cq_push_0, cq_make_fd }, .check = cq_check),
+	T("cq_rest", "what is not reaped is announced", 2, MODEL_ALL, 4, .before = cq_fd_before,
+	  .thread = { cq_push_both, cq_reap_twice }, .check = cq_check),
+	T("cq_reapers", "two reapers at once", 3, 3, 4, .before = cq_before,
+	  .thread = { cq_push_both, cq_reap_one, cq_reap_one }, .check = NULL),
+	T("cq_destroy", "a queue goes while an op names it", 2, MODEL_ALL, 4, .before = cq_before,
+	  .thread = { cq_push_race, cq_destroy }, .check = cq_destroy_check),
+	T("cancel", "an op is canceled as it starts", 2, MODEL_ALL, 4,
+	  .thread = { ticket_push, ticket_cancel }, .check = ticket_check),
+	T("ticket", "a ticket says that its op is complete", 2, MODEL_ALL, 4,
+	  .thread = { ticket_push, ticket_look }),
 	{ .name = NULL },
 };

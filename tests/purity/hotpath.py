@@ -31,6 +31,7 @@ STOPS = {
     'window_wait': 'blocks at the window, if the policy says so',
     'wait_naive': 'the naive kind runs the op inside the push',
     'lane_sync': 'the naive kind, or one without memory, waits for the device',
+    'cq_signal': 'the first completion in an empty queue: its eventfd, or a sleeping thread',
     'err': 'the text of an error',
     'error_make': "a failed op's message",
     'pawl_oper_create_many': 'ops that are not those of the push before make an operator',

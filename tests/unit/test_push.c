@@ -53,8 +53,8 @@ START_TEST(test_refuse_flags)
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	struct pawl_op op = op_of_fn(nothing, NULL);
 
-	op.flags = 4;
-	FAILS(pawl_push(e, &op), -EINVAL, "push", "op.flags", "4");
+	op.flags = 16;
+	FAILS(pawl_push(e, &op), -EINVAL, "push", "op.flags", "10");
 	OK(pawl_engine_destroy(e));
 }
 END_TEST

@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Completion queues, and the notes of ops.
+ *
+ * Purpose: a host learns of completed ops in its own event loop, gives ops deadlines, and
+ * cancels them.  What an op needs for that is in a note, a small object that only such ops
+ * have: a completion queue and a tag, a deadline, a ticket.
+ *
+ * Structures: a queue is a stack of notes: a completer adds a note at its head by a
+ * compare-and-swap, and the reaper takes all of them by an exchange and turns them round.  The
+ * note is reserved by the push, so a completion always has room.  Only the completer that
+ * finds the stack empty tells the host: it wakes the thread that waits for the queue, and
+ * writes to its eventfd.
+ *
+ *	completer                               thread that goes to sleep, or makes the fd
+ *	CQ1 add the note to the stack           CQ3 waiter = slot, or fd = n
+ *	    smp_mb()                                smp_mb() (exec/park.c, or here)
+ *	CQ2 read waiter and fd                  CQ4 look at the stack
+ *
+ * Bad outcome: the completer sees neither the waiter nor the fd, and the look misses the note.
+ * The two barriers forbid it.
+ *
+ * The reaper clears the eventfd before it takes the stack, so a note that is added after the
+ * take is announced anew.  `signalled` says that the eventfd was written; it is set after the
+ * write, so that an eventfd that is readable is always cleared by a later reap.
+ *
+ * A ticket is {generation, index} of a note.  The generation changes when the op is complete;
+ * a ticket whose generation has passed is that of a complete op.
+ *
+ * Ordering: CORE-Q1 (note added, release) <-> CORE-Q2 (stack taken, acquire): tag, status, and
+ * what the op did.  CORE-Q3 (state, release) <-> CORE-Q4 (state, acquire): a thread that finds
+ * the op complete sees what it did.  CORE-Q5 (descriptor made, release) <-> CORE-Q6 (acquire).
+ * CORE-Q7 (reaper leaves, release) <-> CORE-Q8 (next one, acquire).
+ *
+ * Progress: a completion is lock-free (a failed compare-and-swap is another completion), plus
+ * one system call where the queue was empty and has an eventfd or a thread that sleeps.  A
+ * reap is wait-free but for the pool.
+ *
+ * Lifetime: queues and notes are type-stable.  A completer that is stopped between CQ1 and CQ2
+ * may come to a queue that was destroyed, and made anew: so a queue's eventfd is kept with its
+ * object until the engine goes, and the late write wakes the new host once for nothing.
+ *
+ * References: io_uring_register_eventfd(3) (one eventfd for many completions).
+ */
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <core/internal.h>
+
+BUILD_BUG_ON(sizeof(struct cq) % 16 || sizeof(struct op_note) % 16);
+
+static struct cq *cq_of(struct pawl_engine *e, u32 idx)
+{
+	return pool_obj(e->pool[POOL_CQ], idx);
+}
+
+static struct op_note *note_of(struct pawl_engine *e, u32 idx)
+{
+	return pool_obj(e->pool[POOL_NOTE], idx);
+}
+
+/* NULL: no queue, or it was destroyed. */
+static struct cq *cq_get(struct pawl_engine *e, pawl_cq_t h)
+{
+	u32 i = (u32)h.h, gen = (u32)(h.h >> 32);
+
+	if (!i || i > pool_carved(e->pool[POOL_CQ]) || !(gen & 1))
+		return NULL;
+	/* Relaxed: everything in a queue is atomic, and stays a queue's. */
+	return load_relaxed(&cq_of(e, i)->gen) == gen ? cq_of(e, i) : NULL;
+}
+
+/* CQ2, and after the fd was made.  Progress: wait-free, and system calls. */
+static void cq_signal(struct pawl_engine *e, struct cq *q)
+{
+	u32 waiter = load_relaxed(&q->waiter);
+	int fd = (int)load_acquire(&q->fd) - 1;	/* CORE-Q6 <-> CORE-Q5 */
+	u64 one = 1;
+
+	if (waiter)
+		exec_unpark(e->x, &thread_of(e, waiter - 1)->ex);
+	if (fd >= 0 && !BUSTED(CQ_NO_WRITE)) {
+		(void)!write(fd, &one, sizeof(one));
+		store_release(&q->signalled, 1);	/* after the write: see above */
+	}
+}
+
+static void cq_post(struct pawl_engine *e, struct cq *q, u32 idx)
+{
+	struct op_note *n = note_of(e, idx);
+	u32 head = load_relaxed(&q->head);
+
+	do
+		store_relaxed(&n->next, head);
+	while (!cas_release_relaxed(&q->head, &head, idx));	/* CORE-Q1 <-> CORE-Q2 */
+	if (head)
+		return;
+	if (!BUSTED(CQ_NO_MB))
+		smp_mb();	/* CQ1, CQ2 */
+	cq_signal(e, q);
+}
+
+/* --- notes --- */
+
+/*
+ * Reserve what the flags of a description ask for.  The op is described and not pushed.
+ * Progress: lock-free.
+ */
+int note_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
+{
+	struct pawl_engine *e = t->e;
+	struct cq *q = NULL;
+	struct op_note *n;
+	u32 idx, gen;
+
+	if (d->flags & PAWL_OP_CQ) {
+		q = cq_get(e, d->cq);
+		if (!q)
+			return err(-ESTALE, "push: op.cq is no completion queue, or it was destroyed");
+	}
+	if ((d->flags & PAWL_OP_TICKET) && !d->ticket)
+		return err(-EINVAL, "push: op.ticket is NULL");
+	if ((d->flags & PAWL_OP_DEADLINE) && d->deadline_ns < 0)
+		return err(-EINVAL, "push: op.deadline_ns is %lld", (long long)d->deadline_ns);
+	n = pool_get(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], &idx);
+	if (!n)
+		return err(-ENOMEM, "push: no memory for a completion");
+	if (q) {
+		/* Dekker with pawl_cq_destroy(): it is counted, or the queue is gone. */
+		fetch_add_seq_cst(&q->named, 1);
+		if (load_seq_cst(&q->gen) != (u32)(d->cq.h >> 32)) {
+			fetch_add_relaxed(&q->named, -1u);
+			pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
+			return err(-ESTALE, "push: op.cq was destroyed meanwhile");
+		}
+	}
+	n->cq = q ? (u32)d->cq.h : 0;
+	n->tag = d->flags & PAWL_OP_CQ ? d->tag : 0;
+	n->deadline = d->flags & PAWL_OP_DEADLINE ? (u64)d->deadline_ns : NOTE_NEVER;
+	n->release = d->release;
+	/* Generations are odd numbers no more than even ones: 0 is never one. */
+	gen = (load_relaxed(&n->state) >> NOTE_GEN_SHIFT) + 1;
+	gen &= NOTE_GEN_MASK;
+	gen += !gen;
+	/* Relaxed: a thread that has the ticket has it with an order. */
+	store_relaxed(&n->state, gen << NOTE_GEN_SHIFT | NOTE_QUEUED);
+	if (d->flags & PAWL_OP_TICKET)
+		d->ticket->h = (u64)gen << 32 | idx;
+	op->note = idx;
+	return 0;
+}
+
+static u32 state_next(u32 state)
+{
+	return (state >> NOTE_GEN_SHIFT) << NOTE_GEN_SHIFT;
+}
+
+/* The op was not pushed after all. */
+void note_undo(struct thread *t, struct op *op)
+{
+	struct op_note *n = note_of(t->e, op->note);
+
+	store_relaxed(&n->state, state_next(load_relaxed(&n->state)));
+	if (n->cq)
+		fetch_add_relaxed(&cq_of(t->e, n->cq)->named, -1u);
+	pool_put(t->e->pool[POOL_NOTE], &t->cache[POOL_NOTE], op->note);
+}
+
+pawl_release_fn note_release(struct pawl_engine *e, const struct op *op)
+{
+	return note_of(e, op->note)->release;
+}
+
+/*
+ * The op is about to start.  0, or why it must not: -ECANCELED, -ETIMEDOUT.
+ * Progress: wait-free.
+ */
+int note_begin(struct thread *t, struct op *op)
+{
+	struct op_note *n = note_of(t->e, op->note);
+	u32 state = load_relaxed(&n->state);
+	int rc = 0;
+
+	/* A cancel comes before, and the op does not start, or finds it running. */
+	while (!(state & NOTE_CANCELED) && (state & NOTE_PHASE) == NOTE_QUEUED)
+		if (cas_relaxed(&n->state, &state, (state & ~NOTE_PHASE) | NOTE_RUNNING))
+			break;
+	/* An op that a device had parked begins again; it started before. */
+	if ((state & NOTE_CANCELED) && (state & NOTE_PHASE) == NOTE_QUEUED)
+		rc = -ECANCELED;
+	else if (n->deadline != NOTE_NEVER && (state & NOTE_PHASE) == NOTE_QUEUED &&
+		 exec_now_ns() >= n->deadline && !BUSTED(DEADLINE_IGNORED))
+		rc = -ETIMEDOUT;
+	if (rc)
+		op_err_set(op, error_make(t, rc, op_name(op), rc == -ECANCELED ?
+					  "the op was canceled before it started" :
+					  "the op's deadline passed before it started"));
+	return rc;
+}
+
+/* The op is complete and its vars are released.  Progress: lock-free. */
+void note_end(struct thread *t, u32 idx, int status)
+{
+	struct pawl_engine *e = t->e;
+	struct op_note *n = note_of(e, idx);
+	u64 waiter;
+
+	/*
+	 * CORE-Q3 <-> CORE-Q4.  A cancel that is under way fails.  The exchange, for a thread
+	 * that is about to sleep: CQ1 to CQ4, with the state in the place of the stack.
+	 */
+	(void)xchg_seq_cst(&n->state, state_next(load_relaxed(&n->state)));
+	waiter = load_seq_cst(&n->waiter);
+	if (unlikely(waiter))
+		exec_unpark(e->x, &thread_of(e, (u32)waiter - 1)->ex);
+	if (!n->cq) {
+		pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
+		return;
+	}
+	n->status = status;
+	cq_post(e, cq_of(e, n->cq), idx);
+}
+
+/* --- tickets --- */
+
+/* The note of a ticket, and its state; NULL: the op is complete, or there never was one. */
+static struct op_note *ticket_note(struct pawl_engine *e, pawl_ticket_t h, u32 *state)
+{
+	u32 i = (u32)h.h, gen = (u32)(h.h >> 32);
+	struct op_note *n;
+
+	if (!i || i > pool_carved(e->pool[POOL_NOTE]) || !gen)
+		return NULL;
+	n = note_of(e, i);
+	*state = load_acquire(&n->state);	/* CORE-Q4 <-> CORE-Q3 */
+	return *state >> NOTE_GEN_SHIFT == gen && (*state & NOTE_PHASE) ? n : NULL;
+}
+
+int pawl_ticket_state(struct pawl_engine *e, pawl_ticket_t ticket)
+{
+	u32 state;
+
+	if (!ticket_note(e, ticket, &state))
+		return PAWL_TICKET_COMPLETE;
+	return (state & NOTE_PHASE) == NOTE_RUNNING ? PAWL_TICKET_RUNNING : PAWL_TICKET_QUEUED;
+}
+PAWL_EXPORT(pawl_ticket_state);
+
+int pawl_cancel(struct pawl_engine *e, pawl_ticket_t ticket)
+{
+	u32 state;
+	struct op_note *n = ticket_note(e, ticket, &state);
+	u32 gen = (u32)(ticket.h >> 32);
+
+	while (n && state >> NOTE_GEN_SHIFT == gen && (state & NOTE_PHASE)) {
+		/* Relaxed: the op that finds it has its data by its own edges. */
+		if ((state & NOTE_CANCELED) || cas_relaxed(&n->state, &state, state | NOTE_CANCELED))
+			return (state & NOTE_PHASE) == NOTE_QUEUED ? 0 :
+			       err(-EINPROGRESS, "cancel: the op has started");
+	}
+	return err(-ESTALE, "cancel: the op is complete, or this is no ticket");
+}
+PAWL_EXPORT(pawl_cancel);
+
+struct ticket_wait {
+	struct pawl_engine *e;
+	pawl_ticket_t ticket;
+};
+
+static bool ticket_over(void *arg)
+{
+	struct ticket_wait *w = arg;
+	u32 state;
+
+	return !ticket_note(w->e, w->ticket, &state);
+}
+
+int pawl_ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, int64_t timeout_ns)
+{
+	struct thread *t = thread_get(e);
+	struct ticket_wait w = { e, ticket };
+	u64 me, was;
+	u32 state;
+	struct frame *f;
+	struct op_note *n;
+	int rc;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	n = ticket_note(e, ticket, &state);
+	if (!n)
+		return 0;
+	for (f = t->frame; f; f = f->up)
+		if ((op_of(e, f->op)->flags & OP_NOTE) && op_of(e, f->op)->note == (u32)ticket.h)
+			return err(-EDEADLK, "ticket_wait: from inside the op that it waits for");
+	/* Generation and slot: a thread that waited for an earlier op of the note is leaving. */
+	me = (ticket.h & ~0xffffffffull) | (t->slot + 1);
+	was = load_relaxed(&n->waiter);
+	do {
+		if (was && was >> 32 == ticket.h >> 32)
+			return err(-EBUSY, "ticket_wait: another thread waits for this op");
+	} while (!cas_relaxed(&n->waiter, &was, me));	/* CQ3 */
+	rc = exec_wait(e->x, &t->ex, ticket_over, &w, timeout_ns, wait_helps(t));
+	cas_relaxed(&n->waiter, &me, 0);
+	flight_check(t);
+	return rc ? err(rc, "ticket_wait: not complete after %lld ns", (long long)timeout_ns) : 0;
+}
+PAWL_EXPORT(pawl_ticket_wait);
+
+int pawl_run_canceled(const struct pawl_run *run)
+{
+	const struct frame *f = container_of(run, struct frame, run);
+	struct pawl_engine *e = run->engine;
+	struct op *op = op_of(e, f->op);
+	struct op_note *n;
+
+	/* An asynchronous op may have been completed by its own body. */
+	if (run->token.h &&
+	    load_relaxed(&op->token) != ((u32)(run->token.h >> 32) << 2 | TOKEN_ARMED))
+		return 0;
+	if (!(op->flags & OP_NOTE))
+		return 0;
+	n = note_of(e, op->note);
+	if (load_relaxed(&n->state) & NOTE_CANCELED)
+		return -ECANCELED;
+	return n->deadline != NOTE_NEVER && exec_now_ns() >= n->deadline ? -ETIMEDOUT : 0;
+}
+PAWL_EXPORT(pawl_run_canceled);
+
+/* --- queues --- */
+
+int pawl_cq_create(struct pawl_engine *e, pawl_cq_t *out)
+{
+	struct thread *t = thread_get(e);
+	struct cq *q;
+	u32 idx, gen;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	if (!out)
+		return err(-EINVAL, "cq_create: out is NULL");
+	q = pool_get(e->pool[POOL_CQ], &t->cache[POOL_CQ], &idx);
+	if (!q)
+		return err(-ENOMEM, "cq_create: %u queues exist, or no memory", CQ_MAX);
+	gen = load_relaxed(&q->gen) + 1;
+	store_relaxed(&q->gen, gen);
+	out->h = (u64)gen << 32 | idx;
+	return 0;
+}
+PAWL_EXPORT(pawl_cq_create);
+
+int pawl_cq_destroy(struct pawl_engine *e, pawl_cq_t h)
+{
+	struct thread *t = thread_get(e);
+	u32 gen = (u32)(h.h >> 32);
+	struct cq *q;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	q = cq_get(e, h);
+	/* Of two that destroy at once, one gets it. */
+	if (!q || !cas_seq_cst(&q->gen, &gen, gen + 1))
+		return err(-ESTALE, "cq_destroy: no completion queue, or it was destroyed");
+	/* Dekker with note_fill(). */
+	if (load_seq_cst(&q->named)) {
+		store_relaxed(&q->gen, gen);
+		return err(-EBUSY, "cq_destroy: ops name it whose completions were not reaped");
+	}
+	/* A thread that waits for it returns with -ESTALE. */
+	cq_signal(e, q);
+	pool_put(e->pool[POOL_CQ], &t->cache[POOL_CQ], (u32)h.h);
+	return 0;
+}
+PAWL_EXPORT(pawl_cq_destroy);
+
+/* All that is on the stack, oldest first. */
+static u32 cq_take(struct pawl_engine *e, struct cq *q)
+{
+	u32 idx, next, first = 0;
+	u64 sum;
+
+	if (load_acquire(&q->signalled)) {
+		store_relaxed(&q->signalled, 0);
+		(void)!read((int)load_relaxed(&q->fd) - 1, &sum, sizeof(sum));
+	}
+	/* CORE-Q2 <-> CORE-Q1; seq_cst keeps it behind the read of the eventfd. */
+	for (idx = xchg_seq_cst(&q->head, 0); idx; idx = next) {
+		next = load_relaxed(&note_of(e, idx)->next);
+		store_relaxed(&note_of(e, idx)->next, first);
+		first = idx;
+	}
+	return first;
+}
+
+int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out, unsigned int n)
+{
+	struct thread *t = thread_get(e);
+	struct cq *q;
+	u32 k, idx;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	if (!out || n > INT32_MAX)
+		return err(-EINVAL, "cq_reap: out is NULL, or n is %u", n);
+	q = cq_get(e, h);
+	if (!q)
+		return err(-ESTALE, "cq_reap: no completion queue, or it was destroyed");
+	if (xchg_acquire(&q->reaping, 1))	/* CORE-Q8 <-> CORE-Q7 */
+		return err(-EBUSY, "cq_reap: another thread is reaping this queue");
+	idx = load_relaxed(&q->ready);
+	for (k = 0; k < n; k++) {
+		struct op_note *note;
+
+		if (!idx)
+			idx = cq_take(e, q);
+		if (!idx)
+			break;
+		note = note_of(e, idx);
+		out[k].tag = note->tag;
+		out[k].status = note->status;
+		out[k].reserved = 0;
+		store_relaxed(&q->ready, load_relaxed(&note->next));
+		pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
+		idx = load_relaxed(&q->ready);
+	}
+	if (k)
+		fetch_add_relaxed(&q->named, -k);
+	/* The rest keeps the eventfd readable. */
+	if (idx && load_relaxed(&q->fd))
+		cq_signal(e, q);
+	store_release(&q->reaping, 0);		/* CORE-Q7 <-> CORE-Q8 */
+	return (int)k;
+}
+PAWL_EXPORT(pawl_cq_reap);
+
+static bool cq_ready(const struct cq *q)
+{
+	return load_relaxed(&q->ready) || load_relaxed(&q->head);	/* CQ4 */
+}
+
+struct cq_wait {
+	const struct cq *q;
+	u32 gen;
+};
+
+static bool cq_wait_over(void *arg)
+{
+	struct cq_wait *w = arg;
+
+	return cq_ready(w->q) || load_relaxed(&w->q->gen) != w->gen;
+}
+
+int pawl_cq_wait(struct pawl_engine *e, pawl_cq_t h, int64_t timeout_ns)
+{
+	struct thread *t = thread_get(e);
+	struct cq_wait w = { NULL, (u32)(h.h >> 32) };
+	struct cq *q;
+	u32 none = 0;
+	int rc;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	q = cq_get(e, h);
+	if (!q)
+		return err(-ESTALE, "cq_wait: no completion queue, or it was destroyed");
+	if (cq_ready(q))
+		return 0;
+	if (!cas_relaxed(&q->waiter, &none, t->slot + 1))	/* CQ3 */
+		return err(-EBUSY, "cq_wait: another thread waits for this queue");
+	w.q = q;
+	rc = exec_wait(e->x, &t->ex, cq_wait_over, &w, timeout_ns, wait_helps(t));
+	store_relaxed(&q->waiter, 0);
+	flight_check(t);
+	if (!rc && !cq_ready(q))
+		return err(-ESTALE, "cq_wait: the queue was destroyed meanwhile");
+	return rc ? err(rc, "cq_wait: nothing after %lld ns", (long long)timeout_ns) : 0;
+}
+PAWL_EXPORT(pawl_cq_wait);
+
+int pawl_cq_fd(struct pawl_engine *e, pawl_cq_t h)
+{
+	struct cq *q = cq_get(e, h);
+	u32 none = 0;
+	int fd;
+
+	if (!q)
+		return err(-ESTALE, "cq_fd: no completion queue, or it was destroyed");
+	if (load_acquire(&q->fd))	/* CORE-Q6 <-> CORE-Q5 */
+		return (int)load_relaxed(&q->fd) - 1;
+	fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (fd < 0)
+		return err(-errno, "cq_fd: eventfd: %m");
+	if (!cas_acq_rel_acquire(&q->fd, &none, (u32)fd + 1)) {	/* CORE-Q5 <-> CORE-Q6; CQ3 */
+		close(fd);
+		return (int)none - 1;
+	}
+	smp_mb();	/* CQ3, CQ4 */
+	if (cq_ready(q))
+		cq_signal(e, q);
+	return fd;
+}
+PAWL_EXPORT(pawl_cq_fd);
+
+/* The engine ends: nobody uses a queue any more. */
+void cqs_exit(struct pawl_engine *e)
+{
+	u32 i, n = pool_carved(e->pool[POOL_CQ]);
+
+	for (i = 1; i <= n; i++)
+		if (load_relaxed(&cq_of(e, i)->fd))
+			close((int)load_relaxed(&cq_of(e, i)->fd) - 1);
+}

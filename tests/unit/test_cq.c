@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Completion queues, tickets, deadlines: what engine.h promises of them. */
+#include <poll.h>
+#include <sys/epoll.h>
+#include "util.h"
+#include <core/internal.h>
+
+static int ok_body(struct pawl_run *run, void *arg)
+{
+	if (arg)
+		fetch_add_relaxed((u32 *)arg, 1);
+	return 0;
+}
+
+static int fail_body(struct pawl_run *run, void *arg)
+{
+	return pawl_fail(run, -EIO, "the disk is gone");
+}
+
+static pawl_cq_t cq_new(struct pawl_engine *e)
+{
+	pawl_cq_t cq;
+
+	OK(pawl_cq_create(e, &cq));
+	return cq;
+}
+
+static struct pawl_op op_cq(pawl_fn fn, void *arg, const pawl_var_t *v, pawl_cq_t cq, u64 tag)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+
+	op.fn = fn;
+	op.arg = arg;
+	op.writes = v;
+	op.nwrites = v ? 1 : 0;
+	op.flags = PAWL_OP_CQ;
+	op.cq = cq;
+	op.tag = tag;
+	return op;
+}
+
+static bool readable(int fd)
+{
+	struct pollfd p = { fd, POLLIN, 0 };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* A var whose newest write does not complete until the test says so. */
+static pawl_token_t held;
+
+static void hold_body(struct pawl_run *run, void *arg)
+{
+	held = run->token;
+}
+
+static void hold(struct pawl_engine *e, const pawl_var_t *v)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+
+	op.async_fn = hold_body;
+	op.writes = v;
+	op.nwrites = 1;
+	op.prop = PAWL_ASYNC;
+	OK(pawl_push(e, &op));
+	MUST(held.h);
+}
+
+START_TEST(test_a_completion_arrives_after_the_vars_are_released)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 2);
+	pawl_cq_t cq = cq_new(e);
+	struct pawl_completion c;
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = op_cq(ok_body, NULL, &v, cq, 0);
+	int i, n;
+
+	for (i = 0; i < TIMES(5000); i++) {
+		op.tag = (u64)i;
+		OK(pawl_push(e, &op));
+		OK(pawl_cq_wait(e, cq, SOON_NS));
+		n = pawl_cq_reap(e, cq, &c, 1);
+		ck_assert_int_eq(n, 1);
+		ck_assert_uint_eq(c.tag, (u64)i);
+		ck_assert_int_eq(c.status, 0);
+		/* No wait: the var is free already. */
+		OK(pawl_wait_writable(e, v, 0, NULL));
+	}
+	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 0);
+	OK(pawl_cq_destroy(e, cq));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_status_is_the_error_that_the_op_ended_with)
+{
+	int kind;
+
+	for (kind = 0; kind < 3; kind++) {
+		struct pawl_engine *e = engine(kind, 1);
+		pawl_cq_t cq = cq_new(e);
+		pawl_var_t v = var_new(e);
+		struct pawl_op bad = op_cq(fail_body, NULL, &v, cq, 1);
+		struct pawl_op next = op_cq(ok_body, NULL, &v, cq, 2);
+		struct pawl_op empty = op_cq(NULL, NULL, NULL, cq, 3);
+		struct pawl_completion c[4];
+
+		OK(pawl_push(e, &bad));
+		OK(pawl_push(e, &next));
+		OK(pawl_push(e, &empty));
+		ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+		/* All completions were posted before the wait for all returned. */
+		ck_assert_int_eq(pawl_cq_reap(e, cq, c, 4), 3);
+		for (int i = 0; i < 3; i++)
+			ck_assert_int_eq(c[i].status, c[i].tag == 3 ? 0 : -EIO);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+START_TEST(test_a_refused_push_does_not_arrive)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_cq_t cq = cq_new(e);
+	struct pawl_completion c;
+	pawl_var_t gone = var_new(e), v = var_new(e);
+	struct pawl_op ops[2] = { op_cq(ok_body, NULL, &v, cq, 1), op_cq(ok_body, NULL, &gone, cq, 2) };
+
+	OK(pawl_var_delete(e, gone, NULL, NULL));
+	FAILS(pawl_push(e, &ops[1]), -ESTALE);
+	FAILS(pawl_push_batch(e, ops, 2), -ESTALE);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 0);
+	/* Nothing of them is left, or this would be -EBUSY. */
+	OK(pawl_cq_destroy(e, cq));
+	FAILS(pawl_push(e, &ops[0]), -ESTALE, "op.cq");
+	FAILS(pawl_cq_reap(e, cq, &c, 1), -ESTALE);
+	FAILS(pawl_cq_wait(e, cq, 0), -ESTALE);
+	FAILS(pawl_cq_fd(e, cq), -ESTALE);
+	FAILS(pawl_cq_destroy(e, cq), -ESTALE);
+	FAILS(pawl_cq_create(e, NULL), -EINVAL, "out");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_a_queue_with_completions_to_come_is_not_destroyed)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_cq_t cq = cq_new(e);
+	struct pawl_completion c;
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = op_cq(ok_body, NULL, &v, cq, 7);
+
+	hold(e, &v);
+	OK(pawl_push(e, &op));
+	FAILS(pawl_cq_destroy(e, cq), -EBUSY);
+	FAILS(pawl_cq_wait(e, cq, 0), -ETIMEDOUT);
+	OK(pawl_complete(e, held, 0, NULL));
+	OK(pawl_cq_wait(e, cq, SOON_NS));
+	FAILS(pawl_cq_destroy(e, cq), -EBUSY);
+	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 1);
+	OK(pawl_cq_destroy(e, cq));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_the_fd_is_readable_until_the_queue_is_empty)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_cq_t cq = cq_new(e), late = cq_new(e);
+	struct pawl_completion c[8];
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = op_cq(ok_body, NULL, &v, cq, 0);
+	int fd = pawl_cq_fd(e, cq), i;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(pawl_cq_fd(e, cq), fd);
+	ck_assert(!readable(fd));
+	for (i = 0; i < 6; i++) {
+		op.tag = (u64)i;
+		OK(pawl_push(e, &op));
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert(readable(fd));
+	for (i = 0; i < 6; i += 2) {
+		ck_assert(readable(fd));
+		ck_assert_int_eq(pawl_cq_reap(e, cq, c, 2), 2);
+		ck_assert_uint_eq(c[0].tag, (u64)i);
+		ck_assert_uint_eq(c[1].tag, (u64)i + 1);
+	}
+	/* A look that finds nothing leaves it clear. */
+	ck_assert_int_eq(pawl_cq_reap(e, cq, c, 8), 0);
+	ck_assert(!readable(fd));
+
+	/* An fd that is made when something has arrived already says so. */
+	op.cq = late;
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	fd = pawl_cq_fd(e, late);
+	ck_assert(readable(fd));
+	ck_assert_int_eq(pawl_cq_reap(e, late, c, 8), 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+#define PUSHERS	3
+#define QUEUES	2
+#define EACH	TIMES(20000)
+
+struct storm {
+	struct pawl_engine *e;
+	pawl_cq_t cq[QUEUES];
+	u32 seen[PUSHERS][160000 / 8];	/* by the reaper of the queue */
+};
+
+static struct storm storm;
+
+static void *storm_push(void *arg)
+{
+	u64 me = (u64)(uintptr_t)arg;
+	pawl_var_t v = var_new(storm.e);
+	struct pawl_op op = op_cq(ok_body, NULL, &v, storm.cq[0], 0);
+	u64 i;
+
+	for (i = 0; i < (u64)EACH; i++) {
+		op.cq = storm.cq[i % QUEUES];
+		op.tag = me << 32 | i;
+		MUST(!pawl_push(storm.e, &op));
+	}
+	return NULL;
+}
+
+/* A thread that sleeps in epoll only, as a host's loop does. */
+static void *storm_reap(void *arg)
+{
+	pawl_cq_t cq = storm.cq[(uintptr_t)arg];
+	int ep = epoll_create1(0), fd = pawl_cq_fd(storm.e, cq), n, i;
+	struct epoll_event ev = { .events = EPOLLIN };
+	struct pawl_completion c[16];
+	u64 got = 0, all = (u64)EACH / QUEUES * PUSHERS;
+
+	MUST(ep >= 0 && fd >= 0);
+	MUST(!epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev));
+	while (got < all) {
+		MUST(epoll_wait(ep, &ev, 1, (int)SOON_MS) == 1);
+		n = pawl_cq_reap(storm.e, cq, c, 16);
+		MUST(n >= 0);
+		for (i = 0; i < n; i++) {
+			MUST(!c[i].status);
+			storm.seen[c[i].tag >> 32][(u32)c[i].tag]++;
+		}
+		got += (u64)n;
+	}
+	close(ep);
+	return NULL;
+}
+
+START_TEST(test_each_completion_arrives_once_in_an_epoll_loop)
+{
+	pthread_t push[PUSHERS], reap[QUEUES];
+	uintptr_t i;
+	int k;
+
+	memset(&storm, 0, sizeof(storm));
+	storm.e = engine(PAWL_PER_DEVICE, 2);
+	for (i = 0; i < QUEUES; i++)
+		storm.cq[i] = cq_new(storm.e);
+	for (i = 0; i < QUEUES; i++)
+		MUST(!pthread_create(&reap[i], NULL, storm_reap, (void *)i));
+	for (i = 0; i < PUSHERS; i++)
+		MUST(!pthread_create(&push[i], NULL, storm_push, (void *)i));
+	for (i = 0; i < PUSHERS; i++)
+		pthread_join(push[i], NULL);
+	for (i = 0; i < QUEUES; i++)
+		pthread_join(reap[i], NULL);
+	for (i = 0; i < PUSHERS; i++)
+		for (k = 0; k < EACH; k++)
+			ck_assert_uint_eq(storm.seen[i][k], 1);
+	for (i = 0; i < QUEUES; i++)
+		OK(pawl_cq_destroy(storm.e, storm.cq[i]));
+	OK(pawl_engine_destroy(storm.e));
+}
+END_TEST
+
+static void *wait_for_queue(void *arg)
+{
+	return (void *)(intptr_t)pawl_cq_wait(storm.e, storm.cq[0], SOON_NS);
+}
+
+START_TEST(test_destroying_a_queue_wakes_a_thread_that_waits_for_it)
+{
+	pthread_t thread;
+	void *rc;
+
+	storm.e = engine(PAWL_PER_DEVICE, 1);
+	storm.cq[0] = cq_new(storm.e);
+	MUST(!pthread_create(&thread, NULL, wait_for_queue, NULL));
+	ck_assert(soon(load_acquire(&((struct cq *)pool_obj(storm.e->pool[POOL_CQ],
+				      (u32)storm.cq[0].h))->waiter)));
+	FAILS(pawl_cq_wait(storm.e, storm.cq[0], SOON_NS), -EBUSY);
+	OK(pawl_cq_destroy(storm.e, storm.cq[0]));
+	pthread_join(thread, &rc);
+	ck_assert_int_eq((int)(intptr_t)rc, -ESTALE);
+	OK(pawl_engine_destroy(storm.e));
+}
+END_TEST
+
+START_TEST(test_an_op_whose_deadline_has_passed_never_starts)
+{
+	int kind;
+
+	for (kind = 0; kind < 2; kind++) {
+		struct pawl_engine *e = engine(kind, 1);
+		pawl_cq_t cq = cq_new(e);
+		pawl_var_t v = var_new(e);
+		u32 ran = 0;
+		struct pawl_op late = op_cq(ok_body, &ran, &v, cq, 1);
+		struct pawl_op early = op_cq(ok_body, &ran, &v, cq, 2);
+		struct pawl_completion c[2];
+		struct pawl_error why;
+
+		late.flags |= PAWL_OP_DEADLINE;
+		late.deadline_ns = 1;		/* long past */
+		OK(pawl_push(e, &late));
+		ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, &why), -ETIMEDOUT);
+		ck_assert_ptr_nonnull(strstr(why.text, "deadline"));
+		early.flags |= PAWL_OP_DEADLINE;
+		early.deadline_ns = INT64_MAX;
+		OK(pawl_push(e, &early));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(ran, 1);
+		ck_assert_int_eq(pawl_cq_reap(e, cq, c, 2), 2);
+		ck_assert_int_eq(c[0].status, -ETIMEDOUT);
+		ck_assert_int_eq(c[1].status, 0);
+		late.deadline_ns = -1;
+		FAILS(pawl_push(e, &late), -EINVAL, "deadline_ns");
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+START_TEST(test_a_canceled_op_ends_once_and_its_error_flows)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_cq_t cq = cq_new(e);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	u32 ran = 0;
+	pawl_ticket_t ticket = { 0 };
+	struct pawl_op op = op_cq(ok_body, &ran, &v, cq, 1), behind = op_cq(ok_body, &ran, &w, cq, 2);
+	struct pawl_completion c[3];
+
+	op.flags |= PAWL_OP_TICKET;
+	FAILS(pawl_push(e, &op), -EINVAL, "ticket");
+	op.ticket = &ticket;
+	behind.reads = &v;
+	behind.nreads = 1;
+	hold(e, &v);
+	OK(pawl_push(e, &op));
+	OK(pawl_push(e, &behind));
+	ck_assert_int_eq(pawl_ticket_state(e, ticket), PAWL_TICKET_QUEUED);
+	FAILS(pawl_ticket_wait(e, ticket, 0), -ETIMEDOUT);
+	OK(pawl_cancel(e, ticket));
+	OK(pawl_cancel(e, ticket));
+	OK(pawl_complete(e, held, 0, NULL));
+	OK(pawl_ticket_wait(e, ticket, SOON_NS));
+	ck_assert_int_eq(pawl_ticket_state(e, ticket), PAWL_TICKET_COMPLETE);
+	FAILS(pawl_cancel(e, ticket), -ESTALE);
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -ECANCELED);
+	ck_assert_int_eq(pawl_cq_reap(e, cq, c, 3), 2);
+	ck_assert_int_eq(c[0].status, -ECANCELED);
+	ck_assert_int_eq(c[1].status, -ECANCELED);
+	ck_assert_uint_eq(ran, 0);
+	/* Forged ones. */
+	ck_assert_int_eq(pawl_ticket_state(e, (pawl_ticket_t){ 0 }), PAWL_TICKET_COMPLETE);
+	ck_assert_int_eq(pawl_ticket_state(e, (pawl_ticket_t){ ~0ull }), PAWL_TICKET_COMPLETE);
+	FAILS(pawl_cancel(e, (pawl_ticket_t){ 1ull << 32 | 0xffffff }), -ESTALE);
+	OK(pawl_ticket_wait(e, ticket, 0));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static struct {
+	u32 started, canceled;
+	pawl_ticket_t ticket;
+	int wait;
+} run;
+
+static int patient_body(struct pawl_run *r, void *arg)
+{
+	run.wait = pawl_ticket_wait(r->engine, run.ticket, 0);
+	store_release(&run.started, 1);
+	while (!pawl_run_canceled(r))
+		sched_yield();
+	MUST(pawl_run_canceled(r) == -ECANCELED);
+	return -EINTR;
+}
+
+START_TEST(test_a_running_body_can_ask_whether_it_was_canceled)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = op_cq(patient_body, NULL, &v, (pawl_cq_t){ 0 }, 0);
+
+	memset(&run, 0, sizeof(run));
+	op.flags = PAWL_OP_TICKET;
+	op.ticket = &run.ticket;
+	OK(pawl_push(e, &op));
+	ck_assert(soon(load_acquire(&run.started)));
+	ck_assert_int_eq(run.wait, -EDEADLK);
+	ck_assert_int_eq(pawl_ticket_state(e, run.ticket), PAWL_TICKET_RUNNING);
+	FAILS(pawl_cancel(e, run.ticket), -EINPROGRESS);
+	/* What the body returns is its answer. */
+	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -EINTR);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static u32 releases;
+
+static void release(void *arg, int status)
+{
+	releases++;
+	MUST(status == *(int *)arg);
+}
+
+START_TEST(test_release_and_completion_both_come)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_cq_t cq = cq_new(e);
+	pawl_var_t many[20];
+	struct pawl_completion c;
+	struct pawl_op op;
+	int status = -EIO, i;
+
+	for (i = 0; i < 20; i++)
+		many[i] = var_new(e);
+	op = op_cq(fail_body, &status, many, cq, 5);
+	op.nwrites = 20;
+	op.release = release;
+	releases = 0;
+	OK(pawl_push(e, &op));
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	ck_assert_uint_eq(releases, 1);
+	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 1);
+	ck_assert_int_eq(c.status, -EIO);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("cq");
+	TCase *tc = tcase_create("cq");
+
+	tcase_set_timeout(tc, 600);
+	tcase_add_test(tc, test_a_completion_arrives_after_the_vars_are_released);
+	tcase_add_test(tc, test_status_is_the_error_that_the_op_ended_with);
+	tcase_add_test(tc, test_a_refused_push_does_not_arrive);
+	tcase_add_test(tc, test_a_queue_with_completions_to_come_is_not_destroyed);
+	tcase_add_test(tc, test_the_fd_is_readable_until_the_queue_is_empty);
+	tcase_add_test(tc, test_each_completion_arrives_once_in_an_epoll_loop);
+	tcase_add_test(tc, test_destroying_a_queue_wakes_a_thread_that_waits_for_it);
+	tcase_add_test(tc, test_an_op_whose_deadline_has_passed_never_starts);
+	tcase_add_test(tc, test_a_canceled_op_ends_once_and_its_error_flows);
+	tcase_add_test(tc, test_a_running_body_can_ask_whether_it_was_canceled);
+	tcase_add_test(tc, test_release_and_completion_both_come);
+	suite_add_tcase(s, tc);
+	return suite_run(s);
+}
