@@ -7,29 +7,32 @@
  * device.  The op that they become reads and writes the vars of all of them, runs their
  * functions in order, and skips those behind the first that fails.
  *
- * Structures: one struct mx_bulk per thread that ever asked for a size: the functions as a
- * list, their vars in an array without duplicates, with a hash table to find them in it.
- * It is pushed when n functions or BULK_VARS vars are there, before any other push, wait,
- * delete or question of its thread, when the thread ends, and when its engine is stopped by
- * the thread or freed by anybody.  An engine that is freed finds the bulks of other threads
- * in a list of the process.  It leaves those of its own workers alone: these push them when
- * they end, and the engine waits for that.
+ * Structures: one struct mx_bulk per thread that has set a size: the functions as a list, and
+ * their vars in an array without duplicates, with a hash table for look-ups.  A bulk is pushed
+ * when it contains n functions or BULK_VARS vars; before any other push, wait, delete or query
+ * of its thread; when the thread ends; and when the thread stops the engine or any thread
+ * frees it.  A thread that frees an engine finds the bulks of other threads in a list of the
+ * process.  It skips those of the engine's own workers, which push them when they end; the
+ * engine waits for that.
  *
- * The word `state` says who may touch the rest, and names the engine while there is one:
+ * The word `state` determines which thread may access the other fields, and names the engine
+ * while the bulk is not empty:
  *
  *	FREE -> EMPTY		a thread takes the object
  *	EMPTY -> FILLED		its thread, with the first function
- *	FILLED -> PUSHING	its thread, or who frees the engine: the one that succeeds pushes
- *	PUSHING -> EMPTY	the same one
+ *	FILLED -> PUSHING	its thread, or a thread that frees the engine; the one that
+ *				succeeds pushes the bulk
+ *	PUSHING -> EMPTY	the same thread
  *	EMPTY -> FREE		the thread has ended
  *
- * Ordering: COMPAT-B1 (state stored, release) <-> COMPAT-B2 (state taken, acquire): what
- * was gathered, before it is pushed; and the push, before the engine goes.
+ * Ordering: COMPAT-B1 (state stored, release) <-> COMPAT-B2 (state taken, acquire): the
+ * contents come before their push, and the push before the engine is freed.
  *
- * Progress: as pawl_push().  Whoever ends waits for another that is pushing the same bulk.
+ * Progress: that of pawl_push().  The end of a thread or an engine waits for another thread
+ * that is pushing the same bulk.
  *
- * Lifetime: an accepted function is run, or its release is called: the push of a bulk is
- * refused if a var was deleted meanwhile, or if there is no memory for it; then each
+ * Lifetime: an accepted function is run, or its release is called.  The push of a bulk is
+ * refused if a var was deleted in between, or if there is no memory for it; then each
  * function's release is called, and the thread's next wait returns the error.
  */
 #include <pthread.h>
@@ -44,10 +47,10 @@
 enum { BULK_FREE, BULK_EMPTY, BULK_FILLED, BULK_PUSHING, BULK_MASK = 3 };
 
 struct mx_bulk {
-	struct mx_bulk *next;	/* I: of the process */
+	struct mx_bulk *next;	/* I: list of the process */
 	u64 state;		/* A: engine | BULK_* */
 	u32 n;			/* functions */
-	struct pawl_mx_engine *worker;	/* of this engine the thread is a worker, or NULL */
+	struct pawl_mx_engine *worker;	/* the engine whose worker the thread is, or NULL */
 	struct pawl_device dev;
 	struct mx_call *first, **last;
 	u32 nvars;
@@ -59,8 +62,8 @@ static struct mx_bulk *bulks;		/* A: all */
 static __thread struct mx_bulk *mine;
 __thread bool mx_bulk_used;
 static __thread int size;
-static __thread bool pushing;		/* what runs meanwhile on this thread does not gather */
-static __thread int lost;		/* the error of a bulk that was refused, until a wait tells */
+static __thread bool pushing;		/* pushes inside bodies that run now do not gather */
+static __thread int lost;		/* the error of a refused bulk, until a wait reports it */
 static __thread struct pawl_mx_engine *works_for;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -96,7 +99,7 @@ static u64 bulk_state(struct pawl_mx_engine *e, u64 st)
 	return (u64)(uintptr_t)e | st;
 }
 
-/* Gathered for e; PUSHING, by this thread. */
+/* Push a bulk for e, which this thread has set to PUSHING. */
 static int bulk_push(struct mx_bulk *b, struct pawl_mx_engine *e)
 {
 	struct pawl_op d = PAWL_OP_INIT;
@@ -130,7 +133,7 @@ static int bulk_push(struct mx_bulk *b, struct pawl_mx_engine *e)
 	return rc;
 }
 
-/* True: it is the caller's to push.  Else it was pushed, and that is seen. */
+/* True: the caller must push it.  False: another thread has pushed it, and that is visible. */
 static bool bulk_take(struct mx_bulk *b, struct pawl_mx_engine *e)
 {
 	u64 st = bulk_state(e, BULK_FILLED);
@@ -169,7 +172,7 @@ int mx_bulk_lost(void)
 	return mx_err(rc, "the push of what was gathered before (bulk) was refused: error %d", rc);
 }
 
-/* Everything that anybody gathered for e, but for its workers that run. */
+/* Push everything that threads gathered for e, except for its running workers. */
 static void engine_flush(struct pawl_mx_engine *e)
 {
 	struct mx_bulk *b = load_acquire(&bulks);	/* COMPAT-B2 <-> COMPAT-B1 */
@@ -187,8 +190,8 @@ int mx_bulk_end(struct pawl_mx_engine *e)
 	int i, rc;
 
 	/*
-	 * The first stop joins the workers, which push what bodies gathered on them; the second
-	 * one runs that.  Bodies that a stop runs gather on this thread.
+	 * The first stop joins the workers, which push the bulks that bodies gathered on them;
+	 * the second one runs these.  Bodies that a stop runs gather on this thread.
 	 */
 	for (i = 0; i < 2 || (mine && bulk_engine(load_relaxed(&mine->state)) == e); i++) {
 		engine_flush(e);
@@ -243,7 +246,7 @@ bool mx_bulk_wants(struct pawl_mx_engine *e, const struct pawl_mx_op *op, const 
 	    d->priority || op->nreads + op->nwrites > BULK_VARS || e->kind == PAWL_MX_NAIVE ||
 	    mx_hooks.aggregating())
 		return false;
-	/* The push refuses it. */
+	/* Let the push itself refuse it. */
 	if (!vars_alive(mx_pe(e), d->reads, d->nreads) || !vars_alive(mx_pe(e), d->writes, d->nwrites))
 		return false;
 	for_e = bulk_engine(load_acquire(&b->state));	/* COMPAT-B2 <-> COMPAT-B1 */
@@ -275,9 +278,9 @@ void mx_bulk_add(struct pawl_mx_engine *e, struct mx_call *c, const struct pawl_
 		mx_bulk_flush_slow();
 }
 
-/* --- the thread's part --- */
+/* --- threads --- */
 
-/* The thread ends: what it gathered is pushed, not lost. */
+/* The thread ends: push the ops that it gathered. */
 static void thread_ends(void *arg)
 {
 	struct mx_bulk *b = arg;
@@ -320,7 +323,7 @@ static struct mx_bulk *bulk_new(void)
 	}
 	b->n = 0;
 	b->worker = works_for;
-	/* Who is not told of the thread's end cannot gather. */
+	/* A thread without a notice of its end cannot gather. */
 	if (pthread_setspecific(key, b)) {
 		store_release(&b->state, BULK_FREE);	/* COMPAT-B1 <-> COMPAT-B2 */
 		return NULL;
@@ -337,7 +340,7 @@ void mx_bulk_fork_child(void)
 {
 	struct mx_bulk *b;
 
-	/* Other threads, and what they gathered, are the parent's. */
+	/* Other threads and their bulks belong to the parent. */
 	for (b = bulks; b; b = b->next) {
 		b->n = 0;
 		b->nvars = 0;
