@@ -250,7 +250,7 @@ static int batch_push(struct thread *t, u32 nops, u32 naccs)
 			record_push(t, op, s->ops[i], i + 1 < nops);
 	}
 	/* CORE-N1 <-> CORE-N4 */
-	store_relaxed(&t->pushed, t->pushed + nops);
+	store_release(&t->pushed, t->pushed + nops);
 	if (nseg) {
 		/* From here nothing can fail. */
 		tag = link_op(t, bop, bopi, found);

@@ -449,14 +449,19 @@ int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
 	int rc = size_check_out("stats: out", out, STATS_SIZE_0);
 	struct pawl_stats s = { 0 };
 	struct exec_stats xs;
-	u32 i, n;
+	struct thread *t;
+	u32 i;
 
 	if (rc)
 		return rc;
-	n = load_relaxed(&e->used_slots);
-	for (i = 0; i < n; i++) {
-		struct thread *t = thread_of(e, i);
-
+	/* CORE-N12 <-> CORE-N11 */
+	s.completed = load_acquire(&e->gone.completed);
+	s.failed = load_relaxed(&e->gone.failed);
+	s.skipped = load_relaxed(&e->gone.skipped);
+	s.inlined = load_relaxed(&e->gone.inlined);
+	s.records = load_relaxed(&e->gone.records);
+	s.helps = load_relaxed(&e->gone.helps);
+	for_each_live(e, t, i) {
 		s.completed += load_acquire(&t->completed);	/* CORE-N3 <-> CORE-N2 */
 		s.failed += load_relaxed(&t->failed);
 		s.skipped += load_relaxed(&t->skipped);
@@ -464,10 +469,8 @@ int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
 		s.records += load_relaxed(&t->records);
 		s.helps += load_relaxed(&t->helps);
 	}
-	/* Second, with the slots that came meanwhile: never fewer than completed. */
-	n = load_relaxed(&e->used_slots);
-	for (i = 0; i < n; i++)
-		s.pushed += load_relaxed(&thread_of(e, i)->pushed);
+	/* Second: never fewer than completed. */
+	s.pushed = ops_pushed(e);
 	exec_stats(e->x, &xs);
 	s.helped = xs.helped;
 	s.handed = xs.handed;
@@ -475,7 +478,7 @@ int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
 	s.sleeps = xs.sleeps;
 	s.wakes = xs.wakes;
 	s.workers = xs.workers;
-	s.threads = n;
+	s.threads = load_relaxed(&e->used_slots);
 	s.vars = pool_carved(e->pool[POOL_VAR]);
 	s.ops = pool_carved(e->pool[POOL_OP]);
 	s.blocks = pool_carved(e->pool[POOL_BLOCK]);

@@ -288,7 +288,7 @@ struct thread {
 	u32 ngiven_up, given_up_cap;	/* O */
 
 	/* Written by the owner at every op, read by waits for all. */
-	u64 pushed __cacheline_aligned;	/* S */
+	u64 pushed __cacheline_aligned;	/* S release; of the slot's user: thread_leave() */
 	u64 completed;		/* S release */
 	u64 failed, skipped, inlined, records, helps;	/* S */
 	u32 naive_pending;	/* A: naive: ops pushed by this thread and not over */
@@ -304,6 +304,11 @@ enum {
 	SPECIAL_NAIVE = 4,
 	SPECIAL_DEVICES = 8,	/* the engine has devices: what is pending there must be over */
 	SPECIAL_RECORDING = 16,
+};
+
+/* What threads that left did: counters of struct thread. */
+struct gone {
+	u64 pushed, completed, failed, skipped, inlined, records, helps;	/* A */
 };
 
 struct pawl_engine {
@@ -339,6 +344,8 @@ struct pawl_engine {
 	u64 trace_order;	/* A: pushes traced */
 	struct trace_buf *trace_bufs;	/* A */
 	struct slot_entry *slots;	/* I: one per slot */
+	u64 *live;		/* A: a bit per slot: a thread has it */
+	struct gone gone;	/* A */
 	struct rec_engine *record;	/* A: its part in the recording, or NULL */
 	struct pawl_engine *next;	/* record.c: of the process */
 };
@@ -422,6 +429,27 @@ static inline struct dep *dep_of(const struct pawl_engine *e, u32 ref, u32 *opi)
 	*opi = load_relaxed(&x->op);
 	return &x->deps[lin % cap];
 }
+
+/* The first slot from `slot` on that a thread has; max_threads: none. */
+static inline u32 live_next(const struct pawl_engine *e, u32 slot)
+{
+	u32 i = slot / 64, words = (e->max_threads + 63) / 64;
+	u64 b;
+
+	for (; i < words; i++, slot = i * 64) {
+		/* CORE-N10 <-> CORE-N9: who is not there any more has added what he counted. */
+		b = load_acquire(&e->live[i]) >> (slot % 64);
+		if (b)
+			return slot + (u32)__builtin_ctzll(b);
+	}
+	return e->max_threads;
+}
+
+/* For all threads that are in the engine.  Progress: wait-free. */
+#define for_each_live(e, t, i)							\
+	for ((i) = live_next(e, 0);						\
+	     (i) < (e)->max_threads && ((t) = thread_of(e, i));			\
+	     (i) = live_next(e, (i) + 1))
 
 /* A counter of the owner that others only read. */
 static inline void count(u64 *c)
@@ -742,6 +770,7 @@ void run_alone(struct thread *t, struct op *op, u32 opi);
 u32 retire(struct thread *t, struct op *op, u32 error);
 int var_bad(const char *who, const char *list, u32 i, pawl_var_t v);
 u64 ops_in_flight(struct pawl_engine *e);
+u64 ops_pushed(struct pawl_engine *e);
 void wait_flight_begin(struct thread *t, u64 limit);
 void wait_flight_end(struct thread *t);
 void flight_check(struct thread *t);

@@ -121,7 +121,7 @@ __always_inline_fn int push_op(struct thread *t, struct op *op, u32 opi)
 	int rc;
 
 	/* CORE-N1 <-> CORE-N4: before the op can complete; see ops_in_flight(). */
-	store_relaxed(&t->pushed, t->pushed + 1);
+	store_release(&t->pushed, t->pushed + 1);
 	if (likely(op->ndeps == 1)) {
 		store_relaxed(&op->wait, 1);
 		rc = link_simple(t, op, &found);
@@ -137,7 +137,7 @@ __always_inline_fn int push_op(struct thread *t, struct op *op, u32 opi)
 		rc = push_several(t, op, opi);
 	}
 	if (unlikely(rc)) {
-		store_relaxed(&t->pushed, t->pushed - 1);
+		store_release(&t->pushed, t->pushed - 1);
 		/* Who waits for all may have counted it. */
 		flight_check(t);
 	}

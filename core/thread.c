@@ -152,12 +152,48 @@ static bool slot_take(struct pawl_engine *e, u32 *slot)
 		if (n >= e->max_threads)
 			return false;
 		/*
-		 * No order: a fresh slot is all zero.  Who must count an op of it hears of the
-		 * slot with the op's completion (CORE-N3).
+		 * No order: a fresh slot is all zero.
 		 */
 	} while (!cas_relaxed(&e->used_slots, &n, n + 1));
 	*slot = n;
 	return true;
+}
+
+/* The counter begins anew, and its value is kept. */
+static void count_keep(u64 *counter, u64 *gone)
+{
+	u64 n = load_relaxed(counter);
+
+	store_relaxed(counter, (u64)0);
+	fetch_add_relaxed(gone, n);
+}
+
+/*
+ * The thread is counted no more: what it counted goes to the engine's account.  Sums may be
+ * made meanwhile (ops_in_flight()): completions may be missed and pushes be counted twice,
+ * but not the other way round.  So completions are in the account after they are gone from
+ * the slot, pushes before.
+ */
+static void live_leave(struct thread *t)
+{
+	struct pawl_engine *e = t->e;
+	u64 n = t->completed;
+
+	count_keep(&t->failed, &e->gone.failed);
+	count_keep(&t->skipped, &e->gone.skipped);
+	count_keep(&t->inlined, &e->gone.inlined);
+	count_keep(&t->records, &e->gone.records);
+	count_keep(&t->helps, &e->gone.helps);
+	if (BUSTED(LEAVE_COUNTED_TWICE))
+		fetch_add_relaxed(&e->gone.completed, n);
+	store_relaxed(&t->completed, (u64)0);
+	if (!BUSTED(LEAVE_COUNTED_TWICE))
+		fetch_add_release(&e->gone.completed, n);	/* CORE-N11 <-> CORE-N12 */
+	n = t->pushed;
+	fetch_add_relaxed(&e->gone.pushed, n);
+	store_release(&t->pushed, (u64)0);		/* CORE-N9 <-> CORE-N10 */
+	/* CORE-N9 <-> CORE-N10 */
+	fetch_and_acq_rel(&e->live[t->slot / 64], ~(1ull << t->slot % 64));
 }
 
 static struct thread *slot_user(struct pawl_engine *e, struct tls_entry *entry)
@@ -177,7 +213,10 @@ static struct thread *slot_user(struct pawl_engine *e, struct tls_entry *entry)
 	t->depth = 0;
 	t->frame = NULL;
 	t->next_check = 0;
+	/* Before its first push: who hears of what it pushed sees the bit, too. */
+	fetch_or_relaxed(&e->live[slot / 64], 1ull << slot % 64);
 	if (exec_thread_init(e->x, &t->ex, slot)) {
+		live_leave(t);
 		slot_leave(e, slot);
 		thread_last.code = err(-ENOMEM, "no memory for a thread's run queues");
 		return NULL;
@@ -198,6 +237,9 @@ void thread_leave(struct thread *t)
 	exec_thread_fini(e->x, &t->ex);
 	for (i = 0; i < POOLS; i++)
 		pool_cache_flush(e->pool[i], &t->cache[i]);
+	live_leave(t);
+	/* A sum that was made meanwhile may have missed completions. */
+	flight_check(t);
 	if (!BUSTED(SLOT_KEPT))
 		slot_leave(e, t->slot);
 }
@@ -336,7 +378,8 @@ int threads_init(struct pawl_engine *e)
 		return rc;
 	e->fork_gen = load_relaxed(&pawl_fork_gen);
 	e->slots = calloc(e->max_threads, sizeof(*e->slots));
-	if (!e->slots)
+	e->live = calloc((e->max_threads + 63) / 64, sizeof(*e->live));
+	if (!e->slots || !e->live)
 		return err(-ENOMEM, "no memory for %u thread slots", e->max_threads);
 	return 0;
 }
@@ -369,6 +412,8 @@ void threads_fini(struct pawl_engine *e)
 	}
 	free(e->slots);
 	e->slots = NULL;
+	free(e->live);
+	e->live = NULL;
 	entries_clean();
 	if (thread_last.id == e->id)
 		thread_last.id = 0;

@@ -10,8 +10,9 @@
  * Ordering:
  *   CORE-G1 (granter's CAS on the token, release) <-> CORE-G2 (waiter's read)
  *   CORE-N2 (completed, release) <-> CORE-N3 (sum, acquire), CORE-N1 <-> CORE-N4
+ *   CORE-N9 <-> CORE-N10, CORE-N11 <-> CORE-N12: of threads that left (live_leave())
  *
- * All over: `completed` of all slots is summed first, then `pushed`.  An op counted
+ * All over: `completed` of all threads is summed first, then `pushed`.  An op counted
  * in completed was pushed before, and its push is seen by the later sum; so if the
  * sums are equal, every op whose push was counted was over at the first sum.
  *
@@ -313,20 +314,38 @@ int pawl_wait_writable(struct pawl_engine *e, pawl_var_t v, int64_t timeout_ns,
 }
 PAWL_EXPORT(pawl_wait_writable);
 
+/* Pushed so far; a little more while threads leave.  Progress: wait-free. */
+u64 ops_pushed(struct pawl_engine *e)
+{
+	struct thread *t;
+	u64 sum = 0;
+	u32 i;
+
+	for_each_live(e, t, i)
+		sum += load_acquire(&t->pushed);	/* CORE-N4 <-> CORE-N1, CORE-N10 <-> CORE-N9 */
+	/* After the slots: of threads that left meanwhile (live_leave()). */
+	return sum + load_relaxed(&e->gone.pushed);
+}
+
+static u64 sum_completed(struct pawl_engine *e)
+{
+	/* Before the slots.  CORE-N12 <-> CORE-N11 */
+	u64 sum = load_acquire(&e->gone.completed);
+	struct thread *t;
+	u32 i;
+
+	for_each_live(e, t, i)
+		sum += load_acquire(&t->completed);	/* CORE-N3 <-> CORE-N2 */
+	return sum;
+}
+
+/* Never 0 while an op of whose push the caller knows is in flight.  Progress: wait-free. */
 u64 ops_in_flight(struct pawl_engine *e)
 {
-	u32 i, n = load_relaxed(&e->used_slots);
-	u64 done = 0, pushed = 0;
+	u64 pushed = BUSTED(SUMS_SWAPPED) ? ops_pushed(e) : 0, done = sum_completed(e);
 
-	for (i = 0; BUSTED(SUMS_SWAPPED) && i < n; i++)
-		pushed += load_relaxed(&thread_of(e, i)->pushed);
-	for (i = 0; i < n; i++)
-		done += load_acquire(&thread_of(e, i)->completed);	/* CORE-N3 <-> CORE-N2 */
-	/* In sight with what was completed, like the pushes: no order of their own. */
-	n = load_relaxed(&e->used_slots);
-	for (i = 0; !BUSTED(SUMS_SWAPPED) && i < n; i++)
-		pushed += load_relaxed(&thread_of(e, i)->pushed);	/* CORE-N4 <-> CORE-N1 */
-	return pushed - done;
+	/* Slots are looked for again: whose op was completed is there, too. */
+	return (BUSTED(SUMS_SWAPPED) ? pushed : ops_pushed(e)) - done;
 }
 
 /* This thread is going to wait until at most `limit` ops are in flight. */
@@ -352,18 +371,18 @@ void wait_flight_end(struct thread *t)
 void flight_check(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
+	struct thread *w;
 	u64 flight;
-	u32 i, n;
+	u32 i;
 
 	if (!BUSTED(FLIGHT_NO_MB))
 		smp_mb();	/* CORE-N6 <-> CORE-N5 */
 	if (likely(!load_relaxed(&e->nflight)) || BUSTED(FLIGHT_FORGOTTEN))
 		return;
 	flight = ops_in_flight(e);
-	n = load_relaxed(&e->used_slots);
-	for (i = 0; i < n; i++)
-		if (load_relaxed(&thread_of(e, i)->waits_flight) > flight)
-			exec_unpark(e->x, &thread_of(e, i)->ex);
+	for_each_live(e, w, i)
+		if (load_relaxed(&w->waits_flight) > flight)
+			exec_unpark(e->x, &w->ex);
 }
 
 void engine_idle(void *user, struct exec_thread *ex)

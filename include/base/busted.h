@@ -70,6 +70,7 @@
 	X(OPER_EARLY, "oper: an operator ends before its last run")			\
 	X(GIVEN_UP_STAYS, "wait: an abandoned wait keeps its slot")			\
 	X(ENTRY_ABA, "thread: the tag of the list of free entries stands still")	\
+	X(LEAVE_COUNTED_TWICE, "thread: what a leaving thread completed counts twice for a moment") \
 	X(SLOT_KEPT, "thread: a thread's slot is not freed")				\
 	X(DESTROY_EARLY, "engine: destroy does not wait for what is in flight")		\
 	X(DEV_READS_FORGOTTEN, "device: a write does not follow pending reads")		\

@@ -43,6 +43,8 @@ const struct scenario scenarios[] = {
 	S("errors", "fw0 . kw0 . fkw0 E0 | E0 C0 kw0 | T0 E0", 3, 1, 3),
 	N("naive", "w0 r0 | w0w1 w1", 2, 2, 3),
 	T("threads", "w0 | w0", 2, 2, 3),
+	T("leave_all", "w0 . | w1 A", 2, 3, 3),
+	T("leave_all_3", "w0 . | w1 . | w2 A", 3, 2, 3),
 	T("threads_destroy", "w0 . X | w0 . x", 2, 2, 3),
 	T("threads_destroy_3", "X | w0 . x | w0 . x", 3, 1, 3),
 	F("stop_pair", "w0w1 | w1w0", 2, MODEL_ALL, 6),

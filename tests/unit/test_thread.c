@@ -60,6 +60,37 @@ START_TEST(test_churn)
 }
 END_TEST
 
+/* What they did counts on; their slots are looked at no more. */
+START_TEST(test_a_thread_that_left_is_not_summed)
+{
+	struct work w = { .e = engine(PAWL_PER_DEVICE, 0) };
+	pthread_t t[40];
+	struct thread *th;
+	u32 i, round, live = 0;
+
+	w.v = var_new(w.e);
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < COUNT(t); i++)
+			t[i] = spawn(one_push, &w);
+		for (i = 0; i < COUNT(t); i++)
+			join(t[i]);
+	}
+	for_each_live(w.e, th, i) {
+		ck_assert_ptr_eq(th, thread_get(w.e));
+		live++;
+	}
+	ck_assert_uint_eq(live, 1);
+	ck_assert_uint_eq(ops_in_flight(w.e), 3 * COUNT(t));
+	ck_assert_uint_eq(stats(w.e).pushed, 3 * COUNT(t));
+	ck_assert_uint_eq(stats(w.e).completed, 0);
+	OK(pawl_wait_all(w.e, SOON_NS, NULL));
+	ck_assert_uint_eq(w.n, 3 * COUNT(t));
+	ck_assert_uint_eq(ops_in_flight(w.e), 0);
+	ck_assert_uint_eq(stats(w.e).completed, 3 * COUNT(t));
+	OK(pawl_engine_destroy(w.e));
+}
+END_TEST
+
 /* More threads at once than the engine allows: refused by name; room comes back. */
 struct crowd {
 	struct pawl_engine *e;
@@ -324,6 +355,7 @@ START_TEST(test_push_from_destructor)
 }
 END_TEST
 
-SUITE("thread", test_churn, test_too_many, test_no_room_for_workers, test_engine_ends_first,
+SUITE("thread", test_churn, test_a_thread_that_left_is_not_summed, test_too_many,
+      test_no_room_for_workers, test_engine_ends_first,
       test_ends_race, test_many_engines, test_several_engines,
       test_ready_work_outlives_its_thread, test_push_from_destructor)
