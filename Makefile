@@ -11,7 +11,7 @@ lib-layers := pool device exec core
 layers := $(lib-layers) compat
 
 # The builds of make check-all beside the configured one: name=compiler[+fragment of configs/]...
-CHECK_BUILDS ?= asan=gcc+asan tsan-gcc=gcc+tsan tsan-clang=clang+tsan clang=clang \
+CHECK_BUILDS ?= asan=gcc+asan tsan-gcc=gcc+tsan tsan-clang=clang+tsan clang=clang+werror \
 	minimal=gcc+minimal
 
 PREFIX ?= /usr/local
@@ -95,6 +95,14 @@ include $(srctree)/tools/Makefile.build
 kconfiglib = $(PYTHON3) -m
 defconfig := $(srctree)/configs/defconfig
 
+# Without it no configuration is made.
+ifneq ($(if $(wildcard $(auto-conf)),,$(if $(MAKECMDGOALS),$(filter-out $(free-goals),$(MAKECMDGOALS)),all))$(config-goals),)
+ifneq ($(shell $(PYTHON3) -c 'import kconfiglib' 2>/dev/null && echo y),y)
+$(error $(PYTHON3) has no kconfiglib, which reads the configuration: run `make setup', or install \
+	Debian's python3-kconfiglib)
+endif
+endif
+
 menuconfig guiconfig oldconfig olddefconfig allnoconfig allyesconfig: FORCE
 	+$(Q)$(kconfiglib) $@
 defconfig: FORCE
@@ -177,6 +185,12 @@ $(version-h): $(srctree)/include/pawl/version.h.in FORCE
 	$(call if_changed,version)
 targets += $(version-h)
 
+quiet_cmd_cdef = GEN     $@
+cmd_cdef = CC='$(CC)' $(srctree)/tools/gen-cdef.sh $@ $(srctree)/include
+pawl.cdef: $(public-h) $(srctree)/tools/gen-cdef.sh FORCE
+	$(call if_changed,cdef)
+targets += pawl.cdef
+
 quiet_cmd_map = MAP     $@
 cmd_map = $(PYTHON3) $(srctree)/tools/gen-version-map.py -n PAWL_$(VERSION).$(PATCHLEVEL) \
 	-o $@ $(filter %.c,$^)
@@ -220,7 +234,7 @@ libpawl.a: libpawl.o FORCE
 	$(call if_changed,a)
 targets += libpawl.map $(solib) libpawl.o libpawl.a
 
-lib: $(solib) $(soname) libpawl.so libpawl.a $(version-h)
+lib: $(solib) $(soname) libpawl.so libpawl.a pawl.cdef $(version-h)
 all: lib
 
 # --- libpawl_mx: MXNet's names ----------------------------------------------------
@@ -244,7 +258,8 @@ libpawl_mx.map: $(compat-objs:%.o=$(srctree)/%.c) $(srctree)/tools/gen-version-m
 
 quiet_cmd_mxso = LD      $@
 cmd_mxso = $(CXX) -shared -Wl,-soname,$(mx-soname) -Wl,--version-script=libpawl_mx.map $(z-defs) \
-	-Wl,-z,nodelete $(base-ldflags) -o $@ $(filter %.o,$^) -L. -lpawl -ldl
+	-Wl,-z,nodelete -Wl,--enable-new-dtags '-Wl,-rpath,$$ORIGIN' $(base-ldflags) -o $@ \
+	$(filter %.o,$^) -L. -lpawl -ldl
 $(mx-solib): $(mx-objs) libpawl_mx.map libpawl.so FORCE
 	$(call if_changed,mxso)
 $(mx-soname): $(mx-solib) ; $(call cmd,link)
@@ -337,7 +352,7 @@ tags:
 	$(Q)cd $(srctree) && ctags -R include $(layers) tools/pawl tests
 PHONY += tags
 
-clean-files = libpawl.o libpawl_mx.o .libpawl*.names libpawl_mx.a libpawl_mx.map libpawl_mx.so* pawl-mx.pc pawl-lto.o libpawl.a libpawl.map libpawl.so* pawl.pc $(version-h) .check-layer-*.so
+clean-files = pawl.cdef libpawl.o libpawl_mx.o .libpawl*.names libpawl_mx.a libpawl_mx.map libpawl_mx.so* pawl-mx.pc pawl-lto.o libpawl.a libpawl.map libpawl.so* pawl.pc $(version-h) .check-layer-*.so
 clean:
 	$(Q)rm -f $(clean-files)
 	$(Q)for dir in $(layers) include tools tests examples cmake Documentation; do \
@@ -359,7 +374,8 @@ PHONY += help
 #@   all             the library, the pawl command, the tests, the manual (default)
 #@   lib             libpawl.so and libpawl.a alone; lib-mx: and libpawl_mx
 #@   tests           the test programs alone
-#@   install         to DESTDIR and PREFIX (/usr/local); LIBDIR and others: Makefile.install
+#@   install         to DESTDIR and PREFIX (/usr/local); LIBDIR and others: Makefile.install;
+#@                   PARTS='mx tool man' beside the library, or fewer of them
 #@   uninstall       remove exactly what install put there
 #@   clean           remove what was built; the configuration stays
 #@   mrproper        remove the configuration and build/ too

@@ -83,6 +83,9 @@ static void grace_period(void)
 #else /* !PAWL_MODEL */
 
 #include <pthread.h>
+#if defined(__has_include) && !__has_include(<urcu/urcu-memb.h>)
+#error "liburcu's headers are missing: run make setup, or install liburcu-dev"
+#endif
 #include <urcu/urcu-memb.h>
 #include <urcu/static/urcu-memb.h>
 /*

@@ -60,7 +60,33 @@ for other in gcc clang; do
 done
 if [ -x "$dest$prefix/bin/pawl" ]; then
 	"$dest$prefix/bin/pawl" --version
-	env -u PAWL_DATA "$dest$prefix/bin/pawl" infer --quick --no-naive
+	PAWL_DATA=$srctree/tools/pawl/data "$dest$prefix/bin/pawl" infer --quick --no-naive
+fi
+
+echo '--- loaded late, and linked statically'
+if [ -z "$(nm -D "$lib/libpawl.so" | grep -E '__[at]san_')" ]; then
+	CC=$CC "$here/../load/dlopen.sh" "$lib" "$dest$prefix/include/pawl" "$dest$prefix/include"
+	CC=$CC "$here/../load/static.sh" "$lib" "$dest$prefix/include"
+	CC=$CC "$here/../abi/run.sh" "$lib"
+fi
+
+echo '--- as a folder of a CMake project'
+cmake -S "$here/sub" -B "$tmp/sub" -DPAWL_SOURCE="$(cd "$srctree" && pwd)" -DCMAKE_C_COMPILER="$CC"
+cmake --build "$tmp/sub"
+"$tmp/sub/user"
+
+echo '--- what is there'
+for file in share/doc/pawl/COPYING share/doc/pawl/README.md include/pawl/pawl.cdef; do
+	[ -e "$dest$prefix/$file" ] || { echo "$file is not installed" >&2; exit 1; }
+done
+if grep -E 'digits|model-|pawl-cuda' <<<"$before"; then
+	echo "these are the demonstration's" >&2
+	exit 1
+fi
+$make install DESTDIR="$tmp/lib-only" PREFIX=$prefix PARTS=
+if find "$tmp/lib-only" | grep -E '/bin|_mx|pawl-mx|compat|/man|share/pawl'; then
+	echo "these are of parts that were left out" >&2
+	exit 1
 fi
 
 echo '--- exported'

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# dlopen.sh LIBDIR INCLUDEDIR...: libpawl.so and libpawl_mx.so can be loaded by a program that runs already,
+# dlopen.sh LIBDIR CDEFDIR INCLUDEDIR...: libpawl.so and libpawl_mx.so can be loaded by a program that runs already,
 # from C and from Python, also when other libraries have used up most of the space
 # that the C library keeps for the thread-local variables of libraries that are loaded late.
 # Exit status 0: passed, 1: failed.
@@ -9,11 +9,12 @@ set -eu
 
 lib=$(cd "$1" && pwd)
 shift
+cdef=$(cd "$1" && pwd)/pawl.cdef
+shift
 here=$(cd "$(dirname "$0")" && pwd)
 cc=${CC:-cc}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-export LD_LIBRARY_PATH="$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 includes=
 for dir; do
@@ -39,4 +40,10 @@ for bytes in 1 1400; do
 		assert pawl.pawl_engine_destroy(engine) == 0
 	END
 	echo "dlopen: loaded by Python after $bytes bytes"
+	if "${PYTHON3:-python3}" -c 'import cffi' 2>/dev/null; then
+		"${PYTHON3:-python3}" "$here/read_cdef.py" "$lib/libpawl.so" "$cdef"
+		echo "dlopen: loaded by cffi"
+	else
+		echo "dlopen: not by cffi, which is not installed (make setup, or python3-cffi)"
+	fi
 done
