@@ -128,6 +128,9 @@ def readme(quiet, busy):
     say(f"ns per op from the first push to the last completion, {b.args.ops} tiny ops pushed "
         f"one call each: median (smallest) of {b.rounds} rounds. "
         f"{run.describe(quiet[0]['machine'])}. Written by `make bench-report`.")
+    if any(r["noise"] for r in quiet + busy):
+        say("The machine was not quiet, so single figures may be off by a factor of two: "
+            "[benchmarks.md](Documentation/benchmarks.md#figures) says for each run what was.")
 
     def cell(engine, shape):
         if engine in ("default", None):
