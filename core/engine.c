@@ -32,7 +32,7 @@ static void config_defaults(struct pawl_config *cfg)
 
 	memset(cfg, 0, sizeof(*cfg));
 	cfg->size = sizeof(*cfg);
-	cfg->workers = n > 0 ? (int)n : 1;
+	cfg->workers = n > 1 ? (int)n - 1 : 1;
 	cfg->priority_workers = 1;
 	cfg->copy_workers = 1;
 	cfg->cpu_devices = 1;
@@ -77,7 +77,6 @@ static int config_check(struct pawl_config *c)
 		{ "max_threads", c->max_threads, 1, 2047 },
 		{ "window", c->window, 0, c->max_ops },
 		{ "window_policy", c->window_policy, -1, PAWL_WINDOW_HELP },
-		{ "leave_ns", (s64)min_u(c->leave_ns, (u64)INT64_MAX), 0, 1000000 },
 		{ "ndevices", c->ndevices, 0, 16 },
 		{ "device_streams", c->device_streams, 1, 32 },
 		{ "device_workers", c->device_workers, 1, 32 },
@@ -300,8 +299,8 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	xc.arena = e->arena;
 	xc.max_threads = e->max_threads;
 	xc.max_work = e->pool[POOL_OP]->max + 1;
+	xc.works = e->pool[POOL_OP];
 	xc.spin_ns = c.spin_ns;
-	xc.leave_ns = c.leave_ns;
 	xc.cpus = e->cfg.cpus;
 	xc.ncpus = c.ncpus;
 	xc.name = c.name;

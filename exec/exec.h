@@ -48,8 +48,12 @@ struct exec_config {
 	struct arena *arena;	/* not ready yet: exec_create() adds its pools */
 	u32 max_threads;	/* slots 0 .. max_threads - 1 */
 	u32 max_work;		/* work numbers are below this */
+	/*
+	 * They are indexes of this pool, of `arena`: who gets an object of it may push its
+	 * number, and that cannot fail.
+	 */
+	struct pool *works;
 	u64 spin_ns;		/* how long a thread looks before it parks */
-	u64 leave_ns;		/* how long a worker leaves short work to others; 0: not */
 	const int *cpus;	/* workers are pinned to these in turn */
 	u32 ncpus;
 	const char *name;	/* prefix of thread names */
@@ -93,18 +97,19 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot);
 void exec_thread_fini(struct exec *x, struct exec_thread *t);
 
 /*
- * Queue ready work.  Exact order in one queue: EXEC_FRONT first, then the higher
- * priority, then the earlier exec_push() (two pushes of which neither ended before the
- * other began are in either order).  Any thread with its t.  Never fails.
- * Progress: wait-free for priority 0 (one exchange, and up to two read-modify-writes where
- * another thread pushed last), else lock-free; a system call
- * only if a worker or a waiter sleeps.
+ * Queue ready work.  Order in one queue: among what a thread that takes can see, EXEC_FRONT
+ * goes first, then the higher priority; what t pushed with one priority is taken in that
+ * order.  Between threads that push there is no order for priority 0, but a bound: see
+ * queue.c.  Any thread with its t.  Never fails.
+ * Progress: wait-free for priority 0 (one exchange; when the ring grows it allocates), else
+ * lock-free; a system call only if a worker or a waiter sleeps.
  */
 void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags);
 /*
  * For client->run(): may this thread run `work`, which just became ready, at once?
- * True if t serves q, nothing that is queued in q would go before it, and t's budget
- * allows; then the caller runs it.  Else it is queued, as by exec_push().
+ * True if t serves q, has no work of its own in q that goes before it, nothing in q has a
+ * higher priority, it is not another lane's turn, and t's budget allows; then the caller runs
+ * it.  Else it is queued, as by exec_push().
  */
 bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio);
 /*

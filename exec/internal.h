@@ -20,22 +20,11 @@
 #include <exec/prioq.h>
 #include <exec/ring.h>
 
-/* Most pieces of work that a thread takes from another's ring at once; 1: exact FIFO. */
+/* Most pieces of work that a thread takes from another's ring at once. */
 #ifndef CONFIG_EXEC_BATCH
 #define CONFIG_EXEC_BATCH 32
 #endif
 #define EXEC_BATCH_MAX	(CONFIG_EXEC_BATCH < 1 ? 1 : CONFIG_EXEC_BATCH > 64 ? 64 : CONFIG_EXEC_BATCH)
-
-/*
- * CONFIG_EXEC_LOOSE_FIFO: cheaper stamps, by which two pushes of different threads may
- * change places although one ended before the other began, if less than a line's
- * transfer lies between.
- */
-#ifdef CONFIG_EXEC_LOOSE_FIFO
-#define stamp_clock()	cycles()
-#else
-#define stamp_clock()	cycles_ordered()
-#endif
 
 #define EXEC_MAX_QUEUES	256u	/* an engine has a few per device */
 #define BATCH_NS	3000u	/* a batch should not run longer than this */
@@ -43,21 +32,26 @@
 #define RELAX_NS	1000u	/* idleness before the pauses grow */
 #define YIELD_NS	10000u	/* between two sched_yield() of a spinner */
 #define REST_NS		200000u	/* sleep after which a thread is expected to sleep again */
-#define STAMP_NS	12u	/* a stamp's unit is at most this; a line takes longer to move */
-#define LEAVE_NS	400u	/* others are fast if they take one piece of work in this */
-#define LEAVE_AVG_NS	1500u	/* work that runs longer, its lines' way included, is left to nobody */
-#define TURN_NS		1000u	/* a turn that is shorter is dearer than to read the clock */
-#ifdef PAWL_MODEL
-#define TURN_FAST	2u	/* so that small scenarios have turns, and come to the clock */
-#else
-#define TURN_FAST	16u	/* so many short ones in a row: from then on by the clock */
-#endif
+#define FAST_NS		300u	/* a maker that runs one piece of work in this is left alone */
+#define LEAVE_AVG_NS	1500u	/* work that runs longer, its lines' way included, is not left */
+#define LEAVE_FIRST_NS	2000u	/* how long it is left alone at first, */
+#define LEAVE_MOST_NS	32000u	/* and later */
+#define LEAVE_JUDGE_NS	100000u	/* a maker that is slow is judged over this */
+#define LEAVE_TRIES	6u	/* from so many trials in vain on, no more time between them */
 #define SAMPLE_EVERY	16u	/* runs per measured one; a power of two */
 
 /* What one thread has in one queue. */
 struct exec_lane {
 	struct ring ring;	/* what it made ready */
 	struct hoard hoard;	/* what it took in a batch, and others may steal */
+
+	/* A, all guesses of workers: lane_leave(). */
+	u64 left __cacheline_aligned;	/* cycles(): it is left alone until then; 0: it is not */
+	u64 left_rest;		/* cycles(): nobody leaves it before that */
+	u64 left_since, left_own;	/* cycles() from which on the maker is judged, and own then */
+	u64 left_own_last, left_tail;	/* at the last look */
+	u32 left_step;		/* cycles() */
+	u32 left_tries;		/* times in a row that this was in vain */
 };
 
 /* Threads that sleep until somebody pushes; park.c. */
@@ -81,29 +75,22 @@ enum { PQ_HIGH, PQ_ZERO, PQ_LOW, PQS };
 enum { RUN_STOPPED, RUN_ARMED, RUN_STARTING, RUN_UP };
 
 struct exec_queue {
-	/* Read by every call; changes only while lanes are added. */
+	/* Read by every call. */
 	struct exec *x __cacheline_aligned;	/* I */
 	struct exec_lane **lanes;	/* A: by slot; NULL until the thread needs one */
-	struct exec_lane **list;	/* A: the same in order of creation; append only */
-	u32 nlanes;		/* A: entries of list, the last of which may be NULL yet */
+	u64 *map;		/* A: slots whose lanes may have work; each thread its own bit */
 	u32 drive;		/* A: set by its creator, or when no worker could start */
 	u32 stop;		/* A: workers leave */
-	u32 stamp_shift;	/* I: cycles() to the unit of stamps, about 10 ns */
 	u32 workers;		/* I */
 	u32 drive_set;		/* I: as created */
-
-	/* Read by each push of priority 0; written when another ring than before is pushed to. */
-	u64 turn __cacheline_aligned;	/* A: whose elements have which stamp: stamp_now() */
-	u64 turn_at;		/* A: cycles() when it was taken */
-	u32 turn_fast;		/* A: turns in a row, up to this one, that followed soon */
 
 	/*
 	 * A: entries of pq[], or more (counted before they are put in, until after they
 	 * were taken out); n[PQ_HIGH] is read at every take.
 	 */
 	u32 n[PQS] __cacheline_aligned;
-	u64 late;		/* A: tag << 32 | first of a list, counted in n[PQ_ZERO] */
-	struct prioq *pq[PQS];	/* I: above 0 and FRONT; 0 that found no memory; below 0 */
+	u64 ticket;		/* A: of the next entry */
+	struct prioq *pq[PQS];	/* I: above 0 and FRONT; 0 for which no ring has room; below 0 */
 
 	struct exec_group group;	/* its workers */
 
@@ -120,6 +107,7 @@ struct exec {
 	const char *warm;	/* I: address of work 0, for prefetching */
 	u32 stride;		/* I */
 	u32 max_threads;	/* I */
+	u32 words;		/* I: of a bitmap of slots */
 	u32 nqueues;		/* I: queues are added before threads come */
 	u64 spin;		/* I: cycles */
 	u64 batch;		/* I: cycles, BATCH_NS */
@@ -127,14 +115,10 @@ struct exec {
 	u64 rest;		/* I: cycles, REST_NS */
 	u64 steal;		/* I: cycles, STEAL_NS */
 	u64 relax;		/* I: cycles, RELAX_NS */
-	u64 turn_short;		/* I: cycles, TURN_NS */
-	u64 leave;		/* I: cycles, exec_config.leave_ns; 0: never */
-	u64 leave_avg;		/* I: cycles, LEAVE_AVG_NS */
-	u64 leave_most;		/* I: pieces of work in leave_ns, if others are fast */
+	u32 fast, leave_avg, leave_first, leave_most, judge;	/* I: cycles, as the constants */
 	struct exec_queue *queues[EXEC_MAX_QUEUES];	/* I */
 	struct exec_thread **threads;	/* A: by slot */
 	struct pool *nodes;	/* I */
-	u32 *late_next;		/* A: by work; touched only when memory is out */
 	struct exec_group helpers;	/* other threads, for all drive queues */
 	u32 error __cacheline_aligned;	/* A: why a worker could not start, errno */
 	u32 deserted;		/* A: no worker came to a queue that should have some */
@@ -154,11 +138,8 @@ u32 queue_take(struct exec_queue *q, struct exec_thread *t, u32 how);
 bool queue_empty(struct exec_queue *q);
 bool thread_hint(struct exec *x, struct exec_thread *t, u32 how);
 u32 thread_look(struct exec *x, struct exec_thread *t, u32 how);
-struct exec_lane *lane_add(struct exec_queue *q, u32 slot) __cold;
-void lane_link(struct exec_queue *q, struct exec_lane *l);
-
-/* leave.c */
-bool worker_leaves(struct exec_queue *q, struct exec_thread *t, u64 now) __noinline;
+struct exec_lane *lane_mine(struct exec_queue *q, struct exec_thread *t);
+void lanes_rest(struct exec *x, struct exec_thread *t);
 
 /* worker.c */
 void queue_start(struct exec_queue *q) __cold;
@@ -191,12 +172,6 @@ static inline u64 ns_to_cycles(u64 per_us, u64 ns)
 static inline bool thread_serves(const struct exec_thread *t, const struct exec_queue *q)
 {
 	return t->queue ? t->queue == q : load_relaxed(&q->drive);
-}
-
-/* NULL: it is about to be added. */
-static inline struct exec_lane *lane_at(const struct exec_queue *q, u32 i)
-{
-	return load_acquire(&q->list[i]);	/* EXEC-Q2 <-> EXEC-Q1 */
 }
 
 /* Something has a priority, or had just now. */

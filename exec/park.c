@@ -270,10 +270,10 @@ static int idle_over(struct exec *x, struct exec_thread *t, const struct idle *h
  * that was used up, and lets in a thread that yields and then sleeps milliseconds late
  * when it is woken.
  */
-static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *how, u32 *work)
+static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *how, u32 look,
+		     u32 *work)
 {
 	u64 start = cycles(), yielded = start, now;
-	u32 look = t->queue ? LOOK_LEAVE : 0;
 	int r;
 
 	for (;;) {
@@ -292,6 +292,8 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 			return AGAIN;
 		if (how->deadline && exec_now_ns() >= how->deadline)
 			return IDLE_TIME;
+		if (t->queue)
+			look |= LOOK_LEAVE;
 		if (now - start > x->steal)
 			look |= LOOK_DEEP;
 		if (now - yielded >= x->yield && !t->rested) {
@@ -315,6 +317,7 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 	u32 parked = PARKED + (g ? g->id : 0);
 	int r;
 
+	lanes_rest(x, t);
 	store_relaxed(&t->park, parked);
 	if (g) {
 		/* EXEC-P7 <-> EXEC-P8: x->threads[] before the bit. */
@@ -379,13 +382,14 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 	do {
 		if (g && !t->spinning)
 			spin_begin(g, t);
-		r = idle_spin(x, t, how, work);
+		/* Who was woken takes what it finds. */
+		r = idle_spin(x, t, how, t->queue && !parked ? LOOK_LEAVE : 0, work);
 		if (r == AGAIN) {
 			parked = true;
 			r = idle_park(x, t, how, g, work);
 		}
 	} while (r == AGAIN);
-	t->left = 0;
+	t->left = false;
 	if (!parked)
 		t->rested = false;
 	if (t->spinning)

@@ -48,7 +48,8 @@ void prioq_destroy(struct prioq *q);
  * ticket); equal (prio, order) pairs are allowed, in either order.
  * work is at least 1 and below max_work.  The node pool is as large as the number of
  * pieces of work plus what caches and threads can hold, so there is always a node;
- * false, with nothing queued, only if the system refuses memory when the pool grows.
+ * false, with nothing queued, only if the system refuses memory when the pool grows; where
+ * that is there already (pool_follow()), only while others move the free nodes.
  * Progress: lock-free.
  */
 bool prioq_push(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order, u32 work);

@@ -1,65 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Purpose: run queues: ready work in exact order, spread over the threads that make
- * it ready and those that run it.
+ * Purpose: run queues: ready work, spread over the threads that make it ready and those
+ * that run it.
  *
- * Structures: a queue has, per thread slot and made when it is first needed, a lane:
- * the ring of the priority-0 work that the thread made ready, and its hoard.  Three
- * priority queues take the rest: HIGH (above 0, and EXEC_FRONT above all), LOW (below
- * 0), and ZERO for priority 0 when a ring cannot grow.  If they get no memory either,
- * there is a list that needs none (late).
+ * Structures: a queue has, per thread slot and made when it is first needed, a lane: the
+ * ring of the priority-0 work that the thread made ready, and its hoard.  A bitmap (map)
+ * tells which lanes may have work.  Three priority queues take the rest: HIGH (above 0, and
+ * EXEC_FRONT above all), LOW (below 0), and ZERO for priority 0 when a ring cannot grow.
  *
- * Order.  An element is before another if its push ended before the other's began. Then
- * its stamp is not larger, and smaller if it is in another ring (stamp_now(); where it is by
- * the clock, because an element takes longer to another thread than a unit), and whoever
- * sees the other one sees it too, or that it was taken.  queue_take() therefore chooses in
- * two steps: a scan finds the candidate with the smallest stamp; then, having seen the
- * candidate, it looks again at all that would go first: HIGH, the other rings, and ZERO.  A
- * push that ended before the candidate's began is visible in this second look; so if it
- * finds nothing better, the candidate is a correct choice, else what it found is the new
- * candidate, with a smaller stamp.
+ * Order.  A thread takes from HIGH, its hoard, its own ring, the other lanes, ZERO, and LOW.
+ *  - What a thread can see goes by priority: HIGH is looked at again when work of priority 0
+ *    was seen, and all else when work of LOW was.
+ *  - A producer's work of one priority is taken in the order in which it was pushed: a ring
+ *    is a FIFO; entries of a priority queue have tickets; and a thread that has work in ZERO
+ *    pushes no work to its ring (ZERO is empty before it does so again).
+ *  - Between producers there is a bound instead.  At every AROUND-th take a thread looks at
+ *    another lane.  If that lane has work, and nobody took any since the thread's last such
+ *    look, the thread takes some.  So each running thread brings each lane that has work on
+ *    by one at least, in 2 * AROUND takes for each lane that is marked, and an element with
+ *    k others in front of it is taken after 2 * AROUND * lanes * (k + 2) takes of any one
+ *    thread that goes on taking.
  *
- * Batches.  When recent works ran short, a thread that takes from a foreign ring takes
- * more by one CAS, limited to what was there before the second look and to stamps not
- * above the heads of all other rings, and runs them next; and only if there is nothing in
- * ZERO.  So what comes later is not before them: with one consumer the order stays exact.
- * With several, work of a batch waits while others run what was pushed after it: by at
- * most EXEC_BATCH - 1 places in front of each.  A hoard can be stolen from, which is done
- * last, but before LOW.
+ * Batches.  When recent work ran short, a thread that takes from another's ring takes more by
+ * one CAS, half of what is there at most, and runs it next.  What it did not begin stays
+ * visible in its hoard, and can be stolen.
+ *
+ * The bitmap.  A lane's bit belongs to the thread whose slot it is: nobody else sets or
+ * clears it.  The thread sets it before it publishes work in its ring or its hoard, and
+ * clears it only when both are empty: before it sleeps, and when it leaves.  So a lane with
+ * work is always marked, whoever is stopped, and threads that went or sleep cost nothing.
+ *
+ * Short work stays with its maker: see lane_leave().
  *
  * Ordering: labels EXEC-Q* here, EXEC-R* and EXEC-H* in ring.h, EXEC-P* in park.c.
  *
  * Progress: at each function.  No thread waits for another one.
  *
  * Lifetime: lanes and rings stay until exec_destroy(); a lane whose thread left is
- * inherited by the next user of the slot, and meanwhile served by all.
+ * inherited by the next user of the slot; what is left in it is served by all.
  *
- * References: Documentation on run queues; the kernel's per-CPU run queues.
+ * References: Go's runtime/proc.go (a look at the global queue every 61 ticks); Tokio's
+ * scheduler; Blumofe and Leiserson, Scheduling Multithreaded Computations by Work
+ * Stealing, JACM 1999.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <exec/internal.h>
 
 #define PRIO_FRONT	((s64)INT32_MAX + 1)
-
-struct pick {
-	struct exec_lane *lane;	/* NULL: nothing */
-	struct ring_look look;
-	u64 tail;		/* of lane's ring, read before the other rings were looked at */
-	u64 limit;		/* no other ring's head has an earlier stamp */
-};
-
-/* EXEC-Q1 <-> EXEC-Q2: a lane in the list is complete. */
-void lane_link(struct exec_queue *q, struct exec_lane *l)
-{
-	u32 i = fetch_add_seq_cst(&q->nlanes, 1);
-
-	/* seq_cst for sleepers that look again: EXEC-P1 <-> EXEC-P2. */
-	(void)xchg_seq_cst(&q->list[i], l);
-}
+#ifdef PAWL_MODEL
+#define AROUND		4u	/* so that small scenarios come to it */
+#else
+#define AROUND		64u	/* takes per look at another lane; a power of two */
+#endif
+#define ORDER_SLOT	16u	/* an entry's order: ticket << 16 | slot of who pushed it */
 
 /* NULL: no memory.  Progress: blocking (allocates), once per queue and slot. */
-struct exec_lane *lane_add(struct exec_queue *q, u32 slot)
+static __cold struct exec_lane *lane_add(struct exec_queue *q, u32 slot)
 {
 	struct exec_lane *l;
 
@@ -73,10 +70,85 @@ struct exec_lane *lane_add(struct exec_queue *q, u32 slot)
 		free(l);
 		return NULL;
 	}
-	/* Relaxed: its owner's; a helper has it from the owner's claim (EXEC-R7). */
+	/* Relaxed: others look at it when they saw its bit. */
 	store_relaxed(&q->lanes[slot], l);
-	lane_link(q, l);
 	return l;
+}
+
+/* The lane of t, marked, so that all find it.  NULL: no memory.  Progress: as lane_add(). */
+struct exec_lane *lane_mine(struct exec_queue *q, struct exec_thread *t)
+{
+	struct exec_lane *l = load_relaxed(&q->lanes[t->slot]);
+	u64 *map = &q->map[t->slot >> 6], bit = 1ull << (t->slot & 63);
+
+	if (unlikely(!l)) {
+		l = lane_add(q, t->slot);
+		if (!l)
+			return NULL;
+	}
+	/*
+	 * Relaxed: the bit is this thread's.
+	 * EXEC-Q1 <-> EXEC-Q2: a lane that is marked is complete.  seq_cst for sleepers that
+	 * look again: EXEC-P1 <-> EXEC-P2.
+	 */
+	if (!(load_relaxed(map) & bit))
+		fetch_or_seq_cst(map, bit);
+	return l;
+}
+
+/* t sleeps or leaves: nobody need look at its lanes, if nothing is in them.  Progress: wait-free. */
+void lanes_rest(struct exec *x, struct exec_thread *t)
+{
+	u64 bit = 1ull << (t->slot & 63);
+	u32 i;
+
+	for (i = 0; i < x->nqueues; i++) {
+		struct exec_queue *q = x->queues[i];
+		struct exec_lane *l = load_relaxed(&q->lanes[t->slot]);
+		u64 *map = &q->map[t->slot >> 6];
+
+		if (!l || !(load_relaxed(map) & bit))
+			continue;
+		/* A head with a claimer is not equal to tail: that hoard may have to be opened. */
+		if (!BUSTED(REST_BLIND) &&
+		    (load_relaxed(&l->ring.head) != load_relaxed(&l->ring.tail) ||
+		     !hoard_empty(load_relaxed(&l->hoard.word))))
+			continue;
+		/* Relaxed: seen late, somebody looks at an empty lane. */
+		fetch_and_relaxed(map, ~bit);
+	}
+	t->to_q = NULL;
+}
+
+/* How far behind slot `start`, d or more, the next marked lane is, cyclically; lanes(q): none. */
+static inline u32 lane_next(const struct exec_queue *q, u32 start, u32 d)
+{
+	u32 n = q->x->words * 64;
+
+	while (d < n) {
+		u32 s = start + d < n ? start + d : start + d - n;
+		/* EXEC-Q2 <-> EXEC-Q1 */
+		u64 b = load_acquire(&q->map[s >> 6]) >> (s & 63);
+
+		if (b)
+			return d + (u32)__builtin_ctzll(b);
+		d += 64 - (s & 63);
+	}
+	return n;
+}
+
+/* All marked lanes, beginning with that of slot `start`. */
+#define for_each_lane(q, start, d, s, l)						\
+	for (d = lane_next(q, start, 0);						\
+	     d < (q)->x->words * 64 &&							\
+	     (s = lane_slot(q, (start) + d), l = load_relaxed(&(q)->lanes[s]), true);	\
+	     d = lane_next(q, start, d + 1))
+
+static inline u32 lane_slot(const struct exec_queue *q, u32 s)
+{
+	u32 n = q->x->words * 64;
+
+	return s < n ? s : s - n;
 }
 
 static __noinline void hoard_help(struct exec_queue *q, struct exec_lane *l, u64 head)
@@ -87,45 +159,14 @@ static __noinline void hoard_help(struct exec_queue *q, struct exec_lane *l, u64
 	hoard_open(&c->hoard, &l->ring.head, head);
 }
 
-/* A batch is half done: its taker may be stopped, so open its hoard. */
-static inline void lane_help(struct exec_queue *q, struct exec_lane *l, u64 head)
+/* As ring_peek().  If a batch is half done, its taker may be stopped: open its hoard. */
+static inline bool lane_peek(struct exec_queue *q, struct exec_lane *l, struct ring_look *look)
 {
-	if (unlikely(ring_claimer(head)))
-		hoard_help(q, l, head);
-}
+	bool there = ring_peek(&l->ring, look);
 
-/*
- * Look at all rings but p->lane; keep the smallest stamp if it is below p's.  True: p
- * has changed.
- */
-static __always_inline_fn bool scan(struct exec_queue *q, struct pick *p)
-{
-	u32 i, n = load_relaxed(&q->nlanes);
-	struct exec_lane *own = p->lane;
-	u64 next = p->lane ? stamp_last(p->look.stamp) : 0;
-
-	for (i = 0; i < n; i++) {
-		struct exec_lane *l = lane_at(q, i);
-		struct ring_look look;
-
-		/* NULL: nothing can have been pushed to it yet. */
-		if (l == own || !l)
-			continue;
-		if (!ring_peek(&l->ring, &look)) {
-			lane_help(q, l, look.head);
-			continue;
-		}
-		lane_help(q, l, look.head);
-		if (!p->lane || stamp_before(look.stamp, p->look.stamp)) {
-			next = p->lane ? p->look.stamp : stamp_last(look.stamp);
-			p->lane = l;
-			p->look = look;
-		} else if (stamp_before(look.stamp, next)) {
-			next = look.stamp;
-		}
-	}
-	p->limit = next;
-	return p->lane != own;
+	if (unlikely(ring_claimer(look->head)))
+		hoard_help(q, l, look->head);
+	return there;
 }
 
 static u32 pq_pop(struct exec_queue *q, struct exec_thread *t, u32 k)
@@ -148,99 +189,20 @@ static u32 pq_pop_seen(struct exec_queue *q, struct exec_thread *t, u32 k, s64 p
 	return w;
 }
 
-/*
- * The system refuses memory for rings and nodes: work is kept in a list that needs none,
- * so that nothing is lost.  It counts as priority 0, and is taken last come first.
- * Progress: lock-free.
- */
-static void late_push(struct exec_queue *q, u32 work)
+static void pq_push(struct exec_queue *q, struct exec_thread *t, u32 k, s64 prio, u32 work)
 {
-	u64 top = load_relaxed(&q->late), new;
+	/* Relaxed: who pushes after another did reads the ticket behind that one's. */
+	u64 order = fetch_add_relaxed(&q->ticket, 1) << ORDER_SLOT | t->slot;
 
-	fetch_add_relaxed(&q->n[PQ_ZERO], 1);
-	do {
-		store_relaxed(&q->x->late_next[work], (u32)top);
-		new = ((top >> 32) + 1) << 32 | work;
-	} while (!cas_release_relaxed(&q->late, &top, new));	/* EXEC-Q7 <-> EXEC-Q8 */
-}
-
-static u32 late_pop(struct exec_queue *q)
-{
-	u64 top = load_acquire(&q->late), new;
-
-	do {
-		if (!(u32)top)
-			return 0;
-		/* If another took it meanwhile, the next is stale, and the tag tells. */
-		new = ((top >> 32) + 1) << 32 | load_relaxed(&q->x->late_next[(u32)top]);
-		/*
-		 * EXEC-Q8 <-> EXEC-Q7, when it fails.  When not, the load before acquired the
-		 * same tagged value, and a read-modify-write goes on with the pushers' release.
-		 */
-	} while (!cas_acq_rel_acquire(&q->late, &top, new));
-	fetch_add_relaxed(&q->n[PQ_ZERO], -1u);
-	return (u32)top;
-}
-
-static void pq_push(struct exec_queue *q, struct exec_thread *t, u32 k, s64 prio, u64 order,
-		    u32 work)
-{
 	/*
 	 * Counted first, so that an entry that is in the queue is never hidden by the count.
 	 * Who knows by any edge of what this thread does later knows of both; so the count
 	 * needs no order of its own.
 	 */
 	fetch_add_relaxed(&q->n[k], 1);
-	if (unlikely(!prioq_push(q->pq[k], &t->nodes, prio, order, work))) {
-		fetch_add_relaxed(&q->n[k], -1u);
-		if (!BUSTED(LATE_LOST))
-			late_push(q, work);
-	}
-}
-
-/*
- * After the rings, so that a batch that moved work meanwhile cannot hide it; and its taker's lane
- * may be newer than the look at them.  Progress: wait-free.
- */
-static inline bool hoards_empty(struct exec_queue *q)
-{
-	u32 i, n = load_relaxed(&q->nlanes);
-
-	/* A single lane's owner takes from no other ring. */
-	for (i = 0; n > 1 && i < n; i++) {
-		struct exec_lane *l = lane_at(q, i);
-
-		/* Relaxed: the head that was read has the hoard as it was filled (EXEC-R7). */
-		if (l && !hoard_empty(load_relaxed(&l->hoard.word)))
-			return false;
-	}
-	return true;
-}
-
-/*
- * Nothing of priority 0 in rings and hoards.  own: NULL, or the caller's lane, of which it knows the
- * tail.  Progress: lock-free.
- */
-static bool lanes_empty(struct exec_queue *q, const struct exec_lane *own)
-{
-	u32 i, n = load_relaxed(&q->nlanes);
-	bool empty = true;
-
-	for (i = 0; i < n && empty; i++) {
-		struct exec_lane *l = lane_at(q, i);
-		struct ring_look look;
-
-		if (!l)
-			continue;
-		if (l == own) {
-			look.head = load_acquire(&l->ring.head);	/* EXEC-R7 <-> EXEC-H7 */
-			empty = look.head == load_relaxed(&l->ring.tail);
-			continue;
-		}
-		empty = !ring_peek(&l->ring, &look);
-		lane_help(q, l, look.head);
-	}
-	return empty && hoards_empty(q);
+	/* There is a node (exec_create()): it is moving between other threads just now. */
+	while (unlikely(!prioq_push(q->pq[k], &t->nodes, prio, order, work)))
+		cpu_relax();
 }
 
 static bool pq_empty(struct exec_queue *q, u32 k)
@@ -251,10 +213,30 @@ static bool pq_empty(struct exec_queue *q, u32 k)
 	return !load_relaxed(&q->n[k]) || !prioq_peek(q->pq[k], &prio, &order);
 }
 
+/*
+ * Nothing of priority 0 in rings and hoards.  Hoards are last, so that a batch that moves work
+ * meanwhile cannot hide it; its taker may have marked its lane after the rings were looked at.
+ * Progress: lock-free.
+ */
+static bool lanes_empty(struct exec_queue *q)
+{
+	struct exec_lane *l;
+	struct ring_look look;
+	u32 d, s;
+
+	for_each_lane(q, 0, d, s, l)
+		if (lane_peek(q, l, &look))
+			return false;
+	/* Relaxed: the head that was read has the hoard as it was filled (EXEC-R7). */
+	for_each_lane(q, 0, d, s, l)
+		if (!hoard_empty(load_relaxed(&l->hoard.word)))
+			return false;
+	return true;
+}
+
 static bool nothing_above_low(struct exec_queue *q)
 {
-	return pq_empty(q, PQ_HIGH) && lanes_empty(q, NULL) && pq_empty(q, PQ_ZERO) &&
-	       !(u32)load_relaxed(&q->late);
+	return pq_empty(q, PQ_HIGH) && lanes_empty(q) && pq_empty(q, PQ_ZERO);
 }
 
 /* Progress: lock-free. */
@@ -264,26 +246,93 @@ bool queue_empty(struct exec_queue *q)
 }
 
 /*
+ * Short work stays with its maker.
+ *
+ * Work that another core runs than the one that pushed it takes some ten cache lines there
+ * and back.  If it runs for less time than that takes, and its maker runs work too, then a
+ * worker that takes it makes both slower.  So a worker whose work ran short tries what the
+ * maker does when its lane is left alone, if it is one that takes work: for LEAVE_FIRST_NS,
+ * and twice as long each time up to LEAVE_MOST_NS, as long as the maker takes one piece per
+ * FAST_NS (pushing included: a maker may push for a while and then run, so it is judged over
+ * LEAVE_JUDGE_NS).  If the maker was slow, or neither pushed nor took anything since the last
+ * look, the worker takes what is there, and does so for LEAVE_JUDGE_NS, twice that the next
+ * time, and so on, before it tries again.
+ *
+ * What is kept in the lane is written by any worker, and is only a guess: a wrong one costs
+ * time, at most LEAVE_JUDGE_NS of it.
+ */
+static inline bool lane_left(const struct exec_lane *l)
+{
+	u64 left = load_relaxed(&l->left);
+
+	return left && (s64)(left - cycles()) > 0;
+}
+
+static bool lane_leave(struct exec_queue *q, struct exec_thread *t, struct exec_lane *l)
+{
+	const struct exec *x = q->x;
+	u64 now = cycles(), own, tail, since, n;
+	bool still;
+	u32 step;
+
+	own = load_relaxed(&l->ring.own);
+	tail = load_relaxed(&l->ring.tail);
+	if (!load_relaxed(&l->left)) {
+		/* A maker that never looked for work has to be helped. */
+		if (!(own + load_relaxed(&l->ring.asked)) || !t->avg || t->avg > x->leave_avg ||
+		    queue_ranked(q) || (s64)(load_relaxed(&l->left_rest) - now) > 0)
+			return false;
+		store_relaxed(&l->left_since, now);
+		store_relaxed(&l->left_own, own);
+		step = x->leave_first;
+		goto leave;
+	}
+	since = now - load_relaxed(&l->left_since);
+	n = own - load_relaxed(&l->left_own);
+	step = (u32)min_u(2 * load_relaxed(&l->left_step), x->leave_most);
+	still = own == load_relaxed(&l->left_own_last) && tail == load_relaxed(&l->left_tail);
+	if (!still && n * x->fast >= since && !queue_ranked(q)) {
+		store_relaxed(&l->left_since, now);
+		store_relaxed(&l->left_own, own);
+		store_relaxed(&l->left_tries, 0);
+	} else if (still || since >= x->judge || queue_ranked(q)) {
+		n = load_relaxed(&l->left_tries);
+		store_relaxed(&l->left_tries, (u32)min_u(n + 1, LEAVE_TRIES));
+		store_relaxed(&l->left_rest, now + ((u64)x->judge << n));
+		store_relaxed(&l->left, 0);
+		return false;
+	}
+leave:
+	store_relaxed(&l->left_own_last, own);
+	store_relaxed(&l->left_tail, tail);
+	store_relaxed(&l->left_step, step);
+	store_relaxed(&l->left, now + step);
+	return true;
+}
+
+/*
  * Is there anything in q that is worth a look?  Of what a producer writes, this reads
- * one line per ring, the slot that comes next.  A poller stays in here until something
+ * one line per marked lane, the slot that comes next.  A poller stays in here until something
  * comes; queue_take() then runs as it does when there is always something, with
  * its branches predicted.  Progress: wait-free.
  */
-static inline bool queue_hint(struct exec_queue *q, u32 how)
+static inline bool queue_hint(struct exec_queue *q, struct exec_thread *t, u32 how)
 {
-	u32 i, n = load_relaxed(&q->nlanes);
+	struct exec_lane *l;
+	u64 head, arr;
+	u32 d, s;
 
-	for (i = 0; i < n; i++) {
-		struct exec_lane *l = lane_at(q, i);
-		u64 head, arr, w;
-
-		if (!l)
+	t->left = false;
+	for_each_lane(q, 0, d, s, l) {
+		if (unlikely((how & LOOK_LEAVE) && lane_left(l))) {
+			t->left = true;
 			continue;
+		}
 		/* Relaxed: if it is newer than the array, this look was for nothing. */
 		head = load_relaxed(&l->ring.head);
 		arr = load_acquire(&l->ring.arr);	/* EXEC-R8 <-> EXEC-R9 */
-		w = load_relaxed(ring_slot_at(arr, ring_pos(head)));
-		if (slot_holds(w, arr, ring_pos(head)) || ring_claimer(head))
+		if (slot_holds(load_relaxed(ring_slot_at(arr, ring_pos(head))), arr,
+			       ring_pos(head)) || ring_claimer(head))
 			return true;
 		if ((how & LOOK_DEEP) && !hoard_empty(load_relaxed(&l->hoard.word)))
 			return true;
@@ -297,30 +346,141 @@ bool thread_hint(struct exec *x, struct exec_thread *t, u32 how)
 {
 	u32 i, n;
 
-	if (unlikely(t->left)) {
-		if (t->left - cycles() <= x->leave && !queue_ranked(t->queue))
-			return false;
-		t->left = 0;
-	}
 	if (t->queue)
-		return queue_hint(t->queue, how);
+		return queue_hint(t->queue, t, how);
 	n = x->nqueues;
 	for (i = 0; i < n; i++) {
-		if (load_relaxed(&x->queues[i]->drive) && queue_hint(x->queues[i], how))
+		if (load_relaxed(&x->queues[i]->drive) && queue_hint(x->queues[i], t, how))
 			return true;
 	}
 	return false;
 }
 
+static inline void warm(const struct exec *x, u32 work)
+{
+	const char *p = x->warm + (size_t)work * x->stride;
+
+	prefetchw(p);
+	prefetchw(p + 64);
+}
+
+/* The element after the one that was taken, if it is there: it comes next. */
+static inline void warm_next(const struct exec *x, struct exec_lane *l, u64 pos)
+{
+	u64 arr = load_acquire(&l->ring.arr);	/* EXEC-R8 <-> EXEC-R9 */
+	u32 w;
+
+	/* Only on the line that is here anyway. */
+	if (!(++pos & (SLOT_LINE - 1)))
+		return;
+	w = load_relaxed(ring_slot_at(arr, pos));
+	if (slot_holds(w, arr, pos & RING_POS))
+		warm(x, slot_work(w));
+}
+
+/* Some of another's ring, as it was looked at; the first is returned.  0: another took it. */
+static u32 lane_take(struct exec_queue *q, struct exec_thread *t, struct exec_lane *l,
+		     const struct ring_look *look)
+{
+	struct exec_lane *mine = t->batch > 1 ? lane_mine(q, t) : NULL;
+	u32 n;
+
+	warm(q->x, look->work);
+	if (mine && hoard_empty(load_relaxed(&mine->hoard.word))) {
+		n = ring_batch(&l->ring, look, &mine->hoard, t->slot, t->batch);
+		if (n > 1)
+			warm(q->x, load_relaxed(&mine->hoard.work[0]));
+		if (n > 2)
+			warm(q->x, load_relaxed(&mine->hoard.work[1]));
+	} else {
+		n = ring_take(&l->ring, look);
+	}
+	if (!n)
+		return 0;
+	store_relaxed(&t->stolen, load_relaxed(&t->stolen) + n);
+	warm_next(q->x, l, ring_pos(look->head) + n - 1);
+	return look->work;
+}
+
+/* From another's ring.  Progress: lock-free. */
+static u32 take_other(struct exec_queue *q, struct exec_thread *t, u32 how)
+{
+	struct exec_lane *l;
+	struct ring_look look;
+	u32 start = t->from, d, s, w;
+
+	for_each_lane(q, start, d, s, l) {
+		if (s == t->slot)
+			continue;
+		if (unlikely((how & LOOK_LEAVE) && lane_left(l))) {
+			t->left = true;
+			continue;
+		}
+		while (lane_peek(q, l, &look)) {
+			/* Seen in take_other(), it may have something of HIGH before it (EXEC-R2). */
+			if (unlikely(load_relaxed(&q->n[PQ_HIGH])) && (w = pq_pop(q, t, PQ_HIGH)))
+				return w;
+			if ((how & LOOK_LEAVE) && lane_leave(q, t, l)) {
+				t->left = true;
+				break;
+			}
+			w = lane_take(q, t, l, &look);
+			if (likely(w)) {
+				t->from = s;
+				return w;
+			}
+		}
+	}
+	return 0;
+}
+
+/* From the own ring.  Progress: lock-free. */
+static inline u32 take_own(struct exec_queue *q, struct exec_lane *l)
+{
+	struct ring_look look;
+	u32 w = ring_take_own(&l->ring);
+
+	if (likely(w))
+		return w;
+	if (unlikely(ring_claimer(load_relaxed(&l->ring.head)))) {
+		while (lane_peek(q, l, &look))
+			if (ring_take(&l->ring, &look))
+				return look.work;
+	}
+	store_relaxed(&l->ring.asked, load_relaxed(&l->ring.asked) + 1);
+	return 0;
+}
+
+static u32 take_hoard(struct exec_queue *q, struct exec_thread *t, struct hoard *h)
+{
+	struct exec *x = q->x;
+	u32 w = hoard_take(h), k, n;
+	u64 word;
+
+	if (unlikely(!w))
+		return 0;
+	word = load_relaxed(&h->word);
+	k = hoard_next(word);
+	n = hoard_n(word);
+	/*
+	 * Its own lines two ahead, and what it touches one ahead: they are another core's, and
+	 * come while something runs.
+	 */
+	if (k + 1 < n)
+		warm(x, load_relaxed(&h->work[k + 1]));
+	if (k < n && x->cl.warm)
+		x->cl.warm(x->cl.user, load_relaxed(&h->work[k]));
+	return w;
+}
+
 static u32 steal(struct exec_queue *q, struct exec_thread *t)
 {
-	u32 i, n = load_relaxed(&q->nlanes);
+	struct exec_lane *l;
+	u32 d, s, w;
 
-	for (i = 0; i < n; i++) {
-		struct exec_lane *l = lane_at(q, (i + t->slot) % n);
-		u32 w;
-
-		if (l && (w = hoard_take(&l->hoard))) {
+	for_each_lane(q, t->slot, d, s, l) {
+		w = hoard_take(&l->hoard);
+		if (w) {
 			count(&t->stolen);
 			return w;
 		}
@@ -329,37 +489,35 @@ static u32 steal(struct exec_queue *q, struct exec_thread *t)
 }
 
 /*
- * Priority 0 outside the rings, if p, the head of the rings, does not go before it.
- * *retry: what was seen was taken, or something before it has come.  Progress: lock-free.
+ * Of ZERO, unless who pushed it has older work in its ring.  Progress: lock-free.
  */
-static __cold u32 take_zero(struct exec_queue *q, struct exec_thread *t, const struct pick *p,
-			    bool *retry)
+static __cold u32 take_zero(struct exec_queue *q, struct exec_thread *t)
 {
-	struct pick before = { .lane = NULL };
-	u32 w = late_pop(q);
+	struct exec_lane *l;
+	struct ring_look look;
 	u64 order;
 	s64 prio;
 
-	if (w || !prioq_peek(q->pq[PQ_ZERO], &prio, &order) ||
-	    (p->lane && stamp_before(p->look.stamp, order << SLOT_STAMP)))
-		return w;
-	/* What is before the entry that was seen is visible now, and was not when p was chosen. */
-	if (!pq_empty(q, PQ_HIGH) ||
-	    (scan(q, &before) && stamp_before(before.look.stamp, order << SLOT_STAMP)))
-		w = 0;
-	else
-		w = pq_pop_seen(q, t, PQ_ZERO, prio, order);
-	*retry = !w;
-	return w;
+	if (!prioq_peek(q->pq[PQ_ZERO], &prio, &order))
+		return 0;
+	/* Relaxed: the lane is older than the entry. */
+	l = load_relaxed(&q->lanes[order & ((1u << ORDER_SLOT) - 1)]);
+	if (l && lane_peek(q, l, &look) && !BUSTED(ZERO_JUMPS))
+		return 0;
+	return pq_pop_seen(q, t, PQ_ZERO, prio, order);
 }
 
-/* Of LOW, if there is nothing else.  *retry: as take_zero(). */
+/*
+ * Of LOW, if there is nothing else.  *retry: what was seen was taken, or something before it
+ * has come.  Progress: lock-free.
+ */
 static u32 take_low(struct exec_queue *q, struct exec_thread *t, bool *retry)
 {
 	s64 prio;
 	u64 order;
 	u32 w = 0;
 
+	*retry = false;
 	if (!prioq_peek(q->pq[PQ_LOW], &prio, &order))
 		return 0;
 	/*
@@ -372,82 +530,45 @@ static u32 take_low(struct exec_queue *q, struct exec_thread *t, bool *retry)
 	return w;
 }
 
-static inline void warm(const struct exec *x, u32 work)
-{
-	const char *p = x->warm + (size_t)work * x->stride;
-
-	prefetchw(p);
-	prefetchw(p + 64);
-}
-
-/* The element after the one that was taken, if it is there: it comes next. */
-static inline void warm_next(const struct exec *x, struct exec_lane *l,
-			     const struct ring_look *look)
-{
-	u64 pos = ring_pos(look->head) + 1;
-	u64 arr = load_acquire(&l->ring.arr), w;	/* EXEC-R8 <-> EXEC-R9 */
-
-	/* Only on the line that is here anyway. */
-	if (!(pos & 7))
-		return;
-	w = load_relaxed(ring_slot_at(arr, pos));
-	if (slot_holds(w, arr, pos & RING_POS))
-		warm(x, slot_work(w));
-}
-
-/* True: p was taken. */
-static bool pick_take(struct exec_queue *q, struct exec_thread *t, struct exec_lane *mine,
-		      struct pick *p)
-{
-	u32 n;
-
-	if (p->lane == mine)
-		return ring_take(&p->lane->ring, &p->look);
-	/*
-	 * What is in ZERO goes before a part of the batch, perhaps.  Relaxed: what came there
-	 * before anything that is in front of p->tail is counted (EXEC-R10).
-	 */
-	if (t->batch > 1 && (q->workers > 1 || load_relaxed(&q->drive)) &&
-	    likely(!load_relaxed(&q->n[PQ_ZERO]))) {
-		if (!mine)
-			mine = lane_add(q, t->slot);
-		if (mine) {
-			n = ring_batch(&p->lane->ring, &p->look, &mine->hoard, t->slot,
-				       t->batch, p->tail, p->limit);
-			store_relaxed(&t->stolen, load_relaxed(&t->stolen) + n);
-			return n;
-		}
-	}
-	if (!ring_take(&p->lane->ring, &p->look))
-		return false;
-	count(&t->stolen);
-	return true;
-}
-
 /*
- * The usual case of a thread that runs what it made ready: nothing is in the other ring, if there
- * is one, nor in its hoard, so its own oldest is the first.  Relaxed: of what was pushed before
- * that, t knows since its own push.  0: look closer.  Progress: lock-free, as ring_peek().
+ * Every AROUND-th take: one other lane's turn, or that of ZERO when all lanes had theirs.
+ * 0: nothing there has waited since the last such look.  Progress: lock-free.
  */
-static inline u32 take_own(struct exec_queue *q, struct exec_thread *t)
+static __noinline u32 look_around(struct exec_queue *q, struct exec_thread *t)
 {
-	struct exec_lane *l = t->from, *other;
-	struct ring_look look, over;
-	u32 n;
+	struct exec_lane *l;
+	struct ring_look look;
+	u64 hoard;
+	u32 s, w = 0;
 
-	if (unlikely(l != t->to || t->from_q != q || t->to_q != q || !l))
-		return 0;
-	if (!ring_peek_own(&l->ring, &look) ||
-	    unlikely(load_relaxed(&q->n[PQ_HIGH]) || load_relaxed(&q->n[PQ_ZERO])))
-		return 0;
-	n = load_relaxed(&q->nlanes);
-	if (n > 1) {
-		other = lane_at(q, lane_at(q, 0) == l);
-		if (n > 2 || !other || !hoard_empty(load_relaxed(&l->hoard.word)) ||
-		    ring_peek(&other->ring, &over) || ring_claimer(over.head))
-			return 0;
+	s = t->around + lane_next(q, t->around, 0);
+	if (s >= q->x->words * 64) {
+		t->around = 0;
+		return load_relaxed(&q->n[PQ_ZERO]) ? take_zero(q, t) : 0;
 	}
-	return likely(ring_take(&l->ring, &look)) ? look.work : 0;
+	l = load_relaxed(&q->lanes[s]);
+	if (s == t->slot)
+		goto next;
+	if (!lane_peek(q, l, &look))
+		look.work = 0;
+	hoard = load_relaxed(&l->hoard.word);	/* hoard_take() looks again */
+	if (!look.work && hoard_empty(hoard))
+		goto next;
+	if (t->around_lane != l) {
+		/* Come back to it once. */
+		t->around_lane = l;
+		t->around_head = look.head;
+		t->around_hoard = hoard;
+		return 0;
+	}
+	if (look.work && look.head == t->around_head && !BUSTED(NO_LOOK_AROUND))
+		w = lane_take(q, t, l, &look);
+	else if (hoard == t->around_hoard && !BUSTED(NO_LOOK_AROUND))
+		w = hoard_take(&l->hoard);
+next:
+	t->around = s + 1;
+	t->around_lane = NULL;
+	return w;
 }
 
 /*
@@ -456,99 +577,44 @@ static inline u32 take_own(struct exec_queue *q, struct exec_thread *t)
  */
 u32 queue_take(struct exec_queue *q, struct exec_thread *t, u32 how)
 {
-	struct exec *x = q->x;
-	struct exec_lane *mine;
-	struct pick p;
+	struct exec_lane *mine = load_relaxed(&q->lanes[t->slot]);
 	bool retry;
 	u32 w;
 
-	w = take_own(q, t);
-	if (w)
-		return w;
-again:
-	retry = false;
-	mine = load_relaxed(&q->lanes[t->slot]);	/* our own store, or the client's order */
-	if (mine && !hoard_empty(load_relaxed(&mine->hoard.word))) {
+	t->from_q = q;
+	t->left = false;
+	do {
 		if (unlikely(load_relaxed(&q->n[PQ_HIGH])) && (w = pq_pop(q, t, PQ_HIGH)))
 			return w;
-		w = hoard_take(&mine->hoard);
-		if (w) {
-			u32 k = hoard_next(load_relaxed(&mine->hoard.word));
-			u32 n = hoard_n(load_relaxed(&mine->hoard.word));
-
-			/*
-			 * Its own lines two ahead, and what it touches one ahead: they are
-			 * another core's, and come while something runs.
-			 */
-			if (k + 1 < n)
-				warm(x, load_relaxed(&mine->hoard.work[k + 1]));
-			if (k < n && x->cl.warm)
-				x->cl.warm(x->cl.user, load_relaxed(&mine->hoard.work[k]));
+		if (unlikely(!(++t->takes & (AROUND - 1))) && (w = look_around(q, t)))
 			return w;
-		}
-	}
-	if (unlikely((how & LOOK_LEAVE) && x->leave) && worker_leaves(q, t, cycles()))
-		return 0;
-	p.lane = NULL;
-	/* Begin with the ring that had something last: often no other needs two looks. */
-	if (likely(t->from && t->from_q == q) && likely(ring_peek(&t->from->ring, &p.look))) {
-		p.lane = t->from;
-		p.limit = stamp_last(p.look.stamp);
-		lane_help(q, p.lane, p.look.head);
-	} else {
-		scan(q, &p);
-	}
-	for (;;) {
-		/* Having seen the candidate (EXEC-R2): what is before it in HIGH, */
-		if (unlikely(load_relaxed(&q->n[PQ_HIGH])) && (w = pq_pop(q, t, PQ_HIGH)))
-			return w;
-		if (p.lane) {
-			/*
-			 * and in the other rings.  What comes to this one later, behind tail, may
-			 * have something in front of it there that the look does not show: no
-			 * batch has it.
-			 */
-			p.tail = load_acquire(&p.lane->ring.tail);	/* EXEC-R10 <-> EXEC-R11 */
-			if (!BUSTED(ONE_RING) && load_relaxed(&q->nlanes) > 1 &&
-			    unlikely(scan(q, &p)))
-				continue;
-		}
-		if (unlikely(load_relaxed(&q->n[PQ_ZERO]))) {
-			w = take_zero(q, t, &p, &retry);
+		if (likely(mine)) {
+			if (!hoard_empty(load_relaxed(&mine->hoard.word)) &&
+			    (w = take_hoard(q, t, &mine->hoard)))
+				return w;
+			w = take_own(q, mine);
 			if (w)
 				return w;
-			if (retry)
-				goto again;
 		}
-		if (!p.lane)
+		w = take_other(q, t, how);
+		if (w)
+			return w;
+		if (unlikely(load_relaxed(&q->n[PQ_ZERO])) && (w = take_zero(q, t)))
+			return w;
+		if (!(how & LOOK_DEEP) && !load_relaxed(&q->n[PQ_LOW]))
 			break;
-		warm(x, p.look.work);
-		if (!pick_take(q, t, mine, &p))
-			goto again;
-		if (mine && p.lane != mine) {
-			warm(x, load_relaxed(&mine->hoard.work[0]));
-			warm(x, load_relaxed(&mine->hoard.work[1]));
-		}
-		t->from = p.lane;
-		t->from_q = q;
-		warm_next(x, p.lane, &p.look);
-		return p.look.work;
-	}
-	if (likely(!(how & LOOK_DEEP) && !load_relaxed(&q->n[PQ_LOW])))
-		return 0;
-	w = steal(q, t);
-	if (w || !load_relaxed(&q->n[PQ_LOW]))
-		return w;
-	w = take_low(q, t, &retry);
-	if (retry)
-		goto again;
+		w = steal(q, t);
+		if (w || !load_relaxed(&q->n[PQ_LOW]))
+			return w;
+		w = take_low(q, t, &retry);
+	} while (retry);
 	return w;
 }
 
-/* Nobody has pushed to q for a while, if ever: not worth a closer look. */
+/* Nobody has work in q: not worth a closer look. */
 static inline bool queue_unused(struct exec_queue *q)
 {
-	return !load_relaxed(&q->nlanes) && !load_relaxed(&q->n[PQ_HIGH]) &&
+	return lane_next(q, 0, 0) == q->x->words * 64 && !load_relaxed(&q->n[PQ_HIGH]) &&
 	       !load_relaxed(&q->n[PQ_ZERO]) && !load_relaxed(&q->n[PQ_LOW]);
 }
 
@@ -560,7 +626,7 @@ u32 thread_look(struct exec *x, struct exec_thread *t, u32 how)
 	if (t->queue)
 		return queue_take(t->queue, t, how);
 	/* Stay with the queue that had something for a while: its lines are here. */
-	if (likely(t->from_q && (t->tick & 15) && load_relaxed(&t->from_q->drive))) {
+	if (likely(t->from_q && (t->takes & 15) && load_relaxed(&t->from_q->drive))) {
 		w = queue_take(t->from_q, t, how);
 		if (likely(w))
 			return w;
@@ -588,134 +654,48 @@ u32 exec_take(struct exec *x, struct exec_thread *t)
 	struct exec_queue *q = t->from_q;
 	u32 w;
 
-	/* As thread_look() begins. */
-	if (likely(q && !t->queue && (t->tick & 15) && load_relaxed(&q->drive))) {
-		w = take_own(q, t);
-		if (likely(w))
+	/* The usual case of a thread that runs what it made ready. */
+	if (likely(q && q == t->to_q && !t->queue && (t->takes & 15) && load_relaxed(&q->drive)) &&
+	    likely(!load_relaxed(&q->n[PQ_HIGH]) && ((t->takes + 1) & (AROUND - 1)) &&
+		   hoard_empty(load_relaxed(&t->to->hoard.word)))) {
+		w = ring_take_own(&t->to->ring);
+		if (likely(w)) {
+			t->takes++;
 			return w;
+		}
 	}
 	return thread_look(x, t, LOOK_DEEP);
 }
 
-/*
- * Stamps.  One ring's elements are in order by their positions; a stamp need only tell
- * which of two rings' elements was pushed first.  So a ring has the turn, and gives all its
- * elements the turn's number, until another thread pushes and takes the next turn:
- *
- *	q->turn		number << TURN_SHIFT | (slot + 1) << 1
- *			offset << 1 | TURN_CLOCK
- *
- * If a push ended before another began, the other one reads q->turn as the first did, or
- * newer (one word; relaxed will do), so its number is not smaller; and it is equal only if
- * both read that the turn is theirs: in one ring.  A thread that loses its one CAS takes a
- * number that nobody has: it adds two, and leaves the turn to whoever won.
- *
- * Where rings take turns all the time, that line moves with each push, which is dearer than
- * to read the clock.  After TURN_FAST turns in a row that were short, the queue changes to
- * the clock for good: the stamp is the time and an offset, by which it goes on where
- * the numbers stopped.  The clock is read behind q->turn, and behind the loads that ordered
- * the pushes (cycles_ordered(); a plain reading may be taken while such a load still waits
- * for its line, and be 100 ns too early).
- */
-#define TURN_SHIFT	17u
-#define TURN_WHO	((1ull << TURN_SHIFT) - 1)
-#define TURN_CLOCK	1ull
-#define TURN_SLACK	(1ull << TURN_SHIFT)	/* a clock that is this much early is not behind a turn */
-
-static inline u64 turn_key(u32 slot)
-{
-	return (u64)(slot + 1) << 1;
-}
-
-static inline u64 turn_time(const struct exec_queue *q, u64 turn)
-{
-	return ((turn & ~TURN_CLOCK) + (stamp_clock() >> q->stamp_shift << 1)) >> 1;
-}
-
-/* A turn for the thread with that key, or (0) for one push alone.  Progress: wait-free. */
-static __noinline u64 stamp_turn(struct exec_queue *q, u64 key)
-{
-	u64 now = cycles(), turn = load_relaxed(&q->turn), new;
-	u32 fast = 0;
-
-	if (turn & TURN_CLOCK)
-		return turn_time(q, turn);
-	/*
-	 * What others write here at the same time makes the guess worse, and no harm.  Signed:
-	 * who took the turn while this thread waited for the line has read the clock later.
-	 */
-	if ((s64)(now - load_relaxed(&q->turn_at)) < (s64)q->x->turn_short)
-		fast = load_relaxed(&q->turn_fast) + 1;
-	store_relaxed(&q->turn_at, now);
-	store_relaxed(&q->turn_fast, fast);
-	new = (turn >> TURN_SHIFT) + 1;
-	if (fast < TURN_FAST)
-		new = new << TURN_SHIFT | key;
-	else
-		new = (new + TURN_SLACK - (stamp_clock() >> q->stamp_shift)) << 1 | TURN_CLOCK;
-	if (cas_relaxed(&q->turn, &turn, new))
-		return new & TURN_CLOCK ? turn_time(q, new) : new >> TURN_SHIFT;
-	/* If that is the clock's by now, it goes forward a little: as good. */
-	turn = fetch_add_relaxed(&q->turn, 2ull << TURN_SHIFT);
-	return turn & TURN_CLOCK ? turn_time(q, turn) : (turn >> TURN_SHIFT) + 1;
-}
-
-static inline bool turn_is(u64 turn, u32 slot)
-{
-	return (turn & TURN_WHO) == turn_key(slot) || BUSTED(TURN_KEPT);
-}
-
-static inline u64 stamp_now(struct exec_queue *q, u32 slot)
-{
-	u64 turn = load_relaxed(&q->turn);
-
-	if (turn_is(turn, slot))
-		return turn >> TURN_SHIFT;
-	return turn & TURN_CLOCK ? turn_time(q, turn) : stamp_turn(q, turn_key(slot));
-}
-
-/* t changes the queue that it pushes to. */
-static __noinline struct exec_lane *lane_to(struct exec_queue *q, struct exec_thread *t)
-{
-	struct exec_lane *l = load_relaxed(&q->lanes[t->slot]);
-
-	if (!l)
-		l = lane_add(q, t->slot);
-	t->to = l;
-	t->to_q = l ? q : NULL;
-	return l;
-}
-
-/* Not to a ring that t pushes to already and that has room, or not in t's turn. */
+/* Not to a ring that t pushes to already and that has room. */
 static __noinline void push_odd(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio,
 				u32 flags)
 {
-	struct exec_lane *l = t->to;
-
 	if (likely(!prio && !(flags & EXEC_FRONT))) {
-		if (unlikely(t->to_q != q))
-			l = lane_to(q, t);
-		if (likely(l) && likely(ring_push(&l->ring, work, stamp_now(q, t->slot))))
+		/* In ZERO may be work of this thread: what it pushes later comes behind that. */
+		if (t->to_q != q && likely(!load_relaxed(&q->n[PQ_ZERO]))) {
+			t->to = lane_mine(q, t);
+			t->to_q = t->to ? q : NULL;
+		}
+		if (likely(t->to_q == q) && likely(ring_push(&t->to->ring, work)))
 			return;
-		pq_push(q, t, PQ_ZERO, 0, stamp_turn(q, 0), work);
+		if (t->to_q == q)
+			t->to_q = NULL;
+		pq_push(q, t, PQ_ZERO, 0, work);
 	} else if (flags & EXEC_FRONT) {
-		pq_push(q, t, PQ_HIGH, PRIO_FRONT, cycles_ordered(), work);
+		pq_push(q, t, PQ_HIGH, PRIO_FRONT, work);
 	} else {
-		pq_push(q, t, prio > 0 && !BUSTED(HIGH_IS_LOW) ? PQ_HIGH : PQ_LOW, prio,
-			cycles_ordered(), work);
+		pq_push(q, t, prio > 0 && !BUSTED(HIGH_IS_LOW) ? PQ_HIGH : PQ_LOW, prio, work);
 	}
 	smp_mb();	/* EXEC-P1 <-> EXEC-P2, in place of the exchange of ring_put() */
 }
 
 void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags)
 {
-	u64 turn = load_relaxed(&q->turn);
-
 	BUG_ON1(!work || work > SLOT_WORK);
 	/* Nothing is called on the usual way, so it saves no registers. */
-	if (likely(!prio && !flags && t->to_q == q && turn_is(turn, t->slot) &&
-		   !ring_full(&t->to->ring)))
-		ring_put(&t->to->ring, work, turn >> TURN_SHIFT);
+	if (likely(!prio && !flags && t->to_q == q && !ring_full(&t->to->ring)))
+		ring_put(&t->to->ring, work);
 	else
 		push_odd(q, t, work, prio, flags);
 	/*
@@ -727,10 +707,10 @@ void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, 
 		queue_attention(q, t);
 }
 
-/* Does nothing in q go before work of that priority?  Progress: lock-free. */
+/* Does nothing that t may not overtake go before work of that priority?  Progress: lock-free. */
 static __noinline bool goes_first(struct exec_queue *q, const struct exec_thread *t, s32 prio)
 {
-	const struct exec_lane *own = t->to_q == q ? t->to : NULL;
+	const struct exec_lane *mine = load_relaxed(&q->lanes[t->slot]);
 	s64 top;
 	u64 order;
 
@@ -739,10 +719,16 @@ static __noinline bool goes_first(struct exec_queue *q, const struct exec_thread
 		return false;
 	if (prio > 0)
 		return true;
-	if (load_relaxed(&q->n[PQ_ZERO]) || (!BUSTED(HANDOFF_JUMPS) && !lanes_empty(q, own)))
+	if (mine && !BUSTED(HANDOFF_JUMPS) &&
+	    (load_relaxed(&mine->ring.head) != load_relaxed(&mine->ring.tail) ||
+	     !hoard_empty(load_relaxed(&mine->hoard.word))))
 		return false;
-	return prio == 0 || !load_relaxed(&q->n[PQ_LOW]) ||
-	       !prioq_peek(q->pq[PQ_LOW], &top, &order) || top < prio;
+	/* The next take is one that looks around. */
+	if (load_relaxed(&q->n[PQ_ZERO]) || !((t->takes + 1) & (AROUND - 1)))
+		return false;
+	return prio == 0 ||
+	       (lanes_empty(q) && (!load_relaxed(&q->n[PQ_LOW]) ||
+				   !prioq_peek(q->pq[PQ_LOW], &top, &order) || top < prio));
 }
 
 /* Progress: lock-free. */
@@ -755,6 +741,7 @@ bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 pri
 	}
 	if (t->budget != EXEC_UNLIMITED)
 		t->budget--;
+	t->takes++;
 	count(&t->handed);
 	return true;
 }

@@ -47,9 +47,9 @@
 #include <string.h>
 #include <exec/internal.h>
 
-static u64 *array_new(u64 slots, struct ring_array *prev)
+static u32 *array_new(u64 slots, struct ring_array *prev)
 {
-	size_t bytes = sizeof(struct ring_array) + slots * sizeof(u64);
+	size_t bytes = sizeof(struct ring_array) + slots * sizeof(u32);
 	struct ring_array *a;
 
 	if (pool_commit_hook("ring", bytes))
@@ -59,17 +59,17 @@ static u64 *array_new(u64 slots, struct ring_array *prev)
 		return NULL;
 	memset(a, 0, bytes);
 	a->prev = prev;
-	return (u64 *)(void *)(a + 1);
+	return (u32 *)(void *)(a + 1);
 }
 
-static struct ring_array *array_of(u64 *slots)
+static struct ring_array *array_of(u32 *slots)
 {
 	return (struct ring_array *)(void *)slots - 1;
 }
 
 int ring_init(struct ring *r)
 {
-	u64 *s = array_new(1u << RING_FIRST, NULL);
+	u32 *s = array_new(1u << RING_FIRST, NULL);
 
 	if (!s)
 		return -ENOMEM;
@@ -102,19 +102,19 @@ bool ring_grow(struct ring *r)
 {
 	u64 log2 = r->log2 + 1, mask = (1ull << log2) - 1;
 	u64 p, tail = load_relaxed(&r->tail);
-	u64 *s = array_new(mask + 1, array_of(r->slots));
+	u32 *s = array_new(mask + 1, array_of(r->slots));
 
 	if (!s)
 		return false;
 	/* r->seen was read from head just now; what is before it is of no use to anybody. */
 	for (p = r->seen; p != tail - BUSTED(RING_GROW_SHORT); p = (p + 1) & RING_POS) {
-		u64 w = load_relaxed(&r->slots[p & r->mask]);
+		u32 w = load_relaxed(&r->slots[p & r->mask]);
 
-		store_relaxed(&s[p & mask], slot_word(log2, p, w >> SLOT_STAMP, slot_work(w)));
+		store_relaxed(&s[p & mask], slot_word(log2, p, slot_work(w)));
 	}
 	/* The others hold nothing at the positions that they will have next. */
 	for (; ((p - r->seen) & RING_POS) <= mask; p = (p + 1) & RING_POS)
-		store_relaxed(&s[p & mask], slot_word(log2, p, 0, 0) ^ SLOT_LAP);
+		store_relaxed(&s[p & mask], slot_word(log2, p, 0) ^ SLOT_LAP);
 	r->slots = s;
 	r->mask = mask;
 	r->log2 = log2;
@@ -139,22 +139,27 @@ void hoard_open(struct hoard *h, const u64 *head, u64 seen)
 		cas_relaxed(&h->word, &w, w & ~(u64)HOARD_SHUT);	/* goes on with EXEC-H1 */
 }
 
+/* How many to take, up to max: half of what is there, and whole lines where that is possible. */
+static u32 batch_size(const struct ring *r, u64 pos, u32 max)
+{
+	u64 there = (load_relaxed(&r->tail) - pos) & RING_POS;
+	u32 n = (u32)min_u(max, (there + 1) / 2), over = (u32)(pos + n) % SLOT_LINE;
+
+	return n > over ? n - over : n;
+}
+
 /*
- * Take up to max elements, half of those before tail at most, none with a stamp above
- * limit; the first is the caller's (look->work), the others are in its hoard, which
- * was empty.  tail: as it was read after the look.  How many; 0: head moved.
+ * Take up to max elements, half of what is there at most; the first is the caller's
+ * (look->work), the others are in its hoard, which was empty.  How many; 0: head moved.
  * Progress: wait-free.
  */
-u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u32 slot,
-	       u32 max, u64 tail, u64 limit)
+u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u32 slot, u32 max)
 {
-	u64 pos = ring_pos(look->head), arr = load_acquire(&r->arr);
-	u64 there = (tail - pos) & RING_POS;
+	u64 pos = ring_pos(look->head), arr = load_acquire(&r->arr);	/* EXEC-R8 <-> EXEC-R9 */
 	u64 old = look->head, new, w;
 	u32 n;
 
-	if (max > (there + 1) / 2)
-		max = (u32)((there + 1) / 2);
+	max = batch_size(r, pos, max);
 	/*
 	 * EXEC-H4 <-> EXEC-H3: the last taker of the old contents has copied its work.  Without
 	 * it C11 lets his load give what is stored below; the model, whose loads are executed
@@ -164,12 +169,10 @@ u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u3
 	BUG_ON1(!hoard_empty(w));
 	for (n = 1; n < max; n++) {
 		u64 p = (pos + n) & RING_POS;
-		/* Relaxed: what is in front of tail is visible (EXEC-R10 <-> EXEC-R11). */
-		u64 word = load_relaxed(ring_slot_at(arr, p));
+		u32 word = load_acquire(ring_slot_at(arr, p));	/* EXEC-R2 <-> EXEC-R1 */
 
 		/* A later lap does no harm: the CAS will fail. */
-		if (!slot_holds(word, arr, p) ||
-		    (!BUSTED(BATCH_NO_LIMIT) && stamp_before(limit, slot_stamp(word))))
+		if (!slot_holds(word, arr, p))
 			break;
 		store_relaxed(&h->work[n - 1], slot_work(word));
 	}

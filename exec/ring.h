@@ -29,21 +29,20 @@
 #define HOARD_MAX	64u
 
 /*
- * A slot is one word, so that one line moves from producer to consumer, once, and holds
- * eight of them; in these accessors only:
+ * A slot is one word of 32 bits, so that one line moves from producer to consumer, once,
+ * and holds sixteen of them; in these accessors only:
  *
- *   63     22   21   20    0
- *   [ stamp ][ lap ][ work ]      work 0: not used yet
+ *   31    22   21   20    0
+ *   [  0   ][ lap ][ work ]      work 0: not used yet
  *
  * lap tells the position p from those before and after it in the same slot: it is bit
  * log2(slots) of p, inverted; a slot that was not used yet has the lap before.  A
  * consumer that waits for p so polls the slot, and the producer's tail is its own.
- * stamp: modulo 2^42; those that are less than 2^41 apart compare well (queue.c).
  */
 #define SLOT_WORK_BITS	21u
 #define SLOT_WORK	((1u << SLOT_WORK_BITS) - 1)
-#define SLOT_LAP	(1ull << SLOT_WORK_BITS)
-#define SLOT_STAMP	(SLOT_WORK_BITS + 1)
+#define SLOT_LAP	(1u << SLOT_WORK_BITS)
+#define SLOT_LINE	16u	/* slots on a line */
 
 struct ring_array {
 	struct ring_array *prev;	/* O: outgrown ones, kept for late readers */
@@ -60,16 +59,18 @@ struct ring {
 	u64 head __cacheline_aligned;
 	u64 arr;		/* A: address of the slots | log2 of their number */
 
-	u64 tail __cacheline_aligned;	/* A, written by the producer: next position */
+	u64 tail __cacheline_aligned;	/* S: next position */
+	u64 own;		/* S: how many the producer took itself, */
+	u64 asked;		/* S: and how often it found nothing */
 	u64 seen;		/* O: a position that head is known to have reached */
-	u64 *slots;		/* O: as arr */
+	u32 *slots;		/* O: as arr */
 	u64 mask;		/* O */
 	u64 log2;		/* O */
 };
 
 /*
- * Work that a thread took from another's ring by one move of its head.  It is in sight
- * of all the time: before, in the ring; after, here.
+ * Work that a thread took from another's ring by one move of its head.  It is visible all
+ * the time: before, in the ring; after, here.
  */
 struct hoard {
 	u64 word __cacheline_aligned;	/* A: generation << 16 | SHUT | n << 8 | next */
@@ -103,48 +104,29 @@ static inline u32 ring_claimer(u64 head)
 	return (u32)(head >> RING_POS_BITS);
 }
 
-static inline u64 *ring_slot_at(u64 arr, u64 pos)
+static inline u32 *ring_slot_at(u64 arr, u64 pos)
 {
-	return (u64 *)(uintptr_t)(arr & ~63ull) + (pos & ((1ull << (arr & 63)) - 1));
+	return (u32 *)(uintptr_t)(arr & ~63ull) + (pos & ((1ull << (arr & 63)) - 1));
 }
 
-static inline bool slot_holds(u64 word, u64 arr, u64 pos)
+static inline bool slot_holds(u32 word, u64 arr, u64 pos)
 {
 	return (word >> SLOT_WORK_BITS ^ pos >> (arr & 63)) & 1;
 }
 
-static inline u64 slot_word(u64 arr, u64 pos, u64 stamp, u32 work)
+static inline u32 slot_word(u64 arr, u64 pos, u32 work)
 {
-	return stamp << SLOT_STAMP | (~(pos >> (arr & 63)) & 1) << SLOT_WORK_BITS | work;
+	return (u32)(~(pos >> (arr & 63)) & 1) << SLOT_WORK_BITS | work;
 }
 
-static inline u32 slot_work(u64 word)
+static inline u32 slot_work(u32 word)
 {
-	return (u32)word & SLOT_WORK;
-}
-
-/* Left-aligned, as stamp_before() takes them. */
-static inline u64 slot_stamp(u64 word)
-{
-	return word & ~(u64)(2 * SLOT_LAP - 1);
-}
-
-static inline bool stamp_before(u64 a, u64 b)
-{
-	return (s64)(a - b) < 0;
-}
-
-/* No stamp is behind it, seen from this one. */
-static inline u64 stamp_last(u64 stamp)
-{
-	return stamp + INT64_MAX;
+	return word & SLOT_WORK;
 }
 
 /* The oldest element as it was looked at. */
 struct ring_look {
 	u64 head;		/* what a take expects to find */
-	u64 stamp;		/* slot_stamp() */
-	u64 *slot;
 	u32 work;
 };
 
@@ -152,7 +134,7 @@ int ring_init(struct ring *r);
 void ring_fini(struct ring *r);
 bool ring_grow(struct ring *r) __cold;
 u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u32 slot,
-	       u32 max, u64 tail, u64 limit);
+	       u32 max);
 void hoard_open(struct hoard *h, const u64 *head, u64 seen);
 
 /* As far as the producer knows, all slots are in use. */
@@ -161,8 +143,8 @@ static inline bool ring_full(const struct ring *r)
 	return ((load_relaxed(&r->tail) - r->seen) & RING_POS) > r->mask + BUSTED(RING_OVERRUN);
 }
 
-/* ring_push() to a ring that is not full. */
-static inline void ring_put(struct ring *r, u32 work, u64 stamp)
+/* ring_push() to a ring that is not full.  Progress: wait-free. */
+static inline void ring_put(struct ring *r, u32 work)
 {
 	u64 p = load_relaxed(&r->tail);
 
@@ -171,28 +153,28 @@ static inline void ring_put(struct ring *r, u32 work, u64 stamp)
 	 * place of an older one finds that head has moved.  seq_cst for EXEC-P1 <-> EXEC-P2:
 	 * the load of attn comes after it.
 	 */
-	(void)xchg_seq_cst(&r->slots[p & r->mask], slot_word(r->log2, p, stamp, work));
-	/* EXEC-R11 <-> EXEC-R10: who sees it sees what was pushed anywhere before. */
-	store_release(&r->tail, (p + 1) & RING_POS);
+	(void)xchg_seq_cst(&r->slots[p & r->mask], slot_word(r->log2, p, work));
+	store_relaxed(&r->tail, (p + 1) & RING_POS);	/* a guess, for who takes several */
 }
 
 /*
- * Publish work at the tail; stamp: low 42 bits.  False: the ring is full and no memory is
- * left, nothing was done.  Progress: wait-free, but that growing allocates and copies.
+ * Publish work at the tail.  False: the ring is full and no memory is left, nothing was
+ * done.  Progress: wait-free, but that growing allocates and copies.
  */
-static inline bool ring_push(struct ring *r, u32 work, u64 stamp)
+static inline bool ring_push(struct ring *r, u32 work)
 {
 	if (unlikely(ring_full(r))) {
 		/*
 		 * EXEC-R3 <-> EXEC-R4: whoever moved head has copied what he took.  A batch
-		 * reads slots relaxed: without this order C11 lets its loads give what will be
-		 * written here.  (The model executes loads in order, so it cannot show that.)
+		 * reads slots before it moves head: without this order C11 lets its loads give
+		 * what will be written here.  (The model executes loads in order, so it cannot
+		 * show that.)
 		 */
 		r->seen = ring_pos(load_acquire(&r->head));
 		if (ring_full(r) && !ring_grow(r))
 			return false;
 	}
-	ring_put(r, work, stamp);
+	ring_put(r, work);
 	return true;
 }
 
@@ -203,7 +185,8 @@ static inline bool ring_push(struct ring *r, u32 work, u64 stamp)
  */
 static inline bool ring_peek(struct ring *r, struct ring_look *look)
 {
-	u64 head, pos, arr, w;
+	u64 head, pos, arr;
+	u32 w;
 
 	for (;;) {
 		/*
@@ -215,13 +198,11 @@ static inline bool ring_peek(struct ring *r, struct ring_look *look)
 		pos = ring_pos(head);
 		/* EXEC-R8 <-> EXEC-R9: the slots as ring_grow() copied them. */
 		arr = load_acquire(&r->arr);
-		look->slot = ring_slot_at(arr, pos);
-		w = load_acquire(look->slot);		/* EXEC-R2 <-> EXEC-R1 */
+		w = load_acquire(ring_slot_at(arr, pos));	/* EXEC-R2 <-> EXEC-R1 */
 		look->head = head;
 		/* If it belongs to another position, head has moved (EXEC-R3, EXEC-R1). */
 		if (unlikely(load_relaxed(&r->head) != head) && !BUSTED(RING_NO_RECHECK))
 			continue;
-		look->stamp = slot_stamp(w);
 		look->work = slot_work(w);
 		return slot_holds(w, arr, pos);
 	}
@@ -237,16 +218,23 @@ static inline bool ring_take(struct ring *r, const struct ring_look *look)
 }
 
 /*
- * The oldest element, as the producer itself sees it; it knows its slots and its tail, and a
- * stale head fails the take.  False: none, or look closer.  Progress: wait-free.
+ * The producer itself takes the oldest element: it knows its slots and its tail, and a stale
+ * head fails the compare-and-swap.  0: none, or another thread is taking a batch.
+ * Progress: lock-free.
  */
-static inline bool ring_peek_own(const struct ring *r, struct ring_look *look)
+static inline u32 ring_take_own(struct ring *r)
 {
-	look->head = load_relaxed(&r->head);
-	if (look->head == load_relaxed(&r->tail) || ring_claimer(look->head))
-		return false;
-	look->work = slot_work(load_relaxed(&r->slots[look->head & r->mask]));
-	return true;
+	u64 head = load_relaxed(&r->head);
+	u32 work;
+
+	do {
+		if (head == load_relaxed(&r->tail) || unlikely(ring_claimer(head)))
+			return 0;
+		work = slot_work(load_relaxed(&r->slots[head & r->mask]));
+		/* EXEC-R4 <-> EXEC-R3, EXEC-R7 */
+	} while (unlikely(!cas_release_relaxed(&r->head, &head, (head + 1) & RING_POS)));
+	store_relaxed(&r->own, load_relaxed(&r->own) + 1);
+	return work;
 }
 
 /* The next of a hoard, or 0.  Any thread.  Progress: lock-free. */

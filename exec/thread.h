@@ -37,13 +37,15 @@ struct exec_thread {
 	u32 avg;		/* O: how long recent work ran, in cycles(), saturated */
 	u32 batch;		/* O: how many to take at once, from avg */
 	u32 turn;		/* O: drive queue to begin with */
-	/* O: the ring that it took from last, and the one that it pushed to, or NULL; queues */
-	struct exec_lane *from, *to;
-	struct exec_queue *from_q, *to_q;
-	/* O: leave.c; left: the thread looks for no work before that time, or 0 */
-	u64 left, leave_next, leave_at, leave_heads, leave_tails;
-	u32 leave_slow, leave_rest;
-	bool leaving;
+	struct exec_lane *to;	/* O: the lane that it pushes to, of to_q, which is marked */
+	struct exec_queue *to_q;	/* O: or NULL */
+	struct exec_queue *from_q;	/* O: it took from last, or NULL; the lane: */
+	u32 from;		/* O: slot */
+	u32 takes;		/* O: pieces of work taken, or looked for */
+	u32 around;		/* O: slot at which it looks around next */
+	struct exec_lane *around_lane;	/* O: what it found there, or NULL; then */
+	u64 around_head, around_hoard;	/* O */
+	bool left;		/* O: it saw work, and leaves it to its maker */
 	bool spinning;		/* O: counted in its group's spinners */
 	bool rested;		/* O: it slept for REST_NS the last time that it had nothing to do */
 	u64 stolen, handed, helped, sleeps;	/* S */

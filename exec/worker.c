@@ -346,6 +346,7 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->cl = *cl;
 	x->warm = (const char *)x;	/* until exec_set_warm() */
 	x->max_threads = cfg->max_threads;
+	x->words = (cfg->max_threads + 63) / 64;
 	us = clock_cycles_per_us();
 	x->spin = ns_to_cycles(us, cfg->spin_ns);
 	x->batch = ns_to_cycles(us, BATCH_NS);
@@ -353,15 +354,14 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->rest = ns_to_cycles(us, REST_NS);
 	x->steal = ns_to_cycles(us, STEAL_NS);
 	x->relax = ns_to_cycles(us, RELAX_NS);
-	x->turn_short = ns_to_cycles(us, TURN_NS);
-	x->leave = ns_to_cycles(us, cfg->leave_ns);
-	x->leave_avg = ns_to_cycles(us, LEAVE_AVG_NS);
-	x->leave_most = max_u(cfg->leave_ns / LEAVE_NS, 1u);
+	x->fast = (u32)ns_to_cycles(us, FAST_NS);
+	x->leave_avg = (u32)ns_to_cycles(us, LEAVE_AVG_NS);
+	x->leave_first = (u32)ns_to_cycles(us, LEAVE_FIRST_NS);
+	x->leave_most = (u32)ns_to_cycles(us, LEAVE_MOST_NS);
+	x->judge = (u32)ns_to_cycles(us, LEAVE_JUDGE_NS);
 	snprintf(x->name, sizeof(x->name), "%s", cfg->name ? cfg->name : "exec");
 	x->threads = calloc(cfg->max_threads, sizeof(*x->threads));
-	/* Untouched pages of it are free. */
-	x->late_next = calloc(cfg->max_work, sizeof(*x->late_next));
-	if (!x->threads || !x->late_next || !group_init(&x->helpers, 1, cfg->max_threads))
+	if (!x->threads || !group_init(&x->helpers, 1, cfg->max_threads))
 		goto no_memory;
 	if (cfg->ncpus) {
 		x->cpus = calloc(cfg->ncpus, sizeof(*x->cpus));
@@ -373,6 +373,8 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	rc = prioq_pool_add(cfg->arena, cfg->max_work, cfg->max_threads, &x->nodes);
 	if (rc)
 		goto out;
+	/* A node for each piece of work, and for what threads hold: pq_push() cannot fail. */
+	pool_follow(cfg->works, x->nodes, x->nodes->max - cfg->max_work);
 	*out = x;
 	return 0;
 
@@ -394,11 +396,11 @@ static void queue_destroy(struct exec_queue *q)
 {
 	u32 i;
 
-	for (i = 0; q->list && i < q->nlanes; i++) {
-		if (!q->list[i])
+	for (i = 0; q->lanes && i < q->x->max_threads; i++) {
+		if (!q->lanes[i])
 			continue;
-		ring_fini(&q->list[i]->ring);
-		free(q->list[i]);
+		ring_fini(&q->lanes[i]->ring);
+		free(q->lanes[i]);
 	}
 	for (i = 0; i < PQS; i++) {
 		if (q->pq[i])
@@ -406,7 +408,7 @@ static void queue_destroy(struct exec_queue *q)
 	}
 	group_fini(&q->group);
 	free(q->lanes);
-	free(q->list);
+	free(q->map);
 	free(q->threads);
 	free(q->args);
 	free(q);
@@ -423,7 +425,6 @@ void exec_destroy(struct exec *x)
 		queue_destroy(x->queues[i]);
 	group_fini(&x->helpers);
 	free(x->threads);
-	free(x->late_next);
 	free(x->cpus);
 	free(x);
 }
@@ -441,18 +442,17 @@ int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 		return err(-ENOMEM, "queue %s: no memory", name);
 	memset(q, 0, sizeof(*q));
 	q->x = x;
-	while ((2u << q->stamp_shift) * 1000ull <= STAMP_NS * clock_cycles_per_us())
-		q->stamp_shift++;
 	q->workers = workers;
 	q->drive = q->drive_set = drive;
 	snprintf(q->name, sizeof(q->name), "%s", name);
 	q->lanes = calloc(x->max_threads, sizeof(*q->lanes));
-	q->list = calloc(x->max_threads, sizeof(*q->list));
+	q->map = aligned_alloc(CACHELINE, (x->words + 7) / 8 * CACHELINE);
 	q->threads = calloc(workers + 1, sizeof(*q->threads));
 	q->args = calloc(workers + 1, sizeof(*q->args));
-	if (!q->lanes || !q->list || !q->threads || !q->args ||
+	if (!q->lanes || !q->map || !q->threads || !q->args ||
 	    !group_init(&q->group, 2 + x->nqueues, x->max_threads))
 		goto out;
+	memset(q->map, 0, (x->words + 7) / 8 * CACHELINE);
 	for (i = 0; i < PQS; i++) {
 		if (prioq_create(x->nodes, &q->pq[i])) {
 			q->pq[i] = NULL;
@@ -479,10 +479,10 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	t->batch = 1;
 	t->turn = slot;
 	t->from_q = t->to_q = NULL;
-	t->from = t->to = NULL;
-	t->left = t->leave_next = 0;
-	t->leave_rest = 0;
-	t->leaving = false;
+	t->to = t->around_lane = NULL;
+	t->from = t->around = slot;
+	t->takes = 0;
+	t->left = false;
 	t->spinning = false;
 	t->rested = false;
 	t->nodes.seed = slot * 0x9e3779b97f4a7c15ull + 1;
@@ -493,6 +493,7 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 
 void exec_thread_fini(struct exec *x, struct exec_thread *t)
 {
+	lanes_rest(x, t);
 	pool_cache_flush(x->nodes, &t->nodes.nodes);
 }
 

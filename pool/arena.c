@@ -211,7 +211,17 @@ int pool_commit(struct pool_full *f, u32 end)
 {
 	int rc = arena_commit(f->arena, &f->mag, mag_bytes(f, end));
 
-	return rc ? rc : arena_commit(f->arena, &f->obj, (size_t)end * f->p.size);
+	if (!rc)
+		rc = arena_commit(f->arena, &f->obj, (size_t)end * f->p.size);
+	if (!rc && f->with)
+		rc = pool_commit(f->with, (u32)min_u((u64)end + f->extra, f->with->p.max + 1ull));
+	return rc;
+}
+
+void pool_follow(struct pool *p, struct pool *with, u32 extra)
+{
+	pool_full(p)->with = pool_full(with);
+	pool_full(p)->extra = extra;
 }
 
 /* Progress: a system call, and page faults. */

@@ -68,6 +68,8 @@ struct pool_full {
 	u32 nmags;		/* I: indexes 1 .. nmags */
 	void (*ctor)(void *obj, u32 idx, void *user);	/* I */
 	void *user;		/* I */
+	struct pool_full *with;	/* I: pool_follow(); NULL: none */
+	u32 extra;		/* I */
 	char name[24];		/* I */
 
 	struct arena_range obj;	/* the objects */

@@ -70,6 +70,11 @@ int arena_create(const char *name, struct arena **out);
 void arena_destroy(struct arena *a);
 /* Before the first arena_ready(): declare a pool.  -ENOMEM, -EINVAL. */
 int arena_add(struct arena *a, const struct pool_desc *d, struct pool **out);
+/*
+ * Before arena_ready(): from now on object i of p is given out only when memory is there
+ * for the objects 1 .. i + extra of `with`, which is in the same arena.
+ */
+void pool_follow(struct pool *p, struct pool *with, u32 extra);
 /* Reserve the address space and set the pools' bases; prefault commits it all. */
 int arena_ready(struct arena *a, bool prefault);
 u64 arena_bytes(struct arena *a);	/* committed */

@@ -36,11 +36,10 @@
 	X(NO_GRACE, "rcu: deferred functions run without a grace period")		\
 	X(RING_GROW_SHORT, "ring: growing forgets the newest element")			\
 	X(RING_OVERRUN, "ring: one more than fits is pushed before it grows")		\
-	X(BATCH_NO_LIMIT, "ring: a batch takes what is ordered after other rings")	\
-	X(ONE_RING, "queue: the other rings are not checked again")			\
-	X(TURN_KEPT, "queue: a ring continues a turn that another ring has taken")	\
 	X(HIGH_IS_LOW, "queue: a high priority is taken for a low one")			\
-	X(LATE_LOST, "queue: work for which no memory is left is forgotten")		\
+	X(REST_BLIND, "queue: a thread that sleeps hides its lane, with what is in it")	\
+	X(NO_LOOK_AROUND, "queue: a thread with work of its own never takes another's")	\
+	X(ZERO_JUMPS, "queue: what found no room in a ring overtakes what is in it")	\
 	X(HANDOFF_JUMPS, "queue: a hand-over overtakes what is queued")			\
 	X(CLAIM_NO_WAKE, "park: a sleeper is claimed and not woken")			\
 	X(KNOWN_EARLY, "link: a version counts as written before its write is done")	\

@@ -110,7 +110,7 @@ struct pawl_op {
 	const pawl_var_t *writes;	/*   a write wins over a read */
 	uint32_t nreads;
 	uint32_t nwrites;
-	int32_t priority;		/* higher first, FIFO among equals, in every queue */
+	int32_t priority;		/* higher first, in every queue; FIFO among a thread's equals */
 	uint16_t prop;			/* enum pawl_prop */
 	uint16_t flags;			/* PAWL_OP_* */
 	struct pawl_device device;
@@ -153,7 +153,8 @@ struct pawl_config {
 	size_t size;
 	int kind;			/* enum pawl_kind */
 	int workers;			/* threads per CPU device (pooled: in all); 0: none of
-					   our own, the host drives; default: CPUs online */
+					   our own, the host drives; default: CPUs online less
+					   one, for the pusher, at least one */
 	int priority_workers;		/* threads for PAWL_CPU_PRIORITIZED; default 1 */
 	int copy_workers;		/* threads for each copy queue; default 1 */
 	unsigned int cpu_devices;	/* CPU devices, at most 64; default 1 */
@@ -171,12 +172,7 @@ struct pawl_config {
 	bool prefault;			/* touch all memory at creation: no page fault later */
 	uint64_t spin_ns;		/* a thread looks for work this long before it sleeps;
 					   default 20000 */
-	uint64_t leave_ns;		/* workers leave ops that run for less than about 200 ns to
-					   threads that run some at their window or in a wait, and
-					   look this often whether these are still fast; an op that
-					   nobody runs may start later by this, or by four times
-					   this while more is pushed.  At most 10^6; 30000 is
-					   usual; 0, the default: workers take all they can */
+	uint64_t reserved;		/* not read */
 	const int *cpus;		/* workers are pinned to these in turn; NULL: not pinned */
 	unsigned int ncpus;
 	const char *name;		/* prefix of thread names, at most 7 bytes; "pawl" */

@@ -78,7 +78,6 @@ struct bench_opts {
 	bool pin;
 	/* pawl only; below 0: the engine's default */
 	long window, spin_ns;
-	uint64_t leave_ns;
 	int policy;
 	bool no_help, prefault;
 };

@@ -43,7 +43,6 @@ static void create_kind(struct host *h, int kind, int workers)
 		cfg.window_policy = bench_opts.policy;
 	if (bench_opts.spin_ns >= 0)
 		cfg.spin_ns = (uint64_t)bench_opts.spin_ns;
-	cfg.leave_ns = bench_opts.leave_ns;
 	if (bench_opts.pin && workers > 0) {
 		/* the pusher has CPU 0 */
 		for (i = 0; i < workers && i < 8; i++)
@@ -58,14 +57,6 @@ static void create_kind(struct host *h, int kind, int workers)
 static void create_help(int threads)
 {
 	create_kind(&the, PAWL_PER_DEVICE, threads - 1);
-}
-
-/* the same for a host that knows that its ops are short */
-static void create_leave(int threads)
-{
-	if (!bench_opts.leave_ns)
-		bench_opts.leave_ns = 30000;
-	create_help(threads);
 }
 
 static void create_workers(int threads)
@@ -247,11 +238,10 @@ static const struct bench_host host = {
 static const struct bench_engine pawl_default =
 	PAWL("pawl-default", 2, BENCH_HAS_WORKER, create_default);
 static const struct bench_engine pawl_help = PAWL("pawl-help", 2, BENCH_HAS_WORKER, create_help);
-static const struct bench_engine pawl_leave = PAWL("pawl-leave", 2, BENCH_HAS_WORKER, create_leave);
 static const struct bench_engine pawl_2w = PAWL("pawl-2w", 2, BENCH_HAS_WORKER, create_workers);
 static const struct bench_engine pawl_1 = PAWL("pawl-1", 1, 0, create_help);
 static const struct bench_engine pawl_naive = PAWL("pawl-naive", 1, 0, create_naive);
 
 const struct bench_engine *const bench_engines[] = {
-	&pawl_default, &pawl_help, &pawl_leave, &pawl_2w, &pawl_1, &pawl_naive, NULL
+	&pawl_default, &pawl_help, &pawl_2w, &pawl_1, &pawl_naive, NULL
 };

@@ -135,12 +135,11 @@ static const char usage[] =
 "  --window N         ops in flight per pushing thread (the engine's default)\n"
 "  --policy NAME      at the window: fail, block or help\n"
 "  --spin NS          of an idle worker\n"
-"  --leave NS         short ops are left to the pusher while it helps\n"
 "  --no-help          waiting threads only wait\n"
 "  --prefault         touch all memory first\n";
 
 enum { OPT_LIST = 256, OPT_ENGINE, OPT_TEST, OPT_OPS, OPT_REPS, OPT_WARM, OPT_SAMPLES,
-       OPT_PUSHERS, OPT_SEED, OPT_NO_CHECK, OPT_PIN, OPT_WINDOW, OPT_POLICY, OPT_SPIN, OPT_LEAVE,
+       OPT_PUSHERS, OPT_SEED, OPT_NO_CHECK, OPT_PIN, OPT_WINDOW, OPT_POLICY, OPT_SPIN,
        OPT_NO_HELP, OPT_PREFAULT, OPT_USE, OPT_WATCH, OPT_THREADS, OPT_OTHERS, OPT_BODY,
        OPT_WORKERS };
 
@@ -159,7 +158,6 @@ static const struct option options[] = {
 	{ "window", required_argument, NULL, OPT_WINDOW },
 	{ "policy", required_argument, NULL, OPT_POLICY },
 	{ "spin", required_argument, NULL, OPT_SPIN },
-	{ "leave", required_argument, NULL, OPT_LEAVE },
 	{ "no-help", no_argument, NULL, OPT_NO_HELP },
 	{ "prefault", no_argument, NULL, OPT_PREFAULT },
 	{ "use", required_argument, NULL, OPT_USE },
@@ -264,9 +262,6 @@ int main(int argc, char **argv)
 			break;
 		case OPT_SPIN:
 			bench_opts.spin_ns = (long)number(optarg);
-			break;
-		case OPT_LEAVE:
-			bench_opts.leave_ns = number(optarg);
 			break;
 		case OPT_NO_HELP:
 			bench_opts.no_help = true;

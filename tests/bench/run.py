@@ -68,8 +68,6 @@ TESTS = SHAPES + LATENCY + ["mpush", "metg"] + list(ROWS)
 
 # The figures asked for, and who counts as a peer in them.
 TWIN2, PAWL2, PAWL1 = "twin-2w", "pawl-help", "pawl-1"
-# the same with a setting for short ops, which costs others the time to their start
-LEAVE2 = "pawl-leave"
 PEERS2 = ["gomp-2", "gomp-active-2", "libomp-2", "libomp-active-2", "tbb-group-2", "tbb-flow-2"]
 PEERS1 = ["gomp-1", "libomp-1", "tbb-group-1", "tbb-flow-1", "starpu-1"]
 # from this share of ops that run inside their own push on, a test is no test of queueing
@@ -206,8 +204,6 @@ class Bench:
                 e = json.loads(line)
                 e["binary"] = path
                 self.engines[e["engine"]] = e
-        for test in LATENCY + [f"mpush-{p}" for p in PUSHERS]:
-            self.dropped[LEAVE2, test] = "not asked"
         if not self.engines:
             raise Failed(f"no bench-* in {self.args.bin}: make -f tests/bench/Makefile bench-build")
 
@@ -444,8 +440,6 @@ def shapes_tables(b, targets):
               [[f"{PAWL2} / {TWIN2}", f"<= {MAX_TWIN}"] + [fmt(me[t][0]) for t in tests],
                [f"{PAWL2} / best of two threads", f"<= {MAX_PEER2}"]
                + [fmt(me[t][1]) for t in tests],
-               [f"{LEAVE2} / the same", ""]
-               + [fmt(b.ratio(LEAVE2, me[t][2], t) if me[t][2] else None) for t in tests],
                ["  which is", ""] + [b.named(me[t][2], t) for t in tests],
                [f"{PAWL1} / best of one thread that queues", f"<= {MAX_PEER1}"]
                + [fmt(me[t][3]) for t in tests],
@@ -516,8 +510,6 @@ def mpush_table(b):
         return
     rows = []
     for n in b.names():
-        if n == LEAVE2:
-            continue
         row = [n]
         for p in PUSHERS:
             key = f"mpush-{p}"

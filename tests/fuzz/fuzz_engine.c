@@ -164,7 +164,6 @@ static void configure(void)
 	c->max_threads = 16;
 	c->cpu_devices = 1 + (a >> 5 & 1);
 	w->errors = a & 64;
-	c->leave_ns = a & 64 ? 5000 : 0;
 	w->naive = c->kind == PAWL_NAIVE;
 	w->det = !c->workers || w->naive;
 	if (a & 128)

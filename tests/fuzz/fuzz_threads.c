@@ -788,7 +788,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	cfg = small(b & 1 ? PAWL_POOLED : PAWL_PER_DEVICE, b / 2 % 4 - (b / 2 % 4 == 3));
 	w->nthreads = 2 + b / 8 % 2;
 	cfg.spin_ns = b & 16 ? 0 : 20000;
-	cfg.leave_ns = b & 32 ? 5000 : 0;
 	cfg.max_threads = 16;
 	b = byte();
 	cfg.max_ops = b & 1 ? 64 : 4096;

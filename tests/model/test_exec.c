@@ -15,7 +15,8 @@
  *   rcu      r  read     d  remove an object and defer its end     e  reclaim
  *
  * Queues: the history (who returned before whom began) must have an order in which each
- * take gives what an exact queue would give.
+ * take gives what an exact priority queue would give; in a run queue, the first of its
+ * producer among those with the highest priority.
  */
 #include <exec/internal.h>
 #include <exec/prioq.h>
@@ -65,7 +66,7 @@ static u64 slots;
 
 /* History of a queue: what was called, what it gave, who had returned before. */
 struct call {
-	u64 push, work, rank, before, over, clock;
+	u64 push, work, rank, before, over, clock, who;
 };
 static struct call call[2 * CALLS];
 static u64 ncalls;
@@ -101,12 +102,13 @@ int model_mprotect(void *p, size_t n)
 	return 0;
 }
 
-static u32 call_begin(u32 push, u32 work, s64 rank)
+static u32 call_begin(u32 who, u32 push, u32 work, s64 rank)
 {
 	u32 i = (u32)model_note(&ncalls, ncalls + 1), k;
 	u64 before = 0;
 
 	model_note(&call[i].push, push);
+	model_note(&call[i].who, who);
 	model_note(&call[i].work, work);
 	model_note(&call[i].rank, (u64)rank);
 	/* In a weak memory, "before" is what the orders of the accesses say. */
@@ -124,37 +126,53 @@ static void call_end(u32 i, u32 work)
 	model_note(&call[i].clock, model_clock());
 }
 
+/* Of the n pushes in order, by time: which one may a take give that gave `work`?  n: none. */
+static u32 taken(const u32 *order, u32 n, u64 work)
+{
+	u32 at, k;
+
+	for (at = 0; at < n && call[order[at]].work != work; at++)
+		;
+	for (k = 0; at < n && k < n; k++) {
+		const struct call *a = &call[order[at]], *b = &call[order[k]];
+
+		if ((s64)b->rank > (s64)a->rank ||
+		    (k < at && b->rank == a->rank && (pg.kind == PRIOQ || b->who == a->who)))
+			return n;
+	}
+	return at;
+}
+
 /* Is there an order?  push 2: a peek.  done: calls that took effect; order: pushes among them, by time. */
 static bool search(u64 done, const u32 *order, u32 n, bool empties)
 {
-	u32 i, k, best, next[2 * CALLS];
+	u32 i, k, at, next[2 * CALLS];
 
 	if (done == (1ull << ncalls) - 1)
 		return true;
-	for (best = n, k = 0; k < n; k++)
-		if (best == n || (s64)call[order[k]].rank > (s64)call[order[best]].rank)
-			best = k;
 	for (i = 0; i < ncalls; i++) {
 		struct call *c = &call[i];
 
 		if ((done & 1ull << i) || (c->before & ~done))
 			continue;
-		if (c->push == 2 && c->work) {
-			if (best < n && call[order[best]].work == c->work &&
-			    search(done | 1ull << i, order, n, empties))
-				return true;
-		} else if (c->push == 1) {
+		if (c->push == 1) {
 			memcpy(next, order, n * sizeof(*next));
 			next[n] = i;
 			if (search(done | 1ull << i, next, n + 1, empties))
 				return true;
-		} else if (!c->work) {
+			continue;
+		}
+		at = c->work ? taken(order, n, c->work) : n;
+		if (!c->work) {
 			if ((!n || !empties) && search(done | 1ull << i, order, n, empties))
 				return true;
-		} else if (best < n && call[order[best]].work == c->work) {
+		} else if (at < n && c->push == 2) {
+			if (search(done | 1ull << i, order, n, empties))
+				return true;
+		} else if (at < n) {
 			for (k = 0; k < n; k++)
-				if (k != best)
-					next[k - (k > best)] = order[k];
+				if (k != at)
+					next[k - (k > at)] = order[k];
 			if (search(done | 1ull << i, next, n - 1, empties))
 				return true;
 		}
@@ -227,9 +245,10 @@ static void setup(void)
 	} else if (pg.kind == RING) {
 		ring_init(&ring);
 		for (; works < (pg.batch ? 2 * RING_FULL : RING_FULL); works++)
-			ring_push(&ring, (u32)works + 1, 0);
+			ring_push(&ring, (u32)works + 1);
 	} else if (pg.kind > RING) {
 		cfg.arena = arena;
+		cfg.works = pool;
 		if (exec_create(&cfg, &cl, &x) ||
 		    exec_queue_add(x, "q", pg.workers, !pg.own, &q))
 			model_fail("exec");
@@ -308,7 +327,7 @@ static void queue_call(u32 i, const char **s)
 	if (**s == 'k') {
 		u64 order;
 
-		c = call_begin(2, 0, 0);
+		c = call_begin(i, 2, 0, 0);
 		work = 0;
 		if (prioq_peek(pq, &got, &order)) {
 			for (work = 1; work <= works; work++)
@@ -321,7 +340,7 @@ static void queue_call(u32 i, const char **s)
 		return;
 	}
 	if (**s == 't') {
-		c = call_begin(0, 0, 0);
+		c = call_begin(i, 0, 0, 0);
 		work = pg.kind == PRIOQ ? prioq_pop(pq, &pqc[i], &got) : exec_take(x, &xt[i]);
 		if (work && input[work] != work)
 			model_fail("work %u came without its data", work);
@@ -340,7 +359,7 @@ static void queue_call(u32 i, const char **s)
 	}
 	work = (u32)model_note(&works, works + 1) + 1;
 	input[work] = work;
-	c = call_begin(1, work, prio);
+	c = call_begin(i, 1, work, prio);
 	if (pg.kind != PRIOQ) {
 		exec_push(q, &xt[i], work, flags ? 0 : (s32)prio, flags);
 	} else {
@@ -371,7 +390,7 @@ static void queue_check(void)
 	s64 prio;
 
 	do {
-		u32 c = call_begin(0, 0, 0);
+		u32 c = call_begin(pg.taker, 0, 0, 0);
 
 		work = pg.kind == PRIOQ ? prioq_pop(pq, &pqc[0], &prio) :
 			exec_take(x, &xt[pg.taker]);
@@ -439,7 +458,7 @@ static void enter_thread(u32 i)
 		xt[i].batch = pg.batch ? pg.batch : 1;
 		xt[i].nodes.seed = i;
 		if (!pg.bare) {
-			if (!lane_add(q, i))
+			if (!lane_mine(q, &xt[i]))
 				model_fail("lane");
 			if (!pool_get(x->nodes, &xt[i].nodes.nodes, &idx))
 				model_fail("warm");
@@ -479,7 +498,7 @@ static void ring_batches(void)
 		while ((work = hoard_take(&hoard)))
 			ring_ran(work);
 		ring_look_at(&look);
-		n = ring_batch(&ring, &look, &hoard, 0, pg.batch, load_acquire(&ring.tail), 0);
+		n = ring_batch(&ring, &look, &hoard, 0, pg.batch);
 	} while (!n);
 	ring_ran(look.work);
 }
@@ -492,7 +511,7 @@ static void ring_thread(u32 i)
 
 	for (s = part[i]; *s && *s != '|'; s++) {
 		if (*s == '+') {
-			if (!ring_push(&ring, (u32)model_note(&works, works + 1) + 1, 0))
+			if (!ring_push(&ring, (u32)model_note(&works, works + 1) + 1))
 				model_fail("the ring is full");
 		} else if (*s == 't' || *s == 'k') {
 			do
@@ -742,8 +761,6 @@ const struct scenario scenarios[] = {
 	W("worker_leave", SLEEP, "h | +u+v", sleep, 2, 3, 6, .workers = 1),
 	S("lane", SLEEP, "w | +", sleep, 2, MODEL_ALL, 6, .bare = true),
 	S("lane_2", QUEUE, "0 | 0 | t t", queue, 3, 3, 6, .bare = true),
-	S("late", LOOSE, "0 t | 0 t", queue, 2, MODEL_ALL, 6, .bare = true, .no_memory = true),
-	S("late_2", LOOSE, "0 1 | t t | t", queue, 3, 3, 6, .bare = true, .no_memory = true),
 	S("batch_tail", QUEUE, "0 ? 0 0 | 0 ! | t t t", queue, 3, 2, 6, .batch = 4, .taker = 2),
 	S("batch_refill", LOOSE, "0 0 0 0 0 0 | t t t t | t t t", queue, 3, 2, 6, .batch = 4),
 	S("batch_meet", SLEEP, "w | w | +++", sleep, 3, 2, 6, .batch = 4, .meet = 1),
@@ -757,9 +774,14 @@ const struct scenario scenarios[] = {
 	  .no_threads = true),
 	S("worker_fail_2", SLEEP, "+ | + | w | w", sleep, 4, 2, 6, .workers = 1, .own = true,
 	  .no_threads = true, .meet = 1),
-	S("turns", QUEUE, "0 0 | 0 0 | t t t", queue, 3, 3, 6, .taker = 2),
-	S("turns_2", QUEUE, "0 ? 0 | 0 ! 0 | 0 t t", queue, 3, 3, 6),
-	S("turns_3", QUEUE, "0 | 0 | 0 | t t", queue, 4, 2, 6, .taker = 3),
+	S("around", QUEUE, "0 t 0 t 0 t 0 t | 0 0 | 0", queue, 3, 2, 6),
+	S("around_2", LOOSE, "0 t 0 t 0 t 0 t 0 t | t t", queue, 2, 3, 6, .batch = 3,
+	  .before = "0000"),
+	S("park_rest", SLEEP, "+v | w", sleep, 2, MODEL_ALL, 6),
+	S("park_rest_2", SLEEP, "+v | +v | w", sleep, 3, 2, 6),
+	S("own", QUEUE, "0 0 t t | t 0 t", queue, 2, MODEL_ALL, 6),
+	S("own_batch", LOOSE, "0 0 0 t t t | t t", queue, 2, MODEL_ALL, 6, .batch = 4),
+	S("own_3", QUEUE, "0 t 0 t | 0 t | t t", queue, 3, 3, 6),
 	S("zero", QUEUE, "0 0 0 | t t", queue, 2, MODEL_ALL, 6, .nodes = 3, .no_memory = true),
 	S("zero_2", QUEUE, "0 0 0 | 0 | t t", queue, 3, 3, 6, .nodes = 3, .no_memory = true,
 	  .taker = 2),

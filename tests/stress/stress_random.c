@@ -55,15 +55,13 @@ void engine_make(struct program *p, u64 *seed, bool multi)
 	c.no_help = c.workers && c.kind != PAWL_NAIVE && rnd(seed) % 3 == 0;
 	if (rnd(seed) % 4 == 0)
 		c.spin_ns = 0;
-	if (rnd(seed) % 4 == 0)
-		c.leave_ns = 5000;
 	OK(pawl_engine_create(&c, &p->e));
 	store_release(&engine_now, p->e);
 	if (verbose)
 		printf("  kind %d, workers %d, devices %u, window %u policy %d, no_help %d, "
-		       "spin %llu, leave %llu\n",
+		       "spin %llu\n",
 		       c.kind, c.workers, c.cpu_devices, c.window, c.window_policy, c.no_help,
-		       (unsigned long long)c.spin_ns, (unsigned long long)c.leave_ns);
+		       (unsigned long long)c.spin_ns);
 }
 
 void program_begin(struct program *p)

@@ -20,6 +20,7 @@
 
 struct fix {
 	struct arena *arena;
+	struct pool *works;		/* so many have room: fix_reserve() */
 	struct exec *x;
 	struct exec_thread *t;		/* FIX_THREADS of them */
 	u32 used;			/* A: slots given out */
@@ -92,7 +93,7 @@ static inline void fix_stop(void *user, const char *name)
 }
 
 struct fix_opt {
-	u64 spin_ns, leave_ns;
+	u64 spin_ns;
 	const int *cpus;
 	u32 ncpus;
 	u32 max_work;
@@ -107,18 +108,32 @@ static inline void fix_init(struct fix *f, const struct fix_opt *o)
 	};
 	struct exec_config cfg = {
 		.max_threads = FIX_THREADS, .max_work = o && o->max_work ? o->max_work : 1u << 20,
-		.spin_ns = o ? o->spin_ns : 20000, .leave_ns = o ? o->leave_ns : 0, .name = "t",
+		.spin_ns = o ? o->spin_ns : 20000, .name = "t",
 		.cpus = o ? o->cpus : NULL, .ncpus = o ? o->ncpus : 0,
 	};
+	struct pool_desc d = { .name = "work", .size = 16, .max = cfg.max_work };
 
 	memset(f, 0, sizeof(*f));
 	MUST(!arena_create("test", &f->arena));
+	MUST(!arena_add(f->arena, &d, &f->works));
 	cfg.arena = f->arena;
+	cfg.works = f->works;
 	f->t = aligned_alloc(64, FIX_THREADS * sizeof(*f->t));
 	MUST(f->t);
 	memset(f->t, 0, FIX_THREADS * sizeof(*f->t));
 	MUST(!exec_create(&cfg, &cl, &f->x));
 	MUST(!arena_ready(f->arena, false));
+}
+
+/* Works up to n exist: they can be pushed whatever memory is refused later. */
+static inline void fix_reserve(struct fix *f, u32 n)
+{
+	struct pool_cache *c = calloc(1, sizeof(*c));
+	u32 idx = 0;
+
+	while (idx < n)
+		MUST(pool_get(f->works, c, &idx));
+	free(c);
 }
 
 static inline void fix_fini(struct fix *f)
