@@ -55,6 +55,9 @@ __cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *wh
 	if (d->flags & ~(PAWL_OP_NO_SKIP | PAWL_OP_NOTES))
 		return err(-EINVAL, "%s: op.flags is %#x, known is %#x", who, d->flags,
 			   PAWL_OP_NO_SKIP | PAWL_OP_NOTES);
+	if ((d->flags & PAWL_OP_NOTES) && d->size < sizeof(*d))
+		return err(-EINVAL, "%s: op.size is %zu, op.flags %#x needs %zu", who, d->size,
+			   d->flags, sizeof(*d));
 	if (d->device.kind != PAWL_CPU && !device_row(e, d->device))
 		return err(-ENODEV, "%s: no device of kind %u, number %u in this engine", who,
 			   d->device.kind, d->device.id);

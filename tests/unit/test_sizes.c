@@ -107,6 +107,28 @@ START_TEST(test_newer_op)
 }
 END_TEST
 
+/* Of the first release: what came later is neither there nor read. */
+START_TEST(test_older_op)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v = var_new(e);
+	u64 n = 0;
+	struct pawl_op op = op_write(add_plain, &n, &v);
+
+	op.size = OP_SIZE_0;
+	memset((char *)&op + OP_SIZE_0, 0xff, sizeof(op) - OP_SIZE_0);
+	OK(pawl_push(e, &op));
+	OK(pawl_push_batch(e, &op, 1));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 2);
+	op.flags = PAWL_OP_CQ;
+	FAILS(pawl_push(e, &op), -EINVAL, "push", "op.size", "op.flags");
+	op.flags = PAWL_OP_TICKET;
+	FAILS(pawl_push_batch(e, &op, 1), -EINVAL, "push_batch", "op.size", "op.flags");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* The step from one to the next is the program's size. */
 START_TEST(test_newer_arrays)
 {
@@ -181,5 +203,5 @@ START_TEST(test_newer_results)
 }
 END_TEST
 
-SUITE("sizes", test_newer_config, test_config_of_first_release, test_newer_op,
+SUITE("sizes", test_newer_config, test_config_of_first_release, test_newer_op, test_older_op,
       test_newer_arrays, test_newer_results)
