@@ -112,6 +112,54 @@ static int config_check(struct pawl_config *c)
 	return devices_check(c);
 }
 
+/*
+ * What tells the lives of these objects apart, for who has a handle or a token of an earlier
+ * one.  A token that is DONE is nobody's: neither a wait nor pawl_complete() changes it.
+ */
+static u32 op_last(void *obj, u32 idx, void *user)
+{
+	return load_relaxed(&((struct op *)obj)->token) >> 2;
+}
+
+static void op_again(void *obj, u32 idx, u32 base, void *user)
+{
+	if (base)
+		store_relaxed(&((struct op *)obj)->token, base << 2 | TOKEN_DONE);
+}
+
+static u32 var_last(void *obj, u32 idx, void *user)
+{
+	return load_relaxed(&var_of(user, idx)->gen);
+}
+
+static void var_again(void *obj, u32 idx, u32 base, void *user)
+{
+	if (base)
+		store_relaxed(&var_of(user, idx)->gen, base);
+}
+
+static u32 oper_last(void *obj, u32 idx, void *user)
+{
+	return load_relaxed(&((struct oper *)obj)->gen);
+}
+
+static void oper_again(void *obj, u32 idx, u32 base, void *user)
+{
+	if (base)
+		store_relaxed(&((struct oper *)obj)->gen, base);
+}
+
+static u32 note_last(void *obj, u32 idx, void *user)
+{
+	return load_relaxed(&((struct op_note *)obj)->state) >> NOTE_GEN_SHIFT;
+}
+
+static void note_again(void *obj, u32 idx, u32 base, void *user)
+{
+	if (base)
+		store_relaxed(&((struct op_note *)obj)->state, base << NOTE_GEN_SHIFT);
+}
+
 static int pools_add(struct pawl_engine *e)
 {
 	const struct pawl_config *c = &e->cfg;
@@ -120,18 +168,23 @@ static int pools_add(struct pawl_engine *e)
 	u32 vars = min_u((c->max_vars + slack + 4096) & ~4095u, 1u << VAR_BITS) - 1;
 	u32 blocks = (u32)min_u((u64)vars + 3ull * ops + slack, (1ull << BLOCK_BITS) - 1);
 	const struct pool_desc d[POOLS] = {
-		[POOL_OP] = { "op", sizeof(struct op), ops, NULL, NULL },
-		[POOL_BLOCK] = { "block", sizeof(struct block), blocks, NULL, NULL },
-		[POOL_VAR] = { "var", VAR_SIZE, vars, NULL, NULL },
-		[POOL_ERROR] = { "error", sizeof(struct error), ops + vars, NULL, NULL },
-		[POOL_OPER] = { "operator", sizeof(struct oper), vars, NULL, NULL },
-		[POOL_DEVREC] = { "pending", device_rec_size(), c->ndevices ? vars : 1, NULL, NULL },
-		[POOL_NOTE] = { "note", sizeof(struct op_note), ops, NULL, NULL },
-		[POOL_CQ] = { "queue", sizeof(struct cq), CQ_MAX, NULL, NULL },
-		[POOL_EXT0] = { "deps16", 64 + 24 * 16, min_u(ops, 131072u), NULL, NULL },
-		[POOL_EXT1] = { "deps256", 64 + 24 * 256, min_u(ops, 32768u), NULL, NULL },
-		[POOL_EXT2] = { "deps4096", 64 + 24 * 4096, min_u(ops, 1024u), NULL, NULL },
-		[POOL_EXT3] = { "deps32768", 64 + 24 * 32768, 64, NULL, NULL },
+		[POOL_OP] = { "op", sizeof(struct op), ops, .ctor = op_again,
+				.last = op_last, .user = e },
+		[POOL_BLOCK] = { "block", sizeof(struct block), blocks },
+		[POOL_VAR] = { "var", VAR_SIZE, vars, .ctor = var_again,
+				.last = var_last, .user = e },
+		[POOL_ERROR] = { "error", sizeof(struct error), ops + vars },
+		[POOL_OPER] = { "operator", sizeof(struct oper), vars, .ctor = oper_again,
+				.last = oper_last, .user = e },
+		[POOL_DEVREC] = { "pending", device_rec_size(), c->ndevices ? vars : 1 },
+		[POOL_NOTE] = { "note", sizeof(struct op_note), ops, .ctor = note_again,
+				.last = note_last, .user = e },
+		/* A late push counts itself in its queue, and takes that back. */
+		[POOL_CQ] = { "queue", sizeof(struct cq), CQ_MAX, .keep = true },
+		[POOL_EXT0] = { "deps16", 64 + 24 * 16, min_u(ops, 131072u) },
+		[POOL_EXT1] = { "deps256", 64 + 24 * 256, min_u(ops, 32768u) },
+		[POOL_EXT2] = { "deps4096", 64 + 24 * 4096, min_u(ops, 1024u) },
+		[POOL_EXT3] = { "deps32768", 64 + 24 * 32768, 64 },
 	};
 	u32 i;
 	int rc;
@@ -442,6 +495,26 @@ int pawl_engine_destroy(struct pawl_engine *e)
 	return 0;
 }
 PAWL_EXPORT(pawl_engine_destroy);
+
+int pawl_trim(struct pawl_engine *e)
+{
+	struct thread *t = thread_get(e);
+	int rc = 0;
+	u32 i;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	for (i = 0; i < POOLS; i++) {
+		struct pool_trim trim = { 0 };
+
+		pool_cache_flush(e->pool[i], &t->cache[i]);
+		while (pool_trim_step(e->pool[i], &trim))
+			;
+		rc = trim.rc ? trim.rc : rc;
+	}
+	return rc ? err(rc, "trim: the system does not take memory back") : 0;
+}
+PAWL_EXPORT(pawl_trim);
 
 int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
 {

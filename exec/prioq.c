@@ -486,7 +486,8 @@ int prioq_pool_add(struct arena *a, u32 max_work, u32 max_threads, struct pool *
 	 * push or pop holds a node whose work may be elsewhere already.
 	 */
 	u64 max = max_work + (u64)max_threads * (3 * POOL_MAG + 1);
-	struct pool_desc d = { .name = "prioq", .size = sizeof(struct prioq_node) };
+	/* A walk takes a link that is zero for the end of the list. */
+	struct pool_desc d = { .name = "prioq", .size = sizeof(struct prioq_node), .keep = true };
 
 	if (max > PRIOQ_NODES_MAX)
 		return err(-EINVAL, "priority queue: %u pieces of work are too many", max_work);

@@ -6,8 +6,8 @@
  * is as good as a pointer, and memory grows without moving.
  *
  * Structures: one mapping without access (PROT_NONE, MAP_NORESERVE) holds, for each
- * pool, the range of its objects and the range of its magazines, each followed by a
- * page that nobody may touch.  A range is committed from its start on (mprotect) in
+ * pool, the range of its objects, the range of its magazines, and what trims need, each
+ * followed by a page that nobody may touch.  A range is committed from its start on (mprotect) in
  * steps that double from 64 KiB to 2 MiB; `committed` says how far.
  *
  * Ordering: POOL-C1 <-> POOL-C2.  Who reads a limit may use the memory below it.
@@ -17,8 +17,9 @@
  * limit only grows; a thread that stops in between delays nobody.  Lock-free, but
  * for the system call itself.
  *
- * Lifetime: memory is given back by arena_destroy() alone.  Between the two, an
- * object never changes its type, which is what readers with stale indexes rely on.
+ * Lifetime: address space is given back by arena_destroy() alone; what lies in it may be
+ * given back before, and is zero then (trim.c).  Until the arena goes an object never changes
+ * its type, which is what readers with stale indexes rely on.
  *
  * References: Bonwick and Adams, "Magazines and Vmem", USENIX 2001.
  */
@@ -167,7 +168,15 @@ int arena_add(struct arena *a, const struct pool_desc *d, struct pool **out)
 	f->arena = a;
 	f->nmags = mags_needed(d->max, f->p.mag);
 	f->ctor = d->ctor;
+	f->last = d->last;
 	f->user = d->user;
+	if (!d->keep) {
+		slabs_shape(&f->objs, d->size, d->max);
+		if (f->nmags >= POOL_MAGS_TRIM)
+			slabs_shape(&f->mag_slabs, sizeof(struct pool_mag), f->nmags);
+	}
+	f->objs.range = &f->obj;
+	f->mag_slabs.range = &f->mag;
 	strncpy(f->name, name, sizeof(f->name) - 1);
 	f->carved = 1;
 	f->mag_carved = 1;
@@ -196,6 +205,19 @@ static bool range_place(struct arena_range *r, size_t count, size_t size, size_t
 	/* An offset until the base is known. */
 	r->start = (char *)(uintptr_t)at;
 	return true;
+}
+
+static size_t slabs_bytes(const struct slabs *sl)
+{
+	return (size_t)sl->count * slab_words(sl) * sizeof(u64) +
+	       ((size_t)sl->count + 1) * sizeof(struct slab);
+}
+
+static char *slabs_place(struct slabs *sl, char *at)
+{
+	sl->bits = (u64 *)(void *)at;
+	sl->slab = (struct slab *)(void *)(sl->bits + (size_t)sl->count * slab_words(sl));
+	return at + slabs_bytes(sl);
 }
 
 /* Bytes of magazines that must be there before objects below `end` are given out. */
@@ -263,7 +285,9 @@ int arena_ready(struct arena *a, bool prefault)
 		return prefault ? arena_prefault(a) : 0;
 	for (f = a->pools; f; f = f->next)
 		if (!range_place(&f->obj, (size_t)f->p.max + 1, f->p.size, &off) ||
-		    !range_place(&f->mag, (size_t)f->nmags + 1, sizeof(struct pool_mag), &off))
+		    !range_place(&f->mag, (size_t)f->nmags + 1, sizeof(struct pool_mag), &off) ||
+		    !range_place(&f->side, slabs_bytes(&f->objs) + slabs_bytes(&f->mag_slabs), 1,
+				 &off))
 			return err(-ENOMEM, "arena %s: pool %s is too large", a->name, f->name);
 	off = round_up_to(off + 1, align);
 	rc = pool_commit_hook(HOOK_RESERVE, off);
@@ -283,6 +307,8 @@ int arena_ready(struct arena *a, bool prefault)
 	for (f = a->pools; f; f = f->next) {
 		f->obj.start = base + (uintptr_t)f->obj.start;
 		f->mag.start = base + (uintptr_t)f->mag.start;
+		f->side.start = base + (uintptr_t)f->side.start;
+		slabs_place(&f->mag_slabs, slabs_place(&f->objs, f->side.start));
 		f->mags = (struct pool_mag *)(void *)f->mag.start;
 		f->p.base = f->obj.start;
 	}
@@ -291,6 +317,8 @@ int arena_ready(struct arena *a, bool prefault)
 	/* The magazines that a flush may need are there before the first object. */
 	for (f = a->pools; f; f = f->next) {
 		rc = arena_commit(a, &f->mag, mag_bytes(f, 1));
+		if (!rc)
+			rc = arena_commit(a, &f->side, f->side.bytes);
 		if (rc)
 			goto out_unmap;
 	}
@@ -309,14 +337,25 @@ out_unmap:
 	for (f = a->pools; f; f = f->next) {
 		f->obj.committed = 0;
 		f->mag.committed = 0;
+		f->side.committed = 0;
 		f->p.base = NULL;
 		f->mags = NULL;
 	}
 	return err(rc, "arena %s: no memory", a->name);
 }
 
+static u64 slabs_vacant(const struct slabs *sl)
+{
+	return (u64)load_relaxed(&sl->nvacant) * sl->size;
+}
+
 /* Progress: wait-free. */
 u64 arena_bytes(struct arena *a)
 {
-	return load_relaxed(&a->committed);
+	u64 bytes = load_relaxed(&a->committed);
+	struct pool_full *f;
+
+	for (f = a->pools; f; f = f->next)
+		bytes -= slabs_vacant(&f->objs) + slabs_vacant(&f->mag_slabs);
+	return bytes;
 }

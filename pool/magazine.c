@@ -37,39 +37,58 @@ BUILD_BUG_ON(POOL_MAG > 64 || POOL_MAG < 8);
 BUILD_BUG_ON(offsetof(struct pool_full, p) != 0);
 BUILD_BUG_ON(offsetof(struct pool_full, full) % CACHELINE != 0);
 BUILD_BUG_ON(sizeof(struct pool_mag) % CACHELINE != 0);
+BUILD_BUG_ON(offsetof(struct pool_mag, link) != 0 || offsetof(struct slab, link) != 0);
 /* All objects that a u32 can name, in full magazines, and the spare ones. */
 BUILD_BUG_ON((1ull << 32) / POOL_MAG + 1 + POOL_MAG_SPARE_MAX > MAG_IDX_MAX);
 
-/* Lifetime: the caller owned m; any thread may own it afterwards.  Progress: lock-free. */
-static void mag_push(struct pool_full *f, u64 *head, u32 m)
+static inline struct link *link_at(void *base, size_t size, u32 i)
+{
+	return (struct link *)(void *)((char *)base + i * size);
+}
+
+/* Lifetime: the caller owned i; any thread may own it afterwards.  Progress: lock-free. */
+void stack_push(u64 *head, void *base, size_t size, u32 i)
 {
 	u64 old = load_relaxed(head);
 
 	do {
 		/* Relaxed: who reads a stale next fails its CAS, by the tag. */
-		store_relaxed(&f->mags[m].next, head_idx(old));
-		/* POOL-M1 <-> POOL-M2: contents of m, then m on the stack. */
-	} while (!cas_release_relaxed(head, &old, head_next(old, m)));
+		store_relaxed(&link_at(base, size, i)->next, head_idx(old));
+		/* POOL-M1 <-> POOL-M2: contents of i, then i on the stack. */
+	} while (!cas_release_relaxed(head, &old, head_next(old, i)));
 }
 
-/* 0: the stack is empty.  Lifetime: the caller owns the magazine.  Progress: lock-free. */
-static u32 mag_pop(struct pool_full *f, u64 *head)
+/* 0: the stack is empty.  Lifetime: the caller owns what it gets.  Progress: lock-free. */
+u32 stack_pop(u64 *head, void *base, size_t size)
 {
 	/* POOL-M2 <-> POOL-M1, here and by the failing CAS. */
 	u64 old = load_acquire(head);
-	u32 m;
+	u32 i;
 
 	do {
-		m = head_idx(old);
-		if (!m)
+		i = head_idx(old);
+		if (!i)
 			return 0;
 		/*
-		 * m may be another thread's by now: then next is of no use, and the CAS
-		 * fails.  Its memory is still a magazine.
+		 * i may be another thread's by now, or its memory zero: then next is of no use,
+		 * and the CAS fails.
 		 */
 	} while (!cas_acq_rel_acquire(head, &old,
-				      head_next(old, load_relaxed(&f->mags[m].next))));
-	return m;
+				      head_next(old, load_relaxed(&link_at(base, size, i)->next))));
+	return i;
+}
+
+/* Magazines whose memory was given back: one of them, and the others for whoever comes. */
+static u32 mag_again(struct pool_full *f)
+{
+	u32 s = slab_pop(&f->mag_slabs), first, m;
+
+	if (!s)
+		return 0;
+	first = slab_from(&f->mag_slabs, s);
+	for (m = slab_end(&f->mag_slabs, s) - 1; m > first; m--)
+		mag_push(f, &f->empty, m);
+	return first;
 }
 
 /* An empty magazine; 0 when there can be none.  Progress: lock-free. */
@@ -77,6 +96,9 @@ static u32 mag_new(struct pool_full *f)
 {
 	u32 m = mag_pop(f, &f->empty);
 
+	if (m || loose_take(&f->mag_slabs, &m, 1))
+		return m;
+	m = mag_again(f);
 	if (m)
 		return m;
 	m = load_relaxed(&f->mag_carved);
@@ -89,7 +111,7 @@ static u32 mag_new(struct pool_full *f)
 }
 
 /* Put n objects on the stack as one magazine.  Progress: lock-free. */
-static void mag_give(struct pool_full *f, u64 *head, const u32 *idx, u32 n)
+void mag_give(struct pool_full *f, u64 *head, const u32 *idx, u32 n)
 {
 	u32 m = mag_new(f);
 
@@ -105,7 +127,7 @@ static void mag_give(struct pool_full *f, u64 *head, const u32 *idx, u32 n)
 }
 
 /* Move a magazine from the stack to dst; 0: none there.  Progress: lock-free. */
-static u32 mag_take(struct pool_full *f, u64 *head, u32 *dst)
+u32 mag_take(struct pool_full *f, u64 *head, u32 *dst)
 {
 	u32 m = mag_pop(f, head);
 	u32 n;
@@ -119,6 +141,40 @@ static u32 mag_take(struct pool_full *f, u64 *head, u32 *dst)
 	return n;
 }
 
+/* Objects of memory that is zero.  The last in the array goes out first: ascending addresses. */
+static u32 fresh(struct pool_full *f, u32 *dst, u32 from, u32 end, u32 base)
+{
+	u32 i;
+
+	for (i = from; i < end; i++) {
+		dst[end - 1 - i] = i;
+		if (f->ctor)
+			f->ctor(pool_obj(&f->p, i), i, base, f->user);
+	}
+	return end - from;
+}
+
+/* Objects whose memory was given back.  Progress: lock-free, and page faults. */
+static u32 carve_again(struct pool_full *f, u32 *dst)
+{
+	u32 s = slab_pop(&f->objs), more[POOL_MAG], from, end, at, n, base;
+
+	if (!s)
+		return 0;
+	from = slab_from(&f->objs, s);
+	end = slab_end(&f->objs, s);
+	base = f->objs.slab[s].base;
+	/* What does not go into the cache is for whoever comes. */
+	for (at = (u32)min_u(from + f->p.mag, end); at < end; at += n) {
+		n = fresh(f, more, at, (u32)min_u(at + f->p.mag, end), base);
+		if (n == f->p.mag)
+			mag_give(f, &f->full, more, n);
+		else
+			partial_give(f, more, n);
+	}
+	return fresh(f, dst, from, (u32)min_u(from + f->p.mag, end), base);
+}
+
 /*
  * Objects that were never given out.  They are committed before they are counted, so
  * a failure loses none.  Their memory is zero until ctor.
@@ -127,7 +183,7 @@ static u32 mag_take(struct pool_full *f, u64 *head, u32 *dst)
 static u32 carve(struct pool_full *f, u32 *dst)
 {
 	u32 from = load_relaxed(&f->carved);
-	u32 end, i;
+	u32 end;
 
 	if (!f->p.base)
 		return 0;
@@ -140,14 +196,31 @@ static u32 carve(struct pool_full *f, u32 *dst)
 			return 0;
 		/* Relaxed: the numbers alone change hands; the limit is POOL-C1's. */
 	} while (!cas_relaxed(&f->carved, &from, end - BUSTED(CARVE_OVERLAP)));
+	return fresh(f, dst, from, end, 0);
+}
 
-	/* The last in the array goes out first: ascending addresses. */
-	for (i = from; i < end; i++) {
-		dst[end - 1 - i] = i;
-		if (f->ctor)
-			f->ctor(pool_obj(&f->p, i), i, f->user);
-	}
-	return end - from;
+/*
+ * Up to a magazine of objects, from wherever there are any.  While a trim moves them about,
+ * they may be missed in each place and be in another one: then somebody put them there.
+ * Progress: lock-free.
+ */
+static u32 depot_get(struct pool_full *f, u32 *dst)
+{
+	u32 n;
+
+	do {
+		n = mag_take(f, &f->full, dst);
+		if (!n)
+			n = mag_take(f, &f->partial, dst);
+		if (!n)
+			n = loose_take(&f->objs, dst, f->p.mag);
+		if (!n)
+			n = carve_again(f, dst);
+		if (!n)
+			n = carve(f, dst);
+	} while (unlikely(!n) && (head_idx(load_relaxed(&f->full)) |
+				  head_idx(load_relaxed(&f->partial))));
+	return n;
 }
 
 /* Progress: lock-free; a system call when the pool grows. */
@@ -162,11 +235,7 @@ u32 pool_slow_get(struct pool *p, struct pool_cache *c)
 		memcpy(c->cur, c->spare, n * sizeof(c->cur[0]));
 		c->nspare = 0;
 	} else {
-		n = mag_take(f, &f->full, c->cur);
-		if (!n)
-			n = mag_take(f, &f->partial, c->cur);
-		if (!n)
-			n = carve(f, c->cur);
+		n = depot_get(f, c->cur);
 		if (!n)
 			return 0;
 		store_relaxed(&c->gets, c->gets + n);
@@ -199,7 +268,7 @@ void pool_slow_put(struct pool *p, struct pool_cache *c, u32 idx)
  * there, so that there is one for all threads that went, not one for each.
  * Progress: lock-free.
  */
-static void partial_give(struct pool_full *f, const u32 *idx, u32 n)
+void partial_give(struct pool_full *f, const u32 *idx, u32 n)
 {
 	u32 m = mag_pop(f, &f->partial);
 	struct pool_mag *mag = &f->mags[m];

@@ -4,7 +4,8 @@
  *
  * Purpose: objects named by small indexes, in memory that never changes its type
  * until the arena goes, so that a reader with a stale index reads an object of the
- * right type and finds out by a tag; memory stays below the cap whoever is stopped.
+ * right type, or zeros, and finds out by a tag; memory stays below the cap whoever is
+ * stopped.
  *
  * Structures: an arena reserves address space for all pools of one engine (sum of
  * the caps) and commits it in steps.  Each pool has a carve counter, and a depot: a
@@ -35,8 +36,14 @@ struct pool_desc {
 	const char *name;
 	u32 size;		/* bytes; a multiple of 16, at most 1 MiB */
 	u32 max;		/* objects that may exist, by indexes 1 .. max; 0 is none */
-	/* Once per object, when first carved (memory is zero before); may be NULL. */
-	void (*ctor)(void *obj, u32 idx, void *user);
+	bool keep;		/* its memory is not given back before the arena goes */
+	/*
+	 * May be NULL.  The object comes from memory that is all zero: with base 0, or again
+	 * after a trim.  Then base is the largest last() of objects near it.
+	 */
+	void (*ctor)(void *obj, u32 idx, u32 base, void *user);
+	/* Of a free object: up to where its generations went that must not come again. */
+	u32 (*last)(void *obj, u32 idx, void *user);
 	void *user;
 };
 
@@ -61,6 +68,7 @@ struct pool_stat {
 	const char *name;
 	u32 carved;		/* objects that were ever given out */
 	u32 mags;		/* magazines that were ever used */
+	u32 vacant;		/* objects whose memory was given back */
 	u64 bytes;		/* committed */
 	u64 lost;		/* must be 0 */
 };
@@ -77,7 +85,7 @@ int arena_add(struct arena *a, const struct pool_desc *d, struct pool **out);
 void pool_follow(struct pool *p, struct pool *with, u32 extra);
 /* Reserve the address space and set the pools' bases; prefault commits it all. */
 int arena_ready(struct arena *a, bool prefault);
-u64 arena_bytes(struct arena *a);	/* committed */
+u64 arena_bytes(struct arena *a);	/* committed, and not given back since */
 u32 pool_carved(struct pool *p);	/* objects that were ever given out */
 void pool_stat(struct pool *p, struct pool_stat *s);
 /*
@@ -96,6 +104,18 @@ u32 pool_slow_get(struct pool *p, struct pool_cache *c);
 void pool_slow_put(struct pool *p, struct pool_cache *c, u32 idx);
 /* Give all objects of a cache back to the depot (thread leaves).  Lock-free. */
 void pool_cache_flush(struct pool *p, struct pool_cache *c);
+
+/*
+ * Give memory of which all objects are free, and in no cache, back to the system.  Any thread,
+ * any number at once; everybody else goes on meanwhile and finds every free object but for
+ * 64 KiB.  One step, which is short, and a system call or two; false: that was the last one.
+ */
+struct pool_trim {
+	u32 phase, at, left;	/* begins as zero */
+	int rc;			/* what the system said when it did not take memory */
+	u64 bytes;		/* given back */
+};
+bool pool_trim_step(struct pool *p, struct pool_trim *t);
 
 static inline void *pool_obj(const struct pool *p, u32 idx)
 {
@@ -126,7 +146,7 @@ static inline u32 pool_get_idx(struct pool *p, struct pool_cache *c, char *base,
 
 /*
  * NULL when the cap is reached and the depot is empty, or memory is out.  The object
- * is as its last user left it (or as ctor made it).  The caller owns it alone.
+ * is as its last user left it, or zero and as ctor made it.  The caller owns it alone.
  */
 static inline void *pool_get(struct pool *p, struct pool_cache *c, u32 *idx)
 {

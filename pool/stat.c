@@ -17,6 +17,7 @@ void pool_stat(struct pool *p, struct pool_stat *s)
 	s->carved = load_relaxed(&f->carved) - 1;
 	s->mags = load_relaxed(&f->mag_carved) - 1;
 	s->bytes = load_relaxed(&f->obj.committed) + load_relaxed(&f->mag.committed);
+	s->vacant = load_relaxed(&f->objs.nvacant);
 	s->lost = load_relaxed(&f->lost);
 }
 
@@ -27,7 +28,7 @@ static u32 stack_count(struct pool_full *f, u64 *head, u32 least, u32 most)
 	u32 m = head_idx(load_relaxed(head));	/* nobody else uses the pool: all is known */
 	u32 sum = 0, steps = 0;
 
-	for (; m; m = load_relaxed(&f->mags[m].next)) {
+	for (; m; m = load_relaxed(&f->mags[m].link.next)) {
 		const struct pool_mag *mag = &f->mags[m];
 		u32 i;
 
@@ -50,5 +51,5 @@ u32 pool_depot_count(struct pool *p)
 
 	if (full == UINT32_MAX || part == UINT32_MAX)
 		return UINT32_MAX;
-	return full + part;
+	return full + part + loose_count(&f->objs) + load_relaxed(&f->objs.nvacant);
 }

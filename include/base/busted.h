@@ -32,6 +32,8 @@
 	X(POOL_LEAK, "pool: a leaving thread drops its part of a magazine")		\
 	X(POOL_TWICE, "pool: a flushed cache keeps what it returned")			\
 	X(CARVE_OVERLAP, "pool: the next carving begins one object too early")		\
+	X(SLAB_EARLY, "pool: a slab is given back while an object of it is in use")	\
+	X(BASE_FORGOTTEN, "pool: in a slab that comes back, generations begin anew")	\
 	X(COMMIT_BLIND, "arena: the system's refusal of memory is not checked")		\
 	X(NO_GRACE, "rcu: deferred functions run without a grace period")		\
 	X(RING_GROW_SHORT, "ring: growing forgets the newest element")			\

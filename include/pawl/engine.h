@@ -424,14 +424,25 @@ struct pawl_stats {
 	uint64_t stolen;		/* ops taken from another thread's ready list */
 	uint64_t records, helps;	/* pushes that met an unfinished push, or finished one */
 	uint64_t sleeps, wakes;		/* futex calls of idle threads, and to wake them */
-	uint64_t vars, ops, blocks;	/* objects carved so far (memory never shrinks) */
-	uint64_t bytes;			/* of memory committed */
+	uint64_t vars, ops, blocks;	/* objects carved so far */
+	uint64_t bytes;			/* of memory committed, and not given back since */
 	unsigned int threads, workers;
 };
 
 PAWL_TAG_BEGIN
 PAWL_API int pawl_stats(struct pawl_engine *e, struct pawl_stats *out);
 PAWL_TAG_END
+/*
+ * Give memory back to the system: of what ops, vars and what else an engine needs took, all
+ * pages on which nothing is in use.  What the calling thread keeps at hand for its next
+ * pushes is given up first; other threads keep theirs, up to 128 objects of each kind.
+ * Handles and tokens stay what they are: one of something that ended is refused as before.
+ * Any thread, also in a body; others push and run ops meanwhile.  Lock-free, and system
+ * calls: it waits for nobody.  It takes a time in proportion to what is free, some 25 ms
+ * for 100 MB.  0; -EINVAL and what else the system says if it refuses (locked pages),
+ * -EAGAIN, -ENOMEM, -EOWNERDEAD as any first call of a thread.
+ */
+PAWL_API int pawl_trim(struct pawl_engine *e);
 /*
  * Write what goes on as text: how many ops are in flight, pushes that are under way,
  * bodies that run, asynchronous ops that are not completed, threads that wait, and every

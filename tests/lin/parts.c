@@ -366,7 +366,7 @@ const char *const part_name[PARTS] = { "prioq", "runq", "hoard", "pool", "push" 
 void part_begin(enum part p)
 {
 	struct pawl_config c;
-	struct pool_desc d = { "thing", 64, 64, NULL, NULL };
+	struct pool_desc d = { .name = "thing", .size = 64, .max = 64 };
 	u32 i;
 
 	for (i = 0; i < THREADS; i++) {

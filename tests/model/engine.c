@@ -386,6 +386,10 @@ static u32 do_op(struct mop *o)
 	case P_TAKE:
 		do_error(o);
 		break;
+	case P_TRIM:
+		if (pawl_trim(me.e))
+			model_fail("trim");
+		break;
 	case P_OUT:
 		fetch_add_acq_rel(&me.outs, 1);
 		break;
@@ -502,9 +506,9 @@ static void parse(const char *s)
 		for (; *s && *s != ' ' && *s != '|' && *s != '+'; ) {
 			char c = *s++;
 
-			if (strchr("NYGZ", c)) {
+			if (strchr("NYGZM", c)) {
 				o->kind = c == 'N' ? P_ADOPT : c == 'Y' ? P_COMPLETE :
-					  c == 'G' ? P_GROUP : P_CREATE;
+					  c == 'G' ? P_GROUP : c == 'Z' ? P_CREATE : P_TRIM;
 				continue;
 			}
 			if (c == 'y') {

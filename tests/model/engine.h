@@ -21,6 +21,7 @@
  *	N, u w0	adopt a stream; an op on it, if this thread has heard of it
  *	y w0.., Y	an asynchronous op; complete it, if this thread has its token
  *	G	push the operator of several ops
+ *	M	give memory back (pawl_trim())
  *	Z	create the engine
  *	..#..	what comes before # is done by the set-up, as thread 0
  *	x	this thread does not call the engine any more
@@ -45,7 +46,7 @@
 
 enum { P_OP, P_BATCH, P_DELETE, P_READABLE, P_WRITABLE, P_ALL, P_RUN, P_NEW, P_STOP, P_VERSION,
        P_OUT, P_DESTROY, P_ERROR, P_CLEAR, P_TAKE, P_ADOPT, P_COMPLETE, P_GROUP,
-       P_CREATE };
+       P_CREATE, P_TRIM };
 
 struct mop {
 	u32 kind, id, more;		/* more: ops that follow in the batch */

@@ -15,6 +15,7 @@ void *model_mmap(size_t n);
 void *model_memset(void *p, int c, size_t n);
 void *model_memcpy(void *to, const void *from, size_t n);
 int model_mprotect(void *p, size_t n);
+int model_madvise(void *p, size_t n);
 char *model_strncpy(char *to, const char *from, size_t n);
 int model_snprintf(char *to, size_t n, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 int model_vsnprintf(char *to, size_t n, const char *fmt, va_list ap);

@@ -253,6 +253,19 @@ __attribute__((weak)) int model_mprotect(void *p, size_t n)
 	return 0;
 }
 
+/*
+ * Its memory is given back: zero.  The system puts all that this thread knows before that, and
+ * whoever reads a zero takes a fault behind it: a release, and an acquire by the reader's own
+ * order.
+ */
+int model_madvise(void *p, size_t n)
+{
+	touch(p, n);
+	weak_zero(p, n);
+	memset(p, 0, n);
+	return 0;
+}
+
 char *model_strncpy(char *to, const char *from, size_t n)
 {
 	touch(to, n);

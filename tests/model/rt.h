@@ -210,6 +210,7 @@ bool weak_cas(struct model_site *s, void *p, u32 size, void *old, u64 v);
 bool weak_pair_cas(struct model_site *s, u64 *p, u64 *old, const u64 *v);
 void weak_fence(struct model_site *s);
 void weak_plain(const void *p, u32 size, bool write);
+void weak_zero(const void *p, u64 n);
 void weak_relax(void);
 void weak_settle(void);
 extern u32 weak_untracked;

@@ -26,7 +26,7 @@
 #define mmap(a, n, ...)		model_mmap(n)
 #define munmap(p, n)		model_munmap(p, n)
 #define mprotect(p, n, r)	model_mprotect(p, n)
-#define madvise(p, n, r)	0
+#define madvise(p, n, r)	model_madvise(p, n)
 #define memset(p, c, n)		model_memset(p, c, n)
 #define memcpy(t, f, n)		model_memcpy(t, f, n)
 #define strncpy(t, f, n)	model_strncpy(t, f, n)

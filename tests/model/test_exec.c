@@ -4,7 +4,8 @@
  * programs, one part per thread:
  *
  *   pool     g  get an object            p  put back the one that was got first
- *            f  flush the cache
+ *            f  flush the cache        m  trim
+ *            s  one who is late changes, by its old word, the object that was put last
  *   queues   0..9, -1..-9, F   push with that priority, or to the front        t  take
  *            k  peek (prioq)     !  say that this thread is so far     ?  wait for that
  *   ring     +  push    t  take    k  look; a ring that begins full is never empty
@@ -56,6 +57,7 @@ static struct pool *pool;
 static struct pool_cache cache[THREADS + 1];
 static u64 owner[OBJECTS + 1];
 static u64 data[OBJECTS + 1];
+static u64 lives[OBJECTS + 1];	/* the object's generation, as it was seen last */
 static struct prioq *pq;
 static struct prioq_cache pqc[THREADS + 1];
 static u64 seed_tall;
@@ -221,9 +223,22 @@ static void leave(void *user, struct exec_thread *t)
 		model_fail("a worker leaves, and does not see what was before the stop");
 }
 
+/* An object's first word: generation << 1, and 1 while it is somebody's. */
+static u32 thing_last(void *obj, u32 idx, void *user)
+{
+	return (u32)(load_relaxed((u64 *)obj) >> 1);
+}
+
+static void thing_again(void *obj, u32 idx, u32 base, void *user)
+{
+	if (base)
+		store_relaxed((u64 *)obj, (u64)base << 1);
+}
+
 static void setup(void)
 {
-	struct pool_desc d = { .name = "p", .size = 64, .max = OBJECTS };
+	struct pool_desc d = { .name = "p", .size = 64, .max = OBJECTS, .ctor = thing_again,
+			       .last = thing_last };
 	struct exec_client cl = { .run = run_work, .enter = enter, .leave = leave };
 	struct exec_config cfg = { .max_threads = 8, .max_work = 64, .spin_ns = 0, .name = "m" };
 	const char *s;
@@ -263,9 +278,20 @@ static void setup(void)
 
 /* --- pool ------------------------------------------------------------------- */
 
+static void pool_trim(void)
+{
+	struct pool_trim t = { 0 };
+
+	while (pool_trim_step(pool, &t))
+		;
+	if (t.rc)
+		model_fail("trim: %d", t.rc);
+}
+
 static void pool_thread(u32 i)
 {
 	u32 got[8], n = 0, first = 0;
+	u64 word[8], old;
 	const char *s;
 
 	for (s = part[i]; *s && *s != '|'; s++) {
@@ -277,16 +303,31 @@ static void pool_thread(u32 i)
 			if (model_note(&owner[got[n]], i + 1))
 				model_fail("object %u was given out twice", got[n]);
 			data[got[n]] = i;	/* plain: a race shows a missing edge */
+			old = load_relaxed((u64 *)pool_obj(pool, got[n]));
+			if ((old & 1) || old >> 1 < lives[got[n]])
+				model_fail("object %u begins a life that it had", got[n]);
+			word[n] = old + 3;
+			model_note(&lives[got[n]], word[n] >> 1);
+			store_relaxed((u64 *)pool_obj(pool, got[n]), word[n]);
 			n++;
 		} else if (*s == 'p') {
 			u32 idx = got[first++];
 
 			if (data[idx] != i)
 				model_fail("object %u was changed by another", idx);
+			if (load_relaxed((u64 *)pool_obj(pool, idx)) != word[first - 1])
+				model_fail("object %u was changed by one who is late", idx);
+			store_relaxed((u64 *)pool_obj(pool, idx), word[first - 1] - 1);
 			model_note(&owner[idx], 0);
 			pool_put(pool, &cache[i], idx);
 		} else if (*s == 'f') {
 			pool_cache_flush(pool, &cache[i]);
+		} else if (*s == 'm') {
+			pool_trim();
+		} else if (*s == 's') {
+			old = word[first - 1];
+			if (cas_relaxed((u64 *)pool_obj(pool, got[first - 1]), &old, ~0ull))
+				model_fail("a change of object %u that is late", got[first - 1]);
 		}
 	}
 }
@@ -694,6 +735,13 @@ const struct scenario scenarios[] = {
 	S("pool_flush", POOL, "ggppf | gpf", pool, 2, MODEL_ALL, 6),
 	S("pool_3", POOL, "gpf | gpf | gpf", pool, 3, MODEL_ALL, 6),
 	S("pool_carve", POOL, "ggg | ggg", pool, 2, MODEL_ALL, 6),
+	S("pool_trim", POOL, "gpfm gpf | gpf", pool, 2, MODEL_ALL, 6),
+	S("pool_trim_2", POOL, "m | gp", pool, 2, MODEL_ALL, 6, .before = "gggpppf"),
+	S("pool_trims", POOL, "m g | m g", pool, 2, 3, 6, .before = "gggpppf"),
+	S("pool_trim_late", POOL, "gpfsss | m gpf", pool, 2, 3, 6, .before = "gpf"),
+	S("pool_trim_bits", POOL, "gpfm | gg", pool, 2, 3, 3, .before = "gpfm"),
+	S("pool_trim_two", POOL, "gpfm | mgg", pool, 2, 2, 3, .before = "gpfm"),
+	S("pool_trim_some", POOL, "gpfm | mgg", pool, 2, 2, 3, .before = "gggpp"),
 	S("pool_stack", POOL, "g | gpf | g", pool, 3, MODEL_ALL, 6, .before = "gggpfpfpf"),
 	S("prioq_push", PRIOQ, "1 t | 2 t", queue, 2, MODEL_ALL, 6),
 	S("prioq_equal", PRIOQ, "1 1 | t t", queue, 2, MODEL_ALL, 6),

@@ -639,6 +639,20 @@ void weak_sync(u32 from, u32 to)
 		set16(&wt[from].now.clock[from], wt[from].now.clock[from] + 1);
 }
 
+/* Zero is stored to all words of [p, p + n) that have a history, with release. */
+void weak_zero(const void *p, u64 n)
+{
+	u64 a = (u64)(uintptr_t)p, i;
+
+	if (!weak || !in_thread)
+		return;
+	weak_settle();
+	race(p, (u32)n, true, true);
+	for (i = 0; i < *nlocs; i++)
+		if (locs[i].addr - a < n)
+			append(&locs[i], 0, MODEL_RELEASE, MODEL_RELEASE, NULL);
+}
+
 void weak_plain(const void *p, u32 size, bool write)
 {
 	if (!in_thread || !shadow_of(p))

@@ -2,10 +2,11 @@
 /*
  * Pools under load: stress_pool [-s seed] [-t seconds] [-n threads] [-m objects]
  *
- * Three rounds share the time:
+ * Four rounds share the time:
  *   pipe    one half of the threads gets, the other half puts;
  *   ring    each thread gets, and puts what its neighbour got;
- *   churn   as ring, but the threads flush, leave and come back all the time.
+ *   churn   as ring, but the threads flush, leave and come back all the time;
+ *   trim    as churn, and one more thread gives memory back all the time.
  * Each object carries its owner (relaxed) and a value (plain): given out twice, lost, or
  * given out before its last user's stores are visible, it shows.  At the end of a round,
  * all that was carved is in the depot.
@@ -42,8 +43,8 @@ struct worker {
 	u64 got, put, refused, left;
 } __cacheline_aligned;
 
-enum { PIPE, RING, CHURN, ROUNDS };
-static const char *const round_name[] = { "pipe", "ring", "churn" };
+enum { PIPE, RING, CHURN, TRIM, ROUNDS };
+static const char *const round_name[] = { "pipe", "ring", "churn", "trim" };
 
 static struct pool *pool;
 static struct channel chan[MAX_THREADS];	/* chan[i]: from i to the next */
@@ -73,7 +74,7 @@ static void bad(const char *what, u32 idx, u32 owner)
 	abort();
 }
 
-static void ctor(void *obj, u32 idx, void *user)
+static void ctor(void *obj, u32 idx, u32 base, void *user)
 {
 	struct thing *t = obj;
 
@@ -150,7 +151,7 @@ static void *body(void *arg)
 	bool gets = round_nr != PIPE || w->nr < producers;
 	bool puts = round_nr != PIPE || w->nr >= producers;
 	u32 from = round_nr == PIPE ? w->nr - producers : (w->nr + nthreads - 1) % nthreads;
-	u32 steps = round_nr == CHURN ? 1 + rnd(&w->seed) % 20 : (u32)-1;
+	u32 steps = round_nr >= CHURN ? 1 + rnd(&w->seed) % 20 : (u32)-1;
 
 	while (steps-- && !load_relaxed(&stop))
 		if (!work(w, &c, from, gets, puts))
@@ -160,6 +161,23 @@ static void *body(void *arg)
 		bad("flush", c.n, c.nspare);
 	/* STRESS-B1 <-> STRESS-B2 */
 	store_release(&w->left, 1);
+	return NULL;
+}
+
+static u64 trims, given;
+
+static void *trimmer(void *arg)
+{
+	while (!load_relaxed(&stop)) {
+		struct pool_trim t = { 0 };
+
+		while (pool_trim_step(pool, &t))
+			;
+		if (t.rc)
+			bad("trim", 0, (u32)-t.rc);
+		trims++;
+		given += t.bytes;
+	}
 	return NULL;
 }
 
@@ -174,6 +192,7 @@ static void run_round(u64 ms)
 	u64 end = now_ms() + ms, got = 0, put = 0, refused = 0, lives = nthreads, t0 = now_ms();
 	struct pool_cache c = { 0 };
 	struct pool_stat s;
+	pthread_t trim;
 	u32 i, n;
 
 	producers = nthreads / 2;
@@ -184,11 +203,13 @@ static void run_round(u64 ms)
 		if (start(&workers[i]))
 			exit(77);
 	}
+	if (round_nr == TRIM && pthread_create(&trim, NULL, trimmer, NULL))
+		exit(77);
 	while (now_ms() < end) {
 		struct timespec tick = { .tv_nsec = 200000 };
 
 		nanosleep(&tick, NULL);
-		for (i = 0; round_nr == CHURN && i < nthreads; i++) {
+		for (i = 0; round_nr >= CHURN && i < nthreads; i++) {
 			/* STRESS-B2 <-> STRESS-B1 */
 			if (!load_acquire(&workers[i].left))
 				continue;
@@ -201,6 +222,8 @@ static void run_round(u64 ms)
 	store_relaxed(&stop, 1);
 	for (i = 0; i < nthreads; i++)
 		pthread_join(workers[i].thread, NULL);
+	if (round_nr == TRIM)
+		pthread_join(trim, NULL);
 	t0 = now_ms() - t0;
 	/* What is still on its way. */
 	for (i = 0; i < nthreads; i++) {
@@ -226,13 +249,17 @@ static void run_round(u64 ms)
 	for (i = 1; i <= s.carved; i++) {
 		const struct thing *t = pool_obj(pool, i);
 
-		if (t->owner || t->idx != i)
+		/* Without memory, it is zero. */
+		if (t->owner || (t->idx != i && t->idx | t->value))
 			bad("not free at the end", i, t->owner);
 	}
 	printf("%-5s objects=%llu ms=%llu refused=%llu threads_started=%llu carved=%u mags=%u kib=%llu\n",
 	       round_name[round_nr], (unsigned long long)got, (unsigned long long)t0,
 	       (unsigned long long)refused, (unsigned long long)lives, s.carved, s.mags,
 	       (unsigned long long)s.bytes >> 10);
+	if (round_nr == TRIM)
+		printf("trims=%llu kib_given_back=%llu\n", (unsigned long long)trims,
+		       (unsigned long long)given >> 10);
 }
 
 int main(int argc, char **argv)

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Trim: memory of which all objects are free goes back to the system, and is zero when it
+ * comes again; the same for magazines.
+ *
+ * Structures: a range is cut into slabs, whole pages with a power of two of things each.
+ * A trim empties the depot into a bitmap, one bit per thing, and then goes through the
+ * slabs: one with all its bits set is claimed, given back by madvise(MADV_DONTNEED) and
+ * put on the stack of vacant slabs; of the others, the things go back to the depot.  While
+ * things are bits everybody may take them (loose_take()), so nobody finds a pool exhausted
+ * because of a trim, and one that stops half-way leaves nothing behind that others cannot
+ * use or finish.
+ *
+ * Ordering: POOL-B1 <-> POOL-B2: a thing passes by its bit, as it would by a magazine; all
+ * changes of a word of bits are read-modify-writes.  POOL-B3 <-> POOL-B4: who sees that bits
+ * were set, sees them.  A vacant slab passes by POOL-M1 <-> POOL-M2.
+ *
+ * Progress: lock-free, and system calls.  A thread that stops in here holds what it took
+ * from one magazine, or a run of SLAB_MAX bytes.  Nobody waits for it, nor it for anybody.
+ *
+ * Lifetime: the addresses stay, so who has a stale index may read at any time: an object as
+ * it was, zeros, or a later one.  There is no grace period to wait for, because zero says
+ * "nobody" to every such reader, and what tells the lives of an object apart goes on from
+ * the largest value in the slab (pool_desc.last, slab.base).  A late store would be another
+ * thing: but nobody stores to an object that is free, and a late compare-and-swap expects a
+ * value that the object had while it was somebody's, which never comes again.  A structure
+ * of which this is not true has pool_desc.keep.
+ */
+#include <errno.h>
+#include <sys/mman.h>
+
+#include <pool/internal.h>
+
+#define STEP_MAGS	64u	/* magazines that a step empties */
+#define STEP_SLABS	64u	/* slabs that a step looks at */
+
+enum { TRIM_BEGIN, TRIM_DEPOT, TRIM_OBJS, TRIM_EMPTY, TRIM_MAGS };
+
+/* Slabs of whole pages, so far as that is possible. */
+void slabs_shape(struct slabs *sl, u32 size, u32 n)
+{
+	size_t page = slab_page();
+	size_t low = size & -(size_t)size;
+	u32 shift = 0;
+
+	while (low << shift < page)
+		shift++;
+	while (shift && (size_t)size << shift > SLAB_MAX)
+		shift--;
+	while (1u << shift < SLAB_LEAST && (size_t)size << (shift + 1) <= SLAB_MAX)
+		shift++;
+	sl->size = size;
+	sl->end = n + 1;
+	sl->shift = shift;
+	sl->count = (n >> shift) + 1;
+}
+
+static inline u64 *bits_of(const struct slabs *sl, u32 i)
+{
+	u32 in = i & ((1u << sl->shift) - 1);
+
+	return &sl->bits[(size_t)(i >> sl->shift) * slab_words(sl) + in / 64];
+}
+
+static inline u64 bit_of(const struct slabs *sl, u32 i)
+{
+	return 1ull << ((i & ((1u << sl->shift) - 1)) % 64);
+}
+
+/* The bits of word w of slab s, all of them set. */
+static u64 word_full(const struct slabs *sl, u32 s, u32 w)
+{
+	u32 from = ((s - 1) << sl->shift) + w * 64;
+	u32 n = slab_end(sl, s) > from ? (u32)min_u(slab_end(sl, s) - from, 64u) : 0;
+	u64 bits = n == 64 ? ~0ull : (1ull << n) - 1;
+
+	return from ? bits : bits & ~1ull;	/* thing 0 is none */
+}
+
+/* Things that the caller owns are everybody's.  Progress: wait-free. */
+static void loosen(struct slabs *sl, const u32 *idx, u32 n)
+{
+	u32 i = 0;
+
+	while (i < n) {
+		u64 *word = bits_of(sl, idx[i]), bits = 0;
+
+		for (; i < n && bits_of(sl, idx[i]) == word; i++)
+			bits |= bit_of(sl, idx[i]);
+		fetch_or_release(word, bits);	/* POOL-B1 <-> POOL-B2 */
+	}
+	fetch_add_release(&sl->loosed, 1);	/* POOL-B3 <-> POOL-B4 */
+}
+
+/* The things whose bits were word w of slab s. */
+static u32 bits_out(const struct slabs *sl, u32 s, u32 w, u64 bits, u32 *dst)
+{
+	u32 first = ((s - 1) << sl->shift) + w * 64, n = 0;
+
+	for (; bits; bits &= bits - 1)
+		dst[n++] = first + (u32)__builtin_ctzll(bits);
+	return n;
+}
+
+/* Up to most things that are bits.  0: none.  Progress: lock-free. */
+u32 loose_take(struct slabs *sl, u32 *dst, u32 most)
+{
+	u64 loosed = load_acquire(&sl->loosed);	/* POOL-B4 <-> POOL-B3 */
+	u64 seen = load_relaxed(&sl->seen);
+	u32 s, w, words = slab_words(sl);
+
+	if (likely(loosed == seen))
+		return 0;
+	for (s = 1; s <= sl->count; s++) {
+		for (w = 0; w < words; w++) {
+			u64 *word = &sl->bits[(size_t)(s - 1) * words + w];
+			u64 was = load_relaxed(word), rest;
+			u32 n;
+
+			while (was) {
+				for (n = 0, rest = was; rest && n < most; n++)
+					rest &= rest - 1;
+				/* POOL-B2 <-> POOL-B1 */
+				if (cas_acquire_relaxed(word, &was, rest))
+					return bits_out(sl, s, w, was & ~rest, dst);
+			}
+		}
+	}
+	/* The next one need not look, unless more came. */
+	cas_relaxed(&sl->seen, &seen, loosed);
+	return 0;
+}
+
+/* While nobody uses the pool. */
+u32 loose_count(const struct slabs *sl)
+{
+	u32 i, sum = 0, n = sl->count * slab_words(sl);
+
+	for (i = 0; i < n; i++)
+		sum += (u32)__builtin_popcountll(load_relaxed(&sl->bits[i]));
+	return sum;
+}
+
+/* A slab without memory, for the caller; 0: none.  Progress: lock-free. */
+u32 slab_pop(struct slabs *sl)
+{
+	u32 s = stack_pop(&sl->vacant, sl->slab, sizeof(*sl->slab));
+
+	if (s)
+		fetch_add_relaxed(&sl->nvacant, slab_from(sl, s) - slab_end(sl, s));
+	return s;
+}
+
+static void slab_push(struct slabs *sl, u32 s)
+{
+	fetch_add_relaxed(&sl->nvacant, slab_end(sl, s) - slab_from(sl, s));
+	stack_push(&sl->vacant, sl->slab, sizeof(*sl->slab), s);
+}
+
+/* Back to bits: the first `words` words of a slab that was claimed. */
+static void slab_back(struct slabs *sl, u32 s, u32 words)
+{
+	u32 w;
+
+	/* Relaxed: nothing was done to them, and the words' changes go on with loosen()'s release. */
+	for (w = 0; w < words; w++)
+		fetch_or_relaxed(&sl->bits[(size_t)(s - 1) * slab_words(sl) + w],
+				 word_full(sl, s, w));
+	fetch_add_release(&sl->loosed, 1);	/* POOL-B3 <-> POOL-B4 */
+}
+
+/* All of it is free: it is the caller's.  carved: things from there on were never given out. */
+static bool slab_claim(struct slabs *sl, u32 s, u32 carved)
+{
+	u32 w, words = slab_words(sl);
+	u64 *bits = &sl->bits[(size_t)(s - 1) * words];
+
+	/* Where a slab is one thing, the first is none. */
+	if (slab_end(sl, s) > carved || slab_from(sl, s) >= slab_end(sl, s))
+		return false;
+	for (w = 0; w < words; w++)
+		if (load_relaxed(&bits[w]) != word_full(sl, s, w) && !BUSTED(SLAB_EARLY))
+			return false;
+	for (w = 0; w < words; w++) {
+		u64 was = BUSTED(SLAB_EARLY) ? load_relaxed(&bits[w]) : word_full(sl, s, w);
+
+		/* POOL-B2 <-> POOL-B1 */
+		if (!cas_acquire_relaxed(&bits[w], &was, (u64)0)) {
+			slab_back(sl, s, w);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Things that stay, to the depot: *n of them are in hand. */
+static void slab_gather(struct pool_full *f, struct slabs *sl, u32 s, u32 *hand, u32 *n)
+{
+	u32 w, i, k, words = slab_words(sl), out[64];
+
+	for (w = 0; w < words; w++) {
+		u64 *word = &sl->bits[(size_t)(s - 1) * words + w];
+
+		if (!load_relaxed(word))
+			continue;
+		k = bits_out(sl, s, w, xchg_acquire(word, (u64)0), out);	/* POOL-B2 <-> POOL-B1 */
+		for (i = 0; i < k; i++) {
+			if (sl == &f->mag_slabs) {
+				mag_push(f, &f->empty, out[i]);
+				continue;
+			}
+			hand[(*n)++] = out[i];
+			if (*n == f->p.mag) {
+				mag_give(f, &f->full, hand, *n);
+				*n = 0;
+			}
+		}
+	}
+}
+
+/* What must not come again in a slab that the caller owns. */
+static u32 slab_last(struct pool_full *f, const struct slabs *sl, u32 s)
+{
+	u32 i, base = 0;
+
+	if (!f->last || sl != &f->objs || BUSTED(BASE_FORGOTTEN))
+		return 0;
+	for (i = slab_from(sl, s); i < slab_end(sl, s); i++)
+		base = (u32)max_u(base, f->last(pool_obj(&f->p, i), i, f->user));
+	return base;
+}
+
+/* Claimed slabs, n of them from s on, go to the system.  Progress: a system call. */
+static int slabs_vacate(struct pool_full *f, struct slabs *sl, u32 s, u32 n, u64 *bytes)
+{
+	size_t page = slab_page(), all = sl->range->bytes;
+	size_t from = round_up_to(((size_t)(s - 1) << sl->shift) * sl->size, page);
+	size_t to = min_u(((size_t)(s - 1 + n) << sl->shift) * sl->size, all) / page * page;
+	u32 i;
+	int rc;
+
+	for (i = s; i < s + n; i++)
+		sl->slab[i].base = slab_last(f, sl, i);
+	rc = from < to ? pool_commit_hook(HOOK_TRIM, to - from) : 0;
+	if (!rc && from < to && madvise(sl->range->start + from, to - from, MADV_DONTNEED))
+		rc = -errno;
+	if (rc) {
+		/* As they are: their pages are locked, perhaps. */
+		for (i = s; i < s + n; i++)
+			slab_back(sl, i, slab_words(sl));
+		return rc;
+	}
+	for (i = s; i < s + n; i++)
+		slab_push(sl, i);
+	*bytes += from < to ? to - from : 0;
+	return 0;
+}
+
+/* Some slabs more: what can be is given back, the other things go to the depot. */
+static void sweep(struct pool_full *f, struct slabs *sl, u32 carved, struct pool_trim *t)
+{
+	u32 most = (u32)max_u(SLAB_MAX / ((size_t)sl->size << sl->shift), 1u);
+	u32 last = (carved - 1) >> sl->shift;	/* behind it nothing was ever given out */
+	u32 end = (u32)min_u(t->at + STEP_SLABS, last + 2), s = t->at, n, i;
+	u32 hand[POOL_MAG], in_hand = 0;
+
+	while (s < end) {
+		for (n = 0; n < most && s + n < end && !t->rc && slab_claim(sl, s + n, carved); n++)
+			;
+		if (n)
+			t->rc = slabs_vacate(f, sl, s, n, &t->bytes);
+		for (i = 0; i < (t->rc ? n : 0); i++)
+			slab_gather(f, sl, s + i, hand, &in_hand);
+		s += n;
+		if (n < most && s < end)
+			slab_gather(f, sl, s++, hand, &in_hand);
+	}
+	if (in_hand)
+		partial_give(f, hand, in_hand);
+	t->at = s > last + 1 ? sl->count + 1 : s;
+}
+
+/* Some magazines of the depot, as bits.  False: there are no more. */
+static bool depot_loosen(struct pool_full *f, struct pool_trim *t)
+{
+	u32 idx[POOL_MAG], k, n;
+
+	for (k = 0; k < STEP_MAGS; k++) {
+		/* No more than there can be: others go on putting. */
+		if (!t->left)
+			return false;
+		t->left--;
+		n = mag_take(f, &f->full, idx);
+		if (!n)
+			n = mag_take(f, &f->partial, idx);
+		if (!n)
+			return false;
+		loosen(&f->objs, idx, n);
+	}
+	return true;
+}
+
+static bool empty_loosen(struct pool_full *f, struct pool_trim *t)
+{
+	u32 idx[STEP_MAGS], n;
+
+	for (n = 0; n < STEP_MAGS && t->left; n++, t->left--) {
+		idx[n] = mag_pop(f, &f->empty);
+		if (!idx[n])
+			break;
+	}
+	loosen(&f->mag_slabs, idx, n);
+	return n == STEP_MAGS && t->left;
+}
+
+/* Progress: lock-free, and a system call or two. */
+bool pool_trim_step(struct pool *p, struct pool_trim *t)
+{
+	struct pool_full *f = pool_full(p);
+
+	switch (t->phase) {
+	case TRIM_BEGIN:
+		if (!p->base || !f->objs.count)
+			return false;
+		t->left = load_relaxed(&f->mag_carved);
+		t->at = 1;
+		t->phase = TRIM_DEPOT;
+		return true;
+	case TRIM_DEPOT:
+		t->phase += !depot_loosen(f, t);
+		return true;
+	case TRIM_OBJS:
+		sweep(f, &f->objs, load_relaxed(&f->carved), t);
+		if (t->at <= f->objs.count)
+			return true;
+		t->left = load_relaxed(&f->mag_carved);
+		t->at = 1;
+		t->phase = TRIM_EMPTY;
+		return f->mag_slabs.count;
+	case TRIM_EMPTY:
+		t->phase += !empty_loosen(f, t);
+		return true;
+	default:
+		sweep(f, &f->mag_slabs, load_relaxed(&f->mag_carved), t);
+		return t->at <= f->mag_slabs.count;
+	}
+}

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+/* pawl_trim(): memory goes back to the system, and no handle or token comes again. */
+#include "util.h"
+#include <core/internal.h>
+
+static u64 rss_kib(void)
+{
+	long pages = 0, ignored;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	MUST(f && fscanf(f, "%ld %ld", &ignored, &pages) == 2);
+	fclose(f);
+	return (u64)pages * (u64)sysconf(_SC_PAGESIZE) / 1024;
+}
+
+static int by_handle(const void *a, const void *b)
+{
+	u64 x = *(const u64 *)a, y = *(const u64 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* No two of n are the same. */
+static void all_different(u64 *h, u32 n)
+{
+	u32 i;
+
+	qsort(h, n, sizeof(*h), by_handle);
+	for (i = 1; i < n; i++)
+		MUST(h[i] != h[i - 1]);
+}
+
+/* The most that can be, in flight at once, and then none. */
+START_TEST(test_memory_of_a_burst_goes_back)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	u32 n = SANITIZED ? 50000 : 980000, vars = 1000, i, round;
+	struct pawl_engine *e;
+	u64 before, full, after, sum = 0;
+	pawl_var_t *v = calloc(vars, sizeof(*v));
+	struct gate *g = calloc(vars, sizeof(*g));
+
+	c.max_ops = n;
+	e = engine_with(&c);
+	for (i = 0; i < vars; i++) {
+		v[i] = var_new(e);
+		OK(push_write(e, nothing, NULL, v[i]));
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_trim(e));
+	before = rss_kib();
+	for (round = 0; round < 2; round++) {
+		for (i = 0; i < vars; i++)
+			gate_write(e, &g[i], v[i]);
+		/* In an order of its own for each var, so that they end mixed. */
+		for (i = 0; i < n - vars; i++)
+			OK(push_write(e, add_plain, &sum, v[(u64)i * 7919 % vars]));
+		full = rss_kib();
+		for (i = 0; i < vars; i++)
+			gate_open(&g[i]);
+		while (pawl_run_one(e))
+			;
+		OK(pawl_wait_all(e, 0, NULL));
+		OK(pawl_trim(e));
+		after = rss_kib();
+		if (!SANITIZED) {
+			ck_assert_uint_gt(full, before + 100 * 1024);
+			ck_assert_msg(after < before + 8 * 1024, "%llu KiB before, %llu in flight, %llu after",
+				      (unsigned long long)before, (unsigned long long)full,
+				      (unsigned long long)after);
+		}
+		ck_assert_uint_lt(stats(e).bytes, SANITIZED ? 1ull << 30 : 32ull << 20);
+	}
+	ck_assert_uint_eq(sum, 2ull * (n - vars));
+	OK(pawl_engine_destroy(e));
+	free(v);
+	free(g);
+}
+END_TEST
+
+START_TEST(test_no_var_handle_comes_again)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	u32 n = 3000, round, rounds = 4, i;
+	u64 *all = calloc((size_t)n * rounds, sizeof(*all));
+
+	for (round = 0; round < rounds; round++) {
+		u64 *h = all + (size_t)round * n;
+
+		for (i = 0; i < n; i++) {
+			h[i] = var_new(e).h;
+			OK(push_write(e, nothing, NULL, (pawl_var_t){ h[i] }));
+			ck_assert_uint_eq(version(e, (pawl_var_t){ h[i] }), 0);
+		}
+		while (pawl_run_one(e))
+			;
+		for (i = 0; i < n; i++)
+			OK(pawl_var_delete(e, (pawl_var_t){ h[i] }, NULL, NULL));
+		while (pawl_run_one(e))
+			;
+		OK(pawl_trim(e));
+		/* Of now and before, while there is no memory, and when there is again. */
+		for (i = 0; i < n * (round + 1); i += 1 + round) {
+			ck_assert_int_eq(push_write(e, nothing, NULL, (pawl_var_t){ all[i] }), -ESTALE);
+			ck_assert_int_eq(pawl_wait_readable(e, (pawl_var_t){ all[i] }, 0, NULL), -ESTALE);
+			ck_assert_int_eq(pawl_var_error(e, (pawl_var_t){ all[i] }, NULL), -ESTALE);
+		}
+	}
+	all_different(all, n * rounds);
+	for (i = 0; i < n; i++)
+		var_new(e);
+	for (i = 0; i < n * rounds; i++)
+		ck_assert_int_eq(push_write(e, nothing, NULL, (pawl_var_t){ all[i] }), -ESTALE);
+	OK(pawl_engine_destroy(e));
+	free(all);
+}
+END_TEST
+
+static void keep_token(struct pawl_run *run, void *arg)
+{
+	*(u64 *)arg = run->token.h;
+}
+
+START_TEST(test_no_token_comes_again)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_op op = PAWL_OP_INIT;
+	u32 n = 3000, round, rounds = 4, i;
+	u64 *all = calloc((size_t)n * rounds, sizeof(*all));
+
+	op.async_fn = keep_token;
+	for (round = 0; round < rounds; round++) {
+		u64 *h = all + (size_t)round * n;
+
+		for (i = 0; i < n; i++) {
+			op.arg = &h[i];
+			OK(pawl_push(e, &op));
+		}
+		while (pawl_run_one(e))
+			;
+		for (i = 0; i < n * round; i++)
+			ck_assert_int_eq(pawl_complete(e, (pawl_token_t){ all[i] }, 0, NULL), -EALREADY);
+		for (i = 0; i < n; i++)
+			OK(pawl_complete(e, (pawl_token_t){ h[i] }, 0, NULL));
+		OK(pawl_wait_all(e, 0, NULL));
+		OK(pawl_trim(e));
+		for (i = 0; i < n * (round + 1); i++)
+			ck_assert_int_eq(pawl_complete(e, (pawl_token_t){ all[i] }, 0, NULL), -EALREADY);
+	}
+	all_different(all, n * rounds);
+	OK(pawl_engine_destroy(e));
+	free(all);
+}
+END_TEST
+
+START_TEST(test_no_operator_comes_again)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_op op = op_of_fn(nothing, NULL);
+	struct pawl_device cpu = { PAWL_CPU, 0 };
+	u32 n = 1500, round, rounds = 3, i;
+	u64 *all = calloc((size_t)n * rounds, sizeof(*all));
+
+	for (round = 0; round < rounds; round++) {
+		u64 *h = all + (size_t)round * n;
+
+		for (i = 0; i < n; i++) {
+			pawl_oper_t o;
+
+			OK(pawl_oper_create(e, &op, &o));
+			OK(pawl_oper_push(e, o, 0, cpu));
+			h[i] = o.h;
+		}
+		while (pawl_run_one(e))
+			;
+		for (i = 0; i < n; i++)
+			OK(pawl_oper_delete(e, (pawl_oper_t){ h[i] }));
+		OK(pawl_trim(e));
+		for (i = 0; i < n * (round + 1); i++) {
+			ck_assert_int_eq(pawl_oper_push(e, (pawl_oper_t){ all[i] }, 0, cpu), -ESTALE);
+			ck_assert_int_eq(pawl_oper_delete(e, (pawl_oper_t){ all[i] }), -ESTALE);
+		}
+	}
+	all_different(all, n * rounds);
+	OK(pawl_engine_destroy(e));
+	free(all);
+}
+END_TEST
+
+START_TEST(test_no_ticket_comes_again)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_op op = op_of_fn(nothing, NULL);
+	u32 n = 3000, round, rounds = 3, i;
+	u64 *all = calloc((size_t)n * rounds, sizeof(*all));
+	pawl_ticket_t ticket;
+
+	op.flags = PAWL_OP_TICKET;
+	op.ticket = &ticket;
+	for (round = 0; round < rounds; round++) {
+		for (i = 0; i < n; i++) {
+			OK(pawl_push(e, &op));
+			all[(size_t)round * n + i] = ticket.h;
+		}
+		for (i = 0; i < n * round; i++)
+			ck_assert_int_eq(pawl_cancel(e, (pawl_ticket_t){ all[i] }), -ESTALE);
+		while (pawl_run_one(e))
+			;
+		OK(pawl_trim(e));
+		for (i = 0; i < n * (round + 1); i++) {
+			ck_assert_int_eq(pawl_ticket_state(e, (pawl_ticket_t){ all[i] }),
+					 PAWL_TICKET_COMPLETE);
+			ck_assert_int_eq(pawl_cancel(e, (pawl_ticket_t){ all[i] }), -ESTALE);
+			OK(pawl_ticket_wait(e, (pawl_ticket_t){ all[i] }, -1));
+		}
+	}
+	all_different(all, n * rounds);
+	OK(pawl_engine_destroy(e));
+	free(all);
+}
+END_TEST
+
+/* A wait left its place, which was granted; the op that stood there has no memory now. */
+START_TEST(test_place_of_an_earlier_wait)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u32 i, round;
+
+	for (round = 0; round < 50; round++) {
+		struct gate g;
+
+		gate_write(e, &g, v);
+		ck_assert_int_eq(pawl_wait_readable(e, v, 1, NULL), -ETIMEDOUT);
+		ck_assert_int_eq(pawl_wait_writable(e, v, 1, NULL), -ETIMEDOUT);
+		gate_open(&g);
+		while (pawl_run_one(e))
+			;
+		OK(pawl_trim(e));
+		gate_write(e, &g, v);
+		ck_assert_int_eq(pawl_wait_readable(e, v, 1, NULL), -ETIMEDOUT);
+		for (i = 0; i < 200; i++)
+			OK(push_read(e, nothing, NULL, v));
+		gate_open(&g);
+		OK(pawl_wait_writable(e, v, SOON_NS, NULL));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		OK(pawl_trim(e));
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Errors, with what is poisoned, over a trim. */
+START_TEST(test_errors_stay)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v[300];
+	struct pawl_error x;
+	u32 i;
+
+	for (i = 0; i < 300; i++) {
+		v[i] = var_new(e);
+		OK(push_write(e, fail_io, TEXT("first"), v[i]));
+	}
+	while (pawl_run_one(e))
+		;
+	for (i = 0; i < 300; i++)
+		if (i % 64)
+			ck_assert_int_eq(pawl_var_take(e, v[i], NULL), -EIO);
+	for (i = 0; i < 300; i++)
+		if (i % 64)
+			OK(pawl_var_delete(e, v[i], NULL, NULL));
+	while (pawl_run_one(e))
+		;
+	OK(pawl_trim(e));
+	for (i = 0; i < 300; i += 64) {
+		ck_assert_int_eq(pawl_var_error(e, v[i], &x), -EIO);
+		ck_assert_str_eq(x.text, "first");
+	}
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &x), -EIO);
+	ck_assert_str_eq(x.text, "first");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static int trim_body(struct pawl_run *run, void *arg)
+{
+	return pawl_trim(run->engine);
+}
+
+START_TEST(test_in_a_body)
+{
+	int kind;
+
+	for (kind = 0; kind < 3; kind++) {
+		struct pawl_engine *e = engine(kind, 1);
+		pawl_var_t v = var_new(e);
+		u64 sum = 0;
+		u32 i;
+
+		for (i = 0; i < 1000; i++)
+			OK(push_write(e, i % 100 ? add_plain : trim_body, &sum, v));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(sum, 990);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* All that there are of a kind can be had while another thread trims all the time. */
+struct trimmer {
+	struct pawl_engine *e;
+	u32 stop;		/* A */
+	u64 trims;
+};
+
+static void *trim_always(void *arg)
+{
+	struct trimmer *t = arg;
+
+	while (!load_acquire(&t->stop)) {
+		MUST(!pawl_trim(t->e));
+		t->trims++;
+	}
+	return NULL;
+}
+
+START_TEST(test_nobody_starves_beside_a_trim)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct trimmer t = { 0 };
+	pthread_t thread;
+	pawl_var_t *v = calloc(2000, sizeof(*v));
+	u32 i, round;
+	u64 sum = 0;
+
+	c.max_ops = 5000;
+	c.max_vars = 2000;
+	c.max_threads = 4;
+	t.e = engine_with(&c);
+	OK(pthread_create(&thread, NULL, trim_always, &t));
+	for (round = 0; round < TIMES(200); round++) {
+		for (i = 0; i < 2000; i++)
+			v[i] = var_new(t.e);
+		/* The window is max_ops: one more would run some. */
+		for (i = 0; i < 2000; i++) {
+			OK(push_write(t.e, add_plain, &sum, v[i]));
+			OK(pawl_var_delete(t.e, v[i], NULL, NULL));
+		}
+		while (pawl_run_one(t.e))
+			;
+	}
+	store_release(&t.stop, 1);
+	pthread_join(thread, NULL);
+	ck_assert_uint_gt(t.trims, 0);
+	ck_assert_uint_eq(sum, 2000ull * TIMES(200));
+	OK(pawl_engine_destroy(t.e));
+	free(v);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("trim");
+	TCase *t = tcase_create("trim");
+
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, test_memory_of_a_burst_goes_back);
+	tcase_add_test(t, test_no_var_handle_comes_again);
+	tcase_add_test(t, test_no_token_comes_again);
+	tcase_add_test(t, test_no_operator_comes_again);
+	tcase_add_test(t, test_no_ticket_comes_again);
+	tcase_add_test(t, test_place_of_an_earlier_wait);
+	tcase_add_test(t, test_errors_stay);
+	tcase_add_test(t, test_in_a_body);
+	tcase_add_test(t, test_nobody_starves_beside_a_trim);
+	suite_add_tcase(s, t);
+	return s;
+}
+
+int main(void)
+{
+	return suite_run(suite());
+}
