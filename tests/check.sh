@@ -78,7 +78,7 @@ if item '' build $build_time "$make $jobs all tests"; then
 	item '' cross 900 "make='$make' $srctree/tests/cross/run.sh"
 	item '' model-build $build_time "$make $jobs model"
 	item '' model 400 "$make check-model"
-	item '' model-deep 900 "$make check-model-deep"
+	item '' model-deep 22000 "$make check-model-deep"
 	item '' busted-build $build_time "$make $jobs busted-build"
 	item '' busted 400 "$make check-busted"
 	item '' suspend-build $build_time "$make $jobs tests/suspend/suspend tests/suspend.list"
