@@ -133,6 +133,30 @@ START_TEST(test_1000_failures)
 }
 END_TEST
 
+/* 20 fail, the 16 that are kept are given out: the text counts the others. */
+START_TEST(test_text_counts_what_was_not_given)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_error err;
+	pawl_var_t v[20];
+	u32 i;
+
+	for (i = 0; i < COUNT(v); i++) {
+		v[i] = var_new(e);
+		OK(push_write(e, fail_io, NULL, v[i]));
+	}
+	/* In the order of their failures. */
+	while (pawl_run_one(e) > 0)
+		;
+	for (i = 0; i < 16; i++)
+		ck_assert_int_eq(pawl_wait_readable(e, v[i], SOON_NS, NULL), -EIO);
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
+	ck_assert_msg(!strncmp(err.text, "4 ops failed", 12), "the text is: %s", err.text);
+	ck_assert_uint_eq(err.count, 20);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* Errors come and go without growth. */
 START_TEST(test_errors_are_reused)
 {
@@ -267,5 +291,5 @@ START_TEST(test_every_failure_is_counted)
 END_TEST
 
 SUITE("error_all", test_all_first_and_count, test_all_forgets, test_all_timed_out_keeps,
-      test_all_gives_what_is_left, test_1000_failures, test_errors_are_reused, test_exhaustion,
+      test_all_gives_what_is_left, test_1000_failures, test_text_counts_what_was_not_given, test_errors_are_reused, test_exhaustion,
       test_every_failure_is_counted)

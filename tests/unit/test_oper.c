@@ -211,6 +211,32 @@ START_TEST(test_stale)
 }
 END_TEST
 
+/* A call that finds the operator deleted gives its reference back: the last run releases it. */
+START_TEST(test_refused_calls_keep_no_reference)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = op_write(nothing, NULL, &v);
+	pawl_oper_t o;
+	struct gate g;
+
+	released = 0;
+	op.release = on_release;
+	OK(pawl_oper_create(e, &op, &o));
+	gate_write(e, &g, v);
+	OK(pawl_oper_push(e, o, 0, cpu0));
+	OK(pawl_oper_delete(e, o));
+	FAILS(pawl_oper_refresh(e, o), -ESTALE, "oper_refresh");
+	FAILS(pawl_oper_push(e, o, 0, cpu0), -ESTALE, "oper_push");
+	FAILS(pawl_oper_delete(e, o), -ESTALE, "oper_delete");
+	ck_assert_uint_eq(released, 0);
+	gate_open(&g);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(released, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 START_TEST(test_operator_of_another_engine_is_refused)
 {
 	struct pawl_engine *a = engine(PAWL_PER_DEVICE, 0), *b = engine(PAWL_PER_DEVICE, 0);
@@ -512,6 +538,6 @@ START_TEST(test_engine_ends_first)
 END_TEST
 
 SUITE("oper", test_create_refused, test_push_and_delete, test_overlapping,
-      test_description_is_copied, test_release, test_stale, test_operator_of_another_engine_is_refused, test_push_refused,
+      test_description_is_copied, test_release, test_stale, test_refused_calls_keep_no_reference, test_operator_of_another_engine_is_refused, test_push_refused,
       test_priority_and_device, test_async, test_no_skip, test_many_vars,
       test_delete_inside_run, test_churn, test_engine_ends_first)

@@ -215,6 +215,32 @@ START_TEST(test_polling_many)
 }
 END_TEST
 
+static int opens_gate(struct pawl_run *run, void *arg)
+{
+	gate_open(arg);
+	return 0;
+}
+
+/* A reader came after the wait gave up: the old place is in front of it, and does not serve. */
+START_TEST(test_writable_waits_for_a_later_reader)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct gate w, r;
+
+	gate_write(e, &w, v);
+	FAILS(pawl_wait_writable(e, v, 1000, NULL), -ETIMEDOUT, "wait");
+	gate_read(e, &r, v);
+	/* This wait runs what ends the write, and then the reader's body, which holds the var. */
+	OK(push_write(e, opens_gate, &w, var_new(e)));
+	FAILS(pawl_wait_writable(e, v, 20000000, NULL), -ETIMEDOUT, "wait");
+	MUST(load_acquire(&r.running));
+	gate_open(&r);
+	OK(pawl_wait_writable(e, v, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* Polling, and then the real thing: the wait that was given up serves again. */
 START_TEST(test_polling_then_waiting)
 {
@@ -849,7 +875,7 @@ END_TEST
 
 SUITE("wait", test_nothing_to_wait_for, test_readable, test_writable, test_all,
       test_zero_only_looks, test_not_for_later_pushes, test_polling_one, test_polling_few,
-      test_polling_many, test_polling_then_waiting,
+      test_polling_many, test_polling_then_waiting, test_writable_waits_for_a_later_reader,
       test_timed_out_writable_keeps_its_place, test_limit_while_helping,
       test_inside_deadlk, test_inside_deadlk_wide, test_inside_waits_help,
       test_inside_waits_nest, test_inside_waits_across_queues, test_wakes_only_its_waiter,
