@@ -372,7 +372,7 @@ void do_bad(void)
 	op.release = unused_release;
 	switch (b & 15) {
 	case 0:
-		op.size--;
+		op.size = b >> 4;	/* less than any release had */
 		break;
 	case 1:
 		op.async_fn = async_body;
@@ -381,7 +381,7 @@ void do_bad(void)
 		op.prop = 8 + (b >> 4);
 		break;
 	case 3:
-		op.flags = (uint16_t)(1 + b);
+		op.flags = (uint16_t)(16 + b);
 		break;
 	case 4:
 		op.writes = NULL;
