@@ -8,7 +8,8 @@
  *            that of each thread and real time, in which each pop and peek gives the
  *            entry that is first by (priority, order)
  *   runq     exec_push and exec_take, works taken one by one: there is such an order in
- *            which each take gives the first of the highest priority by the order of pushes
+ *            which each take gives the first that any producer pushed with the highest
+ *            priority
  *   hoard    the same with batches.  One consumer: as runq.  Several: each work is taken
  *            once, none is hidden from a take that began when it was there
  *   pool     get and put, objects also put by others than got them: for each object, gets
@@ -81,9 +82,11 @@ static u32 by_hand(void)
 				   { 0, POP, 1, 0, 0, 5, 6 }, { 0, POP, 2, 0, 0, 7, 8 } } },
 		{ true, true, 4, { { 0, PUSH, 1, 0, 0, 1, 4 }, { 1, PUSH, 2, 0, 0, 2, 3 },
 				   { 0, POP, 2, 0, 0, 5, 6 }, { 0, POP, 1, 0, 0, 7, 8 } } },
-		/* one after the other, taken the wrong way round */
-		{ false, true, 4, { { 0, PUSH, 1, 0, 0, 1, 2 }, { 1, PUSH, 2, 0, 0, 3, 4 },
-				    { 0, POP, 2, 0, 0, 5, 6 }, { 0, POP, 1, 0, 0, 7, 8 } } },
+		/* of one producer, taken the wrong way round; of two, either way is right */
+		{ false, true, 4, { { 0, PUSH, 1, 0, 0, 1, 2 }, { 0, PUSH, 2, 0, 0, 3, 4 },
+				    { 1, POP, 2, 0, 0, 5, 6 }, { 1, POP, 1, 0, 0, 7, 8 } } },
+		{ true, true, 4, { { 0, PUSH, 1, 0, 0, 1, 2 }, { 1, PUSH, 2, 0, 0, 3, 4 },
+				   { 0, POP, 2, 0, 0, 5, 6 }, { 0, POP, 1, 0, 0, 7, 8 } } },
 		/* empty while something is in it */
 		{ false, true, 3, { { 0, PUSH, 1, 0, 0, 1, 2 }, { 1, POP, 0, 0, 0, 3, 4 },
 				    { 0, POP, 1, 0, 0, 5, 6 } } },

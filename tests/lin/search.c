@@ -53,10 +53,22 @@ static bool may_miss(const struct search *s, u64 seq, const struct call *c)
 	return s->h->fifo;
 }
 
+/* Is there something of the same producer and priority in front of p? */
+static bool older(const struct search *s, u64 seq, const struct call *p)
+{
+	const struct call *o;
+
+	for (; (o = &s->h->call[(seq & 31) - 1]) != p; seq >>= 5)
+		if (o->thread == p->thread && o->prio == p->prio)
+			return true;
+	return false;
+}
+
 /* seq: what is in the queue, five bits each, oldest first; call + 1. */
 static bool first_is(const struct search *s, u64 seq, const struct call *c)
 {
 	const struct call *best = NULL, *p;
+	u64 all = seq;
 
 	if (!c->work && may_miss(s, seq, c))
 		return true;
@@ -68,6 +80,12 @@ static bool first_is(const struct search *s, u64 seq, const struct call *c)
 	}
 	if (!c->work)
 		return !best;
+	/* Of a run queue, the first of any producer. */
+	for (seq = all; s->h->fifo && best && seq; seq >>= 5) {
+		p = &s->h->call[(seq & 31) - 1];
+		if (p->work == c->work && p->prio == best->prio && !older(s, all, p))
+			best = p;
+	}
 	return best && best->work == c->work && best->prio == c->prio &&
 	       (c->kind != PEEK || s->h->fifo || best->order == c->order);
 }
