@@ -417,7 +417,7 @@ PHONY += help
 #@   check-sources   every source file is named in its folder's Makefile
 #@   check-exports   every public function is exported, and nothing else
 #@   check-kconfig   every symbol has a help text
-#@   check-proof     the table of figures in README and proof.md is as proof-table writes it
+#@   check-proof     the table of figures in proof.md is as proof-table writes it
 #@   proof-table     write it, from the last make check-all of this folder
 #@   ledger          CLASS=C10 SECONDS=600: a long run, and its line in tests/ledger.tsv
 #@
