@@ -38,8 +38,7 @@ u64 attach_found(struct thread *t, struct op *op, struct dep *dep, u32 j, u64 ta
 	 * CORE-L6 <-> CORE-L5: the overwriter recorded before the CAS that word_snapshot()
 	 * has just acquired (CORE-L4).
 	 */
-	rec = load_relaxed(op->ndeps <= INLINE_DEPS ? &t->d.rec[j] :
-			   &ext_recs(ext_of(e, op->ext), op->ext >> 30)[j]);
+	rec = load_relaxed(desc_rec(e, &t->d, op->ndeps, op->ext, j));
 	return rec_is_value(rec) ? rec_word(rec) : FOUND_DEAD;
 }
 

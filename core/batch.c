@@ -201,6 +201,11 @@ static void segment_attach(struct thread *t, struct acc *a, u32 n, u64 val, u32 
 			granted[a[i].op] += attach_word(t, d, a[i].ref, val);
 			return;
 		}
+		if (unlikely(word_cur(val) >= RM_BASE)) {
+			help_set(&d->block, word_cur(val));
+			granted[a[i].op]++;
+			continue;
+		}
 		granted[a[i].op] += attach_block(t, d, a[i].ref, val & WORD_LASTW ?
 						 word_prev(val) : word_cur(val), 0);
 	}

@@ -87,14 +87,19 @@ int pawl_dump(struct pawl_engine *e, int fd)
 		cur = block_of(e, word_cur(w.val));
 		s = load_relaxed(&cur->state);
 		version = load_relaxed(&var_side_of(e, i)->version);
-		count = (block_count(s) + (w.val & WORD_LASTW ? 0 : word_joined(w.val))) & JOIN_MASK;
+		count = block_count(s) + (w.val & WORD_LASTW ? 0 : word_joined(w.val));
+		if (tag_is_rm(w.tag) && !(w.tag & RM_TAG_CLOSED))
+			count += rm_reading(e, rm_tag_index(w.tag)) - 1;
+		count &= JOIN_MASK;
 		if ((s & BLOCK_DONE) && !count && !(s & BLOCK_ERR)) {
 			idle++;
 			continue;
 		}
-		rc = out(fd, "var %u.%u: version %llu, newest %s by thread %u, %u holders of it%s%s%s\n",
+		rc = out(fd, "var %u.%u: version %llu, newest %s, last pushed %s %u, %u holders of it%s%s%s\n",
 			 i, gen, (unsigned long long)version,
-			 s & BLOCK_DONE ? "write done" : "write pending", tag_slot(w.tag), count,
+			 s & BLOCK_DONE ? "write done" : "write pending",
+			 tag_is_rm(w.tag) ? "by many, rm" : "by thread",
+			 tag_is_rm(w.tag) ? rm_tag_index(w.tag) : tag_slot(w.tag), count,
 			 s & BLOCK_ERR ? ", poisoned" : "",
 			 w.val & WORD_DELETED ? ", deleted" : "",
 			 block_list(s) && !(s & BLOCK_DONE) ? ", readers wait" : "");

@@ -166,7 +166,7 @@ static int pools_add(struct pawl_engine *e)
 	u32 slack = 2 * POOL_MAG * c->max_threads;
 	u32 ops = min_u(c->max_ops + slack, (1u << OPS_BITS) - 1);
 	u32 vars = min_u((c->max_vars + slack + 4096) & ~4095u, 1u << VAR_BITS) - 1;
-	u32 blocks = (u32)min_u((u64)vars + 3ull * ops + slack, (1ull << BLOCK_BITS) - 1);
+	u32 blocks = (u32)min_u((u64)vars + 3ull * ops + slack, RM_BASE - 1);
 	const struct pool_desc d[POOLS] = {
 		[POOL_OP] = { "op", sizeof(struct op), ops, .ctor = op_again,
 				.last = op_last, .user = e },
@@ -267,6 +267,13 @@ static void worker_leave(void *user, struct exec_thread *ex)
 {
 }
 
+/* Threads, their counts of fast reads, and what those belong to; touched as it is needed. */
+static size_t threads_bytes(const struct pawl_engine *e)
+{
+	return e->max_threads * (sizeof(struct thread) + RM_MAX * sizeof(struct rm_row)) +
+	       RM_MAX * sizeof(struct rm);
+}
+
 static void engine_free(struct pawl_engine *e)
 {
 	devices_free(e);
@@ -276,7 +283,7 @@ static void engine_free(struct pawl_engine *e)
 		arena_destroy(e->arena);
 	trace_exit(e);
 	if (e->threads)
-		munmap(e->threads, (size_t)e->max_threads * sizeof(struct thread));
+		munmap(e->threads, threads_bytes(e));
 	free(e->routes);
 	free((void *)(uintptr_t)e->cfg.cpus);
 	free(e);
@@ -336,13 +343,15 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 		memcpy(cpus, c.cpus, c.ncpus * sizeof(*cpus));
 		e->cfg.cpus = cpus;
 	}
-	p = mmap(NULL, (size_t)e->max_threads * sizeof(struct thread), PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	p = mmap(NULL, threads_bytes(e), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED) {
 		rc = err(-ENOMEM, "engine_create: no memory for %u threads", e->max_threads);
 		goto fail;
 	}
 	e->threads = p;
+	e->rm_rows = (void *)(e->threads + e->max_threads * sizeof(struct thread));
+	e->rms = (void *)(e->rm_rows + (size_t)e->max_threads * RM_MAX);
+	e->rm_reads = RM_READS;
 	rc = arena_create(c.name, &e->arena);
 	if (!rc)
 		rc = pools_add(e);

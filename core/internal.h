@@ -65,7 +65,8 @@ BUILD_BUG_ON(sizeof(struct block) != 32);
 /* One access of an op. */
 struct dep {
 	u32 var;		/* H: index | DEP_WRITE */
-	u32 block;		/* H: write: its new block; read: the one it joined */
+	u32 block;		/* H: write: its new block; read: the one it joined, or
+				 * RM_BASE + the rm that counts it */
 	u32 link;		/* next waiting reader; in a batch's link list: readers that join */
 	u32 gen;		/* H: generation of the var */
 };
@@ -216,6 +217,19 @@ struct desc {
 	u64 rec[INLINE_DEPS];	/* A: rec_empty() or rec_value() */
 };
 
+/* A var in read-mostly mode: readmostly.c. */
+struct rm {
+	u64 state;		/* A: epoch and phase */
+	u32 block;		/* A: the version that is read; written by who takes the rm */
+	u32 unused;
+};
+
+/* What a thread has to do with an rm: its part of two sums, modulo 2^32. */
+struct rm_row {
+	u32 in;			/* S: reads that its pushes began */
+	u32 out;		/* S release: reads that it completed, or took back */
+};
+
 /* A body on the stack of this thread. */
 struct frame {
 	struct pawl_run run;	/* first: pawl_fail() gets from it to the frame */
@@ -317,6 +331,8 @@ struct pawl_engine {
 	u32 gen_first;		/* I: even; handles' generations begin behind it: gen_next() */
 	char *ops, *blocks, *vars;	/* I: where these pools begin */
 	char *threads;		/* I: array of struct thread */
+	struct rm_row *rm_rows;	/* I: [slot * RM_MAX + rm] */
+	struct rm *rms;		/* I: [RM_MAX] */
 	struct pool *pool[POOLS];	/* I */
 	struct exec *x;		/* I */
 	u32 fork_gen;		/* I */
@@ -326,6 +342,7 @@ struct pawl_engine {
 	u32 special;		/* A: SPECIAL_*: what ordinary ops need not look for */
 	u32 max_threads;	/* I */
 	u32 ndev;		/* I */
+	u32 rm_reads;		/* I: RM_READS; less in tests */
 	struct exec_queue **routes;	/* I: [dev * 8 + prop] */
 	struct devices *devices;	/* I: NULL if there are only CPUs */
 	/* A: error.c: epoch of waits for all; errors of it that were made, and given out */
@@ -403,6 +420,12 @@ static inline struct dep *op_deps(const struct pawl_engine *e, struct op *op, u3
 static inline u64 *ext_recs(struct ext *x, u32 class)
 {
 	return (u64 *)(void *)(x->deps + ext_cap(class));
+}
+
+/* A push's record of dep j. */
+static inline u64 *desc_rec(const struct pawl_engine *e, struct desc *d, u32 n, u32 ext, u32 j)
+{
+	return n <= INLINE_DEPS ? &d->rec[j] : &ext_recs(ext_of(e, ext), ext >> 30)[j];
 }
 
 static inline u32 dep_ref(u32 opi, u32 n, u32 ext, u32 j)
@@ -634,7 +657,45 @@ static inline void queue_op(struct thread *t, struct op *op, u32 opi)
 /* link.c: take the places */
 int link_simple_slow(struct thread *t, struct op *op, u64 tag, u64 *found);
 u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found);
+void link_help(struct thread *t, u64 tag);
+u64 *desc_cell(struct pawl_engine *e, const struct desc *d, u64 st, u32 vi);
 struct pair word_snapshot(struct var *v);
+
+/* readmostly.c: vars that many threads read and nobody writes */
+struct rm_push {
+	u64 tag;		/* of the push */
+	u64 *cell;		/* its record of this access; NULL: it has one var */
+	const u64 *status;	/* of its descriptor */
+};
+
+u64 rm_read(struct thread *t, struct var *v, u32 gen, u32 n, const struct rm_push *p);
+void rm_begin(struct thread *t, struct var *v, u32 vi, struct pair w);
+u64 rm_end(struct thread *t, struct var *v, u32 vi, struct pair w);
+u32 rm_leave(struct thread *t, u32 i, u32 n);
+u32 rm_reading(const struct pawl_engine *e, u32 i);
+
+static inline struct rm_row *rm_row(const struct pawl_engine *e, u32 slot, u32 i)
+{
+	return &e->rm_rows[(size_t)slot * RM_MAX + i];
+}
+
+/* The version that a dep reads or makes; its op holds it. */
+static inline u32 dep_version(const struct pawl_engine *e, u32 block)
+{
+	return likely(block < RM_BASE) ? block : load_relaxed(&e->rms[block - RM_BASE].block);
+}
+
+/*
+ * Is it worth it to read this version without a word about it?  Then many have read it, the
+ * last one was another thread, and nothing is to be done for its push.
+ */
+static inline bool rm_wanted(const struct thread *t, const struct pair *w)
+{
+	return (w->tag & TAG_KNOWN) && !(w->val & (WORD_LASTW | WORD_DELETED)) &&
+	       tag_slot(w->tag) != t->slot &&
+	       word_joined(w->val) >= t->e->rm_reads +
+	       t->e->rm_reads * load_relaxed(&t->e->used_slots) / RM_READS;
+}
 
 static inline void block_free(struct thread *t, u32 bi)
 {
@@ -686,8 +747,13 @@ static inline u32 attach_own(struct thread *t, struct dep *d, u32 ref, u64 was)
 /* With the word as it was with our tag on it. */
 static inline u32 attach_word(struct thread *t, struct dep *d, u32 ref, u64 val)
 {
-	return d->var & DEP_WRITE ? attach_block(t, d, ref, word_prev(val), word_joined(val)) :
-	       attach_block(t, d, ref, word_cur(val), 0);
+	if (d->var & DEP_WRITE)
+		return attach_block(t, d, ref, word_prev(val), word_joined(val));
+	if (unlikely(word_cur(val) >= RM_BASE)) {
+		help_set(&d->block, word_cur(val));
+		return 1;
+	}
+	return attach_block(t, d, ref, word_cur(val), 0);
 }
 
 /* push.c; the hot ones are inline in there */
@@ -728,6 +794,7 @@ void run_work(void *user, struct exec_thread *ex, u32 work);
 void op_warm(void *user, u32 work);
 u32 finish_op(struct thread *t, struct op *op, u32 opi, int status);
 bool grant(struct op *op);
+void hold_put(struct thread *t, u32 bi);
 
 /*
  * The files of core/devices.h.  An op's dev is the number of a CPU device, or DEV_FIRST + the row of what

@@ -81,52 +81,62 @@ static enum phase tag_phase(struct pawl_engine *e, u64 tag)
 }
 
 /*
- * The word of var vi, tagged by a committed push, is about to be overwritten: its
- * owner may still need the value.  All who get here for one (push, var) have the same
- * value, so the first one suffices.  A wrong cell does no harm: it does not have the tag.
- * op, n and ext must be of one push, or the cell would be outside of its chunk: they are, if
- * the push is still COMMITTED afterwards, because its op cannot end before it is FINISHED
- * (push_several(); the link list of a batch goes when the batch is FINISHED).
+ * Where the push with status st keeps its record of var vi.  NULL: that push is over, or has no
+ * such access.  op, n and ext must be of one push, or the cell would be outside of its chunk: they
+ * are, if the push still has that status afterwards, because its op cannot end before it is
+ * FINISHED (push_several(); the link list of a batch goes when the batch is FINISHED).
  */
-static __cold void record(struct thread *t, u64 tag, u32 vi, u64 val)
+u64 *desc_cell(struct pawl_engine *e, const struct desc *d, u64 st, u32 vi)
 {
-	struct pawl_engine *e = t->e;
-	struct desc *d = &thread_of(e, tag_slot(tag))->d;
-	u64 st = status_make(tag_seq(tag), PHASE_COMMITTED);
-	u32 opi = load_acquire(&d->op), n, ext = 0, j;	/* CORE-L10 <-> CORE-L9 */
+	u32 opi = load_acquire(&d->op), n, ext, j;	/* CORE-L10 <-> CORE-L9 */
 	struct dep *deps;
 	struct op *op;
-	u64 want = rec_empty(tag & ~TAG_KNOWN);
-	u64 *rec;
 
 	if (load_relaxed(&d->status) != st)
-		return;
+		return NULL;
 	op = op_of(e, opi);
 	n = load_acquire(&op->ndeps);	/* CORE-L10 <-> CORE-L9 */
 	ext = load_acquire(&op->ext);	/* CORE-L10 <-> CORE-L9 */
 	if (load_relaxed(&d->status) != st)
-		return;
+		return NULL;
 	BUG_ON1(n > INLINE_DEPS && (n > ext_cap(ext >> 30) || !(ext & 0x3fffffffu)));
 	deps = op_deps(e, op, n, ext);
 	for (j = 0; j < n; j++)
 		if ((load_relaxed(&deps[j].var) & ~DEP_WRITE) == vi)
-			break;
-	if (j == n)
+			return desc_rec(e, (struct desc *)(uintptr_t)d, n, ext, j);
+	return NULL;
+}
+
+/*
+ * The word of var vi, tagged by a committed push, is about to be overwritten: its
+ * owner may still need the value.  All who get here for one (push, var) have the same
+ * value, so the first one suffices.  A wrong cell does no harm: it does not have the tag.
+ */
+static __cold void record(struct thread *t, u64 tag, u32 vi, u64 val)
+{
+	struct pawl_engine *e = t->e;
+	u64 want, *rec;
+
+	tag &= ~TAG_KNOWN;
+	rec = desc_cell(e, &thread_of(e, tag_slot(tag))->d,
+			status_make(tag_seq(tag), PHASE_COMMITTED), vi);
+	if (!rec)
 		return;
-	rec = n <= INLINE_DEPS ? &d->rec[j] : &ext_recs(ext_of(e, ext), ext >> 30)[j];
 	/* CORE-L5 <-> CORE-L6: the word that is changed after this carries it (CORE-L3). */
-	cas_relaxed(rec, &want, rec_value(val));
+	want = rec_empty(tag);
+	while (!cas_relaxed(rec, &want, rec_value(val)))
+		/* The owner may be about to announce what was linked for it. */
+		if (want != rec_empty(tag) && want != rec_announced(tag))
+			return;
 	count(&t->records);
 }
 
-static void help(struct thread *t, u64 tag);
-
 /*
- * Link dep j of the push `tag`.  False: the push is over linking.  *found: the value
- * that our CAS replaced (and FOUND_KNOWN), else 0 (a helper linked it, or the var is
- * deleted).
+ * Link dep j of the push `tag`, which has the record *rec.  False: the push is over linking.
+ * *found: the value that our CAS replaced (and FOUND_KNOWN), else 0 (a helper linked it, or
+ * the var is deleted).
  */
-static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u64 tag,
+static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u64 *rec, u64 tag,
 		     bool batch, bool del, u64 *found)
 {
 	struct pawl_engine *e = t->e;
@@ -136,7 +146,8 @@ static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u6
 	u32 nb = load_acquire(&dep->block);	/* CORE-L10 <-> CORE-L9 */
 	/* CORE-L10 <-> CORE-L9 */
 	u32 add = batch ? load_acquire(&dep->link) : !(vi & DEP_WRITE);
-	bool write = vi & DEP_WRITE;
+	bool write = vi & DEP_WRITE, fast = !write && d == &t->d, tried = !fast;
+	u64 ended = 0;
 	struct var *v;
 
 	*found = 0;
@@ -159,20 +170,47 @@ static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u6
 		 */
 		if ((w.val & WORD_DELETED) || load_relaxed(&v->gen) != gen)
 			return true;
-		switch (tag_phase(e, w.tag)) {
+		if (unlikely(tag_is_rm(w.tag)) && w.tag != ended) {
+			u64 c = load_acquire(rec);	/* CORE-M5 <-> CORE-M6 */
+
+			if (!write && rec_is_linked(c))
+				return true;
+			if (fast && !(w.tag & RM_TAG_CLOSED)) {
+				struct rm_push p = { tag, rec, &d->status };
+
+				*found = rm_read(t, v, gen, add, &p);
+				if (*found)
+					return true;
+				/* Once: a helper may have revoked it, and would again. */
+				fast = false;
+				continue;
+			}
+			/* A helper links it as any other: then the owner shall not. */
+			if (c == rec_announced(tag))
+				cas_relaxed(rec, &c, rec_empty(tag));
+			else
+				ended = rm_end(t, v, vi, w);
+			continue;
+		}
+		switch (tag_is_rm(w.tag) ? PHASE_FINISHED : tag_phase(e, w.tag)) {
 		case PHASE_LINKING:
 			if (BUSTED(NO_HELP))
 				break;
 			if (BUSTED(WAIT_NOT_HELP))
 				cpu_relax();
 			else
-				help(t, w.tag & ~TAG_KNOWN);
+				link_help(t, w.tag & ~TAG_KNOWN);
 			continue;
 		case PHASE_COMMITTED:
 			if (!BUSTED(NO_RECORD))
 				record(t, w.tag, vi, w.val);
 			break;
 		case PHASE_FINISHED:
+			if (!write && !tried && rm_wanted(t, &w)) {
+				rm_begin(t, v, vi, w);
+				tried = true;
+				continue;
+			}
 			break;
 		}
 		new.tag = tag | (write ? 0 : known(e, &w));
@@ -186,7 +224,7 @@ static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u6
 }
 
 /* Finish the linking of somebody's push. */
-static __cold void help(struct thread *t, u64 tag)
+__cold void link_help(struct thread *t, u64 tag)
 {
 	struct pawl_engine *e = t->e;
 	struct desc *d = &thread_of(e, tag_slot(tag))->d;
@@ -206,7 +244,8 @@ static __cold void help(struct thread *t, u64 tag)
 	BUG_ON1(n > INLINE_DEPS && (n > ext_cap(ext >> 30) || !(ext & 0x3fffffffu)));
 	deps = op_deps(e, op, n, ext);
 	for (j = 0; j < n; j++)
-		if (!link_dep(t, d, &deps[j], tag, flags & OP_BATCH, flags & OP_DELETE, &found))
+		if (!link_dep(t, d, &deps[j], desc_rec(e, d, n, ext, j), tag, flags & OP_BATCH,
+			      flags & OP_DELETE, &found))
 			return;
 	if (cas_release_relaxed(&d->status, &st,	/* CORE-L7 <-> CORE-L2 */
 				status_make(tag_seq(tag), PHASE_COMMITTED)))
@@ -223,21 +262,37 @@ int link_simple_slow(struct thread *t, struct op *op, u64 tag, u64 *found)
 	u32 vi = dep->var & ~DEP_WRITE;
 	bool write = dep->var & DEP_WRITE, del = op->flags & OP_DELETE;
 	struct var *v = var_of(e, vi);
-	struct pair w = word_snapshot(v), new;
+	bool tried = false;
+	u64 ended = 0;
 
 	for (;;) {
+		struct pair w = word_snapshot(v), new;
+
 		if (unlikely((w.val & WORD_DELETED) || load_relaxed(&v->gen) != dep->gen) &&
 		    !BUSTED(NO_GEN))
 			return -ESTALE;
-		switch (tag_phase(e, w.tag)) {
+		if (tag_is_rm(w.tag) && w.tag != ended) {
+			*found = write || (w.tag & RM_TAG_CLOSED) ? 0 :
+				 rm_read(t, v, dep->gen, 1, NULL);
+			if (*found)
+				return 0;
+			if (write || (w.tag & RM_TAG_CLOSED))
+				ended = rm_end(t, v, vi, w);
+			continue;
+		}
+		switch (tag_is_rm(w.tag) ? PHASE_FINISHED : tag_phase(e, w.tag)) {
 		case PHASE_LINKING:
-			help(t, w.tag & ~TAG_KNOWN);
-			w = word_snapshot(v);
+			link_help(t, w.tag & ~TAG_KNOWN);
 			continue;
 		case PHASE_COMMITTED:
 			record(t, w.tag, vi, w.val);
 			break;
 		case PHASE_FINISHED:
+			if (!write && !tried && rm_wanted(t, &w)) {
+				rm_begin(t, v, vi, w);
+				tried = true;
+				continue;
+			}
 			break;
 		}
 		new.tag = tag | (write ? 0 : known(e, &w));
@@ -246,8 +301,18 @@ int link_simple_slow(struct thread *t, struct op *op, u64 tag, u64 *found)
 			*found = found_make(w.val, new.tag);
 			return 0;
 		}
-		w = word_snapshot(v);
 	}
+}
+
+/* A read in read-mostly mode, between others that are as usual.  False: look closer. */
+static __noinline bool link_rm(struct thread *t, struct dep *dep, u64 *rec, u64 tag, u64 *found)
+{
+	struct rm_push p = { tag, rec, &t->d.status };
+
+	if (dep->var & DEP_WRITE)
+		return false;
+	*found = rm_read(t, var_of(t->e, dep->var), dep->gen, 1, &p);
+	return *found;
 }
 
 /*
@@ -269,15 +334,19 @@ u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 		store_relaxed(&rec[j], rec_empty(tag));
 	help_set(&d->op, opi);
 	st = status_make(seq, PHASE_LINKING);
-	/* Published by the words: whoever finds the tag sees this, and all before it (CORE-L3). */
-	store_relaxed(&d->status, st);
+	/*
+	 * Whoever finds the tag in a word sees this, and all before it (CORE-L3); who goes through
+	 * the descriptors finds no word.
+	 */
+	store_release(&d->status, st);	/* CORE-M7 <-> CORE-M8 */
 	j = 0;
 	if (likely(n <= INLINE_DEPS && !odd)) {
 		for (; j < n; j++) {
 			u32 vi = deps[j].var;
 
 			if (unlikely(!link_quick(t, var_of(e, vi & ~DEP_WRITE), &deps[j], tag,
-						 vi & DEP_WRITE, &found[j], &d->status, st)))
+						 vi & DEP_WRITE, &found[j], &d->status, st)) &&
+			    !link_rm(t, &deps[j], &rec[j], tag, &found[j]))
 				break;
 		}
 	}
@@ -285,7 +354,7 @@ u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 	for (own = j; j < n; j++) {
 		u64 *f = j < INLINE_DEPS ? &found[j] : &ignored;
 
-		if (!link_dep(t, d, &deps[j], tag, odd & OP_BATCH, odd & OP_DELETE, f))
+		if (!link_dep(t, d, &deps[j], &rec[j], tag, odd & OP_BATCH, odd & OP_DELETE, f))
 			break;	/* helped to the end */
 		own += !!*f;
 	}

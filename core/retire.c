@@ -94,6 +94,15 @@ static __noinline u32 ready_several(struct thread *t, struct ready *r)
 	return run;
 }
 
+/* What to run next on this thread, or 0. */
+static inline u32 ready_end(struct thread *t, struct ready *r)
+{
+	if (!r->head)
+		return 0;
+	return r->head == r->tail ? ready_one(t, op_of(t->e, r->head), r->head) :
+	       ready_several(t, r);
+}
+
 /* The writer behind b may go: b, which we brought to zero, passes its error on. */
 static inline void grant_succ(struct thread *t, struct block *b, u32 bi, u64 s, struct ready *r)
 {
@@ -207,6 +216,12 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 				grant_readers(t, block_list(s), &ready);
 			s += done;
 		} else {
+			if (bi >= RM_BASE) {
+				bi = rm_leave(t, bi - RM_BASE, 1);
+				if (!bi)
+					continue;
+				b = block_of(e, bi);
+			}
 			/* CORE-R2 <-> CORE-A1, CORE-A3 */
 			s = fetch_add_acq_rel(&b->state, -BLOCK_ONE) - BLOCK_ONE;
 		}
@@ -214,10 +229,22 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 		if ((s & BLOCK_CLOSED) && !block_count(s))
 			grant_succ(t, b, bi, s, &ready);
 	}
-	if (!ready.head)
-		return 0;
-	return ready.head == ready.tail ? ready_one(t, op_of(e, ready.head), ready.head) :
-	       ready_several(t, &ready);
+	return ready_end(t, &ready);
+}
+
+/* The hold that stood for all fast readers of a version goes. */
+void hold_put(struct thread *t, u32 bi)
+{
+	struct block *b = block_of(t->e, bi);
+	struct ready ready = { 0, 0 };
+	u32 budget = alone_begin(t);
+	/* CORE-R2 <-> CORE-A1, CORE-A3 */
+	u64 s = fetch_add_acq_rel(&b->state, -BLOCK_ONE) - BLOCK_ONE;
+
+	if ((s & BLOCK_CLOSED) && !block_count(s))
+		grant_succ(t, b, bi, s, &ready);
+	ready_end(t, &ready);
+	alone_end(t, budget);
 }
 
 u32 retire(struct thread *t, struct op *op, u32 error)
@@ -234,7 +261,7 @@ u32 op_inherited(struct pawl_engine *e, struct op *op)
 	for (pass = 0; pass < 2; pass++) {
 		for (j = 0; j < op->ndeps; j++) {
 			bool write = deps[j].var & DEP_WRITE;
-			struct block *b = block_of(e, deps[j].block);
+			struct block *b = block_of(e, dep_version(e, deps[j].block));
 
 			if (write != (bool)pass || !deps[j].block)
 				continue;
@@ -362,9 +389,10 @@ static inline void warm_deps(struct pawl_engine *e, struct op *op)
 	if (n > INLINE_DEPS)
 		return;
 	for (j = 0; j < n; j++) {
-		u32 vi = load_relaxed(&op->deps[j].var);
+		u32 vi = load_relaxed(&op->deps[j].var), bi = load_relaxed(&op->deps[j].block);
 
-		prefetchw(block_of(e, load_relaxed(&op->deps[j].block)));
+		if (likely(bi < RM_BASE))
+			prefetchw(block_of(e, bi));
 		if (vi & DEP_WRITE)
 			prefetchw(var_side_of(e, vi & ~DEP_WRITE));
 	}

@@ -16,6 +16,11 @@
  *   KNOWN   who put the word here saw that cur is DONE: a reader that joins need not
  *           touch the block.  No part of the push's identity (tag_same())
  *
+ * While a var is in read-mostly mode (readmostly.c) the slot is RM_SLOT, which no thread has,
+ * KNOWN is set, and the rest names the mode:
+ *
+ *   tag  [63:53] RM_SLOT  [52:13] epoch  [12:3] index of the rm  [2] closed  [1] KNOWN  [0] 0
+ *
  * Block state (u64), one per version, changed by read-modify-writes:
  *
  *   [63:44] count   holds minus completions: starts at 1 (the write itself), plus
@@ -116,6 +121,58 @@ static inline u64 tag_seq(u64 tag)
 	return (tag >> 2) & TAG_SEQ_MASK;
 }
 
+/*
+ * Read-mostly mode.  RM_SLOT: config.max_threads is smaller.  A dep that reads in this mode, and
+ * what its linker found, have RM_BASE + the index of the rm in the place of a block.
+ */
+#ifdef PAWL_MODEL
+#define RM_MAX		2u
+#else
+#define RM_MAX		1024u
+#endif
+#define RM_SLOT		((1u << SLOT_BITS) - 1)
+#define RM_BASE		((1u << BLOCK_BITS) - RM_MAX)
+#define RM_EPOCH_MASK	((1ull << 40) - 1)
+#define RM_TAG_CLOSED	4ull
+/* Reads of a version after which it may be worth it, beside one for each slot. */
+#define RM_READS	64u
+/* link_quick(): each so many readers of a version; a mask of the word. */
+#define RM_SAMPLE	((u64)(RM_READS - 1) << WORD_JOIN_SHIFT)
+
+/* State of an rm: epoch << 2 | phase. */
+enum rm_phase {
+	RM_FREE = 0,
+	RM_OPEN = 1,		/* of a var, or about to be */
+	RM_CLOSING = 2,		/* whoever finds that no fast reader is left frees it */
+};
+
+BUILD_BUG_ON(RM_MAX > 1u << 10);
+
+static inline u64 rm_state(u64 epoch, enum rm_phase ph)
+{
+	return (epoch & RM_EPOCH_MASK) << 2 | (u64)ph;
+}
+
+static inline u64 rm_tag(u64 epoch, u32 i)
+{
+	return (u64)RM_SLOT << 53 | (epoch & RM_EPOCH_MASK) << 13 | (u64)i << 3 | TAG_KNOWN;
+}
+
+static inline bool tag_is_rm(u64 tag)
+{
+	return tag >> 53 == RM_SLOT;
+}
+
+static inline u64 rm_tag_epoch(u64 tag)
+{
+	return (tag >> 13) & RM_EPOCH_MASK;
+}
+
+static inline u32 rm_tag_index(u64 tag)
+{
+	return (u32)(tag >> 3) & (RM_MAX - 1);
+}
+
 static inline u64 found_make(u64 val, u64 new_tag)
 {
 	return val | (new_tag & TAG_KNOWN) << 62;
@@ -131,7 +188,8 @@ static inline bool tag_same(u64 word_tag, u64 tag)
 
 /*
  * Records: what a word held while it was tagged by a push that is committed but has
- * not attached yet.  Never equal: an empty cell has bit 0 set and the tag of the push.
+ * not attached yet.  Never equal: an empty cell has bit 0 set and the tag of the push; one
+ * that announces a read (readmostly.c) has bit 1, too.
  */
 static inline u64 rec_empty(u64 tag)
 {
@@ -151,6 +209,22 @@ static inline bool rec_is_value(u64 rec)
 static inline u64 rec_word(u64 rec)
 {
 	return rec >> 1;
+}
+
+/* Of a read in read-mostly mode: announced by its push; then linked, with this rm. */
+static inline u64 rec_announced(u64 tag)
+{
+	return tag | 3;
+}
+
+static inline u64 rec_linked(u32 rm)
+{
+	return rec_value(RM_BASE + rm);
+}
+
+static inline bool rec_is_linked(u64 rec)
+{
+	return rec_is_value(rec) && word_cur(rec_word(rec)) >= RM_BASE;
 }
 
 #define BLOCK_DONE	1ull

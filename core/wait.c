@@ -105,6 +105,10 @@ static int look(struct thread *t, u32 vi, u32 gen, bool write)
 	u32 joined = w.val & WORD_LASTW ? 0 : word_joined(w.val);
 	u64 s;
 
+	/* Instead of the hold of those who are counted elsewhere, themselves. */
+	if (tag_is_rm(w.tag) && !(w.tag & RM_TAG_CLOSED))
+		joined += rm_reading(e, rm_tag_index(w.tag)) - 1;
+
 	/* Whose word it is, is in sight with the word (pawl_var_create()). */
 	if ((w.val & WORD_DELETED) || load_relaxed(&v->gen) != gen)
 		return err(-ESTALE, "wait: the var was deleted");
@@ -266,7 +270,7 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 			}
 		}
 	}
-	b = block_of(e, op->deps[0].block);
+	b = block_of(e, dep_version(e, op->deps[0].block));
 	/* As the grant found it, which is over. */
 	error = write || (load_relaxed(&b->state) & BLOCK_ERR) ? b->err : 0;
 	rc = error ? error_take(t, error, out) : 0;

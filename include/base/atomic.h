@@ -68,6 +68,12 @@
 
 /* For store-load edges only; a diagram beside each use names its partner. */
 #define smp_mb()		__atomic_thread_fence(__ATOMIC_SEQ_CST)
+/* The same directly behind a read-modify-write, which on x86 is a barrier itself. */
+#if defined(__x86_64__)
+#define smp_mb_after_rmw()	__atomic_signal_fence(__ATOMIC_SEQ_CST)
+#else
+#define smp_mb_after_rmw()	smp_mb()
+#endif
 
 /* For loops that wait for another thread: a hint to the core and to the model's scheduler. */
 static inline void cpu_relax(void)

@@ -84,6 +84,7 @@ u64 model_cycles_ordered(void);
 	model_pair_cas(MODEL_SITE(MODEL_PAIR_CAS, MODEL_ACQ_REL, MODEL_ACQUIRE), &(p)->tag, \
 		       &(o)->tag, &n_.tag); })
 #define smp_mb()		model_fence(MODEL_SITE(MODEL_FENCE, MODEL_SEQ_CST, 0))
+#define smp_mb_after_rmw()	model_fence(MODEL_SITE(MODEL_FENCE, MODEL_SEQ_CST, 0))
 #define cpu_relax()		model_relax()
 #define cycles()		model_cycles()
 #define cycles_ordered()	model_cycles_ordered()

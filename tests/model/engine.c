@@ -612,6 +612,16 @@ void engine_create(struct pawl_config *c)
 		if (!(me.made & 1u << i) && pawl_var_create(me.e, &me.var[i]))
 			model_fail("var_create");
 	warm(thread_get(me.e));
+	if (!me.rm)
+		return;
+	me.e->rm_reads = 0;
+	for (i = 0; i < me.nvars; i++) {
+		u32 vi = (u32)me.var[i].h;
+
+		if (me.rm & 1u << i)
+			rm_begin(thread_get(me.e), var_of(me.e, vi), vi,
+				 word_snapshot(var_of(me.e, vi)));
+	}
 }
 
 void engine_setup_with(const char *program, struct pawl_config *c)
@@ -636,6 +646,13 @@ static void setup(int kind, u32 workers, u32 max_threads)
 void engine_setup(void)
 {
 	setup(PAWL_PER_DEVICE, 0, 8);
+}
+
+/* The vars with an even number are in read-mostly mode, and go into it as soon as they can. */
+void engine_setup_rm(void)
+{
+	me.rm = 0x55;
+	engine_setup();
 }
 
 void engine_setup_worker(void)

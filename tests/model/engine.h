@@ -87,6 +87,7 @@ struct model_engine {
 	u32 mortal;			/* mask of vars that a program deletes */
 	u32 total[MAX_VARS];		/* writes in the program */
 	bool naive;
+	u32 rm;				/* mask of vars that begin in read-mostly mode, or 0 */
 	bool odd;			/* calls of the device fail: ops may be skipped */
 	/* Devices: mask of ops whose work is in a stream; that mask when an op's body began. */
 	u64 issued, behind[MAX_OPS];
@@ -108,6 +109,7 @@ struct model_engine {
 extern struct model_engine me;
 
 void engine_setup(void);		/* without workers */
+void engine_setup_rm(void);
 void engine_setup_worker(void);		/* with one */
 void engine_setup_naive(void);
 void engine_setup_few(void);		/* with few slots for threads: used again by others */

@@ -7,6 +7,7 @@
 #define S(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup, .check = engine_check)
 #define N(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup_naive, .check = engine_check)
 #define T(...)	COMERS(__VA_ARGS__, .setup = engine_setup_few, .check = engine_check)
+#define M(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup_rm, .check = engine_check)
 /* One thread may be stopped for good anywhere: the others' pushes return. */
 #define F(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup, .flags = MODEL_FREEZE)
 
@@ -60,8 +61,29 @@ const struct scenario scenarios[] = {
 	T("leave_all_3", "w0 . | w1 . | w2 A", 3, 2, 3),
 	T("threads_destroy", "w0 . X | w0 . x", 2, 2, 3),
 	T("threads_destroy_3", "X | w0 . x | w0 . x", 3, 1, 3),
+	M("rm", "w0 | r0", 2, MODEL_ALL, 3),
+	M("rm_2", "w0 r0 | r0 w0", 2, MODEL_ALL, 5),
+	M("rm_pair", "w0w1 | r0w1", 2, MODEL_ALL, 5),
+	M("rm_above", "w1w2 | w1r2", 2, MODEL_ALL, 5),
+	M("rm_cross", "w0r2 | r0w2", 2, MODEL_ALL, 5),
+	M("rm_three", "w0 | r0r1 | w1r0", 3, 3, 5),
+	M("rm_circle", "w1w2 | r2w3 | w1w3", 3, 3, 6),
+	M("rm_read", "r0r1 . w0 | r0r1 | r0w1", 3, 2, 6),
+	M("rm_begin", "r1r3 . # r1r3 | r1r5 | w1", 3, 3, 5),
+	M("rm_again", "w0w1 r0w3 | r0r1 w0", 2, 3, 5),
+	M("rm_delete", "d0 | r0r1 | r0", 3, 3, 5),
+	M("rm_delete_2", "d0 n3 r3 | r0w1 | w0", 3, 2, 5),
+	M("rm_batch", "r0w1+r0w3 | w0w1", 2, 3, 5),
+	M("rm_batch_2", "r0w1+r0w0 | r0w1", 2, 3, 5),
+	M("rm_wide", "r0r1r2r3w4 | w0w4 r2", 2, 2, 5),
+	M("rm_wait", "W0 | r0r1 | R0", 3, 2, 5),
+	M("rm_error", "fw0 . kw0 | kr0w1 E0 | kr0w3", 3, 1, 4),
 	F("stop_pair", "w0w1 | w1w0", 2, MODEL_ALL, 6),
 	F("stop_trim", "M | w0w1 . w0", 2, 1, 3),
 	F("stop_three", "w0w1 | w1w0 | w0", 3, MODEL_ALL, 6),
+	PROGRAM("stop_rm", "w0w1 | r0w1 | w1w0", 3, 3, 6, .setup = engine_setup_rm,
+		.flags = MODEL_FREEZE),
+	PROGRAM("stop_rm_2", "w1w2 | w1r2", 2, MODEL_ALL, 6, .setup = engine_setup_rm,
+		.flags = MODEL_FREEZE),
 	{ .name = NULL },
 };

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Read-mostly mode: a var that many threads read and nobody writes costs its readers no line
+ * that other readers write.
+ *
+ * Structures: the word of such a var has a tag that names an rm (struct rm), and does not change
+ * while the mode lasts.  One hold on its version, counted in the word as a reader, stands for
+ * all fast readers.  These are counted beside it: each thread has, for each rm, how many reads
+ * its pushes began (in) and how many it completed (out), on lines of its own.  The readers
+ * that are there are the sum of all in minus the sum of all out, modulo 2^32.
+ *
+ * An rm is FREE, OPEN for an epoch, CLOSING, and FREE again:
+ *   - A reader that finds a version that many have read, the last one another thread, takes a
+ *     free rm and puts the tag into the word (rm_begin()).
+ *   - A fast reader counts itself, then looks whether the tag is still there (rm_read()).  Is
+ *     it not, it takes its count back and links as any other.
+ *   - Who wants the word for anything else closes the mode first: the tag says so, readers
+ *     link as any other from then on (rm_end()).  Then the word may be changed like any other.
+ *   - Whoever finds the rm CLOSING and nobody reading frees it and drops the hold, as if that
+ *     reader were over (rm_leave(), rm_drain()).  So a write waits for all fast readers.
+ *
+ * A push with several vars takes all its places at one point in time.  A fast reader leaves no
+ * tag by which others could meet it, so it announces the read in its record of the access before
+ * it looks at the tag, and a record that still announces it becomes one that says linked.  Who
+ * closes the mode goes through all pushes that are LINKING: an announced read is revoked, and a
+ * push with a linked one is helped to its end first.  Only then may the word be changed.  Why that
+ * makes no circle: a read is announced when all accesses to vars below are linked, so what
+ * such a push still needs is above this var, as for any push that is helped.
+ *
+ *      reader                              who closes
+ *      in++, record = announced            tag = closed
+ *      barrier (CORE-M1)                   barrier (CORE-M2)
+ *      tag is the same: linked             records; later: sums
+ *
+ *      who completes                       who closes
+ *      out++                               state = CLOSING
+ *      barrier (CORE-M3)                   barrier (CORE-M4)
+ *      state is CLOSING: sums              sums
+ *
+ * Bad outcome in both: each looks before the other has written.  The barriers forbid it.
+ *
+ * Ordering:
+ *   CORE-M5 (a record is read)       <-> CORE-M6 (linked, CAS): the count that belongs to it
+ *   CORE-M7 (LINKING, link.c)        <-> CORE-M8: the push that is found in its descriptor
+ *   CORE-M9 (out, release)           <-> CORE-M10: what a reader did, to the writer behind; and
+ *                                        its in, which so is in the later sum
+ *   CORE-M11 (state, release)        <-> CORE-M12: the rm's block, and the look at the records
+ *
+ * Why a sum of 0 is exact: all out are read before all in, so the difference is at least what it
+ * was between the two; and after the mode was closed no read begins that is not taken back.
+ *
+ * Progress: reading and completing are wait-free, with a sum over all slots while the rm is
+ * closing; rm_end() is lock-free: it helps each push once.
+ *
+ * Lifetime: an rm is used again by any var.  Epochs tell its uses apart: a tag names one, and the
+ * state changes only from that.  Counts go on.  A thread that is stopped while it has counted a
+ * read that it did not complete or take back delays the next writer of that var, or of a var
+ * that uses the rm after it.
+ */
+#include <core/link.h>
+
+#define RM_PROBES 4u		/* rms that are tried for a var */
+
+/* Reads of rm i that were begun and are not over. */
+u32 rm_reading(const struct pawl_engine *e, u32 i)
+{
+	u32 s, n = load_relaxed(&e->used_slots), sum = 0;
+
+	for (s = 0; s < n; s++)
+		sum -= load_acquire(&rm_row(e, s, i)->out);	/* CORE-M10 <-> CORE-M9 */
+	/* Visible with what was completed. */
+	n = load_relaxed(&e->used_slots);
+	for (s = 0; s < n; s++)
+		sum += load_relaxed(&rm_row(e, s, i)->in);
+	return sum;
+}
+
+/* The block whose hold goes, if rm i is closing and nobody reads it any more; else 0. */
+static __noinline u32 rm_drain(struct pawl_engine *e, u32 i)
+{
+	struct rm *rm = &e->rms[i];
+	u64 st = load_acquire(&rm->state);	/* CORE-M12 <-> CORE-M11 */
+	u32 bi;
+
+	if ((st & 3) != RM_CLOSING)
+		return 0;
+	smp_mb();	/* CORE-M4 <-> CORE-M3 */
+	bi = load_relaxed(&rm->block);
+	if (rm_reading(e, i))
+		return 0;
+	/* CORE-M11 <-> CORE-M12: who takes it next writes its block. */
+	return cas_release_relaxed(&rm->state, &st, st - RM_CLOSING + RM_FREE) ? bi : 0;
+}
+
+/*
+ * n reads that are counted in rm i are over.  Returns the block of which the caller is to drop
+ * a hold, or 0.
+ */
+u32 rm_leave(struct thread *t, u32 i, u32 n)
+{
+	struct rm_row *row = rm_row(t->e, t->slot, i);
+
+	store_release(&row->out, row->out + n);	/* CORE-M9 <-> CORE-M10 */
+	smp_mb();	/* CORE-M3 <-> CORE-M4 */
+	if (likely((load_relaxed(&t->e->rms[i].state) & 3) != RM_CLOSING))
+		return 0;
+	return rm_drain(t->e, i);
+}
+
+/* They did not count after all. */
+static __cold void rm_take_back(struct thread *t, u32 i, u32 n)
+{
+	u32 bi = rm_leave(t, i, n);
+
+	if (bi)
+		hold_put(t, bi);
+}
+
+/*
+ * n readers join v, if it is in read-mostly mode; p: of a push with several vars.  Returns what
+ * their linker found, or 0: look closer.
+ */
+u64 rm_read(struct thread *t, struct var *v, u32 gen, u32 n, const struct rm_push *p)
+{
+	u64 tag = load_acquire(&v->word.tag), want;	/* CORE-L4 <-> CORE-L3 */
+	u32 i = rm_tag_index(tag);
+	struct rm_row *row;
+
+	if (!tag_is_rm(tag) || (tag & RM_TAG_CLOSED))
+		return 0;
+	/* the second look: after the word, as in link_dep() */
+	if (p && load_relaxed(p->status) != status_make(tag_seq(p->tag), PHASE_LINKING))
+		return 0;
+	row = rm_row(t->e, t->slot, i);
+	store_relaxed(&row->in, row->in + n);
+	if (p) {
+		want = rec_empty(p->tag);
+		if (!cas_relaxed(p->cell, &want, rec_announced(p->tag))) {
+			rm_take_back(t, i, n);
+			return 0;
+		}
+		smp_mb_after_rmw();	/* CORE-M1 <-> CORE-M2 */
+	} else {
+		smp_mb();	/* CORE-M1 <-> CORE-M2 */
+	}
+	if (likely(load_relaxed(&v->word.tag) == tag && load_relaxed(&v->gen) == gen)) {
+		if (!p)
+			return FOUND_KNOWN | (RM_BASE + i);
+		want = rec_announced(p->tag);
+		if (cas_release_relaxed(p->cell, &want, rec_linked(i)))	/* CORE-M6 <-> CORE-M5 */
+			return FOUND_KNOWN | (RM_BASE + i);
+	} else if (p) {
+		want = rec_announced(p->tag);
+		cas_relaxed(p->cell, &want, rec_empty(p->tag));
+	}
+	rm_take_back(t, i, n);
+	return 0;
+}
+
+/* Var vi, whose word is w, goes into read-mostly mode, if it is still so and there is an rm. */
+__cold void rm_begin(struct thread *t, struct var *v, u32 vi, struct pair w)
+{
+	struct pawl_engine *e = t->e;
+	u32 k, i, j = word_joined(w.val) + 1;
+	struct pair new;
+	struct rm *rm;
+	u64 st, epoch;
+
+	for (k = 0; k < RM_PROBES; k++) {
+		i = (vi + k) % RM_MAX;
+		rm = &e->rms[i];
+		st = load_relaxed(&rm->state);
+		epoch = (st >> 2) + 1;
+		/* CORE-M12 <-> CORE-M11: the last user's look at the block was before. */
+		if ((st & 3) != RM_FREE || !cas_acquire_relaxed(&rm->state, &st,
+								rm_state(epoch, RM_OPEN)))
+			continue;
+		store_relaxed(&rm->block, word_cur(w.val));
+		new.tag = rm_tag(epoch, i);
+		new.val = word_make(word_cur(w.val), word_prev(w.val), j, 0);
+		if (!pair_cas_acq_rel(&v->word, &w, new))	/* CORE-L3 <-> CORE-L4 */
+			/* CORE-M11 <-> CORE-M12: nobody else has heard of this epoch. */
+			store_release(&rm->state, rm_state(epoch, RM_FREE));
+		return;
+	}
+}
+
+/* The push in d, if it is LINKING, does not read var vi fast, or has all its places. */
+static void rm_revoke(struct thread *t, struct desc *d, u32 slot, u32 vi)
+{
+	u64 st = load_acquire(&d->status), tag, *cell, c;	/* CORE-M8 <-> CORE-M7 */
+
+	if ((st & 3) != PHASE_LINKING)
+		return;
+	cell = desc_cell(t->e, d, st, vi);
+	if (!cell)
+		return;
+	tag = tag_make(slot, st >> 2, 0);
+	c = load_acquire(cell);		/* CORE-M5 <-> CORE-M6 */
+	if (c == rec_announced(tag) && cas_acquire(cell, &c, rec_empty(tag)))
+		return;
+	if (rec_is_linked(c))
+		link_help(t, tag);
+}
+
+/*
+ * Read-mostly mode of var vi, whose word is w, comes to its end.  Returns the tag of a word that
+ * may be changed now, or 0: look again.
+ */
+__cold u64 rm_end(struct thread *t, struct var *v, u32 vi, struct pair w)
+{
+	struct pawl_engine *e = t->e;
+	u32 i = rm_tag_index(w.tag), s, n, bi;
+	u64 st = rm_state(rm_tag_epoch(w.tag), RM_OPEN);
+	struct pair new = { w.tag | RM_TAG_CLOSED, w.val };
+
+	if (!(w.tag & RM_TAG_CLOSED) && !pair_cas_acq_rel(&v->word, &w, new))	/* CORE-L3 */
+		return 0;
+	smp_mb();	/* CORE-M2 <-> CORE-M1 */
+	n = load_relaxed(&e->used_slots);
+	for (s = 0; s < n; s++)
+		rm_revoke(t, &thread_of(e, s)->d, s, vi);
+	/* CORE-M11 <-> CORE-M12 */
+	cas_release_relaxed(&e->rms[i].state, &st, st - RM_OPEN + RM_CLOSING);
+	bi = rm_drain(e, i);
+	if (bi)
+		hold_put(t, bi);
+	return new.tag;
+}
