@@ -89,7 +89,8 @@ static __noinline u32 rm_drain(struct pawl_engine *e, u32 i)
 	if (rm_reading(e, i))
 		return 0;
 	/* CORE-M11 <-> CORE-M12: who takes it next writes its block. */
-	return cas_release_relaxed(&rm->state, &st, st - RM_CLOSING + RM_FREE) ? bi : 0;
+	return cas_release_relaxed(&rm->state, &st, st - RM_CLOSING + RM_FREE) &&
+	       !BUSTED(RM_HOLD_KEPT) ? bi : 0;
 }
 
 /*
@@ -102,7 +103,7 @@ u32 rm_leave(struct thread *t, u32 i, u32 n)
 
 	store_release(&row->out, row->out + n);	/* CORE-M9 <-> CORE-M10 */
 	smp_mb();	/* CORE-M3 <-> CORE-M4 */
-	if (likely((load_relaxed(&t->e->rms[i].state) & 3) != RM_CLOSING))
+	if (likely((load_relaxed(&t->e->rms[i].state) & 3) != RM_CLOSING) || BUSTED(RM_UNSEEN))
 		return 0;
 	return rm_drain(t->e, i);
 }
@@ -140,7 +141,7 @@ u64 rm_read(struct thread *t, struct var *v, u32 gen, u32 n, const struct rm_pus
 			return 0;
 		}
 		smp_mb_after_rmw();	/* CORE-M1 <-> CORE-M2 */
-	} else {
+	} else if (!BUSTED(RM_NO_MB)) {
 		smp_mb();	/* CORE-M1 <-> CORE-M2 */
 	}
 	if (likely(load_relaxed(&v->word.tag) == tag && load_relaxed(&v->gen) == gen)) {
@@ -197,7 +198,7 @@ static void rm_revoke(struct thread *t, struct desc *d, u32 slot, u32 vi)
 		return;
 	tag = tag_make(slot, st >> 2, 0);
 	c = load_acquire(cell);		/* CORE-M5 <-> CORE-M6 */
-	if (c == rec_announced(tag) && cas_acquire(cell, &c, rec_empty(tag)))
+	if (c == rec_announced(tag) && cas_relaxed(cell, &c, rec_empty(tag)))
 		return;
 	if (rec_is_linked(c))
 		link_help(t, tag);
@@ -218,7 +219,7 @@ __cold u64 rm_end(struct thread *t, struct var *v, u32 vi, struct pair w)
 		return 0;
 	smp_mb();	/* CORE-M2 <-> CORE-M1 */
 	n = load_relaxed(&e->used_slots);
-	for (s = 0; s < n; s++)
+	for (s = 0; s < n && !BUSTED(RM_NO_REVOKE); s++)
 		rm_revoke(t, &thread_of(e, s)->d, s, vi);
 	/* CORE-M11 <-> CORE-M12 */
 	cas_release_relaxed(&e->rms[i].state, &st, st - RM_OPEN + RM_CLOSING);

@@ -45,6 +45,10 @@
 	X(HANDOFF_JUMPS, "queue: a hand-over overtakes what is queued")			\
 	X(CLAIM_NO_WAKE, "park: a sleeper is claimed and not woken")			\
 	X(KNOWN_EARLY, "link: a version counts as written before its write is done")	\
+	X(RM_NO_REVOKE, "readmostly: fast reads of unfinished pushes are not looked for")	\
+	X(RM_NO_MB, "readmostly: no barrier between a reader's count and its look")	\
+	X(RM_UNSEEN, "readmostly: a reader that is over does not look who waits")	\
+	X(RM_HOLD_KEPT, "readmostly: the hold of the fast readers stays")		\
 	X(NAMED_TWICE, "push: a var that is named twice is two accesses")		\
 	X(ASYNC_EARLY, "retire: an asynchronous op completes when its body returns")	\
 	X(CLEAR_IGNORED, "error: a cleared error still propagates")			\

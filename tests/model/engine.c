@@ -616,7 +616,7 @@ void engine_create(struct pawl_config *c)
 		return;
 	me.e->rm_reads = 0;
 	for (i = 0; i < me.nvars; i++) {
-		u32 vi = (u32)me.var[i].h;
+		u32 vi = var_index(me.var[i]);
 
 		if (me.rm & 1u << i)
 			rm_begin(thread_get(me.e), var_of(me.e, vi), vi,

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+/* core/readmostly.c: vars that many threads read and nobody writes. */
+#include "util.h"
+#include <core/internal.h>
+
+static struct var *word_of(struct pawl_engine *e, pawl_var_t v)
+{
+	return var_of(e, var_index(v));
+}
+
+static bool in_mode(struct pawl_engine *e, pawl_var_t v)
+{
+	return tag_is_rm(word_snapshot(word_of(e, v)).tag);
+}
+
+static struct pawl_op read_and_write(pawl_fn fn, void *arg, const pawl_var_t *r, const pawl_var_t *w)
+{
+	struct pawl_op op = op_write(fn, arg, w);
+
+	op.reads = r;
+	op.nreads = 1;
+	return op;
+}
+
+struct reader {
+	struct pawl_engine *e;
+	pawl_var_t shared;
+	u32 n;
+	u64 ran;
+};
+
+/* Each reads the shared var and writes its own. */
+static void *reader(void *arg)
+{
+	struct reader *r = arg;
+	pawl_var_t own = var_new(r->e);
+	u32 i;
+
+	for (i = 0; i < r->n; i++) {
+		struct pawl_op op = read_and_write(add_plain, &r->ran, &r->shared, &own);
+
+		OK(pawl_push(r->e, &op));
+		pawl_run_one(r->e);
+	}
+	return NULL;
+}
+
+/* Another thread's reads, one after the other: then v is in the mode. */
+static void make_read_mostly(struct pawl_engine *e, pawl_var_t v)
+{
+	struct reader r = { .e = e, .shared = v, .n = 2 * RM_READS };
+
+	join(spawn(reader, &r));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	reader(&r);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+}
+
+START_TEST(test_many_readers_change_no_shared_line)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct reader r = { .e = e, .shared = v, .n = 500 }, other = r;
+	struct pair before, after;
+	u64 state;
+
+	make_read_mostly(e, v);
+	ck_assert(in_mode(e, v));
+	before = word_snapshot(word_of(e, v));
+	state = load_relaxed(&block_of(e, word_cur(before.val))->state);
+	join(spawn(reader, &other));
+	reader(&r);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	after = word_snapshot(word_of(e, v));
+	ck_assert_uint_eq(before.tag, after.tag);
+	ck_assert_uint_eq(before.val, after.val);
+	ck_assert_uint_eq(state, load_relaxed(&block_of(e, word_cur(before.val))->state));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_reads_of_one_var_convert_it)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u64 ran = 0;
+	u32 i;
+
+	make_read_mostly(e, v);
+	ck_assert(in_mode(e, v));
+	for (i = 0; i < 100; i++)
+		OK(push_read(e, add_plain, &ran, v));
+	ck_assert(in_mode(e, v));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 100);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_one_thread_stays_as_usual)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct reader r = { .e = e, .shared = v, .n = 10 * RM_READS };
+
+	reader(&r);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert(!in_mode(e, v));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_write_waits_for_readers_in_flight)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 2);
+	pawl_var_t v = var_new(e);
+	struct gate g = { 0 };
+	u64 ran = 0;
+
+	make_read_mostly(e, v);
+	ck_assert(in_mode(e, v));
+	gate_read(e, &g, v);
+	ck_assert(in_mode(e, v));
+	ck_assert_int_eq(pawl_wait_writable(e, v, 0, NULL), -ETIMEDOUT);
+	ck_assert_int_eq(pawl_wait_readable(e, v, 0, NULL), 0);
+	OK(push_write(e, add_plain, &ran, v));
+	ck_assert(!in_mode(e, v));
+	ck_assert_int_eq(pawl_wait_readable(e, v, 1000000, NULL), -ETIMEDOUT);
+	ck_assert_uint_eq(load_relaxed(&ran), 0);
+	gate_open(&g);
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 1);
+	ck_assert_uint_eq(version(e, v), 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_at_rest_it_is_writable)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+
+	make_read_mostly(e, v);
+	ck_assert(in_mode(e, v));
+	OK(pawl_wait_writable(e, v, 0, NULL));
+	ck_assert(in_mode(e, v));
+	OK(pawl_var_delete(e, v, NULL, NULL));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* More vars than there are rms: the others stay as they were. */
+START_TEST(test_more_vars_than_rms)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	u32 i, n = 0, total = RM_MAX + 100;
+	pawl_var_t *v = calloc(total, sizeof(*v));
+	u64 ran = 0;
+
+	e->rm_reads = 0;
+	for (i = 0; i < total; i++) {
+		v[i] = var_new(e);
+		make_read_mostly(e, v[i]);
+		n += in_mode(e, v[i]);
+	}
+	ck_assert_uint_le(n, RM_MAX);
+	ck_assert_uint_ge(n, RM_MAX / 2);
+	for (i = 0; i < total; i++)
+		OK(push_write(e, add_plain, &ran, v[i]));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, total);
+	free(v);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Random pushes of all kinds on vars that go into the mode as soon as they can. */
+#define SHARED	4u
+
+struct cells {
+	struct pawl_engine *e;
+	pawl_var_t v[SHARED];
+	u64 data[SHARED][2];		/* plain: equal but while it is written */
+	u64 seed, bad, writes;		/* A: bad, writes */
+	u32 rounds;
+};
+
+struct access {
+	struct cells *c;
+	u32 reads, writes;		/* masks */
+};
+
+static int look_and_write(struct pawl_run *run, void *arg)
+{
+	struct access *a = arg;
+	struct cells *c = a->c;
+	u64 bad = 0, first = 0;
+	u32 i, n = 0;
+
+	for (i = 0; i < SHARED; i++) {
+		if (!((a->reads | a->writes) & 1u << i))
+			continue;
+		bad += c->data[i][0] != c->data[i][1];
+		/* 0 and 1 are written by the same ops alone. */
+		if (i < 2)
+			bad += n++ && c->data[i][0] != first;
+		if (i < 2)
+			first = c->data[i][0];
+	}
+	for (i = 0; i < SHARED; i++) {
+		if (!(a->writes & 1u << i))
+			continue;
+		c->data[i][0]++;
+		c->data[i][1]++;
+		fetch_add_relaxed(&c->writes, 1);
+	}
+	if (bad)
+		fetch_add_relaxed(&c->bad, bad);
+	free(a);
+	return 0;
+}
+
+static struct pawl_op cells_op(struct cells *c, u64 *seed, pawl_var_t *v)
+{
+	struct access *a = malloc(sizeof(*a));
+	struct pawl_op op = PAWL_OP_INIT;
+	u32 i, nr = 0, nw = 0;
+
+	a->c = c;
+	a->reads = (u32)random_next(seed) & (SHARED * SHARED - 1);
+	a->writes = random_next(seed) % 8 ? 0 : (u32)random_next(seed) & (SHARED * SHARED - 1);
+	if (a->writes & 3)
+		a->writes |= 3;
+	a->reads &= ~a->writes;
+	for (i = 0; i < SHARED; i++)
+		if (a->reads & 1u << i)
+			v[nr++] = c->v[i];
+	for (i = 0; i < SHARED; i++)
+		if (a->writes & 1u << i)
+			v[nr + nw++] = c->v[i];
+	op.fn = look_and_write;
+	op.arg = a;
+	op.reads = v;
+	op.nreads = nr;
+	op.writes = v + nr;
+	op.nwrites = nw;
+	return op;
+}
+
+static void *cells_pusher(void *arg)
+{
+	struct cells *c = arg;
+	u64 seed = fetch_add_relaxed(&c->seed, 1);
+	struct pawl_op op[3];
+	pawl_var_t v[3][SHARED];
+	u32 i, k;
+
+	for (i = 0; i < c->rounds; i++) {
+		switch (random_next(&seed) % 16) {
+		case 0:
+			for (k = 0; k < 3; k++)
+				op[k] = cells_op(c, &seed, v[k]);
+			OK(pawl_push_batch(c->e, op, 3));
+			break;
+		case 1:
+			OK(pawl_wait_readable(c->e, c->v[i % SHARED], -1, NULL));
+			break;
+		case 2:
+			pawl_wait_writable(c->e, c->v[i % SHARED], 0, NULL);
+			break;
+		default:
+			op[0] = cells_op(c, &seed, v[0]);
+			OK(pawl_push(c->e, &op[0]));
+		}
+		if (i % 4)
+			pawl_run_one(c->e);
+	}
+	return NULL;
+}
+
+START_TEST(test_readers_and_writers_at_any_moment)
+{
+	struct cells c = { .e = engine(PAWL_PER_DEVICE, 2), .rounds = (u32)TIMES(20000), .seed = 11 };
+	pthread_t t[4];
+	u64 versions = 0;
+	u32 i;
+
+	c.e->rm_reads = 0;
+	for (i = 0; i < SHARED; i++)
+		c.v[i] = var_new(c.e);
+	for (i = 0; i < 4; i++)
+		t[i] = spawn(cells_pusher, &c);
+	for (i = 0; i < 4; i++)
+		join(t[i]);
+	OK(pawl_wait_all(c.e, SOON_NS, NULL));
+	ck_assert_uint_eq(c.bad, 0);
+	for (i = 0; i < SHARED; i++)
+		versions += version(c.e, c.v[i]);
+	ck_assert_uint_eq(versions, c.writes);
+	ck_assert_uint_gt(versions, 0);
+	OK(pawl_engine_destroy(c.e));
+}
+END_TEST
+
+SUITE("readmostly", test_many_readers_change_no_shared_line, test_reads_of_one_var_convert_it,
+      test_one_thread_stays_as_usual, test_write_waits_for_readers_in_flight,
+      test_at_rest_it_is_writable, test_more_vars_than_rms, test_readers_and_writers_at_any_moment)
