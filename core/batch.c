@@ -211,36 +211,46 @@ static void segment_attach(struct thread *t, struct acc *a, u32 n, u64 val, u32 
 	}
 }
 
-static int batch_push(struct thread *t, u32 nops, u32 naccs)
+/* The op that takes the places of all: its accesses are the segments. */
+static int batch_op(struct thread *t, u32 naccs, u32 *bopi)
 {
-	struct pawl_engine *e = t->e;
-	struct batch_scratch *s = t->scratch;
-	u32 bopi, i, j, k, nseg = 0, *granted = s->granted;
-	struct dep *links;
-	struct op *bop;
-	u64 tag, found[INLINE_DEPS];
+	struct acc *accs = t->scratch->accs;
+	struct op *bop = op_new(t, bopi);
+	u32 i, ext, nseg = 0;
 	int rc;
 
-	memset(granted, 0, nops * sizeof(*granted));
-	accs_sort(s->accs, naccs);
+	if (!bop)
+		return lack(t, POOL_OP, "push_batch: max_ops exist");
+	accs_sort(accs, naccs);
 	for (i = 0; i < naccs; i++)
-		nseg += !i || s->accs[i].var != s->accs[i - 1].var;
-	bop = op_new(t, &bopi);
-	if (!bop) {
-		return err(-ENOMEM, "push_batch: %u ops exist (config.max_ops)", e->cfg.max_ops);
-	}
+		nseg += !i || accs[i].var != accs[i - 1].var;
 	if (nseg > INLINE_DEPS) {
-		u32 ext;
-
-		rc = ext_get(t, nseg, bopi, &ext);
+		rc = ext_get(t, nseg, *bopi, &ext);
 		if (rc) {
-			op_free(t, bop, bopi);
+			op_free(t, bop, *bopi);
 			return rc;
 		}
 		help_set(&bop->ext, ext);
 	}
 	help_set16(&bop->ndeps, (u16)nseg);
 	help_set16(&bop->flags, OP_BATCH);
+	return 0;
+}
+
+#define RUN_LAST (~0u)		/* in granted: it is ready, and runs inside the push */
+
+/* Everything is there: nothing can fail. */
+static void batch_push(struct thread *t, u32 nops, u32 naccs, u32 bopi)
+{
+	struct pawl_engine *e = t->e;
+	struct batch_scratch *s = t->scratch;
+	u32 i, j, k, nseg, *granted = s->granted;
+	struct op *bop = op_of(e, bopi);
+	struct dep *links;
+	u64 tag, found[INLINE_DEPS];
+
+	nseg = bop->ndeps;
+	memset(granted, 0, nops * sizeof(*granted));
 	links = op_deps(e, bop, nseg, bop->ext);
 	for (i = 0, k = 0; i < naccs; i = j, k++) {
 		for (j = i + 1; j < naccs && s->accs[j].var == s->accs[i].var; j++)
@@ -254,10 +264,7 @@ static int batch_push(struct thread *t, u32 nops, u32 naccs)
 		if (unlikely(load_relaxed(&e->special) & SPECIAL_RECORDING))
 			record_push(t, op, s->ops[i], i + 1 < nops);
 	}
-	/* CORE-N1 <-> CORE-N4 */
-	store_release(&t->pushed, t->pushed + nops);
 	if (nseg) {
-		/* From here nothing can fail. */
 		tag = link_op(t, bop, bopi, found);
 		for (i = 0, k = 0; i < naccs; i = j, k++) {
 			u64 val;
@@ -283,14 +290,21 @@ static int batch_push(struct thread *t, u32 nops, u32 naccs)
 		u32 g = granted[i];
 
 		/* CORE-W1 <-> CORE-W2 */
-		if (g == op->ndeps || fetch_add_acq_rel(&op->wait, -(g + 1)) == g + 1)
+		if (g != op->ndeps && fetch_add_acq_rel(&op->wait, -(g + 1)) != g + 1)
+			continue;
+		/* Bodies that run in here come when the others are where workers find them. */
+		if (op->flags & OP_INLINE && !BUSTED(BATCH_INLINE_FIRST))
+			granted[i] = RUN_LAST;
+		else
 			dispatch(t, op, s->ops[i]);
 	}
+	for (i = 0; i < nops; i++)
+		if (granted[i] == RUN_LAST)
+			dispatch(t, op_of(e, s->ops[i]), s->ops[i]);
 	if (!BUSTED(BATCH_NESTED))
 		batch_exit(t);
 	t->scratch = s;
 	op_free(t, bop, bopi);
-	return 0;
 }
 
 /* Take back the ops of a batch that cannot be pushed. */
@@ -312,11 +326,57 @@ static void batch_undo(struct thread *t, u32 n)
 	}
 }
 
+/* All that the batch needs.  1: a pool is empty; on failure nothing is kept. */
+static int batch_try(struct thread *t, const struct pawl_op *ops, u32 n)
+{
+	struct pawl_engine *e = t->e;
+	u32 i, j, k = 0, bopi = 0;
+	int rc;
+
+	rc = admit(t, n);
+	if (unlikely(rc))
+		return rc;
+	for (i = 0; i < n; i++) {
+		struct op *op = op_new(t, &t->scratch->ops[i]);
+		u32 opi = t->scratch->ops[i];
+
+		if (!op) {
+			rc = lack(t, POOL_OP, "push_batch: max_ops exist");
+			goto undo;
+		}
+		rc = op_fill(t, op, opi, op_at(ops, i), 0);
+		if (rc) {
+			op_free(t, op, opi);
+			goto undo;
+		}
+		for (j = 0; j < op->ndeps; j++, k++) {
+			struct dep *d = &op_deps(e, op, op->ndeps, op->ext)[j];
+
+			t->scratch->accs[k] = (struct acc){ d->var & ~DEP_WRITE, i,
+				dep_ref(opi, op->ndeps, op->ext, j), j };
+		}
+	}
+	rc = batch_op(t, k, &bopi);
+	if (rc)
+		goto undo;
+	for (i = 0; i < n && load_relaxed(&e->special) & SPECIAL_TRACING; i++)
+		trace_event(t, TRACE_PUSH, t->scratch->ops[i], op_at(ops, i)->name, 0);
+	if (e->kind == PAWL_NAIVE)
+		fetch_add_relaxed(&t->naive_pending, n);
+	batch_push(t, n, k, bopi);
+	return e->kind == PAWL_NAIVE ? wait_naive(t) : 0;
+
+undo:
+	batch_undo(t, i);
+	admit_undo(t, n);
+	return rc == -ENOMEM ? 1 : rc;
+}
+
 int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
 {
 	struct thread *t = thread_get(e);
 	size_t i, naccs = 0;
-	u32 j, k = 0;
+	bool tried = false;
 	int rc;
 
 	if (unlikely(!t))
@@ -337,48 +397,18 @@ int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
 	}
 	if (naccs > UINT32_MAX)
 		return err(-E2BIG, "push_batch: %zu accesses", naccs);
-	rc = scratch_grow(t, n, naccs);
-	if (rc)
-		return rc;
-	if (t->pushed + n > t->next_check) {
-		rc = window_wait(t, (u32)n);
-		if (rc)
-			return rc;
-	}
-	for (i = 0; i < n; i++) {
-		const struct pawl_op *desc = op_at(ops, i);
-		struct op *op = op_new(t, &t->scratch->ops[i]);
-		u32 opi = t->scratch->ops[i];
-
-		if (!op) {
-			batch_undo(t, (u32)i);
-			return err(-ENOMEM, "push_batch: %u ops exist (config.max_ops)",
-				   e->cfg.max_ops);
+	do {
+		/* Bodies that run while the batch waits may have used it. */
+		rc = scratch_grow(t, n, naccs);
+		if (!rc)
+			rc = batch_try(t, ops, (u32)n);
+		if (rc > 0) {
+			rc = admit_again(t, &tried, false);
+			if (rc)
+				break;
+			rc = 1;
 		}
-		rc = op_fill(t, op, opi, desc, 0);
-		if (rc) {
-			op_free(t, op, opi);
-			batch_undo(t, (u32)i);
-			return rc;
-		}
-		for (j = 0; j < op->ndeps; j++, k++) {
-			struct dep *d = &op_deps(e, op, op->ndeps, op->ext)[j];
-
-			t->scratch->accs[k] = (struct acc){ d->var & ~DEP_WRITE, (u32)i,
-				dep_ref(opi, op->ndeps, op->ext, j), j };
-		}
-		if (load_relaxed(&e->special) & SPECIAL_TRACING)
-			trace_event(t, TRACE_PUSH, opi, desc->name, 0);
-	}
-	if (e->kind == PAWL_NAIVE)
-		fetch_add_relaxed(&t->naive_pending, (u32)n);
-	rc = batch_push(t, (u32)n, k);
-	if (rc) {
-		if (e->kind == PAWL_NAIVE)
-			fetch_add_relaxed(&t->naive_pending, -(u32)n);
-		batch_undo(t, (u32)n);
-		return rc;
-	}
-	return e->kind == PAWL_NAIVE ? wait_naive(t) : 0;
+	} while (rc > 0);
+	return rc;
 }
 PAWL_EXPORT(pawl_push_batch);

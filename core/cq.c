@@ -123,7 +123,7 @@ int note_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
 		return err(-EINVAL, "push: op.deadline_ns is %lld", (long long)d->deadline_ns);
 	n = pool_get(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], &idx);
 	if (!n)
-		return err(-ENOMEM, "push: no memory for a completion");
+		return lack(t, POOL_NOTE, "push: no memory for a completion");
 	if (q) {
 		/* Dekker with pawl_cq_destroy(): it is counted, or the queue is gone. */
 		fetch_add_seq_cst(&q->named, 1);
@@ -299,7 +299,7 @@ int pawl_ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, int64_t timeou
 		if (was && was >> 32 == ticket.h >> 32)
 			return err(-EBUSY, "ticket_wait: another thread waits for this op");
 	} while (!cas_relaxed(&n->waiter, &was, me));	/* CQ3 */
-	rc = exec_wait(e->x, &t->ex, ticket_over, &w, timeout_ns, wait_helps(t));
+	rc = wait_body(t, ticket_over, &w, timeout_ns);
 	cas_relaxed(&n->waiter, &me, 0);
 	flight_check(t);
 	return rc ? err(rc, "ticket_wait: not complete after %lld ns", (long long)timeout_ns) : 0;
@@ -467,7 +467,7 @@ int pawl_cq_wait(struct pawl_engine *e, pawl_cq_t h, int64_t timeout_ns)
 	if (!cas_relaxed(&q->waiter, &none, t->slot + 1))	/* CQ3 */
 		return err(-EBUSY, "cq_wait: another thread waits for this queue");
 	w.q = q;
-	rc = exec_wait(e->x, &t->ex, cq_wait_over, &w, timeout_ns, wait_helps(t));
+	rc = wait_body(t, cq_wait_over, &w, timeout_ns);
 	store_relaxed(&q->waiter, 0);
 	flight_check(t);
 	if (!rc && !cq_ready(q))

@@ -160,6 +160,27 @@ static void note_again(void *obj, u32 idx, u32 base, void *user)
 		store_relaxed(&((struct op_note *)obj)->state, base << NOTE_GEN_SHIFT);
 }
 
+/*
+ * Ops in flight beyond which a push that may help does so: so many that no worker runs dry,
+ * and so few that they stay in the second level cache.
+ */
+#define WARM_OPS	1024u
+
+/* The smallest number of threads that a queue has. */
+static u32 workers_fewest(const struct pawl_config *c)
+{
+	int n = c->workers;
+
+	if (n && c->kind != PAWL_NAIVE) {
+		n = (int)min_u((u32)n, (u32)c->copy_workers);
+		if (c->kind == PAWL_PER_DEVICE)
+			n = (int)min_u((u32)n, (u32)c->priority_workers);
+		if (c->ndevices)
+			n = (int)min_u((u32)n, (u32)c->device_workers);
+	}
+	return (u32)n;
+}
+
 static int pools_add(struct pawl_engine *e)
 {
 	const struct pawl_config *c = &e->cfg;
@@ -181,9 +202,9 @@ static int pools_add(struct pawl_engine *e)
 				.last = note_last, .user = e },
 		/* A late push counts itself in its queue, and takes that back. */
 		[POOL_CQ] = { "queue", sizeof(struct cq), CQ_MAX, .keep = true },
-		[POOL_EXT0] = { "deps16", 64 + 24 * 16, min_u(ops, 131072u) },
-		[POOL_EXT1] = { "deps256", 64 + 24 * 256, min_u(ops, 32768u) },
-		[POOL_EXT2] = { "deps4096", 64 + 24 * 4096, min_u(ops, 1024u) },
+		[POOL_EXT0] = { "deps16", 64 + 24 * 16, min_u(ops, 65536u + slack) },
+		[POOL_EXT1] = { "deps256", 64 + 24 * 256, min_u(ops, 8192u) },
+		[POOL_EXT2] = { "deps4096", 64 + 24 * 4096, min_u(ops, 512u) },
 		[POOL_EXT3] = { "deps32768", 64 + 24 * 32768, 64 },
 	};
 	u32 i;
@@ -193,6 +214,9 @@ static int pools_add(struct pawl_engine *e)
 		rc = arena_add(e->arena, &d[i], &e->pool[i]);
 		if (rc)
 			return rc;
+		/* There are few: each moves by itself, and no thread keeps any (ext_put()). */
+		if (i > POOL_EXT0)
+			e->pool[i]->mag = 1;
 	}
 	return 0;
 }
@@ -328,7 +352,10 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	e->max_threads = c.max_threads;
 	e->window = c.window ? c.window : c.max_ops;
 	e->policy = c.window_policy >= 0 ? (u32)c.window_policy :
-		    e->cfg.workers ? PAWL_WINDOW_BLOCK : PAWL_WINDOW_HELP;
+		    c.no_help && e->cfg.workers ? PAWL_WINDOW_BLOCK : PAWL_WINDOW_HELP;
+	e->warm = WARM_OPS;
+	e->fewest = workers_fewest(&e->cfg);
+	e->unserved = !e->fewest;
 	e->id = fetch_add_relaxed(&engine_ids, 1) + 1;
 	/* Multiples of the golden ratio lie far from each other, however many there are. */
 	e->gen_first = (u32)e->id * 0x9e3779b9u & ~1u;
@@ -443,6 +470,7 @@ int pawl_engine_stop(struct pawl_engine *e)
 	if (e->devices)
 		device_wait_all(t, -1, EXEC_HELP);
 	workers_lock(e);
+	store_relaxed(&e->stopped, 1);
 	exec_stop(e->x);
 	workers_unlock(e);
 	return 0;
@@ -460,6 +488,7 @@ int pawl_engine_start(struct pawl_engine *e)
 		return err(-EDEADLK, "engine_start: from inside an op");
 	workers_lock(e);
 	rc = exec_start(e->x);
+	store_relaxed(&e->stopped, 0);
 	workers_unlock(e);
 	return rc;
 }

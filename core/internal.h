@@ -291,10 +291,12 @@ struct thread {
 	struct pawl_engine *e __cacheline_aligned;	/* I */
 	u32 slot;		/* I */
 	u32 depth;		/* O: bodies on the stack */
+	u32 lacks;		/* O: the pool that was empty */
+	bool deep;		/* O: counted in the engine's deep */
 	u64 seq;		/* O: push number, grows over all users of the slot */
 	u32 var_limit;		/* O: var indexes below are carved */
 	u32 waits_device;	/* A: the thread waits for all devices */
-	u64 next_check;		/* O: pushed count at which the window is looked at again */
+	u64 next_check;		/* O: pushed count up to which the window is not looked at */
 	struct frame *frame;	/* O */
 	struct trace_buf *trace;	/* A */
 	struct batch_scratch *scratch;	/* O */
@@ -338,8 +340,13 @@ struct pawl_engine {
 	u32 fork_gen;		/* I */
 	u32 kind;		/* I */
 	u32 window, policy;	/* I */
+	u32 fewest;		/* I: workers of the queue that has the fewest */
+	u32 warm;		/* I: ops in flight beyond which a push helps, if it may */
+	u32 stopped;		/* A */
+	bool unserved;		/* I: some queue has no workers */
 	bool help;		/* I */
 	u32 special;		/* A: SPECIAL_*: what ordinary ops need not look for */
+	u32 gate;		/* A: completions that pushers at the window still need, or 0 */
 	u32 max_threads;	/* I */
 	u32 ndev;		/* I */
 	u32 rm_reads;		/* I: RM_READS; less in tests */
@@ -351,6 +358,7 @@ struct pawl_engine {
 	u64 err_seq;		/* A: errors so far */
 	u32 spare_error;	/* I: for when no error object is left */
 	u32 used_slots __cacheline_aligned;	/* A: slots below were used */
+	u32 deep;		/* A: threads that wait in bodies HELP_DEPTH deep */
 	u32 nflight;		/* A: threads that wait for ops in flight to become few, or none */
 	u32 changing;		/* A, futex: a thread starts or joins workers */
 	u64 free_slots;		/* A: stack of left slots, tagged */
@@ -756,13 +764,34 @@ static inline u32 attach_word(struct thread *t, struct dep *d, u32 ref, u64 val)
 	return attach_block(t, d, ref, word_cur(val), 0);
 }
 
+/* admit.c */
+#define HELP_DEPTH 64u		/* nested bodies after which a waiting body only waits */
+int admit_slow(struct thread *t, u32 n);
+void admit_undo(struct thread *t, u32 n);
+int admit_again(struct thread *t, bool *tried, bool wait);
+int lack(struct thread *t, u32 pool, const char *what);
+void gate_pass(struct thread *t);
+
+/*
+ * The places of n ops in the window.  0: they are counted as pushed, and admit_undo() gives
+ * them back.
+ */
+static inline int admit(struct thread *t, u32 n)
+{
+	u64 pushed = t->pushed + n;
+
+	if (unlikely(pushed > t->next_check))
+		return admit_slow(t, n);
+	/* CORE-N1 <-> CORE-N4: before the op can complete; see ops_in_flight(). */
+	store_release(&t->pushed, pushed);
+	return 0;
+}
+
 /* push.c; the hot ones are inline in there */
 int push_op(struct thread *t, struct op *op, u32 opi);
 void push_undo(struct thread *t, struct op *op);
 void dispatch(struct thread *t, struct op *op, u32 opi);
-int window_wait(struct thread *t, u32 n);
 int op_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d, u32 flags);
-int push_one(struct thread *t, const struct pawl_op *d, u32 flags);
 int var_delete(struct thread *t, pawl_var_t v, struct pawl_device dev, pawl_fn fn, void *arg);
 
 /* What an op is by its property and flags. */
@@ -831,7 +860,7 @@ static inline u32 op_device(struct pawl_engine *e, struct pawl_device name)
 }
 
 /* wait.c */
-enum exec_help wait_helps(struct thread *t);
+int wait_body(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns);
 void waiter_granted(struct thread *t, struct op *op, u32 opi);
 void run_alone(struct thread *t, struct op *op, u32 opi);
 u32 retire(struct thread *t, struct op *op, u32 error);

@@ -15,6 +15,9 @@ void ext_put(struct thread *t, u32 ext)
 	u32 p = POOL_EXT0 + (ext >> 30);
 
 	pool_put(t->e->pool[p], &t->cache[p], ext & 0x3fffffffu);
+	/* There are few of the large ones: no thread keeps any. */
+	if (p != POOL_EXT0 && !BUSTED(EXT_HOARDED))
+		pool_cache_flush(t->e->pool[p], &t->cache[p]);
 }
 
 int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext)
@@ -30,8 +33,7 @@ int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext)
 	p = POOL_EXT0 + class;
 	x = pool_get(t->e->pool[p], &t->cache[p], &idx);
 	if (!x)
-		return err(-ENOMEM, "push: too many ops with more than %u vars in flight",
-			   class ? ext_cap(class - 1) : INLINE_DEPS);
+		return lack(t, p, "push: too many ops with so many vars are in flight");
 	store_relaxed(&x->op, opi);
 	*ext = class << 30 | idx;
 	return 0;
@@ -179,7 +181,7 @@ int op_blocks(struct thread *t, struct op *op)
 		if (!(deps[j].var & DEP_WRITE) || dep_block(t, &deps[j]))
 			continue;
 		blocks_put(t, deps, j);
-		return err(-ENOMEM, "push: out of blocks (max_vars, max_ops)");
+		return lack(t, POOL_BLOCK, "push: out of blocks (max_vars, max_ops)");
 	}
 	return 0;
 }

@@ -118,41 +118,29 @@ int pawl_oper_create(struct pawl_engine *e, const struct pawl_op *d, pawl_oper_t
 }
 PAWL_EXPORT(pawl_oper_create);
 
-int pawl_oper_push(struct pawl_engine *e, pawl_oper_t h, int priority, struct pawl_device dev)
+/* One run of an operator that the caller holds.  1: a pool is empty; nothing is kept. */
+static int oper_try(struct thread *t, struct oper *o, u32 idx, int priority, struct pawl_device dev)
 {
-	struct thread *t = thread_get(e);
-	struct oper *o;
+	struct pawl_engine *e = t->e;
 	struct op *op;
-	u32 opi, idx = 0, j;
+	u32 opi, j;
 	int rc;
 
-	if (unlikely(!t))
-		return thread_last.code;
-	if (dev.kind == PAWL_CPU ? dev.id >= e->ndev : !device_row(e, dev))
-		return err(-ENODEV, "oper_push: no device %u:%u", dev.kind, dev.id);
-	o = oper_get(e, h, &idx);
-	if (!o) {
-		if (idx)
-			oper_put(t, idx);
-		return err(-ESTALE, "oper_push: no operator, or it was deleted");
-	}
-	if (unlikely(t->pushed >= t->next_check)) {
-		rc = window_wait(t, 1);
-		if (rc)
-			goto out_oper;
-	}
+	rc = admit(t, 1);
+	if (unlikely(rc))
+		return rc;
 	for (j = 0; j < o->ndeps; j++) {
 		pawl_var_t v = { (u64)o->deps[j].gen << 32 | (o->deps[j].var & ~DEP_WRITE) };
 
 		if (unlikely(var_check(t, v))) {
 			rc = err(-ESTALE, "oper_push: one of its vars was deleted");
-			goto out_oper;
+			goto out;
 		}
 	}
 	op = op_new(t, &opi);
 	if (!op) {
-		rc = err(-ENOMEM, "oper_push: %u ops exist (config.max_ops)", e->cfg.max_ops);
-		goto out_oper;
+		rc = lack(t, POOL_OP, "oper_push: max_ops exist");
+		goto out;
 	}
 	rc = op_deps_copy(t, op, opi, o->deps, o->ndeps);
 	if (rc)
@@ -187,8 +175,37 @@ int pawl_oper_push(struct pawl_engine *e, pawl_oper_t h, int priority, struct pa
 
 out_op:
 	op_free(t, op, opi);
-out_oper:
-	oper_put(t, idx);
+out:
+	admit_undo(t, 1);
+	return rc == -ENOMEM ? 1 : rc;
+}
+
+int pawl_oper_push(struct pawl_engine *e, pawl_oper_t h, int priority, struct pawl_device dev)
+{
+	struct thread *t = thread_get(e);
+	bool tried = false;
+	struct oper *o;
+	u32 idx = 0;
+	int rc;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	if (dev.kind == PAWL_CPU ? dev.id >= e->ndev : !device_row(e, dev))
+		return err(-ENODEV, "oper_push: no device %u:%u", dev.kind, dev.id);
+	o = oper_get(e, h, &idx);
+	if (!o) {
+		if (idx)
+			oper_put(t, idx);
+		return err(-ESTALE, "oper_push: no operator, or it was deleted");
+	}
+	while ((rc = oper_try(t, o, idx, priority, dev)) > 0) {
+		rc = admit_again(t, &tried, false);
+		if (rc)
+			break;
+	}
+	/* The run has the reference now, or there is none. */
+	if (unlikely(rc))
+		oper_put(t, idx);
 	return rc;
 }
 PAWL_EXPORT(pawl_oper_push);

@@ -10,9 +10,11 @@
  *   CORE-W1 (wait counter, release) <-> CORE-W2 (last grant, acquire): what was
  *   attached before, by whoever comes last.
  *
- * Progress: lock-free (link.c); window_wait() blocks where the configuration says so.
+ * Progress: lock-free (link.c); admit.c blocks where the configuration says so.
  */
 #include <core/link.h>
+
+#define INLINE_DEPTH	64u
 
 /* A ready op that is not simply for its queue: a waiter, or to be run inline. */
 static __noinline void dispatch_odd(struct thread *t, struct op *op, u32 opi)
@@ -23,7 +25,8 @@ static __noinline void dispatch_odd(struct thread *t, struct op *op, u32 opi)
 		waiter_granted(t, op, opi);
 		return;
 	}
-	if (e->kind != PAWL_NAIVE && op->dev < DEV_FIRST &&
+	/* An inline run may push an inline op, and so on: not until the stack ends. */
+	if (e->kind != PAWL_NAIVE && op->dev < DEV_FIRST && t->depth < INLINE_DEPTH &&
 	    (op->prop == PAWL_ASYNC || e->kind == PAWL_PER_DEVICE)) {
 		count(&t->inlined);
 		/* Successors of an inline run belong to the queues. */
@@ -120,26 +123,14 @@ __always_inline_fn int push_op(struct thread *t, struct op *op, u32 opi)
 	u64 found;
 	int rc;
 
-	/* CORE-N1 <-> CORE-N4: before the op can complete; see ops_in_flight(). */
-	store_release(&t->pushed, t->pushed + 1);
-	if (likely(op->ndeps == 1)) {
-		store_relaxed(&op->wait, 1);
-		rc = link_simple(t, op, &found);
-		if (likely(!rc)) {
-			/* Once it is attached and not granted, it is no longer ours. */
-			if (attach_own(t, &op->deps[0], dep_ref(opi, 1, 0, 0), found)) {
-				store_relaxed(&op->wait, 0);
-				dispatch(t, op, opi);
-			}
-			return 0;
-		}
-	} else {
-		rc = push_several(t, op, opi);
-	}
-	if (unlikely(rc)) {
-		store_release(&t->pushed, t->pushed - 1);
-		/* Who waits for all may have counted it. */
-		flight_check(t);
+	if (unlikely(op->ndeps != 1))
+		return push_several(t, op, opi);
+	store_relaxed(&op->wait, 1);
+	rc = link_simple(t, op, &found);
+	/* Once it is attached and not granted, it is no longer ours. */
+	if (likely(!rc) && attach_own(t, &op->deps[0], dep_ref(opi, 1, 0, 0), found)) {
+		store_relaxed(&op->wait, 0);
+		dispatch(t, op, opi);
 	}
 	return rc;
 }
@@ -149,58 +140,6 @@ void push_undo(struct thread *t, struct op *op)
 {
 	if (op->ndeps == 1 && (op->deps[0].var & DEP_WRITE))
 		block_free(t, op->deps[0].block);
-}
-
-struct in_flight {
-	struct thread *t;
-	u64 limit;
-	u64 over, look;		/* own completions: at the last call; at which to look */
-};
-
-/*
- * While this thread completes ops itself it need not count again before it has done a part of
- * what is too much.  If it did nothing since the last call, it counts: it may go to sleep.
- */
-static bool below_limit(void *arg)
-{
-	struct in_flight *f = arg;
-	u64 over = f->t->completed, flight;
-
-	if (over < f->look && over != f->over) {
-		f->over = over;
-		return false;
-	}
-	flight = ops_in_flight(f->t->e);
-	f->over = over;
-	f->look = over + (flight > f->limit ? (flight - f->limit) / 4 : 0);
-	return flight <= f->limit;
-}
-
-/*
- * The window: look at the number of ops in flight once in a while (at each push if the
- * policy is to fail), and make room for n more as the policy says.
- */
-__cold int window_wait(struct thread *t, u32 n)
-{
-	struct pawl_engine *e = t->e;
-	struct in_flight f = { t, e->window > n ? e->window - n : 0, t->completed, 0 };
-	/* The pools have room for what all threads may push between two looks. */
-	u32 step = min_u(e->window / 8, POOL_MAG);
-
-	if (e->policy == PAWL_WINDOW_FAIL)
-		return below_limit(&f) ? 0 :
-		       err(-EAGAIN, "push: %u ops are in flight (config.window)", e->window);
-	if (!below_limit(&f)) {
-		f.limit -= f.limit / 4;
-		wait_flight_begin(t, f.limit);
-		/* A waiting body would keep a worker from making room. */
-		exec_wait(e->x, &t->ex, below_limit, &f, -1,
-			  e->policy == PAWL_WINDOW_HELP || t->depth ? EXEC_HELP :
-			  EXEC_HELP_DESERTED);
-		wait_flight_end(t);
-	}
-	t->next_check = t->pushed + max_u(step, 1u);
-	return 0;
 }
 
 /* The usual case: one access. */
@@ -218,7 +157,7 @@ static __always_inline_fn int fill_one(struct thread *t, struct op *op, const st
 		/* Attaching will look at the newest block, after a locked access. */
 		prefetchw(block_of(t->e, word_cur(load_relaxed(&var_of(t->e, vi)->word.val))));
 		if (unlikely(!dep_block(t, &op->deps[0])))
-			return err(-ENOMEM, "push: out of blocks (max_vars, max_ops)");
+			return lack(t, POOL_BLOCK, "push: out of blocks (max_vars, max_ops)");
 	}
 	help_set16(&op->ndeps, 1);
 	return 0;
@@ -293,7 +232,7 @@ static __always_inline_fn int fill_n(struct thread *t, struct op *op, const stru
 			prefetchw(block_of(t->e, word_cur(load_relaxed(&v->word.val))));
 		if (w && unlikely(!dep_block(t, dep))) {
 			blocks_put(t, op->deps, (u32)(dep - op->deps));
-			return err(-ENOMEM, "push: out of blocks (max_vars, max_ops)");
+			return lack(t, POOL_BLOCK, "push: out of blocks (max_vars, max_ops)");
 		}
 		dep++;
 	}
@@ -398,36 +337,60 @@ static __cold int push_refused(struct thread *t, struct op *op, u32 opi)
 	if (op->flags & OP_NOTE)
 		note_undo(t, op);
 	op_free(t, op, opi);
+	admit_undo(t, 1);
 	if (t->e->kind == PAWL_NAIVE)
 		fetch_add_relaxed(&t->naive_pending, -1u);
 	return err(-ESTALE, "push: a var was deleted by another thread meanwhile");
 }
 
-__always_inline_fn int push_one(struct thread *t, const struct pawl_op *d, u32 flags)
+/* The description is bad, or a pool is empty (1): nothing is kept. */
+static __cold int push_undone(struct thread *t, u32 opi, int rc)
+{
+	if (opi)
+		pool_put(t->e->pool[POOL_OP], &t->cache[POOL_OP], opi);
+	admit_undo(t, 1);
+	return rc == -ENOMEM ? 1 : rc;
+}
+
+static __always_inline_fn int push_try(struct thread *t, const struct pawl_op *d, u32 flags)
 {
 	struct pawl_engine *e = t->e;
 	struct op *op;
-	u32 opi;
+	u32 opi = 0;
 	int rc;
 
-	if (unlikely(t->pushed >= t->next_check) && !BUSTED(WINDOW_IGNORED)) {
-		rc = window_wait(t, 1);
-		if (rc)
-			return rc;
-	}
-	op = op_new(t, &opi);
-	if (unlikely(!op))
-		return err(-ENOMEM, "push: %u ops exist (config.max_ops)", e->cfg.max_ops);
-	rc = op_fill(t, op, opi, d, flags);
-	if (unlikely(rc)) {
-		pool_put(e->pool[POOL_OP], &t->cache[POOL_OP], opi);
+	rc = admit(t, 1);
+	if (unlikely(rc))
 		return rc;
-	}
+	op = op_new(t, &opi);
+	rc = likely(op) ? op_fill(t, op, opi, d, flags) : lack(t, POOL_OP, "push: max_ops exist");
+	if (unlikely(rc))
+		return push_undone(t, opi, rc);
 	if (unlikely(load_relaxed(&e->special)))
 		push_special(t, op, opi, d->name);
 	if (unlikely(push_op(t, op, opi)))
 		return push_refused(t, op, opi);
 	return unlikely(e->kind == PAWL_NAIVE) ? wait_naive(t) : 0;
+}
+
+static __cold int push_retry(struct thread *t, const struct pawl_op *d, u32 flags)
+{
+	bool tried = false;
+	int rc;
+
+	do {
+		rc = admit_again(t, &tried, false);
+		if (!rc)
+			rc = push_try(t, d, flags);
+	} while (rc > 0);
+	return rc;
+}
+
+static __always_inline_fn int push_one(struct thread *t, const struct pawl_op *d, u32 flags)
+{
+	int rc = push_try(t, d, flags);
+
+	return likely(rc <= 0) ? rc : push_retry(t, d, flags);
 }
 
 int pawl_push(struct pawl_engine *e, const struct pawl_op *d)

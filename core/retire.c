@@ -337,9 +337,9 @@ static inline void completed(struct thread *t)
 
 	/* CORE-N2 <-> CORE-N3: see ops_in_flight(). */
 	store_release(&t->completed, n);
-	/* A busy thread reports now and then, an idle one at the edge (engine_idle()). */
-	if (unlikely(!(n & 63)) && load_relaxed(&t->e->nflight))
-		flight_check(t);
+	/* A pusher sleeps at the window.  Other waits hear of it at the edge (engine_idle()). */
+	if (unlikely(load_relaxed(&t->e->gate)))
+		gate_pass(t);
 }
 
 /*

@@ -202,7 +202,7 @@ static struct thread *slot_user(struct pawl_engine *e, struct tls_entry *entry)
 	u32 slot;
 
 	if (!slot_take(e, &slot)) {
-		thread_last.code = err(-EAGAIN,
+		thread_last.code = err(-EUSERS,
 				       "more than %u threads are inside the engine (max_threads)",
 				       e->max_threads);
 		return NULL;
@@ -215,6 +215,7 @@ static struct thread *slot_user(struct pawl_engine *e, struct tls_entry *entry)
 	t->next_check = 0;
 	/* Before its first push: who hears of what it pushed sees the bit, too. */
 	fetch_or_relaxed(&e->live[slot / 64], 1ull << slot % 64);
+	t->deep = false;
 	if (exec_thread_init(e->x, &t->ex, slot)) {
 		live_leave(t);
 		slot_leave(e, slot);

@@ -31,14 +31,39 @@
 #include <core/internal.h>
 #include <core/record_format.h>
 
-#define HELP_DEPTH 64u		/* nested bodies after which a waiting body only waits */
+/*
+ * A body that waits more than HELP_DEPTH bodies deep leaves ready ops to others, so that the
+ * stack does not grow without need: unless all workers that could run them wait so as well.
+ * Then the last one that came goes on helping, however deep.
+ */
+static enum exec_help deep_begin(struct thread *t)
+{
+	struct pawl_engine *e = t->e;
 
-enum exec_help wait_helps(struct thread *t)
+	if (fetch_add_relaxed(&e->deep, 1) + 1 < e->fewest && !exec_worker_error(e->x))
+		return EXEC_WAIT;
+	t->deep = true;
+	return EXEC_HELP;
+}
+
+static enum exec_help wait_helps(struct thread *t)
 {
 	/* Should no worker come to a queue, nobody else would run what is in it. */
-	if (!t->depth)
-		return t->e->help ? EXEC_HELP : EXEC_HELP_DESERTED;
-	return t->depth < HELP_DEPTH || !t->e->cfg.workers ? EXEC_HELP : EXEC_WAIT;
+	return t->e->help || t->depth ? EXEC_HELP : EXEC_HELP_DESERTED;
+}
+
+/* A wait that may be inside a body. */
+int wait_body(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns)
+{
+	struct pawl_engine *e = t->e;
+	int rc;
+
+	if (likely(t->depth < HELP_DEPTH || t->deep))
+		return exec_wait(e->x, &t->ex, cond, arg, timeout_ns, wait_helps(t));
+	rc = exec_wait(e->x, &t->ex, cond, arg, timeout_ns, deep_begin(t));
+	t->deep = false;
+	fetch_add_relaxed(&e->deep, -1u);
+	return rc;
 }
 
 /* Does a body on this thread's stack hold the var? */
@@ -190,11 +215,10 @@ void wait_exit(struct thread *t)
 /* Take a place in the var.  NULL: *rc. */
 static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bool write, int *rc)
 {
-	struct pawl_engine *e = t->e;
 	struct op *op = op_new(t, opi);
 
 	if (!op) {
-		*rc = err(-ENOMEM, "wait: %u ops exist (config.max_ops)", e->cfg.max_ops);
+		*rc = lack(t, POOL_OP, "wait: max_ops exist");
 		return NULL;
 	}
 	dep_set(&op->deps[0], vi | (write ? DEP_WRITE : 0), 0, 0, (u32)(h.h >> 32));
@@ -211,9 +235,12 @@ static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bo
 		return NULL;
 	}
 	store_relaxed(&op->token, ((op->token >> 2) + 1) << 2 | TOKEN_ARMED);
+	/* CORE-N1 <-> CORE-N4; the window does not count for waits. */
+	store_release(&t->pushed, t->pushed + 1);
 	if (push_op(t, op, *opi)) {
 		push_undo(t, op);
 		op_free(t, op, *opi);
+		admit_undo(t, 1);
 		*rc = err(-ESTALE, "wait: the var was deleted meanwhile");
 		return NULL;
 	}
@@ -225,6 +252,7 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 {
 	struct thread *t = thread_get(e);
 	u32 vi = var_index(h), opi, error, tok, budget;
+	bool tried = false;
 	struct block *b;
 	struct dep d;
 	struct op *op;
@@ -246,9 +274,9 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 	opi = readopt(t, vi, (u32)(h.h >> 32), write);
 	op = op_of(e, opi);
 	if (!opi) {
-		op = wait_push(t, h, vi, &opi, write, &rc);
-		if (!op)
-			return rc;
+		while (!(op = wait_push(t, h, vi, &opi, write, &rc)))
+			if (rc != -ENOMEM || admit_again(t, &tried, true))
+				return rc;
 	}
 	tok = load_relaxed(&op->token) & ~3u;
 	/* Once it is given up it may be gone: what is needed of it, now. */
@@ -258,8 +286,7 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 	d.link = 0;
 	if (!granted(op)) {
 		/* No time: look() was overtaken by a push.  No body runs here then. */
-		rc = timeout_ns ? exec_wait(e->x, &t->ex, granted, op, timeout_ns, wait_helps(t)) :
-		     -ETIMEDOUT;
+		rc = timeout_ns ? wait_body(t, granted, op, timeout_ns) : -ETIMEDOUT;
 		if (rc) {
 			u32 want = tok | TOKEN_ARMED;
 

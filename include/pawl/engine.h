@@ -144,8 +144,11 @@ enum pawl_kind {
 /* What a push does at the limit of ops in flight (config.window). */
 enum pawl_window_policy {
 	PAWL_WINDOW_FAIL = 0,	/* -EAGAIN */
-	PAWL_WINDOW_BLOCK = 1,	/* wait until there is room (helps if called from a body) */
-	PAWL_WINDOW_HELP = 2,	/* run ready ops on the pushing thread until there is room */
+	PAWL_WINDOW_BLOCK = 1,	/* wait until there is room; run ready ops only if some queue
+				   has no workers, or the engine is stopped */
+	PAWL_WINDOW_HELP = 2,	/* run ready ops on the pushing thread until there is room, and
+				   some of them when more than 1024 ops are in flight, so that
+				   the backlog stays in the caches */
 };
 
 /* Fill with pawl_config_init(), then change what you need. */
@@ -165,8 +168,8 @@ struct pawl_config {
 					   within an eighth per pushing thread; 0: max_ops; an op
 					   on a device counts until its work is in a stream:
 					   device_window bounds what is in there */
-	int window_policy;		/* enum pawl_window_policy; default HELP with 0 workers,
-					   else BLOCK */
+	int window_policy;		/* enum pawl_window_policy; default HELP; with no_help and
+					   workers BLOCK */
 	bool no_help;			/* waiting threads only wait (default: they run ready
 					   ops; inside a body they always do) */
 	bool prefault;			/* touch all memory at creation: no page fault later */
@@ -213,8 +216,8 @@ PAWL_API int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engin
  */
 PAWL_API int pawl_engine_destroy(struct pawl_engine *e);
 /*
- * Stop: drain and join the workers; the engine stays usable, pushes are accepted
- * and wait until pawl_engine_start() (or until a waiting thread runs them).
+ * Stop: drain and join the workers; the engine stays usable, pushes are accepted (at the
+ * window a pusher runs ready ops) and wait until pawl_engine_start() (or until a waiting thread runs them).
  * Both repeatable, by several threads at once too: one after the other.  From inside a
  * body: -EDEADLK.  Blocking.
  */
@@ -248,7 +251,12 @@ PAWL_API int pawl_var_take(struct pawl_engine *e, pawl_var_t v, struct pawl_erro
  * time, on a thread's first call, when a run queue grows, for the first op of a queue
  * (which creates its workers), and to block where window_policy says so.
  * -EINVAL (which field), -ENODEV, -ESTALE, -E2BIG (more vars than an op can have),
- * -EAGAIN (window), -ENOMEM (max_ops).  A refused push has no effect.  One case of
+ * -EAGAIN (window), -ENOMEM.  A refused push has no effect.  If the ops in flight use up
+ * some pool of objects (large ops: limits.md), a push waits for a completion, or is refused
+ * with -EAGAIN, as window_policy says for the window; -ENOMEM: the system refuses memory, or
+ * nothing is in flight and the objects still do not suffice.  A body never waits at the
+ * window: its pushes are accepted as long as there are objects (max_ops and some more);
+ * without any it runs ready ops, and gets -ENOMEM if there are none.  One case of
  * -ESTALE is different: when a var is deleted by another thread during the very
  * push, the op keeps its place on its other vars, does not run, and ends with
  * release(arg, -ESTALE); op->release is then called, so a caller that uses it to
@@ -260,6 +268,8 @@ PAWL_API int pawl_push(struct pawl_engine *e, const struct pawl_op *op);
  * Push n ops that take their places together, at one point in time, as one op
  * would: no other push comes between them on any var.  All or nothing.  Any thread;
  * errors as pawl_push(), and -E2BIG for more ops than max_ops or too many vars in all.
+ * One with more ops than window waits until nothing is in flight (-E2BIG if the policy is to
+ * fail).  Ops that run inside the push, by their property, do so when the others are queued.
  * Lock-free; allocates when it is larger than all that the thread pushed before.
  */
 PAWL_API int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n);

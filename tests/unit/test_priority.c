@@ -73,6 +73,8 @@ START_TEST(test_exact)
 
 				/* by 0: the host drives; by 1: one worker does */
 				c.no_help = by;
+				/* No push runs any. */
+				c.window_policy = PAWL_WINDOW_BLOCK;
 				e = engine_with(&c);
 				if (by)
 					plug_in(e, &p, queue_props[q]);

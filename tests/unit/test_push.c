@@ -299,12 +299,15 @@ END_TEST
 /* Too many huge ops at once: refused without effect, and there is room again later. */
 START_TEST(test_huge_ops_limit)
 {
-	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
 	pawl_var_t *v = calloc(5000, sizeof(*v));
+	struct pawl_engine *e;
 	struct pawl_op op;
 	u32 n = 0, i, pushed;
 	int rc = 0;
 
+	c.window_policy = PAWL_WINDOW_FAIL;
+	e = engine_with(&c);
 	for (i = 0; i < 5000; i++)
 		v[i] = var_new(e);
 	op = op_of_fn(add_one, &n);
@@ -312,8 +315,8 @@ START_TEST(test_huge_ops_limit)
 	op.nreads = 5000;
 	for (pushed = 0; pushed < 10000 && !(rc = pawl_push(e, &op)); pushed++)
 		;
-	ck_assert_int_eq(rc, -ENOMEM);
-	says("push", (const char *const[]){ "push", "4096", NULL });
+	ck_assert_int_eq(rc, -EAGAIN);
+	says("push", (const char *const[]){ "push", "32768", NULL });
 	ck_assert_uint_ge(pushed, 16);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, pushed);
@@ -339,6 +342,7 @@ START_TEST(test_out_of_blocks)
 	c.max_ops = 64;
 	c.max_vars = 3000;
 	c.max_threads = 2;
+	c.window_policy = PAWL_WINDOW_FAIL;
 	e = engine_with(&c);
 	for (i = 0; i < 3000; i++)
 		v[i] = var_new(e);
@@ -351,8 +355,8 @@ START_TEST(test_out_of_blocks)
 		gate_write(e, &g, v[0]);
 		for (pushed = 0; pushed < 60 && !(rc = pawl_push(e, &op)); pushed++)
 			;
-		ck_assert_int_eq(rc, -ENOMEM);
-		says("push", (const char *const[]){ "push", "blocks", NULL });
+		ck_assert_int_eq(rc, -EAGAIN);
+		says("push", (const char *const[]){ "push", "block", NULL });
 		/* The same with two vars: until the last block, and one by one. */
 		gate_open(&g);
 		OK(pawl_wait_all(e, SOON_NS, NULL));

@@ -105,7 +105,7 @@ static void *member(void *arg)
 	int rc = pawl_var_create(c->e, &v);
 
 	if (rc) {
-		MUST(rc == -EAGAIN);
+		MUST(rc == -EUSERS);
 		MUST(strstr(pawl_error_text(), "max_threads"));
 		fetch_add_relaxed(&c->refused, 1);
 	} else {
