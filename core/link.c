@@ -304,15 +304,28 @@ int link_simple_slow(struct thread *t, struct op *op, u64 tag, u64 *found)
 	}
 }
 
-/* A read in read-mostly mode, between others that are as usual.  False: look closer. */
-static __noinline bool link_rm(struct thread *t, struct dep *dep, u64 *rec, u64 tag, u64 *found)
+/*
+ * The owner's deps from j on, one of which link_quick() could not link: a read in read-mostly mode is
+ * as usual, too.  Returns the first that is not, or n.
+ */
+static __noinline u32 link_some(struct thread *t, struct op *op, u64 tag, u32 j, u64 *found)
 {
-	struct rm_push p = { tag, rec, &t->d.status };
+	u64 st = status_make(tag_seq(tag), PHASE_LINKING);
+	u32 n = op->ndeps;
 
-	if (dep->var & DEP_WRITE)
-		return false;
-	*found = rm_read(t, var_of(t->e, dep->var), dep->gen, 1, &p);
-	return *found;
+	for (; j < n; j++) {
+		struct dep *dep = &op->deps[j];
+		u32 vi = dep->var;
+		struct var *v = var_of(t->e, vi & ~DEP_WRITE);
+		struct rm_push p = { tag, &t->d.rec[j], &t->d.status };
+
+		if (link_quick(t, v, dep, tag, vi & DEP_WRITE, &found[j], &t->d.status, st))
+			continue;
+		found[j] = vi & DEP_WRITE ? 0 : rm_read(t, v, dep->gen, 1, &p);
+		if (!found[j])
+			break;
+	}
+	return j;
 }
 
 /*
@@ -345,9 +358,10 @@ u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 			u32 vi = deps[j].var;
 
 			if (unlikely(!link_quick(t, var_of(e, vi & ~DEP_WRITE), &deps[j], tag,
-						 vi & DEP_WRITE, &found[j], &d->status, st)) &&
-			    !link_rm(t, &deps[j], &rec[j], tag, &found[j]))
+						 vi & DEP_WRITE, &found[j], &d->status, st))) {
+				j = link_some(t, op, tag, j, found);
 				break;
+			}
 		}
 	}
 	/* From the first that was not as usual. */

@@ -50,8 +50,11 @@ static __always_inline_fn bool link_quick(struct thread *t, struct var *v, const
 	} else {
 		new.tag = tag | known(t->e, &w);
 		new.val = word_join(w.val, 1);
-		/* Once in a while: is it read by several threads? */
-		if (unlikely(!(new.val & RM_SAMPLE)) && tag_slot(w.tag) != t->slot)
+		/*
+		 * Once in a while: is it read by several threads?  Those that push several vars
+		 * find each other's tags not quick.
+		 */
+		if (!status && unlikely(!(new.val & RM_SAMPLE)) && tag_slot(w.tag) != t->slot)
 			return false;
 	}
 	/* the second look: after the word, CORE-L4 */

@@ -391,10 +391,12 @@ static inline void warm_deps(struct pawl_engine *e, struct op *op)
 	for (j = 0; j < n; j++) {
 		u32 vi = load_relaxed(&op->deps[j].var), bi = load_relaxed(&op->deps[j].block);
 
-		if (likely(bi < RM_BASE))
+		if (vi & DEP_WRITE) {
 			prefetchw(block_of(e, bi));
-		if (vi & DEP_WRITE)
 			prefetchw(var_side_of(e, vi & ~DEP_WRITE));
+		} else if (bi < RM_BASE) {
+			prefetchw(block_of(e, bi));
+		}
 	}
 }
 

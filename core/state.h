@@ -80,9 +80,11 @@ static inline u64 word_make(u32 cur, u32 prev, u32 joined, u64 flags)
 /* n readers join cur. */
 static inline u64 word_join(u64 v, u32 n)
 {
-	u32 had = v & WORD_LASTW ? 0 : word_joined(v);
+	const u64 blocks = (1ull << WORD_JOIN_SHIFT) - 1;
+	u64 had = v & WORD_LASTW ? v & blocks : v;
 
-	return word_make(word_cur(v), word_prev(v), had + n, 0);
+	/* What is carried out of the count goes with the flags. */
+	return (had + ((u64)n << WORD_JOIN_SHIFT)) & (JOIN_MASK << WORD_JOIN_SHIFT | blocks);
 }
 
 /* Block nb takes over, after n more readers joined the one before it. */
