@@ -23,6 +23,7 @@ struct test {
 	void (*thread[THREADS])(void);
 	void (*check)(void);
 	int kind;
+	u32 window;			/* and PAWL_WINDOW_FAIL */
 };
 
 static const struct test *test;
@@ -769,12 +770,57 @@ static void setup(void)
 	c.max_threads = 8;
 	c.spin_ns = 0;
 	c.drop = drop;
+	if (test->window) {
+		c.window = test->window;
+		c.window_policy = PAWL_WINDOW_FAIL;
+	}
 	if (pawl_engine_create(&c, &e))
 		model_fail("create: %s", pawl_error_text());
 	for (i = 0; i < VARS; i++)
 		if (pawl_var_create(e, &var[i]))
 			model_fail("var_create");
 	warm(thread_get(e));
+}
+
+/* One place is left in the window, and nothing can be run. */
+static void hold(struct pawl_run *run, void *arg)
+{
+	store_relaxed(&passed, run->token.h);
+}
+
+static void window_before(void)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+
+	d.async_fn = hold;
+	d.writes = &var[0];
+	d.nwrites = 1;
+	d.prop = PAWL_ASYNC;
+	MODEL_CHECK(!pawl_push(e, &d));
+}
+
+static void window_push(void)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+	int rc;
+
+	d.fn = body_ok;
+	d.writes = &var[0];
+	d.nwrites = 1;
+	rc = pawl_push(e, &d);
+	MODEL_CHECK(!rc || rc == -EAGAIN);
+	if (!rc)
+		note(&given);
+}
+
+static void window_check(void)
+{
+	pawl_token_t token = { load_relaxed(&passed) };
+
+	MODEL_CHECK(given <= 1);
+	MODEL_CHECK(!pawl_complete(e, token, 0, NULL));
+	run_all();
+	MODEL_CHECK(runs == given);
 }
 
 /* What was there before is thread 0's. */
@@ -785,7 +831,7 @@ static void enter(u32 i)
 	if (!t)
 		model_fail("enter");
 	warm(t);
-	t->next_check = ~0ull;
+	t->next_check = test->window ? 0 : ~0ull;
 	if (!i && test->before)
 		test->before();
 	model_forget_exit();
@@ -869,5 +915,7 @@ const struct scenario scenarios[] = {
 	  .thread = { ticket_push, ticket_cancel }, .check = ticket_check),
 	T("ticket", "a ticket says that its op is complete", 2, MODEL_ALL, 4,
 	  .thread = { ticket_push, ticket_look }),
+	T("window", "two threads push at the last place", 2, MODEL_ALL, 4, .before = window_before,
+	  .thread = { window_push, window_push }, .check = window_check, .window = 2),
 	{ .name = NULL },
 };
