@@ -149,11 +149,11 @@ static int look(struct thread *t, u32 vi, u32 gen, bool write)
 }
 
 /*
- * A place that an earlier wait of this thread gave up on the same var, if nothing was
- * pushed there since: it serves again, so that polling with a timeout does not fill the
- * var with places.  Returns the op, or 0.
+ * A place that an earlier wait of this thread gave up on the same var: it serves again, so that
+ * polling with a timeout does not fill the var with places.  Returns the op, or 0.  *newest:
+ * nothing was pushed to the var since, so it is all that there is to wait for.
  */
-static u32 readopt(struct thread *t, u32 vi, u32 gen, bool write)
+static u32 readopt(struct thread *t, u32 vi, u32 gen, bool write, bool *newest)
 {
 	struct pawl_engine *e = t->e;
 	u32 i;
@@ -168,8 +168,7 @@ static u32 readopt(struct thread *t, u32 vi, u32 gen, bool write)
 			continue;
 		*g = t->given_up[--t->ngiven_up];
 		w = word_snapshot(var_of(e, vi));
-		if (word_cur(w.val) != block || (write && !(w.val & WORD_LASTW)))
-			return 0;
+		*newest = word_cur(w.val) == block && (!write || (w.val & WORD_LASTW));
 		/* Granted meanwhile, or another op by now: the token tells. */
 		if (!cas_relaxed(&op->token, &tok, (tok & ~3u) | TOKEN_ARMED))
 			return 0;
@@ -247,13 +246,38 @@ static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bo
 	return op;
 }
 
+/*
+ * The place was granted, and goes.  take: the var's error is the caller's; an error that stays
+ * is inherited by what was pushed behind the place.
+ */
+static int wait_end(struct thread *t, struct op *op, u32 opi, bool write, bool take,
+		    struct pawl_error *out)
+{
+	struct pawl_engine *e = t->e;
+	struct block *b = block_of(e, dep_version(e, op->deps[0].block));
+	/* As the grant found it, which is over. */
+	u32 error = write || (load_relaxed(&b->state) & BLOCK_ERR) ? b->err : 0, budget;
+	int rc = take && error ? error_take(t, error, out) : 0;
+
+	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && take && !rc)
+		rc = device_wait_error(t, op, out);
+	budget = alone_begin(t);
+	retire(t, op, 0);
+	alone_end(t, budget);
+	op_free(t, op, opi);
+	store_release(&t->completed, t->completed + 1);	/* CORE-N2 <-> CORE-N3 */
+	flight_check(t);
+	return rc;
+}
+
 static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct pawl_error *out,
 		    bool write)
 {
 	struct thread *t = thread_get(e);
-	u32 vi = var_index(h), opi, error, tok, budget;
-	bool tried = false;
-	struct block *b;
+	u64 end = timeout_ns > 0 ? exec_now_ns() + (u64)timeout_ns : 0, now;
+	bool tried = false, newest = true;
+	u32 vi = var_index(h), opi, tok;
+	s64 left = timeout_ns;
 	struct dep d;
 	struct op *op;
 	int rc;
@@ -263,15 +287,17 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 		return thread_last.code;
 	if (var_check(t, h))
 		return err(-ESTALE, "wait: no var, or it was deleted");
+again:
 	rc = look(t, vi, (u32)(h.h >> 32), write);
 	if (rc > 0 || rc == -ESTALE)
 		return rc < 0 ? rc : 0;
 	if (t->frame && held_here(t, vi))
 		return err(-EDEADLK, "wait: the var is held by the op that waits for it");
-	if (rc == -EBUSY && !timeout_ns)
+	if (rc == -EBUSY && !left)
 		return err(-ETIMEDOUT, "wait: not over");
 
-	opi = readopt(t, vi, (u32)(h.h >> 32), write);
+	newest = true;
+	opi = readopt(t, vi, (u32)(h.h >> 32), write, &newest);
 	op = op_of(e, opi);
 	if (!opi) {
 		while (!(op = wait_push(t, h, vi, &opi, write, &rc)))
@@ -286,7 +312,7 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 	d.link = 0;
 	if (!granted(op)) {
 		/* No time: look() was overtaken by a push.  No body runs here then. */
-		rc = timeout_ns ? wait_body(t, granted, op, timeout_ns) : -ETIMEDOUT;
+		rc = left ? wait_body(t, granted, op, left) : -ETIMEDOUT;
 		if (rc) {
 			u32 want = tok | TOKEN_ARMED;
 
@@ -297,19 +323,15 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 			}
 		}
 	}
-	b = block_of(e, dep_version(e, op->deps[0].block));
-	/* As the grant found it, which is over. */
-	error = write || (load_relaxed(&b->state) & BLOCK_ERR) ? b->err : 0;
-	rc = error ? error_take(t, error, out) : 0;
-	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && !rc)
-		rc = device_wait_error(t, op, out);
-	budget = alone_begin(t);
-	retire(t, op, 0);
-	alone_end(t, budget);
-	op_free(t, op, opi);
-	store_release(&t->completed, t->completed + 1);	/* CORE-N2 <-> CORE-N3 */
-	flight_check(t);
-	return rc;
+	rc = wait_end(t, op, opi, write, newest, out);
+	if (newest)
+		return rc;
+	/* That was the place of an earlier wait.  What was pushed behind it is still to come. */
+	if (end) {
+		now = exec_now_ns();
+		left = now < end ? (s64)(end - now) : 0;
+	}
+	goto again;
 }
 
 static int wait_all(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *out);

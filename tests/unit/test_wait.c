@@ -241,6 +241,31 @@ START_TEST(test_writable_waits_for_a_later_reader)
 }
 END_TEST
 
+/* A poll with a push in between leaves the place of the first one, and no other. */
+START_TEST(test_polls_between_pushes_leave_one_place)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct pawl_stats s = { .size = sizeof(s) };
+	struct gate g;
+	u64 n = 0;
+	u32 i;
+
+	gate_write(e, &g, v);
+	for (i = 0; i < 200; i++) {
+		FAILS(pawl_wait_writable(e, v, 1, NULL), -ETIMEDOUT, "wait");
+		OK(push_write(e, add_plain, &n, v));
+	}
+	OK(pawl_stats(e, &s));
+	ck_assert_uint_le(s.pushed - s.completed, 200 + 2);
+	gate_open(&g);
+	OK(pawl_wait_writable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 200);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* Polling, and then the real thing: the wait that was given up serves again. */
 START_TEST(test_polling_then_waiting)
 {
@@ -875,7 +900,7 @@ END_TEST
 
 SUITE("wait", test_nothing_to_wait_for, test_readable, test_writable, test_all,
       test_zero_only_looks, test_not_for_later_pushes, test_polling_one, test_polling_few,
-      test_polling_many, test_polling_then_waiting, test_writable_waits_for_a_later_reader,
+      test_polling_many, test_polls_between_pushes_leave_one_place, test_polling_then_waiting, test_writable_waits_for_a_later_reader,
       test_timed_out_writable_keeps_its_place, test_limit_while_helping,
       test_inside_deadlk, test_inside_deadlk_wide, test_inside_waits_help,
       test_inside_waits_nest, test_inside_waits_across_queues, test_wakes_only_its_waiter,
