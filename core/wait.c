@@ -262,7 +262,8 @@ static int wait_end(struct thread *t, struct op *op, u32 opi, bool write, bool t
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && take && !rc)
 		rc = device_wait_error(t, op, out);
 	budget = alone_begin(t);
-	retire(t, op, 0);
+	/* A write without an error would end the error that stays. */
+	retire(t, op, write && !take ? error : 0);
 	alone_end(t, budget);
 	op_free(t, op, opi);
 	store_release(&t->completed, t->completed + 1);	/* CORE-N2 <-> CORE-N3 */

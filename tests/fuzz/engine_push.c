@@ -83,9 +83,13 @@ static bool room(u32 n)
 /* Was this refusal right?  flight: before the push. */
 static void check_again(int rc, u64 flight, u32 n)
 {
+	bool fails = w->cfg.window && w->cfg.window_policy == PAWL_WINDOW_FAIL;
 	u64 limit = w->cfg.window > n ? w->cfg.window - n : 0;
-	bool full = w->cfg.window && w->cfg.window_policy == PAWL_WINDOW_FAIL && flight > limit;
+	bool full = fails && flight > limit;
 
+	/* It would never have room. */
+	if (fails && n > w->cfg.window && rc == -E2BIG)
+		return;
 	if (rc == -EAGAIN ? full : !rc && (!full || !w->det))
 		return;
 	fuzz_broken("a push of %u with %llu in flight returned %d: %s", n,
@@ -144,7 +148,7 @@ void do_batch(void)
 		place(ni[i]);
 	rc = pawl_push_batch(w->e, ops, n);
 	push_end(begun);
-	if (rc == -EAGAIN)
+	if (rc)
 		for (i = n; i--; )
 			unplace(ni[i]);
 	check_again(rc, flight, n);
@@ -449,7 +453,7 @@ void do_bad(void)
 		op.priority = b >> 6 & 1;
 		rc = pawl_push(w->e, &op);
 	}
-	if (rc != want && !(rc == -EAGAIN && w->cfg.window))
+	if (rc != want && !((rc == -EAGAIN || rc == -E2BIG) && w->cfg.window))
 		fuzz_broken("a bad push (%u) returned %d, not %d: %s", b, rc, want, pawl_error_text());
 out:
 	push_end(begun);

@@ -28,7 +28,7 @@ STOPS = {
     'record_undo': 'the same',
     'record_begin': 'the same',
     'record_end': 'the same',
-    'window_wait': 'blocks at the window, if the policy says so',
+    'room_wait': 'blocks where there is no room, if the policy says so',
     'wait_naive': 'the naive kind runs the op inside the push',
     'lane_sync': 'the naive kind, or one without memory, waits for the device',
     'cq_signal': 'the first completion in an empty queue: its eventfd, or a sleeping thread',

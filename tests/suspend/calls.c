@@ -745,6 +745,8 @@ const struct call calls[] = {
 	{ "wait, give up", pre_gate, op_give_up, round_spread, F_TAKES | F_WAITS },
 };
 
+BUILD_BUG_ON(ARRAY_SIZE(calls) != NCALLS);
+
 const struct call *call_random(u64 *seed, u32 without)
 {
 	const struct call *c;
