@@ -1,0 +1,665 @@
+// SPDX-License-Identifier: Apache-2.0
+/* compat/bulk.c: consecutive small pushes of a thread gather into one op. */
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <pawl/engine.h>
+#include <pawl/mx_bridge.h>
+
+#define ADD(p, n) __atomic_add_fetch(p, n, __ATOMIC_SEQ_CST)
+#define GET(p) __atomic_load_n(p, __ATOMIC_SEQ_CST)
+#define PUT(p, v) __atomic_store_n(p, v, __ATOMIC_SEQ_CST)
+/* Bodies run on other threads, where Check's assertions do not work. */
+#define MUST(x) do {								\
+		if (!(x)) {							\
+			fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #x, \
+				pawl_mx_last_error());				\
+			abort();						\
+		}								\
+	} while (0)
+#define OK(call) do {								\
+		int rc_ = (call);						\
+										\
+		ck_assert_msg(!rc_, "%s: %d %s", #call, rc_, pawl_mx_last_error());	\
+	} while (0)
+
+static const struct pawl_mx_context cpu = { PAWL_MX_CPU, 0 }, cpu1 = { PAWL_MX_CPU, 1 };
+
+static void nap_us(long us)
+{
+	const struct timespec ts = { 0, us * 1000 };
+
+	nanosleep(&ts, NULL);
+}
+
+static void until(unsigned int *word, unsigned int v)
+{
+	int i;
+
+	for (i = 0; i < 600000 && GET(word) != v; i++)
+		nap_us(100);
+	MUST(GET(word) == v);
+}
+
+static struct pawl_mx_engine *engine(void)
+{
+	struct pawl_mx_engine *e = NULL;
+
+	MUST(!pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e));
+	return e;
+}
+
+static struct pawl_mx_var *var_new(struct pawl_mx_engine *e)
+{
+	struct pawl_mx_var *v = NULL;
+
+	MUST(!pawl_mx_var_new(e, &v));
+	return v;
+}
+
+static pthread_t spawn(void *(*fn)(void *), void *arg)
+{
+	pthread_t t;
+
+	MUST(!pthread_create(&t, NULL, fn, arg));
+	return t;
+}
+
+static void join(pthread_t t)
+{
+	MUST(!pthread_join(t, NULL));
+}
+
+static uint64_t pushed(struct pawl_mx_engine *e)
+{
+	struct pawl_stats st = { .size = sizeof(st) };
+
+	MUST(!pawl_stats(pawl_mx_engine_pawl(e), &st));
+	return st.pushed;
+}
+
+/* --- bodies --- */
+
+static void add_one(void *run, void *arg)
+{
+	ADD((unsigned int *)arg, 1);
+}
+
+static void nothing(void *run, void *arg)
+{
+}
+
+static void fails(void *run, void *arg)
+{
+	pawl_mx_fail(run, "disk on fire");
+}
+
+static void at_once(void *run, void *on_complete, void *arg)
+{
+	struct pawl_mx_callback cb = *(struct pawl_mx_callback *)on_complete;
+
+	cb.callback(cb.engine, cb.param, NULL);
+}
+
+/* Until the test opens it. */
+static void gate(void *run, void *arg)
+{
+	until(arg, 1);
+}
+
+static unsigned int dropped;
+
+static void drop(void *arg)
+{
+	ADD(&dropped, 1);
+}
+
+static struct pawl_mx_op op_on(pawl_mx_sync_fn fn, void *arg, struct pawl_mx_var *const *v)
+{
+	struct pawl_mx_op op = { .sync = fn, .arg = arg, .drop = drop, .ctx = cpu,
+				 .writes = v, .nwrites = 1 };
+
+	return op;
+}
+
+static int push(struct pawl_mx_engine *e, pawl_mx_sync_fn fn, void *arg, struct pawl_mx_var *v)
+{
+	struct pawl_mx_op op = op_on(fn, arg, &v);
+
+	return pawl_mx_push(e, &op, NULL);
+}
+
+/* --- what gathers --- */
+
+START_TEST(test_full)
+{
+	struct pawl_mx_engine *e = engine();
+	struct pawl_mx_var *v = var_new(e);
+	unsigned int n;
+	int size, i;
+
+	for (size = 2; size <= 10; size++) {
+		uint64_t before = pushed(e);
+
+		n = 0;
+		ck_assert_int_ge(pawl_mx_set_bulk_size(e, size), 0);
+		for (i = 0; i < size - 1; i++)
+			OK(push(e, add_one, &n, v));
+		ck_assert_uint_eq(pushed(e) - before, 0);
+		OK(push(e, add_one, &n, v));
+		ck_assert_uint_eq(pushed(e) - before, 1);
+		OK(pawl_mx_wait_all(e, NULL));
+		ck_assert_uint_eq(n, (unsigned int)size);
+	}
+	/* One op: one version. */
+	ck_assert_uint_eq(pawl_mx_var_version(v), 9);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
+/* A large size: at most 64 gather, and none is lost. */
+START_TEST(test_full_large)
+{
+	struct pawl_mx_engine *e = engine();
+	const int sizes[] = { 63, 64, 65, 100, 1000 };
+	size_t s;
+	int i;
+
+	for (s = 0; s < sizeof(sizes) / sizeof(*sizes); s++) {
+		struct pawl_mx_var *v = var_new(e);
+		unsigned int n = 0;
+
+		ck_assert_int_ge(pawl_mx_set_bulk_size(e, sizes[s]), 0);
+		for (i = 0; i < sizes[s]; i++)
+			OK(push(e, add_one, &n, v));
+		OK(pawl_mx_wait_all(e, NULL));
+		ck_assert_uint_eq(n, (unsigned int)sizes[s]);
+		ck_assert_uint_eq(pawl_mx_var_version(v), (unsigned int)(sizes[s] + 63) / 64);
+	}
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
+struct note {
+	unsigned int *next, id;
+	unsigned int *seen;
+};
+
+static void take_note(void *run, void *arg)
+{
+	struct note *n = arg;
+
+	n->seen[(*n->next)++] = n->id;
+}
+
+/* In order, whatever the vars. */
+START_TEST(test_order)
+{
+	struct pawl_mx_engine *e = engine();
+	struct pawl_mx_var *v = var_new(e), *w = var_new(e), *both[2] = { v, w };
+	static struct note n[1000];
+	static unsigned int seen[1000], next;
+	unsigned int i;
+
+	ck_assert_int_ge(pawl_mx_set_bulk_size(e, 7), 0);
+	for (i = 0; i < 1000; i++) {
+		struct pawl_mx_op op = op_on(take_note, &n[i], i % 3 == 2 ? &v : both);
+
+		n[i] = (struct note){ &next, i, seen };
+		op.nwrites = i % 3 == 1 ? 2 : 1;
+		op.reads = i % 3 ? &w : &v;
+		op.nreads = 1;
+		OK(pawl_mx_push(e, &op, NULL));
+	}
+	OK(pawl_mx_wait_all(e, NULL));
+	ck_assert_uint_eq(next, 1000);
+	for (i = 0; i < 1000; i++)
+		ck_assert_uint_eq(seen[i], i);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
+/*
+ * Ops of five accesses, gathered while nothing runs: the union of what they name, without
+ * duplicates, is what an op needs, so that all of them are accepted, and run.
+ */
+START_TEST(test_bulk_keeps_every_accepted_op)
+{
+	enum { VARS = 1000, OPS = 200000 };
+	struct pawl_mx_engine *e = engine();
+	static struct pawl_mx_var *v[VARS];
+	unsigned int open = 0, n = 0, i, k;
+
+	for (i = 0; i < VARS; i++) {
+		v[i] = var_new(e);
+		OK(push(e, gate, &open, v[i]));
+	}
+	dropped = 0;
+	ck_assert_int_ge(pawl_mx_set_bulk_size(e, 64), 0);
+	for (i = 0; i < OPS; i++) {
+		struct pawl_mx_var *on[5];
+		struct pawl_mx_op op = op_on(add_one, &n, on);
+
+		for (k = 0; k < 5; k++)
+			on[k] = v[(5 * i + k * (i % 7)) % VARS];
+		op.reads = on + 1;
+		op.nreads = 4;
+		OK(pawl_mx_push(e, &op, NULL));
+	}
+	PUT(&open, 1);
+	OK(pawl_mx_wait_all(e, NULL));
+	ck_assert_uint_eq(n, OPS);
+	ck_assert_uint_eq(GET(&dropped), OPS + VARS);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
+/* More vars in one push than a bulk holds, and than it holds in all. */
+START_TEST(test_many_vars)
+{
+	struct pawl_mx_engine *e = engine();
+	struct pawl_mx_var **v = calloc(3000, sizeof(*v));
+	unsigned int n = 0, i;
+
+	for (i = 0; i < 3000; i++)
+		v[i] = var_new(e);
+	ck_assert_int_ge(pawl_mx_set_bulk_size(e, 50), 0);
+	for (i = 0; i < 40; i++) {
+		struct pawl_mx_op op = op_on(add_one, &n, v);
+
+		op.reads = v + 1;
+		op.nreads = (i * 61) % (i % 3 ? 100 : 2000);
+		op.nwrites = 1 + (i * 97) % (i % 2 ? 120 : 1500);
+		OK(pawl_mx_push(e, &op, NULL));
+	}
+	OK(pawl_mx_wait_all(e, NULL));
+	ck_assert_uint_eq(n, 40);
+	OK(pawl_mx_engine_free(e));
+	free(v);
+}
+END_TEST
+
+/* The size is the thread's, for all its engines; those it pushes to in turn get what is theirs. */
+static void *other_thread(void *arg)
+{
+	struct pawl_mx_engine *e = arg;
+	unsigned int n = 0;
+
+	MUST(pawl_mx_bulk_size(e) == 0);
+	MUST(!push(e, add_one, &n, var_new(e)));
+	MUST(!pawl_mx_wait_all(e, NULL));
+	MUST(n == 1);
+	return NULL;
+}
+
+START_TEST(test_threads_and_engines)
+{
+	struct pawl_mx_engine *e = engine(), *f = engine();
+	struct pawl_mx_var *v = var_new(e), *w = var_new(f);
+	unsigned int n = 0, m = 0, i;
+
+	ck_assert_int_eq(pawl_mx_set_bulk_size(e, 10), 0);
+	join(spawn(other_thread, e));
+	ck_assert_int_eq(pawl_mx_bulk_size(f), 10);
+	for (i = 0; i < 30; i++) {
+		OK(push(e, add_one, &n, v));
+		OK(push(e, add_one, &n, v));
+		OK(push(f, add_one, &m, w));
+	}
+	OK(pawl_mx_wait_all(e, NULL));
+	OK(pawl_mx_wait_all(f, NULL));
+	ck_assert_uint_eq(n, 60);
+	ck_assert_uint_eq(m, 30);
+	ck_assert_int_eq(pawl_mx_set_bulk_size(f, -5), 10);
+	ck_assert_int_eq(pawl_mx_bulk_size(e), 0);
+	OK(pawl_mx_engine_free(e));
+	OK(pawl_mx_engine_free(f));
+}
+END_TEST
+
+/* --- what flushes --- */
+
+static struct pawl_mx_engine *be;
+static struct pawl_mx_var *bv, *bw;
+static struct pawl_mx_opr *bo;
+static unsigned int bran;
+
+static void gather(void)
+{
+	int i;
+
+	bran = 0;
+	for (i = 0; i < 3; i++)
+		MUST(!push(be, add_one, &bran, bv));
+}
+
+#define FLUSHES(call)								\
+	do {									\
+		uint64_t pushed_ = pushed(be);					\
+		gather();							\
+		ck_assert_msg(pushed(be) == pushed_, "%s: not gathered", #call);	\
+		(void)(call);							\
+		ck_assert_msg(pushed(be) > pushed_, "%s does not flush", #call);	\
+		OK(pawl_mx_wait_all(be, NULL));					\
+		ck_assert_msg(bran == 3, "%s: %u of 3 ran", #call, bran);	\
+	} while (0)
+
+static int push_prop(int prop, int priority)
+{
+	struct pawl_mx_op op = op_on(nothing, NULL, &bw);
+
+	op.prop = prop;
+	op.priority = priority;
+	return pawl_mx_push(be, &op, NULL);
+}
+
+static int push_async(void)
+{
+	struct pawl_mx_op op = op_on(NULL, NULL, &bw);
+
+	op.async = at_once;
+	return pawl_mx_push(be, &op, NULL);
+}
+
+static int push_cpu1(void)
+{
+	struct pawl_mx_op op = op_on(nothing, NULL, &bw);
+
+	op.ctx = cpu1;
+	return pawl_mx_push(be, &op, NULL);
+}
+
+START_TEST(test_flush_points)
+{
+	struct pawl_mx_op op;
+	struct pawl_mx_var *gone;
+	int p;
+
+	be = engine();
+	bv = var_new(be);
+	bw = var_new(be);
+	gone = var_new(be);
+	op = op_on(nothing, NULL, &bw);
+	OK(pawl_mx_opr_new(be, &op, &bo));
+	ck_assert_int_ge(pawl_mx_set_bulk_size(be, 10), 0);
+	/* any other push */
+	FLUSHES(push_prop(PAWL_NORMAL, 1));
+	FLUSHES(push_prop(PAWL_NORMAL, -1));
+	for (p = 1; p <= PAWL_NO_SKIP; p++)
+		if (p != PAWL_DELETE_VAR)
+			FLUSHES(push_prop(p, 0));
+	FLUSHES(push_async());
+	FLUSHES(push_cpu1());
+	FLUSHES(pawl_mx_opr_push(be, bo, cpu, 0, NULL));
+	FLUSHES(pawl_mx_var_delete(be, gone, cpu, NULL, NULL, NULL));
+	/* waits and questions */
+	FLUSHES(pawl_mx_wait_var(be, bw, NULL));
+	FLUSHES(pawl_mx_wait_write(be, bw, NULL));
+	FLUSHES(pawl_mx_wait_all(be, NULL));
+	FLUSHES(pawl_mx_var_throw(be, bv, NULL));
+	FLUSHES(pawl_mx_var_version(bv));
+	FLUSHES(pawl_mx_opr_delete(be, bo));
+	/* another size */
+	FLUSHES(pawl_mx_set_bulk_size(be, 0));
+	ck_assert_int_eq(pawl_mx_set_bulk_size(be, 10), 0);
+	FLUSHES(pawl_mx_set_bulk_size(be, 20));
+	/* the engine's stop, and its end */
+	gather();
+	OK(pawl_mx_engine_stop(be, NULL));
+	ck_assert_uint_eq(bran, 3);
+	gather();
+	OK(pawl_mx_engine_free(be));
+	ck_assert_uint_eq(bran, 3);
+}
+END_TEST
+
+/* --- threads that end --- */
+
+struct leaver {
+	struct pawl_mx_engine *e;
+	struct pawl_mx_var *v;
+	unsigned int n, gathered, go, spin;
+};
+
+static void *leaver(void *arg)
+{
+	struct leaver *l = arg;
+	unsigned int i;
+
+	MUST(pawl_mx_set_bulk_size(l->e, 100) == 0);
+	for (i = 0; i < 5; i++)
+		MUST(!push(l->e, add_one, &l->n, l->v));
+	ADD(&l->gathered, 1);
+	for (i = 0; i < l->spin; i++)
+		__asm__ volatile("");
+	while (!GET(&l->go))
+		nap_us(50);
+	return NULL;
+}
+
+START_TEST(test_thread_ends)
+{
+	struct leaver l = { .e = engine(), .go = 1 };
+	unsigned int i, rounds = 300;
+
+	l.v = var_new(l.e);
+	for (i = 0; i < rounds; i++)
+		join(spawn(leaver, &l));
+	OK(pawl_mx_wait_var(l.e, l.v, NULL));
+	ck_assert_uint_eq(l.n, 5 * rounds);
+	OK(pawl_mx_engine_free(l.e));
+}
+END_TEST
+
+/* The engine ends while another thread, alive, has gathered: accepted is accepted. */
+START_TEST(test_engine_ends_first)
+{
+	struct leaver l = { .e = engine() };
+	pthread_t t;
+
+	l.v = var_new(l.e);
+	t = spawn(leaver, &l);
+	until(&l.gathered, 1);
+	OK(pawl_mx_engine_free(l.e));
+	ck_assert_uint_eq(l.n, 5);
+	PUT(&l.go, 1);
+	join(t);
+	ck_assert_uint_eq(l.n, 5);
+}
+END_TEST
+
+/* A thread that has gathered ends while its engine is freed: one of them pushes. */
+START_TEST(test_bulk_of_leaving_thread)
+{
+	unsigned int i, j;
+
+	for (i = 0; i < 200; i++) {
+		struct leaver l = { .e = engine(), .go = 1, .spin = (i * 7) % 1500 };
+		pthread_t t[3];
+
+		l.v = var_new(l.e);
+		for (j = 0; j < 3; j++)
+			t[j] = spawn(leaver, &l);
+		until(&l.gathered, 3);
+		OK(pawl_mx_engine_free(l.e));
+		ck_assert_uint_eq(GET(&l.n), 15);
+		for (j = 0; j < 3; j++)
+			join(t[j]);
+	}
+}
+END_TEST
+
+/* --- bodies that gather --- */
+
+static void gather_body(void *run, void *arg)
+{
+	struct leaver *l = arg;
+	int i;
+
+	MUST(pawl_mx_set_bulk_size(l->e, 4) >= 0);
+	for (i = 0; i < 10; i++)
+		MUST(!push(l->e, add_one, &l->n, l->v));
+	MUST(pawl_mx_set_bulk_size(l->e, 0) == 4);
+}
+
+START_TEST(test_inside_body)
+{
+	struct leaver l = { .e = engine() };
+
+	l.v = var_new(l.e);
+	OK(push(l.e, gather_body, &l, var_new(l.e)));
+	OK(pawl_mx_wait_all(l.e, NULL));
+	ck_assert_uint_eq(l.n, 10);
+	OK(pawl_mx_engine_free(l.e));
+}
+END_TEST
+
+/*
+ * The engine is freed while bodies gather, on workers and on the freeing thread: it leaves
+ * their bulks alone while they run, and all that they gathered runs.
+ */
+static void gather_late(void *run, void *arg)
+{
+	struct leaver *l = arg;
+	int i;
+
+	MUST(pawl_mx_set_bulk_size(l->e, 100) >= 0);
+	PUT(&l->gathered, 1);
+	for (i = 0; i < 50; i++) {
+		MUST(!push(l->e, add_one, &l->n, l->v));
+		nap_us(20);
+	}
+}
+
+START_TEST(test_bodies_gather_while_the_engine_ends)
+{
+	int i;
+
+	for (i = 0; i < 60; i++) {
+		struct leaver l = { .e = engine() };
+
+		/* A body of the round before may have run on this thread. */
+		ck_assert_int_ge(pawl_mx_set_bulk_size(l.e, 0), 0);
+		l.v = var_new(l.e);
+		OK(push(l.e, gather_late, &l, var_new(l.e)));
+		OK(push(l.e, gather_late, &l, var_new(l.e)));
+		until(&l.gathered, 1);
+		OK(pawl_mx_engine_free(l.e));
+		ck_assert_uint_eq(l.n, 100);
+	}
+}
+END_TEST
+
+/* --- errors --- */
+
+START_TEST(test_failure_skips_the_rest)
+{
+	struct pawl_mx_engine *e = engine();
+	struct pawl_mx_var *v = var_new(e), *w = var_new(e);
+	unsigned int before = 0, after = 0;
+
+	dropped = 0;
+	ck_assert_int_ge(pawl_mx_set_bulk_size(e, 10), 0);
+	OK(push(e, add_one, &before, v));
+	OK(push(e, fails, NULL, v));
+	OK(push(e, add_one, &after, w));
+	ck_assert_int_ne(pawl_mx_wait_var(e, w, NULL), 0);
+	ck_assert_str_eq(pawl_mx_last_error(), "disk on fire");
+	ck_assert_uint_eq(before, 1);
+	ck_assert_uint_eq(after, 0);
+	ck_assert_uint_eq(dropped, 3);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
+/* A push that is refused is refused at once, and the others are not spoiled by it. */
+START_TEST(test_refused_in_between)
+{
+	struct pawl_mx_engine *e = engine();
+	struct pawl_mx_var *v = var_new(e), *gone = var_new(e), *held = var_new(e);
+	unsigned int n = 0, open = 0;
+
+	/* Its delete waits: the object is still the var's, but it is stale. */
+	OK(push(e, gate, &open, gone));
+	OK(pawl_mx_var_delete(e, gone, cpu, NULL, NULL, NULL));
+	ck_assert_int_ge(pawl_mx_set_bulk_size(e, 10), 0);
+	OK(push(e, add_one, &n, v));
+	ck_assert_int_eq(push(e, add_one, &n, gone), -ESTALE);
+	OK(push(e, add_one, &n, held));
+	PUT(&open, 1);
+	OK(pawl_mx_wait_all(e, NULL));
+	ck_assert_uint_eq(n, 2);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
+/* A var is deleted by another thread while it waits in a bulk: drops, and a wait, tell. */
+struct killer {
+	struct pawl_mx_engine *e;
+	struct pawl_mx_var *v;
+};
+
+static void *killer(void *arg)
+{
+	struct killer *k = arg;
+
+	MUST(!pawl_mx_var_delete(k->e, k->v, cpu, NULL, NULL, NULL));
+	return NULL;
+}
+
+START_TEST(test_var_dies_in_the_bulk)
+{
+	struct pawl_mx_engine *e = engine();
+	struct killer k = { e, var_new(e) };
+	struct pawl_mx_var *v = var_new(e), *both[2] = { v, k.v };
+	unsigned int n = 0, i;
+
+	dropped = 0;
+	ck_assert_int_ge(pawl_mx_set_bulk_size(e, 10), 0);
+	for (i = 0; i < 4; i++) {
+		struct pawl_mx_op op = op_on(add_one, &n, both);
+
+		op.nwrites = i < 2 ? 1 : 2;
+		OK(pawl_mx_push(e, &op, NULL));
+	}
+	join(spawn(killer, &k));
+	ck_assert_int_eq(pawl_mx_wait_all(e, NULL), -ESTALE);
+	ck_assert_uint_eq(dropped, 4);
+	ck_assert_uint_eq(n, 0);
+	OK(pawl_mx_wait_all(e, NULL));
+	OK(push(e, add_one, &n, v));
+	OK(pawl_mx_wait_var(e, v, NULL));
+	ck_assert_uint_eq(n, 1);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
+int main(void)
+{
+	const TTest *const tests[] = {
+		test_full, test_full_large, test_order, test_bulk_keeps_every_accepted_op,
+		test_many_vars, test_threads_and_engines, test_flush_points, test_thread_ends,
+		test_engine_ends_first, test_bulk_of_leaving_thread, test_inside_body,
+		test_bodies_gather_while_the_engine_ends, test_failure_skips_the_rest,
+		test_refused_in_between, test_var_dies_in_the_bulk,
+	};
+	Suite *s = suite_create("mx_bulk");
+	TCase *tc = tcase_create("mx_bulk");
+	SRunner *r;
+	unsigned int i;
+	int failed;
+
+	tcase_set_timeout(tc, 120);
+	for (i = 0; i < sizeof(tests) / sizeof(*tests); i++)
+		tcase_add_test(tc, tests[i]);
+	suite_add_tcase(s, tc);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed ? 1 : 0;
+}
