@@ -765,7 +765,7 @@ END_TEST
 struct nested {
 	struct pawl_engine *e;
 	pawl_var_t v;
-	u32 inner, outer;
+	u32 inner, outer, last;
 };
 
 static int nested_inner(struct pawl_run *run, void *arg)
@@ -799,18 +799,30 @@ static int nested_push(struct pawl_run *run, void *arg)
 	return 0;
 }
 
+static int nested_last(struct pawl_run *run, void *arg)
+{
+	struct nested *n = arg;
+
+	n->last++;
+	return 0;
+}
+
 START_TEST(test_batch_in_a_batch)
 {
 	struct nested n = { .e = engine(PAWL_PER_DEVICE, 0) };
-	struct pawl_op ops[4];
+	struct pawl_op ops[5];
 	u32 i;
 
 	n.v = var_new(n.e);
 	ops[0] = op_of_fn(nested_push, &n);
 	ops[0].prop = PAWL_ASYNC;
-	for (i = 1; i < COUNT(ops); i++)
+	for (i = 1; i < COUNT(ops) - 1; i++)
 		ops[i] = op_write(nested_outer, &n, &n.v);
+	/* It runs inside the push, too, behind the one that pushes. */
+	ops[i] = op_of_fn(nested_last, &n);
+	ops[i].prop = PAWL_ASYNC;
 	OK(pawl_push_batch(n.e, ops, COUNT(ops)));
+	ck_assert_uint_eq(n.last, 1);
 	OK(pawl_wait_all(n.e, SOON_NS, NULL));
 	ck_assert_uint_eq(n.outer, 3);
 	ck_assert_uint_eq(n.inner, 200);
