@@ -191,21 +191,21 @@ static int pools_add(struct pawl_engine *e)
 	const struct pool_desc d[POOLS] = {
 		[POOL_OP] = { "op", sizeof(struct op), ops, .ctor = op_again,
 				.last = op_last, .user = e },
-		[POOL_BLOCK] = { "block", sizeof(struct block), blocks },
+		[POOL_BLOCK] = { .name = "block", .size = sizeof(struct block), .max = blocks },
 		[POOL_VAR] = { "var", VAR_SIZE, vars, .ctor = var_again,
 				.last = var_last, .user = e },
-		[POOL_ERROR] = { "error", sizeof(struct error), ops + vars },
+		[POOL_ERROR] = { .name = "error", .size = sizeof(struct error), .max = ops + vars },
 		[POOL_OPER] = { "operator", sizeof(struct oper), vars, .ctor = oper_again,
 				.last = oper_last, .user = e },
-		[POOL_DEVREC] = { "pending", device_rec_size(), c->ndevices ? vars : 1 },
+		[POOL_DEVREC] = { .name = "pending", .size = device_rec_size(), .max = c->ndevices ? vars : 1 },
 		[POOL_NOTE] = { "note", sizeof(struct op_note), ops, .ctor = note_again,
 				.last = note_last, .user = e },
 		/* A late push counts itself in its queue, and takes that back. */
 		[POOL_CQ] = { "queue", sizeof(struct cq), CQ_MAX, .keep = true },
-		[POOL_EXT0] = { "deps16", 64 + 24 * 16, min_u(ops, 65536u + slack) },
-		[POOL_EXT1] = { "deps256", 64 + 24 * 256, min_u(ops, 8192u) },
-		[POOL_EXT2] = { "deps4096", 64 + 24 * 4096, min_u(ops, 512u) },
-		[POOL_EXT3] = { "deps32768", 64 + 24 * 32768, 64 },
+		[POOL_EXT0] = { .name = "deps16", .size = 64 + 24 * 16, .max = min_u(ops, 65536u + slack) },
+		[POOL_EXT1] = { .name = "deps256", .size = 64 + 24 * 256, .max = min_u(ops, 8192u) },
+		[POOL_EXT2] = { .name = "deps4096", .size = 64 + 24 * 4096, .max = min_u(ops, 512u) },
+		[POOL_EXT3] = { .name = "deps32768", .size = 64 + 24 * 32768, .max = 64 },
 	};
 	u32 i;
 	int rc;

@@ -64,7 +64,7 @@ int main(void)
 	pawl_var_t v[REQUESTS];
 	struct pawl_engine *e;
 	pthread_t thread;
-	int i, rc;
+	int i;
 
 	if (pipe(queue) || pthread_create(&thread, NULL, answers, NULL))
 		return 1;
@@ -84,10 +84,10 @@ int main(void)
 					    .nreads = REQUESTS }) ||
 	    pawl_wait_all(e, -1, NULL))
 		goto err;
-	rc = pawl_engine_destroy(e);
+	/* No thread may be inside a call on the engine when it is destroyed. */
 	close(queue[1]);
 	pthread_join(thread, NULL);
-	return rc != 0;
+	return pawl_engine_destroy(e) != 0;
 err:
 	fprintf(stderr, "async: %s\n", pawl_error_text());
 	return 1;
