@@ -380,8 +380,13 @@ int threads_init(struct pawl_engine *e)
 	e->fork_gen = load_relaxed(&pawl_fork_gen);
 	e->slots = calloc(e->max_threads, sizeof(*e->slots));
 	e->live = calloc((e->max_threads + 63) / 64, sizeof(*e->live));
-	if (!e->slots || !e->live)
+	if (!e->slots || !e->live) {
+		free(e->slots);
+		free(e->live);
+		e->slots = NULL;
+		e->live = NULL;
 		return err(-ENOMEM, "no memory for %u thread slots", e->max_threads);
+	}
 	return 0;
 }
 
