@@ -13,6 +13,7 @@
  *   CORE-E1 (engine's list of first errors, CAS) <-> CORE-E2 (exchange by wait-all)
  *   CORE-E4 (given, and counted, CAS) <-> CORE-E5 (epoch ended by wait-all, CAS): gone
  *   CORE-E3 (a reference goes, acq_rel) <-> CORE-E3 of the others: last reads before reuse
+ *   CORE-E6 (first reference, release) <-> CORE-E7 (another one, acquire): it is a new error
  * One of these is passed by whoever looks at an error.  What decides who gets it (`gone`,
  * the payload, the counts of the epoch) is relaxed: one word, changed by read-modify-writes,
  * and what is behind it has come by those edges.
@@ -171,9 +172,13 @@ u32 error_make(struct thread *t, int code, const char *op, const char *text)
 		return idx;
 	}
 	x->code = code;
-	store_relaxed(&x->refs, 1);
 	snprintf(x->op, sizeof(x->op), "%s", op ? op : "");
 	snprintf(x->text, sizeof(x->text), "%s", text ? text : strerror(-code));
+	/*
+	 * CORE-E6 <-> CORE-E7: somebody may still look for the error that was in this memory
+	 * before.  With this one it takes what ended that one: its block is another's by now.
+	 */
+	store_release(&x->refs, 1);
 	return idx;
 }
 

@@ -104,7 +104,10 @@ static u32 var_error_get(struct thread *t, u32 vi, u32 gen)
 		}
 		x = error_of(e, idx);
 		refs = load_relaxed(&x->refs);
-		/* The looks that follow are after it: then it cannot be another's any more. */
+		/*
+		 * CORE-E7 <-> CORE-E6: the looks that follow are after it.  If the memory is another
+		 * error's, they find that the var went on.
+		 */
 		while (refs && !cas_acq_rel_relaxed(&x->refs, &refs, refs + 1))
 			;
 		if (!refs)
