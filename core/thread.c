@@ -252,9 +252,10 @@ static bool entry_exiting(struct tls_entry *en)
 
 	/*
 	 * CORE-T7 <-> CORE-T8: one of thread and engine goes first.  If the engine did, its
-	 * last look at the entry is before the entry's next use.
+	 * last look at the entry is before the entry's next use.  Acquire is for that failure
+	 * alone: ATTACHED is the thread's own store, and who reads EXITING waits for GONE.
 	 */
-	return cas_acq_rel_acquire(&en->state, &st, entry_state(en->id, ENTRY_EXITING));
+	return cas_acquire(&en->state, &st, entry_state(en->id, ENTRY_EXITING));
 }
 
 static void thread_exit_hook(void *arg)
