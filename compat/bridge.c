@@ -438,11 +438,11 @@ static int wait_on(struct pawl_mx_engine *e, struct pawl_mx_var *v, void **excep
 	if (!v || v->engine != e || !mx_pe(e))
 		return mx_err(-EINVAL, "wait: the variable is %s",
 			      v ? "of another engine" : "NULL");
-	rc = mx_bulk_lost();
-	if (unlikely(rc))
-		return rc;
+	mx_bulk_flush();
 	h.h = load_relaxed(&v->h);
-	return mx_told(fn(mx_pe(e), h, -1, &err), &err, exception);
+	rc = mx_told(fn(mx_pe(e), h, -1, &err), &err, exception);
+	/* After the wait: what was pushed besides is complete then. */
+	return rc ? rc : mx_bulk_lost();
 }
 
 static int take(struct pawl_engine *pe, pawl_var_t v, int64_t ns, struct pawl_error *err)
@@ -477,10 +477,9 @@ int pawl_mx_wait_all(struct pawl_mx_engine *e, void **exception)
 		*exception = NULL;
 	if (!mx_pe(e))
 		return mx_bad_engine();
-	rc = mx_bulk_lost();
-	if (unlikely(rc))
-		return rc;
-	return mx_told(pawl_wait_all(mx_pe(e), -1, &err), &err, exception);
+	mx_bulk_flush();
+	rc = mx_told(pawl_wait_all(mx_pe(e), -1, &err), &err, exception);
+	return rc ? rc : mx_bulk_lost();
 }
 PAWL_EXPORT(pawl_mx_wait_all);
 

@@ -218,7 +218,9 @@ int devices_start(struct pawl_engine *e)
 	/* CORE-D10 <-> CORE-D9: its thread in the executor, or the error. */
 	while (!load_acquire(&dv->reaper) && load_acquire(&dv->stop) != 2)
 		os_thread_yield();
-	return dv->thread_rc;
+	/* The text of its error is that thread's. */
+	rc = dv->thread_rc;
+	return rc ? err(rc, "engine_create: the thread for devices: %s", strerror(-rc)) : 0;
 }
 
 /* Stop the reaper.  No op is in flight. */
