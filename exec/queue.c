@@ -271,7 +271,7 @@ static inline bool lane_left(const struct exec_lane *l)
 static bool lane_leave(struct exec_queue *q, struct exec_thread *t, struct exec_lane *l)
 {
 	const struct exec *x = q->x;
-	u64 now = cycles(), own, tail, since, n;
+	u64 now = cycles(), rest = load_relaxed(&l->left_rest), own, tail, since, n;
 	bool still;
 	u32 step;
 
@@ -280,7 +280,7 @@ static bool lane_leave(struct exec_queue *q, struct exec_thread *t, struct exec_
 	if (!load_relaxed(&l->left)) {
 		/* A maker that never looked for work has to be helped. */
 		if (!(own + load_relaxed(&l->ring.asked)) || !t->avg || t->avg > x->leave_avg ||
-		    queue_ranked(q) || (s64)(load_relaxed(&l->left_rest) - now) > 0)
+		    queue_ranked(q) || (rest && (s64)(rest - now) > 0))
 			return false;
 		store_relaxed(&l->left_since, now);
 		store_relaxed(&l->left_own, own);
