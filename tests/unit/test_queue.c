@@ -702,7 +702,7 @@ static u32 rig_look(struct rig *r)
 /* The time for which the lane is left alone is over. */
 static void rig_later(struct rig *r)
 {
-	r->lane->left = r->lane->left ? 1 : 0;
+	r->lane->left = r->lane->left ? cycles() : 0;
 }
 
 START_TEST(test_short_work_stays_with_its_maker)
