@@ -747,6 +747,16 @@ const struct call calls[] = {
 
 BUILD_BUG_ON(ARRAY_SIZE(calls) != NCALLS);
 
+const struct call *call_named(const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(calls) && strcmp(calls[i].name, name); i++)
+		;
+	MUST(i < ARRAY_SIZE(calls));
+	return &calls[i];
+}
+
 const struct call *call_random(u64 *seed, u32 without)
 {
 	const struct call *c;

@@ -42,6 +42,7 @@ void sh_write_alone(pawl_fn fn);
 void drain(void);
 void feeder(void);
 void gate_open_now(void);
+const struct call *call_named(const char *name);
 const struct call *call_random(u64 *seed, u32 without);
 void job_loop(struct victim *v);
 

@@ -220,7 +220,11 @@ static void part_crawl(void *arg)
 /* A push that stays half done, at every instruction in turn, and one that meets it. */
 static void part_pair(void *arg)
 {
-	static const u32 first[] = { 3, 4, 10 }, second[] = { 0, 2, 3, 4, 10, 1, 5 };
+	static const char *const first[] = { "push read, 2 writes", "push 7", "push batch" };
+	static const char *const second[] = {
+		"push 1 write", "push 2 writes", "push read, 2 writes", "push 7", "push batch",
+		"push 1 read", "push 20",
+	};
 	struct part *p = arg;
 	struct victim *v = &victims[0];
 	u64 seed = step_seed, turn;
@@ -230,14 +234,17 @@ static void part_pair(void *arg)
 	world_for(0);
 	others_start(OTHERS, round_strict);
 	for (turn = 0; !enough(p->end); turn++) {
-		call_trace(v, &calls[first[turn % 3]], &trace);
+		const struct call *c = call_named(first[turn % 3]), *by;
+
+		call_trace(v, c, &trace);
 		/* All of them in the end; the others are not many. */
 		for (i = (u32)(rnd(&seed) % 16); i < trace.n && !enough(p->end); i += 16) {
 			v->crawl = false;
 			breakpoint_set(trace.at[i]);
-			if (call_once(v, &calls[first[turn % 3]], false)) {
+			if (call_once(v, c, false)) {
 				breakpoint_clear();
-				call_crawl(&victims[1], &calls[second[rnd(&seed) % 7]], true, p->end);
+				by = call_named(second[rnd(&seed) % ARRAY_SIZE(second)]);
+				call_crawl(&victims[1], by, true, p->end);
 			}
 			victim_finish(v);
 		}

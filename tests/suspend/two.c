@@ -25,9 +25,14 @@
 #define LAST		48u		/* instructions at the end of A's push that are preferred */
 #define SEQUENCE	65536u
 
-/* calls[] of the first thread, and of the second. */
-static const u32 first[] = { 5, 4, 5, 10, 11, 3 };
-static const u32 second[] = { 0, 2, 3, 4, 10, 1, 11, 26, 35 };
+/* Calls of the first thread, and of the second: these end while the gate is closed. */
+static const char *const first[] = {
+	"push 20", "push 7", "push 20", "push batch", "push operator", "push read, 2 writes",
+};
+static const char *const second[] = {
+	"push 1 write", "push 2 writes", "push read, 2 writes", "push 7", "push batch",
+	"push 1 read", "push operator", "look", "delete behind others",
+};
 
 /* Where A may be stopped: every instruction that it passes, as often as it does. */
 struct place {
@@ -74,8 +79,8 @@ static bool stopped_at(struct victim *v, const struct call *c, u64 at, u32 skip)
 	return parked;
 }
 
-/* The instructions of A's call, all of them. */
-static void places_find(struct victim *a, const struct call *c)
+/* The instructions of A's call, all of them unless the time ends. */
+static void places_find(struct victim *a, const struct call *c, u64 end)
 {
 	nplaces = nlast = 0;
 	gate_hold(GATED);
@@ -83,7 +88,7 @@ static void places_find(struct victim *a, const struct call *c)
 	a->left = 0;
 	if (stopped_in(a, c)) {
 		do {
-			if (nplaces == SEQUENCE)
+			if (nplaces == SEQUENCE || now_ms() >= end)
 				break;
 			place[nplaces].at = a->at;
 			place[nplaces].phase = (u32)load_relaxed(&of_a->d.status) & 3;
@@ -219,10 +224,10 @@ static void pushes(u64 end, u64 *seed)
 	}
 	drain();
 	for (turn = 0; now_ms() < end; turn++) {
-		of = &calls[first[turn % ARRAY_SIZE(first)]];
-		by = &calls[second[turn / ARRAY_SIZE(first) % ARRAY_SIZE(second)]];
+		of = call_named(first[turn % ARRAY_SIZE(first)]);
+		by = call_named(second[turn / ARRAY_SIZE(first) % ARRAY_SIZE(second)]);
 		step_what = of->name;
-		places_find(a, of);
+		places_find(a, of, end);
 		gate_hold(GATED);
 		trace_of(b, by, &alone);
 		gate_open_now();
