@@ -8,7 +8,7 @@
  * of them nothing can fail but that another thread deletes one of its vars.
  *
  * Structures: the place in the window is the thread's count of pushed ops, raised before
- * anything else (admit(), internal.h); ops in flight are the sum of these counts without
+ * anything else (admit(), admit.h); ops in flight are the sum of these counts without
  * the sum of what was completed.  A thread looks at the sum once for every eighth of the
  * window, at most every 64 pushes, and with PAWL_WINDOW_FAIL at each push.
  *
@@ -38,7 +38,9 @@
  *
  * Progress: as the policy says; otherwise wait-free but for the sums.
  */
-#include <core/internal.h>
+#include <core/admit.h>
+#include <core/retire.h>
+#include <core/wait.h>
 
 #define LOOK_NS		1000000		/* a sleeper looks by itself after this */
 #define WARM_BUDGET	64u

@@ -19,7 +19,7 @@
  * Progress: writer wait-free; reader lock-free (its CAS fails only because another
  * reader joined, the writer closed, or the block became DONE).
  */
-#include <core/internal.h>
+#include <core/attach.h>
 
 /*
  * What the word held for dep j of this thread's committed push: from the word while

@@ -22,7 +22,15 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <core/internal.h>
+#include <core/admit.h>
+#include <core/attach.h>
+#include <core/batch.h>
+#include <core/cq.h>
+#include <core/link.h>
+#include <core/push.h>
+#include <core/record.h>
+#include <core/trace.h>
+#include <core/wait.h>
 #include <core/sizes.h>
 
 /* One access in the batch. */

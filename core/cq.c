@@ -44,7 +44,11 @@
  */
 #include <sys/eventfd.h>
 #include <unistd.h>
-#include <core/internal.h>
+#include <core/admit.h>
+#include <core/cq.h>
+#include <core/error.h>
+#include <core/retire.h>
+#include <core/wait.h>
 
 BUILD_BUG_ON(sizeof(struct cq) % 16 || sizeof(struct op_note) % 16);
 

@@ -10,6 +10,7 @@
  */
 #include <string.h>
 #include <core/devices.h>
+#include <core/push.h>
 #include <core/sizes.h>
 
 int pawl_device_count(int kind)

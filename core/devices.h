@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices inside the core: declarations that its files share.
+ * Devices: declarations that these files share; device.h is for the others.
  *
  *   devices.c   opening and closing devices and their streams; their names
  *   device.c    the public calls
@@ -10,13 +10,13 @@
  *               that serves them
  *   graph.c     batches as operators, captured on a device
  *
- * Field legend: core/internal.h.
+ * Field legend: core/engine.h.
  */
 #ifndef CORE_DEVICES_H
 #define CORE_DEVICES_H
 
 #include <base/thread.h>
-#include <core/internal.h>
+#include <core/device.h>
 #include <device/device.h>
 #include <pawl/device.h>
 

@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <stdarg.h>
 #include <unistd.h>
-#include <core/internal.h>
+#include <core/readmostly.h>
+#include <core/wait.h>
 
 static int out(int fd, const char *fmt, ...) __printf(2, 3);
 

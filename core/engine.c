@@ -21,7 +21,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <base/futex.h>
-#include <core/internal.h>
+#include <core/cq.h>
+#include <core/device.h>
+#include <core/error.h>
+#include <core/oper.h>
+#include <core/readmostly.h>
+#include <core/record.h>
+#include <core/retire.h>
+#include <core/trace.h>
+#include <core/wait.h>
 #include <core/sizes.h>
 
 static u64 engine_ids;

@@ -23,7 +23,7 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <core/internal.h>
+#include <core/error.h>
 
 /*
  * engine.err_state: [63:40] epoch, how many waits for all have cleared; of this epoch's

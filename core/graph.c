@@ -23,7 +23,8 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <core/internal.h>
+#include <core/device.h>
+#include <core/oper.h>
 #include <core/sizes.h>
 #include <device/device.h>
 

@@ -18,6 +18,8 @@
  */
 #include <string.h>
 #include <core/devices.h>
+#include <core/error.h>
+#include <core/retire.h>
 
 /* The device is lost: let the op fail. */
 static int lost(struct thread *t, struct op *op, const struct device *d)

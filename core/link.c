@@ -21,7 +21,7 @@
  * Ordering: each var word is read acquire and changed acq_rel.
  *   CORE-L3 (word CAS)           <-> CORE-L4 (word read): block contents, and the push that
  *                                the tag names: whoever looks at a push came by a word
- *   CORE-L9 (fields of a later push, internal.h) <-> CORE-L10 (read by helpers)
+ *   CORE-L9 (fields of a later push, op.h) <-> CORE-L10 (read by helpers)
  *   CORE-L5 (record)             <-> CORE-L6 (owner's read, attach.c): by the word
  *   CORE-L7 (commit CAS)         <-> CORE-L2 (status read by helpers)
  *   CORE-L8 (finish, release)    <-> CORE-L2
@@ -44,6 +44,7 @@
  * look at the status itself needs no order.
  */
 #include <core/link.h>
+#include <core/readmostly.h>
 
 /* A word whose two halves belong together: equal tags around the value prove it. */
 struct pair word_snapshot(struct var *v)

@@ -5,7 +5,12 @@
 #ifndef CORE_LINK_H
 #define CORE_LINK_H
 
-#include <core/internal.h>
+#include <core/op.h>
+
+int link_simple_slow(struct thread *t, struct op *op, u64 tag, u64 *found);
+u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found);
+void link_help(struct thread *t, u64 tag);
+u64 *desc_cell(struct pawl_engine *e, const struct desc *d, u64 st, u32 vi);
 
 /*
  * What a reader that joins w adds to its tag.  The block stays cur until the word changes,

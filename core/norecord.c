@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The recording calls of a build without CONFIG_RECORD. */
-#include <core/internal.h>
+#include <core/engine.h>
 
 int pawl_record_start(const char *path)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The trace calls of a build without CONFIG_TRACE. */
-#include <core/internal.h>
+#include <core/engine.h>
 
 int pawl_trace_start(struct pawl_engine *e, unsigned int n)
 {

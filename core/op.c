@@ -7,7 +7,9 @@
  * thread's own: nobody else knows the op yet.
  */
 #include <stdio.h>
-#include <core/internal.h>
+#include <core/admit.h>
+#include <core/device.h>
+#include <core/link.h>
 #include <core/sizes.h>
 
 void ext_put(struct thread *t, u32 ext)

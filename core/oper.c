@@ -12,7 +12,14 @@
  * Progress: push lock-free as pawl_push(); one counter is shared by all its pushers.
  */
 #include <stdlib.h>
-#include <core/internal.h>
+#include <core/admit.h>
+#include <core/device.h>
+#include <core/link.h>
+#include <core/oper.h>
+#include <core/push.h>
+#include <core/record.h>
+#include <core/trace.h>
+#include <core/wait.h>
 
 static struct oper *oper_of(struct pawl_engine *e, u32 idx)
 {

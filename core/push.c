@@ -12,7 +12,16 @@
  *
  * Progress: lock-free (link.c); admit.c blocks where the configuration says so.
  */
+#include <core/admit.h>
+#include <core/attach.h>
+#include <core/cq.h>
+#include <core/device.h>
 #include <core/link.h>
+#include <core/push.h>
+#include <core/record.h>
+#include <core/retire.h>
+#include <core/trace.h>
+#include <core/wait.h>
 
 #define INLINE_DEPTH	64u
 

@@ -58,6 +58,8 @@
  * that uses the rm after it.
  */
 #include <core/link.h>
+#include <core/readmostly.h>
+#include <core/retire.h>
 
 #define RM_PROBES 4u		/* rms that are tried for a var */
 

@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <core/devices.h>
+#include <core/wait.h>
 
 void reaper_wake(struct pawl_engine *e)
 {

@@ -40,7 +40,9 @@
 #include <time.h>
 #include <unistd.h>
 #include <base/thread.h>
-#include <core/internal.h>
+#include <core/device.h>
+#include <core/push.h>
+#include <core/record.h>
 #include <core/record_format.h>
 
 #define REC_NAMES	64u

@@ -22,7 +22,16 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <core/internal.h>
+#include <core/admit.h>
+#include <core/cq.h>
+#include <core/device.h>
+#include <core/error.h>
+#include <core/oper.h>
+#include <core/readmostly.h>
+#include <core/record.h>
+#include <core/retire.h>
+#include <core/trace.h>
+#include <core/wait.h>
 
 /* One access of a waiting op is granted; true: it was the last one. */
 bool grant(struct op *op)

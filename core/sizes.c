@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Structs of programs that were built with another release's header; see sizes.h. */
-#include <core/internal.h>
+#include <core/engine.h>
 #include <core/sizes.h>
 
 /* No struct will be longer: a size that was never set is found before it is believed. */

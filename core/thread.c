@@ -25,7 +25,8 @@
 #include <string.h>
 #include <base/thread.h>
 #include <unistd.h>
-#include <core/internal.h>
+#include <core/batch.h>
+#include <core/wait.h>
 
 enum { ENTRY_ATTACHED, ENTRY_EXITING, ENTRY_ORPHANED, ENTRY_GONE };
 

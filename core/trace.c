@@ -26,7 +26,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <core/internal.h>
+#include <core/op.h>
+#include <core/trace.h>
 
 #define TRACE_DEPS 6u
 #define TRACE_WRITING (~0ull)	/* engine.tracing: the last trace is being written */

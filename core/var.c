@@ -9,7 +9,7 @@
  * Progress: as each function says.  Lifetime: a var's memory is a var for the life of
  * the engine; the generation in the handle says whether it is the same one.
  */
-#include <core/internal.h>
+#include <core/error.h>
 
 int pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
 {

@@ -28,8 +28,20 @@
  * Progress: blocking by purpose; meanwhile the thread runs ready ops.
  */
 #include <stdlib.h>
-#include <core/internal.h>
+#include <core/admit.h>
+#include <core/device.h>
+#include <core/error.h>
+#include <core/push.h>
+#include <core/readmostly.h>
+#include <core/record.h>
+#include <core/retire.h>
+#include <core/wait.h>
 #include <core/record_format.h>
+
+/* The slot in a var that a wait kept when it timed out. */
+struct given_up {
+	u32 op, token, var, gen, block;
+};
 
 /*
  * A body that waits more than HELP_DEPTH bodies deep leaves ready ops to others, so that the

@@ -36,7 +36,17 @@
 #ifndef MODEL_ENGINE_H
 #define MODEL_ENGINE_H
 
-#include <core/internal.h>
+#include <core/admit.h>
+#include <core/attach.h>
+#include <core/cq.h>
+#include <core/device.h>
+#include <core/error.h>
+#include <core/link.h>
+#include <core/oper.h>
+#include <core/push.h>
+#include <core/readmostly.h>
+#include <core/retire.h>
+#include <core/wait.h>
 #include <pawl/device.h>
 #include "model.h"
 

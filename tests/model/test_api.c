@@ -11,7 +11,8 @@
  */
 #include <fcntl.h>
 #include <unistd.h>
-#include <core/internal.h>
+#include <core/error.h>
+#include <core/wait.h>
 #include "event.h"
 #include "model.h"
 

@@ -12,7 +12,7 @@
  *	stress_life [--seed N] [--seconds S] [--threads N]
  */
 #include "stress.h"
-#include <core/internal.h>
+#include <core/thread.h>
 
 #define CELLS		16
 #define THREADS_MAX	8

@@ -3,7 +3,7 @@
  * See calls.h.  Ops on shared vars count what they write, not atomically: the var excludes.
  */
 #include "calls.h"
-#include <core/internal.h>
+#include <core/thread.h>
 
 #define NSHARED		24u
 #define NFEED		40u

@@ -19,7 +19,7 @@
  * the engine; and the library's own assertions, in builds that have them.
  */
 #include "calls.h"
-#include <core/internal.h>
+#include <core/thread.h>
 
 #define GATED		0xfffffu	/* the shared vars that the gate holds */
 #define LAST		48u		/* instructions at the end of A's push that are preferred */

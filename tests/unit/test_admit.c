@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/admit.c: what a push does for its place in the window and for objects of the pools. */
 #include "util.h"
-#include <core/internal.h>
+#include <core/admit.h>
+#include <core/wait.h>
 
 /* Refuses fresh memory while it is set. */
 static u32 refuse;	/* A */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Asynchronous bodies and pawl_complete(). */
 #include "util.h"
-#include <core/internal.h>
+#include <core/op.h>
 
 static struct pawl_op op_async(pawl_async_fn fn, void *arg, const pawl_var_t *v)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/batch.c: ops that take their places together. */
 #include "util.h"
-#include <core/internal.h>
+#include <core/engine.h>
 
 START_TEST(test_empty)
 {

@@ -3,7 +3,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include "util.h"
-#include <core/internal.h>
+#include <core/cq.h>
 
 static int ok_body(struct pawl_run *run, void *arg)
 {

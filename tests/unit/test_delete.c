@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The end of a var: when it comes, what becomes of its memory, and who races with it. */
 #include "util.h"
-#include <core/internal.h>
+#include <core/var.h>
 
 START_TEST(test_delete_inline_when_ready)
 {

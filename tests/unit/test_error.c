@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/error.c: errors travel along data, and are given once. */
 #include "util.h"
-#include <core/internal.h>
+#include <core/thread.h>
 
 /* --- how they travel --- */
 

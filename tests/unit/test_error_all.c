@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Errors of an engine: what a wait for all gives, and that none is lost or kept for good. */
 #include "util.h"
-#include <core/internal.h>
+#include <core/thread.h>
 
 #define MS 1000000ll
 

@@ -6,7 +6,7 @@
  */
 #include "util.h"
 #include "child.h"
-#include <core/internal.h>
+#include <core/thread.h>
 
 #define MS 1000000ll
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/oper.c: operators, described once and pushed many times. */
 #include "util.h"
-#include <core/internal.h>
+#include <core/engine.h>
 
 static const struct pawl_device cpu0 = { PAWL_CPU, 0 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/push.c, op.c, link.c: what a push checks, takes and does. */
 #include "util.h"
-#include <core/internal.h>
+#include <core/thread.h>
 
 /* --- what is refused --- */
 

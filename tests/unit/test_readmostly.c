@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/readmostly.c: vars that many threads read and nobody writes. */
 #include "util.h"
-#include <core/internal.h>
+#include <core/var.h>
 
 static struct var *word_of(struct pawl_engine *e, pawl_var_t v)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/sizes.c: structs of programs that were built with a newer header, or a wrong one. */
 #include "util.h"
-#include <core/internal.h>
+#include <core/engine.h>
 #include <core/sizes.h>
 #include <pawl/device.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/state.h: the packed words.  The bits are named in that header alone. */
 #include "util.h"
-#include <core/internal.h>
+#include <core/op.h>
 
 /* The masks and widths that the legend at the top of state.h promises. */
 START_TEST(test_widths)

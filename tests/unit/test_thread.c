@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/thread.c: threads come and go, engines come and go under them. */
 #include "util.h"
-#include <core/internal.h>
+#include <core/wait.h>
 
 struct work {
 	struct pawl_engine *e;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* pawl_trim(): memory goes back to the system, and no handle or token comes again. */
 #include "util.h"
-#include <core/internal.h>
+#include <core/op.h>
 
 static u64 rss_kib(void)
 {

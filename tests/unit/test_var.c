@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/var.c and the var queue: handles, order, sharing, exclusion, versions. */
 #include "util.h"
-#include <core/internal.h>
+#include <core/var.h>
 
 /* --- creation and handles --- */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/wait.c: waits on vars and for all, with limits, from bodies, from many threads. */
 #include "util.h"
-#include <core/internal.h>
+#include <core/engine.h>
 
 #define MS 1000000ll
 

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine: what its threads share.  Layer 4, inside core only; all headers of the core that
+ * need more than bits include this one.
+ *
+ * Field legend, here and in the other headers: I set at creation; O accessed only by the owner
+ * thread (or the one thread that owns the object at that time); A atomic, any thread; S written
+ * by the owner, read by others (relaxed, statistics); H written by the owner before it publishes,
+ * read by helpers, which validate.
+ */
+#ifndef CORE_ENGINE_H
+#define CORE_ENGINE_H
+
+#if !defined(PAWL_LAYER) || (PAWL_LAYER != 4 && !defined(PAWL_TEST_INTERNAL))
+#error "core/engine.h is inside core"
+#endif
+#include <stdlib.h>
+#include <string.h>
+#include <pawl/engine.h>
+#include <pawl/version.h>
+#include <base/atomic.h>
+#include <base/bug.h>
+#include <base/err.h>
+#include <base/export.h>
+#include <pool/pool.h>
+#include <exec/exec.h>
+#include <core/state.h>
+
+enum {
+	POOL_OP, POOL_BLOCK, POOL_VAR, POOL_ERROR, POOL_OPER, POOL_DEVREC, POOL_NOTE, POOL_CQ,
+	POOL_EXT0, POOL_EXT1, POOL_EXT2, POOL_EXT3, POOLS
+};
+
+enum {
+	SPECIAL_POISONED = 1,	/* an error was ever made: look for inherited ones */
+	SPECIAL_TRACING = 2,
+	SPECIAL_NAIVE = 4,
+	SPECIAL_DEVICES = 8,	/* the engine has devices: what is pending there must be over */
+	SPECIAL_RECORDING = 16,
+};
+
+/* What threads that left did: counters of struct thread. */
+struct gone {
+	u64 pushed, completed, failed, skipped, inlined, records, helps;	/* A */
+};
+
+#ifdef PAWL_MODEL
+#define FIRST_ERRS	2u	/* two ops fill it */
+#else
+#define FIRST_ERRS	16u
+#endif
+
+struct pawl_engine {
+	/* Read by every call. */
+	u64 id;			/* I: never repeats in a process */
+	u32 gen_first;		/* I: even; handles' generations begin behind it: gen_next() */
+	char *ops, *blocks, *vars;	/* I: where these pools begin */
+	char *threads;		/* I: array of struct thread */
+	struct rm_row *rm_rows;	/* I: [slot * RM_MAX + rm] */
+	struct rm *rms;		/* I: [RM_MAX] */
+	struct pool *pool[POOLS];	/* I */
+	struct exec *x;		/* I */
+	u32 fork_gen;		/* I */
+	u32 kind;		/* I */
+	u32 window, policy;	/* I */
+	u32 fewest;		/* I: workers of the queue that has the fewest */
+	u32 warm;		/* I: ops in flight beyond which a push helps, if it may */
+	u32 stopped;		/* A */
+	bool unserved;		/* I: some queue has no workers */
+	bool help;		/* I */
+	u32 special;		/* A: SPECIAL_*: what ordinary ops need not look for */
+	u32 gate;		/* A: completions that pushers at the window still need, or 0 */
+	u32 max_threads;	/* I */
+	u32 ndev;		/* I */
+	u32 rm_reads;		/* I: RM_READS; less in tests */
+	struct exec_queue **routes;	/* I: [dev * 8 + prop] */
+	struct devices *devices;	/* I: NULL if there are only CPUs */
+	/* A: error.c: epoch of waits for all; errors of it that were made, and given out */
+	u64 err_state __cacheline_aligned;
+	u32 first_err[FIRST_ERRS];	/* A: the first errors since then that are not given out */
+	u64 err_seq;		/* A: errors so far */
+	u32 spare_error;	/* I: for when no error object is left */
+	u32 used_slots __cacheline_aligned;	/* A: slots below were used */
+	u32 deep;		/* A: threads that wait in bodies HELP_DEPTH deep */
+	u32 nflight;		/* A: threads that wait for ops in flight to become few, or none */
+	u32 changing;		/* A, futex: a thread starts or joins workers */
+	u64 free_slots;		/* A: stack of left slots, tagged */
+	u64 tracing;		/* A: events per thread, or 0 */
+	struct pawl_config cfg;	/* I */
+	struct arena *arena;	/* I */
+	u64 trace_base;		/* A: ns */
+	u64 trace_order;	/* A: pushes traced */
+	struct trace_buf *trace_bufs;	/* A */
+	struct slot_entry *slots;	/* I: one per slot */
+	u64 *live;		/* A: a bit per slot: a thread has it */
+	struct gone gone;	/* A */
+	struct rec_engine *record;	/* A: its part in the recording, or NULL */
+	struct pawl_engine *next;	/* record.c: of the process */
+};
+
+/* Zeroed, on lines of its own; NULL: no memory. */
+static inline void *zalloc_lines(size_t size)
+{
+	void *p = aligned_alloc(CACHELINE, (size + CACHELINE - 1) / CACHELINE * CACHELINE);
+
+	return p ? memset(p, 0, size) : NULL;
+}
+
+#endif

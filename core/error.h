@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Errors: counted objects that travel along data. */
+#ifndef CORE_ERROR_H
+#define CORE_ERROR_H
+
+#include <core/op.h>
+
+struct error {
+	u64 seq;		/* I: order of failing */
+	u32 refs;		/* A */
+	u32 gone;		/* A: given out or cleared */
+	u32 epoch;		/* I: of the engine's wait-alls */
+	s32 code;		/* I */
+	char op[48];
+	char text[160];
+	void *payload;		/* A: the program's, until it is handed over or dropped */
+};
+
+BUILD_BUG_ON(sizeof(struct error) % 16);
+
+static inline struct error *error_of(const struct pawl_engine *e, u32 idx)
+{
+	return pool_obj(e->pool[POOL_ERROR], idx);
+}
+
+u32 error_make(struct thread *t, int code, const char *op, const char *text);
+void error_payload(struct pawl_engine *e, u32 idx, void *payload);
+void payload_drop(struct pawl_engine *e, void *payload);
+void errors_exit(struct pawl_engine *e);
+void error_publish(struct thread *t, u32 idx, int code);
+void error_drop(struct pawl_engine *e, u32 idx);
+int error_take(struct thread *t, u32 idx, struct pawl_error *out);
+int error_take_all(struct thread *t, struct pawl_error *out);
+void error_get(struct pawl_engine *e, u32 idx);
+void error_put(struct thread *t, u32 idx);
+bool error_alive(struct pawl_engine *e, u32 idx);
+void error_fill(struct pawl_engine *e, u32 idx, struct pawl_error *out);
+
+static inline void error_none(struct pawl_error *out)
+{
+	if (out) {
+		out->code = 0;
+		out->payload = NULL;
+	}
+}
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ops and their accesses. */
+#ifndef CORE_OP_H
+#define CORE_OP_H
+
+#include <core/var.h>
+
+#define DEP_WRITE	0x80000000u
+
+/* One access of an op. */
+struct dep {
+	u32 var;		/* H: index | DEP_WRITE */
+	u32 block;		/* H: write: its new block; read: the one it joined, or
+				 * RM_BASE + the rm that counts it */
+	u32 link;		/* next waiting reader; in a batch's link list: readers that join */
+	u32 gen;		/* H: generation of the var */
+};
+
+/*
+ * The owner's writes to fields that a helper of an earlier push may still read (H, and a dep's
+ * link): who reads the new value finds that the earlier push is over.
+ */
+static inline void help_set(u32 *field, u32 v)
+{
+	store_release(field, v);	/* CORE-L9 <-> CORE-L10 */
+}
+
+static inline void help_set16(u16 *field, u32 v)
+{
+	store_release(field, (u16)v);	/* CORE-L9 <-> CORE-L10 */
+}
+
+static inline void dep_set(struct dep *d, u32 var, u32 block, u32 link, u32 gen)
+{
+	help_set(&d->var, var);
+	help_set(&d->block, block);
+	help_set(&d->link, link);
+	help_set(&d->gen, gen);
+}
+
+static inline void dep_copy(struct dep *to, const struct dep *from)
+{
+	dep_set(to, from->var, from->block, from->link, from->gen);
+}
+
+enum {
+	OP_ASYNC = 1 << 0,
+	OP_NO_SKIP = 1 << 1,
+	OP_DELETE = 1 << 2,	/* ends its var */
+	OP_WAITER = 1 << 3,	/* a waiting thread, not a body */
+	OP_BATCH = 1 << 4,	/* link list of a batch; never runs */
+	OP_STALE = 1 << 5,	/* lost a var during its push: does not run */
+	OP_NO_COUNT = 1 << 6,	/* its write is not a version (wait writable) */
+	OP_INLINE = 1 << 7,	/* its property says where it runs: dispatch() looks closer */
+	OP_NAMED = 1 << 8,	/* these fields of it are set */
+	OP_RELEASE = 1 << 9,
+	OP_OPER = 1 << 10,
+	OP_ERR = 1 << 11,
+	OP_NOTE = 1 << 12,	/* cq.c: release is in its note */
+};
+
+
+/* Flags for which ending an op is more than usual. */
+#define OP_ODD_END	(OP_DELETE | OP_STALE | OP_NO_COUNT)
+
+/*
+ * The first line is all that most ops with one var or two need; of the second, what the
+ * flags do not name holds what an earlier op left there.
+ */
+struct op {
+	union {
+		pawl_fn fn;
+		pawl_async_fn async_fn;
+	};
+	void *arg;
+	u32 wait;		/* A: accesses not granted, plus one while the push goes on */
+	s32 prio;
+	u16 flags;
+	u16 ndeps;		/* H */
+	u8 prop;
+	u8 dev;
+	u16 owner;		/* pushing or waiting thread's slot */
+	struct dep deps[INLINE_DEPS];
+	union {
+		pawl_release_fn release;	/* OP_RELEASE */
+		u32 note;			/* OP_NOTE */
+	};
+	const char *name;	/* OP_NAMED */
+	u32 token;		/* A: generation << 2 | TOKEN_*; survives reuse */
+	u32 err;		/* OP_ERR: error of its own (message kept by pawl_fail) */
+	u32 oper;		/* OP_OPER: operator it is a run of */
+	u32 ext;		/* H: chunk of deps if ndeps > INLINE_DEPS; class in [31:30] */
+};
+
+BUILD_BUG_ON(sizeof(struct op) != 128);
+BUILD_BUG_ON(offsetof(struct op, deps) != 32);
+
+static inline void op_err_set(struct op *op, u32 error)
+{
+	op->err = error;
+	help_set16(&op->flags, op->flags | OP_ERR);
+}
+
+/* For traces and messages; whoever looks from outside may find an earlier op's. */
+static inline const char *op_name(const struct op *op)
+{
+	return load_relaxed(&op->flags) & OP_NAMED ? load_relaxed(&op->name) : NULL;
+}
+
+enum { TOKEN_NONE = 0, TOKEN_ARMED = 1, TOKEN_DONE = 2, TOKEN_MASK = 3 };
+
+/* Accesses of an op with more than INLINE_DEPS: header, deps, then records. */
+struct ext {
+	u32 op;			/* A: who owns it; a dump may look at any time */
+	u32 unused[15];
+	struct dep deps[];
+};
+
+#define EXT_CLASSES	4u
+
+static inline struct op *op_of(const struct pawl_engine *e, u32 idx)
+{
+	return (struct op *)(void *)(e->ops + (size_t)idx * sizeof(struct op));
+}
+
+static inline u32 ext_cap(u32 class)
+{
+#ifdef PAWL_MODEL
+	return 5 + class;	/* ops with 5 vars and with 6 use different classes */
+#else
+	return 16u << (4 * class - (class == 3));	/* 16, 256, 4096, 32768 */
+#endif
+}
+
+static inline struct ext *ext_of(const struct pawl_engine *e, u32 ext)
+{
+	return pool_obj(e->pool[POOL_EXT0 + (ext >> 30)], ext & 0x3fffffffu);
+}
+
+static inline struct dep *op_deps(const struct pawl_engine *e, struct op *op, u32 n, u32 ext)
+{
+	return likely(n <= INLINE_DEPS) ? op->deps : ext_of(e, ext)->deps;
+}
+
+static inline u64 *ext_recs(struct ext *x, u32 class)
+{
+	return (u64 *)(void *)(x->deps + ext_cap(class));
+}
+
+/* A push's record of dep j. */
+static inline u64 *desc_rec(const struct pawl_engine *e, struct desc *d, u32 n, u32 ext, u32 j)
+{
+	return n <= INLINE_DEPS ? &d->rec[j] : &ext_recs(ext_of(e, ext), ext >> 30)[j];
+}
+
+static inline u32 dep_ref(u32 opi, u32 n, u32 ext, u32 j)
+{
+	if (likely(n <= INLINE_DEPS))
+		return opi << 2 | j;
+	return REF_EXT | (ext >> 30) << REF_CLASS_SHIFT |
+	       ((ext & 0x3fffffffu) * ext_cap(ext >> 30) + j);
+}
+
+static inline struct dep *dep_of(const struct pawl_engine *e, u32 ref, u32 *opi)
+{
+	u32 class, lin, cap;
+	struct ext *x;
+
+	if (likely(!(ref & REF_EXT))) {
+		*opi = ref >> 2;
+		return &op_of(e, *opi)->deps[ref & 3];
+	}
+	class = (ref >> REF_CLASS_SHIFT) & 3;
+	lin = ref & ((1u << REF_CLASS_SHIFT) - 1);
+	cap = ext_cap(class);
+	x = pool_obj(e->pool[POOL_EXT0 + class], lin / cap);
+	*opi = load_relaxed(&x->op);
+	return &x->deps[lin % cap];
+}
+
+void ext_put(struct thread *t, u32 ext);
+int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext);
+
+/* NULL: max_ops exist.  Without accesses; the rest is as an earlier op left it. */
+static inline struct op *op_new(struct thread *t, u32 *idx)
+{
+	struct pawl_engine *e = t->e;
+	u32 opi = pool_get_idx(e->pool[POOL_OP], &t->cache[POOL_OP], e->ops, sizeof(struct op));
+	struct op *op = op_of(e, opi);
+
+	if (unlikely(!opi))
+		return NULL;
+	*idx = opi;
+	help_set16(&op->ndeps, 0);
+	op->owner = (u16)t->slot;
+	return op;
+}
+
+/* The op's memory may be looked at by helpers with a stale view: they validate. */
+static inline void op_free(struct thread *t, struct op *op, u32 idx)
+{
+	if (unlikely(op->ndeps > INLINE_DEPS))
+		ext_put(t, op->ext);
+	pool_put(t->e->pool[POOL_OP], &t->cache[POOL_OP], idx);
+}
+
+int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *who);
+
+/* Property, flags and device in one: 0 for a normal op of the first CPU. */
+static inline u64 op_where(const struct pawl_op *d)
+{
+	u64 where;
+
+	memcpy(&where, (const char *)d + offsetof(struct pawl_op, prop), sizeof(where));
+	return where;
+}
+
+BUILD_BUG_ON(offsetof(struct pawl_op, flags) != offsetof(struct pawl_op, prop) + 2);
+BUILD_BUG_ON(offsetof(struct pawl_op, device) != offsetof(struct pawl_op, prop) + 4);
+BUILD_BUG_ON(sizeof(struct pawl_device) != 4);
+
+/* Everything but the vars. */
+static inline int op_check(struct pawl_engine *e, const struct pawl_op *d, const char *who)
+{
+	if (likely(d && d->size == sizeof(*d) && !(d->fn && d->async_fn) &&
+		   (!op_where(d) || (d->prop <= PAWL_NO_SKIP && !d->flags &&
+				     d->device.kind == PAWL_CPU && d->device.id < e->ndev)) &&
+		   (d->reads || !d->nreads) && (d->writes || !d->nwrites)))
+		return 0;
+	return op_bad(e, d, who);
+}
+
+/* What an op is by its property and flags. */
+static inline u16 prop_flags(const struct pawl_op *d)
+{
+	return (d->prop == PAWL_NO_SKIP || d->flags & PAWL_OP_NO_SKIP ? OP_NO_SKIP : 0) |
+	       (d->prop == PAWL_ASYNC || d->prop == PAWL_DELETE_VAR ? OP_INLINE : 0);
+}
+
+int op_fill_many(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d);
+int op_deps_copy(struct thread *t, struct op *op, u32 opi, const struct dep *from, u32 n);
+u32 deps_sort(struct dep *deps, u32 n);
+int deps_from(struct thread *t, struct dep *out, const struct pawl_op *d, u32 *n,
+	      const char *who);
+int op_blocks(struct thread *t, struct op *op);
+void blocks_put(struct thread *t, const struct dep *deps, u32 n);
+
+/* The block that a write will make; NULL: out of blocks. */
+static inline struct block *dep_block(struct thread *t, struct dep *d)
+{
+	struct pawl_engine *e = t->e;
+	u32 bi = pool_get_idx(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], e->blocks,
+			      sizeof(struct block));
+	struct block *b = block_of(e, bi);
+
+	if (unlikely(!bi))
+		return NULL;
+	help_set(&d->block, bi);
+	/* Stale readers of the recycled block may look: atomic, no order. */
+	store_relaxed(&b->state, BLOCK_ONE);
+	store_relaxed(&b->err, 0);
+	store_relaxed(&b->var, d->var & ~DEP_WRITE);
+	return b;
+}
+
+/* Among ops that are ready. */
+static inline s64 op_rank(const struct op *op)
+{
+	return op->prop == PAWL_DELETE_VAR ? (s64)1 << 32 : op->prio;
+}
+
+static inline struct exec_queue *op_queue(struct pawl_engine *e, const struct op *op)
+{
+	return e->routes[op->dev * 8u + op->prop];
+}
+
+/* A ready op that has a body, to its queue. */
+static inline void queue_op(struct thread *t, struct op *op, u32 opi)
+{
+	exec_push(op_queue(t->e, op), &t->ex, opi, op->prio,
+		  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
+}
+
+#endif

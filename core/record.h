@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Events of a recording; empty in a build without CONFIG_RECORD, and in the model, which has no
+ * files.
+ */
+#ifndef CORE_RECORD_H
+#define CORE_RECORD_H
+
+#include <core/op.h>
+
+#if defined(CONFIG_RECORD) && !defined(PAWL_MODEL)
+int record_engine(struct pawl_engine *e);
+void record_engine_end(struct pawl_engine *e);
+void record_push(struct thread *t, struct op *op, u32 opi, bool more);
+void record_undo(struct thread *t, struct op *op, u32 opi);
+void record_begin(struct thread *t, struct op *op, u32 opi);
+void record_end(struct thread *t, struct op *op, u32 opi, int status);
+void record_wait(struct thread *t, u32 what, pawl_var_t v);
+void record_waited(struct thread *t, int status);
+#else
+static inline int record_engine(struct pawl_engine *e)
+{
+	return 0;
+}
+static inline void record_engine_end(struct pawl_engine *e)
+{
+}
+static inline void record_push(struct thread *t, struct op *op, u32 opi, bool more)
+{
+}
+static inline void record_undo(struct thread *t, struct op *op, u32 opi)
+{
+}
+static inline void record_begin(struct thread *t, struct op *op, u32 opi)
+{
+}
+static inline void record_end(struct thread *t, struct op *op, u32 opi, int status)
+{
+}
+static inline void record_wait(struct thread *t, u32 what, pawl_var_t v)
+{
+}
+static inline void record_waited(struct thread *t, int status)
+{
+}
+#endif
+
+#endif

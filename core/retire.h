@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running ops and retiring them. */
+#ifndef CORE_RETIRE_H
+#define CORE_RETIRE_H
+
+#include <core/op.h>
+
+/* A body on the stack of this thread. */
+struct frame {
+	struct pawl_run run;	/* first: pawl_fail() gets from it to the frame */
+	struct frame *up;
+	struct thread *t;
+	u32 op;
+};
+
+/*
+ * Around a completion by a thread that will not go on with what it makes ready: all of
+ * it is queued, in order.
+ */
+static inline u32 alone_begin(struct thread *t)
+{
+	u32 budget = t->ex.budget;
+
+	t->ex.budget = 0;
+	return budget;
+}
+
+static inline void alone_end(struct thread *t, u32 budget)
+{
+	t->ex.budget = budget;
+}
+
+void run_work(void *user, struct exec_thread *ex, u32 work);
+void op_warm(void *user, u32 work);
+u32 finish_op(struct thread *t, struct op *op, u32 opi, int status);
+bool grant(struct op *op);
+u32 op_inherited(struct pawl_engine *e, struct op *op);
+void hold_put(struct thread *t, u32 bi);
+void run_alone(struct thread *t, struct op *op, u32 opi);
+u32 retire(struct thread *t, struct op *op, u32 error);
+
+#endif

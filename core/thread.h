@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads in an engine: slots, counters, and how a call finds its own. */
+#ifndef CORE_THREAD_H
+#define CORE_THREAD_H
+
+#include <core/engine.h>
+
+/* What a thread pushes with more than one var: others read it to help. */
+struct desc {
+	u64 status;		/* A: push number << 2 | phase */
+	u32 op;			/* H */
+	u32 unused;
+	u64 rec[INLINE_DEPS];	/* A: rec_empty() or rec_value() */
+};
+
+struct frame;
+struct batch_scratch;
+struct given_up;
+struct trace_buf;
+
+/* A thread's part in an engine. */
+struct thread {
+	struct desc d __cacheline_aligned;
+
+	struct exec_thread ex __cacheline_aligned;
+
+	struct pawl_engine *e __cacheline_aligned;	/* I */
+	u32 slot;		/* I */
+	u32 depth;		/* O: bodies on the stack */
+	u32 lacks;		/* O: the pool that was empty */
+	bool deep;		/* O: counted in the engine's deep */
+	u64 seq;		/* O: push number, grows over all users of the slot */
+	u32 var_limit;		/* O: var indexes below are carved */
+	u32 waits_device;	/* A: the thread waits for all devices */
+	u64 next_check;		/* O: pushed count up to which the window is not looked at */
+	struct frame *frame;	/* O */
+	struct trace_buf *trace;	/* A */
+	struct batch_scratch *scratch;	/* O */
+	struct given_up *given_up;	/* O */
+	u32 ngiven_up, given_up_cap;	/* O */
+
+	/* Written by the owner at every op, read by waits for all. */
+	u64 pushed __cacheline_aligned;	/* S release; of the slot's user: thread_leave() */
+	u64 completed;		/* S release */
+	u64 failed, skipped, inlined, records, helps;	/* S */
+	u32 naive_pending;	/* A: naive: ops pushed by this thread and not over */
+	u32 running;		/* S: op whose body is innermost on its stack, for dumps */
+	u64 waits_flight;	/* A: 1 + most ops in flight that the thread waits for, or 0 */
+
+	struct pool_cache cache[POOLS] __cacheline_aligned;
+};
+
+static inline struct thread *thread_of(const struct pawl_engine *e, u32 slot)
+{
+	return (struct thread *)(e->threads + (size_t)slot * sizeof(struct thread));
+}
+
+/* The first slot from `slot` on that a thread has; max_threads: none. */
+static inline u32 live_next(const struct pawl_engine *e, u32 slot)
+{
+	u32 i = slot / 64, words = (e->max_threads + 63) / 64;
+	u64 b;
+
+	for (; i < words; i++, slot = i * 64) {
+		/* CORE-N10 <-> CORE-N9: who is not there any more has added what he counted. */
+		b = load_acquire(&e->live[i]) >> (slot % 64);
+		if (b)
+			return slot + (u32)__builtin_ctzll(b);
+	}
+	return e->max_threads;
+}
+
+/* For all threads that are in the engine.  Progress: wait-free. */
+#define for_each_live(e, t, i)							\
+	for ((i) = live_next(e, 0);						\
+	     (i) < (e)->max_threads && ((t) = thread_of(e, i));			\
+	     (i) = live_next(e, (i) + 1))
+
+/* A counter of the owner that others only read. */
+static inline void count(u64 *c)
+{
+	store_relaxed(c, load_relaxed(c) + 1);
+}
+
+extern u32 pawl_fork_gen;
+struct thread *thread_enter(struct pawl_engine *e);	/* NULL: err() is set */
+void thread_leave(struct thread *t);
+int threads_init(struct pawl_engine *e);
+int fork_check(void);
+void threads_fini(struct pawl_engine *e);
+void threads_forget(struct pawl_engine *e);
+struct thread_tls {
+	u64 id;			/* of the engine that this thread called last; 0: none */
+	struct thread *t;	/* its part there */
+	int code;		/* why thread_get() gave NULL */
+};
+
+extern __thread struct thread_tls thread_last;
+
+/* The calling thread's part in e; NULL: see thread_last.code. */
+static inline struct thread *thread_get(struct pawl_engine *e)
+{
+	if (likely(thread_last.id == e->id))
+		return thread_last.t;
+	return thread_enter(e);
+}
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Vars, their versions (blocks), and handles. */
+#ifndef CORE_VAR_H
+#define CORE_VAR_H
+
+#include <core/thread.h>
+
+/*
+ * Vars lie in groups of four: four lines with one word each, then one line with the
+ * four versions, so that a completion, which counts the version, does not touch the
+ * line on which pushes compete.  80 bytes a var.
+ */
+struct var {
+	struct pair word;	/* A */
+	u32 gen;		/* A: odd while alive; the handle carries it */
+	u32 unused[11];
+};
+
+struct var_side {
+	u64 version;		/* completer of a write (they are ordered); others read */
+	u32 rec;		/* A: what devices have still to do, or 0: pending.c */
+	u32 unused;
+};
+
+#define VAR_GROUP	4u
+#define VAR_SIZE	80u
+
+BUILD_BUG_ON(sizeof(struct var) != 64);
+BUILD_BUG_ON(sizeof(struct var) + sizeof(struct var_side) != VAR_SIZE);
+BUILD_BUG_ON(VAR_GROUP * sizeof(struct var_side) != sizeof(struct var));
+
+/* One version of a var: the write that makes it and the reads that see it. */
+struct block {
+	u64 state;		/* A: state.h */
+	u32 succ;		/* next writer's ref; written by it before CLOSED */
+	u32 err;		/* error that the write inherited, then its own (ERR) */
+	u32 var;		/* A: whose version it is; 0: nobody's */
+	u32 unused[3];
+};
+
+BUILD_BUG_ON(sizeof(struct block) != 32);
+
+static inline struct block *block_of(const struct pawl_engine *e, u32 idx)
+{
+	return (struct block *)(void *)(e->blocks + (size_t)idx * sizeof(struct block));
+}
+
+static inline struct var *var_of(const struct pawl_engine *e, u32 idx)
+{
+	/* idx / 4 lines of sides come before it */
+	return (struct var *)(void *)(e->vars +
+			      ((size_t)idx + idx / VAR_GROUP) * sizeof(struct var));
+}
+
+static inline struct var_side *var_side_of(const struct pawl_engine *e, u32 idx)
+{
+	return (struct var_side *)(void *)(e->vars +
+				   ((size_t)(idx | (VAR_GROUP - 1)) + 1 + idx / VAR_GROUP) *
+				   sizeof(struct var) +
+				   (idx % VAR_GROUP) * sizeof(struct var_side));
+}
+
+/*
+ * Generations of handles: odd while the var (or operator) is alive.  Each engine counts from a
+ * number of its own, so that another engine's handle is refused, and a place is not used
+ * again when it has come round to that number: no handle is ever good for two vars.  0 is
+ * left out, because it says that the place was never used.
+ */
+static inline u32 gen_alive(const struct pawl_engine *e, u32 gen)
+{
+	return (gen ? gen : e->gen_first) + 1;
+}
+
+static inline u32 gen_dead(u32 alive)
+{
+	return alive + 1 ? alive + 1 : 2;
+}
+
+static inline bool gen_is_last(const struct pawl_engine *e, u32 dead)
+{
+	return unlikely(dead == e->gen_first);
+}
+
+static inline u32 var_index(pawl_var_t h)
+{
+	return (u32)h.h;
+}
+
+int var_bad(const char *who, const char *list, u32 i, pawl_var_t v);
+int var_check_slow(struct thread *t, pawl_var_t h);
+
+/* 0, or -ESTALE.  CORE-V2 <-> CORE-V3. */
+static inline int var_check(struct thread *t, pawl_var_t h)
+{
+	u32 i = var_index(h), gen = (u32)(h.h >> 32);
+	struct var *v;
+
+	/* An index that is not carved has no memory; the limit only grows. */
+	if (unlikely(i >= t->var_limit))
+		return var_check_slow(t, h);
+	v = var_of(t->e, i);
+	/* Its delete op may be pushed and not over. */
+	return likely((gen & 1) && load_acquire(&v->gen) == gen &&
+		      !(load_relaxed(&v->word.val) & WORD_DELETED)) ? 0 : -ESTALE;
+}
+
+static inline void block_free(struct thread *t, u32 bi)
+{
+	store_relaxed(&block_of(t->e, bi)->var, 0);
+	pool_put(t->e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], bi);
+}
+
+struct pair word_snapshot(struct var *v);
+
+#endif

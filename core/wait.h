@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Waits, and how many ops are in flight. */
+#ifndef CORE_WAIT_H
+#define CORE_WAIT_H
+
+#include <core/op.h>
+
+int wait_body(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns);
+void waiter_granted(struct thread *t, struct op *op, u32 opi);
+u64 ops_in_flight(struct pawl_engine *e);
+u64 ops_pushed(struct pawl_engine *e);
+void wait_flight_begin(struct thread *t, u64 limit);
+void wait_flight_end(struct thread *t);
+void flight_check(struct thread *t);
+void wait_exit(struct thread *t);
+int wait_none(struct thread *t, s64 timeout_ns, enum exec_help help);
+int wait_naive(struct thread *t);
+void engine_idle(void *user, struct exec_thread *ex);
+
+#endif
