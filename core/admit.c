@@ -177,7 +177,7 @@ __cold void admit_undo(struct thread *t, u32 n)
 }
 
 /* Nothing is left of the pool. */
-__cold int lack(struct thread *t, u32 pool, const char *what)
+__cold int err_pool_empty(struct thread *t, u32 pool, const char *what)
 {
 	t->lacks = pool;
 	return err(-ENOMEM, "%s", what);

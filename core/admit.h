@@ -9,7 +9,7 @@
 int admit_slow(struct thread *t, u32 n);
 void admit_undo(struct thread *t, u32 n);
 int admit_again(struct thread *t, bool *tried, bool wait);
-int lack(struct thread *t, u32 pool, const char *what);
+int err_pool_empty(struct thread *t, u32 pool, const char *what);
 void gate_pass(struct thread *t);
 
 /*

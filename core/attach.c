@@ -53,7 +53,7 @@ u32 attach_slow(struct thread *t, struct dep *dep, u32 ref, u32 obi, u32 joined)
 		for (;;) {
 			if (s & BLOCK_DONE)
 				return 1;
-			help_set(&dep->link, block_list(s));
+			store_helped(&dep->link, block_list(s));
 			/*
 			 * CORE-A2 <-> CORE-R1.  Acquire is for the failure, which looks again:
 			 * C11 has no failure order stronger than that of success.

@@ -22,7 +22,7 @@ static inline u32 attach_block(struct thread *t, struct dep *d, u32 ref, u32 obi
 	if (BUSTED(GRANT_EARLY))
 		joined = 0;
 	if (!(d->var & DEP_WRITE)) {
-		help_set(&d->block, obi);
+		store_helped(&d->block, obi);
 		if (likely(s & BLOCK_DONE))
 			return 1;
 	} else if (likely((s & (BLOCK_DONE | BLOCK_ERR)) == BLOCK_DONE &&
@@ -39,7 +39,7 @@ static inline u32 attach_own(struct thread *t, struct dep *d, u32 ref, u64 was)
 {
 	/* A reader of a version that is known to be there leaves the block's line alone. */
 	if (!(d->var & DEP_WRITE) && (was & FOUND_KNOWN)) {
-		help_set(&d->block, word_cur(was));
+		store_helped(&d->block, word_cur(was));
 		return 1;
 	}
 	return attach_block(t, d, ref, word_cur(was), was & WORD_LASTW ? 0 : word_joined(was));
@@ -51,7 +51,7 @@ static inline u32 attach_word(struct thread *t, struct dep *d, u32 ref, u64 val)
 	if (d->var & DEP_WRITE)
 		return attach_block(t, d, ref, word_prev(val), word_joined(val));
 	if (unlikely(word_cur(val) >= RM_BASE)) {
-		help_set(&d->block, word_cur(val));
+		store_helped(&d->block, word_cur(val));
 		return 1;
 	}
 	return attach_block(t, d, ref, word_cur(val), 0);

@@ -170,8 +170,8 @@ static void segment_link(struct thread *t, struct acc *a, u32 n, struct dep *lin
 			b = block_of(e, bi);
 			write = DEP_WRITE;
 		} else if (b) {
-			help_set(&d->block, bi);
-			help_set(&d->link, block_list(b->state));
+			store_helped(&d->block, bi);
+			store_helped(&d->link, block_list(b->state));
 			store_relaxed(&b->state,
 				      block_with_list(b->state, a[i].ref) + BLOCK_ONE);
 		} else {
@@ -199,8 +199,8 @@ static void segment_attach(struct thread *t, struct acc *a, u32 n, u64 val, u32 
 		if (unlikely(val == FOUND_DEAD)) {
 			if (write)
 				block_free(t, d->block);
-			help_set(&d->block, 0);
-			help_set16(&op_of(e, opi)->flags, op_of(e, opi)->flags | OP_STALE);
+			store_helped(&d->block, 0);
+			store_helped16(&op_of(e, opi)->flags, op_of(e, opi)->flags | OP_STALE);
 			granted[a[i].op]++;
 			continue;
 		}
@@ -210,7 +210,7 @@ static void segment_attach(struct thread *t, struct acc *a, u32 n, u64 val, u32 
 			return;
 		}
 		if (unlikely(word_cur(val) >= RM_BASE)) {
-			help_set(&d->block, word_cur(val));
+			store_helped(&d->block, word_cur(val));
 			granted[a[i].op]++;
 			continue;
 		}
@@ -228,7 +228,7 @@ static int batch_op(struct thread *t, u32 naccs, u32 *bopi)
 	int rc;
 
 	if (!bop)
-		return lack(t, POOL_OP, "push_batch: max_ops exist");
+		return err_pool_empty(t, POOL_OP, "push_batch: max_ops exist");
 	accs_sort(accs, naccs);
 	for (i = 0; i < naccs; i++)
 		nseg += !i || accs[i].var != accs[i - 1].var;
@@ -238,10 +238,10 @@ static int batch_op(struct thread *t, u32 naccs, u32 *bopi)
 			op_free(t, bop, *bopi);
 			return rc;
 		}
-		help_set(&bop->ext, ext);
+		store_helped(&bop->ext, ext);
 	}
-	help_set16(&bop->ndeps, (u16)nseg);
-	help_set16(&bop->flags, OP_BATCH);
+	store_helped16(&bop->ndeps, (u16)nseg);
+	store_helped16(&bop->flags, OP_BATCH);
 	return 0;
 }
 
@@ -349,7 +349,7 @@ static int batch_try(struct thread *t, const struct pawl_op *ops, u32 n)
 		u32 opi = t->scratch->ops[i];
 
 		if (!op) {
-			rc = lack(t, POOL_OP, "push_batch: max_ops exist");
+			rc = err_pool_empty(t, POOL_OP, "push_batch: max_ops exist");
 			goto undo;
 		}
 		rc = op_fill(t, op, opi, op_at(ops, i), 0);

@@ -127,7 +127,7 @@ int note_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
 		return err(-EINVAL, "push: op.deadline_ns is %lld", (long long)d->deadline_ns);
 	n = pool_get(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], &idx);
 	if (!n)
-		return lack(t, POOL_NOTE, "push: no memory for a completion");
+		return err_pool_empty(t, POOL_NOTE, "push: no memory for a completion");
 	if (q) {
 		/* Dekker with pawl_cq_destroy(): it is counted, or the queue is gone. */
 		fetch_add_seq_cst(&q->named, 1);

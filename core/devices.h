@@ -118,14 +118,14 @@ typedef int (*pending_fn)(struct devices *dv, u64 pending, void *arg);
 int op_pending(struct pawl_engine *e, struct op *op, pending_fn fn, void *arg);
 
 /* A query: is any work that the op must follow pending, or on a lost device? */
-struct ask {
+struct pending_query {
 	const struct device_ops *except;	/* skip this kind: its streams use events */
 	bool poll, want;
 	u64 lost;		/* result: a number on a lost device, or 0 */
 	u64 pending;		/* result: a number that the host must wait for, or 0 */
 };
 
-void ask(struct pawl_engine *e, struct op *op, struct ask *a);
+void pending_query(struct pawl_engine *e, struct op *op, struct pending_query *a);
 void forget_pending(struct pawl_engine *e, struct op *op);
 u64 last_write(struct pawl_engine *e, const struct dep *d);
 int recs_get(struct thread *t, struct op *op);
@@ -134,7 +134,7 @@ void pending_note(struct thread *t, struct op *op, struct lane *l, u64 seq);
 /* reaper.c */
 void reaper_wake(struct pawl_engine *e);
 void reaper_poke(struct pawl_engine *e);
-void park(struct pawl_engine *e, struct op *op, u32 opi);
+void op_park(struct pawl_engine *e, struct op *op, u32 opi);
 void *reaper_main(void *arg);
 
 #endif

@@ -22,7 +22,7 @@
 #include <core/retire.h>
 
 /* The device is lost: let the op fail. */
-static int lost(struct thread *t, struct op *op, const struct device *d)
+static int op_lost(struct thread *t, struct op *op, const struct device *d)
 {
 	err(-ENOTRECOVERABLE, "%s", d->text);
 	if (!(op->flags & OP_ERR))
@@ -34,17 +34,17 @@ static int lost(struct thread *t, struct op *op, const struct device *d)
 static int host_begin(struct thread *t, struct op *op, u32 opi, struct pawl_run *run)
 {
 	struct pawl_engine *e = t->e;
-	struct ask a = { .poll = true };
+	struct pending_query a = { .poll = true };
 
-	ask(e, op, &a);
+	pending_query(e, op, &a);
 	if (likely(!a.lost && !a.pending))
 		return 0;
 	if (a.pending) {
 		a.want = true;
-		ask(e, op, &a);
+		pending_query(e, op, &a);
 	}
 	if (a.pending) {
-		park(e, op, opi);
+		op_park(e, op, opi);
 		return DEVICE_PARKED;
 	}
 	if (!a.lost)
@@ -54,7 +54,7 @@ static int host_begin(struct thread *t, struct op *op, u32 opi, struct pawl_run 
 		forget_pending(e, op);
 		return 0;
 	}
-	return lost(t, op, lane_of(e->devices, a.lost)->d);
+	return op_lost(t, op, lane_of(e->devices, a.lost)->d);
 }
 
 /* --- lanes for ops --- */
@@ -174,7 +174,7 @@ static void tip_set(struct pawl_engine *e, struct op *op, struct lane *l, u64 se
 }
 
 /* The op's work is queued on the lane: number it, and store the number with its vars. */
-static u64 issued(struct thread *t, struct op *op, struct lane *l)
+static u64 op_issued(struct thread *t, struct op *op, struct lane *l)
 {
 	u64 seq = lane_issue(l);
 
@@ -211,9 +211,9 @@ static int lane_prepare(struct thread *t, struct op *op, struct dev_row *row, st
 /* True if no work that the op must follow is pending, so that any lane will do. */
 static bool nothing_pending(struct pawl_engine *e, struct op *op)
 {
-	struct ask a = { .poll = true, .want = true };
+	struct pending_query a = { .poll = true, .want = true };
 
-	ask(e, op, &a);
+	pending_query(e, op, &a);
 	return !a.pending;
 }
 
@@ -223,29 +223,28 @@ static int device_op_begin(struct thread *t, struct op *op, u32 opi, struct pawl
 	struct pawl_engine *e = t->e;
 	struct dev_row *row = op_row(e->devices, op);
 	struct dev_class *c = class_of(row, op->prop);
-	struct ask a = { .except = row->d->ops, .poll = true, .want = true };
+	struct pending_query a = { .except = row->d->ops, .poll = true, .want = true };
 	struct lane *l;
 	bool above;
 	int rc;
 
 	run->device = row->name;
-	ask(e, op, &a);
+	pending_query(e, op, &a);
 	rc = device_lost(row->d) ? -ENOTRECOVERABLE : 0;
 	/* No stream can follow work of another kind of device.  Or the lanes are full. */
 	if (unlikely(a.pending || (!rc && !room && class_full(e->devices, c)))) {
-		park(e, op, opi);
+		op_park(e, op, opi);
 		return DEVICE_PARKED;
 	}
 	if (unlikely(rc || a.lost))
-		rc = lost(t, op, rc ? row->d : lane_of(e->devices, a.lost)->d);
+		rc = op_lost(t, op, rc ? row->d : lane_of(e->devices, a.lost)->d);
 	if (unlikely(rc && !(op->flags & OP_NO_SKIP)))
 		return rc;
 	l = lane_choose(t, op, row, c);
 	if (unlikely(!l)) {
 		cpu_relax();	/* it may be taken again at once: let other threads finish */
 		store_relaxed(&op->wait, room ? OP_ROOM : 0);
-		exec_push(op_queue(e, op), &t->ex, opi, op->prio,
-			  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
+		queue_op(t, op, opi);
 		return DEVICE_QUEUED;
 	}
 	above = lane_above(t, row) == l;
@@ -258,7 +257,7 @@ static int device_op_begin(struct thread *t, struct op *op, u32 opi, struct pawl
 		if (!(op->flags & OP_NO_SKIP))
 			return op_fails(t, op, rc);
 		/* The memory that it frees may still be in use: try again later. */
-		park(e, op, opi);
+		op_park(e, op, opi);
 		return DEVICE_PARKED;
 	}
 	run->status = rc;
@@ -304,7 +303,7 @@ void device_end(struct thread *t, struct op *op, struct pawl_run *run)
 	if (!l)
 		return;
 	if (op)
-		tip_set(t->e, op, l, issued(t, op, l));
+		tip_set(t->e, op, l, op_issued(t, op, l));
 	if (!(v & 1))
 		lane_put(l);
 }
@@ -315,7 +314,7 @@ void device_async_end(struct thread *t, struct op *op)
 	u32 lane = load_relaxed(&op->wait);
 
 	if (lane)
-		issued(t, op, &t->e->devices->lanes[lane - 1]);
+		op_issued(t, op, &t->e->devices->lanes[lane - 1]);
 }
 
 /* An op without a body only orders its successors, on the host or on the device. */

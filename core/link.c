@@ -338,7 +338,7 @@ static __noinline u32 link_some(struct thread *t, struct op *op, u64 tag, u32 j,
 u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 {
 	struct pawl_engine *e = t->e;
-	u32 n = op->ndeps, odd = op->flags & (OP_BATCH | OP_DELETE), own, j;
+	u32 n = op->ndeps, special = op->flags & (OP_BATCH | OP_DELETE), own, j;
 	u64 seq = ++t->seq, tag = tag_make(t->slot, seq, 0), st, ignored;
 	struct dep *deps = op_deps(e, op, n, op->ext);
 	struct desc *d = &t->d;
@@ -346,7 +346,7 @@ u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 
 	for (j = 0; j < n; j++)
 		store_relaxed(&rec[j], rec_empty(tag));
-	help_set(&d->op, opi);
+	store_helped(&d->op, opi);
 	st = status_make(seq, PHASE_LINKING);
 	/*
 	 * Whoever finds the tag in a word sees this, and all before it (CORE-L3); who goes through
@@ -354,7 +354,7 @@ u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 	 */
 	store_release(&d->status, st);	/* CORE-M7 <-> CORE-M8 */
 	j = 0;
-	if (likely(n <= INLINE_DEPS && !odd)) {
+	if (likely(n <= INLINE_DEPS && !special)) {
 		for (; j < n; j++) {
 			u32 vi = deps[j].var;
 
@@ -369,7 +369,7 @@ u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 	for (own = j; j < n; j++) {
 		u64 *f = j < INLINE_DEPS ? &found[j] : &ignored;
 
-		if (!link_dep(t, d, &deps[j], &rec[j], tag, odd & OP_BATCH, odd & OP_DELETE, f))
+		if (!link_dep(t, d, &deps[j], &rec[j], tag, special & OP_BATCH, special & OP_DELETE, f))
 			break;	/* helped to the end */
 		own += !!*f;
 	}

@@ -35,7 +35,7 @@ int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext)
 	p = POOL_EXT0 + class;
 	x = pool_get(t->e->pool[p], &t->cache[p], &idx);
 	if (!x)
-		return lack(t, p, "push: too many ops with so many vars are in flight");
+		return err_pool_empty(t, p, "push: too many ops with so many vars are in flight");
 	store_relaxed(&x->op, opi);
 	*ext = class << 30 | idx;
 	return 0;
@@ -129,7 +129,7 @@ u32 deps_sort(struct dep *d, u32 n)
 	}
 	for (i = 1, k = 0; i < n; i++) {
 		if (unlikely(dep_key(&d[i]) == dep_key(&d[k])))
-			help_set(&d[k].var, d[k].var | (d[i].var & DEP_WRITE));
+			store_helped(&d[k].var, d[k].var | (d[i].var & DEP_WRITE));
 		else if (++k != i)
 			dep_copy(&d[k], &d[i]);
 	}
@@ -183,7 +183,7 @@ int op_blocks(struct thread *t, struct op *op)
 		if (!(deps[j].var & DEP_WRITE) || dep_block(t, &deps[j]))
 			continue;
 		blocks_put(t, deps, j);
-		return lack(t, POOL_BLOCK, "push: out of blocks (max_vars, max_ops)");
+		return err_pool_empty(t, POOL_BLOCK, "push: out of blocks (max_vars, max_ops)");
 	}
 	return 0;
 }
@@ -207,9 +207,9 @@ int op_deps_copy(struct thread *t, struct op *op, u32 opi, const struct dep *fro
 		rc = ext_get(t, n, opi, &ext);
 		if (rc)
 			return rc;
-		help_set(&op->ext, ext);
+		store_helped(&op->ext, ext);
 	}
-	help_set16(&op->ndeps, (u16)n);
+	store_helped16(&op->ndeps, (u16)n);
 	deps = op_deps(t->e, op, n, ext);
 	for (j = 0; j < n; j++)
 		dep_copy(&deps[j], &from[j]);
@@ -217,7 +217,7 @@ int op_deps_copy(struct thread *t, struct op *op, u32 opi, const struct dep *fro
 	if (unlikely(rc) && n > INLINE_DEPS)
 		ext_put(t, op->ext);
 	if (unlikely(rc))
-		help_set16(&op->ndeps, 0);
+		store_helped16(&op->ndeps, 0);
 	return rc;
 }
 
@@ -238,7 +238,7 @@ int op_fill_many(struct thread *t, struct op *op, u32 opi, const struct pawl_op 
 	rc = ext_get(t, total, opi, &ext);
 	if (rc)
 		return rc;
-	help_set(&op->ext, ext);
+	store_helped(&op->ext, ext);
 	deps = ext_of(t->e, ext)->deps;
 	rc = deps_from(t, deps, d, &n, "push");
 	if (rc) {
@@ -250,12 +250,12 @@ int op_fill_many(struct thread *t, struct op *op, u32 opi, const struct pawl_op 
 			dep_copy(&op->deps[j], &deps[j]);
 		ext_put(t, op->ext);
 	}
-	help_set16(&op->ndeps, (u16)n);
+	store_helped16(&op->ndeps, (u16)n);
 	rc = op_blocks(t, op);
 	if (rc) {
 		if (n > INLINE_DEPS)
 			ext_put(t, op->ext);
-		help_set16(&op->ndeps, 0);
+		store_helped16(&op->ndeps, 0);
 	}
 	return rc;
 }

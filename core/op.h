@@ -20,22 +20,22 @@ struct dep {
  * The owner's writes to fields that a helper of an earlier push may still read (H, and a dep's
  * link): who reads the new value finds that the earlier push is over.
  */
-static inline void help_set(u32 *field, u32 v)
+static inline void store_helped(u32 *field, u32 v)
 {
 	store_release(field, v);	/* CORE-L9 <-> CORE-L10 */
 }
 
-static inline void help_set16(u16 *field, u32 v)
+static inline void store_helped16(u16 *field, u32 v)
 {
 	store_release(field, (u16)v);	/* CORE-L9 <-> CORE-L10 */
 }
 
 static inline void dep_set(struct dep *d, u32 var, u32 block, u32 link, u32 gen)
 {
-	help_set(&d->var, var);
-	help_set(&d->block, block);
-	help_set(&d->link, link);
-	help_set(&d->gen, gen);
+	store_helped(&d->var, var);
+	store_helped(&d->block, block);
+	store_helped(&d->link, link);
+	store_helped(&d->gen, gen);
 }
 
 static inline void dep_copy(struct dep *to, const struct dep *from)
@@ -61,7 +61,7 @@ enum {
 
 
 /* Flags for which ending an op is more than usual. */
-#define OP_ODD_END	(OP_DELETE | OP_STALE | OP_NO_COUNT)
+#define OP_SLOW_END	(OP_DELETE | OP_STALE | OP_NO_COUNT)
 
 /*
  * The first line is all that most ops with one var or two need; of the second, what the
@@ -98,7 +98,7 @@ BUILD_BUG_ON(offsetof(struct op, deps) != 32);
 static inline void op_err_set(struct op *op, u32 error)
 {
 	op->err = error;
-	help_set16(&op->flags, op->flags | OP_ERR);
+	store_helped16(&op->flags, op->flags | OP_ERR);
 }
 
 /* For traces and messages; whoever looks from outside may find an earlier op's. */
@@ -191,7 +191,7 @@ static inline struct op *op_new(struct thread *t, u32 *idx)
 	if (unlikely(!opi))
 		return NULL;
 	*idx = opi;
-	help_set16(&op->ndeps, 0);
+	store_helped16(&op->ndeps, 0);
 	op->owner = (u16)t->slot;
 	return op;
 }
@@ -255,7 +255,7 @@ static inline struct block *dep_block(struct thread *t, struct dep *d)
 
 	if (unlikely(!bi))
 		return NULL;
-	help_set(&d->block, bi);
+	store_helped(&d->block, bi);
 	/* Stale readers of the recycled block may look: atomic, no order. */
 	store_relaxed(&b->state, BLOCK_ONE);
 	store_relaxed(&b->err, 0);

@@ -146,7 +146,7 @@ static int oper_try(struct thread *t, struct oper *o, u32 idx, int priority, str
 	}
 	op = op_new(t, &opi);
 	if (!op) {
-		rc = lack(t, POOL_OP, "oper_push: max_ops exist");
+		rc = err_pool_empty(t, POOL_OP, "oper_push: max_ops exist");
 		goto out;
 	}
 	rc = op_deps_copy(t, op, opi, o->deps, o->ndeps);
@@ -155,7 +155,7 @@ static int oper_try(struct thread *t, struct oper *o, u32 idx, int priority, str
 	op->fn = o->fn;
 	if (o->flags & OP_ASYNC)
 		op->async_fn = o->async_fn;
-	help_set16(&op->flags, o->flags | OP_OPER | (o->name ? OP_NAMED : 0));
+	store_helped16(&op->flags, o->flags | OP_OPER | (o->name ? OP_NAMED : 0));
 	op->arg = o->arg;
 	store_relaxed(&op->name, o->name);
 	op->prio = priority;

@@ -109,9 +109,9 @@ int op_pending(struct pawl_engine *e, struct op *op, pending_fn fn, void *arg)
 	return rc;
 }
 
-static int ask_one(struct devices *dv, u64 p, void *arg)
+static int query_one(struct devices *dv, u64 p, void *arg)
 {
-	struct ask *a = arg;
+	struct pending_query *a = arg;
 	struct lane *l = lane_of(dv, p);
 	u64 seq = p & LANE_SEQ_MASK;
 
@@ -137,10 +137,10 @@ static int ask_one(struct devices *dv, u64 p, void *arg)
 	return 0;
 }
 
-void ask(struct pawl_engine *e, struct op *op, struct ask *a)
+void pending_query(struct pawl_engine *e, struct op *op, struct pending_query *a)
 {
 	a->lost = a->pending = 0;
-	op_pending(e, op, ask_one, a);
+	op_pending(e, op, query_one, a);
 }
 
 /* Called for the op that writes the var, which has the record to itself. */
@@ -292,8 +292,8 @@ void device_var_end(struct thread *t, struct var_side *side)
  */
 bool device_busy(struct pawl_engine *e, u32 vi, bool write)
 {
-	struct ask a = { .poll = true, .want = true };
+	struct pending_query a = { .poll = true, .want = true };
 
-	dep_pending(e, vi, write, ask_one, &a);
+	dep_pending(e, vi, write, query_one, &a);
 	return a.pending || a.lost;
 }

@@ -26,7 +26,7 @@
 #define INLINE_DEPTH	64u
 
 /* A ready op that is not simply for its queue: a waiter, or to be run inline. */
-static __noinline void dispatch_odd(struct thread *t, struct op *op, u32 opi)
+static __noinline void dispatch_slow(struct thread *t, struct op *op, u32 opi)
 {
 	struct pawl_engine *e = t->e;
 
@@ -50,7 +50,7 @@ static __noinline void dispatch_odd(struct thread *t, struct op *op, u32 opi)
 __always_inline_fn void dispatch(struct thread *t, struct op *op, u32 opi)
 {
 	if (unlikely(op->flags & (OP_WAITER | OP_INLINE)))
-		dispatch_odd(t, op, opi);
+		dispatch_slow(t, op, opi);
 	else
 		exec_push(op_queue(t->e, op), &t->ex, opi, op->prio, 0);
 }
@@ -91,8 +91,8 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 			/* Deleted under us: this access never was; the op will not run. */
 			if (deps[j].var & DEP_WRITE)
 				block_free(t, deps[j].block);
-			help_set(&deps[j].block, 0);
-			help_set16(&op->flags, op->flags | OP_STALE);
+			store_helped(&deps[j].block, 0);
+			store_helped16(&op->flags, op->flags | OP_STALE);
 			dead++;
 			granted++;
 			continue;
@@ -107,7 +107,7 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 	store_release(&t->d.status, status_make(t->seq, PHASE_FINISHED));
 	if (unlikely(dead == n)) {
 		/* It is in no queue at all: as if it had never been pushed. */
-		help_set16(&op->flags, op->flags & (u16)~OP_STALE);
+		store_helped16(&op->flags, op->flags & (u16)~OP_STALE);
 		return -ESTALE;
 	}
 attached:
@@ -160,15 +160,15 @@ static __always_inline_fn int fill_one(struct thread *t, struct op *op, const st
 
 	if (unlikely(var_check(t, h)))
 		return var_bad("push", w ? "writes" : "reads", 0, h);
-	help_set(&op->deps[0].var, vi | w);
-	help_set(&op->deps[0].gen, (u32)(h.h >> 32));
+	store_helped(&op->deps[0].var, vi | w);
+	store_helped(&op->deps[0].gen, (u32)(h.h >> 32));
 	if (w) {
 		/* Attaching will look at the newest block, after a locked access. */
 		prefetchw(block_of(t->e, word_cur(load_relaxed(&var_of(t->e, vi)->word.val))));
 		if (unlikely(!dep_block(t, &op->deps[0])))
-			return lack(t, POOL_BLOCK, "push: out of blocks (max_vars, max_ops)");
+			return err_pool_empty(t, POOL_BLOCK, "push: out of blocks (max_vars, max_ops)");
 	}
-	help_set16(&op->ndeps, 1);
+	store_helped16(&op->ndeps, 1);
 	return 0;
 }
 
@@ -234,18 +234,18 @@ static __always_inline_fn int fill_n(struct thread *t, struct op *op, const stru
 			continue;
 		vi = (u32)(key[i] >> 33);
 		v = var_of(t->e, vi);
-		help_set(&dep->var, vi | w);
-		help_set(&dep->gen, (u32)(key[i] >> 1));
+		store_helped(&dep->var, vi | w);
+		store_helped(&dep->gen, (u32)(key[i] >> 1));
 		/* Attaching will look at the newest block, after a locked access. */
 		if (w || !(load_relaxed(&v->word.tag) & TAG_KNOWN))
 			prefetchw(block_of(t->e, word_cur(load_relaxed(&v->word.val))));
 		if (w && unlikely(!dep_block(t, dep))) {
 			blocks_put(t, op->deps, (u32)(dep - op->deps));
-			return lack(t, POOL_BLOCK, "push: out of blocks (max_vars, max_ops)");
+			return err_pool_empty(t, POOL_BLOCK, "push: out of blocks (max_vars, max_ops)");
 		}
 		dep++;
 	}
-	help_set16(&op->ndeps, (u16)(dep - op->deps));
+	store_helped16(&op->ndeps, (u16)(dep - op->deps));
 	return 0;
 }
 
@@ -270,7 +270,7 @@ static __cold int op_unfill(struct thread *t, struct op *op, int rc)
 	blocks_put(t, op_deps(t->e, op, op->ndeps, op->ext), op->ndeps);
 	if (op->ndeps > INLINE_DEPS)
 		ext_put(t, op->ext);
-	help_set16(&op->ndeps, 0);
+	store_helped16(&op->ndeps, 0);
 	return rc;
 }
 
@@ -319,7 +319,7 @@ __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const s
 			flags |= OP_NOTE;
 		}
 	}
-	help_set16(&op->flags, (u16)flags);
+	store_helped16(&op->flags, (u16)flags);
 	op->arg = d->arg;
 	op->prio = d->priority;
 	return 0;
@@ -372,7 +372,7 @@ static __always_inline_fn int push_try(struct thread *t, const struct pawl_op *d
 	if (unlikely(rc))
 		return rc;
 	op = op_new(t, &opi);
-	rc = likely(op) ? op_fill(t, op, opi, d, flags) : lack(t, POOL_OP, "push: max_ops exist");
+	rc = likely(op) ? op_fill(t, op, opi, d, flags) : err_pool_empty(t, POOL_OP, "push: max_ops exist");
 	if (unlikely(rc))
 		return push_undone(t, opi, rc);
 	if (unlikely(load_relaxed(&e->special)))

@@ -47,7 +47,7 @@ void reaper_poke(struct pawl_engine *e)
 }
 
 /* The op cannot run yet: the reaper queues it again when that has changed. */
-void park(struct pawl_engine *e, struct op *op, u32 opi)
+void op_park(struct pawl_engine *e, struct op *op, u32 opi)
 {
 	struct devices *dv = e->devices;
 	u32 head = load_relaxed(&dv->parked);
@@ -63,12 +63,12 @@ void park(struct pawl_engine *e, struct op *op, u32 opi)
 /* A wait is granted.  True: work is pending, and the reaper will grant it again later. */
 bool device_wait_parks(struct thread *t, struct op *op, u32 opi)
 {
-	struct ask a = { .poll = true, .want = true };
+	struct pending_query a = { .poll = true, .want = true };
 
-	ask(t->e, op, &a);
+	pending_query(t->e, op, &a);
 	if (!a.pending)
 		return false;
-	park(t->e, op, opi);
+	op_park(t->e, op, opi);
 	return true;
 }
 
@@ -86,9 +86,9 @@ static int lost_out(const struct device *d, struct pawl_error *out)
 /* The result of a granted wait if a device was lost: 0 or the error. */
 int device_wait_error(struct thread *t, struct op *op, struct pawl_error *out)
 {
-	struct ask a = { 0 };
+	struct pending_query a = { 0 };
 
-	ask(t->e, op, &a);
+	pending_query(t->e, op, &a);
 	return likely(!a.lost) ? 0 : lost_out(lane_of(t->e->devices, a.lost)->d, out);
 }
 
@@ -192,7 +192,7 @@ static void reap_new(struct pawl_engine *e)
 }
 
 /* Hold a device op that waits only for room. */
-static void hold(struct pawl_engine *e, struct op *op, u32 opi)
+static void class_hold(struct pawl_engine *e, struct op *op, u32 opi)
 {
 	struct dev_class *c = class_of(op_row(e->devices, op), op->prop);
 	u32 before = c->tail, next = 0;
@@ -214,7 +214,7 @@ static void hold(struct pawl_engine *e, struct op *op, u32 opi)
 }
 
 /* Move the first held op of a class to its queue. */
-static void let_one_go(struct thread *t, struct dev_class *c)
+static void class_release_one(struct thread *t, struct dev_class *c)
 {
 	struct pawl_engine *e = t->e;
 	u32 opi = c->head;
@@ -227,8 +227,7 @@ static void let_one_go(struct thread *t, struct dev_class *c)
 	e->devices->held--;
 	fetch_add_relaxed(&c->coming, 1);
 	store_relaxed(&op->wait, OP_ROOM);
-	exec_push(op_queue(e, op), &t->ex, opi, op->prio,
-		  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
+	queue_op(t, op, opi);
 }
 
 /*
@@ -256,13 +255,13 @@ static bool class_wanted(struct devices *dv, struct dev_class *c)
 }
 
 /* Release the held ops of a class for which there is room. */
-static void let_go(struct thread *t, const struct dev_row *row, struct dev_class *c)
+static void class_release(struct thread *t, const struct dev_row *row, struct dev_class *c)
 {
 	struct devices *dv = t->e->devices;
 
 	while (c->head)
 		if (class_room(dv, c) || device_lost(row->d) || !class_wanted(dv, c))
-			let_one_go(t, c);
+			class_release_one(t, c);
 		else
 			break;
 }
@@ -275,7 +274,7 @@ static void reap_held(struct thread *t)
 
 	for (i = 0; dv->held && i < n; i++)
 		for (k = 0; k < CLASSES; k++)
-			let_go(t, &dv->rows[i], &dv->rows[i].class[k]);
+			class_release(t, &dv->rows[i], &dv->rows[i].class[k]);
 }
 
 static void reap_ready(struct thread *t)
@@ -287,10 +286,10 @@ static void reap_ready(struct thread *t)
 	for (; opi; opi = next) {
 		struct op *op = op_of(e, opi);
 		bool ours = op->dev >= DEV_FIRST && !(op->flags & OP_WAITER);
-		struct ask a = { .except = ours ? op_row(dv, op)->d->ops : NULL };
+		struct pending_query a = { .except = ours ? op_row(dv, op)->d->ops : NULL };
 
 		next = op->wait;
-		ask(e, op, &a);
+		pending_query(e, op, &a);
 		if (a.pending) {
 			before = opi;
 			continue;
@@ -304,10 +303,9 @@ static void reap_ready(struct thread *t)
 		if (op->flags & OP_WAITER)
 			waiter_granted(t, op, opi);
 		else if (ours)
-			hold(e, op, opi);
+			class_hold(e, op, opi);
 		else
-			exec_push(op_queue(e, op), &t->ex, opi, op->prio,
-				  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
+			queue_op(t, op, opi);
 	}
 	reap_held(t);
 }

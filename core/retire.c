@@ -34,7 +34,7 @@
 #include <core/wait.h>
 
 /* One access of a waiting op is granted; true: it was the last one. */
-bool grant(struct op *op)
+bool op_grant(struct op *op)
 {
 	/* One is left and it is ours: nobody else will touch the counter. */
 	if (load_acquire(&op->wait) == 1)	/* CORE-W2 <-> CORE-W1 */
@@ -124,7 +124,7 @@ static inline void grant_succ(struct thread *t, struct block *b, u32 bi, u64 s, 
 		      s & BLOCK_ERR && !BUSTED(ERROR_STOPS) ? b->err : 0);
 	if (!BUSTED(BLOCK_LEAK))
 		block_free(t, bi);
-	if (grant(op))
+	if (op_grant(op))
 		ready_add(t, r, op, opi);
 }
 
@@ -139,7 +139,7 @@ static void grant_readers(struct thread *t, u32 ref, struct ready *r)
 		d = dep_of(e, ref, &opi);
 		after = load_relaxed(&d->link);
 		prefetchw(op_of(e, opi));	/* its wait counter, in the second pass */
-		help_set(&d->link, first);
+		store_helped(&d->link, first);
 		first = ref;
 	}
 	for (ref = first; ref; ref = after) {
@@ -148,7 +148,7 @@ static void grant_readers(struct thread *t, u32 ref, struct ready *r)
 		d = dep_of(e, ref, &opi);
 		after = load_relaxed(&d->link);	/* before the op can run and be gone */
 		op = op_of(e, opi);
-		if (grant(op))
+		if (op_grant(op))
 			ready_add(t, r, op, opi);
 	}
 }
@@ -192,7 +192,7 @@ static __cold void block_poison(struct thread *t, struct block *b, u32 error)
 static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 error, bool plain)
 {
 	struct pawl_engine *e = t->e;
-	u32 n = op->ndeps, j, odd = plain ? 0 : op->flags & OP_ODD_END;
+	u32 n = op->ndeps, j, slow = plain ? 0 : op->flags & OP_SLOW_END;
 	struct ready ready = { 0, 0 };
 	u64 done = BLOCK_DONE - BLOCK_ONE + (error ? BLOCK_ERR : 0);
 	struct dep *deps = plain ? op->deps : op_deps(e, op, n, op->ext);
@@ -204,15 +204,15 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 		u64 s;
 
 		/* An access that never was: its var went away during the push. */
-		if (unlikely(odd && !bi))
+		if (unlikely(slow && !bi))
 			continue;
 		if (d->var & DEP_WRITE) {
 			struct var_side *side = var_side_of(e, d->var & ~DEP_WRITE);
 
-			if (likely(!(odd & OP_NO_COUNT)) && !BUSTED(VERSION_MISSED))
+			if (likely(!(slow & OP_NO_COUNT)) && !BUSTED(VERSION_MISSED))
 				/* CORE-V1 <-> CORE-V2 */
 				store_release(&side->version, side->version + 1);
-			if (unlikely(odd & OP_DELETE)) {
+			if (unlikely(slow & OP_DELETE)) {
 				var_end(t, d);
 				continue;
 			}
@@ -450,7 +450,7 @@ static u32 skip_op(struct thread *t, struct op *op, u32 opi, u32 special, int st
 }
 
 /* An op about which something is not as usual, or an engine. */
-static __noinline u32 run_odd(struct thread *t, struct op *op, u32 opi)
+static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 {
 	struct pawl_engine *e = t->e;
 	u32 special = load_relaxed(&e->special), error = 0;
@@ -510,7 +510,7 @@ static inline bool op_plain(const struct pawl_engine *e, const struct op *op)
 }
 
 /*
- * Run a ready op on this thread.  Returns what to run next.  This is run_odd() and
+ * Run a ready op on this thread.  Returns what to run next.  This is run_slow() and
  * finish_op() without what a plain op does not need.
  */
 static __always_inline_fn u32 run_op(struct thread *t, struct op *op, u32 opi)
@@ -520,7 +520,7 @@ static __always_inline_fn u32 run_op(struct thread *t, struct op *op, u32 opi)
 	int status;
 
 	if (unlikely(!op_plain(t->e, op)))
-		return run_odd(t, op, opi);
+		return run_slow(t, op, opi);
 	warm_deps(t->e, op);
 	frame_push(t, &f, op, opi);
 	status = op->fn(&f.run, op->arg);

@@ -123,7 +123,7 @@ static u32 var_error_get(struct thread *t, u32 vi, u32 gen)
  * Where a call about a var's error begins: 0, the calling thread's part, and the error, with
  * a reference, or 0 if there is none.
  */
-static int var_ask(struct pawl_engine *e, pawl_var_t v, const char *who, struct thread **tp,
+static int var_error_begin(struct pawl_engine *e, pawl_var_t v, const char *who, struct thread **tp,
 		   u32 *error)
 {
 	struct thread *t = *tp = thread_get(e);
@@ -146,7 +146,7 @@ int pawl_var_error(struct pawl_engine *e, pawl_var_t v, struct pawl_error *out)
 	int rc;
 
 	error_none(out);
-	rc = var_ask(e, v, "var_error", &t, &error);
+	rc = var_error_begin(e, v, "var_error", &t, &error);
 	if (!error)
 		return rc;
 	if (error_alive(e, error)) {
@@ -162,7 +162,7 @@ int pawl_var_clear(struct pawl_engine *e, pawl_var_t v)
 {
 	struct thread *t;
 	u32 error;
-	int rc = var_ask(e, v, "var_clear", &t, &error);
+	int rc = var_error_begin(e, v, "var_clear", &t, &error);
 
 	if (error) {
 		error_drop(e, error);
@@ -179,7 +179,7 @@ int pawl_var_take(struct pawl_engine *e, pawl_var_t v, struct pawl_error *out)
 	int rc;
 
 	error_none(out);
-	rc = var_ask(e, v, "var_take", &t, &error);
+	rc = var_error_begin(e, v, "var_take", &t, &error);
 	if (error) {
 		rc = error_take(t, error, out);
 		error_put(t, error);

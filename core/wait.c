@@ -110,7 +110,7 @@ void waiter_granted(struct thread *t, struct op *op, u32 opi)
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && device_wait_parks(t, op, opi))
 		return;
 	/*
-	 * The owner may give up, or come back (readopt()), at this moment.  If it gave up, the
+	 * The owner may give up, or come back (given_up_reuse()), at this moment.  If it gave up, the
 	 * op goes to its next user behind us, and behind the owner's last look at it.
 	 */
 	while (!cas_acq_rel_acquire(&op->token, &tok,	/* CORE-G1 <-> CORE-G2, both ways */
@@ -134,7 +134,7 @@ static bool granted(void *arg)
 }
 
 /* 1: nothing to wait for and no error; 0: look closer; -EBUSY: it is not over; -ESTALE. */
-static int look(struct thread *t, u32 vi, u32 gen, bool write)
+static int var_poll(struct thread *t, u32 vi, u32 gen, bool write)
 {
 	struct pawl_engine *e = t->e;
 	struct var *v = var_of(e, vi);
@@ -165,7 +165,7 @@ static int look(struct thread *t, u32 vi, u32 gen, bool write)
  * polling with a timeout does not fill the var with places.  Returns the op, or 0.  *newest:
  * nothing was pushed to the var since, so it is all that there is to wait for.
  */
-static u32 readopt(struct thread *t, u32 vi, u32 gen, bool write, bool *newest)
+static u32 given_up_reuse(struct thread *t, u32 vi, u32 gen, bool write, bool *newest)
 {
 	struct pawl_engine *e = t->e;
 	u32 i;
@@ -229,12 +229,12 @@ static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bo
 	struct op *op = op_new(t, opi);
 
 	if (!op) {
-		*rc = lack(t, POOL_OP, "wait: max_ops exist");
+		*rc = err_pool_empty(t, POOL_OP, "wait: max_ops exist");
 		return NULL;
 	}
 	dep_set(&op->deps[0], vi | (write ? DEP_WRITE : 0), 0, 0, (u32)(h.h >> 32));
-	help_set16(&op->ndeps, 1);
-	help_set16(&op->flags, OP_WAITER | OP_NO_SKIP | OP_NAMED | (write ? OP_NO_COUNT : 0));
+	store_helped16(&op->ndeps, 1);
+	store_helped16(&op->flags, OP_WAITER | OP_NO_SKIP | OP_NAMED | (write ? OP_NO_COUNT : 0));
 	op->fn = NULL;
 	store_relaxed(&op->name, "wait");
 	op->prio = 0;
@@ -301,7 +301,7 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 	if (var_check(t, h))
 		return err(-ESTALE, "wait: no var, or it was deleted");
 again:
-	rc = look(t, vi, (u32)(h.h >> 32), write);
+	rc = var_poll(t, vi, (u32)(h.h >> 32), write);
 	if (rc > 0 || rc == -ESTALE)
 		return rc < 0 ? rc : 0;
 	if (t->frame && held_here(t, vi))
@@ -310,7 +310,7 @@ again:
 		return err(-ETIMEDOUT, "wait: not over");
 
 	newest = true;
-	opi = readopt(t, vi, (u32)(h.h >> 32), write, &newest);
+	opi = given_up_reuse(t, vi, (u32)(h.h >> 32), write, &newest);
 	op = op_of(e, opi);
 	if (!opi) {
 		while (!(op = wait_push(t, h, vi, &opi, write, &rc)))
@@ -324,7 +324,7 @@ again:
 	d.block = op->deps[0].block;
 	d.link = 0;
 	if (!granted(op)) {
-		/* No time: look() was overtaken by a push.  No body runs here then. */
+		/* No time: var_poll() was overtaken by a push.  No body runs here then. */
 		rc = left ? wait_body(t, granted, op, left) : -ETIMEDOUT;
 		if (rc) {
 			u32 want = tok | TOKEN_ARMED;
