@@ -55,7 +55,7 @@ int mx_ctx_device(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct p
 		if (ctx.dev_id < 0 || (u32)ctx.dev_id >= e->gpus)
 			return mx_err(-ENODEV, "GPU is not enabled: gpu(%d); the engine has %u (PAWL_MX_GPUS)",
 				      ctx.dev_id, e->gpus);
-		dev->kind = (u16)e->gpu_kind;
+		dev->kind = PAWL_CUDA;
 		dev->id = (u16)ctx.dev_id;
 		return 0;
 	}

@@ -63,7 +63,7 @@ int mx_engine_make(struct pawl_mx_engine *e, bool child)
 	if (n < 0)
 		return n;
 	for (i = 0; i < n; i++)
-		gpus[i] = (struct pawl_device){ (u16)env.gpu_kind, (u16)i };
+		gpus[i] = (struct pawl_device){ PAWL_CUDA, (u16)i };
 	pawl_config_init(&cfg);
 	cfg.devices = gpus;
 	cfg.ndevices = (u32)n;
@@ -98,7 +98,6 @@ int mx_engine_make(struct pawl_mx_engine *e, bool child)
 	if (rc)
 		return mx_err_pawl(rc);
 	e->gpus = (u32)n;
-	e->gpu_kind = (u32)env.gpu_kind;
 	e->info = env.info;
 	e->pid = getpid();
 	store_release(&e->pe, pe);	/* COMPAT-E1 <-> COMPAT-E2 */

@@ -78,29 +78,24 @@ static int env_omp(void)
 	return n < 1 ? 1 : n;
 }
 
-/* PAWL_MX_GPUS: the number of CUDA devices to use, or "fake:N" for tests. */
-static int env_gpus(int *kind)
+/* PAWL_MX_GPUS: the number of CUDA devices to use. */
+static int env_gpus(void)
 {
-	const char *s = getenv("PAWL_MX_GPUS"), *n = s;
+	const char *s = getenv("PAWL_MX_GPUS");
 	char *end;
 	long v;
 
-	*kind = PAWL_CUDA;
 	if (!s || !*s)
 		return 0;
-	if (!strncmp(s, "fake:", 5)) {
-		*kind = PAWL_FAKE;
-		n += 5;
-	}
-	v = strtol(n, &end, 10);
-	if (end == n || *end || v < 0 || v > MX_GPUS)
+	v = strtol(s, &end, 10);
+	if (end == s || *end || v < 0 || v > MX_GPUS)
 		return mx_err(-EINVAL, "PAWL_MX_GPUS is %s, not a number in 0..%d", s, MX_GPUS);
 	return (int)v;
 }
 
 void mx_env_read(struct mx_env *env)
 {
-	env->gpus = env_gpus(&env->gpu_kind);
+	env->gpus = env_gpus();
 	env->kind = env_kind();
 	env->cpu_workers = env_workers("MXNET_CPU_WORKER_NTHREADS", 1);
 	env->cpu_priority_workers = env_workers("MXNET_CPU_PRIORITY_NTHREADS", 4);

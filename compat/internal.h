@@ -88,7 +88,7 @@ struct pawl_mx_engine {
 	u32 kind;		/* I */
 	u32 shutdown;		/* A */
 	u32 devices;		/* F: CPU devices */
-	u32 gpus, gpu_kind;	/* F: number of GPU contexts, and their kind of device */
+	u32 gpus;		/* F: number of GPU contexts */
 	u32 used;		/* A */
 	int omp_threads;	/* F: what workers tell OpenMP */
 	bool info;		/* I */
@@ -100,7 +100,7 @@ struct mx_env {
 	int kind;		/* of the process's default engine; negative: unknown type */
 	int cpu_workers, cpu_priority_workers, copy_workers, mp_workers;
 	int omp_threads;	/* recommended for CPU workers; 0: do not set */
-	int gpus, gpu_kind;	/* GPU contexts; negative: invalid, with a message */
+	int gpus;		/* GPU contexts; negative: invalid, with a message */
 	bool info;
 	bool help;		/* waiting threads run ready ops */
 	int spin_ns;		/* as in struct pawl_config */

@@ -15,7 +15,7 @@
 
 int pawl_device_count(int kind)
 {
-	const struct device_ops *ops = ops_of_kind((u32)kind);
+	const struct device_ops *ops = device_of_kind((u32)kind);
 	int n, rc = devices_process_check("device_count");
 
 	if (rc)
@@ -30,7 +30,7 @@ PAWL_EXPORT(pawl_device_count);
 
 int pawl_device_info(struct pawl_device device, struct pawl_device_info *out)
 {
-	const struct device_ops *ops = ops_of_kind(device.kind);
+	const struct device_ops *ops = device_of_kind(device.kind);
 	int rc = devices_process_check("device_info");
 	struct pawl_device_info d = { 0 };
 	struct device_info i;

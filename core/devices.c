@@ -24,26 +24,6 @@ struct pawl_device device_name(const struct pawl_engine *e, u32 dev)
 	       e->devices->rows[dev - DEV_FIRST].name;
 }
 
-const struct device_ops *ops_of_kind(u32 kind)
-{
-	switch (kind) {
-#ifdef PAWL_MODEL
-	case PAWL_FAKE:
-		return &device_model;	/* NULL in tests/model programs without devices */
-#else
-#ifdef CONFIG_DEVICE_CUDA
-	case PAWL_CUDA:
-		return &device_cuda;
-#endif
-#ifdef CONFIG_DEVICE_FAKE
-	case PAWL_FAKE:
-		return &device_fake;
-#endif
-#endif
-	}
-	return NULL;
-}
-
 /* The row of op.device, from DEV_FIRST up, or 0 if this engine does not have it. */
 u32 device_row(struct pawl_engine *e, struct pawl_device name)
 {
@@ -145,13 +125,14 @@ int devices_check(const struct pawl_config *c)
 {
 	u32 i, j;
 
+	BUILD_BUG_ON(DEVICE_KIND_CUDA != PAWL_CUDA);
 	if (!c->ndevices)
 		return 0;
 	if (!c->devices)
 		return err(-EINVAL, "engine_create: config.devices is NULL, ndevices is %u",
 			   c->ndevices);
 	for (i = 0; i < c->ndevices; i++) {
-		if (!ops_of_kind(c->devices[i].kind) || c->devices[i].id >= ADOPTED_ID)
+		if (!device_of_kind(c->devices[i].kind) || c->devices[i].id >= ADOPTED_ID)
 			return err(-EINVAL, "engine_create: config.devices[%u] is of kind %u, number %u",
 				   i, c->devices[i].kind, c->devices[i].id);
 		for (j = 0; j < i; j++)
@@ -188,7 +169,7 @@ int devices_create(struct pawl_engine *e, const struct pawl_device *list)
 
 		row->name = list[i];
 		row->d = &dv->d[i];
-		rc = device_open(ops_of_kind(list[i].kind), list[i].id, row->d);
+		rc = device_open(device_of_kind(list[i].kind), list[i].id, row->d);
 		row->d->user = e;
 		dv->ndev = i + 1;
 		if (!rc)

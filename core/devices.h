@@ -106,7 +106,6 @@ static inline bool class_room(const struct devices *dv, const struct dev_class *
 }
 
 /* devices.c */
-const struct device_ops *ops_of_kind(u32 kind);
 struct dev_row *row_get(struct pawl_engine *e, struct pawl_device name, const char *who);
 int device_lane_add(struct devices *dv, struct device *d, struct dev_class *c, void *stream,
 		    int priority, bool eager);

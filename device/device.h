@@ -67,7 +67,7 @@ struct device_info {
 };
 
 struct device_ops {
-	const char *name;	/* "cpu", "fake", "cuda" */
+	const char *name;	/* "cpu", "cuda" */
 	/* The number of devices.  Without a driver *n is 0, and the result is -ENODEV. */
 	int (*count)(int *n);
 	int (*info)(int id, struct device_info *out);
@@ -117,15 +117,15 @@ struct device_ops {
 };
 
 extern const struct device_ops device_cpu;
-#ifdef PAWL_MODEL
-extern const struct device_ops device_model __attribute__((weak));
-#endif
-#ifdef CONFIG_DEVICE_FAKE
-extern const struct device_ops device_fake;
-#endif
 #ifdef CONFIG_DEVICE_CUDA
 extern const struct device_ops device_cuda;
 #endif
+
+/* Numbers of enum pawl_device_kind. */
+#define DEVICE_KIND_CUDA	1u
+
+/* The operations of a kind, or NULL if this build does not have it. */
+const struct device_ops *device_of_kind(u32 kind);
 
 /* --- lanes --- */
 

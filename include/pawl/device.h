@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pawl/device.h - devices with their own streams: CUDA, and a fake device for tests.
+ * pawl/device.h - devices with their own streams: CUDA.
  *
  * An engine has the devices that its configuration names (config.devices).  The body of an
  * op on a device queues work on run->stream and returns; the device completes that work

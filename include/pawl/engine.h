@@ -47,7 +47,6 @@ typedef struct pawl_ticket { uint64_t h; } pawl_ticket_t;
 enum pawl_device_kind {
 	PAWL_CPU = 0,
 	PAWL_CUDA = 1,
-	PAWL_FAKE = 2,		/* for tests */
 };
 
 struct pawl_device {

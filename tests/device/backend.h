@@ -12,13 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <device/fake.h>
 #include <device/cuda_abi.h>
+#include "fake.h"
 
 struct backend {
 	const char *name;
 	const struct device_ops *ops;
-	int kind;				/* enum pawl_device_kind; 0: not for engines */
+	int kind;				/* as pawl_device.kind; 0: not for engines */
 	bool real;				/* nothing can be set up */
 	void (*setup)(const struct fake_setup *s);
 	void (*fail_call)(u64 n, bool lost);		/* call number n from now; lost: for good */
@@ -33,7 +33,6 @@ static void cpu_setup(const struct fake_setup *s)
 {
 }
 
-#ifdef CONFIG_DEVICE_FAKE
 static void fake_fail_call(u64 n, bool gone)
 {
 	fake_fail(n, gone ? -ENOTRECOVERABLE : -EIO);
@@ -46,7 +45,6 @@ static u64 fake_call_count(void)
 	fake_counts(&c);
 	return c.calls;
 }
-#endif
 
 #ifdef CONFIG_DEVICE_CUDA
 static struct {
@@ -93,26 +91,22 @@ static inline int backends(struct backend list[4])
 
 	list[n++] = (struct backend){ .name = "cpu", .ops = &device_cpu, .setup = cpu_setup,
 				      .real = true };
-#ifdef CONFIG_DEVICE_FAKE
 	list[n++] = (struct backend){
-		.name = "fake", .ops = &device_fake, .kind = 2, .setup = fake_setup,
+		.name = "fake", .ops = &device_fake, .kind = FAKE_KIND, .setup = fake_setup,
 		.fail_call = fake_fail_call, .calls = fake_call_count, .counts = fake_counts,
 		.step = fake_step, .lose = fake_lose, .unload = fake_unload };
-#endif
-#if defined(CONFIG_DEVICE_CUDA)
+#ifdef CONFIG_DEVICE_CUDA
 	if (getenv("PAWL_TEST_CUDA")) {
 		list[n++] = (struct backend){ .name = "cuda", .ops = &device_cuda, .kind = 1,
 					      .setup = cpu_setup, .real = true };
 		return n;
 	}
-#ifdef CONFIG_DEVICE_FAKE
 	cudart_find();
 	list[n++] = (struct backend){
 		.name = "cuda on a fake runtime", .ops = &device_cuda, .kind = 1,
 		.setup = cudart.setup, .fail_call = cudart_fail, .calls = cudart.calls,
 		.counts = cudart.counts, .step = cudart.step, .lose = cudart.lose,
 		.unload = cudart.unload };
-#endif
 #endif
 	return n;
 }

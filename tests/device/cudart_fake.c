@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: Apache-2.0
 /* For fakecudart.c: the fake device once more. */
-#include "../../device/fake.c"
+#include "fake.c"

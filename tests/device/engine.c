@@ -360,6 +360,27 @@ START_TEST(memory_and_what_it_is)
 }
 END_TEST
 
+/* A program's struct from a newer header; memory of others is behind it. */
+START_TEST(info_of_a_newer_program)
+{
+	struct {
+		struct pawl_device_info old;
+		u64 unknown[2];
+		u64 others;
+	} d = { .unknown = { 1, 1 }, .others = 0x1234567887654321ull };
+	const struct fake_setup fs = { .devices = 1 };
+
+	b->setup(&fs);
+	d.old.size = (size_t)((char *)&d.others - (char *)&d);
+	OK(pawl_device_info(dev0, &d.old));
+	ck_assert_uint_eq(d.old.size, (size_t)((char *)&d.others - (char *)&d));
+	ck_assert(d.old.name[0] && !d.unknown[0] && !d.unknown[1]);
+	ck_assert_uint_eq(d.others, 0x1234567887654321ull);
+	d.old.size = 0;
+	FAILS(pawl_device_info(dev0, &d.old), -EINVAL, "device_info", "size");
+}
+END_TEST
+
 START_TEST(bad_configurations)
 {
 	const struct fake_setup fs = { .devices = 2 };
@@ -435,8 +456,8 @@ int main(void)
 	const TTest *const told[] = {
 		a_wait_is_for_the_work_not_for_the_body, a_look_again_and_again_ends,
 		no_worker_waits_for_the_device, delete_waits_for_the_device,
-		an_op_without_a_body_orders, an_asynchronous_body, bad_configurations,
-		a_child_never_touches_the_device, NULL };
+		an_op_without_a_body_orders, an_asynchronous_body, info_of_a_newer_program,
+		bad_configurations, a_child_never_touches_the_device, NULL };
 
 	return devices_run(any, told);
 }

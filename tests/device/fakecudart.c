@@ -2,15 +2,15 @@
 /*
  * A CUDA runtime without CUDA: the functions that device/cuda.c uses, on top of the fake
  * device, so that cuda.c goes through the tests where there is no GPU.  The library has a
- * copy of device/fake.c of its own.
+ * copy of fake.c of its own.
  *
  * fakecudart_*() are for the tests: set it up, let a call fail, count calls.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <device/fake.h>
 #include <device/cuda_abi.h>
+#include "fake.h"
 
 #define API __attribute__((visibility("default")))
 

@@ -156,7 +156,7 @@ static __unused_fn int devices_run(const TTest *const *any, const TTest *const *
 {
 	struct backend list[4];
 	const TTest *tests[64];
-	int n = backends(list), i, k, failed = 0, kinds = 0;
+	int n = backends(list), i, k, failed = 0;
 
 	setenv("CK_FORK", "no", 1);
 	for (i = 0; i < n; i++) {
@@ -164,7 +164,6 @@ static __unused_fn int devices_run(const TTest *const *any, const TTest *const *
 
 		if (!list[i].kind)
 			continue;
-		kinds++;
 		b = &list[i];
 		dev0 = (struct pawl_device){ (u16)b->kind, 0 };
 		dev1 = (struct pawl_device){ (u16)b->kind, 1 };
@@ -174,10 +173,6 @@ static __unused_fn int devices_run(const TTest *const *any, const TTest *const *
 			tests[k++] = *t;
 		tests[k] = NULL;
 		failed |= tests_run(b->name, tests);
-	}
-	if (!kinds) {
-		printf("no kind of device is built in\n");
-		return 77;
 	}
 	return failed;
 }

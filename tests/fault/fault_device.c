@@ -296,7 +296,7 @@ static void sc_fake_memory(void)
 		if (!TRY(pawl_host_alloc(w.e, dev0, 100, &q)))
 			CHECK(!TRY(pawl_host_free(w.e, dev0, q)), "%s: free", where);
 		TRY(pawl_stream_adopt(w.e, dev0, stream, &mine));
-		TRY(pawl_device_count(PAWL_FAKE));
+		TRY(pawl_device_count(FAKE_KIND));
 	}
 	disarm();
 	dev_check();

@@ -428,7 +428,7 @@ static int dev_host_call(void *dev, void *stream, void (*fn)(void *arg), void *a
 	return rc;
 }
 
-const struct device_ops device_model = {
+static const struct device_ops device_model = {
 	.name = "model",
 	.count = dev_count,
 	.info = dev_info,
@@ -446,3 +446,8 @@ const struct device_ops device_model = {
 	.event_query = dev_event_query,
 	.host_call = dev_host_call,
 };
+
+const struct device_ops *device_of_kind(u32 kind)
+{
+	return kind == MODEL_KIND ? &device_model : NULL;
+}

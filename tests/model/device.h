@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A device for the controlled scheduler: device_model of device/device.h, of kind PAWL_FAKE.
+ * A device for the controlled scheduler: its device_of_kind() takes the place of
+ * device/kinds.c.
  *
  * A stream is a list of pieces; a thread of the model, started with the device, does the next
  * piece of any stream that can go on.  Each call is one step, and so is each piece.
@@ -16,6 +17,8 @@
 #define MODEL_DEVICE_H
 
 #include <base/compiler.h>
+
+#define MODEL_KIND	0xfeu	/* as pawl_device.kind */
 
 /* Call number n from now fails with code; 0: none.  With -ENOTRECOVERABLE the device is lost. */
 void model_device_fail(u32 n, int code);

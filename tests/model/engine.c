@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* See engine.h. */
+#include "device.h"
 #include "engine.h"
 
 struct model_engine me;
@@ -171,7 +172,7 @@ static void fill(struct pawl_op *d, struct mop *o, pawl_var_t *r, pawl_var_t *w)
 	d->priority = o->prio;
 	d->prop = (u16)o->prop;
 	if (o->device)
-		d->device = (struct pawl_device){ PAWL_FAKE, 0 };
+		d->device = (struct pawl_device){ MODEL_KIND, 0 };
 	if (o->adopted)
 		d->device.id = (u16)load_relaxed(&me.adopted);
 	for (i = 0; i < o->n; i++) {
@@ -254,7 +255,7 @@ static void do_destroy(void)
 static void do_adopt(void)
 {
 	struct pawl_device d = { 0 };
-	int rc = pawl_stream_adopt(me.e, (struct pawl_device){ PAWL_FAKE, 0 }, me.stream(), &d);
+	int rc = pawl_stream_adopt(me.e, (struct pawl_device){ MODEL_KIND, 0 }, me.stream(), &d);
 
 	if (rc && rc != -EAGAIN)
 		model_fail("adopt: %d", rc);
@@ -286,7 +287,7 @@ static u32 do_op(struct mop *o)
 		engine_complete();
 		break;
 	case P_GROUP:
-		if (pawl_oper_push(me.e, me.group, 0, (struct pawl_device){ PAWL_FAKE, 0 }))
+		if (pawl_oper_push(me.e, me.group, 0, (struct pawl_device){ MODEL_KIND, 0 }))
 			model_fail("oper_push");
 		break;
 	case P_CREATE:
@@ -317,7 +318,7 @@ static u32 do_op(struct mop *o)
 		push_begin(o);
 		model_note(&me.nohandle[o->id], 1);
 		rc = o->device ? pawl_var_delete_on(me.e, handle(o->var[0]),
-						    (struct pawl_device){ PAWL_FAKE, 0 }, engine_body,
+						    (struct pawl_device){ MODEL_KIND, 0 }, engine_body,
 						    o) :
 		     pawl_var_delete(me.e, handle(o->var[0]), engine_body, o);
 		push_end(o, rc);

@@ -27,7 +27,7 @@ struct dev_test {
 
 static const struct dev_test *d;
 
-static const struct pawl_device name = { PAWL_FAKE, 0 };
+static const struct pawl_device name = { MODEL_KIND, 0 };
 
 /* On the engine's own threads, which end behind what was before the engine's end. */
 static void stopped(void *user, const char *thread)

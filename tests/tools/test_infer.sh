@@ -129,13 +129,20 @@ long 0 infer --json $quick --engine naive &&
 run 0 infer --json --requests 600 --no-naive --in-flight 1 --batch 7 --workers 3 --reload-every 1 &&
 	json 'run["reloads"] > 0 and d["verified"]'
 run 0 infer --json --requests 300 --no-naive --workers 0 --batch 9 && json 'd["verified"]'
-# on a device; the fake one may not be built in, and here may be a GPU or not
-if "$pawl" infer --requests 1 --device fake 2>&1 | grep -q 'built without'; then
-	refused 1 'built without' infer --device fake
+# on a device: a CUDA runtime and kernels of ours; then what this machine has, a GPU or not
+if "$pawl" infer --requests 1 --device cuda 2>&1 | grep -q 'built without'; then
+	refused 1 'built without' infer --device cuda
 else
-	run 0 infer --json --requests 600 --device fake --workers 2 --reload-every 20 &&
+	mkdir "$tmp/cuda" && cp "$pawl" tests/tools/pawl-cuda.so "$tmp/cuda" &&
+		cp -rL "$(dirname "$pawl")/data" "$tmp/cuda" || fail 'no kernels'
+	shipped=$pawl
+	pawl=$tmp/cuda/pawl
+	export PAWL_CUDART=$PWD/tests/device/libcudart.so
+	run 0 infer --json --requests 600 --device cuda --workers 2 --reload-every 20 &&
 		json 'd["verified"] and run["reloads"] > 0'
-	run 0 infer --json --requests 100 --device fake --workers 0 --batch 3 && json 'd["verified"]'
+	run 0 infer --json --requests 100 --device cuda --workers 0 --batch 3 && json 'd["verified"]'
+	pawl=$shipped
+	unset PAWL_CUDART
 fi
 refused 2 "'tpu' is not one of" infer --device tpu
 "$pawl" infer --json --requests 100 --device cuda >"$tmp/out" 2>"$tmp/err" ||

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/engine.c: configuration, creation, kinds, devices, stop and start, the end. */
 #include "util.h"
+#include <pawl/device.h>
 #include <dirent.h>
 
 /* The end has begun: a thread that was joined may be listed for a moment more. */
@@ -658,6 +659,24 @@ START_TEST(test_devices)
 END_TEST
 
 /* Whatever number config_check() lets pass must do; else the message names the field. */
+/* The library has no other kinds than those of its header, and no simulated one. */
+START_TEST(test_no_other_kind_of_device)
+{
+	struct pawl_device device = { 0, 0 };
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+	int kind;
+
+	c.devices = &device;
+	c.ndevices = 1;
+	for (kind = PAWL_CUDA + 1; kind < 65536; kind++) {
+		device.kind = (u16)kind;
+		FAILS(pawl_device_count(kind), -ENOSYS, "without devices of kind");
+		FAILS(pawl_engine_create(&c, &e), -EINVAL, "config.devices[0] is of kind");
+	}
+}
+END_TEST
+
 START_TEST(test_many_devices)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
@@ -789,4 +808,5 @@ SUITE("engine", test_config_defaults, test_create_default, test_create_out_null,
       test_create_destroy_1000, test_destroy_null, test_destroy_while_ops_push,
       test_destroy_inside_body, test_stop_drains, test_stop_keeps_pushes, test_stop_start_many,
       test_stop_naive_and_pooled, test_stop_waits_for_async, test_create_leaves_the_error_text,
-      test_engines_in_several_threads, test_stops_and_starts_in_several_threads, test_devices, test_many_devices)
+      test_engines_in_several_threads, test_stops_and_starts_in_several_threads, test_devices,
+      test_no_other_kind_of_device, test_many_devices)

@@ -3,7 +3,6 @@
 #include "util.h"
 #include <core/engine.h>
 #include <core/sizes.h>
-#include <pawl/device.h>
 
 /* As in a newer header: fields that this library does not know, and memory of others behind. */
 #define NEWER(name, type)				\
@@ -14,7 +13,6 @@
 	}
 NEWER(newer_config, pawl_config);
 NEWER(newer_stats, pawl_stats);
-NEWER(newer_info, pawl_device_info);
 
 struct newer_op {
 	struct pawl_op old;
@@ -170,12 +168,9 @@ END_TEST
 /* What is written: as long as the program's struct, zero where nothing is known. */
 START_TEST(test_newer_results)
 {
-	struct pawl_device device = { PAWL_FAKE, 0 };
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
 	struct newer_stats s = { .unknown = { 1, 1 }, .others = OTHERS };
-	struct newer_info d = { .unknown = { 1, 1 }, .others = OTHERS };
 	struct pawl_op op = op_of_fn(nothing, NULL);
-	int rc;
 
 	OK(pawl_push(e, &op));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
@@ -189,16 +184,6 @@ START_TEST(test_newer_results)
 	s.old.size = (size_t)1 << 40;
 	FAILS(pawl_stats(e, &s.old), -EINVAL, "stats", "size");
 	FAILS(pawl_stats(e, NULL), -EINVAL, "stats");
-
-	d.old.size = SIZE(newer_info);
-	rc = pawl_device_info(device, &d.old);
-	if (rc != -ENOSYS) {
-		OK(rc);
-		ck_assert_uint_eq(d.old.size, SIZE(newer_info));
-		ck_assert(d.old.name[0] && !d.unknown[0] && d.others == OTHERS);
-	}
-	d.old.size = 0;
-	FAILS(pawl_device_info(device, &d.old), -EINVAL, "device_info", "size");
 	OK(pawl_engine_destroy(e));
 }
 END_TEST

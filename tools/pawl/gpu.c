@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Computes a layer on a device: on CUDA by the kernels of kernels.cu, a library beside the
- * program that is loaded when needed; on the fake device by net.c, called by its streams.
+ * Computes a layer on a CUDA device by the kernels of kernels.cu, a library beside the
+ * program that is loaded when needed.
  */
 
 #include <dlfcn.h>
@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "gpu.h"
-#include "net.h"
 
 typedef int (*cuda_layer_fn)(int kind, int act, float temperature, const float *weight,
 			     const float *bias, const float *in, float *out, int batch,
@@ -48,17 +47,17 @@ static int load_kernels(void)
 	return cuda_layer ? 0 : failed("--device cuda: kernels", dlerror());
 }
 
-int gpu_find(int kind)
+int gpu_find(void)
 {
 	struct pawl_device_info info = { .size = sizeof(info) };
-	int n = pawl_device_count(kind);
+	int n = pawl_device_count(PAWL_CUDA);
 
 	if (n > 0)
-		n = pawl_device_info((struct pawl_device){ (uint16_t)kind, 0 }, &info);
+		n = pawl_device_info((struct pawl_device){ PAWL_CUDA, 0 }, &info);
 	if (n < 0)
 		return failed("--device", pawl_error_text());
 	snprintf(name, sizeof(name), "%s", info.name);
-	return kind == PAWL_CUDA ? load_kernels() : 0;
+	return load_kernels();
 }
 
 const char *gpu_name(void)
@@ -66,22 +65,13 @@ const char *gpu_name(void)
 	return name;
 }
 
-static void call_fn(void *arg)
+int gpu_layer(struct pawl_run *run, const struct layer *l, const float *weight,
+	      const float *bias, const float *in, float *out, int batch)
 {
-	const struct gpu_call *c = arg;
-
-	layer_forward(c->l, c->weight, c->bias, c->in, c->out, c->batch);
-}
-
-int gpu_layer(struct pawl_run *run, struct gpu_call *c)
-{
-	const struct layer *l = c->l;
 	char why[160] = "";
 
-	if (run->device.kind != PAWL_CUDA)
-		return pawl_run_call(run, call_fn, c);
-	if (cuda_layer(l->kind, l->act, l->temperature, c->weight, c->bias, c->in, c->out, c->batch,
-		       l->in_dim, l->out_dim, run->stream, why, sizeof(why)))
+	if (cuda_layer(l->kind, l->act, l->temperature, weight, bias, in, out, batch, l->in_dim,
+		       l->out_dim, run->stream, why, sizeof(why)))
 		return pawl_fail(run, -EIO, "%s", why);
 	return 0;
 }

@@ -10,20 +10,13 @@
 
 #include "infer.h"
 
-/* A layer on device memory: the argument of the fake device's host call. */
-struct gpu_call {
-	const struct layer *l;
-	const float *weight, *bias, *in;
-	float *out;
-	int batch;
-};
-
-/* Find the device and load its kernels.  Returns 0, or -EIO after a message. */
-int gpu_find(int kind);
+/* Find the device and load the kernels.  Returns 0, or -EIO after a message. */
+int gpu_find(void);
 /* The name of the device, for reports. */
 const char *gpu_name(void);
-/* Queue the layer on run->stream; *call must exist until that work is complete. */
-int gpu_layer(struct pawl_run *run, struct gpu_call *call);
+/* Queue a layer on run->stream; all pointers but l are to memory of the device. */
+int gpu_layer(struct pawl_run *run, const struct layer *l, const float *weight,
+	      const float *bias, const float *in, float *out, int batch);
 
 static inline struct pawl_device gpu_device(const struct work *w)
 {

@@ -91,8 +91,8 @@ static const char help_text[] =
 "  -w, --workers=N          its threads; in a closed loop the pushing thread runs ops\n"
 "                           too (number of CPUs; one less in a closed loop)\n"
 "      --no-naive           do not run the naive engine for comparison\n"
-"      --device=KIND        cpu, cuda or fake: the device that computes the layers (cpu);\n"
-"                           with cuda and fake the naive engine does not run\n"
+"      --device=KIND        cpu or cuda: the device that computes the layers (cpu);\n"
+"                           with cuda the naive engine does not run\n"
 "\n"
 "Output:\n"
 "  -j, --json               one JSON object on standard output\n"
@@ -194,7 +194,7 @@ static int parse_option(struct options *o, struct given *g, int c)
 {
 	static const char *const arrivals[] = { "constant", "poisson" };
 	/* by enum pawl_device_kind */
-	static const char *const devices[] = { "cpu", "cuda", "fake" };
+	static const char *const devices[] = { "cpu", "cuda" };
 	uint64_t n = 0;
 	int i = 0, rc = 0;
 
@@ -245,7 +245,7 @@ static int parse_option(struct options *o, struct given *g, int c)
 		o->workers = (int)n;
 		break;
 	case OPT_DEVICE:
-		return get_choice("--device", devices, 3, &o->device);
+		return get_choice("--device", devices, 2, &o->device);
 	case OPT_NO_NAIVE:
 		o->naive = false;
 		break;
@@ -458,7 +458,7 @@ static int infer(struct work *w)
 	int n = w->opt.naive ? 2 : 1;
 	bool verified;
 
-	if ((w->opt.device != PAWL_CPU && gpu_find(w->opt.device)) || work_load(w) ||
+	if ((w->opt.device != PAWL_CPU && gpu_find()) || work_load(w) ||
 	    check_trace(w->opt.trace))
 		return STATUS_FAILED;
 	if (w->opt.rate > 0)

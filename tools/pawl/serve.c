@@ -40,7 +40,6 @@ struct slot;
 struct step {
 	struct slot *slot;
 	int layer;
-	struct gpu_call call;		/* on a device */
 };
 
 struct slot {
@@ -148,10 +147,9 @@ static int dev_layer_body(struct pawl_run *run, void *arg)
 		if (live->stamp != s->version || live->stamp_end != s->version)
 			s->mixed = true;
 	}
-	st->call = (struct gpu_call){ &s->sv->w->shape->layers[st->layer], live->dev_weight,
-		live->dev_bias, st->layer ? s->dev_act[st->layer - 1] : s->dev_in,
-		s->dev_act[st->layer], (int)s->sv->w->opt.batch };
-	return gpu_layer(run, &st->call);
+	return gpu_layer(run, &s->sv->w->shape->layers[st->layer], live->dev_weight,
+			 live->dev_bias, st->layer ? s->dev_act[st->layer - 1] : s->dev_in,
+			 s->dev_act[st->layer], (int)s->sv->w->opt.batch);
 }
 
 static void note_end(void *arg)

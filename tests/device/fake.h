@@ -2,12 +2,15 @@
 /*
  * The fake device, for tests: streams that complete work late.  One set-up per process.
  */
-#ifndef DEVICE_FAKE_H
-#define DEVICE_FAKE_H
+#ifndef TESTS_DEVICE_FAKE_H
+#define TESTS_DEVICE_FAKE_H
 
 #include <device/device.h>
 
 #define FAKE_DEVICES	16
+#define FAKE_KIND	0xfeu	/* as pawl_device.kind; see kinds.c */
+
+extern const struct device_ops device_fake;
 
 struct fake_setup {
 	int devices;		/* number of devices; 0: no driver */

@@ -22,7 +22,7 @@
 #include <string.h>
 #include <time.h>
 #include <base/random.h>
-#include <device/fake.h>
+#include "fake.h"
 
 #define FAKE_STREAMS	1024u
 
