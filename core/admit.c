@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Admission: what a push needs before it may begin, and what it does without.
+ * Admission: what a push needs before it may begin, and what it does if that is missing.
  *
- * Purpose: a push needs a place in the window and objects of the pools: the op, a block
- * for each var that it writes, a chunk for the accesses of a large op.  Here, and only
- * here, a push waits for them, runs other ops meanwhile, or is refused.  Once it has all
- * of them nothing can fail but that another thread deletes one of its vars.
+ * Purpose: a push needs room in the window, and objects of the pools: the op, a block for
+ * each var that it writes, a chunk for the accesses of a large op.  Only this file makes a
+ * push wait for them, run other ops meanwhile, or fail.  A push that has all of them can
+ * fail only because another thread deletes one of its vars.
  *
- * Structures: the place in the window is the thread's count of pushed ops, raised before
- * anything else (admit(), admit.h); ops in flight are the sum of these counts without
- * the sum of what was completed.  A thread looks at the sum once for every eighth of the
- * window, at most every 64 pushes, and with PAWL_WINDOW_FAIL at each push.
+ * Structures: a push takes room in the window by raising its thread's count of pushed ops
+ * before anything else (admit(), admit.h).  The number of ops in flight is the sum of these
+ * counts minus the sum of the counts of completed ops.  A thread computes it once for every
+ * eighth of the window, at least once in 64 pushes, and with PAWL_WINDOW_FAIL at each push.
  *
  *	policy	at the window				a pool is empty
  *	FAIL	-EAGAIN					-EAGAIN
@@ -19,37 +19,42 @@
  *
  * A thread that finds the window full waits in two steps.  While it spins, it waits until
  * half of the window is free, so that it and the workers do not alternate op by op.
- * When it is about to sleep, it accepts any room, and arms the gate: so many completions
- * as are missing, which those that complete ops count down; the one that comes to 0 wakes
- * it.  So it continues within one op of there being room, whatever the others do next.
+ * When it is about to sleep, it accepts any room, and arms the gate with the number of
+ * completions that are missing.  Threads that complete ops count it down, and the one that
+ * brings it to 0 wakes the sleeper.  So the sleeper continues within one op after there is
+ * room, whatever the other threads do next.
  *
- * A body never waits at the window: its own op is in flight, and what it waits for may
- * stand behind it.  Its pushes are admitted as long as the pools have objects.  Without
- * these it runs ready ops, and fails with -ENOMEM when there are none.
+ * A body never waits at the window: its own op is in flight, and what it would wait for may
+ * be queued behind that op.  Its pushes are admitted as long as the pools have objects.  When
+ * a pool is empty it runs ready ops, and fails with -ENOMEM if there are none.
  *
- * A pool is empty because ops in flight have its objects (then their completion brings
- * some), or because the system refused memory, which is -ENOMEM at once.
+ * A pool is empty either because ops in flight have its objects, which their completion
+ * frees, or because the system refused memory, which is -ENOMEM at once.
  *
- * Ordering: CORE-N13 (count raised, barrier) <-> CORE-N13 of another pusher: of two that
- *   take the last place one sees the other, so a window that fails is never exceeded.
- *   CORE-N14 (gate armed, barrier, sums) <-> the completer's count, which has no barrier:
- *   a completion at that very moment may be in neither.  The sleeper looks again after
- *   LOOK_NS for that case.
+ * Ordering: CORE-N13 (count raised, barrier) <-> CORE-N13 of another pusher: of two pushers
+ *   that take the last room, at least one sees the other, so that the window of policy FAIL
+ *   is never exceeded.
+ *   CORE-N14 (gate armed, barrier, sums) <-> the completer's count, which has no barrier: the
+ *   gate and the sums may both miss a completion at that moment.  For that case the sleeper
+ *   checks again after RECHECK_NS.
  *
- * Progress: as the policy says; otherwise wait-free but for the sums.
+ * Progress: blocking as the policy says; otherwise wait-free, bounded by the number of threads
+ * where the sums are computed.
  */
 #include <core/admit.h>
 #include <core/retire.h>
 #include <core/wait.h>
 
-#define LOOK_NS		1000000		/* a sleeper looks by itself after this */
+#define RECHECK_NS	1000000		/* a sleeper checks again after this */
 #define WARM_BUDGET	64u
 
 struct room {
 	struct thread *t;
-	u64 hard, soft;		/* ops in flight: most; until the thread is about to sleep */
-	u64 until;		/* ns: from then on any room will do */
-	u64 own, look;		/* own completions: at the last call; at which to look */
+	u64 hard;		/* continue at this many ops in flight, or fewer */
+	u64 soft;		/* the same, until the thread is about to sleep */
+	u64 until;		/* ns: from then on `hard` is enough */
+	u64 own;		/* own completions at the last call */
+	u64 next;		/* own completions at which to compute the sums again */
 	bool armed;
 };
 
@@ -62,15 +67,16 @@ static void gate_arm(struct room *r, u64 flight)
 }
 
 /*
- * While this thread completes ops itself it need not count again before it has done a part of
- * what is too much.  If it did nothing since the last call, it counts: it may go to sleep.
+ * A thread that completes ops itself need not compute the sums again before it has completed a
+ * part of what is too much.  One that completed none since the last call computes them, since
+ * it may be about to sleep.
  */
 static bool room_there(void *arg)
 {
 	struct room *r = arg;
 	u64 own = r->t->completed, flight;
 
-	if (own < r->look && own != r->own) {
+	if (own < r->next && own != r->own) {
 		r->own = own;
 		return false;
 	}
@@ -78,7 +84,7 @@ static bool room_there(void *arg)
 	r->own = own;
 	if (flight <= r->soft)
 		return true;
-	r->look = own + (flight - r->soft) / 4;
+	r->next = own + (flight - r->soft) / 4;
 	if (r->until && exec_now_ns() < r->until)
 		return false;
 	r->until = 0;
@@ -92,12 +98,12 @@ static bool room_there(void *arg)
 
 static enum exec_help room_help(const struct pawl_engine *e)
 {
-	/* A queue without a worker, or all of them while the engine is stopped: nobody else. */
+	/* If a queue has no worker, or the engine is stopped, no other thread runs its ops. */
 	return e->policy == PAWL_WINDOW_HELP || e->unserved || load_relaxed(&e->stopped) ?
 	       EXEC_HELP : EXEC_HELP_DESERTED;
 }
 
-/* Until at most `hard` ops are in flight; until `soft`, if that comes soon. */
+/* Wait until at most `hard` ops are in flight; if it takes no longer than a spin, `soft`. */
 static void room_wait(struct thread *t, u64 hard, u64 soft)
 {
 	struct pawl_engine *e = t->e;
@@ -105,12 +111,12 @@ static void room_wait(struct thread *t, u64 hard, u64 soft)
 
 	r.until = e->cfg.spin_ns ? exec_now_ns() + e->cfg.spin_ns / 2 : 0;
 	wait_flight_begin(t, hard);
-	while (exec_wait(e->x, &t->ex, room_there, &r, LOOK_NS, room_help(e)))
+	while (exec_wait(e->x, &t->ex, room_there, &r, RECHECK_NS, room_help(e)))
 		r.armed = false;
 	wait_flight_end(t);
 }
 
-/* The gate is armed, and this thread has completed an op. */
+/* This thread has completed an op while the gate is armed.  Progress: lock-free. */
 __cold void gate_pass(struct thread *t)
 {
 	u32 n = load_relaxed(&t->e->gate);
@@ -121,7 +127,7 @@ __cold void gate_pass(struct thread *t)
 		flight_check(t);
 }
 
-/* Too much is waiting to stay in the caches: run some of what is ready. */
+/* More ops are in flight than the caches hold: run some of the ready ones. */
 static void run_warm(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
@@ -137,11 +143,11 @@ static void run_warm(struct thread *t)
 	flight_check(t);
 }
 
-/* The places of n ops; see admit(). */
+/* Slow path of admit(): compute the sums.  Progress: as the policy says. */
 __cold int admit_slow(struct thread *t, u32 n)
 {
 	struct pawl_engine *e = t->e;
-	/* The pools have room for what all threads may push between two looks. */
+	/* The pools have room for what all threads may push between two sums. */
 	u32 step = min_u(e->window / 8, POOL_MAG);
 	u64 hard = e->window > n ? e->window - n : 0, flight;
 
@@ -151,13 +157,17 @@ __cold int admit_slow(struct thread *t, u32 n)
 		store_release(&t->pushed, t->pushed + n);
 		if (!BUSTED(WINDOW_NO_MB))
 			smp_mb();	/* CORE-N13 <-> CORE-N13 */
-		if (ops_in_flight(e) <= e->window || BUSTED(WINDOW_IGNORED))
+		if (BUSTED(WINDOW_IGNORED))
+			return 0;
+		if (ops_in_flight(e) <= e->window)
 			return 0;
 		admit_undo(t, n);
 		return err(-EAGAIN, "push: %u ops are in flight (config.window)", e->window);
 	}
-	if (!t->depth && !BUSTED(WINDOW_IGNORED)) {
+	if (!t->depth) {
 		flight = ops_in_flight(e);
+		if (BUSTED(WINDOW_IGNORED))
+			flight = 0;
 		if (flight > hard)
 			room_wait(t, hard, hard / 2);
 		else if (e->policy == PAWL_WINDOW_HELP && flight > e->warm)
@@ -168,15 +178,15 @@ __cold int admit_slow(struct thread *t, u32 n)
 	return 0;
 }
 
-/* The push ends here, with its places given back. */
+/* The push of n ops fails: free their room in the window. */
 __cold void admit_undo(struct thread *t, u32 n)
 {
 	store_release(&t->pushed, t->pushed - n);
-	/* Who waits for all may have counted them. */
+	/* A thread that waits for all ops may have counted them. */
 	flight_check(t);
 }
 
-/* Nothing is left of the pool. */
+/* The pool is empty: set the message, and remember the pool for admit_again(). */
 __cold int err_pool_empty(struct thread *t, u32 pool, const char *what)
 {
 	t->lacks = pool;
@@ -184,8 +194,9 @@ __cold int err_pool_empty(struct thread *t, u32 pool, const char *what)
 }
 
 /*
- * A try found a pool empty, and gave back all that it had.  0: there was a completion, try
- * again; else what the call returns.  tried: there was nothing in flight any more.
+ * A pool was empty, and the push has freed everything that it had.  Returns 0 after a
+ * completion: try again; otherwise what the call returns.  *tried: no op was in flight at an
+ * earlier call, so there is nothing left to wait for.  Progress: as the policy says.
  */
 __cold int admit_again(struct thread *t, bool *tried, bool wait)
 {

@@ -5,7 +5,7 @@
 
 #include <core/thread.h>
 
-#define HELP_DEPTH 64u		/* nested bodies after which a waiting body only waits */
+#define HELP_DEPTH 64u		/* nested bodies beyond which a waiting body runs no ops */
 int admit_slow(struct thread *t, u32 n);
 void admit_undo(struct thread *t, u32 n);
 int admit_again(struct thread *t, bool *tried, bool wait);
@@ -13,8 +13,8 @@ int err_pool_empty(struct thread *t, u32 pool, const char *what);
 void gate_pass(struct thread *t);
 
 /*
- * The places of n ops in the window.  0: they are counted as pushed, and admit_undo() gives
- * them back.
+ * Take room for n ops in the window.  On success (0) they count as pushed; admit_undo() takes
+ * that back.
  */
 static inline int admit(struct thread *t, u32 n)
 {
@@ -22,7 +22,7 @@ static inline int admit(struct thread *t, u32 n)
 
 	if (unlikely(pushed > t->next_check))
 		return admit_slow(t, n);
-	/* CORE-N1 <-> CORE-N4: before the op can complete; see ops_in_flight(). */
+	/* CORE-N1 <-> CORE-N4: they count before they can complete; see ops_in_flight(). */
 	store_release(&t->pushed, pushed);
 	return 0;
 }

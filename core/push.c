@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Push: one op from the caller's description to its place in the vars, and to a run
- * queue if nothing stands before it.
+ * Push: take one op from the caller's description into the queues of its vars, and to a run
+ * queue if nothing is before it.
  *
- * Here the path of an op begins: op.c describes it, link.c takes its places, attach.c
- * finds what is granted, exec runs it, retire.c ends it and lets the next ones go.
+ * The path of an op begins here.  admit.c reserves what it needs, op.c makes it from the
+ * description, link.c gives it its position in the queue of each var, attach.c finds out which
+ * accesses are granted, exec runs it, and retire.c completes it and grants its successors.
  *
  * Ordering:
- *   CORE-W1 (wait counter, release) <-> CORE-W2 (last grant, acquire): what was
- *   attached before, by whoever comes last.
+ *   CORE-W1 (wait counter, release) <-> CORE-W2 (last grant, acquire): the thread that makes
+ *   the op ready sees what the other threads attached and granted.
  *
  * Progress: lock-free (link.c); admit.c blocks where the configuration says so.
  */
@@ -25,7 +26,7 @@
 
 #define INLINE_DEPTH	64u
 
-/* A ready op that is not simply for its queue: a waiter, or to be run inline. */
+/* Slow path of dispatch(): the op is a waiter, or its property says where it runs. */
 static __noinline void dispatch_slow(struct thread *t, struct op *op, u32 opi)
 {
 	struct pawl_engine *e = t->e;
@@ -34,11 +35,11 @@ static __noinline void dispatch_slow(struct thread *t, struct op *op, u32 opi)
 		waiter_granted(t, op, opi);
 		return;
 	}
-	/* An inline run may push an inline op, and so on: not until the stack ends. */
+	/* An inline run may push an inline op, and so on: bound the stack. */
 	if (e->kind != PAWL_NAIVE && op->dev < DEV_FIRST && t->depth < INLINE_DEPTH &&
 	    (op->prop == PAWL_ASYNC || e->kind == PAWL_PER_DEVICE)) {
 		count(&t->inlined);
-		/* Successors of an inline run belong to the queues. */
+		/* Its successors are queued, so that workers find them. */
 		run_alone(t, op, opi);
 		flight_check(t);
 		return;
@@ -46,7 +47,7 @@ static __noinline void dispatch_slow(struct thread *t, struct op *op, u32 opi)
 	queue_op(t, op, opi);
 }
 
-/* A ready op of this push: inline where its property says so, else to its queue. */
+/* The op is ready: run it inline if its property says so, otherwise queue it. */
 __always_inline_fn void dispatch(struct thread *t, struct op *op, u32 opi)
 {
 	if (unlikely(op->flags & (OP_WAITER | OP_INLINE)))
@@ -55,15 +56,17 @@ __always_inline_fn void dispatch(struct thread *t, struct op *op, u32 opi)
 		exec_push(op_queue(t->e, op), &t->ex, opi, op->prio, 0);
 }
 
-/* Several accesses, or none: as push_op(). */
+/* push_op() for an op with several accesses, or with none. */
 static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 {
 	struct pawl_engine *e = t->e;
 	u64 found[INLINE_DEPS], tag;
-	u32 n = op->ndeps, granted = 0, hold = 0, dead = 0, j;
+	u32 n = op->ndeps, left = n, granted = 0, hold = 0, dead = 0, j;
 	struct dep *deps;
 
-	store_relaxed(&op->wait, n - BUSTED(RUN_EARLY));
+	if (BUSTED(RUN_EARLY))
+		left--;
+	store_relaxed(&op->wait, left);
 	if (!n) {
 		dispatch(t, op, opi);
 		return 0;
@@ -74,9 +77,14 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 			granted += attach_own(t, &op->deps[j], dep_ref(opi, 1, 0, j), found[j]);
 		goto attached;
 	}
-	/* Until the push is FINISHED others look at the op, to record for it: it must not end. */
-	hold = !BUSTED(RECORD_REUSED);
-	store_relaxed(&op->wait, n + hold - BUSTED(RUN_EARLY));
+	/*
+	 * Until the push is FINISHED, other threads read the op to record for it, so it must not
+	 * complete before: one more in the counter.
+	 */
+	hold = 1;
+	if (BUSTED(RECORD_REUSED))
+		hold = 0;
+	store_relaxed(&op->wait, left + hold);
 	deps = op_deps(e, op, n, op->ext);
 	for (j = 0; j < n; j++) {
 		u32 ref = dep_ref(opi, n, op->ext, j);
@@ -88,7 +96,7 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 		}
 		val = attach_found(t, op, &deps[j], j, tag);
 		if (unlikely(val == FOUND_DEAD)) {
-			/* Deleted under us: this access never was; the op will not run. */
+			/* The var was deleted meanwhile: leave the access out, do not run. */
 			if (deps[j].var & DEP_WRITE)
 				block_free(t, deps[j].block);
 			store_helped(&deps[j].block, 0);
@@ -100,21 +108,21 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 		granted += attach_word(t, &deps[j], ref, val);
 	}
 	/*
-	 * CORE-L8 <-> CORE-L2: the places, and the look at the records, before it.  Who reads
-	 * it goes on to change words, and a stale one fails its compare-and-swap: so nothing
-	 * breaks without, as far as is known.
+	 * CORE-L8 <-> CORE-L2: the links, and the reads of the records, come before it.  No
+	 * failure without the release is known: a thread that reads FINISHED goes on to change a
+	 * word, and the compare-and-swap of a stale word fails.
 	 */
 	store_release(&t->d.status, status_make(t->seq, PHASE_FINISHED));
 	if (unlikely(dead == n)) {
-		/* It is in no queue at all: as if it had never been pushed. */
+		/* It is in no queue: refuse it as if it had never been pushed. */
 		store_helped16(&op->flags, op->flags & (u16)~OP_STALE);
 		return -ESTALE;
 	}
 attached:
 	/*
-	 * What was granted here is still in the counter, and keeps the op from running before all
-	 * is attached.  None was, and no hold: the op is no longer ours.  All were: nobody else
-	 * has it.
+	 * The counter still contains what was granted here, which keeps the op from running
+	 * before all accesses are attached.  If that is nothing, the op may already run on another
+	 * thread.  If that is everything, no other thread knows the op.
 	 */
 	if (granted == n ||	/* CORE-W1 <-> CORE-W2 */
 	    (granted + hold &&
@@ -124,8 +132,9 @@ attached:
 }
 
 /*
- * Take the places and attach.  0: everything is on its way.  -ESTALE: nothing happened,
- * the op still belongs to the caller.  The op's wait counter starts at its accesses.
+ * Link the op into the queues of its vars and attach it; the wait counter starts at its
+ * number of accesses.  Returns -ESTALE if the push is refused: then nothing happened, and the
+ * op still belongs to the caller.
  */
 __always_inline_fn int push_op(struct thread *t, struct op *op, u32 opi)
 {
@@ -136,7 +145,7 @@ __always_inline_fn int push_op(struct thread *t, struct op *op, u32 opi)
 		return push_several(t, op, opi);
 	store_relaxed(&op->wait, 1);
 	rc = link_simple(t, op, &found);
-	/* Once it is attached and not granted, it is no longer ours. */
+	/* If it is attached and not granted, another thread owns it from here on. */
 	if (likely(!rc) && attach_own(t, &op->deps[0], dep_ref(opi, 1, 0, 0), found)) {
 		store_relaxed(&op->wait, 0);
 		dispatch(t, op, opi);
@@ -144,14 +153,14 @@ __always_inline_fn int push_op(struct thread *t, struct op *op, u32 opi)
 	return rc;
 }
 
-/* The block of a refused push with one var (of several vars: push_op() did it). */
+/* Free the block of a refused push with one var; push_several() frees those of several. */
 void push_undo(struct thread *t, struct op *op)
 {
 	if (op->ndeps == 1 && (op->deps[0].var & DEP_WRITE))
 		block_free(t, op->deps[0].block);
 }
 
-/* The usual case: one access. */
+/* op_fill() for one access, the usual case. */
 static __always_inline_fn int fill_one(struct thread *t, struct op *op, const struct pawl_op *d)
 {
 	u32 w = d->nwrites ? DEP_WRITE : 0;
@@ -163,7 +172,7 @@ static __always_inline_fn int fill_one(struct thread *t, struct op *op, const st
 	store_helped(&op->deps[0].var, vi | w);
 	store_helped(&op->deps[0].gen, (u32)(h.h >> 32));
 	if (w) {
-		/* Attaching will look at the newest block, after a locked access. */
+		/* attach_block() will read the newest block, right after a locked access. */
 		prefetchw(block_of(t->e, word_cur(load_relaxed(&var_of(t->e, vi)->word.val))));
 		if (unlikely(!dep_block(t, &op->deps[0])))
 			return err_pool_empty(t, POOL_BLOCK, "push: out of blocks (max_vars, max_ops)");
@@ -172,7 +181,7 @@ static __always_inline_fn int fill_one(struct thread *t, struct op *op, const st
 	return 0;
 }
 
-/* The second line of the op for which op_new() has asked for the first. */
+/* Prefetch the second line of the next op; op_new() has prefetched the first. */
 static inline void op_ahead(struct thread *t)
 {
 	const struct pool_cache *c = &t->cache[POOL_OP];
@@ -191,15 +200,25 @@ static inline void key_order(u64 *a, u64 *b)
 
 BUILD_BUG_ON(INLINE_DEPS != 4);
 
+/* Sort four keys.  It has no branch: vars come in no order that could be predicted. */
+static inline void keys_sort(u64 *key)
+{
+	key_order(&key[0], &key[1]);
+	key_order(&key[2], &key[3]);
+	key_order(&key[0], &key[2]);
+	key_order(&key[1], &key[3]);
+	key_order(&key[1], &key[2]);
+}
+
 /*
- * The n accesses of a description, in the order of var indexes, one per var (a write
- * wins), with the blocks of the writes.  On error nothing is kept.  n is a constant, so
- * no loop is left and the keys are in registers.
+ * op_fill() for n accesses: sort them by var index, one per var (a write wins), and get the
+ * blocks of the writes.  On error nothing is kept.  n is a constant, so that the loops are
+ * unrolled and the keys stay in registers.
  */
 static __always_inline_fn int fill_n(struct thread *t, struct op *op, const struct pawl_op *d,
 				     const u32 n)
 {
-	/* var << 33 | generation << 1 | write: sorts as it should; the unused ones go last */
+	/* var << 33 | generation << 1 | write: a write sorts last, unused keys behind it */
 	u64 key[INLINE_DEPS + 1] = { ~0ull, ~0ull, ~0ull, ~0ull, ~0ull };
 	struct dep *dep = op->deps;
 	u32 nr = d->nreads, i, vi;
@@ -211,32 +230,29 @@ static __always_inline_fn int fill_n(struct thread *t, struct op *op, const stru
 
 		if (unlikely(var_check(t, h)))
 			return var_bad("push", w ? "writes" : "reads", w ? i - nr : i, h);
-		/* The handle's halves swapped; an index has far less than 31 bits. */
+		/* The handle's halves, swapped; an index has far less than 31 bits. */
 		key[i] = h.h << 33 | h.h >> 31 | w;
 	}
 	if (n > 2)
 		op_ahead(t);
-	/* No branch: vars come in no order that could be predicted. */
-	if (!BUSTED(NO_SORT)) {
-		key_order(&key[0], &key[1]);
-		key_order(&key[2], &key[3]);
-		key_order(&key[0], &key[2]);
-		key_order(&key[1], &key[3]);
-		key_order(&key[1], &key[2]);
-	}
+	if (!BUSTED(NO_SORT))
+		keys_sort(key);
 #pragma GCC unroll 4
 	for (i = 0; i < n; i++) {
+		bool again = key[i] >> 33 == key[i + 1] >> 33;
 		u32 w = key[i] & 1 ? DEP_WRITE : 0;
 		struct var *v;
 
-		/* Named again, by a write if there is any. */
-		if (unlikely(key[i] >> 33 == key[i + 1] >> 33) && !BUSTED(NAMED_TWICE))
+		if (BUSTED(NAMED_TWICE))
+			again = false;
+		/* The next key names the same var, and is a write if any of them is. */
+		if (unlikely(again))
 			continue;
 		vi = (u32)(key[i] >> 33);
 		v = var_of(t->e, vi);
 		store_helped(&dep->var, vi | w);
 		store_helped(&dep->gen, (u32)(key[i] >> 1));
-		/* Attaching will look at the newest block, after a locked access. */
+		/* attach_block() will read the newest block, right after a locked access. */
 		if (w || !(load_relaxed(&v->word.tag) & TAG_KNOWN))
 			prefetchw(block_of(t->e, word_cur(load_relaxed(&v->word.val))));
 		if (w && unlikely(!dep_block(t, dep))) {
@@ -264,7 +280,7 @@ static __noinline int fill_four(struct thread *t, struct op *op, const struct pa
 	return fill_n(t, op, d, 4);
 }
 
-/* The accesses of a description that cannot be pushed go back.  Returns rc. */
+/* Undo op_fill() after its accesses were filled in.  Returns rc. */
 static __cold int op_unfill(struct thread *t, struct op *op, int rc)
 {
 	blocks_put(t, op_deps(t->e, op, op->ndeps, op->ext), op->ndeps);
@@ -274,7 +290,7 @@ static __cold int op_unfill(struct thread *t, struct op *op, int rc)
 	return rc;
 }
 
-/* A checked description into a new op; on error the op is as op_new() made it. */
+/* Fill a new op from a checked description; on error the op is as op_new() made it. */
 __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d,
 			       u32 flags)
 {
@@ -325,6 +341,7 @@ __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const s
 	return 0;
 }
 
+/* The engine traces, records, or is naive. */
 static __cold void push_special(struct thread *t, struct op *op, u32 opi, const char *name)
 {
 	u32 special = load_relaxed(&t->e->special);
@@ -337,7 +354,7 @@ static __cold void push_special(struct thread *t, struct op *op, u32 opi, const 
 		fetch_add_relaxed(&t->naive_pending, 1);
 }
 
-/* A refused push: nothing happened. */
+/* push_op() refused the op: undo everything. */
 static __cold int push_refused(struct thread *t, struct op *op, u32 opi)
 {
 	if (load_relaxed(&t->e->special) & SPECIAL_RECORDING)
@@ -352,7 +369,7 @@ static __cold int push_refused(struct thread *t, struct op *op, u32 opi)
 	return err(-ESTALE, "push: a var was deleted by another thread meanwhile");
 }
 
-/* The description is bad, or a pool is empty (1): nothing is kept. */
+/* The description is bad, or a pool is empty: keep nothing.  Returns 1 for an empty pool. */
 static __cold int push_undone(struct thread *t, u32 opi, int rc)
 {
 	if (opi)
@@ -361,6 +378,7 @@ static __cold int push_undone(struct thread *t, u32 opi, int rc)
 	return rc == -ENOMEM ? 1 : rc;
 }
 
+/* Returns 1 if a pool is empty; then nothing is kept. */
 static __always_inline_fn int push_try(struct thread *t, const struct pawl_op *d, u32 flags)
 {
 	struct pawl_engine *e = t->e;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pushing an op. */
+/* Push: an op from its description to the queues of its vars. */
 #ifndef CORE_PUSH_H
 #define CORE_PUSH_H
 
