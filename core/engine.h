@@ -32,14 +32,14 @@ enum {
 };
 
 enum {
-	SPECIAL_POISONED = 1,	/* an error was ever made: look for inherited ones */
+	SPECIAL_POISONED = 1,	/* an error was made at some time: ops may inherit one */
 	SPECIAL_TRACING = 2,
 	SPECIAL_NAIVE = 4,
-	SPECIAL_DEVICES = 8,	/* the engine has devices: what is pending there must be over */
+	SPECIAL_DEVICES = 8,	/* the engine has devices: their work may be pending */
 	SPECIAL_RECORDING = 16,
 };
 
-/* What threads that left did: counters of struct thread. */
+/* Sums of the counters (struct thread) of threads that left. */
 struct gone {
 	u64 pushed, completed, failed, skipped, inlined, records, helps;	/* A */
 };
@@ -51,10 +51,10 @@ struct gone {
 #endif
 
 struct pawl_engine {
-	/* Read by every call. */
+	/* This line and the next are read by every call. */
 	u64 id;			/* I: never repeats in a process */
-	u32 gen_first;		/* I: even; handles' generations begin behind it: gen_next() */
-	char *ops, *blocks, *vars;	/* I: where these pools begin */
+	u32 gen_first;		/* I: even; generations of handles begin behind it: gen_alive() */
+	char *ops, *blocks, *vars;	/* I: memory of these pools */
 	char *threads;		/* I: array of struct thread */
 	struct rm_row *rm_rows;	/* I: [slot * RM_MAX + rm] */
 	struct rm *rms;		/* I: [RM_MAX] */
@@ -63,28 +63,28 @@ struct pawl_engine {
 	u32 fork_gen;		/* I */
 	u32 kind;		/* I */
 	u32 window, policy;	/* I */
-	u32 fewest;		/* I: workers of the queue that has the fewest */
-	u32 warm;		/* I: ops in flight beyond which a push helps, if it may */
+	u32 fewest;		/* I: number of workers of the queue with the fewest */
+	u32 warm;		/* I: ops in flight beyond which a push helps, if allowed */
 	u32 stopped;		/* A */
 	bool unserved;		/* I: some queue has no workers */
 	bool help;		/* I */
-	u32 special;		/* A: SPECIAL_*: what ordinary ops need not look for */
-	u32 gate;		/* A: completions that pushers at the window still need, or 0 */
+	u32 special;		/* A: SPECIAL_*: 0 for the fast path */
+	u32 gate;		/* A: completions for which a pusher at the window sleeps, or 0 */
 	u32 max_threads;	/* I */
 	u32 ndev;		/* I */
 	u32 rm_reads;		/* I: RM_READS; less in tests */
 	struct exec_queue **routes;	/* I: [dev * 8 + prop] */
 	struct devices *devices;	/* I: NULL if there are only CPUs */
-	/* A: error.c: epoch of waits for all; errors of it that were made, and given out */
+	/* A: error.c: epoch of waits for all; its errors that were made, and reported */
 	u64 err_state __cacheline_aligned;
-	u32 first_err[FIRST_ERRS];	/* A: the first errors since then that are not given out */
+	u32 first_err[FIRST_ERRS];	/* A: the first errors of the epoch, not reported yet */
 	u64 err_seq;		/* A: errors so far */
-	u32 spare_error;	/* I: for when no error object is left */
-	u32 used_slots __cacheline_aligned;	/* A: slots below were used */
+	u32 spare_error;	/* I: shared error, used when the pool is empty */
+	u32 used_slots __cacheline_aligned;	/* A: slots below were in use at some time */
 	u32 deep;		/* A: threads that wait in bodies HELP_DEPTH deep */
-	u32 nflight;		/* A: threads that wait for ops in flight to become few, or none */
-	u32 changing;		/* A, futex: a thread starts or joins workers */
-	u64 free_slots;		/* A: stack of left slots, tagged */
+	u32 nflight;		/* A: threads that wait until few ops, or none, are in flight */
+	u32 changing;		/* A, futex: a thread is starting or joining workers */
+	u64 free_slots;		/* A: stack of free slots, tagged */
 	u64 tracing;		/* A: events per thread, or 0 */
 	struct pawl_config cfg;	/* I */
 	struct arena *arena;	/* I */
@@ -92,13 +92,13 @@ struct pawl_engine {
 	u64 trace_order;	/* A: pushes traced */
 	struct trace_buf *trace_bufs;	/* A */
 	struct slot_entry *slots;	/* I: one per slot */
-	u64 *live;		/* A: a bit per slot: a thread has it */
+	u64 *live;		/* A: a bit per slot: a thread has the slot */
 	struct gone gone;	/* A */
-	struct rec_engine *record;	/* A: its part in the recording, or NULL */
-	struct pawl_engine *next;	/* record.c: of the process */
+	struct rec_engine *record;	/* A: its part of the recording, or NULL */
+	struct pawl_engine *next;	/* record.c: list of the process */
 };
 
-/* Zeroed, on lines of its own; NULL: no memory. */
+/* Zeroed memory on its own cache lines.  Returns NULL without memory. */
 static inline void *zalloc_lines(size_t size)
 {
 	void *p = aligned_alloc(CACHELINE, (size + CACHELINE - 1) / CACHELINE * CACHELINE);

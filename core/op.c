@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Ops: from the caller's description to an op with sorted, checked accesses and the
- * blocks that its writes will make.
+ * Ops: from the caller's description to an op with sorted, checked accesses and the blocks
+ * that its writes will make.  push.c has the cases of up to four accesses.
  *
- * Progress: wait-free but for the pools (lock-free).  Everything here is the pushing
- * thread's own: nobody else knows the op yet.
+ * Progress: wait-free, apart from the pools (lock-free).  No other thread knows the op yet.
  */
 #include <stdio.h>
 #include <core/admit.h>
@@ -17,8 +16,10 @@ void ext_put(struct thread *t, u32 ext)
 	u32 p = POOL_EXT0 + (ext >> 30);
 
 	pool_put(t->e->pool[p], &t->cache[p], ext & 0x3fffffffu);
-	/* There are few of the large ones: no thread keeps any. */
-	if (p != POOL_EXT0 && !BUSTED(EXT_HOARDED))
+	if (BUSTED(EXT_HOARDED))
+		return;
+	/* There are few large ones, so no thread keeps any in its cache. */
+	if (p != POOL_EXT0)
 		pool_cache_flush(t->e->pool[p], &t->cache[p]);
 }
 
@@ -41,13 +42,13 @@ int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext)
 	return 0;
 }
 
-/* What is wrong with the description, or 0; the vars are checked when they are used. */
+/* Slow path of op_check(): find out what is wrong.  Returns 0 if nothing is. */
 __cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *who)
 {
 	char name[64];
 	int rc;
 
-	/* Programs of the first release come here with every push: no text for them. */
+	/* Programs of the first release get here with every push: format no text for them. */
 	if (!d || (d->size != OP_SIZE_0 && d->size != sizeof(*d))) {
 		snprintf(name, sizeof(name), "%s: op", who);
 		rc = size_check(name, d, OP_SIZE_0, sizeof(*d));
@@ -71,7 +72,7 @@ __cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *wh
 	if (d->device.kind == PAWL_CPU && d->device.id >= e->ndev)
 		return err(-ENODEV, "%s: no CPU device %u, this engine has %u", who,
 			   d->device.id, e->ndev);
-	/* Nothing is: of a device that is no CPU, with a flag, or longer (op_check()). */
+	/* Valid after all: a device, flags or another size, which op_check() does not cover. */
 	if ((d->reads || !d->nreads) && (d->writes || !d->nwrites))
 		return 0;
 	return err(-EINVAL, "%s: op.%s is NULL but its count is %u", who,
@@ -103,7 +104,7 @@ static void sift(struct dep *d, u32 root, u32 n)
 	}
 }
 
-/* Sort by var, one entry a var, a write wins.  Returns how many are left. */
+/* Sort by var and merge the entries of one var; a write wins.  Returns the new number. */
 u32 deps_sort(struct dep *d, u32 n)
 {
 	u32 i, j, k;
@@ -146,12 +147,12 @@ __cold int var_check_slow(struct thread *t, pawl_var_t h)
 {
 	u32 carved = pool_carved(t->e->pool[POOL_VAR]);
 
-	/* Index 0 is no var's; its memory is there with that of the first one. */
+	/* No var has index 0; its memory exists with that of the first var. */
 	t->var_limit = carved ? carved + 1 : 0;
 	return (u32)h.h < t->var_limit ? var_check(t, h) : -ESTALE;
 }
 
-/* The described accesses, sorted, into out[nreads + nwrites]; *n of them are left. */
+/* Store the described accesses in out[nreads + nwrites], sorted; *n of them remain. */
 int deps_from(struct thread *t, struct dep *out, const struct pawl_op *d, u32 *n,
 	      const char *who)
 {
@@ -172,7 +173,7 @@ int deps_from(struct thread *t, struct dep *out, const struct pawl_op *d, u32 *n
 	return 0;
 }
 
-/* The blocks that the op's writes will make; all or none. */
+/* Get the blocks that the op's writes will make; all or none. */
 int op_blocks(struct thread *t, struct op *op)
 {
 	struct pawl_engine *e = t->e;
@@ -188,7 +189,7 @@ int op_blocks(struct thread *t, struct op *op)
 	return 0;
 }
 
-/* Give back the blocks of the first n accesses. */
+/* Free the blocks of the first n accesses. */
 __cold void blocks_put(struct thread *t, const struct dep *deps, u32 n)
 {
 	while (n--)
@@ -222,8 +223,8 @@ int op_deps_copy(struct thread *t, struct op *op, u32 opi, const struct dep *fro
 }
 
 /*
- * The accesses of a description with more of them than an op holds, into an op that is
- * as op_new() made it, and stays so on error.
+ * op_fill() for a description that names more vars than an op holds.  On error the op is as
+ * op_new() made it.
  */
 int op_fill_many(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
 {
@@ -234,7 +235,7 @@ int op_fill_many(struct thread *t, struct op *op, u32 opi, const struct pawl_op 
 	if (total < d->nreads)
 		return err(-E2BIG, "push: %u reads and %u writes in one op", d->nreads,
 			   d->nwrites);
-	/* Sorted in place, in a chunk that may turn out larger than needed. */
+	/* Sort in the chunk itself, which may turn out larger than needed. */
 	rc = ext_get(t, total, opi, &ext);
 	if (rc)
 		return rc;

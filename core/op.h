@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops and their accesses. */
+/* Ops and their accesses: from a description to an op, and from an op to its queue. */
 #ifndef CORE_OP_H
 #define CORE_OP_H
 
@@ -10,15 +10,15 @@
 /* One access of an op. */
 struct dep {
 	u32 var;		/* H: index | DEP_WRITE */
-	u32 block;		/* H: write: its new block; read: the one it joined, or
-				 * RM_BASE + the rm that counts it */
-	u32 link;		/* next waiting reader; in a batch's link list: readers that join */
+	u32 block;		/* H: of a write, the new block; of a read, the block that it
+				 * joined, or RM_BASE + the rm that counts it */
+	u32 link;		/* next waiting reader; in a batch's link list, number of readers */
 	u32 gen;		/* H: generation of the var */
 };
 
 /*
- * The owner's writes to fields that a helper of an earlier push may still read (H, and a dep's
- * link): who reads the new value finds that the earlier push is over.
+ * Store a field that a helper of an earlier push may still read (H, and a dep's link): a
+ * helper that reads the new value also finds that the earlier push is FINISHED.
  */
 static inline void store_helped(u32 *field, u32 v)
 {
@@ -46,26 +46,25 @@ static inline void dep_copy(struct dep *to, const struct dep *from)
 enum {
 	OP_ASYNC = 1 << 0,
 	OP_NO_SKIP = 1 << 1,
-	OP_DELETE = 1 << 2,	/* ends its var */
+	OP_DELETE = 1 << 2,	/* deletes its var */
 	OP_WAITER = 1 << 3,	/* a waiting thread, not a body */
 	OP_BATCH = 1 << 4,	/* link list of a batch; never runs */
-	OP_STALE = 1 << 5,	/* lost a var during its push: does not run */
+	OP_STALE = 1 << 5,	/* a var was deleted during its push: it does not run */
 	OP_NO_COUNT = 1 << 6,	/* its write is not a version (wait writable) */
-	OP_INLINE = 1 << 7,	/* its property says where it runs: dispatch() looks closer */
-	OP_NAMED = 1 << 8,	/* these fields of it are set */
+	OP_INLINE = 1 << 7,	/* its property says where it runs: dispatch_slow() */
+	OP_NAMED = 1 << 8,	/* from here on: this field is set */
 	OP_RELEASE = 1 << 9,
 	OP_OPER = 1 << 10,
 	OP_ERR = 1 << 11,
 	OP_NOTE = 1 << 12,	/* cq.c: release is in its note */
 };
 
-
-/* Flags for which ending an op is more than usual. */
+/* Flags that need the slow path of a completion. */
 #define OP_SLOW_END	(OP_DELETE | OP_STALE | OP_NO_COUNT)
 
 /*
- * The first line is all that most ops with one var or two need; of the second, what the
- * flags do not name holds what an earlier op left there.
+ * Most ops with one var or two need the first line only.  In the second, fields that the flags
+ * do not name have the values of an earlier op.
  */
 struct op {
 	union {
@@ -73,7 +72,7 @@ struct op {
 		pawl_async_fn async_fn;
 	};
 	void *arg;
-	u32 wait;		/* A: accesses not granted, plus one while the push goes on */
+	u32 wait;		/* A: accesses not granted, plus one during some pushes */
 	s32 prio;
 	u16 flags;
 	u16 ndeps;		/* H */
@@ -86,9 +85,9 @@ struct op {
 		u32 note;			/* OP_NOTE */
 	};
 	const char *name;	/* OP_NAMED */
-	u32 token;		/* A: generation << 2 | TOKEN_*; survives reuse */
-	u32 err;		/* OP_ERR: error of its own (message kept by pawl_fail) */
-	u32 oper;		/* OP_OPER: operator it is a run of */
+	u32 token;		/* A: generation << 2 | TOKEN_*; kept when the op is freed */
+	u32 err;		/* OP_ERR: its own error (pawl_fail(), pawl_complete()) */
+	u32 oper;		/* OP_OPER: its operator */
 	u32 ext;		/* H: chunk of deps if ndeps > INLINE_DEPS; class in [31:30] */
 };
 
@@ -101,7 +100,7 @@ static inline void op_err_set(struct op *op, u32 error)
 	store_helped16(&op->flags, op->flags | OP_ERR);
 }
 
-/* For traces and messages; whoever looks from outside may find an earlier op's. */
+/* For traces and messages.  A caller that does not own the op may get an earlier op's name. */
 static inline const char *op_name(const struct op *op)
 {
 	return load_relaxed(&op->flags) & OP_NAMED ? load_relaxed(&op->name) : NULL;
@@ -109,9 +108,9 @@ static inline const char *op_name(const struct op *op)
 
 enum { TOKEN_NONE = 0, TOKEN_ARMED = 1, TOKEN_DONE = 2, TOKEN_MASK = 3 };
 
-/* Accesses of an op with more than INLINE_DEPS: header, deps, then records. */
+/* A chunk, the accesses of an op with more than INLINE_DEPS: header, deps, then records. */
 struct ext {
-	u32 op;			/* A: who owns it; a dump may look at any time */
+	u32 op;			/* A: its op; a dump may read it at any time */
 	u32 unused[15];
 	struct dep deps[];
 };
@@ -147,7 +146,7 @@ static inline u64 *ext_recs(struct ext *x, u32 class)
 	return (u64 *)(void *)(x->deps + ext_cap(class));
 }
 
-/* A push's record of dep j. */
+/* Where a push keeps its record of dep j. */
 static inline u64 *desc_rec(const struct pawl_engine *e, struct desc *d, u32 n, u32 ext, u32 j)
 {
 	return n <= INLINE_DEPS ? &d->rec[j] : &ext_recs(ext_of(e, ext), ext >> 30)[j];
@@ -181,7 +180,7 @@ static inline struct dep *dep_of(const struct pawl_engine *e, u32 ref, u32 *opi)
 void ext_put(struct thread *t, u32 ext);
 int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext);
 
-/* NULL: max_ops exist.  Without accesses; the rest is as an earlier op left it. */
+/* A new op without accesses; other fields are undefined.  Returns NULL if max_ops exist. */
 static inline struct op *op_new(struct thread *t, u32 *idx)
 {
 	struct pawl_engine *e = t->e;
@@ -196,7 +195,7 @@ static inline struct op *op_new(struct thread *t, u32 *idx)
 	return op;
 }
 
-/* The op's memory may be looked at by helpers with a stale view: they validate. */
+/* Helpers with a stale view may still read the op's memory; they validate what they read. */
 static inline void op_free(struct thread *t, struct op *op, u32 idx)
 {
 	if (unlikely(op->ndeps > INLINE_DEPS))
@@ -206,7 +205,7 @@ static inline void op_free(struct thread *t, struct op *op, u32 idx)
 
 int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *who);
 
-/* Property, flags and device in one: 0 for a normal op of the first CPU. */
+/* Property, flags and device in one word: 0 for a normal op of the first CPU. */
 static inline u64 op_where(const struct pawl_op *d)
 {
 	u64 where;
@@ -219,7 +218,7 @@ BUILD_BUG_ON(offsetof(struct pawl_op, flags) != offsetof(struct pawl_op, prop) +
 BUILD_BUG_ON(offsetof(struct pawl_op, device) != offsetof(struct pawl_op, prop) + 4);
 BUILD_BUG_ON(sizeof(struct pawl_device) != 4);
 
-/* Everything but the vars. */
+/* Check everything except the vars. */
 static inline int op_check(struct pawl_engine *e, const struct pawl_op *d, const char *who)
 {
 	if (likely(d && d->size == sizeof(*d) && !(d->fn && d->async_fn) &&
@@ -230,7 +229,7 @@ static inline int op_check(struct pawl_engine *e, const struct pawl_op *d, const
 	return op_bad(e, d, who);
 }
 
-/* What an op is by its property and flags. */
+/* Flags that follow from the property and the caller's flags. */
 static inline u16 prop_flags(const struct pawl_op *d)
 {
 	return (d->prop == PAWL_NO_SKIP || d->flags & PAWL_OP_NO_SKIP ? OP_NO_SKIP : 0) |
@@ -245,7 +244,7 @@ int deps_from(struct thread *t, struct dep *out, const struct pawl_op *d, u32 *n
 int op_blocks(struct thread *t, struct op *op);
 void blocks_put(struct thread *t, const struct dep *deps, u32 n);
 
-/* The block that a write will make; NULL: out of blocks. */
+/* Get the block that a write will make.  Returns NULL if there is none. */
 static inline struct block *dep_block(struct thread *t, struct dep *d)
 {
 	struct pawl_engine *e = t->e;
@@ -256,14 +255,14 @@ static inline struct block *dep_block(struct thread *t, struct dep *d)
 	if (unlikely(!bi))
 		return NULL;
 	store_helped(&d->block, bi);
-	/* Stale readers of the recycled block may look: atomic, no order. */
+	/* Threads with a stale view may read the recycled block: atomic, no order. */
 	store_relaxed(&b->state, BLOCK_ONE);
 	store_relaxed(&b->err, 0);
 	store_relaxed(&b->var, d->var & ~DEP_WRITE);
 	return b;
 }
 
-/* Among ops that are ready. */
+/* Order among ready ops: higher first. */
 static inline s64 op_rank(const struct op *op)
 {
 	return op->prop == PAWL_DELETE_VAR ? (s64)1 << 32 : op->prio;
@@ -274,7 +273,7 @@ static inline struct exec_queue *op_queue(struct pawl_engine *e, const struct op
 	return e->routes[op->dev * 8u + op->prop];
 }
 
-/* A ready op that has a body, to its queue. */
+/* Queue a ready op. */
 static inline void queue_op(struct thread *t, struct op *op, u32 opi)
 {
 	exec_push(op_queue(t->e, op), &t->ex, opi, op->prio,

@@ -5,7 +5,7 @@
 
 #include <core/engine.h>
 
-/* What a thread pushes with more than one var: others read it to help. */
+/* A thread's push over several vars, for threads that help or record. */
 struct desc {
 	u64 status;		/* A: push number << 2 | phase */
 	u32 op;			/* H */
@@ -18,7 +18,7 @@ struct batch_scratch;
 struct given_up;
 struct trace_buf;
 
-/* A thread's part in an engine. */
+/* A thread in an engine. */
 struct thread {
 	struct desc d __cacheline_aligned;
 
@@ -27,25 +27,25 @@ struct thread {
 	struct pawl_engine *e __cacheline_aligned;	/* I */
 	u32 slot;		/* I */
 	u32 depth;		/* O: bodies on the stack */
-	u32 lacks;		/* O: the pool that was empty */
-	bool deep;		/* O: counted in the engine's deep */
-	u64 seq;		/* O: push number, grows over all users of the slot */
+	u32 lacks;		/* O: the pool that was empty last (err_pool_empty()) */
+	bool deep;		/* O: counted in engine.deep */
+	u64 seq;		/* O: push number; the next user of the slot goes on from it */
 	u32 var_limit;		/* O: var indexes below are carved */
 	u32 waits_device;	/* A: the thread waits for all devices */
-	u64 next_check;		/* O: pushed count up to which the window is not looked at */
+	u64 next_check;		/* O: the window is not checked up to this value of pushed */
 	struct frame *frame;	/* O */
 	struct trace_buf *trace;	/* A */
 	struct batch_scratch *scratch;	/* O */
 	struct given_up *given_up;	/* O */
 	u32 ngiven_up, given_up_cap;	/* O */
 
-	/* Written by the owner at every op, read by waits for all. */
-	u64 pushed __cacheline_aligned;	/* S release; of the slot's user: thread_leave() */
+	/* Written by the owner with every op, read by waits for all. */
+	u64 pushed __cacheline_aligned;	/* S release; reset by live_leave() */
 	u64 completed;		/* S release */
 	u64 failed, skipped, inlined, records, helps;	/* S */
-	u32 naive_pending;	/* A: naive: ops pushed by this thread and not over */
-	u32 running;		/* S: op whose body is innermost on its stack, for dumps */
-	u64 waits_flight;	/* A: 1 + most ops in flight that the thread waits for, or 0 */
+	u32 naive_pending;	/* A: naive: incomplete ops that this thread pushed */
+	u32 running;		/* S: op of the innermost body on its stack, for dumps */
+	u64 waits_flight;	/* A: 1 + number of ops in flight that it waits for, or 0 */
 
 	struct pool_cache cache[POOLS] __cacheline_aligned;
 };
@@ -55,14 +55,14 @@ static inline struct thread *thread_of(const struct pawl_engine *e, u32 slot)
 	return (struct thread *)(e->threads + (size_t)slot * sizeof(struct thread));
 }
 
-/* The first slot from `slot` on that a thread has; max_threads: none. */
+/* Return the first slot from `slot` on that a thread has, or max_threads. */
 static inline u32 live_next(const struct pawl_engine *e, u32 slot)
 {
 	u32 i = slot / 64, words = (e->max_threads + 63) / 64;
 	u64 b;
 
 	for (; i < words; i++, slot = i * 64) {
-		/* CORE-N10 <-> CORE-N9: who is not there any more has added what he counted. */
+		/* CORE-N10 <-> CORE-N9: a thread whose bit is clear has added its counts. */
 		b = load_acquire(&e->live[i]) >> (slot % 64);
 		if (b)
 			return slot + (u32)__builtin_ctzll(b);
@@ -70,34 +70,36 @@ static inline u32 live_next(const struct pawl_engine *e, u32 slot)
 	return e->max_threads;
 }
 
-/* For all threads that are in the engine.  Progress: wait-free. */
+/* For each thread that is in the engine.  Progress: wait-free. */
 #define for_each_live(e, t, i)							\
 	for ((i) = live_next(e, 0);						\
 	     (i) < (e)->max_threads && ((t) = thread_of(e, i));			\
 	     (i) = live_next(e, (i) + 1))
 
-/* A counter of the owner that others only read. */
+/* Increment a counter that only its owner writes. */
 static inline void count(u64 *c)
 {
 	store_relaxed(c, load_relaxed(c) + 1);
 }
 
-extern u32 pawl_fork_gen;
-struct thread *thread_enter(struct pawl_engine *e);	/* NULL: err() is set */
+extern u32 pawl_fork_gen;	/* number of forks up to this process */
+/* Returns NULL with the error in thread_last.code. */
+struct thread *thread_enter(struct pawl_engine *e);
 void thread_leave(struct thread *t);
 int threads_init(struct pawl_engine *e);
 int fork_check(void);
 void threads_fini(struct pawl_engine *e);
 void threads_forget(struct pawl_engine *e);
+
 struct thread_tls {
-	u64 id;			/* of the engine that this thread called last; 0: none */
-	struct thread *t;	/* its part there */
-	int code;		/* why thread_get() gave NULL */
+	u64 id;			/* of the engine that this thread called last, or 0 */
+	struct thread *t;	/* its slot there */
+	int code;		/* why thread_get() returned NULL */
 };
 
 extern __thread struct thread_tls thread_last;
 
-/* The calling thread's part in e; NULL: see thread_last.code. */
+/* Return the calling thread's slot in e, or NULL with the error in thread_last.code. */
 static inline struct thread *thread_get(struct pawl_engine *e)
 {
 	if (likely(thread_last.id == e->id))

@@ -6,9 +6,9 @@
 #include <core/thread.h>
 
 /*
- * Vars lie in groups of four: four lines with one word each, then one line with the
- * four versions, so that a completion, which counts the version, does not touch the
- * line on which pushes compete.  80 bytes a var.
+ * Vars are laid out in groups of four: four lines with one word each, then one line with the
+ * four versions.  So a completion, which counts the version, does not touch the line on which
+ * pushes compete, and a var takes 80 bytes.
  */
 struct var {
 	struct pair word;	/* A */
@@ -17,8 +17,8 @@ struct var {
 };
 
 struct var_side {
-	u64 version;		/* completer of a write (they are ordered); others read */
-	u32 rec;		/* A: what devices have still to do, or 0: pending.c */
+	u64 version;		/* written by completions of writes, which are ordered */
+	u32 rec;		/* A: record of pending device work (pending.c), or 0 */
 	u32 unused;
 };
 
@@ -32,9 +32,9 @@ BUILD_BUG_ON(VAR_GROUP * sizeof(struct var_side) != sizeof(struct var));
 /* One version of a var: the write that makes it and the reads that see it. */
 struct block {
 	u64 state;		/* A: state.h */
-	u32 succ;		/* next writer's ref; written by it before CLOSED */
-	u32 err;		/* error that the write inherited, then its own (ERR) */
-	u32 var;		/* A: whose version it is; 0: nobody's */
+	u32 succ;		/* reference of the next writer, which writes it before CLOSED */
+	u32 err;		/* error that the write inherited; with ERR, its own */
+	u32 var;		/* A: the var whose version it is, or 0 */
 	u32 unused[3];
 };
 
@@ -47,7 +47,7 @@ static inline struct block *block_of(const struct pawl_engine *e, u32 idx)
 
 static inline struct var *var_of(const struct pawl_engine *e, u32 idx)
 {
-	/* idx / 4 lines of sides come before it */
+	/* idx / 4 lines of struct var_side come before it */
 	return (struct var *)(void *)(e->vars +
 			      ((size_t)idx + idx / VAR_GROUP) * sizeof(struct var));
 }
@@ -61,10 +61,10 @@ static inline struct var_side *var_side_of(const struct pawl_engine *e, u32 idx)
 }
 
 /*
- * Generations of handles: odd while the var (or operator) is alive.  Each engine counts from a
- * number of its own, so that another engine's handle is refused, and a place is not used
- * again when it has come round to that number: no handle is ever good for two vars.  0 is
- * left out, because it says that the place was never used.
+ * Generations of handles: odd while the var (or operator) is alive.  Each engine counts from
+ * its own number, so that another engine's handle is refused.  An index whose generation has
+ * come round to that number is not used again, so no handle is ever valid for two vars.  0 is
+ * left out: it means that the index was never used.
  */
 static inline u32 gen_alive(const struct pawl_engine *e, u32 gen)
 {
@@ -89,17 +89,17 @@ static inline u32 var_index(pawl_var_t h)
 int var_bad(const char *who, const char *list, u32 i, pawl_var_t v);
 int var_check_slow(struct thread *t, pawl_var_t h);
 
-/* 0, or -ESTALE.  CORE-V2 <-> CORE-V3. */
+/* Returns 0 or -ESTALE, without a message.  CORE-V2 <-> CORE-V3.  Progress: wait-free. */
 static inline int var_check(struct thread *t, pawl_var_t h)
 {
 	u32 i = var_index(h), gen = (u32)(h.h >> 32);
 	struct var *v;
 
-	/* An index that is not carved has no memory; the limit only grows. */
+	/* An index that was never carved has no memory; the limit only grows. */
 	if (unlikely(i >= t->var_limit))
 		return var_check_slow(t, h);
 	v = var_of(t->e, i);
-	/* Its delete op may be pushed and not over. */
+	/* Its deletion may be pushed and not complete. */
 	return likely((gen & 1) && load_acquire(&v->gen) == gen &&
 		      !(load_relaxed(&v->word.val) & WORD_DELETED)) ? 0 : -ESTALE;
 }
