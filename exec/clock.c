@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Purpose: time.  exec_now_ns() for deadlines; the unit of cycles() for budgets.
+ * Purpose: the time for deadlines, exec_now_ns(), and the rate of cycles(), for budgets.
  *
- * The unit is measured once per process, over 200 us, against the monotonic
- * clock: an error of 50 ns in each reading is 0.05 %, and budgets need 10 %.  A thread that
- * loses its CPU between the two clocks of a reading would be off by a time slice, which is many
- * times as long as all of the measurement, and for good: so each is read three times.
+ * The rate is measured once per process, for 200 us, against the monotonic clock: an error of
+ * 50 ns in each reading is 0.05 %, and budgets need 10 %.  A thread that loses its CPU between
+ * the two clocks of a reading would be wrong by a time slice, many times the length of the
+ * measurement, and the result is kept.  Therefore each reading is made three times.
  *
  * Progress: wait-free (the clock is read in user space).
  */
@@ -21,7 +21,7 @@ u64 exec_now_ns(void)
 	return clock_ns();
 }
 
-/* Both clocks at one moment: the reading in which the least time passed. */
+/* Read both clocks at one moment: the best of three readings is the quickest. */
 static void clocks_read(u64 *ns, u64 *count)
 {
 	u64 least = UINT64_MAX, before, t, took;
@@ -39,7 +39,7 @@ static void clocks_read(u64 *ns, u64 *count)
 	}
 }
 
-/* Two threads that measure at the same time do it twice, that is all. */
+/* Two threads may measure concurrently; either result is right. */
 u64 clock_cycles_per_us(void)
 {
 	u64 v = load_relaxed(&per_us), t0 = 0, t1 = 0, c0 = 0, c1 = 0;

@@ -2,8 +2,8 @@
 /*
  * The executor: run queues and the threads that serve them; layer 3.
  *
- * It knows nothing of ops: a ready piece of work is a 32-bit number that means
- * something to the client, and client->run() is the one call upwards.
+ * The executor knows nothing about ops: a ready piece of work is a 32-bit number that only
+ * the client interprets, and client->run() runs it.
  */
 #ifndef EXEC_EXEC_H
 #define EXEC_EXEC_H
@@ -17,43 +17,45 @@
 
 struct exec;
 struct exec_queue;
-struct exec_ring;
 
-/* A thread's part in an executor; embedded in the client's per-thread object. */
+/* The state of one thread in an executor; embedded in the client's per-thread object. */
 struct exec_thread;
 
 struct exec_client {
 	void *user;
 	/*
-	 * Run one piece of work on this thread, to its end.  May run more by asking
-	 * exec_handoff().
+	 * Run one piece of work on this thread, to its end.  May run more pieces, if
+	 * exec_handoff() permits.
 	 */
 	void (*run)(void *user, struct exec_thread *t, u32 work);
-	/* Another thread made it ready, and it is run after the next one: prefetch what it touches. */
+	/*
+	 * Prefetch what `work` touches.  Another thread made it ready; this thread will run
+	 * it after the next piece.  May be NULL.
+	 */
 	void (*warm)(void *user, u32 work);
-	/* A worker starts: give it an exec_thread (or NULL: it ends); it leaves. */
+	/* A worker starts: return its exec_thread, or NULL to end the worker. */
 	struct exec_thread *(*enter)(void *user);
+	/* A worker that entered ends. */
 	void (*leave)(void *user, struct exec_thread *t);
-	/* A worker found nothing to do, once per busy-to-idle edge, before it spins. */
+	/* A worker has run out of work; called once each time, before it spins. */
 	void (*idle)(void *user, struct exec_thread *t);
 	void (*thread_start)(void *user2, const char *name);	/* the host's hooks */
 	void (*thread_stop)(void *user2, const char *name);
 	void *user2;
 };
 
-#define EXEC_FRONT 1u		/* before all others of the queue, whatever their priority */
-
+#define EXEC_FRONT 1u		/* before everything else in the queue, of any priority */
 
 struct exec_config {
-	struct arena *arena;	/* not ready yet: exec_create() adds its pools */
+	struct arena *arena;	/* before arena_ready(): exec_create() adds its pools */
 	u32 max_threads;	/* slots 0 .. max_threads - 1 */
 	u32 max_work;		/* work numbers are below this */
 	/*
-	 * They are indexes of this pool, of `arena`: who gets an object of it may push its
-	 * number, and that cannot fail.
+	 * Work numbers are indexes of this pool, which belongs to `arena`.  A push of the index
+	 * of an allocated object cannot fail.
 	 */
 	struct pool *works;
-	u64 spin_ns;		/* how long a thread looks before it parks */
+	u64 spin_ns;		/* how long an idle thread polls before it sleeps */
 	const int *cpus;	/* workers are pinned to these in turn */
 	u32 ncpus;
 	const char *name;	/* prefix of thread names */
@@ -64,73 +66,80 @@ struct exec_config {
 
 int exec_create(const struct exec_config *cfg, const struct exec_client *cl, struct exec **out);
 /*
- * Before the first push, when the arena is ready: what to prefetch for a piece of work,
- * two lines at base + work * stride.
+ * Set what is prefetched for a piece of work: two lines at base + work * stride.  To be
+ * called when the arena is ready, before the first push.
  */
 void exec_set_warm(struct exec *x, const char *base, u32 stride);
-/* Workers are stopped.  Whatever is queued is forgotten. */
+/* Stop the workers and free the executor.  Queued work is dropped. */
 void exec_destroy(struct exec *x);
 
 /*
- * Add a queue with so many workers, named "<prefix>-<name>-<i>".  Its workers start
- * on the first exec_push() to it after exec_start(), or never if workers is 0.
- * `drive`: waiting threads and the host may take from it too.  Before other threads use
- * the executor.
+ * Add a queue with that many workers, named "<prefix>-<name>-<i>".  The workers start on the
+ * first exec_push() to the queue after exec_start().  With `drive`, waiting threads and the
+ * host take from the queue too.  To be called before other threads use the executor.
  */
 int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 		   struct exec_queue **out);
 /*
- * Both repeatable, by one thread at a time, whom the caller puts in order.  stop joins the
- * workers; queues keep their work.
+ * Start and stop the workers, any number of times.  Callers must serialize these calls.
+ * exec_stop() joins the workers; queues keep their work.
  */
 int exec_start(struct exec *x);
 void exec_stop(struct exec *x);
 /*
- * 0, or the negative errno of the last worker that could not be created, or that enter()
- * refused.  The others work; a queue that has none at all is served as if it were `drive`.
+ * Return 0, or the negative errno of the last worker that could not be created or that
+ * enter() refused.  The other workers run; a queue without any worker is served as if it were
+ * a `drive` queue.
  */
 int exec_worker_error(struct exec *x);
 
-/* Per-thread part.  The slot is the client's choice and exclusive while in use. */
+/* Start to use slot `slot`, which the client chooses and no other thread uses meanwhile. */
 int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot);
-/* The thread leaves; ready work that it produced stays visible to the others. */
+/* The thread leaves.  Ready work that it pushed stays visible to the others. */
 void exec_thread_fini(struct exec *x, struct exec_thread *t);
 
 /*
- * Queue ready work.  Order in one queue: among what a thread that takes can see, EXEC_FRONT
- * goes first, then the higher priority; what t pushed with one priority is taken in that
- * order.  Between threads that push there is no order for priority 0, but a bound: see
- * queue.c.  Any thread with its t.  Never fails.
- * Progress: wait-free for priority 0 (one exchange; when the ring grows it allocates), else
+ * Queue ready work.  Any thread may call it, with its own t.  It never fails.
+ * Order in one queue: of the work that is visible to a taking thread, EXEC_FRONT goes first,
+ * then the higher priority.  Work that one thread pushed with one priority is taken in the
+ * order of the pushes.  Work of priority 0 that several threads pushed has no order among
+ * them, but a bound: see queue.c.
+ * Progress: wait-free for priority 0 (one exchange; a ring that grows allocates), otherwise
  * lock-free; a system call only if a worker or a waiter sleeps.
  */
 void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags);
 /*
- * For client->run(): may this thread run `work`, which just became ready, at once?
- * True if t serves q, has no work of its own in q that goes before it, nothing in q has a
- * higher priority, it is not another lane's turn, and t's budget allows; then the caller runs
- * it.  Else it is queued, as by exec_push().
+ * For client->run(): may this thread at once run `work`, which has just become ready?
+ * Returns true if it may: t serves q, t has no work in q that goes first, nothing in q has a
+ * higher priority, no other lane's turn is due, and t's budget is not used up.  Otherwise
+ * `work` is queued as by exec_push().
  */
 bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio);
 /*
- * Take the next piece of work that t may run (a worker: of its queue; another thread: of
- * any `drive` queue).  0: none, but for what another thread put in during the call.
- * Lock-free.
+ * Take the next piece of work that t may run: a worker from its queue, another thread from
+ * any `drive` queue.  Returns 0 if there was none; work that is pushed during the call may be
+ * missed.  Progress: lock-free.
  */
 u32 exec_take(struct exec *x, struct exec_thread *t);
 
-/* Does a thread that waits run work?  Or as soon as no worker came to some queue. */
+/*
+ * What a waiting thread does: only wait; run work; or only wait until the workers of some
+ * queue could not be created, and run work from then on.
+ */
 enum exec_help { EXEC_WAIT, EXEC_HELP, EXEC_HELP_DESERTED };
 
 /*
- * Run work until cond(arg) is true or the time is over (-ETIMEDOUT).  timeout_ns < 0: no
- * limit; 0: look at cond once, and at the queues. The thread spins for the budget, then
- * parks; whoever makes cond true calls exec_unpark(t) afterwards, work that is pushed
- * wakes it too (help).
+ * Wait until cond(arg) is true (returns 0) or the time has passed (-ETIMEDOUT), and run work
+ * meanwhile as `help` says.  timeout_ns < 0: no limit; 0: check cond and the queues once.  The
+ * thread polls for the spin budget and then sleeps.  The thread that makes cond true calls
+ * exec_unpark(t) afterwards; with help, pushed work wakes the thread too.
  */
 int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
 	      s64 timeout_ns, enum exec_help help);
-/* Any thread; no system call unless t is parked.  t may have left: then nothing happens. */
+/*
+ * Wake t if it sleeps.  Any thread may call it; no system call unless t sleeps.  No effect if
+ * t has left.
+ */
 void exec_unpark(struct exec *x, struct exec_thread *t);
 
 struct exec_stats {
@@ -138,7 +147,7 @@ struct exec_stats {
 	u32 workers;
 };
 void exec_stats(struct exec *x, struct exec_stats *s);
-/* Monotonic time for deadlines, ns; and the unit of cycles(), measured at exec_create(). */
+/* Monotonic time for deadlines, in ns. */
 u64 exec_now_ns(void);
 
 #endif

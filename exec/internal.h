@@ -2,8 +2,8 @@
 /*
  * Structures of the executor; layer 3, inside exec only.
  *
- * Field legend: I set at creation; O only the owner of the slot; A atomic, any
- * thread; S owner writes, others read; W(stop) only who starts or stops the workers.
+ * Field legend: I set at creation; O only the owner of the slot; A atomic, any thread; S the
+ * owner writes, others read; W(stop) only the thread that starts or stops the workers.
  */
 #ifndef EXEC_INTERNAL_H
 #define EXEC_INTERNAL_H
@@ -20,7 +20,7 @@
 #include <exec/prioq.h>
 #include <exec/ring.h>
 
-/* Most pieces of work that a thread takes from another's ring at once. */
+/* The largest number of pieces of work that a thread takes at once from another's ring. */
 #ifndef CONFIG_EXEC_BATCH
 #define CONFIG_EXEC_BATCH 32
 #endif
@@ -28,47 +28,47 @@
 
 #define EXEC_MAX_QUEUES	256u	/* an engine has a few per device */
 #define BATCH_NS	3000u	/* a batch should not run longer than this */
-#define STEAL_NS	2000u	/* idleness before foreign hoards are polled */
-#define RELAX_NS	1000u	/* idleness before the pauses grow */
-#define YIELD_NS	10000u	/* between two sched_yield() of a spinner */
-#define REST_NS		200000u	/* sleep after which a thread is expected to sleep again */
-#define FAST_NS		300u	/* a maker that runs one piece of work in this is left alone */
-#define LEAVE_AVG_NS	1500u	/* work that runs longer, its lines' way included, is not left */
-#define LEAVE_FIRST_NS	2000u	/* how long it is left alone at first, */
-#define LEAVE_MOST_NS	32000u	/* and later */
-#define LEAVE_JUDGE_NS	100000u	/* a maker that is slow is judged over this */
-#define LEAVE_TRIES	6u	/* from so many trials in vain on, no more time between them */
-#define SAMPLE_EVERY	16u	/* runs per measured one; a power of two */
+#define STEAL_NS	2000u	/* idle time after which a thread polls other threads' hoards */
+#define RELAX_NS	1000u	/* idle time after which the pauses between polls grow */
+#define YIELD_NS	10000u	/* time between two sched_yield() calls of a spinner */
+#define REST_NS		200000u	/* after a sleep this long, the next is expected to be long */
+#define FAST_NS		300u	/* a maker that runs one piece of work in this time is fast */
+#define LEAVE_AVG_NS	1500u	/* a worker whose average run is longer leaves nothing */
+#define LEAVE_FIRST_NS	2000u	/* how long a lane is left to its maker at first, */
+#define LEAVE_MOST_NS	32000u	/* and at most */
+#define LEAVE_JUDGE_NS	100000u	/* the time for which a maker is measured */
+#define LEAVE_TRIES	6u	/* failed trials after which the pause between them stays */
+#define SAMPLE_EVERY	16u	/* one run in this many is measured; a power of two */
 
-/* What one thread has in one queue. */
+/* The work of one thread in one queue. */
 struct exec_lane {
-	struct ring ring;	/* what it made ready */
-	struct hoard hoard;	/* what it took in a batch, and others may steal */
+	struct ring ring;	/* what the thread made ready */
+	struct hoard hoard;	/* what it took in a batch; others may steal it */
 
-	/* A, all guesses of workers: lane_leave(). */
-	u64 left __cacheline_aligned;	/* cycles(): it is left alone until then; 0: it is not */
-	u64 left_rest;		/* cycles(): nobody leaves it before that */
-	u64 left_since, left_own;	/* cycles() from which on the maker is judged, and own then */
-	u64 left_own_last, left_tail;	/* at the last look */
+	/* A, estimates that any worker writes: see lane_leave(). */
+	u64 left __cacheline_aligned;	/* left to the maker until then; 0: not */
+	u64 left_rest;		/* cycles(): no worker leaves the lane before that */
+	u64 left_since, left_own;	/* cycles() when the measurement began, and own then */
+	u64 left_own_last, left_tail;	/* own and tail at the last check */
 	u32 left_step;		/* cycles() */
-	u32 left_tries;		/* times in a row that this was in vain */
+	u32 left_tries;		/* consecutive failed trials */
 };
 
-/* Threads that sleep until somebody pushes; park.c. */
+/* Threads that sleep until work is pushed; see park.c. */
 struct exec_group {
 	/*
-	 * A: ATTN_START, and the number of sleepers.  The one word that a push reads, so
-	 * nothing that changes often is on its line.
+	 * A: ATTN_START, and the number of sleepers.  Every push reads this word, so nothing
+	 * that changes often shares its line.
 	 */
 	u32 attn __cacheline_aligned;
-	/* A, signed: threads that look for work; below the truth for a moment only. */
+	/* A, signed: threads that poll for work; may be too small for a moment. */
 	u32 spin __cacheline_aligned;
 	u64 *bits __cacheline_aligned;	/* A: slots that sleep, or are about to */
-	u32 id;			/* I: 1 and up; 0 is a thread that sleeps in no group */
-	u32 late;		/* A: wakers that found only threads on their way */
+	u32 id;			/* I: from 1; a thread that sleeps in no group uses 0 */
+	u32 late;		/* A: wakers that found only threads that are already waking */
 };
 
-#define ATTN_START	0x80000000u	/* the workers have still to be created */
+#define ATTN_START	0x80000000u	/* the workers have not been created yet */
 
 enum { PQ_HIGH, PQ_ZERO, PQ_LOW, PQS };
 
@@ -78,25 +78,25 @@ struct exec_queue {
 	/* Read by every call. */
 	struct exec *x __cacheline_aligned;	/* I */
 	struct exec_lane **lanes;	/* A: by slot; NULL until the thread needs one */
-	u64 *map;		/* A: slots whose lanes may have work; each thread its own bit */
-	u32 drive;		/* A: set by its creator, or when no worker could start */
-	u32 stop;		/* A: workers leave */
+	u64 *map;		/* A: lanes that may have work; a thread writes its bit */
+	u32 drive;		/* A: set by the creator, or when no worker could start */
+	u32 stop;		/* A: workers must leave */
 	u32 workers;		/* I */
-	u32 drive_set;		/* I: as created */
+	u32 drive_set;		/* I: `drive` as the creator set it */
 
 	/*
-	 * A: entries of pq[], or more (counted before they are put in, until after they
-	 * were taken out); n[PQ_HIGH] is read at every take.
+	 * A: at least the number of entries of pq[]: an entry counts from before its push
+	 * until after its removal.  n[PQ_HIGH] is read at every take.
 	 */
 	u32 n[PQS] __cacheline_aligned;
 	u64 ticket;		/* A: of the next entry */
-	struct prioq *pq[PQS];	/* I: above 0 and FRONT; 0 for which no ring has room; below 0 */
+	struct prioq *pq[PQS];	/* I: above 0 and EXEC_FRONT; 0 when a ring is full; below 0 */
 
 	struct exec_group group;	/* its workers */
 
 	u32 run __cacheline_aligned;	/* A: RUN_* */
-	u32 alive;		/* A: workers that were created, not joined */
-	u32 missing;		/* A: workers that were not, or that found no place in the client */
+	u32 alive;		/* A: workers that were created and not joined */
+	u32 missing;		/* A: not created, or refused by enter() */
 	os_thread *threads;	/* W(stop) */
 	struct worker *args;	/* W(stop) */
 	char name[16];		/* I */
@@ -107,22 +107,22 @@ struct exec {
 	const char *warm;	/* I: address of work 0, for prefetching */
 	u32 stride;		/* I */
 	u32 max_threads;	/* I */
-	u32 words;		/* I: of a bitmap of slots */
-	u32 nqueues;		/* I: queues are added before threads come */
+	u32 words;		/* I: length of a bitmap of slots */
+	u32 nqueues;		/* I: queues are added before threads use the executor */
 	u64 spin;		/* I: cycles */
 	u64 batch;		/* I: cycles, BATCH_NS */
 	u64 yield;		/* I: cycles, YIELD_NS */
 	u64 rest;		/* I: cycles, REST_NS */
 	u64 steal;		/* I: cycles, STEAL_NS */
 	u64 relax;		/* I: cycles, RELAX_NS */
-	u32 fast, leave_avg, leave_first, leave_most, judge;	/* I: cycles, as the constants */
+	u32 fast, leave_avg, leave_first, leave_most, judge;	/* I: cycles */
 	struct exec_queue *queues[EXEC_MAX_QUEUES];	/* I */
 	struct exec_thread **threads;	/* A: by slot */
 	struct pool *nodes;	/* I */
-	struct exec_group helpers;	/* other threads, for all drive queues */
-	u32 error __cacheline_aligned;	/* A: why a worker could not start, errno */
-	u32 deserted;		/* A: no worker came to a queue that should have some */
-	u64 wakes;		/* A: futex wakes */
+	struct exec_group helpers;	/* all other threads, for all drive queues */
+	u32 error __cacheline_aligned;	/* A: errno of the last worker that could not start */
+	u32 deserted;		/* A: some queue should have workers and has none */
+	u64 wakes;		/* A: futex wake calls */
 	u32 ncpus;		/* I */
 	int *cpus;		/* I */
 	u32 cpu_turn;		/* A */
@@ -131,15 +131,15 @@ struct exec {
 
 /* queue.c */
 enum {
-	LOOK_DEEP = 1,		/* also at foreign hoards */
-	LOOK_LEAVE = 2,		/* a worker that may leave it to others */
+	LOOK_DEEP = 1,		/* check other threads' hoards too */
+	LOOK_LEAVE = 2,		/* a worker, which may leave short work to its maker */
 };
 u32 queue_take(struct exec_queue *q, struct exec_thread *t, u32 how);
 bool queue_empty(struct exec_queue *q);
-bool thread_hint(struct exec *x, struct exec_thread *t, u32 how);
-u32 thread_look(struct exec *x, struct exec_thread *t, u32 how);
+bool thread_may_take(struct exec *x, struct exec_thread *t, u32 how);
+u32 thread_take(struct exec *x, struct exec_thread *t, u32 how);
 struct exec_lane *lane_mine(struct exec_queue *q, struct exec_thread *t);
-void lanes_rest(struct exec *x, struct exec_thread *t);
+void lanes_unmark_empty(struct exec *x, struct exec_thread *t);
 
 /* worker.c */
 void queue_start(struct exec_queue *q) __cold;
@@ -152,13 +152,13 @@ struct idle {
 	void *arg;
 	u64 deadline;		/* exec_now_ns(); 0: none */
 	bool help;
-	bool relents;		/* will help if a queue is deserted */
+	bool relents;		/* stop waiting when a queue has no workers: IDLE_DESERTED */
 };
 enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct idle *how,
 			  u32 *work);
 bool group_init(struct exec_group *g, u32 id, u32 max_threads);
 void group_fini(struct exec_group *g);
-void queue_attention(struct exec_queue *q, struct exec_thread *t) __noinline;
+void queue_start_or_wake(struct exec_queue *q, struct exec_thread *t) __noinline;
 void queue_wake(struct exec_queue *q);
 
 /* clock.c */
@@ -174,21 +174,21 @@ static inline bool thread_serves(const struct exec_thread *t, const struct exec_
 	return t->queue ? t->queue == q : load_relaxed(&q->drive);
 }
 
-/* Something has a priority, or had just now. */
+/* Work with a priority other than 0 is queued, or was a moment ago. */
 static inline bool queue_ranked(const struct exec_queue *q)
 {
 	return load_relaxed(&q->n[PQ_HIGH]) | load_relaxed(&q->n[PQ_LOW]);
 }
 
-/* A counter of the owner that others only read. */
+/* Increment a counter that only its owner writes. */
 static inline void count(u64 *c)
 {
 	store_relaxed(c, load_relaxed(c) + 1);
 }
 
 /*
- * Fault injection: a weak function that a test replaces.  It is asked before worker
- * number i of a queue is created; not 0 (an errno) makes it fail.
+ * Fault injection: a weak function that a test replaces.  It is called before worker number i
+ * of a queue is created; if it returns an errno, the creation fails with that.
  */
 int exec_worker_hook(const char *queue, u32 i);
 

@@ -1,62 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Purpose: threads that have nothing to do: look for a while, then sleep; and those
- * that wake them.
+ * Purpose: threads without work poll for a while and then sleep; other threads wake them.
  *
- * Structures: a park word per thread (struct exec_thread.park), on which it sleeps by
- * futex.  Only its owner sets it to PARKED and back to RUNNING.  PARKED + id names the
- * group in which it sleeps, so that a waker with an old bit in its hands cannot claim it
- * for a group that it has left:
+ * Structures: each thread has a park word (struct exec_thread.park), on which it sleeps with
+ * futex(2).  Only the owner sets it to PARKED and back to RUNNING.  The value PARKED + id names
+ * the group in which the thread sleeps, so that a waker that read an old bitmap cannot claim
+ * the thread for a group that it has left:
  *
- *	RUNNING -> PARKED     owner: about to sleep
- *	PARKED -> CLAIMED     a waker, for work; it counts the thread as a spinner
+ *	RUNNING -> PARKED     the owner is about to sleep
+ *	PARKED -> CLAIMED     a waker has work for it, and counts it as a spinner
  *	PARKED -> NOTIFIED    exec_unpark()
- *	any -> RUNNING        owner: awake
+ *	any -> RUNNING        the owner is awake
  *
- * Groups: the workers of a queue; and all other threads that help while they
- * wait, for all drive queues together.  A group has a bitmap of the slots that sleep,
- * its number of sleepers (attn), and its number of spinners, threads that look for work.
+ * A group is either the workers of one queue, or all other threads that help while they wait,
+ * for all drive queues together.  It has a bitmap of the slots that sleep, the number of
+ * sleepers (attn), and the number of spinners, the threads that poll for work.
  *
  * Ordering: no wake-up is lost.
  *
  *	pusher                                  thread that goes to sleep
  *	P1 publish the work (seq_cst)           park = PARKED; set bit
  *	   load attn (seq_cst)                  attn++
- *	                                        P2 smp_mb(); look at all queues again
+ *	                                        P2 smp_mb(); check all queues again
  *	   attn > 0: find a bit, claim          futex wait while park == PARKED
  *
- * Bad outcome: attn read as without the sleeper, and the look misses the work.  Both
- * cannot be, whichever of "load attn" and the barrier is first in the total order: the
- * first gives way to the second.  If attn was read with the sleeper counted, then
- * its bit and park word are visible too (P9 <-> P10).
+ * Bad outcome: the pusher reads attn without the sleeper, and the sleeper's check misses the
+ * work.  In the total order either "load attn" or the barrier is first.  If the load is first,
+ * the check sees the work; if the barrier is first, the load counts the sleeper.  A pusher that
+ * counts the sleeper also sees its bit and its park word (P9 <-> P10).
  *
- * Spinners.  A pusher that sees a spinner does not wake anybody, as long as its own
- * backlog is small.  The thread that ceases to be a spinner does so in one of three ways:
- * it found work; it goes to sleep (then it looks again, P2); its condition came true or
- * its time is over.  In the first and third, if it was the last (and in the second, if its
- * look found anything, as in the first):
+ * Spinners.  A pusher that sees a spinner wakes no thread as long as its own backlog is small.
+ * A thread stops being a spinner when it has found work, when it goes to sleep (it checks
+ * again, P2), or when its condition came true or its time has passed.  In the first and the
+ * last case, and if the check before the sleep found work, the last spinner wakes another
+ * thread:
  *
  *	pusher                                  last spinner
  *	P3 publish the work (seq_cst)           P4 spin-- (seq_cst)
- *	   load spin (seq_cst)                     load attn (seq_cst): nobody sleeps? over
+ *	   load spin (seq_cst)                     load attn (seq_cst): no sleeper: done
  *	                                           smp_mb(); queue not empty? wake one
  *
- * If the pusher read spin > 0, its load is before the decrement, and the look sees
- * the work.  The woken one is counted as a spinner by its waker, so this also hands a
- * claim on, when a claimed thread leaves without taking work.  spin may
- * be one too small between the claim and its count: then somebody is woken too many.
+ * If the pusher read spin > 0, its load precedes the decrement, and the check of the queue sees
+ * the work.  A waker counts the thread that it wakes as a spinner, so a claim is passed on in
+ * the same way when the claimed thread leaves without taking work.  spin may be one too small
+ * between the claim and its count; then one thread too many is woken.
  *
- * What this cannot do: a claim, or a spinner, that is stopped by the system
- * before it looks holds back the wake-up of others who sleep, until a push finds more
- * than BACKLOG works of its ring in front, or a waiting thread looks.  Threads that run
- * are never affected.  A waker that is stopped between its CAS and its futex call
- * holds up nobody for long: of the next wakers that find nobody else, one in LATE_EVERY
- * repeats the call.
+ * Limits: a claimed thread or a spinner that the system stops before it checks the queues
+ * delays the wake-up of other sleepers until a push finds more than BACKLOG pieces of work in
+ * its ring, or a waiting thread checks.  Running threads are never affected.  A waker that is
+ * stopped between its CAS and its futex call delays the sleeper only briefly: of the next
+ * wakers that find no other sleeper, one in LATE_EVERY repeats the call.
  *
- * Progress: looking is lock-free; sleeping is blocking, that is its purpose.
+ * Progress: polling is lock-free; sleeping is blocking, its purpose.
  *
- * Lifetime: exec_thread objects stay as long as the executor, so a late wake-up
- * touches a live word; a thread that is woken for nothing looks and sleeps again.
+ * Lifetime: exec_thread objects exist as long as the executor, so a late wake-up writes to
+ * valid memory; a thread that is woken for nothing checks and sleeps again.
  *
  * References: futex(2); Go's runtime/proc.go, "Worker thread parking/unparking".
  */
@@ -64,10 +62,10 @@
 #include <base/futex.h>
 #include <exec/internal.h>
 
-enum { RUNNING, CLAIMED, NOTIFIED, PARKED };	/* and above: the group's id + 1, or 0 */
+enum { RUNNING, CLAIMED, NOTIFIED, PARKED };	/* PARKED + the id of a group, or + 0 */
 
-#define LATE_EVERY	128u	/* failures to find a sleeper, to a repeated futex call */
-#define BACKLOG		16u	/* works per spinner that a pusher leaves to spinners */
+#define LATE_EVERY	128u	/* searches without a sleeper per repeated futex call */
+#define BACKLOG		16u	/* pieces of work that a pusher leaves to each spinner */
 
 static u32 attn_sleepers(u32 attn)
 {
@@ -98,7 +96,7 @@ void exec_unpark(struct exec *x, struct exec_thread *t)
 
 	/*
 	 * EXEC-P5 <-> EXEC-P6: the caller made a condition true; either the sleeper's last
-	 * look at it sees that, or we see PARKED.
+	 * check sees that, or this thread sees PARKED.
 	 */
 	if (!BUSTED(UNPARK_NO_MB))
 		smp_mb();
@@ -107,14 +105,14 @@ void exec_unpark(struct exec *x, struct exec_thread *t)
 		return;
 	if (p >= PARKED)
 		cas_relaxed(&t->park, &p, NOTIFIED);
-	/* CLAIMED, NOTIFIED: who set that may not have got to its futex call yet. */
+	/* CLAIMED, NOTIFIED: that waker may not have reached its futex call yet. */
 	if (p != RUNNING)
 		park_wake(x, &t->park);
 }
 
 /*
- * Wake one sleeper of g for work.  False: nobody sleeps.  attn is relaxed here: callers have
- * read it with seq_cst (EXEC-P10), or come from a barrier.
+ * Wake one sleeper of g for work.  Returns false if no thread sleeps.  attn is relaxed here:
+ * the callers have read it with seq_cst (EXEC-P10), or have executed a barrier.
  */
 static bool group_wake(struct exec *x, struct exec_group *g)
 {
@@ -124,7 +122,7 @@ static bool group_wake(struct exec *x, struct exec_group *g)
 	if (!attn_sleepers(load_relaxed(&g->attn)))
 		return false;
 	for (i = 0; i < words; i++) {
-		/* EXEC-P8 <-> EXEC-P7: whose bit that is. */
+		/* EXEC-P8 <-> EXEC-P7: x->threads[] for each bit that is set. */
 		u64 b = load_acquire(&g->bits[i]);
 
 		for (; b; b &= b - 1) {
@@ -143,22 +141,25 @@ static bool group_wake(struct exec *x, struct exec_group *g)
 				late = &t->park;
 		}
 	}
-	/* Its waker may have been stopped on the way; mostly it has not. */
+	/* Its waker may have been stopped before the futex call, but usually was not. */
 	if (!late || fetch_add_relaxed(&g->late, 1) % LATE_EVERY)
 		return false;
 	park_wake(x, late);
 	return true;
 }
 
-/* There is work in q, and perhaps nobody looks for it.  Progress: lock-free. */
+/* q has work, and perhaps no thread polls for it: wake one.  Progress: lock-free. */
 void queue_wake(struct exec_queue *q)
 {
 	if (!group_wake(q->x, &q->group) && load_relaxed(&q->drive))
 		group_wake(q->x, &q->x->helpers);
 }
 
-/* A push found attn of one of its groups set.  Progress: lock-free, and system calls. */
-void queue_attention(struct exec_queue *q, struct exec_thread *t)
+/*
+ * A push to q found attn not 0: create the workers if there are none yet, and wake a sleeper if
+ * it is needed.  Progress: lock-free, and system calls.
+ */
+void queue_start_or_wake(struct exec_queue *q, struct exec_thread *t)
 {
 	struct exec *x = q->x;
 	bool drive = load_relaxed(&q->drive);
@@ -167,8 +168,8 @@ void queue_attention(struct exec_queue *q, struct exec_thread *t)
 	if (load_relaxed(&q->group.attn) & ATTN_START)
 		queue_start(q);
 	/*
-	 * EXEC-P1 <-> EXEC-P2: exec_push() may have looked at one of them only.
-	 * EXEC-P10 <-> EXEC-P9: bits and park words of those who are counted, here and there.
+	 * EXEC-P1 <-> EXEC-P2: exec_push() may have read only one of the two words.
+	 * EXEC-P10 <-> EXEC-P9: the bits and park words of the counted sleepers.
 	 */
 	if (!attn_sleepers(load_relaxed(&q->group.attn)) &&
 	    !(drive && attn_sleepers(load_seq_cst(&x->helpers.attn))))
@@ -194,14 +195,14 @@ static struct exec_group *thread_group(struct exec *x, struct exec_thread *t)
 
 static void spin_begin(struct exec_group *g, struct exec_thread *t)
 {
-	/* Relaxed: seen late, it means one wake-up more.  What counts is when it ends. */
+	/* Relaxed: a late increment costs a wake-up.  Only the decrement needs an order. */
 	fetch_add_relaxed(&g->spin, 1);
 	t->spinning = true;
 }
 
 /*
- * t looks no more, and perhaps nobody does: if there is work left, one sleeper is woken,
- * who does the same when he has found some.
+ * t no longer polls, and perhaps no other thread does: if work is left, wake one sleeper, which
+ * does the same when it has found some.
  */
 static void pass_on(struct exec *x, struct exec_thread *t)
 {
@@ -241,7 +242,7 @@ static void spin_end(struct exec *x, struct exec_group *g, struct exec_thread *t
 		pass_on(x, t);
 }
 
-/* What an idle thread waits for; AGAIN: nothing yet. */
+/* Beside the reasons of enum idle_end: the thread is still idle. */
 enum { AGAIN = IDLE_DESERTED + 1 };
 
 static bool deserted(struct exec *x, const struct idle *how)
@@ -249,7 +250,8 @@ static bool deserted(struct exec *x, const struct idle *how)
 	return how->relents && load_relaxed(&x->deserted);
 }
 
-static int idle_over(struct exec *x, struct exec_thread *t, const struct idle *how)
+/* The reason to stop being idle, other than work; or AGAIN. */
+static int idle_reason(struct exec *x, struct exec_thread *t, const struct idle *how)
 {
 	if (how->cond) {
 		if (how->cond(how->arg))
@@ -263,11 +265,11 @@ static int idle_over(struct exec *x, struct exec_thread *t, const struct idle *h
 }
 
 /*
- * Look for the budget.  Between two looks the thread leaves the producers' lines alone
- * for a while, the longer the longer nothing came; and from time to time it offers
- * its CPU to others that have something to do, the awaited one perhaps.  Not if it slept
- * for long the last time, and so will probably sleep now: Linux counts a yield as a slice
- * that was used up, and lets in a thread that yields and then sleeps milliseconds late
+ * Poll until the spin budget is used up.  Between two polls the thread leaves the producers'
+ * cache lines alone for a while, and for longer the longer nothing came.  From time to time it
+ * yields its CPU to other threads, which may be the one that it waits for.  It does not yield
+ * if its last sleep was long, since it will probably sleep again: Linux treats a yield as a
+ * slice that was used up, and schedules a thread that yields and then sleeps milliseconds late
  * when it is woken.
  */
 static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *how, u32 look,
@@ -277,17 +279,17 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 	int r;
 
 	for (;;) {
-		if (how->help && thread_hint(x, t, look)) {
-			*work = thread_look(x, t, look);
+		if (how->help && thread_may_take(x, t, look)) {
+			*work = thread_take(x, t, look);
 			if (likely(*work))
 				return IDLE_WORK;
 		}
-		r = idle_over(x, t, how);
+		r = idle_reason(x, t, how);
 		if (r != AGAIN)
 			return r;
 		now = cycles();
 		if (t->left)
-			start = now;	/* nobody would wake it for what it leaves */
+			start = now;	/* no thread would wake it for what it leaves */
 		if (now - start >= x->spin)
 			return AGAIN;
 		if (how->deadline && exec_now_ns() >= how->deadline)
@@ -309,20 +311,21 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 	}
 }
 
+/* Sleep until something happens, unless a last check finds a reason not to. */
 static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *how,
 		     struct exec_group *g, u32 *work)
 {
 	u64 bit = 1ull << (t->slot & 63);
 	u64 *bits = g ? &g->bits[t->slot >> 6] : NULL;
 	u32 parked = PARKED + (g ? g->id : 0);
-	int r;
+	int r = AGAIN;
 
-	lanes_rest(x, t);
+	lanes_unmark_empty(x, t);
 	store_relaxed(&t->park, parked);
 	if (g) {
 		/* EXEC-P7 <-> EXEC-P8: x->threads[] before the bit. */
 		fetch_or_release(bits, bit);
-		/* EXEC-P9 <-> EXEC-P10: bit and park, for who sees the count. */
+		/* EXEC-P9 <-> EXEC-P10: a thread that sees the count sees bit and park. */
 		fetch_add_release(&g->attn, 1);
 		if (t->spinning) {
 			t->spinning = false;
@@ -335,9 +338,13 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 	 */
 	if (!BUSTED(PARK_NO_MB))
 		smp_mb();
-	r = BUSTED(PARK_NO_COND) ? AGAIN : idle_over(x, t, how);
-	if (r == AGAIN && how->help && !BUSTED(PARK_NO_LOOK) && (*work = thread_look(x, t, LOOK_DEEP)))
-		r = IDLE_WORK;
+	if (!BUSTED(PARK_NO_COND))
+		r = idle_reason(x, t, how);
+	if (r == AGAIN && how->help && !BUSTED(PARK_NO_LOOK)) {
+		*work = thread_take(x, t, LOOK_DEEP);
+		if (*work)
+			r = IDLE_WORK;
+	}
 	if (r == AGAIN && how->deadline && exec_now_ns() >= how->deadline)
 		r = IDLE_TIME;
 	if (r == AGAIN) {
@@ -351,17 +358,17 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 		t->rested = cycles() - start > x->rest;
 	}
 	/*
-	 * Who claimed us counted us among the spinners.  And a pusher may have left more
-	 * to us, while we were one, than the one piece of work that we found: count again,
-	 * so that spin_end() looks what is left and hands it on (P4).
+	 * A waker that claimed this thread counted it as a spinner.  Otherwise count it again:
+	 * while it was a spinner, a pusher may have left it more than the one piece of work
+	 * that it found, and then spin_end() wakes a thread for the rest (P4). Relaxed: the
+	 * claim publishes nothing; the work was re-checked after P2.
 	 */
-	/* Relaxed: nothing comes with the claim; what for it came is looked at again, by P2. */
 	if (xchg_relaxed(&t->park, RUNNING) == CLAIMED)
 		t->spinning = true;
 	else if (g && r != AGAIN)
 		spin_begin(g, t);
 	if (g) {
-		/* Relaxed: seen late, a waker tries for nothing; the park word tells. */
+		/* Relaxed: a waker that sees an old bit fails, because of the park word. */
 		fetch_and_relaxed(bits, ~bit);
 		fetch_add_relaxed(&g->attn, -1u);
 	}
@@ -369,8 +376,8 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 }
 
 /*
- * Nothing was there for t: wait for what `how` says.
- * Progress: blocking (its purpose).
+ * t found no work: wait for what `how` says.  Returns why the wait ended; *work is set for
+ * IDLE_WORK.  Progress: blocking (its purpose).
  */
 enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct idle *how,
 			  u32 *work)
@@ -382,7 +389,7 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 	do {
 		if (g && !t->spinning)
 			spin_begin(g, t);
-		/* Who was woken takes what it finds. */
+		/* A thread that was woken takes what it finds. */
 		r = idle_spin(x, t, how, t->queue && !parked ? LOOK_LEAVE : 0, work);
 		if (r == AGAIN) {
 			parked = true;
@@ -395,6 +402,6 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 	if (t->spinning)
 		spin_end(x, g, t);
 	else if (g)
-		pass_on(x, t);	/* the look before sleep took one work, and there may be more */
+		pass_on(x, t);	/* the check in idle_park() took one piece of perhaps more */
 	return (enum idle_end)r;
 }

@@ -2,95 +2,96 @@
 /*
  * An exact priority queue: a skip list with recycled nodes.
  *
- * Purpose: the run queue for work with a priority.  Exact order (higher priority
- * first, then smaller `order`), linearizable, lock-free, and no memory but the nodes of
- * a type-stable pool, which are used again at once: no RCU, no hazard pointers.
+ * Purpose: the run queue for work with a priority.  The order is exact: the higher priority
+ * first, then the smaller `order`.  The queue is linearizable and lock-free.  Its only memory
+ * is the nodes of a type-stable pool, which are reused at once, without RCU or hazard pointers.
  *
- * Structures: level 0 is a sorted list of all entries, level l + 1 has a quarter of the
- * entries of level l.  Key: (rank, order, index of the node); rank turns the priority
- * round, so smaller is first, and the index makes keys of linked nodes unique.  A level
- * is a list in the manner of Harris and Michael.  Each link is one word, in these
- * accessors only:
+ * Structures: level 0 is a sorted list of all entries; level l + 1 has a quarter of the entries
+ * of level l.  The key is (rank, order, index of the node).  rank is the inverted priority, so
+ * the smaller rank goes first, and the index makes the keys of linked nodes unique.  A level is
+ * a list as in Harris and Michael.  Each link is one word, with these accessors only:
  *
  *   63          29  28   27          0
  *   [    tag     ][mark][    index    ]     index 0: end of the list
  *
- * The mark says that the node that holds the word is removed; a marked word is never
- * changed again in this life of the node.  The tag belongs to the word, not to the node
- * that it names: every change but the mark increments it, and a new life continues
- * where the old one ended.  So a link never has the same unmarked value twice.
+ * A life of a node is the time from its allocation to its return to the pool.  A marked word
+ * means that the node which holds the word is removed; the word does not change again in this
+ * life.  The tag belongs to the word, not to the node that it names: every change except the
+ * mark increments it, and a new life continues with the last tag of the previous one.  So a
+ * link never has the same unmarked value twice.
  *
  *   push  links level 0 (the entry is queued), then levels 1 .. h - 1
- *   pop   takes the first entry only: marks its level 0 (the entry is the popper's), then
- *         its levels 1 .. h - 1
- *   whoever of the two is ready last (`hold`) walks to the key once more, which unlinks
- *   the node on all levels, and gives it to the pool.  A node with one level is not held
- *   by its pusher: that never looks at it after it is queued.
+ *   pop   takes the first entry: marks its level 0 (the popper owns the entry), then its levels
+ *         1 .. h - 1
+ *   The last of the two (`hold`) walks to the key again, which unlinks the node on all levels,
+ *   and frees it.  The pusher does not hold a node with one level, because it does not access
+ *   the node after it is queued.
  *
  * Proof sketch.  "x is in level l": a walk along level l from the head comes to x.
- *  1. A node enters level l once in a life, by the pusher's CAS on its predecessor; it
+ *  1. A node enters level l once in a life, by the pusher's CAS on its predecessor, and
  *     leaves it by a CAS on its predecessor (snip), after its word l was marked.  So while
  *     x's word l is unmarked, and x was linked in this life, x is in level l.
  *  2. A CAS on pred's word l from w, w unmarked, succeeds only if the word did not change
- *     since w was read: tags.  Hence pred is in the same life and not removed, and its
- *     successor is still the same node in the same life: that one could leave level l
- *     only by a change of this word.
+ *     since w was read, because of the tag.  Hence pred is in the same life and not removed,
+ *     and its successor is still the same node in the same life, because that node could
+ *     leave level l only by a change of this word.
  *  3. A step from pred to x, where w = pred's word l: read x's word l and key, then
  *     read pred's word again.  If it is still w, x was in level l all the time in between
  *     (2), so it was not recycled: its key and its word belong to this life.  If x is
- *     unmarked, the walk stands at x as it stood at pred before: induction from the head,
- *     which is never removed.  If it is marked, it is snipped: its word is frozen, so its
- *     successor could not leave before it does.  If the word is not w: from the start.
+ *     unmarked, the same now holds for x as for pred before: induction from the head, which
+ *     is never removed.  If x is marked, it is snipped; its word does not change, so its
+ *     successor cannot leave before it does.  If the word is not w, the walk starts again.
  *  4. A step down, from level l to l - 1 at pred: read the word l - 1, then word l again.
  *     If that is still w, pred is in this life, and it was linked in l - 1 before it was
  *     in l.  If the word l - 1 is unmarked, pred is in level l - 1 (1).  If it is marked,
  *     pred is being removed: mark its word l for the popper (by CAS from w: tags), and
  *     start again.
- *  5. Hence a walk to key k that ends on level l saw, at one instant, a node in level l
+ *  5. Hence a walk to key k that ends on level l found, at one instant, a node in level l
  *     with a smaller key (or the head) whose successor is unmarked and not smaller.  The
- *     levels are sorted, by 2 and because keys change in no linked node.  So a removed
- *     node with key k, with all its words marked and no pusher at work on it, is in no
- *     level when the walk ends, and never will be in this life: it may be recycled.
+ *     levels are sorted, by 2 and because the keys of linked nodes do not change.  So a
+ *     removed node with key k, with all its words marked and no pusher that still links it,
+ *     is in no level when the walk ends, and never will be in this life: it may be recycled.
  *  6. A pop that found x first and unmarked at t1, and marked it at t2, may have been
- *     overtaken by a push of y before x.  Let it take effect at the last instant of
- *     [t1, t2] at which x was first.  From then to t2 x is not first, so nobody gets or
- *     sees it, and the queue is not seen empty: whatever is seen first at any instant
- *     was not popped before.  Push takes effect when level 0 is linked, peek and an
- *     unsuccessful pop when the head's word (or the first's word) was read between two
- *     equal reads of the head's.
+ *     overtaken by a push of y in front of x.  Let it take effect at the last instant of
+ *     [t1, t2] at which x was first.  From then to t2 x is not first, so no thread takes or
+ *     returns it, and no thread finds the queue empty: what is first at any instant was not
+ *     popped before.  A push takes effect when level 0 is linked; a peek and an unsuccessful
+ *     pop take effect when the head's word (or the first node's word) was read between two
+ *     equal reads of the head's word.
  *
- * Ordering: EXEC-S1 <-> EXEC-S2: all changes of links to another node release, all reads
- * of links that are followed acquire; who gets to a node sees at least the life in which it
- * was linked.  A mark is relaxed: it leaves the link as it is, and as a read-modify-write it
- * goes on with the release of who made it; that the other side sees it in time is for S5.
- * No change acquires: what it replaces was read with acquire before, and tags make it the
- * same.  EXEC-S3 <-> EXEC-S4: a new life's key and words are written with release and
- * read with acquire.  A walk that reads one of them, late, synchronizes with the new
- * owner, so it sees what happened before the node was recycled, also that pred's word
- * changed; so the second read of pred's word may be relaxed:
+ * Ordering: EXEC-S1 <-> EXEC-S2: all changes of a link to another node release, and all reads
+ * of links that are followed acquire; a thread that reaches a node sees at least the life in
+ * which it was linked.  A mark is relaxed: it does not change the target of the link, and as a
+ * read-modify-write it continues the release sequence of the link; S5 makes it visible in time
+ * to the other holder.  No change needs to acquire: the value that it replaces was read with
+ * acquire before, and the tag ensures that it is the same.  EXEC-S3 <-> EXEC-S4: the key and
+ * the words of a new life are written with release and read with acquire.  A late walk that
+ * reads one of them synchronizes with the new owner, so it sees what happened before the node
+ * was recycled, also that pred's word changed; so the second read of pred's word may be
+ * relaxed:
  *
  *      walk                                 others
  *      w = pred->next (S2)                  snip x: pred->next = w' (S1)
- *      ..                                   put x, get x
+ *      ..                                   free x, allocate x
  *      rank = x->rank (S4)       <-----     x->rank = new (S3)
  *      pred->next again: w' or later
  *
- * EXEC-S5 <-> EXEC-S6: `hold`; the last one sees what the other did.
+ * EXEC-S5 <-> EXEC-S6: `hold`; the last holder sees what the other one did.
  *
- * Progress: lock-free, all three.  A walk starts again only when a word changed that it
- * had read: some CAS succeeded.  A push brings at most 2h - 1 successful CAS for its own
- * links when nobody interferes, a pop at most h marks, and each link is snipped once.
- * A thread that stops anywhere holds at most one node, and what its cache holds.
+ * Progress: all three calls are lock-free.  A walk starts again only when a word that it had
+ * read changed, that is, another thread's CAS succeeded.  Without interference a push makes at
+ * most 2h - 1 successful CAS for its links, and a pop at most h marks; each link is snipped
+ * once.  A thread that stops anywhere holds at most one node, and what its cache holds.
  *
- * Lifetime: a node is the pusher's from pool_get() to the CAS on level 0, then the
- * queue's and both holders', and the pool's after the last walk.  A stale reader may
- * look at it in any state; 2 .. 4 say how it finds out.  ABA: a thread that stops
- * between the read of a word and its CAS is fooled only if the tag comes round
- * meanwhile, 2^35 changes of this word, and it must wake at that very value.
+ * Lifetime: the pusher owns a node from pool_get() to the CAS on level 0, then the queue and
+ * both holders do, and after the last walk the pool.  A stale reader may read it in any state
+ * and detects that as 2 to 4 say.  ABA: a thread that stops between the read of a word and its
+ * CAS is misled only if the tag wraps meanwhile, after 2^35 changes of this word, and the
+ * thread continues at exactly that value.
  *
- * Cost: push O(log n) expected, also at the end of many equals; pop O(1) and a walk
- * along the front for one node in four.  All poppers meet at one word: exact order does
- * not scale with the number of poppers.
+ * Cost: push O(log n) expected, also at the end of many equal keys; pop O(1), and a walk along
+ * the front for one node in four.  All poppers contend for one word: exact order does not scale
+ * with the number of poppers.
  *
  * References: Pugh, "Skip lists", CACM 33(6), 1990; Harris, "A pragmatic implementation
  * of non-blocking linked-lists", DISC 2001; Michael, "High performance dynamic lock-free
@@ -109,17 +110,17 @@
 
 #define LINK_IDX	((u64)PRIOQ_NODES_MAX)
 #define LINK_MARK	(LINK_IDX + 1)
-#define LINK_TAG	(LINK_MARK << 1)	/* one step of the tag */
+#define LINK_TAG	(LINK_MARK << 1)	/* the increment of the tag */
 
-/* hold: parties that may still change the node's links, and its height. */
+/* hold: the number of threads that may still change the node's links, and its height. */
 #define HOLD_ONE	1u
 #define HOLD_PARTIES	3u
 #define HOLD_HEIGHT	8u	/* shift */
 
 /*
  * Field legend:
- *   A  atomic; read by anybody, also in another life of the node
- *   O  pusher until the node is queued, then its popper
+ *   A  atomic; any thread reads it, also in a later life of the node
+ *   O  the pusher until the node is queued, then its popper
  */
 struct prioq_node {
 	u64 rank;		/* A: smaller first */
@@ -131,7 +132,7 @@ struct prioq_node {
 
 struct prioq {
 	struct prioq_node head __cacheline_aligned;	/* its links only */
-	/* Read by all, changed seldom: not on the head's lines. */
+	/* Read by all threads and rarely changed: not on the head's lines. */
 	struct pool *nodes __cacheline_aligned;		/* I */
 	u32 top;		/* A: no node has more than top + 1 levels; only grows */
 };
@@ -147,7 +148,7 @@ struct key {
 	u32 idx;
 };
 
-/* Where a walk came to: on each level, the last node before the key, and its link. */
+/* The result of a walk: on each level, the last node before the key, and its link. */
 struct path {
 	struct prioq_node *pred[LEVELS];
 	u64 link[LEVELS];
@@ -163,10 +164,14 @@ static inline bool link_marked(u64 w)
 	return w & LINK_MARK;
 }
 
-/* What may follow w in the same word: the next tag, no mark. */
+/* The value that follows w in the same word: the next tag, no mark. */
 static inline u64 link_next(u64 w, u32 idx)
 {
-	return ((w & ~(LINK_TAG - 1)) + (BUSTED(PRIOQ_ABA) ? 0 : LINK_TAG)) | idx;
+	u64 tag = w & ~(LINK_TAG - 1);
+
+	if (!BUSTED(PRIOQ_ABA))
+		tag += LINK_TAG;
+	return tag | idx;
 }
 
 static inline u64 rank_of(s64 prio)
@@ -184,7 +189,7 @@ static inline struct prioq_node *node(const struct prioq *q, u32 idx)
 	return pool_obj(q->nodes, idx);
 }
 
-/* A quarter of the nodes goes one level up.  Progress: wait-free. */
+/* A random height: one node in four is on the next level too.  Progress: wait-free. */
 static u32 new_height(struct prioq_cache *c)
 {
 	u64 z = random_next(&c->seed);
@@ -196,7 +201,7 @@ static u32 new_height(struct prioq_cache *c)
 /* Progress: wait-free. */
 static bool node_before(const struct prioq_node *x, u32 idx, const struct key *k)
 {
-	/* EXEC-S4 <-> EXEC-S3: of another life?  Then the caller sees the link changed. */
+	/* EXEC-S4 <-> EXEC-S3: if it is of a later life, the caller sees the changed link. */
 	u64 v = load_acquire(&x->rank);
 
 	if (v != k->rank)
@@ -253,12 +258,12 @@ again:
 
 		/* EXEC-S2 <-> EXEC-S1; EXEC-S4 <-> EXEC-S3 */
 		below = load_acquire(&pred->next[l - 1]);
-		/* The head stays, so it needs no second look. */
+		/* The head is never removed, so it needs no second check. */
 		if (pred != &q->head) {
 			if (unlikely(load_relaxed(&pred->next[l]) != w))
 				goto again;
 			if (unlikely(link_marked(below))) {
-				/* Its popper has not come so far.  Relaxed: a mark. */
+				/* The popper has not marked this level yet.  Relaxed. */
 				cas_relaxed(&pred->next[l], &w, w | LINK_MARK);
 				goto again;
 			}
@@ -269,16 +274,16 @@ again:
 }
 
 /*
- * One of the holders is ready with x, and x is removed or will be by the other.  low: 0,
- * or 1 if the caller itself unlinked level 0.  Progress: lock-free.
- * Lifetime: the second one gives the node to the pool; x is not the caller's any more.
+ * One holder no longer needs x; x is removed, or the other holder will remove it.  low: 0, or 1
+ * if the caller itself unlinked level 0.  Progress: lock-free.
+ * Lifetime: the second holder frees the node; the caller must not access x afterwards.
  */
 static void node_release(struct prioq *q, struct prioq_cache *c, struct prioq_node *x,
 			 const struct key *k, u32 low)
 {
 	struct path p;
 
-	/* EXEC-S5 <-> EXEC-S6: links and marks of the first, then the walk of the last. */
+	/* EXEC-S5 <-> EXEC-S6: the links and marks of the first, then the walk of the last. */
 	if ((fetch_add_acq_rel(&x->hold, -HOLD_ONE) & HOLD_PARTIES) != HOLD_ONE)
 		return;
 	if (!BUSTED(PRIOQ_NO_WALK))
@@ -286,22 +291,22 @@ static void node_release(struct prioq *q, struct prioq_cache *c, struct prioq_no
 	pool_put(q->nodes, &c->nodes, k->idx);
 }
 
-/* Progress: lock-free.  Only h > the queue's first nodes' comes here. */
+/* For a node that is higher than all before it.  Progress: lock-free. */
 static __noinline void top_raise(struct prioq *q, u32 top)
 {
 	u32 old = load_relaxed(&q->top);
 
 	/*
-	 * Relaxed: it goes before the node's links, so who has the node sees it; another
-	 * walk that starts lower is slower, not wrong.
+	 * Relaxed: it precedes the node's links, so a thread that has the node sees it; any
+	 * other walk that starts lower is slower, not wrong.
 	 */
 	while (old < top && !cas_relaxed(&q->top, &old, top))
 		;
 }
 
 /*
- * Levels 1 .. h - 1 of x, which is queued; p is where it was.  Its popper may have come
- * already and mark it.  Progress: lock-free.
+ * Link levels 1 .. h - 1 of x, which is queued; p is the path to it.  Its popper may mark it
+ * concurrently.  Progress: lock-free.
  */
 static void link_upper(struct prioq *q, struct prioq_node *x, u32 h, const struct key *k,
 		       struct path *p)
@@ -314,8 +319,8 @@ static void link_upper(struct prioq *q, struct prioq_node *x, u32 h, const struc
 			own = load_relaxed(&x->next[l]);
 			w = p->link[l];
 			/*
-			 * Only a mark can come between.  Relaxed: x is not in level l yet, and
-			 * a late walk reads on from EXEC-S3.
+			 * Only a mark can interfere.  Relaxed: x is not in level l yet, and a
+			 * late walk synchronizes by EXEC-S3.
 			 */
 			if (link_marked(own) ||
 			    !cas_relaxed(&x->next[l], &own, link_next(own, link_idx(w))))
@@ -346,7 +351,7 @@ bool prioq_push(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order, u32
 	if (unlikely(h - 1 > load_relaxed(&q->top)))
 		top_raise(q, h - 1);
 
-	/* EXEC-S3 <-> EXEC-S4: a new life, for those who still look at the old one. */
+	/* EXEC-S3 <-> EXEC-S4: a new life, for threads that still read the old one. */
 	store_release(&x->rank, k.rank);
 	store_release(&x->order, k.order);
 	x->work = work;
@@ -359,7 +364,7 @@ bool prioq_push(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order, u32
 		w = p.link[0];
 		own = link_next(own, link_idx(w));
 		store_release(&x->next[0], own);	/* EXEC-S3 <-> EXEC-S4 */
-		/* EXEC-S1 <-> EXEC-S2: the node, then its place in the queue. */
+		/* EXEC-S1 <-> EXEC-S2: the node, then the link to it. */
 	} while (unlikely(!cas_release_relaxed(&p.pred[0]->next[0], &w, link_next(w, k.idx))));
 
 	if (h > 1) {
@@ -370,9 +375,9 @@ bool prioq_push(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order, u32
 }
 
 /*
- * The first node, unmarked, with the head's link *w to it and its own link *own; NULL:
- * empty.  Both were so at one instant.  rank and order: of the same life; may be NULL.
- * *w is the head's link, loaded with acquire.  Progress: lock-free.
+ * Return the first unmarked node, the head's link *w to it, and its link *own, all of one
+ * instant; NULL: the queue is empty.  *rank and *order are of the same life; both pointers may
+ * be NULL.  On entry *w is the head's link, loaded with acquire.  Progress: lock-free.
  */
 static inline struct prioq_node *first(struct prioq *q, u64 *w, u64 *own, u64 *rank, u64 *order)
 {
@@ -397,8 +402,8 @@ static inline struct prioq_node *first(struct prioq *q, u64 *w, u64 *own, u64 *r
 			return x;
 		now = link_next(*w, link_idx(*own));
 		/*
-		 * EXEC-S1 <-> EXEC-S2, and EXEC-S2 <-> EXEC-S1 when it fails.  (When not: *w was
-		 * read with acquire.)
+		 * EXEC-S1 <-> EXEC-S2, and EXEC-S2 <-> EXEC-S1 when it fails.  (When not: *w
+		 * was read with acquire.)
 		 */
 		if (cas_acq_rel_acquire(head, w, now))
 			*w = now;
@@ -407,8 +412,8 @@ static inline struct prioq_node *first(struct prioq *q, u64 *w, u64 *own, u64 *r
 }
 
 /*
- * The first entry; with order: only if it is the one with *prio and *order.  What marks it
- * is a CAS on a tagged word of that very life, so the key is still its own.
+ * Remove the first entry; with order, only if it has *prio and *order.  It is marked by a CAS
+ * on a tagged word of the life in which the key was read, so the key is right.
  * Progress: lock-free.
  */
 static inline u32 pop(struct prioq *q, struct prioq_cache *c, s64 *prio, const u64 *order)
@@ -425,7 +430,7 @@ static inline u32 pop(struct prioq *q, struct prioq_cache *c, s64 *prio, const u
 		x = first(q, &w, &own, order ? &rank : NULL, &at);
 		if (!x || (order && (rank != rank_of(*prio) || at != *order)))
 			return 0;
-		/* x is ours.  Relaxed: a mark. */
+		/* The caller owns x then.  Relaxed: a mark. */
 	} while (unlikely(!cas_relaxed(&x->next[0], &own, own | LINK_MARK)));
 
 	k.idx = link_idx(w);
@@ -444,7 +449,7 @@ static inline u32 pop(struct prioq *q, struct prioq_cache *c, s64 *prio, const u
 	}
 	for (l = h - 1; l; l--) {
 		own = load_relaxed(&x->next[l]);
-		/* Its pusher may link it now, or a walk mark it.  Relaxed: a mark. */
+		/* Its pusher may link it, and a walk may mark it.  Relaxed: a mark. */
 		while (!link_marked(own) &&
 		       !cas_relaxed(&x->next[l], &own, own | LINK_MARK))
 			;
@@ -482,11 +487,11 @@ bool prioq_peek(struct prioq *q, s64 *prio, u64 *order)
 int prioq_pool_add(struct arena *a, u32 max_work, u32 max_threads, struct pool **out)
 {
 	/*
-	 * A cache holds two magazines; a flush has another in its hands; a thread inside
-	 * push or pop holds a node whose work may be elsewhere already.
+	 * A cache holds two magazines, and a flush holds another; a thread inside push or pop
+	 * holds a node whose work may be queued elsewhere already.
 	 */
 	u64 max = max_work + (u64)max_threads * (3 * POOL_MAG + 1);
-	/* A walk takes a link that is zero for the end of the list. */
+	/* Nodes must not become zero: a walk would take a zero link for the end of the list. */
 	struct pool_desc d = { .name = "prioq", .size = sizeof(struct prioq_node), .keep = true };
 
 	if (max > PRIOQ_NODES_MAX)
@@ -510,7 +515,7 @@ int prioq_create(struct pool *nodes, struct prioq **out)
 	return 0;
 }
 
-/* Progress: blocking (memory allocation).  Lifetime: nobody uses q any more. */
+/* Progress: blocking (memory allocation).  Lifetime: no thread uses q any more. */
 void prioq_destroy(struct prioq *q)
 {
 	free(q);

@@ -16,18 +16,17 @@
 #define EXEC_PRIOQ_H
 
 #if !defined(PAWL_LAYER) || PAWL_LAYER < 3
-#error "exec/prioq.h is for layer 3, and for who embeds exec/thread.h"
+#error "exec/prioq.h is for layer 3, and for files that include exec/thread.h"
 #endif
 
 #include <base/atomic.h>
 #include <pool/pool.h>
 
-/* s64, so that there is room above and below every int32_t priority. */
 struct prioq;
 
 /*
- * Nodes of all queues of an executor come from one pool; caches are per thread.  All
- * zero is a good start; a seed that differs by thread is a little better.  A thread that
+ * The nodes of all queues of an executor come from one pool, with a cache per thread.  The
+ * cache starts as all zeros; a seed that differs by thread is a little better.  A thread that
  * leaves calls pool_cache_flush() on `nodes`.
  */
 struct prioq_cache {
@@ -35,31 +34,33 @@ struct prioq_cache {
 	u64 seed;		/* O: levels of the skip list */
 };
 
-/* More than this many nodes cannot be named: -EINVAL. */
+/* The index of a node has 28 bits. */
 #define PRIOQ_NODES_MAX ((1u << 28) - 1)
 
+/* Returns 0, -ENOMEM, or -EINVAL if more than PRIOQ_NODES_MAX nodes would be needed. */
 int prioq_pool_add(struct arena *a, u32 max_work, u32 max_threads, struct pool **out);
-/* -ENOMEM. */
+/* Returns 0 or -ENOMEM. */
 int prioq_create(struct pool *nodes, struct prioq **out);
-/* NULL is fine.  Nodes of work that is still queued are the pool's until the arena goes. */
+/* NULL is allowed.  Nodes of work that is still queued are lost to the pool. */
 void prioq_destroy(struct prioq *q);
 /*
- * order: FIFO rank among equals, smaller first (the caller passes cycles() or a
- * ticket); equal (prio, order) pairs are allowed, in either order.
- * work is at least 1 and below max_work.  The node pool is as large as the number of
- * pieces of work plus what caches and threads can hold, so there is always a node;
- * false, with nothing queued, only if the system refuses memory when the pool grows; where
- * that is there already (pool_follow()), only while others move the free nodes.
+ * prio is an s64, so there are values above and below every int32_t priority.
+ * order: among equal priorities the smaller goes first (the caller passes a ticket); two
+ * entries with equal prio and order may leave in either order.
+ * work is at least 1 and below max_work.  The node pool has a node for each piece of work, plus
+ * what caches and threads can hold.  Returns false, with nothing queued, only if the system
+ * refuses memory when the pool grows; if the memory is committed already (pool_follow()), only
+ * while other threads move the free nodes.
  * Progress: lock-free.
  */
 bool prioq_push(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order, u32 work);
-/* 0: empty.  *prio gets its priority.  Progress: lock-free. */
+/* Remove the first entry; *prio receives its priority.  0: empty.  Progress: lock-free. */
 u32 prioq_pop(struct prioq *q, struct prioq_cache *c, s64 *prio);
-/* The same, but only if it is an entry that a peek saw: 0 if something else is first now. */
+/* Remove the first entry if it has this prio and order.  0: another entry is first, or none. */
 u32 prioq_pop_this(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order);
 /*
- * The priority and order that pop would give now; false: empty (one load, then).
- * Progress: lock-free.
+ * Read the priority and order of the first entry.  Returns false if the queue is empty, after a
+ * single load.  Progress: lock-free.
  */
 bool prioq_peek(struct prioq *q, s64 *prio, u64 *order);
 

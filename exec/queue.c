@@ -1,45 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Purpose: run queues: ready work, spread over the threads that make it ready and those
+ * Purpose: a run queue holds ready work, spread over the threads that make it ready and those
  * that run it.
  *
- * Structures: a queue has, per thread slot and made when it is first needed, a lane: the
- * ring of the priority-0 work that the thread made ready, and its hoard.  A bitmap (map)
- * tells which lanes may have work.  Three priority queues take the rest: HIGH (above 0, and
- * EXEC_FRONT above all), LOW (below 0), and ZERO for priority 0 when a ring cannot grow.
+ * Structures: a queue has a lane per thread slot, created when first needed: the ring with the
+ * priority-0 work that the thread made ready, and the thread's hoard.  A bitmap (map) marks the
+ * lanes that may have work.  Three priority queues hold the rest: HIGH (above 0, and EXEC_FRONT
+ * above all), LOW (below 0), and ZERO for priority 0 when a ring cannot grow.
  *
  * Order.  A thread takes from HIGH, its hoard, its own ring, the other lanes, ZERO, and LOW.
- *  - What a thread can see goes by priority: HIGH is looked at again when work of priority 0
- *    was seen, and all else when work of LOW was.
+ *  - Visible work is taken by priority: a thread that has found work of priority 0 checks HIGH
+ *    again, and one that has found work in LOW checks everything else again.
  *  - A producer's work of one priority is taken in the order in which it was pushed: a ring
  *    is a FIFO; entries of a priority queue have tickets; and a thread that has work in ZERO
- *    pushes no work to its ring (ZERO is empty before it does so again).
- *  - Between producers there is a bound instead.  At every AROUND-th take a thread looks at
- *    another lane.  If that lane has work, and nobody took any since the thread's last such
- *    look, the thread takes some.  So each running thread brings each lane that has work on
- *    by one at least, in 2 * AROUND takes for each lane that is marked, and an element with
- *    k others in front of it is taken after 2 * AROUND * lanes * (k + 2) takes of any one
- *    thread that goes on taking.
+ *    pushes no work to its ring until ZERO is empty.
+ *  - Between producers there is a bound instead.  At every AROUND-th take a thread checks
+ *    another lane.  If that lane has work, and no thread has taken any since this thread's
+ *    last check, the thread takes some.  So each running thread takes at least one element
+ *    from each lane with work in 2 * AROUND takes per marked lane, and an element behind k
+ *    others is taken after at most 2 * AROUND * lanes * (k + 2) takes of any one thread.
  *
- * Batches.  When recent work ran short, a thread that takes from another's ring takes more by
- * one CAS, half of what is there at most, and runs it next.  What it did not begin stays
- * visible in its hoard, and can be stolen.
+ * Batches.  When recent work was short, a thread that takes from another's ring takes several
+ * elements by one CAS, at most half of them, and runs them next.  Those that it has not begun
+ * stay visible in its hoard, and can be stolen.
  *
- * The bitmap.  A lane's bit belongs to the thread whose slot it is: nobody else sets or
- * clears it.  The thread sets it before it publishes work in its ring or its hoard, and
- * clears it only when both are empty: before it sleeps, and when it leaves.  So a lane with
- * work is always marked, whoever is stopped, and threads that went or sleep cost nothing.
+ * The bitmap.  Only the thread of a slot sets or clears the bit of its lane.  The thread sets
+ * it before it publishes work in its ring or its hoard, and clears it only when both are
+ * empty: before it sleeps, and when it leaves.  So a lane with work is always marked, also
+ * while any thread is stopped, and threads that have left or sleep cost nothing.
  *
  * Short work stays with its maker: see lane_leave().
  *
  * Ordering: labels EXEC-Q* here, EXEC-R* and EXEC-H* in ring.h, EXEC-P* in park.c.
  *
- * Progress: at each function.  No thread waits for another one.
+ * Progress: stated at each function.  No thread waits for another one.
  *
- * Lifetime: lanes and rings stay until exec_destroy(); a lane whose thread left is
- * inherited by the next user of the slot; what is left in it is served by all.
+ * Lifetime: lanes and rings exist until exec_destroy().  The next user of a slot inherits the
+ * lane of a thread that left; until then all threads serve what is left in it.
  *
- * References: Go's runtime/proc.go (a look at the global queue every 61 ticks); Tokio's
+ * References: Go's runtime/proc.go (checks the global queue every 61 ticks); Tokio's
  * scheduler; Blumofe and Leiserson, Scheduling Multithreaded Computations by Work
  * Stealing, JACM 1999.
  */
@@ -49,11 +48,11 @@
 
 #define PRIO_FRONT	((s64)INT32_MAX + 1)
 #ifdef PAWL_MODEL
-#define AROUND		4u	/* so that small scenarios come to it */
+#define AROUND		4u	/* so that small scenarios reach it */
 #else
-#define AROUND		64u	/* takes per look at another lane; a power of two */
+#define AROUND		64u	/* takes per check of another lane; a power of two */
 #endif
-#define ORDER_SLOT	16u	/* an entry's order: ticket << 16 | slot of who pushed it */
+#define ORDER_SLOT	16u	/* an entry's order: ticket << 16 | slot of the pusher */
 
 /* NULL: no memory.  Progress: blocking (allocates), once per queue and slot. */
 static __cold struct exec_lane *lane_add(struct exec_queue *q, u32 slot)
@@ -70,12 +69,12 @@ static __cold struct exec_lane *lane_add(struct exec_queue *q, u32 slot)
 		free(l);
 		return NULL;
 	}
-	/* Relaxed: others look at it when they saw its bit. */
+	/* Relaxed: other threads read it after its bit. */
 	store_relaxed(&q->lanes[slot], l);
 	return l;
 }
 
-/* The lane of t, marked, so that all find it.  NULL: no memory.  Progress: as lane_add(). */
+/* Return the lane of t, which is then marked.  NULL: no memory.  Progress: as lane_add(). */
 struct exec_lane *lane_mine(struct exec_queue *q, struct exec_thread *t)
 {
 	struct exec_lane *l = load_relaxed(&q->lanes[t->slot]);
@@ -87,17 +86,17 @@ struct exec_lane *lane_mine(struct exec_queue *q, struct exec_thread *t)
 			return NULL;
 	}
 	/*
-	 * Relaxed: the bit is this thread's.
-	 * EXEC-Q1 <-> EXEC-Q2: a lane that is marked is complete.  seq_cst for sleepers that
-	 * look again: EXEC-P1 <-> EXEC-P2.
+	 * Relaxed: only this thread changes the bit.
+	 * EXEC-Q1 <-> EXEC-Q2: a marked lane is initialized.  seq_cst for the check before a
+	 * sleep: EXEC-P1 <-> EXEC-P2.
 	 */
 	if (!(load_relaxed(map) & bit))
 		fetch_or_seq_cst(map, bit);
 	return l;
 }
 
-/* t sleeps or leaves: nobody need look at its lanes, if nothing is in them.  Progress: wait-free. */
-void lanes_rest(struct exec *x, struct exec_thread *t)
+/* t sleeps or leaves: clear the marks of its empty lanes.  Progress: wait-free. */
+void lanes_unmark_empty(struct exec *x, struct exec_thread *t)
 {
 	u64 bit = 1ull << (t->slot & 63);
 	u32 i;
@@ -109,18 +108,21 @@ void lanes_rest(struct exec *x, struct exec_thread *t)
 
 		if (!l || !(load_relaxed(map) & bit))
 			continue;
-		/* A head with a claimer is not equal to tail: that hoard may have to be opened. */
+		/* A head with a claimer differs from tail: that hoard may have to be opened. */
 		if (!BUSTED(REST_BLIND) &&
 		    (load_relaxed(&l->ring.head) != load_relaxed(&l->ring.tail) ||
 		     !hoard_empty(load_relaxed(&l->hoard.word))))
 			continue;
-		/* Relaxed: seen late, somebody looks at an empty lane. */
+		/* Relaxed: a thread that sees the old bit checks an empty lane. */
 		fetch_and_relaxed(map, ~bit);
 	}
 	t->to_q = NULL;
 }
 
-/* How far behind slot `start`, d or more, the next marked lane is, cyclically; lanes(q): none. */
+/*
+ * The distance from slot `start` to the next marked lane, cyclically, d at least; the number of
+ * slots if there is none.
+ */
 static inline u32 lane_next(const struct exec_queue *q, u32 start, u32 d)
 {
 	u32 n = q->x->words * 64;
@@ -137,7 +139,7 @@ static inline u32 lane_next(const struct exec_queue *q, u32 start, u32 d)
 	return n;
 }
 
-/* All marked lanes, beginning with that of slot `start`. */
+/* Visit all marked lanes, beginning with that of slot `start`. */
 #define for_each_lane(q, start, d, s, l)						\
 	for (d = lane_next(q, start, 0);						\
 	     d < (q)->x->words * 64 &&							\
@@ -153,13 +155,13 @@ static inline u32 lane_slot(const struct exec_queue *q, u32 s)
 
 static __noinline void hoard_help(struct exec_queue *q, struct exec_lane *l, u64 head)
 {
-	/* Relaxed: the claim was read with acquire (EXEC-R7), and came after the lane. */
+	/* Relaxed: the claim was read with acquire (EXEC-R7); the lane was added before it. */
 	struct exec_lane *c = load_relaxed(&q->lanes[ring_claimer(head) - 1]);
 
 	hoard_open(&c->hoard, &l->ring.head, head);
 }
 
-/* As ring_peek().  If a batch is half done, its taker may be stopped: open its hoard. */
+/* ring_peek().  If a batch has not finished, its taker may be stopped: open its hoard. */
 static inline bool lane_peek(struct exec_queue *q, struct exec_lane *l, struct ring_look *look)
 {
 	bool there = ring_peek(&l->ring, look);
@@ -179,7 +181,7 @@ static u32 pq_pop(struct exec_queue *q, struct exec_thread *t, u32 k)
 	return w;
 }
 
-/* The entry that was looked at, unless another took it. */
+/* Take the entry that a peek found, unless another thread took it. */
 static u32 pq_pop_seen(struct exec_queue *q, struct exec_thread *t, u32 k, s64 prio, u64 order)
 {
 	u32 w = prioq_pop_this(q->pq[k], &t->nodes, prio, order);
@@ -191,16 +193,15 @@ static u32 pq_pop_seen(struct exec_queue *q, struct exec_thread *t, u32 k, s64 p
 
 static void pq_push(struct exec_queue *q, struct exec_thread *t, u32 k, s64 prio, u32 work)
 {
-	/* Relaxed: who pushes after another did reads the ticket behind that one's. */
+	/* Relaxed: a later push draws a later ticket. */
 	u64 order = fetch_add_relaxed(&q->ticket, 1) << ORDER_SLOT | t->slot;
 
 	/*
-	 * Counted first, so that an entry that is in the queue is never hidden by the count.
-	 * Who knows by any edge of what this thread does later knows of both; so the count
-	 * needs no order of its own.
+	 * The count goes first, so that it never hides a queued entry.  A thread that
+	 * synchronizes with what this thread does later sees both; so the count needs no order.
 	 */
 	fetch_add_relaxed(&q->n[k], 1);
-	/* There is a node (exec_create()): it is moving between other threads just now. */
+	/* A node exists (exec_create()); if the push fails, other threads are moving it. */
 	while (unlikely(!prioq_push(q->pq[k], &t->nodes, prio, order, work)))
 		cpu_relax();
 }
@@ -214,9 +215,9 @@ static bool pq_empty(struct exec_queue *q, u32 k)
 }
 
 /*
- * Nothing of priority 0 in rings and hoards.  Hoards are last, so that a batch that moves work
- * meanwhile cannot hide it; its taker may have marked its lane after the rings were looked at.
- * Progress: lock-free.
+ * No ring or hoard has work.  The hoards are checked last, so that a concurrent batch, which
+ * moves work from a ring to a hoard, cannot hide it; its taker may have marked its lane after
+ * the rings were checked.  Progress: lock-free.
  */
 static bool lanes_empty(struct exec_queue *q)
 {
@@ -227,7 +228,7 @@ static bool lanes_empty(struct exec_queue *q)
 	for_each_lane(q, 0, d, s, l)
 		if (lane_peek(q, l, &look))
 			return false;
-	/* Relaxed: the head that was read has the hoard as it was filled (EXEC-R7). */
+	/* Relaxed: the head was read with acquire, after the hoard was filled (EXEC-R7). */
 	for_each_lane(q, 0, d, s, l)
 		if (!hoard_empty(load_relaxed(&l->hoard.word)))
 			return false;
@@ -248,18 +249,19 @@ bool queue_empty(struct exec_queue *q)
 /*
  * Short work stays with its maker.
  *
- * Work that another core runs than the one that pushed it takes some ten cache lines there
- * and back.  If it runs for less time than that takes, and its maker runs work too, then a
- * worker that takes it makes both slower.  So a worker whose work ran short tries what the
- * maker does when its lane is left alone, if it is one that takes work: for LEAVE_FIRST_NS,
- * and twice as long each time up to LEAVE_MOST_NS, as long as the maker takes one piece per
- * FAST_NS (pushing included: a maker may push for a while and then run, so it is judged over
- * LEAVE_JUDGE_NS).  If the maker was slow, or neither pushed nor took anything since the last
- * look, the worker takes what is there, and does so for LEAVE_JUDGE_NS, twice that the next
- * time, and so on, before it tries again.
+ * Running work on another core than its pusher's moves about ten cache lines there and back.
+ * If the work runs for less time than that takes, and its maker runs work too, then a worker
+ * that takes it makes both slower.  So a worker whose recent work was short tries to leave the
+ * lane to its maker, if the maker is a thread that takes work.  The first trial lasts
+ * LEAVE_FIRST_NS and each later one twice as long, up to LEAVE_MOST_NS, as long as the maker
+ * takes one piece per FAST_NS.  That includes the time for pushing: a maker may push for a
+ * while and then run, so it is measured for LEAVE_JUDGE_NS.  If the maker was slow, or has
+ * neither pushed nor taken anything since the last check, the worker takes the work, and
+ * continues to take it for LEAVE_JUDGE_NS, and after further failures for twice that and so
+ * on, before it tries again.
  *
- * What is kept in the lane is written by any worker, and is only a guess: a wrong one costs
- * time, at most LEAVE_JUDGE_NS of it.
+ * Any worker writes the lane's fields for this.  They are estimates: a wrong one costs time, at
+ * most LEAVE_JUDGE_NS.
  */
 static inline bool lane_left(const struct exec_lane *l)
 {
@@ -278,8 +280,8 @@ static bool lane_leave(struct exec_queue *q, struct exec_thread *t, struct exec_
 	own = load_relaxed(&l->ring.own);
 	tail = load_relaxed(&l->ring.tail);
 	if (!load_relaxed(&l->left)) {
-		/* A maker that never looked for work has to be helped. */
-		if (!(own + load_relaxed(&l->ring.asked)) || !t->avg || t->avg > x->leave_avg ||
+		/* A maker that never tried to take work needs help. */
+		if (!(own + load_relaxed(&l->ring.empty)) || !t->avg || t->avg > x->leave_avg ||
 		    queue_ranked(q) || (rest && (s64)(rest - now) > 0))
 			return false;
 		store_relaxed(&l->left_since, now);
@@ -311,10 +313,9 @@ leave:
 }
 
 /*
- * Is there anything in q that is worth a look?  Of what a producer writes, this reads
- * one line per marked lane, the slot that comes next.  A poller stays in here until something
- * comes; queue_take() then runs as it does when there is always something, with
- * its branches predicted.  Progress: wait-free.
+ * May q have work?  Of the lines that producers write, this reads one per marked lane, that of
+ * the next slot.  A poller calls only this until work comes; queue_take() then runs with its
+ * branches predicted as for a queue that always has work.  Progress: wait-free.
  */
 static inline bool queue_hint(struct exec_queue *q, struct exec_thread *t, u32 how)
 {
@@ -328,7 +329,7 @@ static inline bool queue_hint(struct exec_queue *q, struct exec_thread *t, u32 h
 			t->left = true;
 			continue;
 		}
-		/* Relaxed: if it is newer than the array, this look was for nothing. */
+		/* Relaxed: if head is newer than the array, this check finds nothing. */
 		head = load_relaxed(&l->ring.head);
 		arr = load_acquire(&l->ring.arr);	/* EXEC-R8 <-> EXEC-R9 */
 		if (slot_holds(load_relaxed(ring_slot_at(arr, ring_pos(head))), arr,
@@ -342,7 +343,7 @@ static inline bool queue_hint(struct exec_queue *q, struct exec_thread *t, u32 h
 }
 
 /* The same for all queues that t serves.  Progress: wait-free. */
-bool thread_hint(struct exec *x, struct exec_thread *t, u32 how)
+bool thread_may_take(struct exec *x, struct exec_thread *t, u32 how)
 {
 	u32 i, n;
 
@@ -364,13 +365,13 @@ static inline void warm(const struct exec *x, u32 work)
 	prefetchw(p + 64);
 }
 
-/* The element after the one that was taken, if it is there: it comes next. */
+/* Prefetch the element after the one that was taken, if it exists: it is next. */
 static inline void warm_next(const struct exec *x, struct exec_lane *l, u64 pos)
 {
 	u64 arr = load_acquire(&l->ring.arr);	/* EXEC-R8 <-> EXEC-R9 */
 	u32 w;
 
-	/* Only on the line that is here anyway. */
+	/* Only if it is on the same cache line. */
 	if (!(++pos & (SLOT_LINE - 1)))
 		return;
 	w = load_relaxed(ring_slot_at(arr, pos));
@@ -378,7 +379,10 @@ static inline void warm_next(const struct exec *x, struct exec_lane *l, u64 pos)
 		warm(x, slot_work(w));
 }
 
-/* Some of another's ring, as it was looked at; the first is returned.  0: another took it. */
+/*
+ * Take one or more elements of another thread's ring, and return the first, which ring_peek()
+ * found.  0: another thread took it.
+ */
 static u32 lane_take(struct exec_queue *q, struct exec_thread *t, struct exec_lane *l,
 		     const struct ring_look *look)
 {
@@ -402,7 +406,7 @@ static u32 lane_take(struct exec_queue *q, struct exec_thread *t, struct exec_la
 	return look->work;
 }
 
-/* From another's ring.  Progress: lock-free. */
+/* Take from another thread's ring.  Progress: lock-free. */
 static u32 take_other(struct exec_queue *q, struct exec_thread *t, u32 how)
 {
 	struct exec_lane *l;
@@ -417,7 +421,7 @@ static u32 take_other(struct exec_queue *q, struct exec_thread *t, u32 how)
 			continue;
 		}
 		while (lane_peek(q, l, &look)) {
-			/* Seen in take_other(), it may have something of HIGH before it (EXEC-R2). */
+			/* Work of HIGH that was pushed before it is visible now (EXEC-R2). */
 			if (unlikely(load_relaxed(&q->n[PQ_HIGH])) && (w = pq_pop(q, t, PQ_HIGH)))
 				return w;
 			if ((how & LOOK_LEAVE) && lane_leave(q, t, l)) {
@@ -434,7 +438,7 @@ static u32 take_other(struct exec_queue *q, struct exec_thread *t, u32 how)
 	return 0;
 }
 
-/* From the own ring.  Progress: lock-free. */
+/* Take from the thread's ring.  Progress: lock-free. */
 static inline u32 take_own(struct exec_queue *q, struct exec_lane *l)
 {
 	struct ring_look look;
@@ -447,7 +451,7 @@ static inline u32 take_own(struct exec_queue *q, struct exec_lane *l)
 			if (ring_take(&l->ring, &look))
 				return look.work;
 	}
-	store_relaxed(&l->ring.asked, load_relaxed(&l->ring.asked) + 1);
+	store_relaxed(&l->ring.empty, load_relaxed(&l->ring.empty) + 1);
 	return 0;
 }
 
@@ -463,8 +467,8 @@ static u32 take_hoard(struct exec_queue *q, struct exec_thread *t, struct hoard 
 	k = hoard_next(word);
 	n = hoard_n(word);
 	/*
-	 * Its own lines two ahead, and what it touches one ahead: they are another core's, and
-	 * come while something runs.
+	 * Prefetch the lines of the work itself two ahead, and what it touches one ahead: other
+	 * cores have them, and they arrive while something runs.
 	 */
 	if (k + 1 < n)
 		warm(x, load_relaxed(&h->work[k + 1]));
@@ -489,7 +493,8 @@ static u32 steal(struct exec_queue *q, struct exec_thread *t)
 }
 
 /*
- * Of ZERO, unless who pushed it has older work in its ring.  Progress: lock-free.
+ * Take from ZERO, unless the pusher of its first entry has older work in its ring.
+ * Progress: lock-free.
  */
 static __cold u32 take_zero(struct exec_queue *q, struct exec_thread *t)
 {
@@ -508,8 +513,8 @@ static __cold u32 take_zero(struct exec_queue *q, struct exec_thread *t)
 }
 
 /*
- * Of LOW, if there is nothing else.  *retry: what was seen was taken, or something before it
- * has come.  Progress: lock-free.
+ * Take from LOW, if there is nothing else.  *retry: another thread took the entry, or work that
+ * goes before it was pushed.  Progress: lock-free.
  */
 static u32 take_low(struct exec_queue *q, struct exec_thread *t, bool *retry)
 {
@@ -521,8 +526,8 @@ static u32 take_low(struct exec_queue *q, struct exec_thread *t, bool *retry)
 	if (!prioq_peek(q->pq[PQ_LOW], &prio, &order))
 		return 0;
 	/*
-	 * What is before the entry that was seen is visible now.  Another entry than that one
-	 * may come behind something of priority 0 that was pushed meanwhile.
+	 * Everything that was pushed before the entry is visible now.  It must be this entry:
+	 * another one may have been pushed after newer work of priority 0.
 	 */
 	if (nothing_above_low(q))
 		w = pq_pop_seen(q, t, PQ_LOW, prio, order);
@@ -531,8 +536,8 @@ static u32 take_low(struct exec_queue *q, struct exec_thread *t, bool *retry)
 }
 
 /*
- * Every AROUND-th take: one other lane's turn, or that of ZERO when all lanes had theirs.
- * 0: nothing there has waited since the last such look.  Progress: lock-free.
+ * At every AROUND-th take: check one other lane, or ZERO when all lanes had their turn.
+ * Returns 0 if nothing in it has waited since the last check.  Progress: lock-free.
  */
 static __noinline u32 look_around(struct exec_queue *q, struct exec_thread *t)
 {
@@ -551,11 +556,11 @@ static __noinline u32 look_around(struct exec_queue *q, struct exec_thread *t)
 		goto next;
 	if (!lane_peek(q, l, &look))
 		look.work = 0;
-	hoard = load_relaxed(&l->hoard.word);	/* hoard_take() looks again */
+	hoard = load_relaxed(&l->hoard.word);	/* hoard_take() checks again */
 	if (!look.work && hoard_empty(hoard))
 		goto next;
 	if (t->around_lane != l) {
-		/* Come back to it once. */
+		/* Check the same lane at the next turn. */
 		t->around_lane = l;
 		t->around_head = look.head;
 		t->around_hoard = hoard;
@@ -572,8 +577,8 @@ next:
 }
 
 /*
- * The next piece of work of q, or 0.  how: LOOK_*.
- * Progress: lock-free (a lost CAS means that another thread took something).
+ * Take the next piece of work of q; 0: none.  how: LOOK_*.
+ * Progress: lock-free (a failed CAS means that another thread took something).
  */
 u32 queue_take(struct exec_queue *q, struct exec_thread *t, u32 how)
 {
@@ -611,21 +616,21 @@ u32 queue_take(struct exec_queue *q, struct exec_thread *t, u32 how)
 	return w;
 }
 
-/* Nobody has work in q: not worth a closer look. */
+/* No lane of q is marked and its priority queues are empty. */
 static inline bool queue_unused(struct exec_queue *q)
 {
 	return lane_next(q, 0, 0) == q->x->words * 64 && !load_relaxed(&q->n[PQ_HIGH]) &&
 	       !load_relaxed(&q->n[PQ_ZERO]) && !load_relaxed(&q->n[PQ_LOW]);
 }
 
-/* As exec_take(). */
-u32 thread_look(struct exec *x, struct exec_thread *t, u32 how)
+/* exec_take() without its fast path. */
+u32 thread_take(struct exec *x, struct exec_thread *t, u32 how)
 {
 	u32 i, n, k, w;
 
 	if (t->queue)
 		return queue_take(t->queue, t, how);
-	/* Stay with the queue that had something for a while: its lines are here. */
+	/* Stay for a while with the queue that had work: its lines are in this core's cache. */
 	if (likely(t->from_q && (t->takes & 15) && load_relaxed(&t->from_q->drive))) {
 		w = queue_take(t->from_q, t, how);
 		if (likely(w))
@@ -654,7 +659,7 @@ u32 exec_take(struct exec *x, struct exec_thread *t)
 	struct exec_queue *q = t->from_q;
 	u32 w;
 
-	/* The usual case of a thread that runs what it made ready. */
+	/* Fast path: a thread that runs what it made ready. */
 	if (likely(q && q == t->to_q && !t->queue && (t->takes & 15) && load_relaxed(&q->drive)) &&
 	    likely(!load_relaxed(&q->n[PQ_HIGH]) && ((t->takes + 1) & (AROUND - 1)) &&
 		   hoard_empty(load_relaxed(&t->to->hoard.word)))) {
@@ -664,15 +669,17 @@ u32 exec_take(struct exec *x, struct exec_thread *t)
 			return w;
 		}
 	}
-	return thread_look(x, t, LOOK_DEEP);
+	return thread_take(x, t, LOOK_DEEP);
 }
 
-/* Not to a ring that t pushes to already and that has room. */
-static __noinline void push_odd(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio,
-				u32 flags)
+/* exec_push() without its fast path, a ring of t that has room and that t last pushed to. */
+static __noinline void push_slow(struct exec_queue *q, struct exec_thread *t, u32 work,
+				 s32 prio, u32 flags)
 {
+	u32 k;
+
 	if (likely(!prio && !(flags & EXEC_FRONT))) {
-		/* In ZERO may be work of this thread: what it pushes later comes behind that. */
+		/* Work of this thread in ZERO goes before what it pushes later. */
 		if (t->to_q != q && likely(!load_relaxed(&q->n[PQ_ZERO]))) {
 			t->to = lane_mine(q, t);
 			t->to_q = t->to ? q : NULL;
@@ -685,29 +692,32 @@ static __noinline void push_odd(struct exec_queue *q, struct exec_thread *t, u32
 	} else if (flags & EXEC_FRONT) {
 		pq_push(q, t, PQ_HIGH, PRIO_FRONT, work);
 	} else {
-		pq_push(q, t, prio > 0 && !BUSTED(HIGH_IS_LOW) ? PQ_HIGH : PQ_LOW, prio, work);
+		k = prio > 0 ? PQ_HIGH : PQ_LOW;
+		if (BUSTED(HIGH_IS_LOW))
+			k = PQ_LOW;
+		pq_push(q, t, k, prio, work);
 	}
-	smp_mb();	/* EXEC-P1 <-> EXEC-P2, in place of the exchange of ring_put() */
+	smp_mb();	/* EXEC-P1 <-> EXEC-P2, instead of the exchange of ring_put() */
 }
 
 void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags)
 {
 	BUG_ON1(!work || work > SLOT_WORK);
-	/* Nothing is called on the usual way, so it saves no registers. */
+	/* The fast path calls no function, so it saves no registers. */
 	if (likely(!prio && !flags && t->to_q == q && !ring_full(&t->to->ring)))
 		ring_put(&t->to->ring, work);
 	else
-		push_odd(q, t, work, prio, flags);
+		push_slow(q, t, work, prio, flags);
 	/*
-	 * EXEC-P1 <-> EXEC-P2: see park.c; drive as well: see queue_start().
+	 * EXEC-P1 <-> EXEC-P2: see park.c; also for drive: see workers_missing().
 	 * EXEC-W8 <-> EXEC-W7: with ATTN_START, ARMED.
 	 */
 	if (unlikely(load_seq_cst(&q->group.attn)) ||
 	    (load_seq_cst(&q->drive) && unlikely(load_seq_cst(&q->x->helpers.attn))))
-		queue_attention(q, t);
+		queue_start_or_wake(q, t);
 }
 
-/* Does nothing that t may not overtake go before work of that priority?  Progress: lock-free. */
+/* May t run new work of this priority before all that is queued?  Progress: lock-free. */
 static __noinline bool goes_first(struct exec_queue *q, const struct exec_thread *t, s32 prio)
 {
 	const struct exec_lane *mine = load_relaxed(&q->lanes[t->slot]);
@@ -723,7 +733,7 @@ static __noinline bool goes_first(struct exec_queue *q, const struct exec_thread
 	    (load_relaxed(&mine->ring.head) != load_relaxed(&mine->ring.tail) ||
 	     !hoard_empty(load_relaxed(&mine->hoard.word))))
 		return false;
-	/* The next take is one that looks around. */
+	/* The next take is the turn of another lane. */
 	if (load_relaxed(&q->n[PQ_ZERO]) || !((t->takes + 1) & (AROUND - 1)))
 		return false;
 	return prio == 0 ||
@@ -734,7 +744,7 @@ static __noinline bool goes_first(struct exec_queue *q, const struct exec_thread
 /* Progress: lock-free. */
 bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio)
 {
-	/* All that was pushed before is known here by the edges that made `work` ready. */
+	/* The edges that made `work` ready make all earlier pushes visible here. */
 	if (!t->budget || !thread_serves(t, q) || !goes_first(q, t, prio)) {
 		exec_push(q, t, work, prio, 0);
 		return false;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ready work of one producer, in order, that any thread may take; layer 3, inside
- * exec only.
+ * Ready work of one producer, in order, that any thread may take; layer 3, inside exec only.
+ * Which calls may run concurrently on one ring (- free, X excluded):
  *
- *             push  look  take  batch      push: the owner; push and batch of one
- *   push       X     -     -     -         ring's owner are the same thread's.
- *   look             -     -     -
- *   take                   -     -         - free, X exclude
- *   batch                        -         (a hoard's owner alone refills it)
+ *             push  peek  take  batch
+ *   push       X     -     -     -         only the owner of the ring pushes
+ *   peek             -     -     -
+ *   take                   -     -
+ *   batch                        -         only the owner of a hoard fills it
  */
 #ifndef EXEC_RING_H
 #define EXEC_RING_H
@@ -29,15 +29,15 @@
 #define HOARD_MAX	64u
 
 /*
- * A slot is one word of 32 bits, so that one line moves from producer to consumer, once,
- * and holds sixteen of them; in these accessors only:
+ * A slot is one word of 32 bits, so that one cache line with sixteen of them moves from the
+ * producer to the consumer, once.  The word, with these accessors only:
  *
  *   31    22   21   20    0
  *   [  0   ][ lap ][ work ]      work 0: not used yet
  *
- * lap tells the position p from those before and after it in the same slot: it is bit
- * log2(slots) of p, inverted; a slot that was not used yet has the lap before.  A
- * consumer that waits for p so polls the slot, and the producer's tail is its own.
+ * lap distinguishes position p from the previous and the next position in the same slot: it is
+ * bit log2(slots) of p, inverted.  A slot that was not used yet has the previous lap.  So a
+ * consumer that waits for p polls the slot, and does not read the producer's tail.
  */
 #define SLOT_WORK_BITS	21u
 #define SLOT_WORK	((1u << SLOT_WORK_BITS) - 1)
@@ -45,39 +45,39 @@
 #define SLOT_LINE	16u	/* slots on a line */
 
 struct ring_array {
-	struct ring_array *prev;	/* O: outgrown ones, kept for late readers */
-	u64 unused[7];		/* the slots follow on a line of their own */
+	struct ring_array *prev;	/* O: outgrown arrays, kept for late readers */
+	u64 unused[7];		/* the slots begin on the next line */
 };
 
 BUILD_BUG_ON(sizeof(struct ring_array) != 64);
 
 struct ring {
 	/*
-	 * A: position of the oldest element, and above it, for the moment between a batch
-	 * and its hoard's opening, the slot + 1 of the thread whose hoard it is.
+	 * A: position of the oldest element; in the bits above, from a batch until its hoard is
+	 * opened, the claimer: the slot + 1 of the thread that took the batch.
 	 */
 	u64 head __cacheline_aligned;
 	u64 arr;		/* A: address of the slots | log2 of their number */
 
 	u64 tail __cacheline_aligned;	/* S: next position */
-	u64 own;		/* S: how many the producer took itself, */
-	u64 asked;		/* S: and how often it found nothing */
+	u64 own;		/* S: elements that the producer took itself */
+	u64 empty;		/* S: how often the producer found no element */
 	u64 seen;		/* O: a position that head is known to have reached */
-	u32 *slots;		/* O: as arr */
+	u32 *slots;		/* O: the slots that arr names */
 	u64 mask;		/* O */
 	u64 log2;		/* O */
 };
 
 /*
- * Work that a thread took from another's ring by one move of its head.  It is visible all
- * the time: before, in the ring; after, here.
+ * Work that a thread took from another's ring by one move of its head.  The work is always
+ * visible to every thread: before the move in the ring, after it here.
  */
 struct hoard {
 	u64 word __cacheline_aligned;	/* A: generation << 16 | SHUT | n << 8 | next */
 	u32 work[HOARD_MAX] __cacheline_aligned;	/* A */
 };
 
-#define HOARD_SHUT	0x8000u	/* the batch has not happened yet, or never will */
+#define HOARD_SHUT	0x8000u	/* the batch has not taken effect, and may never do so */
 
 static inline u32 hoard_n(u64 w)
 {
@@ -124,9 +124,9 @@ static inline u32 slot_work(u32 word)
 	return word & SLOT_WORK;
 }
 
-/* The oldest element as it was looked at. */
+/* The oldest element, as ring_peek() found it. */
 struct ring_look {
-	u64 head;		/* what a take expects to find */
+	u64 head;		/* the value that a take expects */
 	u32 work;
 };
 
@@ -137,10 +137,14 @@ u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u3
 	       u32 max);
 void hoard_open(struct hoard *h, const u64 *head, u64 seen);
 
-/* As far as the producer knows, all slots are in use. */
+/* All slots are in use, as far as the producer knows. */
 static inline bool ring_full(const struct ring *r)
 {
-	return ((load_relaxed(&r->tail) - r->seen) & RING_POS) > r->mask + BUSTED(RING_OVERRUN);
+	u64 most = r->mask;
+
+	if (BUSTED(RING_OVERRUN))
+		most++;
+	return ((load_relaxed(&r->tail) - r->seen) & RING_POS) > most;
 }
 
 /* ring_push() to a ring that is not full.  Progress: wait-free. */
@@ -149,26 +153,26 @@ static inline void ring_put(struct ring *r, u32 work)
 	u64 p = load_relaxed(&r->tail);
 
 	/*
-	 * EXEC-R1 <-> EXEC-R2: the element, and whatever made it ready; and who finds it in
-	 * place of an older one finds that head has moved.  seq_cst for EXEC-P1 <-> EXEC-P2:
-	 * the load of attn comes after it.
+	 * EXEC-R1 <-> EXEC-R2: the element, and everything that made it ready.  A reader that
+	 * finds it instead of an older element also finds that head has moved.  seq_cst for
+	 * EXEC-P1 <-> EXEC-P2: the load of attn comes after it.
 	 */
 	(void)xchg_seq_cst(&r->slots[p & r->mask], slot_word(r->log2, p, work));
-	store_relaxed(&r->tail, (p + 1) & RING_POS);	/* a guess, for who takes several */
+	store_relaxed(&r->tail, (p + 1) & RING_POS);	/* an estimate, for batch_size() */
 }
 
 /*
- * Publish work at the tail.  False: the ring is full and no memory is left, nothing was
- * done.  Progress: wait-free, but that growing allocates and copies.
+ * Publish work at the tail.  Returns false, without any effect, if the ring is full and memory
+ * is exhausted.  Progress: wait-free, except that growth allocates and copies.
  */
 static inline bool ring_push(struct ring *r, u32 work)
 {
 	if (unlikely(ring_full(r))) {
 		/*
-		 * EXEC-R3 <-> EXEC-R4: whoever moved head has copied what he took.  A batch
-		 * reads slots before it moves head: without this order C11 lets its loads give
-		 * what will be written here.  (The model executes loads in order, so it cannot
-		 * show that.)
+		 * EXEC-R3 <-> EXEC-R4: the threads that moved head have copied what they took.
+		 * A batch reads slots before it moves head: without this order C11 lets its
+		 * loads return what will be written here.  (The model executes loads in order,
+		 * so it cannot show that.)
 		 */
 		r->seen = ring_pos(load_acquire(&r->head));
 		if (ring_full(r) && !ring_grow(r))
@@ -179,9 +183,9 @@ static inline bool ring_push(struct ring *r, u32 work)
 }
 
 /*
- * The oldest element.  False: there was none at some time during the call.  With a
- * claimer in look->head, the caller opens that hoard before anything else.
- * Progress: lock-free (head moved only when somebody took something).
+ * Read the oldest element.  Returns false if the ring was empty at some time during the call.
+ * If look->head has a claimer, the caller must first open the claimer's hoard.
+ * Progress: lock-free (it repeats only if a thread has taken something).
  */
 static inline bool ring_peek(struct ring *r, struct ring_look *look)
 {
@@ -190,9 +194,9 @@ static inline bool ring_peek(struct ring *r, struct ring_look *look)
 
 	for (;;) {
 		/*
-		 * EXEC-R7 <-> EXEC-R4, EXEC-H7: the array as new as the one in which the
-		 * element before pos was taken, the hoard of the claimer as he filled it, and
-		 * without a claimer the last one's, open.
+		 * EXEC-R7 <-> EXEC-R4, EXEC-H7: an array at least as new as the one from which
+		 * the element before pos was taken; the hoard of the claimer as it was filled;
+		 * and if there is no claimer, the last claimer's hoard as it was opened.
 		 */
 		head = load_acquire(&r->head);
 		pos = ring_pos(head);
@@ -208,18 +212,18 @@ static inline bool ring_peek(struct ring *r, struct ring_look *look)
 	}
 }
 
-/* Take what was looked at.  False: head moved.  Progress: wait-free. */
+/* Take the element that ring_peek() found.  False: head has moved.  Progress: wait-free. */
 static inline bool ring_take(struct ring *r, const struct ring_look *look)
 {
 	u64 old = look->head;
 
-	/* EXEC-R4 <-> EXEC-R3, EXEC-R7: our copy is made; whoever takes next sees our array. */
+	/* EXEC-R4 <-> EXEC-R3, EXEC-R7: the copy is made; the next taker sees this array. */
 	return cas_release_relaxed(&r->head, &old, (ring_pos(look->head) + 1) & RING_POS);
 }
 
 /*
- * The producer itself takes the oldest element: it knows its slots and its tail, and a stale
- * head fails the compare-and-swap.  0: none, or another thread is taking a batch.
+ * The producer itself takes the oldest element.  It knows its slots and its tail, and a stale
+ * head makes the compare-and-swap fail.  0: none, or another thread is taking a batch.
  * Progress: lock-free.
  */
 static inline u32 ring_take_own(struct ring *r)
@@ -237,7 +241,7 @@ static inline u32 ring_take_own(struct ring *r)
 	return work;
 }
 
-/* The next of a hoard, or 0.  Any thread.  Progress: lock-free. */
+/* Take the next piece of work from a hoard; 0: none.  Any thread.  Progress: lock-free. */
 static inline u32 hoard_take(struct hoard *h)
 {
 	u64 w = load_acquire(&h->word);		/* EXEC-H2 <-> EXEC-H1 */
@@ -247,7 +251,7 @@ static inline u32 hoard_take(struct hoard *h)
 
 		/*
 		 * EXEC-H3 <-> EXEC-H4: the copy is made before the owner may write again.
-		 * Acquire is for the failure; what it replaces was read with acquire.
+		 * Acquire is for the failure; the value that is replaced was read with acquire.
 		 */
 		if (cas_acq_rel_acquire(&h->word, &w, w + 1))
 			return work;

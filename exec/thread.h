@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread's part in an executor; layer 3.  The client embeds it in its per-thread
- * object, which stays (zeroed before its first use) as long as the executor: slots
- * are reused, and a late wake-up may touch the park word of a thread that has left.
+ * The state of one thread in an executor; layer 3.  The client embeds it in its per-thread
+ * object, which is zero before its first use and exists as long as the executor: slots are
+ * reused, and a late wake-up may write the park word of a thread that has left.
  *
- * Field legend: I set by init; O owner thread only; A atomic, any thread; S owner
- * writes, others read (relaxed, statistics).
+ * Field legend: I set by init; O owner thread only; A atomic, any thread; S the owner writes,
+ * others read (relaxed, statistics).
  */
 #ifndef EXEC_THREAD_H
 #define EXEC_THREAD_H
@@ -23,31 +23,31 @@ struct exec_lane;
 #define EXEC_UNLIMITED	UINT32_MAX
 
 struct exec_thread {
-	/* A: park.c; on a line of its own, because sleepers and wakers write it. */
+	/* A: see park.c; on a separate line, because sleepers and wakers write it. */
 	u32 park __cacheline_aligned;
 
 	struct exec_queue *queue __cacheline_aligned;	/* O: a worker's queue, or NULL */
 	u32 slot;		/* I */
 	/*
-	 * O: hand-offs that this thread may still accept; init: EXEC_UNLIMITED.  The
-	 * client sets 0 around an exec_take() of which it wants one piece of work run.
+	 * O: hand-offs that this thread may still accept; initially EXEC_UNLIMITED.  The
+	 * client sets it to 0 where it wants a single piece of work run.
 	 */
 	u32 budget;
 	u32 tick;		/* O: pieces of work run, for sampling */
-	u32 avg;		/* O: how long recent work ran, in cycles(), saturated */
-	u32 batch;		/* O: how many to take at once, from avg */
-	u32 turn;		/* O: drive queue to begin with */
-	struct exec_lane *to;	/* O: the lane that it pushes to, of to_q, which is marked */
-	struct exec_queue *to_q;	/* O: or NULL */
-	struct exec_queue *from_q;	/* O: it took from last, or NULL; the lane: */
-	u32 from;		/* O: slot */
-	u32 takes;		/* O: pieces of work taken, or looked for */
-	u32 around;		/* O: slot at which it looks around next */
-	struct exec_lane *around_lane;	/* O: what it found there, or NULL; then */
-	u64 around_head, around_hoard;	/* O */
-	bool left;		/* O: it saw work, and leaves it to its maker */
+	u32 avg;		/* O: average time of recent work, in cycles(), saturated */
+	u32 batch;		/* O: how many pieces to take at once, computed from avg */
+	u32 turn;		/* O: index of the drive queue to try first */
+	struct exec_lane *to;	/* O: its lane in to_q, marked */
+	struct exec_queue *to_q;	/* O: the queue it last pushed to, or NULL */
+	struct exec_queue *from_q;	/* O: the queue it last took from, or NULL */
+	u32 from;		/* O: the slot whose lane it last took from */
+	u32 takes;		/* O: attempts to take a piece of work */
+	u32 around;		/* O: the slot that look_around() checks next */
+	struct exec_lane *around_lane;	/* O: the lane with work that it found there, or NULL */
+	u64 around_head, around_hoard;	/* O: the lane's words at that time */
+	bool left;		/* O: it found work and leaves it to its maker: lane_leave() */
 	bool spinning;		/* O: counted in its group's spinners */
-	bool rested;		/* O: it slept for REST_NS the last time that it had nothing to do */
+	bool rested;		/* O: its last idle time was a sleep longer than REST_NS */
 	u64 stolen, handed, helped, sleeps;	/* S */
 
 	struct prioq_cache nodes;	/* O */

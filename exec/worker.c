@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Purpose: the executor's life, its worker threads, and threads that wait.
+ * Purpose: creation and destruction of the executor, its worker threads, and threads that wait.
  *
- * Structures: struct exec owns the queues; a queue's workers are created on the first
- * push after exec_start().  Its run word:
+ * Structures: struct exec owns the queues; a queue's workers are created on the first push
+ * after exec_start().  Its run word:
  *
- *	STOPPED -> ARMED      exec_start(): ATTN_START makes the next push look
+ *	STOPPED -> ARMED      exec_start(); the next push sees ATTN_START
  *	ARMED -> STARTING     one pusher, by CAS; it creates the threads
- *	STARTING -> UP        the same one
+ *	STARTING -> UP        the same pusher
  *	ARMED -> STOPPED      exec_stop()
  *	UP -> STOPPED         exec_stop(), after the workers were joined
  *
- * Ordering: work that was published before ATTN_START is seen by exec_start(), which
- * then starts the workers itself: the same argument as for a sleeper (EXEC-P1, P2).
+ * Ordering: work that was published before ATTN_START is visible to exec_start(), which then
+ * starts the workers itself, as a sleeper does that finds work (EXEC-P1, P2).
  *
- * Progress: creating and joining threads is blocking.  While one pusher creates them,
- * others push on; if it fails, the work can be run by waiting threads.
+ * Progress: creating and joining threads is blocking.  While one pusher creates them, other
+ * threads continue to push; if it fails, waiting threads can run the work.
  *
- * Lifetime: exec_destroy() stops the workers, and the caller sees to it that nobody
- * else uses the executor.
+ * Lifetime: exec_destroy() stops the workers; the caller ensures that no other thread uses the
+ * executor.
  *
  * References: pthread_create(3), sched_setaffinity(2).
  */
@@ -30,7 +30,7 @@
 
 struct worker {
 	struct exec_queue *q;	/* I */
-	struct exec_thread *t;	/* A: NULL until it entered */
+	struct exec_thread *t;	/* A: NULL until the worker has entered */
 	u32 i;			/* I */
 };
 
@@ -40,8 +40,8 @@ __attribute__((weak)) int exec_worker_hook(const char *queue, u32 i)
 }
 
 /*
- * n of its workers will not come.  Without any nobody serves the queue: waiting threads and the
- * host do.
+ * n workers of q could not be created, or enter() refused them.  If q has no worker at all,
+ * make it a drive queue, so that waiting threads and the host serve it.
  */
 static __cold void workers_missing(struct exec_queue *q, u32 n, u32 error)
 {
@@ -54,11 +54,11 @@ static __cold void workers_missing(struct exec_queue *q, u32 n, u32 error)
 		return;
 	store_relaxed(&q->drive, 1);
 	store_relaxed(&x->deserted, 1);
-	/* EXEC-P2 <-> EXEC-P1: who pushed before saw no drive queue.  (So do the barriers below.) */
+	/* EXEC-P2 <-> EXEC-P1: earlier pushers saw no drive queue.  (As the barriers below.) */
 	smp_mb();
 	if (!queue_empty(q))
 		queue_wake(q);
-	/* Who only waits will help: EXEC-P5 <-> EXEC-P6. */
+	/* Threads that only wait must help now: EXEC-P5 <-> EXEC-P6. */
 	for (i = 0; i < x->max_threads; i++) {
 		t = load_relaxed(&x->threads[i]);	/* as in queue_stop() */
 		if (t)
@@ -66,7 +66,7 @@ static __cold void workers_missing(struct exec_queue *q, u32 n, u32 error)
 	}
 }
 
-/* Run one piece of work, and find out now and then how long they take. */
+/* Run one piece of work, and at every SAMPLE_EVERY-th measure how long it runs. */
 void exec_run(struct exec *x, struct exec_thread *t, u32 work)
 {
 	u64 c, handed;
@@ -115,7 +115,7 @@ static void worker_pin(struct exec *x)
 		return;
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
-	/* A CPU that is not there: the worker runs where it may. */
+	/* If the CPU does not exist, the worker stays unpinned. */
 	(void)!sched_setaffinity(0, sizeof(set), &set);
 }
 
@@ -128,7 +128,7 @@ static void *worker_main(void *arg)
 	char name[64];
 	int room;
 
-	/* 15 characters: the queue's name gives way. */
+	/* At most 15 characters: shorten the queue's name. */
 	room = 15 - snprintf(name, sizeof(name), "%s--%u", x->name, w->i);
 	snprintf(name, sizeof(name), "%s-%.*s-%u", x->name, room > 0 ? room : 0, q->name, w->i);
 	name[15] = 0;
@@ -139,7 +139,7 @@ static void *worker_main(void *arg)
 	t = x->cl.enter(x->cl.user);
 	if (t) {
 		t->queue = q;
-		/* EXEC-W1 <-> EXEC-W2: exec_stop() knows whom to wake, or we see stop. */
+		/* EXEC-W1 <-> EXEC-W2: exec_stop() sees the thread, or it sees stop. */
 		store_release(&w->t, t);
 		worker_loop(x, q, t);
 		t->queue = NULL;
@@ -162,7 +162,7 @@ static int worker_create(struct exec_queue *q, u32 i)
 	return rc ? rc : os_thread_create(&q->threads[i], worker_main, &q->args[i]);
 }
 
-/* Whoever gets here first creates the workers. */
+/* The first thread that calls this creates the workers; later calls have no effect. */
 void queue_start(struct exec_queue *q)
 {
 	u32 old = RUN_ARMED, i;
@@ -171,7 +171,7 @@ void queue_start(struct exec_queue *q)
 	/* EXEC-W3 <-> EXEC-W4 */
 	if (!cas_acquire_relaxed(&q->run, &old, RUN_STARTING))
 		return;
-	/* Relaxed: who sees it gone relies on workers that look when they have begun. */
+	/* Relaxed: a pusher that no longer sees it relies on the workers' first check. */
 	fetch_and_relaxed(&q->group.attn, ~ATTN_START);
 	for (i = 0; i < q->workers; i++) {
 		rc = worker_create(q, i);
@@ -197,14 +197,14 @@ int exec_start(struct exec *x)
 	for (i = 0; i < x->nqueues; i++) {
 		struct exec_queue *q = x->queues[i];
 
-		/* Relaxed: only a stop makes it STOPPED, and that is over (exec.h). */
+		/* Relaxed: only a stop sets STOPPED, and callers serialize start and stop. */
 		if (!q->workers || load_relaxed(&q->run) != RUN_STOPPED)
 			continue;
 		store_relaxed(&q->drive, q->drive_set);
 		store_relaxed(&q->missing, 0);
 		store_relaxed(&q->stop, 0);
 		store_release(&q->run, RUN_ARMED);	/* EXEC-W4 <-> EXEC-W3 */
-		/* EXEC-W7 <-> EXEC-W8: ARMED is there for who sees this. */
+		/* EXEC-W7 <-> EXEC-W8: a thread that sees this sees ARMED. */
 		fetch_or_release(&q->group.attn, ATTN_START);
 		smp_mb();	/* EXEC-P2 <-> EXEC-P1 */
 		if (!queue_empty(q))
@@ -220,16 +220,16 @@ static void queue_stop(struct exec *x, struct exec_queue *q)
 	if (!q->workers)
 		return;
 	/*
-	 * EXEC-W3 <-> EXEC-W4: if another thread has started them, what it wrote.  (The barrier
-	 * below would do as well; but plain data changes hands by an access, not by a fence.
-	 * If nobody has, there is nothing to see.)
+	 * EXEC-W3 <-> EXEC-W4: what another thread wrote if it created the workers.  (The
+	 * barrier below would be enough, but plain data is handed over by an access, not by a
+	 * fence.)
 	 */
 	if (cas_acquire(&q->run, &old, RUN_STOPPED)) {
-		/* Relaxed: seen late, a pusher tries, and finds no ARMED. */
+		/* Relaxed: a pusher that still sees it finds that run is not ARMED. */
 		fetch_and_relaxed(&q->group.attn, ~ATTN_START);
 		return;
 	}
-	/* A pusher is creating them just now. */
+	/* A pusher is creating the workers. */
 	while (old == RUN_STARTING) {
 		os_thread_yield();
 		old = load_acquire(&q->run);		/* EXEC-W3 <-> EXEC-W4, as above */
@@ -237,11 +237,11 @@ static void queue_stop(struct exec *x, struct exec_queue *q)
 	if (old != RUN_UP)
 		return;
 	store_release(&q->stop, 1);	/* EXEC-W5 <-> EXEC-W6: what the caller did before */
-	/* EXEC-W2 <-> EXEC-W1, and EXEC-P5 <-> EXEC-P6 for who is about to sleep. */
+	/* EXEC-W2 <-> EXEC-W1, and EXEC-P5 <-> EXEC-P6 for workers that are about to sleep. */
 	smp_mb();
 	alive = load_relaxed(&q->alive);
 	for (i = 0; i < alive; i++) {
-		/* Relaxed: exec_unpark()'s barrier orders what is behind it. */
+		/* Relaxed: exec_unpark()'s barrier orders what follows. */
 		struct exec_thread *t = load_relaxed(&q->args[i].t);
 
 		if (t && !BUSTED(STOP_NO_WAKE))
@@ -250,7 +250,7 @@ static void queue_stop(struct exec *x, struct exec_queue *q)
 	for (i = 0; i < alive; i++)
 		os_thread_join(q->threads[i]);
 	store_relaxed(&q->alive, 0);
-	/* Relaxed: the next start is the client's, ordered by it; a pusher waits for ARMED. */
+	/* Relaxed: the client orders the next start after this; pushers act on ARMED only. */
 	store_relaxed(&q->run, RUN_STOPPED);
 }
 
@@ -262,7 +262,7 @@ void exec_stop(struct exec *x)
 		queue_stop(x, x->queues[i]);
 }
 
-/* A waiting thread looks at its condition again after so many works handed on. */
+/* A waiting thread checks its condition again after this many hand-offs. */
 #define WAIT_BUDGET	64u
 
 static void wait_run(struct exec *x, struct exec_thread *t, u32 work)
@@ -275,7 +275,7 @@ static void wait_run(struct exec *x, struct exec_thread *t, u32 work)
 	t->budget = budget;
 }
 
-/* Like a worker, at the edge from busy to idle. */
+/* As a worker that has run out of work. */
 static void wait_idle(struct exec *x, struct exec_thread *t, bool *ran)
 {
 	if (*ran && x->cl.idle)
@@ -373,7 +373,7 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	rc = prioq_pool_add(cfg->arena, cfg->max_work, cfg->max_threads, &x->nodes);
 	if (rc)
 		goto out;
-	/* A node for each piece of work, and for what threads hold: pq_push() cannot fail. */
+	/* With a node for each piece of work, and those that threads hold, a push cannot fail. */
 	pool_follow(cfg->works, x->nodes, x->nodes->max - cfg->max_work);
 	*out = x;
 	return 0;
@@ -486,14 +486,14 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	t->spinning = false;
 	t->rested = false;
 	t->nodes.seed = slot * 0x9e3779b97f4a7c15ull + 1;
-	/* EXEC-W9 <-> EXEC-W10: its counters, zeroed by whoever made it. */
+	/* EXEC-W9 <-> EXEC-W10: its counters, which its creator set to zero. */
 	store_release(&x->threads[slot], t);
 	return 0;
 }
 
 void exec_thread_fini(struct exec *x, struct exec_thread *t)
 {
-	lanes_rest(x, t);
+	lanes_unmark_empty(x, t);
 	pool_cache_flush(x->nodes, &t->nodes.nodes);
 }
 

@@ -16,8 +16,8 @@ import tempfile
 import os
 
 ROOTS = ['pawl_push', 'pawl_push_again', 'pawl_complete', 'pawl_oper_push', 'pawl_run_one',
-         'pawl_var_version', 'run_work', 'exec_run', 'engine_idle', 'queue_attention', 'queue_take',
-         'exec_push', 'retire', 'thread_look']
+         'pawl_var_version', 'run_work', 'exec_run', 'engine_idle', 'queue_start_or_wake', 'queue_take',
+         'exec_push', 'retire', 'thread_take']
 STOPS = {
     'thread_enter': "a thread's first call on an engine allocates",
     'lane_add': "a thread's first push to a queue allocates",

@@ -86,7 +86,7 @@ proctype pusher()
 		if
 		:: attn > 0 ->		/* [exec_push] load_seq_cst(&q->group.attn) */
 			if
-			:: spin > 0	/* [queue_attention] P3: a spinner will see it */
+			:: spin > 0	/* [queue_start_or_wake] P3: a spinner will see it */
 			:: else -> wake_one()
 			fi
 		:: else
@@ -155,7 +155,7 @@ again:			if
 				:: else
 				fi;
 #if !defined(NO_LOOK) && !defined(LOOK_FIRST)
-				/* P2: thread_look() */
+				/* P2: thread_take() */
 				atomic { found = (work > 0); if :: found -> work = work - 1 :: else fi };
 #endif
 #ifdef PARK_LATE

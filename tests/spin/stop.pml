@@ -57,12 +57,12 @@ proctype worker()
 			parked = true;		/* [idle_park] */
 			sleeps = true;
 #ifndef STOP_UNSEEN
-			if			/* W6 and P6: idle_over() */
+			if			/* W6 and P6: idle_reason() */
 			:: stop -> parked = false; sleeps = false; break
 			:: else
 			fi;
 #endif
-			atomic {		/* P2: thread_look() */
+			atomic {		/* P2: thread_take() */
 				if
 				:: work > 0 -> work = work - 1; seen = true
 				:: else -> seen = false
@@ -131,7 +131,7 @@ proctype pusher()
 	fi;
 #else
 	work = work + 1;		/* P1 */
-	if				/* [queue_attention] */
+	if				/* [queue_start_or_wake] */
 	:: attn -> queue_start()
 	:: else
 	fi;

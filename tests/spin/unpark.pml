@@ -83,7 +83,7 @@ proctype waiter()
 	bool seen;
 
 	do
-	:: cond -> break		/* [idle_over] */
+	:: cond -> break		/* [idle_reason] */
 	:: else ->
 #ifdef COND_FIRST
 		seen = cond;

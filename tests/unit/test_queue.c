@@ -533,11 +533,11 @@ START_TEST(test_lanes_rest)
 		exec_push(q, a, 1, 0, 0);
 		exec_push(q, a, 2, 0, 0);
 		ck_assert_uint_eq(q->map[0] & 1, 1);
-		lanes_rest(f.x, a);
+		lanes_unmark_empty(f.x, a);
 		ck_assert_uint_eq(q->map[0] & 1, 1);	/* there is work */
 		ck_assert_uint_eq(exec_take(f.x, a), 1);
 		ck_assert_uint_eq(exec_take(f.x, b), 2);
-		lanes_rest(f.x, a);
+		lanes_unmark_empty(f.x, a);
 		ck_assert_uint_eq(q->map[0] & 1, 0);
 		ck_assert(queue_empty(q));
 	}
@@ -546,7 +546,7 @@ START_TEST(test_lanes_rest)
 		exec_push(q, a, i, 0, 0);
 	b->batch = 4;
 	ck_assert_uint_eq(exec_take(f.x, b), 1);
-	lanes_rest(f.x, b);
+	lanes_unmark_empty(f.x, b);
 	ck_assert_uint_eq(q->map[0], 3);
 	fix_leave(&f, a);
 	fix_leave(&f, b);
@@ -722,7 +722,7 @@ START_TEST(test_short_work_stays_with_its_maker)
 	MUST(rig_look(&r) && !r.worker->left);
 	MUST(exec_take(r.f.x, r.maker));
 	MUST(!rig_look(&r) && r.worker->left);
-	MUST(!thread_hint(r.f.x, r.worker, LOOK_LEAVE) && r.worker->left);
+	MUST(!thread_may_take(r.f.x, r.worker, LOOK_LEAVE) && r.worker->left);
 	for (i = 0; i < 10; i++) {
 		/* it pushes, or takes: both are good */
 		if (i & 1)
@@ -730,7 +730,7 @@ START_TEST(test_short_work_stays_with_its_maker)
 		else
 			MUST(exec_take(r.f.x, r.maker));
 		rig_later(&r);
-		MUST(thread_hint(r.f.x, r.worker, LOOK_LEAVE));
+		MUST(thread_may_take(r.f.x, r.worker, LOOK_LEAVE));
 		MUST(!rig_look(&r) && r.worker->left);
 	}
 	/* who sleeps, or looks for itself, takes; and priorities are not left */
