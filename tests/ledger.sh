@@ -23,7 +23,7 @@ C12) run="./tests/stress/stress_life --seed $seed --seconds $seconds" ;;
 # for each of its threads in turn
 C13) seed=-; run="./tests/memory/memory --seconds $seconds" ;;
 C15) run="./tests/lin/lin_histories -s $seed -t $seconds" ;;
-C16) run="timeout $((seconds + 600)) ./tests/fuzz/fuzz_engine -r $seed -n $((seconds * 400)) $here/fuzz/corpus/engine" ;;
+C16) run="timeout $((seconds + 600)) ./tests/fuzz/fuzz_engine -r $seed -n $((seconds * 400)) tests/fuzz/corpus/engine" ;;
 C18) seed=-; run="./tests/teardown/fairness --seconds $seconds" ;;
 C19) run="./tests/teardown/teardown --seed $seed --seconds $seconds ./libpawl.so" ;;
 C20) run="./tests/device/orders $((seconds * 100)) $seed" ;;

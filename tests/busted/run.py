@@ -88,7 +88,6 @@ def command(opt, run):
         return opt.model, words + ['-b', run.bug], env
     if run.bug:
         env['PAWL_BUSTED'] = run.bug
-    rest = [os.path.join(ROOT, 'tests', w[1:]) if w.startswith('@') else w for w in rest]
     return opt.build, ['./tests/' + prog] + rest, env
 
 

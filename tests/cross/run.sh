@@ -62,7 +62,7 @@ arguments() {
 	stress_random) echo --seconds 4 ;;
 	stress_prioq) echo 1 3 ;;
 	stress_pool) echo -s 1 -t 3 ;;
-	fuzz_engine) echo -r 1 -n 100 "$top/tests/fuzz/corpus/engine" ;;
+	fuzz_engine) echo -r 1 -n 100 tests/fuzz/corpus/engine ;;
 	esac
 }
 
