@@ -60,6 +60,8 @@ PYTHON3 ?= /usr/bin/python3
 export CC CXX AR PKG_CONFIG PYTHON3 CHECK_BUILDS
 
 pawlversion := $(VERSION).$(PATCHLEVEL).$(SUBLEVEL)
+# The version of the exported symbols.  It stays as long as the soname does: programs look for it.
+symver := 0.1
 soname := libpawl.so.$(VERSION)
 solib := libpawl.so.$(pawlversion)
 mx-soname := libpawl_mx.so.$(VERSION)
@@ -73,7 +75,7 @@ export KCONFIG_CONFIG KCONFIG_AUTOHEADER
 version-h := include/pawl/version.h
 
 clean-goals := clean mrproper
-outer-goals := help setup run check check-all tags
+outer-goals := help setup run check check-all tags dist distcheck check-deb check-coverage
 config-goals := $(filter-out check-%,$(filter %config,$(MAKECMDGOALS)))
 free-goals := $(clean-goals) $(outer-goals) $(config-goals) check-kconfig check-tokens \
 	check-edges check-sources check-exports check-spin check-cross check-proof proof-table ledger
@@ -192,7 +194,7 @@ pawl.cdef: $(public-h) $(srctree)/tools/gen-cdef.sh FORCE
 targets += pawl.cdef
 
 quiet_cmd_map = MAP     $@
-cmd_map = $(PYTHON3) $(srctree)/tools/gen-version-map.py -n PAWL_$(VERSION).$(PATCHLEVEL) \
+cmd_map = $(PYTHON3) $(srctree)/tools/gen-version-map.py -n PAWL_$(symver) \
 	-o $@ $(filter %.c,$^)
 libpawl.map: $(lib-objs:%.o=$(srctree)/%.c) $(srctree)/tools/gen-version-map.py FORCE
 	$(call if_changed,map)
@@ -251,7 +253,7 @@ cxx-targets += $(mx-cxx-objs)
 mx-objs := $(compat-objs) $(mx-cxx-objs) $(if $(CONFIG_BUSTED),pool/busted.o)
 
 quiet_cmd_mxmap = MAP     $@
-cmd_mxmap = $(PYTHON3) $(srctree)/tools/gen-version-map.py -n PAWL_MX_$(VERSION).$(PATCHLEVEL) \
+cmd_mxmap = $(PYTHON3) $(srctree)/tools/gen-version-map.py -n PAWL_MX_$(symver) \
 	-o $@ $(filter %.c,$^)
 libpawl_mx.map: $(compat-objs:%.o=$(srctree)/%.c) $(srctree)/tools/gen-version-map.py FORCE
 	$(call if_changed,mxmap)
@@ -304,9 +306,10 @@ run:
 check:
 	$(Q)$(srctree)/tools/setup.sh check
 	+$(Q)make='$(MAKE) -f $(src-abs)/Makefile' $(srctree)/tests/check.sh short
-# Without what the other machines need, that item is skipped, and says so.
+# An item whose tools are missing is skipped, and says so.
 check-all:
 	$(Q)$(srctree)/tools/setup.sh check
+	-$(Q)$(srctree)/tools/setup.sh all
 	-$(Q)$(srctree)/tools/setup.sh cross
 	+$(Q)make='$(MAKE) -f $(src-abs)/Makefile' $(srctree)/tests/check.sh all
 
@@ -328,7 +331,7 @@ check-sources:
 	$(Q)$(srctree)/tools/check-sources.sh
 check-exports:
 	$(Q)$(PYTHON3) $(srctree)/tools/gen-version-map.py -c $(srctree)/include/pawl \
-		$(foreach dir,$(layers),$(wildcard $(srctree)/$(dir)/*.c))
+		-s $(srctree)/debian $(foreach dir,$(layers),$(wildcard $(srctree)/$(dir)/*.c))
 
 # An upward call does not link: each layer with those below it, and no others.
 check-layers: $(layers:%=check-layer-%)
@@ -348,6 +351,19 @@ check-layer-compat: $(mx-objs) libpawl.so
 PHONY += setup run check check-all bench bench-build bench-report scale check-tokens check-edges \
 	check-sources check-exports check-layers $(layers:%=check-layer-%)
 
+# --- releases ----------------------------------------------------------------
+
+dist-name := pawl-$(pawlversion)
+dist:
+	$(Q)$(srctree)/tools/dist.sh $(dist-name)
+	@echo $(dist-name).tar.gz
+distcheck:
+	+$(Q)$(srctree)/tests/install/dist.sh
+check-deb:
+	$(Q)$(srctree)/tools/setup.sh all
+	+$(Q)$(srctree)/tests/install/deb.sh
+PHONY += dist distcheck check-deb
+
 tags:
 	$(Q)cd $(srctree) && ctags -R include $(layers) tools/pawl tests
 PHONY += tags
@@ -364,7 +380,7 @@ clean:
 		bench-clean >/dev/null 2>&1 || :
 mrproper: clean
 	$(Q)rm -rf include/config include/generated build tags
-	$(Q)rm -f .config .config.old defconfig
+	$(Q)rm -f .config .config.old defconfig $(dist-name).tar.gz
 PHONY += clean mrproper
 
 help:
@@ -378,6 +394,7 @@ PHONY += help
 #@   install         to DESTDIR and PREFIX (/usr/local); LIBDIR and others: Makefile.install;
 #@                   PARTS='mx tool man' beside the library, or fewer of them
 #@   uninstall       remove exactly what install put there
+#@   dist            pack the last commit into pawl-VERSION.tar.gz
 #@   clean           remove what was built; the configuration stays
 #@   mrproper        remove the configuration and build/ too
 #@
@@ -413,10 +430,12 @@ PHONY += help
 #@   check-abi       programs of the first release run; what changed in the interface since then
 #@   check-layers    no layer calls upward
 #@   check-install   install, build users with pkg-config and CMake, uninstall
+#@   distcheck       a tarball of the last commit: the same from another clone; builds, passes tests
+#@   check-deb       Debian's packages of the last commit: build, lintian, install, use, purge
 #@   check-tokens    words and primitives that may not occur; SPDX tags
 #@   check-edges     each end of a memory-ordering edge has its partner
 #@   check-sources   every source file is named in its folder's Makefile
-#@   check-exports   every public function is exported, and nothing else
+#@   check-exports   every public function is exported and in debian/*.symbols, and nothing else
 #@   check-kconfig   every symbol has a help text
 #@   check-proof     the table of figures in proof.md is as proof-table writes it
 #@   proof-table     write it, from the last make check-all of this folder

@@ -74,6 +74,8 @@ if item '' build $build_time "$make $jobs all tests"; then
 	# shellcheck disable=SC2086 # lists of words
 	programs '' . $plain $search
 	item '' install 300 "$make check-install"
+	item '' dist 900 "$srctree/tests/install/dist.sh"
+	item '' deb 600 "$srctree/tests/install/deb.sh"
 	item '' spin 400 "$make check-spin"
 	item '' cross 900 "make='$make' $srctree/tests/cross/run.sh"
 	item '' model-build $build_time "$make $jobs model"

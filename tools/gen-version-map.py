@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generate the shared library's version map from the PAWL_EXPORT() lines of its sources.
 
-With -c: check that these name exactly the functions that the public headers declare.
+With -c: check that these name exactly the functions that the public headers declare, and that
+Debian's lists of symbols name.
 """
 import argparse
 import glob
@@ -11,6 +12,8 @@ import re
 import sys
 
 EXPORT = re.compile(r"^PAWL_EXPORT\((\w+)\);", re.M)
+SYMBOL = re.compile(r"^ (\w+)@\w+", re.M)
+NODE = re.compile(r"PAWL_\w*?\d")
 API = re.compile(r"^PAWL_API\b[^;(]*?(\w+)\s*\(", re.M)
 
 
@@ -26,9 +29,13 @@ def exports(sources, twins):
     return found
 
 
-def check(include, found):
-    """Compare with the public headers."""
+def check(include, debian, found):
+    """Compare with the public headers and Debian's lists."""
     declared = {}
+    listed = set()
+    for path in glob.glob(os.path.join(debian, "*.symbols")):
+        with open(path, encoding="utf-8") as file:
+            listed |= {name for name in SYMBOL.findall(file.read()) if not NODE.match(name)}
     for path in sorted(glob.glob(os.path.join(include, "*.h"))):
         with open(path, encoding="utf-8") as file:
             for name in API.findall(file.read()):
@@ -37,7 +44,10 @@ def check(include, found):
         print(f"{declared[name]}: {name}() is not exported by any source", file=sys.stderr)
     for name in sorted(found.keys() - declared.keys()):
         print(f"{found[name]}: {name}() is in no public header", file=sys.stderr)
-    return int(declared.keys() != found.keys())
+    for name in sorted(listed ^ found.keys()):
+        print(f"{debian}/*.symbols: {name} is {'not exported' if name in listed else 'missing'}",
+              file=sys.stderr)
+    return int(declared.keys() != found.keys() or listed != found.keys())
 
 
 def main():
@@ -45,11 +55,12 @@ def main():
     parser.add_argument("-n", "--node", help="name of the map's node")
     parser.add_argument("-o", "--output", help="the map")
     parser.add_argument("-c", "--check", metavar="DIR", help="folder of public headers")
+    parser.add_argument("-s", "--symbols", metavar="DIR", help="folder of Debian's lists")
     parser.add_argument("sources", nargs="*")
     args = parser.parse_args()
     found = exports(args.sources, args.check)
     if args.check:
-        return check(args.check, found)
+        return check(args.check, args.symbols, found)
     names = "".join(f"\t{name};\n" for name in sorted(found))
     text = args.node + " {\n" + (f"global:\n{names}" if names else "") + "local:\n\t*;\n};\n"
     with open(args.output, "w", encoding="utf-8") as file:

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# setup.sh [run|check|cross]: install the Debian packages that make run or make check needs;
-# cross: and those of make check-cross.  Without root: print the command, and fail if anything
-# is missing.
+# setup.sh [run|check|all|cross]: install the Debian packages that make run, make check or make
+# check-all needs; cross: those of make check and make check-cross.  Without root: print the
+# command, and fail if anything is missing.
 #
 # cross: the compilers and the emulator are installed.  The libraries of the other machines are
 # unpacked in build/cross of the current folder, one folder for each; nothing is installed of
@@ -16,6 +16,9 @@ packages='gcc libc6-dev make pkg-config python3 python3-kconfiglib liburcu-dev
 if [ "${1:-check}" != run ]; then
 	packages="$packages libck-dev binutils abigail-tools python3-cffi"
 	packages="$packages g++ clang libclang-rt-14-dev cmake check scdoc spin perl util-linux"
+fi
+if [ "${1:-check}" = all ]; then
+	packages="$packages gcovr git dpkg-dev debhelper lintian"
 fi
 if [ "${1:-check}" = cross ]; then
 	packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross"

@@ -1,0 +1,54 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# dist.sh, for make distcheck: the tarball that make dist packs is the same from another
+# clone; what is in it builds without git and in another folder, passes its unit tests and the
+# check of its installation, and changes nothing in its own folder.
+# Exit status 0: passed, 1: failed, 77: this is not a git clone.
+set -eu
+name=pawl-${pawlversion:?}
+src=$(cd "$(dirname "$0")/../.." && pwd)
+if [ "$(git -C "$src" rev-parse --show-prefix 2>&1)" ]; then
+	echo "distcheck: $src is not a git clone"
+	exit 77
+fi
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+jobs=
+case ${MAKEFLAGS:-} in
+*jobserver*) ;;
+*) jobs=-j$(nproc) ;;
+esac
+
+echo '--- reproducible'
+mkdir "$tmp/one" "$tmp/two"
+(cd "$tmp/one" && "$src/tools/dist.sh" "$name")
+(umask 077 && git clone -q "$src" "$tmp/clone")
+(umask 077 && cd "$tmp/two" && TZ=Asia/Tokyo "$tmp/clone/tools/dist.sh" "$name")
+cmp "$tmp/one/$name.tar.gz" "$tmp/two/$name.tar.gz"
+sha256sum "$tmp/one/$name.tar.gz"
+
+echo '--- build'
+cd "$tmp"
+tar -xzf "one/$name.tar.gz"
+cd "$name"
+# a repository around it has nothing to say
+export GIT_CEILING_DIRECTORIES=$tmp
+files() {
+	find . -type f -exec sha256sum {} + | sort -k 2
+}
+files >"$tmp/before"
+inside="make O=$tmp/build CC=${CC:-gcc}"
+$inside $jobs all tests
+
+echo '--- unit tests'
+$inside check-unit
+
+echo '--- install'
+$inside check-install
+
+echo '--- sources as they were'
+files | diff "$tmp/before" - || {
+	echo "distcheck: a build in another folder changed these" >&2
+	exit 1
+}
