@@ -78,7 +78,7 @@ clean-goals := clean mrproper
 outer-goals := help setup run check check-all tags dist distcheck check-deb check-coverage
 config-goals := $(filter-out check-%,$(filter %config,$(MAKECMDGOALS)))
 free-goals := $(clean-goals) $(outer-goals) $(config-goals) check-kconfig check-tokens \
-	check-edges check-sources check-exports check-spin check-cross check-proof proof-table ledger
+	check-edges check-docs check-sources check-exports check-spin check-cross check-proof proof-table ledger
 
 ifneq ($(and $(filter-out 0 1,$(words $(MAKECMDGOALS))),$(filter $(clean-goals) $(config-goals),$(MAKECMDGOALS))),)
 # Goals that change what the others see: one after the other.
@@ -327,6 +327,8 @@ check-tokens:
 	$(Q)$(srctree)/tools/check-tokens.sh
 check-edges:
 	$(Q)$(PYTHON3) $(srctree)/tools/check-edges.py $(srctree)
+check-docs:
+	$(Q)$(PYTHON3) $(srctree)/tools/check-docs.py $(srctree)
 check-sources:
 	$(Q)$(srctree)/tools/check-sources.sh
 check-exports:
@@ -348,7 +350,7 @@ cmd_mxlayer = $(CXX) -shared $(z-defs) $(base-ldflags) -o .check-layer-compat.so
 check-layer-compat: $(mx-objs) libpawl.so
 	$(if $(mx-objs),$(call cmd,mxlayer),@:)
 
-PHONY += setup run check check-all bench bench-build bench-report scale check-tokens check-edges \
+PHONY += setup run check check-all bench bench-build bench-report scale check-tokens check-edges check-docs \
 	check-sources check-exports check-layers $(layers:%=check-layer-%)
 
 # --- releases ----------------------------------------------------------------
@@ -434,6 +436,7 @@ PHONY += help
 #@   check-deb       Debian's packages of the last commit: build, lintian, install, use, purge
 #@   check-tokens    words and primitives that may not occur; SPDX tags
 #@   check-edges     each end of a memory-ordering edge has its partner
+#@   check-docs      files, functions, links and numbers that the documents name
 #@   check-sources   every source file is named in its folder's Makefile
 #@   check-exports   every public function is exported and in debian/*.symbols, and nothing else
 #@   check-kconfig   every symbol has a help text

@@ -41,7 +41,7 @@ programs() {
 plain='tests/unit tests/tools tests/stress'
 search='tests/fault tests/fuzz tests/lin'
 
-for lint in kconfig tokens sources exports edges proof; do
+for lint in kconfig tokens sources exports edges docs proof; do
 	item '' "$lint" 200 "$make check-$lint"
 done
 
