@@ -32,12 +32,20 @@ enum {
 };
 
 enum {
-	SPECIAL_POISONED = 1,	/* an error was made at some time: ops may inherit one */
+	SPECIAL_SPARE = 1,	/* the spare error was used; stays */
 	SPECIAL_TRACING = 2,
 	SPECIAL_NAIVE = 4,
 	SPECIAL_DEVICES = 8,	/* the engine has devices: their work may be pending */
 	SPECIAL_RECORDING = 16,
 };
+
+/*
+ * Beside the flags, engine.special counts error objects (error.c): only while there is one, ops
+ * check whether they inherit an error.
+ */
+#define SPECIAL_ERROR_SHIFT	8
+#define SPECIAL_ERROR		(1u << SPECIAL_ERROR_SHIFT)
+#define SPECIAL_POISONED	(~(SPECIAL_ERROR - 1) | SPECIAL_SPARE)
 
 /* Sums of the counters (struct thread) of threads that left. */
 struct gone {
@@ -68,7 +76,7 @@ struct pawl_engine {
 	u32 stopped;		/* A */
 	bool unserved;		/* I: some queue has no workers */
 	bool help;		/* I */
-	u32 special;		/* A: SPECIAL_*: 0 for the fast path */
+	u32 special;		/* A: SPECIAL_*, and how many errors exist; 0 for the fast path */
 	u32 gate;		/* A: completions for which a pusher at the window sleeps, or 0 */
 	u32 max_threads;	/* I */
 	u32 ndev;		/* I */

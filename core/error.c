@@ -9,6 +9,11 @@
  *
  * A payload goes with the object: one exchange decides who hands it over or drops it.
  *
+ * engine.special counts the objects, so that ops check for inherited errors only while one
+ * exists.  An op that inherits an error sees a count above 0 by coherence alone: the count was
+ * raised before the error was published, and is lowered after the last reference, one of which
+ * the op's block or the version that it reads holds until the op releases it (CORE-E3, CORE-R2).
+ *
  * Ordering: an error is written before the block's DONE (CORE-R1) publishes it.
  *   CORE-E1 (engine's list of first errors, CAS) <-> CORE-E2 (exchange by wait-all)
  *   CORE-E4 (given, and counted, CAS) <-> CORE-E5 (epoch ended by wait-all, CAS): gone
@@ -113,14 +118,14 @@ void error_put(struct thread *t, u32 idx)
 
 	if (fetch_add_acq_rel(&error_of(e, idx)->refs, -1u) == 1) {	/* CORE-E3 <-> CORE-E3 */
 		error_payload(e, idx, NULL);
+		if (!BUSTED(POISON_STAYS))
+			fetch_add_relaxed(&e->special, -SPECIAL_ERROR);
 		pool_put(e->pool[POOL_ERROR], &t->cache[POOL_ERROR], idx);
 	}
 }
 
 /*
- * Among the first errors since the last wait for all, if there is room.  A place is only
- * changed by read-modify-writes: what was released in it (CORE-E1) is acquired by whoever
- * takes it later, also if it went out and back in between.
+ * Among the first errors since the last wait for all that are not given out, if there is room.
  */
 static void error_keep(struct thread *t, u32 idx)
 {
@@ -137,24 +142,20 @@ static void error_keep(struct thread *t, u32 idx)
 			return;
 		error_put(t, idx);
 	}
-	/* Full: let one go that was given out meanwhile. */
+}
+
+/* The error was given out, and counted as that.  The caller has a reference. */
+static void error_unkeep(struct thread *t, u32 idx)
+{
+	u32 i, was;
+
 	for (i = 0; i < FIRST_ERRS; i++) {
-		/* CORE-E2 <-> CORE-E1: is it alive, or was an earlier error in that memory? */
-		u32 was = xchg_acquire(&e->first_err[i], 0);
-
-		if (was && error_alive(e, was)) {
-			u32 none = 0;
-
-			if (cas_relaxed(&e->first_err[i], &none, was))
-				continue;
-		}
-		if (was)
-			error_put(t, was);
-		was = 0;
-		error_get(e, idx);
-		if (cas_release_relaxed(&e->first_err[i], &was, idx))	/* CORE-E1 <-> CORE-E2 */
+		was = idx;
+		if (load_relaxed(&t->e->first_err[i]) == idx &&
+		    cas_relaxed(&t->e->first_err[i], &was, 0)) {
+			error_put(t, idx);
 			return;
-		error_put(t, idx);
+		}
 	}
 }
 
@@ -165,12 +166,15 @@ u32 error_make(struct thread *t, int code, const char *op, const char *text)
 	struct error *x;
 	u32 idx;
 
+	BUILD_BUG_ON((1u << OPS_BITS) + (1u << VAR_BITS) >= 1u << (32 - SPECIAL_ERROR_SHIFT));
 	x = pool_get(e->pool[POOL_ERROR], &t->cache[POOL_ERROR], &idx);
 	if (!x) {
 		idx = e->spare_error;
+		fetch_or_relaxed(&e->special, SPECIAL_SPARE);
 		error_get(e, idx);
 		return idx;
 	}
+	fetch_add_relaxed(&e->special, SPECIAL_ERROR);
 	x->code = code;
 	snprintf(x->op, sizeof(x->op), "%s", op ? op : "");
 	snprintf(x->text, sizeof(x->text), "%s", text ? text : strerror(-code));
@@ -189,8 +193,6 @@ void error_publish(struct thread *t, u32 idx, int code)
 	struct error *x = error_of(e, idx);
 	u64 state, new;
 
-	/* Before CORE-R1: seen by whoever sees the block's ERR. */
-	fetch_or_relaxed(&e->special, SPECIAL_POISONED);
 	/* Counted in the epoch that it is of, whatever waits do at this moment. */
 	state = load_relaxed(&e->err_state);
 	do {
@@ -206,11 +208,14 @@ void error_publish(struct thread *t, u32 idx, int code)
 }
 
 /* Nobody wants it any more. */
-void error_drop(struct pawl_engine *e, u32 idx)
+void error_drop(struct thread *t, u32 idx)
 {
-	if (!BUSTED(CLEAR_IGNORED) && !xchg_relaxed(&error_of(e, idx)->gone, 1) &&
-	    error_given(e, error_of(e, idx)))
-		error_payload(e, idx, NULL);
+	struct error *x = error_of(t->e, idx);
+
+	if (BUSTED(CLEAR_IGNORED) || xchg_relaxed(&x->gone, 1) || !error_given(t->e, x))
+		return;
+	error_payload(t->e, idx, NULL);
+	error_unkeep(t, idx);
 }
 
 void error_fill(struct pawl_engine *e, u32 idx, struct pawl_error *out)
@@ -248,6 +253,7 @@ int error_take(struct thread *t, u32 idx, struct pawl_error *out)
 	if (!BUSTED(ERROR_AGAIN) &&
 	    (!error_alive(t->e, idx) || xchg_relaxed(&x->gone, 1) || !error_given(t->e, x)))
 		return 0;
+	error_unkeep(t, idx);
 	return error_out(t->e, idx, out);
 }
 
@@ -278,8 +284,6 @@ int error_take_all(struct thread *t, struct pawl_error *out)
 
 	if (out)
 		memset(out, 0, sizeof(*out));
-	if (likely(!(load_relaxed(&e->special) & SPECIAL_POISONED)))
-		return 0;
 	/* This epoch's failures, all of them, are ours: whoever ends it gets its count. */
 	state = load_relaxed(&e->err_state);
 	do {

@@ -28,7 +28,7 @@ void error_payload(struct pawl_engine *e, u32 idx, void *payload);
 void payload_drop(struct pawl_engine *e, void *payload);
 void errors_exit(struct pawl_engine *e);
 void error_publish(struct thread *t, u32 idx, int code);
-void error_drop(struct pawl_engine *e, u32 idx);
+void error_drop(struct thread *t, u32 idx);
 int error_take(struct thread *t, u32 idx, struct pawl_error *out);
 int error_take_all(struct thread *t, struct pawl_error *out);
 void error_get(struct pawl_engine *e, u32 idx);

@@ -500,8 +500,8 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 }
 
 /*
- * Is there nothing about op but a body?  If nothing is special either, no error was made
- * before the op was granted: whoever inherits one was granted after the flag was set.
+ * Is there nothing about op but a body?  If nothing is special either, the op inherits no error,
+ * and none of its blocks refers to one (error.c).
  */
 static inline bool op_plain(const struct pawl_engine *e, const struct op *op)
 {
@@ -618,8 +618,6 @@ static int fail(struct pawl_run *run, int code, const char *text, void *payload)
 	if (op->flags & OP_ERR)
 		error_put(f->t, op->err);
 	op_err_set(op, error_make(f->t, code, op_name(op), text));
-	/* If the body succeeds after all, finish_op() of this thread looks for it. */
-	fetch_or_relaxed(&run->engine->special, SPECIAL_POISONED);
 	if (payload)
 		error_payload(run->engine, op->err, payload);
 	return code;

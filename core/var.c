@@ -165,7 +165,7 @@ int pawl_var_clear(struct pawl_engine *e, pawl_var_t v)
 	int rc = var_error_begin(e, v, "var_clear", &t, &error);
 
 	if (error) {
-		error_drop(e, error);
+		error_drop(t, error);
 		error_put(t, error);
 	}
 	return rc;

@@ -51,6 +51,7 @@
 	X(RM_HOLD_KEPT, "readmostly: the hold of the fast readers stays")		\
 	X(NAMED_TWICE, "push: a var that is named twice is two accesses")		\
 	X(ASYNC_EARLY, "retire: an asynchronous op completes when its body returns")	\
+	X(POISON_STAYS, "error: ops check for inherited errors when none is left")	\
 	X(CLEAR_IGNORED, "error: a cleared error still propagates")			\
 	X(STOP_EARLY, "engine: stop does not wait for what is in flight")		\
 	X(NAIVE_EARLY, "wait: a naive push returns before its op is complete")		\

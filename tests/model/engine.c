@@ -482,6 +482,9 @@ void engine_check(void)
 		model_fail("%d ops leaked", (int)outside(POOL_OP));
 	if (outside(POOL_BLOCK) != n)
 		model_fail("%d blocks leaked", (int)(outside(POOL_BLOCK) - n));
+	if (outside(POOL_ERROR) != 1 + (load_relaxed(&me.e->special) >> SPECIAL_ERROR_SHIFT))
+		model_fail("%u errors exist, and %u are counted", outside(POOL_ERROR) - 1,
+			   load_relaxed(&me.e->special) >> SPECIAL_ERROR_SHIFT);
 	if (outside(POOL_VAR) != n)
 		model_fail("%d vars leaked", (int)(outside(POOL_VAR) - n));
 }

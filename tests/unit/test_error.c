@@ -725,9 +725,70 @@ START_TEST(test_no_leak)
 }
 END_TEST
 
+/* An op that failed on v, and one that inherits its error for w. */
+static void fail_two(struct pawl_engine *e, pawl_var_t v, pawl_var_t w)
+{
+	struct pawl_op op = op_of_fn(nothing, NULL);
+
+	OK(push_write(e, fail_io, NULL, v));
+	op.reads = &v;
+	op.nreads = 1;
+	op.writes = &w;
+	op.nwrites = 1;
+	OK(pawl_push(e, &op));
+	while (pawl_run_one(e))
+		;
+	ck_assert_uint_eq(load_relaxed(&e->special), SPECIAL_ERROR);
+}
+
+/*
+ * Ops take the path without checks again when the last version with an error is overwritten or
+ * deleted, whatever call the error was given to, also if nobody waits for all.
+ */
+START_TEST(test_plain_path_returns)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	u32 how;
+
+	ck_assert_uint_eq(load_relaxed(&e->special), 0);
+	for (how = 0; how < 5; how++) {
+		fail_two(e, v, w);
+		if (how == 0)
+			OK(pawl_var_clear(e, w));
+		else if (how == 1)
+			ck_assert_int_eq(pawl_var_take(e, v, NULL), -EIO);
+		else if (how == 2)
+			ck_assert_int_eq(pawl_wait_readable(e, w, SOON_NS, NULL), -EIO);
+		else if (how == 3)
+			ck_assert_int_eq(pawl_wait_writable(e, v, SOON_NS, NULL), -EIO);
+		else
+			ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+		OK(push_write(e, nothing, NULL, v));
+		while (pawl_run_one(e))
+			;
+		ck_assert_uint_eq(load_relaxed(&e->special), SPECIAL_ERROR);
+		if (how < 4)
+			OK(push_write(e, nothing, NULL, w));
+		else
+			OK(pawl_var_delete(e, w, NULL, NULL));
+		while (pawl_run_one(e))
+			;
+		ck_assert_uint_eq(load_relaxed(&e->special), 0);
+	}
+	/* A message, and then success. */
+	OK(push_write(e, fail_and_succeed, NULL, v));
+	while (pawl_run_one(e))
+		;
+	ck_assert_uint_eq(load_relaxed(&e->special), 0);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 SUITE("error", test_fail_poisons_what_it_writes, test_chain, test_same_var, test_failed_read,
       test_first_is_inherited, test_no_skip, test_no_skip_flag, test_no_skip_fails_itself, test_no_message,
       test_positive_return, test_fail_then_success, test_fail_twice, test_fail_other_code,
       test_long_texts, test_fail_nested, test_given_once, test_given_to_one_thread,
       test_var_error, test_var_clear, test_clear_lets_pushed_ops_run, test_async_message,
-      test_async_skipped, test_storm, test_no_leak)
+      test_async_skipped, test_storm, test_no_leak, test_plain_path_returns)
