@@ -49,6 +49,7 @@ static void config_defaults(struct pawl_config *cfg)
 	cfg->max_threads = 256;
 	cfg->window_policy = -1;
 	cfg->spin_ns = 20000;
+	cfg->trim_ns = 1000000000;
 	cfg->device_streams = 16;
 	cfg->device_workers = 1;
 	cfg->device_window = 512;
@@ -398,6 +399,7 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	xc.max_work = e->pool[POOL_OP]->max + 1;
 	xc.works = e->pool[POOL_OP];
 	xc.spin_ns = c.spin_ns;
+	xc.tidy_ns = c.prefault ? 0 : c.trim_ns;
 	xc.cpus = e->cfg.cpus;
 	xc.ncpus = c.ncpus;
 	xc.name = c.name;
@@ -407,6 +409,7 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	cl.enter = worker_enter;
 	cl.leave = worker_leave;
 	cl.idle = engine_idle;
+	cl.tidy = engine_tidy;
 	cl.thread_start = c.thread_start;
 	cl.thread_stop = c.thread_stop;
 	cl.user2 = c.user;
@@ -541,26 +544,6 @@ int pawl_engine_destroy(struct pawl_engine *e)
 	return 0;
 }
 PAWL_EXPORT(pawl_engine_destroy);
-
-int pawl_trim(struct pawl_engine *e)
-{
-	struct thread *t = thread_get(e);
-	int rc = 0;
-	u32 i;
-
-	if (unlikely(!t))
-		return thread_last.code;
-	for (i = 0; i < POOLS; i++) {
-		struct pool_trim trim = { 0 };
-
-		pool_cache_flush(e->pool[i], &t->cache[i]);
-		while (pool_trim_step(e->pool[i], &trim))
-			;
-		rc = trim.rc ? trim.rc : rc;
-	}
-	return rc ? err(rc, "trim: the system does not take memory back") : 0;
-}
-PAWL_EXPORT(pawl_trim);
 
 int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
 {

@@ -90,6 +90,7 @@ int threads_init(struct pawl_engine *e);
 int fork_check(void);
 void threads_fini(struct pawl_engine *e);
 void threads_forget(struct pawl_engine *e);
+bool engine_tidy(void *user, struct exec_thread *ex);	/* trim.c */
 
 struct thread_tls {
 	u64 id;			/* of the engine that this thread called last, or 0 */

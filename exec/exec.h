@@ -39,6 +39,11 @@ struct exec_client {
 	void (*leave)(void *user, struct exec_thread *t);
 	/* A worker has run out of work; called once each time, before it spins. */
 	void (*idle)(void *user, struct exec_thread *t);
+	/*
+	 * A worker has slept for tidy_ns: it may use its time, in steps, between which it asks
+	 * exec_wanted().  False: ask again when as long has passed.  May be NULL.
+	 */
+	bool (*tidy)(void *user, struct exec_thread *t);
 	void (*thread_start)(void *user2, const char *name);	/* the host's hooks */
 	void (*thread_stop)(void *user2, const char *name);
 	void *user2;
@@ -56,6 +61,7 @@ struct exec_config {
 	 */
 	struct pool *works;
 	u64 spin_ns;		/* how long an idle thread polls before it sleeps */
+	u64 tidy_ns;		/* how long a worker sleeps before client->tidy(); 0: for good */
 	const int *cpus;	/* workers are pinned to these in turn */
 	u32 ncpus;
 	const char *name;	/* prefix of thread names */
@@ -136,6 +142,8 @@ enum exec_help { EXEC_WAIT, EXEC_HELP, EXEC_HELP_DESERTED };
  */
 int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
 	      s64 timeout_ns, enum exec_help help);
+/* For client->tidy(): t is to return, because there is work or an end to it. */
+bool exec_wanted(const struct exec_thread *t);
 /*
  * Wake t if it sleeps.  Any thread may call it; no system call unless t sleeps.  No effect if
  * t has left.

@@ -110,6 +110,7 @@ struct exec {
 	u32 words;		/* I: length of a bitmap of slots */
 	u32 nqueues;		/* I: queues are added before threads use the executor */
 	u64 spin;		/* I: cycles */
+	u64 tidy_ns;		/* I: ns */
 	u64 batch;		/* I: cycles, BATCH_NS */
 	u64 yield;		/* I: cycles, YIELD_NS */
 	u64 rest;		/* I: cycles, REST_NS */

@@ -51,6 +51,9 @@
  * stopped between its CAS and its futex call delays the sleeper only briefly: of the next
  * wakers that find no other sleeper, one in LATE_EVERY repeats the call.
  *
+ * A worker that sleeps for long tidies (client->tidy()) without leaving its group: wakers treat
+ * it as a sleeper, and it checks between two steps whether it was claimed.
+ *
  * Progress: polling is lock-free; sleeping is blocking, its purpose.
  *
  * Lifetime: exec_thread objects exist as long as the executor, so a late wake-up writes to
@@ -311,6 +314,30 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 	}
 }
 
+bool exec_wanted(const struct exec_thread *t)
+{
+	return load_relaxed(&t->park) < PARKED;
+}
+
+/*
+ * Sleep until another thread changes park, or the time is over.  A worker that has slept for
+ * tidy_ns stays in its group while it tidies, so that it is claimed as a sleeper is.
+ */
+static void park_sleep(struct exec *x, struct exec_thread *t, const struct idle *how, u32 parked)
+{
+	u64 tidy = x->tidy_ns && !how->cond ? exec_now_ns() + x->tidy_ns : 0;
+
+	for (;;) {
+		futex_wait(&t->park, parked, tidy ? tidy : how->deadline);
+		if (load_relaxed(&t->park) != parked)
+			return;
+		if (how->deadline && exec_now_ns() >= how->deadline)
+			return;
+		if (tidy && exec_now_ns() >= tidy)
+			tidy = x->cl.tidy(x->cl.user, t) ? 0 : exec_now_ns() + x->tidy_ns;
+	}
+}
+
 /* Sleep until something happens, unless a last check finds a reason not to. */
 static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *how,
 		     struct exec_group *g, u32 *work)
@@ -351,10 +378,7 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 		u64 start = cycles();
 
 		count(&t->sleeps);
-		do
-			futex_wait(&t->park, parked, how->deadline);
-		while (load_relaxed(&t->park) == parked &&
-		       !(how->deadline && exec_now_ns() >= how->deadline));
+		park_sleep(x, t, how, parked);
 		t->rested = cycles() - start > x->rest;
 	}
 	/*

@@ -349,6 +349,8 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->words = (cfg->max_threads + 63) / 64;
 	us = clock_cycles_per_us();
 	x->spin = ns_to_cycles(us, cfg->spin_ns);
+	/* No longer than a sum with the time of the day can be. */
+	x->tidy_ns = cl->tidy ? min_u(cfg->tidy_ns, (u64)INT64_MAX / 2) : 0;
 	x->batch = ns_to_cycles(us, BATCH_NS);
 	x->yield = ns_to_cycles(us, YIELD_NS);
 	x->rest = ns_to_cycles(us, REST_NS);

@@ -108,10 +108,11 @@ void pool_cache_flush(struct pool *p, struct pool_cache *c);
 /*
  * Give memory of which all objects are free, and in no cache, back to the system.  Any thread,
  * any number at once; everybody else goes on meanwhile and finds every free object but for
- * 64 KiB.  One step, which is short, and a system call or two; false: that was the last one.
+ * 64 KiB.  One step, which is short, and a system call at most; false: that was the last one.
  */
 struct pool_trim {
 	u32 phase, at, left;	/* begins as zero */
+	u32 spare;		/* as it began: so many bytes at the pool's start stay */
 	int rc;			/* what the system said when it did not take memory */
 	u64 bytes;		/* given back */
 };

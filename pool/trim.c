@@ -31,8 +31,8 @@
 
 #include <pool/internal.h>
 
-#define STEP_MAGS	64u	/* magazines that a step empties */
-#define STEP_SLABS	64u	/* slabs that a step looks at */
+#define STEP_MAGS	16u	/* magazines that a step empties */
+#define STEP_SLABS	16u	/* slabs that a step looks at */
 
 enum { TRIM_BEGIN, TRIM_DEPOT, TRIM_OBJS, TRIM_EMPTY, TRIM_MAGS };
 
@@ -256,17 +256,22 @@ static int slabs_vacate(struct pool_full *f, struct slabs *sl, u32 s, u32 n, u64
 	return 0;
 }
 
-/* Some slabs more: what can be is given back, the other things go to the depot. */
+/*
+ * Some slabs more: what can be is given back, the other things go to the depot.  The step is
+ * over when the system took something.
+ */
 static void sweep(struct pool_full *f, struct slabs *sl, u32 carved, struct pool_trim *t)
 {
-	u32 most = (u32)max_u(SLAB_MAX / ((size_t)sl->size << sl->shift), 1u);
+	size_t bytes = (size_t)sl->size << sl->shift;
+	u32 most = (u32)max_u(SLAB_MAX / bytes, 1u);
+	u32 spare = (u32)((t->spare + bytes - 1) / bytes);
 	u32 last = (carved - 1) >> sl->shift;	/* behind it nothing was ever given out */
-	u32 end = (u32)min_u(t->at + STEP_SLABS, last + 2), s = t->at, n, i;
+	u32 end = (u32)min_u(t->at + STEP_SLABS, last + 2), s = t->at, n = 0, i;
 	u32 hand[POOL_MAG], in_hand = 0;
 
-	while (s < end) {
-		for (n = 0; n < most && s + n < end && !t->rc && slab_claim(sl, s + n, carved); n++)
-			;
+	while (s < end && !n) {
+		while (s > spare && n < most && s + n < end && !t->rc && slab_claim(sl, s + n, carved))
+			n++;
 		if (n)
 			t->rc = slabs_vacate(f, sl, s, n, &t->bytes);
 		for (i = 0; i < (t->rc ? n : 0); i++)
@@ -313,7 +318,7 @@ static bool empty_loosen(struct pool_full *f, struct pool_trim *t)
 	return n == STEP_MAGS && t->left;
 }
 
-/* Progress: lock-free, and a system call or two. */
+/* Progress: lock-free, and a system call. */
 bool pool_trim_step(struct pool *p, struct pool_trim *t)
 {
 	struct pool_full *f = pool_full(p);

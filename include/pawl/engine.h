@@ -190,6 +190,9 @@ struct pawl_config {
 	void (*thread_stop)(void *user, const char *name);	/* last on every worker */
 	void *user;
 	void (*drop)(void *user, void *payload);	/* a payload that no caller got */
+	uint64_t trim_ns;		/* a worker that has slept this long gives memory back as
+					   pawl_trim() does; 0, or with prefault: none does;
+					   default 1000000000 */
 };
 
 /*
@@ -448,7 +451,7 @@ PAWL_TAG_END
  * Handles and tokens stay what they are: one of something that ended is refused as before.
  * Any thread, also in a body; others push and run ops meanwhile.  Lock-free, and system
  * calls: it waits for nobody.  It takes a time in proportion to what is free, some 25 ms
- * for 100 MB.  0; -EINVAL and what else the system says if it refuses (locked pages),
+ * for 100 MB.  An engine's workers do it themselves when they have slept for config.trim_ns.  0; -EINVAL and what else the system says if it refuses (locked pages),
  * -EAGAIN, -ENOMEM, -EOWNERDEAD as any first call of a thread.
  */
 PAWL_API int pawl_trim(struct pawl_engine *e);

@@ -618,6 +618,7 @@ void engine_config(struct pawl_config *c)
 	c->max_vars = 16;
 	c->max_threads = 8;
 	c->spin_ns = 0;
+	c->trim_ns = 0;
 }
 
 void engine_create(struct pawl_config *c)

@@ -124,6 +124,11 @@ void exec_stats(struct exec *x, struct exec_stats *s)
 	memset(s, 0, sizeof(*s));
 }
 
+bool exec_wanted(const struct exec_thread *t)
+{
+	return false;
+}
+
 u64 exec_now_ns(void)
 {
 	return 0;

@@ -770,6 +770,7 @@ static void setup(void)
 	c.max_vars = 16;
 	c.max_threads = 8;
 	c.spin_ns = 0;
+	c.trim_ns = 0;
 	c.drop = drop;
 	if (test->window) {
 		c.window = test->window;

@@ -47,6 +47,7 @@ struct program {
 	bool no_threads;	/* no worker can be created */
 	bool own;		/* waiting threads may not take from the queue */
 	bool stopped;		/* workers are not started before the search */
+	u32 tidy;		/* ns that a worker sleeps before it tidies */
 	const char *before;	/* calls by thread 0 before the search */
 };
 
@@ -235,11 +236,17 @@ static void thing_again(void *obj, u32 idx, u32 base, void *user)
 		store_relaxed((u64 *)obj, (u64)base << 1);
 }
 
+/* Two steps, if nobody wants the worker. */
+static bool tidy(void *user, struct exec_thread *t)
+{
+	return !exec_wanted(t) && !exec_wanted(t);
+}
+
 static void setup(void)
 {
 	struct pool_desc d = { .name = "p", .size = 64, .max = OBJECTS, .ctor = thing_again,
 			       .last = thing_last };
-	struct exec_client cl = { .run = run_work, .enter = enter, .leave = leave };
+	struct exec_client cl = { .run = run_work, .enter = enter, .leave = leave, .tidy = tidy };
 	struct exec_config cfg = { .max_threads = 8, .max_work = 64, .spin_ns = 0, .name = "m" };
 	const char *s;
 	u32 n = 0;
@@ -264,6 +271,7 @@ static void setup(void)
 	} else if (pg.kind > RING) {
 		cfg.arena = arena;
 		cfg.works = pool;
+		cfg.tidy_ns = pg.tidy;
 		if (exec_create(&cfg, &cl, &x) ||
 		    exec_queue_add(x, "q", pg.workers, !pg.own, &q))
 			model_fail("exec");
@@ -784,6 +792,9 @@ const struct scenario scenarios[] = {
 	S("park_prio", SLEEP, "w | P", sleep, 2, MODEL_ALL, 6),
 	W("worker_2", SLEEP, "+v | +v", sleep, 2, 3, 6, .workers = 1),
 	W("worker_1x2", SLEEP, "++v", sleep, 1, MODEL_ALL, 6, .workers = 1),
+	W("worker_tidy", SLEEP, "+v", sleep, 1, MODEL_ALL, 6, .workers = 1, .tidy = 1),
+	W("worker_tidy_2", SLEEP, "+v | +v", sleep, 2, 3, 6, .workers = 1, .tidy = 1),
+	W("worker_tidy_stop", SLEEP, "+S | +", sleep, 2, 3, 6, .workers = 1, .tidy = 1),
 	W("workers_meet", SLEEP, "++v", sleep, 1, 3, 6, .workers = 2, .meet = 1),
 	W("workers_2", SLEEP, "++v", sleep, 1, 3, 6, .workers = 2),
 	W("worker_stop", SLEEP, "+S", sleep, 1, MODEL_ALL, 6, .workers = 1),

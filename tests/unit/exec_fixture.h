@@ -94,6 +94,8 @@ static inline void fix_stop(void *user, const char *name)
 
 struct fix_opt {
 	u64 spin_ns;
+	u64 tidy_ns;
+	bool (*tidy)(void *user, struct exec_thread *t);	/* user: the fixture */
 	const int *cpus;
 	u32 ncpus;
 	u32 max_work;
@@ -104,11 +106,11 @@ static inline void fix_init(struct fix *f, const struct fix_opt *o)
 	struct exec_client cl = {
 		.user = f, .run = fix_run, .enter = fix_enter, .leave = fix_worker_leaves,
 		.idle = fix_idle, .thread_start = fix_start, .thread_stop = fix_stop,
-		.user2 = f,
+		.user2 = f, .tidy = o ? o->tidy : NULL,
 	};
 	struct exec_config cfg = {
 		.max_threads = FIX_THREADS, .max_work = o && o->max_work ? o->max_work : 1u << 20,
-		.spin_ns = o ? o->spin_ns : 20000, .name = "t",
+		.spin_ns = o ? o->spin_ns : 20000, .tidy_ns = o ? o->tidy_ns : 0, .name = "t",
 		.cpus = o ? o->cpus : NULL, .ncpus = o ? o->ncpus : 0,
 	};
 	struct pool_desc d = { .name = "work", .size = 16, .max = cfg.max_work };

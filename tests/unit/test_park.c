@@ -361,6 +361,85 @@ START_TEST(test_stopped_waker)
 }
 END_TEST
 
+/* What a worker that sleeps for long does goes on until it is wanted, and is asked for again. */
+static u32 tidies, tidy_done;	/* A */
+
+static bool tidy_until_wanted(void *user, struct exec_thread *t)
+{
+	fetch_add_acq_rel(&tidies, 1);
+	while (!exec_wanted(t))
+		sched_yield();
+	return false;
+}
+
+START_TEST(test_tidying_worker_comes_at_once)
+{
+	struct fix_opt o = { .spin_ns = 0, .tidy_ns = 1000, .tidy = tidy_until_wanted };
+	struct exec_queue *q;
+	struct exec_thread *t;
+	struct fix f;
+	u32 done = 0, i;
+
+	watchdog(60);
+	tidies = 0;
+	fix_init(&f, &o);
+	f.run = store_work;
+	f.user = &done;
+	q = fix_queue(&f, "q", 1, _i);
+	t = fix_thread(&f);
+	exec_start(f.x);
+	exec_push(q, t, 1, 0, 0);
+	for (i = 2; i < 200; i++) {
+		u32 was = load_acquire(&tidies);
+
+		until(&done, i - 1);
+		/* It is inside, and nobody but a waker ends that. */
+		while (load_acquire(&tidies) == was)
+			sched_yield();
+		exec_push(q, t, i, 0, 0);
+	}
+	until(&done, i - 1);
+	/* exec_stop() ends it, too. */
+	fix_fini(&f);
+	ck_assert_uint_gt(tidies, 197);
+}
+END_TEST
+
+static bool tidy_twice(void *user, struct exec_thread *t)
+{
+	if (fetch_add_acq_rel(&tidies, 1) < 1)
+		return false;
+	store_release(&tidy_done, 1);
+	return true;
+}
+
+/* Asked again after false; and nobody is asked without a time. */
+START_TEST(test_tidy_is_asked_until_done)
+{
+	struct fix_opt o = { .spin_ns = 0, .tidy_ns = _i ? 1000 : 0, .tidy = tidy_twice };
+	struct exec_queue *q;
+	struct exec_thread *t;
+	struct fix f;
+	u32 done = 0;
+
+	watchdog(60);
+	tidies = tidy_done = 0;
+	fix_init(&f, &o);
+	f.run = store_work;
+	f.user = &done;
+	q = fix_queue(&f, "q", 1, false);
+	t = fix_thread(&f);
+	exec_start(f.x);
+	exec_push(q, t, 1, 0, 0);
+	if (_i)
+		until(&tidy_done, 1);
+	until(&done, 1);
+	exec_stop(f.x);
+	ck_assert(_i ? tidies >= 2 : !tidies);
+	fix_fini(&f);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("exec/park");
@@ -375,5 +454,8 @@ int main(void)
 	tcase_add_test(tc, test_helping);
 	tcase_add_loop_test(tc, test_pass_on, 0, 2);
 	tcase_add_test(tc, test_stopped_waker);
-	suite_add_tcase(s, tc);	return suite_run(s);
+	tcase_add_loop_test(tc, test_tidying_worker_comes_at_once, 0, 2);
+	tcase_add_loop_test(tc, test_tidy_is_asked_until_done, 0, 2);
+	suite_add_tcase(s, tc);
+	return suite_run(s);
 }

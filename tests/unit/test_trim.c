@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* pawl_trim(): memory goes back to the system, and no handle or token comes again. */
+/* core/trim.c: memory goes back to the system, and no handle or token comes again. */
 #include "util.h"
 #include <core/op.h>
 
@@ -74,6 +74,50 @@ START_TEST(test_memory_of_a_burst_goes_back)
 		ck_assert_uint_lt(stats(e).bytes, bytes - (u64)n * sizeof(struct op));
 	}
 	ck_assert_uint_eq(sum, 2ull * (n - vars));
+	OK(pawl_engine_destroy(e));
+	free(v);
+	free(g);
+}
+END_TEST
+
+/* The same without a call: workers do it when they have slept for a while. */
+START_TEST(test_idle_workers_give_memory_back)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, _i ? 3 : 1);
+	u32 n = SANITIZED ? 50000 : 300000, vars = 1000, i, round;
+	struct pawl_engine *e;
+	u64 before, full, sum[1000] = { 0 }, all = 0;
+	pawl_var_t *v = calloc(vars, sizeof(*v));
+	struct gate *g = calloc(vars, sizeof(*g));
+
+	c.max_ops = n;
+	c.trim_ns = 1000000;
+	e = engine_with(&c);
+	for (i = 0; i < vars; i++) {
+		v[i] = var_new(e);
+		OK(push_write(e, nothing, NULL, v[i]));
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	before = rss_kib();
+	for (round = 0; round < 2; round++) {
+		for (i = 0; i < vars; i++)
+			gate_write(e, &g[i], v[i]);
+		for (i = 0; i < n - 2 * vars; i++)
+			OK(push_write(e, add_plain, &sum[i * 7919ull % vars], v[i * 7919ull % vars]));
+		full = stats(e).bytes;
+		if (!SANITIZED)
+			ck_assert_uint_gt(rss_kib(), before + 30 * 1024);
+		for (i = 0; i < vars; i++)
+			gate_open(&g[i]);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		/* All ops and a block each, but what lies on pages with this thread's. */
+		ck_assert(soon(stats(e).bytes < full - (u64)n * sizeof(struct op)));
+		if (!SANITIZED)
+			ck_assert(soon(rss_kib() < before + 8 * 1024));
+	}
+	for (i = 0; i < vars; i++)
+		all += sum[i];
+	ck_assert_uint_eq(all, 2ull * (n - 2 * vars));
 	OK(pawl_engine_destroy(e));
 	free(v);
 	free(g);
@@ -368,6 +412,7 @@ static Suite *suite(void)
 
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, test_memory_of_a_burst_goes_back);
+	tcase_add_loop_test(t, test_idle_workers_give_memory_back, 0, 2);
 	tcase_add_test(t, test_no_var_handle_comes_again);
 	tcase_add_test(t, test_no_token_comes_again);
 	tcase_add_test(t, test_no_operator_comes_again);
