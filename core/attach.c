@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Attaching: the owner of a committed push finds out which accesses are granted and
- * leaves word with the blocks for the others.
+ * Attaching: the owner of a committed push finds out which accesses are granted, and registers
+ * the others with their blocks.
  *
- *   reader of block b   b DONE: granted.  Else it joins b's list; the write's
- *                       completion takes the list in the step that sets DONE, so a
- *                       reader is let in by exactly one of the two.
- *   writer behind ob    all readers of ob (J of them, frozen in the word) completed
- *                       and ob DONE: granted, ob is free.  Else: name itself in
- *                       ob->succ, then add {J, CLOSED}; whoever brings the count to
- *                       zero, here or at a completion, grants and frees ob.
+ *   reader of block b   If b is DONE, it is granted.  Otherwise it joins b's list.  The
+ *                       write's completion takes the list in the step that sets DONE, so
+ *                       exactly one of the two grants the reader.
+ *   writer behind ob    If ob is DONE, and all its readers (J of them, frozen in the word)
+ *                       are complete, it is granted and frees ob.  Otherwise it stores itself
+ *                       in ob->succ, then adds {J, CLOSED}.  The thread that brings the count
+ *                       to zero, here or in a completion, grants the writer and frees ob.
  *
  * Ordering:
  *   CORE-A1 (writer's add, release)  <-> CORE-R2 (reader or writer reaches zero): succ
  *   CORE-A2 (reader joins, release)  <-> CORE-R1 (completion takes the list): the dep
  *   CORE-A3 (state read, acquire)    <-> CORE-R1, CORE-R2: the data of the op before
  *
- * Progress: writer wait-free; reader lock-free (its CAS fails only because another
- * reader joined, the writer closed, or the block became DONE).
+ * Progress: a writer is wait-free; a reader is lock-free (its CAS fails only because another
+ * reader joined, the next writer closed the block, or the block became DONE).
  */
 #include <core/attach.h>
 
 /*
- * What the word held for dep j of this thread's committed push: from the word while
- * it still has our tag, else from our record.  FOUND_DEAD: never linked.
+ * The value of the word for dep j of this thread's committed push: the word itself while it
+ * has our tag, otherwise our record.  Returns FOUND_DEAD if the dep was not linked.
  */
 u64 attach_found(struct thread *t, struct op *op, struct dep *dep, u32 j, u64 tag)
 {
@@ -35,14 +35,14 @@ u64 attach_found(struct thread *t, struct op *op, struct dep *dep, u32 j, u64 ta
 	if (tag_same(w.tag, tag))
 		return w.val;
 	/*
-	 * CORE-L6 <-> CORE-L5: the overwriter recorded before the CAS that word_snapshot()
-	 * has just acquired (CORE-L4).
+	 * CORE-L6 <-> CORE-L5: the thread that overwrote our tag recorded before its CAS, which
+	 * word_snapshot() has just acquired (CORE-L4).
 	 */
 	rec = load_relaxed(desc_rec(e, &t->d, op->ndeps, op->ext, j));
 	return rec_is_value(rec) ? rec_word(rec) : FOUND_DEAD;
 }
 
-/* Not granted at the first look (attach_block()), or with an error to pass on. */
+/* Slow path of attach_block(): not granted so far, or there is an error to pass on. */
 u32 attach_slow(struct thread *t, struct dep *dep, u32 ref, u32 obi, u32 joined)
 {
 	struct pawl_engine *e = t->e;
@@ -55,8 +55,9 @@ u32 attach_slow(struct thread *t, struct dep *dep, u32 ref, u32 obi, u32 joined)
 				return 1;
 			store_helped(&dep->link, block_list(s));
 			/*
-			 * CORE-A2 <-> CORE-R1.  Acquire is for the failure, which looks again:
-			 * C11 has no failure order stronger than that of success.
+			 * CORE-A2 <-> CORE-R1.  Acquire is for the failure, which checks DONE
+			 * again: C11 allows no failure order that is stronger than the success
+			 * order.
 			 */
 			if (cas_acq_rel_acquire(&ob->state, &s, block_with_list(s, ref)))
 				return 0;
@@ -69,7 +70,7 @@ u32 attach_slow(struct thread *t, struct dep *dep, u32 ref, u32 obi, u32 joined)
 		if (block_count(s))
 			return 0;
 	}
-	/* Nobody else will look at ob: its error goes on, and it is free. */
+	/* No other thread reads ob from here on: pass its error on and free it. */
 	store_relaxed(&block_of(e, dep->block)->err, s & BLOCK_ERR ? ob->err : 0);
 	block_free(t, obi);
 	return 1;

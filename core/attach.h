@@ -10,8 +10,9 @@ u64 attach_found(struct thread *t, struct op *op, struct dep *d, u32 j, u64 tag)
 #define FOUND_DEAD (~0ull)
 
 /*
- * Attach one access.  obi: the block it reads, or that stands before the one it makes;
- * joined: how many readers joined that.  1: granted now; 0: somebody will grant it.
+ * Attach one access.  obi is the block that it reads or, for a write, the block before its
+ * own, which `joined` readers joined.  Returns 1 if the access is granted, or 0 if another
+ * thread will grant it.
  */
 static inline u32 attach_block(struct thread *t, struct dep *d, u32 ref, u32 obi, u32 joined)
 {
@@ -27,17 +28,17 @@ static inline u32 attach_block(struct thread *t, struct dep *d, u32 ref, u32 obi
 			return 1;
 	} else if (likely((s & (BLOCK_DONE | BLOCK_ERR)) == BLOCK_DONE &&
 			  ((block_count(s) + joined) & JOIN_MASK) == 0)) {
-		/* Over and done with, and nobody else will look at it. */
+		/* All its accesses are complete, so no other thread will read it. */
 		pool_put(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], obi);
 		return 1;
 	}
 	return attach_slow(t, d, ref, obi, joined);
 }
 
-/* With the word as it was before our own link. */
+/* attach_block() with the word that our own compare-and-swap replaced. */
 static inline u32 attach_own(struct thread *t, struct dep *d, u32 ref, u64 was)
 {
-	/* A reader of a version that is known to be there leaves the block's line alone. */
+	/* The version is known to be complete: do not touch the block's line. */
 	if (!(d->var & DEP_WRITE) && (was & FOUND_KNOWN)) {
 		store_helped(&d->block, word_cur(was));
 		return 1;
@@ -45,7 +46,7 @@ static inline u32 attach_own(struct thread *t, struct dep *d, u32 ref, u64 was)
 	return attach_block(t, d, ref, word_cur(was), was & WORD_LASTW ? 0 : word_joined(was));
 }
 
-/* With the word as it was with our tag on it. */
+/* attach_block() with the word that had our tag. */
 static inline u32 attach_word(struct thread *t, struct dep *d, u32 ref, u64 val)
 {
 	if (d->var & DEP_WRITE)

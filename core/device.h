@@ -6,8 +6,8 @@
 #include <core/op.h>
 
 /*
- * The files of core/devices.h.  An op's dev is the number of a CPU device, or DEV_FIRST + the row of what
- * op.device names.
+ * The files of core/devices.h.  An op's dev is the number of a CPU device, or DEV_FIRST + the
+ * row of what op.device names.
  */
 #define DEV_FIRST	64u
 #define DEV_ROWS	(DEV_FIRST + 80u)

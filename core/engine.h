@@ -5,8 +5,8 @@
  *
  * Field legend, here and in the other headers: I set at creation; O accessed only by the owner
  * thread (or the one thread that owns the object at that time); A atomic, any thread; S written
- * by the owner, read by others (relaxed, statistics); H written by the owner before it publishes,
- * read by helpers, which validate.
+ * by the owner, read by others (relaxed, statistics); H written by the owner before it
+ * publishes, read by helpers, which validate.
  */
 #ifndef CORE_ENGINE_H
 #define CORE_ENGINE_H

@@ -1,52 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Linking: a push takes its place in all its vars at one point in time.
+ * Linking: a push takes its position in the queues of all its vars at one point in time.
  *
- * Purpose: for concurrent pushes X and Y that share vars, X is before Y in all of
- * them or behind in all of them.
+ * Purpose: if concurrent pushes X and Y share vars, X is before Y in all of them, or behind Y
+ * in all of them.
  *
  * Structures: the pushing thread's descriptor (op, phase, records) and the var words.
- *   1. The owner publishes: status = {number, LINKING}.
- *   2. In the order of var indexes, each word is overwritten by a CAS that brings
- *      the push's tag.  Whoever finds a word tagged by a push that is still LINKING
- *      helps it to the end first; so nobody is ever behind a push that is not in all
- *      its places.  The sorted order bounds the depth of helping: the push that is
- *      helped on var v only needs vars above v.
- *   3. The status goes to COMMITTED: the push's place in all FIFOs is fixed.  If the owner
- *      made every link itself it knows all that it needs, and says FINISHED at once.
- *   4. Until the owner has attached (attach.c) and says FINISHED, whoever overwrites
- *      one of its tags first leaves the word's value in the owner's record.
- * A push with one var is the CAS of its word and nothing else.
+ *   1. The owner publishes status = {number, LINKING}.
+ *   2. In the order of var indexes, a CAS overwrites each word and gives it the push's tag.
+ *      A thread that finds a word with the tag of a push that is still LINKING first helps
+ *      that push to its end, so no push gets behind one that is only linked in part.  The
+ *      sorted order bounds the depth of helping: a push that is helped on var v needs only
+ *      vars above v.
+ *   3. The status becomes COMMITTED, which fixes the push's position in all queues.  If the
+ *      owner made every link itself, it needs no records, and sets FINISHED at once.
+ *   4. Until the owner has attached (attach.c) and set FINISHED, a thread that overwrites one
+ *      of its tags first stores the word's value in the owner's record.
+ * For a push with one var, the CAS of the word is all of this.
  *
  * Ordering: each var word is read acquire and changed acq_rel.
  *   CORE-L3 (word CAS)           <-> CORE-L4 (word read): block contents, and the push that
- *                                the tag names: whoever looks at a push came by a word
- *   CORE-L9 (fields of a later push, op.h) <-> CORE-L10 (read by helpers)
+ *                                the tag names: threads find a push only through a word
+ *   CORE-L9 (fields of a later push, store_helped()) <-> CORE-L10 (helpers, load_helped())
  *   CORE-L5 (record)             <-> CORE-L6 (owner's read, attach.c): by the word
  *   CORE-L7 (commit CAS)         <-> CORE-L2 (status read by helpers)
  *   CORE-L8 (finish, release)    <-> CORE-L2
- *   CORE-K1 (KNOWN, with the word) <-> CORE-K2: the data of the write that is known to be done
+ *   CORE-K1 (KNOWN, with the word) <-> CORE-K2: the data of the completed write
  *
- * Why a dep is linked at most once: a linker reads the word (tag is not ours), then
- * looks at the status again.  If the push had been linked here and overwritten, the
- * overwriter had first seen it COMMITTED, so the second look fails.  If it is LINKING,
- * it was not linked here when the word was read, and the CAS succeeds only on that
- * very word, since tags never repeat.
+ * Why a dep is linked at most once: a linker reads the word, whose tag is not that of the push,
+ * and then the status, a second time (the second look).  If the push had been linked here and
+ * overwritten, the thread that overwrote it would have seen it COMMITTED before, and so does
+ * the second look.  If the status is LINKING, the push was not linked here when the word was
+ * read, and the CAS succeeds only on that very word, since tags never repeat.
  *
- * Progress: lock-free.  A failed CAS means that another push took a place; a help
- * completes another push.  Nothing waits for a stopped thread: what it left
- * unfinished is finished for it, or recorded for it.
+ * Progress: lock-free.  A failed CAS means that another push was linked, and helping completes
+ * another push.  No thread waits for one that is stopped: other threads finish its push, or
+ * record for it.
  *
- * Lifetime: helpers read descriptors, ops and deps that may belong to the next push
- * already; every value read is validated by the status before it is used.  Not too old:
- * the word was read before (CORE-L4).  Not too new: each field is read acquire and written
- * release (CORE-L10), so the status that is read after it shows that the push is over.  The
- * look at the status itself needs no order.
+ * Lifetime: helpers read descriptors, ops and deps that may already belong to the next push, so
+ * they validate every value by the status before they use it.  A value is not too old, because
+ * the word was read before (CORE-L4).  If it is too new, the status that is read after it shows
+ * that the push is FINISHED, because each field is stored release and loaded acquire (CORE-L9,
+ * CORE-L10).  The load of the status itself needs no order.
  */
 #include <core/link.h>
 #include <core/readmostly.h>
 
-/* A word whose two halves belong together: equal tags around the value prove it. */
+/*
+ * Read a word whose two halves belong together, which equal tags before and after the value
+ * prove.  Progress: lock-free (another tag means that another push was linked).
+ */
 struct pair word_snapshot(struct var *v)
 {
 	struct pair w;
@@ -74,30 +77,31 @@ static enum phase tag_phase(struct pawl_engine *e, u64 tag)
 	if (tag & TAG_SIMPLE)
 		return PHASE_FINISHED;
 	/*
-	 * CORE-L2 <-> CORE-L7, CORE-L8: our own places, which come after this, are behind
-	 * those of the push on every var.  What its fields say came with the word.
+	 * CORE-L2 <-> CORE-L7, CORE-L8: our own links, which come after this, are behind those
+	 * of the push on every var.  Its fields became visible with the word.
 	 */
 	st = load_acquire(&thread_of(e, tag_slot(tag))->d.status);
 	return st >> 2 == tag_seq(tag) ? (enum phase)(st & 3) : PHASE_FINISHED;
 }
 
 /*
- * Where the push with status st keeps its record of var vi.  NULL: that push is over, or has no
- * such access.  op, n and ext must be of one push, or the cell would be outside of its chunk: they
- * are, if the push still has that status afterwards, because its op cannot end before it is
- * FINISHED (push_several(); the link list of a batch goes when the batch is FINISHED).
+ * Return where the push with status st keeps its record of var vi, or NULL if that push is
+ * FINISHED or has no such access.  op, n and ext must be of one push, otherwise the cell would
+ * be outside of its chunk.  They are if the push still has that status afterwards, because its
+ * op cannot complete before it is FINISHED (push_several(); the link list of a batch is freed
+ * after the batch is FINISHED).  Progress: wait-free, bounded by the accesses.
  */
 u64 *desc_cell(struct pawl_engine *e, const struct desc *d, u64 st, u32 vi)
 {
-	u32 opi = load_acquire(&d->op), n, ext, j;	/* CORE-L10 <-> CORE-L9 */
+	u32 opi = load_helped(&d->op), n, ext, j;
 	struct dep *deps;
 	struct op *op;
 
 	if (load_relaxed(&d->status) != st)
 		return NULL;
 	op = op_of(e, opi);
-	n = load_acquire(&op->ndeps);	/* CORE-L10 <-> CORE-L9 */
-	ext = load_acquire(&op->ext);	/* CORE-L10 <-> CORE-L9 */
+	n = load_helped(&op->ndeps);
+	ext = load_helped(&op->ext);
 	if (load_relaxed(&d->status) != st)
 		return NULL;
 	BUG_ON1(n > INLINE_DEPS && (n > ext_cap(ext >> 30) || !(ext & 0x3fffffffu)));
@@ -109,9 +113,9 @@ u64 *desc_cell(struct pawl_engine *e, const struct desc *d, u64 st, u32 vi)
 }
 
 /*
- * The word of var vi, tagged by a committed push, is about to be overwritten: its
- * owner may still need the value.  All who get here for one (push, var) have the same
- * value, so the first one suffices.  A wrong cell does no harm: it does not have the tag.
+ * The word of var vi has the tag of a committed push and is about to be overwritten, but the
+ * owner may still need its value.  All threads that get here for one (push, var) have the same
+ * value, so the first record suffices.  A wrong cell does no harm: it does not have the tag.
  */
 static __cold void record(struct thread *t, u64 tag, u32 vi, u64 val)
 {
@@ -123,30 +127,29 @@ static __cold void record(struct thread *t, u64 tag, u32 vi, u64 val)
 			status_make(tag_seq(tag), PHASE_COMMITTED), vi);
 	if (!rec)
 		return;
-	/* CORE-L5 <-> CORE-L6: the word that is changed after this carries it (CORE-L3). */
+	/* CORE-L5 <-> CORE-L6: the change of the word, after this, publishes it (CORE-L3). */
 	want = rec_empty(tag);
 	while (!cas_relaxed(rec, &want, rec_value(val)))
-		/* The owner may be about to announce what was linked for it. */
+		/* The owner may be announcing a read that a helper linked for it. */
 		if (want != rec_empty(tag) && want != rec_announced(tag))
 			return;
 	count(&t->records);
 }
 
 /*
- * Link dep j of the push `tag`, which has the record *rec.  False: the push is over linking.
- * *found: the value that our CAS replaced (and FOUND_KNOWN), else 0 (a helper linked it, or
- * the var is deleted).
+ * Link a dep of the push `tag`, whose record of it is *rec.  Returns false if the push is not
+ * LINKING any more.  *found is the value that our CAS replaced (with FOUND_KNOWN), or 0 if
+ * another thread linked the dep or the var is deleted.
  */
 static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u64 *rec, u64 tag,
 		     bool batch, bool del, u64 *found)
 {
 	struct pawl_engine *e = t->e;
 	u64 st = status_make(tag_seq(tag), PHASE_LINKING);
-	u32 vi = load_acquire(&dep->var);	/* CORE-L10 <-> CORE-L9 */
-	u32 gen = load_acquire(&dep->gen);	/* CORE-L10 <-> CORE-L9 */
-	u32 nb = load_acquire(&dep->block);	/* CORE-L10 <-> CORE-L9 */
-	/* CORE-L10 <-> CORE-L9 */
-	u32 add = batch ? load_acquire(&dep->link) : !(vi & DEP_WRITE);
+	u32 vi = load_helped(&dep->var);
+	u32 gen = load_helped(&dep->gen);
+	u32 nb = load_helped(&dep->block);
+	u32 add = batch ? load_helped(&dep->link) : !(vi & DEP_WRITE);
 	bool write = vi & DEP_WRITE, fast = !write && d == &t->d, tried = !fast;
 	u64 ended = 0;
 	struct var *v;
@@ -162,12 +165,16 @@ static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u6
 		if (tag_same(w.tag, tag))
 			return true;
 		/* the second look: after the word, CORE-L4 */
-		if (load_relaxed(&d->status) != st && !BUSTED(NO_SECOND_LOOK))
+		bool linking = load_relaxed(&d->status) == st;
+
+		if (BUSTED(NO_SECOND_LOOK))
+			linking = true;
+		if (!linking)
 			return false;
 		/*
-		 * Deleted while we pushed: the word of a deleted var never changes until
-		 * its generation has, so all helpers agree to leave this dep out.  Whose word
-		 * it is, is in sight with the word (pawl_var_create()).
+		 * The var was deleted during the push.  The word of a deleted var does not
+		 * change before its generation has, so all helpers agree to leave this dep out.
+		 * Reading the word also makes v->gen visible; see pawl_var_create().
 		 */
 		if ((w.val & WORD_DELETED) || load_relaxed(&v->gen) != gen)
 			return true;
@@ -182,11 +189,11 @@ static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u6
 				*found = rm_read(t, v, gen, add, &p);
 				if (*found)
 					return true;
-				/* Once: a helper may have revoked it, and would again. */
+				/* Try once: a helper may have revoked it, and would again. */
 				fast = false;
 				continue;
 			}
-			/* A helper links it as any other: then the owner shall not. */
+			/* Link it like any other dep; the owner must not announce it again. */
 			if (c == rec_announced(tag))
 				cas_relaxed(rec, &c, rec_empty(tag));
 			else
@@ -214,7 +221,7 @@ static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u6
 			}
 			break;
 		}
-		new.tag = tag | (write ? 0 : known(e, &w));
+		new.tag = tag | (write ? 0 : tag_known(e, &w));
 		new.val = write ? word_write(w.val, nb, add, del) : word_join(w.val, add);
 		if (pair_cas_acq_rel(&v->word, &w, new)) {	/* CORE-L3 <-> CORE-L4 */
 			BUG_ON1(write && word_cur(w.val) == nb);
@@ -224,22 +231,22 @@ static bool link_dep(struct thread *t, const struct desc *d, struct dep *dep, u6
 	}
 }
 
-/* Finish the linking of somebody's push. */
+/* Help the push `tag` to its end.  Progress: lock-free, as for the push's owner. */
 __cold void link_help(struct thread *t, u64 tag)
 {
 	struct pawl_engine *e = t->e;
 	struct desc *d = &thread_of(e, tag_slot(tag))->d;
 	u64 st = status_make(tag_seq(tag), PHASE_LINKING), found;
-	u32 opi = load_acquire(&d->op), n, ext, flags, j;	/* CORE-L10 <-> CORE-L9 */
+	u32 opi = load_helped(&d->op), n, ext, flags, j;
 	struct dep *deps;
 	struct op *op;
 
 	if (load_relaxed(&d->status) != st)
 		return;
 	op = op_of(e, opi);
-	n = load_acquire(&op->ndeps);		/* CORE-L10 <-> CORE-L9 */
-	ext = load_acquire(&op->ext);		/* CORE-L10 <-> CORE-L9 */
-	flags = load_acquire(&op->flags);	/* CORE-L10 <-> CORE-L9 */
+	n = load_helped(&op->ndeps);
+	ext = load_helped(&op->ext);
+	flags = load_helped(&op->flags);
 	if (load_relaxed(&d->status) != st)
 		return;
 	BUG_ON1(n > INLINE_DEPS && (n > ext_cap(ext >> 30) || !(ext & 0x3fffffffu)));
@@ -254,7 +261,8 @@ __cold void link_help(struct thread *t, u64 tag)
 }
 
 /*
- * link_simple() at a word that is in somebody's hands, or with a deletion.
+ * Slow path of link_simple(): the word has the tag of an unfinished push or of read-mostly
+ * mode, or the op deletes the var.  Progress: lock-free.
  */
 int link_simple_slow(struct thread *t, struct op *op, u64 tag, u64 *found)
 {
@@ -268,9 +276,11 @@ int link_simple_slow(struct thread *t, struct op *op, u64 tag, u64 *found)
 
 	for (;;) {
 		struct pair w = word_snapshot(v), new;
+		bool gone = (w.val & WORD_DELETED) || load_relaxed(&v->gen) != dep->gen;
 
-		if (unlikely((w.val & WORD_DELETED) || load_relaxed(&v->gen) != dep->gen) &&
-		    !BUSTED(NO_GEN))
+		if (BUSTED(NO_GEN))
+			gone = false;
+		if (unlikely(gone))
 			return -ESTALE;
 		if (tag_is_rm(w.tag) && w.tag != ended) {
 			*found = write || (w.tag & RM_TAG_CLOSED) ? 0 :
@@ -296,7 +306,7 @@ int link_simple_slow(struct thread *t, struct op *op, u64 tag, u64 *found)
 			}
 			break;
 		}
-		new.tag = tag | (write ? 0 : known(e, &w));
+		new.tag = tag | (write ? 0 : tag_known(e, &w));
 		new.val = write ? word_write(w.val, dep->block, 0, del) : word_join(w.val, 1);
 		if (pair_cas_acq_rel(&v->word, &w, new)) {	/* CORE-L3 <-> CORE-L4 */
 			*found = found_make(w.val, new.tag);
@@ -306,8 +316,8 @@ int link_simple_slow(struct thread *t, struct op *op, u64 tag, u64 *found)
 }
 
 /*
- * The owner's deps from j on, one of which link_quick() could not link: a read in read-mostly mode is
- * as usual, too.  Returns the first that is not, or n.
+ * Link the owner's deps from j on, the first of which link_quick() could not link.  A read in
+ * read-mostly mode is fast, too.  Returns the first dep that needs the slow path, or n.
  */
 static __noinline u32 link_some(struct thread *t, struct op *op, u64 tag, u32 j, u64 *found)
 {
@@ -330,10 +340,11 @@ static __noinline u32 link_some(struct thread *t, struct op *op, u64 tag, u32 j,
 }
 
 /*
- * An op (or batch) with several vars.  found[j]: for the first INLINE_DEPS deps that this
- * thread linked itself, else 0.  After it the place is fixed.  0: this thread linked all of
- * them and found[] says all, so nobody needs to record for it: the push is FINISHED.  Else
- * the push's tag; it is COMMITTED, and the caller says FINISHED when it has attached.
+ * Link an op (or batch) with several vars; afterwards its position in all queues is fixed.
+ * found[j], for the first INLINE_DEPS deps, is what link_dep() found if this thread linked the
+ * dep itself, else 0.  Returns 0 if this thread linked all deps and found[] is complete: then
+ * no records are needed, and the push is FINISHED.  Otherwise returns the push's tag: it is
+ * COMMITTED, and the caller sets FINISHED after it has attached.  Progress: lock-free.
  */
 u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 {
@@ -349,8 +360,8 @@ u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 	store_helped(&d->op, opi);
 	st = status_make(seq, PHASE_LINKING);
 	/*
-	 * Whoever finds the tag in a word sees this, and all before it (CORE-L3); who goes through
-	 * the descriptors finds no word.
+	 * A thread that finds the tag in a word sees this, and all before it (CORE-L3).  The
+	 * release is for one that goes through the descriptors and has found no word.
 	 */
 	store_release(&d->status, st);	/* CORE-M7 <-> CORE-M8 */
 	j = 0;
@@ -365,12 +376,12 @@ u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 			}
 		}
 	}
-	/* From the first that was not as usual. */
+	/* Resume with the first dep that the fast path could not link. */
 	for (own = j; j < n; j++) {
 		u64 *f = j < INLINE_DEPS ? &found[j] : &ignored;
 
 		if (!link_dep(t, d, &deps[j], &rec[j], tag, special & OP_BATCH, special & OP_DELETE, f))
-			break;	/* helped to the end */
+			break;	/* a helper has finished the push */
 		own += !!*f;
 	}
 	if (likely(own == n && n <= INLINE_DEPS)) {
@@ -379,7 +390,7 @@ u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 	}
 	for (; j < n && j < INLINE_DEPS; j++)
 		found[j] = 0;
-	/* CORE-L7 <-> CORE-L2; if a helper did it, its places are in sight now. */
+	/* CORE-L7 <-> CORE-L2; if a helper did it, its links are visible now. */
 	cas_acq_rel_acquire(&d->status, &st, status_make(seq, PHASE_COMMITTED));
 	return tag;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The usual case of linking, inline in push; link.c has the protocol and the rest.
+ * Linking: a push takes its position in the queues of its vars.  The usual case is inline;
+ * link.c has the protocol and the rest.
  */
 #ifndef CORE_LINK_H
 #define CORE_LINK_H
@@ -13,21 +14,23 @@ void link_help(struct thread *t, u64 tag);
 u64 *desc_cell(struct pawl_engine *e, const struct desc *d, u64 st, u32 vi);
 
 /*
- * What a reader that joins w adds to its tag.  The block stays cur until the word changes,
- * so what is true before the CAS is true at it.
+ * TAG_KNOWN if a reader that joins w may set it, else 0.  The block remains cur until the word
+ * changes, so what is true before a successful CAS is still true at the CAS.
  */
-static inline u64 known(struct pawl_engine *e, const struct pair *w)
+static inline u64 tag_known(struct pawl_engine *e, const struct pair *w)
 {
-	if (likely(w->tag & TAG_KNOWN) || BUSTED(KNOWN_EARLY))	/* CORE-K2 <-> CORE-K1 */
+	if (BUSTED(KNOWN_EARLY))
+		return TAG_KNOWN;
+	if (likely(w->tag & TAG_KNOWN))	/* CORE-K2 <-> CORE-K1 */
 		return TAG_KNOWN;
 	/* CORE-A3 <-> CORE-R1, and our CAS passes it on: CORE-K1 <-> CORE-K2. */
 	return load_acquire(&block_of(e, word_cur(w->val))->state) & BLOCK_DONE ? TAG_KNOWN : 0;
 }
 
 /*
- * Nothing is to be done for the push that tagged a word, as far as can be told without
- * looking at its descriptor: it had one var, or it was this thread's own (and earlier, if
- * it is not the one that is being linked).
+ * True if the push that tagged a word needs neither help nor a record, without reading its
+ * descriptor: it has one var, or it is this thread's own (an earlier one, or the one that is
+ * being linked).
  */
 static inline bool tag_quick(const struct thread *t, u64 tag)
 {
@@ -35,8 +38,8 @@ static inline bool tag_quick(const struct thread *t, u64 tag)
 }
 
 /*
- * The usual case of a thread's own push: one look, one CAS.  The two halves need not
- * belong together: then the CAS fails.  False: look closer.
+ * The usual case of a thread's own push: one read, one CAS, which fails if the two halves do
+ * not belong together.  Returns false if the slow path is needed.
  */
 static __always_inline_fn bool link_quick(struct thread *t, struct var *v, const struct dep *dep, u64 tag,
 			      bool write, u64 *found, const u64 *status, u64 linking)
@@ -45,7 +48,7 @@ static __always_inline_fn bool link_quick(struct thread *t, struct var *v, const
 	struct pair w = { load_acquire(&v->word.tag), load_acquire(&v->word.val) };
 	struct pair new;
 
-	/* Our own tag is there already if somebody helped. */
+	/* The word has our own tag already if another thread helped. */
 	if (unlikely(!tag_quick(t, w.tag) || tag_same(w.tag, tag) || (w.val & WORD_DELETED) ||
 		     load_relaxed(&v->gen) != dep->gen))
 		return false;
@@ -53,17 +56,20 @@ static __always_inline_fn bool link_quick(struct thread *t, struct var *v, const
 		new.tag = tag;
 		new.val = word_write(w.val, dep->block, 0, false);
 	} else {
-		new.tag = tag | known(t->e, &w);
+		new.tag = tag | tag_known(t->e, &w);
 		new.val = word_join(w.val, 1);
 		/*
-		 * Once in a while: is it read by several threads?  Those that push several vars
-		 * find each other's tags not quick.
+		 * Every RM_READS readers, let the slow path check whether several threads read
+		 * the var.  Pushes over several vars get there anyway, since tag_quick() is
+		 * false.
 		 */
 		if (!status && unlikely(!(new.val & RM_SAMPLE)) && tag_slot(w.tag) != t->slot)
 			return false;
 	}
 	/* the second look: after the word, CORE-L4 */
-	if (status && unlikely(load_relaxed(status) != linking) && !BUSTED(NO_SECOND_LOOK))
+	if (BUSTED(NO_SECOND_LOOK))
+		status = NULL;
+	if (status && unlikely(load_relaxed(status) != linking))
 		return false;
 	*found = found_make(w.val, new.tag);
 	if (!pair_cas_acq_rel(&v->word, &w, new))	/* CORE-L3 <-> CORE-L4 */
@@ -73,8 +79,9 @@ static __always_inline_fn bool link_quick(struct thread *t, struct var *v, const
 }
 
 /*
- * An op with one var.  *found: what the word held.  -ESTALE: the var is gone, nothing
- * happened.  The caller owns the op; a failed CAS means that another push succeeded.
+ * Link an op with one var; *found is the value that the word had.  Returns -ESTALE if the var
+ * was deleted: then nothing happened.  The caller owns the op.  Progress: lock-free (a failed
+ * CAS means that another push succeeded).
  */
 static __always_inline_fn int link_simple(struct thread *t, struct op *op, u64 *found)
 {

@@ -30,6 +30,9 @@ static inline void store_helped16(u16 *field, u32 v)
 	store_release(field, (u16)v);	/* CORE-L9 <-> CORE-L10 */
 }
 
+/* Read such a field of another thread's push.  CORE-L10 <-> CORE-L9 */
+#define load_helped(field)	load_acquire(field)
+
 static inline void dep_set(struct dep *d, u32 var, u32 block, u32 link, u32 gen)
 {
 	store_helped(&d->var, var);

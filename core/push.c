@@ -78,8 +78,8 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 		goto attached;
 	}
 	/*
-	 * Until the push is FINISHED, other threads read the op to record for it, so it must not
-	 * complete before: one more in the counter.
+	 * Until the push is FINISHED, other threads read the op to record for it, so it must
+	 * not complete before: one more in the counter.
 	 */
 	hold = 1;
 	if (BUSTED(RECORD_REUSED))
@@ -109,8 +109,8 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 	}
 	/*
 	 * CORE-L8 <-> CORE-L2: the links, and the reads of the records, come before it.  No
-	 * failure without the release is known: a thread that reads FINISHED goes on to change a
-	 * word, and the compare-and-swap of a stale word fails.
+	 * failure without the release is known: a thread that reads FINISHED goes on to change
+	 * a word, and the compare-and-swap of a stale word fails.
 	 */
 	store_release(&t->d.status, status_make(t->seq, PHASE_FINISHED));
 	if (unlikely(dead == n)) {
@@ -121,8 +121,8 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 attached:
 	/*
 	 * The counter still contains what was granted here, which keeps the op from running
-	 * before all accesses are attached.  If that is nothing, the op may already run on another
-	 * thread.  If that is everything, no other thread knows the op.
+	 * before all accesses are attached.  If that is nothing, the op may already run on
+	 * another thread.  If that is everything, no other thread knows the op.
 	 */
 	if (granted == n ||	/* CORE-W1 <-> CORE-W2 */
 	    (granted + hold &&

@@ -1,83 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Read-mostly mode: a var that many threads read and nobody writes costs its readers no line
- * that other readers write.
+ * Read-mostly mode: when many threads read a var that no thread writes, a reader touches no
+ * cache line that other readers write.
  *
- * Structures: the word of such a var has a tag that names an rm (struct rm), and does not change
- * while the mode lasts.  One hold on its version, counted in the word as a reader, stands for
- * all fast readers.  These are counted beside it: each thread has, for each rm, how many reads
- * its pushes began (in) and how many it completed (out), on lines of its own.  The readers
- * that are there are the sum of all in minus the sum of all out, modulo 2^32.
+ * Structures: the word of such a var has a tag that names an rm (struct rm), and does not
+ * change while the mode lasts.  One hold on the version, counted in the word as a reader,
+ * covers all fast readers.  They are counted elsewhere: for each rm, each thread has the number
+ * of reads that its pushes began (in) and that it completed (out), on its own cache lines.  The
+ * number of readers is the sum of all in minus the sum of all out, modulo 2^32.
  *
  * An rm is FREE, OPEN for an epoch, CLOSING, and FREE again:
- *   - A reader that finds a version that many have read, the last one another thread, takes a
- *     free rm and puts the tag into the word (rm_begin()).
- *   - A fast reader counts itself, then looks whether the tag is still there (rm_read()).  Is
- *     it not, it takes its count back and links as any other.
- *   - Who wants the word for anything else closes the mode first: the tag says so, readers
- *     link as any other from then on (rm_end()).  Then the word may be changed like any other.
- *   - Whoever finds the rm CLOSING and nobody reading frees it and drops the hold, as if that
- *     reader were over (rm_leave(), rm_drain()).  So a write waits for all fast readers.
+ *   - A reader that finds a version that many ops have read, the last one pushed by another
+ *     thread, takes a free rm and stores the tag in the word (rm_begin()).
+ *   - A fast reader counts itself, then checks whether the tag is still the same (rm_read()).
+ *     If not, it takes its count back and links like any other access.
+ *   - A thread that must change the word first closes the mode by setting a bit of the tag;
+ *     from then on readers link as usual (rm_end()).  Then the word may be changed as usual.
+ *   - A thread that finds the rm CLOSING and no reader left frees the rm and drops the hold,
+ *     like a reader that completes (rm_leave(), rm_drain()).  So a write waits for all fast
+ *     readers.
  *
- * A push with several vars takes all its places at one point in time.  A fast reader leaves no
- * tag by which others could meet it, so it announces the read in its record of the access before
- * it looks at the tag, and a record that still announces it becomes one that says linked.  Who
- * closes the mode goes through all pushes that are LINKING: an announced read is revoked, and a
- * push with a linked one is helped to its end first.  Only then may the word be changed.  Why that
- * makes no circle: a read is announced when all accesses to vars below are linked, so what
- * such a push still needs is above this var, as for any push that is helped.
+ * A push with several vars is linked at one point in time, but a fast reader leaves no tag by
+ * which other threads could find its push.  So it announces the read in its record of the
+ * access before it checks the tag, and then changes the record to linked if it still is
+ * announced.  A thread that closes the mode goes through all pushes that are LINKING: it
+ * revokes an announced read, and helps a push with a linked read to its end.  Only then may the
+ * word be changed.  This makes no circle: a read is announced after all accesses to vars below
+ * are linked, so such a push only needs vars above this one, like any push that is helped.
  *
- *      reader                              who closes
+ *      reader                              closing thread
  *      in++, record = announced            tag = closed
  *      barrier (CORE-M1)                   barrier (CORE-M2)
  *      tag is the same: linked             records; later: sums
  *
- *      who completes                       who closes
+ *      completing thread                   closing thread
  *      out++                               state = CLOSING
  *      barrier (CORE-M3)                   barrier (CORE-M4)
  *      state is CLOSING: sums              sums
  *
- * Bad outcome in both: each looks before the other has written.  The barriers forbid it.
+ * Bad outcome in both: each reads before the other has written.  The barriers forbid it.
  *
  * Ordering:
  *   CORE-M5 (a record is read)       <-> CORE-M6 (linked, CAS): the count that belongs to it
  *   CORE-M7 (LINKING, link.c)        <-> CORE-M8: the push that is found in its descriptor
- *   CORE-M9 (out, release)           <-> CORE-M10: what a reader did, to the writer behind; and
- *                                        its in, which so is in the later sum
- *   CORE-M11 (state, release)        <-> CORE-M12: the rm's block, and the look at the records
+ *   CORE-M9 (out, release)           <-> CORE-M10: what a reader did, to the writer behind it;
+ *                                        and its in, so that the later sum contains it
+ *   CORE-M11 (state, release)        <-> CORE-M12: the rm's block, and the check of the records
  *
- * Why a sum of 0 is exact: all out are read before all in, so the difference is at least what it
- * was between the two; and after the mode was closed no read begins that is not taken back.
+ * Why a sum of 0 is exact: all out are read before all in, so the difference is at least the
+ * number of readers at the time between; and after the mode is closed, each read that begins is
+ * taken back.
  *
  * Progress: reading and completing are wait-free, with a sum over all slots while the rm is
- * closing; rm_end() is lock-free: it helps each push once.
+ * closing; rm_end() is lock-free, and helps each push once.
  *
- * Lifetime: an rm is used again by any var.  Epochs tell its uses apart: a tag names one, and the
- * state changes only from that.  Counts go on.  A thread that is stopped while it has counted a
- * read that it did not complete or take back delays the next writer of that var, or of a var
- * that uses the rm after it.
+ * Lifetime: any var may use a free rm.  Epochs distinguish its uses: a tag names one, and the
+ * state changes only from that epoch.  The counts are not reset.  A thread that is stopped
+ * between counting a read and completing it, or taking it back, delays the next writer of that
+ * var, or of a var that uses the rm later.
  */
 #include <core/link.h>
 #include <core/readmostly.h>
 #include <core/retire.h>
 
-#define RM_PROBES 4u		/* rms that are tried for a var */
+#define RM_PROBES 4u		/* number of rms that are tried for a var */
 
-/* Reads of rm i that were begun and are not over. */
+/* The number of reads of rm i that are not complete.  Progress: wait-free. */
 u32 rm_reading(const struct pawl_engine *e, u32 i)
 {
 	u32 s, n = load_relaxed(&e->used_slots), sum = 0;
 
 	for (s = 0; s < n; s++)
 		sum -= load_acquire(&rm_row(e, s, i)->out);	/* CORE-M10 <-> CORE-M9 */
-	/* Visible with what was completed. */
+	/* Relaxed: visible with the reads that were completed (CORE-M10). */
 	n = load_relaxed(&e->used_slots);
 	for (s = 0; s < n; s++)
 		sum += load_relaxed(&rm_row(e, s, i)->in);
 	return sum;
 }
 
-/* The block whose hold goes, if rm i is closing and nobody reads it any more; else 0. */
+/* If rm i is CLOSING and has no reader, free it and return the block of its hold; else 0. */
 static __noinline u32 rm_drain(struct pawl_engine *e, u32 i)
 {
 	struct rm *rm = &e->rms[i];
@@ -90,14 +92,17 @@ static __noinline u32 rm_drain(struct pawl_engine *e, u32 i)
 	bi = load_relaxed(&rm->block);
 	if (rm_reading(e, i))
 		return 0;
-	/* CORE-M11 <-> CORE-M12: who takes it next writes its block. */
-	return cas_release_relaxed(&rm->state, &st, st - RM_CLOSING + RM_FREE) &&
-	       !BUSTED(RM_HOLD_KEPT) ? bi : 0;
+	/* CORE-M11 <-> CORE-M12: the next thread that takes it writes its block. */
+	if (!cas_release_relaxed(&rm->state, &st, st - RM_CLOSING + RM_FREE))
+		return 0;
+	if (BUSTED(RM_HOLD_KEPT))
+		return 0;
+	return bi;
 }
 
 /*
- * n reads that are counted in rm i are over.  Returns the block of which the caller is to drop
- * a hold, or 0.
+ * n reads that are counted in rm i are complete.  Returns the block of which the caller must
+ * drop a hold, or 0.  Progress: wait-free.
  */
 u32 rm_leave(struct thread *t, u32 i, u32 n)
 {
@@ -105,12 +110,14 @@ u32 rm_leave(struct thread *t, u32 i, u32 n)
 
 	store_release(&row->out, row->out + n);	/* CORE-M9 <-> CORE-M10 */
 	smp_mb();	/* CORE-M3 <-> CORE-M4 */
-	if (likely((load_relaxed(&t->e->rms[i].state) & 3) != RM_CLOSING) || BUSTED(RM_UNSEEN))
+	if (BUSTED(RM_UNSEEN))
+		return 0;
+	if (likely((load_relaxed(&t->e->rms[i].state) & 3) != RM_CLOSING))
 		return 0;
 	return rm_drain(t->e, i);
 }
 
-/* They did not count after all. */
+/* Take the count of n reads back. */
 static __cold void rm_take_back(struct thread *t, u32 i, u32 n)
 {
 	u32 bi = rm_leave(t, i, n);
@@ -120,8 +127,8 @@ static __cold void rm_take_back(struct thread *t, u32 i, u32 n)
 }
 
 /*
- * n readers join v, if it is in read-mostly mode; p: of a push with several vars.  Returns what
- * their linker found, or 0: look closer.
+ * n readers join v if it is in read-mostly mode; p is NULL for a push with one var.  Returns
+ * what a linker would have found, or 0: link it as usual.  Progress: wait-free.
  */
 u64 rm_read(struct thread *t, struct var *v, u32 gen, u32 n, const struct rm_push *p)
 {
@@ -143,8 +150,9 @@ u64 rm_read(struct thread *t, struct var *v, u32 gen, u32 n, const struct rm_pus
 			return 0;
 		}
 		smp_mb_after_rmw();	/* CORE-M1 <-> CORE-M2 */
-	} else if (!BUSTED(RM_NO_MB)) {
-		smp_mb();	/* CORE-M1 <-> CORE-M2 */
+	} else {
+		if (!BUSTED(RM_NO_MB))
+			smp_mb();	/* CORE-M1 <-> CORE-M2 */
 	}
 	if (likely(load_relaxed(&v->word.tag) == tag && load_relaxed(&v->gen) == gen)) {
 		if (!p)
@@ -160,7 +168,7 @@ u64 rm_read(struct thread *t, struct var *v, u32 gen, u32 n, const struct rm_pus
 	return 0;
 }
 
-/* Var vi, whose word is w, goes into read-mostly mode, if it is still so and there is an rm. */
+/* Start the mode for var vi if its word is still w and an rm is free.  Progress: wait-free. */
 __cold void rm_begin(struct thread *t, struct var *v, u32 vi, struct pair w)
 {
 	struct pawl_engine *e = t->e;
@@ -174,7 +182,7 @@ __cold void rm_begin(struct thread *t, struct var *v, u32 vi, struct pair w)
 		rm = &e->rms[i];
 		st = load_relaxed(&rm->state);
 		epoch = (st >> 2) + 1;
-		/* CORE-M12 <-> CORE-M11: the last user's look at the block was before. */
+		/* CORE-M12 <-> CORE-M11: the last user's reads of the block come before. */
 		if ((st & 3) != RM_FREE || !cas_acquire_relaxed(&rm->state, &st,
 								rm_state(epoch, RM_OPEN)))
 			continue;
@@ -182,13 +190,13 @@ __cold void rm_begin(struct thread *t, struct var *v, u32 vi, struct pair w)
 		new.tag = rm_tag(epoch, i);
 		new.val = word_make(word_cur(w.val), word_prev(w.val), j, 0);
 		if (!pair_cas_acq_rel(&v->word, &w, new))	/* CORE-L3 <-> CORE-L4 */
-			/* CORE-M11 <-> CORE-M12: nobody else has heard of this epoch. */
+			/* CORE-M11 <-> CORE-M12: no other thread knows this epoch. */
 			store_release(&rm->state, rm_state(epoch, RM_FREE));
 		return;
 	}
 }
 
-/* The push in d, if it is LINKING, does not read var vi fast, or has all its places. */
+/* If the push in d is LINKING: revoke its fast read of var vi, or help it to its end. */
 static void rm_revoke(struct thread *t, struct desc *d, u32 slot, u32 vi)
 {
 	u64 st = load_acquire(&d->status), tag, *cell, c;	/* CORE-M8 <-> CORE-M7 */
@@ -207,8 +215,8 @@ static void rm_revoke(struct thread *t, struct desc *d, u32 slot, u32 vi)
 }
 
 /*
- * Read-mostly mode of var vi, whose word is w, comes to its end.  Returns the tag of a word that
- * may be changed now, or 0: look again.
+ * End read-mostly mode of var vi, whose word is w.  Returns the tag of a word that may be
+ * changed now, or 0: read the word again.  Progress: lock-free.
  */
 __cold u64 rm_end(struct thread *t, struct var *v, u32 vi, struct pair w)
 {
@@ -221,7 +229,9 @@ __cold u64 rm_end(struct thread *t, struct var *v, u32 vi, struct pair w)
 		return 0;
 	smp_mb();	/* CORE-M2 <-> CORE-M1 */
 	n = load_relaxed(&e->used_slots);
-	for (s = 0; s < n && !BUSTED(RM_NO_REVOKE); s++)
+	if (BUSTED(RM_NO_REVOKE))
+		n = 0;
+	for (s = 0; s < n; s++)
 		rm_revoke(t, &thread_of(e, s)->d, s, vi);
 	/* CORE-M11 <-> CORE-M12 */
 	cas_release_relaxed(&e->rms[i].state, &st, st - RM_OPEN + RM_CLOSING);

@@ -8,19 +8,20 @@
 /* A var in read-mostly mode: readmostly.c. */
 struct rm {
 	u64 state;		/* A: epoch and phase */
-	u32 block;		/* A: the version that is read; written by who takes the rm */
+	u32 block;		/* A: the version that is read; written by the thread that takes it */
 	u32 unused;
 };
 
-/* What a thread has to do with an rm: its part of two sums, modulo 2^32. */
+/* A thread's part of an rm's two sums, modulo 2^32. */
 struct rm_row {
 	u32 in;			/* S: reads that its pushes began */
 	u32 out;		/* S release: reads that it completed, or took back */
 };
 
+/* A push over several vars, for a read that it announces. */
 struct rm_push {
-	u64 tag;		/* of the push */
-	u64 *cell;		/* its record of this access; NULL: it has one var */
+	u64 tag;
+	u64 *cell;		/* its record of this access */
 	const u64 *status;	/* of its descriptor */
 };
 
@@ -42,8 +43,8 @@ static inline u32 dep_version(const struct pawl_engine *e, u32 block)
 }
 
 /*
- * Is it worth it to read this version without a word about it?  Then many have read it, the
- * last one was another thread, and nothing is to be done for its push.
+ * Is read-mostly mode worth its cost for this version?  If so, many ops have read it, the last
+ * one was pushed by another thread, and that push needs neither help nor a record.
  */
 static inline bool rm_wanted(const struct thread *t, const struct pair *w)
 {

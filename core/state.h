@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The packed words of the var queue: the only place that knows their bits.
+ * The packed words of the var queue; no other file knows their bits.
  *
  * Var word (struct pair), changed only by pair_cas_acq_rel(), and every change
  * brings a tag that was never there before:
@@ -8,13 +8,13 @@
  *   tag  [63:53] slot of the pushing thread  [52:2] its push number  [1] KNOWN  [0] SIMPLE
  *   val  [63] DELETED  [62] LASTW  [61:42] joined  [41:21] prev  [20:0] cur
  *
- *   cur     block of the last write that took its place
+ *   cur     block of the last write that was linked
  *   prev    the block before it
- *   joined  LASTW clear: readers that joined cur since it is cur;
- *           LASTW set: readers that had joined prev when cur took over (frozen)
- *   SIMPLE  the op has one var: nothing is left to help with
- *   KNOWN   who put the word here saw that cur is DONE: a reader that joins need not
- *           touch the block.  No part of the push's identity (tag_same())
+ *   joined  LASTW clear: number of readers that joined cur;
+ *           LASTW set: number of readers that had joined prev when cur replaced it (frozen)
+ *   SIMPLE  the op has one var: it needs no help
+ *   KNOWN   the thread that stored the word saw cur DONE: a reader that joins need not
+ *           touch the block.  It is no part of the push's identity (tag_same())
  *
  * While a var is in read-mostly mode (readmostly.c) the slot is RM_SLOT, which no thread has,
  * KNOWN is set, and the rest names the mode:
@@ -24,15 +24,15 @@
  * Block state (u64), one per version, changed by read-modify-writes:
  *
  *   [63:44] count   holds minus completions: starts at 1 (the write itself), plus
- *                   the readers that a batch brought along; every completion
- *                   subtracts 1; the next writer adds the readers that joined
- *                   and sets CLOSED.  Modulo 2^20: while the block is not CLOSED the
- *                   value means nothing; then it is exact (fewer than 2^20 ops exist).
- *   [43:12] list    newest waiting reader (reference of a dep), 0 none
+ *                   the readers that a batch added; every completion subtracts 1; the
+ *                   next writer adds the readers that joined and sets CLOSED.  Modulo
+ *                   2^20: the value has no meaning until the block is CLOSED; then it is
+ *                   exact (fewer than 2^20 ops exist).
+ *   [43:12] list    newest waiting reader (reference of a dep), or 0
  *   [2] ERR  [1] CLOSED  [0] DONE
  *
  * DONE is set once, by the write's completion, which takes the list in the same
- * step.  count == 0 with CLOSED is seen once: by whoever makes it so.
+ * step.  Exactly one thread makes the count of a CLOSED block 0, and sees that.
  */
 #ifndef CORE_STATE_H
 #define CORE_STATE_H
@@ -83,11 +83,11 @@ static inline u64 word_join(u64 v, u32 n)
 	const u64 blocks = (1ull << WORD_JOIN_SHIFT) - 1;
 	u64 had = v & WORD_LASTW ? v & blocks : v;
 
-	/* What is carried out of the count goes with the flags. */
+	/* A carry out of the count is masked off, and so are the flags. */
 	return (had + ((u64)n << WORD_JOIN_SHIFT)) & (JOIN_MASK << WORD_JOIN_SHIFT | blocks);
 }
 
-/* Block nb takes over, after n more readers joined the one before it. */
+/* Block nb replaces cur, after n more readers joined cur. */
 static inline u64 word_write(u64 v, u32 nb, u32 n, bool del)
 {
 	u32 had = v & WORD_LASTW ? 0 : word_joined(v);
@@ -96,8 +96,8 @@ static inline u64 word_write(u64 v, u32 nb, u32 n, bool del)
 }
 
 /*
- * What a linker found in a word that it changed: the value, and, where a deleted word would
- * have its flag (it is never changed), whether the tag that it brought says KNOWN.
+ * What a linker found in a word that it changed: the value and, in the bit of DELETED (a
+ * deleted word is never changed), whether its own new tag has KNOWN.
  */
 #define FOUND_KNOWN	WORD_DELETED
 
@@ -124,8 +124,8 @@ static inline u64 tag_seq(u64 tag)
 }
 
 /*
- * Read-mostly mode.  RM_SLOT: config.max_threads is smaller.  A dep that reads in this mode, and
- * what its linker found, have RM_BASE + the index of the rm in the place of a block.
+ * Read-mostly mode.  config.max_threads is smaller than RM_SLOT.  For a read in this mode, the
+ * dep, and what its linker found, have RM_BASE + the index of the rm instead of a block.
  */
 #ifdef PAWL_MODEL
 #define RM_MAX		2u
@@ -136,16 +136,16 @@ static inline u64 tag_seq(u64 tag)
 #define RM_BASE		((1u << BLOCK_BITS) - RM_MAX)
 #define RM_EPOCH_MASK	((1ull << 40) - 1)
 #define RM_TAG_CLOSED	4ull
-/* Reads of a version after which it may be worth it, beside one for each slot. */
+/* Number of reads of a version after which the mode is worth its cost, plus one per slot. */
 #define RM_READS	64u
-/* link_quick(): each so many readers of a version; a mask of the word. */
+/* A mask of the word: link_quick() checks once in this many readers of a version. */
 #define RM_SAMPLE	((u64)(RM_READS - 1) << WORD_JOIN_SHIFT)
 
 /* State of an rm: epoch << 2 | phase. */
 enum rm_phase {
 	RM_FREE = 0,
-	RM_OPEN = 1,		/* of a var, or about to be */
-	RM_CLOSING = 2,		/* whoever finds that no fast reader is left frees it */
+	RM_OPEN = 1,		/* a var uses it, or is about to */
+	RM_CLOSING = 2,		/* the thread that finds no fast reader left frees it */
 };
 
 BUILD_BUG_ON(RM_MAX > 1u << 10);
@@ -182,16 +182,16 @@ static inline u64 found_make(u64 val, u64 new_tag)
 
 BUILD_BUG_ON(TAG_KNOWN << 62 != FOUND_KNOWN);
 
-/* Is it the tag of this push?  tag: as tag_make() gave it. */
+/* Is it the tag of this push, apart from KNOWN? */
 static inline bool tag_same(u64 word_tag, u64 tag)
 {
 	return (word_tag & ~TAG_KNOWN) == tag;
 }
 
 /*
- * Records: what a word held while it was tagged by a push that is committed but has
- * not attached yet.  Never equal: an empty cell has bit 0 set and the tag of the push; one
- * that announces a read (readmostly.c) has bit 1, too.
+ * Records: the value of a word while it had the tag of a push that is committed but not
+ * attached.  The kinds are never equal: an empty cell has bit 0 and the tag of the push; one
+ * that announces a read (readmostly.c) also has bit 1.
  */
 static inline u64 rec_empty(u64 tag)
 {
@@ -200,7 +200,7 @@ static inline u64 rec_empty(u64 tag)
 
 static inline u64 rec_value(u64 val)
 {
-	return val << 1;	/* DELETED drops out: a deleted word is never overwritten */
+	return val << 1;	/* without DELETED: a deleted word is never overwritten */
 }
 
 static inline bool rec_is_value(u64 rec)
@@ -213,7 +213,7 @@ static inline u64 rec_word(u64 rec)
 	return rec >> 1;
 }
 
-/* Of a read in read-mostly mode: announced by its push; then linked, with this rm. */
+/* A read in read-mostly mode: announced by its push, then linked with this rm. */
 static inline u64 rec_announced(u64 tag)
 {
 	return tag | 3;
@@ -257,9 +257,9 @@ static inline u32 block_count(u64 s)
 
 /* Descriptor status: push number and phase. */
 enum phase {
-	PHASE_FINISHED = 0,	/* or no such push: nothing to do for it */
-	PHASE_LINKING = 1,	/* takes its places; whoever meets it helps */
-	PHASE_COMMITTED = 2,	/* has them all; whoever overwrites its tag records */
+	PHASE_FINISHED = 0,	/* or no such push: it needs nothing */
+	PHASE_LINKING = 1,	/* it is being linked: a thread that meets its tag helps */
+	PHASE_COMMITTED = 2,	/* it is linked: a thread that overwrites its tag records */
 };
 
 static inline u64 status_make(u64 seq, enum phase ph)
@@ -268,8 +268,9 @@ static inline u64 status_make(u64 seq, enum phase ph)
 }
 
 /*
- * Reference to one access of one op, 32 bits, never 0: of the deps inside the op,
- * [21:2] op [1:0] position; else [31] 1 [30:29] class [28:0] chunk * capacity + position.
+ * Reference to one access of one op, 32 bits, never 0.  For a dep inside the op: [21:2] op,
+ * [1:0] position.  For one in a chunk: [31] 1, [30:29] class, [28:0] chunk * capacity +
+ * position.
  */
 #define REF_EXT		0x80000000u
 #define REF_CLASS_SHIFT	29
