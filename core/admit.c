@@ -127,14 +127,36 @@ __cold void gate_pass(struct thread *t)
 		flight_check(t);
 }
 
-/* More ops are in flight than the caches hold: run some of the ready ones. */
-static void run_warm(struct thread *t)
+/*
+ * More ops are in flight than the caches hold: run some of the ready ones.  Each pusher has
+ * its own limit, because it has its own cache: with a common limit two pushers that share no
+ * data would run each other's ops.  A thread knows only an upper bound of its own ops in
+ * flight, because other threads complete some of them, and it completes some of theirs.
+ * t->elsewhere corrects the bound when it is larger than what is in flight, or negative.
+ */
+static void run_warm(struct thread *t, u64 flight)
 {
 	struct pawl_engine *e = t->e;
-	struct room r = { .t = t, .hard = e->warm / 2, .soft = e->warm / 2, .own = t->completed };
+	s64 own = (s64)(t->pushed - t->completed - t->elsewhere), most = (s64)flight;
+	u64 soft = e->warm / 2, goal, look;
 	u32 budget = t->ex.budget, work;
 
-	while (!room_there(&r) && (work = exec_take(e->x, &t->ex))) {
+	t->elsewhere += (u64)(own < 0 ? own : own > most ? own - most : 0);
+	own = own > most ? most : own;
+	if (own <= (s64)e->warm)
+		return;
+	goal = t->completed + (u64)own - soft;
+	look = t->completed + (flight - soft) / 4;
+	while (t->completed < goal) {
+		if (t->completed >= look) {
+			flight = ops_in_flight(e);
+			if (flight <= soft)
+				break;
+			look = t->completed + (flight - soft) / 4;
+		}
+		work = exec_take(e->x, &t->ex);
+		if (!work)
+			break;
 		count(&t->ex.helped);
 		t->ex.budget = WARM_BUDGET;
 		run_work(e, &t->ex, work);
@@ -171,7 +193,7 @@ __cold int admit_slow(struct thread *t, u32 n)
 		if (flight > hard)
 			room_wait(t, hard, hard / 2);
 		else if (e->policy == PAWL_WINDOW_HELP && flight > e->warm)
-			run_warm(t);
+			run_warm(t, flight);
 	}
 	store_release(&t->pushed, t->pushed + n);
 	t->next_check = t->pushed + max_u(step, 1u) - 1;

@@ -50,6 +50,8 @@ static struct pawl_mx_engine *engine(void)
 	struct pawl_mx_engine *e = NULL;
 
 	MUST(!pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e));
+	/* The size is the thread's: without a fork per test the test before has left its own. */
+	MUST(pawl_mx_set_bulk_size(e, 0) >= 0);
 	return e;
 }
 

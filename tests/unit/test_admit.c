@@ -584,6 +584,55 @@ START_TEST(test_default_keeps_the_backlog_small)
 }
 END_TEST
 
+struct backlog {
+	struct pawl_engine *e;
+	u32 pushed, go;		/* A */
+	u32 ran;
+};
+
+static void *backlog_main(void *arg)
+{
+	struct backlog *b = arg;
+	pawl_var_t v = var_new(b->e);
+	u32 i;
+
+	for (i = 0; i < b->e->warm - POOL_MAG; i++)
+		OK(push_write(b->e, add_one, &b->ran, v));
+	store_release(&b->pushed, 1);
+	MUST(soon(load_acquire(&b->go)));
+	return NULL;
+}
+
+/* Each pusher has a backlog of its own: it does not run the ops of another one instead. */
+START_TEST(test_pushers_have_a_backlog_each)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct backlog b = { 0 };
+	pthread_t t;
+	u32 n = 0, i;
+	pawl_var_t v;
+
+	c.max_ops = 1 << 18;
+	b.e = engine_with(&c);
+	v = var_new(b.e);
+	t = spawn(backlog_main, &b);
+	MUST(soon(load_acquire(&b.pushed)));
+	for (i = 0; i < b.e->warm - POOL_MAG; i++)
+		OK(push_write(b.e, add_one, &n, v));
+	ck_assert_uint_eq(n + b.ran, 0);
+	/* Beyond it a pusher runs its own. */
+	for (i = 0; i < 4 * POOL_MAG; i++)
+		OK(push_write(b.e, add_one, &n, v));
+	ck_assert_uint_ge(n, b.e->warm / 2);
+	ck_assert_uint_eq(b.ran, 0);
+	store_release(&b.go, 1);
+	join(t);
+	OK(pawl_wait_all(b.e, SOON_NS, NULL));
+	ck_assert_uint_eq(b.ran, b.e->warm - POOL_MAG);
+	OK(pawl_engine_destroy(b.e));
+}
+END_TEST
+
 SUITE("admit", test_failing_window_is_exact_with_several_pushers,
       test_blocked_pusher_goes_on_when_there_is_room, test_body_pushes_at_a_full_window,
       test_body_pushes_a_batch_of_the_windows_size, test_batch_larger_than_the_window,
@@ -592,4 +641,5 @@ SUITE("admit", test_failing_window_is_exact_with_several_pushers,
       test_large_ops_fail_as_the_window, test_idle_threads_do_not_starve_large_ops,
       test_waits_pass_the_window, test_refused_memory_is_told_at_once,
       test_recursion_deeper_than_threads_help, test_chain_of_inline_pushes_is_bounded,
-      test_batch_queues_before_it_runs_inline, test_default_keeps_the_backlog_small)
+      test_batch_queues_before_it_runs_inline, test_default_keeps_the_backlog_small,
+      test_pushers_have_a_backlog_each)
