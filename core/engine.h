@@ -84,7 +84,7 @@ struct pawl_engine {
 	struct exec_queue **routes;	/* I: [dev * 8 + prop] */
 	struct devices *devices;	/* I: NULL if there are only CPUs */
 	/* A: error.c: epoch of waits for all; its errors that were made, and reported */
-	u64 err_state __cacheline_aligned;
+	struct pair err_state __cacheline_aligned;
 	u32 first_err[FIRST_ERRS];	/* A: the first errors of the epoch, not reported yet */
 	u64 err_seq;		/* A: errors so far */
 	u32 spare_error;	/* I: shared error, used when the pool is empty */

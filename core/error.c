@@ -31,45 +31,48 @@
 #include <core/error.h>
 
 /*
- * engine.err_state: [63:40] epoch, how many waits for all have cleared; of this epoch's
- * errors, [39:20] how many were given out or cleared, [19:0] how many were made.  The counts
- * stay at their largest value.  One word, so that whoever ends an epoch knows which errors
- * were given before, and no later one is.
+ * engine.err_state: tag is the epoch, how many waits for all have reported errors.  It never
+ * repeats: with fewer bits, an error that was reported but still poisons a var would be alive
+ * again when they wrap (24 bits: after seconds).  val: of this epoch's errors, [63:32] how many
+ * were given out or cleared, [31:0] how many were made.  The counts stay at their largest value.
+ * They change together, so that the thread that ends an epoch knows which errors were given
+ * before, and no later one is.
  */
-#define ERR_COUNT_BITS	20u
-#define ERR_COUNT_MASK	((1u << ERR_COUNT_BITS) - 1)
+#define ERR_COUNT_MASK	0xffffffffull
 #define ERR_MADE	1ull
-#define ERR_GIVEN	(1ull << ERR_COUNT_BITS)
-#define ERR_EPOCH_SHIFT	(2 * ERR_COUNT_BITS)
-#define ERR_EPOCH_MASK	0xffffffu
+#define ERR_GIVEN	(ERR_COUNT_MASK + 1)
 
-static u32 err_epoch(u64 state)
+static u64 err_made(struct pair state)
 {
-	return (u32)(state >> ERR_EPOCH_SHIFT);
+	return state.val & ERR_COUNT_MASK;
 }
 
-static u32 err_made(u64 state)
+static u64 err_given(struct pair state)
 {
-	return (u32)state & ERR_COUNT_MASK;
+	return state.val >> 32;
 }
 
-static u32 err_given(u64 state)
+/* The two halves may not belong together; the compare-and-swap proves that they do. */
+static struct pair err_state(const struct pawl_engine *e)
 {
-	return (u32)(state >> ERR_COUNT_BITS) & ERR_COUNT_MASK;
+	return (struct pair){ load_relaxed(&e->err_state.tag), load_relaxed(&e->err_state.val) };
 }
 
-/* The caller has set `gone`.  False: the epoch is over, and whoever ended it tells of x. */
+/*
+ * The caller has set `gone`.  False: the epoch has ended, and the thread that ended it reports x.
+ */
 static bool error_given(struct pawl_engine *e, const struct error *x)
 {
-	u64 was = load_relaxed(&e->err_state), new;
-	u32 epoch = load_relaxed(&x->epoch);
+	struct pair was = err_state(e), new;
+	u64 epoch = load_relaxed(&x->epoch);
 
 	do {
-		if (err_epoch(was) != epoch)
+		if (was.tag != epoch)
 			return false;
-		new = err_given(was) == ERR_COUNT_MASK ? was : was + ERR_GIVEN;
-		/* CORE-E4 <-> CORE-E5 */
-	} while (!cas_release_relaxed(&e->err_state, &was, new));
+		new = was;
+		if (err_given(was) != ERR_COUNT_MASK)
+			new.val += ERR_GIVEN;
+	} while (!pair_cas_acq_rel(&e->err_state, &was, new));	/* CORE-E4 <-> CORE-E5 */
 	return true;
 }
 
@@ -77,7 +80,8 @@ bool error_alive(struct pawl_engine *e, u32 idx)
 {
 	struct error *x = error_of(e, idx);
 
-	return !load_relaxed(&x->gone) && load_relaxed(&x->epoch) == err_epoch(load_relaxed(&e->err_state));
+	return !load_relaxed(&x->gone) &&
+	       load_relaxed(&x->epoch) == load_relaxed(&e->err_state.tag);
 }
 
 void payload_drop(struct pawl_engine *e, void *payload)
@@ -191,18 +195,20 @@ void error_publish(struct thread *t, u32 idx, int code)
 {
 	struct pawl_engine *e = t->e;
 	struct error *x = error_of(e, idx);
-	u64 state, new;
+	struct pair state = err_state(e), new;
 
 	/* Counted in the epoch that it is of, whatever waits do at this moment. */
-	state = load_relaxed(&e->err_state);
 	do {
-		new = err_made(state) == ERR_COUNT_MASK ? state :
-		      state + ERR_MADE * (1 + BUSTED(ERROR_COUNTED_TWICE));
-	} while (!cas_relaxed(&e->err_state, &state, new));
+		new = state;
+		if (err_made(state) != ERR_COUNT_MASK)
+			new.val += ERR_MADE;
+		if (BUSTED(ERROR_COUNTED_TWICE))
+			new.val += ERR_MADE;
+	} while (!pair_cas_acq_rel(&e->err_state, &state, new));
 	if (idx != e->spare_error)
 		x->code = code;
 	store_relaxed(&x->seq, fetch_add_relaxed(&e->err_seq, 1));
-	store_relaxed(&x->epoch, err_epoch(state));
+	store_relaxed(&x->epoch, state.tag);
 	store_relaxed(&x->gone, 0);
 	error_keep(t, idx);
 }
@@ -278,21 +284,19 @@ static void error_back(struct thread *t, u32 idx)
 int error_take_all(struct thread *t, struct pawl_error *out)
 {
 	struct pawl_engine *e = t->e;
-	u32 kept[FIRST_ERRS], i, n = 0, best = 0, epoch, failed, given;
-	u64 state;
+	u32 kept[FIRST_ERRS], i, n = 0, best = 0;
+	struct pair state = err_state(e), next;
+	u64 failed, given;
 	int code = 0;
 
 	if (out)
 		memset(out, 0, sizeof(*out));
 	/* This epoch's failures, all of them, are ours: whoever ends it gets its count. */
-	state = load_relaxed(&e->err_state);
 	do {
 		if (!err_made(state))
 			return 0;
-		epoch = (err_epoch(state) + 1) & ERR_EPOCH_MASK;
-		/* CORE-E5 <-> CORE-E4 */
-	} while (!cas_acquire_relaxed(&e->err_state, &state, (u64)epoch << ERR_EPOCH_SHIFT));
-	epoch = err_epoch(state);
+		next = (struct pair){ state.tag + 1, 0 };
+	} while (!pair_cas_acq_rel(&e->err_state, &state, next));	/* CORE-E5 <-> CORE-E4 */
 	failed = err_made(state);
 	given = err_given(state);
 	for (i = 0; i < FIRST_ERRS; i++) {
@@ -304,7 +308,7 @@ int error_take_all(struct thread *t, struct pawl_error *out)
 		struct error *x = error_of(e, kept[i]);
 
 		/* Gone, and not counted: who set that comes too late. */
-		if (load_relaxed(&x->epoch) == epoch && (!given || !load_relaxed(&x->gone)) &&
+		if (load_relaxed(&x->epoch) == state.tag && (!given || !load_relaxed(&x->gone)) &&
 		    (!best || load_relaxed(&x->seq) < load_relaxed(&error_of(e, best)->seq)))
 			best = kept[i];
 	}
@@ -313,15 +317,15 @@ int error_take_all(struct thread *t, struct pawl_error *out)
 		code = error_out(e, best, out);
 	} else if (failed > given) {
 		/* More failed than are kept by name, and those were given out. */
-		code = err(-EIO, "%u ops failed; their errors were not kept", failed - given);
+		code = err(-EIO, "%llu ops failed; their errors were not kept",
+			   (unsigned long long)(failed - given));
 		if (out) {
 			out->code = code;
 			snprintf(out->text, sizeof(out->text), "%s", err_text());
 		}
 	}
 	for (i = 0; i < n; i++) {
-		if (((load_relaxed(&error_of(e, kept[i])->epoch) - epoch - 1) & ERR_EPOCH_MASK) <
-		    ERR_EPOCH_MASK / 2)
+		if (load_relaxed(&error_of(e, kept[i])->epoch) > state.tag)
 			error_back(t, kept[i]);
 		else
 			error_put(t, kept[i]);

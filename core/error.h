@@ -7,10 +7,11 @@
 
 struct error {
 	u64 seq;		/* I: order of failing */
+	u64 epoch;		/* I: of the engine's wait-alls */
 	u32 refs;		/* A */
 	u32 gone;		/* A: given out or cleared */
-	u32 epoch;		/* I: of the engine's wait-alls */
 	s32 code;		/* I */
+	u32 unused[3];
 	char op[48];
 	char text[160];
 	void *payload;		/* A: the program's, until it is handed over or dropped */

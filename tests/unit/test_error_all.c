@@ -60,6 +60,34 @@ START_TEST(test_all_forgets)
 }
 END_TEST
 
+/*
+ * An error that a wait for all counted, but did not return, still poisons nothing however many
+ * such waits follow: their number never repeats.
+ */
+START_TEST(test_counted_errors_never_return)
+{
+	static const u32 bits[] = { 16, 20, 24, 32, 40, 63 };
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	struct pawl_error err;
+	u32 i, ran = 0;
+
+	OK(push_write(e, fail_io, NULL, v));
+	OK(push_write(e, fail_io, NULL, w));
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
+	ck_assert_uint_eq(err.count, 2);
+	OK(pawl_var_error(e, w, NULL));
+	for (i = 0; i < ARRAY_SIZE(bits); i++) {
+		store_relaxed(&e->err_state.tag, 1ull << bits[i]);
+		OK(pawl_var_error(e, w, NULL));
+	}
+	OK(push_write(e, add_one, &ran, w));
+	OK(pawl_wait_all(e, SOON_NS, &err));
+	ck_assert_uint_eq(ran, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* A wait that timed out took nothing. */
 START_TEST(test_all_timed_out_keeps)
 {
@@ -290,6 +318,6 @@ START_TEST(test_every_failure_is_counted)
 }
 END_TEST
 
-SUITE("error_all", test_all_first_and_count, test_all_forgets, test_all_timed_out_keeps,
+SUITE("error_all", test_all_first_and_count, test_all_forgets, test_counted_errors_never_return, test_all_timed_out_keeps,
       test_all_gives_what_is_left, test_1000_failures, test_text_counts_what_was_not_given, test_errors_are_reused, test_exhaustion,
       test_every_failure_is_counted)
