@@ -2,24 +2,24 @@
 /*
  * Arenas: address space for all pools of one engine, and the memory in it.
  *
- * Purpose: the address of an object is base + index * size for good, so an index
- * is as good as a pointer, and memory grows without moving.
+ * Purpose: the address of an object is always base + index * size, so an index is as good as a
+ * pointer, and memory grows without moving.
  *
- * Structures: one mapping without access (PROT_NONE, MAP_NORESERVE) holds, for each
- * pool, the range of its objects, the range of its magazines, and what trims need, each
- * followed by a page that nobody may touch.  A range is committed from its start on (mprotect) in
- * steps that double from 64 KiB to 2 MiB; `committed` says how far.
+ * Structures: one mapping without access (PROT_NONE, MAP_NORESERVE) contains, for each pool,
+ * the range of its objects, the range of its magazines, and the range of its slabs, each
+ * followed by an inaccessible page.  A range is committed from its start on (mprotect) in steps
+ * that double from 64 KiB to 2 MiB; `committed` is the limit.
  *
- * Ordering: POOL-C1 <-> POOL-C2.  Who reads a limit may use the memory below it.
+ * Ordering: POOL-C1 <-> POOL-C2.  A thread that reads a limit may use the memory below it.
  *
- * Progress: several threads may commit the same range at once.  Each of them opens
- * all that lies between the limit it saw and its target, twice is harmless, and the
- * limit only grows; a thread that stops in between delays nobody.  Lock-free, but
- * for the system call itself.
+ * Progress: several threads may commit the same range concurrently.  Each of them commits all
+ * memory between the limit that it read and its target; committing twice is harmless, and the
+ * limit only grows.  A stopped thread delays no other one.  Lock-free, apart from the system
+ * call itself.
  *
- * Lifetime: address space is given back by arena_destroy() alone; what lies in it may be
- * given back before, and is zero then (trim.c).  Until the arena goes an object never changes
- * its type, which is what readers with stale indexes rely on.
+ * Lifetime: only arena_destroy() frees address space.  A trim may free memory in it before,
+ * which is zero then (trim.c).  An object does not change its type until the arena is
+ * destroyed; readers with stale indexes rely on that.
  *
  * References: Bonwick and Adams, "Magazines and Vmem", USENIX 2001.
  */
@@ -50,7 +50,7 @@ size_t arena_page(void)
 	return v > 0 ? (size_t)v : 4096;
 }
 
-/* Open [from, to) of a range.  Progress: a system call. */
+/* Make [from, to) of a range accessible.  Progress: a system call. */
 static int range_open(struct arena_range *r, size_t from, size_t to)
 {
 	int rc = pool_commit_hook(HOOK_COMMIT, to - from);
@@ -63,7 +63,7 @@ static int range_open(struct arena_range *r, size_t from, size_t to)
 /* Progress: lock-free, and a system call when the limit moves. */
 int arena_commit(struct arena *a, struct arena_range *r, size_t need)
 {
-	/* POOL-C2 <-> POOL-C1: the limit that we see was opened before. */
+	/* POOL-C2 <-> POOL-C1: the memory below the limit is accessible. */
 	u64 cur = load_acquire(&r->committed);
 
 	while (cur < need) {
@@ -72,15 +72,15 @@ int arena_commit(struct arena *a, struct arena_range *r, size_t need)
 		size_t to = min_u(max_u(least, (size_t)cur + step), r->bytes);
 
 		if (range_open(r, cur, to)) {
-			/* Near the limit of the process: no more than is needed now. */
+			/* Perhaps near the memory limit: commit only what is needed. */
 			to = least;
 			if (range_open(r, cur, to) && !BUSTED(COMMIT_BLIND))
 				return -ENOMEM;
 		}
 		/*
-		 * POOL-C1 <-> POOL-C2.  On failure another thread moved the limit, perhaps
-		 * not as far; what we opened above it is opened again.  No acquire: what is
-		 * needed below `to`, this thread has opened, or seen open above.
+		 * POOL-C1 <-> POOL-C2.  On failure another thread moved the limit, perhaps not
+		 * as far; then the loop commits the rest again.  No acquire: this thread has
+		 * committed all that is needed below `to`, or read above that it was committed.
 		 */
 		if (cas_release_relaxed(&r->committed, &cur, (u64)to)) {
 			fetch_add_relaxed(&a->committed, to - cur);
@@ -116,7 +116,7 @@ int arena_create(const char *name, struct arena **out)
 	return 0;
 }
 
-/* Progress: blocking (gives memory back).  Lifetime: no object or pool survives it. */
+/* Progress: blocking (frees memory).  Lifetime: frees all objects and pools. */
 void arena_destroy(struct arena *a)
 {
 	struct pool_full *f, *next;
@@ -133,11 +133,11 @@ void arena_destroy(struct arena *a)
 }
 
 /*
- * Magazines that can be in use at once.  A magazine on a stack, or held by a thread
- * inside a slow path, goes with at least one object, hence never more than objects.
- * Full ones are at most max / mag.  The others are one partial magazine per thread
- * that ever flushed at the same time (a flush takes the partial one that is there),
- * and one more per thread inside a slow path.
+ * The number of magazines that can be in use at once.  A magazine on a stack, or held by a
+ * thread inside a slow path, has at least one object, so there are no more magazines than
+ * objects.  At most max / mag are full.  The others are one partial magazine per thread that
+ * flushed concurrently (a flush fills up a partial magazine if there is one), and one per
+ * thread inside a slow path.
  */
 static u32 mags_needed(u32 max, u32 mag)
 {
@@ -163,7 +163,7 @@ int arena_add(struct arena *a, const struct pool_desc *d, struct pool **out)
 		return err(-ENOMEM, "pool %s: no memory", name);
 	f->p.size = d->size;
 	f->p.max = d->max;
-	/* In a small pool, no cache may hoard: two magazines are at most 1/16 of it. */
+	/* In a small pool the two magazines of a cache are at most 1/16 of the objects. */
 	f->p.mag = (u32)min_u(max_u(d->max / 32, 1u), POOL_MAG);
 	f->arena = a;
 	f->nmags = mags_needed(d->max, f->p.mag);
@@ -186,7 +186,7 @@ int arena_add(struct arena *a, const struct pool_desc *d, struct pool **out)
 	return 0;
 }
 
-/* Lay out one range at *off; false if the address space cannot hold it. */
+/* Place a range at *off and advance *off; false if the address space cannot hold it. */
 static bool range_place(struct arena_range *r, size_t count, size_t size, size_t *off)
 {
 	size_t page = arena_page();
@@ -195,14 +195,14 @@ static bool range_place(struct arena_range *r, size_t count, size_t size, size_t
 	if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 4)
 		return false;
 	bytes = round_up_to(bytes, page);
-	/* Big ranges may get huge pages. */
+	/* Align large ranges, so that they can have huge pages. */
 	align = bytes >= STEP_MAX ? STEP_MAX : page;
 	at = round_up_to(*off, align);
 	r->start = NULL;
 	r->bytes = bytes;
 	if (__builtin_add_overflow(at, bytes + page, off) || *off > SIZE_MAX / 4)
 		return false;
-	/* An offset until the base is known. */
+	/* arena_ready() adds the base. */
 	r->start = (char *)(uintptr_t)at;
 	return true;
 }
@@ -220,7 +220,7 @@ static char *slabs_place(struct slabs *sl, char *at)
 	return at + slabs_bytes(sl);
 }
 
-/* Bytes of magazines that must be there before objects below `end` are given out. */
+/* Bytes of magazines that must be committed before objects below `end` are handed out. */
 static size_t mag_bytes(const struct pool_full *f, u32 end)
 {
 	u64 n = (u64)end / f->p.mag + 1 + POOL_MAG_SPARE;
@@ -228,7 +228,7 @@ static size_t mag_bytes(const struct pool_full *f, u32 end)
 	return (size_t)(min_u(n, (u64)f->nmags) + 1) * sizeof(struct pool_mag);
 }
 
-/* Memory for the objects below `end`, and for the magazines that can carry them. */
+/* Progress: lock-free, and system calls. */
 int pool_commit(struct pool_full *f, u32 end)
 {
 	int rc = arena_commit(f->arena, &f->mag, mag_bytes(f, end));
@@ -297,7 +297,7 @@ int arena_ready(struct arena *a, bool prefault)
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (map == MAP_FAILED)
 		return err(-ENOMEM, "arena %s: cannot reserve %zu bytes", a->name, off);
-	/* Cut the ends off, so that the base is aligned as the ranges are. */
+	/* Unmap both ends, so that the base has the alignment of the ranges. */
 	base = (char *)round_up_to((uintptr_t)map, align);
 	if (base > map)
 		munmap(map, (size_t)(base - map));
@@ -314,7 +314,7 @@ int arena_ready(struct arena *a, bool prefault)
 	}
 	a->base = base;
 	a->bytes = off;
-	/* The magazines that a flush may need are there before the first object. */
+	/* Commit the magazines that a flush may need before the first object is handed out. */
 	for (f = a->pools; f; f = f->next) {
 		rc = arena_commit(a, &f->mag, mag_bytes(f, 1));
 		if (!rc)

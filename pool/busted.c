@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which planted bug is on, in builds of the tests alone (CONFIG_BUSTED): the one that
- * PAWL_BUSTED in the environment names, from before main() on.  The model has a switch of
- * its own.
+ * Selects the planted bug, in builds with CONFIG_BUSTED, which are for tests: the one that
+ * PAWL_BUSTED in the environment names, from before main() on.  The model selects its bugs
+ * itself.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static const char *const names[] = { "NONE", BUSTED_LIST(BUSTED_NAME) };
 
 unsigned int pawl_busted;
 
-/* Progress: wait-free; no thread of ours is there yet. */
+/* Progress: wait-free; there are no other threads yet. */
 __attribute__((constructor)) static void busted_init(void)
 {
 	const char *s = getenv("PAWL_BUSTED");
@@ -27,7 +27,7 @@ __attribute__((constructor)) static void busted_init(void)
 		pawl_busted++;
 	if (pawl_busted < BUSTED_COUNT)
 		return;
-	/* A test that passes with a bug that there is not would prove nothing. */
+	/* A test that passes with an unknown bug would prove nothing. */
 	fprintf(stderr, "pawl: there is no planted bug %s\n", s);
 	exit(2);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The last error's message, one per thread; see base/err.h.
+ * The message of each thread's last error; see base/err.h.
  *
- * Room for the text is allocated by a thread's first err() and freed when the thread ends.
- * It is not a thread-local variable: a program that loads libpawl late has little space for those.
+ * A thread's first err() allocates the buffer, and the end of the thread frees it.  The buffer
+ * is not a thread-local variable, because a program that loads libpawl late has little space
+ * for those.
  */
 #include <pthread.h>
 #include <stdarg.h>
@@ -15,7 +16,7 @@
 #define TEXT_MAX	256u
 
 static char lost[] = "an error, and no memory for its message";
-static __thread char *text;	/* O: TEXT_MAX bytes; NULL: none yet; lost */
+static __thread char *text;	/* O: TEXT_MAX bytes; NULL: not allocated yet; or lost */
 
 #ifdef PAWL_MODEL
 
@@ -43,7 +44,7 @@ static void once_init(void)
 	have_key = !pthread_key_create(&key, thread_exit);
 }
 
-/* Progress: blocking (the C library's allocator).  lost: no memory, or no key. */
+/* Returns lost if there is no memory or no key.  Progress: blocking (malloc()). */
 static char *text_new(void)
 {
 	char *room;
@@ -59,7 +60,7 @@ static char *text_new(void)
 
 #endif
 
-/* Progress: wait-free after the thread's first call.  The text stays until its next one. */
+/* Progress: wait-free after the thread's first call.  The text is valid until the next one. */
 int err(int code, const char *fmt, ...)
 {
 	int saved = errno;
@@ -77,7 +78,7 @@ int err(int code, const char *fmt, ...)
 	return code;
 }
 
-/* Progress: wait-free.  "" if this thread had no error yet. */
+/* Returns "" if this thread had no error yet.  Progress: wait-free. */
 const char *err_text(void)
 {
 	return text ? text : "";

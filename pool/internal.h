@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Insides of the pools: what arena.c, magazine.c, trim.c and stat.c share.
+ * Structures of the pools, which arena.c, magazine.c, trim.c and stat.c share.
  *
  * Field legend:
  *   I  set before the object is shared, never changed afterwards
- *   O  the owner: whoever took the magazine off its stack
+ *   O  the owner: the thread that took the magazine or slab off its stack
  *   A  atomic, any thread
  */
 #ifndef POOL_INTERNAL_H
@@ -17,12 +17,12 @@
 #include <pool/pool.h>
 
 /*
- * The head of a stack of magazines: the index of the first one (0: none) and a tag
- * that every change increments.  Index and tag are in these accessors only.
+ * The head of a stack of magazines: the index of the first one (0: none) and a tag that every
+ * change increments.  Only these accessors know the layout.
  *
- * ABA: a thread that stops between its load of the head and its CAS is fooled only
- * if the tag comes round meanwhile: 2^36 moves of a magazine, that is 4 * 10^12
- * objects, and it must wake at that very value.
+ * ABA: a thread that stops between its load of the head and its CAS is misled only if the tag
+ * wraps meanwhile, after 2^36 moves of a magazine (4 * 10^12 objects), and the thread continues
+ * at exactly that value.
  */
 #define MAG_IDX_BITS	28
 #define MAG_IDX_MAX	((1u << MAG_IDX_BITS) - 1)
@@ -34,24 +34,26 @@ static inline u32 head_idx(u64 head)
 
 static inline u64 head_next(u64 head, u32 idx)
 {
-	return ((head >> MAG_IDX_BITS) + !BUSTED(POOL_ABA)) << MAG_IDX_BITS | idx;
+	u64 tag = head >> MAG_IDX_BITS;
+
+	if (!BUSTED(POOL_ABA))
+		tag++;
+	return tag << MAG_IDX_BITS | idx;
 }
 
-/* What the things on a stack begin with.  It may be read late: of another life, or zero. */
+/* The first field of everything on a stack.  A late reader may find a later value, or zero. */
 struct link {
-	u32 next;		/* A: the one below, while on a stack */
+	u32 next;		/* A: the index of the one below, while on a stack */
 };
 
-/* Type-stable: a magazine stays one until the arena goes. */
+/* Type-stable: the memory of a magazine holds one until the arena is destroyed. */
 struct pool_mag {
 	struct link link;
 	u32 n;			/* O: objects in it */
-	u32 idx[POOL_MAG];	/* O: the one at n - 1 goes out first */
+	u32 idx[POOL_MAG];	/* O: the one at n - 1 is handed out first */
 } __cacheline_aligned;
 
-/*
- * A part of the reservation, committed from its start on.
- */
+/* A part of the reservation, committed from its start on. */
 struct arena_range {
 	char *start;		/* I */
 	size_t bytes;		/* I: reserved; a multiple of the page */
@@ -59,20 +61,20 @@ struct arena_range {
 };
 
 /*
- * Threads that are inside a slow path at once without fresh memory for magazines:
- * each holds two at most, or in a trim a slab.  More may be, then magazines are committed
- * as needed.
+ * Magazines that are committed beyond those that full magazines need: a thread inside a slow
+ * path holds at most two, or a slab in a trim.  If more threads are inside, more magazines are
+ * committed as needed.
  */
 #define POOL_MAG_SPARE		1024u
 #define POOL_MAG_SPARE_MAX	262144u
-/* A pool with fewer magazines keeps them. */
+/* A trim does not free the magazines of a pool that has fewer than this. */
 #ifdef PAWL_MODEL
 #define POOL_MAGS_TRIM		1u
 #else
 #define POOL_MAGS_TRIM		8192u
 #endif
 
-/* So many bytes are given back at once, and in the hands of one thread. */
+/* The largest number of bytes that one thread claims at once, to free them. */
 #ifdef PAWL_MODEL
 #define SLAB_MAX		512u
 #define SLAB_LEAST		2u	/* objects, if they are that small */
@@ -83,13 +85,13 @@ struct arena_range {
 
 struct slab {
 	struct link link;
-	u32 base;		/* O: what may not be repeated in it; see pool_desc.last */
+	u32 base;		/* O: the largest pool_desc.last() of its objects */
 };
 
 /*
- * A range of objects, or of magazines, as slabs: pieces of whole pages that are given back
- * to the system when all that lies in them is free.  Here are things that are free and in no
- * magazine: a bit each.  trim.c has the rest.
+ * A range of objects, or of magazines ("things"), cut into slabs of whole pages.  A trim frees
+ * the memory of a slab when everything in it is free.  A bit per thing is set while the thing
+ * is loose, that is, free and in no magazine.  See trim.c.
  */
 struct slabs {
 	struct arena_range *range;	/* I */
@@ -97,13 +99,13 @@ struct slabs {
 	struct slab *slab;	/* I: slab[0] is not used */
 	u32 size;		/* I: bytes of a thing */
 	u32 end;		/* I: things are 1 .. end - 1 */
-	u32 shift;		/* I: so many things in a slab, as a power of two */
-	u32 count;		/* I: slabs; 0: they are never given back */
-	u64 vacant;		/* A: slabs whose memory was given back */
+	u32 shift;		/* I: log2 of the number of things in a slab */
+	u32 count;		/* I: number of slabs; 0: their memory is never freed */
+	u64 vacant;		/* A: stack of slabs whose memory was freed */
 	u32 nvacant;		/* A: things in them */
 	u32 unused;
 	u64 loosed;		/* A: how often bits were set */
-	u64 seen;		/* A: that, when a look at all bits found none */
+	u64 seen;		/* A: the value of loosed when a search found no bit */
 };
 
 struct pool_full {
@@ -121,19 +123,19 @@ struct pool_full {
 
 	struct arena_range obj;	/* the objects */
 	struct arena_range mag;	/* the magazines */
-	struct arena_range side;	/* what slabs need */
+	struct arena_range side;	/* the bits and the slabs */
 	struct slabs objs, mag_slabs;
 
 	/*
-	 * A magazine that moves changes two of these stacks, one after the other, by
-	 * the same thread; on one line the second change finds the line at hand.
+	 * A thread that moves a magazine changes two of these stacks, one after the other.  On
+	 * one cache line, its second change needs no transfer.
 	 */
 	u64 full __cacheline_aligned;	/* A: magazines with p.mag objects */
 	u64 empty;		/* A: magazines without objects */
-	u64 partial;		/* A: magazines with fewer, left by threads that went */
-	u32 carved;		/* A: next object index that was never given out */
-	u32 mag_carved;		/* A: next magazine index that was never used */
-	u64 lost;		/* A: objects dropped for want of a magazine: must stay 0 */
+	u64 partial;		/* A: magazines with fewer, from threads that left */
+	u32 carved;		/* A: index of the next object that was never handed out */
+	u32 mag_carved;		/* A: index of the next magazine that was never used */
+	u64 lost;		/* A: objects dropped for lack of a magazine: must stay 0 */
 };
 
 struct arena {
@@ -160,7 +162,7 @@ static inline u32 slab_words(const struct slabs *sl)
 	return sl->shift > 6 ? 1u << (sl->shift - 6) : 1;
 }
 
-/* The things in slab s, 1 .. count. */
+/* The first thing of slab s, 1 .. count; slab_end() is behind the last. */
 static inline u32 slab_from(const struct slabs *sl, u32 s)
 {
 	return (u32)max_u((u64)(s - 1) << sl->shift, 1u);
@@ -182,17 +184,17 @@ static inline size_t slab_page(void)
 #endif
 }
 
-/* The first `need` bytes of r become usable.  0, -ENOMEM. */
+/* Make the first `need` bytes of r usable.  Returns 0 or -ENOMEM. */
 int arena_commit(struct arena *a, struct arena_range *r, size_t need);
-/* Memory for the objects below `end`, and for the magazines that can carry them. */
+/* Commit the objects below `end`, and the magazines that can hold them. */
 int pool_commit(struct pool_full *f, u32 end);
 
-/* magazine.c: stacks of what begins with a struct link, at base + index * size */
+/* magazine.c; a stack holds things that begin with a struct link, at base + index * size */
 void stack_push(u64 *head, void *base, size_t size, u32 i);
 u32 stack_pop(u64 *head, void *base, size_t size);
 u32 mag_take(struct pool_full *f, u64 *head, u32 *dst);
-void mag_give(struct pool_full *f, u64 *head, const u32 *idx, u32 n);
-void partial_give(struct pool_full *f, const u32 *idx, u32 n);
+void mag_put(struct pool_full *f, u64 *head, const u32 *idx, u32 n);
+void partial_put(struct pool_full *f, const u32 *idx, u32 n);
 
 static inline void mag_push(struct pool_full *f, u64 *head, u32 m)
 {
@@ -210,7 +212,7 @@ u32 slab_pop(struct slabs *sl);
 u32 loose_take(struct slabs *sl, u32 *dst, u32 most);
 u32 loose_count(const struct slabs *sl);
 
-/* Wherever the kernel may refuse; see pool_commit_hook() in pool.h. */
+/* Where the system may refuse; see pool_commit_hook() in pool.h. */
 #define HOOK_RESERVE	"reserve"
 #define HOOK_COMMIT	"commit"
 #define HOOK_ALLOC	"alloc"

@@ -2,28 +2,27 @@
 /*
  * The slow paths of get and put: magazines between a thread's cache and the depot.
  *
- * Purpose: a thread touches shared memory once per p->mag objects, and objects that
- * another thread frees come back in batches.
+ * Purpose: a thread accesses shared memory once per p->mag objects, and objects that another
+ * thread frees return in batches.
  *
- * Structures: the depot is three stacks of magazines per pool: full, partial (left
- * by threads that went) and empty.  A stack is one word, {tag, index of the first};
- * magazines are linked by index and never leave their array.  A cache holds `cur`,
- * and a `spare` that is full or absent, so a thread that works around a border of a
- * magazine does not go to the depot each time.  Objects that were never given out
- * are carved, one magazine's worth at a time, by one CAS on a counter.
+ * Structures: the depot of a pool is three stacks of magazines: full, partial (from threads
+ * that left) and empty.  A stack is one word, {tag, index of the first}; magazines are linked
+ * by index and never leave their array.  A cache holds `cur`, and a `spare` that is full or
+ * absent, so a thread that allocates and frees around the border of a magazine does not access
+ * the depot each time.  Objects that were never handed out are carved: one CAS on a counter
+ * takes as many as a magazine holds.
  *
- * Ordering: POOL-M1 <-> POOL-M2 (push of a magazine, pop): who pops sees the
- * magazine's contents, and the objects as the threads that put them left them.  All
- * changes of a head are read-modify-writes, so an acquire of any later head
- * synchronizes with every push before it.
+ * Ordering: POOL-M1 <-> POOL-M2 (push and pop of a magazine): a thread that pops sees the
+ * magazine's contents, and the objects as the threads that freed them left them.  All changes
+ * of a head are read-modify-writes, so an acquire of any later head synchronizes with every
+ * push before it.
  *
- * Progress: lock-free.  A failed CAS means that another thread's succeeded.  A
- * thread that stops inside holds at most two magazines and what its cache holds;
- * nobody waits for them.
+ * Progress: lock-free.  A failed CAS means that another thread's succeeded.  A thread that
+ * stops inside holds at most two magazines and what its cache holds; no thread waits for them.
  *
- * Lifetime: an object that was put may be given out at once, to any thread.  Who
- * still reads it must find out by a tag in the object.  ABA on the heads: see
- * head_next().  LIFO: the objects that were put last go out first.
+ * Lifetime: a freed object may be handed out at once, to any thread.  A thread that still reads
+ * it must detect that by a tag in the object.  ABA of the heads: see head_next().  The objects
+ * that were freed last are handed out first.
  *
  * References: Bonwick and Adams, "Magazines and Vmem", USENIX 2001; Treiber,
  * "Systems programming: coping with parallelism", IBM RJ 5118, 1986.
@@ -52,13 +51,13 @@ void stack_push(u64 *head, void *base, size_t size, u32 i)
 	u64 old = load_relaxed(head);
 
 	do {
-		/* Relaxed: who reads a stale next fails its CAS, by the tag. */
+		/* Relaxed: a thread that reads a stale next fails at its CAS, by the tag. */
 		store_relaxed(&link_at(base, size, i)->next, head_idx(old));
-		/* POOL-M1 <-> POOL-M2: contents of i, then i on the stack. */
+		/* POOL-M1 <-> POOL-M2: the contents of i, then the head. */
 	} while (!cas_release_relaxed(head, &old, head_next(old, i)));
 }
 
-/* 0: the stack is empty.  Lifetime: the caller owns what it gets.  Progress: lock-free. */
+/* 0: the stack is empty.  Lifetime: the caller owns the result.  Progress: lock-free. */
 u32 stack_pop(u64 *head, void *base, size_t size)
 {
 	/* POOL-M2 <-> POOL-M1, here and by the failing CAS. */
@@ -70,16 +69,16 @@ u32 stack_pop(u64 *head, void *base, size_t size)
 		if (!i)
 			return 0;
 		/*
-		 * i may be another thread's by now, or its memory zero: then next is of no use,
-		 * and the CAS fails.
+		 * Another thread may own i by now, or its memory may be zero: then next is
+		 * wrong, and the CAS fails.
 		 */
 	} while (!cas_acq_rel_acquire(head, &old,
 				      head_next(old, load_relaxed(&link_at(base, size, i)->next))));
 	return i;
 }
 
-/* Magazines whose memory was given back: one of them, and the others for whoever comes. */
-static u32 mag_again(struct pool_full *f)
+/* Return one magazine of a slab whose memory was freed, and push the others as empty ones. */
+static u32 mag_from_vacant(struct pool_full *f)
 {
 	u32 s = slab_pop(&f->mag_slabs), first, m;
 
@@ -91,14 +90,14 @@ static u32 mag_again(struct pool_full *f)
 	return first;
 }
 
-/* An empty magazine; 0 when there can be none.  Progress: lock-free. */
+/* Return an empty magazine; 0: none, and no memory for one.  Progress: lock-free. */
 static u32 mag_new(struct pool_full *f)
 {
 	u32 m = mag_pop(f, &f->empty);
 
 	if (m || loose_take(&f->mag_slabs, &m, 1))
 		return m;
-	m = mag_again(f);
+	m = mag_from_vacant(f);
 	if (m)
 		return m;
 	m = load_relaxed(&f->mag_carved);
@@ -111,12 +110,12 @@ static u32 mag_new(struct pool_full *f)
 }
 
 /* Put n objects on the stack as one magazine.  Progress: lock-free. */
-void mag_give(struct pool_full *f, u64 *head, const u32 *idx, u32 n)
+void mag_put(struct pool_full *f, u64 *head, const u32 *idx, u32 n)
 {
 	u32 m = mag_new(f);
 
 	if (unlikely(!m)) {
-		/* mags_needed() says that this cannot be; drop them rather than corrupt. */
+		/* mags_needed() excludes this.  Lose objects rather than corrupt the pool. */
 		BUG_ON1(!m);
 		fetch_add_relaxed(&f->lost, n);
 		return;
@@ -126,7 +125,7 @@ void mag_give(struct pool_full *f, u64 *head, const u32 *idx, u32 n)
 	mag_push(f, head, m);
 }
 
-/* Move a magazine from the stack to dst; 0: none there.  Progress: lock-free. */
+/* Move the objects of a magazine to dst; 0: the stack is empty.  Progress: lock-free. */
 u32 mag_take(struct pool_full *f, u64 *head, u32 *dst)
 {
 	u32 m = mag_pop(f, head);
@@ -141,8 +140,11 @@ u32 mag_take(struct pool_full *f, u64 *head, u32 *dst)
 	return n;
 }
 
-/* Objects of memory that is zero.  The last in the array goes out first: ascending addresses. */
-static u32 fresh(struct pool_full *f, u32 *dst, u32 from, u32 end, u32 base)
+/*
+ * Initialize objects from..end - 1, whose memory is zero, and store their indexes in dst.  The
+ * last in the array is handed out first, so addresses ascend.
+ */
+static u32 objects_init(struct pool_full *f, u32 *dst, u32 from, u32 end, u32 base)
 {
 	u32 i;
 
@@ -154,8 +156,8 @@ static u32 fresh(struct pool_full *f, u32 *dst, u32 from, u32 end, u32 base)
 	return end - from;
 }
 
-/* Objects whose memory was given back.  Progress: lock-free, and page faults. */
-static u32 carve_again(struct pool_full *f, u32 *dst)
+/* Take objects of a slab whose memory was freed.  Progress: lock-free, and page faults. */
+static u32 carve_vacant(struct pool_full *f, u32 *dst)
 {
 	u32 s = slab_pop(&f->objs), more[POOL_MAG], from, end, at, n, base;
 
@@ -164,44 +166,47 @@ static u32 carve_again(struct pool_full *f, u32 *dst)
 	from = slab_from(&f->objs, s);
 	end = slab_end(&f->objs, s);
 	base = f->objs.slab[s].base;
-	/* What does not go into the cache is for whoever comes. */
+	/* Those that the cache cannot hold go to the depot. */
 	for (at = (u32)min_u(from + f->p.mag, end); at < end; at += n) {
-		n = fresh(f, more, at, (u32)min_u(at + f->p.mag, end), base);
+		n = objects_init(f, more, at, (u32)min_u(at + f->p.mag, end), base);
 		if (n == f->p.mag)
-			mag_give(f, &f->full, more, n);
+			mag_put(f, &f->full, more, n);
 		else
-			partial_give(f, more, n);
+			partial_put(f, more, n);
 	}
-	return fresh(f, dst, from, (u32)min_u(from + f->p.mag, end), base);
+	return objects_init(f, dst, from, (u32)min_u(from + f->p.mag, end), base);
 }
 
 /*
- * Objects that were never given out.  They are committed before they are counted, so
- * a failure loses none.  Their memory is zero until ctor.
+ * Take objects that were never handed out.  They are committed before they are counted, so a
+ * failure loses none.
  * Progress: lock-free, and a system call when the pool grows.
  */
 static u32 carve(struct pool_full *f, u32 *dst)
 {
 	u32 from = load_relaxed(&f->carved);
-	u32 end;
+	u32 end, next;
 
 	if (!f->p.base)
 		return 0;
 	do {
 		if (from > f->p.max)
 			return 0;
-		/* Batches end on multiples: small objects of two threads share no line. */
+		/* Batches end on multiples, so two threads' small objects share no line. */
 		end = min_u(from / f->p.mag * f->p.mag + f->p.mag - 1, f->p.max) + 1;
 		if (pool_commit(f, end))
 			return 0;
-		/* Relaxed: the numbers alone change hands; the limit is POOL-C1's. */
-	} while (!cas_relaxed(&f->carved, &from, end - BUSTED(CARVE_OVERLAP)));
-	return fresh(f, dst, from, end, 0);
+		next = end;
+		if (BUSTED(CARVE_OVERLAP))
+			next--;
+		/* Relaxed: only the numbers are handed over; POOL-C1 orders the memory. */
+	} while (!cas_relaxed(&f->carved, &from, next));
+	return objects_init(f, dst, from, end, 0);
 }
 
 /*
- * Up to a magazine of objects, from wherever there are any.  While a trim moves them about,
- * they may be missed in each place and be in another one: then somebody put them there.
+ * Take up to a magazine of objects from the depot.  While a trim moves objects, each of these
+ * searches may miss them; if it has moved them to a magazine, the loop finds them.
  * Progress: lock-free.
  */
 static u32 depot_get(struct pool_full *f, u32 *dst)
@@ -215,7 +220,7 @@ static u32 depot_get(struct pool_full *f, u32 *dst)
 		if (!n)
 			n = loose_take(&f->objs, dst, f->p.mag);
 		if (!n)
-			n = carve_again(f, dst);
+			n = carve_vacant(f, dst);
 		if (!n)
 			n = carve(f, dst);
 	} while (unlikely(!n) && (head_idx(load_relaxed(&f->full)) |
@@ -224,7 +229,7 @@ static u32 depot_get(struct pool_full *f, u32 *dst)
 }
 
 /* Progress: lock-free; a system call when the pool grows. */
-u32 pool_slow_get(struct pool *p, struct pool_cache *c)
+u32 pool_get_slow(struct pool *p, struct pool_cache *c)
 {
 	struct pool_full *f = pool_full(p);
 	u32 n = c->nspare;
@@ -247,14 +252,14 @@ u32 pool_slow_get(struct pool *p, struct pool_cache *c)
 }
 
 /* Progress: lock-free.  Never fails.  Lifetime: see pool_put(). */
-void pool_slow_put(struct pool *p, struct pool_cache *c, u32 idx)
+void pool_put_slow(struct pool *p, struct pool_cache *c, u32 idx)
 {
 	struct pool_full *f = pool_full(p);
 
 	BUG_ON1(c->n != p->mag);
-	/* The older magazine goes: it has less in this core's cache. */
+	/* The older magazine goes to the depot: less of it is in this core's cache. */
 	if (c->nspare) {
-		mag_give(f, &f->full, c->spare, c->nspare);
+		mag_put(f, &f->full, c->spare, c->nspare);
 		store_relaxed(&c->puts, c->puts + c->nspare);
 	}
 	memcpy(c->spare, c->cur, p->mag * sizeof(c->cur[0]));
@@ -264,18 +269,17 @@ void pool_slow_put(struct pool *p, struct pool_cache *c, u32 idx)
 }
 
 /*
- * The rest of a cache, fewer than a magazine: fill up the partial magazine that is
- * there, so that there is one for all threads that went, not one for each.
- * Progress: lock-free.
+ * Return n objects, fewer than a magazine.  They fill up a partial magazine if there is one, so
+ * that threads which left do not leave one each.  Progress: lock-free.
  */
-void partial_give(struct pool_full *f, const u32 *idx, u32 n)
+void partial_put(struct pool_full *f, const u32 *idx, u32 n)
 {
 	u32 m = mag_pop(f, &f->partial);
 	struct pool_mag *mag = &f->mags[m];
 	u32 k;
 
 	if (!m) {
-		mag_give(f, &f->partial, idx, n);
+		mag_put(f, &f->partial, idx, n);
 		return;
 	}
 	k = (u32)min_u(n, f->p.mag - mag->n);
@@ -283,21 +287,21 @@ void partial_give(struct pool_full *f, const u32 *idx, u32 n)
 	mag->n += k;
 	mag_push(f, mag->n == f->p.mag ? &f->full : &f->partial, m);
 	if (n > k)
-		mag_give(f, &f->partial, idx + k, n - k);
+		mag_put(f, &f->partial, idx + k, n - k);
 }
 
-/* Progress: lock-free.  Lifetime: as if all objects in the cache were put. */
+/* Progress: lock-free.  Lifetime: as pool_put() of all objects in the cache. */
 void pool_cache_flush(struct pool *p, struct pool_cache *c)
 {
 	struct pool_full *f = pool_full(p);
 
 	store_relaxed(&c->puts, c->puts + c->nspare + c->n);
 	if (c->nspare)
-		mag_give(f, &f->full, c->spare, c->nspare);
+		mag_put(f, &f->full, c->spare, c->nspare);
 	if (c->n == p->mag)
-		mag_give(f, &f->full, c->cur, c->n);
+		mag_put(f, &f->full, c->cur, c->n);
 	else if (c->n && !BUSTED(POOL_LEAK))
-		partial_give(f, c->cur, c->n);
+		partial_put(f, c->cur, c->n);
 	if (!BUSTED(POOL_TWICE))
 		c->n = 0;
 	c->nspare = 0;

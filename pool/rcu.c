@@ -1,47 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * RCU; the only file that knows liburcu (memb flavour, 0.13).
+ * RCU; the only file that uses liburcu (memb flavour, 0.13).
  *
  * Purpose: free memory that is not type-stable (the rings of a trace) after the last
  * reader that may hold it has left; wait until readers have left (pool_rcu_wait()).
  *
  * Structures: a list of deferred objects, linked through the objects themselves, and
- * pool_rcu_reclaim(), which takes the list, waits for one grace period and runs the
- * functions.  There is no thread of our own, and liburcu's call_rcu() is not used: it
- * aborts when memory or threads are out, takes mutexes and allocates.  Whoever has
- * deferred something calls pool_rcu_reclaim() where it may block.
+ * pool_rcu_reclaim(), which takes the list, waits for one grace period and runs the functions.
+ * There is no background thread, and liburcu's call_rcu() is not used: it aborts when memory or
+ * threads are exhausted, takes mutexes and allocates.  A thread that has deferred something
+ * calls pool_rcu_reclaim() where it may block.
  *
- * Ordering: POOL-R1 <-> POOL-R2 (list).  Between readers and the functions, liburcu's
- * grace period; readers load the pointer with acquire, and whoever defers an object
- * has removed the pointer to it before.  The sanitizer cannot see into liburcu:
- * POOL-R3 <-> POOL-R4 tell it.
+ * Ordering: POOL-R1 <-> POOL-R2 (list).  liburcu's grace period orders readers before the
+ * functions; readers load the pointer with acquire, and the pointer to an object is removed
+ * before the object is deferred.  The thread sanitizer does not know liburcu's order:
+ * POOL-R3 <-> POOL-R4 make it known.
  *
- * Progress: no lock here, but liburcu has two mutexes, one for its list of readers and
- * one for grace periods.  They are taken when a thread is registered (its first section:
- * the first event of a trace, which allocates as well), when it ends, and in reclaim; on
- * no other path.  So the first lock of a thread is blocking, and so is reclaim, whose
- * purpose is to wait for readers.  All other locks and unlocks are wait-free; unlock
- * makes a system call if a grace period waits for it.  defer lock-free: no allocation,
- * no wait.  A stopped reader delays reclaims alone; a stopped reclaim delays other
- * reclaims and, while it has liburcu's list, threads that begin or end.
+ * Progress: this file has no lock, but liburcu has two mutexes, one for its list of readers and
+ * one for grace periods.  They are taken only when a thread is registered (its first section:
+ * the first event of a trace, which allocates as well), when it ends, and in reclaim.  So the
+ * first lock of a thread is blocking, and so is reclaim, whose purpose is to wait for readers.
+ * All other locks and unlocks are wait-free; unlock makes a system call if a grace period waits
+ * for it.  defer is lock-free and neither allocates nor waits.  A stopped reader delays only
+ * reclaims; a stopped reclaim delays other reclaims and, while it holds liburcu's list, threads
+ * that begin or end.
  *
- * Lifetime: a deferred object may be touched by readers until its function runs.  A
- * thread is unregistered when it ends, by a key's destructor; if there is no key left
- * in the process, it is registered for the length of each outermost section instead.
- * A thread that never locks is never registered.
+ * Lifetime: readers may access a deferred object until its function runs.  A thread is
+ * unregistered when it ends, by a key's destructor; if the process has no key left, it is
+ * registered for the length of each outermost section instead.  A thread that never locks is
+ * never registered.
  *
- * Fork: the child has the other threads' registrations but not the threads, and liburcu
- * has no way to drop them; and one of its mutexes may be locked for good, by a thread
- * that was in there.  `users` counts both.  If there were any, the child no longer calls
- * liburcu: lock and unlock only count, and nothing deferred is ever freed (reclaim
- * returns at once).  That leaks what was deferred, until the child ends or calls exec.
- * The parent does not wait, nor do its threads.
+ * Fork: the child has the registrations of the other threads but not the threads, and liburcu
+ * cannot drop them; and a thread that was inside liburcu may have left a mutex locked forever.
+ * `users` counts both.  If it is not 0, the child no longer calls liburcu: lock and unlock only
+ * count, and deferred objects are never freed (reclaim returns at once), until the child ends
+ * or calls exec.  Neither the parent nor its threads wait.
  *
- * The count can be trusted because a child's memory has, of each thread, everything up
- * to some step and nothing after it: a thread that meets a page which fork has already
- * gone through either still shares it with the child or stops until fork is over.  A
- * thread counts itself before it takes one of liburcu's mutexes and is counted until it
- * has let it go, so that a child that has the locked mutex has the count.
+ * The count can be trusted because the child's memory contains everything that each thread did
+ * up to some step, and nothing after it: a thread that accesses a page which fork has already
+ * copied either still shares it with the child or stops until fork has returned.  A thread
+ * counts itself before it takes one of liburcu's mutexes and until it has released it, so a
+ * child with a locked mutex also has the count.
  *
  * References: Desnoyers et al., "User-level implementations of read-copy update",
  * IEEE TPDS 23(2), 2012; liburcu 0.13 doc/rcu-api.md.
@@ -53,9 +52,10 @@ static u64 deferred;		/* A: struct rcu_defer *, the newest first */
 #ifdef PAWL_MODEL
 
 /*
- * The model's back end: sections are counted, a grace period ends when there is none.
- * POOL-R5 <-> POOL-R5: both sides change the same word, so either the reader comes
- * later and sees what was removed before, or it is counted.
+ * The model's implementation: sections are counted, and a grace period ends when the count is
+ * 0.
+ * POOL-R5 <-> POOL-R5: both sides change the same word, so either the reader is later and sees
+ * what was removed before, or it is counted.
  */
 static u64 readers;		/* A */
 
@@ -89,11 +89,11 @@ static void grace_period(void)
 #include <urcu/urcu-memb.h>
 #include <urcu/static/urcu-memb.h>
 /*
- * Its inline functions for readers would find the reader of the thread anew each time, and
- * as libpawl's own thread-local variables are found: in space that the program sets aside
- * when it starts.  What is left of that space is not aligned enough for liburcu's variable,
- * so dlopen() would refuse to load libpawl.  Below they are written again with the reader's
- * address, which is asked for once per thread, in the way that works at any time.
+ * liburcu's inline functions for readers look up the thread's reader at each call, with the
+ * TLS model of libpawl's own thread-local variables: in the space that a program reserves at
+ * its start.  The rest of that space is not aligned enough for liburcu's variable, so dlopen()
+ * would refuse to load libpawl.  Therefore reader_lock() and reader_unlock() below take the
+ * reader's address, which is looked up once per thread, with the TLS model that always works.
  */
 extern __thread struct urcu_reader urcu_memb_reader __attribute__((tls_model("global-dynamic")));
 
@@ -106,7 +106,7 @@ static u64 users;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;	/* I: by once */
 static bool have_key;		/* I: by once */
-static bool orphaned;		/* a child of fork that leaves liburcu alone; set in the handler */
+static bool orphaned;		/* this child of fork must not call liburcu */
 
 /*
  * O: liburcu's reader of this thread, if it is registered until the thread ends; else NULL,
@@ -116,7 +116,7 @@ static __thread struct urcu_reader *self;
 static __thread u32 depth;	/* O: nesting while self is NULL */
 
 #ifdef __SANITIZE_THREAD__
-static char gp_sync;		/* stands for "a grace period" */
+static char gp_sync;		/* represents the order of grace periods */
 #define tsan_release(p)	__tsan_release(p)
 #define tsan_acquire(p)	__tsan_acquire(p)
 #else
@@ -124,7 +124,7 @@ static char gp_sync;		/* stands for "a grace period" */
 #define tsan_acquire(p)	((void)0)
 #endif
 
-/* POOL-R7 <-> POOL-R6: the only thread there is.  Sections that it is in are only counted. */
+/* POOL-R7 <-> POOL-R6.  The open sections of the child's only thread are now only counted. */
 static void fork_child(void)
 {
 	if (load_acquire(&users) == (self || depth ? USER_READER : 0))
@@ -135,7 +135,7 @@ static void fork_child(void)
 	self = NULL;
 }
 
-/* POOL-R6 <-> POOL-R7: counted before liburcu's mutex is taken, and until it is free. */
+/* POOL-R6 <-> POOL-R7: counted before liburcu's mutex is taken and until it is released. */
 static void urcu_enter(void)
 {
 	fetch_add_seq_cst(&users, USER_INSIDE);
@@ -154,7 +154,7 @@ static void reader_leave(void)
 	urcu_leave(-USER_READER);
 }
 
-/* The destructor of the key.  A later destructor may lock again: then it runs again. */
+/* The destructor of the key.  If a later destructor locks again, this one runs again. */
 static void thread_exit(void *arg)
 {
 	if (self)
@@ -165,12 +165,12 @@ static void thread_exit(void *arg)
 static void once_init(void)
 {
 	have_key = !pthread_key_create(&key, thread_exit);
-	/* Without memory for the handler, a fork is as unsafe as liburcu's own. */
+	/* Without memory for the handler, fork is as unsafe as with liburcu alone. */
 	if (pthread_atfork(NULL, NULL, fork_child))
 		return;
 }
 
-/* The library may be unloaded while threads live: their destructor goes with it. */
+/* The library may be unloaded while threads exist: they must not call its destructor. */
 __attribute__((destructor)) static void rcu_fini(void)
 {
 	if (have_key)
@@ -184,7 +184,7 @@ static void reader_enter(void)
 	bool until_exit;
 
 	pthread_once(&once, once_init);
-	/* Any value but NULL makes the destructor run. */
+	/* A value other than NULL makes the destructor run. */
 	until_exit = have_key && !pthread_setspecific(key, &key);
 	urcu_enter();
 	urcu_memb_register_thread();
@@ -196,9 +196,9 @@ static void reader_enter(void)
 }
 
 /*
- * As urcu_memb_read_lock() and urcu_memb_read_unlock().  The barriers are for the compiler
- * alone where the kernel makes them for readers when a grace period needs them, see
- * membarrier(2).
+ * As urcu_memb_read_lock() and urcu_memb_read_unlock().  Where membarrier(2) is available,
+ * these barriers stop only the compiler: a grace period makes the kernel execute them for all
+ * readers.
  */
 static inline void reader_lock(struct urcu_reader *r)
 {
@@ -223,7 +223,7 @@ static inline void reader_unlock(struct urcu_reader *r)
 	unsigned long ctr = load_relaxed(&r->ctr);
 
 	BUG_ON1(!(ctr & URCU_GP_CTR_NEST_MASK));
-	/* Inner sections need neither the barriers nor the check: they do no harm. */
+	/* Inner sections need neither the barriers nor the check, which are harmless there. */
 	urcu_memb_smp_mb_slave();
 	store_relaxed(&r->ctr, ctr - URCU_GP_COUNT);
 	urcu_memb_smp_mb_slave();
@@ -231,7 +231,7 @@ static inline void reader_unlock(struct urcu_reader *r)
 		wake_grace_period();
 }
 
-/* The thread's first section; any in a child that leaves liburcu alone; or without a key. */
+/* The thread's first section; or any section in a child without liburcu, or without a key. */
 static __cold void lock_slow(void)
 {
 	if (orphaned || depth) {
@@ -272,17 +272,17 @@ void pool_rcu_unlock(void)
 		unlock_slow();
 }
 
-/* Inside a section?  For the checks. */
+/* True inside a section; for assertions. */
 static inline bool reading(void)
 {
 	return self ? self->ctr & URCU_GP_CTR_NEST_MASK : depth;
 }
 
-/* Are there grace periods in this process? */
+/* False if this process must not call liburcu. */
 static bool grace_works(void)
 {
 	BUG_ON1(reading());
-	/* The fork handler must be there before the first of liburcu's mutexes is taken. */
+	/* The fork handler must be registered before any of liburcu's mutexes is taken. */
 	pthread_once(&once, once_init);
 	return !orphaned;
 }
@@ -302,7 +302,7 @@ static void grace_period(void)
 /*
  * Progress: lock-free; no allocation, no wait, no system call.
  * Lifetime: d belongs to the list until fn(d) runs, inside some pool_rcu_reclaim().
- * ABA: the list is taken as a whole, so a head that came back means what it meant.
+ * ABA: the list is taken as a whole, so a head with the same value has the same meaning.
  */
 void pool_rcu_defer(struct rcu_defer *d, void (*fn)(struct rcu_defer *))
 {
@@ -311,11 +311,11 @@ void pool_rcu_defer(struct rcu_defer *d, void (*fn)(struct rcu_defer *))
 	d->fn = fn;
 	do {
 		d->next = (struct rcu_defer *)(uintptr_t)old;
-		/* POOL-R1 <-> POOL-R2: the object, then its place on the list. */
+		/* POOL-R1 <-> POOL-R2: the object, then the head of the list. */
 	} while (!cas_release_relaxed(&deferred, &old, (u64)(uintptr_t)d));
 }
 
-/* The list as it was deferred: the oldest first. */
+/* Reverse the list: the oldest first. */
 static struct rcu_defer *reversed(struct rcu_defer *d)
 {
 	struct rcu_defer *list = NULL, *next;
@@ -328,7 +328,7 @@ static struct rcu_defer *reversed(struct rcu_defer *d)
 	return list;
 }
 
-/* Progress: blocking, as reclaim. */
+/* Progress: blocking, as pool_rcu_reclaim(). */
 bool pool_rcu_wait(void)
 {
 	if (!grace_works())

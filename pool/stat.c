@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a pool holds, in figures. */
+/* Figures about pools. */
 #include <pool/internal.h>
 
 /* Progress: wait-free. */
@@ -21,11 +21,11 @@ void pool_stat(struct pool *p, struct pool_stat *s)
 	s->lost = load_relaxed(&f->lost);
 }
 
-/* Objects on one stack; checks each magazine.  UINT32_MAX: the stack is broken. */
+/* Count the objects on one stack and check its magazines.  UINT32_MAX: the stack is corrupt. */
 static u32 stack_count(struct pool_full *f, u64 *head, u32 least, u32 most)
 {
 	u32 limit = load_relaxed(&f->mag_carved);
-	u32 m = head_idx(load_relaxed(head));	/* nobody else uses the pool: all is known */
+	u32 m = head_idx(load_relaxed(head));	/* relaxed: no other thread uses the pool */
 	u32 sum = 0, steps = 0;
 
 	for (; m; m = load_relaxed(&f->mags[m].link.next)) {
@@ -42,7 +42,7 @@ static u32 stack_count(struct pool_full *f, u64 *head, u32 least, u32 most)
 	return sum;
 }
 
-/* Progress: linear in the depot; nobody else may use the pool meanwhile. */
+/* Progress: linear in the depot; no other thread may use the pool meanwhile. */
 u32 pool_depot_count(struct pool *p)
 {
 	struct pool_full *f = pool_full(p);

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trim: memory of which all objects are free goes back to the system, and is zero when it
- * comes again; the same for magazines.
+ * A trim returns memory to the system if all objects in it are free, and the same for
+ * magazines. The memory is zero when it is used again.
  *
- * Structures: a range is cut into slabs, whole pages with a power of two of things each.
- * A trim empties the depot into a bitmap, one bit per thing, and then goes through the
- * slabs: one with all its bits set is claimed, given back by madvise(MADV_DONTNEED) and
- * put on the stack of vacant slabs; of the others, the things go back to the depot.  While
- * things are bits everybody may take them (loose_take()), so nobody finds a pool exhausted
- * because of a trim, and one that stops half-way leaves nothing behind that others cannot
- * use or finish.
+ * Structures: a range is cut into slabs of whole pages, each with a power of two of things
+ * (objects or magazines).  A trim moves the things of the depot to a bitmap, one bit each;
+ * they are loose then.  After that it visits the slabs.  A slab with all its bits set is
+ * claimed, its memory is freed by madvise(MADV_DONTNEED), and it is pushed on the stack of
+ * vacant slabs.  The things of other slabs return to the depot.  Any thread may take loose
+ * things (loose_take()), so no thread finds a pool exhausted because of a trim, and other
+ * threads can use or finish everything that a stopped trim leaves behind.
  *
- * Ordering: POOL-B1 <-> POOL-B2: a thing passes by its bit, as it would by a magazine; all
- * changes of a word of bits are read-modify-writes.  POOL-B3 <-> POOL-B4: who sees that bits
- * were set, sees them.  A vacant slab passes by POOL-M1 <-> POOL-M2.
+ * Ordering: POOL-B1 <-> POOL-B2: a bit hands a thing over, as a magazine does; all changes of a
+ * word of bits are read-modify-writes.  POOL-B3 <-> POOL-B4: a thread that sees that bits were
+ * set sees the bits.  POOL-M1 <-> POOL-M2 hand over vacant slabs.
  *
- * Progress: lock-free, and system calls.  A thread that stops in here holds what it took
- * from one magazine, or a run of SLAB_MAX bytes.  Nobody waits for it, nor it for anybody.
+ * Progress: lock-free, and system calls.  A thread that stops in a trim holds what it took from
+ * one magazine, or a run of slabs of SLAB_MAX bytes.  It waits for no thread, and none for it.
  *
- * Lifetime: the addresses stay, so who has a stale index may read at any time: an object as
- * it was, zeros, or a later one.  There is no grace period to wait for, because zero says
- * "nobody" to every such reader, and what tells the lives of an object apart goes on from
- * the largest value in the slab (pool_desc.last, slab.base).  A late store would be another
- * thing: but nobody stores to an object that is free, and a late compare-and-swap expects a
- * value that the object had while it was somebody's, which never comes again.  A structure
- * of which this is not true has pool_desc.keep.
+ * Lifetime: the addresses stay valid, so a reader with a stale index may read at any time: the
+ * old object, zeros, or a later object.  No grace period is needed, because all such readers
+ * treat zero as "no object", and the generations of an object continue from the largest value
+ * in its slab (pool_desc.last, slab.base).  A late store would be harmful, but no thread
+ * stores to a free object, and a late compare-and-swap expects a value from an earlier life of
+ * the object, which never occurs again.  A pool for which this is not true sets
+ * pool_desc.keep.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -32,11 +32,11 @@
 #include <pool/internal.h>
 
 #define STEP_MAGS	16u	/* magazines that a step empties */
-#define STEP_SLABS	16u	/* slabs that a step looks at */
+#define STEP_SLABS	16u	/* slabs that a step checks */
 
 enum { TRIM_BEGIN, TRIM_DEPOT, TRIM_OBJS, TRIM_EMPTY, TRIM_MAGS };
 
-/* Slabs of whole pages, so far as that is possible. */
+/* Choose the size of slabs: whole pages, if that is possible. */
 void slabs_shape(struct slabs *sl, u32 size, u32 n)
 {
 	size_t page = slab_page();
@@ -67,17 +67,17 @@ static inline u64 bit_of(const struct slabs *sl, u32 i)
 	return 1ull << ((i & ((1u << sl->shift) - 1)) % 64);
 }
 
-/* The bits of word w of slab s, all of them set. */
+/* The value of word w of slab s if all its bits are set. */
 static u64 word_full(const struct slabs *sl, u32 s, u32 w)
 {
 	u32 from = ((s - 1) << sl->shift) + w * 64;
 	u32 n = slab_end(sl, s) > from ? (u32)min_u(slab_end(sl, s) - from, 64u) : 0;
 	u64 bits = n == 64 ? ~0ull : (1ull << n) - 1;
 
-	return from ? bits : bits & ~1ull;	/* thing 0 is none */
+	return from ? bits : bits & ~1ull;	/* there is no thing 0 */
 }
 
-/* Things that the caller owns are everybody's.  Progress: wait-free. */
+/* Make things of the caller loose, so that any thread may take them.  Progress: wait-free. */
 static void loosen(struct slabs *sl, const u32 *idx, u32 n)
 {
 	u32 i = 0;
@@ -92,7 +92,7 @@ static void loosen(struct slabs *sl, const u32 *idx, u32 n)
 	fetch_add_release(&sl->loosed, 1);	/* POOL-B3 <-> POOL-B4 */
 }
 
-/* The things whose bits were word w of slab s. */
+/* Store the indexes of the things of these bits, of word w of slab s. */
 static u32 bits_out(const struct slabs *sl, u32 s, u32 w, u64 bits, u32 *dst)
 {
 	u32 first = ((s - 1) << sl->shift) + w * 64, n = 0;
@@ -102,7 +102,7 @@ static u32 bits_out(const struct slabs *sl, u32 s, u32 w, u64 bits, u32 *dst)
 	return n;
 }
 
-/* Up to most things that are bits.  0: none.  Progress: lock-free. */
+/* Take up to `most` loose things.  0: none.  Progress: lock-free. */
 u32 loose_take(struct slabs *sl, u32 *dst, u32 most)
 {
 	u64 loosed = load_acquire(&sl->loosed);	/* POOL-B4 <-> POOL-B3 */
@@ -126,12 +126,12 @@ u32 loose_take(struct slabs *sl, u32 *dst, u32 most)
 			}
 		}
 	}
-	/* The next one need not look, unless more came. */
+	/* The next call need not search, unless more bits are set. */
 	cas_relaxed(&sl->seen, &seen, loosed);
 	return 0;
 }
 
-/* While nobody uses the pool. */
+/* For checks: count the loose things while no thread uses the pool. */
 u32 loose_count(const struct slabs *sl)
 {
 	u32 i, sum = 0, n = sl->count * slab_words(sl);
@@ -141,7 +141,7 @@ u32 loose_count(const struct slabs *sl)
 	return sum;
 }
 
-/* A slab without memory, for the caller; 0: none.  Progress: lock-free. */
+/* Take a vacant slab; 0: none.  Progress: lock-free. */
 u32 slab_pop(struct slabs *sl)
 {
 	u32 s = stack_pop(&sl->vacant, sl->slab, sizeof(*sl->slab));
@@ -157,43 +157,45 @@ static void slab_push(struct slabs *sl, u32 s)
 	stack_push(&sl->vacant, sl->slab, sizeof(*sl->slab), s);
 }
 
-/* Back to bits: the first `words` words of a slab that was claimed. */
-static void slab_back(struct slabs *sl, u32 s, u32 words)
+/* Undo the claim of the first `words` words of a slab. */
+static void slab_unclaim(struct slabs *sl, u32 s, u32 words)
 {
 	u32 w;
 
-	/* Relaxed: nothing was done to them, and the words' changes go on with loosen()'s release. */
+	/* Relaxed: the things did not change; this continues loosen()'s release sequence. */
 	for (w = 0; w < words; w++)
 		fetch_or_relaxed(&sl->bits[(size_t)(s - 1) * slab_words(sl) + w],
 				 word_full(sl, s, w));
 	fetch_add_release(&sl->loosed, 1);	/* POOL-B3 <-> POOL-B4 */
 }
 
-/* All of it is free: it is the caller's.  carved: things from there on were never given out. */
+/* Claim a slab if all of it is free.  Things from `carved` on were never handed out. */
 static bool slab_claim(struct slabs *sl, u32 s, u32 carved)
 {
 	u32 w, words = slab_words(sl);
 	u64 *bits = &sl->bits[(size_t)(s - 1) * words];
 
-	/* Where a slab is one thing, the first is none. */
+	/* If a slab has one thing, the first slab has none. */
 	if (slab_end(sl, s) > carved || slab_from(sl, s) >= slab_end(sl, s))
 		return false;
 	for (w = 0; w < words; w++)
 		if (load_relaxed(&bits[w]) != word_full(sl, s, w) && !BUSTED(SLAB_EARLY))
 			return false;
 	for (w = 0; w < words; w++) {
-		u64 was = BUSTED(SLAB_EARLY) ? load_relaxed(&bits[w]) : word_full(sl, s, w);
+		u64 was = word_full(sl, s, w);
 
+		if (BUSTED(SLAB_EARLY))
+			was = load_relaxed(&bits[w]);
 		/* POOL-B2 <-> POOL-B1 */
 		if (!cas_acquire_relaxed(&bits[w], &was, (u64)0)) {
-			slab_back(sl, s, w);
+			slab_unclaim(sl, s, w);
 			return false;
 		}
 	}
 	return true;
 }
 
-/* Things that stay, to the depot: *n of them are in hand. */
+/* Return the loose things of a slab to the depot; *n in hand[] do not fill a magazine yet. */
 static void slab_gather(struct pool_full *f, struct slabs *sl, u32 s, u32 *hand, u32 *n)
 {
 	u32 w, i, k, words = slab_words(sl), out[64];
@@ -211,14 +213,14 @@ static void slab_gather(struct pool_full *f, struct slabs *sl, u32 s, u32 *hand,
 			}
 			hand[(*n)++] = out[i];
 			if (*n == f->p.mag) {
-				mag_give(f, &f->full, hand, *n);
+				mag_put(f, &f->full, hand, *n);
 				*n = 0;
 			}
 		}
 	}
 }
 
-/* What must not come again in a slab that the caller owns. */
+/* The largest generation in a slab that the caller owns; see pool_desc.last. */
 static u32 slab_last(struct pool_full *f, const struct slabs *sl, u32 s)
 {
 	u32 i, base = 0;
@@ -230,7 +232,7 @@ static u32 slab_last(struct pool_full *f, const struct slabs *sl, u32 s)
 	return base;
 }
 
-/* Claimed slabs, n of them from s on, go to the system.  Progress: a system call. */
+/* Free the memory of the n claimed slabs from s on.  Progress: a system call. */
 static int slabs_vacate(struct pool_full *f, struct slabs *sl, u32 s, u32 n, u64 *bytes)
 {
 	size_t page = slab_page(), all = sl->range->bytes;
@@ -245,9 +247,9 @@ static int slabs_vacate(struct pool_full *f, struct slabs *sl, u32 s, u32 n, u64
 	if (!rc && from < to && madvise(sl->range->start + from, to - from, MADV_DONTNEED))
 		rc = -errno;
 	if (rc) {
-		/* As they are: their pages are locked, perhaps. */
+		/* The pages may be locked, for example: keep the slabs. */
 		for (i = s; i < s + n; i++)
-			slab_back(sl, i, slab_words(sl));
+			slab_unclaim(sl, i, slab_words(sl));
 		return rc;
 	}
 	for (i = s; i < s + n; i++)
@@ -257,15 +259,15 @@ static int slabs_vacate(struct pool_full *f, struct slabs *sl, u32 s, u32 n, u64
 }
 
 /*
- * Some slabs more: what can be is given back, the other things go to the depot.  The step is
- * over when the system took something.
+ * The next slabs: free the memory of those that can be claimed, and gather the other things.
+ * The step ends when it has made a system call.
  */
 static void sweep(struct pool_full *f, struct slabs *sl, u32 carved, struct pool_trim *t)
 {
 	size_t bytes = (size_t)sl->size << sl->shift;
 	u32 most = (u32)max_u(SLAB_MAX / bytes, 1u);
 	u32 spare = (u32)((t->spare + bytes - 1) / bytes);
-	u32 last = (carved - 1) >> sl->shift;	/* behind it nothing was ever given out */
+	u32 last = (carved - 1) >> sl->shift;	/* later slabs were never used */
 	u32 end = (u32)min_u(t->at + STEP_SLABS, last + 2), s = t->at, n = 0, i;
 	u32 hand[POOL_MAG], in_hand = 0;
 
@@ -281,17 +283,17 @@ static void sweep(struct pool_full *f, struct slabs *sl, u32 carved, struct pool
 			slab_gather(f, sl, s++, hand, &in_hand);
 	}
 	if (in_hand)
-		partial_give(f, hand, in_hand);
+		partial_put(f, hand, in_hand);
 	t->at = s > last + 1 ? sl->count + 1 : s;
 }
 
-/* Some magazines of the depot, as bits.  False: there are no more. */
+/* Make the contents of some magazines of the depot loose.  False: there are no more. */
 static bool depot_loosen(struct pool_full *f, struct pool_trim *t)
 {
 	u32 idx[POOL_MAG], k, n;
 
 	for (k = 0; k < STEP_MAGS; k++) {
-		/* No more than there can be: others go on putting. */
+		/* A limit, because other threads continue to put objects. */
 		if (!t->left)
 			return false;
 		t->left--;
@@ -305,6 +307,7 @@ static bool depot_loosen(struct pool_full *f, struct pool_trim *t)
 	return true;
 }
 
+/* Make some empty magazines loose.  False: there are no more. */
 static bool empty_loosen(struct pool_full *f, struct pool_trim *t)
 {
 	u32 idx[STEP_MAGS], n;
