@@ -21,8 +21,9 @@
  * The two barriers forbid it.
  *
  * The reaper clears the eventfd before it takes the stack, so a note that is added after the
- * take is announced anew.  `signalled` says that the eventfd was written; it is set after the
- * write, so that an eventfd that is readable is always cleared by a later reap.
+ * take is announced anew.  `written` counts the writes that were begun and not cleared: it is
+ * raised before the write, and a read says how many writes it cleared.  So it is not 0 while the
+ * eventfd is readable, or will be by a completer that was stopped.
  *
  * A ticket is {generation, index} of a note.  The generation changes when the op is complete;
  * a ticket whose generation has passed is that of a complete op.
@@ -83,8 +84,9 @@ static void cq_signal(struct pawl_engine *e, struct cq *q)
 	if (waiter)
 		exec_unpark(e->x, &thread_of(e, waiter - 1)->ex);
 	if (fd >= 0 && !BUSTED(CQ_NO_WRITE)) {
+		/* Relaxed: a thread that finds the eventfd readable finds the count, too. */
+		fetch_add_relaxed(&q->written, 1);
 		(void)!write(fd, &one, sizeof(one));
-		store_release(&q->signalled, 1);	/* after the write: see above */
 	}
 }
 
@@ -382,10 +384,9 @@ static u32 cq_take(struct pawl_engine *e, struct cq *q)
 	u32 idx, next, first = 0;
 	u64 sum;
 
-	if (load_acquire(&q->signalled)) {
-		store_relaxed(&q->signalled, 0);
-		(void)!read((int)load_relaxed(&q->fd) - 1, &sum, sizeof(sum));
-	}
+	if (load_relaxed(&q->written) &&
+	    read((int)load_relaxed(&q->fd) - 1, &sum, sizeof(sum)) > 0)
+		fetch_add_relaxed(&q->written, -(u32)sum);
 	/* CORE-Q2 <-> CORE-Q1; seq_cst keeps it behind the read of the eventfd. */
 	for (idx = xchg_seq_cst(&q->head, 0); idx; idx = next) {
 		next = load_relaxed(&note_of(e, idx)->next);

@@ -27,7 +27,7 @@ enum { NOTE_QUEUED = 1, NOTE_RUNNING = 2, NOTE_PHASE = 3, NOTE_CANCELED = 4 };
 /* A completion queue. */
 struct cq {
 	u32 head __cacheline_aligned;	/* A: the newest note that was posted, or 0 */
-	u32 signalled;		/* A: the eventfd was written, and not cleared since */
+	u32 written;		/* A: writes of the eventfd that were begun and not cleared */
 	u32 fd;			/* A: the eventfd + 1, or 0; kept until the engine goes */
 	u32 waiter;		/* A: slot + 1 of a thread that waits, or 0 */
 

@@ -540,7 +540,7 @@ int pawl_run_one(struct pawl_engine *e)
 
 	if (unlikely(!t))
 		return thread_last.code;
-	work = exec_take(e->x, &t->ex);
+	work = exec_take_ready(e->x, &t->ex);
 	if (!work)
 		return 0;
 	run_alone(t, op_of(e, work), work);
@@ -548,6 +548,19 @@ int pawl_run_one(struct pawl_engine *e)
 	return 1;
 }
 PAWL_EXPORT(pawl_run_one);
+
+int pawl_ready_fd(struct pawl_engine *e)
+{
+	int fd;
+
+	if (e->cfg.workers || e->kind == PAWL_NAIVE)
+		return err(-EINVAL, "ready_fd: %s", e->kind == PAWL_NAIVE ?
+			   "config.kind is PAWL_NAIVE: ops run in their pushes" :
+			   "config.workers is not 0: workers run the ops");
+	fd = exec_ready_fd(e->x);
+	return fd < 0 ? err(fd, "ready_fd: eventfd: %s", strerror(-fd)) : fd;
+}
+PAWL_EXPORT(pawl_ready_fd);
 
 int pawl_run_until(struct pawl_engine *e, bool (*done)(void *), void *user, int64_t timeout_ns)
 {

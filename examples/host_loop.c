@@ -4,8 +4,11 @@
  *
  * With workers = 0 the engine starts no thread.  The host runs ready ops when it likes: one at
  * a time between the other things that its loop does, or all of them until a condition is true.
+ * While no op is ready the host's loop sleeps; a descriptor becomes readable when another
+ * thread pushes one.
  */
 #include <pawl/engine.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -30,6 +33,7 @@ int main(void)
 	struct pawl_config cfg;
 	struct pawl_engine *e;
 	struct pawl_op op = PAWL_OP_INIT;
+	struct pollfd fd = { .events = POLLIN };
 	pawl_var_t v;
 	int i, n;
 
@@ -44,8 +48,13 @@ int main(void)
 		if (pawl_push(e, &op))
 			goto err;
 
+	fd.fd = pawl_ready_fd(e);
+	if (fd.fd < 0)
+		goto err;
 	/* A turn of the host's loop: a little work for the engine, then its own. */
 	for (i = 0; i < 4; i++) {
+		if (poll(&fd, 1, -1) < 0)
+			return 1;
 		n = pawl_run_one(e);
 		if (n < 0)
 			goto err;

@@ -127,6 +127,13 @@ bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 pri
  * missed.  Progress: lock-free.
  */
 u32 exec_take(struct exec *x, struct exec_thread *t);
+/*
+ * A descriptor that is readable while a thread may find work by exec_take_ready(), or the
+ * negative errno of eventfd(2).  It stays readable until exec_take_ready() has returned 0.
+ */
+int exec_ready_fd(struct exec *x);
+/* As exec_take(), for threads that read the descriptor.  Lock-free, and system calls. */
+u32 exec_take_ready(struct exec *x, struct exec_thread *t);
 
 /*
  * What a waiting thread does: only wait; run work; or only wait until the workers of some

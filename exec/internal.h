@@ -121,6 +121,9 @@ struct exec {
 	struct exec_thread **threads;	/* A: by slot */
 	struct pool *nodes;	/* I */
 	struct exec_group helpers;	/* all other threads, for all drive queues */
+	u32 ready_fd __cacheline_aligned;	/* A: the eventfd of ready.c + 1, or 0 */
+	u32 ready_armed;	/* A: the next push writes it; counted in helpers.attn */
+	u32 ready_written;	/* A: writes that were begun and not cleared */
 	u32 error __cacheline_aligned;	/* A: errno of the last worker that could not start */
 	u32 deserted;		/* A: some queue should have workers and has none */
 	u64 wakes;		/* A: futex wake calls */
@@ -161,6 +164,9 @@ bool group_init(struct exec_group *g, u32 id, u32 max_threads);
 void group_fini(struct exec_group *g);
 void queue_start_or_wake(struct exec_queue *q, struct exec_thread *t) __noinline;
 void queue_wake(struct exec_queue *q);
+
+/* ready.c */
+bool ready_wake(struct exec *x);
 
 /* clock.c */
 u64 clock_cycles_per_us(void);

@@ -144,6 +144,8 @@ static bool group_wake(struct exec *x, struct exec_group *g)
 				late = &t->park;
 		}
 	}
+	if (g == &x->helpers && ready_wake(x))
+		return true;
 	/* Its waker may have been stopped before the futex call, but usually was not. */
 	if (!late || fetch_add_relaxed(&g->late, 1) % LATE_EVERY)
 		return false;

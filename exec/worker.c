@@ -26,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <exec/internal.h>
 
 struct worker {
@@ -426,6 +427,8 @@ void exec_destroy(struct exec *x)
 	for (i = 0; i < x->nqueues; i++)
 		queue_destroy(x->queues[i]);
 	group_fini(&x->helpers);
+	if (x->ready_fd)
+		close((int)x->ready_fd - 1);
 	free(x->threads);
 	free(x->cpus);
 	free(x);

@@ -73,6 +73,8 @@
 	X(ERROR_STOPS, "retire: an error does not propagate to the next version")	\
 	X(ERROR_COUNTED_TWICE, "error: a failure counts twice")				\
 	X(ERROR_AGAIN, "error: a reported error is reported again")			\
+	X(READY_NO_MB, "ready: no barrier between arming the descriptor and the second take")	\
+	X(READY_FORGOTTEN, "ready: a push does not write to the descriptor")		\
 	X(CQ_NO_WRITE, "cq: a completion does not write to the eventfd")		\
 	X(CQ_NO_MB, "cq: no barrier between a completion and the look for a waiter")	\
 	X(DEADLINE_IGNORED, "cq: an op whose deadline has passed starts")		\

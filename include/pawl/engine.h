@@ -416,6 +416,15 @@ PAWL_API int pawl_run_canceled(const struct pawl_run *run);
  */
 PAWL_API int pawl_run_one(struct pawl_engine *e);
 /*
+ * A descriptor for the event loop of a host that runs the ops of an engine with config.workers 0:
+ * readable while an op may be ready.  It stays readable until pawl_run_one() returns 0, so a
+ * loop can run one op per turn, or all of them.  Several threads may read it.  It belongs to
+ * the engine: do not read, write or close it.  A push writes to it only when the queues were
+ * empty.  -EINVAL: the engine has workers, or is naive; or the errno of eventfd(2).  Any
+ * thread; the first call makes a system call, then wait-free.
+ */
+PAWL_API int pawl_ready_fd(struct pawl_engine *e);
+/*
  * Run ready ops until done(user) is true, or the time is over (-ETIMEDOUT).  done() is
  * looked at after each op, and when work is pushed: whoever makes it true in another way
  * pushes an op, or the call may sleep until its time is over.

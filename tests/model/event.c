@@ -28,6 +28,7 @@ ssize_t model_read(int fd, void *to, size_t n)
 	if (fd != MODEL_EVENT_FD)
 		return (read)(fd, to, n);
 	sum = xchg_seq_cst(&event, 0);
+	*(u64 *)to = sum;
 	return sum ? (ssize_t)n : -1;
 }
 

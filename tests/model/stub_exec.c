@@ -99,6 +99,16 @@ u32 exec_take(struct exec *x, struct exec_thread *t)
 	return m->next == m->n ? 0 : m->work[m->next++ % WORKS];
 }
 
+u32 exec_take_ready(struct exec *x, struct exec_thread *t)
+{
+	return exec_take(x, t);
+}
+
+int exec_ready_fd(struct exec *x)
+{
+	return MODEL_EVENT_FD;
+}
+
 int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
 	      s64 timeout_ns, enum exec_help help)
 {

@@ -13,6 +13,7 @@
  *   sleep    +  push work, P of priority 1        w  wait until all work ran, and help   v  without helping
  *            .  wait for a time, and help    S  stop the workers, s start them    u  wake thread 0
  *            c  wait for u, h and help       t  take a work and run it            Q  statistics
+ *            r  as t, for a thread that reads the ready descriptor
  *   rcu      r  read     d  remove an object and defer its end     e  reclaim
  *
  * Queues: the history (who returned before whom began) must have an order in which each
@@ -22,6 +23,7 @@
 #include <exec/internal.h>
 #include <exec/prioq.h>
 #include <pool/internal.h>
+#include "event.h"
 #include "model.h"
 
 #define THREADS		4u
@@ -48,6 +50,7 @@ struct program {
 	bool own;		/* waiting threads may not take from the queue */
 	bool stopped;		/* workers are not started before the search */
 	u32 tidy;		/* ns that a worker sleeps before it tidies */
+	bool ready;		/* the queue has a ready descriptor; it announces what is left */
 	const char *before;	/* calls by thread 0 before the search */
 };
 
@@ -281,6 +284,8 @@ static void setup(void)
 	pg.threads = n;
 	if (pg.kind > RING && !pg.stopped)
 		exec_start(x);
+	if (pg.ready && exec_ready_fd(x) < 0)
+		model_fail("exec_ready_fd");
 	slots = THREADS;
 }
 
@@ -643,7 +648,8 @@ static void sleep_thread(u32 i)
 			exec_start(x);
 			break;
 		case 't':
-			work = exec_take(x, &xt[i]);
+		case 'r':
+			work = *s == 'r' ? exec_take_ready(x, &xt[i]) : exec_take(x, &xt[i]);
 			if (work)
 				run_work(NULL, &xt[i], work);
 			break;
@@ -669,8 +675,13 @@ static void sleep_check(void)
 {
 	u32 work;
 
-	while ((work = exec_take(x, &xt[0])))
+	if (pg.ready && nran != goal && !model_event_readable())
+		model_fail("%u works ran of %u, and the descriptor is not readable", (u32)nran,
+			   (u32)goal);
+	while ((work = pg.ready ? exec_take_ready(x, &xt[0]) : exec_take(x, &xt[0])))
 		run_work(NULL, &xt[0], work);
+	if (pg.ready && model_event_readable())
+		model_fail("the descriptor is readable, and no work is left");
 	if (nran != goal)
 		model_fail("%u works ran of %u", (u32)nran, (u32)goal);
 }
@@ -850,5 +861,12 @@ const struct scenario scenarios[] = {
 	  .no_memory = true, .batch = 4, .taker = 1, .before = "0000"),
 	S("zero_seen", QUEUE, "0 0 0 t t t 0 0 0 | t", queue, 2, MODEL_ALL, 6, .nodes = 4,
 	  .no_memory = true),
+	S("ready", SLEEP, "r | +", sleep, 2, MODEL_ALL, 6, .ready = true),
+	S("ready_2", SLEEP, "rr | ++", sleep, 2, MODEL_ALL, 6, .ready = true),
+	S("ready_3", SLEEP, "rr | rr | ++", sleep, 3, 3, 6, .ready = true),
+	S("ready_3x2", SLEEP, "rr | + | +", sleep, 3, 3, 6, .ready = true),
+	S("ready_prio", SLEEP, "r | P", sleep, 2, MODEL_ALL, 6, .ready = true),
+	S("ready_wait", SLEEP, "r | w | +", sleep, 3, 3, 6, .ready = true),
+	S("ready_leave", SLEEP, "h | r | u+", sleep, 3, 3, 6, .ready = true),
 	{ .name = NULL },
 };

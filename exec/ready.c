@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Purpose: a host that sleeps in its own event loop learns by a file descriptor that there is
+ * work for exec_take().
+ *
+ * Structures: an eventfd, which is one more sleeper of the helpers (park.c) while it is armed.
+ * `armed` says that the next push has to write it.  `written` counts the writes that were begun
+ * and not cleared: it is raised before the write, and a read says how many writes it cleared.  So
+ * it is not 0 while the eventfd is readable, or will be by a pusher that was stopped.
+ *
+ *	armed 0 -> 1	exec_take_ready() found nothing: counted in helpers.attn before
+ *	armed 1 -> 0	ready_wake(): a pusher, which then writes the eventfd
+ *
+ * Ordering: no wake-up is lost, as for a sleeper, with `armed` in the place of attn.
+ *
+ *	pusher                                  exec_take_ready()
+ *	EXEC-E1 publish the work (seq_cst)      clear the eventfd, armed = 1
+ *	    load armed (seq_cst)                EXEC-E2 smp_mb(); take again
+ *
+ * Bad outcome: the pusher reads 0, and the second take misses the work.  Whichever of the load
+ * and the barrier is first in the total order, one of the two sees the other's store.
+ *
+ * A thread that finds work by its second take has cleared the eventfd, and other work may be
+ * left: it writes the eventfd again, unless a pusher has done so.
+ *
+ * Progress: lock-free, and one system call when the queues turn from empty to not empty.
+ *
+ * Lifetime: the eventfd stays until the executor is destroyed.
+ */
+#include <errno.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <exec/internal.h>
+
+static void ready_write(struct exec *x, int fd)
+{
+	u64 one = 1;
+
+	/* Relaxed: a thread that finds the eventfd readable finds the count, too. */
+	fetch_add_relaxed(&x->ready_written, 1);
+	(void)!write(fd, &one, sizeof(one));
+}
+
+/* There is work, and the caller's barrier is behind it: true if the host is told now. */
+bool ready_wake(struct exec *x)
+{
+	/* EXEC-E1 <-> EXEC-E2 */
+	if (!load_seq_cst(&x->ready_armed) || BUSTED(READY_FORGOTTEN) ||
+	    !xchg_acquire(&x->ready_armed, 0))	/* EXEC-E3 <-> EXEC-E4: the descriptor */
+		return false;
+	fetch_add_relaxed(&x->helpers.attn, -1u);
+	ready_write(x, (int)load_relaxed(&x->ready_fd) - 1);
+	return true;
+}
+
+u32 exec_take_ready(struct exec *x, struct exec_thread *t)
+{
+	u32 work = exec_take(x, t);
+	u64 sum;
+
+	if (likely(work || !load_relaxed(&x->ready_fd)))
+		return work;
+	if (load_relaxed(&x->ready_written) &&
+	    read((int)load_relaxed(&x->ready_fd) - 1, &sum, sizeof(sum)) > 0)
+		fetch_add_relaxed(&x->ready_written, -(u32)sum);
+	if (!load_relaxed(&x->ready_armed)) {
+		/* Counted before: a pusher that disarms it takes the count back. */
+		fetch_add_relaxed(&x->helpers.attn, 1);
+		if (xchg_release(&x->ready_armed, 1))	/* EXEC-E4 <-> EXEC-E3 */
+			fetch_add_relaxed(&x->helpers.attn, -1u);
+	}
+	if (!BUSTED(READY_NO_MB))
+		smp_mb();	/* EXEC-E2 <-> EXEC-E1 */
+	work = exec_take(x, t);
+	if (unlikely(work))
+		ready_wake(x);
+	return work;
+}
+
+int exec_ready_fd(struct exec *x)
+{
+	u32 none = load_relaxed(&x->ready_fd);
+	int fd;
+
+	if (none)
+		return (int)none - 1;
+	fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (!cas_relaxed(&x->ready_fd, &none, (u32)fd + 1)) {
+		close(fd);
+		return (int)none - 1;
+	}
+	/* There may be work already. */
+	ready_write(x, fd);
+	return fd;
+}
