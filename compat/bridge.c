@@ -205,14 +205,14 @@ PAWL_EXPORT(pawl_mx_push);
 
 /* --- operators --- */
 
-/* pawl's operator for it, in the engine of now. */
+/* A graph of one op for it, in the current engine. */
 int mx_opr_make(struct pawl_mx_opr *o)
 {
 	u32 n = o->nreads + o->nwrites;
 	pawl_var_t *vars = malloc((n + 1) * sizeof(*vars));
 	struct pawl_mx_op op = { 0 };
 	struct pawl_op d = PAWL_OP_INIT;
-	pawl_oper_t h;
+	pawl_graph_t h;
 	int rc;
 
 	if (!vars)
@@ -227,7 +227,7 @@ int mx_opr_make(struct pawl_mx_opr *o)
 	rc = op_fill(o->engine, &op, vars, &d);
 	if (!rc) {
 		op_body(o->call, &d);
-		rc = pawl_oper_create(mx_pe(o->engine), &d, &h);
+		rc = pawl_graph_create(mx_pe(o->engine), &d, 1, 0, &h);
 		if (rc)
 			mx_err_pawl(rc);
 		else
@@ -295,7 +295,7 @@ int pawl_mx_opr_push(struct pawl_mx_engine *e, struct pawl_mx_opr *o, struct paw
 		     int priority, void **exception)
 {
 	struct pawl_op d = PAWL_OP_INIT;
-	pawl_oper_t h;
+	pawl_graph_t h;
 	int rc;
 
 	if (exception)
@@ -309,7 +309,8 @@ int pawl_mx_opr_push(struct pawl_mx_engine *e, struct pawl_mx_opr *o, struct paw
 	if (rc)
 		return rc;
 	mx_bulk_flush();
-	rc = pawl_oper_push(mx_pe(e), h, priority, d.device);
+	rc = pawl_graph_push(mx_pe(e), h, &(struct pawl_launch){ sizeof(struct pawl_launch),
+								 priority, d.device });
 	if (rc)
 		return mx_err_pawl(rc);
 	return unlikely(e->kind == PAWL_MX_NAIVE) ? naive_told(e, &d, exception) : 0;
@@ -319,7 +320,7 @@ PAWL_EXPORT(pawl_mx_opr_push);
 int pawl_mx_opr_delete(struct pawl_mx_engine *e, struct pawl_mx_opr *o)
 {
 	struct pawl_mx_var **vars;
-	pawl_oper_t h;
+	pawl_graph_t h;
 	int rc;
 
 	if (!o)
@@ -329,7 +330,7 @@ int pawl_mx_opr_delete(struct pawl_mx_engine *e, struct pawl_mx_opr *o)
 		return mx_err(-ESTALE, "delete operator: it was deleted, or is of another engine");
 	vars = o->vars;
 	mx_bulk_flush();
-	rc = pawl_oper_delete(mx_pe(e), h);
+	rc = pawl_graph_delete(mx_pe(e), h);
 	free(vars);
 	mx_pool_put(MX_OPRS, o);
 	return rc ? mx_err_pawl(rc) : 0;

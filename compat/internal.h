@@ -74,7 +74,7 @@ struct pawl_mx_var {
 struct pawl_mx_opr {
 	struct mx_node node;
 	struct pawl_mx_engine *engine;	/* I while alive */
-	u64 h;			/* A: pawl_oper_t; 0 while free */
+	u64 h;			/* A: pawl_graph_t; 0 while free */
 	struct mx_call *call;	/* I */
 	struct pawl_mx_var **vars;	/* I: reads, then writes */
 	u32 nreads, nwrites;	/* I */

@@ -24,7 +24,7 @@
 #include <core/cq.h>
 #include <core/device.h>
 #include <core/error.h>
-#include <core/oper.h>
+#include <core/graph.h>
 #include <core/readmostly.h>
 #include <core/record.h>
 #include <core/retire.h>
@@ -147,15 +147,15 @@ static void var_again(void *obj, u32 idx, u32 base, void *user)
 		store_relaxed(&var_of(user, idx)->gen, base);
 }
 
-static u32 oper_last(void *obj, u32 idx, void *user)
+static u32 graph_last(void *obj, u32 idx, void *user)
 {
-	return load_relaxed(&((struct oper *)obj)->gen);
+	return load_relaxed(&((struct graph *)obj)->gen);
 }
 
-static void oper_again(void *obj, u32 idx, u32 base, void *user)
+static void graph_again(void *obj, u32 idx, u32 base, void *user)
 {
 	if (base)
-		store_relaxed(&((struct oper *)obj)->gen, base);
+		store_relaxed(&((struct graph *)obj)->gen, base);
 }
 
 static u32 note_last(void *obj, u32 idx, void *user)
@@ -204,8 +204,8 @@ static int pools_add(struct pawl_engine *e)
 		[POOL_VAR] = { "var", VAR_SIZE, vars, .ctor = var_again,
 				.last = var_last, .user = e },
 		[POOL_ERROR] = { .name = "error", .size = sizeof(struct error), .max = ops + vars },
-		[POOL_OPER] = { "operator", sizeof(struct oper), vars, .ctor = oper_again,
-				.last = oper_last, .user = e },
+		[POOL_GRAPH] = { "graph", sizeof(struct graph), vars, .ctor = graph_again,
+				.last = graph_last, .user = e },
 		[POOL_DEVREC] = { .name = "pending", .size = device_rec_size(), .max = c->ndevices ? vars : 1 },
 		[POOL_NOTE] = { "note", sizeof(struct op_note), ops, .ctor = note_again,
 				.last = note_last, .user = e },
@@ -535,7 +535,7 @@ int pawl_engine_destroy(struct pawl_engine *e)
 	/* Workers may have pushed while they ended, by destructors of their own: run it here. */
 	drain(e, t);
 	devices_stop(e);
-	opers_exit(t);
+	graphs_exit(t);
 	errors_exit(e);
 	cqs_exit(e);
 	record_engine_end(e);

@@ -1,363 +1,300 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Operators of several ops, and their capture on devices.
+ * Graphs: ops described once and pushed many times.
  *
- * Purpose: a batch of small ops that is pushed repeatedly costs one op, and on a device with
- * capture one launch: the work that the bodies queue is captured once and replayed.
+ * Each push makes one op from the sorted accesses of the graph's ops and holds a
+ * reference until it is complete.  Deletion drops the first reference, and the last run
+ * ends the graph, also one without vars.
  *
- * Structures: an operator (oper.c) whose vars are those of all its ops and whose body runs
- * all their bodies.  It keeps at most one captured graph.  The first run is plain, so that
- * bodies can do one-time work in it.  The second run captures, on a stream that belongs to
- * no lane, since other threads may record events in the lane meanwhile.  Later runs launch
- * the graph on the lane that they have.  pawl_oper_refresh() and a push to another device
- * start over.  An operator that cannot be captured always runs plainly.
- * pawl_push_again() keeps such an operator as long as it is called with the same ops.
+ * Ordering: CORE-O1 (last reference, acq_rel) <-> CORE-O1 of the others: release()
+ * sees what all runs did.  CORE-O2 (created, release) <-> CORE-O3 (reference, acquire).
  *
- * Ordering: CORE-GR1 (the graph's owner, CAS) <-> CORE-GR2 (release): the fields of the
- * graph.  Runs of an operator may overlap; a run that finds the graph in use runs the bodies.
- *
- * Progress: that of the bodies and the driver.
- *
- * Lifetime: until the operator's last run is complete; the driver keeps a graph that still
- * runs.
+ * Progress: push lock-free as pawl_push(); all threads that push a graph share one counter.
  */
 #include <stdlib.h>
-#include <string.h>
+#include <core/admit.h>
 #include <core/device.h>
-#include <core/oper.h>
+#include <core/graph.h>
+#include <core/link.h>
+#include <core/push.h>
+#include <core/record.h>
 #include <core/sizes.h>
-#include <device/device.h>
+#include <core/trace.h>
+#include <core/wait.h>
 
-/* One of the ops, without its vars. */
-struct group_op {
-	pawl_fn fn;
-	void *arg;
-	pawl_release_fn release;
-	const char *name;
-	u32 nreads, nwrites;
-};
-
-#define GROUP_MAX	4096u
-
-struct group {
-	u32 n;			/* I */
-	u32 prop, flags;	/* I */
-	pawl_var_t *vars;	/* I: first the reads, then the writes */
-	u32 nreads;		/* I */
-	u32 fresh;		/* A: incremented by pawl_oper_refresh() */
-	u32 busy;		/* A: a run owns the fields below */
-	u32 seen;		/* value of fresh at the last run */
-	u32 runs;		/* plain runs since then */
-	bool never;		/* this device cannot capture it */
-	struct device *d;	/* of the graph and of the runs */
-	void *graph;
-	void *stream;		/* for the capture */
-	struct group_op ops[];	/* I */
-};
-
-/* Run the bodies until one fails. */
-static int group_bodies(struct group *g, struct pawl_run *run)
+static struct graph *graph_of(struct pawl_engine *e, u32 idx)
 {
-	u32 i;
+	return pool_obj(e->pool[POOL_GRAPH], idx);
+}
+
+/* A reference for the caller, if the handle is alive. */
+static struct graph *graph_get(struct pawl_engine *e, pawl_graph_t h, u32 *idx)
+{
+	u32 i = (u32)h.h, gen = (u32)(h.h >> 32), refs;
+	struct graph *g;
+
+	if (!i || i > pool_carved(e->pool[POOL_GRAPH]) || !(gen & 1))
+		return NULL;
+	g = graph_of(e, i);
+	refs = load_relaxed(&g->refs);
+	do {
+		if (!refs)
+			return NULL;
+	} while (!cas_acquire_relaxed(&g->refs, &refs, refs + 1));	/* CORE-O3 <-> CORE-O2 */
+	*idx = i;
+	/* The reference may be to the next user of the memory. */
+	return load_relaxed(&g->gen) == gen ? g : NULL;
+}
+
+void graph_put(struct thread *t, u32 idx)
+{
+	struct pawl_engine *e = t->e;
+	struct graph *g = graph_of(e, idx);
+
+	/* CORE-O1 <-> CORE-O1 */
+	if (fetch_add_acq_rel(&g->refs, -1u) != 1 + BUSTED(GRAPH_EARLY))
+		return;
+	if (g->release)
+		g->release(g->arg, 0);
+	free(g->deps);
+	g->deps = NULL;
+	if (!gen_is_last(e, load_relaxed(&g->gen)))
+		pool_put(e->pool[POOL_GRAPH], &t->cache[POOL_GRAPH], idx);
+}
+
+/* A graph of one op. */
+static int graph_new(struct thread *t, const struct pawl_op *d, pawl_graph_t *out)
+{
+	struct pawl_engine *e = t->e;
+	struct dep *deps = NULL;
+	u32 idx, n = 0, gen;
+	struct graph *g;
 	int rc = 0;
 
-	for (i = 0; !rc && i < g->n; i++) {
-		const struct group_op *f = &g->ops[i];
-
-		if (!f->fn)
-			continue;
-		rc = f->fn(run, f->arg);
-		if (unlikely(rc > 0))
-			rc = pawl_fail(run, -EPROTO, "%s returned %d, not 0 or a negative errno",
-				       f->name ? f->name : "a body", rc);
+	if ((u64)d->nreads + d->nwrites > ext_cap(EXT_CLASSES - 1))
+		return err(-E2BIG, "graph_create: %u reads and %u writes", d->nreads, d->nwrites);
+	if (d->nreads + d->nwrites) {
+		deps = calloc((size_t)d->nreads + d->nwrites, sizeof(*deps));
+		if (!deps)
+			return err(-ENOMEM, "graph_create: no memory for its vars");
+		rc = deps_from(t, deps, d, &n, "graph_create");
 	}
+	g = rc ? NULL : pool_get(e->pool[POOL_GRAPH], &t->cache[POOL_GRAPH], &idx);
+	if (!g) {
+		free(deps);
+		return rc ? rc : err(-ENOMEM, "graph_create: too many graphs");
+	}
+	g->fn = d->fn;
+	g->async_fn = d->async_fn;
+	g->arg = d->arg;
+	g->release = d->release;
+	g->name = d->name;
+	g->deps = deps;
+	g->ndeps = n;
+	g->flags = (d->async_fn ? OP_ASYNC : 0) | prop_flags(d);
+	g->prop = (u8)d->prop;
+	g->dev = (u8)op_device(e, d->device);
+	g->prio = d->priority;
+	gen = gen_alive(e, load_relaxed(&g->gen));
+	store_relaxed(&g->gen, gen);
+	store_release(&g->refs, 1);	/* CORE-O2 <-> CORE-O3 */
+	out->h = (u64)gen << 32 | idx;
+	return 0;
+}
+
+static int graph_op_check(struct pawl_engine *e, const struct pawl_op *op, size_t i)
+{
+	int rc = op_check(e, op, "graph_create");
+
+	/* They belong to one push, and a run of a graph has no description of its ops. */
+	if (!rc && (op->flags & PAWL_OP_NOTES))
+		rc = err(-EINVAL, "graph_create: ops[%zu].flags is %#x, known is %#x", i, op->flags,
+			 PAWL_OP_NO_SKIP);
 	return rc;
 }
 
-static void graph_drop(struct group *g)
-{
-	if (!g->d)
-		return;
-	if (g->graph)
-		(void)!g->d->ops->graph_destroy(g->d->dev, g->graph);
-	if (g->stream)
-		(void)!g->d->ops->stream_destroy(g->d->dev, g->stream);
-	g->graph = NULL;
-	g->stream = NULL;
-	g->d = NULL;
-	g->runs = 0;
-	g->never = false;
-}
-
-/* Capture the graph if possible.  Not 0: a body failed, and no work was run. */
-static int graph_make(struct group *g, struct pawl_run *run)
-{
-	const struct device_ops *ops = g->d->ops;
-	void *dev = g->d->dev, *lane = run->stream, *graph = NULL;
-	int rc, end;
-
-	g->never = true;
-	if (!ops->capture_begin ||
-	    (!g->stream && ops->stream_create(dev, 0, &g->stream)) ||
-	    ops->capture_begin(dev, g->stream))
-		return 0;
-	run->stream = g->stream;
-	rc = group_bodies(g, run);
-	run->stream = lane;
-	end = ops->capture_end(dev, g->stream, &graph);
-	if (!end && rc)
-		(void)!ops->graph_destroy(dev, graph);
-	if (!end && !rc) {
-		g->graph = graph;
-		g->never = false;
-	}
-	return device_lost(g->d) ? rc : end ? 0 : rc;
-}
-
-/* Launch the graph; capture it first if needed.  1: the caller must run the bodies. */
-static int graph_run(struct group *g, struct device *d, struct pawl_run *run)
-{
-	/* Relaxed: a run that must see a refresh was pushed after it. */
-	u32 fresh = load_relaxed(&g->fresh);
-	int rc = 0;
-
-	if ((g->seen != fresh && !BUSTED(GRAPH_STALE)) || g->d != d) {
-		graph_drop(g);
-		g->seen = fresh;
-		g->d = d;
-	}
-	if (!g->graph && !g->never && g->runs)
-		rc = graph_make(g, run);
-	if (rc)
-		return rc;
-	if (!g->graph) {
-		g->runs++;
-		return 1;
-	}
-	return device_check(d, d->ops->graph_launch(d->dev, run->stream, g->graph));
-}
-
-static int group_run(struct pawl_run *run, void *arg)
-{
-	struct device *d = device_of_run(run);
-	struct group *g = arg;
-	u32 none = 0;
-	int rc = 1;
-
-	/* CORE-GR1 <-> CORE-GR2 */
-	if (d && cas_acquire_relaxed(&g->busy, &none, 1)) {
-		rc = graph_run(g, d, run);
-		store_release(&g->busy, 0);	/* CORE-GR2 <-> CORE-GR1 */
-	}
-	return rc > 0 ? group_bodies(g, run) : rc;
-}
-
-/* The operator has ended. */
-static void group_release(void *arg, int status)
-{
-	struct group *g = arg;
-	u32 i;
-
-	graph_drop(g);
-	for (i = 0; i < g->n; i++)
-		if (g->ops[i].release)
-			g->ops[i].release(g->ops[i].arg, status);
-	free(g->vars);
-	free(g);
-}
-
-static int group_check(struct pawl_engine *e, const struct pawl_op *ops, size_t n, size_t *nr,
-		       size_t *nw)
-{
-	size_t i;
-	int rc;
-
-	*nr = *nw = 0;
-	for (i = 0; i < n; i++) {
-		const struct pawl_op *op = op_at(ops, i);
-
-		rc = op_check(e, op, "oper_create_many");
-		if (rc)
-			return rc;
-		if (op->async_fn)
-			return err(-EINVAL, "oper_create_many: ops[%zu] is asynchronous", i);
-		if (op->device.kind != ops[0].device.kind ||
-		    op->device.id != ops[0].device.id || op->prop != ops[0].prop ||
-		    op->flags != ops[0].flags)
-			return err(-EINVAL, "oper_create_many: ops[%zu] has another device, prop or flags",
-				   i);
-		*nr += op->nreads;
-		*nw += op->nwrites;
-	}
-	return *nr + *nw > 65535 ? err(-E2BIG, "oper_create_many: %zu accesses", *nr + *nw) : 0;
-}
-
-static void vars_copy(pawl_var_t **to, const pawl_var_t *from, size_t n)
-{
-	if (n)
-		memcpy(*to, from, n * sizeof(*from));
-	*to += n;
-}
-
-/* Returns NULL without memory. */
-static struct group *group_new(const struct pawl_op *ops, size_t n, size_t nr, size_t nw)
-{
-	struct group *g = calloc(1, sizeof(*g) + n * sizeof(g->ops[0]));
-	pawl_var_t *vars = calloc(nr + nw + 1, sizeof(*vars)), *r = vars, *w = vars + nr;
-	size_t i;
-
-	if (!g || !vars) {
-		free(g);
-		free(vars);
-		return NULL;
-	}
-	g->n = (u32)n;
-	g->prop = ops[0].prop;
-	g->flags = ops[0].flags;
-	g->vars = vars;
-	g->nreads = (u32)nr;
-	for (i = 0; i < n; i++) {
-		const struct pawl_op *op = op_at(ops, i);
-
-		g->ops[i] = (struct group_op){ op->fn, op->arg, op->release, op->name,
-					       op->nreads, op->nwrites };
-		vars_copy(&r, op->reads, op->nreads);
-		vars_copy(&w, op->writes, op->nwrites);
-	}
-	return g;
-}
-
-int pawl_oper_create_many(struct pawl_engine *e, const struct pawl_op *ops, size_t n,
-			  pawl_oper_t *out)
+int pawl_graph_create(struct pawl_engine *e, const struct pawl_op *ops, size_t n,
+		      unsigned int flags, pawl_graph_t *out)
 {
 	struct thread *t = thread_get(e);
 	struct pawl_op all = PAWL_OP_INIT;
-	struct group *g;
-	size_t nr, nw;
+	size_t i;
 	int rc;
 
 	if (unlikely(!t))
 		return thread_last.code;
-	if (!ops || !n || n > GROUP_MAX)
-		return err(-EINVAL, "oper_create_many: %zu ops at %p", n, (const void *)ops);
-	rc = group_check(e, ops, n, &nr, &nw);
-	if (rc)
-		return rc;
-	g = group_new(ops, n, nr, nw);
-	if (!g)
-		return err(-ENOMEM, "oper_create_many: no memory for %zu ops", n);
-	all.fn = group_run;
-	all.arg = g;
-	all.release = group_release;
-	all.reads = g->vars;
-	all.nreads = (u32)nr;
-	all.writes = g->vars + nr;
-	all.nwrites = (u32)nw;
-	all.prop = ops[0].prop;
-	all.flags = ops[0].flags;
-	all.device = ops[0].device;
-	all.name = ops[0].name;
-	rc = pawl_oper_create(e, &all, out);
-	if (rc) {
-		free(g->vars);
-		free(g);
-	}
-	return rc;
-}
-PAWL_EXPORT(pawl_oper_create_many);
-
-int pawl_oper_refresh(struct pawl_engine *e, pawl_oper_t oper)
-{
-	struct thread *t = thread_get(e);
-	pawl_fn fn;
-	void *arg;
-	u32 idx;
-
-	if (unlikely(!t))
-		return thread_last.code;
-	if (!oper_hold(e, oper, &idx, &fn, &arg)) {
-		if (idx)
-			oper_put(t, idx);
-		return err(-ESTALE, "oper_refresh: no operator, or it was deleted");
-	}
-	if (fn == group_run)
-		fetch_add_relaxed(&((struct group *)arg)->fresh, 1);
-	oper_put(t, idx);
-	return fn == group_run ? 0 : err(-EINVAL, "oper_refresh: not from oper_create_many()");
-}
-PAWL_EXPORT(pawl_oper_refresh);
-
-static bool vars_same(const pawl_var_t **had, const pawl_var_t *now, u32 n)
-{
-	const pawl_var_t *was = *had;
-
-	*had += n;
-	return !n || (now && !memcmp(was, now, n * sizeof(*was)));
-}
-
-/* Would pawl_oper_create_many() make the same group of these ops, apart from the device? */
-static bool group_same(const struct group *g, const struct pawl_op *ops, size_t n)
-{
-	const pawl_var_t *r = g->vars, *w = g->vars + g->nreads;
-	size_t i;
-
-	if (g->n != n)
-		return false;
+	if (!ops || !out)
+		return err(-EINVAL, "graph_create: %s is NULL", ops ? "out" : "ops");
+	if (!n || n > GRAPH_MAX)
+		return err(-EINVAL, "graph_create: n is %zu, not in 1..%u", n, GRAPH_MAX);
+	if (flags & ~PAWL_GRAPH_CAPTURE)
+		return err(-EINVAL, "graph_create: flags is %#x, known is %#x", flags,
+			   PAWL_GRAPH_CAPTURE);
 	for (i = 0; i < n; i++) {
-		const struct group_op *had = &g->ops[i];
-		const struct pawl_op *op = op_at(ops, i);
-
-		if (op_size_bad(op) || op->fn != had->fn ||
-		    (op->arg != had->arg && !BUSTED(AGAIN_UNSEEN)) || op->async_fn ||
-		    op->release || op->flags != g->flags || op->prop != g->prop ||
-		    op->nreads != had->nreads || op->nwrites != had->nwrites ||
-		    op->device.kind != ops[0].device.kind || op->device.id != ops[0].device.id ||
-		    !vars_same(&r, op->reads, op->nreads) || !vars_same(&w, op->writes, op->nwrites))
-			return false;
-	}
-	return true;
-}
-
-/* Was the operator made of these ops? */
-static bool oper_same(struct thread *t, pawl_oper_t oper, const struct pawl_op *ops, size_t n)
-{
-	bool same = false;
-	pawl_fn fn;
-	void *arg;
-	u32 idx;
-
-	if (oper_hold(t->e, oper, &idx, &fn, &arg))
-		same = fn == group_run && group_same(arg, ops, n);
-	if (idx)
-		oper_put(t, idx);
-	return same;
-}
-
-int pawl_push_again(struct pawl_engine *e, const struct pawl_op *ops, size_t n, pawl_oper_t *kept)
-{
-	struct thread *t = thread_get(e);
-	pawl_oper_t oper;
-	size_t i;
-	int rc;
-
-	if (unlikely(!t))
-		return thread_last.code;
-	if (!ops || !n || !kept)
-		return err(-EINVAL, "push_again: %s", kept ? "no ops" : "kept is NULL");
-	if (!kept->h || !oper_same(t, *kept, ops, n)) {
-		for (i = 0; i < n; i++) {
-			if (op_size_bad(op_at(ops, i)))
-				return -EINVAL;
-			if (op_at(ops, i)->release)
-				return err(-EINVAL, "push_again: ops[%zu] has a release", i);
-		}
-		rc = pawl_oper_create_many(e, ops, n, &oper);
+		rc = graph_op_check(e, op_at(ops, i), i);
 		if (rc)
 			return rc;
-		if (kept->h)
-			(void)!pawl_oper_delete(e, *kept);	/* it may be deleted already */
-		*kept = oper;
 	}
-	return pawl_oper_push(e, *kept, ops[0].priority, ops[0].device);
+	if (n == 1 && !flags)
+		return graph_new(t, ops, out);
+	rc = group_new(ops, n, flags & PAWL_GRAPH_CAPTURE, &all);
+	if (rc)
+		return rc;
+	rc = graph_new(t, &all, out);
+	free((void *)all.reads);	/* the graph has copied them */
+	if (rc)
+		free(all.arg);
+	return rc;
 }
-PAWL_EXPORT(pawl_push_again);
+PAWL_EXPORT(pawl_graph_create);
+
+/* One run of a graph that the caller holds.  1: a pool is empty; nothing is kept. */
+static int graph_try(struct thread *t, struct graph *g, u32 idx, int priority, u32 dev)
+{
+	struct pawl_engine *e = t->e;
+	struct op *op;
+	u32 opi, j;
+	int rc;
+
+	rc = admit(t, 1);
+	if (unlikely(rc))
+		return rc;
+	for (j = 0; j < g->ndeps; j++) {
+		pawl_var_t v = { (u64)g->deps[j].gen << 32 | (g->deps[j].var & ~DEP_WRITE) };
+
+		if (unlikely(var_check(t, v))) {
+			rc = err(-ESTALE, "graph_push: one of its vars was deleted");
+			goto out;
+		}
+	}
+	op = op_new(t, &opi);
+	if (!op) {
+		rc = err_pool_empty(t, POOL_OP, "graph_push: max_ops exist");
+		goto out;
+	}
+	rc = op_deps_copy(t, op, opi, g->deps, g->ndeps);
+	if (rc)
+		goto out_op;
+	op->fn = g->fn;
+	if (g->flags & OP_ASYNC)
+		op->async_fn = g->async_fn;
+	store_helped16(&op->flags, g->flags | OP_GRAPH | (g->name ? OP_NAMED : 0));
+	op->arg = g->arg;
+	store_relaxed(&op->name, g->name);
+	op->prio = priority;
+	op->prop = g->prop;
+	op->dev = (u8)dev;
+	op->graph = idx;
+	if (unlikely(load_relaxed(&e->special) & SPECIAL_TRACING))
+		trace_event(t, TRACE_PUSH, opi, g->name, 0);
+	if (unlikely(load_relaxed(&e->special) & SPECIAL_RECORDING))
+		record_push(t, op, opi, false);
+	if (unlikely(e->kind == PAWL_NAIVE))
+		fetch_add_relaxed(&t->naive_pending, 1);
+	rc = push_op(t, op, opi);
+	if (rc) {
+		if (load_relaxed(&e->special) & SPECIAL_RECORDING)
+			record_undo(t, op, opi);
+		push_undo(t, op);
+		if (e->kind == PAWL_NAIVE)
+			fetch_add_relaxed(&t->naive_pending, -1u);
+		rc = err(-ESTALE, "graph_push: one of its vars was deleted");
+		goto out_op;
+	}
+	return e->kind == PAWL_NAIVE ? wait_naive(t) : 0;
+
+out_op:
+	op_free(t, op, opi);
+out:
+	admit_undo(t, 1);
+	return rc == -ENOMEM ? 1 : rc;
+}
+
+int pawl_graph_push(struct pawl_engine *e, pawl_graph_t h, const struct pawl_launch *how)
+{
+	struct thread *t = thread_get(e);
+	bool tried = false;
+	struct graph *g;
+	u32 idx = 0, dev;
+	int rc;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	if (how && unlikely(how->size != sizeof(*how))) {
+		rc = size_check("launch", how, LAUNCH_SIZE_0, sizeof(*how));
+		if (rc)
+			return rc;
+	}
+	if (how && (how->device.kind == PAWL_CPU ? how->device.id >= e->ndev :
+		    !device_row(e, how->device)))
+		return err(-ENODEV, "graph_push: no device %u:%u", how->device.kind, how->device.id);
+	g = graph_get(e, h, &idx);
+	if (!g) {
+		if (idx)
+			graph_put(t, idx);
+		return err(-ESTALE, "graph_push: no graph, or it was deleted");
+	}
+	dev = how ? op_device(e, how->device) : g->dev;
+	while ((rc = graph_try(t, g, idx, how ? how->priority : g->prio, dev)) > 0) {
+		rc = admit_again(t, &tried, false);
+		if (rc)
+			break;
+	}
+	/* The run has the reference now, or there is none. */
+	if (unlikely(rc))
+		graph_put(t, idx);
+	return rc;
+}
+PAWL_EXPORT(pawl_graph_push);
+
+int pawl_graph_refresh(struct pawl_engine *e, pawl_graph_t h)
+{
+	struct thread *t = thread_get(e);
+	struct graph *g;
+	u32 idx = 0;
+	int rc = 0;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	g = graph_get(e, h, &idx);
+	if (!g)
+		rc = err(-ESTALE, "graph_refresh: no graph, or it was deleted");
+	else if (!group_refresh(g->fn, g->arg))
+		rc = err(-EINVAL, "graph_refresh: the graph was created without PAWL_GRAPH_CAPTURE");
+	if (idx)
+		graph_put(t, idx);
+	return rc;
+}
+PAWL_EXPORT(pawl_graph_refresh);
+
+int pawl_graph_delete(struct pawl_engine *e, pawl_graph_t h)
+{
+	struct thread *t = thread_get(e);
+	u32 idx = 0, gen = (u32)(h.h >> 32);
+	struct graph *g;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	g = graph_get(e, h, &idx);
+	/* The CAS decides between two threads that delete at once; graph_put() has the order. */
+	if (!g || !cas_relaxed(&g->gen, &gen, gen_dead(gen))) {
+		if (idx)
+			graph_put(t, idx);
+		return err(-ESTALE, "graph_delete: no graph, or it was deleted before");
+	}
+	graph_put(t, idx);	/* ours */
+	graph_put(t, idx);	/* the first one */
+	return 0;
+}
+PAWL_EXPORT(pawl_graph_delete);
+
+/* The engine ends, and with it the graphs that were not deleted. */
+void graphs_exit(struct thread *t)
+{
+	struct pawl_engine *e = t->e;
+	u32 i, n = pool_carved(e->pool[POOL_GRAPH]);
+
+	for (i = 1; i <= n; i++)
+		if (load_relaxed(&graph_of(e, i)->gen) & 1)
+			graph_put(t, i);
+}

@@ -57,7 +57,7 @@ enum {
 	OP_INLINE = 1 << 7,	/* its property says where it runs: dispatch_slow() */
 	OP_NAMED = 1 << 8,	/* from here on: this field is set */
 	OP_RELEASE = 1 << 9,
-	OP_OPER = 1 << 10,
+	OP_GRAPH = 1 << 10,
 	OP_ERR = 1 << 11,
 	OP_NOTE = 1 << 12,	/* cq.c: release is in its note */
 };
@@ -90,7 +90,7 @@ struct op {
 	const char *name;	/* OP_NAMED */
 	u32 token;		/* A: generation << 2 | TOKEN_*; kept when the op is freed */
 	u32 err;		/* OP_ERR: its own error (pawl_fail(), pawl_complete()) */
-	u32 oper;		/* OP_OPER: its operator */
+	u32 graph;		/* OP_GRAPH: the graph that it is a run of */
 	u32 ext;		/* H: chunk of deps if ndeps > INLINE_DEPS; class in [31:30] */
 };
 

@@ -26,7 +26,7 @@
 #include <core/cq.h>
 #include <core/device.h>
 #include <core/error.h>
-#include <core/oper.h>
+#include <core/graph.h>
 #include <core/readmostly.h>
 #include <core/record.h>
 #include <core/retire.h>
@@ -375,8 +375,8 @@ u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 	next = retire(t, op, error);
 	if (unlikely(error))
 		error_put(t, error);
-	if (unlikely(op->flags & OP_OPER))
-		oper_put(t, op->oper);
+	if (unlikely(op->flags & OP_GRAPH))
+		graph_put(t, op->graph);
 	status = op->flags & OP_STALE ? -ESTALE : status;
 	op_free(t, op, opi);
 	if (unlikely(note))

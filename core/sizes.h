@@ -23,10 +23,14 @@
 #define STATS_SIZE_0		144u
 #define DEVICE_INFO_SIZE_0	112u
 
+/* And of those that came later. */
+#define LAUNCH_SIZE_0		16u
+
 BUILD_BUG_ON(offsetof(struct pawl_config, drop) + sizeof(void *) != CONFIG_SIZE_0);
 BUILD_BUG_ON(offsetof(struct pawl_op, name) + sizeof(void *) != OP_SIZE_0);
 BUILD_BUG_ON(offsetof(struct pawl_stats, workers) + sizeof(int) != STATS_SIZE_0);
 BUILD_BUG_ON(offsetof(struct pawl_device_info, runtime) + sizeof(int) + 4 != DEVICE_INFO_SIZE_0);
+BUILD_BUG_ON(offsetof(struct pawl_launch, device) + 4 != LAUNCH_SIZE_0);
 BUILD_BUG_ON(sizeof(struct pawl_error) != 224);
 
 /*

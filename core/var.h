@@ -61,7 +61,7 @@ static inline struct var_side *var_side_of(const struct pawl_engine *e, u32 idx)
 }
 
 /*
- * Generations of handles: odd while the var (or operator) is alive.  Each engine counts from
+ * Generations of handles: odd while the var (or graph) is alive.  Each engine counts from
  * its own number, so that another engine's handle is refused.  An index whose generation has
  * come round to that number is not used again, so no handle is ever valid for two vars.  0 is
  * left out: it means that the index was never used.

@@ -3,7 +3,8 @@
  * graph - several ops described once and pushed many times.
  *
  * Each push runs the ops one after the other as one op, with the vars of all of them.
- * On a device that can, the work of the bodies is captured once and replayed from then on.
+ * PAWL_GRAPH_CAPTURE: on a device that can, what the bodies queue is captured at the second
+ * push, and replayed from then on.  Here, on a CPU, the bodies run each time.
  */
 #include <pawl/engine.h>
 #include <stdio.h>
@@ -29,10 +30,9 @@ static int backward(struct pawl_run *run, void *arg)
 
 int main(void)
 {
-	const struct pawl_device cpu = { PAWL_CPU, 0 };
 	struct pawl_engine *e;
 	pawl_var_t w, h;
-	pawl_oper_t train;
+	pawl_graph_t train;
 	int i;
 
 	if (pawl_engine_create(NULL, &e) || pawl_var_create(e, &w) || pawl_var_create(e, &h))
@@ -45,13 +45,13 @@ int main(void)
 		  .nwrites = 1, .name = "backward" },
 	};
 
-	if (pawl_oper_create_many(e, ops, 2, &train))
+	if (pawl_graph_create(e, ops, 2, PAWL_GRAPH_CAPTURE, &train))
 		goto err;
 	for (i = 0; i < 40; i++)
-		if (pawl_oper_push(e, train, 0, cpu))
+		if (pawl_graph_push(e, train, NULL))
 			goto err;
 	/* Deletion takes effect after the last run. */
-	if (pawl_oper_delete(e, train) || pawl_wait_readable(e, w, -1, NULL))
+	if (pawl_graph_delete(e, train) || pawl_wait_readable(e, w, -1, NULL))
 		goto err;
 	printf("%.3f\n", weight);
 	return pawl_engine_destroy(e) || weight < 1.999 || weight > 2.001;

@@ -78,7 +78,7 @@
 	X(CQ_NO_WRITE, "cq: a completion does not write to the eventfd")		\
 	X(CQ_NO_MB, "cq: no barrier between a completion and the look for a waiter")	\
 	X(DEADLINE_IGNORED, "cq: an op whose deadline has passed starts")		\
-	X(OPER_EARLY, "oper: an operator ends before its last run")			\
+	X(GRAPH_EARLY, "graph: it ends before its last run")				\
 	X(GIVEN_UP_STAYS, "wait: an abandoned wait keeps its slot")			\
 	X(ENTRY_ABA, "thread: the tag of the list of free entries stands still")	\
 	X(LEAVE_COUNTED_TWICE, "thread: what a leaving thread completed counts twice for a moment") \
@@ -89,8 +89,7 @@
 	X(DEV_WAITER_FORGOTTEN, "device: waits for all devices are not woken")		\
 	X(EVENT_EARLY, "lane: an event covers one number too many")			\
 	X(LANE_NO_FOLLOW, "lane: a stream does not follow another")			\
-	X(GRAPH_STALE, "graph: a refreshed operator is not captured again")		\
-	X(AGAIN_UNSEEN, "graph: changed arguments of a repeated push are not noticed")	\
+	X(GRAPH_STALE, "group: a refreshed graph is not captured again")			\
 	X(MX_ARG_EARLY, "compat: the argument of a running body is dropped")		\
 	X(MX_ERROR_LOST, "compat: an asynchronous op's error is success")		\
 	X(MX_BULK_LOST, "compat: what a thread gathered goes with it")			\

@@ -34,9 +34,9 @@ extern "C" {
 
 struct pawl_engine;
 
-/* A var and a reusable operator.  {0} is no var, and no operator. */
+/* A var and a graph.  {0} is no var, and no graph. */
 typedef struct pawl_var { uint64_t h; } pawl_var_t;
-typedef struct pawl_oper { uint64_t h; } pawl_oper_t;
+typedef struct pawl_graph { uint64_t h; } pawl_graph_t;
 /* The right, and the duty, to complete one run of an asynchronous body. */
 typedef struct pawl_token { uint64_t h; } pawl_token_t;
 /* A completion queue, and one push of an op. */
@@ -267,7 +267,7 @@ PAWL_API int pawl_var_take(struct pawl_engine *e, pawl_var_t v, struct pawl_erro
  */
 PAWL_API int pawl_push(struct pawl_engine *e, const struct pawl_op *op);
 /*
- * Push n ops that take their places together, at one point in time, as one op
+ * A batch: push n ops that take their places together, at one point in time, as one op
  * would: no other push comes between them on any var.  All or nothing.  Any thread;
  * errors as pawl_push(), and -E2BIG for more ops than max_ops or too many vars in all.
  * One with more ops than window waits until nothing is in flight (-E2BIG if the policy is to
@@ -296,40 +296,38 @@ PAWL_API int pawl_complete_with(struct pawl_engine *e, pawl_token_t token, int s
 				const char *text, void *payload);
 
 /*
- * Operators: an op described once and pushed many times, also before its earlier
- * runs are over.  Deletion takes effect after the last run; op->release is called
- * then, once, with status 0 (not per run).  Priority and device are those of the push.
- * Any thread.  Errors as pawl_push(); -ESTALE for the operator or one of its vars.
- * create is blocking: it allocates; push and delete are lock-free.
+ * Graphs: ops described once and pushed many times, also before earlier runs are complete.
+ * A push of a graph is one op with the vars of all its ops: it takes its positions at one
+ * point in time, and the bodies run one after the other, in the order of the array.  A body
+ * that fails fails the run, and the bodies behind it do not run.
+ *   create:  n from 1 to 4096.  The ops are copied.  They have the same device, prop and flags,
+ *            and none is asynchronous, unless it is the only one and is not captured.  Each
+ *            op's release is called once, with status 0, when the graph was deleted and its
+ *            last run is complete, or when the engine is destroyed.
+ *   push:    how says where, and with which priority; NULL: as the first op.
+ *   refresh: what the bodies would queue has changed; the next pushes capture it again.
+ *   delete:  the handle is stale from then on; runs that were pushed still run.
+ * PAWL_GRAPH_CAPTURE: what the bodies queue on a device's stream depends on their arguments
+ * alone.  Where the device can, that work is captured at the second push, and later pushes
+ * replay it without calling the bodies.
+ * Any thread.  Errors as pawl_push(); -ESTALE for the graph or one of its vars.  create is
+ * blocking, because it allocates; push, refresh and delete are lock-free.
  */
-PAWL_API int pawl_oper_create(struct pawl_engine *e, const struct pawl_op *op,
-			      pawl_oper_t *out);
-PAWL_API int pawl_oper_push(struct pawl_engine *e, pawl_oper_t oper, int priority,
-			    struct pawl_device device);
-PAWL_API int pawl_oper_delete(struct pawl_engine *e, pawl_oper_t oper);
-/*
- * One operator of n ops, at most 4096, that run one after the other as one op, with the vars
- * of all; all of one device and property, none asynchronous.  On a device that can, what
- * the bodies put into their stream is captured at the second push and replayed from then
- * on, without calling the bodies: so what they do must depend on their arguments alone.
- * When that has changed, refresh() lets the next pushes run the bodies and capture again.
- * A body that fails fails the op; the bodies behind it do not run.  create: as
- * pawl_oper_create(), blocking; refresh: -ESTALE, -EINVAL, lock-free.  Any thread.
- */
-PAWL_API int pawl_oper_create_many(struct pawl_engine *e, const struct pawl_op *ops, size_t n,
-				   pawl_oper_t *out);
-PAWL_API int pawl_oper_refresh(struct pawl_engine *e, pawl_oper_t oper);
-/*
- * The same for a program that has the ops as an array each time: push them as one op, and
- * keep the operator that they became in *kept, all zero at first.  The next call with the
- * same bodies, arguments, properties, flags and vars, in order, pushes that again; other
- * ops take its place.  None has a release.  Priority and device are those of ops[0].  At
- * the end: pawl_oper_delete(e, *kept).  -EINVAL, -E2BIG, -ENOMEM as pawl_oper_create_many();
- * as pawl_oper_push().  Lock-free while the ops are the same; else blocking: allocates.
- * Any thread, one at a time for a *kept.
- */
-PAWL_API int pawl_push_again(struct pawl_engine *e, const struct pawl_op *ops, size_t n,
-			     pawl_oper_t *kept);
+#define PAWL_GRAPH_CAPTURE	1u
+
+/* One push of a graph. */
+struct pawl_launch {
+	size_t size;			/* sizeof(struct pawl_launch) */
+	int32_t priority;
+	struct pawl_device device;
+};
+
+PAWL_API int pawl_graph_create(struct pawl_engine *e, const struct pawl_op *ops, size_t n,
+			       unsigned int flags, pawl_graph_t *out);
+PAWL_API int pawl_graph_push(struct pawl_engine *e, pawl_graph_t graph,
+			     const struct pawl_launch *how);
+PAWL_API int pawl_graph_refresh(struct pawl_engine *e, pawl_graph_t graph);
+PAWL_API int pawl_graph_delete(struct pawl_engine *e, pawl_graph_t graph);
 
 /*
  * Waits.  timeout_ns < 0: no limit; 0: only look; else -ETIMEDOUT.  A wait is a

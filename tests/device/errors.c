@@ -170,7 +170,7 @@ static int scenario(u64 k, bool gone, u64 *calls)
 	const struct fake_setup fs = { .devices = 2, .seed = k };
 	const struct pawl_device devs[1] = { dev0 };
 	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
-	pawl_oper_t many = { 0 };
+	pawl_graph_t many = { 0 };
 	struct pawl_engine *e;
 	pawl_var_t v, w, x;
 	/* What the device has begun when it is lost may still end. */
@@ -202,12 +202,12 @@ static int scenario(u64 k, bool gone, u64 *calls)
 
 		op.writes = &v;
 		op.nwrites = 1;
-		OK(pawl_oper_create_many(e, &op, 1, &many));
+		OK(pawl_graph_create(e, &op, 1, PAWL_GRAPH_CAPTURE, &many));
 	}
 	for (i = 0; i < 4; i++) {
 		struct pawl_op op = dev_op(cell_body, &d);
 
-		OK(pawl_oper_push(e, many, 0, dev0));
+		OK(pawl_graph_push(e, many, NULL));
 		op.reads = &v;
 		op.nreads = 1;
 		op.writes = &w;
@@ -225,7 +225,7 @@ static int scenario(u64 k, bool gone, u64 *calls)
 		told |= rc;
 	}
 	if (many.h)
-		OK(pawl_oper_delete(e, many));
+		OK(pawl_graph_delete(e, many));
 	rc = pawl_wait_all(e, SOON_NS, NULL);
 	if (rc == -ETIMEDOUT) {
 		fprintf(stderr, "call %llu\n", (unsigned long long)k);

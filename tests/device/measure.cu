@@ -10,7 +10,7 @@
  *             against a synchronize after each (MXNet 1.9.1's way)
  *   overlap   upload, compute and download of independent pieces, against the slowest alone;
  *             plain: three streams and events
- *   graph     a captured operator of 20 kernels, against cudaGraphLaunch()
+ *   graph     a captured graph of 20 kernels, against cudaGraphLaunch()
  */
 #include <algorithm>
 #include <cstdio>
@@ -287,7 +287,7 @@ static void graph(void)
 	unsigned int *x, have = 0, *y;
 	std::vector<pawl_op> ops;
 	cudaGraphExec_t exec;
-	pawl_oper_t oper;
+	pawl_graph_t oper;
 	cudaGraph_t g;
 	cudaStream_t s;
 	pawl_var_t v;
@@ -302,10 +302,10 @@ static void graph(void)
 	OK(pawl_var_create(e, &v));
 	for (int i = 0; i < kernels; i++)
 		ops.push_back(op_on(add_body, x, &v, PAWL_NORMAL));
-	OK(pawl_oper_create_many(e, ops.data(), ops.size(), &oper));
+	OK(pawl_graph_create(e, ops.data(), ops.size(), PAWL_GRAPH_CAPTURE, &oper));
 	auto ours_run = [&](int times) {
 		for (int i = 0; i < times; i++, runs++)
-			OK(pawl_oper_push(e, oper, 0, gpu));
+			OK(pawl_graph_push(e, oper, NULL));
 		OK(pawl_wait_readable(e, v, -1, NULL));
 	};
 	ours_run(4);
@@ -335,7 +335,7 @@ static void graph(void)
 	}
 	printf("graph    %8.0f ns per replay, cudaGraphLaunch %.0f ns: ratio %.3f (aim: at most 1.1)\n",
 	       ours / n * 1e9, plain / n * 1e9, ours / plain);
-	OK(pawl_oper_delete(e, oper));
+	OK(pawl_graph_delete(e, oper));
 	OK(pawl_var_delete(e, v, NULL, NULL));
 	CU(cudaGraphExecDestroy(exec));
 	CU(cudaGraphDestroy(g));

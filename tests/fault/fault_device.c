@@ -244,10 +244,10 @@ static void sc_fake_naive(void)
 	dev_check();
 }
 
-/* Operators, and batches, that are captured, replayed, and captured again. */
+/* A graph that is captured, replayed, and captured again. */
 static void sc_fake_graph(void)
 {
-	pawl_oper_t o, again = { 0 };
+	pawl_graph_t o;
 	struct pawl_op ops[4];
 	u32 i;
 
@@ -261,18 +261,14 @@ static void sc_fake_graph(void)
 		ops[i].release = NULL;
 	}
 	arm(ALL);
-	if (!TRY(pawl_oper_create_many(w.e, ops, ARRAY_SIZE(ops), &o))) {
+	if (!TRY(pawl_graph_create(w.e, ops, ARRAY_SIZE(ops), PAWL_GRAPH_CAPTURE, &o))) {
 		for (i = 0; i < 9; i++) {
-			TRY(pawl_oper_push(w.e, o, 0, dev0));
+			TRY(pawl_graph_push(w.e, o, NULL));
 			if (i == 5)
-				TRY(pawl_oper_refresh(w.e, o));
+				TRY(pawl_graph_refresh(w.e, o));
 		}
-		CHECK(!TRY(pawl_oper_delete(w.e, o)), "%s: delete: %s", where, pawl_error_text());
+		CHECK(!TRY(pawl_graph_delete(w.e, o)), "%s: delete: %s", where, pawl_error_text());
 	}
-	for (i = 0; i < 9; i++)
-		TRY(pawl_push_again(w.e, ops, i < 5 ? 4 : 3, &again));
-	if (again.h)
-		CHECK(!TRY(pawl_oper_delete(w.e, again)), "%s: delete: %s", where, pawl_error_text());
 	pawl_wait_all(w.e, -1, NULL);
 	disarm();
 	dev_check();

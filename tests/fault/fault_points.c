@@ -210,7 +210,7 @@ static void sc_oper(void)
 {
 	struct world w = { 0 };
 	struct pawl_op op;
-	pawl_oper_t o;
+	pawl_graph_t o;
 	u32 i, k, ends = 0;
 
 	world_make(&w);
@@ -218,17 +218,17 @@ static void sc_oper(void)
 	for (i = 0; i < 20; i++) {
 		op = op_on(&w, i, i % 4, i % 9);
 		op.release = released;
-		if (TRY(pawl_oper_create(w.e, &op, &o)))
+		if (TRY(pawl_graph_create(w.e, &op, 1, 0, &o)))
 			continue;
 		ends++;
 		for (k = 0; k < 5; k++)
-			if (!TRY(pawl_oper_push(w.e, o, (int)k - 2, (struct pawl_device){ 0, 0 })))
+			if (!TRY(pawl_graph_push(w.e, o, LAUNCH((int)k - 2, { 0, 0 }))))
 				w.accepted++;
-		CHECK(!TRY(pawl_oper_delete(w.e, o)), "%s: delete: %s", where, pawl_error_text());
+		CHECK(!TRY(pawl_graph_delete(w.e, o)), "%s: delete: %s", where, pawl_error_text());
 	}
 	disarm();
 	world_check(&w);
-	CHECK(w.released == ends, "%s: %u operators, %u released", where, ends, w.released);
+	CHECK(w.released == ends, "%s: %u graphs, %u released", where, ends, w.released);
 }
 
 static void sc_waits(void)

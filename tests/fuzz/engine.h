@@ -3,7 +3,7 @@
  * The parts of fuzz_engine: what an input and the serial model are made of.
  *
  * The model is written apart from the engine: a list of nodes in push order (a node is an
- * op, a delete, one run of an operator), for each var the last node that writes it,
+ * op, a delete, one run of a graph), for each var the last node that writes it,
  * and a log of what happened.
  */
 #ifndef TESTS_FUZZ_ENGINE_H
@@ -73,7 +73,7 @@ struct func {
 };
 
 struct oper {
-	pawl_oper_t h;
+	pawl_graph_t h;
 	u32 n;
 	u16 slot[NAMED];
 	bool write[NAMED];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls that push: ops, batches, operators, vars and their ends; and bad arguments. */
+/* Calls that push: ops, batches, graphs, vars and their ends; and bad arguments. */
 #include "engine.h"
 
 u16 slot_new(void)
@@ -181,7 +181,7 @@ void do_oper_new(void)
 	if (w->errors)
 		d.op.prop = PAWL_NO_SKIP;
 	w->nopers++;
-	GOOD(!pawl_oper_create(w->e, &d.op, &o->h));
+	GOOD(!pawl_graph_create(w->e, &d.op, 1, 0, &o->h));
 }
 
 void do_oper_push(void)
@@ -224,11 +224,11 @@ void do_oper_push(void)
 		store_release(&o->run[o->nruns], fi);
 		store_release(&o->nruns, o->nruns + 1);
 	}
-	rc = pawl_oper_push(w->e, o->h, (c >> 2 & 7) - 3, dev);
+	rc = pawl_graph_push(w->e, o->h, LAUNCH((c >> 2 & 7) - 3, dev));
 	push_end(begun);
 	if (dead) {
 		f->dropped = true;
-		/* The window is looked at between the operator and its vars. */
+		/* The window is looked at between the graph and its vars. */
 		GOOD(rc == -ESTALE || (rc == -EAGAIN && !o->deleted));
 		return;
 	}
@@ -248,7 +248,7 @@ void do_oper_delete(void)
 	if (!w->nopers)
 		return;
 	o = &w->oper[b % w->nopers];
-	rc = pawl_oper_delete(w->e, o->h);
+	rc = pawl_graph_delete(w->e, o->h);
 	GOOD(rc == (o->deleted ? -ESTALE : 0));
 	o->deleted = true;
 }
@@ -429,14 +429,13 @@ void do_bad(void)
 		GOOD(rc == -EINVAL || rc == -EALREADY);
 		goto out;
 	case 13:
-		GOOD(pawl_oper_push(w->e, (pawl_oper_t){ (u64)(b >> 4) << 33 | 0x7f }, 0,
-				    (struct pawl_device){ 0, 0 }) == -ESTALE);
-		GOOD(pawl_oper_push(w->e, (pawl_oper_t){ 1 }, 0, (struct pawl_device){ 0, 64 }) == -ENODEV);
-		GOOD(pawl_oper_delete(w->e, (pawl_oper_t){ 0 }) == -ESTALE);
+		GOOD(pawl_graph_push(w->e, (pawl_graph_t){ (u64)(b >> 4) << 33 | 0x7f }, NULL) == -ESTALE);
+		GOOD(pawl_graph_push(w->e, (pawl_graph_t){ 1 }, LAUNCH(0, { 0, 64 })) == -ENODEV);
+		GOOD(pawl_graph_delete(w->e, (pawl_graph_t){ 0 }) == -ESTALE);
 		goto out;
 	case 14:
 		GOOD(pawl_var_create(w->e, NULL) == -EINVAL);
-		GOOD(pawl_oper_create(w->e, &op, NULL) == -EINVAL);
+		GOOD(pawl_graph_create(w->e, &op, 1, 0, NULL) == -EINVAL);
 		goto out;
 	default:
 		GOOD(pawl_push_batch(w->e, NULL, 0) == 0 && pawl_push_batch(w->e, NULL, 1) == -EINVAL);

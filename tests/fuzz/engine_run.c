@@ -163,7 +163,7 @@ static struct func *oper_func(struct oper *o)
 		if (w->node[f->node].expect[i] == version)
 			return f;
 	}
-	fuzz_broken("an operator runs at version %llu of slot %u, where no push of it is",
+	fuzz_broken("a graph runs at version %llu of slot %u, where no push of it is",
 		    (unsigned long long)version, o->slot[i]);
 }
 

@@ -70,7 +70,7 @@ struct call {
 };
 
 struct oper {
-	pawl_oper_t h;
+	pawl_graph_t h;
 	u8 slot[2];
 	u32 pushes, runs;	/* A */
 };
@@ -412,8 +412,8 @@ static void do_call(const struct call *c, u32 thread, u32 round)
 		complete_one(c->arg);
 		break;
 	case OPER:
-		rc = pawl_oper_push(w->e, w->oper[c->arg % OPERS].h, c->arg2 % 3 - 1,
-				    (struct pawl_device){ 0, 0 });
+		rc = pawl_graph_push(w->e, w->oper[c->arg % OPERS].h,
+				     LAUNCH(c->arg2 % 3 - 1, { 0, 0 }));
 		GOOD(!rc || rc == -EAGAIN || rc == -ENOMEM);
 		if (!rc)
 			fetch_add_relaxed(&w->oper[c->arg % OPERS].pushes, 1);
@@ -614,7 +614,7 @@ static void order_of_var(u32 slot)
 						writer[s + 1] = i;
 					continue;
 				}
-				/* Operators' runs are not known: then there is a gap. */
+				/* Graphs' runs are not known: then there is a gap. */
 				if (writer[s])
 					before(w->op[writer[s]].unit, o->unit);
 				if (writer[s + 1])
@@ -693,7 +693,7 @@ static void cause_check(const struct op *o)
 					found = true;
 				}
 		}
-		may |= !found;	/* an operator's run: it passes on what it found */
+		may |= !found;	/* a graph's run: it passes on what it found */
 	}
 	if (o->status && o->status != -EIO)
 		fuzz_broken("op %u ends with %d", o->id, o->status);
@@ -737,7 +737,7 @@ static void check(void)
 	}
 	for (i = 0; i < OPERS; i++)
 		if (w->oper[i].runs > w->oper[i].pushes)
-			fuzz_broken("operator %u ran too often", i);
+			fuzz_broken("graph %u ran too often", i);
 	st = stats(w->e);
 	if (st.pushed != st.completed || st.failed != failed)
 		fuzz_broken("pushed %llu, completed %llu, failed %llu; %llu failed",
@@ -765,7 +765,7 @@ static void opers_make(void)
 		op.reads = &vars[1];
 		op.nreads = 1;
 		op.prop = PAWL_NO_SKIP;
-		GOOD(!pawl_oper_create(w->e, &op, &r->h));
+		GOOD(!pawl_graph_create(w->e, &op, 1, 0, &r->h));
 	}
 }
 
@@ -817,7 +817,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		for (u32 r = 0; r < w->nrounds; r++)
 			total_calls += w->ncalls[i][r];
 	for (i = 0; i < OPERS; i++)
-		GOOD(!pawl_oper_delete(w->e, w->oper[i].h));
+		GOOD(!pawl_graph_delete(w->e, w->oper[i].h));
 	GOOD(!pawl_engine_destroy(w->e));
 	free(w);
 	return 0;

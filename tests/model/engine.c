@@ -287,8 +287,8 @@ static u32 do_op(struct mop *o)
 		engine_complete();
 		break;
 	case P_GROUP:
-		if (pawl_oper_push(me.e, me.group, 0, (struct pawl_device){ MODEL_KIND, 0 }))
-			model_fail("oper_push");
+		if (pawl_graph_push(me.e, me.group, NULL))
+			model_fail("graph_push");
 		break;
 	case P_CREATE:
 		me.create();

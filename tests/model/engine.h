@@ -20,7 +20,7 @@
  *	gd0	delete var 0 in the order of the device
  *	N, u w0	adopt a stream; an op on it, if this thread has heard of it
  *	y w0.., Y	an asynchronous op; complete it, if this thread has its token
- *	G	push the operator of several ops
+ *	G	push the graph of several ops
  *	M	give memory back (pawl_trim())
  *	Z	create the engine
  *	..#..	what comes before # is done by the set-up, as thread 0
@@ -42,7 +42,7 @@
 #include <core/device.h>
 #include <core/error.h>
 #include <core/link.h>
-#include <core/oper.h>
+#include <core/graph.h>
 #include <core/push.h>
 #include <core/readmostly.h>
 #include <core/retire.h>
@@ -104,7 +104,7 @@ struct model_engine {
 	void (*lose)(void *op);
 	void *(*stream)(void);
 	void (*create)(void);
-	pawl_oper_t group;
+	pawl_graph_t group;
 	u64 adopted;			/* A, relaxed: as handles are given to each other */
 	u64 token;			/* A, release and acquire */
 	u64 lost;

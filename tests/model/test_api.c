@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What is beside push, run and wait: errors, asynchronous ops, operators, traces, dumps and
+ * What is beside push, run and wait: errors, asynchronous ops, graphs, traces, dumps and
  * statistics, ops of the naive engine, vars that are made anew.  The real core and pools, with
  * the executor of model_core.
  *
@@ -322,63 +322,63 @@ static void naive_push(void)
 		model_fail("a push of the naive engine is over before its op");
 }
 
-/* --- operators ------------------------------------------------------------------- */
+/* --- graphs ------------------------------------------------------------------- */
 
 static u64 out_of[THREADS];
 
-static int body_oper(struct pawl_run *run, void *arg)
+static int body_graph(struct pawl_run *run, void *arg)
 {
 	out_of[model_self() % THREADS]++;
 	note(&runs);
 	return 0;
 }
 
-static void oper_release(void *arg, int status)
+static void graph_release(void *arg, int status)
 {
 	u64 sum = out_of[0] + out_of[1] + out_of[2];
 
 	note(&releases);
 	if (sum != runs)
-		model_fail("%u runs, and their operator's end sees %u", (u32)runs, (u32)sum);
+		model_fail("%u runs, and their graph's end sees %u", (u32)runs, (u32)sum);
 }
 
-static void oper_make(void)
+static void graph_make(void)
 {
 	struct pawl_op d = PAWL_OP_INIT;
-	pawl_oper_t o;
+	pawl_graph_t o;
 
-	d.fn = body_oper;
-	d.release = oper_release;
+	d.fn = body_graph;
+	d.release = graph_release;
 	d.reads = var;
 	d.nreads = 1;
-	d.name = "oper";
-	MODEL_CHECK(!pawl_oper_create(e, &d, &o));
+	d.name = "graph";
+	MODEL_CHECK(!pawl_graph_create(e, &d, 1, 0, &o));
 	store_relaxed(&passed, o.h);
 }
 
-static void oper_push(void)
+static void graph_push(void)
 {
-	pawl_oper_t o = { load_relaxed(&passed) };
-	int rc = o.h ? pawl_oper_push(e, o, 0, (struct pawl_device){ PAWL_CPU, 0 }) : 0;
+	pawl_graph_t o = { load_relaxed(&passed) };
+	int rc = o.h ? pawl_graph_push(e, o, NULL) : 0;
 
 	MODEL_CHECK(!rc || rc == -ESTALE);
 	run_all();
 }
 
-static void oper_delete(void)
+static void graph_delete(void)
 {
-	pawl_oper_t o = { load_relaxed(&passed) };
+	pawl_graph_t o = { load_relaxed(&passed) };
 
-	if (o.h && !pawl_oper_delete(e, o))
+	if (o.h && !pawl_graph_delete(e, o))
 		note(&turn);
 }
 
 /* Another one was there before: its memory is used again. */
-static void oper_before(void)
+static void graph_before(void)
 {
-	oper_make();
-	oper_push();
-	oper_delete();
+	graph_make();
+	graph_push();
+	graph_delete();
 	run_all();
 	model_note(&runs, 0);
 	model_note(&releases, 0);
@@ -387,27 +387,27 @@ static void oper_before(void)
 	passed = 0;
 }
 
-static void oper_before_live(void)
+static void graph_before_live(void)
 {
-	oper_before();
-	oper_make();
+	graph_before();
+	graph_make();
 }
 
-static void oper_push_delete(void)
+static void graph_push_delete(void)
 {
-	oper_push();
-	oper_delete();
+	graph_push();
+	graph_delete();
 }
 
-static void oper_make_push(void)
+static void graph_make_push(void)
 {
-	oper_make();
-	oper_push();
+	graph_make();
+	graph_push();
 }
 
-static void oper_check(void)
+static void graph_check(void)
 {
-	oper_delete();
+	graph_delete();
 	MODEL_CHECK(turn == 1);
 	MODEL_CHECK(releases == 1);
 }
@@ -744,7 +744,7 @@ static void ticket_check(void)
 
 static void warm(struct thread *t)
 {
-	static const u32 pools[] = { POOL_OP, POOL_BLOCK, POOL_VAR, POOL_ERROR, POOL_OPER, POOL_NOTE,
+	static const u32 pools[] = { POOL_OP, POOL_BLOCK, POOL_VAR, POOL_ERROR, POOL_GRAPH, POOL_NOTE,
 		POOL_CQ };
 	u32 i, idx;
 
@@ -886,10 +886,10 @@ const struct scenario scenarios[] = {
 	  .thread = { push_async_behind, complete }, .check = complete_check),
 	T("naive", "a push is over with its op", 2, MODEL_ALL, 4,
 	  .thread = { naive_push, naive_push }, .kind = PAWL_NAIVE),
-	T("oper_new", "an operator is made, used and deleted", 2, MODEL_ALL, 4,
-	  .before = oper_before, .thread = { oper_make_push, oper_push }, .check = oper_check),
-	T("oper_delete", "deleted while others push it", 3, 3, 4, .before = oper_before_live,
-	  .thread = { oper_push_delete, oper_push, oper_delete }, .check = oper_check),
+	T("graph_new", "a graph is made, used and deleted", 2, MODEL_ALL, 4,
+	  .before = graph_before, .thread = { graph_make_push, graph_push }, .check = graph_check),
+	T("graph_delete", "deleted while others push it", 3, 3, 4, .before = graph_before_live,
+	  .thread = { graph_push_delete, graph_push, graph_delete }, .check = graph_check),
 	T("trace_again", "a trace is stopped and started beside pushes", 2, MODEL_ALL, 4,
 	  .before = trace_start, .thread = { push_0_twice, trace_again }, .check = trace_check),
 	T("trace_write", "a trace is written beside pushes", 2, MODEL_ALL, 4,

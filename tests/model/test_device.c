@@ -20,7 +20,7 @@ struct dev_test {
 	int code;		/* with this */
 	bool odd;
 	bool stops;		/* its thread_stop() looks at plain data */
-	bool group;		/* an operator of several ops, which read var 0 */
+	bool group;		/* a graph of several ops, which read var 0 */
 	bool late;		/* the engine is created by a thread, */
 	u32 max_threads;	/* with so many slots */
 };
@@ -89,8 +89,8 @@ static void make_group(void)
 		op[i].nreads = 1;
 		op[i].device = name;
 	}
-	if (pawl_oper_create_many(me.e, op, 2, &me.group))
-		model_fail("oper_create_many");
+	if (pawl_graph_create(me.e, op, 2, PAWL_GRAPH_CAPTURE, &me.group))
+		model_fail("graph_create");
 }
 
 static void dev_setup(void)
@@ -138,7 +138,7 @@ static void dev_check(void)
 		model_fail("parked ops are left: %u held, %u kept, %u parked", dv->held,
 			   dv->kept, dv->parked);
 	if (d->group && group_runs % 2)
-		model_fail("an operator's bodies ran %u times", (u32)group_runs);
+		model_fail("a graph's bodies ran %u times", (u32)group_runs);
 	engine_check();
 }
 

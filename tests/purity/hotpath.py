@@ -15,7 +15,7 @@ import sys
 import tempfile
 import os
 
-ROOTS = ['pawl_push', 'pawl_push_again', 'pawl_complete', 'pawl_oper_push', 'pawl_run_one',
+ROOTS = ['pawl_push', 'pawl_complete', 'pawl_graph_push', 'pawl_run_one',
          'pawl_var_version', 'run_work', 'exec_run', 'engine_idle', 'queue_start_or_wake', 'queue_take',
          'exec_push', 'retire', 'thread_take']
 STOPS = {
@@ -34,8 +34,7 @@ STOPS = {
     'cq_signal': 'the first completion in an empty queue: its eventfd, or a sleeping thread',
     'err': 'the text of an error',
     'error_make': "a failed op's message",
-    'pawl_oper_create_many': 'ops that are not those of the push before make an operator',
-    'oper_put': 'the last reference of an operator frees it',
+    'graph_put': 'the last reference of a graph frees it',
 }
 HARMLESS = {
     'memcpy', 'memset', 'memmove', 'memcmp', 'strlen', 'strncpy', 'snprintf', 'vsnprintf',
@@ -146,7 +145,7 @@ def control():
 def main():
     lib = sys.argv[1]
     edges = graph(lib)
-    must = ['pawl_push', 'pawl_push_again', 'pawl_complete', 'run_work']
+    must = ['pawl_push', 'pawl_graph_push', 'pawl_complete', 'run_work']
     missing = [f for f in must if f not in edges]
     *bad, n = judge(edges, ROOTS, undefined(lib))
     found = control()

@@ -44,7 +44,7 @@ struct op {
 	u64 expect[DEPS_MAX];		/* oracle B: version it must find */
 	u64 saw[DEPS_MAX];		/* oracle C: version it found */
 	u8 body;
-	bool fails, no_skip, counted;	/* counted: release() comes (not for operators) */
+	bool fails, no_skip, counted;	/* counted: release() comes (not for graphs) */
 	bool deletes;
 	u64 token;			/* A */
 	u32 ran;			/* A: times */

@@ -21,7 +21,6 @@ struct single {
 	u16 map[VARS_MAX];	/* slots alive */
 	u32 nv;
 	u32 devices;
-	pawl_oper_t again;	/* the last op that push_again() took */
 };
 
 /*
@@ -201,8 +200,8 @@ struct run_list {
 	struct op *op[OPS_MAX];
 };
 
-/* An operator's runs are in the order of their pushes: it has a write. */
-static int oper_body(struct pawl_run *run, void *arg)
+/* A graph's runs are in the order of their pushes: it has a write. */
+static int graph_body(struct pawl_run *run, void *arg)
 {
 	struct run_list *l = arg;
 	u32 i = fetch_add_acq_rel(&l->next, 1);
@@ -211,26 +210,29 @@ static int oper_body(struct pawl_run *run, void *arg)
 	return sync_body(run, l->op[i]);
 }
 
-struct oper {
-	pawl_oper_t o;
+struct graph_ops {
+	pawl_graph_t o;
 	struct run_list runs;
 	struct op proto;
 	bool dead;
 };
 
 /*
- * One op in eight is taken for one that comes again; it never does, but for its vars and
- * its properties.  It has no release, so it must run.
+ * One op in eight is pushed as a graph, which is deleted at once.  It has no release, which
+ * would be the graph's, so it must run.
  */
-static bool push_again(struct single *s, struct desc *d)
+static bool push_graph(struct single *s, struct desc *d)
 {
 	struct op *o = d->op.arg;
+	pawl_graph_t g;
 
 	if (mix(s->p->seed, o->id) % 8 || o->body != SYNC || (s->p->errors && !o->no_skip))
 		return false;
 	o->counted = false;
 	d->op.release = NULL;
-	GOOD(!pawl_push_again(s->p->e, &d->op, 1, &s->again));
+	GOOD(!pawl_graph_create(s->p->e, &d->op, 1, PAWL_GRAPH_CAPTURE, &g));
+	GOOD(!pawl_graph_push(s->p->e, g, NULL));
+	GOOD(!pawl_graph_delete(s->p->e, g));
 	return true;
 }
 
@@ -241,7 +243,7 @@ static void push_ops(struct single *s, struct desc *d, u32 n)
 	u32 i;
 
 	if (n == 1) {
-		if (!push_again(s, d))
+		if (!push_graph(s, d))
 			GOOD(!pawl_push(p->e, &d->op));
 		return;
 	}
@@ -255,7 +257,7 @@ void single(u64 program)
 	struct single *s = calloc(1, sizeof(*s));
 	struct program *p = calloc(1, sizeof(*p));
 	struct desc *d = calloc(64, sizeof(*d));
-	struct oper *oper = calloc(8, sizeof(*oper));
+	struct graph_ops *oper = calloc(8, sizeof(*oper));
 	u64 seed = program;
 	u32 deps, async, batch, deletes, waits, total, nopers = 0, i, k, fail;
 	struct pawl_error err;
@@ -379,29 +381,29 @@ void single(u64 program)
 			continue;
 		}
 		if (rnd(&seed) % 100 < 4 && nopers < 8) {
-			struct oper *q = &oper[nopers];
+			struct graph_ops *q = &oper[nopers];
 
 			op_make(p, &q->proto, d, s->map, s->nv, deps, &seed);
 			for (i = 0, k = 0; i < q->proto.n; i++)
 				k += q->proto.write[i];
 			if (k && (!p->errors || rnd(&seed) % 2)) {
-				d->op.fn = oper_body;
+				d->op.fn = graph_body;
 				d->op.arg = &q->runs;
 				d->op.release = NULL;
 				q->proto.no_skip = p->errors;
 				d->op.prop = p->errors ? PAWL_NO_SKIP : random_prop(&seed);
-				GOOD(!pawl_oper_create(p->e, &d->op, &q->o));
+				GOOD(!pawl_graph_create(p->e, &d->op, 1, 0, &q->o));
 				nopers++;
 			}
 			continue;
 		}
 		if (nopers && rnd(&seed) % 100 < 15) {
-			struct oper *q = &oper[rnd(&seed) % nopers];
+			struct graph_ops *q = &oper[rnd(&seed) % nopers];
 			struct pawl_device dev = { PAWL_CPU, 0 };
 			struct op *o;
 
 			if (q->dead) {
-				GOOD(pawl_oper_push(p->e, q->o, 0, dev) == -ESTALE);
+				GOOD(pawl_graph_push(p->e, q->o, LAUNCH(0, dev)) == -ESTALE);
 				continue;
 			}
 			o = single_op(s);
@@ -413,7 +415,7 @@ void single(u64 program)
 			single_note(s, o);
 			q->runs.op[q->runs.n] = o;
 			store_release(&q->runs.n, q->runs.n + 1);
-			GOOD(!pawl_oper_push(p->e, q->o, (int)(rnd(&seed) % 7) - 3, dev));
+			GOOD(!pawl_graph_push(p->e, q->o, LAUNCH((int)(rnd(&seed) % 7) - 3, dev)));
 			continue;
 		}
 		k = rnd(&seed) % 100 < batch ? (u32)(rnd(&seed) % 40) + 1 : 1;
@@ -436,9 +438,7 @@ void single(u64 program)
 	}
 	quiesce(s);
 	for (k = 0; k < nopers; k++)
-		GOOD(!pawl_oper_delete(p->e, oper[k].o));
-	if (s->again.h)
-		GOOD(!pawl_oper_delete(p->e, s->again));
+		GOOD(!pawl_graph_delete(p->e, oper[k].o));
 	if (p->errors)
 		pawl_wait_all(p->e, -1, NULL);
 	GOOD(!pawl_wait_all(p->e, -1, NULL));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Everything comes and goes: threads, vars, operators and engines are made and ended at
+ * Everything comes and goes: threads, vars, graphs and engines are made and ended at
  * random, while others push.
  *
  * Shared vars sit in cells; any thread may take the handle in a cell, use it, replace it
@@ -33,7 +33,7 @@ struct round {
 	struct thing *all;		/* A: list of what was made */
 	u64 oper[4];			/* A */
 	u64 accepted, released;		/* A */
-	u64 opers, oper_released;	/* A */
+	u64 graphs, graphs_released;	/* A */
 	u64 live;			/* A: vars that are not deleted */
 	u32 seed;			/* A */
 	u32 each;
@@ -205,12 +205,12 @@ static struct job *job_new(struct round *r, struct pawl_op *op, pawl_var_t *rd, 
 	return j;
 }
 
-static void oper_gone(void *arg, int status)
+static void graph_gone(void *arg, int status)
 {
 	struct round *r = arg;
 
 	MUST(!status);
-	fetch_add_acq_rel(&r->oper_released, 1);
+	fetch_add_acq_rel(&r->graphs_released, 1);
 }
 
 static void step(struct round *r, u64 *seed)
@@ -270,31 +270,31 @@ static void step(struct round *r, u64 *seed)
 	case 6:
 		MUST(pawl_run_one(r->e) >= 0);
 		break;
-	case 7:		/* an operator */
+	case 7:		/* a graph */
 		o = &r->oper[rnd(seed) % 4];
 		op[0] = op_of_fn(nothing, r);
-		op[0].release = oper_gone;
+		op[0].release = graph_gone;
 		op[0].reads = &v;
 		op[0].nreads = x ? 1 : 0;
 		op[0].prop = rnd(seed) % 2 ? PAWL_NORMAL : PAWL_ASYNC;
 		{
-			pawl_oper_t old, new;
+			pawl_graph_t old, new;
 
-			rc = pawl_oper_create(r->e, &op[0], &new);
+			rc = pawl_graph_create(r->e, &op[0], 1, 0, &new);
 			MUST(!rc || rc == -ESTALE);
 			if (rc)
 				break;
-			fetch_add_relaxed(&r->opers, 1);
+			fetch_add_relaxed(&r->graphs, 1);
 			old.h = xchg_acq_rel(o, new.h);
 			if (old.h)
-				MUST(!pawl_oper_delete(r->e, old));
+				MUST(!pawl_graph_delete(r->e, old));
 		}
 		break;
 	case 8:
 	case 9:
 		o = &r->oper[rnd(seed) % 4];
-		rc = pawl_oper_push(r->e, (pawl_oper_t){ load_acquire(o) }, (int)(rnd(seed) % 3) - 1,
-				    (struct pawl_device){ 0, 0 });
+		rc = pawl_graph_push(r->e, (pawl_graph_t){ load_acquire(o) },
+				     LAUNCH((int)(rnd(seed) % 3) - 1, { 0, 0 }));
 		MUST(!rc || rc == -ESTALE);
 		break;
 	case 10:
@@ -406,16 +406,16 @@ static u64 run_round(u64 seed)
 	if (leave) {
 		for (i = 0; i < 4; i++)
 			if (r.oper[i])
-				MUST(!pawl_oper_delete(r.e, (pawl_oper_t){ r.oper[i] }));
+				MUST(!pawl_graph_delete(r.e, (pawl_graph_t){ r.oper[i] }));
 	} else {
 		OK(pawl_wait_all(r.e, -1, NULL));
 		MUST(r.accepted == r.released);
 		for (i = 0; i < 4; i++)
 			if (r.oper[i])
-				MUST(!pawl_oper_delete(r.e, (pawl_oper_t){ r.oper[i] }));
+				MUST(!pawl_graph_delete(r.e, (pawl_graph_t){ r.oper[i] }));
 		OK(pawl_engine_stop(r.e));
 		OK(pawl_wait_all(r.e, -1, NULL));
-		MUST(r.opers == r.oper_released);
+		MUST(r.graphs == r.graphs_released);
 		MUST(soon(!load_acquire(&r.completers)));
 		/* They may still be on their way out, with objects in their hands. */
 		if (!r.visited)
@@ -424,7 +424,7 @@ static u64 run_round(u64 seed)
 	store_release(&engine_now, NULL);
 	OK(pawl_engine_destroy(r.e));
 	MUST(r.accepted == r.released);
-	MUST(r.opers == r.oper_released);
+	MUST(r.graphs == r.graphs_released);
 	n = r.accepted;
 	for (x = r.all; x; x = next) {
 		next = x->next;

@@ -103,7 +103,7 @@ void sh_check(void)
 	}
 }
 
-static pawl_oper_t oper;
+static pawl_graph_t oper;
 
 /* One write on a var that nobody else uses. */
 void sh_write_alone(pawl_fn fn)
@@ -115,12 +115,12 @@ void sh_write_alone(pawl_fn fn)
 
 /* --- the world --- */
 
-static void oper_make(void)
+static void graph_make(void)
 {
 	pawl_var_t vars[2];
 	struct pawl_op op = sh_op(vars, 0, 3);
 
-	MUST(!pawl_oper_create(eng, &op, &oper));
+	MUST(!pawl_graph_create(eng, &op, 1, 0, &oper));
 }
 
 static pawl_var_t feed_var[NFEED];
@@ -183,14 +183,14 @@ void world_make(int workers, u64 spin_ns, u32 window)
 		for (j = 0; j < NPRIVATE; j++)
 			others[i].var[j] = var_new(eng);
 	}
-	oper_make();
+	graph_make();
 }
 
 void world_end(void)
 {
 	u32 i;
 
-	MUST(!pawl_oper_delete(eng, oper));
+	MUST(!pawl_graph_delete(eng, oper));
 	sh_check();
 	OK(pawl_engine_destroy(eng));
 	eng = NULL;
@@ -505,7 +505,7 @@ static void op_life(struct victim *v)
 
 static void op_oper(struct victim *v)
 {
-	MUST(!pawl_oper_push(eng, oper, 0, (struct pawl_device){ 0, 0 }));
+	MUST(!pawl_graph_push(eng, oper, NULL));
 	sh_count(3);
 }
 
@@ -717,7 +717,7 @@ const struct call calls[] = {
 	{ "push low", NULL, op_low, round_strict, F_BUSY | F_ANY },
 	{ "push async", NULL, op_async, round_strict, F_ANY },
 	{ "push batch", NULL, op_batch, round_strict, F_BUSY | F_ANY },
-	{ "push operator", NULL, op_oper, round_strict, F_ANY },
+	{ "push graph", NULL, op_oper, round_strict, F_ANY },
 	{ "push behind, 1", pre_behind, op_w1, round_behind, 0 },
 	{ "push behind, 2", pre_behind, op_w2, round_behind, 0 },
 	{ "push behind, 3", pre_behind, op_rw3, round_behind, 0 },

@@ -27,11 +27,11 @@
 
 /* Calls of the first thread, and of the second: these end while the gate is closed. */
 static const char *const first[] = {
-	"push 20", "push 7", "push 20", "push batch", "push operator", "push read, 2 writes",
+	"push 20", "push 7", "push 20", "push batch", "push graph", "push read, 2 writes",
 };
 static const char *const second[] = {
 	"push 1 write", "push 2 writes", "push read, 2 writes", "push 7", "push batch",
-	"push 1 read", "push operator", "look", "delete behind others",
+	"push 1 read", "push graph", "look", "delete behind others",
 };
 
 /* Where A may be stopped: every instruction that it passes, as often as it does. */

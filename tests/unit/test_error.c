@@ -177,7 +177,7 @@ START_TEST(test_no_skip)
 }
 END_TEST
 
-/* The flag does it with every property, in a push and in an operator; without it they skip. */
+/* The flag does it with every property, in a push and in a graph; without it they skip. */
 START_TEST(test_no_skip_flag)
 {
 	u32 kind, prop, flags;
@@ -189,16 +189,16 @@ START_TEST(test_no_skip_flag)
 				pawl_var_t v = var_new(e);
 				int pushed = 1, run = 1;
 				struct pawl_op op = op_write(see_status, &pushed, &v);
-				pawl_oper_t o;
+				pawl_graph_t o;
 
 				OK(push_write(e, fail_io, NULL, v));
 				op.prop = (u16)prop;
 				op.flags = (u16)flags;
 				OK(pawl_push(e, &op));
 				op.arg = &run;
-				OK(pawl_oper_create(e, &op, &o));
-				OK(pawl_oper_push(e, o, 0, op.device));
-				OK(pawl_oper_delete(e, o));
+				OK(pawl_graph_create(e, &op, 1, 0, &o));
+				OK(pawl_graph_push(e, o, NULL));
+				OK(pawl_graph_delete(e, o));
 				ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
 				ck_assert_int_eq(pushed, flags ? -EIO : 1);
 				ck_assert_int_eq(run, flags ? -EIO : 1);

@@ -459,16 +459,16 @@ START_TEST(test_F10_delete_operator_in_flight)
 	struct pawl_engine *e;
 	struct f10 f = { 0 };
 	struct pawl_op op = op_of_fn(f10_body, &f);
-	pawl_oper_t o;
+	pawl_graph_t o;
 
 	c.no_help = true;
 	e = engine_with(&c);
 	op.release = f10_release;
-	OK(pawl_oper_create(e, &op, &o));
-	OK(pawl_oper_push(e, o, 0, (struct pawl_device){ 0, 0 }));
-	OK(pawl_oper_push(e, o, 0, (struct pawl_device){ 0, 0 }));
+	OK(pawl_graph_create(e, &op, 1, 0, &o));
+	OK(pawl_graph_push(e, o, NULL));
+	OK(pawl_graph_push(e, o, NULL));
 	MUST(soon(load_acquire(&f.in)));
-	OK(pawl_oper_delete(e, o));
+	OK(pawl_graph_delete(e, o));
 	ck_assert_uint_eq(load_acquire(&f.released), 0);
 	store_release(&f.out, 1);
 	OK(pawl_wait_all(e, SOON_NS, NULL));

@@ -247,14 +247,14 @@ START_TEST(test_operator_and_batch)
 	pawl_var_t v = var_new(e);
 	u64 n = 0;
 	struct pawl_op op = op_write(add_plain, &n, &v), ops[3] = { op, op, op };
-	pawl_oper_t o;
+	pawl_graph_t o;
 
-	OK(pawl_oper_create(e, &op, &o));
-	OK(pawl_oper_push(e, o, 0, (struct pawl_device){ 0, 0 }));
+	OK(pawl_graph_create(e, &op, 1, 0, &o));
+	OK(pawl_graph_push(e, o, NULL));
 	ck_assert_uint_eq(n, 1);
 	OK(pawl_push_batch(e, ops, 3));
 	ck_assert_uint_eq(n, 4);
-	OK(pawl_oper_delete(e, o));
+	OK(pawl_graph_delete(e, o));
 	/* waits, stop and start: nothing to do */
 	OK(pawl_wait_readable(e, v, 0, NULL));
 	OK(pawl_wait_writable(e, v, 0, NULL));

@@ -269,12 +269,12 @@ static void *random_pusher(void *arg)
 	u64 s = g->seed * 1000 + fetch_add_relaxed(&g->ids, 1);
 	pawl_var_t lists[4][2][8], mine;
 	struct pawl_op op, batch[4];
-	pawl_oper_t oper;
+	pawl_graph_t oper;
 	u32 i, k, n;
 
 	one(g, &s, &op, lists[0][0], lists[0][1]);
 	op.prop = PAWL_NORMAL;
-	MUST(!pawl_oper_create(g->e, &op, &oper));
+	MUST(!pawl_graph_create(g->e, &op, 1, 0, &oper));
 	for (i = 0; i < g->rounds; i++) {
 		switch (rnd(&s) % 16) {
 		case 0:
@@ -284,7 +284,7 @@ static void *random_pusher(void *arg)
 			MUST(!pawl_push_batch(g->e, batch, n));
 			break;
 		case 1:
-			MUST(!pawl_oper_push(g->e, oper, 0, (struct pawl_device){ 0, 0 }));
+			MUST(!pawl_graph_push(g->e, oper, NULL));
 			break;
 		case 2:
 			mine = var_new(g->e);
@@ -302,7 +302,7 @@ static void *random_pusher(void *arg)
 			MUST(!pawl_push(g->e, &op));
 		}
 	}
-	MUST(!pawl_oper_delete(g->e, oper));
+	MUST(!pawl_graph_delete(g->e, oper));
 	return NULL;
 }
 

@@ -80,17 +80,17 @@ START_TEST(test_newer_op)
 	pawl_var_t v = var_new(e);
 	u64 n = 0;
 	struct newer_op op = newer(op_write(add_plain, &n, &v));
-	pawl_oper_t oper;
+	pawl_graph_t oper;
 
 	OK(pawl_push(e, &op.old));
-	OK(pawl_oper_create(e, &op.old, &oper));
-	OK(pawl_oper_push(e, oper, 0, op.old.device));
-	OK(pawl_oper_delete(e, oper));
+	OK(pawl_graph_create(e, &op.old, 1, 0, &oper));
+	OK(pawl_graph_push(e, oper, NULL));
+	OK(pawl_graph_delete(e, oper));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, 2);
 	op.unknown[1] = 1;
 	FAILS(pawl_push(e, &op.old), -EINVAL, "push", "op.size");
-	FAILS(pawl_oper_create(e, &op.old, &oper), -EINVAL, "oper_create", "op.size");
+	FAILS(pawl_graph_create(e, &op.old, 1, 0, &oper), -EINVAL, "graph_create", "op.size");
 	/* The other fields are checked, too. */
 	op.unknown[1] = 0;
 	op.old.prop = 99;
@@ -134,33 +134,51 @@ START_TEST(test_newer_arrays)
 	pawl_var_t v[3] = { var_new(e), var_new(e), var_new(e) };
 	u64 n[3] = { 0 };
 	struct newer_op ops[3];
-	pawl_oper_t kept = { 0 }, was, many;
+	pawl_graph_t many;
 	int i;
 
 	for (i = 0; i < 3; i++)
 		ops[i] = newer(op_write(add_plain, &n[i], &v[i]));
 	OK(pawl_push_batch(e, &ops[0].old, 3));
-	OK(pawl_oper_create_many(e, &ops[0].old, 3, &many));
-	OK(pawl_oper_push(e, many, 0, ops[0].old.device));
-	OK(pawl_oper_delete(e, many));
-	OK(pawl_push_again(e, &ops[0].old, 3, &kept));
-	was = kept;
-	OK(pawl_push_again(e, &ops[0].old, 3, &kept));
-	ck_assert(was.h == kept.h);
+	OK(pawl_graph_create(e, &ops[0].old, 3, PAWL_GRAPH_CAPTURE, &many));
+	OK(pawl_graph_push(e, many, NULL));
+	OK(pawl_graph_delete(e, many));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	for (i = 0; i < 3; i++)
-		ck_assert_uint_eq(n[i], 4);
+		ck_assert_uint_eq(n[i], 2);
 	ops[2].unknown[0] = 1;
 	FAILS(pawl_push_batch(e, &ops[0].old, 3), -EINVAL, "push_batch", "op.size");
-	FAILS(pawl_oper_create_many(e, &ops[0].old, 3, &many), -EINVAL, "op.size");
-	FAILS(pawl_push_again(e, &ops[0].old, 3, &kept), -EINVAL, "op.size");
+	FAILS(pawl_graph_create(e, &ops[0].old, 3, PAWL_GRAPH_CAPTURE, &many), -EINVAL, "op.size");
 	/* Nothing is read with a step that is no size. */
 	ops[0].old.size = (size_t)1 << 40;
 	FAILS(pawl_push_batch(e, &ops[0].old, 3), -EINVAL, "op.size");
-	FAILS(pawl_oper_create_many(e, &ops[0].old, 3, &many), -EINVAL, "op.size");
-	FAILS(pawl_push_again(e, &ops[0].old, 3, &kept), -EINVAL, "op.size");
+	FAILS(pawl_graph_create(e, &ops[0].old, 3, PAWL_GRAPH_CAPTURE, &many), -EINVAL, "op.size");
 	ck_assert_uint_eq(stats(e).failed, 0);
-	OK(pawl_oper_delete(e, kept));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_newer_launch)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	struct {
+		struct pawl_launch old;
+		u64 unknown[2];
+	} l = { .old = { .size = sizeof(l) } };
+	struct pawl_op op = op_of_fn(nothing, NULL);
+	pawl_graph_t g;
+
+	OK(pawl_graph_create(e, &op, 1, 0, &g));
+	OK(pawl_graph_push(e, g, &l.old));
+	l.unknown[1] = 1;
+	FAILS(pawl_graph_push(e, g, &l.old), -EINVAL, "launch.size", "is not 0");
+	l.old.size = LAUNCH_SIZE_0 - 1;
+	FAILS(pawl_graph_push(e, g, &l.old), -EINVAL, "launch.size");
+	l.old.size = (size_t)1 << 40;
+	FAILS(pawl_graph_push(e, g, &l.old), -EINVAL, "launch.size");
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(stats(e).pushed, 1);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -189,4 +207,4 @@ START_TEST(test_newer_results)
 END_TEST
 
 SUITE("sizes", test_newer_config, test_config_of_first_release, test_newer_op, test_older_op,
-      test_newer_arrays, test_newer_results)
+      test_newer_arrays, test_newer_launch, test_newer_results)

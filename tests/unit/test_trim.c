@@ -203,7 +203,6 @@ START_TEST(test_no_operator_comes_again)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	struct pawl_op op = op_of_fn(nothing, NULL);
-	struct pawl_device cpu = { PAWL_CPU, 0 };
 	u32 n = 1500, round, rounds = 3, i;
 	u64 *all = calloc((size_t)n * rounds, sizeof(*all));
 
@@ -211,20 +210,20 @@ START_TEST(test_no_operator_comes_again)
 		u64 *h = all + (size_t)round * n;
 
 		for (i = 0; i < n; i++) {
-			pawl_oper_t o;
+			pawl_graph_t o;
 
-			OK(pawl_oper_create(e, &op, &o));
-			OK(pawl_oper_push(e, o, 0, cpu));
+			OK(pawl_graph_create(e, &op, 1, 0, &o));
+			OK(pawl_graph_push(e, o, NULL));
 			h[i] = o.h;
 		}
 		while (pawl_run_one(e))
 			;
 		for (i = 0; i < n; i++)
-			OK(pawl_oper_delete(e, (pawl_oper_t){ h[i] }));
+			OK(pawl_graph_delete(e, (pawl_graph_t){ h[i] }));
 		OK(pawl_trim(e));
 		for (i = 0; i < n * (round + 1); i++) {
-			ck_assert_int_eq(pawl_oper_push(e, (pawl_oper_t){ all[i] }, 0, cpu), -ESTALE);
-			ck_assert_int_eq(pawl_oper_delete(e, (pawl_oper_t){ all[i] }), -ESTALE);
+			ck_assert_int_eq(pawl_graph_push(e, (pawl_graph_t){ all[i] }, NULL), -ESTALE);
+			ck_assert_int_eq(pawl_graph_delete(e, (pawl_graph_t){ all[i] }), -ESTALE);
 		}
 	}
 	all_different(all, n * rounds);

@@ -76,7 +76,7 @@ static void refuse(struct pawl_engine *e, pawl_var_t v, const char *what)
 	pawl_var_t good = var_new(e), both[2] = { good, v };
 	struct pawl_op op = op_of_fn(nothing, NULL);
 	uint64_t n = 4711;
-	pawl_oper_t o;
+	pawl_graph_t o;
 	u32 rel = stats(e).pushed;
 
 	ck_assert_msg(push_write(e, nothing, NULL, v) == -ESTALE, "%s: write", what);
@@ -90,8 +90,8 @@ static void refuse(struct pawl_engine *e, pawl_var_t v, const char *what)
 	op.nreads = 2;
 	op.nwrites = 0;
 	ck_assert_msg(pawl_push(e, &op) == -ESTALE, "%s: read of two", what);
-	ck_assert_msg(pawl_oper_create(e, &op, &o) == -ESTALE, "%s: operator", what);
-	says(what, (const char *const[]){ "oper_create", NULL });
+	ck_assert_msg(pawl_graph_create(e, &op, 1, 0, &o) == -ESTALE, "%s: graph", what);
+	says(what, (const char *const[]){ "graph_create", NULL });
 	ck_assert_msg(pawl_var_version(e, v, &n) == -ESTALE, "%s: version", what);
 	says(what, (const char *const[]){ "var_version", NULL });
 	ck_assert_uint_eq(n, 4711);

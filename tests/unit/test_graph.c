@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-/* core/oper.c: operators, described once and pushed many times. */
+/* core/graph.c: ops described once and pushed many times. */
 #include "util.h"
 #include <core/engine.h>
-
-static const struct pawl_device cpu0 = { PAWL_CPU, 0 };
 
 START_TEST(test_create_refused)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	struct pawl_op op = op_of_fn(nothing, NULL);
-	pawl_oper_t o = { 4711 };
+	pawl_graph_t o = { 4711 };
 
-	FAILS(pawl_oper_create(e, &op, NULL), -EINVAL, "oper_create", "out");
-	FAILS(pawl_oper_create(e, NULL, &o), -EINVAL, "oper_create", "size");
+	FAILS(pawl_graph_create(e, &op, 1, 0, NULL), -EINVAL, "graph_create", "out");
+	FAILS(pawl_graph_create(e, NULL, 1, 0, &o), -EINVAL, "graph_create", "ops is NULL");
+	FAILS(pawl_graph_create(e, &op, 0, 0, &o), -EINVAL, "graph_create", "n is 0");
+	FAILS(pawl_graph_create(e, &op, 4097, 0, &o), -EINVAL, "graph_create", "n is 4097");
+	FAILS(pawl_graph_create(e, &op, 1, 6, &o), -EINVAL, "graph_create", "flags is 0x6");
 	op.size = 1;
-	FAILS(pawl_oper_create(e, &op, &o), -EINVAL, "oper_create", "size", "1");
+	FAILS(pawl_graph_create(e, &op, 1, 0, &o), -EINVAL, "graph_create", "size", "1");
 	op.size = sizeof(op);
 	op.prop = 100;
-	FAILS(pawl_oper_create(e, &op, &o), -EINVAL, "oper_create", "prop", "100");
+	FAILS(pawl_graph_create(e, &op, 1, 0, &o), -EINVAL, "graph_create", "prop", "100");
 	op.prop = 0;
 	op.flags = 2;
-	FAILS(pawl_oper_create(e, &op, &o), -EINVAL, "oper_create", "flags", "0x2");
+	FAILS(pawl_graph_create(e, &op, 1, 0, &o), -EINVAL, "graph_create", "flags", "0x2");
 	op.flags = 0;
 	op.device.id = 9;
-	FAILS(pawl_oper_create(e, &op, &o), -ENODEV, "oper_create", "9");
+	FAILS(pawl_graph_create(e, &op, 1, 0, &o), -ENODEV, "graph_create", "9");
 	op.device.id = 0;
 	op.nreads = 1;
-	FAILS(pawl_oper_create(e, &op, &o), -EINVAL, "oper_create", "reads");
+	FAILS(pawl_graph_create(e, &op, 1, 0, &o), -EINVAL, "graph_create", "reads");
 	op.reads = VARS({ 0 });
-	FAILS(pawl_oper_create(e, &op, &o), -ESTALE, "oper_create", "reads[0]");
+	FAILS(pawl_graph_create(e, &op, 1, 0, &o), -ESTALE, "graph_create", "reads[0]");
 	op.nreads = 40000;
-	FAILS(pawl_oper_create(e, &op, &o), -E2BIG, "oper_create", "40000");
+	FAILS(pawl_graph_create(e, &op, 1, 0, &o), -E2BIG, "graph_create", "40000");
 	ck_assert_uint_eq(o.h, 4711);
 	OK(pawl_engine_destroy(e));
 }
@@ -45,16 +46,16 @@ START_TEST(test_push_and_delete)
 		pawl_var_t v = var_new(e);
 		u64 n = 0;
 		struct pawl_op op = op_write(add_plain, &n, &v);
-		pawl_oper_t o;
+		pawl_graph_t o;
 		int i;
 
-		OK(pawl_oper_create(e, &op, &o));
+		OK(pawl_graph_create(e, &op, 1, 0, &o));
 		for (i = 0; i < 100; i++)
-			OK(pawl_oper_push(e, o, 0, cpu0));
+			OK(pawl_graph_push(e, o, NULL));
 		OK(pawl_wait_readable(e, v, SOON_NS, NULL));
 		ck_assert_uint_eq(n, 100);
 		ck_assert_uint_eq(version(e, v), 100);
-		OK(pawl_oper_delete(e, o));
+		OK(pawl_graph_delete(e, o));
 		OK(pawl_engine_destroy(e));
 	}
 }
@@ -67,7 +68,7 @@ START_TEST(test_overlapping)
 	pawl_var_t v = var_new(e), w = var_new(e);
 	struct pawl_op op = PAWL_OP_INIT;
 	struct gate g;
-	pawl_oper_t o;
+	pawl_graph_t o;
 	u32 n = 0;
 	int i;
 
@@ -77,17 +78,17 @@ START_TEST(test_overlapping)
 	op.nreads = 1;
 	op.writes = &w;
 	op.nwrites = 1;
-	OK(pawl_oper_create(e, &op, &o));
+	OK(pawl_graph_create(e, &op, 1, 0, &o));
 	gate_write(e, &g, v);
 	for (i = 0; i < 10; i++)
-		OK(pawl_oper_push(e, o, 0, cpu0));
+		OK(pawl_graph_push(e, o, NULL));
 	ck_assert_int_eq(pawl_run_one(e), 0);
 	gate_open(&g);
 	for (i = 0; i < 10; i++)
 		ck_assert_int_eq(pawl_run_one(e), 1);
 	ck_assert_uint_eq(n, 10);
 	ck_assert_uint_eq(version(e, w), 10);
-	OK(pawl_oper_delete(e, o));
+	OK(pawl_graph_delete(e, o));
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -98,7 +99,7 @@ START_TEST(test_description_is_copied)
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	pawl_var_t *list = malloc(10 * sizeof(*list)), v[10];
 	struct pawl_op op = PAWL_OP_INIT;
-	pawl_oper_t o;
+	pawl_graph_t o;
 	u64 n = 0;
 	int i;
 
@@ -110,17 +111,17 @@ START_TEST(test_description_is_copied)
 	op.nwrites = 10;
 	op.reads = list;
 	op.nreads = 5;
-	OK(pawl_oper_create(e, &op, &o));
+	OK(pawl_graph_create(e, &op, 1, 0, &o));
 	memset(list, 0xff, 10 * sizeof(*list));
 	free(list);
 	memset(&op, 0xff, sizeof(op));
-	OK(pawl_oper_push(e, o, 0, cpu0));
-	OK(pawl_oper_push(e, o, 0, cpu0));
+	OK(pawl_graph_push(e, o, NULL));
+	OK(pawl_graph_push(e, o, NULL));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, 2);
 	for (i = 0; i < 10; i++)
 		ck_assert_uint_eq(version(e, v[i]), 2);
-	OK(pawl_oper_delete(e, o));
+	OK(pawl_graph_delete(e, o));
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -146,17 +147,17 @@ START_TEST(test_release)
 	pawl_var_t v = var_new(e);
 	struct pawl_op op = op_write(fail_plain, NULL, &v);
 	struct gate g;
-	pawl_oper_t o;
+	pawl_graph_t o;
 	int i;
 
 	released = 0;
 	released_status = 7;
 	op.release = on_release;
-	OK(pawl_oper_create(e, &op, &o));
+	OK(pawl_graph_create(e, &op, 1, 0, &o));
 	gate_write(e, &g, v);
 	for (i = 0; i < 5; i++)
-		OK(pawl_oper_push(e, o, 0, cpu0));
-	OK(pawl_oper_delete(e, o));
+		OK(pawl_graph_push(e, o, NULL));
+	OK(pawl_graph_delete(e, o));
 	gate_open(&g);
 	for (i = 0; i < 5; i++) {
 		ck_assert_uint_eq(released, 0);
@@ -167,8 +168,8 @@ START_TEST(test_release)
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
 	/* Never pushed: at the delete. */
 	released = 0;
-	OK(pawl_oper_create(e, &op, &o));
-	OK(pawl_oper_delete(e, o));
+	OK(pawl_graph_create(e, &op, 1, 0, &o));
+	OK(pawl_graph_delete(e, o));
 	ck_assert_uint_eq(released, 1);
 	OK(pawl_engine_destroy(e));
 }
@@ -180,30 +181,30 @@ START_TEST(test_stale)
 	pawl_var_t v = var_new(e);
 	struct pawl_op op = op_write(nothing, NULL, &v);
 	const u64 bad[] = { 0, 1, ~0ull, 1ull << 32 | 9999, 0x100000001ull };
-	pawl_oper_t o, p;
+	pawl_graph_t o, p;
 	struct gate g;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
 		o.h = bad[i];
-		FAILS(pawl_oper_push(e, o, 0, cpu0), -ESTALE, "oper_push", "operator");
-		FAILS(pawl_oper_delete(e, o), -ESTALE, "oper_delete", "operator");
+		FAILS(pawl_graph_push(e, o, NULL), -ESTALE, "graph_push", "no graph");
+		FAILS(pawl_graph_delete(e, o), -ESTALE, "graph_delete", "graph");
 	}
-	OK(pawl_oper_create(e, &op, &o));
-	OK(pawl_oper_delete(e, o));
-	FAILS(pawl_oper_push(e, o, 0, cpu0), -ESTALE, "oper_push");
-	FAILS(pawl_oper_delete(e, o), -ESTALE, "oper_delete");
-	/* Its memory is another operator. */
-	OK(pawl_oper_create(e, &op, &p));
+	OK(pawl_graph_create(e, &op, 1, 0, &o));
+	OK(pawl_graph_delete(e, o));
+	FAILS(pawl_graph_push(e, o, NULL), -ESTALE, "graph_push");
+	FAILS(pawl_graph_delete(e, o), -ESTALE, "graph_delete");
+	/* Its memory is another graph. */
+	OK(pawl_graph_create(e, &op, 1, 0, &p));
 	ck_assert_uint_ne(o.h, p.h);
-	FAILS(pawl_oper_push(e, o, 0, cpu0), -ESTALE);
-	FAILS(pawl_oper_delete(e, o), -ESTALE);
+	FAILS(pawl_graph_push(e, o, NULL), -ESTALE);
+	FAILS(pawl_graph_delete(e, o), -ESTALE);
 	/* Deleted, while a run is in flight. */
 	gate_write(e, &g, v);
-	OK(pawl_oper_push(e, p, 0, cpu0));
-	OK(pawl_oper_delete(e, p));
-	FAILS(pawl_oper_push(e, p, 0, cpu0), -ESTALE);
-	FAILS(pawl_oper_delete(e, p), -ESTALE);
+	OK(pawl_graph_push(e, p, NULL));
+	OK(pawl_graph_delete(e, p));
+	FAILS(pawl_graph_push(e, p, NULL), -ESTALE);
+	FAILS(pawl_graph_delete(e, p), -ESTALE);
 	gate_open(&g);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(version(e, v), 2);
@@ -211,24 +212,24 @@ START_TEST(test_stale)
 }
 END_TEST
 
-/* A call that finds the operator deleted gives its reference back: the last run releases it. */
+/* A call that finds the graph deleted gives its reference back: the last run releases it. */
 START_TEST(test_refused_calls_keep_no_reference)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	pawl_var_t v = var_new(e);
 	struct pawl_op op = op_write(nothing, NULL, &v);
-	pawl_oper_t o;
+	pawl_graph_t o;
 	struct gate g;
 
 	released = 0;
 	op.release = on_release;
-	OK(pawl_oper_create(e, &op, &o));
+	OK(pawl_graph_create(e, &op, 1, 0, &o));
 	gate_write(e, &g, v);
-	OK(pawl_oper_push(e, o, 0, cpu0));
-	OK(pawl_oper_delete(e, o));
-	FAILS(pawl_oper_refresh(e, o), -ESTALE, "oper_refresh");
-	FAILS(pawl_oper_push(e, o, 0, cpu0), -ESTALE, "oper_push");
-	FAILS(pawl_oper_delete(e, o), -ESTALE, "oper_delete");
+	OK(pawl_graph_push(e, o, NULL));
+	OK(pawl_graph_delete(e, o));
+	FAILS(pawl_graph_refresh(e, o), -ESTALE, "graph_refresh");
+	FAILS(pawl_graph_push(e, o, NULL), -ESTALE, "graph_push");
+	FAILS(pawl_graph_delete(e, o), -ESTALE, "graph_delete");
 	ck_assert_uint_eq(released, 0);
 	gate_open(&g);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
@@ -237,25 +238,25 @@ START_TEST(test_refused_calls_keep_no_reference)
 }
 END_TEST
 
-START_TEST(test_operator_of_another_engine_is_refused)
+START_TEST(test_graph_of_another_engine_is_refused)
 {
 	struct pawl_engine *a = engine(PAWL_PER_DEVICE, 0), *b = engine(PAWL_PER_DEVICE, 0);
 	struct pawl_op op = op_of_fn(nothing, NULL);
-	pawl_oper_t of_a, of_b;
+	pawl_graph_t of_a, of_b;
 
-	OK(pawl_oper_create(a, &op, &of_a));
-	OK(pawl_oper_create(b, &op, &of_b));
+	OK(pawl_graph_create(a, &op, 1, 0, &of_a));
+	OK(pawl_graph_create(b, &op, 1, 0, &of_b));
 	ck_assert_uint_eq((u32)of_a.h, (u32)of_b.h);
-	FAILS(pawl_oper_push(b, of_a, 0, cpu0), -ESTALE, "oper_push");
-	FAILS(pawl_oper_delete(b, of_a), -ESTALE, "oper_delete");
-	FAILS(pawl_oper_push(a, of_b, 0, cpu0), -ESTALE, "oper_push");
-	OK(pawl_oper_push(a, of_a, 0, cpu0));
-	OK(pawl_oper_delete(a, of_a));
+	FAILS(pawl_graph_push(b, of_a, NULL), -ESTALE, "graph_push");
+	FAILS(pawl_graph_delete(b, of_a), -ESTALE, "graph_delete");
+	FAILS(pawl_graph_push(a, of_b, NULL), -ESTALE, "graph_push");
+	OK(pawl_graph_push(a, of_a, NULL));
+	OK(pawl_graph_delete(a, of_a));
 	/* Its vars, too, must be of the engine in which it is made. */
 	op.writes = VARS(var_new(b));
 	op.nwrites = 1;
 	(void)var_new(a);
-	FAILS(pawl_oper_create(a, &op, &of_a), -ESTALE, "oper_create", "writes[0]");
+	FAILS(pawl_graph_create(a, &op, 1, 0, &of_a), -ESTALE, "graph_create", "writes[0]");
 	OK(pawl_engine_destroy(a));
 	OK(pawl_engine_destroy(b));
 }
@@ -266,22 +267,22 @@ START_TEST(test_push_refused)
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	pawl_var_t v = var_new(e), w = var_new(e);
 	struct pawl_op op = op_of_fn(nothing, NULL);
-	pawl_oper_t o;
+	pawl_graph_t o;
 
 	released = 0;
 	op.writes = VARS(v, w);
 	op.nwrites = 2;
 	op.release = on_release;
-	OK(pawl_oper_create(e, &op, &o));
-	FAILS(pawl_oper_push(e, o, 0, (struct pawl_device){ PAWL_CPU, 1 }), -ENODEV, "oper_push", "1");
-	FAILS(pawl_oper_push(e, o, 0, (struct pawl_device){ 3, 0 }), -ENODEV, "oper_push", "3");
+	OK(pawl_graph_create(e, &op, 1, 0, &o));
+	FAILS(pawl_graph_push(e, o, LAUNCH(0, { PAWL_CPU, 1 })), -ENODEV, "graph_push", "1");
+	FAILS(pawl_graph_push(e, o, LAUNCH(0, { 3, 0 })), -ENODEV, "graph_push", "3");
 	/* One of its vars is gone. */
 	OK(pawl_var_delete(e, w, NULL, NULL));
-	FAILS(pawl_oper_push(e, o, 0, cpu0), -ESTALE, "oper_push", "deleted");
-	FAILS(pawl_oper_push(e, o, 0, cpu0), -ESTALE, "oper_push", "deleted");
+	FAILS(pawl_graph_push(e, o, NULL), -ESTALE, "graph_push", "deleted");
+	FAILS(pawl_graph_push(e, o, NULL), -ESTALE, "graph_push", "deleted");
 	ck_assert_uint_eq(version(e, v), 0);
 	OK(pawl_wait_writable(e, v, 0, NULL));
-	OK(pawl_oper_delete(e, o));
+	OK(pawl_graph_delete(e, o));
 	ck_assert_uint_eq(released, 1);
 	OK(pawl_engine_destroy(e));
 }
@@ -308,19 +309,31 @@ START_TEST(test_priority_and_device)
 	struct pawl_engine *e;
 	struct seen_run s = { 0 };
 	struct pawl_op op = op_of_fn(seen_body, &s);
-	pawl_oper_t o;
+	pawl_graph_t o;
 	u32 i;
 
 	c.cpu_devices = 8;
 	e = engine_with(&c);
-	OK(pawl_oper_create(e, &op, &o));
+	OK(pawl_graph_create(e, &op, 1, 0, &o));
 	for (i = 0; i < 8; i++)
-		OK(pawl_oper_push(e, o, (int)(i * 5 % 8) - 4, (struct pawl_device){ 0, (u16)i }));
+		OK(pawl_graph_push(e, o, LAUNCH((int)(i * 5 % 8) - 4, { 0, (u16)i })));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(s.n, 8);
 	for (i = 0; i < 8; i++)		/* highest first: i * 5 % 8 == 7 - position */
 		ck_assert_uint_eq(s.device[i] * 5 % 8, 7 - i);
-	OK(pawl_oper_delete(e, o));
+	OK(pawl_graph_delete(e, o));
+	/* Without a launch: those of the op. */
+	op.priority = 3;
+	op.device.id = 5;
+	OK(pawl_graph_create(e, &op, 1, 0, &o));
+	s.n = 0;
+	OK(pawl_graph_push(e, o, LAUNCH(2, { 0, 1 })));
+	OK(pawl_graph_push(e, o, NULL));
+	OK(pawl_graph_push(e, o, LAUNCH(4, { 0, 2 })));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(s.n, 3);
+	ck_assert(s.device[0] == 2 && s.device[1] == 5 && s.device[2] == 1);
+	OK(pawl_graph_delete(e, o));
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -337,16 +350,16 @@ START_TEST(test_async)
 	pawl_var_t v = var_new(e);
 	struct pawl_op op = PAWL_OP_INIT;
 	pawl_token_t t = { 0 }, first;
-	pawl_oper_t o;
+	pawl_graph_t o;
 
 	op.async_fn = later;
 	op.arg = &t;
 	op.writes = &v;
 	op.nwrites = 1;
 	op.name = "later";
-	OK(pawl_oper_create(e, &op, &o));
-	OK(pawl_oper_push(e, o, 0, cpu0));
-	OK(pawl_oper_push(e, o, 0, cpu0));
+	OK(pawl_graph_create(e, &op, 1, 0, &o));
+	OK(pawl_graph_push(e, o, NULL));
+	OK(pawl_graph_push(e, o, NULL));
 	ck_assert_int_eq(pawl_run_one(e), 1);
 	ck_assert_int_eq(pawl_run_one(e), 0);
 	first = t;
@@ -356,7 +369,7 @@ START_TEST(test_async)
 	OK(pawl_complete(e, t, -EIO, "second run"));
 	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -EIO);
 	says("wait", (const char *const[]){ "later", "second run", NULL });
-	OK(pawl_oper_delete(e, o));
+	OK(pawl_graph_delete(e, o));
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -373,23 +386,23 @@ START_TEST(test_no_skip)
 	pawl_var_t v = var_new(e);
 	int status = 1;
 	struct pawl_op op = op_write(status_of, &status, &v);
-	pawl_oper_t o, p;
+	pawl_graph_t o, p;
 	u32 n = 0;
 
 	op.prop = PAWL_NO_SKIP;
-	OK(pawl_oper_create(e, &op, &o));
+	OK(pawl_graph_create(e, &op, 1, 0, &o));
 	op = op_write(add_one, &n, &v);
-	OK(pawl_oper_create(e, &op, &p));
+	OK(pawl_graph_create(e, &op, 1, 0, &p));
 	OK(push_write(e, fail_io, NULL, v));
-	OK(pawl_oper_push(e, p, 0, cpu0));
-	OK(pawl_oper_push(e, o, 0, cpu0));
+	OK(pawl_graph_push(e, p, NULL));
+	OK(pawl_graph_push(e, o, NULL));
 	while (pawl_run_one(e))
 		;
 	ck_assert_int_eq(status, -EIO);
 	ck_assert_uint_eq(n, 0);
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
-	OK(pawl_oper_delete(e, o));
-	OK(pawl_oper_delete(e, p));
+	OK(pawl_graph_delete(e, o));
+	OK(pawl_graph_delete(e, p));
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -407,20 +420,20 @@ START_TEST(test_many_vars)
 		v[k] = var_new(e);
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		struct pawl_op op = op_of_fn(add_plain, &n);
-		pawl_oper_t o;
+		pawl_graph_t o;
 
 		op.writes = v;
 		op.nwrites = sizes[i];
-		OK(pawl_oper_create(e, &op, &o));
+		OK(pawl_graph_create(e, &op, 1, 0, &o));
 		n = 0;
 		for (k = 0; k < 5; k++) {
-			OK(pawl_oper_push(e, o, 0, cpu0));
+			OK(pawl_graph_push(e, o, NULL));
 			if (!sizes[i])	/* nothing excludes them */
 				OK(pawl_wait_all(e, SOON_NS, NULL));
 		}
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		ck_assert_uint_eq(n, 5);
-		OK(pawl_oper_delete(e, o));
+		OK(pawl_graph_delete(e, o));
 	}
 	ck_assert_uint_eq(version(e, v[0]), 25);
 	ck_assert_uint_eq(version(e, v[4]), 20);
@@ -430,9 +443,9 @@ START_TEST(test_many_vars)
 }
 END_TEST
 
-/* A body deletes the operator it is a run of. */
+/* A body deletes the graph it is a run of. */
 struct suicide {
-	pawl_oper_t o;
+	pawl_graph_t o;
 	int rc;
 };
 
@@ -440,7 +453,7 @@ static int delete_self(struct pawl_run *run, void *arg)
 {
 	struct suicide *s = arg;
 
-	s->rc = pawl_oper_delete(run->engine, s->o);
+	s->rc = pawl_graph_delete(run->engine, s->o);
 	return 0;
 }
 
@@ -452,8 +465,8 @@ START_TEST(test_delete_inside_run)
 
 	released = 0;
 	op.release = on_release;
-	OK(pawl_oper_create(e, &op, &s.o));
-	OK(pawl_oper_push(e, s.o, 0, cpu0));
+	OK(pawl_graph_create(e, &op, 1, 0, &s.o));
+	OK(pawl_graph_push(e, s.o, NULL));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_int_eq(s.rc, 0);
 	ck_assert_uint_eq(released, 1);
@@ -475,7 +488,7 @@ static void *churn_pusher(void *arg)
 	struct churn *c = arg;
 
 	while (!load_acquire(&c->stop)) {
-		int rc = pawl_oper_push(c->e, (pawl_oper_t){ load_acquire(&c->o) }, 0, cpu0);
+		int rc = pawl_graph_push(c->e, (pawl_graph_t){ load_acquire(&c->o) }, NULL);
 
 		MUST(rc == 0 || rc == -ESTALE);
 		if (!rc)
@@ -498,16 +511,16 @@ START_TEST(test_churn)
 	t[1] = spawn(churn_pusher, &c);
 	for (i = 0; i < rounds; i++) {
 		struct pawl_op op = op_of_fn(add_one, &c.ran);
-		pawl_oper_t o;
+		pawl_graph_t o;
 
 		op.release = on_release;
 		op.writes = v;
 		op.nwrites = (u32)i % 6;
-		OK(pawl_oper_create(c.e, &op, &o));
+		OK(pawl_graph_create(c.e, &op, 1, 0, &o));
 		store_release(&c.o, o.h);
 		if (i % 3)
 			nap_us(1);
-		OK(pawl_oper_delete(c.e, o));
+		OK(pawl_graph_delete(c.e, o));
 	}
 	store_release(&c.stop, 1);
 	join(t[0]);
@@ -515,29 +528,29 @@ START_TEST(test_churn)
 	OK(pawl_wait_all(c.e, SOON_NS, NULL));
 	ck_assert_uint_eq(load_relaxed(&c.ran), load_relaxed(&c.accepted));
 	ck_assert_uint_eq(load_acquire(&released), (u32)rounds);
-	ck_assert_uint_lt(pool_carved(c.e->pool[POOL_OPER]), 1000);
+	ck_assert_uint_lt(pool_carved(c.e->pool[POOL_GRAPH]), 1000);
 	OK(pawl_engine_destroy(c.e));
 }
 END_TEST
 
-/* The engine ends with an operator that nobody deleted: nothing leaks. */
+/* The engine ends with a graph that was not deleted: nothing leaks. */
 START_TEST(test_engine_ends_first)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
 	pawl_var_t v = var_new(e);
 	u32 n = 0;
 	struct pawl_op op = op_write(add_one, &n, &v);
-	pawl_oper_t o;
+	pawl_graph_t o;
 
-	OK(pawl_oper_create(e, &op, &o));
-	OK(pawl_oper_push(e, o, 0, cpu0));
+	OK(pawl_graph_create(e, &op, 1, 0, &o));
+	OK(pawl_graph_push(e, o, NULL));
 	o.h = 0;
 	OK(pawl_engine_destroy(e));
 	ck_assert_uint_eq(n, 1);
 }
 END_TEST
 
-SUITE("oper", test_create_refused, test_push_and_delete, test_overlapping,
-      test_description_is_copied, test_release, test_stale, test_refused_calls_keep_no_reference, test_operator_of_another_engine_is_refused, test_push_refused,
+SUITE("graph", test_create_refused, test_push_and_delete, test_overlapping,
+      test_description_is_copied, test_release, test_stale, test_refused_calls_keep_no_reference, test_graph_of_another_engine_is_refused, test_push_refused,
       test_priority_and_device, test_async, test_no_skip, test_many_vars,
       test_delete_inside_run, test_churn, test_engine_ends_first)
