@@ -158,7 +158,8 @@ sanitize-$(CONFIG_SANITIZE_ADDRESS) := -fsanitize=address,undefined \
 sanitize-$(CONFIG_SANITIZE_THREAD) := -fsanitize=thread -fno-omit-frame-pointer
 # the one fence that the sanitizer does not see orders no plain data: base/atomic.h
 warn-$(CONFIG_SANITIZE_THREAD) += $(if $(cc-clang),,-Wno-tsan)
-sanitize-$(CONFIG_COVERAGE) += --coverage
+# gcc's own fork() forgets what the handlers of forks executed
+sanitize-$(CONFIG_COVERAGE) += --coverage -fno-builtin-fork
 
 base-cflags = -std=gnu11 -D_GNU_SOURCE= -g $(opt-y) $(if $(filter x86_64%,$(cc-machine)),-mcx16) \
 	$(warn-y) $(sanitize-y) -pthread \
@@ -364,7 +365,10 @@ distcheck:
 check-deb:
 	$(Q)$(srctree)/tools/setup.sh all
 	+$(Q)$(srctree)/tests/install/deb.sh
-PHONY += dist distcheck check-deb
+check-coverage:
+	$(Q)$(srctree)/tools/setup.sh all
+	+$(Q)make='$(MAKE) -f $(src-abs)/Makefile' $(srctree)/tests/coverage/run.sh
+PHONY += dist distcheck check-deb check-coverage
 
 tags:
 	$(Q)cd $(srctree) && ctags -R include $(layers) tools/pawl tests
@@ -432,6 +436,7 @@ PHONY += help
 #@   check-abi       programs of the first release run; what changed in the interface since then
 #@   check-layers    no layer calls upward
 #@   check-install   install, build users with pkg-config and CMake, uninstall
+#@   check-coverage  which lines and branches the tests execute, and a list of the others
 #@   distcheck       a tarball of the last commit: the same from another clone; builds, passes tests
 #@   check-deb       Debian's packages of the last commit: build, lintian, install, use, purge
 #@   check-tokens    words and primitives that may not occur; SPDX tags

@@ -89,6 +89,9 @@ if item '' build $build_time "$make $jobs all tests"; then
 	"$run" -n -r "$results" tests/purity.list tests/memory.list tests/teardown.list
 fi
 
+rm -f build/coverage/summary.txt
+item '' coverage 900 "make='$make' $srctree/tests/coverage/run.sh"
+
 for build in $CHECK_BUILDS; do
 	name=${build%%=*}
 	fragments=${build#*=}
@@ -113,4 +116,10 @@ done
 # for make proof-table
 mkdir -p build
 [ ! -e "$results.figures" ] || cp "$results.figures" build/proof.txt
+if [ -e build/coverage/summary.txt ]; then
+	echo
+	echo "Coverage by the unit, stress and fault tests:"
+	cat build/coverage/summary.txt
+	echo
+fi
 "$run" -r "$results" /dev/null

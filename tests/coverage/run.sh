@@ -1,0 +1,34 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# run.sh: build build/coverage with counters, run the tests of the library in it, and report which
+# lines and branches they executed: report.py.  Runs in the build folder; $make and $srctree come
+# from make.  A test that fails here is shown, and judged where it runs without counters.
+# Exit status 0: passed, 1: too little is covered, 77: gcovr or gcc is not installed.
+set -eu
+: "${srctree:?}" "${make:?}"
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$srctree" && pwd)
+for tool in gcovr gcc; do
+	command -v $tool >/dev/null || { echo "coverage: $tool is missing (tools/setup.sh all)"; exit 77; }
+done
+jobs=
+case ${MAKEFLAGS:-} in
+*jobserver*) ;;
+*) jobs=-j$(nproc) ;;
+esac
+
+there="$make O=build/coverage CC=gcc CXX=g++"
+$there defconfig coverage.config
+$there $jobs all tests
+cd build/coverage
+find . -name '*.gcda' -delete
+# these test the pawl command alone
+grep -v -E '^unit/test_(hist|images|model)\b' tests/unit.list >unit.list
+# calls of the system fail one by one; of their points in the code, every seventh
+PAWL_TEST_SHORT=1 "$here/../run.sh" -j "$(nproc)" unit.list tests/stress.list tests/fault.list || :
+cd "$top"
+folders=(core exec pool device compat)
+gcovr --root . --object-directory "$OLDPWD" "$OLDPWD" "${folders[@]/#/--filter=}" --json -j "$(nproc)" \
+	--exclude-throw-branches >"$OLDPWD/coverage.json"
+"$here/report.py" "$OLDPWD" "${folders[@]}"
