@@ -124,6 +124,8 @@ struct bench_engine {
 	void (*reset)(void);		/* forget finished ops; may be NULL */
 	void (*destroy)(void);
 	const struct bench_host *host;	/* may be NULL */
+	/* Tests of this library alone: false if it is none of them.  May be NULL. */
+	bool (*own_test)(const char *test, const char *engine, int threads);
 };
 
 extern const struct bench_engine *const bench_engines[];

@@ -6,6 +6,7 @@
 #include <pawl/engine.h>
 
 #include "bench.h"
+#include "tell.h"
 
 #define PAWL_OPS_LIMIT	((1u << 20) - 4096)
 
@@ -241,6 +242,7 @@ static const struct bench_host host = {
 	.name = n, .threads = t, .flags = BENCH_MANY_PUSHERS | (f),	\
 	.create = c, .vars = make_vars, .push = push,			\
 	.wait = wait_all, .destroy = destroy, .host = &host,		\
+	.own_test = tell_test,						\
 }
 
 static const struct bench_engine pawl_default =

@@ -328,9 +328,9 @@ const struct bench_host hosts = { true, host_create, host_enter, host_push, host
  * push, wait, reset, destroy, host.  A graph starts with the wait: nothing for a worker alone.
  */
 #define GROUP(n, t, f) { n, t, f, nullptr, group_create, group_make_vars, enter, group_push, \
-			 group_wait, group_reset, group_destroy, &hosts }
+			 group_wait, group_reset, group_destroy, &hosts, nullptr }
 #define FLOW(n, t) { n, t, 0, nullptr, create, flow_make_vars, flow_enter, flow_push, \
-		     flow_wait, flow_reset, flow_destroy, nullptr }
+		     flow_wait, flow_reset, flow_destroy, nullptr, nullptr }
 
 const struct bench_engine group2 = GROUP("tbb-group-2", 2, BENCH_HAS_WORKER);
 const struct bench_engine group1 = GROUP("tbb-group-1", 1, 0);

@@ -117,6 +117,7 @@ static const char usage[] =
 "                     ping ping-w wake wake-w mpush metg line hand\n"
 "                     own own2 shared pushers (each of them also with -each)\n"
 "                     push gone idle complete-gone\n"
+"                     tell collect (pawl only)\n"
 "  --ops N            ops per run (200000)\n"
 "  --reps N           runs that count (1)      --warm N  runs before them (1)\n"
 "  --use N            after the warm runs, only the first N ops of the list\n"
@@ -303,7 +304,8 @@ int main(int argc, char **argv)
 	if (body)
 		measure_grain(body);
 	bench_pin_self(0);
-	if (measure_loops(&m))
+	if (measure_loops(&m) ||
+	    (m.e->own_test && m.e->own_test(m.test, m.e->name, m.e->threads)))
 		return 0;
 	m.e->create(m.threads && m.e->threads > 1 ? (int)m.threads : m.e->threads);
 	if (!strncmp(m.test, "ping", 4) || !strncmp(m.test, "wake", 4))

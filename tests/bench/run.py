@@ -63,7 +63,10 @@ BODY = [(f"{engine}, {ns} ns: {shape}", engine, shape, ["--body", ns] + extra)
         for ns in BODIES
         for engine, extra in (("pawl-1", ONE), ("pawl-help", []), ("pawl-default", []))
         for shape in SHAPES]
-ROWS = {"own": OWN, "others": OTHERS, "pushers": CROWD, "default": DEFAULT, "body": BODY}
+HOST = [("completion to callback", "pawl-help", "tell", []),
+        ("completions, one thread", "pawl-1", "collect", []),
+        ("completions, two threads", "pawl-help", "collect", [])]
+ROWS = {"own": OWN, "others": OTHERS, "pushers": CROWD, "default": DEFAULT, "body": BODY, "host": HOST}
 TESTS = SHAPES + LATENCY + ["mpush", "metg"] + list(ROWS)
 
 # The figures asked for, and who counts as a peer in them.
@@ -77,6 +80,8 @@ MAX_LINES, MAX_TAIL, MAX_SELF_NS = 1.5, 4.0, 100.0
 # what a second thread, others that came and went, and settings may change: ratios
 MAX_OWN, MAX_SHARED, MIN_PUSH, MAX_OTHERS, MAX_DEFAULT = 1.2, 1.2, 1.7, 1.1, 1.2
 MAX_CROWD, MAX_BODY, MAX_EMPTY = 1.2, 1.1, 1.3
+# an event loop: beside uv_queue_work(), and throughput with completions beside without
+MAX_TELL, MIN_COLLECT = 0.7, 0.85
 
 QUICK_SKIP = ("starpu", "libomp-active", "pawl-naive")
 
@@ -639,8 +644,31 @@ def body_table(b, targets):
     table("Longer ops: two threads and one", ["body", "target"] + SHAPES, rows)
 
 
+def host_table(b, targets):
+    """What an event loop gets: see tell.c."""
+    rows = []
+    for label, _, test, _ in HOST:
+        if test == "tell":
+            for p in ("p50", "p99"):
+                mine, uv = b.mid(label, "host", p), b.mid(label, "host", f"uv_{p}")
+                ratio = b.mid(label, "host", f"ratio_{p}")
+                if ratio:
+                    rows.append([f"{label}, {p}, ns; libuv's thread pool", fmt(mine), fmt(uv),
+                                 fmt(ratio), f"<= {MAX_TELL}"])
+                    targets.append((f"{label}, {p} / uv_queue_work", ratio, MAX_TELL, ""))
+        elif b.mid(label, "host", "ratio"):
+            ratio = b.mid(label, "host", "ratio")
+            rows.append([f"{label}, ns per op; without", fmt(b.mid(label, "host")),
+                         fmt(b.mid(label, "host", "without")), fmt(ratio),
+                         f">= {MIN_COLLECT} of the rate"])
+            targets.append((f"{label}: rate without / with", 1 / ratio, 1 / MIN_COLLECT, ""))
+    table("An event loop that learns of completed ops", ["what", "pawl", "beside", "ratio",
+                                                         "target"], rows)
+
+
 ROW_TABLES = {"own": own_table, "others": others_table, "pushers": pushers_table,
-              "default": default_table, "body": body_table}
+              "default": default_table, "body": body_table,
+              "host": host_table}
 
 
 def target_table(targets):
@@ -822,7 +850,7 @@ def arguments():
     p.add_argument("--ops", type=int, help="ops per run (200000; quick 50000)")
     p.add_argument("--only", default="", help="engines or their first words: pawl,tbb-group")
     p.add_argument("--tests", default="", help=f"of {','.join(TESTS)}; shapes: the first six; "
-                   "rows: the last five")
+                   "rows: the last six")
     p.add_argument("--samples", type=int, help="of ping (20000)")
     p.add_argument("--wake-samples", type=int, help="of wake (1000; quick 200)")
     p.add_argument("--pin", action="store_true",

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * tell.c - pawl as a server uses it: how long it takes until an event loop learns of an op that
+ * is complete, beside libuv's own thread pool, and what completions cost.
+ *
+ *   tell     the loop pushes an op, and sleeps in uv_run() until its callback; one worker
+ *   collect  ops per second with a completion of each, and without
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <stdio.h>
+
+#include <pawl/engine.h>
+
+#include "bench.h"
+#include "tell.h"
+
+static void check(int err, const char *what)
+{
+	if (err < 0)
+		bench_die("%s: %d: %s", what, err, pawl_error_text());
+}
+
+static int cmp_u64(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+#ifdef BENCH_UV
+#include <uv.h>
+
+#define TURNS	8		/* of each, alternately */
+#define SAMPLES	2000		/* in a turn, after some that do not count */
+#define WARM	100
+
+static struct {
+	struct pawl_engine *e;
+	pawl_cq_t cq;
+	struct pawl_op op;
+	uv_loop_t loop;
+	uv_poll_t poll;
+	uv_work_t work;
+	uint64_t done;			/* when the body was over */
+	uint64_t *sample;		/* the next one of this kind */
+	unsigned int n;
+} tell;
+
+static int pawl_body(struct pawl_run *run, void *arg)
+{
+	(void)run;
+	(void)arg;
+	tell.done = bench_now();
+	return 0;
+}
+
+static void uv_body(uv_work_t *w)
+{
+	(void)w;
+	tell.done = bench_now();
+}
+
+/* The callback: note how long it took.  True: once more. */
+static bool note(void)
+{
+	uint64_t took = bench_now() - tell.done;
+
+	if (tell.n++ >= WARM)
+		*tell.sample++ = took;
+	return tell.n < WARM + SAMPLES;
+}
+
+static void pawl_callback(uv_poll_t *h, int status, int events)
+{
+	struct pawl_completion c[4];
+	int n;
+
+	(void)status;
+	(void)events;
+	n = pawl_cq_reap(tell.e, tell.cq, c, 4);
+	check(n, "pawl_cq_reap");
+	if (!n)
+		return;
+	if (note())
+		check(pawl_push(tell.e, &tell.op), "pawl_push");
+	else
+		uv_stop(h->loop);
+}
+
+static void uv_callback(uv_work_t *w, int status)
+{
+	(void)status;
+	if (note())
+		uv_queue_work(w->loop, w, uv_body, uv_callback);
+}
+
+static void print_pair(const char *name, uint64_t *mine, uint64_t *uv, unsigned int n,
+		       unsigned int percent)
+{
+	double a = (double)mine[n / 100 * percent] * bench_tick_ns;
+	double b = (double)uv[n / 100 * percent] * bench_tick_ns;
+
+	printf(",\"%s\":%.0f,\"uv_%s\":%.0f,\"ratio_%s\":%.3f", name, a, name, b, name, a / b);
+}
+
+static void measure_tell(const char *engine)
+{
+	unsigned int n = TURNS * SAMPLES, turn;
+	uint64_t *mine = calloc(n, sizeof(*mine)), *uv = calloc(n, sizeof(*uv));
+	struct pawl_config cfg;
+	pawl_var_t v;
+
+	if (!mine || !uv)
+		bench_die("out of memory");
+	setenv("UV_THREADPOOL_SIZE", "1", 1);
+	pawl_config_init(&cfg);
+	cfg.workers = 1;
+	check(pawl_engine_create(&cfg, &tell.e), "pawl_engine_create");
+	check(pawl_cq_create(tell.e, &tell.cq), "pawl_cq_create");
+	check(pawl_var_create(tell.e, &v), "pawl_var_create");
+	tell.op = (struct pawl_op)PAWL_OP_INIT;
+	tell.op.fn = pawl_body;
+	tell.op.writes = &v;
+	tell.op.nwrites = 1;
+	tell.op.flags = PAWL_OP_CQ;
+	tell.op.cq = tell.cq;
+	if (uv_loop_init(&tell.loop) ||
+	    uv_poll_init(&tell.loop, &tell.poll, pawl_cq_fd(tell.e, tell.cq)))
+		bench_die("libuv's loop");
+	for (turn = 0; turn < TURNS; turn++) {
+		tell.n = 0;
+		tell.sample = mine + turn * SAMPLES;
+		uv_poll_start(&tell.poll, UV_READABLE, pawl_callback);
+		check(pawl_push(tell.e, &tell.op), "pawl_push");
+		uv_run(&tell.loop, UV_RUN_DEFAULT);
+		uv_poll_stop(&tell.poll);
+		tell.n = 0;
+		tell.sample = uv + turn * SAMPLES;
+		uv_queue_work(&tell.loop, &tell.work, uv_body, uv_callback);
+		uv_run(&tell.loop, UV_RUN_DEFAULT);
+	}
+	uv_close((uv_handle_t *)&tell.poll, NULL);
+	uv_run(&tell.loop, UV_RUN_DEFAULT);
+	uv_loop_close(&tell.loop);
+	check(pawl_engine_destroy(tell.e), "pawl_engine_destroy");
+	qsort(mine, n, sizeof(*mine), cmp_u64);
+	qsort(uv, n, sizeof(*uv), cmp_u64);
+	printf("{\"engine\":\"%s\",\"test\":\"tell\"", engine);
+	print_pair("p50", mine, uv, n, 50);
+	print_pair("p99", mine, uv, n, 99);
+	puts("}");
+	free(mine);
+	free(uv);
+}
+#else
+static void measure_tell(const char *engine)
+{
+	printf("{\"engine\":\"%s\",\"test\":\"tell\",\"unsupported\":true}\n", engine);
+}
+#endif
+
+#define VARS	64
+#define BATCH	64		/* pushes between two reaps */
+#define REPS	9
+
+static uint64_t cells[VARS][8];
+
+static int count_body(struct pawl_run *run, void *arg)
+{
+	(void)run;
+	++*(uint64_t *)arg;
+	return 0;
+}
+
+/* ns per op of n ops on VARS vars, pushed and complete, and all completions reaped. */
+static double collect(struct pawl_engine *e, const pawl_var_t *v, const pawl_cq_t *cq, uint32_t n)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+	struct pawl_completion c[BATCH];
+	uint32_t i, reaped = 0;
+	uint64_t t0;
+	int got;
+
+	op.fn = count_body;
+	op.nwrites = 1;
+	if (cq) {
+		op.flags = PAWL_OP_CQ;
+		op.cq = *cq;
+	}
+	t0 = bench_now();
+	for (i = 0; i < n; i++) {
+		op.writes = &v[i % VARS];
+		op.arg = cells[i % VARS];
+		op.tag = i;
+		check(pawl_push(e, &op), "pawl_push");
+		if (cq && i % BATCH == BATCH - 1) {
+			got = pawl_cq_reap(e, *cq, c, BATCH);
+			check(got, "pawl_cq_reap");
+			reaped += (uint32_t)got;
+		}
+	}
+	check(pawl_wait_all(e, -1, NULL), "pawl_wait_all");
+	while (cq && reaped < n) {
+		got = pawl_cq_reap(e, *cq, c, BATCH);
+		check(got, "pawl_cq_reap");
+		reaped += (uint32_t)got;
+	}
+	return (double)(bench_now() - t0) * bench_tick_ns / n;
+}
+
+static int cmp_double(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void measure_collect(const char *engine, int threads)
+{
+	double with[REPS], without[REPS], ratio[REPS];
+	struct pawl_engine *e;
+	struct pawl_config cfg;
+	pawl_var_t v[VARS];
+	pawl_cq_t cq;
+	unsigned int i;
+
+	pawl_config_init(&cfg);
+	cfg.workers = threads - 1;
+	check(pawl_engine_create(&cfg, &e), "pawl_engine_create");
+	check(pawl_cq_create(e, &cq), "pawl_cq_create");
+	for (i = 0; i < VARS; i++)
+		check(pawl_var_create(e, &v[i]), "pawl_var_create");
+	collect(e, v, &cq, bench_opts.ops);
+	for (i = 0; i < REPS; i++) {
+		without[i] = collect(e, v, NULL, bench_opts.ops);
+		with[i] = collect(e, v, &cq, bench_opts.ops);
+		ratio[i] = without[i] / with[i];
+	}
+	check(pawl_engine_destroy(e), "pawl_engine_destroy");
+	qsort(with, REPS, sizeof(*with), cmp_double);
+	qsort(without, REPS, sizeof(*without), cmp_double);
+	qsort(ratio, REPS, sizeof(*ratio), cmp_double);
+	printf("{\"engine\":\"%s\",\"test\":\"collect\",\"ns_op\":%.1f,\"without\":%.1f,\"ratio\":%.3f}\n",
+	       engine, with[REPS / 2], without[REPS / 2], ratio[REPS / 2]);
+}
+
+bool tell_test(const char *test, const char *engine, int threads)
+{
+	if (!strcmp(test, "tell"))
+		measure_tell(engine);
+	else if (!strcmp(test, "collect"))
+		measure_collect(engine, threads);
+	else
+		return false;
+	return true;
+}
