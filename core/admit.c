@@ -55,15 +55,28 @@ struct room {
 	u64 until;		/* ns: from then on `hard` is enough */
 	u64 own;		/* own completions at the last call */
 	u64 next;		/* own completions at which to compute the sums again */
-	bool armed;
 };
 
-static void gate_arm(struct room *r, u64 flight)
+/*
+ * The gate counts completions for the sleeper that needs the fewest; when it wakes them, the
+ * others arm it again.  Returns how many ops are in flight with the gate armed for that number.
+ */
+static u64 gate_arm(const struct room *r, u64 flight)
 {
-	u64 need = flight - r->hard;
+	struct pawl_engine *e = r->t->e;
+	u32 was = load_relaxed(&e->gate), need;
+	u64 before;
 
-	store_relaxed(&r->t->e->gate, (u32)min_u(need, UINT32_MAX));
-	r->armed = true;
+	do {
+		need = (u32)min_u(flight - r->hard, UINT32_MAX);
+		while ((!was || was > need) && !cas_relaxed(&e->gate, &was, need))
+			;
+		smp_mb();	/* CORE-N14 */
+		before = flight;
+		flight = ops_in_flight(e);
+		was = load_relaxed(&e->gate);
+	} while (flight > r->hard && flight < before);
+	return flight;
 }
 
 /*
@@ -88,12 +101,7 @@ static bool room_there(void *arg)
 	if (r->until && exec_now_ns() < r->until)
 		return false;
 	r->until = 0;
-	if (flight > r->hard && !r->armed) {
-		gate_arm(r, flight);
-		smp_mb();	/* CORE-N14 */
-		flight = ops_in_flight(r->t->e);
-	}
-	return flight <= r->hard;
+	return flight <= r->hard || gate_arm(r, flight) <= r->hard;
 }
 
 static enum exec_help room_help(const struct pawl_engine *e)
@@ -112,7 +120,7 @@ static void room_wait(struct thread *t, u64 hard, u64 soft)
 	r.until = e->cfg.spin_ns ? exec_now_ns() + e->cfg.spin_ns / 2 : 0;
 	wait_flight_begin(t, hard);
 	while (exec_wait(e->x, &t->ex, room_there, &r, RECHECK_NS, room_help(e)))
-		r.armed = false;
+		;
 	wait_flight_end(t);
 }
 
@@ -123,8 +131,9 @@ __cold void gate_pass(struct thread *t)
 
 	while (n && !cas_relaxed(&t->e->gate, &n, n - 1))
 		;
-	if (n == 1)
-		flight_check(t);
+	/* Also those for which another pusher leaves no room by now: they arm it again. */
+	if (n == 1 && !BUSTED(GATE_NO_WAKE))
+		flight_wake(t, 1);
 }
 
 /*

@@ -438,6 +438,12 @@ void wait_flight_end(struct thread *t)
  */
 void flight_check(struct thread *t)
 {
+	flight_wake(t, UINT64_MAX);
+}
+
+/* As flight_check(), and wake also all that wait until at most `limit` or more are in flight. */
+void flight_wake(struct thread *t, u64 limit)
+{
 	struct pawl_engine *e = t->e;
 	struct thread *w;
 	u64 flight;
@@ -447,7 +453,7 @@ void flight_check(struct thread *t)
 		smp_mb();	/* CORE-N6 <-> CORE-N5 */
 	if (likely(!load_relaxed(&e->nflight)) || BUSTED(FLIGHT_FORGOTTEN))
 		return;
-	flight = ops_in_flight(e);
+	flight = min_u(ops_in_flight(e), limit);
 	for_each_live(e, w, i)
 		if (load_relaxed(&w->waits_flight) > flight)
 			exec_unpark(e->x, &w->ex);

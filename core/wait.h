@@ -12,6 +12,7 @@ u64 ops_pushed(struct pawl_engine *e);
 void wait_flight_begin(struct thread *t, u64 limit);
 void wait_flight_end(struct thread *t);
 void flight_check(struct thread *t);
+void flight_wake(struct thread *t, u64 limit);
 void wait_exit(struct thread *t);
 int wait_none(struct thread *t, s64 timeout_ns, enum exec_help help);
 int wait_naive(struct thread *t);

@@ -60,6 +60,7 @@
 	X(FORK_FORGOTTEN, "thread: a child of fork() takes its parent's engine for its own")	\
 	X(RECORD_REUSED, "push: an op may end while others still record for its push")	\
 	X(RUN_EARLY, "push: the wait counter lacks an access")				\
+	X(GATE_NO_WAKE, "admit: the completion that opens the gate wakes no pusher")	\
 	X(WINDOW_NO_MB, "admit: no barrier between a pusher's count and its sum")	\
 	X(EXT_HOARDED, "admit: threads keep chunks of large ops")			\
 	X(BATCH_INLINE_FIRST, "batch: inline ops run before the others are queued")	\

@@ -774,6 +774,8 @@ void scenario_setup(const struct scenario *s)
 
 	sc = s;
 	time_flags = s->flags & (MODEL_NO_TIME | MODEL_TIME_LAST);
+	if (s->flags & MODEL_TIME_IF_WEAK)
+		time_flags = weak ? MODEL_TIME_LAST : MODEL_NO_TIME;
 	sched_init();
 	if (weak)
 		weak_reset();

@@ -28,6 +28,7 @@ struct scenario {
 #define MODEL_FREEZE2	8u		/* two of them */
 #define MODEL_NO_TIME	16u		/* no deadline passes: who forgets to wake is found */
 #define MODEL_TIME_LAST	32u		/* deadlines pass when nobody can go on */
+#define MODEL_TIME_IF_WEAK 64u	/* the latter with weak memory, else MODEL_NO_TIME */
 
 /* The table of a program; ends with a NULL name. */
 extern const struct scenario scenarios[];

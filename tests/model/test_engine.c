@@ -87,7 +87,184 @@ static void ticket_sleep(u32 i)
 	  .enter = sleep_enter, .thread = thread_, .bound = 3, .seconds = 6,	\
 	  .flags = MODEL_NO_TIME }
 
+/* --- pushers at a window of two ops, which are in flight -------------------------------- */
+
+#define WINDOW	2u
+
+static pawl_token_t held[WINDOW];
+static u64 ended, asked, runs;
+
+static void held_body(struct pawl_run *run, void *arg)
+{
+	*(pawl_token_t *)arg = run->token;
+}
+
+/* An op is admitted when there is room, not before. */
+static int admitted_body(struct pawl_run *run, void *arg)
+{
+	if (!ended)
+		model_fail("an op runs while %u are in flight", WINDOW);
+	model_note(&runs, runs + 1);
+	return 0;
+}
+
+static int ready_body(struct pawl_run *run, void *arg)
+{
+	model_note(&ended, ended + 1);
+	return 0;
+}
+
+/* A body that does not end before so many pushers are admitted. */
+static u64 admitted;	/* A */
+
+static int body_until(struct pawl_run *run, void *arg)
+{
+	while (load_acquire(&admitted) < (uintptr_t)arg)
+		cpu_relax();
+	model_note(&ended, ended + 1);
+	return 0;
+}
+
+static void gate_config(int policy, int workers)
+{
+	struct pawl_config c;
+
+	pawl_config_init(&c);
+	c.workers = workers;
+	c.priority_workers = workers;
+	c.copy_workers = 1;
+	c.no_help = workers;
+	c.window_policy = policy;
+	c.window = WINDOW;
+	c.max_ops = 64;
+	c.max_vars = 16;
+	c.max_threads = 8;
+	c.spin_ns = 0;
+	if (pawl_engine_create(&c, &e))
+		model_fail("create: %s", pawl_error_text());
+}
+
+static void gate_setup(void)
+{
+	gate_config(*(const int *)model_arg(), 0);
+}
+
+static void gate_setup_worker(void)
+{
+	gate_config(PAWL_WINDOW_BLOCK, 1);
+}
+
+/* HELP: they are ready; else thread 0 completes them. */
+static void gate_enter(u32 i)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+	u32 k;
+
+	if (!thread_get(e))
+		model_fail("enter");
+	for (k = 0; !i && k < WINDOW; k++) {
+		if (*(const int *)model_arg() == PAWL_WINDOW_HELP) {
+			d.fn = ready_body;
+		} else {
+			d.async_fn = held_body;
+			d.prop = PAWL_ASYNC;
+			d.arg = &held[k];
+		}
+		MODEL_CHECK(!pawl_push(e, &d));
+	}
+	model_forget_exit();
+}
+
+static void gate_push(void)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+	int rc;
+
+	model_note(&asked, asked + 1);
+	d.fn = admitted_body;
+	d.prop = PAWL_ASYNC;	/* it runs inside the push */
+	rc = pawl_push(e, &d);
+	MODEL_CHECK(!rc || (rc == -EAGAIN && *(const int *)model_arg() == PAWL_WINDOW_FAIL));
+	if (rc)
+		model_note(&runs, runs + 1);
+}
+
+static void gate_thread(u32 i)
+{
+	u32 k;
+
+	if (i) {
+		gate_push();
+		return;
+	}
+	for (k = 0; k < WINDOW; k++) {
+		model_note(&ended, ended + 1);
+		MODEL_CHECK(!pawl_complete(e, held[k], 0, NULL));
+	}
+}
+
+static void gate_help(u32 i)
+{
+	if (i)
+		gate_push();
+	else
+		MODEL_CHECK(pawl_run_one(e) >= 0);
+}
+
+/* The worker completes the first op, and stays in the second until a pusher is admitted. */
+static void gate_enter_worker(u32 i)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+	u64 k;
+
+	if (!thread_get(e))
+		model_fail("enter");
+	d.fn = body_until;
+	/* The first push starts the worker, as the last thread. */
+	for (k = 0; i + 1 == *(const u32 *)model_arg() && k < WINDOW; k++) {
+		d.arg = (void *)(uintptr_t)k;
+		MODEL_CHECK(!pawl_push(e, &d));
+	}
+	model_forget_exit();
+}
+
+static void gate_worker(u32 i)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+
+	d.fn = body_until;
+	d.arg = (void *)(uintptr_t)*(const u32 *)model_arg();
+	MODEL_CHECK(!pawl_push(e, &d));
+	fetch_add_release(&admitted, 1);
+}
+
+static void gate_check(void)
+{
+	while (pawl_run_one(e))
+		;
+	MODEL_CHECK(ended == WINDOW && runs == asked);
+	MODEL_CHECK(!ops_in_flight(e));
+}
+
+#define G(name_, what_, threads_, bound_, thread_, policy_)				\
+	{ .name = name_, .what = what_, .threads = threads_, .setup = gate_setup,	\
+	  .enter = gate_enter, .thread = thread_, .check = gate_check, .bound = bound_,	\
+	  .seconds = 6, .flags = MODEL_NO_TIME, .arg = &(const int){ policy_ } }
+
+/* With weak memory a sleeper may have to check by itself: CORE-N14. */
+#define GW(name_, what_, threads_, bound_)						\
+	{ .name = name_, .what = what_, .threads = threads_, .setup = gate_setup_worker,	\
+	  .enter = gate_enter_worker, .thread = gate_worker, .bound = bound_, .seconds = 6,	\
+	  .flags = MODEL_TIME_IF_WEAK | MODEL_SLEEPS_OK, .arg = &(const u32){ threads_ } }
+
 const struct scenario scenarios[] = {
+	G("gate", "a pusher sleeps until there is room", 2, 3, gate_thread, PAWL_WINDOW_BLOCK),
+	G("gate_fail", "two pushers, and room comes", 3, 3, gate_thread, PAWL_WINDOW_FAIL),
+	G("gate_help", "a pusher runs ops, which another thread takes, too", 2, 3, gate_help,
+	  PAWL_WINDOW_HELP),
+	G("gate_help_2", "two pushers run ops", 3, 2, gate_help, PAWL_WINDOW_HELP),
+	GW("gate_worker", "a worker that goes on wakes a pusher at once", 1, 3),
+	GW("gate_worker_2", "it wakes two pushers, each within one op", 2, 2),
 	Z("cq_sleep", "a thread sleeps until a completion arrives", cq_sleep),
 	Z("ticket_sleep", "a thread sleeps until a ticket's op is complete", ticket_sleep),
 	S("run_ww", "w0 | w0", 2, MODEL_ALL, 6),
