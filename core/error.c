@@ -1,42 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Errors: counted objects that travel along data.
+ * Errors: counted objects that propagate along data.
  *
- * A failed op makes one; the blocks that it wrote, and everything that is skipped
- * because of it, hold references.  It is given out once: `gone` is set by the first
- * wait (or clear) that gets it, and from then on it poisons nothing, wherever it
- * spread.  A wait for all starts a new epoch: older errors are gone too.
+ * A failed op makes one; the blocks that it wrote, and those of all ops that are skipped
+ * because of it, hold references.  It is reported once: the first wait (or clear) that gets it
+ * sets `gone`, and from then on it poisons nothing, wherever it has spread.  A wait for all
+ * starts a new epoch, which ends older errors too.
  *
- * A payload goes with the object: one exchange decides who hands it over or drops it.
+ * A payload belongs to the object: one exchange decides which thread reports or drops it.
  *
  * engine.special counts the objects, so that ops check for inherited errors only while one
  * exists.  An op that inherits an error sees a count above 0 by coherence alone: the count was
  * raised before the error was published, and is lowered after the last reference, one of which
- * the op's block or the version that it reads holds until the op releases it (CORE-E3, CORE-R2).
+ * the op's block or the version that it reads holds until the op releases it (CORE-E3,
+ * CORE-R2).
  *
  * Ordering: an error is written before the block's DONE (CORE-R1) publishes it.
  *   CORE-E1 (engine's list of first errors, CAS) <-> CORE-E2 (exchange by wait-all)
- *   CORE-E4 (given, and counted, CAS) <-> CORE-E5 (epoch ended by wait-all, CAS): gone
- *   CORE-E3 (a reference goes, acq_rel) <-> CORE-E3 of the others: last reads before reuse
+ *   CORE-E4 (reported, and counted, CAS) <-> CORE-E5 (epoch ended by wait-all, CAS): gone
+ *   CORE-E3 (reference dropped, acq_rel) <-> CORE-E3 of the others: last reads before reuse
  *   CORE-E6 (first reference, release) <-> CORE-E7 (another one, acquire): it is a new error
- * One of these is passed by whoever looks at an error.  What decides who gets it (`gone`,
- * the payload, the counts of the epoch) is relaxed: one word, changed by read-modify-writes,
- * and what is behind it has come by those edges.
+ * A thread that reads an error has passed one of these edges.  The words that decide which
+ * thread reports it (`gone`, the payload, the counts of the epoch) are relaxed: each is changed
+ * by read-modify-writes alone, and publishes nothing.
  *
- * Progress: lock-free.  Out of error objects (as many may exist as ops and vars
- * together), the op's failure poisons with a shared object that says so.
+ * Progress: lock-free.  As many error objects may exist as ops and vars together; without one,
+ * a failed op poisons with a shared object that says so.
  */
 #include <stdio.h>
 #include <string.h>
 #include <core/error.h>
 
 /*
- * engine.err_state: tag is the epoch, how many waits for all have reported errors.  It never
- * repeats: with fewer bits, an error that was reported but still poisons a var would be alive
- * again when they wrap (24 bits: after seconds).  val: of this epoch's errors, [63:32] how many
- * were given out or cleared, [31:0] how many were made.  The counts stay at their largest value.
- * They change together, so that the thread that ends an epoch knows which errors were given
- * before, and no later one is.
+ * engine.err_state: tag is the epoch, the number of waits for all that reported errors.  It
+ * never repeats: if it wrapped, a reported error that still poisons a var would be alive again
+ * (24 bits wrap after seconds).  val: of this epoch's errors, [63:32] the number that were
+ * reported or cleared, [31:0] the number that were made; they saturate.  tag and val change
+ * together, so that the thread that ends an epoch knows which errors were reported before, and
+ * none is reported later.
  */
 #define ERR_COUNT_MASK	0xffffffffull
 #define ERR_MADE	1ull
@@ -59,7 +60,8 @@ static struct pair err_state(const struct pawl_engine *e)
 }
 
 /*
- * The caller has set `gone`.  False: the epoch has ended, and the thread that ended it reports x.
+ * The caller has set `gone`.  False: the epoch has ended, and the thread that ended it reports
+ * x.
  */
 static bool error_given(struct pawl_engine *e, const struct error *x)
 {
@@ -76,6 +78,7 @@ static bool error_given(struct pawl_engine *e, const struct error *x)
 	return true;
 }
 
+/* False if the error was reported or cleared.  Progress: wait-free. */
 bool error_alive(struct pawl_engine *e, u32 idx)
 {
 	struct error *x = error_of(e, idx);
@@ -90,19 +93,19 @@ void payload_drop(struct pawl_engine *e, void *payload)
 		e->cfg.drop(e->cfg.user, payload);
 }
 
-/* Another payload, or none, for an error; the one it had is dropped. */
+/* Set an error's payload, which may be NULL, and drop the one it had.  Progress: wait-free. */
 void error_payload(struct pawl_engine *e, u32 idx, void *payload)
 {
 	struct error *x = error_of(e, idx);
 
-	/* The error for want of memory is everybody's. */
+	/* The spare error is shared, so it has no payload. */
 	if (idx == e->spare_error)
 		payload_drop(e, payload);
 	else if (payload || load_relaxed(&x->payload))
 		payload_drop(e, xchg_relaxed(&x->payload, payload));
 }
 
-/* The engine ends: what is left in errors that nobody will give out. */
+/* The engine ends: drop the payloads of errors that were never reported. */
 void errors_exit(struct pawl_engine *e)
 {
 	u32 i, n = pool_carved(e->pool[POOL_ERROR]);
@@ -128,9 +131,7 @@ void error_put(struct thread *t, u32 idx)
 	}
 }
 
-/*
- * Among the first errors since the last wait for all that are not given out, if there is room.
- */
+/* Keep the error for the next wait for all, if there is room. */
 static void error_keep(struct thread *t, u32 idx)
 {
 	struct pawl_engine *e = t->e;
@@ -148,7 +149,7 @@ static void error_keep(struct thread *t, u32 idx)
 	}
 }
 
-/* The error was given out, and counted as that.  The caller has a reference. */
+/* The error was reported, and counted as such.  The caller has a reference. */
 static void error_unkeep(struct thread *t, u32 idx)
 {
 	u32 i, was;
@@ -163,7 +164,10 @@ static void error_unkeep(struct thread *t, u32 idx)
 	}
 }
 
-/* An error with its text, that nobody else knows yet.  The caller gets a reference. */
+/*
+ * Make an error that no other thread knows yet.  The caller gets a reference.
+ * Progress: lock-free.
+ */
 u32 error_make(struct thread *t, int code, const char *op, const char *text)
 {
 	struct pawl_engine *e = t->e;
@@ -183,21 +187,21 @@ u32 error_make(struct thread *t, int code, const char *op, const char *text)
 	snprintf(x->op, sizeof(x->op), "%s", op ? op : "");
 	snprintf(x->text, sizeof(x->text), "%s", text ? text : strerror(-code));
 	/*
-	 * CORE-E6 <-> CORE-E7: somebody may still look for the error that was in this memory
-	 * before.  With this one it takes what ended that one: its block is another's by now.
+	 * CORE-E6 <-> CORE-E7: a thread may still want the error that was in this memory
+	 * before.  With a reference to this one it also sees that the block has changed.
 	 */
 	store_release(&x->refs, 1);
 	return idx;
 }
 
-/* The op failed with it: it counts, and a wait for all will give it. */
+/* The op failed with this error: count it for the next wait for all.  Progress: lock-free. */
 void error_publish(struct thread *t, u32 idx, int code)
 {
 	struct pawl_engine *e = t->e;
 	struct error *x = error_of(e, idx);
 	struct pair state = err_state(e), new;
 
-	/* Counted in the epoch that it is of, whatever waits do at this moment. */
+	/* Count it in its own epoch, whatever waits do at this moment. */
 	do {
 		new = state;
 		if (err_made(state) != ERR_COUNT_MASK)
@@ -213,12 +217,14 @@ void error_publish(struct thread *t, u32 idx, int code)
 	error_keep(t, idx);
 }
 
-/* Nobody wants it any more. */
+/* Clear the error, unless it was reported. */
 void error_drop(struct thread *t, u32 idx)
 {
 	struct error *x = error_of(t->e, idx);
 
-	if (BUSTED(CLEAR_IGNORED) || xchg_relaxed(&x->gone, 1) || !error_given(t->e, x))
+	if (BUSTED(CLEAR_IGNORED))
+		return;
+	if (xchg_relaxed(&x->gone, 1) || !error_given(t->e, x))
 		return;
 	error_payload(t->e, idx, NULL);
 	error_unkeep(t, idx);
@@ -251,22 +257,27 @@ static int error_out(struct pawl_engine *e, u32 idx, struct pawl_error *out)
 	return err(x->code, "an op failed: %s", x->text);
 }
 
-/* Give the error out, if nobody did: its code, or 0.  The caller holds a reference. */
+/*
+ * Report the error, unless it was reported.  Returns its code, or 0.  The caller holds a
+ * reference.  Progress: lock-free.
+ */
 int error_take(struct thread *t, u32 idx, struct pawl_error *out)
 {
 	struct error *x = error_of(t->e, idx);
+	bool ours = error_alive(t->e, idx) && !xchg_relaxed(&x->gone, 1) && error_given(t->e, x);
 
-	if (!BUSTED(ERROR_AGAIN) &&
-	    (!error_alive(t->e, idx) || xchg_relaxed(&x->gone, 1) || !error_given(t->e, x)))
+	if (BUSTED(ERROR_AGAIN))
+		ours = true;
+	if (!ours)
 		return 0;
 	error_unkeep(t, idx);
 	return error_out(t->e, idx, out);
 }
 
 /*
- * An error of an epoch after ours stays for the next wait for all, maybe in another place.
- * Release: who takes it there has taken what was in its first place, too, but by a
- * read-modify-write that nothing else puts after ours.
+ * Keep an error of an epoch after ours for the next wait for all, maybe in another slot.
+ * Release, because the thread that takes it there may not have taken what was in its first slot
+ * after we did.
  */
 static void error_back(struct thread *t, u32 idx)
 {
@@ -280,7 +291,10 @@ static void error_back(struct thread *t, u32 idx)
 	error_put(t, idx);
 }
 
-/* For a wait for all: the first error that was not given out; then none is left. */
+/*
+ * For a wait for all: end the epoch and report its first error that was not reported.
+ * Progress: lock-free.
+ */
 int error_take_all(struct thread *t, struct pawl_error *out)
 {
 	struct pawl_engine *e = t->e;
@@ -291,7 +305,7 @@ int error_take_all(struct thread *t, struct pawl_error *out)
 
 	if (out)
 		memset(out, 0, sizeof(*out));
-	/* This epoch's failures, all of them, are ours: whoever ends it gets its count. */
+	/* The thread that ends the epoch gets its count, and so all its failures. */
 	do {
 		if (!err_made(state))
 			return 0;
@@ -307,7 +321,7 @@ int error_take_all(struct thread *t, struct pawl_error *out)
 	for (i = 0; i < n; i++) {
 		struct error *x = error_of(e, kept[i]);
 
-		/* Gone, and not counted: who set that comes too late. */
+		/* If it is gone and not counted, the thread that set that is too late. */
 		if (load_relaxed(&x->epoch) == state.tag && (!given || !load_relaxed(&x->gone)) &&
 		    (!best || load_relaxed(&x->seq) < load_relaxed(&error_of(e, best)->seq)))
 			best = kept[i];
@@ -316,7 +330,7 @@ int error_take_all(struct thread *t, struct pawl_error *out)
 		store_relaxed(&error_of(e, best)->gone, 1);
 		code = error_out(e, best, out);
 	} else if (failed > given) {
-		/* More failed than are kept by name, and those were given out. */
+		/* More ops failed than errors are kept, and the kept ones were reported. */
 		code = err(-EIO, "%llu ops failed; their errors were not kept",
 			   (unsigned long long)(failed - given));
 		if (out) {

@@ -9,7 +9,7 @@ struct error {
 	u64 seq;		/* I: order of failing */
 	u64 epoch;		/* I: of the engine's wait-alls */
 	u32 refs;		/* A */
-	u32 gone;		/* A: given out or cleared */
+	u32 gone;		/* A: reported or cleared */
 	s32 code;		/* I */
 	u32 unused[3];
 	char op[48];

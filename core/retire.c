@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Run and retire: the end of an op, and the beginning of the ones behind it.
+ * Run and retire: run an op's body, release its accesses, and grant its successors.
  *
- * One read-modify-write per access.  A write sets DONE, drops its hold and takes the
- * list of waiting readers in one addition; a read drops its hold.  Whoever brings a
- * closed block to zero grants its successor and frees the block.
+ * A release is one read-modify-write per access.  A write sets DONE, drops its hold and takes
+ * the list of waiting readers in one addition; a read drops its hold.  The thread that brings
+ * a closed block to zero grants its successor and frees the block.
  *
  * Ordering:
  *   CORE-R1 (write's addition, acq_rel) <-> CORE-A2, CORE-A3: data to readers; list
@@ -13,11 +13,11 @@
  *   CORE-W2 (last grant, acquire)       <-> CORE-W1, CORE-W2
  *   CORE-C1 (token CAS, acquire)        <-> CORE-C2 (arming, release): exactly one completes
  *
- * Progress: retire is wait-free, bounded by the accesses that it releases, but for the
- * pools and the run queue of priorities, which are lock-free.  Bodies are the user's.
+ * Progress: wait-free, bounded by the accesses that are released, apart from the pools and the
+ * queue of priorities, which are lock-free, and from bodies and release functions.
  *
- * Lifetime: after its addition an access no longer owns its block, unless it brought
- * it to zero; the op goes to its pool when all accesses are released.
+ * Lifetime: after its addition an access no longer owns its block, unless it brought it to
+ * zero; the op is freed when all its accesses are released.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,16 +33,16 @@
 #include <core/trace.h>
 #include <core/wait.h>
 
-/* One access of a waiting op is granted; true: it was the last one. */
+/* Grant one access of a waiting op.  Returns true if it was the last one. */
 bool op_grant(struct op *op)
 {
-	/* One is left and it is ours: nobody else will touch the counter. */
+	/* If only ours is left, no other thread will touch the counter. */
 	if (load_acquire(&op->wait) == 1)	/* CORE-W2 <-> CORE-W1 */
 		return true;
 	return fetch_add_acq_rel(&op->wait, -1u) == 1;	/* CORE-W2 <-> CORE-W2 */
 }
 
-/* Ops that one completion made ready, oldest first; linked by op->wait, which is over. */
+/* Ops that one completion made ready, oldest first; linked by op->wait, now unused. */
 struct ready {
 	u32 head, tail;
 };
@@ -61,7 +61,7 @@ static inline void ready_add(struct thread *t, struct ready *r, struct op *op, u
 	r->tail = opi;
 }
 
-/* op became ready: it is returned if this thread may run it at once, else it is queued. */
+/* The op is ready: return it if this thread may run it at once, otherwise queue it. */
 static inline u32 ready_one(struct thread *t, struct op *op, u32 opi)
 {
 	if (likely(op->prop != PAWL_DELETE_VAR))
@@ -70,7 +70,7 @@ static inline u32 ready_one(struct thread *t, struct op *op, u32 opi)
 	return 0;
 }
 
-/* Several: the first one of the highest rank goes first, the others are queued. */
+/* Several ops are ready: the first of the highest rank as ready_one(); queue the others. */
 static __noinline u32 ready_several(struct thread *t, struct ready *r)
 {
 	struct pawl_engine *e = t->e;
@@ -86,9 +86,9 @@ static __noinline u32 ready_several(struct thread *t, struct ready *r)
 		}
 	}
 	op = op_of(e, best);
-	behind = op->wait;	/* once it is queued it may run and be gone */
+	behind = op->wait;	/* once it is queued it may complete and be freed */
+	/* Before the others are queued, since they must not go before it. */
 	run = ready_one(t, op, best);
-	/* Asked before the others are queued: they do not go before it. */
 	for (opi = r->head; opi; ) {
 		u32 cur = opi;
 
@@ -103,7 +103,7 @@ static __noinline u32 ready_several(struct thread *t, struct ready *r)
 	return run;
 }
 
-/* What to run next on this thread, or 0. */
+/* Queue the ready ops, apart from the one to run next on this thread.  Returns that, or 0. */
 static inline u32 ready_end(struct thread *t, struct ready *r)
 {
 	if (!r->head)
@@ -112,7 +112,7 @@ static inline u32 ready_end(struct thread *t, struct ready *r)
 	       ready_several(t, r);
 }
 
-/* The writer behind b may go: b, which we brought to zero, passes its error on. */
+/* This thread brought b to zero: pass its error on, free it, and grant the writer behind it. */
 static inline void grant_succ(struct thread *t, struct block *b, u32 bi, u64 s, struct ready *r)
 {
 	struct pawl_engine *e = t->e;
@@ -120,15 +120,16 @@ static inline void grant_succ(struct thread *t, struct block *b, u32 bi, u64 s, 
 	struct dep *d = dep_of(e, succ, &opi);
 	struct op *op = op_of(e, opi);
 
-	store_relaxed(&block_of(e, d->block)->err,
-		      s & BLOCK_ERR && !BUSTED(ERROR_STOPS) ? b->err : 0);
+	if (BUSTED(ERROR_STOPS))
+		s &= ~BLOCK_ERR;
+	store_relaxed(&block_of(e, d->block)->err, s & BLOCK_ERR ? b->err : 0);
 	if (!BUSTED(BLOCK_LEAK))
 		block_free(t, bi);
 	if (op_grant(op))
 		ready_add(t, r, op, opi);
 }
 
-/* The readers that waited for a version, oldest first. */
+/* Grant the readers that wait for a version, oldest first. */
 static void grant_readers(struct thread *t, u32 ref, struct ready *r)
 {
 	struct pawl_engine *e = t->e;
@@ -146,14 +147,14 @@ static void grant_readers(struct thread *t, u32 ref, struct ready *r)
 		struct op *op;
 
 		d = dep_of(e, ref, &opi);
-		after = load_relaxed(&d->link);	/* before the op can run and be gone */
+		after = load_relaxed(&d->link);	/* before the op can complete */
 		op = op_of(e, opi);
 		if (op_grant(op))
 			ready_add(t, r, op, opi);
 	}
 }
 
-/* The var ends with this op: nothing can be behind a deleting write. */
+/* A deleting write completes: free the var.  No access can be behind it. */
 static void var_end(struct thread *t, struct dep *d)
 {
 	struct pawl_engine *e = t->e;
@@ -166,13 +167,15 @@ static void var_end(struct thread *t, struct dep *d)
 	block_free(t, d->block);
 	if (unlikely(var_side_of(e, vi)->rec))
 		device_var_end(t, var_side_of(e, vi));
-	/* Relaxed: who makes a var of it comes after pool_put(), and CORE-V1 tells of that. */
-	store_relaxed(&v->gen, BUSTED(SAME_GEN) ? d->gen : gen_dead(d->gen));
+	/* Relaxed: the next user comes after pool_put(), and CORE-V1 orders what it does. */
+	store_relaxed(&v->gen, gen_dead(d->gen));
+	if (BUSTED(SAME_GEN))
+		store_relaxed(&v->gen, d->gen);
 	if (!gen_is_last(e, gen_dead(d->gen)))
 		pool_put(e->pool[POOL_VAR], &t->cache[POOL_VAR], vi);
 }
 
-/* Before a write's completion: its error is b's, and its version counts. */
+/* Before a write's completion: store the write's error, or none, in its block. */
 static __cold void block_poison(struct thread *t, struct block *b, u32 error)
 {
 	if (b->err == error)
@@ -185,9 +188,9 @@ static __cold void block_poison(struct thread *t, struct block *b, u32 error)
 }
 
 /*
- * Release all accesses.  error: what poisons the written vars, or 0; the caller holds
- * a reference.  plain (a constant): op_plain(), and no error.  Returns what to run next on
- * this thread, or 0.
+ * Release all accesses.  error poisons the written vars if it is not 0; the caller holds a
+ * reference.  plain is a constant: the op is op_plain() and there is no error.  Returns the op
+ * to run next on this thread, or 0.
  */
 static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 error, bool plain)
 {
@@ -201,15 +204,18 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 		struct dep *d = &deps[j];
 		u32 bi = d->block;
 		struct block *b = block_of(e, bi);
-		u64 s;
+		u64 s, early = 0;
+		u32 list;
 
-		/* An access that never was: its var went away during the push. */
+		/* The access was left out: its var was deleted during the push. */
 		if (unlikely(slow && !bi))
 			continue;
 		if (d->var & DEP_WRITE) {
 			struct var_side *side = var_side_of(e, d->var & ~DEP_WRITE);
 
-			if (likely(!(slow & OP_NO_COUNT)) && !BUSTED(VERSION_MISSED))
+			if (BUSTED(VERSION_MISSED))
+				slow |= OP_NO_COUNT;
+			if (likely(!(slow & OP_NO_COUNT)))
 				/* CORE-V1 <-> CORE-V2 */
 				store_release(&side->version, side->version + 1);
 			if (unlikely(slow & OP_DELETE)) {
@@ -219,10 +225,13 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 			if (!plain && unlikely(b->err | error))
 				block_poison(t, b, error);
 			if (BUSTED(LIST_LOST))
-				grant_readers(t, block_list(load_relaxed(&b->state)), &ready);
+				early = load_relaxed(&b->state);
 			s = fetch_add_acq_rel(&b->state, done);	/* CORE-R1 <-> CORE-A2, CORE-A3 */
-			if (block_list(s) && !BUSTED(LIST_LOST))
-				grant_readers(t, block_list(s), &ready);
+			list = block_list(s);
+			if (BUSTED(LIST_LOST))
+				list = block_list(early);
+			if (list)
+				grant_readers(t, list, &ready);
 			s += done;
 		} else {
 			if (bi >= RM_BASE) {
@@ -241,7 +250,7 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 	return ready_end(t, &ready);
 }
 
-/* The hold that stood for all fast readers of a version goes. */
+/* Drop the hold that covered all fast readers of a version (readmostly.c). */
 void hold_put(struct thread *t, u32 bi)
 {
 	struct block *b = block_of(t->e, bi);
@@ -261,7 +270,10 @@ u32 retire(struct thread *t, struct op *op, u32 error)
 	return release_all(t, op, error, false);
 }
 
-/* The first error that poisons a var of the op: of its reads, then of its writes. */
+/*
+ * Return the first error that poisons a var of the op, of its reads first, or 0.
+ * Progress: wait-free.
+ */
 u32 op_inherited(struct pawl_engine *e, struct op *op)
 {
 	struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
@@ -282,7 +294,7 @@ u32 op_inherited(struct pawl_engine *e, struct op *op)
 	return 0;
 }
 
-/* What poisons the vars that the op writes, with a reference; *status gets its code. */
+/* The error that poisons the vars that the op writes, with a reference, or 0. */
 static __cold u32 finish_error(struct thread *t, struct op *op, int *status)
 {
 	struct pawl_engine *e = t->e;
@@ -304,7 +316,7 @@ static __cold u32 finish_error(struct thread *t, struct op *op, int *status)
 	return error;
 }
 
-/* The body's engine, device and place on this thread's stack. */
+/* Fill in the body's frame and make it the innermost one of this thread. */
 static inline void frame_push(struct thread *t, struct frame *f, struct op *op, u32 opi)
 {
 	f->run.engine = t->e;
@@ -329,7 +341,7 @@ static inline void frame_pop(struct thread *t, struct frame *f)
 	store_relaxed(&t->running, f->up ? f->up->op : 0);
 }
 
-/* release() is called while the op holds its vars: like a body, it must not wait for them. */
+/* The op still holds its vars, so a release function must not wait for them, like a body. */
 static __noinline void finish_release(struct thread *t, struct op *op, u32 opi, int status)
 {
 	struct frame f;
@@ -339,21 +351,21 @@ static __noinline void finish_release(struct thread *t, struct op *op, u32 opi, 
 	frame_pop(t, &f);
 }
 
-/* One op more is over. */
+/* Count an op as complete. */
 static inline void completed(struct thread *t)
 {
 	u64 n = t->completed + 1;
 
 	/* CORE-N2 <-> CORE-N3: see ops_in_flight(). */
 	store_release(&t->completed, n);
-	/* A pusher sleeps at the window.  Other waits hear of it at the edge (engine_idle()). */
+	/* A pusher sleeps at the window.  Other waits are woken when the thread is idle. */
 	if (unlikely(load_relaxed(&t->e->gate)))
 		gate_pass(t);
 }
 
 /*
- * The op's body is over (or was skipped): status is its own, 0 or negative.  Returns
- * what to run next.  The op is gone afterwards.
+ * The op's body has returned or was skipped; status is 0 or a negative errno.  Completes the
+ * op and frees it.  Returns the op to run next on this thread, or 0.
  */
 u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 {
@@ -368,10 +380,11 @@ u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 		trace_event(t, TRACE_END, opi, op_name(op), 0);
 	if (unlikely(special & SPECIAL_RECORDING))
 		record_end(t, op, opi, op->flags & OP_STALE ? -ESTALE : status);
-	if (op->flags & OP_RELEASE)
+	if (op->flags & OP_RELEASE) {
 		finish_release(t, op, opi, op->flags & OP_STALE ? -ESTALE : status);
-	if (BUSTED(RELEASE_TWICE) && error && op->flags & OP_RELEASE)
-		finish_release(t, op, opi, status);
+		if (BUSTED(RELEASE_TWICE))
+			finish_release(t, op, opi, status);
+	}
 	next = retire(t, op, error);
 	if (unlikely(error))
 		error_put(t, error);
@@ -383,14 +396,14 @@ u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 		note_end(t, note, status);
 	completed(t);
 	if (unlikely((special & SPECIAL_NAIVE) && !waiter)) {
-		/* CORE-N7 <-> CORE-N8: the push returns, and has the data. */
+		/* CORE-N7 <-> CORE-N8: the push returns and sees the data. */
 		fetch_add_release(&thread_of(e, owner)->naive_pending, -1u);
 		exec_unpark(e->x, &thread_of(e, owner)->ex);
 	}
 	return next;
 }
 
-/* Lines that retire() will change, one locked access after the other: fetch them together. */
+/* Prefetch together the lines that release_all() changes one after the other. */
 static inline void warm_deps(struct pawl_engine *e, struct op *op)
 {
 	u32 n = load_relaxed(&op->ndeps), j;
@@ -409,13 +422,16 @@ static inline void warm_deps(struct pawl_engine *e, struct op *op)
 	}
 }
 
-/* The same, some time before.  The op may be another's by now: then it is of no use. */
+/*
+ * The same, some time before the op runs.  The op may be freed already; then the prefetch is
+ * useless.  Progress: wait-free.
+ */
 void op_warm(void *user, u32 work)
 {
 	warm_deps(user, op_of(user, work));
 }
 
-/* An asynchronous body: the op is its completer's from here on, and may be gone. */
+/* Run an asynchronous body.  Its completer owns the op from here on, and may have freed it. */
 static u32 run_async(struct thread *t, struct frame *f, struct op *op, u32 opi)
 {
 	u32 gen = ((load_relaxed(&op->token) >> 2) + 1) & 0x3fffffff;
@@ -441,7 +457,7 @@ static __noinline u32 run_end(struct thread *t, struct frame *f, struct op *op, 
 	return finish_op(t, op, opi, status);
 }
 
-/* The op is over without its body; a recording has a begin of it all the same. */
+/* Complete the op without its body; a recording still gets a begin event. */
 static u32 skip_op(struct thread *t, struct op *op, u32 opi, u32 special, int status)
 {
 	if (unlikely(special & SPECIAL_RECORDING))
@@ -449,11 +465,12 @@ static u32 skip_op(struct thread *t, struct op *op, u32 opi, u32 special, int st
 	return finish_op(t, op, opi, status);
 }
 
-/* An op about which something is not as usual, or an engine. */
+/* Slow path of run_op(): the op or the engine needs special handling. */
 static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 {
 	struct pawl_engine *e = t->e;
-	u32 special = load_relaxed(&e->special), error = 0;
+	u32 special = load_relaxed(&e->special), error = 0, none = OP_STALE | OP_WAITER;
+	bool skip;
 	struct frame f;
 	int status;
 
@@ -465,14 +482,18 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 	}
 	if (unlikely(special & SPECIAL_POISONED))
 		error = op_inherited(e, op);
-	if (unlikely(!op->fn ||
-		     (op->flags & (BUSTED(STALE_RUNS) ? OP_WAITER : OP_STALE | OP_WAITER)))) {
+	if (BUSTED(STALE_RUNS))
+		none = OP_WAITER;
+	if (unlikely(!op->fn || (op->flags & none))) {
 		status = 0;
 		if ((special & SPECIAL_DEVICES) && !(op->flags & (OP_STALE | OP_WAITER)))
 			status = device_order(t, op, opi);
 		return status == DEVICE_PARKED ? 0 : skip_op(t, op, opi, special, status);
 	}
-	if (unlikely(error && !(op->flags & OP_NO_SKIP) && !BUSTED(NO_SKIPPING))) {
+	skip = error && !(op->flags & OP_NO_SKIP);
+	if (BUSTED(NO_SKIPPING))
+		skip = false;
+	if (unlikely(skip)) {
 		count(&t->skipped);
 		return skip_op(t, op, opi, special, 0);
 	}
@@ -500,8 +521,8 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 }
 
 /*
- * Is there nothing about op but a body?  If nothing is special either, the op inherits no error,
- * and none of its blocks refers to one (error.c).
+ * Is the op nothing but a body?  If `special` is 0, it also inherits no error, and none of its
+ * blocks refers to one (error.c).
  */
 static inline bool op_plain(const struct pawl_engine *e, const struct op *op)
 {
@@ -510,8 +531,8 @@ static inline bool op_plain(const struct pawl_engine *e, const struct op *op)
 }
 
 /*
- * Run a ready op on this thread.  Returns what to run next.  This is run_slow() and
- * finish_op() without what a plain op does not need.
+ * Run a ready op on this thread.  Returns the op to run next, or 0.  The fast path is
+ * run_slow() and finish_op() without what a plain op does not need.
  */
 static __always_inline_fn u32 run_op(struct thread *t, struct op *op, u32 opi)
 {
@@ -533,7 +554,7 @@ static __always_inline_fn u32 run_op(struct thread *t, struct op *op, u32 opi)
 	return next;
 }
 
-/* Run one op and nothing that it makes ready. */
+/* Run one op; queue what it makes ready. */
 void run_alone(struct thread *t, struct op *op, u32 opi)
 {
 	u32 budget = alone_begin(t);
@@ -542,7 +563,7 @@ void run_alone(struct thread *t, struct op *op, u32 opi)
 	alone_end(t, budget);
 }
 
-/* The executor's way up. */
+/* Called by the executor: run an op, and then those that it makes ready. */
 void run_work(void *user, struct exec_thread *ex, u32 work)
 {
 	struct thread *t = container_of(ex, struct thread, ex);
@@ -557,6 +578,7 @@ static int complete(struct pawl_engine *e, pawl_token_t token, int status, const
 {
 	struct thread *t = thread_get(e);
 	u32 opi = (u32)token.h, gen = (u32)(token.h >> 32), want = gen << 2 | TOKEN_ARMED;
+	bool armed;
 	u32 budget;
 	struct op *op;
 
@@ -568,7 +590,10 @@ static int complete(struct pawl_engine *e, pawl_token_t token, int status, const
 		return err(-EINVAL, "complete: %#llx is no token", (unsigned long long)token.h);
 	op = op_of(e, opi);
 	/* CORE-C1 <-> CORE-C2 */
-	if (!cas_acquire_relaxed(&op->token, &want, gen << 2 | TOKEN_DONE) && !BUSTED(TOKEN_TWICE))
+	armed = cas_acquire_relaxed(&op->token, &want, gen << 2 | TOKEN_DONE);
+	if (BUSTED(TOKEN_TWICE))
+		armed = true;
+	if (!armed)
 		return err(-EALREADY, "complete: this run was completed before");
 	if (unlikely(status < 0 && (text || payload)))
 		op_err_set(op, error_make(t, status, op_name(op), text));
@@ -609,7 +634,7 @@ static int fail(struct pawl_run *run, int code, const char *text, void *payload)
 	struct frame *f = container_of(run, struct frame, run);
 	struct op *op;
 
-	/* An asynchronous op gives its message to pawl_complete(), and may be over. */
+	/* An asynchronous op passes its message to pawl_complete(), and may be complete. */
 	if (code >= 0 || run->token.h) {
 		payload_drop(run->engine, payload);
 		return code;

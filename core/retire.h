@@ -5,17 +5,17 @@
 
 #include <core/op.h>
 
-/* A body on the stack of this thread. */
+/* A body on the stack of a thread. */
 struct frame {
-	struct pawl_run run;	/* first: pawl_fail() gets from it to the frame */
+	struct pawl_run run;	/* pawl_fail() finds the frame by container_of() */
 	struct frame *up;
 	struct thread *t;
 	u32 op;
 };
 
 /*
- * Around a completion by a thread that will not go on with what it makes ready: all of
- * it is queued, in order.
+ * These enclose a completion by a thread that does not run what it makes ready: all of that is
+ * queued, in order.
  */
 static inline u32 alone_begin(struct thread *t)
 {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Vars: creation, and what may be asked of one.  Deletion is an op (push.c, var_end()
- * in retire.c).
+ * Vars: creation, and queries.  Deletion is an op (push.c, var_end() in retire.c).
  *
  * Ordering: CORE-V2 (generation, acquire) <-> CORE-V3 (generation of a new var), and
  * CORE-V2 (version, acquire) <-> CORE-V1 (version: here and in retire.c).
  *
- * Progress: as each function says.  Lifetime: a var's memory is a var for the life of
- * the engine; the generation in the handle says whether it is the same one.
+ * Progress: creation and queries are lock-free (pools, and the retries of var_error_get()).
+ *
+ * Lifetime: a var's memory is a var for the life of the engine; the generation in the handle
+ * shows whether it is the same var.
  */
 #include <core/error.h>
 
@@ -29,16 +30,18 @@ int pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
 		pool_put(e->pool[POOL_VAR], &t->cache[POOL_VAR], vi);
 		return err(-ENOMEM, "var_create: out of blocks (config.max_vars, max_ops)");
 	}
-	/* Version 0: done, nobody holds it. */
-	/* look() may come to it by another var's old word: then that var's data is in sight. */
+	/*
+	 * Version 0 is complete and has no holds.  Release: var_poll() may get here by the old word
+	 * of another var, and must then see that var's data.
+	 */
 	store_release(&b->state, BLOCK_DONE);
 	store_relaxed(&b->err, 0);
 	store_relaxed(&b->var, vi);
 	v = var_of(e, vi);
 	store_release(&var_side_of(e, vi)->version, 0);	/* CORE-V1 <-> CORE-V2 */
-	/* Whoever still looks at the var that was here is refused by the generation. */
+	/* A thread that still reads the var that was here is refused by the generation. */
 	store_release(&v->word.val, word_make(bi, bi, 0, 0));
-	/* With an old word it does no harm: that is deleted. */
+	/* With the value of the old word it does no harm, since that is DELETED. */
 	store_relaxed(&v->word.tag, tag_make(t->slot, ++t->seq, TAG_SIMPLE | TAG_KNOWN));
 	gen = gen_alive(e, load_relaxed(&v->gen));
 	store_release(&v->gen, gen);	/* CORE-V3 <-> CORE-V2 */
@@ -60,7 +63,7 @@ int pawl_var_version(struct pawl_engine *e, pawl_var_t v, uint64_t *out)
 	if (var_check(t, v))
 		return err(-ESTALE, "var_version: no var, or it was deleted");
 	*out = load_acquire(&var_side_of(e, vi)->version);	/* CORE-V2 <-> CORE-V1 */
-	/* It was still that var's: a later one's version tells that the generation has changed. */
+	/* With the version of a later var, that var's generation is visible, too. */
 	if (load_relaxed(&var_of(e, vi)->gen) != (u32)(v.h >> 32))
 		return err(-ESTALE, "var_version: the var was deleted meanwhile");
 	return 0;
@@ -68,9 +71,9 @@ int pawl_var_version(struct pawl_engine *e, pawl_var_t v, uint64_t *out)
 PAWL_EXPORT(pawl_var_version);
 
 /*
- * The error of the newest finished version, with a reference, or 0; also 0 while two
- * or more writes wait behind that version.  Lock-free: takes a reference only if the
- * object was alive, and looks again that the block is still this var's and names it.
+ * Return the error of the newest complete version, with a reference, or 0; also 0 while two or
+ * more writes wait behind that version.  It takes a reference only if the object has one, and
+ * then checks that the block still belongs to this var and names the error.
  */
 static u32 var_error_get(struct thread *t, u32 vi, u32 gen)
 {
@@ -91,7 +94,7 @@ static u32 var_error_get(struct thread *t, u32 vi, u32 gen)
 
 			b = block_of(e, i ? word_prev(w.val) : word_cur(w.val));
 			s = load_acquire(&b->state);
-			/* Whose block it is: read before the last look at the tag. */
+			/* The block's var, read before the last check of the tag. */
 			if ((s & BLOCK_DONE) && load_acquire(&b->var) == vi) {
 				idx = s & BLOCK_ERR ? load_relaxed(&b->err) : 0;
 				break;
@@ -105,13 +108,13 @@ static u32 var_error_get(struct thread *t, u32 vi, u32 gen)
 		x = error_of(e, idx);
 		refs = load_relaxed(&x->refs);
 		/*
-		 * CORE-E7 <-> CORE-E6: the looks that follow are after it.  If the memory is another
-		 * error's, they find that the var went on.
+		 * CORE-E7 <-> CORE-E6: the checks below come after it.  If the memory belongs
+		 * to another error by now, they find that the var has changed.
 		 */
 		while (refs && !cas_acq_rel_relaxed(&x->refs, &refs, refs + 1))
 			;
 		if (!refs)
-			continue;	/* given back at this moment */
+			continue;	/* it was freed at this moment */
 		if (load_relaxed(&v->word.tag) == w.tag && load_relaxed(&b->var) == vi &&
 		    load_relaxed(&b->err) == idx)
 			return idx;
@@ -120,8 +123,8 @@ static u32 var_error_get(struct thread *t, u32 vi, u32 gen)
 }
 
 /*
- * Where a call about a var's error begins: 0, the calling thread's part, and the error, with
- * a reference, or 0 if there is none.
+ * The common part of calls about a var's error.  On success (0) *tp is the calling thread and
+ * *error the error, with a reference, or 0.
  */
 static int var_error_begin(struct pawl_engine *e, pawl_var_t v, const char *who, struct thread **tp,
 		   u32 *error)

@@ -32,7 +32,7 @@ BUILD_BUG_ON(VAR_GROUP * sizeof(struct var_side) != sizeof(struct var));
 /* One version of a var: the write that makes it and the reads that see it. */
 struct block {
 	u64 state;		/* A: state.h */
-	u32 succ;		/* reference of the next writer, which writes it before CLOSED */
+	u32 succ;		/* reference of the next writer, stored before CLOSED */
 	u32 err;		/* error that the write inherited; with ERR, its own */
 	u32 var;		/* A: the var whose version it is, or 0 */
 	u32 unused[3];

@@ -2,28 +2,28 @@
 /*
  * Waits.
  *
- * A wait on a var takes its place in the var as a read (readable) or as a write that
- * makes no version (writable), with no body: whoever grants it wakes the waiting
- * thread, and that one only.  The thread then gives its place up.  A wait that times
- * out leaves its place to whoever grants it.
+ * A wait on a var is an op without a body: a read (readable), or a write that makes no version
+ * (writable).  The thread that grants it wakes the waiting thread and no other.  The waiting
+ * thread then releases the access.  A wait that times out leaves its op behind; the thread that
+ * grants it then completes it.
  *
  * Ordering:
  *   CORE-G1 (granter's CAS on the token, release) <-> CORE-G2 (waiter's read)
  *   CORE-N2 (completed, release) <-> CORE-N3 (sum, acquire), CORE-N1 <-> CORE-N4
- *   CORE-N9 <-> CORE-N10, CORE-N11 <-> CORE-N12: of threads that left (live_leave())
+ *   CORE-N9 <-> CORE-N10, CORE-N11 <-> CORE-N12: threads that left (live_leave())
  *
- * All over: `completed` of all threads is summed first, then `pushed`.  An op counted
- * in completed was pushed before, and its push is seen by the later sum; so if the
- * sums are equal, every op whose push was counted was over at the first sum.
+ * Wait for all: `completed` of all threads is summed first, then `pushed`.  An op that is
+ * counted in completed was pushed before, and the later sum contains its push.  So if the sums
+ * are equal, every op whose push was counted was complete at the first sum.
  *
  *      waiter                              last completer
  *      nflight++                           completed++
  *      PARKED, smp_mb()  (exec/park.c)     smp_mb()
- *      sums: not over -> sleep             nflight?  sums: over -> unpark
+ *      sums differ: sleep                  nflight?  sums are equal: unpark
  *
- * Bad outcome: both look before both write.  The barriers, here and before a sleeper's last
- * look, forbid it (CORE-N5 <-> CORE-N6, EXEC-P6).  The check costs a completer nothing while
- * it has more to run: the last completion is followed by an idle edge.
+ * Bad outcome: both read before both have written.  The barriers, here and before a sleeper's
+ * last check, forbid it (CORE-N5 <-> CORE-N6, EXEC-P6).  The check costs a completer nothing
+ * while it has more to run: the last completion is followed by the edge to idle.
  *
  * Progress: blocking by purpose; meanwhile the thread runs ready ops.
  */
@@ -38,15 +38,15 @@
 #include <core/wait.h>
 #include <core/record_format.h>
 
-/* The slot in a var that a wait kept when it timed out. */
+/* The op that a wait left behind when it timed out. */
 struct given_up {
 	u32 op, token, var, gen, block;
 };
 
 /*
- * A body that waits more than HELP_DEPTH bodies deep leaves ready ops to others, so that the
- * stack does not grow without need: unless all workers that could run them wait so as well.
- * Then the last one that came goes on helping, however deep.
+ * A body that waits more than HELP_DEPTH bodies deep runs no ready ops, so that the stack does
+ * not grow without need, unless all workers that could run them wait in this way as well.  Then
+ * the last one continues to help, however deep.
  */
 static enum exec_help deep_begin(struct thread *t)
 {
@@ -60,11 +60,11 @@ static enum exec_help deep_begin(struct thread *t)
 
 static enum exec_help wait_helps(struct thread *t)
 {
-	/* Should no worker come to a queue, nobody else would run what is in it. */
+	/* If no worker serves a queue, no other thread would run its ops. */
 	return t->e->help || t->depth ? EXEC_HELP : EXEC_HELP_DESERTED;
 }
 
-/* A wait that may be inside a body. */
+/* Wait for cond(), maybe inside a body.  Progress: blocking by purpose. */
 int wait_body(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns)
 {
 	struct pawl_engine *e = t->e;
@@ -78,7 +78,7 @@ int wait_body(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_
 	return rc;
 }
 
-/* Does a body on this thread's stack hold the var? */
+/* Does an op whose body is on this thread's stack hold the var? */
 static bool held_here(struct thread *t, u32 vi)
 {
 	struct pawl_engine *e = t->e;
@@ -101,7 +101,7 @@ static bool held_here(struct thread *t, u32 vi)
 	return false;
 }
 
-/* A place that a waiting thread took is granted. */
+/* The op of a wait is granted: wake its thread.  Progress: lock-free. */
 void waiter_granted(struct thread *t, struct op *op, u32 opi)
 {
 	struct pawl_engine *e = t->e;
@@ -110,8 +110,9 @@ void waiter_granted(struct thread *t, struct op *op, u32 opi)
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && device_wait_parks(t, op, opi))
 		return;
 	/*
-	 * The owner may give up, or come back (given_up_reuse()), at this moment.  If it gave up, the
-	 * op goes to its next user behind us, and behind the owner's last look at it.
+	 * The owner may give up, or reuse the op (given_up_reuse()), at this moment.  If it
+	 * gave up, the next user of the op comes after us, and after the owner's last access to
+	 * it.
 	 */
 	while (!cas_acq_rel_acquire(&op->token, &tok,	/* CORE-G1 <-> CORE-G2, both ways */
 				    (tok & ~3u) | TOKEN_DONE))
@@ -121,7 +122,7 @@ void waiter_granted(struct thread *t, struct op *op, u32 opi)
 			exec_unpark(e->x, &thread_of(e, owner)->ex);
 		return;
 	}
-	/* Nobody waits any more: an op without a body. */
+	/* No thread waits for it any more: complete it like an op without a body. */
 	if (!BUSTED(GIVEN_UP_STAYS))
 		exec_push(op_queue(e, op), &t->ex, opi, op->prio, 0);
 }
@@ -133,7 +134,10 @@ static bool granted(void *arg)
 	return (load_acquire(&op->token) & TOKEN_MASK) == TOKEN_DONE;	/* CORE-G2 <-> CORE-G1 */
 }
 
-/* 1: nothing to wait for and no error; 0: look closer; -EBUSY: it is not over; -ESTALE. */
+/*
+ * Check the var without an op.  Returns 1 if there is nothing to wait for and no error, -EBUSY
+ * if there is, -ESTALE if the var was deleted, or 0 if that takes an op to find out.
+ */
 static int var_poll(struct thread *t, u32 vi, u32 gen, bool write)
 {
 	struct pawl_engine *e = t->e;
@@ -142,17 +146,17 @@ static int var_poll(struct thread *t, u32 vi, u32 gen, bool write)
 	u32 joined = w.val & WORD_LASTW ? 0 : word_joined(w.val);
 	u64 s;
 
-	/* Instead of the hold of those who are counted elsewhere, themselves. */
+	/* Replace the hold of the fast readers by their number. */
 	if (tag_is_rm(w.tag) && !(w.tag & RM_TAG_CLOSED))
 		joined += rm_reading(e, rm_tag_index(w.tag)) - 1;
 
-	/* Whose word it is, is in sight with the word (pawl_var_create()). */
+	/* Reading the word also makes v->gen visible; see pawl_var_create(). */
 	if ((w.val & WORD_DELETED) || load_relaxed(&v->gen) != gen)
 		return err(-ESTALE, "wait: the var was deleted");
 	s = load_acquire(&block_of(e, word_cur(w.val))->state);	/* CORE-A3 <-> CORE-R1 */
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && device_busy(e, vi, write))
 		s &= ~BLOCK_DONE;
-	/* The block was that var's if the word, after it, still says so. */
+	/* The state was that of this var if the word has not changed. */
 	if (load_relaxed(&v->word.tag) != w.tag)
 		return 0;
 	if (!(s & BLOCK_DONE) || (write && ((block_count(s) + joined) & JOIN_MASK)))
@@ -161,9 +165,9 @@ static int var_poll(struct thread *t, u32 vi, u32 gen, bool write)
 }
 
 /*
- * A place that an earlier wait of this thread gave up on the same var: it serves again, so that
- * polling with a timeout does not fill the var with places.  Returns the op, or 0.  *newest:
- * nothing was pushed to the var since, so it is all that there is to wait for.
+ * Reuse the op that an earlier wait of this thread left behind in the same var, so that polling
+ * with a timeout does not fill the var's queue.  Returns the op, or 0.  *newest: nothing was
+ * pushed to the var since, so there is nothing else to wait for.
  */
 static u32 given_up_reuse(struct thread *t, u32 vi, u32 gen, bool write, bool *newest)
 {
@@ -181,7 +185,7 @@ static u32 given_up_reuse(struct thread *t, u32 vi, u32 gen, bool write, bool *n
 		*g = t->given_up[--t->ngiven_up];
 		w = word_snapshot(var_of(e, vi));
 		*newest = word_cur(w.val) == block && (!write || (w.val & WORD_LASTW));
-		/* Granted meanwhile, or another op by now: the token tells. */
+		/* The token shows if it was granted meanwhile, or is another op now. */
 		if (!cas_relaxed(&op->token, &tok, (tok & ~3u) | TOKEN_ARMED))
 			return 0;
 		return opi;
@@ -189,7 +193,7 @@ static u32 given_up_reuse(struct thread *t, u32 vi, u32 gen, bool write, bool *n
 	return 0;
 }
 
-/* Remember the place; without memory for that, a later wait takes another one. */
+/* Remember the op; without memory for that, a later wait makes another one. */
 static void give_up(struct thread *t, u32 opi, u32 tok, const struct dep *d)
 {
 	struct given_up *g;
@@ -215,7 +219,7 @@ static void give_up(struct thread *t, u32 opi, u32 tok, const struct dep *d)
 	t->given_up[t->ngiven_up++] = (struct given_up){ opi, tok, d->var, d->gen, d->block };
 }
 
-/* The thread leaves; its places stay with whoever grants them. */
+/* The thread leaves; the ops that its waits left behind complete when they are granted. */
 void wait_exit(struct thread *t)
 {
 	free(t->given_up);
@@ -223,7 +227,7 @@ void wait_exit(struct thread *t)
 	t->ngiven_up = t->given_up_cap = 0;
 }
 
-/* Take a place in the var.  NULL: *rc. */
+/* Push the op of a wait.  Returns NULL with the error in *rc. */
 static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bool write, int *rc)
 {
 	struct op *op = op_new(t, opi);
@@ -246,7 +250,7 @@ static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bo
 		return NULL;
 	}
 	store_relaxed(&op->token, ((op->token >> 2) + 1) << 2 | TOKEN_ARMED);
-	/* CORE-N1 <-> CORE-N4; the window does not count for waits. */
+	/* CORE-N1 <-> CORE-N4; waits do not respect the window. */
 	store_release(&t->pushed, t->pushed + 1);
 	if (push_op(t, op, *opi)) {
 		push_undo(t, op);
@@ -259,22 +263,22 @@ static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bo
 }
 
 /*
- * The place was granted, and goes.  take: the var's error is the caller's; an error that stays
- * is inherited by what was pushed behind the place.
+ * The op of a wait was granted: release it.  take: report the var's error to the caller; an
+ * error that stays is inherited by the ops behind it.
  */
 static int wait_end(struct thread *t, struct op *op, u32 opi, bool write, bool take,
 		    struct pawl_error *out)
 {
 	struct pawl_engine *e = t->e;
 	struct block *b = block_of(e, dep_version(e, op->deps[0].block));
-	/* As the grant found it, which is over. */
+	/* The error at the time of the grant. */
 	u32 error = write || (load_relaxed(&b->state) & BLOCK_ERR) ? b->err : 0, budget;
 	int rc = take && error ? error_take(t, error, out) : 0;
 
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && take && !rc)
 		rc = device_wait_error(t, op, out);
 	budget = alone_begin(t);
-	/* A write without an error would end the error that stays. */
+	/* A write without an error would clear an error that is to stay. */
 	retire(t, op, write && !take ? error : 0);
 	alone_end(t, budget);
 	op_free(t, op, opi);
@@ -307,7 +311,7 @@ again:
 	if (t->frame && held_here(t, vi))
 		return err(-EDEADLK, "wait: the var is held by the op that waits for it");
 	if (rc == -EBUSY && !left)
-		return err(-ETIMEDOUT, "wait: not over");
+		return err(-ETIMEDOUT, "wait: not complete");
 
 	newest = true;
 	opi = given_up_reuse(t, vi, (u32)(h.h >> 32), write, &newest);
@@ -318,28 +322,28 @@ again:
 				return rc;
 	}
 	tok = load_relaxed(&op->token) & ~3u;
-	/* Once it is given up it may be gone: what is needed of it, now. */
+	/* Once it is given up it may be freed: copy what is needed of it. */
 	d.var = op->deps[0].var;
 	d.gen = op->deps[0].gen;
 	d.block = op->deps[0].block;
 	d.link = 0;
 	if (!granted(op)) {
-		/* No time: var_poll() was overtaken by a push.  No body runs here then. */
+		/* Without time, var_poll() was overtaken by a push; run no bodies then. */
 		rc = left ? wait_body(t, granted, op, left) : -ETIMEDOUT;
 		if (rc) {
 			u32 want = tok | TOKEN_ARMED;
 
-			/* The grant may come at this very moment: then CORE-G2 <-> CORE-G1. */
+			/* The grant may come at this moment: CORE-G2 <-> CORE-G1. */
 			if (cas_acq_rel_acquire(&op->token, &want, tok | TOKEN_NONE)) {
 				give_up(t, opi, tok, &d);
-				return err(rc, "wait: not over after %lld ns", (long long)timeout_ns);
+				return err(rc, "wait: not complete after %lld ns", (long long)timeout_ns);
 			}
 		}
 	}
 	rc = wait_end(t, op, opi, write, newest, out);
 	if (newest)
 		return rc;
-	/* That was the place of an earlier wait.  What was pushed behind it is still to come. */
+	/* That was the op of an earlier wait.  Wait for what was pushed behind it. */
 	if (end) {
 		now = exec_now_ns();
 		left = now < end ? (s64)(end - now) : 0;
@@ -382,7 +386,7 @@ int pawl_wait_writable(struct pawl_engine *e, pawl_var_t v, int64_t timeout_ns,
 }
 PAWL_EXPORT(pawl_wait_writable);
 
-/* Pushed so far; a little more while threads leave.  Progress: wait-free. */
+/* Ops pushed so far; the sum may be too large while threads leave.  Progress: wait-free. */
 u64 ops_pushed(struct pawl_engine *e)
 {
 	struct thread *t;
@@ -391,13 +395,13 @@ u64 ops_pushed(struct pawl_engine *e)
 
 	for_each_live(e, t, i)
 		sum += load_acquire(&t->pushed);	/* CORE-N4 <-> CORE-N1, CORE-N10 <-> CORE-N9 */
-	/* After the slots: of threads that left meanwhile (live_leave()). */
+	/* After the slots, to include threads that left meanwhile (live_leave()). */
 	return sum + load_relaxed(&e->gone.pushed);
 }
 
 static u64 sum_completed(struct pawl_engine *e)
 {
-	/* Before the slots.  CORE-N12 <-> CORE-N11 */
+	/* Before the slots (live_leave()).  CORE-N12 <-> CORE-N11 */
 	u64 sum = load_acquire(&e->gone.completed);
 	struct thread *t;
 	u32 i;
@@ -407,20 +411,30 @@ static u64 sum_completed(struct pawl_engine *e)
 	return sum;
 }
 
-/* Never 0 while an op of whose push the caller knows is in flight.  Progress: wait-free. */
-u64 ops_in_flight(struct pawl_engine *e)
+/* The planted bug SUMS_SWAPPED. */
+static inline u64 sums_swapped(struct pawl_engine *e)
 {
-	u64 pushed = BUSTED(SUMS_SWAPPED) ? ops_pushed(e) : 0, done = sum_completed(e);
+	u64 pushed = ops_pushed(e);
 
-	/* Slots are looked for again: whose op was completed is there, too. */
-	return (BUSTED(SUMS_SWAPPED) ? pushed : ops_pushed(e)) - done;
+	return pushed - sum_completed(e);
 }
 
-/* This thread is going to wait until at most `limit` ops are in flight. */
+/* Never 0 while an op whose push is visible here is in flight.  Progress: wait-free. */
+u64 ops_in_flight(struct pawl_engine *e)
+{
+	u64 done = sum_completed(e);
+
+	if (BUSTED(SUMS_SWAPPED))
+		return sums_swapped(e);
+	/* It reads the slots again, to find the threads that pushed what was completed. */
+	return ops_pushed(e) - done;
+}
+
+/* This thread will wait until at most `limit` ops are in flight.  Progress: wait-free. */
 void wait_flight_begin(struct thread *t, u64 limit)
 {
 	store_relaxed(&t->waits_flight, limit + 1);
-	/* CORE-N5 <-> CORE-N6: the barrier is the one before the last look (EXEC-P6). */
+	/* CORE-N5 <-> CORE-N6: the barrier is the one before the last check (EXEC-P6). */
 	fetch_add_relaxed(&t->e->nflight, 1);
 }
 
@@ -433,8 +447,8 @@ void wait_flight_end(struct thread *t)
 }
 
 /*
- * After completions: wake who waits for few ops in flight, or none.  Called when this
- * thread has nothing more to run, and every now and then while it has.
+ * After completions: wake threads that wait until few ops, or none, are in flight.  Called when
+ * this thread has nothing more to run, and now and then while it has.  Progress: wait-free.
  */
 void flight_check(struct thread *t)
 {
@@ -451,7 +465,9 @@ void flight_wake(struct thread *t, u64 limit)
 
 	if (!BUSTED(FLIGHT_NO_MB))
 		smp_mb();	/* CORE-N6 <-> CORE-N5 */
-	if (likely(!load_relaxed(&e->nflight)) || BUSTED(FLIGHT_FORGOTTEN))
+	if (BUSTED(FLIGHT_FORGOTTEN))
+		return;
+	if (likely(!load_relaxed(&e->nflight)))
 		return;
 	flight = min_u(ops_in_flight(e), limit);
 	for_each_live(e, w, i)
@@ -469,7 +485,7 @@ static bool none_in_flight(void *arg)
 	return !ops_in_flight(arg);
 }
 
-/* Until no op is in flight. */
+/* Wait until no op is in flight.  Progress: blocking by purpose. */
 int wait_none(struct thread *t, s64 timeout_ns, enum exec_help help)
 {
 	struct pawl_engine *e = t->e;
@@ -495,7 +511,7 @@ static int wait_all(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *ou
 	if (unlikely(!t))
 		return thread_last.code;
 	if (t->depth)
-		return err(-EDEADLK, "wait_all: from inside an op, which is not over");
+		return err(-EDEADLK, "wait_all: from inside an op, which is not complete");
 	end = timeout_ns > 0 && e->devices ? (s64)exec_now_ns() + timeout_ns : 0;
 	rc = wait_none(t, timeout_ns, wait_helps(t));
 	if (!rc && e->devices) {
@@ -517,7 +533,7 @@ int pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *
 }
 PAWL_EXPORT(pawl_wait_all);
 
-static bool naive_over(void *arg)
+static bool naive_complete(void *arg)
 {
 	struct thread *t = arg;
 
@@ -525,15 +541,17 @@ static bool naive_over(void *arg)
 }
 
 /*
- * Naive engine: the push that is not inside a body runs what is ready until all that
- * this thread pushed, from here or from bodies, is over.
+ * Naive engine: a push that is not inside a body runs ready ops until all ops that this thread
+ * pushed, here or from bodies, are complete.  Progress: blocking by purpose.
  */
 int wait_naive(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
 
-	if (!t->depth && !BUSTED(NAIVE_EARLY)) {
-		exec_wait(e->x, &t->ex, naive_over, t, -1, EXEC_HELP);
+	if (BUSTED(NAIVE_EARLY))
+		return 0;
+	if (!t->depth) {
+		exec_wait(e->x, &t->ex, naive_complete, t, -1, EXEC_HELP);
 		flight_check(t);
 	}
 	return 0;

@@ -69,7 +69,7 @@
 	X(BLOCK_LEAK, "retire: the block before a granted write is not freed")		\
 	X(SAME_GEN, "retire: a deleted var keeps its generation")			\
 	X(STALE_RUNS, "retire: an op runs though it lost a var during its push")	\
-	X(RELEASE_TWICE, "retire: the release of a failed op is called twice")		\
+	X(RELEASE_TWICE, "retire: the release of an op is called twice")		\
 	X(TOKEN_TWICE, "retire: an asynchronous op may be completed again")		\
 	X(ERROR_STOPS, "retire: an error does not propagate to the next version")	\
 	X(ERROR_COUNTED_TWICE, "error: a failure counts twice")				\
