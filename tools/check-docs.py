@@ -8,6 +8,7 @@ In README.md, CONTRIBUTING, tests/README and Documentation/*.md:
   - `f()`, `g()` (file) and, in tables, `f()`, `g()`, file: the functions are defined there;
   - a link leads to a file, and to a heading in it;
   - test_x is the name of a test or of a suite;
+  - the first section of design.md, the walk of an op, names each .c file of the layers once;
   - the numbers listed in NUMBERS are those of the sources.
 """
 import glob
@@ -24,6 +25,9 @@ CALLS = r"`[a-z_]\w*\(\)`(?:(?:, | and |, and )`[a-z_]\w*\(\)`)*"
 OTHER_FILES = re.compile(r"tests/\w+\.list$|tests/model/model_\w+$|include/pawl/pawl\.cdef$|/\w+_x(?:\.c)?$")
 # functions of CMake, and examples of names
 OTHERS = {"add_subdirectory", "grant"}
+
+# the first section of design.md
+WALK = "From push to completion"
 
 # (document, text with numbers in parentheses, what they are in the sources): an expression of
 # macros and of options (CONFIG_*), or a file and a regular expression whose group is one.
@@ -144,6 +148,11 @@ def main():
             if m.group() != "test_x" and m.group() not in tests and \
                "START_TEST(%s)" % m.group() not in text:
                 say(m.start(), "there is no test %s" % m.group())
+    walk = read("Documentation/design.md").partition("\n" + WALK + "\n")[2].partition("\nContract\n")[0]
+    said = re.findall(r"`((?:core|exec|device|pool)/\w+\.c)`", walk)
+    for path in names("core/*.c", "exec/*.c", "device/*.c", "pool/*.c"):
+        if said.count(path) != 1:
+            bad.append("Documentation/design.md: \"%s\" names %s %d times" % (WALK, path, said.count(path)))
     for doc, pattern, *wanted in NUMBERS:
         text = read(os.path.join("Documentation", doc))
         said = re.search(pattern, text)
