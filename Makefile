@@ -6,7 +6,7 @@ PATCHLEVEL = 1
 SUBLEVEL = 0
 
 # The layers, lowest first: include/base is below them all, include/pawl is the API.
-# libpawl is all but the last, which is a library of its own on libpawl.
+# libpawl is all but the last, which is a library that uses libpawl.
 lib-layers := pool device exec core
 layers := $(lib-layers) compat
 

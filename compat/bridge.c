@@ -120,7 +120,7 @@ static __always_inline_fn void op_body(struct mx_call *c, struct pawl_op *d)
 }
 
 /*
- * In the naive kind an op is over when its push returns, and the pusher gets its error, as
+ * In the naive kind an op is complete when its push returns, and the pusher gets its error, as
  * from MXNet's; from inside a body it is the outermost push that does.
  */
 static int naive_told(struct pawl_mx_engine *e, const struct pawl_op *d, void **exception)
@@ -364,7 +364,7 @@ int pawl_mx_var_new(struct pawl_mx_engine *e, struct pawl_mx_var **out)
 }
 PAWL_EXPORT(pawl_mx_var_new);
 
-/* The delete op: nothing is behind it, and nobody else has the var. */
+/* The delete op: no op is queued behind it, and no other thread uses the var. */
 static int run_delete(struct pawl_run *run, void *arg)
 {
 	struct mx_call *c = arg;

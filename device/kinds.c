@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The kinds of devices beside CPUs that this build has.  A file of its own: a test program
+ * The kinds of devices beside CPUs that this build has.  A separate file: a test program
  * that has one more kind links another definition (tests/device/kinds.c).
  */
 #include <device/device.h>

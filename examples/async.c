@@ -3,7 +3,7 @@
  * async - an op whose body starts something and returns.
  *
  * The body hands its token to another thread, here one that stands for a disk or a network.
- * The op is complete when somebody calls pawl_complete() with the token, once, from any
+ * The op is complete when some thread calls pawl_complete() with the token, once, from any
  * thread.  No worker of the engine waits meanwhile.
  */
 #include <pawl/engine.h>

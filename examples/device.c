@@ -51,7 +51,7 @@ int main(void)
 	if (pawl_engine_create(&cfg, &e) || pawl_var_create(e, &data) ||
 	    pawl_var_create(e, &result))
 		goto err;
-	/* A CPU device has no memory of its own. */
+	/* A CPU device has no separate memory. */
 	if (dev.kind == PAWL_CPU)
 		there = malloc(BYTES);
 	else if (pawl_device_alloc(e, dev, BYTES, &there))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * host_loop - an engine without threads of its own.
+ * host_loop - an engine without threads.
  *
  * With workers = 0 the engine starts no thread.  The host runs ready ops when it likes: one at
  * a time between the other things that its loop does, or all of them until a condition is true.

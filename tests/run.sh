@@ -8,7 +8,7 @@
 #	NAME <tab> SECONDS <tab> COMMAND
 #
 # A command passes with status 0, is skipped with 77, and fails with any other or when
-# its time is over.  One line is printed per test, and for a failure the end of what it
+# its time has passed.  One line is printed per test, and for a failure the end of what it
 # said, for a pass the lines of figures (C16 ...).  At the end come the failures once more, in
 # short, and "N passed, N failed, N skipped".  The status is 1 if any failed.
 #

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * count.c - LD_PRELOAD: how often the C library was asked for memory, a lock or a
- * condition.  The counts go to the file named by BENCH_COUNT when the process ends.
+ * count.c - LD_PRELOAD: counts calls of the C library for memory, locks and conditions.  The
+ * counts are written to the file that BENCH_COUNT names when the process ends.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

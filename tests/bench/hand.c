@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * hand.c - what an op costs that one core pushes and the other runs, without an engine.
+ * hand.c - the cost of an op that one core pushes and another runs, without an engine.
  *
- * What a dependency engine like this one moves if pushes come from any thread at any time: the op,
- * with its body and argument; a word per var, changed by a compare-and-swap; a block per write,
- * which the op's end completes by an addition and the next write of the var looks at; a slot of
- * a ring; and what the body writes.  1024 vars take turns, as in indep, and 128 ops are in flight.
- * Nothing is allocated, checked or counted, nobody sleeps, and there is one pusher and one worker.
+ * It moves what any dependency engine of this kind moves if pushes come from any thread at any
+ * time: the op, with its body and argument; a word per var, changed by a compare-and-swap; a
+ * block per write, which the op's end completes by an addition and the next write of the var
+ * checks; a slot of a ring; and what the body writes.  1024 vars take turns, as in indep, and
+ * 128 ops are in flight.  Nothing is allocated, checked or counted, no thread sleeps, and
+ * there is one pusher and one worker.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * loops.c - threads that drive an engine themselves: does one more cost the others anything?
+ * loops.c - threads that each run their own ops: does one more thread slow down the others?
  *
- * Every thread has vars of its own, STRIDE apart, so that no line of theirs is another's by
- * the way in which an engine lays out its vars.  Every result is compared with a serial run.
+ * Each thread has its own vars, STRIDE apart, so that an engine does not put vars of two
+ * threads on one cache line.  Every result is compared with a serial run.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -253,8 +253,8 @@ static void several(const struct measure *m, int workers, unsigned int nops,
 	double ns, rate;
 
 	/*
-	 * Else two new threads share a core for the first few ms, and do not meet.  With workers
-	 * there are more threads than these to be placed: that is the scheduler's.
+	 * Else two new threads share a core for the first few ms, and do not meet.  With
+	 * workers there are more threads than these to be placed: that is the scheduler's.
 	 */
 	bench_opts.pin |= kind != LOOP_PUSH_WAIT;
 	if (kind == LOOP_PUSH)

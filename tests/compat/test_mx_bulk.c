@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* compat/bulk.c: consecutive small pushes of a thread gather into one op. */
+/* compat/bulk.c: consecutive small pushes of a thread are gathered into one op. */
 #include <check.h>
 #include <errno.h>
 #include <pthread.h>
@@ -50,7 +50,9 @@ static struct pawl_mx_engine *engine(void)
 	struct pawl_mx_engine *e = NULL;
 
 	MUST(!pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e));
-	/* The size is the thread's: without a fork per test the test before has left its own. */
+	/*
+	 * The size is the thread's: without a fork per test the test before has left its own.
+	 */
 	MUST(pawl_mx_set_bulk_size(e, 0) >= 0);
 	return e;
 }
@@ -285,7 +287,10 @@ START_TEST(test_many_vars)
 }
 END_TEST
 
-/* The size is the thread's, for all its engines; those it pushes to in turn get what is theirs. */
+/*
+ * The size is the thread's, for all its engines; those it pushes to in turn get what is
+ * theirs.
+ */
 static void *other_thread(void *arg)
 {
 	struct pawl_mx_engine *e = arg;

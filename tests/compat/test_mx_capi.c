@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The C interface as a C program sees it: pushes with arrays and deleters, bad arguments,
- * arrays and their views, copies, resources, the profiler.  No header but the installed ones.
+ * The C interface as a C program uses it: pushes with arrays and deleters, bad arguments,
+ * arrays and their views, copies, resources, the profiler.  Only installed headers are
+ * included.
  */
 #include <check.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * mxnet::Engine in C++, on all three kinds: what MXNet's own tests of its engine look at
- * (start and stop, random work against a serial run, operators, versions, the C calls with
- * vars of the C++ side), and its behaviours by number (Documentation/mxnet.md).
+ * mxnet::Engine in C++, on all three kinds: what MXNet's own tests of its engine check (start
+ * and stop, random work against a serial run, operators, versions, C calls with vars of the
+ * C++ side), and its behaviours by number (Documentation/mxnet.md).
  */
 #include <mxnet/c_api.h>
 #include <mxnet/engine.h>

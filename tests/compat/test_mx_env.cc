@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The environment by MXNet's names.  Each case runs in a process of its own: this program. */
+/* MXNet's environment variables take effect.  Each case runs this program as a process. */
 #include <mxnet/c_api.h>
 #include <mxnet/engine.h>
 #include <dlfcn.h>
@@ -75,7 +75,10 @@ static void AtOnce(FnProperty prop, int n)
 	EXPECT(in == 0);
 }
 
-/* GPU contexts, on a CUDA runtime of ours: bodies have its stream, and all is in the order of vars. */
+/*
+ * GPU contexts, on a CUDA runtime of ours: bodies have its stream, and all is in the order of
+ * vars.
+ */
 static int Gpus()
 {
 	Engine *e = Engine::Get();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* C++ exceptions travel along data and are thrown once, of their own type. */
+/* C++ exceptions travel along data and are thrown once, with their own type. */
 #include <mxnet/c_api.h>
 #include <mxnet/engine.h>
 #include <memory>

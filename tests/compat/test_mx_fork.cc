@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fork(): the child goes on with the engine, the vars, the operators and the arrays of its
- * parent, and both with their own copy.
+ * fork(): the child continues with copies of its parent's engine, vars, operators and arrays.
  */
 #include <mxnet/c_api.h>
 #include <mxnet/engine.h>

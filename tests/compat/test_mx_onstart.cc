@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The form of MXNet's master: on_start is the second argument of an asynchronous body. */
+/* The interface of MXNet's master: on_start is the second argument of an asynchronous body. */
 #define PAWL_MX_API 20000
 #include <mxnet/c_api.h>
 #include <mxnet/engine.h>

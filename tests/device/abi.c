@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * device/cuda_abi.h against CUDA's own headers, where they are: it compiles, or not.
+ * device/cuda_abi.h agrees with CUDA's own headers, if they are installed: otherwise this file
+ * does not compile.
  */
 #include <cuda_runtime_api.h>
 #include <device/cuda_abi.h>

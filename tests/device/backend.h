@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kinds of devices that a test of theirs goes through: the CPU, the fake one, CUDA on
- * the runtime of fakecudart.c, and, with PAWL_TEST_CUDA=1 in the environment, the real
- * CUDA instead of that.  fails, step, lose and unload are NULL where nobody can tell the
- * device what to do.
+ * The kinds of devices on which each device test runs: the CPU, the fake device, CUDA on the
+ * runtime of fakecudart.c, and, with PAWL_TEST_CUDA=1 in the environment, real CUDA instead.
+ * fails, step, lose and unload are NULL for kinds that a test cannot control.
  */
 #ifndef TESTS_DEVICE_BACKEND_H
 #define TESTS_DEVICE_BACKEND_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The contract of struct device_ops (device/device.h), for every kind of device alike:
- * the same tests, with nothing that depends on the kind but what backend.h can tell it.
+ * The contract of struct device_ops (device/device.h): the same tests for every kind of device.
+ * backend.h has what depends on the kind.
  */
 #include <signal.h>
 #include "../unit/util.h"

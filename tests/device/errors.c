@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Engines with devices on which something fails: bodies, the device, each of its calls.
- */
+/* Engines with devices on which something fails: bodies, the device, and each of its calls. */
 #include "fixture.h"
 
 static int fail_on_device(struct pawl_run *run, void *arg)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fake device, for tests: streams that complete work late.  One set-up per process.
+ * The fake device, for tests: streams that complete work late.  One configuration per process.
  */
 #ifndef TESTS_DEVICE_FAKE_H
 #define TESTS_DEVICE_FAKE_H

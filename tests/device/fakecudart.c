@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A CUDA runtime without CUDA: the functions that device/cuda.c uses, on top of the fake
- * device, so that cuda.c goes through the tests where there is no GPU.  The library has a
- * copy of fake.c of its own.
+ * A CUDA runtime without CUDA: the functions that device/cuda.c uses, implemented with the
+ * fake device, so that tests execute cuda.c on machines without a GPU.  The library contains a
+ * second copy of fake.c.
  *
- * fakecudart_*() are for the tests: set it up, let a call fail, count calls.
+ * Tests call fakecudart_*() to configure it, to make a call fail, and to count calls.
  */
 #include <stdio.h>
 #include <stdlib.h>

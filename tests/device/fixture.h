@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the suites of engines with devices share: each goes through every kind of device
+ * What the suites of engines with devices share.  Each suite runs on every kind of device
  * (backend.h); b is the one under test.
  */
 #ifndef TESTS_DEVICE_FIXTURE_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Takes the place of device/kinds.c: the fake device is a kind, too. */
+/* Replaces device/kinds.c: the fake device is a kind too. */
 #include "fake.h"
 
 const struct device_ops *device_of_kind(u32 kind)

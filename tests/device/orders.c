@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Random programs over vars, with ops on CPUs and devices, against the same program run
- * one op after the other.  Devices finish what is in their streams in an order and with
- * delays of their own, which the seed decides; every program is one such order.
+ * Random programs over vars, with ops on CPUs and devices, are compared with a serial run of
+ * the same program.  Devices complete the work of their streams in an order and with delays
+ * that the seed determines; every program tests one such order.
  *
  *	orders [PROGRAMS [SEED [KIND]]]	default: PAWL_DEVICE_ORDERS, else 3000; from seed 1;
  *					KIND: "fake" or "cuda" alone, else in turn
  *
- * A quarter of the engines has devices that go on by themselves, with delays counted in turns.
- * In the others this program moves them, a piece at a time, between its pushes or only while it
- * waits: so a lot piles up in the streams, and comes in any order.
+ * A quarter of the engines has devices that run by themselves, with delays counted in turns.
+ * In the others this program completes their work piece by piece, between its pushes or only
+ * while it waits: so much work accumulates in the streams, and completes in any order.
  *
- * An op reads the cells of its vars and writes each cell that it may write with a hash of
- * all that it read and its own number: a missed dependency changes the hash.  On a device
- * this is done by a host call in the op's stream, after a copy that takes its time.
+ * An op reads the cells of its vars, and writes a hash of all that it read and of its own
+ * number to each cell that it may write: a missed dependency changes the hash.  On a device a
+ * host call in the op's stream does this, after a copy that takes some time.
  */
 #define UTIL_NO_CHECK
 #include "../unit/util.h"

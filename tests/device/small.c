@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * All orders of small programs: every program of a few ops over two vars, each op on a compute
- * stream, on a copy stream or on the CPU, and each var of it read, written or neither; for
- * each program every order in which the device may finish what is in its streams.  Then each
- * program again, once for every call of the device, with that call failing.
+ * All orders of small programs: every program of a few ops over two vars, where each op is on
+ * a compute stream, on a copy stream or on the CPU, and reads, writes or ignores each var.
+ * Each program runs in every order in which the device may complete the work of its streams,
+ * and then once for every call of the device, with that call failing.
  *
  *	small [OPS [FROM TO [ORDERS]]]	default: PAWL_DEVICE_SMALL, else 2 ops; programs
  *					FROM to TO of them; ORDERS random orders (1)
  *					with each failing call
  *
  * An op writes a hash of all that it reads: a missed dependency changes it in some order.
- * Nothing moves on the device but by the test's hand, the engine has no workers, and the
- * reaper always looks, so the same choices lead to the same run.
+ * Only the test completes work of the device, the engine has no workers, and the reaper polls
+ * without sleeping, so the same choices lead to the same run.
  */
 #define UTIL_NO_CHECK
 #include "../unit/util.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Streams of engines with devices: which one an op gets, who waits for whom, how much is in them.
+ * Streams of engines with devices: which stream an op uses, which streams wait for which, and
+ * the limit of work on a stream.
  */
 #include <core/devices.h>
 #include "fixture.h"

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Fault points: everything that the library asks of the system fails in turn.
+ * Fault points: each call of the system that the library makes fails in turn.
  *
- * The linker sends the library's calls of the C library here (--wrap, tests/Makefile): memory
- * (malloc and its kin, mmap, mprotect, madvise), threads (pthread_create, keys, fork handlers),
- * files and shared libraries, and waits on futexes.  While a scenario is armed, its k-th call
- * fails, once or with all that follow, for k = 1, 2, ... until a run ends without having come
- * to call k.
+ * The linker redirects the library's calls of the C library to this file (--wrap,
+ * tests/Makefile): memory (malloc and others, mmap, mprotect, madvise), threads
+ * (pthread_create, keys, fork handlers), files and shared libraries, and waits on futexes.
+ * While a scenario is armed, its k-th call fails, alone or with all later ones, for k = 1, 2,
+ * ... until a run ends before call k.
  *
- * Each run is a process of its own.  In it, every call of the library that fails must say
- * why, and have had no effect: what was accepted runs, once, and nothing else does; after
- * the faults the engine does a piece of work, and ends; then nothing that was allocated or
- * mapped is left but what a run without faults leaves.  A signal, a hang or a failed check
- * of a run is a failure, with the command that repeats it.
+ * Each run is a separate process.  In it, every call of the library that fails must return an
+ * error with a text, and have had no effect: accepted ops run once, and no others run; after
+ * the faults the engine runs some work, and is destroyed; then no more memory is allocated or
+ * mapped than in a run without faults.  A signal, a hang or a failed check is a failure, and
+ * prints the command that repeats it.
  *
  * A program is this file and one with scenarios:
  *
@@ -466,7 +466,9 @@ static void scenario(const struct scenario *s, struct totals *t, u32 step)
 	for (c = 0; c < CLASSES; c++)
 		t->classes[c] += out->classes[c];
 	for (mode = 0; mode < 2; mode++) {
-		/* The number of calls is not the same in each run: until two do not come to k. */
+		/*
+		 * The number of calls is not the same in each run: until two do not come to k.
+		 */
 		for (k = 1, misses = 0; misses < 2 && (!s->most || k <= s->most); k += step) {
 			int rc = run(s, k, mode);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the programs of fault points share (fault.c): calls that fail in turn, what a run of a
- * scenario checks, and a small world of an engine with vars.
+ * What the programs of fault points share (fault.c): calls that fail in turn, the checks of a
+ * run of a scenario, and a small engine with vars.
  */
 #ifndef TESTS_FAULT_H
 #define TESTS_FAULT_H

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Fault points of devices: memory, threads and the CUDA library, refused while engines
- * with devices are made, used and destroyed; see fault.c.  The fake device, and
- * device/cuda.c on the run time of tests/device/fakecudart.c.  (That each call of a device
- * fails once is tests/device/errors'.)
+ * Fault points of devices (see fault.c): memory, threads and the CUDA library are refused
+ * while engines with devices are created, used and destroyed.  The devices are the fake
+ * device, and device/cuda.c on the runtime of tests/device/fakecudart.c.  tests/device/errors
+ * lets each call of a device fail.
  *
- * An op may fail here, since what its body puts into the stream may be refused.  Then all
- * that reads its data is skipped; whoever is not skipped must find all work done.
+ * An op may fail here, since the work that its body queues on the stream may be refused.  Then
+ * everything that reads its data is skipped; an op that is not skipped must find all work done.
  */
 #include "fault.h"
 #include <pawl/device.h>

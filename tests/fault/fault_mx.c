@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Fault points of libpawl_mx: memory and threads refused to its engines, vars, pushes,
- * operators, arrays, and to the child of a fork; see fault.c.
+ * Fault points of libpawl_mx (see fault.c): memory and threads are refused to its engines,
+ * vars, pushes, operators, arrays, and to the child of a fork.
  *
- * Whatever becomes of a push, what it was given is dropped once; a body runs once if the push
- * was accepted.  What the library keeps for the life of the process (lists of small objects,
- * names, the process's engine) is in a run without faults, too.
+ * Whether a push is accepted or refused, its arguments are released once; a body runs once if
+ * the push was accepted.  What the library keeps until the process ends (lists of small
+ * objects, names, the process's engine) is also kept in a run without faults.
  */
 #include "fault.h"
 #include <pawl/mx_c_api.h>
@@ -100,7 +100,9 @@ static void push_one(u32 i, u32 nr, u32 nw)
 		m.accepted++;
 }
 
-/* With keep an argument may go a little after its op was over: when the body is off the stack. */
+/*
+ * With keep an argument may go a little after its op was over: when the body is off the stack.
+ */
 static bool all_dropped(void)
 {
 	u32 i;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parts of fuzz_engine: what an input and the serial model are made of.
+ * The parts of fuzz_engine: the structures of an input and of the serial model.
  *
- * The model is written apart from the engine: a list of nodes in push order (a node is an
- * op, a delete, one run of a graph), for each var the last node that writes it,
- * and a log of what happened.
+ * The model is independent of the engine: a list of nodes in push order (a node is an op, a
+ * delete, or one run of a graph), for each var the last node that writes it, and a log of
+ * what happened.
  */
 #ifndef TESTS_FUZZ_ENGINE_H
 #define TESTS_FUZZ_ENGINE_H

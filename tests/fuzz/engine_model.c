@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Afterwards: the log and the data against the serial model. */
+/* After a run: compares the log and the data with the serial model. */
 #include "engine.h"
 
 static u32 alive(u32 failure)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls that push: ops, batches, graphs, vars and their ends; and bad arguments. */
+/*
+ * Calls that push: ops, batches, graphs, creation and deletion of vars; and bad arguments.
+ */
 #include "engine.h"
 
 u16 slot_new(void)

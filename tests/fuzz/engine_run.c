@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The bodies of ops, what they find, and the model's side of a push. */
+/* The bodies of ops and their checks, and the model's side of a push. */
 #include "engine.h"
 
 static u64 mix(u64 a, u64 b)

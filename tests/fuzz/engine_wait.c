@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls that wait, run ready ops, ask, take errors, or stop the engine. */
+/* Calls that wait, run ready ops, query, take errors, or stop the engine. */
 #include "engine.h"
 
 static void auto_begin(void)

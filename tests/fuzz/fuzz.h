@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the fuzz targets share.  A target is one function over bytes, the entry that
- * libFuzzer calls; replay.c is a main() that calls it without libFuzzer.
+ * What the fuzz targets share.  A target is one function over bytes, the entry that libFuzzer
+ * calls; replay.c is a main() that calls it without libFuzzer.
  *
- * A target that finds something calls fuzz_broken(), which prints the one command that
- * runs the same bytes again.
+ * A target that finds a fault calls fuzz_broken(), which prints the command that runs the same
+ * bytes again.
  */
 #ifndef TESTS_FUZZ_H
 #define TESTS_FUZZ_H

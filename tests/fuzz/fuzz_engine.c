@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The engine under calls that bytes choose: which call, with which arguments, by which of
- * three threads; and, where the engine has no workers, also what bodies do while they
- * run, which ready op runs when, and who completes what.  One call is made at a time, so
- * there is one order of all pushes, and a serial model knows what must come out.  Without
- * workers (three inputs of four) everything follows from the bytes.
+ * The engine under calls that bytes select: which call, with which arguments, by which of
+ * three threads; and, if the engine has no workers, also the actions of bodies, which ready op
+ * runs when, and which thread completes what.  One call is made at a time, so there is one
+ * order of all pushes, and a serial model predicts the result.  Without workers (three inputs
+ * of four) the bytes determine everything.
  *
- *   while ops run: nobody is beside a writer; each finds the version that the number of
+ *   while ops run: no op runs beside a writer; each op finds the version that the number of
  *     writes pushed before it demands (engine_run.c);
- *   calls: each returns what the documentation says, bad arguments included (engine_push.c,
+ *   calls: each returns what the documentation says, also with bad arguments (engine_push.c,
  *     engine_wait.c);
- *   waits: what they promise is over is over (engine_wait.c);
- *   afterwards: data as a serial run makes it; which ops were skipped and with which
- *     error, what each wait gave, as the log and the rules of errors.md demand; each op
+ *   waits: the ops that they wait for are complete when they return (engine_wait.c);
+ *   at the end: the data are those of a serial run; the skipped ops, their errors, and the
+ *     errors that each wait returned follow from the log and the rules of errors.md; each op
  *     was released once (engine_model.c); the engine's own counts agree.
  */
 #include "engine.h"

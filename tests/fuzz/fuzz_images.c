@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The reader of image files (tools/pawl/images.c) on any bytes; as they are, and once more
- * with their checksum mended, since no mutation gets past a wrong one.
+ * The reader of image files (tools/pawl/images.c) with any bytes, as they are and with a
+ * correct checksum, which no mutation would find.
  *
- * It accepts or refuses: refused with a negative errno and a message; what it accepts has
- * every field in its range and every byte readable; without its last byte it is refused.
+ * The reader either refuses with a negative errno and a message, or accepts; then every field
+ * is in its range, every byte is readable, and the file without its last byte is refused.
  */
 #include <errno.h>
 #include "fuzz.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The readers of MXNet's model files (tools/pawl/model.c) on any bytes.  An input is
- * both files: two bytes, low one first, say how many of the rest are the symbol file,
- * and what follows is the .params file.  0: the symbol file is a fixed one of one layer;
- * 0xffff: the .params file is a fixed one, and all the rest is the symbol file.
+ * The readers of MXNet's model files (tools/pawl/model.c) with any bytes.  An input contains
+ * both files: the first two bytes, low one first, are the length of the symbol file, and the
+ * .params file follows it.  0: a fixed symbol file of one layer is used; 0xffff: a fixed
+ * .params file is used, and the rest is the symbol file.
  *
- * Refused: with a negative errno and a message that names one of the files.  Accepted: the
- * layers fit together, all weights are readable, and a row goes through them.
+ * The readers either refuse with a negative errno and a message that names one of the files, or
+ * accept; then the layers fit together, all weights are readable, and one row is computed.
  */
 #include <errno.h>
 #include "fuzz.h"

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The reader of recordings (tools/pawl/record.c) and the replay on any bytes.  The first
- * byte of an input is what is done with the rest: 0, it is the file; else it is the file but
- * for the magic numbers and sums of its chunks, which are put in, so that what is behind
- * them is reached.
+ * The reader of recordings (tools/pawl/record.c) and the replay with any bytes.  If the first
+ * byte of an input is 0, the rest is the file.  Otherwise the target inserts the magic numbers
+ * and checksums of the chunks, so that the code behind those checks is reached.
  *
- * Refused: with a negative errno and a message that names the file and what is wrong.
- * Accepted: every number is in its bounds; and if the ops have a serial order, each of them
- * is in it once, every thread's in the order of its pushes, and an engine that replays it keeps
- * the order.
+ * The reader either refuses with a negative errno and a message that names the file and what
+ * is wrong, or accepts; then every number is within its bounds.  If the ops have a serial
+ * order, each of them is in it once, every thread's ops in the order of its pushes, and an
+ * engine that replays it keeps the order.
  */
 #include <errno.h>
 #include "fuzz.h"

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The engine under two or three threads that call at once: bytes choose what each of them does
- * in each round; between two rounds they meet, within one they run freely.
+ * The engine under calls of two or three concurrent threads: bytes select the calls of each
+ * thread in each round.  The threads meet between two rounds and run freely within one.
  *
- * What came out is judged by stamps that ops take while they hold their vars (in their release,
- * which skipped ops have, too): there must be one serial order of all pushes that explains every
- * stamp, and respects each thread's order, the rounds, and that a body pushes after its own op.  A
- * batch is one push.  Beside that: nobody is beside a writer; each accepted op is released once,
- * and runs once or is skipped with cause; a refused one never; what a wait promises to be over
- * is over; each error is given once; the engine's own counts and versions agree.
+ * Ops take stamps while they hold their vars (in their release function, which skipped ops
+ * have too).  One serial order of all pushes must explain every stamp, and respect each
+ * thread's order, the rounds, and that a body pushes after its own op.  A batch is one push.
+ * Besides: no op runs beside a writer; each accepted op is released once, and runs once or is
+ * skipped for a reason; a refused op does neither; the ops that a wait waits for are complete
+ * when it returns; each error is returned once; the engine's own counts and versions agree.
  *
- * The bytes do not fix which thread is how fast: an input that failed may need more than one run.
+ * The bytes do not determine the speed of the threads: an input that failed may need several
+ * runs.
  */
 #define UTIL_NO_CHECK
 #include "../unit/util.h"

@@ -4,9 +4,9 @@
  *
  *	fuzz_x [-r SEED -n INPUTS] [-v] [FILE | FOLDER]...
  *
- * With -r, after the files: INPUTS inputs, each made from SEED + i: random bytes, or a
- * file of those given with some bytes changed, cut or joined to another.  A failure prints
- * the command that runs the failed input again; -v says what it does.
+ * With -r, after the files: INPUTS inputs, each made from SEED + i: random bytes, or one of
+ * the given files with some bytes changed, cut or joined to another file.  A failure prints
+ * the command that runs the failed input again; -v prints each call.
  */
 #include <dirent.h>
 #include <signal.h>

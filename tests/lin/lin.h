@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Histories: calls of a few threads, who makes them, and who judges them. */
+/* Histories of calls by a few threads: how they are made and judged. */
 #ifndef TESTS_LIN_H
 #define TESTS_LIN_H
 

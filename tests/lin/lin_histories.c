@@ -3,30 +3,30 @@
  * Linearizability of short histories that real threads made.
  *
  * A history is a few calls of two or three threads, each with its begin, its end and its
- * result.  Its parts:
- *   prioq    prioq_push, pop and peek: there is a serial order of the calls, which keeps
- *            that of each thread and real time, in which each pop and peek gives the
- *            entry that is first by (priority, order)
- *   runq     exec_push and exec_take, works taken one by one: there is such an order in
- *            which each take gives the first that any producer pushed with the highest
- *            priority
- *   hoard    the same with batches.  One consumer: as runq.  Several: each work is taken
- *            once, none is hidden from a take that began when it was there
- *   pool     get and put, objects also put by others than got them: for each object, gets
- *            and puts have an order in which they take turns
- *   push     pawl_push and pawl_push_batch over several vars: there is an order of the
- *            pushes that explains what each op found in each var, keeps that of each
- *            thread, and real time
+ * result. The parts:
  *
- * The first three by search with a memo (Wing and Gong, made quick as by Lowe), the
- * fourth by the same per object, the last by looking for a cycle.
+ *   prioq    prioq_push, pop and peek: there is a serial order of the calls that respects the
+ *            order of each thread and real time, and in which each pop and peek returns the
+ *            first entry by (priority, order)
+ *   runq     exec_push and exec_take, with work taken piece by piece: there is such an order in
+ *            which each take returns the first piece of any producer with the highest priority
+ *   hoard    the same with batches.  With one consumer: as runq.  With several: each piece is
+ *            taken once, and none is hidden from a take that began after it was queued
+ *   pool     get and put, where other threads free objects than allocated them: the gets and
+ *            puts of each object have an order in which they alternate
+ *   push     pawl_push and pawl_push_batch over several vars: an order of the pushes explains
+ *            what each op found in each var, and respects the order of each thread and real
+ *            time
  *
- * Controls: the same calls with a fault put between, and histories written by hand.  Each
- * must be convicted, or the program fails.
+ * The first three are judged by a search with a memo (Wing and Gong, with the improvements of
+ * Lowe), the fourth by the same per object, the last by a search for a cycle.
+ *
+ * Controls: the same calls with a planted fault, and histories written by hand.  Each must be
+ * convicted; otherwise the program fails.
  *
  *	lin_histories [-s SEED] [-n HISTORIES] [-t SECONDS] [PART]...
  *
- * A failure prints the history and the command.  The seed fixes the calls, not how the
+ * A failure prints the history and the command.  The seed determines the calls, not how the
  * threads interleave: -n repeats it.
  */
 #include "lin.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The threads that make histories, all at once, and the clock that they share. */
+/* The threads that make histories concurrently, and the clock that they share. */
 #include "lin.h"
 
 static u64 stamps;		/* A */

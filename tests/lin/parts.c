@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The parts: what calls the threads make, of which object. */
+/* The parts: which calls the threads make, on which object. */
 #include "lin.h"
 
 /* --- prioq --- */

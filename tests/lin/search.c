@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Judges: is there a serial order of a history's calls?  By search with a memo (Wing and
- * Gong, made quick as by Lowe); by counting; for pushes by looking for a cycle.
+ * Judges: do the calls of a history have a serial order?  They use a search with a memo (Wing
+ * and Gong, with the improvements of Lowe), counts, and for pushes a search for a cycle.
  */
 #include "lin.h"
 
@@ -38,9 +38,9 @@ static bool memo_has(struct search *s, u32 set, u64 seq)
 }
 
 /*
- * A take from a run queue looks at one part after the other.  If it finds nothing, some work may
- * have been put in meanwhile, by another thread, where it had looked; but none that was there
- * before.
+ * A take from a run queue looks at one part after the other.  If it finds nothing, some work
+ * may have been put in meanwhile, by another thread, where it had looked; but none that was
+ * there before.
  */
 static bool may_miss(const struct search *s, u64 seq, const struct call *c)
 {

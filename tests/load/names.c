@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program with functions of its own that are called like functions inside the library.
- * A push that is refused, an op that runs and a wait would call some of them.
+ * A program with functions that have the names of functions inside the library.  A refused
+ * push, an op that runs, and a wait would call some of them if the library did not hide its
+ * names.
  */
 #include <stdio.h>
 #include <stdlib.h>

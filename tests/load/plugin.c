@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plugin TLS LIBPAWL [LIBPAWL_MX]: a program that is not linked with libpawl and loads it late,
- * after a library that has used up space for thread-local variables; then runs ops, from two
- * threads, with a recording in plugin.rec where there is one (its events are sections of RCU).
+ * plugin TLS LIBPAWL [LIBPAWL_MX]: a program that is not linked with libpawl and loads it
+ * late, after a library that has used up the space for thread-local variables.  It then runs
+ * ops from two threads, with a recording in plugin.rec if the library has recordings (its
+ * events are RCU sections).
  */
 #include <dlfcn.h>
 #include <pthread.h>

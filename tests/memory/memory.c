@@ -3,13 +3,13 @@
  * Bounded memory: a thread that is stopped for long cannot make the others use more and more.
  *
  * A thread is stopped (by a signal, at a random moment of its work at full speed) while it
- * pushes, while it runs ops, or inside the body of a reader; the others go on at full speed
- * for a while, and the memory of the process is measured.  It must not grow by more than
- * what caches and rings can hold.  In a fourth part the others push on the very var that a
- * stopped reader holds, until the engine refuses.
+ * pushes, while it runs ops, or inside the body of a reader.  The others continue at full
+ * speed for a while, and the memory of the process is measured.  It must not grow by more than
+ * what caches and rings can hold.  In a fourth part the others push on the var that a stopped
+ * reader holds, until the engine refuses.
  *
- * The control is a scheme that frees by liburcu's call_rcu(), with a reader that is stopped:
- * its memory must be seen to grow.
+ * The control is a scheme that frees by liburcu's call_rcu(), with a stopped reader: its
+ * memory must grow.
  *
  *	memory [--seconds S]	(PAWL_MEMORY_SECONDS; 1 for each part)
  */

@@ -7,31 +7,32 @@
  *	w0r1 r0 | w1+r1		thread 0 pushes an op that writes var 0 and reads var 1, then a
  *				reader of var 0; thread 1 pushes a batch of two
  *
- * An op is a list of accesses (w, r and the var's digit).  Others:
+ * An op is a list of accesses (w or r, and the var's digit).  Other calls:
  *	d0	delete var 0		R0, W0	wait until it is readable, writable
- *	A	wait for all		.	run what is ready, all of it
- *	n1	make var 1, then only	p2w0	an op with priority 2; m2w0: -2
- *	a w0..	asynchronous property: runs inside the push if it can
- *	f, k	the op's body fails; it runs although something before it failed
- *	q0, z0	wait as R0, W0, with a limit that is over at once
- *	V0	version of var 0	E0, C0, T0	its error: look, clear, take
+ *	A	wait for all		.	run everything that is ready
+ *	n1	create var 1, which only this call may do
+ *	p2w0	an op with priority 2; m2w0: -2
+ *	a w0..	asynchronous property: it runs inside the push if it can
+ *	f, k	the op's body fails; the op runs although an earlier one failed
+ *	q0, z0	wait as R0, W0, with a limit that has passed already
+ *	V0	version of var 0	E0, C0, T0	its error: read, clear, take
  *	g w0..	on the device (test_device.c); i, o, h: its streams for copies in, out, priority
- *	l w0..	the same, and the device is lost by it
+ *	l w0..	the same, and it loses the device
  *	gd0	delete var 0 in the order of the device
- *	N, u w0	adopt a stream; an op on it, if this thread has heard of it
+ *	N, u w0	adopt a stream; an op on it, if it is visible to this thread
  *	y w0.., Y	an asynchronous op; complete it, if this thread has its token
  *	G	push the graph of several ops
- *	M	give memory back (pawl_trim())
+ *	M	pawl_trim()
  *	Z	create the engine
- *	..#..	what comes before # is done by the set-up, as thread 0
- *	x	this thread does not call the engine any more
- *	X	destroy the engine, if all others have said so
+ *	..#..	the set-up makes the calls before #, as thread 0
+ *	x	this thread makes no more calls of the engine
+ *	X	destroy the engine, if all other threads have passed x
  * At its end each thread runs what is ready.
  *
- * Checked while ops run: a write is alone, reads are with reads; an op runs once; an op
- * whose push was over before another conflicting push began is over before that one runs;
- * the payload of a var, plain memory, is what the last writer left.  At rest: all ran,
- * versions are right, nothing leaked.
+ * Checked while ops run: a write is alone, reads run only beside reads; an op runs once; an op
+ * whose push returned before another conflicting push began is complete before that one runs;
+ * the payload of a var, plain memory, is what the last writer left.  At rest: all ops have
+ * run, the versions are right, nothing has leaked.
  */
 #ifndef MODEL_ENGINE_H
 #define MODEL_ENGINE_H

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * An eventfd of the model: a counter that one thread adds to and another clears.  Every access
- * is a place to switch, and in one order with all others, as the kernel's lock makes it.
+ * An eventfd of the model: a counter that one thread increments and another clears.  The
+ * scheduler may switch at every access, and all accesses have one order, as the kernel's lock
+ * provides.
  */
 #include <base/atomic.h>
 #include "event.h"

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which thread goes on: a search of all schedules, random ones, and the same one again.
+ * Decides which thread continues: a search of all schedules, random schedules, or a given one.
  *
- * Search: depth first, with a bound on preemptions.  The state after a step is known by the
- * hash of all memory that differs from the start, and of the threads' stacks; a state that was
- * there before is not searched again.  Counted are
+ * The search is depth first, with a bound on preemptions.  The hash of all memory that differs
+ * from the start, and of the threads' stacks, identifies the state after a step; a state that
+ * was reached before is not searched again.  The counters:
  *   transitions   steps that were executed
  *   states        different states that were reached
  *   schedules     runs that were executed to their end, and checked
- *   covered       schedules that exist: each way through the states counted once (only if all
+ *   covered       schedules that exist: each path through the states counted once (only if all
  *                 were searched, without a bound)
- * Random: uniform, sticky, and PCT (Burckhardt et al., ASPLOS 2010) in turn.
+ * Random schedules are uniform, sticky, and PCT (Burckhardt et al., ASPLOS 2010) in turn.
  */
 #include <errno.h>
 #include <math.h>
@@ -599,7 +599,10 @@ static bool random_once(u64 number)
 			prio[last] = low--;
 		if (pend_site)
 			hold[last] += parks_at(pend_site);
-		/* About to do what is weakened, or just after: the others may go on for a while. */
+		/*
+		 * About to do what is weakened, or just after: the others may go on for a
+		 * while.
+		 */
 		if (after & 1u << last) {
 			after = 0;
 			hold[last] += 1u << rnd() % 8;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the modelled program calls in place of the C library's functions; see shim.h. */
+/* What the modelled program calls instead of the C library's functions; see shim.h. */
 #ifndef MODEL_LIBC_H
 #define MODEL_LIBC_H
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Memory of the modelled program: one region for all that it allocates, its static data,
- * and the undo log.
+ * Memory of the modelled program: one region for its allocations and static data, and the undo
+ * log.
  *
  * The sources are compiled with -fsanitize=thread, which makes the compiler call
- * __tsan_write8() and its kin before each plain access that may be shared.  Those functions
- * are here, in place of the sanitizer's library.  Writes are logged; races are looked for in
- * weak.c.  The stacks of threads are outside: they are copied as a whole.
+ * __tsan_write8() and similar functions before each plain access that may be shared.  This
+ * file defines those functions, instead of the sanitizer's library.  Writes are logged; weak.c
+ * detects races.  The stacks of threads are not in the region: they are copied as a whole.
  */
 #define _GNU_SOURCE
 #include <link.h>

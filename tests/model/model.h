@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What a scenario of the controlled scheduler says.
- */
+/* The interface between a scenario and the controlled scheduler. */
 #ifndef MODEL_H
 #define MODEL_H
 

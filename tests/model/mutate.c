@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Weakened orders, and planted bugs: does the model find them?
+ * Does the model find weakened orders and planted bugs?
  *
  * Each access of the library that has an order is weakened in turn, at run time: acquire and
  * release to relaxed, acq_rel to either half, seq_cst to acq_rel, a fence removed.  Scenarios
- * run with it, in random schedules on the weak memory, until one fails.  A mutant that no
- * scenario kills needs a reason in mutants.list, or shows an order that nobody needs, or a
- * scenario that is missing.
+ * run with it, in random schedules on weak memory, until one fails.  A mutant that no scenario
+ * finds needs a reason in mutants.list, or shows that the order is not needed or that a
+ * scenario is missing.
  */
 #define _GNU_SOURCE
 #include <signal.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Insides of the controlled scheduler: what memory.c, sched.c, weak.c and explore.c share.
+ * Internals of the controlled scheduler: what memory.c, sched.c, weak.c and explore.c share.
  *
  * Threads are coroutines in one process.  A step of a thread runs from one access to shared
- * memory to just before the next one.  Everything that a step changes can be taken back:
- * words by an undo log, the thread's stack by a copy.  So a search goes back without running
- * from the start, and a hash of all that changed is kept up as it changes.
+ * memory to just before the next one.  Everything that a step changes can be undone: words by
+ * an undo log, the thread's stack by a copy.  So a search backtracks without running from the
+ * start, and a hash of all changed memory is updated with each change.
  */
 #ifndef MODEL_RT_H
 #define MODEL_RT_H

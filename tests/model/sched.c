@@ -2,10 +2,10 @@
 /*
  * The model's threads, and the accesses of the modelled program.
  *
- * Threads are coroutines on stacks of their own.  Before an access to a word that several
- * threads use and one changes, the thread stops, and explore.c says who goes on.  Which words
- * these are is learned: at first none; when an access shows a new one, the search begins
- * again.  So in the last search every word that matters was known from its start.
+ * Threads are coroutines with separate stacks.  A thread stops before an access to a word that
+ * several threads use and one changes, and explore.c decides which thread continues.  The
+ * scheduler learns which words these are: it begins with none, and when an access shows a new
+ * one, the search starts again.  So the last search knew every such word from its start.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -150,7 +150,10 @@ static u64 *stack_first(u32 i)
 	return sp;
 }
 
-/* All changes were taken back: threads that exist have not begun, or are as the set-up left them. */
+/*
+ * All changes were taken back: threads that exist have not begun, or are as the set-up left
+ * them.
+ */
 void stacks_reset(void)
 {
 	u32 i;

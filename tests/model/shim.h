@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Included before every source of a model build: memory of the model in place of the C
- * library's, and writes of the C library in sight of the model.
+ * Included before every source of a model build.  It replaces the C library's memory by the
+ * model's, and makes writes of the C library visible to the model.
  */
 #ifndef MODEL_SHIM_H
 #define MODEL_SHIM_H

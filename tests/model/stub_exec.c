@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * An executor that is as small as can be, for scenarios of the var queue alone: a ready op
- * belongs to the thread that made it ready, in order; a waiting thread spins.
+ * A minimal executor, for scenarios of the var queue alone: a ready op belongs to the thread
+ * that made it ready, in order; a waiting thread spins.
  */
 #include <errno.h>
 #include <exec/exec.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What is beside push, run and wait: errors, asynchronous ops, graphs, traces, dumps and
- * statistics, ops of the naive engine, vars that are made anew.  The real core and pools, with
- * the executor of model_core.
+ * Scenarios beside push, run and wait: errors, asynchronous ops, graphs, traces, dumps and
+ * statistics, ops of the naive engine, and vars that are created again.  They use the real
+ * core and pools, with the executor of model_core.
  *
- * Each scenario is a few calls by two or three threads, written out.  What must be true is
- * checked where it is known; and every plain word of the library, of a body and of a payload
- * is looked at for races by the weak-memory runs.  A handle or token is often passed by a
- * relaxed access: then the engine's own edges must carry what it stands for.
+ * Each scenario is a few calls by two or three threads, in C.  It checks the results that are
+ * known; and the weak-memory runs check every plain word of the library, of a body and of a
+ * payload for races.  Handles and tokens are often passed by relaxed accesses: then the
+ * engine's own edges must order what they refer to.
  */
 #include <fcntl.h>
 #include <unistd.h>

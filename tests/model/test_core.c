@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * The var queue: the real core and pools, with an executor that does as little as can be.
- */
+/* The var queue: the real core and pools, with a minimal executor. */
 #include "engine.h"
 
 #define S(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup, .check = engine_check)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Whole engines with a device (device.c): nothing of the library is replaced, its own thread for
- * devices runs, and one more is the device.
+ * Whole engines with a device (device.c): nothing of the library is replaced, its thread for
+ * devices runs, and one more thread is the device.
  *
- * The set-up makes the engine, so that thread sleeps when a scenario begins.  No deadline
- * passes: a missing wake-up leaves somebody asleep for good, and is found, though the
- * library would look again after 10 ms.
+ * The set-up creates the engine, so that thread sleeps when a scenario begins.  No deadline
+ * passes: after a missing wake-up a thread sleeps forever, and the model finds it, though the
+ * library would check again after 10 ms.
  */
 #include <errno.h>
 #include <core/devices.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The whole engine: nothing is replaced.  Without workers, the threads run what is ready and
- * help while they wait; with one, it is created by the first push and sleeps at the end.
+ * help while they wait.  With one worker, the first push creates it, and it sleeps at the end.
  */
 #include "engine.h"
 

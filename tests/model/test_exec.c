@@ -3,22 +3,22 @@
  * Pools, the priority queue, run queues, and sleeping: each structure alone, by small
  * programs, one part per thread:
  *
- *   pool     g  get an object            p  put back the one that was got first
+ *   pool     g  get an object            p  put the object that was got first
  *            f  flush the cache        m  trim
- *            s  one who is late changes, by its old word, the object that was put last
+ *            s  a late thread changes the object that was put last, by its old word
  *   queues   0..9, -1..-9, F   push with that priority, or to the front        t  take
- *            k  peek (prioq)     !  say that this thread is so far     ?  wait for that
- *   ring     +  push    t  take    k  look; a ring that begins full is never empty
- *            b  take a batch, and what is in the hoard      o  look, and take from the hoard
+ *            k  peek (prioq)     !  announce that this thread is here     ?  wait for that
+ *   ring     +  push    t  take    k  peek; a ring that is full at first never becomes empty
+ *            b  take a batch, and the contents of the hoard   o  peek, and take from the hoard
  *   sleep    +  push work, P of priority 1        w  wait until all work ran, and help   v  without helping
  *            .  wait for a time, and help    S  stop the workers, s start them    u  wake thread 0
- *            c  wait for u, h and help       t  take a work and run it            Q  statistics
+ *            c  wait for u, h and help       t  take work and run it         Q  statistics
  *            r  as t, for a thread that reads the ready descriptor
  *   rcu      r  read     d  remove an object and defer its end     e  reclaim
  *
- * Queues: the history (who returned before whom began) must have an order in which each
- * take gives what an exact priority queue would give; in a run queue, the first of its
- * producer among those with the highest priority.
+ * Queues: the history (which calls returned before which began) must have an order in which
+ * each take returns what an exact priority queue would return; in a run queue, the first piece
+ * of its producer among those with the highest priority.
  */
 #include <exec/internal.h>
 #include <exec/prioq.h>
@@ -149,7 +149,10 @@ static u32 taken(const u32 *order, u32 n, u64 work)
 	return at;
 }
 
-/* Is there an order?  push 2: a peek.  done: calls that took effect; order: pushes among them, by time. */
+/*
+ * Is there an order?  push 2: a peek.  done: calls that took effect; order: pushes among them,
+ * by time.
+ */
 static bool search(u64 done, const u32 *order, u32 n, bool empties)
 {
 	u32 i, k, at, next[2 * CALLS];

@@ -2,26 +2,26 @@
 /*
  * Weak memory, and races.
  *
- * Memory itself always holds the newest value of a word; here is what came before.  Each
+ * Memory itself always holds the newest value of a word; this file keeps the older ones.  Each
  * word that is accessed as an atomic has its last stores, each with a message: what the
- * storing thread knew, if it stored with release (or had a fence before).  What a thread
- * knows is a view: for each word, the number of the oldest store that it may still read.  A
- * load reads any store from there on, chosen by explore.c; with acquire it takes the message
- * over, without it keeps the message for a later fence.  A read-modify-write reads the newest
- * and passes the message of what it replaced on (release sequences).  A seq_cst fence joins
- * a view that all of them share; a seq_cst access does so for its own word alone.
+ * storing thread knew, if it stored with release (or had a fence before).  What a thread knows
+ * is a view: for each word, the number of the oldest store that it may still read.  A load
+ * reads any store from there on, chosen by explore.c; with acquire it joins the message,
+ * without it keeps the message for a later fence.  A read-modify-write reads the newest store
+ * and adds the message of the store that it replaced (release sequences).  A seq_cst fence
+ * joins a view that all of them share; a seq_cst access does so for its own word only.
  *
- * Stronger than C11: stores of one word are ordered as they are executed (so there is no
- * load buffering either); seq_cst accesses order a little more than the standard says; a
- * word's history is HISTORY long; a thread that calls cpu_relax() then sees what is new.
- * Weaker than some machines: a failed compare-and-swap may answer with an old value.
+ * Stronger than C11: stores of one word are ordered as they are executed (so there is no load
+ * buffering either); seq_cst accesses order a little more than the standard says; a word's
+ * history is HISTORY long; a thread that calls cpu_relax() then sees new values.  Weaker than
+ * some machines: a failed compare-and-swap may return an old value.
  *
  * While an order is weakened (mutate.c), each view is kept a second time, as the sources' own
- * orders make it: a load that may read more than these allow is where the mutant shows, and
- * explore.c likes such answers.
+ * orders make it: a mutant shows at a load that may read more than these allow, and explore.c
+ * prefers such answers.
  *
- * Races: vector clocks travel with the messages.  A plain access that conflicts with an
- * access of another thread which no message ordered before it is a failure.
+ * Races: vector clocks travel with the messages.  A plain access that conflicts with an access
+ * of another thread which no message ordered before it is a failure.
  */
 #include "rt.h"
 

@@ -2,19 +2,19 @@
 /*
  * Purity: no system call, no allocation and no lock per op.
  *
- *   strict    threads that push and run ops under a seccomp filter that lets through what
- *             seccomp's strict mode does: the kernel ends a thread at any system call but
- *             read, write, exit and sigreturn.  All of them must come to their end.  No
- *             worker: the threads are the host, nobody ever sleeps.  (Strict mode itself
- *             takes the processor's clock away, too, which the run queues read.)
- *   workers   pushers and workers under a filter that counts: read, write and exit pass, a
- *             futex call and sched_yield() are counted and done, anything else is counted as
- *             a fault.  While there is work, and with a pause before each op, so that each
- *             is an edge from idle to busy.
- *   control   a lock that two threads contend for must not survive that.
+ *   strict    threads push and run ops under a seccomp filter that permits what seccomp's
+ *             strict mode does: the kernel kills a thread at any system call except read,
+ *             write, exit and sigreturn.  All threads must reach their end.  There is no
+ *             worker: the threads are the host, and none sleeps.  (Strict mode itself also
+ *             forbids the processor's clock, which the run queues read.)
+ *   workers   pushers and workers under a filter that counts: read, write and exit pass, futex
+ *             calls and sched_yield() are counted and permitted, anything else is counted as a
+ *             fault. Once while there is always work, and once with a pause before each op, so
+ *             that each is an edge from idle to busy.
+ *   control   a lock for which two threads contend must not survive that.
  *
- * malloc(), pthread_mutex_lock() and their kind are replaced in this program, which counts
- * the calls of threads that are at work.
+ * This program replaces malloc(), pthread_mutex_lock() and similar functions, and counts the
+ * calls of threads that push or run ops.
  *
  *	purity [--ops N]	(PAWL_PURITY_OPS; default 4 * 10^6 in each part)
  */
@@ -514,7 +514,10 @@ int main(int argc, char **argv)
 	if (workers.faults | strict.faults)
 		printf("  a call that may not be: number %llu\n",
 		       (unsigned long long)(workers.last_fault | strict.last_fault));
-	/* One futex call per thread that goes to sleep or is woken, but for a few for no reason. */
+	/*
+	 * One futex call per thread that goes to sleep or is woken, but for a few for no
+	 * reason.
+	 */
 	edges = workers.sleeps + workers.wakes;
 	ok &= !workers.faults && !workers.allocs && !workers.locks;
 	ok &= workers.futexes <= edges + edges / 20 + 100;

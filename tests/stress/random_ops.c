@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Random ops, what they do while they run, and what they look at (oracle B). */
+/* Random ops, their actions, and what they check while they run (oracle B). */
 #include "random.h"
 
 u64 mix(u64 a, u64 b)

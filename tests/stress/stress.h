@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What stress programs of the whole engine share: the seed of the running round, a
- * watchdog that says how to run the round again, and the rounds.
+ * What stress programs of the whole engine share: the rounds, the seed of the running round,
+ * and a watchdog that prints the command that repeats the round.
  */
 #ifndef TESTS_STRESS_H
 #define TESTS_STRESS_H

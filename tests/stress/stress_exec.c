@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The executor under load: several producers (threads of the program, and the works
- * themselves), workers, helping waiters, priorities, hand-offs, sleeps, start and stop.
- * Every piece of work runs once; what one producer pushed in one queue with the highest
- * priority is never lost behind others; nothing is left.
+ * The executor under load: several producers (threads of the program, and the work itself),
+ * workers, helping waiters, priorities, hand-offs, sleeps, start and stop.  Every piece of
+ * work runs once; work of one producer with the highest priority of a queue is not delayed by
+ * other work; nothing is left at the end.
  *
  *	stress_exec [seed [milliseconds]]
  */

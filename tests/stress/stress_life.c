@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Everything comes and goes: threads, vars, graphs and engines are made and ended at
- * random, while others push.
+ * Threads, vars, graphs and engines are created and destroyed at random, while others push.
  *
- * Shared vars sit in cells; any thread may take the handle in a cell, use it, replace it
- * or delete it, so handles go stale under their users all the time.  All outcomes that
- * the header allows are accepted, and accounted for: an accepted op is released exactly
- * once, a refused one never; a body never runs behind the delete of its var; at the end
- * nothing is in flight, and no object has been lost.
+ * Any thread may take the handle of a shared var, use it, replace it or delete it, so handles
+ * become stale all the time while threads use them.  All results that the header permits are
+ * accepted, and checked at the end: an accepted op is released exactly once, a refused one
+ * never; a body never runs after the deletion of its var; nothing is in flight, and no object
+ * has been lost.
  *
  *	stress_life [--seed N] [--seconds S] [--threads N]
  */

@@ -3,13 +3,13 @@
  * Pools under load: stress_pool [-s seed] [-t seconds] [-n threads] [-m objects]
  *
  * Four rounds share the time:
- *   pipe    one half of the threads gets, the other half puts;
- *   ring    each thread gets, and puts what its neighbour got;
- *   churn   as ring, but the threads flush, leave and come back all the time;
- *   trim    as churn, and one more thread gives memory back all the time.
- * Each object carries its owner (relaxed) and a value (plain): given out twice, lost, or
- * given out before its last user's stores are visible, it shows.  At the end of a round,
- * all that was carved is in the depot.
+ *   pipe    one half of the threads gets objects, the other half puts them;
+ *   ring    each thread gets objects, and puts those that its neighbour got;
+ *   churn   as ring, but the threads flush, leave and return all the time;
+ *   trim    as churn, and one more thread trims all the time.
+ * Each object carries its owner (relaxed) and a value (plain).  They show an object that is
+ * handed out twice, lost, or handed out before its last user's stores are visible.  At the end
+ * of a round, all objects that were carved are in the depot.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -2,12 +2,12 @@
 /*
  * Stress of the priority queue: stress_prioq [seed [seconds]].
  *
- * Rounds of random shape, until the time is over: some pushers, some poppers, some that
- * do both, on two queues that share their nodes, so that a node moves from one queue to
- * the other under the eyes of those who walk over it.  Checked: each entry comes out
- * once, from its queue, with its priority; of one pusher and one priority, each popper
- * sees them in order; after a round, what is left comes out in the exact order; all
- * nodes come back, and no more than there can be were ever made.
+ * Rounds of random shape, until the time has passed: pushers, poppers, and threads that do
+ * both, on two queues that share their nodes, so that a node moves from one queue to the other
+ * while threads walk over it.  Checked: each entry is popped once, from its queue, with its
+ * priority; each popper receives the entries of one pusher and one priority in order; after a
+ * round, the rest is popped in the exact order; all nodes are returned, and no more than the
+ * maximum were ever made.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Four threads push ops that write two of eight vars, in both orders, as fast as they can.
- * Appending to one var after the other, this dead-locks at once.  Here it must end, and
- * every var must have seen exactly the writes that were pushed on it.
+ * Four threads push ops that write two of eight vars, in both orders, as fast as they can.  An
+ * engine that appended to one var after the other would deadlock at once.  Here every op must
+ * complete, and every var must have exactly the writes that were pushed on it.
  *
  *	stress_push [--seed N] [--seconds S] [--threads N] [--vars N] [--deps N]
  *
- * Half of the rounds have ops of more vars, and reads among them.
+ * In half of the rounds ops have more vars, and read some of them.
  */
 #include "stress.h"
 

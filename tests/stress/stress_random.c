@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Random programs against oracles that were written apart.
+ * Random programs are checked by independent oracles.
  *
- * A program is a list of events (pushes of all kinds, waits, deletes, clears) that one
- * seed determines.
+ * A program is a list of events (pushes of all kinds, waits, deletes, clears) that one seed
+ * determines.
  *
  * With one pushing thread:
- *   oracle B looks while ops run: every op carries the version that each of its vars must
- *     have when it comes, and counters of who is inside.  It knows only how many writes
- *     were pushed before on each var.
- *   oracle A looks afterwards: it goes through the events one after the other, as if
- *     there were no engine, and compares what every op read (a hash of all the data it
- *     touched), which ops were skipped and with which error, and the data at the end.
+ *   oracle B checks while ops run: every op carries the version that each of its vars must
+ *     have when it starts, and counts which ops run on it.  It only knows how many writes were
+ *     pushed before on each var.
+ *   oracle A checks afterwards: it executes the events one after the other, as if there were
+ *     no engine, and compares what every op read (a hash of all its data), which ops were
+ *     skipped and with which error, and the data at the end.
  *
- * With several pushing threads there is no such order to compare with.  Oracle C records
- * what each op saw and checks that some serial order explains it: versions along every
- * var, the order of each thread, and the time between begin and end of each push; no
- * cycle.  A batch is one node of that order: nothing comes between its ops.
+ * With several pushing threads no such order is known.  Oracle C records what each op saw and
+ * checks that some serial order explains it: versions along every var, the order of each
+ * thread, and the time between begin and end of each push; no cycle.  A batch is one node of
+ * that order: no other push comes between its ops.
  *
  *	stress_random [--seed N] [--programs N] [--seconds S] [--verbose]
  *
- * A failure prints the command that runs the one program again.  How threads interleave
- * is not part of the seed: --programs repeats it.
+ * A failure prints the command that runs the program again.  The seed does not determine how
+ * threads interleave: --programs repeats it.
  */
 #include "stress.h"
 #include <stdarg.h>

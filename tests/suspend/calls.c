@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * See calls.h.  Ops on shared vars count what they write, not atomically: the var excludes.
+ * See calls.h.  Ops on shared vars count their writes without atomics, because a write is
+ * alone.
  */
 #include "calls.h"
 #include <core/thread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What threads do while one of them is stopped: an engine with shared and private vars, the
- * calls of the victims, and the rounds of the others.
+ * calls of the threads that are stopped, and the rounds of the others.
  */
 #ifndef TESTS_SUSPEND_CALLS_H
 #define TESTS_SUSPEND_CALLS_H

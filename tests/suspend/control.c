@@ -2,10 +2,10 @@
 /*
  * Controls: what the harness must convict, in the same run.
  *
- * A queue under a mutex; the ring of Concurrency Kit with many producers and consumers;
- * liburcu's wfcqueue, whose dequeue waits for an enqueue that is half done.  Each is
- * stopped after 0, 1, 2 ... instructions of an enqueue and a dequeue, until others make no
- * progress.  And one that must pass: a stack whose only step is a compare-and-swap.
+ * A queue with a mutex; the ring of Concurrency Kit with many producers and consumers;
+ * liburcu's wfcqueue, whose dequeue waits for an unfinished enqueue.  Each is stopped after 0,
+ * 1, 2 ... instructions of an enqueue and a dequeue, until other threads make no progress.
+ * And one that must pass: a stack whose only step is a compare-and-swap.
  */
 #include "step.h"
 #include "control.h"

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that are stopped at a chosen instruction while others go on.
+ * Threads that are stopped at a chosen instruction while others continue.
  *
- * Purpose: show that whoever is stopped, wherever that is, keeps nobody else from
- * getting on.  The code under test is what a program links; nothing in it is changed.
+ * Purpose: show that a thread which is stopped anywhere does not keep other threads from making
+ * progress.  The code under test is what a program links, unchanged.
  *
- * Structures: a victim is a thread that does one job at a time.  In the part of it that
- * step_begin() and step_end() enclose it is stopped in one of two ways, and stays in the
- * signal's handler until it is released: it is parked.
- *   - A breakpoint is written over the first byte of one instruction.  The victim gets
- *     there at full speed, and is fresh in that.  Others step over it.
- *   - The processor's trap flag raises a signal after each instruction: the victim
- *     crawls, and is parked at each, or after so many.  That is slower by 10^4.
- * Others are threads that do rounds of work, all the time or once when they are asked; a
- * park passes if each of them ends a round that it began after the victim stopped. What
- * is under test has its code in sections of its own; of all instructions there it is kept
- * which were run at full speed and at which a thread was parked.  Work is done in
- * children of fork(), so that a hang ends with its child; what they find is in shared
- * memory.
+ * Structures: a victim is a thread that does one job at a time.  Between step_begin() and
+ * step_end() it is parked in one of two ways: it is stopped, and stays in a signal handler
+ * until it is released.
+ *   - A breakpoint is written over the first byte of one instruction.  The victim reaches it at
+ *     full speed.  Other threads step over it.
+ *   - The processor's trap flag raises a signal after each instruction: the victim crawls, and
+ *     is parked at each instruction, or after a number of them.  That is slower by 10^4.
+ * Others are threads that do rounds of work, all the time or once when requested.  A park
+ * passes if each of them ends a round that it began after the victim stopped.  The code under
+ * test is in its own sections; it is recorded which instructions there were executed at full
+ * speed, and at which a thread was parked.  The work is done in children of fork(), so that a
+ * hang ends with its child; the results are in shared memory.
  *
  * Progress: a park is a stall if some other thread ends no round for STALL_MS, twice.
  */

@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Suspension: a thread is stopped at every instruction of the library's hot paths in
- * turn, and the others get on.
+ * Suspension: a thread is stopped at every instruction of the library's hot paths in turn, and
+ * the others make progress.
  *
- * Purpose: the promise of Documentation/progress.md, on the production code.  While a
- * thread is stopped, each of two others must come through rounds of work: pushes of all
- * sizes on vars of their own, batches, priorities, vars that come and go, whose ops must
- * end; and pushes on the vars that the stopped thread was working on, which must return.
- * What may be late is what the stopped thread has in its hands: its own push, what it
- * runs, what its completion makes ready.  At the end all that was pushed has run once,
- * writes alone.
+ * Purpose: the promise of Documentation/progress.md, on the production code.  While a thread
+ * is stopped, each of two others must complete rounds of work: pushes of all sizes on their
+ * own vars, batches, priorities, vars that are created and deleted, whose ops must complete;
+ * and pushes on the vars of the stopped thread's call, which must return.  Only the stopped
+ * thread's own work may be late: its push, the op that it runs, and what its completion makes
+ * ready.  At the end every op has run once, and writes alone.
  *
  * Parts:
  *   run       a normal contended run at full speed, for the set of hot instructions
  *   step      each call in turn, stopped after 0, 1, 2 ... instructions, others idle until
  *             then; and with the others at work on the same vars all the time
- *   crawl     random calls that stop at each instruction, the others overtaking
- *   pair      a second thread crawls over a push that stays half done
- *   two       two threads stopped, and what they look at is used again: two.c
+ *   crawl     random calls that stop at each instruction, while the others overtake
+ *   pair      a second thread crawls over a push that stays unfinished
+ *   two       two threads are stopped, and memory that they refer to is reused: two.c
  *   worker    a worker thread, between two ops, asleep and awake
- *   all but one  four of five threads stopped at random instructions, by steps
- *             (replayable) and by a signal at full speed; the last one gets on
- *   hunt      the contended run again; a thread is stopped at each instruction that is
- *             left, which it meets at full speed
+ *   all but one  four of five threads are stopped at random instructions, by steps (replayable)
+ *             and by a signal at full speed; the last one makes progress
+ *   hunt      the contended run again; a thread is stopped at each remaining instruction, which
+ *             it reaches at full speed
  *   controls  a mutex queue, ck_ring and liburcu's wfcqueue must fail (control.c)
  *
  *	suspend [--seed N] [--seconds S] [--only PART] [--verbose 1]

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Two threads are stopped, and a third one uses again what they have in their hands.
+ * Two threads are stopped, and a third thread reuses the memory that they refer to.
  *
- * Purpose: a thread that looks at another's push, op or list entry may be stopped between
- * two looks, and what it looks at may come to its end and be another's meanwhile, if its
- * owner goes on, or was stopped at a place where it is needed no more.  One stopped thread
- * does not show that.
+ * Purpose: a thread that reads another's push, op or list entry may be stopped between two
+ * reads. Meanwhile that object may complete and be reused, if its owner continues, or was
+ * stopped where the object no longer needs it.  One stopped thread does not show that.
  *
- *   pushes   A pushes behind a gate and is stopped, most often behind its last attach; B
- *            makes a call that meets A's places, and is stopped where it would not have been
- *            without A: it records or helps.  Then the gate opens, all that is ready runs,
- *            and ops of other sizes take the memory; A and B go on, in both orders.
- *   entries  A is stopped in its first call of an engine, where it takes an entry of the
- *            list of free ones; others come and go in such an order that the entry that A
- *            has seen is free again and the next one is not.
+ *   pushes   A pushes behind a gate and is stopped, most often after its last attach; B makes
+ *            a call on A's vars, and is stopped at an instruction that it would not reach
+ *            without A: it records or helps.  Then the gate opens, everything ready runs, and
+ *            ops of other sizes reuse the memory; A and B continue, in both orders.
+ *   entries  A is stopped in its first call of an engine, where it takes an entry of the list
+ *            of free ones; other threads begin and end in such an order that the entry that A
+ *            has read is free again and the next one is not.
  *
- * What is checked: all pushes run once, writes alone; no two living threads have one part in
- * the engine; and the library's own assertions, in builds that have them.
+ * Checked: all pushes run once, writes alone; no two living threads share a slot of the
+ * engine; and the library's own assertions, in builds that have them.
  */
 #include "calls.h"
 #include <core/thread.h>

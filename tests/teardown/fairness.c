@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Fairness: every pusher and every worker gets on, and no op is overtaken on its var.
+ * Fairness: every pusher and every worker makes progress, and no op is overtaken on its var.
  *
- * Four pushers push on one var and on vars of their own, three workers run.  Asserted: all
- * pushers and workers make progress (they are waited for, however slow the machine is), and
- * the ops of one pusher run in its order on the common var.  Printed, not asserted: how far
- * apart pushers and workers are, and by how many ops, pushed later, an op was passed on the
- * way to its start.
+ * Four pushers push on one var and on their own vars, three workers run.  Checked: all pushers
+ * and workers make progress (the test waits for them, however slow the machine is), and the
+ * ops of one pusher run in its order on the common var.  Printed, not checked: the differences
+ * between pushers and between workers, and how many ops that were pushed later started before
+ * an op.
  *
  *	fairness [--seconds S]	(PAWL_FAIRNESS_SECONDS; 3)
  */

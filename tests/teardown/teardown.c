@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Ends: engines that are destroyed while much goes on, threads that end after their engine,
- * forks in the middle of pushes and from bodies, exit() with an engine alive, dlclose(), signals
- * while threads wait, places of threads that are gone, and stops while others push.
+ * Ends: engines that are destroyed under load, threads that end after their engine, forks in
+ * the middle of pushes and from bodies, exit() with an engine alive, dlclose(), signals while
+ * threads wait, slots of threads that have ended, and stops while others push.
  *
- * Each round is one of these at random; everything that was accepted is over at its end.
+ * Each round is one of these at random; at its end every accepted op is complete.
  *
  *	teardown [--seconds S] [--seed N] [LIBRARY.so]	(PAWL_TEARDOWN_SECONDS; 6)
  */
@@ -103,8 +103,8 @@ static void round_late(void)
 
 static u32 stop_pushing;		/* A */
 /*
- * So many pushes of each thread.  Who waits until nothing is in flight is promised no such moment
- * while others push without end.
+ * So many pushes of each thread.  Who waits until nothing is in flight is promised no such
+ * moment while others push without end.
  */
 static u32 may_push;			/* A */
 #define PUSHES	10000u

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * In place of tools/pawl/kernels.cu, for the fake runtime of tests/device/fakecudart.c: the
- * layers of pawl infer --device cuda, computed by net.c in the order of the stream.
+ * Replaces tools/pawl/kernels.cu for the fake runtime of tests/device/fakecudart.c: the layers
+ * of pawl infer --device cuda, which net.c computes in the order of the stream.
  */
 #include <dlfcn.h>
 #include <stdint.h>

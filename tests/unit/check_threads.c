@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Check in more than one thread.  A ck_assert() that holds writes its place to a file of
- * Check's, which the thread that runs the tests closes and opens between them; one that does not
- * hold jumps to that thread's stack.  Bodies of ops may assert, and run on workers.  Linked
- * with --wrap, so that only the thread of the tests calls Check, and another's failure ends
- * the program with its place.
+ * Check with several threads.  A ck_assert() that holds writes its position to a file of
+ * Check, which the thread that runs the tests closes and reopens between tests; one that fails
+ * jumps to that thread's stack.  Bodies of ops may assert on workers.  Therefore this file is
+ * linked with
+ * --wrap: only the thread of the tests calls Check, and a failure on another thread ends the
+ * program with its position.
  *
- * So does a failure where Check does not fork (CK_FORK=no).  It would go on with the next test and
- * leave by exit(), beside the threads of the one that failed: they use what the next one
- * begins with, and one that is stopped for good may have a lock that exit() waits for.
+ * A failure also ends the program where Check does not fork (CK_FORK=no).  Otherwise Check
+ * would continue with the next test, and leave by exit(), while the threads of the failed test
+ * still run: they use what the next test begins with, and a stopped one may hold a lock that
+ * exit() needs.
  */
 #include <check.h>
 #include <stdarg.h>

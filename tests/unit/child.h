@@ -2,11 +2,10 @@
 /*
  * A child of fork(), for tests.
  *
- * What the other threads had at that moment stays as it was in the child.  The C library sees to
- * its own locks, the address sanitizer does not: a child of threads that allocate, begin or end
- * must not allocate itself, or else all threads must be at rest before.  Check allocates in
- * each assertion, also in those that hold.  So between child_fork() and child_exit() there is
- * MUST() or an exit status.
+ * The state of the other threads at that moment stays as it was in the child.  The C library
+ * repairs its own locks, the address sanitizer does not: a child must not allocate, unless all
+ * other threads were at rest before the fork.  Check allocates in each assertion, also in those
+ * that hold.  So between child_fork() and child_exit() use MUST() or an exit status.
  */
 #ifndef TESTS_UNIT_CHILD_H
 #define TESTS_UNIT_CHILD_H

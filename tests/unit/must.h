@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all tests share: which sanitizer this is, and an assertion for any thread. */
+/* For all tests: which sanitizer is in use, and MUST(), an assertion for any thread. */
 #ifndef TESTS_UNIT_MUST_H
 #define TESTS_UNIT_MUST_H
 

@@ -2,9 +2,9 @@
 /*
  * What the suites of the priority queue share.
  *
- * exec/prioq.c is compiled once more here, under other names and with a call of
- * sched_point(), which each suite has, before each atomic access.  With it the suites
- * see what is inside of a queue.
+ * exec/prioq.c is compiled here a second time, under other names, with a call of sched_point()
+ * before each atomic access, which each suite defines.  So the suites can access the internals
+ * of a queue.
  */
 #ifndef TESTS_PRIOQ_FIXTURE_H
 #define TESTS_PRIOQ_FIXTURE_H

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* core/admit.c: what a push does for its place in the window and for objects of the pools. */
+/*
+ * core/admit.c: a push waits for, or is refused, room in the window and objects of the pools.
+ */
 #include "util.h"
 #include <core/admit.h>
 #include <core/wait.h>
@@ -620,7 +622,9 @@ START_TEST(test_pushers_have_a_backlog_each)
 	for (i = 0; i < b.e->warm - POOL_MAG; i++)
 		OK(push_write(b.e, add_one, &n, v));
 	ck_assert_uint_eq(n + b.ran, 0);
-	/* Beyond it a pusher runs its own first; b's thread does nothing, so it gets help too. */
+	/*
+	 * Beyond it a pusher runs its own first; b's thread does nothing, so it gets help too.
+	 */
 	for (i = 0; i < 4 * POOL_MAG; i++)
 		OK(push_write(b.e, add_one, &n, v));
 	ck_assert_uint_gt(n, b.ran);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Asynchronous bodies and pawl_complete(). */
+/* Asynchronous bodies: pawl_complete() ends an op once, from any thread; wrong tokens fail. */
 #include "util.h"
 #include <core/op.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* core/batch.c: ops that take their places together. */
+/* core/batch.c: the ops of a batch join the vars together; no other push comes between them. */
 #include "util.h"
 #include <core/engine.h>
 

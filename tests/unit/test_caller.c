@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The host drives: engines without workers of their own, run_one() and run_until() from
- * one and from many threads, and from bodies.
+ * Engines without workers: pawl_run_one() and pawl_run_until() run the ops, called from one
+ * thread, from many threads, and from bodies.
  */
 #include "util.h"
 

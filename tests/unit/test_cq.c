@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Completion queues, tickets, deadlines: what engine.h promises of them. */
+/* Completion queues, tickets and deadlines behave as engine.h says. */
 #include <poll.h>
 #include <sys/epoll.h>
 #include "util.h"

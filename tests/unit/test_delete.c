@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The end of a var: when it comes, what becomes of its memory, and who races with it. */
+/*
+ * Deletion of a var: when it takes effect, when its memory is reused, and races with other
+ * calls.
+ */
 #include "util.h"
 #include <core/var.h>
 
@@ -48,7 +51,10 @@ START_TEST(test_delete_order)
 		op = op_of_fn(take_note, &n[4]);
 		OK(pawl_push(e, &op));
 		gate_open(&g);
-		/* 0 becomes ready last, then 1, then the delete goes in front of what is there. */
+		/*
+		 * 0 becomes ready last, then 1, then the delete goes in front of what is
+		 * there.
+		 */
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		ck_assert_uint_eq(r->n, 5);
 		for (i = 0; i < 5 && r->id[i] != 2; i++)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* core/dump.c: what is in flight, as text, while anything may be stuck. */
+/*
+ * core/dump.c: pawl_dump() prints what is in flight, also while ops are stuck and under load.
+ */
 #include "util.h"
 #include <fcntl.h>
 

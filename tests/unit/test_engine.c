@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* core/engine.c: configuration, creation, kinds, devices, stop and start, the end. */
+/* core/engine.c: configuration, creation, kinds, devices, stop, start and destruction. */
 #include "util.h"
 #include <pawl/device.h>
 #include <dirent.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* core/error.c: errors travel along data, and are given once. */
+/* core/error.c: errors travel along data, and each is returned once. */
 #include "util.h"
 #include <core/thread.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Errors of an engine: what a wait for all gives, and that none is lost or kept for good. */
+/* Errors of an engine: pawl_wait_all() returns each error once and keeps none forever. */
 #include "util.h"
 #include <core/thread.h>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The known faults of the engine whose behaviour this one takes over, each shown to be
- * gone.  (F12 and F13 are of devices and are tested there; the two directions of
- * copies on a CPU are here.)
+ * The known faults of MXNet's engine (Documentation/mxnet.md) do not occur.  F12 and F13
+ * concern devices and are tested in tests/device; only their copies on a CPU are tested here.
  */
 #include "util.h"
 #include "child.h"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Engines in the child of a fork(); the thread sanitizer does not let it make threads. */
+/*
+ * Engines in the child of a fork().  The thread sanitizer forbids the child to create threads.
+ */
 #include "util.h"
 #include "child.h"
 
@@ -101,7 +103,9 @@ START_TEST(test_fork_from_other_thread)
 }
 END_TEST
 
-/* A thread of the child begins and ends: what is registered for that leaves the engine alone. */
+/*
+ * A thread of the child begins and ends: what is registered for that leaves the engine alone.
+ */
 static void *no_work(void *arg)
 {
 	return NULL;
@@ -151,7 +155,9 @@ START_TEST(test_fork_early_handler)
 	pawl_var_t v;
 	pid_t pid;
 
-	/* In a process of its own, where there was no engine yet: the first test of the suite. */
+	/*
+	 * In a process of its own, where there was no engine yet: the first test of the suite.
+	 */
 	if (THREAD_SANITIZED)
 		return;
 	pid = child_fork();

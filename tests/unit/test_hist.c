@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Histogram of times: beside the sorted samples, and at the ends of its range. */
+/* The histogram of times agrees with sorted samples, also at both ends of its range. */
 
 #include <errno.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reader of digits.img: the real file, and every way to break it. */
+/* The reader of digits.img reads the real file, and refuses every damaged copy of it. */
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reader of MXNet's model files: the real files, against what MXNet itself answers
- * with them, and every way to break them.
+ * The reader of MXNet's model files computes the same answers as MXNet with the real files, and
+ * refuses every damaged copy of them.
  */
 
 #ifndef _GNU_SOURCE

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec/park.c: sleeping, waking, claims that are passed on, deadlines. */
+/* exec/park.c: threads sleep and are woken; claims are passed on; deadlines end a sleep. */
 #include "exec_fixture.h"
 #include "suite.h"
 
@@ -361,7 +361,9 @@ START_TEST(test_stopped_waker)
 }
 END_TEST
 
-/* What a worker that sleeps for long does goes on until it is wanted, and is asked for again. */
+/*
+ * What a worker that sleeps for long does goes on until it is wanted, and is asked for again.
+ */
 static u32 tidies, tidy_done;	/* A */
 
 static bool tidy_until_wanted(void *user, struct exec_thread *t)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Payloads: what a program hands over with an error is handed back, or dropped, once. */
+/* The payload that a program attaches to an error is returned once, or dropped once. */
 #include "util.h"
 
 static u32 dropped;		/* A: payloads that nobody got, added up */

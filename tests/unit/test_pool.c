@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool/: arenas, magazines, statistics and the error text. */
+/* pool/: arenas, magazines, statistics, and the text of errors. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The pooled engine: one pool for all devices, one copy lane. */
+/* The pooled engine has one pool of workers for all devices, and one for copies. */
 #include "util.h"
 
 /* All properties but the copies wait for the one pool; the copies do not. */

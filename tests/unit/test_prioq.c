@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The priority queue: order, nothing lost, memory; on one thread and on several. */
+/*
+ * The priority queue keeps its order, loses nothing and leaks no memory, on one thread and
+ * several.
+ */
 #include <pthread.h>
 #include <sched.h>
 #include "prioq_fixture.h"

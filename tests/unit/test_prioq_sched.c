@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The priority queue: all interleavings of small programs.
+ * The priority queue is linearizable in all interleavings of small programs.
  *
- * The threads of a program are fibers on one thread, which may change before each atomic
- * access: depth first with a bound on preemptions, then at random.  Each history is
- * compared with all orders that its calls allow (linearizability).
+ * The threads of a program are fibers on one thread.  A scheduler may switch before each atomic
+ * access: depth first with a bound on preemptions, then at random.  The history of each run is
+ * compared with all serial orders that its calls allow.
  */
 #include <ucontext.h>
 #include "prioq_fixture.h"
@@ -412,7 +412,10 @@ int main(void)
 	Suite *s = suite_create("prioq_sched");
 	TCase *tc = tcase_create("interleavings");
 
-	/* The address sanitizer does not know the fibers, and adds nothing: no memory is freed. */
+	/*
+	 * The address sanitizer does not know the fibers, and adds nothing: no memory is
+	 * freed.
+	 */
 	tcase_set_timeout(tc, 300);
 	tcase_add_loop_test(tc, test_interleavings, 0, ADDRESS_SANITIZED ? 0 : (int)ARRAY_SIZE(scenarios));
 	suite_add_tcase(s, tc);

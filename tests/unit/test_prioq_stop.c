@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The priority queue: progress while a thread is stopped.
+ * The priority queue makes progress while a thread is stopped.
  *
- * A push, pop or peek is stopped after each of its instructions in turn (trap flag); the
- * handler then plays the other threads, on the same queue.  Besides, a thread under load
- * is stopped by signals.
+ * A push, pop or peek is stopped after each of its instructions in turn (by the trap flag); the
+ * signal handler then makes the calls of the other threads on the same queue.  In another test
+ * signals stop a thread under load.
  */
 #include <pthread.h>
 #include <sched.h>

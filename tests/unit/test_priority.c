@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Exact priorities, first come first served among equals of a producer, in every queue.  One worker,
- * plugged until everything is ready; then the order of running is determined.
+ * Priorities are exact in every queue, and equal priorities of one producer are FIFO.  A gate
+ * holds the only worker until everything is ready, so the order in which ops run is
+ * determined.
  */
 #include "util.h"
 
@@ -165,8 +166,9 @@ START_TEST(test_released_together)
 			e = engine_with(&c);
 			v = var_new(e);
 			/*
-			 * by 0: completed on the host, the host drives; 1: completed by the worker
-			 * that goes on to run them; 2: completed on the host, a worker runs them.
+			 * by 0: completed on the host, the host drives; 1: completed by the
+			 * worker that goes on to run them; 2: completed on the host, a worker
+			 * runs them.
 			 */
 			if (by == 1) {
 				struct pawl_op op = op_write(plug_body, &door, &v);

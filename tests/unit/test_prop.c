@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The properties of ops: which run inside their push, and to which queues the others go. */
+/* The properties of ops: which ops run inside their push, and to which queues the others go. */
 #include "util.h"
 
 static int on_pusher(struct pawl_run *run, void *arg)

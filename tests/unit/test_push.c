@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* core/push.c, op.c, link.c: what a push checks, takes and does. */
+/*
+ * core/push.c, op.c, link.c: what a push checks, in which order it links, and when it runs the
+ * op.
+ */
 #include "util.h"
 #include <core/thread.h>
 

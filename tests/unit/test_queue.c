@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec/queue.c: order, its bound, priorities, hand-off, batches, memory that is refused. */
+/*
+ * exec/queue.c: the order of takes, its bound, priorities, hand-off, batches, refused memory.
+ */
 #include "exec_fixture.h"
 #include <base/random.h>
 #include "suite.h"
@@ -167,9 +169,9 @@ START_TEST(test_gated_worker)
 END_TEST
 
 /*
- * Producers that push in turn, each after the other's push ended; one consumer, which gets
- * the work of each of them in order.  Where other programs want the CPUs, a turn may take a time slice of each of them: the one
- * whose turn it is ends the game when its time is over.
+ * Producers that push in turn, each after the other's push ended; one consumer, which gets the
+ * work of each of them in order.  Where other programs want the CPUs, a turn may take a time
+ * slice of each of them: the one whose turn it is ends the game when its time is over.
  */
 #define TURNS	(SANITIZED ? 20000u : 200000u)
 #define TURNS_NS	5000000000ull

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* core/readmostly.c: vars that many threads read and nobody writes. */
+/* core/readmostly.c: vars that many threads read and few write. */
 #include "util.h"
 #include <core/var.h>
 

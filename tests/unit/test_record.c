@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * core/record.c and its reader, tools/pawl/record.c: what ran is what is in the file, it
- * has a serial order that respects every var, and replayed it comes out the same.  A file
- * that is cut or damaged anywhere is read up to its last whole chunk, or refused.
+ * core/record.c and its reader, tools/pawl/record.c: the file contains what ran, has a serial
+ * order that respects every var, and is replayed in it.  A file that is cut or damaged
+ * anywhere is read up to its last whole chunk, or refused.
  */
 #include "util.h"
 #include "child.h"
@@ -571,7 +571,9 @@ START_TEST(test_fork)
 	if (!pid) {
 		struct pawl_engine *mine;
 
-		/* Its own engine is not in the file, and the end of the child does not end it. */
+		/*
+		 * Its own engine is not in the file, and the end of the child does not end it.
+		 */
 		if (pawl_engine_create(NULL, &mine) || push_write(mine, nothing, NULL, var_new(mine)) ||
 		    pawl_wait_all(mine, -1, NULL) || pawl_engine_destroy(mine) ||
 		    pawl_record_stop() != -EALREADY)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* core/sizes.c: structs of programs that were built with a newer header, or a wrong one. */
+/* core/sizes.c: structs from programs built with newer, older or wrong headers. */
 #include "util.h"
 #include <core/engine.h>
 #include <core/sizes.h>

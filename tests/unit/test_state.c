@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* core/state.h: the packed words.  The bits are named in that header alone. */
+/* core/state.h: the fields of the packed words do not overlap, and wrap as they should. */
 #include "util.h"
 #include <core/op.h>
 
@@ -150,7 +150,9 @@ START_TEST(test_block_state)
 	ck_assert_uint_eq(block_count(t), 1);
 	t = block_with_list(t, 5);
 	ck_assert_uint_eq(block_list(t), 5);
-	/* The completion of the write: one hold less, DONE; below zero wraps, and comes back. */
+	/*
+	 * The completion of the write: one hold less, DONE; below zero wraps, and comes back.
+	 */
 	s = t - BLOCK_ONE + BLOCK_DONE;
 	ck_assert_uint_eq(block_count(s), 0);
 	ck_assert(s & BLOCK_DONE);

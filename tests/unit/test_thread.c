@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* core/thread.c: threads come and go, engines come and go under them. */
+/* core/thread.c: threads begin and end while engines are created and destroyed. */
 #include "util.h"
 #include <core/wait.h>
 

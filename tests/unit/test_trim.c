@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* core/trim.c: memory goes back to the system, and no handle or token comes again. */
+/* core/trim.c: memory is returned to the system, and no handle or token is used twice. */
 #include "util.h"
 #include <core/op.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec/worker.c: the life of workers, names, pinning, errors, statistics. */
+/* exec/worker.c: creation and end of workers, names, pinning, errors, statistics. */
 #include <dirent.h>
 #include "exec_fixture.h"
 #include "suite.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the suites of the core share: engines of a small size, gates that hold an op
- * until the test opens them, recorders of what ran in which order.
+ * What the suites of the core share: small engines, gates that hold an op until the test opens
+ * them, and recorders of the order in which ops ran.
  *
- * Check's assertions are for the test's own thread.  Bodies run on other threads too,
- * so they use MUST(), which ends the program with the place.  Programs without Check
- * (stress/) define UTIL_NO_CHECK.
+ * Check's assertions are for the test's own thread.  Bodies may run on other threads, so they
+ * use MUST(), which ends the program with the position.  Programs without Check (stress/)
+ * define UTIL_NO_CHECK.
  */
 #ifndef TESTS_UNIT_UTIL_H
 #define TESTS_UNIT_UTIL_H

@@ -125,7 +125,7 @@ static void info_file(const struct recording *r, const char *path)
 	if (!r->ended)
 		printf("           whole up to byte %" PRIu64 ": the program did not end it\n", r->whole);
 	if (r->lost)
-		printf("           %" PRIu64 " events or more are missing, for want of memory\n",
+		printf("           %" PRIu64 " events or more are missing, for lack of memory\n",
 		       r->lost);
 	for (i = 0; i < r->nengines; i++) {
 		const struct rec_engine *e = &r->engines[i];
