@@ -19,7 +19,9 @@
  * ops on it, and ops and waits on data that it was working on, fail with -ENOTRECOVERABLE
  * and a text that says what happened.
  *
- * In a child of fork() every call of this header fails with -EOWNERDEAD.
+ * This file follows the life of a program: find devices, allocate memory, queue work in
+ * bodies, free the memory behind a var, lend a stream.  The conventions are those of
+ * pawl/engine.h.  In a child of fork() every call fails with -EOWNERDEAD.
  */
 #ifndef PAWL_DEVICE_H
 #define PAWL_DEVICE_H
@@ -50,12 +52,12 @@ struct pawl_device_info {
 /*
  * Return the number of devices of a kind in this machine, or an error: -ENODEV (no driver or
  * no library), -ENOSYS (built without support).  The first call loads the driver's library.
- * Any thread.  Blocking.
+ * Progress: blocking, as the driver.
  */
 PAWL_API int pawl_device_count(int kind);
 /*
  * Describe a device in *out; the caller sets out->size.  Errors: -ENODEV, -ENOSYS, -EINVAL.
- * Any thread.  Blocking.
+ * Progress: blocking, as the driver.
  */
 PAWL_TAG_BEGIN
 PAWL_API int pawl_device_info(struct pawl_device device, struct pawl_device_info *out);
@@ -63,8 +65,8 @@ PAWL_TAG_END
 
 /*
  * Allocate and free memory of one of the engine's devices, and pinned host memory, which
- * the device copies from and to by itself.  Errors: -ENOMEM, -ENODEV.  Any thread.
- * Blocking: the driver may wait for the device, so use pawl_run_alloc() in a body.
+ * the device copies from and to by itself.  Errors: -ENOMEM, -ENODEV.
+ * Progress: blocking.  The driver may wait for the device, so use pawl_run_alloc() in a body.
  */
 PAWL_API int pawl_device_alloc(struct pawl_engine *e, struct pawl_device device, size_t bytes,
 			       void **out);
@@ -77,8 +79,9 @@ PAWL_API int pawl_host_free(struct pawl_engine *e, struct pawl_device device, vo
  * For bodies: queue work on the op's stream.  On a CPU the work is done before the call
  * returns.  pawl_run_call() calls fn(arg) in stream order on a thread of the driver; fn must
  * neither call the device nor wait.  pawl_run_alloc() returns memory for work that is queued
- * on this stream later; pawl_run_free() frees it when the stream reaches that point.  Each
- * returns 0 or a negative errno, which the body should return.
+ * on this stream later; pawl_run_free() frees it when the stream reaches that point.  If one
+ * fails, the body should return the error.  Thread: the one that runs the body.
+ * Progress: that of the driver.
  */
 PAWL_API int pawl_run_copy(struct pawl_run *run, void *to, const void *from, size_t bytes,
 			   int dir);
@@ -90,7 +93,8 @@ PAWL_API int pawl_run_free(struct pawl_run *run, void *p);
 /*
  * Like pawl_var_delete(), but fn runs on the device as soon as all earlier work on the var
  * is queued on streams.  run->stream is ordered after all of it, so memory that fn frees in
- * the order of that stream is freed after its last use.  Any thread; lock-free.
+ * the order of that stream is freed after its last use.  Errors: as pawl_push().
+ * Progress: lock-free.
  */
 PAWL_API int pawl_var_delete_on(struct pawl_engine *e, pawl_var_t v, struct pawl_device device,
 				pawl_fn fn, void *arg);
@@ -99,7 +103,8 @@ PAWL_API int pawl_var_delete_on(struct pawl_engine *e, pawl_var_t v, struct pawl
  * Let ops run on a stream of the caller: *out is the op.device that names it.  The caller
  * keeps ownership, and the stream must exist until the engine is destroyed.  Work that the
  * caller queues on it is ordered by the stream only; the engine does not track it.  An engine
- * adopts at most 64 streams; one more fails with -ENOMEM.  Any thread.  Blocking: allocates.
+ * adopts at most 64 streams; one more fails with -ENOMEM.
+ * Progress: blocking, because it allocates.
  */
 PAWL_API int pawl_stream_adopt(struct pawl_engine *e, struct pawl_device device, void *stream,
 			       struct pawl_device *out);
