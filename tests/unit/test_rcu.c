@@ -364,6 +364,21 @@ START_TEST(test_fork_alone)
 }
 END_TEST
 
+/* Readers that ended do not count: the child of a process that had some reclaims. */
+START_TEST(test_fork_after_readers)
+{
+	pthread_t t;
+	u32 i;
+
+	fresh();
+	for (i = 0; i < 3; i++) {
+		ck_assert_int_eq(pthread_create(&t, NULL, short_reader, NULL), 0);
+		pthread_join(t, NULL);
+		in_child(child_alone);
+	}
+}
+END_TEST
+
 /* The child of a process with a reader inside a section: it leaks, and does not hang. */
 static int child_orphan(void)
 {
@@ -564,6 +579,61 @@ START_TEST(test_no_key)
 }
 END_TEST
 
+/* Without a key, the only thread forks inside two sections: its child leaves them, and reclaims. */
+static int leaves_and_reclaims(void)
+{
+	pool_rcu_unlock();
+	pool_rcu_unlock();
+	pool_rcu_defer(&item(1)->d, count);
+	return !pool_rcu_reclaim() || ran != 1;
+}
+
+/* The same beside another reader: the child leaves them, and reclaims nothing. */
+static int leaves_and_leaks(void)
+{
+	pool_rcu_unlock();
+	pool_rcu_unlock();
+	return child_orphan();
+}
+
+static int child_no_key_forks(void)
+{
+	pthread_key_t key;
+	pthread_t r;
+	u32 i;
+
+	while (!pthread_key_create(&key, NULL))
+		;
+	fresh();
+	reader_in = reader_go = reclaim_done = 0;
+	for (i = 0; i < 2; i++) {
+		pid_t pid;
+
+		if (i && pthread_create(&r, NULL, slow_reader, NULL))
+			return 2;
+		while (i && !load_acquire(&reader_in))
+			nap(1);
+		pool_rcu_lock();
+		pool_rcu_lock();
+		pid = child_fork();
+		if (!pid)
+			_exit(i ? leaves_and_leaks() : leaves_and_reclaims());
+		if (child_wait(pid))
+			return 3 + (int)i;
+		pool_rcu_unlock();
+		pool_rcu_unlock();
+	}
+	store_release(&reader_go, 1);
+	pthread_join(r, NULL);
+	return 0;
+}
+
+START_TEST(test_no_key_fork_inside_sections)
+{
+	in_child(child_no_key_forks);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("rcu");
@@ -583,7 +653,10 @@ static Suite *suite(void)
 	/* An emulator may be unable to fork beside threads: CK_EXCLUDE_TAGS=fork */
 	tcase_set_tags(fork, "fork");
 	tcase_set_timeout(fork, 60);
+	/* As test_no_key, before this process uses RCU. */
+	tcase_add_test(fork, test_no_key_fork_inside_sections);
 	tcase_add_test(fork, test_fork_alone);
+	tcase_add_test(fork, test_fork_after_readers);
 	tcase_add_test(fork, test_fork_orphan);
 	tcase_add_test(fork, test_fork_inside_sections);
 	tcase_add_test(fork, test_fork_in_between);
