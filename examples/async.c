@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * async - an op whose body starts something and returns.
+ * async - an op whose body starts work and returns.
  *
- * The body hands its token to another thread, here one that stands for a disk or a network.
- * The op is complete when some thread calls pawl_complete() with the token, once, from any
- * thread.  No worker of the engine waits meanwhile.
+ * The body hands its token to another thread, which plays the part of a disk or a network.
+ * That thread completes the op: it calls pawl_complete() with the token, exactly once.  No
+ * worker of the engine waits in the meantime.
  */
 #include <pawl/engine.h>
 #include <pthread.h>
@@ -79,7 +79,7 @@ int main(void)
 		if (pawl_var_create(e, &v[i]) || pawl_push(e, &op))
 			goto err;
 	}
-	/* It reads all answers, so it runs when the last of them has come. */
+	/* This op reads all answers, so it runs after the last of them is complete. */
 	if (pawl_push(e, &(struct pawl_op){ sizeof(op), .fn = total, .arg = r, .reads = v,
 					    .nreads = REQUESTS }) ||
 	    pawl_wait_all(e, -1, NULL))

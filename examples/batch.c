@@ -5,7 +5,7 @@
  * Two threads move money between two accounts; a transfer is two ops, one for each account.
  * Because a batch takes all its positions at once, no other push comes between the two, and an
  * op that reads both accounts always sees the same total.  Two single pushes would not
- * give that.
+ * guarantee that.
  */
 #include <pawl/engine.h>
 #include <pthread.h>

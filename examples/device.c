@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * device - ops on a CUDA device, or on the CPU where there is none.
+ * device - ops on a CUDA device, or on the CPU if there is no such device.
  *
- * The body of an op on a device puts work into its stream and returns at once.  The engine
- * makes the stream of the next op wait where the data demands it; no thread of the host waits
- * but the one that asks for the result.
+ * The body of an op on a device queues work on a stream and returns at once.  If the next op
+ * depends on that work, the engine makes the stream of that op wait for it.  The only thread
+ * of the host that waits is the one that calls pawl_wait_readable().
  */
 #include <pawl/device.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #define BYTES 4096
 
 static char in[BYTES], out[BYTES];
-static void *there;		/* memory of the device, behind the var */
+static void *there;		/* memory of the device: the data of the var */
 
 static int upload(struct pawl_run *run, void *arg)
 {

@@ -3,9 +3,9 @@
  * errors - what happens when a body fails.
  *
  * A body that returns a negative errno poisons the vars that it writes.  Ops that read or
- * write such a var do not run, and the error travels on to what they would have written.  A
- * wait on any of these vars returns the error with its message, once; the var is clean then.
- * An op with PAWL_OP_NO_SKIP runs all the same and sees the error in run->status.
+ * write a poisoned var do not run, and the vars that they write are poisoned too.  A wait on
+ * one of these vars returns the error with its message, once, and clears it on all of them.
+ * An op with PAWL_OP_NO_SKIP runs anyway and finds the error in run->status.
  */
 #include <errno.h>
 #include <pawl/engine.h>
@@ -53,7 +53,7 @@ int main(void)
 	printf("%s: %s (%d)\n", why.op, why.text, why.code);
 	if (rc != -ENOENT || computed || seen != -ENOENT)
 		return 1;
-	/* The error was given out; the next wait finds none, and the engine is as new. */
+	/* The wait above reported and cleared the error, so this one finds none. */
 	if (pawl_wait_all(e, -1, NULL))
 		goto err;
 	return pawl_engine_destroy(e) != 0;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * event_loop - a host that sleeps in epoll and learns of completed ops there.
+ * event_loop - a program that sleeps in epoll until ops are complete.
  *
  * Ops name a completion queue and a tag.  The queue has a file descriptor that is readable
- * while there is something to reap, so it fits into any event loop: epoll as here, libuv,
- * asyncio.  One op has a deadline that has passed: it never runs, and says so.
+ * while the queue has completions, so any event loop can watch it: epoll as here, libuv,
+ * asyncio.  One op has a deadline that has passed: it never runs, and its completion has the
+ * status -ETIMEDOUT.
  */
 #include <errno.h>
 #include <pawl/engine.h>

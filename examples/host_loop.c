@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * host_loop - an engine without threads.
+ * host_loop - an engine without threads: the program's own loop runs the ops.
  *
- * With workers = 0 the engine starts no thread.  The host runs ready ops when it likes: one at
- * a time between the other things that its loop does, or all of them until a condition is true.
- * While no op is ready the host's loop sleeps; a descriptor becomes readable when another
- * thread pushes one.
+ * With workers = 0 the engine starts no thread.  The program runs ready ops itself: one at a
+ * time between the other work of its loop, or until a condition is true.  While no op is ready
+ * the loop sleeps in poll(); a descriptor becomes readable when an op is ready.
  */
 #include <pawl/engine.h>
 #include <poll.h>
@@ -51,7 +50,7 @@ int main(void)
 	fd.fd = pawl_ready_fd(e);
 	if (fd.fd < 0)
 		goto err;
-	/* A turn of the host's loop: a little work for the engine, then its own. */
+	/* One turn of the program's loop: run one op, then do other work. */
 	for (i = 0; i < 4; i++) {
 		if (poll(&fd, 1, -1) < 0)
 			return 1;
@@ -60,7 +59,7 @@ int main(void)
 			goto err;
 		printf("turn %d: ran %d\n", i, n);
 	}
-	/* Or run what is ready until the host is satisfied. */
+	/* Or run ready ops until enough() returns true. */
 	if (pawl_run_until(e, enough, NULL, -1))
 		goto err;
 	printf("%d\n", steps);
