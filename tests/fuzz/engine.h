@@ -13,6 +13,7 @@
 #include "../unit/util.h"
 #include <fcntl.h>
 #include <semaphore.h>
+#include <core/engine.h>
 #include "fuzz.h"
 
 #define CALLERS		3u
@@ -107,7 +108,7 @@ struct world {
 	struct pawl_config cfg;
 	const uint8_t *p;
 	size_t n, at;
-	bool det, errors, naive, blocks, traced;
+	bool det, errors, naive, blocks, traced, read_mostly;
 	u32 depth;		/* bodies on all stacks (det) */
 	u32 autos;		/* A: async bodies complete at once */
 	u32 nslots, nlive, nnodes, norder, nfuncs, nopers, narrived;

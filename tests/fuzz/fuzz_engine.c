@@ -175,6 +175,7 @@ static void configure(void)
 			c->window_policy = PAWL_WINDOW_FAIL;
 		w->blocks = c->window_policy != PAWL_WINDOW_FAIL;
 	}
+	w->read_mostly = (b & 65) == 64;
 	c->no_help = !w->det && b & 128;
 	fuzz_say("kind %d workers %d devices %u window %u policy %d no_help %d errors %d\n", c->kind,
 		 c->workers, c->cpu_devices, c->window, c->window_policy, c->no_help, w->errors);
@@ -203,6 +204,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	me->in = me->alive = true;
 	configure();
 	GOOD(!pawl_engine_create(&w->cfg, &w->e));
+	/* Vars change to read-mostly mode at the first read by another thread. */
+	if (w->read_mostly)
+		w->e->rm_reads = 0;
 	for (i = 0; i < 3; i++)
 		slot_new();
 	while (more())
