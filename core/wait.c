@@ -249,7 +249,8 @@ static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bo
 		*rc = -ENOMEM;
 		return NULL;
 	}
-	store_relaxed(&op->token, ((op->token >> 2) + 1) << 2 | TOKEN_ARMED);
+	/* Relaxed: a thread that gave up the op's last user may still try its token, in vain. */
+	store_relaxed(&op->token, ((load_relaxed(&op->token) >> 2) + 1) << 2 | TOKEN_ARMED);
 	/* CORE-N1 <-> CORE-N4; waits do not respect the window. */
 	store_release(&t->pushed, t->pushed + 1);
 	if (push_op(t, op, *opi)) {
