@@ -67,6 +67,8 @@ static void body(void *run, void *param)
 	ATOMIC_ADD(&ran, 1);
 }
 
+static void sync_nothing(void *run, void *arg) { }
+
 static void async_body(void *run, void *on_complete, void *param)
 {
 	struct pawl_mx_callback done = *(struct pawl_mx_callback *)on_complete;
@@ -269,6 +271,44 @@ START_TEST(test_small_calls)
 END_TEST
 
 /* --- arrays --- */
+
+static int fails_with(int rc, int code, const char *text)
+{
+	return rc == code && strstr(pawl_mx_last_error(), text);
+}
+
+/* Each is refused with a text that says what was wrong, and nothing happens. */
+START_TEST(test_bad_arguments)
+{
+	const uint32_t shape[64] = { 1 };
+	struct pawl_mx_op op = { .sync = sync_nothing, .ctx = cpu };
+	struct pawl_mx_engine *e;
+	struct pawl_mx_opr *opr;
+	NDArrayHandle nd = array(6), other;
+	int dims[64] = { 2, 3 }, bad[] = { 2, -3 };
+
+	ck_assert(fails_with(pawl_mx_engine_create(99, &e), -EINVAL, "99"));
+	ck_assert(fails_with(pawl_mx_engine_create(0, NULL), -EINVAL, "NULL"));
+	e = pawl_mx_engine_get();
+	ck_assert(fails_with(pawl_mx_opr_push(e, NULL, cpu, 0, NULL), -EINVAL, "NULL"));
+	ck_assert(fails_with(pawl_mx_opr_delete(e, NULL), -EINVAL, "NULL"));
+	ck_assert_int_eq(pawl_mx_opr_new(e, &op, &opr), 0);
+	ck_assert_int_eq(pawl_mx_opr_delete(e, opr), 0);
+	ck_assert(fails_with(pawl_mx_complete(NULL, NULL), -EINVAL, "NULL"));
+	pawl_mx_set_last_error("a text");
+	ck_assert_str_eq(MXGetLastError(), "a text");
+	pawl_mx_set_last_error(NULL);
+	ck_assert_str_eq(MXGetLastError(), "");
+	FAILS(MXNDArrayCreate(shape, 64, PAWL_MX_CPU, 0, 0, &other), "64 dimensions");
+	FAILS(MXNDArrayReshape(nd, 64, dims, &other), "64 dimensions");
+	FAILS(MXNDArrayReshape(nd, 2, NULL, &other), "2 dimensions");
+	FAILS(MXNDArrayReshape(nd, 2, bad, &other), "dimension 1 is -3");
+	FAILS(MXNDArrayReshape(nd, 2, dims, NULL), "");
+	OK(MXNDArrayReshape(nd, 2, dims, &other));
+	OK(MXNDArrayFree(other));
+	OK(MXNDArrayFree(nd));
+}
+END_TEST
 
 START_TEST(test_array)
 {
@@ -620,8 +660,6 @@ static char *slurp(const char *path)
 	return s;
 }
 
-static void sync_nothing(void *run, void *arg) { }
-
 /* Vars and operators of another engine: refused by everything that takes them. */
 START_TEST(test_var_of_another_engine_is_refused)
 {
@@ -738,7 +776,7 @@ int main(void)
 {
 	const TTest *const tests[] = {
 		test_deleter_once, test_properties, test_async_fails, test_bulk_size,
-		test_names_are_copied, test_small_calls, test_array, test_array_none_and_odd,
+		test_names_are_copied, test_small_calls, test_bad_arguments, test_array, test_array_none_and_odd,
 		test_views, test_free_is_an_op, test_copies, test_churn, test_temp_space,
 		test_random, test_var_of_another_engine_is_refused, test_profiler, test_shutdown,
 	};

@@ -360,6 +360,45 @@ START_TEST(memory_and_what_it_is)
 }
 END_TEST
 
+/* What an op allocates, uses and frees on its stream; the arguments of these calls. */
+struct memory {
+	void *p;
+	char from[64], to[64];
+};
+
+static int memory_body(struct pawl_run *run, void *arg)
+{
+	struct memory *m = arg;
+
+	MUST(pawl_run_alloc(run, sizeof(m->from), NULL) == -EINVAL);
+	MUST(pawl_run_call(run, NULL, NULL) == -EINVAL);
+	MUST(pawl_run_copy(run, m->to, m->from, 1, PAWL_HOST_TO_HOST + 1) == -EINVAL);
+	MUST(pawl_run_copy(run, m->to, m->from, 1, -1) == -EINVAL);
+	MUST(!pawl_run_alloc(run, sizeof(m->from), &m->p));
+	MUST(!pawl_run_copy(run, m->p, m->from, sizeof(m->from), PAWL_HOST_TO_DEVICE));
+	MUST(!pawl_run_set(run, m->p, 'x', 8));
+	MUST(!pawl_run_copy(run, m->to, m->p, sizeof(m->to), PAWL_DEVICE_TO_HOST));
+	return pawl_run_free(run, m->p);
+}
+
+START_TEST(an_op_has_memory_of_its_own)
+{
+	struct pawl_engine *e = plain();
+	pawl_var_t v = var_new(e);
+	struct memory m = { .from = "overwritten, but for this" };
+	void *p;
+
+	OK(push_dev(e, memory_body, &m, NULL, 0, &v, 1));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_str_eq(m.to, "xxxxxxxxten, but for this");
+	FAILS(pawl_device_alloc(e, dev0, 1, NULL), -EINVAL, "out");
+	FAILS(pawl_host_alloc(e, dev0, 1, NULL), -EINVAL, "out");
+	OK(pawl_host_alloc(e, dev0, 1, &p));
+	OK(pawl_host_free(e, dev0, p));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* A program's struct from a newer header; memory of others is behind it. */
 START_TEST(info_of_a_newer_program)
 {
@@ -452,7 +491,8 @@ int main(void)
 	const TTest *const any[] = {
 		a_body_gets_its_stream, no_place_for_a_worker,
 		delete_on_a_device_is_in_stream_order, other_kinds_of_engines,
-		bodies_may_push_and_wait, memory_and_what_it_is, NULL };
+		bodies_may_push_and_wait, memory_and_what_it_is, an_op_has_memory_of_its_own,
+		NULL };
 	const TTest *const told[] = {
 		a_wait_is_for_the_work_not_for_the_body, a_look_again_and_again_ends,
 		no_worker_waits_for_the_device, delete_waits_for_the_device,

@@ -141,6 +141,82 @@ START_TEST(test_too_many)
 }
 END_TEST
 
+/* A thread for which there is no room: each call says so, and has no effect. */
+struct refused {
+	struct pawl_engine *e;
+	pawl_var_t v;
+	pawl_cq_t cq;
+	pawl_graph_t graph;
+};
+
+#define REFUSED(call) do {								\
+		MUST((call) == -EUSERS);						\
+		MUST(strstr(pawl_error_text(), "max_threads"));				\
+	} while (0)
+
+static void *refused(void *arg)
+{
+	struct refused *r = arg;
+	struct pawl_op op = op_write(nothing, NULL, &r->v);
+	struct pawl_completion done;
+	pawl_graph_t graph;
+	pawl_cq_t cq;
+	pawl_var_t v;
+
+	REFUSED(pawl_var_create(r->e, &v));
+	REFUSED(pawl_push(r->e, &op));
+	REFUSED(pawl_push_batch(r->e, &op, 1));
+	REFUSED(pawl_graph_create(r->e, &op, 1, 0, &graph));
+	REFUSED(pawl_graph_push(r->e, r->graph, NULL));
+	REFUSED(pawl_graph_refresh(r->e, r->graph));
+	REFUSED(pawl_graph_delete(r->e, r->graph));
+	REFUSED(pawl_wait_readable(r->e, r->v, -1, NULL));
+	REFUSED(pawl_wait_writable(r->e, r->v, -1, NULL));
+	REFUSED(pawl_wait_all(r->e, -1, NULL));
+	REFUSED(pawl_cq_create(r->e, &cq));
+	REFUSED(pawl_cq_reap(r->e, r->cq, &done, 1));
+	REFUSED(pawl_cq_wait(r->e, r->cq, -1));
+	REFUSED(pawl_cq_destroy(r->e, r->cq));
+	REFUSED(pawl_var_clear(r->e, r->v));
+	REFUSED(pawl_var_delete(r->e, r->v, NULL, NULL));
+	REFUSED(pawl_run_one(r->e));
+	REFUSED(pawl_trim(r->e));
+	return NULL;
+}
+
+START_TEST(test_each_call_says_that_there_is_no_room)
+{
+	struct pawl_config cfg = small(PAWL_PER_DEVICE, 0);
+	struct crowd c = { 0 };
+	struct refused r;
+	pthread_t t[7];
+	struct pawl_op op;
+	int i;
+
+	cfg.max_threads = 8;
+	c.e = r.e = engine_with(&cfg);
+	r.v = var_new(r.e);
+	op = op_write(nothing, NULL, &r.v);
+	OK(pawl_cq_create(r.e, &r.cq));
+	OK(pawl_graph_create(r.e, &op, 1, 0, &r.graph));
+	for (i = 0; i < 7; i++)
+		t[i] = spawn(member, &c);
+	ck_assert(soon(load_acquire(&c.in) == 7));
+	ck_assert_uint_eq(load_relaxed(&c.refused), 0);
+	join(spawn(refused, &r));
+	store_release(&c.go, 1);
+	for (i = 0; i < 7; i++)
+		join(t[i]);
+	ck_assert_uint_eq(version(r.e, r.v), 0);
+	OK(pawl_graph_push(r.e, r.graph, NULL));
+	OK(pawl_wait_all(r.e, SOON_NS, NULL));
+	ck_assert_uint_eq(version(r.e, r.v), 1);
+	OK(pawl_graph_delete(r.e, r.graph));
+	OK(pawl_cq_destroy(r.e, r.cq));
+	OK(pawl_engine_destroy(r.e));
+}
+END_TEST
+
 /* Workers are threads inside the engine too: with no room for them ops still run. */
 START_TEST(test_no_room_for_workers)
 {
@@ -356,6 +432,7 @@ START_TEST(test_push_from_destructor)
 END_TEST
 
 SUITE("thread", test_churn, test_a_thread_that_left_is_not_summed, test_too_many,
+      test_each_call_says_that_there_is_no_room,
       test_no_room_for_workers, test_engine_ends_first,
       test_ends_race, test_many_engines, test_several_engines,
       test_ready_work_outlives_its_thread, test_push_from_destructor)
