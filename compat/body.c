@@ -130,8 +130,10 @@ static void on_complete(struct pawl_mx_engine *e, void *param, const void *error
 		rc = pawl_complete(mx_pe(e), token, 0, NULL);
 	} else {
 		exception = mx_exception_of(error, text, sizeof(text));
-		rc = pawl_complete_with(mx_pe(e), token, BUSTED(MX_ERROR_LOST) ? 0 : -EIO,
-					text, exception);
+		rc = -EIO;
+		if (BUSTED(MX_ERROR_LOST))
+			rc = 0;
+		rc = pawl_complete_with(mx_pe(e), token, rc, text, exception);
 	}
 	if (unlikely(rc && e->info))
 		fprintf(stderr, "on_complete: %s\n", pawl_error_text());

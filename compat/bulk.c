@@ -74,8 +74,11 @@ static int bulk_run(struct pawl_run *run, void *arg)
 	struct mx_call *c;
 	int rc = 0;
 
-	for (c = arg; c && (!rc || BUSTED(MX_BULK_GOES_ON)); c = c->next)
+	for (c = arg; c && !rc; c = c->next) {
 		rc = mx_run_sync(run, c);
+		if (BUSTED(MX_BULK_GOES_ON))
+			rc = 0;
+	}
 	return rc;
 }
 

@@ -131,8 +131,10 @@ __cold void gate_pass(struct thread *t)
 
 	while (n && !cas_relaxed(&t->e->gate, &n, n - 1))
 		;
+	if (BUSTED(GATE_NO_WAKE))
+		return;
 	/* Also those for which another pusher leaves no room by now: they arm it again. */
-	if (n == 1 && !BUSTED(GATE_NO_WAKE))
+	if (n == 1)
 		flight_wake(t, 1);
 }
 

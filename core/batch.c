@@ -32,6 +32,7 @@
 #include <core/trace.h>
 #include <core/wait.h>
 #include <core/sizes.h>
+#include <core/sort.h>
 
 /* One access in the batch. */
 struct acc {
@@ -91,56 +92,19 @@ static int scratch_grow(struct thread *t, size_t nops, size_t naccs)
 	return 0;
 }
 
-static int acc_cmp(const struct acc *x, const struct acc *y)
+static bool acc_less(const void *accs, u32 i, u32 j)
 {
-	if (x->var != y->var)
-		return x->var < y->var ? -1 : 1;
-	return x->op < y->op ? -1 : x->op > y->op;
+	const struct acc *a = accs;
+
+	return a[i].var != a[j].var ? a[i].var < a[j].var : a[i].op < a[j].op;
 }
 
-static void acc_sift(struct acc *a, u32 root, u32 n)
+static void acc_swap(void *accs, u32 i, u32 j)
 {
-	for (;;) {
-		u32 c = 2 * root + 1;
-		struct acc x;
+	struct acc *a = accs, tmp = a[i];
 
-		if (c >= n)
-			return;
-		if (c + 1 < n && acc_cmp(&a[c + 1], &a[c]) > 0)
-			c++;
-		if (acc_cmp(&a[root], &a[c]) >= 0)
-			return;
-		x = a[root];
-		a[root] = a[c];
-		a[c] = x;
-		root = c;
-	}
-}
-
-/* Accesses come op by op: a small batch is almost in order.  (qsort() may allocate.) */
-static void accs_sort(struct acc *a, u32 n)
-{
-	u32 i, j;
-
-	if (n > 32) {
-		for (i = n / 2; i--; )
-			acc_sift(a, i, n);
-		for (i = n - 1; i; i--) {
-			struct acc x = a[0];
-
-			a[0] = a[i];
-			a[i] = x;
-			acc_sift(a, 0, i);
-		}
-		return;
-	}
-	for (i = 1; i < n; i++) {
-		struct acc x = a[i];
-
-		for (j = i; j && acc_cmp(&a[j - 1], &x) > 0; j--)
-			a[j] = a[j - 1];
-		a[j] = x;
-	}
+	a[i] = a[j];
+	a[j] = tmp;
 }
 
 static struct dep *acc_dep(struct pawl_engine *e, const struct acc *a)
@@ -229,7 +193,7 @@ static int batch_op(struct thread *t, u32 naccs, u32 *bopi)
 
 	if (!bop)
 		return err_pool_empty(t, POOL_OP, "push_batch: max_ops exist");
-	accs_sort(accs, naccs);
+	sort_array(accs, naccs, acc_less, acc_swap);
 	for (i = 0; i < naccs; i++)
 		nseg += !i || accs[i].var != accs[i - 1].var;
 	if (nseg > INLINE_DEPS) {
@@ -296,12 +260,16 @@ static void batch_push(struct thread *t, u32 nops, u32 naccs, u32 bopi)
 	for (i = 0; i < nops; i++) {
 		struct op *op = op_of(e, s->ops[i]);
 		u32 g = granted[i];
+		bool last;
 
 		/* CORE-W1 <-> CORE-W2 */
 		if (g != op->ndeps && fetch_add_acq_rel(&op->wait, -(g + 1)) != g + 1)
 			continue;
-		/* Bodies that run in here come when the others are where workers find them. */
-		if (op->flags & OP_INLINE && !BUSTED(BATCH_INLINE_FIRST))
+		last = op->flags & OP_INLINE;
+		if (BUSTED(BATCH_INLINE_FIRST))
+			last = false;
+		/* Bodies run in here after the other ops are queued, where workers find them. */
+		if (last)
 			granted[i] = RUN_LAST;
 		else
 			dispatch(t, op, s->ops[i]);
@@ -319,15 +287,13 @@ static void batch_push(struct thread *t, u32 nops, u32 naccs, u32 bopi)
 static void batch_undo(struct thread *t, u32 n)
 {
 	struct pawl_engine *e = t->e;
-	u32 i, j;
+	u32 i;
 
 	for (i = 0; i < n; i++) {
 		struct op *op = op_of(e, t->scratch->ops[i]);
 		struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
 
-		for (j = 0; j < op->ndeps; j++)
-			if (deps[j].var & DEP_WRITE)
-				block_free(t, deps[j].block);
+		blocks_put(t, deps, op->ndeps);
 		if (op->flags & OP_NOTE)
 			note_undo(t, op);
 		op_free(t, op, t->scratch->ops[i]);

@@ -83,7 +83,9 @@ static void cq_signal(struct pawl_engine *e, struct cq *q)
 
 	if (waiter)
 		exec_unpark(e->x, &thread_of(e, waiter - 1)->ex);
-	if (fd >= 0 && !BUSTED(CQ_NO_WRITE)) {
+	if (BUSTED(CQ_NO_WRITE))
+		return;
+	if (fd >= 0) {
 		/* Relaxed: a thread that finds the eventfd readable finds the count, too. */
 		fetch_add_relaxed(&q->written, 1);
 		(void)!write(fd, &one, sizeof(one));
@@ -194,8 +196,10 @@ int note_begin(struct thread *t, struct op *op)
 	if ((state & NOTE_CANCELED) && (state & NOTE_PHASE) == NOTE_QUEUED)
 		rc = -ECANCELED;
 	else if (n->deadline != NOTE_NEVER && (state & NOTE_PHASE) == NOTE_QUEUED &&
-		 exec_now_ns() >= n->deadline && !BUSTED(DEADLINE_IGNORED))
+		 exec_now_ns() >= n->deadline)
 		rc = -ETIMEDOUT;
+	if (BUSTED(DEADLINE_IGNORED))
+		rc = rc == -ETIMEDOUT ? 0 : rc;
 	if (rc)
 		op_err_set(op, error_make(t, rc, op_name(op), rc == -ECANCELED ?
 					  "the op was canceled before it started" :

@@ -50,9 +50,12 @@ void graph_put(struct thread *t, u32 idx)
 {
 	struct pawl_engine *e = t->e;
 	struct graph *g = graph_of(e, idx);
+	u32 refs;
 
-	/* CORE-O1 <-> CORE-O1 */
-	if (fetch_add_acq_rel(&g->refs, -1u) != 1 + BUSTED(GRAPH_EARLY))
+	refs = fetch_add_acq_rel(&g->refs, -1u);	/* CORE-O1 <-> CORE-O1 */
+	if (BUSTED(GRAPH_EARLY))
+		refs--;
+	if (refs != 1)
 		return;
 	if (g->release)
 		g->release(g->arg, 0);

@@ -115,7 +115,9 @@ static int capture_run(struct group *g, struct device *d, struct pawl_run *run)
 	u32 fresh = load_relaxed(&g->fresh);
 	int rc = 0;
 
-	if ((g->seen != fresh && !BUSTED(GRAPH_STALE)) || g->d != d) {
+	if (BUSTED(GRAPH_STALE))
+		fresh = g->seen;
+	if (g->seen != fresh || g->d != d) {
 		capture_drop(g);
 		g->seen = fresh;
 		g->d = d;

@@ -10,6 +10,7 @@
 #include <core/device.h>
 #include <core/link.h>
 #include <core/sizes.h>
+#include <core/sort.h>
 
 void ext_put(struct thread *t, u32 ext)
 {
@@ -85,49 +86,27 @@ static inline u32 dep_key(const struct dep *d)
 	return d->var & ~DEP_WRITE;
 }
 
-static void sift(struct dep *d, u32 root, u32 n)
+static bool dep_less(const void *deps, u32 i, u32 j)
 {
-	for (;;) {
-		u32 c = 2 * root + 1;
-		struct dep tmp;
+	const struct dep *d = deps;
 
-		if (c >= n)
-			return;
-		if (c + 1 < n && dep_key(&d[c + 1]) > dep_key(&d[c]))
-			c++;
-		if (dep_key(&d[root]) >= dep_key(&d[c]))
-			return;
-		tmp = d[root];
-		dep_copy(&d[root], &d[c]);
-		dep_copy(&d[c], &tmp);
-		root = c;
-	}
+	return dep_key(&d[i]) < dep_key(&d[j]);
+}
+
+static void dep_swap(void *deps, u32 i, u32 j)
+{
+	struct dep *d = deps, tmp = d[i];
+
+	dep_copy(&d[i], &d[j]);
+	dep_copy(&d[j], &tmp);
 }
 
 /* Sort by var and merge the entries of one var; a write wins.  Returns the new number. */
 u32 deps_sort(struct dep *d, u32 n)
 {
-	u32 i, j, k;
+	u32 i, k;
 
-	if (n <= 16) {
-		for (i = 1; i < n; i++) {
-			struct dep x = d[i];
-
-			for (j = i; j && dep_key(&d[j - 1]) > dep_key(&x); j--)
-				dep_copy(&d[j], &d[j - 1]);
-			dep_copy(&d[j], &x);
-		}
-	} else {
-		for (i = n / 2; i--; )
-			sift(d, i, n);
-		for (i = n - 1; i; i--) {
-			struct dep x = d[0];
-
-			dep_copy(&d[0], &d[i]);
-			dep_copy(&d[i], &x);
-			sift(d, 0, i);
-		}
-	}
+	sort_array(d, n, dep_less, dep_swap);
 	for (i = 1, k = 0; i < n; i++) {
 		if (unlikely(dep_key(&d[i]) == dep_key(&d[k])))
 			store_helped(&d[k].var, d[k].var | (d[i].var & DEP_WRITE));

@@ -79,7 +79,9 @@ static int dep_pending(struct pawl_engine *e, u32 vi, bool write, pending_fn fn,
 		if (rc)
 			return rc;
 	}
-	if (!write || BUSTED(DEV_READS_FORGOTTEN))
+	if (BUSTED(DEV_READS_FORGOTTEN))
+		return 0;
+	if (!write)
 		return 0;
 	/* CORE-D2 <-> CORE-D1 */
 	for (; idx; idx = load_acquire(&r->next)) {

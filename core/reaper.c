@@ -184,7 +184,9 @@ static void reap_new(struct pawl_engine *e)
 		op_of(e, opi)->wait = first;
 		first = opi;
 	}
-	if (dv->kept && !BUSTED(DEV_PARKED_LOST))
+	if (BUSTED(DEV_PARKED_LOST))
+		dv->kept = 0;
+	if (dv->kept)
 		op_of(e, dv->last)->wait = first;
 	else
 		dv->kept = first;
@@ -354,7 +356,9 @@ static void reap_waiters(struct pawl_engine *e)
 	/* Relaxed: a waiter counts itself before its poke; taking the poke acquires that. */
 	if (!load_relaxed(&e->devices->nwait))
 		return;
-	n = BUSTED(DEV_WAITER_FORGOTTEN) ? 0 : load_relaxed(&e->used_slots);
+	n = load_relaxed(&e->used_slots);
+	if (BUSTED(DEV_WAITER_FORGOTTEN))
+		n = 0;
 	for (i = 0; i < n; i++)
 		if (load_relaxed(&thread_of(e, i)->waits_device))
 			exec_unpark(e->x, &thread_of(e, i)->ex);

@@ -65,7 +65,9 @@ static struct tls_entry *all_entries;
 
 static inline u64 entries_next_tag(const struct pair *head)
 {
-	return head->tag + !BUSTED(ENTRY_ABA);
+	if (BUSTED(ENTRY_ABA))
+		return head->tag;
+	return head->tag + 1;
 }
 
 /* Halves that do not belong together: the compare-and-swap fails, and gives the whole. */
@@ -104,9 +106,10 @@ static struct tls_entry *entry_new(void)
 
 static void fork_child(void)
 {
-	/* One thread exists: no order is needed.  Its next call looks closer. */
+	/* Only one thread exists, so no order is needed.  Its next call calls thread_enter(). */
 	thread_last.id = 0;
-	store_relaxed(&pawl_fork_gen, pawl_fork_gen + !BUSTED(FORK_FORGOTTEN));
+	if (!BUSTED(FORK_FORGOTTEN))
+		store_relaxed(&pawl_fork_gen, pawl_fork_gen + 1);
 	store_relaxed(&thread_pid, (u32)getpid());
 }
 

@@ -212,7 +212,11 @@ static struct lane_event *event_from(struct lane *l, u64 least, u64 *label)
 		struct lane_event *ev = &l->ev[(oldest + mid) & l->last_ev];
 		u64 v = load_acquire(&ev->label);	/* DEVICE-E2 <-> DEVICE-E1 */
 
-		if (v + BUSTED(EVENT_EARLY) >= least) {
+		bool covers = v >= least;
+
+		if (BUSTED(EVENT_EARLY))
+			covers = v + 1 >= least;
+		if (covers) {
 			best = ev;
 			*label = v;
 			to = mid;
