@@ -23,16 +23,6 @@
 
 static double seconds = 1;
 
-static u64 rss_kib(void)
-{
-	long pages = 0, ignored;
-	FILE *f = fopen("/proc/self/statm", "r");
-
-	MUST(f && fscanf(f, "%ld %ld", &ignored, &pages) == 2);
-	fclose(f);
-	return (u64)pages * (u64)sysconf(_SC_PAGESIZE) / 1024;
-}
-
 /* --- the one that is stopped --- */
 
 static u32 parked, released;		/* A */

@@ -10,6 +10,18 @@ static void store_work(struct fix *f, struct exec_thread *t, u32 work)
 	store_release((u32 *)f->user, work);
 }
 
+/* An executor whose work runs run(), with one queue and a thread that pushes to it. */
+static struct exec_thread *fix_one_queue(struct fix *f, const struct fix_opt *o,
+					 void (*run)(struct fix *, struct exec_thread *, u32),
+					 void *user, u32 workers, bool drive, struct exec_queue **q)
+{
+	fix_init(f, o);
+	f->run = run;
+	f->user = user;
+	*q = fix_queue(f, "q", workers, drive);
+	return fix_thread(f);
+}
+
 /* Each piece of work finds its worker asleep, or on the way to sleep, or back. */
 START_TEST(test_sleep_wake)
 {
@@ -21,11 +33,7 @@ START_TEST(test_sleep_wake)
 	u32 done = 0, i;
 
 	watchdog(60);
-	fix_init(&f, &o);
-	f.run = store_work;
-	f.user = &done;
-	q = fix_queue(&f, "q", 1, _i);
-	t = fix_thread(&f);
+	t = fix_one_queue(&f, &o, store_work, &done, 1, _i, &q);
 	exec_start(f.x);
 	for (i = 1; i <= CYCLES; i++) {
 		u64 end = cycles() + (i % 16) * 1500;
@@ -57,11 +65,7 @@ START_TEST(test_bursts)
 	u32 done = 0, i, k, sum = 0;
 
 	watchdog(60);
-	fix_init(&f, &o);
-	f.run = add_work;
-	f.user = &done;
-	q = fix_queue(&f, "q", 3, false);
-	t = fix_thread(&f);
+	t = fix_one_queue(&f, &o, add_work, &done, 3, false, &q);
 	exec_start(f.x);
 	for (i = 1; i <= CYCLES / 10; i++) {
 		u64 end = cycles() + (i % 8) * 2000;
@@ -287,11 +291,7 @@ START_TEST(test_pass_on)
 	u32 ran = 0, i, r;
 
 	watchdog(100);
-	fix_init(&f, &o);
-	f.run = count_work;
-	f.user = &ran;
-	q = fix_queue(&f, "q", 0, true);
-	t = fix_thread(&f);
+	t = fix_one_queue(&f, &o, count_work, &ran, 0, true, &q);
 	for (r = 1; r <= (SANITIZED ? 100u : 1500u); r++) {
 		struct helper h[3];
 		pthread_t p[3];
@@ -333,11 +333,7 @@ START_TEST(test_stopped_waker)
 	u32 done = 0, p, i;
 
 	watchdog(60);
-	fix_init(&f, &o);
-	f.run = store_work;
-	f.user = &done;
-	q = fix_queue(&f, "q", 1, false);
-	t = fix_thread(&f);
+	t = fix_one_queue(&f, &o, store_work, &done, 1, false, &q);
 	exec_start(f.x);
 	exec_push(q, t, 1, 0, 0);
 	until(&done, 1);
@@ -384,11 +380,7 @@ START_TEST(test_tidying_worker_comes_at_once)
 
 	watchdog(60);
 	tidies = 0;
-	fix_init(&f, &o);
-	f.run = store_work;
-	f.user = &done;
-	q = fix_queue(&f, "q", 1, _i);
-	t = fix_thread(&f);
+	t = fix_one_queue(&f, &o, store_work, &done, 1, _i, &q);
 	exec_start(f.x);
 	exec_push(q, t, 1, 0, 0);
 	for (i = 2; i < 200; i++) {
@@ -426,11 +418,7 @@ START_TEST(test_tidy_is_asked_until_done)
 
 	watchdog(60);
 	tidies = tidy_done = 0;
-	fix_init(&f, &o);
-	f.run = store_work;
-	f.user = &done;
-	q = fix_queue(&f, "q", 1, false);
-	t = fix_thread(&f);
+	t = fix_one_queue(&f, &o, store_work, &done, 1, false, &q);
 	exec_start(f.x);
 	exec_push(q, t, 1, 0, 0);
 	if (_i)

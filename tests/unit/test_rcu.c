@@ -137,6 +137,18 @@ static void *slow_reader(void *arg)
 	return arg;
 }
 
+/* Start it, and wait until it is inside its section. */
+static pthread_t slow_reader_begin(void)
+{
+	pthread_t r;
+
+	reader_in = reader_go = reclaim_done = 0;
+	ck_assert_int_eq(pthread_create(&r, NULL, slow_reader, NULL), 0);
+	while (!load_acquire(&reader_in))
+		nap(1);
+	return r;
+}
+
 static void *do_reclaim(void *arg)
 {
 	pool_rcu_reclaim();
@@ -149,10 +161,7 @@ START_TEST(test_waits_for_reader)
 	pthread_t r, b;
 
 	fresh();
-	reader_in = reader_go = reclaim_done = 0;
-	ck_assert_int_eq(pthread_create(&r, NULL, slow_reader, NULL), 0);
-	while (!load_acquire(&reader_in))
-		nap(1);
+	r = slow_reader_begin();
 	pool_rcu_defer(&item(1)->d, count);
 	ck_assert_int_eq(pthread_create(&b, NULL, do_reclaim, NULL), 0);
 	nap(30);
@@ -402,10 +411,7 @@ START_TEST(test_fork_orphan)
 	fresh();
 	pool_rcu_lock();
 	pool_rcu_unlock();
-	reader_in = reader_go = reclaim_done = 0;
-	ck_assert_int_eq(pthread_create(&r, NULL, slow_reader, NULL), 0);
-	while (!load_acquire(&reader_in))
-		nap(1);
+	r = slow_reader_begin();
 	in_child(child_orphan);
 	store_release(&reader_go, 1);
 	pthread_join(r, NULL);
@@ -431,10 +437,7 @@ START_TEST(test_fork_inside_sections)
 	pthread_t r;
 
 	fresh();
-	reader_in = reader_go = reclaim_done = 0;
-	ck_assert_int_eq(pthread_create(&r, NULL, slow_reader, NULL), 0);
-	while (!load_acquire(&reader_in))
-		nap(1);
+	r = slow_reader_begin();
 	pool_rcu_lock();
 	pool_rcu_lock();
 	in_child(child_leaves);
@@ -464,10 +467,7 @@ START_TEST(test_fork_orphan_threads)
 	pthread_t r;
 
 	fresh();
-	reader_in = reader_go = reclaim_done = 0;
-	ck_assert_int_eq(pthread_create(&r, NULL, slow_reader, NULL), 0);
-	while (!load_acquire(&reader_in))
-		nap(1);
+	r = slow_reader_begin();
 	in_child(child_orphan_threads);
 	store_release(&reader_go, 1);
 	pthread_join(r, NULL);

@@ -3,16 +3,6 @@
 #include "util.h"
 #include <core/op.h>
 
-static u64 rss_kib(void)
-{
-	long pages = 0, ignored;
-	FILE *f = fopen("/proc/self/statm", "r");
-
-	MUST(f && fscanf(f, "%ld %ld", &ignored, &pages) == 2);
-	fclose(f);
-	return (u64)pages * (u64)sysconf(_SC_PAGESIZE) / 1024;
-}
-
 static int by_handle(const void *a, const void *b)
 {
 	u64 x = *(const u64 *)a, y = *(const u64 *)b;

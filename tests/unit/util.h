@@ -405,4 +405,15 @@ static __unused_fn int tests_run(const char *name, const TTest *const *tests)
 	}
 #endif
 
+/* Resident memory of the process. */
+static inline u64 rss_kib(void)
+{
+	long pages = 0, ignored;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	MUST(f && fscanf(f, "%ld %ld", &ignored, &pages) == 2);
+	fclose(f);
+	return (u64)pages * (u64)sysconf(_SC_PAGESIZE) / 1024;
+}
+
 #endif
