@@ -564,12 +564,13 @@ void victim_finish(struct victim *v)
 	breakpoint_clear();
 	v->every = false;
 	v->left = ~0ull;
-	/* At full speed: if it crawled on, the others could delay it for good. */
+	/*
+	 * At full speed, parked now or not: if it crawled on, the others could delay it for good.
+	 */
+	v->on = false;
 	do {
-		if (load_acquire(&v->parked)) {
-			v->on = false;
+		if (load_acquire(&v->parked))
 			victim_release(v);
-		}
 	} while (victim_wait(v));
 }
 
