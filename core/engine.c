@@ -583,7 +583,7 @@ int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
 	s.vars = pool_carved(e->pool[POOL_VAR]);
 	s.ops = pool_carved(e->pool[POOL_OP]);
 	s.blocks = pool_carved(e->pool[POOL_BLOCK]);
-	s.bytes = arena_bytes(e->arena);
+	s.bytes = arena_bytes(e->arena) + xs.bytes;
 	size_copy_out(out, &s, sizeof(s));
 	return 0;
 }

@@ -19,6 +19,7 @@ static void trim_begin(struct thread *t)
 {
 	u32 i;
 
+	exec_trim(t->e->x, &t->ex);
 	for (i = 0; i < POOLS; i++)
 		pool_cache_flush(t->e->pool[i], &t->cache[i]);
 }

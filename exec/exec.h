@@ -157,8 +157,16 @@ bool exec_wanted(const struct exec_thread *t);
  */
 void exec_unpark(struct exec *x, struct exec_thread *t);
 
+/*
+ * Give back what run queues grew by: those of t now, if they are empty; those of another thread
+ * when it pushes to an idle queue, or its ring is full, or it leaves.
+ * Progress: wait-free, and system calls.
+ */
+void exec_trim(struct exec *x, struct exec_thread *t);
+
 struct exec_stats {
 	u64 stolen, handed, helped, sleeps, wakes;
+	u64 bytes;		/* of lanes and rings */
 	u32 workers;
 };
 void exec_stats(struct exec *x, struct exec_stats *s);

@@ -127,6 +127,7 @@ struct exec {
 	u32 error __cacheline_aligned;	/* A: errno of the last worker that could not start */
 	u32 deserted;		/* A: some queue should have workers and has none */
 	u64 wakes;		/* A: futex wake calls */
+	u64 trims;		/* A: calls of exec_trim() */
 	u32 ncpus;		/* I */
 	int *cpus;		/* I */
 	u32 cpu_turn;		/* A */
@@ -144,6 +145,7 @@ bool thread_may_take(struct exec *x, struct exec_thread *t, u32 how);
 u32 thread_take(struct exec *x, struct exec_thread *t, u32 how);
 struct exec_lane *lane_mine(struct exec_queue *q, struct exec_thread *t);
 void lanes_unmark_empty(struct exec *x, struct exec_thread *t);
+void lanes_leave(struct exec *x, struct exec_thread *t);
 
 /* worker.c */
 void queue_start(struct exec_queue *q) __cold;

@@ -69,8 +69,8 @@ static __cold struct exec_lane *lane_add(struct exec_queue *q, u32 slot)
 		free(l);
 		return NULL;
 	}
-	/* Relaxed: other threads read it after its bit. */
-	store_relaxed(&q->lanes[slot], l);
+	/* EXEC-Q3 <-> EXEC-Q4.  (Consumers read it after its bit.) */
+	store_release(&q->lanes[slot], l);
 	return l;
 }
 
@@ -117,6 +117,47 @@ void lanes_unmark_empty(struct exec *x, struct exec_thread *t)
 		fetch_and_relaxed(map, ~bit);
 	}
 	t->to_q = NULL;
+}
+
+/*
+ * The rings of t that are empty give their memory back.  False: some are not empty.
+ * Progress: wait-free, and system calls.
+ */
+static bool lanes_shrink(struct exec *x, struct exec_thread *t)
+{
+	bool all = true;
+	u32 i;
+
+	for (i = 0; i < x->nqueues; i++) {
+		/* Relaxed: only the slot's thread makes its lanes. */
+		struct exec_lane *l = load_relaxed(&x->queues[i]->lanes[t->slot]);
+
+		if (l && !ring_shrink(&l->ring))
+			all = false;
+	}
+	return all;
+}
+
+/* There was a trim.  Progress: as lanes_shrink(). */
+static __cold void lanes_trim(struct exec *x, struct exec_thread *t)
+{
+	u64 trims = load_relaxed(&x->trims);
+
+	if (lanes_shrink(x, t))
+		t->trims = trims;
+}
+
+void exec_trim(struct exec *x, struct exec_thread *t)
+{
+	/* Relaxed: the other threads do the same when they come to read it. */
+	fetch_add_relaxed(&x->trims, 1);
+	lanes_trim(x, t);
+}
+
+void lanes_leave(struct exec *x, struct exec_thread *t)
+{
+	lanes_unmark_empty(x, t);
+	lanes_shrink(x, t);
 }
 
 /*
@@ -678,6 +719,8 @@ static __noinline void push_slow(struct exec_queue *q, struct exec_thread *t, u3
 {
 	u32 k;
 
+	if (unlikely(load_relaxed(&q->x->trims) != t->trims))
+		lanes_trim(q->x, t);
 	if (likely(!prio && !(flags & EXEC_FRONT))) {
 		/* Work of this thread in ZERO goes before what it pushes later. */
 		if (t->to_q != q && likely(!load_relaxed(&q->n[PQ_ZERO]))) {

@@ -34,61 +34,120 @@
  * Progress: push is wait-free except when the ring grows; take is wait-free (and may fail);
  * peek and hoard_take are lock-free.
  *
- * Lifetime: a thread that loaded arr before may read an outgrown array.  That array is never
- * written again, and stays right for positions that head has not reached.  It is kept until the
- * ring is freed: all old arrays of a ring together are smaller than the present one, so the
- * memory is bounded.  RCU would cost each peek a store and a registration.
+ * Lifetime: arrays stay allocated until the ring is freed, one of each size; their memory does
+ * not stay.  An array that the ring no longer uses is cleared at once; a large one gives its
+ * pages back.  A thread that loaded arr before may read it at any time: it finds an empty slot
+ * there, and then finds arr changed.  So nothing waits for readers, and the same array can be
+ * used again.  An element that such a thread still finds there is the one at that position:
+ * while head has not moved, the ring has used the array for no other position.
  *
  * References: Chase and Lev, Dynamic Circular Work-Stealing Deque, SPAA 2005 (growth);
  * Giacomoni et al., FastForward, PPoPP 2008 (polling the slot, not the index).
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <exec/internal.h>
 
-static u32 *array_new(u64 slots, struct ring_array *prev)
-{
-	size_t bytes = sizeof(struct ring_array) + slots * sizeof(u32);
-	struct ring_array *a;
+#define ARRAY_MAPPED	12u	/* log2 of slots; smaller arrays are part of the heap */
 
-	if (pool_commit_hook("ring", bytes))
-		return NULL;
-	a = aligned_alloc(64, bytes);
-	if (!a)
-		return NULL;
-	memset(a, 0, bytes);
-	a->prev = prev;
-	return (u32 *)(void *)(a + 1);
+static size_t array_bytes(u64 log2)
+{
+	return max_u(sizeof(u32) << log2, 64);
 }
 
-static struct ring_array *array_of(u32 *slots)
+static bool array_mapped(u64 log2)
 {
-	return (struct ring_array *)(void *)slots - 1;
+#ifdef PAWL_MODEL
+	return false;
+#else
+	return log2 >= ARRAY_MAPPED;
+#endif
+}
+
+/* The ring's array of that size, all zero.  NULL: no memory. */
+static u32 *array_get(struct ring *r, u64 log2)
+{
+	u32 **at = &r->array[log2 - RING_FIRST];
+	size_t bytes = array_bytes(log2);
+	void *a;
+
+	if (log2 > RING_LAST)
+		return NULL;
+	if (*at)
+		return *at;
+	if (pool_commit_hook("ring", bytes))
+		return NULL;
+	if (array_mapped(log2)) {
+		a = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (a == MAP_FAILED)
+			return NULL;
+	} else {
+		a = aligned_alloc(64, bytes);
+		if (!a)
+			return NULL;
+		memset(a, 0, bytes);
+	}
+	*at = a;
+	return a;
+}
+
+/* The ring does not use it any more.  Progress: wait-free, or a system call. */
+static void array_clear(u32 *s, u64 log2)
+{
+	u64 i;
+
+	if (array_mapped(log2) && !madvise(s, array_bytes(log2), MADV_DONTNEED))
+		return;
+	/* EXEC-R10 <-> EXEC-R2: arr has changed.  (The system call orders it, too.) */
+	for (i = 0; i < 1ull << log2; i++)
+		store_release(&s[i], 0);
+}
+
+/* The ring uses that array from now on. */
+static void array_use(struct ring *r, u32 *s, u64 log2)
+{
+	u32 *was = r->slots;
+	u64 was_log2 = r->log2;
+
+	r->slots = s;
+	r->mask = (1ull << log2) - 1;
+	r->log2 = log2;
+	/*
+	 * EXEC-R9 <-> EXEC-R8.  seq_cst, so that the check before a sleep (EXEC-P2) does not
+	 * miss an element because it reads the old array.
+	 */
+	(void)xchg_seq_cst(&r->arr, (u64)(uintptr_t)s | log2);
+	array_clear(was, was_log2);
 }
 
 int ring_init(struct ring *r)
 {
-	u32 *s = array_new(1u << RING_FIRST, NULL);
+	u32 *s;
 
+	memset(r, 0, sizeof(*r));
+	s = array_get(r, RING_FIRST);
 	if (!s)
 		return -ENOMEM;
 	r->slots = s;
 	r->mask = (1u << RING_FIRST) - 1;
 	r->log2 = RING_FIRST;
-	r->head = r->tail = r->seen = 0;
 	r->arr = (u64)(uintptr_t)s | RING_FIRST;
 	return 0;
 }
 
 void ring_fini(struct ring *r)
 {
-	struct ring_array *a, *prev;
+	u32 log2;
 
-	if (!r->slots)
-		return;
-	for (a = array_of(r->slots); a; a = prev) {
-		prev = a->prev;
-		free(a);
+	for (log2 = RING_FIRST; log2 <= RING_LAST; log2++) {
+		u32 *s = r->array[log2 - RING_FIRST];
+
+		if (s && array_mapped(log2))
+			munmap(s, array_bytes(log2));
+		else
+			free(s);
+		r->array[log2 - RING_FIRST] = NULL;
 	}
 	r->slots = NULL;
 }
@@ -101,7 +160,7 @@ bool ring_grow(struct ring *r)
 {
 	u64 log2 = r->log2 + 1, mask = (1ull << log2) - 1;
 	u64 p, end = load_relaxed(&r->tail);
-	u32 *s = array_new(mask + 1, array_of(r->slots));
+	u32 *s = array_get(r, log2);
 
 	if (!s)
 		return false;
@@ -113,17 +172,27 @@ bool ring_grow(struct ring *r)
 
 		store_relaxed(&s[p & mask], slot_word(log2, p, slot_work(w)));
 	}
-	/* The other slots are empty at their next positions. */
-	for (; ((p - r->seen) & RING_POS) <= mask; p = (p + 1) & RING_POS)
-		store_relaxed(&s[p & mask], slot_word(log2, p, 0) ^ SLOT_LAP);
-	r->slots = s;
-	r->mask = mask;
-	r->log2 = log2;
-	/*
-	 * EXEC-R9 <-> EXEC-R8.  seq_cst, so that the check before a sleep (EXEC-P2) does not
-	 * miss an element because it reads the old array.
-	 */
-	(void)xchg_seq_cst(&r->arr, (u64)(uintptr_t)s | log2);
+	array_use(r, s, log2);
+	return true;
+}
+
+/*
+ * The producer returns to its first array, if the ring is empty.  False: it is not.
+ * Progress: wait-free, and a system call.
+ */
+bool ring_shrink(struct ring *r)
+{
+	u64 tail = load_relaxed(&r->tail);
+	/* EXEC-R3 <-> EXEC-R4: as in ring_push().  With a claimer the ring is not empty. */
+	u64 head = load_acquire(&r->head);
+
+	if (BUSTED(RING_SHRINK_FULL))
+		head = tail;
+	if (head != tail)
+		return false;
+	r->seen = tail;
+	if (r->log2 != RING_FIRST)
+		array_use(r, r->array[0], RING_FIRST);
 	return true;
 }
 

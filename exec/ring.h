@@ -24,6 +24,7 @@
 #else
 #define RING_FIRST	8u	/* log2 of the slots that a ring begins with */
 #endif
+#define RING_LAST	21u	/* log2 of the most slots */
 #define RING_POS_BITS	48u
 #define RING_POS	((1ull << RING_POS_BITS) - 1)
 #define HOARD_MAX	64u
@@ -32,24 +33,16 @@
  * A slot is one word of 32 bits, so that one cache line with sixteen of them moves from the
  * producer to the consumer, once.  The word, with these accessors only:
  *
- *   31    22   21   20    0
- *   [  0   ][ lap ][ work ]      work 0: not used yet
+ *   31    23   22  21    20    0
+ *   [  0   ][ odd, even ][ work ]      0: empty, at any position
  *
- * lap distinguishes position p from the previous and the next position in the same slot: it is
- * bit log2(slots) of p, inverted.  A slot that was not used yet has the previous lap.  So a
- * consumer that waits for p polls the slot, and does not read the producer's tail.
+ * odd and even distinguish position p from the previous and the next position in the same slot:
+ * the one that bit log2(slots) of p names is set.  So a consumer that waits for p polls the
+ * slot, and does not read the producer's tail.
  */
 #define SLOT_WORK_BITS	21u
 #define SLOT_WORK	((1u << SLOT_WORK_BITS) - 1)
-#define SLOT_LAP	(1u << SLOT_WORK_BITS)
 #define SLOT_LINE	16u	/* slots on a line */
-
-struct ring_array {
-	struct ring_array *prev;	/* O: outgrown arrays, kept for late readers */
-	u64 unused[7];		/* the slots begin on the next line */
-};
-
-BUILD_BUG_ON(sizeof(struct ring_array) != 64);
 
 struct ring {
 	/*
@@ -66,6 +59,8 @@ struct ring {
 	u32 *slots;		/* O: the slots that arr names */
 	u64 mask;		/* O */
 	u64 log2;		/* O */
+	/* O: by log2 - RING_FIRST, those made so far; all zero but for the one that arr names */
+	u32 *array[RING_LAST - RING_FIRST + 1];
 };
 
 /*
@@ -111,12 +106,12 @@ static inline u32 *ring_slot_at(u64 arr, u64 pos)
 
 static inline bool slot_holds(u32 word, u64 arr, u64 pos)
 {
-	return (word >> SLOT_WORK_BITS ^ pos >> (arr & 63)) & 1;
+	return word >> (SLOT_WORK_BITS + (pos >> (arr & 63) & 1)) & 1;
 }
 
 static inline u32 slot_word(u64 arr, u64 pos, u32 work)
 {
-	return (u32)(~(pos >> (arr & 63)) & 1) << SLOT_WORK_BITS | work;
+	return 1u << (SLOT_WORK_BITS + (pos >> (arr & 63) & 1)) | work;
 }
 
 static inline u32 slot_work(u32 word)
@@ -133,6 +128,7 @@ struct ring_look {
 int ring_init(struct ring *r);
 void ring_fini(struct ring *r);
 bool ring_grow(struct ring *r) __cold;
+bool ring_shrink(struct ring *r) __cold;
 u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u32 slot,
 	       u32 max);
 void hoard_open(struct hoard *h, const u64 *head, u64 seen);
@@ -185,7 +181,8 @@ static inline bool ring_push(struct ring *r, u32 work)
 /*
  * Read the oldest element.  Returns false if the ring was empty at some time during the call.
  * If look->head has a claimer, the caller must first open the claimer's hoard.
- * Progress: lock-free (it repeats only if a thread has taken something).
+ * Progress: lock-free (it repeats only if a thread has taken something, or the ring has grown
+ * or shrunk).
  */
 static inline bool ring_peek(struct ring *r, struct ring_look *look)
 {
@@ -202,13 +199,19 @@ static inline bool ring_peek(struct ring *r, struct ring_look *look)
 		pos = ring_pos(head);
 		/* EXEC-R8 <-> EXEC-R9: the slots as ring_grow() copied them. */
 		arr = load_acquire(&r->arr);
-		w = load_acquire(ring_slot_at(arr, pos));	/* EXEC-R2 <-> EXEC-R1 */
+		/* EXEC-R2 <-> EXEC-R1; EXEC-R2 <-> EXEC-R10: cleared? Then arr is another. */
+		w = load_acquire(ring_slot_at(arr, pos));
 		look->head = head;
 		/* If it belongs to another position, head has moved (EXEC-R3, EXEC-R1). */
 		if (unlikely(load_relaxed(&r->head) != head) && !BUSTED(RING_NO_RECHECK))
 			continue;
 		look->work = slot_work(w);
-		return slot_holds(w, arr, pos);
+		if (likely(slot_holds(w, arr, pos)))
+			return true;
+		if (BUSTED(RING_OLD_ARRAY))
+			return false;
+		if (likely(load_relaxed(&r->arr) == arr))
+			return false;
 	}
 }
 

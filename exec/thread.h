@@ -48,6 +48,7 @@ struct exec_thread {
 	bool left;		/* O: it found work and leaves it to its maker: lane_leave() */
 	bool spinning;		/* O: counted in its group's spinners */
 	bool rested;		/* O: its last idle time was a sleep longer than REST_NS */
+	u64 trims;		/* O: how many it has followed; exec_trim() */
 	u64 stolen, handed, helped, sleeps;	/* S */
 
 	struct prioq_cache nodes;	/* O */

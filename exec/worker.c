@@ -490,6 +490,7 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	t->left = false;
 	t->spinning = false;
 	t->rested = false;
+	t->trims = load_relaxed(&x->trims);
 	t->nodes.seed = slot * 0x9e3779b97f4a7c15ull + 1;
 	/* EXEC-W9 <-> EXEC-W10: its counters, which its creator set to zero. */
 	store_release(&x->threads[slot], t);
@@ -498,13 +499,13 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 
 void exec_thread_fini(struct exec *x, struct exec_thread *t)
 {
-	lanes_unmark_empty(x, t);
+	lanes_leave(x, t);
 	pool_cache_flush(x->nodes, &t->nodes.nodes);
 }
 
 void exec_stats(struct exec *x, struct exec_stats *s)
 {
-	u32 i;
+	u32 i, k;
 
 	memset(s, 0, sizeof(*s));
 	for (i = 0; i < x->max_threads; i++) {
@@ -519,6 +520,17 @@ void exec_stats(struct exec *x, struct exec_stats *s)
 		s->sleeps += load_relaxed(&t->sleeps);
 	}
 	s->wakes = load_relaxed(&x->wakes);
-	for (i = 0; i < x->nqueues; i++)
-		s->workers += load_relaxed(&x->queues[i]->alive);
+	for (i = 0; i < x->nqueues; i++) {
+		struct exec_queue *q = x->queues[i];
+
+		s->workers += load_relaxed(&q->alive);
+		for (k = 0; k < x->max_threads; k++) {
+			/* EXEC-Q4 <-> EXEC-Q3 */
+			struct exec_lane *l = load_acquire(&q->lanes[k]);
+
+			if (l)
+				s->bytes += sizeof(*l) +
+					    (sizeof(u32) << (load_relaxed(&l->ring.arr) & 63));
+		}
+	}
 }

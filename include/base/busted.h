@@ -36,6 +36,8 @@
 	X(BASE_FORGOTTEN, "pool: in a slab that comes back, generations begin anew")	\
 	X(COMMIT_BLIND, "arena: the system's refusal of memory is not checked")		\
 	X(NO_GRACE, "rcu: deferred functions run without a grace period")		\
+	X(RING_OLD_ARRAY, "ring: an array that is used no more says that the ring is empty")	\
+	X(RING_SHRINK_FULL, "ring: shrinks with elements in it")			\
 	X(RING_GROW_SHORT, "ring: growing forgets the newest element")			\
 	X(RING_OVERRUN, "ring: one more than fits is pushed before it grows")		\
 	X(HIGH_IS_LOW, "queue: a high priority is taken for a low one")			\

@@ -544,7 +544,7 @@ struct pawl_stats {
 	uint64_t records, helps;	/* pushes that met an unfinished push, or finished one */
 	uint64_t sleeps, wakes;		/* futex calls of idle threads, and to wake them */
 	uint64_t vars, ops, blocks;	/* objects made of fresh memory so far */
-	uint64_t bytes;			/* of memory that is committed now */
+	uint64_t bytes;			/* of memory for objects and run queues, committed now */
 	unsigned int threads, workers;
 };
 

@@ -7,7 +7,7 @@
  *            f  flush the cache        m  trim
  *            s  a late thread changes the object that was put last, by its old word
  *   queues   0..9, -1..-9, F   push with that priority, or to the front        t  take
- *            k  peek (prioq)     !  announce that this thread is here     ?  wait for that
+ *            k  peek (prioq)     m  trim     !  announce that this thread is here     ?  wait for that
  *   ring     +  push    t  take    k  peek; a ring that is full at first never becomes empty
  *            b  take a batch, and the contents of the hoard   o  peek, and take from the hoard
  *   sleep    +  push work, P of priority 1        w  wait until all work ran, and help   v  without helping
@@ -394,6 +394,10 @@ static void queue_call(u32 i, const char **s)
 				model_fail("a peek gives what never was there");
 		}
 		call_end(c, work);
+		return;
+	}
+	if (**s == 'm') {
+		exec_trim(x, &xt[i]);
 		return;
 	}
 	if (**s == 't') {
@@ -823,6 +827,12 @@ const struct scenario scenarios[] = {
 	S("ring_new_array", RING, "+tttt | k", ring, 2, MODEL_ALL, 6),
 	S("ring_grow_2", QUEUE, "0 0 0 | t t", queue, 2, MODEL_ALL, 6),
 	S("ring_grow_3", QUEUE, "0 0 0 | t t | t", queue, 3, 3, 6),
+	S("shrink", QUEUE, "0 m 0 | t t", queue, 2, MODEL_ALL, 6, .before = "000ttt"),
+	S("shrink_2", QUEUE, "t m 0 0 0 | t t", queue, 2, MODEL_ALL, 6, .before = "000tt"),
+	S("shrink_3", QUEUE, "m 0 | t t | t", queue, 3, 3, 6, .before = "000tt"),
+	S("shrink_batch", LOOSE, "m 0 0 0 m | t t t", queue, 2, MODEL_ALL, 6, .batch = 4,
+	  .before = "000t"),
+	S("shrink_later", QUEUE, "t 0 0 0 | m t", queue, 2, MODEL_ALL, 6, .before = "000tt"),
 	S("hoard", RING, "bb | oo", ring, 2, MODEL_ALL, 6, .batch = 2),
 	S("hoard_3", RING, "bb | tt", ring, 2, MODEL_ALL, 6, .batch = 2),
 	S("hoard_2", RING, "bb | o | t", ring, 3, MODEL_ALL, 6, .batch = 2),

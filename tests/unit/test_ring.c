@@ -39,7 +39,7 @@ static void ring_gone(struct ring *r)
 
 START_TEST(test_layout)
 {
-	ck_assert_uint_eq(sizeof(struct ring), 2 * CACHELINE);
+	ck_assert_uint_eq(offsetof(struct ring, array), CACHELINE + 56);
 	ck_assert_uint_eq(offsetof(struct ring, tail), CACHELINE);
 	ck_assert_uint_eq(offsetof(struct hoard, work), CACHELINE);
 }
@@ -58,7 +58,8 @@ START_TEST(test_slot)
 			MUST(pos < 1ull << arr || !slot_holds(w, arr, pos - (1ull << arr)));
 			MUST(slot_work(w) == 77);
 		}
-		MUST(!slot_holds(0, arr, 0));
+		for (pos = 0; pos < 5u << arr; pos += 1 + pos / 7)
+			MUST(!slot_holds(0, arr, pos));
 	}
 }
 END_TEST
@@ -166,6 +167,47 @@ START_TEST(test_grow_in_a_lap)
 		}
 		ring_gone(r);
 	}
+}
+END_TEST
+
+/* Back to the first array and up again, in any lap of each; all arrays but one are zero. */
+START_TEST(test_shrink)
+{
+	struct ring *r = ring_new();
+	u32 round, i, n, in = 0, out = 0, k;
+	u64 arr = r->arr;
+
+	for (round = 0; round < 60; round++) {
+		n = 1u << (round * 7 % 15);
+		for (i = 0; i < n + round; i++)
+			MUST(ring_push(r, ++in));
+		while (out < in)
+			MUST(take(r) == ++out);
+		MUST(ring_shrink(r) && r->arr == arr);
+		MUST(!take(r));
+		for (k = 0; k < ARRAY_SIZE(r->array); k++)
+			for (i = 0; r->array[k] && i < 1u << (k + RING_FIRST); i++)
+				MUST(!r->array[k][i] || !k);
+	}
+	ring_gone(r);
+}
+END_TEST
+
+START_TEST(test_shrink_keeps_elements)
+{
+	struct ring *r = ring_new();
+	u32 i;
+
+	for (i = 1; i <= 600; i++)
+		MUST(ring_push(r, i));
+	for (i = 1; i < 600; i++) {
+		MUST(!ring_shrink(r));
+		MUST(take(r) == i);
+	}
+	ck_assert(!ring_shrink(r));
+	MUST(take(r) == 600);
+	ck_assert(ring_shrink(r));
+	ring_gone(r);
 }
 END_TEST
 
@@ -342,6 +384,8 @@ START_TEST(test_thieves)
 	}
 	for (i = 1; i <= ITEMS; i++) {
 		MUST(ring_push(hunt.r, i));
+		if (i % 64 == 0)
+			ring_shrink(hunt.r);
 		if (i % 5000 == 0)
 			sched_yield();
 	}
@@ -368,10 +412,13 @@ int main(void)
 	tcase_add_test(tc, test_position_wrap);
 	tcase_add_test(tc, test_grow);
 	tcase_add_test(tc, test_grow_in_a_lap);
+	tcase_add_test(tc, test_shrink);
+	tcase_add_test(tc, test_shrink_keeps_elements);
 	tcase_add_test(tc, test_grow_fails);
 	tcase_add_test(tc, test_batch);
 	tcase_add_test(tc, test_take_own);
 	tcase_add_test(tc, test_batch_stopped);
 	tcase_add_loop_test(tc, test_thieves, 0, 2);
-	suite_add_tcase(s, tc);	return suite_run(s);
+	suite_add_tcase(s, tc);
+	return suite_run(s);
 }

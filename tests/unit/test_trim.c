@@ -114,6 +114,68 @@ START_TEST(test_idle_workers_give_memory_back)
 }
 END_TEST
 
+struct burst {
+	struct pawl_engine *e;
+	u32 n;
+	u64 sum;
+};
+
+static void *burst_of_ready_ops(void *arg)
+{
+	struct burst *b = arg;
+	u32 i;
+
+	for (i = 0; i < b->n; i++) {
+		struct pawl_op op = op_of_fn(add_plain, &b->sum);
+
+		MUST(!pawl_push(b->e, &op));
+	}
+	while (pawl_run_one(b->e))
+		;
+	return NULL;
+}
+
+static u64 ring_bytes(struct pawl_engine *e)
+{
+	struct exec_stats s;
+
+	exec_stats(e->x, &s);
+	return s.bytes;
+}
+
+/* Rings that grew for ops that were ready: by a call, and when the thread ends. */
+START_TEST(test_rings_of_a_burst_go_back)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct burst b = { .n = SANITIZED ? 50000 : 400000 };
+	u64 before = 0;
+	pthread_t thread;
+	u32 round;
+
+	c.max_ops = b.n;
+	c.window_policy = PAWL_WINDOW_FAIL;
+	b.e = engine_with(&c);
+	for (round = 0; round < 6; round++) {
+		if (round % 2) {
+			OK(pthread_create(&thread, NULL, burst_of_ready_ops, &b));
+			pthread_join(thread, NULL);
+		} else {
+			burst_of_ready_ops(&b);
+			ck_assert_uint_ge(ring_bytes(b.e), b.n * sizeof(u32));
+			OK(pawl_trim(b.e));
+		}
+		/* Two lanes at most, each with the smallest ring. */
+		ck_assert_uint_lt(ring_bytes(b.e), 8192);
+		if (!round)
+			before = rss_kib();
+		if (!SANITIZED && !(round % 2))
+			ck_assert_uint_lt(rss_kib(), before + 8 * 1024);
+	}
+	ck_assert_uint_eq(b.sum, 6ull * b.n);
+	OK(pawl_engine_destroy(b.e));
+}
+END_TEST
+
 START_TEST(test_no_var_handle_comes_again)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -402,6 +464,7 @@ static Suite *suite(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, test_memory_of_a_burst_goes_back);
 	tcase_add_loop_test(t, test_idle_workers_give_memory_back, 0, 2);
+	tcase_add_test(t, test_rings_of_a_burst_go_back);
 	tcase_add_test(t, test_no_var_handle_comes_again);
 	tcase_add_test(t, test_no_token_comes_again);
 	tcase_add_test(t, test_no_operator_comes_again);
