@@ -197,13 +197,18 @@ static int pools_add(struct pawl_engine *e)
 	u32 ops = min_u(c->max_ops + slack, (1u << OPS_BITS) - 1);
 	u32 vars = min_u((c->max_vars + slack + 4096) & ~4095u, 1u << VAR_BITS) - 1;
 	u32 blocks = (u32)min_u((u64)vars + 3ull * ops + slack, RM_BASE - 1);
+	/* Large ones are so few that a default engine fits in 512 MiB of addresses. */
+	u32 ext1 = (u32)min_u(max_u(c->max_ops / 32, 64u), 8192u);
+	u32 ext2 = (u32)min_u(max_u(c->max_ops / 1024, 16u), 512u);
+	u32 ext3 = (u32)min_u(max_u(c->max_ops / 8192, 4u), 64u);
 	const struct pool_desc d[POOLS] = {
 		[POOL_OP] = { "op", sizeof(struct op), ops, .ctor = op_again,
 				.last = op_last, .user = e },
 		[POOL_BLOCK] = { .name = "block", .size = sizeof(struct block), .max = blocks },
 		[POOL_VAR] = { "var", VAR_SIZE, vars, .ctor = var_again,
 				.last = var_last, .user = e },
-		[POOL_ERROR] = { .name = "error", .size = sizeof(struct error), .max = ops + vars },
+		[POOL_ERROR] = { .name = "error", .size = sizeof(struct error),
+				.max = (u32)max_u(ops, vars) },
 		[POOL_GRAPH] = { "graph", sizeof(struct graph), vars, .ctor = graph_again,
 				.last = graph_last, .user = e },
 		[POOL_DEVREC] = { .name = "pending", .size = device_rec_size(), .max = c->ndevices ? vars : 1 },
@@ -212,9 +217,9 @@ static int pools_add(struct pawl_engine *e)
 		/* A late push counts itself in its queue, and takes that back. */
 		[POOL_CQ] = { "queue", sizeof(struct cq), CQ_MAX, .keep = true },
 		[POOL_EXT0] = { .name = "deps16", .size = 64 + 24 * 16, .max = min_u(ops, 65536u + slack) },
-		[POOL_EXT1] = { .name = "deps256", .size = 64 + 24 * 256, .max = min_u(ops, 8192u) },
-		[POOL_EXT2] = { .name = "deps4096", .size = 64 + 24 * 4096, .max = min_u(ops, 512u) },
-		[POOL_EXT3] = { .name = "deps32768", .size = 64 + 24 * 32768, .max = 64 },
+		[POOL_EXT1] = { .name = "deps256", .size = 64 + 24 * 256, .max = ext1 },
+		[POOL_EXT2] = { .name = "deps4096", .size = 64 + 24 * 4096, .max = ext2 },
+		[POOL_EXT3] = { .name = "deps32768", .size = 64 + 24 * 32768, .max = ext3 },
 	};
 	u32 i;
 	int rc;
@@ -584,6 +589,7 @@ int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
 	s.ops = pool_carved(e->pool[POOL_OP]);
 	s.blocks = pool_carved(e->pool[POOL_BLOCK]);
 	s.bytes = arena_bytes(e->arena) + xs.bytes;
+	s.address_space = arena_space(e->arena) + threads_bytes(e);
 	size_copy_out(out, &s, sizeof(s));
 	return 0;
 }

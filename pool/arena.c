@@ -350,6 +350,12 @@ static u64 slabs_vacant(const struct slabs *sl)
 }
 
 /* Progress: wait-free. */
+u64 arena_space(struct arena *a)
+{
+	return a->bytes;
+}
+
+/* Progress: wait-free. */
 u64 arena_bytes(struct arena *a)
 {
 	u64 bytes = load_relaxed(&a->committed);

@@ -66,7 +66,8 @@ struct arena_range {
  * committed as needed.
  */
 #define POOL_MAG_SPARE		1024u
-#define POOL_MAG_SPARE_MAX	262144u
+/* Two in the slow path and one partial for each of the 2047 threads that an engine can have. */
+#define POOL_MAG_SPARE_MAX	8192u
 /* A trim does not free the magazines of a pool that has fewer than this. */
 #ifdef PAWL_MODEL
 #define POOL_MAGS_TRIM		1u

@@ -85,6 +85,7 @@ int arena_add(struct arena *a, const struct pool_desc *d, struct pool **out);
 void pool_follow(struct pool *p, struct pool *with, u32 extra);
 /* Reserve the address space and set the pools' bases; prefault commits all of it. */
 int arena_ready(struct arena *a, bool prefault);
+u64 arena_space(struct arena *a);	/* of addresses, from arena_ready() on */
 u64 arena_bytes(struct arena *a);	/* committed and not freed since */
 u32 pool_carved(struct pool *p);	/* objects that were ever handed out */
 void pool_stat(struct pool *p, struct pool_stat *s);

@@ -546,6 +546,7 @@ struct pawl_stats {
 	uint64_t vars, ops, blocks;	/* objects made of fresh memory so far */
 	uint64_t bytes;			/* of memory for objects and run queues, committed now */
 	unsigned int threads, workers;
+	uint64_t address_space;		/* bytes reserved for all that the config allows */
 };
 
 PAWL_TAG_BEGIN

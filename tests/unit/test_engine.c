@@ -3,6 +3,7 @@
 #include "util.h"
 #include <pawl/device.h>
 #include <dirent.h>
+#include <sys/resource.h>
 
 /* The end has begun: a thread that was joined may be listed for a moment more. */
 static bool thread_ends(const char *tid)
@@ -81,6 +82,54 @@ START_TEST(test_create_default)
 		OK(push_write(e, add_plain, &n, v));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, 100);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Creation, workers, and ops of all kinds, with no more address space than that. */
+START_TEST(test_default_fits_in_512_mb)
+{
+	struct rlimit was, now;
+	struct pawl_engine *e;
+	pawl_var_t v[300];
+	struct pawl_op op;
+	u64 n = 0;
+	u32 i;
+
+	if (SANITIZED)
+		return;		/* it reserves more by itself */
+	OK(getrlimit(RLIMIT_AS, &was));
+	now = was;
+	now.rlim_cur = (rlim_t)512000 * 1024;
+	OK(setrlimit(RLIMIT_AS, &now));
+	OK(pawl_engine_create(NULL, &e));
+	for (i = 0; i < 300; i++)
+		v[i] = var_new(e);
+	for (i = 0; i < 10000; i++)
+		OK(push_write(e, add_plain, &n, v[0]));
+	op = op_write(add_plain, &n, v);
+	op.nwrites = 300;
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 10001);
+	ck_assert_uint_lt(stats(e).address_space, now.rlim_cur);
+	OK(pawl_engine_destroy(e));
+	OK(setrlimit(RLIMIT_AS, &was));
+}
+END_TEST
+
+START_TEST(test_small_prefault_is_small)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+
+	c.max_ops = 64;
+	c.max_vars = 64;
+	c.max_threads = 8;
+	c.prefault = true;
+	e = engine_with(&c);
+	ck_assert_uint_le(stats(e).bytes, stats(e).address_space);
+	ck_assert_uint_lt(stats(e).address_space, 24 << 20);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -192,7 +241,8 @@ START_TEST(test_create_prefault)
 		OK(push_write(e, add_one, &n, var_new(e)));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	after = stats(e);
-	ck_assert_uint_eq(after.bytes, before.bytes);
+	/* Lanes of two threads; the pools are all there. */
+	ck_assert_uint_le(after.bytes, before.bytes + 4096);
 	ck_assert_uint_eq(n, 1000);
 	OK(pawl_engine_destroy(e));
 }
@@ -803,7 +853,8 @@ START_TEST(test_stops_and_starts_in_several_threads)
 }
 END_TEST
 
-SUITE("engine", test_config_defaults, test_create_default, test_create_out_null,
+SUITE("engine", test_config_defaults, test_create_default, test_default_fits_in_512_mb,
+      test_small_prefault_is_small, test_create_out_null,
       test_create_size, test_create_ranges, test_create_edges, test_create_prefault,
       test_create_pinned, test_threads_start_late, test_zero_workers_no_thread,
       test_thread_hooks, test_all_kinds, test_several_engines, test_engines_push_to_each_other,
