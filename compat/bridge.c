@@ -120,8 +120,8 @@ static __always_inline_fn void op_body(struct mx_call *c, struct pawl_op *d)
 }
 
 /*
- * In the naive kind an op is complete when its push returns, and the pusher gets its error, as
- * from MXNet's; from inside a body it is the outermost push that does.
+ * In the naive kind an op is complete when its push returns, and the pusher receives its
+ * error, as from MXNet's; from inside a body it is the outermost push that does.
  */
 static int naive_told(struct pawl_mx_engine *e, const struct pawl_op *d, void **exception)
 {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Engines: made by the environment's settings, the one of the process, its end.
+ * Engines: creation by the settings of the environment; the process's engine, and its end.
  *
  * Ordering: COMPAT-E1 (engine published) <-> COMPAT-E2 (engine found): its fields.
  *
- * Progress: blocking by purpose, but for the process's engine when it is there.
+ * Progress: blocking; finding the process's engine is wait-free once it exists.
  *
- * Lifetime: engine objects stay, for those who hold a stale pointer; a new engine takes one
- * that was freed.
+ * Lifetime: engine objects are never freed, because a program may hold a stale pointer; a new
+ * engine reuses one that was deleted.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,7 +84,7 @@ int mx_engine_make(struct pawl_mx_engine *e, bool child)
 	if (cfg.workers * (int)MX_CPU_DEVICES > (int)MX_THREADS / 2)
 		cfg.cpu_devices = 1;
 	e->devices = cfg.cpu_devices;
-	/* One worker means one op at a time: who waits does not work, but inside a body. */
+	/* With one worker one op runs at a time: a wait runs ops only inside a body. */
 	cfg.no_help = !env.help;
 	cfg.spin_ns = env.spin_ns < 0 ? 0 : (uint64_t)env.spin_ns;
 	cfg.drop = mx_payload_drop;
@@ -182,9 +182,9 @@ struct pawl_mx_engine *mx_engine_shared(void)
 }
 
 /*
- * The process ends: what was pushed is run, among the destructors of what came after the
- * engine.  A body that never ends must not keep the process from ending, so this gives up
- * when nothing was completed for a while.
+ * At exit(), run the ops that were pushed.  Objects that were created after the engine are
+ * destroyed before this, older ones after it.  A body that never ends must not keep the process
+ * from ending, so this gives up when no op was completed for a while.
  */
 static void the_engine_drain(void)
 {
@@ -289,8 +289,8 @@ int pawl_mx_engine_shutdown(struct pawl_mx_engine *e)
 PAWL_EXPORT(pawl_mx_engine_shutdown);
 
 /*
- * The library goes, after everybody's destructors, which may still have pushed: those bodies
- * find nothing alive any more, and do not run.
+ * The library's destructor runs after those of the program, which may still have pushed ops.
+ * The bodies of these ops do not run, because the objects that they use were destroyed.
  */
 static __attribute__((destructor)) void the_engine_exit(void)
 {

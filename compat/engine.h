@@ -53,7 +53,7 @@ bool mx_bulk_wants(struct pawl_mx_engine *e, const struct pawl_mx_op *op, const 
 void mx_bulk_add(struct pawl_mx_engine *e, struct mx_call *c, const struct pawl_op *d);
 /* Flush; the error of a bulk of this thread that was refused, once. */
 int mx_bulk_lost(void);
-/* The engine ends: nothing that was gathered for it is left, nor in flight. */
+/* The engine ends: run everything that was gathered for it. */
 int mx_bulk_end(struct pawl_mx_engine *e);
 void mx_bulk_worker(struct pawl_mx_engine *e);
 void mx_bulk_fork_child(void);

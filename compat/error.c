@@ -7,7 +7,7 @@
  *
  * Ordering: COMPAT-N1 (entry published) <-> COMPAT-N2 (entry found): its text.
  *
- * Progress: lock-free, but a new name and a thread's first error or name allocate.
+ * Progress: lock-free; a new name and a thread's first error or name allocate.
  */
 #include <pthread.h>
 #include <stdarg.h>

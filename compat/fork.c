@@ -10,7 +10,7 @@
  *
  * Before the fork the process's engine is stopped, as MXNet's is, so that the data are
  * consistent in the child.  A fork from inside a body cannot stop the engine; the child then
- * gets the data as they are.  Version numbers continue; a poisoned var is poisoned in the child
+ * has the data as they are.  Version numbers continue; a poisoned var is poisoned in the child
  * too, with the text of its error.
  *
  * Lifetime: this code runs on the forking thread, the only thread of the child.

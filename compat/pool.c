@@ -13,7 +13,7 @@
  *   COMPAT-P1 (list pushed, CAS) <-> COMPAT-P2 (list taken): the links inside the list.
  *   COMPAT-P3 (chunk published) <-> COMPAT-P4 (walk): the objects' memory.
  *
- * Progress: lock-free, but a new chunk calls the C library's allocator.
+ * Progress: lock-free; a new chunk calls the C library's allocator.
  *
  * Lifetime: a head is a pointer of 48 bits and a tag of 16 bits, which excludes ABA: a list
  * that was taken and pushed again has another tag.

@@ -7,7 +7,7 @@
  * Ordering: COMPAT-R1 (context published) <-> COMPAT-R2 (found): its resources.  The var of a
  * resource orders its contents, like any data.
  *
- * Progress: lock-free, but a context's first request allocates.
+ * Progress: lock-free; a context's first request allocates.
  *
  * Lifetime: until the process ends, as in MXNet.
  */

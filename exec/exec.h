@@ -61,7 +61,7 @@ struct exec_config {
 	 */
 	struct pool *works;
 	u64 spin_ns;		/* how long an idle thread polls before it sleeps */
-	u64 tidy_ns;		/* how long a worker sleeps before client->tidy(); 0: for good */
+	u64 tidy_ns;		/* how long a worker sleeps before client->tidy(); 0: never tidy */
 	const int *cpus;	/* workers are pinned to these in turn */
 	u32 ncpus;
 	const char *name;	/* prefix of thread names */

@@ -294,7 +294,7 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 			return r;
 		now = cycles();
 		if (t->left)
-			start = now;	/* no thread would wake it for what it leaves */
+			start = now;	/* no thread would wake t for the work that it has left */
 		if (now - start >= x->spin)
 			return AGAIN;
 		if (how->deadline && exec_now_ns() >= how->deadline)
@@ -322,7 +322,7 @@ bool exec_wanted(const struct exec_thread *t)
 }
 
 /*
- * Sleep until another thread changes park, or the time is over.  A worker that has slept for
+ * Sleep until another thread changes park, or the time has passed.  A worker that has slept for
  * tidy_ns stays in its group while it tidies, so that it is claimed as a sleeper is.
  */
 static void park_sleep(struct exec *x, struct exec_thread *t, const struct idle *how, u32 parked)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Purpose: a host that sleeps in its own event loop learns by a file descriptor that there is
- * work for exec_take().
+ * Purpose: a file descriptor is readable while there is work for exec_take(), for a host that
+ * sleeps in its own event loop.
  *
  * Structures: an eventfd, which is one more sleeper of the helpers (park.c) while it is armed.
  * `armed` says that the next push has to write it.  `written` counts the writes that were begun
@@ -11,7 +11,7 @@
  *	armed 0 -> 1	exec_take_ready() found nothing: counted in helpers.attn before
  *	armed 1 -> 0	ready_wake(): a pusher, which then writes the eventfd
  *
- * Ordering: no wake-up is lost, as for a sleeper, with `armed` in the place of attn.
+ * Ordering: no wake-up is lost, as for a sleeper, with `armed` instead of attn.
  *
  *	pusher                                  exec_take_ready()
  *	EXEC-E1 publish the work (seq_cst)      clear the eventfd, armed = 1

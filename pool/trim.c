@@ -16,7 +16,7 @@
  * set sees the bits.  POOL-M1 <-> POOL-M2 hand over vacant slabs.
  *
  * Progress: lock-free, and system calls.  A thread that stops in a trim holds what it took from
- * one magazine, or a run of slabs of SLAB_MAX bytes.  It waits for no thread, and none for it.
+ * one magazine, or a run of slabs of SLAB_MAX bytes.  No thread waits for it.
  *
  * Lifetime: the addresses stay valid, so a reader with a stale index may read at any time: the
  * old object, zeros, or a later object.  No grace period is needed, because all such readers

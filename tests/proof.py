@@ -19,7 +19,7 @@ LINE = re.compile(r'(C\d\d) (.*) PASS$')
 def table(lines):
     """Lines 'C03 ... PASS' as a table; one row each, in the order of classes."""
     rows = sorted({LINE.match(l).groups() for l in lines if LINE.match(l)})
-    return '| class | figures of the last run that was put in here |\n| --- | --- |\n' + ''.join(
+    return '| class | figures of the last run that was copied here |\n| --- | --- |\n' + ''.join(
         '| %s | `%s` |\n' % row for row in rows)
 
 

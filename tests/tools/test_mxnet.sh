@@ -53,7 +53,7 @@ chmod +x "$tmp/cxx"
 run 0 --help
 says out 'Usage: pawl mxnet'
 run 2
-says err 'what is to be run?'
+says err 'no command to run'
 run 2 --nonsense
 
 python python-none ''

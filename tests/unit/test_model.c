@@ -824,7 +824,7 @@ START_TEST(other_operators)
 	ck_assert_int_eq(model_check_io(m, 65, 10, err, sizeof(err)), -EINVAL);
 	ck_assert_msg(strstr(err, "layer 0 'fc1' takes rows of 64"), "%s", err);
 	ck_assert_int_eq(model_check_io(m, 64, 9, err, sizeof(err)), -EINVAL);
-	ck_assert_msg(strstr(err, "layer 7 'softmax' gives rows of 10"), "%s", err);
+	ck_assert_msg(strstr(err, "layer 7 'softmax' has rows of 10"), "%s", err);
 	model_free(m);
 	free(s.p);
 	free(p.p);

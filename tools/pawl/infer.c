@@ -97,7 +97,7 @@ static const char help_text[] =
 "Output:\n"
 "  -j, --json               one JSON object on standard output\n"
 "  -t, --trace=FILE         the last events as Chrome trace JSON, for ui.perfetto.dev\n"
-"  -h, --help               this\n"
+"  -h, --help               print this\n"
 "\n"
 "Data: the folder of model-a, model-b and digits.img is --data, or $PAWL_DATA, or data\n"
 "beside this program, or ../share/pawl relative to it.\n"

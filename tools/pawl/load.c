@@ -116,9 +116,9 @@ static void warn_same(struct work *w)
 		same += !memcmp(w->expected[0] + b * w->out_size, w->expected[1] + b * w->out_size,
 				w->out_size * sizeof(float));
 	if (same)
-		warn(w, "of %" PRIu32 " batches %" PRIu32 " get the same answer from both models: "
-		     "there it does not tell which version gave it",
-		     w->nbatches, same);
+		warn(w, "both models have the same answer for %" PRIu32 " of %" PRIu32 " batches, "
+		     "so these do not show which version was used",
+		     same, w->nbatches);
 }
 
 int work_load(struct work *w)

@@ -25,7 +25,7 @@ static const struct command {
 	{ "replay", "pawl replay", cmd_replay,
 	  "push a recorded workload again, and check its order" },
 	{ "version", "pawl version", cmd_version, "print the version of the library" },
-	{ "help", "pawl help", cmd_help, "print this, or the help of a command" },
+	{ "help", "pawl help", cmd_help, "print this help, or that of a command" },
 };
 
 #define NCOMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -54,7 +54,7 @@ static void usage(FILE *f)
 
 static int unknown(const char *what, const char *name)
 {
-	fprintf(stderr, "pawl: no %s '%s'; 'pawl help' lists what there is\n", what, name);
+	fprintf(stderr, "pawl: no %s '%s'; 'pawl help' lists the commands\n", what, name);
 	return STATUS_USAGE;
 }
 

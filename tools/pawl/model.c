@@ -860,7 +860,7 @@ int model_check_io(const struct model *m, int in_dim, int out_dim,
 				m->layers[0].name, m->in_dim, in_dim);
 	if (m->out_dim != out_dim)
 		return file_err(err, errlen, -EINVAL,
-				"layer %d '%s' gives rows of %d, and the images are of %d classes",
+				"layer %d '%s' has rows of %d, and the images have %d classes",
 				m->nlayers - 1, m->layers[m->nlayers - 1].name, m->out_dim,
 				out_dim);
 	return 0;

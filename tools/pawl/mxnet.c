@@ -449,7 +449,7 @@ int cmd_mxnet(int argc, char **argv)
 		}
 	}
 	if (optind == argc && !s.print) {
-		failed("what is to be run? '" ME " --help' tells");
+		failed("no command to run; '" ME " --help' lists the options");
 		return STATUS_USAGE;
 	}
 	if (!s.python)

@@ -327,7 +327,7 @@ static const char help[] =
 "  -s, --speed=X      bodies take their recorded time divided by X; 0: none (default)\n"
 "      --sleep        bodies sleep for that time instead of keeping a processor busy\n"
 "  -r, --repeat=N     replay N times (1)\n"
-"  -h, --help         this\n";
+"  -h, --help         print this\n";
 
 enum { OPT_SLEEP = 256 };
 
