@@ -570,6 +570,27 @@ static void op_fail(struct victim *v)
 	MUST(!pawl_var_delete(eng, x[0], NULL, NULL) && !pawl_var_delete(eng, x[1], NULL, NULL));
 }
 
+/* A completion queue, and an op with a ticket that reports to it. */
+static void op_cq(struct victim *v)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+	struct pawl_completion done;
+	pawl_ticket_t ticket;
+	pawl_cq_t cq;
+
+	MUST(!pawl_cq_create(eng, &cq));
+	op.async_fn = body_async;
+	op.prop = PAWL_ASYNC;	/* inside the push */
+	op.flags = PAWL_OP_CQ | PAWL_OP_TICKET;
+	op.cq = cq;
+	op.ticket = &ticket;
+	MUST(!pawl_push(eng, &op));
+	MUST(pawl_ticket_state(eng, ticket) == PAWL_TICKET_COMPLETE);
+	MUST(pawl_cancel(eng, ticket));
+	MUST(pawl_cq_reap(eng, cq, &done, 1) == 1 && !done.status);
+	MUST(!pawl_cq_destroy(eng, cq));
+}
+
 /* A wait that gives up, and one that takes its place again. */
 static void op_give_up(struct victim *v)
 {
@@ -742,6 +763,7 @@ const struct call calls[] = {
 	{ "push, wake the only one", pre_asleep, op_w1, round_deaf, F_WORKER },
 	{ "complete, wake", pre_gate, op_complete, round_deaf, F_WORKERS },
 	{ "fail, skip, take", NULL, op_fail, round_strict, F_BUSY },
+	{ "completion queue, ticket", NULL, op_cq, round_strict, F_BUSY | F_ANY },
 	{ "delete behind others", NULL, op_delete, round_strict, F_BUSY | F_ANY },
 	{ "wait, give up", pre_gate, op_give_up, round_spread, F_TAKES | F_WAITS },
 };

@@ -25,7 +25,7 @@ struct call {
 	u32 flags;
 };
 
-#define NCALLS		36u
+#define NCALLS		37u
 
 extern const struct call calls[NCALLS];
 extern struct pawl_engine *eng;
