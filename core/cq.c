@@ -48,6 +48,7 @@
 #include <core/admit.h>
 #include <core/cq.h>
 #include <core/error.h>
+#include <core/opgroup.h>
 #include <core/retire.h>
 #include <core/wait.h>
 
@@ -107,6 +108,17 @@ static void cq_post(struct pawl_engine *e, struct cq *q, u32 idx)
 	cq_signal(e, q);
 }
 
+/* One completion more will come.  Progress: wait-free. */
+static int cq_name(struct cq *q, pawl_cq_t h)
+{
+	/* Dekker with pawl_cq_destroy(): it is counted, or the queue is gone. */
+	fetch_add_seq_cst(&q->named, 1);
+	if (load_seq_cst(&q->gen) == (u32)(h.h >> 32))
+		return 0;
+	fetch_add_relaxed(&q->named, -1u);
+	return err(-ESTALE, "push: op.cq was destroyed meanwhile");
+}
+
 /* --- notes --- */
 
 /*
@@ -119,6 +131,7 @@ int note_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
 	struct cq *q = NULL;
 	struct op_note *n;
 	u32 idx, gen;
+	int rc;
 
 	if (d->flags & PAWL_OP_CQ) {
 		q = cq_get(e, d->cq);
@@ -132,14 +145,17 @@ int note_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
 	n = pool_get(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], &idx);
 	if (!n)
 		return err_pool_empty(t, POOL_NOTE, "push: no memory for a completion");
-	if (q) {
-		/* Dekker with pawl_cq_destroy(): it is counted, or the queue is gone. */
-		fetch_add_seq_cst(&q->named, 1);
-		if (load_seq_cst(&q->gen) != (u32)(d->cq.h >> 32)) {
+	rc = q ? cq_name(q, d->cq) : 0;
+	n->group = n->cancels = 0;
+	n->cost = 0;
+	if (!rc && (d->flags & (PAWL_OP_GROUP | PAWL_OP_COST))) {
+		rc = group_enter(t, n, d);
+		if (rc && q)
 			fetch_add_relaxed(&q->named, -1u);
-			pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
-			return err(-ESTALE, "push: op.cq was destroyed meanwhile");
-		}
+	}
+	if (unlikely(rc)) {
+		pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
+		return rc;
 	}
 	n->cq = q ? (u32)d->cq.h : 0;
 	n->tag = d->flags & PAWL_OP_CQ ? d->tag : 0;
@@ -170,7 +186,55 @@ void note_undo(struct thread *t, struct op *op)
 	store_relaxed(&n->state, state_next(load_relaxed(&n->state)));
 	if (n->cq)
 		fetch_add_relaxed(&cq_of(t->e, n->cq)->named, -1u);
+	group_room(t->e, n->group, n->cost);
+	group_leave(t, n->group, n->cost);
 	pool_put(t->e->pool[POOL_NOTE], &t->cache[POOL_NOTE], op->note);
+}
+
+/* Does the op belong to that group? */
+bool note_is_of(struct pawl_engine *e, const struct op *op, u32 group)
+{
+	return (op->flags & OP_NOTE) && note_of(e, op->note)->group == group;
+}
+
+/* The note with which a group reports that it has room again. */
+int note_room(struct thread *t, u32 *idx, pawl_cq_t h, u64 tag, u32 group)
+{
+	struct pawl_engine *e = t->e;
+	struct cq *q = cq_get(e, h);
+	struct op_note *n;
+	int rc;
+
+	if (!q)
+		return err(-ESTALE, "group: limits.cq is no completion queue, or it was destroyed");
+	n = pool_get(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
+	if (!n)
+		return err(-ENOMEM, "group: no memory for a completion");
+	rc = cq_name(q, h);
+	if (rc) {
+		pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], *idx);
+		return rc;
+	}
+	n->cq = (u32)h.h;
+	n->tag = tag;
+	n->status = 0;
+	n->cost = NOTE_ROOM;
+	n->group = group;
+	return 0;
+}
+
+void note_room_free(struct thread *t, u32 idx)
+{
+	struct pawl_engine *e = t->e;
+
+	fetch_add_relaxed(&cq_of(e, note_of(e, idx)->cq)->named, -1u);
+	pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
+}
+
+/* Progress: lock-free. */
+void note_room_post(struct pawl_engine *e, u32 idx)
+{
+	cq_post(e, cq_of(e, note_of(e, idx)->cq), idx);
 }
 
 pawl_release_fn note_release(struct pawl_engine *e, const struct op *op)
@@ -198,6 +262,8 @@ int note_begin(struct thread *t, struct op *op)
 	else if (n->deadline != NOTE_NEVER && (state & NOTE_PHASE) == NOTE_QUEUED &&
 		 exec_now_ns() >= n->deadline)
 		rc = -ETIMEDOUT;
+	else if ((state & NOTE_PHASE) == NOTE_QUEUED)
+		rc = group_begin(t->e, n);
 	if (BUSTED(DEADLINE_IGNORED))
 		rc = rc == -ETIMEDOUT ? 0 : rc;
 	if (rc)
@@ -212,7 +278,8 @@ void note_end(struct thread *t, u32 idx, int status)
 {
 	struct pawl_engine *e = t->e;
 	struct op_note *n = note_of(e, idx);
-	u64 waiter;
+	u32 group = n->group;
+	u64 cost = n->cost, waiter;
 
 	/*
 	 * CORE-Q3 <-> CORE-Q4.  A cancel that is under way fails.  The exchange, for a thread
@@ -222,12 +289,15 @@ void note_end(struct thread *t, u32 idx, int status)
 	waiter = load_seq_cst(&n->waiter);
 	if (unlikely(waiter))
 		exec_unpark(e->x, &thread_of(e, (u32)waiter - 1)->ex);
-	if (!n->cq) {
+	group_room(e, group, cost);
+	if (n->cq) {
+		n->status = status;
+		cq_post(e, cq_of(e, n->cq), idx);
+	} else {
 		pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
-		return;
 	}
-	n->status = status;
-	cq_post(e, cq_of(e, n->cq), idx);
+	if (group | cost)
+		group_leave(t, group, cost);
 }
 
 /* --- tickets --- */
@@ -284,7 +354,7 @@ static bool ticket_over(void *arg)
 	return !ticket_note(w->e, w->ticket, &state);
 }
 
-int pawl_ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, int64_t timeout_ns)
+int ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, s64 timeout_ns, u32 how)
 {
 	struct thread *t = thread_get(e);
 	struct ticket_wait w = { e, ticket };
@@ -309,10 +379,15 @@ int pawl_ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, int64_t timeou
 		if (was && was >> 32 == ticket.h >> 32)
 			return err(-EBUSY, "ticket_wait: another thread waits for this op");
 	} while (!cas_relaxed(&n->waiter, &was, me));	/* CQ3 */
-	rc = wait_body(t, ticket_over, &w, timeout_ns);
+	rc = wait_body(t, ticket_over, &w, timeout_ns, how);
 	cas_relaxed(&n->waiter, &me, 0);
 	flight_check(t);
 	return rc ? err(rc, "ticket_wait: not complete after %lld ns", (long long)timeout_ns) : 0;
+}
+
+int pawl_ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, int64_t timeout_ns)
+{
+	return ticket_wait(e, ticket, timeout_ns, 0);
 }
 PAWL_EXPORT(pawl_ticket_wait);
 
@@ -332,7 +407,9 @@ int pawl_run_canceled(const struct pawl_run *run)
 	n = note_of(e, op->note);
 	if (load_relaxed(&n->state) & NOTE_CANCELED)
 		return -ECANCELED;
-	return n->deadline != NOTE_NEVER && exec_now_ns() >= n->deadline ? -ETIMEDOUT : 0;
+	if (n->deadline != NOTE_NEVER && exec_now_ns() >= n->deadline)
+		return -ETIMEDOUT;
+	return group_begin(e, n);
 }
 PAWL_EXPORT(pawl_run_canceled);
 
@@ -404,7 +481,7 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 {
 	struct thread *t = thread_get(e);
 	struct cq *q;
-	u32 k, idx;
+	u32 k, idx, ops = 0;
 
 	if (unlikely(!t))
 		return thread_last.code;
@@ -428,11 +505,16 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 		out[k].status = note->status;
 		out[k].reserved = 0;
 		store_relaxed(&q->ready, load_relaxed(&note->next));
-		pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
+		if (unlikely(note->cost == NOTE_ROOM)) {
+			group_told(t, note->group);
+		} else {
+			pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
+			ops++;
+		}
 		idx = load_relaxed(&q->ready);
 	}
-	if (k)
-		fetch_add_relaxed(&q->named, -k);
+	if (ops)
+		fetch_add_relaxed(&q->named, -ops);
 	/* The rest keeps the eventfd readable. */
 	if (idx && load_relaxed(&q->fd))
 		cq_signal(e, q);
@@ -458,7 +540,7 @@ static bool cq_wait_over(void *arg)
 	return cq_ready(w->q) || load_relaxed(&w->q->gen) != w->gen;
 }
 
-int pawl_cq_wait(struct pawl_engine *e, pawl_cq_t h, int64_t timeout_ns)
+int cq_wait(struct pawl_engine *e, pawl_cq_t h, s64 timeout_ns, u32 how)
 {
 	struct thread *t = thread_get(e);
 	struct cq_wait w = { NULL, (u32)(h.h >> 32) };
@@ -476,12 +558,17 @@ int pawl_cq_wait(struct pawl_engine *e, pawl_cq_t h, int64_t timeout_ns)
 	if (!cas_relaxed(&q->waiter, &none, t->slot + 1))	/* CQ3 */
 		return err(-EBUSY, "cq_wait: another thread waits for this queue");
 	w.q = q;
-	rc = wait_body(t, cq_wait_over, &w, timeout_ns);
+	rc = wait_body(t, cq_wait_over, &w, timeout_ns, how);
 	store_relaxed(&q->waiter, 0);
 	flight_check(t);
 	if (!rc && !cq_ready(q))
 		return err(-ESTALE, "cq_wait: the queue was destroyed meanwhile");
 	return rc ? err(rc, "cq_wait: nothing after %lld ns", (long long)timeout_ns) : 0;
+}
+
+int pawl_cq_wait(struct pawl_engine *e, pawl_cq_t h, int64_t timeout_ns)
+{
+	return cq_wait(e, h, timeout_ns, 0);
 }
 PAWL_EXPORT(pawl_cq_wait);
 

@@ -5,7 +5,7 @@
 
 #include <core/op.h>
 
-/* What an op has that names a completion queue, a deadline or a ticket. */
+/* What an op has that names a queue, a deadline, a ticket, a group or a cost. */
 struct op_note {
 	u64 tag;
 	u64 deadline;		/* CLOCK_MONOTONIC, ns; NOTE_NEVER */
@@ -15,12 +15,17 @@ struct op_note {
 	u32 cq;			/* its queue, or 0 */
 	u32 next;		/* A: in a queue */
 	s32 status;
+	u64 cost;		/* op.cost; or NOTE_ROOM: of a group, not of an op */
+	u32 group;		/* its group, or 0 */
+	u32 cancels;		/* of the group, at the push */
 };
 
 enum { NOTE_QUEUED = 1, NOTE_RUNNING = 2, NOTE_PHASE = 3, NOTE_CANCELED = 4 };
 #define NOTE_GEN_SHIFT	3
 #define NOTE_GEN_MASK	((1u << 29) - 1)
 #define NOTE_NEVER	UINT64_MAX
+
+#define NOTE_ROOM	UINT64_MAX
 
 #define CQ_MAX		1024u
 
@@ -42,6 +47,12 @@ void note_undo(struct thread *t, struct op *op);
 pawl_release_fn note_release(struct pawl_engine *e, const struct op *op);
 int note_begin(struct thread *t, struct op *op);
 void note_end(struct thread *t, u32 idx, int status);
+bool note_is_of(struct pawl_engine *e, const struct op *op, u32 group);
+int note_room(struct thread *t, u32 *idx, pawl_cq_t cq, u64 tag, u32 group);
+void note_room_free(struct thread *t, u32 idx);
+void note_room_post(struct pawl_engine *e, u32 idx);
+int ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, s64 timeout_ns, u32 how);
+int cq_wait(struct pawl_engine *e, pawl_cq_t h, s64 timeout_ns, u32 how);
 void cqs_exit(struct pawl_engine *e);
 
 #endif

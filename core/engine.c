@@ -25,6 +25,7 @@
 #include <core/device.h>
 #include <core/error.h>
 #include <core/graph.h>
+#include <core/opgroup.h>
 #include <core/readmostly.h>
 #include <core/record.h>
 #include <core/retire.h>
@@ -216,6 +217,7 @@ static int pools_add(struct pawl_engine *e)
 				.last = note_last, .user = e },
 		/* A late push counts itself in its queue, and takes that back. */
 		[POOL_CQ] = { "queue", sizeof(struct cq), CQ_MAX, .keep = true },
+		[POOL_GROUP] = { "group", sizeof(struct op_group), min_u(ops, GROUP_MAX), .keep = true },
 		[POOL_EXT0] = { .name = "deps16", .size = 64 + 24 * 16, .max = min_u(ops, 65536u + slack) },
 		[POOL_EXT1] = { .name = "deps256", .size = 64 + 24 * 256, .max = ext1 },
 		[POOL_EXT2] = { .name = "deps4096", .size = 64 + 24 * 4096, .max = ext2 },
@@ -434,7 +436,8 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	e->vars = e->pool[POOL_VAR]->base;
 	exec_set_warm(e->x, e->pool[POOL_OP]->base, sizeof(struct op));
 	t = thread_enter(e);
-	if (!t || !pool_get(e->pool[POOL_ERROR], &t->cache[POOL_ERROR], &e->spare_error)) {
+	if (!t || groups_init(t) ||
+	    !pool_get(e->pool[POOL_ERROR], &t->cache[POOL_ERROR], &e->spare_error)) {
 		rc = t ? err(-ENOMEM, "engine_create: no memory") : thread_last.code;
 		threads_fini(e);
 		goto fail;
@@ -482,9 +485,9 @@ int pawl_engine_stop(struct pawl_engine *e)
 	if (t->depth)
 		return err(-EDEADLK, "engine_stop: from inside an op");
 	if (!BUSTED(STOP_EARLY))
-		wait_none(t, -1, EXEC_HELP);
+		wait_none(t, -1, 0, EXEC_HELP);
 	if (e->devices)
-		device_wait_all(t, -1, EXEC_HELP);
+		device_wait_all(t, -1, 0, EXEC_HELP);
 	workers_lock(e);
 	store_relaxed(&e->stopped, 1);
 	exec_stop(e->x);
@@ -514,9 +517,9 @@ static void drain(struct pawl_engine *e, struct thread *t)
 {
 	if (BUSTED(DESTROY_EARLY))
 		return;
-	wait_none(t, -1, EXEC_HELP);
+	wait_none(t, -1, 0, EXEC_HELP);
 	if (e->devices)
-		device_wait_all(t, -1, EXEC_HELP);
+		device_wait_all(t, -1, 0, EXEC_HELP);
 }
 
 int pawl_engine_destroy(struct pawl_engine *e)

@@ -28,6 +28,7 @@
 
 enum {
 	POOL_OP, POOL_BLOCK, POOL_VAR, POOL_ERROR, POOL_GRAPH, POOL_DEVREC, POOL_NOTE, POOL_CQ,
+	POOL_GROUP,
 	POOL_EXT0, POOL_EXT1, POOL_EXT2, POOL_EXT3, POOLS
 };
 
@@ -102,6 +103,8 @@ struct pawl_engine {
 	struct trace_buf *trace_bufs;	/* A */
 	struct slot_entry *slots;	/* I: one per slot */
 	u64 *live;		/* A: a bit per slot: a thread has the slot */
+	struct op_group *root;	/* I: the group {0} */
+	u32 interrupted;	/* A: the next wait that may be interrupted ends */
 	struct gone gone;	/* A */
 	struct rec_engine *record;	/* A: its part of the recording, or NULL */
 	struct pawl_engine *next;	/* record.c: list of the process */

@@ -122,7 +122,7 @@ static bool all_over(void *arg)
 }
 
 /* Wait until all work that is on the streams now is complete. */
-int device_wait_all(struct thread *t, s64 timeout_ns, enum exec_help help)
+int device_wait_all(struct thread *t, s64 timeout_ns, u32 how, u32 help)
 {
 	struct pawl_engine *e = t->e;
 	struct devices *dv = e->devices;
@@ -150,7 +150,7 @@ int device_wait_all(struct thread *t, s64 timeout_ns, enum exec_help help)
 	/* Relaxed: the poke orders it. */
 	fetch_add_relaxed(&dv->nwait, 1);
 	reaper_poke(e);
-	rc = exec_wait(e->x, &t->ex, all_over, &a, timeout_ns, help);
+	rc = wait_until(t, all_over, &a, timeout_ns, how, help);
 	store_relaxed(&t->waits_device, 0);
 	/* Relaxed: an old value causes a spurious wake-up at most. */
 	fetch_add_relaxed(&dv->nwait, -1u);

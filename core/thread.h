@@ -46,6 +46,8 @@ struct thread {
 	u64 failed, skipped, inlined, records, helps;	/* S */
 	u32 naive_pending;	/* A: naive: incomplete ops that this thread pushed */
 	u32 running;		/* S: op of the innermost body on its stack, for dumps */
+	u32 waits_group;	/* A: 1 + the group that it waits for, or 0 */
+	u32 waits_interrupt;	/* A: it waits, and may be interrupted */
 	u64 waits_flight;	/* A: 1 + number of ops in flight that it waits for, or 0 */
 
 	struct pool_cache cache[POOLS] __cacheline_aligned;

@@ -29,8 +29,10 @@
  */
 #include <stdlib.h>
 #include <core/admit.h>
+#include <core/cq.h>
 #include <core/device.h>
 #include <core/error.h>
+#include <core/opgroup.h>
 #include <core/push.h>
 #include <core/readmostly.h>
 #include <core/record.h>
@@ -48,7 +50,7 @@ struct given_up {
  * not grow without need, unless all workers that could run them wait in this way as well.  Then
  * the last one continues to help, however deep.
  */
-static enum exec_help deep_begin(struct thread *t)
+static u32 deep_begin(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
 
@@ -58,25 +60,88 @@ static enum exec_help deep_begin(struct thread *t)
 	return EXEC_HELP;
 }
 
-static enum exec_help wait_helps(struct thread *t)
+/* how: PAWL_WAIT_NO_HELP. */
+static u32 wait_helps(struct thread *t, u32 how)
 {
-	/* If no worker serves a queue, no other thread would run its ops. */
-	return t->e->help || t->depth ? EXEC_HELP : EXEC_HELP_DESERTED;
+	/* Should no worker come to a queue, nobody else would run what is in it. */
+	return (t->e->help && !(how & PAWL_WAIT_NO_HELP)) || t->depth ? EXEC_HELP :
+	       EXEC_HELP_DESERTED;
 }
 
-/* Wait for cond(), maybe inside a body.  Progress: blocking by purpose. */
-int wait_body(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns)
+struct intr_wait {
+	struct pawl_engine *e;
+	bool (*cond)(void *arg);
+	void *arg;
+	bool hit;
+};
+
+static bool intr_over(void *arg)
+{
+	struct intr_wait *w = arg;
+
+	if (w->cond(w->arg))
+		return true;
+	/* CORE-I2 <-> CORE-I1: what the interrupting thread did before. */
+	w->hit = load_relaxed(&w->e->interrupted) && xchg_acquire(&w->e->interrupted, 0);
+	return w->hit;
+}
+
+/*
+ * exec_wait() that pawl_interrupt() ends.
+ *
+ *	interrupting thread                     thread that goes to sleep
+ *	CORE-I1 interrupted = 1, smp_mb()       waits_interrupt++, smp_mb() (exec/park.c)
+ *	    read waits_interrupt: unpark        CORE-I2 read interrupted
+ *
+ * Bad outcome: both read before the other wrote.  The barriers forbid it.
+ */
+static int wait_intr(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns,
+		     u32 help)
+{
+	struct intr_wait w = { t->e, cond, arg, false };
+	int rc;
+
+	store_relaxed(&t->waits_interrupt, t->waits_interrupt + 1);
+	rc = exec_wait(t->e->x, &t->ex, intr_over, &w, timeout_ns, help | EXEC_INTR);
+	store_relaxed(&t->waits_interrupt, t->waits_interrupt - 1);
+	return w.hit ? -EINTR : rc;
+}
+
+int wait_until(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns,
+	       u32 how, u32 help)
+{
+	if (unlikely(how & PAWL_WAIT_INTR))
+		return wait_intr(t, cond, arg, timeout_ns, help);
+	return exec_wait(t->e->x, &t->ex, cond, arg, timeout_ns, help);
+}
+
+/* A wait that may be inside a body.  how: PAWL_WAIT_* flags. */
+int wait_body(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns, u32 how)
 {
 	struct pawl_engine *e = t->e;
 	int rc;
 
 	if (likely(t->depth < HELP_DEPTH || t->deep))
-		return exec_wait(e->x, &t->ex, cond, arg, timeout_ns, wait_helps(t));
-	rc = exec_wait(e->x, &t->ex, cond, arg, timeout_ns, deep_begin(t));
+		return wait_until(t, cond, arg, timeout_ns, how, wait_helps(t, how));
+	rc = wait_until(t, cond, arg, timeout_ns, how, deep_begin(t));
 	t->deep = false;
 	fetch_add_relaxed(&e->deep, -1u);
 	return rc;
 }
+
+void pawl_interrupt(struct pawl_engine *e)
+{
+	struct thread *w;
+	u32 i;
+
+	store_release(&e->interrupted, 1);
+	if (!BUSTED(INTERRUPT_NO_MB))
+		smp_mb();	/* CORE-I1 <-> CORE-I2 */
+	for_each_live(e, w, i)
+		if (load_relaxed(&w->waits_interrupt))
+			exec_unpark(e->x, &w->ex);
+}
+PAWL_EXPORT(pawl_interrupt);
 
 /* Does an op whose body is on this thread's stack hold the var? */
 static bool held_here(struct thread *t, u32 vi)
@@ -289,7 +354,7 @@ static int wait_end(struct thread *t, struct op *op, u32 opi, bool write, bool t
 }
 
 static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct pawl_error *out,
-		    bool write)
+		    bool write, u32 how)
 {
 	struct thread *t = thread_get(e);
 	u64 end = timeout_ns > 0 ? exec_now_ns() + (u64)timeout_ns : 0, now;
@@ -329,15 +394,16 @@ again:
 	d.block = op->deps[0].block;
 	d.link = 0;
 	if (!granted(op)) {
-		/* Without time, var_poll() was overtaken by a push; run no bodies then. */
-		rc = left ? wait_body(t, granted, op, left) : -ETIMEDOUT;
+		/* No time: var_poll() was overtaken by a push.  No body runs here then. */
+		rc = left ? wait_body(t, granted, op, left, how) : -ETIMEDOUT;
 		if (rc) {
 			u32 want = tok | TOKEN_ARMED;
 
 			/* The grant may come at this moment: CORE-G2 <-> CORE-G1. */
 			if (cas_acq_rel_acquire(&op->token, &want, tok | TOKEN_NONE)) {
 				give_up(t, opi, tok, &d);
-				return err(rc, "wait: not complete after %lld ns", (long long)timeout_ns);
+				return rc == -EINTR ? err(rc, "wait: interrupted") :
+				       err(rc, "wait: not complete after %lld ns", (long long)timeout_ns);
 			}
 		}
 	}
@@ -352,10 +418,10 @@ again:
 	goto again;
 }
 
-static int wait_all(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *out);
+static int wait_all(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *out, u32 how);
 
 static __cold int wait_recorded(struct pawl_engine *e, pawl_var_t v, s64 timeout_ns,
-				struct pawl_error *out, u32 what)
+				struct pawl_error *out, u32 what, u32 how)
 {
 	struct thread *t = thread_get(e);
 	int rc;
@@ -363,27 +429,32 @@ static __cold int wait_recorded(struct pawl_engine *e, pawl_var_t v, s64 timeout
 	if (unlikely(!t))
 		return thread_last.code;
 	record_wait(t, what, v);
-	rc = what == REC_WAIT_ALL ? wait_all(e, timeout_ns, out) :
-	     wait_var(e, v, timeout_ns, out, what == REC_WAIT_WRITABLE);
+	rc = what == REC_WAIT_ALL ? wait_all(e, timeout_ns, out, how) :
+	     wait_var(e, v, timeout_ns, out, what == REC_WAIT_WRITABLE, how);
 	record_waited(t, rc);
 	return rc;
+}
+
+static int wait_var_any(struct pawl_engine *e, pawl_var_t v, s64 timeout_ns,
+			struct pawl_error *out, bool write, u32 how)
+{
+	if (unlikely(load_relaxed(&e->special) & SPECIAL_RECORDING))
+		return wait_recorded(e, v, timeout_ns, out,
+				     write ? REC_WAIT_WRITABLE : REC_WAIT_READABLE, how);
+	return wait_var(e, v, timeout_ns, out, write, how);
 }
 
 int pawl_wait_readable(struct pawl_engine *e, pawl_var_t v, int64_t timeout_ns,
 		       struct pawl_error *out)
 {
-	if (unlikely(load_relaxed(&e->special) & SPECIAL_RECORDING))
-		return wait_recorded(e, v, timeout_ns, out, REC_WAIT_READABLE);
-	return wait_var(e, v, timeout_ns, out, false);
+	return wait_var_any(e, v, timeout_ns, out, false, 0);
 }
 PAWL_EXPORT(pawl_wait_readable);
 
 int pawl_wait_writable(struct pawl_engine *e, pawl_var_t v, int64_t timeout_ns,
 		       struct pawl_error *out)
 {
-	if (unlikely(load_relaxed(&e->special) & SPECIAL_RECORDING))
-		return wait_recorded(e, v, timeout_ns, out, REC_WAIT_WRITABLE);
-	return wait_var(e, v, timeout_ns, out, true);
+	return wait_var_any(e, v, timeout_ns, out, true, 0);
 }
 PAWL_EXPORT(pawl_wait_writable);
 
@@ -486,8 +557,8 @@ static bool none_in_flight(void *arg)
 	return !ops_in_flight(arg);
 }
 
-/* Wait until no op is in flight.  Progress: blocking by purpose. */
-int wait_none(struct thread *t, s64 timeout_ns, enum exec_help help)
+/* Until no op is in flight. */
+int wait_none(struct thread *t, s64 timeout_ns, u32 how, u32 help)
 {
 	struct pawl_engine *e = t->e;
 	int rc;
@@ -497,12 +568,12 @@ int wait_none(struct thread *t, s64 timeout_ns, enum exec_help help)
 	if (!timeout_ns)
 		return -ETIMEDOUT;
 	wait_flight_begin(t, 0);
-	rc = exec_wait(e->x, &t->ex, none_in_flight, e, timeout_ns, help);
+	rc = wait_until(t, none_in_flight, e, timeout_ns, how, help);
 	wait_flight_end(t);
 	return rc;
 }
 
-static int wait_all(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *out)
+static int wait_all(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *out, u32 how)
 {
 	struct thread *t = thread_get(e);
 	s64 left = timeout_ns, end;
@@ -514,25 +585,58 @@ static int wait_all(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *ou
 	if (t->depth)
 		return err(-EDEADLK, "wait_all: from inside an op, which is not complete");
 	end = timeout_ns > 0 && e->devices ? (s64)exec_now_ns() + timeout_ns : 0;
-	rc = wait_none(t, timeout_ns, wait_helps(t));
+	rc = wait_none(t, timeout_ns, how, wait_helps(t, how));
 	if (!rc && e->devices) {
 		if (end)
 			left = end > (s64)exec_now_ns() ? end - (s64)exec_now_ns() : 0;
-		rc = device_wait_all(t, left, wait_helps(t));
+		rc = device_wait_all(t, left, how, wait_helps(t, how));
 	}
+	if (rc == -EINTR)
+		return err(rc, "wait_all: interrupted");
 	if (rc)
 		return err(rc, "wait_all: ops are in flight after %lld ns", (long long)timeout_ns);
 	rc = error_take_all(t, out);
 	return rc || !e->devices ? rc : device_lost_any(e, out);
 }
 
-int pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *out)
+static int wait_all_any(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *out, u32 how)
 {
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_RECORDING))
-		return wait_recorded(e, (pawl_var_t){ 0 }, timeout_ns, out, REC_WAIT_ALL);
-	return wait_all(e, timeout_ns, out);
+		return wait_recorded(e, (pawl_var_t){ 0 }, timeout_ns, out, REC_WAIT_ALL, how);
+	return wait_all(e, timeout_ns, out, how);
+}
+
+int pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *out)
+{
+	return wait_all_any(e, timeout_ns, out, 0);
 }
 PAWL_EXPORT(pawl_wait_all);
+
+int pawl_wait(struct pawl_engine *e, unsigned int what, uint64_t h, int64_t timeout_ns,
+	      struct pawl_error *out)
+{
+	u32 how = what & (PAWL_WAIT_NO_HELP | PAWL_WAIT_INTR);
+
+	error_none(out);
+	switch (what & ~how) {
+	case PAWL_WAIT_READABLE:
+	case PAWL_WAIT_WRITABLE:
+		return wait_var_any(e, (pawl_var_t){ h }, timeout_ns, out,
+				    (what & ~how) == PAWL_WAIT_WRITABLE, how);
+	case PAWL_WAIT_ALL:
+		return wait_all_any(e, timeout_ns, out, how);
+	case PAWL_WAIT_CQ:
+		return cq_wait(e, (pawl_cq_t){ h }, timeout_ns, how);
+	case PAWL_WAIT_TICKET:
+		return ticket_wait(e, (pawl_ticket_t){ h }, timeout_ns, how);
+	case PAWL_WAIT_GROUP:
+	case PAWL_WAIT_ROOM:
+		return group_wait(e, (pawl_group_t){ h }, timeout_ns,
+				  (what & ~how) == PAWL_WAIT_ROOM, how);
+	}
+	return err(-EINVAL, "wait: what is %#x", what);
+}
+PAWL_EXPORT(pawl_wait);
 
 static bool naive_complete(void *arg)
 {

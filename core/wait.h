@@ -5,7 +5,7 @@
 
 #include <core/op.h>
 
-int wait_body(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns);
+int wait_body(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns, u32 how);
 void waiter_granted(struct thread *t, struct op *op, u32 opi);
 u64 ops_in_flight(struct pawl_engine *e);
 u64 ops_pushed(struct pawl_engine *e);
@@ -14,7 +14,9 @@ void wait_flight_end(struct thread *t);
 void flight_check(struct thread *t);
 void flight_wake(struct thread *t, u64 limit);
 void wait_exit(struct thread *t);
-int wait_none(struct thread *t, s64 timeout_ns, enum exec_help help);
+int wait_until(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns, u32 how,
+	       u32 help);
+int wait_none(struct thread *t, s64 timeout_ns, u32 how, u32 help);
 int wait_naive(struct thread *t);
 void engine_idle(void *user, struct exec_thread *ex);
 

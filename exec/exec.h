@@ -140,6 +140,7 @@ u32 exec_take_ready(struct exec *x, struct exec_thread *t);
  * queue could not be created, and run work from then on.
  */
 enum exec_help { EXEC_WAIT, EXEC_HELP, EXEC_HELP_DESERTED };
+#define EXEC_INTR 4u	/* with one of these: -EINTR when a signal handler ran while it slept */
 
 /*
  * Wait until cond(arg) is true (returns 0) or the time has passed (-ETIMEDOUT), and run work
@@ -148,7 +149,7 @@ enum exec_help { EXEC_WAIT, EXEC_HELP, EXEC_HELP_DESERTED };
  * exec_unpark(t) afterwards; with help, pushed work wakes the thread too.
  */
 int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
-	      s64 timeout_ns, enum exec_help help);
+	      s64 timeout_ns, u32 help);
 /* For client->tidy(): t is to return, because there is work or an end to it. */
 bool exec_wanted(const struct exec_thread *t);
 /*

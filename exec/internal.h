@@ -152,13 +152,14 @@ void queue_start(struct exec_queue *q) __cold;
 void exec_run(struct exec *x, struct exec_thread *t, u32 work);
 
 /* park.c */
-enum idle_end { IDLE_WORK, IDLE_COND, IDLE_TIME, IDLE_STOP, IDLE_DESERTED };
+enum idle_end { IDLE_WORK, IDLE_COND, IDLE_TIME, IDLE_STOP, IDLE_INTR, IDLE_DESERTED };
 struct idle {
 	bool (*cond)(void *arg);	/* NULL: a worker */
 	void *arg;
 	u64 deadline;		/* exec_now_ns(); 0: none */
 	bool help;
 	bool relents;		/* stop waiting when a queue has no workers: IDLE_DESERTED */
+	bool intr;		/* a signal handler ends it */
 };
 enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct idle *how,
 			  u32 *work);

@@ -325,16 +325,19 @@ bool exec_wanted(const struct exec_thread *t)
  * Sleep until another thread changes park, or the time has passed.  A worker that has slept for
  * tidy_ns stays in its group while it tidies, so that it is claimed as a sleeper is.
  */
-static void park_sleep(struct exec *x, struct exec_thread *t, const struct idle *how, u32 parked)
+static int park_sleep(struct exec *x, struct exec_thread *t, const struct idle *how, u32 parked)
 {
 	u64 tidy = x->tidy_ns && !how->cond ? exec_now_ns() + x->tidy_ns : 0;
+	int rc;
 
 	for (;;) {
-		futex_wait(&t->park, parked, tidy ? tidy : how->deadline);
+		rc = futex_wait(&t->park, parked, tidy ? tidy : how->deadline);
 		if (load_relaxed(&t->park) != parked)
-			return;
+			return AGAIN;
+		if (rc && how->intr)
+			return IDLE_INTR;
 		if (how->deadline && exec_now_ns() >= how->deadline)
-			return;
+			return AGAIN;
 		if (tidy && exec_now_ns() >= tidy)
 			tidy = x->cl.tidy(x->cl.user, t) ? 0 : exec_now_ns() + x->tidy_ns;
 	}
@@ -380,7 +383,7 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 		u64 start = cycles();
 
 		count(&t->sleeps);
-		park_sleep(x, t, how, parked);
+		r = park_sleep(x, t, how, parked);
 		t->rested = cycles() - start > x->rest;
 	}
 	/*

@@ -285,10 +285,12 @@ static void wait_idle(struct exec *x, struct exec_thread *t, bool *ran)
 }
 
 int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
-	      s64 timeout_ns, enum exec_help help)
+	      s64 timeout_ns, u32 help)
 {
-	struct idle how = { .cond = cond, .arg = arg, .help = help == EXEC_HELP,
-			    .relents = help == EXEC_HELP_DESERTED };
+	struct idle how = { .cond = cond, .arg = arg,
+			    .help = (help & ~EXEC_INTR) == EXEC_HELP,
+			    .relents = (help & ~EXEC_INTR) == EXEC_HELP_DESERTED,
+			    .intr = help & EXEC_INTR };
 	bool ran = false;
 	int rc = 0;
 	u32 w;
@@ -309,6 +311,8 @@ int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), vo
 				break;
 			case IDLE_COND:
 				return 0;
+			case IDLE_INTR:
+				return -EINTR;
 			case IDLE_DESERTED:
 				how.help = true;
 				how.relents = false;

@@ -78,6 +78,9 @@
 	X(ERROR_AGAIN, "error: a reported error is reported again")			\
 	X(READY_NO_MB, "ready: no barrier between arming the descriptor and the second take")	\
 	X(READY_FORGOTTEN, "ready: a push does not write to the descriptor")		\
+	X(GROUP_UNLIMITED, "group: a push beyond a limit is accepted")			\
+	X(ROOM_FORGOTTEN, "group: a refused push does not ask to be told of room")	\
+	X(INTERRUPT_NO_MB, "wait: no barrier between an interrupt and the search for a wait") \
 	X(CQ_NO_WRITE, "cq: a completion does not write to the eventfd")		\
 	X(CQ_NO_MB, "cq: no barrier between a completion and the look for a waiter")	\
 	X(DEADLINE_IGNORED, "cq: an op whose deadline has passed starts")		\

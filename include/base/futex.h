@@ -9,10 +9,11 @@
 
 #ifdef PAWL_MODEL
 /* As below, but a wait with a deadline may end at any time. */
-void futex_wait(u32 *word, u32 value, u64 deadline);
+int futex_wait(u32 *word, u32 value, u64 deadline);
 void futex_wake(u32 *word);
 #else
 
+#include <errno.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -20,15 +21,15 @@ void futex_wake(u32 *word);
 
 /*
  * Sleep while *word equals value, at most until clock_ns() reaches the deadline (0: none).
- * Spurious wake-ups are possible.
+ * Spurious wake-ups are possible.  -EINTR: a signal handler ran on the thread; else 0.
  */
-static inline void futex_wait(u32 *word, u32 value, u64 deadline)
+static inline int futex_wait(u32 *word, u32 value, u64 deadline)
 {
 	struct timespec ts = { .tv_sec = (time_t)(deadline / 1000000000u),
 			       .tv_nsec = (long)(deadline % 1000000000u) };
 
-	syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, deadline ? &ts : NULL, NULL,
-		FUTEX_BITSET_MATCH_ANY);
+	return syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, deadline ? &ts : NULL,
+		       NULL, FUTEX_BITSET_MATCH_ANY) < 0 && errno == EINTR ? -EINTR : 0;
 }
 
 /* Wake one sleeper. */

@@ -54,6 +54,8 @@ typedef struct pawl_token { uint64_t h; } pawl_token_t;
 /* A completion queue, and one push of an op. */
 typedef struct pawl_cq { uint64_t h; } pawl_cq_t;
 typedef struct pawl_ticket { uint64_t h; } pawl_ticket_t;
+/* Ops with a count and limits of their own.  {0} is the engine. */
+typedef struct pawl_group { uint64_t h; } pawl_group_t;
 
 /* --- Create an engine --------------------------------------------------------------- */
 
@@ -202,7 +204,9 @@ enum pawl_prop {
 #define PAWL_OP_CQ	2u	/* report the completion to op.cq, with op.tag */
 #define PAWL_OP_DEADLINE 4u	/* do not start after op.deadline_ns */
 #define PAWL_OP_TICKET	8u	/* the push writes a ticket to *op.ticket */
-#define PAWL_OP_NOTES	(PAWL_OP_CQ | PAWL_OP_DEADLINE | PAWL_OP_TICKET)
+#define PAWL_OP_GROUP	16u	/* op.group: the op belongs to it */
+#define PAWL_OP_COST	32u	/* op.cost: counts for limits on costs */
+#define PAWL_OP_NOTES	(PAWL_OP_CQ | PAWL_OP_DEADLINE | PAWL_OP_TICKET | PAWL_OP_GROUP | PAWL_OP_COST)
 
 /* What a body can read while it runs; an asynchronous body only until it returns. */
 struct pawl_run {
@@ -250,10 +254,12 @@ struct pawl_op {
 	uint64_t tag;
 	int64_t deadline_ns;		/* absolute, of CLOCK_MONOTONIC */
 	pawl_ticket_t *ticket;		/* written before the op can run */
+	pawl_group_t group;
+	uint64_t cost;			/* in the host's unit, for example bytes */
 };
 
 #define PAWL_OP_INIT { sizeof(struct pawl_op), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, { 0, 0 }, 0, \
-	{ 0 }, 0, 0, 0 }
+	{ 0 }, 0, 0, 0, { 0 }, 0 }
 
 /* --- Push --------------------------------------------------------------------------- */
 
@@ -515,6 +521,82 @@ PAWL_API int pawl_ticket_state(struct pawl_engine *e, pawl_ticket_t ticket);
 PAWL_API int pawl_ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, int64_t timeout_ns);
 PAWL_API int pawl_cancel(struct pawl_engine *e, pawl_ticket_t ticket);
 PAWL_API int pawl_run_canceled(const struct pawl_run *run);
+
+/*
+ * Groups: ops that are counted, limited, waited for and canceled together, for example those
+ * of one client.  An op belongs to one group at most (PAWL_OP_GROUP), and may have a cost
+ * (PAWL_OP_COST), which counts for its group and for the engine.  {0} in the place of a group
+ * is the engine, for a limit on the cost of all ops, pawl_group_count() and PAWL_WAIT_ROOM.
+ *
+ * A push beyond a limit is refused at once with -EAGAIN, whatever config.window_policy is, and
+ * with -E2BIG if op.cost alone is beyond it.  The host then continues when there is room: a
+ * group (and the engine) has room again at limits.low percent of its limits.  If
+ * limits.cq names a queue, a completion with limits.tag arrives there at that moment, once for
+ * any number of pushes that were refused; it may also arrive though the next push is refused
+ * again, or none was.
+ *   create:  limits may be NULL: none.  -ENOMEM, -EINVAL, -ESTALE (limits.cq).
+ *   limit:   set other limits.  A queue that was set stays: -EBUSY for another one.  -EINVAL,
+ *            -ESTALE, -ENOMEM.  One thread at a time for a group.
+ *   count:   ops that are not complete, and their cost; either may be NULL.  -ESTALE.
+ *   cancel:  the ops pushed so far that have not started end with -ECANCELED, as by
+ *            pawl_cancel(); bodies that run can ask.  Later pushes are not concerned.  -ESTALE.
+ *   wait:    until no op of the group is incomplete.  -ETIMEDOUT, -EDEADLK (from inside one of
+ *            its ops), -ESTALE.
+ *   destroy: -EBUSY while an op of it is not complete, or its room completion is not reaped;
+ *            -ESTALE.
+ * Any thread.  create and limit lock-free; count and cancel wait-free; destroy lock-free;
+ * wait blocking.
+ */
+struct pawl_group_limits {
+	size_t size;
+	uint64_t ops;			/* most incomplete ops; 0: no limit */
+	uint64_t cost;			/* most cost of these; 0: no limit */
+	int64_t deadline_ns;		/* of all its ops, as op.deadline_ns; 0: none */
+	pawl_cq_t cq;			/* where room is reported; {0}: nowhere */
+	uint64_t tag;
+	unsigned int low;		/* percent; 0: 50 */
+	unsigned int reserved;
+};
+
+PAWL_API int pawl_group_create(struct pawl_engine *e, const struct pawl_group_limits *limits,
+			       pawl_group_t *out);
+PAWL_API int pawl_group_limit(struct pawl_engine *e, pawl_group_t group,
+			      const struct pawl_group_limits *limits);
+PAWL_API int pawl_group_count(struct pawl_engine *e, pawl_group_t group, uint64_t *ops,
+			      uint64_t *cost);
+PAWL_API int pawl_group_cancel(struct pawl_engine *e, pawl_group_t group);
+PAWL_API int pawl_group_wait(struct pawl_engine *e, pawl_group_t group, int64_t timeout_ns);
+PAWL_API int pawl_group_destroy(struct pawl_engine *e, pawl_group_t group);
+
+/*
+ * Any wait, with flags: what | PAWL_WAIT_*, and the handle's h of what is waited for.
+ *   NO_HELP: the thread runs no ops meanwhile, as with config.no_help for this call.
+ *   INTR:    pawl_interrupt(), or a signal handler that runs on this thread while it sleeps and
+ *            was installed without SA_RESTART, ends the wait with -EINTR.
+ * Besides the waits that have a name of their own, PAWL_WAIT_ROOM waits until a group, or the
+ * engine ({0}), has room again.  err is for READABLE, WRITABLE and ALL, and may be NULL.  -EINVAL
+ * (what), -EINTR; otherwise as the named wait.  Any thread.  Blocking by purpose.
+ */
+enum pawl_wait_what {
+	PAWL_WAIT_READABLE = 0,		/* pawl_wait_readable() */
+	PAWL_WAIT_WRITABLE = 1,
+	PAWL_WAIT_ALL = 2,
+	PAWL_WAIT_CQ = 3,		/* pawl_cq_wait() */
+	PAWL_WAIT_TICKET = 4,
+	PAWL_WAIT_GROUP = 5,
+	PAWL_WAIT_ROOM = 6,
+	PAWL_WAIT_NO_HELP = 0x100,
+	PAWL_WAIT_INTR = 0x200,
+};
+
+PAWL_API int pawl_wait(struct pawl_engine *e, unsigned int what, uint64_t h, int64_t timeout_ns,
+		       struct pawl_error *err);
+/*
+ * End one wait with PAWL_WAIT_INTR: one that goes on, or if there is none the next one, so that
+ * an interrupt just before a wait is not lost.  Several calls before a wait ends count as one.
+ * Any thread, also in a signal handler.  Lock-free, and a system call if a thread sleeps.
+ */
+PAWL_API void pawl_interrupt(struct pawl_engine *e);
 
 /* --- Memory and insight ------------------------------------------------------------- */
 

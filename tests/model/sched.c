@@ -714,23 +714,24 @@ u64 clock_ns(void)
 	return *model_now;
 }
 
-void futex_wait(u32 *word, u32 value, u64 deadline)
+int futex_wait(u32 *word, u32 value, u64 deadline)
 {
 	struct mthread *t = &threads[self];
 
 	if (!in_thread) {
 		model_fail("a set-up or a check sleeps");
-		return;
+		return 0;
 	}
 	point(NULL, word, false, true);
 	if (*word != value)
-		return;
+		return 0;
 	lw(&t->word, (u64)(uintptr_t)word);
 	lw(&t->deadline, deadline);
 	lw(&t->state, T_ASLEEP);
 	to_scheduler();
 	lw(&t->word, 0);
 	lw(&t->deadline, 0);
+	return 0;
 }
 
 void futex_wake(u32 *word)

@@ -110,7 +110,7 @@ int exec_ready_fd(struct exec *x)
 }
 
 int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
-	      s64 timeout_ns, enum exec_help help)
+	      s64 timeout_ns, u32 help)
 {
 	while (!cond(arg)) {
 		u32 w = help ? exec_take(x, t) : 0;

@@ -790,6 +790,98 @@ static void hold(struct pawl_run *run, void *arg)
 	store_relaxed(&passed, run->token.h);
 }
 
+/* --- groups --- */
+
+static pawl_group_t group;
+
+static void group_before(void)
+{
+	struct pawl_group_limits l = { .size = sizeof(l), .ops = 1, .tag = 1 };
+
+	cq_before();
+	l.cq = cq;
+	MODEL_CHECK(!pawl_group_create(e, &l, &group));
+}
+
+static void group_push(void)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+	int rc;
+
+	d.fn = body_ok;
+	d.flags = PAWL_OP_GROUP;
+	d.group = group;
+	rc = pawl_push(e, &d);
+	MODEL_CHECK(!rc || rc == -EAGAIN || rc == -ESTALE);
+	if (rc == -EAGAIN)
+		note(&refused);
+	run_all();
+}
+
+/* Whoever was refused is told: the group is empty. */
+static void group_check(void)
+{
+	struct pawl_completion c;
+	uint64_t ops;
+
+	MODEL_CHECK(!pawl_group_count(e, group, &ops, NULL) && !ops);
+	if (refused)
+		MODEL_CHECK(pawl_cq_reap(e, cq, &c, 1) == 1 && c.tag == 1);
+	/* A spurious one may be left. */
+	(void)!pawl_cq_reap(e, cq, &c, 1);
+	MODEL_CHECK(!pawl_group_destroy(e, group));
+}
+
+/* A reaper beside them: what it took counts. */
+static void group_reap(void)
+{
+	struct pawl_completion c;
+
+	if (pawl_cq_reap(e, cq, &c, 1) == 1)
+		note(&reaped);
+}
+
+static void group_reap_check(void)
+{
+	struct pawl_completion c;
+
+	if (refused)
+		MODEL_CHECK(reaped + (u64)pawl_cq_reap(e, cq, &c, 1));
+	(void)!pawl_cq_reap(e, cq, &c, 1);
+	MODEL_CHECK(!pawl_group_destroy(e, group));
+}
+
+/* Its op does not run meanwhile. */
+static void group_push_race(void)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+	int rc;
+
+	d.fn = body_ok;
+	d.flags = PAWL_OP_GROUP;
+	d.group = group;
+	rc = pawl_push(e, &d);
+	MODEL_CHECK(!rc || rc == -ESTALE);
+	/* Its op has not run: the group is there. */
+	if (!rc)
+		MODEL_CHECK(!pawl_group_count(e, group, NULL, NULL));
+}
+
+static void group_destroy(void)
+{
+	int rc = pawl_group_destroy(e, group);
+
+	MODEL_CHECK(!rc || rc == -EBUSY);
+	if (!rc)
+		note(&destroyed);
+}
+
+static void group_destroy_check(void)
+{
+	if (!destroyed)
+		MODEL_CHECK(!pawl_group_destroy(e, group));
+}
+
 static void window_before(void)
 {
 	struct pawl_op d = PAWL_OP_INIT;
@@ -917,6 +1009,14 @@ const struct scenario scenarios[] = {
 	  .thread = { ticket_push, ticket_cancel }, .check = ticket_check),
 	T("ticket", "a ticket says that its op is complete", 2, MODEL_ALL, 4,
 	  .thread = { ticket_push, ticket_look }),
+	T("group", "two pushes and room for one", 2, MODEL_ALL, 4, .before = group_before,
+	  .thread = { group_push, group_push }, .check = group_check),
+	T("group_reap", "room is reported, reaped, and wanted again", 3, 3, 4,
+	  .before = group_before, .thread = { group_push, group_push, group_reap },
+	  .check = group_reap_check),
+	T("group_destroy", "a group goes while an op names it", 2, MODEL_ALL, 4,
+	  .before = group_before, .thread = { group_push_race, group_destroy },
+	  .check = group_destroy_check),
 	T("window", "two threads push at the last place", 2, MODEL_ALL, 4, .before = window_before,
 	  .thread = { window_push, window_push }, .check = window_check, .window = 2),
 	{ .name = NULL },

@@ -16,6 +16,7 @@
 static struct pawl_engine *e;
 static pawl_cq_t cq;
 static pawl_ticket_t ticket;
+static pawl_group_t group;
 static pawl_token_t token;
 static u64 data;
 
@@ -51,7 +52,9 @@ static void sleep_enter(u32 i)
 		MODEL_CHECK(!pawl_cq_create(e, &cq));
 		d.async_fn = async_body;
 		d.prop = PAWL_ASYNC;
-		d.flags = PAWL_OP_CQ | PAWL_OP_TICKET;
+		MODEL_CHECK(!pawl_group_create(e, NULL, &group));
+		d.flags = PAWL_OP_CQ | PAWL_OP_TICKET | PAWL_OP_GROUP;
+		d.group = group;
 		d.cq = cq;
 		d.ticket = &ticket;
 		MODEL_CHECK(!pawl_push(e, &d));
@@ -79,6 +82,27 @@ static void ticket_sleep(u32 i)
 		return;
 	}
 	MODEL_CHECK(!pawl_ticket_wait(e, ticket, -1));
+	data++;
+}
+
+static void group_sleep(u32 i)
+{
+	if (!i) {
+		MODEL_CHECK(!pawl_complete(e, token, 0, NULL));
+		return;
+	}
+	MODEL_CHECK(!pawl_group_wait(e, group, -1));
+	data++;
+}
+
+static void interrupt_sleep(u32 i)
+{
+	if (!i) {
+		data++;
+		pawl_interrupt(e);
+		return;
+	}
+	MODEL_CHECK(pawl_wait(e, PAWL_WAIT_GROUP | PAWL_WAIT_INTR, group.h, -1, NULL) == -EINTR);
 	data++;
 }
 
@@ -267,6 +291,8 @@ const struct scenario scenarios[] = {
 	GW("gate_worker_2", "it wakes two pushers, each within one op", 2, 2),
 	Z("cq_sleep", "a thread sleeps until a completion arrives", cq_sleep),
 	Z("ticket_sleep", "a thread sleeps until a ticket's op is complete", ticket_sleep),
+	Z("group_sleep", "a thread sleeps until a group is empty", group_sleep),
+	Z("interrupt_sleep", "a thread sleeps until it is interrupted", interrupt_sleep),
 	S("run_ww", "w0 | w0", 2, MODEL_ALL, 6),
 	S("run_pair", "w0w1 | r0w1", 2, 3, 6),
 	S("run_3", "w0 | r0 | w0", 3, 2, 6),

@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Groups of ops: a count, limits, a deadline, cancel.
+ *
+ * Purpose: a host treats the ops of one request or client together, and refuses work before it
+ * has too much of it.  The engine itself is group 0, to which the cost of every op belongs.
+ *
+ * Structures: an op that names a group or has a cost has a note (cq.c), which says so.  The
+ * group counts its incomplete ops and their cost.  A group is canceled by counting `cancels` up:
+ * the note has the value at the push, and an op whose value is older does not start.
+ *
+ * A push beyond a limit is refused, and the group then notes ROOM_WANTED.  The completion that
+ * finds it, and the group at its low water, sends the room completion: the group's own note,
+ * which is reserved when the queue is named, and in the queue while ROOM_POSTED is set.
+ *
+ *	push that is refused                    completion
+ *	CORE-H1 room |= ROOM_WANTED             CORE-H3 ops -= 1
+ *	CORE-H2 try again                       CORE-H4 read room
+ *
+ * Bad outcome: the second try finds no room, and the completion does not see that room is
+ * wanted, so that nobody is ever told.  All four are seq_cst, which forbids it.  A thread that
+ * waits for a group is found in the same way: it counts itself in `waiters` in the place of
+ * H1, and checks the group again behind the barrier of a sleeper (EXEC-P6) in the place of H2.
+ *
+ * `ops` counts an op until it is complete, so that a host that reaps its completion can push the
+ * next one; `busy` until its completion is posted, so that a host that waits for the group can
+ * reap all of them.
+ *
+ * Ordering: CORE-H5 (busy counted down, seq_cst) <-> CORE-H6 (a wait reads busy, acquire): a
+ * thread that finds the group empty sees what its ops did.  CORE-H7 (gen changed, then busy read,
+ * seq_cst) <-> CORE-H8 (busy counted up, then gen read): an op is counted, or the group is gone.
+ * CORE-H9 (ROOM_POSTED set) <-> CORE-H10 (cleared by the reaper): the note changes hands.
+ *
+ * Progress: lock-free: a failed compare-and-swap is another op of the group.  A completion is
+ * also linear in the number of threads if one waits for the group and there is room.
+ *
+ * Lifetime: groups are type-stable; a handle has the generation.
+ */
+#include <core/cq.h>
+#include <core/opgroup.h>
+#include <core/retire.h>
+#include <core/sizes.h>
+#include <core/wait.h>
+
+#define LIMITS_SIZE_0	56u
+
+BUILD_BUG_ON(sizeof(struct pawl_group_limits) != LIMITS_SIZE_0);
+BUILD_BUG_ON(sizeof(struct op_group) % 16);
+
+static struct op_group *group_of(struct pawl_engine *e, u32 idx)
+{
+	return idx ? pool_obj(e->pool[POOL_GROUP], idx) : e->root;
+}
+
+/* The engine's own group.  Returns 0 or -ENOMEM. */
+int groups_init(struct thread *t)
+{
+	struct pawl_engine *e = t->e;
+	u32 idx;
+
+	e->root = pool_get(e->pool[POOL_GROUP], &t->cache[POOL_GROUP], &idx);
+	if (!e->root)
+		return -ENOMEM;
+	store_relaxed(&e->root->deadline, NOTE_NEVER);
+	store_relaxed(&e->root->low, 50);
+	return 0;
+}
+
+/* Return the group, or NULL if it was destroyed or never was one. */
+static struct op_group *group_get(struct pawl_engine *e, pawl_group_t h)
+{
+	u32 i = (u32)h.h, gen = (u32)(h.h >> 32);
+
+	if (!h.h)
+		return e->root;
+	if (!i || i > pool_carved(e->pool[POOL_GROUP]) || !(gen & 1))
+		return NULL;
+	return load_relaxed(&group_of(e, i)->gen) == gen ? group_of(e, i) : NULL;
+}
+
+/* Add to a count unless that would exceed the limit. */
+static bool add_below(u64 *count, u64 n, u64 most)
+{
+	u64 old = load_seq_cst(count);	/* CORE-H2 <-> CORE-H3 */
+
+	do
+		if (most && old + n > most && !BUSTED(GROUP_UNLIMITED))
+			return false;
+	while (!cas_acquire(count, &old, old + n));	/* CORE-H2 <-> CORE-H3 */
+	return true;
+}
+
+static u64 low_of(u64 most, u32 low)
+{
+	return most / 100 * low + most % 100 * low / 100;
+}
+
+/* Is the group at its low water?  One without limits always is. */
+static bool group_low(const struct op_group *g)
+{
+	u64 ops = load_relaxed(&g->max_ops), cost = load_relaxed(&g->max_cost);
+	u32 low = load_relaxed(&g->low);
+
+	return (!ops || load_relaxed(&g->ops) <= low_of(ops, low)) &&
+	       (!cost || load_relaxed(&g->cost) <= low_of(cost, low));
+}
+
+/* Send the room completion if one is wanted and there is room.  Progress: lock-free. */
+static void room_check(struct pawl_engine *e, struct op_group *g)
+{
+	u32 room = load_seq_cst(&g->room);	/* CORE-H4 <-> CORE-H1 */
+
+	if (likely(!(room & ROOM_WANTED)) || (room & ROOM_POSTED) || !group_low(g))
+		return;
+	/* Acquire, release: the note changes hands. */
+	if (cas_acq_rel_acquire(&g->room, &room, ROOM_POSTED))	/* CORE-H9 <-> CORE-H10 */
+		note_room_post(e, load_acquire(&g->note));	/* CORE-H12 <-> CORE-H11 */
+}
+
+/* The room completion was reaped: the note is the group's again. */
+void group_told(struct thread *t, u32 idx)
+{
+	struct op_group *g = group_of(t->e, idx);
+
+	fetch_and_acq_rel(&g->room, ~ROOM_POSTED);	/* CORE-H10 <-> CORE-H9 */
+	/* CORE-H4 <-> CORE-H3: a completion may have found the note still in the queue. */
+	smp_mb();
+	room_check(t->e, g);
+}
+
+static void waiters_wake(struct pawl_engine *e, struct op_group *g, u32 idx)
+{
+	struct thread *w;
+	u32 i;
+
+	if (load_relaxed(&g->busy) && !group_low(g))
+		return;
+	for_each_live(e, w, i)
+		if (load_relaxed(&w->waits_group) == idx + 1)
+			exec_unpark(e->x, &w->ex);
+}
+
+static void level_check(struct thread *t, struct op_group *g, u32 idx)
+{
+	room_check(t->e, g);
+	if (unlikely(load_seq_cst(&g->waiters)))	/* as CORE-H4 */
+		waiters_wake(t->e, g, idx);
+}
+
+/* An op of the group is complete: there is room for another one.  Progress: wait-free. */
+void group_room(struct pawl_engine *e, u32 idx, u64 cost)
+{
+	struct op_group *g = group_of(e, idx);
+
+	if (cost)
+		fetch_add_seq_cst(&e->root->cost, -cost);	/* CORE-H3 <-> CORE-H2 */
+	if (!idx)
+		return;
+	if (cost)
+		fetch_add_seq_cst(&g->cost, -cost);		/* CORE-H3 <-> CORE-H2 */
+	fetch_add_seq_cst(&g->ops, -1ull);			/* CORE-H3 <-> CORE-H2 */
+}
+
+/* Its completion is posted, too: tell those that wait.  Progress: lock-free. */
+void group_leave(struct thread *t, u32 idx, u64 cost)
+{
+	struct op_group *g = group_of(t->e, idx);
+
+	if (idx) {
+		fetch_add_seq_cst(&g->busy, -1ull);		/* CORE-H5 <-> CORE-H6 */
+		level_check(t, g, idx);
+	}
+	if (cost)
+		level_check(t, t->e->root, 0);
+}
+
+/* Returns 0, or which limit is in the way. */
+static const char *group_add(struct pawl_engine *e, struct op_group *g, u32 idx, u64 cost)
+{
+	if (idx && !add_below(&g->ops, 1, load_relaxed(&g->max_ops)))
+		return "ops of the group";
+	if (idx && cost && !add_below(&g->cost, cost, load_relaxed(&g->max_cost))) {
+		fetch_add_seq_cst(&g->ops, -1ull);
+		return "cost of the group";
+	}
+	if (cost && !add_below(&e->root->cost, cost, load_relaxed(&e->root->max_cost))) {
+		if (idx) {
+			fetch_add_seq_cst(&g->cost, -cost);
+			fetch_add_seq_cst(&g->ops, -1ull);
+		}
+		return "cost of the engine";
+	}
+	return NULL;
+}
+
+static void room_want(struct op_group *g)
+{
+	if (load_relaxed(&g->note) && !BUSTED(ROOM_FORGOTTEN))
+		fetch_or_seq_cst(&g->room, ROOM_WANTED);	/* CORE-H1 <-> CORE-H4 */
+}
+
+/* Count an op that is described and not pushed.  Progress: lock-free. */
+int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d)
+{
+	struct pawl_engine *e = t->e;
+	pawl_group_t h = d->flags & PAWL_OP_GROUP ? d->group : (pawl_group_t){ 0 };
+	u64 cost = d->flags & PAWL_OP_COST ? d->cost : 0;
+	struct op_group *g = group_get(e, h);
+	u32 idx = (u32)h.h;
+	const char *full;
+	u64 most;
+
+	if (!g)
+		return err(-ESTALE, "push: op.group is no group, or it was destroyed");
+	if (cost > GROUP_COST_MAX)
+		return err(-EINVAL, "push: op.cost is %llu", (unsigned long long)cost);
+	most = idx ? load_relaxed(&g->max_cost) : 0;
+	if ((most && cost > most) ||
+	    (load_relaxed(&e->root->max_cost) && cost > load_relaxed(&e->root->max_cost)))
+		return err(-E2BIG, "push: op.cost is %llu, beyond the limit of its group or of the "
+			   "engine", (unsigned long long)cost);
+	full = group_add(e, g, idx, cost);
+	if (unlikely(full)) {
+		room_want(g);
+		if (idx)
+			room_want(e->root);
+		/* What left meanwhile may not have seen that room is wanted. */
+		full = group_add(e, g, idx, cost);	/* CORE-H2 <-> CORE-H3 */
+	}
+	if (unlikely(full)) {
+		/* What the tries took for a moment may have kept others from telling. */
+		level_check(t, g, idx);
+		return err(-EAGAIN, "push: the limit on the %s is reached", full);
+	}
+	n->group = idx;
+	n->cost = cost;
+	n->cancels = load_relaxed(&g->cancels);
+	if (idx)
+		fetch_add_seq_cst(&g->busy, 1);			/* CORE-H8 <-> CORE-H7 */
+	if (idx && load_seq_cst(&g->gen) != (u32)(h.h >> 32)) {	/* CORE-H8 <-> CORE-H7 */
+		group_room(e, idx, cost);
+		group_leave(t, idx, cost);
+		return err(-ESTALE, "push: op.group was destroyed meanwhile");
+	}
+	return 0;
+}
+
+/* -ECANCELED or -ETIMEDOUT if an op of the group must not start.  Progress: wait-free. */
+int group_begin(struct pawl_engine *e, const struct op_note *n)
+{
+	const struct op_group *g = group_of(e, n->group);
+	u64 deadline = load_relaxed(&g->deadline);
+
+	/* Relaxed: a push behind the cancel, in any order, has read the new count. */
+	if (load_relaxed(&g->cancels) != n->cancels)
+		return -ECANCELED;
+	return deadline != NOTE_NEVER && exec_now_ns() >= deadline ? -ETIMEDOUT : 0;
+}
+
+/* --- calls --- */
+
+static int limits_read(struct pawl_group_limits *l, const struct pawl_group_limits *given, u32 idx)
+{
+	int rc;
+
+	memset(l, 0, sizeof(*l));
+	if (given) {
+		rc = size_check("group: limits", given, LIMITS_SIZE_0, sizeof(*l));
+		if (rc)
+			return rc;
+		memcpy(l, given, given->size < sizeof(*l) ? given->size : sizeof(*l));
+	}
+	l->low = l->low ? l->low : 50;
+	if (l->low > 99)
+		return err(-EINVAL, "group: limits.low is %u, not in 1..99 percent", l->low);
+	if (l->deadline_ns < 0)
+		return err(-EINVAL, "group: limits.deadline_ns is %lld", (long long)l->deadline_ns);
+	if (!idx && (l->ops || l->deadline_ns))
+		return err(-EINVAL, "group: the engine's limit on ops is config.window, and it has "
+			   "no deadline");
+	return 0;
+}
+
+static int limits_set(struct thread *t, struct op_group *g, u32 idx, const struct pawl_group_limits *l)
+{
+	struct pawl_engine *e = t->e;
+	u32 none = 0, note = 0;
+	int rc;
+
+	if (l->cq.h) {
+		rc = note_room(t, &note, l->cq, l->tag, idx);
+		if (rc)
+			return rc;
+		if (!cas_release_relaxed(&g->note, &none, note)) {	/* CORE-H11 <-> CORE-H12 */
+			note_room_free(t, note);
+			return err(-EBUSY, "group: limits.cq was set before");
+		}
+	}
+	store_relaxed(&g->low, l->low);
+	store_relaxed(&g->max_ops, l->ops);
+	store_relaxed(&g->max_cost, l->cost);
+	store_relaxed(&g->deadline, l->deadline_ns ? (u64)l->deadline_ns : NOTE_NEVER);
+	/* They may be wider than before. */
+	smp_mb();
+	room_check(e, g);
+	waiters_wake(e, g, idx);
+	return 0;
+}
+
+int pawl_group_create(struct pawl_engine *e, const struct pawl_group_limits *limits,
+		      pawl_group_t *out)
+{
+	struct thread *t = thread_get(e);
+	struct pawl_group_limits l;
+	struct op_group *g;
+	u32 idx, gen;
+	int rc;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	if (!out)
+		return err(-EINVAL, "group_create: out is NULL");
+	rc = limits_read(&l, limits, 1);
+	if (rc)
+		return rc;
+	g = pool_get(e->pool[POOL_GROUP], &t->cache[POOL_GROUP], &idx);
+	if (!g)
+		return err(-ENOMEM, "group_create: %u groups exist, or no memory", GROUP_MAX);
+	rc = limits_set(t, g, idx, &l);
+	if (rc) {
+		pool_put(e->pool[POOL_GROUP], &t->cache[POOL_GROUP], idx);
+		return rc;
+	}
+	gen = load_relaxed(&g->gen) + 1;
+	store_relaxed(&g->gen, gen);
+	out->h = (u64)gen << 32 | idx;
+	return 0;
+}
+PAWL_EXPORT(pawl_group_create);
+
+int pawl_group_limit(struct pawl_engine *e, pawl_group_t h, const struct pawl_group_limits *limits)
+{
+	struct thread *t = thread_get(e);
+	struct op_group *g = group_get(e, h);
+	struct pawl_group_limits l;
+	int rc;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	if (!g)
+		return err(-ESTALE, "group_limit: no group, or it was destroyed");
+	rc = limits_read(&l, limits, (u32)h.h);
+	return rc ? rc : limits_set(t, g, (u32)h.h, &l);
+}
+PAWL_EXPORT(pawl_group_limit);
+
+int pawl_group_destroy(struct pawl_engine *e, pawl_group_t h)
+{
+	struct thread *t = thread_get(e);
+	u32 gen = (u32)(h.h >> 32), note;
+	struct op_group *g;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	g = h.h ? group_get(e, h) : NULL;
+	if (!g || !cas_seq_cst(&g->gen, &gen, gen + 1))		/* CORE-H7 <-> CORE-H8 */
+		return err(-ESTALE, "group_destroy: no group, or it was destroyed");
+	if (load_seq_cst(&g->busy) || (load_seq_cst(&g->room) & ROOM_POSTED)) {
+		store_relaxed(&g->gen, gen);
+		return err(-EBUSY, "group_destroy: an op of it is not complete, or its room "
+			   "completion was not reaped");
+	}
+	note = load_relaxed(&g->note);
+	store_relaxed(&g->note, 0);
+	store_relaxed(&g->room, 0);
+	if (note)
+		note_room_free(t, note);
+	/* A thread that waits for it was woken when its last op was complete. */
+	pool_put(e->pool[POOL_GROUP], &t->cache[POOL_GROUP], (u32)h.h);
+	return 0;
+}
+PAWL_EXPORT(pawl_group_destroy);
+
+int pawl_group_cancel(struct pawl_engine *e, pawl_group_t h)
+{
+	struct op_group *g = h.h ? group_get(e, h) : NULL;
+
+	if (!g)
+		return err(-ESTALE, "group_cancel: no group, or it was destroyed");
+	fetch_add_relaxed(&g->cancels, 1);
+	return 0;
+}
+PAWL_EXPORT(pawl_group_cancel);
+
+int pawl_group_count(struct pawl_engine *e, pawl_group_t h, uint64_t *ops, uint64_t *cost)
+{
+	struct op_group *g = group_get(e, h);
+
+	if (!g)
+		return err(-ESTALE, "group_count: no group, or it was destroyed");
+	if (ops)
+		*ops = h.h ? load_acquire(&g->busy) : ops_in_flight(e);	/* CORE-H6 <-> CORE-H5 */
+	if (cost)
+		*cost = load_relaxed(&g->cost);
+	return 0;
+}
+PAWL_EXPORT(pawl_group_count);
+
+struct group_wait {
+	const struct op_group *g;
+	u32 gen;
+	bool room;
+};
+
+static bool group_wait_over(void *arg)
+{
+	const struct group_wait *w = arg;
+
+	return load_relaxed(&w->g->gen) != w->gen ||
+	       (w->room ? group_low(w->g) : !load_acquire(&w->g->busy));	/* CORE-H6 <-> CORE-H5 */
+}
+
+/* Wait until the group is empty, or (room) at its low water.  how: PAWL_WAIT_* flags. */
+int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room, u32 how)
+{
+	struct thread *t = thread_get(e);
+	struct group_wait w = { NULL, (u32)(h.h >> 32), room };
+	u32 idx = (u32)h.h, up;
+	struct op_group *g;
+	struct frame *f;
+	int rc;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	g = h.h || room ? group_get(e, h) : NULL;
+	if (!g)
+		return err(-ESTALE, "group_wait: no group, or it was destroyed");
+	w.g = g;
+	if (group_wait_over(&w))
+		return 0;
+	for (f = t->frame; f && !room; f = f->up)
+		if (note_is_of(e, op_of(e, f->op), idx))
+			return err(-EDEADLK, "group_wait: from inside an op of the group");
+	/* A body of this wait may wait for another group. */
+	up = load_relaxed(&t->waits_group);
+	store_relaxed(&t->waits_group, idx + 1);
+	fetch_add_seq_cst(&g->waiters, 1);
+	rc = wait_body(t, group_wait_over, &w, timeout_ns, how);
+	fetch_add_relaxed(&g->waiters, -1u);
+	store_relaxed(&t->waits_group, up);
+	flight_check(t);
+	if (!rc && load_relaxed(&g->gen) != w.gen)
+		return err(-ESTALE, "group_wait: the group was destroyed meanwhile");
+	return rc ? err(rc, "group_wait: %s", rc == -EINTR ? "interrupted" : "the time has passed") :
+	       0;
+}
+
+int pawl_group_wait(struct pawl_engine *e, pawl_group_t h, int64_t timeout_ns)
+{
+	return group_wait(e, h, timeout_ns, false, 0);
+}
+PAWL_EXPORT(pawl_group_wait);

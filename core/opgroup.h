@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups of ops: a count, limits, a deadline, and cancelling them together. */
+#ifndef CORE_OPGROUP_H
+#define CORE_OPGROUP_H
+
+#include <core/op.h>
+
+struct op_note;
+
+#define GROUP_MAX	65536u
+#define GROUP_COST_MAX	(UINT64_MAX / 4)
+
+enum { ROOM_WANTED = 1, ROOM_POSTED = 2 };
+
+struct op_group {
+	/* Changed by each op of the group. */
+	u64 ops __cacheline_aligned;	/* A: its ops, until their completion is posted */
+	u64 cost;		/* A: the sum of their costs */
+	u64 busy;		/* A: its ops, until after that */
+	u32 room;		/* A: ROOM_* */
+	u32 waiters;		/* A: threads that wait for it (thread.waits_group) */
+
+	u32 gen __cacheline_aligned;	/* A: odd while it exists */
+	u32 cancels;		/* A: how often it was canceled */
+	u32 note;		/* A: the note of its room completion, or 0 */
+	u32 low;		/* A: percent */
+	u64 max_ops, max_cost;	/* A: 0: no limit */
+	u64 deadline;		/* A: CLOCK_MONOTONIC, ns; NOTE_NEVER */
+};
+
+int groups_init(struct thread *t);
+int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d);
+void group_room(struct pawl_engine *e, u32 idx, u64 cost);
+void group_leave(struct thread *t, u32 idx, u64 cost);
+int group_begin(struct pawl_engine *e, const struct op_note *n);
+void group_told(struct thread *t, u32 idx);
+int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room, u32 how);
+
+#endif

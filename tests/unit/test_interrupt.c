@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+/* pawl_wait() with its flags, and pawl_interrupt(). */
+#include <signal.h>
+#include "util.h"
+#include <core/wait.h>
+
+static struct pawl_engine *e;
+static pawl_var_t v;
+static pawl_token_t held;
+static u32 ran, waiting;
+static struct thread *waiter;
+
+static void hold_body(struct pawl_run *run, void *arg)
+{
+	held = run->token;
+}
+
+static int count_body(struct pawl_run *run, void *arg)
+{
+	ran++;
+	return 0;
+}
+
+/* An engine in which a wait for v does not end by itself. */
+static void held_engine(int workers)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+
+	e = engine(PAWL_PER_DEVICE, workers);
+	v = var_new(e);
+	op.async_fn = hold_body;
+	op.prop = PAWL_ASYNC;
+	op.writes = &v;
+	op.nwrites = 1;
+	OK(pawl_push(e, &op));
+}
+
+static void held_end(void)
+{
+	OK(pawl_complete(e, held, 0, NULL));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+
+static void *wait_intr(void *arg)
+{
+	waiter = thread_get(e);
+	store_release(&waiting, 1);
+	return (void *)(intptr_t)pawl_wait(e, (u32)(uintptr_t)arg | PAWL_WAIT_INTR, v.h, SOON_NS,
+					   NULL);
+}
+
+static int interrupted_by(u32 what, void (*interrupt)(pthread_t))
+{
+	pthread_t t;
+	void *rc;
+
+	waiting = 0;
+	MUST(!pthread_create(&t, NULL, wait_intr, (void *)(uintptr_t)what));
+	MUST(soon(load_acquire(&waiting)));
+	/* Asleep, so that a signal arrives while it sleeps. */
+	MUST(soon(load_relaxed(&waiter->waits_interrupt) && load_relaxed(&waiter->ex.park) > 2));
+	interrupt(t);
+	pthread_join(t, &rc);
+	return (int)(intptr_t)rc;
+}
+
+static void by_call(pthread_t t)
+{
+	pawl_interrupt(e);
+}
+
+static void on_signal(int sig)
+{
+}
+
+static void on_signal_call(int sig)
+{
+	pawl_interrupt(e);
+}
+
+static void handle(void (*handler)(int), int flags)
+{
+	struct sigaction a = { .sa_handler = handler, .sa_flags = flags };
+
+	MUST(!sigaction(SIGUSR1, &a, NULL));
+}
+
+/* Until it arrives while the thread is in the system call. */
+static void by_signal(pthread_t t)
+{
+	while (load_relaxed(&waiter->waits_interrupt)) {
+		MUST(!pthread_kill(t, SIGUSR1));
+		nap_us(1000);
+	}
+}
+
+static void by_one_signal(pthread_t t)
+{
+	MUST(!pthread_kill(t, SIGUSR1));
+}
+
+START_TEST(test_an_interrupt_ends_each_kind_of_wait)
+{
+	held_engine(1);
+	ck_assert_int_eq(interrupted_by(PAWL_WAIT_READABLE, by_call), -EINTR);
+	ck_assert_int_eq(interrupted_by(PAWL_WAIT_WRITABLE | PAWL_WAIT_NO_HELP, by_call), -EINTR);
+	ck_assert_int_eq(interrupted_by(PAWL_WAIT_ALL, by_call), -EINTR);
+	/* Each ended one wait, and none is left for the next. */
+	FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_INTR, v.h, 1000000, NULL), -ETIMEDOUT);
+	held_end();
+}
+END_TEST
+
+START_TEST(test_an_interrupt_before_the_wait_is_not_lost)
+{
+	held_engine(1);
+	pawl_interrupt(e);
+	pawl_interrupt(e);
+	/* A wait that may not be interrupted leaves it alone. */
+	FAILS(pawl_wait(e, PAWL_WAIT_READABLE, v.h, 1000000, NULL), -ETIMEDOUT);
+	FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_INTR, v.h, -1, NULL), -EINTR, "interrupted");
+	FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_INTR, v.h, 1000000, NULL), -ETIMEDOUT);
+	FAILS(pawl_wait(e, 99, 0, 0, NULL), -EINVAL, "what");
+	held_end();
+}
+END_TEST
+
+START_TEST(test_a_signal_handler_ends_a_wait)
+{
+	held_engine(1);
+	handle(on_signal, 0);
+	ck_assert_int_eq(interrupted_by(PAWL_WAIT_READABLE, by_signal), -EINTR);
+	/* By the call it does not depend on where the signal arrives, nor on SA_RESTART. */
+	handle(on_signal_call, SA_RESTART);
+	ck_assert_int_eq(interrupted_by(PAWL_WAIT_ALL, by_one_signal), -EINTR);
+	held_end();
+}
+END_TEST
+
+START_TEST(test_a_wait_without_help_runs_nothing)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+
+	ran = 0;
+	e = engine(PAWL_PER_DEVICE, 0);
+	v = var_new(e);
+	op.fn = count_body;
+	op.writes = &v;
+	op.nwrites = 1;
+	OK(pawl_push(e, &op));
+	FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_NO_HELP, v.h, 1000000, NULL), -ETIMEDOUT);
+	FAILS(pawl_wait(e, PAWL_WAIT_ALL | PAWL_WAIT_NO_HELP, 0, 1000000, NULL), -ETIMEDOUT);
+	ck_assert_uint_eq(ran, 0);
+	OK(pawl_wait(e, PAWL_WAIT_READABLE, v.h, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+SUITE("interrupt", test_an_interrupt_ends_each_kind_of_wait,
+      test_an_interrupt_before_the_wait_is_not_lost, test_a_signal_handler_ends_a_wait,
+      test_a_wait_without_help_runs_nothing)

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+/* core/opgroup.c: counts, limits, room, cancelling and deadlines of groups. */
+#include "util.h"
+#include <core/opgroup.h>
+
+static u32 ran;
+
+static int ok_body(struct pawl_run *run, void *arg)
+{
+	fetch_add_relaxed(&ran, 1);
+	return 0;
+}
+
+/* An op whose completion the test decides. */
+#define HELD	64
+static pawl_token_t held[HELD];
+static u32 nheld;
+
+static void hold_body(struct pawl_run *run, void *arg)
+{
+	held[fetch_add_relaxed(&nheld, 1)] = run->token;
+}
+
+static struct pawl_op op_of_group(pawl_group_t g, u64 cost)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+
+	op.fn = ok_body;
+	op.flags = PAWL_OP_GROUP | (cost ? PAWL_OP_COST : 0);
+	op.group = g;
+	op.cost = cost;
+	return op;
+}
+
+static struct pawl_op held_op(pawl_group_t g, u64 cost)
+{
+	struct pawl_op op = op_of_group(g, cost);
+
+	op.fn = NULL;
+	op.async_fn = hold_body;
+	op.prop = PAWL_ASYNC;
+	return op;
+}
+
+static void let_go(struct pawl_engine *e)
+{
+	MUST(nheld);
+	OK(pawl_complete(e, held[--nheld], 0, NULL));
+}
+
+static struct pawl_group_limits limits(u64 ops, u64 cost)
+{
+	struct pawl_group_limits l = { .size = sizeof(l), .ops = ops, .cost = cost };
+
+	return l;
+}
+
+static pawl_group_t group_new(struct pawl_engine *e, const struct pawl_group_limits *l)
+{
+	pawl_group_t g;
+
+	OK(pawl_group_create(e, l, &g));
+	return g;
+}
+
+static void counts(struct pawl_engine *e, pawl_group_t g, u64 ops, u64 cost)
+{
+	uint64_t o, c;
+
+	OK(pawl_group_count(e, g, &o, &c));
+	ck_assert_uint_eq(o, ops);
+	ck_assert_uint_eq(c, cost);
+}
+
+START_TEST(test_a_push_beyond_a_limit_is_refused)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	struct pawl_group_limits l = limits(2, 100);
+	pawl_group_t g = group_new(e, &l), other = group_new(e, NULL);
+	struct pawl_op small_op = held_op(g, 10), big = held_op(g, 90), none = held_op(other, 500);
+	struct pawl_op pair[2] = { small_op, small_op };
+
+	OK(pawl_push(e, &small_op));
+	FAILS(pawl_push(e, &(struct pawl_op){ 0 }), -EINVAL);
+	big.cost = 101;
+	FAILS(pawl_push(e, &big), -E2BIG, "cost");
+	big.cost = 91;
+	FAILS(pawl_push(e, &big), -EAGAIN, "cost of the group");
+	/* All or nothing. */
+	FAILS(pawl_push_batch(e, pair, 2), -EAGAIN, "ops of the group");
+	counts(e, g, 1, 10);
+	big.cost = 90;
+	OK(pawl_push(e, &big));
+	FAILS(pawl_push(e, &small_op), -EAGAIN, "ops of the group");
+	counts(e, g, 2, 100);
+	OK(pawl_push(e, &none));
+	counts(e, (pawl_group_t){ 0 }, 3, 600);
+	while (nheld)
+		let_go(e);
+	counts(e, g, 0, 0);
+	OK(pawl_push(e, &small_op));
+	let_go(e);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	counts(e, (pawl_group_t){ 0 }, 0, 0);
+
+	/* The engine's limit is for all of them. */
+	l = limits(0, 50);
+	OK(pawl_group_limit(e, (pawl_group_t){ 0 }, &l));
+	none.cost = 45;
+	OK(pawl_push(e, &none));
+	FAILS(pawl_push(e, &small_op), -EAGAIN, "cost of the engine");
+	counts(e, g, 0, 0);
+	let_go(e);
+	OK(pawl_push(e, &small_op));
+	let_go(e);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_room_is_reported_once_at_low_water)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	struct pawl_group_limits l = limits(4, 0);
+	struct pawl_completion c[8];
+	struct pawl_op op;
+	pawl_group_t g;
+	pawl_cq_t cq;
+	int i, turn;
+
+	OK(pawl_cq_create(e, &cq));
+	l.cq = cq;
+	l.tag = 77;
+	l.low = 25;
+	g = group_new(e, &l);
+	FAILS(pawl_cq_destroy(e, cq), -EBUSY);
+	FAILS(pawl_group_limit(e, g, &l), -EBUSY, "cq");
+	op = held_op(g, 0);
+	for (turn = 0; turn < 3; turn++) {
+		for (i = 0; i < 4; i++)
+			OK(pawl_push(e, &op));
+		ck_assert_int_eq(pawl_cq_reap(e, cq, c, 8), 0);
+		FAILS(pawl_push(e, &op), -EAGAIN);
+		FAILS(pawl_push(e, &op), -EAGAIN);
+		for (i = 0; i < 2; i++) {
+			let_go(e);
+			ck_assert_int_eq(pawl_cq_reap(e, cq, c, 8), 0);
+		}
+		let_go(e);
+		FAILS(pawl_group_destroy(e, g), -EBUSY);
+		let_go(e);
+		FAILS(pawl_group_destroy(e, g), -EBUSY, "room");
+		ck_assert_int_eq(pawl_cq_reap(e, cq, c, 8), 1);
+		ck_assert_uint_eq(c[0].tag, 77);
+		ck_assert_int_eq(c[0].status, 0);
+	}
+	/* Not reaped yet when it is wanted again: it comes again. */
+	for (turn = 0; turn < 2; turn++) {
+		for (i = 0; i < 4; i++)
+			OK(pawl_push(e, &op));
+		FAILS(pawl_push(e, &op), -EAGAIN);
+		for (i = 0; i < 4; i++)
+			let_go(e);
+	}
+	for (i = 0; i < 2; i++) {
+		ck_assert_int_eq(pawl_cq_reap(e, cq, c, 1), 1);
+		ck_assert_uint_eq(c[0].tag, 77);
+	}
+	ck_assert_int_eq(pawl_cq_reap(e, cq, c, 1), 0);
+	OK(pawl_group_destroy(e, g));
+	OK(pawl_cq_destroy(e, cq));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_who_reaps_a_completion_may_push_the_next_op)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 2);
+	struct pawl_group_limits l = limits(1, 0);
+	pawl_group_t g = group_new(e, &l);
+	struct pawl_op op = op_of_group(g, 0);
+	struct pawl_completion c;
+	int i;
+
+	op.flags |= PAWL_OP_CQ;
+	OK(pawl_cq_create(e, &op.cq));
+	for (i = 0; i < TIMES(5000); i++) {
+		OK(pawl_push(e, &op));
+		OK(pawl_cq_wait(e, op.cq, SOON_NS));
+		ck_assert_int_eq(pawl_cq_reap(e, op.cq, &c, 1), 1);
+	}
+	/* And who waits for the group finds all completions there. */
+	for (i = 0; i < TIMES(5000); i++) {
+		OK(pawl_push(e, &op));
+		OK(pawl_group_wait(e, g, SOON_NS));
+		ck_assert_int_eq(pawl_cq_reap(e, op.cq, &c, 1), 1);
+	}
+	OK(pawl_group_destroy(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_a_canceled_group_does_not_start)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_group_t g = group_new(e, NULL), other = group_new(e, NULL);
+	pawl_var_t v[3] = { var_new(e), var_new(e), var_new(e) };
+	struct pawl_op gate = held_op(other, 0), op = op_of_group(g, 0), free_op;
+	int i;
+
+	ran = 0;
+	gate.writes = v;
+	gate.nwrites = 1;
+	OK(pawl_push(e, &gate));
+	op.reads = v;
+	op.nreads = 1;
+	op.nwrites = 1;
+	for (i = 1; i < 3; i++) {
+		op.writes = &v[i];
+		OK(pawl_push(e, &op));
+	}
+	free_op = op;
+	free_op.group = other;
+	FAILS(pawl_group_wait(e, g, 0), -ETIMEDOUT);
+	OK(pawl_group_cancel(e, g));
+	/* Neither the other group nor a later push. */
+	free_op.nwrites = 0;
+	OK(pawl_push(e, &free_op));
+	op.nwrites = 0;
+	OK(pawl_push(e, &op));
+	let_go(e);
+	OK(pawl_group_wait(e, g, SOON_NS));
+	OK(pawl_group_wait(e, other, SOON_NS));
+	ck_assert_uint_eq(ran, 2);
+	ck_assert_int_eq(pawl_wait_readable(e, v[1], SOON_NS, NULL), -ECANCELED);
+	OK(pawl_group_destroy(e, g));
+	FAILS(pawl_group_cancel(e, g), -ESTALE);
+	FAILS(pawl_group_cancel(e, (pawl_group_t){ 0 }), -ESTALE);
+	FAILS(pawl_group_wait(e, g, 0), -ESTALE);
+	FAILS(pawl_group_count(e, g, NULL, NULL), -ESTALE);
+	FAILS(pawl_group_destroy(e, g), -ESTALE);
+	FAILS(pawl_group_limit(e, g, NULL), -ESTALE);
+	FAILS(pawl_push(e, &op), -ESTALE, "op.group");
+	FAILS(pawl_group_create(e, NULL, NULL), -EINVAL);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_the_deadline_of_a_group)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	struct pawl_group_limits l = limits(0, 0);
+	pawl_var_t v = var_new(e);
+	pawl_group_t g;
+	struct pawl_op op;
+
+	ran = 0;
+	l.deadline_ns = 1;
+	g = group_new(e, &l);
+	op = op_of_group(g, 0);
+	op.writes = &v;
+	op.nwrites = 1;
+	OK(pawl_push(e, &op));
+	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -ETIMEDOUT);
+	l.deadline_ns = INT64_MAX;
+	OK(pawl_group_limit(e, g, &l));
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 1);
+	l.deadline_ns = -1;
+	FAILS(pawl_group_limit(e, g, &l), -EINVAL, "deadline");
+	l.deadline_ns = 0;
+	l.low = 100;
+	FAILS(pawl_group_limit(e, g, &l), -EINVAL, "low");
+	l = limits(1, 0);
+	FAILS(pawl_group_limit(e, (pawl_group_t){ 0 }, &l), -EINVAL, "window");
+	l.cq.h = 12345;
+	FAILS(pawl_group_create(e, &l, &g), -ESTALE, "cq");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static struct {
+	struct pawl_engine *e;
+	pawl_group_t g;
+	u32 state;
+	int rc;
+} w;
+
+static int wait_in_body(struct pawl_run *run, void *arg)
+{
+	w.rc = pawl_group_wait(w.e, w.g, -1);
+	return 0;
+}
+
+START_TEST(test_a_body_does_not_wait_for_its_own_group)
+{
+	struct pawl_op op;
+
+	w.e = engine(PAWL_PER_DEVICE, 1);
+	w.g = group_new(w.e, NULL);
+	op = op_of_group(w.g, 0);
+	op.fn = wait_in_body;
+	OK(pawl_push(w.e, &op));
+	OK(pawl_group_wait(w.e, w.g, SOON_NS));
+	ck_assert_int_eq(w.rc, -EDEADLK);
+	OK(pawl_engine_destroy(w.e));
+}
+END_TEST
+
+#define THREADS	4
+#define EACH	TIMES(20000)
+
+/* Push until there is no room, wait until there is. */
+static void *storm(void *arg)
+{
+	struct pawl_op op = op_of_group(w.g, 3);
+	int i, rc;
+
+	for (i = 0; i < EACH; i++) {
+		while ((rc = pawl_push(w.e, &op)) == -EAGAIN)
+			MUST(!pawl_wait(w.e, PAWL_WAIT_ROOM | (i & 1 ? PAWL_WAIT_NO_HELP : 0), w.g.h,
+					SOON_NS, NULL));
+		MUST(!rc);
+	}
+	return NULL;
+}
+
+START_TEST(test_nobody_waits_for_room_for_good)
+{
+	struct pawl_group_limits l = limits(8, 20);
+	pthread_t t[THREADS];
+	int i;
+
+	ran = 0;
+	w.e = engine(PAWL_PER_DEVICE, 2);
+	w.g = group_new(w.e, &l);
+	for (i = 0; i < THREADS; i++)
+		MUST(!pthread_create(&t[i], NULL, storm, NULL));
+	for (i = 0; i < THREADS; i++)
+		pthread_join(t[i], NULL);
+	OK(pawl_group_wait(w.e, w.g, SOON_NS));
+	ck_assert_uint_eq(ran, (u32)(THREADS * EACH));
+	counts(w.e, w.g, 0, 0);
+	OK(pawl_group_destroy(w.e, w.g));
+	OK(pawl_engine_destroy(w.e));
+}
+END_TEST
+
+/* The same by room completions. */
+START_TEST(test_no_room_completion_is_lost)
+{
+	struct pawl_group_limits l = limits(5, 0);
+	struct pawl_completion c[8];
+	pawl_cq_t cq;
+	struct pawl_op op;
+	int i, rc;
+
+	ran = 0;
+	w.e = engine(PAWL_PER_DEVICE, 2);
+	OK(pawl_cq_create(w.e, &cq));
+	l.cq = cq;
+	w.g = group_new(w.e, &l);
+	op = op_of_group(w.g, 0);
+	for (i = 0; i < EACH; i++) {
+		while ((rc = pawl_push(w.e, &op)) == -EAGAIN) {
+			OK(pawl_wait(w.e, PAWL_WAIT_CQ | PAWL_WAIT_NO_HELP, cq.h, SOON_NS, NULL));
+			MUST(pawl_cq_reap(w.e, cq, c, 8) == 1);
+		}
+		OK(rc);
+	}
+	OK(pawl_group_wait(w.e, w.g, SOON_NS));
+	ck_assert_uint_eq(ran, (u32)EACH);
+	OK(pawl_engine_destroy(w.e));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("opgroup");
+	TCase *tc = tcase_create("opgroup");
+
+	tcase_set_timeout(tc, 600);
+	tcase_add_test(tc, test_a_push_beyond_a_limit_is_refused);
+	tcase_add_test(tc, test_room_is_reported_once_at_low_water);
+	tcase_add_test(tc, test_who_reaps_a_completion_may_push_the_next_op);
+	tcase_add_test(tc, test_a_canceled_group_does_not_start);
+	tcase_add_test(tc, test_the_deadline_of_a_group);
+	tcase_add_test(tc, test_a_body_does_not_wait_for_its_own_group);
+	tcase_add_test(tc, test_nobody_waits_for_room_for_good);
+	tcase_add_test(tc, test_no_room_completion_is_lost);
+	suite_add_tcase(s, tc);
+	return suite_run(s);
+}
