@@ -37,10 +37,14 @@ NUMBERS = [
     ("limits.md", r"config\.max_vars, at most (2\^20)", "1 << VAR_BITS"),
     ("limits.md", r"at most (2\^21 − 1025); a push", "(1 << BLOCK_BITS) - RM_MAX - 1"),
     ("limits.md", r"vars in one op \| (\d+),", "16 << (4 * 3 - 1)"),
-    ("limits.md", r"more than 4 vars at once \| (\d+) with up to 16, (\d+) with up to 256, "
-                  r"(\d+) with up to 4096, (\d+) with up to 32768",
-     ("core/engine.c", r"\[POOL_EXT0\][^\n]*\(ops, (\d+)[^\n]*\n[^\n]*\(ops, (\d+)[^\n]*\n"
-                       r"[^\n]*\(ops, (\d+)[^\n]*\n[^\n]*\.max = (\d+)")),
+    ("limits.md", r"more than 4 vars at once \| with up to 16: (\d+), or max_ops",
+     ("core/engine.c", r"\[POOL_EXT0\][^\n]*\(ops, (\d+)")),
+    ("limits.md", r"up to 256: max_ops / (\d+), from (\d+) to (\d+); "
+                  r"up to 4096: max_ops / (\d+), from (\d+) to (\d+); "
+                  r"up to 32768: max_ops / (\d+), from (\d+) to (\d+)",
+     ("core/engine.c", r"ext1 = [^\n]*max_ops / (\d+), (\d+)u\), (\d+)u[^\n]*\n"
+                       r"[^\n]*max_ops / (\d+), (\d+)u\), (\d+)u[^\n]*\n"
+                       r"[^\n]*max_ops / (\d+), (\d+)u\), (\d+)u")),
     ("limits.md", r"config\.max_threads, at most (\d+)",
      ("core/engine.c", r'"max_threads", c->max_threads, 1, (\d+)')),
     ("limits.md", r"other devices \| (\d+), with (\d+) compute streams each; (\d+) adopted",
