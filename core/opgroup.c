@@ -83,8 +83,10 @@ static bool add_below(u64 *count, u64 n, u64 most)
 {
 	u64 old = load_seq_cst(count);	/* CORE-H2 <-> CORE-H3 */
 
+	if (BUSTED(GROUP_UNLIMITED))
+		most = 0;
 	do
-		if (most && old + n > most && !BUSTED(GROUP_UNLIMITED))
+		if (most && old + n > most)
 			return false;
 	while (!cas_acquire(count, &old, old + n));	/* CORE-H2 <-> CORE-H3 */
 	return true;
@@ -195,7 +197,9 @@ static const char *group_add(struct pawl_engine *e, struct op_group *g, u32 idx,
 
 static void room_want(struct op_group *g)
 {
-	if (load_relaxed(&g->note) && !BUSTED(ROOM_FORGOTTEN))
+	if (BUSTED(ROOM_FORGOTTEN))
+		return;
+	if (load_relaxed(&g->note))
 		fetch_or_seq_cst(&g->room, ROOM_WANTED);	/* CORE-H1 <-> CORE-H4 */
 }
 

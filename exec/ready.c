@@ -44,8 +44,10 @@ static void ready_write(struct exec *x, int fd)
 /* There is work, and the caller's barrier is behind it: true if the host is told now. */
 bool ready_wake(struct exec *x)
 {
+	if (BUSTED(READY_FORGOTTEN))
+		return false;
 	/* EXEC-E1 <-> EXEC-E2 */
-	if (!load_seq_cst(&x->ready_armed) || BUSTED(READY_FORGOTTEN) ||
+	if (!load_seq_cst(&x->ready_armed) ||
 	    !xchg_acquire(&x->ready_armed, 0))	/* EXEC-E3 <-> EXEC-E4: the descriptor */
 		return false;
 	fetch_add_relaxed(&x->helpers.attn, -1u);
