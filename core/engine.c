@@ -171,10 +171,11 @@ static void note_again(void *obj, u32 idx, u32 base, void *user)
 }
 
 /*
- * Ops in flight beyond which a push that may help does so: so many that no worker runs dry,
- * and so few that they stay in the second level cache.
+ * Ops in flight per worker beyond which a push that may help does so: so many that no worker
+ * runs dry, and so few that they stay in the caches, and that the pusher and the workers take
+ * turns often enough for lane_leave() to see who is the faster one.
  */
-#define WARM_OPS	1024u
+#define WARM_OPS	128u
 
 /* The smallest number of threads that a queue has. */
 static u32 workers_fewest(const struct pawl_config *c)
@@ -369,7 +370,7 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	e->window = c.window ? c.window : c.max_ops;
 	e->policy = c.window_policy >= 0 ? (u32)c.window_policy :
 		    c.no_help && e->cfg.workers ? PAWL_WINDOW_BLOCK : PAWL_WINDOW_HELP;
-	e->warm = WARM_OPS;
+	e->warm = WARM_OPS * max_u(e->cfg.workers, 1);
 	e->fewest = workers_fewest(&e->cfg);
 	e->unserved = !e->fewest;
 	e->id = fetch_add_relaxed(&engine_ids, 1) + 1;

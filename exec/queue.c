@@ -50,7 +50,7 @@
 #ifdef PAWL_MODEL
 #define AROUND		4u	/* so that small scenarios reach it */
 #else
-#define AROUND		64u	/* takes per check of another lane; a power of two */
+#define AROUND		256u	/* takes per check of another lane; a power of two */
 #endif
 #define ORDER_SLOT	16u	/* an entry's order: ticket << 16 | slot of the pusher */
 

@@ -83,8 +83,8 @@ enum pawl_window_policy {
 	PAWL_WINDOW_BLOCK = 1,	/* it waits until there is room; it runs ready ops only if some
 				   queue has no workers, or the engine is stopped */
 	PAWL_WINDOW_HELP = 2,	/* it runs ready ops until there is room, and some of them when
-				   more than 1024 ops are in flight, so that the backlog stays
-				   in the caches */
+				   more than 128 ops per worker are in flight, so that the
+				   backlog stays in the caches */
 };
 
 /* Fill it with pawl_config_init(), then change what you need. */
@@ -206,7 +206,8 @@ enum pawl_prop {
 #define PAWL_OP_TICKET	8u	/* the push writes a ticket to *op.ticket */
 #define PAWL_OP_GROUP	16u	/* op.group: the op belongs to it */
 #define PAWL_OP_COST	32u	/* op.cost: counts for limits on costs */
-#define PAWL_OP_NOTES	(PAWL_OP_CQ | PAWL_OP_DEADLINE | PAWL_OP_TICKET | PAWL_OP_GROUP | PAWL_OP_COST)
+#define PAWL_OP_NOTES	(PAWL_OP_CQ | PAWL_OP_DEADLINE | PAWL_OP_TICKET | PAWL_OP_GROUP | \
+			 PAWL_OP_COST)
 
 /* What a body can read while it runs; an asynchronous body only until it returns. */
 struct pawl_run {

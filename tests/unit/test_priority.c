@@ -106,13 +106,17 @@ START_TEST(test_exact_while_running)
 	size_t q;
 
 	for (q = 0; q < ARRAY_SIZE(queue_props); q++) {
-		struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+		struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+		struct pawl_engine *e;
 		struct record *r = calloc(1, sizeof(*r));
 		struct job *jobs = calloc(N, sizeof(*jobs));
 		bool *over = calloc(N, 1);
 		u64 seed = 42 + q;
 		u32 pushed = 0, ran = 0;
 
+		/* A push runs nothing by itself. */
+		c.window_policy = PAWL_WINDOW_FAIL;
+		e = engine_with(&c);
 		while (ran < N) {
 			u32 k, best = N, n = pushed < N ? (u32)(rnd(&seed) % 4) : 0;
 

@@ -453,7 +453,7 @@ END_TEST
 
 /*
  * A thread that always has work of its own: what another pushed is overtaken by no more than
- * 128 times the lanes times the works in front of it plus two (limits.md).
+ * 512 times the lanes times the works in front of it plus two (limits.md).
  */
 START_TEST(test_bound_between_producers)
 {
@@ -480,7 +480,7 @@ START_TEST(test_bound_between_producers)
 			continue;
 		k++;
 		/* places in front of it, and takes until it came */
-		ck_assert_uint_le(takes, 128 * lanes * ((w - 1) % 100 + 2));
+		ck_assert_uint_le(takes, 512 * lanes * ((w - 1) % 100 + 2));
 	}
 	/* what it pushed itself comes in order all the time */
 	for (i = 0; i < takes; i++) {
@@ -510,7 +510,7 @@ START_TEST(test_bound_of_a_hoard)
 	for (i = 1; i <= 16; i++)
 		exec_push(q, maker, i, 0, 0);
 	ck_assert_uint_eq(exec_take(f.x, stopped), 1);
-	for (i = 0; i < 128 * 3 * (16 + 2); i++) {
+	for (i = 0; i < 512 * 3 * (16 + 2); i++) {
 		exec_push(q, t, 1000 + i, 0, 0);
 		got += exec_take(f.x, t) < 1000;
 	}
