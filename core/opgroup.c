@@ -23,12 +23,14 @@
  * H1, and checks the group again behind the barrier of a sleeper (EXEC-P6) in the place of H2.
  *
  * `ops` counts an op until it is complete, so that a host that reaps its completion can push the
- * next one; `busy` until its completion is posted, so that a host that waits for the group can
- * reap all of them.
+ * next one.  The low half of `life` counts it until its completion is posted, so that a host that
+ * waits for the group can reap all of them.  The high half is the generation, odd while the group
+ * exists: one compare-and-swap counts an op of an existing group, and one ends a group that has
+ * no op.  Before that, the destroyer sets ROOM_CLOSED, so that no room completion is posted.
  *
- * Ordering: CORE-H5 (busy counted down, seq_cst) <-> CORE-H6 (a wait reads busy, acquire): a
- * thread that finds the group empty sees what its ops did.  CORE-H7 (gen changed, then busy read,
- * seq_cst) <-> CORE-H8 (busy counted up, then gen read): an op is counted, or the group is gone.
+ * Ordering: CORE-H5 (life counted down, seq_cst) <-> CORE-H6 (a wait reads life, acquire): a
+ * thread that finds the group empty sees what its ops did.  CORE-H7 (the generation is published,
+ * release) <-> CORE-H8 (an op is counted, acquire): the op sees the limits of its group.
  * CORE-H9 (ROOM_POSTED set) <-> CORE-H10 (cleared by the reaper): the note changes hands.
  *
  * Progress: lock-free: a failed compare-and-swap is another op of the group.  A completion is
@@ -75,7 +77,20 @@ static struct op_group *group_get(struct pawl_engine *e, pawl_group_t h)
 		return e->root;
 	if (!i || i > pool_carved(e->pool[POOL_GROUP]) || !(gen & 1))
 		return NULL;
-	return load_relaxed(&group_of(e, i)->gen) == gen ? group_of(e, i) : NULL;
+	/* CORE-H8 <-> CORE-H7 */
+	return load_acquire(&group_of(e, i)->life) >> 32 == gen ? group_of(e, i) : NULL;
+}
+
+/* Count an op of the group h.  False: it was destroyed.  Progress: lock-free. */
+static bool life_enter(struct op_group *g, pawl_group_t h)
+{
+	u64 life = load_relaxed(&g->life);
+
+	do
+		if (life >> 32 != h.h >> 32)
+			return false;
+	while (!cas_acquire(&g->life, &life, life + 1));	/* CORE-H8 <-> CORE-H7 */
+	return true;
 }
 
 /* Add to a count unless that would exceed the limit. */
@@ -112,7 +127,7 @@ static void room_check(struct pawl_engine *e, struct op_group *g)
 {
 	u32 room = load_seq_cst(&g->room);	/* CORE-H4 <-> CORE-H1 */
 
-	if (likely(!(room & ROOM_WANTED)) || (room & ROOM_POSTED) || !group_low(g))
+	if (likely(!(room & ROOM_WANTED)) || (room & (ROOM_POSTED | ROOM_CLOSED)) || !group_low(g))
 		return;
 	/* Acquire, release: the note changes hands. */
 	if (cas_acq_rel_acquire(&g->room, &room, ROOM_POSTED))	/* CORE-H9 <-> CORE-H10 */
@@ -135,7 +150,7 @@ static void waiters_wake(struct pawl_engine *e, struct op_group *g, u32 idx)
 	struct thread *w;
 	u32 i;
 
-	if (load_relaxed(&g->busy) && !group_low(g))
+	if ((u32)load_relaxed(&g->life) && !group_low(g))
 		return;
 	for_each_live(e, w, i)
 		if (load_relaxed(&w->waits_group) == idx + 1)
@@ -169,7 +184,7 @@ void group_leave(struct thread *t, u32 idx, u64 cost)
 	struct op_group *g = group_of(t->e, idx);
 
 	if (idx) {
-		fetch_add_seq_cst(&g->busy, -1ull);		/* CORE-H5 <-> CORE-H6 */
+		fetch_add_seq_cst(&g->life, -1ull);		/* CORE-H5 <-> CORE-H6 */
 		level_check(t, g, idx);
 	}
 	if (cost)
@@ -223,6 +238,8 @@ int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d)
 	    (load_relaxed(&e->root->max_cost) && cost > load_relaxed(&e->root->max_cost)))
 		return err(-E2BIG, "push: op.cost is %llu, beyond the limit of its group or of the "
 			   "engine", (unsigned long long)cost);
+	if (idx && !life_enter(g, h))
+		return err(-ESTALE, "push: op.group was destroyed meanwhile");
 	full = group_add(e, g, idx, cost);
 	if (unlikely(full)) {
 		room_want(g);
@@ -233,19 +250,12 @@ int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d)
 	}
 	if (unlikely(full)) {
 		/* What the tries took for a moment may have kept others from telling. */
-		level_check(t, g, idx);
+		group_leave(t, idx, 1);
 		return err(-EAGAIN, "push: the limit on the %s is reached", full);
 	}
 	n->group = idx;
 	n->cost = cost;
 	n->cancels = load_relaxed(&g->cancels);
-	if (idx)
-		fetch_add_seq_cst(&g->busy, 1);			/* CORE-H8 <-> CORE-H7 */
-	if (idx && load_seq_cst(&g->gen) != (u32)(h.h >> 32)) {	/* CORE-H8 <-> CORE-H7 */
-		group_room(e, idx, cost);
-		group_leave(t, idx, cost);
-		return err(-ESTALE, "push: op.group was destroyed meanwhile");
-	}
 	return 0;
 }
 
@@ -335,8 +345,8 @@ int pawl_group_create(struct pawl_engine *e, const struct pawl_group_limits *lim
 		pool_put(e->pool[POOL_GROUP], &t->cache[POOL_GROUP], idx);
 		return rc;
 	}
-	gen = load_relaxed(&g->gen) + 1;
-	store_relaxed(&g->gen, gen);
+	gen = (u32)(load_relaxed(&g->life) >> 32) + 1;
+	store_release(&g->life, (u64)gen << 32);		/* CORE-H7 <-> CORE-H8 */
 	out->h = (u64)gen << 32 | idx;
 	return 0;
 }
@@ -361,16 +371,26 @@ PAWL_EXPORT(pawl_group_limit);
 int pawl_group_destroy(struct pawl_engine *e, pawl_group_t h)
 {
 	struct thread *t = thread_get(e);
-	u32 gen = (u32)(h.h >> 32), note;
+	u64 life = h.h >> 32 << 32;
 	struct op_group *g;
+	u32 room, note;
 
 	if (unlikely(!t))
 		return thread_last.code;
 	g = h.h ? group_get(e, h) : NULL;
-	if (!g || !cas_seq_cst(&g->gen, &gen, gen + 1))		/* CORE-H7 <-> CORE-H8 */
+	if (!g)
 		return err(-ESTALE, "group_destroy: no group, or it was destroyed");
-	if (load_seq_cst(&g->busy) || (load_seq_cst(&g->room) & ROOM_POSTED)) {
-		store_relaxed(&g->gen, gen);
+	/* CORE-H9 <-> CORE-H10: a completion that was posted and not reaped has the note. */
+	room = fetch_or_acq_rel(&g->room, ROOM_CLOSED);
+	if (room & ROOM_CLOSED)
+		return err(-EBUSY, "group_destroy: another thread destroys it");
+	if ((room & ROOM_POSTED) || !cas_acquire_relaxed(&g->life, &life, life + (1ull << 32))) {
+		fetch_and_acq_rel(&g->room, ~ROOM_CLOSED);
+		/* CORE-H4 <-> CORE-H3: a completion may have found it closed. */
+		smp_mb();
+		room_check(e, g);
+		if (life >> 32 != h.h >> 32)
+			return err(-ESTALE, "group_destroy: it was destroyed meanwhile");
 		return err(-EBUSY, "group_destroy: an op of it is not complete, or its room "
 			   "completion was not reaped");
 	}
@@ -403,7 +423,7 @@ int pawl_group_count(struct pawl_engine *e, pawl_group_t h, uint64_t *ops, uint6
 	if (!g)
 		return err(-ESTALE, "group_count: no group, or it was destroyed");
 	if (ops)
-		*ops = h.h ? load_acquire(&g->busy) : ops_in_flight(e);	/* CORE-H6 <-> CORE-H5 */
+		*ops = h.h ? (u32)load_acquire(&g->life) : ops_in_flight(e);	/* CORE-H6 <-> CORE-H5 */
 	if (cost)
 		*cost = load_relaxed(&g->cost);
 	return 0;
@@ -420,8 +440,9 @@ static bool group_wait_over(void *arg)
 {
 	const struct group_wait *w = arg;
 
-	return load_relaxed(&w->g->gen) != w->gen ||
-	       (w->room ? group_low(w->g) : !load_acquire(&w->g->busy));	/* CORE-H6 <-> CORE-H5 */
+	u64 life = load_acquire(&w->g->life);			/* CORE-H6 <-> CORE-H5 */
+
+	return life >> 32 != w->gen || (w->room ? group_low(w->g) : !(u32)life);
 }
 
 /* Wait until the group is empty, or (room) at its low water.  how: PAWL_WAIT_* flags. */
@@ -453,7 +474,7 @@ int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room,
 	fetch_add_relaxed(&g->waiters, -1u);
 	store_relaxed(&t->waits_group, up);
 	flight_check(t);
-	if (!rc && load_relaxed(&g->gen) != w.gen)
+	if (!rc && load_relaxed(&g->life) >> 32 != w.gen)
 		return err(-ESTALE, "group_wait: the group was destroyed meanwhile");
 	return rc ? err(rc, "group_wait: %s", rc == -EINTR ? "interrupted" : "the time has passed") :
 	       0;

@@ -10,18 +10,17 @@ struct op_note;
 #define GROUP_MAX	65536u
 #define GROUP_COST_MAX	(UINT64_MAX / 4)
 
-enum { ROOM_WANTED = 1, ROOM_POSTED = 2 };
+enum { ROOM_WANTED = 1, ROOM_POSTED = 2, ROOM_CLOSED = 4 };
 
 struct op_group {
 	/* Changed by each op of the group. */
-	u64 ops __cacheline_aligned;	/* A: its ops, until their completion is posted */
+	u64 ops __cacheline_aligned;	/* A: its ops that are not complete */
 	u64 cost;		/* A: the sum of their costs */
-	u64 busy;		/* A: its ops, until after that */
+	u64 life;		/* A: generation, its ops until their completion is posted */
 	u32 room;		/* A: ROOM_* */
 	u32 waiters;		/* A: threads that wait for it (thread.waits_group) */
 
-	u32 gen __cacheline_aligned;	/* A: odd while it exists */
-	u32 cancels;		/* A: how often it was canceled */
+	u32 cancels __cacheline_aligned;	/* A: how often it was canceled */
 	u32 note;		/* A: the note of its room completion, or 0 */
 	u32 low;		/* A: percent */
 	u64 max_ops, max_cost;	/* A: 0: no limit */

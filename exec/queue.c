@@ -139,7 +139,7 @@ static bool lanes_shrink(struct exec *x, struct exec_thread *t)
 }
 
 /* There was a trim.  Progress: as lanes_shrink(). */
-static __cold void lanes_trim(struct exec *x, struct exec_thread *t)
+static __cold __noinline void lanes_trim(struct exec *x, struct exec_thread *t)
 {
 	u64 trims = load_relaxed(&x->trims);
 

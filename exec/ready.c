@@ -32,13 +32,22 @@
 #include <unistd.h>
 #include <exec/internal.h>
 
-static void ready_write(struct exec *x, int fd)
+/* Kept out of line: check-calls ends here. */
+static __noinline void ready_write(struct exec *x, int fd)
 {
 	u64 one = 1;
 
 	/* Relaxed: a thread that finds the eventfd readable finds the count, too. */
 	fetch_add_relaxed(&x->ready_written, 1);
 	(void)!write(fd, &one, sizeof(one));
+}
+
+static __noinline void ready_clear(struct exec *x, int fd)
+{
+	u64 sum;
+
+	if (read(fd, &sum, sizeof(sum)) > 0)
+		fetch_add_relaxed(&x->ready_written, -(u32)sum);
 }
 
 /* There is work, and the caller's barrier is behind it: true if the host is told now. */
@@ -58,13 +67,11 @@ bool ready_wake(struct exec *x)
 u32 exec_take_ready(struct exec *x, struct exec_thread *t)
 {
 	u32 work = exec_take(x, t);
-	u64 sum;
 
 	if (likely(work || !load_relaxed(&x->ready_fd)))
 		return work;
-	if (load_relaxed(&x->ready_written) &&
-	    read((int)load_relaxed(&x->ready_fd) - 1, &sum, sizeof(sum)) > 0)
-		fetch_add_relaxed(&x->ready_written, -(u32)sum);
+	if (load_relaxed(&x->ready_written))
+		ready_clear(x, (int)load_relaxed(&x->ready_fd) - 1);
 	if (!load_relaxed(&x->ready_armed)) {
 		/* Counted before: a pusher that disarms it takes the count back. */
 		fetch_add_relaxed(&x->helpers.attn, 1);

@@ -132,7 +132,7 @@ def main():
             if OTHER_FILES.search(path) or re.search(r"[*<>{}]", path):
                 continue
             if not any(os.path.exists(os.path.join(TOP, at, path + end)) for at in ("", folder)
-                       for end in ("", ".c", ".sh", ".py")):
+                       for end in ("", ".c", ".cc", ".sh", ".py")):
                 say(m.start(), "there is no %s" % path)
         for m in re.finditer(r"`([A-Za-z_]\w*)\(\)`", text):
             if m.group(1) not in words and m.group(1) not in OTHERS:

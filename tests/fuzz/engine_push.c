@@ -387,7 +387,7 @@ void do_bad(void)
 		op.prop = 8 + (b >> 4);
 		break;
 	case 3:
-		op.flags = (uint16_t)(16 + b);
+		op.flags = (uint16_t)((PAWL_OP_NO_SKIP | PAWL_OP_NOTES) + 1 + b);
 		break;
 	case 4:
 		op.writes = NULL;
