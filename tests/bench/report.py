@@ -19,13 +19,12 @@ import run
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BEGIN, END = "<!-- bench:begin -->\n", "<!-- bench:end -->\n"
-# engines of README's tables, the defaults first, and what they are called there
-README2 = [("default", "pawl, `pawl_engine_create(NULL)`"),
-           (None, "pawl, the best of eight settings"),
-           ("twin-2w", "mutex twin of MXNet's engine, two workers"), ("gomp-2", "libgomp"),
-           ("libomp-2", "libomp"), ("tbb-group-2", "oneTBB task_group, counters by hand")]
-README1 = [("pawl-1", "pawl, no worker, the host drives"), ("gomp-1", "libgomp"),
-           ("tbb-group-1", "oneTBB task_group, counters by hand")]
+# the engines of README's table, and what they are called there
+README = [("pawl-default", "pawl, default"), ("twin-2w", "mutex twin of MXNet's engine"),
+          ("gomp-2", "OpenMP, libgomp"), ("libomp-2", "OpenMP, libomp"),
+          ("tbb-group-2", "oneTBB, counters by hand")]
+# what README shows of push to start: the test, and the head of its column
+STARTS = [("ping-w", "start"), ("wake-w", "start, asleep")]
 
 
 class Recorded(run.Bench):
@@ -117,61 +116,43 @@ def benchmarks(quiet, busy):
     return LINES
 
 
-def best_setting(b, shape):
-    return b.best([f"{name}: {shape}" for name, _, _ in run.TUNED], "default")
+def starts(b, engine, test):
+    """The median from push to start, of a thread that does what the test says it does."""
+    if test == "wake-w" and (b.mid(engine, test, "idle_cpu") or 0) >= run.MAX_AWAKE:
+        return "does not sleep"
+    return run.fmt(b.mid(engine, test, "p50"))
 
 
-def readme(quiet, busy):
+def span(b, peer, shapes):
+    """The smallest and the largest ratio of the medians of a shape."""
+    both = [(b.mid("pawl-default", t), b.mid(peer, t)) for t in shapes]
+    ratios = [x / y for x, y in both if x and y]
+    return f"{run.fmt(min(ratios), 2)} to {run.fmt(max(ratios), 2)}" if ratios else "–"
+
+
+def readme(quiet):
+    """One table: the default configuration beside the others, or None without the shapes."""
     del LINES[:]
-    b = Recorded(quiet)
+    shaped = [r for r in quiet if set(r["arguments"]["tests"]) & set(run.SHAPES)]
+    if not shaped:
+        return None
+    b, late = Recorded(shaped), Recorded(quiet)
     shapes = [t for t in run.SHAPES if t in b.args.tests]
-    say(f"ns per op from the first push to the last completion, {b.args.ops} tiny ops pushed "
-        f"one call each: median (smallest) of {b.rounds} rounds. "
-        f"{run.describe(quiet[0]['machine'])}. Written by `make bench-report`.")
-    if any(r["noise"] for r in quiet + busy):
-        say("The machine was not quiet, so single figures may be off by a factor of two: "
-            "[benchmarks.md](Documentation/benchmarks.md#figures) says for each run what was.")
-
-    def cell(engine, shape):
-        if engine in ("default", None):
-            row = f"default: {shape}" if engine else best_setting(b, shape)
-            return b.cell(row, "default") if row else "–"
-        return b.cell(engine, shape)
-
-    for what, engines in (("two threads", README2), ("one thread", README1)):
-        grid([what] + shapes, [[name] + [cell(e, t) for t in shapes] for e, name in engines
-                               if e in ("default", None) or e in b.engines])
-    say("*: most ops run inside their own push, and nothing is queued.")
-    runs = [("all CPUs free", b)]
-    if busy:
-        runs.append(("beside one busy program", Recorded(busy)))
-    rows = [[f"default / best of eight settings, {what}"]
-            + [run.fmt(x.ratio(f"default: {t}", best_setting(x, t), "default"))
-               for t in run.SHAPES]
-            for what, x in runs if best_setting(x, "indep")]
-    if rows:
-        grid(["ratio"] + run.SHAPES, rows)
-    rows = []
-    for what, test, field, mine, peers in (
-            ("push to start, the waiting thread runs the op, ns", "ping", "p50", "pawl-1",
-             run.PEERS1),
-            ("push to start on a worker that looks for work, p50, ns", "ping-w", "p50",
-             "pawl-help", run.PEERS2),
-            ("push to start on a worker that sleeps, p50, ns", "wake-w", "p50", "pawl-help",
-             [p for p in run.PEERS2 if (b.mid(p, "wake-w", "idle_cpu") or 0) < run.MAX_AWAKE]),
-            ("METG(50 %), stencil, ns", "metg", "ns", "pawl-help", run.PEERS2)):
-        peer = b.best(peers, test, field)
-        rows.append((what, run.fmt(b.mid(mine, test, field)),
-                     f"{run.fmt(b.mid(peer, test, field))}, {peer}" if peer else "–"))
-    rows += [(f"{what}, ns per op of a thread", run.fmt(b.mid(row, "own")),
-              f"{run.fmt(b.mid(row + run.TBB, 'own'))}, oneTBB" if b.mid(row + run.TBB, "own")
-              else "–")
-             for what, row in (("push one, run one: one thread", "own 1"),
-                               ("two threads on one engine", "own 2"),
-                               ("two threads that read one var", "shared 2"))]
-    rows = [r for r in rows if r[1] not in ("", "–")]
-    if rows:
-        grid(["what", "pawl", "best other"], rows)
+    engines = [e for e in README if e[0] in b.engines]
+    tests = [s for s in STARTS if s[0] in late.args.tests]
+    say(f"{run.describe(shaped[0]['machine'])}. {b.args.ops} ops; median (smallest) of {b.rounds} "
+        "rounds, in ns.")
+    grid(["ns"] + shapes + [head for _, head in tests],
+         [[name] + [b.cell(e, t) for t in shapes] + [starts(late, e, t) for t, _ in tests]
+          for e, name in engines])
+    if not all(b.queues(e, t) for e, _ in engines for t in shapes):
+        say("*: half of the ops or more ran inside their own push, so nothing was queued.")
+    if any("–" in line for line in LINES):
+        say("–: not measured.")
+    say(f"pawl takes {span(b, 'twin-2w', shapes)} of the twin's time per op, and "
+        f"{span(b, 'tbb-group-2', shapes)} of oneTBB's.")
+    if any(r["noise"] for r in quiet):
+        say("The machine was not quiet: single figures may be off by a factor of two.")
     return LINES
 
 
@@ -196,8 +177,9 @@ def main():
     busy = [r for r in records if r["arguments"]["busy"]]
     run.table = markdown
     put("Documentation/benchmarks.md", benchmarks(quiet, busy))
-    if quiet:
-        put("README.md", readme(quiet, busy))
+    table = readme(quiet) if quiet else None
+    if table:
+        put("README.md", table)
 
 
 if __name__ == "__main__":
