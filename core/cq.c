@@ -25,8 +25,9 @@
  * raised before the write, and a read says how many writes it cleared.  So it is not 0 while the
  * eventfd is readable, or will be by a completer that was stopped.
  *
- * A ticket is {generation, index} of a note.  The generation changes when the op is complete;
- * a ticket whose generation has passed is that of a complete op.
+ * A ticket is {generation, index} of a note.  The generation changes when an op gets a ticket;
+ * a ticket whose generation has passed is that of a complete op.  Without a ticket no other
+ * thread cancels the op or waits for it, and its state needs no atomic operation.
  *
  * Ordering: CORE-Q1 (note added, release) <-> CORE-Q2 (stack taken, acquire): tag, status, and
  * what the op did.  CORE-Q3 (state, release) <-> CORE-Q4 (state, acquire): a thread that finds
@@ -125,7 +126,7 @@ static int cq_name(struct cq *q, pawl_cq_t h)
  * Reserve what the flags of a description ask for.  The op is described and not pushed.
  * Progress: lock-free.
  */
-int note_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
+int note_fill(struct thread *t, struct op *op, const struct pawl_op *d)
 {
 	struct pawl_engine *e = t->e;
 	struct cq *q = NULL;
@@ -160,22 +161,36 @@ int note_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d)
 	n->cq = q ? (u32)d->cq.h : 0;
 	n->tag = d->flags & PAWL_OP_CQ ? d->tag : 0;
 	n->deadline = d->flags & PAWL_OP_DEADLINE ? (u64)d->deadline_ns : NOTE_NEVER;
-	n->release = d->release;
-	/* Generations are odd numbers no more than even ones: 0 is never one. */
-	gen = (load_relaxed(&n->state) >> NOTE_GEN_SHIFT) + 1;
-	gen &= NOTE_GEN_MASK;
-	gen += !gen;
+	if (d->release)
+		n->release = d->release;
+	op->note = idx;
+	if (!(d->flags & NOTE_ASKS))
+		return 0;
+	gen = load_relaxed(&n->state) >> NOTE_GEN_SHIFT;
+	if (!(d->flags & PAWL_OP_TICKET)) {
+		store_relaxed(&n->state, gen << NOTE_GEN_SHIFT | NOTE_PRIVATE);
+		return 0;
+	}
+	gen = (gen + 1) & NOTE_GEN_MASK;
+	gen += !gen;	/* a ticket is never 0 */
 	/* Relaxed: a thread that has the ticket has it with an order. */
 	store_relaxed(&n->state, gen << NOTE_GEN_SHIFT | NOTE_QUEUED);
-	if (d->flags & PAWL_OP_TICKET)
-		d->ticket->h = (u64)gen << 32 | idx;
-	op->note = idx;
+	d->ticket->h = (u64)gen << 32 | idx;
 	return 0;
 }
 
-static u32 state_next(u32 state)
+/* The op is complete. */
+static u32 state_end(u32 state)
 {
-	return (state >> NOTE_GEN_SHIFT) << NOTE_GEN_SHIFT;
+	return state & ~(NOTE_PHASE | NOTE_CANCELED);
+}
+
+/* Does the state belong to a ticket of that generation whose op is not complete? */
+static bool state_is_of(u32 state, u32 gen)
+{
+	u32 phase = state & NOTE_PHASE;
+
+	return state >> NOTE_GEN_SHIFT == gen && (phase == NOTE_QUEUED || phase == NOTE_RUNNING);
 }
 
 /* The op was not pushed after all. */
@@ -183,7 +198,7 @@ void note_undo(struct thread *t, struct op *op)
 {
 	struct op_note *n = note_of(t->e, op->note);
 
-	store_relaxed(&n->state, state_next(load_relaxed(&n->state)));
+	store_relaxed(&n->state, state_end(load_relaxed(&n->state)));
 	if (n->cq)
 		fetch_add_relaxed(&cq_of(t->e, n->cq)->named, -1u);
 	group_room(t->e, n->group, n->cost);
@@ -249,20 +264,23 @@ pawl_release_fn note_release(struct pawl_engine *e, const struct op *op)
 int note_begin(struct thread *t, struct op *op)
 {
 	struct op_note *n = note_of(t->e, op->note);
-	u32 state = load_relaxed(&n->state);
-	int rc = 0;
+	u32 state = load_relaxed(&n->state), phase = state & NOTE_PHASE;
+	int rc;
 
+	/* An op that a device had parked begins again; it started before. */
+	if (phase != NOTE_QUEUED && phase != NOTE_PRIVATE)
+		return 0;
+	if (phase == NOTE_PRIVATE)
+		store_relaxed(&n->state, state_end(state));
 	/* A cancel comes before, and the op does not start, or finds it running. */
-	while (!(state & NOTE_CANCELED) && (state & NOTE_PHASE) == NOTE_QUEUED)
+	while (phase == NOTE_QUEUED && !(state & NOTE_CANCELED))
 		if (cas_relaxed(&n->state, &state, (state & ~NOTE_PHASE) | NOTE_RUNNING))
 			break;
-	/* An op that a device had parked begins again; it started before. */
-	if ((state & NOTE_CANCELED) && (state & NOTE_PHASE) == NOTE_QUEUED)
+	if (state & NOTE_CANCELED)
 		rc = -ECANCELED;
-	else if (n->deadline != NOTE_NEVER && (state & NOTE_PHASE) == NOTE_QUEUED &&
-		 exec_now_ns() >= n->deadline)
+	else if (n->deadline != NOTE_NEVER && exec_now_ns() >= n->deadline)
 		rc = -ETIMEDOUT;
-	else if ((state & NOTE_PHASE) == NOTE_QUEUED)
+	else
 		rc = group_begin(t->e, n);
 	if (BUSTED(DEADLINE_IGNORED))
 		rc = rc == -ETIMEDOUT ? 0 : rc;
@@ -279,17 +297,24 @@ void note_end(struct thread *t, u32 idx, int status)
 	struct pawl_engine *e = t->e;
 	struct op_note *n = note_of(e, idx);
 	u32 group = n->group;
+	u32 state = load_relaxed(&n->state);
 	u64 cost = n->cost, waiter;
 
-	/*
-	 * CORE-Q3 <-> CORE-Q4.  A cancel that is under way fails.  The exchange, for a thread
-	 * that is about to sleep: CQ1 to CQ4, with the state in the place of the stack.
-	 */
-	(void)xchg_seq_cst(&n->state, state_next(load_relaxed(&n->state)));
-	waiter = load_seq_cst(&n->waiter);
-	if (unlikely(waiter))
-		exec_unpark(e->x, &thread_of(e, (u32)waiter - 1)->ex);
-	group_room(e, group, cost);
+	if (state_is_of(state, state >> NOTE_GEN_SHIFT)) {
+		/*
+		 * CORE-Q3 <-> CORE-Q4.  A cancel that is under way fails.  The exchange, for a
+		 * thread that is about to sleep: CQ1 to CQ4, with the state in the place of the
+		 * stack.
+		 */
+		(void)xchg_seq_cst(&n->state, state_end(state));
+		waiter = load_seq_cst(&n->waiter);
+		if (unlikely(waiter))
+			exec_unpark(e->x, &thread_of(e, (u32)waiter - 1)->ex);
+	} else if (unlikely(state & NOTE_PHASE)) {
+		store_relaxed(&n->state, state_end(state));
+	}
+	if (group | cost)
+		group_room(e, group, cost);
 	if (n->cq) {
 		n->status = status;
 		cq_post(e, cq_of(e, n->cq), idx);
@@ -312,7 +337,7 @@ static struct op_note *ticket_note(struct pawl_engine *e, pawl_ticket_t h, u32 *
 		return NULL;
 	n = note_of(e, i);
 	*state = load_acquire(&n->state);	/* CORE-Q4 <-> CORE-Q3 */
-	return *state >> NOTE_GEN_SHIFT == gen && (*state & NOTE_PHASE) ? n : NULL;
+	return state_is_of(*state, gen) ? n : NULL;
 }
 
 int pawl_ticket_state(struct pawl_engine *e, pawl_ticket_t ticket)
@@ -331,7 +356,7 @@ int pawl_cancel(struct pawl_engine *e, pawl_ticket_t ticket)
 	struct op_note *n = ticket_note(e, ticket, &state);
 	u32 gen = (u32)(ticket.h >> 32);
 
-	while (n && state >> NOTE_GEN_SHIFT == gen && (state & NOTE_PHASE)) {
+	while (n && state_is_of(state, gen)) {
 		/* Relaxed: the op that finds it has its data by its own edges. */
 		if ((state & NOTE_CANCELED) || cas_relaxed(&n->state, &state, state | NOTE_CANCELED))
 			return (state & NOTE_PHASE) == NOTE_QUEUED ? 0 :

@@ -11,7 +11,7 @@ struct op_note {
 	u64 deadline;		/* CLOCK_MONOTONIC, ns; NOTE_NEVER */
 	pawl_release_fn release;
 	u64 waiter;		/* A: generation << 32 | slot + 1 of a thread that waits; or 0 */
-	u32 state;		/* A: generation << 3 | NOTE_* */
+	u32 state;		/* A: generation << 3 | NOTE_*; phase 0: complete, or no ticket */
 	u32 cq;			/* its queue, or 0 */
 	u32 next;		/* A: in a queue */
 	s32 status;
@@ -20,7 +20,13 @@ struct op_note {
 	u32 cancels;		/* of the group, at the push */
 };
 
-enum { NOTE_QUEUED = 1, NOTE_RUNNING = 2, NOTE_PHASE = 3, NOTE_CANCELED = 4 };
+enum {
+	NOTE_QUEUED = 1,	/* it has a ticket, and has not started */
+	NOTE_RUNNING = 2,
+	NOTE_PRIVATE = 3,	/* no ticket, but a deadline or a group, and it has not started */
+	NOTE_PHASE = 3,
+	NOTE_CANCELED = 4,
+};
 #define NOTE_GEN_SHIFT	3
 #define NOTE_GEN_MASK	((1u << 29) - 1)
 #define NOTE_NEVER	UINT64_MAX
@@ -28,6 +34,9 @@ enum { NOTE_QUEUED = 1, NOTE_RUNNING = 2, NOTE_PHASE = 3, NOTE_CANCELED = 4 };
 #define NOTE_ROOM	UINT64_MAX
 
 #define CQ_MAX		1024u
+
+/* Flags of a description with which the op may end without having started. */
+#define NOTE_ASKS	(PAWL_OP_TICKET | PAWL_OP_DEADLINE | PAWL_OP_GROUP)
 
 /* A completion queue. */
 struct cq {
@@ -42,7 +51,7 @@ struct cq {
 	u32 ready;		/* A, written by the reaper: taken from the stack, oldest first */
 };
 
-int note_fill(struct thread *t, struct op *op, u32 opi, const struct pawl_op *d);
+int note_fill(struct thread *t, struct op *op, const struct pawl_op *d);
 void note_undo(struct thread *t, struct op *op);
 pawl_release_fn note_release(struct pawl_engine *e, const struct op *op);
 int note_begin(struct thread *t, struct op *op);

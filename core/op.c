@@ -73,7 +73,7 @@ __cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *wh
 	if (d->device.kind == PAWL_CPU && d->device.id >= e->ndev)
 		return err(-ENODEV, "%s: no CPU device %u, this engine has %u", who,
 			   d->device.id, e->ndev);
-	/* Valid after all: a device, flags or another size, which op_check() does not cover. */
+	/* Valid after all: a device or another size, which op_check() does not cover. */
 	if ((d->reads || !d->nreads) && (d->writes || !d->nwrites))
 		return 0;
 	return err(-EINVAL, "%s: op.%s is NULL but its count is %u", who,

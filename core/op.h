@@ -60,6 +60,7 @@ enum {
 	OP_GRAPH = 1 << 10,
 	OP_ERR = 1 << 11,
 	OP_NOTE = 1 << 12,	/* cq.c: release is in its note */
+	OP_ASK = 1 << 13,	/* its note says whether it may start */
 };
 
 /* Flags that need the slow path of a completion. */
@@ -225,7 +226,8 @@ BUILD_BUG_ON(sizeof(struct pawl_device) != 4);
 static inline int op_check(struct pawl_engine *e, const struct pawl_op *d, const char *who)
 {
 	if (likely(d && d->size == sizeof(*d) && !(d->fn && d->async_fn) &&
-		   (!op_where(d) || (d->prop <= PAWL_NO_SKIP && !d->flags &&
+		   (!op_where(d) || (d->prop <= PAWL_NO_SKIP &&
+				     !(d->flags & ~(PAWL_OP_NO_SKIP | PAWL_OP_NOTES)) &&
 				     d->device.kind == PAWL_CPU && d->device.id < e->ndev)) &&
 		   (d->reads || !d->nreads) && (d->writes || !d->nwrites)))
 		return 0;

@@ -329,10 +329,10 @@ __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const s
 		op->prop = (u8)d->prop;
 		op->dev = (u8)op_device(t->e, d->device);
 		if (unlikely(d->flags & PAWL_OP_NOTES)) {
-			rc = note_fill(t, op, opi, d);
+			rc = note_fill(t, op, d);
 			if (rc)
 				return op_unfill(t, op, rc);
-			flags |= OP_NOTE;
+			flags |= OP_NOTE | (d->flags & NOTE_ASKS ? OP_ASK : 0);
 		}
 	}
 	store_helped16(&op->flags, (u16)flags);

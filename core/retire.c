@@ -475,7 +475,7 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 	int status;
 
 	warm_deps(e, op);
-	if (unlikely(op->flags & OP_NOTE)) {
+	if (unlikely(op->flags & OP_ASK)) {
 		status = note_begin(t, op);
 		if (unlikely(status))
 			return skip_op(t, op, opi, load_relaxed(&e->special), status);
@@ -521,13 +521,24 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 }
 
 /*
- * Is the op nothing but a body?  If `special` is 0, it also inherits no error, and none of its
- * blocks refers to one (error.c).
+ * Is the op nothing but a body, and perhaps a note that says whom to tell?  If `special` is 0, it
+ * also inherits no error, and none of its blocks refers to one (error.c).
  */
 static inline bool op_plain(const struct pawl_engine *e, const struct op *op)
 {
-	return !(load_relaxed(&e->special) | (op->flags & ~OP_NAMED) | (op->ndeps > INLINE_DEPS)) &&
+	return !(load_relaxed(&e->special) | (op->flags & ~(OP_NAMED | OP_NOTE)) | (op->ndeps > INLINE_DEPS)) &&
 	       op->fn;
+}
+
+/* The end of an op that is plain except for its note. */
+static __noinline u32 end_noted(struct thread *t, struct op *op, u32 opi)
+{
+	u32 note = op->note, next = release_all(t, op, 0, true);
+
+	pool_put(t->e->pool[POOL_OP], &t->cache[POOL_OP], opi);
+	note_end(t, note, 0);
+	completed(t);
+	return next;
 }
 
 /*
@@ -546,8 +557,9 @@ static __always_inline_fn u32 run_op(struct thread *t, struct op *op, u32 opi)
 	frame_push(t, &f, op, opi);
 	status = op->fn(&f.run, op->arg);
 	frame_pop(t, &f);
-	if (unlikely(status | (op->flags & OP_ERR)))
-		return run_end(t, &f, op, opi, status);
+	if (unlikely(status | (op->flags & (OP_ERR | OP_NOTE))))
+		return likely(!status && !(op->flags & OP_ERR)) ? end_noted(t, op, opi) :
+		       run_end(t, &f, op, opi, status);
 	next = release_all(t, op, 0, true);
 	pool_put(t->e->pool[POOL_OP], &t->cache[POOL_OP], opi);
 	completed(t);
