@@ -63,6 +63,22 @@ NUMBERS = [
     ("limits.md", r"more than (\d+) pieces of work per spinner",
      ("exec/park.c", r"#define BACKLOG\s+(\d+)u")),
     ("limits.md", r"(\d+) KiB of objects", "SLAB_MAX / 1024"),
+    ("design.md", r"At every (\d+)th take", "AROUND"),
+    ("design.md", r"in (\d+) takes\s+per lane", "2 * AROUND"),
+    ("design.md", r"after at most\s+(\d+) × lanes", "2 * AROUND"),
+    ("design.md", r"for (\d+) µs, and twice as\s+long each further time, up to (\d+) µs, as long "
+                  r"as the maker takes one op per (\d+) ns",
+     "LEAVE_FIRST_NS / 1000", "LEAVE_MOST_NS / 1000", "FAST_NS"),
+    ("design.md", r"workers take part for (\d+) µs, the\s+next time for (\d+) µs and so on up to (6\.4) ms",
+     "LEAVE_JUDGE_NS / 1000", "LEAVE_JUDGE_NS / 500", "LEAVE_JUDGE_NS * 2**LEAVE_TRIES / 1e6"),
+    ("design.md", r"up to (\d+) bodies deep", "HELP_DEPTH"),
+    ("design.md", r"an \*\*rm\*\*, one of\s+(\d+),", "RM_MAX"),
+    ("design.md", r"at least (\d+) readers\s+of this version", "RM_READS"),
+    ("design.md", r"two magazines of up to (\d+) objects", "POOL_MAG"),
+    ("design.md", r"and (\d+) KiB, or (\d+) magazines", "SLAB_MAX / 1024", "STEP_MAGS"),
+    ("design.md", r"It leaves (\d+) KiB of each pool", "TIDY_SPARE / 1024"),
+    ("design.md", r"most (\d+) others of its\s+hoard", "CONFIG_EXEC_BATCH - 1"),
+    ("design.md", r"is a number of (\d+) bits", "SLOT_WORK_BITS"),
     ("progress.md", r"a step looks at (\d+) magazines or slabs", "STEP_SLABS"),
 ]
 
