@@ -39,7 +39,7 @@ static __always_inline_fn int op_check(const struct pawl_mx_op *op)
 	return 0;
 }
 
-int mx_ctx_device(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct pawl_device *dev)
+static int mx_ctx_device(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct pawl_device *dev)
 {
 	dev->kind = PAWL_CPU;
 	dev->id = 0;
@@ -155,10 +155,11 @@ static int push_filled(struct pawl_mx_engine *e, const struct pawl_mx_op *op, pa
 			rc = -ENOMEM;
 	}
 	if (unlikely(rc)) {
-		if (op->drop)
+		if (op->drop) {
 			op->drop(op->arg);
-		if (BUSTED(MX_DROP_TWICE) && op->drop)
-			op->drop(op->arg);
+			if (BUSTED(MX_DROP_TWICE))
+				op->drop(op->arg);
+		}
 		return rc;
 	}
 	op_body(c, &d);

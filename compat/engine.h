@@ -30,7 +30,6 @@ extern struct pawl_mx_engine *mx_engines;
 struct pawl_mx_engine *mx_engine_shared(void);
 int mx_engine_make(struct pawl_mx_engine *e, bool child);
 int mx_opr_make(struct pawl_mx_opr *o);
-int mx_ctx_device(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct pawl_device *dev);
 /* The same, for memory that this library allocates. */
 int mx_ctx_cpu(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct pawl_device *dev);
 

@@ -24,7 +24,7 @@ int mx_env_int(const char *name, int def)
 	return (int)v;
 }
 
-bool mx_env_bool(const char *name, bool def)
+static bool mx_env_bool(const char *name, bool def)
 {
 	const char *s = getenv(name);
 

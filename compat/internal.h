@@ -108,7 +108,6 @@ struct mx_env {
 
 void mx_env_read(struct mx_env *env);
 int mx_env_int(const char *name, int def);
-bool mx_env_bool(const char *name, bool def);
 void mx_omp_set(int threads);
 
 /* Set the calling thread's last error; returns code. */

@@ -303,11 +303,6 @@ static struct exec_thread *worker_enter(void *user)
 	return t ? &t->ex : NULL;
 }
 
-/* The slot goes back when the thread ends (thread.c). */
-static void worker_leave(void *user, struct exec_thread *ex)
-{
-}
-
 /* Threads, their counts of fast reads, and what those belong to; touched as it is needed. */
 static size_t threads_bytes(const struct pawl_engine *e)
 {
@@ -415,7 +410,6 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	cl.run = run_work;
 	cl.warm = op_warm;
 	cl.enter = worker_enter;
-	cl.leave = worker_leave;
 	cl.idle = engine_idle;
 	cl.tidy = engine_tidy;
 	cl.thread_start = c.thread_start;
@@ -507,10 +501,10 @@ int pawl_engine_start(struct pawl_engine *e)
 	if (t->depth)
 		return err(-EDEADLK, "engine_start: from inside an op");
 	workers_lock(e);
-	rc = exec_start(e->x);
+	exec_start(e->x);
 	store_relaxed(&e->stopped, 0);
 	workers_unlock(e);
-	return rc;
+	return 0;
 }
 PAWL_EXPORT(pawl_engine_start);
 

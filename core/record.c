@@ -600,17 +600,6 @@ static int forks_init(void)
 	return 0;
 }
 
-/* The approximate number of cycles in REC_FLUSH_NS. */
-static u64 flush_cycles(void)
-{
-	u64 ns = exec_now_ns(), c = cycles(), end;
-
-	do {
-		end = exec_now_ns();
-	} while (end - ns < 100000);
-	return (cycles() - c) * (REC_FLUSH_NS / (end - ns));
-}
-
 static int session_begin(const char *path)
 {
 	struct pawl_engine *e;
@@ -632,7 +621,7 @@ static int session_begin(const char *path)
 	session.engines = 0;
 	store_relaxed(&session.failed, 0);
 	store_relaxed(&session.lost, 0);
-	session.flush = flush_cycles();
+	session.flush = ns_to_cycles(exec_cycles_per_us(), REC_FLUSH_NS);
 	session.on = true;
 	start_write();
 	for (e = engines; e && !rc; e = e->next)

@@ -34,7 +34,7 @@
 #include <core/wait.h>
 
 /* Grant one access of a waiting op.  Returns true if it was the last one. */
-bool op_grant(struct op *op)
+static bool op_grant(struct op *op)
 {
 	/* If only ours is left, no other thread will touch the counter. */
 	if (load_acquire(&op->wait) == 1)	/* CORE-W2 <-> CORE-W1 */
@@ -274,7 +274,7 @@ u32 retire(struct thread *t, struct op *op, u32 error)
  * Return the first error that poisons a var of the op, of its reads first, or 0.
  * Progress: wait-free.
  */
-u32 op_inherited(struct pawl_engine *e, struct op *op)
+static u32 op_inherited(struct pawl_engine *e, struct op *op)
 {
 	struct dep *deps = op_deps(e, op, op->ndeps, op->ext);
 	u32 pass, j;
@@ -367,7 +367,7 @@ static inline void completed(struct thread *t)
  * The op's body has returned or was skipped; status is 0 or a negative errno.  Completes the
  * op and frees it.  Returns the op to run next on this thread, or 0.
  */
-u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
+static __noinline u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 {
 	struct pawl_engine *e = t->e;
 	u32 special = load_relaxed(&e->special), error = 0, next;

@@ -32,9 +32,6 @@ static inline void alone_end(struct thread *t, u32 budget)
 
 void run_work(void *user, struct exec_thread *ex, u32 work);
 void op_warm(void *user, u32 work);
-u32 finish_op(struct thread *t, struct op *op, u32 opi, int status);
-bool op_grant(struct op *op);
-u32 op_inherited(struct pawl_engine *e, struct op *op);
 void hold_put(struct thread *t, u32 bi);
 void run_alone(struct thread *t, struct op *op, u32 opi);
 u32 retire(struct thread *t, struct op *op, u32 error);

@@ -43,11 +43,6 @@ int size_check_out(const char *who, const void *given, size_t first);
 /* Write *from to what the program gave, which keeps its size. */
 void size_copy_out(void *given, void *from, size_t now);
 
-static inline bool op_size_bad(const struct pawl_op *op)
-{
-	return unlikely(op->size != sizeof(*op)) && size_check("op", op, OP_SIZE_0, sizeof(*op));
-}
-
 /* Op i of an array whose elements are as long as the program's header says. */
 static inline const struct pawl_op *op_at(const struct pawl_op *ops, size_t i)
 {

@@ -232,7 +232,7 @@ static struct thread *slot_user(struct pawl_engine *e, struct tls_entry *entry)
 }
 
 /* The thread leaves the engine: nothing that it produced is lost. */
-void thread_leave(struct thread *t)
+static void thread_leave(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
 	u32 i;

@@ -79,16 +79,9 @@ static inline u32 live_next(const struct pawl_engine *e, u32 slot)
 	     (i) < (e)->max_threads && ((t) = thread_of(e, i));			\
 	     (i) = live_next(e, (i) + 1))
 
-/* Increment a counter that only its owner writes. */
-static inline void count(u64 *c)
-{
-	store_relaxed(c, load_relaxed(c) + 1);
-}
-
 extern u32 pawl_fork_gen;	/* number of forks up to this process */
 /* Returns NULL with the error in thread_last.code. */
 struct thread *thread_enter(struct pawl_engine *e);
-void thread_leave(struct thread *t);
 int threads_init(struct pawl_engine *e);
 int fork_check(void);
 void threads_fini(struct pawl_engine *e);

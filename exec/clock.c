@@ -40,7 +40,7 @@ static void clocks_read(u64 *ns, u64 *count)
 }
 
 /* Two threads may measure concurrently; either result is right. */
-u64 clock_cycles_per_us(void)
+u64 exec_cycles_per_us(void)
 {
 	u64 v = load_relaxed(&per_us), t0 = 0, t1 = 0, c0 = 0, c1 = 0;
 

@@ -35,7 +35,7 @@ struct exec_client {
 	void (*warm)(void *user, u32 work);
 	/* A worker starts: return its exec_thread, or NULL to end the worker. */
 	struct exec_thread *(*enter)(void *user);
-	/* A worker that entered ends. */
+	/* A worker that entered ends.  May be NULL. */
 	void (*leave)(void *user, struct exec_thread *t);
 	/* A worker has run out of work; called once each time, before it spins. */
 	void (*idle)(void *user, struct exec_thread *t);
@@ -90,7 +90,7 @@ int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
  * Start and stop the workers, any number of times.  Callers must serialize these calls.
  * exec_stop() joins the workers; queues keep their work.
  */
-int exec_start(struct exec *x);
+void exec_start(struct exec *x);
 void exec_stop(struct exec *x);
 /*
  * Return 0, or the negative errno of the last worker that could not be created or that
@@ -173,5 +173,12 @@ struct exec_stats {
 void exec_stats(struct exec *x, struct exec_stats *s);
 /* Monotonic time for deadlines, in ns. */
 u64 exec_now_ns(void);
+/* The rate of cycles().  The first call measures it, for 200 us. */
+u64 exec_cycles_per_us(void);
+
+static inline u64 ns_to_cycles(u64 per_us, u64 ns)
+{
+	return ns / 1000 * per_us + ns % 1000 * per_us / 1000;
+}
 
 #endif

@@ -149,7 +149,6 @@ void lanes_leave(struct exec *x, struct exec_thread *t);
 
 /* worker.c */
 void queue_start(struct exec_queue *q) __cold;
-void exec_run(struct exec *x, struct exec_thread *t, u32 work);
 
 /* park.c */
 enum idle_end { IDLE_WORK, IDLE_COND, IDLE_TIME, IDLE_STOP, IDLE_INTR, IDLE_DESERTED };
@@ -171,14 +170,6 @@ void queue_wake(struct exec_queue *q);
 /* ready.c */
 bool ready_wake(struct exec *x);
 
-/* clock.c */
-u64 clock_cycles_per_us(void);
-
-static inline u64 ns_to_cycles(u64 per_us, u64 ns)
-{
-	return ns / 1000 * per_us + ns % 1000 * per_us / 1000;
-}
-
 static inline bool thread_serves(const struct exec_thread *t, const struct exec_queue *q)
 {
 	return t->queue ? t->queue == q : load_relaxed(&q->drive);
@@ -188,12 +179,6 @@ static inline bool thread_serves(const struct exec_thread *t, const struct exec_
 static inline bool queue_ranked(const struct exec_queue *q)
 {
 	return load_relaxed(&q->n[PQ_HIGH]) | load_relaxed(&q->n[PQ_LOW]);
-}
-
-/* Increment a counter that only its owner writes. */
-static inline void count(u64 *c)
-{
-	store_relaxed(c, load_relaxed(c) + 1);
 }
 
 /*

@@ -54,4 +54,10 @@ struct exec_thread {
 	struct prioq_cache nodes;	/* O */
 };
 
+/* Increment a counter that only its owner writes. */
+static inline void count(u64 *c)
+{
+	store_relaxed(c, load_relaxed(c) + 1);
+}
+
 #endif

@@ -68,7 +68,7 @@ static __cold void workers_missing(struct exec_queue *q, u32 n, u32 error)
 }
 
 /* Run one piece of work, and at every SAMPLE_EVERY-th measure how long it runs. */
-void exec_run(struct exec *x, struct exec_thread *t, u32 work)
+static __noinline void exec_run(struct exec *x, struct exec_thread *t, u32 work)
 {
 	u64 c, handed;
 
@@ -144,7 +144,8 @@ static void *worker_main(void *arg)
 		store_release(&w->t, t);
 		worker_loop(x, q, t);
 		t->queue = NULL;
-		x->cl.leave(x->cl.user, t);
+		if (x->cl.leave)
+			x->cl.leave(x->cl.user, t);
 	} else {
 		workers_missing(q, 1, EAGAIN);
 	}
@@ -190,7 +191,7 @@ int exec_worker_error(struct exec *x)
 	return -(int)load_relaxed(&x->error);
 }
 
-int exec_start(struct exec *x)
+void exec_start(struct exec *x)
 {
 	u32 i;
 
@@ -211,7 +212,6 @@ int exec_start(struct exec *x)
 		if (!queue_empty(q))
 			queue_start(q);
 	}
-	return 0;
 }
 
 static void queue_stop(struct exec *x, struct exec_queue *q)
@@ -245,7 +245,9 @@ static void queue_stop(struct exec *x, struct exec_queue *q)
 		/* Relaxed: exec_unpark()'s barrier orders what follows. */
 		struct exec_thread *t = load_relaxed(&q->args[i].t);
 
-		if (t && !BUSTED(STOP_NO_WAKE))
+		if (BUSTED(STOP_NO_WAKE))
+			continue;
+		if (t)
 			exec_unpark(x, t);
 	}
 	for (i = 0; i < alive; i++)
@@ -352,7 +354,7 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->warm = (const char *)x;	/* until exec_set_warm() */
 	x->max_threads = cfg->max_threads;
 	x->words = (cfg->max_threads + 63) / 64;
-	us = clock_cycles_per_us();
+	us = exec_cycles_per_us();
 	x->spin = ns_to_cycles(us, cfg->spin_ns);
 	/* No longer than a sum with the time of the day can be. */
 	x->tidy_ns = cl->tidy ? min_u(cfg->tidy_ns, (u64)INT64_MAX / 2) : 0;

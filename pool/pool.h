@@ -126,11 +126,6 @@ static inline void *pool_obj(const struct pool *p, u32 idx)
 	return p->base + (size_t)idx * p->size;
 }
 
-static inline u32 pool_idx(const struct pool *p, const void *obj)
-{
-	return (u32)((size_t)((const char *)obj - p->base) / p->size);
-}
-
 /*
  * pool_get() for a caller that knows the pool's base and the size of its objects: it returns
  * the index, without a multiplication.  0 where pool_get() returns NULL.

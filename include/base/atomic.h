@@ -108,36 +108,6 @@ static inline u64 cycles(void)
 #endif
 }
 
-/*
- * The same clock, read after all earlier loads are done and before any later store is
- * visible: the values strictly increase along happens-before.  Slower than cycles().
- */
-static inline u64 cycles_ordered(void)
-{
-#if defined(__x86_64__)
-	unsigned int aux;
-
-	/* It ticks several times during a push, and during a cache line's transfer. */
-	return __builtin_ia32_rdtscp(&aux);
-#else
-	u64 now;
-
-#if defined(__aarch64__)
-	__asm__ __volatile__("isb" ::: "memory");
-#else
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-#endif
-	/*
-	 * Other clocks may tick only once in 40 ns, which is enough time for two pushes.  So
-	 * wait until the clock has passed the value; a fast clock has at the second read.
-	 */
-	now = cycles();
-	while (cycles() == now)
-		cpu_relax();
-	return now;
-#endif
-}
-
 #ifndef __SANITIZE_THREAD__
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)

@@ -34,7 +34,6 @@ bool model_pair_cas(struct model_site *s, u64 *p, u64 *old, const u64 *v);
 void model_fence(struct model_site *s);
 void model_relax(void);
 u64 model_cycles(void);
-u64 model_cycles_ordered(void);
 
 #define MODEL_SITE(k, o, f) __extension__ ({						\
 	static struct model_site site_ __attribute__((section("model_sites"))) =	\
@@ -87,6 +86,5 @@ u64 model_cycles_ordered(void);
 #define smp_mb_after_rmw()	model_fence(MODEL_SITE(MODEL_FENCE, MODEL_SEQ_CST, 0))
 #define cpu_relax()		model_relax()
 #define cycles()		model_cycles()
-#define cycles_ordered()	model_cycles_ordered()
 
 #endif

@@ -33,6 +33,7 @@ extern const struct scenario scenarios[];
 
 const void *model_arg(void);
 void model_point(void);			/* another thread may go on here */
+u64 model_stamp_next(void);		/* strictly increasing along happens-before */
 void model_settle(void);		/* by a check: the engine's and the device's threads go on */
 void model_forget_exit(void);		/* no key's function is called for this thread */
 u32 model_self(void);			/* of thread(): i */

@@ -145,7 +145,7 @@ extern struct mthread *threads;		/* MAX_THREADS of them */
 extern struct mfixed fixed[MAX_THREADS];
 extern u32 self;			/* the running thread */
 extern u64 *model_now;			/* clock_ns() */
-extern u64 *model_stamp;		/* cycles_ordered() */
+extern u64 *model_stamp;		/* model_stamp_next(), cycles() */
 extern struct model_site *pend_site;	/* what the thread that stopped is about to do */
 extern const void *pend_addr;
 extern u32 pend_choice;			/* it asks for one of so many values; 0: it does not */

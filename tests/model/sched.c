@@ -652,7 +652,7 @@ u64 model_cycles(void)
 	return *model_stamp;
 }
 
-u64 model_cycles_ordered(void)
+u64 model_stamp_next(void)
 {
 	point(NULL, model_stamp, true, true);
 	lw(model_stamp, *model_stamp + 1);

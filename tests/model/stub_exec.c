@@ -54,9 +54,8 @@ int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 	return 0;
 }
 
-int exec_start(struct exec *x)
+void exec_start(struct exec *x)
 {
-	return 0;
 }
 
 void exec_stop(struct exec *x)

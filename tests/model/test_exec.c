@@ -424,7 +424,7 @@ static void queue_call(u32 i, const char **s)
 	if (pg.kind != PRIOQ) {
 		exec_push(q, &xt[i], work, flags ? 0 : (s32)prio, flags);
 	} else {
-		u64 order = cycles_ordered();
+		u64 order = model_stamp_next();
 
 		if (pg.tall == 2)
 			pqc[i].seed = seed_tall;

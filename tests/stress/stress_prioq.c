@@ -56,6 +56,7 @@ static struct {
 
 static u64 seed0, nrounds;
 static u64 ops;				/* A */
+static u64 stamp;			/* A: order of the works */
 
 static void fail(int line, const char *what)
 {
@@ -101,7 +102,7 @@ static void *thread(void *arg)
 			e->prio = (s64)(r % rd.prios);
 			/* The same priority is always in the same queue: order by pusher. */
 			e->queue = (u32)(r % rd.prios % rd.queues);
-			e->order = cycles_ordered();
+			e->order = fetch_add_relaxed(&stamp, 1);
 			must(prioq_push(queue[e->queue], &c, e->prio, e->order, w));
 			done++;
 			if (r >> 60 == 0)

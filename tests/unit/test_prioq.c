@@ -199,6 +199,7 @@ static struct {
 	u8 seen[WORKS_MAX];	/* A */
 	s64 prio[WORKS_MAX];
 	u64 order[WORKS_MAX];
+	u64 stamp;		/* A */
 } mt;
 
 static void popped(u32 w, s64 prio)
@@ -223,7 +224,7 @@ static void *pusher(void *arg)
 	for (i = 0; i < mt.each; i++) {
 		w = p * mt.each + i + 1;
 		mt.prio[w] = (s64)(random_next(&seed) % mt.prios);
-		mt.order[w] = cycles_ordered();
+		mt.order[w] = fetch_add_relaxed(&mt.stamp, 1);
 		MUST(prioq_push(mt.r.q, &c, mt.prio[w], mt.order[w], w));
 	}
 	pool_cache_flush(mt.r.pool, &c.nodes);
