@@ -164,7 +164,9 @@ void mx_run_async(struct pawl_run *run, void *arg)
 		return;
 	}
 	call_run(c, run, &f);
-	if (keep && !BUSTED(MX_ARG_EARLY))
+	if (BUSTED(MX_ARG_EARLY))
+		keep = false;
+	if (keep)
 		fetch_add_relaxed(&c->refs, 1);
 	task = task_begin(c);
 	if (unlikely(task) && c->fixed) {
@@ -179,7 +181,7 @@ void mx_run_async(struct pawl_run *run, void *arg)
 			name ? name : "an op", text);
 	if (unlikely(task))
 		mx_hooks.end(task);
-	if (keep && !BUSTED(MX_ARG_EARLY))
+	if (keep)
 		mx_call_put(c);
 }
 

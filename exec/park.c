@@ -241,9 +241,14 @@ static void pass_on(struct exec *x, struct exec_thread *t)
 
 static void spin_end(struct exec *x, struct exec_group *g, struct exec_thread *t)
 {
+	bool last;
+
 	t->spinning = false;
 	/* EXEC-P4 <-> EXEC-P3 */
-	if ((s32)fetch_add_seq_cst(&g->spin, -1u) <= 1 && !BUSTED(NO_PASS_ON))
+	last = (s32)fetch_add_seq_cst(&g->spin, -1u) <= 1;
+	if (BUSTED(NO_PASS_ON))
+		last = false;
+	if (last)
 		pass_on(x, t);
 }
 
@@ -372,8 +377,9 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 		smp_mb();
 	if (!BUSTED(PARK_NO_COND))
 		r = idle_reason(x, t, how);
-	if (r == AGAIN && how->help && !BUSTED(PARK_NO_LOOK)) {
-		*work = thread_take(x, t, LOOK_DEEP);
+	if (r == AGAIN && how->help) {
+		if (!BUSTED(PARK_NO_LOOK))
+			*work = thread_take(x, t, LOOK_DEEP);
 		if (*work)
 			r = IDLE_WORK;
 	}

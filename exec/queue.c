@@ -95,6 +95,16 @@ struct exec_lane *lane_mine(struct exec_queue *q, struct exec_thread *t)
 	return l;
 }
 
+/*
+ * May the lane hold work?  A head with a claimer differs from tail: that hoard may have to be
+ * opened.  Progress: wait-free.
+ */
+static bool lane_holds(const struct exec_lane *l)
+{
+	return load_relaxed(&l->ring.head) != load_relaxed(&l->ring.tail) ||
+	       !hoard_empty(load_relaxed(&l->hoard.word));
+}
+
 /* t sleeps or leaves: clear the marks of its empty lanes.  Progress: wait-free. */
 void lanes_unmark_empty(struct exec *x, struct exec_thread *t)
 {
@@ -105,13 +115,14 @@ void lanes_unmark_empty(struct exec *x, struct exec_thread *t)
 		struct exec_queue *q = x->queues[i];
 		struct exec_lane *l = load_relaxed(&q->lanes[t->slot]);
 		u64 *map = &q->map[t->slot >> 6];
+		bool holds;
 
 		if (!l || !(load_relaxed(map) & bit))
 			continue;
-		/* A head with a claimer differs from tail: that hoard may have to be opened. */
-		if (!BUSTED(REST_BLIND) &&
-		    (load_relaxed(&l->ring.head) != load_relaxed(&l->ring.tail) ||
-		     !hoard_empty(load_relaxed(&l->hoard.word))))
+		holds = lane_holds(l);
+		if (BUSTED(REST_BLIND))
+			holds = false;
+		if (holds)
 			continue;
 		/* Relaxed: a thread that sees the old bit checks an empty lane. */
 		fetch_and_relaxed(map, ~bit);
@@ -541,6 +552,7 @@ static __cold u32 take_zero(struct exec_queue *q, struct exec_thread *t)
 {
 	struct exec_lane *l;
 	struct ring_look look;
+	bool older;
 	u64 order;
 	s64 prio;
 
@@ -548,7 +560,10 @@ static __cold u32 take_zero(struct exec_queue *q, struct exec_thread *t)
 		return 0;
 	/* Relaxed: the lane is older than the entry. */
 	l = load_relaxed(&q->lanes[order & ((1u << ORDER_SLOT) - 1)]);
-	if (l && lane_peek(q, l, &look) && !BUSTED(ZERO_JUMPS))
+	older = l && lane_peek(q, l, &look);
+	if (BUSTED(ZERO_JUMPS))
+		older = false;
+	if (older)
 		return 0;
 	return pq_pop_seen(q, t, PQ_ZERO, prio, order);
 }
@@ -607,9 +622,11 @@ static __noinline u32 look_around(struct exec_queue *q, struct exec_thread *t)
 		t->around_hoard = hoard;
 		return 0;
 	}
-	if (look.work && look.head == t->around_head && !BUSTED(NO_LOOK_AROUND))
+	if (BUSTED(NO_LOOK_AROUND))
+		goto next;
+	if (look.work && look.head == t->around_head)
 		w = lane_take(q, t, l, &look);
-	else if (hoard == t->around_hoard && !BUSTED(NO_LOOK_AROUND))
+	else if (hoard == t->around_hoard)
 		w = hoard_take(&l->hoard);
 next:
 	t->around = s + 1;
@@ -766,15 +783,17 @@ static __noinline bool goes_first(struct exec_queue *q, const struct exec_thread
 	const struct exec_lane *mine = load_relaxed(&q->lanes[t->slot]);
 	s64 top;
 	u64 order;
+	bool own;
 
 	if (load_relaxed(&q->n[PQ_HIGH]) && prioq_peek(q->pq[PQ_HIGH], &top, &order) &&
 	    top >= prio)
 		return false;
 	if (prio > 0)
 		return true;
-	if (mine && !BUSTED(HANDOFF_JUMPS) &&
-	    (load_relaxed(&mine->ring.head) != load_relaxed(&mine->ring.tail) ||
-	     !hoard_empty(load_relaxed(&mine->hoard.word))))
+	own = mine && lane_holds(mine);
+	if (BUSTED(HANDOFF_JUMPS))
+		own = false;
+	if (own)
 		return false;
 	/* The next take is the turn of another lane. */
 	if (load_relaxed(&q->n[PQ_ZERO]) || !((t->takes + 1) & (AROUND - 1)))

@@ -187,6 +187,7 @@ static inline bool ring_push(struct ring *r, u32 work)
 static inline bool ring_peek(struct ring *r, struct ring_look *look)
 {
 	u64 head, pos, arr;
+	bool moved;
 	u32 w;
 
 	for (;;) {
@@ -203,7 +204,10 @@ static inline bool ring_peek(struct ring *r, struct ring_look *look)
 		w = load_acquire(ring_slot_at(arr, pos));
 		look->head = head;
 		/* If it belongs to another position, head has moved (EXEC-R3, EXEC-R1). */
-		if (unlikely(load_relaxed(&r->head) != head) && !BUSTED(RING_NO_RECHECK))
+		moved = load_relaxed(&r->head) != head;
+		if (BUSTED(RING_NO_RECHECK))
+			moved = false;
+		if (unlikely(moved))
 			continue;
 		look->work = slot_work(w);
 		if (likely(slot_holds(w, arr, pos)))

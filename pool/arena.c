@@ -70,11 +70,15 @@ int arena_commit(struct arena *a, struct arena_range *r, size_t need)
 		size_t least = min_u(round_up_to(need, arena_page()), r->bytes);
 		size_t step = min_u(max_u((size_t)cur, STEP_MIN), STEP_MAX);
 		size_t to = min_u(max_u(least, (size_t)cur + step), r->bytes);
+		int rc;
 
 		if (range_open(r, cur, to)) {
 			/* Perhaps near the memory limit: commit only what is needed. */
 			to = least;
-			if (range_open(r, cur, to) && !BUSTED(COMMIT_BLIND))
+			rc = range_open(r, cur, to);
+			if (BUSTED(COMMIT_BLIND))
+				rc = 0;
+			if (rc)
 				return -ENOMEM;
 		}
 		/*

@@ -300,7 +300,9 @@ void pool_cache_flush(struct pool *p, struct pool_cache *c)
 		mag_put(f, &f->full, c->spare, c->nspare);
 	if (c->n == p->mag)
 		mag_put(f, &f->full, c->cur, c->n);
-	else if (c->n && !BUSTED(POOL_LEAK))
+	else if (BUSTED(POOL_LEAK))
+		c->n = 0;
+	else if (c->n)
 		partial_put(f, c->cur, c->n);
 	if (!BUSTED(POOL_TWICE))
 		c->n = 0;

@@ -178,9 +178,12 @@ static bool slab_claim(struct slabs *sl, u32 s, u32 carved)
 	/* If a slab has one thing, the first slab has none. */
 	if (slab_end(sl, s) > carved || slab_from(sl, s) >= slab_end(sl, s))
 		return false;
-	for (w = 0; w < words; w++)
-		if (load_relaxed(&bits[w]) != word_full(sl, s, w) && !BUSTED(SLAB_EARLY))
+	for (w = 0; w < words; w++) {
+		if (BUSTED(SLAB_EARLY))
+			break;
+		if (load_relaxed(&bits[w]) != word_full(sl, s, w))
 			return false;
+	}
 	for (w = 0; w < words; w++) {
 		u64 was = word_full(sl, s, w);
 
@@ -225,7 +228,9 @@ static u32 slab_last(struct pool_full *f, const struct slabs *sl, u32 s)
 {
 	u32 i, base = 0;
 
-	if (!f->last || sl != &f->objs || BUSTED(BASE_FORGOTTEN))
+	if (BUSTED(BASE_FORGOTTEN))
+		return 0;
+	if (!f->last || sl != &f->objs)
 		return 0;
 	for (i = slab_from(sl, s); i < slab_end(sl, s); i++)
 		base = (u32)max_u(base, f->last(pool_obj(&f->p, i), i, f->user));
