@@ -437,7 +437,8 @@ bool measure_loops(const struct measure *m)
 	    !strncmp(m->test, "own", 3) || !strncmp(m->test, "shared", 6) ||
 	    !strncmp(m->test, "push", 4)) {
 		if (!m->e->host || (complete && !m->e->host->complete) ||
-		    (m->e->host->unordered && !strcmp(m->test, "push"))) {
+		    (m->e->host->unordered && !strncmp(m->test, "push", 4) &&
+		     strncmp(m->test, "pushers", 7))) {
 			printf("{\"engine\":\"%s\",\"test\":\"%s\",\"unsupported\":true}\n",
 			       m->e->name, m->test);
 			return true;
@@ -454,10 +455,10 @@ bool measure_loops(const struct measure *m)
 		beside(m, m->others, false, complete);
 	else if (!strcmp(m->test, "idle"))
 		beside(m, m->others, true, false);
-	else if (!strcmp(m->test, "push"))
-		several(m, 0, MANY_VARS, LOOP_PUSH);
 	else if (!strncmp(m->test, "pushers", 7))
 		several(m, (int)m->workers, MANY_VARS, LOOP_PUSH_WAIT);
+	else if (!strncmp(m->test, "push", 4))
+		several(m, 0, MANY_VARS, LOOP_PUSH);
 	else
 		several(m, 0, 1, LOOP_STEP);
 	free(loops);

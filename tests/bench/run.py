@@ -38,7 +38,7 @@ OWN = [(f"{test} {threads}{name}", engine, test, ["--threads", threads, "--reps"
                                    ("tbb-group-2", TBB, ("own", "shared")))
        for test in tests for threads in (1, 2)]
 OWN += [(f"{test} 2{name}", engine, test, ["--threads", 2, "--reps", 5])
-        for engine, name, tests in (("pawl-1", "", ("own-each", "own2-each")),
+        for engine, name, tests in (("pawl-1", "", ("own-each", "own2-each", "push-each")),
                                     ("tbb-group-2", TBB, ("own-each",)))
         for test in tests]
 OTHERS = [(f"{test} {n}{name}", engine, test, ["--others", n, "--reps", 5])
@@ -583,6 +583,10 @@ def own_table(b, targets):
         rows[-1][4] = f"{fmt(rate)} times the rate"
         rows[-1][5] = f">= {MIN_PUSH}"
         targets.append(("push: rate of one thread / of two", 1 / rate, 1 / MIN_PUSH, ""))
+    add("push-each 2", "two threads, an engine each: what the machine allows")
+    rate = b.ratio("push-each 2", "push 1", "own", "mops")
+    if rate:
+        rows[-1][4] = f"{fmt(rate)} times the rate of push 1"
     table("Threads that push and run ops of their own: ns per op of a thread",
           ["test", "what", "median", "min", "ratio", "target"], rows)
 
