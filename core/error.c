@@ -89,8 +89,11 @@ bool error_alive(struct pawl_engine *e, u32 idx)
 
 void payload_drop(struct pawl_engine *e, void *payload)
 {
-	if (payload && e->cfg.drop)
+	if (payload && e->cfg.drop) {
+		thread_last.callbacks++;
 		e->cfg.drop(e->cfg.user, payload);
+		thread_last.callbacks--;
+	}
 }
 
 /* Set an error's payload, which may be NULL, and drop the one it had.  Progress: wait-free. */

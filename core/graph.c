@@ -57,8 +57,11 @@ void graph_put(struct thread *t, u32 idx)
 		refs--;
 	if (refs != 1)
 		return;
-	if (g->release)
+	if (g->release) {
+		thread_last.callbacks++;
 		g->release(g->arg, 0);
+		thread_last.callbacks--;
+	}
 	free(g->deps);
 	g->deps = NULL;
 	if (!gen_is_last(e, load_relaxed(&g->gen)))

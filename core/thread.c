@@ -3,7 +3,7 @@
  * Threads in an engine.
  *
  * Purpose: any thread may call the engine at any time; its first call gives it a
- * slot (caches, descriptor, rings), its exit gives the slot back.
+ * slot (caches, descriptor, rings), its exit or pawl_thread_detach() gives the slot back.
  *
  * Structures: an array of max_threads struct thread; a tagged stack of slots that
  * were left; per calling thread a list of tls_entry, one per engine that it used,
@@ -26,6 +26,7 @@
 #include <base/thread.h>
 #include <unistd.h>
 #include <core/batch.h>
+#include <core/readmostly.h>
 #include <core/wait.h>
 
 enum { ENTRY_ATTACHED, ENTRY_EXITING, ENTRY_ORPHANED, ENTRY_GONE };
@@ -262,6 +263,23 @@ static bool entry_exiting(struct tls_entry *en)
 	return cas_acquire(&en->state, &st, entry_state(en->id, ENTRY_EXITING));
 }
 
+/* The calling thread leaves the engine of an entry that it has taken off its list. */
+static void entry_leave(struct tls_entry *en)
+{
+	if (entry_exiting(en)) {
+		if (en->t->e->fork_gen == load_relaxed(&pawl_fork_gen)) {
+			thread_last.id = en->id;
+			thread_last.t = en->t;
+			thread_leave(en->t);
+		}
+		/* CORE-T9 <-> CORE-T10: the engine may go now. */
+		store_release(&en->state, entry_state(en->id, ENTRY_GONE));
+	}
+	entry_put(en);
+	thread_last.id = 0;
+	thread_last.t = NULL;
+}
+
 static void thread_exit_hook(void *arg)
 {
 	struct tls_entry *en = thread_entries, *next;
@@ -269,19 +287,8 @@ static void thread_exit_hook(void *arg)
 	thread_entries = NULL;
 	for (; en; en = next) {
 		next = en->next;
-		if (entry_exiting(en)) {
-			if (en->t->e->fork_gen == load_relaxed(&pawl_fork_gen)) {
-				thread_last.id = en->id;
-				thread_last.t = en->t;
-				thread_leave(en->t);
-			}
-			/* CORE-T9 <-> CORE-T10: the engine may go now. */
-			store_release(&en->state, entry_state(en->id, ENTRY_GONE));
-		}
-		entry_put(en);
+		entry_leave(en);
 	}
-	thread_last.id = 0;
-	thread_last.t = NULL;
 }
 
 /*
@@ -327,16 +334,22 @@ static void entries_clean(void)
 	}
 }
 
+/* 0, or the error if this process did not create the engine. */
+static int parents_check(const struct pawl_engine *e)
+{
+	if (likely(e->fork_gen == load_relaxed(&pawl_fork_gen)))
+		return 0;
+	return err(-EOWNERDEAD, "the engine belongs to the parent of this process; only destroy it");
+}
+
 struct thread *thread_enter(struct pawl_engine *e)
 {
 	struct tls_entry *en;
 	struct thread *t;
 
-	if (e->fork_gen != load_relaxed(&pawl_fork_gen)) {
-		thread_last.code = err(-EOWNERDEAD, "the engine belongs to the parent of this "
-				       "process; only destroy it");
+	thread_last.code = parents_check(e);
+	if (thread_last.code)
 		return NULL;
-	}
 	for (en = thread_entries; en; en = en->next) {
 		if (en->id == e->id) {
 			thread_last.id = en->id;
@@ -373,6 +386,57 @@ struct thread *thread_enter(struct pawl_engine *e)
 	thread_last.t = t;
 	return t;
 }
+
+/* Write to each page of a thread's own memory, so that no page fault comes later. */
+static void memory_touch(char *p, size_t bytes)
+{
+	size_t i;
+
+	for (i = 0; i < bytes; i += CACHELINE)
+		fetch_add_relaxed((u32 *)(void *)(p + i), 0);
+}
+
+/* Progress: as a thread's first call.  Without prefault the pools' pages fault later. */
+static int thread_reserve(struct thread *t)
+{
+	struct pawl_engine *e = t->e;
+	size_t rows = RM_MAX * sizeof(struct rm_row);
+
+	if (exec_thread_reserve(e->x, &t->ex))
+		return err(-ENOMEM, "thread_attach: no memory for the thread's run queues");
+	if (e->cfg.prefault) {
+		memory_touch((char *)t, sizeof(*t));
+		memory_touch((char *)e->rm_rows + t->slot * rows, rows);
+	}
+	return 0;
+}
+
+int pawl_thread_attach(struct pawl_engine *e)
+{
+	struct thread *t = thread_get(e);
+
+	return unlikely(!t) ? thread_last.code : thread_reserve(t);
+}
+PAWL_EXPORT(pawl_thread_attach);
+
+int pawl_thread_detach(struct pawl_engine *e)
+{
+	struct tls_entry **p = &thread_entries, *en;
+	int rc = parents_check(e);
+
+	if (rc)
+		return rc;
+	while ((en = *p) && en->id != e->id)
+		p = &en->next;
+	if (!en)
+		return 0;
+	if (en->t->depth || thread_last.callbacks)
+		return err(-EDEADLK, "thread_detach: from inside an op, or a function that the engine calls");
+	*p = en->next;
+	entry_leave(en);
+	return 0;
+}
+PAWL_EXPORT(pawl_thread_detach);
 
 int threads_init(struct pawl_engine *e)
 {

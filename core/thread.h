@@ -92,6 +92,7 @@ struct thread_tls {
 	u64 id;			/* of the engine that this thread called last, or 0 */
 	struct thread *t;	/* its slot there */
 	int code;		/* why thread_get() returned NULL */
+	u32 callbacks;		/* functions of the host on the stack that are called outside ops */
 };
 
 extern __thread struct thread_tls thread_last;

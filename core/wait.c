@@ -700,7 +700,9 @@ int pawl_run_until(struct pawl_engine *e, bool (*done)(void *), void *user, int6
 		return thread_last.code;
 	if (!done)
 		return err(-EINVAL, "run_until: done is NULL");
+	thread_last.callbacks++;
 	rc = exec_wait(e->x, &t->ex, done, user, timeout_ns, EXEC_HELP);
+	thread_last.callbacks--;
 	flight_check(t);
 	return rc ? err(rc, "run_until: not done after %lld ns", (long long)timeout_ns) : 0;
 }

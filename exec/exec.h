@@ -101,6 +101,11 @@ int exec_worker_error(struct exec *x);
 
 /* Start to use slot `slot`, which the client chooses and no other thread uses meanwhile. */
 int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot);
+/*
+ * Allocate all that t needs to push to any queue for the first time.  Returns 0 or -ENOMEM.
+ * Progress: blocking (allocates).
+ */
+int exec_thread_reserve(struct exec *x, struct exec_thread *t);
 /* The thread leaves.  Ready work that it pushed stays visible to the others. */
 void exec_thread_fini(struct exec *x, struct exec_thread *t);
 

@@ -74,6 +74,17 @@ static __cold struct exec_lane *lane_add(struct exec_queue *q, u32 slot)
 	return l;
 }
 
+int exec_thread_reserve(struct exec *x, struct exec_thread *t)
+{
+	u32 i;
+
+	for (i = 0; i < x->nqueues; i++)
+		if (!load_relaxed(&x->queues[i]->lanes[t->slot]) &&
+		    !lane_add(x->queues[i], t->slot))
+			return -ENOMEM;
+	return 0;
+}
+
 /* Return the lane of t, which is then marked.  NULL: no memory.  Progress: as lane_add(). */
 struct exec_lane *lane_mine(struct exec_queue *q, struct exec_thread *t)
 {

@@ -433,6 +433,20 @@ PAWL_API int pawl_var_take(struct pawl_engine *e, pawl_var_t v, struct pawl_erro
 /* --- The threads of a host ---------------------------------------------------------- */
 
 /*
+ * A thread's first call on an engine takes one of config.max_threads slots, which the thread
+ * keeps until it ends.  A thread of a host may also hold a slot only between these two:
+ *
+ *   attach: take a slot now, with all memory that the thread's first pushes would allocate.
+ *           -EUSERS, if there is no slot.  No effect for a thread that has one.
+ *   detach: give the slot back at once.  What the thread pushed is not affected, and its next
+ *           call takes a slot again.  -EDEADLK from inside a body, or a function that the
+ *           engine calls (release, drop, done).  No effect for a thread that has no slot.
+ *
+ * Progress: attach is blocking, because it allocates; detach is lock-free.
+ */
+PAWL_API int pawl_thread_attach(struct pawl_engine *e);
+PAWL_API int pawl_thread_detach(struct pawl_engine *e);
+/*
  * The host as a worker: run one ready op of any CPU queue on the calling thread.  Returns 1 if
  * it ran one, 0 if none is ready, or an error.
  * Progress: lock-free, apart from the body.

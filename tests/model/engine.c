@@ -391,6 +391,10 @@ static u32 do_op(struct mop *o)
 		if (pawl_trim(me.e))
 			model_fail("trim");
 		break;
+	case P_DETACH:
+		if (pawl_thread_detach(me.e))
+			model_fail("detach");
+		break;
 	case P_OUT:
 		fetch_add_acq_rel(&me.outs, 1);
 		break;
@@ -525,9 +529,10 @@ static void parse(const char *s)
 		for (; *s && *s != ' ' && *s != '|' && *s != '+'; ) {
 			char c = *s++;
 
-			if (strchr("NYGZM", c)) {
+			if (strchr("NYGZMD", c)) {
 				o->kind = c == 'N' ? P_ADOPT : c == 'Y' ? P_COMPLETE :
-					  c == 'G' ? P_GROUP : c == 'Z' ? P_CREATE : P_TRIM;
+					  c == 'G' ? P_GROUP : c == 'Z' ? P_CREATE :
+					  c == 'M' ? P_TRIM : P_DETACH;
 				continue;
 			}
 			if (c == 'y') {

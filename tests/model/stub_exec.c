@@ -74,6 +74,11 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	return 0;
 }
 
+int exec_thread_reserve(struct exec *x, struct exec_thread *t)
+{
+	return 0;
+}
+
 void exec_thread_fini(struct exec *x, struct exec_thread *t)
 {
 }

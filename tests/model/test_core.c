@@ -57,6 +57,8 @@ const struct scenario scenarios[] = {
 	S("trims", "M w0 . | w0 d0 . M n1", 2, 2, 3),
 	N("naive", "w0 r0 | w0w1 w1", 2, 2, 3),
 	T("threads", "w0 | w0", 2, 2, 3),
+	T("detach", "w0 . D w0 | w0", 2, 2, 3),
+	T("detach_2", "w0 . D | w0 . D r0", 2, 2, 3),
 	T("leave_all", "w0 . | w1 A", 2, 3, 3),
 	T("leave_all_3", "w0 . | w1 . | w2 A", 3, 2, 3),
 	T("threads_destroy", "w0 . X | w0 . x", 2, 2, 3),

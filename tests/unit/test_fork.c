@@ -25,6 +25,8 @@ static int child_of_fork(struct pawl_engine *e, pawl_var_t v)
 		return 5;
 	if (pawl_run_one(e) != -EOWNERDEAD)
 		return 6;
+	if (pawl_thread_attach(e) != -EOWNERDEAD || pawl_thread_detach(e) != -EOWNERDEAD)
+		return 7;
 	/* An engine of its own works, before and after the other one is forgotten. */
 	CHILD_AT("an engine of its own");
 	if (pawl_engine_create(NULL, &mine))

@@ -431,8 +431,249 @@ START_TEST(test_push_from_destructor)
 }
 END_TEST
 
+/* What the pools and the run queues ask of the system on this thread. */
+static __thread u32 asked;
+
+int pool_commit_hook(const char *what, size_t bytes)
+{
+	asked++;
+	return 0;
+}
+
+static void *pushes_attached(void *arg)
+{
+	struct work *w = arg;
+	struct pawl_op op = op_write(add_plain, &w->n, &w->v);
+
+	MUST(!pawl_thread_attach(w->e));
+	MUST(!pawl_thread_attach(w->e));
+	MUST(asked);
+	asked = 0;
+	MUST(!pawl_push(w->e, &op));
+	op.priority = 1;
+	MUST(!pawl_push(w->e, &op));
+	op.prop = PAWL_CPU_PRIORITIZED;
+	MUST(!pawl_push(w->e, &op));
+	op.prop = PAWL_COPY_TO_DEVICE;
+	op.priority = 0;
+	MUST(!pawl_push(w->e, &op));
+	MUST(!asked);
+	MUST(!pawl_thread_detach(w->e));
+	MUST(!pawl_thread_detach(w->e));
+	return NULL;
+}
+
+START_TEST(test_attached_thread_pushes_without_allocation)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct work w = { 0 };
+
+	c.max_ops = c.max_vars = 1000;
+	c.max_threads = 2;
+	c.prefault = true;
+	w.e = engine_with(&c);
+	w.v = var_new(w.e);
+	/* A thread that does not attach allocates in its push. */
+	asked = 0;
+	OK(push_write(w.e, add_plain, &w.n, w.v));
+	ck_assert_uint_gt(asked, 0);
+	join(spawn(pushes_attached, &w));
+	OK(pawl_wait_all(w.e, SOON_NS, NULL));
+	ck_assert_uint_eq(w.n, 5);
+	OK(pawl_engine_destroy(w.e));
+}
+END_TEST
+
+/* More live threads than slots: each holds one only between attach and detach. */
+static void *in_and_out(void *arg)
+{
+	struct crowd *c = arg;
+	u32 i;
+
+	for (i = 0; i < 20; i++) {
+		int rc = pawl_thread_attach(c->e);
+
+		if (rc) {
+			MUST(rc == -EUSERS && strstr(pawl_error_text(), "max_threads"));
+			fetch_add_relaxed(&c->refused, 1);
+			nap_us(10);
+			i--;
+			continue;
+		}
+		MUST(!push_write(c->e, add_one, &c->out, var_new(c->e)));
+		MUST(!pawl_thread_detach(c->e));
+	}
+	fetch_add_acq_rel(&c->go, 1);
+	while (load_acquire(&c->go) < 12)
+		nap_us(100);
+	return NULL;
+}
+
+START_TEST(test_slot_is_free_after_detach)
+{
+	struct pawl_config cfg = small(PAWL_PER_DEVICE, 0);
+	struct crowd c = { 0 };
+	struct thread *th;
+	pthread_t t[12];
+	u32 i, live = 0;
+
+	cfg.max_threads = 4;
+	c.e = engine_with(&cfg);
+	for (i = 0; i < COUNT(t); i++)
+		t[i] = spawn(in_and_out, &c);
+	ck_assert(soon(load_acquire(&c.go) == COUNT(t)));
+	for_each_live(c.e, th, i)
+		live++;
+	ck_assert_uint_eq(live, 1);
+	for (i = 0; i < COUNT(t); i++)
+		join(t[i]);
+	ck_assert_uint_eq(stats(c.e).pushed, 20 * COUNT(t));
+	OK(pawl_wait_all(c.e, SOON_NS, NULL));
+	ck_assert_uint_eq(c.out, 20 * COUNT(t));
+	OK(pawl_thread_detach(c.e));
+	OK(pawl_thread_attach(c.e));
+	ck_assert_uint_eq(stats(c.e).completed, 20 * COUNT(t));
+	OK(pawl_engine_destroy(c.e));
+}
+END_TEST
+
+/* One thread, two engines: it leaves one of them. */
+START_TEST(test_detach_leaves_one_engine)
+{
+	struct pawl_engine *e[3];
+	pawl_var_t v[3];
+	u64 n = 0;
+	u32 i, k;
+
+	for (i = 0; i < 3; i++) {
+		e[i] = engine(PAWL_PER_DEVICE, 0);
+		v[i] = var_new(e[i]);
+	}
+	for (k = 0; k < 9; k++) {
+		OK(pawl_thread_detach(e[k % 3]));
+		for (i = 0; i < 3; i++)
+			OK(push_write(e[i], add_plain, &n, v[i]));
+	}
+	for (i = 0; i < 3; i++) {
+		OK(pawl_thread_detach(e[i]));
+		OK(pawl_engine_destroy(e[i]));
+	}
+	ck_assert_uint_eq(n, 27);
+}
+END_TEST
+
+/* A thread inside the engine cannot leave it. */
+static struct pawl_engine *inside_of;
+static u32 inside;		/* A: calls that were refused */
+
+static void detach_refused(void)
+{
+	MUST(pawl_thread_detach(inside_of) == -EDEADLK);
+	MUST(strstr(pawl_error_text(), "thread_detach"));
+	fetch_add_relaxed(&inside, 1);
+}
+
+static int detach_in_body(struct pawl_run *run, void *arg)
+{
+	detach_refused();
+	return arg ? pawl_fail_with(run, -EIO, "with a payload", arg) : 0;
+}
+
+static void detach_in_release(void *arg, int status)
+{
+	detach_refused();
+}
+
+static bool detach_in_done(void *user)
+{
+	detach_refused();
+	return true;
+}
+
+static void detach_in_drop(void *user, void *payload)
+{
+	detach_refused();
+}
+
+static void refused_inside(int kind)
+{
+	struct pawl_config c = small(kind, 0);
+	struct pawl_op op = op_of_fn(detach_in_body, NULL);
+	struct pawl_engine *e;
+	pawl_graph_t g;
+	pawl_var_t v;
+
+	c.drop = detach_in_drop;
+	inside = 0;
+	inside_of = e = engine_with(&c);
+	v = var_new(e);
+	op.release = detach_in_release;
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(inside, 2);
+	OK(pawl_graph_create(e, &op, 1, 0, &g));
+	OK(pawl_graph_delete(e, g));		/* release */
+	ck_assert_uint_eq(inside, 3);
+	OK(pawl_run_until(e, detach_in_done, NULL, SOON_NS));
+	ck_assert_uint_eq(inside, 4);
+	OK(push_write(e, detach_in_body, &op, v));
+	OK(pawl_run_until(e, detach_in_done, NULL, SOON_NS));
+	ck_assert_uint_ge(inside, 5);
+	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -EIO);	/* drop */
+	ck_assert_uint_eq(inside, 7);
+	OK(pawl_thread_detach(e));
+	OK(pawl_engine_destroy(e));
+}
+
+START_TEST(test_detach_is_refused_inside_the_engine)
+{
+	refused_inside(PAWL_PER_DEVICE);
+}
+END_TEST
+
+START_TEST(test_detach_is_refused_inside_a_naive_engine)
+{
+	refused_inside(PAWL_NAIVE);
+}
+END_TEST
+
+/* A worker's hooks: the slot is taken early, or given back early. */
+static void attach_in_start(void *user, const char *name)
+{
+	MUST(!pawl_thread_attach(*(struct pawl_engine **)user));
+}
+
+static void detach_in_stop(void *user, const char *name)
+{
+	MUST(!pawl_thread_detach(*(struct pawl_engine **)user));
+}
+
+START_TEST(test_workers_attach_and_detach_in_hooks)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
+	struct pawl_engine *e = NULL;
+	u32 n = 0, i;
+
+	c.thread_start = attach_in_start;
+	c.thread_stop = detach_in_stop;
+	c.user = &e;
+	e = engine_with(&c);
+	for (i = 0; i < 20; i++) {
+		OK(push_write(e, add_one, &n, var_new(e)));
+		OK(pawl_engine_stop(e));
+		OK(pawl_engine_start(e));
+	}
+	ck_assert_uint_eq(n, 20);
+	ck_assert_uint_le(stats(e).threads, 3);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 SUITE("thread", test_churn, test_a_thread_that_left_is_not_summed, test_too_many,
       test_each_call_says_that_there_is_no_room,
       test_no_room_for_workers, test_engine_ends_first,
       test_ends_race, test_many_engines, test_several_engines,
-      test_ready_work_outlives_its_thread, test_push_from_destructor)
+      test_ready_work_outlives_its_thread, test_push_from_destructor,
+      test_attached_thread_pushes_without_allocation, test_slot_is_free_after_detach,
+      test_detach_leaves_one_engine, test_detach_is_refused_inside_the_engine,
+      test_detach_is_refused_inside_a_naive_engine, test_workers_attach_and_detach_in_hooks)
