@@ -430,6 +430,7 @@ PHONY += help
 #@   check-teardown  ends, late threads, fork, exit, dlclose (PAWL_TEARDOWN_SECONDS=); fairness
 #@   check-suspend   threads stopped at every instruction, others go on (PAWL_SUSPEND_SECONDS=)
 #@   check-tools     the pawl command, as a user runs it, and the example of README.md
+#@   check-python    the Python package, and its installation by pip (PYTEST_ARGS='-k fork')
 #@   check-mxnet     Apache MXNet from PyPI on its own engine and on pawl (bench-mxnet: times,
 #@                   QUICK=1: in about one minute)
 #@   check-headers   public headers alone, as C and as C++

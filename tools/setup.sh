@@ -15,6 +15,8 @@ packages='gcc libc6-dev make pkg-config python3 python3-kconfiglib liburcu-dev
 	libjansson-dev libopenblas-dev zlib1g-dev'
 if [ "${1:-check}" != run ]; then
 	packages="$packages libck-dev binutils abigail-tools python3-cffi libuv1-dev"
+	packages="$packages python3-pytest python3-numpy python3-pip python3-venv"
+	packages="$packages python3-setuptools python3-wheel"
 	packages="$packages g++ clang libclang-rt-14-dev cmake check scdoc spin perl util-linux"
 fi
 if [ "${1:-check}" = all ]; then
