@@ -68,7 +68,7 @@ u32 exec_take_ready(struct exec *x, struct exec_thread *t)
 {
 	u32 work = exec_take(x, t);
 
-	if (likely(work || !load_relaxed(&x->ready_fd)))
+	if (likely(work || !load_acquire(&x->ready_fd)))	/* EXEC-E6 <-> EXEC-E5 */
 		return work;
 	if (load_relaxed(&x->ready_written))
 		ready_clear(x, (int)load_relaxed(&x->ready_fd) - 1);
@@ -88,7 +88,7 @@ u32 exec_take_ready(struct exec *x, struct exec_thread *t)
 
 int exec_ready_fd(struct exec *x)
 {
-	u32 none = load_relaxed(&x->ready_fd);
+	u32 none = load_acquire(&x->ready_fd);		/* EXEC-E6 <-> EXEC-E5 */
 	int fd;
 
 	if (none)
@@ -96,7 +96,8 @@ int exec_ready_fd(struct exec *x)
 	fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	if (!cas_relaxed(&x->ready_fd, &none, (u32)fd + 1)) {
+	/* EXEC-E5 <-> EXEC-E6 */
+	if (!cas_acq_rel_acquire(&x->ready_fd, &none, (u32)fd + 1)) {
 		close(fd);
 		return (int)none - 1;
 	}
