@@ -89,6 +89,12 @@ if find "$tmp/lib-only" | grep -E '/bin|_mx|pawl-mx|compat|/man|share/pawl'; the
 	exit 1
 fi
 
+if $make install DESTDIR="$tmp/none" PREFIX=$prefix PARTS='man tools' 2>"$tmp/said" ||
+   ! grep -q 'PARTS: no part.*tools' "$tmp/said" || [ -e "$tmp/none" ]; then
+	echo "a part that does not exist is not refused" >&2
+	exit 1
+fi
+
 echo '--- exported'
 nm -D --defined-only "$lib/libpawl.so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort >"$tmp/shown"
 if grep -v '^pawl_' "$tmp/shown"; then
