@@ -23,8 +23,8 @@ def read(account):
 
 
 def change(account, client):
-    if client == 5 and account[0] >= 200:
-        raise PermissionError("the account is full")
+    if client == 5 and account[0] >= 10:
+        raise PermissionError("only trusted clients may go on")
     account[0] = (account[0] + 1) % 256
 
 

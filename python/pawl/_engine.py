@@ -22,6 +22,7 @@ import struct
 import sys
 import threading
 import time
+import types
 import warnings
 import weakref
 from asyncio import _get_running_loop
@@ -29,6 +30,7 @@ from asyncio import _get_running_loop
 from . import _lib as c
 from ._lib import check, held, lib, refused
 
+_Coroutine = types.CoroutineType
 _OP = struct.Struct(c.OP_FORMAT).size
 _SIZE = ctypes.sizeof(c.OpStruct)
 _TICKET = struct.Struct("@Q")
@@ -41,7 +43,7 @@ _UNSEEN = 16			# failed ops of which Engine.wait() can still report one
 _live = {}			# number -> Op that has not ended
 _payloads = {}			# number -> _Fault that the library carries
 _keys = itertools.count(1)
-_lock = threading.Lock()	# Op._waiters
+_lock = threading.Lock()	# Op._waiters, Engine._queues
 _tls = threading.local()	# .run: the pawl_run of the body on this thread
 _names = {}			# name -> C string, which must outlive every engine
 _buffers = []
@@ -120,7 +122,12 @@ def _body(run, key):
     outer = getattr(_tls, "run", None)
     _tls.run = run
     try:
-        op._result = op._fn(*op._args)
+        result = op._fn(*op._args)
+        if result.__class__ is _Coroutine:
+            result.close()
+            raise TypeError("the body is a coroutine function: an op runs on a thread of the "
+                            "engine, without an event loop")
+        op._result = result
         op._fn = None
         return 0
     except BaseException as exc:
@@ -720,7 +727,7 @@ class Engine:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self)
 
     def close(self, *, cancel=False):
-        """Wait for all ops, and end the threads.  With `cancel`, ops that have not started are
+        """Wait for all ops, while only bodies may push, and end the threads.  With `cancel`, ops that have not started are
         canceled.  Errors of ops are not raised: that is what wait() is for."""
         h = self._h
         if h is None:
@@ -732,20 +739,33 @@ class Engine:
             for key in [k for k, op in list(_live.items()) if op._engine is self]:
                 _live.pop(key, None)
         else:
-            if cancel:
-                self.cancel()
-            err = c.Error()
-            rc = self._wait(c.WAIT_ALL, 0, None, err)
-            if err.payload:
-                _payloads.pop(err.payload).gone = True
-            if not err.code:
-                check(rc)
+            push = self._push
+            self._push = self._push_of_body
+            try:
+                if cancel:
+                    self.cancel()
+                err = c.Error()
+                rc = self._wait(c.WAIT_ALL, 0, None, err)
+                if err.payload:
+                    _payloads.pop(err.payload).gone = True
+                if not err.code:
+                    check(rc)
+            except BaseException:
+                self._push = push
+                raise
         self._h = None
         _engines.discard(self)
         self._detach()
         if h.pid == os.getpid():
             check(lib.pawl_engine_stop(h.ptr))
         h.closed = True
+
+    @staticmethod
+    def _push_of_body(ptr, op):
+        """In the place of pawl_push() when the engine is being closed."""
+        if getattr(_tls, "run", None) is None:
+            raise c.ClosedError("push: the engine is being closed")
+        return lib.pawl_push(ptr, op)
 
     def _detach(self):
         here = _get_running_loop()
@@ -802,17 +822,19 @@ class Engine:
         return CompletionQueue(self)
 
     def _loop_queue(self, loop):
-        queue = self._loops.get(loop)
-        if queue is None:
-            cq = None
+        """The queue of a loop, at the loop's first push: that of a closed loop, or a new one."""
+        cq = None
+        with _lock:
             for old in self._queues:
                 was = old.loop()
                 if was is None or was.is_closed():
                     self._queues.remove(old)
                     cq = old.cq
                     break
-            queue = self._loops[loop] = _LoopQueue(self, loop, cq)
+        queue = _LoopQueue(self, loop, cq)
+        with _lock:
             self._queues.append(queue)
+            self._loops[loop] = queue
         return queue
 
     # --- ops ---
@@ -957,7 +979,8 @@ class Engine:
         end = None if timeout is None else time.monotonic_ns() + \
             int(_seconds("timeout", timeout) * 1e9)
         # A signal ends the wait with EINTR if the thread sleeps.  It may come before.
-        most = _SLICE_NS if threading.current_thread() is threading.main_thread() else -1
+        # (current_thread() would make an object for each thread of the engine.)
+        most = _SLICE_NS if threading.get_ident() == threading.main_thread().ident else -1
         while True:
             left = -1 if end is None else max(0, end - time.monotonic_ns())
             ns = most if left < 0 or 0 <= most < left else left
@@ -1041,6 +1064,15 @@ def canceled():
         raise c.PawlError("canceled: not inside a body")
     rc = held.pawl_run_canceled(run)
     return {0: None, -errno.ETIMEDOUT: "deadline"}.get(rc, "canceled")
+
+
+def _forked():
+    """A child of fork(): the thread that held the lock is not there."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 @atexit.register

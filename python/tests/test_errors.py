@@ -115,6 +115,15 @@ def test_exceptions_that_are_hard_to_describe(eng):
         assert eng.push(body, exc).exception(SOON).__cause__ is exc
 
 
+def test_coroutine_function_is_no_body(eng):
+    async def body():
+        pass
+
+    with pytest.raises(pawl.OpError, match="coroutine function") as caught:
+        eng.push(body).result(SOON)
+    assert isinstance(caught.value.__cause__, TypeError)
+
+
 def test_always_runs_on_poisoned_vars(eng):
     var = eng.var()
     eng.push(fail, writes=var)

@@ -179,6 +179,12 @@ def test_threads_keep_their_locals_from_body_to_body():
         assert [eng.push(body).result(SOON) for _ in range(5)] == [1, 2, 3, 4, 5]
 
 
+def test_waits_in_bodies_make_no_thread_objects(eng):
+    before = threading.active_count()
+    eng.push(lambda: eng.push(int).result(SOON)).result(SOON)
+    assert threading.active_count() == before
+
+
 def test_host_runs_the_ops():
     with pawl.Engine(0) as eng:
         seen = []
