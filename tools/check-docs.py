@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check what the documents say about the sources.
 
-In README.md, CONTRIBUTING, tests/README and Documentation/*.md:
+In README.md, CONTRIBUTING, tests/README, python/README.md and Documentation/*.md:
   - a file that is named exists, in the tree or in the folder of the document;
   - `f()` is a function or macro of the sources, or one of OTHERS;
   - `f()`, `g()` (file) and, in tables, `f()`, `g()`, file: the functions are defined there;
@@ -17,7 +17,7 @@ import re
 import sys
 
 TOP = sys.argv[1] if len(sys.argv) > 1 else "."
-LAYERS = ("include", "pool", "device", "exec", "core", "compat", "tools", "tests", "examples")
+LAYERS = ("include", "pool", "device", "exec", "core", "compat", "tools", "tests", "examples", "python")
 PATH = r"(?:%s|Documentation|configs|cmake|\.ci)/[\w./*<>{},-]*\w" % "|".join(LAYERS)
 SOURCE = r"(?:%s)/[\w/-]+\.(?:c|h|cc|py|sh)" % "|".join(LAYERS)
 CALLS = r"`[a-z_]\w*\(\)`(?:(?:, | and |, and )`[a-z_]\w*\(\)`)*"
@@ -131,7 +131,7 @@ def headings(text):
 def main():
     sources = {n: read(n) for n in names(*(l + "/**/*." + e for l in LAYERS for e in ("c", "h", "cc")))
                if "/abi/0.1/" not in n}
-    scripts = {n: read(n) for n in names(*(l + "/**/*." + e for l in ("tools", "tests")
+    scripts = {n: read(n) for n in names(*(l + "/**/*." + e for l in ("tools", "tests", "python")
                                            for e in ("py", "sh", "pml", "cu")))}
     words = set(re.findall(r"\b[A-Za-z_]\w*(?=\()", "\n".join(list(sources.values()) + list(scripts.values()))))
     tests = set(re.findall(r"\btest_\w+", "\n".join(list(sources.values()) + list(scripts.values()))))
@@ -143,7 +143,7 @@ def main():
         text = sources.get(path) or scripts.get(path) or ""
         return re.search(r"^(?:(?![ \t#*/])[^\n;=]*\b%s\(|#define %s\()" % (function, function), text, re.M)
 
-    for doc in names("README.md", "CONTRIBUTING", "tests/README", "Documentation/*.md"):
+    for doc in names("README.md", "CONTRIBUTING", "tests/README", "python/README.md", "Documentation/*.md"):
         text, folder = read(doc), os.path.dirname(doc)
         say = lambda at, what: bad.append("%s:%d: %s" % (doc, text.count("\n", 0, at) + 1, what))
         for m in re.finditer(r"(?<![\w/.-])" + PATH, text):

@@ -2,6 +2,7 @@
 """pip makes a wheel without a compiler, and installs it; the installed package finds the library
 by its soname.  The examples run."""
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -43,3 +44,10 @@ def test_pip_install(tmp_path):
 @pytest.mark.parametrize("example", sorted(os.listdir(os.path.join(PACKAGE, "examples"))))
 def test_example(example):
     assert command(sys.executable, os.path.join(PACKAGE, "examples", example), "--quick")
+
+
+def test_example_of_the_readme():
+    with open(os.path.join(PACKAGE, "README.md"), encoding="utf-8") as file:
+        blocks = re.findall(r"^```python\n(.*?)^```$", file.read(), re.M | re.S)
+    assert len(blocks) == 1
+    exec(blocks[0], {})
