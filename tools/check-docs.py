@@ -9,7 +9,8 @@ In README.md, CONTRIBUTING, tests/README, python/README.md and Documentation/*.m
   - a link leads to a file, and to a heading in it;
   - test_x is the name of a test or of a suite;
   - the first section of design.md, the walk of an op, names each .c file of the layers once;
-  - the numbers listed in NUMBERS are those of the sources.
+  - the numbers listed in NUMBERS are those of the sources;
+  - errors.md and progress.md name each public call.
 """
 import glob
 import os
@@ -25,6 +26,9 @@ CALLS = r"`[a-z_]\w*\(\)`(?:(?:, | and |, and )`[a-z_]\w*\(\)`)*"
 OTHER_FILES = re.compile(r"tests/\w+\.list$|tests/model/model_\w+$|include/pawl/pawl\.cdef$|/\w+_x(?:\.c)?$")
 # functions of CMake, and examples of names
 OTHERS = {"add_subdirectory", "grant"}
+
+# calls that return no error
+NO_ERRORS = {"pawl_config_init", "pawl_interrupt", "pawl_version"}
 
 # the first section of design.md
 WALK = "From push to completion"
@@ -189,6 +193,11 @@ def main():
             bad.append("Documentation/%s:%d: %s: the sources say %s" %
                        (doc, text.count("\n", 0, said.start()) + 1, said.group(),
                         ", ".join("%s = %g" % (w, number(w, values)) for w in wanted) or "nothing"))
+    public = set(re.findall(r"^PAWL_API [^;(]*?\b(pawl_\w+)\(", sources["include/pawl/engine.h"] +
+                            sources["include/pawl/device.h"], re.M)) - {"pawl_config_init_size"}
+    for doc, calls in (("errors.md", public - NO_ERRORS), ("progress.md", public)):
+        named = set(re.findall(r"\bpawl_\w+", read("Documentation/" + doc)))
+        bad += ["Documentation/%s: nothing about %s()" % (doc, c) for c in sorted(calls - named)]
     print("\n".join(bad))
     if bad:
         sys.exit(1)
