@@ -79,7 +79,7 @@ NUMBERS = [
     ("design.md", r"workers take part for (\d+) µs, the\s+next time for (\d+) µs and so on up to (6\.4) ms",
      "LEAVE_JUDGE_NS / 1000", "LEAVE_JUDGE_NS / 500", "LEAVE_JUDGE_NS * 2**LEAVE_TRIES / 1e6"),
     ("design.md", r"up to (\d+) bodies deep", "HELP_DEPTH"),
-    ("design.md", r"an \*\*rm\*\*, one of\s+(\d+),", "RM_MAX"),
+    ("design.md", r"\*\*rm\*\*, one\s+of\s+(\d+),", "RM_MAX"),
     ("design.md", r"at least (\d+) readers\s+of this version", "RM_READS"),
     ("design.md", r"two magazines of up to (\d+) objects", "POOL_MAG"),
     ("design.md", r"and (\d+) KiB, or (\d+) magazines", "SLAB_MAX / 1024", "STEP_MAGS"),
