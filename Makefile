@@ -161,7 +161,10 @@ warn-$(CONFIG_SANITIZE_THREAD) += $(if $(cc-clang),,-Wno-tsan)
 # gcc's own fork() forgets what the handlers of forks executed
 sanitize-$(CONFIG_COVERAGE) += --coverage -fno-builtin-fork
 
-base-cflags = -std=gnu11 -D_GNU_SOURCE= -g $(opt-y) $(if $(filter x86_64%,$(cc-machine)),-mcx16) \
+# ck's headers take their atomics from there, so that the sanitizer sees them
+ck-$(CONFIG_SANITIZE_THREAD) := -I$(srctree)/include/ck
+
+base-cflags = $(ck-y) -std=gnu11 -D_GNU_SOURCE= -g $(opt-y) $(if $(filter x86_64%,$(cc-machine)),-mcx16) \
 	$(warn-y) $(sanitize-y) -pthread \
 	$(addprefix -I,$(sort include $(srctree)/include) $(srctree)) \
 	-include $(KCONFIG_AUTOHEADER) $(CPPFLAGS) $(CFLAGS)

@@ -47,7 +47,7 @@
 enum { BULK_FREE, BULK_EMPTY, BULK_FILLED, BULK_PUSHING, BULK_MASK = 3 };
 
 struct mx_bulk {
-	struct mx_bulk *next;	/* I: list of the process */
+	ck_stack_entry_t link;	/* I: list of the process */
 	u64 state;		/* A: engine | BULK_* */
 	u32 n;			/* functions */
 	struct pawl_mx_engine *worker;	/* the engine whose worker the thread is, or NULL */
@@ -58,7 +58,8 @@ struct mx_bulk {
 	u16 hash[BULK_HASH];	/* position in var + 1 */
 };
 
-static struct mx_bulk *bulks;		/* A: all */
+static ck_stack_t bulks;		/* all */
+CK_STACK_CONTAINER(struct mx_bulk, link, bulk_of)
 static __thread struct mx_bulk *mine;
 __thread bool mx_bulk_used;
 static __thread int size;
@@ -178,10 +179,12 @@ int mx_bulk_lost(void)
 /* Push everything that threads gathered for e, except for its running workers. */
 static void engine_flush(struct pawl_mx_engine *e)
 {
-	struct mx_bulk *b = load_acquire(&bulks);	/* COMPAT-B2 <-> COMPAT-B1 */
+	ck_stack_entry_t *i = load_acquire(&bulks.head);	/* COMPAT-B2 <-> COMPAT-B1 */
 
 	mx_bulk_flush();
-	for (; b; b = b->next) {
+	for (; i; i = i->next) {
+		struct mx_bulk *b = bulk_of(i);
+
 		/* COMPAT-B2 <-> COMPAT-B1 */
 		if (bulk_engine(load_acquire(&b->state)) == e && b->worker != e && bulk_take(b, e))
 			(void)!bulk_push(b, e);
@@ -303,26 +306,26 @@ static void key_make(void)
 
 static struct mx_bulk *bulk_new(void)
 {
+	ck_stack_entry_t *i;
 	struct mx_bulk *b;
 	u64 st;
 
 	pthread_once(&once, key_make);
 	if (!have_key)
 		return NULL;
-	for (b = load_acquire(&bulks); b; b = b->next) {	/* COMPAT-B2 <-> COMPAT-B1 */
+	for (i = load_acquire(&bulks.head); i; i = i->next) {	/* COMPAT-B2 <-> COMPAT-B1 */
+		b = bulk_of(i);
 		st = BULK_FREE;
 		/* COMPAT-B2 <-> COMPAT-B1 */
 		if (cas_acq_rel_acquire(&b->state, &st, BULK_EMPTY))
 			break;
 	}
-	if (!b) {
+	if (!i) {
 		b = calloc(1, sizeof(*b));
 		if (!b)
 			return NULL;
 		b->state = BULK_EMPTY;
-		b->next = load_relaxed(&bulks);
-		while (!cas_release_relaxed(&bulks, &b->next, b))	/* COMPAT-B1 <-> COMPAT-B2 */
-			;
+		ck_stack_push_upmc(&bulks, &b->link);	/* COMPAT-B1 <-> COMPAT-B2 */
 	}
 	b->n = 0;
 	b->worker = works_for;
@@ -341,10 +344,12 @@ void mx_bulk_worker(struct pawl_mx_engine *e)
 
 void mx_bulk_fork_child(void)
 {
-	struct mx_bulk *b;
+	ck_stack_entry_t *i;
 
 	/* Other threads and their bulks belong to the parent. */
-	for (b = bulks; b; b = b->next) {
+	CK_STACK_FOREACH(&bulks, i) {
+		struct mx_bulk *b = bulk_of(i);
+
 		b->n = 0;
 		b->nvars = 0;
 		memset(b->hash, 0, sizeof(b->hash));

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <compat/engine.h>
 
-struct pawl_mx_engine *mx_engines;		/* A: all, newest first */
+ck_stack_t mx_engines;				/* all, newest first */
 static struct pawl_mx_engine *the_engine;	/* A: the process's */
 
 struct pawl_mx_hooks mx_hooks = {
@@ -106,11 +106,13 @@ int mx_engine_make(struct pawl_mx_engine *e, bool child)
 
 static struct pawl_mx_engine *engine_object(void)
 {
-	struct pawl_mx_engine *e = load_acquire(&mx_engines);	/* COMPAT-E2 <-> COMPAT-E1 */
+	ck_stack_entry_t *i = load_acquire(&mx_engines.head);	/* COMPAT-E2 <-> COMPAT-E1 */
+	struct pawl_mx_engine *e;
 	u32 unused;
 
 	/* One that was freed, or a new one: they stay, for those who hold a stale pointer. */
-	for (; e; e = e->next) {
+	for (; i; i = i->next) {
+		e = mx_engine_of(i);
 		unused = 0;
 		if (cas_acq_rel_acquire(&e->used, &unused, 1))
 			return e;
@@ -119,9 +121,7 @@ static struct pawl_mx_engine *engine_object(void)
 	if (!e)
 		return NULL;
 	e->used = 1;
-	e->next = load_relaxed(&mx_engines);
-	while (!cas_release_relaxed(&mx_engines, &e->next, e))
-		;
+	ck_stack_push_upmc(&mx_engines, &e->link);	/* COMPAT-E1 <-> COMPAT-E2 */
 	return e;
 }
 

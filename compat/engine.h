@@ -26,7 +26,8 @@ static inline struct pawl_engine *mx_pe(struct pawl_mx_engine *e)
 	return load_acquire(&e->pe);
 }
 
-extern struct pawl_mx_engine *mx_engines;
+extern ck_stack_t mx_engines;
+CK_STACK_CONTAINER(struct pawl_mx_engine, link, mx_engine_of)
 struct pawl_mx_engine *mx_engine_shared(void);
 int mx_engine_make(struct pawl_mx_engine *e, bool child);
 int mx_opr_make(struct pawl_mx_opr *o);

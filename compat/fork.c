@@ -150,11 +150,13 @@ static void poison_var(void *obj, void *arg)
 
 static void fork_child(void)
 {
-	struct pawl_mx_engine *e;
+	ck_stack_entry_t *i;
 	struct snap *s;
 
 	mx_bulk_fork_child();
-	for (e = mx_engines; e; e = e->next) {
+	CK_STACK_FOREACH(&mx_engines, i) {
+		struct pawl_mx_engine *e = mx_engine_of(i);
+
 		if (!e->pe)
 			continue;
 		pawl_engine_destroy(e->pe);	/* only drops the parent's engine */

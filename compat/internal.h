@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/types.h>
+#include <ck_stack.h>
 #include <pawl/engine.h>
 #include <pawl/mx_bridge.h>
 #include <base/atomic.h>
@@ -83,7 +84,7 @@ struct pawl_mx_opr {
 };
 
 struct pawl_mx_engine {
-	struct pawl_mx_engine *next;	/* I: all engines of the process */
+	ck_stack_entry_t link;	/* I: all engines of the process */
 	struct pawl_engine *pe;	/* A: NULL while the entry is free; F */
 	u32 kind;		/* I */
 	u32 shutdown;		/* A */

@@ -28,7 +28,7 @@
 #define PTR_MASK	((1ull << 48) - 1)
 
 struct chunk {
-	struct chunk *next;	/* I */
+	ck_stack_entry_t link;	/* I */
 	char *objs;		/* I */
 };
 
@@ -44,7 +44,8 @@ static const u32 node_at[MX_POOLS] = {
 };
 
 static u64 stacks[MX_POOLS];		/* A: lists: tag << 48 | pointer */
-static struct chunk *chunks[MX_POOLS];	/* A */
+static ck_stack_t chunks[MX_POOLS];
+CK_STACK_CONTAINER(struct chunk, link, chunk_of)
 
 struct cache {
 	void *head;
@@ -131,10 +132,7 @@ static struct mx_node *chunk_new(int pool)
 		((struct mx_node *)(void *)(nodes + (size_t)i * size))->next =
 			(u64)(uintptr_t)(nodes + (size_t)(i + 1) * size);
 	c->objs = objs;
-	c->next = load_relaxed(&chunks[pool]);
-	/* COMPAT-P3 <-> COMPAT-P4 */
-	while (!cas_release_relaxed(&chunks[pool], &c->next, c))
-		;
+	ck_stack_push_upmc(&chunks[pool], &c->link);	/* COMPAT-P3 <-> COMPAT-P4 */
 	return (struct mx_node *)(void *)nodes;
 }
 
@@ -193,10 +191,10 @@ void mx_pool_put(int pool, void *obj)
 
 void mx_pool_each(int pool, void (*fn)(void *obj, void *arg), void *arg)
 {
-	struct chunk *c = load_acquire(&chunks[pool]);	/* COMPAT-P4 <-> COMPAT-P3 */
+	ck_stack_entry_t *c = load_acquire(&chunks[pool].head);	/* COMPAT-P4 <-> COMPAT-P3 */
 	u32 i;
 
 	for (; c; c = c->next)
 		for (i = 0; i < MX_CHUNK; i++)
-			fn(c->objs + (size_t)i * sizes[pool], arg);
+			fn(chunk_of(c)->objs + (size_t)i * sizes[pool], arg);
 }

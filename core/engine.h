@@ -100,7 +100,7 @@ struct pawl_engine {
 	struct arena *arena;	/* I */
 	u64 trace_base;		/* A: ns */
 	u64 trace_order;	/* A: pushes traced */
-	struct trace_buf *trace_bufs;	/* A */
+	ck_stack_t trace_bufs;
 	struct slot_entry *slots;	/* I: one per slot */
 	u64 *live;		/* A: a bit per slot: a thread has the slot */
 	struct op_group *root;	/* I: the group {0} */

@@ -37,7 +37,7 @@ struct tls_entry {
 	struct thread *t;	/* O */
 	u64 state;		/* A: engine id << 3 | ENTRY_* */
 	u64 free_next;		/* A: next in the list of the process */
-	struct tls_entry *all_next;	/* I: every entry, for who looks for leaks */
+	ck_stack_entry_t all;	/* I: every entry, so that a search for leaks finds it */
 };
 
 static u64 entry_state(u64 id, u64 st)
@@ -62,7 +62,7 @@ u32 pawl_fork_gen;
  * changes in 64 bits, so a thread that was stopped for any time cannot find an old head.
  */
 static struct pair free_entries;
-static struct tls_entry *all_entries;
+static ck_stack_t all_entries;	/* never read */
 
 static inline u64 entries_next_tag(const struct pair *head)
 {
@@ -96,12 +96,8 @@ static struct tls_entry *entry_new(void)
 			return en;
 	}
 	en = calloc(1, sizeof(*en));
-	if (en) {
-		en->all_next = load_relaxed(&all_entries);
-		/* Nobody in here reads the list. */
-		while (!cas_release_relaxed(&all_entries, &en->all_next, en))
-			;
-	}
+	if (en)
+		ck_stack_push_upmc(&all_entries, &en->all);
 	return en;
 }
 

@@ -46,9 +46,11 @@ struct trace_buf {
 	u64 pos;		/* events so far */
 	u32 size;		/* I: a power of two */
 	u32 slot;		/* I */
-	struct trace_buf *next;	/* I: list of the engine */
+	ck_stack_entry_t link;	/* I: list of the engine */
 	struct trace_rec rec[];
 };
+
+CK_STACK_CONTAINER(struct trace_buf, link, buf_of)
 
 /* Call it in a read section. */
 static struct trace_buf *trace_buf_get(struct thread *t)
@@ -68,10 +70,8 @@ static struct trace_buf *trace_buf_get(struct thread *t)
 	b->size = (u32)size;
 	b->slot = t->slot;
 	store_relaxed(&t->trace, b);
-	/* Relaxed: the list is read only after a grace period. */
-	b->next = load_relaxed(&e->trace_bufs);
-	while (!cas_relaxed(&e->trace_bufs, &b->next, b))
-		;
+	/* The list is read only after a grace period. */
+	ck_stack_push_upmc(&e->trace_bufs, &b->link);
 	return b;
 }
 
@@ -124,19 +124,26 @@ static int rings_take(struct pawl_engine *e, bool *gone)
 	return 0;
 }
 
+static void bufs_free(ck_stack_entry_t *b)
+{
+	ck_stack_entry_t *next;
+
+	for (; b; b = next) {
+		next = b->next;
+		free(buf_of(b));
+	}
+}
+
 /* Free the rings of the last trace. */
 static void rings_drop(struct pawl_engine *e, bool gone)
 {
-	struct trace_buf *b = load_relaxed(&e->trace_bufs), *next;
+	ck_stack_entry_t *b = ck_stack_batch_pop_upmc(&e->trace_bufs);
 	u32 i, n = load_relaxed(&e->used_slots);
 
-	store_relaxed(&e->trace_bufs, NULL);
 	for (i = 0; i < n; i++)
 		store_relaxed(&thread_of(e, i)->trace, NULL);
-	for (; b && gone; b = next) {
-		next = b->next;
-		free(b);
-	}
+	if (gone)
+		bufs_free(b);
 }
 
 int pawl_trace_start(struct pawl_engine *e, unsigned int n)
@@ -326,20 +333,21 @@ out:
 /* Collect the events of all rings; -ENOMEM. */
 static int rings_read(struct pawl_engine *e, struct trace_ev **ev, size_t *n)
 {
-	struct trace_buf *b, *list = load_relaxed(&e->trace_bufs);
+	ck_stack_entry_t *i, *list = load_relaxed(&e->trace_bufs.head);
 	size_t cap = 0;
 
-	for (b = list; b; b = b->next)
-		cap += min_u(b->pos, (u64)b->size);
+	for (i = list; i; i = i->next)
+		cap += min_u(buf_of(i)->pos, (u64)buf_of(i)->size);
 	*n = 0;
 	*ev = calloc(cap + 1, sizeof(**ev));
 	if (!*ev)
 		return err(-ENOMEM, "trace_write: no memory for %zu events", cap);
-	for (b = list; b; b = b->next) {
-		u64 pos = b->pos, i = pos > b->size ? pos - b->size : 0;
+	for (i = list; i; i = i->next) {
+		struct trace_buf *b = buf_of(i);
+		u64 pos = b->pos, at = pos > b->size ? pos - b->size : 0;
 
-		for (; i < pos && *n < cap; i++)
-			(*ev)[(*n)++] = (struct trace_ev){ &b->rec[i & (b->size - 1)], b->slot };
+		for (; at < pos && *n < cap; at++)
+			(*ev)[(*n)++] = (struct trace_ev){ &b->rec[at & (b->size - 1)], b->slot };
 	}
 	return 0;
 }
@@ -385,10 +393,5 @@ PAWL_EXPORT(pawl_trace_write);
 
 void trace_exit(struct pawl_engine *e)
 {
-	struct trace_buf *b = e->trace_bufs, *next;
-
-	for (; b; b = next) {
-		next = b->next;
-		free(b);
-	}
+	bufs_free(ck_stack_batch_pop_npsc(&e->trace_bufs));
 }

@@ -30,6 +30,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <ck_stack.h>
 #include <base/thread.h>
 #include <device/device.h>
 
@@ -95,11 +96,11 @@ struct notice {
 	u32 fired;
 	void (*fn)(void *arg);
 	void *arg;
-	struct notice *next;
+	ck_stack_entry_t link;
 };
 
-/* A: notices whose call a lost device never made; kept reachable, and never read. */
-static struct notice *owed;
+/* Notices whose call a lost device never made; kept reachable, and never read. */
+static ck_stack_t owed;
 
 #define NOTICE_CLOSED	1u
 #define NOTICE_CALL	2u
@@ -140,9 +141,7 @@ static void notice_close(struct notice *n)
 		return;
 	}
 	/* A requested call may still come, or never: keep the memory. */
-	n->next = load_relaxed(&owed);
-	while (!cas_relaxed(&owed, &n->next, n))
-		;
+	ck_stack_push_upmc(&owed, &n->link);
 }
 
 int lane_init(struct lane *l, struct device *d, u32 id, u32 nlanes, void *stream, int priority,

@@ -26,6 +26,10 @@
 
 #include <base/atomic.h>
 #include <base/bug.h>
+#if defined(__has_include) && !__has_include(<ck_stack.h>)
+#error "concurrencykit's headers are missing: run make setup, or install libck-dev"
+#endif
+#include <ck_stack.h>
 
 #define POOL_MAG 64u		/* objects per magazine */
 
@@ -179,7 +183,7 @@ static inline void pool_put(struct pool *p, struct pool_cache *c, u32 idx)
  * of these calls may run concurrently.
  */
 struct rcu_defer {
-	struct rcu_defer *next;
+	ck_stack_entry_t link;
 	void (*fn)(struct rcu_defer *d);
 };
 void pool_rcu_lock(void);

@@ -47,7 +47,8 @@
  */
 #include <pool/pool.h>
 
-static u64 deferred;		/* A: struct rcu_defer *, the newest first */
+static ck_stack_t deferred;	/* the newest first */
+CK_STACK_CONTAINER(struct rcu_defer, link, defer_of)
 
 #ifdef PAWL_MODEL
 
@@ -306,19 +307,15 @@ static void grace_period(void)
  */
 void pool_rcu_defer(struct rcu_defer *d, void (*fn)(struct rcu_defer *))
 {
-	u64 old = load_relaxed(&deferred);
-
 	d->fn = fn;
-	do {
-		d->next = (struct rcu_defer *)(uintptr_t)old;
-		/* POOL-R1 <-> POOL-R2: the object, then the head of the list. */
-	} while (!cas_release_relaxed(&deferred, &old, (u64)(uintptr_t)d));
+	/* POOL-R1 <-> POOL-R2: the object, then the head of the list. */
+	ck_stack_push_upmc(&deferred, &d->link);
 }
 
 /* Reverse the list: the oldest first. */
-static struct rcu_defer *reversed(struct rcu_defer *d)
+static ck_stack_entry_t *reversed(ck_stack_entry_t *d)
 {
-	struct rcu_defer *list = NULL, *next;
+	ck_stack_entry_t *list = NULL, *next;
 
 	for (; d; d = next) {
 		next = d->next;
@@ -343,12 +340,12 @@ bool pool_rcu_wait(void)
  */
 bool pool_rcu_reclaim(void)
 {
-	struct rcu_defer *d, *next;
+	ck_stack_entry_t *d, *next;
 
 	if (!grace_works())
 		return false;
 	/* POOL-R2 <-> POOL-R1 */
-	d = (struct rcu_defer *)(uintptr_t)xchg_acquire(&deferred, (u64)0);
+	d = ck_stack_batch_pop_upmc(&deferred);
 	if (!d)
 		return true;
 	if (!BUSTED(NO_GRACE))
@@ -356,7 +353,7 @@ bool pool_rcu_reclaim(void)
 	for (d = reversed(d); d; d = next) {
 		/* The function frees d. */
 		next = d->next;
-		d->fn(d);
+		defer_of(d)->fn(defer_of(d));
 	}
 	return true;
 }

@@ -11,10 +11,10 @@
 # are: dpkg never hears of another architecture.
 set -eu
 
-packages='gcc libc6-dev make pkg-config python3 python3-kconfiglib liburcu-dev
+packages='gcc libc6-dev make pkg-config python3 python3-kconfiglib liburcu-dev libck-dev
 	libjansson-dev libopenblas-dev zlib1g-dev'
 if [ "${1:-check}" != run ]; then
-	packages="$packages libck-dev binutils abigail-tools python3-cffi libuv1-dev"
+	packages="$packages binutils abigail-tools python3-cffi libuv1-dev"
 	packages="$packages python3-pytest python3-numpy python3-pip python3-venv"
 	packages="$packages python3-setuptools python3-wheel"
 	packages="$packages g++ clang libclang-rt-14-dev cmake check scdoc spin perl util-linux"
@@ -27,7 +27,7 @@ if [ "${1:-check}" = cross ]; then
 	packages="$packages gcc-s390x-linux-gnu libc6-dev-s390x-cross qemu-user"
 fi
 machines='arm64 s390x'
-libraries='liburcu-dev liburcu8 check libsubunit-dev libsubunit0'
+libraries='libck-dev liburcu-dev liburcu8 check libsubunit-dev libsubunit0'
 
 if ! command -v dpkg-query >/dev/null; then
 	echo "setup: not a Debian system; needed is what Debian calls $packages"

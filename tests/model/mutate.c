@@ -62,7 +62,7 @@ static bool of_library(const struct model_site *s)
 	const char *f = short_file(s->file);
 
 	return !strncmp(f, "core/", 5) || !strncmp(f, "exec/", 5) || !strncmp(f, "pool/", 5) ||
-	       !strncmp(f, "device/", 7);
+	       !strncmp(f, "device/", 7) || !strncmp(f, "include/ck_", 11);
 }
 
 static int site_cmp(const void *x, const void *y)

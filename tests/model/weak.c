@@ -8,8 +8,10 @@
  * is a view: for each word, the number of the oldest store that it may still read.  A load
  * reads any store from there on, chosen by explore.c; with acquire it joins the message,
  * without it keeps the message for a later fence.  A read-modify-write reads the newest store
- * and adds the message of the store that it replaced (release sequences).  A seq_cst fence
- * joins a view that all of them share; a seq_cst access does so for its own word only.
+ * and adds the message of the store that it replaced (release sequences).  A fence with
+ * release is what stores behind it know, and one with acquire joins what earlier loads kept; a
+ * seq_cst fence does both, and joins a view that all of them share; a seq_cst access does so
+ * for its own word only.
  *
  * Stronger than C11: stores of one word are ordered as they are executed (so there is no load
  * buffering either); seq_cst accesses order a little more than the standard says; a word's
@@ -585,20 +587,23 @@ void weak_fence(struct model_site *s)
 
 	weak_settle();
 	if (weak_mutant && strong_order(s)) {
-		know_full(&t->now, t->acq.full);
+		if (strong_order(s) & MODEL_ACQUIRE)
+			know_full(&t->now, t->acq.full);
 		if (is_sc(strong_order(s))) {
 			know_full(&t->now, sc_view->full);
 			know_full(sc_view, t->now.full);
 		}
-		copy(t->rel.full, t->now.full, LOCS);
+		if (strong_order(s) & MODEL_RELEASE)
+			copy(t->rel.full, t->now.full, LOCS);
 	}
-	if (!s->order)
-		return;
-	know(&t->now, t->acq.clock, t->acq.view);
+	if (s->order & MODEL_ACQUIRE)
+		know(&t->now, t->acq.clock, t->acq.view);
 	if (is_sc(s->order)) {
 		join(t->now.view, sc_view->view, used());
 		join(sc_view->view, t->now.view, used());
 	}
+	if (!(s->order & MODEL_RELEASE))
+		return;
 	copy(t->rel.view, t->now.view, LOCS);
 	copy(t->rel.clock, t->now.clock, MAX_THREADS);
 	if (watch)
