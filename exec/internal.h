@@ -12,6 +12,7 @@
 #error "exec/internal.h is inside exec"
 #endif
 
+#include <ck_bitmap.h>
 #include <base/atomic.h>
 #include <base/bug.h>
 #include <base/err.h>
@@ -63,7 +64,7 @@ struct exec_group {
 	u32 attn __cacheline_aligned;
 	/* A, signed: threads that poll for work; may be too small for a moment. */
 	u32 spin __cacheline_aligned;
-	u64 *bits __cacheline_aligned;	/* A: slots that sleep, or are about to */
+	ck_bitmap_t *bits __cacheline_aligned;	/* slots that sleep, or are about to */
 	u32 id;			/* I: from 1; a thread that sleeps in no group uses 0 */
 	u32 late;		/* A: wakers that found only threads that are already waking */
 };

@@ -78,7 +78,9 @@ static u32 attn_sleepers(u32 attn)
 bool group_init(struct exec_group *g, u32 id, u32 max_threads)
 {
 	g->id = id;
-	g->bits = calloc((max_threads + 63) / 64, sizeof(u64));
+	g->bits = malloc(ck_bitmap_size(max_threads));
+	if (g->bits)
+		ck_bitmap_init(g->bits, max_threads, false);
 	return g->bits;
 }
 
@@ -119,30 +121,30 @@ void exec_unpark(struct exec *x, struct exec_thread *t)
  */
 static bool group_wake(struct exec *x, struct exec_group *g)
 {
-	u32 i, words = (x->max_threads + 63) / 64;
-	u32 *late = NULL;
+	ck_bitmap_iterator_t it;
+	u32 *late = NULL, slot;
 
 	if (!attn_sleepers(load_relaxed(&g->attn)))
 		return false;
-	for (i = 0; i < words; i++) {
-		/* EXEC-P8 <-> EXEC-P7: x->threads[] for each bit that is set. */
-		u64 b = load_acquire(&g->bits[i]);
+	ck_bitmap_iterator_init(&it, g->bits);
+	while (ck_bitmap_next(g->bits, &it, &slot)) {
+		/* EXEC-P8 <-> EXEC-P7: the park word. */
+		struct exec_thread *t = load_acquire(&x->threads[slot]);
+		u32 p;
 
-		for (; b; b &= b - 1) {
-			u32 slot = i * 64 + (u32)__builtin_ctzll(b);
-			struct exec_thread *t = load_relaxed(&x->threads[slot]);
-			u32 p = load_relaxed(&t->park);
-
-			if (p == PARKED + g->id && cas_relaxed(&t->park, &p, CLAIMED)) {
-				/* Relaxed: see spin_begin(). */
-				fetch_add_relaxed(&g->spin, 1);
-				if (!BUSTED(CLAIM_NO_WAKE))
-					park_wake(x, &t->park);
-				return true;
-			}
-			if (p == CLAIMED || p == NOTIFIED)
-				late = &t->park;
+		/* This thread has not seen the sleeper's count yet, so P2 will see the work. */
+		if (unlikely(!t))
+			continue;
+		p = load_relaxed(&t->park);
+		if (p == PARKED + g->id && cas_relaxed(&t->park, &p, CLAIMED)) {
+			/* Relaxed: see spin_begin(). */
+			fetch_add_relaxed(&g->spin, 1);
+			if (!BUSTED(CLAIM_NO_WAKE))
+				park_wake(x, &t->park);
+			return true;
 		}
+		if (p == CLAIMED || p == NOTIFIED)
+			late = &t->park;
 	}
 	if (g == &x->helpers && ready_wake(x))
 		return true;
@@ -352,16 +354,13 @@ static int park_sleep(struct exec *x, struct exec_thread *t, const struct idle *
 static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *how,
 		     struct exec_group *g, u32 *work)
 {
-	u64 bit = 1ull << (t->slot & 63);
-	u64 *bits = g ? &g->bits[t->slot >> 6] : NULL;
 	u32 parked = PARKED + (g ? g->id : 0);
 	int r = AGAIN;
 
 	lanes_unmark_empty(x, t);
 	store_relaxed(&t->park, parked);
 	if (g) {
-		/* EXEC-P7 <-> EXEC-P8: x->threads[] before the bit. */
-		fetch_or_release(bits, bit);
+		ck_bitmap_set(g->bits, t->slot);
 		/* EXEC-P9 <-> EXEC-P10: a thread that sees the count sees bit and park. */
 		fetch_add_release(&g->attn, 1);
 		if (t->spinning) {
@@ -404,7 +403,7 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 		spin_begin(g, t);
 	if (g) {
 		/* Relaxed: a waker that sees an old bit fails, because of the park word. */
-		fetch_and_relaxed(bits, ~bit);
+		ck_bitmap_reset(g->bits, t->slot);
 		fetch_add_relaxed(&g->attn, -1u);
 	}
 	return r;

@@ -498,7 +498,10 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	t->rested = false;
 	t->trims = load_relaxed(&x->trims);
 	t->nodes.seed = slot * 0x9e3779b97f4a7c15ull + 1;
-	/* EXEC-W9 <-> EXEC-W10: its counters, which its creator set to zero. */
+	/*
+	 * EXEC-W9 <-> EXEC-W10: its counters, which its creator set to zero.
+	 * EXEC-P7 <-> EXEC-P8: its park word.
+	 */
 	store_release(&x->threads[slot], t);
 	return 0;
 }
