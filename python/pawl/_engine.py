@@ -77,8 +77,8 @@ class _Fault:
         if skipped is None:
             exc = self.kind(f"op {self.name!r}: {self.text}", self.code, self.name)
         else:
-            exc = c.SkippedError(f"op {skipped!r} was skipped: op {self.name!r} failed: {self.text}",
-                                 self.code, skipped)
+            exc = c.SkippedError(f"op {skipped!r} was skipped: op {self.name!r} failed: "
+                                 f"{self.text}", self.code, skipped)
         exc.__cause__ = self.cause
         return exc
 
@@ -658,7 +658,8 @@ class Engine:
     name        prefix of the names of threads, at most 7 bytes
     max_ops, max_vars, max_threads, spin_ns: as in struct pawl_config
 
-    Leaving a `with` block waits for all ops, and raises the first error that nobody was told.
+    Leaving a `with` block waits for all ops, and raises the first error that no call has
+    reported.
     """
 
     _KINDS = {"per-device": c.PER_DEVICE, "pooled": c.POOLED, "naive": c.NAIVE}
@@ -727,8 +728,8 @@ class Engine:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self)
 
     def close(self, *, cancel=False):
-        """Wait for all ops, while only bodies may push, and end the threads.  With `cancel`, ops that have not started are
-        canceled.  Errors of ops are not raised: that is what wait() is for."""
+        """Wait for all ops, while only bodies may push, and end the threads.  With `cancel`, ops
+        that have not started are canceled.  Errors of ops are not raised: wait() does that."""
         h = self._h
         if h is None:
             return

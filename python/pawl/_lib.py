@@ -5,8 +5,8 @@ The declarations are those of pawl/engine.h as of this package's release.  A new
 accepts the shorter structs of an older one, so they need not be those of the installed library.
 
 Each call is bound twice.  `lib` releases the interpreter's lock (GIL) during the call: for
-calls that may block.  `held` keeps it: for calls that never wait for another thread.  A push takes less
-time than giving up the lock and getting it back.
+calls that may block.  `held` keeps it: for calls that never wait for another thread.  A push
+takes less time than giving up the lock and getting it back.
 """
 import ctypes
 import errno

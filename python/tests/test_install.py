@@ -24,7 +24,8 @@ def command(*args, **how):
 
 def test_pip_install(tmp_path):
     source = tmp_path / "python"        # pip writes into the folder that it builds
-    shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
+    unwanted = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
+    shutil.copytree(PACKAGE, source, ignore=unwanted)
     venv = tmp_path / "venv"
     command(sys.executable, "-m", "venv", "--system-site-packages", "--without-pip", str(venv))
     python = str(venv / "bin" / "python")
