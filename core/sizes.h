@@ -25,12 +25,14 @@
 
 /* And of those that came later. */
 #define LAUNCH_SIZE_0		16u
+#define QUEUE_STATS_SIZE_0	384u
 
 BUILD_BUG_ON(offsetof(struct pawl_config, drop) + sizeof(void *) != CONFIG_SIZE_0);
 BUILD_BUG_ON(offsetof(struct pawl_op, name) + sizeof(void *) != OP_SIZE_0);
 BUILD_BUG_ON(offsetof(struct pawl_stats, workers) + sizeof(int) != STATS_SIZE_0);
 BUILD_BUG_ON(offsetof(struct pawl_device_info, runtime) + sizeof(int) + 4 != DEVICE_INFO_SIZE_0);
 BUILD_BUG_ON(offsetof(struct pawl_launch, device) + 4 != LAUNCH_SIZE_0);
+BUILD_BUG_ON(offsetof(struct pawl_queue_stats, wait) + 320 != QUEUE_STATS_SIZE_0);
 BUILD_BUG_ON(sizeof(struct pawl_error) != 224);
 
 /*

@@ -176,6 +176,17 @@ struct exec_stats {
 	u32 workers;
 };
 void exec_stats(struct exec *x, struct exec_stats *s);
+
+struct exec_queue_stats {
+	const char *name;	/* as exec_queue_add() got it */
+	u32 number, workers;
+	u64 depth, pushed;
+	u64 wait_ns, wait[40];	/* estimates from samples: waits.h */
+};
+/* Each number was right at some time.  Progress: wait-free. */
+void exec_queue_stats(struct exec_queue *q, struct exec_queue_stats *s);
+/* The queues in the order of their creation; NULL: there are no more. */
+struct exec_queue *exec_queue_at(struct exec *x, u32 i);
 /* Monotonic time for deadlines, in ns. */
 u64 exec_now_ns(void);
 /* The rate of cycles().  The first call measures it, for 200 us. */

@@ -90,8 +90,10 @@ struct exec_queue {
 	 * until after its removal.  n[PQ_HIGH] is read at every take.
 	 */
 	u32 n[PQS] __cacheline_aligned;
-	u64 ticket;		/* A: of the next entry */
+	u64 ticket[PQS];	/* A: of the next entry */
 	struct prioq *pq[PQS];	/* I: above 0 and EXEC_FRONT; 0 when a ring is full; below 0 */
+
+	struct waits waits[PQS] __cacheline_aligned;
 
 	struct exec_group group;	/* its workers */
 

@@ -54,6 +54,20 @@
 #endif
 #define ORDER_SLOT	16u	/* an entry's order: ticket << 16 | slot of the pusher */
 
+/* Out of line: it runs once in many takes.  Progress: wait-free. */
+__noinline void wait_taken(struct waits *w, u64 sample, u64 upto)
+{
+	u64 spent = ((cycles() >> 2) - (sample >> WAIT_KEY_BITS)) & (UINT64_MAX >> WAIT_KEY_BITS);
+	u64 ns = spent * 4000 / exec_cycles_per_us();
+	u64 n = (upto - load_relaxed(&w->upto)) & RING_POS, *bucket = &w->bucket[wait_bucket(ns)];
+
+	store_relaxed(&w->upto, upto);
+	store_relaxed(&w->sum, load_relaxed(&w->sum) + n * ns);
+	store_relaxed(bucket, load_relaxed(bucket) + n);
+	/* EXEC-T1 <-> EXEC-T2: the taker of the next sample adds to these sums. */
+	store_release(&w->sample, 0);
+}
+
 /* NULL: no memory.  Progress: blocking (allocates), once per queue and slot. */
 static __cold struct exec_lane *lane_add(struct exec_queue *q, u32 slot)
 {
@@ -234,13 +248,19 @@ static inline bool lane_peek(struct exec_queue *q, struct exec_lane *l, struct r
 	return there;
 }
 
+static inline void pq_taken(struct exec_queue *q, u32 k, u32 work)
+{
+	fetch_add_relaxed(&q->n[k], -1u);
+	wait_end(&q->waits[k], work, load_relaxed(&q->ticket[k]));
+}
+
 static u32 pq_pop(struct exec_queue *q, struct exec_thread *t, u32 k)
 {
 	s64 prio;
 	u32 w = prioq_pop(q->pq[k], &t->nodes, &prio);
 
 	if (w)
-		fetch_add_relaxed(&q->n[k], -1u);
+		pq_taken(q, k, w);
 	return w;
 }
 
@@ -250,15 +270,17 @@ static u32 pq_pop_seen(struct exec_queue *q, struct exec_thread *t, u32 k, s64 p
 	u32 w = prioq_pop_this(q->pq[k], &t->nodes, prio, order);
 
 	if (w)
-		fetch_add_relaxed(&q->n[k], -1u);
+		pq_taken(q, k, w);
 	return w;
 }
 
 static void pq_push(struct exec_queue *q, struct exec_thread *t, u32 k, s64 prio, u32 work)
 {
 	/* Relaxed: a later push draws a later ticket. */
-	u64 order = fetch_add_relaxed(&q->ticket, 1) << ORDER_SLOT | t->slot;
+	u64 ticket = fetch_add_relaxed(&q->ticket[k], 1), order = ticket << ORDER_SLOT | t->slot;
 
+	if (wait_due(ticket))
+		wait_begin_shared(&q->waits[k], work);
 	/*
 	 * The count goes first, so that it never hides a queued entry.  A thread that
 	 * synchronizes with what this thread does later sees both; so the count needs no order.
@@ -690,6 +712,54 @@ static inline bool queue_unused(struct exec_queue *q)
 {
 	return lane_next(q, 0, 0) == q->x->words * 64 && !load_relaxed(&q->n[PQ_HIGH]) &&
 	       !load_relaxed(&q->n[PQ_ZERO]) && !load_relaxed(&q->n[PQ_LOW]);
+}
+
+static void waits_add(struct exec_queue_stats *s, const struct waits *w)
+{
+	u32 i;
+
+	s->wait_ns += load_relaxed(&w->sum);
+	for (i = 0; i < WAIT_BUCKETS; i++)
+		s->wait[i] += load_relaxed(&w->bucket[i]);
+}
+
+/* Progress: wait-free. */
+void exec_queue_stats(struct exec_queue *q, struct exec_queue_stats *s)
+{
+	u32 i, k;
+
+	BUILD_BUG_ON(ARRAY_SIZE(s->wait) != WAIT_BUCKETS);
+	memset(s, 0, sizeof(*s));
+	s->name = q->name;
+	s->number = q->group.id - 2;
+	s->workers = load_relaxed(&q->alive);
+	for (i = 0; i < q->x->max_threads; i++) {
+		/* EXEC-Q4 <-> EXEC-Q3 */
+		struct exec_lane *l = load_acquire(&q->lanes[i]);
+		u64 head, tail, hoard;
+
+		if (!l)
+			continue;
+		/* A taker may be ahead of the tail that its producer stores. */
+		head = ring_pos(load_relaxed(&l->ring.head));
+		tail = load_relaxed(&l->ring.tail);
+		hoard = load_relaxed(&l->hoard.word);
+		s->pushed += tail;
+		s->depth += (s64)((tail - head) << (64 - RING_POS_BITS)) > 0 ?
+			    (tail - head) & RING_POS : 0;
+		s->depth += hoard_empty(hoard) ? 0 : hoard_n(hoard) - hoard_next(hoard);
+		waits_add(s, &l->ring.waits);
+	}
+	for (k = 0; k < PQS; k++) {
+		s->pushed += load_relaxed(&q->ticket[k]);
+		s->depth += load_relaxed(&q->n[k]);
+		waits_add(s, &q->waits[k]);
+	}
+}
+
+struct exec_queue *exec_queue_at(struct exec *x, u32 i)
+{
+	return i < x->nqueues ? x->queues[i] : NULL;
 }
 
 /* exec_take() without its fast path. */

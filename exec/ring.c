@@ -264,5 +264,6 @@ u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u3
 	cas_relaxed(&h->word, &w, w & ~(u64)HOARD_SHUT);
 	/* EXEC-H7 <-> EXEC-R7: a thread that sees no claim sees the hoard open. */
 	cas_release_relaxed(&r->head, &new, ring_pos(new));
+	ring_waited(r, pos, n);
 	return n;
 }

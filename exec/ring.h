@@ -18,6 +18,7 @@
 
 #include <base/atomic.h>
 #include <base/bug.h>
+#include <exec/waits.h>
 
 #ifdef PAWL_MODEL
 #define RING_FIRST	1u	/* few, so that small scenarios wrap and grow */
@@ -61,6 +62,8 @@ struct ring {
 	u64 log2;		/* O */
 	/* O: by log2 - RING_FIRST, those made so far; all zero but for the one that arr names */
 	u32 *array[RING_LAST - RING_FIRST + 1];
+
+	struct waits waits __cacheline_aligned;	/* of what other threads took, or the producer */
 };
 
 /*
@@ -148,6 +151,8 @@ static inline void ring_put(struct ring *r, u32 work)
 {
 	u64 p = load_relaxed(&r->tail);
 
+	if (unlikely(wait_due(p)))
+		wait_begin(&r->waits, wait_pos_key(p));
 	/*
 	 * EXEC-R1 <-> EXEC-R2: the element, and everything that made it ready.  A reader that
 	 * finds it instead of an older element also finds that head has moved.  seq_cst for
@@ -219,13 +224,25 @@ static inline bool ring_peek(struct ring *r, struct ring_look *look)
 	}
 }
 
+/* n elements from pos on were taken: the sample, if one of them has it. */
+static inline void ring_waited(struct ring *r, u64 pos, u32 n)
+{
+	u64 at = pos + ((WAIT_FIRST - pos) & (WAIT_EVERY - 1));
+
+	if (unlikely(at - pos < n))
+		wait_end(&r->waits, wait_pos_key(at), (at + 1) & RING_POS);
+}
+
 /* Take the element that ring_peek() found.  False: head has moved.  Progress: wait-free. */
 static inline bool ring_take(struct ring *r, const struct ring_look *look)
 {
 	u64 old = look->head;
 
 	/* EXEC-R4 <-> EXEC-R3, EXEC-R7: the copy is made; the next taker sees this array. */
-	return cas_release_relaxed(&r->head, &old, (ring_pos(look->head) + 1) & RING_POS);
+	if (!cas_release_relaxed(&r->head, &old, (ring_pos(look->head) + 1) & RING_POS))
+		return false;
+	ring_waited(r, ring_pos(look->head), 1);
+	return true;
 }
 
 /*
@@ -245,6 +262,7 @@ static inline u32 ring_take_own(struct ring *r)
 		/* EXEC-R4 <-> EXEC-R3, EXEC-R7 */
 	} while (unlikely(!cas_release_relaxed(&r->head, &head, (head + 1) & RING_POS)));
 	store_relaxed(&r->own, load_relaxed(&r->own) + 1);
+	ring_waited(r, head, 1);
 	return work;
 }
 

@@ -650,6 +650,38 @@ PAWL_TAG_BEGIN
 PAWL_API int pawl_stats(struct pawl_engine *e, struct pawl_stats *out);
 PAWL_TAG_END
 /*
+ * The queue that ops of this device and property go to: how many ready ops it has, and how long
+ * they wait in it.  Only ops that were queued count: those that run at once, inside their push or
+ * on the thread that made them ready, do not (pawl_stats.inlined, handed).
+ *
+ * Waiting times are samples, so that an op pays nothing for them: of the ops that one thread
+ * makes ready for the queue, at most one in 128 carries the time, and while it waits none else.
+ * Its time counts for all that were pushed since the last one.  The time ends when a thread takes
+ * the op, alone or with up to 31 others that it runs next.
+ *
+ * Several devices or properties can share a queue: number and name are then the same.  Errors:
+ * -EINVAL (size, prop), -ENODEV.
+ * Progress: wait-free, linear in config.max_threads.
+ */
+#define PAWL_WAIT_BUCKETS 40
+struct pawl_queue_stats {
+	size_t size;
+	const char *name;		/* also in the names of its workers; as long as the engine */
+	unsigned int number;		/* counts from 0 in an engine */
+	unsigned int workers;		/* that exist */
+	uint64_t depth;			/* ready ops that no thread has taken */
+	uint64_t pushed, taken;
+	uint64_t waits;			/* how many waiting times were counted, */
+	uint64_t wait_ns;		/*   their sum, */
+	uint64_t wait[PAWL_WAIT_BUCKETS];	/* and how many are below 2^i ns, and not below
+						   2^(i - 1); the last: all that are longer */
+};
+
+PAWL_TAG_BEGIN
+PAWL_API int pawl_queue_stats(struct pawl_engine *e, struct pawl_device device, unsigned int prop,
+			      struct pawl_queue_stats *out);
+PAWL_TAG_END
+/*
  * Write the present state as text: the number of ops in flight, unfinished pushes, running
  * bodies, asynchronous ops that are not completed, waiting threads, and every var that is not
  * at rest, with its newest waiting reader.  It takes no lock and allocates nothing, so it can

@@ -138,6 +138,11 @@ void exec_stats(struct exec *x, struct exec_stats *s)
 	memset(s, 0, sizeof(*s));
 }
 
+void exec_queue_stats(struct exec_queue *q, struct exec_queue_stats *s)
+{
+	memset(s, 0, sizeof(*s));
+}
+
 bool exec_wanted(const struct exec_thread *t)
 {
 	return false;
