@@ -185,6 +185,8 @@ struct exec_queue_stats {
 };
 /* Each number was right at some time.  Progress: wait-free. */
 void exec_queue_stats(struct exec_queue *q, struct exec_queue_stats *s);
+/* config.name as the names of threads begin with it. */
+const char *exec_name(const struct exec *x);
 /* The queues in the order of their creation; NULL: there are no more. */
 struct exec_queue *exec_queue_at(struct exec *x, u32 i);
 /* Monotonic time for deadlines, in ns. */

@@ -757,6 +757,11 @@ void exec_queue_stats(struct exec_queue *q, struct exec_queue_stats *s)
 	}
 }
 
+const char *exec_name(const struct exec *x)
+{
+	return x->name;
+}
+
 struct exec_queue *exec_queue_at(struct exec *x, u32 i)
 {
 	return i < x->nqueues ? x->queues[i] : NULL;

@@ -682,6 +682,17 @@ PAWL_API int pawl_queue_stats(struct pawl_engine *e, struct pawl_device device, 
 			      struct pawl_queue_stats *out);
 PAWL_TAG_END
 /*
+ * Write all statistics of n engines and their queues as text for Prometheus (exposition format
+ * 0.0.4): counters and gauges of pawl_stats(), and for each queue its depth and a histogram of
+ * waiting times, in seconds.  Each sample has the labels engine (a number that does not repeat in
+ * a process) and name (config.name).  Returns the length of the text, without the 0 behind it,
+ * even if it is longer than the buffer; then the text is cut.  buf may be NULL if size is 0.
+ * Errors: -EINVAL, -E2BIG (more than INT_MAX bytes).
+ * Progress: wait-free, linear in n, in config.max_threads and in the number of queues.
+ */
+PAWL_API int pawl_prometheus(struct pawl_engine *const *engines, unsigned int n, char *buf,
+			     size_t size);
+/*
  * Write the present state as text: the number of ops in flight, unfinished pushes, running
  * bodies, asynchronous ops that are not completed, waiting threads, and every var that is not
  * at rest, with its newest waiting reader.  It takes no lock and allocates nothing, so it can

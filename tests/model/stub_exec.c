@@ -143,6 +143,16 @@ void exec_queue_stats(struct exec_queue *q, struct exec_queue_stats *s)
 	memset(s, 0, sizeof(*s));
 }
 
+const char *exec_name(const struct exec *x)
+{
+	return "model";
+}
+
+struct exec_queue *exec_queue_at(struct exec *x, u32 i)
+{
+	return i < x->nqueues ? &x->q[i] : NULL;
+}
+
 bool exec_wanted(const struct exec_thread *t)
 {
 	return false;

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * core/insight.c: pawl_prometheus() writes what a strict reader of the exposition format accepts.
+ */
+#include "util.h"
+#include <ctype.h>
+
+/* --- a strict reader --- */
+
+#define MOST 4096
+
+struct sample {
+	char name[64], labels[128], le[32];
+	double value;
+};
+
+static struct {
+	char family[64], type[16];
+	struct sample s[MOST];
+	int n, families;
+	char seen[64][64];
+} in;
+
+static const char *word(const char *p, char *to, size_t size, const char *extra)
+{
+	size_t n = 0;
+
+	while (isalnum((unsigned char)*p) || *p == '_' || (*p && strchr(extra, *p))) {
+		ck_assert_uint_lt(n, size - 1);
+		to[n++] = *p++;
+	}
+	to[n] = 0;
+	ck_assert_msg(n && !isdigit((unsigned char)to[0]), "no name at: %.40s", p);
+	return p;
+}
+
+static bool ends(const char *s, const char *with)
+{
+	size_t n = strlen(s), k = strlen(with);
+
+	return n >= k && !strcmp(s + n - k, with);
+}
+
+static void comment(const char *p)
+{
+	bool help = !strncmp(p, "# HELP ", 7);
+	char name[64];
+	int i;
+
+	ck_assert_msg(help || !strncmp(p, "# TYPE ", 7), "%.60s", p);
+	p = word(p + 7, name, sizeof(name), ":");
+	ck_assert_int_eq(*p++, ' ');
+	if (help) {
+		for (i = 0; i < in.families; i++)
+			ck_assert_str_ne(in.seen[i], name);
+		ck_assert_int_lt(in.families, 64);
+		strcpy(in.seen[in.families++], name);
+		strcpy(in.family, name);
+		in.type[0] = 0;
+		ck_assert(*p && *p != '\n');
+		return;
+	}
+	ck_assert_str_eq(name, in.family);
+	ck_assert_int_eq(in.type[0], 0);
+	p = word(p, in.type, sizeof(in.type), "");
+	ck_assert_int_eq(*p, '\n');
+	ck_assert(!strcmp(in.type, "counter") || !strcmp(in.type, "gauge") ||
+		  !strcmp(in.type, "histogram"));
+	if (!strcmp(in.type, "counter"))
+		ck_assert_msg(ends(name, "_total"), "counter %s", name);
+}
+
+static void sample(const char *p)
+{
+	struct sample *s = &in.s[in.n++];
+	char rest[64], label[64], value[64], *end;
+	size_t n;
+
+	ck_assert_int_lt(in.n, MOST);
+	memset(s, 0, sizeof(*s));
+	p = word(p, s->name, sizeof(s->name), ":");
+	ck_assert_msg(!strncmp(s->name, in.family, strlen(in.family)), "%s in %s", s->name, in.family);
+	strcpy(rest, s->name + strlen(in.family));
+	ck_assert_int_ne(in.type[0], 0);
+	if (!strcmp(in.type, "histogram"))
+		ck_assert(!strcmp(rest, "_bucket") || !strcmp(rest, "_sum") || !strcmp(rest, "_count"));
+	else
+		ck_assert_str_eq(rest, "");
+	ck_assert_int_eq(*p, '{');
+	do {
+		p = word(p + 1, label, sizeof(label), "");
+		ck_assert_int_eq(p[0], '=');
+		ck_assert_int_eq(p[1], '"');
+		p += 2;
+		for (n = 0; *p != '"'; p++) {
+			ck_assert(*p >= 0x20 && *p <= 0x7e && *p != '\\' && n < sizeof(value) - 1);
+			value[n++] = *p;
+		}
+		value[n] = 0;
+		p++;
+		if (!strcmp(label, "le")) {
+			strcpy(s->le, value);
+			continue;
+		}
+		ck_assert_uint_lt(strlen(s->labels) + strlen(label) + n + 3, sizeof(s->labels));
+		strcat(strcat(strcat(strcat(s->labels, label), "="), value), ",");
+	} while (*p == ',');
+	ck_assert_int_eq(p[0], '}');
+	ck_assert_int_eq(p[1], ' ');
+	ck_assert(isdigit((unsigned char)p[2]));
+	s->value = strtod(p + 2, &end);
+	ck_assert_msg(*end == '\n', "after the value: %.40s", end);
+}
+
+/* Buckets in order, none below the one before, the last as _count; no sample twice. */
+static void histograms(void)
+{
+	double last = -1, le = -1, now;
+	int i, k;
+
+	for (i = 0; i < in.n; i++) {
+		struct sample *s = &in.s[i];
+
+		for (k = 0; k < i; k++)
+			ck_assert(strcmp(in.s[k].name, s->name) || strcmp(in.s[k].labels, s->labels) ||
+				  strcmp(in.s[k].le, s->le));
+		if (ends(s->name, "_bucket")) {
+			now = strcmp(s->le, "+Inf") ? strtod(s->le, NULL) : 1e300;
+			ck_assert(now > le && s->value >= last);
+			le = now;
+			last = s->value;
+		} else if (ends(s->name, "_count")) {
+			ck_assert(le == 1e300 && last == s->value);
+			last = le = -1;
+		}
+	}
+}
+
+static void parse(const char *text)
+{
+	const char *p = text, *next;
+
+	memset(&in, 0, sizeof(in));
+	for (; *p; p = next + 1) {
+		next = strchr(p, '\n');
+		ck_assert_ptr_nonnull(next);
+		if (*p == '#')
+			comment(p);
+		else
+			sample(p);
+	}
+	histograms();
+}
+
+static double value(const char *name, const char *part)
+{
+	int i;
+
+	for (i = 0; i < in.n; i++)
+		if (!strcmp(in.s[i].name, name) && strstr(in.s[i].labels, part) && !in.s[i].le[0])
+			return in.s[i].value;
+	ck_abort_msg("no %s with %s", name, part);
+	return -1;
+}
+
+/* --- tests --- */
+
+static char text[1 << 16];
+
+static void scrape(struct pawl_engine *const *e, unsigned int n)
+{
+	int len = pawl_prometheus(e, n, text, sizeof(text));
+
+	ck_assert_int_gt(len, 0);
+	ck_assert_uint_lt((unsigned int)len, sizeof(text));
+	ck_assert_uint_eq(strlen(text), (unsigned int)len);
+	parse(text);
+}
+
+START_TEST(test_values)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	int i;
+
+	for (i = 0; i < 10; i++)
+		OK(push_write(e, nothing, NULL, var_new(e)));
+	OK(push_write(e, fail_io, NULL, var_new(e)));
+	scrape(&e, 1);
+	ck_assert(value("pawl_ops_pushed_total", "engine=") == 11);
+	ck_assert(value("pawl_ops_completed_total", "name=pawl") == 0);
+	ck_assert(value("pawl_ops_in_flight", "engine=") == 11);
+	ck_assert(value("pawl_queue_depth", "queue=c0,") == 11);
+	ck_assert(value("pawl_queue_depth", "queue=prio,") == 0);
+	ck_assert(value("pawl_workers", "engine=") == 0);
+	nap_us(2000);
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+	scrape(&e, 1);
+	ck_assert(value("pawl_ops_completed_total", "engine=") == 11);
+	ck_assert(value("pawl_ops_failed_total", "engine=") == 1);
+	ck_assert(value("pawl_queue_depth", "queue=c0,") == 0);
+	ck_assert(value("pawl_queue_pushed_total", "queue=c0,") == 11);
+	ck_assert(value("pawl_queue_wait_seconds_count", "queue=c0,") == 1);
+	ck_assert(value("pawl_queue_wait_seconds_sum", "queue=c0,") > 0.0015);
+	ck_assert(value("pawl_memory_bytes", "engine=") > 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Families are there once, and the labels tell the engines apart. */
+START_TEST(test_several_engines)
+{
+	struct pawl_config c = small(PAWL_POOLED, 1);
+	struct pawl_engine *e[3];
+
+	c.name = "q\"\\\n\t\xc3";
+	e[0] = engine(PAWL_PER_DEVICE, 0);
+	e[1] = engine_with(&c);
+	e[2] = engine(PAWL_NAIVE, 0);
+	OK(push_write(e[1], nothing, NULL, var_new(e[1])));
+	OK(pawl_wait_all(e[1], SOON_NS, NULL));
+	scrape(e, 3);
+	ck_assert(value("pawl_ops_pushed_total", "name=q_____,") >= 1);
+	ck_assert(value("pawl_queue_pushed_total", "name=q_____,queue=io,") == 0);
+	OK(pawl_engine_destroy(e[0]));
+	OK(pawl_engine_destroy(e[1]));
+	OK(pawl_engine_destroy(e[2]));
+}
+END_TEST
+
+/* As snprintf(): the length without a buffer, and no byte beyond one that is too short. */
+START_TEST(test_short_buffers)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	int all = pawl_prometheus(&e, 1, NULL, 0), n;
+	char whole[1 << 15], part[1 << 15];
+
+	ck_assert_int_gt(all, 0);
+	ck_assert_int_lt(all, (int)sizeof(whole));
+	ck_assert_int_eq(pawl_prometheus(&e, 1, whole, sizeof(whole)), all);
+	for (n = 1; n <= all + 1; n += n < all - 100 ? 37 : 1) {
+		memset(part, 'x', sizeof(part));
+		ck_assert_int_eq(pawl_prometheus(&e, 1, part, (size_t)n), all);
+		ck_assert_int_eq(part[n - 1], 0);
+		ck_assert_int_eq(part[n], 'x');
+		ck_assert(!memcmp(part, whole, (size_t)n - 1));
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_bad)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0), *none = NULL;
+
+	FAILS(pawl_prometheus(NULL, 1, text, sizeof(text)), -EINVAL, "prometheus", "NULL");
+	FAILS(pawl_prometheus(&e, 0, text, sizeof(text)), -EINVAL, "prometheus", "no engine");
+	FAILS(pawl_prometheus(&none, 1, text, sizeof(text)), -EINVAL, "engines[0]");
+	FAILS(pawl_prometheus(&e, 1, NULL, 5), -EINVAL, "buf");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static void *pusher(void *arg)
+{
+	pawl_var_t v = var_new(arg);
+	int i;
+
+	for (i = 0; i < TIMES(20000); i++)
+		MUST(!push_write(arg, nothing, NULL, v));
+	return NULL;
+}
+
+START_TEST(test_while_it_moves)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	double pushed = 0, waits = 0;
+	pthread_t t = spawn(pusher, e);
+
+	do {
+		scrape(&e, 1);
+		ck_assert(value("pawl_ops_pushed_total", "engine=") >= pushed);
+		ck_assert(value("pawl_queue_wait_seconds_count", "queue=c0,") >= waits);
+		pushed = value("pawl_ops_pushed_total", "engine=");
+		waits = value("pawl_queue_wait_seconds_count", "queue=c0,");
+		ck_assert(value("pawl_ops_completed_total", "engine=") <= pushed);
+	} while (stats(e).completed < (uint64_t)TIMES(20000));
+	join(t);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+SUITE("prometheus", test_values, test_several_engines, test_short_buffers, test_bad, test_while_it_moves)
