@@ -3,37 +3,82 @@
  * Dump: prints the ops in flight and their dependencies, even if threads are stuck.
  *
  * It reads every word with relaxed loads and changes nothing; each printed word was correct
- * at some time.  It neither allocates nor locks, so a watchdog may call it.  Progress: bounded
- * by the number of carved objects, and by the file's system calls.
+ * at some time.  A signal handler may call it, on any thread and inside any call: it uses
+ * nothing of the C library but write(), needs no slot, and leaves errno and the thread's error
+ * text as they are.  Progress: bounded by the number of carved objects, and by the file's system
+ * calls.
  */
-#include <stdio.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <unistd.h>
 #include <core/readmostly.h>
 #include <core/wait.h>
 
+#define TEXT_MAX 256u	/* bytes; what is longer is cut */
+
+struct line {
+	u32 n;
+	char text[TEXT_MAX];
+};
+
+static void line_string(struct line *l, const char *s)
+{
+	while (*s && l->n < TEXT_MAX - 1)
+		l->text[l->n++] = *s++;
+}
+
+static void line_number(struct line *l, u64 v)
+{
+	char digit[20];
+	u32 n = 0;
+
+	do
+		digit[n++] = (char)('0' + v % 10);
+	while (v /= 10);
+	while (n && l->n < TEXT_MAX - 1)
+		l->text[l->n++] = digit[--n];
+}
+
 static int out(int fd, const char *fmt, ...) __printf(2, 3);
 
+/* As dprintf(), with the formats %s, %u and %llu. */
 static int out(int fd, const char *fmt, ...)
 {
-	char line[256];
+	struct line l = { .n = 0 };
+	int saved = errno, rc = 0;
+	u32 done = 0;
 	va_list ap;
-	ssize_t done = 0, n;
-	int len;
+	ssize_t n;
 
 	va_start(ap, fmt);
-	len = vsnprintf(line, sizeof(line), fmt, ap);
-	va_end(ap);
-	if (len >= (int)sizeof(line))
-		len = sizeof(line) - 1;
-	while (done < len) {
-		n = write(fd, line + done, (size_t)(len - done));
-		if (n < 0 && errno != EINTR)
-			return err(-errno, "dump: write failed");
-		if (n > 0)
-			done += n;
+	for (; *fmt; fmt++) {
+		if (*fmt != '%') {
+			if (l.n < TEXT_MAX)
+				l.text[l.n++] = *fmt;
+			continue;
+		}
+		fmt++;
+		if (*fmt == 's') {
+			line_string(&l, va_arg(ap, const char *));
+		} else if (*fmt == 'u') {
+			line_number(&l, va_arg(ap, unsigned int));
+		} else {
+			fmt += 2;
+			line_number(&l, va_arg(ap, unsigned long long));
+		}
 	}
-	return 0;
+	va_end(ap);
+	if (l.n >= TEXT_MAX - 1)
+		l.text[l.n - 1] = '\n';
+	while (done < l.n && !rc) {
+		n = write(fd, l.text + done, l.n - done);
+		if (n > 0)
+			done += (u32)n;
+		else if (!n || errno != EINTR)
+			rc = n ? -errno : -EIO;
+	}
+	errno = saved;
+	return rc;
 }
 
 /* The op may complete, and its memory hold another op, before its name is read. */
@@ -52,7 +97,8 @@ int pawl_dump(struct pawl_engine *e, int fd)
 	rc = out(fd, "pawl engine %llu: %llu ops in flight, %u thread slots\n",
 		 (unsigned long long)e->id, (unsigned long long)ops_in_flight(e), n);
 	if (!rc && exec_worker_error(e->x))
-		rc = out(fd, "workers could not be started: error %d\n", exec_worker_error(e->x));
+		rc = out(fd, "workers could not be started: error %u\n",
+			 (u32)-exec_worker_error(e->x));
 	for (i = 0; i < n && !rc; i++) {
 		struct thread *t = thread_of(e, i);
 		u64 st = load_relaxed(&t->d.status);
@@ -84,7 +130,8 @@ int pawl_dump(struct pawl_engine *e, int fd)
 
 		if (!(gen & 1))
 			continue;
-		w = word_snapshot(v);
+		/* In two halves, which a snapshot would read again until they belong together. */
+		w = (struct pair){ load_relaxed(&v->word.tag), load_relaxed(&v->word.val) };
 		cur = block_of(e, word_cur(w.val));
 		s = load_relaxed(&cur->state);
 		version = load_relaxed(&var_side_of(e, i)->version);

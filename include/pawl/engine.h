@@ -696,8 +696,10 @@ PAWL_API int pawl_prometheus(struct pawl_engine *const *engines, unsigned int n,
  * Write the present state as text: the number of ops in flight, unfinished pushes, running
  * bodies, asynchronous ops that are not completed, waiting threads, and every var that is not
  * at rest, with its newest waiting reader.  It takes no lock and allocates nothing, so it can
- * be called while anything hangs.  Errors: the errno of write(2).
- * Progress: blocking only in write(2).
+ * be called while anything hangs, and in a signal handler, also in one for SIGSEGV: it is
+ * async-signal-safe, and leaves errno and pawl_error_text() as they are.  Errors: the errno of
+ * write(2); -EIO.
+ * Progress: bounded by the number of vars, ops and threads so far; blocking only in write(2).
  */
 PAWL_API int pawl_dump(struct pawl_engine *e, int fd);
 

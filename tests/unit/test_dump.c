@@ -3,6 +3,7 @@
  * core/dump.c: pawl_dump() prints what is in flight, also while ops are stuck and under load.
  */
 #include "util.h"
+#include "child.h"
 #include <fcntl.h>
 
 static char *dump(struct pawl_engine *e)
@@ -130,8 +131,12 @@ START_TEST(test_bad_fd)
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	int fd = open("/dev/null", O_RDONLY);
 
-	FAILS(pawl_dump(e, -1), -EBADF, "dump");
-	FAILS(pawl_dump(e, fd), -EBADF, "dump");
+	/* No text: it may be called in a signal handler, whose thread is about to read one. */
+	FAILS(pawl_engine_create(NULL, NULL), -EINVAL, "out");
+	errno = ENOTTY;
+	FAILS(pawl_dump(e, -1), -EBADF, "out");
+	FAILS(pawl_dump(e, fd), -EBADF, "out");
+	ck_assert_int_eq(errno, ENOTTY);
 	close(fd);
 	OK(pawl_engine_destroy(e));
 }
@@ -186,4 +191,138 @@ START_TEST(test_while_it_moves)
 }
 END_TEST
 
-SUITE("dump", test_idle, test_stuck, test_lists_ops, test_waiter_is_named, test_bad_fd, test_while_it_moves)
+/* --- signal handlers --- */
+
+static struct pawl_engine *handler_engine;
+static int handler_fd;
+static u32 handled, handler_failed;	/* A */
+
+static void dump_handler(int sig)
+{
+	if (pawl_dump(handler_engine, handler_fd))
+		store_relaxed(&handler_failed, 1);
+	fetch_add_relaxed(&handled, 1);
+}
+
+static void handler_set(int sig, void (*fn)(int))
+{
+	struct sigaction sa = { .sa_handler = fn, .sa_flags = SA_RESTART };
+
+	sigemptyset(&sa.sa_mask);
+	MUST(!sigaction(sig, &sa, NULL));
+}
+
+/* The handler interrupts threads inside pushes, deletes, waits and bodies. */
+#define HANDLER_PUSHERS 3
+
+START_TEST(test_in_a_signal_handler)
+{
+	struct busy b = { .e = engine(PAWL_PER_DEVICE, 1) };
+	pthread_t t[HANDLER_PUSHERS];
+	u32 i, sent = 0;
+
+	for (i = 0; i < 6; i++)
+		b.v[i] = var_new(b.e);
+	handler_engine = b.e;
+	handler_fd = open("/dev/null", O_WRONLY);
+	store_relaxed(&handled, 0);
+	handler_set(SIGUSR1, dump_handler);
+	for (i = 0; i < HANDLER_PUSHERS; i++)
+		t[i] = spawn(busy_pusher, &b);
+	for (; sent < TIMES(3000); sent++) {
+		ck_assert(!pthread_kill(t[sent % HANDLER_PUSHERS], SIGUSR1));
+		/* Signals that are not handled yet become one. */
+		if (sent % 4 == 3)
+			nap_us(100);
+	}
+	store_release(&b.stop, 1);
+	for (i = 0; i < HANDLER_PUSHERS; i++)
+		join(t[i]);
+	ck_assert_uint_ge(load_relaxed(&handled), 1);
+	ck_assert_uint_eq(load_relaxed(&handler_failed), 0);
+	handler_set(SIGUSR1, SIG_DFL);
+	pawl_wait_all(b.e, SOON_NS, NULL);
+	close(handler_fd);
+	OK(pawl_engine_destroy(b.e));
+}
+END_TEST
+
+static void crash_handler(int sig)
+{
+	_exit(pawl_dump(handler_engine, handler_fd) ? 1 : 42);
+}
+
+static int crash(struct pawl_run *run, void *page)
+{
+	return *(volatile char *)page;
+}
+
+/* A body touches a page that may not be read; the handler's last act is the dump. */
+START_TEST(test_in_a_crash)
+{
+	void *page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct pawl_config c = small(PAWL_PER_DEVICE, SANITIZED ? 0 : 1);
+	static char text[1 << 16];
+	size_t n = 0;
+	int fd[2], status;
+	ssize_t got;
+	pid_t pid;
+
+	MUST(page != MAP_FAILED && !pipe(fd));
+	pid = child_fork();
+	if (!pid) {
+		struct pawl_engine *e;
+		struct pawl_op op = PAWL_OP_INIT;
+		pawl_var_t v;
+
+		MUST(!pawl_engine_create(&c, &e) && !pawl_var_create(e, &v));
+		handler_engine = e;
+		handler_fd = fd[1];
+		handler_set(SIGSEGV, crash_handler);
+		op.fn = crash;
+		op.arg = page;
+		op.writes = &v;
+		op.nwrites = 1;
+		op.name = "the-crash";
+		MUST(!pawl_push(e, &op));
+		pawl_wait_all(e, SOON_NS, NULL);
+		_exit(3);
+	}
+	close(fd[1]);
+	while ((got = read(fd[0], text + n, sizeof(text) - 1 - n)) > 0)
+		n += (size_t)got;
+	close(fd[0]);
+	MUST(waitpid(pid, &status, 0) == pid);
+	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 42, "status %#x", status);
+	has(text, "1 ops in flight");
+	has(text, "runs op");
+	has(text, "the-crash");
+	has(text, "write pending");
+	munmap(page, 4096);
+}
+END_TEST
+
+/* A name that is longer than a line is cut, and the dump goes on. */
+START_TEST(test_long_name)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	static char name[1000];
+	struct pawl_op op;
+	struct gate g;
+
+	memset(name, 'n', sizeof(name) - 1);
+	gate_write(e, &g, v);
+	op = op_read(nothing, NULL, &v);
+	op.name = name;
+	OK(pawl_push(e, &op));
+	has(dump(e), "nnnnnnnn\n");
+	has(dump(e), "vars idle\n");
+	gate_open(&g);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+SUITE("dump", test_idle, test_stuck, test_lists_ops, test_waiter_is_named, test_bad_fd, test_while_it_moves,
+      test_in_a_signal_handler, test_in_a_crash, test_long_name)
