@@ -31,6 +31,7 @@
 #include <core/retire.h>
 #include <core/trace.h>
 #include <core/wait.h>
+#include <core/watch.h>
 #include <core/sizes.h>
 
 static u64 engine_ids;
@@ -318,6 +319,7 @@ static void engine_free(struct pawl_engine *e)
 	if (e->arena)
 		arena_destroy(e->arena);
 	trace_exit(e);
+	watch_exit(e);
 	if (e->threads)
 		munmap(e->threads, threads_bytes(e));
 	free(e->routes);

@@ -108,6 +108,7 @@ struct pawl_engine {
 	struct gone gone;	/* A */
 	struct rec_engine *record;	/* A: its part of the recording, or NULL */
 	struct pawl_engine *next;	/* record.c: list of the process */
+	struct watch *watch;	/* A: watch.c; NULL until the first call */
 };
 
 /* Zeroed memory on its own cache lines.  Returns NULL without memory. */

@@ -48,6 +48,7 @@ struct thread {
 	u32 running;		/* S: op of the innermost body on its stack, for dumps */
 	u32 waits_group;	/* A: 1 + the group that it waits for, or 0 */
 	u32 waits_interrupt;	/* A: it waits, and may be interrupted */
+	u32 user;		/* S: threads that had the slot so far */
 	u64 waits_flight;	/* A: 1 + number of ops in flight that it waits for, or 0 */
 
 	struct pool_cache cache[POOLS] __cacheline_aligned;

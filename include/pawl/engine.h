@@ -702,6 +702,43 @@ PAWL_API int pawl_prometheus(struct pawl_engine *const *engines, unsigned int n,
  * Progress: bounded by the number of vars, ops and threads so far; blocking only in write(2).
  */
 PAWL_API int pawl_dump(struct pawl_engine *e, int fd);
+/*
+ * A watchdog: fn(arg, s) is called for everything that has not moved for threshold_ns or longer:
+ * a body that runs, an asynchronous op that is not completed, and a queue that has ready ops and
+ * from which no thread took one.
+ *
+ * A host calls it again and again, on a thread of its own choice, and fn is called on that thread,
+ * inside the call.  The engine has no thread for this, since hosts have timers, and so that no op
+ * pays for a clock: a call compares what it finds with what the last call found.  So a time
+ * counts from the first call that found it, and two calls are the least that report something.
+ * The next op in the same place is never taken for the same.  A body that waits, and runs other
+ * ops meanwhile, counts from the end of the last of these.
+ *
+ * fn may call the engine, but not pawl_watch() (-EBUSY); NULL: only count.  Returns how many
+ * things were reported.  Errors: -EINVAL (threshold_ns), -EBUSY (a thread at a time), -ENOMEM
+ * (the first call allocates).
+ * Progress: bounded by the number of ops, threads and queues so far, and by fn.
+ */
+enum pawl_stalled_what {
+	PAWL_STALLED_BODY = 0,
+	PAWL_STALLED_ASYNC = 1,
+	PAWL_STALLED_QUEUE = 2,
+};
+
+struct pawl_stalled {
+	size_t size;			/* of the library's struct: newer ones are longer */
+	int what;			/* enum pawl_stalled_what */
+	unsigned int thread;		/* slot of the thread that runs the body, or that pushed
+					   the asynchronous op */
+	const char *name;		/* op.name, or NULL; of a queue: pawl_queue_stats.name */
+	uint64_t ns;			/* for how long, at least */
+	pawl_var_t var;			/* the var of the op with the most ops behind it; {0} if
+					   it has none, and for a queue */
+	uint64_t behind;		/* ops that wait for that var, up to 1000; ops in the queue */
+};
+
+typedef void (*pawl_watch_fn)(void *arg, const struct pawl_stalled *s);
+PAWL_API int pawl_watch(struct pawl_engine *e, int64_t threshold_ns, pawl_watch_fn fn, void *arg);
 
 /*
  * Trace: keep the last n events of each thread (push, start, end, dependency), and write them

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Watch: which bodies have run for long, which asynchronous ops are not completed for long, and
+ * from which queues nothing was taken for long, although they have ready ops.
+ *
+ * A host calls it again and again.  An op stores no time: each call compares what it finds with
+ * what the last call found, and remembers since when it has not changed.  So an op pays
+ * nothing, and a time counts from the first call that found its state.
+ *
+ * What must not be mistaken for the same: the next op in the same object.  For a body, the
+ * thread has completed nothing since, is the same thread, and the op's token has not changed,
+ * which an asynchronous run does; for an asynchronous op, its token has a generation.  That
+ * is checked again after everything about the op was read, and only then it is reported.  While
+ * an op holds its vars, what is behind it can only grow.
+ *
+ * Progress: bounded by the number of threads, ops and queues so far, and by the callback;
+ * allocates at the first call.  Only loads of what others write: nobody is stopped.
+ */
+#include <sys/mman.h>
+#include <core/readmostly.h>
+#include <core/retire.h>
+#include <core/watch.h>
+
+#define BEHIND_MAX	1000u	/* ops behind one op that are counted */
+
+/* What the last call found; all zero: nothing. */
+struct watch_thread {
+	u64 completed, since;	/* O */
+	u32 op, token, user;	/* O */
+};
+
+struct watch_op {
+	u64 since;		/* O */
+	u32 token;		/* O */
+};
+
+struct watch_queue {
+	u64 since, taken;	/* O: of the call, as all that is here */
+};
+
+struct watch {
+	u32 busy;		/* A: a thread is in a call */
+	size_t bytes;		/* I */
+	struct watch_queue *queues;	/* I: [number] */
+	struct watch_op *ops;	/* I: [index] */
+	struct watch_thread threads[];	/* I: [slot] */
+};
+
+/* One call. */
+struct look {
+	struct pawl_engine *e;
+	struct watch *w;
+	u64 now, threshold;
+	pawl_watch_fn fn;
+	void *arg;
+	int found;
+};
+
+static u32 queues_count(struct exec *x)
+{
+	u32 n = 0;
+
+	while (exec_queue_at(x, n))
+		n++;
+	return n;
+}
+
+/* Memory for all that can be; the system gives it as it is touched. */
+static struct watch *watch_new(struct pawl_engine *e)
+{
+	size_t threads = e->max_threads * sizeof(struct watch_thread);
+	size_t queues = queues_count(e->x) * sizeof(struct watch_queue);
+	size_t ops = (e->pool[POOL_OP]->max + 1) * sizeof(struct watch_op);
+	size_t bytes = sizeof(struct watch) + threads + queues + ops;
+	struct watch *w = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			       -1, 0);
+
+	if (w == MAP_FAILED)
+		return NULL;
+	w->bytes = bytes;
+	w->queues = (void *)((char *)w->threads + threads);
+	w->ops = (void *)((char *)w->queues + queues);
+	return w;
+}
+
+/* Returns NULL without memory. */
+static struct watch *watch_get(struct pawl_engine *e)
+{
+	struct watch *w = load_acquire(&e->watch), *none = NULL;	/* CORE-J2 <-> CORE-J1 */
+
+	if (w)
+		return w;
+	w = watch_new(e);
+	if (!w)
+		return NULL;
+	/* CORE-J1 <-> CORE-J2: where the parts are; a failure is CORE-J2. */
+	if (cas_acq_rel_acquire(&e->watch, &none, w))
+		return w;
+	munmap(w, w->bytes);
+	return none;
+}
+
+void watch_exit(struct pawl_engine *e)
+{
+	struct watch *w = load_relaxed(&e->watch);
+
+	if (w)
+		munmap(w, w->bytes);
+}
+
+/* How long it has been so; 0: not as long as the threshold. */
+static u64 look_long(const struct look *l, u64 since)
+{
+	u64 ns = l->now - since;
+
+	return ns && ns >= l->threshold ? ns : 0;
+}
+
+/*
+ * How many ops wait on this var behind the holder of block bi: the readers of its version, if
+ * it is being written, then the next writer, its readers, and so on.
+ */
+static u64 behind(struct pawl_engine *e, u32 vi, u32 bi, bool write)
+{
+	struct var *v = var_of(e, vi);
+	u64 n = 0, val;
+	u32 opi, steps;
+
+	for (steps = 0; steps < BEHIND_MAX && n < BEHIND_MAX; steps++) {
+		struct block *b = block_of(e, bi);
+		u64 s = load_acquire(&b->state);	/* CORE-R2 <-> CORE-A1 */
+
+		if (!(s & BLOCK_CLOSED)) {
+			/* The newest version: its readers are counted in the var's word. */
+			val = load_relaxed(&v->word.val);
+			if (write && word_cur(val) == bi && !(val & WORD_LASTW))
+				n += word_joined(val);
+			break;
+		}
+		if (write && block_count(s))
+			n += block_count(s) - 1;
+		n++;
+		bi = dep_of(e, load_relaxed(&b->succ), &opi)->block;
+		write = true;
+	}
+	return min_u(n, (u64)BEHIND_MAX);
+}
+
+/* Fill in the var of the op that has the most ops behind it. */
+static void look_vars(struct pawl_engine *e, u32 opi, struct pawl_stalled *s)
+{
+	struct op *op = op_of(e, opi);
+	u32 n = load_helped(&op->ndeps), ext = load_helped(&op->ext), j;
+	struct dep *deps;
+	u64 most = 0;
+
+	/* The op may be another one meanwhile, whose chunk does not belong to the count. */
+	if (n > INLINE_DEPS && (n > ext_cap(ext >> 30) || (ext & 0x3fffffffu) >
+				pool_carved(e->pool[POOL_EXT0 + (ext >> 30)])))
+		return;
+	deps = op_deps(e, op, n, ext);
+	for (j = 0; j < n; j++) {
+		u32 var = load_helped(&deps[j].var), vi = var & ~DEP_WRITE;
+		u32 bi = load_helped(&deps[j].block);
+		u64 k;
+
+		if (!bi)
+			continue;
+		k = behind(e, vi, dep_version(e, bi), var & DEP_WRITE);
+		if (s->var.h && k <= most)
+			continue;
+		most = k;
+		s->var.h = (u64)load_helped(&deps[j].gen) << 32 | vi;
+	}
+	s->behind = most;
+}
+
+static void report(struct look *l, const struct pawl_stalled *s)
+{
+	l->found++;
+	if (l->fn)
+		l->fn(l->arg, s);
+}
+
+static struct watch_thread thread_now(struct pawl_engine *e, struct thread *t)
+{
+	/* CORE-N3 <-> CORE-N2: the count, and then what runs. */
+	struct watch_thread n = { .completed = load_acquire(&t->completed) };
+
+	n.user = load_relaxed(&t->user);
+	n.op = load_relaxed(&t->running);
+	if (n.op)
+		n.token = load_relaxed(&op_of(e, n.op)->token);
+	return n;
+}
+
+static bool thread_same(const struct watch_thread *a, const struct watch_thread *b)
+{
+	return a->op == b->op && a->token == b->token && a->completed == b->completed &&
+	       a->user == b->user;
+}
+
+static void look_thread(struct look *l, u32 slot)
+{
+	struct thread *t = thread_of(l->e, slot);
+	struct watch_thread *was = &l->w->threads[slot], now = thread_now(l->e, t);
+	struct pawl_stalled s = { .size = sizeof(s), .what = PAWL_STALLED_BODY, .thread = slot };
+
+	if (!now.op || !thread_same(was, &now)) {
+		*was = now;
+		was->since = l->now;
+		return;
+	}
+	s.ns = look_long(l, was->since);
+	if (!s.ns)
+		return;
+	s.name = op_name(op_of(l->e, now.op));
+	look_vars(l->e, now.op, &s);
+	now = thread_now(l->e, t);
+	if (thread_same(was, &now))
+		report(l, &s);
+}
+
+static void look_async(struct look *l, u32 opi)
+{
+	struct op *op = op_of(l->e, opi);
+	struct watch_op *was = &l->w->ops[opi];
+	u32 token = load_relaxed(&op->token);
+	struct pawl_stalled s = { .size = sizeof(s), .what = PAWL_STALLED_ASYNC };
+
+	if ((token & TOKEN_MASK) != TOKEN_ARMED || (load_relaxed(&op->flags) & OP_WAITER))
+		return;
+	if (was->token != token) {
+		was->token = token;
+		was->since = l->now;
+		return;
+	}
+	s.ns = look_long(l, was->since);
+	if (!s.ns)
+		return;
+	s.thread = load_relaxed(&op->owner);
+	s.name = op_name(op);
+	look_vars(l->e, opi, &s);
+	if (load_relaxed(&op->token) == token)
+		report(l, &s);
+}
+
+static void look_queue(struct look *l, u32 i, struct exec_queue *q)
+{
+	struct watch_queue *was = &l->w->queues[i];
+	struct pawl_stalled s = { .size = sizeof(s), .what = PAWL_STALLED_QUEUE };
+	struct exec_queue_stats qs;
+	u64 taken;
+
+	exec_queue_stats(q, &qs);
+	taken = qs.pushed - qs.depth;
+	/* From the first call that found an op in it. */
+	if (!qs.depth || taken != was->taken || !was->since) {
+		was->taken = taken;
+		was->since = qs.depth ? l->now : 0;
+		return;
+	}
+	s.ns = look_long(l, was->since);
+	if (!s.ns)
+		return;
+	s.name = qs.name;
+	s.behind = qs.depth;
+	report(l, &s);
+}
+
+int pawl_watch(struct pawl_engine *e, int64_t threshold_ns, pawl_watch_fn fn, void *arg)
+{
+	struct look l = { .e = e, .threshold = (u64)threshold_ns, .fn = fn, .arg = arg };
+	struct exec_queue *q;
+	u32 i, n;
+
+	if (threshold_ns < 0)
+		return err(-EINVAL, "watch: threshold_ns is %lld", (long long)threshold_ns);
+	l.w = watch_get(e);
+	if (!l.w)
+		return err(-ENOMEM, "watch: no memory");
+	if (xchg_acquire(&l.w->busy, 1))	/* CORE-J4 <-> CORE-J3 */
+		return err(-EBUSY, "watch: another thread is in a call");
+	l.now = exec_now_ns();
+	n = load_relaxed(&e->used_slots);
+	for (i = 0; i < n; i++)
+		look_thread(&l, i);
+	n = pool_carved(e->pool[POOL_OP]);
+	for (i = 1; i <= n; i++)
+		look_async(&l, i);
+	for (i = 0; (q = exec_queue_at(e->x, i)); i++)
+		look_queue(&l, i, q);
+	store_release(&l.w->busy, 0);		/* CORE-J3 <-> CORE-J4: what this call found */
+	return l.found;
+}
+PAWL_EXPORT(pawl_watch);

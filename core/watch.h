@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What pawl_watch() remembers between its calls. */
+#ifndef CORE_WATCH_H
+#define CORE_WATCH_H
+
+#include <core/engine.h>
+
+/* The engine ends: free it. */
+void watch_exit(struct pawl_engine *e);
+
+#endif

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * core/watch.c: pawl_watch() reports what has not moved, and nothing else.
+ */
+#include "util.h"
+
+#define HOUR_NS 3600000000000
+
+struct seen {
+	int n;
+	struct pawl_stalled s[64];
+};
+
+static void see(void *arg, const struct pawl_stalled *s)
+{
+	struct seen *seen = arg;
+
+	MUST(s->size == sizeof(*s));
+	if (seen->n < 64)
+		seen->s[seen->n] = *s;
+	seen->n++;
+}
+
+static struct seen watch(struct pawl_engine *e, int64_t ns)
+{
+	struct seen seen = { 0 };
+	int n = pawl_watch(e, ns, see, &seen);
+
+	ck_assert_int_eq(n, seen.n);
+	return seen;
+}
+
+static const struct pawl_stalled *find(const struct seen *seen, int what)
+{
+	int i;
+
+	for (i = 0; i < seen->n && i < 64; i++)
+		if (seen->s[i].what == what)
+			return &seen->s[i];
+	return NULL;
+}
+
+/* var v held by op "holder" for t, 6 ops behind */
+START_TEST(test_body)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t two[2] = { var_new(e), var_new(e) }, v = two[1];
+	const struct pawl_stalled *s;
+	struct plug p = { 0 };
+	struct pawl_op op;
+	struct seen seen;
+	int i;
+
+	op = op_of_fn(plug_body, &p);
+	op.writes = two;
+	op.nwrites = 2;
+	op.name = "holder";
+	OK(pawl_push(e, &op));
+	ck_assert(soon(load_acquire(&p.in)));
+	for (i = 0; i < 3; i++)
+		OK(push_read(e, nothing, NULL, v));
+	OK(push_write(e, nothing, NULL, v));
+	OK(push_write(e, nothing, NULL, v));
+	OK(push_read(e, nothing, NULL, v));
+	OK(push_read(e, nothing, NULL, two[0]));
+	ck_assert_int_eq(watch(e, 0).n, 0);
+	nap_us(5000);
+	ck_assert_int_eq(watch(e, HOUR_NS).n, 0);
+	seen = watch(e, 5000000);
+	ck_assert_int_eq(seen.n, 1);
+	s = find(&seen, PAWL_STALLED_BODY);
+	ck_assert_ptr_nonnull(s);
+	ck_assert_str_eq(s->name, "holder");
+	ck_assert_uint_eq(s->var.h, v.h);
+	ck_assert_uint_eq(s->behind, 6);
+	ck_assert_uint_ge(s->ns, 5000000);
+	ck_assert_int_eq(pawl_watch(e, 0, NULL, NULL), 1);
+	plug_out(&p);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_int_eq(watch(e, 0).n, 0);
+	ck_assert_int_eq(watch(e, 0).n, 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_async)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	const struct pawl_stalled *s;
+	struct seen seen;
+	struct gate g;
+
+	gate_read(e, &g, v);
+	ck_assert_int_eq(watch(e, 0).n, 0);
+	OK(push_write(e, nothing, NULL, v));
+	OK(push_write(e, nothing, NULL, v));
+	nap_us(2000);
+	seen = watch(e, 2000000);
+	ck_assert_int_eq(seen.n, 1);
+	s = find(&seen, PAWL_STALLED_ASYNC);
+	ck_assert_ptr_nonnull(s);
+	ck_assert_str_eq(s->name, "gate");
+	ck_assert_uint_eq(s->var.h, v.h);
+	ck_assert_uint_eq(s->behind, 2);
+	gate_open(&g);
+	ck_assert_ptr_null((seen = watch(e, 0), find(&seen, PAWL_STALLED_ASYNC)));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_queue)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	const struct pawl_stalled *s;
+	struct seen seen;
+	int i;
+
+	for (i = 0; i < 5; i++)
+		OK(push_write(e, nothing, NULL, var_new(e)));
+	ck_assert_int_eq(watch(e, 0).n, 0);
+	nap_us(2000);
+	seen = watch(e, 2000000);
+	ck_assert_int_eq(seen.n, 1);
+	s = find(&seen, PAWL_STALLED_QUEUE);
+	ck_assert_ptr_nonnull(s);
+	ck_assert_str_eq(s->name, "c0");
+	ck_assert_uint_eq(s->behind, 5);
+	/* One was taken: the time begins anew. */
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	ck_assert_int_eq(watch(e, 0).n, 0);
+	nap_us(1000);
+	seen = watch(e, 0);
+	ck_assert_int_eq(seen.n, 1);
+	ck_assert_uint_eq(seen.s[0].behind, 4);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_int_eq(watch(e, 0).n, 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* --- the next op is not the one before --- */
+
+static int body_watches(struct pawl_run *run, void *arg)
+{
+	nap_us(10);
+	/* If this op is taken for the one before, it is reported. */
+	MUST(pawl_watch(run->engine, 0, NULL, NULL) == 0);
+	return 0;
+}
+
+START_TEST(test_next_op_is_another)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		OK(push_write(e, body_watches, NULL, v));
+		ck_assert_int_eq(pawl_run_one(e), 1);
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static void *completer(void *arg)
+{
+	struct pawl_run *run = arg;
+
+	MUST(!pawl_complete(run->engine, run->token, 0, NULL));
+	return NULL;
+}
+
+/* The op ends on another thread, so this one completes nothing; its object comes back. */
+static void async_watches(struct pawl_run *run, void *arg)
+{
+	nap_us(10);
+	MUST(pawl_watch(run->engine, 0, NULL, NULL) == 0);
+	join(spawn(completer, run));
+}
+
+START_TEST(test_next_async_op_is_another)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_op op = PAWL_OP_INIT;
+	struct pawl_engine *e;
+	int i;
+
+	c.max_ops = 64;
+	e = engine_with(&c);
+	op.async_fn = async_watches;
+	for (i = 0; i < 300; i++) {
+		OK(pawl_push(e, &op));
+		ck_assert_int_eq(pawl_run_one(e), 1);
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static void *one_op(void *arg)
+{
+	MUST(!push_write(arg, body_watches, NULL, var_new(arg)));
+	while (!pawl_run_one(arg))
+		;
+	return NULL;
+}
+
+/* A thread's slot goes to the next one, with its counters at 0. */
+START_TEST(test_next_thread_is_another)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	int i;
+
+	for (i = 0; i < 20; i++)
+		join(spawn(one_op, e));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* --- many vars, errors, load --- */
+
+START_TEST(test_many_vars)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v[300];
+	struct seen seen;
+	struct gate g;
+	int i;
+
+	for (i = 0; i < 300; i++)
+		v[i] = var_new(e);
+	OK(gate_push(e, &g, v, 100, v + 100, 200));
+	for (i = 0; i < 1500; i++)
+		OK(push_write(e, nothing, NULL, v[250]));
+	ck_assert_int_eq(watch(e, 0).n, 0);
+	nap_us(1000);
+	seen = watch(e, 0);
+	ck_assert_int_eq(seen.n, 1);
+	ck_assert_uint_eq(seen.s[0].var.h, v[250].h);
+	ck_assert_uint_eq(seen.s[0].behind, 1000);
+	gate_open(&g);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static void see_inside(void *arg, const struct pawl_stalled *s)
+{
+	FAILS(pawl_watch(arg, 0, NULL, NULL), -EBUSY, "watch");
+}
+
+START_TEST(test_bad)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct gate g;
+
+	FAILS(pawl_watch(e, -1, NULL, NULL), -EINVAL, "watch", "threshold_ns");
+	gate_write(e, &g, var_new(e));
+	ck_assert_int_eq(pawl_watch(e, 0, see_inside, e), 0);
+	nap_us(100);
+	ck_assert_int_eq(pawl_watch(e, 0, see_inside, e), 1);
+	gate_open(&g);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+struct busy {
+	struct pawl_engine *e;
+	pawl_var_t v[6];
+	u32 stop;	/* A */
+};
+
+static void *busy_pusher(void *arg)
+{
+	struct busy *b = arg;
+	u64 seed = 3;
+
+	while (!load_acquire(&b->stop)) {
+		pawl_var_t many[12];
+		struct pawl_op op = op_of_fn(nothing, NULL);
+		u32 i;
+
+		for (i = 0; i < 12; i++)
+			many[i] = b->v[rnd(&seed) % 6];
+		op.writes = many;
+		op.nwrites = (uint32_t)(1 + rnd(&seed) % 6);
+		op.reads = many + 6;
+		op.nreads = (uint32_t)(rnd(&seed) % 6);
+		op.name = "busy";
+		MUST(!pawl_push(b->e, &op));
+		if (rnd(&seed) % 50 == 0)
+			pawl_wait_all(b->e, SOON_NS, NULL);
+	}
+	return NULL;
+}
+
+static void see_sane(void *arg, const struct pawl_stalled *s)
+{
+	MUST(s->ns < HOUR_NS && s->behind <= 1 << 20);
+	MUST(s->what == PAWL_STALLED_QUEUE ? !strcmp(s->name, "c0") : !strcmp(s->name, "busy"));
+}
+
+START_TEST(test_while_it_moves)
+{
+	struct busy b = { .e = engine(PAWL_PER_DEVICE, 1) };
+	pthread_t t[2];
+	int i;
+
+	for (i = 0; i < 6; i++)
+		b.v[i] = var_new(b.e);
+	for (i = 0; i < 2; i++)
+		t[i] = spawn(busy_pusher, &b);
+	for (i = 0; i < TIMES(2000); i++)
+		ck_assert_int_ge(pawl_watch(b.e, 0, see_sane, NULL), 0);
+	store_release(&b.stop, 1);
+	for (i = 0; i < 2; i++)
+		join(t[i]);
+	OK(pawl_wait_all(b.e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(b.e));
+}
+END_TEST
+
+SUITE("watch", test_body, test_async, test_queue, test_next_op_is_another,
+      test_next_async_op_is_another, test_next_thread_is_another, test_many_vars, test_bad,
+      test_while_it_moves)
