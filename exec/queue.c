@@ -527,7 +527,7 @@ static u32 take_other(struct exec_queue *q, struct exec_thread *t, u32 how)
 static inline u32 take_own(struct exec_queue *q, struct exec_lane *l)
 {
 	struct ring_look look;
-	u32 w = ring_take_own(&l->ring);
+	u32 w = ring_take_own(&l->ring, true);
 
 	if (likely(w))
 		return w;
@@ -807,7 +807,7 @@ u32 exec_take(struct exec *x, struct exec_thread *t)
 	if (likely(q && q == t->to_q && !t->queue && (t->takes & 15) && load_relaxed(&q->drive)) &&
 	    likely(!load_relaxed(&q->n[PQ_HIGH]) && ((t->takes + 1) & (AROUND - 1)) &&
 		   hoard_empty(load_relaxed(&t->to->hoard.word)))) {
-		w = ring_take_own(&t->to->ring);
+		w = ring_take_own(&t->to->ring, false);
 		if (likely(w)) {
 			t->takes++;
 			return w;
@@ -850,7 +850,8 @@ void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, 
 {
 	BUG_ON1(!work || work > SLOT_WORK);
 	/* The fast path calls no function, so it saves no registers. */
-	if (likely(!prio && !flags && t->to_q == q && !ring_full(&t->to->ring)))
+	if (likely(!prio && !flags && t->to_q == q && !ring_full(&t->to->ring) &&
+		   !ring_put_sampled(&t->to->ring)))
 		ring_put(&t->to->ring, work);
 	else
 		push_slow(q, t, work, prio, flags);

@@ -146,13 +146,17 @@ static inline bool ring_full(const struct ring *r)
 	return ((load_relaxed(&r->tail) - r->seen) & RING_POS) > most;
 }
 
-/* ring_push() to a ring that is not full.  Progress: wait-free. */
+/* Has the next push a sample? */
+static inline bool ring_put_sampled(const struct ring *r)
+{
+	return wait_due(load_relaxed(&r->tail));
+}
+
+/* ring_push() to a ring that is not full, without a sample.  Progress: wait-free. */
 static inline void ring_put(struct ring *r, u32 work)
 {
 	u64 p = load_relaxed(&r->tail);
 
-	if (unlikely(wait_due(p)))
-		wait_begin(&r->waits, wait_pos_key(p));
 	/*
 	 * EXEC-R1 <-> EXEC-R2: the element, and everything that made it ready.  A reader that
 	 * finds it instead of an older element also finds that head has moved.  seq_cst for
@@ -179,6 +183,8 @@ static inline bool ring_push(struct ring *r, u32 work)
 		if (ring_full(r) && !ring_grow(r))
 			return false;
 	}
+	if (unlikely(ring_put_sampled(r)))
+		wait_begin(&r->waits, wait_pos_key(load_relaxed(&r->tail)));
 	ring_put(r, work);
 	return true;
 }
@@ -247,22 +253,25 @@ static inline bool ring_take(struct ring *r, const struct ring_look *look)
 
 /*
  * The producer itself takes the oldest element.  It knows its slots and its tail, and a stale
- * head makes the compare-and-swap fail.  0: none, or another thread is taking a batch.
+ * head makes the compare-and-swap fail.  0: none, or another thread is taking a batch; or, if
+ * not `sampled`, the element may have a sample.
  * Progress: lock-free.
  */
-static inline u32 ring_take_own(struct ring *r)
+static inline u32 ring_take_own(struct ring *r, bool sampled)
 {
 	u64 head = load_relaxed(&r->head);
 	u32 work;
 
 	do {
-		if (head == load_relaxed(&r->tail) || unlikely(ring_claimer(head)))
+		if (head == load_relaxed(&r->tail) || unlikely(ring_claimer(head)) ||
+		    (!sampled && unlikely(wait_due(head))))
 			return 0;
 		work = slot_work(load_relaxed(&r->slots[head & r->mask]));
 		/* EXEC-R4 <-> EXEC-R3, EXEC-R7 */
 	} while (unlikely(!cas_release_relaxed(&r->head, &head, (head + 1) & RING_POS)));
 	store_relaxed(&r->own, load_relaxed(&r->own) + 1);
-	ring_waited(r, head, 1);
+	if (sampled)
+		ring_waited(r, head, 1);
 	return work;
 }
 

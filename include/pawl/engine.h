@@ -650,14 +650,14 @@ PAWL_TAG_BEGIN
 PAWL_API int pawl_stats(struct pawl_engine *e, struct pawl_stats *out);
 PAWL_TAG_END
 /*
- * The queue that ops of this device and property go to: how many ready ops it has, and how long
- * they wait in it.  Only ops that were queued count: those that run at once, inside their push or
- * on the thread that made them ready, do not (pawl_stats.inlined, handed).
+ * The queue that ops of this device and property go to: how many ready ops it has, and how
+ * long they wait in it.  Only ops that were queued count: those that run at once, inside their
+ * push or on the thread that made them ready, do not (pawl_stats.inlined, handed).
  *
  * Waiting times are samples, so that an op pays nothing for them: of the ops that one thread
- * makes ready for the queue, at most one in 128 carries the time, and while it waits none else.
- * Its time counts for all that were pushed since the last one.  The time ends when a thread takes
- * the op, alone or with up to 31 others that it runs next.
+ * makes ready for the queue, at most one in 128 carries the time, and while it waits none
+ * else.  Its time counts for all that were pushed since the last one.  The time ends when a
+ * thread takes the op, alone or with up to 31 others that it runs next.
  *
  * Several devices or properties can share a queue: number and name are then the same.  Errors:
  * -EINVAL (size, prop), -ENODEV.
@@ -684,9 +684,10 @@ PAWL_TAG_END
 /*
  * Write all statistics of n engines and their queues as text for Prometheus (exposition format
  * 0.0.4): counters and gauges of pawl_stats(), and for each queue its depth and a histogram of
- * waiting times, in seconds.  Each sample has the labels engine (a number that does not repeat in
- * a process) and name (config.name).  Returns the length of the text, without the 0 behind it,
- * even if it is longer than the buffer; then the text is cut.  buf may be NULL if size is 0.
+ * waiting times, in seconds.  Each sample has the labels engine (a number that does not repeat
+ * in a process) and name (config.name).  Returns the length of the text, without the 0 behind
+ * it, even if it is longer than the buffer; then the text is cut.  buf may be
+ * NULL if size is 0.
  * Errors: -EINVAL, -E2BIG (more than INT_MAX bytes).
  * Progress: wait-free, linear in n, in config.max_threads and in the number of queues.
  */
@@ -703,16 +704,16 @@ PAWL_API int pawl_prometheus(struct pawl_engine *const *engines, unsigned int n,
  */
 PAWL_API int pawl_dump(struct pawl_engine *e, int fd);
 /*
- * A watchdog: fn(arg, s) is called for everything that has not moved for threshold_ns or longer:
- * a body that runs, an asynchronous op that is not completed, and a queue that has ready ops and
- * from which no thread took one.
+ * A watchdog: fn(arg, s) is called for everything that has not moved for threshold_ns or
+ * longer: a body that runs, an asynchronous op that is not completed, and a queue that has
+ * ready ops and from which no thread took one.
  *
- * A host calls it again and again, on a thread of its own choice, and fn is called on that thread,
- * inside the call.  The engine has no thread for this, since hosts have timers, and so that no op
- * pays for a clock: a call compares what it finds with what the last call found.  So a time
- * counts from the first call that found it, and two calls are the least that report something.
- * The next op in the same place is never taken for the same.  A body that waits, and runs other
- * ops meanwhile, counts from the end of the last of these.
+ * A host calls it again and again, on a thread of its own choice, and fn is called on that
+ * thread, inside the call.  The engine has no thread for this, since hosts have timers, and so
+ * that no op pays for a clock: a call compares what it finds with what the last call
+ * found.  So a time counts from the first call that found it, and two calls are the least that
+ * report something.  The next op in the same place is never taken for the same.  A body that
+ * waits, and runs other ops meanwhile, counts from the end of the last of these.
  *
  * fn may call the engine, but not pawl_watch() (-EBUSY); NULL: only count.  Returns how many
  * things were reported.  Errors: -EINVAL (threshold_ns), -EBUSY (a thread at a time), -ENOMEM
@@ -738,7 +739,8 @@ struct pawl_stalled {
 };
 
 typedef void (*pawl_watch_fn)(void *arg, const struct pawl_stalled *s);
-PAWL_API int pawl_watch(struct pawl_engine *e, int64_t threshold_ns, pawl_watch_fn fn, void *arg);
+PAWL_API int pawl_watch(struct pawl_engine *e, int64_t threshold_ns, pawl_watch_fn fn,
+			void *arg);
 
 /*
  * Trace: keep the last n events of each thread (push, start, end, dependency), and write them

@@ -277,17 +277,17 @@ START_TEST(test_take_own)
 	struct ring *r = ring_new();
 	u32 i;
 
-	MUST(!ring_take_own(r));
+	MUST(!ring_take_own(r, true));
 	for (i = 1; i <= 1000; i++) {
 		MUST(ring_push(r, 2 * i) && ring_push(r, 2 * i + 1));
-		MUST(ring_take_own(r) == 2 * i);
-		MUST((i & 1 ? take(r) : ring_take_own(r)) == 2 * i + 1);
+		MUST(ring_take_own(r, true) == 2 * i);
+		MUST((i & 1 ? take(r) : ring_take_own(r, true)) == 2 * i + 1);
 	}
-	MUST(!ring_take_own(r));
+	MUST(!ring_take_own(r, true));
 	ck_assert_uint_eq(r->own, 1500);
 	MUST(ring_push(r, 1));
 	r->head |= 6ull << RING_POS_BITS;
-	MUST(!ring_take_own(r));
+	MUST(!ring_take_own(r, true));
 	ring_gone(r);
 }
 END_TEST
