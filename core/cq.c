@@ -32,7 +32,9 @@
  * Ordering: CORE-Q1 (note added, release) <-> CORE-Q2 (stack taken, acquire): tag, status, and
  * what the op did.  CORE-Q3 (state, release) <-> CORE-Q4 (state, acquire): a thread that finds
  * the op complete sees what it did.  CORE-Q5 (descriptor made, release) <-> CORE-Q6 (acquire).
- * CORE-Q7 (reaper leaves, release) <-> CORE-Q8 (next one, acquire).
+ * CORE-Q7 (reaper leaves, release) <-> CORE-Q8 (next one, acquire).  CORE-Q9 (waiter named,
+ * release) <-> CORE-Q10 (acquire): a thread that finds the waiter of a later op of the note finds
+ * its own op complete.
  *
  * Progress: a completion is lock-free (a failed compare-and-swap is another completion), plus
  * one system call where the queue was empty and has an eventfd or a thread that sleeps.  A
@@ -73,7 +75,7 @@ static struct cq *cq_get(struct pawl_engine *e, pawl_cq_t h)
 	if (!i || i > pool_carved(e->pool[POOL_CQ]) || !(gen & 1))
 		return NULL;
 	/* Relaxed: everything in a queue is atomic, and stays a queue's. */
-	return load_relaxed(&cq_of(e, i)->gen) == gen ? cq_of(e, i) : NULL;
+	return load_relaxed(&cq_of(e, i)->life) >> 32 == gen ? cq_of(e, i) : NULL;
 }
 
 /* CQ2, and after the fd was made.  Progress: wait-free, and system calls. */
@@ -109,14 +111,19 @@ static void cq_post(struct pawl_engine *e, struct cq *q, u32 idx)
 	cq_signal(e, q);
 }
 
+/* So many completions will not come, or were reaped. */
+static void cq_unname(struct cq *q, u32 n)
+{
+	fetch_add_relaxed(&q->life, -(u64)n);
+}
+
 /* One completion more will come.  Progress: wait-free. */
 static int cq_name(struct cq *q, pawl_cq_t h)
 {
-	/* Dekker with pawl_cq_destroy(): it is counted, or the queue is gone. */
-	fetch_add_seq_cst(&q->named, 1);
-	if (load_seq_cst(&q->gen) == (u32)(h.h >> 32))
+	/* Relaxed: the count and the generation are one word. */
+	if (fetch_add_relaxed(&q->life, 1) >> 32 == h.h >> 32)
 		return 0;
-	fetch_add_relaxed(&q->named, -1u);
+	cq_unname(q, 1);
 	return err(-ESTALE, "push: op.cq was destroyed meanwhile");
 }
 
@@ -152,7 +159,7 @@ int note_fill(struct thread *t, struct op *op, const struct pawl_op *d)
 	if (!rc && (d->flags & (PAWL_OP_GROUP | PAWL_OP_COST))) {
 		rc = group_enter(t, n, d);
 		if (rc && q)
-			fetch_add_relaxed(&q->named, -1u);
+			cq_unname(q, 1);
 	}
 	if (unlikely(rc)) {
 		pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
@@ -200,7 +207,7 @@ void note_undo(struct thread *t, struct op *op)
 
 	store_relaxed(&n->state, state_end(load_relaxed(&n->state)));
 	if (n->cq)
-		fetch_add_relaxed(&cq_of(t->e, n->cq)->named, -1u);
+		cq_unname(cq_of(t->e, n->cq), 1);
 	group_room(t->e, n->group, n->cost);
 	group_leave(t, n->group, n->cost);
 	pool_put(t->e->pool[POOL_NOTE], &t->cache[POOL_NOTE], op->note);
@@ -242,7 +249,7 @@ void note_room_free(struct thread *t, u32 idx)
 {
 	struct pawl_engine *e = t->e;
 
-	fetch_add_relaxed(&cq_of(e, note_of(e, idx)->cq)->named, -1u);
+	cq_unname(cq_of(e, note_of(e, idx)->cq), 1);
 	pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
 }
 
@@ -395,15 +402,20 @@ int ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, s64 timeout_ns, u32
 	if (!n)
 		return 0;
 	for (f = t->frame; f; f = f->up)
-		if ((op_of(e, f->op)->flags & OP_NOTE) && op_of(e, f->op)->note == (u32)ticket.h)
+		if (!frame_complete(f) && (op_of(e, f->op)->flags & OP_NOTE) &&
+		    op_of(e, f->op)->note == (u32)ticket.h)
 			return err(-EDEADLK, "ticket_wait: from inside the op that it waits for");
 	/* Generation and slot: a thread that waited for an earlier op of the note is leaving. */
 	me = (ticket.h & ~0xffffffffull) | (t->slot + 1);
-	was = load_relaxed(&n->waiter);
+	was = load_acquire(&n->waiter);		/* CORE-Q10 <-> CORE-Q9 */
 	do {
 		if (was && was >> 32 == ticket.h >> 32)
 			return err(-EBUSY, "ticket_wait: another thread waits for this op");
-	} while (!cas_relaxed(&n->waiter, &was, me));	/* CQ3 */
+		/* The other thread may wait for a later op of the note; this op is complete. */
+		if (ticket_over(&w))
+			return 0;
+		/* CQ3 */
+	} while (!cas_acq_rel_acquire(&n->waiter, &was, me));	/* CORE-Q9 <-> CORE-Q10 */
 	rc = wait_body(t, ticket_over, &w, timeout_ns, how);
 	cas_relaxed(&n->waiter, &me, 0);
 	flight_check(t);
@@ -423,11 +435,7 @@ int pawl_run_canceled(const struct pawl_run *run)
 	struct op *op = op_of(e, f->op);
 	struct op_note *n;
 
-	/* An asynchronous op may have been completed by its own body. */
-	if (run->token.h &&
-	    load_relaxed(&op->token) != ((u32)(run->token.h >> 32) << 2 | TOKEN_ARMED))
-		return 0;
-	if (!(op->flags & OP_NOTE))
+	if (frame_complete(f) || !(op->flags & OP_NOTE))
 		return 0;
 	n = note_of(e, op->note);
 	if (load_relaxed(&n->state) & NOTE_CANCELED)
@@ -453,8 +461,8 @@ int pawl_cq_create(struct pawl_engine *e, pawl_cq_t *out)
 	q = pool_get(e->pool[POOL_CQ], &t->cache[POOL_CQ], &idx);
 	if (!q)
 		return err(-ENOMEM, "cq_create: %u queues exist, or no memory", CQ_MAX);
-	gen = load_relaxed(&q->gen) + 1;
-	store_relaxed(&q->gen, gen);
+	/* A push with an old handle may count itself for a moment. */
+	gen = (u32)(fetch_add_relaxed(&q->life, 1ull << 32) >> 32) + 1;
 	out->h = (u64)gen << 32 | idx;
 	return 0;
 }
@@ -463,20 +471,20 @@ PAWL_EXPORT(pawl_cq_create);
 int pawl_cq_destroy(struct pawl_engine *e, pawl_cq_t h)
 {
 	struct thread *t = thread_get(e);
-	u32 gen = (u32)(h.h >> 32);
+	u64 life = h.h >> 32 << 32;
 	struct cq *q;
 
 	if (unlikely(!t))
 		return thread_last.code;
 	q = cq_get(e, h);
-	/* Of two that destroy at once, one gets it. */
-	if (!q || !cas_seq_cst(&q->gen, &gen, gen + 1))
+	/* CORE-Q8 <-> CORE-Q7: the last reaper has left. */
+	if (q && !cas_acquire_relaxed(&q->life, &life, life + (1ull << 32)) &&
+	    life >> 32 == h.h >> 32)
+		return err(-EBUSY, "cq_destroy: ops name it whose completions were not reaped, or "
+			   "another thread is reaping it");
+	/* Two threads destroy it at once: one of them succeeds. */
+	if (!q || life >> 32 != h.h >> 32)
 		return err(-ESTALE, "cq_destroy: no completion queue, or it was destroyed");
-	/* Dekker with note_fill(). */
-	if (load_seq_cst(&q->named)) {
-		store_relaxed(&q->gen, gen);
-		return err(-EBUSY, "cq_destroy: ops name it whose completions were not reaped");
-	}
 	/* A thread that waits for it returns with -ESTALE. */
 	cq_signal(e, q);
 	pool_put(e->pool[POOL_CQ], &t->cache[POOL_CQ], (u32)h.h);
@@ -507,16 +515,20 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 	struct thread *t = thread_get(e);
 	struct cq *q;
 	u32 k, idx, ops = 0;
+	u64 life;
 
 	if (unlikely(!t))
 		return thread_last.code;
 	if (!out || n > INT32_MAX)
 		return err(-EINVAL, "cq_reap: out is NULL, or n is %u", n);
 	q = cq_get(e, h);
-	if (!q)
-		return err(-ESTALE, "cq_reap: no completion queue, or it was destroyed");
-	if (xchg_acquire(&q->reaping, 1))	/* CORE-Q8 <-> CORE-Q7 */
-		return err(-EBUSY, "cq_reap: another thread is reaping this queue");
+	life = q ? load_relaxed(&q->life) : 0;
+	do {
+		if (!q || life >> 32 != h.h >> 32)
+			return err(-ESTALE, "cq_reap: no completion queue, or it was destroyed");
+		if (life & CQ_REAPING)
+			return err(-EBUSY, "cq_reap: another thread is reaping this queue");
+	} while (!cas_acquire_relaxed(&q->life, &life, life | CQ_REAPING));	/* CORE-Q8 <-> CORE-Q7 */
 	idx = load_relaxed(&q->ready);
 	for (k = 0; k < n; k++) {
 		struct op_note *note;
@@ -538,12 +550,10 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 		}
 		idx = load_relaxed(&q->ready);
 	}
-	if (ops)
-		fetch_add_relaxed(&q->named, -ops);
 	/* The rest keeps the eventfd readable. */
 	if (idx && load_relaxed(&q->fd))
 		cq_signal(e, q);
-	store_release(&q->reaping, 0);		/* CORE-Q7 <-> CORE-Q8 */
+	fetch_add_release(&q->life, -((u64)CQ_REAPING + ops));	/* CORE-Q7 <-> CORE-Q8 */
 	return (int)k;
 }
 PAWL_EXPORT(pawl_cq_reap);
@@ -562,7 +572,7 @@ static bool cq_wait_over(void *arg)
 {
 	struct cq_wait *w = arg;
 
-	return cq_ready(w->q) || load_relaxed(&w->q->gen) != w->gen;
+	return cq_ready(w->q) || load_relaxed(&w->q->life) >> 32 != w->gen;
 }
 
 int cq_wait(struct pawl_engine *e, pawl_cq_t h, s64 timeout_ns, u32 how)
@@ -586,7 +596,7 @@ int cq_wait(struct pawl_engine *e, pawl_cq_t h, s64 timeout_ns, u32 how)
 	rc = wait_body(t, cq_wait_over, &w, timeout_ns, how);
 	store_relaxed(&q->waiter, 0);
 	flight_check(t);
-	if (!rc && !cq_ready(q))
+	if (!rc && load_relaxed(&q->life) >> 32 != w.gen)
 		return err(-ESTALE, "cq_wait: the queue was destroyed meanwhile");
 	return rc ? err(rc, "cq_wait: nothing after %lld ns", (long long)timeout_ns) : 0;
 }

@@ -34,6 +34,7 @@ enum {
 #define NOTE_ROOM	UINT64_MAX
 
 #define CQ_MAX		1024u
+#define CQ_REAPING	(1u << 31)	/* a thread reaps */
 
 /* Flags of a description with which the op may end without having started. */
 #define NOTE_ASKS	(PAWL_OP_TICKET | PAWL_OP_DEADLINE | PAWL_OP_GROUP)
@@ -45,9 +46,8 @@ struct cq {
 	u32 fd;			/* A: the eventfd + 1, or 0; kept until the engine goes */
 	u32 waiter;		/* A: slot + 1 of a thread that waits, or 0 */
 
-	u32 gen __cacheline_aligned;	/* A: odd while it exists */
-	u32 named;		/* A: ops that name it, whose completions were not reaped */
-	u32 reaping;		/* A: a thread reaps */
+	/* A: generation << 32, odd while it exists | CQ_REAPING | completions to be reaped */
+	u64 life __cacheline_aligned;
 	u32 ready;		/* A, written by the reaper: taken from the stack, oldest first */
 };
 

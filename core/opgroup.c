@@ -7,7 +7,8 @@
  *
  * Structures: an op that names a group or has a cost has a note (cq.c), which says so.  The
  * group counts its incomplete ops and their cost.  A group is canceled by counting `cancels` up:
- * the note has the value at the push, and an op whose value is older does not start.
+ * the note has the value at the push, and an op whose value is older does not start.  The word
+ * also has the generation, so that a late cancel does not reach the next group of the object.
  *
  * A push beyond a limit is refused, and the group then notes ROOM_WANTED.  The completion that
  * finds it, and the group at its low water, sends the room completion: the group's own note,
@@ -255,7 +256,7 @@ int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d)
 	}
 	n->group = idx;
 	n->cost = cost;
-	n->cancels = load_relaxed(&g->cancels);
+	n->cancels = (u32)load_relaxed(&g->cancels);
 	return 0;
 }
 
@@ -266,7 +267,7 @@ int group_begin(struct pawl_engine *e, const struct op_note *n)
 	u64 deadline = load_relaxed(&g->deadline);
 
 	/* Relaxed: a push behind the cancel, in any order, has read the new count. */
-	if (load_relaxed(&g->cancels) != n->cancels)
+	if ((u32)load_relaxed(&g->cancels) != n->cancels)
 		return -ECANCELED;
 	return deadline != NOTE_NEVER && exec_now_ns() >= deadline ? -ETIMEDOUT : 0;
 }
@@ -346,6 +347,7 @@ int pawl_group_create(struct pawl_engine *e, const struct pawl_group_limits *lim
 		return rc;
 	}
 	gen = (u32)(load_relaxed(&g->life) >> 32) + 1;
+	store_relaxed(&g->cancels, (u64)gen << 32);
 	store_release(&g->life, (u64)gen << 32);		/* CORE-H7 <-> CORE-H8 */
 	out->h = (u64)gen << 32 | idx;
 	return 0;
@@ -364,7 +366,16 @@ int pawl_group_limit(struct pawl_engine *e, pawl_group_t h, const struct pawl_gr
 	if (!g)
 		return err(-ESTALE, "group_limit: no group, or it was destroyed");
 	rc = limits_read(&l, limits, (u32)h.h);
-	return rc ? rc : limits_set(t, g, (u32)h.h, &l);
+	if (rc)
+		return rc;
+	if (!h.h)
+		return limits_set(t, g, 0, &l);
+	/* As an op of the group, so that it stays. */
+	if (!life_enter(g, h))
+		return err(-ESTALE, "group_limit: the group was destroyed meanwhile");
+	rc = limits_set(t, g, (u32)h.h, &l);
+	group_leave(t, (u32)h.h, 0);
+	return rc;
 }
 PAWL_EXPORT(pawl_group_limit);
 
@@ -399,7 +410,7 @@ int pawl_group_destroy(struct pawl_engine *e, pawl_group_t h)
 	store_relaxed(&g->room, 0);
 	if (note)
 		note_room_free(t, note);
-	/* A thread that waits for it was woken when its last op was complete. */
+	/* The completer of its last op, or the next create (limits_set()), wakes those that wait. */
 	pool_put(e->pool[POOL_GROUP], &t->cache[POOL_GROUP], (u32)h.h);
 	return 0;
 }
@@ -408,10 +419,12 @@ PAWL_EXPORT(pawl_group_destroy);
 int pawl_group_cancel(struct pawl_engine *e, pawl_group_t h)
 {
 	struct op_group *g = h.h ? group_get(e, h) : NULL;
+	u64 n = g ? load_relaxed(&g->cancels) : 0;
 
-	if (!g)
-		return err(-ESTALE, "group_cancel: no group, or it was destroyed");
-	fetch_add_relaxed(&g->cancels, 1);
+	do
+		if (!g || n >> 32 != h.h >> 32)
+			return err(-ESTALE, "group_cancel: no group, or it was destroyed");
+	while (!cas_relaxed(&g->cancels, &n, (n & ~0xffffffffull) | (u32)(n + 1)));
 	return 0;
 }
 PAWL_EXPORT(pawl_group_cancel);
@@ -464,7 +477,7 @@ int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room,
 	if (group_wait_over(&w))
 		return 0;
 	for (f = t->frame; f && !room; f = f->up)
-		if (note_is_of(e, op_of(e, f->op), idx))
+		if (!frame_complete(f) && note_is_of(e, op_of(e, f->op), idx))
 			return err(-EDEADLK, "group_wait: from inside an op of the group");
 	/* A body of this wait may wait for another group. */
 	up = load_relaxed(&t->waits_group);

@@ -20,7 +20,7 @@ struct op_group {
 	u32 room;		/* A: ROOM_* */
 	u32 waiters;		/* A: threads that wait for it (thread.waits_group) */
 
-	u32 cancels __cacheline_aligned;	/* A: how often it was canceled */
+	u64 cancels __cacheline_aligned;	/* A: generation << 32 | how often it was canceled */
 	u32 note;		/* A: the note of its room completion, or 0 */
 	u32 low;		/* A: percent */
 	u64 max_ops, max_cost;	/* A: 0: no limit */

@@ -13,6 +13,13 @@ struct frame {
 	u32 op;
 };
 
+/* Is the op of a body on the stack complete?  An asynchronous body may complete its own op. */
+static inline bool frame_complete(const struct frame *f)
+{
+	return f->run.token.h && load_relaxed(&op_of(f->run.engine, f->op)->token) !=
+	       ((u32)(f->run.token.h >> 32) << 2 | TOKEN_ARMED);
+}
+
 /*
  * These enclose a completion by a thread that does not run what it makes ready: all of that is
  * queued, in order.

@@ -154,9 +154,7 @@ static bool held_here(struct thread *t, u32 vi)
 		struct op *op = op_of(e, f->op);
 		struct dep *deps;
 
-		/* An asynchronous op may have been completed by its own body. */
-		if (f->run.token.h &&
-		    load_relaxed(&op->token) != ((u32)(f->run.token.h >> 32) << 2 | TOKEN_ARMED))
+		if (frame_complete(f))
 			continue;
 		deps = op_deps(e, op, op->ndeps, op->ext);
 		for (j = 0; j < op->ndeps; j++)

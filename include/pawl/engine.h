@@ -480,8 +480,8 @@ PAWL_API int pawl_run_until(struct pawl_engine *e, bool (*done)(void *user), voi
  * per I/O thread, and destroying the engine destroys them.
  *
  *   create:  -ENOMEM.
- *   destroy: -EBUSY while ops name the queue whose completions were not reaped; -ESTALE.  A
- *            thread that waits for the queue returns with -ESTALE.
+ *   destroy: -EBUSY while ops name the queue whose completions were not reaped, or another
+ *            thread reaps; -ESTALE.  A thread that waits for the queue returns with -ESTALE.
  *   reap:    take up to n completions without waiting, in the order in which they arrived.
  *            Returns how many; -EBUSY if another thread reaps this queue; -ESTALE, -EINVAL.
  *   wait:    until there is a completion to reap, running ready ops as the other waits do.
@@ -557,10 +557,10 @@ PAWL_API int pawl_run_canceled(const struct pawl_run *run);
  *            pawl_cancel(); bodies that run can ask.  Later pushes are not concerned.  -ESTALE.
  *   wait:    until no op of the group is incomplete.  -ETIMEDOUT, -EDEADLK (from inside one of
  *            its ops), -ESTALE.
- *   destroy: -EBUSY while an op of it is not complete, or its room completion is not reaped;
- *            -ESTALE.
- * Any thread.  create and limit lock-free; count and cancel wait-free; destroy lock-free;
- * wait blocking.
+ *   destroy: -EBUSY while an op of it is not complete, its room completion is not reaped, or
+ *            another thread sets its limits or destroys it; -ESTALE.
+ * Any thread.  count is wait-free; create, limit, cancel and destroy are lock-free; wait is
+ * blocking.
  */
 struct pawl_group_limits {
 	size_t size;

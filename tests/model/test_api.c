@@ -707,6 +707,65 @@ static void cq_destroy_check(void)
 		MODEL_CHECK(pawl_cq_reap(e, cq, &c, 1) == 1);
 }
 
+/* A queue that has a completion stays, and may be named, though a thread tries to destroy it. */
+static void cq_used_before(void)
+{
+	cq_before();
+	MODEL_CHECK(!cq_push(0, PAWL_OP_CQ, NULL));
+	run_all();
+}
+
+static void cq_destroy_used(void)
+{
+	MODEL_CHECK(pawl_cq_destroy(e, cq) == -EBUSY);
+}
+
+static void cq_look(void)
+{
+	MODEL_CHECK(!pawl_cq_wait(e, cq, 0));
+}
+
+/* A wait may find nothing; the queue is not destroyed. */
+static void cq_wait_short(void)
+{
+	int rc = pawl_cq_wait(e, cq, 0);
+
+	MODEL_CHECK(!rc || rc == -ETIMEDOUT);
+}
+
+/* The object of a destroyed queue is another queue: its completions are for its own reaper. */
+static void cq_again(void)
+{
+	struct pawl_completion c;
+	pawl_cq_t other;
+	int rc = pawl_cq_destroy(e, cq);
+
+	MODEL_CHECK(!rc || rc == -EBUSY);
+	if (rc)
+		return;
+	MODEL_CHECK(!pawl_cq_create(e, &other));
+	MODEL_CHECK((u32)other.h == (u32)cq.h);
+	cq.h = other.h;
+	MODEL_CHECK(!cq_push(0, PAWL_OP_CQ, NULL));
+	run_all();
+	MODEL_CHECK(pawl_cq_reap(e, other, &c, 1) == 1);
+}
+
+static void cq_reap_old(void)
+{
+	pawl_cq_t old = { load_relaxed(&passed) };
+	struct pawl_completion c;
+	int rc = pawl_cq_reap(e, old, &c, 1);
+
+	MODEL_CHECK(!rc || rc == -ESTALE);
+}
+
+static void cq_old_before(void)
+{
+	cq_before();
+	passed = cq.h;
+}
+
 static void ticket_push(void)
 {
 	pawl_ticket_t ticket;
@@ -882,6 +941,48 @@ static void group_destroy_check(void)
 		MODEL_CHECK(!pawl_group_destroy(e, group));
 }
 
+/* The object of a destroyed group is another group, of which an old handle changes nothing. */
+static void group_again(void)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+	pawl_group_t other;
+	int rc = pawl_group_destroy(e, group);
+
+	MODEL_CHECK(!rc || rc == -EBUSY);
+	if (rc)
+		return;
+	MODEL_CHECK(!pawl_group_create(e, NULL, &other));
+	MODEL_CHECK((u32)other.h == (u32)group.h);
+	d.fn = body_ok;
+	d.flags = PAWL_OP_GROUP;
+	d.group = other;
+	note(&given);
+	MODEL_CHECK(!pawl_push(e, &d));
+	MODEL_CHECK(!pawl_push(e, &d));
+	run_all();
+	MODEL_CHECK(runs == 2);
+}
+
+static void group_cancel_old(void)
+{
+	int rc = pawl_group_cancel(e, group);
+
+	MODEL_CHECK(!rc || rc == -ESTALE);
+}
+
+static void group_limit_old(void)
+{
+	struct pawl_group_limits l = { .size = sizeof(l), .ops = 1 };
+	int rc = pawl_group_limit(e, group, &l);
+
+	MODEL_CHECK(!rc || rc == -ESTALE);
+}
+
+static void group_none_before(void)
+{
+	MODEL_CHECK(!pawl_group_create(e, NULL, &group));
+}
+
 static void window_before(void)
 {
 	struct pawl_op d = PAWL_OP_INIT;
@@ -1005,6 +1106,12 @@ const struct scenario scenarios[] = {
 	  .thread = { cq_push_both, cq_reap_one, cq_reap_one }, .check = NULL),
 	T("cq_destroy", "a queue goes while an op names it", 2, MODEL_ALL, 4, .before = cq_before,
 	  .thread = { cq_push_race, cq_destroy }, .check = cq_destroy_check),
+	T("cq_busy", "a destroy that fails changes nothing", 3, 3, 4, .before = cq_used_before,
+	  .thread = { cq_destroy_used, cq_push_1, cq_look }),
+	T("cq_wait", "a wait finds what another thread reaps", 3, 3, 4, .before = cq_before,
+	  .thread = { cq_push_0, cq_wait_short, cq_reap_one }),
+	T("cq_again", "an old handle reaps nothing of a new queue", 2, MODEL_ALL, 4,
+	  .before = cq_old_before, .thread = { cq_again, cq_reap_old }),
 	T("cancel", "an op is canceled as it starts", 2, MODEL_ALL, 4,
 	  .thread = { ticket_push, ticket_cancel }, .check = ticket_check),
 	T("ticket", "a ticket says that its op is complete", 2, MODEL_ALL, 4,
@@ -1017,6 +1124,10 @@ const struct scenario scenarios[] = {
 	T("group_destroy", "a group goes while an op names it", 2, MODEL_ALL, 4,
 	  .before = group_before, .thread = { group_push_race, group_destroy },
 	  .check = group_destroy_check),
+	T("group_cancel", "an old handle cancels nothing of a new group", 2, MODEL_ALL, 4,
+	  .before = group_none_before, .thread = { group_again, group_cancel_old }),
+	T("group_limit", "an old handle limits nothing of a new group", 2, MODEL_ALL, 4,
+	  .before = group_none_before, .thread = { group_again, group_limit_old }),
 	T("window", "two threads push at the last place", 2, MODEL_ALL, 4, .before = window_before,
 	  .thread = { window_push, window_push }, .check = window_check, .window = 2),
 	{ .name = NULL },

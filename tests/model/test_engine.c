@@ -95,6 +95,68 @@ static void group_sleep(u32 i)
 	data++;
 }
 
+/* A thread waits for an op whose note is that of an op which another thread waits for, late. */
+static u64 second;			/* A */
+
+static void ticket_sleep_again(u32 i)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+	struct pawl_completion c;
+	pawl_ticket_t again;
+
+	switch (i) {
+	case 0:
+		MODEL_CHECK(!pawl_complete(e, token, 0, NULL));
+		MODEL_CHECK(pawl_cq_reap(e, cq, &c, 1) == 1);
+		d.async_fn = async_body;
+		d.prop = PAWL_ASYNC;
+		d.flags = PAWL_OP_TICKET;
+		d.ticket = &again;
+		MODEL_CHECK(!pawl_push(e, &d));
+		MODEL_CHECK((u32)again.h == (u32)ticket.h);
+		/* The later one of threads 0 and 2 completes it. */
+		if (xchg_acq_rel(&second, 1))
+			MODEL_CHECK(!pawl_complete(e, token, 0, NULL));
+		MODEL_CHECK(!pawl_ticket_wait(e, again, -1));
+		return;
+	case 1:
+		MODEL_CHECK(!pawl_ticket_wait(e, ticket, -1));
+		return;
+	default:
+		if (xchg_acq_rel(&second, 1))
+			MODEL_CHECK(!pawl_complete(e, token, 0, NULL));
+	}
+}
+
+/* A thread waits for a group that another thread destroys when it is empty. */
+static void group_sleep_again(u32 i)
+{
+	struct pawl_group_limits l = { .size = sizeof(l), .ops = 1 };
+	struct pawl_op d = PAWL_OP_INIT;
+	int rc;
+
+	switch (i) {
+	case 0:
+		MODEL_CHECK(!pawl_complete(e, token, 0, NULL));
+		return;
+	case 1:
+		rc = pawl_group_wait(e, group, -1);
+		MODEL_CHECK(!rc || rc == -ESTALE);
+		return;
+	default:
+		rc = pawl_group_destroy(e, group);
+		MODEL_CHECK(!rc || rc == -EBUSY);
+		if (rc)
+			return;
+		MODEL_CHECK(!pawl_group_create(e, &l, &d.group));
+		MODEL_CHECK((u32)d.group.h == (u32)group.h);
+		d.async_fn = async_body;
+		d.prop = PAWL_ASYNC;
+		d.flags = PAWL_OP_GROUP;
+		MODEL_CHECK(!pawl_push(e, &d));
+	}
+}
+
 static void interrupt_sleep(u32 i)
 {
 	if (!i) {
@@ -106,8 +168,8 @@ static void interrupt_sleep(u32 i)
 	data++;
 }
 
-#define Z(name_, what_, thread_)						\
-	{ .name = name_, .what = what_, .threads = 2, .setup = sleep_setup,	\
+#define Z(name_, what_, threads_, thread_)					\
+	{ .name = name_, .what = what_, .threads = threads_, .setup = sleep_setup,	\
 	  .enter = sleep_enter, .thread = thread_, .bound = 3, .seconds = 6,	\
 	  .flags = MODEL_NO_TIME }
 
@@ -289,10 +351,12 @@ const struct scenario scenarios[] = {
 	G("gate_help_2", "two pushers run ops", 3, 2, gate_help, PAWL_WINDOW_HELP),
 	GW("gate_worker", "a worker that goes on wakes a pusher at once", 1, 3),
 	GW("gate_worker_2", "it wakes two pushers, each within one op", 2, 2),
-	Z("cq_sleep", "a thread sleeps until a completion arrives", cq_sleep),
-	Z("ticket_sleep", "a thread sleeps until a ticket's op is complete", ticket_sleep),
-	Z("group_sleep", "a thread sleeps until a group is empty", group_sleep),
-	Z("interrupt_sleep", "a thread sleeps until it is interrupted", interrupt_sleep),
+	Z("cq_sleep", "a thread sleeps until a completion arrives", 2, cq_sleep),
+	Z("ticket_sleep", "a thread sleeps until a ticket's op is complete", 2, ticket_sleep),
+	Z("group_sleep", "a thread sleeps until a group is empty", 2, group_sleep),
+	Z("ticket_sleep_again", "of an op whose note had another ticket", 3, ticket_sleep_again),
+	Z("group_sleep_again", "a group goes, and is another one", 3, group_sleep_again),
+	Z("interrupt_sleep", "a thread sleeps until it is interrupted", 2, interrupt_sleep),
 	S("run_ww", "w0 | w0", 2, MODEL_ALL, 6),
 	S("run_pair", "w0w1 | r0w1", 2, 3, 6),
 	S("run_3", "w0 | r0 | w0", 3, 2, 6),

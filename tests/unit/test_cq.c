@@ -447,6 +447,56 @@ START_TEST(test_release_and_completion_both_come)
 }
 END_TEST
 
+/* An asynchronous body that completes its own op and waits for the next op of that object. */
+struct next_op {
+	int completed, ticket_wait, group_wait;
+	pawl_group_t group;
+	u32 ran;
+};
+
+static void next_body(struct pawl_run *r, void *arg)
+{
+	struct next_op *n = arg;
+	struct pawl_op op = PAWL_OP_INIT;
+	pawl_ticket_t ticket;
+
+	n->completed = pawl_complete(r->engine, r->token, 0, NULL);
+	op.fn = ok_body;
+	op.arg = &n->ran;
+	op.flags = PAWL_OP_TICKET | PAWL_OP_GROUP;
+	op.ticket = &ticket;
+	op.group = n->group;
+	MUST(!pawl_push(r->engine, &op));
+	n->ticket_wait = pawl_ticket_wait(r->engine, ticket, SOON_NS);
+	MUST(!pawl_push(r->engine, &op));
+	n->group_wait = pawl_group_wait(r->engine, n->group, SOON_NS);
+}
+
+START_TEST(test_a_body_that_completed_its_op_waits_for_the_next_user_of_the_object)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct next_op n = { .ran = 0 };
+	struct pawl_op op = PAWL_OP_INIT;
+	pawl_ticket_t ticket;
+
+	OK(pawl_group_create(e, NULL, &n.group));
+	op.async_fn = next_body;
+	op.arg = &n;
+	op.prop = PAWL_ASYNC;
+	op.flags = PAWL_OP_TICKET | PAWL_OP_GROUP;
+	op.ticket = &ticket;
+	op.group = n.group;
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(n.completed);
+	OK(n.ticket_wait);
+	OK(n.group_wait);
+	ck_assert_uint_eq(n.ran, 2);
+	OK(pawl_group_destroy(e, n.group));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("cq");
@@ -464,6 +514,7 @@ int main(void)
 	tcase_add_test(tc, test_a_canceled_op_ends_once_and_its_error_flows);
 	tcase_add_test(tc, test_a_running_body_can_ask_whether_it_was_canceled);
 	tcase_add_test(tc, test_release_and_completion_both_come);
+	tcase_add_test(tc, test_a_body_that_completed_its_op_waits_for_the_next_user_of_the_object);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }
