@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 #include <core/error.h>
+#include <core/opgroup.h>
 #include <core/wait.h>
 #include "event.h"
 #include "model.h"
@@ -900,13 +901,27 @@ static void group_reap(void)
 		note(&reaped);
 }
 
-static void group_reap_check(void)
+static void group_push_twice(void)
+{
+	group_push();
+	group_push();
+}
+
+/* Nothing is in flight: each push that was refused is reported. */
+static void room_told(const struct op_group *g)
 {
 	struct pawl_completion c;
 
 	if (refused)
 		MODEL_CHECK(reaped + (u64)pawl_cq_reap(e, cq, &c, 1));
-	(void)!pawl_cq_reap(e, cq, &c, 1);
+	while (pawl_cq_reap(e, cq, &c, 1))
+		;
+	MODEL_CHECK(!load_relaxed(&g->room));
+}
+
+static void group_reap_check(void)
+{
+	room_told(pool_obj(e->pool[POOL_GROUP], (u32)group.h));
 	MODEL_CHECK(!pawl_group_destroy(e, group));
 }
 
@@ -939,6 +954,115 @@ static void group_destroy_check(void)
 {
 	if (!destroyed)
 		MODEL_CHECK(!pawl_group_destroy(e, group));
+}
+
+/* A destroy that fails takes no report of room away. */
+static void group_busy_check(void)
+{
+	struct pawl_completion c;
+	int n = pawl_cq_reap(e, cq, &c, 1);
+
+	MODEL_CHECK(destroyed || !refused || n == 1);
+}
+
+/* A queue is named while others use the group. */
+static void group_limit(void)
+{
+	struct pawl_group_limits l = { .size = sizeof(l), .ops = 1, .cq = cq, .tag = 1 };
+	int rc = pawl_group_limit(e, group, &l);
+
+	MODEL_CHECK(!rc || rc == -ESTALE);
+}
+
+static void group_limit_before(void)
+{
+	struct pawl_group_limits l = { .size = sizeof(l), .ops = 1 };
+
+	cq_before();
+	MODEL_CHECK(!pawl_group_create(e, &l, &group));
+}
+
+/* The group's note is freed with it, or the queue could not go. */
+static void group_limit_check(void)
+{
+	struct pawl_completion c;
+
+	if (pawl_cq_reap(e, cq, &c, 1) == 1)
+		MODEL_CHECK(c.tag == 1);
+	group_destroy_check();
+	MODEL_CHECK(!pawl_cq_destroy(e, cq));
+}
+
+/* A limit on the cost of all ops, which belong to no group. */
+static void cost_before(void)
+{
+	struct pawl_group_limits l = { .size = sizeof(l), .cost = 1, .tag = 1 };
+
+	cq_before();
+	l.cq = cq;
+	MODEL_CHECK(!pawl_group_limit(e, (pawl_group_t){ 0 }, &l));
+}
+
+static void cost_push(void)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+	int rc;
+
+	d.fn = body_ok;
+	d.flags = PAWL_OP_COST;
+	d.cost = 1;
+	rc = pawl_push(e, &d);
+	MODEL_CHECK(!rc || rc == -EAGAIN);
+	if (rc)
+		note(&refused);
+	run_all();
+}
+
+static void cost_check(void)
+{
+	struct pawl_completion c;
+	uint64_t cost;
+
+	MODEL_CHECK(!pawl_group_count(e, (pawl_group_t){ 0 }, NULL, &cost) && !cost);
+	if (refused)
+		MODEL_CHECK(pawl_cq_reap(e, cq, &c, 1) == 1 && c.tag == 1);
+}
+
+static void cost_push_twice(void)
+{
+	cost_push();
+	cost_push();
+}
+
+static void cost_reap_check(void)
+{
+	room_told(e->root);
+}
+
+/* A group is created, and its handle passed without an order, beside a push that names it. */
+static void group_make(void)
+{
+	struct pawl_group_limits l = { .size = sizeof(l), .cost = 1 };
+	pawl_group_t g;
+
+	MODEL_CHECK(!pawl_group_create(e, &l, &g));
+	store_relaxed(&passed, g.h);
+}
+
+static void group_push_new(void)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+	int rc;
+
+	d.fn = body_ok;
+	d.flags = PAWL_OP_GROUP | PAWL_OP_COST;
+	d.group.h = load_relaxed(&passed);
+	d.cost = 2;
+
+	if (!d.group.h)
+		return;
+	rc = pawl_push(e, &d);
+	MODEL_CHECK(rc == -E2BIG || rc == -ESTALE);
 }
 
 /* The object of a destroyed group is another group, of which an old handle changes nothing. */
@@ -1119,11 +1243,27 @@ const struct scenario scenarios[] = {
 	T("group", "two pushes and room for one", 2, MODEL_ALL, 4, .before = group_before,
 	  .thread = { group_push, group_push }, .check = group_check),
 	T("group_reap", "room is reported, reaped, and wanted again", 3, 3, 4,
-	  .before = group_before, .thread = { group_push, group_push, group_reap },
+	  .before = group_before, .thread = { group_push_twice, group_push_twice, group_reap },
 	  .check = group_reap_check),
 	T("group_destroy", "a group goes while an op names it", 2, MODEL_ALL, 4,
 	  .before = group_before, .thread = { group_push_race, group_destroy },
 	  .check = group_destroy_check),
+	T("group_busy", "a push is refused beside a destroy that fails", 3, 3, 4,
+	  .before = group_before, .thread = { group_push, group_push, group_destroy },
+	  .check = group_busy_check),
+	T("group_note", "a queue is named beside a destroy", 2, MODEL_ALL, 4,
+	  .before = group_limit_before, .thread = { group_limit, group_destroy },
+	  .check = group_limit_check),
+	T("group_note_late", "a queue is named beside pushes that are refused", 3, 3, 4,
+	  .before = group_limit_before, .thread = { group_limit, group_push, group_push },
+	  .check = group_limit_check),
+	T("cost", "two pushes and room for the cost of one", 2, MODEL_ALL, 4,
+	  .before = cost_before, .thread = { cost_push, cost_push }, .check = cost_check),
+	T("cost_reap", "room is reported, reaped, and wanted again", 3, 3, 4,
+	  .before = cost_before, .thread = { cost_push_twice, cost_push_twice, group_reap },
+	  .check = cost_reap_check),
+	T("group_new", "a push into a group that was just created", 2, MODEL_ALL, 4,
+	  .thread = { group_make, group_push_new }),
 	T("group_cancel", "an old handle cancels nothing of a new group", 2, MODEL_ALL, 4,
 	  .before = group_none_before, .thread = { group_again, group_cancel_old }),
 	T("group_limit", "an old handle limits nothing of a new group", 2, MODEL_ALL, 4,
