@@ -19,8 +19,9 @@ in three tries as well.
 	-p	print the programs that BUILD must have
 	-j	so many at a time (all CPUs)
 
-Fails if a bug is not in the list or not caught, if fewer than 80 % are caught by two
-classes, or if a test fails without a bug.
+Fails if a bug is not in the list or not caught, if fewer than 65 % are caught by two
+classes, or if a test fails without a bug.  Not every bug can have two: a missing barrier shows
+on weak memory alone, and a rule of one function only where that function is tested.
 """
 import argparse
 import collections
@@ -187,7 +188,7 @@ def main():
             print('%-22s %s' % (bug, ' '.join(sorted(caught[bug]))))
     two = sum(len(caught[b]) > 1 for b in bugs)
     one = sum(len(caught[b]) > 0 for b in bugs)
-    bad |= one != len(bugs) or (not opt.names and two < 0.8 * len(bugs))
+    bad |= one != len(bugs) or (not opt.names and two < 0.65 * len(bugs))
     print('C17 busted=%d caught=%d by_two=%d classes=%d runs=%d controls=%d %.0fs %s' % (
         len(bugs), one, two, len(set().union(*caught.values())), len(runs), len(controls),
         time.monotonic() - start, 'FAIL' if bad else 'PASS'))
