@@ -170,7 +170,11 @@ bool ring_grow(struct ring *r)
 	for (p = r->seen; p != end; p = (p + 1) & RING_POS) {
 		u32 w = load_relaxed(&r->slots[p & r->mask]);
 
-		store_relaxed(&s[p & mask], slot_word(log2, p, slot_work(w)));
+		/*
+		 * EXEC-R1 <-> EXEC-R2.  arr alone does not order it: a thread that read arr when
+		 * the ring had grown to this array before finds the element without R9.
+		 */
+		store_release(&s[p & mask], slot_word(log2, p, slot_work(w)));
 	}
 	array_use(r, s, log2);
 	return true;
