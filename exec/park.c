@@ -115,16 +115,17 @@ void exec_unpark(struct exec *x, struct exec_thread *t)
 		park_wake(x, &t->park);
 }
 
-/*
- * Wake one sleeper of g for work.  Returns false if no thread sleeps.  attn is relaxed here:
- * the callers have read it with seq_cst (EXEC-P10), or have executed a barrier.
- */
+/* Wake one sleeper of g for work.  Returns false if no thread sleeps. */
 static bool group_wake(struct exec *x, struct exec_group *g)
 {
 	ck_bitmap_iterator_t it;
 	u32 *late = NULL, slot;
 
-	if (!attn_sleepers(load_relaxed(&g->attn)))
+	/*
+	 * EXEC-P1 <-> EXEC-P2, EXEC-P10 <-> EXEC-P9: of the workers and the helpers, the caller
+	 * may have read the count of one group only.
+	 */
+	if (!attn_sleepers(load_seq_cst(&g->attn)))
 		return false;
 	ck_bitmap_iterator_init(&it, g->bits);
 	while (ck_bitmap_next(g->bits, &it, &slot)) {
