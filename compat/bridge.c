@@ -2,15 +2,15 @@
 /*
  * MXNet's engine on <pawl/engine.h>: ops, operators, vars, waits.
  *
- * Purpose: the one implementation behind the doors; see <pawl/mx_bridge.h>.
+ * Purpose: the implementation behind all of libpawl_mx's interfaces; see <pawl/mx_bridge.h>.
  *
- * Structures: a var and an operator are small objects that a pointer finds; they hold
- * pawl's handle, which is another one after a fork (compat/fork.c).
+ * Structures: a var and an operator are small objects, to which programs have pointers.  They
+ * hold pawl's handle, which changes after a fork (compat/fork.c).
  *
  * Ordering, Progress: as the pawl calls below.
  *
- * Lifetime: the objects keep their type as long as the process lives (compat/pool.c), so a
- * stale pointer is refused, or is a newer object's.
+ * Lifetime: the objects keep their type until the process exits (compat/pool.c), so a stale
+ * pointer is refused, or refers to a newer object.
  */
 #include <alloca.h>
 #include <stdlib.h>
@@ -39,7 +39,8 @@ static __always_inline_fn int op_check(const struct pawl_mx_op *op)
 	return 0;
 }
 
-static int mx_ctx_device(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct pawl_device *dev)
+static int mx_ctx_device(struct pawl_mx_engine *e, struct pawl_mx_context ctx,
+			 struct pawl_device *dev)
 {
 	dev->kind = PAWL_CPU;
 	dev->id = 0;
@@ -67,13 +68,13 @@ int mx_ctx_cpu(struct pawl_mx_engine *e, struct pawl_mx_context ctx, struct pawl
 	int rc = mx_ctx_device(e, ctx, dev);
 
 	if (!rc && dev->kind != PAWL_CPU)
-		rc = mx_err(-ENODEV, "GPU arrays and resources are not there, ops alone: gpu(%d)",
+		rc = mx_err(-ENODEV, "gpu(%d): arrays and resources are supported on CPUs only",
 			    ctx.dev_id);
 	return rc;
 }
 
-static __always_inline_fn int vars_of(struct pawl_mx_engine *e, struct pawl_mx_var *const *vars, size_t n,
-		   const char *what, pawl_var_t *out)
+static __always_inline_fn int vars_of(struct pawl_mx_engine *e, struct pawl_mx_var *const *vars,
+				      size_t n, const char *what, pawl_var_t *out)
 {
 	size_t i;
 
@@ -89,8 +90,8 @@ static __always_inline_fn int vars_of(struct pawl_mx_engine *e, struct pawl_mx_v
 }
 
 /* The description in pawl's terms, without the body.  vars: room for all of them. */
-static __always_inline_fn int op_fill(struct pawl_mx_engine *e, const struct pawl_mx_op *op, pawl_var_t *vars,
-		   struct pawl_op *d)
+static __always_inline_fn int op_fill(struct pawl_mx_engine *e, const struct pawl_mx_op *op,
+				      pawl_var_t *vars, struct pawl_op *d)
 {
 	int rc = mx_ctx_device(e, op->ctx, &d->device);
 
@@ -427,9 +428,11 @@ PAWL_EXPORT(pawl_mx_var_version);
 
 /* --- waits --- */
 
-typedef int (*wait_fn)(struct pawl_engine *pe, pawl_var_t v, int64_t ns, struct pawl_error *err);
+typedef int (*wait_fn)(struct pawl_engine *pe, pawl_var_t v, int64_t ns,
+		       struct pawl_error *err);
 
-static int wait_on(struct pawl_mx_engine *e, struct pawl_mx_var *v, void **exception, wait_fn fn)
+static int wait_on(struct pawl_mx_engine *e, struct pawl_mx_var *v, void **exception,
+		   wait_fn fn)
 {
 	struct pawl_error err = { 0 };
 	pawl_var_t h;

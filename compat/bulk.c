@@ -186,7 +186,8 @@ static void engine_flush(struct pawl_mx_engine *e)
 		struct mx_bulk *b = bulk_of(i);
 
 		/* COMPAT-B2 <-> COMPAT-B1 */
-		if (bulk_engine(load_acquire(&b->state)) == e && b->worker != e && bulk_take(b, e))
+		if (bulk_engine(load_acquire(&b->state)) == e && b->worker != e &&
+		    bulk_take(b, e))
 			(void)!bulk_push(b, e);
 	}
 }
@@ -243,7 +244,8 @@ static bool vars_alive(struct pawl_engine *pe, const pawl_var_t *v, u32 n)
 	return true;
 }
 
-bool mx_bulk_wants(struct pawl_mx_engine *e, const struct pawl_mx_op *op, const struct pawl_op *d)
+bool mx_bulk_wants(struct pawl_mx_engine *e, const struct pawl_mx_op *op,
+		   const struct pawl_op *d)
 {
 	struct mx_bulk *b = mine;
 	struct pawl_mx_engine *for_e;
@@ -252,8 +254,9 @@ bool mx_bulk_wants(struct pawl_mx_engine *e, const struct pawl_mx_op *op, const 
 	    d->priority || op->nreads + op->nwrites > BULK_VARS || e->kind == PAWL_MX_NAIVE ||
 	    mx_hooks.aggregating())
 		return false;
-	/* Let the push itself refuse it. */
-	if (!vars_alive(mx_pe(e), d->reads, d->nreads) || !vars_alive(mx_pe(e), d->writes, d->nwrites))
+	/* The push itself then refuses the op. */
+	if (!vars_alive(mx_pe(e), d->reads, d->nreads) ||
+	    !vars_alive(mx_pe(e), d->writes, d->nwrites))
 		return false;
 	for_e = bulk_engine(load_acquire(&b->state));	/* COMPAT-B2 <-> COMPAT-B1 */
 	if (for_e && (for_e != e || b->dev.kind != d->device.kind || b->dev.id != d->device.id ||

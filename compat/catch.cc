@@ -37,8 +37,8 @@ void say(const std::exception_ptr &p, char *text, size_t room) noexcept
 
 }
 
-int mx_catch_body(int form, union mx_body fn, void *run, void *on_start, void *on_complete, void *arg,
-		  void **exception, char *text, size_t room) noexcept
+int mx_catch_body(int form, union mx_body fn, void *run, void *on_start, void *on_complete,
+		  void *arg, void **exception, char *text, size_t room) noexcept
 {
 	try {
 		if (form == 0)

@@ -300,8 +300,8 @@ static __attribute__((destructor)) void the_engine_exit(void)
 		return;
 	store_relaxed(&e->shutdown, 1);
 	mx_bulk_flush();
-	if (pawl_engine_start(mx_pe(e)) || pawl_wait_all(mx_pe(e), MX_LAST_NS, NULL) == -ETIMEDOUT ||
-	    mx_bulk_end(e))
+	if (pawl_engine_start(mx_pe(e)) ||
+	    pawl_wait_all(mx_pe(e), MX_LAST_NS, NULL) == -ETIMEDOUT || mx_bulk_end(e))
 		return;
 	pawl_engine_destroy(mx_pe(e));
 	store_relaxed(&e->pe, NULL);

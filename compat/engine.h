@@ -46,10 +46,11 @@ int mx_told(int rc, struct pawl_error *err, void **exception);
 int mx_bad_engine(void);
 
 /* bulk.c */
-extern __thread bool mx_bulk_used;	/* the thread has asked for a size */
+extern __thread bool mx_bulk_used;	/* the thread has set a bulk size */
 void mx_bulk_flush_slow(void);
 /* Does op gather?  Then mx_bulk_add() is next. */
-bool mx_bulk_wants(struct pawl_mx_engine *e, const struct pawl_mx_op *op, const struct pawl_op *d);
+bool mx_bulk_wants(struct pawl_mx_engine *e, const struct pawl_mx_op *op,
+		   const struct pawl_op *d);
 void mx_bulk_add(struct pawl_mx_engine *e, struct mx_call *c, const struct pawl_op *d);
 /* Flush; the error of a bulk of this thread that was refused, once. */
 int mx_bulk_lost(void);

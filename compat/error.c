@@ -141,7 +141,8 @@ static const char *name_keep(const char *s)
 		memcpy(new->text, s, n);
 		new->next = head;
 		seen = head;
-		if (cas_acq_rel_acquire(&buckets[hash % BUCKETS], &head, new))	/* COMPAT-N1 <-> COMPAT-N2 */
+		/* COMPAT-N1 <-> COMPAT-N2 */
+		if (cas_acq_rel_acquire(&buckets[hash % BUCKETS], &head, new))
 			return new->text;
 	}
 }

@@ -91,7 +91,7 @@ struct pawl_mx_engine {
 	u32 devices;		/* F: CPU devices */
 	u32 gpus;		/* F: number of GPU contexts */
 	u32 used;		/* A */
-	int omp_threads;	/* F: what workers tell OpenMP */
+	int omp_threads;	/* F: for omp_set_num_threads() in workers */
 	bool info;		/* I */
 	pid_t pid;		/* F: the process that created pe */
 };

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Batches: n ops that take their places together.
+ * Batches: n ops that are linked at one point in time.
  *
  * Structures: for every var of the batch its accesses form a segment:
  *
  *     R0 reads | W1 reads | W2 reads | ... | Wm reads
  *
- * The R0 reads join the block that is there, W1 becomes its successor, and everything
- * behind W1 is linked among itself before anybody else can see it, without an atomic
- * operation: the reads of Wi wait in its block's list, and Wi+1 is named as successor
- * of Wi's closed block.  Taking the places is then one push of a link list (an op that
- * never runs, OP_BATCH) with one entry per var: "R0 readers join; the newest block is
- * Wm's".  Readers of Wm are part of its block's count from the beginning, since the
- * word's count starts at 0 for readers that come later.
+ * The R0 reads join the var's current block, and W1 becomes its successor.  Everything behind
+ * W1 is linked before other threads can see it, without atomic operations: the reads of Wi
+ * wait in its block's list, and Wi+1 is the successor of Wi's closed block.  The batch is then
+ * linked by one push of an op that never runs (OP_BATCH), with one dep per var: "R0 readers
+ * join; the newest block is Wm's".  The readers of Wm are part of its block's count from the
+ * start, since the word counts only the readers that join later.
  *
- * So a batch costs one CAS per var, not per access, and shares linking, helping and
- * recording with single pushes (link.c); the single push pays nothing for it.
+ * So a batch costs one CAS per var, not per access, and uses the same code for linking, helping
+ * and recording as single pushes (link.c), at no cost for these.
  *
- * Progress: lock-free, as link.c.  Scratch memory is the calling thread's and grows by
- * the C library's allocator when a batch is larger than all before.
+ * Progress: lock-free, as link.c.  The calling thread's scratch memory is allocated by the C
+ * library, and grows with the largest batch.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +113,7 @@ static struct dep *acc_dep(struct pawl_engine *e, const struct acc *a)
 	return dep_of(e, a->ref, &opi);
 }
 
-/* Link what is behind the first write of a segment; nobody else sees these yet. */
+/* Link the accesses behind the first write of a segment; no other thread sees them yet. */
 static void segment_link(struct thread *t, struct acc *a, u32 n, struct dep *link)
 {
 	struct pawl_engine *e = t->e;
@@ -126,7 +125,7 @@ static void segment_link(struct thread *t, struct acc *a, u32 n, struct dep *lin
 
 		if (d->var & DEP_WRITE) {
 			if (b) {
-				/* Whole: somebody may look at the block with a stale view. */
+				/* Atomic: a thread with a stale word may read the block. */
 				store_relaxed(&b->succ, a[i].ref);
 				store_relaxed(&b->state, b->state | BLOCK_CLOSED);
 			}
@@ -146,9 +145,9 @@ static void segment_link(struct thread *t, struct acc *a, u32 n, struct dep *lin
 }
 
 /*
- * Attach the accesses that face what was there before: the R0 reads and the first
- * write.  Deleted meanwhile (dead): the whole segment never was; its accesses count as
- * granted, its ops do not run.
+ * Attach the R0 reads and the first write to the blocks that the var had before.  If the var
+ * was deleted meanwhile (FOUND_DEAD), the whole segment is left out: its accesses count as
+ * granted, and its ops do not run.
  */
 static void segment_attach(struct thread *t, struct acc *a, u32 n, u64 val, u32 *granted)
 {
@@ -169,7 +168,7 @@ static void segment_attach(struct thread *t, struct acc *a, u32 n, u64 val, u32 
 			continue;
 		}
 		if (write) {
-			/* The word names the block before, whatever came in between. */
+			/* `val` names the block before this write. */
 			granted[a[i].op] += attach_word(t, d, a[i].ref, val);
 			return;
 		}
@@ -183,7 +182,7 @@ static void segment_attach(struct thread *t, struct acc *a, u32 n, u64 val, u32 
 	}
 }
 
-/* The op that takes the places of all: its accesses are the segments. */
+/* Allocate the op that links the batch: it has one access per segment. */
 static int batch_op(struct thread *t, u32 naccs, u32 *bopi)
 {
 	struct acc *accs = t->scratch->accs;
@@ -209,9 +208,9 @@ static int batch_op(struct thread *t, u32 naccs, u32 *bopi)
 	return 0;
 }
 
-#define RUN_LAST (~0u)		/* in granted: it is ready, and runs inside the push */
+#define RUN_LAST (~0u)		/* in granted: the op is ready, and runs inside the push */
 
-/* Everything is there: nothing can fail. */
+/* Link and dispatch a batch for which everything is allocated: this cannot fail. */
 static void batch_push(struct thread *t, u32 nops, u32 naccs, u32 bopi)
 {
 	struct pawl_engine *e = t->e;
@@ -245,7 +244,8 @@ static void batch_push(struct thread *t, u32 nops, u32 naccs, u32 bopi)
 				;
 			if (k < INLINE_DEPS && found[k])
 				val = links[k].var & DEP_WRITE ?
-				      word_write(found[k], links[k].block, links[k].link, false) :
+				      word_write(found[k], links[k].block, links[k].link,
+						 false) :
 				      word_join(found[k], links[k].link);
 			else
 				val = attach_found(t, bop, &links[k], k, tag);
@@ -254,7 +254,7 @@ static void batch_push(struct thread *t, u32 nops, u32 naccs, u32 bopi)
 		/* CORE-L8 <-> CORE-L2: as in push.c */
 		store_release(&t->d.status, status_make(t->seq, PHASE_FINISHED));
 	}
-	/* A body that runs inside dispatch() may push a batch: with scratch of its own. */
+	/* A body that runs inside dispatch() may push a batch, with its own scratch memory. */
 	if (!BUSTED(BATCH_NESTED))
 		t->scratch = NULL;
 	for (i = 0; i < nops; i++) {
@@ -268,7 +268,7 @@ static void batch_push(struct thread *t, u32 nops, u32 naccs, u32 bopi)
 		last = op->flags & OP_INLINE;
 		if (BUSTED(BATCH_INLINE_FIRST))
 			last = false;
-		/* Bodies run in here after the other ops are queued, where workers find them. */
+		/* Bodies run inside the push after the other ops are queued for the workers. */
 		if (last)
 			granted[i] = RUN_LAST;
 		else
@@ -283,7 +283,7 @@ static void batch_push(struct thread *t, u32 nops, u32 naccs, u32 bopi)
 	op_free(t, bop, bopi);
 }
 
-/* Take back the ops of a batch that cannot be pushed. */
+/* Free the ops of a batch that cannot be pushed. */
 static void batch_undo(struct thread *t, u32 n)
 {
 	struct pawl_engine *e = t->e;
@@ -300,7 +300,10 @@ static void batch_undo(struct thread *t, u32 n)
 	}
 }
 
-/* All that the batch needs.  1: a pool is empty; on failure nothing is kept. */
+/*
+ * Allocate what the batch needs, and push it.  Returns 1 if a pool is empty; after a failure
+ * nothing stays allocated.
+ */
 static int batch_try(struct thread *t, const struct pawl_op *ops, u32 n)
 {
 	struct pawl_engine *e = t->e;
@@ -372,7 +375,7 @@ int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
 	if (naccs > UINT32_MAX)
 		return err(-E2BIG, "push_batch: %zu accesses", naccs);
 	do {
-		/* Bodies that run while the batch waits may have used it. */
+		/* Each time: bodies that ran in admit_again() may have freed the scratch memory. */
 		rc = scratch_grow(t, n, naccs);
 		if (!rc)
 			rc = batch_try(t, ops, (u32)n);

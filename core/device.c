@@ -201,11 +201,11 @@ int pawl_stream_adopt(struct pawl_engine *e, struct pawl_device device, void *st
 	dv = e->devices;
 	/* CORE-D15 <-> CORE-D16: the rows that earlier calls added. */
 	if (!cas_acquire_relaxed(&dv->adopting, &none, 1))
-		return err(-EAGAIN, "stream_adopt: another thread adopts one at this moment");
+		return err(-EAGAIN, "stream_adopt: another thread is adopting a stream");
 	i = dv->nrows;
 	row = &dv->rows[i];
 	rc = i < MAX_ROWS && dv->nlanes < dv->max_lanes ? 0 :
-	     err(-ENOMEM, "stream_adopt: this engine has %u streams of others already", MAX_ADOPTED);
+	     err(-ENOMEM, "stream_adopt: the engine has %u adopted streams already", MAX_ADOPTED);
 	if (!rc)
 		rc = device_lane_add(dv, base->d, &row->class[CLASS_COMPUTE], stream, 0, false);
 	if (!rc) {
@@ -213,8 +213,8 @@ int pawl_stream_adopt(struct pawl_engine *e, struct pawl_device device, void *st
 		row->name.id = (u16)(ADOPTED_ID + i);
 		row->d = base->d;
 		row->adopted = true;
-		memcpy(&e->routes[(DEV_FIRST + i) * 8], &e->routes[(DEV_FIRST + (base - dv->rows)) * 8],
-		       8 * sizeof(*e->routes));
+		memcpy(&e->routes[(DEV_FIRST + i) * 8],
+		       &e->routes[(DEV_FIRST + (base - dv->rows)) * 8], 8 * sizeof(*e->routes));
 		store_release(&dv->nrows, i + 1);	/* CORE-D11 <-> CORE-D12 */
 		*out = row->name;
 	}

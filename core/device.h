@@ -9,8 +9,12 @@
  * The files of core/devices.h.  An op's dev is the number of a CPU device, or DEV_FIRST + the
  * row of what op.device names.
  */
+#define MAX_DEVICES	16u
+#define MAX_ADOPTED	64u		/* streams */
+#define MAX_ROWS	(MAX_DEVICES + MAX_ADOPTED)
+#define MAX_STREAMS	32u		/* compute streams of a device */
 #define DEV_FIRST	64u
-#define DEV_ROWS	(DEV_FIRST + 80u)
+#define DEV_ROWS	(DEV_FIRST + MAX_ROWS)
 #define DEVICE_PARKED	1
 #define DEVICE_QUEUED	2		/* issue.c: the same, in its queue */
 int devices_check(const struct pawl_config *c);

@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <core/devices.h>
 
-/* The op.device that was given for an op's dev. */
+/* Return the op.device that corresponds to an op's dev. */
 struct pawl_device device_name(const struct pawl_engine *e, u32 dev)
 {
 	return dev < DEV_FIRST ? (struct pawl_device){ PAWL_CPU, (u16)dev } :
@@ -138,7 +138,8 @@ int devices_check(const struct pawl_config *c)
 		for (j = 0; j < i; j++)
 			if (c->devices[j].kind == c->devices[i].kind &&
 			    c->devices[j].id == c->devices[i].id)
-				return err(-EINVAL, "engine_create: config.devices[%u] is there twice", i);
+				return err(-EINVAL, "engine_create: config.devices[%u] is named twice",
+					   i);
 	}
 	return 0;
 }
@@ -199,7 +200,7 @@ int devices_start(struct pawl_engine *e)
 	/* CORE-D10 <-> CORE-D9: its thread in the executor, or the error. */
 	while (!load_acquire(&dv->reaper) && load_acquire(&dv->stop) != 2)
 		os_thread_yield();
-	/* The text of its error is that thread's. */
+	/* The error's text belongs to that thread, so make another one. */
 	rc = dv->thread_rc;
 	return rc ? err(rc, "engine_create: the thread for devices: %s", strerror(-rc)) : 0;
 }

@@ -20,10 +20,6 @@
 #include <device/device.h>
 #include <pawl/device.h>
 
-#define MAX_DEVICES	16u
-#define MAX_ADOPTED	64u
-#define MAX_ROWS	(MAX_DEVICES + MAX_ADOPTED)
-#define MAX_STREAMS	32u		/* compute streams of a device */
 #define MAX_LANES	(MAX_DEVICES * (MAX_STREAMS + 3) + MAX_ADOPTED)
 #define ADOPTED_ID	256u		/* ids of adopted streams begin here */
 

@@ -81,7 +81,7 @@ static int out(int fd, const char *fmt, ...)
 	return rc;
 }
 
-/* The op may complete, and its memory hold another op, before its name is read. */
+/* Before the name is read, the op may complete and its memory be reused for another op. */
 static int out_op(struct pawl_engine *e, int fd, const char *what, u32 slot, u32 opi)
 {
 	const char *name = op_name(op_of(e, opi));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Engines: creation, routes from properties to queues, stop and start, the end.
+ * Engines: creation, routes from properties to queues, stop and start, destruction.
  *
  *   property                 per-device            pooled      naive
  *   normal, async, no-skip,
@@ -10,10 +10,9 @@
  *   copy to device           device's copy-in      the copy lane  the caller
  *   copy from device         device's copy-out     the copy lane  the caller
  *
- * Every queue honours priorities exactly.  Threads start with the first op of their
- * queue.
+ * Every queue honours priorities exactly.  A queue's threads start with its first op.
  *
- * Progress: everything here blocks by purpose (allocation, joining).
+ * Progress: blocking (allocation, joining threads).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +67,7 @@ void pawl_config_init_size(struct pawl_config *cfg, size_t size)
 }
 PAWL_EXPORT(pawl_config_init_size);
 
-/* In programs that do not say which size they have: see the macro. */
+/* For programs that call the function and not the macro: the struct of the first release. */
 void (pawl_config_init)(struct pawl_config *cfg)
 {
 	pawl_config_init_size(cfg, CONFIG_SIZE_0);
@@ -88,8 +87,8 @@ static int config_check(struct pawl_config *c)
 		{ "max_threads", c->max_threads, 1, 2047 },
 		{ "window", c->window, 0, c->max_ops },
 		{ "window_policy", c->window_policy, -1, PAWL_WINDOW_HELP },
-		{ "ndevices", c->ndevices, 0, 16 },
-		{ "device_streams", c->device_streams, 1, 32 },
+		{ "ndevices", c->ndevices, 0, MAX_DEVICES },
+		{ "device_streams", c->device_streams, 1, MAX_STREAMS },
 		{ "device_workers", c->device_workers, 1, 32 },
 		{ "device_window", c->device_window, 1, 65536 },
 	};
@@ -109,13 +108,13 @@ static int config_check(struct pawl_config *c)
 	for (i = 0; i < c->ncpus; i++)
 		if (c->cpus[i] < 0 || c->cpus[i] >= 4096)
 			return err(-EINVAL, "engine_create: config.cpus[%zu] is %d", i, c->cpus[i]);
-	/* Those of other queues start when they are needed, if there is room. */
+	/* Workers of other queues start when they are needed, if a slot is free. */
 	threads = (u64)c->workers * (c->kind == PAWL_PER_DEVICE ? c->cpu_devices : 1) + 1 +
 		  !!c->ndevices;
 	if (c->workers && c->kind != PAWL_NAIVE && threads > c->max_threads)
 		return err(-EINVAL, "engine_create: config.max_threads is %u, the workers need %llu",
 			   c->max_threads, (unsigned long long)threads);
-	/* Caches of threads keep some objects out of sight: room for them. */
+	/* Room for objects in the caches of threads, which other threads cannot allocate. */
 	if ((u64)c->max_ops + 2ull * POOL_MAG * c->max_threads >= (1u << OPS_BITS) &&
 	    c->max_threads > 256)
 		return err(-EINVAL, "engine_create: config.max_ops %u and max_threads %u exceed 2^20",
@@ -124,8 +123,9 @@ static int config_check(struct pawl_config *c)
 }
 
 /*
- * What tells the lives of these objects apart, for who has a handle or a token of an earlier
- * one.  A token that is DONE is nobody's: neither a wait nor pawl_complete() changes it.
+ * Generations continue when the memory of a slab was given back and comes back as zero, so a
+ * stale handle or token never matches a new object.  A token that is DONE belongs to no op:
+ * neither a wait nor pawl_complete() changes it.
  */
 static u32 op_last(void *obj, u32 idx, void *user)
 {
@@ -172,9 +172,9 @@ static void note_again(void *obj, u32 idx, u32 base, void *user)
 }
 
 /*
- * Ops in flight per worker beyond which a push that may help does so: so many that no worker
- * runs dry, and so few that they stay in the caches, and that the pusher and the workers take
- * turns often enough for lane_leave() to see who is the faster one.
+ * Ops in flight per worker beyond which a push that may help does so.  With this many no worker
+ * runs out of work, the ops stay in the CPU's caches, and pusher and workers take turns often
+ * enough for lane_leave() to measure which of them is faster.
  */
 #define WARM_OPS	128u
 
@@ -304,7 +304,7 @@ static struct exec_thread *worker_enter(void *user)
 	return t ? &t->ex : NULL;
 }
 
-/* Threads, their counts of fast reads, and what those belong to; touched as it is needed. */
+/* The threads, their counts of fast reads, and the rms; a page is touched at its first use. */
 static size_t threads_bytes(const struct pawl_engine *e)
 {
 	return e->max_threads * (sizeof(struct thread) + RM_MAX * sizeof(struct rm_row)) +
@@ -371,7 +371,7 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	e->fewest = workers_fewest(&e->cfg);
 	e->unserved = !e->fewest;
 	e->id = fetch_add_relaxed(&engine_ids, 1) + 1;
-	/* Multiples of the golden ratio lie far from each other, however many there are. */
+	/* Multiples of the golden ratio are far apart, however many engines there are. */
 	e->gen_first = (u32)e->id * 0x9e3779b9u & ~1u;
 	e->gen_first += !e->gen_first * 2;
 	if (c.ncpus) {
@@ -384,7 +384,8 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 		memcpy(cpus, c.cpus, c.ncpus * sizeof(*cpus));
 		e->cfg.cpus = cpus;
 	}
-	p = mmap(NULL, threads_bytes(e), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	p = mmap(NULL, threads_bytes(e), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		 -1, 0);
 	if (p == MAP_FAILED) {
 		rc = err(-ENOMEM, "engine_create: no memory for %u threads", e->max_threads);
 		goto fail;
@@ -537,7 +538,7 @@ int pawl_engine_destroy(struct pawl_engine *e)
 		return err(-EDEADLK, "engine_destroy: from inside an op");
 	drain(e, t);
 	exec_stop(e->x);
-	/* Workers may have pushed while they ended, by destructors of their own: run it here. */
+	/* Ending workers may have pushed from their own TLS destructors: run those ops here. */
 	drain(e, t);
 	devices_stop(e);
 	graphs_exit(t);
@@ -575,7 +576,7 @@ int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
 		s.records += load_relaxed(&t->records);
 		s.helps += load_relaxed(&t->helps);
 	}
-	/* Second: never fewer than completed. */
+	/* Read after `completed`, so never less. */
 	s.pushed = ops_pushed(e);
 	exec_stats(e->x, &xs);
 	s.helped = xs.helped;

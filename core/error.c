@@ -288,7 +288,8 @@ static void error_back(struct thread *t, u32 idx)
 
 	for (i = 0; i < FIRST_ERRS; i++) {
 		none = 0;
-		if (cas_release_relaxed(&t->e->first_err[i], &none, idx))	/* CORE-E1 <-> CORE-E2 */
+		/* CORE-E1 <-> CORE-E2 */
+		if (cas_release_relaxed(&t->e->first_err[i], &none, idx))
 			return;
 	}
 	error_put(t, idx);

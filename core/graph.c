@@ -112,7 +112,7 @@ static int graph_op_check(struct pawl_engine *e, const struct pawl_op *op, size_
 {
 	int rc = op_check(e, op, "graph_create");
 
-	/* They belong to one push, and a run of a graph has no description of its ops. */
+	/* These flags describe one push, and a graph keeps no descriptions of its ops. */
 	if (!rc && (op->flags & PAWL_OP_NOTES))
 		rc = err(-EINVAL, "graph_create: ops[%zu].flags is %#x, known is %#x", i, op->flags,
 			 PAWL_OP_NO_SKIP);
@@ -154,7 +154,10 @@ int pawl_graph_create(struct pawl_engine *e, const struct pawl_op *ops, size_t n
 }
 PAWL_EXPORT(pawl_graph_create);
 
-/* One run of a graph that the caller holds.  1: a pool is empty; nothing is kept. */
+/*
+ * Push one run of a graph to which the caller has a reference.  Returns 1 if a pool is empty;
+ * after a failure nothing stays allocated.
+ */
 static int graph_try(struct thread *t, struct graph *g, u32 idx, int priority, u32 dev)
 {
 	struct pawl_engine *e = t->e;
@@ -246,7 +249,7 @@ int pawl_graph_push(struct pawl_engine *e, pawl_graph_t h, const struct pawl_lau
 		if (rc)
 			break;
 	}
-	/* The run has the reference now, or there is none. */
+	/* A run keeps the reference until it is complete. */
 	if (unlikely(rc))
 		graph_put(t, idx);
 	return rc;
@@ -282,19 +285,19 @@ int pawl_graph_delete(struct pawl_engine *e, pawl_graph_t h)
 	if (unlikely(!t))
 		return thread_last.code;
 	g = graph_get(e, h, &idx);
-	/* The CAS decides between two threads that delete at once; graph_put() has the order. */
+	/* Relaxed: the CAS decides between two threads that delete; graph_put() orders. */
 	if (!g || !cas_relaxed(&g->gen, &gen, gen_dead(gen))) {
 		if (idx)
 			graph_put(t, idx);
 		return err(-ESTALE, "graph_delete: no graph, or it was deleted before");
 	}
-	graph_put(t, idx);	/* ours */
-	graph_put(t, idx);	/* the first one */
+	graph_put(t, idx);	/* of this call */
+	graph_put(t, idx);	/* of pawl_graph_create() */
 	return 0;
 }
 PAWL_EXPORT(pawl_graph_delete);
 
-/* The engine ends, and with it the graphs that were not deleted. */
+/* The engine is destroyed: free the graphs that were not deleted. */
 void graphs_exit(struct thread *t)
 {
 	struct pawl_engine *e = t->e;

@@ -83,7 +83,7 @@ static void capture_drop(struct group *g)
 	g->never = false;
 }
 
-/* Capture the work if possible.  Not 0: a body failed, and no work was run. */
+/* Capture the work if possible.  Returns an error if a body failed; then no work was run. */
 static int capture_make(struct group *g, struct pawl_run *run)
 {
 	const struct device_ops *ops = g->d->ops;
@@ -108,7 +108,7 @@ static int capture_make(struct group *g, struct pawl_run *run)
 	return device_lost(g->d) ? rc : end ? 0 : rc;
 }
 
-/* Launch the captured work; capture it first if needed.  1: the caller must run the bodies. */
+/* Launch the captured work; capture it first if needed.  Returns 1 to run the bodies instead. */
 static int capture_run(struct group *g, struct device *d, struct pawl_run *run)
 {
 	/* Relaxed: a run that must see a refresh was pushed after it. */

@@ -218,7 +218,8 @@ static bool nothing_pending(struct pawl_engine *e, struct op *op)
 }
 
 /* room: the reaper has released the op and counted it. */
-static int device_op_begin(struct thread *t, struct op *op, u32 opi, struct pawl_run *run, bool room)
+static int device_op_begin(struct thread *t, struct op *op, u32 opi, struct pawl_run *run,
+			   bool room)
 {
 	struct pawl_engine *e = t->e;
 	struct dev_row *row = op_row(e->devices, op);

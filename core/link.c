@@ -380,12 +380,14 @@ u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 	for (own = j; j < n; j++) {
 		u64 *f = j < INLINE_DEPS ? &found[j] : &ignored;
 
-		if (!link_dep(t, d, &deps[j], &rec[j], tag, special & OP_BATCH, special & OP_DELETE, f))
+		if (!link_dep(t, d, &deps[j], &rec[j], tag, special & OP_BATCH,
+			      special & OP_DELETE, f))
 			break;	/* a helper has finished the push */
 		own += !!*f;
 	}
 	if (likely(own == n && n <= INLINE_DEPS)) {
-		store_release(&d->status, status_make(seq, PHASE_FINISHED));	/* CORE-L8 <-> CORE-L2 */
+		/* CORE-L8 <-> CORE-L2 */
+		store_release(&d->status, status_make(seq, PHASE_FINISHED));
 		return 0;
 	}
 	for (; j < n && j < INLINE_DEPS; j++)

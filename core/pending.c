@@ -107,7 +107,8 @@ int op_pending(struct pawl_engine *e, struct op *op, pending_fn fn, void *arg)
 
 	for (j = 0; !rc && j < op->ndeps; j++)
 		if (deps[j].block)
-			rc = dep_pending(e, deps[j].var & ~DEP_WRITE, deps[j].var & DEP_WRITE, fn, arg);
+			rc = dep_pending(e, deps[j].var & ~DEP_WRITE, deps[j].var & DEP_WRITE,
+					 fn, arg);
 	return rc;
 }
 
@@ -212,8 +213,9 @@ int recs_get(struct thread *t, struct op *op)
 	u32 j;
 
 	for (j = 0; j < op->ndeps; j++)
-		if (deps[j].block && !rec_get(t, &var_side_of(t->e, deps[j].var & ~DEP_WRITE)->rec))
-			return err(-ENOMEM, "no memory for what is pending on a var");
+		if (deps[j].block &&
+		    !rec_get(t, &var_side_of(t->e, deps[j].var & ~DEP_WRITE)->rec))
+			return err(-ENOMEM, "push: no memory for a var's pending device work");
 	return 0;
 }
 

@@ -8,7 +8,7 @@
 /* A var in read-mostly mode: readmostly.c. */
 struct rm {
 	u64 state;		/* A: epoch and phase */
-	u32 block;		/* A: the version that is read; written by the thread that takes it */
+	u32 block;		/* A: the version that is read */
 	u32 unused;
 };
 

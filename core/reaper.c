@@ -201,7 +201,8 @@ static void class_hold(struct pawl_engine *e, struct op *op, u32 opi)
 
 	if (before && op_rank(op_of(e, before)) < op_rank(op)) {
 		before = 0;
-		for (next = c->head; op_rank(op_of(e, next)) >= op_rank(op); next = op_of(e, next)->wait)
+		for (next = c->head; op_rank(op_of(e, next)) >= op_rank(op);
+		     next = op_of(e, next)->wait)
 			before = next;
 	}
 	store_relaxed(&op->wait, next);

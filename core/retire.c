@@ -437,7 +437,6 @@ static u32 run_async(struct thread *t, struct frame *f, struct op *op, u32 opi)
 	u32 gen = ((load_relaxed(&op->token) >> 2) + 1) & 0x3fffffff;
 
 	gen += !gen;	/* a token is never 0 */
-
 	f->run.token.h = (u64)gen << 32 | opi;
 	store_release(&op->token, gen << 2 | TOKEN_ARMED);	/* CORE-C2 <-> CORE-C1 */
 	op->async_fn(&f->run, op->arg);
@@ -521,16 +520,17 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 }
 
 /*
- * Is the op nothing but a body, and perhaps a note that says whom to tell?  If `special` is 0, it
- * also inherits no error, and none of its blocks refers to one (error.c).
+ * Does the op need nothing but its body, and perhaps the completion of its note?  If `special`
+ * is 0, it also inherits no error, and none of its blocks refers to one (error.c).
  */
 static inline bool op_plain(const struct pawl_engine *e, const struct op *op)
 {
-	return !(load_relaxed(&e->special) | (op->flags & ~(OP_NAMED | OP_NOTE)) | (op->ndeps > INLINE_DEPS)) &&
+	return !(load_relaxed(&e->special) | (op->flags & ~(OP_NAMED | OP_NOTE)) |
+		 (op->ndeps > INLINE_DEPS)) &&
 	       op->fn;
 }
 
-/* The end of an op that is plain except for its note. */
+/* Complete an op that is plain except for its note. */
 static __noinline u32 end_noted(struct thread *t, struct op *op, u32 opi)
 {
 	u32 note = op->note, next = release_all(t, op, 0, true);

@@ -3,7 +3,7 @@
 #include <core/engine.h>
 #include <core/sizes.h>
 
-/* No struct will be longer: a size that was never set is found before it is believed. */
+/* No struct will be longer: a larger size is one that was never set. */
 #define SIZE_LIMIT	4096u
 
 /* Progress: wait-free. */
@@ -32,7 +32,8 @@ int size_check(const char *who, const void *given, size_t first, size_t now)
 		return rc;
 	for (i = now; i < *(const size_t *)given; i++)
 		if (p[i])
-			return err(-EINVAL, "%s.size is %zu, this library knows %zu bytes, and byte %zu is not 0",
+			return err(-EINVAL,
+				   "%s.size is %zu, this library knows %zu bytes, and byte %zu is not 0",
 				   who, *(const size_t *)given, now, i);
 	return 0;
 }

@@ -2,11 +2,11 @@
 /*
  * Structs of programs that were built with another release's header; layer 4, inside core only.
  *
- * A struct that begins with its size grows at its end, by fields for which 0 means what was
- * there before.  A shorter one, of an older header, has defaults for what it lacks; a
- * longer one, of a newer header, is served if what this library does not know is zero, and
- * refused with -EINVAL if not.  A field that is removed leaves its place reserved.  What has
- * no size does not grow: struct pawl_error, struct pawl_device and the handles.
+ * A struct that begins with its size grows at its end, by fields for which 0 means the
+ * behaviour without them.  For a shorter struct, of an older header, the missing fields have
+ * their defaults.  A longer one, of a newer header, is accepted if the bytes that this library
+ * does not know are zero, and refused with -EINVAL if not.  A removed field becomes a reserved
+ * one.  Structs without a size do not grow: struct pawl_error, struct pawl_device, the handles.
  */
 #ifndef CORE_SIZES_H
 #define CORE_SIZES_H
@@ -23,7 +23,7 @@
 #define STATS_SIZE_0		144u
 #define DEVICE_INFO_SIZE_0	112u
 
-/* And of those that came later. */
+/* Sizes of structs that were added later, in their first release. */
 #define LAUNCH_SIZE_0		16u
 #define QUEUE_STATS_SIZE_0	384u
 
@@ -36,13 +36,14 @@ BUILD_BUG_ON(offsetof(struct pawl_queue_stats, wait) + 320 != QUEUE_STATS_SIZE_0
 BUILD_BUG_ON(sizeof(struct pawl_error) != 224);
 
 /*
- * Check what the program gave (NULL is refused): first: its size in the first release; now: in
- * this one.  size_check(): a struct that is read.  size_check_out(): one that is written.
+ * Check the size of the program's struct; NULL is refused.  `first` is its size in the first
+ * release, `now` in this one.  size_check() is for a struct that is read, size_check_out() for
+ * one that is written.
  */
 int size_check(const char *who, const void *given, size_t first, size_t now);
 int size_check_out(const char *who, const void *given, size_t first);
 
-/* Write *from to what the program gave, which keeps its size. */
+/* Copy *from to the program's struct, whose size does not change. */
 void size_copy_out(void *given, void *from, size_t now);
 
 /* Op i of an array whose elements are as long as the program's header says. */

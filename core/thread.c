@@ -2,21 +2,20 @@
 /*
  * Threads in an engine.
  *
- * Purpose: any thread may call the engine at any time; its first call gives it a
- * slot (caches, descriptor, rings), its exit or pawl_thread_detach() gives the slot back.
+ * Purpose: any thread may call the engine at any time; its first call allocates a slot
+ * (caches, descriptor, rings), and its exit or pawl_thread_detach() frees the slot.
  *
- * Structures: an array of max_threads struct thread; a tagged stack of slots that
- * were left; per calling thread a list of tls_entry, one per engine that it used,
- * with the last one cached in thread_last.
+ * Structures: an array of max_threads struct thread; a tagged stack of free slots; per
+ * calling thread a list of tls_entry, one per engine that it used, with the last one cached
+ * in thread_last.
  *
- * Lifetime: a slot's object stays for the life of the engine, so that whoever holds a
- * stale slot number reads an object of the right type.  Its counters and push number go
- * on growing under the next user.  A thread may end after an engine was destroyed and an
- * engine may be destroyed before its threads end: both sides agree by one CAS on the
- * entry's state (ATTACHED -> EXITING by the thread, -> ORPHANED by the engine).  Entries
- * are recycled through a list of the process and never go back to the C library, so that
- * an engine may look at one that its thread has just left; the state carries the engine's
- * id and so cannot be mistaken.
+ * Lifetime: a slot's object exists as long as the engine, so a thread with a stale slot
+ * number reads an object of the right type.  Its push number continues under the next user.
+ * A thread may end before or after the engine is destroyed: the two agree by one CAS on the
+ * entry's state (ATTACHED -> EXITING by the thread, -> ORPHANED by the engine).  Entries are
+ * recycled through a list of the process and are never returned to the C library, so an
+ * engine may read one that its thread has just left; the state contains the engine's id, so
+ * an entry of another engine is not mistaken for its own.
  *
  * Progress: thread_get() is wait-free after the first call; a slot is taken or left
  * lock-free.  The first call allocates and may touch fresh memory.
@@ -53,13 +52,13 @@ struct slot_entry {
 __thread struct thread_tls thread_last;
 static __thread struct tls_entry *thread_entries;
 static u64 thread_key;		/* A: the process's key plus 1; 0: none yet */
-static u32 thread_forks;	/* A: the fork handler is there */
-static u32 thread_pid;		/* A: the process whose engines fork_gen tells apart */
+static u32 thread_forks;	/* A: the fork handler is registered */
+static u32 thread_pid;		/* A: the process to which pawl_fork_gen belongs */
 u32 pawl_fork_gen;
 
 /*
- * Entries that nobody uses, a stack: val is the first one's address.  The tag counts all
- * changes in 64 bits, so a thread that was stopped for any time cannot find an old head.
+ * A stack of free entries: val is the address of the first one.  The tag counts all changes in
+ * 64 bits, so it never repeats, however long a thread was stopped.
  */
 static struct pair free_entries;
 static ck_stack_t all_entries;	/* never read */
@@ -71,7 +70,7 @@ static inline u64 entries_next_tag(const struct pair *head)
 	return head->tag + 1;
 }
 
-/* Halves that do not belong together: the compare-and-swap fails, and gives the whole. */
+/* If the two loads tear, the CAS fails and loads a consistent pair. */
 static void entry_put(struct tls_entry *en)
 {
 	struct pair head = { load_relaxed(&free_entries.tag), load_relaxed(&free_entries.val) };
@@ -85,7 +84,7 @@ static void entry_put(struct tls_entry *en)
 
 static struct tls_entry *entry_new(void)
 {
-	/* CORE-T12 <-> CORE-T11: a next that is older than head would give an entry out twice. */
+	/* CORE-T12 <-> CORE-T11: next must not be older than head, or an entry is used twice. */
 	struct pair head = { load_acquire(&free_entries.tag), load_acquire(&free_entries.val) };
 	struct pair new;
 	struct tls_entry *en;
@@ -103,7 +102,7 @@ static struct tls_entry *entry_new(void)
 
 static void fork_child(void)
 {
-	/* Only one thread exists, so no order is needed.  Its next call calls thread_enter(). */
+	/* The child has one thread, so no order is needed.  Its next call enters anew. */
 	thread_last.id = 0;
 	if (!BUSTED(FORK_FORGOTTEN))
 		store_relaxed(&pawl_fork_gen, pawl_fork_gen + 1);
@@ -111,8 +110,9 @@ static void fork_child(void)
 }
 
 /*
- * Handlers of forks run in the order of their registration: one that was registered before
- * the first engine was made comes before ours, and all engines look like its own to it.
+ * Fork handlers of the child run in the order of their registration.  One that was registered
+ * before the first engine was created runs before ours, when pawl_fork_gen is still the
+ * parent's.
  */
 int fork_check(void)
 {
@@ -120,10 +120,10 @@ int fork_check(void)
 
 	if (likely(!pid || pid == (u32)getpid()))
 		return 0;
-	return err(-EOWNERDEAD, "the child of a fork, in a fork handler that comes before libpawl's: not yet");
+	return err(-EOWNERDEAD, "in the child of fork(), before libpawl's own fork handler has run");
 }
 
-/* CORE-T1 <-> CORE-T2: what the slot's last user wrote is seen by the next one. */
+/* CORE-T1 <-> CORE-T2: the slot's next user sees what the last one wrote. */
 static void slot_leave(struct pawl_engine *e, u32 slot)
 {
 	u64 head = load_relaxed(&e->free_slots);
@@ -137,11 +137,12 @@ static void slot_leave(struct pawl_engine *e, u32 slot)
 
 static bool slot_take(struct pawl_engine *e, u32 *slot)
 {
-	u64 head = load_acquire(&e->free_slots);	/* CORE-T2: also for next, as in entry_new() */
+	/* CORE-T2 <-> CORE-T1: also for next, as in entry_new(). */
+	u64 head = load_acquire(&e->free_slots);
 	u32 n;
 
 	while ((u32)head) {
-		/* The next of a slot that was just taken by another is stale: the tag tells. */
+		/* If another thread took the slot, next is stale, and the tag differs. */
 		u64 new = ((head >> 32) + 1) << 32 | load_relaxed(&e->slots[(u32)head - 1].next);
 
 		*slot = (u32)head - 1;
@@ -152,15 +153,13 @@ static bool slot_take(struct pawl_engine *e, u32 *slot)
 	do {
 		if (n >= e->max_threads)
 			return false;
-		/*
-		 * No order: a fresh slot is all zero.
-		 */
+		/* Relaxed: a slot that was never used is zero. */
 	} while (!cas_relaxed(&e->used_slots, &n, n + 1));
 	*slot = n;
 	return true;
 }
 
-/* The counter begins anew, and its value is kept. */
+/* Reset a counter and add its value to the engine's sum. */
 static void count_keep(u64 *counter, u64 *gone)
 {
 	u64 n = load_relaxed(counter);
@@ -170,10 +169,10 @@ static void count_keep(u64 *counter, u64 *gone)
 }
 
 /*
- * The thread is counted no more: what it counted goes to the engine's account.  Sums may be
- * made meanwhile (ops_in_flight()): completions may be missed and pushes be counted twice,
- * but not the other way round.  So completions are in the account after they are gone from
- * the slot, pushes before.
+ * Move the thread's counters to the engine's sums.  Another thread may add them up meanwhile
+ * (ops_in_flight()): it may miss completions and count pushes twice, but must not count
+ * completions twice or miss pushes.  Therefore completions are added to the engine's sum after
+ * the slot's counter is reset, and pushes before.
  */
 static void live_leave(struct thread *t)
 {
@@ -224,12 +223,12 @@ static struct thread *slot_user(struct pawl_engine *e, struct tls_entry *entry)
 		thread_last.code = err(-ENOMEM, "no memory for a thread's run queues");
 		return NULL;
 	}
-	/* CORE-T5 <-> CORE-T6: the engine's end finds the entry complete. */
+	/* CORE-T5 <-> CORE-T6: threads_fini() finds the entry initialized. */
 	store_release(&e->slots[slot].entry, entry);
 	return t;
 }
 
-/* The thread leaves the engine: nothing that it produced is lost. */
+/* The thread leaves the engine: its ready work, caches and counters are handed over. */
 static void thread_leave(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
@@ -247,15 +246,16 @@ static void thread_leave(struct thread *t)
 		slot_leave(e, t->slot);
 }
 
-/* True: the thread goes first.  Else the engine does, or has. */
+/* Returns true if the thread comes first, and false if the engine did. */
 static bool entry_exiting(struct tls_entry *en)
 {
 	u64 st = entry_state(en->id, ENTRY_ATTACHED);
 
 	/*
-	 * CORE-T7 <-> CORE-T8: one of thread and engine goes first.  If the engine did, its
-	 * last look at the entry is before the entry's next use.  Acquire is for that failure
-	 * alone: ATTACHED is the thread's own store, and who reads EXITING waits for GONE.
+	 * CORE-T7 <-> CORE-T8: either the thread or the engine comes first.  If the engine
+	 * did, its last access to the entry is before the entry's next use.  Acquire is needed
+	 * for that failure only: ATTACHED is the thread's own store, and an engine that reads
+	 * EXITING waits for GONE.
 	 */
 	return cas_acquire(&en->state, &st, entry_state(en->id, ENTRY_EXITING));
 }
@@ -269,7 +269,7 @@ static void entry_leave(struct tls_entry *en)
 			thread_last.t = en->t;
 			thread_leave(en->t);
 		}
-		/* CORE-T9 <-> CORE-T10: the engine may go now. */
+		/* CORE-T9 <-> CORE-T10: the engine may be freed now. */
 		store_release(&en->state, entry_state(en->id, ENTRY_GONE));
 	}
 	entry_put(en);
@@ -289,9 +289,9 @@ static void thread_exit_hook(void *arg)
 }
 
 /*
- * What the process needs once.  What could not be had is asked for again by the next
- * engine; if two ask at once, a key is left over, or the handler is called twice.  The orders
- * are for what the C library keeps of the key and the handler.
+ * Create the key and register the fork handler, once per process.  After a failure the next
+ * engine tries again.  If two threads do it at once, a key stays unused, or the handler runs
+ * twice, both harmless.  The orders are for the C library's data about the key and the handler.
  */
 static int thread_setup(void)
 {
@@ -315,7 +315,7 @@ static int thread_setup(void)
 	return 0;
 }
 
-/* Entries of engines that are gone: this thread is the second one, it frees them. */
+/* Free the entries of destroyed engines: the thread is the second of the two that agree. */
 static void entries_clean(void)
 {
 	struct tls_entry **p = &thread_entries, *en;
@@ -355,7 +355,7 @@ struct thread *thread_enter(struct pawl_engine *e)
 		}
 	}
 	entries_clean();
-	/* Any value but NULL makes the hook run.  CORE-T14 <-> CORE-T13 */
+	/* The hook runs if the value is not NULL.  CORE-T14 <-> CORE-T13 */
 	if (os_key_set((pthread_key_t)(load_acquire(&thread_key) - 1), &thread_key)) {
 		thread_last.code = err(-ENOMEM, "no memory for thread-specific data");
 		return NULL;
@@ -367,10 +367,10 @@ struct thread *thread_enter(struct pawl_engine *e)
 	}
 	en->id = e->id;
 	/*
-	 * CORE-T15 <-> CORE-T8: a slot that was left may still name this entry.  The engine's
-	 * end, which finds it there, sees that the slot's thread has left.
+	 * CORE-T15 <-> CORE-T8: a free slot may still refer to this entry.  If threads_fini()
+	 * finds it there, it sees that the slot's thread has left.
 	 */
-	store_release(&en->state, entry_state(en->id, ENTRY_ATTACHED));	/* CORE-T15 <-> CORE-T8 */
+	store_release(&en->state, entry_state(en->id, ENTRY_ATTACHED));
 	t = slot_user(e, en);
 	if (!t) {
 		entry_put(en);
@@ -456,7 +456,7 @@ int threads_init(struct pawl_engine *e)
 	return 0;
 }
 
-/* The thread is on its way out: a bounded piece of work. */
+/* Wait for a thread that is leaving: a bounded piece of its work. */
 static void entry_await(struct pawl_engine *e, struct tls_entry *en, u64 st)
 {
 	while (st == entry_state(e->id, ENTRY_EXITING)) {
@@ -465,17 +465,18 @@ static void entry_await(struct pawl_engine *e, struct tls_entry *en, u64 st)
 	}
 }
 
-/* The engine ends: no thread is inside it (contract of destroy). */
+/* The engine is destroyed.  No thread is inside it: contract of pawl_engine_destroy(). */
 void threads_fini(struct pawl_engine *e)
 {
 	u32 i, n = e->slots ? load_relaxed(&e->used_slots) : 0;
 
 	for (i = 0; i < n; i++) {
-		struct tls_entry *en = load_acquire(&e->slots[i].entry);	/* CORE-T6 <-> CORE-T5 */
+		/* CORE-T6 <-> CORE-T5 */
+		struct tls_entry *en = load_acquire(&e->slots[i].entry);
 		u64 st = entry_state(e->id, ENTRY_ATTACHED);
 
 		if (en) {
-			/* CORE-T8 <-> CORE-T7: as a failure it may find GONE: CORE-T10 */
+			/* CORE-T8 <-> CORE-T7, CORE-T15; a failure may load GONE: CORE-T10 */
 			cas_acq_rel_acquire(&en->state, &st, entry_state(e->id, ENTRY_ORPHANED));
 			entry_await(e, en, st);
 		}
@@ -491,7 +492,7 @@ void threads_fini(struct pawl_engine *e)
 		thread_last.id = 0;
 }
 
-/* In a child of fork(): the one thread that is left forgets the engine. */
+/* In a child of fork(): its only thread drops its entry of the engine. */
 void threads_forget(struct pawl_engine *e)
 {
 	struct tls_entry *en;

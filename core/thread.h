@@ -5,7 +5,7 @@
 
 #include <core/engine.h>
 
-/* A thread's push over several vars, for threads that help or record. */
+/* A thread's push to several vars, for threads that help or record. */
 struct desc {
 	u64 status;		/* A: push number << 2 | phase */
 	u32 op;			/* H */
@@ -29,7 +29,7 @@ struct thread {
 	u32 depth;		/* O: bodies on the stack */
 	u32 lacks;		/* O: the pool that was empty last (err_pool_empty()) */
 	bool deep;		/* O: counted in engine.deep */
-	u64 seq;		/* O: push number; the next user of the slot goes on from it */
+	u64 seq;		/* O: push number; continues under the next user of the slot */
 	u32 var_limit;		/* O: var indexes below are carved */
 	u32 waits_device;	/* A: the thread waits for all devices */
 	u64 next_check;		/* O: the window is not checked up to this value of pushed */

@@ -10,8 +10,8 @@
  * the op that last wrote a var (or, for a write, of the readers since then) to the begin of
  * this op, if both are in the rings.
  *
- * Ordering and lifetime: `tracing` tells who owns the rings.  While it is a size, the threads
- * own their rings; start and write set it to TRACE_WRITING and then own all of them.  A
+ * Ordering and lifetime: `tracing` says which threads own the rings.  While it is a size, each
+ * thread owns its ring; start and write set it to TRACE_WRITING and then own all of them.  A
  * thread may be inside an event at that moment.  Therefore an event is an RCU read section,
  * and start and write wait for a grace period: earlier events are then complete and visible,
  * and later sections see that tracing is off.  Start frees the rings of the last trace.
@@ -330,7 +330,7 @@ out:
 	return rc;
 }
 
-/* Collect the events of all rings; -ENOMEM. */
+/* Collect the events of all rings.  Returns 0 or -ENOMEM. */
 static int rings_read(struct pawl_engine *e, struct trace_ev **ev, size_t *n)
 {
 	ck_stack_entry_t *i, *list = load_relaxed(&e->trace_bufs.head);

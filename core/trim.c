@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory goes back to the system: when the host asks (pawl_trim()), and when a worker has slept
- * for config.trim_ns.
+ * Return memory to the system: when the host calls pawl_trim(), and when a worker has slept for
+ * config.trim_ns.
  *
- * A worker's trim leaves a little at the start of each pool, so that an engine with an op now
- * and then takes no page fault for each.  It goes in steps of at most 64 KiB, and ends at once
- * when there is work.  Of several workers that sleep one trims and the others, which have given
- * up what they kept at hand, look again later; so the last one to trim finds all that is free.
+ * A worker's trim keeps a little memory at the start of each pool, so that an engine with an op
+ * now and then does not take a page fault for each.  It works in steps of at most 64 KiB, and
+ * stops as soon as there is work.  If several workers sleep, one trims; the others flush their
+ * caches and try again later, so the last one to trim finds all free memory.
  *
- * Progress: lock-free, and system calls.  A worker that is stopped in here keeps other workers
- * from trimming, and nothing else; pawl_trim() does not look at e->tidying.
+ * Progress: lock-free, and system calls.  A worker that is stopped in here prevents other
+ * workers from trimming, and nothing else; pawl_trim() does not read e->tidying.
  */
 #include <core/thread.h>
 
@@ -40,11 +40,11 @@ int pawl_trim(struct pawl_engine *e)
 			;
 		rc = trim.rc ? trim.rc : rc;
 	}
-	return rc ? err(rc, "trim: the system does not take memory back") : 0;
+	return rc ? err(rc, "trim: the system refused to take memory back") : 0;
 }
 PAWL_EXPORT(pawl_trim);
 
-/* As pool_trim_step() to the end.  False: t is wanted. */
+/* Trim a pool.  Returns false if t is wanted before the end. */
 static bool tidy_pool(struct thread *t, struct pool *p)
 {
 	struct pool_trim trim = { .spare = TIDY_SPARE };
@@ -64,7 +64,7 @@ bool engine_tidy(void *user, struct exec_thread *ex)
 	u32 none = 0, i;
 
 	trim_begin(t);
-	/* Relaxed, both: nothing passes from one to the next. */
+	/* Relaxed: a trim leaves no plain data to the next one. */
 	if (!cas_relaxed(&e->tidying, &none, 1))
 		return false;
 	for (i = 0; i < POOLS && tidy_pool(t, e->pool[i]); i++)

@@ -31,8 +31,8 @@ int pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
 		return err(-ENOMEM, "var_create: out of blocks (config.max_vars, max_ops)");
 	}
 	/*
-	 * Version 0 is complete and has no holds.  Release: var_poll() may get here by the old word
-	 * of another var, and must then see that var's data.
+	 * Version 0 is complete and has no holds.  Release: var_poll() may read this block by
+	 * the old word of another var, and must then see that var's data.
 	 */
 	store_release(&b->state, BLOCK_DONE);
 	store_relaxed(&b->err, 0);
@@ -126,8 +126,8 @@ static u32 var_error_get(struct thread *t, u32 vi, u32 gen)
  * The common part of calls about a var's error.  On success (0) *tp is the calling thread and
  * *error the error, with a reference, or 0.
  */
-static int var_error_begin(struct pawl_engine *e, pawl_var_t v, const char *who, struct thread **tp,
-		   u32 *error)
+static int var_error_begin(struct pawl_engine *e, pawl_var_t v, const char *who,
+			   struct thread **tp, u32 *error)
 {
 	struct thread *t = *tp = thread_get(e);
 	u32 vi = var_index(v);

@@ -63,7 +63,7 @@ static u32 deep_begin(struct thread *t)
 /* how: PAWL_WAIT_NO_HELP. */
 static u32 wait_helps(struct thread *t, u32 how)
 {
-	/* Should no worker come to a queue, nobody else would run what is in it. */
+	/* If the workers of a queue cannot be created, no other thread runs its ops. */
 	return (t->e->help && !(how & PAWL_WAIT_NO_HELP)) || t->depth ? EXEC_HELP :
 	       EXEC_HELP_DESERTED;
 }
@@ -312,7 +312,7 @@ static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bo
 		*rc = -ENOMEM;
 		return NULL;
 	}
-	/* Relaxed: a thread that gave up the op's last user may still try its token, in vain. */
+	/* Relaxed: a thread that gave up the op's last use may try its old token, in vain. */
 	store_relaxed(&op->token, ((load_relaxed(&op->token) >> 2) + 1) << 2 | TOKEN_ARMED);
 	/* CORE-N1 <-> CORE-N4; waits do not respect the window. */
 	store_release(&t->pushed, t->pushed + 1);
@@ -525,7 +525,7 @@ void flight_check(struct thread *t)
 	flight_wake(t, UINT64_MAX);
 }
 
-/* As flight_check(), and wake also all that wait until at most `limit` or more are in flight. */
+/* As flight_check(), and wake also all that wait for `limit` or more ops in flight. */
 void flight_wake(struct thread *t, u64 limit)
 {
 	struct pawl_engine *e = t->e;

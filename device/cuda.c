@@ -241,7 +241,8 @@ static int cuda_info(int id, struct device_info *out)
 		return rc;
 	rc = enter((void *)(intptr_t)(id + 1), &was);
 	if (!rc)
-		rc = leave((void *)(intptr_t)(id + 1), was, cuda_call(cudaMemGetInfo, &left, &total));
+		rc = leave((void *)(intptr_t)(id + 1), was,
+			   cuda_call(cudaMemGetInfo, &left, &total));
 	out->memory = total;
 	out->memory_free = left;
 	return rc;
@@ -294,7 +295,8 @@ static int cuda_host_alloc(void *dev, size_t bytes, void **p)
 {
 	int was, rc = enter(dev, &was);
 
-	return rc ? rc : leave(dev, was, cuda_call(cudaHostAlloc, p, bytes, CU_HOST_ALLOC_PORTABLE));
+	return rc ? rc :
+	       leave(dev, was, cuda_call(cudaHostAlloc, p, bytes, CU_HOST_ALLOC_PORTABLE));
 }
 
 static int cuda_host_free(void *dev, void *p)

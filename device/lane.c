@@ -268,7 +268,8 @@ static struct lane_event *event_turn(struct lane *l, int *rc)
 		lane_over(l, was);
 	}
 	*rc = event_make(l, next);
-	if (!*rc && cas_acq_rel_acquire(&l->newest, &at, at + 1))	/* DEVICE-W1 <-> DEVICE-W2 */
+	/* DEVICE-W1 <-> DEVICE-W2 */
+	if (!*rc && cas_acq_rel_acquire(&l->newest, &at, at + 1))
 		return next;
 	/* No new event: use an older one; if another thread took the slot, its event exists. */
 	next = &l->ev[at & l->last_ev];

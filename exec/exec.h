@@ -40,8 +40,8 @@ struct exec_client {
 	/* A worker has run out of work; called once each time, before it spins. */
 	void (*idle)(void *user, struct exec_thread *t);
 	/*
-	 * A worker has slept for tidy_ns: it may use its time, in steps, between which it asks
-	 * exec_wanted().  False: ask again when as long has passed.  May be NULL.
+	 * A worker has slept for tidy_ns: it may use its time, in steps, between which it calls
+	 * exec_wanted().  Returns false to be called again after as long.  May be NULL.
 	 */
 	bool (*tidy)(void *user, struct exec_thread *t);
 	void (*thread_start)(void *user2, const char *name);	/* the host's hooks */
@@ -61,7 +61,7 @@ struct exec_config {
 	 */
 	struct pool *works;
 	u64 spin_ns;		/* how long an idle thread polls before it sleeps */
-	u64 tidy_ns;		/* how long a worker sleeps before client->tidy(); 0: never tidy */
+	u64 tidy_ns;		/* how long a worker sleeps before client->tidy(); 0: never */
 	const int *cpus;	/* workers are pinned to these in turn */
 	u32 ncpus;
 	const char *name;	/* prefix of thread names */
@@ -155,7 +155,7 @@ enum exec_help { EXEC_WAIT, EXEC_HELP, EXEC_HELP_DESERTED };
  */
 int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
 	      s64 timeout_ns, u32 help);
-/* For client->tidy(): t is to return, because there is work or an end to it. */
+/* For client->tidy(): returns true if t must return, because of work or exec_stop(). */
 bool exec_wanted(const struct exec_thread *t);
 /*
  * Wake t if it sleeps.  Any thread may call it; no system call unless t sleeps.  No effect if
@@ -164,8 +164,8 @@ bool exec_wanted(const struct exec_thread *t);
 void exec_unpark(struct exec *x, struct exec_thread *t);
 
 /*
- * Give back what run queues grew by: those of t now, if they are empty; those of another thread
- * when it pushes to an idle queue, or its ring is full, or it leaves.
+ * Free the memory by which run queues have grown: those of t now, if they are empty; those of
+ * another thread when it pushes to an idle queue, when its ring is full, or when it leaves.
  * Progress: wait-free, and system calls.
  */
 void exec_trim(struct exec *x, struct exec_thread *t);

@@ -25,7 +25,8 @@
 #ifndef CONFIG_EXEC_BATCH
 #define CONFIG_EXEC_BATCH 32
 #endif
-#define EXEC_BATCH_MAX	(CONFIG_EXEC_BATCH < 1 ? 1 : CONFIG_EXEC_BATCH > 64 ? 64 : CONFIG_EXEC_BATCH)
+#define EXEC_BATCH_MAX	(CONFIG_EXEC_BATCH < 1 ? 1 :					\
+			 CONFIG_EXEC_BATCH > 64 ? 64 : CONFIG_EXEC_BATCH)
 
 #define EXEC_MAX_QUEUES	256u	/* an engine has a few per device */
 #define BATCH_NS	3000u	/* a batch should not run longer than this */
@@ -34,24 +35,24 @@
 #define YIELD_NS	10000u	/* time between two sched_yield() calls of a spinner */
 #define REST_NS		200000u	/* after a sleep this long, the next is expected to be long */
 #define FAST_NS		300u	/* a maker that runs one piece of work in this time is fast */
-#define LEAVE_AVG_NS	1500u	/* a worker whose average run is longer leaves nothing */
-#define LEAVE_FIRST_NS	2000u	/* how long a lane is left to its maker at first, */
+#define LEAVE_AVG_NS	1500u	/* a worker whose average run is longer takes all work */
+#define LEAVE_FIRST_NS	2000u	/* for how long a lane is left to its maker at first, */
 #define LEAVE_MOST_NS	32000u	/* and at most */
-#define LEAVE_JUDGE_NS	100000u	/* the time for which a maker is measured */
-#define LEAVE_TRIES	6u	/* failed trials after which the pause between them stays */
+#define LEAVE_JUDGE_NS	100000u	/* for how long a maker is measured */
+#define LEAVE_TRIES	6u	/* failed trials after which the pause stops growing */
 #define SAMPLE_EVERY	16u	/* one run in this many is measured; a power of two */
 
 /* The work of one thread in one queue. */
 struct exec_lane {
-	struct ring ring;	/* what the thread made ready */
-	struct hoard hoard;	/* what it took in a batch; others may steal it */
+	struct ring ring;	/* work that the thread made ready */
+	struct hoard hoard;	/* work that it took in a batch; others may steal it */
 
 	/* A, estimates that any worker writes: see lane_leave(). */
-	u64 left __cacheline_aligned;	/* left to the maker until then; 0: not */
-	u64 left_rest;		/* cycles(): no worker leaves the lane before that */
-	u64 left_since, left_own;	/* cycles() when the measurement began, and own then */
+	u64 left __cacheline_aligned;	/* cycles(): left to the maker until then; or 0 */
+	u64 left_rest;		/* cycles(): no worker leaves the lane before then */
+	u64 left_since, left_own;	/* cycles() and own at the start of the measurement */
 	u64 left_own_last, left_tail;	/* own and tail at the last check */
-	u32 left_step;		/* cycles() */
+	u32 left_step;		/* in cycles() */
 	u32 left_tries;		/* consecutive failed trials */
 };
 

@@ -188,9 +188,9 @@ void queue_start_or_wake(struct exec_queue *q, struct exec_thread *t)
 		spin = (spin > 0 ? spin : 0) + (s32)load_seq_cst(&x->helpers.spin);
 	if (spin > 0) {
 		struct exec_lane *l = load_relaxed(&q->lanes[t->slot]);
+		u64 n = l ? load_relaxed(&l->ring.tail) - load_relaxed(&l->ring.head) : 0;
 
-		if (!l || ((load_relaxed(&l->ring.tail) - load_relaxed(&l->ring.head)) & RING_POS) <=
-		    BACKLOG * (u32)spin)
+		if ((n & RING_POS) <= BACKLOG * (u32)spin)
 			return;
 	}
 	queue_wake(q);
@@ -302,7 +302,7 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 			return r;
 		now = cycles();
 		if (t->left)
-			start = now;	/* no thread would wake t for the work that it has left */
+			start = now;	/* no thread wakes t for the work that it left */
 		if (now - start >= x->spin)
 			return AGAIN;
 		if (how->deadline && exec_now_ns() >= how->deadline)
@@ -366,7 +366,8 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 		fetch_add_release(&g->attn, 1);
 		if (t->spinning) {
 			t->spinning = false;
-			fetch_add_relaxed(&g->spin, -1u);	/* EXEC-P4 <-> EXEC-P3: by the barrier */
+			/* EXEC-P4 <-> EXEC-P3: by the barrier below */
+			fetch_add_relaxed(&g->spin, -1u);
 		}
 	}
 	/*

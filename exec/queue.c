@@ -803,8 +803,9 @@ u32 exec_take(struct exec *x, struct exec_thread *t)
 	struct exec_queue *q = t->from_q;
 	u32 w;
 
-	/* Fast path: a thread that runs what it made ready. */
-	if (likely(q && q == t->to_q && !t->queue && (t->takes & 15) && load_relaxed(&q->drive)) &&
+	/* Fast path: a thread that runs the work that it made ready. */
+	if (likely(q && q == t->to_q && !t->queue && (t->takes & 15) &&
+		   load_relaxed(&q->drive)) &&
 	    likely(!load_relaxed(&q->n[PQ_HIGH]) && ((t->takes + 1) & (AROUND - 1)) &&
 		   hoard_empty(load_relaxed(&t->to->hoard.word)))) {
 		w = ring_take_own(&t->to->ring, false);

@@ -5,8 +5,9 @@
  *
  * Structures: an eventfd, which is one more sleeper of the helpers (park.c) while it is armed.
  * `armed` says that the next push has to write it.  `written` counts the writes that were begun
- * and not cleared: it is raised before the write, and a read says how many writes it cleared.  So
- * it is not 0 while the eventfd is readable, or will be by a pusher that was stopped.
+ * and not cleared: it is incremented before the write, and a read returns the number of writes
+ * that it cleared.  So it is not 0 while the eventfd is readable, or will become readable by a
+ * pusher that was stopped.
  *
  *	armed 0 -> 1	exec_take_ready() found nothing: counted in helpers.attn before
  *	armed 1 -> 0	ready_wake(): a pusher, which then writes the eventfd
@@ -50,7 +51,10 @@ static __noinline void ready_clear(struct exec *x, int fd)
 		fetch_add_relaxed(&x->ready_written, -(u32)sum);
 }
 
-/* There is work, and the caller's barrier is behind it: true if the host is told now. */
+/*
+ * Work was published, followed by the caller's barrier.  Returns true if this call signals the
+ * host.  Progress: wait-free, and a system call.
+ */
 bool ready_wake(struct exec *x)
 {
 	if (BUSTED(READY_FORGOTTEN))
@@ -101,7 +105,7 @@ int exec_ready_fd(struct exec *x)
 		close(fd);
 		return (int)none - 1;
 	}
-	/* There may be work already. */
+	/* Work may be queued already. */
 	ready_write(x, fd);
 	return fd;
 }

@@ -60,7 +60,7 @@ struct ring {
 	u32 *slots;		/* O: the slots that arr names */
 	u64 mask;		/* O */
 	u64 log2;		/* O */
-	/* O: by log2 - RING_FIRST, those made so far; all zero but for the one that arr names */
+	/* O: by log2 - RING_FIRST, those allocated; zero, except the current one (arr) */
 	u32 *array[RING_LAST - RING_FIRST + 1];
 
 	struct waits waits __cacheline_aligned;	/* of what other threads took, or the producer */

@@ -96,7 +96,8 @@ static void grace_period(void)
  * would refuse to load libpawl.  Therefore reader_lock() and reader_unlock() below take the
  * reader's address, which is looked up once per thread, with the TLS model that always works.
  */
-extern __thread struct urcu_reader urcu_memb_reader __attribute__((tls_model("global-dynamic")));
+extern __thread struct urcu_reader urcu_memb_reader
+	__attribute__((tls_model("global-dynamic")));
 
 /* A: threads inside calls of liburcu that take its mutexes, and registered threads */
 static u64 users;

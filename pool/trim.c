@@ -208,7 +208,8 @@ static void slab_gather(struct pool_full *f, struct slabs *sl, u32 s, u32 *hand,
 
 		if (!load_relaxed(word))
 			continue;
-		k = bits_out(sl, s, w, xchg_acquire(word, (u64)0), out);	/* POOL-B2 <-> POOL-B1 */
+		/* POOL-B2 <-> POOL-B1 */
+		k = bits_out(sl, s, w, xchg_acquire(word, (u64)0), out);
 		for (i = 0; i < k; i++) {
 			if (sl == &f->mag_slabs) {
 				mag_push(f, &f->empty, out[i]);
@@ -277,7 +278,8 @@ static void sweep(struct pool_full *f, struct slabs *sl, u32 carved, struct pool
 	u32 hand[POOL_MAG], in_hand = 0;
 
 	while (s < end && !n) {
-		while (s > spare && n < most && s + n < end && !t->rc && slab_claim(sl, s + n, carved))
+		while (s > spare && n < most && s + n < end && !t->rc &&
+		       slab_claim(sl, s + n, carved))
 			n++;
 		if (n)
 			t->rc = slabs_vacate(f, sl, s, n, &t->bytes);

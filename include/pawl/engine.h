@@ -540,8 +540,8 @@ PAWL_API int pawl_run_canceled(const struct pawl_run *run);
 /*
  * Groups: ops that are counted, limited, waited for and canceled together, for example those
  * of one client.  An op belongs to one group at most (PAWL_OP_GROUP), and may have a cost
- * (PAWL_OP_COST), which counts for its group and for the engine.  {0} in the place of a group
- * is the engine, for a limit on the cost of all ops, pawl_group_count() and PAWL_WAIT_ROOM.
+ * (PAWL_OP_COST), which counts for its group and for the engine.  The group {0} means the
+ * engine, for a limit on the cost of all ops, pawl_group_count() and PAWL_WAIT_ROOM.
  *
  * A push beyond a limit is refused at once with -EAGAIN, whatever config.window_policy is, and
  * with -E2BIG if op.cost alone is beyond it.  The host then continues when there is room: a
@@ -554,7 +554,8 @@ PAWL_API int pawl_run_canceled(const struct pawl_run *run);
  *            -ESTALE, -ENOMEM.  One thread at a time for a group.
  *   count:   ops that are not complete, and their cost; either may be NULL.  -ESTALE.
  *   cancel:  the ops pushed so far that have not started end with -ECANCELED, as by
- *            pawl_cancel(); bodies that run can ask.  Later pushes are not concerned.  -ESTALE.
+ *            pawl_cancel(); running bodies can query it.  Later pushes are not affected.
+ *            -ESTALE.
  *   wait:    until no op of the group is incomplete.  -ETIMEDOUT, -EDEADLK (from inside one of
  *            its ops), -ESTALE.
  *   destroy: -EBUSY while an op of it is not complete, its room completion is not reaped, or
@@ -607,20 +608,21 @@ enum pawl_wait_what {
 PAWL_API int pawl_wait(struct pawl_engine *e, unsigned int what, uint64_t h, int64_t timeout_ns,
 		       struct pawl_error *err);
 /*
- * End one wait with PAWL_WAIT_INTR: one that goes on, or if there is none the next one, so that
+ * End one wait with PAWL_WAIT_INTR: a pending one, or if there is none the next one, so that
  * an interrupt just before a wait is not lost.  Several calls before a wait ends count as one.
- * Any thread, also in a signal handler.  Lock-free, and a system call if a thread sleeps.
+ * Any thread may call it, also in a signal handler.  Lock-free, and a system call if a thread
+ * sleeps.
  */
 PAWL_API void pawl_interrupt(struct pawl_engine *e);
 
 /* --- Memory and insight ------------------------------------------------------------- */
 
 /*
- * Free memory to the system: all pages of the engine's objects on which nothing is in use.
- * The objects that the calling thread keeps for its next pushes are freed first; other threads
- * keep theirs, up to 128 of each kind.  Handles and tokens stay valid, or stale, as they are.
- * Other threads push and run ops meanwhile.  It takes a time in proportion to what is free,
- * some 25 ms for 100 MB.  Workers do the same after config.trim_ns of sleep.  Errors: those of
+ * Return memory to the system: all pages of the engine's objects without an object in use.
+ * The objects that the calling thread caches for its next pushes are freed first; other threads
+ * keep theirs, up to 128 of each kind.  Valid handles and tokens stay valid, and stale ones
+ * stale.  Other threads may push and run ops meanwhile.  The time is proportional to the free
+ * memory, some 25 ms for 100 MB.  Workers do the same after config.trim_ns of sleep.  Errors: those of
  * madvise(2), for example -EINVAL for locked pages.
  * Progress: lock-free, and system calls; it waits for no thread.
  */

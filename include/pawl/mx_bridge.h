@@ -183,8 +183,8 @@ PAWL_API void pawl_mx_exception_free(void *exception);
  * The calling thread's limit, one for all its engines; 0 in the naive kind.  While it is
  * n > 1, consecutive synchronous pushes with PAWL_NORMAL and priority 0 on one device gather
  * into one op.  It is pushed when n are gathered (at most 64, on 256 vars), before any other
- * push, wait, delete or question of the thread, when the size changes, when the thread ends,
- * and when it stops the engine or anybody frees it.  If the push is refused, because another
+ * push, wait, delete or query of the thread, when the size changes, when the thread ends, when
+ * it stops the engine, and when any thread frees the engine.  If the push is refused, because another
  * thread deleted a var meanwhile, each function's drop is called, and the thread's next wait
  * returns the error.  set returns the limit before.
  */

@@ -117,7 +117,7 @@ static int Gpus()
 	uint32_t shape = 2;
 
 	EXPECT(MXNDArrayCreate(&shape, 1, Context::kGPU, 0, 0, &nd) == -1);
-	EXPECT(std::strstr(MXGetLastError(), "ops alone"));
+	EXPECT(std::strstr(MXGetLastError(), "CPUs only"));
 	e->DeleteOperator(o);
 	e->DeleteVariable([](RunContext) {}, gpu, v);
 	e->DeleteVariable([](RunContext) {}, Context::CPU(), w);
