@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For suites about pool/: a pool of things, and requests for memory that fail. */
+#ifndef TESTS_UNIT_POOL_THINGS_H
+#define TESTS_UNIT_POOL_THINGS_H
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <base/err.h>
+#include <pool/internal.h>
+
+#include "must.h"
+#include "suite.h"
+
+/* Fault injection: the k-th question fails (once, or it and all that follow). */
+static s64 fail_at;		/* 0: never */
+static bool fail_on;
+static s64 asked;
+static const char *fail_what;	/* NULL: any */
+
+int pool_commit_hook(const char *what, size_t bytes)
+{
+	s64 n;
+
+	if (fail_what && strcmp(what, fail_what))
+		return 0;
+	n = (s64)fetch_add_relaxed(&asked, 1) + 1;
+	return fail_at && (n == fail_at || (fail_on && n > fail_at)) ? -ENOMEM : 0;
+}
+
+static inline void faults(const char *what, s64 at, bool on)
+{
+	fail_what = what;
+	fail_at = at;
+	fail_on = on;
+	asked = 0;
+}
+
+struct thing {
+	u32 idx;		/* by ctor */
+	u32 built;		/* A: calls of ctor */
+	u32 owner;		/* A: 0 free */
+	u32 pad;
+	u64 value;		/* plain, the owner's */
+	u64 seen[5];
+};
+
+static u32 ctors;
+static u32 ctor_user;
+
+static void thing_ctor(void *obj, u32 idx, u32 base, void *user)
+{
+	struct thing *t = obj;
+
+	if (user != &ctor_user || t->idx || t->built || t->owner || t->value)
+		abort();
+	t->idx = idx;
+	fetch_add_relaxed(&t->built, 1);
+	fetch_add_relaxed(&ctors, 1);
+}
+
+static struct arena *arena;
+
+static inline struct pool *make(u32 max)
+{
+	struct pool_desc d = { .name = "things", .size = sizeof(struct thing), .max = max,
+			       .ctor = thing_ctor, .user = &ctor_user };
+	struct pool *p;
+
+	ctors = 0;
+	ck_assert_int_eq(arena_create("test", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	return p;
+}
+
+static inline void done(void)
+{
+	arena_destroy(arena);
+	arena = NULL;
+}
+
+static const u32 caps[] __attribute__((unused)) = { 1, 2, 3, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 2047, 2048,
+			    2049, 4095, 4096, 5000 };
+
+#endif

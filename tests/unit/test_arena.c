@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pool/arena.c: reserving and committing memory, and each of its failures. */
+#include "pool_things.h"
+
+START_TEST(test_bad_desc)
+{
+	static const struct { u32 size, max; } bad[] = {
+		{ 0, 10 }, { 8, 10 }, { 24, 10 }, { (1 << 20) + 16, 10 },
+		{ 16, 0 }, { 16, UINT32_MAX },
+	};
+	struct pool_desc d = { .name = "bad" };
+	struct pool *p = NULL;
+	u32 i;
+
+	ck_assert_int_eq(arena_create(NULL, &arena), 0);
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		err(0, "%s", "");
+		d.size = bad[i].size;
+		d.max = bad[i].max;
+		ck_assert_int_eq(arena_add(arena, &d, &p), -EINVAL);
+		ck_assert_ptr_null(p);
+		ck_assert_ptr_nonnull(strstr(err_text(), "bad"));
+	}
+	d.name = NULL;
+	d.size = 1 << 20;
+	d.max = 3;
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), -EINVAL);
+	/* Again: nothing to do. */
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	done();
+	arena_destroy(NULL);
+}
+END_TEST
+
+START_TEST(test_not_ready)
+{
+	struct pool_desc d = { .name = "early", .size = 64, .max = 10 };
+	struct pool_cache c = { 0 };
+	struct pool *p;
+	u32 idx;
+
+	ck_assert_int_eq(arena_create("early", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_ptr_null(pool_get(p, &c, &idx));
+	ck_assert_uint_eq(arena_bytes(arena), 0);
+	done();
+}
+END_TEST
+
+START_TEST(test_commit_steps)
+{
+	struct pool *p = make(1 << 20);
+	struct pool_cache c = { 0 };
+	u64 start = arena_bytes(arena), last, now;
+	u32 i, idx, steps = 0;
+
+	/* Nothing but magazines yet. */
+	ck_assert_uint_le(start, (u64)1 << 20);
+	last = start;
+	for (i = 0; i < 200000; i++) {
+		MUST(pool_get(p, &c, &idx));
+		now = arena_bytes(arena);
+		if (now != last)
+			steps++;
+		last = now;
+	}
+	ck_assert_uint_ge(last - start, (u64)200000 * sizeof(struct thing));
+	/* Ahead by two steps at most, of objects and of magazines. */
+	ck_assert_uint_le(last - start, (u64)200000 * (sizeof(struct thing) + 8) + (4 << 20));
+	ck_assert_uint_ge(steps, 6);
+	ck_assert_uint_le(steps, 40);
+	done();
+}
+END_TEST
+
+START_TEST(test_prefault)
+{
+	struct pool_desc d = { .name = "pre", .size = 64, .max = 50000 };
+	struct pool_cache c = { 0 };
+	struct pool *p;
+	u64 all;
+	u32 i, idx;
+
+	ck_assert_int_eq(arena_create("pre", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, true), 0);
+	all = arena_bytes(arena);
+	ck_assert_uint_ge(all, (u64)50001 * 64);
+	faults(NULL, 1, true);
+	for (i = 0; i < 50000; i++)
+		MUST(pool_get(p, &c, &idx));
+	faults(NULL, 0, false);
+	ck_assert_uint_eq(arena_bytes(arena), all);
+	done();
+
+	/* Later is right too. */
+	p = make(50000);
+	ck_assert_int_eq(arena_ready(arena, true), 0);
+	ck_assert_uint_ge(arena_bytes(arena), (u64)50001 * sizeof(struct thing));
+	done();
+}
+END_TEST
+
+START_TEST(test_many_pools)
+{
+	struct pool_desc d = { .name = "a pool with a name longer than the field" };
+	struct arena *b;
+	struct pool *p[20], *q;
+	struct pool_cache c[20];
+	struct pool_stat s;
+	u32 i, k, idx;
+
+	memset(c, 0, sizeof(c));
+	ck_assert_int_eq(arena_create("an arena with a name longer than the field", &arena), 0);
+	ck_assert_int_eq(arena_create("b", &b), 0);
+	for (i = 0; i < 20; i++) {
+		d.size = 16 * (i + 1);
+		d.max = 100 * i + 1;
+		ck_assert_int_eq(arena_add(arena, &d, &p[i]), 0);
+	}
+	ck_assert_int_eq(arena_add(b, &d, &q), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	ck_assert_int_eq(arena_ready(b, false), 0);
+	for (i = 0; i < 20; i++)
+		for (k = 0; k < 100 * i + 1; k++) {
+			u32 *o = pool_get(p[i], &c[i], &idx);
+
+			ck_assert_ptr_nonnull(o);
+			ck_assert_uint_eq(o[0], 0);
+			ck_assert_uint_eq(o[4 * i + 3], 0);
+			memset(o, 0xa5, 16 * (i + 1));
+		}
+	pool_stat(p[0], &s);
+	ck_assert_uint_eq(strlen(s.name), 23);
+	arena_destroy(b);
+	done();
+}
+END_TEST
+
+START_TEST(test_large_caps)
+{
+	struct pool_desc d = { .name = "large", .size = 256, .max = 1 << 24 };
+	struct pool_cache c = { 0 };
+	struct pool *p;
+	u32 idx;
+
+	ck_assert_int_eq(arena_create("large", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	MUST(pool_get(p, &c, &idx));
+	/* The bits of all that there can be are some of it. */
+	ck_assert_uint_le(arena_bytes(arena), 8 << 20);
+	done();
+
+	/* 4 PiB: more than there is. */
+	d.size = 1 << 20;
+	d.max = UINT32_MAX - 1;
+	ck_assert_int_eq(arena_create("larger", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, false), -ENOMEM);
+	ck_assert_ptr_nonnull(strstr(err_text(), "larger"));
+	done();
+}
+END_TEST
+
+/* The k-th request for memory fails, once or for good, for all k that there are. */
+START_TEST(test_fail_each)
+{
+	struct pool_desc d = { .name = "f", .size = 64, .max = 30000 };
+	bool forever = _i & 1, prefault = _i & 2;
+	s64 k, total = 0;
+
+	for (k = 1; ; k++) {
+		struct pool_cache c = { 0 };
+		struct pool *p[2];
+		struct arena *a = NULL;
+		u32 i, idx, got = 0, fails = 0;
+		int rc, tries;
+
+		faults(NULL, k, forever);
+		rc = arena_create("f", &a);
+		if (rc) {
+			ck_assert_int_eq(rc, -ENOMEM);
+			ck_assert_int_eq(arena_create("f", &a), forever ? -ENOMEM : 0);
+			if (!a)
+				continue;
+		}
+		for (i = 0; i < 2; i++) {
+			rc = arena_add(a, &d, &p[i]);
+			ck_assert(rc == 0 || rc == -ENOMEM);
+			if (rc) {
+				faults(NULL, 0, false);
+				ck_assert_int_eq(arena_add(a, &d, &p[i]), 0);
+			}
+		}
+		rc = arena_ready(a, prefault);
+		if (rc) {
+			ck_assert_int_eq(rc, -ENOMEM);
+			ck_assert_ptr_nonnull(strstr(err_text(), "arena f"));
+			ck_assert_uint_eq(arena_bytes(a), 0);
+			ck_assert_ptr_null(pool_get(p[0], &c, &idx));
+			faults(NULL, 0, false);
+			ck_assert_int_eq(arena_ready(a, prefault), 0);
+		}
+		for (tries = 0; got < d.max && tries < 10; tries++) {
+			while (pool_get(p[0], &c, &idx))
+				MUST(idx == ++got);
+			if (got < d.max) {
+				fails++;
+				/* Still no memory, still no abort, nothing lost. */
+				if (forever) {
+					ck_assert_ptr_null(pool_get(p[0], &c, &idx));
+					faults(NULL, 0, false);
+				}
+			}
+		}
+		ck_assert_uint_eq(got, d.max);
+		for (i = 1; i <= got; i++)
+			pool_put(p[0], &c, i);
+		pool_cache_flush(p[0], &c);
+		ck_assert_uint_eq(pool_depot_count(p[0]), d.max);
+		total += fails;
+		if (fail_at && asked < fail_at) {
+			arena_destroy(a);
+			break;
+		}
+		arena_destroy(a);
+	}
+	faults(NULL, 0, false);
+	ck_assert_int_ge(k, 5);
+	if (!prefault && forever)
+		ck_assert_int_ge(total, 1);
+}
+END_TEST
+
+/* Close to the limit the step shrinks to what is needed. */
+START_TEST(test_fail_step)
+{
+	struct pool *p = make(30000);
+	struct pool_cache c = { 0 };
+	u32 idx, got = 0;
+
+	/* Each first try fails, each second one succeeds. */
+	for (;;) {
+		faults(HOOK_COMMIT, 1, false);
+		if (!pool_get(p, &c, &idx))
+			break;
+		got++;
+	}
+	faults(NULL, 0, false);
+	ck_assert_uint_eq(got, 30000);
+	done();
+}
+END_TEST
+
+/* Can this process have so much more? */
+static bool may_map(size_t bytes)
+{
+	void *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (m != MAP_FAILED)
+		munmap(m, bytes);
+	return m != MAP_FAILED;
+}
+
+/* The kernel itself refuses. */
+START_TEST(test_rlimit)
+{
+	struct rlimit old, now;
+	struct pool_cache c = { 0 };
+	struct pool *p;
+	u32 idx, got = 0;
+
+	p = make(1 << 20);
+	MUST(pool_get(p, &c, &idx));
+	getrlimit(RLIMIT_DATA, &old);
+	now = old;
+	now.rlim_cur = 1 << 16;
+	ck_assert_int_eq(setrlimit(RLIMIT_DATA, &now), 0);
+	/* An emulator keeps its guest's limits to itself. */
+	if (may_map(1 << 20)) {
+		ck_assert_int_eq(setrlimit(RLIMIT_DATA, &old), 0);
+		done();
+		return;
+	}
+	while (pool_get(p, &c, &idx))
+		got++;
+	setrlimit(RLIMIT_DATA, &old);
+	ck_assert_uint_gt(got, 0);
+	ck_assert_uint_lt(got, 100000);
+	MUST(pool_get(p, &c, &idx));
+	ck_assert_uint_eq(idx, got + 2);
+	done();
+
+	getrlimit(RLIMIT_AS, &old);
+	now = old;
+	now.rlim_cur = 1 << 28;
+	ck_assert_int_eq(arena_create("as", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &(struct pool_desc){ .name = "as", .size = 1024,
+							      .max = 1 << 20 }, &p), 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_AS, &now), 0);
+	ck_assert_int_eq(arena_ready(arena, false), -ENOMEM);
+	setrlimit(RLIMIT_AS, &old);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	done();
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("arena");
+	TCase *t = tcase_create("arena");
+
+	tcase_add_test(t, test_bad_desc);
+	tcase_add_test(t, test_not_ready);
+	tcase_add_test(t, test_commit_steps);
+	tcase_add_test(t, test_prefault);
+	tcase_add_test(t, test_many_pools);
+	tcase_add_test(t, test_large_caps);
+	tcase_add_loop_test(t, test_fail_each, 0, 4);
+	tcase_add_test(t, test_fail_step);
+	if (!SANITIZED)
+		tcase_add_test(t, test_rlimit);
+	suite_add_tcase(s, t);
+	return s;
+}
+
+int main(void)
+{
+	return suite_run(suite());
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pool/err.c: the text of errors, one per thread. */
+#include "pool_things.h"
+
+START_TEST(test_err)
+{
+	char big[400];
+
+	errno = EIO;
+	ck_assert_int_eq(err(-EINVAL, "a %d", 7), -EINVAL);
+	ck_assert_str_eq(err_text(), "a 7");
+	ck_assert_int_eq(errno, EIO);
+	memset(big, 'x', sizeof(big) - 1);
+	big[sizeof(big) - 1] = '\0';
+	ck_assert_int_eq(err(-1, "%s", big), -1);
+	ck_assert_uint_eq(strlen(err_text()), 255);
+}
+END_TEST
+
+static void *err_thread(void *arg)
+{
+	bool empty = !err_text()[0];
+
+	err(-1, "other");
+	return empty ? arg : NULL;
+}
+
+START_TEST(test_err_threads)
+{
+	char text[] = "x";
+	pthread_t t;
+	void *ret;
+
+	err(-1, "mine");
+	ck_assert_int_eq(pthread_create(&t, NULL, err_thread, text), 0);
+	pthread_join(t, &ret);
+	ck_assert_ptr_eq(ret, text);
+	ck_assert_str_eq(err_text(), "mine");
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("err");
+	TCase *t = tcase_create("err");
+
+	tcase_add_test(t, test_err);
+	tcase_add_test(t, test_err_threads);
+	suite_add_tcase(s, t);
+	return s;
+}
+
+int main(void)
+{
+	return suite_run(suite());
+}

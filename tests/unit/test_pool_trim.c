@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pool/trim.c: memory of free objects returns to the system and comes back. */
+#include "pool_things.h"
+
+static s64 trim(struct pool *p)
+{
+	struct pool_trim t = { 0 };
+
+	while (pool_trim_step(p, &t))
+		;
+	return t.rc ? t.rc : (s64)t.bytes;
+}
+
+static u32 resident(struct pool *p)
+{
+	struct arena_range *r = &pool_full(p)->obj;
+	u32 i, sum = 0, n = (u32)(r->bytes / arena_page());
+	unsigned char *in = calloc(n, 1);
+
+	/* An emulator may not know: then nothing is. */
+	if (!mincore(r->start, r->bytes, in))
+		for (i = 0; i < n; i++)
+			sum += in[i] & 1;
+	free(in);
+	return sum;
+}
+
+static u32 vacant(struct pool *p)
+{
+	struct pool_stat s;
+
+	pool_stat(p, &s);
+	return s.vacant;
+}
+
+/* All objects, each once, and as ctor made them if they were without memory. */
+static void get_all(struct pool *p, struct pool_cache *c, u32 max)
+{
+	u8 *seen = calloc(max + 1, 1);
+	u32 i, idx;
+
+	for (i = 0; i < max; i++) {
+		struct thing *t = pool_get(p, c, &idx);
+
+		MUST(t && idx <= max && !seen[idx]++);
+		MUST(t->idx == idx && t->built == 1);
+	}
+	MUST(!pool_get(p, c, &idx));
+	free(seen);
+}
+
+static void put_all(struct pool *p, struct pool_cache *c, u32 max)
+{
+	u32 i;
+
+	for (i = 1; i <= max; i++)
+		pool_put(p, c, i);
+	pool_cache_flush(p, c);
+}
+
+START_TEST(test_trim_gives_back)
+{
+	u32 max = _i ? caps[_i - 1] : 200000, i;
+	struct pool *p = make(max);
+	struct pool_cache c = { 0 };
+	u64 all;
+
+	for (i = 0; i < 3; i++) {
+		get_all(p, &c, max);
+		put_all(p, &c, max);
+		all = arena_bytes(arena);
+		ck_assert_int_ge(trim(p), 0);
+		/* All: also the last slab, which is not full. */
+		ck_assert_uint_eq(vacant(p), max);
+		ck_assert_uint_le(resident(p), 1);
+		ck_assert_uint_eq(pool_depot_count(p), max);
+		ck_assert_uint_eq(pool_carved(p), max);
+		ck_assert_uint_le(arena_bytes(arena), all - (u64)max * sizeof(struct thing));
+	}
+	done();
+}
+END_TEST
+
+START_TEST(test_trim_keeps_what_is_used)
+{
+	u32 max = 100000, i, idx;
+	struct pool *p = make(max);
+	struct pool_cache c = { 0 };
+
+	get_all(p, &c, max);
+	for (i = 1; i <= max; i++) {
+		if (i % 1000)
+			pool_put(p, &c, i);
+		else
+			((struct thing *)pool_obj(p, i))->value = i;
+	}
+	pool_cache_flush(p, &c);
+	ck_assert_int_gt(trim(p), 0);
+	ck_assert_uint_gt(vacant(p), max * 9 / 10 - max / 1000 * 64);
+	ck_assert_uint_lt(vacant(p), max - max / 1000);
+	for (i = 1000; i <= max; i += 1000)
+		MUST(((struct thing *)pool_obj(p, i))->value == i);
+	for (i = 0; i < max - max / 1000; i++) {
+		struct thing *t = pool_get(p, &c, &idx);
+
+		MUST(t && idx % 1000 && t->idx == idx && t->built == 1);
+	}
+	ck_assert_ptr_null(pool_get(p, &c, &idx));
+	done();
+}
+END_TEST
+
+/* Whatever step a trim stops after, all free objects can be had. */
+START_TEST(test_trim_stopped_starves_nobody)
+{
+	u32 max = _i ? 5000 : 70000, k, i;
+	bool more = true;
+
+	for (k = 0; more; k += 1 + k / 8) {
+		struct pool *p = make(max);
+		struct pool_cache c = { 0 };
+		struct pool_trim t = { 0 };
+
+		get_all(p, &c, max);
+		put_all(p, &c, max);
+		for (i = 0; i <= k && more; i++)
+			more = pool_trim_step(p, &t);
+		ck_assert_uint_eq(pool_depot_count(p), max);
+		get_all(p, &c, max);
+		put_all(p, &c, max);
+		/* Another one ends what it began. */
+		ck_assert_int_ge(trim(p), 0);
+		ck_assert_uint_eq(vacant(p), max);
+		done();
+	}
+}
+END_TEST
+
+static u32 things_last(void *obj, u32 idx, void *user)
+{
+	return (u32)((struct thing *)obj)->value;
+}
+
+static void things_again(void *obj, u32 idx, u32 base, void *user)
+{
+	((struct thing *)obj)->value = base;
+}
+
+/* What tells the lives of an object apart goes on where it was. */
+START_TEST(test_trim_base)
+{
+	struct pool_desc d = { .name = "based", .size = sizeof(struct thing), .max = 3000,
+			       .ctor = things_again, .last = things_last };
+	struct pool_cache c = { 0 };
+	u64 had[3001] = { 0 };
+	struct pool *p;
+	u32 i, round, idx;
+
+	ck_assert_int_eq(arena_create("based", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	for (round = 0; round < 4; round++) {
+		for (i = 0; i < d.max; i++) {
+			struct thing *t = pool_get(p, &c, &idx);
+
+			MUST(t && t->value >= had[idx]);
+			had[idx] = t->value += 1 + idx % 7;
+		}
+		put_all(p, &c, d.max);
+		ck_assert_int_gt(trim(p), 0);
+	}
+	done();
+}
+END_TEST
+
+/* The system does not take it: nothing is lost. */
+START_TEST(test_trim_refused)
+{
+	u32 max = 20000, got;
+	struct pool *p = make(max);
+	struct pool_cache c = { 0 };
+	s64 k;
+
+	for (k = 1; k < 6; k++) {
+		get_all(p, &c, max);
+		put_all(p, &c, max);
+		faults(HOOK_TRIM, k, true);
+		ck_assert_int_eq(trim(p), -ENOMEM);
+		faults(NULL, 0, false);
+		got = vacant(p);
+		ck_assert_uint_le(got, (u32)(k - 1) * SLAB_MAX / sizeof(struct thing));
+		ck_assert_uint_eq(pool_depot_count(p), max);
+	}
+	/* Locked pages: the system itself.  The sanitizers make mlock() do nothing. */
+	get_all(p, &c, max);
+	put_all(p, &c, max);
+	if (!SANITIZED && !mlock(pool_full(p)->obj.start, arena_page())) {
+		ck_assert_int_eq(trim(p), -EINVAL);
+		ck_assert_uint_eq(pool_depot_count(p), max);
+		munlock(pool_full(p)->obj.start, arena_page());
+	}
+	ck_assert_int_gt(trim(p), 0);
+	ck_assert_uint_eq(vacant(p), max);
+	get_all(p, &c, max);
+	done();
+}
+END_TEST
+
+START_TEST(test_trim_sizes)
+{
+	static const u32 sizes[] = { 16, 32, 80, 128, 240, 448, 6208, 98368, 786496 };
+	struct pool_desc d = { .name = "sized", .size = sizes[_i], .max = 700 };
+	u32 i, k, round, idx, n = 700 * 448 / sizes[_i] < 3 ? 20 : 700;
+	struct pool_cache c = { 0 };
+	struct pool *p;
+
+	ck_assert_int_eq(arena_create("sized", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	for (round = 0; round < 2; round++) {
+		for (i = 1; i <= n; i++) {
+			u32 *o = pool_get(p, &c, &idx);
+
+			MUST(o);
+			/* A page that it shares with others is not zero. */
+			for (k = 2048; k + 2048 < sizes[_i] / 4; k++)
+				MUST(!o[k]);
+			memset(o, 0xa5, sizes[_i]);
+		}
+		put_all(p, &c, n);
+		ck_assert_int_ge(trim(p), 0);
+		ck_assert_uint_eq(pool_depot_count(p), pool_carved(p));
+	}
+	done();
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("pool_trim");
+	TCase *t = tcase_create("trim");
+
+	tcase_set_timeout(t, 60);
+	tcase_add_loop_test(t, test_trim_gives_back, 0, ARRAY_SIZE(caps) + 1);
+	tcase_add_test(t, test_trim_keeps_what_is_used);
+	tcase_add_loop_test(t, test_trim_stopped_starves_nobody, 0, 2);
+	tcase_add_test(t, test_trim_base);
+	tcase_add_test(t, test_trim_refused);
+	tcase_add_loop_test(t, test_trim_sizes, 0, 9);
+	suite_add_tcase(s, t);
+	return s;
+}
+
+int main(void)
+{
+	return suite_run(suite());
+}
