@@ -3,7 +3,7 @@
 #include "exec_fixture.h"
 #include "suite.h"
 
-#define CYCLES	(SANITIZED ? 10000u : 100000u)
+#define CYCLES	(SANITIZED ? 10000u : 40000u)
 
 static void store_work(struct fix *f, struct exec_thread *t, u32 work)
 {
