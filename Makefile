@@ -374,14 +374,14 @@ check-coverage:
 PHONY += dist distcheck check-deb check-coverage
 
 tags:
-	$(Q)cd $(srctree) && ctags -R include $(layers) tools/pawl tests
+	$(Q)cd $(srctree) && ctags -R include $(layers) tools/pawl demo tests
 PHONY += tags
 
 clean-files = pawl.cdef libpawl.o libpawl_mx.o .libpawl*.names libpawl_mx.a libpawl_mx.map libpawl_mx.so* pawl-mx.pc pawl-lto.o libpawl.a libpawl.map libpawl.so* pawl.pc $(version-h) .check-layer-*.so
 clean:
 	$(Q)rm -f $(clean-files)
 	$(Q)rm -rf $(clean-dirs)
-	$(Q)for dir in $(layers) include tools tests examples cmake Documentation; do \
+	$(Q)for dir in $(layers) include tools demo tests examples cmake Documentation; do \
 		[ ! -d $$dir ] || find $$dir -name '*.[oad]' -delete -o -name '.*.cmd' -delete \
 			-o -name '*.gcno' -delete -o -name '*.gcda' -delete; done
 	$(Q)rm -f .*.cmd

@@ -4,8 +4,11 @@
 # Check that every C file of a layer, and of the pawl command, is named in its Makefile.
 cd "$(dirname "$0")/.." || exit 2
 rc=0
-for dir in pool device exec core compat tools/pawl; do
-	makefile=${dir%/pawl}/Makefile
+for dir in pool device exec core compat tools/pawl demo; do
+	case $dir in
+	tools/pawl | demo) makefile=tools/Makefile ;;
+	*) makefile=$dir/Makefile ;;
+	esac
 	for file in "$dir"/*.c "$dir"/*.cc; do
 		[ -e "$file" ] || continue
 		if ! grep -qw "$(basename "${file%.c*}")\.o" "$makefile"; then

@@ -113,9 +113,9 @@ else
 fi
 if [ -x $out/tools/pawl/pawl ] && [ -e $out/tools/pawl/pawl-cuda.so ]; then
 	step 'infer on the device' 120 $out/tools/pawl/pawl infer --device cuda --duration 5 \
-		--data tools/pawl/data
+		--data demo/data
 	[ ! -x "$sanitizer" ] || step 'memcheck infer' 300 "$sanitizer" --error-exitcode 1 \
-		$out/tools/pawl/pawl infer --device cuda --requests 50 --data tools/pawl/data
+		$out/tools/pawl/pawl infer --device cuda --requests 50 --data demo/data
 else
 	skip 'infer on the device' 'the pawl command or its kernels are not built (jansson, OpenBLAS, cuBLAS)'
 fi

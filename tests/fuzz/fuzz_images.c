@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The reader of image files (tools/pawl/images.c) with any bytes, as they are and with a
+ * The reader of image files (demo/images.c) with any bytes, as they are and with a
  * correct checksum, which no mutation would find.
  *
  * The reader either refuses with a negative errno and a message, or accepts; then every field
@@ -8,7 +8,7 @@
  */
 #include <errno.h>
 #include "fuzz.h"
-#include "../../tools/pawl/images.h"
+#include "../../demo/images.h"
 
 const char fuzz_target[] = "images";
 const uint8_t *fuzz_data;

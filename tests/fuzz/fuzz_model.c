@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The readers of MXNet's model files (tools/pawl/model.c) with any bytes.  An input contains
+ * The readers of MXNet's model files (demo/model.c) with any bytes.  An input contains
  * both files: the first two bytes, low one first, are the length of the symbol file, and the
  * .params file follows it.  0: a fixed symbol file of one layer is used; 0xffff: a fixed
  * .params file is used, and the rest is the symbol file.
@@ -10,8 +10,8 @@
  */
 #include <errno.h>
 #include "fuzz.h"
-#include "../../tools/pawl/model.h"
-#include "../../tools/pawl/net.h"
+#include "../../demo/model.h"
+#include "../../demo/net.h"
 
 const char fuzz_target[] = "model";
 const uint8_t *fuzz_data;

@@ -60,7 +60,7 @@ for other in gcc clang; do
 done
 if [ -x "$dest$prefix/bin/pawl" ]; then
 	"$dest$prefix/bin/pawl" --version
-	PAWL_DATA=$srctree/tools/pawl/data "$dest$prefix/bin/pawl" infer --quick --no-naive
+	PAWL_DATA=$srctree/demo/data "$dest$prefix/bin/pawl" infer --quick --no-naive
 fi
 
 echo '--- loaded late, and linked statically'

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Replaces tools/pawl/kernels.cu for the fake runtime of tests/device/fakecudart.c: the layers
+ * Replaces demo/kernels.cu for the fake runtime of tests/device/fakecudart.c: the layers
  * of pawl infer --device cuda, which net.c computes in the order of the stream.
  */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "../../tools/pawl/net.c"
+#include "../../demo/net.c"
 
 struct call {
 	struct layer l;

@@ -8,7 +8,7 @@
 . "$(dirname "$0")/lib.sh"
 
 unset PAWL_DATA
-files=$src/tools/pawl/data
+files=$src/demo/data
 short=${PAWL_TEST_SHORT:-}
 if [ -n "$short" ]; then
 	quick='--requests 300 --reload-every 30 --in-flight 16' requests=600
@@ -93,7 +93,7 @@ if run 0 infer $quick; then
 	printed 'one version of the weights \([1-9][0-9]* reloads\)'
 fi
 
-# what a program sees; the figures of tools/train/README.md, which are MXNet's
+# what a program sees; the figures of demo/train/README.md, which are MXNet's
 if run 0 infer --json --requests $requests --reload-every 50; then
 	json 'd["schema_version"] == 1 and d["verified"] is True and d["machine"]["cores"] > 0'
 	json '[r["engine"] for r in d["runs"]] == ["per-device", "naive"]'

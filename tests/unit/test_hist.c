@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "../../tools/pawl/hist.h"
+#include "../../demo/hist.h"
 #include "suite.h"
 
 #define NSAMPLES 5000u

@@ -13,12 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../tools/pawl/images.h"
+#include "../../demo/images.h"
 #include "../../tools/pawl/slurp.h"
 #include "suite.h"
 
 #ifndef PAWL_DATA_DIR
-#define PAWL_DATA_DIR PAWL_SRCDIR "/tools/pawl/data"
+#define PAWL_DATA_DIR PAWL_SRCDIR "/demo/data"
 #endif
 
 static char path[4096];

@@ -20,15 +20,15 @@
 #include <cblas.h>
 #endif
 
-#include "../../tools/pawl/images.h"
-#include "../../tools/pawl/model.h"
-#include "../../tools/pawl/net.h"
+#include "../../demo/images.h"
+#include "../../demo/model.h"
+#include "../../demo/net.h"
 #include "../../tools/pawl/slurp.h"
 #include "must.h"
 #include "suite.h"
 
 #ifndef PAWL_DATA_DIR
-#define PAWL_DATA_DIR PAWL_SRCDIR "/tools/pawl/data"
+#define PAWL_DATA_DIR PAWL_SRCDIR "/demo/data"
 #endif
 #define REF_DIR PAWL_SRCDIR "/tests/data"
 

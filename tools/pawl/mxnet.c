@@ -119,11 +119,11 @@ static char *folder_with(const char *const *place, const char *name)
 	return NULL;
 }
 
-/* In the source tree, also for a build elsewhere, to which tools/pawl/data is a link. */
+/* data is a link into the source tree, also in a build elsewhere. */
 static int find_pawl(struct setup *s)
 {
-	static const char *const source[] = { "data/../../../compat/mxnet", "../share/pawl", NULL };
-	static const char *const include[] = { "data/../../../include", "../include", NULL };
+	static const char *const source[] = { "data/../../compat/mxnet", "../share/pawl", NULL };
+	static const char *const include[] = { "data/../../include", "../include", NULL };
 	static const char *const libdir[] = { "../..", "../lib", "../lib64", NULL };
 
 	s->source = folder_with(source, SOURCE);

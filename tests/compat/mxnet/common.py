@@ -10,11 +10,11 @@ import numpy as np
 from mxnet import gluon
 
 DIGITS = os.path.join(os.path.dirname(os.path.abspath(__file__)),
-                      "../../../tools/pawl/data/digits.img")
+                      "../../../demo/data/digits.img")
 
 
 def digits():
-    """Images (n, 64) of 0..1 and labels; the format is in tools/train/digits.py."""
+    """Images (n, 64) of 0..1 and labels; the format is in demo/train/digits.py."""
     with open(DIGITS, "rb") as f:
         raw = f.read()
     n, height, width, top = struct.unpack_from("<IHHH", raw, 12)

@@ -19,7 +19,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "cmd.h"
+#include <tools/pawl/cmd.h>
 #include "gpu.h"
 #include "infer.h"
 #include "net.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reader of digits.img.  The head of tools/train/digits.py, which writes the file, describes
+ * Reader of digits.img.  The head of demo/train/digits.py, which writes the file, describes
  * the format and the reasons for it.
  */
 #ifndef PAWL_IMAGES_H

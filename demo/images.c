@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "images.h"
-#include "slurp.h"
+#include <tools/pawl/slurp.h>
 
 #define HEADER		32u
 #define TRAILER		4u

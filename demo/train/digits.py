@@ -154,7 +154,7 @@ def outputs(prefix, x):
 
 
 def softmax_lines(chosen, probs):
-    yield "# Softmax outputs of MXNet %s; written by tools/train/digits.py.\n" \
+    yield "# Softmax outputs of MXNet %s; written by demo/train/digits.py.\n" \
         % mx.__version__
     yield "# model, index of the image in digits.img, ten probabilities\n"
     # The last letter names the model: a, b, or s for ops.
@@ -165,7 +165,7 @@ def softmax_lines(chosen, probs):
 
 
 def answer_lines(labels, split, probs):
-    yield "# Answers of MXNet %s; written by tools/train/digits.py.\n" \
+    yield "# Answers of MXNet %s; written by demo/train/digits.py.\n" \
         % mx.__version__
     yield "# image, label, split (1: held out), answer of a, answer of b\n"
     a, b = (p.argmax(axis=1) for p in probs.values())
@@ -203,7 +203,7 @@ def report(labels, split, probs):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    ap.add_argument("--out", default="tools/pawl/data", metavar="DIR",
+    ap.add_argument("--out", default="demo/data", metavar="DIR",
                     help="images and models (default %(default)s)")
     ap.add_argument("--ref", default="tests/data", metavar="DIR",
                     help="reference outputs (default %(default)s)")

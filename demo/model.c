@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "model.h"
-#include "slurp.h"
+#include <tools/pawl/slurp.h>
 
 #define MAX_SYMBOL	((size_t)16 << 20)
 #define MAX_PARAMS	((size_t)1 << 30)
