@@ -193,7 +193,7 @@ int devices_start(struct pawl_engine *e)
 
 	if (!dv || e->kind == PAWL_NAIVE)
 		return 0;
-	rc = os_thread_create(&dv->thread, reaper_main, e);
+	rc = exec_os_thread_start(e->x, &dv->thread, NULL, reaper_main, e);
 	if (rc)
 		return err(-EAGAIN, "engine_create: no thread for devices: %s", strerror(rc));
 	dv->has_thread = true;
@@ -214,7 +214,7 @@ void devices_stop(struct pawl_engine *e)
 		return;
 	store_release(&dv->stop, 1);	/* CORE-D17 <-> CORE-D18 */
 	reaper_wake(e);
-	os_thread_join(dv->thread);
+	exec_os_thread_join(e->x, &dv->thread);
 	dv->has_thread = false;
 }
 

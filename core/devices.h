@@ -66,7 +66,7 @@ struct devices {
 	u32 held;		/* reaper: ops that it holds, in all classes */
 	u64 seen[MAX_LANES];	/* reaper: last known completion of each lane */
 	bool news;		/* reaper: seen has changed */
-	os_thread thread;
+	struct exec_os_thread thread;
 	int thread_rc;
 	bool has_thread;
 	struct device d[MAX_DEVICES];

@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <base/futex.h>
+#include <core/cpus.h>
 #include <core/cq.h>
 #include <core/device.h>
 #include <core/error.h>
@@ -35,13 +36,19 @@
 
 static u64 engine_ids;
 
+static int workers_default(void)
+{
+	u32 n = cpus_usable("/proc/self/cgroup", "/sys/fs/cgroup");
+
+	return n > 1 ? (int)n - 1 : 1;
+}
+
+/* All but the number of workers. */
 static void config_defaults(struct pawl_config *cfg)
 {
-	long n = sysconf(_SC_NPROCESSORS_ONLN);
-
 	memset(cfg, 0, sizeof(*cfg));
 	cfg->size = sizeof(*cfg);
-	cfg->workers = n > 1 ? (int)n - 1 : 1;
+	cfg->sched_policy = -1;
 	cfg->priority_workers = 1;
 	cfg->copy_workers = 1;
 	cfg->cpu_devices = 1;
@@ -62,6 +69,7 @@ void pawl_config_init_size(struct pawl_config *cfg, size_t size)
 	struct pawl_config c;
 
 	config_defaults(&c);
+	c.workers = workers_default();
 	cfg->size = size;
 	size_copy_out(cfg, &c, sizeof(c));
 }
@@ -73,6 +81,53 @@ void (pawl_config_init)(struct pawl_config *cfg)
 	pawl_config_init_size(cfg, CONFIG_SIZE_0);
 }
 PAWL_EXPORT(pawl_config_init);
+
+/* The threads that an engine has when all its workers exist. */
+static u64 threads_all(const struct pawl_config *c)
+{
+	u64 n = 0, cpus = c->kind == PAWL_PER_DEVICE ? c->cpu_devices : 1;
+
+	if (c->kind == PAWL_NAIVE)
+		return 0;
+	if (c->workers) {
+		n = cpus * (u64)c->workers + (u64)c->copy_workers;
+		if (c->kind == PAWL_PER_DEVICE)
+			n += (2 * cpus - 1) * (u64)c->copy_workers + (u64)c->priority_workers;
+		/* A device has three more, for its copies and its priority queue. */
+		n += c->ndevices * ((u64)c->device_workers + 3);
+	}
+	return n + !!c->ndevices;
+}
+
+/* How the workers are made. */
+static int attr_check(const struct pawl_config *c)
+{
+	int least = 0, most = 0;
+
+	if (!c->thread_create != !c->thread_join)
+		return err(-EINVAL, "engine_create: config.thread_%s is NULL, the other one is not",
+			   c->thread_create ? "join" : "create");
+	if (c->thread_create && (c->stack_size || c->sched_policy != -1 || c->cpu_list))
+		return err(-EINVAL, "engine_create: config.%s is set, but config.thread_create makes the threads",
+			   c->stack_size ? "stack_size" : c->cpu_list ? "cpu_list" : "sched_policy");
+	if (c->cpu_list && c->ncpus)
+		return err(-EINVAL, "engine_create: config.cpus and config.cpu_list are both set");
+	if (c->stack_size && c->stack_size < (size_t)sysconf(_SC_THREAD_STACK_MIN))
+		return err(-EINVAL, "engine_create: config.stack_size is %zu, the least is %ld",
+			   c->stack_size, sysconf(_SC_THREAD_STACK_MIN));
+	if (c->sched_policy != -1 && c->sched_policy != SCHED_OTHER &&
+	    c->sched_policy != SCHED_FIFO && c->sched_policy != SCHED_RR)
+		return err(-EINVAL, "engine_create: config.sched_policy is %d, not -1 or SCHED_OTHER, _FIFO or _RR",
+			   c->sched_policy);
+	if (c->sched_policy != -1) {
+		least = sched_get_priority_min(c->sched_policy);
+		most = sched_get_priority_max(c->sched_policy);
+	}
+	if (c->sched_priority < least || c->sched_priority > most)
+		return err(-EINVAL, "engine_create: config.sched_priority is %d, not in %d..%d for this sched_policy",
+			   c->sched_priority, least, most);
+	return 0;
+}
 
 static int config_check(struct pawl_config *c)
 {
@@ -94,6 +149,7 @@ static int config_check(struct pawl_config *c)
 	};
 	u64 threads;
 	size_t i;
+	int rc;
 
 	for (i = 0; i < ARRAY_SIZE(f); i++)
 		if (f[i].v < f[i].min || f[i].v > f[i].max)
@@ -111,6 +167,8 @@ static int config_check(struct pawl_config *c)
 	/* Workers of other queues start when they are needed, if a slot is free. */
 	threads = (u64)c->workers * (c->kind == PAWL_PER_DEVICE ? c->cpu_devices : 1) + 1 +
 		  !!c->ndevices;
+	if (c->start_workers)
+		threads = threads_all(c) + 1;
 	if (c->workers && c->kind != PAWL_NAIVE && threads > c->max_threads)
 		return err(-EINVAL, "engine_create: config.max_threads is %u, the workers need %llu",
 			   c->max_threads, (unsigned long long)threads);
@@ -119,7 +177,8 @@ static int config_check(struct pawl_config *c)
 	    c->max_threads > 256)
 		return err(-EINVAL, "engine_create: config.max_ops %u and max_threads %u exceed 2^20",
 			   c->max_ops, c->max_threads);
-	return devices_check(c);
+	rc = attr_check(c);
+	return rc ? rc : devices_check(c);
 }
 
 /*
@@ -239,6 +298,61 @@ static int pools_add(struct pawl_engine *e)
 	return 0;
 }
 
+/* Parse config.cpu_list: a set for each CPU device, and behind them one that has them all. */
+static int cpus_set(struct pawl_engine *e)
+{
+	u32 most = e->ndev, i;
+	int n;
+
+	if (!e->cfg.cpu_list)
+		return 0;
+	e->cpu_sets = calloc(most + 1, sizeof(*e->cpu_sets));
+	if (!e->cpu_sets)
+		return err(-ENOMEM, "engine_create: no memory");
+	n = cpus_parse(e->cfg.cpu_list, e->cpu_sets, most);
+	if (n < 0)
+		return n;
+	if (n > 1 && (u32)n < most)
+		return err(-EINVAL, "engine_create: config.cpu_list has %d lists, not 1 or cpu_devices (%u)",
+			   n, most);
+	for (i = 0; i < most; i++) {
+		if (n == 1)
+			e->cpu_sets[i] = e->cpu_sets[0];
+		CPU_OR(&e->cpu_sets[most], &e->cpu_sets[most], &e->cpu_sets[i]);
+	}
+	return 0;
+}
+
+static void *probe_main(void *arg)
+{
+	return NULL;
+}
+
+/*
+ * Does the system permit threads with these attributes?  Workers are made later, so a thread
+ * that ends at once tells, for each list of CPUs.
+ */
+static int attr_probe(struct pawl_engine *e)
+{
+	const struct pawl_config *c = &e->cfg;
+	u32 lists = e->cpu_sets ? e->ndev : 1, i;
+	struct exec_os_thread t;
+	int rc;
+
+	if (!c->stack_size && c->sched_policy == -1 && !e->cpu_sets)
+		return 0;
+	for (i = 0; i < lists; i++) {
+		rc = exec_os_thread_start(e->x, &t, e->cpu_sets ? &e->cpu_sets[i] : NULL,
+					  probe_main, NULL);
+		if (rc)
+			return err(-rc, "engine_create: no thread with config.stack_size %zu, sched_policy %d, sched_priority %d, cpu_list %s: %s",
+				   c->stack_size, c->sched_policy, c->sched_priority,
+				   c->cpu_list ? c->cpu_list : "NULL", strerror(rc));
+		exec_os_thread_join(e->x, &t);
+	}
+	return 0;
+}
+
 static int queues_add(struct pawl_engine *e)
 {
 	const struct pawl_config *c = &e->cfg;
@@ -259,6 +373,8 @@ static int queues_add(struct pawl_engine *e)
 			rc = exec_queue_add(e->x, name, naive ? 0 : (u32)c->workers, true, &q);
 			if (rc)
 				return rc;
+			if (e->cpu_sets && dev)
+				exec_queue_cpus(q, &e->cpu_sets[d]);
 			in = out = q;
 		}
 		if (!d) {
@@ -301,6 +417,8 @@ static struct exec_thread *worker_enter(void *user)
 {
 	struct thread *t = thread_enter(user);
 
+	if (t && t->e->cfg.prefault && thread_reserve(t))
+		return NULL;
 	return t ? &t->ex : NULL;
 }
 
@@ -324,7 +442,16 @@ static void engine_free(struct pawl_engine *e)
 		munmap(e->threads, threads_bytes(e));
 	free(e->routes);
 	free((void *)(uintptr_t)e->cfg.cpus);
+	free(e->cpu_sets);
 	free(e);
+}
+
+/* config.start_workers: an error if a worker could not be made. */
+static int workers_made(struct pawl_engine *e, const char *who)
+{
+	int rc = e->cfg.start_workers ? exec_worker_error(e->x) : 0;
+
+	return rc ? err(rc, "%s: a worker could not be started: %s", who, strerror(-rc)) : 0;
 }
 
 int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
@@ -347,6 +474,8 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 			return rc;
 		memcpy(&c, cfg, cfg->size < sizeof(c) ? cfg->size : sizeof(c));
 		c.size = sizeof(c);
+	} else {
+		c.workers = workers_default();
 	}
 	rc = config_check(&c);
 	if (rc)
@@ -406,6 +535,14 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	xc.works = e->pool[POOL_OP];
 	xc.spin_ns = c.spin_ns;
 	xc.tidy_ns = c.prefault ? 0 : c.trim_ns;
+	rc = cpus_set(e);
+	if (rc)
+		goto fail;
+	xc.attr.stack = c.stack_size;
+	xc.attr.policy = c.sched_policy;
+	xc.attr.priority = c.sched_priority;
+	xc.attr.cpus = e->cpu_sets ? &e->cpu_sets[e->ndev] : NULL;
+	xc.eager = c.start_workers;
 	xc.cpus = e->cfg.cpus;
 	xc.ncpus = c.ncpus;
 	xc.name = c.name;
@@ -417,8 +554,13 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	cl.tidy = engine_tidy;
 	cl.thread_start = c.thread_start;
 	cl.thread_stop = c.thread_stop;
+	cl.thread_create = c.thread_create;
+	cl.thread_join = c.thread_join;
 	cl.user2 = c.user;
 	rc = exec_create(&xc, &cl, &e->x);
+	if (!rc)
+		rc = attr_probe(e);
+	e->cfg.cpu_list = NULL;		/* the caller's */
 	if (!rc)
 		rc = queues_add(e);
 	if (!rc)
@@ -445,12 +587,19 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	rc = devices_start(e);
 	if (!rc)
 		rc = record_engine(e);
+	if (!rc) {
+		exec_start(e->x);
+		rc = workers_made(e, "engine_create");
+		if (rc) {
+			exec_stop(e->x);
+			record_engine_end(e);
+		}
+	}
 	if (rc) {
 		devices_stop(e);
 		threads_fini(e);
 		goto fail;
 	}
-	exec_start(e->x);
 	*out = e;
 	return 0;
 
@@ -506,8 +655,9 @@ int pawl_engine_start(struct pawl_engine *e)
 	workers_lock(e);
 	exec_start(e->x);
 	store_relaxed(&e->stopped, 0);
+	rc = workers_made(e, "engine_start");
 	workers_unlock(e);
-	return 0;
+	return rc;
 }
 PAWL_EXPORT(pawl_engine_start);
 

@@ -98,6 +98,7 @@ struct pawl_engine {
 	u64 tracing;		/* A: events per thread, or 0 */
 	struct pawl_config cfg;	/* I */
 	struct arena *arena;	/* I */
+	cpu_set_t *cpu_sets;	/* I: of the CPU devices, and all of them; NULL: any CPU */
 	u64 trace_base;		/* A: ns */
 	u64 trace_order;	/* A: pushes traced */
 	ck_stack_t trace_bufs;

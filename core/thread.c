@@ -394,13 +394,13 @@ static void memory_touch(char *p, size_t bytes)
 }
 
 /* Progress: as a thread's first call.  Without prefault the pools' pages fault later. */
-static int thread_reserve(struct thread *t)
+int thread_reserve(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
 	size_t rows = RM_MAX * sizeof(struct rm_row);
 
 	if (exec_thread_reserve(e->x, &t->ex))
-		return err(-ENOMEM, "thread_attach: no memory for the thread's run queues");
+		return err(-ENOMEM, "no memory for a thread's run queues");
 	if (e->cfg.prefault) {
 		memory_touch((char *)t, sizeof(*t));
 		memory_touch((char *)e->rm_rows + t->slot * rows, rows);

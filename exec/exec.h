@@ -13,6 +13,7 @@
 #endif
 
 #include <base/atomic.h>
+#include <base/thread.h>
 #include <pool/pool.h>
 
 struct exec;
@@ -46,6 +47,9 @@ struct exec_client {
 	bool (*tidy)(void *user, struct exec_thread *t);
 	void (*thread_start)(void *user2, const char *name);	/* the host's hooks */
 	void (*thread_stop)(void *user2, const char *name);
+	/* The host makes the threads; NULL: the executor does.  Returns 0 or an errno. */
+	int (*thread_create)(void *user2, void *(*fn)(void *arg), void *arg, void **thread);
+	void (*thread_join)(void *user2, void *thread);
 	void *user2;
 };
 
@@ -64,6 +68,8 @@ struct exec_config {
 	u64 tidy_ns;		/* how long a worker sleeps before client->tidy(); 0: never */
 	const int *cpus;	/* workers are pinned to these in turn */
 	u32 ncpus;
+	struct os_thread_attr attr;	/* of its threads; what attr.cpus points to is kept */
+	bool eager;		/* exec_start() creates the workers, and waits until they are up */
 	const char *name;	/* prefix of thread names */
 };
 
@@ -86,6 +92,8 @@ void exec_destroy(struct exec *x);
  */
 int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 		   struct exec_queue **out);
+/* The queue's workers may run on these CPUs, instead of attr.cpus.  *cpus is kept. */
+void exec_queue_cpus(struct exec_queue *q, const cpu_set_t *cpus);
 /*
  * Start and stop the workers, any number of times.  Callers must serialize these calls.
  * exec_stop() joins the workers; queues keep their work.
@@ -98,6 +106,15 @@ void exec_stop(struct exec *x);
  * a `drive` queue.
  */
 int exec_worker_error(struct exec *x);
+
+/* A thread as the executor's own are made, or as the host makes them. */
+struct exec_os_thread {
+	os_thread os;
+	void *host;
+};
+int exec_os_thread_start(struct exec *x, struct exec_os_thread *t, const cpu_set_t *cpus,
+			 void *(*fn)(void *arg), void *arg);
+void exec_os_thread_join(struct exec *x, struct exec_os_thread *t);
 
 /* Start to use slot `slot`, which the client chooses and no other thread uses meanwhile. */
 int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot);

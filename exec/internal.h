@@ -101,7 +101,8 @@ struct exec_queue {
 	u32 run __cacheline_aligned;	/* A: RUN_* */
 	u32 alive;		/* A: workers that were created and not joined */
 	u32 missing;		/* A: not created, or refused by enter() */
-	os_thread *threads;	/* W(stop) */
+	const cpu_set_t *cpus;	/* I: where its workers may run; NULL: anywhere */
+	struct exec_os_thread *threads;	/* W(stop) */
 	struct worker *args;	/* W(stop) */
 	char name[16];		/* I */
 };
@@ -132,6 +133,9 @@ struct exec {
 	u32 deserted;		/* A: some queue should have workers and has none */
 	u64 wakes;		/* A: futex wake calls */
 	u64 trims;		/* A: calls of exec_trim() */
+	struct os_thread_attr attr;	/* I */
+	bool eager;		/* I */
+	u32 settled;		/* A, futex: workers that entered, or were refused */
 	u32 ncpus;		/* I */
 	int *cpus;		/* I */
 	u32 cpu_turn;		/* A */

@@ -3,7 +3,7 @@
  * Purpose: creation and destruction of the executor, its worker threads, and threads that wait.
  *
  * Structures: struct exec owns the queues; a queue's workers are created on the first push
- * after exec_start().  Its run word:
+ * after exec_start(), or by exec_start() if the client wants that (eager).  Its run word:
  *
  *	STOPPED -> ARMED      exec_start(); the next push sees ATTN_START
  *	ARMED -> STARTING     one pusher, by CAS; it creates the threads
@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <base/futex.h>
 #include <exec/internal.h>
 
 struct worker {
@@ -120,6 +121,15 @@ static void worker_pin(struct exec *x)
 	(void)!sched_setaffinity(0, sizeof(set), &set);
 }
 
+/* The worker has entered, or it will not: exec_start() may wait for that. */
+static void worker_settled(struct exec *x)
+{
+	if (!x->eager)
+		return;
+	fetch_add_release(&x->settled, 1);	/* EXEC-W11 <-> EXEC-W12 */
+	futex_wake(&x->settled);
+}
+
 static void *worker_main(void *arg)
 {
 	struct worker *w = arg;
@@ -142,16 +152,44 @@ static void *worker_main(void *arg)
 		t->queue = q;
 		/* EXEC-W1 <-> EXEC-W2: exec_stop() sees the thread, or it sees stop. */
 		store_release(&w->t, t);
+		worker_settled(x);
 		worker_loop(x, q, t);
 		t->queue = NULL;
 		if (x->cl.leave)
 			x->cl.leave(x->cl.user, t);
 	} else {
 		workers_missing(q, 1, EAGAIN);
+		worker_settled(x);
 	}
 	if (x->cl.thread_stop)
 		x->cl.thread_stop(x->cl.user2, name);
 	return NULL;
+}
+
+int exec_os_thread_start(struct exec *x, struct exec_os_thread *t, const cpu_set_t *cpus,
+			 void *(*fn)(void *arg), void *arg)
+{
+	struct os_thread_attr attr = x->attr;
+	sigset_t before;
+	int rc;
+
+	if (x->cl.thread_create) {
+		os_signals_block(&before);
+		rc = x->cl.thread_create(x->cl.user2, fn, arg, &t->host);
+		os_signals_restore(&before);
+		return rc < 0 ? -rc : rc;
+	}
+	if (cpus)
+		attr.cpus = cpus;
+	return os_thread_start(&t->os, &attr, fn, arg);
+}
+
+void exec_os_thread_join(struct exec *x, struct exec_os_thread *t)
+{
+	if (x->cl.thread_create)
+		x->cl.thread_join(x->cl.user2, t->host);
+	else
+		os_thread_join(t->os);
 }
 
 static int worker_create(struct exec_queue *q, u32 i)
@@ -161,7 +199,8 @@ static int worker_create(struct exec_queue *q, u32 i)
 	q->args[i].q = q;
 	q->args[i].i = i;
 	store_relaxed(&q->args[i].t, NULL);
-	return rc ? rc : os_thread_create(&q->threads[i], worker_main, &q->args[i]);
+	return rc ? rc : exec_os_thread_start(q->x, &q->threads[i], q->cpus, worker_main,
+					      &q->args[i]);
 }
 
 /* The first thread that calls this creates the workers; later calls have no effect. */
@@ -191,11 +230,24 @@ int exec_worker_error(struct exec *x)
 	return -(int)load_relaxed(&x->error);
 }
 
+/* Wait until n more workers than `before` have settled. */
+static void workers_await(struct exec *x, u32 before, u32 n)
+{
+	/* EXEC-W12 <-> EXEC-W11: what they allocated and counted. */
+	u32 now = load_acquire(&x->settled);
+
+	while (now - before < n) {
+		futex_wait(&x->settled, now, 0);
+		now = load_acquire(&x->settled);	/* EXEC-W12 <-> EXEC-W11 */
+	}
+}
+
 void exec_start(struct exec *x)
 {
-	u32 i;
+	u32 before = load_relaxed(&x->settled), n = 0, i;
 
 	store_relaxed(&x->deserted, 0);
+	store_relaxed(&x->error, 0);
 	for (i = 0; i < x->nqueues; i++) {
 		struct exec_queue *q = x->queues[i];
 
@@ -209,9 +261,13 @@ void exec_start(struct exec *x)
 		/* EXEC-W7 <-> EXEC-W8: a thread that sees this sees ARMED. */
 		fetch_or_release(&q->group.attn, ATTN_START);
 		smp_mb();	/* EXEC-P2 <-> EXEC-P1 */
-		if (!queue_empty(q))
-			queue_start(q);
+		if (!x->eager && queue_empty(q))
+			continue;
+		queue_start(q);
+		n += load_relaxed(&q->alive);
 	}
+	if (x->eager)
+		workers_await(x, before, n);
 }
 
 static void queue_stop(struct exec *x, struct exec_queue *q)
@@ -251,7 +307,7 @@ static void queue_stop(struct exec *x, struct exec_queue *q)
 			exec_unpark(x, t);
 	}
 	for (i = 0; i < alive; i++)
-		os_thread_join(q->threads[i]);
+		exec_os_thread_join(x, &q->threads[i]);
 	store_relaxed(&q->alive, 0);
 	/* Relaxed: the client orders the next start after this; pushers act on ARMED only. */
 	store_relaxed(&q->run, RUN_STOPPED);
@@ -354,6 +410,8 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->warm = (const char *)x;	/* until exec_set_warm() */
 	x->max_threads = cfg->max_threads;
 	x->words = (cfg->max_threads + 63) / 64;
+	x->attr = cfg->attr;
+	x->eager = cfg->eager;
 	us = exec_cycles_per_us();
 	x->spin = ns_to_cycles(us, cfg->spin_ns);
 	/* No longer than a sum with the time of the day can be. */
@@ -476,6 +534,11 @@ int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 out:
 	queue_destroy(q);
 	return err(-ENOMEM, "queue %s: no memory", name);
+}
+
+void exec_queue_cpus(struct exec_queue *q, const cpu_set_t *cpus)
+{
+	q->cpus = cpus;
 }
 
 int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)

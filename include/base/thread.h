@@ -12,10 +12,28 @@
 #include <signal.h>
 #include <base/compiler.h>
 
+/* What a new thread is given. */
+struct os_thread_attr {
+	size_t stack;		/* bytes; 0: as the C library does it */
+	int policy, priority;	/* of its scheduling; policy -1: those of its creator */
+	const cpu_set_t *cpus;	/* where it may run; NULL: where its creator may */
+};
+
 #ifdef PAWL_MODEL
 
 typedef u32 os_thread;
 int os_thread_create(os_thread *t, void *(*fn)(void *), void *arg);
+static inline int os_thread_start(os_thread *t, const struct os_thread_attr *a, void *(*fn)(void *),
+				  void *arg)
+{
+	return os_thread_create(t, fn, arg);
+}
+static inline void os_signals_block(sigset_t *before)
+{
+}
+static inline void os_signals_restore(const sigset_t *before)
+{
+}
 void os_thread_join(os_thread t);
 void os_thread_name(const char *name);
 void os_thread_yield(void);
@@ -32,21 +50,52 @@ typedef pthread_t os_thread;
  * a blocked one the kernel kills the process without calling the program's handler, so a crash
  * in a body would leave no report.
  */
-static inline int os_thread_create(os_thread *t, void *(*fn)(void *), void *arg)
+static inline void os_signals_block(sigset_t *before)
 {
 	static const int faults[] = {
 		SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGABRT,
 	};
-	sigset_t others, before;
+	sigset_t others;
 	u32 i;
-	int rc;
 
 	sigfillset(&others);
 	for (i = 0; i < ARRAY_SIZE(faults); i++)
 		sigdelset(&others, faults[i]);
-	pthread_sigmask(SIG_SETMASK, &others, &before);
-	rc = pthread_create(t, NULL, fn, arg);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_sigmask(SIG_SETMASK, &others, before);
+}
+
+static inline void os_signals_restore(const sigset_t *before)
+{
+	pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+/* Returns 0 or the errno of pthread_create(3). */
+static inline int os_thread_start(os_thread *t, const struct os_thread_attr *a, void *(*fn)(void *),
+				  void *arg)
+{
+	struct sched_param sp = { .sched_priority = a->priority };
+	pthread_attr_t attr;
+	sigset_t before;
+	int rc = pthread_attr_init(&attr);
+
+	if (rc)
+		return rc;
+	if (a->stack)
+		rc = pthread_attr_setstacksize(&attr, a->stack);
+	if (!rc && a->policy >= 0) {
+		pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+		rc = pthread_attr_setschedpolicy(&attr, a->policy);
+		if (!rc)
+			rc = pthread_attr_setschedparam(&attr, &sp);
+	}
+	if (!rc && a->cpus)
+		rc = pthread_attr_setaffinity_np(&attr, sizeof(*a->cpus), a->cpus);
+	if (!rc) {
+		os_signals_block(&before);
+		rc = pthread_create(t, &attr, fn, arg);
+		os_signals_restore(&before);
+	}
+	pthread_attr_destroy(&attr);
 	return rc;
 }
 

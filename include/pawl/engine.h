@@ -92,8 +92,9 @@ struct pawl_config {
 	size_t size;
 	int kind;			/* enum pawl_kind; default PAWL_PER_DEVICE */
 	int workers;			/* threads per CPU device (pooled: in all); 0: the engine
-					   has none, and the host runs the ops; default: the
-					   CPUs online less one, at least one */
+					   has none, and the host runs the ops; default: one
+					   less than the CPUs that the affinity mask and the
+					   CPU quota of the cgroup permit, at least one */
 	int priority_workers;		/* threads for PAWL_CPU_PRIORITIZED; default 1 */
 	int copy_workers;		/* threads for each copy queue; default 1 */
 	unsigned int cpu_devices;	/* CPU devices, at most 64; default 1 */
@@ -134,13 +135,27 @@ struct pawl_config {
 	uint64_t trim_ns;		/* a worker that has slept this long frees memory as
 					   pawl_trim() does; default 10^9.  With 0, or with
 					   prefault, none does */
+	bool start_workers;		/* create the workers with the engine, and in
+					   pawl_engine_start(), not with the first op of their
+					   queue; default false */
+	int sched_policy;		/* of the engine's threads: SCHED_OTHER, SCHED_FIFO or
+					   SCHED_RR; default -1: as the thread that creates them */
+	int sched_priority;		/* 1 to 99 with SCHED_FIFO and SCHED_RR, else 0 */
+	size_t stack_size;		/* of these threads; default 0: the C library's */
+	const char *cpu_list;		/* CPUs on which they may run, such as "0-3,8".  Lists for
+					   the CPU devices, for example one per NUMA node, are
+					   separated by semicolons: "0-3;4-7".  Default NULL */
+	/* The host makes the threads: thread_create starts one that calls fn(arg), and returns 0
+	   or a negative errno; thread_join waits for its end.  Default NULL. */
+	int (*thread_create)(void *user, void *(*fn)(void *arg), void *arg, void **thread);
+	void (*thread_join)(void *user, void *thread);
 };
 
 /*
  * Set every field to its default.  The macro passes the size of the struct in this header; the
  * function of its name, for programs that look up symbols, writes the 152 bytes of release
  * 0.1.
- * Progress: wait-free.
+ * Progress: blocking, because it reads the files of the process's cgroup.
  */
 PAWL_API void pawl_config_init(struct pawl_config *cfg);
 PAWL_API void pawl_config_init_size(struct pawl_config *cfg, size_t size);
@@ -148,9 +163,10 @@ PAWL_API void pawl_config_init_size(struct pawl_config *cfg, size_t size);
 
 /*
  * Create an engine.  cfg may be NULL and then means the defaults.  A process can have any
- * number of engines.  A worker starts with the first op that needs it; with config.devices one
- * thread exists from the beginning.  Errors: -EINVAL (the text names the field), -ENOMEM,
- * -EAGAIN; with config.devices also -ENODEV and -EOWNERDEAD.
+ * number of engines.  A worker starts with the first op that needs it, or at once with
+ * config.start_workers; with config.devices one thread exists from the beginning.  Errors:
+ * -EINVAL (the text names the field), -ENOMEM, -EAGAIN, -EPERM (config.sched_policy), what
+ * config.thread_create returned; with config.devices also -ENODEV and -EOWNERDEAD.
  * Progress: blocking, because it allocates.
  */
 PAWL_API int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out);

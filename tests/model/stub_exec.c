@@ -54,6 +54,21 @@ int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 	return 0;
 }
 
+void exec_queue_cpus(struct exec_queue *q, const cpu_set_t *cpus)
+{
+}
+
+int exec_os_thread_start(struct exec *x, struct exec_os_thread *t, const cpu_set_t *cpus,
+			 void *(*fn)(void *arg), void *arg)
+{
+	return os_thread_create(&t->os, fn, arg);
+}
+
+void exec_os_thread_join(struct exec *x, struct exec_os_thread *t)
+{
+	os_thread_join(t->os);
+}
+
 void exec_start(struct exec *x)
 {
 }

@@ -241,8 +241,8 @@ START_TEST(test_create_prefault)
 		OK(push_write(e, add_one, &n, var_new(e)));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	after = stats(e);
-	/* Lanes of two threads; the pools are all there. */
-	ck_assert_uint_le(after.bytes, before.bytes + 4096);
+	/* Lanes of two threads in four queues; the pools are all there. */
+	ck_assert_uint_le(after.bytes, before.bytes + 16384);
 	ck_assert_uint_eq(n, 1000);
 	OK(pawl_engine_destroy(e));
 }

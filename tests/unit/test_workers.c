@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How an engine's threads are made: when, with what attributes, by whom, and how many. */
+#include "util.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <core/cpus.h>
+#include <exec/internal.h>
+
+static u32 fail_from = UINT32_MAX;	/* A: workers from this number on cannot be created */
+
+int exec_worker_hook(const char *queue, u32 i)
+{
+	return i >= load_relaxed(&fail_from) ? EAGAIN : 0;
+}
+
+/* The threads of the process. */
+static u32 tasks(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	struct dirent *f;
+	u32 n = 0;
+
+	MUST(d);
+	while ((f = readdir(d)))
+		n += f->d_name[0] != '.';
+	closedir(d);
+	return n;
+}
+
+/* A thread that was joined may be listed for a moment. */
+#define TASKS(n) ck_assert_msg(soon(tasks() == before + (n)), "%u threads, expected %u", \
+			       tasks() - before, (n))
+
+START_TEST(test_threads_are_as_many_as_documented)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
+	u32 before = tasks(), n = 0, i;
+	struct pawl_engine *e;
+
+	c.start_workers = true;
+	c.cpu_devices = 2;
+	c.priority_workers = 3;
+	c.copy_workers = 1;
+	e = engine_with(&c);
+	TASKS(2u * 2 + 3 + 2 * 2 * 1);
+	ck_assert_uint_eq(stats(e).workers, 11);
+	for (i = 0; i < 50; i++) {
+		pawl_var_t v = var_new(e);
+		struct pawl_op op = op_write(add_one, &n, &v);
+
+		op.prop = (u16)(i % 4);
+		OK(pawl_push(e, &op));
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, 50);
+	TASKS(11u);
+	OK(pawl_engine_stop(e));
+	TASKS(0u);
+	OK(pawl_engine_start(e));
+	TASKS(11u);
+	OK(pawl_engine_destroy(e));
+	TASKS(0u);
+
+	c.kind = PAWL_POOLED;
+	e = engine_with(&c);
+	TASKS(2u + 1);
+	OK(pawl_engine_destroy(e));
+	c.kind = PAWL_NAIVE;
+	e = engine_with(&c);
+	TASKS(0u);
+	OK(pawl_engine_destroy(e));
+	c.kind = PAWL_PER_DEVICE;
+	c.workers = 0;
+	e = engine_with(&c);
+	TASKS(0u);
+	OK(pawl_engine_destroy(e));
+
+	/* Without start_workers a queue's workers come with its first op. */
+	c = small(PAWL_PER_DEVICE, 2);
+	e = engine_with(&c);
+	TASKS(0u);
+	OK(push_write(e, add_one, &n, var_new(e)));
+	TASKS(2u);
+	OK(pawl_engine_destroy(e));
+	TASKS(0u);
+}
+END_TEST
+
+START_TEST(test_start_workers_says_what_failed)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
+	u32 before = tasks(), n = 0;
+	struct pawl_engine *e;
+
+	c.start_workers = true;
+	store_relaxed(&fail_from, 1);
+	FAILS(pawl_engine_create(&c, &e), -EAGAIN, "engine_create", "worker");
+	ck_assert_ptr_null(e);
+	TASKS(0u);
+	store_relaxed(&fail_from, UINT32_MAX);
+	e = engine_with(&c);
+	OK(pawl_engine_stop(e));
+	store_relaxed(&fail_from, 0);
+	FAILS(pawl_engine_start(e), -EAGAIN, "engine_start", "worker");
+	/* The engine works without them. */
+	OK(push_write(e, add_one, &n, var_new(e)));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	store_relaxed(&fail_from, UINT32_MAX);
+	OK(pawl_engine_stop(e));
+	OK(pawl_engine_start(e));
+	OK(pawl_engine_destroy(e));
+	ck_assert_uint_eq(n, 1);
+	/* All workers need a slot, and so does the thread that creates the engine. */
+	c.max_threads = 2 + 1 + 2;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "max_threads", "6");
+	c.max_threads = 6;
+	e = engine_with(&c);
+	TASKS(5u);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+struct seen {
+	u32 n;			/* A */
+	int policy, priority;
+	size_t stack;
+	cpu_set_t cpus;
+};
+
+static int look(struct pawl_run *run, void *arg)
+{
+	struct seen *s = arg;
+	struct sched_param sp;
+	pthread_attr_t a;
+
+	MUST(!pthread_getschedparam(pthread_self(), &s->policy, &sp));
+	s->priority = sp.sched_priority;
+	MUST(!pthread_getattr_np(pthread_self(), &a));
+	MUST(!pthread_attr_getstacksize(&a, &s->stack));
+	pthread_attr_destroy(&a);
+	MUST(!sched_getaffinity(0, sizeof(s->cpus), &s->cpus));
+	fetch_add_release(&s->n, 1);
+	return 0;
+}
+
+static struct seen look_at(struct pawl_engine *e, u16 device)
+{
+	struct seen s = { 0 };
+	struct pawl_op op = op_of_fn(look, &s);
+
+	op.device.id = device;
+	OK(pawl_push(e, &op));
+	ck_assert(soon(load_acquire(&s.n)));	/* on a worker: this thread does not help */
+	return s;
+}
+
+START_TEST(test_attributes_of_workers)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	char lists[2][64];
+	cpu_set_t mine;
+	struct pawl_engine *e;
+	struct seen s;
+	int cpu;
+
+	MUST(!sched_getaffinity(0, sizeof(mine), &mine));
+	for (cpu = 0; !CPU_ISSET(cpu, &mine); cpu++)
+		;
+	snprintf(lists[0], sizeof(lists[0]), "%d", cpu);
+	snprintf(lists[1], sizeof(lists[1]), "0-1023;%d", cpu);
+	c.stack_size = 512 << 10;
+	c.sched_policy = SCHED_OTHER;
+	c.cpu_list = lists[0];
+	e = engine_with(&c);
+	lists[0][0] = 'x';		/* it was copied */
+	s = look_at(e, 0);
+	ck_assert_int_eq(s.policy, SCHED_OTHER);
+	if (!SANITIZED)
+		ck_assert_uint_eq(s.stack, 512 << 10);
+	ck_assert_int_eq(CPU_COUNT(&s.cpus), 1);
+	ck_assert(CPU_ISSET(cpu, &s.cpus));
+	OK(pawl_engine_destroy(e));
+	/* A list for each CPU device. */
+	c.cpu_devices = 2;
+	c.cpu_list = lists[1];
+	e = engine_with(&c);
+	s = look_at(e, 1);
+	ck_assert(CPU_COUNT(&s.cpus) == 1 && CPU_ISSET(cpu, &s.cpus));
+	s = look_at(e, 0);
+	ck_assert_int_ge(CPU_COUNT(&s.cpus), CPU_COUNT(&mine));
+	OK(pawl_engine_destroy(e));
+	/* Real time, or the error of a system that does not permit it. */
+	c.cpu_devices = 1;
+	c.cpu_list = NULL;
+	c.sched_policy = SCHED_FIFO;
+	c.sched_priority = 3;
+	if (pawl_engine_create(&c, &e)) {
+		FAILS(pawl_engine_create(&c, &e), -EPERM, "sched_policy");
+		return;
+	}
+	s = look_at(e, 0);
+	ck_assert_int_eq(s.policy, SCHED_FIFO);
+	ck_assert_int_eq(s.priority, 3);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static int no_create(void *user, void *(*fn)(void *arg), void *arg, void **thread)
+{
+	return -EPERM;
+}
+
+static void no_join(void *user, void *thread)
+{
+}
+
+START_TEST(test_wrong_attributes)
+{
+	const struct pawl_config ok = small(PAWL_PER_DEVICE, 1);
+	static const int one[] = { 0 };
+	static const struct { const char *list, *word; } bad[] = {
+		{ "", "byte 0" }, { "x", "byte 0" }, { "0,", "byte 2" }, { "0-", "byte 2" },
+		{ "3-1", "byte 3" }, { "0 ", "byte 1" }, { "1024", "byte" }, { "-1", "byte 0" },
+		{ "0;1", "more lists" }, { "99999999999999999999", "byte" },
+		{ "1023", "sched_policy" },	/* no such CPU: the system says so */
+	};
+	struct pawl_config c = ok;
+	struct pawl_engine *e;
+	u32 i;
+
+	c.stack_size = 100;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "stack_size", "100");
+	c = ok;
+	c.sched_policy = 77;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "sched_policy", "77");
+	c.sched_policy = SCHED_FIFO;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "sched_priority");
+	c.sched_priority = 100;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "sched_priority", "100");
+	c.sched_policy = -1;
+	c.sched_priority = 1;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "sched_priority");
+	for (i = 0; i < COUNT(bad); i++) {
+		c = ok;
+		c.cpu_list = bad[i].list;
+		FAILS(pawl_engine_create(&c, &e), -EINVAL, "cpu_list", bad[i].word);
+		ck_assert_ptr_null(e);
+	}
+	c.cpu_devices = 3;
+	c.cpu_list = "0;0";
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "cpu_list", "cpu_devices");
+	c.cpus = one;
+	c.ncpus = 1;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "cpu_list", "config.cpus");
+	c = ok;
+	c.thread_create = no_create;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "thread_join");
+	c.thread_join = no_join;
+	c.stack_size = 1 << 20;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "stack_size", "thread_create");
+	c.stack_size = 0;
+	c.start_workers = true;
+	FAILS(pawl_engine_create(&c, &e), -EPERM, "worker");
+}
+END_TEST
+
+/* The host makes the threads, and sees each of them begin and end. */
+struct host {
+	u32 created, joined, running;	/* A */
+};
+
+struct host_thread {
+	pthread_t t;
+	struct host *h;
+	void *(*fn)(void *arg);
+	void *arg;
+};
+
+static void *host_main(void *arg)
+{
+	struct host_thread *t = arg;
+	void *rc;
+
+	fetch_add_relaxed(&t->h->running, 1);
+	rc = t->fn(t->arg);
+	fetch_add_relaxed(&t->h->running, -1u);
+	return rc;
+}
+
+static int host_create(void *user, void *(*fn)(void *arg), void *arg, void **thread)
+{
+	struct host_thread *t = malloc(sizeof(*t));
+
+	MUST(t);
+	*t = (struct host_thread){ .h = user, .fn = fn, .arg = arg };
+	*thread = t;
+	fetch_add_relaxed(&t->h->created, 1);
+	return -pthread_create(&t->t, NULL, host_main, t);
+}
+
+static void host_join(void *user, void *thread)
+{
+	struct host_thread *t = thread;
+
+	fetch_add_relaxed(&t->h->joined, 1);
+	join(t->t);
+	free(t);
+}
+
+START_TEST(test_host_makes_the_threads)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
+	struct host h = { 0 };
+	struct pawl_engine *e;
+	u32 n = 0, i;
+
+	c.thread_create = host_create;
+	c.thread_join = host_join;
+	c.user = &h;
+	c.start_workers = true;
+	e = engine_with(&c);
+	ck_assert_uint_eq(h.created, 5);
+	ck_assert_uint_eq(load_relaxed(&h.running), 5);
+	for (i = 0; i < 100; i++)
+		OK(push_write(e, add_one, &n, var_new(e)));
+	OK(pawl_engine_stop(e));
+	ck_assert_uint_eq(n, 100);
+	ck_assert_uint_eq(h.joined, 5);
+	ck_assert_uint_eq(load_relaxed(&h.running), 0);
+	OK(pawl_engine_start(e));
+	OK(pawl_engine_destroy(e));
+	ck_assert_uint_eq(h.created, 10);
+	ck_assert_uint_eq(h.joined, 10);
+}
+END_TEST
+
+/* --- the default number of workers --- */
+
+static char root[PATH_MAX];
+
+static void put(const char *path, const char *text)
+{
+	char name[2 * PATH_MAX], *p;
+	FILE *f;
+
+	snprintf(name, sizeof(name), "%s/%s", root, path);
+	for (p = name + strlen(root) + 1; (p = strchr(p, '/')); p++) {
+		*p = 0;
+		MUST(!mkdir(name, 0700) || errno == EEXIST);
+		*p = '/';
+	}
+	f = fopen(name, "w");
+	MUST(f && fputs(text, f) >= 0 && !fclose(f));
+}
+
+static u32 usable(const char *groups)
+{
+	char name[2 * PATH_MAX];
+
+	put("groups", groups);
+	snprintf(name, sizeof(name), "%s/groups", root);
+	return cpus_usable(name, root);
+}
+
+START_TEST(test_default_respects_affinity_and_quota)
+{
+	char cmd[2 * PATH_MAX];
+	cpu_set_t mine, one;
+	struct pawl_config c;
+	u32 all;
+	int cpu;
+
+	snprintf(root, sizeof(root), "%s", "/tmp/pawl-cgroup-XXXXXX");
+	MUST(mkdtemp(root));
+	MUST(!sched_getaffinity(0, sizeof(mine), &mine));
+	all = (u32)CPU_COUNT(&mine);
+	ck_assert_uint_eq(cpus_usable("/nonexistent", "/nonexistent"), all);
+	ck_assert_uint_eq(usable("0::/a/b\n"), all);
+	/* version 2: rounded up, at least 1, and the groups above count */
+	put("a/b/cpu.max", "50000 100000\n");
+	ck_assert_uint_eq(usable("0::/a/b\n"), 1);
+	put("a/b/cpu.max", "100001 100000\n");
+	ck_assert_uint_eq(usable("0::/a/b\n"), all < 2 ? all : 2);
+	put("a/b/cpu.max", "max 100000\n");
+	ck_assert_uint_eq(usable("0::/a/b\n"), all);
+	put("a/cpu.max", "20000 100000\n");
+	ck_assert_uint_eq(usable("0::/a/b\n"), 1);
+	ck_assert_uint_eq(usable("0::/\n"), all);
+	put("cpu.max", "1 100000\n");		/* in a container: its own root */
+	ck_assert_uint_eq(usable("0::/\n"), 1);
+	ck_assert_uint_eq(usable("0::/not/there\n"), 1);
+	put("cpu.max", "nonsense\n");
+	put("a/cpu.max", "\n");
+	ck_assert_uint_eq(usable("0::/a/b\n"), all);
+	/* version 1 */
+	put("cpu,cpuacct/g/cpu.cfs_quota_us", "-1\n");
+	put("cpu,cpuacct/g/cpu.cfs_period_us", "100000\n");
+	ck_assert_uint_eq(usable("5:cpuset:/g\n4:cpu,cpuacct:/g\n0::/\n"), all);
+	put("cpu,cpuacct/g/cpu.cfs_quota_us", "90000\n");
+	ck_assert_uint_eq(usable("5:cpuset:/g\n4:cpu,cpuacct:/g\n0::/\n"), 1);
+	ck_assert_uint_eq(usable("5:cpuset,cpuacct:/g\n"), all);
+	ck_assert_uint_eq(usable("junk\n4:cpu\n"), all);
+	snprintf(cmd, sizeof(cmd), "rm -r %s", root);
+	MUST(!system(cmd));
+
+	for (cpu = 0; !CPU_ISSET(cpu, &mine); cpu++)
+		;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	MUST(!sched_setaffinity(0, sizeof(one), &one));
+	ck_assert_uint_eq(cpus_usable("/nonexistent", "/nonexistent"), 1);
+	pawl_config_init(&c);
+	ck_assert_int_eq(c.workers, 1);
+	MUST(!sched_setaffinity(0, sizeof(mine), &mine));
+}
+END_TEST
+
+START_TEST(test_lists_of_cpus)
+{
+	cpu_set_t s[3];
+
+	ck_assert_int_eq(cpus_parse("0", s, 1), 1);
+	ck_assert(CPU_COUNT(&s[0]) == 1 && CPU_ISSET(0, &s[0]));
+	ck_assert_int_eq(cpus_parse("0-3,8;4-7,1023;5", s, 3), 3);
+	ck_assert_int_eq(CPU_COUNT(&s[0]), 5);
+	ck_assert(CPU_ISSET(3, &s[0]) && CPU_ISSET(8, &s[0]) && !CPU_ISSET(4, &s[0]));
+	ck_assert(CPU_COUNT(&s[1]) == 5 && CPU_ISSET(1023, &s[1]));
+	ck_assert(CPU_COUNT(&s[2]) == 1 && CPU_ISSET(5, &s[2]));
+	FAILS(cpus_parse("0;1;2;3", s, 3), -EINVAL, "more lists");
+	FAILS(cpus_parse("0;", s, 3), -EINVAL, "byte 2");
+}
+END_TEST
+
+SUITE("workers", test_threads_are_as_many_as_documented, test_start_workers_says_what_failed,
+      test_attributes_of_workers, test_wrong_attributes, test_host_makes_the_threads,
+      test_default_respects_affinity_and_quota, test_lists_of_cpus)
