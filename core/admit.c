@@ -181,7 +181,7 @@ __cold int admit_slow(struct thread *t, u32 n)
 {
 	struct pawl_engine *e = t->e;
 	/* The pools have room for what all threads may push between two sums. */
-	u32 step = min_u(e->window / 8, POOL_MAG);
+	u32 step = min_u(e->window / 8, e->pool[POOL_OP]->mag);
 	u64 hard = e->window > n ? e->window - n : 0, flight;
 
 	if (e->policy == PAWL_WINDOW_FAIL) {

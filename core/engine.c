@@ -255,31 +255,35 @@ static u32 workers_fewest(const struct pawl_config *c)
 static int pools_add(struct pawl_engine *e)
 {
 	const struct pawl_config *c = &e->cfg;
-	u32 slack = 2 * POOL_MAG * c->max_threads;
+	/* A small engine has small magazines: threads keep few objects, and the pools stay small. */
+	u32 mag = pool_mag(c->max_ops), vmag = pool_mag(c->max_vars);
+	u32 slack = 2 * mag * c->max_threads, vslack = 2 * vmag * c->max_threads;
 	u32 ops = min_u(c->max_ops + slack, (1u << OPS_BITS) - 1);
-	u32 vars = min_u((c->max_vars + slack + 4096) & ~4095u, 1u << VAR_BITS) - 1;
+	u32 vars = min_u((c->max_vars + vslack + 4096) & ~4095u, 1u << VAR_BITS) - 1;
 	u32 blocks = (u32)min_u((u64)vars + 3ull * ops + slack, RM_BASE - 1);
 	/* Large ones are so few that a default engine fits in 512 MiB of addresses. */
 	u32 ext1 = (u32)min_u(max_u(c->max_ops / 32, 64u), 8192u);
 	u32 ext2 = (u32)min_u(max_u(c->max_ops / 1024, 16u), 512u);
 	u32 ext3 = (u32)min_u(max_u(c->max_ops / 8192, 4u), 64u);
 	const struct pool_desc d[POOLS] = {
-		[POOL_OP] = { "op", sizeof(struct op), ops, .ctor = op_again,
+		[POOL_OP] = { "op", sizeof(struct op), ops, .mag = mag, .ctor = op_again,
 				.last = op_last, .user = e },
-		[POOL_BLOCK] = { .name = "block", .size = sizeof(struct block), .max = blocks },
-		[POOL_VAR] = { "var", VAR_SIZE, vars, .ctor = var_again,
+		[POOL_BLOCK] = { .name = "block", .size = sizeof(struct block), .max = blocks,
+				.mag = mag },
+		[POOL_VAR] = { "var", VAR_SIZE, vars, .mag = vmag, .ctor = var_again,
 				.last = var_last, .user = e },
 		[POOL_ERROR] = { .name = "error", .size = sizeof(struct error),
-				.max = (u32)max_u(ops, vars) },
-		[POOL_GRAPH] = { "graph", sizeof(struct graph), vars, .ctor = graph_again,
+				.max = (u32)max_u(ops, vars), .mag = mag },
+		[POOL_GRAPH] = { "graph", sizeof(struct graph), vars, .mag = vmag, .ctor = graph_again,
 				.last = graph_last, .user = e },
 		[POOL_DEVREC] = { .name = "pending", .size = device_rec_size(), .max = c->ndevices ? vars : 1 },
-		[POOL_NOTE] = { "note", sizeof(struct op_note), ops, .ctor = note_again,
+		[POOL_NOTE] = { "note", sizeof(struct op_note), ops, .mag = mag, .ctor = note_again,
 				.last = note_last, .user = e },
 		/* A late push counts itself in its queue, and takes that back. */
 		[POOL_CQ] = { "queue", sizeof(struct cq), CQ_MAX, .keep = true },
 		[POOL_GROUP] = { "group", sizeof(struct op_group), min_u(ops, GROUP_MAX), .keep = true },
-		[POOL_EXT0] = { .name = "deps16", .size = 64 + 24 * 16, .max = min_u(ops, 65536u + slack) },
+		[POOL_EXT0] = { .name = "deps16", .size = 64 + 24 * 16, .max = min_u(ops, 65536u + slack),
+				.mag = mag },
 		[POOL_EXT1] = { .name = "deps256", .size = 64 + 24 * 256, .max = ext1 },
 		[POOL_EXT2] = { .name = "deps4096", .size = 64 + 24 * 4096, .max = ext2 },
 		[POOL_EXT3] = { .name = "deps32768", .size = 64 + 24 * 32768, .max = ext3 },

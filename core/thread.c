@@ -399,7 +399,7 @@ int thread_reserve(struct thread *t)
 	struct pawl_engine *e = t->e;
 	size_t rows = RM_MAX * sizeof(struct rm_row);
 
-	if (exec_thread_reserve(e->x, &t->ex))
+	if (exec_thread_reserve(e->x, &t->ex, e->cfg.prefault ? e->pool[POOL_OP]->max : 0))
 		return err(-ENOMEM, "no memory for a thread's run queues");
 	if (e->cfg.prefault) {
 		memory_touch((char *)t, sizeof(*t));

@@ -119,10 +119,11 @@ void exec_os_thread_join(struct exec *x, struct exec_os_thread *t);
 /* Start to use slot `slot`, which the client chooses and no other thread uses meanwhile. */
 int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot);
 /*
- * Allocate all that t needs to push to any queue for the first time.  Returns 0 or -ENOMEM.
+ * Allocate all that t needs to push to any queue for the first time, and in each of them room
+ * for `ready` pieces of work of priority 0 that nobody has taken.  Returns 0 or -ENOMEM.
  * Progress: blocking (allocates).
  */
-int exec_thread_reserve(struct exec *x, struct exec_thread *t);
+int exec_thread_reserve(struct exec *x, struct exec_thread *t, u32 ready);
 /* The thread leaves.  Ready work that it pushed stays visible to the others. */
 void exec_thread_fini(struct exec *x, struct exec_thread *t);
 

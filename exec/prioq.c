@@ -484,15 +484,16 @@ bool prioq_peek(struct prioq *q, s64 *prio, u64 *order)
 }
 
 /* Progress: blocking (memory allocation). */
-int prioq_pool_add(struct arena *a, u32 max_work, u32 max_threads, struct pool **out)
+int prioq_pool_add(struct arena *a, u32 max_work, u32 max_threads, u32 mag, struct pool **out)
 {
 	/*
 	 * A cache holds two magazines, and a flush holds another; a thread inside push or pop
 	 * holds a node whose work may be queued elsewhere already.
 	 */
-	u64 max = max_work + (u64)max_threads * (3 * POOL_MAG + 1);
+	u64 max = max_work + (u64)max_threads * (3 * mag + 1);
 	/* Nodes must not become zero: a walk would take a zero link for the end of the list. */
-	struct pool_desc d = { .name = "prioq", .size = sizeof(struct prioq_node), .keep = true };
+	struct pool_desc d = { .name = "prioq", .size = sizeof(struct prioq_node), .keep = true,
+			       .mag = mag };
 
 	if (max > PRIOQ_NODES_MAX)
 		return err(-EINVAL, "priority queue: %u pieces of work are too many", max_work);

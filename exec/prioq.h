@@ -38,7 +38,7 @@ struct prioq_cache {
 #define PRIOQ_NODES_MAX ((1u << 28) - 1)
 
 /* Returns 0, -ENOMEM, or -EINVAL if more than PRIOQ_NODES_MAX nodes would be needed. */
-int prioq_pool_add(struct arena *a, u32 max_work, u32 max_threads, struct pool **out);
+int prioq_pool_add(struct arena *a, u32 max_work, u32 max_threads, u32 mag, struct pool **out);
 /* Returns 0 or -ENOMEM. */
 int prioq_create(struct pool *nodes, struct prioq **out);
 /* NULL is allowed.  Nodes of work that is still queued are lost to the pool. */

@@ -88,14 +88,18 @@ static __cold struct exec_lane *lane_add(struct exec_queue *q, u32 slot)
 	return l;
 }
 
-int exec_thread_reserve(struct exec *x, struct exec_thread *t)
+int exec_thread_reserve(struct exec *x, struct exec_thread *t, u32 ready)
 {
 	u32 i;
 
-	for (i = 0; i < x->nqueues; i++)
-		if (!load_relaxed(&x->queues[i]->lanes[t->slot]) &&
-		    !lane_add(x->queues[i], t->slot))
+	for (i = 0; i < x->nqueues; i++) {
+		struct exec_lane *l = load_relaxed(&x->queues[i]->lanes[t->slot]);
+
+		if (!l)
+			l = lane_add(x->queues[i], t->slot);
+		if (!l || !ring_reserve(&l->ring, ready))
 			return -ENOMEM;
+	}
 	return 0;
 }
 

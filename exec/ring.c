@@ -180,6 +180,21 @@ bool ring_grow(struct ring *r)
 	return true;
 }
 
+bool ring_reserve(struct ring *r, u32 n)
+{
+	u64 i;
+
+	/* EXEC-R3 <-> EXEC-R4: as in ring_push(). */
+	r->seen = ring_pos(load_acquire(&r->head));
+	while (r->mask + 1 < n)
+		if (!ring_grow(r))
+			return false;
+	/* A page fault now is none later. */
+	for (i = 0; i <= r->mask; i += CACHELINE / sizeof(u32))
+		fetch_add_relaxed(&r->slots[i], 0);
+	return true;
+}
+
 /*
  * The producer returns to its first array, if the ring is empty.  False: it is not.
  * Progress: wait-free, and a system call.

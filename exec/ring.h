@@ -131,6 +131,8 @@ struct ring_look {
 int ring_init(struct ring *r);
 void ring_fini(struct ring *r);
 bool ring_grow(struct ring *r) __cold;
+/* The producer makes room for n elements, in memory.  False: no memory.  Blocking (allocates). */
+bool ring_reserve(struct ring *r, u32 n) __cold;
 bool ring_shrink(struct ring *r) __cold;
 u32 ring_batch(struct ring *r, const struct ring_look *look, struct hoard *h, u32 slot,
 	       u32 max);

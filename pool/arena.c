@@ -167,8 +167,7 @@ int arena_add(struct arena *a, const struct pool_desc *d, struct pool **out)
 		return err(-ENOMEM, "pool %s: no memory", name);
 	f->p.size = d->size;
 	f->p.max = d->max;
-	/* In a small pool the two magazines of a cache are at most 1/16 of the objects. */
-	f->p.mag = (u32)min_u(max_u(d->max / 32, 1u), POOL_MAG);
+	f->p.mag = d->mag ? d->mag : pool_mag(d->max);
 	f->arena = a;
 	f->nmags = mags_needed(d->max, f->p.mag);
 	f->ctor = d->ctor;

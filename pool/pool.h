@@ -41,6 +41,7 @@ struct pool_desc {
 	u32 size;		/* bytes; a multiple of 16, at most 1 MiB */
 	u32 max;		/* the largest number of objects; indexes are 1 .. max */
 	bool keep;		/* a trim does not free its memory */
+	u32 mag;		/* objects per magazine, at most POOL_MAG; 0: according to max */
 	/*
 	 * Initialize an object whose memory is all zero; may be NULL.  base is 0, or if the
 	 * memory was freed by a trim, the largest last() of the objects of its slab.
@@ -76,6 +77,12 @@ struct pool_stat {
 	u64 bytes;		/* committed */
 	u64 lost;		/* must be 0 */
 };
+
+/* Objects per magazine of a pool of so many: both magazines of a cache are 1/16 at most. */
+static inline u32 pool_mag(u32 objects)
+{
+	return (u32)min_u(max_u(objects / 32, 1u), POOL_MAG);
+}
 
 int arena_create(const char *name, struct arena **out);
 /* Free the arena with all pools.  The caller ensures that no thread uses any object. */

@@ -377,7 +377,7 @@ void part_begin(enum part p)
 	switch (p) {
 	case P_PRIOQ:
 		MUST(!arena_create("lin", &pq.arena));
-		MUST(!prioq_pool_add(pq.arena, 256, THREADS + 1, &pq.nodes));
+		MUST(!prioq_pool_add(pq.arena, 256, THREADS + 1, POOL_MAG, &pq.nodes));
 		MUST(!arena_ready(pq.arena, false));
 		MUST(!prioq_create(pq.nodes, &pq.q));
 		break;

@@ -89,7 +89,7 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	return 0;
 }
 
-int exec_thread_reserve(struct exec *x, struct exec_thread *t)
+int exec_thread_reserve(struct exec *x, struct exec_thread *t, u32 ready)
 {
 	return 0;
 }

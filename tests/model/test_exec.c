@@ -268,7 +268,7 @@ static void setup(void)
 	if (arena_create("m", &arena) || arena_add(arena, &d, &pool))
 		model_fail("arena");
 	if (pg.kind == PRIOQ) {
-		if (prioq_pool_add(arena, 64, 8, &nodes) || prioq_create(nodes, &pq))
+		if (prioq_pool_add(arena, 64, 8, POOL_MAG, &nodes) || prioq_create(nodes, &pq))
 			model_fail("prioq");
 	} else if (pg.kind == RING) {
 		ring_init(&ring);

@@ -200,7 +200,7 @@ int main(int argc, char **argv)
 	seed = seed0;
 	work = calloc(WORKS, sizeof(*work));
 	must(work && !arena_create("stress", &arena));
-	must(!prioq_pool_add(arena, WORKS, THREADS + 1, &pool));
+	must(!prioq_pool_add(arena, WORKS, THREADS + 1, POOL_MAG, &pool));
 	must(!arena_ready(arena, false));
 	must(!prioq_create(pool, &queue[0]) && !prioq_create(pool, &queue[1]));
 	do

@@ -31,7 +31,8 @@ static void plain_store_release(u64 *p, u64 v) { store_release(p, v); }
 static u32 plain_fetch_add32(u32 *p, u32 v) { return fetch_add_acq_rel(p, v); }
 static bool plain_cas(u64 *p, u64 *old, u64 v) { return cas_acq_rel_acquire(p, old, v); }
 
-int hooked_pool_add(struct arena *a, u32 max_work, u32 max_threads, struct pool **out);
+int hooked_pool_add(struct arena *a, u32 max_work, u32 max_threads, u32 mag,
+		    struct pool **out);
 int hooked_create(struct pool *nodes, struct prioq **out);
 void hooked_destroy(struct prioq *q);
 bool hooked_push(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order, u32 work);
@@ -93,7 +94,7 @@ static inline struct rig rig_make(u32 max_work)
 	struct rig r;
 
 	MUST(arena_create("test", &r.arena) == 0);
-	MUST(prioq_pool_add(r.arena, max_work, THREADS_MAX, &r.pool) == 0);
+	MUST(prioq_pool_add(r.arena, max_work, THREADS_MAX, POOL_MAG, &r.pool) == 0);
 	MUST(arena_ready(r.arena, false) == 0);
 	MUST(prioq_create(r.pool, &r.q) == 0);
 	return r;

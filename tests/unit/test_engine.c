@@ -223,6 +223,33 @@ START_TEST(test_create_edges)
 }
 END_TEST
 
+/* A small engine commits little, also if many threads may use it. */
+START_TEST(test_prefault_is_in_proportion)
+{
+	static const struct { u32 ops, threads, mb; } at_most[] = {
+		{ 64, 8, 14 }, { 64, 256, 20 }, { 1024, 16, 20 }, { 1024, 256, 50 },
+		{ 4096, 64, 40 },
+	};
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+	u64 rss;
+	u32 i;
+
+	c.prefault = true;
+	for (i = 0; i < COUNT(at_most); i++) {
+		c.max_ops = c.max_vars = at_most[i].ops;
+		c.max_threads = at_most[i].threads;
+		rss = rss_kib();
+		e = engine_with(&c);
+		rss = rss_kib() - rss;
+		ck_assert_uint_le(stats(e).bytes, at_most[i].mb * 1000000ull);
+		if (!SANITIZED)
+			ck_assert_uint_le(rss, at_most[i].mb * 1000ull);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
 START_TEST(test_create_prefault)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
@@ -862,4 +889,5 @@ SUITE("engine", test_config_defaults, test_create_default, test_default_fits_in_
       test_destroy_inside_body, test_stop_drains, test_stop_keeps_pushes, test_stop_start_many,
       test_stop_naive_and_pooled, test_stop_waits_for_async, test_create_leaves_the_error_text,
       test_engines_in_several_threads, test_stops_and_starts_in_several_threads, test_devices,
-      test_no_other_kind_of_device, test_many_devices)
+      test_no_other_kind_of_device, test_many_devices,
+      test_prefault_is_in_proportion)

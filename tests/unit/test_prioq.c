@@ -170,8 +170,8 @@ START_TEST(test_limits)
 	s64 prio;
 
 	MUST(arena_create("limits", &a) == 0);
-	MUST(prioq_pool_add(a, PRIOQ_NODES_MAX, 1, &p) == -EINVAL);
-	MUST(prioq_pool_add(a, UINT32_MAX, UINT32_MAX, &p) == -EINVAL);
+	MUST(prioq_pool_add(a, PRIOQ_NODES_MAX, 1, POOL_MAG, &p) == -EINVAL);
+	MUST(prioq_pool_add(a, UINT32_MAX, UINT32_MAX, POOL_MAG, &p) == -EINVAL);
 	refuse = 1;
 	MUST(prioq_create(r.pool, &q) == -ENOMEM);
 	/* The pool cannot grow: nothing is queued, and later it works. */
