@@ -120,7 +120,7 @@ struct bench_engine {
 	void (*vars)(uint32_t n);	/* vars 0..n-1 exist, cell i behind var i */
 	void (*enter)(void (*fn)(void *), void *arg);	/* NULL: just call fn(arg) */
 	void (*push)(struct bench_op *op);
-	void (*wait)(void);		/* all that was pushed is over */
+	void (*wait)(void);		/* wait until all pushed ops are complete */
 	void (*reset)(void);		/* forget finished ops; may be NULL */
 	void (*destroy)(void);
 	const struct bench_host *host;	/* may be NULL */

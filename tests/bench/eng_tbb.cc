@@ -98,7 +98,7 @@ struct edge {
 struct node {
 	struct bench_op *op;
 	std::atomic<int> left;		/* not over yet, + 1 while pushing */
-	std::atomic<edge *> waiters;	/* OVER once the op is over */
+	std::atomic<edge *> waiters;	/* OVER once the op is complete */
 
 	explicit node(struct bench_op *o) : op(o), left(1), waiters(nullptr) { }
 };

@@ -91,7 +91,7 @@ static void hand_push(struct hand *h, uint32_t *newest, uint32_t *spare, uint64_
 	__atomic_compare_exchange_n(&h->word[v].value, &was, was + 1, false, __ATOMIC_ACQ_REL,
 				    __ATOMIC_ACQUIRE);
 	newest[v] = *spare;
-	/* VARS is more than WINDOW: the write before is over. */
+	/* VARS exceeds WINDOW: the write before is complete. */
 	if (!__atomic_load_n(&h->block[before].state, __ATOMIC_ACQUIRE))
 		bench_die("hand: an op is late");
 	*spare = before;

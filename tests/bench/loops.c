@@ -286,7 +286,7 @@ struct others {
 	const struct bench_host *host;
 	void *h;
 	pthread_barrier_t pushed, end;
-	struct bench_op *op;		/* one for each, on a var of its own */
+	struct bench_op *op;		/* one for each, each with its own var */
 	unsigned int next;
 };
 

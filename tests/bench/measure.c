@@ -35,7 +35,7 @@ void measure_clock(void)
 	bench_tick_ns = (double)(mono_ns() - n0) / (double)(bench_now() - t0);
 }
 
-/* The shortest of some tries: the loop as it is when nobody disturbs it. */
+/* The shortest of some tries: the loop without disturbance. */
 void measure_grain(uint32_t ns)
 {
 	struct bench_cell cell = { .v = 0 }, *saved = bench_cells;

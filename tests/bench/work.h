@@ -21,7 +21,7 @@ void work_free(struct work *w);
 /* Put every cell back to where a run starts. */
 void work_reset(struct work *w);
 void work_set_kind(struct work *w, enum bench_body_kind kind);
-/* The bodies stay what they are, and each looks whether its own push is over. */
+/* The bodies do not change, and each checks that its own push has returned. */
 void work_watch(struct work *w);
 /* 0, or 1 + the first cell that differs from the serial answer. */
 uint32_t work_check(const struct work *w);

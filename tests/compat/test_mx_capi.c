@@ -450,7 +450,7 @@ static void add_one(void *run, void *param)
 	*(float *)param += 1;
 }
 
-/* The memory stays until what was pushed before the free is over. */
+/* The memory stays until the ops that were pushed before the free are complete. */
 START_TEST(test_free_is_an_op)
 {
 	NDArrayHandle a = array(1);

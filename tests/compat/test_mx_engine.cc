@@ -379,7 +379,7 @@ MX_TEST(priority_orders)
 	delete e;
 }
 
-/* One CPU worker: never two bodies at once, whoever waits. */
+/* One CPU worker: never two bodies at once, whichever thread waits. */
 MX_TEST(one_worker_is_one)
 {
 	Engine *e = mxnet::engine::CreateThreadedEnginePerDevice();

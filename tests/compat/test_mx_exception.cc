@@ -73,7 +73,7 @@ MX_TEST(through_several_vars)
 		Touch(e, &ran, {}, { d });
 		THROWS(Boom, "boom", e->WaitForVar(c));
 		EXPECT(ran <= 1);			/* that on d may be on its way */
-		/* once: it is gone everywhere */
+		/* once: it is removed everywhere */
 		e->WaitForVar(a);
 		e->WaitForVar(b);
 		e->WaitForVar(c);
@@ -130,7 +130,7 @@ MX_TEST(wait_for_all)
 		e->WaitForAll();
 		e->WaitForVar(a);
 		e->WaitForVar(b);
-		Fail(e, {}, {});	/* of an op without vars: nobody else can tell */
+		Fail(e, {}, {});	/* of an op without vars: no other op reports it */
 		THROWS(Boom, "boom", e->WaitForAll());
 		e->DeleteVariable([](RunContext) {}, Context(), a);
 		e->DeleteVariable([](RunContext) {}, Context(), b);
@@ -240,7 +240,7 @@ MX_TEST(what_runs_anyway)
 	}
 }
 
-/* Naive: whoever pushes gets it. */
+/* Naive: the pushing thread receives it. */
 MX_TEST(naive_throws_at_the_push)
 {
 	Engine *e = mxnet::engine::CreateNaiveEngine();
@@ -279,7 +279,7 @@ MX_TEST(stop_throws)
 	delete e;
 }
 
-/* Nobody waits for them: no leak (the sanitizer looks, and so does the count). */
+/* No thread waits for them: no leak (the sanitizer and the count check it). */
 MX_TEST(nobody_asks)
 {
 	Engine *e = mxnet::engine::CreateThreadedEnginePerDevice();

@@ -53,7 +53,7 @@ MX_TEST(child_goes_on)
 	for (int i = 0; i < 1000; i++)
 		Count(e, &n, v);
 	e->Push(o, Context());
-	/* all of that is over when the child begins */
+	/* all of that is complete when the child begins */
 	InChild([&] {
 		EXPECT(Engine::Get() == e);
 		EXPECT(n == 1000 && m == 1);

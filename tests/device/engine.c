@@ -46,7 +46,7 @@ START_TEST(a_wait_is_for_the_work_not_for_the_body)
 }
 END_TEST
 
-/* Nobody else has asked for an event behind the work. */
+/* No other op has needed an event behind the work. */
 START_TEST(a_look_again_and_again_ends)
 {
 	struct pawl_engine *e = by_hand(1);
@@ -66,7 +66,7 @@ START_TEST(a_look_again_and_again_ends)
 }
 END_TEST
 
-/* No place is left for the thread that issues the device's ops: who waits does. */
+/* No slot is free for the thread that issues the device's ops: the waiting thread does. */
 START_TEST(no_place_for_a_worker)
 {
 	const struct fake_setup fs = { .devices = 2, .seed = 1, .delay = 20 };
@@ -274,7 +274,7 @@ START_TEST(an_asynchronous_body)
 }
 END_TEST
 
-/* Engines whose device ops are issued by whoever waits, and at once. */
+/* Engines whose device ops are issued by the waiting thread, and at once. */
 START_TEST(other_kinds_of_engines)
 {
 	static const struct { int kind, workers; } k[] = {

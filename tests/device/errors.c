@@ -71,7 +71,7 @@ static int free_after(struct pawl_run *run, void *arg)
 {
 	struct cell *c = arg;
 
-	/* In order or not at all: it is over, or the stream is behind it. */
+	/* In order or not at all: it is complete, or the stream is ordered behind it. */
 	MUST(run->stream);
 	return pawl_run_call(run, cell_kernel, c);
 }
@@ -112,7 +112,7 @@ START_TEST(a_delete_is_in_order_whatever_fails)
 }
 END_TEST
 
-/* The naive engine waits after each op, and goes on if it may not. */
+/* The naive engine waits after each op, and continues if it may not. */
 START_TEST(a_naive_engine_whose_calls_fail)
 {
 	const struct fake_setup fs = { .devices = 1, .seed = 2 };

@@ -336,7 +336,7 @@ int cudaStreamDestroy(void *stream)
 	struct handle *s = stream;
 	int rc, code;
 
-	/* Whatever is said of it, it is gone: nobody could try again. */
+	/* Whatever the call returns, the object is freed: no caller could try again. */
 	code = enter(N_cudaStreamDestroy);
 	rc = device_fake.stream_destroy(s->dev, s->h);
 	free(s);
@@ -449,7 +449,7 @@ int cudaStreamEndCapture(void *stream, void **graph)
 	void *h = NULL;
 	int code = enter(N_cudaStreamEndCapture), rc;
 
-	/* The capture is over in any case. */
+	/* The capture has ended in any case. */
 	rc = device_fake.capture_end(s->dev, s->h, &h);
 	if (!rc && code)
 		device_fake.graph_destroy(s->dev, h);

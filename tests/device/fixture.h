@@ -50,7 +50,7 @@ static __unused_fn u32 step_one(void)
 /* Let the device go on until cond() holds. */
 #define steps_until(cond)	MUST(soon(({ step_one(); (cond); })))
 
-/* From now on it goes on by itself. */
+/* From now on it continues by itself. */
 static pthread_t stepper;
 static u32 stepping;		/* A */
 

@@ -112,7 +112,7 @@ static bool lets_go(struct item *x, bool host)
 	return lane_state(x->lane, x->seq) == LANE_DONE;
 }
 
-/* Has all been issued that can be, before the device goes on? */
+/* Has all been issued that can be, before the device continues? */
 static bool settled(void *arg)
 {
 	u32 i, j;

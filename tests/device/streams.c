@@ -166,7 +166,7 @@ START_TEST(an_adopted_stream)
 	void *dev, *stream;
 	u32 i;
 
-	/* A stream of somebody else's on the same device. */
+	/* A stream of another library on the same device. */
 	if (b->kind == 1 || b->real) {
 		OK(b->ops->open(0, &dev));
 		OK(b->ops->stream_create(dev, 0, &stream));
@@ -269,7 +269,7 @@ START_TEST(work_in_streams_is_bounded)
 			FAILS(rc, -EAGAIN, "window");
 			break;
 		}
-		/* It goes on as long as there is room. */
+		/* It continues as long as there is room. */
 		MUST(pushed >= ROOM || soon(all_seen(c, N) == pushed + 1));
 	}
 	nap_us(20000);
@@ -278,7 +278,7 @@ START_TEST(work_in_streams_is_bounded)
 	ck_assert_uint_le(issued, ROOM + 1);
 	ck_assert_uint_ge(pushed, WINDOW);
 	ck_assert_uint_le(pushed, issued + WINDOW);
-	/* As the device goes on the others come, never more at once. */
+	/* As the device progresses the others follow, never more at once. */
 	do {
 		step_one();
 		over = all_ran(c, N);

@@ -240,7 +240,7 @@ int thread_for_sure(pthread_t *t, void *(*fn)(void *), void *arg)
 	return __real_pthread_create(t, NULL, fn, arg);
 }
 
-/* A wait may end for no reason; to wake somebody cannot fail. */
+/* A wait may end for no reason; a wake-up cannot fail. */
 long __real_syscall(long n, ...);
 long __wrap_syscall(long n, ...);
 long __wrap_syscall(long n, ...)
@@ -391,7 +391,7 @@ static void settle(void)
 		pthread_join(t[i], NULL);
 	pthread_barrier_destroy(&s.all);
 	CHECK(pawl_var_delete(s.e, (pawl_var_t){ 0 }, NULL, NULL), "%s: settle: no error", where);
-	/* For want of a key it has none for good. */
+	/* For lack of a key it never has one. */
 	if (!strncmp(pawl_error_text(), "an error, and no memory", 23))
 		fetch_add_relaxed(&live, 1);
 	CHECK(!pawl_engine_destroy(s.e), "%s: settle: destroy: %s", where, pawl_error_text());

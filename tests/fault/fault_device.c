@@ -65,7 +65,7 @@ static int alloc_body(struct pawl_run *run, void *arg)
 	return rc ? rc : dev_body(run, arg);
 }
 
-/* On the host: it begins when all work on the data is over. */
+/* On the host: it begins when all work on the data is complete. */
 static int look_body(struct pawl_run *run, void *arg)
 {
 	const struct cell *c = arg;
@@ -131,7 +131,7 @@ static void backend_use(const char *name)
 	cfg.max_ops = cfg.max_vars = 4096;
 }
 
-/* What failed is told; then devices work as ever. */
+/* The failure is reported; then devices work as usual. */
 static void dev_check(void)
 {
 	u32 i;
@@ -187,7 +187,7 @@ static void life(const char *name)
 	world_vars(&w, CELLS);
 	for (i = 0; w.nv >= CELLS && i < OPS; i++)
 		dev_push(i);
-	/* Whether it was an error of an op, or its end: it is over. */
+	/* Whether with an error or without: the op is complete. */
 	pawl_wait_all(w.e, -1, NULL);
 	disarm();
 	dev_check();
@@ -282,7 +282,7 @@ static void sc_fake_memory(void)
 
 	backend_use("fake");
 	dev_make_sure();
-	/* A stream of the device, which somebody else has. */
+	/* A stream of the device that another library owns. */
 	CHECK(!device_fake.open(1, &p) && !device_fake.stream_create(p, 0, &stream), "%s: no stream",
 	      where);
 	arm(ALL);

@@ -144,7 +144,7 @@ static void sc_push(void)
 	world_check(&w);
 }
 
-/* Ops that wait for each other: nothing is used again before it is over. */
+/* Ops that wait for each other: nothing is reused before it is complete. */
 static void sc_pile(void)
 {
 	struct world w = { 0 };

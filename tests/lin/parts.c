@@ -161,7 +161,7 @@ static void op_step(struct maker *m)
 
 			c->order = order = fetch_add_relaxed(&op.gets, 1) + 1;
 			MUST(pool_get(op.p, &m->oc, &had));
-			/* The fault: it is given back, and kept. */
+			/* The fault: it is freed, and kept. */
 			if (run.fault && b == 0)
 				pool_put(op.p, &m->oc, had);
 			c->work = had;
@@ -178,7 +178,7 @@ static void op_step(struct maker *m)
 			u32 other = load_relaxed(&op.box[b]);
 			u64 o;
 
-			/* Nobody else touches the box while it is marked. */
+			/* No other thread touches the box while it is marked. */
 			if (other && other != ~0u && cas_acq_rel_acquire(&op.box[b], &other, ~0u)) {
 				o = box_order[b];
 				(void)xchg_acq_rel(&op.box[b], 0);

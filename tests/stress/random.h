@@ -28,7 +28,7 @@ struct slot {
 	pawl_var_t v;
 	u64 data;		/* plain: the engine's to protect */
 	u64 version;		/* plain: writes that came by */
-	u32 readers, writers;	/* A: who is inside */
+	u32 readers, writers;	/* A: threads inside */
 	u64 pushed;		/* writes pushed (one pusher) */
 	bool dead;
 };

@@ -173,7 +173,7 @@ static int delete_body(struct pawl_run *run, void *arg)
 	return 0;
 }
 
-/* Everything that was pushed is over, and no error was taken for it. */
+/* Everything that was pushed is complete, and no error was taken for it. */
 static void quiesce(struct single *s)
 {
 	struct program *p = s->p;
@@ -336,7 +336,7 @@ void single(u64 program)
 			case 1:
 			case 2:
 				rc = pawl_wait_writable(p->e, v->v, limit, NULL);
-				/* Ours: nobody else may be at it, and all is there. */
+				/* Ours: no other thread may access it, and it is complete. */
 				if (!rc && (v->version != v->pushed || v->readers))
 					broken("slot %u is writable at version %llu of %llu", s->map[x],
 					       (unsigned long long)v->version,

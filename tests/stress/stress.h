@@ -60,7 +60,7 @@ static void stress_start(const char *name, const char *args)
 	pthread_detach(spawn(watchdog, NULL));
 }
 
-/* --- programs that are rounds until the time is over --- */
+/* --- programs that run rounds until the time has passed --- */
 
 struct stress_option {
 	const char *name;

@@ -131,7 +131,7 @@ static void job_async(struct pawl_run *run, void *arg)
 
 	*l = (struct late){ j, run->token };
 	job_in(j);
-	/* A thread of its own, which the engine has never seen, now and then. */
+	/* Now and then a new thread, which the engine has never seen. */
 	if (j->r->strangers && j->nr + j->nw > 2 && j->write[0] && j->write[0]->h % 8 == 7) {
 		fetch_add_acq_rel(&j->r->completers, 1);
 		store_relaxed(&j->r->visited, 1);
@@ -359,7 +359,7 @@ static void *host(void *arg)
 	return NULL;
 }
 
-/* With all caches given back, every object is in its pool but those that are in use. */
+/* With all caches flushed, every object is in its pool, except those in use. */
 static void check_pools(struct round *r)
 {
 	struct pawl_engine *e = r->e;
@@ -390,7 +390,7 @@ static u64 run_round(u64 seed)
 	if (rnd(&seed) % 3 == 0)
 		c.spin_ns = 0;
 	r.async = c.kind != PAWL_NAIVE || rnd(&seed) % 2;
-	/* Destroy may not meet a call, so then nobody may complete from outside. */
+	/* Destroy must not run beside a call, so no other thread may complete ops. */
 	r.strangers = !leave;
 	OK(pawl_engine_create(&c, &r.e));
 	store_release(&engine_now, r.e);

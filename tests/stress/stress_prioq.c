@@ -134,7 +134,7 @@ static void *thread(void *arg)
 	return NULL;
 }
 
-/* Nobody else is here: the rest comes out in order. */
+/* No other thread is active: the rest is popped in order. */
 static void drain(struct prioq_cache *c)
 {
 	struct work *e, *prev;

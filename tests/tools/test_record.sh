@@ -54,7 +54,7 @@ import json, sys
 def look(path):
     ops, vars = [], {}
     for place, o in enumerate(json.load(open(path))["ops"]):
-        # a delete has a name of its own
+        # a delete has its own name
         ops.append("end of a var" if o.get("ends") else
                    (o["name"], o["prop"], o["priority"], o["async"], len(o["accesses"])))
         for a in o["accesses"]:

@@ -219,7 +219,7 @@ START_TEST(test_batch_larger_than_the_window)
 }
 END_TEST
 
-/* --- queues that nobody serves --- */
+/* --- queues without a thread that serves them --- */
 
 START_TEST(test_blocked_pusher_helps_where_nobody_serves)
 {
@@ -605,7 +605,7 @@ static void *backlog_main(void *arg)
 	return NULL;
 }
 
-/* Each pusher has a backlog of its own: it does not run the ops of another one instead. */
+/* Each pusher has its own backlog: it does not run the ops of another one instead. */
 START_TEST(test_pushers_have_a_backlog_each)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 0);

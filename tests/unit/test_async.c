@@ -42,7 +42,7 @@ START_TEST(test_in_body)
 }
 END_TEST
 
-/* Completed in the body, which then goes on: the op is over, its vars are others'. */
+/* Completed in the body, which then continues: other ops have the vars of the complete op. */
 struct early {
 	pawl_var_t v;
 	u32 next_ran;	/* A */
@@ -112,7 +112,7 @@ struct meet {
 	struct pawl_engine *e;
 	u64 token;		/* A */
 	u32 done;		/* A */
-	u32 left;		/* A: the body is over */
+	u32 left;		/* A: the body has returned */
 	bool hold;
 };
 

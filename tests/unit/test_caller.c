@@ -264,7 +264,7 @@ START_TEST(test_run_until)
 }
 END_TEST
 
-/* The limit is over at once, but what this call ran has made done() true. */
+/* The time has passed at once, but an op that this call ran has made done() true. */
 START_TEST(test_run_until_without_time_looks_after_the_op)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);

@@ -188,7 +188,7 @@ START_TEST(test_the_fd_is_readable_until_the_queue_is_empty)
 		ck_assert_uint_eq(c[0].tag, (u64)i);
 		ck_assert_uint_eq(c[1].tag, (u64)i + 1);
 	}
-	/* A look that finds nothing leaves it clear. */
+	/* A check that finds nothing leaves it clear. */
 	ck_assert_int_eq(pawl_cq_reap(e, cq, c, 8), 0);
 	ck_assert(!readable(fd));
 

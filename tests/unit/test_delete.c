@@ -534,7 +534,7 @@ START_TEST(test_error_is_of_this_var)
 		ck_assert_int_eq(pawl_run_one(e), 1);
 		ck_assert_int_eq(pawl_var_error(e, u[i], NULL), -EIO);
 		ck_assert_int_eq(pawl_var_error(e, v, &err), 0);
-		/* and to forget v's errors forgets nobody else's */
+		/* and to forget v's errors forgets no other var's */
 		OK(pawl_var_clear(e, v));
 		ck_assert_int_eq(pawl_var_error(e, u[i], NULL), -EIO);
 	}

@@ -78,7 +78,7 @@ START_TEST(test_stuck)
 }
 END_TEST
 
-/* What the header lists: asynchronous ops that are not completed, and who waits. */
+/* What the header lists: asynchronous ops that are not completed, and waiting threads. */
 START_TEST(test_lists_ops)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);

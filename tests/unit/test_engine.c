@@ -837,7 +837,7 @@ START_TEST(test_engines_in_several_threads)
 }
 END_TEST
 
-/* Whoever calls stop or start: all of them return, and the engine works afterwards. */
+/* All threads that call stop or start return, and the engine works afterwards. */
 struct stops {
 	struct pawl_engine *e;
 	u32 starts;

@@ -75,7 +75,7 @@ START_TEST(test_chain)
 }
 END_TEST
 
-/* A write after a failed write inherits too, until somebody took the error. */
+/* A write after a failed write inherits too, until the error is taken. */
 START_TEST(test_same_var)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);

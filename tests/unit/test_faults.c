@@ -137,7 +137,7 @@ START_TEST(test_F3_wait_inside_op_with_one_worker)
 	struct f3 f = { 0 };
 	pawl_var_t w;
 
-	c.no_help = true;	/* nobody but the one worker */
+	c.no_help = true;	/* no thread except the one worker */
 	e = engine_with(&c);
 	f.v = var_new(e);
 	w = var_new(e);
@@ -268,7 +268,7 @@ START_TEST(test_F4_errors_from_many_threads)
 	store_release(&f.stop, 1);
 	join(t);
 	pawl_wait_all(f.e, SOON_NS, NULL);
-	/* At once, and nobody takes any: all are counted. */
+	/* At once, and none is taken: all are counted. */
 	for (i = 0; i < 1000; i++)
 		OK(push_write(f.e, fail_io, NULL, var_new(f.e)));
 	ck_assert_int_eq(pawl_wait_all(f.e, SOON_NS, &err), -EIO);

@@ -27,7 +27,7 @@ static int child_of_fork(struct pawl_engine *e, pawl_var_t v)
 		return 6;
 	if (pawl_thread_attach(e) != -EOWNERDEAD || pawl_thread_detach(e) != -EOWNERDEAD)
 		return 7;
-	/* An engine of its own works, before and after the other one is forgotten. */
+	/* The child's own engine works, before and after the other one is forgotten. */
 	CHILD_AT("an engine of its own");
 	if (pawl_engine_create(NULL, &mine))
 		return 8;
@@ -64,7 +64,7 @@ START_TEST(test_fork)
 	pid = child_fork();
 	if (!pid)
 		_exit(child_of_fork(e, v));
-	/* The parent goes on. */
+	/* The parent continues. */
 	for (i = 0; i < 1000; i++)
 		OK(push_write(e, add_plain, &n, v));
 	ck_assert_int_eq(child_wait(pid), 0);

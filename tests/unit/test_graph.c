@@ -126,7 +126,7 @@ START_TEST(test_description_is_copied)
 }
 END_TEST
 
-/* release: when the last run is over after the delete, once, with 0. */
+/* release: when the last run after the delete is complete, once, with 0. */
 static u32 released;	/* A */
 static int released_status;
 
@@ -276,7 +276,7 @@ START_TEST(test_push_refused)
 	OK(pawl_graph_create(e, &op, 1, 0, &o));
 	FAILS(pawl_graph_push(e, o, LAUNCH(0, { PAWL_CPU, 1 })), -ENODEV, "graph_push", "1");
 	FAILS(pawl_graph_push(e, o, LAUNCH(0, { 3, 0 })), -ENODEV, "graph_push", "3");
-	/* One of its vars is gone. */
+	/* One of its vars is deleted. */
 	OK(pawl_var_delete(e, w, NULL, NULL));
 	FAILS(pawl_graph_push(e, o, NULL), -ESTALE, "graph_push", "deleted");
 	FAILS(pawl_graph_push(e, o, NULL), -ESTALE, "graph_push", "deleted");

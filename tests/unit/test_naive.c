@@ -114,7 +114,7 @@ START_TEST(test_errors)
 }
 END_TEST
 
-/* A body pushes: what it pushes is over when the outermost push returns. */
+/* A body pushes: these ops are complete when the outermost push returns. */
 struct inner {
 	pawl_var_t v;
 	u32 n;		/* A */
@@ -159,7 +159,7 @@ START_TEST(test_release_pushes)
 }
 END_TEST
 
-/* Several threads: each push is over when it returns, and writes exclude. */
+/* Several threads: each op is complete when its push returns, and writes exclude. */
 struct team {
 	struct pawl_engine *e;
 	pawl_var_t v[3];

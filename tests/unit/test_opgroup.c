@@ -188,7 +188,7 @@ START_TEST(test_who_reaps_a_completion_may_push_the_next_op)
 		OK(pawl_cq_wait(e, op.cq, SOON_NS));
 		ck_assert_int_eq(pawl_cq_reap(e, op.cq, &c, 1), 1);
 	}
-	/* And who waits for the group finds all completions there. */
+	/* And a thread that waits for the group finds all completions there. */
 	for (i = 0; i < TIMES(5000); i++) {
 		OK(pawl_push(e, &op));
 		OK(pawl_group_wait(e, g, SOON_NS));

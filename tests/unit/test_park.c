@@ -50,7 +50,7 @@ START_TEST(test_sleep_wake)
 }
 END_TEST
 
-/* Bursts for several workers: all of it runs, whoever sleeps. */
+/* Bursts for several workers: all of it runs, whichever of them sleep. */
 static void add_work(struct fix *f, struct exec_thread *t, u32 work)
 {
 	fetch_add_relaxed((u32 *)f->user, 1);
@@ -81,7 +81,7 @@ START_TEST(test_bursts)
 }
 END_TEST
 
-/* Long works that wait for each other: every push must get a worker of its own. */
+/* Long works that wait for each other: every push must get its own worker. */
 static u32 meeting;
 
 static void meet(struct fix *f, struct exec_thread *t, u32 work)
@@ -161,7 +161,7 @@ START_TEST(test_unpark)
 	fix_queue(&f, "q", 0, true);
 	w.f = &f;
 	w.t = fix_thread(&f);
-	exec_unpark(f.x, w.t);	/* nobody is parked: nothing happens */
+	exec_unpark(f.x, w.t);	/* no thread is parked: nothing happens */
 	MUST(!pthread_create(&p, NULL, wait_main, &w));
 	for (i = 1; i <= CYCLES; i++) {
 		u64 end = cycles() + (i % 16) * 1500;
@@ -387,7 +387,7 @@ START_TEST(test_tidying_worker_comes_at_once)
 		u32 was = load_acquire(&tidies);
 
 		until(&done, i - 1);
-		/* It is inside, and nobody but a waker ends that. */
+		/* It is inside, and only a waker ends that. */
 		while (load_acquire(&tidies) == was)
 			sched_yield();
 		exec_push(q, t, i, 0, 0);
@@ -407,7 +407,7 @@ static bool tidy_twice(void *user, struct exec_thread *t)
 	return true;
 }
 
-/* Asked again after false; and nobody is asked without a time. */
+/* Called again after false; and never called without a time. */
 START_TEST(test_tidy_is_asked_until_done)
 {
 	struct fix_opt o = { .spin_ns = 0, .tidy_ns = _i ? 1000 : 0, .tidy = tidy_twice };

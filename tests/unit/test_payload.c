@@ -2,7 +2,7 @@
 /* The payload that a program attaches to an error is returned once, or dropped once. */
 #include "util.h"
 
-static u32 dropped;		/* A: payloads that nobody got, added up */
+static u32 dropped;		/* A: sum of payloads that were not delivered */
 
 static void drop_it(void *user, void *payload)
 {
@@ -79,7 +79,7 @@ START_TEST(test_var_take)
 
 	OK(pawl_var_take(e, a, &err));
 	OK(push_write(e, fail_loaded, (void *)3, a));
-	/* Whoever looks takes nothing. */
+	/* Reading an error does not take it. */
 	MUST(soon(pawl_var_error(e, a, &err) == -EIO));
 	ck_assert_ptr_null(err.payload);
 	ck_assert_int_eq(pawl_var_take(e, a, &err), -EIO);
@@ -113,7 +113,7 @@ static int fail_loaded_twice(struct pawl_run *run, void *arg)
 	return pawl_fail_with(run, -EIO, "second", arg);
 }
 
-/* Whoever is not handed a payload leaves it to config.drop, exactly once. */
+/* A payload that is not delivered is passed to config.drop, exactly once. */
 START_TEST(test_payload_dropped)
 {
 	struct pawl_engine *e = payload_engine(PAWL_PER_DEVICE);

@@ -259,7 +259,7 @@ struct worker {
 
 static void take_it(struct worker *w, struct thing *t, u32 idx)
 {
-	/* Relaxed and plain: the pool must order them, nobody else does. */
+	/* Relaxed and plain: only the pool orders them. */
 	if (load_relaxed(&t->owner) || t->idx != idx || load_relaxed(&t->built) != 1)
 		w->bad++;
 	store_relaxed(&t->owner, w->me);

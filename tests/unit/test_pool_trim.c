@@ -146,7 +146,7 @@ static void things_again(void *obj, u32 idx, u32 base, void *user)
 	((struct thing *)obj)->value = base;
 }
 
-/* What tells the lives of an object apart goes on where it was. */
+/* Generations of an object continue where they were. */
 START_TEST(test_trim_base)
 {
 	struct pool_desc d = { .name = "based", .size = sizeof(struct thing), .max = 3000,

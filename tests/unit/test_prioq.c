@@ -195,7 +195,7 @@ static struct {
 	pthread_barrier_t barrier;
 	u64 seed;
 	u32 pushers, poppers, each, prios;
-	u32 left;		/* A: entries that nobody has popped */
+	u32 left;		/* A: entries that were not popped */
 	u8 seen[WORKS_MAX];	/* A */
 	s64 prio[WORKS_MAX];
 	u64 order[WORKS_MAX];

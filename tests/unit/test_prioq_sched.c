@@ -314,7 +314,7 @@ static void one_run(void)
 
 	memset(&sx.r.q->head, 0, sizeof(sx.r.q->head));
 	sx.r.q->top = 0;
-	/* Each cache has 8 nodes of its own; the first is the last that was put. */
+	/* Each cache has its own 8 nodes; the first is the last that was put. */
 	memset(pool_obj(sx.r.pool, 1), 0, 8u * (FIBERS + 1) * sizeof(struct prioq_node));
 	for (u32 f = 0; f <= FIBERS; f++) {
 		memset(&sx.cache[f].nodes, 0, sizeof(sx.cache[f].nodes));

@@ -262,7 +262,7 @@ START_TEST(test_fifo_of_ready_ops)
 	for (i = 0; i < 6; i++)
 		n[i] = (struct note){ r, i };
 	OK(push_write(e, take_note, &n[0], v));		/* ready */
-	OK(push_write(e, take_note, &n[5], v));		/* behind it: ready when 0 is over */
+	OK(push_write(e, take_note, &n[5], v));		/* ready when 0 is complete */
 	for (i = 1; i < 5; i++)
 		OK(push_write(e, take_note, &n[i], var_new(e)));	/* ready */
 	plug_out(&p);

@@ -211,7 +211,7 @@ static void check_size(struct pawl_engine *e, const pawl_var_t *v, u32 n, u32 nr
 		after = version(e, v[k]);
 		ck_assert_uint_eq(after - before, k < nreads ? 1 : 2);
 
-		/* The other way round: the op is there, and nobody else. */
+		/* The other way round: the op exists, and no other. */
 		OK(gate_push(e, &h, op.reads, op.nreads, op.writes, op.nwrites));
 		ck_assert_uint_eq(h.running, 1);
 		ran = 0;

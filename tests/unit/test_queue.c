@@ -193,7 +193,7 @@ static void relay_start(struct exec_queue *q, u32 producers, u32 turns)
 	relay.end = exec_now_ns() + TURNS_NS;
 }
 
-/* Wait until it is turn n.  False: the game is over. */
+/* Wait until it is turn n.  Returns false if the game has ended. */
 static bool relay_wait(u32 n)
 {
 	u32 spins = 0, turn;
@@ -279,7 +279,7 @@ static void *mixed_main(void *arg)
 	u32 n;
 
 	for (n = r->i; relay_wait(n); n += relay.producers) {
-		/* first the high one: whoever sees the low one must take the high one before */
+		/* first the high one: a thread that sees the low one takes the high one before */
 		exec_push(relay.q, r->t, 3 * n + 1, (s32)(n % 4) + 1, n % 7 ? 0 : EXEC_FRONT);
 		exec_push(relay.q, r->t, 3 * n + 2, 0, 0);
 		exec_push(relay.q, r->t, 3 * n + 3, -1, 0);
@@ -519,7 +519,7 @@ START_TEST(test_bound_of_a_hoard)
 }
 END_TEST
 
-/* The lane of a thread that sleeps or leaves is looked at by nobody, unless work is in it. */
+/* No thread checks the lane of a thread that sleeps or has left, unless it holds work. */
 START_TEST(test_lanes_rest)
 {
 	struct fix f;
@@ -701,7 +701,7 @@ static u32 rig_look(struct rig *r)
 	return queue_take(r->q, r->worker, LOOK_DEEP | LOOK_LEAVE);
 }
 
-/* The time for which the lane is left alone is over. */
+/* The time for which the lane is left alone has passed. */
 static void rig_later(struct rig *r)
 {
 	r->lane->left = r->lane->left ? cycles() : 0;

@@ -190,7 +190,7 @@ static void *no_reader(void *arg)
 	return arg;
 }
 
-/* Threads that are gone are not waited for. */
+/* Grace periods do not wait for threads that have ended. */
 START_TEST(test_thread_exit)
 {
 	pthread_t t[8];
@@ -313,7 +313,7 @@ START_TEST(test_no_early_end)
 }
 END_TEST
 
-/* Whoever takes what was deferred runs it: nothing is lost, nothing runs twice. */
+/* The thread that takes a deferred function runs it: none is lost, none runs twice. */
 static void *defer_and_reclaim(void *arg)
 {
 	u32 i;
@@ -515,7 +515,7 @@ static void *begin_and_end(void *arg)
 
 static void *defer_until_stop(void *arg)
 {
-	/* Nobody else reclaims: it has run, and is free, when reclaim returns. */
+	/* No other thread reclaims: it has run, and is free, when reclaim returns. */
 	while (!load_relaxed(&stop)) {
 		pool_rcu_defer(&parents.d, count_only);
 		pool_rcu_reclaim();

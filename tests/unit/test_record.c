@@ -448,7 +448,7 @@ START_TEST(test_calls)
 	FAILS(pawl_record_start("/tmp"), -EISDIR, "/tmp");
 	FAILS(pawl_record_start("/dev/null"), -EINVAL, "regular");
 	FAILS(pawl_record_stop(), -EALREADY);
-	/* Whoever records to a file has it locked. */
+	/* A recording locks its file. */
 	fd = open(path, O_RDWR);
 	ck_assert(fd >= 0 && !flock(fd, LOCK_EX));
 	FAILS(pawl_record_start(path), -EBUSY, path);
@@ -679,7 +679,7 @@ static unsigned char *sample(size_t *len)
 	return data;
 }
 
-/* Read from a block of its own, so that the address sanitizer sees a look beyond. */
+/* Read from its own block, so that the address sanitizer detects a read beyond the end. */
 static int try(const unsigned char *data, size_t len, struct recording *r)
 {
 	void *copy = malloc(len ? len : 1);

@@ -89,7 +89,7 @@ START_TEST(test_word_write)
 	ck_assert_uint_eq(word_joined(w), 5);	/* frozen: who joined 7 */
 	ck_assert(w & WORD_LASTW);
 	ck_assert(!(w & WORD_DELETED));
-	/* A write behind a write: nobody joined the one before. */
+	/* A write behind a write: no reader joined the one before. */
 	w = word_write(w, 11, 0, false);
 	ck_assert_uint_eq(word_prev(w), 9);
 	ck_assert_uint_eq(word_joined(w), 0);

@@ -335,7 +335,7 @@ START_TEST(test_many_engines)
 }
 END_TEST
 
-/* A thread used several engines, of which some are gone when it ends. */
+/* A thread used several engines, of which some are destroyed when it ends. */
 struct several {
 	struct pawl_engine *e[5];
 	u32 in, go;	/* A */
@@ -381,7 +381,7 @@ START_TEST(test_several_engines)
 }
 END_TEST
 
-/* What a thread made ready, and did not run, is there for others when it is gone. */
+/* Other threads can run what a thread made ready and did not run before it ended. */
 START_TEST(test_ready_work_outlives_its_thread)
 {
 	struct work w = { .e = engine(PAWL_PER_DEVICE, 0) };
@@ -637,7 +637,7 @@ START_TEST(test_detach_is_refused_inside_a_naive_engine)
 }
 END_TEST
 
-/* A worker's hooks: the slot is taken early, or given back early. */
+/* A worker's hooks: the slot is taken early, or freed early. */
 static void attach_in_start(void *user, const char *name)
 {
 	MUST(!pawl_thread_attach(*(struct pawl_engine **)user));

@@ -42,7 +42,7 @@ START_TEST(test_memory_of_a_burst_goes_back)
 	for (round = 0; round < 2; round++) {
 		for (i = 0; i < vars; i++)
 			gate_write(e, &g[i], v[i]);
-		/* In an order of its own for each var, so that they end mixed. */
+		/* In a different order for each var, so that they end mixed. */
 		for (i = 0; i < n - vars; i++)
 			OK(push_write(e, add_plain, &sum, v[(u64)i * 7919 % vars]));
 		full = rss_kib();

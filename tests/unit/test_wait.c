@@ -587,7 +587,7 @@ START_TEST(test_inside_waits_across_queues)
 }
 END_TEST
 
-/* --- who is woken --- */
+/* --- which threads are woken --- */
 
 /*
  * Each waiter sleeps for its own var.  Opening one gate lets one go; the others stay, and
@@ -830,7 +830,7 @@ START_TEST(test_no_help)
 }
 END_TEST
 
-/* A var that is deleted while somebody waits for it: the wait was there before. */
+/* A var that is deleted while a thread waits for it: the wait came first. */
 struct doomed {
 	struct pawl_engine *e;
 	pawl_var_t v;

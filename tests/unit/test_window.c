@@ -24,7 +24,7 @@ START_TEST(test_window_fail)
 		accepted++;
 	}
 	ck_assert_uint_eq(accepted, 16);
-	/* Refused without effect, and there is room again when one is over. */
+	/* Refused without effect, and there is room again when one is complete. */
 	ck_assert_int_eq(pawl_run_one(e), 1);
 	OK(push_write(e, add_one, &n, v));
 	ck_assert_int_eq(push_write(e, add_one, &n, v), -EAGAIN);
@@ -182,7 +182,7 @@ START_TEST(test_window_is_the_engines)
 }
 END_TEST
 
-/* Policies that wait keep the number of ops near the window, whoever pushes. */
+/* Policies that wait keep the number of ops near the window, whichever thread pushes. */
 static void *herd_pusher(void *arg)
 {
 	int i;

@@ -207,7 +207,7 @@ START_TEST(test_create_fails)
 	ck_assert_uint_eq(st.workers, 1);
 	ck_assert_int_eq(exec_worker_error(f.x), -EAGAIN);
 	exec_stop(f.x);
-	/* none: whoever waits runs the work */
+	/* none: the waiting thread runs the work */
 	store_relaxed(&fail_from, 0);
 	exec_start(f.x);
 	for (i = 1; i <= 10; i++)
@@ -273,7 +273,7 @@ START_TEST(test_enter_refused)
 }
 END_TEST
 
-/* Who only waits begins to work when it turns out that nobody else will. */
+/* A thread that only waits begins to run work when no other thread will. */
 static void *deserted_main(void *arg)
 {
 	struct fix *f = arg;

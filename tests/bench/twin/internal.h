@@ -11,7 +11,7 @@ struct twin_pool {
 	pthread_mutex_t lock;
 	void *free;		/* linked through the first word */
 	size_t size;
-	void **pages;		/* given back only with the pool */
+	void **pages;		/* freed only with the pool */
 	size_t npages, maxpages;
 };
 

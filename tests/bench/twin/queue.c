@@ -26,7 +26,7 @@ void twin_queue_finish(struct twin_queue *q)
 	pthread_mutex_destroy(&q->lock);
 }
 
-/* The notification comes after the unlock, and only if somebody waits. */
+/* The notification comes after the unlock, and only if a thread waits. */
 void twin_queue_push(struct twin_queue *q, void *item)
 {
 	bool notify;
