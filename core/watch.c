@@ -140,7 +140,7 @@ static u64 behind(struct pawl_engine *e, u32 vi, u32 bi, bool write)
 		if (write && block_count(s))
 			n += block_count(s) - 1;
 		n++;
-		bi = dep_of(e, load_relaxed(&b->succ), &opi)->block;
+		bi = load_helped(&dep_of(e, load_relaxed(&b->succ), &opi)->block);
 		write = true;
 	}
 	return min_u(n, (u64)BEHIND_MAX);

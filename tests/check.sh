@@ -71,6 +71,7 @@ fi
 if item '' build $build_time "$make $jobs all tests"; then
 	item '' layers 200 "$make check-layers"
 	item '' headers 200 "$make check-headers"
+	item '' bench-build 400 "$make $jobs bench-build"
 	# shellcheck disable=SC2086 # lists of words
 	programs '' . $plain $search
 	# from the tarball, or if there is no clone to pack, from here

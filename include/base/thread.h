@@ -55,13 +55,13 @@ static inline void os_signals_block(sigset_t *before)
 	static const int faults[] = {
 		SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGABRT,
 	};
-	sigset_t others;
+	sigset_t blocked;
 	u32 i;
 
-	sigfillset(&others);
+	sigfillset(&blocked);
 	for (i = 0; i < ARRAY_SIZE(faults); i++)
-		sigdelset(&others, faults[i]);
-	pthread_sigmask(SIG_SETMASK, &others, before);
+		sigdelset(&blocked, faults[i]);
+	pthread_sigmask(SIG_SETMASK, &blocked, before);
 }
 
 static inline void os_signals_restore(const sigset_t *before)

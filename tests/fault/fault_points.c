@@ -429,6 +429,7 @@ static void sc_dump(void)
 	struct pawl_op op;
 	struct gate g;
 	int fd = open_for_sure("/dev/null", O_WRONLY);
+	int rc;
 	u32 i;
 
 	world_make(&w);
@@ -438,7 +439,9 @@ static void sc_dump(void)
 		push(&w, &op);
 	}
 	arm(ALL);
-	TRY(pawl_dump(w.e, fd));
+	/* It may run in a signal handler, so it leaves no message. */
+	rc = pawl_dump(w.e, fd);
+	CHECK(rc <= 0 && rc > -4096, "%s: pawl_dump: %d", where, rc);
 	TRY(pawl_stats(w.e, &s));
 	disarm();
 	close(fd);

@@ -550,29 +550,32 @@ bool weak_pair_cas(struct model_site *s, u64 *p, u64 *old, const u64 *v)
 {
 	struct loc *a, *b;
 	bool ok = p[0] == old[0] && p[1] == old[1];
+	u32 order, strong;
+	u16 nb;
 
 	weak_settle();
 	race(p, 8, ok, true);
 	race(p + 1, 8, ok, true);
 	a = loc_of(p, 8);
 	b = loc_of(p + 1, 8);
-	if (a && b) {
-		u32 order = ok ? s->order : s->fail;
-		u32 strong = ok ? strong_order(s) : strong_fail(s);
-
+	/* A half without a history is always the newest; the other one still has its own. */
+	order = ok ? s->order : s->fail;
+	strong = ok ? strong_order(s) : strong_fail(s);
+	if (a)
 		read_from(a, a->n - 1, order, strong);
+	if (b)
 		read_from(b, b->n - 1, order, strong);
-		if (ok) {
-			u16 nb = (u16)b->n;
-
-			append(a, v[0], order, strong, &a->m[(a->n - 1) % HISTORY]);
-			/* One store: who sees a half of it does not see an older other half. */
-			set16(&a->m[(a->n - 1) % HISTORY].view[number(b)], nb);
-			if (weak_mutant)
-				set16(&a->m[(a->n - 1) % HISTORY].full[number(b)], nb);
-			append(b, v[1], order, strong, &b->m[(b->n - 1) % HISTORY]);
-		}
+	nb = b ? (u16)b->n : 0;
+	if (ok && a)
+		append(a, v[0], order, strong, &a->m[(a->n - 1) % HISTORY]);
+	if (ok && a && b) {
+		/* One store: a thread that reads one half of it does not read an older other half. */
+		set16(&a->m[(a->n - 1) % HISTORY].view[number(b)], nb);
+		if (weak_mutant)
+			set16(&a->m[(a->n - 1) % HISTORY].full[number(b)], nb);
 	}
+	if (ok && b)
+		append(b, v[1], order, strong, &b->m[(b->n - 1) % HISTORY]);
 	if (!ok) {
 		touch(old, 16);
 		old[0] = p[0];
