@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Install, build and run a user's program in all the ways there are, uninstall, and see
-# that nothing is left.  Runs in the build folder; $make and $srctree come from make.
+# Installs, builds and runs a user's program in all supported ways, uninstalls, and checks that
+# nothing is left.  Runs in the build folder; $make and $srctree come from make.
 set -eu
 : "${srctree:?}" "${make:?}"
 tmp=$(mktemp -d)
@@ -31,7 +31,7 @@ if [ -e "$lib/pkgconfig/pawl-mx.pc" ]; then
 	read -ra mxlibs <<<"$($PKG_CONFIG --libs pawl-mx)"
 	read -ra mxstatic <<<"$($PKG_CONFIG --libs --static pawl-mx)"
 	read -ra mxcflags <<<"$($PKG_CONFIG --cflags pawl-mx)"
-	# some put the system's root before a variable, some do not
+	# some versions prefix a variable with the system's root, others do not
 	mxnet=$($PKG_CONFIG --variable=mxnetincludes pawl-mx)
 	mxnet=$dest${mxnet#"$dest"}
 	$CC -std=c11 "${std[@]}" "${mxcflags[@]}" "$here/mx_user.c" -o "$tmp/mx-c" "${mxlibs[@]}"
@@ -51,7 +51,7 @@ cmake --build "$tmp/cmake"
 for program in c cxx static cmake/user-c cmake/user-cxx cmake/user-static $mx; do
 	LD_LIBRARY_PATH=$lib "$tmp/$program"
 done
-# the archive is plain code, whatever it was made with
+# the archive is plain code, so that any compiler can link it
 for other in gcc clang; do
 	command -v $other >/dev/null || continue
 	$other -std=c11 "${cflags[@]}" "$here/user.c" -o "$tmp/$other" -Wl,-Bstatic "-L$lib" -lpawl \
@@ -88,6 +88,16 @@ if find "$tmp/lib-only" | grep -E '/bin|_mx|pawl-mx|compat|/man|share/pawl'; the
 	echo "these are of parts that were left out" >&2
 	exit 1
 fi
+$make install DESTDIR="$tmp/pages" PREFIX=$prefix PARTS=man
+pages=$(cd "$tmp/pages$prefix" && find . -path './share/man/*' -type f)
+if grep -E '/man1/|pawl-mx' <<<"$pages"; then
+	echo "these pages are of parts that were left out" >&2
+	exit 1
+fi
+if grep -q /man3/pawl_push.3 <<<"$before" && ! grep -q /man3/pawl_push.3 <<<"$pages"; then
+	echo "the pages of the library are not installed" >&2
+	exit 1
+fi
 
 if $make install DESTDIR="$tmp/none" PREFIX=$prefix PARTS='man tools' 2>"$tmp/said" ||
    ! grep -q 'PARTS: no part.*tools' "$tmp/said" || [ -e "$tmp/none" ]; then
@@ -109,7 +119,7 @@ if [ -e "$lib/libpawl_mx.so" ] &&
 fi
 
 echo '--- uninstall'
-# what others have there stays
+# files of other programs must stay
 touch "$lib/other" "$lib/pkgconfig/other.pc"
 $make uninstall DESTDIR="$dest" PREFIX=$prefix
 left=$(cd "$dest" && find . ! -type d | sort)
