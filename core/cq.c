@@ -6,43 +6,44 @@
  * cancels them.  What an op needs for that is in a note, a small object that only such ops
  * have: a completion queue and a tag, a deadline, a ticket.
  *
- * Structures: a queue is a stack of notes: a completer adds a note at its head by a
- * compare-and-swap, and the reaper takes all of them by an exchange and turns them round.  The
- * note is reserved by the push, so a completion always has room.  Only the completer that
- * finds the stack empty tells the host: it wakes the thread that waits for the queue, and
- * writes to its eventfd.
+ * Structures: a queue is a stack of notes.  A completer adds a note at its head by a
+ * compare-and-swap; the reaper takes all of them by an exchange and reverses their order.  The
+ * push reserves the note, so a completion always has room.  Only the completer that finds the
+ * stack empty notifies the host: it wakes the thread that waits for the queue, and writes to
+ * the queue's eventfd.
  *
  *	completer                               thread that goes to sleep, or makes the fd
  *	CQ1 add the note to the stack           CQ3 waiter = slot, or fd = n
  *	    smp_mb()                                smp_mb() (exec/park.c, or here)
- *	CQ2 read waiter and fd                  CQ4 look at the stack
+ *	CQ2 read waiter and fd                  CQ4 read the stack
  *
- * Bad outcome: the completer sees neither the waiter nor the fd, and the look misses the note.
- * The two barriers forbid it.
+ * Bad outcome: CQ2 reads neither the waiter nor the fd, and CQ4 does not read the note.  The
+ * two barriers forbid it.
  *
- * The reaper clears the eventfd before it takes the stack, so a note that is added after the
- * take is announced anew.  `written` counts the writes that were begun and not cleared: it is
- * raised before the write, and a read says how many writes it cleared.  So it is not 0 while the
- * eventfd is readable, or will be by a completer that was stopped.
+ * The reaper clears the eventfd before it takes the stack, so the completer of a note that is
+ * added later writes to it again.  `written` counts the writes that have begun and are not
+ * cleared: a completer increments it before the write, and a read of the eventfd returns how
+ * many writes it cleared.  So `written` is not 0 while the eventfd is readable, nor while a
+ * completer has yet to make it readable.
  *
- * A ticket is {generation, index} of a note.  The generation changes when an op gets a ticket;
- * a ticket whose generation has passed is that of a complete op.  Without a ticket no other
- * thread cancels the op or waits for it, and its state needs no atomic operation.
+ * A ticket is {generation, index} of a note.  The generation changes when an op receives a
+ * ticket, so a ticket of an earlier generation names a complete op.  Without a ticket no other
+ * thread cancels the op or waits for it, and its state needs no read-modify-write.
  *
  * Ordering: CORE-Q1 (note added, release) <-> CORE-Q2 (stack taken, acquire): tag, status, and
  * what the op did.  CORE-Q3 (state, release) <-> CORE-Q4 (state, acquire): a thread that finds
  * the op complete sees what it did.  CORE-Q5 (descriptor made, release) <-> CORE-Q6 (acquire).
- * CORE-Q7 (reaper leaves, release) <-> CORE-Q8 (next one, acquire).  CORE-Q9 (waiter named,
- * release) <-> CORE-Q10 (acquire): a thread that finds the waiter of a later op of the note finds
- * its own op complete.
+ * CORE-Q7 (a reaper leaves, release) <-> CORE-Q8 (the next reaper, acquire).  CORE-Q9 (waiter
+ * stored, release) <-> CORE-Q10 (acquire): a thread that reads the waiter of a later op of the
+ * note finds its own op complete.
  *
- * Progress: a completion is lock-free (a failed compare-and-swap is another completion), plus
- * one system call where the queue was empty and has an eventfd or a thread that sleeps.  A
- * reap is wait-free but for the pool.
+ * Progress: a completion is lock-free (its compare-and-swap fails only because another
+ * completion succeeded), plus one system call if the queue was empty and has an eventfd or a
+ * sleeping waiter.  A reap is wait-free, apart from the pool.
  *
  * Lifetime: queues and notes are type-stable.  A completer that is stopped between CQ1 and CQ2
- * may come to a queue that was destroyed, and made anew: so a queue's eventfd is kept with its
- * object until the engine goes, and the late write wakes the new host once for nothing.
+ * may find that its queue was destroyed and created again.  So a queue's object keeps its
+ * eventfd until the engine is destroyed, and the late write is a spurious wake-up.
  *
  * References: io_uring_register_eventfd(3) (one eventfd for many completions).
  */
@@ -67,18 +68,18 @@ static struct op_note *note_of(struct pawl_engine *e, u32 idx)
 	return pool_obj(e->pool[POOL_NOTE], idx);
 }
 
-/* NULL: no queue, or it was destroyed. */
+/* Return the queue, or NULL if it was destroyed or never was one. */
 static struct cq *cq_get(struct pawl_engine *e, pawl_cq_t h)
 {
 	u32 i = (u32)h.h, gen = (u32)(h.h >> 32);
 
 	if (!i || i > pool_carved(e->pool[POOL_CQ]) || !(gen & 1))
 		return NULL;
-	/* Relaxed: everything in a queue is atomic, and stays a queue's. */
+	/* Relaxed: every field of a queue is atomic, and queues are type-stable. */
 	return load_relaxed(&cq_of(e, i)->life) >> 32 == gen ? cq_of(e, i) : NULL;
 }
 
-/* CQ2, and after the fd was made.  Progress: wait-free, and system calls. */
+/* Notify the host: CQ2, and after the fd was created.  Progress: wait-free, and system calls. */
 static void cq_signal(struct pawl_engine *e, struct cq *q)
 {
 	u32 waiter = load_relaxed(&q->waiter);
@@ -111,13 +112,13 @@ static void cq_post(struct pawl_engine *e, struct cq *q, u32 idx)
 	cq_signal(e, q);
 }
 
-/* So many completions will not come, or were reaped. */
+/* Subtract n completions that were reaped, or that will not arrive. */
 static void cq_unname(struct cq *q, u32 n)
 {
 	fetch_add_relaxed(&q->life, -(u64)n);
 }
 
-/* One completion more will come.  Progress: wait-free. */
+/* Count a completion that will arrive.  Progress: wait-free. */
 static int cq_name(struct cq *q, pawl_cq_t h)
 {
 	/* Relaxed: the count and the generation are one word. */
@@ -130,7 +131,7 @@ static int cq_name(struct cq *q, pawl_cq_t h)
 /* --- notes --- */
 
 /*
- * Reserve what the flags of a description ask for.  The op is described and not pushed.
+ * Fill in the note of an op that is not pushed yet, and reserve what its flags require.
  * Progress: lock-free.
  */
 int note_fill(struct thread *t, struct op *op, const struct pawl_op *d)
@@ -180,19 +181,19 @@ int note_fill(struct thread *t, struct op *op, const struct pawl_op *d)
 	}
 	gen = (gen + 1) & NOTE_GEN_MASK;
 	gen += !gen;	/* a ticket is never 0 */
-	/* Relaxed: a thread that has the ticket has it with an order. */
+	/* Relaxed: the program orders how a ticket reaches another thread. */
 	store_relaxed(&n->state, gen << NOTE_GEN_SHIFT | NOTE_QUEUED);
 	d->ticket->h = (u64)gen << 32 | idx;
 	return 0;
 }
 
-/* The op is complete. */
+/* The state after the op is complete. */
 static u32 state_end(u32 state)
 {
 	return state & ~(NOTE_PHASE | NOTE_CANCELED);
 }
 
-/* Does the state belong to a ticket of that generation whose op is not complete? */
+/* True if the state is that of an incomplete op whose ticket has this generation. */
 static bool state_is_of(u32 state, u32 gen)
 {
 	u32 phase = state & NOTE_PHASE;
@@ -200,7 +201,7 @@ static bool state_is_of(u32 state, u32 gen)
 	return state >> NOTE_GEN_SHIFT == gen && (phase == NOTE_QUEUED || phase == NOTE_RUNNING);
 }
 
-/* The op was not pushed after all. */
+/* Undo note_fill(): the op is not pushed. */
 void note_undo(struct thread *t, struct op *op)
 {
 	struct op_note *n = note_of(t->e, op->note);
@@ -213,13 +214,13 @@ void note_undo(struct thread *t, struct op *op)
 	pool_put(t->e->pool[POOL_NOTE], &t->cache[POOL_NOTE], op->note);
 }
 
-/* Does the op belong to that group? */
+/* True if the op belongs to the group. */
 bool note_is_of(struct pawl_engine *e, const struct op *op, u32 group)
 {
 	return (op->flags & OP_NOTE) && note_of(e, op->note)->group == group;
 }
 
-/* The note with which a group reports that it has room again. */
+/* Reserve the note with which a group reports that it has room again.  Returns 0 or an error. */
 int note_room(struct thread *t, u32 *idx, pawl_cq_t h, u64 tag, u32 group)
 {
 	struct pawl_engine *e = t->e;
@@ -265,7 +266,7 @@ pawl_release_fn note_release(struct pawl_engine *e, const struct op *op)
 }
 
 /*
- * The op is about to start.  0, or why it must not: -ECANCELED, -ETIMEDOUT.
+ * Called before the op starts.  Returns 0, or -ECANCELED or -ETIMEDOUT if it must not start.
  * Progress: wait-free.
  */
 int note_begin(struct thread *t, struct op *op)
@@ -274,12 +275,12 @@ int note_begin(struct thread *t, struct op *op)
 	u32 state = load_relaxed(&n->state), phase = state & NOTE_PHASE;
 	int rc;
 
-	/* An op that a device had parked begins again; it started before. */
+	/* An op that a device parked comes here again; it started before. */
 	if (phase != NOTE_QUEUED && phase != NOTE_PRIVATE)
 		return 0;
 	if (phase == NOTE_PRIVATE)
 		store_relaxed(&n->state, state_end(state));
-	/* A cancel comes before, and the op does not start, or finds it running. */
+	/* A concurrent cancel either precedes this, or finds the op running. */
 	while (phase == NOTE_QUEUED && !(state & NOTE_CANCELED))
 		if (cas_relaxed(&n->state, &state, (state & ~NOTE_PHASE) | NOTE_RUNNING))
 			break;
@@ -298,7 +299,7 @@ int note_begin(struct thread *t, struct op *op)
 	return rc;
 }
 
-/* The op is complete and its vars are released.  Progress: lock-free. */
+/* Called when the op is complete and its vars are released.  Progress: lock-free. */
 void note_end(struct thread *t, u32 idx, int status)
 {
 	struct pawl_engine *e = t->e;
@@ -309,9 +310,9 @@ void note_end(struct thread *t, u32 idx, int status)
 
 	if (state_is_of(state, state >> NOTE_GEN_SHIFT)) {
 		/*
-		 * CORE-Q3 <-> CORE-Q4.  A cancel that is under way fails.  The exchange, for a
-		 * thread that is about to sleep: CQ1 to CQ4, with the state in the place of the
-		 * stack.
+		 * CORE-Q3 <-> CORE-Q4.  A concurrent cancel fails.  The exchange is seq_cst because
+		 * of a waiter that is about to sleep: the pattern is CQ1 to CQ4, with the state
+		 * instead of the stack.
 		 */
 		(void)xchg_seq_cst(&n->state, state_end(state));
 		waiter = load_seq_cst(&n->waiter);
@@ -334,7 +335,7 @@ void note_end(struct thread *t, u32 idx, int status)
 
 /* --- tickets --- */
 
-/* The note of a ticket, and its state; NULL: the op is complete, or there never was one. */
+/* Return the ticket's note, and its state; NULL if the op is complete or never existed. */
 static struct op_note *ticket_note(struct pawl_engine *e, pawl_ticket_t h, u32 *state)
 {
 	u32 i = (u32)h.h, gen = (u32)(h.h >> 32);
@@ -364,7 +365,7 @@ int pawl_cancel(struct pawl_engine *e, pawl_ticket_t ticket)
 	u32 gen = (u32)(ticket.h >> 32);
 
 	while (n && state_is_of(state, gen)) {
-		/* Relaxed: the op that finds it has its data by its own edges. */
+		/* Relaxed: a cancel passes no data to the op. */
 		if ((state & NOTE_CANCELED) || cas_relaxed(&n->state, &state, state | NOTE_CANCELED))
 			return (state & NOTE_PHASE) == NOTE_QUEUED ? 0 :
 			       err(-EINPROGRESS, "cancel: the op has started");
@@ -405,7 +406,7 @@ int ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, s64 timeout_ns, u32
 		if (!frame_complete(f) && (op_of(e, f->op)->flags & OP_NOTE) &&
 		    op_of(e, f->op)->note == (u32)ticket.h)
 			return err(-EDEADLK, "ticket_wait: from inside the op that it waits for");
-	/* Generation and slot: a thread that waited for an earlier op of the note is leaving. */
+	/* With the generation, since a waiter for an earlier op of the note may still leave. */
 	me = (ticket.h & ~0xffffffffull) | (t->slot + 1);
 	was = load_acquire(&n->waiter);		/* CORE-Q10 <-> CORE-Q9 */
 	do {
@@ -480,8 +481,8 @@ int pawl_cq_destroy(struct pawl_engine *e, pawl_cq_t h)
 	/* CORE-Q8 <-> CORE-Q7: the last reaper has left. */
 	if (q && !cas_acquire_relaxed(&q->life, &life, life + (1ull << 32)) &&
 	    life >> 32 == h.h >> 32)
-		return err(-EBUSY, "cq_destroy: ops name it whose completions were not reaped, or "
-			   "another thread is reaping it");
+		return err(-EBUSY, "cq_destroy: a completion was not reaped or has not arrived, or "
+			   "another thread is reaping the queue");
 	/* Two threads destroy it at once: one of them succeeds. */
 	if (!q || life >> 32 != h.h >> 32)
 		return err(-ESTALE, "cq_destroy: no completion queue, or it was destroyed");
@@ -492,7 +493,7 @@ int pawl_cq_destroy(struct pawl_engine *e, pawl_cq_t h)
 }
 PAWL_EXPORT(pawl_cq_destroy);
 
-/* All that is on the stack, oldest first. */
+/* Take the whole stack, and return its notes as a list, the oldest first. */
 static u32 cq_take(struct pawl_engine *e, struct cq *q)
 {
 	u32 idx, next, first = 0;
@@ -550,7 +551,7 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 		}
 		idx = load_relaxed(&q->ready);
 	}
-	/* The rest keeps the eventfd readable. */
+	/* While notes remain, the eventfd must stay readable. */
 	if (idx && load_relaxed(&q->fd))
 		cq_signal(e, q);
 	fetch_add_release(&q->life, -((u64)CQ_REAPING + ops));	/* CORE-Q7 <-> CORE-Q8 */
@@ -598,7 +599,7 @@ int cq_wait(struct pawl_engine *e, pawl_cq_t h, s64 timeout_ns, u32 how)
 	flight_check(t);
 	if (!rc && load_relaxed(&q->life) >> 32 != w.gen)
 		return err(-ESTALE, "cq_wait: the queue was destroyed meanwhile");
-	return rc ? err(rc, "cq_wait: nothing after %lld ns", (long long)timeout_ns) : 0;
+	return rc ? err(rc, "cq_wait: no completion after %lld ns", (long long)timeout_ns) : 0;
 }
 
 int pawl_cq_wait(struct pawl_engine *e, pawl_cq_t h, int64_t timeout_ns)
@@ -631,7 +632,7 @@ int pawl_cq_fd(struct pawl_engine *e, pawl_cq_t h)
 }
 PAWL_EXPORT(pawl_cq_fd);
 
-/* The engine ends: nobody uses a queue any more. */
+/* Close the eventfds.  The engine is being destroyed, and no thread uses its queues. */
 void cqs_exit(struct pawl_engine *e)
 {
 	u32 i, n = pool_carved(e->pool[POOL_CQ]);

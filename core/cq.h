@@ -5,7 +5,7 @@
 
 #include <core/op.h>
 
-/* What an op has that names a queue, a deadline, a ticket, a group or a cost. */
+/* The note of an op with a queue, a deadline, a ticket, a group or a cost; or of a group. */
 struct op_note {
 	u64 tag;
 	u64 deadline;		/* CLOCK_MONOTONIC, ns; NOTE_NEVER */
@@ -15,7 +15,7 @@ struct op_note {
 	u32 cq;			/* its queue, or 0 */
 	u32 next;		/* A: in a queue */
 	s32 status;
-	u64 cost;		/* op.cost; or NOTE_ROOM: of a group, not of an op */
+	u64 cost;		/* op.cost; NOTE_ROOM in the note of a group */
 	u32 group;		/* its group, or 0 */
 	u32 cancels;		/* of the group, at the push */
 };
@@ -43,7 +43,7 @@ enum {
 struct cq {
 	u32 head __cacheline_aligned;	/* A: the newest note that was posted, or 0 */
 	u32 written;		/* A: writes of the eventfd that were begun and not cleared */
-	u32 fd;			/* A: the eventfd + 1, or 0; kept until the engine goes */
+	u32 fd;			/* A: the eventfd + 1, or 0; closed with the engine */
 	u32 waiter;		/* A: slot + 1 of a thread that waits, or 0 */
 
 	/* A: generation << 32, odd while it exists | CQ_REAPING | completions to be reaped */

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Insight for a host that monitors: the statistics of a queue, and all statistics as text for
- * Prometheus.
+ * Statistics for a monitor: those of one queue, and all of them as text for Prometheus.
  *
- * Progress: wait-free.  Only loads, in the caller's thread; nobody is stopped.
+ * Progress: wait-free.  The calling thread only reads, and delays no other thread.
  */
 #include <limits.h>
 #include <stdarg.h>
@@ -44,7 +43,7 @@ int pawl_queue_stats(struct pawl_engine *e, struct pawl_device device, unsigned 
 }
 PAWL_EXPORT(pawl_queue_stats);
 
-/* What was printed so far, also what found no room. */
+/* The text so far; len also counts what did not fit. */
 struct text {
 	char *buf;
 	size_t size, len;
@@ -79,7 +78,7 @@ struct family {
 #define FIELD(f) offsetof(struct pawl_stats, f)
 
 static const struct family of_engine[] = {
-	/* Completed before pushed: what is read later is never less. */
+	/* Completed is read before pushed, so that it is never greater. */
 	{ "pawl_ops_completed_total", "Ops that are complete.", COUNTER, FIELD(completed), false },
 	{ "pawl_ops_pushed_total", "Ops that were pushed.", COUNTER, FIELD(pushed), false },
 	{ "pawl_ops_failed_total", "Ops whose own body failed.", COUNTER, FIELD(failed), false },
@@ -112,7 +111,7 @@ static void family_begin(struct text *t, const char *name, const char *help, enu
 	text_add(t, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type_name[type]);
 }
 
-/* The labels of each sample of e: its number, and config.name, without what labels may not have. */
+/* Add the labels of a sample of e.  In config.name, '_' replaces what a label must not contain. */
 static void labels(struct text *t, const struct pawl_engine *e, const char *queue)
 {
 	const char *p = exec_name(e->x);
@@ -157,7 +156,7 @@ static void engine_families(struct text *t, struct pawl_engine *const *engines, 
 	}
 }
 
-/* In seconds, with no decimal point of the program's language. */
+/* Add a time in seconds.  The decimal point is a '.' in every locale. */
 static void text_ns(struct text *t, u64 ns)
 {
 	text_add(t, "%llu.%09llu", (unsigned long long)(ns / 1000000000),

@@ -1,41 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Groups of ops: a count, limits, a deadline, cancel.
+ * Groups of ops, which are counted, limited and canceled together.
  *
  * Purpose: a host treats the ops of one request or client together, and refuses work before it
- * has too much of it.  The engine itself is group 0, to which the cost of every op belongs.
+ * has too much of it.  The engine itself is group 0; the cost of every op counts for it.
  *
- * Structures: an op that names a group or has a cost has a note (cq.c), which says so.  The
- * group counts its incomplete ops and their cost.  A group is canceled by counting `cancels` up:
- * the note has the value at the push, and an op whose value is older does not start.  The word
- * also has the generation, so that a late cancel does not reach the next group of the object.
+ * Structures: an op that names a group or has a cost has a note (cq.c) with both.  The group
+ * counts its incomplete ops and their cost.  A cancel increments `cancels`.  The note keeps the
+ * value that `cancels` had at the push, and an op whose value is older does not start.  The
+ * word also has the generation, so a late cancel cannot reach the next group of the object.
  *
- * A push beyond a limit is refused, and the group then notes ROOM_WANTED.  The completion that
- * finds it, and the group at its low water, sends the room completion: the group's own note,
- * which is reserved when the queue is named, and in the queue while ROOM_POSTED is set.
+ * A push beyond a limit is refused, and sets ROOM_WANTED.  A completion that finds ROOM_WANTED
+ * and the group at its low-water mark posts the room completion.  Its note belongs to the
+ * group: it is reserved when limits.cq is set, and is in the queue while ROOM_POSTED is set.
  *
  *	push that is refused                    completion
  *	CORE-H1 room |= ROOM_WANTED             CORE-H3 ops -= 1
  *	CORE-H2 try again                       CORE-H4 read room
  *
  * Bad outcome: the second try finds no room, and the completion does not see that room is
- * wanted, so that nobody is ever told.  All four are seq_cst, which forbids it.  A thread that
- * waits for a group is found in the same way: it counts itself in `waiters` in the place of
- * H1, and checks the group again behind the barrier of a sleeper (EXEC-P6) in the place of H2.
+ * wanted, so no room completion is ever posted.  All four are seq_cst, which forbids it.  A
+ * thread that waits for a group uses the same pattern: instead of H1 it increments `waiters`,
+ * and instead of H2 it checks the group again behind a sleeper's barrier (EXEC-P6).
  *
- * `ops` counts an op until it is complete, so that a host that reaps its completion can push the
- * next one.  The low half of `life` counts it until its completion is posted, so that a host that
- * waits for the group can reap all of them.  The high half is the generation, odd while the group
- * exists: one compare-and-swap counts an op of an existing group, and one ends a group that has
- * no op.  Before that, the destroyer sets ROOM_CLOSED, so that no room completion is posted.
+ * `ops` counts an op until it is complete, so a host that has reaped its completion can push
+ * the next one.  The low half of `life` counts it until its completion is posted, so a host
+ * that has waited for the group can reap all completions.  The high half is the generation, odd
+ * while the group exists: one compare-and-swap counts an op only if the group exists, and one
+ * ends the group only if it has no op.  Before that, the destroyer sets ROOM_CLOSED, so that no
+ * room completion is posted.
  *
  * Ordering: CORE-H5 (life counted down, seq_cst) <-> CORE-H6 (a wait reads life, acquire): a
  * thread that finds the group empty sees what its ops did.  CORE-H7 (the generation is published,
  * release) <-> CORE-H8 (an op is counted, acquire): the op sees the limits of its group.
  * CORE-H9 (ROOM_POSTED set) <-> CORE-H10 (cleared by the reaper): the note changes hands.
  *
- * Progress: lock-free: a failed compare-and-swap is another op of the group.  A completion is
- * also linear in the number of threads if one waits for the group and there is room.
+ * Progress: lock-free: a compare-and-swap fails only because an op of the group was counted.
+ * If a thread waits for the group and there is room, a completion is also linear in the number
+ * of threads.
  *
  * Lifetime: groups are type-stable; a handle has the generation.
  */
@@ -55,7 +57,7 @@ static struct op_group *group_of(struct pawl_engine *e, u32 idx)
 	return idx ? pool_obj(e->pool[POOL_GROUP], idx) : e->root;
 }
 
-/* The engine's own group.  Returns 0 or -ENOMEM. */
+/* Allocate the engine's own group.  Returns 0 or -ENOMEM. */
 int groups_init(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
@@ -82,7 +84,7 @@ static struct op_group *group_get(struct pawl_engine *e, pawl_group_t h)
 	return load_acquire(&group_of(e, i)->life) >> 32 == gen ? group_of(e, i) : NULL;
 }
 
-/* Count an op of the group h.  False: it was destroyed.  Progress: lock-free. */
+/* Count an op of group h.  Returns false if it was destroyed.  Progress: lock-free. */
 static bool life_enter(struct op_group *g, pawl_group_t h)
 {
 	u64 life = load_relaxed(&g->life);
@@ -113,7 +115,7 @@ static u64 low_of(u64 most, u32 low)
 	return most / 100 * low + most % 100 * low / 100;
 }
 
-/* Is the group at its low water?  One without limits always is. */
+/* True if the group is at or below its low-water mark, or has no limits. */
 static bool group_low(const struct op_group *g)
 {
 	u64 ops = load_relaxed(&g->max_ops), cost = load_relaxed(&g->max_cost);
@@ -123,7 +125,7 @@ static bool group_low(const struct op_group *g)
 	       (!cost || load_relaxed(&g->cost) <= low_of(cost, low));
 }
 
-/* Send the room completion if one is wanted and there is room.  Progress: lock-free. */
+/* Post the room completion if one is wanted and there is room.  Progress: lock-free. */
 static void room_check(struct pawl_engine *e, struct op_group *g)
 {
 	u32 room = load_seq_cst(&g->room);	/* CORE-H4 <-> CORE-H1 */
@@ -135,13 +137,13 @@ static void room_check(struct pawl_engine *e, struct op_group *g)
 		note_room_post(e, load_acquire(&g->note));	/* CORE-H12 <-> CORE-H11 */
 }
 
-/* The room completion was reaped: the note is the group's again. */
+/* The room completion was reaped, so its note can be posted again. */
 void group_told(struct thread *t, u32 idx)
 {
 	struct op_group *g = group_of(t->e, idx);
 
 	fetch_and_acq_rel(&g->room, ~ROOM_POSTED);	/* CORE-H10 <-> CORE-H9 */
-	/* CORE-H4 <-> CORE-H3: a completion may have found the note still in the queue. */
+	/* CORE-H4 <-> CORE-H3: a completion may have found the note in the queue. */
 	smp_mb();
 	room_check(t->e, g);
 }
@@ -165,7 +167,7 @@ static void level_check(struct thread *t, struct op_group *g, u32 idx)
 		waiters_wake(t->e, g, idx);
 }
 
-/* An op of the group is complete: there is room for another one.  Progress: wait-free. */
+/* Subtract a complete op, so that there is room for another one.  Progress: wait-free. */
 void group_room(struct pawl_engine *e, u32 idx, u64 cost)
 {
 	struct op_group *g = group_of(e, idx);
@@ -179,7 +181,7 @@ void group_room(struct pawl_engine *e, u32 idx, u64 cost)
 	fetch_add_seq_cst(&g->ops, -1ull);			/* CORE-H3 <-> CORE-H2 */
 }
 
-/* Its completion is posted, too: tell those that wait.  Progress: lock-free. */
+/* Its completion is posted, too: post the room completion, wake waiters.  Progress: lock-free. */
 void group_leave(struct thread *t, u32 idx, u64 cost)
 {
 	struct op_group *g = group_of(t->e, idx);
@@ -192,7 +194,7 @@ void group_leave(struct thread *t, u32 idx, u64 cost)
 		level_check(t, t->e->root, 0);
 }
 
-/* Returns 0, or which limit is in the way. */
+/* Count an op and its cost.  Returns NULL, or the name of the limit that forbids it. */
 static const char *group_add(struct pawl_engine *e, struct op_group *g, u32 idx, u64 cost)
 {
 	if (idx && !add_below(&g->ops, 1, load_relaxed(&g->max_ops)))
@@ -219,7 +221,7 @@ static void room_want(struct op_group *g)
 		fetch_or_seq_cst(&g->room, ROOM_WANTED);	/* CORE-H1 <-> CORE-H4 */
 }
 
-/* Count an op that is described and not pushed.  Progress: lock-free. */
+/* Count an op that is not pushed yet.  Returns 0 or an error.  Progress: lock-free. */
 int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d)
 {
 	struct pawl_engine *e = t->e;
@@ -246,11 +248,11 @@ int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d)
 		room_want(g);
 		if (idx)
 			room_want(e->root);
-		/* What left meanwhile may not have seen that room is wanted. */
+		/* A completion before this may not have seen that room is wanted. */
 		full = group_add(e, g, idx, cost);	/* CORE-H2 <-> CORE-H3 */
 	}
 	if (unlikely(full)) {
-		/* What the tries took for a moment may have kept others from telling. */
+		/* While the tries counted the op, a completion may have found no room. */
 		group_leave(t, idx, 1);
 		return err(-EAGAIN, "push: the limit on the %s is reached", full);
 	}
@@ -260,13 +262,13 @@ int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d)
 	return 0;
 }
 
-/* -ECANCELED or -ETIMEDOUT if an op of the group must not start.  Progress: wait-free. */
+/* Return -ECANCELED or -ETIMEDOUT if the op must not start, else 0.  Progress: wait-free. */
 int group_begin(struct pawl_engine *e, const struct op_note *n)
 {
 	const struct op_group *g = group_of(e, n->group);
 	u64 deadline = load_relaxed(&g->deadline);
 
-	/* Relaxed: a push behind the cancel, in any order, has read the new count. */
+	/* Relaxed: a push that is ordered after the cancel has read the new count. */
 	if ((u32)load_relaxed(&g->cancels) != n->cancels)
 		return -ECANCELED;
 	return deadline != NOTE_NEVER && exec_now_ns() >= deadline ? -ETIMEDOUT : 0;
@@ -315,7 +317,7 @@ static int limits_set(struct thread *t, struct op_group *g, u32 idx, const struc
 	store_relaxed(&g->max_ops, l->ops);
 	store_relaxed(&g->max_cost, l->cost);
 	store_relaxed(&g->deadline, l->deadline_ns ? (u64)l->deadline_ns : NOTE_NEVER);
-	/* They may be wider than before. */
+	/* The new limits may leave room. */
 	smp_mb();
 	room_check(e, g);
 	waiters_wake(e, g, idx);
@@ -370,7 +372,7 @@ int pawl_group_limit(struct pawl_engine *e, pawl_group_t h, const struct pawl_gr
 		return rc;
 	if (!h.h)
 		return limits_set(t, g, 0, &l);
-	/* As an op of the group, so that it stays. */
+	/* Count as an op of the group, so that it is not destroyed. */
 	if (!life_enter(g, h))
 		return err(-ESTALE, "group_limit: the group was destroyed meanwhile");
 	rc = limits_set(t, g, (u32)h.h, &l);
@@ -391,13 +393,13 @@ int pawl_group_destroy(struct pawl_engine *e, pawl_group_t h)
 	g = h.h ? group_get(e, h) : NULL;
 	if (!g)
 		return err(-ESTALE, "group_destroy: no group, or it was destroyed");
-	/* CORE-H9 <-> CORE-H10: a completion that was posted and not reaped has the note. */
+	/* CORE-H9 <-> CORE-H10: a room completion that is not reaped still uses the note. */
 	room = fetch_or_acq_rel(&g->room, ROOM_CLOSED);
 	if (room & ROOM_CLOSED)
 		return err(-EBUSY, "group_destroy: another thread destroys it");
 	if ((room & ROOM_POSTED) || !cas_acquire_relaxed(&g->life, &life, life + (1ull << 32))) {
 		fetch_and_acq_rel(&g->room, ~ROOM_CLOSED);
-		/* CORE-H4 <-> CORE-H3: a completion may have found it closed. */
+		/* CORE-H4 <-> CORE-H3: a completion may have found the group closed. */
 		smp_mb();
 		room_check(e, g);
 		if (life >> 32 != h.h >> 32)
@@ -410,7 +412,7 @@ int pawl_group_destroy(struct pawl_engine *e, pawl_group_t h)
 	store_relaxed(&g->room, 0);
 	if (note)
 		note_room_free(t, note);
-	/* The completer of its last op, or the next create (limits_set()), wakes those that wait. */
+	/* Waiters are woken by the completer of the last op, or by the next group_create(). */
 	pool_put(e->pool[POOL_GROUP], &t->cache[POOL_GROUP], (u32)h.h);
 	return 0;
 }
@@ -479,7 +481,7 @@ int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room,
 	for (f = t->frame; f && !room; f = f->up)
 		if (!frame_complete(f) && note_is_of(e, op_of(e, f->op), idx))
 			return err(-EDEADLK, "group_wait: from inside an op of the group");
-	/* A body of this wait may wait for another group. */
+	/* A body that runs inside this wait may wait for another group. */
 	up = load_relaxed(&t->waits_group);
 	store_relaxed(&t->waits_group, idx + 1);
 	fetch_add_seq_cst(&g->waiters, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups of ops: a count, limits, a deadline, and cancelling them together. */
+/* Groups of ops, which are counted, limited and canceled together. */
 #ifndef CORE_OPGROUP_H
 #define CORE_OPGROUP_H
 

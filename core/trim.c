@@ -3,13 +3,13 @@
  * Return memory to the system: when the host calls pawl_trim(), and when a worker has slept for
  * config.trim_ns.
  *
- * A worker's trim keeps a little memory at the start of each pool, so that an engine with an op
- * now and then does not take a page fault for each.  It works in steps of at most 64 KiB, and
- * stops as soon as there is work.  If several workers sleep, one trims; the others flush their
- * caches and try again later, so the last one to trim finds all free memory.
+ * A worker's trim keeps a little memory at the start of each pool, so that an engine that runs
+ * an op only now and then does not take a page fault for each.  It works in steps of at most
+ * 64 KiB, and stops as soon as there is work.  If several workers sleep, one trims; the others
+ * flush their caches and try again later, so the last one to trim finds all free memory.
  *
- * Progress: lock-free, and system calls.  A worker that is stopped in here prevents other
- * workers from trimming, and nothing else; pawl_trim() does not read e->tidying.
+ * Progress: lock-free, and system calls.  A worker that is stopped in this file only prevents
+ * the other workers from trimming; pawl_trim() does not read e->tidying.
  */
 #include <core/thread.h>
 
@@ -44,7 +44,7 @@ int pawl_trim(struct pawl_engine *e)
 }
 PAWL_EXPORT(pawl_trim);
 
-/* Trim a pool.  Returns false if t is wanted before the end. */
+/* Trim a pool.  Returns false if there is work for t before the end. */
 static bool tidy_pool(struct thread *t, struct pool *p)
 {
 	struct pool_trim trim = { .spare = TIDY_SPARE };
@@ -56,7 +56,7 @@ static bool tidy_pool(struct thread *t, struct pool *p)
 	return true;
 }
 
-/* For the executor: a worker has slept for config.trim_ns. */
+/* The executor calls this when a worker has slept for config.trim_ns. */
 bool engine_tidy(void *user, struct exec_thread *ex)
 {
 	struct thread *t = container_of(ex, struct thread, ex);

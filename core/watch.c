@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Watch: which bodies have run for long, which asynchronous ops are not completed for long, and
- * from which queues nothing was taken for long, although they have ready ops.
+ * The watchdog: reports bodies that have run for a long time, asynchronous ops that have been
+ * incomplete for a long time, and queues with ready ops from which no thread took one for a
+ * long time.
  *
- * A host calls it again and again.  An op stores no time: each call compares what it finds with
- * what the last call found, and remembers since when it has not changed.  So an op pays
- * nothing, and a time counts from the first call that found its state.
+ * A host calls pawl_watch() periodically.  An op stores no time: each call compares the state
+ * with that of the last call, and remembers since when it has not changed.  So an op pays
+ * nothing, and a time counts from the first call that found the state.
  *
- * What must not be mistaken for the same: the next op in the same object.  For a body, the
- * thread has completed nothing since, is the same thread, and the op's token has not changed,
- * which an asynchronous run does; for an asynchronous op, its token has a generation.  That
- * is checked again after everything about the op was read, and only then it is reported.  While
- * an op holds its vars, what is behind it can only grow.
+ * The next op in the same object must not be mistaken for the one before.  A body is the same
+ * if its slot still belongs to the same thread, the thread has completed nothing since, and the
+ * op's token has not changed (an asynchronous run changes it).  The token of an asynchronous op
+ * has a generation.  Both are checked again after everything about the op was read, and before
+ * it is reported.  While an op holds its vars, the number of ops behind it can only grow.
  *
  * Progress: bounded by the number of threads, ops and queues so far, and by the callback;
- * allocates at the first call.  Only loads of what others write: nobody is stopped.
+ * allocates at the first call.  It only reads what other threads write, and delays none.
  */
 #include <sys/mman.h>
 #include <core/readmostly.h>
@@ -23,9 +24,9 @@
 
 #define BEHIND_MAX	1000u	/* ops behind one op that are counted */
 
-/* What the last call found; all zero: nothing. */
+/* The state that the last call found; all zero before the first. */
 struct watch_thread {
-	u64 completed, since;	/* O */
+	u64 completed, since;	/* O: the owner is the thread in a call */
 	u32 op, token, user;	/* O */
 };
 
@@ -35,7 +36,7 @@ struct watch_op {
 };
 
 struct watch_queue {
-	u64 since, taken;	/* O: of the call, as all that is here */
+	u64 since, taken;	/* O */
 };
 
 struct watch {
@@ -65,7 +66,7 @@ static u32 queues_count(struct exec *x)
 	return n;
 }
 
-/* Memory for all that can be; the system gives it as it is touched. */
+/* Reserve memory for all possible threads, queues and ops; pages are committed when touched. */
 static struct watch *watch_new(struct pawl_engine *e)
 {
 	size_t threads = e->max_threads * sizeof(struct watch_thread);
@@ -83,7 +84,7 @@ static struct watch *watch_new(struct pawl_engine *e)
 	return w;
 }
 
-/* Returns NULL without memory. */
+/* Return the engine's watch, allocated on the first call, or NULL for lack of memory. */
 static struct watch *watch_get(struct pawl_engine *e)
 {
 	struct watch *w = load_acquire(&e->watch), *none = NULL;	/* CORE-J2 <-> CORE-J1 */
@@ -93,7 +94,7 @@ static struct watch *watch_get(struct pawl_engine *e)
 	w = watch_new(e);
 	if (!w)
 		return NULL;
-	/* CORE-J1 <-> CORE-J2: where the parts are; a failure is CORE-J2. */
+	/* CORE-J1 <-> CORE-J2: publish the pointers; a failed exchange is CORE-J2. */
 	if (cas_acq_rel_acquire(&e->watch, &none, w))
 		return w;
 	munmap(w, w->bytes);
@@ -108,7 +109,7 @@ void watch_exit(struct pawl_engine *e)
 		munmap(w, w->bytes);
 }
 
-/* How long it has been so; 0: not as long as the threshold. */
+/* Return the time since `since`, or 0 if it is below the threshold. */
 static u64 look_long(const struct look *l, u64 since)
 {
 	u64 ns = l->now - since;
@@ -117,8 +118,8 @@ static u64 look_long(const struct look *l, u64 since)
 }
 
 /*
- * How many ops wait on this var behind the holder of block bi: the readers of its version, if
- * it is being written, then the next writer, its readers, and so on.
+ * Return how many ops wait on this var behind the holder of block bi: the readers of its
+ * version, if it is being written, then the next writer, its readers, and so on.
  */
 static u64 behind(struct pawl_engine *e, u32 vi, u32 bi, bool write)
 {
@@ -146,7 +147,7 @@ static u64 behind(struct pawl_engine *e, u32 vi, u32 bi, bool write)
 	return min_u(n, (u64)BEHIND_MAX);
 }
 
-/* Fill in the var of the op that has the most ops behind it. */
+/* Find the var of the op with the most ops behind it. */
 static void look_vars(struct pawl_engine *e, u32 opi, struct pawl_stalled *s)
 {
 	struct op *op = op_of(e, opi);
@@ -154,7 +155,7 @@ static void look_vars(struct pawl_engine *e, u32 opi, struct pawl_stalled *s)
 	struct dep *deps;
 	u64 most = 0;
 
-	/* The op may be another one meanwhile, whose chunk does not belong to the count. */
+	/* The object may be another op by now, and n and ext may belong to different ops. */
 	if (n > INLINE_DEPS && (n > ext_cap(ext >> 30) || (ext & 0x3fffffffu) >
 				pool_carved(e->pool[POOL_EXT0 + (ext >> 30)])))
 		return;
@@ -184,7 +185,7 @@ static void report(struct look *l, const struct pawl_stalled *s)
 
 static struct watch_thread thread_now(struct pawl_engine *e, struct thread *t)
 {
-	/* CORE-N3 <-> CORE-N2: the count, and then what runs. */
+	/* CORE-N3 <-> CORE-N2: read the count first, then the running op. */
 	struct watch_thread n = { .completed = load_acquire(&t->completed) };
 
 	n.user = load_relaxed(&t->user);
@@ -254,7 +255,7 @@ static void look_queue(struct look *l, u32 i, struct exec_queue *q)
 
 	exec_queue_stats(q, &qs);
 	taken = qs.pushed - qs.depth;
-	/* From the first call that found an op in it. */
+	/* The time counts from the first call that found an op in the queue. */
 	if (!qs.depth || taken != was->taken || !was->since) {
 		was->taken = taken;
 		was->since = qs.depth ? l->now : 0;
@@ -280,7 +281,7 @@ int pawl_watch(struct pawl_engine *e, int64_t threshold_ns, pawl_watch_fn fn, vo
 	if (!l.w)
 		return err(-ENOMEM, "watch: no memory");
 	if (xchg_acquire(&l.w->busy, 1))	/* CORE-J4 <-> CORE-J3 */
-		return err(-EBUSY, "watch: another thread is in a call");
+		return err(-EBUSY, "watch: another call is in progress");
 	l.now = exec_now_ns();
 	n = load_relaxed(&e->used_slots);
 	for (i = 0; i < n; i++)
@@ -290,7 +291,7 @@ int pawl_watch(struct pawl_engine *e, int64_t threshold_ns, pawl_watch_fn fn, vo
 		look_async(&l, i);
 	for (i = 0; (q = exec_queue_at(e->x, i)); i++)
 		look_queue(&l, i, q);
-	store_release(&l.w->busy, 0);		/* CORE-J3 <-> CORE-J4: what this call found */
+	store_release(&l.w->busy, 0);		/* CORE-J3 <-> CORE-J4: the recorded state */
 	return l.found;
 }
 PAWL_EXPORT(pawl_watch);

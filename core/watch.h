@@ -5,7 +5,7 @@
 
 #include <core/engine.h>
 
-/* The engine ends: free it. */
+/* Free the memory.  The engine is being destroyed. */
 void watch_exit(struct pawl_engine *e);
 
 #endif

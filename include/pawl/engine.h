@@ -54,12 +54,12 @@ typedef struct pawl_token { uint64_t h; } pawl_token_t;
 /* A completion queue, and one push of an op. */
 typedef struct pawl_cq { uint64_t h; } pawl_cq_t;
 typedef struct pawl_ticket { uint64_t h; } pawl_ticket_t;
-/* Ops with a count and limits of their own.  {0} is the engine. */
+/* A group of ops, with its own count and limits.  {0} is the engine. */
 typedef struct pawl_group { uint64_t h; } pawl_group_t;
 
 /* --- Create an engine --------------------------------------------------------------- */
 
-/* Where an op runs: on a CPU device (ids below config.cpu_devices), or see pawl/device.h. */
+/* Where an op runs: a CPU device (ids below config.cpu_devices), or one of pawl/device.h. */
 enum pawl_device_kind {
 	PAWL_CPU = 0,
 	PAWL_CUDA = 1,
@@ -87,7 +87,7 @@ enum pawl_window_policy {
 				   backlog stays in the caches */
 };
 
-/* Fill it with pawl_config_init(), then change what you need. */
+/* Set it with pawl_config_init(), then change what you need. */
 struct pawl_config {
 	size_t size;
 	int kind;			/* enum pawl_kind; default PAWL_PER_DEVICE */
@@ -98,8 +98,10 @@ struct pawl_config {
 	int priority_workers;		/* threads for PAWL_CPU_PRIORITIZED; default 1 */
 	int copy_workers;		/* threads for each copy queue; default 1 */
 	unsigned int cpu_devices;	/* CPU devices, at most 64; default 1 */
-	unsigned int max_ops;		/* ops in memory at once; default 2^18, at most 2^20 - 4096 */
-	unsigned int max_vars;		/* vars alive at once, rounded up; default 2^18, at most 2^20 */
+	unsigned int max_ops;		/* ops in memory at once; default 2^18, at most
+					   2^20 - 4096 */
+	unsigned int max_vars;		/* vars alive at once, rounded up; default 2^18, at most
+					   2^20 */
 	unsigned int max_threads;	/* threads inside the engine at once; default 256 */
 	unsigned int window;		/* ops in flight; 0, the default: max_ops.  Exact if the
 					   policy is to fail, else to within an eighth per
@@ -145,16 +147,16 @@ struct pawl_config {
 	const char *cpu_list;		/* CPUs on which they may run, such as "0-3,8".  Lists for
 					   the CPU devices, for example one per NUMA node, are
 					   separated by semicolons: "0-3;4-7".  Default NULL */
-	/* The host makes the threads: thread_create starts one that calls fn(arg), and returns 0
-	   or a negative errno; thread_join waits for its end.  Default NULL. */
+	/* Set if the host creates the threads: thread_create starts one that calls fn(arg), and
+	   returns 0 or a negative errno; thread_join waits for its end.  Default NULL. */
 	int (*thread_create)(void *user, void *(*fn)(void *arg), void *arg, void **thread);
 	void (*thread_join)(void *user, void *thread);
 };
 
 /*
- * Set every field to its default.  The macro passes the size of the struct in this header; the
- * function of its name, for programs that look up symbols, writes the 152 bytes of release
- * 0.1.
+ * Set every field to its default.  The macro passes the size of the struct in this header.  The
+ * function with the same name, for programs that look up symbols, writes the 152 bytes of
+ * release 0.1.
  * Progress: blocking, because it reads the files of the process's cgroup.
  */
 PAWL_API void pawl_config_init(struct pawl_config *cfg);
@@ -261,7 +263,7 @@ struct pawl_op {
 	const pawl_var_t *writes;	/*   a write if one of them is a write */
 	uint32_t nreads;
 	uint32_t nwrites;
-	int32_t priority;		/* the highest goes first; FIFO among a thread's equals */
+	int32_t priority;		/* the highest runs first; FIFO among a thread's equals */
 	uint16_t prop;			/* enum pawl_prop */
 	uint16_t flags;			/* PAWL_OP_* */
 	struct pawl_device device;
@@ -281,7 +283,7 @@ struct pawl_op {
 /* --- Push --------------------------------------------------------------------------- */
 
 /*
- * Push an op.  Nothing of *op is needed after the call, apart from op->name.
+ * Push an op.  The call copies *op, but not the string op->name.
  *
  * Errors: -EINVAL (the text names the field), -ENODEV, -ESTALE (a var), -E2BIG (more vars than
  * an op can have), -EAGAIN (the window, if the policy is to fail), -ENOMEM.  A refused push
@@ -372,9 +374,8 @@ PAWL_API int pawl_graph_delete(struct pawl_engine *e, pawl_graph_t graph);
 
 /*
  * Wait for the ops that were pushed before.  The calling thread runs ready ops meanwhile,
- * unless config.no_help is set.  Beside the results below: -ETIMEDOUT; -EDEADLK in a body, if
- * the wait is for its own op; -ESTALE.  If err is not NULL, it receives the error that the
- * call returns.
+ * unless config.no_help is set.  If err is not NULL, it receives the error that the call
+ * returns.
  *
  *   readable: until all writes of the var are complete.  Returns the error that poisons the
  *             var, and clears it, so that one wait reports it.
@@ -385,6 +386,8 @@ PAWL_API int pawl_graph_delete(struct pawl_engine *e, pawl_graph_t graph);
  *             with the number of ops that failed, and clears all errors.  In a body it always
  *             fails with -EDEADLK.
  *
+ * Errors: besides those of ops, -ETIMEDOUT, -ESTALE, and -EDEADLK in a body that waits for its
+ * own op.
  * Progress: blocking.
  */
 PAWL_API int pawl_wait_readable(struct pawl_engine *e, pawl_var_t v, int64_t timeout_ns,
@@ -413,7 +416,7 @@ struct pawl_error {
 	unsigned int count;	/* pawl_wait_all(): how many ops failed by themselves */
 	char op[48];		/* name of the op that failed first, if it has one */
 	char text[160];		/* its message */
-	void *payload;		/* what came with it, now the caller's; see pawl_fail_with() */
+	void *payload;		/* of pawl_fail_with(); it belongs to the caller now */
 };
 
 /*
@@ -454,14 +457,15 @@ PAWL_API int pawl_var_take(struct pawl_engine *e, pawl_var_t v, struct pawl_erro
  *
  *   attach: take a slot now, with all memory that the thread's first pushes would allocate.
  *           -EUSERS, if there is no slot.  No effect for a thread that has one.
- *   detach: give the slot back at once.  What the thread pushed is not affected, and its next
- *           call takes a slot again.  -EDEADLK from inside a body, or a function that the
- *           engine calls (release, drop, done).  No effect for a thread that has no slot.
+ *   detach: free the slot at once.  What the thread pushed is not affected, and its next call
+ *           takes a slot again.  -EDEADLK from inside a body, or a function that the engine
+ *           calls (release, drop, done).  No effect for a thread that has no slot.
  *
  * Progress: attach is blocking, because it allocates; detach is lock-free.
  */
 PAWL_API int pawl_thread_attach(struct pawl_engine *e);
 PAWL_API int pawl_thread_detach(struct pawl_engine *e);
+
 /*
  * The host as a worker: run one ready op of any CPU queue on the calling thread.  Returns 1 if
  * it ran one, 0 if none is ready, or an error.
@@ -473,7 +477,7 @@ PAWL_API int pawl_run_one(struct pawl_engine *e);
  * config.workers 0: readable while an op may be ready.  It stays readable until pawl_run_one()
  * returns 0, so a loop can run one op per turn, or all of them.  Several threads may poll it.
  * It belongs to the engine: do not read, write or close it.  A push writes to it only when
- * the queues were empty.  Errors: -EINVAL if the engine has workers or is naive, or the errno
+ * the queues were empty.  Errors: -EINVAL if the engine has workers or is naive, or an errno
  * of eventfd(2).
  * Progress: wait-free, after a first call that makes a system call.
  */
@@ -489,24 +493,25 @@ PAWL_API int pawl_run_until(struct pawl_engine *e, bool (*done)(void *user), voi
 
 /*
  * Completion queues: how a host learns in its own loop that ops are complete.  An op with
- * PAWL_OP_CQ names a queue and a tag.  When the op is complete and its vars are released, the
- * tag and the status arrive in the queue, once.  The status is 0, or the error that the op
- * ended with, its own or an inherited one.  The push reserves room, so no completion is lost;
- * the op of a refused push does not arrive.  An engine can have 1024 queues, for example one
- * per I/O thread, and destroying the engine destroys them.
+ * PAWL_OP_CQ names a queue and a tag.  When the op is complete and its vars are released, one
+ * completion arrives in the queue, with the tag and the status.  The status is 0, or the error
+ * that the op ended with, its own or an inherited one.  The push reserves room, so no
+ * completion is lost; a refused push causes none.  An engine can have 1024 queues, for example
+ * one per I/O thread, and destroying the engine destroys them.
  *
  *   create:  -ENOMEM.
- *   destroy: -EBUSY while ops name the queue whose completions were not reaped, or another
- *            thread reaps; -ESTALE.  A thread that waits for the queue returns with -ESTALE.
+ *   destroy: -EBUSY while a completion of the queue is not reaped or has not arrived, or
+ *            another thread reaps; -ESTALE.  A thread that waits for the queue returns with
+ *            -ESTALE.
  *   reap:    take up to n completions without waiting, in the order in which they arrived.
- *            Returns how many; -EBUSY if another thread reaps this queue; -ESTALE, -EINVAL.
- *   wait:    until there is a completion to reap, running ready ops as the other waits do.
+ *            Returns their number; -EBUSY if another thread reaps this queue; -ESTALE, -EINVAL.
+ *   wait:    wait until there is a completion to reap; run ready ops, as the other waits do.
  *            -ETIMEDOUT; -ESTALE; -EBUSY if another thread waits for this queue.
  *   fd:      return a descriptor that is readable while there is a completion to reap, for
  *            epoll, poll, libuv, asyncio or io_uring.  It is level-triggered: reap clears it
  *            when it empties the queue.  It belongs to the engine: do not read, write or close
- *            it.  The engine writes to it only when the queue was empty.  -ESTALE, or the
- *            errno of eventfd(2).
+ *            it.  The engine writes to it only when the queue was empty.  -ESTALE, or an errno
+ *            of eventfd(2).
  *
  * Progress: create, destroy and reap are lock-free; reap makes one read(2) if the descriptor
  * was written.  wait is blocking.  fd is wait-free, after a first call that makes a system
@@ -526,19 +531,19 @@ PAWL_API int pawl_cq_wait(struct pawl_engine *e, pawl_cq_t cq, int64_t timeout_n
 PAWL_API int pawl_cq_fd(struct pawl_engine *e, pawl_cq_t cq);
 
 /*
- * Tickets, deadlines, cancellation.  An op that was canceled before it started, or whose
- * deadline has passed when it would start, never starts.  It ends once, with -ECANCELED or
+ * Tickets, deadlines and cancellation.  An op that was canceled before it started, or whose
+ * deadline has passed when it would start, never starts.  It ends with -ECANCELED or
  * -ETIMEDOUT, as if its body had failed: what it would have written is poisoned.  A ticket
- * names one push; a program that passes it to another thread orders that as it does with any
- * other data.
+ * names one push.  A program that passes it to another thread must order that as it does with
+ * any other data.
  *
- *   state:    returns an enum pawl_ticket_state; COMPLETE for a stale ticket, too.
- *   wait:     until the op is complete and its vars are released.  -ETIMEDOUT; -EBUSY if
+ *   state:    return an enum pawl_ticket_state; COMPLETE also for a stale ticket.
+ *   wait:     wait until the op is complete and its vars are released.  -ETIMEDOUT; -EBUSY if
  *             another thread waits for this op; -EDEADLK from inside the op.
- *   cancel:   0: the op will not start.  -EINPROGRESS: it has started, and its body can call
- *             pawl_run_canceled().  -ESTALE: it is complete.
- *   canceled: for a body: 0, -ECANCELED after pawl_cancel(), or -ETIMEDOUT when its deadline
- *             has passed.  An asynchronous body may call it until it returns.
+ *   cancel:   return 0 if the op will not start, -EINPROGRESS if it has started (its body can
+ *             call pawl_run_canceled()), or -ESTALE if it is complete.
+ *   canceled: called by a body: return 0, -ECANCELED after a cancel, or -ETIMEDOUT when the
+ *             deadline has passed.  An asynchronous body may call it until it returns.
  *
  * Progress: state and canceled are wait-free, cancel is lock-free, wait is blocking.
  */
@@ -560,33 +565,35 @@ PAWL_API int pawl_run_canceled(const struct pawl_run *run);
  * engine, for a limit on the cost of all ops, pawl_group_count() and PAWL_WAIT_ROOM.
  *
  * A push beyond a limit is refused at once with -EAGAIN, whatever config.window_policy is, and
- * with -E2BIG if op.cost alone is beyond it.  The host then continues when there is room: a
- * group (and the engine) has room again at limits.low percent of its limits.  If
- * limits.cq names a queue, a completion with limits.tag arrives there at that moment, once for
- * any number of pushes that were refused; it may also arrive though the next push is refused
- * again, or none was.
- *   create:  limits may be NULL: none.  -ENOMEM, -EINVAL, -ESTALE (limits.cq).
- *   limit:   set other limits.  A queue that was set stays: -EBUSY for another one.  -EINVAL,
- *            -ESTALE, -ENOMEM.  One thread at a time for a group.
- *   count:   ops that are not complete, and their cost; either may be NULL.  -ESTALE.
+ * with -E2BIG if op.cost alone exceeds the limit.  The host can continue when there is room: a
+ * group (or the engine) has room again at limits.low percent of its limits.  If limits.cq names
+ * a queue, a completion with limits.tag arrives there at that moment, one for any number of
+ * refused pushes.  It can be spurious: no push was refused, or the next one is refused again.
+ *
+ *   create:  limits may be NULL, which means no limits.  -ENOMEM, -EINVAL, -ESTALE (limits.cq).
+ *   limit:   set other limits; one thread at a time for a group.  The queue can be set once:
+ *            -EBUSY for another one.  -EINVAL, -ESTALE, -ENOMEM.
+ *   count:   return the number of incomplete ops and their cost; either pointer may be NULL.
+ *            -ESTALE.
  *   cancel:  the ops pushed so far that have not started end with -ECANCELED, as by
  *            pawl_cancel(); running bodies can query it.  Later pushes are not affected.
  *            -ESTALE.
- *   wait:    until no op of the group is incomplete.  -ETIMEDOUT, -EDEADLK (from inside one of
- *            its ops), -ESTALE.
- *   destroy: -EBUSY while an op of it is not complete, its room completion is not reaped, or
- *            another thread sets its limits or destroys it; -ESTALE.
- * Any thread.  count is wait-free; create, limit, cancel and destroy are lock-free; wait is
+ *   wait:    wait until all ops of the group are complete.  -ETIMEDOUT; -EDEADLK from inside
+ *            one of them; -ESTALE.
+ *   destroy: -EBUSY while an op of the group is not complete, its room completion is not
+ *            reaped, or another thread sets its limits or destroys it; -ESTALE.
+ *
+ * Progress: count is wait-free; create, limit, cancel and destroy are lock-free; wait is
  * blocking.
  */
 struct pawl_group_limits {
 	size_t size;
-	uint64_t ops;			/* most incomplete ops; 0: no limit */
-	uint64_t cost;			/* most cost of these; 0: no limit */
+	uint64_t ops;			/* largest number of incomplete ops; 0: no limit */
+	uint64_t cost;			/* largest sum of their costs; 0: no limit */
 	int64_t deadline_ns;		/* of all its ops, as op.deadline_ns; 0: none */
-	pawl_cq_t cq;			/* where room is reported; {0}: nowhere */
+	pawl_cq_t cq;			/* receives the room completion; {0}: none */
 	uint64_t tag;
-	unsigned int low;		/* percent; 0: 50 */
+	unsigned int low;		/* percent; 0 means 50 */
 	unsigned int reserved;
 };
 
@@ -601,13 +608,17 @@ PAWL_API int pawl_group_wait(struct pawl_engine *e, pawl_group_t group, int64_t 
 PAWL_API int pawl_group_destroy(struct pawl_engine *e, pawl_group_t group);
 
 /*
- * Any wait, with flags: what | PAWL_WAIT_*, and the handle's h of what is waited for.
- *   NO_HELP: the thread runs no ops meanwhile, as with config.no_help for this call.
- *   INTR:    pawl_interrupt(), or a signal handler that runs on this thread while it sleeps and
- *            was installed without SA_RESTART, ends the wait with -EINTR.
- * Besides the waits that have a name of their own, PAWL_WAIT_ROOM waits until a group, or the
- * engine ({0}), has room again.  err is for READABLE, WRITABLE and ALL, and may be NULL.  -EINVAL
- * (what), -EINTR; otherwise as the named wait.  Any thread.  Blocking by purpose.
+ * Any of the waits, with flags.  what is one of the values below, or'ed with flags; h is the
+ * field h of the handle that the call waits for.  Besides the waits with their own call there
+ * is PAWL_WAIT_ROOM, which waits until a group, or the engine ({0}), has room again.  err is
+ * for READABLE, WRITABLE and ALL, and may be NULL.
+ *
+ *   NO_HELP: the thread runs no ops meanwhile, as if config.no_help were set.
+ *   INTR:    pawl_interrupt() ends the wait with -EINTR, and so does a signal handler that was
+ *            installed without SA_RESTART and runs on this thread while it sleeps.
+ *
+ * Errors: those of the named wait, -EINVAL (what), -EINTR.
+ * Progress: blocking.
  */
 enum pawl_wait_what {
 	PAWL_WAIT_READABLE = 0,		/* pawl_wait_readable() */
@@ -626,8 +637,8 @@ PAWL_API int pawl_wait(struct pawl_engine *e, unsigned int what, uint64_t h, int
 /*
  * End one wait with PAWL_WAIT_INTR: a pending one, or if there is none the next one, so that
  * an interrupt just before a wait is not lost.  Several calls before a wait ends count as one.
- * Any thread may call it, also in a signal handler.  Lock-free, and a system call if a thread
- * sleeps.
+ * It is async-signal-safe.
+ * Progress: lock-free, and a system call if a thread sleeps.
  */
 PAWL_API void pawl_interrupt(struct pawl_engine *e);
 
@@ -638,14 +649,15 @@ PAWL_API void pawl_interrupt(struct pawl_engine *e);
  * The objects that the calling thread caches for its next pushes are freed first; other threads
  * keep theirs, up to 128 of each kind.  Valid handles and tokens stay valid, and stale ones
  * stale.  Other threads may push and run ops meanwhile.  The time is proportional to the free
- * memory, some 25 ms for 100 MB.  Workers do the same after config.trim_ns of sleep.  Errors: those of
- * madvise(2), for example -EINVAL for locked pages.
+ * memory, some 25 ms for 100 MB.  Workers do the same after config.trim_ns of sleep.
+ * Errors: those of madvise(2), for example -EINVAL for locked pages.
  * Progress: lock-free, and system calls; it waits for no thread.
  */
 PAWL_API int pawl_trim(struct pawl_engine *e);
 
 /*
- * What the engine did so far.  Each thread counts, and the call adds up.  Set size before.
+ * Return what the engine did so far: the sums of the counts of all threads.  The caller sets
+ * out->size.
  * Errors: -EINVAL (size).
  * Progress: wait-free.
  */
@@ -668,31 +680,32 @@ PAWL_TAG_BEGIN
 PAWL_API int pawl_stats(struct pawl_engine *e, struct pawl_stats *out);
 PAWL_TAG_END
 /*
- * The queue that ops of this device and property go to: how many ready ops it has, and how
- * long they wait in it.  Only ops that were queued count: those that run at once, inside their
- * push or on the thread that made them ready, do not (pawl_stats.inlined, handed).
+ * Return statistics of the queue for ops of this device and property: how many ready ops it
+ * has, and how long they wait in it.  Ops that run at once, inside their push or on the thread
+ * that made them ready, are not queued and do not count (see pawl_stats.inlined, handed).
  *
  * Waiting times are samples, so that an op pays nothing for them: of the ops that one thread
- * makes ready for the queue, at most one in 128 carries the time, and while it waits none
- * else.  Its time counts for all that were pushed since the last one.  The time ends when a
+ * makes ready for the queue, one at a time carries the time, and at most one in 128.  Its
+ * waiting time counts for all ops that were pushed since the last sample.  It ends when a
  * thread takes the op, alone or with up to 31 others that it runs next.
  *
- * Several devices or properties can share a queue: number and name are then the same.  Errors:
- * -EINVAL (size, prop), -ENODEV.
+ * Several devices or properties can share a queue: number and name are then the same.
+ * Errors: -EINVAL (size, prop), -ENODEV.
  * Progress: wait-free, linear in config.max_threads.
  */
 #define PAWL_WAIT_BUCKETS 40
 struct pawl_queue_stats {
 	size_t size;
-	const char *name;		/* also in the names of its workers; as long as the engine */
-	unsigned int number;		/* counts from 0 in an engine */
-	unsigned int workers;		/* that exist */
+	const char *name;		/* also in the names of its workers; valid until the engine
+					   is destroyed */
+	unsigned int number;		/* of the queue in its engine, from 0 */
+	unsigned int workers;		/* existing workers */
 	uint64_t depth;			/* ready ops that no thread has taken */
 	uint64_t pushed, taken;
-	uint64_t waits;			/* how many waiting times were counted, */
-	uint64_t wait_ns;		/*   their sum, */
-	uint64_t wait[PAWL_WAIT_BUCKETS];	/* and how many are below 2^i ns, and not below
-						   2^(i - 1); the last: all that are longer */
+	uint64_t waits;			/* number of waiting times that were counted */
+	uint64_t wait_ns;		/* their sum */
+	uint64_t wait[PAWL_WAIT_BUCKETS];	/* the number of those from 2^(i - 1) to below
+						   2^i ns; in the last, also all longer ones */
 };
 
 PAWL_TAG_BEGIN
@@ -702,10 +715,10 @@ PAWL_TAG_END
 /*
  * Write all statistics of n engines and their queues as text for Prometheus (exposition format
  * 0.0.4): counters and gauges of pawl_stats(), and for each queue its depth and a histogram of
- * waiting times, in seconds.  Each sample has the labels engine (a number that does not repeat
- * in a process) and name (config.name).  Returns the length of the text, without the 0 behind
- * it, even if it is longer than the buffer; then the text is cut.  buf may be
- * NULL if size is 0.
+ * waiting times, in seconds.  Each sample has the labels engine (a number that is unique in the
+ * process) and name (config.name).  Returns the length of the whole text, without the
+ * terminating 0; if the buffer is too small, the text in it is truncated.  buf may be NULL if
+ * size is 0.
  * Errors: -EINVAL, -E2BIG (more than INT_MAX bytes).
  * Progress: wait-free, linear in n, in config.max_threads and in the number of queues.
  */
@@ -716,26 +729,27 @@ PAWL_API int pawl_prometheus(struct pawl_engine *const *engines, unsigned int n,
  * bodies, asynchronous ops that are not completed, waiting threads, and every var that is not
  * at rest, with its newest waiting reader.  It takes no lock and allocates nothing, so it can
  * be called while anything hangs, and in a signal handler, also in one for SIGSEGV: it is
- * async-signal-safe, and leaves errno and pawl_error_text() as they are.  Errors: the errno of
- * write(2); -EIO.
+ * async-signal-safe, and does not change errno and pawl_error_text().
+ * Errors: those of write(2), and -EIO.
  * Progress: bounded by the number of vars, ops and threads so far; blocking only in write(2).
  */
 PAWL_API int pawl_dump(struct pawl_engine *e, int fd);
 /*
- * A watchdog: fn(arg, s) is called for everything that has not moved for threshold_ns or
- * longer: a body that runs, an asynchronous op that is not completed, and a queue that has
- * ready ops and from which no thread took one.
+ * A watchdog: call fn(arg, s) for everything that has not moved for threshold_ns or longer: a
+ * body that runs, an asynchronous op that is not completed, and a queue that has ready ops and
+ * from which no thread took one.
  *
- * A host calls it again and again, on a thread of its own choice, and fn is called on that
- * thread, inside the call.  The engine has no thread for this, since hosts have timers, and so
- * that no op pays for a clock: a call compares what it finds with what the last call
- * found.  So a time counts from the first call that found it, and two calls are the least that
- * report something.  The next op in the same place is never taken for the same.  A body that
- * waits, and runs other ops meanwhile, counts from the end of the last of these.
+ * A host calls it periodically, on any of its threads, and fn is called on that thread, inside
+ * the call.  The engine has no thread and no clock for this, so that no op pays for it: each
+ * call compares the state with that of the last call.  So a time counts from the first call
+ * that found the state, and the second call is the first that can report something.  Another op
+ * in the same place is never mistaken for the one before.  For a body that waits and runs other
+ * ops meanwhile, the time counts from the end of the last of these.
  *
- * fn may call the engine, but not pawl_watch() (-EBUSY); NULL: only count.  Returns how many
- * things were reported.  Errors: -EINVAL (threshold_ns), -EBUSY (a thread at a time), -ENOMEM
- * (the first call allocates).
+ * fn may call the engine, except pawl_watch() (-EBUSY).  With fn NULL the call only counts.
+ * Returns the number of reports.
+ * Errors: -EINVAL (threshold_ns), -EBUSY (another call is in progress), -ENOMEM (the first call
+ * allocates).
  * Progress: bounded by the number of ops, threads and queues so far, and by fn.
  */
 enum pawl_stalled_what {
@@ -745,15 +759,16 @@ enum pawl_stalled_what {
 };
 
 struct pawl_stalled {
-	size_t size;			/* of the library's struct: newer ones are longer */
+	size_t size;			/* of the struct in the library, which may be newer */
 	int what;			/* enum pawl_stalled_what */
 	unsigned int thread;		/* slot of the thread that runs the body, or that pushed
 					   the asynchronous op */
 	const char *name;		/* op.name, or NULL; of a queue: pawl_queue_stats.name */
-	uint64_t ns;			/* for how long, at least */
+	uint64_t ns;			/* it has not moved for this long, or longer */
 	pawl_var_t var;			/* the var of the op with the most ops behind it; {0} if
 					   it has none, and for a queue */
-	uint64_t behind;		/* ops that wait for that var, up to 1000; ops in the queue */
+	uint64_t behind;		/* number of ops that wait for that var, at most 1000, or
+					   of ops in the queue */
 };
 
 typedef void (*pawl_watch_fn)(void *arg, const struct pawl_stalled *s);
@@ -763,9 +778,12 @@ PAWL_API int pawl_watch(struct pawl_engine *e, int64_t threshold_ns, pawl_watch_
 /*
  * Trace: keep the last n events of each thread (push, start, end, dependency), and write them
  * as Chrome trace JSON, which opens in Perfetto.
- *   start: discards the trace before.  -EINVAL (n); -EALREADY.
- *   stop:  ends it.
- *   write: after stop.  -EBUSY, -EINVAL, -ENOMEM, or the errno of the file.
+ *
+ *   start: begin a trace, and discard the one before.  -EINVAL (n); -EALREADY.
+ *   stop:  end the trace.
+ *   write: write the trace to a file, after stop.  -EBUSY, -EINVAL, -ENOMEM, or an errno of the
+ *          file.
+ *
  * All return -ENOSYS without CONFIG_TRACE.
  * Progress: stop is wait-free; start and write are blocking: they wait until no thread writes
  * an event.
@@ -779,9 +797,11 @@ PAWL_API int pawl_trace_write(struct pawl_engine *e, const char *path);
  * read: ops with their vars, devices, properties, priorities, the times of push, start and
  * end, and the position of each access in its var.  A process makes one recording at a time;
  * the environment variable PAWL_RECORD=file starts one with the first engine.
- *   start: -EINVAL, -EALREADY, -EBUSY (the file is being recorded to), -EOWNERDEAD (in a child
- *          of fork()), or any errno from open(2) or write(2).
+ *
+ *   start: -EINVAL, -EALREADY, -EBUSY (another recording writes to the file), -EOWNERDEAD (in a
+ *          child of fork()), or an errno of open(2) or write(2).
  *   stop:  returns the error of the file since start; -ENOMEM.
+ *
  * Both return -ENOSYS without CONFIG_RECORD.
  * Progress: blocking.
  */
