@@ -420,6 +420,8 @@ int ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, s64 timeout_ns, u32
 	rc = wait_body(t, ticket_over, &w, timeout_ns, how);
 	cas_relaxed(&n->waiter, &me, 0);
 	flight_check(t);
+	if (rc == -EINTR)
+		return err(rc, "ticket_wait: interrupted");
 	return rc ? err(rc, "ticket_wait: not complete after %lld ns", (long long)timeout_ns) : 0;
 }
 
@@ -599,6 +601,8 @@ int cq_wait(struct pawl_engine *e, pawl_cq_t h, s64 timeout_ns, u32 how)
 	flight_check(t);
 	if (!rc && load_relaxed(&q->life) >> 32 != w.gen)
 		return err(-ESTALE, "cq_wait: the queue was destroyed meanwhile");
+	if (rc == -EINTR)
+		return err(rc, "cq_wait: interrupted");
 	return rc ? err(rc, "cq_wait: no completion after %lld ns", (long long)timeout_ns) : 0;
 }
 

@@ -403,6 +403,11 @@ again:
 				return rc == -EINTR ? err(rc, "wait: interrupted") :
 				       err(rc, "wait: not complete after %lld ns", (long long)timeout_ns);
 			}
+			/* The interrupt was consumed, so it ends this wait; an error stays. */
+			if (rc == -EINTR) {
+				wait_end(t, op, opi, write, false, out);
+				return err(rc, "wait: interrupted");
+			}
 		}
 	}
 	rc = wait_end(t, op, opi, write, newest, out);

@@ -638,7 +638,8 @@ PAWL_API int pawl_wait(struct pawl_engine *e, unsigned int what, uint64_t h, int
  * End one wait with PAWL_WAIT_INTR: a pending one, or if there is none the next one, so that
  * an interrupt just before a wait is not lost.  Several calls before a wait ends count as one.
  * It is async-signal-safe.
- * Progress: lock-free, and a system call if a thread sleeps.
+ * Progress: wait-free, linear in config.max_threads, and a system call for each thread that
+ * sleeps in such a wait.
  */
 PAWL_API void pawl_interrupt(struct pawl_engine *e);
 

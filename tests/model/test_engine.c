@@ -168,6 +168,54 @@ static void interrupt_sleep(u32 i)
 	data++;
 }
 
+/* The op ends at the same time: an interrupt ends one wait, this one or the next. */
+static pawl_var_t intr_var;
+static u64 intr_rc;		/* the books: model_note() */
+
+static void interrupt_enter(u32 i)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+
+	if (!thread_get(e))
+		model_fail("enter");
+	if (!i) {
+		MODEL_CHECK(!pawl_var_create(e, &intr_var));
+		d.async_fn = async_body;
+		d.prop = PAWL_ASYNC;
+		d.writes = &intr_var;
+		d.nwrites = 1;
+		MODEL_CHECK(!pawl_push(e, &d));
+	}
+	model_forget_exit();
+}
+
+static void interrupt_grant(u32 i)
+{
+	int rc;
+
+	if (!i) {
+		pawl_interrupt(e);
+		MODEL_CHECK(!pawl_complete(e, token, 0, NULL));
+		return;
+	}
+	rc = pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_INTR, intr_var.h, -1, NULL);
+	MODEL_CHECK(!rc || rc == -EINTR);
+	model_note(&intr_rc, (u64)-rc);
+	/* By the op that the first wait left behind, if it did. */
+	MODEL_CHECK(!pawl_wait_readable(e, intr_var, -1, NULL));
+}
+
+static void interrupt_check(void)
+{
+	if (intr_rc ? load_relaxed(&e->interrupted) : !load_relaxed(&e->interrupted))
+		model_fail("a wait returned %d, and %u interrupts are pending", -(int)intr_rc,
+			   load_relaxed(&e->interrupted));
+	/* The op that the first wait left behind, if it was granted before the second wait. */
+	while (pawl_run_one(e))
+		;
+	MODEL_CHECK(!ops_in_flight(e));
+}
+
 #define Z(name_, what_, threads_, thread_)					\
 	{ .name = name_, .what = what_, .threads = threads_, .setup = sleep_setup,	\
 	  .enter = sleep_enter, .thread = thread_, .bound = 3, .seconds = 6,	\
@@ -357,6 +405,9 @@ const struct scenario scenarios[] = {
 	Z("ticket_sleep_again", "of an op whose note had another ticket", 3, ticket_sleep_again),
 	Z("group_sleep_again", "a group goes, and is another one", 3, group_sleep_again),
 	Z("interrupt_sleep", "a thread sleeps until it is interrupted", 2, interrupt_sleep),
+	{ .name = "interrupt_grant", .what = "it is interrupted when the var is granted",
+	  .threads = 2, .setup = sleep_setup, .enter = interrupt_enter, .thread = interrupt_grant,
+	  .check = interrupt_check, .bound = 3, .seconds = 6, .flags = MODEL_NO_TIME },
 	S("run_ww", "w0 | w0", 2, MODEL_ALL, 6),
 	S("run_pair", "w0w1 | r0w1", 2, 3, 6),
 	S("run_3", "w0 | r0 | w0", 3, 2, 6),
