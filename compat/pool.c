@@ -15,8 +15,8 @@
  *
  * Progress: lock-free; a new chunk calls the C library's allocator.
  *
- * Lifetime: a head is a pointer of 48 bits and a tag of 16 bits, which excludes ABA: a list
- * that was taken and pushed again has another tag.
+ * Lifetime: a head is a pointer and a tag of 64 bits, which counts the changes of the stack and
+ * excludes ABA: a list that was taken and pushed again has another tag.
  */
 #include <pthread.h>
 #include <stddef.h>
@@ -25,7 +25,6 @@
 
 #define MX_BATCH	64u
 #define MX_CHUNK	512u
-#define PTR_MASK	((1ull << 48) - 1)
 
 struct chunk {
 	ck_stack_entry_t link;	/* I */
@@ -43,7 +42,10 @@ static const u32 node_at[MX_POOLS] = {
 	[MX_VARS] = offsetof(struct pawl_mx_var, node),
 };
 
-static u64 stacks[MX_POOLS];		/* A: lists: tag << 48 | pointer */
+/* Of lists. */
+static struct {
+	struct pair head __cacheline_aligned;	/* A: the tag, and the pointer as val */
+} stacks[MX_POOLS];
 static ck_stack_t chunks[MX_POOLS];
 CK_STACK_CONTAINER(struct chunk, link, chunk_of)
 
@@ -63,26 +65,38 @@ static struct mx_node *node_of(u64 next)
 	return (struct mx_node *)(uintptr_t)next;
 }
 
+/* The value is the one that belongs to the tag, or a compare-and-swap with it fails. */
+static struct pair stack_read(int pool)
+{
+	struct pair was;
+
+	was.tag = load_acquire(&stacks[pool].head.tag);	/* COMPAT-P2 <-> COMPAT-P1 */
+	was.val = load_acquire(&stacks[pool].head.val);	/* COMPAT-P2 <-> COMPAT-P1 */
+	return was;
+}
+
 static void list_push(int pool, void *head)
 {
+	struct pair was = stack_read(pool), new = { .val = (u64)(uintptr_t)head };
 	struct mx_node *l = head;
-	u64 was = load_relaxed(&stacks[pool]), new;
 
 	do {
-		store_relaxed(&l->next_list, was & PTR_MASK);
-		new = ((was >> 48) + 1) << 48 | (u64)(uintptr_t)l;
-	} while (!cas_acq_rel_relaxed(&stacks[pool], &was, new));	/* COMPAT-P1 <-> COMPAT-P2 */
+		store_relaxed(&l->next_list, was.val);
+		new.tag = was.tag + 1;
+		/* COMPAT-P1 <-> COMPAT-P2 */
+	} while (!pair_cas_acq_rel(&stacks[pool].head, &was, new));
 }
 
 static void *list_pop(int pool)
 {
-	u64 was = load_acquire(&stacks[pool]);	/* COMPAT-P2 <-> COMPAT-P1 */
+	struct pair was = stack_read(pool), new;
 	struct mx_node *l;
 
-	while ((l = node_of(was & PTR_MASK))) {
-		u64 new = ((was >> 48) + 1) << 48 | load_relaxed(&l->next_list);
-
-		if (cas_acq_rel_acquire(&stacks[pool], &was, new))
+	while ((l = node_of(was.val))) {
+		new.tag = was.tag + 1;
+		/* Another list's, if another thread took this one meanwhile. */
+		new.val = load_relaxed(&l->next_list);
+		if (pair_cas_acq_rel(&stacks[pool].head, &was, new))	/* COMPAT-P2 <-> COMPAT-P1 */
 			return l;
 	}
 	return NULL;
