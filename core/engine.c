@@ -259,8 +259,8 @@ static int pools_add(struct pawl_engine *e)
 	u32 mag = pool_mag(c->max_ops), vmag = pool_mag(c->max_vars);
 	u32 slack = 2 * mag * c->max_threads, vslack = 2 * vmag * c->max_threads;
 	u32 ops = min_u(c->max_ops + slack, (1u << OPS_BITS) - 1);
-	u32 vars = min_u((c->max_vars + vslack + 4096) & ~4095u, 1u << VAR_BITS) - 1;
-	u32 blocks = (u32)min_u((u64)vars + 3ull * ops + slack, RM_BASE - 1);
+	u32 vars = min_u((c->max_vars + vslack + 64) & ~63u, 1u << VAR_BITS) - 1;
+	u32 blocks = (u32)min_u((u64)vars + 3ull * ops + max_u(slack, vslack), RM_BASE - 1);
 	/* Large ones are so few that a default engine fits in 512 MiB of addresses. */
 	u32 ext1 = (u32)min_u(max_u(c->max_ops / 32, 64u), 8192u);
 	u32 ext2 = (u32)min_u(max_u(c->max_ops / 1024, 16u), 512u);
@@ -269,11 +269,11 @@ static int pools_add(struct pawl_engine *e)
 		[POOL_OP] = { "op", sizeof(struct op), ops, .mag = mag, .ctor = op_again,
 				.last = op_last, .user = e },
 		[POOL_BLOCK] = { .name = "block", .size = sizeof(struct block), .max = blocks,
-				.mag = mag },
+				.mag = max_u(mag, vmag) },
 		[POOL_VAR] = { "var", VAR_SIZE, vars, .mag = vmag, .ctor = var_again,
 				.last = var_last, .user = e },
 		[POOL_ERROR] = { .name = "error", .size = sizeof(struct error),
-				.max = (u32)max_u(ops, vars), .mag = mag },
+				.max = (u32)max_u(ops, vars), .mag = max_u(mag, vmag) },
 		[POOL_GRAPH] = { "graph", sizeof(struct graph), vars, .mag = vmag, .ctor = graph_again,
 				.last = graph_last, .user = e },
 		[POOL_DEVREC] = { .name = "pending", .size = device_rec_size(), .max = c->ndevices ? vars : 1 },
@@ -284,9 +284,13 @@ static int pools_add(struct pawl_engine *e)
 		[POOL_GROUP] = { "group", sizeof(struct op_group), min_u(ops, GROUP_MAX), .keep = true },
 		[POOL_EXT0] = { .name = "deps16", .size = 64 + 24 * 16, .max = min_u(ops, 65536u + slack),
 				.mag = mag },
-		[POOL_EXT1] = { .name = "deps256", .size = 64 + 24 * 256, .max = ext1 },
-		[POOL_EXT2] = { .name = "deps4096", .size = 64 + 24 * 4096, .max = ext2 },
-		[POOL_EXT3] = { .name = "deps32768", .size = 64 + 24 * 32768, .max = ext3 },
+		/* Only an op that names a var several times needs more accesses than vars exist. */
+		[POOL_EXT1] = { .name = "deps256", .size = 64 + 24 * 256, .max = ext1,
+				.lazy = c->max_vars <= 16 },
+		[POOL_EXT2] = { .name = "deps4096", .size = 64 + 24 * 4096, .max = ext2,
+				.lazy = c->max_vars <= 256 },
+		[POOL_EXT3] = { .name = "deps32768", .size = 64 + 24 * 32768, .max = ext3,
+				.lazy = c->max_vars <= 4096 },
 	};
 	u32 i;
 	int rc;
@@ -534,6 +538,7 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 		goto fail;
 
 	xc.arena = e->arena;
+	xc.id = (u32)e->id;
 	xc.max_threads = e->max_threads;
 	xc.max_work = e->pool[POOL_OP]->max + 1;
 	xc.works = e->pool[POOL_OP];

@@ -173,6 +173,7 @@ int arena_add(struct arena *a, const struct pool_desc *d, struct pool **out)
 	f->ctor = d->ctor;
 	f->last = d->last;
 	f->user = d->user;
+	f->lazy = d->lazy;
 	if (!d->keep) {
 		slabs_shape(&f->objs, d->size, d->max);
 		if (f->nmags >= POOL_MAGS_TRIM)
@@ -249,16 +250,16 @@ void pool_follow(struct pool *p, struct pool *with, u32 extra)
 	pool_full(p)->extra = extra;
 }
 
-/* Progress: a system call, and page faults. */
+/* Touch what is committed of a range.  Progress: a system call, and page faults. */
 static void range_touch(struct arena_range *r, size_t page)
 {
-	size_t at;
+	size_t at, bytes = load_relaxed(&r->committed);
 
 #ifdef MADV_POPULATE_WRITE
-	if (!madvise(r->start, r->bytes, MADV_POPULATE_WRITE))
+	if (!madvise(r->start, bytes, MADV_POPULATE_WRITE))
 		return;
 #endif
-	for (at = 0; at < r->bytes; at += page)
+	for (at = 0; at < bytes; at += page)
 		fetch_add_relaxed((u32 *)(void *)(r->start + at), 0);
 }
 
@@ -268,10 +269,14 @@ static int arena_prefault(struct arena *a)
 	int rc;
 
 	for (f = a->pools; f; f = f->next) {
+		if (f->lazy)
+			continue;
 		rc = pool_commit(f, f->p.max + 1);
 		if (rc)
 			return err(rc, "arena %s: no memory for pool %s", a->name, f->name);
 		range_touch(&f->obj, arena_page());
+		range_touch(&f->mag, arena_page());
+		range_touch(&f->side, arena_page());
 	}
 	return 0;
 }

@@ -41,6 +41,7 @@ struct pool_desc {
 	u32 size;		/* bytes; a multiple of 16, at most 1 MiB */
 	u32 max;		/* the largest number of objects; indexes are 1 .. max */
 	bool keep;		/* a trim does not free its memory */
+	bool lazy;		/* prefault leaves it out */
 	u32 mag;		/* objects per magazine, at most POOL_MAG; 0: according to max */
 	/*
 	 * Initialize an object whose memory is all zero; may be NULL.  base is 0, or if the

@@ -130,6 +130,36 @@ START_TEST(test_small_prefault_is_small)
 	e = engine_with(&c);
 	ck_assert_uint_le(stats(e).bytes, stats(e).address_space);
 	ck_assert_uint_lt(stats(e).address_space, 24 << 20);
+	ck_assert_uint_lt(stats(e).bytes, 3 << 20);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Prefault leaves out chunks for more accesses than vars exist; an op may still need one. */
+START_TEST(test_small_prefault_permits_a_var_named_often)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	pawl_var_t reads[5000];
+	struct pawl_engine *e;
+	struct pawl_op op;
+	static const u32 often[] = { 17, 300, 5000 };
+	u32 n = 0, i;
+
+	c.max_ops = 64;
+	c.max_vars = 16;
+	c.max_threads = 8;
+	c.prefault = true;
+	e = engine_with(&c);
+	reads[0] = var_new(e);
+	for (i = 1; i < COUNT(reads); i++)
+		reads[i] = reads[0];
+	op = op_read(add_one, &n, reads);
+	for (i = 0; i < COUNT(often); i++) {
+		op.nreads = often[i];
+		OK(pawl_push(e, &op));
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(load_acquire(&n), COUNT(often));
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -227,8 +257,8 @@ END_TEST
 START_TEST(test_prefault_is_in_proportion)
 {
 	static const struct { u32 ops, threads, mb; } at_most[] = {
-		{ 64, 8, 14 }, { 64, 256, 20 }, { 1024, 16, 20 }, { 1024, 256, 50 },
-		{ 4096, 64, 40 },
+		{ 64, 8, 3 }, { 64, 256, 10 }, { 1024, 16, 14 }, { 1024, 256, 44 },
+		{ 4096, 64, 34 },
 	};
 	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
 	struct pawl_engine *e;
@@ -255,7 +285,8 @@ START_TEST(test_create_prefault)
 	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
 	struct pawl_engine *e;
 	struct pawl_stats before, after;
-	u32 n = 0;
+	pawl_var_t v[64];
+	u32 n[64] = { 0 };
 	int i;
 
 	c.max_ops = 64;
@@ -264,13 +295,17 @@ START_TEST(test_create_prefault)
 	c.prefault = true;
 	e = engine_with(&c);
 	before = stats(e);
-	for (i = 0; i < 1000; i++)
-		OK(push_write(e, add_one, &n, var_new(e)));
+	for (i = 0; i < 1024; i++) {
+		if (i < 64)
+			v[i] = var_new(e);
+		OK(push_write(e, add_one, &n[i % 64], v[i % 64]));
+	}
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	after = stats(e);
 	/* Lanes of two threads in four queues; the pools are all there. */
 	ck_assert_uint_le(after.bytes, before.bytes + 16384);
-	ck_assert_uint_eq(n, 1000);
+	for (i = 0; i < 64; i++)
+		ck_assert_uint_eq(n[i], 16);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -881,7 +916,7 @@ START_TEST(test_stops_and_starts_in_several_threads)
 END_TEST
 
 SUITE("engine", test_config_defaults, test_create_default, test_default_fits_in_512_mb,
-      test_small_prefault_is_small, test_create_out_null,
+      test_small_prefault_is_small, test_small_prefault_permits_a_var_named_often, test_create_out_null,
       test_create_size, test_create_ranges, test_create_edges, test_create_prefault,
       test_create_pinned, test_threads_start_late, test_zero_workers_no_thread,
       test_thread_hooks, test_all_kinds, test_several_engines, test_engines_push_to_each_other,
