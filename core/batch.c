@@ -326,6 +326,7 @@ static int batch_try(struct thread *t, const struct pawl_op *ops, u32 n)
 			op_free(t, op, opi);
 			goto undo;
 		}
+		PROBE4(push, t->ex.id, opi, op_at(ops, i)->name, t->ex.slot);
 		for (j = 0; j < op->ndeps; j++, k++) {
 			struct dep *d = &op_deps(e, op, op->ndeps, op->ext)[j];
 

@@ -200,6 +200,7 @@ static int graph_try(struct thread *t, struct graph *g, u32 idx, int priority, u
 		record_push(t, op, opi, false);
 	if (unlikely(e->kind == PAWL_NAIVE))
 		fetch_add_relaxed(&t->naive_pending, 1);
+	PROBE4(push, t->ex.id, opi, g->name, t->ex.slot);
 	rc = push_op(t, op, opi);
 	if (rc) {
 		if (load_relaxed(&e->special) & SPECIAL_RECORDING)

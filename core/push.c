@@ -395,6 +395,7 @@ static __always_inline_fn int push_try(struct thread *t, const struct pawl_op *d
 		return push_undone(t, opi, rc);
 	if (unlikely(load_relaxed(&e->special)))
 		push_special(t, op, opi, d->name);
+	PROBE4(push, t->ex.id, opi, d->name, t->ex.slot);
 	if (unlikely(push_op(t, op, opi)))
 		return push_refused(t, op, opi);
 	return unlikely(e->kind == PAWL_NAIVE) ? wait_naive(t) : 0;

@@ -376,6 +376,7 @@ static __noinline u32 finish_op(struct thread *t, struct op *op, u32 opi, int st
 
 	if (unlikely(status < 0 || (special & SPECIAL_POISONED)))
 		error = finish_error(t, op, &status);
+	PROBE4(end, t->ex.id, opi, status, t->ex.slot);
 	if (unlikely(special & SPECIAL_TRACING))
 		trace_event(t, TRACE_END, opi, op_name(op), 0);
 	if (unlikely(special & SPECIAL_RECORDING))
@@ -439,6 +440,7 @@ static u32 run_async(struct thread *t, struct frame *f, struct op *op, u32 opi)
 	gen += !gen;	/* a token is never 0 */
 	f->run.token.h = (u64)gen << 32 | opi;
 	store_release(&op->token, gen << 2 | TOKEN_ARMED);	/* CORE-C2 <-> CORE-C1 */
+	PROBE4(start, t->ex.id, opi, op->async_fn, t->ex.slot);
 	op->async_fn(&f->run, op->arg);
 	if (BUSTED(ASYNC_EARLY))
 		pawl_complete(t->e, f->run.token, 0, NULL);
@@ -512,6 +514,7 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 		trace_event(t, TRACE_BEGIN, opi, op_name(op), 0);
 	if (unlikely(op->flags & OP_ASYNC))
 		return run_async(t, &f, op, opi);
+	PROBE4(start, t->ex.id, opi, op->fn, t->ex.slot);
 	status = op->fn(&f.run, op->arg);
 	if (unlikely(f.run.reserved))
 		device_end(t, op, &f.run);
@@ -533,8 +536,10 @@ static inline bool op_plain(const struct pawl_engine *e, const struct op *op)
 /* Complete an op that is plain except for its note. */
 static __noinline u32 end_noted(struct thread *t, struct op *op, u32 opi)
 {
-	u32 note = op->note, next = release_all(t, op, 0, true);
+	u32 note = op->note, next;
 
+	PROBE4(end, t->ex.id, opi, 0, t->ex.slot);
+	next = release_all(t, op, 0, true);
 	pool_put(t->e->pool[POOL_OP], &t->cache[POOL_OP], opi);
 	note_end(t, note, 0);
 	completed(t);
@@ -555,11 +560,13 @@ static __always_inline_fn u32 run_op(struct thread *t, struct op *op, u32 opi)
 		return run_slow(t, op, opi);
 	warm_deps(t->e, op);
 	frame_push(t, &f, op, opi);
+	PROBE4(start, t->ex.id, opi, op->fn, t->ex.slot);
 	status = op->fn(&f.run, op->arg);
 	frame_pop(t, &f);
 	if (unlikely(status | (op->flags & (OP_ERR | OP_NOTE))))
 		return likely(!status && !(op->flags & OP_ERR)) ? end_noted(t, op, opi) :
 		       run_end(t, &f, op, opi, status);
+	PROBE4(end, t->ex.id, opi, 0, t->ex.slot);
 	next = release_all(t, op, 0, true);
 	pool_put(t->e->pool[POOL_OP], &t->cache[POOL_OP], opi);
 	completed(t);

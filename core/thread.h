@@ -3,6 +3,7 @@
 #ifndef CORE_THREAD_H
 #define CORE_THREAD_H
 
+#include <base/probe.h>
 #include <core/engine.h>
 
 /* A thread's push to several vars, for threads that help or record. */

@@ -57,6 +57,7 @@ struct exec_client {
 
 struct exec_config {
 	struct arena *arena;	/* before arena_ready(): exec_create() adds its pools */
+	u32 id;			/* the first argument of probes */
 	u32 max_threads;	/* slots 0 .. max_threads - 1 */
 	u32 max_work;		/* work numbers are below this */
 	/*

@@ -16,6 +16,7 @@
 #include <base/atomic.h>
 #include <base/bug.h>
 #include <base/err.h>
+#include <base/probe.h>
 #include <base/thread.h>
 #include <exec/exec.h>
 #include <exec/prioq.h>
@@ -85,6 +86,7 @@ struct exec_queue {
 	u32 stop;		/* A: workers must leave */
 	u32 workers;		/* I */
 	u32 drive_set;		/* I: `drive` as the creator set it */
+	u32 number;		/* I: queues are counted from 0 */
 
 	/*
 	 * A: at least the number of entries of pq[]: an entry counts from before its push
@@ -111,6 +113,7 @@ struct exec {
 	struct exec_client cl;	/* I */
 	const char *warm;	/* I: address of work 0, for prefetching */
 	u32 stride;		/* I */
+	u32 id;			/* I: exec_config.id */
 	u32 max_threads;	/* I */
 	u32 words;		/* I: length of a bitmap of slots */
 	u32 nqueues;		/* I: queues are added before threads use the executor */

@@ -390,7 +390,9 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 		u64 start = cycles();
 
 		count(&t->sleeps);
+		PROBE3(park, t->id, t->slot, t->queue ? (s32)t->queue->number : -1);
 		r = park_sleep(x, t, how, parked);
+		PROBE3(wake, t->id, t->slot, t->queue ? (s32)t->queue->number : -1);
 		t->rested = cycles() - start > x->rest;
 	}
 	/*

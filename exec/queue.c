@@ -735,7 +735,7 @@ void exec_queue_stats(struct exec_queue *q, struct exec_queue_stats *s)
 	BUILD_BUG_ON(ARRAY_SIZE(s->wait) != WAIT_BUCKETS);
 	memset(s, 0, sizeof(*s));
 	s->name = q->name;
-	s->number = q->group.id - 2;
+	s->number = q->number;
 	s->workers = load_relaxed(&q->alive);
 	for (i = 0; i < q->x->max_threads; i++) {
 		/* EXEC-Q4 <-> EXEC-Q3 */
@@ -854,6 +854,7 @@ static __noinline void push_slow(struct exec_queue *q, struct exec_thread *t, u3
 void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags)
 {
 	BUG_ON1(!work || work > SLOT_WORK);
+	PROBE4(ready, t->id, work, t->slot, q->number);
 	/* The fast path calls no function, so it saves no registers. */
 	if (likely(!prio && !flags && t->to_q == q && !ring_full(&t->to->ring) &&
 		   !ring_put_sampled(&t->to->ring)))
@@ -907,5 +908,6 @@ bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 pri
 		t->budget--;
 	t->takes++;
 	count(&t->handed);
+	PROBE4(ready, t->id, work, t->slot, q->number);
 	return true;
 }

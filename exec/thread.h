@@ -28,6 +28,7 @@ struct exec_thread {
 
 	struct exec_queue *queue __cacheline_aligned;	/* O: a worker's queue, or NULL */
 	u32 slot;		/* I */
+	u32 id;			/* I: exec_config.id, where probes have it at hand */
 	/*
 	 * O: hand-offs that this thread may still accept; initially EXEC_UNLIMITED.  The
 	 * client sets it to 0 where it wants a single piece of work run.

@@ -408,6 +408,7 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	memset(x, 0, sizeof(*x));
 	x->cl = *cl;
 	x->warm = (const char *)x;	/* until exec_set_warm() */
+	x->id = cfg->id;
 	x->max_threads = cfg->max_threads;
 	x->words = (cfg->max_threads + 63) / 64;
 	x->attr = cfg->attr;
@@ -512,6 +513,7 @@ int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 	memset(q, 0, sizeof(*q));
 	q->x = x;
 	q->workers = workers;
+	q->number = x->nqueues;
 	q->drive = q->drive_set = drive;
 	snprintf(q->name, sizeof(q->name), "%s", name);
 	q->lanes = calloc(x->max_threads, sizeof(*q->lanes));
@@ -547,6 +549,7 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 		return -EINVAL;
 	t->queue = NULL;
 	t->slot = slot;
+	t->id = x->id;
 	t->budget = EXEC_UNLIMITED;
 	t->tick = 0;
 	t->avg = 0;
