@@ -18,23 +18,23 @@
 
 #define CALLERS		3u
 #define SLOTS		160u		/* vars of an input, over all deletes */
-#define LIVE		12u		/* of them alive at once */
+#define LIVE		12u		/* maximum of them alive at once */
 #define NODES		600u
 #define OPERS		6u
 #define ACC		24u
-#define NAMED		14u		/* vars that one op names, at most */
+#define NAMED		14u		/* maximum of vars that one op names */
 #define LOGS		8192u
 #define FRAMES		32u
 
 /* A var over its life; its slot is never used for another one. */
 struct slot {
 	pawl_var_t v;
-	u64 version, data;	/* plain: the engine's to protect */
-	u32 readers, writers;	/* A: who is inside */
-	u64 pushed;		/* writes that have their place */
-	u32 last;		/* node + 1 of the last of them */
-	u32 waits;		/* that are under way */
-	bool dead, gave_up;	/* deleted; a wait left its place behind */
+	u64 version, data;	/* plain: the engine must protect it */
+	u32 readers, writers;	/* A: ops that hold the var */
+	u64 pushed;		/* writes that have their position */
+	u32 last;		/* node + 1 of the last such write */
+	u32 waits;		/* waits for it that have not returned */
+	bool dead, gave_up;	/* deleted; a wait that timed out left its position */
 };
 
 enum kind { SYNC, ASYNC_NOW, ASYNC_LATER, NO_BODY };
@@ -45,12 +45,12 @@ struct node {
 	u16 slot[ACC];
 	bool write[ACC];
 	u64 expect[ACC];
-	u32 pred[ACC];		/* node + 1 that made the version it reads, or 0 */
+	u32 pred[ACC];		/* node + 1 that wrote the version it reads, or 0 */
 	u32 func;
 	u8 state;
 	bool entered, no_skip, deletes, silent;
 	u32 over;		/* A */
-	/* the model, afterwards */
+	/* of the model, after the run */
 	bool began, ended;
 	u32 failure;		/* func + 1 whose error poisons what it writes */
 };
@@ -65,11 +65,11 @@ struct func {
 	int code;
 	struct oper *oper;
 	u64 token;		/* A */
-	u32 tstate;		/* A: 0 none, 1 to be completed, 2 completed */
+	u32 tstate;		/* A: 0 no token, 1 to be completed, 2 completed */
 	u32 ran, released;	/* A */
 	int status, inherited;
 	u64 hash, seq;
-	bool gone;		/* the model: its error was given out or cleared */
+	bool gone;		/* of the model: its error was returned or cleared */
 	char name[16];
 };
 
@@ -116,7 +116,7 @@ struct world {
 	u16 order[NODES];
 	u64 seq;
 	u32 nlog;		/* A */
-	u64 failed, skipped;	/* the model's count */
+	u64 failed, skipped;	/* count of the model */
 	struct slot slot[SLOTS];
 	struct node node[NODES];
 	struct func func[NODES];

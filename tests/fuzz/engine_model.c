@@ -7,7 +7,10 @@ static u32 alive(u32 failure)
 	return failure && !w->func[failure - 1].gone ? failure : 0;
 }
 
-/* The first among its reads, then among its writes, in the order of the vars' indexes. */
+/*
+ * Return the func + 1 whose error the node inherits, or 0: the first among its reads, then
+ * among its writes, in the order of var indexes.
+ */
 static u32 inherited(const struct node *nd)
 {
 	u64 best = ~0ull;
@@ -80,7 +83,7 @@ static void model_all(const struct log *l, u32 from)
 {
 	u32 i, fi, n = 0, left = 0, first = ~0u;
 
-	/* Failures since the wait for all before. */
+	/* Failures since the previous wait for all. */
 	for (i = 0; i < from; i++) {
 		struct func *f;
 
@@ -108,7 +111,7 @@ static void model_all(const struct log *l, u32 from)
 	if (l->count != n)
 		fuzz_broken("a wait for all counts %u failures, expected %u", l->count, n);
 	if (n > 16)
-		goto out;	/* the first 16 are kept by name */
+		goto out;	/* the names of the first 16 are kept */
 	if (w->det && l->by != ~0u && l->by != first)
 		fuzz_broken("a wait for all names func %u, expected %u", l->by, first);
 	if (l->by != ~0u && (l->by >= w->nfuncs || !w->func[l->by].fails || w->func[l->by].gone ||

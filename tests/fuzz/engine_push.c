@@ -26,7 +26,7 @@ struct desc {
 static const u8 counts[8] = { 0, 1, 1, 2, 2, 3, 5, NAMED };
 static const int codes[4] = { 0, -EIO, -ENOSPC, -EPROTO };
 
-/* An op as the bytes say; f gets what the model must know. */
+/* Make an op from the bytes; f receives what the model must know. */
 static void describe(struct desc *d, struct func *f)
 {
 	u8 b = byte(), c, i, n = counts[b & 7];
@@ -82,14 +82,14 @@ static bool room(u32 n)
 	return w->nnodes + n <= NODES && w->nfuncs + n <= NODES && may_push();
 }
 
-/* Was this refusal right?  flight: before the push. */
+/* Check that a refusal was right. flight is the number of ops in flight before the push. */
 static void check_again(int rc, u64 flight, u32 n)
 {
 	bool fails = w->cfg.window && w->cfg.window_policy == PAWL_WINDOW_FAIL;
 	u64 limit = w->cfg.window > n ? w->cfg.window - n : 0;
 	bool full = fails && flight > limit;
 
-	/* It would never have room. */
+	/* There would never be room for it. */
 	if (fails && n > w->cfg.window && rc == -E2BIG)
 		return;
 	if (rc == -EAGAIN ? full : !rc && (!full || !w->det))
@@ -179,7 +179,7 @@ void do_oper_new(void)
 	d.op.arg = o;
 	d.op.release = oper_released;
 	d.op.name = "oper";
-	/* A run that is skipped would tell nobody. */
+	/* A skipped run would not be noticed. */
 	if (w->errors)
 		d.op.prop = PAWL_NO_SKIP;
 	w->nopers++;
@@ -230,7 +230,7 @@ void do_oper_push(void)
 	push_end(begun);
 	if (dead) {
 		f->dropped = true;
-		/* The window is looked at between the graph and its vars. */
+		/* The window is checked after the graph and before its vars. */
 		GOOD(rc == -ESTALE || (rc == -EAGAIN && !o->deleted));
 		return;
 	}
@@ -378,7 +378,7 @@ void do_bad(void)
 	op.release = unused_release;
 	switch (b & 15) {
 	case 0:
-		op.size = b >> 4;	/* less than any release had */
+		op.size = b >> 4;	/* smaller than in any release */
 		break;
 	case 1:
 		op.async_fn = async_body;
@@ -423,7 +423,10 @@ void do_bad(void)
 		GOOD(pawl_wait_writable(w->e, v, 0, NULL) == -ESTALE);
 		goto out;
 	case 12:
-		/* Of a run that is far from now: one that is made up can be right. */
+		/*
+		 * The generation is far from the current one, since a random token could be
+		 * valid.
+		 */
 		v.h |= 0x10000ull << 32;
 		rc = pawl_complete(w->e, (pawl_token_t){ v.h << (b >> 4) }, 0, NULL);
 		if (!rc)

@@ -122,10 +122,10 @@ static void begin(struct func *f, struct pawl_run *run)
 	f->hash = work(f, NULL);
 }
 
-/* What other calls a body makes, the bytes say; only if nothing runs beside it. */
+/* The bytes select further calls of a body, but only if no other body runs at the same time. */
 static void idle_hands(struct func *f)
 {
-	/* At a window, bodies run before the push that waits there has its place. */
+	/* If a push waits at the window, bodies run before it has its position. */
 	if (w->det && f->busy && w->depth < 4 && !(w->blocks && load_seq_cst(&w->autos)) && more())
 		steps(byte() % 3);
 }
@@ -139,7 +139,7 @@ static int outcome(struct func *f, struct pawl_run *run)
 	return pawl_fail(run, f->code, "f%u", f->id);
 }
 
-/* Without a release: the end is the end of the body. */
+/* Without a release function the op ends with its body. */
 static void end_here(struct func *f)
 {
 	f->seq = w->det ? ++w->seq : 0;
@@ -155,7 +155,7 @@ static struct func *oper_func(struct oper *o)
 
 	while (!o->write[i])
 		i++;
-	/* A write comes at each version once: it tells the run. */
+	/* Each version has one write, so the version identifies the run. */
 	version = w->slot[o->slot[i]].version;
 	for (u32 k = 0, n = load_acquire(&o->nruns); k < n; k++) {
 		struct func *f = &w->func[load_acquire(&o->run[k])];
@@ -210,7 +210,7 @@ static void run_async(struct pawl_run *run, struct func *f)
 	idle_hands(f);
 	store_relaxed(&f->token, run->token.h);
 	(void)xchg_seq_cst(&f->tstate, 1);
-	/* Either we see that somebody waits, or he sees the token. */
+	/* Either this thread sees the waiter, or the waiter sees the token. */
 	if (f->kind == ASYNC_NOW || load_seq_cst(&w->autos))
 		complete(f);
 	frame_out();
@@ -238,7 +238,7 @@ void released(void *arg, int status)
 	f->status = status;
 	f->seq = w->det ? ++w->seq : 0;
 	enter(f->node);
-	/* Its status is fixed: what a release does to errors comes later. */
+	/* Its status is final; what a release does to errors takes effect later. */
 	note(L_END, nd->func, status);
 	frame_in(f->node);
 	idle_hands(f);
@@ -337,7 +337,7 @@ void place(u32 ni)
 	}
 }
 
-/* A push that was refused, right after place(). */
+/* Undo place() after a refused push. */
 void unplace(u32 ni)
 {
 	struct node *nd = &w->node[ni];

@@ -27,7 +27,7 @@ bool may_push(void)
 	return !w->blocks || may_block();
 }
 
-/* First of all: completions run bodies, which make calls of their own. */
+/* Do this first, since completions run bodies, which make calls themselves. */
 bool push_begin(void)
 {
 	if (!(w->naive || w->blocks) || !may_block())
@@ -50,7 +50,7 @@ u64 in_flight(void)
 	return st.pushed - st.completed;
 }
 
-/* Make all that was pushed be over, without taking any error. */
+/* Complete everything that was pushed, without taking an error. */
 void quiesce(void)
 {
 	auto_begin();
@@ -77,7 +77,7 @@ static u32 named(const struct pawl_error *err)
 	return ~0u;
 }
 
-/* All accesses (writes: all writes) of the slot among the first n pushes are over. */
+/* Check that all accesses (or all writes) of the slot among the first n pushes are complete. */
 static void check_over(u32 s, u32 n, bool reads_too)
 {
 	u32 i, k;
@@ -157,7 +157,7 @@ static void do_wait(bool write)
 		GOOD(!block && !err.code);
 		v->gave_up |= limit != 0;
 		if (w->det && !limit && !v->gave_up && !v->waits) {
-			/* Something must have been in the way. */
+			/* An incomplete access must have been the reason. */
 			u32 i, k, busy = 0;
 
 			for (i = 0; i < before; i++) {
@@ -240,7 +240,7 @@ void do_run_one(void)
 		return;
 	for (i = 0; i < w->nfuncs; i++)
 		tokens += load_acquire(&w->func[i].tstate) == 1;
-	/* Nothing is ready, nothing runs: what is left waits for a completion. */
+	/* Nothing is ready, and nothing runs: the remaining ops wait for a completion. */
 	if (!tokens && !all_over(w->norder))
 		fuzz_broken("an op is lost: nothing is ready, and not all is over");
 }
@@ -272,7 +272,7 @@ void do_clear(void)
 
 	if (!w->det && w->errors)
 		quiesce();
-	/* Which version counts while writes wait is the engine's to choose. */
+	/* While writes wait, the engine chooses the version that counts. */
 	for (i = 0; i < w->norder; i++) {
 		struct node *nd = &w->node[w->order[i]];
 
@@ -308,7 +308,7 @@ void do_query(void)
 	}
 	GOOD(!pawl_var_version(w->e, v->v, &n));
 	GOOD(n <= v->pushed);
-	/* Between leave() and retire() runs the rest of a release. */
+	/* The rest of a release function runs between leave() and retire(). */
 	if (w->det && !w->depth)
 		GOOD(n == before);
 }
@@ -362,7 +362,7 @@ void do_stop(void)
 	GOOD(!pawl_engine_stop(w->e));
 	if (!all_over(before))
 		fuzz_broken("the engine stopped before all was over");
-	/* Who only waits, or is kept out by the window, would wait for workers. */
+	/* A thread that only waits, or is stopped by the window, would wait for workers. */
 	if (b & 4 || w->cfg.no_help || w->blocks)
 		GOOD(!pawl_engine_start(w->e));
 	auto_end();

@@ -18,11 +18,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Of the target: its name, and what it counts, for the line of figures. */
+/* The target defines its name, and prints its counts for the line of figures. */
 extern const char fuzz_target[];
 void fuzz_figures(char *buf, size_t len);
 
-/* The bytes that run now, and the file they came from (replay.c; libFuzzer knows none). */
+/* The current input and its file (replay.c; libFuzzer knows no file). */
 extern const uint8_t *fuzz_data;
 extern size_t fuzz_size;
 extern const char *fuzz_file __attribute__((weak));
@@ -34,7 +34,7 @@ extern int fuzz_verbose __attribute__((weak));
 			printf(__VA_ARGS__);					\
 	} while (0)
 
-/* The replay command on standard error; saves the bytes first if they are in no file. */
+/* Print the replay command to standard error; first save the input if it is not in a file. */
 static inline void fuzz_say_replay(void)
 {
 	char name[64];

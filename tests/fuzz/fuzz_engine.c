@@ -49,7 +49,7 @@ static void end_thread(struct caller *c)
 	c->alive = false;
 }
 
-/* One of the two helpers ends; another thread takes its part later. */
+/* End one of the two helpers; another thread replaces it later. */
 static void do_end_thread(void)
 {
 	struct caller *c = &w->caller[1 + byte() % (CALLERS - 1)];
@@ -80,7 +80,7 @@ static void on(u32 k, void (*fn)(void))
 
 	total_calls++;
 	fuzz_say("call %u by %u\n", w->p[w->at - 1] & 63, c->id);
-	/* Inside a body of a naive engine another thread's push would wait for it. */
+	/* In a naive engine the push of another thread would wait for this body. */
 	if (c->in || (w->naive && w->depth)) {
 		fn();
 		return;

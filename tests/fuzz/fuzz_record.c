@@ -33,7 +33,7 @@ static void put_le64(uint8_t *p, uint64_t v)
 	memcpy(p, &v, 8);
 }
 
-/* What a writer would have put at the chunks' beginnings; the last one may be cut. */
+/* Insert what a writer puts at the beginning of each chunk; the last chunk may be truncated. */
 static void seal(uint8_t *p, size_t n)
 {
 	size_t at = 0, padded;
@@ -44,7 +44,10 @@ static void seal(uint8_t *p, size_t n)
 		size_t left = n - at - REC_HEAD;
 
 		bytes = get_le32(h + 8);
-		/* Mostly it is one: a length that is far off ends at the end. */
+		/*
+		 * Mostly there is one chunk: if a length is too large, the chunk extends to the
+		 * end.
+		 */
 		if (bytes > left && bytes > 1u << 16) {
 			bytes = (uint32_t)(left & ~(size_t)7);
 			put_le32(h + 8, bytes);
@@ -98,7 +101,10 @@ static void check(const struct recording *r)
 			fuzz_broken("wait %zu is out of bounds", i);
 }
 
-/* Each op once, and each thread's as it pushed them, those that began before the others. */
+/*
+ * Check that each op occurs once, and each thread's ops in the order of their pushes, those
+ * that began before the others.
+ */
 static void check_order(const struct recording *r, const uint32_t *order, size_t n)
 {
 	size_t *place = calloc(r->nops + 1, sizeof(*place)), i, alive = 0;

@@ -33,8 +33,8 @@ size_t fuzz_size;
 
 struct slot {
 	pawl_var_t v;
-	u64 version;		/* plain: the var's to protect */
-	u32 readers, writers;	/* A: who is inside */
+	u64 version;		/* plain: the var must protect it */
+	u32 readers, writers;	/* A: ops that hold the var */
 };
 
 enum form { SYNC, ASYNC, LATER, NO_BODY, FORMS };
@@ -47,17 +47,17 @@ struct op {
 	int prio;
 	bool fails;
 	u32 child;		/* op that the body pushes, or 0 */
-	/* what became of it */
+	/* its outcome */
 	u32 accepted, ran, released;	/* A */
 	bool inside, poisoned;
 	int status;
 	u64 stamp[NACC];
 };
 
-/* What takes its places at one point in time: one op, or a batch. */
+/* One push: an op or a batch, which takes its positions at one point in time. */
 struct unit {
 	u32 first, n;		/* ops */
-	u32 thread, round;	/* THREADS: a body's, or nobody's */
+	u32 thread, round;	/* THREADS if a body pushed it, or no thread */
 	u32 parent;		/* unit, or 0 */
 	u32 accepted;		/* A */
 };
@@ -88,12 +88,13 @@ static struct {
 	struct oper oper[OPERS];
 	pawl_var_t doomed;
 	u32 doomed_pushed, doomed_released;	/* A */
-	bool takes;		/* errors may be given out or cleared: skipping is not exact */
+	bool takes;		/* errors may be returned or cleared, so skipping is not
+				   predicted */
 	u64 token[TOKENS];	/* A: to be completed */
-	u32 given[OPS];		/* A: times that the error of an op was given out */
+	u32 given[OPS];		/* A: number of times that the error of an op was returned */
 	u32 lives;		/* A: ops on vars of LIFE */
 	u32 round;		/* A: that runs */
-	u32 here;		/* A: threads that are through with it */
+	u32 here;		/* A: threads that no longer use it */
 } *w;
 
 static u64 total_ops, total_calls;
@@ -196,7 +197,7 @@ static void body_async(struct pawl_run *run, void *arg)
 	for (i = 0; o->form == LATER && i < TOKENS; i++) {
 		u64 none = 0;
 
-		/* 1: taken, and not to be completed yet */
+		/* 1: taken, and must not be completed yet */
 		if (!cas_acq_rel_acquire(&w->token[i], &none, 1))
 			continue;
 		later[i] = o;
@@ -206,7 +207,7 @@ static void body_async(struct pawl_run *run, void *arg)
 	token_done(o, run->token);
 }
 
-/* Complete one that was left; false: none is. */
+/* Complete a remaining token.  Returns false if there is none. */
 static bool complete_one(u32 from)
 {
 	u32 i, k;
@@ -285,7 +286,7 @@ static int oper_body(struct pawl_run *run, void *arg)
 
 /* --- calls --- */
 
-/* What an error says: which op failed.  Each is told once. */
+/* Check an error's text, which names the op that failed; each is returned once. */
 static void told(int rc, const struct pawl_error *err)
 {
 	u32 id;
@@ -298,7 +299,7 @@ static void told(int rc, const struct pawl_error *err)
 		fuzz_broken("the error of op %u is given twice", id);
 }
 
-/* Everything that this thread pushed before, or anybody in an earlier round. */
+/* Check everything that this thread pushed before, and all pushes of earlier rounds. */
 static void wait_promise(u32 thread, u32 round, u32 upto, s32 slot, bool reads)
 {
 	u32 i, k;
@@ -345,7 +346,7 @@ static void do_wait(const struct call *c, u32 thread, u32 round)
 		     c->what == WAIT_WRITE);
 }
 
-/* A var that nobody else knows. */
+/* A var that no other thread knows. */
 static void do_life(u32 n)
 {
 	pawl_var_t v;
@@ -359,7 +360,7 @@ static void do_life(u32 n)
 		if (!push_write(w->e, add_one, &w->lives, v))
 			fetch_add_relaxed(&w->lives, -1u);
 	while ((rc = pawl_var_delete(w->e, v, NULL, NULL))) {
-		/* No room: make some. */
+		/* There is no room: make some. */
 		GOOD(rc == -EAGAIN || rc == -ENOMEM);
 		if (!complete_one(0) && pawl_run_one(w->e) <= 0)
 			sched_yield();
@@ -372,7 +373,7 @@ static void doomed_release(void *arg, int status)
 	fetch_add_relaxed(&w->doomed_released, 1);
 }
 
-/* A var that is deleted while others push on it. */
+/* Delete a var while others push on it. */
 static void do_doomed(u32 n)
 {
 	struct pawl_op op = op_write(nothing, NULL, &w->doomed);
@@ -481,7 +482,7 @@ static u32 unit_parse(u32 thread, u32 round, u32 n, u32 parent)
 	u->n = n;
 	for (i = 0; i < n; i++)
 		op_parse(ui);
-	/* Only bodies that are not children push, and only one op. */
+	/* Only bodies of ops that were not pushed by a body push, and only one op. */
 	for (i = 0; i < n && !parent; i++) {
 		struct op *o = &w->op[u->first + i];
 
@@ -499,7 +500,7 @@ static void call_parse(u32 t, u32 r)
 				    WAIT_ALL, RUN, COMPLETE, OPER, ASK, TAKE, LIFE, DOOMED, LEAVE };
 
 	c->what = whats[byte() % sizeof(whats)];
-	/* What was pushed before has a smaller number. */
+	/* An earlier push has a smaller number. */
 	c->unit = w->nunits;
 	if (c->what == PUSH) {
 		unit_parse(t, r, 1, 0);
@@ -550,7 +551,7 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* The round is over; a thread that left is followed by another. */
+/* The round is complete; another thread replaces one that left. */
 static void threads_run(void)
 {
 	pthread_t thread[THREADS];
@@ -580,7 +581,7 @@ static void threads_run(void)
 
 /* --- afterwards --- */
 
-/* Edges of the order that must exist; small numbers, so a matrix will do. */
+/* Edges of the order that must exist; the numbers are small, so a matrix suffices. */
 static u8 edge[UNITS][UNITS];
 static u32 nodes;
 
@@ -590,7 +591,7 @@ static void before(u32 a, u32 b)
 		edge[a][b] = 1;
 }
 
-/* What each version of a var was made by, and read by. */
+/* The writer and the readers of each version of a var. */
 static void order_of_var(u32 slot)
 {
 	static u32 writer[OPS + 2];
@@ -615,12 +616,12 @@ static void order_of_var(u32 slot)
 						writer[s + 1] = i;
 					continue;
 				}
-				/* Graphs' runs are not known: then there is a gap. */
+				/* Runs of graphs are not recorded, so there may be a gap. */
 				if (writer[s])
 					before(w->op[writer[s]].unit, o->unit);
 				if (writer[s + 1])
 					before(o->unit, w->op[writer[s + 1]].unit);
-				/* In a batch, as it is written down. */
+				/* Ops of a batch are ordered as in its array. */
 				if (writer[s] && w->op[writer[s]].unit == o->unit && writer[s] >= i)
 					fuzz_broken("op %u of a batch is before op %u", writer[s], i);
 			}
@@ -676,7 +677,7 @@ static void order_check(void)
 	}
 }
 
-/* A skipped op has a cause: somebody failed who wrote what it sees. */
+/* A skipped op has a cause: an op that wrote one of its versions failed. */
 static void cause_check(const struct op *o)
 {
 	bool cause = false, may = false;
@@ -694,7 +695,7 @@ static void cause_check(const struct op *o)
 					found = true;
 				}
 		}
-		may |= !found;	/* a graph's run: it passes on what it found */
+		may |= !found;	/* a run of a graph passes on the error that it found */
 	}
 	if (o->status && o->status != -EIO)
 		fuzz_broken("op %u ends with %d", o->id, o->status);
@@ -794,7 +795,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	cfg.max_ops = b & 1 ? 64 : 4096;
 	cfg.max_vars = 64;
 	cfg.no_help = b & 2 && cfg.workers;
-	/* Who waited for room might wait for what only its own later calls complete. */
+	/*
+	 * A thread that waits for room might wait for ops that only its own later calls
+	 * complete.
+	 */
 	cfg.window_policy = PAWL_WINDOW_FAIL;
 	if (b & 4)
 		cfg.window = 8 + b / 8;
@@ -805,7 +809,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	opers_make();
 	parse();
 	threads_run();
-	/* What is left is completed, and what it held back runs. */
+	/* Complete the remaining tokens; the ops behind them run. */
 	do {
 		while (complete_one(0))
 			;

@@ -29,7 +29,7 @@ static size_t nfiles, ran;
 
 static void on_signal(int sig)
 {
-	/* The process is about to end: what the message needs is not held by anybody. */
+	/* The process is about to end, and no thread holds the lock of stderr. */
 	signal(sig, SIG_DFL);
 	signal(SIGABRT, SIG_DFL);
 	fprintf(stderr, "signal %d%s\n", sig, sig == SIGALRM ? ": the input does not end" : "");
@@ -39,7 +39,7 @@ static void on_signal(int sig)
 	raise(sig);
 }
 
-/* A copy of exact size, so that a read beyond its end is seen. */
+/* A copy of the exact size, so that a read beyond its end is detected. */
 static void run(const uint8_t *p, size_t n)
 {
 	uint8_t *copy = malloc(n ? n : 1);
@@ -102,7 +102,7 @@ static void run_path(const char *path)
 		free(list);
 }
 
-/* Random bytes, or a file that is changed; what it is depends on the seed and the files. */
+/* Make random bytes, or change a file; the result depends only on the seed and the files. */
 static void run_random(uint64_t seed)
 {
 	static uint8_t buf[4096];

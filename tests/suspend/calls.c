@@ -14,14 +14,14 @@
 
 struct pawl_engine *eng;
 
-/* Vars that victims and others use. */
+/* The vars that victims and others share. */
 static struct {
 	pawl_var_t v;
-	u64 value;		/* plain: the var excludes */
+	u64 value;		/* plain: the var gives exclusive access */
 	u64 writes;		/* A */
 } shared[NSHARED];
 static u64 sh_pushed, sh_ran;	/* A */
-u64 foreign;		/* A: works of others that a parked victim may have taken */
+u64 foreign;		/* A: ops of others that a parked victim may have taken */
 
 /* --- ops on shared vars --- */
 
@@ -91,7 +91,7 @@ static int sh_push(u32 reads, u32 writes, s32 prio, u16 prop)
 	return rc;
 }
 
-/* Everything is over, once, alone. */
+/* Check that every op is complete, ran once, and wrote alone. */
 void sh_check(void)
 {
 	u32 i;
@@ -106,7 +106,7 @@ void sh_check(void)
 
 static pawl_graph_t oper;
 
-/* One write on a var that nobody else uses. */
+/* One write to a var that no other thread uses. */
 void sh_write_alone(pawl_fn fn)
 {
 	shared[20].writes++;
@@ -162,7 +162,7 @@ void world_make(int workers, u64 spin_ns, u32 window)
 	born = 0;
 	step_says = says;
 	OK(pawl_engine_create(&c, &eng));
-	/* The workers are there before anybody steps: until then they take no signal. */
+	/* The workers start before any thread steps: until then they block signals. */
 	op = op_of_fn(nothing, NULL);
 	MUST(!pawl_push(eng, &op));
 	op.prop = PAWL_CPU_PRIORITIZED;
@@ -218,12 +218,12 @@ static void body_async(struct pawl_run *run, void *arg)
 }
 
 /*
- * A victim that crawls is delayed by each change of the words that it reads: such calls are
- * counted out to the others then.
+ * Each change of a word that a crawling victim reads delays the victim, so the others may make
+ * only a limited number of such calls.
  */
 s64 sh_budget;			/* A */
 
-/* One push on vars of its own, of some kind. */
+/* Push one op of a random kind on private vars. */
 static void private_push(struct other *o)
 {
 	pawl_var_t *v = o->var, fresh;
@@ -232,7 +232,7 @@ static void private_push(struct other *o)
 
 	op.writes = v + rnd(&o->seed) % 3;
 	op.nwrites = 1;
-	/* All entries of a priority queue meet at its head; a delete is one. */
+	/* All threads that use a priority queue access its head, and a delete uses one. */
 	if (kind >= 8 && (load_relaxed(&sh_budget) <= 0 || fetch_add_relaxed(&sh_budget, -1) <= 0))
 		kind = 0;
 	switch (kind) {
@@ -290,7 +290,7 @@ void private_push_of(struct other *o, u32 n)
 	MUST(!pawl_push(eng, &op));
 }
 
-/* Pushes where the victim is at work: they return, and may have to wait behind it. */
+/* Pushes on the victim's vars must return; their ops may have to wait for the victim's op. */
 static void shared_pushes(struct other *o)
 {
 	u32 i, n = load_acquire(&sh_pushed) - load_acquire(&sh_ran) > 20000 ? 0 : 2, a, b;
@@ -303,7 +303,7 @@ static void shared_pushes(struct other *o)
 	}
 }
 
-/* Everything of its own comes to its end. */
+/* All private ops must complete. */
 void round_strict(struct other *o)
 {
 	u32 i;
@@ -324,7 +324,7 @@ static u32 outstanding(const u64 *pushed, u64 *done, u32 n)
 	return k;
 }
 
-/* Vars ROUND_VARS and up, that nothing is outstanding on. */
+/* The vars from ROUND_VARS on have no incomplete op. */
 static void push_idle(struct other *o, u32 n)
 {
 	u32 i;
@@ -337,7 +337,7 @@ static void push_idle(struct other *o, u32 n)
 	}
 }
 
-/* The victim may have taken one op of somebody else: all but that. */
+/* Wait for all ops, except one of another thread that the victim may have taken. */
 void round_spread(struct other *o)
 {
 	push_idle(o, SPREAD);
@@ -348,7 +348,7 @@ void round_spread(struct other *o)
 		MUST(pawl_run_one(eng) >= 0);
 }
 
-/* The same, of all kinds. */
+/* The same for ops of all kinds. */
 void round_mixed(struct other *o)
 {
 	u32 i;
@@ -359,9 +359,9 @@ void round_mixed(struct other *o)
 }
 
 /*
- * For the one that is left: what was there before, but for that; all that is new.  Its reads as
- * well: one that is left over is taken by who is stopped next, and a write of the next round
- * waits for it.
+ * For the one remaining thread: wait for all earlier ops, except those that victims may have
+ * taken, and for all new ones.  That includes reads: the next victim could take a remaining
+ * read, and a write of the next round would wait for it.
  */
 void round_last(struct other *o)
 {
@@ -376,8 +376,8 @@ void round_last(struct other *o)
 }
 
 /*
- * For workers alone: pushes, and neither waits nor looks.  Enough of them that a worker
- * which sleeps is woken, also when the one that looks for work is the stopped one.
+ * For work that only workers run: push, without waiting or polling.  There are enough pushes to
+ * wake a sleeping worker, even if the polling worker is the stopped one.
  */
 void round_deaf(struct other *o)
 {
@@ -395,7 +395,7 @@ void round_deaf(struct other *o)
 	} while (left > load_acquire(&foreign));
 }
 
-/* Calls return, whatever they say: for what is full. */
+/* Calls that may fail because something is full, but must return. */
 static void round_returns(struct other *o)
 {
 	u32 i;
@@ -413,7 +413,7 @@ static void round_returns(struct other *o)
 static struct gate gate;
 static u32 gate_closed;		/* A */
 
-/* Empty caches: the next get of each pool goes to the depot. */
+/* Empty the caches, so that the next get of each pool uses the depot. */
 static void caches_flush(struct victim *v)
 {
 	struct thread *t = thread_enter(eng);
@@ -423,7 +423,7 @@ static void caches_flush(struct victim *v)
 		pool_cache_flush(eng->pool[i], &t->cache[i]);
 }
 
-/* An empty depot, too: the next get is of what was never used. */
+/* Empty the depot, too, so that the next get returns an object that was never used. */
 static u32 *stash;
 static u32 stashed;
 
@@ -446,7 +446,7 @@ static void depot_drain(struct victim *v)
 	}
 }
 
-/* Full caches: the next put of each pool goes to the depot. */
+/* Fill the caches, so that the next put of each pool uses the depot. */
 static void caches_fill(struct victim *v)
 {
 	static const u32 pools[] = { POOL_OP, POOL_BLOCK };
@@ -510,7 +510,7 @@ static void op_oper(struct victim *v)
 	sh_count(3);
 }
 
-/* The wait runs what is there, perhaps of others. */
+/* The wait runs ready ops, perhaps those of others. */
 static void op_wait(struct victim *v)
 {
 	MUST(!sh_push(0, 3, 0, 0));
@@ -542,7 +542,7 @@ void gate_open_now(void)
 
 static void op_complete(struct victim *v) { gate_open_now(); }
 
-/* An op that fails, on a var of its own; and its error is taken. */
+/* Push an op that fails on a private var, and take its error. */
 static void fail_now(struct pawl_run *run, void *arg)
 {
 	MUST(!pawl_complete(run->engine, run->token, -EIO, "as it should"));
@@ -560,7 +560,7 @@ static void op_fail(struct victim *v)
 	op.nwrites = 1;
 	op.prop = PAWL_ASYNC;	/* inside the push */
 	MUST(!pawl_push(eng, &op));
-	/* One that is skipped, and passes the error on. */
+	/* Push an op that is skipped and passes the error on. */
 	op.reads = &x[0];
 	op.nreads = 1;
 	op.writes = &x[1];
@@ -591,7 +591,7 @@ static void op_cq(struct victim *v)
 	MUST(!pawl_cq_destroy(eng, cq));
 }
 
-/* A wait that gives up, and one that takes its place again. */
+/* A wait that times out, and one that uses its position again. */
 static void op_give_up(struct victim *v)
 {
 	u32 i;
@@ -605,7 +605,7 @@ static void op_give_up(struct victim *v)
 	}
 }
 
-/* A var goes that has readers and a writer waiting. */
+/* Delete a var for which readers and a writer wait. */
 static void op_delete(struct victim *v)
 {
 	pawl_var_t x, two[2];
@@ -630,7 +630,7 @@ static void op_refused(struct victim *v)
 	MUST(!rc || rc == -EAGAIN);
 }
 
-/* Before: what the op finds. */
+/* Before the stop: the state that the op finds. */
 static void pre_one(struct victim *v) { op_w2(v); }
 static void pre_prio(struct victim *v) { op_high(v); op_high(v); op_low(v); }
 static void pre_low(struct victim *v) { op_low(v); op_low(v); }
@@ -652,7 +652,7 @@ void gate_hold(u32 mask)
 	store_release(&gate_closed, 1);
 }
 
-/* Vars 0 and 1 are held; behind that a reader and a writer that no victim delays. */
+/* Hold vars 0 and 1, and push a reader and a writer behind, which no victim delays. */
 static void pre_gate(struct victim *v)
 {
 	gate_push(eng, &gate, NULL, 0, (pawl_var_t[]){ shared[0].v, shared[1].v }, 2);
@@ -669,8 +669,8 @@ static void pre_gate(struct victim *v)
 }
 
 /*
- * While the victim is stopped, somebody else completes the gate, and what was pushed behind
- * it before the victim's call began gets to its end.
+ * While the victim is stopped, another thread opens the gate.  The ops that were pushed behind
+ * it before the victim's call must complete.
  */
 static u64 gate_limit;
 
@@ -695,7 +695,7 @@ static void round_behind(struct other *o)
 	round_strict(o);
 }
 
-/* As after many short runs: a look at a foreign ring takes a batch. */
+/* As after many short runs, so that a take from another thread's ring takes a batch. */
 static void pre_feed(struct victim *v)
 {
 	thread_enter(eng)->ex.batch = 16;

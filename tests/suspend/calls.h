@@ -8,8 +8,8 @@
 
 #include "step.h"
 
-#define F_BUSY		1u	/* also with the others at work all the time */
-#define F_TAKES		2u	/* it may have an op of somebody else in its hands */
+#define F_BUSY		1u	/* also while the others run all the time */
+#define F_TAKES		2u	/* it may have taken an op of another thread */
 #define F_FEED		4u	/* the main thread fills a ring first */
 #define F_WORKERS	8u	/* two workers, asleep; the others do not help them */
 #define F_WORKER	16u	/* one worker */
@@ -29,14 +29,14 @@ struct call {
 
 extern const struct call calls[NCALLS];
 extern struct pawl_engine *eng;
-extern u64 foreign;		/* A: works of others that parked victims may have taken */
-extern s64 sh_budget;		/* A: how often the others may still get in the victim's way */
+extern u64 foreign;		/* A: ops of others that parked victims may have taken */
+extern s64 sh_budget;		/* A: how many more times the others may delay the victim */
 extern u32 stop_loops;		/* A: ends job_loop() */
 extern __thread bool is_worker;
 extern u32 workers_armed;	/* A: the next worker is this victim; 0: none is */
 
 void world_make(int workers, u64 spin_ns, u32 window);
-void world_end(void);		/* all was run, once, writes alone */
+void world_end(void);		/* every op ran once, and wrote alone */
 void sh_check(void);
 void sh_write_alone(pawl_fn fn);
 void drain(void);

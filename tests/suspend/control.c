@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Controls: what the harness must convict, in the same run.
- *
- * A queue with a mutex; the ring of Concurrency Kit with many producers and consumers;
- * liburcu's wfcqueue, whose dequeue waits for an unfinished enqueue.  Each is stopped after 0,
- * 1, 2 ... instructions of an enqueue and a dequeue, until other threads make no progress.
- * And one that must pass: a stack whose only step is a compare-and-swap.
+ * Controls that the harness must convict, in the same run: a queue with a mutex; the ring of
+ * Concurrency Kit with several producers and consumers; and liburcu's wfcqueue, whose dequeue
+ * waits for an unfinished enqueue.  A thread is stopped after 0, 1, 2 ... instructions of an
+ * enqueue and a dequeue, until other threads make no progress.  One more control must pass: a
+ * counter that changes by one compare-and-swap.
  */
 #include "step.h"
 #include "control.h"
 
 #include <ck_ring.h>
-/* The small functions as code here, not as calls. */
+/* Inline the small functions. */
 #define _LGPL_SOURCE
 #include <urcu/wfcqueue.h>
 
@@ -129,7 +128,7 @@ static void control_child(void *arg)
 			break;
 		if (!others_go(v->at, k)) {
 			victim_finish(v);
-			/* It was the stopped thread that they waited for. */
+			/* Check that the others waited for the stopped thread. */
 			step_convict = false;
 			stall_ms = STALL_MS;
 			MUST(others_go(v->at, k));
@@ -167,7 +166,7 @@ const char *controls_run(void)
 		} else if (c->guilty) {
 			strcat(strcat(names, *names ? "," : ""), c->name);
 		}
-		/* Not of the engine. */
+		/* These instructions are not the engine's. */
 		found->parks = parks;
 		found->rounds = rounds;
 		found->jobs = jobs;

@@ -46,15 +46,15 @@ void futex_wake(u32 *word)
 
 /* --- the code under test --- */
 
-/* The linker's: the sections into which the library's code was renamed. */
+/* Defined by the linker: the sections to which the library's code was moved. */
 extern char __start_pawl_text[], __stop_pawl_text[];
-/* Not every compiler sets the cold parts apart. */
+/* Not every compiler has a separate section for cold code. */
 extern char __start_pawl_text_cold[] __attribute__((weak));
 extern char __stop_pawl_text_cold[] __attribute__((weak));
 extern char __executable_start[], etext[];
 
 static u64 text, text_end, cold, cold_end;
-static u8 *insn;			/* by byte: an instruction begins there */
+static u8 *insn;			/* for each byte: an instruction begins there */
 static struct { u64 at; char name[48]; } label[LABELS_MAX];
 static u32 labels;
 
@@ -63,7 +63,7 @@ static bool under_test(u64 a)
 	return (a >= text && a < text_end) || (a >= cold && a < cold_end);
 }
 
-/* Both parts one behind the other. */
+/* The offset in both sections together. */
 static u64 map_at(u64 a)
 {
 	return a >= text && a < text_end ? a - text : text_end - text + a - cold;
@@ -149,7 +149,7 @@ int code_init(const char *program)
 		return 77;
 	}
 	path[i] = 0;
-	/* Position independent: objdump's addresses begin at 0. */
+	/* In a position-independent executable objdump's addresses begin at 0. */
 	base = (u64)(uintptr_t)__executable_start;
 	snprintf(cmd, sizeof(cmd), "objdump -d --no-show-raw-insn -j pawl_text -j pawl_text_cold '%s'",
 		 path);
@@ -203,8 +203,9 @@ static void code_save(void)
 }
 
 /*
- * While threads run: one byte changes, and each instruction begins with its own.  Off: all
- * is as it was, since a thread that starts may block all signals for a while.
+ * This is safe while threads run, because one byte changes and each instruction has its own
+ * first byte.  When off, all original bytes are restored, since a thread that starts may block
+ * all signals for some time.
  */
 void code_break(bool on)
 {
@@ -260,7 +261,7 @@ void code_figures(u64 *run, u64 *both)
 	}
 }
 
-/* Instructions that were run, those first at which nobody was parked. */
+/* The instructions that were executed, beginning with those at which no thread was parked. */
 u64 *code_hot(u64 *n)
 {
 	u64 *list = calloc(map_size(), sizeof(*list)), i;
@@ -306,7 +307,7 @@ void code_missing(u32 most)
 
 static u32 any_event;			/* A, futex: counts all parks */
 
-/* The thread stays here until it is released. */
+/* Park the thread until it is released. */
 static void park(struct victim *v, u64 at)
 {
 	u32 r = load_acquire(&v->released);
@@ -323,7 +324,7 @@ static void park(struct victim *v, u64 at)
 		futex_wait_ms(&v->released, r, 1000);
 }
 
-/* The breakpoint, or one of them all; its old byte may be there again by now. */
+/* A breakpoint, to park or to record.  Its original byte may have been restored meanwhile. */
 static void on_break(ucontext_t *uc)
 {
 	u64 a = (u64)uc->uc_mcontext.gregs[REG_RIP] - 1;
@@ -344,17 +345,17 @@ static void on_break(ucontext_t *uc)
 	} else if (v && v->on && !v->crawl) {
 		u64 want = a;
 
-		/* One of them; the others go on. */
+		/* Only one thread is parked; the others continue. */
 		if (!cas_acq_rel_acquire(&breakpoint, &want, 0))
 			return;
 		v->on = false;
 		park(v, a);
-		/* On its way, to be stopped again soon. */
+		/* The victim continues, and is stopped again soon. */
 		if (v->on && v->crawl)
 			uc->uc_mcontext.gregs[REG_EFL] |= TRAP_FLAG;
 		return;
 	}
-	/* Not for this thread: over it, then it is set again. */
+	/* The breakpoint is not for this thread: step over it, then set it again. */
 	stepping_over = a;
 	uc->uc_mcontext.gregs[REG_EFL] |= TRAP_FLAG;
 }
@@ -373,7 +374,7 @@ static void on_step(ucontext_t *uc)
 		uc->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
 		return;
 	}
-	/* The test's own code: bodies, and what is around the call. */
+	/* This is the test's own code: bodies, and the code around the call. */
 	if (at >= (u64)(uintptr_t)__executable_start && at < (u64)(uintptr_t)etext && !under_test(at) &&
 	    !step_anywhere)
 		return;
@@ -444,7 +445,7 @@ __attribute__((noinline)) void step_begin(struct victim *v)
 	v->on = true;
 	if (!v->crawl)
 		return;
-	/* Below what the compiler may keep below the stack pointer. */
+	/* Skip the red zone below the stack pointer. */
 	__asm__ __volatile__("lea -128(%%rsp), %%rsp\n\tpushfq\n\torq %0, (%%rsp)\n\tpopfq\n\t"
 			     "lea 128(%%rsp), %%rsp" : : "i"(TRAP_FLAG) : "memory", "cc");
 }
@@ -505,7 +506,7 @@ void victims_stop(u32 n)
 	}
 }
 
-/* As victim_wait(), but for so long: false also when the time is over. */
+/* Like victim_wait(), with a timeout.  Returns false also after the timeout. */
 bool victim_wait_ms(struct victim *v, u64 ms)
 {
 	u64 end = now_ms() + ms;
@@ -523,7 +524,7 @@ bool victim_wait_ms(struct victim *v, u64 ms)
 	}
 }
 
-/* Any of the first n. */
+/* Wait until any of the first n is parked. */
 struct victim *victims_wait_ms(u32 n, u64 ms)
 {
 	u64 end = now_ms() + ms;
@@ -558,14 +559,15 @@ void victim_release(struct victim *v)
 	futex_wake(&v->released);
 }
 
-/* Let it go on to the end of its job. */
+/* Let it continue to the end of its job. */
 void victim_finish(struct victim *v)
 {
 	breakpoint_clear();
 	v->every = false;
 	v->left = ~0ull;
 	/*
-	 * At full speed, parked now or not: if it crawled on, the others could delay it for good.
+	 * It continues at full speed, whether it is parked or not: a crawling victim could be
+	 * delayed forever by the others.
 	 */
 	v->on = false;
 	do {
@@ -582,9 +584,9 @@ void victim_interrupt(struct victim *v)
 /* --- others --- */
 
 static u32 ask;				/* A, futex */
-static u32 busy;			/* A: without being asked */
+static u32 busy;			/* A: rounds run without a request */
 static u32 quit;			/* A */
-static u32 asked;			/* A: somebody waits for rounds */
+static u32 asked;			/* A: a thread waits for rounds */
 static u32 nothers;
 static void (*others_round)(struct other *o);
 
@@ -600,7 +602,7 @@ static void *other_main(void *arg)
 			continue;
 		}
 		others_round(o);
-		/* Whoever stops and steps has its turn soon, also on one core. */
+		/* Yield, so that a stepping thread continues soon, also on one core. */
 		sched_yield();
 		o->answered = a;
 		fetch_add_seq_cst(&o->rounds, 1);
@@ -685,7 +687,7 @@ bool others_go(u64 at, u64 step)
 				since = now_ms();
 			}
 			if (now_ms() - since > stall_ms) {
-				/* The machine may do something else. */
+				/* The machine may be busy with other processes. */
 				if (again++) {
 					stall(at, step, i);
 					fetch_add_seq_cst(&asked, -1u);
@@ -703,7 +705,7 @@ bool others_go(u64 at, u64 step)
 
 /* --- children --- */
 
-/* fn in a child: 0, or what was wrong. */
+/* Run fn in a child.  Returns 0, or nonzero if it failed. */
 int child(void (*fn)(void *arg), void *arg, u32 seconds)
 {
 	u64 end = now_ms() + seconds * 1000ull;

@@ -38,21 +38,21 @@ struct victim {
 	void (*fn)(struct victim *v);
 	u32 job;		/* A, futex */
 	u32 done;		/* A */
-	u32 event;		/* A, futex: counts parks and ends of jobs */
+	u32 event;		/* A, futex: number of parks and ends of jobs */
 	/* Stepping. */
-	bool crawl;		/* by the trap flag; else by the breakpoint */
+	bool crawl;		/* park by the trap flag, otherwise by the breakpoint */
 	bool every;		/* park at each instruction, not only at one */
 	u64 left;		/* instructions to the park */
-	u32 skip;		/* how often the breakpoint is passed before */
+	u32 skip;		/* number of times that the breakpoint is passed before */
 	struct trace *trace;	/* keep the addresses */
-	bool on;		/* O: it steps now, or the breakpoint is for it */
+	bool on;		/* O: it is stepping, or the breakpoint is for it */
 	u64 steps;		/* instructions since step_begin() */
-	u64 at;			/* where it is parked */
+	u64 at;			/* address at which it is parked */
 	u32 parked;		/* A */
 	u32 released;		/* A, futex */
 };
 
-/* Instructions of the code under test, each once, in the order in which they were met. */
+/* Instructions of the code under test, each once, in the order of their first execution. */
 struct trace {
 	u32 n;
 	u64 at[8192];
@@ -70,7 +70,7 @@ struct other {
 	u64 *pushed, *done;	/* by var; done: A */
 };
 
-/* What the children found. */
+/* The results of the children. */
 struct found {
 	u64 parks, stalls, rounds, jobs;	/* A */
 	u64 pairs;			/* A: two stopped at once, by part_two() */
@@ -85,19 +85,21 @@ extern struct victim victims[VICTIMS];
 extern struct other others[OTHERS];
 extern u64 step_seed;
 extern u32 stall_ms;
-extern const char *step_what;		/* what is going on, for messages */
-extern void (*step_says)(void);	/* what there is to say of a stall */
+extern const char *step_what;		/* current activity, for messages */
+extern void (*step_says)(void);	/* description of a stall */
 extern bool step_anywhere;		/* also in the test's own code */
-extern bool step_convict;		/* a stall is what is wanted */
+extern bool step_convict;		/* a stall is expected */
 
 /* --- the code under test --- */
-int code_init(const char *program);	/* 0, or 77: cannot be read; says why */
+int code_init(const char *program);	/* Return 0, or print the reason and return 77 if the
+					   code cannot be read. */
 bool code_at(u64 address);		/* an instruction begins there */
-void code_break(bool on);		/* record, once each, the instructions that are run */
+void code_break(bool on);		/* record each executed instruction once */
 void code_figures(u64 *run, u64 *both);
 u64 *code_hot(u64 *n);
 bool code_parked(u64 address);
-void code_missing(u32 most);		/* print where nobody was parked */
+void code_missing(u32 most);		/* print the instructions at which no thread was
+					   parked */
 const char *code_name(u64 address);
 
 void trace_clear(struct trace *t);
@@ -113,10 +115,11 @@ void step_end(struct victim *v);
 void victims_start(u32 n);
 void victims_stop(u32 n);
 void victim_job(struct victim *v, void (*fn)(struct victim *v));
-/* Until v is parked (true) or its job is done (false). */
+/* Wait until v is parked (true) or its job is complete (false). */
 bool victim_wait(struct victim *v);
 bool victim_wait_ms(struct victim *v, u64 ms);
-struct victim *victims_wait_ms(u32 n, u64 ms);	/* any of the first n, or NULL */
+struct victim *victims_wait_ms(u32 n, u64 ms);	/* wait for any of the first n; NULL if none
+						   is parked */
 void victim_release(struct victim *v);
 void victim_finish(struct victim *v);
 void victim_interrupt(struct victim *v);	/* park it wherever it is */
@@ -125,7 +128,10 @@ void victim_interrupt(struct victim *v);	/* park it wherever it is */
 void others_start(u32 n, void (*round)(struct other *o));
 void others_stop(void);
 void others_busy(bool all_the_time);
-/* All of them end a round that begins now.  False: a stall, which is noted. */
+/*
+ * Wait until each of them has completed a round that begins now.  Returns false after a stall,
+ * which is recorded.
+ */
 bool others_go(u64 at, u64 step);
 
 /* --- children --- */

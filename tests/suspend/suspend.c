@@ -30,14 +30,14 @@
 #include "control.h"
 
 #define LEAP		7919u	/* prime, and larger than a call */
-#define CALL_MS		300u	/* for each call at least */
+#define CALL_MS		300u	/* minimum for each call */
 
 static double seconds = 18;
 static bool verbose;
 
 /* --- parts --- */
 
-/* Whether to go on after a stall: each costs half a minute. */
+/* True if the run continues after a stall, which takes half a minute. */
 static bool enough(u64 end)
 {
 	return now_ms() >= end || load_acquire(&found->stalls) >= 3;
@@ -56,11 +56,11 @@ static void job_call(struct victim *v)
 	step_begin(v);
 	c->op(v);
 	step_end(v);
-	/* Opened by nobody yet: it would hold its vars. */
+	/* No thread has opened it yet, so it would hold its vars. */
 	gate_open_now();
 }
 
-/* One call, that is stopped once; false: it was not. */
+/* Make one call that is stopped once.  Returns false if it was not stopped. */
 static bool call_once(struct victim *v, const struct call *c, bool busy)
 {
 	current = c;
@@ -73,7 +73,7 @@ static bool call_once(struct victim *v, const struct call *c, bool busy)
 	return victim_wait(v);
 }
 
-/* Its instructions, in order. */
+/* Stop the call at each of its instructions, in order. */
 static void call_trace(struct victim *v, const struct call *c, struct trace *t)
 {
 	trace_clear(t);
@@ -93,7 +93,10 @@ static void call_name(const struct call *c, const char *how)
 	step_what = what;
 }
 
-/* Afresh to each of its instructions; in leaps, so that little time leaves no half out. */
+/*
+ * Repeat the call for each of its instructions, in steps, so that a short run covers the whole
+ * call.
+ */
 static void call_step(struct victim *v, const struct call *c, bool busy, u64 end)
 {
 	u32 i, k;
@@ -114,8 +117,8 @@ static void call_step(struct victim *v, const struct call *c, bool busy, u64 end
 }
 
 /*
- * Stopped at each of its instructions, others go on each time.  They may delay it for good
- * in that way, each time by a success of theirs, so there is an end to it.
+ * Stop the call at each of its instructions, while the others continue.  Each of their
+ * successes can delay it again, so the number of stops is limited.
  */
 static void call_crawl(struct victim *v, const struct call *c, bool busy, u64 end)
 {
@@ -189,7 +192,7 @@ static void part_step(void *arg)
 		for (i = 0; i < NCALLS; i++) {
 			if ((calls[i].flags & (F_WORKERS | F_WORKER | F_WINDOW)) != worlds[w])
 				continue;
-			/* An equal share of what is left, and not too little. */
+			/* An equal share of the remaining time, with a minimum. */
 			now = now_ms();
 			share = p->end > now ? (p->end - now) / left : 0;
 			left--;
@@ -216,7 +219,7 @@ static void part_crawl(void *arg)
 	world_over();
 }
 
-/* A push that stays half done, at every instruction in turn, and one that meets it. */
+/* Stop a push at every instruction in turn, and let another push meet it. */
 static void part_pair(void *arg)
 {
 	static const char *const first[] = { "push read, 2 writes", "push 7", "push batch" };
@@ -236,7 +239,10 @@ static void part_pair(void *arg)
 		const struct call *c = call_named(first[turn % 3]), *by;
 
 		call_trace(v, c, &trace);
-		/* All of them in the end; the others are not many. */
+		/*
+		 * Every 16th instruction from a random one, so that many turns cover all of
+		 * them.
+		 */
 		for (i = (u32)(rnd(&seed) % 16); i < trace.n && !enough(p->end); i += 16) {
 			v->crawl = false;
 			breakpoint_set(trace.at[i]);
@@ -254,7 +260,7 @@ static void part_pair(void *arg)
 
 /* --- workers --- */
 
-static u32 armed;		/* A: 1 + whose turn it is to be stopped */
+static u32 armed;		/* A: 1 + number of the worker that is stopped next */
 static u32 worker_count;	/* A */
 static bool worker_crawl;
 
@@ -263,7 +269,7 @@ static int arm_body(struct pawl_run *run, void *arg)
 	static __thread struct victim *mine;
 	u32 none = 0;
 
-	/* A thread that helps is needed. */
+	/* This needs a thread that helps. */
 	if (!is_worker)
 		return 0;
 	if (!mine) {
@@ -280,7 +286,7 @@ static int arm_body(struct pawl_run *run, void *arg)
 	return 0;
 }
 
-/* Ops to wake it with; plain ones, and of a priority. */
+/* Ops that wake it: plain ones, and some with a priority. */
 static void worker_poke(u64 *seed)
 {
 	struct pawl_op op = op_of_fn(nothing, NULL);
@@ -289,7 +295,7 @@ static void worker_poke(u64 *seed)
 	MUST(!pawl_push(eng, &op));
 }
 
-/* What a worker runs between two ops, asleep and awake. */
+/* The code that a worker executes between two ops, asleep and awake. */
 static void worker_trace(u64 *seed)
 {
 	u64 end = now_ms() + 300;
@@ -314,7 +320,7 @@ static struct victim *worker_parked(u64 ms)
 	return NULL;
 }
 
-/* Nobody is armed. */
+/* No worker is armed. */
 static void worker_calm(u64 *seed)
 {
 	struct victim *v;
@@ -330,7 +336,7 @@ static void worker_calm(u64 *seed)
 	store_release(&armed, 0);
 }
 
-/* A worker that is stopped at a random instruction, and at some behind it. */
+/* Stop a worker at a random instruction, and at some later ones. */
 static void worker_world(int workers, u64 spin_ns, bool busy, void (*round)(struct other *o), u64 end)
 {
 	u64 seed = step_seed, before = found->parks;
@@ -399,7 +405,7 @@ static void part_worker(void *arg)
 
 /* --- all but one --- */
 
-/* A random call, to a random instruction of it. */
+/* Run a random call up to a random instruction. */
 static bool stop_random(struct victim *v, u64 seed)
 {
 	static struct trace *traces[NCALLS];
@@ -445,7 +451,7 @@ static void part_all_but_one(void *arg)
 		}
 	}
 
-	/* Here they may be stopped with any op of the last one in their hands. */
+	/* Here victims may have taken any op of the last thread when they are stopped. */
 	step_what = "all but one, by signals";
 	others_stop();
 	others_start(1, round_mixed);
@@ -476,15 +482,17 @@ static void part_all_but_one(void *arg)
 
 #define LOOPS	2u
 #define HUNT_MS	150000u
-#define COVER	96u		/* per cent; 95 are demanded */
+#define COVER	96u		/* percent; 95 are required */
 
-/* Threads that do all that there is, others beside them, and perhaps workers. */
+/* Threads that make all calls, others beside them, and perhaps workers. */
 static void loops_start(int workers)
 {
 	u32 i;
 
 	memset(victims, 0, sizeof(victims));
-	/* The workers are victims behind the loops; the last one shares with one before. */
+	/*
+	 * The workers follow the loops in the array of victims; the last one shares an entry.
+	 */
 	workers_armed = workers ? LOOPS : 0;
 	world_make(workers, workers ? 0 : 20000, 0);
 	workers_armed = 0;
@@ -496,7 +504,7 @@ static void loops_start(int workers)
 	others_busy(true);
 	for (i = 0; i < LOOPS; i++)
 		victim_job(&victims[i], job_loop);
-	/* First calls, and memory for the first time, are not what is looked at. */
+	/* First calls, and the first use of memory, are not tested here. */
 	nap_us(100000);
 }
 
@@ -533,8 +541,8 @@ static void part_run(void *arg)
 }
 
 /*
- * To each of the instructions that the run met and where nobody was parked yet; whoever of
- * the loops and workers gets there first is parked.
+ * For each instruction that the run executed and at which no thread was parked yet, park the
+ * first thread (loop or worker) that reaches it.
  */
 static void hunt(int workers, u64 end)
 {
@@ -545,7 +553,7 @@ static void hunt(int workers, u64 end)
 	loops_start(workers);
 	while (n && code_parked(hot[n - 1]))
 		n--;
-	/* Some are not met again for long: do not begin with these each time. */
+	/* Some are rarely executed again: do not begin with these each time. */
 	from = n ? now_ms() % n : 0;
 	for (i = 0; i < n && !enough(end); i++) {
 		u64 at = hot[(from + i) % n];
@@ -559,7 +567,7 @@ static void hunt(int workers, u64 end)
 		breakpoint_clear();
 		if (v)
 			others_go(v->at, i);
-		/* It may have come at the last moment. */
+		/* It may have been parked at the last moment. */
 		while ((v = victims_wait_ms(VICTIMS, 0)))
 			victim_release(v);
 	}
@@ -575,7 +583,7 @@ static bool covered(u32 percent)
 	return both * 100 >= run * percent;
 }
 
-/* What the parts before left, as long as it takes. */
+/* Use the time that the earlier parts left, or as long as necessary. */
 static void part_hunt(void *arg)
 {
 	struct part *p = arg;

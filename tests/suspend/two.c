@@ -24,7 +24,9 @@
 #define LAST		48u		/* instructions at the end of A's push that are preferred */
 #define SEQUENCE	65536u
 
-/* Calls of the first thread, and of the second: these end while the gate is closed. */
+/*
+ * The calls of the first thread, and those of the second, which end while the gate is closed.
+ */
 static const char *const first[] = {
 	"push 20", "push 7", "push 20", "push batch", "push graph", "push read, 2 writes",
 };
@@ -33,19 +35,20 @@ static const char *const second[] = {
 	"push 1 read", "push graph", "look", "delete behind others",
 };
 
-/* Where A may be stopped: every instruction that it passes, as often as it does. */
+/* The points where A may be stopped: each execution of each instruction. */
 struct place {
 	u64 at;
-	u32 phase;		/* of A's push when it stands there */
+	u32 phase;		/* of A's push at that point */
 };
 
 static struct place place[SEQUENCE];
 static u32 nplaces;
-static u32 nplaces_met;	/* of the addresses in met, those first that B has because of A */
-static u32 nlast;		/* behind the last place at which the push was COMMITTED */
+static u32 nplaces_met;	/* of the addresses in met; first those that B executes only because
+			   of A */
+static u32 nlast;		/* after the last point at which the push was COMMITTED */
 
 static struct trace alone, met;
-static struct thread *of_a;	/* its part in the engine */
+static struct thread *of_a;	/* its slot in the engine */
 static const struct call *doing[2];
 
 static void job_two(struct victim *v)
@@ -57,7 +60,7 @@ static void job_two(struct victim *v)
 	step_end(v);
 }
 
-/* False: its call is over, and it was not stopped. */
+/* Returns false if the call has returned without a stop. */
 static bool stopped_in(struct victim *v, const struct call *c)
 {
 	doing[v->id] = c;
@@ -78,7 +81,7 @@ static bool stopped_at(struct victim *v, const struct call *c, u64 at, u32 skip)
 	return parked;
 }
 
-/* The instructions of A's call, all of them unless the time ends. */
+/* Record the instructions of A's call, all of them if there is enough time. */
 static void places_find(struct victim *a, const struct call *c, u64 end)
 {
 	nplaces = nlast = 0;
@@ -107,7 +110,7 @@ static u32 place_random(u64 *seed)
 
 	if (nlast && rnd(seed) % 4)
 		return nlast - 1 - (u32)(rnd(seed) % min_u(nlast, LAST));
-	/* Half of the others where helpers come. */
+	/* Half of the others are at points where helpers access the push. */
 	k = (u32)(rnd(seed) % nplaces);
 	if (rnd(seed) % 2)
 		while (k + 1 < nplaces && place[k].phase != PHASE_LINKING)
@@ -126,7 +129,7 @@ static bool stop_a(struct victim *a, const struct call *c, u32 k)
 	return stopped_at(a, c, place[k].at, before);
 }
 
-/* Where B goes while A stands there. */
+/* Record the instructions that B executes while A is stopped there. */
 static void trace_of(struct victim *b, const struct call *c, struct trace *t)
 {
 	trace_clear(t);
@@ -149,7 +152,7 @@ static bool trace_has(const struct trace *t, u64 at)
 	return false;
 }
 
-/* What B does because of A, first. */
+/* First the instructions that B executes because of A. */
 static void trace_sort(void)
 {
 	u32 i, n = 0;
@@ -165,7 +168,7 @@ static void trace_sort(void)
 	nplaces_met = n;
 }
 
-/* All that is ready runs; then its memory is used by ops of all sizes. */
+/* Run all ready ops; then ops of all sizes reuse the memory. */
 static void use_again(u64 *seed)
 {
 	u32 i;
@@ -186,7 +189,7 @@ static void pair_once(struct victim *a, struct victim *b, const struct call *of,
 	gate_hold(GATED);
 	in_a = stop_a(a, of, k);
 	if (in_a && met.n) {
-		/* Mostly where it is because of A. */
+		/* Mostly at an instruction that it executes because of A. */
 		i = nplaces_met && rnd(seed) % 8 ? (u32)(rnd(seed) % nplaces_met) :
 		    (u32)(rnd(seed) % met.n);
 		in_b = stopped_at(b, by, met.at[i], (u32)(rnd(seed) % 3 ? 0 : rnd(seed) % 8));
@@ -267,7 +270,7 @@ static void *comer_main(void *arg)
 	store_release(&c->in, 1);
 	while (!load_acquire(&c->go))
 		futex_wait_ms(&c->go, 0, 1000);
-	/* Still alone in it. */
+	/* Check that this thread still has its slot. */
 	MUST(thread_enter(c->e) == c->t);
 	(void)var_new(c->e);
 	return NULL;

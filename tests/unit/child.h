@@ -20,12 +20,12 @@
 
 #include "must.h"
 
-/* Shared with the child: what it is at. */
+/* Shared with the child: its current step. */
 static const char **child_at;
 
 #define CHILD_AT(what) (*(const char *volatile *)child_at = (what))
 
-/* As fork().  The child ends with its time. */
+/* Like fork().  An alarm ends a child that hangs. */
 static inline pid_t child_fork(void)
 {
 	unsigned int limit = patience_ms(60000) / 1000;
@@ -39,14 +39,14 @@ static inline pid_t child_fork(void)
 	pid = fork();
 	MUST(pid >= 0);
 	if (!pid) {
-		/* Check's handler, where it does not fork, would kill the parent, too. */
+		/* Without CK_FORK, Check's handler would also kill the parent. */
 		signal(SIGALRM, SIG_DFL);
 		alarm(limit ? limit : 1);
 	}
 	return pid;
 }
 
-/* 0, or how it ended, which is said. */
+/* Return 0, or print how the child ended and return nonzero. */
 static inline int child_wait(pid_t pid)
 {
 	int status;

@@ -20,14 +20,14 @@
 
 struct fix {
 	struct arena *arena;
-	struct pool *works;		/* so many have room: fix_reserve() */
+	struct pool *works;		/* capacity: fix_reserve() */
 	struct exec *x;
 	struct exec_thread *t;		/* FIX_THREADS of them */
-	u32 used;			/* A: slots given out */
-	u32 left[FIX_THREADS];		/* A: slot + 1 of workers that left, to use again */
+	u32 used;			/* A: slots that were ever used */
+	u32 left[FIX_THREADS];		/* A: slot + 1 of workers that left, for reuse */
 	void (*run)(struct fix *f, struct exec_thread *t, u32 work);
 	u32 idles, enters, leaves, starts, stops;	/* A */
-	bool refuse;			/* enter gives NULL */
+	bool refuse;			/* enter returns NULL */
 	void *user;
 };
 
@@ -127,7 +127,7 @@ static inline void fix_init(struct fix *f, const struct fix_opt *o)
 	MUST(!arena_ready(f->arena, false));
 }
 
-/* Works up to n exist: they can be pushed whatever memory is refused later. */
+/* Create works up to n, so that they can be pushed even if memory is refused later. */
 static inline void fix_reserve(struct fix *f, u32 n)
 {
 	struct pool_cache *c = calloc(1, sizeof(*c));
@@ -153,7 +153,7 @@ static inline struct exec_queue *fix_queue(struct fix *f, const char *name, u32 
 	return q;
 }
 
-/* Work that counts itself in *f->user. */
+/* Work that increments *f->user. */
 static inline void count_work(struct fix *f, struct exec_thread *t, u32 work)
 {
 	fetch_add_acq_rel((u32 *)f->user, 1);
@@ -172,7 +172,7 @@ static inline void until(const u32 *word, u32 value)
 		sched_yield();
 }
 
-/* A test that hangs says so instead of waiting for its time to be up. */
+/* A test that hangs reports it, instead of waiting for its timeout. */
 static inline void watchdog(unsigned int seconds)
 {
 	alarm(SANITIZED ? 10 * seconds : seconds);

@@ -31,8 +31,9 @@
 #define SANITIZED (ADDRESS_SANITIZED || THREAD_SANITIZED)
 
 /*
- * How long a test waits, in ms, for what should have come long ago.  PAWL_TEST_PATIENCE in
- * seconds says otherwise, for runs in which it does not come (tests/busted).
+ * How long a test waits, in ms, for something that should happen much earlier.
+ * PAWL_TEST_PATIENCE, in seconds, changes it for runs in which it does not happen
+ * (tests/busted).
  */
 static inline unsigned int patience_ms(unsigned int usual)
 {
@@ -42,12 +43,12 @@ static inline unsigned int patience_ms(unsigned int usual)
 	return seconds > 0 ? (unsigned int)(seconds * 1000) : usual;
 }
 
-/* What is printed behind the condition: a suite may know more. */
+/* Additional text for the message, which a suite may define. */
 #ifndef MUST_WHY
 #define MUST_WHY ""
 #endif
 
-/* Also in threads that Check does not know, and in inner loops. */
+/* It also works in threads that Check does not know, and in inner loops. */
 #define MUST(cond)								\
 	do {									\
 		if (!(cond)) {							\

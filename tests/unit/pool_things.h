@@ -16,7 +16,7 @@
 #include "must.h"
 #include "suite.h"
 
-/* Fault injection: the k-th question fails (once, or it and all that follow). */
+/* Fault injection: the k-th request fails (only that one, or it and all later ones). */
 static s64 fail_at;		/* 0: never */
 static bool fail_on;
 static s64 asked;

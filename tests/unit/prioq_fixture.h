@@ -107,8 +107,8 @@ static inline void rig_break(struct rig *r)
 }
 
 /*
- * Nobody uses q: every level is sorted, without marks, and its nodes are in the level
- * below.  Returns the number of entries.
+ * Check q, which no thread uses: every level is sorted and without marks, and its nodes are in
+ * the level below.  Returns the number of entries.
  */
 static inline u32 check_structure(struct prioq *q)
 {
@@ -151,7 +151,7 @@ struct ent {
 	u32 work;
 };
 
-/* What a thread of a small program does. */
+/* The steps of a thread of a small program. */
 enum what { END, PUSH, POP, PEEK };
 
 struct op {
@@ -160,7 +160,7 @@ struct op {
 	u32 height;		/* of a push */
 };
 
-/* A seed from which new_height() gives these heights. */
+/* Find a seed with which new_height() returns these heights. */
 static inline u64 seed_for(const struct op *ops, u32 n)
 {
 	struct prioq_cache c;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With PAWL_TEST=test_x in the environment the suite is that test alone. */
+/* With PAWL_TEST=test_x in the environment the suite contains only that test. */
 static inline const char *suite_only(void)
 {
 	const char *only = getenv("PAWL_TEST");
@@ -23,7 +23,7 @@ static inline void suite_add(TCase *tc, const TTest *test, int sig, int status, 
 }
 #define _tcase_add_test(...) suite_add(__VA_ARGS__)
 
-/* The end of main(): run it.  CK_VERBOSITY says how much is printed. */
+/* Run the suite; the last call of main().  CK_VERBOSITY selects how much is printed. */
 static inline int suite_run(Suite *s)
 {
 	SRunner *r = srunner_create(s);

@@ -32,7 +32,7 @@
 #define MUST_WHY pawl_error_text()
 #include "must.h"
 
-/* Numbers that a seed fixes. */
+/* Pseudo-random numbers that depend only on the seed. */
 #define rnd random_next
 
 #define __unused_fn __attribute__((unused))
@@ -43,7 +43,7 @@
 #ifdef UTIL_NO_CHECK
 #define OK(call) MUST(!(call))
 #else
-/* A call that must succeed; on failure its message is in the report. */
+/* A call that must succeed; a failure reports its message. */
 #define OK(call)								\
 	do {									\
 		int ok_rc_ = (call);						\
@@ -82,7 +82,7 @@ static __unused_fn uint64_t now_ms(void)
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
-/* Wait for what other threads do; a bound, so that a failure is a failure and no hang. */
+/* Wait for something that other threads do, with a limit, so that a failure is not a hang. */
 #define SOON_MS patience_ms(20000)
 #define soon(cond) ({								\
 	uint64_t soon_end_ = now_ms() + SOON_MS;				\
@@ -94,7 +94,7 @@ static __unused_fn uint64_t now_ms(void)
 
 /* --- engines and vars --- */
 
-/* Small limits: address space is reserved for them, many engines are made. */
+/* Small limits, since address space is reserved for them, and tests create many engines. */
 static __unused_fn struct pawl_config small(int kind, int workers)
 {
 	struct pawl_config c;
@@ -216,7 +216,7 @@ static __unused_fn int fail_io(struct pawl_run *run, void *arg)
 	return pawl_fail(run, -EIO, "%s", arg ? (const char *)arg : "disk on fire");
 }
 
-/* Not atomic: the var must exclude all others. */
+/* Not atomic: the var must exclude all other ops. */
 static __unused_fn int add_plain(struct pawl_run *run, void *arg)
 {
 	++*(u64 *)arg;
@@ -224,8 +224,8 @@ static __unused_fn int add_plain(struct pawl_run *run, void *arg)
 }
 
 /*
- * A gate: an asynchronous op that is in its vars until it is opened, whatever the
- * engine has of workers.
+ * A gate: an asynchronous op that holds its vars until it is opened, with any number of
+ * workers.
  */
 struct gate {
 	struct pawl_engine *e;
@@ -255,7 +255,7 @@ static __unused_fn int gate_push(struct pawl_engine *e, struct gate *g, const pa
 	op.nreads = nr;
 	op.writes = writes;
 	op.nwrites = nw;
-	op.prop = PAWL_ASYNC;	/* ready vars: it runs inside the push */
+	op.prop = PAWL_ASYNC;	/* its vars are ready, so it runs inside the push */
 	op.name = "gate";
 	return pawl_push(e, &op);
 }
@@ -278,8 +278,8 @@ static __unused_fn void gate_open(struct gate *g)
 }
 
 /*
- * A plug: a body that keeps one worker busy until it is pulled, so that what is ready
- * meanwhile queues up.
+ * A plug: a body that keeps one worker busy until it is pulled, so that ready ops stay in the
+ * queue meanwhile.
  */
 struct plug {
 	u32 in;			/* A */
@@ -312,8 +312,8 @@ static __unused_fn void plug_out(struct plug *p)
 }
 
 /*
- * The engine's workers, that many, are where they look for work: each runs a body at the same
- * time.  One that has yet to get there allocates.
+ * Wait until the engine's n workers poll for work, by letting each run a body at the same time.
+ * A worker that is still starting allocates memory.
  */
 #define WORKERS_MAX 8
 
@@ -330,7 +330,7 @@ static __unused_fn void workers_up(struct pawl_engine *e, int workers)
 	MUST(!pawl_wait_all(e, SOON_NS, NULL));
 }
 
-/* A recorder: which ops ran, in which order. */
+/* A recorder of the order in which ops ran. */
 struct record {
 	u32 n;			/* A */
 	u32 id[8192];
