@@ -10,7 +10,7 @@
 	X(NO_HELP, "link: queue behind a push that is not linked into all its vars")	\
 	X(WAIT_NOT_HELP, "link: wait for an unfinished push instead of helping it")	\
 	X(NO_RECORD, "link: overwrite a committed push's tag without a record")		\
-	X(NO_SECOND_LOOK, "link: the own phase is not checked after the word was read")	\
+	X(NO_SECOND_LOOK, "link: the push's phase is not checked after the word was read")	\
 	X(NO_GEN, "link: a push does not check whether its var is still the same")	\
 	X(NO_SORT, "push: the accesses stay in the caller's order")			\
 	X(GRANT_EARLY, "attach: readers that joined do not hold the next writer")	\
@@ -32,25 +32,25 @@
 	X(POOL_LEAK, "pool: a leaving thread drops its part of a magazine")		\
 	X(POOL_TWICE, "pool: a flushed cache keeps what it returned")			\
 	X(CARVE_OVERLAP, "pool: the next carving begins one object too early")		\
-	X(SLAB_EARLY, "pool: a slab is given back while an object of it is in use")	\
-	X(BASE_FORGOTTEN, "pool: in a slab that comes back, generations begin anew")	\
+	X(SLAB_EARLY, "pool: a slab is freed while one of its objects is in use")	\
+	X(BASE_FORGOTTEN, "pool: generations start over in a slab that is used again")	\
 	X(COMMIT_BLIND, "arena: the system's refusal of memory is not checked")		\
 	X(NO_GRACE, "rcu: deferred functions run without a grace period")		\
-	X(RING_OLD_ARRAY, "ring: an array that is used no more says that the ring is empty")	\
+	X(RING_OLD_ARRAY, "ring: an abandoned array makes the ring look empty")		\
 	X(RING_SHRINK_FULL, "ring: shrinks with elements in it")			\
 	X(RING_GROW_SHORT, "ring: growing forgets the newest element")			\
-	X(RING_OVERRUN, "ring: one more than fits is pushed before it grows")		\
+	X(RING_OVERRUN, "ring: it grows one element too late")				\
 	X(HIGH_IS_LOW, "queue: a high priority is taken for a low one")			\
-	X(REST_BLIND, "queue: a thread that sleeps hides its lane, with what is in it")	\
-	X(NO_LOOK_AROUND, "queue: a thread with work of its own never takes another's")	\
-	X(ZERO_JUMPS, "queue: what found no room in a ring overtakes what is in it")	\
-	X(HANDOFF_JUMPS, "queue: a hand-over overtakes what is queued")			\
+	X(REST_BLIND, "queue: a thread that sleeps hides its lane although it has work")	\
+	X(NO_LOOK_AROUND, "queue: a thread with its own work never takes that of others")	\
+	X(ZERO_JUMPS, "queue: ops that found no room in a ring overtake those in it")	\
+	X(HANDOFF_JUMPS, "queue: a hand-over overtakes queued work")			\
 	X(CLAIM_NO_WAKE, "park: a sleeper is claimed and not woken")			\
-	X(KNOWN_EARLY, "link: a version counts as written before its write is done")	\
-	X(RM_NO_REVOKE, "readmostly: fast reads of unfinished pushes are not looked for")	\
-	X(RM_NO_MB, "readmostly: no barrier between a reader's count and its look")	\
-	X(RM_UNSEEN, "readmostly: a reader that is over does not look who waits")	\
-	X(RM_HOLD_KEPT, "readmostly: the hold of the fast readers stays")		\
+	X(KNOWN_EARLY, "link: a version is KNOWN before its write is complete")		\
+	X(RM_NO_REVOKE, "readmostly: fast reads of unfinished pushes are not revoked")	\
+	X(RM_NO_MB, "readmostly: no barrier between a reader's count and its check")	\
+	X(RM_UNSEEN, "readmostly: a completing reader does not check for a closing rm")	\
+	X(RM_HOLD_KEPT, "readmostly: the hold of the fast readers is not dropped")	\
 	X(NAMED_TWICE, "push: a var that is named twice is two accesses")		\
 	X(ASYNC_EARLY, "retire: an asynchronous op completes when its body returns")	\
 	X(POISON_STAYS, "error: ops check for inherited errors when none is left")	\
@@ -58,9 +58,9 @@
 	X(STOP_EARLY, "engine: stop does not wait for what is in flight")		\
 	X(NAIVE_EARLY, "wait: a naive push returns before its op is complete")		\
 	X(WINDOW_IGNORED, "push: the window is not checked")				\
-	X(NO_SKIPPING, "retire: an op runs though what it reads has failed")		\
+	X(NO_SKIPPING, "retire: an op runs although its inputs are poisoned")		\
 	X(FORK_FORGOTTEN, "thread: a child of fork() takes its parent's engine for its own")	\
-	X(RECORD_REUSED, "push: an op may end while others still record for its push")	\
+	X(RECORD_REUSED, "push: an op may end while threads still record for its push")	\
 	X(RUN_EARLY, "push: the wait counter lacks an access")				\
 	X(GATE_NO_WAKE, "admit: the completion that opens the gate wakes no pusher")	\
 	X(WINDOW_NO_MB, "admit: no barrier between a pusher's count and its sum")	\
@@ -70,7 +70,7 @@
 	X(VERSION_MISSED, "retire: a write does not count its version")			\
 	X(BLOCK_LEAK, "retire: the block before a granted write is not freed")		\
 	X(SAME_GEN, "retire: a deleted var keeps its generation")			\
-	X(STALE_RUNS, "retire: an op runs though it lost a var during its push")	\
+	X(STALE_RUNS, "retire: an op runs although it lost a var during its push")	\
 	X(RELEASE_TWICE, "retire: the release of an op is called twice")		\
 	X(TOKEN_TWICE, "retire: an asynchronous op may be completed again")		\
 	X(ERROR_STOPS, "retire: an error does not propagate to the next version")	\
@@ -79,15 +79,15 @@
 	X(READY_NO_MB, "ready: no barrier between arming the descriptor and the second take")	\
 	X(READY_FORGOTTEN, "ready: a push does not write to the descriptor")		\
 	X(GROUP_UNLIMITED, "group: a push beyond a limit is accepted")			\
-	X(ROOM_FORGOTTEN, "group: a refused push does not ask to be told of room")	\
+	X(ROOM_FORGOTTEN, "group: a refused push does not set ROOM_WANTED")		\
 	X(INTERRUPT_NO_MB, "wait: no barrier between an interrupt and the search for a wait") \
 	X(CQ_NO_WRITE, "cq: a completion does not write to the eventfd")		\
-	X(CQ_NO_MB, "cq: no barrier between a completion and the look for a waiter")	\
+	X(CQ_NO_MB, "cq: no barrier between a completion and the check for a waiter")	\
 	X(DEADLINE_IGNORED, "cq: an op whose deadline has passed starts")		\
-	X(GRAPH_EARLY, "graph: it ends before its last run")				\
+	X(GRAPH_EARLY, "graph: it is freed before its last run is complete")		\
 	X(GIVEN_UP_STAYS, "wait: an abandoned wait keeps its slot")			\
-	X(ENTRY_ABA, "thread: the tag of the list of free entries stands still")	\
-	X(LEAVE_COUNTED_TWICE, "thread: what a leaving thread completed counts twice for a moment") \
+	X(ENTRY_ABA, "thread: the tag of the list of free entries does not change")	\
+	X(LEAVE_COUNTED_TWICE, "thread: completions of a leaving thread briefly count twice")	\
 	X(SLOT_KEPT, "thread: a thread's slot is not freed")				\
 	X(DESTROY_EARLY, "engine: destroy does not wait for what is in flight")		\
 	X(DEV_READS_FORGOTTEN, "device: a write does not follow pending reads")		\
@@ -97,9 +97,9 @@
 	X(LANE_NO_FOLLOW, "lane: a stream does not follow another")			\
 	X(GRAPH_STALE, "group: a refreshed graph is not captured again")			\
 	X(MX_ARG_EARLY, "compat: the argument of a running body is dropped")		\
-	X(MX_ERROR_LOST, "compat: an asynchronous op's error is success")		\
-	X(MX_BULK_LOST, "compat: what a thread gathered goes with it")			\
-	X(MX_BULK_GOES_ON, "compat: the functions of a bulk behind a failed one run")	\
+	X(MX_ERROR_LOST, "compat: the error of an asynchronous op counts as success")	\
+	X(MX_BULK_LOST, "compat: the bulk of a thread that ends is lost")		\
+	X(MX_BULK_GOES_ON, "compat: functions of a bulk run after one of them failed")	\
 	X(MX_DROP_TWICE, "compat: the deleter of a refused push is called twice")
 
 #define BUSTED_ENUM(name, what) BUSTED_##name,

@@ -12,11 +12,11 @@
 #include <signal.h>
 #include <base/compiler.h>
 
-/* What a new thread is given. */
+/* The attributes of a new thread. */
 struct os_thread_attr {
-	size_t stack;		/* bytes; 0: as the C library does it */
-	int policy, priority;	/* of its scheduling; policy -1: those of its creator */
-	const cpu_set_t *cpus;	/* where it may run; NULL: where its creator may */
+	size_t stack;		/* bytes; 0: the C library's default */
+	int policy, priority;	/* scheduling; policy -1: as its creator */
+	const cpu_set_t *cpus;	/* CPUs on which it may run; NULL: as its creator */
 };
 
 #ifdef PAWL_MODEL
