@@ -113,7 +113,7 @@ static int graph_op_check(struct pawl_engine *e, const struct pawl_op *op, size_
 	int rc = op_check(e, op, "graph_create");
 
 	/* These flags describe one push, and a graph keeps no descriptions of its ops. */
-	if (!rc && (op->flags & PAWL_OP_NOTES))
+	if (!rc && (op->flags & (PAWL_OP_NOTES | PAWL_OP_ARG)))
 		rc = err(-EINVAL, "graph_create: ops[%zu].flags is %#x, known is %#x", i, op->flags,
 			 PAWL_OP_NO_SKIP);
 	return rc;

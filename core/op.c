@@ -47,6 +47,7 @@ int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext)
 __cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *who)
 {
 	char name[64];
+	size_t need;
 	int rc;
 
 	/* Programs of the first release get here with every push: format no text for them. */
@@ -61,12 +62,21 @@ __cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *wh
 	if (d->prop > PAWL_NO_SKIP)
 		return err(-EINVAL, "%s: op.prop is %u, the largest is %u", who, d->prop,
 			   PAWL_NO_SKIP);
-	if (d->flags & ~(PAWL_OP_NO_SKIP | PAWL_OP_NOTES))
+	if (d->flags & ~OP_FLAGS_KNOWN)
 		return err(-EINVAL, "%s: op.flags is %#x, known is %#x", who, d->flags,
-			   PAWL_OP_NO_SKIP | PAWL_OP_NOTES);
-	if ((d->flags & PAWL_OP_NOTES) && d->size < sizeof(*d))
+			   OP_FLAGS_KNOWN);
+	need = d->flags & PAWL_OP_ARG ? sizeof(*d) :
+	       d->flags & PAWL_OP_NOTES ? offsetof(struct pawl_op, arg_size) : 0;
+	if (d->size < need)
 		return err(-EINVAL, "%s: op.size is %zu, op.flags %#x needs %zu", who, d->size,
-			   d->flags, sizeof(*d));
+			   d->flags, need);
+	if ((d->flags & PAWL_OP_ARG) && d->arg_size && !d->arg)
+		return err(-EINVAL, "%s: op.arg is NULL but op.arg_size is %u", who, d->arg_size);
+	if ((d->flags & PAWL_OP_ARG) && !op_arg_fits(d))
+		return err(-E2BIG, "%s: op.arg_size is %u, too much beside %llu vars%s", who,
+			   d->arg_size, (unsigned long long)d->nreads + d->nwrites,
+			   d->release ? " and op.release" :
+			   d->flags & PAWL_OP_NOTES ? " and these op.flags" : "");
 	if (d->device.kind != PAWL_CPU && !device_row(e, d->device))
 		return err(-ENODEV, "%s: no device of kind %u, number %u in this engine", who,
 			   d->device.kind, d->device.id);

@@ -30,6 +30,11 @@ static inline void store_helped16(u16 *field, u32 v)
 	store_release(field, (u16)v);	/* CORE-L9 <-> CORE-L10 */
 }
 
+static inline void store_helped64(u64 *fields, u64 v)
+{
+	store_release(fields, v);	/* CORE-L9 <-> CORE-L10 */
+}
+
 /* Read such a field of another thread's push.  CORE-L10 <-> CORE-L9 */
 #define load_helped(field)	load_acquire(field)
 
@@ -62,6 +67,9 @@ enum {
 	OP_NOTE = 1 << 12,	/* cq.c: release is in its note */
 	OP_ASK = 1 << 13,	/* its note says whether it may start */
 };
+
+/* Flags of a description. */
+#define OP_FLAGS_KNOWN	(PAWL_OP_NO_SKIP | PAWL_OP_NOTES | PAWL_OP_ARG)
 
 /* Flags that need the slow path of a completion. */
 #define OP_SLOW_END	(OP_DELETE | OP_STALE | OP_NO_COUNT)
@@ -222,13 +230,30 @@ BUILD_BUG_ON(offsetof(struct pawl_op, flags) != offsetof(struct pawl_op, prop) +
 BUILD_BUG_ON(offsetof(struct pawl_op, device) != offsetof(struct pawl_op, prop) + 4);
 BUILD_BUG_ON(sizeof(struct pawl_device) != 4);
 
+BUILD_BUG_ON(offsetof(struct op, release) != offsetof(struct op, deps) + 4 * sizeof(struct dep));
+BUILD_BUG_ON(PAWL_ARG_ROOM(4) != sizeof(pawl_release_fn) || INLINE_DEPS != 4);
+
+/* Has the described op room for a copy of its argument behind its accesses? */
+static inline bool op_arg_fits(const struct pawl_op *d)
+{
+	u64 used = ((u64)d->nreads + d->nwrites) * sizeof(struct dep);
+
+	if (d->release || d->flags & PAWL_OP_NOTES)
+		used += sizeof(pawl_release_fn);
+	return used + d->arg_size <= PAWL_ARG_ROOM(0) && (d->arg || !d->arg_size);
+}
+
+/* op_where() of an op that is plain except for PAWL_OP_ARG. */
+#define WHERE_ARG ((u64)PAWL_OP_ARG << (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 32 : 16))
+
 /* Check everything except the vars. */
 static inline int op_check(struct pawl_engine *e, const struct pawl_op *d, const char *who)
 {
 	if (likely(d && d->size == sizeof(*d) && !(d->fn && d->async_fn) &&
-		   (!op_where(d) || (d->prop <= PAWL_NO_SKIP &&
-				     !(d->flags & ~(PAWL_OP_NO_SKIP | PAWL_OP_NOTES)) &&
-				     d->device.kind == PAWL_CPU && d->device.id < e->ndev)) &&
+		   (!op_where(d) || (op_where(d) == WHERE_ARG && op_arg_fits(d)) ||
+		    (d->prop <= PAWL_NO_SKIP && !(d->flags & ~OP_FLAGS_KNOWN) &&
+		     (!(d->flags & PAWL_OP_ARG) || op_arg_fits(d)) &&
+		     d->device.kind == PAWL_CPU && d->device.id < e->ndev)) &&
 		   (d->reads || !d->nreads) && (d->writes || !d->nwrites)))
 		return 0;
 	return op_bad(e, d, who);

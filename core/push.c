@@ -280,6 +280,32 @@ static __noinline int fill_four(struct thread *t, struct op *op, const struct pa
 	return fill_n(t, op, d, 4);
 }
 
+/*
+ * Copy the caller's argument behind the op's accesses, op_arg_fits().  Returns the copy.
+ * Helpers of earlier pushes may still read this memory as accesses.  Progress: wait-free.
+ */
+static __noinline void *arg_fill(struct thread *t, struct op *op, const struct pawl_op *d)
+{
+	void *copy = &op->deps[op->ndeps];
+	const char *from = d->arg;
+	u64 part, *to = copy;
+	u32 left = d->arg_size;
+
+	if (BUSTED(ARG_NOT_COPIED))
+		return d->arg;
+	op_ahead(t);
+	for (; left >= sizeof(part); left -= (u32)sizeof(part), from += sizeof(part)) {
+		memcpy(&part, from, sizeof(part));
+		store_helped64(to++, part);
+	}
+	if (left) {
+		part = 0;
+		memcpy(&part, from, left);
+		store_helped64(to, part);
+	}
+	return copy;
+}
+
 /* Undo op_fill() after its accesses were filled in.  Returns rc. */
 static __cold int op_unfill(struct thread *t, struct op *op, int rc)
 {
@@ -295,6 +321,7 @@ __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const s
 			       u32 flags)
 {
 	u64 total = (u64)d->nreads + d->nwrites;
+	void *arg = d->arg;
 	int rc;
 
 	if (total == 1)
@@ -325,18 +352,23 @@ __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const s
 	op->prop = 0;
 	op->dev = 0;
 	if (unlikely(op_where(d))) {
-		flags |= prop_flags(d);
-		op->prop = (u8)d->prop;
-		op->dev = (u8)op_device(t->e, d->device);
-		if (unlikely(d->flags & PAWL_OP_NOTES)) {
-			rc = note_fill(t, op, d);
-			if (rc)
-				return op_unfill(t, op, rc);
-			flags |= OP_NOTE | (d->flags & NOTE_ASKS ? OP_ASK : 0);
+		/* An argument alone is usual, for programs in C++. */
+		if (d->flags & PAWL_OP_ARG)
+			arg = arg_fill(t, op, d);
+		if (op_where(d) != WHERE_ARG) {
+			flags |= prop_flags(d);
+			op->prop = (u8)d->prop;
+			op->dev = (u8)op_device(t->e, d->device);
+			if (d->flags & PAWL_OP_NOTES) {
+				rc = note_fill(t, op, d);
+				if (rc)
+					return op_unfill(t, op, rc);
+				flags |= OP_NOTE | (d->flags & NOTE_ASKS ? OP_ASK : 0);
+			}
 		}
 	}
 	store_helped16(&op->flags, (u16)flags);
-	op->arg = d->arg;
+	op->arg = arg;
 	op->prio = d->priority;
 	return 0;
 }

@@ -118,6 +118,16 @@ static u64 look_long(const struct look *l, u64 since)
 }
 
 /*
+ * Is this a block, or an rm, that exists?  If not, the op that named it is complete, and its
+ * memory contains the argument of another (arg_fill()).
+ */
+static bool block_exists(struct pawl_engine *e, u32 bi)
+{
+	return bi && (bi <= pool_carved(e->pool[POOL_BLOCK]) ||
+		      (bi >= RM_BASE && bi < RM_BASE + RM_MAX));
+}
+
+/*
  * Return how many ops wait on this var behind the holder of block bi: the readers of its
  * version, if it is being written, then the next writer, its readers, and so on.
  */
@@ -142,6 +152,9 @@ static u64 behind(struct pawl_engine *e, u32 vi, u32 bi, bool write)
 			n += block_count(s) - 1;
 		n++;
 		bi = load_helped(&dep_of(e, load_relaxed(&b->succ), &opi)->block);
+		if (!block_exists(e, bi))
+			break;
+		bi = dep_version(e, bi);
 		write = true;
 	}
 	return min_u(n, (u64)BEHIND_MAX);
@@ -165,7 +178,7 @@ static void look_vars(struct pawl_engine *e, u32 opi, struct pawl_stalled *s)
 		u32 bi = load_helped(&deps[j].block);
 		u64 k;
 
-		if (!bi)
+		if (!block_exists(e, bi) || vi > pool_carved(e->pool[POOL_VAR]))
 			continue;
 		k = behind(e, vi, dep_version(e, bi), var & DEP_WRITE);
 		if (s->var.h && k <= most)

@@ -52,6 +52,7 @@
 	X(RM_UNSEEN, "readmostly: a completing reader does not check for a closing rm")	\
 	X(RM_HOLD_KEPT, "readmostly: the hold of the fast readers is not dropped")	\
 	X(NAMED_TWICE, "push: a var that is named twice is two accesses")		\
+	X(ARG_NOT_COPIED, "push: an op refers to the caller's argument instead of a copy")	\
 	X(ASYNC_EARLY, "retire: an asynchronous op completes when its body returns")	\
 	X(POISON_STAYS, "error: ops check for inherited errors when none is left")	\
 	X(CLEAR_IGNORED, "error: a cleared error still propagates")			\

@@ -224,6 +224,7 @@ enum pawl_prop {
 #define PAWL_OP_TICKET	8u	/* the push writes a ticket to *op.ticket */
 #define PAWL_OP_GROUP	16u	/* op.group: the op belongs to it */
 #define PAWL_OP_COST	32u	/* op.cost: counts for limits on costs */
+#define PAWL_OP_ARG	64u	/* copy the op.arg_size bytes at op.arg */
 #define PAWL_OP_NOTES	(PAWL_OP_CQ | PAWL_OP_DEADLINE | PAWL_OP_TICKET | PAWL_OP_GROUP | \
 			 PAWL_OP_COST)
 
@@ -275,10 +276,22 @@ struct pawl_op {
 	pawl_ticket_t *ticket;		/* written before the op can run */
 	pawl_group_t group;
 	uint64_t cost;			/* in the host's unit, for example bytes */
+	uint32_t arg_size;		/* at most PAWL_ARG_ROOM() */
+	uint32_t reserved;		/* 0 */
 };
 
 #define PAWL_OP_INIT { sizeof(struct pawl_op), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, { 0, 0 }, 0, \
-	{ 0 }, 0, 0, 0, { 0 }, 0 }
+	{ 0 }, 0, 0, 0, { 0 }, 0, 0, 0 }
+
+/*
+ * With PAWL_OP_ARG the engine copies op.arg_size bytes from op.arg into the op, and passes the
+ * address of the copy to the body and to release, so that a small argument needs no memory of
+ * its own.  The copy is aligned to 16 bytes; the body must not write to it, and it exists until
+ * the op is complete.  Its room is what the vars leave free in the op: for `vars` vars
+ * (op.nreads + op.nwrites, at most 4) PAWL_ARG_ROOM(vars) bytes, and 8 fewer if op.release is
+ * set or op.flags has one of PAWL_OP_NOTES.
+ */
+#define PAWL_ARG_ROOM(vars) ((vars) > 4 ? 0u : 72u - 16u * (unsigned int)(vars))
 
 /* --- Push --------------------------------------------------------------------------- */
 
@@ -286,7 +299,7 @@ struct pawl_op {
  * Push an op.  The call copies *op, but not the string op->name.
  *
  * Errors: -EINVAL (the text names the field), -ENODEV, -ESTALE (a var), -E2BIG (more vars than
- * an op can have), -EAGAIN (the window, if the policy is to fail), -ENOMEM.  A refused push
+ * an op can have, or an argument that has no room), -EAGAIN (the window, if the policy is to fail), -ENOMEM.  A refused push
  * has no effect, with one exception: if another thread deletes a var during the push, the op
  * keeps its positions on its other vars, its body does not run, and it ends with release(arg,
  * -ESTALE).  pawl_push() then returns 0.  So it returns -ESTALE only if release was not and

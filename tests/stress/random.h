@@ -75,6 +75,7 @@ struct program {
 struct desc {
 	struct pawl_op op;
 	pawl_var_t reads[2 * DEPS_MAX], writes[2 * DEPS_MAX];
+	void *copy[2];		/* what op.arg points to, with PAWL_OP_ARG */
 };
 
 /* random_ops.c */

@@ -226,6 +226,9 @@ static bool push_graph(struct single *s, struct desc *d)
 	struct op *o = d->op.arg;
 	pawl_graph_t g;
 
+	/* A graph keeps no copy of an argument. */
+	if (d->op.flags & PAWL_OP_ARG)
+		return false;
 	if (mix(s->p->seed, o->id) % 8 || o->body != SYNC || (s->p->errors && !o->no_skip))
 		return false;
 	o->counted = false;

@@ -159,6 +159,45 @@ static void released(void *arg, int status)
 		broken("op %u was released twice", o->id);
 }
 
+/* The same of ops whose argument is a copy that the engine keeps. */
+static struct op *op_of_copy(void *arg)
+{
+	struct op *const *copy = arg;
+
+	if ((uintptr_t)copy[0] != ~(uintptr_t)copy[1])
+		broken("an argument was overwritten, op %u", copy[0]->id);
+	return copy[0];
+}
+
+static int copied_body(struct pawl_run *run, void *arg)
+{
+	return sync_body(run, op_of_copy(arg));
+}
+
+static void copied_async_body(struct pawl_run *run, void *arg)
+{
+	async_body(run, op_of_copy(arg));
+}
+
+static void copied_released(void *arg, int status)
+{
+	released(op_of_copy(arg), status);
+}
+
+static void op_copies_arg(struct op *o, struct desc *d)
+{
+	d->copy[0] = o;
+	d->copy[1] = (void *)~(uintptr_t)o;
+	d->op.arg = d->copy;
+	d->op.arg_size = sizeof(d->copy);
+	d->op.flags = PAWL_OP_ARG;
+	d->op.release = copied_released;
+	if (d->op.fn)
+		d->op.fn = copied_body;
+	if (d->op.async_fn)
+		d->op.async_fn = copied_async_body;
+}
+
 static void var_sort(struct program *p, struct op *o)
 {
 	u32 i, j;
@@ -223,6 +262,8 @@ void op_body(struct op *o, struct desc *d, u32 percent, u64 *seed)
 		o->body = NO_BODY;
 		d->op.fn = NULL;
 	}
+	if (d->op.nreads + d->op.nwrites <= 3 && rnd(seed) % 4 == 0)
+		op_copies_arg(o, d);
 }
 
 u16 random_prop(u64 *seed)

@@ -56,8 +56,8 @@ START_TEST(test_refuse_flags)
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	struct pawl_op op = op_of_fn(nothing, NULL);
 
-	op.flags = 64;
-	FAILS(pawl_push(e, &op), -EINVAL, "push", "op.flags", "40");
+	op.flags = 128;
+	FAILS(pawl_push(e, &op), -EINVAL, "push", "op.flags", "80");
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
