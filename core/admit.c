@@ -9,8 +9,11 @@
  *
  * Structures: a push takes room in the window by raising its thread's count of pushed ops
  * before anything else (admit(), admit.h).  The number of ops in flight is the sum of these
- * counts minus the sum of the counts of completed ops.  A thread computes it once for every
- * eighth of the window, at least once in 64 pushes, and with PAWL_WINDOW_FAIL at each push.
+ * counts minus the sum of the counts of completed ops.  With PAWL_WINDOW_FAIL a thread computes
+ * it at each push.  Otherwise a thread computes it when its pushes, less the ops that it
+ * completed itself, have grown by an eighth of the window, 64 at most.  A thread that completes
+ * as many ops as it pushes makes no more ops be in flight, and never reads the other threads'
+ * counts.
  *
  *	policy	at the window				a pool is empty
  *	FAIL	-EAGAIN					-EAGAIN
@@ -181,8 +184,9 @@ __cold int admit_slow(struct thread *t, u32 n)
 {
 	struct pawl_engine *e = t->e;
 	/* The pools have room for what all threads may push between two sums. */
-	u32 step = min_u(e->window / 8, e->pool[POOL_OP]->mag);
+	u32 step = min_u(e->window / 8, e->pool[POOL_OP]->mag), part = step / 4;
 	u64 hard = e->window > n ? e->window - n : 0, flight;
+	u64 net = t->pushed - t->completed + n;
 
 	if (e->policy == PAWL_WINDOW_FAIL) {
 		if (n > e->window)
@@ -197,7 +201,12 @@ __cold int admit_slow(struct thread *t, u32 n)
 		admit_undo(t, n);
 		return err(-EAGAIN, "push: %u ops are in flight (config.window)", e->window);
 	}
-	if (!t->depth) {
+	/*
+	 * Between two calls a thread pushes up to part - 1 ops that no call sees, so that it may
+	 * have been that much lower since the last call, and become that much higher until the
+	 * next one.
+	 */
+	if (!t->depth && net - t->level > step - 2 * part) {
 		flight = ops_in_flight(e);
 		if (BUSTED(WINDOW_IGNORED))
 			flight = 0;
@@ -205,9 +214,10 @@ __cold int admit_slow(struct thread *t, u32 n)
 			room_wait(t, hard, hard / 2);
 		else if (e->policy == PAWL_WINDOW_HELP && flight > e->warm)
 			run_warm(t, flight);
+		t->level = t->pushed + n - t->completed;
 	}
 	store_release(&t->pushed, t->pushed + n);
-	t->next_check = t->pushed + max_u(step, 1u) - 1;
+	t->next_check = t->pushed + max_u(part, 1u) - 1;
 	return 0;
 }
 

@@ -213,6 +213,7 @@ static struct thread *slot_user(struct pawl_engine *e, struct tls_entry *entry)
 	t->depth = 0;
 	t->frame = NULL;
 	t->next_check = 0;
+	t->level = 0;
 	store_relaxed(&t->user, load_relaxed(&t->user) + 1);
 	/* Before its first push: who hears of what it pushed sees the bit, too. */
 	fetch_or_relaxed(&e->live[slot / 64], 1ull << slot % 64);

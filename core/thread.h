@@ -34,6 +34,7 @@ struct thread {
 	u32 var_limit;		/* O: var indexes below are carved */
 	u32 waits_device;	/* A: the thread waits for all devices */
 	u64 next_check;		/* O: the window is not checked up to this value of pushed */
+	u64 level;		/* O: pushed - completed when the window was checked: admit_slow() */
 	u64 elsewhere;		/* O: own ops that others completed, less theirs: run_warm() */
 	struct frame *frame;	/* O */
 	struct trace_buf *trace;	/* A */

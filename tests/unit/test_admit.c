@@ -116,6 +116,79 @@ START_TEST(test_blocked_pusher_goes_on_when_there_is_room)
 }
 END_TEST
 
+/* Completes ops of another thread, and then pushes until the window is full. */
+struct runner {
+	struct pawl_engine *e;
+	pawl_var_t held;
+	u32 runs, ran, fill, most;	/* ran, fill: A */
+};
+
+static void *runner_main(void *arg)
+{
+	struct runner *r = arg;
+	u32 i;
+
+	for (i = 0; i < r->runs;)
+		i += (u32)pawl_run_one(r->e);
+	MUST(soon(load_acquire(&r->fill)));
+	for (i = 0; i < 512; i++) {
+		MUST(!push_write(r->e, nothing, NULL, r->held));
+		r->most = max_u(r->most, (u32)ops_in_flight(r->e));
+	}
+	return NULL;
+}
+
+static bool waits_at_the_window(const struct pawl_engine *e)
+{
+	struct thread *t;
+	u32 i;
+
+	for_each_live(e, t, i)
+		if (load_relaxed(&t->waits_flight))
+			return true;
+	return false;
+}
+
+static void hold(struct pawl_run *run, void *arg)
+{
+	*(pawl_token_t *)arg = run->token;
+}
+
+/* Ops that a thread completed for others give it no room beyond the window later. */
+START_TEST(test_completing_for_others_gives_no_more_room)
+{
+	struct pawl_config c = window(0, 256, PAWL_WINDOW_HELP);
+	struct runner r = { .e = engine_with(&c), .runs = 1000 };
+	pawl_var_t v = var_new(r.e);
+	pawl_token_t token;
+	struct pawl_op op;
+	pthread_t t;
+	u32 i;
+
+	r.held = var_new(r.e);
+	t = spawn(runner_main, &r);
+	for (i = 0; i < r.runs; i++) {
+		OK(push_write(r.e, add_one, &r.ran, v));
+		if (i % 50 == 49)
+			MUST(soon(!ops_in_flight(r.e)));
+	}
+	op = op_write(NULL, &token, &r.held);
+	op.async_fn = hold;
+	OK(pawl_push(r.e, &op));
+	ck_assert_int_eq(pawl_run_one(r.e), 1);
+	for (i = 0; i < 100; i++)
+		OK(push_write(r.e, nothing, NULL, r.held));
+	store_release(&r.fill, 1);
+	MUST(soon(waits_at_the_window(r.e)));
+	OK(pawl_complete(r.e, token, 0, NULL));
+	join(t);
+	/* an eighth for each of the two pushers */
+	ck_assert_uint_le(r.most, 256 + 2 * 32);
+	OK(pawl_wait_all(r.e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(r.e));
+}
+END_TEST
+
 /* Another thread has filled the window with ops that stand behind the body that pushes. */
 struct nest {
 	pawl_var_t v;
@@ -637,7 +710,8 @@ START_TEST(test_pushers_have_a_backlog_each)
 END_TEST
 
 SUITE("admit", test_failing_window_is_exact_with_several_pushers,
-      test_blocked_pusher_goes_on_when_there_is_room, test_body_pushes_at_a_full_window,
+      test_blocked_pusher_goes_on_when_there_is_room,
+      test_completing_for_others_gives_no_more_room, test_body_pushes_at_a_full_window,
       test_body_pushes_a_batch_of_the_windows_size, test_batch_larger_than_the_window,
       test_blocked_pusher_helps_where_nobody_serves,
       test_blocked_pusher_helps_a_stopped_engine, test_large_ops_wait_for_chunks,
