@@ -37,6 +37,10 @@
  * stored, release) <-> CORE-Q10 (acquire): a thread that reads the waiter of a later op of the
  * note finds its own op complete.
  *
+ * Limits: a completer that is stopped between CQ1 and its signal delays the sleeper and the
+ * eventfd, also for the notes that arrive behind its own.  They are in the stack, so a thread
+ * that reaps or begins to wait finds them.
+ *
  * Progress: a completion is lock-free (its compare-and-swap fails only because another
  * completion succeeded), plus one system call if the queue was empty and has an eventfd or a
  * sleeping waiter.  A reap is wait-free, apart from the pool.

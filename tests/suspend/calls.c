@@ -104,6 +104,79 @@ void sh_check(void)
 	}
 }
 
+/* --- a completion queue and a group that victims and others share --- */
+
+static pawl_cq_t sh_cq;
+static pawl_group_t sh_group;
+static u64 cq_posted, cq_reaped;	/* A: how many */
+static u64 tags_posted, tags_reaped;	/* A: the sums of their tags */
+
+static void async_now(struct pawl_run *run, void *arg)
+{
+	MUST(!pawl_run_canceled(run));
+	MUST(!pawl_complete(run->engine, run->token, 0, NULL));
+}
+
+/* An op that completes inside its push and reports to the shared queue. */
+static void sh_post(u32 flags)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+
+	op.async_fn = async_now;
+	op.prop = PAWL_ASYNC;
+	op.flags = (uint16_t)(PAWL_OP_CQ | flags);
+	op.cq = sh_cq;
+	op.group = sh_group;
+	op.cost = 3;
+	op.tag = fetch_add_relaxed(&cq_posted, 1) + 1;
+	fetch_add_relaxed(&tags_posted, op.tag);
+	MUST(!pawl_push(eng, &op));
+}
+
+/* Only one thread reaps at a time. */
+static void sh_reap(u32 n)
+{
+	struct pawl_completion done[8];
+	int rc = pawl_cq_reap(eng, sh_cq, done, n), i;
+
+	MUST(rc >= 0 || rc == -EBUSY);
+	for (i = 0; i < rc; i++) {
+		MUST(!done[i].status);
+		fetch_add_relaxed(&tags_reaped, done[i].tag);
+	}
+	if (rc > 0)
+		fetch_add_relaxed(&cq_reaped, (u64)rc);
+}
+
+void notes_use(u32 n)
+{
+	while (n--)
+		sh_post(n % 2 ? PAWL_OP_GROUP | PAWL_OP_COST : 0);
+	sh_reap(8);
+}
+
+static void sh_cq_make(void)
+{
+	cq_posted = cq_reaped = tags_posted = tags_reaped = 0;
+	MUST(!pawl_cq_create(eng, &sh_cq));
+	MUST(!pawl_group_create(eng, NULL, &sh_group));
+}
+
+/* Each completion arrived once; the group is empty. */
+static void sh_cq_end(void)
+{
+	u64 ops, cost, before;
+
+	do {
+		before = load_relaxed(&cq_reaped);
+		sh_reap(8);
+	} while (load_relaxed(&cq_reaped) != before);
+	MUST(cq_posted == cq_reaped && tags_posted == tags_reaped);
+	MUST(!pawl_group_count(eng, sh_group, &ops, &cost) && !ops && !cost);
+	MUST(!pawl_group_destroy(eng, sh_group));
+	MUST(!pawl_cq_destroy(eng, sh_cq));
+}
+
 static pawl_graph_t oper;
 
 /* One write to a var that no other thread uses. */
@@ -142,7 +215,7 @@ static void worker_born(void *user, const char *name)
 	fetch_add_relaxed(&born, 1);
 }
 
-void world_make(int workers, u64 spin_ns, u32 window)
+void world_make(int workers, u64 spin_ns, u32 flags)
 {
 	struct pawl_config c;
 	struct pawl_op op;
@@ -155,13 +228,17 @@ void world_make(int workers, u64 spin_ns, u32 window)
 	c.max_vars = 1 << 17;
 	c.max_threads = 64;
 	c.thread_start = worker_born;
-	if (window) {
-		c.window = window;
+	if (flags & F_WINDOW) {
+		c.window = 32;
 		c.window_policy = PAWL_WINDOW_FAIL;
 	}
 	born = 0;
 	step_says = says;
 	OK(pawl_engine_create(&c, &eng));
+	if (flags & F_MOSTLY)
+		eng->rm_reads = 0;
+	if (flags & F_READY)
+		MUST(pawl_ready_fd(eng) >= 0);
 	/* The workers start before any thread steps: until then they block signals. */
 	op = op_of_fn(nothing, NULL);
 	MUST(!pawl_push(eng, &op));
@@ -185,6 +262,7 @@ void world_make(int workers, u64 spin_ns, u32 window)
 			others[i].var[j] = var_new(eng);
 	}
 	graph_make();
+	sh_cq_make();
 }
 
 void world_end(void)
@@ -193,6 +271,7 @@ void world_end(void)
 
 	MUST(!pawl_graph_delete(eng, oper));
 	sh_check();
+	sh_cq_end();
 	OK(pawl_engine_destroy(eng));
 	eng = NULL;
 	for (i = 0; i < OTHERS; i++) {
@@ -337,6 +416,44 @@ static void push_idle(struct other *o, u32 n)
 	}
 }
 
+/*
+ * Completions: those of the queue and the group in which the victim may be stopped, and those of
+ * a queue of its own.  A thread that waits for the shared queue has a time limit: a completer that
+ * is stopped between the arrival of a completion in the empty queue and the signal delays it.
+ */
+static void round_completions(struct other *o)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+	struct pawl_completion done[2];
+	pawl_ticket_t ticket;
+	pawl_cq_t own;
+	int n, rc;
+	u64 ops;
+
+	if (load_relaxed(&sh_budget) > 0 &&
+	    load_relaxed(&cq_posted) - load_relaxed(&cq_reaped) < 1000) {
+		fetch_add_relaxed(&sh_budget, -1);
+		sh_post(rnd(&o->seed) % 2 ? PAWL_OP_GROUP | PAWL_OP_COST : 0);
+		rc = pawl_cq_wait(eng, sh_cq, 20000);
+		MUST(!rc || rc == -ETIMEDOUT || rc == -EBUSY);
+		sh_reap(8);
+	}
+	MUST(!pawl_group_count(eng, sh_group, &ops, NULL));
+	MUST(!pawl_cq_create(eng, &own));
+	op.async_fn = body_async;
+	op.prop = PAWL_ASYNC;	/* inside the push */
+	op.flags = PAWL_OP_CQ | PAWL_OP_TICKET;
+	op.cq = own;
+	op.ticket = &ticket;
+	MUST(!pawl_push(eng, &op) && !pawl_push(eng, &op));
+	MUST(!pawl_ticket_wait(eng, ticket, -1) && !pawl_cq_wait(eng, own, -1));
+	for (n = 0; n < 2; n += rc) {
+		rc = pawl_cq_reap(eng, own, done, 2);
+		MUST(rc > 0);
+	}
+	MUST(!pawl_cq_destroy(eng, own));
+}
+
 /* Wait for all ops, except one of another thread that the victim may have taken. */
 void round_spread(struct other *o)
 {
@@ -346,6 +463,18 @@ void round_spread(struct other *o)
 		MUST(pawl_run_one(eng) >= 0);
 	while (outstanding(feed_pushed, feed_done, NFEED) > load_acquire(&foreign))
 		MUST(pawl_run_one(eng) >= 0);
+}
+
+static void round_strict_cq(struct other *o)
+{
+	round_completions(o);
+	round_strict(o);
+}
+
+static void round_spread_cq(struct other *o)
+{
+	round_completions(o);
+	round_spread(o);
 }
 
 /* The same for ops of all kinds. */
@@ -591,6 +720,251 @@ static void op_cq(struct victim *v)
 	MUST(!pawl_cq_destroy(eng, cq));
 }
 
+static void op_post(struct victim *v) { sh_post(0); }
+static void op_post_group(struct victim *v) { sh_post(PAWL_OP_GROUP | PAWL_OP_COST); }
+static void op_reap(struct victim *v) { sh_reap(2); }
+
+static void pre_posted(struct victim *v)
+{
+	u32 i;
+
+	for (i = 0; i < 3; i++)
+		sh_post(0);
+}
+
+/* A queue with a descriptor, which is written and cleared. */
+static pawl_cq_t fd_cq;
+
+static void pre_cq_fd(struct victim *v)
+{
+	MUST(!pawl_cq_create(eng, &fd_cq));
+}
+
+static void op_cq_fd(struct victim *v)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+	struct pawl_completion done;
+	u32 i;
+
+	MUST(pawl_cq_fd(eng, fd_cq) >= 0);
+	op.async_fn = async_now;
+	op.prop = PAWL_ASYNC;
+	op.flags = PAWL_OP_CQ;
+	op.cq = fd_cq;
+	MUST(!pawl_push(eng, &op) && !pawl_push(eng, &op));
+	/* The rest keeps it readable. */
+	for (i = 0; i < 2; i++)
+		MUST(pawl_cq_reap(eng, fd_cq, &done, 1) == 1);
+	MUST(pawl_cq_reap(eng, fd_cq, &done, 1) == 0);
+	MUST(!pawl_cq_destroy(eng, fd_cq));
+}
+
+/* An op that stays in flight until the token is completed. */
+static void async_held(struct pawl_run *run, void *arg)
+{
+	*(pawl_token_t *)arg = run->token;
+}
+
+static struct pawl_op op_held(pawl_token_t *token, pawl_var_t *x)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+
+	op.async_fn = async_held;
+	op.arg = token;
+	op.prop = PAWL_ASYNC;	/* inside the push */
+	op.writes = x;
+	op.nwrites = x ? 1 : 0;
+	return op;
+}
+
+/* An op whose deadline has passed; its error is taken. */
+static void op_deadline(struct victim *v)
+{
+	struct pawl_op op;
+	struct pawl_error err = { 0 };
+	pawl_ticket_t ticket;
+	pawl_token_t token;
+	pawl_var_t x;
+
+	MUST(!pawl_var_create(eng, &x));
+	op = op_held(&token, &x);
+	op.flags = PAWL_OP_DEADLINE | PAWL_OP_TICKET;
+	op.ticket = &ticket;
+	op.deadline_ns = 1;
+	MUST(!pawl_push(eng, &op));
+	MUST(!pawl_ticket_wait(eng, ticket, 0));
+	MUST(pawl_var_take(eng, x, &err) == -ETIMEDOUT);
+	MUST(!pawl_var_delete(eng, x, NULL, NULL));
+}
+
+/* An op that is canceled behind one that runs, and one that is canceled too late. */
+static void op_cancel(struct victim *v)
+{
+	pawl_ticket_t first, second;
+	struct pawl_error err = { 0 };
+	pawl_token_t token;
+	struct pawl_op op;
+	pawl_var_t x;
+
+	MUST(!pawl_var_create(eng, &x));
+	op = op_held(&token, &x);
+	op.flags = PAWL_OP_TICKET;
+	op.ticket = &first;
+	MUST(!pawl_push(eng, &op));
+	op.ticket = &second;
+	MUST(!pawl_push(eng, &op));
+	MUST(pawl_cancel(eng, first) == -EINPROGRESS && !pawl_cancel(eng, second));
+	MUST(pawl_ticket_state(eng, second) == PAWL_TICKET_QUEUED);
+	MUST(pawl_ticket_wait(eng, second, 0) == -ETIMEDOUT);
+	MUST(!pawl_complete_with(eng, token, 0, NULL, NULL));
+	MUST(!pawl_ticket_wait(eng, second, -1));
+	MUST(pawl_var_take(eng, x, &err) == -ECANCELED);
+	MUST(!pawl_var_delete(eng, x, NULL, NULL));
+}
+
+/* A group: a push beyond its limit, cancel, the report that there is room, the end. */
+static void op_group(struct victim *v)
+{
+	struct pawl_group_limits l = { .size = sizeof(l), .ops = 1, .tag = 9 };
+	struct pawl_completion done;
+	pawl_token_t token;
+	pawl_group_t g;
+	struct pawl_op op = op_held(&token, NULL);
+	u64 ops;
+
+	MUST(!pawl_cq_create(eng, &l.cq));
+	MUST(!pawl_group_create(eng, &l, &g));
+	op.flags = PAWL_OP_GROUP | PAWL_OP_COST;
+	op.group = g;
+	op.cost = 2;
+	MUST(!pawl_push(eng, &op));
+	MUST(pawl_push(eng, &op) == -EAGAIN);
+	MUST(!pawl_group_count(eng, g, &ops, NULL) && ops == 1);
+	MUST(!pawl_group_cancel(eng, g));
+	MUST(pawl_group_wait(eng, g, 0) == -ETIMEDOUT);
+	MUST(pawl_group_destroy(eng, g) == -EBUSY);
+	MUST(!pawl_complete(eng, token, 0, NULL));
+	MUST(!pawl_group_wait(eng, g, -1));
+	MUST(pawl_cq_reap(eng, l.cq, &done, 1) == 1 && done.tag == 9);
+	fd_cq = l.cq;
+	l.cq.h = 0;
+	l.ops = 2;
+	MUST(!pawl_group_limit(eng, g, &l));
+	MUST(!pawl_group_destroy(eng, g));
+	MUST(!pawl_cq_destroy(eng, fd_cq));
+}
+
+/* Waits for the shared queue, and for a ticket and a group, that give up. */
+static void op_wait_notes(struct victim *v)
+{
+	pawl_ticket_t ticket;
+	pawl_token_t token;
+	struct pawl_op op = op_held(&token, NULL);
+	int rc;
+
+	op.flags = PAWL_OP_GROUP | PAWL_OP_TICKET;
+	op.group = sh_group;
+	op.ticket = &ticket;
+	MUST(!pawl_push(eng, &op));
+	rc = pawl_cq_wait(eng, sh_cq, 2000);
+	MUST(!rc || rc == -ETIMEDOUT || rc == -EBUSY);
+	MUST(pawl_ticket_wait(eng, ticket, 2000) == -ETIMEDOUT);
+	MUST(pawl_group_wait(eng, sh_group, 2000) == -ETIMEDOUT);
+	MUST(!pawl_complete(eng, token, 0, NULL));
+	MUST(!pawl_ticket_wait(eng, ticket, -1));
+}
+
+/* A wait that is interrupted, and runs no op. */
+static void op_interrupt(struct victim *v)
+{
+	pawl_token_t token;
+	pawl_var_t x;
+	struct pawl_op op;
+	int rc;
+
+	MUST(!pawl_var_create(eng, &x));
+	op = op_held(&token, &x);
+	MUST(!pawl_push(eng, &op));
+	pawl_interrupt(eng);
+	rc = pawl_wait(eng, PAWL_WAIT_READABLE | PAWL_WAIT_INTR | PAWL_WAIT_NO_HELP, x.h, 2000, NULL);
+	MUST(rc == -EINTR || rc == -ETIMEDOUT);
+	MUST(!pawl_complete(eng, token, 0, NULL));
+	MUST(!pawl_var_delete(eng, x, NULL, NULL));
+}
+
+/* Bodies that fail; another thread may run them. */
+static int body_fail(struct pawl_run *run, void *arg)
+{
+	return arg ? pawl_fail_with(run, -EIO, "as it should", NULL) :
+		     pawl_fail(run, -EIO, "as it should");
+}
+
+static bool run_until_done(void *arg)
+{
+	return true;
+}
+
+static void op_fail_body(struct victim *v)
+{
+	struct pawl_error err = { 0 };
+	pawl_var_t x;
+
+	MUST(!pawl_var_create(eng, &x));
+	MUST(!push_write(eng, body_fail, NULL, x));
+	MUST(pawl_wait_writable(eng, x, -1, &err) == -EIO);
+	MUST(!push_write(eng, body_fail, &err, x));
+	MUST(pawl_wait_readable(eng, x, -1, &err) == -EIO);
+	MUST(!pawl_run_until(eng, run_until_done, NULL, 0));
+	MUST(!pawl_var_delete(eng, x, NULL, NULL));
+}
+
+/* Counts; a graph that has nothing to capture. */
+static void op_counts(struct victim *v)
+{
+	struct pawl_queue_stats qs = { .size = sizeof(qs) };
+	struct pawl_stats st = { .size = sizeof(st) };
+
+	MUST(!pawl_stats(eng, &st));
+	MUST(!pawl_queue_stats(eng, (struct pawl_device){ PAWL_CPU, 0 }, PAWL_NORMAL, &qs));
+	MUST(pawl_graph_refresh(eng, oper) == -EINVAL);
+}
+
+static void op_trim(struct victim *v)
+{
+	MUST(!pawl_trim(eng));
+}
+
+static void op_ready_fd(struct victim *v)
+{
+	MUST(pawl_ready_fd(eng) >= 0);
+	MUST(pawl_run_one(eng) >= 0);
+}
+
+/* Read-mostly mode: its begin, reads of one and of several vars, a write that ends it. */
+void mostly_read(struct victim *v)
+{
+	u32 i;
+
+	for (i = 0; i < 3; i++)
+		MUST(!sh_push(15, 1u << 20, 0, 0));
+}
+
+static void pre_mostly(struct victim *v)
+{
+	mostly_read(v);
+	drain();
+}
+
+static void pre_mostly_run(struct victim *v)
+{
+	mostly_read(v);
+	drain();
+	op_r1(v);
+}
+
+static void op_r3(struct victim *v) { MUST(!sh_push(7, 1 << 20, 0, 0)); }
+static void op_w3(struct victim *v) { MUST(!sh_push(8, 7, 0, 0)); }
+
 /* A wait that times out, and one that uses its position again. */
 static void op_give_up(struct victim *v)
 {
@@ -728,44 +1102,69 @@ static void pre_asleep(struct victim *v)
 }
 
 const struct call calls[] = {
-	{ "push 1 write", NULL, op_w1, round_strict, F_BUSY | F_ANY },
-	{ "push 1 read", NULL, op_r1, round_strict, F_BUSY | F_ANY },
-	{ "push 2 writes", NULL, op_w2, round_strict, F_BUSY | F_ANY },
-	{ "push read, 2 writes", NULL, op_rw3, round_strict, F_BUSY | F_ANY },
-	{ "push 7", NULL, op_w7, round_strict, F_BUSY | F_ANY },
-	{ "push 20", NULL, op_w20, round_strict, F_ANY },
-	{ "push none", NULL, op_none, round_strict, F_ANY },
-	{ "push high", NULL, op_high, round_strict, F_BUSY | F_ANY },
-	{ "push low", NULL, op_low, round_strict, F_BUSY | F_ANY },
-	{ "push async", NULL, op_async, round_strict, F_ANY },
-	{ "push batch", NULL, op_batch, round_strict, F_BUSY | F_ANY },
-	{ "push graph", NULL, op_oper, round_strict, F_ANY },
-	{ "push behind, 1", pre_behind, op_w1, round_behind, 0 },
-	{ "push behind, 2", pre_behind, op_w2, round_behind, 0 },
-	{ "push behind, 3", pre_behind, op_rw3, round_behind, 0 },
-	{ "push, caches empty", caches_flush, op_w2, round_strict, 0 },
-	{ "push, depot empty", depot_drain, op_w2, round_strict, 0 },
-	{ "run, caches full", caches_fill, op_run, round_spread, F_TAKES },
-	{ "run own", pre_one, op_run, round_spread, F_BUSY | F_TAKES | F_ANY },
-	{ "run high", pre_prio, op_run, round_spread, F_BUSY | F_TAKES | F_ANY },
-	{ "run low", pre_low, op_run, round_spread, F_BUSY | F_TAKES | F_ANY },
-	{ "run nothing", NULL, op_run, round_spread, F_BUSY | F_TAKES | F_ANY },
-	{ "run batch", pre_feed, op_run, round_spread, F_TAKES | F_FEED },
-	{ "complete", pre_gate, op_complete, round_strict, 0 },
-	{ "create, delete", NULL, op_life, round_strict, F_BUSY | F_ANY },
-	{ "look", NULL, op_look, round_strict, F_BUSY | F_ANY },
-	{ "wait", NULL, op_wait, round_spread, F_BUSY | F_TAKES | F_ANY | F_WAITS },
-	{ "wait writable", NULL, op_wait_writable, round_spread,
-	  F_TAKES | F_ANY | F_WAITS },
-	{ "push, window full", pre_window, op_refused, round_returns, F_WINDOW },
-	{ "push, wake", pre_asleep, op_w1, round_deaf, F_WORKERS },
-	{ "push high, wake", pre_asleep, op_high, round_deaf, F_WORKERS },
-	{ "push, wake the only one", pre_asleep, op_w1, round_deaf, F_WORKER },
-	{ "complete, wake", pre_gate, op_complete, round_deaf, F_WORKERS },
-	{ "fail, skip, take", NULL, op_fail, round_strict, F_BUSY },
-	{ "completion queue, ticket", NULL, op_cq, round_strict, F_BUSY | F_ANY },
-	{ "delete behind others", NULL, op_delete, round_strict, F_BUSY | F_ANY },
-	{ "wait, give up", pre_gate, op_give_up, round_spread, F_TAKES | F_WAITS },
+	{ "push 1 write", NULL, op_w1, round_strict, F_BUSY | F_ANY, NULL },
+	{ "push 1 read", NULL, op_r1, round_strict, F_BUSY | F_ANY, NULL },
+	{ "push 2 writes", NULL, op_w2, round_strict, F_BUSY | F_ANY, NULL },
+	{ "push read, 2 writes", NULL, op_rw3, round_strict, F_BUSY | F_ANY, NULL },
+	{ "push 7", NULL, op_w7, round_strict, F_BUSY | F_ANY, NULL },
+	{ "push 20", NULL, op_w20, round_strict, F_ANY, NULL },
+	{ "push none", NULL, op_none, round_strict, F_ANY, NULL },
+	{ "push high", NULL, op_high, round_strict, F_BUSY | F_ANY, NULL },
+	{ "push low", NULL, op_low, round_strict, F_BUSY | F_ANY, NULL },
+	{ "push async", NULL, op_async, round_strict, F_ANY, NULL },
+	{ "push batch", NULL, op_batch, round_strict, F_BUSY | F_ANY, NULL },
+	{ "push graph", NULL, op_oper, round_strict, F_ANY, NULL },
+	{ "push behind, 1", pre_behind, op_w1, round_behind, 0, NULL },
+	{ "push behind, 2", pre_behind, op_w2, round_behind, 0, NULL },
+	{ "push behind, 3", pre_behind, op_rw3, round_behind, 0, NULL },
+	{ "push, caches empty", caches_flush, op_w2, round_strict, 0, NULL },
+	{ "push, depot empty", depot_drain, op_w2, round_strict, 0, NULL },
+	{ "run, caches full", caches_fill, op_run, round_spread, F_TAKES, NULL },
+	{ "run own", pre_one, op_run, round_spread, F_BUSY | F_TAKES | F_ANY, NULL },
+	{ "run high", pre_prio, op_run, round_spread, F_BUSY | F_TAKES | F_ANY, NULL },
+	{ "run low", pre_low, op_run, round_spread, F_BUSY | F_TAKES | F_ANY, NULL },
+	{ "run nothing", NULL, op_run, round_spread, F_BUSY | F_TAKES | F_ANY, NULL },
+	{ "run batch", pre_feed, op_run, round_spread, F_TAKES | F_FEED, NULL },
+	{ "complete", pre_gate, op_complete, round_strict, 0, NULL },
+	{ "create, delete", NULL, op_life, round_strict, F_BUSY | F_ANY, NULL },
+	{ "look", NULL, op_look, round_strict, F_BUSY | F_ANY, NULL },
+	{ "wait", NULL, op_wait, round_spread, F_BUSY | F_TAKES | F_ANY | F_WAITS, NULL },
+	{ "wait writable", NULL, op_wait_writable, round_spread, F_TAKES | F_ANY | F_WAITS,
+	  NULL },
+	{ "push, window full", pre_window, op_refused, round_returns, F_WINDOW, NULL },
+	{ "push, wake", pre_asleep, op_w1, round_deaf, F_WORKERS, NULL },
+	{ "push high, wake", pre_asleep, op_high, round_deaf, F_WORKERS, NULL },
+	{ "push, wake the only one", pre_asleep, op_w1, round_deaf, F_WORKER, NULL },
+	{ "complete, wake", pre_gate, op_complete, round_deaf, F_WORKERS, NULL },
+	{ "fail, skip, take", NULL, op_fail, round_strict, F_BUSY, NULL },
+	{ "completion queue, ticket", NULL, op_cq, round_strict, F_BUSY | F_ANY, NULL },
+	{ "delete behind others", NULL, op_delete, round_strict, F_BUSY | F_ANY, NULL },
+	{ "completion", NULL, op_post, round_strict_cq, F_BUSY | F_ANY, "note_end" },
+	{ "completion in a group", NULL, op_post_group, round_strict_cq, F_BUSY | F_ANY,
+	  "group_leave" },
+	{ "reap", pre_posted, op_reap, round_strict_cq, F_BUSY | F_ANY, "pawl_cq_reap" },
+	{ "queue with a descriptor", pre_cq_fd, op_cq_fd, round_strict_cq, 0, "pawl_cq_fd" },
+	{ "deadline", NULL, op_deadline, round_strict_cq, F_BUSY, "note_begin" },
+	{ "cancel", NULL, op_cancel, round_spread_cq, F_BUSY | F_TAKES | F_WAITS,
+	  "pawl_cancel" },
+	{ "group", NULL, op_group, round_strict_cq, F_BUSY, "pawl_group_limit" },
+	{ "wait for notes, give up", NULL, op_wait_notes, round_spread_cq, F_TAKES | F_WAITS,
+	  "ticket_wait" },
+	{ "interrupt", NULL, op_interrupt, round_strict_cq, F_BUSY, "pawl_interrupt" },
+	{ "fail in a body", NULL, op_fail_body, round_spread, F_TAKES | F_WAITS, NULL },
+	{ "counts", NULL, op_counts, round_strict, F_BUSY, "pawl_queue_stats" },
+	{ "trim", caches_flush, op_trim, round_spread, F_READY | F_TAKES, "pawl_trim" },
+	{ "run, ready descriptor", pre_one, op_ready_fd, round_spread, F_READY | F_TAKES,
+	  "exec_take_ready" },
+	{ "push, ready descriptor", op_run, op_w1, round_spread, F_READY | F_TAKES,
+	  "ready_wake" },
+	{ "read, read-mostly", pre_mostly, op_r1, round_strict, F_MOSTLY | F_BUSY, "rm_read" },
+	{ "read 3, read-mostly", pre_mostly, op_r3, round_strict, F_MOSTLY | F_BUSY,
+	  "rm_read" },
+	{ "write, read-mostly", pre_mostly, op_w3, round_strict, F_MOSTLY | F_BUSY, "rm_end" },
+	{ "run, read-mostly", pre_mostly_run, op_run, round_spread, F_MOSTLY | F_TAKES,
+	  "rm_leave" },
+	{ "wait, give up", pre_gate, op_give_up, round_spread, F_TAKES | F_WAITS, NULL },
 };
 
 BUILD_BUG_ON(ARRAY_SIZE(calls) != NCALLS);

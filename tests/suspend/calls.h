@@ -16,6 +16,10 @@
 #define F_WINDOW	64u	/* an engine with a small window */
 #define F_ANY		128u	/* any thread at any time may do it */
 #define F_WAITS		256u	/* it waits for what others may hold */
+#define F_MOSTLY	512u	/* vars change to read-mostly mode at the first foreign read */
+#define F_READY		1024u	/* an engine with a ready descriptor */
+
+#define F_WORLD		(F_WORKERS | F_WORKER | F_WINDOW | F_MOSTLY | F_READY)
 
 struct call {
 	const char *name;
@@ -23,9 +27,10 @@ struct call {
 	void (*op)(struct victim *v);
 	void (*round)(struct other *o);
 	u32 flags;
+	const char *passes;	/* a function that the call must pass through, or NULL */
 };
 
-#define NCALLS		37u
+#define NCALLS		55u
 
 extern const struct call calls[NCALLS];
 extern struct pawl_engine *eng;
@@ -35,12 +40,14 @@ extern u32 stop_loops;		/* A: ends job_loop() */
 extern __thread bool is_worker;
 extern u32 workers_armed;	/* A: the next worker is this victim; 0: none is */
 
-void world_make(int workers, u64 spin_ns, u32 window);
+void world_make(int workers, u64 spin_ns, u32 flags);
 void world_end(void);		/* every op ran once, and wrote alone */
 void sh_check(void);
 void sh_write_alone(pawl_fn fn);
 void drain(void);
 void feeder(void);
+void notes_use(u32 n);		/* completions arrive in the shared queue, and are reaped */
+void mostly_read(struct victim *v);	/* reads of shared vars, several times */
 void gate_open_now(void);
 const struct call *call_named(const char *name);
 const struct call *call_random(u64 *seed, u32 without);

@@ -303,6 +303,61 @@ void code_missing(u32 most)
 	}
 }
 
+/* Compilers add a dot and more to the names of parts that they split off. */
+static bool name_is(const char *name, const char *function, char end)
+{
+	size_t n = strlen(function);
+
+	return !strncmp(name, function, n) && (name[n] == end || name[n] == '.');
+}
+
+bool trace_passes(const struct trace *t, const char *function)
+{
+	u32 i;
+
+	for (i = 0; i < t->n; i++)
+		if (name_is(code_name(t->at[i]), function, '+'))
+			return true;
+	return false;
+}
+
+bool code_enters(u64 a, const char *prefix)
+{
+	u32 i;
+
+	for (i = 0; i < labels; i++)
+		if (label[i].at == a && !strncmp(label[i].name, prefix, strlen(prefix)))
+			return true;
+	return false;
+}
+
+static bool parked_in(u32 k)
+{
+	u64 a = label[k].at, end = a < text_end && a >= text ? text_end : cold_end;
+	u32 i;
+
+	for (i = 0; i < labels; i++)
+		if (label[i].at > a && label[i].at < end)
+			end = label[i].at;
+	for (; a < end; a++)
+		if (map_parked()[map_at(a)])
+			return true;
+	return false;
+}
+
+const char *code_function(u32 *i, const char *prefix, bool *stopped_in)
+{
+	for (; *i < labels; ++*i) {
+		const char *name = label[*i].name;
+
+		if (strncmp(name, prefix, strlen(prefix)) || strchr(name, '.'))
+			continue;
+		*stopped_in = parked_in((*i)++);
+		return name;
+	}
+	return NULL;
+}
+
 /* --- victims --- */
 
 static u32 any_event;			/* A, futex: counts all parks */

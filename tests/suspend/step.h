@@ -101,8 +101,16 @@ bool code_parked(u64 address);
 void code_missing(u32 most);		/* print the instructions at which no thread was
 					   parked */
 const char *code_name(u64 address);
+bool code_enters(u64 address, const char *prefix);	/* a function whose name begins so */
+
+/*
+ * The function number *i, or the next one, whose name begins with `prefix`; NULL: none.  Moves *i
+ * behind it.  *stopped_in: a thread was stopped in it.
+ */
+const char *code_function(u32 *i, const char *prefix, bool *stopped_in);
 
 void trace_clear(struct trace *t);
+bool trace_passes(const struct trace *t, const char *function);
 void breakpoint_set(u64 address);
 void breakpoint_clear(void);
 

@@ -24,7 +24,9 @@
  *             it reaches at full speed
  *   controls  a mutex queue, ck_ring and liburcu's wfcqueue must fail (control.c)
  *
- *	suspend [--seed N] [--seconds S] [--only PART] [--verbose 1]
+ *	suspend [--seed N] [--seconds S] [--only PART] [--call NAMES] [--verbose 1]
+ *
+ * --call: in the part step, only the calls of calls.c whose names are in NAMES.
  */
 #include "calls.h"
 #include "control.h"
@@ -34,6 +36,7 @@
 
 static double seconds = 18;
 static bool verbose;
+static const char *only_call;
 
 /* --- parts --- */
 
@@ -69,6 +72,11 @@ static bool call_once(struct victim *v, const struct call *c, bool busy)
 		drain();
 	if (c->flags & F_FEED)
 		feeder();
+	if (c->flags & F_MOSTLY) {
+		/* The victim's reads are the second thread's then. */
+		mostly_read(NULL);
+		drain();
+	}
 	victim_job(v, job_call);
 	return victim_wait(v);
 }
@@ -93,6 +101,32 @@ static void call_name(const struct call *c, const char *how)
 	step_what = what;
 }
 
+/* The call afresh, to its k-th instruction.  False: a stall. */
+static bool call_stop(struct victim *v, const struct call *c, bool busy, u32 k)
+{
+	bool ok = true;
+
+	v->crawl = false;
+	breakpoint_set(trace.at[k]);
+	if (call_once(v, c, busy))
+		ok = others_go(v->at, k);
+	breakpoint_clear();
+	victim_finish(v);
+	return ok;
+}
+
+/* At the first instruction of each public function in which no thread was stopped, at any load. */
+static void call_enter(struct victim *v, const struct call *c)
+{
+	u32 k;
+
+	call_name(c, ", entered");
+	for (k = 0; k < trace.n; k++)
+		if (code_enters(trace.at[k], "pawl_") && !code_parked(trace.at[k]) &&
+		    !call_stop(v, c, false, k))
+			break;
+}
+
 /*
  * Repeat the call for each of its instructions, in steps, so that a short run covers the whole
  * call.
@@ -102,18 +136,9 @@ static void call_step(struct victim *v, const struct call *c, bool busy, u64 end
 	u32 i, k;
 
 	call_name(c, busy ? ", stopped once, others busy" : ", stopped once");
-	v->crawl = false;
-	for (i = k = 0; i < trace.n && !enough(end); i++, k = (k + LEAP) % trace.n) {
-		bool ok = true;
-
-		breakpoint_set(trace.at[k]);
-		if (call_once(v, c, busy))
-			ok = others_go(v->at, k);
-		breakpoint_clear();
-		victim_finish(v);
-		if (!ok)
+	for (i = k = 0; i < trace.n && !enough(end); i++, k = (k + LEAP) % trace.n)
+		if (!call_stop(v, c, busy, k))
 			break;
-	}
 }
 
 /*
@@ -150,6 +175,11 @@ static void call_test(const struct call *c, u64 end)
 	store_release(&foreign, c->flags & F_TAKES ? 1 : 0);
 	others_start(OTHERS, c->round);
 	call_trace(v, c, &trace);
+	if (c->passes && !trace_passes(&trace, c->passes)) {
+		fprintf(stderr, "%s: the call does not pass through %s()\n", c->name, c->passes);
+		abort();
+	}
+	call_enter(v, c);
 	call_crawl(v, c, false, end);
 	if (c->flags & F_BUSY) {
 		others_busy(true);
@@ -169,7 +199,7 @@ static void call_test(const struct call *c, u64 end)
 static void world_for(u32 flags)
 {
 	world_make(flags & F_WORKERS ? 2 : flags & F_WORKER ? 1 : 0, flags & F_WORKERS ? 0 : 20000,
-		   flags & F_WINDOW ? 32 : 0);
+		   flags);
 	victims_start(VICTIMS);
 }
 
@@ -181,7 +211,7 @@ static void world_over(void)
 
 static void part_step(void *arg)
 {
-	static const u32 worlds[] = { F_WINDOW, F_WORKER, F_WORKERS, 0 };
+	static const u32 worlds[] = { F_WINDOW, F_WORKER, F_WORKERS, F_READY, F_MOSTLY, 0 };
 	struct part *p = arg;
 	u32 w, i, left = NCALLS;
 	u64 now, share;
@@ -190,7 +220,8 @@ static void part_step(void *arg)
 	for (w = 0; w < ARRAY_SIZE(worlds); w++) {
 		world_for(worlds[w]);
 		for (i = 0; i < NCALLS; i++) {
-			if ((calls[i].flags & (F_WORKERS | F_WORKER | F_WINDOW)) != worlds[w])
+			if ((calls[i].flags & F_WORLD) != worlds[w] ||
+			    (only_call && !strstr(only_call, calls[i].name)))
 				continue;
 			/* An equal share of the remaining time, with a minimum. */
 			now = now_ms();
@@ -617,13 +648,81 @@ static const struct {
 	{ "hunt", part_hunt, 0.24 },
 };
 
+/*
+ * The public functions in which no thread is stopped, and why.  All others are calls of the step
+ * part, so a new public function fails this test until it has a call or a line here.
+ */
+static const struct {
+	const char *name, *why;
+} not_stopped[] = {
+	{ "pawl_config_init", "reads files" },
+	{ "pawl_config_init_size", "reads files" },
+	{ "pawl_engine_create", "blocking: allocates" },
+	{ "pawl_engine_destroy", "blocking: waits for all ops" },
+	{ "pawl_engine_start", "blocking: creates threads" },
+	{ "pawl_engine_stop", "blocking: waits for all ops" },
+	{ "pawl_thread_attach", "blocking: allocates" },
+	{ "pawl_thread_detach", "frees memory of the C library" },
+	{ "pawl_graph_create", "blocking: allocates" },
+	{ "pawl_graph_delete", "the last reference frees; pushes take and drop references" },
+	{ "pawl_dump", "loads only, formats text, system calls" },
+	{ "pawl_prometheus", "loads only, formats text" },
+	{ "pawl_watch", "the first call allocates; loads only" },
+	{ "pawl_trace_start", "blocking: waits for readers" },
+	{ "pawl_trace_stop", "one store" },
+	{ "pawl_trace_write", "blocking: writes a file" },
+	{ "pawl_record_start", "blocking: allocates" },
+	{ "pawl_record_stop", "blocking: writes a file" },
+	{ "pawl_device_count", "blocking: the driver" },
+	{ "pawl_device_info", "blocking: the driver" },
+	{ "pawl_device_alloc", "blocking: the driver" },
+	{ "pawl_device_free", "blocking: the driver" },
+	{ "pawl_host_alloc", "blocking: the driver" },
+	{ "pawl_host_free", "blocking: the driver" },
+	{ "pawl_var_delete_on", "pawl_var_delete() on a device" },
+	{ "pawl_run_alloc", "the driver" },
+	{ "pawl_run_call", "the driver" },
+	{ "pawl_run_copy", "the driver" },
+	{ "pawl_run_free", "the driver" },
+	{ "pawl_run_set", "the driver" },
+	{ "pawl_stream_adopt", "blocking: allocates" },
+	{ "pawl_error_text", "returns a pointer" },
+	{ "pawl_version", "returns a constant" },
+};
+
+/* Compare the public functions with those in which a thread was stopped.  False: they differ. */
+static bool public_functions(u32 *n, u32 *excepted, bool all_parts)
+{
+	const char *name;
+	bool ok = true, in;
+	u32 i = 0, k;
+
+	*n = *excepted = 0;
+	while ((name = code_function(&i, "pawl_", &in))) {
+		++*n;
+		for (k = 0; k < ARRAY_SIZE(not_stopped) && strcmp(not_stopped[k].name, name); k++)
+			;
+		*excepted += k < ARRAY_SIZE(not_stopped);
+		if (k == ARRAY_SIZE(not_stopped) && !in && all_parts) {
+			printf("    no thread was stopped in %s(): add a call to calls.c\n", name);
+			ok = false;
+		}
+	}
+	if (*excepted != ARRAY_SIZE(not_stopped)) {
+		printf("    %u names of not_stopped[] are no functions\n",
+		       (u32)ARRAY_SIZE(not_stopped) - *excepted);
+		ok = false;
+	}
+	return ok;
+}
+
 int main(int argc, char **argv)
 {
 	const char *only = NULL, *controls = "";
 	u64 run, both, parks0 = 0;
 	bool bad = false;
 	double share;
-	u32 i;
+	u32 i, public, excepted;
 	int rc;
 
 	if (getenv("PAWL_SUSPEND_SECONDS"))
@@ -635,6 +734,8 @@ int main(int argc, char **argv)
 			seconds = atof(argv[i + 1]);
 		else if (!strcmp(argv[i], "--only"))
 			only = argv[i + 1];
+		else if (!strcmp(argv[i], "--call"))
+			only_call = argv[i + 1];
 		else if (!strcmp(argv[i], "--verbose"))
 			verbose = true;
 	}
@@ -666,12 +767,13 @@ int main(int argc, char **argv)
 		code_missing(40);
 		bad = true;
 	}
+	bad |= !public_functions(&public, &excepted, !only);
 	bad |= found->stalls != 0;
 	printf("C10 suspension: calls=%u jobs=%llu parks=%llu stalls=%llu instructions=%llu/%llu "
-	       "(%.1f %%) pairs=%llu at-once=%llu of %u rounds=%llu convicted=%s seed=%llu %s\n",
+	       "(%.1f %%) functions=%u+%u pairs=%llu at-once=%llu of %u rounds=%llu convicted=%s seed=%llu %s\n",
 	       NCALLS, (unsigned long long)found->jobs, (unsigned long long)found->parks,
 	       (unsigned long long)found->stalls, (unsigned long long)both, (unsigned long long)run,
-	       run ? 100.0 * (double)both / (double)run : 0.0,
+	       run ? 100.0 * (double)both / (double)run : 0.0, public - excepted, excepted,
 	       (unsigned long long)found->pairs, (unsigned long long)found->most_parked, VICTIMS, (unsigned long long)found->rounds,
 	       controls ? controls : "not all", (unsigned long long)step_seed, bad ? "FAIL" : "PASS");
 	if (bad)

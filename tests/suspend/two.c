@@ -10,6 +10,10 @@
  *            a call on A's vars, and is stopped at an instruction that it would not reach
  *            without A: it records or helps.  Then the gate opens, everything ready runs, and
  *            ops of other sizes reuse the memory; A and B continue, in both orders.
+ *   mostly   The same, with vars in read-mostly mode instead of a gate: A reads them, and B
+ *            ends the mode, or reads as well.
+ *   notes    The same with completions in one queue and one group: A and B complete, reap and
+ *            cancel, and notes are reused.
  *   entries  A is stopped in its first call of an engine, where it takes an entry of the list
  *            of free ones; other threads begin and end in such an order that the entry that A
  *            has read is free again and the next one is not.
@@ -27,13 +31,21 @@
 /*
  * The calls of the first thread, and those of the second, which end while the gate is closed.
  */
-static const char *const first[] = {
-	"push 20", "push 7", "push 20", "push batch", "push graph", "push read, 2 writes",
+static const struct kind {
+	u32 flags;		/* of the world */
+	const char *first[8], *second[12];
+} kinds[] = {
+	{ 0, { "push 20", "push 7", "push 20", "push batch", "push graph", "push read, 2 writes" },
+	  { "push 1 write", "push 2 writes", "push read, 2 writes", "push 7", "push batch",
+	    "push 1 read", "push graph", "look", "delete behind others" } },
+	{ F_MOSTLY, { "read 3, read-mostly", "push 20", "read, read-mostly" },
+	  { "write, read-mostly", "push 1 write", "read 3, read-mostly", "push 20",
+	    "push 2 writes", "push graph", "look" } },
+	{ F_ANY, { "completion in a group", "reap", "cancel" },
+	  { "completion", "reap", "completion in a group", "group", "cancel", "deadline" } },
 };
-static const char *const second[] = {
-	"push 1 write", "push 2 writes", "push read, 2 writes", "push 7", "push batch",
-	"push 1 read", "push graph", "look", "delete behind others",
-};
+
+static const struct kind *kind;
 
 /* The points where A may be stopped: each execution of each instruction. */
 struct place {
@@ -58,6 +70,28 @@ static void job_two(struct victim *v)
 	step_begin(v);
 	doing[v->id]->op(v);
 	step_end(v);
+}
+
+static void job_mostly(struct victim *v)
+{
+	mostly_read(v);
+}
+
+/* What A's call finds. */
+static void hold(void)
+{
+	if (!kind->flags) {
+		gate_hold(GATED);
+	} else if (kind->flags == F_MOSTLY) {
+		mostly_read(NULL);
+		drain();
+		/* The mode begins when another thread reads. */
+		victim_job(&victims[1], job_mostly);
+		MUST(!victim_wait(&victims[1]));
+		drain();
+	} else {
+		notes_use(2);
+	}
 }
 
 /* Returns false if the call has returned without a stop. */
@@ -85,7 +119,7 @@ static bool stopped_at(struct victim *v, const struct call *c, u64 at, u32 skip)
 static void places_find(struct victim *a, const struct call *c, u64 end)
 {
 	nplaces = nlast = 0;
-	gate_hold(GATED);
+	hold();
 	a->crawl = a->every = true;
 	a->left = 0;
 	if (stopped_in(a, c)) {
@@ -177,6 +211,8 @@ static void use_again(u64 *seed)
 	drain();
 	for (i = 0; i < 4; i++)
 		private_push_of(&others[0], (u32)(rnd(seed) % 21));
+	if (kind->flags == F_ANY)
+		notes_use(4);
 	drain();
 }
 
@@ -186,7 +222,7 @@ static void pair_once(struct victim *a, struct victim *b, const struct call *of,
 	u32 k = place_random(seed), i;
 	bool in_a, in_b = false, a_first = rnd(seed) % 2;
 
-	gate_hold(GATED);
+	hold();
 	in_a = stop_a(a, of, k);
 	if (in_a && met.n) {
 		/* Mostly at an instruction that it executes because of A. */
@@ -210,13 +246,24 @@ static void pair_once(struct victim *a, struct victim *b, const struct call *of,
 	drain();
 }
 
-static void pushes(u64 end, u64 *seed)
+static u32 names(const char *const *list, u32 most)
+{
+	u32 n = 0;
+
+	while (n < most && list[n])
+		n++;
+	return n;
+}
+
+static void pushes(const struct kind *k, u64 end, u64 *seed)
 {
 	struct victim *a = &victims[0], *b = &victims[1];
+	u32 turn, i, nfirst = names(k->first, ARRAY_SIZE(k->first));
+	u32 nsecond = names(k->second, ARRAY_SIZE(k->second));
 	const struct call *of, *by;
-	u32 turn, i;
 
-	world_make(0, 20000, 0);
+	kind = k;
+	world_make(0, 20000, k->flags & F_MOSTLY);
 	victims_start(2);
 	/* The threads' first calls. */
 	for (i = 0; i < 2; i++) {
@@ -226,15 +273,15 @@ static void pushes(u64 end, u64 *seed)
 	}
 	drain();
 	for (turn = 0; now_ms() < end; turn++) {
-		of = call_named(first[turn % ARRAY_SIZE(first)]);
-		by = call_named(second[turn / ARRAY_SIZE(first) % ARRAY_SIZE(second)]);
+		of = call_named(k->first[turn % nfirst]);
+		by = call_named(k->second[turn / nfirst % nsecond]);
 		step_what = of->name;
 		places_find(a, of, end);
-		gate_hold(GATED);
+		hold();
 		trace_of(b, by, &alone);
 		gate_open_now();
 		drain();
-		gate_hold(GATED);
+		hold();
 		if (nplaces)
 			stop_a(a, of, nlast ? nlast - 1 : nplaces / 2);
 		trace_of(b, by, &met);
@@ -360,6 +407,8 @@ void part_two(void *arg)
 	u64 end = ((struct part *)arg)->end, now = now_ms(), seed = step_seed;
 
 	step_init();
-	entries(now + (end - now) / 4, &seed);
-	pushes(end, &seed);
+	entries(now + (end - now) / 5, &seed);
+	pushes(&kinds[0], now + (end - now) * 3 / 5, &seed);
+	pushes(&kinds[1], now + (end - now) * 4 / 5, &seed);
+	pushes(&kinds[2], end, &seed);
 }
