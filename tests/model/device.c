@@ -14,10 +14,10 @@
 enum { P_CALL, P_RECORD, P_WAIT };
 
 struct event {
-	u64 made;		/* plain: who uses it knows that it is there */
+	u64 made;		/* plain: a thread that uses it knows that it exists */
 	u64 used;
-	u64 records;		/* all there are */
-	u64 recorded;		/* the same with an order: model_send() */
+	u64 records;		/* number of records */
+	u64 recorded;		/* the same, with an order: model_send() */
 	u64 over;
 };
 
@@ -29,14 +29,14 @@ struct piece {
 };
 
 struct stream {
-	u64 made;		/* plain, as of events */
+	u64 made;		/* plain, as in struct event */
 	u64 used;
 	u64 put, over;
-	u64 done;		/* as over, with an order */
+	u64 done;		/* the same as over, with an order */
 	struct piece p[PIECES];
 };
 
-/* All but what is said: changed by model_note(). */
+/* Changed by model_note(), except fields with another comment. */
 static struct stream streams[STREAMS];
 static struct event events[EVENTS];
 static u64 lost, fail_at, fail_code, opened;
@@ -57,13 +57,16 @@ void model_device_lose(void)
 	note(&lost, 1);
 }
 
-/* Looked at by the model, not by a thread: no race. */
+/* The model reads this, not a thread, so there is no race. */
 static __attribute__((noinline, no_sanitize_thread)) bool waits(const struct piece *p)
 {
 	return p->kind == P_WAIT && ((struct event *)(uintptr_t)p->arg)->over < p->n;
 }
 
-/* Its next piece but for waits that are over; NULL: none, or it must wait. */
+/*
+ * Return the stream's next piece, skipping complete waits; NULL if there is none, or it must
+ * wait.
+ */
 static struct piece *next_of(struct stream *s, u64 *at)
 {
 	for (*at = s->over; *at < s->put; ++*at) {
@@ -85,7 +88,7 @@ static bool empty(const void *stream)
 	       at == ((const struct stream *)stream)->put;
 }
 
-/* Until when somebody waits: what he knew of is over. */
+/* What a thread waits for: the completion of the pieces that it knows of. */
 struct until {
 	const struct stream *s;
 	u64 known;		/* numbers of pieces, modulo 64 */
@@ -98,7 +101,7 @@ static __attribute__((noinline, no_sanitize_thread)) bool is_over(const void *un
 
 	if (lost)
 		return true;
-	/* Waits that are over are passed by with the piece behind them: next_of(). */
+	/* Complete waits are skipped together with the piece behind them: next_of(). */
 	if (!next_of((struct stream *)(uintptr_t)u->s, &at) && at == u->s->put)
 		return true;
 	for (; at < u->s->put; at++)
@@ -107,7 +110,7 @@ static __attribute__((noinline, no_sanitize_thread)) bool is_over(const void *un
 	return true;
 }
 
-/* For the calling thread. */
+/* The pieces that the calling thread knows of. */
 static struct until until_over(struct stream *s)
 {
 	struct until u = { .s = s };
@@ -129,7 +132,9 @@ bool model_device_empty(void)
 	return true;
 }
 
-/* Records and waits that nobody asks about may be left in a stream that goes: they still run. */
+/*
+ * True if calls are left; records and waits may be left in a destroyed stream, and still run.
+ */
 static bool has_work(const struct stream *s)
 {
 	u64 at;
@@ -185,7 +190,7 @@ static void *device_main(void *arg)
 	return NULL;
 }
 
-/* At the beginning of every call: a place to switch. */
+/* The beginning of every call; the scheduler may switch here. */
 static int call(const char *what)
 {
 	model_point();
@@ -208,7 +213,7 @@ static void put(struct stream *s, u64 kind, u64 fn, void *arg, u64 n)
 	MODEL_CHECK(s->made == 1);
 	if (s->put - s->over == PIECES)
 		model_fail("model: more than %u pieces in a stream", PIECES);
-	/* Before what the caller does not know, perhaps. */
+	/* Perhaps insert it before pieces that the caller does not know of. */
 	while (least > s->over && !model_knows(s->p[(least - 1) % PIECES].clock))
 		least--;
 	if (least < at)
@@ -231,7 +236,7 @@ static void put(struct stream *s, u64 kind, u64 fn, void *arg, u64 n)
 	note(&p->n, n);
 	note(&p->clock, model_clock());
 	note(&p->number, s->put);
-	/* Those that moved are seen with it, too: theirs was sent before. */
+	/* A thread that sees it also sees the pieces that moved, which were sent before. */
 	model_send(&p->put, s->put + 1);
 	note(&s->put, s->put + 1);
 }
@@ -259,7 +264,7 @@ static int dev_open(int id, void **dev)
 	return 0;
 }
 
-/* As its thread has no end, who opened it again would find it there. */
+/* The device's thread never ends, so a second opening would find it running. */
 static void dev_close(void *dev)
 {
 	u32 i;
@@ -318,7 +323,7 @@ static int dev_stream_query(void *dev, void *stream)
 	if (rc)
 		return rc;
 	MODEL_CHECK(s->made == 1);
-	/* Of what the caller does not know the answer may be about, or not. */
+	/* The answer may or may not cover pieces that the caller does not know of. */
 	if (!empty(s)) {
 		struct until u = until_over(s);
 

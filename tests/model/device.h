@@ -18,14 +18,14 @@
 
 #include <base/compiler.h>
 
-#define MODEL_KIND	0xfeu	/* as pawl_device.kind */
+#define MODEL_KIND	0xfeu	/* a value of pawl_device.kind */
 
 /*
  * Call number n from now fails with code; 0: none.  With -ENOTRECOVERABLE the device is lost.
  */
 void model_device_fail(u32 n, int code);
 void model_device_lose(void);
-bool model_device_empty(void);		/* of what can still run */
-void *model_device_stream(void);	/* one of somebody else's */
+bool model_device_empty(void);		/* no piece can still run */
+void *model_device_stream(void);	/* a stream of the caller */
 
 #endif

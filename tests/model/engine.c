@@ -31,7 +31,7 @@ static bool writes(const struct mop *o, u32 v)
 	return false;
 }
 
-/* What conflicts with o, and must be over by now. */
+/* Check that ops that conflict with o and were pushed before are complete. */
 static void look_before(struct mop *o)
 {
 	u64 m = me.before[o->id] | me.behind[o->id];
@@ -43,7 +43,7 @@ static void look_before(struct mop *o)
 			model_fail("op %u runs before op %u, which was pushed before", o->id, i);
 }
 
-/* The op does what it is for. */
+/* Do the op's work: check and change its vars. */
 static void work_begin(struct mop *o)
 {
 	u32 i, v;
@@ -98,7 +98,7 @@ static void count_writes(struct mop *o)
 			note_add(&me.writes[o->var[i]], 1);
 }
 
-/* On the device, which does one piece of work at a time. */
+/* The op's work on the device, which does one piece at a time. */
 void engine_work(void *op)
 {
 	struct mop *o = op;
@@ -144,14 +144,14 @@ int engine_body(struct pawl_run *run, void *arg)
 	return rc;
 }
 
-/* Its token comes to who completes it behind what it put into the stream. */
+/* The token reaches the completing thread after the work that the body queued on the stream. */
 static void body_async(struct pawl_run *run, void *arg)
 {
 	engine_body(run, arg);
 	store_release(&me.token, run->token.h);
 }
 
-/* Threads give handles to each other without any order: the library needs none. */
+/* Threads pass handles to each other without any order, since the library needs none. */
 static pawl_var_t handle(u32 v)
 {
 	return (pawl_var_t){ load_relaxed(&me.var[v].h) };
@@ -210,7 +210,7 @@ static void do_version(u32 v)
 	int rc;
 	u32 n;
 
-	/* What this thread knows to be over is in it. */
+	/* The version includes the writes that this thread knows to be complete. */
 	for (n = 0; n < me.nops; n++)
 		least += writes(me.ops[n], v) && me.over[n] && model_knows(me.over_clock[n]);
 	rc = pawl_var_version(me.e, h, &version);
@@ -336,7 +336,7 @@ static u32 do_op(struct mop *o)
 			    !(o->brief && rc == -ETIMEDOUT) && !(me.lost && rc == -ENOTRECOVERABLE))
 				model_fail("wait: %d", rc);
 		}
-		/* This thread's own earlier pushes are over. */
+		/* This thread's own earlier pushes must be complete. */
 		for (n = 0; !rc && n < me.nops; n++)
 			if (me.ops[n]->thread == model_self() && (me.pushed & 1ull << n) &&
 			    !me.over[n] && !me.refused[n] &&
@@ -345,7 +345,7 @@ static u32 do_op(struct mop *o)
 		for (n = 0; n < me.nops; n++)
 			if (me.ops[n]->thread != model_self() && writes(me.ops[n], i))
 				break;
-		/* Nobody else writes it: this thread may look at the data. */
+		/* No other thread writes it, so this thread may read the data. */
 		if (!rc && n == me.nops && me.payload[i] != me.last[i])
 			model_fail("a waiter finds old data in var %u", i);
 		break;
@@ -353,7 +353,7 @@ static u32 do_op(struct mop *o)
 		{
 			u64 mask = me.pushed;
 
-			/* What others pushed counts if this thread has heard of it. */
+			/* Pushes of other threads count if this thread knows of them. */
 			for (n = 0; n < me.nops; n++)
 				if (!model_knows(me.clock[n]))
 					mask &= ~(1ull << n);
@@ -421,7 +421,7 @@ void engine_thread(u32 i)
 		;
 }
 
-/* Objects that threads' caches and the depot do not have. */
+/* Count the objects that are neither in caches of threads nor in the depot. */
 static u32 outside(u32 p)
 {
 	u32 i, sum = pool_depot_count(me.e->pool[p]);
@@ -437,8 +437,8 @@ static u32 outside(u32 p)
 }
 
 /*
- * As ops_in_flight(), and with the slots that threads have left: the check runs what is left as a
- * thread that may have ended.
+ * Like ops_in_flight(), but including slots that threads have left, because the check runs the
+ * remaining ops in the slot of a thread that may have ended.
  */
 static u64 counted_in_flight(void)
 {
@@ -468,7 +468,7 @@ void engine_check(void)
 			model_fail("op %u never ran", i);
 	}
 	for (i = 0; i < me.nvars; i++) {
-		u64 v = 0;	/* a var that was never made has no handle */
+		u64 v = 0;	/* a var that was never created has no handle */
 		int rc = pawl_var_version(me.e, me.var[i], &v);
 
 		if (rc && !me.deletes)
@@ -511,7 +511,7 @@ static void parse(const char *s)
 			me.before_all = me.prog[0];
 			memset(me.prog, 0, sizeof(me.prog));
 			s++;
-			/* Its ops are found where they are now. */
+			/* The ops moved to before_all. */
 			for (u32 k = 0, id = 0; k < me.before_all.n; k++)
 				if (id < me.nops && me.before_all.op[k].id == id &&
 				    (me.before_all.op[k].kind <= P_DELETE))
@@ -599,7 +599,7 @@ static void parse(const char *s)
 	}
 }
 
-/* The executor's threads and the pools' caches are filled before the search. */
+/* Fill the executor's threads and the caches of the pools before the search. */
 static void warm(struct thread *t)
 {
 	static const u32 pools[] = { POOL_OP, POOL_BLOCK, POOL_VAR, POOL_DEVREC };
@@ -673,7 +673,9 @@ void engine_setup(void)
 	setup(PAWL_PER_DEVICE, 0, 8);
 }
 
-/* The vars with an even number are in read-mostly mode, and go into it as soon as they can. */
+/*
+ * Vars with an even number begin in read-mostly mode, and enter it again as soon as possible.
+ */
 void engine_setup_rm(void)
 {
 	me.rm = 0x55;
@@ -695,7 +697,7 @@ void engine_setup_few(void)
 	setup(PAWL_PER_DEVICE, 0, 4);
 }
 
-/* All that is left to do, also by the engine's own threads. */
+/* Run all remaining work, also that of the engine's own threads. */
 void engine_settle(void)
 {
 	do

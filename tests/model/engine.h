@@ -60,7 +60,7 @@ enum { P_OP, P_BATCH, P_DELETE, P_READABLE, P_WRITABLE, P_ALL, P_RUN, P_NEW, P_S
        P_CREATE, P_TRIM, P_DETACH };
 
 struct mop {
-	u32 kind, id, more;		/* more: ops that follow in the batch */
+	u32 kind, id, more;		/* the number of ops that follow in the batch */
 	u32 thread;
 	u32 n;
 	u32 var[MAX_ACC];
@@ -68,7 +68,7 @@ struct mop {
 	int prio;
 	u32 prop;
 	bool fails;
-	bool brief;		/* a wait with a limit */
+	bool brief;		/* a wait with a timeout */
 	bool device, loses, adopted, async;
 };
 
@@ -84,18 +84,19 @@ struct model_engine {
 	u32 nprog, nops, nvars;
 	struct mop *ops[MAX_OPS];
 	bool deletes;
-	u32 made;		/* mask of vars that a program makes */
+	u32 made;		/* mask of vars that the program creates */
 
-	/* the oracle's books; changed by model_note() */
+	/* the records of the oracle, changed by model_note() */
 	u64 ran[MAX_OPS], over[MAX_OPS], refused[MAX_OPS];
-	u64 clock[MAX_OPS];	/* of the pushing thread, when its push was over */
-	u64 over_clock[MAX_OPS];	/* of the thread that ran it, at its end */
+	u64 clock[MAX_OPS];	/* of the pushing thread, when the push had returned */
+	u64 over_clock[MAX_OPS];	/* of the thread that ran the op, at its end */
 	u64 gone[MAX_VARS];		/* its deletion ran */
 	u64 destroyed;
 	u64 ending;			/* plain */
-	u64 outs;			/* A: threads that are out of the engine */
-	u64 nohandle[MAX_OPS];		/* a var of it is not made yet, or may be deleted */
-	u32 mortal;			/* mask of vars that a program deletes */
+	u64 outs;			/* A: number of threads that make no more calls */
+	u64 nohandle[MAX_OPS];		/* a var of the op is not created yet, or may be
+					   deleted */
+	u32 mortal;			/* mask of vars that the program deletes */
 	u32 total[MAX_VARS];		/* writes in the program */
 	bool naive;
 	u32 rm;				/* mask of vars that begin in read-mostly mode, or 0 */
@@ -106,41 +107,44 @@ struct model_engine {
 	void *(*stream)(void);
 	void (*create)(void);
 	pawl_graph_t group;
-	u64 adopted;			/* A, relaxed: as handles are given to each other */
+	u64 adopted;			/* A, relaxed, like handles that are passed on */
 	u64 token;			/* A, release and acquire */
 	u64 lost;
-	u64 pushed;			/* mask of ops whose push returned */
+	u64 pushed;			/* mask of ops whose push has returned */
 	u64 before[MAX_OPS];		/* that mask when its push began */
 	u64 reading[MAX_VARS], writing[MAX_VARS];
 	u64 writes[MAX_VARS];
-	u64 last[MAX_VARS];		/* who wrote last, by the books */
-	u64 payload[MAX_VARS];		/* the same as plain data of the user's */
+	u64 last[MAX_VARS];		/* the last writer, according to the oracle */
+	u64 payload[MAX_VARS];		/* the same, as plain data of the program */
 };
 
 extern struct model_engine me;
 
 void engine_setup(void);		/* without workers */
 void engine_setup_rm(void);
-void engine_setup_worker(void);		/* with one */
+void engine_setup_worker(void);		/* with one worker */
 void engine_setup_naive(void);
-void engine_setup_few(void);		/* with few slots for threads: used again by others */
+void engine_setup_few(void);		/* with few slots, so that threads reuse them */
 void engine_create(struct pawl_config *c);
 void engine_setup_with(const char *program, struct pawl_config *c);
-void engine_config(struct pawl_config *c);	/* what most scenarios have */
-void engine_work(void *op);		/* a device's op is done */
+void engine_config(struct pawl_config *c);	/* the configuration of most scenarios */
+void engine_work(void *op);		/* run an op's work on the device */
 int engine_body(struct pawl_run *run, void *op);
 void engine_settle(void);
-void engine_complete(void);		/* the asynchronous op, if it is not complete */
+void engine_complete(void);		/* complete the asynchronous op, unless it is
+					   complete */
 void engine_enter(u32 i);
 void engine_thread(u32 i);
 void engine_check(void);
 
 /*
- * A row of scenarios[]: a program for so many threads; how far, and how long, it is searched
- * at once.  What comes behind: setup, check, flags.
+ * A row of scenarios[]: a program, its number of threads, the bound and the time of a default
+ * search, and further fields such as setup, check and flags.
  */
 #define PROGRAM(...)	COMERS(__VA_ARGS__, .enter = engine_enter)
-/* Its threads come to the engine, and leave it, as they do in life. */
+/*
+ * The same without an enter function: the threads enter and leave the engine during the search.
+ */
 #define COMERS(name_, program, threads_, bound_, seconds_, ...)			\
 	{ .name = name_, .what = program, .arg = program, .threads = threads_,	\
 	  .thread = engine_thread, .bound = bound_, .seconds = seconds_, __VA_ARGS__ }

@@ -26,7 +26,7 @@
 #define DEPTH_MAX	20000u
 #define TABLE_LOG2	22u
 
-/* A choice: a thread, and what it does: go on, sleep until its deadline, stop for good. */
+/* A choice: a thread, and whether it continues, sleeps until its deadline, or stops forever. */
 #define C_TIME	8u
 #define C_STOP	16u
 
@@ -34,8 +34,8 @@ struct node {
 	u64 hash, undo, slog, ops, ops_after;
 	double paths;
 	struct visited *v;
-	u32 left;		/* choices that are left: threads, or values */
-	u8 values;		/* so many values; 0: threads */
+	u32 left;		/* remaining choices: threads, or values */
+	u8 values;		/* number of values; 0: the choices are threads */
 	u8 chosen, last, preempts, stale, frozen;
 };
 
@@ -53,7 +53,7 @@ struct figures {
 
 struct record {
 	u8 t;			/* thread | C_* */
-	signed char value;		/* the answer it got first; -1: none */
+	signed char value;		/* the first answer; -1: none */
 	u64 ops;		/* accesses after it */
 };
 
@@ -80,7 +80,7 @@ unsigned int pawl_busted;
 #define BUSTED_NAME(name, what) #name,
 static const char *const busted_names[] = { "NONE", BUSTED_LIST(BUSTED_NAME) };
 
-bool cpu_time;			/* limits are of this process's time, not of the day's */
+bool cpu_time;			/* limits are in CPU time of this process */
 
 double now(void)
 {
@@ -168,7 +168,7 @@ static bool any_frozen(void)
 	return false;
 }
 
-/* Nobody can go on: all is over, or something is wrong. */
+/* No thread can continue: either all have ended, or this is a failure. */
 static void at_end(void)
 {
 	if (!quiescent()) {
@@ -208,7 +208,7 @@ static void node_back(struct node *n)
 	tls_load(0);
 }
 
-/* Arrive in a state, by a step of `last`.  False: nothing to search from here. */
+/* Enter a state by a step of `last`.  Returns false if there is nothing to search from it. */
 static bool node_enter(u32 last, u32 preempts, u32 stale, u32 frozen, struct node *from)
 {
 	struct node *n = &nodes[depth];
@@ -313,7 +313,7 @@ static void base_reset(void)
 		weak_reset();
 }
 
-/* False: failed. */
+/* Returns false after a failure. */
 static bool search_once(void)
 {
 	searching = true;
@@ -405,15 +405,15 @@ static bool search_once(void)
 /* --- random ------------------------------------------------------------------------ */
 
 /*
- * How stale values are picked in this run.  Each finds what the others hardly do: an order
- * that is missing shows only if one word, or one thread, stays behind while all that follows
- * is new.
+ * How stale values are chosen in this run.  Each mode finds failures that the others rarely
+ * find: a missing order shows only if one word, or one thread, stays behind while everything
+ * later is new.
  */
 enum { STALE_ANY, STALE_WORDS, STALE_SITES, STALE_THREAD, STALE_KINDS, STALE_NONE = STALE_KINDS };
 static u32 stale_kind;
 static u64 stale_pick;
 
-/* Of what only a mutant allows: most of it, all of it, or that of one word alone. */
+/* Of the values that only a mutant allows, choose most, all, or only those of one word. */
 enum { ODD_MOST, ODD_ALL, ODD_WORD };
 static u32 odd_kind, odd_skip;
 static const void *odd_word;
@@ -432,7 +432,7 @@ static u32 pick_odd(u32 n)
 	}
 }
 
-/* A thread of the scenario, or of the engine. */
+/* True for a thread of the scenario or of the engine. */
 static u32 stale_thread(void)
 {
 	u32 k = (u32)(stale_pick % (sc->threads + setup_threads));
@@ -447,7 +447,7 @@ static u32 pick_stale(u32 n)
 	if (pend_free)
 		return (u32)(rnd() % n);
 
-	/* The sources' own order forbids it: that is what the mutant is about. */
+	/* The order in the sources forbids this value; only the mutant allows it. */
 	if (weak_ask.odd)
 		return pick_odd(n);
 	switch (weak_ask.site ? stale_kind : STALE_ANY) {
@@ -462,7 +462,7 @@ static u32 pick_stale(u32 n)
 	case STALE_NONE:
 		return 0;
 	default:
-		/* Half of the time the newest value. */
+		/* Choose the newest value half of the time. */
 		return rnd() & 1 ? 0 : (u32)(rnd() % n);
 	}
 }
@@ -477,8 +477,9 @@ static u32 choose_random(u32 n)
 }
 
 /*
- * Places where threads stopped in earlier runs.  In most runs a thread that comes to one of two
- * of them stays there while others go on: so rare places have their turn as often as others.
+ * Program points at which threads stopped in earlier runs.  In most runs a thread that reaches
+ * one of two such points stays there while the others continue, so that rare points are used as
+ * often as others.
  */
 #define PLACES	512u
 #define PARKS	2u
@@ -500,7 +501,7 @@ static void parks_pick(u64 number)
 	}
 }
 
-/* A thread is about to do s: for how many steps it stays there. */
+/* A thread is about to execute s: return for how many steps it stays there. */
 static u32 parks_at(struct model_site *s)
 {
 	u32 i;
@@ -516,9 +517,9 @@ static u32 parks_at(struct model_site *s)
 }
 
 /*
- * PCT is not fair: threads that go round a loop until another one is done with something, and
- * write while they do (to a queue, say), would keep each other going, and that one would never
- * have its turn.  So who went round this often gives way to all others.
+ * PCT is not fair: threads that repeat a loop until another thread has done something, and
+ * write in it (to a queue, for example), would keep each other running, and that thread would
+ * never run.  So a thread that repeated a loop this often yields to all others.
  */
 #define TURNS	64u
 
@@ -551,7 +552,7 @@ static bool random_once(u64 number)
 			change[i] = (u32)(rnd() % (steps_seen + 1));
 		for (i = 0; i < 16; i++)
 			prio[i] = 200000 + (u32)(rnd() % 1000000);
-		low = 199999;	/* far more than there are turns */
+		low = 199999;	/* far more than the number of steps */
 	}
 	for (;;) {
 		u32 en = enabled_mask(), c;
@@ -600,8 +601,8 @@ static bool random_once(u64 number)
 		if (pend_site)
 			hold[last] += parks_at(pend_site);
 		/*
-		 * About to do what is weakened, or just after: the others may go on for a
-		 * while.
+		 * A thread is about to execute the weakened access, or just has: the others may
+		 * run for a while.
 		 */
 		if (after & 1u << last) {
 			after = 0;
@@ -640,7 +641,7 @@ static bool search(void)
 {
 	double until = deadline_at;
 
-	/* Most shared words are learned in no time. */
+	/* Most shared words are found very quickly. */
 	deadline_at = now() + 0.2;
 	if (!random_runs(3000))
 		return false;
@@ -659,7 +660,7 @@ static bool search(void)
 static struct record told[DEPTH_MAX];
 static u32 ntold;
 
-/* The value that was read then, if it was not the newest. */
+/* The value that was read, if it was not the newest. */
 static u32 choose_told(u32 n)
 {
 	u32 i;
@@ -676,7 +677,7 @@ static u32 choose_told(u32 n)
 	return 0;
 }
 
-/* One stretch of one thread. */
+/* Consecutive steps of one thread. */
 static void replay_one(const struct record *r)
 {
 	u32 t = r->t & 7;
@@ -820,8 +821,8 @@ static void search_init(u32 log2)
 }
 
 /*
- * Are all changes seen?  A write that the undo log misses stays when all is taken back:
- * after some random schedules, the region must be what it was.
+ * Check that the undo log has all changes: a write that it misses remains after an undo, so
+ * after some random schedules the region must be the same as before.
  */
 static bool check_undo(void)
 {
@@ -908,7 +909,7 @@ static u32 busted_number(const char *s)
 	exit(2);
 }
 
-/* A planted bug may lead anywhere: that is a failure, too. */
+/* A planted bug may crash the program, which is also a failure. */
 static void on_fault(int sig)
 {
 	static u64 last_ops;
@@ -946,7 +947,7 @@ struct options {
 	u32 log2, bound, jobs;
 };
 
-/* One scenario in this process. */
+/* Run one scenario in this process. */
 static bool run_scenario(const struct scenario *s, const struct options *o)
 {
 	catch_faults();
@@ -956,7 +957,7 @@ static bool run_scenario(const struct scenario *s, const struct options *o)
 		   o->seconds > 0 ? o->seconds : s->seconds * o->scale, o->most);
 }
 
-/* All of them, each in a process of its own; then a line with the sums. */
+/* Run all scenarios, each in its own process, and print a line with the sums. */
 static int run_all(const struct options *o)
 {
 	struct sums {

@@ -15,7 +15,7 @@
 #include "libc.h"
 #include "rt.h"
 
-#define FREED_MAX	(32u << 10)	/* of more nothing is said */
+#define FREED_MAX	(32u << 10)	/* larger blocks are not checked */
 #define LARGE		(128u << 10)	/* the lanes of devices */
 #define UNDO_MAX	(1u << 28)
 #define SHADOW_BYTES	(REGION_BYTES / 8 * sizeof(struct shadow))
@@ -36,7 +36,7 @@ bool watch;
 bool searching;
 u32 learned;
 
-u64 *region_used;		/* in the region itself */
+u64 *region_used;		/* it is in the region itself */
 
 static void *reserve(void *at, u64 bytes)
 {
@@ -118,7 +118,7 @@ void touch(void *p, u64 n)
 	}
 }
 
-/* The step is over: bring the hash up to date with the words that it touched. */
+/* The step has ended: update the hash with the words that it changed. */
 void steps_settle(u64 from)
 {
 	u64 i;
@@ -132,7 +132,7 @@ void steps_settle(u64 from)
 	}
 }
 
-/* Take back all changes above n; the caller restores the hash. */
+/* Undo all changes above n; the caller restores the hash. */
 void undo_to(u64 n)
 {
 	while (undo_n > n) {
@@ -143,7 +143,7 @@ void undo_to(u64 n)
 
 /* --- what the C library would do ------------------------------------------- */
 
-/* 16 bytes before each block say its size. */
+/* The size of each block is stored in front of it. */
 void *model_malloc(size_t n)
 {
 	u64 *p = region_alloc(n + 64);
@@ -155,8 +155,8 @@ void *model_malloc(size_t n)
 }
 
 /*
- * Never used again in this schedule.  A free is a write of all that was there: a use at the
- * same time is a race, and a later one finds no sense.
+ * The block is not used again in this schedule.  A free counts as a write of the whole block: a
+ * concurrent use is a race, and a later use reads garbage.
  */
 void model_free(void *p)
 {
@@ -201,7 +201,7 @@ void *model_mmap(size_t n)
 void *model_memset(void *p, int c, size_t n)
 {
 	if (!step_id) {
-		/* Fresh memory is zero: do not make pages of it. */
+		/* Fresh memory is zero: do not commit its pages. */
 		char *b = p;
 		size_t i;
 
@@ -211,7 +211,7 @@ void *model_memset(void *p, int c, size_t n)
 		return p;
 	}
 	if (n > LARGE && !c) {
-		/* Of large pieces, which are fresh, only what changes. */
+		/* In large blocks, which are fresh, touch only the words that change. */
 		u64 *w = p, *end = w + n / 8;
 
 		for (; w < end; w++)
@@ -245,7 +245,7 @@ void *model_memcpy(void *to, const void *from, size_t n)
 	return memcpy(to, from, n);
 }
 
-/* What a scenario has to say about it. */
+/* A scenario may define this. */
 __attribute__((weak)) int model_mprotect(void *p, size_t n)
 {
 	(void)p;
@@ -254,9 +254,9 @@ __attribute__((weak)) int model_mprotect(void *p, size_t n)
 }
 
 /*
- * Its memory is given back: zero.  The system puts all that this thread knows before that, and
- * whoever reads a zero takes a fault behind it: a release, and an acquire by the reader's own
- * order.
+ * The memory is freed and becomes zero.  The system orders everything that this thread knows
+ * before that, and a thread that reads a zero takes a page fault after it: this is a release,
+ * and the reader's own order makes the acquire.
  */
 int model_madvise(void *p, size_t n)
 {
@@ -272,7 +272,7 @@ char *model_strncpy(char *to, const char *from, size_t n)
 	return strncpy(to, from, n);
 }
 
-/* Text that is printed, %s, is read. */
+/* Printing a text with %s reads it. */
 static void reads_of(const char *fmt, va_list ap)
 {
 	for (; (fmt = strchr(fmt, '%')); fmt++) {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Does the model find weakened orders and planted bugs?
- *
- * Each access of the library that has an order is weakened in turn, at run time: acquire and
- * release to relaxed, acq_rel to either half, seq_cst to acq_rel, a fence removed.  Scenarios
- * run with it, in random schedules on weak memory, until one fails.  A mutant that no scenario
- * finds needs a reason in mutants.list, or shows that the order is not needed or that a
- * scenario is missing.
+ * Checks that the model finds weakened orders and planted bugs.  Each access of the library
+ * that has an order is weakened in turn, at run time: acquire and release to relaxed, acq_rel
+ * to either half, seq_cst to acq_rel, a fence removed.  Scenarios run with it, in random
+ * schedules on weak memory, until one fails.  A mutant that no scenario finds needs a reason in
+ * mutants.list, or shows that the order is not needed or that a scenario is missing.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -22,11 +20,11 @@ extern struct model_site __start_model_sites[], __stop_model_sites[];
 
 struct trial {
 	char name[120];
-	u32 group;		/* first site of it; or the planted bug */
+	u32 group;		/* its first site, or the planted bug */
 	u8 order, fail;
-	u32 killed;		/* by scenario + 1 */
-	u32 reached;		/* scenarios in which it was on a path */
-	u64 odd;		/* loads that it allowed to answer what the order forbids */
+	u32 killed;		/* the number of the scenario that found it, plus 1 */
+	u32 reached;		/* scenarios that executed it */
+	u64 odd;		/* loads that could return a value that the order forbids */
 	char how[160];
 };
 
@@ -39,12 +37,13 @@ static struct shared *sh;
 static struct model_site **sites;
 static u32 nsites;
 
-const char *trials_only, *trials_in;	/* mutants whose name has that; one scenario */
+const char *trials_only, *trials_in;	/* only mutants whose name contains this; only this
+					   scenario */
 
 static const char *const kinds[] = { "load", "store", "xchg", "add", "or", "and", "cas",
 				     "pair_cas", "fence" };
 
-/* folder/file.c, wherever the sources are */
+/* folder/file.c, independent of the location of the sources */
 static const char *short_file(const char *f)
 {
 	const char *p = f + strlen(f), *q = f;
@@ -177,8 +176,8 @@ static u64 hits(const struct trial *t)
 /* --- a list from an earlier run ------------------------------------------------- */
 
 /*
- * scenario <tab> mutant: found there, program/scenario; "-" <tab> mutant <tab> reason;
- * "!" <tab> mutant: not found by anybody, and not explained.
+ * scenario <tab> mutant: found there, program/scenario; "-" <tab> mutant <tab> reason; "!"
+ * <tab> mutant: neither found nor explained.
  */
 struct line {
 	char scenario[60], name[120];
@@ -235,7 +234,7 @@ static const struct line *listed(const char *name)
 	return NULL;
 }
 
-/* There is a list, and nothing in it is of this scenario. */
+/* There is a list, which contains nothing of this scenario. */
 static bool nothing_listed(const char *scenario)
 {
 	u32 i;
@@ -256,7 +255,7 @@ static void one_scenario(const struct scenario *s, u32 k, u64 most, double secon
 
 	if (nothing_listed(s->name))
 		return;
-	/* On a busy machine a mutant has as many runs as on a quiet one. */
+	/* On a busy machine a mutant runs as often as on an idle one. */
 	cpu_time = true;
 	until += now();
 	weak = true;
@@ -270,7 +269,7 @@ static void one_scenario(const struct scenario *s, u32 k, u64 most, double secon
 		}
 	}
 	for (j = 0; j < sh->n; j++) {
-		/* Not always the same ones last, when the time is short. */
+		/* If the time is short, the last ones should not always be the same. */
 		struct trial *t = &sh->t[(j + k * 37) % sh->n];
 		const struct line *l = listed(t->name);
 		bool dead;
@@ -341,7 +340,7 @@ int run_trials(bool planted, const char *list, u32 jobs, u64 most, double second
 		if (trials_in && strcmp(s->name, trials_in))
 			continue;
 		if (!fork()) {
-			/* Each scenario has its share of the time. */
+			/* Each scenario receives an equal share of the time. */
 			one_scenario(s, (u32)(s - scenarios), most, seconds, planted,
 				     total * jobs / count);
 			exit(0);
@@ -373,7 +372,7 @@ int run_trials(bool planted, const char *list, u32 jobs, u64 most, double second
 			missed++;
 			printf("    not found any more: %s, by %s\n", t->name, l->scenario);
 		} else if (list && planted) {
-			n--;	/* not the model's: tests/busted */
+			n--;	/* not for the model: tests/busted */
 		} else if (list) {
 			unlisted++;
 			printf("    not in the list: %s\n", t->name);

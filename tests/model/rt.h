@@ -29,7 +29,7 @@
 #define REGION_BASE	0x10000000000ull
 #define REGION_BYTES	(1ull << 31)
 
-/* What is known of one word of memory, by all schedules of a scenario. */
+/* What all schedules of a scenario have shown about one word of memory. */
 struct shadow {
 	u32 stamp;		/* step that logged it */
 	u8 first;		/* thread + 1 that used it as an atomic first */
@@ -40,7 +40,7 @@ struct shadow {
 enum { SH_MULTI = 1, SH_WROTE = 2, SH_SHARED = 4, SH_FREED = 8 };
 
 struct undo {
-	u64 *addr;		/* bit 0: the hash is up to date already */
+	u64 *addr;		/* bit 0: the hash already contains the change */
 	u64 old;
 };
 
@@ -55,9 +55,9 @@ extern u64 undo_n;
 extern u64 mem_hash;
 extern u32 step_id;		/* 0: writes are not logged */
 extern bool tls_dirty;
-extern bool watch;		/* plain accesses are looked at for races */
-extern bool searching;		/* the hash is kept, and everything can be taken back */
-extern u32 learned;		/* words that became shared since it was cleared */
+extern bool watch;		/* plain accesses are checked for races */
+extern bool searching;		/* the hash is updated, and all changes can be undone */
+extern u32 learned;		/* number of words that became shared since it was reset */
 
 static inline u64 mix(u64 a, u64 v)
 {
@@ -79,7 +79,7 @@ static inline struct shadow *shadow_of(const void *p)
 	return NULL;
 }
 
-/* A word of the program is about to change. */
+/* Record that a word of the program is about to change. */
 static inline void touch_word(u64 *w, struct shadow *s)
 {
 	if (s->stamp == step_id)
@@ -91,7 +91,7 @@ static inline void touch_word(u64 *w, struct shadow *s)
 
 void touch(void *p, u64 n);
 
-/* A word of the model changes. */
+/* Change a word of the model. */
 static inline void lw(void *p, u64 v)
 {
 	u64 *w = p, old = *w;
@@ -121,14 +121,14 @@ struct mthread {
 	u64 state;
 	u64 sp;
 	u64 stack_hash;
-	u64 yielded;		/* spins, and nothing has changed */
-	u64 fresh;		/* something changed since it spun last */
+	u64 yielded;		/* it spins, and nothing has changed since */
+	u64 fresh;		/* something has changed since it last spun */
 	u64 word;		/* asleep on */
 	u64 deadline;
 	u64 timed_out;
 	u64 awaits;		/* thread to join; T_AWAIT: the condition */
 	u64 fn, arg;
-	u64 value[KEYS];	/* of os_key_set() */
+	u64 value[KEYS];	/* set by os_key_set() */
 	u64 tls[TLS_MAX / 8];
 };
 
@@ -136,7 +136,7 @@ struct mfixed {
 	char *stack_lo, *stack_hi;
 	u64 ops;		/* accesses so far */
 	bool hardware;
-	/* It ran in the set-up: its stack then, of `kept` bytes. */
+	/* If it ran in the set-up: its stack at the end of the set-up, of `kept` bytes. */
 	char *keep;
 	u64 kept, kept_ops;
 };
@@ -146,15 +146,15 @@ extern struct mfixed fixed[MAX_THREADS];
 extern u32 self;			/* the running thread */
 extern u64 *model_now;			/* clock_ns() */
 extern u64 *model_stamp;		/* model_stamp_next(), cycles() */
-extern struct model_site *pend_site;	/* what the thread that stopped is about to do */
+extern struct model_site *pend_site;	/* the next access of the thread that stopped */
 extern const void *pend_addr;
-extern u32 pend_choice;			/* it asks for one of so many values; 0: it does not */
+extern u32 pend_choice;			/* it requests one of this many values; 0: none */
 extern u32 given;			/* the answer */
-extern bool pend_free;			/* ... not of stale values */
-extern bool all_points;			/* every atomic access is a place to switch */
-extern bool step_wrote;			/* the step changed what others may wait for */
-extern bool in_thread;			/* a modelled thread runs */
-extern const char *failed;		/* what went wrong, or NULL */
+extern bool pend_free;			/* the values are not stale ones */
+extern bool all_points;			/* the scheduler may switch at every atomic access */
+extern bool step_wrote;			/* the step changed a word for which others may wait */
+extern bool in_thread;			/* a thread of the model is running */
+extern const char *failed;		/* the reason of the failure, or NULL */
 
 void sched_init(void);
 extern bool in_setup;
@@ -165,16 +165,17 @@ void tls_load(u32 t);
 void tls_save(u32 t);
 extern jmp_buf fail_jump;
 void stacks_reset(void);
-void stacks_keep(void);			/* the set-up is over */
+void stacks_keep(void);			/* the set-up has ended */
 void stacks_copy(bool back);
 extern u32 time_flags;			/* MODEL_NO_TIME, MODEL_TIME_LAST */
-extern u32 setup_threads;		/* started by the set-up: the last ones */
-extern u32 scenario_threads;		/* mask of those that run scenario.thread() */
+extern u32 setup_threads;		/* threads that the set-up started, which are the
+					   last ones */
+extern u32 scenario_threads;		/* mask of threads that run scenario.thread() */
 u32 enabled_mask(void);			/* bit t: ready; bit 8 + t: its deadline may pass */
 bool all_done(void);
 void describe_stuck(FILE *f);
-u32 choose(u32 n);			/* by a running thread: 0 .. n - 1 */
-extern u32 (*choose_now)(u32 n);	/* without a stop; or NULL */
+u32 choose(u32 n);			/* called by a running thread; returns 0 .. n - 1 */
+extern u32 (*choose_now)(u32 n);	/* without stopping; or NULL */
 
 /* --- explore.c and mutate.c ------------------------------------------------ */
 
@@ -193,17 +194,22 @@ int run_trials(bool planted, const char *list, u32 jobs, u64 most, double second
 
 extern bool weak;
 extern bool weak_mutant;		/* an order is weakened: model_site.strong */
-/* For who answers choose(): of what load, and from which answer on only a mutant allows it. */
+/*
+ * For the code that answers choose(): which load it is, and the first answer that only a mutant
+ * allows.
+ */
 struct weak_ask {
 	const void *addr;
 	struct model_site *site;
-	u32 odd;		/* first answer that the sources' own order forbids; 0: none */
+	u32 odd;		/* first answer that the order in the sources forbids; 0:
+				   none */
 };
 extern struct weak_ask weak_ask;
-extern u64 weak_odd;		/* loads that had such answers */
+extern u64 weak_odd;		/* number of loads with such answers */
 void weak_reset(void);
 u64 weak_load(struct model_site *s, const void *p, u32 size);
-void weak_newest(struct model_site *s, const void *p);	/* the same, and no old value */
+void weak_newest(struct model_site *s, const void *p);	/* the same, but never with an old
+							   value */
 void weak_store(struct model_site *s, void *p, u32 size, u64 v);
 u64 weak_rmw(struct model_site *s, void *p, u32 size, u64 v);
 bool weak_cas(struct model_site *s, void *p, u32 size, void *old, u64 v);

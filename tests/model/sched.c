@@ -31,7 +31,7 @@ bool all_points, in_thread, step_wrote;
 const char *failed;
 
 static u64 sched_sp, thread_sp;
-static u32 alone;		/* accesses since the thread went on */
+static u32 alone;		/* accesses since the thread continued */
 #define ALONE_MAX	100000u
 #define SETTLE_MAX	100000u
 static u32 tls_owner;
@@ -151,8 +151,8 @@ static u64 *stack_first(u32 i)
 }
 
 /*
- * All changes were taken back: threads that exist have not begun, or are as the set-up left
- * them.
+ * All changes were undone: existing threads have not begun, or are in their state after the
+ * set-up.
  */
 void stacks_reset(void)
 {
@@ -169,7 +169,7 @@ void stacks_reset(void)
 	tls_owner = MAX_THREADS;
 }
 
-/* What a check does with the threads that are left is taken back, too. */
+/* What a check does with the remaining threads is undone, too. */
 void stacks_copy(bool back)
 {
 	static char *copy[MAX_THREADS];
@@ -211,7 +211,7 @@ u32 thread_spawn(void *(*fn)(void *), void *arg)
 
 	for (i = 1; i < MAX_THREADS && threads[i].state != T_NONE; i++)
 		;
-	/* The set-up's are behind the scenario's. */
+	/* The threads of the set-up follow those of the scenario. */
 	if (!in_thread && in_setup) {
 		i = MAX_THREADS - ++setup_threads;
 		if (threads[i].state != T_NONE)
@@ -259,7 +259,7 @@ static void tls_store(u32 t)
 	tls_dirty = false;
 }
 
-/* The set-up is over, or changes were taken back: the variables are in threads[].tls. */
+/* The set-up has ended, or changes were undone: the variables are in threads[].tls. */
 void tls_load(u32 t)
 {
 	memcpy(tls_start, threads[t].tls, tls_bytes);
@@ -267,14 +267,14 @@ void tls_load(u32 t)
 	tls_dirty = false;
 }
 
-/* The set-up's variables are t's. */
+/* The variables of the set-up become those of t. */
 void tls_save(u32 t)
 {
 	tls_store(t);
 	tls_owner = t;
 }
 
-/* Let t go on to its next stop.  timeout: its deadline passes. */
+/* Let t run to its next stop. timeout: its deadline passes. */
 void step_run(u32 t, bool timeout)
 {
 	struct mthread *th = &threads[t];
@@ -315,15 +315,15 @@ void step_run(u32 t, bool timeout)
 }
 
 /*
- * A set-up waits for a thread that it started, or a check for what is left to do: let all of
- * the library's and the hardware's that can go on do so, until they sleep.  The scenario's own
- * threads are there already when one of them enters, and wait for the first schedule.
+ * A set-up waits for a thread that it started, or a check for remaining work: let all threads
+ * of the library and the hardware run until they sleep.  The threads of the scenario exist when
+ * one of them enters, and wait for the first schedule.
  */
 void model_settle(void)
 {
 	u32 t = 0, en, n = 0;
 
-	/* What a check stored is in no history. */
+	/* The stores of a check are in no history. */
 	if (weak)
 		weak_reset();
 	tls_save(0);
@@ -344,12 +344,12 @@ void model_settle(void)
 	tls_load(0);
 }
 
-/* For the hash of a state: what is on the stack of t, which just stopped. */
+/* Hash the stack of t, which has just stopped, for the hash of the state. */
 void step_stack(u32 t)
 {
 	struct mthread *th = &threads[t];
 
-	/* What returned functions left there must not come back into frames to be. */
+	/* Data of functions that returned must not reappear in later frames. */
 	if (th->state == T_DONE) {
 		lw(&th->stack_hash, 1);
 		return;
@@ -358,7 +358,7 @@ void step_stack(u32 t)
 	lw(&th->stack_hash, stack_hash(t, th->sp));
 }
 
-/* What a thread that awaits() looks at; on its stack, which does not move. */
+/* The condition of a thread in await(); it is on the thread's stack, which does not move. */
 struct await {
 	bool (*cond)(const void *arg);
 	const void *arg;
@@ -450,7 +450,7 @@ void model_await(bool (*cond)(const void *arg), const void *arg)
 
 /* --- accesses --------------------------------------------------------------- */
 
-/* The thread is about to do s on p. */
+/* The thread is about to execute s on p. */
 static inline void point(struct model_site *s, const void *p, bool write, bool always)
 {
 	struct shadow *sh;
@@ -574,7 +574,7 @@ bool model_cas(struct model_site *s, void *p, u32 size, void *old, u64 v)
 	if (weak && in_thread) {
 		if (!weak_cas(s, p, size, old, v))
 			return false;
-		/* weak.c did all but this. */
+		/* weak.c has done everything else. */
 		put(p, size, v);
 		return true;
 	}
@@ -591,7 +591,7 @@ bool model_cas(struct model_site *s, void *p, u32 size, void *old, u64 v)
 
 bool model_pair_cas(struct model_site *s, u64 *p, u64 *old, const u64 *v)
 {
-	/* Both words are of one line: if one is shared, so is the other. */
+	/* Both words are in one cache line: if one is shared, so is the other. */
 	if (in_thread) {
 		struct shadow *a = shadow_of(p), *b = shadow_of(p + 1);
 
@@ -627,7 +627,7 @@ void model_fence(struct model_site *s)
 	if (!in_thread)
 		return;
 	s->hits++;
-	/* Without a weaker memory it does nothing, and it is no place to switch either. */
+	/* Without weak memory it has no effect, and the scheduler does not switch here. */
 	if (weak)
 		weak_fence(s);
 }
@@ -641,7 +641,7 @@ void model_relax(void)
 	}
 	if (weak)
 		weak_relax();
-	/* What it looked at may have changed since it did: then it goes round once more. */
+	/* The words that it read may have changed since: then it repeats the loop once. */
 	lw(&threads[self].yielded, !threads[self].fresh);
 	lw(&threads[self].fresh, 0);
 	point(NULL, NULL, false, true);
@@ -790,7 +790,7 @@ int os_key_create(pthread_key_t *key, void (*exit_fn)(void *))
 {
 	u32 i;
 
-	/* The same one as in the schedule before. */
+	/* The same key as in the previous schedule. */
 	for (i = 0; i < nkeys; i++)
 		if (key_exit[i] == exit_fn)
 			break;

@@ -31,9 +31,10 @@ struct test {
 static const struct test *test;
 static struct pawl_engine *e;
 static pawl_var_t var[VARS];
-static u64 passed;			/* A, relaxed: a handle or a token */
-static u64 runs, releases, given, dropped, turn;	/* the books: model_note() */
-static u64 data[VARS];			/* plain, of bodies */
+static u64 passed;			/* A, relaxed: a handle or a token that is passed on */
+static u64 runs, releases, given, dropped, turn;	/* records of the scenario:
+							   model_note() */
+static u64 data[VARS];			/* plain, written by bodies */
 static int null_fd;
 
 static void note(u64 *p)
@@ -59,7 +60,7 @@ static void push(pawl_fn fn, void *arg, u32 w, u32 prop)
 	MODEL_CHECK(!pawl_push(e, &d));
 }
 
-/* Bodies: arg is the var's number, or the code. */
+/* Bodies, whose arg is the number of the var, or the code. */
 static int body_ok(struct pawl_run *run, void *arg)
 {
 	data[(uintptr_t)arg]++;
@@ -85,7 +86,7 @@ static void push_fail(u32 w, u32 code)
 
 /* --- errors ------------------------------------------------------------------- */
 
-/* A payload is written by whoever makes it and whoever gets it. */
+/* The thread that makes a payload writes it, and so does the thread that receives it. */
 static u64 payload;
 
 static void got(int code, struct pawl_error *x)
@@ -150,7 +151,7 @@ static void fail_0(void)
 	push_fail(0, 5);
 }
 
-/* What a failed op does, without the op: no other edge leads from it to a wait for all. */
+/* Do what a failed op does, without an op: so no other edge leads from it to a wait for all. */
 static void publish(void)
 {
 	struct thread *t = thread_get(e);
@@ -172,7 +173,7 @@ static void fail_payload(void)
 	run_all();
 }
 
-/* One error: one call gives it. */
+/* One error: exactly one call returns it. */
 static void check_once(void)
 {
 	wait_all();
@@ -186,7 +187,7 @@ static void publish_wait(void)
 	wait_all();
 }
 
-/* Two errors: two calls give them, or one gives the first and the count of both. */
+/* Two errors: two calls return them, or one returns the first and the count of both. */
 static void check_twice(void)
 {
 	wait_all();
@@ -194,17 +195,17 @@ static void check_twice(void)
 		model_fail("two errors were given out %u times", (u32)given);
 }
 
-/* It went to nobody, or to one; its payload went to that one, or was dropped. */
+/* At most one call returned it; the payload went to that call, or was dropped. */
 static void check_payload(void)
 {
 	wait_all();
-	errors_exit(e);		/* the engine's end */
+	errors_exit(e);		/* the end of the engine */
 	if (given > 1 || payload != 2)
 		model_fail("given %u times, dropped %u times, payload %u", (u32)given,
 			   (u32)dropped, (u32)payload);
 }
 
-/* The last reference goes, and the object is used again at once, in one go. */
+/* Drop the last reference, and use the object again at once, without a switch. */
 static void reuse_error(void)
 {
 	wait_all();
@@ -213,7 +214,7 @@ static void reuse_error(void)
 	readable(1);
 }
 
-/* An object that had a life before; and the list of first errors has one place left. */
+/* An object that was used before; and the list of first errors has one free slot. */
 static void list_before(void)
 {
 	push_fail(0, 5);
@@ -225,7 +226,7 @@ static void list_before(void)
 	model_note(&given, 0);
 }
 
-/* It is full of errors that were given out. */
+/* It is full of errors that were returned. */
 static void list_gone_before(void)
 {
 	push_fail(0, 5);
@@ -374,7 +375,7 @@ static void graph_delete(void)
 		note(&turn);
 }
 
-/* Another one was there before: its memory is used again. */
+/* Another graph existed before, and its memory is used again. */
 static void graph_before(void)
 {
 	graph_make();
@@ -461,7 +462,7 @@ static void trace_stopped_before(void)
 	MODEL_CHECK(!pawl_trace_stop(e));
 }
 
-/* Rings that are gone are found by what is left in them. */
+/* Freed rings are recognized by their remaining contents. */
 static void trace_check(void)
 {
 	push_0();
@@ -473,7 +474,7 @@ static void dump(void)
 	MODEL_CHECK(!pawl_dump(e, null_fd));
 }
 
-/* More vars than an op holds itself, behind a write. */
+/* An op behind a write, with more vars than fit in the op itself. */
 static void push_many(void)
 {
 	struct pawl_op d = PAWL_OP_INIT;
@@ -495,7 +496,7 @@ static void stats(void)
 
 /* --- vars ------------------------------------------------------------------------ */
 
-/* Var 0 has five writes behind it, and goes. */
+/* Var 0 has had five writes, and is deleted. */
 static void var_before(void)
 {
 	u32 i;
@@ -530,7 +531,9 @@ static void var_use_new(void)
 
 	if (!v.h)
 		return;
-	/* By a relaxed way the handle may come too early: then it is refused. */
+	/*
+	 * A handle that is passed by relaxed accesses may arrive too early; then it is refused.
+	 */
 	rc = pawl_var_version(e, v, &n);
 	if (n || (rc && rc != -ESTALE))
 		model_fail("a new var: %d, version %u", rc, (u32)n);
@@ -549,7 +552,10 @@ static int body_new(struct pawl_run *run, void *arg)
 	return 0;
 }
 
-/* In one go: no fence of an idle thread is between the end of the var and the new one. */
+/*
+ * Without a switch, so that no fence of an idle thread is between the end of the var and the
+ * new one.
+ */
 static void var_delete_new(void)
 {
 	push_ok(0);
@@ -566,7 +572,7 @@ static void var_version_old(void)
 	u64 n = 0;
 	int rc = pawl_var_version(e, v, &n);
 
-	/* Its end is a write, too. */
+	/* The deletion is also a write. */
 	if (rc ? rc != -ESTALE : n < 5)
 		model_fail("the var that was: %d, version %u", rc, (u32)n);
 }
@@ -588,7 +594,7 @@ static void cq_before(void)
 	MODEL_CHECK(!pawl_cq_create(e, &cq));
 }
 
-/* An op on a var of its own that names the queue; its tag is the var's number. */
+/* An op on a private var that names the queue; its tag is the number of the var. */
 static int cq_push(u32 w, u32 flags, pawl_ticket_t *ticket)
 {
 	struct pawl_op d = PAWL_OP_INIT;
@@ -632,7 +638,7 @@ static void cq_reap_one(void)
 		return;
 	MODEL_CHECK(!c.status && c.tag < 2);
 	note(&reaped);
-	data[c.tag]++;		/* the body's, and the queue brought it */
+	data[c.tag]++;		/* written by the body; the queue ordered it */
 }
 
 static void cq_reap_twice(void)
@@ -652,7 +658,7 @@ static void cq_fd_before(void)
 	cq_make_fd();
 }
 
-/* What was not reaped is announced; all arrives once. */
+/* Completions that were not reaped are announced, and each arrives once. */
 static void cq_check(void)
 {
 	u64 n = reaped;
@@ -708,7 +714,10 @@ static void cq_destroy_check(void)
 		MODEL_CHECK(pawl_cq_reap(e, cq, &c, 1) == 1);
 }
 
-/* A queue that has a completion stays, and may be named, though a thread tries to destroy it. */
+/*
+ * A queue with a completion is not destroyed, and may be named, although a thread tries to
+ * destroy it.
+ */
 static void cq_used_before(void)
 {
 	cq_before();
@@ -734,7 +743,10 @@ static void cq_wait_short(void)
 	MODEL_CHECK(!rc || rc == -ETIMEDOUT);
 }
 
-/* The object of a destroyed queue is another queue: its completions are for its own reaper. */
+/*
+ * The object of a destroyed queue becomes another queue, whose completions only its own reaper
+ * receives.
+ */
 static void cq_again(void)
 {
 	struct pawl_completion c;
@@ -772,7 +784,7 @@ static void ticket_push(void)
 	pawl_ticket_t ticket;
 
 	MODEL_CHECK(!cq_push(0, PAWL_OP_TICKET, &ticket));
-	store_release(&passed, ticket.h);	/* as engine.h asks */
+	store_release(&passed, ticket.h);	/* as engine.h requires */
 	run_all();
 }
 
@@ -791,10 +803,10 @@ static void ticket_look(void)
 	pawl_ticket_t ticket = { load_acquire(&passed) };
 
 	if (ticket.h && pawl_ticket_state(e, ticket) == PAWL_TICKET_COMPLETE)
-		data[0]++;	/* the body's, and the state brought it */
+		data[0]++;	/* written by the body; the state ordered it */
 }
 
-/* An op runs, or was canceled. */
+/* An op either runs or is canceled. */
 static void ticket_check(void)
 {
 	MODEL_CHECK(runs + was_canceled == 1);
@@ -844,7 +856,7 @@ static void setup(void)
 	warm(thread_get(e));
 }
 
-/* One place is left in the window, and nothing can be run. */
+/* There is room for one op in the window, and no op can be run. */
 static void hold(struct pawl_run *run, void *arg)
 {
 	store_relaxed(&passed, run->token.h);
@@ -878,7 +890,7 @@ static void group_push(void)
 	run_all();
 }
 
-/* Whoever was refused is told: the group is empty. */
+/* A refused push is notified: the group is empty. */
 static void group_check(void)
 {
 	struct pawl_completion c;
@@ -887,12 +899,12 @@ static void group_check(void)
 	MODEL_CHECK(!pawl_group_count(e, group, &ops, NULL) && !ops);
 	if (refused)
 		MODEL_CHECK(pawl_cq_reap(e, cq, &c, 1) == 1 && c.tag == 1);
-	/* A spurious one may be left. */
+	/* A spurious completion may be left. */
 	(void)!pawl_cq_reap(e, cq, &c, 1);
 	MODEL_CHECK(!pawl_group_destroy(e, group));
 }
 
-/* A reaper beside them: what it took counts. */
+/* A concurrent reaper: what it took counts. */
 static void group_reap(void)
 {
 	struct pawl_completion c;
@@ -907,7 +919,7 @@ static void group_push_twice(void)
 	group_push();
 }
 
-/* Nothing is in flight: each push that was refused is reported. */
+/* Nothing is in flight: room was reported for each refused push. */
 static void room_told(const struct op_group *g)
 {
 	struct pawl_completion c;
@@ -936,7 +948,7 @@ static void group_push_race(void)
 	d.group = group;
 	rc = pawl_push(e, &d);
 	MODEL_CHECK(!rc || rc == -ESTALE);
-	/* Its op has not run: the group is there. */
+	/* The op has not run, so the group exists. */
 	if (!rc)
 		MODEL_CHECK(!pawl_group_count(e, group, NULL, NULL));
 }
@@ -956,7 +968,7 @@ static void group_destroy_check(void)
 		MODEL_CHECK(!pawl_group_destroy(e, group));
 }
 
-/* A destroy that fails takes no report of room away. */
+/* A destroy that fails loses no room completion. */
 static void group_busy_check(void)
 {
 	struct pawl_completion c;
@@ -982,7 +994,7 @@ static void group_limit_before(void)
 	MODEL_CHECK(!pawl_group_create(e, &l, &group));
 }
 
-/* The group's note is freed with it, or the queue could not go. */
+/* The group's note is freed with the group, otherwise the queue could not be destroyed. */
 static void group_limit_check(void)
 {
 	struct pawl_completion c;
@@ -993,7 +1005,7 @@ static void group_limit_check(void)
 	MODEL_CHECK(!pawl_cq_destroy(e, cq));
 }
 
-/* A limit on the cost of all ops, which belong to no group. */
+/* A limit on the cost of all ops, none of which belongs to a group. */
 static void cost_before(void)
 {
 	struct pawl_group_limits l = { .size = sizeof(l), .cost = 1, .tag = 1 };
@@ -1039,7 +1051,7 @@ static void cost_reap_check(void)
 	room_told(e->root);
 }
 
-/* A group is created, and its handle passed without an order, beside a push that names it. */
+/* Create a group, and pass its handle without an order to a concurrent push that names it. */
 static void group_make(void)
 {
 	struct pawl_group_limits l = { .size = sizeof(l), .cost = 1 };
@@ -1065,7 +1077,9 @@ static void group_push_new(void)
 	MODEL_CHECK(rc == -E2BIG || rc == -ESTALE);
 }
 
-/* The object of a destroyed group is another group, of which an old handle changes nothing. */
+/*
+ * The object of a destroyed group becomes another group, which an old handle does not change.
+ */
 static void group_again(void)
 {
 	struct pawl_op d = PAWL_OP_INIT;
@@ -1142,7 +1156,7 @@ static void window_check(void)
 	MODEL_CHECK(runs == given);
 }
 
-/* What was there before is thread 0's. */
+/* The set-up belongs to thread 0. */
 static void enter(u32 i)
 {
 	struct thread *t = thread_get(e);

@@ -6,10 +6,10 @@
 #define N(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup_naive, .check = engine_check)
 #define T(...)	COMERS(__VA_ARGS__, .setup = engine_setup_few, .check = engine_check)
 #define M(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup_rm, .check = engine_check)
-/* One thread may be stopped for good anywhere: the others' pushes return. */
+/* One thread may be stopped forever at any point, and the pushes of the others must return. */
 #define F(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup, .flags = MODEL_FREEZE)
 
-/* The op whose token came last is complete, too. */
+/* Complete the op whose token came last, too. */
 static void check_token(void)
 {
 	engine_complete();
@@ -47,7 +47,7 @@ const struct scenario scenarios[] = {
 	S("handle", "d0 . n1 | V1 R1 V1", 2, 3, 3),
 	S("limits", "w0 q0 z0 q0 R0 | w0 z0 W0", 2, 2, 3),
 	S("errors", "fw0 . kw0 . fkw0 E0 | E0 C0 kw0 | T0 E0", 3, 1, 3),
-	/* The op of a push is recorded for while it ends and another takes its memory. */
+	/* A thread records for a push while its op ends and another op takes the memory. */
 	S("recycle_attached", "yw0w1w2w3w4w5 # w0w1w2w3w4w5 | r0 | Y . r0r1r2r3r4", 3, 2, 4),
 	S("trim", "w0w1 d0 . M n2 w2 | w0w1 V0 R0", 2, 2, 3),
 	S("trim_wide", "w0w1 . M w2w3w4w5w6 | w0w1", 2, 2, 3),

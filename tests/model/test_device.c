@@ -16,20 +16,22 @@ struct dev_test {
 	const char *program;
 	int streams, window, workers, kind;
 	u32 events;
-	u32 fail;		/* this call of the device fails, */
+	u32 fail;		/* the number of the device call that fails, */
 	int code;		/* with this */
 	bool odd;
-	bool stops;		/* its thread_stop() looks at plain data */
+	bool stops;		/* thread_stop() reads plain data */
 	bool group;		/* a graph of several ops, which read var 0 */
 	bool late;		/* the engine is created by a thread, */
-	u32 max_threads;	/* with so many slots */
+	u32 max_threads;	/* with this many slots */
 };
 
 static const struct dev_test *d;
 
 static const struct pawl_device name = { MODEL_KIND, 0 };
 
-/* On the engine's own threads, which end behind what was before the engine's end. */
+/*
+ * Runs on the engine's own threads, which end after everything that precedes the engine's end.
+ */
 static void stopped(void *user, const char *thread)
 {
 	if (me.ending != 1)
@@ -57,7 +59,7 @@ static void config(struct pawl_config *c)
 		c->max_threads = d->max_threads;
 }
 
-/* By a thread: an engine without room for its own one is refused. */
+/* Called by a thread: an engine without a slot for its own thread is refused. */
 static void create(void)
 {
 	struct pawl_config c;
@@ -105,7 +107,10 @@ static void dev_setup(void)
 	me.stream = model_device_stream;
 	me.create = create;
 	if (d->late) {
-		/* The clock stands still for threads: let the first engine measure it. */
+		/*
+		 * Time does not advance while threads run, so the first engine measures the
+		 * clock here.
+		 */
 		c.ndevices = 0;
 		if (pawl_engine_create(&c, &me.e) || pawl_engine_destroy(me.e))
 			model_fail("an engine before");
@@ -123,7 +128,10 @@ static void dev_check(void)
 {
 	struct devices *dv;
 
-	/* What became ready when no thread looked any more; and what it puts on the device. */
+	/*
+	 * Run ops that became ready after the last thread had stopped polling, and their work
+	 * on the device.
+	 */
 	if (!me.destroyed) {
 		engine_settle();
 		engine_complete();
@@ -162,7 +170,7 @@ const struct scenario scenarios[] = {
 	S("all", "gw0 A", 1, 3, 5, MODEL_NO_TIME, .streams = 1),
 	S("all_2", "gw0 A | gw1", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
 	S("all_3", "gw0 A | gw1 A", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
-	/* Two threads find the only stream taken, for as long as the third one likes. */
+	/* Two threads find the only stream taken, for as long as the third one runs. */
 	S("taken", "gw0 gw1 A | r0 | R0 | r1", 4, 2, 1, MODEL_NO_TIME, .streams = 1),
 	S("delete", "gw0 d0 | gr0", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
 	S("delete_on", "gw0 gd0 | gr0", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
@@ -171,7 +179,7 @@ const struct scenario scenarios[] = {
 	S("window_host", "gw0 gw1 | r0", 2, 2, 1, MODEL_NO_TIME, .streams = 1, .window = 1),
 	S("fails", "fgw0 kr0 | kgw0", 2, 2, 1, MODEL_NO_TIME, .streams = 2),
 	S("lost", "lw0 r0 | kgw0 R0", 2, 2, 1, MODEL_TIME_LAST, .streams = 1),
-	/* An event that cannot be made: the stream is asked. */
+	/* An event cannot be created, so the stream is queried. */
 	S("no_event", "gw0 R0 | gr0w1 R1", 2, 2, 1, MODEL_NO_TIME, .streams = 1, .fail = 3, .code = -ENOMEM),
 	S("naive", "gw0 r0 | gw0", 2, 2, 1, MODEL_NO_TIME, .kind = PAWL_NAIVE),
 	S("events", "gr0 gr0 gr0 | gw0", 2, 2, 1, MODEL_NO_TIME, .streams = 2, .events = 2),
@@ -197,7 +205,7 @@ const struct scenario scenarios[] = {
 	ROW(NULL, "refused", "Z", 1, MODEL_ALL, 5, MODEL_NO_TIME, .late = true, .max_threads = 1),
 	ROW(NULL, "destroy", "gw0 X", 1, 3, 1, MODEL_NO_TIME, .streams = 1, .stops = true),
 	ROW(NULL, "destroy_idle", "X", 1, 3, 1, MODEL_NO_TIME, .streams = 1, .stops = true),
-	/* The device is lost while it calls. */
+	/* The device is lost during the notice. */
 	ROW(NULL, "destroy_lost", "gw0 X", 1, 3, 1, MODEL_TIME_LAST, .streams = 1, .fail = 11, .code = -ENOTRECOVERABLE),
 	ROW(NULL, "destroy_2", "X | gw0 . x", 2, 2, 1, MODEL_NO_TIME, .streams = 1),
 	{ .name = NULL },

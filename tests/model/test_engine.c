@@ -95,7 +95,10 @@ static void group_sleep(u32 i)
 	data++;
 }
 
-/* A thread waits for an op whose note is that of an op which another thread waits for, late. */
+/*
+ * A thread waits for an op whose note belonged to an earlier op, for which another thread still
+ * waits.
+ */
 static u64 second;			/* A */
 
 static void ticket_sleep_again(u32 i)
@@ -128,7 +131,7 @@ static void ticket_sleep_again(u32 i)
 	}
 }
 
-/* A thread waits for a group that another thread destroys when it is empty. */
+/* A thread waits for a group, which another thread destroys when it is empty. */
 static void group_sleep_again(u32 i)
 {
 	struct pawl_group_limits l = { .size = sizeof(l), .ops = 1 };
@@ -233,7 +236,7 @@ static void held_body(struct pawl_run *run, void *arg)
 	*(pawl_token_t *)arg = run->token;
 }
 
-/* An op is admitted when there is room, not before. */
+/* An op must be admitted only when there is room. */
 static int admitted_body(struct pawl_run *run, void *arg)
 {
 	if (!ended)
@@ -248,7 +251,7 @@ static int ready_body(struct pawl_run *run, void *arg)
 	return 0;
 }
 
-/* A body that does not end before so many pushers are admitted. */
+/* A body that ends only after this many pushers are admitted. */
 static u64 admitted;	/* A */
 
 static int body_until(struct pawl_run *run, void *arg)
@@ -288,7 +291,7 @@ static void gate_setup_worker(void)
 	gate_config(PAWL_WINDOW_BLOCK, 1);
 }
 
-/* HELP: they are ready; else thread 0 completes them. */
+/* With HELP they are ready; otherwise thread 0 completes them. */
 static void gate_enter(u32 i)
 {
 	struct pawl_op d = PAWL_OP_INIT;

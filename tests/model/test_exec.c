@@ -37,20 +37,21 @@ enum kind { POOL, RCU, PRIOQ, RING, QUEUE, LOOSE, SLEEP };
 struct program {
 	enum kind kind;
 	const char *text;
-	u32 batch;		/* works taken at once */
+	u32 batch;		/* number of works taken at once */
 	u32 threads;
-	u32 taker;		/* who takes what is left at the end */
+	u32 taker;		/* the thread that takes the remaining work at the end */
 	u32 tall;		/* 1: each thread's first node has two levels; 2: all nodes */
 	u32 meet;		/* this work and the next one must run at the same time */
 	u32 workers;
-	bool bare;		/* threads have no lanes and no nodes */
-	bool no_memory;		/* nor do they get any */
-	u32 nodes;		/* what else thread 0 has of them */
+	bool bare;		/* threads begin without lanes and nodes */
+	bool no_memory;		/* and receive none */
+	u32 nodes;		/* additional ones of thread 0 */
 	bool no_threads;	/* no worker can be created */
 	bool own;		/* waiting threads may not take from the queue */
 	bool stopped;		/* workers are not started before the search */
 	u32 tidy;		/* ns that a worker sleeps before it tidies */
-	bool ready;		/* the queue has a ready descriptor; it announces what is left */
+	bool ready;		/* the queue has a ready descriptor, which announces
+				   remaining work */
 	const char *before;	/* calls by thread 0 before the search */
 };
 
@@ -61,7 +62,7 @@ static struct pool *pool;
 static struct pool_cache cache[THREADS + 1];
 static u64 owner[OBJECTS + 1];
 static u64 data[OBJECTS + 1];
-static u64 lives[OBJECTS + 1];	/* the object's generation, as it was seen last */
+static u64 lives[OBJECTS + 1];	/* the object's generation when it was last read */
 static struct prioq *pq;
 static struct prioq_cache pqc[THREADS + 1];
 static u64 seed_tall;
@@ -70,25 +71,26 @@ static struct exec_queue *q;
 static struct exec_thread xt[THREADS + 4];
 static u64 slots;
 
-/* History of a queue: what was called, what it gave, who had returned before. */
+/* History of a queue: the calls, their results, and which calls had returned before. */
 struct call {
 	u64 push, work, rank, before, over, clock, who;
 };
 static struct call call[2 * CALLS];
 static u64 ncalls;
 static u64 works, ran[CALLS + 1], goal;
-static u64 input[CALLS + 1], output[CALLS + 1];	/* plain data that goes with the work */
+static u64 input[CALLS + 1], output[CALLS + 1];	/* plain data that the work publishes */
 static u64 nran;		/* A */
 static struct ring ring;
 static struct hoard hoard;	/* of thread 0 */
 static u32 flag, began[CALLS];
-static u64 told;		/* plain: what goes with the flag */
-static u64 stopping;		/* plain: what the stopping thread did before */
+static u64 told;		/* plain data that the flag publishes */
+static u64 stopping;		/* plain data that the stopping thread wrote before */
 static u64 order_of[CALLS + 1], call_of[CALLS + 1];
-static u32 page_open;		/* A: the system call that opens the objects' page is over */
-static bool searching_now;	/* the set-up is over */
+static u32 page_open;		/* A: the system call that opens the page of the objects has
+				   returned */
+static bool searching_now;	/* the set-up has ended */
 
-/* What the kernel may refuse: see the program. */
+/* Requests that the kernel may refuse: see the program. */
 int pool_commit_hook(const char *what, size_t bytes)
 {
 	return pg.no_memory && searching_now ? -ENOMEM : 0;
@@ -117,7 +119,7 @@ static u32 call_begin(u32 who, u32 push, u32 work, s64 rank)
 	model_note(&call[i].who, who);
 	model_note(&call[i].work, work);
 	model_note(&call[i].rank, (u64)rank);
-	/* In a weak memory, "before" is what the orders of the accesses say. */
+	/* With weak memory, the orders of the accesses define "before". */
 	for (k = 0; k < i; k++)
 		if (call[k].over && model_knows(call[k].clock))
 			before |= 1ull << k;
@@ -132,7 +134,10 @@ static void call_end(u32 i, u32 work)
 	model_note(&call[i].clock, model_clock());
 }
 
-/* Of the n pushes in order, by time: which one may a take give that gave `work`?  n: none. */
+/*
+ * Return which of the n pushes, ordered by time, a take that returned `work` may return; n if
+ * none.
+ */
 static u32 taken(const u32 *order, u32 n, u64 work)
 {
 	u32 at, k;
@@ -150,8 +155,8 @@ static u32 taken(const u32 *order, u32 n, u64 work)
 }
 
 /*
- * Is there an order?  push 2: a peek.  done: calls that took effect; order: pushes among them,
- * by time.
+ * Search for an order. push 2 is a peek; done: the calls that have taken effect; order: the
+ * pushes among them, by time.
  */
 static bool search(u64 done, const u32 *order, u32 n, bool empties)
 {
@@ -215,7 +220,7 @@ static struct exec_thread *enter(void *user)
 {
 	u32 slot = (u32)model_note(&slots, slots + 1);
 
-	/* Its memory is made just now, for all that the executor knows. */
+	/* To the executor the memory of the work appears to be fresh. */
 	xt[slot].park = 0;
 	xt[slot].stolen = xt[slot].sleeps = 0;
 	if (exec_thread_init(x, &xt[slot], slot))
@@ -230,7 +235,7 @@ static void leave(void *user, struct exec_thread *t)
 		model_fail("a worker leaves, and does not see what was before the stop");
 }
 
-/* An object's first word: generation << 1, and 1 while it is somebody's. */
+/* An object's first word: generation << 1, plus 1 while it is allocated. */
 static u32 thing_last(void *obj, u32 idx, void *user)
 {
 	return (u32)(load_relaxed((u64 *)obj) >> 1);
@@ -242,7 +247,7 @@ static void thing_again(void *obj, u32 idx, u32 base, void *user)
 		store_relaxed((u64 *)obj, (u64)base << 1);
 }
 
-/* Two steps, if nobody wants the worker. */
+/* Two steps, unless the worker is wanted. */
 static bool tidy(void *user, struct exec_thread *t)
 {
 	return !exec_wanted(t) && !exec_wanted(t);
@@ -406,7 +411,7 @@ static void queue_call(u32 i, const char **s)
 		if (work && input[work] != work)
 			model_fail("work %u came without its data", work);
 		if (work)
-			input[work] = 0;	/* it is this thread's alone */
+			input[work] = 0;	/* only this thread uses it */
 		call_end(c, work);
 		return;
 	}
@@ -459,7 +464,7 @@ static void queue_check(void)
 	} while (work);
 	for (i = 0; i < ncalls; i++) {
 		if (call[i].push || !call[i].work)
-			continue;	/* taken are what takes gave */
+			continue;	/* `taken` has the results of takes */
 		if (seen & 1ull << call[i].work)
 			model_fail("work %u was taken twice", (u32)call[i].work);
 		seen |= 1ull << call[i].work;
@@ -470,7 +475,7 @@ static void queue_check(void)
 		model_fail("no order explains what was taken");
 }
 
-/* As new_height() in exec/prioq.c will choose next. */
+/* The height that new_height() in exec/prioq.c will choose next. */
 static u32 height(u64 seed)
 {
 	u64 z = seed + 0x9e3779b97f4a7c15ull;
@@ -481,7 +486,7 @@ static u32 height(u64 seed)
 	return 1 + (u32)__builtin_ctzll(z | 1ull << 40) / 2;
 }
 
-/* The nodes that thread 0 needs where no memory is left for more. */
+/* The nodes that thread 0 needs if there is no memory for more. */
 static void take_nodes(void)
 {
 	u32 idx[CALLS], n;
@@ -505,7 +510,7 @@ static void enter_thread(u32 i)
 		part[0] = pg.text;
 	}
 	if (pg.kind == PRIOQ) {
-		/* Nodes at hand; seeds that give one level and two. */
+		/* Allocated nodes, and seeds that choose one level and two. */
 		pqc[i].seed = i;
 		while (pg.tall && height(pqc[i].seed) != 2)
 			pqc[i].seed++;
@@ -749,7 +754,7 @@ static void rcu_check(void)
 	  .enter = enter_thread, .thread = fn##_thread, .check = fn##_check,	\
 	  .bound = bound_, .seconds = seconds_,					\
 	  .arg = &(const struct program){ .kind = kind_, .text = text_, __VA_ARGS__ } }
-/* With workers, which sleep in the end. */
+/* With workers, which sleep at the end. */
 #define W(name_, kind_, text_, fn, threads_, bound_, seconds_, ...)		\
 	{ .name = name_, .what = text_, .threads = threads_, .setup = setup,	\
 	  .enter = enter_thread, .thread = fn##_thread, .check = fn##_check,	\

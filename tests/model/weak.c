@@ -31,7 +31,7 @@
 #define HISTORY		8u
 #define GRANULES	(1u << 15)
 
-/* full: the view as it would be without the mutant; only while there is one. */
+/* full: the view that the orders in the sources give; only used with a mutant. */
 struct message {
 	u64 value;
 	u16 clock[MAX_THREADS];
@@ -55,7 +55,10 @@ struct wthread {
 	struct known now, acq, rel;
 };
 
-/* Who used four bytes last, by thread: vector clock's own entry, and which of the bytes. */
+/*
+ * The last accesses to four bytes, by thread: the thread's entry of the vector clock, and the
+ * bytes.
+ */
 struct cell {
 	u16 clock;
 	u16 bytes;
@@ -75,7 +78,7 @@ u64 weak_odd;
 static struct loc *locs;
 static struct wthread *wt;
 static struct known *sc_view;
-static struct known *rest;	/* of words that have no history: there were too many */
+static struct known *rest;	/* of words without a history, since there were too many */
 static u64 *nlocs;
 static u64 *hash;		/* address -> number + 1 */
 static struct granule *granules;
@@ -98,7 +101,7 @@ static void init(void)
 		exit(2);
 }
 
-/* Changes go by lw() in a search; in random runs all is forgotten at once by weak_reset(). */
+/* In a search lw() makes all changes; in random runs weak_reset() resets everything at once. */
 static inline void set(u64 *p, u64 v)
 {
 	if (searching)
@@ -189,7 +192,7 @@ void weak_reset(void)
 	life++;
 	npending = 0;
 	if (searching)
-		return;		/* taken back by the undo log */
+		return;		/* undone by the undo log */
 	memset(hash, 0, HASH_SLOTS * 16);
 	for (i = 0; i < MAX_THREADS; i++) {
 		memset(wt[i].now.view, 0, used() * 2);
@@ -217,7 +220,7 @@ static u64 mem(const void *p, u32 size)
 	return v;
 }
 
-/* An access of this thread, after those of others that it does not know. */
+/* Check an access of this thread against those of others that it does not know of. */
 static void race_word(u64 a, u32 bytes, bool write, bool atomic)
 {
 	const struct known *k = &wt[self].now;
@@ -267,7 +270,7 @@ static void race(const void *p, u32 size, bool write, bool atomic)
 	}
 }
 
-/* An access to a word without history orders all before and after it. */
+/* An access to a word without a history orders everything before and after it. */
 static void without(void)
 {
 	struct known *k = &wt[self].now;
@@ -281,7 +284,10 @@ static void without(void)
 	weak_untracked++;
 }
 
-/* The history of the word; at first it is what memory holds.  NULL: too many words. */
+/*
+ * Return the history of the word, which begins with the contents of memory; NULL if there are
+ * too many words.
+ */
 static struct loc *loc_of(const void *p, u32 size)
 {
 	static const u16 zero[LOCS];
@@ -317,7 +323,10 @@ static inline u32 number(const struct loc *l)
 	return (u32)(l - locs);
 }
 
-/* A store of this thread; before: the message of what a read-modify-write replaced. */
+/*
+ * Add a store of this thread; before: the message of the store that a read-modify-write
+ * replaced.
+ */
 static void append(struct loc *l, u64 v, u32 order, u32 strong, const struct message *before)
 {
 	struct wthread *t = &wt[self];
@@ -352,7 +361,7 @@ static void append(struct loc *l, u64 v, u32 order, u32 strong, const struct mes
 		set16(&t->now.clock[self], t->now.clock[self] + 1);
 }
 
-/* Plain stores of this thread to words with a history, now that they are done. */
+/* Add this thread's plain stores to words with a history, after they were executed. */
 void weak_settle(void)
 {
 	u32 i;
@@ -389,7 +398,7 @@ static u64 oldest(const struct loc *l)
 	return lo + HISTORY > l->n ? lo : l->n - HISTORY;
 }
 
-/* The oldest store that the sources' orders allow. */
+/* The oldest store that the orders in the sources allow. */
 static u64 oldest_full(const struct loc *l)
 {
 	u64 lo = weak_mutant ? wt[self].now.full[number(l)] : 0;
@@ -397,7 +406,7 @@ static u64 oldest_full(const struct loc *l)
 	return lo + HISTORY > l->n ? lo : l->n - HISTORY;
 }
 
-/* n answers, of which those from odd on are the mutant's; 0 is the newest. */
+/* Choose one of n answers; only the mutant allows those from odd on; 0 is the newest. */
 static u32 ask(struct model_site *s, const void *p, u32 n, u32 odd)
 {
 	weak_ask.addr = p;
@@ -416,9 +425,8 @@ static bool is_sc(u32 order)
 }
 
 /*
- * A seq_cst access: of its own word it reads nothing older than what seq_cst accesses
- * before it wrote, or what was known at a seq_cst fence before it.  Of other words it says
- * nothing: that is for fences.
+ * A seq_cst access reads of its own word nothing older than earlier seq_cst accesses wrote, or
+ * than was known at an earlier seq_cst fence.  It does not concern other words; fences do.
  */
 static void sc_begin(const struct loc *l, u32 order, u32 strong)
 {
@@ -545,7 +553,7 @@ bool weak_cas(struct model_site *s, void *p, u32 size, void *old, u64 v)
 	return false;
 }
 
-/* Both halves at once, and always the newest. */
+/* It reads both halves at once, and always the newest value. */
 bool weak_pair_cas(struct model_site *s, u64 *p, u64 *old, const u64 *v)
 {
 	struct loc *a, *b;
@@ -558,7 +566,7 @@ bool weak_pair_cas(struct model_site *s, u64 *p, u64 *old, const u64 *v)
 	race(p + 1, 8, ok, true);
 	a = loc_of(p, 8);
 	b = loc_of(p + 1, 8);
-	/* A half without a history is always the newest; the other one still has its own. */
+	/* A half without a history is always the newest; the other one may have a history. */
 	order = ok ? s->order : s->fail;
 	strong = ok ? strong_order(s) : strong_fail(s);
 	if (a)
@@ -569,7 +577,10 @@ bool weak_pair_cas(struct model_site *s, u64 *p, u64 *old, const u64 *v)
 	if (ok && a)
 		append(a, v[0], order, strong, &a->m[(a->n - 1) % HISTORY]);
 	if (ok && a && b) {
-		/* One store: a thread that reads one half of it does not read an older other half. */
+		/*
+		 * This is one store: a thread that reads one half of it does not read an older
+		 * other half.
+		 */
 		set16(&a->m[(a->n - 1) % HISTORY].view[number(b)], nb);
 		if (weak_mutant)
 			set16(&a->m[(a->n - 1) % HISTORY].full[number(b)], nb);
@@ -613,7 +624,7 @@ void weak_fence(struct model_site *s)
 		set16(&t->now.clock[self], t->now.clock[self] + 1);
 }
 
-/* It waits for others: what they stored comes at last. */
+/* The thread waits for others, so their stores become visible eventually. */
 u64 model_clock(void)
 {
 	return (u64)self << 32 | (weak ? wt[self].now.clock[self] : 0);
