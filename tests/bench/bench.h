@@ -31,7 +31,8 @@ enum bench_body_kind {
 	BODY_GRAIN,		/* the same, and a busy loop of bench_grain turns */
 	BODY_STAMP,		/* note the time of the start */
 	BODY_ORDER,		/* the same as HASH, and note the place in each var */
-	BODY_WATCH,		/* any of these, and count if its own push is not over */
+	BODY_WATCH,		/* one of these, and count the op if its own push has not
+				   returned */
 };
 
 /* One op: reads v[0..nr), writes v[nr..nr + nw).  Made before the clock starts. */
@@ -63,7 +64,7 @@ static inline void bench_hash(const struct bench_op *op)
 		bench_cells[op->v[i]].v = bench_cells[op->v[i]].v * BENCH_HASH + s;
 }
 
-/* What every adapter calls when its engine says "run". */
+/* Every adapter calls this when its engine runs an op. */
 static inline void bench_body(struct bench_op *op)
 {
 	if (__builtin_expect(op->kind == BODY_HASH, 1))
@@ -94,7 +95,7 @@ enum bench_engine_flags {
  * pushes an op and runs one.  start makes n asynchronous ops run; complete ends n of these.
  */
 struct bench_host {
-	bool unordered;			/* nothing keeps two ops on one var apart */
+	bool unordered;			/* two ops on one var are not ordered */
 	void *(*create)(int threads, int workers, uint32_t vars);
 	void (*enter)(void *h, void (*fn)(void *), void *arg);	/* NULL: just call fn(arg) */
 	void (*push)(void *h, struct bench_op *op);
@@ -112,7 +113,7 @@ struct bench_host {
  */
 struct bench_engine {
 	const char *name;
-	int threads;			/* as the tables count them */
+	int threads;			/* threads, as the tables count them */
 	unsigned int flags;
 	/* "K=V" or "K" (unset), as they must stand before main(); or NULL */
 	const char *const *env;
@@ -124,7 +125,7 @@ struct bench_engine {
 	void (*reset)(void);		/* forget finished ops; may be NULL */
 	void (*destroy)(void);
 	const struct bench_host *host;	/* may be NULL */
-	/* Tests of this library alone: false if it is none of them.  May be NULL. */
+	/* Tests of this library only; returns false if it is none of them.  May be NULL. */
 	bool (*own_test)(const char *test, const char *engine, int threads);
 };
 

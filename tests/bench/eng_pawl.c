@@ -71,7 +71,7 @@ static void create_naive(int threads)
 	create_kind(&the, PAWL_NAIVE, 0);
 }
 
-/* What a program gets that sets nothing. */
+/* The engine of a program that sets nothing. */
 static void create_default(int threads)
 {
 	(void)threads;
@@ -202,7 +202,10 @@ static void keep_token(struct pawl_run *run, void *arg)
 	__atomic_store_n((uint64_t *)arg, run->token.h, __ATOMIC_RELEASE);
 }
 
-/* No vars: what is measured is the end of an op.  The first call has the largest n. */
+/*
+ * Ops without vars, since the completion of an op is measured.  The first call has the largest
+ * n.
+ */
 static void host_start(void *arg, uint32_t n)
 {
 	struct pawl_op p = PAWL_OP_INIT;

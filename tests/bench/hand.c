@@ -20,7 +20,7 @@
 #define WINDOW	128u
 #define SLOTS	256u		/* a power of two, more than WINDOW */
 #define OPS	512u
-#define REPORT	16u		/* ops to a report of how many are over */
+#define REPORT	16u		/* ops between two reports of the number of complete ones */
 #define LINE	__attribute__((aligned(64)))
 
 struct hand_op {
@@ -40,7 +40,7 @@ struct hand {
 		uint64_t state, unused[3];
 	} block[VARS + 1] LINE;
 	uint64_t slot[SLOTS] LINE;	/* lap << 32 | op */
-	uint64_t over LINE;		/* ops that are over, as last reported */
+	uint64_t over LINE;		/* number of complete ops, as last reported */
 	uint64_t n LINE;
 };
 

@@ -18,7 +18,7 @@
 #define MANY_VARS	64u		/* of a thread that pushes more than it runs */
 #define BACKLOG		4096u		/* ops of a thread that pushes alone, then all run */
 #define SPREAD_NS	5e6
-#define COMPLETIONS	256u		/* asynchronous ops to a turn */
+#define COMPLETIONS	256u		/* asynchronous ops in a turn */
 
 enum loop_kind { LOOP_STEP, LOOP_PUSH, LOOP_PUSH_WAIT };
 
@@ -36,7 +36,10 @@ struct loop {
 
 static struct loop *loops;
 
-/* All threads go on within the time that a line takes: some measure fractions of a ms. */
+/*
+ * All threads continue within the time of a cache miss, since some tests measure fractions of a
+ * ms.
+ */
 static struct gate {
 	unsigned int threads, here, turn;
 } gate;
@@ -205,7 +208,7 @@ static void loops_cells(uint32_t n)
 		bench_cells[i].v = i;
 }
 
-/* What the threads' vars hold is what as many ops give one after the other. */
+/* Check that the vars of the threads equal those of a serial run of as many ops. */
 static void loops_check(const struct measure *m, unsigned int threads)
 {
 	unsigned int t, i;
@@ -310,7 +313,7 @@ static void *others_thread(void *arg)
 	return NULL;
 }
 
-/* All at once, so that each has a place of its own in the engine; each pushes once. */
+/* All threads at once, so that each has its own slot in the engine; each pushes once. */
 static void others_start(struct others *o, pthread_t *id, unsigned int n)
 {
 	unsigned int i;
@@ -375,7 +378,7 @@ static double loop_turn(void *h, double *rate)
 	return loops_time(1, rate);
 }
 
-/* Two engines in turns: one that nobody else ever used, and one that others used or use. */
+/* Two engines in turns: one that no other thread has used, and one that others used or use. */
 static void beside(const struct measure *m, unsigned int n, bool live, bool complete)
 {
 	const struct bench_host *host = m->e->host;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* main.c - one engine, one test, one process.  run.py is what people call. */
+/* main.c - one engine, one test, one process.  Users call run.py. */
 #define _GNU_SOURCE
 #include <getopt.h>
 #include <sched.h>

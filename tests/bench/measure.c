@@ -93,7 +93,7 @@ struct timed {
 	const struct bench_engine *e;
 	struct bench_op *ops;
 	uint32_t n;
-	uint64_t t0, t1, t2;	/* first push, last push back, all over */
+	uint64_t t0, t1, t2;	/* time of the first push, of the last return, of the end */
 };
 
 static void timed_run(void *arg)
@@ -110,7 +110,7 @@ static void timed_run(void *arg)
 	t->t2 = bench_now();
 }
 
-/* ns per op, or death if the answer is not the serial one */
+/* ns per op; ends the program if the result is not that of a serial run */
 static double run_once(const struct measure *m, struct work *w, uint32_t n, double *push_ns)
 {
 	struct timed t = { m->e, w->ops, n, 0, 0, 0 };
@@ -162,7 +162,7 @@ struct latency {
 	const struct measure *m;
 	struct bench_op op;
 	long idle_ns;
-	bool look;		/* do not help: look at the stamp until it is there */
+	bool look;		/* do not help: poll the stamp */
 	uint32_t warm;
 	int64_t *sample;
 	int64_t idle_cpu;	/* ns that the process ran while it had nothing to do */
@@ -176,7 +176,7 @@ static int64_t process_cpu_ns(void)
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-/* A peer whose threads look for work all that time is not woken: it never slept. */
+/* A peer whose threads poll all that time is not woken, since it never sleeps. */
 static void latency_idle(struct latency *l)
 {
 	int64_t t0 = process_cpu_ns();
@@ -333,7 +333,7 @@ static uint64_t mpush_progress(const struct work *w)
 	return sum;
 }
 
-/* Three seconds in which nothing ran are a hang: say so and end the process. */
+/* Three seconds without an op are a hang: report it and end the process. */
 static void *mpush_watchdog(void *arg)
 {
 	struct mpush *mp = arg;
@@ -430,7 +430,7 @@ void measure_mpush(const struct measure *m)
 #define METG_RUN_NS	20e6	/* ideal length of one run */
 #define METG_MAX_NS	400e3
 
-/* How much of the ideal work is done at this grain; *ns: what one op takes alone. */
+/* Return the share of the ideal work at this grain; *ns is the time of one op alone. */
 static double metg_efficiency(const struct measure *m, uint32_t turns, double *ns)
 {
 	struct measure serial = *m, eng = *m;

@@ -23,13 +23,16 @@ void measure_clock(void);
  */
 const struct bench_engine *measure_watched(const struct bench_engine *e);
 void measure_shape(const struct measure *m);
-/* "ping", "wake": the pusher then waits with the engine; "-w": it only looks. */
+/* "ping", "wake": the pusher waits with the engine; "-w": it only polls. */
 void measure_latency(const struct measure *m);
 void measure_mpush(const struct measure *m);
 void measure_metg(const struct measure *m);
 void measure_line(const struct measure *m);
 void measure_hand(const struct measure *m);
-/* own, own2, shared, push, pushers, gone, idle, complete-gone; false: none of these */
+/*
+ * Run own, own2, shared, push, pushers, gone, idle or complete-gone; false if it is none of
+ * these.
+ */
 bool measure_loops(const struct measure *m);
 /* Bodies of so many ns: sets bench_grain. */
 void measure_grain(uint32_t ns);

@@ -42,7 +42,7 @@ static struct {
 	uv_loop_t loop;
 	uv_poll_t poll;
 	uv_work_t work;
-	uint64_t done;			/* when the body was over */
+	uint64_t done;			/* time of the end of the body */
 	uint64_t *sample;		/* the next one of this kind */
 	unsigned int n;
 } tell;
@@ -61,7 +61,7 @@ static void uv_body(uv_work_t *w)
 	tell.done = bench_now();
 }
 
-/* The callback: note how long it took.  True: once more. */
+/* The callback: record the time that it took.  Returns true to repeat. */
 static bool note(void)
 {
 	uint64_t took = bench_now() - tell.done;
@@ -173,7 +173,7 @@ static int count_body(struct pawl_run *run, void *arg)
 	return 0;
 }
 
-/* ns per op of n ops on VARS vars, pushed and complete, and all completions reaped. */
+/* Return ns per op of n ops on VARS vars, until all are complete and all completions reaped. */
 static double collect(struct pawl_engine *e, const pawl_var_t *v, const pawl_cq_t *cq, uint32_t n)
 {
 	struct pawl_op op = PAWL_OP_INIT;

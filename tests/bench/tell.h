@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tell.c: tests of pawl alone.  False: it is none of them. */
+/* tell.c: tests of pawl only.  Returns false if it is none of them. */
 #ifndef TELL_H
 #define TELL_H
 

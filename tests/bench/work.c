@@ -17,7 +17,7 @@ uint64_t bench_stamp;
 __thread const struct bench_op *bench_pushing;
 uint32_t bench_watched, bench_in_push;
 
-static enum bench_body_kind watched_kind;	/* what BODY_WATCH does besides */
+static enum bench_body_kind watched_kind;	/* what BODY_WATCH does in addition */
 static uint64_t rnd_state;
 
 /* splitmix64: the same list everywhere for the same seed */
@@ -35,7 +35,7 @@ static uint32_t rnd_below(uint32_t n)
 	return (uint32_t)(((rnd() >> 32) * n) >> 32);
 }
 
-/* BODY_WATCH.  Returns what the body does besides. */
+/* BODY_WATCH.  Returns what the body does in addition. */
 static __attribute__((noinline)) enum bench_body_kind look(const struct bench_op *op)
 {
 	__atomic_fetch_add(&bench_watched, 1, __ATOMIC_RELAXED);
@@ -71,7 +71,7 @@ void bench_body_slow(struct bench_op *op)
 		for (i = 0; i < op->nw; i++) {
 			struct bench_cell *cell = &bench_cells[op->v[op->nr + i]];
 
-			/* atomic only for the watchdog, which looks at any time */
+			/* atomic only for the watchdog, which reads it at any time */
 			op->pos[i] = cell->writes;
 			__atomic_store_n(&cell->writes, op->pos[i] + 1, __ATOMIC_RELAXED);
 		}
@@ -139,7 +139,7 @@ static void make_random(struct work *w, uint32_t n)
 	}
 }
 
-/* Open ends: the first and the last column read two, the others three. */
+/* The ends are open: the first and the last column read two, the others three. */
 static void make_stencil(struct work *w, uint32_t n)
 {
 	uint32_t x, t, from, to;

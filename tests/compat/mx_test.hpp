@@ -49,7 +49,7 @@ struct MxTest {
 		EXPECT(caught_ && "throws " #type);					\
 	} while (0)
 
-/* A minute is for ever. */
+/* A test that takes a minute hangs. */
 template <typename Cond>
 bool Soon(Cond cond)
 {
@@ -58,7 +58,7 @@ bool Soon(Cond cond)
 	return cond();
 }
 
-/* One name on the command line: that test alone. */
+/* A name on the command line selects that test. */
 inline int MxMain(int argc, char **argv)
 {
 	for (MxTest *t : MxTest::All()) {

@@ -17,10 +17,12 @@
 struct backend {
 	const char *name;
 	const struct device_ops *ops;
-	int kind;				/* as pawl_device.kind; 0: not for engines */
-	bool real;				/* nothing can be set up */
+	int kind;				/* a value of pawl_device.kind; 0: not for
+						   engines */
+	bool real;				/* it cannot be configured */
 	void (*setup)(const struct fake_setup *s);
-	void (*fail_call)(u64 n, bool lost);		/* call number n from now; lost: for good */
+	void (*fail_call)(u64 n, bool lost);		/* fails call number n from now;
+							   lost: also all later ones */
 	u64 (*calls)(void);
 	void (*counts)(struct fake_counts *out);
 	u32 (*step)(u64 choice);
@@ -61,7 +63,7 @@ static void cudart_fail(u64 n, bool gone)
 	cudart.fail_call(n, gone ? CU_LAUNCH_FAILURE : CU_INVALID_VALUE);
 }
 
-/* The runtime of ours, from where the tests are built. */
+/* Our runtime, in the folder where the tests are built. */
 static bool cudart_find(void)
 {
 	void *lib;
@@ -83,7 +85,7 @@ static bool cudart_find(void)
 }
 #endif
 
-/* Fill list[]; how many there are. */
+/* Fill list[], and return the number of kinds. */
 static inline int backends(struct backend list[4])
 {
 	int n = 0;

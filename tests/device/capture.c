@@ -38,7 +38,7 @@ static int count_body(struct pawl_run *run, void *arg)
 	return pawl_run_call(run, cell_kernel, c);
 }
 
-/* Pushed again and again, it becomes one launch; the bodies are called no more. */
+/* A graph that is pushed repeatedly becomes one launch, and its bodies are no longer called. */
 START_TEST(a_graph_is_captured)
 {
 	struct pawl_engine *e = plain();
@@ -59,7 +59,7 @@ START_TEST(a_graph_is_captured)
 		b->counts(&before);
 	for (i = 0; i < 10; i++) {
 		OK(pawl_graph_push(e, many, NULL));
-		/* Something else in between, on one of the vars. */
+		/* Push another op in between, on one of the vars. */
 		OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
 	}
 	OK(pawl_wait_all(e, SOON_NS, NULL));
@@ -70,7 +70,7 @@ START_TEST(a_graph_is_captured)
 		b->counts(&after);
 		ck_assert_uint_eq(after.launches - before.launches, 9);
 	}
-	/* It has changed: the bodies run twice more. */
+	/* After a refresh the bodies run twice more. */
 	OK(pawl_graph_refresh(e, many));
 	for (i = 0; i < 5; i++)
 		OK(pawl_graph_push(e, many, NULL));

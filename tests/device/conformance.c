@@ -26,7 +26,7 @@ static void end(void)
 	dev = NULL;
 }
 
-/* Work that is seen by the host: a host call that notes when it ran. */
+/* Work that the host can observe: a host call that records when it ran. */
 struct mark {
 	u32 *clock;
 	u32 at;			/* A */
@@ -176,7 +176,9 @@ START_TEST(an_event_that_was_never_recorded_is_over)
 }
 END_TEST
 
-/* A wait is for the record that it saw: recording again does not make it forget that. */
+/*
+ * A wait is for the newest record at the time of the call: a later record does not change that.
+ */
 START_TEST(an_event_is_recorded_again)
 {
 	u32 i;
@@ -234,7 +236,7 @@ START_TEST(queries_tell_when_it_is_over)
 }
 END_TEST
 
-/* free_async() takes the memory when the stream is there, not before. */
+/* free_async() frees the memory when the stream reaches it, not before. */
 START_TEST(memory_goes_in_stream_order)
 {
 	enum { N = 1024 };
@@ -342,7 +344,7 @@ START_TEST(a_graph_is_run_as_often_as_it_is_launched)
 }
 END_TEST
 
-/* A call that is told to fail says so, with a text, and the next one works. */
+/* A call with an injected failure returns an error with a text, and the next call works. */
 START_TEST(each_call_fails_in_turn)
 {
 	struct mark m;

@@ -92,7 +92,7 @@ START_TEST(no_place_for_a_worker)
 }
 END_TEST
 
-/* With one worker: an op that must wait for the device does not keep it. */
+/* With one worker: an op that must wait for the device does not occupy the worker. */
 START_TEST(no_worker_waits_for_the_device)
 {
 	struct pawl_engine *e = by_hand(1);
@@ -182,7 +182,7 @@ static int is_over(struct pawl_run *run, void *arg)
 	return 0;
 }
 
-/* The plain delete runs on the host, when the device is done with the data. */
+/* The plain delete runs on the host, when the device no longer uses the data. */
 START_TEST(delete_waits_for_the_device)
 {
 	struct pawl_engine *e = by_hand(1);
@@ -201,7 +201,7 @@ START_TEST(delete_waits_for_the_device)
 }
 END_TEST
 
-/* An op without a body orders what the device has not done yet, too. */
+/* An op without a body also orders work that the device has not done yet. */
 START_TEST(an_op_without_a_body_orders)
 {
 	struct pawl_engine *e = by_hand(1);
@@ -360,7 +360,9 @@ START_TEST(memory_and_what_it_is)
 }
 END_TEST
 
-/* What an op allocates, uses and frees on its stream; the arguments of these calls. */
+/*
+ * Memory that an op allocates, uses and frees on its stream; and the arguments of these calls.
+ */
 struct memory {
 	void *p;
 	char from[64], to[64];
@@ -399,7 +401,7 @@ START_TEST(an_op_has_memory_of_its_own)
 }
 END_TEST
 
-/* A program's struct from a newer header; memory of others is behind it. */
+/* A program's struct from a newer header, followed by other memory. */
 START_TEST(info_of_a_newer_program)
 {
 	struct {
@@ -453,7 +455,7 @@ START_TEST(bad_configurations)
 }
 END_TEST
 
-/* The child has no devices; the parent's go on. */
+/* The child has no devices; those of the parent continue. */
 START_TEST(a_child_never_touches_the_device)
 {
 	struct pawl_engine *e = plain();

@@ -56,7 +56,7 @@ START_TEST(a_lost_device_says_so_along_the_data)
 	ck_assert_int_eq(err.code, -ENOTRECOVERABLE);
 	FAILS(pawl_wait_readable(e, v, SOON_NS, NULL), -ENOTRECOVERABLE, "lost");
 	FAILS(pawl_wait_readable(e, w, SOON_NS, NULL), -ENOTRECOVERABLE, "lost");
-	/* A later op there fails; what has nothing to do with it runs. */
+	/* A later op on that device fails; unrelated ops run. */
 	OK(push_dev(e, cell_body, &c, NULL, 0, &x, 1));
 	FAILS(pawl_wait_readable(e, x, SOON_NS, &err), -ENOTRECOVERABLE, "lost");
 	OK(push_write(e, add_one, &ran, var_new(e)));
@@ -71,12 +71,12 @@ static int free_after(struct pawl_run *run, void *arg)
 {
 	struct cell *c = arg;
 
-	/* In order or not at all: it is complete, or the stream is ordered behind it. */
+	/* Either the work is complete, or the stream is ordered after it. */
 	MUST(run->stream);
 	return pawl_run_call(run, cell_kernel, c);
 }
 
-/* A delete whose stream cannot be put behind the last use waits for that. */
+/* A delete whose stream cannot be ordered after the last use waits for it. */
 START_TEST(a_delete_is_in_order_whatever_fails)
 {
 	u64 calls = 0, k;
@@ -160,8 +160,8 @@ START_TEST(the_driver_unloads_first)
 END_TEST
 
 /*
- * A piece of everything, in which call number k of the device fails.  Whatever that was:
- * each wait ends, an error is told, or the results are right.
+ * A program that uses everything, in which call number k of the device fails.  Whichever call
+ * that is, each wait ends, and either an error is reported or the results are right.
  */
 static int scenario(u64 k, bool gone, u64 *calls)
 {
@@ -183,7 +183,7 @@ static int scenario(u64 k, bool gone, u64 *calls)
 	c.devices = devs;
 	c.ndevices = 1;
 	c.device_streams = 3;
-	c.spin_ns = 0;		/* so that the device is asked to call back */
+	c.spin_ns = 0;		/* so that a notice is requested */
 	first = b->calls();
 	if (k)
 		b->fail_call(k, gone);

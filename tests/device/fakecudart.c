@@ -27,7 +27,7 @@ API void fakecudart_lose(int id);
 API u64 fakecudart_calls_of(const char *name);
 API void fakecudart_unload(void);
 
-/* Handles: a device and the fake's own. */
+/* Handles: a device, and the handle of the fake device. */
 struct handle {
 	void *dev, *h;
 };
@@ -128,7 +128,7 @@ static int enter(int which)
 			continue;
 		if (n > 1)
 			break;
-		/* An error of that sort stays: nothing in the streams will run. */
+		/* Such an error is permanent: nothing in the streams will run. */
 		for (i = 0; load_relaxed(&fail_code) == CU_LAUNCH_FAILURE && i < setup.devices; i++)
 			fake_lose(i);
 		return result(load_relaxed(&fail_code));
@@ -137,7 +137,7 @@ static int enter(int which)
 		      setup.devices ? CU_SUCCESS : CU_INSUFFICIENT_DRIVER);
 }
 
-/* What the fake device said. */
+/* The code for the fake device's error. */
 static int code_of(int rc)
 {
 	switch (rc) {
@@ -395,7 +395,7 @@ int cudaEventRecord(void *event, void *stream)
 	struct handle *s = stream, *ev = event;
 
 	ENTER(cudaEventRecord);
-	/* As the real one: both are of one device. */
+	/* Like the real runtime: both must belong to one device. */
 	if (s->dev != ev->dev)
 		return result(CU_INVALID_HANDLE);
 	return code_of(device_fake.event_record(s->dev, ev->h, s->h));
@@ -458,7 +458,7 @@ int cudaStreamEndCapture(void *stream, void **graph)
 	return handle_new(0, h, graph);
 }
 
-/* Both the graph and its executable: counted by the two pointers in it. */
+/* The handle of the executable takes over the fake device's graph. */
 int cudaGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags)
 {
 	struct handle *g = graph;

@@ -32,7 +32,7 @@ static __unused_fn struct pawl_engine *plain(void)
 	return with_devices(1, PAWL_PER_DEVICE, 2, &fs);
 }
 
-/* Nothing moves on the device but by step_one(). */
+/* Work on the device runs only by step_one(). */
 static __unused_fn struct pawl_engine *by_hand(int workers)
 {
 	const struct fake_setup fs = { .devices = 2, .seed = 1, .manual = true };
@@ -47,7 +47,7 @@ static __unused_fn u32 step_one(void)
 	return b->step(rnd(&seed));
 }
 
-/* Let the device go on until cond() holds. */
+/* Let the device continue until cond() is true. */
 #define steps_until(cond)	MUST(soon(({ step_one(); (cond); })))
 
 /* From now on it continues by itself. */
@@ -80,7 +80,7 @@ static __unused_fn void done_by_hand(struct pawl_engine *e)
 /* --- bodies --- */
 
 struct cell {
-	u64 v;			/* changed by the device, one after the other */
+	u64 v;			/* changed by the device, in order */
 	u32 ran;		/* A */
 	u32 nap_us;
 	void *stream;		/* A: of the last body */
@@ -151,7 +151,7 @@ static __unused_fn void nap_fn(void *arg)
 	nap_us(*(u32 *)arg);
 }
 
-/* told: tests for a device that can be told what to do, and of which there are two. */
+/* told: tests for a kind that can be controlled, with two devices. */
 static __unused_fn int devices_run(const TTest *const *any, const TTest *const *told)
 {
 	struct backend list[4];

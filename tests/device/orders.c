@@ -28,10 +28,10 @@ struct program;
 
 static bool direct;		/* a real device: it cannot copy the cells */
 
-/* Devices that go on by the test's hand, while it pushes and waits. */
+/* Devices whose work the test completes, while it pushes and waits. */
 static struct {
-	u32 (*step[2])(u64 choice);	/* NULL: they go on by themselves */
-	u32 eager;			/* how far between two pushes; 0: only in waits */
+	u32 (*step[2])(u64 choice);	/* NULL: they run by themselves */
+	u32 eager;			/* steps between two pushes; 0: only in waits */
 	u64 seed;
 } hand;
 
@@ -70,7 +70,7 @@ static void compute(const struct item *i, u64 *cell)
 		cell[i->w[k]] = h + k;
 }
 
-/* Inside the device: reads what the copies before it staged. */
+/* On the device: read the data that the copies before it staged. */
 static void kernel(void *arg)
 {
 	struct item *i = arg;
@@ -160,7 +160,7 @@ static void make(struct program *p, u64 *s, const struct pawl_device *dev, u32 n
 	}
 }
 
-/* An op's body or a piece of a device's work; false: there is none. */
+/* Run an op's body, or a piece of a device's work.  Returns false if there is none. */
 static bool go_on(struct pawl_engine *e)
 {
 	u64 r = rnd(&hand.seed);
@@ -189,7 +189,7 @@ static void wait_over(struct pawl_engine *e, const pawl_var_t *v)
 		if (go_on(e))
 			idle = 0;
 		else if (++idle < 100)
-			sched_yield();	/* the turn of the engine's threads */
+			sched_yield();	/* let the engine's threads run */
 		else
 			nap_us(20);
 		MUST(now_ms() < until);
@@ -223,7 +223,10 @@ static void push(struct pawl_engine *e, struct program *p, struct item *it)
 	while (hand.eager && rnd(&hand.seed) % (hand.eager + 1))
 		if (!go_on(e))
 			break;
-	/* A look in between: what is readable is what the serial program has by now. */
+	/*
+	 * A check in between: data that is readable equals that of the serial program at this
+	 * point.
+	 */
 	if (it->wait && it->nw) {
 		u64 cell[NVARS] = { 0 };
 
@@ -253,7 +256,7 @@ static void run(struct pawl_engine *e, struct program *p, u64 seed, const char *
 	}
 }
 
-/* Several programs on one engine: devices keep what they know of streams and events. */
+/* Several programs on one engine, so that the state of streams and events is kept. */
 static u64 series(const struct backend *b, const struct backend *other, u64 seed, u64 n)
 {
 	struct fake_setup fs = { .devices = 2, .seed = seed, .delay = seed % 3 ? 0 : 12 };
@@ -281,7 +284,7 @@ static u64 series(const struct backend *b, const struct backend *other, u64 seed
 	c.device_streams = 1 + (int)(rnd(&s) % 5);
 	c.device_workers = 1 + (int)(rnd(&s) % 2);
 	c.spin_ns = rnd(&s) & 1 ? 0 : 20000;
-	/* Little room in streams, few events: they are held, and used again. */
+	/* Little room in streams and few events, so that ops are held and events are reused. */
 	c.device_window = rnd(&s) & 1 ? 512 : 1 + (u32)(rnd(&s) % 8);
 	lane_events = rnd(&s) & 1 ? LANE_EVENTS : 1u << rnd(&s) % 4;
 	if (rnd(&s) % 16 == 0)
@@ -324,7 +327,7 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	while (done < programs) {
-		/* Some waits have no end of their own. */
+		/* Some waits have no timeout. */
 		alarm((SANITIZED ? 10 : 1) * ((patience_ms(60000) + 999) / 1000));
 		for (i = 0; i < n; i++)
 			if (take[i])

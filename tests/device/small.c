@@ -26,10 +26,10 @@
 #define STEPS	64u
 
 struct item {
-	u32 id, use[NV];	/* 0 not, 1 read, 2 written */
+	u32 id, use[NV];	/* 0 not used, 1 read, 2 written */
 	u32 kind;		/* 0 compute, 1 copied from the device, 2 CPU */
 	u32 issued, over;	/* A: its body, its work */
-	struct lane *lane;	/* where its work is, and its number there */
+	struct lane *lane;	/* the lane of its work, and its number there */
 	u64 seq;
 };
 
@@ -100,19 +100,19 @@ static bool conflict(const struct item *x, const struct item *y)
 	return false;
 }
 
-/* May what follows x begin, on the device or on the host? */
+/* Return whether successors of x may begin, on the device or on the host. */
 static bool lets_go(struct item *x, bool host)
 {
 	if (x->kind == 2)
 		return load_acquire(&x->over);
 	if (!load_acquire(&x->issued) || !host)
 		return load_acquire(&x->issued);
-	/* The work may be over and its event not. */
+	/* The work may be complete and its event not. */
 	lane_poll(x->lane);
 	return lane_state(x->lane, x->seq) == LANE_DONE;
 }
 
-/* Has all been issued that can be, before the device continues? */
+/* Check that everything that can be issued was issued before the device continues. */
 static bool settled(void *arg)
 {
 	u32 i, j;
@@ -127,7 +127,7 @@ static bool settled(void *arg)
 	return true;
 }
 
-/* Until nothing is in flight; a wait for the device puts events there, too. */
+/* Run until nothing is in flight; a wait for the device also records events. */
 static int finish(u64 *seed)
 {
 	u64 until = clock_ns() + SOON_NS;
@@ -186,7 +186,10 @@ static void end(pawl_var_t *var)
 	OK(finish(&seed));
 }
 
-/* One order: choices up to `depth`, then the first of each.  Returns how many there were. */
+/*
+ * Run one order: the given choices up to `depth`, then always the first.  Returns the number of
+ * choices.
+ */
 static u32 run(u64 program, const u32 *choice, u32 depth, u32 *width)
 {
 	pawl_var_t var[NV];
@@ -243,7 +246,10 @@ static u64 all_orders(u64 program)
 	}
 }
 
-/* Call k fails: the end is told of it, or everything is right.  False: there is no call k. */
+/*
+ * Let call k fail: an error is reported at the end, or all results are right.  Returns false if
+ * there is no call k.
+ */
 static bool one_failure(u64 program, u64 k, u64 seed)
 {
 	u64 first = b->calls(), s = seed;
@@ -302,14 +308,14 @@ int main(int argc, char **argv)
 		for (nops = argc > 2 ? most : 1; nops <= most; nops++) {
 			for (p = 0, programs = 1; p < nops; p++)
 				programs *= FORMS;
-			c.spin_ns = 1000000000u;	/* the reaper always looks */
+			c.spin_ns = 1000000000u;	/* the reaper always polls */
 			e = engine_with(&c);
 			for (p = from; p < min_u(to, programs); p++, done++) {
 				decode(p);
 				orders += all_orders(p);
 			}
 			OK(pawl_engine_destroy(e));
-			c.spin_ns = 0;		/* it asks the device to call: that may fail, too */
+			c.spin_ns = 0;		/* it requests a notice, which may fail, too */
 			e = engine_with(&c);
 			for (p = from; times && p < min_u(to, programs); p++) {
 				bool more = true;

@@ -117,7 +117,7 @@ START_TEST(two_devices)
 }
 END_TEST
 
-/* As many as an engine can have: a chain goes round. */
+/* The maximum of an engine: a chain uses all streams in turn. */
 START_TEST(sixteen_devices)
 {
 	enum { N = 16, ROUNDS = 3 };
@@ -147,7 +147,7 @@ START_TEST(sixteen_devices)
 		MUST(soon(version(e, v) == i + 1));
 		ck_assert_uint_eq(load_acquire(&c.dev.id), i % N);
 	}
-	/* All of it was issued; nothing has run. */
+	/* Everything was issued, and nothing has run. */
 	ck_assert_uint_eq(load_acquire(&c.ran), 0);
 	steps_go();
 	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
@@ -249,8 +249,8 @@ static u32 all_ran(const struct cell *c, u32 n)
 }
 
 /*
- * So many ops in the streams of a device; others are issued when some of these are over, and
- * count for the window until then.
+ * The number of ops in the streams of a device is limited; further ops are issued when some of
+ * these are complete, and count for the window until then.
  */
 START_TEST(work_in_streams_is_bounded)
 {
@@ -278,7 +278,7 @@ START_TEST(work_in_streams_is_bounded)
 	ck_assert_uint_le(issued, ROOM + 1);
 	ck_assert_uint_ge(pushed, WINDOW);
 	ck_assert_uint_le(pushed, issued + WINDOW);
-	/* As the device progresses the others follow, never more at once. */
+	/* As the device progresses the others follow, and the limit holds. */
 	do {
 		step_one();
 		over = all_ran(c, N);
@@ -303,7 +303,7 @@ static int order_body(struct pawl_run *run, void *arg)
 	return pawl_run_call(run, nap_fn, &nap_none);
 }
 
-/* Ops that wait for room go by priority. */
+/* Ops that wait for room are ordered by priority. */
 START_TEST(held_ops_keep_their_priority)
 {
 	static u32 ids[4] = { 0, 1, 2, 3 };
@@ -333,7 +333,7 @@ START_TEST(held_ops_keep_their_priority)
 }
 END_TEST
 
-/* However much comes behind: whoever waits for the first of it need not wait for the rest. */
+/* A thread that waits for the first op need not wait for later ones, however many follow. */
 START_TEST(events_in_use_are_not_recorded_again)
 {
 	enum { N = 300 };
@@ -361,7 +361,7 @@ START_TEST(events_in_use_are_not_recorded_again)
 	while (pawl_wait_readable(e, v[0], 0, NULL) == -ETIMEDOUT)
 		b->step(0);
 	ck_assert_uint_le(all_ran(c, N), 2);
-	/* That op, too: the device does not go on. */
+	/* That op waits, too: the device does not continue. */
 	MUST(soon(load_acquire(&ran)));
 	steps_go();
 	OK(pawl_wait_all(e, SOON_NS, NULL));

@@ -240,7 +240,7 @@ int thread_for_sure(pthread_t *t, void *(*fn)(void *), void *arg)
 	return __real_pthread_create(t, NULL, fn, arg);
 }
 
-/* A wait may end for no reason; a wake-up cannot fail. */
+/* A wait may end spuriously; a wake-up cannot fail. */
 long __real_syscall(long n, ...);
 long __wrap_syscall(long n, ...);
 long __wrap_syscall(long n, ...)
@@ -351,7 +351,7 @@ void disarm(void)
 
 /* --- the runs --- */
 
-/* More than a scenario has in engines at one time. */
+/* More than the engines that a scenario has at one time. */
 #define SETTLERS 32
 
 struct settle {
@@ -371,9 +371,9 @@ static void *settler(void *arg)
 }
 
 /*
- * What the process keeps for its threads comes to the same in each run, whatever its timing
- * and its faults: core/thread.c keeps an entry for each of the most threads that were in an
- * engine at once, pool/err.c has room for the text of this thread.
+ * Make what the process keeps for its threads equal in each run, independent of timing and
+ * faults: core/thread.c keeps as many entries as threads were in engines at once, and
+ * pool/err.c a buffer for the text of this thread.
  */
 static void settle(void)
 {
@@ -417,7 +417,7 @@ static void child(const struct scenario *s, u32 k, bool good)
 	_exit(0);
 }
 
-/* 0: went well.  Else the text says how not. */
+/* Returns 0, or nonzero with a text that describes the failure. */
 static int run(const struct scenario *s, u32 k, bool good)
 {
 	int status, ms;
@@ -467,7 +467,8 @@ static void scenario(const struct scenario *s, struct totals *t, u32 step)
 		t->classes[c] += out->classes[c];
 	for (mode = 0; mode < 2; mode++) {
 		/*
-		 * The number of calls is not the same in each run: until two do not come to k.
+		 * The number of calls differs between runs, so continue until two runs do not
+		 * reach call k.
 		 */
 		for (k = 1, misses = 0; misses < 2 && (!s->most || k <= s->most); k += step) {
 			int rc = run(s, k, mode);

@@ -11,10 +11,10 @@
 
 enum { MEMORY, THREAD, FILES, FUTEX, CLASSES };
 
-/* All but waits on futexes, whose failure is not seen by a caller. */
+/* All except waits on futexes, whose failure a caller does not see. */
 #define ALL (1u << MEMORY | 1u << THREAD | 1u << FILES)
 
-/* What a run tells its parent. */
+/* What a run reports to its parent. */
 struct shared {
 	u32 fired;		/* A: faults */
 	u32 classes[CLASSES];	/* A: calls while armed */
@@ -23,32 +23,32 @@ struct shared {
 	char text[400];
 };
 
-/* Of the program: its name, and its scenarios; the last one has no name. */
+/* Defined by the program: its name and its scenarios; the last one has no name. */
 struct scenario {
 	const char *name;
 	void (*fn)(void);
-	u32 most;		/* points looked at; 0: all there are */
-	u32 stays;		/* the process keeps something; so many allocations more or less */
+	u32 most;		/* number of points that are tried; 0: all */
+	u32 stays;		/* tolerance for allocations that the process keeps */
 };
 extern const char fault_program[];
 extern const struct scenario scenarios[];
-/* What a failed call says; pawl_error_text() unless the program has another one. */
+/* The text of a failed call: pawl_error_text(), unless the program sets another function. */
 extern const char *(*fault_text)(void);
 
-/* Of the harness. */
+/* Defined by the harness. */
 extern struct shared *out;
 extern char where[64];		/* the run, for messages */
 extern char path[64];		/* a file for it */
-extern struct pawl_config cfg;	/* what engines are made with, afresh in each run */
+extern struct pawl_config cfg;	/* configuration of the engines, set again in each run */
 
 void arm(u32 classes);
 void disarm(void);
-/* A call of this class is made: does it fail? */
+/* Called for each call of this class; returns whether it fails. */
 bool fails(u32 class);
-/* A call that may be refused: then it says why.  0 or the errno. */
+/* Check a call that may be refused, and then must have a text.  Returns 0 or the errno. */
 int tried(const char *what, int rc);
 #define TRY(call) tried(#call, call)
-/* A file that cannot be made to fail, and a thread that is not the library's. */
+/* Open a file and start a thread for the test itself, without injected faults. */
 int open_for_sure(const char *name, int flags);
 int thread_for_sure(pthread_t *t, void *(*fn)(void *), void *arg);
 
@@ -76,7 +76,7 @@ void world_make(struct world *w);
 /* An op on nr + nw vars from var number `first` on. */
 struct pawl_op op_on(struct world *w, u32 first, u32 nr, u32 nw);
 void push(struct world *w, const struct pawl_op *op);
-/* All that was accepted ran, once; the engine works; it ends. */
+/* Check that accepted ops ran once, and that the engine still works; then destroy it. */
 void world_check(struct world *w);
 
 #endif

@@ -17,10 +17,10 @@ const char fault_program[] = "fault_device";
 #define CELLS	8u
 #define OPS	60u
 
-/* What kernels change, one after the other, since the var excludes. */
+/* Changed by kernels in order, since the var gives exclusive access. */
 static struct cell {
 	u64 kernels;		/* by the device */
-	u64 put;		/* bodies that put a kernel into a stream: the var's */
+	u64 put;		/* bodies that queued a kernel; protected by the var */
 } cells[CELLS];
 
 static struct world w;
@@ -48,7 +48,7 @@ static int dev_body(struct pawl_run *run, void *arg)
 static void *kept[4 * OPS];
 static u32 nkept;		/* A */
 
-/* Memory that comes and goes in the order of the stream. */
+/* Memory that is allocated and freed in the order of the stream. */
 static int alloc_body(struct pawl_run *run, void *arg)
 {
 	void *p;
@@ -58,7 +58,7 @@ static int alloc_body(struct pawl_run *run, void *arg)
 		return rc;
 	rc = TRY(pawl_run_set(run, p, 7, 64));
 	if (TRY(pawl_run_free(run, p))) {
-		/* It is still ours, and the stream may write to it. */
+		/* It still belongs to the op, and the stream may write to it. */
 		kept[fetch_add_relaxed(&nkept, 1)] = p;
 		rc = -EIO;
 	}
@@ -102,7 +102,7 @@ static void dev_push(u32 i)
 	struct pawl_op op = dev_op(i * 5 % CELLS, i % 3 == 2, i % 7 == 3);
 
 	if (i % 11 == 5 && op.nwrites) {
-		/* Behind another cell's work, perhaps in another stream. */
+		/* After the work of another cell, perhaps in another stream. */
 		op.reads = &w.v[(i * 5 + 1) % CELLS];
 		op.nreads = 1;
 	}
@@ -173,7 +173,7 @@ static void dev_make_sure(void)
 
 /* --- scenarios --- */
 
-/* Creation, use and end, faults all the way. */
+/* Creation, use and destruction, with faults throughout. */
 static void life(const char *name)
 {
 	u32 i;
@@ -187,7 +187,7 @@ static void life(const char *name)
 	world_vars(&w, CELLS);
 	for (i = 0; w.nv >= CELLS && i < OPS; i++)
 		dev_push(i);
-	/* Whether with an error or without: the op is complete. */
+	/* With or without an error, the op is complete. */
 	pawl_wait_all(w.e, -1, NULL);
 	disarm();
 	dev_check();
@@ -300,7 +300,7 @@ static void sc_fake_memory(void)
 	device_fake.close(p);
 }
 
-/* Waits with limits, of threads that never called before. */
+/* Waits with timeouts, by threads that have not called the engine before. */
 static void *dev_visitor(void *arg)
 {
 	u32 i;

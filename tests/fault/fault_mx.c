@@ -62,7 +62,7 @@ static void mx_begin(void)
 	fault_text = pawl_mx_last_error;
 	setenv("MXNET_CPU_WORKER_NTHREADS", "2", 1);
 	memset(&m, 0, sizeof(m));
-	pawl_mx_set_last_error("none");	/* the room for a thread's text stays */
+	pawl_mx_set_last_error("none");	/* the buffer for a thread's text is kept */
 }
 
 static void mx_make(int kind)
@@ -133,7 +133,7 @@ static void mx_check(void)
 		      pawl_mx_last_error());
 	if (!pawl_mx_engine_free(m.e))
 		return;
-	/* The process's own. */
+	/* The shared engine of the process. */
 	CHECK(!pawl_mx_wait_all(m.e, NULL), "%s: wait at the end: %s", where, pawl_mx_last_error());
 }
 
@@ -181,7 +181,7 @@ static void sc_vars(void)
 		if (!TRY(pawl_mx_var_delete(m.e, v, cpu, count, &m, dropped)))
 			m.accepted++;
 		else
-			break;	/* it stays, as it was */
+			break;	/* it is unchanged */
 	}
 	mx_check();
 }
@@ -245,7 +245,7 @@ static void sc_opr(void)
 	mx_check();
 }
 
-/* Arrays: their values are right, or a call said why not. */
+/* Arrays: their values are right, or a call returned an error. */
 static void sc_nd(void)
 {
 	const uint32_t shape[] = { 4, 3 };
@@ -375,7 +375,10 @@ static void sc_threads(void)
 	mx_check();
 }
 
-/* How many workers came makes a difference: libpawl keeps a place for each thread. */
+/*
+ * The number of workers that started makes a difference: libpawl keeps an entry for each
+ * thread.
+ */
 const struct scenario scenarios[] = {
 	{ "create", sc_create, 150, 8 },
 	{ "create_naive", sc_create_naive, 0, 0 },

@@ -65,7 +65,10 @@ static void sc_create_prefault(void)
 	create_kind(PAWL_PER_DEVICE, true);
 }
 
-/* What the process needs once and did not get is asked for again by the next engine. */
+/*
+ * Something that the process needs once and that was refused is requested again by the next
+ * engine.
+ */
 static void sc_key_again(void)
 {
 	struct world w = { 0 };
@@ -80,7 +83,7 @@ static void sc_key_again(void)
 	world_check(&w);
 }
 
-/* The whole life of an engine, faults all the way. */
+/* The whole life of an engine, with faults throughout. */
 static void sc_life(void)
 {
 	struct world w = { 0 };
@@ -267,7 +270,7 @@ static int bad_body(struct pawl_run *run, void *arg)
 	return pawl_fail(run, -EIO, "as it should");
 }
 
-/* Failed ops: their error is told, whatever memory there is for it. */
+/* Failed ops: an error is reported even without memory for it. */
 static void sc_errors(void)
 {
 	struct pawl_error x = { 0 };
@@ -314,7 +317,7 @@ static void sc_async(void)
 	world_check(&w);
 }
 
-/* Other threads' first calls, and what they leave. */
+/* First calls of other threads, and what they leave behind. */
 static void *visitor(void *arg)
 {
 	struct world *w = arg;
@@ -338,7 +341,7 @@ static void sc_threads(void)
 	world_make(&w);
 	arm(ALL);
 	for (i = 0; i < 4; i++) {
-		/* The thread itself is not the library's. */
+		/* The thread belongs to the test, not to the library. */
 		CHECK(!thread_for_sure(&t, visitor, &w), "%s: no thread", where);
 		pthread_join(t, NULL);
 	}
@@ -415,7 +418,7 @@ static void sc_record(void)
 		TRY(pawl_record_stop());
 	}
 	disarm();
-	/* Whatever went wrong with the last one: the next one works. */
+	/* Whatever failed in the last call, the next one works. */
 	pawl_record_stop();
 	CHECK(i < 2 || !pawl_record_start(path), "%s: start afterwards: %s", where, pawl_error_text());
 	CHECK(i < 2 || !pawl_record_stop(), "%s: stop afterwards: %s", where, pawl_error_text());
@@ -494,7 +497,7 @@ static bool granted_never(void *arg)
 	return false;
 }
 
-/* Sleepers that are woken for no reason. */
+/* Sleepers with spurious wake-ups. */
 static void sc_sleep(void)
 {
 	struct world w = { 0 };

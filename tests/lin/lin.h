@@ -8,7 +8,8 @@
 #include <pawl/engine.h>
 
 #define THREADS		3u
-#define CALLS		26u		/* in a history, with those that empty it */
+#define CALLS		26u		/* calls in a history, including those that empty the
+					   structure */
 
 enum kind { PUSH, POP, PEEK, GET, PUT };
 
@@ -17,7 +18,8 @@ struct call {
 	u32 work;		/* pushed, popped; 0: empty */
 	s64 prio;
 	u64 order;
-	u64 inv, res;		/* of a clock that all share; 0 and ~0: not timed */
+	u64 inv, res;		/* times of a clock that all threads share; 0 and ~0: not
+				   timed */
 };
 
 struct history {
@@ -41,9 +43,9 @@ extern struct maker maker[THREADS];
 extern struct run {
 	u32 threads, calls, prios, fault, gen;
 	bool timed, peeks, consumes[THREADS];
-	u64 works;		/* A: number of the next */
+	u64 works;		/* A: number of the next call */
 } run;
-extern u64 states_total;	/* that the searches looked at */
+extern u64 states_total;	/* states that the searches visited */
 
 enum part { P_PRIOQ, P_RUNQ, P_HOARD, P_POOL, P_PUSH, PARTS };
 extern const char *const part_name[PARTS];

@@ -56,7 +56,7 @@ void convict(const struct history *h, const char *what)
 	abort();
 }
 
-/* Until it is convicted; false: it was not. */
+/* Run until it is convicted.  Returns false if it was not. */
 static bool control_part(enum part p, u64 *histories)
 {
 	struct history h;
@@ -82,12 +82,12 @@ static u32 by_hand(void)
 				   { 0, POP, 1, 0, 0, 5, 6 }, { 0, POP, 2, 0, 0, 7, 8 } } },
 		{ true, true, 4, { { 0, PUSH, 1, 0, 0, 1, 4 }, { 1, PUSH, 2, 0, 0, 2, 3 },
 				   { 0, POP, 2, 0, 0, 5, 6 }, { 0, POP, 1, 0, 0, 7, 8 } } },
-		/* of one producer, taken the wrong way round; of two, either way is right */
+		/* work of one producer in the wrong order; of two, either order is right */
 		{ false, true, 4, { { 0, PUSH, 1, 0, 0, 1, 2 }, { 0, PUSH, 2, 0, 0, 3, 4 },
 				    { 1, POP, 2, 0, 0, 5, 6 }, { 1, POP, 1, 0, 0, 7, 8 } } },
 		{ true, true, 4, { { 0, PUSH, 1, 0, 0, 1, 2 }, { 1, PUSH, 2, 0, 0, 3, 4 },
 				   { 0, POP, 2, 0, 0, 5, 6 }, { 0, POP, 1, 0, 0, 7, 8 } } },
-		/* empty while something is in it */
+		/* empty although it has an entry */
 		{ false, true, 3, { { 0, PUSH, 1, 0, 0, 1, 2 }, { 1, POP, 0, 0, 0, 3, 4 },
 				    { 0, POP, 1, 0, 0, 5, 6 } } },
 		{ true, true, 3, { { 0, PUSH, 1, 0, 0, 1, 4 }, { 1, POP, 0, 0, 0, 2, 3 },
@@ -101,11 +101,11 @@ static u32 by_hand(void)
 		/* equal priority, later order first */
 		{ false, false, 4, { { 0, PUSH, 1, 1, 9, 1, 2 }, { 1, PUSH, 2, 1, 3, 1, 2 },
 				     { 0, POP, 1, 1, 0, 5, 6 }, { 0, POP, 2, 1, 0, 7, 8 } } },
-		/* a peek between that sees what was taken */
+		/* a peek in between that returns what was taken */
 		{ false, false, 4, { { 0, PUSH, 1, 1, 9, 1, 2 }, { 1, POP, 1, 1, 0, 3, 4 },
 				     { 0, PEEK, 1, 1, 9, 5, 6 }, { 1, POP, 0, 0, 0, 7, 8 } } },
 	};
-	/* two pushes over a and b that are in each other's way; and the good twin */
+	/* two pushes over a and b that wait for each other; and the good twin */
 	struct pnode bad[2] = {
 		{ 2, { 0, 1 }, { true, true }, { 0, 1 }, 0, ~0ull, 0, false },
 		{ 2, { 0, 1 }, { true, true }, { 1, 0 }, 0, ~0ull, 1, false },

@@ -35,7 +35,7 @@ static void *maker_main(void *arg)
 		if (!round_fn)
 			return NULL;
 		if (m->id < run.threads) {
-			/* All begin at once, so that they meet. */
+			/* All threads begin at once, so that their calls overlap. */
 			fetch_add_acq_rel(&round_in, 1);
 			spin_until(&round_in, run.threads);
 			round_fn(m);
@@ -111,7 +111,7 @@ void call_end(struct call *c)
 	c->res = stamp(run.timed, ~0ull);
 }
 
-/* All calls of all; and where the emptying goes on. */
+/* The calls of all threads, and the position at which the emptying continues. */
 void gather(struct history *h, bool fifo)
 {
 	u32 i, k;
@@ -123,7 +123,7 @@ void gather(struct history *h, bool fifo)
 			h->call[h->n++] = maker[i].call[k];
 }
 
-/* By the main thread, after all others: after every call in any order. */
+/* Made by the main thread after all others, so they follow every call in any order. */
 struct call *main_call(struct history *h, u8 kind)
 {
 	struct call *c = &h->call[h->n++];

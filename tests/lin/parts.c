@@ -22,7 +22,7 @@ static void pq_step(struct maker *m)
 			MUST(prioq_push(pq.q, &m->pc, c->prio, c->order, c->work));
 		} else if (c->kind == POP) {
 			c->work = prioq_pop(pq.q, &m->pc, &prio);
-			/* The fault: what is second comes first. */
+			/* The fault: the second entry is returned first. */
 			if (run.fault && c->work) {
 				s64 prio2;
 				u32 second = prioq_pop(pq.q, &m->pc, &prio2);
@@ -66,7 +66,7 @@ static void rq_nothing(struct fix *f, struct exec_thread *t, u32 work)
 {
 }
 
-static u32 rq_hidden;		/* A: the fault keeps one back */
+static u32 rq_hidden;		/* A: the work that the fault withholds */
 
 static void rq_step(struct maker *m)
 {
@@ -103,7 +103,7 @@ static bool rq_history(struct history *h, bool strict)
 		c = main_call(h, POP);
 		c->work = kept ? kept : exec_take(rq.f.x, maker[rq.drainer].t);
 	} while (c->work);
-	/* A work says no priority: that of its push. */
+	/* A work does not contain its priority; use that of its push. */
 	for (i = 0; i < h->n; i++)
 		for (k = 0; k < h->n; k++)
 			if (h->call[i].kind == POP && h->call[i].work && h->call[k].kind == PUSH &&
@@ -120,7 +120,7 @@ static void rq_setup(u64 *seed, bool batches)
 		run.consumes[i] = one == ~0u || one == i;
 		maker[i].t->batch = batches ? 8 : 1;
 	}
-	/* What one consumer has in its hoard, it takes. */
+	/* A consumer takes what it has in its hoard. */
 	rq.drainer = one == ~0u ? 0 : one;
 	if (batches)
 		run.prios = 1;
@@ -154,14 +154,17 @@ static void op_step(struct maker *m)
 			op_put(m, had, order);
 			had = 0;
 		} else if (!had && random_next(&m->seed) % 8 == 0) {
-			/* Its caches go to the depot, where others get it. */
+			/*
+			 * Flush the caches to the depot, from which other threads get the
+			 * objects.
+			 */
 			pool_cache_flush(op.p, &m->oc);
 		} else if (!had) {
 			struct call *c = call_begin(m, GET);
 
 			c->order = order = fetch_add_relaxed(&op.gets, 1) + 1;
 			MUST(pool_get(op.p, &m->oc, &had));
-			/* The fault: it is freed, and kept. */
+			/* The fault: the object is freed, and still used. */
 			if (run.fault && b == 0)
 				pool_put(op.p, &m->oc, had);
 			c->work = had;
@@ -222,7 +225,7 @@ static bool op_history(struct history *h)
 static struct {
 	struct pawl_engine *e;
 	pawl_var_t v[PVARS];
-	u32 version[PVARS];	/* plain: the engine's to protect */
+	u32 version[PVARS];	/* plain: the engine must protect it */
 	u32 nnodes;		/* A */
 	struct pnode node[PNODES];
 } pu;

@@ -34,13 +34,13 @@ static bool memo_has(struct search *s, u32 set, u64 seq)
 		if (memo[i].set == set && memo[i].seq == seq)
 			return true;
 	}
-	return false;		/* no room: looked at again, which is only slow */
+	return false;		/* without room a state is visited again, which is only slow */
 }
 
 /*
- * A take from a run queue looks at one part after the other.  If it finds nothing, some work
- * may have been put in meanwhile, by another thread, where it had looked; but none that was
- * there before.
+ * A take from a run queue checks one part after the other.  If it finds nothing, another thread
+ * may have pushed work meanwhile to a part that it had checked, but no work was queued before
+ * it began.
  */
 static bool may_miss(const struct search *s, u64 seq, const struct call *c)
 {
@@ -53,7 +53,7 @@ static bool may_miss(const struct search *s, u64 seq, const struct call *c)
 	return s->h->fifo;
 }
 
-/* Is there something of the same producer and priority in front of p? */
+/* True if there is work of the same producer and priority in front of p. */
 static bool older(const struct search *s, u64 seq, const struct call *p)
 {
 	const struct call *o;
@@ -80,7 +80,7 @@ static bool first_is(const struct search *s, u64 seq, const struct call *c)
 	}
 	if (!c->work)
 		return !best;
-	/* Of a run queue, the first of any producer. */
+	/* In a run queue, the first work of any producer. */
 	for (seq = all; s->h->fifo && best && seq; seq >>= 5) {
 		p = &s->h->call[(seq & 31) - 1];
 		if (p->work == c->work && p->prio == best->prio && !older(s, all, p))
@@ -153,7 +153,7 @@ bool linearizable(const struct history *h)
 	return ok;
 }
 
-/* Each once; none that was there before a take began, and came out after its end. */
+/* Each work is taken once, and no take between its push and its take found the queue empty. */
 bool taken_once(const struct history *h)
 {
 	u32 i, k, t;
@@ -185,7 +185,7 @@ bool taken_once(const struct history *h)
 	return true;
 }
 
-/* Per object: some order in which gets and puts take turns. */
+/* For each object there must be an order in which gets and puts alternate. */
 bool takes_turns(const struct history *h)
 {
 	u32 i, k;
@@ -214,7 +214,10 @@ bool takes_turns(const struct history *h)
 				if (h->call[j].kind == PUT && h->call[j].order == b->order)
 					pb = &h->call[j];
 			}
-			/* One of the two was put, or began to be, before the other was had. */
+			/*
+			 * One of the two was put, or its put began, before the other get
+			 * returned.
+			 */
 			if (!pa || !pb || !(pa->inv < b->res || pb->inv < a->res))
 				return false;
 			if (pa->inv < b->res && pb->inv < a->res)
@@ -224,7 +227,7 @@ bool takes_turns(const struct history *h)
 	return true;
 }
 
-/* Must a come before b by what they found in var v? */
+/* True if a must precede b by what they found in var v. */
 static bool pu_before(const struct pnode *a, const struct pnode *b)
 {
 	u32 i, k;

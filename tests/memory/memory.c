@@ -52,7 +52,7 @@ struct worker {
 };
 
 /* Pushes on its own vars and on the common one, and runs what is ready. */
-static bool full;	/* A: the window was: ops wait behind the one that is stopped */
+static bool full;	/* A: the window was full of ops behind the stopped one */
 
 static void *work(void *arg)
 {
@@ -89,7 +89,7 @@ static void *hold(void *arg)
 {
 	int rc;
 
-	/* The window may be full of what the others pushed. */
+	/* The window may be full of ops that the others pushed. */
 	while ((rc = push_read(eng, hold_body, NULL, common)) == -EAGAIN)
 		MUST(pawl_run_one(eng) >= 0);
 	MUST(!rc);
@@ -101,7 +101,7 @@ static void *hold(void *arg)
 enum { PUSHER, RUNNER, READER, FULL, PARTS };
 static const char *const part_name[] = { "pusher", "runner", "reader", "reader, its var filled" };
 
-/* How much the memory grew while a thread was stopped; the ops of the others. */
+/* Return the growth of memory while a thread was stopped, and the ops of the others. */
 static u64 part(int kind, u64 *ops, u64 *end_kib)
 {
 	struct worker w[3] = { { .push = true, .run = true }, { .push = true, .run = true },
@@ -123,7 +123,10 @@ static u64 part(int kind, u64 *ops, u64 *end_kib)
 	for (i = 0; i < 3; i++)
 		w[i].thread = spawn(work, &w[i]);
 	nap_us(200000);
-	/* In its first calls a thread allocates: stopped there it has the C library's lock. */
+	/*
+	 * A thread allocates in its first calls; if it were stopped there it would hold the C
+	 * library's lock.
+	 */
 	for (i = 0; i < 3; i++)
 		MUST(soon(load_acquire(&w[i].ops) > 1000 || load_relaxed(&full)));
 	if (kind < READER)
@@ -136,7 +139,7 @@ static u64 part(int kind, u64 *ops, u64 *end_kib)
 	first = load_acquire(&w[0].ops) + load_acquire(&w[1].ops);
 	*ops = 0;
 	end = now_ms() + (u64)(seconds * 1000);
-	/* So long, and longer where the others hardly get a CPU. */
+	/* For this time, or longer if the others hardly get a CPU. */
 	while ((now = now_ms()) < end ||
 	       (now < end + SOON_MS && !(kind == FULL ? refused : *ops > 1000 || load_relaxed(&full)))) {
 		if (kind == FULL)

@@ -33,7 +33,7 @@
 #define PUSHERS		2u
 #define NVARS		8u
 
-/* What is shared with children. */
+/* Shared with the children. */
 static struct tally {
 	u64 ops, allocs, locks, survivors;		/* A */
 	u64 futexes, yields, faults;			/* A */
@@ -99,7 +99,7 @@ static void body_async(struct pawl_run *run, void *arg)
 	MUST(!pawl_complete(run->engine, run->token, 0, NULL));
 }
 
-/* One call, of 1 to 4 ops; how many. */
+/* Make one call with 1 to 4 ops, and return their number. */
 static u64 push_some(struct pusher *p)
 {
 	u64 r = rnd(&p->seed);
@@ -152,8 +152,8 @@ static void spin_ns(u64 ns)
 }
 
 /*
- * So many ops; without workers what is ready is run here.  Few in flight, though a thread
- * may be away for long with one that others are behind: rings do not grow.
+ * Push n ops; without workers, run ready ops here.  Few are in flight, so rings do not grow,
+ * even if a thread is delayed for a long time by an op that others wait for.
  */
 static void push_all(struct pusher *p, u64 n, bool run)
 {
@@ -183,7 +183,7 @@ static void push_all(struct pusher *p, u64 n, bool run)
 /* --- filters --- */
 
 
-/* What strict mode lets through; the rest ends the thread, or is trapped to be counted. */
+/* Permit what strict mode permits; other calls end the thread, or are trapped and counted. */
 static void filter_set(u32 otherwise)
 {
 	u64 ip = (u64)(uintptr_t)syscall_stub_end;
@@ -265,7 +265,7 @@ static void pushers_start(struct pusher *p, struct pawl_engine *e, pawl_var_t *a
 
 /* --- strict --- */
 
-/* A thread that the kernel ended is not in the list any more. */
+/* A thread that the kernel ended is no longer in the list. */
 static u32 threads_left(void)
 {
 	char line[128];
@@ -331,7 +331,7 @@ static void part_control(void)
 static __thread u32 filtered;
 static u32 filters;			/* A */
 
-/* The filter knows where this call is. */
+/* The filter knows the address of this call. */
 __asm__(".text\n.globl syscall_stub\nsyscall_stub:\n\tmov %rdi,%rax\n\tmov %rsi,%rdi\n\tmov %rdx,%rsi\n"
 	"\tmov %rcx,%rdx\n\tmov %r8,%r10\n\tmov %r9,%r8\n\tmov 8(%rsp),%r9\n\tsyscall\n"
 	".globl syscall_stub_end\nsyscall_stub_end:\n\tret\n");

@@ -26,9 +26,9 @@ void broken(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn)
 /* A var over its life; its slot is never used for another one. */
 struct slot {
 	pawl_var_t v;
-	u64 data;		/* plain: the engine's to protect */
-	u64 version;		/* plain: writes that came by */
-	u32 readers, writers;	/* A: threads inside */
+	u64 data;		/* plain: the engine must protect it */
+	u64 version;		/* plain: writes that ran */
+	u32 readers, writers;	/* A: ops that hold the slot */
 	u64 pushed;		/* writes pushed (one pusher) */
 	bool dead;
 };
@@ -38,7 +38,8 @@ enum body { SYNC, ASYNC_IN_BODY, ASYNC_LATER, NO_BODY };
 struct op {
 	struct program *p;
 	u32 id;
-	u32 n;				/* slots it touches, ascending, no doubles */
+	u32 n;				/* slots that it accesses, ascending, without
+					   duplicates */
 	u16 slot[DEPS_MAX];
 	bool write[DEPS_MAX];
 	u64 expect[DEPS_MAX];		/* oracle B: version it must find */
@@ -49,7 +50,7 @@ struct op {
 	u64 token;			/* A */
 	u32 ran;			/* A: times */
 	u32 released;			/* A: times */
-	int status;			/* given to release */
+	int status;			/* the status passed to release */
 	int inherited;			/* run->status */
 	u64 hash;
 	u32 node;			/* oracle C */

@@ -5,7 +5,7 @@
 struct pusher {
 	struct program *p;
 	u64 seed;
-	u32 first, n;		/* its part of p->op */
+	u32 first, n;		/* its range of p->op */
 	u32 deps, async, batch, nv, waits;
 	const u16 *map;
 	bool timed;
@@ -45,7 +45,7 @@ static void *pusher(void *arg)
 		else
 			GOOD(!pawl_push_batch(p->e, ops, k));
 		for (i = 0; i < k; i++) {
-			/* After the push: bodies look at neither. */
+			/* Set after the push: bodies read neither. */
 			o[i].begin = begin;
 			o[i].end = u->timed ? fetch_add_relaxed(&stamps, 1) : ~0ull;
 		}
@@ -85,7 +85,7 @@ static void edge_add(struct graph *g, u32 from, u32 to)
 	g->indeg[to]++;
 }
 
-/* Is there one order of all pushes that explains what the ops saw? */
+/* Check that one order of all pushes explains what the ops saw. */
 static void oracle_c(struct program *p, u32 nthreads, const struct pusher *u)
 {
 	struct graph g = { .n = nodes };
@@ -223,7 +223,7 @@ void several(u64 program)
 		u[i].seed = rnd(&seed);
 		u[i].first = i * each;
 		u[i].n = each;
-		/* u[0] is the model of the others until all are made */
+		/* u[0] is the template of the others until all are created */
 	}
 	for (i = 0; i < n; i++)
 		t[i] = spawn(pusher, &u[i]);

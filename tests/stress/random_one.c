@@ -8,10 +8,10 @@ struct event {
 	enum event_kind kind;
 	u32 op;			/* EV_OP */
 	u32 slot;		/* EV_TAKE, EV_CLEAR */
-	int rc;			/* what the engine said */
+	int rc;			/* the result of the engine */
 	u32 count;		/* of a wait for all */
 	u32 by;			/* op that the message names, or ~0 */
-	bool one_push;		/* EV_OP: gathered with the one before */
+	bool one_push;		/* EV_OP: in one batch with the previous one */
 };
 
 struct single {
@@ -24,13 +24,13 @@ struct single {
 };
 
 /*
- * Oracle A.  Knows nothing of versions, threads or the engine: data, and for each slot
- * the error that is in it.
+ * Oracle A.  It knows neither versions nor threads nor the engine; it has the data, and for
+ * each slot the error that poisons it.
  */
 struct oracle_a {
 	u64 data[SLOTS_MAX];
 	u32 err[SLOTS_MAX];	/* op that failed + 1, or 0 */
-	bool gone[OPS_MAX];	/* its error was given out or cleared */
+	bool gone[OPS_MAX];	/* its error was returned or cleared */
 	u32 failed;		/* since the last wait for all */
 };
 
@@ -45,7 +45,10 @@ static void a_op(struct program *p, struct oracle_a *a, struct op *o)
 	u64 h = o->id, best = ~0ull;
 	bool run;
 
-	/* Of its reads, then of its writes, the error of the var with the lowest index. */
+	/*
+	 * Return the error that the op inherits: that of the var with the lowest index among
+	 * its reads, then among its writes.
+	 */
 	for (i = 0; i < o->n; i++) {
 		u32 err = a_alive(a, a->err[o->slot[i]]);
 		u64 rank = (u64)o->write[i] << 32 | (u32)p->slot[o->slot[i]].v.h;
@@ -109,7 +112,10 @@ static void oracle_a(struct single *s)
 				a->gone[err - 1] = true;
 			break;
 		case EV_TAKE_ALL:
-			/* The first by time is any that is alive: ops ran in parallel. */
+			/*
+			 * Ops ran in parallel, so the first one in time may be any that is not
+			 * cleared.
+			 */
 			for (k = 0, err = 0; k < p->nops && !err; k++)
 				err = p->op[k].fails && p->op[k].ran && !a->gone[k] ? k + 1 : 0;
 			/* only those up to here */
@@ -147,7 +153,7 @@ static struct op *single_op(struct single *s)
 	return o;
 }
 
-/* The op is pushed now, or will be at this place: what it must find. */
+/* The op is pushed at this position: compute what it must find. */
 static void single_note(struct single *s, struct op *o)
 {
 	struct program *p = s->p;
@@ -173,7 +179,7 @@ static int delete_body(struct pawl_run *run, void *arg)
 	return 0;
 }
 
-/* Everything that was pushed is complete, and no error was taken for it. */
+/* Everything that was pushed is complete, and no error was taken. */
 static void quiesce(struct single *s)
 {
 	struct program *p = s->p;
@@ -200,7 +206,7 @@ struct run_list {
 	struct op *op[OPS_MAX];
 };
 
-/* A graph's runs are in the order of their pushes: it has a write. */
+/* Runs of a graph are in the order of their pushes, because it has a write. */
 static int graph_body(struct pawl_run *run, void *arg)
 {
 	struct run_list *l = arg;
@@ -445,7 +451,7 @@ void single(u64 program)
 	if (p->errors)
 		pawl_wait_all(p->e, -1, NULL);
 	GOOD(!pawl_wait_all(p->e, -1, NULL));
-	/* Oracle B, the rest: everything came by, everybody left. */
+	/* The rest of oracle B: all writes ran, and no op holds a slot. */
 	for (i = 0; i < p->nslots; i++) {
 		struct slot *v = &p->slot[i];
 

@@ -34,7 +34,7 @@ void enter(struct op *o)
 	}
 }
 
-/* The work of the op: reads all, writes what it writes. */
+/* The work of the op: read all its slots, and write those that it writes. */
 void work(struct op *o)
 {
 	struct program *p = o->p;
@@ -145,7 +145,7 @@ void *completer(void *arg)
 	}
 }
 
-/* Over.  If it did not run, its place in its vars is now. */
+/* The op has ended.  If it did not run, it has its positions now. */
 static void released(void *arg, int status)
 {
 	struct op *o = arg;
@@ -236,7 +236,7 @@ void op_make(struct program *p, struct op *o, struct desc *d, const u16 *map, u3
 			o->n++;
 		}
 		o->write[k] |= w;
-		/* doubles go to the engine as they come */
+		/* the engine receives the duplicates */
 		if (w)
 			d->writes[d->op.nwrites++] = p->slot[s].v;
 		else

@@ -12,7 +12,7 @@
 #define ROUND_MS	patience_ms(100000)	/* a round that takes longer hangs */
 
 static const char *program_name;
-static const char *replay_args;		/* behind --seed N */
+static const char *replay_args;		/* further arguments after --seed N */
 static u64 seed_now;			/* A: of the running round */
 static u64 deadline_ms;			/* A: 0: no round runs */
 static struct pawl_engine *engine_now;	/* A: to be dumped */
@@ -76,7 +76,7 @@ static __unused_fn int stress_usage(const struct stress_option *o)
 	return 2;
 }
 
-/* One option and its value.  False: there is no such thing. */
+/* Handle one option and its value.  Returns false if it is unknown. */
 static __unused_fn bool stress_option(const struct stress_option *o, const char *name,
 				      const char *value)
 {

@@ -121,7 +121,7 @@ static void *producer(void *arg)
 	return NULL;
 }
 
-/* Conditions of the producers come true without exec_unpark(): this thread calls it. */
+/* Conditions of the producers become true without exec_unpark(); this thread calls it. */
 static void *waker(void *arg)
 {
 	u32 i;

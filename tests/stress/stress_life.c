@@ -18,7 +18,9 @@
 
 static u32 nthreads = 3;
 
-/* The user's side of a var: lives until the process ends, so that late users can look. */
+/*
+ * The user's side of a var.  It exists until the process ends, so that late users can read it.
+ */
 struct thing {
 	u64 h;			/* A: handle */
 	u32 inside;		/* A: ~0: a writer, else readers */
@@ -29,15 +31,15 @@ struct thing {
 struct round {
 	struct pawl_engine *e;
 	struct thing *cell[CELLS];	/* A */
-	struct thing *all;		/* A: list of what was made */
+	struct thing *all;		/* A: list of all that were created */
 	u64 oper[4];			/* A */
 	u64 accepted, released;		/* A */
 	u64 graphs, graphs_released;	/* A */
 	u64 live;			/* A: vars that are not deleted */
 	u32 seed;			/* A */
 	u32 each;
-	u32 completers;			/* A: threads of their own that complete */
-	u32 visited;			/* A: there were such */
+	u32 completers;			/* A: number of separate threads that complete ops */
+	u32 visited;			/* A: there was such a thread */
 	bool async, strangers;
 };
 
@@ -118,7 +120,7 @@ static void *stranger(void *arg)
 	struct round *r = l->j->r;
 
 	job_complete(l);
-	/* From here on it only ends, which may be at the same time as the engine does. */
+	/* From here on the thread only ends, perhaps at the same time as the engine. */
 	fetch_add_acq_rel(&r->completers, -1u);
 	return NULL;
 }
@@ -161,7 +163,7 @@ static int thing_deleted(struct pawl_run *run, void *arg)
 	return 0;
 }
 
-/* A random job over the cells; its op description. */
+/* A random job over the cells, and its op. */
 static struct job *job_new(struct round *r, struct pawl_op *op, pawl_var_t *rd, pawl_var_t *wr,
 			   u64 *seed)
 {
@@ -225,7 +227,7 @@ static void step(struct round *r, u64 *seed)
 	int rc;
 
 	switch (rnd(seed) % 24) {
-	case 0:		/* replace the var in the cell, and end the one that was there */
+	case 0:		/* replace the var in the cell, and delete the previous one */
 		fresh = thing_new(r);
 		x = xchg_acq_rel(&r->cell[c], fresh);
 		if (!x)
@@ -235,7 +237,7 @@ static void step(struct round *r, u64 *seed)
 		if (!rc)
 			fetch_add_relaxed(&r->live, -1ull);
 		break;
-	case 1:		/* end it under everybody's eyes */
+	case 1:		/* delete it while other threads use it */
 		if (!x)
 			break;
 		rc = pawl_var_delete(r->e, v, thing_deleted, x);
@@ -332,7 +334,7 @@ static void *user(void *arg)
 	return NULL;
 }
 
-/* Threads that do little and go. */
+/* Threads that make few calls and end. */
 static void *visitor(void *arg)
 {
 	struct round *r = arg;
@@ -401,7 +403,7 @@ static u64 run_round(u64 seed)
 	t[i] = spawn(host, &r);
 	for (i = 0; i <= nthreads; i++)
 		join(t[i]);
-	/* Destroy is to find things as they are, or all is looked at first. */
+	/* Either destroy finds the engine as it is, or everything is checked first. */
 	if (leave) {
 		for (i = 0; i < 4; i++)
 			if (r.oper[i])
@@ -416,7 +418,7 @@ static u64 run_round(u64 seed)
 		OK(pawl_wait_all(r.e, -1, NULL));
 		MUST(r.graphs == r.graphs_released);
 		MUST(soon(!load_acquire(&r.completers)));
-		/* They may still be on their way out, with objects in their hands. */
+		/* They may still be leaving, and hold objects in their caches. */
 		if (!r.visited)
 			check_pools(&r);
 	}

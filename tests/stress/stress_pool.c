@@ -130,7 +130,7 @@ static bool put_one(struct worker *w, struct pool_cache *c, u32 from)
 	return true;
 }
 
-/* Some steps; false if nothing could be done. */
+/* Make some steps.  Returns false if nothing could be done. */
 static bool work(struct worker *w, struct pool_cache *c, u32 from, bool gets, bool puts)
 {
 	u32 n = 1 + rnd(&w->seed) % 200;
@@ -225,7 +225,7 @@ static void run_round(u64 ms)
 	if (round_nr == TRIM)
 		pthread_join(trim, NULL);
 	t0 = now_ms() - t0;
-	/* What is still on its way. */
+	/* Receive the objects that are still in the channels. */
 	for (i = 0; i < nthreads; i++) {
 		for (n = 0; n < SLOTS; n++)
 			if (chan[i].slot[n]) {
@@ -249,7 +249,7 @@ static void run_round(u64 ms)
 	for (i = 1; i <= s.carved; i++) {
 		const struct thing *t = pool_obj(pool, i);
 
-		/* Without memory, it is zero. */
+		/* Without memory the object is zero. */
 		if (t->owner || (t->idx != i && t->idx | t->value))
 			bad("not free at the end", i, t->owner);
 	}

@@ -56,7 +56,7 @@ static struct {
 
 static u64 seed0, nrounds;
 static u64 ops;				/* A */
-static u64 stamp;			/* A: order of the works */
+static u64 stamp;			/* A: next order number */
 
 static void fail(int line, const char *what)
 {
@@ -65,7 +65,7 @@ static void fail(int line, const char *what)
 	abort();
 }
 
-/* One pop; last: what this thread saw of each pusher and priority. */
+/* Pop once; last: the last entry of each pusher and priority that this thread popped. */
 static u32 pop(u32 qi, struct prioq_cache *c, u32 *last)
 {
 	struct work *e;

@@ -29,7 +29,7 @@ struct pusher {
 	u64 seed;
 };
 
-/* Which vars an op writes, as bits. */
+/* The vars that an op writes, as bits. */
 struct job {
 	struct round *r;
 	u64 mask;
@@ -96,7 +96,7 @@ static u64 run_round(u64 seed)
 		r.deps = 1 + (u32)(rnd(&seed) % 12);
 		r.reads = rnd(&seed) % 2;
 	}
-	/* Ops of many vars, as many as there may be: then versions run out before ops do. */
+	/* As many ops with many vars as possible, so that versions run out before ops. */
 	if (r.deps > 2 || rnd(&seed) % 2)
 		c.window = 64 + (u32)(rnd(&seed) % 1000);
 	OK(pawl_engine_create(&c, &r.e));

@@ -50,7 +50,7 @@ static int job_body(struct pawl_run *run, void *arg)
 	if (!id)
 		id = fetch_add_relaxed(&worker_ids, 1) + 1;
 	fetch_add_relaxed(&by_worker[id % 64], 1);
-	/* Started later pushes: a bound for how many went before. */
+	/* Later pushes that have started: a bound for the number of ops that overtook. */
 	while (seen < j->ticket && !cas_relaxed(&newest, &seen, j->ticket))
 		;
 	i = fetch_add_relaxed(&npassed, 1);
@@ -110,7 +110,7 @@ static void spread(const char *what, const u64 *n, u32 count)
 	printf(" %s-least/most=%llu/%llu", what, (unsigned long long)least, (unsigned long long)most);
 }
 
-/* All have done something to speak of. */
+/* All threads have made some progress. */
 static bool all_got_on(const struct pusher *p)
 {
 	u32 i;

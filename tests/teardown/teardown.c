@@ -88,7 +88,8 @@ static void round_late(void)
 	u32 i;
 
 	l.delay = rnd(&seed);
-	l.wait = rnd(&seed) % 2;	/* else the end of the thread meets that of the engine */
+	l.wait = rnd(&seed) % 2;	/* otherwise the thread ends at the same time as the
+					   engine */
 	for (i = 0; i < 4; i++)
 		t[i] = spawn(late_main, &l);
 	while (load_acquire(&l.in) < 4)
@@ -103,8 +104,8 @@ static void round_late(void)
 
 static u32 stop_pushing;		/* A */
 /*
- * So many pushes of each thread.  Who waits until nothing is in flight is promised no such
- * moment while others push without end.
+ * Each thread makes this many pushes.  A thread that waits until nothing is in flight need not
+ * find such a moment while others push without end.
  */
 static u32 may_push;			/* A */
 #define PUSHES	10000u
@@ -132,7 +133,7 @@ static void *push_main(void *arg)
 	return NULL;
 }
 
-/* A new engine from nothing to its end. */
+/* Create, use and destroy a new engine. */
 static void use_engine(void)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 2);
@@ -158,7 +159,7 @@ static void child_after_fork(struct pawl_engine *e, pawl_var_t v, u64 how)
 	if (how / 2 % 2 == 0)
 		OK(pawl_engine_destroy(e));
 	if (how / 4 % 2)
-		exit(0);	/* with all that runs at exit */
+		exit(0);	/* including everything that runs at exit */
 	_exit(0);
 }
 
@@ -193,7 +194,7 @@ static void round_fork(void)
 	OK(pawl_engine_destroy(e));
 }
 
-/* From a body, on whatever thread runs it. */
+/* Fork in a body, on the thread that runs it. */
 static int fork_body(struct pawl_run *run, void *arg)
 {
 	u64 how = *(u64 *)arg;
@@ -256,7 +257,7 @@ static void *signal_main(void *arg)
 	pthread_t *to = arg;
 	u32 i;
 
-	/* To one, and to the process: whoever takes it. */
+	/* Send one to a thread and one to the process, which any thread may take. */
 	for (i = 0; !load_acquire(&stop_signals); i++) {
 		if (i % 4)
 			pthread_kill(to[i % 2], SIGUSR1);
@@ -282,7 +283,7 @@ static void *wait_main(void *arg)
 	u64 from = now_ms();
 	u32 i;
 
-	/* Limits are kept, whatever wakes the thread. */
+	/* Timeouts are kept, whatever wakes the thread. */
 	for (i = 0; i < 3; i++)
 		MUST(pawl_wait_writable(ws->e, ws->v, 2000000, NULL) == -ETIMEDOUT);
 	MUST(now_ms() - from >= 5);
@@ -311,7 +312,7 @@ static void round_signals(void)
 	ws.v = var_new(ws.e);
 	ws.g = &g;
 	gate_write(ws.e, &g, ws.v);
-	/* A worker to be hit, if there are some. */
+	/* A worker that receives the signal, if there are workers. */
 	for (i = 0; i < 4; i++)
 		MUST(!push_write(ws.e, nothing, NULL, var_new(ws.e)));
 	store_release(&stop_signals, 0);
@@ -323,7 +324,7 @@ static void round_signals(void)
 	}
 	signals = spawn(signal_main, t);
 	nap_us((long)(rnd(&seed) % 3000));
-	/* Opened before it is said so: the completion may come at once. */
+	/* Set before the gate is opened, since the completion may happen at once. */
 	store_release(&g.opened, 1);
 	MUST(!pawl_complete(ws.e, g.token, 0, NULL));
 	store_release(&stop_signals, 1);
@@ -434,7 +435,7 @@ static void round_exit(void)
 		v = var_new(left_alive);
 		stop_pushing = 0;
 		may_push = PUSHES;
-		/* A thread that goes on pushing while the process ends. */
+		/* A thread that continues to push while the process ends. */
 		if (at_exit_how % 3 != 2)
 			pthread_detach(spawn(push_main, left_alive));
 		for (i = 0; i < how / 6 % 300; i++)
@@ -471,7 +472,7 @@ static void *loaded_main(void *arg)
 	return NULL;	/* its thread-specific destructor is in the library */
 }
 
-/* Loaded and closed again and again, in a process that goes on. */
+/* Load and close the library repeatedly in a process that continues. */
 static void dlclose_cycles(void)
 {
 	u32 i;
