@@ -324,7 +324,7 @@ bench bench-build bench-ck scale: $(if $(have-config),libpawl.a libpawl-plain.a 
 	+$(Q)$(MAKE) -f $(srctree)/tests/bench/Makefile srctree=$(src-abs) objtree=$(CURDIR) \
 		PAWL_LIBS='$(base-ldflags) $(lib-ldlibs)' $@
 
-# jobs for those who did not ask for any
+# the default number of jobs
 many = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
 check-tokens:
@@ -432,7 +432,7 @@ PHONY += help
 #@   check-purity    no system call, allocation or lock per op (PAWL_PURITY_OPS=)
 #@   check-memory    memory stays bounded while a thread is stopped (PAWL_MEMORY_SECONDS=)
 #@   check-teardown  ends, late threads, fork, exit, dlclose (PAWL_TEARDOWN_SECONDS=); fairness
-#@   check-suspend   threads stopped at every instruction, others go on (PAWL_SUSPEND_SECONDS=)
+#@   check-suspend   threads stopped at every instruction, others continue (PAWL_SUSPEND_SECONDS=)
 #@   check-tools     the pawl command, as a user runs it, and the example of README.md
 #@   check-python    the Python package, and its installation by pip (PYTEST_ARGS='-k fork')
 #@   check-mxnet     Apache MXNet from PyPI on its own engine and on pawl (bench-mxnet: times,

@@ -22,7 +22,7 @@
 
 int mx_bad_engine(void)
 {
-	return mx_err(-EOWNERDEAD, "this engine is gone");
+	return mx_err(-EOWNERDEAD, "this engine does not exist any more");
 }
 
 static __always_inline_fn int op_check(const struct pawl_mx_op *op)

@@ -62,7 +62,7 @@ NUMBERS = [
     ("limits.md", r"a position in a ring (\d+) bits", "RING_POS_BITS"),
     ("limits.md", r"an op has at most (\d+) of its batch", "CONFIG_EXEC_BATCH - 1"),
     ("limits.md", r"after at most (\d+) × lanes", "2 * AROUND"),
-    ("limits.md", r"for (2) µs, or\s+for (100) µs if it goes on pushing",
+    ("limits.md", r"for (2) µs, or\s+for (100) µs if it continues to push",
      "LEAVE_FIRST_NS / 1000", "LEAVE_JUDGE_NS / 1000"),
     ("limits.md", r"no more than once in (6\.4) ms", "LEAVE_JUDGE_NS * 2**LEAVE_TRIES / 1e6"),
     ("limits.md", r"When (\d+)\s+bodies are nested", "HELP_DEPTH"),
@@ -86,7 +86,7 @@ NUMBERS = [
     ("design.md", r"It leaves (\d+) KiB of each pool", "TIDY_SPARE / 1024"),
     ("design.md", r"most (\d+) others of its\s+hoard", "CONFIG_EXEC_BATCH - 1"),
     ("design.md", r"is a number of (\d+) bits", "SLOT_WORK_BITS"),
-    ("progress.md", r"a step looks at (\d+) magazines or slabs", "STEP_SLABS"),
+    ("progress.md", r"a step visits (\d+) magazines or slabs", "STEP_SLABS"),
 ]
 
 

@@ -7,7 +7,7 @@ the same time.  Each tile of the result is a var with its data.  The products th
 one tile run one after the other, those of different tiles in parallel, and the check of a tile
 begins when the tile is complete.
 
-BLAS makes threads of its own unless it is told not to, which must be before numpy is imported.
+BLAS creates its own threads, unless the environment forbids that before numpy is imported.
 """
 import os
 import sys

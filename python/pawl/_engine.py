@@ -83,7 +83,7 @@ class _Fault:
         return exc
 
     def seen(self):
-        """Somebody was told: Engine.wait() need not tell."""
+        """The error was reported, so Engine.wait() need not report it."""
         engine = self.engine()
         if engine is not None:
             engine._unseen.pop(self, None)
@@ -168,7 +168,7 @@ def _no_success(op, status):
         fault = _Fault(op._engine, c.DeadlineError, None, op.name, errno.ETIMEDOUT,
                        "not started before its deadline")
     elif faults:
-        # If all are gone, a wait reported the error after the op was skipped.
+        # If all were cleared, a wait reported the error after the op was skipped.
         matching = [f for f in found or faults if f.code == -status] or found or faults
         op._skipped = True
         _spread(op, matching[0], unseen=False)
@@ -268,8 +268,8 @@ class Op:
         return check(held.pawl_ticket_state(h.ptr, self._ticket)) == c.TICKET_RUNNING
 
     def cancel(self):
-        """True: the op will not start.  False: it has started, or has ended; a body that runs
-        finds out by pawl.canceled()."""
+        """Returns True if the op will not start, and False if it has started or ended; a body
+        that runs can call pawl.canceled()."""
         if self._done:
             return False
         self._cancel = True
@@ -292,7 +292,7 @@ class Op:
             if rc != -errno.EBUSY:
                 check(rc)
                 return
-            # Another thread waits for it already; this one is told by _release().
+            # Another thread already waits for it; _release() notifies this one.
             event = threading.Event()
             if not self._on_done(event.set):
                 time.sleep(20e-6)
@@ -300,7 +300,7 @@ class Op:
                 raise c.WaitTimeout(f"op {self.name!r}: not complete", errno.ETIMEDOUT)
 
     def exception(self, timeout=None):
-        """None, or the OpError of the op.  Waits for it."""
+        """Wait for the op, and return its OpError or None."""
         if not self._done:
             self.wait(timeout)
         if self._fault is None:
@@ -308,7 +308,7 @@ class Op:
         return self._fault.error(self.name if self._skipped else None)
 
     def result(self, timeout=None):
-        """What the body returned; raises OpError if it failed.  Waits for it."""
+        """Wait for the op, and return what its body returned; raises OpError if it failed."""
         if not self._done:
             self.wait(timeout)
         if self._fault is not None:
@@ -316,7 +316,7 @@ class Op:
         return self._result
 
     def _on_done(self, call):
-        """Have call() called when the op ends; False: it has ended."""
+        """Let call() be called when the op ends.  Returns False if it has ended."""
         with _lock:
             if self._waiters is None:
                 self._waiters = []
@@ -365,7 +365,7 @@ class Var:
         self._h = out.value
 
     def __del__(self):
-        # Later: a garbage collection can come at any time, for example inside a push.
+        # Deleted later: a garbage collection can happen at any time, for example inside a push.
         if self._h:
             self._engine._garbage.append((held.pawl_var_delete, self._h))
 
@@ -542,8 +542,8 @@ class CompletionQueue:
         return self._engine._handle().ptr, self._h
 
     def fileno(self):
-        """A descriptor that is readable while there is something to reap: for select and
-        friends.  It is the engine's: do not read or close it."""
+        """A descriptor that is readable while there is something to reap, for select() and
+        similar calls.  It belongs to the engine: do not read or close it."""
         return check(held.pawl_cq_fd(*self._handle()))
 
     def reap(self, most=256):
@@ -560,14 +560,14 @@ class CompletionQueue:
         check(self._engine._wait(c.WAIT_CQ, self._handle()[1], timeout))
 
     def close(self):
-        """BusyError while ops name it that were not reaped."""
+        """Raises BusyError while an op that names the queue was not reaped."""
         if self._h:
             check(held.pawl_cq_destroy(self._engine._handle().ptr, self._h))
             self._h = 0
 
 
 class Group:
-    """Ops with a count, limits and a deadline of their own.  Made by Engine.group()."""
+    """Ops with a common count, limits and deadline.  Made by Engine.group()."""
 
     def __init__(self, engine, ops=0, cost=0, deadline=None, low=50):
         self._engine, self._h = engine, 0
@@ -608,7 +608,8 @@ class Group:
         return ops.value, cost.value
 
     def cancel(self):
-        """The ops that have not started end with CanceledError; bodies can ask."""
+        """The ops that have not started end with CanceledError; running bodies can call
+        pawl.canceled()."""
         check(held.pawl_group_cancel(*self._handle()))
 
     def wait(self, timeout=None):
@@ -620,7 +621,7 @@ class Group:
         check(self._engine._wait(c.WAIT_ROOM, self._handle()[1], timeout))
 
     def close(self):
-        """BusyError while an op of it is not complete."""
+        """Raises BusyError while an op of the group is not complete."""
         if self._h:
             check(held.pawl_group_destroy(self._engine._handle().ptr, self._h))
             self._h = 0
@@ -648,7 +649,7 @@ class _Trace:
 
 
 class Engine:
-    """Runs ops as soon as their data allows, on threads of its own.
+    """Runs ops as soon as their data allows, on its own threads.
 
     workers     threads that run bodies; default: the CPUs that the process may use.  With 0
                 there are none: bodies run in waits and in run_one()
@@ -736,7 +737,7 @@ class Engine:
         if getattr(_tls, "run", None) is not None:
             raise c.DeadlockError("close: inside a body", errno.EDEADLK)
         if h.pid != os.getpid():
-            # The library frees the memory; the ops and threads are the parent's.
+            # The library frees the memory; the ops and threads belong to the parent.
             for key in [k for k, op in list(_live.items()) if op._engine is self]:
                 _live.pop(key, None)
         else:
@@ -763,7 +764,7 @@ class Engine:
 
     @staticmethod
     def _push_of_body(ptr, op):
-        """In the place of pawl_push() when the engine is being closed."""
+        """Replaces pawl_push() while the engine is being closed."""
         if getattr(_tls, "run", None) is None:
             raise c.ClosedError("push: the engine is being closed")
         return lib.pawl_push(ptr, op)
@@ -943,7 +944,7 @@ class Engine:
         return op
 
     def _push_again(self, h, rc, op, buffer, limited, block):
-        """The push was refused: wait for room, if it is that."""
+        """A push was refused: wait for room, if that was the reason."""
         if block is None:
             block = getattr(_tls, "run", None) is None and _get_running_loop() is None
         while rc:
@@ -970,7 +971,7 @@ class Engine:
         return None
 
     def run_one(self):
-        """Run one ready op on this thread.  False: none is ready."""
+        """Run one ready op on this thread.  Returns False if none is ready."""
         return check(lib.pawl_run_one(self._handle().ptr)) > 0
 
     # --- waits ---
@@ -1068,7 +1069,7 @@ def canceled():
 
 
 def _forked():
-    """A child of fork(): the thread that held the lock is not there."""
+    """In a child of fork() the thread that held the lock does not exist."""
     global _lock
     _lock = threading.Lock()
 

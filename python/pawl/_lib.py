@@ -189,7 +189,7 @@ class BusyError(PawlError):
 
 
 class WaitTimeout(PawlError, TimeoutError):
-    """The time of a wait has passed; the ops go on."""
+    """The timeout of a wait has passed; the ops continue."""
 
 
 class OpError(PawlError):

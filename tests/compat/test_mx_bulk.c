@@ -51,7 +51,8 @@ static struct pawl_mx_engine *engine(void)
 
 	MUST(!pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e));
 	/*
-	 * The size is the thread's: without a fork per test the test before has left its own.
+	 * The size belongs to the thread: without a fork per test, the previous test has left
+	 * its own.
 	 */
 	MUST(pawl_mx_set_bulk_size(e, 0) >= 0);
 	return e;
@@ -288,8 +289,8 @@ START_TEST(test_many_vars)
 END_TEST
 
 /*
- * The size is the thread's, for all its engines; those it pushes to in turn get what is
- * theirs.
+ * The size belongs to the thread, for all its engines; each engine receives what was pushed to
+ * it.
  */
 static void *other_thread(void *arg)
 {
@@ -583,7 +584,7 @@ START_TEST(test_failure_skips_the_rest)
 }
 END_TEST
 
-/* A push that is refused is refused at once, and the others are not spoiled by it. */
+/* A refused push is refused at once, and does not affect the others. */
 START_TEST(test_refused_in_between)
 {
 	struct pawl_mx_engine *e = engine();
@@ -604,7 +605,7 @@ START_TEST(test_refused_in_between)
 }
 END_TEST
 
-/* A var is deleted by another thread while it waits in a bulk: drops, and a wait, tell. */
+/* Another thread deletes a var that waits in a bulk: drop is called, and a wait reports it. */
 struct killer {
 	struct pawl_mx_engine *e;
 	struct pawl_mx_var *v;

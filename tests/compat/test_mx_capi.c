@@ -111,7 +111,7 @@ static void fresh(void)
 
 /* --- ops --- */
 
-/* A deleter is called once, whatever became of the push. */
+/* A deleter is called once, whether the push succeeds or not. */
 START_TEST(test_deleter_once)
 {
 	NDArrayHandle a = array(1), none, bad[] = { NULL };
@@ -238,7 +238,7 @@ START_TEST(test_bulk_size)
 }
 END_TEST
 
-/* Names are the caller's: they may go when the call returns. */
+/* Names belong to the caller, who may free them when the call returns. */
 START_TEST(test_names_are_copied)
 {
 	NDArrayHandle a = array(1);
@@ -277,7 +277,7 @@ static int fails_with(int rc, int code, const char *text)
 	return rc == code && strstr(pawl_mx_last_error(), text);
 }
 
-/* Each is refused with a text that says what was wrong, and nothing happens. */
+/* Each is refused with a text that says what was wrong, and has no effect. */
 START_TEST(test_bad_arguments)
 {
 	const uint32_t shape[64] = { 1 };
@@ -463,7 +463,7 @@ START_TEST(test_free_is_an_op)
 	OK(MXEnginePushSyncND(add_one, p, NULL, &cpu, NULL, 0, &a, 1, NULL, 0, "add"));
 	OK(MXNDArrayFree(a));
 	ck_assert(soon(is_held));
-	*(float *)p = 1;	/* the sanitizer would say */
+	*(float *)p = 1;	/* the sanitizer would report it */
 	hold_done.callback(hold_done.engine, hold_done.param, NULL);
 	OK(MXNDArrayWaitAll());
 }

@@ -20,7 +20,7 @@ using mxnet::RunContext;
 typedef Engine::CallbackOnComplete Done;
 typedef std::vector<Engine::VarHandle> Vars;
 
-/* One of each kind, and the process's own. */
+/* One of each kind, and the shared engine. */
 struct Engines {
 	std::vector<Engine *> all;
 	Engines()
@@ -38,7 +38,7 @@ struct Engines {
 
 static bool Naive(Engine *e, const Engines &of) { return e == of.all[0]; }
 
-/* An op that is in its vars until it is opened. */
+/* An op that holds its vars until it is opened. */
 class Gate {
 public:
 	Gate(Engine *e, Vars reads, Vars writes) : in_(false)

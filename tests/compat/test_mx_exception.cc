@@ -73,7 +73,7 @@ MX_TEST(through_several_vars)
 		Touch(e, &ran, {}, { d });
 		THROWS(Boom, "boom", e->WaitForVar(c));
 		EXPECT(ran <= 1);			/* that on d may be on its way */
-		/* once: it is removed everywhere */
+		/* once: it is cleared everywhere */
 		e->WaitForVar(a);
 		e->WaitForVar(b);
 		e->WaitForVar(c);
@@ -158,7 +158,7 @@ MX_TEST(multiple_waits)
 	}
 }
 
-/* Throw() does not wait. */
+/* Throw() does not wait for ops. */
 MX_TEST(throw_without_waiting)
 {
 	Threaded engines;
@@ -351,7 +351,7 @@ MX_TEST(c_interface)
 	EXPECT(Soon([] { return Boom::alive == 0; }));
 }
 
-/* Many threads that wait for the same: one gets it. */
+/* Many threads wait for the same var: one receives it. */
 MX_TEST(one_of_many_gets_it)
 {
 	Engine *e = mxnet::engine::CreateThreadedEnginePerDevice();

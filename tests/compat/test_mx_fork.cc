@@ -14,7 +14,7 @@ using mxnet::Engine;
 using mxnet::RunContext;
 typedef Engine::CallbackOnComplete Done;
 
-/* What the child does; it must end, and well. */
+/* Run fn in a child, which must end with success. */
 template <typename Fn>
 static void InChild(Fn fn)
 {
@@ -93,7 +93,7 @@ MX_TEST(child_goes_on)
 	e->DeleteVariable([](RunContext) {}, Context(), w);
 }
 
-/* Children of children, one after the other. */
+/* Children of children, in turn. */
 MX_TEST(generations)
 {
 	Engine *e = Engine::Get();

@@ -32,7 +32,7 @@ static int until_set(struct pawl_run *run, void *arg)
 
 /* --- the window --- */
 
-/* Several pushers at the last places: never one too many is let in. */
+/* Several pushers at the limit: never one too many is admitted. */
 struct race {
 	struct pawl_engine *e;
 	pthread_barrier_t *bar;
@@ -83,7 +83,7 @@ END_TEST
 
 /*
  * One worker, which has completed some ops, is in a body that waits for the pusher: there is
- * room, and the pusher comes through, however little room there is.
+ * room, and the pusher is admitted, however little room there is.
  */
 static void blocked(u32 before)
 {
@@ -98,7 +98,7 @@ static void blocked(u32 before)
 	for (i = 0; i < before; i++)
 		OK(push_write(e, add_one, &n, v));
 	OK(push_write(e, until_set, &go, v));
-	/* Until the window is full, and one more. */
+	/* Push until the window is full, and one more. */
 	for (i = before + 1; i < 33; i++)
 		OK(push_write(e, add_one, &n, v));
 	store_release(&go, 1);
@@ -189,7 +189,7 @@ START_TEST(test_completing_for_others_gives_no_more_room)
 }
 END_TEST
 
-/* Another thread has filled the window with ops that stand behind the body that pushes. */
+/* Another thread has filled the window with ops that wait behind the body that pushes. */
 struct nest {
 	pawl_var_t v;
 	u32 pushes, full, n;	/* full: A */
@@ -263,7 +263,7 @@ START_TEST(test_body_pushes_a_batch_of_the_windows_size)
 }
 END_TEST
 
-/* It waits until nothing is in flight; a window that fails says that it can never be. */
+/* It waits until nothing is in flight; with a window that fails it can never succeed. */
 START_TEST(test_batch_larger_than_the_window)
 {
 	int policy;
@@ -440,7 +440,7 @@ START_TEST(test_large_ops_fail_as_the_window)
 }
 END_TEST
 
-/* What idle threads once used is there for others. */
+/* Objects that idle threads once used are available to others. */
 static void *one_large(void *arg)
 {
 	struct large *l = arg;
@@ -479,7 +479,7 @@ START_TEST(test_idle_threads_do_not_starve_large_ops)
 }
 END_TEST
 
-/* A wait needs an op, too: it is not refused for what others have in flight. */
+/* A wait needs an op, too; it is not refused because of ops that others have in flight. */
 START_TEST(test_waits_pass_the_window)
 {
 	struct pawl_config c = window(0, 8, PAWL_WINDOW_FAIL);
@@ -576,7 +576,7 @@ START_TEST(test_recursion_deeper_than_threads_help)
 }
 END_TEST
 
-/* Each pushes the next one, to be run inside the push: not on one stack. */
+/* Each pushes the next one, which runs inside the push, but not on one stack. */
 static u32 chain_left;
 static pawl_var_t chain_var[2];
 
@@ -637,7 +637,7 @@ END_TEST
 
 /* --- the defaults --- */
 
-/* Ready ops are run before there are so many that the caches do not hold them. */
+/* Ready ops are run before there are more than fit in the caches. */
 START_TEST(test_default_keeps_the_backlog_small)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
@@ -696,7 +696,8 @@ START_TEST(test_pushers_have_a_backlog_each)
 		OK(push_write(b.e, add_one, &n, v));
 	ck_assert_uint_eq(n + b.ran, 0);
 	/*
-	 * Beyond it a pusher runs its own first; b's thread does nothing, so it gets help too.
+	 * Beyond it a pusher runs its own ops first; b's thread does nothing, so its ops are
+	 * run, too.
 	 */
 	for (i = 0; i < 4 * POOL_MAG; i++)
 		OK(push_write(b.e, add_one, &n, v));

@@ -150,7 +150,7 @@ START_TEST(test_large_caps)
 	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
 	ck_assert_int_eq(arena_ready(arena, false), 0);
 	MUST(pool_get(p, &c, &idx));
-	/* The bits of all that there can be are some of it. */
+	/* This includes the bits of all possible objects. */
 	ck_assert_uint_le(arena_bytes(arena), 8 << 20);
 	done();
 
@@ -165,7 +165,7 @@ START_TEST(test_large_caps)
 }
 END_TEST
 
-/* The k-th request for memory fails, once or for good, for all k that there are. */
+/* The k-th request for memory fails, alone or with all later ones, for each k. */
 START_TEST(test_fail_each)
 {
 	struct pool_desc d = { .name = "f", .size = 64, .max = 30000 };
@@ -255,7 +255,7 @@ START_TEST(test_fail_step)
 }
 END_TEST
 
-/* Can this process have so much more? */
+/* True if this process can have this much more memory. */
 static bool may_map(size_t bytes)
 {
 	void *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -53,7 +53,7 @@ static void early_body(struct pawl_run *run, void *arg)
 	struct early *s = arg;
 
 	MUST(!pawl_complete(run->engine, run->token, 0, NULL));
-	/* Not ours any more: waits on it are legal. */
+	/* The body no longer holds it, so waits on it are legal. */
 	MUST(!pawl_wait_readable(run->engine, s->v, SOON_NS, NULL));
 	MUST(!pawl_wait_writable(run->engine, s->v, SOON_NS, NULL));
 	MUST(load_acquire(&s->next_ran) == 1);
@@ -80,7 +80,7 @@ START_TEST(test_body_goes_on)
 }
 END_TEST
 
-/* Not completed: in its vars, whatever happened to the body. */
+/* An op that is not completed holds its vars, whatever its body did. */
 static void keep(struct pawl_run *run, void *arg)
 {
 	store_release((u64 *)arg, run->token.h);
@@ -124,7 +124,7 @@ static void meet_body(struct pawl_run *run, void *arg)
 	store_release(&m->token, run->token.h);
 	if (hold)
 		MUST(soon(load_acquire(&m->done)));
-	/* The op was completed meanwhile, perhaps; the body may go on. */
+	/* The op may have been completed meanwhile; the body may continue. */
 	store_release(&m->left, 1);
 }
 
@@ -261,14 +261,14 @@ START_TEST(test_bogus)
 		says("complete", (const char *const[]){ "complete", NULL });
 	}
 	FAILS(pawl_complete(e, (pawl_token_t){ 0 }, 0, NULL), -EINVAL, "complete", "token");
-	/* One bit off: no token, whichever bit. */
+	/* A token with any one bit changed is refused. */
 	for (i = 0; i < 64; i++) {
 		int rc = pawl_complete(e, (pawl_token_t){ token ^ 1ull << i }, 0, NULL);
 
 		ck_assert_msg(rc == -EINVAL || rc == -EALREADY, "bit %llu: %d",
 			      (unsigned long long)i, rc);
 	}
-	/* A sync op's token is none. */
+	/* A synchronous op has no token. */
 	FAILS(pawl_complete(e, (pawl_token_t){ token }, 1, NULL), -EINVAL, "complete", "status", "1");
 	OK(pawl_complete(e, (pawl_token_t){ token }, 0, NULL));	/* still good */
 	ck_assert_uint_eq(version(e, v), 1);
@@ -353,7 +353,7 @@ START_TEST(test_release)
 }
 END_TEST
 
-/* Many in flight, completed in an order of their own, by several threads. */
+/* Many are in flight, and several threads complete them in another order. */
 #define MANY 2000
 
 struct crowd {

@@ -82,9 +82,9 @@ START_TEST(test_same_var)
 END_TEST
 
 /*
- * All segments of up to five accesses, behind each thing that can be there before and in
- * front of each that can come: versions say what every op saw, active counters that
- * reads share and writes do not.
+ * All segments of up to five accesses, after each possible state and before each possible
+ * access: versions show what every op saw, and counters that reads run together and writes
+ * alone.
  */
 struct seen {
 	u64 *data;
@@ -543,7 +543,7 @@ START_TEST(test_too_big)
 }
 END_TEST
 
-/* No more ops than there are: nothing is pushed, what was taken goes back. */
+/* Too few ops exist: nothing is pushed, and everything that was allocated is freed. */
 START_TEST(test_out_of_ops)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
@@ -610,7 +610,7 @@ START_TEST(test_wide_op)
 }
 END_TEST
 
-/* Failures inside a batch travel along as between single ops. */
+/* Failures inside a batch propagate as between single ops. */
 START_TEST(test_errors)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -648,7 +648,7 @@ START_TEST(test_props)
 		op[i] = op_of_fn(take_note, &n[i]);
 		op[i].priority = (s32)i;
 	}
-	op[0].prop = PAWL_ASYNC;	/* inline, once all have their places */
+	op[0].prop = PAWL_ASYNC;	/* inline, after all have their positions */
 	OK(pawl_push_batch(e, op, 6));
 	ck_assert_uint_eq(r->n, 1);
 	ck_assert_uint_eq(r->id[0], 0);
@@ -772,7 +772,7 @@ static int nested_inner(struct pawl_run *run, void *arg)
 {
 	struct nested *n = arg;
 
-	/* All of the outer batch has its place before any of this one. */
+	/* All ops of the outer batch have their positions before those of this one. */
 	MUST(n->outer == 3);
 	n->inner++;
 	return 0;

@@ -5,7 +5,7 @@
  */
 #include "util.h"
 
-/* All on the one thread that there is. */
+/* Everything runs on the only thread. */
 START_TEST(test_single_thread)
 {
 	int kind;
@@ -91,7 +91,7 @@ START_TEST(test_many_hosts)
 		}
 		OK(pawl_wait_all(h.e, SOON_NS, NULL));
 		store_release(&h.stop, 1);
-		/* run_until() looks when something happens: give it something. */
+		/* run_until() checks when something happens, so let something happen. */
 		OK(push_read(h.e, nothing, NULL, h.v));
 		OK(push_read(h.e, nothing, NULL, h.v));
 		OK(push_read(h.e, nothing, NULL, h.v));
@@ -264,7 +264,7 @@ START_TEST(test_run_until)
 }
 END_TEST
 
-/* The time has passed at once, but an op that this call ran has made done() true. */
+/* The timeout has passed at once, but an op that this call ran made done() true. */
 START_TEST(test_run_until_without_time_looks_after_the_op)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -296,8 +296,8 @@ START_TEST(test_run_until_at_once)
 END_TEST
 
 /*
- * A thread in run_until() runs the last op; another one in wait_all() must hear of it,
- * although the first one goes on waiting for something else.
+ * A thread in run_until() runs the last op; another one in wait_all() must be woken, although
+ * the first one continues to wait for something else.
  */
 struct until {
 	struct pawl_engine *e;
@@ -314,7 +314,7 @@ static void *wait_all_thread(void *arg)
 	return NULL;
 }
 
-/* The same, and then it wakes who waits for it inside the engine: by a push. */
+/* The same, and then it wakes a thread that waits for it inside the engine, by a push. */
 static void *wait_all_and_tell(void *arg)
 {
 	struct until *u = arg;
@@ -376,7 +376,7 @@ START_TEST(test_refused_push_tells_wait_all)
 		OK(push_write(u.e, add_one, &n, v));
 	t = spawn(wait_all_thread, &u);
 	nap_us(20000);
-	/* Refused; whatever it ran to make room, nobody may be left sleeping for it. */
+	/* The push is refused; no thread may stay asleep that waits for the ops that it ran. */
 	for (i = 0; i < 8; i++)
 		ck_assert_int_eq(push_write(u.e, nothing, NULL, gone), -ESTALE);
 	while (pawl_run_one(u.e))

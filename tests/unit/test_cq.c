@@ -131,7 +131,7 @@ START_TEST(test_a_refused_push_does_not_arrive)
 	FAILS(pawl_push_batch(e, ops, 2), -ESTALE);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 0);
-	/* Nothing of them is left, or this would be -EBUSY. */
+	/* Nothing of them remains, otherwise this would be -EBUSY. */
 	OK(pawl_cq_destroy(e, cq));
 	FAILS(pawl_push(e, &ops[0]), -ESTALE, "op.cq");
 	FAILS(pawl_cq_reap(e, cq, &c, 1), -ESTALE);
@@ -409,7 +409,7 @@ START_TEST(test_a_running_body_can_ask_whether_it_was_canceled)
 	ck_assert_int_eq(run.wait, -EDEADLK);
 	ck_assert_int_eq(pawl_ticket_state(e, run.ticket), PAWL_TICKET_RUNNING);
 	FAILS(pawl_cancel(e, run.ticket), -EINPROGRESS);
-	/* What the body returns is its answer. */
+	/* The body's result is the answer. */
 	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -EINTR);
 	OK(pawl_engine_destroy(e));
 }

@@ -25,7 +25,7 @@ START_TEST(test_delete_inline_when_ready)
 }
 END_TEST
 
-/* Behind all that was pushed before, in front of all other ready ops. */
+/* After everything that was pushed before, and before all other ready ops. */
 START_TEST(test_delete_order)
 {
 	int kind;
@@ -51,10 +51,7 @@ START_TEST(test_delete_order)
 		op = op_of_fn(take_note, &n[4]);
 		OK(pawl_push(e, &op));
 		gate_open(&g);
-		/*
-		 * 0 becomes ready last, then 1, then the delete goes in front of what is
-		 * there.
-		 */
+		/* 0 becomes ready last, then 1, then the delete runs before the queued ops. */
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		ck_assert_uint_eq(r->n, 5);
 		for (i = 0; i < 5 && r->id[i] != 2; i++)
@@ -195,7 +192,7 @@ START_TEST(test_delete_inside_body)
 }
 END_TEST
 
-/* Vars come and go without growth. */
+/* Creating and deleting vars does not increase memory. */
 START_TEST(test_reuse_without_growth)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -457,7 +454,7 @@ START_TEST(test_delete_races_with_delete)
 }
 END_TEST
 
-/* Queries while writes, deletes and errors go on: any legal answer, never nonsense. */
+/* Queries during writes, deletes and errors: any legal answer, never garbage. */
 struct watch {
 	struct pawl_engine *e;
 	u64 v;		/* A: handle */
@@ -515,8 +512,8 @@ START_TEST(test_queries_race)
 END_TEST
 
 /*
- * The error of a var is asked for while a write of it is under way.  What the write
- * before it had left may be another var's by now.
+ * The error of a var is queried while a write is in progress.  The memory of the version before
+ * may belong to another var by now.
  */
 START_TEST(test_error_is_of_this_var)
 {

@@ -142,7 +142,7 @@ START_TEST(test_bad_fd)
 }
 END_TEST
 
-/* While everything moves: it ends, and says something each time. */
+/* While everything changes: it returns, and prints something each time. */
 struct busy {
 	struct pawl_engine *e;
 	pawl_var_t v[6];
@@ -302,7 +302,7 @@ START_TEST(test_in_a_crash)
 }
 END_TEST
 
-/* A name that is longer than a line is cut, and the dump goes on. */
+/* A name that is longer than a line is cut, and the dump continues. */
 START_TEST(test_long_name)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);

@@ -483,7 +483,7 @@ START_TEST(test_several_engines)
 		OK(pawl_wait_readable(e[k], v[k], SOON_NS, NULL));
 		ck_assert_uint_eq(n[k], 200);
 	}
-	/* One goes, the others stay. */
+	/* One is destroyed, and the others remain. */
 	OK(pawl_engine_destroy(e[2]));
 	for (k = 0; k < 6; k++)
 		if (k != 2)
@@ -772,7 +772,7 @@ START_TEST(test_devices)
 }
 END_TEST
 
-/* Whatever number config_check() lets pass must do; else the message names the field. */
+/* Every number that config_check() accepts must work; otherwise the message names the field. */
 /* The library has no other kinds than those of its header, and no simulated one. */
 START_TEST(test_no_other_kind_of_device)
 {
@@ -838,7 +838,7 @@ START_TEST(test_create_leaves_the_error_text)
 }
 END_TEST
 
-/* Engines that come, are used and go in several threads at once. */
+/* Engines are created, used and destroyed by several threads at once. */
 static void *engines_come_and_go(void *arg)
 {
 	u32 i, n = 0;

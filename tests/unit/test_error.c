@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* core/error.c: errors travel along data, and each is returned once. */
+/* core/error.c: errors propagate along data, and each is returned once. */
 #include "util.h"
 #include <core/thread.h>
 
@@ -29,13 +29,14 @@ START_TEST(test_fail_poisons_what_it_writes)
 		ck_assert_str_eq(err.op, "burner");
 		ck_assert_str_eq(err.text, "disk on fire");
 		says("wait", (const char *const[]){ "burner", "disk on fire", NULL });
-		OK(pawl_wait_readable(e, d, SOON_NS, NULL));	/* the same error, given already */
+		OK(pawl_wait_readable(e, d, SOON_NS, NULL));	/* the same error, already
+								   returned */
 		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
 
-/* From var to var, over any number of ops; what is in between is skipped. */
+/* From var to var, through any number of ops; the ops in between are skipped. */
 START_TEST(test_chain)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
@@ -61,7 +62,7 @@ START_TEST(test_chain)
 	ck_assert_uint_eq(ran, 0);
 	ck_assert_uint_eq(stats(e).skipped, 19);
 	ck_assert_uint_eq(stats(e).failed, 1);
-	/* Given once: gone wherever it spread. */
+	/* After it was returned once it is cleared wherever it spread. */
 	for (i = 0; i < 20; i++) {
 		OK(pawl_var_error(e, v[i], NULL));
 		OK(pawl_wait_readable(e, v[i], SOON_NS, NULL));
@@ -516,7 +517,7 @@ START_TEST(test_var_clear)
 	while (pawl_run_one(e))
 		;
 	ck_assert_int_eq(pawl_var_error(e, w, NULL), -EIO);
-	/* Cleared where it arrived: gone where it came from. */
+	/* Cleared where it arrived, it is also cleared where it came from. */
 	OK(pawl_var_clear(e, w));
 	OK(pawl_var_error(e, v, NULL));
 	OK(pawl_var_error(e, w, NULL));
@@ -591,7 +592,8 @@ START_TEST(test_async_message)
 	join(spawn(complete_failed, args));
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -ECONNRESET);
 	ck_assert_str_eq(err.text, strerror(ECONNRESET));
-	ck_assert_uint_eq(err.count, 2);	/* since the last wait for all, given or not */
+	ck_assert_uint_eq(err.count, 2);	/* since the last wait for all, returned or
+						   not */
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -687,7 +689,7 @@ START_TEST(test_storm)
 }
 END_TEST
 
-/* At rest, with all vars gone, nothing of an error is held but the spare one. */
+/* At rest, with all vars deleted, no error object is in use except the spare one. */
 START_TEST(test_no_leak)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -742,8 +744,8 @@ static void fail_two(struct pawl_engine *e, pawl_var_t v, pawl_var_t w)
 }
 
 /*
- * Ops take the path without checks again when the last version with an error is overwritten or
- * deleted, whatever call the error was given to, also if nobody waits for all.
+ * Ops use the path without checks again when the last version with an error is overwritten or
+ * deleted, whichever call returned the error, also without a wait for all.
  */
 START_TEST(test_plain_path_returns)
 {

@@ -107,7 +107,7 @@ START_TEST(test_all_timed_out_keeps)
 }
 END_TEST
 
-/* What was given out elsewhere is not given again; what was not, is. */
+/* An error that another call returned is not returned again; any other one is. */
 START_TEST(test_all_gives_what_is_left)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -161,7 +161,7 @@ START_TEST(test_1000_failures)
 }
 END_TEST
 
-/* 20 fail, the 16 that are kept are given out: the text counts the others. */
+/* 20 fail, and the 16 that are kept are returned: the text counts the others. */
 START_TEST(test_text_counts_what_was_not_given)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -185,7 +185,7 @@ START_TEST(test_text_counts_what_was_not_given)
 }
 END_TEST
 
-/* Errors come and go without growth. */
+/* Errors do not increase memory. */
 START_TEST(test_errors_are_reused)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);

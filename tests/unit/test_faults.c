@@ -268,7 +268,7 @@ START_TEST(test_F4_errors_from_many_threads)
 	store_release(&f.stop, 1);
 	join(t);
 	pawl_wait_all(f.e, SOON_NS, NULL);
-	/* At once, and none is taken: all are counted. */
+	/* All at once, without taking any: all are counted. */
 	for (i = 0; i < 1000; i++)
 		OK(push_write(f.e, fail_io, NULL, var_new(f.e)));
 	ck_assert_int_eq(pawl_wait_all(f.e, SOON_NS, &err), -EIO);

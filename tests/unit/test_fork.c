@@ -74,7 +74,7 @@ START_TEST(test_fork)
 }
 END_TEST
 
-/* The child's thread never was inside the engine before the fork. */
+/* The child's thread was never inside the engine before the fork. */
 static void *forker(void *arg)
 {
 	struct pawl_engine *e = arg;

@@ -61,7 +61,7 @@ START_TEST(test_push_and_delete)
 }
 END_TEST
 
-/* Pushed again before its earlier runs are over. */
+/* Pushed again before its earlier runs are complete. */
 START_TEST(test_overlapping)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -93,7 +93,7 @@ START_TEST(test_overlapping)
 }
 END_TEST
 
-/* The description is copied: the caller's lists may go. */
+/* The description is copied, so the caller may free its lists. */
 START_TEST(test_description_is_copied)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -212,7 +212,7 @@ START_TEST(test_stale)
 }
 END_TEST
 
-/* A call that finds the graph deleted gives its reference back: the last run releases it. */
+/* A call that finds the graph deleted drops its reference, so the last run releases it. */
 START_TEST(test_refused_calls_keep_no_reference)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);

@@ -117,7 +117,7 @@ START_TEST(test_an_interrupt_before_the_wait_is_not_lost)
 	held_engine(1);
 	pawl_interrupt(e);
 	pawl_interrupt(e);
-	/* A wait that may not be interrupted leaves it alone. */
+	/* A wait that may not be interrupted does not consume it. */
 	FAILS(pawl_wait(e, PAWL_WAIT_READABLE, v.h, 1000000, NULL), -ETIMEDOUT);
 	FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_INTR, v.h, -1, NULL), -EINTR, "interrupted");
 	FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_INTR, v.h, 1000000, NULL), -ETIMEDOUT);

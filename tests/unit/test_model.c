@@ -32,7 +32,7 @@
 #endif
 #define REF_DIR PAWL_SRCDIR "/tests/data"
 
-/* How far from MXNet's outputs: other BLAS, other order of sums. */
+/* Tolerance to MXNet's outputs, which has another BLAS and another order of sums. */
 #define TOLERANCE 1e-5f
 
 struct blob {
@@ -290,7 +290,8 @@ START_TEST(answers_as_mxnet)
 	ck_assert_uint_eq(i, set->count);
 	ck_assert_uint_ge(right[0], 450 * 97 / 100);
 	ck_assert_uint_ge(right[1], 450 * 95 / 100);
-	ck_assert_uint_ge(differ, 10);		/* else a swap of weights could not be seen */
+	ck_assert_uint_ge(differ, 10);		/* otherwise a swap of weights could not be
+						   detected */
 	for (s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
 		for (b = 0; b < 2; b++) {
 			for (i = 0; i < set->count; i += (size_t)sizes[s]) {
@@ -462,13 +463,16 @@ START_TEST(bit_flips)
 			par.p[i] ^= (unsigned char)(1 << bit);
 		}
 	}
-	/* Contexts, 31 bits of a number and two flips of a type, are all that is let by. */
+	/*
+	 * Only changes of contexts, of 31 bits of a number and two flips of a type are
+	 * accepted.
+	 */
 	ck_assert_uint_eq(kept, 6 * (31 + 2));
 	model_free(good);
 }
 END_TEST
 
-/* Several bytes at once, anywhere; what the sanitizers have to say is the test. */
+/* Change several bytes at once, anywhere; the sanitizers check the reader. */
 START_TEST(random_damage)
 {
 	uint32_t seed = 1;
@@ -486,7 +490,7 @@ START_TEST(random_damage)
 		for (k = 0; k < n; k++) {
 			size_t at = NEXT() % b->len;
 
-			/* Contents take what they get: look for trouble elsewhere. */
+			/* Contents accept any value, so change other bytes. */
 			while (!json && is_content(at))
 				at = NEXT() % 2 ? NEXT() % 64 : b->len - 1 - NEXT() % 200;
 			undo[k].at = at;
@@ -652,7 +656,7 @@ START_TEST(wrong_params)
 		ck_assert_int_eq(parse(sym.p, sym.len, b.p, b.len, &m), t[i].rc);
 		free(b.p);
 	}
-	/* More than the list has. */
+	/* More than the list contains. */
 	b.len = par.len + 1;
 	b.p = calloc(1, b.len);
 	ck_assert(b.p);

@@ -27,7 +27,7 @@ START_TEST(test_a_stack_does_not_return_to_an_old_value)
 }
 END_TEST
 
-/* Lists move between threads: no object is had twice, and none is lost. */
+/* Lists move between threads: no object is allocated twice, and none is lost. */
 #define HAD	(4 * MX_BATCH)
 
 static void *pool_main(void *arg)

@@ -88,7 +88,7 @@ START_TEST(test_async_blocks_the_push)
 }
 END_TEST
 
-/* Errors reach the var, waits give them; the rest as in the other engines. */
+/* Errors reach the var, and waits return them; everything else is as in the other engines. */
 START_TEST(test_errors)
 {
 	struct pawl_engine *e = engine(PAWL_NAIVE, 0);

@@ -103,7 +103,7 @@ START_TEST(test_a_push_beyond_a_limit_is_refused)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	counts(e, (pawl_group_t){ 0 }, 0, 0);
 
-	/* The engine's limit is for all of them. */
+	/* The engine's limit counts all of them. */
 	l = limits(0, 50);
 	OK(pawl_group_limit(e, (pawl_group_t){ 0 }, &l));
 	none.cost = 45;
@@ -153,7 +153,7 @@ START_TEST(test_room_is_reported_once_at_low_water)
 		ck_assert_uint_eq(c[0].tag, 77);
 		ck_assert_int_eq(c[0].status, 0);
 	}
-	/* Not reaped yet when it is wanted again: it comes again. */
+	/* If room is wanted again before the completion is reaped, it arrives again. */
 	for (turn = 0; turn < 2; turn++) {
 		for (i = 0; i < 4; i++)
 			OK(pawl_push(e, &op));
@@ -188,7 +188,7 @@ START_TEST(test_who_reaps_a_completion_may_push_the_next_op)
 		OK(pawl_cq_wait(e, op.cq, SOON_NS));
 		ck_assert_int_eq(pawl_cq_reap(e, op.cq, &c, 1), 1);
 	}
-	/* And a thread that waits for the group finds all completions there. */
+	/* A thread that has waited for the group finds all completions in the queue. */
 	for (i = 0; i < TIMES(5000); i++) {
 		OK(pawl_push(e, &op));
 		OK(pawl_group_wait(e, g, SOON_NS));
@@ -222,7 +222,7 @@ START_TEST(test_a_canceled_group_does_not_start)
 	free_op.group = other;
 	FAILS(pawl_group_wait(e, g, 0), -ETIMEDOUT);
 	OK(pawl_group_cancel(e, g));
-	/* Neither the other group nor a later push. */
+	/* Neither the other group nor a later push is canceled. */
 	free_op.nwrites = 0;
 	OK(pawl_push(e, &free_op));
 	op.nwrites = 0;

@@ -241,7 +241,7 @@ START_TEST(test_helping)
 	for (i = 1; i <= 5; i++)
 		exec_push(q, t, i, 0, 0);
 	exec_push(own, t, 6, 0, 0);
-	/* time 0: one look at the condition and at the queues */
+	/* timeout 0: one check of the condition and of the queues */
 	ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 0, true), -ETIMEDOUT);
 	ck_assert_uint_eq(ran, 1);
 	ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 100000000, false), -ETIMEDOUT);
@@ -251,7 +251,7 @@ START_TEST(test_helping)
 	ck_assert_int_eq(exec_wait(f.x, t, five_ran, &ran, -1, true), 0);
 	exec_stats(f.x, &st);
 	sleeps = st.sleeps;
-	/* Then it sleeps, unless the system takes the CPU away for all of the time. */
+	/* Then it sleeps, unless the thread gets no CPU for the whole time. */
 	do {
 		ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 100000000, true), -ETIMEDOUT);
 		exec_stats(f.x, &st);
@@ -357,9 +357,7 @@ START_TEST(test_stopped_waker)
 }
 END_TEST
 
-/*
- * What a worker that sleeps for long does goes on until it is wanted, and is asked for again.
- */
+/* A long-sleeping worker tidies until it is wanted, and does so again later. */
 static u32 tidies, tidy_done;	/* A */
 
 static bool tidy_until_wanted(void *user, struct exec_thread *t)
@@ -383,11 +381,14 @@ START_TEST(test_tidying_worker_comes_at_once)
 	t = fix_one_queue(&f, &o, store_work, &done, 1, _i, &q);
 	exec_start(f.x);
 	for (i = 1; i < 200; i++) {
-		/* Before the push: behind it, the worker may have begun to tidy again. */
+		/*
+		 * This must precede the push: after it, the worker may have begun to tidy
+		 * again.
+		 */
 		was = load_acquire(&tidies);
 		exec_push(q, t, i, 0, 0);
 		until(&done, i);
-		/* The worker is inside, and only a waker ends that. */
+		/* The worker is inside the call, and only a waker ends it. */
 		while (load_acquire(&tidies) == was)
 			sched_yield();
 	}

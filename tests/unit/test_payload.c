@@ -49,7 +49,7 @@ START_TEST(test_payload_given_once)
 		op.writes = &c;
 		op.nwrites = 1;
 		OK(pawl_push(e, &op));
-		/* It went along with the error. */
+		/* It was returned with the error. */
 		ck_assert_int_eq(pawl_wait_readable(e, c, SOON_NS, &err), -EIO);
 		ck_assert_ptr_eq(err.payload, (void *)7);
 		ck_assert_str_eq(err.text, "loaded");
@@ -135,7 +135,10 @@ START_TEST(test_payload_dropped)
 	MUST(soon(pawl_var_error(e, a, NULL)));
 	OK(pawl_var_clear(e, a));
 	ck_assert_uint_eq(load_relaxed(&dropped), 1108);
-	/* Two failures: the wait for all gives one; the other goes with its object. */
+	/*
+	 * Two failures: the wait for all returns one; the other is dropped with its error
+	 * object.
+	 */
 	OK(push_write(e, fail_loaded, (void *)5, b));
 	OK(push_write(e, fail_loaded, (void *)6, c));
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);

@@ -240,7 +240,7 @@ START_TEST(test_head_word)
 	ck_assert_uint_eq(head_idx(h), 5);
 	ck_assert_uint_eq(h >> MAG_IDX_BITS, 1);
 	ck_assert_uint_eq(head_idx(last), MAG_IDX_MAX);
-	/* The tag wraps, the index does not suffer. */
+	/* The tag wraps without changing the index. */
 	ck_assert_uint_eq(head_next(last, 7), 7);
 	ck_assert_uint_eq(head_idx(head_next(last, MAG_IDX_MAX)), MAG_IDX_MAX);
 }
@@ -367,7 +367,7 @@ static void *mix(void *arg)
 	return NULL;
 }
 
-/* No object is given out twice; the cap is short, so the threads fight for it. */
+/* No object is allocated twice; the maximum is small, so the threads compete for objects. */
 START_TEST(test_threads_mix)
 {
 	struct pool *p = make(1500);
@@ -383,7 +383,7 @@ START_TEST(test_threads_mix)
 }
 END_TEST
 
-/* Threads come and go; what they had comes back, and memory does not grow. */
+/* Threads begin and end; their objects return, and memory does not grow. */
 START_TEST(test_threads_churn)
 {
 	struct pool *p = make(100000);
@@ -397,7 +397,7 @@ START_TEST(test_threads_churn)
 	}
 	pool_stat(p, &s);
 	ck_assert_uint_eq(s.lost, 0);
-	/* What they held at once, and what their caches kept from each other. */
+	/* The objects that they held at once, and those in their caches. */
 	ck_assert_uint_le(s.carved, NTHREADS * (600 + 2 * POOL_MAG));
 	ck_assert_uint_le(arena_bytes(arena), 1 << 20);
 	done();

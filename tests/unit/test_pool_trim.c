@@ -17,7 +17,7 @@ static u32 resident(struct pool *p)
 	u32 i, sum = 0, n = (u32)(r->bytes / arena_page());
 	unsigned char *in = calloc(n, 1);
 
-	/* An emulator may not know: then nothing is. */
+	/* An emulator may not report residency; then no page counts as resident. */
 	if (!mincore(r->start, r->bytes, in))
 		for (i = 0; i < n; i++)
 			sum += in[i] & 1;
@@ -33,7 +33,7 @@ static u32 vacant(struct pool *p)
 	return s.vacant;
 }
 
-/* All objects, each once, and as ctor made them if they were without memory. */
+/* Allocate all objects, each once, and as ctor initializes them if they were without memory. */
 static void get_all(struct pool *p, struct pool_cache *c, u32 max)
 {
 	u8 *seen = calloc(max + 1, 1);
@@ -70,7 +70,7 @@ START_TEST(test_trim_gives_back)
 		put_all(p, &c, max);
 		all = arena_bytes(arena);
 		ck_assert_int_ge(trim(p), 0);
-		/* All: also the last slab, which is not full. */
+		/* All slabs, also the last one, which is not full. */
 		ck_assert_uint_eq(vacant(p), max);
 		ck_assert_uint_le(resident(p), 1);
 		ck_assert_uint_eq(pool_depot_count(p), max);
@@ -110,7 +110,7 @@ START_TEST(test_trim_keeps_what_is_used)
 }
 END_TEST
 
-/* Whatever step a trim stops after, all free objects can be had. */
+/* All free objects can be allocated, whichever step a trim stops after. */
 START_TEST(test_trim_stopped_starves_nobody)
 {
 	u32 max = _i ? 5000 : 70000, k, i;
@@ -173,7 +173,7 @@ START_TEST(test_trim_base)
 }
 END_TEST
 
-/* The system does not take it: nothing is lost. */
+/* The system refuses: nothing is lost. */
 START_TEST(test_trim_refused)
 {
 	u32 max = 20000, got;

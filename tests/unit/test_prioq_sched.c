@@ -13,7 +13,7 @@
 #define OPS_MAX	16u
 #define STACK	(64u << 10)
 
-/* A pop that gets something may come first to make a push use its node again. */
+/* A pop that returns an entry may come first, so that a push reuses its node. */
 struct scenario {
 	const char *name;
 	struct op init[6];	/* by one thread, before */
@@ -76,7 +76,7 @@ static const struct scenario scenarios[] = {
 
 static void fiber(void);
 
-/* Contexts: no system call where we can do without, as ucontext makes two. */
+/* Contexts without system calls where possible, as ucontext makes two. */
 #if defined(__x86_64__)
 
 struct ctx {
@@ -140,7 +140,7 @@ struct call {
 
 static struct {
 	struct rig r;
-	struct ctx ctx[FIBERS + 1];	/* the last one: who starts them */
+	struct ctx ctx[FIBERS + 1];	/* the last one: the code that starts them */
 	char *stack[FIBERS];
 	const struct scenario *sc;
 	struct prioq_cache cache[FIBERS + 1];
@@ -157,7 +157,7 @@ static struct {
 	u64 seed;
 } sx;
 
-/* The next fiber; stay: the running one may go on. */
+/* Choose the next fiber; stay: the running one may continue. */
 static int choose(bool stay)
 {
 	u32 alt[FIBERS], n = 0, c;
@@ -242,7 +242,7 @@ static void fiber(void)
 	abort();
 }
 
-/* Is there an order of the calls, within their times, that one thread could have made? */
+/* Check that a serial order of the calls exists that respects their times. */
 static bool legal(u32 done, u32 queued)
 {
 	u32 first_end = UINT32_MAX, best = 0;

@@ -19,15 +19,16 @@ static void sched_point(void)
 
 static struct {
 	struct rig r;
-	struct prioq_cache other;	/* the others' cache */
-	long left;			/* instructions until the stop; < 0: over */
+	struct prioq_cache other;	/* the cache of the other threads */
+	long left;			/* instructions until the stop; < 0: the call has
+					   returned */
 	u32 stops;
-	u32 count[64];			/* works 1 .. 15 are queued so many times */
+	u32 count[64];			/* how often each of works 1 .. 15 is queued */
 } st;
 
 /*
- * Whoever comes while the victim is stopped: they see the queue empty and full, pop
- * everything, and use the nodes again at once, above and below.
+ * The calls of other threads while the victim is stopped: they find the queue empty and full,
+ * pop everything, and reuse the nodes at once, at higher and lower priorities.
  */
 static void others(void)
 {
@@ -83,7 +84,7 @@ static void on_trap(int sig, siginfo_t *si, void *ctx)
 	}
 }
 
-/* Below the red zone. */
+/* Skip the red zone. */
 #define TRAP(how)								\
 	__asm__ __volatile__("lea -128(%%rsp), %%rsp\n\tpushf\n\t" how ", (%%rsp)\n\t" \
 			     "popf\n\tlea 128(%%rsp), %%rsp" ::: "memory", "cc")
@@ -144,7 +145,7 @@ START_TEST(test_stopped)
 				st.count[15]++;
 			if (w)
 				st.count[w]--;
-			/* Nothing is lost, nothing came twice, the order is right. */
+			/* Nothing was lost or popped twice, and the order is right. */
 			check_structure(st.r.q);
 			for (s64 last = INT64_MAX; (w = prioq_pop(st.r.q, &c, &prio)); last = prio) {
 				MUST(prio <= last);
@@ -173,7 +174,7 @@ END_TEST
 
 #endif /* __x86_64__ */
 
-/* A thread under load is stopped by a signal at random instants; two others go on. */
+/* A thread under load is stopped by a signal at random instants; two others continue. */
 static struct {
 	u64 ops[3];		/* A */
 	u32 parked, release, stop;	/* A */

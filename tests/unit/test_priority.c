@@ -91,7 +91,7 @@ START_TEST(test_exact)
 				if (by)
 					plug_out(&p);
 				OK(pawl_wait_all(e, SOON_NS, NULL));
-				/* sorting moves the notes: the bodies are over */
+				/* the bodies have ended, so sorting may move the notes */
 				check_order(r, jobs, N, "exact");
 				OK(pawl_engine_destroy(e));
 				free(jobs);
@@ -100,7 +100,7 @@ START_TEST(test_exact)
 }
 END_TEST
 
-/* Pushes between runs: at every moment the best of what is there goes next. */
+/* Pushes between runs: the next op is always the best one in the queue. */
 START_TEST(test_exact_while_running)
 {
 	size_t q;
@@ -244,7 +244,7 @@ START_TEST(test_equals_keep_order)
 }
 END_TEST
 
-/* What a thread makes ready goes before what others pushed, and those keep their order. */
+/* Ops that a thread makes ready run before those that others pushed, which keep their order. */
 START_TEST(test_fifo_of_ready_ops)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
@@ -301,7 +301,7 @@ START_TEST(test_fifo_model)
 			if (clen[k] == cpos[k] + 1)
 				fifo[tail++] = i;	/* ready at the push */
 		}
-		/* After the last push: all that is left. */
+		/* After the last push: all remaining ops. */
 		while (head < tail && (i == N || rnd(&seed) % 2)) {
 			u32 x = fifo[head++], c = of[x];
 

@@ -206,7 +206,7 @@ START_TEST(test_values)
 }
 END_TEST
 
-/* Families are there once, and the labels tell the engines apart. */
+/* Each family occurs once, and the labels distinguish the engines. */
 START_TEST(test_several_engines)
 {
 	struct pawl_config c = small(PAWL_POOLED, 1);

@@ -79,7 +79,7 @@ static struct pawl_engine *two_devices(int kind)
 	return engine_with(&c);
 }
 
-/* Which worker runs an op with this property? */
+/* Return the name of the worker that runs an op with this property. */
 static void push_where(struct pawl_engine *e, u32 prop, u32 device, char *name)
 {
 	struct pawl_op op = op_of_fn(where_am_i, name);
@@ -89,7 +89,7 @@ static void push_where(struct pawl_engine *e, u32 prop, u32 device, char *name)
 	OK(pawl_push(e, &op));
 }
 
-/* Each property goes to its queue: the names of the workers tell. */
+/* Each property selects its queue, as the names of the workers show. */
 START_TEST(test_queues_per_device)
 {
 	struct pawl_engine *e = two_devices(PAWL_PER_DEVICE);
@@ -133,7 +133,7 @@ START_TEST(test_queues_pooled)
 }
 END_TEST
 
-/* A delete-var op of the user's own: first, but its var stays. */
+/* An op with PAWL_DELETE_VAR runs first, but its var is not deleted. */
 START_TEST(test_delete_prop_keeps_var)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);

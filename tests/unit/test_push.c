@@ -97,7 +97,7 @@ START_TEST(test_refuse_stale_names_the_place)
 }
 END_TEST
 
-/* A refused push has no effect: no place, no body, no release, no op left behind. */
+/* A refused push has no effect: no position, no body, no release, no op left behind. */
 static void never_released(void *arg, int status)
 {
 	MUST(!"release of a refused push");
@@ -181,8 +181,8 @@ START_TEST(test_no_body)
 END_TEST
 
 /*
- * Ops of every size take all their places: a gate on each single var holds the op, and
- * the op, when it is there, holds each of them.
+ * Ops of every size take all their positions: a gate on each single var delays the op, and the
+ * op then holds each of the vars.
  */
 static void check_size(struct pawl_engine *e, const pawl_var_t *v, u32 n, u32 nreads)
 {
@@ -331,7 +331,7 @@ START_TEST(test_huge_ops_limit)
 }
 END_TEST
 
-/* Out of blocks in the middle of an op: everything that was taken goes back. */
+/* Out of blocks in the middle of an op: everything that was allocated is freed. */
 START_TEST(test_out_of_blocks)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 0);

@@ -72,8 +72,8 @@ START_TEST(test_priorities)
 END_TEST
 
 /*
- * Equals that one thread pushes as fast as it can run in the order of their pushes, also on a
- * machine whose clock is slower than that.  Many rounds: nodes that come back lie in any order.
+ * Equal ops that one thread pushes as fast as possible run in the order of their pushes, also
+ * on a machine with a slow clock.  There are many rounds, since reused nodes are in any order.
  */
 START_TEST(test_equals)
 {
@@ -169,9 +169,9 @@ START_TEST(test_gated_worker)
 END_TEST
 
 /*
- * Producers that push in turn, each after the other's push ended; one consumer, which gets the
- * work of each of them in order.  Where other programs want the CPUs, a turn may take a time
- * slice of each of them: the one whose turn it is ends the game when its time is over.
+ * Producers push in turn, each after the other's push has returned; one consumer takes the work
+ * of each of them in order.  On a busy machine a turn may take several time slices, so the
+ * producer whose turn it is ends the test when the time has passed.
  */
 #define TURNS	(SANITIZED ? 20000u : 200000u)
 #define TURNS_NS	5000000000ull
@@ -210,7 +210,7 @@ static bool relay_wait(u32 n)
 	return false;
 }
 
-/* Have all turns been made, and how many? */
+/* Return whether all turns were made, and their number. */
 static bool relay_over(u32 *turns)
 {
 	u32 turn = load_acquire(&relay.turn);
@@ -353,7 +353,7 @@ START_TEST(test_handoff)
 	/* not served by t; by a worker of another queue */
 	ck_assert(!exec_handoff(hidden, t, 1, 0));
 	ck_assert(!exec_handoff(q, w, 2, 0));
-	/* what another thread made goes before what is low only */
+	/* work of another thread goes before low work */
 	ck_assert(exec_handoff(q, t, 4, 0));
 	ck_assert(!exec_handoff(q, t, 3, -1));
 	ck_assert_uint_eq(exec_take(f.x, t), 2);
@@ -394,7 +394,7 @@ START_TEST(test_handoff)
 	ck_assert(exec_handoff(q, t, 17, 0));
 	ck_assert(!exec_handoff(q, t, 18, 0));
 	ck_assert_uint_eq(exec_take(f.x, t), 18);
-	/* what it took in a batch goes first; and so does what is low only */
+	/* what it took in a batch goes first, also if only low work follows */
 	u->batch = 8;
 	exec_push(q, t, 19, 0, 0);
 	exec_push(q, t, 20, 0, 0);
@@ -414,7 +414,7 @@ START_TEST(test_handoff)
 }
 END_TEST
 
-/* A hoard is stolen from last, before LOW; a thread that left is inherited. */
+/* A hoard is stolen from last, before low work; the work of a thread that left is found. */
 START_TEST(test_hoards)
 {
 	struct fix f;
@@ -452,8 +452,8 @@ START_TEST(test_hoards)
 END_TEST
 
 /*
- * A thread that always has work of its own: what another pushed is overtaken by no more than
- * 512 times the lanes times the works in front of it plus two (limits.md).
+ * A thread that always has its own work: the work of another thread is overtaken by at most 512
+ * times the lanes times the works in front of it plus two (limits.md).
  */
 START_TEST(test_bound_between_producers)
 {
@@ -479,7 +479,7 @@ START_TEST(test_bound_between_producers)
 		if (w >= 100000)
 			continue;
 		k++;
-		/* places in front of it, and takes until it came */
+		/* works in front of it, and takes until it was taken */
 		ck_assert_uint_le(takes, 512 * lanes * ((w - 1) % 100 + 2));
 	}
 	/* what it pushed itself comes in order all the time */
@@ -493,7 +493,7 @@ START_TEST(test_bound_between_producers)
 }
 END_TEST
 
-/* The same for what a thread took in a batch, and does not begin. */
+/* The same for work that a thread took in a batch and does not begin. */
 START_TEST(test_bound_of_a_hoard)
 {
 	struct fix f;
@@ -614,8 +614,8 @@ START_TEST(test_no_memory)
 END_TEST
 
 /*
- * A full ring that cannot grow: what is pushed goes elsewhere, and comes in its turn, also
- * where who takes it takes several at once, or has work of its own all the time.
+ * A full ring that cannot grow: further work is queued elsewhere, and taken in its turn, also
+ * if the consumer takes several at once, or always has its own work.
  */
 START_TEST(test_full_ring)
 {
@@ -668,7 +668,7 @@ START_TEST(test_full_ring)
 }
 END_TEST
 
-/* The lane of a worker's maker, as the worker looks at it. */
+/* The lane of a maker, as a worker checks it. */
 struct rig {
 	struct fix f;
 	struct exec_queue *q;
@@ -685,7 +685,7 @@ static void rig_init(struct rig *r)
 	r->worker = fix_thread(&r->f);
 	r->worker->queue = r->q;
 	r->work = 0;
-	/* no time passes but that of the rules */
+	/* time advances only as the test says */
 	r->f.x->leave_first = r->f.x->leave_most = 1u << 31;
 }
 
@@ -713,12 +713,12 @@ START_TEST(test_short_work_stays_with_its_maker)
 	u32 i;
 
 	rig_init(&r);
-	r.f.x->fast = UINT32_MAX;	/* who takes anything is fast */
+	r.f.x->fast = UINT32_MAX;	/* a maker that takes anything is fast */
 	r.f.x->judge = UINT32_MAX;
-	/* the test says when it is time to look again, however slow the machine is */
+	/* the test sets the time of the next check, however slow the machine is */
 	r.f.x->leave_first = r.f.x->leave_most = UINT32_MAX;
 	rig_push(&r, 100);
-	/* a worker that ran nothing yet takes, and so does one of a maker that never looks */
+	/* a worker that has run nothing yet takes, and so does one whose maker never takes */
 	MUST(rig_look(&r) && !r.worker->left);
 	r.worker->avg = 10;
 	MUST(rig_look(&r) && !r.worker->left);
@@ -726,7 +726,7 @@ START_TEST(test_short_work_stays_with_its_maker)
 	MUST(!rig_look(&r) && r.worker->left);
 	MUST(!thread_may_take(r.f.x, r.worker, LOOK_LEAVE) && r.worker->left);
 	for (i = 0; i < 10; i++) {
-		/* it pushes, or takes: both are good */
+		/* it pushes or takes: either suffices */
 		if (i & 1)
 			rig_push(&r, 1);
 		else
@@ -735,7 +735,10 @@ START_TEST(test_short_work_stays_with_its_maker)
 		MUST(thread_may_take(r.f.x, r.worker, LOOK_LEAVE));
 		MUST(!rig_look(&r) && r.worker->left);
 	}
-	/* who sleeps, or looks for itself, takes; and priorities are not left */
+	/*
+	 * a worker that sleeps, or checks for itself, takes; and work with a priority is not
+	 * left
+	 */
 	MUST(queue_take(r.q, r.worker, LOOK_DEEP));
 	exec_push(r.q, r.maker, ++r.work, 5, 0);
 	ck_assert_uint_eq(rig_look(&r), r.work);
@@ -757,7 +760,10 @@ START_TEST(test_work_of_a_slow_maker_is_taken)
 	r.f.x->judge = UINT32_MAX;
 	rig_push(&r, 200);
 	MUST(exec_take(r.f.x, r.maker));
-	/* it does nothing: at once; and for how long depends on how often that was so */
+	/*
+	 * it does nothing: taken at once; the next time limit depends on how often that
+	 * happened
+	 */
 	for (i = 0; i < 10; i++) {
 		MUST(!rig_look(&r) && r.worker->left);
 		rig_later(&r);
@@ -768,7 +774,7 @@ START_TEST(test_work_of_a_slow_maker_is_taken)
 		MUST(rig_look(&r) && !r.worker->left);
 		r.lane->left_rest = 0;
 	}
-	/* it is slow: when it was judged for long enough */
+	/* it is slow: taken after it was measured for long enough */
 	r.f.x->fast = 0;
 	MUST(!rig_look(&r) && r.worker->left);
 	for (i = 0; i < 5; i++) {
@@ -781,7 +787,7 @@ START_TEST(test_work_of_a_slow_maker_is_taken)
 	rig_later(&r);
 	MUST(rig_look(&r) && !r.worker->left);
 	r.lane->left_rest = 0;
-	/* long work is never left, nor what has a worker that does not know how long it is */
+	/* long work is never left, and neither is work of unknown length */
 	r.worker->avg = r.f.x->leave_avg + 1;
 	MUST(rig_look(&r) && !r.worker->left);
 	r.worker->avg = 0;

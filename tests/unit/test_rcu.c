@@ -70,7 +70,7 @@ START_TEST(test_order)
 	u32 i;
 
 	fresh();
-	/* Nothing to do: returns. */
+	/* There is nothing to do, so it returns. */
 	pool_rcu_reclaim();
 	for (i = 0; i < 10; i++)
 		pool_rcu_defer(&item(i)->d, count);

@@ -175,13 +175,13 @@ START_TEST(test_more_vars_than_rms)
 }
 END_TEST
 
-/* Random pushes of all kinds on vars that go into the mode as soon as they can. */
+/* Random pushes of all kinds on vars that enter the mode as soon as possible. */
 #define SHARED	4u
 
 struct cells {
 	struct pawl_engine *e;
 	pawl_var_t v[SHARED];
-	u64 data[SHARED][2];		/* plain: equal but while it is written */
+	u64 data[SHARED][2];		/* plain: equal, except while it is written */
 	u64 seed, bad, writes;		/* A: bad, writes */
 	u32 rounds;
 };

@@ -135,7 +135,7 @@ static void *storm_loop(void *arg)
 	MUST(ep >= 0);
 	MUST(!epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev));
 	while (load_relaxed(&ran) < (u32)EACH * PUSHERS) {
-		/* The other loop may have run the last one: look at the count again. */
+		/* The other loop may have run the last one, so check the count again. */
 		MUST(now_ms() < end);
 		if (epoll_wait(ep, &ev, 1, 20) != 1)
 			continue;

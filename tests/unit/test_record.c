@@ -361,7 +361,7 @@ START_TEST(test_random)
 }
 END_TEST
 
-/* A trace that is wrong has no order: the versions of two ops exchanged, one doubled. */
+/* A wrong recording has no order: the versions of two ops exchanged, or one doubled. */
 START_TEST(test_order_refuses)
 {
 	char *path = temp_path();
@@ -394,7 +394,7 @@ START_TEST(test_order_refuses)
 }
 END_TEST
 
-/* A replay in an order that is not the recorded one is seen. */
+/* A replay in another order than the recorded one is detected. */
 START_TEST(test_replay_sees)
 {
 	struct replay_options o = { .workers = 0 };
@@ -418,7 +418,7 @@ START_TEST(test_replay_sees)
 	load(path, &r);
 	OK(replay_run(&r, order, 2, &o, &res, text, sizeof(text)));
 	ck_assert_uint_eq(res.wrong, 0);
-	/* What the accesses do not order: an edge against the pushes. */
+	/* An order that the accesses do not give: an edge against the order of the pushes. */
 	r.edges = &edge;
 	r.nedges = 1;
 	OK(replay_run(&r, order, 2, &o, &res, text, sizeof(text)));
@@ -563,7 +563,8 @@ START_TEST(test_fork)
 	int i;
 
 	if (SANITIZED)
-		goto out;	/* a child that has threads, which they refuse or take long for */
+		goto out;	/* a child with threads, which sanitizers refuse or take long
+				   to create */
 	OK(pawl_record_start(path));
 	for (i = 0; i < 100; i++)
 		OK(push_write(e, nothing, NULL, v));
@@ -600,7 +601,7 @@ out:
 }
 END_TEST
 
-/* A disk that is full: the ops go on, stop says it, what is there can be read. */
+/* A full disk: the ops continue, stop returns the error, and the file so far can be read. */
 START_TEST(test_disk_full)
 {
 	struct rlimit was, limit;
@@ -742,7 +743,7 @@ START_TEST(test_bits)
 }
 END_TEST
 
-/* Put right sums on what was changed. */
+/* Recompute the checksums of the changed bytes. */
 static void seal(unsigned char *data, size_t len)
 {
 	size_t at = 0;
@@ -762,8 +763,8 @@ static void seal(unsigned char *data, size_t len)
 }
 
 /*
- * With right sums: whatever it says, the reader comes back, and what it took can be
- * ordered, or not, and is not beyond its bounds (the address sanitizer's part).
+ * With right checksums: the reader returns with any result, an accepted recording may or may
+ * not have an order, and no access is out of bounds (which the address sanitizer checks).
  */
 START_TEST(test_nonsense)
 {

@@ -329,7 +329,7 @@ END_TEST
 
 static struct {
 	struct ring *r;
-	u32 *seen;		/* A: how often each came */
+	u32 *seen;		/* A: how often each was taken */
 	u32 done;		/* A */
 	bool batches;
 } hunt;

@@ -4,7 +4,10 @@
 #include <core/engine.h>
 #include <core/sizes.h>
 
-/* As in a newer header: fields that this library does not know, and memory of others behind. */
+/*
+ * A struct of a newer header, with fields that this library does not know, followed by other
+ * memory.
+ */
 #define NEWER(name, type)				\
 	struct name {					\
 		struct type old;			\
@@ -105,7 +108,7 @@ START_TEST(test_newer_op)
 }
 END_TEST
 
-/* Of the first release: what came later is neither there nor read. */
+/* A struct of the first release: later fields neither exist nor are read. */
 START_TEST(test_older_op)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);

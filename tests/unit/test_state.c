@@ -86,7 +86,7 @@ START_TEST(test_word_write)
 	w = word_write(w, 9, 0, false);
 	ck_assert_uint_eq(word_cur(w), 9);
 	ck_assert_uint_eq(word_prev(w), 7);
-	ck_assert_uint_eq(word_joined(w), 5);	/* frozen: who joined 7 */
+	ck_assert_uint_eq(word_joined(w), 5);	/* frozen: the readers that joined 7 */
 	ck_assert(w & WORD_LASTW);
 	ck_assert(!(w & WORD_DELETED));
 	/* A write behind a write: no reader joined the one before. */

@@ -60,7 +60,7 @@ START_TEST(test_churn)
 }
 END_TEST
 
-/* What they did counts on; their slots are looked at no more. */
+/* What they did still counts, and their slots are no longer read. */
 START_TEST(test_a_thread_that_left_is_not_summed)
 {
 	struct work w = { .e = engine(PAWL_PER_DEVICE, 0) };
@@ -131,7 +131,7 @@ START_TEST(test_too_many)
 		for (i = 0; i < 12; i++)
 			t[i] = spawn(member, &c);
 		ck_assert(soon(load_acquire(&c.in) == 12));
-		ck_assert_uint_eq(load_relaxed(&c.refused), 5);	/* this thread has one place */
+		ck_assert_uint_eq(load_relaxed(&c.refused), 5);	/* this thread has one slot */
 		store_release(&c.go, 1);
 		for (i = 0; i < 12; i++)
 			join(t[i]);
@@ -141,7 +141,7 @@ START_TEST(test_too_many)
 }
 END_TEST
 
-/* A thread for which there is no room: each call says so, and has no effect. */
+/* A thread without a slot: each call returns an error, and has no effect. */
 struct refused {
 	struct pawl_engine *e;
 	pawl_var_t v;
@@ -227,7 +227,7 @@ START_TEST(test_no_room_for_workers)
 
 	c.max_threads = 2;
 	rc = pawl_engine_create(&c, &e);
-	if (rc) {	/* refused for that: fine too, if it says why */
+	if (rc) {	/* refused for lack of a slot: also fine, with a reason */
 		ck_assert_int_eq(rc, -EINVAL);
 		ck_assert_ptr_nonnull(strstr(pawl_error_text(), "max_threads"));
 		return;
@@ -306,7 +306,7 @@ START_TEST(test_ends_race)
 }
 END_TEST
 
-/* One thread, many engines, alive and gone: it finds its place in each. */
+/* One thread, many engines, existing and destroyed: it finds its slot in each. */
 START_TEST(test_many_engines)
 {
 	struct pawl_engine *e[40];
@@ -371,7 +371,7 @@ START_TEST(test_several_engines)
 	store_release(&s.go, 1);
 	for (i = 0; i < 3; i++)
 		join(t[i]);
-	/* What they had gathered in the others was pushed when they ended. */
+	/* What they had gathered in the other engines was pushed when they ended. */
 	ck_assert_uint_eq(stats(s.e[1]).pushed, 3);
 	ck_assert_uint_eq(stats(s.e[2]).pushed, 3);
 	ck_assert_uint_eq(stats(s.e[4]).pushed, 3);
@@ -431,7 +431,7 @@ START_TEST(test_push_from_destructor)
 }
 END_TEST
 
-/* What the pools and the run queues ask of the system on this thread. */
+/* Memory that the pools and run queues request from the system on this thread. */
 static __thread u32 asked;
 
 int pool_commit_hook(const char *what, size_t bytes)

@@ -227,7 +227,7 @@ START_TEST(test_ring_wraps)
 }
 END_TEST
 
-/* A second trace: what it was asked to keep, and nothing of the first. */
+/* A second trace has what it was told to keep, and nothing of the first. */
 START_TEST(test_again)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);

@@ -20,7 +20,7 @@ static void all_different(u64 *h, u32 n)
 		MUST(h[i] != h[i - 1]);
 }
 
-/* The most that can be, in flight at once, and then none. */
+/* The largest possible number in flight at once, and then none. */
 START_TEST(test_memory_of_a_burst_goes_back)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
@@ -60,7 +60,7 @@ START_TEST(test_memory_of_a_burst_goes_back)
 				      (unsigned long long)before, (unsigned long long)full,
 				      (unsigned long long)after);
 		}
-		/* Of what is committed, all ops and a block each. */
+		/* Of the committed memory, all ops and a block each. */
 		ck_assert_uint_lt(stats(e).bytes, bytes - (u64)n * sizeof(struct op));
 	}
 	ck_assert_uint_eq(sum, 2ull * (n - vars));
@@ -197,7 +197,10 @@ START_TEST(test_no_var_handle_comes_again)
 		while (pawl_run_one(e))
 			;
 		OK(pawl_trim(e));
-		/* Of now and before, while there is no memory, and when there is again. */
+		/*
+		 * Present and earlier ones, while there is no memory, and when there is memory
+		 * again.
+		 */
 		for (i = 0; i < n * (round + 1); i += 1 + round) {
 			ck_assert_int_eq(push_write(e, nothing, NULL, (pawl_var_t){ all[i] }), -ESTALE);
 			ck_assert_int_eq(pawl_wait_readable(e, (pawl_var_t){ all[i] }, 0, NULL), -ESTALE);
@@ -317,7 +320,7 @@ START_TEST(test_no_ticket_comes_again)
 }
 END_TEST
 
-/* A wait left its place, which was granted; the op that stood there has no memory now. */
+/* A wait left its position, which was granted; its op has no memory now. */
 START_TEST(test_place_of_an_earlier_wait)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -347,7 +350,7 @@ START_TEST(test_place_of_an_earlier_wait)
 }
 END_TEST
 
-/* Errors, with what is poisoned, over a trim. */
+/* Errors, and the vars that they poison, across a trim. */
 START_TEST(test_errors_stay)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -404,7 +407,7 @@ START_TEST(test_in_a_body)
 }
 END_TEST
 
-/* All that there are of a kind can be had while another thread trims all the time. */
+/* All objects of a kind can be allocated while another thread trims all the time. */
 struct trimmer {
 	struct pawl_engine *e;
 	u32 stop;		/* A */

@@ -271,7 +271,7 @@ START_TEST(test_place_is_left_when_its_generations_end)
 }
 END_TEST
 
-/* 0 says that a place was never used: who comes round to it is not sent back. */
+/* 0 means that an index was never used: a generation that wraps to it is skipped. */
 START_TEST(test_generations_leave_zero_out)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -344,7 +344,7 @@ START_TEST(test_version_counts_writes)
 	gate_open(&g);
 	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
 	ck_assert_uint_eq(version(e, v), 12);
-	/* Waits are no versions; neither is a write that fails or is skipped less than one. */
+	/* Waits are no versions, but a write that fails or is skipped is one. */
 	OK(pawl_wait_writable(e, v, SOON_NS, NULL));
 	OK(pawl_wait_writable(e, v, SOON_NS, NULL));
 	ck_assert_uint_eq(version(e, v), 12);
@@ -495,7 +495,7 @@ END_TEST
 
 /*
  * More reads than the count field holds, with no write between them.  Most of them are
- * taken as done: they joined, and they are over.
+ * simulated as reads that joined and are complete.
  */
 START_TEST(test_reads_wrap_the_count)
 {

@@ -28,7 +28,7 @@ START_TEST(test_nothing_to_wait_for)
 }
 END_TEST
 
-/* readable: all writes before are over; reads do not matter. */
+/* readable: all earlier writes are complete; reads do not matter. */
 START_TEST(test_readable)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -54,7 +54,7 @@ START_TEST(test_readable)
 }
 END_TEST
 
-/* writable: all reads before are over too. */
+/* writable: all earlier reads are complete, too. */
 START_TEST(test_writable)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -141,7 +141,10 @@ START_TEST(test_not_for_later_pushes)
 		gate_write(e, &g, l.v);
 		t = spawn(later_waiter, &l);
 		MUST(soon(load_acquire(&l.waiting)));
-		/* It has its place when it sleeps; what it pushes is counted before. */
+		/*
+		 * The wait has its position when the thread sleeps; what it pushes is counted
+		 * before.
+		 */
 		MUST(soon(stats(e).sleeps >= 1));
 		gate_write(e, &h, l.v);
 		gate_open(&g);
@@ -156,7 +159,7 @@ START_TEST(test_not_for_later_pushes)
 }
 END_TEST
 
-/* Polling does not fill the var with places: of one var, and of many in turn. */
+/* Polling does not fill the queue with positions: of one var, and of many in turn. */
 static void poll_loop(int nvars, bool write, s64 timeout)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -182,7 +185,7 @@ static void poll_loop(int nvars, bool write, s64 timeout)
 	ck_assert_msg(s.ops <= s0.ops + 128, "%d vars: %llu ops, after %d polls %llu", nvars,
 		      (unsigned long long)s0.ops, rounds * nvars, (unsigned long long)s.ops);
 	ck_assert_uint_le(s.pushed - s0.pushed, 3u * (u32)nvars);
-	/* The places that were given up do not disturb what comes then. */
+	/* Abandoned positions do not disturb later calls. */
 	for (k = 0; k < nvars; k++) {
 		OK(push_write(e, add_one, &n, v[k]));
 		gate_open(&g[k]);
@@ -221,7 +224,9 @@ static int opens_gate(struct pawl_run *run, void *arg)
 	return 0;
 }
 
-/* A reader came after the wait gave up: the old place is in front of it, and does not serve. */
+/*
+ * A reader was pushed after the wait gave up: the old position is before it, and is not used.
+ */
 START_TEST(test_writable_waits_for_a_later_reader)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -241,7 +246,7 @@ START_TEST(test_writable_waits_for_a_later_reader)
 }
 END_TEST
 
-/* A poll with a push in between leaves the place of the first one, and no other. */
+/* Polls with a push in between leave the position of the first one, and no other. */
 START_TEST(test_polls_between_pushes_leave_one_place)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -266,7 +271,7 @@ START_TEST(test_polls_between_pushes_leave_one_place)
 }
 END_TEST
 
-/* Polling, and then the real thing: the wait that was given up serves again. */
+/* Polling, and then a wait: the abandoned position is used again. */
 START_TEST(test_polling_then_waiting)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
@@ -295,7 +300,7 @@ START_TEST(test_polling_then_waiting)
 }
 END_TEST
 
-/* As the header says: a writable wait has the place of a write, also after its time. */
+/* As the header says, a writable wait has the position of a write, also after its timeout. */
 START_TEST(test_timed_out_writable_keeps_its_place)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -635,7 +640,7 @@ START_TEST(test_wakes_only_its_waiter)
 	}
 	for (i = 0; i < 8; i++)
 		join(t[i]);
-	/* Who was woken for nothing would have slept again. */
+	/* A thread with a spurious wake-up would have slept again. */
 	ck_assert_uint_le(stats(s[0].e).sleeps, sleeps + 8);
 	OK(pawl_engine_destroy(s[0].e));
 }
@@ -775,7 +780,7 @@ START_TEST(test_waits_publish)
 		}
 		ck_assert_uint_eq(a, (u64)i);
 		ck_assert_uint_eq(b, (u64)i);
-		a += 0;		/* our own plain access: the var is ours now */
+		a += 0;		/* a plain access, because this thread has the var now */
 	}
 	OK(pawl_engine_destroy(e));
 }

@@ -127,7 +127,7 @@ START_TEST(test_queue)
 	ck_assert_ptr_nonnull(s);
 	ck_assert_str_eq(s->name, "c0");
 	ck_assert_uint_eq(s->behind, 5);
-	/* One was taken: the time begins anew. */
+	/* One was taken: the time starts again. */
 	ck_assert_int_eq(pawl_run_one(e), 1);
 	ck_assert_int_eq(watch(e, 0).n, 0);
 	nap_us(1000);

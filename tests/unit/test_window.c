@@ -154,7 +154,9 @@ START_TEST(test_window_block_inside_body)
 }
 END_TEST
 
-/* The window is the engine's: who pushed what is in flight does not matter. */
+/*
+ * The window belongs to the engine: it does not matter which thread pushed the ops in flight.
+ */
 static void *push_refused(void *arg)
 {
 	struct pawl_engine *e = arg;

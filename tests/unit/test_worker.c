@@ -229,7 +229,7 @@ START_TEST(test_create_fails)
 }
 END_TEST
 
-/* Workers that find no place are none; also where others than they may not take. */
+/* Workers that find no slot do not exist; also where only they may take. */
 static void enter_refused(bool drive)
 {
 	struct exec_queue *q;
@@ -296,7 +296,7 @@ START_TEST(test_deserted)
 		fix_init(&f, NULL);
 		f.run = count_work;
 		f.user = ran;
-		/* They cannot be created; or they are, and find no place. */
+		/* They cannot be created, or they are created and find no slot. */
 		store_relaxed(&fail_from, turn ? UINT32_MAX : 0);
 		f.refuse = turn;
 		q = fix_queue(&f, "q", 2, false);

@@ -86,7 +86,7 @@ START_TEST(test_threads_are_as_many_as_documented)
 	TASKS(0u);
 	OK(pawl_engine_destroy(e));
 
-	/* Without start_workers a queue's workers come with its first op. */
+	/* Without start_workers the workers of a queue are created with its first op. */
 	c = small(PAWL_PER_DEVICE, 2);
 	e = engine_with(&c);
 	TASKS(0u);
@@ -275,7 +275,7 @@ START_TEST(test_wrong_attributes)
 }
 END_TEST
 
-/* The host makes the threads, and sees each of them begin and end. */
+/* The host creates the threads, and learns of each begin and end. */
 struct host {
 	u32 created, joined, running;	/* A */
 };
