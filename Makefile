@@ -184,6 +184,8 @@ lib-objs := $(foreach dir,$(lib-layers),$($(dir)-objs))
 mx-h := $(wildcard $(srctree)/include/pawl/mx_*.h*)
 public-h := $(sort $(filter-out $(srctree)/$(version-h) $(mx-h),$(wildcard $(srctree)/include/pawl/*.h)))
 
+public-hpp := $(srctree)/include/pawl/pawl.hpp
+
 quiet_cmd_version = GEN     $@
 cmd_version = sed -e 's/@MAJOR@/$(VERSION)/' -e 's/@MINOR@/$(PATCHLEVEL)/' \
 	-e 's/@PATCH@/$(SUBLEVEL)/' -e 's/@VERSION@/$(pawlversion)/' $< > $@
@@ -245,9 +247,11 @@ all: lib
 
 # --- libpawl_mx: MXNet's names ----------------------------------------------------
 
-ifdef CONFIG_COMPAT_MX
 base-cxxflags = $(filter-out -std=gnu11 -D_GNU_SOURCE= -Wmissing-prototypes -Wstrict-prototypes,$(base-cflags)) \
 	-std=gnu++17
+# pawl.hpp is tested where there is a compiler for it
+have-cxx := $(shell command -v $(firstword $(CXX)) 2>/dev/null)
+ifdef CONFIG_COMPAT_MX
 mx-cflags := -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt -fno-semantic-interposition
 $(eval $(call walk,compat,$(mx-cflags)))
 mx-cxx-objs := $(addprefix compat/,$(obj-cxx-y))

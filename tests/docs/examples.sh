@@ -8,14 +8,17 @@ set -u
 src=$(cd "$(dirname "$0")/../.." && pwd) || exit 1
 build=${1:-${OBJTREE:-$src}}
 failed=0
-for example in "$src"/examples/*.c; do
-	name=$(basename "$example" .c)
+for example in "$src"/examples/*.c "$src"/examples/*.cc; do
+	file=$(basename "$example")
+	name=${file%.c*}
+	# without a compiler for C++
+	[ "$file" = "$name.c" ] || command -v "${CXX:-g++}" >/dev/null || continue
 	if ! "$build/examples/$name"; then
 		echo "examples: $name failed"
 		failed=1
 	fi
-	grep -qF "[$name.c]" "$src/examples/README.md" || {
-		echo "examples: $name.c is not in examples/README.md"
+	grep -qF "[$file]" "$src/examples/README.md" || {
+		echo "examples: $file is not in examples/README.md"
 		failed=1
 	}
 done

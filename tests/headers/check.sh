@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # check.sh FOLDER HEADER...: each public header of FOLDER (include/pawl) compiles alone, twice,
-# with what its users may have on: as C11 and as C++17; those for C++ (*.hpp, compat/) as
-# C++14, and the one that includes them all as C++14 to C++20, in both forms of MXNet's
+# with what its users may have on: as C11 and as C++17; pawl.hpp as C++17 and C++20,
+# with clang too; the other headers for C++ (*.hpp, compat/) as C++11, and the one that includes them all as C++14 to C++20, in both forms of MXNet's
 # callbacks, with clang too.  Generated headers are named after it.  Runs in the build folder.
 set -eu
 tmp=$(mktemp -d)
@@ -31,6 +31,16 @@ done
 for header in "$tmp"/pawl/*.hpp "$tmp"/pawl/compat/*/*.h; do
 	name=${header#"$tmp/"}
 	user "${name#pawl/compat/}"
+	if [ "$name" = pawl/pawl.hpp ]; then
+		for cxx in ${CXX:-g++} clang++; do
+			command -v "$cxx" >/dev/null || continue
+			for std in 17 20; do
+				$cxx -std=c++$std $warn -I"$tmp" "$tmp/user.cc"
+			done
+		done
+		echo "$name"
+		continue
+	fi
 	${CXX:-g++} -std=c++11 $warn -I"$tmp/pawl/compat" -I"$tmp" "$tmp/user.cc"
 	[ "$name" = pawl/compat/mxnet/resource.h ] || continue
 	for cxx in ${CXX:-g++} clang++; do
