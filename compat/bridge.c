@@ -293,8 +293,8 @@ int pawl_mx_opr_new(struct pawl_mx_engine *e, const struct pawl_mx_op *op,
 }
 PAWL_EXPORT(pawl_mx_opr_new);
 
-int pawl_mx_opr_push(struct pawl_mx_engine *e, struct pawl_mx_opr *o, struct pawl_mx_context ctx,
-		     int priority, void **exception)
+int pawl_mx_opr_push(struct pawl_mx_engine *e, struct pawl_mx_opr *o,
+		     struct pawl_mx_context ctx, int priority, void **exception)
 {
 	struct pawl_op d = PAWL_OP_INIT;
 	pawl_graph_t h;

@@ -259,8 +259,9 @@ bool mx_bulk_wants(struct pawl_mx_engine *e, const struct pawl_mx_op *op,
 	    !vars_alive(mx_pe(e), d->writes, d->nwrites))
 		return false;
 	for_e = bulk_engine(load_acquire(&b->state));	/* COMPAT-B2 <-> COMPAT-B1 */
-	if (for_e && (for_e != e || b->dev.kind != d->device.kind || b->dev.id != d->device.id ||
-		      b->nvars + d->nreads + d->nwrites > BULK_VARS))
+	if (for_e &&
+	    (for_e != e || b->dev.kind != d->device.kind || b->dev.id != d->device.id ||
+	     b->nvars + d->nreads + d->nwrites > BULK_VARS))
 		mx_bulk_flush_slow();
 	return true;
 }

@@ -110,7 +110,7 @@ static struct pawl_mx_engine *engine_object(void)
 	struct pawl_mx_engine *e;
 	u32 unused;
 
-	/* One that was freed, or a new one: they stay, for those who hold a stale pointer. */
+	/* Reuse a freed object, or add one; none is freed, as there may be stale pointers. */
 	for (; i; i = i->next) {
 		e = mx_engine_of(i);
 		unused = 0;

@@ -162,7 +162,8 @@ static void fork_child(void)
 		pawl_engine_destroy(e->pe);	/* only drops the parent's engine */
 		store_relaxed(&e->pe, NULL);
 		if (mx_engine_make(e, true)) {
-			fprintf(stderr, "pawl_mx: no engine after fork: %s\n", pawl_mx_last_error());
+			fprintf(stderr, "pawl_mx: no engine after fork: %s\n",
+				pawl_mx_last_error());
 			continue;
 		}
 		mx_pool_each(MX_VARS, revive_var, e);

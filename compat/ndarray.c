@@ -189,7 +189,8 @@ static struct nd *nd_new(const int64_t *shape, int ndim, int dtype)
 }
 
 /* Create another array on the memory of this one. */
-static int nd_view(struct nd *of, const int64_t *shape, int ndim, size_t skip, NDArrayHandle *out)
+static int nd_view(struct nd *of, const int64_t *shape, int ndim, size_t skip,
+		   NDArrayHandle *out)
 {
 	struct nd *nd = nd_new(shape, ndim, of->dtype);
 
@@ -224,8 +225,8 @@ int MXNDArrayCreateNone(NDArrayHandle *out)
 }
 PAWL_EXPORT(MXNDArrayCreateNone);
 
-int MXNDArrayCreateEx64(const int64_t *shape, int ndim, int dev_type, int dev_id, int delay_alloc,
-			int dtype, NDArrayHandle *out)
+int MXNDArrayCreateEx64(const int64_t *shape, int ndim, int dev_type, int dev_id,
+			int delay_alloc, int dtype, NDArrayHandle *out)
 {
 	struct pawl_mx_context ctx = { dev_type, dev_id };
 	struct nd *nd;
@@ -477,8 +478,8 @@ static void copy_body(void *run, void *arg)
 		memmove(c->to, c->from, c->bytes);	/* two views may overlap */
 }
 
-static int copy_push(struct nd *to, const void *from, size_t bytes, struct pawl_mx_var *from_var,
-		     int prop, int priority, const char *name)
+static int copy_push(struct nd *to, const void *from, size_t bytes,
+		     struct pawl_mx_var *from_var, int prop, int priority, const char *name)
 {
 	struct copy *c = pawl_mx_room_get();
 	struct pawl_mx_op op = { .sync = copy_body, .arg = c, .drop = pawl_mx_room_put,

@@ -107,8 +107,8 @@ static void context_free(struct context *c)
 	for (t = 0; t < 3; t++) {
 		for (i = 0; c->of[t] && i < c->n[t]; i++)
 			if (c->of[t][i].r.var)
-				pawl_mx_var_delete(c->engine, c->of[t][i].r.var, c->ctx, NULL, NULL,
-						   NULL);
+				pawl_mx_var_delete(c->engine, c->of[t][i].r.var, c->ctx, NULL,
+						   NULL, NULL);
 		free(c->of[t]);
 	}
 	free(c);

@@ -190,7 +190,8 @@ __cold int admit_slow(struct thread *t, u32 n)
 
 	if (e->policy == PAWL_WINDOW_FAIL) {
 		if (n > e->window)
-			return err(-E2BIG, "push_batch: %u ops, config.window is %u", n, e->window);
+			return err(-E2BIG, "push_batch: %u ops, config.window is %u", n,
+				   e->window);
 		store_release(&t->pushed, t->pushed + n);
 		if (!BUSTED(WINDOW_NO_MB))
 			smp_mb();	/* CORE-N13 <-> CORE-N13 */

@@ -202,7 +202,8 @@ static bool state_is_of(u32 state, u32 gen)
 {
 	u32 phase = state & NOTE_PHASE;
 
-	return state >> NOTE_GEN_SHIFT == gen && (phase == NOTE_QUEUED || phase == NOTE_RUNNING);
+	return state >> NOTE_GEN_SHIFT == gen &&
+	       (phase == NOTE_QUEUED || phase == NOTE_RUNNING);
 }
 
 /* Undo note_fill(): the op is not pushed. */
@@ -370,7 +371,8 @@ int pawl_cancel(struct pawl_engine *e, pawl_ticket_t ticket)
 
 	while (n && state_is_of(state, gen)) {
 		/* Relaxed: a cancel passes no data to the op. */
-		if ((state & NOTE_CANCELED) || cas_relaxed(&n->state, &state, state | NOTE_CANCELED))
+		if ((state & NOTE_CANCELED) ||
+		    cas_relaxed(&n->state, &state, state | NOTE_CANCELED))
 			return (state & NOTE_PHASE) == NOTE_QUEUED ? 0 :
 			       err(-EINPROGRESS, "cancel: the op has started");
 	}
@@ -517,7 +519,8 @@ static u32 cq_take(struct pawl_engine *e, struct cq *q)
 	return first;
 }
 
-int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out, unsigned int n)
+int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out,
+		 unsigned int n)
 {
 	struct thread *t = thread_get(e);
 	struct cq *q;

@@ -59,8 +59,8 @@ int pawl_device_info(struct pawl_device device, struct pawl_device_info *out)
 PAWL_EXPORT(pawl_device_info);
 
 /* On failure returns NULL, with the error in *rc. */
-static struct device *mem_device(struct pawl_engine *e, struct pawl_device device, const char *who,
-				 int *rc)
+static struct device *mem_device(struct pawl_engine *e, struct pawl_device device,
+				 const char *who, int *rc)
 {
 	struct thread *t = thread_get(e);
 	struct dev_row *row = t ? row_get(e, device, who) : NULL;
@@ -69,7 +69,8 @@ static struct device *mem_device(struct pawl_engine *e, struct pawl_device devic
 	return row ? row->d : NULL;
 }
 
-int pawl_device_alloc(struct pawl_engine *e, struct pawl_device device, size_t bytes, void **out)
+int pawl_device_alloc(struct pawl_engine *e, struct pawl_device device, size_t bytes,
+		      void **out)
 {
 	int rc;
 	struct device *d = mem_device(e, device, "device_alloc", &rc);
@@ -169,8 +170,8 @@ int pawl_run_free(struct pawl_run *run, void *p)
 }
 PAWL_EXPORT(pawl_run_free);
 
-int pawl_var_delete_on(struct pawl_engine *e, pawl_var_t v, struct pawl_device device, pawl_fn fn,
-		       void *arg)
+int pawl_var_delete_on(struct pawl_engine *e, pawl_var_t v, struct pawl_device device,
+		       pawl_fn fn, void *arg)
 {
 	struct thread *t = thread_get(e);
 

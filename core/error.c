@@ -56,7 +56,8 @@ static u64 err_given(struct pair state)
 /* The two halves may not belong together; the compare-and-swap proves that they do. */
 static struct pair err_state(const struct pawl_engine *e)
 {
-	return (struct pair){ load_relaxed(&e->err_state.tag), load_relaxed(&e->err_state.val) };
+	return (struct pair){ load_relaxed(&e->err_state.tag),
+			      load_relaxed(&e->err_state.val) };
 }
 
 /*
@@ -326,7 +327,8 @@ int error_take_all(struct thread *t, struct pawl_error *out)
 		struct error *x = error_of(e, kept[i]);
 
 		/* If it is gone and not counted, the thread that set that is too late. */
-		if (load_relaxed(&x->epoch) == state.tag && (!given || !load_relaxed(&x->gone)) &&
+		if (load_relaxed(&x->epoch) == state.tag &&
+		    (!given || !load_relaxed(&x->gone)) &&
 		    (!best || load_relaxed(&x->seq) < load_relaxed(&error_of(e, best)->seq)))
 			best = kept[i];
 	}

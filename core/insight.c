@@ -106,7 +106,8 @@ static const struct family of_engine[] = {
 	{ "pawl_workers", "Workers that exist.", GAUGE, FIELD(workers), true },
 };
 
-static void family_begin(struct text *t, const char *name, const char *help, enum family_type type)
+static void family_begin(struct text *t, const char *name, const char *help,
+			 enum family_type type)
 {
 	text_add(t, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type_name[type]);
 }
@@ -167,7 +168,8 @@ static void text_ns(struct text *t, u64 ns)
 #define LE_FIRST 8u
 #define LE_LAST 36u
 
-static void waits_family(struct text *t, struct pawl_engine *e, const struct exec_queue_stats *s)
+static void waits_family(struct text *t, struct pawl_engine *e,
+			 const struct exec_queue_stats *s)
 {
 	u64 sum = 0;
 	u32 i;

@@ -42,8 +42,8 @@ static inline bool tag_quick(const struct thread *t, u64 tag)
  * not belong together.  Returns false if the slow path is needed.
  */
 static __always_inline_fn bool link_quick(struct thread *t, struct var *v,
-					  const struct dep *dep, u64 tag, bool write, u64 *found,
-					  const u64 *status, u64 linking)
+					  const struct dep *dep, u64 tag, bool write,
+					  u64 *found, const u64 *status, u64 linking)
 {
 	/* CORE-L4 <-> CORE-L3 */
 	struct pair w = { load_acquire(&v->word.tag), load_acquire(&v->word.val) };

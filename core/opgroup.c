@@ -130,7 +130,8 @@ static void room_check(struct pawl_engine *e, struct op_group *g)
 {
 	u32 room = load_seq_cst(&g->room);	/* CORE-H4 <-> CORE-H1 */
 
-	if (likely(!(room & ROOM_WANTED)) || (room & (ROOM_POSTED | ROOM_CLOSED)) || !group_low(g))
+	if (likely(!(room & ROOM_WANTED)) || (room & (ROOM_POSTED | ROOM_CLOSED)) ||
+	    !group_low(g))
 		return;
 	/* Acquire, release: the note changes hands. */
 	if (cas_acq_rel_acquire(&g->room, &room, ROOM_POSTED))	/* CORE-H9 <-> CORE-H10 */
@@ -276,7 +277,8 @@ int group_begin(struct pawl_engine *e, const struct op_note *n)
 
 /* --- calls --- */
 
-static int limits_read(struct pawl_group_limits *l, const struct pawl_group_limits *given, u32 idx)
+static int limits_read(struct pawl_group_limits *l, const struct pawl_group_limits *given,
+		       u32 idx)
 {
 	int rc;
 
@@ -291,14 +293,16 @@ static int limits_read(struct pawl_group_limits *l, const struct pawl_group_limi
 	if (l->low > 99)
 		return err(-EINVAL, "group: limits.low is %u, not in 1..99 percent", l->low);
 	if (l->deadline_ns < 0)
-		return err(-EINVAL, "group: limits.deadline_ns is %lld", (long long)l->deadline_ns);
+		return err(-EINVAL, "group: limits.deadline_ns is %lld",
+			   (long long)l->deadline_ns);
 	if (!idx && (l->ops || l->deadline_ns))
 		return err(-EINVAL, "group: the engine's limit on ops is config.window, and it has "
 			   "no deadline");
 	return 0;
 }
 
-static int limits_set(struct thread *t, struct op_group *g, u32 idx, const struct pawl_group_limits *l)
+static int limits_set(struct thread *t, struct op_group *g, u32 idx,
+		      const struct pawl_group_limits *l)
 {
 	struct pawl_engine *e = t->e;
 	u32 none = 0, note = 0;
@@ -356,7 +360,8 @@ int pawl_group_create(struct pawl_engine *e, const struct pawl_group_limits *lim
 }
 PAWL_EXPORT(pawl_group_create);
 
-int pawl_group_limit(struct pawl_engine *e, pawl_group_t h, const struct pawl_group_limits *limits)
+int pawl_group_limit(struct pawl_engine *e, pawl_group_t h,
+		     const struct pawl_group_limits *limits)
 {
 	struct thread *t = thread_get(e);
 	struct op_group *g = group_get(e, h);
@@ -397,7 +402,8 @@ int pawl_group_destroy(struct pawl_engine *e, pawl_group_t h)
 	room = fetch_or_acq_rel(&g->room, ROOM_CLOSED);
 	if (room & ROOM_CLOSED)
 		return err(-EBUSY, "group_destroy: another thread destroys it");
-	if ((room & ROOM_POSTED) || !cas_acquire_relaxed(&g->life, &life, life + (1ull << 32))) {
+	if ((room & ROOM_POSTED) ||
+	    !cas_acquire_relaxed(&g->life, &life, life + (1ull << 32))) {
 		fetch_and_acq_rel(&g->room, ~ROOM_CLOSED);
 		/* CORE-H4 <-> CORE-H3: a completion may have found the group closed. */
 		smp_mb();

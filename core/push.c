@@ -109,8 +109,8 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 	}
 	/*
 	 * CORE-L8 <-> CORE-L2: the links, and the reads of the records, come before it.  No
-	 * failure without the release is known: a thread that reads FINISHED goes on to change
-	 * a word, and the compare-and-swap of a stale word fails.
+	 * failure without the release is known: a thread that reads FINISHED then changes a
+	 * word, and the compare-and-swap of a stale word fails.
 	 */
 	store_release(&t->d.status, status_make(t->seq, PHASE_FINISHED));
 	if (unlikely(dead == n)) {

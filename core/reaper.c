@@ -379,7 +379,7 @@ static void reaper_wait(struct thread *t)
 	for (i = 0; i < n; i++) {
 		struct lane *l = &dv->lanes[i];
 
-		/* Waits for a lost device have been told. */
+		/* Waits for a lost device have been woken. */
 		if (!lane_wanted(l) || device_lost(l->d))
 			continue;
 		/* A lost device does not call.  If the request failed, poll often. */

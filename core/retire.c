@@ -192,7 +192,8 @@ static __cold void block_poison(struct thread *t, struct block *b, u32 error)
  * reference.  plain is a constant: the op is op_plain() and there is no error.  Returns the op
  * to run next on this thread, or 0.
  */
-static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 error, bool plain)
+static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 error,
+					  bool plain)
 {
 	struct pawl_engine *e = t->e;
 	u32 n = op->ndeps, j, slow = plain ? 0 : op->flags & OP_SLOW_END;
@@ -450,7 +451,8 @@ static u32 run_async(struct thread *t, struct frame *f, struct op *op, u32 opi)
 	return 0;
 }
 
-static __noinline u32 run_end(struct thread *t, struct frame *f, struct op *op, u32 opi, int status)
+static __noinline u32 run_end(struct thread *t, struct frame *f, struct op *op, u32 opi,
+			      int status)
 {
 	if (unlikely(status > 0))
 		status = pawl_fail(&f->run, -EPROTO,

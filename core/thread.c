@@ -102,7 +102,7 @@ static struct tls_entry *entry_new(void)
 
 static void fork_child(void)
 {
-	/* The child has one thread, so no order is needed.  Its next call enters anew. */
+	/* The child has one thread, so no order is needed.  Its next call enters again. */
 	thread_last.id = 0;
 	if (!BUSTED(FORK_FORGOTTEN))
 		store_relaxed(&pawl_fork_gen, pawl_fork_gen + 1);
@@ -215,7 +215,7 @@ static struct thread *slot_user(struct pawl_engine *e, struct tls_entry *entry)
 	t->next_check = 0;
 	t->level = 0;
 	store_relaxed(&t->user, load_relaxed(&t->user) + 1);
-	/* Before its first push: who hears of what it pushed sees the bit, too. */
+	/* Before its first push: a thread that learns of its pushes sees the bit, too. */
 	fetch_or_relaxed(&e->live[slot / 64], 1ull << slot % 64);
 	t->deep = false;
 	if (exec_thread_init(e->x, &t->ex, slot)) {
@@ -478,7 +478,8 @@ void threads_fini(struct pawl_engine *e)
 
 		if (en) {
 			/* CORE-T8 <-> CORE-T7, CORE-T15; a failure may load GONE: CORE-T10 */
-			cas_acq_rel_acquire(&en->state, &st, entry_state(e->id, ENTRY_ORPHANED));
+			cas_acq_rel_acquire(&en->state, &st,
+					    entry_state(e->id, ENTRY_ORPHANED));
 			entry_await(e, en, st);
 		}
 		batch_exit(thread_of(e, i));

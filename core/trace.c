@@ -232,9 +232,10 @@ static void arrow(FILE *f, u64 base, const struct trace_op *from, const struct t
 	fprintf(f, ",\n{\"ph\":\"s\",\"cat\":\"dep\",\"name\":\"dep\",\"id\":%" PRIu64
 		",\"pid\":1,\"tid\":%u,\"ts\":%.3f}", *id, from->tid,
 		(double)(from->begin - base) / 1e3);
-	fprintf(f, ",\n{\"ph\":\"f\",\"bp\":\"e\",\"cat\":\"dep\",\"name\":\"dep\",\"id\":%" PRIu64
-		",\"pid\":1,\"tid\":%u,\"ts\":%.3f}", *id, to->tid,
-		(double)(to->begin - base) / 1e3);
+	fprintf(f,
+		",\n{\"ph\":\"f\",\"bp\":\"e\",\"cat\":\"dep\",\"name\":\"dep\",\"id\":%" PRIu64
+		",\"pid\":1,\"tid\":%u,\"ts\":%.3f}",
+		*id, to->tid, (double)(to->begin - base) / 1e3);
 }
 
 /* Arrows along the vars, in push order: from the last write, or from the reads since then. */

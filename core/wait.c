@@ -170,7 +170,8 @@ void waiter_granted(struct thread *t, struct op *op, u32 opi)
 	struct pawl_engine *e = t->e;
 	u32 owner = op->owner, tok = load_relaxed(&op->token);
 
-	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && device_wait_parks(t, op, opi))
+	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) &&
+	    device_wait_parks(t, op, opi))
 		return;
 	/*
 	 * The owner may give up, or reuse the op (given_up_reuse()), at this moment.  If it
@@ -291,7 +292,8 @@ void wait_exit(struct thread *t)
 }
 
 /* Push the op of a wait.  Returns NULL with the error in *rc. */
-static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bool write, int *rc)
+static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bool write,
+			    int *rc)
 {
 	struct op *op = op_new(t, opi);
 

@@ -113,10 +113,11 @@ static void warn_same(struct work *w)
 	uint32_t b, same = 0;
 
 	for (b = 0; b < w->nbatches; b++)
-		same += !memcmp(w->expected[0] + b * w->out_size, w->expected[1] + b * w->out_size,
-				w->out_size * sizeof(float));
+		same += !memcmp(w->expected[0] + b * w->out_size,
+				w->expected[1] + b * w->out_size, w->out_size * sizeof(float));
 	if (same)
-		warn(w, "both models have the same answer for %" PRIu32 " of %" PRIu32 " batches, "
+		warn(w,
+		     "both models have the same answer for %" PRIu32 " of %" PRIu32 " batches, "
 		     "so these do not show which version was used",
 		     same, w->nbatches);
 }

@@ -420,7 +420,8 @@ static int slot_to_device(struct server *sv, struct slot *s)
 	for (k = n; k--; ) {
 		size_t floats = (size_t)w->opt.batch * (size_t)w->shape->layers[k].out_dim;
 
-		if (pawl_device_alloc(sv->e, dev, floats * sizeof(float), (void **)&s->dev_act[k]))
+		if (pawl_device_alloc(sv->e, dev, floats * sizeof(float),
+				      (void **)&s->dev_act[k]))
 			return pawl_failed(sv->r, "pawl_device_alloc");
 		s->ops[k + 1] = s->ops[k];
 		s->ops[k + 1].fn = dev_layer_body;
@@ -434,7 +435,8 @@ static int slot_to_device(struct server *sv, struct slot *s)
 	s->reads[0][s->ops[1].nreads - 1] = s->ends[0];
 	s->step[n + 1].slot = s;
 	s->nops = n + 2;
-	return dev_op(sv, s, down_body, PAWL_COPY_FROM_DEVICE, n + 1, &s->acts[n - 1], &s->ends[1]);
+	return dev_op(sv, s, down_body, PAWL_COPY_FROM_DEVICE, n + 1, &s->acts[n - 1],
+		      &s->ends[1]);
 }
 
 /* Slots are kept until the end. */

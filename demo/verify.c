@@ -142,7 +142,8 @@ void verify_judge(struct work *w, const struct answer *a)
 	if (seen[image] & SEEN)
 		return;
 	/* The last batch wraps around; those images are counted with the first batch. */
-	for (i = 0; i < w->opt.batch && image < w->images->count; i++, image++, out += classes) {
+	for (i = 0; i < w->opt.batch && image < w->images->count;
+	     i++, image++, out += classes) {
 		for (best = 0, j = 1; j < classes; j++)
 			if (out[j] > out[best])
 				best = j;

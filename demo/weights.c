@@ -62,7 +62,8 @@ static int upload_body(struct pawl_run *run, void *arg)
 
 		if (live->dev_weight)
 			rc = pawl_run_copy(run, live->dev_weight, live->weight,
-					   layer_nweight(l) * sizeof(float), PAWL_HOST_TO_DEVICE);
+					   layer_nweight(l) * sizeof(float),
+					   PAWL_HOST_TO_DEVICE);
 		if (!rc && live->dev_bias)
 			rc = pawl_run_copy(run, live->dev_bias, live->bias,
 					   layer_nbias(l) * sizeof(float), PAWL_HOST_TO_DEVICE);

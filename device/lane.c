@@ -344,7 +344,8 @@ static void poll_stream(struct lane *l)
 	if (!rc)
 		lane_over(l, all);
 	else if (rc != -EBUSY && device_check(l->d, rc) != -ENOTRECOVERABLE)
-		device_check(l->d, err(-ENOTRECOVERABLE, "it does not say how far its streams are"));
+		device_check(l->d,
+			     err(-ENOTRECOVERABLE, "it does not say how far its streams are"));
 }
 
 void lane_poll(struct lane *l)

@@ -121,7 +121,7 @@ void exec_os_thread_join(struct exec *x, struct exec_os_thread *t);
 int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot);
 /*
  * Allocate all that t needs to push to any queue for the first time, and in each of them room
- * for `ready` pieces of work of priority 0 that nobody has taken.  Returns 0 or -ENOMEM.
+ * for `ready` pieces of work of priority 0 that no thread has taken.  Returns 0 or -ENOMEM.
  * Progress: blocking (allocates).
  */
 int exec_thread_reserve(struct exec *x, struct exec_thread *t, u32 ready);

@@ -59,7 +59,8 @@ __noinline void wait_taken(struct waits *w, u64 sample, u64 upto)
 {
 	u64 spent = ((cycles() >> 2) - (sample >> WAIT_KEY_BITS)) & (UINT64_MAX >> WAIT_KEY_BITS);
 	u64 ns = spent * 4000 / exec_cycles_per_us();
-	u64 n = (upto - load_relaxed(&w->upto)) & RING_POS, *bucket = &w->bucket[wait_bucket(ns)];
+	u64 n = (upto - load_relaxed(&w->upto)) & RING_POS,
+	    *bucket = &w->bucket[wait_bucket(ns)];
 
 	store_relaxed(&w->upto, upto);
 	store_relaxed(&w->sum, load_relaxed(&w->sum) + n * ns);
@@ -281,7 +282,8 @@ static u32 pq_pop_seen(struct exec_queue *q, struct exec_thread *t, u32 k, s64 p
 static void pq_push(struct exec_queue *q, struct exec_thread *t, u32 k, s64 prio, u32 work)
 {
 	/* Relaxed: a later push draws a later ticket. */
-	u64 ticket = fetch_add_relaxed(&q->ticket[k], 1), order = ticket << ORDER_SLOT | t->slot;
+	u64 ticket = fetch_add_relaxed(&q->ticket[k], 1),
+	    order = ticket << ORDER_SLOT | t->slot;
 
 	if (wait_due(ticket))
 		wait_begin_shared(&q->waits[k], work);
@@ -511,7 +513,8 @@ static u32 take_other(struct exec_queue *q, struct exec_thread *t, u32 how)
 		}
 		while (lane_peek(q, l, &look)) {
 			/* Work of HIGH that was pushed before it is visible now (EXEC-R2). */
-			if (unlikely(load_relaxed(&q->n[PQ_HIGH])) && (w = pq_pop(q, t, PQ_HIGH)))
+			if (unlikely(load_relaxed(&q->n[PQ_HIGH])) &&
+			    (w = pq_pop(q, t, PQ_HIGH)))
 				return w;
 			if ((how & LOOK_LEAVE) && lane_leave(q, t, l)) {
 				t->left = true;

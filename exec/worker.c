@@ -438,7 +438,8 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 		memcpy(x->cpus, cfg->cpus, cfg->ncpus * sizeof(*x->cpus));
 		x->ncpus = cfg->ncpus;
 	}
-	rc = prioq_pool_add(cfg->arena, cfg->max_work, cfg->max_threads, cfg->works->mag, &x->nodes);
+	rc = prioq_pool_add(cfg->arena, cfg->max_work, cfg->max_threads, cfg->works->mag,
+			    &x->nodes);
 	if (rc)
 		goto out;
 	/* With a node for each piece of work, and those that threads hold, a push cannot fail. */

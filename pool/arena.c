@@ -240,7 +240,8 @@ int pool_commit(struct pool_full *f, u32 end)
 	if (!rc)
 		rc = arena_commit(f->arena, &f->obj, (size_t)end * f->p.size);
 	if (!rc && f->with)
-		rc = pool_commit(f->with, (u32)min_u((u64)end + f->extra, f->with->p.max + 1ull));
+		rc = pool_commit(f->with,
+				 (u32)min_u((u64)end + f->extra, f->with->p.max + 1ull));
 	return rc;
 }
 
@@ -293,9 +294,10 @@ int arena_ready(struct arena *a, bool prefault)
 		return prefault ? arena_prefault(a) : 0;
 	for (f = a->pools; f; f = f->next)
 		if (!range_place(&f->obj, (size_t)f->p.max + 1, f->p.size, &off) ||
-		    !range_place(&f->mag, (size_t)f->nmags + 1, sizeof(struct pool_mag), &off) ||
-		    !range_place(&f->side, slabs_bytes(&f->objs) + slabs_bytes(&f->mag_slabs), 1,
-				 &off))
+		    !range_place(&f->mag, (size_t)f->nmags + 1, sizeof(struct pool_mag),
+				 &off) ||
+		    !range_place(&f->side, slabs_bytes(&f->objs) + slabs_bytes(&f->mag_slabs),
+				 1, &off))
 			return err(-ENOMEM, "arena %s: pool %s is too large", a->name, f->name);
 	off = round_up_to(off + 1, align);
 	rc = pool_commit_hook(HOOK_RESERVE, off);

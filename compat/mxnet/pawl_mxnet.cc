@@ -367,8 +367,8 @@ class PawlEngine final : public Engine {
 	}
 	void PushAsync(AsyncFn exec_fun, Context exec_ctx,
 		       std::vector<VarHandle> const &const_vars,
-		       std::vector<VarHandle> const &mutable_vars, FnProperty prop, int priority,
-		       const char *opr_name, bool wait) override
+		       std::vector<VarHandle> const &mutable_vars, FnProperty prop,
+		       int priority, const char *opr_name, bool wait) override
 	{
 		pawl_mx_op op = describe(const_vars, mutable_vars, exec_ctx, prop, priority,
 					 opr_name);
@@ -466,7 +466,8 @@ PawlEngine::PawlEngine()
 	if (!e_)
 		raise(nullptr);
 	if (type)
-		LOG(INFO) << "MXNet start using engine: " << type << " of pawl " << pawl_version();
+		LOG(INFO) << "MXNet start using engine: " << type << " of pawl "
+			  << pawl_version();
 	else if (info_)
 		LOG(INFO) << "pawl " << pawl_version() << " is MXNet's engine";
 }
@@ -510,7 +511,8 @@ class Profiler {
  public:
 	enum ProfilerState { kNotRunning = 0, kRunning = 1 };
 	void SetState(ProfilerState state);
-	void SetConfig(int mode, std::string file, bool continuous, float period, bool aggregate);
+	void SetConfig(int mode, std::string file, bool continuous, float period,
+		       bool aggregate);
 };
 
 void Profiler::SetState(ProfilerState state)
@@ -524,7 +526,8 @@ void Profiler::SetState(ProfilerState state)
 	profile_on.store(state == kRunning, std::memory_order_relaxed);
 }
 
-void Profiler::SetConfig(int mode, std::string file, bool continuous, float period, bool aggregate)
+void Profiler::SetConfig(int mode, std::string file, bool continuous, float period,
+			 bool aggregate)
 {
 	typedef void (*Fn)(Profiler *, int, std::string, bool, float, bool);
 	static Fn real;

@@ -91,10 +91,10 @@ enum pawl_window_policy {
 struct pawl_config {
 	size_t size;
 	int kind;			/* enum pawl_kind; default PAWL_PER_DEVICE */
-	int workers;			/* threads per CPU device (pooled: in all); 0: the engine
-					   has none, and the host runs the ops; default: one
-					   less than the CPUs that the affinity mask and the
-					   CPU quota of the cgroup permit, at least one */
+	int workers;			/* threads per CPU device (pooled: in all); 0: none, and
+					   the host runs the ops; default: one less than the
+					   CPUs that the affinity mask and the CPU quota of the
+					   cgroup permit, at least one */
 	int priority_workers;		/* threads for PAWL_CPU_PRIORITIZED; default 1 */
 	int copy_workers;		/* threads for each copy queue; default 1 */
 	unsigned int cpu_devices;	/* CPU devices, at most 64; default 1 */
@@ -109,8 +109,8 @@ struct pawl_config {
 					   work is queued: see device_window */
 	int window_policy;		/* enum pawl_window_policy; default HELP, or BLOCK with
 					   no_help and workers */
-	bool no_help;			/* threads that wait do not run ready ops, except inside a
-					   body; default false */
+	bool no_help;			/* threads that wait do not run ready ops, except inside
+					   a body; default false */
 	bool prefault;			/* touch all memory at creation, so that no page fault
 					   comes later; default false */
 	uint64_t spin_ns;		/* a thread looks for work this long before it sleeps;
@@ -211,9 +211,9 @@ enum pawl_prop {
 	PAWL_COPY_FROM_DEVICE = 1,	/* the copy-out queue of the device */
 	PAWL_COPY_TO_DEVICE = 2,	/* the copy-in queue of the device */
 	PAWL_CPU_PRIORITIZED = 3,	/* the CPU priority queue */
-	PAWL_ASYNC = 4,			/* runs on the pushing thread if it is ready at the push */
+	PAWL_ASYNC = 4,			/* runs inside the push if it is ready then */
 	PAWL_DELETE_VAR = 5,		/* runs before all other ready ops: pawl_var_delete() */
-	PAWL_GPU_PRIORITIZED = 6,	/* the priority queue of the device; on a CPU as normal */
+	PAWL_GPU_PRIORITIZED = 6,	/* the priority queue of the device; on a CPU: normal */
 	PAWL_NO_SKIP = 7,		/* runs even if its vars are poisoned */
 };
 
@@ -264,7 +264,7 @@ struct pawl_op {
 	const pawl_var_t *writes;	/*   a write if one of them is a write */
 	uint32_t nreads;
 	uint32_t nwrites;
-	int32_t priority;		/* the highest runs first; FIFO among a thread's equals */
+	int32_t priority;		/* highest first; FIFO among equals of one thread */
 	uint16_t prop;			/* enum pawl_prop */
 	uint16_t flags;			/* PAWL_OP_* */
 	struct pawl_device device;
@@ -296,15 +296,15 @@ struct pawl_op {
 /* --- Push --------------------------------------------------------------------------- */
 
 /*
- * Push an op.  The call copies *op, but not the string op->name.
+ * Push an op.  The call copies *op and its lists, but not the string op->name.
  *
  * Errors: -EINVAL (the text names the field), -ENODEV, -ESTALE (a var), -E2BIG (more vars than
- * an op can have, or an argument that has no room), -EAGAIN (the window, if the policy is to fail), -ENOMEM.  A refused push
- * has no effect, with one exception: if another thread deletes a var during the push, the op
- * keeps its positions on its other vars, its body does not run, and it ends with release(arg,
- * -ESTALE).  pawl_push() then returns 0.  So it returns -ESTALE only if release was not and
- * will not be called, and a caller whose release frees arg frees it itself after every error,
- * and only then.
+ * an op can have, or an argument that has no room), -EAGAIN (the window, if the policy is to
+ * fail), -ENOMEM.  A refused push has no effect, with one exception: if another thread deletes
+ * a var during the push, the op keeps its positions on its other vars, its body does not run,
+ * and it ends with release(arg, -ESTALE).  pawl_push() then returns 0.  So it returns -ESTALE
+ * only if release was not and will not be called, and a caller whose release frees arg frees
+ * it itself after every error, and only then.
  *
  * Memory: if the ops in flight use up some pool of objects, a push waits for a completion or
  * fails with -EAGAIN, as config.window_policy says for the window.  -ENOMEM means that the
@@ -710,8 +710,8 @@ PAWL_TAG_END
 #define PAWL_WAIT_BUCKETS 40
 struct pawl_queue_stats {
 	size_t size;
-	const char *name;		/* also in the names of its workers; valid until the engine
-					   is destroyed */
+	const char *name;		/* also in the names of its workers; valid until the
+					   engine is destroyed */
 	unsigned int number;		/* of the queue in its engine, from 0 */
 	unsigned int workers;		/* existing workers */
 	uint64_t depth;			/* ready ops that no thread has taken */
@@ -723,8 +723,8 @@ struct pawl_queue_stats {
 };
 
 PAWL_TAG_BEGIN
-PAWL_API int pawl_queue_stats(struct pawl_engine *e, struct pawl_device device, unsigned int prop,
-			      struct pawl_queue_stats *out);
+PAWL_API int pawl_queue_stats(struct pawl_engine *e, struct pawl_device device,
+			      unsigned int prop, struct pawl_queue_stats *out);
 PAWL_TAG_END
 /*
  * Write all statistics of n engines and their queues as text for Prometheus (exposition format
@@ -781,8 +781,8 @@ struct pawl_stalled {
 	uint64_t ns;			/* it has not moved for this long, or longer */
 	pawl_var_t var;			/* the var of the op with the most ops behind it; {0} if
 					   it has none, and for a queue */
-	uint64_t behind;		/* number of ops that wait for that var, at most 1000, or
-					   of ops in the queue */
+	uint64_t behind;		/* number of ops that wait for that var, at most 1000,
+					   or of ops in the queue */
 };
 
 typedef void (*pawl_watch_fn)(void *arg, const struct pawl_stalled *s);

@@ -139,7 +139,8 @@ static void ours_producer(u32 who)
 	u32 i;
 
 	for (i = 0; i < N; i++) {
-		while (!(i % 64) && ((ours.tail - ring_pos(load_acquire(&ours.head))) & RING_POS) > 1024 - 64)
+		while (!(i % 64) && ((ours.tail - ring_pos(load_acquire(&ours.head))) &
+				     RING_POS) > 1024 - 64)
 			cpu_relax();
 		ring_push(&ours, 1);
 	}

@@ -115,8 +115,9 @@ static void report(void)
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
 	if (fd < 0)
 		return;
-	len = snprintf(text, sizeof(text), "{\"malloc\":%lu,\"free\":%lu,\"lock\":%lu,\"cond\":%lu}\n",
-		       n_malloc, n_free, n_lock, n_cond);
+	len = snprintf(text, sizeof(text),
+		       "{\"malloc\":%lu,\"free\":%lu,\"lock\":%lu,\"cond\":%lu}\n", n_malloc,
+		       n_free, n_lock, n_cond);
 	if (write(fd, text, (size_t)len) != len)
 		_exit(1);
 	close(fd);

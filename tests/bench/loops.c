@@ -111,7 +111,8 @@ static void *loop_thread(void *arg)
 
 	bench_pin_self((int)l->me);
 	/* Those that are not pinned begin when the scheduler has had time to spread them. */
-	while (l->kind == LOOP_PUSH_WAIT && (double)(bench_now() - t0) * bench_tick_ns < SPREAD_NS)
+	while (l->kind == LOOP_PUSH_WAIT &&
+	       (double)(bench_now() - t0) * bench_tick_ns < SPREAD_NS)
 		bench_pause();
 	if (l->host->enter)
 		l->host->enter(l->h, loop_body, l);

@@ -204,7 +204,8 @@ static void latency_run(void *arg)
 		e->wait();
 		t1 = __atomic_load_n(&bench_stamp, __ATOMIC_ACQUIRE);
 		if (!t1)
-			bench_die("%s: %s: the wait was over before the op", e->name, l->m->test);
+			bench_die("%s: %s: the wait was over before the op", e->name,
+				  l->m->test);
 		if (i >= l->warm)
 			l->sample[i - l->warm] = (int64_t)(t1 - t0);
 		reset(e);
@@ -272,7 +273,8 @@ void measure_latency(const struct measure *m)
 	print_percentile("p99_9", l.sample, n, 9990);
 	print_percentile("p99_99", l.sample, n, 9999);
 	if (l.idle_ns)
-		printf(",\"idle_cpu\":%.3f", (double)l.idle_cpu / (double)l.idle_ns / (n + l.warm));
+		printf(",\"idle_cpu\":%.3f",
+		       (double)l.idle_cpu / (double)l.idle_ns / (n + l.warm));
 	printf(",\"max\":%.1f}\n", (double)l.sample[n - 1] * bench_tick_ns);
 	work_free(w);
 	free(l.sample);
@@ -418,8 +420,8 @@ void measure_mpush(const struct measure *m)
 		ns = mpush_once(&mp);
 		if (i >= m->warm)
 			printf("{\"engine\":\"%s\",\"test\":\"mpush\",\"pushers\":%u,\"ops\":%u,"
-			       "\"ns_op\":%.2f,\"checked\":true}\n", m->e->name, m->pushers,
-			       mp.w->n, ns);
+			       "\"ns_op\":%.2f,\"checked\":true}\n",
+			       m->e->name, m->pushers, mp.w->n, ns);
 	}
 	work_free(mp.w);
 }

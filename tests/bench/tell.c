@@ -174,7 +174,8 @@ static int count_body(struct pawl_run *run, void *arg)
 }
 
 /* Return ns per op of n ops on VARS vars, until all are complete and all completions reaped. */
-static double collect(struct pawl_engine *e, const pawl_var_t *v, const pawl_cq_t *cq, uint32_t n)
+static double collect(struct pawl_engine *e, const pawl_var_t *v, const pawl_cq_t *cq,
+		      uint32_t n)
 {
 	struct pawl_op op = PAWL_OP_INIT;
 	struct pawl_completion c[BATCH];

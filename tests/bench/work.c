@@ -353,7 +353,8 @@ const char *work_check_mpush(struct work *w, unsigned int pushers)
 	for (i = 0; !bad && i < w->n; i++)
 		for (k = 0; k < 2; k++) {
 			v = w->ops[i].v[k];
-			if (w->ops[i].pos[k] >= count[v] || at[v][w->ops[i].pos[k]] != UINT32_MAX)
+			if (w->ops[i].pos[k] >= count[v] ||
+			    at[v][w->ops[i].pos[k]] != UINT32_MAX)
 				bad = "two ops wrote one var at once";
 			else
 				at[v][w->ops[i].pos[k]] = i;
@@ -375,7 +376,8 @@ const char *work_check_mpush(struct work *w, unsigned int pushers)
 				const struct bench_op *op = &w->ops[at[v][next[v]]];
 
 				/* first in line on both of its vars? */
-				if (op->pos[0] != next[op->v[0]] || op->pos[1] != next[op->v[1]])
+				if (op->pos[0] != next[op->v[0]] ||
+				    op->pos[1] != next[op->v[1]])
 					break;
 				order[done++] = at[v][next[v]];
 				next[op->v[0]]++;

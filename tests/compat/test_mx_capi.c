@@ -124,53 +124,69 @@ START_TEST(test_deleter_once)
 	OK(MXNDArrayCreateNone(&none));
 	for (i = 0; i < 10; i++) {
 		OK(MXEnginePushSync(body, malloc(1), deleter, &cpu, NULL, 0, &var, 1, NULL, 0, "s"));
-		OK(MXEnginePushAsync(async_body, malloc(1), deleter, &cpu, &var, 1, NULL, 0, NULL, 0,
-				     NULL, false));
-		OK(MXEnginePushAsyncOnStart(on_start_body, malloc(1), deleter, &cpu, &var, 1, NULL, 0,
-					    NULL, 0, NULL, false));
-		OK(MXEnginePushSyncND(body, malloc(1), deleter, &cpu, &a, 1, NULL, 0, NULL, 0, NULL));
-		OK(MXEnginePushAsyncND(async_body, malloc(1), deleter, &cpu, NULL, 0, &a, 1, NULL, 0,
-				       NULL, false));
-		OK(MXEnginePushAsyncNDOnStart(on_start_body, malloc(1), deleter, &cpu, NULL, 0, &a, 1,
-					      NULL, 0, NULL, true));
-		OK(MXEnginePushSync(fail_body, strdup("fails"), deleter, &cpu, NULL, 0, &var, 1, NULL, 0,
-				    NULL));
+		OK(MXEnginePushAsync(async_body, malloc(1), deleter, &cpu, &var, 1, NULL, 0,
+				     NULL, 0, NULL, false));
+		OK(MXEnginePushAsyncOnStart(on_start_body, malloc(1), deleter, &cpu, &var, 1,
+					    NULL, 0, NULL, 0, NULL, false));
+		OK(MXEnginePushSyncND(body, malloc(1), deleter, &cpu, &a, 1, NULL, 0, NULL, 0,
+				      NULL));
+		OK(MXEnginePushAsyncND(async_body, malloc(1), deleter, &cpu, NULL, 0, &a, 1,
+				       NULL, 0, NULL, false));
+		OK(MXEnginePushAsyncNDOnStart(on_start_body, malloc(1), deleter, &cpu, NULL, 0,
+					      &a, 1, NULL, 0, NULL, true));
+		OK(MXEnginePushSync(fail_body, strdup("fails"), deleter, &cpu, NULL, 0, &var, 1,
+				    NULL, 0, NULL));
 		/* skipped */
-		OK(MXEnginePushSync(body, malloc(1), deleter, &cpu, NULL, 0, &var, 1, NULL, 0, NULL));
+		OK(MXEnginePushSync(body, malloc(1), deleter, &cpu, NULL, 0, &var, 1, NULL, 0,
+				    NULL));
 		FAILS(MXNDArrayWaitToRead(a), "fails");
 		OK(MXNDArrayWaitAll());
 		n += 8;
 		ck_assert_int_eq(ATOMIC_GET(&deleted), n);
 		/* refused */
-		FAILS(MXEnginePushSync(body, malloc(1), deleter, &cpu, &var, -1, NULL, 0, NULL, 0, NULL),
+		FAILS(MXEnginePushSync(body, malloc(1), deleter, &cpu, &var, -1, NULL, 0, NULL,
+				       0, NULL),
 		      "const vars");
-		FAILS(MXEnginePushAsync(async_body, malloc(1), deleter, &cpu, NULL, 0, &var, -5, NULL, 0,
-					NULL, false), "mutable vars");
-		FAILS(MXEnginePushSyncND(body, malloc(1), deleter, &cpu, &a, -1, NULL, 0, NULL, 0, NULL),
+		FAILS(MXEnginePushAsync(async_body, malloc(1), deleter, &cpu, NULL, 0, &var, -5,
+					NULL, 0, NULL, false),
+		      "mutable vars");
+		FAILS(MXEnginePushSyncND(body, malloc(1), deleter, &cpu, &a, -1, NULL, 0, NULL,
+					 0, NULL),
 		      "const");
-		FAILS(MXEnginePushAsyncND(async_body, malloc(1), deleter, &cpu, NULL, 0, &a, -1, NULL, 0,
-					  NULL, false), "mutable");
-		FAILS(MXEnginePushSync(body, malloc(1), deleter, NULL, NULL, 0, &var, 1, NULL, 0, NULL),
+		FAILS(MXEnginePushAsyncND(async_body, malloc(1), deleter, &cpu, NULL, 0, &a, -1,
+					  NULL, 0, NULL, false),
+		      "mutable");
+		FAILS(MXEnginePushSync(body, malloc(1), deleter, NULL, NULL, 0, &var, 1, NULL,
+				       0, NULL),
 		      "context");
-		FAILS(MXEnginePushSync(NULL, malloc(1), deleter, &cpu, NULL, 0, &var, 1, NULL, 0, NULL),
+		FAILS(MXEnginePushSync(NULL, malloc(1), deleter, &cpu, NULL, 0, &var, 1, NULL,
+				       0, NULL),
 		      "function");
-		FAILS(MXEnginePushAsync(NULL, malloc(1), deleter, &cpu, NULL, 0, &var, 1, NULL, 0, NULL,
-					false), "function");
-		FAILS(MXEnginePushSync(body, malloc(1), deleter, &cpu, NULL, 2, &var, 1, NULL, 0, NULL),
+		FAILS(MXEnginePushAsync(NULL, malloc(1), deleter, &cpu, NULL, 0, &var, 1, NULL,
+					0, NULL, false),
+		      "function");
+		FAILS(MXEnginePushSync(body, malloc(1), deleter, &cpu, NULL, 2, &var, 1, NULL,
+				       0, NULL),
 		      "list of const");
-		FAILS(MXEnginePushSync(body, malloc(1), deleter, &gpu, NULL, 0, &var, 1, NULL, 0, NULL),
+		FAILS(MXEnginePushSync(body, malloc(1), deleter, &gpu, NULL, 0, &var, 1, NULL,
+				       0, NULL),
 		      "GPU");
-		FAILS(MXEnginePushSync(body, malloc(1), deleter, &odd, NULL, 0, &var, 1, NULL, 0, NULL),
+		FAILS(MXEnginePushSync(body, malloc(1), deleter, &odd, NULL, 0, &var, 1, NULL,
+				       0, NULL),
 		      "device type 4");
 		FAILS(MXEnginePushSync(body, malloc(1), deleter, &cpu, bad, 1, NULL, 0, NULL, 0, NULL),
 		      "const var 0 is NULL");
-		FAILS(MXEnginePushSync(body, malloc(1), deleter, &cpu, NULL, 0, &var, 1, &bad_prop, 0, NULL),
+		FAILS(MXEnginePushSync(body, malloc(1), deleter, &cpu, NULL, 0, &var, 1,
+				       &bad_prop, 0, NULL),
 		      "property 77");
-		FAILS(MXEnginePushSyncND(body, malloc(1), deleter, &cpu, bad, 1, NULL, 0, NULL, 0, NULL),
+		FAILS(MXEnginePushSyncND(body, malloc(1), deleter, &cpu, bad, 1, NULL, 0, NULL,
+					 0, NULL),
 		      "array 0 is NULL");
-		FAILS(MXEnginePushSyncND(body, malloc(1), deleter, &cpu, NULL, 0, &none, 1, NULL, 0, NULL),
+		FAILS(MXEnginePushSyncND(body, malloc(1), deleter, &cpu, NULL, 0, &none, 1,
+					 NULL, 0, NULL),
 		      "none");
-		FAILS(MXEnginePushSyncND(body, malloc(1), deleter, &cpu, NULL, 0, NULL, 1, NULL, 0, NULL),
+		FAILS(MXEnginePushSyncND(body, malloc(1), deleter, &cpu, NULL, 0, NULL, 1, NULL,
+					 0, NULL),
 		      "list of mutable arrays is NULL");
 		n += 15;
 		ck_assert_int_eq(ATOMIC_GET(&deleted), n);
@@ -191,10 +207,10 @@ START_TEST(test_properties)
 	for (i = 0; i < 200; i++)
 		nds[i] = array(1);
 	for (prop = 0; prop < 8; prop++) {
-		OK(MXEnginePushSyncND(body, NULL, NULL, &cpu, nds, 100, nds + 100, 100, &prop, prop - 3,
-				      "p"));
-		OK(MXEnginePushAsyncND(async_body, NULL, NULL, &cpu, nds, 1, nds + 1, 2, &prop, 0, "p",
-				       prop & 1));
+		OK(MXEnginePushSyncND(body, NULL, NULL, &cpu, nds, 100, nds + 100, 100, &prop,
+				      prop - 3, "p"));
+		OK(MXEnginePushAsyncND(async_body, NULL, NULL, &cpu, nds, 1, nds + 1, 2, &prop,
+				       0, "p", prop & 1));
 	}
 	OK(MXNDArrayWaitAll());
 	ck_assert_int_eq(ran, 16);
@@ -210,7 +226,8 @@ START_TEST(test_async_fails)
 	NDArrayHandle a = array(1);
 	static char text[] = "it did not work out";
 
-	OK(MXEnginePushAsyncND(fail_async, text, NULL, &cpu, NULL, 0, &a, 1, NULL, 0, "x", false));
+	OK(MXEnginePushAsyncND(fail_async, text, NULL, &cpu, NULL, 0, &a, 1, NULL, 0, "x",
+			       false));
 	FAILS(MXNDArrayWaitToRead(a), text);
 	OK(MXNDArrayWaitToRead(a));
 	OK(MXNDArrayFree(a));
@@ -525,7 +542,8 @@ static void *churn(void *arg)
 		OK(MXNDArrayCreate(shape, 2, PAWL_MX_CPU, i % 3, i & 1, &mine));
 		for (k = 0; k < 8; k++) {
 			OK(MXNDArrayAt(k & 1 ? mine : shared, (uint32_t)k, &views[k]));
-			OK(MXEnginePushSyncND(body, NULL, NULL, &cpu, NULL, 0, &views[k], 1, NULL, 0, "c"));
+			OK(MXEnginePushSyncND(body, NULL, NULL, &cpu, NULL, 0, &views[k], 1,
+					      NULL, 0, "c"));
 		}
 		OK(MXNDArraySyncCopyFromCPU(views[1], x, 4));
 		OK(MXNDArrayFree(mine));
@@ -613,8 +631,8 @@ START_TEST(test_temp_space)
 	ck_assert_ptr_ne(u[0].r.var, u[3].r.var);
 	for (k = 0; k < 50; k++)
 		for (i = 0; i < 8; i++)
-			OK(MXEnginePushSync(use_space, &u[i], NULL, &cpu, NULL, 0, &u[i].r.var, 1, NULL, 0,
-					    "t"));
+			OK(MXEnginePushSync(use_space, &u[i], NULL, &cpu, NULL, 0, &u[i].r.var,
+					    1, NULL, 0, "t"));
 	OK(MXNDArrayWaitAll());
 	ck_assert_int_lt(pawl_mx_resource_get(cpu, 9, &bad), 0);
 	ck_assert_int_lt(pawl_mx_resource_get((struct pawl_mx_context){ PAWL_MX_GPU, 0 }, 0, &bad), 0);
@@ -722,9 +740,10 @@ START_TEST(test_profiler)
 	OK(MXEngineSetBulkSize(10, NULL));
 	ck_assert_int_eq(pawl_mx_bulk_size(pawl_mx_engine_get()), 0);
 	for (i = 0; i < 20; i++)
-		OK(MXEnginePushSyncND(body, NULL, NULL, &cpu, NULL, 0, &a, 1, NULL, 0, "counted"));
-	OK(MXEnginePushAsyncND(async_body, NULL, NULL, &cpu, NULL, 0, &a, 1, NULL, 0, "other \"op\"",
-			       false));
+		OK(MXEnginePushSyncND(body, NULL, NULL, &cpu, NULL, 0, &a, 1, NULL, 0,
+				      "counted"));
+	OK(MXEnginePushAsyncND(async_body, NULL, NULL, &cpu, NULL, 0, &a, 1, NULL, 0,
+			       "other \"op\"", false));
 	OK(MXNDArrayWaitAll());
 	ck_assert_uint_eq(version(a), 21);
 	OK(MXAggregateProfileStatsPrint(&text, 0));

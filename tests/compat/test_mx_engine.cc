@@ -24,8 +24,9 @@ typedef std::vector<Engine::VarHandle> Vars;
 struct Engines {
 	std::vector<Engine *> all;
 	Engines()
-		: all{ mxnet::engine::CreateNaiveEngine(), mxnet::engine::CreateThreadedEnginePooled(),
-		       mxnet::engine::CreateThreadedEnginePerDevice(), Engine::Get() }
+	    : all{ mxnet::engine::CreateNaiveEngine(),
+		   mxnet::engine::CreateThreadedEnginePooled(),
+		   mxnet::engine::CreateThreadedEnginePerDevice(), Engine::Get() }
 	{
 	}
 	~Engines()
@@ -292,8 +293,8 @@ MX_TEST(push_func)
 	says = deleted = 0;
 	EXPECT(!MXEnginePushAsync(AsyncSays, new int(100), Delete, &ctx, &var, 1, nullptr, 0));
 	EXPECT(!MXEnginePushAsync(AsyncSays, nullptr, nullptr, &ctx, nullptr, 0, &var, 0));
-	EXPECT(!MXEnginePushAsync(AsyncSays, nullptr, nullptr, &ctx, nullptr, 0, &var, 1, &prop, 5,
-				  "says", true));
+	EXPECT(!MXEnginePushAsync(AsyncSays, nullptr, nullptr, &ctx, nullptr, 0, &var, 1, &prop,
+				  5, "says", true));
 	EXPECT(MXEnginePushAsync(AsyncSays, nullptr, nullptr, &ctx, &var, -1, nullptr, 0) == -1);
 	EXPECT(std::strstr(MXGetLastError(), "const vars"));
 	EXPECT(MXEnginePushAsync(AsyncSays, nullptr, nullptr, &ctx, nullptr, 0, &var, -1) == -1);
@@ -322,13 +323,16 @@ MX_TEST(push_func_nd)
 	for (int n = 0; n <= 5; n++) {
 		void **reads = reinterpret_cast<void **>(nds.data()), **writes = reads + n;
 
-		EXPECT(!MXEnginePushAsyncND(AsyncSays, new int(100), Delete, &ctx, reads, n, writes,
-					    5 - n));
+		EXPECT(!MXEnginePushAsyncND(AsyncSays, new int(100), Delete, &ctx, reads, n,
+					    writes, 5 - n));
 		EXPECT(!MXEnginePushSyncND(SyncSays, new int(101), Delete, &ctx, n ? reads : nullptr, n,
 					   n < 5 ? writes : nullptr, 5 - n));
-		EXPECT(!MXEnginePushAsyncND(AsyncSays, nullptr, nullptr, &ctx, nullptr, 0, writes, 0));
-		EXPECT(MXEnginePushAsyncND(AsyncSays, nullptr, nullptr, &ctx, reads, -1, nullptr, 0) == -1);
-		EXPECT(MXEnginePushSyncND(SyncSays, nullptr, nullptr, &ctx, nullptr, 0, reads, -1) == -1);
+		EXPECT(!MXEnginePushAsyncND(AsyncSays, nullptr, nullptr, &ctx, nullptr, 0,
+					    writes, 0));
+		EXPECT(MXEnginePushAsyncND(AsyncSays, nullptr, nullptr, &ctx, reads, -1,
+					   nullptr, 0) == -1);
+		EXPECT(MXEnginePushSyncND(SyncSays, nullptr, nullptr, &ctx, nullptr, 0, reads,
+					  -1) == -1);
 	}
 	EXPECT(!MXNDArrayWaitAll());
 	EXPECT(says == 18);
@@ -442,9 +446,10 @@ MX_TEST(contexts)
 			e->WaitForAll();
 			EXPECT(right == 1);
 		}
-		THROWS(dmlc::Error, "GPU", e->PushSync([](RunContext) {}, Context::GPU(0), {}, {}));
-		THROWS(dmlc::Error, "device id",
-		       Context bad; bad.dev_id = -3; e->PushSync([](RunContext) {}, bad, {}, {}));
+		THROWS(dmlc::Error, "GPU",
+		       e->PushSync([](RunContext) {}, Context::GPU(0), {}, {}));
+		THROWS(dmlc::Error, "device id", Context bad; bad.dev_id = -3;
+		       e->PushSync([](RunContext) {}, bad, {}, {}));
 	}
 	EXPECT(Context::FromString("cpu_pinned(2)") == Context::CPUPinned(2));
 	THROWS(dmlc::Error, "Invalid context", Context::FromString("tpu(1)"));
@@ -486,8 +491,10 @@ MX_TEST(bad_arguments)
 
 		THROWS(dmlc::Error, "NULL", e->PushSync([](RunContext) {}, Context(), { nullptr }, {}));
 		THROWS(dmlc::Error, "NULL", e->WaitForVar(nullptr));
-		THROWS(dmlc::Error, "function is NULL", e->PushSync(nullptr, Context(), {}, {}));
-		THROWS(dmlc::Error, "function is NULL", e->PushAsync(nullptr, Context(), {}, {}));
+		THROWS(dmlc::Error, "function is NULL",
+		       e->PushSync(nullptr, Context(), {}, {}));
+		THROWS(dmlc::Error, "function is NULL",
+		       e->PushAsync(nullptr, Context(), {}, {}));
 		THROWS(dmlc::Error, "another engine",
 		       other->PushSync([](RunContext) {}, Context(), {}, { mine }));
 		THROWS(dmlc::Error, "another engine", other->WaitForVar(mine));

@@ -178,7 +178,8 @@ static int Case(const std::string &name)
 			EXPECT(OmpThreads() == std::atoi(std::getenv("WANT_CHILD")));
 			_exit(0);
 		}
-		EXPECT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status));
+		EXPECT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+		       !WEXITSTATUS(status));
 #endif
 	} else if (name == "naive") {
 		EXPECT(pawl_mx_engine_kind(e) == PAWL_MX_NAIVE);
@@ -207,7 +208,8 @@ static int Case(const std::string &name)
 		}
 		int status = -1;
 
-		EXPECT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status));
+		EXPECT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+		       !WEXITSTATUS(status));
 #endif
 	} else if (name == "temp") {
 		pawl_mx_resource a, b, c;

@@ -62,8 +62,8 @@ MX_TEST(through_several_vars)
 	Threaded engines;
 
 	for (Engine *e : engines.all) {
-		Engine::VarHandle a = e->NewVariable(), b = e->NewVariable(), c = e->NewVariable(),
-				  d = e->NewVariable();
+		Engine::VarHandle a = e->NewVariable(), b = e->NewVariable(),
+				  c = e->NewVariable(), d = e->NewVariable();
 		std::atomic<int> ran(0);
 
 		Fail(e, { d }, { a });

@@ -49,8 +49,10 @@ SAME(CU_ATTR_MINOR, cudaDevAttrComputeCapabilityMinor);
 
 _Static_assert(sizeof(struct cudaDeviceProp) <= CU_PROPERTIES_BYTES, "properties");
 _Static_assert(offsetof(struct cudaDeviceProp, name) == 0, "name");
-_Static_assert(sizeof(cudaError_t) == sizeof(int) && sizeof(enum cudaMemcpyKind) == sizeof(int) &&
-	       sizeof(enum cudaStreamCaptureMode) == sizeof(int), "enums");
+_Static_assert(sizeof(cudaError_t) == sizeof(int) &&
+		       sizeof(enum cudaMemcpyKind) == sizeof(int) &&
+		       sizeof(enum cudaStreamCaptureMode) == sizeof(int),
+	       "enums");
 _Static_assert(sizeof(cudaStream_t) == sizeof(void *) && sizeof(cudaEvent_t) == sizeof(void *) &&
 	       sizeof(cudaGraph_t) == sizeof(void *) && sizeof(cudaGraphExec_t) == sizeof(void *) &&
 	       sizeof(cudaHostFn_t) == sizeof(void *), "handles");

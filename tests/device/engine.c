@@ -168,7 +168,8 @@ START_TEST(delete_on_a_device_is_in_stream_order)
 		ck_assert_uint_eq(f.seen, 0x42);
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 	}
-	FAILS(pawl_var_delete_on(e, var_new(e), (struct pawl_device){ 9, 9 }, NULL, NULL), -ENODEV);
+	FAILS(pawl_var_delete_on(e, var_new(e), (struct pawl_device){ 9, 9 }, NULL, NULL),
+	      -ENODEV);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST

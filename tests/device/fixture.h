@@ -125,8 +125,8 @@ static __unused_fn struct pawl_op dev_op(pawl_fn fn, void *arg)
 	return op;
 }
 
-static __unused_fn int push_dev(struct pawl_engine *e, pawl_fn fn, void *arg, const pawl_var_t *r, u32 nr,
-		    const pawl_var_t *w, u32 nw)
+static __unused_fn int push_dev(struct pawl_engine *e, pawl_fn fn, void *arg,
+				const pawl_var_t *r, u32 nr, const pawl_var_t *w, u32 nw)
 {
 	struct pawl_op op = dev_op(fn, arg);
 

@@ -95,7 +95,8 @@ static int issue(struct pawl_run *run, struct item *i)
 	int rc = 0;
 
 	for (k = 0; !rc && k < i->nr && !direct; k++)
-		rc = pawl_run_copy(run, &i->staged[k], &i->p->cell[i->r[k]], 8, PAWL_DEVICE_TO_DEVICE);
+		rc = pawl_run_copy(run, &i->staged[k], &i->p->cell[i->r[k]], 8,
+				   PAWL_DEVICE_TO_DEVICE);
 	return rc ? rc : pawl_run_call(run, kernel, i);
 }
 
@@ -149,9 +150,11 @@ static void make(struct program *p, u64 *s, const struct pawl_device *dev, u32 n
 		it->cpu = rnd(s) % 4 == 0;
 		if (!it->cpu)
 			it->dev = dev[rnd(s) % ndev];
-		it->prop = (const u16[]){ PAWL_NORMAL, PAWL_NORMAL, PAWL_NORMAL, PAWL_COPY_TO_DEVICE,
-					  PAWL_COPY_FROM_DEVICE, PAWL_GPU_PRIORITIZED,
-					  PAWL_ASYNC }[rnd(s) % 7];
+		it->prop = (const u16[]){
+			PAWL_NORMAL,	     PAWL_NORMAL,	    PAWL_NORMAL,
+			PAWL_COPY_TO_DEVICE, PAWL_COPY_FROM_DEVICE, PAWL_GPU_PRIORITIZED,
+			PAWL_ASYNC
+		}[rnd(s) % 7];
 		it->prio = (int)(rnd(s) % 3) - 1;
 		it->async = rnd(s) % 8 == 0;
 		it->bare = rnd(s) % 10 == 0;

@@ -119,7 +119,8 @@ static bool settled(void *arg)
 
 	for (i = 0; i < nops; i++) {
 		for (j = 0; j < i; j++)
-			if (conflict(&item[i], &item[j]) && !lets_go(&item[j], item[i].kind == 2))
+			if (conflict(&item[i], &item[j]) &&
+			    !lets_go(&item[j], item[i].kind == 2))
 				break;
 		if (j == i && !load_acquire(&item[i].issued))
 			return false;
@@ -270,8 +271,10 @@ static bool one_failure(u64 program, u64 k, u64 seed)
 	}
 	for (v = 0; v < NV && !told; v++) {
 		if (cell[v] != want[v]) {
-			fprintf(stderr, "%s: %u ops, program %llu, call %llu fails: var %u differs\n",
-				b->name, nops, (unsigned long long)program, (unsigned long long)k, v);
+			fprintf(stderr,
+				"%s: %u ops, program %llu, call %llu fails: var %u differs\n",
+				b->name, nops, (unsigned long long)program,
+				(unsigned long long)k, v);
 			abort();
 		}
 	}

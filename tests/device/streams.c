@@ -52,7 +52,8 @@ START_TEST(readers_spread_over_streams)
 		MUST(soon(version(e, w[i]) == 1));
 	for (i = 0; i < N; i++)
 		for (j = 0; j < i; j++)
-			ck_assert_ptr_ne(load_acquire(&r[i].stream), load_acquire(&r[j].stream));
+			ck_assert_ptr_ne(load_acquire(&r[i].stream),
+					 load_acquire(&r[j].stream));
 	/* The next writer is behind all of them. */
 	OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
 	MUST(soon(version(e, v) == 2));
@@ -79,7 +80,8 @@ START_TEST(copies_have_streams_of_their_own)
 		op = dev_op(cell_body, &c[i]);
 		op.writes = &v[i];
 		op.nwrites = 1;
-		op.prop = (const u16[]){ PAWL_COPY_FROM_DEVICE, PAWL_COPY_TO_DEVICE, PAWL_NORMAL }[i];
+		op.prop = (const u16[]){ PAWL_COPY_FROM_DEVICE, PAWL_COPY_TO_DEVICE,
+					 PAWL_NORMAL }[i];
 		OK(pawl_push(e, &op));
 		MUST(soon(version(e, v[i]) == 1));
 	}

@@ -329,13 +329,14 @@ void world_check(struct world *w)
 	CHECK(w->nv == 64, "%s: no vars afterwards: %s", where, pawl_error_text());
 	for (i = 0; i < 40; i++) {
 		op = op_on(w, (u32)i % 8, 2, 1 + (u32)i % 40);
-		CHECK(!pawl_push(w->e, &op), "%s: push afterwards: %s", where, pawl_error_text());
+		CHECK(!pawl_push(w->e, &op), "%s: push afterwards: %s", where,
+		      pawl_error_text());
 		w->accepted++;
 	}
 	CHECK(!pawl_wait_all(w->e, SOON_NS, NULL), "%s: wait afterwards: %s", where,
 	      pawl_error_text());
-	CHECK(w->ran == w->accepted, "%s: afterwards %u ops accepted, %u ran", where, w->accepted,
-	      w->ran);
+	CHECK(w->ran == w->accepted, "%s: afterwards %u ops accepted, %u ran", where,
+	      w->accepted, w->ran);
 	CHECK(!pawl_engine_destroy(w->e), "%s: destroy: %s", where, pawl_error_text());
 }
 
@@ -390,7 +391,8 @@ static void settle(void)
 	for (i = 0; i < SETTLERS; i++)
 		pthread_join(t[i], NULL);
 	pthread_barrier_destroy(&s.all);
-	CHECK(pawl_var_delete(s.e, (pawl_var_t){ 0 }, NULL, NULL), "%s: settle: no error", where);
+	CHECK(pawl_var_delete(s.e, (pawl_var_t){ 0 }, NULL, NULL), "%s: settle: no error",
+	      where);
 	/* For lack of a key it never has one. */
 	if (!strncmp(pawl_error_text(), "an error, and no memory", 23))
 		fetch_add_relaxed(&live, 1);
@@ -505,7 +507,8 @@ int main(int argc, char **argv)
 	u32 i, step = getenv("PAWL_TEST_SHORT") ? 7 : SANITIZED ? 3 : 1;
 	struct totals t = { 0 };
 
-	out = __real_mmap(NULL, sizeof(*out), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	out = __real_mmap(NULL, sizeof(*out), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	MUST(out != MAP_FAILED);
 	for (i = 0; scenarios[i].name; i++) {
 		const struct scenario *s = &scenarios[i];

@@ -141,22 +141,26 @@ static void dev_check(void)
 	CHECK(rc != -ETIMEDOUT, "%s: ops never end", where);
 	CHECK(released_ops == w.accepted, "%s: %u accepted, %u released", where, w.accepted,
 	      released_ops);
-	CHECK(!pawl_wait_all(w.e, SOON_NS, NULL), "%s: told twice: %s", where, pawl_error_text());
+	CHECK(!pawl_wait_all(w.e, SOON_NS, NULL), "%s: told twice: %s", where,
+	      pawl_error_text());
 	world_vars(&w, CELLS);
 	CHECK(w.nv >= CELLS, "%s: no vars afterwards: %s", where, pawl_error_text());
 	for (i = 0; i < OPS; i++) {
 		struct pawl_op op = dev_op(i % CELLS, i % 3 == 2, i % 7 == 3);
 
-		CHECK(!pawl_push(w.e, &op), "%s: push afterwards: %s", where, pawl_error_text());
+		CHECK(!pawl_push(w.e, &op), "%s: push afterwards: %s", where,
+		      pawl_error_text());
 		w.accepted++;
 	}
-	CHECK(!pawl_wait_all(w.e, SOON_NS, NULL), "%s: wait afterwards: %s", where, pawl_error_text());
-	CHECK(released_ops == w.accepted, "%s: afterwards %u accepted, %u released", where, w.accepted,
-	      released_ops);
+	CHECK(!pawl_wait_all(w.e, SOON_NS, NULL), "%s: wait afterwards: %s", where,
+	      pawl_error_text());
+	CHECK(released_ops == w.accepted, "%s: afterwards %u accepted, %u released", where,
+	      w.accepted, released_ops);
 	for (i = 0; i < CELLS; i++)
 		look_body(NULL, &cells[i]);
 	for (i = 0; i < nkept; i++)
-		CHECK(!pawl_device_free(w.e, dev0, kept[i]), "%s: free: %s", where, pawl_error_text());
+		CHECK(!pawl_device_free(w.e, dev0, kept[i]), "%s: free: %s", where,
+		      pawl_error_text());
 	CHECK(!pawl_engine_destroy(w.e), "%s: destroy: %s", where, pawl_error_text());
 }
 
@@ -168,7 +172,8 @@ static bool dev_make(void)
 static void dev_make_sure(void)
 {
 	disarm();
-	CHECK(!pawl_engine_create(&cfg, &w.e), "%s: create afterwards: %s", where, pawl_error_text());
+	CHECK(!pawl_engine_create(&cfg, &w.e), "%s: create afterwards: %s", where,
+	      pawl_error_text());
 }
 
 /* --- scenarios --- */
@@ -267,7 +272,8 @@ static void sc_fake_graph(void)
 			if (i == 5)
 				TRY(pawl_graph_refresh(w.e, o));
 		}
-		CHECK(!TRY(pawl_graph_delete(w.e, o)), "%s: delete: %s", where, pawl_error_text());
+		CHECK(!TRY(pawl_graph_delete(w.e, o)), "%s: delete: %s", where,
+		      pawl_error_text());
 	}
 	pawl_wait_all(w.e, -1, NULL);
 	disarm();
@@ -283,8 +289,8 @@ static void sc_fake_memory(void)
 	backend_use("fake");
 	dev_make_sure();
 	/* A stream of the device that another library owns. */
-	CHECK(!device_fake.open(1, &p) && !device_fake.stream_create(p, 0, &stream), "%s: no stream",
-	      where);
+	CHECK(!device_fake.open(1, &p) && !device_fake.stream_create(p, 0, &stream),
+	      "%s: no stream", where);
 	arm(ALL);
 	for (i = 0; i < 4; i++) {
 		if (!TRY(pawl_device_alloc(w.e, dev0, 100, &q)))

@@ -68,7 +68,8 @@ static void mx_begin(void)
 static void mx_make(int kind)
 {
 	disarm();
-	CHECK(!pawl_mx_engine_create(kind, &m.e), "%s: create: %s", where, pawl_mx_last_error());
+	CHECK(!pawl_mx_engine_create(kind, &m.e), "%s: create: %s", where,
+	      pawl_mx_last_error());
 }
 
 static void push_one(u32 i, u32 nr, u32 nw)
@@ -124,17 +125,19 @@ static void mx_check(void)
 	CHECK(m.nv == NVARS, "%s: no vars afterwards: %s", where, pawl_mx_last_error());
 	for (i = 0; i < 60; i++)
 		push_one(i, i % 20, i % 3);
-	CHECK(!pawl_mx_wait_all(m.e, NULL), "%s: wait afterwards: %s", where, pawl_mx_last_error());
+	CHECK(!pawl_mx_wait_all(m.e, NULL), "%s: wait afterwards: %s", where,
+	      pawl_mx_last_error());
 	CHECK(m.accepted == m.ran && all_dropped(),
 	      "%s: afterwards %u accepted, %u ran, %u pushed, %u dropped", where, m.accepted, m.ran,
 	      m.pushed, m.dropped);
 	for (i = 0; i < NVARS; i++)
-		CHECK(!pawl_mx_var_delete(m.e, m.v[i], cpu, NULL, NULL, NULL), "%s: delete: %s", where,
-		      pawl_mx_last_error());
+		CHECK(!pawl_mx_var_delete(m.e, m.v[i], cpu, NULL, NULL, NULL), "%s: delete: %s",
+		      where, pawl_mx_last_error());
 	if (!pawl_mx_engine_free(m.e))
 		return;
 	/* The shared engine of the process. */
-	CHECK(!pawl_mx_wait_all(m.e, NULL), "%s: wait at the end: %s", where, pawl_mx_last_error());
+	CHECK(!pawl_mx_wait_all(m.e, NULL), "%s: wait at the end: %s", where,
+	      pawl_mx_last_error());
 }
 
 /* --- scenarios --- */
@@ -240,7 +243,8 @@ static void sc_opr(void)
 		for (k = 0; k < 5; k++)
 			if (!TRY(pawl_mx_opr_push(m.e, o, cpu, (int)k, NULL)))
 				m.accepted++;
-		CHECK(!TRY(pawl_mx_opr_delete(m.e, o)), "%s: delete: %s", where, pawl_mx_last_error());
+		CHECK(!TRY(pawl_mx_opr_delete(m.e, o)), "%s: delete: %s", where,
+		      pawl_mx_last_error());
 	}
 	mx_check();
 }
@@ -270,11 +274,14 @@ static void sc_nd(void)
 		good = good && !TRY(MXNDArraySyncCopyToCPU(c, back, 6));
 		CHECK(!good || !memcmp(back, in + 3, 24), "%s: other values come back", where);
 		if (c)
-			CHECK(!TRY(MXNDArrayFree(c)), "%s: free: %s", where, pawl_mx_last_error());
+			CHECK(!TRY(MXNDArrayFree(c)), "%s: free: %s", where,
+			      pawl_mx_last_error());
 		if (b)
-			CHECK(!TRY(MXNDArrayFree(b)), "%s: free: %s", where, pawl_mx_last_error());
+			CHECK(!TRY(MXNDArrayFree(b)), "%s: free: %s", where,
+			      pawl_mx_last_error());
 		if (a)
-			CHECK(!TRY(MXNDArrayFree(a)), "%s: free: %s", where, pawl_mx_last_error());
+			CHECK(!TRY(MXNDArrayFree(a)), "%s: free: %s", where,
+			      pawl_mx_last_error());
 	}
 	disarm();
 	CHECK(!MXNDArrayWaitAll(), "%s: wait: %s", where, pawl_mx_last_error());
@@ -291,8 +298,8 @@ static void sc_resource(void)
 	CHECK(m.e, "%s: get: %s", where, pawl_mx_last_error());
 	arm(ALL);
 	for (i = 0; i < 6; i++)
-		if (!TRY(pawl_mx_resource_get(cpu, i % 3, &r)) && r.type == PAWL_MX_TEMP_SPACE &&
-		    !pawl_mx_resource_space(&r, 1000))
+		if (!TRY(pawl_mx_resource_get(cpu, i % 3, &r)) &&
+		    r.type == PAWL_MX_TEMP_SPACE && !pawl_mx_resource_space(&r, 1000))
 			CHECK(pawl_mx_last_error()[0], "%s: no space, and no message", where);
 	mx_check();
 }
@@ -315,7 +322,8 @@ static void child(void)
 	}
 	rc = TRY(pawl_mx_wait_all(m.e, NULL));
 	disarm();
-	CHECK(rc || m.ran - ran == good, "%s: %u accepted in the child, %u ran", where, good, m.ran - ran);
+	CHECK(rc || m.ran - ran == good, "%s: %u accepted in the child, %u ran", where, good,
+	      m.ran - ran);
 	_exit(0);
 }
 
@@ -355,7 +363,8 @@ static void *visitor(void *arg)
 	m.pushed++;
 	if (!TRY(pawl_mx_push(m.e, &op, NULL)))
 		m.accepted++;
-	tried("a bad call", pawl_mx_push(m.e, &(struct pawl_mx_op){ .sync = count, .nreads = 1 }, NULL));
+	tried("a bad call",
+	      pawl_mx_push(m.e, &(struct pawl_mx_op){ .sync = count, .nreads = 1 }, NULL));
 	return NULL;
 }
 

@@ -227,7 +227,8 @@ static void sc_oper(void)
 		for (k = 0; k < 5; k++)
 			if (!TRY(pawl_graph_push(w.e, o, LAUNCH((int)k - 2, { 0, 0 }))))
 				w.accepted++;
-		CHECK(!TRY(pawl_graph_delete(w.e, o)), "%s: delete: %s", where, pawl_error_text());
+		CHECK(!TRY(pawl_graph_delete(w.e, o)), "%s: delete: %s", where,
+		      pawl_error_text());
 	}
 	disarm();
 	world_check(&w);
@@ -420,8 +421,10 @@ static void sc_record(void)
 	disarm();
 	/* Whatever failed in the last call, the next one works. */
 	pawl_record_stop();
-	CHECK(i < 2 || !pawl_record_start(path), "%s: start afterwards: %s", where, pawl_error_text());
-	CHECK(i < 2 || !pawl_record_stop(), "%s: stop afterwards: %s", where, pawl_error_text());
+	CHECK(i < 2 || !pawl_record_start(path), "%s: start afterwards: %s", where,
+	      pawl_error_text());
+	CHECK(i < 2 || !pawl_record_stop(), "%s: stop afterwards: %s", where,
+	      pawl_error_text());
 	world_check(&w);
 }
 
@@ -512,8 +515,8 @@ static void sc_sleep(void)
 		push(&w, &op);
 		CHECK(!pawl_wait_readable(w.e, w.v[i + 1], SOON_NS, NULL), "%s: %s", where,
 		      pawl_error_text());
-		CHECK(pawl_run_until(w.e, granted_never, NULL, 100000) == -ETIMEDOUT, "%s: until",
-		      where);
+		CHECK(pawl_run_until(w.e, granted_never, NULL, 100000) == -ETIMEDOUT,
+		      "%s: until", where);
 	}
 	disarm();
 	world_check(&w);

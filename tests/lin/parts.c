@@ -106,8 +106,8 @@ static bool rq_history(struct history *h, bool strict)
 	/* A work does not contain its priority; use that of its push. */
 	for (i = 0; i < h->n; i++)
 		for (k = 0; k < h->n; k++)
-			if (h->call[i].kind == POP && h->call[i].work && h->call[k].kind == PUSH &&
-			    h->call[k].work == h->call[i].work)
+			if (h->call[i].kind == POP && h->call[i].work &&
+			    h->call[k].kind == PUSH && h->call[k].work == h->call[i].work)
 				h->call[i].prio = h->call[k].prio;
 	return strict ? linearizable(h) : taken_once(h);
 }
@@ -182,7 +182,8 @@ static void op_step(struct maker *m)
 			u64 o;
 
 			/* No other thread touches the box while it is marked. */
-			if (other && other != ~0u && cas_acq_rel_acquire(&op.box[b], &other, ~0u)) {
+			if (other && other != ~0u &&
+			    cas_acq_rel_acquire(&op.box[b], &other, ~0u)) {
 				o = box_order[b];
 				(void)xchg_acq_rel(&op.box[b], 0);
 				op_put(m, other, o);

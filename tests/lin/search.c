@@ -236,7 +236,8 @@ static bool pu_before(const struct pnode *a, const struct pnode *b)
 		for (k = 0; k < b->n; k++) {
 			if (a->var[i] != b->var[k] || (!a->write[i] && !b->write[k]))
 				continue;
-			if (a->saw[i] < b->saw[k] || (a->saw[i] == b->saw[k] && b->write[k] && !a->write[i]))
+			if (a->saw[i] < b->saw[k] ||
+			    (a->saw[i] == b->saw[k] && b->write[k] && !a->write[i]))
 				return true;
 		}
 	return false;

@@ -239,9 +239,10 @@ int main(int argc, char **argv)
 	control_kib = control();
 	ok &= control_kib > BOUND_KIB;
 	printf("C13 memory: seconds=%g grew-KiB: pusher=%llu runner=%llu reader=%llu full=%llu bound=%u "
-	       "control-call_rcu=%llu (%s) %s\n", seconds, (unsigned long long)grew[0],
-	       (unsigned long long)grew[1], (unsigned long long)grew[2], (unsigned long long)grew[3],
-	       BOUND_KIB, (unsigned long long)control_kib,
+	       "control-call_rcu=%llu (%s) %s\n",
+	       seconds, (unsigned long long)grew[0], (unsigned long long)grew[1],
+	       (unsigned long long)grew[2], (unsigned long long)grew[3], BOUND_KIB,
+	       (unsigned long long)control_kib,
 	       control_kib > BOUND_KIB ? "convicted" : "PASSED", ok ? "PASS" : "FAIL");
 	return !ok;
 }

@@ -38,8 +38,8 @@ static void look_before(struct mop *o)
 	u32 i;
 
 	for (i = 0; i < me.nops; i++)
-		if ((m & 1ull << i) && conflict(me.ops[i], o) && !me.over[i] && !me.refused[i] &&
-		    !(me.odd && !(me.issued & 1ull << i)))
+		if ((m & 1ull << i) && conflict(me.ops[i], o) && !me.over[i] &&
+		    !me.refused[i] && !(me.odd && !(me.issued & 1ull << i)))
 			model_fail("op %u runs before op %u, which was pushed before", o->id, i);
 }
 
@@ -318,9 +318,9 @@ static u32 do_op(struct mop *o)
 		push_begin(o);
 		model_note(&me.nohandle[o->id], 1);
 		rc = o->device ? pawl_var_delete_on(me.e, handle(o->var[0]),
-						    (struct pawl_device){ MODEL_KIND, 0 }, engine_body,
-						    o) :
-		     pawl_var_delete(me.e, handle(o->var[0]), engine_body, o);
+						    (struct pawl_device){ MODEL_KIND, 0 },
+						    engine_body, o) :
+				 pawl_var_delete(me.e, handle(o->var[0]), engine_body, o);
 		push_end(o, rc);
 		break;
 	case P_READABLE:
@@ -333,7 +333,8 @@ static u32 do_op(struct mop *o)
 			rc = o->kind == P_READABLE ? pawl_wait_readable(me.e, h, limit, NULL) :
 			     pawl_wait_writable(me.e, h, limit, NULL);
 			if (rc && h.h && !((me.mortal | me.made) & 1u << i) && !me.odd &&
-			    !(o->brief && rc == -ETIMEDOUT) && !(me.lost && rc == -ENOTRECOVERABLE))
+			    !(o->brief && rc == -ETIMEDOUT) &&
+			    !(me.lost && rc == -ENOTRECOVERABLE))
 				model_fail("wait: %d", rc);
 		}
 		/* This thread's own earlier pushes must be complete. */
@@ -589,7 +590,8 @@ static void parse(const char *s)
 
 			s++;
 			o->kind = P_BATCH;
-			for (k = p->n; k-- && p->op[k].kind == P_BATCH && (k == p->n - 1 || p->op[k].more); )
+			for (k = p->n; k-- && p->op[k].kind == P_BATCH &&
+				       (k == p->n - 1 || p->op[k].more);)
 				p->op[k].more++;
 		}
 		if (o->kind == P_OP || o->kind == P_BATCH || o->kind == P_DELETE) {

@@ -112,8 +112,8 @@ static void step(u32 choice)
 
 	step_run(t, choice & 8);
 	fig.transitions++;
-	if (trail_n && trail[trail_n - 1].t == t && !pend_choice && trail[trail_n - 1].value < 0 &&
-	    !(choice & 8)) {
+	if (trail_n && trail[trail_n - 1].t == t && !pend_choice &&
+	    trail[trail_n - 1].value < 0 && !(choice & 8)) {
 		trail[trail_n - 1].ops = fixed[t].ops;
 		return;
 	}
@@ -293,8 +293,8 @@ static void trail_from_nodes(void)
 		if (n->values) {
 			trail[trail_n++] = (struct record){ n->last, (signed char)n->chosen, n->ops };
 			trail[trail_n++] = (struct record){ n->last, -1, n->ops_after };
-		}
-		else if (trail_n && trail[trail_n - 1].t == n->chosen && trail[trail_n - 1].value < 0)
+		} else if (trail_n && trail[trail_n - 1].t == n->chosen &&
+			   trail[trail_n - 1].value < 0)
 			trail[trail_n - 1].ops = n->ops_after;
 		else
 			trail[trail_n++] = (struct record){ n->chosen, -1, n->ops_after };
@@ -666,7 +666,8 @@ static u32 choose_told(u32 n)
 	u32 i;
 
 	for (i = 0; i < ntold; i++)
-		if (told[i].t == self && told[i].ops == fixed[self].ops && told[i].value < (int)n) {
+		if (told[i].t == self && told[i].ops == fixed[self].ops &&
+		    told[i].value < (int)n) {
 			u32 k = (u32)told[i].value;
 
 			fprintf(stderr, "    reads the value %u before the newest, or takes choice %u\n",
@@ -697,8 +698,8 @@ static void replay_one(const struct record *r)
 		if (threads[t].state == T_DONE)
 			fprintf(stderr, "over\n");
 		else if (pend_site)
-			fprintf(stderr, "before %s:%u %s %p\n", pend_site->file, pend_site->line,
-				pend_site->func, pend_addr);
+			fprintf(stderr, "before %s:%u %s %p\n", pend_site->file,
+				pend_site->line, pend_site->func, pend_addr);
 		else
 			fprintf(stderr, "before %s\n", pend_addr ? "sleep, wake or stamp" :
 				"a turn of a loop");
@@ -983,7 +984,8 @@ static int run_all(const struct options *o)
 
 			__atomic_fetch_add(&sum->ok, ok, __ATOMIC_SEQ_CST);
 			__atomic_fetch_add(&sum->exhausted, fig.exhausted, __ATOMIC_SEQ_CST);
-			__atomic_fetch_add(&sum->transitions, fig.transitions, __ATOMIC_SEQ_CST);
+			__atomic_fetch_add(&sum->transitions, fig.transitions,
+					   __ATOMIC_SEQ_CST);
 			__atomic_fetch_add(&sum->states, fig.states, __ATOMIC_SEQ_CST);
 			__atomic_fetch_add(&sum->schedules, fig.schedules, __ATOMIC_SEQ_CST);
 			exit(!ok);

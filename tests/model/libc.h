@@ -17,7 +17,8 @@ void *model_memcpy(void *to, const void *from, size_t n);
 int model_mprotect(void *p, size_t n);
 int model_madvise(void *p, size_t n);
 char *model_strncpy(char *to, const char *from, size_t n);
-int model_snprintf(char *to, size_t n, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int model_snprintf(char *to, size_t n, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 int model_vsnprintf(char *to, size_t n, const char *fmt, va_list ap);
 #define MODEL_EVENT_FD	1000000
 int model_eventfd(void);

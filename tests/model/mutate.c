@@ -66,7 +66,8 @@ static bool of_library(const struct model_site *s)
 
 static int site_cmp(const void *x, const void *y)
 {
-	const struct model_site *a = *(struct model_site *const *)x, *b = *(struct model_site *const *)y;
+	const struct model_site *a = *(struct model_site *const *)x,
+				*b = *(struct model_site *const *)y;
 	int c = strcmp(short_file(a->file), short_file(b->file));
 
 	if (!c)
@@ -136,7 +137,8 @@ static void mutants(void)
 		/* The number of the access among its kind in its function. */
 		for (nth = 1, j = i; j-- && !strcmp(sites[j]->func, sites[i]->func) &&
 		     !strcmp(short_file(sites[j]->file), short_file(sites[i]->file)); )
-			nth += sites[j]->kind == sites[i]->kind && !same_site(sites[j], sites[j + 1]) &&
+			nth += sites[j]->kind == sites[i]->kind &&
+			       !same_site(sites[j], sites[j + 1]) &&
 			       !same_site(sites[j], sites[i]);
 		for (j = i + 1; j < nsites && same_site(sites[i], sites[j]); j++)
 			;
@@ -247,8 +249,8 @@ static bool nothing_listed(const char *scenario)
 
 /* --- runs --------------------------------------------------------------------------- */
 
-static void one_scenario(const struct scenario *s, u32 k, u64 most, double seconds, bool planted,
-			 double until)
+static void one_scenario(const struct scenario *s, u32 k, u64 most, double seconds,
+			 bool planted, double until)
 {
 	struct model_site was = { 0 };
 	u32 j;
@@ -322,7 +324,8 @@ int run_trials(bool planted, const char *list, u32 jobs, u64 most, double second
 	collect();
 	if (planted) {
 		for (i = 1; i < BUSTED_COUNT; i++) {
-			snprintf(sh->t[sh->n].name, sizeof(sh->t[0].name), "%s", busted_name(i));
+			snprintf(sh->t[sh->n].name, sizeof(sh->t[0].name), "%s",
+				 busted_name(i));
 			sh->t[sh->n++].group = i;
 		}
 	} else {

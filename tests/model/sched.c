@@ -124,7 +124,8 @@ static void entry(void)
 
 static u64 stack_hash(u32 t, u64 sp)
 {
-	const u64 *p = (const u64 *)(uintptr_t)sp, *end = (const u64 *)(void *)fixed[t].stack_hi;
+	const u64 *p = (const u64 *)(uintptr_t)sp,
+		  *end = (const u64 *)(void *)fixed[t].stack_hi;
 	u64 h = sp * 0x9e3779b97f4a7c15ull, g = t + 1;
 
 	for (; p + 1 < end; p += 2) {

@@ -348,7 +348,8 @@ static void pool_thread(u32 i)
 		} else if (*s == 's') {
 			old = word[first - 1];
 			if (cas_relaxed((u64 *)pool_obj(pool, got[first - 1]), &old, ~0ull))
-				model_fail("a change of object %u that is late", got[first - 1]);
+				model_fail("a change of object %u that is late",
+					   got[first - 1]);
 		}
 	}
 }
@@ -393,7 +394,8 @@ static void queue_call(u32 i, const char **s)
 		work = 0;
 		if (prioq_peek(pq, &got, &order)) {
 			for (work = 1; work <= works; work++)
-				if (order_of[work] == order && call[call_of[work]].rank == (u64)got)
+				if (order_of[work] == order &&
+				    call[call_of[work]].rank == (u64)got)
 					break;
 			if (work > works)
 				model_fail("a peek gives what never was there");

@@ -243,8 +243,8 @@ static void race_word(u64 a, u32 bytes, bool write, bool atomic)
 		for (i = 0; i < 4; i++) {
 			const struct cell *c = &g->c[t][i];
 
-			if (!(c->bytes & bytes) || (!write && !(i & 1)) || (atomic && (i & 2)) ||
-			    c->clock <= k->clock[t])
+			if (!(c->bytes & bytes) || (!write && !(i & 1)) ||
+			    (atomic && (i & 2)) || c->clock <= k->clock[t])
 				continue;
 			model_fail("race: a%s %s of %p, after thread %u's %s%s, with no order",
 				   atomic ? "n atomic" : " plain", write ? "write" : "read",

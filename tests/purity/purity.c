@@ -76,7 +76,8 @@ int pthread_mutex_lock(pthread_mutex_t *m)
 	if (hot)
 		fetch_add_relaxed(&tally->locks, 1);
 	if (!real)
-		real = (int (*)(pthread_mutex_t *))(uintptr_t)dlsym(RTLD_NEXT, "pthread_mutex_lock");
+		real = (int (*)(pthread_mutex_t *))(uintptr_t)dlsym(RTLD_NEXT,
+								    "pthread_mutex_lock");
 	return real(m);
 }
 
@@ -202,7 +203,8 @@ static void filter_set(u32 otherwise)
 	};
 	struct sock_fprog prog = { sizeof(f) / sizeof(f[0]), f };
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog))
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog))
 		abort();
 }
 
@@ -345,8 +347,8 @@ static void on_call(int sig, siginfo_t *si, void *context)
 	fetch_add_relaxed(which, 1);
 	if (which == &tally->faults)
 		store_relaxed(&tally->last_fault, (u64)si->si_syscall);
-	r[REG_RAX] = syscall_stub(si->si_syscall, r[REG_RDI], r[REG_RSI], r[REG_RDX], r[REG_R10],
-				  r[REG_R8], r[REG_R9]);
+	r[REG_RAX] = syscall_stub(si->si_syscall, r[REG_RDI], r[REG_RSI], r[REG_RDX],
+				  r[REG_R10], r[REG_R8], r[REG_R9]);
 }
 
 /* From here on all system calls of this thread are counted. */
@@ -498,7 +500,8 @@ int main(int argc, char **argv)
 		printf("seccomp is not permitted here\n");
 		return 77;
 	}
-	tally = mmap(NULL, sizeof(*tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	tally = mmap(NULL, sizeof(*tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		     -1, 0);
 	MUST(tally != MAP_FAILED);
 
 	in_child(part_control);

@@ -123,11 +123,13 @@ static void oracle_c(struct program *p, u32 nthreads, const struct pusher *u)
 			if (!writer[i])
 				broken("nobody made version %u of slot %u", i, s);
 			if (i > 1) {
-				struct op *a = &p->op[writer[i - 1] - 1], *b = &p->op[writer[i] - 1];
+				struct op *a = &p->op[writer[i - 1] - 1],
+					  *b = &p->op[writer[i] - 1];
 
 				/* Inside a batch: the order of the batch. */
 				if (a->node == b->node && a->id > b->id)
-					broken("ops %u and %u of one batch: wrong order", b->id, a->id);
+					broken("ops %u and %u of one batch: wrong order", b->id,
+					       a->id);
 				edge_add(&g, a->node, b->node);
 			}
 		}

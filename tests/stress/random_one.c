@@ -105,7 +105,8 @@ static void oracle_a(struct single *s)
 		case EV_CLEAR:
 			err = a_alive(a, a->err[ev->slot]);
 			if (ev->rc != (err && ev->kind == EV_TAKE ? -EIO : 0))
-				broken("event %u: a wait on slot %u gave %d", i, ev->slot, ev->rc);
+				broken("event %u: a wait on slot %u gave %d", i, ev->slot,
+				       ev->rc);
 			if (ev->rc && ev->by != err - 1)
 				broken("event %u: error of op %u, expected op %u", i, ev->by, err - 1);
 			if (err)
@@ -126,7 +127,8 @@ static void oracle_a(struct single *s)
 			if (ev->rc != (err ? -EIO : 0))
 				broken("event %u: a wait for all gave %d, expected %d", i, ev->rc,
 				       err ? -EIO : 0);
-			if (err && (ev->by >= p->nops || !p->op[ev->by].fails || a->gone[ev->by]))
+			if (err &&
+			    (ev->by >= p->nops || !p->op[ev->by].fails || a->gone[ev->by]))
 				broken("event %u: a wait for all names op %u", i, ev->by);
 			if (err && ev->count != a->failed)
 				broken("event %u: a wait for all counts %u failures, not %u", i, ev->count,
@@ -424,7 +426,8 @@ void single(u64 program)
 			single_note(s, o);
 			q->runs.op[q->runs.n] = o;
 			store_release(&q->runs.n, q->runs.n + 1);
-			GOOD(!pawl_graph_push(p->e, q->o, LAUNCH((int)(rnd(&seed) % 7) - 3, dev)));
+			GOOD(!pawl_graph_push(p->e, q->o,
+					      LAUNCH((int)(rnd(&seed) % 7) - 3, dev)));
 			continue;
 		}
 		k = rnd(&seed) % 100 < batch ? (u32)(rnd(&seed) % 40) + 1 : 1;

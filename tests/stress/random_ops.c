@@ -21,16 +21,19 @@ void enter(struct op *o)
 			if (fetch_add_acq_rel(&s->writers, 1))
 				broken("op %u writes slot %u beside another writer", o->id, o->slot[i]);
 			if (load_acquire(&s->readers))
-				broken("op %u writes slot %u beside a reader", o->id, o->slot[i]);
+				broken("op %u writes slot %u beside a reader", o->id,
+				       o->slot[i]);
 		} else {
 			fetch_add_acq_rel(&s->readers, 1);
 			if (load_acquire(&s->writers))
-				broken("op %u reads slot %u beside a writer", o->id, o->slot[i]);
+				broken("op %u reads slot %u beside a writer", o->id,
+				       o->slot[i]);
 		}
 		o->saw[i] = s->version;
 		if (!p->multi && s->version != o->expect[i])
-			broken("op %u finds slot %u at version %llu, expected %llu", o->id, o->slot[i],
-			       (unsigned long long)s->version, (unsigned long long)o->expect[i]);
+			broken("op %u finds slot %u at version %llu, expected %llu", o->id,
+			       o->slot[i], (unsigned long long)s->version,
+			       (unsigned long long)o->expect[i]);
 	}
 }
 
@@ -61,11 +64,13 @@ void leave(struct op *o)
 			broken("slot %u changed under op %u", o->slot[i], o->id);
 		if (o->write[i]) {
 			s->version++;
-			if (load_acquire(&s->readers) || fetch_add_acq_rel(&s->writers, -1u) != 1)
+			if (load_acquire(&s->readers) ||
+			    fetch_add_acq_rel(&s->writers, -1u) != 1)
 				broken("op %u was not alone in slot %u", o->id, o->slot[i]);
 		} else {
 			if (load_acquire(&s->writers))
-				broken("op %u had a writer beside it in slot %u", o->id, o->slot[i]);
+				broken("op %u had a writer beside it in slot %u", o->id,
+				       o->slot[i]);
 			fetch_add_acq_rel(&s->readers, -1u);
 		}
 	}

@@ -148,7 +148,8 @@ static void drain(struct prioq_cache *c)
 			w = prioq_pop(queue[q], c, &prio);
 			must(w && w < WORKS);
 			e = &work[w];
-			must(e->prio == prio && prio == peek && e->order == order && e->queue == q);
+			must(e->prio == prio && prio == peek && e->order == order &&
+			     e->queue == q);
 			must(fetch_add_relaxed(&e->seen, 1) == 0);
 			must(!prev || prev->prio > e->prio ||
 			     (prev->prio == e->prio && prev->order <= e->order));

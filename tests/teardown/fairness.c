@@ -107,7 +107,8 @@ static void spread(const char *what, const u64 *n, u32 count)
 		least = n[i] < least ? n[i] : least;
 		most = n[i] > most ? n[i] : most;
 	}
-	printf(" %s-least/most=%llu/%llu", what, (unsigned long long)least, (unsigned long long)most);
+	printf(" %s-least/most=%llu/%llu", what, (unsigned long long)least,
+	       (unsigned long long)most);
 }
 
 /* All threads have made some progress. */

@@ -53,10 +53,11 @@ static inline int child_wait(pid_t pid)
 
 	MUST(waitpid(pid, &status, 0) == pid);
 	if (WIFSIGNALED(status))
-		fprintf(stderr, "a child ended by a signal (%s) at %s\n", strsignal(WTERMSIG(status)),
-			*child_at);
+		fprintf(stderr, "a child ended by a signal (%s) at %s\n",
+			strsignal(WTERMSIG(status)), *child_at);
 	else if (status)
-		fprintf(stderr, "a child ended with status %d at %s\n", WEXITSTATUS(status), *child_at);
+		fprintf(stderr, "a child ended with status %d at %s\n", WEXITSTATUS(status),
+			*child_at);
 	return status;
 }
 

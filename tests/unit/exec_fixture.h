@@ -145,7 +145,8 @@ static inline void fix_fini(struct fix *f)
 	arena_destroy(f->arena);
 }
 
-static inline struct exec_queue *fix_queue(struct fix *f, const char *name, u32 workers, bool drive)
+static inline struct exec_queue *fix_queue(struct fix *f, const char *name, u32 workers,
+					   bool drive)
 {
 	struct exec_queue *q;
 

@@ -16,7 +16,8 @@ static inline const char *suite_only(void)
 	return only && *only ? only : NULL;
 }
 
-static inline void suite_add(TCase *tc, const TTest *test, int sig, int status, int from, int to)
+static inline void suite_add(TCase *tc, const TTest *test, int sig, int status, int from,
+			     int to)
 {
 	if (!suite_only() || !strcmp(suite_only(), test->name))
 		(_tcase_add_test)(tc, test, sig, status, from, to);

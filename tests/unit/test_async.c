@@ -177,7 +177,8 @@ START_TEST(test_twice)
 	OK(pawl_push(e, &op));
 	pawl_run_one(e);
 	OK(pawl_complete(e, (pawl_token_t){ token }, 0, NULL));
-	FAILS(pawl_complete(e, (pawl_token_t){ token }, 0, NULL), -EALREADY, "complete", "before");
+	FAILS(pawl_complete(e, (pawl_token_t){ token }, 0, NULL), -EALREADY, "complete",
+	      "before");
 	FAILS(pawl_complete(e, (pawl_token_t){ token }, -EIO, "x"), -EALREADY, "complete");
 	/* The op's memory is in use again, by all kinds of ops: still refused. */
 	old = token;

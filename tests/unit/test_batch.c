@@ -481,15 +481,18 @@ START_TEST(test_all_or_nothing)
 				break;
 			case 2:
 				op[at].prop = 9;
-				FAILS(pawl_push_batch(e, op, 20), -EINVAL, "push_batch", "prop");
+				FAILS(pawl_push_batch(e, op, 20), -EINVAL, "push_batch",
+				      "prop");
 				break;
 			case 3:
 				op[at].size = 0;
-				FAILS(pawl_push_batch(e, op, 20), -EINVAL, "push_batch", "size");
+				FAILS(pawl_push_batch(e, op, 20), -EINVAL, "push_batch",
+				      "size");
 				break;
 			case 4:
 				op[at].device.id = 1;
-				FAILS(pawl_push_batch(e, op, 20), -ENODEV, "push_batch", "device");
+				FAILS(pawl_push_batch(e, op, 20), -ENODEV, "push_batch",
+				      "device");
 				break;
 			default:
 				op[at].nreads = 40000;

@@ -389,6 +389,6 @@ START_TEST(test_refused_push_tells_wait_all)
 END_TEST
 
 SUITE("caller", test_single_thread, test_many_hosts, test_run_one_inside_body,
-      test_host_beside_workers, test_host_drives_stopped_engine,
-      test_run_one, test_run_one_all_queues, test_run_until, test_run_until_without_time_looks_after_the_op, test_run_until_at_once,
-      test_run_until_tells_wait_all, test_refused_push_tells_wait_all)
+      test_host_beside_workers, test_host_drives_stopped_engine, test_run_one,
+      test_run_one_all_queues, test_run_until, test_run_until_without_time_looks_after_the_op,
+      test_run_until_at_once, test_run_until_tells_wait_all, test_refused_push_tells_wait_all)

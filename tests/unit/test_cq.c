@@ -346,7 +346,8 @@ START_TEST(test_a_canceled_op_ends_once_and_its_error_flows)
 	pawl_var_t v = var_new(e), w = var_new(e);
 	u32 ran = 0;
 	pawl_ticket_t ticket = { 0 };
-	struct pawl_op op = op_cq(ok_body, &ran, &v, cq, 1), behind = op_cq(ok_body, &ran, &w, cq, 2);
+	struct pawl_op op = op_cq(ok_body, &ran, &v, cq, 1),
+		       behind = op_cq(ok_body, &ran, &w, cq, 2);
 	struct pawl_completion c[3];
 
 	op.flags |= PAWL_OP_TICKET;
@@ -514,7 +515,8 @@ int main(void)
 	tcase_add_test(tc, test_a_canceled_op_ends_once_and_its_error_flows);
 	tcase_add_test(tc, test_a_running_body_can_ask_whether_it_was_canceled);
 	tcase_add_test(tc, test_release_and_completion_both_come);
-	tcase_add_test(tc, test_a_body_that_completed_its_op_waits_for_the_next_user_of_the_object);
+	tcase_add_test(tc,
+		       test_a_body_that_completed_its_op_waits_for_the_next_user_of_the_object);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }

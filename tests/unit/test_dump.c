@@ -324,5 +324,5 @@ START_TEST(test_long_name)
 }
 END_TEST
 
-SUITE("dump", test_idle, test_stuck, test_lists_ops, test_waiter_is_named, test_bad_fd, test_while_it_moves,
-      test_in_a_signal_handler, test_in_a_crash, test_long_name)
+SUITE("dump", test_idle, test_stuck, test_lists_ops, test_waiter_is_named, test_bad_fd,
+      test_while_it_moves, test_in_a_signal_handler, test_in_a_crash, test_long_name)

@@ -807,8 +807,8 @@ START_TEST(test_many_devices)
 		rc = pawl_engine_create(&c, &e);
 		if (rc) {
 			ck_assert_int_eq(rc, -EINVAL);
-			ck_assert_msg(strstr(pawl_error_text(), "cpu_devices"), "%u devices: %s",
-				      counts[i], pawl_error_text());
+			ck_assert_msg(strstr(pawl_error_text(), "cpu_devices"),
+				      "%u devices: %s", counts[i], pawl_error_text());
 			continue;
 		}
 		op.device.id = (u16)(counts[i] - 1);
@@ -834,7 +834,8 @@ START_TEST(test_create_leaves_the_error_text)
 	OK(pawl_engine_create(&c, &e));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	OK(pawl_engine_destroy(e));
-	ck_assert_msg(strstr(pawl_error_text(), "max_vars"), "the text is: %s", pawl_error_text());
+	ck_assert_msg(strstr(pawl_error_text(), "max_vars"), "the text is: %s",
+		      pawl_error_text());
 }
 END_TEST
 

@@ -318,6 +318,7 @@ START_TEST(test_every_failure_is_counted)
 }
 END_TEST
 
-SUITE("error_all", test_all_first_and_count, test_all_forgets, test_counted_errors_never_return, test_all_timed_out_keeps,
-      test_all_gives_what_is_left, test_1000_failures, test_text_counts_what_was_not_given, test_errors_are_reused, test_exhaustion,
+SUITE("error_all", test_all_first_and_count, test_all_forgets, test_counted_errors_never_return,
+      test_all_timed_out_keeps, test_all_gives_what_is_left, test_1000_failures,
+      test_text_counts_what_was_not_given, test_errors_are_reused, test_exhaustion,
       test_every_failure_is_counted)

@@ -31,14 +31,14 @@ static int child_of_fork(struct pawl_engine *e, pawl_var_t v)
 	CHILD_AT("an engine of its own");
 	if (pawl_engine_create(NULL, &mine))
 		return 8;
-	if (push_write(mine, add_one, &n, var_new(mine)) || pawl_wait_all(mine, SOON_NS, NULL) ||
-	    n != 1)
+	if (push_write(mine, add_one, &n, var_new(mine)) ||
+	    pawl_wait_all(mine, SOON_NS, NULL) || n != 1)
 		return 9;
 	CHILD_AT("the end of the parent's engine");
 	if (pawl_engine_destroy(e))
 		return 10;
-	if (push_write(mine, add_one, &n, var_new(mine)) || pawl_wait_all(mine, SOON_NS, NULL) ||
-	    n != 2)
+	if (push_write(mine, add_one, &n, var_new(mine)) ||
+	    pawl_wait_all(mine, SOON_NS, NULL) || n != 2)
 		return 11;
 	CHILD_AT("the end of its own");
 	if (pawl_engine_destroy(mine))
@@ -182,4 +182,5 @@ START_TEST(test_fork_early_handler)
 }
 END_TEST
 
-SUITE("fork", test_fork_early_handler, test_fork, test_fork_from_other_thread, test_fork_child_exits)
+SUITE("fork", test_fork_early_handler, test_fork, test_fork_from_other_thread,
+      test_fork_child_exits)

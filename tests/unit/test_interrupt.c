@@ -46,8 +46,8 @@ static void *wait_intr(void *arg)
 {
 	waiter = thread_get(e);
 	store_release(&waiting, 1);
-	return (void *)(intptr_t)pawl_wait(e, (u32)(uintptr_t)arg | PAWL_WAIT_INTR, v.h, SOON_NS,
-					   NULL);
+	return (void *)(intptr_t)pawl_wait(e, (u32)(uintptr_t)arg | PAWL_WAIT_INTR, v.h,
+					   SOON_NS, NULL);
 }
 
 static int interrupted_by(u32 what, void (*interrupt)(pthread_t))
@@ -59,7 +59,8 @@ static int interrupted_by(u32 what, void (*interrupt)(pthread_t))
 	MUST(!pthread_create(&t, NULL, wait_intr, (void *)(uintptr_t)what));
 	MUST(soon(load_acquire(&waiting)));
 	/* Asleep, so that a signal arrives while it sleeps. */
-	MUST(soon(load_relaxed(&waiter->waits_interrupt) && load_relaxed(&waiter->ex.park) > 2));
+	MUST(soon(load_relaxed(&waiter->waits_interrupt) &&
+		  load_relaxed(&waiter->ex.park) > 2));
 	interrupt(t);
 	pthread_join(t, &rc);
 	return (int)(intptr_t)rc;
@@ -104,10 +105,12 @@ START_TEST(test_an_interrupt_ends_each_kind_of_wait)
 {
 	held_engine(1);
 	ck_assert_int_eq(interrupted_by(PAWL_WAIT_READABLE, by_call), -EINTR);
-	ck_assert_int_eq(interrupted_by(PAWL_WAIT_WRITABLE | PAWL_WAIT_NO_HELP, by_call), -EINTR);
+	ck_assert_int_eq(interrupted_by(PAWL_WAIT_WRITABLE | PAWL_WAIT_NO_HELP, by_call),
+			 -EINTR);
 	ck_assert_int_eq(interrupted_by(PAWL_WAIT_ALL, by_call), -EINTR);
 	/* Each ended one wait, and none is left for the next. */
-	FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_INTR, v.h, 1000000, NULL), -ETIMEDOUT);
+	FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_INTR, v.h, 1000000, NULL),
+	      -ETIMEDOUT);
 	held_end();
 }
 END_TEST
@@ -119,8 +122,10 @@ START_TEST(test_an_interrupt_before_the_wait_is_not_lost)
 	pawl_interrupt(e);
 	/* A wait that may not be interrupted does not consume it. */
 	FAILS(pawl_wait(e, PAWL_WAIT_READABLE, v.h, 1000000, NULL), -ETIMEDOUT);
-	FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_INTR, v.h, -1, NULL), -EINTR, "interrupted");
-	FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_INTR, v.h, 1000000, NULL), -ETIMEDOUT);
+	FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_INTR, v.h, -1, NULL), -EINTR,
+	      "interrupted");
+	FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_INTR, v.h, 1000000, NULL),
+	      -ETIMEDOUT);
 	FAILS(pawl_wait(e, 99, 0, 0, NULL), -EINVAL, "what");
 	held_end();
 }
@@ -149,7 +154,8 @@ START_TEST(test_a_wait_without_help_runs_nothing)
 	op.writes = &v;
 	op.nwrites = 1;
 	OK(pawl_push(e, &op));
-	FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_NO_HELP, v.h, 1000000, NULL), -ETIMEDOUT);
+	FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_NO_HELP, v.h, 1000000, NULL),
+	      -ETIMEDOUT);
 	FAILS(pawl_wait(e, PAWL_WAIT_ALL | PAWL_WAIT_NO_HELP, 0, 1000000, NULL), -ETIMEDOUT);
 	ck_assert_uint_eq(ran, 0);
 	OK(pawl_wait(e, PAWL_WAIT_READABLE, v.h, SOON_NS, NULL));

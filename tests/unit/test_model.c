@@ -363,7 +363,8 @@ static void truncate_all(struct blob s, struct blob p)
 
 START_TEST(every_truncation)
 {
-	struct blob s = slurp(REF_DIR, "ops-symbol.json"), p = slurp(REF_DIR, "ops-0000.params");
+	struct blob s = slurp(REF_DIR, "ops-symbol.json"),
+		    p = slurp(REF_DIR, "ops-0000.params");
 
 	truncate_all(sym, par);
 	truncate_all(s, p);
@@ -784,7 +785,8 @@ END_TEST
 
 START_TEST(other_operators)
 {
-	struct blob s = slurp(REF_DIR, "ops-symbol.json"), p = slurp(REF_DIR, "ops-0000.params");
+	struct blob s = slurp(REF_DIR, "ops-symbol.json"),
+		    p = slurp(REF_DIR, "ops-0000.params");
 	static const struct {
 		const char *from, *to, *where;
 		int nth;

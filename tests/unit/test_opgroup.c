@@ -77,7 +77,8 @@ START_TEST(test_a_push_beyond_a_limit_is_refused)
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
 	struct pawl_group_limits l = limits(2, 100);
 	pawl_group_t g = group_new(e, &l), other = group_new(e, NULL);
-	struct pawl_op small_op = held_op(g, 10), big = held_op(g, 90), none = held_op(other, 500);
+	struct pawl_op small_op = held_op(g, 10), big = held_op(g, 90),
+		       none = held_op(other, 500);
 	struct pawl_op pair[2] = { small_op, small_op };
 
 	OK(pawl_push(e, &small_op));
@@ -363,7 +364,8 @@ START_TEST(test_no_room_completion_is_lost)
 	op = op_of_group(w.g, 0);
 	for (i = 0; i < EACH; i++) {
 		while ((rc = pawl_push(w.e, &op)) == -EAGAIN) {
-			OK(pawl_wait(w.e, PAWL_WAIT_CQ | PAWL_WAIT_NO_HELP, cq.h, SOON_NS, NULL));
+			OK(pawl_wait(w.e, PAWL_WAIT_CQ | PAWL_WAIT_NO_HELP, cq.h, SOON_NS,
+				     NULL));
 			MUST(pawl_cq_reap(w.e, cq, c, 8) == 1);
 		}
 		OK(rc);

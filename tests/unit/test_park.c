@@ -13,7 +13,8 @@ static void store_work(struct fix *f, struct exec_thread *t, u32 work)
 /* An executor whose work runs run(), with one queue and a thread that pushes to it. */
 static struct exec_thread *fix_one_queue(struct fix *f, const struct fix_opt *o,
 					 void (*run)(struct fix *, struct exec_thread *, u32),
-					 void *user, u32 workers, bool drive, struct exec_queue **q)
+					 void *user, u32 workers, bool drive,
+					 struct exec_queue **q)
 {
 	fix_init(f, o);
 	f->run = run;

@@ -157,7 +157,8 @@ START_TEST(test_payload_async)
 
 	gate_write(e, &g, a);
 	OK(pawl_complete_with(e, g.token, -EPIPE, "late", (void *)9));
-	ck_assert_int_eq(pawl_complete_with(e, g.token, -EPIPE, "again", (void *)10), -EALREADY);
+	ck_assert_int_eq(pawl_complete_with(e, g.token, -EPIPE, "again", (void *)10),
+			 -EALREADY);
 	ck_assert_uint_eq(load_relaxed(&dropped), 10);
 	ck_assert_int_eq(pawl_wait_readable(e, a, SOON_NS, &err), -EPIPE);
 	ck_assert_ptr_eq(err.payload, (void *)9);

@@ -106,7 +106,8 @@ START_TEST(test_reference)
 	for (u32 i = 0; i < 100000; i++) {
 		bias = i / 1000 % 3 + 1;	/* mostly full, in between, mostly empty */
 		if (nidle && random_next(&seed) % 4 >= bias) {
-			e[n] = (struct ent){ draw((enum dist)_i, &seed, i % 50), i, idle[--nidle] };
+			e[n] = (struct ent){ draw((enum dist)_i, &seed, i % 50), i,
+					     idle[--nidle] };
 			MUST(prioq_push(r.q, &c, e[n].prio, e[n].order, e[n].work));
 			n++;
 			continue;

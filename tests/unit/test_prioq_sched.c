@@ -302,8 +302,8 @@ static void sx_print(void)
 	for (u32 i = 0; i < sx.depth; i++)
 		fprintf(stderr, " %u", sx.pick[i]);
 	for (u32 i = 0; i < sx.ncalls; i++)
-		fprintf(stderr, "\n  %3u..%3u %s %lld/%llu: %u", sx.call[i].start, sx.call[i].end,
-			name[sx.call[i].what], (long long)sx.call[i].prio,
+		fprintf(stderr, "\n  %3u..%3u %s %lld/%llu: %u", sx.call[i].start,
+			sx.call[i].end, name[sx.call[i].what], (long long)sx.call[i].prio,
 			(unsigned long long)sx.call[i].order, sx.call[i].work);
 	fprintf(stderr, "\n");
 }

@@ -147,7 +147,8 @@ START_TEST(test_stopped)
 				st.count[w]--;
 			/* Nothing was lost or popped twice, and the order is right. */
 			check_structure(st.r.q);
-			for (s64 last = INT64_MAX; (w = prioq_pop(st.r.q, &c, &prio)); last = prio) {
+			for (s64 last = INT64_MAX; (w = prioq_pop(st.r.q, &c, &prio));
+			     last = prio) {
 				MUST(prio <= last);
 				MUST(w < 16);
 				MUST(st.count[w] == 1);
@@ -241,7 +242,8 @@ START_TEST(test_parked)
 		limit = clock_ns() + patience_ms(60000) * 1000000ull;
 		for (i = 1; i < 3; i++)
 			while (load_relaxed(&pk.ops[i]) < from[i] + 20) {
-				ck_assert_msg(clock_ns() < limit, "stalled at point %u", points);
+				ck_assert_msg(clock_ns() < limit, "stalled at point %u",
+					      points);
 				sched_yield();
 			}
 		points++;

@@ -13,7 +13,8 @@ static bool in_mode(struct pawl_engine *e, pawl_var_t v)
 	return tag_is_rm(word_snapshot(word_of(e, v)).tag);
 }
 
-static struct pawl_op read_and_write(pawl_fn fn, void *arg, const pawl_var_t *r, const pawl_var_t *w)
+static struct pawl_op read_and_write(pawl_fn fn, void *arg, const pawl_var_t *r,
+				     const pawl_var_t *w)
 {
 	struct pawl_op op = op_write(fn, arg, w);
 
@@ -305,4 +306,5 @@ END_TEST
 
 SUITE("readmostly", test_many_readers_change_no_shared_line, test_reads_of_one_var_convert_it,
       test_one_thread_stays_as_usual, test_write_waits_for_readers_in_flight,
-      test_at_rest_it_is_writable, test_more_vars_than_rms, test_readers_and_writers_at_any_moment)
+      test_at_rest_it_is_writable, test_more_vars_than_rms,
+      test_readers_and_writers_at_any_moment)

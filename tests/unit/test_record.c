@@ -306,7 +306,8 @@ static void *random_pusher(void *arg)
 	return NULL;
 }
 
-static void random_program(const char *path, u64 seed, int kind, int workers, u32 pushers, u32 rounds)
+static void random_program(const char *path, u64 seed, int kind, int workers, u32 pushers,
+			   u32 rounds)
 {
 	struct prog g = { .seed = seed, .rounds = rounds };
 	struct pawl_config c = small(kind, workers);
@@ -575,7 +576,8 @@ START_TEST(test_fork)
 		/*
 		 * Its own engine is not in the file, and the end of the child does not end it.
 		 */
-		if (pawl_engine_create(NULL, &mine) || push_write(mine, nothing, NULL, var_new(mine)) ||
+		if (pawl_engine_create(NULL, &mine) ||
+		    push_write(mine, nothing, NULL, var_new(mine)) ||
 		    pawl_wait_all(mine, -1, NULL) || pawl_engine_destroy(mine) ||
 		    pawl_record_stop() != -EALREADY)
 			_exit(1);

@@ -151,11 +151,13 @@ START_TEST(test_newer_arrays)
 		ck_assert_uint_eq(n[i], 2);
 	ops[2].unknown[0] = 1;
 	FAILS(pawl_push_batch(e, &ops[0].old, 3), -EINVAL, "push_batch", "op.size");
-	FAILS(pawl_graph_create(e, &ops[0].old, 3, PAWL_GRAPH_CAPTURE, &many), -EINVAL, "op.size");
+	FAILS(pawl_graph_create(e, &ops[0].old, 3, PAWL_GRAPH_CAPTURE, &many), -EINVAL,
+	      "op.size");
 	/* Nothing is read with a step that is no size. */
 	ops[0].old.size = (size_t)1 << 40;
 	FAILS(pawl_push_batch(e, &ops[0].old, 3), -EINVAL, "op.size");
-	FAILS(pawl_graph_create(e, &ops[0].old, 3, PAWL_GRAPH_CAPTURE, &many), -EINVAL, "op.size");
+	FAILS(pawl_graph_create(e, &ops[0].old, 3, PAWL_GRAPH_CAPTURE, &many), -EINVAL,
+	      "op.size");
 	ck_assert_uint_eq(stats(e).failed, 0);
 	OK(pawl_engine_destroy(e));
 }

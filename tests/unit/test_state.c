@@ -35,12 +35,14 @@ START_TEST(test_word_fields)
 		for (b = 0; b < ARRAY_SIZE(blocks); b++)
 			for (j = 0; j < ARRAY_SIZE(joins); j++)
 				for (f = 0; f < ARRAY_SIZE(flags); f++) {
-					u64 w = word_make(blocks[a], blocks[b], joins[j], flags[f]);
+					u64 w = word_make(blocks[a], blocks[b], joins[j],
+							  flags[f]);
 
 					ck_assert_uint_eq(word_cur(w), blocks[a]);
 					ck_assert_uint_eq(word_prev(w), blocks[b]);
 					ck_assert_uint_eq(word_joined(w), joins[j]);
-					ck_assert_uint_eq(w & (WORD_LASTW | WORD_DELETED), flags[f]);
+					ck_assert_uint_eq(w & (WORD_LASTW | WORD_DELETED),
+							  flags[f]);
 				}
 }
 END_TEST
@@ -159,7 +161,8 @@ START_TEST(test_block_state)
 	s -= 3 * BLOCK_ONE;	/* three readers are over before the next writer closes */
 	s += 3 * BLOCK_ONE + BLOCK_CLOSED;
 	ck_assert_uint_eq(block_count(s), 0);
-	ck_assert_uint_eq(s & (BLOCK_DONE | BLOCK_CLOSED | BLOCK_ERR), BLOCK_DONE | BLOCK_CLOSED);
+	ck_assert_uint_eq(s & (BLOCK_DONE | BLOCK_CLOSED | BLOCK_ERR),
+			  BLOCK_DONE | BLOCK_CLOSED);
 	ck_assert_uint_eq(block_list(s), 5);
 }
 END_TEST

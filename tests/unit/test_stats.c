@@ -199,7 +199,8 @@ static void *queue_pusher(void *arg)
 START_TEST(test_queue_stats_while_it_moves)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
-	uint64_t pushed = 0, waits = 0, ns = 0, all = (uint64_t)TIMES(QUEUE_OPS) * QUEUE_PUSHERS;
+	uint64_t pushed = 0, waits = 0, ns = 0,
+		 all = (uint64_t)TIMES(QUEUE_OPS) * QUEUE_PUSHERS;
 	pthread_t t[QUEUE_PUSHERS];
 	struct pawl_queue_stats s;
 	int i;
@@ -251,5 +252,6 @@ START_TEST(test_error_text)
 }
 END_TEST
 
-SUITE("stats", test_stats, test_stats_helped, test_stats_size, test_queue_counts, test_queue_waits,
-      test_queue_shared, test_queue_bad, test_queue_stats_while_it_moves, test_version, test_error_text)
+SUITE("stats", test_stats, test_stats_helped, test_stats_size, test_queue_counts,
+      test_queue_waits, test_queue_shared, test_queue_bad, test_queue_stats_while_it_moves,
+      test_version, test_error_text)

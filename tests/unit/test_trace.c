@@ -178,7 +178,8 @@ START_TEST(test_refused)
 	ck_assert_int_lt(pawl_trace_write(e, "/tmp/x"), 0);
 	OK(pawl_trace_stop(e));
 	FAILS(pawl_trace_write(e, NULL), -EINVAL, "trace_write", "path");
-	FAILS(pawl_trace_write(e, "/no/such/folder/trace"), -ENOENT, "trace_write", "/no/such/folder");
+	FAILS(pawl_trace_write(e, "/no/such/folder/trace"), -ENOENT, "trace_write",
+	      "/no/such/folder");
 	text = written(e);
 	ck_assert_uint_eq(times(text, "\"before\""), 1);
 	free(text);

@@ -93,7 +93,8 @@ START_TEST(test_idle_workers_give_memory_back)
 		for (i = 0; i < vars; i++)
 			gate_write(e, &g[i], v[i]);
 		for (i = 0; i < n - 2 * vars; i++)
-			OK(push_write(e, add_plain, &sum[i * 7919ull % vars], v[i * 7919ull % vars]));
+			OK(push_write(e, add_plain, &sum[i * 7919ull % vars],
+				      v[i * 7919ull % vars]));
 		full = stats(e).bytes;
 		if (!SANITIZED)
 			ck_assert_uint_gt(rss_kib(), before + 30 * 1024);
@@ -202,9 +203,12 @@ START_TEST(test_no_var_handle_comes_again)
 		 * again.
 		 */
 		for (i = 0; i < n * (round + 1); i += 1 + round) {
-			ck_assert_int_eq(push_write(e, nothing, NULL, (pawl_var_t){ all[i] }), -ESTALE);
-			ck_assert_int_eq(pawl_wait_readable(e, (pawl_var_t){ all[i] }, 0, NULL), -ESTALE);
-			ck_assert_int_eq(pawl_var_error(e, (pawl_var_t){ all[i] }, NULL), -ESTALE);
+			ck_assert_int_eq(push_write(e, nothing, NULL, (pawl_var_t){ all[i] }),
+					 -ESTALE);
+			ck_assert_int_eq(pawl_wait_readable(e, (pawl_var_t){ all[i] }, 0, NULL),
+					 -ESTALE);
+			ck_assert_int_eq(pawl_var_error(e, (pawl_var_t){ all[i] }, NULL),
+					 -ESTALE);
 		}
 	}
 	all_different(all, n * rounds);
@@ -240,13 +244,15 @@ START_TEST(test_no_token_comes_again)
 		while (pawl_run_one(e))
 			;
 		for (i = 0; i < n * round; i++)
-			ck_assert_int_eq(pawl_complete(e, (pawl_token_t){ all[i] }, 0, NULL), -EALREADY);
+			ck_assert_int_eq(pawl_complete(e, (pawl_token_t){ all[i] }, 0, NULL),
+					 -EALREADY);
 		for (i = 0; i < n; i++)
 			OK(pawl_complete(e, (pawl_token_t){ h[i] }, 0, NULL));
 		OK(pawl_wait_all(e, 0, NULL));
 		OK(pawl_trim(e));
 		for (i = 0; i < n * (round + 1); i++)
-			ck_assert_int_eq(pawl_complete(e, (pawl_token_t){ all[i] }, 0, NULL), -EALREADY);
+			ck_assert_int_eq(pawl_complete(e, (pawl_token_t){ all[i] }, 0, NULL),
+					 -EALREADY);
 	}
 	all_different(all, n * rounds);
 	OK(pawl_engine_destroy(e));
@@ -277,8 +283,10 @@ START_TEST(test_no_operator_comes_again)
 			OK(pawl_graph_delete(e, (pawl_graph_t){ h[i] }));
 		OK(pawl_trim(e));
 		for (i = 0; i < n * (round + 1); i++) {
-			ck_assert_int_eq(pawl_graph_push(e, (pawl_graph_t){ all[i] }, NULL), -ESTALE);
-			ck_assert_int_eq(pawl_graph_delete(e, (pawl_graph_t){ all[i] }), -ESTALE);
+			ck_assert_int_eq(pawl_graph_push(e, (pawl_graph_t){ all[i] }, NULL),
+					 -ESTALE);
+			ck_assert_int_eq(pawl_graph_delete(e, (pawl_graph_t){ all[i] }),
+					 -ESTALE);
 		}
 	}
 	all_different(all, n * rounds);

@@ -62,8 +62,9 @@
 static __unused_fn void says(const char *call, const char *const *words)
 {
 	for (; *words; words++)
-		ck_assert_msg(strstr(pawl_error_text(), *words), "%s: the message \"%s\" has no \"%s\"",
-			      call, pawl_error_text(), *words);
+		ck_assert_msg(strstr(pawl_error_text(), *words),
+			      "%s: the message \"%s\" has no \"%s\"", call, pawl_error_text(),
+			      *words);
 }
 #endif
 

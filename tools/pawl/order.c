@@ -158,7 +158,8 @@ int rec_order(const struct recording *r, uint32_t *out, size_t *n, char *err, si
 	o.first = calloc(r->nops + 2, sizeof(*o.first));
 	o.heap = calloc(r->nops + 1, sizeof(*o.heap));
 	if (!p || !o.degree || !o.first || !o.heap) {
-		rc = file_err(err, errlen, -ENOMEM, "no memory for the order of %zu ops", r->nops);
+		rc = file_err(err, errlen, -ENOMEM, "no memory for the order of %zu ops",
+			      r->nops);
 		goto out;
 	}
 	for (i = 0; i < r->nops; i++) {
@@ -167,7 +168,8 @@ int rec_order(const struct recording *r, uint32_t *out, size_t *n, char *err, si
 			const struct rec_access *a = &r->accesses[r->ops[i].access + j];
 
 			if (a->placed && !r->ops[i].undone)
-				p[np++] = (struct place){ a->var, (uint32_t)i, a->write, a->version };
+				p[np++] = (struct place){ a->var, (uint32_t)i, a->write,
+							  a->version };
 		}
 	}
 	qsort(p, np, sizeof(*p), place_cmp);

@@ -120,17 +120,19 @@ static void info_file(const struct recording *r, const char *path)
 		return;
 	if (gmtime_r(&started, &tm))
 		strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S UTC", &tm);
-	printf("written    by %s (process %" PRIu32 ") with pawl %s, from %s for %.6f s\n", r->program,
-	       r->pid, r->library, when, (double)r->length / 1e9);
+	printf("written    by %s (process %" PRIu32 ") with pawl %s, from %s for %.6f s\n",
+	       r->program, r->pid, r->library, when, (double)r->length / 1e9);
 	if (!r->ended)
-		printf("           whole up to byte %" PRIu64 ": the program did not end it\n", r->whole);
+		printf("           whole up to byte %" PRIu64 ": the program did not end it\n",
+		       r->whole);
 	if (r->lost)
 		printf("           %" PRIu64 " events or more are missing, for lack of memory\n",
 		       r->lost);
 	for (i = 0; i < r->nengines; i++) {
 		const struct rec_engine *e = &r->engines[i];
 
-		printf("engine %-3" PRIu32 " \"%s\", %s, %" PRIu32 " workers, %" PRIu32 " devices\n",
+		printf("engine %-3" PRIu32 " \"%s\", %s, %" PRIu32 " workers, %" PRIu32
+		       " devices\n",
 		       e->number, e->name, kind_name(e->kind), e->workers, e->devices);
 	}
 }
@@ -155,7 +157,8 @@ static int info(const struct recording *r, const char *path, const uint32_t *ord
 	printf("ops        %zu pushed by %" PRIu32 " threads, %zu of them in bodies; %zu begun, "
 	       "%zu over, %zu with an error, %zu refused\n", r->nops - undone, r->threads, inside,
 	       begun, ended, failed, undone);
-	printf("vars       %zu; %zu reads, %zu writes\n", r->nvars, r->naccesses - writes, writes);
+	printf("vars       %zu; %zu reads, %zu writes\n", r->nvars, r->naccesses - writes,
+	       writes);
 	if (r->nwaits)
 		printf("waits      %zu\n", r->nwaits);
 	if (r->foreign)
@@ -179,14 +182,15 @@ static int dump(const struct recording *r, const uint32_t *order, size_t n)
 	for (i = 0; i < n; i++) {
 		const struct rec_op *o = &r->ops[order[i]];
 
-		printf("%zu %" PRIu32 " %" PRIu32 ":%" PRIu32 " %.3f", i, order[i], o->engine, o->thread,
-		       (double)o->push / 1e3);
+		printf("%zu %" PRIu32 " %" PRIu32 ":%" PRIu32 " %.3f", i, order[i], o->engine,
+		       o->thread, (double)o->push / 1e3);
 		if (o->begun)
 			printf(" %.3f", (double)o->begin / 1e3);
 		else
 			printf(" -");
 		if (o->ended)
-			printf(" %.3f %" PRIu32 " %" PRId32, (double)o->end / 1e3, o->runner, o->status);
+			printf(" %.3f %" PRIu32 " %" PRId32, (double)o->end / 1e3, o->runner,
+			       o->status);
 		else
 			printf(" - - -");
 		printf(" \"%s\" %s%s%s%s%s %" PRId32 " %" PRIu32, o->name, prop_name(o->prop),
@@ -225,8 +229,8 @@ static void json_op(const struct recording *r, uint32_t number)
 	const struct rec_op *o = &r->ops[number];
 	uint32_t j;
 
-	printf("{\"op\":%" PRIu32 ",\"engine\":%" PRIu32 ",\"thread\":%" PRIu32 ",\"name\":", number,
-	       o->engine, o->thread);
+	printf("{\"op\":%" PRIu32 ",\"engine\":%" PRIu32 ",\"thread\":%" PRIu32 ",\"name\":",
+	       number, o->engine, o->thread);
 	json_text(o->name);
 	printf(",\"prop\":\"%s\",\"priority\":%" PRId32 ",\"device\":%u,\"async\":%s,\"more\":%s"
 	       ",\"push_ns\":%" PRIu64, prop_name(o->prop), o->priority, o->device,
@@ -256,7 +260,8 @@ static int json(const struct recording *r, const uint32_t *order, size_t n)
 {
 	size_t i;
 
-	printf("{\"format\":\"pawl-record\",\"version\":1,\"source\":\"%s\",\"program\":", r->format);
+	printf("{\"format\":\"pawl-record\",\"version\":1,\"source\":\"%s\",\"program\":",
+	       r->format);
 	json_text(r->program);
 	printf(",\"ended\":%s,\"length_ns\":%" PRIu64 ",\"lost\":%" PRIu64 ",\n\"engines\":[",
 	       r->ended ? "true" : "false", r->length, r->lost);
@@ -283,7 +288,8 @@ static int json(const struct recording *r, const uint32_t *order, size_t n)
 		if (w->after != REC_NONE)
 			printf(",\"after\":%" PRIu32, w->after);
 		if (w->ended)
-			printf(",\"end_ns\":%" PRIu64 ",\"status\":%" PRId32, w->end, w->status);
+			printf(",\"end_ns\":%" PRIu64 ",\"status\":%" PRId32, w->end,
+			       w->status);
 		putchar('}');
 	}
 	printf("]}\n");

@@ -54,8 +54,8 @@ static int bad(struct reader *rd, uint64_t at, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	return file_err(rd->err, rd->errlen, -EBADMSG, "%s: offset %" PRIu64 ": %s", rd->name, at,
-			text);
+	return file_err(rd->err, rd->errlen, -EBADMSG, "%s: offset %" PRIu64 ": %s", rd->name,
+			at, text);
 }
 
 static int no_memory(struct reader *rd)
@@ -201,7 +201,8 @@ static int chunks(struct reader *rd, const unsigned char *data, size_t len)
 		r->whole = at;
 		if (len - at >= 4 && get_le32(h) != REC_MAGIC)
 			return at ? bad(rd, at, "no chunk begins here") :
-			       file_err(rd->err, rd->errlen, -EBADMSG, "%s: not a recording", rd->name);
+				    file_err(rd->err, rd->errlen, -EBADMSG,
+					     "%s: not a recording", rd->name);
 		if (r->ended)
 			return bad(rd, at, "something after the end");
 		if (len - at < REC_HEAD)
@@ -274,7 +275,8 @@ static uint64_t where(const struct cursor *c, const unsigned char *p)
 	return c->s->pieces[i - 1].file + at - c->s->pieces[i - 1].at;
 }
 
-static int bad_event(struct cursor *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static int bad_event(struct cursor *c, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 static int bad_event(struct cursor *c, const char *fmt, ...)
 {
@@ -357,7 +359,8 @@ static uint32_t *op_slot(struct reader *rd, uint32_t engine, uint32_t index, uin
 }
 
 /* The var with this index and generation; a new one if it did not occur before. */
-static int var_of(struct reader *rd, uint32_t engine, uint32_t index, uint32_t gen, uint32_t *out)
+static int var_of(struct reader *rd, uint32_t engine, uint32_t index, uint32_t gen,
+		  uint32_t *out)
 {
 	struct recording *r = rd->r;
 	size_t i;
@@ -372,7 +375,8 @@ static int var_of(struct reader *rd, uint32_t engine, uint32_t index, uint32_t g
 		for (k = 0; k < r->nvars; k++) {
 			const struct rec_var *v = &r->vars[k];
 
-			for (i = mix(v->engine, v->index, v->gen); h[i & (size - 1)] != REC_NONE; i++)
+			for (i = mix(v->engine, v->index, v->gen);
+			     h[i & (size - 1)] != REC_NONE; i++)
 				;
 			h[i & (size - 1)] = (uint32_t)k;
 		}
@@ -582,8 +586,8 @@ static int get_begin(struct cursor *c, struct state *st, bool first)
 		return bad_event(c, "op %u.%u begins %s", o->index, o->gen,
 				 o->begun ? "twice" : "and was refused");
 	if (n != o->naccesses)
-		return bad_event(c, "op %u.%u begins with %" PRIu64 " accesses, and has %u", o->index,
-				 o->gen, n, o->naccesses);
+		return bad_event(c, "op %u.%u begins with %" PRIu64 " accesses, and has %u",
+				 o->index, o->gen, n, o->naccesses);
 	o->begun = true;
 	o->begin = time;
 	o->runner = c->s->thread;
@@ -671,7 +675,8 @@ static int get_wait(struct cursor *c, struct state *st, unsigned int kind, bool 
 				.write = what == REC_WAIT_WRITABLE, .begin = time,
 				.after = c->s->nops ? (uint32_t)r->nops - 1 : REC_NONE };
 	if (what != REC_WAIT_ALL)
-		rc = var_of(c->rd, c->s->engine, (uint32_t)var, (uint32_t)gen << 1 | 1, &w->var);
+		rc = var_of(c->rd, c->s->engine, (uint32_t)var, (uint32_t)gen << 1 | 1,
+			    &w->var);
 	st->wstack[st->wdepth++] = (uint32_t)r->nwaits++;
 	return rc;
 }

@@ -118,11 +118,13 @@ static int body(struct pawl_run *run, void *arg)
 			wrong(p, po->op, "var %" PRIu32 " is held by another", a->var);
 		checked++;
 		if (v->writes != p->expect[o->access + i])
-			wrong(p, po->op, "var %" PRIu32 " has version %" PRIu64 ", not %" PRIu64, a->var,
+			wrong(p, po->op,
+			      "var %" PRIu32 " has version %" PRIu64 ", not %" PRIu64, a->var,
 			      v->writes, p->expect[o->access + i]);
 	}
 	for (k = 0; k < po->nedges; k++)
-		if (!atomic_load_explicit(&p->ops[p->edges[po->edge + k]].over, memory_order_relaxed))
+		if (!atomic_load_explicit(&p->ops[p->edges[po->edge + k]].over,
+					  memory_order_relaxed))
 			wrong(p, po->op, "op %" PRIu32 " is not over", p->edges[po->edge + k]);
 	if (po->seen++)
 		wrong(p, po->op, "runs again");

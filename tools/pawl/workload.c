@@ -168,10 +168,12 @@ static int files_add(struct import *im, const json_t *list, bool write, const ch
 	return rc;
 }
 
-static int task_add(struct import *im, const json_t *task, const json_t *done, const json_t *runs)
+static int task_add(struct import *im, const json_t *task, const json_t *done,
+		    const json_t *runs)
 {
 	const char *id = json_string_value(json_object_get(task, "id"));
-	const json_t *parents = json_object_get(task, "parents"), *run = json_object_get(runs, id);
+	const json_t *parents = json_object_get(task, "parents"),
+		     *run = json_object_get(runs, id);
 	struct recording *r = im->r;
 	size_t i;
 	int rc;
@@ -277,8 +279,8 @@ static int wf_load(struct import *im, const json_t *root)
 /* --- PyTorch execution traces --- */
 
 /* Add the accesses of the tensors in a value, which may be nested lists. */
-static int tensors(struct import *im, const json_t *v, bool write, bool output, const json_t *args,
-		   json_t *note)
+static int tensors(struct import *im, const json_t *v, bool write, bool output,
+		   const json_t *args, json_t *note)
 {
 	char name[64];
 	size_t i;
@@ -497,8 +499,8 @@ int workload_load(const char *path, struct recording *r, char *err, size_t errle
 	root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
 	free(text);
 	if (!root)
-		return file_err(err, errlen, -EBADMSG, "%s: line %d, column %d: %s", path, je.line,
-				je.column, je.text);
+		return file_err(err, errlen, -EBADMSG, "%s: line %d, column %d: %s", path,
+				je.line, je.column, je.text);
 	im.vars = json_object();
 	r->bytes = r->whole = len;
 	r->ended = true;
