@@ -26,7 +26,8 @@ add() {
 	local archive=$1 file folder
 	shift
 	folder=$(mktemp -d)
-	trap 'rm -rf "$folder"' EXIT
+	# shellcheck disable=SC2064 # expanded now: the variable is local
+	trap "rm -rf '$folder'" EXIT
 	[ ! -e "$archive" ] || unpack "$archive" "$folder"
 	for file; do
 		cp "$file" "$folder/$(sha1sum <"$file" | cut -d ' ' -f 1)"

@@ -25,6 +25,8 @@
 #define NAMED		14u		/* maximum of vars that one op names */
 #define LOGS		8192u
 #define FRAMES		32u
+#define QUEUES		2u
+#define GROUPS		2u
 
 /* A var over its life; its slot is never used for another one. */
 struct slot {
@@ -71,7 +73,25 @@ struct func {
 	u64 hash, seq;
 	bool gone;		/* of the model: its error was returned or cleared */
 	char name[16];
+	/* What the op has in its note; queue and group: index + 1, or 0. */
+	u8 queue, group, cost;
+	bool late, group_canceled;
+	u32 canceled;		/* A: a cancel returned 0 */
+	u32 arrived;
+	pawl_ticket_t ticket;
 };
+
+struct queue {
+	pawl_cq_t h;
+};
+
+struct group {
+	pawl_group_t h;
+	u64 max_ops, max_cost;
+	bool refused;		/* a push, and no report of room since */
+};
+
+enum full { NOT_FULL, FULL, MAYBE_FULL };
 
 struct oper {
 	pawl_graph_t h;
@@ -108,7 +128,8 @@ struct world {
 	struct pawl_config cfg;
 	const uint8_t *p;
 	size_t n, at;
-	bool det, errors, naive, blocks, traced, read_mostly;
+	bool det, errors, naive, blocks, traced, read_mostly, notes;
+	bool interrupted;	/* an interrupt is pending */
 	u32 depth;		/* bodies on all stacks (det) */
 	u32 autos;		/* A: async bodies complete at once */
 	u32 nslots, nlive, nnodes, norder, nfuncs, nopers, narrived;
@@ -121,6 +142,8 @@ struct world {
 	struct node node[NODES];
 	struct func func[NODES];
 	struct oper oper[OPERS];
+	struct queue queue[QUEUES];
+	struct group group[GROUPS];
 	struct log log[LOGS];
 	struct caller caller[CALLERS];
 };
@@ -128,7 +151,8 @@ struct world {
 extern struct world *w;
 extern __thread struct caller *me;	/* NULL: a worker */
 extern int null_fd;
-extern u64 total_ops;			/* the line of figures */
+/* The line of figures. */
+extern u64 total_ops, total_arrived, total_canceled, total_refused, total_interrupts;
 
 /* engine_run.c */
 struct log *note(u8 kind, u32 id, int rc);
@@ -165,6 +189,8 @@ bool may_push(void);
 bool push_begin(void);
 void push_end(bool begun);
 u64 in_flight(void);
+void auto_begin(void);
+void auto_end(void);
 void quiesce(void);
 void do_wait_readable(void);
 void do_wait_writable(void);
@@ -176,7 +202,19 @@ void do_query(void);
 void do_look(void);
 void do_stop(void);
 
+/* engine_notes.c */
+void notes_begin(void);
+void notes_end(void);
+void describe_notes(struct pawl_op *op, struct func *f);
+enum full notes_full(u32 first, u32 n);
+void notes_refused(void);
+void do_queue(void);
+void do_ticket(void);
+void do_group(void);
+void do_thread(void);
+
 /* engine_model.c */
+int func_refused(const struct func *f);
 void model_run(void);
 
 /* fuzz_engine.c */

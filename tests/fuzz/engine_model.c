@@ -28,9 +28,27 @@ static u32 inherited(const struct node *nd)
 	return f;
 }
 
+/* The error of an op that must not start, or 0. */
+int func_refused(const struct func *f)
+{
+	if (load_acquire(&f->canceled))
+		return -ECANCELED;
+	return f->late ? -ETIMEDOUT : f->group_canceled ? -ECANCELED : 0;
+}
+
+static bool func_failed(const struct func *f)
+{
+	return (f->ran && f->fails) || func_refused(f);
+}
+
+static int func_code(const struct func *f)
+{
+	return func_refused(f) ? func_refused(f) : f->code;
+}
+
 static int code_of(u32 failure)
 {
-	return failure ? w->func[failure - 1].code : 0;
+	return failure ? func_code(&w->func[failure - 1]) : 0;
 }
 
 static void model_start(const struct log *l)
@@ -53,13 +71,13 @@ static void model_end(const struct log *l)
 	struct node *nd = &w->node[w->func[l->id].node];
 	u32 fi = nd->func, x = inherited(nd);
 	struct func *f = &w->func[fi];
-	bool failed = f->ran && f->fails;
+	bool failed = func_failed(f);
 
 	nd->ended = true;
-	if (!f->ran && f->kind != NO_BODY && (!x || nd->no_skip))
+	if (!f->ran && !func_refused(f) && f->kind != NO_BODY && (!x || nd->no_skip))
 		fuzz_broken("func %u was skipped without an error", fi);
 	w->failed += failed;
-	w->skipped += f->kind != NO_BODY && !f->ran && x;
+	w->skipped += f->kind != NO_BODY && !f->ran && !failed && x;
 	nd->failure = failed ? fi + 1 : x;
 	if (!f->oper && !nd->deletes && f->status != code_of(nd->failure))
 		fuzz_broken("func %u was released with %d, expected %d", fi, f->status,
@@ -70,6 +88,13 @@ static void model_take(const struct log *l)
 {
 	u32 x = l->last ? alive(w->node[l->last - 1].failure) : 0;
 
+	if (l->kind == L_TAKE && l->count != l->last) {
+		/* It was the version of one of these writes. */
+		if (!l->rc)
+			x = 0;
+		else if (l->by < w->nfuncs && func_failed(&w->func[l->by]))
+			x = alive(l->by + 1);
+	}
 	if (l->kind == L_TAKE && l->rc != code_of(x))
 		fuzz_broken("log %u: a wait for slot %u (last write by node %d) gave %d (func %d), expected %d",
 			    (u32)(l - w->log), l->id, (int)l->last - 1, l->rc, (int)l->by, code_of(x));
@@ -95,7 +120,7 @@ static void model_all(const struct log *l, u32 from)
 			continue;
 		fi = w->log[i].id;
 		f = &w->func[fi];
-		if (!f->ran || !f->fails)
+		if (!func_failed(f))
 			continue;
 		n++;
 		if (f->gone)
@@ -114,8 +139,8 @@ static void model_all(const struct log *l, u32 from)
 		goto out;	/* the names of the first 16 are kept */
 	if (w->det && l->by != ~0u && l->by != first)
 		fuzz_broken("a wait for all names func %u, expected %u", l->by, first);
-	if (l->by != ~0u && (l->by >= w->nfuncs || !w->func[l->by].fails || w->func[l->by].gone ||
-			     w->func[l->by].code != l->rc))
+	if (l->by != ~0u && (l->by >= w->nfuncs || !func_failed(&w->func[l->by]) ||
+			     w->func[l->by].gone || func_code(&w->func[l->by]) != l->rc))
 		fuzz_broken("a wait for all names func %u", l->by);
 out:
 	for (i = 0; i < from; i++)

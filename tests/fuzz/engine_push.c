@@ -77,13 +77,21 @@ static void describe(struct desc *d, struct func *f)
 	d->op.name = f->name;
 }
 
+/* The same for an op, not for a graph. */
+static void describe_op(struct desc *d, struct func *f)
+{
+	describe(d, f);
+	if (w->notes)
+		describe_notes(&d->op, f);
+}
+
 static bool room(u32 n)
 {
 	return w->nnodes + n <= NODES && w->nfuncs + n <= NODES && may_push();
 }
 
 /* Check that a refusal was right. flight is the number of ops in flight before the push. */
-static void check_again(int rc, u64 flight, u32 n)
+static void check_again(int rc, u64 flight, u32 n, enum full group)
 {
 	bool fails = w->cfg.window && w->cfg.window_policy == PAWL_WINDOW_FAIL;
 	u64 limit = w->cfg.window > n ? w->cfg.window - n : 0;
@@ -92,7 +100,11 @@ static void check_again(int rc, u64 flight, u32 n)
 	/* There would never be room for it. */
 	if (fails && n > w->cfg.window && rc == -E2BIG)
 		return;
-	if (rc == -EAGAIN ? full : !rc && (!full || !w->det))
+	if (group == MAYBE_FULL && rc == -EAGAIN)
+		return;
+	if (group == FULL && rc == -EAGAIN && !full)
+		notes_refused();
+	if (rc == -EAGAIN ? full || group == FULL : !rc && group != FULL && (!full || !w->det))
 		return;
 	fuzz_broken("a push of %u with %llu in flight returned %d: %s", n,
 		    (unsigned long long)flight, rc, pawl_error_text());
@@ -101,6 +113,7 @@ static void check_again(int rc, u64 flight, u32 n)
 void do_push(void)
 {
 	u32 fi, ni;
+	enum full group = NOT_FULL;
 	struct func *f;
 	struct desc d;
 	bool begun;
@@ -112,17 +125,19 @@ void do_push(void)
 	begun = push_begin();
 	fi = func_new();
 	f = &w->func[fi];
-	describe(&d, f);
+	describe_op(&d, f);
 	ni = node_new();
 	node_add(ni, fi);
 	w->node[ni].no_skip = d.op.prop == PAWL_NO_SKIP;
 	flight = in_flight();
+	if (w->notes)
+		group = notes_full(fi, 1);
 	place(ni);
 	rc = pawl_push(w->e, &d.op);
 	push_end(begun);
 	if (rc == -EAGAIN)
 		unplace(ni);
-	check_again(rc, flight, 1);
+	check_again(rc, flight, 1, group);
 }
 
 void do_batch(void)
@@ -130,6 +145,7 @@ void do_batch(void)
 	u32 n = 1 + byte() % 6, i, ni[6], fi;
 	static __thread struct desc d[6];
 	struct pawl_op ops[6];
+	enum full group = NOT_FULL;
 	bool begun;
 	u64 flight;
 	int rc;
@@ -139,13 +155,15 @@ void do_batch(void)
 	begun = push_begin();
 	for (i = 0; i < n; i++) {
 		fi = func_new();
-		describe(&d[i], &w->func[fi]);
+		describe_op(&d[i], &w->func[fi]);
 		ops[i] = d[i].op;
 		ni[i] = node_new();
 		node_add(ni[i], fi);
 		w->node[ni[i]].no_skip = ops[i].prop == PAWL_NO_SKIP;
 	}
 	flight = in_flight();
+	if (w->notes)
+		group = notes_full(fi + 1 - n, n);
 	for (i = 0; i < n; i++)
 		place(ni[i]);
 	rc = pawl_push_batch(w->e, ops, n);
@@ -153,7 +171,7 @@ void do_batch(void)
 	if (rc)
 		for (i = n; i--; )
 			unplace(ni[i]);
-	check_again(rc, flight, n);
+	check_again(rc, flight, n, group);
 }
 
 void do_oper_new(void)
@@ -215,7 +233,7 @@ void do_oper_push(void)
 	if (w->errors && c & 2) {
 		f->code = codes[c >> 6];
 		f->fails = f->code;
-		f->positive = f->code == -EPROTO && f->kind == SYNC;
+		/* Not positive: then neither text nor op of the error name the run. */
 	}
 	ni = node_new();
 	node_add(ni, fi);
@@ -238,7 +256,7 @@ void do_oper_push(void)
 		store_release(&o->nruns, o->nruns - 1);
 		unplace(ni);
 	}
-	check_again(rc, flight, 1);
+	check_again(rc, flight, 1, NOT_FULL);
 }
 
 void do_oper_delete(void)
@@ -310,7 +328,7 @@ void do_var_delete(void)
 		w->live[w->nlive++] = f->slot[0];
 		unplace(ni);
 	}
-	check_again(rc, flight, 1);
+	check_again(rc, flight, 1, NOT_FULL);
 }
 
 void do_complete(void)
@@ -387,7 +405,7 @@ void do_bad(void)
 		op.prop = 8 + (b >> 4);
 		break;
 	case 3:
-		op.flags = (uint16_t)((PAWL_OP_NO_SKIP | PAWL_OP_NOTES) + 1 + b);
+		op.flags = (uint16_t)((PAWL_OP_NO_SKIP | PAWL_OP_NOTES | PAWL_OP_ARG) + 1 + b);
 		break;
 	case 4:
 		op.writes = NULL;

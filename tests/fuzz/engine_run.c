@@ -114,6 +114,9 @@ static void begin(struct func *f, struct pawl_run *run)
 		fuzz_broken("func %u runs, but its push was refused", f->id);
 	if (fetch_add_acq_rel(&f->ran, 1))
 		fuzz_broken("func %u ran twice", f->id);
+	if (func_refused(f))
+		fuzz_broken("func %u runs, but was canceled or too late", f->id);
+	GOOD(!w->det || !pawl_run_canceled(run));
 	GOOD(run->engine == w->e && run->device.kind == PAWL_CPU &&
 	     run->device.id < w->cfg.cpu_devices);
 	f->inherited = run->status;

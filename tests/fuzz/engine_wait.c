@@ -2,7 +2,7 @@
 /* Calls that wait, run ready ops, query, take errors, or stop the engine. */
 #include "engine.h"
 
-static void auto_begin(void)
+void auto_begin(void)
 {
 	fetch_add_seq_cst(&w->autos, 1);
 	smp_mb();
@@ -11,7 +11,7 @@ static void auto_begin(void)
 			complete(&w->func[i]);
 }
 
-static void auto_end(void)
+void auto_end(void)
 {
 	fetch_add_seq_cst(&w->autos, -1u);
 }
@@ -142,8 +142,12 @@ static void do_wait(bool write)
 	before = w->norder;
 	last = v->last;
 	v->waits++;
-	rc = write ? pawl_wait_writable(w->e, v->v, limit, &err) :
-		     pawl_wait_readable(w->e, v->v, limit, &err);
+	if (w->notes && how == 3)
+		rc = pawl_wait(w->e, (write ? PAWL_WAIT_WRITABLE : PAWL_WAIT_READABLE) |
+			       PAWL_WAIT_INTR, v->v.h, limit, &err);
+	else
+		rc = write ? pawl_wait_writable(w->e, v->v, limit, &err) :
+			     pawl_wait_readable(w->e, v->v, limit, &err);
 	v->waits--;
 	if (block)
 		auto_end();
@@ -153,8 +157,17 @@ static void do_wait(bool write)
 		GOOD(held(s));
 		return;
 	}
-	if (rc == -ETIMEDOUT) {
-		GOOD(!block && !err.code);
+	if (rc == -EINTR) {
+		/* One interrupt ends one wait. */
+		GOOD(w->interrupted && !err.code);
+		w->interrupted = false;
+		total_interrupts++;
+		v->gave_up = true;
+		return;
+	}
+	/* Else it is the error of an op whose deadline had passed. */
+	if (rc == -ETIMEDOUT && !err.code) {
+		GOOD(!block);
 		v->gave_up |= limit != 0;
 		if (w->det && !limit && !v->gave_up && !v->waits) {
 			/* An incomplete access must have been the reason. */
@@ -175,6 +188,8 @@ static void do_wait(bool write)
 	check_over(s, before, write);
 	l = note(L_TAKE, s, rc);
 	l->last = last;
+	/* Behind the op that an earlier wait left, it waits for what was pushed meanwhile. */
+	l->count = v->gave_up ? v->last : last;
 	l->by = rc ? named(&err) : ~0u;
 }
 
@@ -210,8 +225,9 @@ void do_wait_all(void)
 	rc = pawl_wait_all(w->e, block ? -1 : 0, &err);
 	if (block)
 		auto_end();
-	if (rc == -ETIMEDOUT) {
-		GOOD(!block && !err.code);
+	/* Else it is the error of an op whose deadline had passed. */
+	if (rc == -ETIMEDOUT && !err.code) {
+		GOOD(!block);
 		for (i = 0; w->det && i < w->nslots; i++)
 			if (w->slot[i].gave_up || w->slot[i].waits)
 				return;

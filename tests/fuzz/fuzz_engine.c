@@ -8,6 +8,7 @@
  *
  *   while ops run: no op runs beside a writer; each op finds the version that the number of
  *     writes pushed before it demands (engine_run.c);
+ *   completion queues, tickets, deadlines, groups, interrupts: engine_notes.c;
  *   calls: each returns what the documentation says, also with bad arguments (engine_push.c,
  *     engine_wait.c);
  *   waits: the ops that they wait for are complete when they return (engine_wait.c);
@@ -26,7 +27,7 @@ size_t fuzz_size;
 struct world *w;
 __thread struct caller *me;
 int null_fd = -1;
-u64 total_ops;
+u64 total_ops, total_arrived, total_canceled, total_refused, total_interrupts;
 static u64 total_calls;
 
 u8 byte(void)
@@ -111,12 +112,19 @@ static void (*const calls[64])(void) = {
 	do_stop, do_bad, do_bad, do_end_thread,
 };
 
+/* In an input with notes, instead of some of these calls. */
+static void (*const notes_calls[64])(void) = {
+	[10] = do_thread, [11] = do_queue, [12] = do_queue, [13] = do_ticket, [14] = do_ticket,
+	[15] = do_group, [22] = do_queue, [23] = do_ticket, [24] = do_group, [36] = do_ticket,
+	[37] = do_group, [54] = do_thread,
+};
+
 void steps(u32 n)
 {
 	while (n-- && more()) {
-		u8 b = byte();
+		u8 b = byte(), k = b & 63;
 
-		on(b >> 6, calls[b & 63]);
+		on(b >> 6, w->notes && notes_calls[k] ? notes_calls[k] : calls[k]);
 	}
 }
 
@@ -134,6 +142,8 @@ static void finish(void)
 		end_thread(c);
 	}
 	quiesce();
+	if (w->notes)
+		notes_end();
 	for (i = 0; i < w->nslots; i++)
 		if (!w->slot[i].dead) {
 			GOOD(!pawl_var_version(w->e, w->slot[i].v, &n));
@@ -175,6 +185,7 @@ static void configure(void)
 			c->window_policy = PAWL_WINDOW_FAIL;
 		w->blocks = c->window_policy != PAWL_WINDOW_FAIL;
 	}
+	w->notes = (b & 3) == 2 || (b & 7) == 7;
 	w->read_mostly = (b & 65) == 64;
 	c->no_help = !w->det && b & 128;
 	fuzz_say("kind %d workers %d devices %u window %u policy %d no_help %d errors %d\n", c->kind,
@@ -209,6 +220,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		w->e->rm_reads = 0;
 	for (i = 0; i < 3; i++)
 		slot_new();
+	if (w->notes)
+		notes_begin();
 	while (more())
 		steps(1);
 	finish();
@@ -223,6 +236,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 void fuzz_figures(char *buf, size_t len)
 {
-	snprintf(buf, len, "calls=%llu ops=%llu", (unsigned long long)total_calls,
-		 (unsigned long long)total_ops);
+	snprintf(buf, len,
+		 "calls=%llu ops=%llu arrived=%llu canceled=%llu refused=%llu interrupts=%llu",
+		 (unsigned long long)total_calls, (unsigned long long)total_ops,
+		 (unsigned long long)total_arrived, (unsigned long long)total_canceled,
+		 (unsigned long long)total_refused, (unsigned long long)total_interrupts);
 }
