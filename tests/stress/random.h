@@ -55,6 +55,9 @@ struct op {
 	u64 hash;
 	u32 node;			/* oracle C */
 	u64 begin, end;			/* oracle C: of its push */
+	bool noted;			/* it names the program's queue and group */
+	u32 arrived;			/* in the queue, written by the thread that reaps */
+	pawl_ticket_t ticket;
 };
 
 struct program {
@@ -70,6 +73,8 @@ struct program {
 	u32 later_in, later_out;	/* A */
 	u32 stop;			/* A */
 	bool errors, multi;
+	pawl_cq_t cq;
+	pawl_group_t group;
 };
 
 /* A random op over the slots map[0 .. nv), as the caller of pawl_push() describes it. */
@@ -90,6 +95,10 @@ void *completer(void *arg);
 void op_make(struct program *p, struct op *o, struct desc *d, const u16 *map, u32 nv, u32 deps,
 	     u64 *seed);
 void op_body(struct op *o, struct desc *d, u32 percent, u64 *seed);
+void notes_begin(struct program *p);
+void op_notes(struct op *o, struct desc *d);
+void notes_reap(struct program *p);
+void notes_end(struct program *p);
 u16 random_prop(u64 *seed);
 u16 slot_new(struct program *p);
 

@@ -6,7 +6,7 @@ struct pusher {
 	struct program *p;
 	u64 seed;
 	u32 first, n;		/* its range of p->op */
-	u32 deps, async, batch, nv, waits;
+	u32 deps, async, batch, nv, waits, notes;
 	const u16 *map;
 	bool timed;
 };
@@ -34,6 +34,8 @@ static void *pusher(void *arg)
 			o[i].id = u->first + at + i;
 			op_make(p, &o[i], &d[i], u->map, u->nv, u->deps, &u->seed);
 			op_body(&o[i], &d[i], u->async, &u->seed);
+			if (rnd(&u->seed) % 100 < u->notes)
+				op_notes(&o[i], &d[i]);
 			d[i].op.prop = random_prop(&u->seed);
 			d[i].op.priority = rnd(&u->seed) % 3 ? 0 : (s32)(rnd(&u->seed) % 9) - 4;
 			o[i].node = node;
@@ -50,6 +52,14 @@ static void *pusher(void *arg)
 			o[i].end = u->timed ? fetch_add_relaxed(&stamps, 1) : ~0ull;
 		}
 		at += k;
+		/* Completions that are not reaped keep their notes. */
+		if (u->notes)
+			notes_reap(p);
+		if (o->noted && rnd(&u->seed) % 100 < u->waits) {
+			GOOD(!pawl_ticket_wait(p->e, o->ticket, -1));
+			GOOD(load_acquire(&o->released) == 1);
+			GOOD(pawl_ticket_state(p->e, o->ticket) == PAWL_TICKET_COMPLETE);
+		}
 		if (rnd(&u->seed) % 100 < u->waits) {
 			pawl_var_t v = p->slot[u->map[rnd(&u->seed) % u->nv]].v;
 			s64 limit = rnd(&u->seed) % 2 ? -1 : (s64)(rnd(&u->seed) % 50000);
@@ -209,6 +219,7 @@ void several(u64 program)
 	u[0].batch = rnd(&seed) % 2 ? 0 : (u32)(rnd(&seed) % 50);
 	u[0].waits = (u32)(rnd(&seed) % 10);
 	u[0].timed = rnd(&seed) % 2;
+	u[0].notes = rnd(&seed) % 2 ? 0 : (u32)(rnd(&seed) % 60);
 	u[0].nv = nv;
 	u[0].map = map;
 	u[0].p = p;
@@ -219,6 +230,7 @@ void several(u64 program)
 	if (verbose)
 		printf("  %u pushers: %u ops each, %u vars, deps %u, async %u%%, batch %u%%, wait %u%%, timed %d\n",
 		       n, each, nv, u[0].deps, u[0].async, u[0].batch, u[0].waits, u[0].timed);
+	notes_begin(p);
 	program_begin(p);
 	for (i = 0; i < n; i++) {
 		u[i] = u[0];
@@ -232,6 +244,7 @@ void several(u64 program)
 	for (i = 0; i < n; i++)
 		join(t[i]);
 	GOOD(!pawl_wait_all(p->e, -1, NULL));
+	notes_end(p);
 	for (i = 0; i < p->nops; i++) {
 		u32 k;
 

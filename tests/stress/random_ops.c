@@ -271,6 +271,64 @@ void op_body(struct op *o, struct desc *d, u32 percent, u64 *seed)
 		op_copies_arg(o, d);
 }
 
+/* --- a completion queue and a group, which many ops of a program name --- */
+
+void notes_begin(struct program *p)
+{
+	GOOD(!pawl_cq_create(p->e, &p->cq));
+	GOOD(!pawl_group_create(p->e, NULL, &p->group));
+}
+
+void op_notes(struct op *o, struct desc *d)
+{
+	o->noted = true;
+	d->op.flags |= PAWL_OP_CQ | PAWL_OP_TICKET | PAWL_OP_GROUP | PAWL_OP_COST;
+	d->op.cq = o->p->cq;
+	d->op.tag = o->id;
+	d->op.ticket = &o->ticket;
+	d->op.group = o->p->group;
+	d->op.cost = o->id % 3;
+}
+
+/* Each op arrives once, after its release, with the same status. */
+void notes_reap(struct program *p)
+{
+	struct pawl_completion done[8];
+	int rc, i;
+
+	do {
+		rc = pawl_cq_reap(p->e, p->cq, done, ARRAY_SIZE(done));
+		/* One thread reaps at a time. */
+		GOOD(rc >= 0 || rc == -EBUSY);
+		for (i = 0; i < rc; i++) {
+			struct op *o = &p->op[done[i].tag];
+
+			GOOD(done[i].tag < p->nops && o->noted);
+			if (fetch_add_acq_rel(&o->arrived, 1))
+				broken("op %u arrived twice in the queue", o->id);
+			if (load_acquire(&o->released) != 1 || done[i].status != o->status)
+				broken("op %u arrived with %d, but was released with %d", o->id,
+				       done[i].status, o->status);
+		}
+	} while (rc == ARRAY_SIZE(done));
+}
+
+/* All ops are complete. */
+void notes_end(struct program *p)
+{
+	u64 ops, cost;
+	u32 i;
+
+	GOOD(!pawl_group_wait(p->e, p->group, -1));
+	notes_reap(p);
+	for (i = 0; i < p->nops; i++)
+		if (p->op[i].arrived != p->op[i].noted)
+			broken("op %u arrived %u times in the queue", i, p->op[i].arrived);
+	GOOD(!pawl_group_count(p->e, p->group, &ops, &cost) && !ops && !cost);
+	GOOD(!pawl_group_destroy(p->e, p->group));
+	GOOD(!pawl_cq_destroy(p->e, p->cq));
+}
+
 u16 random_prop(u64 *seed)
 {
 	/* A push of PAWL_DELETE_VAR runs in front; all others have no effect on the order. */
