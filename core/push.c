@@ -284,26 +284,25 @@ static __noinline int fill_four(struct thread *t, struct op *op, const struct pa
  * Copy the caller's argument behind the op's accesses, op_arg_fits().  Returns the copy.
  * Helpers of earlier pushes may still read this memory as accesses.  Progress: wait-free.
  */
-static __noinline void *arg_fill(struct thread *t, struct op *op, const struct pawl_op *d)
+static __noinline void *arg_fill(struct op *op, const struct pawl_op *d)
 {
-	void *copy = &op->deps[op->ndeps];
 	const char *from = d->arg;
-	u64 part, *to = copy;
-	u32 left = d->arg_size;
+	u64 *to = (u64 *)(void *)&op->deps[op->ndeps], rest = 0;
+	u32 words = d->arg_size / (u32)sizeof(*to), i;
 
 	if (BUSTED(ARG_NOT_COPIED))
 		return d->arg;
-	op_ahead(t);
-	for (; left >= sizeof(part); left -= (u32)sizeof(part), from += sizeof(part)) {
-		memcpy(&part, from, sizeof(part));
-		store_helped64(to++, part);
+	for (i = 0; i < words; i++) {
+		u64 word;
+
+		memcpy(&word, from + i * sizeof(word), sizeof(word));
+		store_helped64(&to[i], word);
 	}
-	if (left) {
-		part = 0;
-		memcpy(&part, from, left);
-		store_helped64(to, part);
+	if (d->arg_size % sizeof(*to)) {
+		memcpy(&rest, from + i * sizeof(rest), d->arg_size % sizeof(rest));
+		store_helped64(&to[i], rest);
 	}
-	return copy;
+	return to;
 }
 
 /* Undo op_fill() after its accesses were filled in.  Returns rc. */
@@ -354,7 +353,7 @@ __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const s
 	if (unlikely(op_where(d))) {
 		/* An argument alone is usual, for programs in C++. */
 		if (d->flags & PAWL_OP_ARG)
-			arg = arg_fill(t, op, d);
+			arg = arg_fill(op, d);
 		if (op_where(d) != WHERE_ARG) {
 			flags |= prop_flags(d);
 			op->prop = (u8)d->prop;

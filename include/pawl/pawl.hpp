@@ -161,12 +161,17 @@ inline bool waited(int rc)
 /* An op as attributes describe it. */
 struct description {
 	pawl_engine *e;
-	pawl_op op = PAWL_OP_INIT;
+	pawl_op op;
 	std::uint16_t prop = PAWL_NORMAL;
 	std::uint16_t flags = 0;
 	pawl_device device = {PAWL_CPU, 0};
 
-	explicit description(pawl_engine *engine) : e(engine) {}
+	/* Fields from cq on are read only if their flag is set. */
+	explicit description(pawl_engine *engine) : e(engine)
+	{
+		std::memset(&op, 0, offsetof(pawl_op, cq));
+		op.size = sizeof(op);
+	}
 
 	/* Bytes for a copy of the callable. */
 	std::size_t room() const noexcept

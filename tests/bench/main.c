@@ -117,7 +117,7 @@ static const char usage[] =
 "                     ping ping-w wake wake-w mpush metg line hand\n"
 "                     own own2 shared push pushers (each of them also with -each)\n"
 "                     gone idle complete-gone\n"
-"                     tell collect (pawl only)\n"
+"                     tell collect lambda (pawl only)\n"
 "  --ops N            ops per run (200000)\n"
 "  --reps N           runs that count (1)      --warm N  runs before them (1)\n"
 "  --use N            after the warm runs, only the first N ops of the list\n"

@@ -65,7 +65,11 @@ BODY = [(f"{engine}, {ns} ns: {shape}", engine, shape, ["--body", ns] + extra)
         for shape in SHAPES]
 HOST = [("completion to callback", "pawl-help", "tell", []),
         ("completions, one thread", "pawl-1", "collect", []),
-        ("completions, two threads", "pawl-help", "collect", [])]
+        ("completions, two threads", "pawl-help", "collect", []),
+        ("C++ / C, one thread", "pawl-1", "lambda", []),
+        ("C++ / C, two threads", "pawl-help", "lambda", [])]
+LAMBDAS = {"pointer": "a pointer", "words": "three words",
+           "owner": "three words and an owner"}
 ROWS = {"own": OWN, "others": OTHERS, "pushers": CROWD, "default": DEFAULT, "body": BODY, "host": HOST}
 TESTS = SHAPES + LATENCY + ["mpush", "metg"] + list(ROWS)
 
@@ -82,6 +86,7 @@ MAX_OWN, MAX_SHARED, MIN_PUSH, MAX_OTHERS, MAX_DEFAULT = 1.2, 1.2, 1.7, 1.1, 1.2
 MAX_CROWD, MAX_BODY, MAX_EMPTY = 1.2, 1.1, 1.3
 # an event loop: beside uv_queue_work(), and throughput with completions beside without
 MAX_TELL, MIN_COLLECT = 0.7, 0.85
+MAX_LAMBDA = 1.05      # for what fits in the op
 
 QUICK_SKIP = ("starpu", "libomp-active", "pawl-naive")
 
@@ -660,6 +665,20 @@ def host_table(b, targets):
                     rows.append([f"{label}, {p}, ns; libuv's thread pool", fmt(mine), fmt(uv),
                                  fmt(ratio), f"<= {MAX_TELL}"])
                     targets.append((f"{label}, {p} / uv_queue_work", ratio, MAX_TELL, ""))
+        elif test == "lambda":
+            for kind, what in LAMBDAS.items():
+                ratio = b.mid(label, "host", f"ratio_{kind}")
+                if not ratio:
+                    continue
+                limit = MAX_LAMBDA if kind != "owner" else None
+                rows.append([f"{label}: {what}, ns per op; in C", fmt(b.mid(label, "host", kind)),
+                             fmt(b.mid(label, "host", f"c_{kind}")), fmt(ratio),
+                             f"<= {limit}" if limit else ""])
+                rows.append([f"{label}: {what}; in C, with a kept struct", "",
+                             fmt(b.mid(label, "host", f"kept_{kind}")),
+                             fmt(b.mid(label, "host", f"ratio_kept_{kind}")), ""])
+                if limit:
+                    targets.append((f"{label}: {what}", ratio, limit, ""))
         elif b.mid(label, "host", "ratio"):
             ratio = b.mid(label, "host", "ratio")
             rows.append([f"{label}, ns per op; without", fmt(b.mid(label, "host")),

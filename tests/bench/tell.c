@@ -5,6 +5,7 @@
  *
  *   tell     the loop pushes an op, and sleeps in uv_run() until its callback; one worker
  *   collect  ops per second with a completion of each, and without
+ *   lambda   bodies in C++ beside C: lambda.cc
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <pawl/engine.h>
 
 #include "bench.h"
+#include "lambda.h"
 #include "tell.h"
 
 static void check(int err, const char *what)
@@ -246,12 +248,22 @@ static void measure_collect(const char *engine, int threads)
 	       engine, with[REPS / 2], without[REPS / 2], ratio[REPS / 2]);
 }
 
+#ifndef BENCH_CXX
+void lambda_measure(const char *engine, int threads)
+{
+	(void)threads;
+	printf("{\"engine\":\"%s\",\"test\":\"lambda\",\"unsupported\":true}\n", engine);
+}
+#endif
+
 bool tell_test(const char *test, const char *engine, int threads)
 {
 	if (!strcmp(test, "tell"))
 		measure_tell(engine);
 	else if (!strcmp(test, "collect"))
 		measure_collect(engine, threads);
+	else if (!strcmp(test, "lambda"))
+		lambda_measure(engine, threads);
 	else
 		return false;
 	return true;
