@@ -16,7 +16,7 @@
  * counts.
  *
  *	policy	at the window				a pool is empty
- *	FAIL	-EAGAIN					-EAGAIN
+ *	FAIL	-EAGAIN, window_want()			-EAGAIN, window_want()
  *	BLOCK	waits					waits for a completion
  *	HELP	runs ready ops; waits if there are none	the same
  *
@@ -45,6 +45,7 @@
  * where the sums are computed.
  */
 #include <core/admit.h>
+#include <core/opgroup.h>
 #include <core/retire.h>
 #include <core/wait.h>
 
@@ -105,6 +106,18 @@ static bool room_there(void *arg)
 		return false;
 	r->until = 0;
 	return flight <= r->hard || gate_arm(r, flight) <= r->hard;
+}
+
+/*
+ * Are at most `low` percent of the window in flight?  If not, the gate is armed, so that a
+ * completion checks again.  Progress: lock-free.
+ */
+bool window_low(struct thread *t, u32 low)
+{
+	struct room r = { .t = t, .hard = low_of(t->e->window, low) };
+	u64 flight = ops_in_flight(t->e);
+
+	return flight <= r.hard || gate_arm(&r, flight) <= r.hard;
 }
 
 static enum exec_help room_help(const struct pawl_engine *e)
@@ -200,6 +213,7 @@ __cold int admit_slow(struct thread *t, u32 n)
 		if (ops_in_flight(e) <= e->window)
 			return 0;
 		admit_undo(t, n);
+		window_want(t);
 		return err(-EAGAIN, "push: %u ops are in flight (config.window)", e->window);
 	}
 	/*
@@ -253,6 +267,7 @@ __cold int admit_again(struct thread *t, bool *tried, bool wait)
 	if (pool_carved(e->pool[t->lacks]) < p->max)
 		return -ENOMEM;
 	if (e->policy == PAWL_WINDOW_FAIL && !wait) {
+		window_want(t);
 		pool_stat(e->pool[t->lacks], &st);
 		return err(-EAGAIN, "push: the ops in flight use up the pool %s", st.name);
 	}

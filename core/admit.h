@@ -11,6 +11,7 @@ void admit_undo(struct thread *t, u32 n);
 int admit_again(struct thread *t, bool *tried, bool wait);
 int err_pool_empty(struct thread *t, u32 pool, const char *what);
 void gate_pass(struct thread *t);
+bool window_low(struct thread *t, u32 low);
 
 /*
  * Take room for n ops in the window.  On success (0) they count as pushed; admit_undo() takes

@@ -41,6 +41,7 @@
  *
  * Lifetime: groups are type-stable; a handle has the generation.
  */
+#include <core/admit.h>
 #include <core/cq.h>
 #include <core/opgroup.h>
 #include <core/retire.h>
@@ -110,11 +111,6 @@ static bool add_below(u64 *count, u64 n, u64 most)
 	return true;
 }
 
-static u64 low_of(u64 most, u32 low)
-{
-	return most / 100 * low + most % 100 * low / 100;
-}
-
 /* True if the group is at or below its low-water mark, or has no limits. */
 static bool group_low(const struct op_group *g)
 {
@@ -126,16 +122,48 @@ static bool group_low(const struct op_group *g)
 }
 
 /* Post the room completion if one is wanted and there is room.  Progress: lock-free. */
-static void room_check(struct pawl_engine *e, struct op_group *g)
+static void room_check(struct thread *t, struct op_group *g)
 {
 	u32 room = load_seq_cst(&g->room);	/* CORE-H4 <-> CORE-H1 */
 
 	if (likely(!(room & ROOM_WANTED)) || (room & (ROOM_POSTED | ROOM_CLOSED)) ||
 	    !group_low(g))
 		return;
+	if ((room & ROOM_WINDOW) && !window_low(t, load_relaxed(&g->low)))
+		return;
 	/* Acquire, release: the note changes hands. */
-	if (cas_acq_rel_acquire(&g->room, &room, ROOM_POSTED))	/* CORE-H9 <-> CORE-H10 */
-		note_room_post(e, load_acquire(&g->note));	/* CORE-H12 <-> CORE-H11 */
+	if (!cas_acq_rel_acquire(&g->room, &room, ROOM_POSTED))	/* CORE-H9 <-> CORE-H10 */
+		return;
+	if (room & ROOM_WINDOW)
+		fetch_add_relaxed(&t->e->nflight, -1u);
+	note_room_post(t->e, load_acquire(&g->note));	/* CORE-H12 <-> CORE-H11 */
+}
+
+/*
+ * A push was refused because too many ops are in flight.  If the engine's group has a queue, it
+ * will report that there is room.  Until then it counts as a thread that waits for few ops in
+ * flight (wait.c), so that completions check it.  Progress: lock-free.
+ */
+__cold void window_want(struct thread *t)
+{
+	struct op_group *g = t->e->root;
+
+	if (!load_relaxed(&g->note))
+		return;
+	if (BUSTED(ROOM_FORGOTTEN))
+		return;
+	if (!(fetch_or_relaxed(&g->room, ROOM_WANTED | ROOM_WINDOW) & ROOM_WINDOW))
+		fetch_add_relaxed(&t->e->nflight, 1);
+	/* CORE-N5 <-> CORE-N6: otherwise the last op could complete unnoticed. */
+	smp_mb();
+	room_check(t, g);
+}
+
+/* Fewer ops are in flight.  Progress: lock-free. */
+void window_recheck(struct thread *t)
+{
+	if (load_relaxed(&t->e->root->room) & ROOM_WINDOW)
+		room_check(t, t->e->root);
 }
 
 /* The room completion was reaped, so its note can be posted again. */
@@ -146,7 +174,7 @@ void group_told(struct thread *t, u32 idx)
 	fetch_and_acq_rel(&g->room, ~ROOM_POSTED);	/* CORE-H10 <-> CORE-H9 */
 	/* CORE-H4 <-> CORE-H3: a completion may have found the note in the queue. */
 	smp_mb();
-	room_check(t->e, g);
+	room_check(t, g);
 }
 
 static void waiters_wake(struct pawl_engine *e, struct op_group *g, u32 idx)
@@ -163,7 +191,7 @@ static void waiters_wake(struct pawl_engine *e, struct op_group *g, u32 idx)
 
 static void level_check(struct thread *t, struct op_group *g, u32 idx)
 {
-	room_check(t->e, g);
+	room_check(t, g);
 	if (unlikely(load_seq_cst(&g->waiters)))	/* as CORE-H4 */
 		waiters_wake(t->e, g, idx);
 }
@@ -323,7 +351,7 @@ static int limits_set(struct thread *t, struct op_group *g, u32 idx,
 	store_relaxed(&g->deadline, l->deadline_ns ? (u64)l->deadline_ns : NOTE_NEVER);
 	/* The new limits may leave room. */
 	smp_mb();
-	room_check(e, g);
+	room_check(t, g);
 	waiters_wake(e, g, idx);
 	return 0;
 }
@@ -407,7 +435,7 @@ int pawl_group_destroy(struct pawl_engine *e, pawl_group_t h)
 		fetch_and_acq_rel(&g->room, ~ROOM_CLOSED);
 		/* CORE-H4 <-> CORE-H3: a completion may have found the group closed. */
 		smp_mb();
-		room_check(e, g);
+		room_check(t, g);
 		if (life >> 32 != h.h >> 32)
 			return err(-ESTALE, "group_destroy: it was destroyed meanwhile");
 		return err(-EBUSY, "group_destroy: an op of it is not complete, or its room "
@@ -452,6 +480,7 @@ int pawl_group_count(struct pawl_engine *e, pawl_group_t h, uint64_t *ops, uint6
 PAWL_EXPORT(pawl_group_count);
 
 struct group_wait {
+	struct thread *t;
 	const struct op_group *g;
 	u32 gen;
 	bool room;
@@ -463,14 +492,20 @@ static bool group_wait_over(void *arg)
 
 	u64 life = load_acquire(&w->g->life);			/* CORE-H6 <-> CORE-H5 */
 
-	return life >> 32 != w->gen || (w->room ? group_low(w->g) : !(u32)life);
+	if (life >> 32 != w->gen)
+		return true;
+	if (!w->room)
+		return !(u32)life;
+	/* A body never waits at the window (admit.c). */
+	return group_low(w->g) && (w->g != w->t->e->root || w->t->depth ||
+				   window_low(w->t, load_relaxed(&w->g->low)));
 }
 
 /* Wait until the group is empty, or (room) at its low water.  how: PAWL_WAIT_* flags. */
 int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room, u32 how)
 {
 	struct thread *t = thread_get(e);
-	struct group_wait w = { NULL, (u32)(h.h >> 32), room };
+	struct group_wait w = { t, NULL, (u32)(h.h >> 32), room };
 	u32 idx = (u32)h.h, up;
 	struct op_group *g;
 	struct frame *f;
@@ -491,7 +526,11 @@ int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room,
 	up = load_relaxed(&t->waits_group);
 	store_relaxed(&t->waits_group, idx + 1);
 	fetch_add_seq_cst(&g->waiters, 1);
+	if (!idx)
+		wait_flight_begin(t, low_of(e->window, load_relaxed(&g->low)));
 	rc = wait_body(t, group_wait_over, &w, timeout_ns, how);
+	if (!idx)
+		wait_flight_end(t);
 	fetch_add_relaxed(&g->waiters, -1u);
 	store_relaxed(&t->waits_group, up);
 	flight_check(t);

@@ -10,7 +10,7 @@ struct op_note;
 #define GROUP_MAX	65536u
 #define GROUP_COST_MAX	(UINT64_MAX / 4)
 
-enum { ROOM_WANTED = 1, ROOM_POSTED = 2, ROOM_CLOSED = 4 };
+enum { ROOM_WANTED = 1, ROOM_POSTED = 2, ROOM_CLOSED = 4, ROOM_WINDOW = 8 };
 
 struct op_group {
 	/* Changed by each op of the group. */
@@ -27,12 +27,20 @@ struct op_group {
 	u64 deadline;		/* A: CLOCK_MONOTONIC, ns; NOTE_NEVER */
 };
 
+/* low percent of a limit */
+static inline u64 low_of(u64 most, u32 low)
+{
+	return most / 100 * low + most % 100 * low / 100;
+}
+
 int groups_init(struct thread *t);
 int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d);
 void group_room(struct pawl_engine *e, u32 idx, u64 cost);
 void group_leave(struct thread *t, u32 idx, u64 cost);
 int group_begin(struct pawl_engine *e, const struct op_note *n);
 void group_told(struct thread *t, u32 idx);
+void window_want(struct thread *t);
+void window_recheck(struct thread *t);
 int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room, u32 how);
 
 #endif

@@ -546,6 +546,7 @@ void flight_wake(struct thread *t, u64 limit)
 		return;
 	if (likely(!load_relaxed(&e->nflight)))
 		return;
+	window_recheck(t);
 	flight = min_u(ops_in_flight(e), limit);
 	for_each_live(e, w, i)
 		if (load_relaxed(&w->waits_flight) > flight)

@@ -582,6 +582,8 @@ PAWL_API int pawl_run_canceled(const struct pawl_run *run);
  * group (or the engine) has room again at limits.low percent of its limits.  If limits.cq names
  * a queue, a completion with limits.tag arrives there at that moment, one for any number of
  * refused pushes.  It can be spurious: no push was refused, or the next one is refused again.
+ * For the engine, room also means limits.low percent of config.window, if a push was refused
+ * because of the window (PAWL_WINDOW_FAIL).
  *
  *   create:  limits may be NULL, which means no limits.  -ENOMEM, -EINVAL, -ESTALE (limits.cq).
  *   limit:   set other limits; one thread at a time for a group.  The queue can be set once:

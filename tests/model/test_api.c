@@ -1156,6 +1156,48 @@ static void window_check(void)
 	MODEL_CHECK(runs == given);
 }
 
+/* The window is full, and the engine reports when there is room. */
+static void window_room_before(void)
+{
+	struct pawl_group_limits l = { .size = sizeof(l), .tag = 1 };
+
+	MODEL_CHECK(!pawl_cq_create(e, &cq));
+	l.cq = cq;
+	MODEL_CHECK(!pawl_group_limit(e, (pawl_group_t){ 0 }, &l));
+	push_ok(0);
+}
+
+static void window_room_push(void)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+	int rc;
+
+	d.fn = body_ok;
+	d.writes = &var[1];
+	d.nwrites = 1;
+	d.arg = (void *)1;
+	rc = pawl_push(e, &d);
+	MODEL_CHECK(!rc || rc == -EAGAIN);
+	if (rc)
+		note(&refused);
+}
+
+static void window_room_run(void)
+{
+	MODEL_CHECK(pawl_run_one(e) == 1);
+}
+
+/* A push that was refused is told, although nothing more completes. */
+static void window_room_check(void)
+{
+	struct pawl_completion c;
+	int n = pawl_cq_reap(e, cq, &c, 1);
+
+	MODEL_CHECK(n == (int)refused);
+	run_all();
+	MODEL_CHECK(runs == 2 - refused);
+}
+
 /* The set-up belongs to thread 0. */
 static void enter(u32 i)
 {
@@ -1284,5 +1326,8 @@ const struct scenario scenarios[] = {
 	  .before = group_none_before, .thread = { group_again, group_limit_old }),
 	T("window", "two threads push at the last place", 2, MODEL_ALL, 4, .before = window_before,
 	  .thread = { window_push, window_push }, .check = window_check, .window = 2),
+	T("window_room", "a push is refused while the last op completes", 2, MODEL_ALL, 4,
+	  .before = window_room_before, .thread = { window_room_run, window_room_push },
+	  .check = window_room_check, .window = 1),
 	{ .name = NULL },
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* config.window: what a push does at the limit of ops in flight, by policy. */
 #include "util.h"
+#include <poll.h>
 
 START_TEST(test_window_fail)
 {
@@ -224,6 +225,152 @@ START_TEST(test_window_of_many_threads)
 }
 END_TEST
 
+static pawl_cq_t cq_new(struct pawl_engine *e, u32 low)
+{
+	struct pawl_group_limits l = { .size = sizeof(l), .tag = 77, .low = low };
+
+	OK(pawl_cq_create(e, &l.cq));
+	OK(pawl_group_limit(e, (pawl_group_t){ 0 }, &l));
+	return l.cq;
+}
+
+/* Once for any number of refused pushes, when 25 percent of the window are in flight. */
+START_TEST(test_window_room_is_reported_at_low_water)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_completion done[4];
+	struct pawl_engine *e;
+	pawl_cq_t cq;
+	int turn, i;
+
+	c.window = 8;
+	c.window_policy = PAWL_WINDOW_FAIL;
+	e = engine_with(&c);
+	cq = cq_new(e, 25);
+	for (turn = 0; turn < 3; turn++) {
+		while (!push_write(e, nothing, NULL, var_new(e)))
+			;
+		FAILS(push_write(e, nothing, NULL, var_new(e)), -EAGAIN, "config.window");
+		ck_assert_int_eq(pawl_cq_reap(e, cq, done, 4), 0);
+		FAILS(pawl_wait(e, PAWL_WAIT_ROOM | PAWL_WAIT_NO_HELP, 0, 0, NULL), -ETIMEDOUT);
+		for (i = 0; i < 5; i++)
+			ck_assert_int_eq(pawl_run_one(e), 1);
+		ck_assert_int_eq(pawl_cq_reap(e, cq, done, 4), 0);
+		ck_assert_int_eq(pawl_run_one(e), 1);
+		ck_assert_int_eq(pawl_cq_reap(e, cq, done, 4), 1);
+		ck_assert_uint_eq(done[0].tag, 77);
+		ck_assert_int_eq(done[0].status, 0);
+		OK(pawl_wait(e, PAWL_WAIT_ROOM | PAWL_WAIT_NO_HELP, 0, 0, NULL));
+	}
+	/* It had room: nothing was refused, nothing is reported. */
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_int_eq(pawl_cq_reap(e, cq, done, 4), 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A loop that sleeps until the queue's descriptor is readable continues after each refusal. */
+static void room_in_event_loop(u32 window)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
+	u32 refused = 0, rounds = (u32)TIMES(20000), i;
+	struct pawl_completion done;
+	struct pawl_engine *e;
+	struct pollfd fd;
+	pawl_var_t v[4];
+	u64 n[4] = { 0 };
+	pawl_cq_t cq;
+	int rc;
+
+	c.window = window;
+	c.window_policy = PAWL_WINDOW_FAIL;
+	e = engine_with(&c);
+	cq = cq_new(e, 0);
+	fd = (struct pollfd){ .fd = pawl_cq_fd(e, cq), .events = POLLIN };
+	ck_assert_int_ge(fd.fd, 0);
+	for (i = 0; i < 4; i++)
+		v[i] = var_new(e);
+	for (i = 0; i < rounds; i++) {
+		while ((rc = push_write(e, add_plain, &n[i % 4], v[i % 4])) == -EAGAIN) {
+			refused++;
+			ck_assert_int_eq(poll(&fd, 1, (int)(SOON_NS / 1000000)), 1);
+			ck_assert_int_eq(pawl_cq_reap(e, cq, &done, 1), 1);
+			ck_assert_uint_eq(done.tag, 77);
+		}
+		OK(rc);
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n[0] + n[1] + n[2] + n[3], rounds);
+	ck_assert_uint_gt(refused, 0);
+	OK(pawl_engine_destroy(e));
+}
+
+START_TEST(test_no_window_room_is_lost_in_an_event_loop)
+{
+	room_in_event_loop(1);
+	room_in_event_loop(2);
+	room_in_event_loop(16);
+}
+END_TEST
+
+/* The same by PAWL_WAIT_ROOM of the engine, by several threads that do not help. */
+static void *wait_for_room(void *arg)
+{
+	struct pawl_engine *e = arg;
+	pawl_var_t v = var_new(e);
+	int i, rc;
+
+	for (i = 0; i < TIMES(5000); i++) {
+		while ((rc = push_write(e, nothing, NULL, v)) == -EAGAIN)
+			MUST(!pawl_wait(e, PAWL_WAIT_ROOM | PAWL_WAIT_NO_HELP, 0, SOON_NS, NULL));
+		MUST(!rc);
+	}
+	return NULL;
+}
+
+START_TEST(test_threads_wait_for_room_in_the_window)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+	pthread_t t[3];
+	u32 i;
+
+	c.window = 4;
+	c.window_policy = PAWL_WINDOW_FAIL;
+	e = engine_with(&c);
+	for (i = 0; i < COUNT(t); i++)
+		t[i] = spawn(wait_for_room, e);
+	for (i = 0; i < COUNT(t); i++)
+		join(t[i]);
+	ck_assert_uint_eq(stats(e).helped, 0);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A body's own op is in flight, so it does not wait for others. */
+static int body_wants_room(struct pawl_run *run, void *arg)
+{
+	return pawl_wait(run->engine, PAWL_WAIT_ROOM, 0, SOON_NS, NULL);
+}
+
+START_TEST(test_a_body_does_not_wait_for_the_window)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+
+	c.window = 1;
+	c.window_policy = PAWL_WINDOW_FAIL;
+	e = engine_with(&c);
+	OK(push_write(e, body_wants_room, NULL, var_new(e)));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 SUITE("window", test_window_fail, test_window_fail_small, test_window_help,
       test_window_default_zero_workers, test_window_block, test_window_block_inside_body,
-      test_window_is_the_engines, test_window_of_many_threads)
+      test_window_is_the_engines, test_window_of_many_threads,
+      test_window_room_is_reported_at_low_water,
+      test_no_window_room_is_lost_in_an_event_loop, test_threads_wait_for_room_in_the_window,
+      test_a_body_does_not_wait_for_the_window)
