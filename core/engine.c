@@ -259,7 +259,9 @@ static int pools_add(struct pawl_engine *e)
 	u32 mag = pool_mag(c->max_ops), vmag = pool_mag(c->max_vars);
 	u32 slack = 2 * mag * c->max_threads, vslack = 2 * vmag * c->max_threads;
 	u32 ops = min_u(c->max_ops + slack, (1u << OPS_BITS) - 1);
-	u32 vars = min_u((c->max_vars + vslack + 64) & ~63u, 1u << VAR_BITS) - 1;
+	/* Those that a trim withholds from other threads for a moment: at least a slab. */
+	u32 aside = (u32)min_u(max_u(c->max_vars, 256u), 2048u);
+	u32 vars = min_u((c->max_vars + vslack + aside + 64) & ~63u, 1u << VAR_BITS) - 1;
 	u32 blocks = (u32)min_u((u64)vars + 3ull * ops + max_u(slack, vslack), RM_BASE - 1);
 	/* Large ones are so few that a default engine fits in 512 MiB of addresses. */
 	u32 ext1 = (u32)min_u(max_u(c->max_ops / 32, 64u), 8192u);
