@@ -70,7 +70,16 @@ HOST = [("completion to callback", "pawl-help", "tell", []),
         ("C++ / C, two threads", "pawl-help", "lambda", [])]
 LAMBDAS = {"pointer": "a pointer", "words": "three words",
            "owner": "three words and an owner"}
-ROWS = {"own": OWN, "others": OTHERS, "pushers": CROWD, "default": DEFAULT, "body": BODY, "host": HOST}
+# (feature, test of tell.c); a completion is the "collect" of HOST
+FEATURES = [("a ticket", "ticket"), ("a deadline that does not pass", "deadline"),
+            ("a group", "group"), ("a cost", "cost"),
+            ("a group with limits, and a cost", "limit"), ("a trace runs", "trace"),
+            ("a recording is made", "record")]
+FEATURE = [(f"{label}, {threads}", engine, f"with-{test}", [])
+           for threads, engine in (("one thread", "pawl-1"), ("two threads", "pawl-help"))
+           for label, test in FEATURES]
+ROWS = {"own": OWN, "others": OTHERS, "pushers": CROWD, "default": DEFAULT, "body": BODY,
+        "host": HOST, "feature": FEATURE}
 TESTS = SHAPES + LATENCY + ["mpush", "metg"] + list(ROWS)
 
 # The figures asked for, and who counts as a peer in them.
@@ -689,9 +698,24 @@ def host_table(b, targets):
                                                          "target"], rows)
 
 
+def feature_table(b, targets):
+    """What a feature adds to an op that uses it: see tell.c."""
+    rows = []
+    for label, _ in FEATURES:
+        row = [label]
+        for threads in ("one thread", "two threads"):
+            name = f"{label}, {threads}"
+            row += [fmt(b.mid(name, "feature", "without")), fmt(b.mid(name, "feature")),
+                    fmt(b.mid(name, "feature", "ratio"))]
+        rows.append(row)
+    table("What a feature costs: an op that is pushed and run, ns",
+          ["feature", "without, one thread", "with", "ratio", "without, two threads", "with",
+           "ratio"], rows)
+
+
 ROW_TABLES = {"own": own_table, "others": others_table, "pushers": pushers_table,
               "default": default_table, "body": body_table,
-              "host": host_table}
+              "host": host_table, "feature": feature_table}
 
 
 def target_table(targets):

@@ -6,10 +6,13 @@
  *   tell     the loop pushes an op, and sleeps in uv_run() until its callback; one worker
  *   collect  ops per second with a completion of each, and without
  *   lambda   bodies in C++ beside C: lambda.cc
+ *   with-X   ns per op with the feature X, and without, in turns: with-ticket, with-deadline,
+ *            with-group, with-limit, with-cost, with-trace, with-record
  */
 #include <stdlib.h>
 #include <string.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include <pawl/engine.h>
 
@@ -256,6 +259,118 @@ void lambda_measure(const char *engine, int threads)
 }
 #endif
 
+/* What an op can have, and what can watch it, beside completions. */
+struct feature {
+	const char *name;
+	uint16_t flags;
+	bool limit, trace, record;
+};
+
+static const struct feature features[] = {
+	{ "ticket", PAWL_OP_TICKET, false, false, false },
+	{ "deadline", PAWL_OP_DEADLINE, false, false, false },
+	{ "group", PAWL_OP_GROUP, false, false, false },
+	{ "limit", PAWL_OP_GROUP | PAWL_OP_COST, true, false, false },
+	{ "cost", PAWL_OP_COST, false, false, false },
+	{ "trace", 0, false, true, false },
+	{ "record", 0, false, false, true },
+};
+
+/* ns per op of n ops on VARS vars, pushed and complete; f is NULL without the feature. */
+static double run_with(struct pawl_engine *e, const pawl_var_t *v, const struct feature *f,
+		       const struct pawl_op *how, uint32_t n)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+	uint64_t t0;
+	uint32_t i;
+
+	if (f)
+		op = *how;
+	op.fn = count_body;
+	op.nwrites = 1;
+	op.name = "bench";
+	t0 = bench_now();
+	for (i = 0; i < n; i++) {
+		op.writes = &v[i % VARS];
+		op.arg = cells[i % VARS];
+		check(pawl_push(e, &op), "pawl_push");
+	}
+	check(pawl_wait_all(e, -1, NULL), "pawl_wait_all");
+	return (double)(bench_now() - t0) * bench_tick_ns / n;
+}
+
+static void measure_with(const struct feature *f, const char *engine, int threads)
+{
+	struct pawl_group_limits limits = { .size = sizeof(limits) };
+	double with[REPS], without[REPS], ratio[REPS];
+	char file[] = "/tmp/pawl-bench-XXXXXX";
+	struct pawl_op op = PAWL_OP_INIT;
+	pawl_ticket_t ticket;
+	struct pawl_engine *e;
+	struct pawl_config cfg;
+	pawl_var_t v[VARS];
+	unsigned int i;
+	int fd = -1;
+
+	pawl_config_init(&cfg);
+	cfg.workers = threads - 1;
+	check(pawl_engine_create(&cfg, &e), "pawl_engine_create");
+	/* Limits that are never reached. */
+	limits.ops = f->limit ? cfg.max_ops : 0;
+	limits.cost = f->limit ? UINT32_MAX : 0;
+	check(pawl_group_create(e, &limits, &op.group), "pawl_group_create");
+	op.flags = f->flags;
+	op.ticket = &ticket;
+	op.deadline_ns = INT64_MAX;
+	op.cost = 64;
+	for (i = 0; i < VARS; i++)
+		check(pawl_var_create(e, &v[i]), "pawl_var_create");
+	if (f->record) {
+		fd = mkstemp(file);
+		if (fd < 0)
+			bench_die("no file in /tmp");
+	}
+	run_with(e, v, f, &op, bench_opts.ops);
+	for (i = 0; i < REPS; i++) {
+		without[i] = run_with(e, v, NULL, NULL, bench_opts.ops);
+		if (f->trace)
+			check(pawl_trace_start(e, 1024), "pawl_trace_start");
+		if (f->record)
+			check(pawl_record_start(file), "pawl_record_start");
+		with[i] = run_with(e, v, f, &op, bench_opts.ops);
+		if (f->trace)
+			check(pawl_trace_stop(e), "pawl_trace_stop");
+		if (f->record)
+			check(pawl_record_stop(), "pawl_record_stop");
+		ratio[i] = with[i] / without[i];
+	}
+	if (f->record) {
+		close(fd);
+		unlink(file);
+	}
+	check(pawl_engine_destroy(e), "pawl_engine_destroy");
+	qsort(with, REPS, sizeof(*with), cmp_double);
+	qsort(without, REPS, sizeof(*without), cmp_double);
+	qsort(ratio, REPS, sizeof(*ratio), cmp_double);
+	printf("{\"engine\":\"%s\",\"test\":\"with-%s\",\"ns_op\":%.1f,\"without\":%.1f,\"ratio\":%.3f}\n",
+	       engine, f->name, with[REPS / 2], without[REPS / 2], ratio[REPS / 2]);
+}
+
+static bool with_test(const char *test, const char *engine, int threads)
+{
+	unsigned int i;
+
+	if (strncmp(test, "with-", 5))
+		return false;
+	for (i = 0; i < sizeof(features) / sizeof(features[0]); i++) {
+		if (strcmp(test + 5, features[i].name))
+			continue;
+		measure_with(&features[i], engine, threads);
+		return true;
+	}
+	return false;
+}
+
 bool tell_test(const char *test, const char *engine, int threads)
 {
 	if (!strcmp(test, "tell"))
@@ -265,6 +380,6 @@ bool tell_test(const char *test, const char *engine, int threads)
 	else if (!strcmp(test, "lambda"))
 		lambda_measure(engine, threads);
 	else
-		return false;
+		return with_test(test, engine, threads);
 	return true;
 }
