@@ -10,7 +10,7 @@ In README.md, CONTRIBUTING, tests/README, python/README.md and Documentation/*.m
   - test_x is the name of a test or of a suite;
   - the first section of design.md, the walk of an op, names each .c file of the layers once;
   - the numbers listed in NUMBERS are those of the sources;
-  - errors.md and progress.md name each public call.
+  - errors.md and progress.md name each public call, and an example calls it.
 """
 import glob
 import os
@@ -29,6 +29,9 @@ OTHERS = {"add_subdirectory", "grant"}
 
 # calls that return no error
 NO_ERRORS = {"pawl_config_init", "pawl_interrupt", "pawl_version"}
+
+# calls that no example makes: it needs a stream of the CUDA runtime
+NO_EXAMPLE = {"pawl_stream_adopt"}
 
 # the first section of design.md
 WALK = "From push to completion"
@@ -195,6 +198,9 @@ def main():
                         ", ".join("%s = %g" % (w, number(w, values)) for w in wanted) or "nothing"))
     public = set(re.findall(r"^PAWL_API [^;(]*?\b(pawl_\w+)\(", sources["include/pawl/engine.h"] +
                             sources["include/pawl/device.h"], re.M)) - {"pawl_config_init_size"}
+    called = set(re.findall(r"\b(pawl_\w+)\(", "".join(read(n) for n in names("examples/*.c"))))
+    for name in sorted(public - called - NO_EXAMPLE):
+        bad.append("examples/: no example calls %s()" % name)
     for doc, calls in (("errors.md", public - NO_ERRORS), ("progress.md", public)):
         named = set(re.findall(r"\bpawl_\w+", read("Documentation/" + doc)))
         bad += ["Documentation/%s: nothing about %s()" % (doc, c) for c in sorted(calls - named)]
