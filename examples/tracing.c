@@ -61,7 +61,7 @@ int main(int argc, char **argv)
 		rc = pawl_trace_write(e, trace);
 	if (rc && rc != -ENOSYS)
 		goto err;
-	printf("%d ops in %s and %s\n", n, trace, record);
+	printf("%d ops; %s\n", n, rc ? "built without traces" : trace);
 	if (argc == 1) {
 		unlink(trace);
 		unlink(record);
