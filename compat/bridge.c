@@ -311,8 +311,8 @@ int pawl_mx_opr_push(struct pawl_mx_engine *e, struct pawl_mx_opr *o,
 	if (rc)
 		return rc;
 	mx_bulk_flush();
-	rc = pawl_graph_push(mx_pe(e), h, &(struct pawl_launch){ sizeof(struct pawl_launch),
-								 priority, d.device });
+	rc = pawl_graph_push(mx_pe(e), h, &(struct pawl_launch){
+		.size = sizeof(struct pawl_launch), .priority = priority, .device = d.device });
 	if (rc)
 		return mx_err_pawl(rc);
 	return unlikely(e->kind == PAWL_MX_NAIVE) ? naive_told(e, &d, exception) : 0;

@@ -8,7 +8,7 @@
  *   pending.c   the work of devices that is pending on a var
  *   reaper.c    ops and waits that are parked until a device completes work, and the thread
  *               that serves them
- *   group.c     several ops of a graph as one, captured on a device
+ *   group.c     the bodies of a graph as one, captured
  *
  * Field legend: core/engine.h.
  */

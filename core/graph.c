@@ -2,17 +2,25 @@
 /*
  * Graphs: ops described once and pushed many times.
  *
- * Each push makes one op from the sorted accesses of the graph's ops and holds a
- * reference until it is complete.  Deletion drops the first reference, and the last run
- * ends the graph, also one without vars.
+ * A push of a graph is a launch: one op with the vars of all the graph's ops (plan.c), which
+ * takes its positions as any op does.  When it is granted, nodes.c runs the bodies, or, on a
+ * device, group.c.  Each launch has a struct launch, which comes from a stack that its graph
+ * has: memory is allocated when more launches are in flight than ever before, and freed when
+ * the graph ends.
+ *
+ * A launch holds a reference to its graph until it is complete.  Deletion drops the first
+ * reference, and the last launch ends the graph, also one without vars.
  *
  * Ordering: CORE-O1 (last reference, acq_rel) <-> CORE-O1 of the others: release()
- * sees what all runs did.  CORE-O2 (created, release) <-> CORE-O3 (reference, acquire).
+ * sees what all launches did.  CORE-O2 (created, release) <-> CORE-O3 (reference, acquire).
+ * CORE-O4 (stack of launches, acq_rel) <-> CORE-O4: the memory of a launch changes hands.
  *
- * Progress: push lock-free as pawl_push(); all threads that push a graph share one counter.
+ * Progress: push lock-free as pawl_push(); all threads that push a graph share one counter and
+ * one stack.
  */
 #include <stdlib.h>
 #include <core/admit.h>
+#include <core/cq.h>
 #include <core/device.h>
 #include <core/graph.h>
 #include <core/link.h>
@@ -22,10 +30,7 @@
 #include <core/trace.h>
 #include <core/wait.h>
 
-static struct graph *graph_of(struct pawl_engine *e, u32 idx)
-{
-	return pool_obj(e->pool[POOL_GRAPH], idx);
-}
+BUILD_BUG_ON(sizeof(struct graph) % 16);
 
 /* A reference for the caller, if the handle is alive. */
 static struct graph *graph_get(struct pawl_engine *e, pawl_graph_t h, u32 *idx)
@@ -46,85 +51,115 @@ static struct graph *graph_get(struct pawl_engine *e, pawl_graph_t h, u32 *idx)
 	return load_relaxed(&g->gen) == gen ? g : NULL;
 }
 
-void graph_put(struct thread *t, u32 idx)
+static void graph_put(struct thread *t, u32 idx)
 {
 	struct pawl_engine *e = t->e;
 	struct graph *g = graph_of(e, idx);
-	u32 refs;
+	struct plan *p;
+	struct launch *l, *next;
+	u32 refs, i;
 
 	refs = fetch_add_acq_rel(&g->refs, -1u);	/* CORE-O1 <-> CORE-O1 */
 	if (BUSTED(GRAPH_EARLY))
 		refs--;
 	if (refs != 1)
 		return;
-	if (g->release) {
+	p = g->plan;
+	for (l = (struct launch *)(uintptr_t)load_relaxed(&g->free.val); l; l = next) {
+		next = load_relaxed(&l->next);
+		free(l);
+	}
+	g->plan = NULL;
+	for (i = 0; i < p->n; i++) {
+		if (!p->node[i].release)
+			continue;
 		thread_last.callbacks++;
-		g->release(g->arg, 0);
+		p->node[i].release(p->node[i].arg, 0);
 		thread_last.callbacks--;
 	}
-	free(g->deps);
-	g->deps = NULL;
+	plan_free(p);
 	if (!gen_is_last(e, load_relaxed(&g->gen)))
 		pool_put(e->pool[POOL_GRAPH], &t->cache[POOL_GRAPH], idx);
 }
 
-/* A graph of one op. */
-static int graph_new(struct thread *t, const struct pawl_op *d, pawl_graph_t *out)
+/* The memory of a launch.  NULL: no memory.  Progress: blocking (allocates). */
+static __cold struct launch *launch_new(const struct plan *p)
 {
-	struct pawl_engine *e = t->e;
-	struct dep *deps = NULL;
-	u32 idx, n = 0, gen;
-	struct graph *g;
-	int rc = 0;
+	size_t wait = (p->n * sizeof(u32) + 15) & ~(size_t)15;
+	struct launch *l;
 
-	if ((u64)d->nreads + d->nwrites > ext_cap(EXT_CLASSES - 1))
-		return err(-E2BIG, "graph_create: %u reads and %u writes", d->nreads, d->nwrites);
-	if (d->nreads + d->nwrites) {
-		deps = calloc((size_t)d->nreads + d->nwrites, sizeof(*deps));
-		if (!deps)
-			return err(-ENOMEM, "graph_create: no memory for its vars");
-		rc = deps_from(t, deps, d, &n, "graph_create");
-	}
-	g = rc ? NULL : pool_get(e->pool[POOL_GRAPH], &t->cache[POOL_GRAPH], &idx);
-	if (!g) {
-		free(deps);
-		return rc ? rc : err(-ENOMEM, "graph_create: too many graphs");
-	}
-	g->fn = d->fn;
-	g->async_fn = d->async_fn;
-	g->arg = d->arg;
-	g->release = d->release;
-	g->name = d->name;
-	g->deps = deps;
-	g->ndeps = n;
-	g->flags = (d->async_fn ? OP_ASYNC : 0) | prop_flags(d);
-	g->prop = (u8)d->prop;
-	g->dev = (u8)op_device(e, d->device);
-	g->prio = d->priority;
-	gen = gen_alive(e, load_relaxed(&g->gen));
-	store_relaxed(&g->gen, gen);
-	store_release(&g->refs, 1);	/* CORE-O2 <-> CORE-O3 */
-	out->h = (u64)gen << 32 | idx;
-	return 0;
+	if (pool_commit_hook("launch", sizeof(*l)))
+		return NULL;
+	l = zalloc_lines(sizeof(*l) + wait + p->n * sizeof(void *) + 16 +
+			 (p->nslots ? p->ndeps + p->nslots : 0) * sizeof(struct dep));
+	if (l)
+		l->plan = p;
+	return l;
 }
 
-static int graph_op_check(struct pawl_engine *e, const struct pawl_op *op, size_t i)
+static void **launch_args(struct launch *l)
 {
-	int rc = op_check(e, op, "graph_create");
+	size_t wait = (l->plan->n * sizeof(u32) + 15) & ~(size_t)15;
 
-	/* These flags describe one push, and a graph keeps no descriptions of its ops. */
-	if (!rc && (op->flags & (PAWL_OP_NOTES | PAWL_OP_ARG)))
-		rc = err(-EINVAL, "graph_create: ops[%zu].flags is %#x, known is %#x", i, op->flags,
-			 PAWL_OP_NO_SKIP);
-	return rc;
+	return (void **)(void *)((char *)l->wait + wait);
+}
+
+/* Where the accesses of a launch with slots are sorted. */
+static struct dep *launch_deps(struct launch *l)
+{
+	return (struct dep *)(void *)(launch_args(l) + l->plan->n + (l->plan->n & 1));
+}
+
+/* Progress: lock-free; allocates when more launches are in flight than ever before. */
+static struct launch *launch_get(struct graph *g)
+{
+	/* CORE-O4 <-> CORE-O4: to read next */
+	struct pair was = { load_relaxed(&g->free.tag), load_acquire(&g->free.val) }, now;
+	struct launch *l;
+
+	do {
+		l = (struct launch *)(uintptr_t)was.val;
+		if (unlikely(!l))
+			return launch_new(g->plan);
+		/* Another thread may have taken it; it is a launch of this graph all the same. */
+		now = (struct pair){ was.tag + 1, (uintptr_t)load_relaxed(&l->next) };
+	} while (!pair_cas_acq_rel(&g->free, &was, now));	/* CORE-O4 <-> CORE-O4 */
+	return l;
+}
+
+/* Progress: lock-free. */
+static void launch_put(struct graph *g, struct launch *l)
+{
+	struct pair was = { load_relaxed(&g->free.tag), load_relaxed(&g->free.val) }, now;
+
+	do {
+		store_relaxed(&l->next, (struct launch *)(uintptr_t)was.val);
+		now = (struct pair){ was.tag + 1, (uintptr_t)l };
+	} while (!pair_cas_acq_rel(&g->free, &was, now));	/* CORE-O4 <-> CORE-O4 */
+}
+
+/* A launch that was pushed is complete, whether it started or not. */
+void graph_end(struct thread *t, struct op *op)
+{
+	struct graph *g = graph_of(t->e, op->graph);
+	struct launch *l;
+
+	if (!g->plan->whole) {
+		l = op->arg;
+		if (l->carrier)
+			op_free(t, op_of(t->e, l->carrier), l->carrier);
+		launch_put(g, l);
+	}
+	graph_put(t, op->graph);
 }
 
 int pawl_graph_create(struct pawl_engine *e, const struct pawl_op *ops, size_t n,
 		      unsigned int flags, pawl_graph_t *out)
 {
 	struct thread *t = thread_get(e);
-	struct pawl_op all = PAWL_OP_INIT;
-	size_t i;
+	struct plan *p;
+	struct graph *g;
+	u32 idx, gen;
 	int rc;
 
 	if (unlikely(!t))
@@ -136,76 +171,192 @@ int pawl_graph_create(struct pawl_engine *e, const struct pawl_op *ops, size_t n
 	if (flags & ~PAWL_GRAPH_CAPTURE)
 		return err(-EINVAL, "graph_create: flags is %#x, known is %#x", flags,
 			   PAWL_GRAPH_CAPTURE);
-	for (i = 0; i < n; i++) {
-		rc = graph_op_check(e, op_at(ops, i), i);
-		if (rc)
-			return rc;
-	}
-	if (n == 1 && !flags)
-		return graph_new(t, ops, out);
-	rc = group_new(ops, n, flags & PAWL_GRAPH_CAPTURE, &all);
+	rc = plan_make(t, ops, n, flags & PAWL_GRAPH_CAPTURE, &p);
 	if (rc)
 		return rc;
-	rc = graph_new(t, &all, out);
-	free((void *)all.reads);	/* the graph has copied them */
-	if (rc)
-		free(all.arg);
-	return rc;
+	g = pool_get(e->pool[POOL_GRAPH], &t->cache[POOL_GRAPH], &idx);
+	if (!g) {
+		plan_free(p);
+		return err(-ENOMEM, "graph_create: too many graphs");
+	}
+	g->plan = p;
+	store_relaxed(&g->free.val, 0);
+	gen = gen_alive(e, load_relaxed(&g->gen));
+	store_relaxed(&g->gen, gen);
+	store_release(&g->refs, 1);	/* CORE-O2 <-> CORE-O3 */
+	out->h = (u64)gen << 32 | idx;
+	return 0;
 }
 PAWL_EXPORT(pawl_graph_create);
 
+/* The accesses of a launch whose graph has slots, sorted in l. */
+static int slots_fill(struct thread *t, struct launch *l, const struct pawl_launch *how, u32 *n)
+{
+	const struct plan *p = l->plan;
+	struct dep *deps = launch_deps(l);
+	u32 i, k;
+
+	for (k = 0; k < p->ndeps; k++)
+		dep_copy(&deps[k], &p->deps[k]);
+	for (i = 0; i < p->nslots; i++) {
+		pawl_var_t v = how->vars[i];
+
+		/* {0}: nothing outside this launch has the slot. */
+		if (p->slots[i] == SLOT_UNUSED || !v.h)
+			continue;
+		if (unlikely(var_check(t, v)))
+			return err(-ESTALE, "graph_push: how.vars[%u] is a var that was deleted, or "
+				   "of another engine", i);
+		dep_set(&deps[k++], var_index(v) | (p->slots[i] == SLOT_WRITE ? DEP_WRITE : 0), 0,
+			0, (u32)(v.h >> 32));
+	}
+	*n = deps_sort(deps, k);
+	return *n == k ? 0 : err(-EINVAL, "graph_push: how.vars names a var twice, or one that an "
+				 "op of the graph names, too");
+}
+
+static int deps_check(struct thread *t, const struct plan *p)
+{
+	u32 j;
+
+	for (j = 0; j < p->ndeps; j++) {
+		pawl_var_t v = { (u64)p->deps[j].gen << 32 | (p->deps[j].var & ~DEP_WRITE) };
+
+		if (unlikely(var_check(t, v)))
+			return err(-ESTALE, "graph_push: one of its vars was deleted");
+	}
+	return 0;
+}
+
+/* What of how needs a note is reserved as for a push. */
+static int launch_note(struct thread *t, struct op *op, const struct pawl_launch *how)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+
+	d.flags = (u16)how->flags;
+	d.cq = how->cq;
+	d.tag = how->tag;
+	d.deadline_ns = how->deadline_ns;
+	d.ticket = how->ticket;
+	d.group = how->group;
+	d.cost = how->cost;
+	return note_fill(t, op, &d);
+}
+
+/* Fill a new op; on error the caller frees the op, and nothing else is kept. */
+static int launch_fill(struct thread *t, struct op *op, u32 opi, const struct graph *g,
+		       struct launch *l, const struct pawl_launch *how)
+{
+	const struct plan *p = g->plan;
+	u32 flags = p->flags, n = p->ndeps;
+	int rc = deps_check(t, p);
+
+	if (!rc && unlikely(p->nslots))
+		rc = slots_fill(t, l, how, &n);
+	if (!rc)
+		rc = op_deps_copy(t, op, opi, p->nslots ? launch_deps(l) : p->deps, n);
+	if (rc)
+		return rc;
+	if (unlikely(how->flags)) {
+		rc = launch_note(t, op, how);
+		if (rc) {
+			blocks_put(t, op_deps(t->e, op, n, op->ext), n);
+			return rc;
+		}
+		flags |= OP_NOTE | (how->flags & NOTE_ASKS ? OP_ASK : 0);
+	}
+	store_helped16(&op->flags, (u16)flags);
+	store_relaxed(&op->name, p->name);
+	op->prio = how->priority;
+	op->prop = p->prop;
+	op->dev = (u8)op_device(t->e, how->device);
+	if (p->whole) {
+		op->fn = p->node[0].fn;
+		if (p->async)
+			op->async_fn = p->node[0].async_fn;
+		op->arg = how->args ? how->args[0] : p->node[0].arg;
+		return 0;
+	}
+	op->fn = op->dev < DEV_FIRST ? nodes_fn : group_run;
+	op->arg = l;
+	l->args = NULL;
+	if (how->args)
+		l->args = memcpy(launch_args(l), how->args, p->n * sizeof(how->args[0]));
+	return 0;
+}
+
+/* Reserve what a launch has beside its op. */
+static int launch_reserve(struct thread *t, struct graph *g, struct launch **l)
+{
+	const struct plan *p = g->plan;
+
+	*l = NULL;
+	if (p->whole && !p->nslots)
+		return 0;
+	*l = launch_get(g);
+	if (!*l)
+		return err(-ENOMEM, "graph_push: no memory for another launch in flight");
+	(*l)->carrier = 0;
+	if (!p->whole && !op_new(t, &(*l)->carrier))
+		return err_pool_empty(t, POOL_OP, "graph_push: max_ops exist");
+	return 0;
+}
+
+static void launch_unreserve(struct thread *t, struct graph *g, struct launch *l)
+{
+	if (!l)
+		return;
+	if (l->carrier)
+		op_free(t, op_of(t->e, l->carrier), l->carrier);
+	launch_put(g, l);
+}
+
 /*
- * Push one run of a graph to which the caller has a reference.  Returns 1 if a pool is empty;
- * after a failure nothing stays allocated.
+ * Push one launch of a graph to which the caller has a reference.  Returns 1 if a pool is
+ * empty; after a failure nothing stays allocated.
  */
-static int graph_try(struct thread *t, struct graph *g, u32 idx, int priority, u32 dev)
+static int graph_try(struct thread *t, struct graph *g, u32 idx, const struct pawl_launch *how)
 {
 	struct pawl_engine *e = t->e;
+	struct launch *l;
 	struct op *op;
-	u32 opi, j;
+	u32 opi;
 	int rc;
 
 	rc = admit(t, 1);
 	if (unlikely(rc))
 		return rc;
-	for (j = 0; j < g->ndeps; j++) {
-		pawl_var_t v = { (u64)g->deps[j].gen << 32 | (g->deps[j].var & ~DEP_WRITE) };
-
-		if (unlikely(var_check(t, v))) {
-			rc = err(-ESTALE, "graph_push: one of its vars was deleted");
-			goto out;
-		}
-	}
+	rc = launch_reserve(t, g, &l);
+	if (rc)
+		goto out;
 	op = op_new(t, &opi);
 	if (!op) {
 		rc = err_pool_empty(t, POOL_OP, "graph_push: max_ops exist");
 		goto out;
 	}
-	rc = op_deps_copy(t, op, opi, g->deps, g->ndeps);
+	rc = launch_fill(t, op, opi, g, l, how);
 	if (rc)
 		goto out_op;
-	op->fn = g->fn;
-	if (g->flags & OP_ASYNC)
-		op->async_fn = g->async_fn;
-	store_helped16(&op->flags, g->flags | OP_GRAPH | (g->name ? OP_NAMED : 0));
-	op->arg = g->arg;
-	store_relaxed(&op->name, g->name);
-	op->prio = priority;
-	op->prop = g->prop;
-	op->dev = (u8)dev;
+	if (unlikely(l && g->plan->whole)) {
+		/* The op needed it for its slots only. */
+		launch_put(g, l);
+		l = NULL;
+	}
 	op->graph = idx;
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_TRACING))
-		trace_event(t, TRACE_PUSH, opi, g->name, 0);
+		trace_event(t, TRACE_PUSH, opi, op_name(op), 0);
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_RECORDING))
 		record_push(t, op, opi, false);
 	if (unlikely(e->kind == PAWL_NAIVE))
 		fetch_add_relaxed(&t->naive_pending, 1);
-	PROBE4(push, t->ex.id, opi, g->name, t->ex.slot);
+	PROBE4(push, t->ex.id, opi, op_name(op), t->ex.slot);
 	rc = push_op(t, op, opi);
 	if (rc) {
 		if (load_relaxed(&e->special) & SPECIAL_RECORDING)
 			record_undo(t, op, opi);
 		push_undo(t, op);
+		if (op->flags & OP_NOTE)
+			note_undo(t, op);
 		if (e->kind == PAWL_NAIVE)
 			fetch_add_relaxed(&t->naive_pending, -1u);
 		rc = err(-ESTALE, "graph_push: one of its vars was deleted");
@@ -216,41 +367,89 @@ static int graph_try(struct thread *t, struct graph *g, u32 idx, int priority, u
 out_op:
 	op_free(t, op, opi);
 out:
+	launch_unreserve(t, g, l);
 	admit_undo(t, 1);
 	return rc == -ENOMEM ? 1 : rc;
+}
+
+/*
+ * Check how, which may be of an older header: then *copy is it with all fields.  Returns an
+ * error, or 0 and what to use in *how.
+ */
+static int how_check(struct pawl_engine *e, const struct pawl_launch **how,
+		     struct pawl_launch *copy)
+{
+	const struct pawl_launch *h = *how;
+	int rc;
+
+	if (unlikely(h->size != sizeof(*h))) {
+		rc = size_check("launch", h, LAUNCH_SIZE_0, sizeof(*h));
+		if (rc)
+			return rc;
+		memset(copy, 0, sizeof(*copy));
+		memcpy(copy, h, min_u(h->size, sizeof(*copy)));
+		*how = h = copy;
+	}
+	if (h->flags & ~PAWL_OP_NOTES || h->reserved)
+		return err(-EINVAL, "graph_push: how.flags is %#x, known is %#x; how.reserved is %u",
+			   h->flags, PAWL_OP_NOTES, h->reserved);
+	if (h->device.kind == PAWL_CPU ? h->device.id >= e->ndev : !device_row(e, h->device))
+		return err(-ENODEV, "graph_push: no device %u:%u", h->device.kind, h->device.id);
+	return 0;
+}
+
+/* Does how fit the graph? */
+static int how_fits(const struct plan *p, const struct pawl_launch *how)
+{
+	if (how->nvars != p->nslots || (p->nslots && !how->vars))
+		return err(-EINVAL, "graph_push: how has %u vars, the graph has %u slots",
+			   how->vars ? how->nvars : 0, p->nslots);
+	if (how->nargs ? !how->args || how->nargs != p->n : how->args != NULL)
+		return err(-EINVAL, "graph_push: how has %u args, the graph has %u ops",
+			   how->args ? how->nargs : 0, p->n);
+	if (how->args && p->capture)
+		return err(-EINVAL, "graph_push: how has args, and the graph is captured");
+	if (p->async && !p->whole && how->device.kind != PAWL_CPU)
+		return err(-EINVAL, "graph_push: an op is asynchronous, and on a device the bodies "
+			   "run in one go");
+	return 0;
 }
 
 int pawl_graph_push(struct pawl_engine *e, pawl_graph_t h, const struct pawl_launch *how)
 {
 	struct thread *t = thread_get(e);
+	struct pawl_launch copy;
 	bool tried = false;
 	struct graph *g;
-	u32 idx = 0, dev;
-	int rc;
+	u32 idx = 0;
+	int rc = 0;
 
 	if (unlikely(!t))
 		return thread_last.code;
-	if (how && unlikely(how->size != sizeof(*how))) {
-		rc = size_check("launch", how, LAUNCH_SIZE_0, sizeof(*how));
-		if (rc)
-			return rc;
-	}
-	if (how && (how->device.kind == PAWL_CPU ? how->device.id >= e->ndev :
-		    !device_row(e, how->device)))
-		return err(-ENODEV, "graph_push: no device %u:%u", how->device.kind, how->device.id);
+	if (how)
+		rc = how_check(e, &how, &copy);
+	if (rc)
+		return rc;
 	g = graph_get(e, h, &idx);
 	if (!g) {
 		if (idx)
 			graph_put(t, idx);
 		return err(-ESTALE, "graph_push: no graph, or it was deleted");
 	}
-	dev = how ? op_device(e, how->device) : g->dev;
-	while ((rc = graph_try(t, g, idx, how ? how->priority : g->prio, dev)) > 0) {
-		rc = admit_again(t, &tried, false);
-		if (rc)
-			break;
+	if (!how) {
+		copy = (struct pawl_launch){ .size = sizeof(copy), .priority = g->plan->prio,
+					     .device = g->plan->device };
+		how = &copy;
 	}
-	/* A run keeps the reference until it is complete. */
+	rc = how_fits(g->plan, how);
+	if (!rc) {
+		while ((rc = graph_try(t, g, idx, how)) > 0) {
+			rc = admit_again(t, &tried, false);
+			if (rc)
+				break;
+		}
+	}
+	/* A launch keeps the reference until it is complete. */
 	if (unlikely(rc))
 		graph_put(t, idx);
 	return rc;
@@ -269,8 +468,10 @@ int pawl_graph_refresh(struct pawl_engine *e, pawl_graph_t h)
 	g = graph_get(e, h, &idx);
 	if (!g)
 		rc = err(-ESTALE, "graph_refresh: no graph, or it was deleted");
-	else if (!group_refresh(g->fn, g->arg))
+	else if (!g->plan->capture)
 		rc = err(-EINVAL, "graph_refresh: the graph was created without PAWL_GRAPH_CAPTURE");
+	else
+		capture_refresh(g->plan->capture);
 	if (idx)
 		graph_put(t, idx);
 	return rc;

@@ -66,6 +66,7 @@ enum {
 	OP_ERR = 1 << 11,
 	OP_NOTE = 1 << 12,	/* cq.c: release is in its note */
 	OP_ASK = 1 << 13,	/* its note says whether it may start */
+	OP_NODE = 1 << 14,	/* carries a node of a launch; it has no vars: nodes.c */
 };
 
 /* Flags of a description. */
@@ -99,7 +100,7 @@ struct op {
 	const char *name;	/* OP_NAMED */
 	u32 token;		/* A: generation << 2 | TOKEN_*; kept when the op is freed */
 	u32 err;		/* OP_ERR: its own error (pawl_fail(), pawl_complete()) */
-	u32 graph;		/* OP_GRAPH: the graph that it is a run of */
+	u32 graph;		/* OP_GRAPH: the graph that it launches; OP_NODE: the node */
 	u32 ext;		/* H: chunk of deps if ndeps > INLINE_DEPS; class in [31:30] */
 };
 

@@ -317,31 +317,6 @@ static __cold u32 finish_error(struct thread *t, struct op *op, int *status)
 	return error;
 }
 
-/* Fill in the body's frame and make it the innermost one of this thread. */
-static inline void frame_push(struct thread *t, struct frame *f, struct op *op, u32 opi)
-{
-	f->run.engine = t->e;
-	f->run.device.kind = PAWL_CPU;
-	f->run.device.id = op->dev;
-	f->run.status = 0;
-	f->run.stream = NULL;
-	f->run.token.h = 0;
-	f->run.reserved = NULL;
-	f->up = t->frame;
-	f->t = t;
-	f->op = opi;
-	t->frame = f;
-	t->depth++;
-	store_relaxed(&t->running, opi);
-}
-
-static inline void frame_pop(struct thread *t, struct frame *f)
-{
-	t->frame = f->up;
-	t->depth--;
-	store_relaxed(&t->running, f->up ? f->up->op : 0);
-}
-
 /* The op still holds its vars, so a release function must not wait for them, like a body. */
 static __noinline void finish_release(struct thread *t, struct op *op, u32 opi, int status)
 {
@@ -368,7 +343,7 @@ static inline void completed(struct thread *t)
  * The op's body has returned or was skipped; status is 0 or a negative errno.  Completes the
  * op and frees it.  Returns the op to run next on this thread, or 0.
  */
-static __noinline u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
+__noinline u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 {
 	struct pawl_engine *e = t->e;
 	u32 special = load_relaxed(&e->special), error = 0, next;
@@ -391,7 +366,7 @@ static __noinline u32 finish_op(struct thread *t, struct op *op, u32 opi, int st
 	if (unlikely(error))
 		error_put(t, error);
 	if (unlikely(op->flags & OP_GRAPH))
-		graph_put(t, op->graph);
+		graph_end(t, op);
 	status = op->flags & OP_STALE ? -ESTALE : status;
 	op_free(t, op, opi);
 	if (unlikely(note))
@@ -434,15 +409,16 @@ void op_warm(void *user, u32 work)
 }
 
 /* Run an asynchronous body.  Its completer owns the op from here on, and may have freed it. */
-static u32 run_async(struct thread *t, struct frame *f, struct op *op, u32 opi)
+u32 run_async(struct thread *t, struct frame *f, struct op *op, u32 opi, pawl_async_fn fn,
+	      void *arg)
 {
 	u32 gen = ((load_relaxed(&op->token) >> 2) + 1) & 0x3fffffff;
 
 	gen += !gen;	/* a token is never 0 */
 	f->run.token.h = (u64)gen << 32 | opi;
 	store_release(&op->token, gen << 2 | TOKEN_ARMED);	/* CORE-C2 <-> CORE-C1 */
-	PROBE4(start, t->ex.id, opi, op->async_fn, t->ex.slot);
-	op->async_fn(&f->run, op->arg);
+	PROBE4(start, t->ex.id, opi, fn, t->ex.slot);
+	fn(&f->run, arg);
 	if (BUSTED(ASYNC_EARLY))
 		pawl_complete(t->e, f->run.token, 0, NULL);
 	if (unlikely(f->run.reserved))
@@ -477,6 +453,8 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 	struct frame f;
 	int status;
 
+	if (op->flags & OP_NODE)
+		return node_run(t, op, opi);
 	warm_deps(e, op);
 	if (unlikely(op->flags & OP_ASK)) {
 		status = note_begin(t, op);
@@ -515,7 +493,11 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 	if (unlikely(special & SPECIAL_TRACING))
 		trace_event(t, TRACE_BEGIN, opi, op_name(op), 0);
 	if (unlikely(op->flags & OP_ASYNC))
-		return run_async(t, &f, op, opi);
+		return run_async(t, &f, op, opi, op->async_fn, op->arg);
+	if (op->fn == nodes_fn) {
+		frame_pop(t, &f);
+		return nodes_begin(t, op, opi, f.run.status);
+	}
 	PROBE4(start, t->ex.id, opi, op->fn, t->ex.slot);
 	status = op->fn(&f.run, op->arg);
 	if (unlikely(f.run.reserved))
@@ -627,7 +609,10 @@ static int complete(struct pawl_engine *e, pawl_token_t token, int status, const
 	if (unlikely(op->dev >= DEV_FIRST))
 		device_async_end(t, op);
 	budget = alone_begin(t);
-	finish_op(t, op, opi, status);
+	if (unlikely(op->flags & OP_NODE))
+		node_complete(t, op, opi, status);
+	else
+		finish_op(t, op, opi, status);
 	alone_end(t, budget);
 	flight_check(t);
 	return 0;
@@ -661,6 +646,9 @@ static int fail(struct pawl_run *run, int code, const char *text, void *payload)
 		return code;
 	}
 	op = op_of(run->engine, f->op);
+	/* The op of a launch is not alone in it: a node keeps the message in its carrier. */
+	if (unlikely(op->flags & OP_GRAPH) && op->fn == nodes_fn)
+		op = node_carrier(run);
 	if (op->flags & OP_ERR)
 		error_put(f->t, op->err);
 	op_err_set(op, error_make(f->t, code, op_name(op), text));

@@ -16,8 +16,35 @@ struct frame {
 /* Is the op of a body on the stack complete?  An asynchronous body may complete its own op. */
 static inline bool frame_complete(const struct frame *f)
 {
-	return f->run.token.h && load_relaxed(&op_of(f->run.engine, f->op)->token) !=
-	       ((u32)(f->run.token.h >> 32) << 2 | TOKEN_ARMED);
+	pawl_token_t token = f->run.token;
+
+	return token.h && load_relaxed(&op_of(f->run.engine, (u32)token.h)->token) !=
+	       ((u32)(token.h >> 32) << 2 | TOKEN_ARMED);
+}
+
+/* Fill in the body's frame and make it the innermost one of this thread. */
+static inline void frame_push(struct thread *t, struct frame *f, struct op *op, u32 opi)
+{
+	f->run.engine = t->e;
+	f->run.device.kind = PAWL_CPU;
+	f->run.device.id = op->dev;
+	f->run.status = 0;
+	f->run.stream = NULL;
+	f->run.token.h = 0;
+	f->run.reserved = NULL;
+	f->up = t->frame;
+	f->t = t;
+	f->op = opi;
+	t->frame = f;
+	t->depth++;
+	store_relaxed(&t->running, opi);
+}
+
+static inline void frame_pop(struct thread *t, struct frame *f)
+{
+	t->frame = f->up;
+	t->depth--;
+	store_relaxed(&t->running, f->up ? f->up->op : 0);
 }
 
 /*
@@ -42,5 +69,8 @@ void op_warm(void *user, u32 work);
 void hold_put(struct thread *t, u32 bi);
 void run_alone(struct thread *t, struct op *op, u32 opi);
 u32 retire(struct thread *t, struct op *op, u32 error);
+u32 finish_op(struct thread *t, struct op *op, u32 opi, int status);
+u32 run_async(struct thread *t, struct frame *f, struct op *op, u32 opi, pawl_async_fn fn,
+	      void *arg);
 
 #endif

@@ -96,6 +96,8 @@
 	X(DEV_WAITER_FORGOTTEN, "device: waits for all devices are not woken")		\
 	X(EVENT_EARLY, "lane: an event covers one number too many")			\
 	X(LANE_NO_FOLLOW, "lane: a stream does not follow another")			\
+	X(GRAPH_READS_LOST, "graph: a write inside it does not wait for reads")		\
+	X(NODE_FAILED_RUNS, "graph: what depends on a failed node runs")			\
 	X(GRAPH_STALE, "group: a refreshed graph is not captured again")			\
 	X(MX_ARG_EARLY, "compat: the argument of a running body is dropped")		\
 	X(MX_ERROR_LOST, "compat: the error of an asynchronous op counts as success")	\

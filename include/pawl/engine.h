@@ -347,33 +347,62 @@ PAWL_API int pawl_complete(struct pawl_engine *e, pawl_token_t token, int status
 			   const char *text);
 
 /*
- * A graph: ops described once and pushed many times, also before earlier runs are complete.
- * Each push is one op with the vars of all ops: it takes its positions at one point in time,
- * and the bodies run one after the other, in the order of the array.  A body that fails fails
- * the run, and the bodies behind it do not run.
+ * A graph: ops described once and pushed many times, also before earlier launches are complete.
+ * Which ops wait for which is computed once.  A push of the graph, a launch, is one op with the
+ * vars of all ops: it takes its positions at one point in time, and counts as one op.  When it
+ * is granted, the bodies run as their data allows, on the queue of the launch and with its
+ * priority; when all have ended, the vars are released.
  *
- *   create:  copies the n ops, 1 to 4096.  They have the same device, prop and flags, and none
- *            is asynchronous, unless it is the only one and the graph is not captured.  The
+ * A body that fails fails the launch.  The bodies that depend on it do not run, unless the ops
+ * have PAWL_OP_NO_SKIP; those that do not depend on it run.  On a device with streams, the
+ * bodies run one after the other, in the order of the array, until one fails.
+ *
+ *   create:  copies the n ops, 1 to 4096.  They have the same device, prop and flags.  The
  *            release of each op is called once, with status 0, when the graph was deleted and
- *            its last run is complete, or when the engine is destroyed.
- *   push:    how gives the priority and the device of the run; if it is NULL, they are those
- *            of the first op.
+ *            its last launch is complete, or when the engine is destroyed.
+ *   push:    how gives the priority and the device of the launch, and more: see there.  If it is
+ *            NULL, they are those of the first op.
  *   refresh: says that what the bodies queue has changed; the next pushes capture it again.
- *   delete:  makes the handle stale; runs that were pushed still run.
+ *   delete:  makes the handle stale; launches that were pushed still run.
+ *
+ * Slots: an op of a graph may name PAWL_SLOT(i) in the place of a var.  Each launch says in
+ * how.vars[i] which var that is, so that launches with other data need not wait for one
+ * another.  {0} there means that the data belongs to this launch alone: the slot then orders
+ * only its ops.  Two slots must not be the same var, nor a slot one that an op names.
  *
  * With PAWL_GRAPH_CAPTURE in flags, the caller promises that what the bodies queue on a
  * device's stream depends on their arguments alone.  Where the device can, that work is
  * captured at the second push, and later pushes replay it without calling the bodies.
  *
- * Errors: as pawl_push(); -ESTALE for the graph or one of its vars.
+ * Errors: as pawl_push(); -ESTALE for the graph or one of its vars; -EINVAL also for an
+ * asynchronous op, if the graph is captured, or has several ops and the launch is on a device
+ * with streams.
  * Progress: create is blocking, because it allocates; push, refresh and delete are lock-free.
+ * A push allocates if more launches of the graph are in flight than ever before.
  */
 #define PAWL_GRAPH_CAPTURE	1u
 
+/* A var of each launch: its number in how.vars, below 65535. */
+#define PAWL_SLOT_0	0x736c6f7400000000u
+#define PAWL_SLOT(i)	{ PAWL_SLOT_0 | (i) }
+
+/* Set it to zero first, apart from the size. */
 struct pawl_launch {
 	size_t size;			/* sizeof(struct pawl_launch) */
 	int32_t priority;
 	struct pawl_device device;
+	const pawl_var_t *vars;		/* of the slots, */
+	void *const *args;		/* and args of the ops in the place of op.arg, or NULL; */
+	uint32_t nvars;			/*   both are copied */
+	uint32_t nargs;			/* 0, or as many as ops */
+	uint32_t flags;			/* PAWL_OP_* of PAWL_OP_NOTES: what of the rest is read */
+	uint32_t reserved;		/* 0 */
+	pawl_cq_t cq;			/* these are as in struct pawl_op */
+	uint64_t tag;
+	int64_t deadline_ns;
+	pawl_ticket_t *ticket;
+	pawl_group_t group;
+	uint64_t cost;
 };
 
 PAWL_API int pawl_graph_create(struct pawl_engine *e, const struct pawl_op *ops, size_t n,

@@ -414,6 +414,143 @@ static void graph_check(void)
 	MODEL_CHECK(releases == 1);
 }
 
+/*
+ * A graph with two asynchronous ops, which threads 0 and 1 complete.  It is pushed, and both have
+ * begun, before the threads start.
+ *
+ *	node	behind	finds
+ *	0, 1		(asynchronous)
+ *	2, 5	0	data[0]
+ *	3	0, 1	data[0], data[1]
+ *	4	1	data[1]
+ *	6	2, 5	data[2], data[5]
+ *
+ * A reader of var 0, which the last launch writes, finds what all of them did.
+ */
+#define NODES	7u
+#define SLOT(i)	((pawl_var_t)PAWL_SLOT(i))
+
+static u64 node_tokens[2], node_runs[NODES];
+static const u32 node_behind[NODES] = { [2] = 1, [5] = 1, [3] = 3, [4] = 2, [6] = 0x24 };
+static u64 node_data[NODES];		/* plain */
+
+static void node_later(struct pawl_run *run, void *arg)
+{
+	node_tokens[(uintptr_t)arg] = run->token.h;
+}
+
+static int node_body(struct pawl_run *run, void *arg)
+{
+	u32 i = (u32)(uintptr_t)arg, k;
+
+	for (k = 0; k < NODES; k++)
+		if ((node_behind[i] & 1u << k) && !node_data[k])
+			model_fail("node %u runs before node %u", i, k);
+	node_data[i] = 1;
+	note(&node_runs[i]);
+	return 0;
+}
+
+static int nodes_reader(struct pawl_run *run, void *arg)
+{
+	u32 i;
+
+	for (i = 2; i < NODES; i++)
+		if (!node_data[i])
+			model_fail("a reader behind the launch comes before node %u", i);
+	note(&runs);
+	return 0;
+}
+
+/* Node i writes slot i, and reads the slots of those before it. */
+static void nodes_before(void)
+{
+	struct pawl_op d[NODES], r = PAWL_OP_INIT;
+	pawl_var_t w[NODES], in[NODES][NODES], none[NODES] = { { 0 } };
+	struct pawl_launch l = { .size = sizeof(l), .vars = none, .nvars = NODES };
+	pawl_graph_t g;
+	u32 i, k;
+
+	for (i = 0; i < NODES; i++) {
+		d[i] = (struct pawl_op)PAWL_OP_INIT;
+		d[i].arg = (void *)(uintptr_t)i;
+		if (i < 2)
+			d[i].async_fn = node_later;
+		else
+			d[i].fn = node_body;
+		w[i] = SLOT(i);
+		d[i].writes = &w[i];
+		d[i].nwrites = 1;
+		d[i].reads = in[i];
+		for (k = 0; k < NODES; k++)
+			if (node_behind[i] & 1u << k)
+				in[i][d[i].nreads++] = SLOT(k);
+	}
+	none[6] = var[0];
+	MODEL_CHECK(!pawl_graph_create(e, d, NODES, 0, &g));
+	MODEL_CHECK(!pawl_graph_push(e, g, &l));
+	MODEL_CHECK(!pawl_graph_delete(e, g));
+	r.fn = nodes_reader;
+	r.reads = var;
+	r.nreads = 1;
+	MODEL_CHECK(!pawl_push(e, &r));
+	run_all();
+	MODEL_CHECK(node_tokens[0] && node_tokens[1]);
+}
+
+/* The pool of ops is empty: ready nodes wait on the stack of their launch. */
+static void nodes_before_empty(void)
+{
+	struct thread *t = thread_get(e);
+	u32 idx;
+
+	nodes_before();
+	while (pool_get(e->pool[POOL_OP], &t->cache[POOL_OP], &idx))
+		;
+}
+
+static void node_done(u32 i, int status)
+{
+	pawl_token_t token = { node_tokens[i] };
+
+	node_data[i] = 1;
+	MODEL_CHECK(!pawl_complete(e, token, status, NULL));
+	run_all();
+}
+
+static void node_done_0(void)
+{
+	node_done(0, 0);
+}
+
+static void node_done_1(void)
+{
+	node_done(1, 0);
+}
+
+static void node_fail_0(void)
+{
+	node_done(0, -EIO);
+}
+
+static void nodes_check(void)
+{
+	u32 i;
+
+	for (i = 2; i < NODES; i++)
+		MODEL_CHECK(node_runs[i] == 1);
+	MODEL_CHECK(runs == 1);
+}
+
+static void nodes_failed_check(void)
+{
+	struct pawl_error err;
+
+	MODEL_CHECK(node_runs[4] == 1);
+	MODEL_CHECK(!node_runs[2] && !node_runs[3] && !node_runs[5] && !node_runs[6] && !runs);
+	MODEL_CHECK(pawl_var_take(e, var[0], &err) == -EIO);
+}
+
 /* --- traces, dumps, statistics ----------------------------------------------------- */
 
 static void trace_start(void)
@@ -1263,6 +1400,14 @@ const struct scenario scenarios[] = {
 	  .before = graph_before, .thread = { graph_make_push, graph_push }, .check = graph_check),
 	T("graph_delete", "deleted while others push it", 3, 3, 4, .before = graph_before_live,
 	  .thread = { graph_push_delete, graph_push, graph_delete }, .check = graph_check),
+	T("graph_nodes", "two threads end the nodes of a launch", 2, MODEL_ALL, 4,
+	  .before = nodes_before, .thread = { node_done_0, node_done_1 }, .check = nodes_check),
+	T("graph_rest", "ready nodes find no carrier", 2, MODEL_ALL, 4,
+	  .before = nodes_before_empty, .thread = { node_done_0, node_done_1 },
+	  .check = nodes_check),
+	T("graph_fails", "a node of a launch fails", 2, MODEL_ALL, 4,
+	  .before = nodes_before, .thread = { node_fail_0, node_done_1 },
+	  .check = nodes_failed_check),
 	T("trace_again", "a trace is stopped and started beside pushes", 2, MODEL_ALL, 4,
 	  .before = trace_start, .thread = { push_0_twice, trace_again }, .check = trace_check),
 	T("trace_write", "a trace is written beside pushes", 2, MODEL_ALL, 4,

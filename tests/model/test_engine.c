@@ -224,6 +224,73 @@ static void interrupt_check(void)
 	  .enter = sleep_enter, .thread = thread_, .bound = 3, .seconds = 6,	\
 	  .flags = MODEL_NO_TIME }
 
+/* --- graphs: two ops between two, on vars 0 and 1 ------------------------------------------ */
+
+static u64 nodes[4];		/* plain: how often each body ran */
+
+static int node_body(struct pawl_run *run, void *arg)
+{
+	u32 i = (u32)(uintptr_t)arg;
+
+	nodes[i]++;
+	if (i == 1 || i == 2)
+		model_point();
+	if (i && (nodes[0] != nodes[i] || (i == 3 && (nodes[1] != nodes[i] || nodes[2] != nodes[i]))))
+		model_fail("node %u runs in the wrong place", i);
+	return 0;
+}
+
+static void graph_make(void)
+{
+	struct pawl_op d[4];
+	u32 i;
+
+	for (i = 0; i < 4; i++) {
+		d[i] = (struct pawl_op)PAWL_OP_INIT;
+		d[i].fn = node_body;
+		d[i].arg = (void *)(uintptr_t)i;
+		d[i].writes = me.var;
+		d[i].nwrites = 1;
+	}
+	for (i = 1; i < 3; i++) {
+		d[i].nwrites = 0;
+		d[i].reads = me.var;
+		d[i].nreads = 1;
+	}
+	MODEL_CHECK(!pawl_graph_create(me.e, d, 4, 0, &me.group));
+}
+
+static void graph_setup(void)
+{
+	engine_setup();
+	graph_make();
+}
+
+static void graph_setup_worker(void)
+{
+	engine_setup_worker();
+	graph_make();
+}
+
+static void graph_check(void)
+{
+	u64 v;
+
+	while (pawl_run_one(me.e))
+		;
+	MODEL_CHECK(!pawl_graph_delete(me.e, me.group));
+	MODEL_CHECK(!pawl_var_version(me.e, me.var[0], &v) && v == nodes[0]);
+	MODEL_CHECK(nodes[3] == nodes[0] && nodes[0] == (me.nprog == 2 ? 2 : 1));
+	/* The var's version is that of its launches, not of ops that the oracle knows. */
+	model_note(&me.writes[0], v);
+	engine_check();
+}
+
+#define N(name_, program_, threads_, bound_, setup_, ...)			\
+	{ .name = name_, .what = program_, .arg = program_, .threads = threads_,	\
+	  .setup = setup_, .enter = engine_enter, .thread = engine_thread,	\
+	  .check = graph_check, .bound = bound_, .seconds = 6, __VA_ARGS__ }
+
 /* --- pushers at a window of two ops, which are in flight -------------------------------- */
 
 #define WINDOW	2u
@@ -395,6 +462,9 @@ static void gate_check(void)
 	  .flags = MODEL_TIME_IF_WEAK | MODEL_SLEEPS_OK, .arg = &(const u32){ threads_ } }
 
 const struct scenario scenarios[] = {
+	N("graph", "G r0 | G", 2, 2, graph_setup),
+	N("graph_3", "G r0 | . | .", 3, 1, graph_setup),
+	N("graph_worker", "G R0", 1, 2, graph_setup_worker, .flags = MODEL_SLEEPS_OK),
 	G("gate", "a pusher sleeps until there is room", 2, 3, gate_thread, PAWL_WINDOW_BLOCK),
 	G("gate_fail", "two pushers, and room comes", 3, 3, gate_thread, PAWL_WINDOW_FAIL),
 	G("gate_help", "a pusher runs ops, which another thread takes, too", 2, 3, gate_help,

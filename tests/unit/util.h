@@ -152,7 +152,8 @@ static __unused_fn struct pawl_stats stats(struct pawl_engine *e)
 #define VARS(...) ((const pawl_var_t[]){ __VA_ARGS__ })
 /* For pawl_graph_push(): a priority and a device. */
 #define LAUNCH(prio, ...) \
-	(&(const struct pawl_launch){ sizeof(struct pawl_launch), prio, __VA_ARGS__ })
+	(&(const struct pawl_launch){ .size = sizeof(struct pawl_launch), .priority = prio, \
+				      .device = __VA_ARGS__ })
 #define COUNT(a) ((uint32_t)(sizeof(a) / sizeof((a)[0])))
 
 static __unused_fn struct pawl_op op_of_fn(pawl_fn fn, void *arg)

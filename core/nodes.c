@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Nodes: the bodies of a launch of a graph, each as soon as those it depends on have ended.
+ *
+ * Purpose: what the vars are for ops, a counter per node is inside a launch.
+ *
+ * Structures: a counter per node says how many of its predecessors have not ended, and how many
+ * failed.  A node that runs, or is in a run queue, has a carrier, an object of the pool of ops
+ * without vars: run queues hold ops, and an asynchronous body needs a token.  A thread that has
+ * ended a node takes the first of the successors that this made ready, with the same
+ * carrier, and queues the others.  The first carrier of a launch is reserved by its push.  Ready
+ * nodes for which the pool has no carrier go to the launch's stack; each thread that ends a node
+ * looks there first.  A thread puts nodes there only while it has a ready node for its own
+ * carrier, so the end of that one finds them.
+ *
+ * The vars stay with the launch's own op, which a node's frame names: a wait in a body, or
+ * pawl_run_canceled(), is about the launch.  The sinks, nodes without successors, count down
+ * launch.left, and the last one completes the op.
+ *
+ * Ordering:
+ *   CORE-GR3 (counter, release) <-> CORE-GR4 (its last subtraction, acquire): a node sees what
+ *   all its predecessors did, and the first error if one of them failed.
+ *   CORE-GR5 (launch.left, release) <-> CORE-GR6 (the last one, acquire): so does who completes
+ *   the launch.
+ *   CORE-GR7 (node put on the stack, release) <-> CORE-GR8 (taken, acquire): so does who takes
+ *   it.
+ *
+ * Progress: wait-free between two bodies, bounded by the number of successors, apart from the
+ * pool and the run queues (lock-free).  A thread that is stopped in a body delays only what
+ * depends on that node, and what is on the launch's stack, if the pool of ops is empty and all
+ * other carriers of the launch are stopped, too.
+ *
+ * Lifetime: a launch exists until its last sink has ended.  A thread that has counted down its
+ * node's successors, and has no ready node, must not touch it.
+ */
+#include <core/device.h>
+#include <core/error.h>
+#include <core/graph.h>
+#include <core/retire.h>
+#include <core/trace.h>
+
+/* A thread looks at the run queues after so many nodes, which it runs one after the other. */
+#ifdef PAWL_MODEL
+#define NODES_RUN	2u
+#else
+#define NODES_RUN	16u
+#endif
+
+#define NO_NODE		UINT32_MAX
+#define LAST_NODE	(UINT32_MAX - 1)
+
+/* A body on the stack of a thread that runs nodes. */
+struct node_frame {
+	struct frame f;		/* of the launch's op */
+	struct op *carrier;
+};
+
+/* Never called: a launch whose op has it is run by this file. */
+int nodes_fn(struct pawl_run *run, void *arg)
+{
+	return 0;
+}
+
+/* The carrier of the node whose body has this. */
+struct op *node_carrier(const struct pawl_run *run)
+{
+	return container_of(run, struct node_frame, f.run)->carrier;
+}
+
+static void carrier_set(struct thread *t, struct op *op, u32 opi, struct launch *l, u32 node)
+{
+	op->graph = node;
+	store_relaxed(&op->name, l->plan->node[node].name);
+	if (unlikely(load_relaxed(&t->e->special) & SPECIAL_TRACING))
+		trace_event(t, TRACE_PUSH, opi, op_name(op), 0);
+}
+
+static void carrier_init(struct thread *t, struct op *op, struct launch *l)
+{
+	const struct op *of = op_of(t->e, l->op);
+
+	store_helped16(&op->flags, OP_NODE | OP_NAMED);
+	op->arg = l;
+	op->prio = of->prio;
+	op->prop = of->prop;
+	op->dev = of->dev;
+}
+
+static u32 node_next(const struct launch *l, u32 node)
+{
+	return load_relaxed(&l->wait[node]) & NODE_WAITS;
+}
+
+static void node_link(struct launch *l, u32 node, u32 next)
+{
+	store_relaxed(&l->wait[node], (load_relaxed(&l->wait[node]) & NODE_FAILED) | next);
+}
+
+static void rest_put(struct launch *l, u32 node)
+{
+	u32 head = load_relaxed(&l->rest);
+
+	do
+		node_link(l, node, head);
+	while (!cas_release_relaxed(&l->rest, &head, node + 1));	/* CORE-GR7 <-> CORE-GR8 */
+}
+
+/* Returns a node + 1, or 0.  A node is put there at most once, so its head never comes again. */
+static u32 rest_take(struct launch *l)
+{
+	u32 head = load_acquire(&l->rest), next;	/* CORE-GR8 <-> CORE-GR7 */
+
+	do {
+		if (!head)
+			return 0;
+		next = node_next(l, head - 1);
+	} while (!cas_acq_rel_acquire(&l->rest, &head, next));	/* CORE-GR8 <-> CORE-GR7 */
+	node_link(l, head - 1, 0);
+	return head;
+}
+
+/* One predecessor of the node has ended.  Returns true if it was the last one. */
+static inline bool node_count(struct launch *l, u32 node, bool failed)
+{
+	u32 *w = &l->wait[node];
+	u32 v = load_acquire(w);	/* CORE-GR4 <-> CORE-GR3 */
+
+	/* If only ours is left, no other thread will touch the counter. */
+	if ((v & NODE_WAITS) != 1) {
+		/* CORE-GR3 <-> CORE-GR4 */
+		v = fetch_add_acq_rel(w, failed ? NODE_FAILS - 1 : -1u);
+		if ((v & NODE_WAITS) != 1)
+			return false;
+	}
+	if (BUSTED(NODE_FAILED_RUNS))
+		failed = false;
+	store_relaxed(w, failed || v >= NODE_FAILS ? NODE_FAILED : 0);
+	return true;
+}
+
+/*
+ * Ready nodes, first to last: the first one is for this thread's carrier; find one for each of
+ * the others.  Returns the carriers, oldest first, linked by op->wait.
+ */
+static __noinline u32 carriers_get(struct thread *t, struct launch *l, u32 node)
+{
+	u32 opi, head = 0, tail = 0, next;
+	struct op *op;
+
+	for (; node; node = next) {
+		next = node_next(l, node - 1);
+		op = op_new(t, &opi);
+		if (unlikely(!op)) {
+			rest_put(l, node - 1);
+			continue;
+		}
+		carrier_init(t, op, l);
+		carrier_set(t, op, opi, l, node - 1);
+		store_relaxed(&op->wait, 0);
+		if (head)
+			store_relaxed(&op_of(t->e, tail)->wait, opi);
+		else
+			head = opi;
+		tail = opi;
+	}
+	return head;
+}
+
+/*
+ * May this thread run the node of its carrier at once?  Otherwise the carrier is queued.  ran: how
+ * many it ran one after the other; NULL: the launch begins.
+ */
+static inline bool node_keep(struct thread *t, struct op *op, u32 opi, u32 *ran)
+{
+	if (likely(!ran || (t->ex.budget && ++*ran < NODES_RUN)))
+		return true;
+	*ran = 0;
+	if (op->prop != PAWL_DELETE_VAR)
+		return exec_handoff(op_queue(t->e, op), &t->ex, opi, op->prio);
+	queue_op(t, op, opi);
+	return false;
+}
+
+/*
+ * The carrier has ended its node: count down n successors.  first: a node + 1 that is ready
+ * anyway, or 0.  Returns the node that this thread runs next, with the same carrier, or NO_NODE;
+ * then the carrier is queued or free.
+ */
+static u32 nodes_ready(struct thread *t, struct launch *l, struct op *op, u32 opi, const u32 *succ,
+		       u32 n, u32 first, bool failed, u32 *ran)
+{
+	u32 last = first, i, more = 0, next;
+
+	for (i = 0; i < n; i++) {
+		u32 s = succ[i];
+
+		if (!node_count(l, s, failed))
+			continue;
+		if (last)
+			node_link(l, last - 1, s + 1);
+		else
+			first = s + 1;
+		last = s + 1;
+	}
+	if (!first) {
+		op_free(t, op, opi);
+		return NO_NODE;
+	}
+	if (unlikely(first != last))
+		more = carriers_get(t, l, node_next(l, first - 1));
+	carrier_set(t, op, opi, l, first - 1);
+	/* Before the others are queued, since they must not go before it. */
+	if (!node_keep(t, op, opi, ran))
+		first = 0;
+	for (; more; more = next) {
+		op = op_of(t->e, more);
+		next = load_relaxed(&op->wait);
+		queue_op(t, op, more);
+	}
+	return first - 1;	/* NO_NODE if it is 0 */
+}
+
+/* A node failed, or left a message behind. */
+static __cold void node_error(struct thread *t, struct launch *l, struct op *op, int status)
+{
+	u32 error = op->flags & OP_ERR ? op->err : 0, none = 0;
+
+	store_helped16(&op->flags, OP_NODE | OP_NAMED);
+	if (status < 0 && !error)
+		error = error_make(t, status, op_name(op), NULL);
+	/* Relaxed: CORE-GR3, CORE-GR5 order it before who needs it. */
+	if (status < 0 && cas_relaxed(&l->err, &none, error))
+		return;
+	if (error)
+		error_put(t, error);
+}
+
+/* A sink has ended.  Returns true if it was the last one. */
+static inline bool sink_count(struct launch *l)
+{
+	if (load_acquire(&l->left) == 1)	/* CORE-GR6 <-> CORE-GR5 */
+		return true;
+	/* CORE-GR5 <-> CORE-GR6 */
+	return fetch_add_acq_rel(&l->left, -1u) == 1;
+}
+
+/* The node has ended.  Returns what nodes_ready() does, or LAST_NODE: the launch is over. */
+static u32 node_end(struct thread *t, struct launch *l, struct op *op, u32 opi, int status,
+		    bool skipped, u32 *ran)
+{
+	const struct node *nd = &l->plan->node[op->graph];
+	const u32 *succ = l->plan->succ + nd->succ;
+	bool failed = skipped || status < 0;
+	u32 first = 0, n = nd->nsucc;
+
+	if (unlikely(status < 0 || (op->flags & OP_ERR)))
+		node_error(t, l, op, status);
+	PROBE4(end, t->ex.id, opi, status, t->ex.slot);
+	if (unlikely(load_relaxed(&t->e->special) & SPECIAL_TRACING))
+		trace_event(t, TRACE_END, opi, op_name(op), 0);
+	/* While this node has not ended, the launch exists. */
+	if (unlikely(load_relaxed(&l->rest)))
+		first = rest_take(l);
+	/* From here on it does only if there is a ready node. */
+	if (!n && sink_count(l)) {
+		op_free(t, op, opi);
+		return LAST_NODE;
+	}
+	return nodes_ready(t, l, op, opi, succ, n, first, failed, ran);
+}
+
+/* The last node has ended: complete the launch's op.  Returns the op to run next, or 0. */
+static u32 launch_end(struct thread *t, struct launch *l)
+{
+	u32 opi = l->op, error = load_relaxed(&l->err);
+	struct op *op = op_of(t->e, opi);
+	int status = 0;
+
+	if (unlikely(error)) {
+		op_err_set(op, error);
+		status = error_of(t->e, error)->code;
+	}
+	return finish_op(t, op, opi, status);
+}
+
+/*
+ * Run the carrier's node, and then those that become ready and that this thread may run.
+ * Returns the op to run next, or 0.
+ */
+u32 node_run(struct thread *t, struct op *op, u32 opi)
+{
+	struct launch *l = op->arg;
+	const struct plan *p = l->plan;
+	struct node_frame nf = { .carrier = op };
+	struct pawl_run *run = &nf.f.run;
+	u32 node = op->graph, ran = 0;
+
+	frame_push(t, &nf.f, op_of(t->e, l->op), l->op);
+	do {
+		const struct node *nd = &p->node[node];
+		bool failed = load_relaxed(&l->wait[node]) & NODE_FAILED;
+		bool skipped = failed && !(p->flags & OP_NO_SKIP);
+		int status = 0;
+
+		run->status = likely(!failed) ? l->status :
+			      error_of(t->e, load_relaxed(&l->err))->code;
+		if (unlikely(load_relaxed(&t->e->special) & SPECIAL_TRACING))
+			trace_event(t, TRACE_BEGIN, opi, nd->name, 0);
+		if (likely(nd->fn && !skipped)) {
+			if (unlikely(nd->async))
+				return run_async(t, &nf.f, op, opi, nd->async_fn, node_arg(l, node));
+			PROBE4(start, t->ex.id, opi, nd->fn, t->ex.slot);
+			status = nd->fn(run, node_arg(l, node));
+			if (unlikely(status > 0))
+				status = pawl_fail(run, -EPROTO, "the body returned %d, not 0 or a "
+						   "negative errno", status);
+		}
+		node = node_end(t, l, op, opi, status, skipped, &ran);
+	} while (node < LAST_NODE);
+	frame_pop(t, &nf.f);
+	return node == LAST_NODE ? launch_end(t, l) : 0;
+}
+
+/* pawl_complete() for a node.  Returns the op to run next, or 0. */
+u32 node_complete(struct thread *t, struct op *op, u32 opi, int status)
+{
+	struct launch *l = op->arg;
+	u32 ran = NODES_RUN, node = node_end(t, l, op, opi, status, false, &ran);
+
+	return node == LAST_NODE ? launch_end(t, l) : 0;
+}
+
+/* The launch is granted, and its vars are not poisoned.  Returns the op to run next, or 0. */
+u32 nodes_begin(struct thread *t, struct op *op, u32 opi, int status)
+{
+	struct launch *l = op->arg;
+	const struct plan *p = l->plan;
+	u32 ci = l->carrier, node;
+	struct op *c = op_of(t->e, ci);
+
+	/* Plain: no other thread knows the launch before its first nodes are queued. */
+	memcpy(l->wait, p->wait, p->n * sizeof(l->wait[0]));
+	store_relaxed(&l->left, p->nsinks);
+	store_relaxed(&l->err, 0);
+	store_relaxed(&l->rest, 0);
+	l->op = opi;
+	l->status = status;
+	l->carrier = 0;
+	carrier_init(t, c, l);
+	node = nodes_ready(t, l, c, ci, p->succ, p->nsources, 0, false, NULL);
+	return node == NO_NODE ? 0 : node_run(t, c, ci);
+}

@@ -1,0 +1,849 @@
+// SPDX-License-Identifier: Apache-2.0
+/* core/nodes.c, core/plan.c: the ops inside a graph, and its launches with other data. */
+#include "util.h"
+#include <core/engine.h>
+
+#define SLOT(i) ((pawl_var_t)PAWL_SLOT(i))
+#define R(...) .reads = VARS(__VA_ARGS__), .nreads = COUNT(VARS(__VA_ARGS__))
+#define W(...) .writes = VARS(__VA_ARGS__), .nwrites = COUNT(VARS(__VA_ARGS__))
+#define OP(fn_, arg_, ...) { .size = sizeof(struct pawl_op), .fn = (fn_), .arg = (arg_), __VA_ARGS__ }
+
+static pawl_graph_t graph_new(struct pawl_engine *e, const struct pawl_op *op, size_t n)
+{
+	pawl_graph_t g = { 0 };
+
+	OK(pawl_graph_create(e, op, n, 0, &g));
+	return g;
+}
+
+static struct pawl_launch launch_init(void)
+{
+	return (struct pawl_launch){ .size = sizeof(struct pawl_launch) };
+}
+
+/* --- order and parallelism --- */
+
+struct meeting {
+	u32 in;			/* A */
+	u32 want;
+};
+
+/* Returns when so many bodies are inside at the same time. */
+static int meet(struct pawl_run *run, void *arg)
+{
+	struct meeting *m = arg;
+
+	fetch_add_acq_rel(&m->in, 1);
+	MUST(soon(load_acquire(&m->in) >= m->want));
+	return 0;
+}
+
+START_TEST(test_independent_ops_run_in_parallel)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 3);
+	struct meeting m = { .want = 3 };
+	pawl_var_t v = var_new(e), w = var_new(e), x = var_new(e);
+	const struct pawl_op op[] = { OP(nothing, NULL, W(v)), OP(meet, &m, R(v), W(w)),
+				      OP(meet, &m, R(v), W(x)), OP(meet, &m, R(v)),
+				      OP(nothing, NULL, R(w, x), W(v)) };
+	pawl_graph_t g = graph_new(e, op, 5);
+
+	OK(pawl_graph_push(e, g, NULL));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(m.in, 3);
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Each op notes its place; a[i] must come behind all that it depends on. */
+struct place {
+	u32 *clock;		/* A */
+	u32 at;
+};
+
+static int note_place(struct pawl_run *run, void *arg)
+{
+	struct place *p = arg;
+
+	p->at = fetch_add_acq_rel(p->clock, 1) + 1;
+	return 0;
+}
+
+START_TEST(test_reads_follow_writes_and_writes_follow_reads)
+{
+	int kind;
+
+	for (kind = 0; kind < 3; kind++) {
+		struct pawl_engine *e = engine(kind, 2);
+		pawl_var_t v = var_new(e), w = var_new(e);
+		u32 clock = 0, i;
+		struct place p[7];
+		/* The third names v twice: as a write. */
+		const struct pawl_op op[] = {
+			OP(note_place, &p[0], W(v)), OP(note_place, &p[1], R(v)),
+			OP(note_place, &p[2], R(v), W(w)), OP(note_place, &p[3], R(v), W(v)),
+			OP(note_place, &p[4], R(v)), OP(note_place, &p[5], W(w)),
+			OP(note_place, &p[6], R(v, v)) };
+		pawl_graph_t g = graph_new(e, op, 7);
+
+		for (i = 0; i < 7; i++)
+			p[i].clock = &clock;
+		for (i = 0; i < 50; i++) {
+			clock = 0;
+			OK(pawl_graph_push(e, g, NULL));
+			OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+			ck_assert_uint_eq(clock, 7);
+			ck_assert(p[0].at == 1 && p[1].at < p[3].at && p[2].at < p[3].at);
+			ck_assert(p[3].at < p[4].at && p[3].at < p[6].at && p[2].at < p[5].at);
+		}
+		OK(pawl_graph_delete(e, g));
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* A body that is stopped keeps only those that depend on it from running. */
+START_TEST(test_a_stopped_body_delays_only_what_depends_on_it)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 2);
+	pawl_var_t v = var_new(e), w = var_new(e), out = var_new(e);
+	struct plug p = { 0 };
+	u32 behind = 0, beside = 0, i;
+	struct pawl_op op[12] = { OP(plug_body, &p, W(v)), OP(add_one, &behind, R(v)) };
+	pawl_graph_t g;
+
+	for (i = 2; i < 11; i++)
+		op[i] = (struct pawl_op)OP(add_one, &beside, .writes = &w, .nwrites = 1);
+	op[i] = (struct pawl_op)OP(add_one, &behind, R(v, w), W(out));
+	g = graph_new(e, op, 12);
+	OK(pawl_graph_push(e, g, NULL));
+	MUST(soon(load_acquire(&beside) == 9 && load_acquire(&p.in)));
+	ck_assert_uint_eq(load_relaxed(&behind), 0);
+	ck_assert_int_eq(pawl_wait_readable(e, out, 0, NULL), -ETIMEDOUT);
+	plug_out(&p);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert(behind == 2 && beside == 9);
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A graph of n ops is n steps of a host that runs them. */
+START_TEST(test_a_host_runs_one_body_at_a_time)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u64 n = 0;
+	struct pawl_op op[5];
+	pawl_graph_t g;
+	u32 i;
+
+	for (i = 0; i < 5; i++)
+		op[i] = (struct pawl_op)OP(add_plain, &n, .writes = &v, .nwrites = 1);
+	g = graph_new(e, op, 5);
+	OK(pawl_graph_push(e, g, NULL));
+	for (i = 1; i <= 5; i++) {
+		ck_assert_int_eq(pawl_run_one(e), 1);
+		ck_assert_uint_eq(n, i);
+		ck_assert_uint_eq(version(e, v), i == 5);
+	}
+	ck_assert_int_eq(pawl_run_one(e), 0);
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Many launches of one graph in flight, from several threads: its vars exclude them. */
+struct pusher {
+	struct pawl_engine *e;
+	pawl_graph_t g;
+	u32 n;
+};
+
+static void *push_many(void *arg)
+{
+	struct pusher *p = arg;
+	u32 i;
+
+	for (i = 0; i < p->n; i++)
+		MUST(!pawl_graph_push(p->e, p->g, NULL));
+	return NULL;
+}
+
+START_TEST(test_launches_in_flight_are_ordered_by_data)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 2);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	u64 a = 0, b = 0;
+	const struct pawl_op op[] = { OP(add_plain, &a, W(v)), OP(add_plain, &b, W(w)),
+				      OP(add_plain, &a, R(w), W(v)), OP(add_plain, &b, R(v), W(w)) };
+	pawl_graph_t g = graph_new(e, op, 4);
+	struct pusher p = { e, g, TIMES(2000) };
+	pthread_t t[2] = { spawn(push_many, &p), spawn(push_many, &p) };
+
+	join(t[0]);
+	join(t[1]);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(a, 4ull * p.n);
+	ck_assert_uint_eq(b, 4ull * p.n);
+	ck_assert_uint_eq(version(e, v), 2ull * p.n);
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* --- random graphs against a serial interpreter --- */
+
+#define RND_OPS		40
+#define RND_VARS	6
+
+struct rnd_op {
+	u64 *mem;		/* of the launch */
+	u32 id, nr, nw;
+	u8 r[2], w[2];
+};
+
+static void rnd_work(const struct rnd_op *o, u64 *mem)
+{
+	u64 x = o->id * 0x9e3779b97f4a7c15ull;
+	u32 i;
+
+	for (i = 0; i < o->nr; i++)
+		x = (x ^ mem[o->r[i]]) * 0xff51afd7ed558ccdull;
+	for (i = 0; i < o->nw; i++)
+		mem[o->w[i]] = (mem[o->w[i]] ^ x) * 0xc4ceb9fe1a85ec53ull + i;
+}
+
+static int rnd_body(struct pawl_run *run, void *arg)
+{
+	const struct rnd_op *o = arg;
+
+	rnd_work(o, o->mem);
+	return 0;
+}
+
+START_TEST(test_random_graphs_give_what_their_ops_in_order_give)
+{
+	u64 seed = 12345;
+	int round;
+
+	for (round = 0; round < TIMES(300); round++) {
+		struct pawl_engine *e = engine(round % 3, round & 4 ? 2 : 1);
+		u32 n = 2 + (u32)(rnd(&seed) % (RND_OPS - 1)), i, j, k;
+		struct rnd_op o[2][RND_OPS];
+		struct pawl_op op[RND_OPS];
+		pawl_var_t v[RND_OPS][4], var[2][RND_VARS];
+		u64 mem[2][RND_VARS] = { { 0 } }, want[RND_VARS] = { 0 };
+		void *args[2][RND_OPS];
+		struct pawl_launch l = launch_init();
+		pawl_graph_t g;
+
+		for (i = 0; i < n; i++) {
+			struct rnd_op *x = &o[0][i];
+
+			*x = (struct rnd_op){ .mem = mem[0], .id = i, .nr = (u32)(rnd(&seed) % 3),
+					      .nw = (u32)(rnd(&seed) % 3) };
+			for (j = 0; j < x->nr; j++)
+				v[i][j] = SLOT(x->r[j] = (u8)(rnd(&seed) % RND_VARS));
+			for (j = 0; j < x->nw; j++)
+				v[i][2 + j] = SLOT(x->w[j] = (u8)(rnd(&seed) % RND_VARS));
+			op[i] = (struct pawl_op)OP(rnd_body, x, .reads = v[i], .nreads = x->nr,
+						   .writes = v[i] + 2, .nwrites = x->nw);
+			o[1][i] = *x;
+			o[1][i].mem = mem[1];
+		}
+		/* So that all slots are named. */
+		op[0].reads = VARS(SLOT(0), SLOT(1), SLOT(2), SLOT(3), SLOT(4), SLOT(5));
+		op[0].nreads = RND_VARS;
+		g = graph_new(e, op, n);
+		for (k = 0; k < 2; k++) {
+			for (i = 0; i < RND_VARS; i++)
+				var[k][i] = var_new(e);
+			for (i = 0; i < n; i++)
+				args[k][i] = &o[k][i];
+		}
+		for (k = 0; k < 6; k++) {
+			l.vars = var[k % 2];
+			l.nvars = RND_VARS;
+			l.args = args[k % 2];
+			l.nargs = n;
+			OK(pawl_graph_push(e, g, &l));
+		}
+		OK(pawl_graph_delete(e, g));
+		for (k = 0; k < 3; k++)
+			for (i = 0; i < n; i++)
+				rnd_work(&o[0][i], want);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		for (i = 0; i < RND_VARS; i++)
+			ck_assert_msg(mem[0][i] == want[i] && mem[1][i] == want[i], "round %d", round);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* --- launches with other vars and arguments --- */
+
+START_TEST(test_slots_are_other_vars_in_each_launch)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e), in = var_new(e);
+	u64 a = 0, b = 0;
+	const struct pawl_op op[] = { OP(add_plain, &a, R(in), W(SLOT(1))),
+				      OP(add_plain, &b, R(SLOT(1)), W(SLOT(0))) };
+	pawl_graph_t g = graph_new(e, op, 2);
+	struct pawl_launch l = launch_init();
+	struct gate gate;
+
+	gate_write(e, &gate, v);
+	l.nvars = 2;
+	l.vars = VARS(v, var_new(e));
+	OK(pawl_graph_push(e, g, &l));		/* behind the gate */
+	l.vars = VARS(w, var_new(e));
+	OK(pawl_graph_push(e, g, &l));		/* not */
+	while (pawl_run_one(e))
+		;
+	ck_assert(a == 1 && b == 1);
+	ck_assert_uint_eq(version(e, w), 1);
+	gate_open(&gate);
+	while (pawl_run_one(e))
+		;
+	ck_assert(a == 2 && b == 2);
+	ck_assert_uint_eq(version(e, v), 2);
+	ck_assert_uint_eq(version(e, in), 0);
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A graph of one op has slots and arguments, too. */
+START_TEST(test_one_op_with_slots_and_arguments)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	const struct pawl_op op = OP(add_plain, NULL, W(SLOT(0)));
+	pawl_graph_t g = graph_new(e, &op, 1);
+	struct pawl_launch l = launch_init();
+	pawl_var_t v[3];
+	u64 n[3] = { 0 };
+	u32 i;
+
+	l.nvars = l.nargs = 1;
+	for (i = 0; i < 3; i++) {
+		v[i] = var_new(e);
+		l.vars = &v[i];
+		l.args = (void *[]){ &n[i] };
+		OK(pawl_graph_push(e, g, &l));
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	for (i = 0; i < 3; i++)
+		ck_assert(n[i] == 1 && version(e, v[i]) == 1);
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* {0} in the place of a slot: data of the launch alone. */
+START_TEST(test_a_private_slot_orders_one_launch_only)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 2);
+	struct meeting m = { .want = 2 };
+	u32 clock = 0;
+	struct place p[2] = { { &clock, 0 }, { &clock, 0 } };
+	const struct pawl_op op[] = { OP(note_place, &p[0], W(SLOT(0))), OP(meet, &m, W(SLOT(0))),
+				      OP(note_place, &p[1], R(SLOT(0))) };
+	pawl_graph_t g = graph_new(e, op, 3);
+	struct pawl_launch l = launch_init();
+	struct place q[2] = { { &clock, 0 }, { &clock, 0 } };
+
+	l.nvars = 1;
+	l.vars = VARS({ 0 });
+	OK(pawl_graph_push(e, g, &l));
+	l.nargs = 3;
+	l.args = (void *[]){ &q[0], &m, &q[1] };
+	OK(pawl_graph_push(e, g, &l));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(clock, 4);
+	ck_assert(p[0].at < p[1].at && q[0].at < q[1].at);
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_bad_launches_are_refused)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e), gone = var_new(e);
+	const struct pawl_op op[] = { OP(nothing, NULL, W(SLOT(0)), R(w)),
+				      OP(nothing, NULL, W(SLOT(2))) };
+	pawl_graph_t g = graph_new(e, op, 2), captured;
+	struct pawl_launch l = launch_init();
+	struct pawl_op d[2] = { OP(nothing, NULL), OP(nothing, NULL) };
+	void *args[3] = { NULL };
+
+	OK(pawl_var_delete(e, gone, NULL, NULL));
+	FAILS(pawl_graph_push(e, g, NULL), -EINVAL, "graph_push", "3 slots");
+	l.nvars = 3;
+	FAILS(pawl_graph_push(e, g, &l), -EINVAL, "graph_push", "3 slots");
+	l.vars = VARS(v, { 0 }, v);
+	FAILS(pawl_graph_push(e, g, &l), -EINVAL, "graph_push", "twice");
+	l.vars = VARS(w, { 0 }, v);
+	FAILS(pawl_graph_push(e, g, &l), -EINVAL, "graph_push", "names, too");
+	l.vars = VARS(v, { 0 }, gone);
+	FAILS(pawl_graph_push(e, g, &l), -ESTALE, "graph_push", "how.vars[2]");
+	l.vars = VARS(v, { 0 }, SLOT(0));
+	FAILS(pawl_graph_push(e, g, &l), -ESTALE, "graph_push", "how.vars[2]");
+	l.vars = VARS(v, gone, { 0 });		/* no op names slot 1 */
+	l.nargs = 1;
+	FAILS(pawl_graph_push(e, g, &l), -EINVAL, "graph_push", "args", "2 ops");
+	l.args = args;
+	FAILS(pawl_graph_push(e, g, &l), -EINVAL, "graph_push", "1 args", "2 ops");
+	l.nargs = 0;
+	FAILS(pawl_graph_push(e, g, &l), -EINVAL, "graph_push", "0 args", "2 ops");
+	l.args = NULL;
+	l.flags = PAWL_OP_NO_SKIP;
+	FAILS(pawl_graph_push(e, g, &l), -EINVAL, "graph_push", "how.flags is 0x1");
+	l.flags = 0;
+	l.reserved = 1;
+	FAILS(pawl_graph_push(e, g, &l), -EINVAL, "graph_push", "how.reserved is 1");
+	l.reserved = 0;
+	OK(pawl_graph_push(e, g, &l));
+	/* Nothing of the refused ones is left. */
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(version(e, v), 1);
+	OK(pawl_graph_delete(e, g));
+	/* What a captured graph does not have. */
+	OK(pawl_graph_create(e, d, 2, PAWL_GRAPH_CAPTURE, &captured));
+	l = launch_init();
+	l.args = args;
+	l.nargs = 2;
+	FAILS(pawl_graph_push(e, captured, &l), -EINVAL, "graph_push", "captured");
+	OK(pawl_graph_delete(e, captured));
+	d[1].fn = NULL;
+	d[1].async_fn = gate_body;
+	FAILS(pawl_graph_create(e, d, 2, PAWL_GRAPH_CAPTURE, &captured), -EINVAL, "ops[1]",
+	      "asynchronous", "captured");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* --- errors --- */
+
+static int too_much(struct pawl_run *run, void *arg)
+{
+	return 7;
+}
+
+START_TEST(test_an_error_stops_what_depends_on_it)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 2);
+	pawl_var_t v = var_new(e), w = var_new(e), x = var_new(e);
+	u32 ran = 0, not = 0, round;
+	struct pawl_op op[] = { OP(add_one, &ran, W(v)), OP(fail_io, NULL, W(w), .name = "culprit"),
+				OP(add_one, &ran, R(v)), OP(add_one, &not, R(w), W(x)),
+				OP(add_one, &not, R(v, x)), OP(add_one, &ran, W(v)) };
+	struct pawl_error err;
+	pawl_graph_t g;
+
+	for (round = 0; round < 2; round++) {
+		if (round) {
+			op[1].fn = too_much;
+			op[1].name = NULL;
+		}
+		g = graph_new(e, op, 6);
+		ran = not = 0;
+		OK(pawl_graph_push(e, g, NULL));
+		ck_assert_int_eq(pawl_wait_readable(e, x, SOON_NS, &err), round ? -EPROTO : -EIO);
+		ck_assert_str_eq(err.op, round ? "" : "culprit");
+		ck_assert(strstr(err.text, round ? "returned 7" : "disk on fire"));
+		/* The last one follows a reader of v that did not run. */
+		ck_assert(ran == 2 && not == 0);
+		ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), 0);
+		OK(pawl_graph_delete(e, g));
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Two errors: one is the launch's, and no object is left of the other. */
+START_TEST(test_one_of_two_errors_is_reported)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	const struct pawl_op op[] = { OP(fail_io, TEXT("one"), W(v)), OP(fail_io, TEXT("two")),
+				      OP(fail_io, TEXT("three"), R(v)) };
+	pawl_graph_t g = graph_new(e, op, 3);
+	struct pawl_error err;
+
+	OK(pawl_graph_push(e, g, NULL));
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
+	ck_assert_str_eq(err.text, "one");
+	ck_assert_uint_eq(err.count, 1);
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	OK(pawl_graph_delete(e, g));
+	/* The error that was reported goes with the next write. */
+	OK(push_write(e, nothing, NULL, v));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(load_relaxed(&e->special) >> SPECIAL_ERROR_SHIFT, 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static int see_status(struct pawl_run *run, void *arg)
+{
+	*(int *)arg = run->status;
+	return 0;
+}
+
+START_TEST(test_no_skip_sees_the_error_of_its_predecessors)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	int behind = 1, beside = 1;
+	const struct pawl_op op[] = { OP(fail_io, NULL, W(v), .flags = PAWL_OP_NO_SKIP),
+				      OP(see_status, &beside, W(w), .flags = PAWL_OP_NO_SKIP),
+				      OP(see_status, &behind, R(v), .flags = PAWL_OP_NO_SKIP) };
+	pawl_graph_t g = graph_new(e, op, 3);
+
+	OK(pawl_graph_push(e, g, NULL));
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+	ck_assert(behind == -EIO && beside == 0);
+	/* And what its vars had from outside. */
+	OK(pawl_var_clear(e, v));
+	OK(push_write(e, fail_io, NULL, w));
+	OK(pawl_graph_push(e, g, NULL));
+	while (pawl_run_one(e))
+		;
+	ck_assert(beside == -EIO);
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_a_poisoned_var_skips_the_launch)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	u32 ran = 0;
+	const struct pawl_op op[] = { OP(add_one, &ran, R(v)), OP(add_one, &ran, W(w)) };
+	pawl_graph_t g = graph_new(e, op, 2);
+
+	OK(push_write(e, fail_io, NULL, v));
+	OK(pawl_graph_push(e, g, NULL));
+	ck_assert_int_eq(pawl_wait_readable(e, w, SOON_NS, NULL), -EIO);
+	ck_assert_uint_eq(ran, 0);
+	OK(pawl_graph_push(e, g, NULL));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 2);
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* --- completions, tickets, deadlines, groups --- */
+
+START_TEST(test_a_launch_has_a_ticket_a_deadline_a_queue_and_a_group)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u32 ran = 0;
+	const struct pawl_op op[] = { OP(add_one, &ran, W(v)), OP(add_one, &ran, W(v)) };
+	pawl_graph_t g = graph_new(e, op, 2);
+	struct pawl_launch l = launch_init();
+	struct pawl_completion c;
+	pawl_ticket_t ticket;
+	pawl_group_t group;
+	struct gate gate;
+	uint64_t count;
+	pawl_cq_t cq;
+
+	OK(pawl_cq_create(e, &cq));
+	OK(pawl_group_create(e, NULL, &group));
+	l.flags = PAWL_OP_CQ | PAWL_OP_TICKET | PAWL_OP_GROUP;
+	l.cq = cq;
+	l.tag = 7;
+	l.ticket = &ticket;
+	l.group = group;
+	gate_write(e, &gate, v);
+	OK(pawl_graph_push(e, g, &l));
+	ck_assert_int_eq(pawl_ticket_state(e, ticket), PAWL_TICKET_QUEUED);
+	OK(pawl_group_count(e, group, &count, NULL));
+	ck_assert_uint_eq(count, 1);
+	OK(pawl_cancel(e, ticket));
+	gate_open(&gate);
+	while (pawl_run_one(e))
+		;
+	ck_assert_uint_eq(ran, 0);
+	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 1);
+	ck_assert(c.tag == 7 && c.status == -ECANCELED);
+	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -ECANCELED);
+	/* A deadline that has passed. */
+	l.flags |= PAWL_OP_DEADLINE;
+	l.deadline_ns = 1;
+	l.tag = 8;
+	OK(pawl_graph_push(e, g, &l));
+	OK(pawl_ticket_wait(e, ticket, SOON_NS));
+	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 1);
+	ck_assert(c.tag == 8 && c.status == -ETIMEDOUT && !ran);
+	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -ETIMEDOUT);
+	/* And one that runs: it is complete when both bodies are over. */
+	l.flags &= ~PAWL_OP_DEADLINE;
+	l.tag = 9;
+	OK(pawl_graph_push(e, g, &l));
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	ck_assert_int_eq(pawl_ticket_state(e, ticket), PAWL_TICKET_RUNNING);
+	FAILS(pawl_cancel(e, ticket), -EINPROGRESS, "started");
+	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 0);
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	ck_assert_int_eq(pawl_ticket_state(e, ticket), PAWL_TICKET_COMPLETE);
+	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 1);
+	ck_assert(c.tag == 9 && c.status == 0 && ran == 2);
+	OK(pawl_group_destroy(e, group));
+	/* A note that cannot be had: nothing of the launch is left. */
+	FAILS(pawl_graph_push(e, g, &l), -ESTALE, "group");
+	OK(pawl_cq_destroy(e, cq));
+	FAILS(pawl_graph_push(e, g, &l), -ESTALE, "cq");
+	OK(pawl_wait_writable(e, v, 0, NULL));
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+struct asked {
+	pawl_ticket_t ticket;
+	pawl_var_t v;
+	int canceled, readable, all;
+};
+
+static int ask(struct pawl_run *run, void *arg)
+{
+	struct asked *a = arg;
+
+	(void)pawl_cancel(run->engine, a->ticket);
+	a->canceled = pawl_run_canceled(run);
+	a->readable = pawl_wait_readable(run->engine, a->v, 0, NULL);
+	a->all = pawl_wait_all(run->engine, 0, NULL);
+	return 0;
+}
+
+/* What a body asks about its op is about the launch, also in the second body. */
+START_TEST(test_a_body_asks_about_its_launch)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct asked a = { .v = var_new(e) };
+	pawl_var_t w = var_new(e);
+	const struct pawl_op op[] = { OP(nothing, NULL, W(a.v)), OP(ask, &a, W(w), R(a.v)) };
+	pawl_graph_t g = graph_new(e, op, 2);
+	struct pawl_launch l = launch_init();
+
+	l.flags = PAWL_OP_TICKET;
+	l.ticket = &a.ticket;
+	OK(pawl_graph_push(e, g, &l));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_int_eq(a.canceled, -ECANCELED);
+	ck_assert_int_eq(a.readable, -EDEADLK);
+	ck_assert_int_eq(a.all, -EDEADLK);
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* --- asynchronous nodes --- */
+
+static void keep_token(struct pawl_run *run, void *arg)
+{
+	store_release((u64 *)arg, run->token.h);
+}
+
+START_TEST(test_asynchronous_nodes)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	u64 token[2] = { 0 };
+	u32 ran = 0, not = 0;
+	struct pawl_op op[4] = { OP(NULL, &token[0], W(v), .async_fn = keep_token, .name = "later"),
+				 OP(NULL, &token[1], W(w), .async_fn = keep_token),
+				 OP(add_one, &ran, R(v)), OP(add_one, &not, R(v), W(w)) };
+	pawl_graph_t g = graph_new(e, op, 4);
+	struct pawl_error err;
+
+	OK(pawl_graph_push(e, g, NULL));
+	while (pawl_run_one(e))
+		;
+	ck_assert(token[0] && token[1] && token[0] != token[1]);
+	OK(pawl_complete(e, (pawl_token_t){ token[0] }, 0, NULL));
+	ck_assert_int_eq(pawl_complete(e, (pawl_token_t){ token[0] }, 0, NULL), -EALREADY);
+	while (pawl_run_one(e))
+		;
+	ck_assert(ran == 1 && not == 0);
+	OK(pawl_complete(e, (pawl_token_t){ token[1] }, -EIO, "no answer"));
+	ck_assert_int_eq(pawl_wait_readable(e, w, SOON_NS, &err), -EIO);
+	ck_assert_str_eq(err.text, "no answer");
+	ck_assert_uint_eq(not, 0);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* --- limits --- */
+
+START_TEST(test_a_launch_counts_as_one_op)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u32 ran = 0, i;
+	struct pawl_op op[20];
+	pawl_graph_t g;
+
+	c.window = 2;
+	c.window_policy = PAWL_WINDOW_FAIL;
+	e = engine_with(&c);
+	v = var_new(e);
+	for (i = 0; i < 20; i++)
+		op[i] = (struct pawl_op)OP(add_one, &ran, .reads = &v, .nreads = 1);
+	g = graph_new(e, op, 20);
+	OK(pawl_graph_push(e, g, NULL));
+	OK(pawl_graph_push(e, g, NULL));
+	FAILS(pawl_graph_push(e, g, NULL), -EAGAIN, "window");
+	ck_assert_uint_eq(stats(e).pushed - stats(e).completed, 2);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 40);
+	ck_assert_uint_eq(stats(e).completed, 2);
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* More nodes become ready at once than the engine has ops. */
+START_TEST(test_more_ready_nodes_than_ops)
+{
+	int workers;
+
+	for (workers = 0; workers < 3; workers++) {
+		struct pawl_config c = small(PAWL_PER_DEVICE, workers);
+		struct pawl_engine *e;
+		static struct pawl_op op[4096];
+		pawl_var_t v, w;
+		pawl_graph_t g;
+		u32 ran = 0, i;
+
+		c.max_ops = 64;
+		c.max_threads = 8;
+		e = engine_with(&c);
+		ck_assert_uint_lt(e->pool[POOL_OP]->max, 2000);
+		v = var_new(e);
+		w = var_new(e);
+		op[0] = (struct pawl_op)OP(add_one, &ran, W(v));
+		for (i = 1; i < 4095; i++)
+			op[i] = (struct pawl_op)OP(add_one, &ran, .reads = &v, .nreads = 1);
+		op[i] = (struct pawl_op)OP(add_one, &ran, W(v, w));
+		g = graph_new(e, op, 4096);
+		for (i = 1; i <= 5; i++) {
+			OK(pawl_graph_push(e, g, NULL));
+			OK(pawl_wait_readable(e, w, SOON_NS, NULL));
+			ck_assert_uint_eq(ran, i * 4096);
+		}
+		OK(pawl_graph_delete(e, g));
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* --- lifetime --- */
+
+static void count_release(void *arg, int status)
+{
+	MUST(!status);
+	fetch_add_acq_rel((u32 *)arg, 1);
+}
+
+START_TEST(test_deleted_while_launches_are_in_flight)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u32 n = 0, i;
+	const struct pawl_op op[] = { OP(nothing, &n, W(v), .release = count_release),
+				      OP(nothing, &n, W(v), .release = count_release) };
+	pawl_graph_t g = graph_new(e, op, 2);
+
+	for (i = 0; i < 3; i++)
+		OK(pawl_graph_push(e, g, NULL));
+	OK(pawl_graph_delete(e, g));
+	for (i = 0; i < 6; i++) {
+		ck_assert_uint_eq(n, 0);
+		ck_assert_int_eq(pawl_run_one(e), 1);
+	}
+	ck_assert_uint_eq(n, 2);
+	ck_assert_uint_eq(version(e, v), 3);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Ops without bodies order others. */
+START_TEST(test_an_op_without_a_body)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	u32 clock = 0;
+	struct place p[3] = { { &clock, 0 }, { &clock, 0 }, { &clock, 0 } };
+	const struct pawl_op op[] = { OP(note_place, &p[0], W(SLOT(0))),
+				      OP(note_place, &p[1], W(SLOT(1))),
+				      OP(NULL, NULL, W(SLOT(0), SLOT(1))),
+				      OP(note_place, &p[2], R(SLOT(1))) };
+	pawl_graph_t g = graph_new(e, op, 4);
+	struct pawl_launch l = launch_init();
+
+	l.nvars = 2;
+	l.vars = VARS({ 0 }, { 0 });
+	OK(pawl_graph_push(e, g, &l));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(p[2].at, 3);
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The body and its name, in the order in which they ran. */
+START_TEST(test_traces_show_the_bodies)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v = var_new(e);
+	const struct pawl_op op[] = { OP(nothing, NULL, W(v), .name = "first"),
+				      OP(nothing, NULL, R(v), .name = "second"),
+				      OP(nothing, NULL, R(v), .name = "third") };
+	pawl_graph_t g = graph_new(e, op, 3);
+	char path[] = "/tmp/pawl-graph-XXXXXX", text[8192] = "";
+	int fd = mkstemp(path);
+	ssize_t n;
+
+	MUST(fd >= 0);
+	if (pawl_trace_start(e, 100) != -ENOSYS) {
+		OK(pawl_graph_push(e, g, NULL));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		OK(pawl_trace_stop(e));
+		OK(pawl_trace_write(e, path));
+		n = read(fd, text, sizeof(text) - 1);
+		MUST(n > 0);
+		ck_assert(strstr(text, "\"first\"") && strstr(text, "\"second\"") &&
+			  strstr(text, "\"third\""));
+	}
+	close(fd);
+	unlink(path);
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+SUITE("graph_nodes", test_independent_ops_run_in_parallel,
+      test_reads_follow_writes_and_writes_follow_reads,
+      test_a_stopped_body_delays_only_what_depends_on_it, test_a_host_runs_one_body_at_a_time,
+      test_launches_in_flight_are_ordered_by_data,
+      test_random_graphs_give_what_their_ops_in_order_give,
+      test_slots_are_other_vars_in_each_launch, test_one_op_with_slots_and_arguments,
+      test_a_private_slot_orders_one_launch_only, test_bad_launches_are_refused,
+      test_an_error_stops_what_depends_on_it, test_one_of_two_errors_is_reported,
+      test_no_skip_sees_the_error_of_its_predecessors, test_a_poisoned_var_skips_the_launch,
+      test_a_launch_has_a_ticket_a_deadline_a_queue_and_a_group,
+      test_a_body_asks_about_its_launch, test_asynchronous_nodes, test_a_launch_counts_as_one_op,
+      test_more_ready_nodes_than_ops, test_deleted_while_launches_are_in_flight,
+      test_an_op_without_a_body, test_traces_show_the_bodies)
