@@ -1,0 +1,39 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# run.sh [PYTEST ARGUMENT...]: models of pawl serve against onnxruntime, in the build folder.
+# Makes a virtualenv with packages from PyPI, among them models.  Exit status 0: passed, 77: PyPI
+# is out of reach.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+python=${PYTHON3:-/usr/bin/python3}
+venv=$PWD/build/models-venv
+
+skip() {
+	echo "$1"
+	[ -n "${CI:-}" ] || exit 77
+	exit 1
+}
+
+[ -x tests/serve/model_run ] || {
+	echo "tests/serve/model_run is not built: packages are missing (make setup, make defconfig)"
+	exit 1
+}
+# install FOLDER PYTHON ARGUMENTS...: a virtualenv, made as a whole
+install() {
+	local folder=$1 with=$2
+	shift 2
+	rm -rf "$folder.new"
+	"$with" -m venv "$folder.new" || skip "no virtualenv (make setup)"
+	"$folder.new/bin/pip" install -q --retries 1 --timeout 20 "$@" || skip "PyPI is out of reach"
+}
+if [ ! -x "$venv/bin/python" ]; then
+	install "$venv" "$python" -r "$here/requirements.txt"
+	"$venv.new/bin/pip" install -q --retries 1 --timeout 20 --no-deps ddddocr==1.6.1 \
+		rapidocr-onnxruntime==1.4.4 magika==1.0.3 || skip "PyPI is out of reach"
+	mv "$venv.new" "$venv"
+fi
+export PYTHONDONTWRITEBYTECODE=1 MODEL_RUN=$PWD/tests/serve/model_run \
+	FUZZ_MODELS=$PWD/tests/serve/fuzz_models
+exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$here/test_models.py" "$@"

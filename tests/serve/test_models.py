@@ -1,0 +1,526 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models of pawl serve give the answers of onnxruntime.
+
+Networks come from packages of PyPI; small models, one per operator and set of attributes, are
+made here.  run.sh installs what is needed.
+"""
+import glob
+import os
+import subprocess
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+RUN = os.environ["MODEL_RUN"]
+FUZZ = os.environ["FUZZ_MODELS"]
+TYPES = {0: np.bool_, 1: np.uint8, 5: np.int8, 7: np.int32, 8: np.int64, 10: np.float32,
+         11: np.float64}
+SITE = os.path.dirname(os.path.dirname(onnx.__file__))
+LIGHT = sorted(glob.glob(SITE + "/onnx/backend/test/data/light/*.onnx"))
+ort.set_default_logger_severity(4)
+
+
+class Refused(Exception):
+    """The model, or a shape of its inputs."""
+
+
+def run_folder(folder, arrays, *options):
+    args = []
+    for i, a in enumerate(arrays):
+        path = os.path.join(folder, f"input{i}")
+        np.ascontiguousarray(a).tofile(path)
+        args.append(",".join(map(str, a.shape)) + ":" + path)
+    p = subprocess.run([RUN, *options, folder, *args], capture_output=True, check=False,
+                       timeout=300)
+    if p.returncode == 2:
+        raise Refused(p.stderr.decode())
+    assert p.returncode == 0, (p.returncode, p.stderr.decode())
+    outputs, at, rest = [], 0, []
+    for line in p.stderr.decode().splitlines():
+        if not line.startswith("output "):
+            rest.append(line)
+            continue
+        words = line.split()
+        dtype, shape = np.dtype(TYPES[int(words[2])]), tuple(map(int, words[3:]))
+        n = int(np.prod(shape)) * dtype.itemsize
+        outputs.append(np.frombuffer(p.stdout[at:at + n], dtype).reshape(shape))
+        at += n
+    assert at == len(p.stdout)
+    return outputs, rest
+
+
+def run_file(tmp_path, path, arrays, *options):
+    folder = tmp_path / "model"
+    folder.mkdir(exist_ok=True)
+    link = folder / "model.onnx"
+    if not link.exists():
+        link.symlink_to(path)
+    return run_folder(str(folder), arrays, *options)[0]
+
+
+def close(got, want, tolerance=1e-4):
+    assert len(got) == len(want)
+    for g, w in zip(got, want):
+        assert g.shape == w.shape and g.dtype == w.dtype
+        np.testing.assert_allclose(g, w, rtol=tolerance, atol=tolerance)
+
+
+def runtime(path, arrays):
+    s = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return s.run(None, {i.name: a for i, a in zip(s.get_inputs(), arrays)})
+
+
+def noise(*shape, seed=1):
+    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
+
+
+# --- networks -------------------------------------------------------------------
+
+@pytest.mark.parametrize("path", LIGHT, ids=os.path.basename)
+def test_light_network(tmp_path, path):
+    """Their weights are constant, which hides errors of weights: see the zoo for those."""
+    x = noise(1, 3, 224, 224)
+    close(run_file(tmp_path, path, [x]), runtime(path, [x]))
+
+
+def random_weights(path, to):
+    """A light network whose constant weights became random ones: He's scale, and a variance
+    near 1, so that numbers neither vanish nor overflow."""
+    model = onnx.load(path)
+    shapes = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    uses = {}
+    for n in model.graph.node:
+        for k, name in enumerate(n.input):
+            uses.setdefault(name, (n.op_type, k))
+    rng, nodes, inits = np.random.default_rng(3), [], []
+    for n in model.graph.node:
+        if n.op_type != "ConstantOfShape":
+            nodes.append(n)
+            continue
+        shape = shapes[n.input[0]]
+        kind, k = uses.get(n.output[0], ("", 0))
+        if kind in ("Conv", "Gemm") and k == 1:
+            fan = int(np.prod(shape[1:]))
+            w = rng.normal(0, np.sqrt(2 / fan), shape)
+        elif kind == "BatchNormalization" and k in (1, 4):
+            w = rng.uniform(0.5, 1.5, shape)
+        else:
+            w = rng.uniform(-0.1, 0.1, shape)
+        inits.append(numpy_helper.from_array(w.astype(np.float32), n.output[0]))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    model.graph.initializer.extend(inits)
+    onnx.save(model, to)
+
+
+@pytest.mark.parametrize("name", ["densenet121", "inception_v1", "inception_v2", "resnet50",
+                                  "shufflenet", "squeezenet"])
+@pytest.mark.parametrize("tiles", ["1", "3"])
+def test_network_with_random_weights(tmp_path, name, tiles):
+    path = tmp_path / "random.onnx"
+    random_weights(f"{SITE}/onnx/backend/test/data/light/light_{name}.onnx", path)
+    x = noise(1, 3, 224, 224)
+    want = runtime(path, [x])
+    scale = np.abs(want[0]).max()
+    got = run_file(tmp_path, path, [x], "-t", tiles, "-w", "3", "-n", "3")
+    close([got[0] / scale], [want[0] / scale])
+
+
+PACKAGED = {
+    "ddddocr/common_det.onnx": [(1, 3, 416, 416)],
+    "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx": [(3, 3, 48, 192)],
+    "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx": [(1, 3, 160, 224)],
+    "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx": [(2, 3, 48, 160)],
+}
+
+
+@pytest.mark.parametrize("name", PACKAGED, ids=os.path.basename)
+def test_packaged_network(tmp_path, name):
+    xs = [noise(*shape) for shape in PACKAGED[name]]
+    close(run_file(tmp_path, f"{SITE}/{name}", xs), runtime(f"{SITE}/{name}", xs))
+
+
+def test_magika(tmp_path):
+    [path] = glob.glob(SITE + "/magika/models/standard_v3_3/model.onnx")
+    x = np.random.default_rng(1).integers(0, 257, (5, 2048)).astype(np.int32)
+    close(run_file(tmp_path, path, [x]), runtime(path, [x]))
+
+
+# --- operators ------------------------------------------------------------------
+
+def const(values, dtype=np.int64):
+    return np.array(values, dtype)
+
+
+def case(op, inputs, opset=13, **attrs):
+    return op, inputs, opset, attrs
+
+
+# Inputs: arrays are constants of the model, tuples the shapes of its inputs, None is left out.
+W = noise
+CASES = [
+    case("Conv", [(2, 3, 9, 10), W(4, 3, 3, 3)], kernel_shape=[3, 3]),
+    case("Conv", [(2, 3, 9, 10), W(4, 3, 3, 3), W(4)], pads=[1, 2, 0, 1], strides=[2, 1]),
+    case("Conv", [(1, 4, 12, 12), W(6, 2, 3, 3), W(6)], group=2, dilations=[2, 3]),
+    case("Conv", [(1, 8, 9, 9), W(8, 1, 3, 3), W(8)], group=8, pads=[1, 1, 1, 1]),
+    case("Conv", [(1, 8, 9, 9), W(16, 1, 3, 3)], group=8, strides=[2, 2]),
+    case("Conv", [(2, 3, 11, 8), W(5, 3, 3, 2)], auto_pad="SAME_UPPER", strides=[2, 2]),
+    case("Conv", [(2, 3, 11, 8), W(5, 3, 4, 2)], auto_pad="SAME_LOWER", strides=[2, 3]),
+    case("Conv", [(2, 3, 11, 8), W(5, 3, 3, 2)], auto_pad="VALID"),
+    case("Conv", [(2, 3, 20), W(4, 3, 5), W(4)], pads=[2, 1], strides=[2]),
+    case("Conv", [(2, 3, 9, 10), (4, 3, 3, 3), (4,)], kernel_shape=[3, 3]),
+    case("Conv", [(1, 32, 56, 56), W(64, 32, 3, 3), W(64)], pads=[1, 1, 1, 1]),
+    case("Conv", [(1, 32, 5, 56), W(64, 32, 7, 7)], pads=[3, 3, 3, 3]),
+    case("Conv", [(5, 16, 28, 28), W(64, 16, 3, 3), W(64)], pads=[1, 1, 1, 1], strides=[2, 2]),
+    case("ConvTranspose", [(2, 3, 5, 6), W(3, 4, 2, 2)], strides=[2, 2]),
+    case("ConvTranspose", [(1, 4, 5, 6), W(4, 3, 3, 3), W(6)], group=2, strides=[2, 3],
+         pads=[1, 1, 0, 1], output_padding=[1, 0], dilations=[1, 2]),
+    case("Gemm", [(3, 5), W(5, 7), W(7)]),
+    case("Gemm", [(3, 5), W(7, 5), W(7)], transB=1, alpha=0.5, beta=2.0),
+    case("Gemm", [(5, 3), W(5, 7), W(3, 1)], transA=1),
+    case("Gemm", [(3, 5), (5, 7), (3, 7)]),
+    case("Gemm", [(3, 5), W(5, 7)]),
+    case("Gemm", [(600, 256), W(256, 300), W(300)]),
+    case("MatMul", [(3, 5), W(5, 7)]),
+    case("MatMul", [(2, 4, 3, 5), (2, 4, 5, 6)]),
+    case("MatMul", [(2, 4, 3, 5), (5, 6)]),
+    case("MatMul", [(4, 3, 5), W(4, 5, 6)]),
+    case("MatMul", [(2, 4, 3, 5), W(5, 6)]),
+    case("MaxPool", [(2, 3, 9, 10)], kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]),
+    case("MaxPool", [(2, 3, 9, 10)], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+    case("MaxPool", [(1, 2, 10, 10)], kernel_shape=[3, 3], dilations=[2, 2]),
+    case("MaxPool", [(1, 2, 10, 9)], kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_UPPER"),
+    case("MaxPool", [(1, 2, 10, 9)], kernel_shape=[2, 2], strides=[2, 2], auto_pad="SAME_LOWER"),
+    case("MaxPool", [(2, 3, 17)], kernel_shape=[4], strides=[3], pads=[1, 2]),
+    case("AveragePool", [(2, 3, 9, 10)], kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]),
+    case("AveragePool", [(2, 3, 9, 10)], kernel_shape=[3, 2], pads=[1, 0, 1, 1],
+         count_include_pad=1),
+    case("AveragePool", [(1, 3, 8, 8)], 19, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1,
+         pads=[1, 1, 1, 1], count_include_pad=1),
+    case("AveragePool", [(1, 3, 8, 8)], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+    case("AveragePool", [(1, 3, 7, 8)], kernel_shape=[3, 3], strides=[2, 2],
+         auto_pad="SAME_UPPER"),
+    case("GlobalAveragePool", [(2, 5, 7, 6)]),
+    case("GlobalAveragePool", [(2, 5, 7)]),
+    case("GlobalMaxPool", [(2, 5, 7, 6)]),
+    case("BatchNormalization", [(2, 4, 3, 5), W(4), W(4), W(4), W(4) + 2], 9, epsilon=1e-3),
+    case("BatchNormalization", [(2, 4), W(4), W(4), W(4), W(4) + 2], 15),
+    case("LRN", [(2, 7, 4, 5)], size=5, alpha=0.02, beta=0.75, bias=2.0),
+    case("LRN", [(2, 7, 4, 5)], size=3, alpha=0.5, beta=0.6),
+    case("Softmax", [(2, 3, 4)], 9, axis=1),
+    case("Softmax", [(2, 3, 4, 2)], 11),
+    case("Softmax", [(2, 3, 4)], 13, axis=1),
+    case("Softmax", [(2, 3, 4)], 13),
+    case("LogSoftmax", [(2, 3, 4)], 13, axis=-2),
+    case("Add", [(2, 3, 4, 5), (4, 1)]),
+    case("Sub", [W(5), (2, 3, 4, 5)]),
+    case("Mul", [(2, 1, 4, 5), (3, 1, 5)]),
+    case("Div", [(2, 3), (2, 3)]),
+    case("Max", [(2, 3), (3,), W(2, 1)]),
+    case("Min", [(2, 3), (3,)]),
+    case("Sum", [(2, 3, 4, 4), (2, 3, 1, 1), (4, 4), W(1)]),
+    case("Sum", [(2, 3)]),
+    case("Elu", [(3, 7)], alpha=0.7),
+    case("LeakyRelu", [(3, 7)]),
+    case("HardSigmoid", [(3, 7)], alpha=1.2, beta=0.3),
+    case("HardSwish", [(3, 7)], 14),
+    case("Clip", [(3, 7)], 9, min=-0.3, max=0.2),
+    case("Clip", [(3, 7), W(), None], 11),
+    case("Clip", [(3, 7), None, const(0.1, np.float32)], 13),
+    case("Clip", [(3, 7)], 13),
+    case("Concat", [(2, 3, 4, 4), (2, 1, 4, 4), W(2, 2, 4, 4)], axis=1),
+    case("Concat", [(2, 3), (2, 3)], axis=-2),
+    case("Slice", [(2, 7, 6)], 9, starts=[1, -3], ends=[2, 100], axes=[0, 2]),
+    case("Slice", [(2, 7, 6), const([-1, 5]), const([-100, 0]), const([2, 1]), const([-2, -1])]),
+    case("Slice", [(2, 7, 6), const([1, 2]), const([2, -1])]),
+    case("Slice", [(2, 3, 8, 8), const([0]), const([2**63 - 1]), const([3]), const([2])]),
+    case("Reshape", [(2, 3, 4), const([0, -1])]),
+    case("Reshape", [(2, 3, 4), const([4, 3, 2])]),
+    case("Flatten", [(2, 3, 4, 5)]),
+    case("Flatten", [(2, 3, 4, 5)], axis=-1),
+    case("Flatten", [(2, 3)], axis=0),
+    case("Squeeze", [(1, 3, 1, 5)], 11, axes=[0, -2]),
+    case("Squeeze", [(1, 3, 1, 5), const([2])], 13),
+    case("Squeeze", [(1, 3, 1, 5)], 13),
+    case("Unsqueeze", [(3, 5)], 11, axes=[0, 3]),
+    case("Unsqueeze", [(3, 5), const([-1, 1])], 13),
+    case("Transpose", [(2, 3, 4, 5)], perm=[0, 2, 3, 1]),
+    case("Transpose", [(2, 3, 4)]),
+    case("Expand", [(3, 1), const([2, 1, 6])]),
+    case("Pad", [(2, 3, 4)], 9, pads=[0, 1, 2, 0, 0, 3], value=0.5),
+    case("Pad", [(2, 3, 4), const([0, 1, 2, 0, 0, 3]), const(1.5, np.float32)], 13),
+    case("Gather", [(4, 5), const([[0, 3], [-1, 2]])], axis=0),
+    case("Gather", [(4, 5, 2), const([1, 1, 0])], axis=1),
+    case("ReduceMean", [(2, 3, 4, 5)], axes=[-1], keepdims=0),
+    case("ReduceMean", [(2, 3, 4, 5)], axes=[2, 3]),
+    case("ReduceMean", [(2, 3, 4), const([1])], 18),
+    case("ReduceMax", [(2, 3, 4)], 11, axes=[0]),
+    case("ReduceMin", [(2, 3, 4)], 11),
+    case("ReduceSum", [(2, 3, 4), const([0, 2])], keepdims=0),
+    case("ReduceSum", [(2, 3, 4)], noop_with_empty_axes=1),
+    case("Resize", [(1, 3, 4, 5), const([], np.float32), const([1, 1, 2, 2], np.float32)], 11, mode="nearest",
+         coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+    case("Resize", [(1, 3, 4, 5), None, None, const([1, 3, 7, 9])], mode="linear"),
+    case("Resize", [(2, 3, 6, 5), None, const([1, 1, .5, 1.5], np.float32)], mode="linear",
+         coordinate_transformation_mode="align_corners"),
+    case("Resize", [(1, 3, 4, 5), None, const([1, 1, 2.5, 3], np.float32)],
+         coordinate_transformation_mode="half_pixel", nearest_mode="round_prefer_ceil"),
+    case("Resize", [(1, 3, 4, 5), None, None, const([1, 3, 9, 2])], nearest_mode="ceil",
+         coordinate_transformation_mode="asymmetric"),
+    case("Resize", [(1, 3, 4, 5), None, None, const([1, 3, 8, 15])], mode="linear",
+         coordinate_transformation_mode="pytorch_half_pixel"),
+    case("Resize", [(1, 3, 4, 5), const([1, 1, 2, 2], np.float32)], 10, mode="nearest"),
+    case("Upsample", [(1, 3, 4, 5), const([1, 1, 2, 3], np.float32)], 9, mode="nearest"),
+    case("Dropout", [(2, 3)], 11, ratio=0.4),
+    case("Dropout", [(2, 3), const(0.4, np.float32), const(False, np.bool_)], 13),
+    case("Identity", [(2, 3)]),
+    case("Where", [const([True, False, True], np.bool_), (2, 3), (1, 3)], 9),
+]
+CASES += [case(op, [(2, 3, 5)]) for op in (
+    "Abs", "Ceil", "Erf", "Exp", "Floor", "Neg", "Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")]
+
+
+def make(tmp_path, op, inputs, opset, attrs, ir=8):
+    names, ins, inits, arrays = [], [], [], []
+    for i, x in enumerate(inputs):
+        name = f"x{i}" if x is not None else ""
+        names.append(name)
+        if isinstance(x, tuple):
+            ins.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, x))
+            arrays.append(noise(*x, seed=10 + i))
+        elif x is not None:
+            inits.append(numpy_helper.from_array(x, name))
+    if op == "Where" and not arrays:
+        raise AssertionError
+    node = helper.make_node(op, names, ["y"], "node", **attrs)
+    graph = helper.make_graph([node], "g", ins, [
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], inits)
+    path = tmp_path / "made.onnx"
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)],
+                              ir_version=ir)
+    model = onnx.shape_inference.infer_shapes(model)
+    if not model.graph.output[0].type.tensor_type.HasField("shape"):
+        model.graph.output[0].type.tensor_type.shape.SetInParent()
+    onnx.save(model, path)
+    return path, arrays
+
+
+def name_of(c):
+    return f"{c[0]}-{c[2]}-" + "-".join(c[3])
+
+
+@pytest.mark.parametrize("c", CASES, ids=name_of)
+def test_operator(tmp_path, c):
+    path, arrays = make(tmp_path, *c)
+    close(run_file(tmp_path, path, arrays, "-t", "3"), runtime(path, arrays))
+
+
+def graph_file(tmp_path, nodes, inputs, outputs, inits=(), opset=13):
+    g = helper.make_graph(
+        [helper.make_node(op, i, o, o[0], **a) for op, i, o, a in nodes], "g",
+        [helper.make_tensor_value_info(n, t, s) for n, t, s in inputs],
+        [helper.make_tensor_value_info(n, t, s) for n, t, s in outputs],
+        [numpy_helper.from_array(a, n) for n, a in inits])
+    path = tmp_path / "graph.onnx"
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", opset)], ir_version=8),
+              path)
+    return path
+
+
+F, I64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def test_positive_arguments(tmp_path):
+    path = graph_file(tmp_path, [("Abs", ["x"], ["a"], {}), ("Log", ["a"], ["l"], {}),
+                                 ("Sqrt", ["a"], ["s"], {}), ("Reciprocal", ["a"], ["r"], {}),
+                                 ("Pow", ["a", "p"], ["q"], {}), ("Pow", ["x", "two"], ["z"], {})],
+                      [("x", F, [3, 4])], [(n, F, [3, 4]) for n in "lsrqz"],
+                      [("p", const(1.7, np.float32)), ("two", const(2, np.float32))])
+    x = noise(3, 4)
+    close(run_file(tmp_path, path, [x]), runtime(path, [x]))
+
+
+def test_integers_and_comparisons(tmp_path):
+    path = graph_file(tmp_path, [
+        ("Add", ["i", "k"], ["s"], {}), ("Mul", ["s", "i"], ["m"], {}),
+        ("Sub", ["m", "k"], ["d"], {}), ("Equal", ["i", "k"], ["e"], {}),
+        ("Less", ["i", "k"], ["lt"], {}), ("Greater", ["x", "y"], ["gt"], {}),
+        ("Not", ["gt"], ["n"], {}), ("Where", ["n", "x", "y"], ["w"], {}),
+        ("Cast", ["d"], ["c"], {"to": F}), ("Cast", ["x"], ["ci"], {"to": I64}),
+        ("Cast", ["ci"], ["cb"], {"to": BOOL}), ("Div", ["s", "k"], ["q"], {}),
+        ("ReduceSum", ["d", "ax"], ["rs"], {}), ("ReduceMax", ["m"], ["rm"], {"axes": [0]})],
+        [("i", I64, [3, 4]), ("x", F, [3, 4]), ("y", F, [4])],
+        [("d", I64, [3, 4]), ("e", BOOL, [3, 4]), ("lt", BOOL, [3, 4]), ("w", F, [3, 4]),
+         ("c", F, [3, 4]), ("ci", I64, [3, 4]), ("cb", BOOL, [3, 4]), ("q", I64, [3, 4]),
+         ("rs", I64, [3, 1]), ("rm", I64, [1, 4])],
+        [("k", const([3, 4, 5, 6])), ("ax", const([1]))])
+    arrays = [np.arange(12).reshape(3, 4), noise(3, 4) * 3, noise(4, seed=2)]
+    close(run_file(tmp_path, path, arrays), runtime(path, arrays))
+
+
+def test_shapes_that_the_model_computes(tmp_path):
+    path = graph_file(tmp_path, [
+        ("Shape", ["x"], ["s"], {}), ("Gather", ["s", "zero"], ["n"], {}),
+        ("Unsqueeze", ["n", "ax"], ["n1"], {}), ("Concat", ["n1", "rest"], ["to"], {"axis": 0}),
+        ("Reshape", ["x", "to"], ["y"], {}), ("ConstantOfShape", ["s"], ["ones"], {}),
+        ("Expand", ["b", "s"], ["be"], {}), ("Add", ["be", "x"], ["z"], {})],
+        [("x", F, ["n", 3, 4])], [("y", F, ["n", 12]), ("z", F, ["n", 3, 4])],
+        [("zero", const(0)), ("ax", const([0])), ("rest", const([-1])), ("b", noise(4))])
+    for n in (1, 5):
+        x = noise(n, 3, 4)
+        close(run_file(tmp_path, path, [x]), runtime(path, [x]))
+
+
+def test_outputs_that_are_inputs_constants_or_used_inside(tmp_path):
+    path = graph_file(tmp_path, [
+        ("Identity", ["x"], ["same"], {}), ("Conv", ["x", "w"], ["c"], {}),
+        ("Relu", ["c"], ["r"], {}), ("Neg", ["r"], ["m"], {}), ("Identity", ["k"], ["kk"], {})],
+        [("x", F, [1, 2, 6, 6])],
+        [("same", F, [1, 2, 6, 6]), ("c", F, [1, 3, 4, 4]), ("r", F, [1, 3, 4, 4]),
+         ("m", F, [1, 3, 4, 4]), ("kk", F, [2])],
+        [("w", noise(3, 2, 3, 3)), ("k", noise(2))])
+    x = noise(1, 2, 6, 6)
+    close(run_file(tmp_path, path, [x]), runtime(path, [x]))
+
+
+@pytest.mark.parametrize("tail", [
+    [("BatchNormalization", ["c", "g", "b", "m", "v"], ["n"], {}), ("Relu", ["n"], ["y"], {})],
+    [("BatchNormalization", ["c", "g", "b", "m", "v"], ["n"], {}), ("Mul", ["n", "k"], ["o"], {}),
+     ("Add", ["k4", "o"], ["y"], {})],
+    [("Sigmoid", ["c"], ["s"], {}), ("Mul", ["s", "c"], ["y"], {})],
+    [("Relu", ["c"], ["p"], {}), ("BatchNormalization", ["p", "g", "b", "m", "v"], ["n"], {}),
+     ("Mul", ["n", "k"], ["o"], {}), ("Add", ["o", "k4"], ["q"], {}), ("Relu", ["q"], ["y"], {})],
+    [("Clip", ["c", "lo", "hi"], ["y"], {})],
+    [("LeakyRelu", ["c"], ["y"], {"alpha": 0.2})],
+    [("Elu", ["c"], ["y"], {"alpha": 0.6})],
+    [("Tanh", ["c"], ["y"], {})],
+    [("Sigmoid", ["c"], ["y"], {})],
+    [("HardSwish", ["c"], ["y"], {})],
+    [("HardSigmoid", ["c"], ["y"], {})],
+    [("Add", ["c", "c"], ["y"], {})],
+    [("Relu", ["c"], ["a"], {}), ("Add", ["a", "c"], ["y"], {})],
+], ids=lambda t: "-".join(n[0] for n in t))
+def test_merged_operators(tmp_path, tail):
+    """What graph.c merges into a convolution gives what the operators give one by one."""
+    path = graph_file(tmp_path, [("Conv", ["x", "w", "wb"], ["c"], {"pads": [1, 1, 1, 1]})] + tail,
+                      [("x", F, [2, 3, 8, 8])], [("y", F, [2, 4, 8, 8])],
+                      [("w", noise(4, 3, 3, 3)), ("wb", noise(4)), ("g", noise(4, seed=2)),
+                       ("b", noise(4, seed=3)), ("m", noise(4, seed=4)),
+                       ("v", noise(4, seed=5) + 2), ("k", noise(4, 1, 1, seed=6)),
+                       ("k4", noise(1, 4, 1, 1, seed=7)), ("lo", const(-.1, np.float32)),
+                       ("hi", const(.2, np.float32))], opset=14)
+    x = noise(2, 3, 8, 8)
+    close(run_file(tmp_path, path, [x], "-t", "2"), runtime(path, [x]))
+
+
+# --- launches -------------------------------------------------------------------
+
+def test_batch_of_any_size(tmp_path):
+    path = f"{SITE}/rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx"
+    one = noise(1, 3, 48, 192)
+    [want] = run_file(tmp_path, path, [one])
+    for n in (2, 7):
+        [got] = run_file(tmp_path, path, [np.repeat(one, n, 0)])
+        np.testing.assert_allclose(got, np.repeat(want, n, 0), atol=1e-5)
+
+
+def test_launch_allocates_nothing_of_its_own(tmp_path):
+    """oneDNN's own calls of operator new are counted apart; see Documentation/serve.md."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "model.onnx").symlink_to(SITE + "/ddddocr/common_det.onnx")
+    _, lines = run_folder(str(folder), [noise(1, 3, 416, 416)], "-m", "-n", "5", "-t", "2")
+    words = lines[0].split()
+    assert words[:3] == ["ours", "0", "onednn"] and int(words[3]) > 0
+
+
+def test_deadline_and_cancel_end_a_run_and_the_next_one_is_right(tmp_path):
+    path = f"{SITE}/onnx/backend/test/data/light/light_squeezenet.onnx"
+    x = noise(1, 3, 224, 224)
+    close(run_file(tmp_path, path, [x], "-F"), runtime(path, [x]))
+
+
+# --- what is refused ------------------------------------------------------------
+
+def refused(tmp_path, path, arrays, *words):
+    with pytest.raises(Refused) as e:
+        run_file(tmp_path, path, arrays)
+    for word in words:
+        assert word in str(e.value), str(e.value)
+
+
+def test_unknown_operator_is_refused_by_name(tmp_path):
+    path = graph_file(tmp_path, [("Relu", ["x"], ["r"], {}), ("Sinh", ["r"], ["y"], {})],
+                      [("x", F, [2])], [("y", F, [2])])
+    refused(tmp_path, path, [noise(2)], "model.onnx", "Sinh 'y'", "not supported")
+
+
+def test_operator_of_another_domain_is_refused(tmp_path):
+    n = helper.make_node("Relu", ["x"], ["y"], "z", domain="com.example")
+    g = helper.make_graph([n], "g", [helper.make_tensor_value_info("x", F, [2])],
+                          [helper.make_tensor_value_info("y", F, [2])])
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 13)]),
+              tmp_path / "m.onnx")
+    refused(tmp_path, tmp_path / "m.onnx", [noise(2)], "Relu 'z'", "com.example")
+
+
+@pytest.mark.parametrize("c,word", [
+    (case("Resize", [(1, 1, 4, 4), None, const([1, 1, 2, 2], np.float32)], mode="cubic"), "mode"),
+    (case("Pad", [(2, 3), const([0, 1, 0, 1])], mode="reflect"), "mode"),
+    (case("Conv", [(1, 1, 3, 3, 3), W(1, 1, 2, 2, 2)]), "kernel_shape"),
+    (case("Softmax", [(2, 3)], 6), "operator set 6"),
+    (case("MaxPool", [(2, 3, 4, 4)], kernel_shape=[0, 2]), "out of range"),
+], ids=lambda c: c[0] if isinstance(c, tuple) else c)
+def test_attribute_is_refused(tmp_path, c, word):
+    op, inputs, opset, attrs = c
+    node = helper.make_node(op, [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)],
+                            ["y"], "node", **attrs)
+    g = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("x0", F, inputs[0])],
+        [helper.make_tensor_value_info("y", F, [1])],
+        [numpy_helper.from_array(x, f"x{i}") for i, x in enumerate(inputs)
+         if i and x is not None])
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", opset)]),
+              tmp_path / "m.onnx")
+    refused(tmp_path, tmp_path / "m.onnx", [noise(*inputs[0])], word)
+
+
+def test_shape_of_an_input_is_checked(tmp_path):
+    path = f"{SITE}/onnx/backend/test/data/light/light_squeezenet.onnx"
+    refused(tmp_path, path, [noise(1, 3, 224, 223)], "data_0")
+
+
+def test_missing_files_are_named(tmp_path):
+    p = subprocess.run([RUN, str(tmp_path)], capture_output=True, check=False)
+    assert p.returncode == 2 and b"model.onnx" in p.stderr
+
+
+@pytest.mark.parametrize("path", [
+    "onnx/backend/test/data/light/light_squeezenet.onnx",
+    "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
+], ids=os.path.basename)
+def test_damaged_files_do_no_harm(path):
+    p = subprocess.run([FUZZ, "150", f"{SITE}/{path}"], capture_output=True, check=False,
+                       timeout=280)
+    assert p.returncode == 0, p.stderr.decode()[-2000:]
+
+
+def test_nested_messages_are_refused(tmp_path):
+    """Unpacking calls itself for each level: a deep file must not use up the stack."""
+    def field(key, data):
+        n, size = len(data), b""
+        while n > 0x7f:
+            size += bytes([n & 0x7f | 0x80])
+            n >>= 7
+        return bytes([key]) + size + bytes([n]) + data
+
+    data = b""
+    while len(data) < 1 << 18:
+        # an attribute with a graph, in a node, in a graph
+        data = field(0x0a, field(0x2a, field(0x32, data)))
+    (tmp_path / "model.onnx").write_bytes(field(0x3a, data))
+    p = subprocess.run([RUN, str(tmp_path)], capture_output=True, check=False)
+    assert p.returncode == 2 and b"damaged" in p.stderr

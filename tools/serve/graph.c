@@ -1,0 +1,621 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * graph.c - loading a model: memory of the graph, constants, and merged operators.
+ *
+ * Blocking: it allocates and reads files.
+ */
+#include <errno.h>
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "graph.h"
+
+#define LIMIT	((size_t)8 << 30)
+
+void *aligned(size_t bytes)
+{
+	/* A vector's width more, for kernels that read whole vectors. */
+	return aligned_alloc(64, (bytes + 127) & ~(size_t)63);
+}
+
+/* Grow an array by doubling: every power of two, from 16. */
+static void *grown(void *array, unsigned int n, size_t size)
+{
+	if (n && (n < 16 || (n & (n - 1))))
+		return array;
+	return realloc(array, (n < 16 ? 16 : 2 * (size_t)n) * size);
+}
+
+int graph_value(struct graph *g, const char *name, size_t len)
+{
+	struct value *v = grown(g->value, g->nvalues, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	g->value = v;
+	v += g->nvalues;
+	memset(v, 0, sizeof(*v));
+	v->producer = -1;
+	v->name = strndup(name, len);
+	if (!v->name)
+		return -ENOMEM;
+	return (int)g->nvalues++;
+}
+
+struct node *graph_node(struct graph *g, enum op op, const char *type, const char *name,
+			unsigned int nin)
+{
+	struct node *n = grown(g->node, g->nnodes, sizeof(*n));
+	unsigned int i;
+
+	if (!n)
+		return NULL;
+	g->node = n;
+	n += g->nnodes;
+	memset(n, 0, sizeof(*n));
+	n->op = op;
+	n->type = type;
+	n->nin = nin;
+	n->name = strdup(name);
+	n->in = calloc(nin ? nin : 1, sizeof(*n->in));
+	if (!n->name || !n->in) {
+		free(n->name);
+		free(n->in);
+		return NULL;
+	}
+	for (i = 0; i < nin; i++)
+		n->in[i] = -1;
+	n->out = -1;
+	n->a.group = 1;
+	for (i = 0; i < 2; i++)
+		n->a.kernel[i] = n->a.stride[i] = n->a.dilation[i] = 1;
+	g->nnodes++;
+	return n;
+}
+
+static int give_data(struct graph *g, struct value *v)
+{
+	size_t bytes;
+
+	if (dims_bytes(v->type, v->rank, v->dims, &bytes) || g->m.bytes > g->limit ||
+	    bytes > g->limit - g->m.bytes)
+		return refuse(g, -EINVAL, "constant '%s' is too large", v->name);
+	v->data = aligned(bytes);
+	if (!v->data)
+		return refuse(g, -ENOMEM, "no memory for constant '%s'", v->name);
+	g->m.bytes += bytes;
+	return 0;
+}
+
+int graph_const(struct graph *g, const char *name, enum serve_type type, unsigned int rank,
+		const int64_t *dims)
+{
+	int v = graph_value(g, name, strlen(name)), rc;
+
+	if (v < 0)
+		return refuse(g, v, "no memory");
+	g->value[v].type = type;
+	g->value[v].rank = rank;
+	memcpy(g->value[v].dims, dims, rank * sizeof(*dims));
+	rc = give_data(g, &g->value[v]);
+	return rc ? rc : v;
+}
+
+/* ---- constants -------------------------------------------------------------- */
+
+static int fold(struct graph *g, struct node *n)
+{
+	struct shape shape[MAX_INPUTS], os;
+	const struct shape *shapes[MAX_INPUTS];
+	struct view view[MAX_INPUTS], ov;
+	const struct view *views[MAX_INPUTS];
+	struct value *out;
+	unsigned int i;
+	char text[256];
+	int rc;
+
+	if (!kernel_has(n->op))
+		return 0;
+	for (i = 0; i < n->nin; i++) {
+		const struct value *v;
+
+		shapes[i] = NULL;
+		views[i] = NULL;
+		if (n->in[i] < 0)
+			continue;
+		v = &g->value[n->in[i]];
+		if (!v->data)
+			return 0;
+		shape[i] = (struct shape){ .type = v->type, .rank = v->rank, .data = v->data };
+		memcpy(shape[i].dims, v->dims, sizeof(v->dims));
+		view_of(&view[i], v->type, v->rank, v->dims, false, v->data);
+		shapes[i] = &shape[i];
+		views[i] = &view[i];
+	}
+	rc = shape_of(n, shapes, &os, text, sizeof(text));
+	if (rc)
+		return refuse(g, rc, "%s", text);
+	out = &g->value[n->out];
+	out->type = os.type;
+	out->rank = os.rank;
+	memcpy(out->dims, os.dims, sizeof(os.dims));
+	rc = give_data(g, out);
+	if (rc)
+		return rc;
+	view_of(&ov, os.type, os.rank, os.dims, false, out->data);
+	rc = kernel_run(n, &ov, views);
+	return rc ? refuse(g, rc, "operator %s '%s': its constant input is out of range", n->type,
+			   n->name) : 0;
+}
+
+/* ---- merged operators ------------------------------------------------------- */
+
+/* How often each value is used, an output of the model counting twice. */
+static unsigned int *uses_of(const struct graph *g)
+{
+	/* and room for the constants that a pass adds */
+	unsigned int *uses = calloc(g->nvalues + 4 * (size_t)g->nnodes + 1, sizeof(*uses)), i, k;
+
+	if (!uses)
+		return NULL;
+	for (i = 0; i < g->nnodes; i++)
+		for (k = 0; k < g->node[i].nin; k++)
+			if (g->node[i].in[k] >= 0)
+				uses[g->node[i].in[k]]++;
+	for (i = 0; i < g->m.noutputs; i++)
+		uses[g->out[i]] += 2;
+	return uses;
+}
+
+static const float *floats(const struct graph *g, int v)
+{
+	return v >= 0 && g->value[v].type == SERVE_FP32 ? g->value[v].data : NULL;
+}
+
+/* Make node n's output what a node before it computes: n is no longer needed. */
+static void take_output(struct graph *g, struct node *before, struct node *n)
+{
+	before->out = n->out;
+	g->value[n->out].producer = (int)(before - g->node);
+	n->out = -1;
+	n->nin = 0;
+}
+
+/* Weights times k and bias times k plus b, per output channel; k and b may be NULL. */
+static int scale_conv(struct graph *g, struct node *conv, const unsigned int *uses,
+		      const float *k, const float *b)
+{
+	struct value w = g->value[conv->in[1]];
+	int64_t c, i, channels = w.dims[0], each = count(w.rank - 1, w.dims + 1);
+	const float *old;
+	float *new;
+	int v;
+
+	if (k) {
+		v = conv->in[1];
+		if (uses[v] > 1)
+			v = graph_const(g, w.name, SERVE_FP32, w.rank, w.dims);
+		if (v < 0)
+			return v;
+		new = g->value[v].data;
+		old = w.data;
+		for (c = 0; c < channels; c++)
+			for (i = 0; i < each; i++)
+				new[c * each + i] = old[c * each + i] * k[c];
+		conv->in[1] = v;
+	}
+	v = graph_const(g, conv->name, SERVE_FP32, 1, &channels);
+	if (v < 0)
+		return v;
+	new = g->value[v].data;
+	old = floats(g, conv->in[2]);
+	for (c = 0; c < channels; c++)
+		new[c] = (old ? old[c] : 0) * (k ? k[c] : 1) + (b ? b[c] : 0);
+	conv->in[2] = v;
+	return 0;
+}
+
+static bool conv_constant(const struct graph *g, const struct node *n)
+{
+	return n->op == OP_CONV && floats(g, n->in[1]) && g->value[n->in[1]].rank > 2 &&
+		(n->in[2] < 0 || (floats(g, n->in[2]) && g->value[n->in[2]].rank == 1 &&
+				  g->value[n->in[2]].dims[0] == g->value[n->in[1]].dims[0])) &&
+		!n->a.act;
+}
+
+/* A batch normalization with constants becomes a factor and a term per channel. */
+static int constant_norm(struct graph *g, struct node *n)
+{
+	const float *p[5];
+	int64_t channels, c;
+	float *k, *b;
+	int i, kv, bv;
+
+	for (i = 1; i < 5; i++) {
+		p[i] = floats(g, n->in[i]);
+		if (!p[i] || g->value[n->in[i]].rank != 1 ||
+		    g->value[n->in[i]].dims[0] != g->value[n->in[1]].dims[0])
+			return 0;
+	}
+	channels = g->value[n->in[1]].dims[0];
+	kv = graph_const(g, n->name, SERVE_FP32, 1, &channels);
+	bv = kv < 0 ? kv : graph_const(g, n->name, SERVE_FP32, 1, &channels);
+	if (bv < 0)
+		return bv;
+	k = g->value[kv].data;
+	b = g->value[bv].data;
+	for (c = 0; c < channels; c++) {
+		k[c] = p[1][c] / sqrtf(p[4][c] + n->a.eps);
+		b[c] = p[2][c] - p[3][c] * k[c];
+	}
+	n->op = OP_AFFINE;
+	n->nin = 3;
+	n->in[1] = kv;
+	n->in[2] = bv;
+	return 0;
+}
+
+/*
+ * A product or sum with one constant per channel, [C, 1, 1] or [1, C, 1, 1]: returns the
+ * constant and sets *x to the other input.
+ */
+static const float *per_channel(const struct graph *g, const struct node *n, int64_t channels,
+				int *x)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		const float *f = floats(g, n->in[i]);
+		const struct value *v = &g->value[n->in[i]];
+		unsigned int lead = v->rank == 4 ? 1 : 0;
+
+		if (f && (v->rank == 3 || v->rank == 4) && v->dims[0] == (lead ? 1 : channels) &&
+		    v->dims[lead] == channels && v->dims[lead + 1] == 1 && v->dims[lead + 2] == 1 &&
+		    !g->value[n->in[1 - i]].data) {
+			*x = n->in[1 - i];
+			return f;
+		}
+	}
+	return NULL;
+}
+
+static struct node *producer(const struct graph *g, int v)
+{
+	return v >= 0 && g->value[v].producer >= 0 ? &g->node[g->value[v].producer] : NULL;
+}
+
+static int merge_scale(struct graph *g, struct node *n, const unsigned int *uses)
+{
+	struct node *before;
+	const float *f;
+	int i, x, rc;
+
+	if (n->op == OP_AFFINE) {
+		before = producer(g, n->in[0]);
+		if (!before || uses[n->in[0]] != 1 || !conv_constant(g, before) ||
+		    g->value[before->in[1]].dims[0] != g->value[n->in[1]].dims[0])
+			return 0;
+		rc = scale_conv(g, before, uses, floats(g, n->in[1]), floats(g, n->in[2]));
+		if (!rc)
+			take_output(g, before, n);
+		return rc;
+	}
+	if (n->op != OP_BINARY || (n->a.kind != B_ADD && n->a.kind != B_MUL))
+		return 0;
+	for (i = 0; i < 2; i++) {
+		int64_t channels, c;
+
+		before = producer(g, n->in[i]);
+		if (!before || uses[n->in[i]] != 1 ||
+		    (before->op != OP_AFFINE && !conv_constant(g, before)) || before->a.act)
+			continue;
+		channels = g->value[before->in[1]].dims[0];
+		f = per_channel(g, n, channels, &x);
+		if (!f || x != n->in[i])
+			continue;
+		if (before->op == OP_CONV) {
+			if (g->value[before->in[1]].rank != 4)
+				continue;
+			rc = scale_conv(g, before, uses, n->a.kind == B_MUL ? f : NULL,
+					n->a.kind == B_ADD ? f : NULL);
+			if (rc)
+				return rc;
+		} else {
+			/* its own constants: constant_norm() made them */
+			float *k = g->value[before->in[1]].data, *b = g->value[before->in[2]].data;
+
+			before->a.nints = 4;	/* with any other rank this would be wrong */
+			for (c = 0; c < channels; c++) {
+				if (n->a.kind == B_MUL) {
+					k[c] *= f[c];
+					b[c] *= f[c];
+				} else {
+					b[c] += f[c];
+				}
+			}
+		}
+		take_output(g, before, n);
+		return 0;
+	}
+	return 0;
+}
+
+static void merge_act(struct graph *g, struct node *n, const unsigned int *uses)
+{
+	struct node *before, *s;
+	int i;
+
+	if (n->op == OP_BINARY && n->a.kind == B_MUL) {
+		/* x * sigmoid(x) */
+		for (i = 0; i < 2; i++) {
+			s = producer(g, n->in[i]);
+			if (!s || s->op != OP_UNARY || s->a.kind != U_SIGMOID ||
+			    uses[n->in[i]] != 1 || s->in[0] != n->in[1 - i])
+				continue;
+			n->op = OP_UNARY;
+			n->a.kind = U_SWISH;
+			n->in[0] = s->in[0];
+			n->nin = 1;
+			s->nin = 0;
+			before = producer(g, n->in[0]);
+			/* that was the second use */
+			if (before && before->op == OP_CONV && uses[n->in[0]] == 2 &&
+			    !before->a.act && prim_fuses(U_SWISH)) {
+				before->a.act = U_SWISH;
+				take_output(g, before, n);
+			}
+			return;
+		}
+		return;
+	}
+	if (n->op != OP_UNARY)
+		return;
+	before = producer(g, n->in[0]);
+	if (!before || uses[n->in[0]] != 1 || before->a.act)
+		return;
+	if (before->op == OP_AFFINE ? n->a.kind != U_RELU :
+	    (before->op != OP_CONV && before->op != OP_GEMM) || !prim_fuses(n->a.kind))
+		return;
+	before->a.act = n->a.kind;
+	before->a.act_alpha = n->a.alpha;
+	before->a.act_beta = n->a.beta;
+	take_output(g, before, n);
+}
+
+/* A product with constant weights is OP_GEMM; a sum with a constant row after it: its bias. */
+static void merge_gemm(struct graph *g, struct node *n, const unsigned int *uses)
+{
+	struct node *before;
+	int i, *in;
+
+	if (n->op == OP_MATMUL && floats(g, n->in[1]) && g->value[n->in[1]].rank == 2) {
+		in = realloc(n->in, 3 * sizeof(*in));
+		if (!in)
+			return;
+		in[2] = -1;
+		n->in = in;
+		n->nin = 3;
+		n->op = OP_GEMM;
+		return;
+	}
+	if (n->op != OP_BINARY || n->a.kind != B_ADD)
+		return;
+	for (i = 0; i < 2; i++) {
+		const struct value *b = &g->value[n->in[i]], *w;
+
+		before = producer(g, n->in[1 - i]);
+		if (!floats(g, n->in[i]) || b->rank != 1 || !before || before->op != OP_GEMM ||
+		    before->in[2] >= 0 || before->a.act || uses[n->in[1 - i]] != 1 ||
+		    !floats(g, before->in[1]))
+			continue;
+		w = &g->value[before->in[1]];
+		if (w->rank != 2 || w->dims[before->a.trans_b ? 0 : 1] != b->dims[0])
+			continue;
+		before->in[2] = n->in[i];
+		take_output(g, before, n);
+		return;
+	}
+}
+
+/* Drop nodes that no output depends on, and data that no node uses. */
+static int sweep(struct graph *g)
+{
+	bool *live = calloc(g->nvalues + 1, sizeof(*live));
+	unsigned int i, k, n = 0;
+
+	if (!live)
+		return -ENOMEM;
+	for (i = 0; i < g->m.noutputs; i++)
+		live[g->out[i]] = true;
+	for (i = g->nnodes; i-- > 0; ) {
+		struct node *nd = &g->node[i];
+
+		if (nd->out < 0 || !live[nd->out] || g->value[nd->out].data) {
+			nd->out = -1;
+			continue;
+		}
+		for (k = 0; k < nd->nin; k++)
+			if (nd->in[k] >= 0)
+				live[nd->in[k]] = true;
+	}
+	for (i = 0; i < g->nnodes; i++) {
+		if (g->node[i].out < 0) {
+			free(g->node[i].name);
+			free(g->node[i].in);
+			continue;
+		}
+		g->value[g->node[i].out].producer = (int)n;
+		g->node[n++] = g->node[i];
+	}
+	g->nnodes = n;
+	g->m.bytes = 0;
+	for (i = 0; i < g->nvalues; i++) {
+		struct value *v = &g->value[i];
+
+		if (!live[i]) {
+			free(v->data);
+			v->data = NULL;
+		}
+		if (v->data)
+			g->m.bytes += (size_t)count(v->rank, v->dims) * type_size(v->type);
+	}
+	free(live);
+	return 0;
+}
+
+static int pass(struct graph *g, int (*fn)(struct graph *, struct node *, const unsigned int *),
+		void (*sure)(struct graph *, struct node *, const unsigned int *))
+{
+	unsigned int *uses = NULL, i;
+	int rc = 0;
+
+	/* Counted anew at the start only: a pass only makes counts smaller. */
+	uses = uses_of(g);
+	if (!uses)
+		return refuse(g, -ENOMEM, "no memory");
+	for (i = 0; i < g->nnodes && !rc; i++) {
+		/* values that a pass adds belong to one node */
+		if (g->node[i].out < 0)
+			continue;
+		if (fn)
+			rc = fn(g, &g->node[i], uses);
+		else
+			sure(g, &g->node[i], uses);
+	}
+	free(uses);
+	return rc;
+}
+
+int graph_finish(struct graph *g)
+{
+	struct serve_model *m = &g->m;
+	unsigned int i;
+	cpu_set_t cpus;
+	int rc;
+
+	for (i = 0; i < g->nnodes; i++) {
+		g->value[g->node[i].out].producer = (int)i;
+		rc = fold(g, &g->node[i]);
+		if (rc)
+			return rc;
+	}
+	rc = sweep(g);
+	for (i = 0; i < g->nnodes && !rc; i++)
+		if (g->node[i].op == OP_NORM)
+			rc = constant_norm(g, &g->node[i]);
+	if (!rc)
+		rc = pass(g, merge_scale, NULL);
+	if (!rc)
+		rc = sweep(g);
+	if (!rc)
+		rc = pass(g, NULL, merge_gemm);
+	if (!rc)
+		rc = sweep(g);
+	if (!rc)
+		rc = pass(g, NULL, merge_act);
+	if (!rc)
+		rc = sweep(g);
+	if (rc)
+		return rc;
+	m->inputs = g->in_io;
+	m->outputs = g->out_io;
+	m->batch = m->ninputs > 0;
+	for (i = 0; i < m->ninputs; i++)
+		m->batch = m->batch && g->in_io[i].rank && g->in_io[i].dims[0] == -1;
+	for (i = 0; i < m->noutputs; i++)
+		m->batch = m->batch && g->out_io[i].rank && g->out_io[i].dims[0] == -1;
+	g->tiles = sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : (unsigned int)CPU_COUNT(&cpus);
+	if (g->tiles > 8)
+		g->tiles = 8;
+	return 0;
+}
+
+/* ---- the front's calls ------------------------------------------------------ */
+
+void serve_model_free(struct serve_model *m)
+{
+	struct graph *g = (struct graph *)m;
+	unsigned int i;
+
+	if (!m)
+		return;
+	for (i = 0; i < g->nnodes; i++) {
+		packed_free(g->node[i].packed);
+		free(g->node[i].name);
+		free(g->node[i].in);
+	}
+	for (i = 0; i < g->nvalues; i++) {
+		free(g->value[i].name);
+		free(g->value[i].data);
+	}
+	free(g->node);
+	free(g->value);
+	free(g->file);
+	free((char *)(uintptr_t)m->name);
+	free(g);
+}
+
+struct graph *graph_new(const char *name, const char *file, int64_t version, char *err,
+			size_t errsize)
+{
+	struct graph *g = calloc(1, sizeof(*g));
+
+	if (g) {
+		g->m.name = strdup(name);
+		g->file = strdup(file);
+		g->m.version = version;
+		g->limit = LIMIT;
+		g->err = err;
+		g->errsize = errsize;
+	}
+	if (!g || !g->m.name || !g->file) {
+		if (g)
+			serve_model_free(&g->m);
+		graph_err(err, errsize, -ENOMEM, "%s: no memory", file);
+		return NULL;
+	}
+	return g;
+}
+
+static int model_path(const char *dir, const char *name, char *path, size_t size)
+{
+	return (size_t)snprintf(path, size, "%s/%s", dir, name) < size && !access(path, F_OK);
+}
+
+int serve_model_load(const char *dir, const char *name, int64_t version,
+		     struct serve_model **out, char *err, size_t errsize)
+{
+	char path[4096];
+	struct graph *g;
+	void *data;
+	size_t len;
+	int rc;
+
+	if (!model_path(dir, "model.onnx", path, sizeof(path)))
+		return graph_err(err, errsize, -ENOENT, "%s: no model.onnx", dir);
+	rc = file_slurp(path, (size_t)2 << 30, &data, &len, err, errsize);
+	if (rc)
+		return rc == -EFBIG ? -EINVAL : rc;
+	g = graph_new(name, path, version, err, errsize);
+	if (!g)
+		rc = -ENOMEM;
+	else
+		rc = onnx_parse(g, data, len);
+	free(data);
+	if (!rc)
+		rc = graph_finish(g);
+	if (rc) {
+		if (g)
+			serve_model_free(&g->m);
+		return rc;
+	}
+	g->m.platform = "onnx";
+	g->err = NULL;
+	g->errsize = 0;
+	*out = &g->m;
+	return 0;
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * graph.h - a model in memory, and what reads, checks and runs it.  Not for the front.
+ *
+ * The reader (onnx.c) makes nodes and values.  graph.c computes what is constant and
+ * merges nodes.  shape.c computes the shapes of a run, slot.c plans its memory and makes ops,
+ * and kernel.c and onednn.c compute.  Nothing of a model is changed after the load, apart from
+ * the list of packed weights of a node.
+ */
+#ifndef PAWL_SERVE_GRAPH_H
+#define PAWL_SERVE_GRAPH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <base/atomic.h>
+#include <tools/pawl/slurp.h>
+#include "model.h"
+
+#define MAX_NODES	16384
+#define MAX_IO		64			/* inputs or outputs of a model */
+#define MAX_BYTES	((int64_t)1 << 34)	/* of one tensor */
+
+enum op {
+	OP_CONV, OP_DECONV, OP_GEMM, OP_MATMUL, OP_POOL, OP_GLOBAL_POOL, OP_NORM, OP_LRN,
+	OP_SOFTMAX, OP_UNARY, OP_BINARY, OP_SUM, OP_CAST, OP_CONCAT, OP_SLICE, OP_RESHAPE,
+	OP_FLATTEN, OP_SQUEEZE, OP_UNSQUEEZE, OP_IDENTITY, OP_TRANSPOSE, OP_EXPAND, OP_PAD,
+	OP_GATHER, OP_SHAPE, OP_FILL, OP_RESIZE, OP_REDUCE, OP_WHERE,
+	OP_AFFINE,				/* what graph.c makes of OP_NORM with constants */
+};
+
+/* The function of OP_UNARY, and what is applied to the result of OP_CONV and OP_GEMM. */
+enum unary {
+	U_NONE, U_RELU, U_CLIP, U_SIGMOID, U_TANH, U_LEAKY, U_ELU, U_HSIGMOID, U_HSWISH, U_SWISH,
+	U_SOFTPLUS, U_SOFTSIGN, U_ERF, U_EXP, U_LOG, U_SQRT, U_RECIPROCAL, U_ABS, U_NEG, U_FLOOR,
+	U_CEIL, U_NOT,
+};
+
+enum binary { B_ADD, B_SUB, B_MUL, B_DIV, B_POW, B_MAX, B_MIN, B_EQUAL, B_LESS, B_GREATER };
+enum reduce { R_SUM, R_MEAN, R_MAX, R_MIN };
+enum pad_mode { PAD_GIVEN, PAD_SAME_UPPER, PAD_SAME_LOWER, PAD_VALID };
+enum ceil_mode { ROUND_FLOOR, ROUND_CEIL, ROUND_CEIL_IN, ROUND_SAME };
+enum coord { COORD_HALF_PIXEL, COORD_PYTORCH, COORD_ALIGN, COORD_ASYMMETRIC };
+enum nearest { NEAR_PREFER_FLOOR, NEAR_PREFER_CEIL, NEAR_FLOOR, NEAR_CEIL };
+
+/* All that operators have; each uses some of it.  Sizes of windows are height, width. */
+struct attrs {
+	unsigned int kind;			/* enum unary, binary or reduce */
+	float alpha, beta;			/* also lower and upper bound of a clip */
+	int64_t axis;
+	int64_t ints[SERVE_RANK];		/* axes, a permutation, a shape, starts */
+	int64_t more[SERVE_RANK], steps[SERVE_RANK];	/* ends and steps of a slice */
+	unsigned int nints;
+	bool has_ints;
+	unsigned int spatial;			/* dimensions of the window: 1 or 2; 0: none given */
+	int64_t kernel[2], stride[2], dilation[2], out_pad[2];
+	int64_t pad[4];				/* top, left, bottom, right */
+	enum pad_mode auto_pad;
+	int64_t group;
+	enum ceil_mode round;
+	bool max_pool, count_pad;
+	bool trans_a, trans_b;
+	bool keep;				/* dimensions of 1; reduce */
+	bool flat;				/* softmax over all axes from this one */
+	bool zero_copy;				/* reshape: a 0 is a size of 0 */
+	bool special;				/* reshape: MXNet's codes */
+	float eps;
+	int64_t size;				/* LRN */
+	float bias;
+	bool linear;				/* resize */
+	enum coord coord;
+	enum nearest nearest;
+	bool keep_scale;			/* resize: input 1 holds scales, not input 2 sizes */
+	enum serve_type to;
+	enum unary act;				/* fused behind OP_CONV and OP_GEMM */
+	float act_alpha, act_beta;
+};
+
+#define MAX_INPUTS 64
+
+struct packed;
+
+struct node {
+	enum op op;
+	const char *type;			/* the operator's name; static */
+	char *name;
+	struct attrs a;
+	unsigned int nin;
+	int *in;				/* values; -1: an input that is left out */
+	int out;
+	struct packed *packed;			/* A: weights as the kernels want them */
+};
+
+/* A tensor of the graph. */
+struct value {
+	char *name;
+	enum serve_type type;
+	unsigned int rank;
+	int64_t dims[SERVE_RANK];		/* of constants and inputs; -1: any */
+	void *data;				/* of a constant, 64-byte aligned */
+	int producer;				/* a node; -1: none */
+};
+
+struct graph {
+	struct serve_model m;			/* first: what the front sees */
+	char *file;
+	struct value *value;
+	unsigned int nvalues;
+	struct node *node;			/* each behind those it uses */
+	unsigned int nnodes;
+	int in[MAX_IO], out[MAX_IO];
+	struct serve_io in_io[MAX_IO], out_io[MAX_IO];
+	int64_t opset;
+	unsigned int tiles;			/* most tiles of an operator */
+	size_t limit;				/* bytes of constants, and of a slot */
+	char *err;
+	size_t errsize;				/* only during the load */
+};
+
+/* What a slot knows of a value: its shape, and its data, if that is known before it runs. */
+struct shape {
+	enum serve_type type;
+	unsigned int rank;
+	int64_t dims[SERVE_RANK];
+	void *data;
+	bool owned;				/* data is to be freed */
+};
+
+/* Data in memory: strides count elements, and 0 repeats one. */
+struct view {
+	enum serve_type type;
+	unsigned int rank;
+	int64_t dims[SERVE_RANK], strides[SERVE_RANK];
+	char *data;
+};
+
+static inline size_t type_size(enum serve_type type)
+{
+	static const unsigned char size[] = {
+		[SERVE_BOOL] = 1, [SERVE_UINT8] = 1, [SERVE_UINT16] = 2, [SERVE_UINT32] = 4,
+		[SERVE_UINT64] = 8, [SERVE_INT8] = 1, [SERVE_INT16] = 2, [SERVE_INT32] = 4,
+		[SERVE_INT64] = 8, [SERVE_FP16] = 2, [SERVE_FP32] = 4, [SERVE_FP64] = 8,
+		[SERVE_BYTES] = 0,
+	};
+
+	return size[type];
+}
+
+static inline int64_t count(unsigned int rank, const int64_t *dims)
+{
+	int64_t n = 1;
+	unsigned int i;
+
+	for (i = 0; i < rank; i++)
+		n *= dims[i];
+	return n;
+}
+
+/* graph.c */
+#define graph_err file_err
+#define refuse(g, code, fmt, ...) \
+	graph_err((g)->err, (g)->errsize, code, "%s: " fmt, (g)->file, ##__VA_ARGS__)
+void *aligned(size_t bytes);			/* 64 bytes; freed with free() */
+int graph_value(struct graph *g, const char *name, size_t len);	/* a new value, or -ENOMEM */
+/* A new node with nin inputs, all -1, and an output of its own; NULL without memory. */
+struct node *graph_node(struct graph *g, enum op op, const char *type, const char *name,
+			unsigned int nin);
+/* A constant of these dimensions, with memory; -EINVAL if they are too large. */
+int graph_const(struct graph *g, const char *name, enum serve_type type, unsigned int rank,
+		const int64_t *dims);
+int graph_finish(struct graph *g);		/* when it was read */
+/* An empty graph; NULL without memory.  serve_model_free() frees it. */
+struct graph *graph_new(const char *name, const char *file, int64_t version, char *err,
+			size_t errsize);
+int dims_bytes(enum serve_type type, unsigned int rank, const int64_t *dims, size_t *bytes);
+
+/* onnx.c: fill an empty graph from a file in memory, which is not kept */
+int onnx_parse(struct graph *g, const void *data, size_t len);
+
+/* shape.c: the output's type and shape from those of the inputs; NULL for an input left out. */
+int shape_of(const struct node *n, const struct shape *const *in, struct shape *out, char *err,
+	     size_t errsize);
+/* The pads of a window, of which some depend on the input's size; spatial axis 0 or 1. */
+void window(const struct attrs *a, unsigned int axis, int64_t in, int64_t out, int64_t *before);
+
+/* For the kernels, when the shapes were checked: begin and step of each axis; which axes are
+ * reduced; pads before and behind. */
+void slice_of(const struct node *n, const struct shape *const *in, int64_t *first, int64_t *by);
+void reduced_of(const struct node *n, const struct shape *const *in, bool *gone);
+void pads_of(const struct node *n, const struct shape *const *in, int64_t *pads);
+
+/* kernel.c */
+bool kernel_has(enum op op);			/* kernel_run() can compute it */
+int kernel_run(const struct node *n, const struct view *out, const struct view *const *in);
+void view_of(struct view *v, enum serve_type type, unsigned int rank, const int64_t *dims,
+	     bool channels_last, void *data);
+void view_copy(const struct view *out, const struct view *in);
+void unary_run(const struct attrs *a, const struct view *out, const struct view *in);
+
+/* onednn.c: convolution and matrix product.  A prim is one tile of an operator with its shapes;
+ * run may be called by any thread, if no other runs the same prim. */
+struct prim;
+struct prim_spec {
+	const struct node *n;
+	struct packed **packed;			/* of the node; NULL: the weights are not constant */
+	struct view in, out, weights, bias;	/* whole; weights and bias in rows.  bias.data may
+						   be NULL: none */
+	int64_t first, last;			/* rows, or images, of the output */
+	bool rows;				/* of a single image */
+};
+
+int prim_create(const struct prim_spec *spec, struct prim **out, size_t *scratch);
+/* Where the whole operands lie; scratch is for this prim alone, with 64 bytes of alignment. */
+int prim_bind(struct prim *p, char *in, char *out, char *weights, char *bias, char *scratch);
+bool prim_fuses(enum unary act);		/* a convolution can apply it to its result */
+int prim_run(struct prim *p);
+void prim_destroy(struct prim *p);
+void packed_free(struct packed *p);
+
+#endif

@@ -1,0 +1,961 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kernel.c - all operators apart from convolution and matrix product.
+ *
+ * A kernel takes views, so the data may lie in rows or with the channels last.  Most of them
+ * walk over the output with one loop per axis, whose innermost is a small function; axes that
+ * lie behind each other in all operands are walked as one.  Nothing is allocated.
+ */
+#include <errno.h>
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "graph.h"
+
+#define MAX_OPERANDS 4
+
+/* The innermost loop: n elements of each operand; st counts elements. */
+typedef void (*inner_fn)(int64_t n, char *const *p, const int64_t *st, const void *arg);
+
+void view_of(struct view *v, enum serve_type type, unsigned int rank, const int64_t *dims,
+	     bool channels_last, void *data)
+{
+	int64_t step = 1;
+	unsigned int i;
+
+	v->type = type;
+	v->rank = rank;
+	v->data = data;
+	memcpy(v->dims, dims, rank * sizeof(*dims));
+	if (channels_last && rank > 2) {
+		v->strides[1] = 1;
+		step = dims[1];
+		for (i = rank - 1; i >= 2; i--) {
+			v->strides[i] = step;
+			step *= dims[i];
+		}
+		v->strides[0] = step;
+		return;
+	}
+	for (i = rank; i-- > 0; ) {
+		v->strides[i] = step;
+		step *= dims[i];
+	}
+}
+
+/*
+ * Call fn for all elements of v[0], to whose dimensions the others are broadcast.  The axis
+ * with the smallest stride of v[0] is the innermost.
+ */
+static void walk(unsigned int n, const struct view *const *v, inner_fn fn, const void *arg)
+{
+	int64_t dims[SERVE_RANK], st[SERVE_RANK][MAX_OPERANDS], at[SERVE_RANK];
+	int64_t inner[MAX_OPERANDS], len;
+	size_t size[MAX_OPERANDS];
+	char *p[MAX_OPERANDS];
+	unsigned int rank = 0, i, j, k;
+
+	for (k = 0; k < n; k++) {
+		size[k] = type_size(v[k]->type);
+		p[k] = v[k]->data;
+	}
+	for (i = 0; i < v[0]->rank; i++) {
+		int64_t d = v[0]->dims[i], s[MAX_OPERANDS];
+
+		if (!d)
+			return;
+		if (d == 1)
+			continue;
+		for (k = 0; k < n; k++) {
+			unsigned int behind = v[0]->rank - i;
+
+			s[k] = behind > v[k]->rank || v[k]->dims[v[k]->rank - behind] == 1 ? 0 :
+				v[k]->strides[v[k]->rank - behind];
+		}
+		/* insert by the stride, the largest first */
+		for (j = rank; j > 0 && st[j - 1][0] < s[0]; j--) {
+			memcpy(st[j], st[j - 1], sizeof(st[j]));
+			dims[j] = dims[j - 1];
+		}
+		memcpy(st[j], s, sizeof(s));
+		dims[j] = d;
+		rank++;
+	}
+	for (i = rank; i-- > 1; ) {
+		for (k = 0; k < n && st[i - 1][k] == st[i][k] * dims[i]; k++)
+			;
+		if (k < n)
+			continue;
+		memcpy(st[i - 1], st[i], sizeof(st[i]));
+		dims[i - 1] *= dims[i];
+		for (j = i; j + 1 < rank; j++) {
+			memcpy(st[j], st[j + 1], sizeof(st[j]));
+			dims[j] = dims[j + 1];
+		}
+		rank--;
+	}
+	len = 1;
+	memset(inner, 0, sizeof(inner));
+	if (rank) {
+		rank--;
+		len = dims[rank];
+		memcpy(inner, st[rank], sizeof(inner));
+	}
+	memset(at, 0, sizeof(at));
+	for (;;) {
+		fn(len, p, inner, arg);
+		for (i = rank; i-- > 0; ) {
+			for (k = 0; k < n; k++)
+				p[k] += st[i][k] * (int64_t)size[k];
+			if (++at[i] < dims[i])
+				break;
+			for (k = 0; k < n; k++)
+				p[k] -= st[i][k] * (int64_t)size[k] * dims[i];
+			at[i] = 0;
+		}
+		if (i == UINT32_MAX)
+			return;
+	}
+}
+
+/* ---- copies ----------------------------------------------------------------- */
+
+#define COPY(name, type) \
+	static void name(int64_t n, char *const *p, const int64_t *st, const void *arg) \
+	{ \
+		type *restrict o = (type *)(void *)p[0]; \
+		const type *restrict a = (const type *)(const void *)p[1]; \
+		int64_t i, so = st[0], sa = st[1]; \
+		if (so == 1 && sa == 1) \
+			memcpy(o, a, (size_t)n * sizeof(type)); \
+		else if (so == 1 && !sa) \
+			for (i = 0; i < n; i++) \
+				o[i] = a[0]; \
+		else \
+			for (i = 0; i < n; i++) \
+				o[i * so] = a[i * sa]; \
+	}
+COPY(copy1, uint8_t)
+COPY(copy2, uint16_t)
+COPY(copy4, uint32_t)
+COPY(copy8, uint64_t)
+
+void view_copy(const struct view *out, const struct view *in)
+{
+	const struct view *v[] = { out, in };
+	size_t size = type_size(out->type);
+
+	walk(2, v, size == 1 ? copy1 : size == 2 ? copy2 : size == 4 ? copy4 : copy8, NULL);
+}
+
+/* ---- one operand ------------------------------------------------------------ */
+
+#define UNARY(name, expr) \
+	static void name(int64_t n, char *const *p, const int64_t *st, const void *arg) \
+	{ \
+		float *o = (float *)(void *)p[0]; \
+		const float *in = (const float *)(const void *)p[1]; \
+		const struct attrs *a = arg; \
+		const float alpha = a->alpha, beta = a->beta; \
+		int64_t i, so = st[0], si = st[1]; \
+		(void)alpha; \
+		(void)beta; \
+		if (so == 1 && si == 1) \
+			for (i = 0; i < n; i++) { \
+				const float x = in[i]; \
+				o[i] = expr; \
+			} \
+		else \
+			for (i = 0; i < n; i++) { \
+				const float x = in[i * si]; \
+				o[i * so] = expr; \
+			} \
+	}
+
+static inline float clampf(float x, float low, float high)
+{
+	/* a NaN stays one */
+	x = x < low ? low : x;
+	return x > high ? high : x;
+}
+
+UNARY(u_relu, x < 0 ? 0 : x)
+UNARY(u_clip, clampf(x, alpha, beta))
+UNARY(u_sigmoid, 1 / (1 + expf(-x)))
+UNARY(u_tanh, tanhf(x))
+UNARY(u_leaky, x < 0 ? alpha * x : x)
+UNARY(u_elu, x < 0 ? alpha * expm1f(x) : x)
+UNARY(u_hsigmoid, clampf(alpha * x + beta, 0, 1))
+UNARY(u_hswish, x * clampf(x / 6 + 0.5f, 0, 1))
+UNARY(u_swish, x / (1 + expf(-x)))
+UNARY(u_softplus, (x > 0 ? x : 0) + log1pf(expf(-fabsf(x))))
+UNARY(u_softsign, x / (1 + fabsf(x)))
+UNARY(u_erf, erff(x))
+UNARY(u_exp, expf(x))
+UNARY(u_log, logf(x))
+UNARY(u_sqrt, sqrtf(x))
+UNARY(u_reciprocal, 1 / x)
+UNARY(u_abs, fabsf(x))
+UNARY(u_neg, -x)
+UNARY(u_floor, floorf(x))
+UNARY(u_ceil, ceilf(x))
+
+static void u_not(int64_t n, char *const *p, const int64_t *st, const void *arg)
+{
+	int64_t i;
+
+	for (i = 0; i < n; i++)
+		p[0][i * st[0]] = !p[1][i * st[1]];
+}
+
+void unary_run(const struct attrs *a, const struct view *out, const struct view *in)
+{
+	static const inner_fn fn[] = {
+		[U_RELU] = u_relu, [U_CLIP] = u_clip, [U_SIGMOID] = u_sigmoid, [U_TANH] = u_tanh,
+		[U_LEAKY] = u_leaky, [U_ELU] = u_elu, [U_HSIGMOID] = u_hsigmoid,
+		[U_HSWISH] = u_hswish, [U_SWISH] = u_swish, [U_SOFTPLUS] = u_softplus,
+		[U_SOFTSIGN] = u_softsign, [U_ERF] = u_erf, [U_EXP] = u_exp, [U_LOG] = u_log,
+		[U_SQRT] = u_sqrt, [U_RECIPROCAL] = u_reciprocal, [U_ABS] = u_abs,
+		[U_NEG] = u_neg, [U_FLOOR] = u_floor, [U_CEIL] = u_ceil, [U_NOT] = u_not,
+	};
+	const struct view *v[] = { out, in };
+
+	walk(2, v, fn[a->kind], a);
+}
+
+/* Whole numbers that do not fit become the nearest that do; a NaN becomes 0. */
+static int64_t whole(double x)
+{
+	return !(x == x) ? 0 : x >= 0x1p63 ? INT64_MAX : x <= -0x1p63 ? INT64_MIN : (int64_t)x;
+}
+
+static double load_f(enum serve_type type, const char *p)
+{
+	float f;
+	double d;
+
+	if (type == SERVE_FP32) {
+		memcpy(&f, p, sizeof(f));
+		return (double)f;
+	}
+	memcpy(&d, p, sizeof(d));
+	return d;
+}
+
+static int64_t load_i(enum serve_type type, const char *p)
+{
+	int64_t l;
+	int32_t i;
+
+	switch (type) {
+	case SERVE_INT64:
+		memcpy(&l, p, sizeof(l));
+		return l;
+	case SERVE_INT32:
+		memcpy(&i, p, sizeof(i));
+		return i;
+	case SERVE_INT8:
+		return (signed char)*p;
+	default:
+		return (unsigned char)*p;
+	}
+}
+
+struct cast {
+	enum serve_type from, to;
+};
+
+static void cast(int64_t n, char *const *p, const int64_t *st, const void *arg)
+{
+	const struct cast *c = arg;
+	bool real = c->from == SERVE_FP32 || c->from == SERVE_FP64;
+	size_t si = type_size(c->from), so = type_size(c->to);
+	const char *in = p[1];
+	char *out = p[0];
+	int64_t i;
+
+	if (c->from == SERVE_INT32 && c->to == SERVE_FP32) {
+		for (i = 0; i < n; i++)
+			((float *)(void *)out)[i * st[0]] =
+				(float)((const int32_t *)(const void *)in)[i * st[1]];
+		return;
+	}
+	for (i = 0; i < n; i++, in += st[1] * (int64_t)si, out += st[0] * (int64_t)so) {
+		double d = real ? load_f(c->from, in) : 0;
+		int64_t l = real ? whole(d) : load_i(c->from, in);
+		int32_t i32 = (int32_t)l;
+		float f = real ? (float)d : (float)l;
+
+		if (!real)
+			d = (double)l;
+		switch (c->to) {
+		case SERVE_FP32:
+			memcpy(out, &f, sizeof(f));
+			break;
+		case SERVE_FP64:
+			memcpy(out, &d, sizeof(d));
+			break;
+		case SERVE_INT64:
+			memcpy(out, &l, sizeof(l));
+			break;
+		case SERVE_INT32:
+			memcpy(out, &i32, sizeof(i32));
+			break;
+		case SERVE_BOOL:
+			*out = real ? d != 0 : l != 0;
+			break;
+		default:
+			*out = (char)l;
+			break;
+		}
+	}
+}
+
+/* ---- two operands ----------------------------------------------------------- */
+
+#define BINARY(name, T, O, expr) \
+	static void name(int64_t n, char *const *p, const int64_t *st, const void *arg) \
+	{ \
+		O *o = (O *)(void *)p[0]; \
+		const T *a = (const T *)(const void *)p[1], *b = (const T *)(const void *)p[2]; \
+		int64_t i, so = st[0], sa = st[1], sb = st[2]; \
+		if (so == 1 && sa == 1 && sb == 1) \
+			for (i = 0; i < n; i++) { \
+				const T x = a[i], y = b[i]; \
+				o[i] = expr; \
+			} \
+		else if (so == 1 && sa == 1 && !sb) { \
+			const T y = b[0]; \
+			for (i = 0; i < n; i++) { \
+				const T x = a[i]; \
+				o[i] = expr; \
+			} \
+		} else \
+			for (i = 0; i < n; i++) { \
+				const T x = a[i * sa], y = b[i * sb]; \
+				o[i * so] = expr; \
+			} \
+	}
+
+/* whole numbers wrap, and a quotient that does not exist is 0 */
+#define INTEGERS(s, T, U) \
+	BINARY(add_##s, T, T, (T)((U)x + (U)y)) \
+	BINARY(sub_##s, T, T, (T)((U)x - (U)y)) \
+	BINARY(mul_##s, T, T, (T)((U)x * (U)y)) \
+	BINARY(div_##s, T, T, !y ? 0 : y == -1 ? (T)(0 - (U)x) : x / y) \
+	BINARY(max_##s, T, T, x > y ? x : y) \
+	BINARY(min_##s, T, T, x < y ? x : y) \
+	BINARY(eq_##s, T, uint8_t, x == y) \
+	BINARY(lt_##s, T, uint8_t, x < y) \
+	BINARY(gt_##s, T, uint8_t, x > y)
+INTEGERS(i32, int32_t, uint32_t)
+INTEGERS(i64, int64_t, uint64_t)
+BINARY(add_f, float, float, x + y)
+BINARY(sub_f, float, float, x - y)
+BINARY(mul_f, float, float, x * y)
+BINARY(div_f, float, float, x / y)
+BINARY(pow_f, float, float, y == 2 ? x * x : powf(x, y))
+BINARY(max_f, float, float, x > y || x != x ? x : y)
+BINARY(min_f, float, float, x < y || x != x ? x : y)
+BINARY(eq_f, float, uint8_t, x == y)
+BINARY(lt_f, float, uint8_t, x < y)
+BINARY(gt_f, float, uint8_t, x > y)
+
+static void binary(unsigned int kind, const struct view *out, const struct view *a,
+		   const struct view *b)
+{
+	static const inner_fn fn[][3] = {
+		[B_ADD] = { add_f, add_i32, add_i64 }, [B_SUB] = { sub_f, sub_i32, sub_i64 },
+		[B_MUL] = { mul_f, mul_i32, mul_i64 }, [B_DIV] = { div_f, div_i32, div_i64 },
+		[B_POW] = { pow_f, NULL, NULL }, [B_MAX] = { max_f, max_i32, max_i64 },
+		[B_MIN] = { min_f, min_i32, min_i64 }, [B_EQUAL] = { eq_f, eq_i32, eq_i64 },
+		[B_LESS] = { lt_f, lt_i32, lt_i64 }, [B_GREATER] = { gt_f, gt_i32, gt_i64 },
+	};
+	const struct view *v[] = { out, a, b };
+
+	walk(3, v, fn[kind][a->type == SERVE_FP32 ? 0 : a->type == SERVE_INT32 ? 1 : 2], NULL);
+}
+
+#define WHERE(name, T) \
+	static void name(int64_t n, char *const *p, const int64_t *st, const void *arg) \
+	{ \
+		T *o = (T *)(void *)p[0]; \
+		const T *a = (const T *)(const void *)p[2], *b = (const T *)(const void *)p[3]; \
+		int64_t i; \
+		for (i = 0; i < n; i++) \
+			o[i * st[0]] = p[1][i * st[1]] ? a[i * st[2]] : b[i * st[3]]; \
+	}
+WHERE(where1, uint8_t)
+WHERE(where2, uint16_t)
+WHERE(where4, uint32_t)
+WHERE(where8, uint64_t)
+
+/* ---- over axes -------------------------------------------------------------- */
+
+/* The output comes second: it repeats along the axes that are reduced. */
+#define REDUCE(name, T, expr) \
+	static void name(int64_t n, char *const *p, const int64_t *st, const void *arg) \
+	{ \
+		const T *a = (const T *)(const void *)p[0]; \
+		T *o = (T *)(void *)p[1]; \
+		int64_t i, sa = st[0], so = st[1]; \
+		if (!so) { \
+			T x = *o; \
+			for (i = 0; i < n; i++) { \
+				const T y = a[i * sa]; \
+				x = expr; \
+			} \
+			*o = x; \
+		} else \
+			for (i = 0; i < n; i++) { \
+				const T x = o[i * so], y = a[i * sa]; \
+				o[i * so] = expr; \
+			} \
+	}
+REDUCE(sum_f, float, x + y)
+REDUCE(rmax_f, float, x > y || x != x ? x : y)
+REDUCE(rmin_f, float, x < y || x != x ? x : y)
+REDUCE(sum_i32, int32_t, (int32_t)((uint32_t)x + (uint32_t)y))
+REDUCE(rmax_i32, int32_t, x > y ? x : y)
+REDUCE(rmin_i32, int32_t, x < y ? x : y)
+REDUCE(sum_i64, int64_t, (int64_t)((uint64_t)x + (uint64_t)y))
+REDUCE(rmax_i64, int64_t, x > y ? x : y)
+REDUCE(rmin_i64, int64_t, x < y ? x : y)
+
+static void fill(const struct view *out, const void *element)
+{
+	struct view one = { out->type, 0, { 0 }, { 0 }, (char *)(uintptr_t)element };
+
+	view_copy(out, &one);
+}
+
+static void reduce(unsigned int kind, const struct view *out, const struct view *in,
+		   const bool *gone)
+{
+	static const inner_fn fn[][3] = {
+		[R_SUM] = { sum_f, sum_i32, sum_i64 }, [R_MEAN] = { sum_f, NULL, NULL },
+		[R_MAX] = { rmax_f, rmax_i32, rmax_i64 }, [R_MIN] = { rmin_f, rmin_i32, rmin_i64 },
+	};
+	static const float f0 = 0, f1 = -INFINITY, f2 = INFINITY;
+	static const int32_t i1 = INT32_MIN, i2 = INT32_MAX;
+	static const int64_t l0 = 0, l1 = INT64_MIN, l2 = INT64_MAX;
+	unsigned int type = in->type == SERVE_FP32 ? 0 : in->type == SERVE_INT32 ? 1 : 2, i, k;
+	unsigned int row = kind == R_MAX ? 1 : kind == R_MIN ? 2 : 0;
+	const void *start[][3] = { { &f0, &l0, &l0 }, { &f1, &i1, &l1 }, { &f2, &i2, &l2 } };
+	struct view o = *in;
+	const struct view *v[] = { in, &o };
+	int64_t n = 1;
+
+	o.data = out->data;
+	for (i = k = 0; i < in->rank; i++) {
+		if (gone[i]) {
+			n *= in->dims[i];
+			o.strides[i] = 0;
+			k += out->rank == in->rank;
+		} else {
+			o.strides[i] = out->strides[k++];
+		}
+	}
+	fill(out, start[row][type]);
+	walk(2, v, fn[kind][type], NULL);
+	if (kind == R_MEAN) {
+		const float by = (float)n;
+		struct view d = { SERVE_FP32, 0, { 0 }, { 0 }, (char *)(uintptr_t)&by };
+
+		binary(B_DIV, out, out, &d);
+	}
+}
+
+static void softmax(const struct attrs *a, const struct view *out, const struct view *in)
+{
+	int64_t axis = a->axis < 0 ? a->axis + (int64_t)in->rank : a->axis, n, outer, inner, i, j, k;
+
+	outer = count((unsigned int)axis, in->dims);
+	n = in->dims[axis];
+	inner = count(in->rank - (unsigned int)axis - 1, in->dims + axis + 1);
+	if (a->flat) {
+		n *= inner;
+		inner = 1;
+	}
+	for (i = 0; i < outer; i++)
+		for (j = 0; j < inner; j++) {
+			const float *x = (const float *)(const void *)in->data + i * n * inner + j;
+			float *y = (float *)(void *)out->data + i * n * inner + j;
+			float most = -INFINITY, sum = 0;
+
+			for (k = 0; k < n; k++)
+				most = x[k * inner] > most ? x[k * inner] : most;
+			for (k = 0; k < n; k++) {
+				float e = expf(x[k * inner] - most);
+
+				y[k * inner] = e;
+				sum += e;
+			}
+			for (k = 0; k < n; k++)
+				y[k * inner] = a->kind ? logf(y[k * inner] / sum) :
+					y[k * inner] / sum;
+		}
+}
+
+static void norm(const struct node *nd, const struct view *out, const struct view *const *in)
+{
+	const float *scale = (const float *)(const void *)in[1]->data;
+	const float *shift = (const float *)(const void *)in[2]->data;
+	const float *mean = (const float *)(const void *)in[3]->data;
+	const float *var = (const float *)(const void *)in[4]->data;
+	int64_t c, channels = in[0]->dims[1];
+
+	for (c = 0; c < channels; c++) {
+		float k = scale[c] / sqrtf(var[c] + nd->a.eps), b = shift[c] - mean[c] * k;
+		struct view x = *in[0], y = *out;
+		struct view kv = { SERVE_FP32, 0, { 0 }, { 0 }, (char *)&k };
+		struct view bv = { SERVE_FP32, 0, { 0 }, { 0 }, (char *)&b };
+
+		x.data += c * x.strides[1] * 4;
+		y.data += c * y.strides[1] * 4;
+		x.dims[1] = y.dims[1] = 1;
+		binary(B_MUL, &y, &x, &kv);
+		binary(B_ADD, &y, &y, &bv);
+	}
+}
+
+static void affine1(int64_t n, char *const *p, const int64_t *st, const void *arg)
+{
+	float *o = (float *)(void *)p[0];
+	const float *x = (const float *)(const void *)p[1], *k = (const float *)(const void *)p[2];
+	const float *b = (const float *)(const void *)p[3];
+	float low = *(const float *)arg;
+	int64_t i;
+
+	if (st[0] == 1 && st[1] == 1 && st[2] == 1 && st[3] == 1)
+		for (i = 0; i < n; i++) {
+			float y = x[i] * k[i] + b[i];
+
+			o[i] = y < low ? low : y;
+		}
+	else
+		for (i = 0; i < n; i++) {
+			float y = x[i * st[1]] * k[i * st[2]] + b[i * st[3]];
+
+			o[i * st[0]] = y < low ? low : y;
+		}
+}
+
+/* One factor and one term per channel, and a ReLU if it was merged. */
+static void affine(const struct node *n, const struct view *out, const struct view *const *in)
+{
+	float low = n->a.act == U_RELU ? 0 : -INFINITY;
+	struct view k = *in[1], b = *in[2];
+	const struct view *v[] = { out, in[0], &k, &b };
+	unsigned int i;
+
+	k.rank = b.rank = in[0]->rank - 1;
+	for (i = 1; i < k.rank; i++) {
+		k.dims[i] = b.dims[i] = 1;
+		k.strides[i] = b.strides[i] = 0;
+	}
+	walk(4, v, affine1, &low);
+}
+
+static void lrn(const struct attrs *a, const struct view *out, const struct view *in)
+{
+	int64_t before = (a->size - 1) / 2, behind = a->size - 1 - before, n, h, w, c, k;
+	int64_t channels = in->dims[1], si = in->strides[1], so = out->strides[1];
+
+	for (n = 0; n < in->dims[0]; n++)
+		for (h = 0; h < in->dims[2]; h++)
+			for (w = 0; w < in->dims[3]; w++) {
+				const float *x = (const float *)(const void *)in->data +
+					n * in->strides[0] + h * in->strides[2] +
+					w * in->strides[3];
+				float *y = (float *)(void *)out->data + n * out->strides[0] +
+					h * out->strides[2] + w * out->strides[3];
+
+				for (c = 0; c < channels; c++) {
+					int64_t from = c < before ? 0 : c - before;
+					int64_t to = c + behind < channels ? c + behind :
+						channels - 1;
+					float sum = 0;
+
+					for (k = from; k <= to; k++)
+						sum += x[k * si] * x[k * si];
+					sum = a->bias + a->alpha / (float)a->size * sum;
+					/* the usual exponent without a power */
+					y[c * so] = x[c * si] / (a->beta == 0.75f ?
+						sqrtf(sum) * sqrtf(sqrtf(sum)) :
+						powf(sum, a->beta));
+				}
+			}
+}
+
+/* ---- windows ---------------------------------------------------------------- */
+
+/* Height and width of a view with one or two spatial axes. */
+struct plane {
+	int64_t n, c, h, w, sn, sc, sh, sw;
+};
+
+static struct plane plane(const struct view *v)
+{
+	struct plane p = { v->dims[0], v->dims[1], 1, v->dims[v->rank - 1], v->strides[0],
+			   v->strides[1], 0, v->strides[v->rank - 1] };
+
+	if (v->rank == 4) {
+		p.h = v->dims[2];
+		p.sh = v->strides[2];
+	}
+	return p;
+}
+
+static void pool(const struct attrs *attrs, const struct view *out, const struct view *in)
+{
+	struct plane o = plane(out), x = plane(in);
+	struct attrs a = *attrs;
+	int64_t top, left, n, h, w, i, j, c;
+
+	if (in->rank == 3) {	/* one row */
+		a.kernel[1] = a.kernel[0];
+		a.stride[1] = a.stride[0];
+		a.dilation[1] = a.dilation[0];
+		a.pad[1] = a.pad[0];
+		a.pad[3] = a.pad[2];
+		a.kernel[0] = a.stride[0] = a.dilation[0] = 1;
+		a.pad[0] = a.pad[2] = 0;
+	}
+	window(&a, 0, x.h, o.h, &top);
+	window(&a, 1, x.w, o.w, &left);
+	for (n = 0; n < o.n; n++)
+		for (h = 0; h < o.h; h++)
+			for (w = 0; w < o.w; w++) {
+				float *y = (float *)(void *)out->data + n * o.sn + h * o.sh +
+					w * o.sw;
+				int64_t seen = 0, h0 = h * a.stride[0] - top;
+				int64_t w0 = w * a.stride[1] - left, eh, ew;
+				float by;
+
+				for (c = 0; c < o.c; c++)
+					y[c * o.sc] = a.max_pool ? -INFINITY : 0;
+				for (i = 0; i < a.kernel[0]; i++)
+					for (j = 0; j < a.kernel[1]; j++) {
+						int64_t ih = h0 + i * a.dilation[0];
+						int64_t iw = w0 + j * a.dilation[1];
+						const float *p;
+
+						if (ih < 0 || iw < 0 || ih >= x.h || iw >= x.w)
+							continue;
+						seen++;
+						p = (const float *)(const void *)in->data + n * x.sn +
+							ih * x.sh + iw * x.sw;
+						if (a.max_pool && o.sc == 1 && x.sc == 1)
+							for (c = 0; c < o.c; c++)
+								y[c] = p[c] > y[c] || p[c] != p[c] ?
+									p[c] : y[c];
+						else if (a.max_pool)
+							for (c = 0; c < o.c; c++) {
+								float f = p[c * x.sc];
+
+								if (f > y[c * o.sc] || f != f)
+									y[c * o.sc] = f;
+							}
+						else if (o.sc == 1 && x.sc == 1)
+							for (c = 0; c < o.c; c++)
+								y[c] += p[c];
+						else
+							for (c = 0; c < o.c; c++)
+								y[c * o.sc] += p[c * x.sc];
+					}
+				if (a.max_pool)
+					continue;
+				/* The padding counts, but not what lies behind it. */
+				eh = h0 + (a.kernel[0] - 1) * a.dilation[0] + 1;
+				ew = w0 + (a.kernel[1] - 1) * a.dilation[1] + 1;
+				if (a.count_pad && a.auto_pad == PAD_GIVEN &&
+				    a.round != ROUND_SAME) {
+					int64_t bh = x.h + a.pad[2], bw = x.w + a.pad[3];
+
+					seen = ((eh > bh ? bh : eh) - h0 + a.dilation[0] - 1) /
+						a.dilation[0];
+					seen *= ((ew > bw ? bw : ew) - w0 + a.dilation[1] - 1) /
+						a.dilation[1];
+				} else if (a.count_pad) {
+					seen = a.kernel[0] * a.kernel[1];
+				}
+				by = seen > 0 ? 1 / (float)seen : 0;
+				for (c = 0; c < o.c; c++)
+					y[c * o.sc] *= by;
+			}
+}
+
+/* Where a pixel of the output lies in the input. */
+static float source(const struct attrs *a, int64_t i, int64_t in, int64_t out, float scale)
+{
+	switch (a->coord) {
+	case COORD_ALIGN:
+		return out > 1 ? (float)i * (float)(in - 1) / (float)(out - 1) : 0;
+	case COORD_ASYMMETRIC:
+		return (float)i / scale;
+	case COORD_PYTORCH:
+		return out > 1 ? ((float)i + 0.5f) / scale - 0.5f : 0;
+	default:
+		return ((float)i + 0.5f) / scale - 0.5f;
+	}
+}
+
+static int64_t within(float x, int64_t n)
+{
+	return x < 0 ? 0 : x > (float)(n - 1) ? n - 1 : (int64_t)x;
+}
+
+static int64_t nearest(const struct attrs *a, float x, int64_t n)
+{
+	switch (a->nearest) {
+	case NEAR_FLOOR:
+		return within(floorf(x), n);
+	case NEAR_CEIL:
+		return within(ceilf(x), n);
+	case NEAR_PREFER_CEIL:
+		return within(floorf(x + 0.5f), n);
+	default:
+		return within(ceilf(x - 0.5f), n);
+	}
+}
+
+static void resize(const struct attrs *a, const struct view *out, const struct view *const *in)
+{
+	struct plane o = plane(out), x = plane(in[0]);
+	float sh = (float)o.h / (float)x.h, sw = (float)o.w / (float)x.w;
+	int64_t n, h, w, c;
+
+	if (a->keep_scale) {
+		sh = ((const float *)(const void *)in[1]->data)[2];
+		sw = ((const float *)(const void *)in[1]->data)[3];
+	}
+	for (n = 0; n < o.n; n++)
+		for (h = 0; h < o.h; h++)
+			for (w = 0; w < o.w; w++) {
+				float fh = source(a, h, x.h, o.h, sh);
+				float fw = source(a, w, x.w, o.w, sw);
+				const float *p = (const float *)(const void *)in[0]->data + n * x.sn;
+				float *y = (float *)(void *)out->data + n * o.sn + h * o.sh +
+					w * o.sw;
+
+				if (a->linear) {
+					int64_t h0, h1, w0, w1;
+					float dh, dw;
+
+					fh = clampf(fh, 0, (float)(x.h - 1));
+					fw = clampf(fw, 0, (float)(x.w - 1));
+					h0 = within(floorf(fh), x.h);
+					w0 = within(floorf(fw), x.w);
+					h1 = h0 + 1 < x.h ? h0 + 1 : h0;
+					w1 = w0 + 1 < x.w ? w0 + 1 : w0;
+					dh = fh - (float)h0;
+					dw = fw - (float)w0;
+					for (c = 0; c < o.c; c++, p += x.sc, y += o.sc)
+						*y = (1 - dh) * ((1 - dw) * p[h0 * x.sh + w0 * x.sw] +
+								 dw * p[h0 * x.sh + w1 * x.sw]) +
+							dh * ((1 - dw) * p[h1 * x.sh + w0 * x.sw] +
+							      dw * p[h1 * x.sh + w1 * x.sw]);
+					continue;
+				}
+				p += nearest(a, fh, x.h) * x.sh + nearest(a, fw, x.w) * x.sw;
+				for (c = 0; c < o.c; c++)
+					y[c * o.sc] = p[c * x.sc];
+			}
+}
+
+/* ---- parts ------------------------------------------------------------------ */
+
+static void concat(const struct node *n, const struct view *out, const struct view *const *in)
+{
+	int64_t axis = n->a.axis < 0 ? n->a.axis + (int64_t)out->rank : n->a.axis;
+	struct view part = *out;
+	unsigned int i;
+
+	for (i = 0; i < n->nin; i++) {
+		part.dims[axis] = in[i]->dims[axis];
+		view_copy(&part, in[i]);
+		part.data += in[i]->dims[axis] * part.strides[axis] *
+			(int64_t)type_size(out->type);
+	}
+}
+
+static int gather(const struct node *n, const struct view *out, const struct view *x,
+		  const struct view *index)
+{
+	int64_t axis = n->a.axis < 0 ? n->a.axis + (int64_t)x->rank : n->a.axis, i, k;
+	int64_t all = count(index->rank, index->dims), inner, outer, len = x->dims[axis];
+	size_t size = type_size(x->type);
+
+	/* both in rows */
+	outer = count((unsigned int)axis, x->dims);
+	inner = count(x->rank - (unsigned int)axis - 1, x->dims + axis + 1) * (int64_t)size;
+	for (i = 0; i < all; i++) {
+		int64_t at = load_i(index->type, index->data +
+				    i * (int64_t)type_size(index->type));
+
+		if (at < 0)
+			at += len;
+		if (at < 0 || at >= len)
+			return -EINVAL;
+		for (k = 0; k < outer; k++)
+			memcpy(out->data + (k * all + i) * inner, x->data + (k * len + at) * inner,
+			       (size_t)inner);
+	}
+	return 0;
+}
+
+bool kernel_has(enum op op)
+{
+	return op != OP_CONV && op != OP_DECONV && op != OP_GEMM && op != OP_MATMUL;
+}
+
+int kernel_run(const struct node *n, const struct view *out, const struct view *const *in)
+{
+	const struct attrs *a = &n->a;
+	struct shape shape[5];
+	const struct shape *shapes[5] = { NULL };
+	struct view v;
+	unsigned int i;
+
+	for (i = 0; i < n->nin && i < 5; i++) {
+		if (!in[i])
+			continue;
+		shape[i] = (struct shape){ .type = in[i]->type, .rank = in[i]->rank,
+					   .data = in[i]->data };
+		memcpy(shape[i].dims, in[i]->dims, sizeof(shape[i].dims));
+		shapes[i] = &shape[i];
+	}
+	switch (n->op) {
+	case OP_POOL:
+		pool(a, out, in[0]);
+		return 0;
+	case OP_GLOBAL_POOL: {
+		bool gone[SERVE_RANK] = { false, false, true, true };
+
+		reduce(a->max_pool ? R_MAX : R_MEAN, out, in[0], gone);
+		return 0;
+	}
+	case OP_NORM:
+		norm(n, out, in);
+		return 0;
+	case OP_AFFINE:
+		affine(n, out, in);
+		return 0;
+	case OP_LRN:
+		lrn(a, out, in[0]);
+		return 0;
+	case OP_SOFTMAX:
+		softmax(a, out, in[0]);
+		return 0;
+	case OP_UNARY:
+		unary_run(a, out, in[0]);
+		return 0;
+	case OP_BINARY:
+		binary(a->kind, out, in[0], in[1]);
+		return 0;
+	case OP_SUM:
+		if (n->nin == 1)
+			view_copy(out, in[0]);
+		else
+			binary(a->kind, out, in[0], in[1]);
+		for (i = 2; i < n->nin; i++)
+			binary(a->kind, out, out, in[i]);
+		return 0;
+	case OP_CAST: {
+		struct cast c = { in[0]->type, out->type };
+		const struct view *two[] = { out, in[0] };
+
+		walk(2, two, cast, &c);
+		return 0;
+	}
+	case OP_CONCAT:
+		concat(n, out, in);
+		return 0;
+	case OP_SLICE: {
+		int64_t first[SERVE_RANK], by[SERVE_RANK];
+
+		slice_of(n, shapes, first, by);
+		v = *in[0];
+		for (i = 0; i < v.rank; i++) {
+			v.dims[i] = out->dims[i];
+			v.data += first[i] * v.strides[i] * (int64_t)type_size(v.type);
+			v.strides[i] *= by[i];
+		}
+		if (count(out->rank, out->dims))
+			view_copy(out, &v);
+		return 0;
+	}
+	case OP_RESHAPE:
+	case OP_FLATTEN:
+	case OP_SQUEEZE:
+	case OP_UNSQUEEZE:
+		/* both in rows */
+		memcpy(out->data, in[0]->data, (size_t)count(out->rank, out->dims) *
+		       type_size(out->type));
+		return 0;
+	case OP_IDENTITY:
+	case OP_EXPAND:
+		view_copy(out, in[0]);
+		return 0;
+	case OP_TRANSPOSE:
+		v = *in[0];
+		for (i = 0; i < v.rank; i++) {
+			unsigned int k = a->has_ints ? (unsigned int)a->ints[i] : v.rank - 1 - i;
+
+			v.dims[i] = in[0]->dims[k];
+			v.strides[i] = in[0]->strides[k];
+		}
+		view_copy(out, &v);
+		return 0;
+	case OP_PAD: {
+		static const int64_t zero;
+		int64_t pads[2 * SERVE_RANK];
+
+		pads_of(n, shapes, pads);
+		if (n->nin > 2 && in[2])
+			fill(out, in[2]->data);
+		else if (a->alpha != 0)
+			fill(out, &a->alpha);
+		else
+			fill(out, &zero);
+		v = *out;
+		for (i = 0; i < v.rank; i++) {
+			v.dims[i] = in[0]->dims[i];
+			v.data += pads[i] * v.strides[i] * (int64_t)type_size(v.type);
+		}
+		view_copy(&v, in[0]);
+		return 0;
+	}
+	case OP_GATHER:
+		return gather(n, out, in[0], in[1]);
+	case OP_SHAPE:
+		for (i = 0; i < in[0]->rank; i++)
+			((int64_t *)(void *)out->data)[i] = in[0]->dims[i];
+		return 0;
+	case OP_FILL:
+		fill(out, a->more);
+		return 0;
+	case OP_RESIZE:
+		resize(a, out, in);
+		return 0;
+	case OP_REDUCE: {
+		bool gone[SERVE_RANK];
+
+		reduced_of(n, shapes, gone);
+		reduce(a->kind, out, in[0], gone);
+		return 0;
+	}
+	case OP_WHERE: {
+		const struct view *four[] = { out, in[0], in[1], in[2] };
+		size_t size = type_size(out->type);
+
+		walk(4, four, size == 1 ? where1 : size == 2 ? where2 : size == 4 ? where4 :
+		     where8, NULL);
+		return 0;
+	}
+	default:
+		return -ENOSYS;
+	}
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tools/serve/model.h - what the front of the server (HTTP, queue, batches) needs from models.
+ *
+ * A model is one version of one model, read from a folder.  It is not changed after the load,
+ * and all threads may use it.  A slot is the memory of one run of a model with given shapes of
+ * the inputs: all buffers are planned and allocated when it is created, and launches allocate
+ * nothing.  A slot has one launch in flight at a time.
+ */
+#ifndef PAWL_SERVE_MODEL_H
+#define PAWL_SERVE_MODEL_H
+
+#include <stdint.h>
+#include <stddef.h>
+#include <pawl/engine.h>
+
+enum serve_type { SERVE_BOOL, SERVE_UINT8, SERVE_UINT16, SERVE_UINT32, SERVE_UINT64, SERVE_INT8,
+	SERVE_INT16, SERVE_INT32, SERVE_INT64, SERVE_FP16, SERVE_FP32, SERVE_FP64, SERVE_BYTES };
+
+#define SERVE_RANK 8
+struct serve_io {
+	const char *name;
+	enum serve_type type;
+	unsigned int rank;
+	int64_t dims[SERVE_RANK];	/* -1: any size; dims[0] of a model with batches is -1 */
+};
+
+struct serve_shape {
+	unsigned int rank;
+	int64_t dims[SERVE_RANK];	/* all given */
+};
+
+struct serve_model {
+	const char *name, *platform;	/* "onnx", "mxnet" */
+	int64_t version;
+	unsigned int ninputs, noutputs;
+	const struct serve_io *inputs, *outputs;
+	bool batch;			/* the first dim of all inputs and outputs is the batch */
+	size_t bytes;			/* of weights */
+	/* private behind this */
+};
+
+struct serve_slot;
+
+/*
+ * Read the version in folder dir (model.onnx, or model-symbol.json and model-0000.params).
+ * Returns 0 or a negative errno, with a text in err that names the file and the operator that
+ * is refused: -ENOENT, -EINVAL (the file is broken), -ENOTSUP (an operator), -ENOMEM.
+ */
+int serve_model_load(const char *dir, const char *name, int64_t version,
+		     struct serve_model **out, char *err, size_t errsize);
+void serve_model_free(struct serve_model *m);
+
+/* Plan a run with these shapes, one per input.  -EINVAL (a shape that the model refuses),
+ * -ENOTSUP, -ENOMEM. */
+int serve_slot_create(struct serve_model *m, struct pawl_engine *e,
+		      const struct serve_shape *shapes, struct serve_slot **out, char *err,
+		      size_t errsize);
+void serve_slot_destroy(struct serve_slot *s);	/* no launch is in flight */
+void *serve_slot_input(struct serve_slot *s, unsigned int i);
+const void *serve_slot_output(struct serve_slot *s, unsigned int i);
+const struct serve_shape *serve_slot_output_shape(struct serve_slot *s, unsigned int i);
+
+/*
+ * Run the model on what is in the input buffers.  The layers are ops; all read the var
+ * weights. A completion with tag and status arrives in cq when all of them are complete.  A
+ * deadline ends the run between layers: -ETIMEDOUT.  serve_slot_cancel() ends it likewise:
+ * -ECANCELED.
+ */
+struct serve_launch {
+	pawl_var_t weights;
+	pawl_cq_t cq;
+	uint64_t tag;
+	int32_t priority;
+	int64_t deadline_ns;		/* CLOCK_MONOTONIC; 0: none */
+};
+int serve_slot_launch(struct serve_slot *s, const struct serve_launch *how);
+int serve_slot_cancel(struct serve_slot *s);
+
+#endif
