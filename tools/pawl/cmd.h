@@ -17,5 +17,6 @@ int cmd_infer(int argc, char **argv);
 int cmd_mxnet(int argc, char **argv);
 int cmd_record(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 
 #endif

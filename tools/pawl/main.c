@@ -24,6 +24,10 @@ static const struct command {
 	  "show and check a recording (PAWL_RECORD=file)" },
 	{ "replay", "pawl replay", cmd_replay,
 	  "push a recorded workload again, and check its order" },
+#ifdef CONFIG_SERVE
+	{ "serve", "pawl serve", cmd_serve,
+	  "answer inference requests over HTTP with ONNX models" },
+#endif
 	{ "version", "pawl version", cmd_version, "print the version of the library" },
 	{ "help", "pawl help", cmd_help, "print this help, or that of a command" },
 };

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Models for tests of the server: tools/serve/model.h implemented by small ops whose time and
+ * result the test decides.  They are not part of the pawl command.
+ *
+ * A version's folder has a file "fake":
+ *	type FP32	of input and output (default FP32)
+ *	dims -1 4	of both; the first is -1: batches
+ *	inputs 2	the output is their sum
+ *	add 5		added to each element
+ *	layers 3	ops in a chain, each of which sleeps
+ *	sleep_us 100	at most 999999
+ *	count 1		added to each element: the runs before this one
+ *	gate 1		the layers wait until the version's folder has a file "open"
+ *	fail 1		the last layer fails
+ *	refuse WHY	the load fails
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <base/atomic.h>
+#include "../../../tools/serve/model.h"
+#include "../../../tools/serve/serve.h"
+
+#define MAX_LAYERS 64
+
+struct fake {
+	struct serve_model m;
+	char name[128];
+	struct serve_io in[8], out;
+	char names[8][16];
+	unsigned int layers, sleep_us, fail, gate, count;
+	u32 runs;		/* A */
+	char open[4096];
+	double add;
+};
+
+struct step {
+	struct serve_slot *s;
+	unsigned int k;
+};
+
+struct serve_slot {
+	struct fake *f;
+	struct pawl_engine *e;
+	struct serve_shape out;
+	size_t n, bytes;
+	char *in[8], *to;
+	pawl_var_t state;
+	u32 canceled;		/* A */
+	struct step step[MAX_LAYERS];
+};
+
+int serve_model_load(const char *dir, const char *name, int64_t version,
+		     struct serve_model **out, char *err, size_t errsize)
+{
+	struct fake *f = calloc(1, sizeof(*f));
+	char path[4096], line[256], text[200];
+	unsigned int i, inputs = 1;
+	long long d[4];
+	FILE *file;
+	int n;
+
+	snprintf(path, sizeof(path), "%s/fake", dir);
+	file = f ? fopen(path, "re") : NULL;
+	if (!file) {
+		snprintf(err, errsize, "%s: %s", path, strerror(errno));
+		free(f);
+		return -ENOENT;
+	}
+	f->in[0].type = SERVE_FP32;
+	f->in[0].rank = 2;
+	f->in[0].dims[0] = -1;
+	f->in[0].dims[1] = 4;
+	f->layers = 1;
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "type %199s", text) == 1) {
+			for (i = 0; i < 13; i++)
+				if (!strcmp(type_name[i], text))
+					f->in[0].type = (enum serve_type)i;
+		} else if (!strncmp(line, "dims", 4)) {
+			n = sscanf(line, "dims %lld %lld %lld %lld", d, d + 1, d + 2, d + 3);
+			f->in[0].rank = (unsigned int)(n > 0 ? n : 0);
+			for (i = 0; i < f->in[0].rank; i++)
+				f->in[0].dims[i] = d[i];
+		} else if (sscanf(line, "refuse %199[^\n]", text) == 1) {
+			snprintf(err, errsize, "%s: %s", path, text);
+			fclose(file);
+			free(f);
+			return -ENOTSUP;
+		} else if (sscanf(line, "inputs %u", &inputs) == 1 ||
+			   sscanf(line, "add %lf", &f->add) == 1 ||
+			   sscanf(line, "layers %u", &f->layers) == 1 ||
+			   sscanf(line, "sleep_us %u", &f->sleep_us) == 1 ||
+			   sscanf(line, "count %u", &f->count) == 1 ||
+			   sscanf(line, "gate %u", &f->gate) == 1 ||
+			   sscanf(line, "fail %u", &f->fail) == 1) {
+			continue;
+		}
+	}
+	fclose(file);
+	for (i = 0; i < inputs; i++) {
+		f->in[i] = f->in[0];
+		snprintf(f->names[i], sizeof(f->names[i]), "INPUT%u", i);
+		f->in[i].name = f->names[i];
+	}
+	f->out = f->in[0];
+	f->out.name = "OUTPUT0";
+	snprintf(f->open, sizeof(f->open), "%.4000s/open", dir);
+	snprintf(f->name, sizeof(f->name), "%s", name);
+	f->m = (struct serve_model){ .name = f->name, .platform = "fake", .version = version,
+		.ninputs = inputs, .noutputs = 1, .inputs = f->in, .outputs = &f->out,
+		.batch = f->in[0].rank && f->in[0].dims[0] == -1 };
+	*out = &f->m;
+	return 0;
+}
+
+void serve_model_free(struct serve_model *m)
+{
+	free(m);
+}
+
+int serve_slot_create(struct serve_model *m, struct pawl_engine *e,
+		      const struct serve_shape *shapes, struct serve_slot **out, char *err,
+		      size_t errsize)
+{
+	struct serve_slot *s = calloc(1, sizeof(*s));
+	unsigned int i;
+
+	s->f = (struct fake *)m;
+	s->e = e;
+	s->out = shapes[0];
+	s->n = 1;
+	for (i = 0; i < s->out.rank; i++)
+		s->n *= (size_t)s->out.dims[i];
+	s->bytes = s->n * type_size[m->inputs[0].type];
+	for (i = 0; i < m->ninputs; i++)
+		s->in[i] = malloc(s->bytes);
+	s->to = malloc(s->bytes);
+	if (pawl_var_create(e, &s->state)) {
+		snprintf(err, errsize, "%s", pawl_error_text());
+		serve_slot_destroy(s);
+		return -ENOMEM;
+	}
+	*out = s;
+	return 0;
+}
+
+void serve_slot_destroy(struct serve_slot *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->f->m.ninputs; i++)
+		free(s->in[i]);
+	free(s->to);
+	pawl_var_delete(s->e, s->state, NULL, NULL);
+	free(s);
+}
+
+void *serve_slot_input(struct serve_slot *s, unsigned int i)
+{
+	return s->in[i];
+}
+
+const void *serve_slot_output(struct serve_slot *s, unsigned int i)
+{
+	return i ? NULL : s->to;
+}
+
+const struct serve_shape *serve_slot_output_shape(struct serve_slot *s, unsigned int i)
+{
+	return i ? NULL : &s->out;
+}
+
+static void compute(struct serve_slot *s)
+{
+	unsigned int k, n = s->f->m.ninputs;
+	u32 runs = fetch_add_relaxed(&s->f->runs, 1);
+	double add = s->f->add + (s->f->count ? runs : 0);
+	size_t i;
+
+	for (i = 0; i < s->n; i++) {
+		if (s->f->in[0].type == SERVE_FP32) {
+			float sum = (float)add, *p;
+
+			for (k = 0; k < n; k++)
+				sum += ((float *)(void *)s->in[k])[i];
+			p = (float *)(void *)s->to;
+			p[i] = sum;
+		} else if (s->f->in[0].type == SERVE_INT32) {
+			int32_t sum = (int32_t)add;
+
+			for (k = 0; k < n; k++)
+				sum += ((int32_t *)(void *)s->in[k])[i];
+			((int32_t *)(void *)s->to)[i] = sum;
+		}
+	}
+	if (s->f->in[0].type != SERVE_FP32 && s->f->in[0].type != SERVE_INT32)
+		memcpy(s->to, s->in[0], s->bytes);
+}
+
+static int layer(struct pawl_run *run, void *arg)
+{
+	struct step *st = arg;
+	struct fake *f = st->s->f;
+	struct timespec ts = { 0, (long)f->sleep_us * 1000 }, poll = { 0, 1000000 };
+
+	while (!load_acquire(&st->s->canceled) && f->gate && access(f->open, F_OK))
+		nanosleep(&poll, NULL);
+	if (load_acquire(&st->s->canceled))
+		return -ECANCELED;
+	if (f->sleep_us)
+		nanosleep(&ts, NULL);
+	if (st->k + 1 < f->layers)
+		return 0;
+	compute(st->s);
+	return f->fail ? pawl_fail(run, -EIO, "this model fails") : 0;
+}
+
+int serve_slot_launch(struct serve_slot *s, const struct serve_launch *how)
+{
+	struct pawl_op op[MAX_LAYERS];
+	unsigned int k;
+
+	store_release(&s->canceled, 0);
+	pawl_var_clear(s->e, s->state);
+	for (k = 0; k < s->f->layers; k++) {
+		s->step[k] = (struct step){ s, k };
+		op[k] = (struct pawl_op){ .size = sizeof(op[k]),
+					  .fn = layer,
+					  .arg = &s->step[k],
+					  .reads = &how->weights,
+					  .nreads = 1,
+					  .writes = &s->state,
+					  .nwrites = 1,
+					  .priority = how->priority,
+					  .name = "fake" };
+		if (how->deadline_ns) {
+			op[k].flags |= PAWL_OP_DEADLINE;
+			op[k].deadline_ns = how->deadline_ns;
+		}
+	}
+	op[k - 1].flags |= PAWL_OP_CQ;
+	op[k - 1].cq = how->cq;
+	op[k - 1].tag = how->tag;
+	return pawl_push_batch(s->e, op, s->f->layers);
+}
+
+int serve_slot_cancel(struct serve_slot *s)
+{
+	store_release(&s->canceled, 1);
+	return 0;
+}

@@ -1,0 +1,496 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues, batches, deadlines, swaps of models, signals, metrics, options."""
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from conftest import SERVER, SOON, read_answer, row, soon, text_request
+
+
+def send(sock, values, **more):
+    sock.sendall(text_request(row(values, **more)))
+
+
+def connections(server, n):
+    socks = [server.connect() for _ in range(n)]
+    return socks, [s.makefile("rb") for s in socks]
+
+
+def close(socks, files):
+    for one in files + socks:
+        one.close()
+
+
+def test_requests_that_wait_become_a_batch(server):
+    server.model("m", gate=1)
+    server.start("--workers=1", config="[model m]\ninstances = 1\nmax_batch = 8\n")
+    socks, files = connections(server, 9)
+    send(socks[0], [0, 0, 0, 0])
+    soon(lambda: server.metric("nv_inference_queue_duration_us", "m") >= 0 and
+         server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the first run")
+    for i in range(1, 9):
+        send(socks[i], [i, i, i, i], id=str(i))
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 8, "the queue")
+    server.open("m")
+    for i in range(9):
+        status, _, body = read_answer(files[i])
+        assert status == 200
+        assert json.loads(body)["outputs"][0]["data"] == [i] * 4
+    stat = server.stat("m")
+    # the first alone, the others in one
+    assert stat["execution_count"] == 2
+    assert stat["inference_count"] == 9
+    assert sum(b["batch_size"] * b["compute_infer"]["count"] for b in stat["batch_stats"]) == 9
+    close(socks, files)
+
+
+def test_a_batch_waits_for_max_delay_from_arrival(server):
+    server.model("m")
+    server.start(config="[model m]\nmax_batch = 4\npreferred_batches = 2\nmax_delay_us = 2000000\n")
+    socks, files = connections(server, 2)
+    begin = time.monotonic()
+    send(socks[0], [1, 1, 1, 1])
+    assert read_answer(files[0])[0] == 200
+    assert time.monotonic() - begin >= 2
+    # two make a preferred size, and do not wait
+    send(socks[0], [1, 1, 1, 1])
+    send(socks[1], [2, 2, 2, 2])
+    assert read_answer(files[0])[0] == read_answer(files[1])[0] == 200
+    assert {b["batch_size"] for b in server.stat("m")["batch_stats"]} == {1, 2}
+    close(socks, files)
+
+
+def test_requests_of_other_shapes_are_no_batch(server):
+    server.model("m", dims="-1 -1")
+    server.start(config="[model m]\nmax_delay_us = 200000\n")
+    socks, files = connections(server, 4)
+    for i, sock in enumerate(socks):
+        n = 4 + i % 2
+        sock.sendall(text_request({"inputs": [{"name": "INPUT0", "shape": [1, n], "datatype": "FP32",
+                                               "data": [i] * n}]}))
+    for i, file in enumerate(files):
+        status, _, body = read_answer(file)
+        assert status == 200
+        assert json.loads(body)["outputs"][0]["data"] == [i] * (4 + i % 2)
+    close(socks, files)
+
+
+def test_a_delay_does_not_miss_a_deadline(server):
+    server.model("m")
+    server.start(config="[model m]\nmax_delay_us = 30000000\n")
+    answer = server.infer("m", [1, 2, 3, 4], parameters={"timeout": 10_000_000})
+    assert answer.status == 200
+
+
+def test_a_full_queue_refuses_at_once(server):
+    server.model("m", gate=1)
+    server.start("--workers=1",
+                 config="[model m]\ninstances = 1\nmax_batch = 1\nqueue_requests = 2\n")
+    socks, files = connections(server, 4)
+    send(socks[0], [0, 0, 0, 0])
+    soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the first run")
+    send(socks[1], [0, 0, 0, 0])
+    send(socks[2], [0, 0, 0, 0])
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 2, "a full queue")
+    send(socks[3], [0, 0, 0, 0])
+    status, headers, body = read_answer(files[3])
+    assert status == 503 and headers["retry-after"] == "1"
+    assert json.loads(body)["error"] == "Exceeds maximum queue size"
+    server.open("m")
+    assert [read_answer(f)[0] for f in files[:3]] == [200, 200, 200]
+    assert server.metric("pawl_serve_refused_total", "m") == 1
+    close(socks, files)
+
+
+def test_a_queue_is_bounded_in_bytes(server):
+    server.model("m", gate=1)
+    server.start("--workers=1", config="[model m]\ninstances = 1\nmax_batch = 1\nqueue_bytes = 20\n")
+    socks, files = connections(server, 3)
+    send(socks[0], [0, 0, 0, 0])
+    soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the first run")
+    send(socks[1], [0, 0, 0, 0])
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 1, "the second waits")
+    send(socks[2], [0, 0, 0, 0])
+    assert read_answer(files[2])[0] == 503
+    server.open("m")
+    assert [read_answer(f)[0] for f in files[:2]] == [200, 200]
+    close(socks, files)
+
+
+def test_a_timeout_ends_a_request_in_the_queue(server):
+    server.model("m", gate=1)
+    server.start("--workers=1", config="[model m]\ninstances = 1\nmax_batch = 1\n")
+    socks, files = connections(server, 2)
+    send(socks[0], [0, 0, 0, 0])
+    soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the first run")
+    send(socks[1], [0, 0, 0, 0], parameters={"timeout": 1000})
+    status, _, body = read_answer(files[1])
+    assert status == 503 and json.loads(body)["error"] == "Request timeout expired"
+    assert server.stat("m")["execution_count"] == 0     # the first still runs
+    server.open("m")
+    assert read_answer(files[0])[0] == 200
+    close(socks, files)
+
+
+def test_a_timeout_ends_a_request_between_layers(server):
+    server.model("m", layers=60, sleep_us=100000)
+    server.start()
+    answer = server.infer("m", [1, 2, 3, 4], parameters={"timeout": 150000})
+    assert answer.status == 503 and answer.error == "Request timeout expired"
+    assert server.stat("m")["execution_count"] == 0
+    # the slot is good for the next one
+    server.model("m", 2)
+    assert server.post("/v2/repository/models/m/load").status == 200
+    assert server.infer("m", [1, 2, 3, 4]).status == 200
+
+
+def test_the_default_timeout_of_a_model(server):
+    server.model("m", layers=60, sleep_us=100000)
+    server.start(config="[model m]\ntimeout_ms = 50\n")
+    assert server.infer("m", [1, 2, 3, 4]).status == 503
+    assert server.metric("pawl_serve_timed_out_total", "m") == 1
+
+
+def test_priority_decides_the_order(server):
+    server.model("m", gate=1, count=1)
+    server.start("--workers=1", config="[model m]\ninstances = 1\nmax_batch = 1\n")
+    socks, files = connections(server, 4)
+    send(socks[0], [0, 0, 0, 0])
+    soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the first run")
+    for i, priority in ((1, 8), (2, 0), (3, 1)):
+        send(socks[i], [0, 0, 0, 0], parameters={"priority": priority})
+        soon(lambda n=i: server.metric("nv_inference_pending_request_count", "m") == n, "the queue")
+    # the gate is a file: from here on they run one after the other, and each answer says how
+    # many runs were complete before it
+    server.open("m")
+    done = [int(json.loads(read_answer(f)[2])["outputs"][0]["data"][0]) for f in files]
+    assert sorted(range(4), key=lambda i: done[i]) == [0, 3, 2, 1]
+    close(socks, files)
+
+
+def test_a_closed_connection_cancels(server):
+    server.model("m", gate=1)
+    server.start("--workers=1", config="[model m]\ninstances = 1\nmax_batch = 1\n")
+    socks, files = connections(server, 2)
+    send(socks[0], [0, 0, 0, 0])
+    soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the first run")
+    send(socks[1], [0, 0, 0, 0])
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 1, "the second waits")
+    close(socks[1:], files[1:])
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 0, "the queue is empty")
+    close(socks[:1], files[:1])
+    # the gate stays closed: the run ends because it is canceled
+    soon(lambda: server.metric("pawl_serve_canceled_total", "m") == 2, "both are canceled")
+    assert server.stat("m")["execution_count"] == 0
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_flood_does_not_starve_another_model(server, threads):
+    server.model("flood", sleep_us=20000)
+    server.model("other", sleep_us=1000)
+    server.start("--workers=1", f"--io-threads={threads}", config="[model]\nmax_batch = 1\n")
+    end = threading.Event()
+
+    def flood():
+        with server.connect() as sock, sock.makefile("rb") as file:
+            while not end.is_set():
+                sock.sendall(text_request(row([0, 0, 0, 0]), "/v2/models/flood/infer"))
+                assert read_answer(file)[0] == 200
+    pool = [threading.Thread(target=flood) for _ in range(20)]
+    for t in pool:
+        t.start()
+    soon(lambda: server.metric("nv_inference_pending_request_count", "flood") > 10, "the flood")
+    for _ in range(10):
+        assert server.infer("other", [1, 2, 3, 4]).status == 200
+    # 20 requests of the flood wait at any time: in one queue, each of ours would have waited
+    # for all of them
+    flooded = server.stat("flood")["execution_count"]
+    end.set()
+    for t in pool:
+        t.join()
+    assert flooded < 150
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_swap_under_load_fails_nothing_and_mixes_nothing(server, threads):
+    server.model("m", 1, add=1, inputs=2, layers=3)
+    server.start(f"--io-threads={threads}")
+    end = threading.Event()
+    bad, seen = [], set()
+
+    def client():
+        with server.connect() as sock, sock.makefile("rb") as file:
+            while not end.is_set():
+                sock.sendall(text_request({"inputs": [
+                    {"name": f"INPUT{i}", "shape": [1, 4], "datatype": "FP32", "data": [0, 0, 0, 0]}
+                    for i in (0, 1)]}))
+                status, _, body = read_answer(file)
+                answer = json.loads(body)
+                if status != 200 or \
+                        answer["outputs"][0]["data"] != [float(answer["model_version"])] * 4:
+                    bad.append((status, body))
+                else:
+                    seen.add(answer["model_version"])
+    pool = [threading.Thread(target=client) for _ in range(6)]
+    for t in pool:
+        t.start()
+    for version in range(2, 22):
+        server.model("m", version, add=version, inputs=2, layers=3)
+        answer = server.post("/v2/repository/models/m/load")
+        assert answer.status == 200
+        soon(lambda v=version: str(v) in seen, "answers of the new version")
+    end.set()
+    for t in pool:
+        t.join()
+    assert not bad
+    # old versions are freed
+    soon(lambda: len(server.events("freed")) == 20, "all old versions are freed")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sigterm_under_load_loses_nothing(server, threads):
+    server.model("m", sleep_us=2000)
+    server.start(f"--io-threads={threads}", config="[server]\ngrace = 1\n")
+    lost, answered = [], [0] * 8
+    stopping = threading.Event()
+
+    def client(k):
+        while True:
+            try:
+                sock = server.connect()
+            except ConnectionRefusedError:
+                return
+            with sock, sock.makefile("rb") as file:
+                while True:
+                    try:
+                        sock.sendall(text_request(row([k, 0, 0, 0])))
+                        answer = read_answer(file)
+                    except (ConnectionResetError, BrokenPipeError):
+                        answer = None
+                    if not answer:
+                        # the listener was closed with this connection in its queue: no byte
+                        # of the request was read
+                        if not stopping.is_set():
+                            lost.append("before the signal")
+                        return
+                    if answer[0] != 200:
+                        lost.append(answer)
+                    answered[k] += 1
+                    if answer[1].get("connection") == "close":
+                        break
+    pool = [threading.Thread(target=client, args=(k,)) for k in range(8)]
+    for t in pool:
+        t.start()
+    soon(lambda: min(answered) > 5, "answers")
+    stopping.set()
+    server.signal(signal.SIGTERM)
+    soon(lambda: server.process.poll() is not None, "the end")
+    for t in pool:
+        t.join()
+    assert server.process.returncode == 0
+    assert not lost
+    assert not [e for e in server.lines if e["level"] in ("error", "warning")]
+
+
+def test_sigterm_answers_what_is_in_work(server):
+    server.model("m", gate=1)
+    server.start("--workers=1", config="[model m]\ninstances = 1\nmax_batch = 1\n")
+    socks, files = connections(server, 3)
+    for sock in socks:
+        send(sock, [1, 2, 3, 4])
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 2, "a queue")
+    idle = server.connect()
+    server.signal(signal.SIGTERM)
+    server.open("m")
+    for file in files:
+        status, headers, _ = read_answer(file)
+        assert status == 200 and headers["connection"] == "close"
+    assert idle.recv(1) == b""
+    idle.close()
+    close(socks, files)
+    assert server.stop() == 0
+
+
+def test_not_ready_during_the_grace_time(server):
+    server.model("m")
+    server.start(config="[server]\ngrace = 3600\n")
+    server.signal(signal.SIGTERM)
+    soon(lambda: server.get("/v2/health/ready").status == 400, "not ready")
+    assert server.get("/v2/health/live").status == 200
+    assert server.infer("m", [1, 2, 3, 4]).status == 200
+    server.signal(signal.SIGTERM)       # the second one ends the grace time
+    soon(lambda: server.process.poll() is not None, "the end")
+    assert server.process.returncode == 0
+
+
+def test_a_drain_that_takes_too_long_cancels(server):
+    server.model("m", gate=1)
+    server.start(config="[server]\ndrain = 1\n")
+    sock = server.connect()
+    send(sock, [1, 2, 3, 4])
+    soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the run")
+    server.signal(signal.SIGTERM)
+    assert sock.recv(1) == b""
+    sock.close()
+    soon(lambda: server.process.poll() is not None, "the end")
+    assert server.process.returncode == 0
+    assert server.events("drain")
+
+
+def test_repository_index_load_unload(server):
+    server.model("a")
+    server.model("b", refuse="operator Frobnicate is unknown")
+    os.makedirs(os.path.join(server.repository, "empty"))
+    os.makedirs(os.path.join(server.repository, "bad name", "1"))
+    server.start()
+
+    def index(body=b""):
+        return {m["name"]: m for m in server.post("/v2/repository/index", body).json}
+    models = index()
+    assert set(models) == {"a", "b", "empty"}
+    assert models["a"]["state"] == "READY" and models["a"]["version"] == "1"
+    assert models["b"]["state"] == "UNAVAILABLE" and "Frobnicate" in models["b"]["reason"]
+    assert models["empty"]["reason"] == "no folder of a version"
+    assert set(index({"ready": True})) == {"a"}
+    assert server.post("/v2/repository/models/a/unload").status == 200
+    assert server.get("/v2/models/a").status == 404
+    assert index()["a"]["state"] == "UNAVAILABLE"
+    assert server.post("/v2/repository/models/a/unload").status == 200
+    assert server.post("/v2/repository/models/nope/unload").status == 200
+    assert server.post("/v2/repository/models/a/load", {}).status == 200
+    assert server.infer("a", [1, 2, 3, 4]).status == 200
+    answer = server.post("/v2/repository/models/nope/load")
+    assert answer.status == 500
+    assert answer.error == "failed to load 'nope', failed to poll from model repository"
+    assert server.post("/v2/repository/models/..%2F..%2Fx/load").status == 500
+    answer = server.post("/v2/repository/models/b/load")
+    assert answer.status == 400 and "Frobnicate" in answer.error
+    assert server.post("/v2/repository/models/a/load", {"parameters": {"x": 1}}).status == 400
+    assert server.post("/v2/repository/models/a/load", "nonsense").status == 400
+    # a version that cannot be loaded leaves the one that is served
+    server.model("a", 2, refuse="no")
+    assert server.post("/v2/repository/models/a/load").status == 400
+    assert server.infer("a", [1, 2, 3, 4]).json["model_version"] == "1"
+
+
+def test_sighup_reads_the_repository_again(server):
+    server.model("a")
+    server.model("gone")
+    server.start()
+    server.model("a", 2)
+    server.model("new")
+    os.rename(os.path.join(server.repository, "gone"), os.path.join(server.folder, "gone"))
+    server.signal(signal.SIGHUP)
+    soon(lambda: server.get("/v2/models/new/ready").status == 200 and
+         server.get("/v2/models/a/versions/2/ready").status == 200 and
+         server.get("/v2/models/gone/ready").status == 400, "the new state")
+
+
+def test_statistics_and_metrics_add_up(server):
+    server.model("m")
+    server.start("--io-threads=2")
+    for i in range(20):
+        server.infer("m", [[i] * 4] * (1 + i % 2))
+    server.infer("m", [1, 2, 3, 4], name="X")
+    stat = server.stat("m")
+    assert stat["inference_count"] == 30 and stat["execution_count"] == 20
+    assert stat["inference_stats"]["success"]["count"] == 20
+    assert {b["batch_size"]: b["compute_infer"]["count"] for b in stat["batch_stats"]} == {1: 10, 2: 10}
+    assert abs(stat["last_inference"] / 1000 - time.time()) < SOON
+    assert [m["name"] for m in server.get("/v2/models/stats").json["model_stats"]] == ["m"]
+    assert server.metric("nv_inference_count", "m") == 30
+    assert server.metric("nv_inference_request_success", "m") == 20
+    assert server.metric("nv_inference_exec_count", "m") == 20
+    assert server.metric("pawl_serve_request_seconds_count", "m") == 20
+    assert server.metric("pawl_serve_compute_seconds_count", "m") == 20
+    text = server.get("/metrics").body.decode()
+    assert 'pawl_serve_queue_seconds_bucket{model="m",version="1",le="+Inf"} 20' in text
+    assert "pawl_ops_" in text or "pawl_" in text
+
+
+def test_systemd_notification_and_socket(tmp_path, server):
+    server.model("m")
+    notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    notify.bind(str(tmp_path / "notify"))
+    notify.settimeout(SOON)
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+
+    # as systemd does: the socket is descriptor 3, and the process's number is in the variables
+    def child():
+        os.dup2(listener.fileno(), 3)
+        os.environ["LISTEN_PID"] = str(os.getpid())
+    server.process = subprocess.Popen(
+        ["/bin/sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@"', "sh", SERVER, "--repository",
+         server.repository, "--io-threads", "2"], preexec_fn=child, pass_fds=(3,) if
+        listener.fileno() != 3 else (3,), stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")})
+    server.reader = threading.Thread(target=lambda: server.lines.extend(server.process.stderr))
+    server.reader.start()
+    assert notify.recv(100) == b"READY=1"
+    listener.close()
+    server.port = port
+    for _ in range(10):
+        assert server.infer("m", [1, 2, 3, 4]).status == 200
+    server.signal(signal.SIGTERM)
+    assert notify.recv(100) == b"STOPPING=1"
+    notify.close()
+
+
+def test_options_and_the_file_are_checked(tmp_path):
+    def run(*args, config=None):
+        if config is not None:
+            (tmp_path / "c.ini").write_text(config)
+            args = ("-r", "x", "-c", str(tmp_path / "c.ini")) + args
+        done = subprocess.run([SERVER, *args], capture_output=True, text=True, timeout=SOON, check=False)
+        return done.returncode, done.stdout, done.stderr
+    assert run("--help")[0] == 0 and "--repository" in run("-h")[1]
+    assert run() == (2, "", "pawl serve: --repository is missing\n")
+    assert run("x")[0] == run("--nope")[0] == 2
+    assert run("-r", "x", "-p", "65536")[2] == "pawl serve: '65536' is not good for --port\n"
+    assert run("-r", "x", "-i", "0")[0] == 2
+    assert run("-r", "x", "-c", str(tmp_path / "nope"))[0] == 2
+    for config, text in (
+            ("[nope]\na = 1\n", "no section is named [nope]"),
+            ("[server]\nnope = 1\n", "[server] has no key 'nope'"),
+            ("[server]\nport = x\n", "'x' is not good for port"),
+            ("[model]\npreferred_batches = 4, 2\n", "'4, 2' is not good for preferred_batches"),
+            ("[model a]\npreferred_batches = 4, 200\n", "larger than max_batch"),
+            ("[model a]\nweight = 0\n", "'0' is not good for weight"),
+            ("nonsense\n", "line 1")):
+        status, _, err = run(config=config)
+        assert status == 2 and text in err, (config, err)
+    # a port that another process has, although it, too, shares its port among threads
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        status, _, err = run("-r", str(tmp_path), "-p", str(other.getsockname()[1]))
+        assert status == 1 and "Address already in use" in err
+    assert run("-r", str(tmp_path), "-H", "not-an-address")[0] == 1
+
+
+@pytest.mark.parametrize("stage", range(6))
+def test_connections_that_break_at_any_stage(server, stage):
+    server.model("m", layers=3, sleep_us=300)
+    server.start("--io-threads=2")
+    request = text_request(row([1, 2, 3, 4], id="x" * 3000))
+    cut = [0, 1, 60, len(request) - 1, len(request), len(request)][stage]
+    for k in range(60):
+        sock = server.connect()
+        sock.sendall(request[:cut])
+        if stage == 5:
+            sock.recv(1)
+        if k % 2:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")    # a reset
+        sock.close()
+    assert server.infer("m", [1, 2, 3, 4]).status == 200
+    stat = soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 0 and
+                server.stat("m"), "an empty queue")
+    assert stat["inference_stats"]["success"]["count"] >= 1

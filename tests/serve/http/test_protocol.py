@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Open Inference Protocol over HTTP/1.1."""
+import json
+import socket
+import time
+
+import pytest
+
+from conftest import binary, read_answer, row, soon, text_request
+
+
+def test_server_metadata_names_what_exists(server):
+    server.start()
+    meta = server.get("/v2").json
+    assert meta["name"] == "pawl"
+    assert set(meta["extensions"]) == {"binary_tensor_data", "model_configuration",
+                                       "model_repository", "schedule_policy", "statistics"}
+
+
+def test_health(server):
+    server.model("m")
+    server.model("broken", refuse="it has an operator that is unknown")
+    server.start()
+    assert server.get("/v2/health/live").status == 200
+    assert server.get("/v2/health/ready").status == 200
+    assert server.get("/v2/models/m/ready").status == 200
+    assert server.get("/v2/models/m/versions/1/ready").status == 200
+    assert server.get("/v2/models/m/versions/2/ready").status == 400
+    assert server.get("/v2/models/broken/ready").status == 400
+    assert server.get("/v2/models/nope/ready").status == 400
+
+
+def test_model_metadata_and_config(server):
+    server.model("m", 3, inputs=2)
+    server.start(config="[model m]\nmax_batch = 16\npreferred_batches = 4, 8\nmax_delay_us = 100\n")
+    meta = server.get("/v2/models/m").json
+    assert meta == {
+        "name": "m", "versions": ["3"], "platform": "fake",
+        "inputs": [{"name": f"INPUT{i}", "datatype": "FP32", "shape": [-1, 4]} for i in (0, 1)],
+        "outputs": [{"name": "OUTPUT0", "datatype": "FP32", "shape": [-1, 4]}]}
+    assert server.get("/v2/models/m/versions/3").json == meta
+    config = server.get("/v2/models/m/config").json
+    assert config["max_batch_size"] == 16
+    assert config["input"][0] == {"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [4]}
+    assert config["dynamic_batching"]["preferred_batch_size"] == [4, 8]
+    assert config["dynamic_batching"]["max_queue_delay_microseconds"] == 100
+
+
+def test_unknown_models_and_paths(server):
+    server.model("m")
+    server.start()
+    answer = server.get("/v2/models/nope/stats")
+    assert (answer.status, answer.error) == (400, "requested model 'nope' is not available")
+    for path in ("/v2/models/nope", "/v2/models/nope/config"):
+        answer = server.get(path)
+        assert answer.status == 404
+        assert answer.error == "Request for unknown model: 'nope' is not found"
+    assert server.infer("nope", [1, 2, 3, 4]).status == 404
+    answer = server.get("/v2/models/m/versions/7")
+    assert answer.status == 404
+    assert answer.error == "Request for unknown model: 'm' version 7 is not found"
+    assert server.get("/v2/models/m/versions/x").status == 404
+    for path in ("/nope", "/v2/nope", "/v2/models/m/nope", "/v2/health/nope", "/v2/models/m/infer/x"):
+        assert server.get(path).status == 404, path
+    assert server.get("/v2/models/m/infer").status == 405
+    assert server.post("/v2/models/m").status == 405
+
+
+def test_json_tensors(server):
+    server.model("m", inputs=2, add=0.5)
+    server.start()
+    answer = server.post("/v2/models/m/infer", {"id": "a\"b\u00e9", "inputs": [
+        {"name": "INPUT1", "datatype": "FP32", "shape": [2, 4], "data": [1, 2, 3, 4, 5, 6, 7, 8]},
+        # the data before the type, and nested
+        {"data": [[1e0, -2, 0.25, 3.5], [0, 0, 1E2, 1e-1]], "name": "INPUT0", "shape": [2, 4],
+         "datatype": "FP32"}]})
+    assert answer.status == 200, answer.body
+    assert answer.json == {
+        "id": "a\"b\u00e9", "model_name": "m", "model_version": "1", "outputs": [
+            {"name": "OUTPUT0", "datatype": "FP32", "shape": [2, 4],
+             "data": [2.5, 0.5, 3.75, 8.0, 5.5, 6.5, 107.5, pytest.approx(8.6)]}]}
+
+
+@pytest.mark.parametrize("datatype, values", [
+    ("BOOL", [True, False, True, True]),
+    ("INT8", [-128, 127, 0, 1]), ("INT16", [-32768, 32767, 0, 1]),
+    ("INT32", [-2**31, 2**31 - 1, 0, 1]), ("INT64", [-2**63, 2**63 - 1, 0, 1]),
+    ("UINT8", [0, 255, 1, 2]), ("UINT16", [0, 65535, 1, 2]), ("UINT32", [0, 2**32 - 1, 1, 2]),
+    ("UINT64", [0, 2**64 - 1, 1, 2]),
+    ("FP32", [0.1, -3.4e38, 1e-40, 16777217.0]), ("FP64", [0.1, 1.7976931348623157e308, 5e-324, 2.0])])
+def test_datatypes_keep_their_values_in_json(server, datatype, values):
+    server.model("m", type=datatype)
+    server.start()
+    answer = server.post("/v2/models/m/infer", {"inputs": [
+        {"name": "INPUT0", "shape": [1, 4], "datatype": datatype, "data": values}]})
+    assert answer.status == 200, answer.body
+    got = answer.json["outputs"][0]["data"]
+    assert got == (pytest.approx(values, rel=1e-7, abs=1e-44) if datatype == "FP32" else values)
+
+
+def test_out_of_range_is_refused(server):
+    server.model("m", type="INT8")
+    server.start()
+    for bad in ("128", "-129", "1.0", "1e0", "true", "\"1\"", "null", "01", "-", "+1", ".5", "1."):
+        answer = server.post("/v2/models/m/infer", '{"inputs":[{"name":"INPUT0","shape":[1,4],'
+                             '"datatype":"INT8","data":[%s,0,0,0]}]}' % bad)
+        assert answer.status == 400, bad
+        assert answer.error.startswith("failed to parse the request JSON buffer: "), bad
+
+
+def test_binary_tensors(server):
+    server.model("m", inputs=2)
+    server.start()
+    head = json.dumps({"inputs": [
+        {"name": "INPUT0", "datatype": "FP32", "shape": [1, 4],
+         "parameters": {"binary_data_size": 16}},
+        {"name": "INPUT1", "datatype": "FP32", "shape": [1, 4],
+         "parameters": {"binary_data_size": 16}}],
+        "outputs": [{"name": "OUTPUT0", "parameters": {"binary_data": True}}]}).encode()
+    body = head + binary([1, 2, 3, 4]) + binary([10, 20, 30, 40])
+    answer = server.post("/v2/models/m/infer", body,
+                         {"Inference-Header-Content-Length": str(len(head))})
+    assert answer.status == 200, answer.body
+    n = int(answer.headers["Inference-Header-Content-Length"])
+    meta = json.loads(answer.body[:n])
+    assert meta["outputs"] == [{"name": "OUTPUT0", "datatype": "FP32", "shape": [1, 4],
+                                "parameters": {"binary_data_size": 16}}]
+    assert answer.body[n:] == binary([11, 22, 33, 44])
+    assert answer.headers["Content-Type"] == "application/octet-stream"
+
+
+def test_binary_output_for_all(server):
+    server.model("m")
+    server.start()
+    answer = server.infer("m", [1, 2, 3, 4], parameters={"binary_data_output": True})
+    n = int(answer.headers["Inference-Header-Content-Length"])
+    assert answer.body[n:] == binary([1, 2, 3, 4])
+    # one output may say otherwise
+    answer = server.infer("m", [1, 2, 3, 4], parameters={"binary_data_output": True},
+                          outputs=[{"name": "OUTPUT0", "parameters": {"binary_data": False}}])
+    assert answer.json["outputs"][0]["data"] == [1, 2, 3, 4]
+
+
+def bad_input(**changes):
+    one = {"name": "INPUT0", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}
+    one.update(changes)
+    return {"inputs": [{k: v for k, v in one.items() if v is not None}]}
+
+
+@pytest.mark.parametrize("body, text", [
+    (bad_input(name="X"), "unexpected inference input 'X' for model 'm'"),
+    (bad_input(datatype="INT32"), "[request id: <id_unknown>] inference input 'INPUT0' data-type is "
+     "'INT32', but model 'm' expects 'FP32'"),
+    (bad_input(shape=[1, 5]), "[request id: <id_unknown>] unexpected shape for input 'INPUT0' for "
+     "model 'm'. Expected [-1,4], got [1,5]."),
+    (bad_input(shape=[4]), "[request id: <id_unknown>] unexpected shape for input 'INPUT0' for "
+     "model 'm'. Expected [-1,4], got [4]."),
+    (bad_input(shape=[-1, 4]), "[request id: <id_unknown>] unexpected shape"),
+    (bad_input(shape=[2**62, 4]), "[request id: <id_unknown>] inference request batch-size must be "
+     "<= 8 for 'm'"),
+    (bad_input(shape=[9, 4]), "[request id: <id_unknown>] inference request batch-size must be <= 8 "
+     "for 'm'"),
+    (bad_input(data=[1, 2, 3]), "[request id: <id_unknown>] unexpected number of elements"),
+    (bad_input(data=[1, 2, 3, 4, 5]), "failed to parse the request JSON buffer: more data than the "
+     "shape has"),
+    (bad_input(datatype="FP3"), "invalid datatype for input INPUT0"),
+    (bad_input(data=None), "Input must set only one of the following fields"),
+    (bad_input(shape=None), "an input has no 'shape'"),
+    ({"id": "7", "inputs": []}, "[request id: 7] expected 1 inputs but got 0 inputs for model 'm'. Got "
+     "input(s) [], but missing required input(s) ['INPUT0']. Please provide all required input(s)."),
+    ({}, "Unable to find 'inputs'"),
+    ([], "failed to parse the request JSON buffer: an unexpected character at 0"),
+    ({**bad_input(), "outputs": [{"name": "Y"}]},
+     "unexpected inference output 'Y' for model 'm'"),
+    ({**bad_input(), "parameters": {"sequence_id": 4}}, "sequences are not supported"),
+    ({"inputs": bad_input()["inputs"] * 2},
+     "[request id: <id_unknown>] input 'INPUT0' already exists in request"),
+])
+def test_bad_requests_are_explained(server, body, text):
+    server.model("m")
+    server.start()
+    answer = server.post("/v2/models/m/infer", body)
+    assert answer.status == 400
+    assert answer.error.startswith(text), answer.error
+    # and the connection's server goes on
+    assert server.infer("m", [1, 2, 3, 4]).status == 200
+
+
+def test_bad_binary_data_is_refused(server):
+    server.model("m")
+    server.start()
+
+    def ask(size, tail, length=None, **more):
+        head = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 4],
+                                       "parameters": {"binary_data_size": size}, **more}]}).encode()
+        return server.post("/v2/models/m/infer", head + tail,
+                           {"Inference-Header-Content-Length": str(length or len(head))})
+    assert ask(16, bytes(16)).status == 200
+    assert "Expected 16, got 12" in ask(12, bytes(12)).error
+    assert "unexpected size for input 'INPUT0', expecting 4 additional bytes" in ask(16, bytes(12)).error
+    assert "unexpected additional input data" in ask(16, bytes(20)).error
+    assert "inference header size should be in range" in ask(16, bytes(16), 100000).error
+    assert "with binary data" in ask(16, bytes(16), data=[1, 2, 3, 4]).error
+    assert ask(-1, bytes(16)).status == 400
+    assert ask(2**64, bytes(16)).status == 400
+    answer = server.post("/v2/models/m/infer", b"{}", {"Inference-Header-Content-Length": "x"})
+    assert answer.status == 400
+
+
+def test_broken_json_is_refused(server):
+    server.model("m")
+    server.start()
+    good = json.dumps(row([1, 2, 3, 4]))
+    for n in range(len(good)):
+        answer = server.post("/v2/models/m/infer", good[:n])
+        assert answer.status == 400, n
+    for bad in (good + "x", '{"id":"\x01",' + good[1:], '{"id":"\\x",' + good[1:],
+                '{"id":"\\ud800",' + good[1:], "[" * 1000, '{"a":' + "[" * 100, b'{"id":"\xff"}'):
+        assert server.post("/v2/models/m/infer", bad).status == 400, bad
+
+
+def test_what_json_cannot_say_is_an_error(server):
+    server.model("m", add="inf")
+    server.start()
+    assert server.infer("m", [1, 2, 3, 4]).status == 500
+    assert server.infer("m", [1, 2, 3, 4], parameters={"binary_data_output": True}).status == 200
+
+
+def test_a_model_that_fails(server):
+    server.model("m", fail=1)
+    server.start()
+    assert server.infer("m", [1, 2, 3, 4]).status == 500
+    assert server.stat("m")["inference_stats"]["fail"]["count"] == 1
+
+
+def test_keep_alive_and_pipelining(server):
+    server.model("m", sleep_us=1000)
+    server.start()
+    with server.connect() as sock, sock.makefile("rb") as file:
+        sock.sendall(b"".join(text_request(row([i, 0, 0, 0], id=str(i))) for i in range(50)) +
+                     b"GET /v2/health/live HTTP/1.1\r\n\r\n")
+        for i in range(50):
+            status, headers, body = read_answer(file)
+            body = json.loads(body)
+            assert status == 200 and body["id"] == str(i)
+            assert body["outputs"][0]["data"][0] == i
+            assert "connection" not in headers
+        assert read_answer(file)[0] == 200
+
+
+def test_a_request_byte_by_byte(server):
+    server.model("m")
+    server.start()
+    with server.connect() as sock, sock.makefile("rb") as file:
+        for byte in text_request(row([1, 2, 3, 4]), more="X-Long: " + "y" * 400 + "\r\n"):
+            sock.sendall(bytes([byte]))
+        assert read_answer(file)[0] == 200
+
+
+def test_chunked_bodies(server):
+    server.model("m")
+    server.start()
+    body = json.dumps(row([1, 2, 3, 4])).encode()
+    with server.connect() as sock, sock.makefile("rb") as file:
+        for size in (1, 7, 1000):
+            data = b"".join(b"%x\r\n%s\r\n" % (len(body[i:i + size]), body[i:i + size])
+                            for i in range(0, len(body), size))
+            sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" +
+                         data + b"0\r\n\r\n")
+            assert read_answer(file)[0] == 200
+
+
+def test_http_1_0_and_connection_close(server):
+    server.start()
+    for request, kept in ((b"GET /v2 HTTP/1.0\r\n\r\n", False),
+                          (b"GET /v2 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", True),
+                          (b"GET /v2 HTTP/1.1\r\nConnection: close\r\n\r\n", False)):
+        with server.connect() as sock, sock.makefile("rb") as file:
+            sock.sendall(request)
+            status, headers, _ = read_answer(file)
+            assert status == 200
+            assert headers.get("connection") == ("keep-alive" if kept else "close")
+            if not kept:
+                assert read_answer(file) is None
+
+
+def test_expect_100_continue(server):
+    server.model("m")
+    server.start()
+    request = text_request(row([1, 2, 3, 4]), more="Expect: 100-continue\r\n")
+    head, body = request.split(b"\r\n\r\n")
+    with server.connect() as sock, sock.makefile("rb") as file:
+        sock.sendall(head + b"\r\n\r\n")
+        assert file.readline() == b"HTTP/1.1 100 Continue\r\n"
+        assert file.readline() == b"\r\n"
+        sock.sendall(body)
+        assert read_answer(file)[0] == 200
+
+
+def test_large_bodies_and_answers(server):
+    n = 2_000_000
+    server.model("m", dims=f"-1 {n}")
+    server.start()
+    head = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, n],
+                                   "parameters": {"binary_data_size": 4 * n}}],
+                       "parameters": {"binary_data_output": True}}).encode()
+    data = binary([1.5, -2.0]) * (n // 2)
+    for _ in range(3):
+        answer = server.post("/v2/models/m/infer", head + data,
+                             {"Inference-Header-Content-Length": str(len(head))})
+        assert answer.status == 200
+        assert answer.body[-4 * n:] == data
+
+
+def test_limits_of_header_and_body(server):
+    server.model("m")
+    server.start(config="[server]\nmax_body = 10000\nmax_header = 2048\n")
+    cases = [
+        (b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 10001\r\n\r\n", 413),
+        (b"POST /v2/models/m/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+         b"2711\r\n" + b"x" * 10001 + b"\r\n0\r\n\r\n", 413),
+        (b"GET /v2 HTTP/1.1\r\nA: " + b"x" * 3000 + b"\r\n\r\n", 431),
+        (b"GET /" + b"x" * 600 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"nonsense\r\n\r\n", 400),
+        (b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+         400),
+        (b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
+         415),
+    ]
+    for request, status in cases:
+        with server.connect() as sock, sock.makefile("rb") as file:
+            sock.sendall(request)
+            answer = read_answer(file)
+            assert answer[0] == status, (request[:60], answer)
+            assert answer[1]["connection"] == "close"
+            assert read_answer(file) is None
+    assert server.infer("m", [1, 2, 3, 4]).status == 200
+
+
+def test_slow_clients_are_closed(server):
+    server.model("m")
+    server.start(config="[server]\nread_timeout = 1\nidle_timeout = 1\n")
+    with server.connect() as sock, sock.makefile("rb") as file:
+        sock.sendall(b"GET /v2 HTTP/1.1\r\nA: ")         # no end
+        assert read_answer(file)[0] == 408
+        assert read_answer(file) is None
+    with server.connect() as sock, sock.makefile("rb") as file:
+        sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 100\r\n\r\nabc")
+        assert read_answer(file)[0] == 408
+    with server.connect() as sock:                      # idle
+        assert sock.recv(1) == b""
+
+
+def test_a_client_that_does_not_read_is_closed(server):
+    n = 4_000_000
+    server.model("m", dims=f"-1 {n}")
+    server.start(config="[server]\nwrite_timeout = 1\n")
+    head = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, n],
+                                   "parameters": {"binary_data_size": 4 * n}}],
+                       "parameters": {"binary_data_output": True}}).encode()
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.connect(("127.0.0.1", server.port))
+        sock.sendall(text_request(head + bytes(4 * n),
+                                  more=f"Inference-Header-Content-Length: {len(head)}\r\n"))
+        soon(lambda: server.metric("nv_inference_request_success", "m") == 1, "the answer")
+        time.sleep(2.5)
+        sock.settimeout(30)
+        got = 0
+        try:
+            while True:
+                data = sock.recv(1 << 20)
+                if not data:
+                    break
+                got += len(data)
+        except ConnectionResetError:
+            pass
+        assert got < 4 * n
+
+
+def test_too_many_connections(server):
+    server.start(config="[server]\nmax_connections = 3\n")
+    held = []
+    for _ in range(3):
+        sock = server.connect()
+        sock.sendall(b"GET /v2 HTTP/1.1\r\n\r\n")
+        assert sock.recv(4096).startswith(b"HTTP/1.1 200")
+        held.append(sock)
+    with server.connect() as sock, sock.makefile("rb") as file:
+        status, headers, _ = read_answer(file)
+        assert status == 503 and "retry-after" in headers
+    held.pop().close()
+    soon(lambda: server.get("/v2").status == 200, "room for another")
+    for sock in held:
+        sock.close()
+
+
+def test_bearer_token(server):
+    server.model("m")
+    server.start(config="[server]\ntoken = secret\n")
+    assert server.get("/v2/health/ready").status == 200
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer secret2"},
+                    {"Authorization": "Bearer "}, {"Authorization": "Basic secret"}):
+        for path in ("/v2", "/metrics", "/v2/models/m"):
+            answer = server.get(path, **headers)
+            assert answer.status == 401 and "WWW-Authenticate" in answer.headers
+    assert server.get("/v2", Authorization="Bearer secret").status == 200

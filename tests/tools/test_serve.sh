@@ -1,0 +1,31 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_serve.sh SERVER [PYTEST ARGUMENT...]: the tests of the server's protocol and operation
+# (tests/serve/http) with the program SERVER.  With $PAWL_SERVE_CLIENT also those with Triton's
+# client, which is installed from PyPI into a virtualenv of the build folder.  Exit status 0:
+# passed, 77: Debian's packages for it are missing, or SERVER is not built.
+set -eu
+
+[ -x "${1:-}" ] || { echo "the server is not built: its libraries are missing (make setup)"; exit 77; }
+server=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+shift
+tests=$(cd "$(dirname "$0")/../serve/http" && pwd)
+python=${PYTHON3:-/usr/bin/python3}
+if [ -n "${PAWL_SERVE_CLIENT:-}" ]; then
+	venv=build/serve-client
+	if [ ! -e $venv/.done ]; then
+		rm -rf $venv
+		"$python" -m venv $venv
+		$venv/bin/pip install -q pytest 'tritonclient[http]==2.73.0'
+		touch $venv/.done
+	fi
+	python=$venv/bin/python
+fi
+if ! "$python" -c 'import pytest' 2>/dev/null; then
+	echo "$python lacks python3-pytest (make setup)"
+	[ -n "${CI:-}" ] || exit 77
+	exit 1
+fi
+export PAWL_SERVE_TEST="$server" PYTHONDONTWRITEBYTECODE=1
+exec "$python" -m pytest -q -p no:cacheprovider -o faulthandler_timeout=250 "$tests" "$@"

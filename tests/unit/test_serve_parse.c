@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tools/serve/json.c and infer.c: the parser of infer requests. */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "util.h"
+#include "../../tools/serve/serve.h"
+
+static const struct serve_io ins[] = {
+	{ "a", SERVE_FP32, 2, { -1, 3 } },
+	{ "b", SERVE_INT16, 2, { -1, -1 } },
+};
+static const struct serve_io outs[] = {
+	{ "x", SERVE_FP32, 2, { -1, 3 } },
+	{ "y", SERVE_INT64, 1, { -1 } },
+	{ "h", SERVE_FP16, 1, { -1 } },
+};
+static const struct serve_model model = { .name = "m",
+					  .platform = "test",
+					  .version = 1,
+					  .ninputs = 2,
+					  .noutputs = 2,
+					  .inputs = ins,
+					  .outputs = outs,
+					  .batch = true };
+
+static struct loop loop;
+static struct request req;
+static char why[1024];
+
+static int parse_bytes(const char *body, size_t n, int64_t json)
+{
+	/* exactly as many bytes: the address sanitizer sees the rest */
+	char *copy = malloc(n ? n : 1);
+	int rc;
+
+	memcpy(copy, body, n);
+	memset(&req, 0, sizeof(req));
+	req.arrival_ns = 1000;
+	*why = 0;
+	rc = infer_parse(&loop, &req, &model, copy, n, json, 4, why, sizeof(why));
+	ck_assert(!rc == !*why);
+	free(copy);
+	return rc;
+}
+
+static int parse(const char *text)
+{
+	return parse_bytes(text, strlen(text), -1);
+}
+
+static void done(void)
+{
+	infer_release(&loop, &req);
+	loop.free_requests = NULL;
+}
+
+START_TEST(test_json_numbers_are_the_nearest_doubles)
+{
+	static const char *const text[] = {
+		"0",
+		"-0",
+		"1",
+		"-1.5",
+		"0.1",
+		"1e22",
+		"1e-22",
+		"1e23",
+		"9007199254740993",
+		"123456789012345678901234567890",
+		"2.2250738585072011e-308",
+		"5e-324",
+		"1.7976931348623157e308",
+		"3.4028234663852886e38",
+		"0.30000000000000004",
+		"1E+2",
+		"0.000000000000000000000000000000000000000001",
+		"1e-400",
+		"0e999999999",
+		"17976931348623157000000000000000000000000000000000000000000000000000000000000000000"
+	};
+	struct js j;
+	size_t i;
+	double d;
+
+	for (i = 0; i < sizeof(text) / sizeof(text[0]); i++) {
+		js_init(&j, text[i], strlen(text[i]));
+		ck_assert_msg(js_double(&j, &d) && js_end(&j), "%s: %s", text[i], j.error);
+		ck_assert_msg(d == strtod(text[i], NULL), "%s: %.17g", text[i], d);
+	}
+	js_init(&j, "-0", 2);
+	ck_assert(js_double(&j, &d) && signbit(d));
+	js_init(&j, "1e400", 5);
+	ck_assert(!js_double(&j, &d));
+}
+END_TEST
+
+START_TEST(test_json_refuses_what_is_no_json)
+{
+	static const char *const text[] = { "",
+					    " ",
+					    "01",
+					    "1.",
+					    ".1",
+					    "+1",
+					    "-",
+					    "1e",
+					    "1e+",
+					    "0x1",
+					    "nan",
+					    "inf",
+					    "tru",
+					    "nul",
+					    "\"",
+					    "\"\\",
+					    "\"\\u12\"",
+					    "\"\\ud800\"",
+					    "\"\\udc00\"",
+					    "\"\\ud800\\u0041\"",
+					    "\"\x01\"",
+					    "\"\xc0\x80\"",
+					    "\"\xed\xa0\x80\"",
+					    "\"\xf4\x90\x80\x80\"",
+					    "\"\xe2\x82\"",
+					    "\"\xff\"",
+					    "[",
+					    "[1",
+					    "[1,",
+					    "[1,]",
+					    "[,1]",
+					    "[1 2]",
+					    "{",
+					    "{\"a\"",
+					    "{\"a\":",
+					    "{\"a\":1",
+					    "{\"a\":1,}",
+					    "{a:1}",
+					    "{\"a\" 1}",
+					    "[}",
+					    "{]",
+					    "1 2",
+					    "[]]" };
+	struct js j;
+	size_t i;
+
+	for (i = 0; i < sizeof(text) / sizeof(text[0]); i++) {
+		js_init(&j, text[i], strlen(text[i]));
+		ck_assert_msg(!(js_skip(&j) && js_end(&j)), "%s", text[i]);
+		ck_assert_ptr_nonnull(j.error);
+	}
+}
+END_TEST
+
+START_TEST(test_json_skips_what_is_json)
+{
+	static const char *const text[] = {
+		"{}",
+		"[]",
+		" [ ] ",
+		"null",
+		"true",
+		"false",
+		"-1.5e-3",
+		"\"\\\"\"",
+		"[[],{},[[]]]",
+		"{\"a\":{\"b\":[1,2,{\"c\":null}]},\"d\":\"\xe2\x82\xac\\ud83d\\ude00\"}",
+		"\"\xf0\x9f\x98\x80\"",
+		"[1,\n\t2]\r\n"
+	};
+	char deep[2 * JS_DEPTH + 3] = "";
+	struct js j;
+	size_t i;
+
+	for (i = 0; i < sizeof(text) / sizeof(text[0]); i++) {
+		js_init(&j, text[i], strlen(text[i]));
+		ck_assert_msg(js_skip(&j) && js_end(&j), "%s: %s", text[i], j.error);
+	}
+	memset(deep, '[', JS_DEPTH);
+	memset(deep + JS_DEPTH, ']', JS_DEPTH);
+	js_init(&j, deep, 2 * JS_DEPTH);
+	ck_assert(js_skip(&j) && js_end(&j));
+	memset(deep, '[', JS_DEPTH + 1);
+	memset(deep + JS_DEPTH + 1, ']', JS_DEPTH + 1);
+	js_init(&j, deep, 2 * JS_DEPTH + 2);
+	ck_assert(!js_skip(&j));
+}
+END_TEST
+
+START_TEST(test_json_strings_are_decoded)
+{
+	static const char text[] = "\"a\\n\\u00e9\\u20ac\\ud83d\\ude00\\/\"";
+	struct js_str s;
+	struct js j;
+	char buf[32];
+
+	js_init(&j, text, strlen(text));
+	ck_assert(js_string(&j, &s) && js_end(&j));
+	ck_assert(s.escapes);
+	ck_assert_uint_eq(js_decode(&s, buf, sizeof(buf)), 12);
+	ck_assert_str_eq(buf, "a\n\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80/");
+	ck_assert(js_is(&s, "a\n\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80/"));
+	ck_assert(!js_is(&s, "a"));
+	/* a character is not cut */
+	ck_assert_uint_eq(js_decode(&s, buf, 4), 2);
+}
+END_TEST
+
+START_TEST(test_integers_keep_their_range)
+{
+	static const struct { const char *text; bool good; int64_t v;
+	} list[] = { { "9223372036854775807", true, INT64_MAX },
+		     { "-9223372036854775808", true, INT64_MIN },
+		     { "9223372036854775808", false, 0 },
+		     { "-9223372036854775809", false, 0 },
+		     { "-0", true, 0 },
+		     { "99999999999999999999", false, 0 },
+		     { "1.0", false, 0 },
+		     { "1e3", false, 0 } };
+	struct js j;
+	uint64_t u;
+	int64_t v;
+	size_t i;
+
+	for (i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+		js_init(&j, list[i].text, strlen(list[i].text));
+		ck_assert_msg(js_int(&j, &v) == list[i].good, "%s", list[i].text);
+		ck_assert(!list[i].good || v == list[i].v);
+	}
+	js_init(&j, "18446744073709551615", 20);
+	ck_assert(js_uint(&j, &u) && u == UINT64_MAX);
+	js_init(&j, "18446744073709551616", 20);
+	ck_assert(!js_uint(&j, &u));
+	js_init(&j, "100000000000000000000", 21);
+	ck_assert(!js_uint(&j, &u));
+	js_init(&j, "-1", 2);
+	ck_assert(!js_uint(&j, &u));
+}
+END_TEST
+
+START_TEST(test_members_in_any_order)
+{
+	ck_assert_int_eq(
+		parse("{\"outputs\":[{\"parameters\":{\"binary_data\":true},\"name\":\"y\"}],"
+		      "\"inputs\":[{\"data\":[[1,2,3],[4,5,6]],\"shape\":[2,3],\"name\":\"a\","
+		      "\"datatype\":\"FP32\"},{\"name\":\"b\",\"shape\":[2,1],\"datatype\":\"INT16\","
+		      "\"data\":[-1,7],\"parameters\":{}}],\"id\":\"q\","
+		      "\"parameters\":{\"timeout\":5,\"priority\":2,\"own\":[1,{}]}}"),
+		0);
+	ck_assert_uint_eq(req.rows, 2);
+	ck_assert_uint_eq(req.bytes, 2 * 3 * 4 + 2 * 2);
+	ck_assert_float_eq(((const float *)req.in[0].data)[5], 6);
+	ck_assert_int_eq(((const int16_t *)req.in[1].data)[0], -1);
+	ck_assert_uint_eq(req.wanted, 2);
+	ck_assert_uint_eq(req.binary, 2);
+	ck_assert_uint_eq(req.deadline_ns, 1000 + 5000);
+	ck_assert_uint_eq(req.level, 1);
+	done();
+}
+END_TEST
+
+#define A "{\"name\":\"a\",\"shape\":[1,3],\"datatype\":\"FP32\",\"data\":[1,2,3]}"
+#define B "{\"name\":\"b\",\"shape\":[1,2],\"datatype\":\"INT16\",\"data\":[1,2]}"
+
+START_TEST(test_every_shorter_request_is_refused)
+{
+	static const char text[] = "{\"inputs\":[" A "," B "],\"outputs\":[{\"name\":\"x\"}]}";
+	size_t n;
+
+	ck_assert_int_eq(parse(text), 0);
+	done();
+	for (n = 0; n < sizeof(text) - 1; n++) {
+		ck_assert_msg(parse_bytes(text, n, -1) == 400, "%zu bytes", n);
+		done();
+	}
+}
+END_TEST
+
+START_TEST(test_defaults_of_parameters)
+{
+	ck_assert_int_eq(parse("{\"inputs\":[" A "," B "]}"), 0);
+	ck_assert_uint_eq(req.wanted, 3);
+	ck_assert_uint_eq(req.binary, 0);
+	ck_assert_uint_eq(req.level, LEVELS / 2 - 1);
+	ck_assert_uint_eq(req.deadline_ns, 0);
+	done();
+	ck_assert_int_eq(parse("{\"inputs\":[" A "," B "],\"parameters\":{\"priority\":99,"
+			       "\"timeout\":18446744073709551615}}"), 0);
+	ck_assert_uint_eq(req.level, LEVELS - 1);
+	ck_assert_uint_gt(req.deadline_ns, (uint64_t)1 << 60);
+	done();
+}
+END_TEST
+
+START_TEST(test_batches_must_agree)
+{
+	ck_assert_int_eq(parse("{\"inputs\":[" A
+			       ",{\"name\":\"b\",\"shape\":[2,1],\"datatype\":\"INT16\","
+			       "\"data\":[1,2]}]}"),
+			 400);
+	ck_assert_ptr_nonnull(strstr(why, "batch size does not match"));
+	done();
+}
+END_TEST
+
+START_TEST(test_a_huge_shape_costs_no_memory)
+{
+	ck_assert_int_eq(parse("{\"inputs\":[{\"name\":\"b\",\"shape\":[1,4611686018427387904],"
+			       "\"datatype\":\"INT16\",\"data\":[1]}]}"), 400);
+	done();
+	ck_assert_int_eq(parse("{\"inputs\":[{\"name\":\"b\",\"shape\":[1,536870912],"
+			       "\"datatype\":\"INT16\",\"data\":[1]}]}"), 400);
+	ck_assert_ptr_null(req.in[1].buf);
+	done();
+}
+END_TEST
+
+START_TEST(test_binary_data_is_inside_the_body)
+{
+	static const char json[] =
+		"{\"inputs\":[{\"name\":\"a\",\"shape\":[1,3],\"datatype\":\"FP32\","
+		"\"parameters\":{\"binary_data_size\":12}},{\"name\":\"b\",\"shape\":[1,1],"
+		"\"datatype\":\"INT16\",\"parameters\":{\"binary_data_size\":2}}]}";
+	char body[sizeof(json) + 32];
+	size_t n = sizeof(json) - 1;
+
+	memset(body, 0, sizeof(body));
+	memcpy(body, json, n);
+	ck_assert_int_eq(parse_bytes(body, n + 14, (int64_t)n), 0);
+	done();
+	ck_assert_int_eq(parse_bytes(body, n + 13, (int64_t)n), 400);
+	done();
+	ck_assert_int_eq(parse_bytes(body, n + 15, (int64_t)n), 400);
+	done();
+	ck_assert_int_eq(parse_bytes(body, n + 14, (int64_t)n + 15), 400);
+	done();
+	ck_assert_int_eq(parse_bytes(body, n, INT64_MAX), 400);
+	done();
+}
+END_TEST
+
+SUITE("serve_parse", test_json_numbers_are_the_nearest_doubles,
+      test_json_refuses_what_is_no_json, test_json_skips_what_is_json,
+      test_json_strings_are_decoded, test_integers_keep_their_range, test_members_in_any_order,
+      test_every_shorter_request_is_refused, test_defaults_of_parameters,
+      test_batches_must_agree, test_a_huge_shape_costs_no_memory,
+      test_binary_data_is_inside_the_body)

@@ -1,0 +1,690 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A connection: HTTP/1.1 by the library http-parser.
+ *
+ * Requests of a connection are answered one after the other; what a client sends ahead waits,
+ * at most one buffer of it in the server and the rest in the socket.  The descriptor is
+ * registered once, edge-triggered, so a request costs two system calls: recv and send.  The
+ * body of a request is received straight into the buffer that the parser of the tensors reads.
+ *
+ * A client that shuts down its side while its request is in work counts as gone, since a close
+ * and a shutdown are the same to the server; the request is canceled.
+ *
+ * All of this runs on the loop of the connection.
+ */
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "serve.h"
+
+#define SCRATCH		65536u
+#define HEAD_ROOM	512u
+#define BUF_MIN		4096u
+#define BUFS_KEPT	(256u << 20)	/* bytes of free buffers of a loop */
+#define LINGER_NS	2000000000u
+#define ACCEPT_BATCH	64
+
+/* --- buffers ----------------------------------------------------------------- */
+
+static unsigned int buf_class(size_t n)
+{
+	return n <= BUF_MIN ? 0 : 64 - (unsigned int)__builtin_clzll((n - 1) / BUF_MIN);
+}
+
+bool buf_room(struct loop *l, struct buf *b, size_t n)
+{
+	unsigned int k = buf_class(n);
+	void *p;
+
+	if (n <= b->cap)
+		return true;
+	if (k >= sizeof(l->bufs) / sizeof(l->bufs[0]))
+		return false;
+	p = l->bufs[k];
+	if (p) {
+		memcpy(&l->bufs[k], p, sizeof(void *));
+		l->bufs_bytes -= (size_t)BUF_MIN << k;
+	} else {
+		p = malloc((size_t)BUF_MIN << k);
+		if (!p)
+			return false;
+	}
+	if (b->n)
+		memcpy(p, b->p, b->n);
+	n = b->n;
+	buf_put(l, b);
+	*b = (struct buf){ p, n, (size_t)BUF_MIN << k };
+	return true;
+}
+
+void buf_put(struct loop *l, struct buf *b)
+{
+	unsigned int k;
+
+	if (b->p && l->bufs_bytes + b->cap > BUFS_KEPT) {
+		free(b->p);
+	} else if (b->p) {
+		k = buf_class(b->cap);
+		memcpy(b->p, &l->bufs[k], sizeof(void *));
+		l->bufs[k] = b->p;
+		l->bufs_bytes += b->cap;
+	}
+	*b = (struct buf){ 0 };
+}
+
+bool buf_add(struct loop *l, struct buf *b, const char *p, size_t n)
+{
+	if (!buf_room(l, b, b->n + n))
+		return false;
+	if (n)
+		memcpy(b->p + b->n, p, n);
+	b->n += n;
+	return true;
+}
+
+static bool buf_vprintf(struct loop *l, struct buf *b, const char *fmt, va_list ap)
+{
+	va_list again;
+	int n;
+
+	if (!buf_room(l, b, b->n + 128))
+		return false;
+	va_copy(again, ap);
+	n = vsnprintf(b->p + b->n, b->cap - b->n, fmt, ap);
+	if (n >= 0 && (size_t)n >= b->cap - b->n) {
+		if (!buf_room(l, b, b->n + (size_t)n + 1))
+			n = -1;
+		else
+			vsnprintf(b->p + b->n, b->cap - b->n, fmt, again);
+	}
+	va_end(again);
+	if (n < 0)
+		return false;
+	b->n += (size_t)n;
+	return true;
+}
+
+bool buf_printf(struct loop *l, struct buf *b, const char *fmt, ...)
+{
+	va_list ap;
+	bool ok;
+
+	va_start(ap, fmt);
+	ok = buf_vprintf(l, b, fmt, ap);
+	va_end(ap);
+	return ok;
+}
+
+bool buf_json(struct loop *l, struct buf *b, const char *text)
+{
+	bool ok = buf_add(l, b, "\"", 1);
+
+	for (; *text && ok; text++) {
+		unsigned char c = (unsigned char)*text;
+
+		if (c == '"' || c == '\\')
+			ok = buf_add(l, b, "\\", 1) && buf_add(l, b, text, 1);
+		else if (c < 0x20)
+			ok = buf_printf(l, b, "\\u%04x", c);
+		else
+			ok = buf_add(l, b, text, 1);
+	}
+	return ok && buf_add(l, b, "\"", 1);
+}
+
+/* --- timers: lists in order of their ends, since each list has one duration -------- */
+
+static void conn_timer(struct conn *c, int kind)
+{
+	const struct config *cfg = &c->loop->sv->cfg;
+	const uint64_t length[TIMERS] = { cfg->idle_ns, cfg->read_ns, cfg->write_ns, LINGER_NS,
+		UINT64_MAX / 2 };
+	struct loop *l = c->loop;
+
+	if (c->timer != TIMER_NONE) {
+		if (c->prev)
+			c->prev->next = c->next;
+		else
+			l->timer_head[c->timer] = c->next;
+		if (c->next)
+			c->next->prev = c->prev;
+		else
+			l->timer_tail[c->timer] = c->prev;
+	}
+	c->timer = kind;
+	c->next = NULL;
+	if (kind == TIMER_NONE)
+		return;
+	c->timer_ns = l->now + length[kind];
+	c->prev = l->timer_tail[kind];
+	if (c->prev)
+		c->prev->next = c;
+	else
+		l->timer_head[kind] = c;
+	l->timer_tail[kind] = c;
+}
+
+void conn_tick(struct loop *l, uint64_t now)
+{
+	struct conn *c;
+	int kind;
+
+	for (kind = 0; kind < TIMERS; kind++)
+		while ((c = l->timer_head[kind]) && c->timer_ns <= now) {
+			if (kind == TIMER_READ && c->state == CONN_READING) {
+				c->keep = false;
+				c->parser.http_errno = HPE_OK;
+				conn_error(c, 408, "the request took too long");
+				if (c->timer == TIMER_READ)
+					conn_close(c);
+			} else {
+				conn_close(c);
+			}
+		}
+}
+
+/* --- the parser's callbacks ---------------------------------------------------- */
+
+static int on_begin(http_parser *p)
+{
+	struct conn *c = p->data;
+
+	c->nurl = c->nfield = c->nvalue = 0;
+	c->in_value = c->complete = c->want_continue = c->encoded = false;
+	c->authorized = !c->loop->sv->cfg.token;
+	c->json_length = -1;
+	c->refused = 0;
+	c->in_request = c->used = true;
+	conn_timer(c, TIMER_READ);
+	return 0;
+}
+
+static int refuse(struct conn *c, int http, const char *why)
+{
+	c->refused = http;
+	c->refused_why = why;
+	http_parser_pause(&c->parser, 1);
+	return 0;
+}
+
+static int on_url(http_parser *p, const char *at, size_t n)
+{
+	struct conn *c = p->data;
+
+	if (n >= sizeof(c->url) - c->nurl)
+		return refuse(c, 414, "the URL is too long");
+	memcpy(c->url + c->nurl, at, n);
+	c->nurl += (unsigned int)n;
+	return 0;
+}
+
+/* Equality in a time that depends on the lengths alone. */
+static bool same_secret(const char *a, const char *b)
+{
+	size_t n = strlen(a), m = strlen(b), i;
+	unsigned char diff = n != m;
+
+	for (i = 0; i < n; i++)
+		diff |= (unsigned char)(a[i] ^ b[m ? i % m : 0]);
+	return !diff;
+}
+
+/* A header is complete. */
+static int header(struct conn *c)
+{
+	const char *token = c->loop->sv->cfg.token;
+	char *end;
+
+	if (!c->in_value)
+		return 0;
+	c->in_value = false;
+	/* longer ones than are known here */
+	if (c->nfield >= sizeof(c->field)) {
+		c->nfield = c->nvalue = 0;
+		return 0;
+	}
+	c->field[c->nfield] = 0;
+	if (c->nvalue < sizeof(c->value))
+		c->value[c->nvalue] = 0;
+	else
+		c->value[0] = 0;
+	c->nfield = c->nvalue = 0;
+	if (!strcasecmp(c->field, "Inference-Header-Content-Length")) {
+		errno = 0;
+		c->json_length = strtoll(c->value, &end, 10);
+		if (end == c->value || *end || c->json_length < 0 || errno)
+			return refuse(c, 400,
+				      "Unable to parse Inference-Header-Content-Length");
+	} else if (!strcasecmp(c->field, "Expect")) {
+		if (strcasecmp(c->value, "100-continue"))
+			return refuse(c, 417, "only 100-continue is expected");
+		c->want_continue = true;
+	} else if (!strcasecmp(c->field, "Content-Encoding")) {
+		c->encoded = *c->value && strcasecmp(c->value, "identity");
+	} else if (token && !strcasecmp(c->field, "Authorization")) {
+		c->authorized = !strncasecmp(c->value, "Bearer ", 7) &&
+			same_secret(c->value + 7, token);
+	}
+	return 0;
+}
+
+static int on_field(http_parser *p, const char *at, size_t n)
+{
+	struct conn *c = p->data;
+
+	if (header(c) || c->refused)
+		return 0;
+	if (n > sizeof(c->field) - c->nfield)
+		n = sizeof(c->field) - c->nfield;
+	memcpy(c->field + c->nfield, at, n);
+	c->nfield += (unsigned int)n;
+	return 0;
+}
+
+static int on_value(http_parser *p, const char *at, size_t n)
+{
+	struct conn *c = p->data;
+
+	c->in_value = true;
+	if (n > sizeof(c->value) - c->nvalue)
+		n = sizeof(c->value) - c->nvalue;
+	memcpy(c->value + c->nvalue, at, n);
+	c->nvalue += (unsigned int)n;
+	return 0;
+}
+
+static bool body_known(const http_parser *p)
+{
+	return !(p->flags & F_CHUNKED) && p->content_length != UINT64_MAX;
+}
+
+static int on_headers(http_parser *p)
+{
+	struct conn *c = p->data;
+	uint64_t n = body_known(p) ? p->content_length : 0;
+
+	header(c);
+	if (c->refused)
+		return 0;
+	c->url[c->nurl] = 0;
+	if (n > c->loop->sv->cfg.max_body)
+		return refuse(c, 413, "the body is too large");
+	if (c->encoded)
+		return refuse(c, 415, "compressed bodies are not supported");
+	if (n && !buf_room(c->loop, &c->body, n + 1))
+		return refuse(c, 503, "out of memory");
+	if (c->want_continue && (n || p->flags & F_CHUNKED))
+		/* the answer before it was sent, so these bytes have room */
+		(void)!send(c->fd, "HTTP/1.1 100 Continue\r\n\r\n", 25,
+			    MSG_NOSIGNAL | MSG_DONTWAIT);
+	return 0;
+}
+
+static int on_body(http_parser *p, const char *at, size_t n)
+{
+	struct conn *c = p->data;
+
+	if (at == c->body.p + c->body.n && c->body.p) {
+		c->body.n += n;		/* received in place */
+		return 0;
+	}
+	if (c->body.n + n > c->loop->sv->cfg.max_body)
+		return refuse(c, 413, "the body is too large");
+	if (!buf_room(c->loop, &c->body, c->body.n + n + 1))
+		return refuse(c, 503, "out of memory");
+	return buf_add(c->loop, &c->body, at, n) ? 0 : -1;
+}
+
+static int on_complete(http_parser *p)
+{
+	struct conn *c = p->data;
+
+	c->complete = true;
+	http_parser_pause(p, 1);
+	return 0;
+}
+
+static const http_parser_settings settings = {
+	.on_message_begin = on_begin,
+	.on_url = on_url,
+	.on_header_field = on_field,
+	.on_header_value = on_value,
+	.on_headers_complete = on_headers,
+	.on_body = on_body,
+	.on_message_complete = on_complete,
+};
+
+/* --- answers ------------------------------------------------------------------- */
+
+static const char *reason(int http)
+{
+	switch (http) {
+	case 200: return "OK";
+	case 400: return "Bad Request";
+	case 401: return "Unauthorized";
+	case 404: return "Not Found";
+	case 405: return "Method Not Allowed";
+	case 408: return "Request Timeout";
+	case 413: return "Content Too Large";
+	case 414: return "URI Too Long";
+	case 415: return "Unsupported Media Type";
+	case 417: return "Expectation Failed";
+	case 431: return "Request Header Fields Too Large";
+	case 500: return "Internal Server Error";
+	case 501: return "Not Implemented";
+	default: return "Service Unavailable";
+	}
+}
+
+static void conn_send(struct conn *c)
+{
+	ssize_t n;
+
+	while (c->out_at < c->out.n) {
+		n = send(c->fd, c->out.p + c->out_at, c->out.n - c->out_at, MSG_NOSIGNAL);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n < 0) {
+			conn_close(c);
+			return;
+		}
+		c->out_at += (size_t)n;
+	}
+	buf_put(c->loop, &c->out);
+	if (c->keep) {
+		c->state = CONN_READING;
+		conn_timer(c, TIMER_IDLE);
+		if (c->loop->draining && !c->rest.n)
+			conn_close(c);
+		return;
+	}
+	/* With unread input, a close at once could discard the answer. */
+	buf_put(c->loop, &c->rest);
+	shutdown(c->fd, SHUT_WR);
+	c->state = CONN_LINGER;
+	conn_timer(c, TIMER_LINGER);
+	c->readable = true;
+}
+
+bool out_begin(struct conn *c)
+{
+	if (!buf_room(c->loop, &c->out, HEAD_ROOM + 512)) {
+		conn_close(c);
+		return false;
+	}
+	c->out.n = HEAD_ROOM;
+	return true;
+}
+
+void out_end(struct conn *c, int http, const char *type, const char *headers)
+{
+	char head[HEAD_ROOM];
+	int n;
+
+	if (load_relaxed(&c->loop->sv->closing) || c->loop->draining)
+		c->keep = false;
+	n = snprintf(head, sizeof(head),
+		     "HTTP/1.1 %d %s\r\n%s%s%sContent-Length: %zu\r\n%s%s\r\n", http,
+		     reason(http), type ? "Content-Type: " : "", type ? type : "",
+		     type ? "\r\n" : "", c->out.n - HEAD_ROOM, headers ? headers : "",
+		     !c->keep		       ? "Connection: close\r\n" :
+		     c->parser.http_minor == 0 ? "Connection: keep-alive\r\n" :
+						 "");
+	c->out_at = HEAD_ROOM - (size_t)n;
+	memcpy(c->out.p + c->out_at, head, (size_t)n);
+	buf_put(c->loop, &c->body);
+	c->in_request = false;
+	c->state = CONN_WRITING;
+	conn_timer(c, TIMER_WRITE);
+	conn_send(c);
+}
+
+void conn_answer(struct conn *c, int http, const char *type, const char *text, size_t n)
+{
+	if (!out_begin(c))
+		return;
+	if (!buf_add(c->loop, &c->out, text, n)) {
+		conn_close(c);
+		return;
+	}
+	out_end(c, http, type, NULL);
+}
+
+void conn_error(struct conn *c, int http, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (!out_begin(c))
+		return;
+	if (!buf_printf(c->loop, &c->out, "{\"error\":") ||
+	    !buf_json(c->loop, &c->out, text) || !buf_add(c->loop, &c->out, "}", 1)) {
+		conn_close(c);
+		return;
+	}
+	out_end(c, http, "application/json", http == 503 ? "Retry-After: 1\r\n" :
+		http == 401 ? "WWW-Authenticate: Bearer\r\n" : NULL);
+}
+
+/* --- input --------------------------------------------------------------------- */
+
+/* Parse p, as far as requests can be begun. */
+static void feed(struct conn *c, const char *p, size_t n)
+{
+	enum http_errno err;
+	size_t used;
+
+	while (n && c->state == CONN_READING) {
+		used = http_parser_execute(&c->parser, &settings, p, n);
+		err = HTTP_PARSER_ERRNO(&c->parser);
+		if (err == HPE_PAUSED)
+			http_parser_pause(&c->parser, 0);
+		if (c->refused) {
+			c->keep = false;
+			conn_error(c, c->refused, "%s", c->refused_why);
+			return;
+		}
+		if (err != HPE_OK && err != HPE_PAUSED) {
+			c->keep = false;
+			conn_error(c, err == HPE_HEADER_OVERFLOW ? 431 : 400, "%s",
+				   http_errno_description(err));
+			return;
+		}
+		p += used;
+		n -= used;
+		if (!c->complete)
+			continue;
+		c->complete = false;
+		c->keep = http_should_keep_alive(&c->parser) && !c->parser.upgrade;
+		add_relaxed(&c->loop->sv->requests, 1);
+		if (c->body.p)
+			c->body.p[c->body.n] = 0;
+		conn_timer(c, TIMER_BUSY);
+		route(c);
+	}
+	if (n && c->state != CONN_DEAD && c->state != CONN_LINGER &&
+	    !buf_add(c->loop, &c->rest, p, n))
+		conn_close(c);
+}
+
+/* Receive until the socket is empty, or a request is in work. */
+static void conn_read(struct conn *c)
+{
+	struct loop *l = c->loop;
+	size_t room;
+	bool direct;
+	char *to;
+	ssize_t n;
+
+	while (c->readable && (c->state == CONN_READING || c->state == CONN_LINGER)) {
+		/* the rest of a body of known length goes to its place */
+		direct = c->state == CONN_READING && c->in_request && c->body.p &&
+			body_known(&c->parser) && c->parser.content_length &&
+			c->body.n + c->parser.content_length < c->body.cap;
+		to = direct ? c->body.p + c->body.n : l->scratch;
+		room = direct ? c->parser.content_length : SCRATCH;
+		n = recv(c->fd, to, room, 0);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN) {
+			c->readable = false;
+			return;
+		}
+		if (n <= 0) {
+			conn_close(c);
+			return;
+		}
+		/* less than room: the socket is empty, and the next byte is a new event */
+		if ((size_t)n < room && !c->eof)
+			c->readable = false;
+		if (c->state == CONN_READING)
+			feed(c, to, (size_t)n);
+	}
+	if (c->eof && c->state == CONN_BUSY)
+		conn_close(c);
+}
+
+void conn_continue(struct conn *c)
+{
+	struct buf b;
+
+	while (c->state == CONN_READING && c->rest.n) {
+		b = c->rest;
+		c->rest = (struct buf){ 0 };
+		feed(c, b.p, b.n);
+		buf_put(c->loop, &b);
+	}
+	conn_read(c);
+}
+
+void conn_event(struct conn *c, uint32_t events)
+{
+	if (c->state == CONN_DEAD)
+		return;
+	if (events & (EPOLLERR | EPOLLHUP)) {
+		conn_close(c);
+		return;
+	}
+	if (events & EPOLLIN)
+		c->readable = true;
+	if (events & EPOLLRDHUP)
+		c->eof = c->readable = true;
+	if (events & EPOLLOUT && c->state == CONN_WRITING)
+		conn_send(c);
+	conn_continue(c);
+}
+
+void conn_close(struct conn *c)
+{
+	struct loop *l = c->loop;
+
+	if (c->state != CONN_DEAD) {
+		conn_timer(c, TIMER_NONE);
+		close(c->fd);
+		c->state = CONN_DEAD;
+		c->fd = -1;
+		buf_put(l, &c->rest);
+		buf_put(l, &c->out);
+		l->nconns--;
+		infer_forget(c);
+	}
+	if (c->r || c->request_pending || c->buried)
+		return;			/* the body is in use: called again at its end */
+	c->buried = true;
+	buf_put(l, &c->body);
+	c->dead_next = l->all_dead;
+	l->all_dead = c;
+}
+
+void conn_drain(struct loop *l)
+{
+	struct conn *c, *next;
+
+	/* What has arrived is answered, and new connections have a moment for their request. */
+	for (c = l->timer_head[TIMER_IDLE]; c; c = next) {
+		next = c->next;
+		c->readable = true;
+		conn_read(c);
+		if (c->state == CONN_READING && !c->in_request && c->used)
+			conn_close(c);
+		else if (c->state == CONN_READING && !c->in_request)
+			conn_timer(c, TIMER_LINGER);
+	}
+}
+
+static void refuse_connection(int fd)
+{
+	static const char text[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
+		"Content-Type: application/json\r\nContent-Length: 32\r\nConnection: close\r\n\r\n"
+		"{\"error\":\"too many connections\"}";
+
+	(void)!send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+	close(fd);
+}
+
+struct conn *conn_open(struct loop *l, int fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET };
+	struct conn *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->loop = l;
+	c->fd = fd;
+	c->timer = TIMER_NONE;
+	c->keep = true;
+	http_parser_init(&c->parser, HTTP_REQUEST);
+	c->parser.data = c;
+	ev.data.ptr = c;
+	if (epoll_ctl(l->ep, EPOLL_CTL_ADD, fd, &ev)) {
+		free(c);
+		return NULL;
+	}
+	l->nconns++;
+	conn_timer(c, TIMER_IDLE);
+	return c;
+}
+
+void conn_accept(struct loop *l)
+{
+	const struct config *cfg = &l->sv->cfg;
+	int i, fd, on = 1;
+
+	for (i = 0; i < ACCEPT_BATCH; i++) {
+		fd = accept4(l->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd < 0) {
+			if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+			    errno == ENOMEM) {
+				/* the listener stays readable: rest for a while */
+				epoll_ctl(l->ep, EPOLL_CTL_DEL, l->listener, NULL);
+				l->listening_paused = true;
+				l->listen_again = l->now + 100000000u;
+			}
+			if (errno == ECONNABORTED || errno == EINTR)
+				continue;
+			return;
+		}
+		add_relaxed(&l->sv->connections, 1);
+		if (l->nconns >= (cfg->max_connections + cfg->loops - 1) / cfg->loops) {
+			refuse_connection(fd);
+			continue;
+		}
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+		if (!conn_open(l, fd))
+			refuse_connection(fd);
+	}
+}

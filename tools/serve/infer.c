@@ -1,0 +1,877 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Infer requests: from the body to tensors, and from the slot to the answer.
+ *
+ * The body is walked once.  Binary tensors stay in it, numbers in JSON are converted into a
+ * buffer as they are read; loop 0 copies either into the slot.  The texts of errors are those
+ * of Triton, where it has the same error.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve.h"
+
+const char *const type_name[] = { "BOOL", "UINT8", "UINT16", "UINT32", "UINT64",
+				  "INT8", "INT16", "INT32",  "INT64",  "FP16",
+				  "FP32", "FP64",  "BYTES" };
+const uint8_t type_size[] = { 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 0 };
+#define NTYPES (sizeof(type_name) / sizeof(type_name[0]))
+
+struct parse {
+	struct loop *l;
+	struct request *r;
+	const struct serve_model *m;
+	struct js j;
+	const char *body_end, *binary;	/* where the next binary tensor begins */
+	unsigned int max_batch;
+	uint32_t given;			/* inputs */
+	bool outputs_given, binary_default;
+	uint32_t binary_set;		/* outputs whose form was requested */
+	unsigned int ninputs;
+	char names[256];
+	char *err;
+	size_t size;
+	int http;
+};
+
+static bool failed(struct parse *p, int http, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+static bool failed(struct parse *p, int http, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!p->http) {
+		p->http = http;
+		va_start(ap, fmt);
+		vsnprintf(p->err, p->size, fmt, ap);
+		va_end(ap);
+	}
+	return false;
+}
+
+/* As failed(), with the id in front, as Triton writes it. */
+static bool refused(struct parse *p, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static bool refused(struct parse *p, const char *fmt, ...)
+{
+	char text[768];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (!p->r->id.n)
+		return failed(p, 400, "[request id: <id_unknown>] %s", text);
+	return failed(p, 400, "[request id: %.*s] %s",
+		      (int)(p->r->id.n > 100 ? 100 : p->r->id.n), p->r->id.p, text);
+}
+
+static void dims_text(char *buf, size_t size, unsigned int rank, const int64_t *dims)
+{
+	size_t n = 0;
+	unsigned int i;
+
+	for (i = 0; i < rank && n < size; i++)
+		n += (size_t)snprintf(buf + n, size - n, "%s%" PRId64, i ? "," : "", dims[i]);
+}
+
+/* --- the data of a tensor ------------------------------------------------------- */
+
+struct sink {
+	enum serve_type type;
+	char *to;
+	uint64_t left;		/* elements */
+};
+
+static bool element(struct js *j, struct sink *s)
+{
+	static const int64_t min[] = { [SERVE_INT8] = INT8_MIN, [SERVE_INT16] = INT16_MIN,
+		[SERVE_INT32] = INT32_MIN, [SERVE_INT64] = INT64_MIN };
+	static const int64_t max[] = { [SERVE_INT8] = INT8_MAX, [SERVE_INT16] = INT16_MAX,
+		[SERVE_INT32] = INT32_MAX, [SERVE_INT64] = INT64_MAX };
+	static const uint64_t umax[] = { [SERVE_UINT8] = UINT8_MAX, [SERVE_UINT16] = UINT16_MAX,
+		[SERVE_UINT32] = UINT32_MAX, [SERVE_UINT64] = UINT64_MAX };
+	uint64_t u;
+	int64_t v;
+	double d;
+	float f;
+	bool b;
+
+	if (!s->left)
+		return js_fail(j, "more data than the shape has");
+	s->left--;
+	switch (s->type) {
+	case SERVE_BOOL:
+		if (js_peek(j) == 't' || js_peek(j) == 'f') {
+			if (!js_bool(j, &b))
+				return false;
+		} else {
+			if (!js_uint(j, &u))
+				return false;
+			if (u > 1)
+				return js_fail(j, "not true, false, 0 or 1");
+			b = u;
+		}
+		*s->to = b;
+		break;
+	case SERVE_UINT8:
+	case SERVE_UINT16:
+	case SERVE_UINT32:
+	case SERVE_UINT64:
+		if (!js_uint(j, &u))
+			return false;
+		if (u > umax[s->type])
+			return js_fail(j, "an integer is out of the range of the datatype");
+		memcpy(s->to, &u, type_size[s->type]);
+		break;
+	case SERVE_INT8:
+	case SERVE_INT16:
+	case SERVE_INT32:
+	case SERVE_INT64:
+		if (!js_int(j, &v))
+			return false;
+		if (v < min[s->type] || v > max[s->type])
+			return js_fail(j, "an integer is out of the range of the datatype");
+		memcpy(s->to, &v, type_size[s->type]);
+		break;
+	case SERVE_FP32:
+		if (!js_double(j, &d))
+			return false;
+		f = (float)d;
+		if (isinf(f))
+			return js_fail(j, "a number is out of the range of the datatype");
+		memcpy(s->to, &f, 4);
+		break;
+	default:
+		if (!js_double(j, &d))
+			return false;
+		memcpy(s->to, &d, 8);
+	}
+	s->to += type_size[s->type];
+	return true;
+}
+
+/* Arrays in arrays, or one flat array: both are the elements in row-major order. */
+static bool elements(struct js *j, struct sink *s)
+{
+	unsigned int depth = 0;
+
+	if (js_peek(j) != '[')
+		return js_fail(j, "data is not an array");
+	for (;;) {
+		if (js_peek(j) == '[') {
+			if (depth == SERVE_RANK)
+				return js_fail(j, "data is nested too deeply");
+			if (js_open(j, '[')) {
+				depth++;
+				continue;
+			}
+		} else if (!element(j, s)) {
+			return false;
+		}
+		for (;;) {
+			if (j->error)
+				return false;
+			if (!depth)
+				return true;
+			if (js_more(j, ']'))
+				break;
+			depth--;
+		}
+	}
+}
+
+/* --- members --------------------------------------------------------------------- */
+
+static bool parameters(struct parse *p)
+{
+	struct js_str key;
+	uint64_t u;
+
+	for (bool more = js_open(&p->j, '{'); more; more = js_more(&p->j, '}')) {
+		if (!js_key(&p->j, &key))
+			return false;
+		if (js_is(&key, "timeout")) {
+			if (!js_uint(&p->j, &u))
+				return false;
+			if (u > UINT64_MAX / 4000)
+				u = UINT64_MAX / 4000;
+			p->r->deadline_ns = u ? p->r->arrival_ns + u * 1000 : 0;
+		} else if (js_is(&key, "priority")) {
+			if (!js_uint(&p->j, &u))
+				return false;
+			p->r->level = !u	 ? LEVELS / 2 - 1 :
+				      u > LEVELS ? LEVELS - 1 :
+						   (unsigned int)u - 1;
+		} else if (js_is(&key, "binary_data_output")) {
+			if (!js_bool(&p->j, &p->binary_default))
+				return false;
+		} else if (js_is(&key, "sequence_id") || js_is(&key, "sequence_start") ||
+			   js_is(&key, "sequence_end")) {
+			char c = js_peek(&p->j);
+			const char *at = p->j.p;
+
+			if (!js_skip(&p->j))
+				return false;
+			if (c != 'f' && !(c == '0' && p->j.p - at == 1) &&
+			    !(c == '"' && p->j.p - at == 2))
+				return failed(p, 400, "sequences are not supported");
+		} else if (!js_skip(&p->j)) {
+			return false;
+		}
+	}
+	return !p->j.error;
+}
+
+static bool shape(struct parse *p, struct serve_shape *s, bool *many)
+{
+	int64_t v;
+
+	s->rank = 0;
+	*many = false;
+	for (bool more = js_open(&p->j, '['); more; more = js_more(&p->j, ']')) {
+		if (!js_int(&p->j, &v))
+			return false;
+		if (s->rank < SERVE_RANK)
+			s->dims[s->rank++] = v;
+		else
+			*many = true;
+	}
+	return !p->j.error;
+}
+
+/* The bytes of the shape; false if there are too many. */
+static bool shape_bytes(const struct serve_shape *s, enum serve_type type, uint64_t *bytes)
+{
+	uint64_t n = type_size[type];
+	unsigned int i;
+
+	for (i = 0; i < s->rank; i++)
+		if (s->dims[i] < 0 || __builtin_mul_overflow(n, (uint64_t)s->dims[i], &n))
+			return false;
+	*bytes = n;
+	return n <= (uint64_t)1 << 40;
+}
+
+static bool check_shape(struct parse *p, const struct serve_io *io, const struct serve_shape *s,
+			bool many)
+{
+	char want[200] = "", got[200] = "";
+	bool bad = many || s->rank != io->rank;
+	unsigned int i;
+
+	for (i = 0; !bad && i < s->rank; i++)
+		bad = s->dims[i] <= 0 || (io->dims[i] >= 0 && s->dims[i] != io->dims[i]);
+	if (!bad)
+		return true;
+	dims_text(want, sizeof(want), io->rank, io->dims);
+	dims_text(got, sizeof(got), s->rank, s->dims);
+	return refused(
+		p,
+		"unexpected shape for input '%s' for model '%s'. Expected [%s], got [%s%s].%s",
+		io->name, p->m->name, want, got, many ? ",..." : "",
+		!p->m->batch ?
+			"" :
+			" NOTE: Setting a non-zero max_batch_size in the model config requires a batch "
+			"dimension to be prepended to each input shape. If you want to specify the "
+			"full shape including the batch dim in your input dims config, try setting "
+			"max_batch_size to zero. See the model configuration docs for more info on "
+			"max_batch_size.");
+}
+
+static bool input(struct parse *p)
+{
+	const struct serve_io *io;
+	struct js_str key, name = { 0 }, type = { 0 };
+	struct serve_shape s = { 0 };
+	const char *data = NULL, *after;
+	uint64_t binary = 0, bytes = 0;
+	bool has_shape = false, many = false, is_binary = false;
+	struct tensor *t;
+	unsigned int i, k;
+	char text[128];
+	struct buf b = { 0 };
+
+	for (bool more = js_open(&p->j, '{'); more; more = js_more(&p->j, '}')) {
+		if (!js_key(&p->j, &key))
+			return false;
+		if (js_is(&key, "name")) {
+			js_string(&p->j, &name);
+		} else if (js_is(&key, "datatype")) {
+			js_string(&p->j, &type);
+		} else if (js_is(&key, "shape")) {
+			has_shape = shape(p, &s, &many);
+		} else if (js_is(&key, "data")) {
+			/* converted below, when the type is known */
+			if (js_peek(&p->j) && !data)
+				data = p->j.p;
+			/* the usual order: the type is known, and no second walk is needed */
+			if (name.p && type.p && has_shape && js_peek(&p->j) == '[')
+				break;
+			js_skip(&p->j);
+		} else if (js_is(&key, "parameters") && js_peek(&p->j) == '{') {
+			for (bool on = js_open(&p->j, '{'); on; on = js_more(&p->j, '}')) {
+				if (!js_key(&p->j, &key))
+					return false;
+				if (js_is(&key, "binary_data_size")) {
+					is_binary = js_uint(&p->j, &binary);
+				} else if (js_is(&key, "shared_memory_region")) {
+					return failed(p, 400, "shared memory is not supported");
+				} else {
+					js_skip(&p->j);
+				}
+			}
+		} else {
+			js_skip(&p->j);
+		}
+		if (p->j.error)
+			return false;
+	}
+	if (p->j.error)
+		return false;
+	if (!name.p || !type.p || !has_shape)
+		return failed(p, 400, "an input has no '%s'",
+			      !name.p ? "name" :
+			      !type.p ? "datatype" :
+					"shape");
+	for (i = 0; i < p->m->ninputs && !js_is(&name, p->m->inputs[i].name); i++)
+		;
+	js_decode(&name, text, sizeof(text));
+	if (p->ninputs++ < 8)
+		snprintf(p->names + strlen(p->names), sizeof(p->names) - strlen(p->names),
+			 "%s'%.40s'", *p->names ? "," : "", text);
+	if (i == p->m->ninputs)
+		return failed(p, 400, "unexpected inference input '%s' for model '%s'", text,
+			      p->m->name);
+	if (p->given & 1u << i)
+		return refused(p, "input '%s' already exists in request", text);
+	p->given |= 1u << i;
+	io = &p->m->inputs[i];
+	t = &p->r->in[i];
+	for (k = 0; k < NTYPES && !js_is(&type, type_name[k]); k++)
+		;
+	if (k == NTYPES)
+		return failed(p, 400, "invalid datatype for input %s", io->name);
+	if (k != io->type)
+		return refused(
+			p,
+			"inference input '%s' data-type is '%s', but model '%s' expects '%s'",
+			io->name, type_name[k], p->m->name, type_name[io->type]);
+	if (!check_shape(p, io, &s, many))
+		return false;
+	if (p->m->batch) {
+		if ((uint64_t)s.dims[0] > p->max_batch)
+			return refused(p, "inference request batch-size must be <= %u for '%s'",
+				       p->max_batch, p->m->name);
+		if (p->r->rows && p->r->rows != (uint64_t)s.dims[0])
+			return refused(
+				p, "input '%s' batch size does not match other inputs for '%s'",
+				io->name, p->m->name);
+		p->r->rows = (uint64_t)s.dims[0];
+	}
+	if (!shape_bytes(&s, io->type, &bytes))
+		return refused(p, "the shape of input '%s' is too large", io->name);
+	t->shape = s;
+	t->bytes = bytes;
+	p->r->bytes += bytes;
+	if (is_binary) {
+		if (data)
+			return failed(p, 400,
+				      "unexpected 'data' for input '%s' with binary data",
+				      io->name);
+		if (binary > (uint64_t)(p->body_end - p->binary))
+			return failed(p, 400,
+				      "unexpected size for input '%s', expecting %" PRIu64
+				      " additional bytes for model '%s'",
+				      io->name, binary - (uint64_t)(p->body_end - p->binary),
+				      p->m->name);
+		if (binary != bytes)
+			return refused(
+				p,
+				"input byte size mismatch for input '%s' for model '%s'. "
+				"Expected %" PRIu64 ", got %" PRIu64,
+				io->name, p->m->name, bytes, binary);
+		t->data = p->binary;
+		p->binary += binary;
+		return true;
+	}
+	if (!data)
+		return failed(p, 400,
+			      "Input must set only one of the following fields: 'data', "
+			      "'binary_data_size' in 'parameters', 'shared_memory_region' in "
+			      "'parameters'. But no field is set");
+	if (io->type == SERVE_FP16)
+		return failed(p, 400,
+			      "sending FP16 data via JSON is not supported. Please use the "
+			      "binary data format for input '%s'",
+			      io->name);
+	/* Each element takes two bytes of text at least, so this bounds the memory. */
+	if (bytes / type_size[io->type] > (uint64_t)(p->j.end - data) / 2 + 1)
+		return refused(p, "unexpected number of elements in 'data' of input '%s'",
+			       io->name);
+	b = (struct buf){ t->buf, 0, t->cap };
+	if (!buf_room(p->l, &b, bytes))
+		return failed(p, 503, "out of memory");
+	t->buf = b.p;
+	t->cap = b.cap;
+	t->data = t->buf;
+	after = p->j.p;
+	p->j.p = data;
+	struct sink sink = { io->type, t->buf, bytes / type_size[io->type] };
+	if (!elements(&p->j, &sink))
+		return false;
+	if (sink.left)
+		return refused(p,
+			       "unexpected number of elements in 'data' of input '%s': %" PRIu64
+			       " are missing",
+			       io->name, sink.left);
+	if (after != data) {
+		p->j.p = after;
+		return true;
+	}
+	/* the members behind data */
+	while (js_more(&p->j, '}')) {
+		if (!js_key(&p->j, &key))
+			return false;
+		if (js_is(&key, "name") || js_is(&key, "datatype") || js_is(&key, "shape") ||
+		    js_is(&key, "data"))
+			return failed(p, 400, "input '%s' has a member twice", io->name);
+		if (js_is(&key, "parameters") && js_peek(&p->j) == '{') {
+			for (bool on = js_open(&p->j, '{'); on; on = js_more(&p->j, '}')) {
+				if (!js_key(&p->j, &key))
+					return false;
+				if (js_is(&key, "binary_data_size"))
+					return failed(p, 400,
+						      "unexpected 'data' for input '%s' with "
+						      "binary data",
+						      io->name);
+				js_skip(&p->j);
+			}
+		} else {
+			js_skip(&p->j);
+		}
+	}
+	return !p->j.error;
+}
+
+static bool output(struct parse *p)
+{
+	struct js_str key, name = { 0 };
+	bool binary = false, has_binary = false;
+	unsigned int i;
+	uint64_t classes = 0;
+	char text[128];
+
+	for (bool more = js_open(&p->j, '{'); more; more = js_more(&p->j, '}')) {
+		if (!js_key(&p->j, &key))
+			return false;
+		if (js_is(&key, "name")) {
+			js_string(&p->j, &name);
+		} else if (js_is(&key, "parameters") && js_peek(&p->j) == '{') {
+			for (bool on = js_open(&p->j, '{'); on; on = js_more(&p->j, '}')) {
+				if (!js_key(&p->j, &key))
+					return false;
+				if (js_is(&key, "binary_data"))
+					has_binary = js_bool(&p->j, &binary);
+				else if (js_is(&key, "classification"))
+					js_uint(&p->j, &classes);
+				else if (js_is(&key, "shared_memory_region"))
+					return failed(p, 400, "shared memory is not supported");
+				else
+					js_skip(&p->j);
+			}
+		} else {
+			js_skip(&p->j);
+		}
+		if (p->j.error)
+			return false;
+	}
+	if (p->j.error)
+		return false;
+	if (!name.p)
+		return failed(p, 400, "an output has no 'name'");
+	if (classes)
+		return failed(p, 400, "classification is not supported");
+	for (i = 0; i < p->m->noutputs && !js_is(&name, p->m->outputs[i].name); i++)
+		;
+	if (i == p->m->noutputs) {
+		js_decode(&name, text, sizeof(text));
+		return failed(p, 400, "unexpected inference output '%s' for model '%s'", text,
+			      p->m->name);
+	}
+	p->r->wanted |= 1u << i;
+	if (has_binary) {
+		p->binary_set |= 1u << i;
+		p->r->binary = (p->r->binary & ~(1u << i)) | (uint32_t)binary << i;
+	}
+	return true;
+}
+
+static bool document(struct parse *p)
+{
+	bool has_inputs = false;
+	struct js_str key;
+
+	for (bool more = js_open(&p->j, '{'); more; more = js_more(&p->j, '}')) {
+		if (!js_key(&p->j, &key))
+			return false;
+		if (js_is(&key, "id")) {
+			if (!js_string(&p->j, &p->r->id))
+				return false;
+		} else if (js_is(&key, "parameters")) {
+			if (!parameters(p))
+				return false;
+		} else if (js_is(&key, "inputs")) {
+			has_inputs = true;
+			for (bool on = js_open(&p->j, '['); on; on = js_more(&p->j, ']'))
+				if (!input(p))
+					return false;
+		} else if (js_is(&key, "outputs")) {
+			for (bool on = js_open(&p->j, '['); on; on = js_more(&p->j, ']')) {
+				p->outputs_given = true;
+				if (!output(p))
+					return false;
+			}
+		} else {
+			js_skip(&p->j);
+		}
+		if (p->j.error)
+			return false;
+	}
+	if (!js_end(&p->j))
+		return false;
+	return has_inputs || failed(p, 400, "Unable to find 'inputs' in the request");
+}
+
+int infer_parse(struct loop *l, struct request *r, const struct serve_model *m,
+		const char *body, size_t n, int64_t json_length, unsigned int max_batch,
+		char *err, size_t size)
+{
+	struct parse p = { .l = l, .r = r, .m = m, .err = err, .size = size,
+			   .body_end = body + n, .max_batch = max_batch };
+	uint32_t all = m->noutputs == 32 ? ~0u : (1u << m->noutputs) - 1;
+	size_t json = json_length < 0 ? n : (size_t)json_length;
+	unsigned int i;
+	size_t len = 0;
+	char missing[256] = "";
+
+	if (json > n) {
+		snprintf(err, size,
+			 "inference header size should be in range (0, %zu), got: %" PRId64, n,
+			 json_length);
+		return 400;
+	}
+	p.binary = body + json;
+	js_init(&p.j, body ? body : "", json);
+	r->rows = 0;
+	r->bytes = 0;
+	r->wanted = r->binary = 0;
+	r->id = (struct js_str){ 0 };
+	r->level = LEVELS / 2 - 1;
+	if (!document(&p)) {
+		failed(&p, 400, "failed to parse the request JSON buffer: %s at %zu",
+		       p.j.error ? p.j.error : "invalid", (size_t)(p.j.p - p.j.start));
+		return p.http;
+	}
+	for (i = 0; i < m->ninputs && len < sizeof(missing); i++)
+		if (!(p.given & 1u << i))
+			len += (size_t)snprintf(missing + len, sizeof(missing) - len, "%s'%s'",
+						len ? "," : "", m->inputs[i].name);
+	if (*missing) {
+		refused(&p,
+			"expected %u inputs but got %u inputs for model '%s'. Got input(s) [%s], but "
+			"missing required input(s) [%s]. Please provide all required input(s).",
+			m->ninputs, p.ninputs, m->name, p.names, missing);
+		return p.http;
+	}
+	if (p.binary != p.body_end) {
+		failed(&p, 400, "unexpected additional input data for model '%s'", m->name);
+		return p.http;
+	}
+	if (!r->wanted)
+		r->wanted = all;
+	if (p.binary_default)
+		r->binary |= ~p.binary_set;
+	/* what JSON cannot express */
+	for (i = 0; i < m->noutputs; i++)
+		if (r->wanted & 1u << i && !(r->binary & 1u << i) &&
+		    m->outputs[i].type == SERVE_FP16) {
+			failed(&p, 400,
+			       "sending FP16 data via JSON is not supported. Please use the "
+			       "binary data format for output '%s'",
+			       m->outputs[i].name);
+			return p.http;
+		}
+	if (!m->batch)
+		r->rows = 1;
+	return 0;
+}
+
+/* --- requests --------------------------------------------------------------------- */
+
+void infer_release(struct loop *l, struct request *r)
+{
+	unsigned int i;
+	struct buf b;
+
+	for (i = 0; i < MAX_IO; i++)
+		if (r->in[i].buf) {
+			b = (struct buf){ r->in[i].buf, 0, r->in[i].cap };
+			buf_put(l, &b);
+			r->in[i].buf = NULL;
+			r->in[i].cap = 0;
+		}
+	r->next = l->free_requests;
+	l->free_requests = r;
+}
+
+static void infer_done(struct msg *m);
+
+void infer_begin(struct conn *c, struct version *v)
+{
+	struct loop *l = c->loop;
+	struct request *r = l->free_requests;
+	char err[1024];
+	int http;
+
+	if (r)
+		l->free_requests = r->next;
+	else
+		r = calloc(1, sizeof(*r));
+	if (!r) {
+		conn_error(c, 503, "out of memory");
+		return;
+	}
+	r->c = c;
+	r->loop = l;
+	r->v = v;
+	r->arrival_ns = l->now;
+	r->deadline_ns = v->e->conf.timeout_ns ? l->now + v->e->conf.timeout_ns : 0;
+	r->state = REQ_NEW;
+	r->is_canceled = false;
+	r->slot = NULL;
+	r->status = 0;
+	r->why = NULL;
+	http = infer_parse(l, r, v->m, c->body.p, c->body.n, c->json_length,
+			   v->m->batch ? v->e->conf.max_batch : 1, err, sizeof(err));
+	if (http) {
+		infer_release(l, r);
+		conn_error(c, http, "%s", err);
+		return;
+	}
+	version_get(v);
+	c->r = r;
+	c->state = CONN_BUSY;
+	add_relaxed(&l->busy, 1);
+	r->pending = 1;
+	r->done.fn = infer_done;
+	port_send(&l->sv->loops[0].port, &r->submit, sched_submit, r);
+}
+
+void infer_forget(struct conn *c)
+{
+	struct request *r = c->r;
+
+	if (!r)
+		return;
+	r->pending++;
+	port_send(&c->loop->sv->loops[0].port, &r->cancel, sched_cancel, r);
+}
+
+/* The bytes of rows of output i, from the request's first row. */
+static const char *rows_of(const struct request *r, unsigned int i, size_t *bytes)
+{
+	const struct serve_model *m = r->v->m;
+	const struct serve_shape *s = serve_slot_output_shape(r->slot->s, i);
+	const char *p = serve_slot_output(r->slot->s, i);
+	uint64_t n = 0;
+
+	shape_bytes(s, m->outputs[i].type, &n);
+	if (!m->batch) {
+		*bytes = n;
+		return p;
+	}
+	n /= r->slot->rows;
+	*bytes = n * r->rows;
+	return p + n * r->row;
+}
+
+/* The shortest text that is read back as the same number; 0 if JSON has none. */
+static int number_text(char *buf, size_t size, double d, bool is_float)
+{
+	int digits = is_float ? 6 : 15, most = is_float ? 9 : 17, n;
+
+	if (!isfinite(d))
+		return 0;
+	if (d == (double)(int64_t)(fabs(d) < 1e15 ? d : 0) && !(d == 0 && signbit(d)))
+		return snprintf(buf, size, "%" PRId64 ".0", (int64_t)d);
+	do
+		n = snprintf(buf, size, "%.*g", digits, d);
+	while (digits++ < most &&
+	       (is_float ? strtof(buf, NULL) != (float)d : strtod(buf, NULL) != d));
+	return n;
+}
+
+static bool data_text(struct loop *l, struct buf *b, enum serve_type type, const char *p,
+		      size_t n)
+{
+	char text[40];
+	size_t i, size = type_size[type];
+	uint64_t u;
+	int64_t v;
+	double d;
+	float f;
+	int len;
+
+	for (i = 0; i < n / size; i++, p += size) {
+		u = 0;
+		memcpy(&u, p, size);
+		switch (type) {
+		case SERVE_BOOL:
+			len = snprintf(text, sizeof(text), "%s", u ? "true" : "false");
+			break;
+		case SERVE_INT8:
+		case SERVE_INT16:
+		case SERVE_INT32:
+		case SERVE_INT64:
+			v = (int64_t)(u << (64 - 8 * size)) >> (64 - 8 * size);
+			len = snprintf(text, sizeof(text), "%" PRId64, v);
+			break;
+		case SERVE_FP32:
+			memcpy(&f, p, 4);
+			len = number_text(text, sizeof(text), (double)f, true);
+			break;
+		case SERVE_FP64:
+			memcpy(&d, p, 8);
+			len = number_text(text, sizeof(text), d, false);
+			break;
+		default:
+			len = snprintf(text, sizeof(text), "%" PRIu64, u);
+		}
+		if (!len || (i && !buf_add(l, b, ",", 1)) || !buf_add(l, b, text, (size_t)len))
+			return false;
+	}
+	return true;
+}
+
+static bool answer(struct conn *c, struct request *r, char *headers, size_t size,
+		   const char **type)
+{
+	const struct serve_model *m = r->v->m;
+	const struct serve_shape *s;
+	struct loop *l = c->loop;
+	struct buf *b = &c->out;
+	const char *p, *sep = "";
+	bool any = false;
+	unsigned int i, k;
+	size_t n, begin = b->n;
+
+	if (!buf_add(l, b, "{", 1))
+		return false;
+	if (r->id.n && (!buf_add(l, b, "\"id\":\"", 6) || !buf_add(l, b, r->id.p, r->id.n) ||
+			!buf_add(l, b, "\",", 2)))
+		return false;
+	if (!buf_printf(l, b, "\"model_name\":") || !buf_json(l, b, m->name) ||
+	    !buf_printf(l, b, ",\"model_version\":\"%" PRId64 "\",\"outputs\":[", m->version))
+		return false;
+	for (i = 0; i < m->noutputs; i++) {
+		if (!(r->wanted & 1u << i))
+			continue;
+		s = serve_slot_output_shape(r->slot->s, i);
+		p = rows_of(r, i, &n);
+		if (!buf_printf(l, b, "%s{\"name\":", sep) ||
+		    !buf_json(l, b, m->outputs[i].name) ||
+		    !buf_printf(l, b, ",\"datatype\":\"%s\",\"shape\":[",
+				type_name[m->outputs[i].type]))
+			return false;
+		sep = ",";
+		for (k = 0; k < s->rank; k++)
+			if (!buf_printf(l, b, "%s%" PRId64, k ? "," : "",
+					!k && m->batch ? (int64_t)r->rows : s->dims[k]))
+				return false;
+		if (r->binary & 1u << i) {
+			any = true;
+			if (!buf_printf(l, b, "],\"parameters\":{\"binary_data_size\":%zu}}",
+					n))
+				return false;
+		} else if (!buf_printf(l, b, "],\"data\":[") ||
+			   !data_text(l, b, m->outputs[i].type, p, n) ||
+			   !buf_add(l, b, "]}", 2)) {
+			return false;
+		}
+	}
+	if (!buf_add(l, b, "]}", 2))
+		return false;
+	*headers = 0;
+	*type = any ? "application/octet-stream" : "application/json";
+	if (any)
+		snprintf(headers, size, "Inference-Header-Content-Length: %zu\r\n",
+			 b->n - begin);
+	for (i = 0; i < m->noutputs; i++)
+		if (r->wanted & r->binary & 1u << i) {
+			p = rows_of(r, i, &n);
+			if (!buf_add(l, b, p, n))
+				return false;
+		}
+	return true;
+}
+
+static void infer_done(struct msg *msg)
+{
+	struct request *r = msg->arg;
+	struct conn *c = r->c;
+	struct loop *l = r->loop;
+	struct server *sv = l->sv;
+	struct slot *slot = r->slot;
+	struct stats *st = &r->v->e->stats;
+	uint64_t now = now_ns();
+	bool dead = c->state == CONN_DEAD, served = false;
+	const char *type;
+	char headers[64];
+	int http = 0;
+
+	if (--r->pending)
+		return;			/* the receipt of the cancel comes */
+	if (!r->status && !dead && out_begin(c)) {
+		if (answer(c, r, headers, sizeof(headers), &type)) {
+			served = true;
+		} else {
+			http = 500;
+			r->why =
+				"an output has a value that JSON cannot express, or memory is short; "
+				"request binary data";
+		}
+	} else {
+		http = r->status == -ETIMEDOUT || r->status == -EAGAIN || r->status == -ENOMEM ?
+			       503 :
+		       r->status == -EINVAL || r->status == -ECANCELED ? 400 :
+									 500;
+	}
+	if (slot && fetch_add_acq_rel(&slot->users, (u32)-1) == 1) /* with the reads above */
+		port_send(&sv->loops[0].port, &slot->msg, sched_recycle, slot);
+	if (!dead)
+		stats_add(served ? &st->success : &st->fail, now_ns() - r->arrival_ns);
+	if (served) {
+		add_relaxed(&st->inferences, r->rows);
+		stats_add(&st->output, now_ns() - now);
+		stats_hist(st, HIST_TOTAL, now_ns() - r->arrival_ns);
+	}
+	version_put(r->v);
+	add_relaxed(&l->busy, (u64)-1);
+	c->r = NULL;
+	dead = c->state == CONN_DEAD;
+	if (served)
+		out_end(c, 200, type, headers);
+	else if (!dead)
+		conn_error(c, http, "%s", r->why ? r->why : "the model failed");
+	infer_release(l, r);
+	if (dead)
+		conn_close(c);
+	else
+		conn_continue(c);
+}

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The endpoints: the Open Inference Protocol and those of Triton's extensions that exist here.
+ * Answers that need only what the loop knows are given at once; calls on the repository go to
+ * the main thread.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve.h"
+
+#define MAX_PARTS 8
+static const char as_json[] = "application/json";
+
+struct version *table_find(const struct table *t, const char *name, size_t n)
+{
+	unsigned int lo = 0, hi = t->n, mid;
+	int cmp;
+
+	while (lo < hi) {
+		mid = (lo + hi) / 2;
+		cmp = strncmp(t->at[mid].e->name, name, n);
+		if (!cmp && t->at[mid].e->name[n])
+			cmp = 1;
+		if (!cmp)
+			return t->at[mid].v;
+		if (cmp < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return NULL;
+}
+
+/* Takes the reference to o. */
+static void answer_json(struct conn *c, json_t *o)
+{
+	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+
+	json_decref(o);
+	if (text)
+		conn_answer(c, 200, as_json, text, strlen(text));
+	else
+		conn_error(c, 503, "out of memory");
+	free(text);
+}
+
+static json_t *ios(const struct serve_io *io, unsigned int n, bool config)
+{
+	json_t *all = json_array(), *dims;
+	unsigned int i, k;
+	char type[16];
+
+	for (i = 0; i < n; i++) {
+		dims = json_array();
+		for (k = 0; k < io[i].rank; k++)
+			json_array_append_new(dims, json_integer(io[i].dims[k]));
+		snprintf(type, sizeof(type), "TYPE_%s", type_name[io[i].type]);
+		json_array_append_new(all,
+				      config ? json_pack("{s:s, s:s, s:o}", "name", io[i].name,
+							 "data_type", type, "dims", dims) :
+					       json_pack("{s:s, s:s, s:o}", "name", io[i].name,
+							 "datatype", type_name[io[i].type],
+							 "shape", dims));
+	}
+	return all;
+}
+
+static void metadata(struct conn *c, const struct version *v)
+{
+	const struct serve_model *m = v->m;
+	char version[24];
+
+	snprintf(version, sizeof(version), "%" PRId64, m->version);
+	answer_json(c, json_pack("{s:s, s:[s], s:s, s:o, s:o}", "name", m->name, "versions",
+				 version, "platform", m->platform, "inputs",
+				 ios(m->inputs, m->ninputs, false), "outputs",
+				 ios(m->outputs, m->noutputs, false)));
+}
+
+static void config(struct conn *c, const struct version *v)
+{
+	const struct model_conf *conf = &v->e->conf;
+	const struct serve_model *m = v->m;
+	unsigned int i, most = m->batch && conf->max_batch > 1 ? conf->max_batch : 0;
+	json_t *o, *sizes = json_array();
+
+	for (i = 0; i < conf->npreferred; i++)
+		json_array_append_new(sizes, json_integer(conf->preferred[i]));
+	/* with batches, Triton's dims leave out the first */
+	o = json_pack("{s:s, s:s, s:s, s:i, s:o, s:o, s:[{s:s, s:i, s:s}]}", "name", m->name,
+		      "platform", m->platform, "backend", m->platform, "max_batch_size",
+		      (int)most, "input", ios(m->inputs, m->ninputs, true), "output",
+		      ios(m->outputs, m->noutputs, true), "instance_group", "name", m->name,
+		      "count", (int)conf->instances, "kind", "KIND_CPU");
+	if (o && most) {
+		const char *const list[] = { "input", "output" };
+		size_t k, x;
+		json_t *io;
+
+		for (k = 0; k < 2; k++)
+			json_array_foreach(json_object_get(o, list[k]), x, io)
+				json_array_remove(json_object_get(io, "dims"), 0);
+		json_object_set_new(
+			o, "dynamic_batching",
+			json_pack("{s:O, s:I, s:{s:I, s:I}, s:i, s:i}", "preferred_batch_size",
+				  sizes, "max_queue_delay_microseconds",
+				  (json_int_t)(conf->delay_ns / 1000), "default_queue_policy",
+				  "default_timeout_microseconds",
+				  (json_int_t)(conf->timeout_ns / 1000), "max_queue_size",
+				  (json_int_t)conf->queue_requests, "priority_levels", LEVELS,
+				  "default_priority_level", LEVELS / 2));
+	}
+	json_decref(sizes);
+	answer_json(c, o);
+}
+
+/* The main thread has answered. */
+static void control_done(struct msg *m)
+{
+	struct conn *c = m->arg;
+	struct control *ct = c->control;
+
+	c->request_pending--;
+	c->control = NULL;
+	if (c->state == CONN_DEAD) {
+		conn_close(c);
+	} else {
+		if (ct->http == 200)
+			conn_answer(c, 200, as_json, ct->text, ct->text ? strlen(ct->text) : 0);
+		else
+			conn_error(c, ct->http, "%s", ct->text ? ct->text : "out of memory");
+		conn_continue(c);
+	}
+	free(ct->text);
+	free(ct);
+}
+
+static void control_arrived(struct msg *m)
+{
+	struct control *ct = m->arg;
+	struct server *sv = ct->c->loop->sv;
+
+	ct->next = NULL;
+	*sv->calls_tail = ct;
+	sv->calls_tail = &ct->next;
+}
+
+static void control(struct conn *c, enum control_what what, const char *name)
+{
+	struct control *ct = calloc(1, sizeof(*ct));
+	json_error_t err;
+	json_t *o = NULL;
+
+	if (!ct) {
+		conn_error(c, 503, "out of memory");
+		return;
+	}
+	if (c->body.n) {
+		o = json_loadb(c->body.p, c->body.n, JSON_REJECT_DUPLICATES, &err);
+		if (!o || !json_is_object(o)) {
+			conn_error(c, 400, "failed to parse the request JSON buffer: %s at %d",
+				   o ? "not an object" : err.text, o ? 0 : err.position);
+			json_decref(o);
+			free(ct);
+			return;
+		}
+		ct->ready_only = json_is_true(json_object_get(o, "ready"));
+		if (what == CONTROL_LOAD &&
+		    json_object_size(json_object_get(o, "parameters"))) {
+			conn_error(c, 400, "parameters of a load are not supported");
+			json_decref(o);
+			free(ct);
+			return;
+		}
+		json_decref(o);
+	}
+	ct->c = c;
+	ct->what = what;
+	snprintf(ct->name, sizeof(ct->name), "%s", name);
+	c->control = ct;
+	c->state = CONN_BUSY;
+	c->request_pending++;
+	c->done.fn = control_done;
+	c->done.arg = c;
+	port_send(&c->loop->sv->port, &ct->msg, control_arrived, ct);
+}
+
+/* Split the path at slashes, and decode %XX.  Returns how many parts, or -1. */
+static int split(char *url, char *part[MAX_PARTS])
+{
+	char *from, *to;
+	int n = 0, i;
+	unsigned int x;
+
+	url[strcspn(url, "?#")] = 0;
+	if (*url != '/')
+		return -1;
+	for (from = url; *from; ) {
+		*from++ = 0;
+		if (!*from)
+			break;		/* a slash at the end */
+		if (n == MAX_PARTS)
+			return -1;
+		part[n++] = from;
+		from += strcspn(from, "/");
+	}
+	for (i = 0; i < n; i++) {
+		for (from = to = part[i]; *from; to++) {
+			if (*from == '%') {
+				if (sscanf(from + 1, "%2x", &x) != 1 || !from[1] || !from[2] ||
+				    !x)
+					return -1;
+				*to = (char)x;
+				from += 3;
+			} else {
+				*to = *from++;
+			}
+		}
+		*to = 0;
+	}
+	return n;
+}
+
+static void not_found(struct conn *c)
+{
+	conn_error(c, 404, "Not Found");
+}
+
+/* Whether the method is right; else the answer is given. */
+static bool method(struct conn *c, unsigned int want)
+{
+	if (c->parser.method == want)
+		return true;
+	conn_error(c, 405, "Method Not Allowed");
+	return false;
+}
+
+static void status(struct conn *c, bool good)
+{
+	conn_answer(c, good ? 200 : 400, NULL, "", 0);
+}
+
+static void server_metadata(struct conn *c)
+{
+	/* what exists: clients take this list at its word */
+	answer_json(c, json_pack("{s:s, s:s, s:[s,s,s,s,s]}", "name", "pawl", "version",
+				 pawl_version(), "extensions", "binary_tensor_data",
+				 "model_configuration", "model_repository", "schedule_policy",
+				 "statistics"));
+}
+
+/* v2/models/NAME[/versions/V][/WHAT] */
+static void model(struct conn *c, char **part, int n)
+{
+	const char *name = part[0], *what = NULL, *version = NULL;
+	struct version *v;
+	char *end;
+	long long want = -1;
+	bool ready;
+
+	if (n >= 3 && !strcmp(part[1], "versions")) {
+		version = part[2];
+		what = n == 4 ? part[3] : NULL;
+		n -= 2;
+	} else if (n == 2) {
+		what = part[1];
+	}
+	if (n > 2 || (what && strcmp(what, "ready") && strcmp(what, "infer") &&
+		      strcmp(what, "config") && strcmp(what, "stats"))) {
+		not_found(c);
+		return;
+	}
+	if (!method(c, what && !strcmp(what, "infer") ? HTTP_POST : HTTP_GET))
+		return;
+	if (version) {
+		errno = 0;
+		want = strtoll(version, &end, 10);
+		if (*end || end == version || want <= 0 || errno) {
+			not_found(c);
+			return;
+		}
+	}
+	v = table_find(c->loop->table, name, strlen(name));
+	ready = v && (want < 0 || v->m->version == want);
+	if (what && !strcmp(what, "ready")) {
+		if (ready && load_relaxed(&c->loop->sv->ready))
+			status(c, true);
+		else
+			conn_error(c, 400, "Model version not ready");
+	} else if (!v && what && !strcmp(what, "stats")) {
+		conn_error(c, 400, "requested model '%s' is not available", name);
+	} else if (!v) {
+		conn_error(c, 404, "Request for unknown model: '%s' is not found", name);
+	} else if (!ready) {
+		conn_error(c, 404, "Request for unknown model: '%s' version %lld is not found",
+			   name, want);
+	} else if (!what) {
+		metadata(c, v);
+	} else if (!strcmp(what, "infer")) {
+		infer_begin(c, v);
+	} else if (!strcmp(what, "config")) {
+		config(c, v);
+	} else {
+		stats_json(c, name, strlen(name));
+	}
+}
+
+static void repository(struct conn *c, char **part, int n)
+{
+	if (n == 1 && !strcmp(part[0], "index")) {
+		if (method(c, HTTP_POST))
+			control(c, CONTROL_INDEX, "");
+	} else if (n == 3 && !strcmp(part[0], "models") &&
+		   (!strcmp(part[2], "load") || !strcmp(part[2], "unload"))) {
+		if (!method(c, HTTP_POST))
+			return;
+		if (strlen(part[1]) > NAME_MAX_LEN)
+			conn_error(c, 400, "the name of the model is too long");
+		else
+			control(c, *part[2] == 'l' ? CONTROL_LOAD : CONTROL_UNLOAD, part[1]);
+	} else {
+		not_found(c);
+	}
+}
+
+void route(struct conn *c)
+{
+	struct server *sv = c->loop->sv;
+	char *part[MAX_PARTS];
+	int n = split(c->url, part);
+
+	if (n < 1) {
+		not_found(c);
+		return;
+	}
+	if (!strcmp(part[0], "v2") && n == 3 && !strcmp(part[1], "health")) {
+		/* without the token, too: a load balancer has none */
+		if (strcmp(part[2], "live") && strcmp(part[2], "ready"))
+			not_found(c);
+		else if (method(c, HTTP_GET))
+			status(c, *part[2] == 'l' || load_relaxed(&sv->ready));
+		return;
+	}
+	if (!c->authorized) {
+		conn_error(c, 401, "a bearer token is required");
+		return;
+	}
+	if (n == 1 && !strcmp(part[0], "metrics")) {
+		if (method(c, HTTP_GET))
+			stats_metrics(c);
+		return;
+	}
+	if (strcmp(part[0], "v2")) {
+		not_found(c);
+	} else if (n == 1) {
+		if (method(c, HTTP_GET))
+			server_metadata(c);
+	} else if (!strcmp(part[1], "models") && n == 3 && !strcmp(part[2], "stats")) {
+		if (method(c, HTTP_GET))
+			stats_json(c, NULL, 0);
+	} else if (!strcmp(part[1], "models") && n >= 3) {
+		model(c, part + 2, n - 2);
+	} else if (!strcmp(part[1], "repository") && n >= 3) {
+		repository(c, part + 2, n - 2);
+	} else {
+		not_found(c);
+	}
+}

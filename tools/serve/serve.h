@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The server: what its files share.
+ *
+ *	cmd.c	options and the configuration file	log.c	the log
+ *	server.c threads, start and stop		conn.c	a connection: HTTP/1.1
+ *	route.c	the endpoints				infer.c	requests and answers of models
+ *	sched.c	queues, batches, slots			repo.c	the repository of models
+ *	stats.c	statistics and metrics
+ *
+ * Threads.  Each loop is a thread with an epoll, and owns its connections.  Loop 0 also owns
+ * the queues and slots of all models, so that models share the cores by their weights.  The
+ * main thread owns the repository: it loads, publishes and frees versions of models.  Threads
+ * send each other messages (port.h); no object is locked.
+ *
+ * Life of an infer request.  The loop of the connection parses the request when it is
+ * complete, takes a reference to the version, and submits it to loop 0.  Loop 0 queues it, and
+ * copies its tensors into a slot with those of others.  The slot runs on the engine, and its
+ * completion arrives at loop 0, which tells the loop of each connection.  That writes the
+ * answer from the slot; the last one returns the slot to loop 0.
+ */
+#ifndef SERVE_H
+#define SERVE_H
+
+#include <http_parser.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "json.h"
+#include "model.h"
+#include "port.h"
+
+#define MAX_IO		32		/* inputs, and outputs, of a model */
+#define MAX_LOOPS	64
+#define MAX_MODELS	1024
+#define MAX_PREFERRED	8
+#define LEVELS		8		/* of priority */
+#define NAME_MAX_LEN	127
+
+struct conn;
+struct entry;
+struct loop;
+struct server;
+
+/* --- configuration (cmd.c) --- */
+
+struct model_conf {
+	unsigned int max_batch;		/* rows; 0 and 1: no batches */
+	uint64_t delay_ns;
+	unsigned int npreferred, preferred[MAX_PREFERRED];	/* ascending */
+	unsigned int queue_requests;
+	uint64_t queue_bytes;
+	unsigned int weight;
+	unsigned int instances;		/* runs at once */
+	uint64_t timeout_ns;		/* of requests that give none; 0: none */
+};
+
+struct named_conf {
+	char name[NAME_MAX_LEN + 1];
+	struct model_conf conf;
+};
+
+struct config {
+	char *repository, *host, *token, *file;
+	unsigned int port, loops, workers;
+	unsigned int max_connections, max_header;
+	uint64_t max_body;
+	uint64_t idle_ns, read_ns, write_ns, grace_ns, drain_ns;
+	struct model_conf model;	/* [model] */
+	struct named_conf *named;
+	unsigned int nnamed;
+};
+
+#define SERVE_SELF "pawl serve"
+
+/* --- statistics (stats.c) --- */
+
+#define HIST_LE 18			/* buckets: 64 us * 2^i; the last: all */
+struct counter {
+	u64 n, ns;
+};
+
+/* A: any thread adds, relaxed. */
+struct stats {
+	struct counter success, fail, queue, input, infer, output;
+	u64 inferences, executions, last_ms, refused, timed_out, canceled;
+	u64 hist[3][HIST_LE];		/* queue, compute, total */
+	u64 hist_ns[3];
+	struct { u64 n, input, infer, output; } *batch;	/* [max_batch + 1] */
+};
+
+enum { HIST_QUEUE, HIST_COMPUTE, HIST_TOTAL };
+
+void stats_add(struct counter *c, uint64_t ns);
+void stats_hist(struct stats *s, int which, uint64_t ns);
+
+/* --- models (repo.c, sched.c) --- */
+
+/* One version that is, or was, served. */
+struct version {
+	struct serve_model *m;		/* I, as all above the line */
+	struct entry *e;
+	pawl_var_t weights;
+	u32 refs;			/* A: of requests and slots, and of the repository */
+	struct port *home;		/* of the main thread, */
+	struct msg free_msg;		/*   which frees it */
+	/* loop 0 */
+	struct slot *free;		/* the most recently used first */
+	unsigned int nslots;
+};
+
+/* The memory of one run. */
+struct slot {
+	struct msg msg;
+	struct slot *next;
+	struct version *v;
+	struct serve_slot *s;
+	struct serve_shape in[MAX_IO];
+	uint64_t rows;
+	uint64_t start_ns, launched_ns, done_ns;
+	u32 users;			/* A: requests that still read the outputs */
+	unsigned int nreqs, canceled;
+	int status;
+	struct request **reqs;		/* [max_batch or 1] */
+};
+
+enum request_state { REQ_NEW, REQ_QUEUED, REQ_RUNNING, REQ_DONE };
+
+struct tensor {
+	const void *data;		/* in the body, or in buf */
+	void *buf;
+	size_t bytes, cap;
+	struct serve_shape shape;
+};
+
+struct request {
+	struct msg submit, cancel, done;
+	struct request *next, *prev;	/* loop 0: in the queue; else the loop's free list */
+	struct conn *c;
+	struct loop *loop;
+	struct version *v;
+	struct tensor in[MAX_IO];
+	uint64_t rows;			/* 1 for a model without batches */
+	uint64_t bytes;
+	uint32_t wanted, binary;	/* outputs, bit by bit */
+	struct js_str id;
+	unsigned int level;		/* 0 to LEVELS - 1, 0 is the highest */
+	uint64_t arrival_ns, queued_ns, deadline_ns;	/* CLOCK_MONOTONIC; 0: none */
+	unsigned int pending;		/* owner: messages from loop 0 to come */
+	/* loop 0, until done */
+	enum request_state state;
+	bool is_canceled;
+	struct slot *slot;
+	uint64_t row;			/* the first one in the slot */
+	int status;			/* 0, or a negative errno, with its text */
+	const char *why;
+};
+
+struct queue {
+	struct request *head, *tail;
+};
+
+enum entry_state { ENTRY_UNAVAILABLE, ENTRY_READY, ENTRY_LOADING };
+
+/* A name in the repository.  It stays until the end. */
+struct entry {
+	char name[NAME_MAX_LEN + 1];
+	struct model_conf conf;		/* I */
+	struct stats stats;
+	u64 pending;			/* A: requests in the queue */
+	/* main thread */
+	struct version *current;
+	enum entry_state state;
+	bool present, explicitly_unloaded;
+	char reason[256];
+	/* loop 0 */
+	struct queue level[LEVELS];
+	unsigned int queued, inflight;
+	uint64_t queued_bytes, next_deadline, pass, due;
+	uint64_t run_ns;		/* of a run, smoothed */
+	struct entry *next_active;
+	bool active;			/* in the list of those that have a queue */
+};
+
+/* What is served now.  A loop uses the one it was told last. */
+struct table {
+	unsigned int n;
+	struct { struct entry *e; struct version *v; } at[];	/* by name */
+};
+
+struct version *table_find(const struct table *t, const char *name, size_t n);
+
+/* --- connections (conn.c) --- */
+
+enum conn_state { CONN_READING, CONN_BUSY, CONN_WRITING, CONN_LINGER, CONN_DEAD };
+enum { TIMER_NONE = -1, TIMER_IDLE, TIMER_READ, TIMER_WRITE, TIMER_LINGER, TIMER_BUSY,
+       TIMERS };
+
+struct buf {
+	char *p;
+	size_t n, cap;
+};
+
+struct conn {
+	struct msg done;		/* a control call is complete */
+	struct loop *loop;
+	struct conn *next, *prev;	/* of the same timer */
+	struct conn *dead_next;
+	int fd, timer;
+	uint64_t timer_ns;
+	enum conn_state state;
+	bool readable, eof, keep, complete, want_continue, in_request, buried, used;
+	http_parser parser;
+	struct buf rest;		/* received behind the current request */
+	struct buf body, out;
+	size_t out_at;
+	int64_t json_length;		/* Inference-Header-Content-Length; -1 */
+	int refused;			/* HTTP status of a request that is not answered else */
+	const char *refused_why;
+	char url[512], field[40], value[320];
+	unsigned int nurl, nfield, nvalue;
+	bool in_value, authorized, encoded;
+	unsigned int request_pending;	/* control calls that the main thread has */
+	struct request *r;
+	/* for a control call: written by the main thread until it is done */
+	struct control *control;
+};
+
+/* A control call, which the main thread answers. */
+enum control_what { CONTROL_INDEX, CONTROL_LOAD, CONTROL_UNLOAD };
+struct control {
+	struct msg msg;
+	struct control *next;
+	struct conn *c;
+	enum control_what what;
+	bool ready_only;
+	char name[NAME_MAX_LEN + 1];
+	int http;
+	char *text;			/* malloc: the answer */
+};
+
+/* An answer with this body, and the next request is read. */
+void conn_answer(struct conn *c, int http, const char *type, const char *text, size_t n);
+/* printf of {"error":"..."} */
+void conn_error(struct conn *c, int http, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The same in pieces: out_begin(), appends to c->out, out_end(). */
+bool out_begin(struct conn *c);
+void out_end(struct conn *c, int http, const char *type, const char *headers);
+bool buf_room(struct loop *l, struct buf *b, size_t n);
+void buf_put(struct loop *l, struct buf *b);
+bool buf_add(struct loop *l, struct buf *b, const char *p, size_t n);
+bool buf_printf(struct loop *l, struct buf *b, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* As JSON, with its quotes. */
+bool buf_json(struct loop *l, struct buf *b, const char *text);
+void conn_accept(struct loop *l);
+struct conn *conn_open(struct loop *l, int fd);
+void conn_event(struct conn *c, uint32_t events);
+void conn_tick(struct loop *l, uint64_t now);
+void conn_drain(struct loop *l);	/* no further requests */
+void conn_close(struct conn *c);
+void conn_continue(struct conn *c);	/* an answer that was awaited is in c->out */
+
+/* --- endpoints (route.c, infer.c) --- */
+
+void route(struct conn *c);
+void infer_begin(struct conn *c, struct version *v);
+void infer_forget(struct conn *c);	/* the connection is closed */
+/*
+ * Parse the body of an infer request.  Returns 0, or an HTTP status with a text in err; the
+ * tensors point into the body, or into buffers of the loop.
+ */
+int infer_parse(struct loop *l, struct request *r, const struct serve_model *m,
+		const char *body, size_t n, int64_t json_length, unsigned int max_batch,
+		char *err, size_t size);
+void infer_release(struct loop *l, struct request *r);
+extern const char *const type_name[];
+extern const uint8_t type_size[];
+
+/* --- scheduling, on loop 0 (sched.c) --- */
+
+void sched_submit(struct msg *m);
+void sched_cancel(struct msg *m);
+void sched_complete(struct slot *s, int status);
+void sched_recycle(struct msg *m);	/* a slot that no request reads any more */
+/* Launch what can be launched; returns when to come again, or 0. */
+uint64_t sched_run(struct server *sv, uint64_t now);
+int sched_warm(struct server *sv, struct version *v, char *err,
+	       size_t size); /* main, before publishing */
+void version_get(struct version *v);
+void version_put(struct version *v);
+void slots_free(struct version *v);
+
+/* --- repository, on the main thread (repo.c) --- */
+
+int repo_init(struct server *sv);
+void repo_scan(struct server *sv);	/* load what is new, unload what is gone */
+void repo_control(struct server *sv, struct control *ct);
+void repo_free(struct server *sv);
+
+/* --- the server (server.c) --- */
+
+struct loop {
+	struct port port;
+	struct server *sv;
+	unsigned int index;
+	int ep, listener;
+	const struct table *table;
+	pawl_cq_t cq;			/* of loop 0 */
+	uint64_t now;			/* the time of this turn */
+	struct conn *timer_head[TIMERS], *timer_tail[TIMERS];
+	struct conn *all_dead;
+	struct request *free_requests;
+	unsigned int nconns;
+	u64 busy;			/* connections that wait for an answer */
+	void *bufs[24];			/* by power of two */
+	size_t bufs_bytes;
+	char *scratch;
+	struct msg publish, stop, took, drained;
+	const struct table *next_table;
+	bool draining, exiting, listening_paused, report;
+	uint64_t listen_again;
+	unsigned long thread;
+};
+
+struct server {
+	struct config cfg;
+	struct pawl_engine *e;
+	struct port port;		/* of the main thread */
+	struct loop loops[MAX_LOOPS];
+	unsigned int took, drained; /* main: loops that have the new table, that are empty */
+	u32 ready, closing; /* A: what health/ready answers; answers end connections */
+	/* main */
+	struct entry *entries[MAX_MODELS];
+	u32 nentries;			/* A: entries below it are valid */
+	struct table *table;
+	struct control *calls, **calls_tail;
+	/* loop 0 */
+	struct entry *active;
+	unsigned int inflight;
+	uint64_t pass;
+	/* A: counts */
+	u64 connections, requests;
+};
+
+uint64_t now_ns(void);
+/* Run messages, completions and launches until none is left; returns when to come again, or 0. */
+uint64_t loop_step(struct loop *l);
+int serve_run(struct server *sv);
+void publish(struct server *sv, struct table *t);
+
+/* One line of JSON on standard error: pairs of key and text, then NULL. */
+void log_line(const char *level, const char *event, ...) __attribute__((sentinel));
+
+/* --- texts (stats.c) --- */
+void stats_json(struct conn *c, const char *model, size_t n);
+void stats_metrics(struct conn *c);
+
+#endif

@@ -1,0 +1,556 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Threads, start and stop.
+ *
+ * SIGTERM and SIGINT: health/ready answers 400 and connections end with their next answer, so
+ * that a load balancer and clients go elsewhere; after the grace time the listeners close, what
+ * has arrived is answered, and the process ends with status 0.  A second signal skips the rest
+ * of the grace time.  SIGHUP reads the repository again.
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "serve.h"
+
+#define EVENTS		256
+#define REAP		64
+#define TICK_NS		1000000000u
+#define SCRATCH		65536u
+#define FIRST_FD	3		/* of socket activation */
+
+uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* --- a loop -------------------------------------------------------------------- */
+
+static void counted(struct msg *m)
+{
+	*(unsigned int *)m->arg += 1;
+}
+
+static void take_table(struct msg *m)
+{
+	struct loop *l = m->arg;
+
+	l->table = l->next_table;
+	port_send(&l->sv->port, &l->took, counted, &l->sv->took);
+}
+
+static void close_listener(struct loop *l)
+{
+	if (l->listener < 0)
+		return;
+	conn_accept(l);			/* what the kernel has accepted */
+	close(l->listener);
+	l->listener = -1;
+}
+
+static void begin_drain(struct msg *m)
+{
+	struct loop *l = m->arg;
+
+	close_listener(l);
+	l->draining = true;
+	conn_drain(l);
+	l->report = true;
+}
+
+/* The time to drain has passed: what is left is canceled. */
+static void force(struct msg *m)
+{
+	struct loop *l = m->arg;
+	int k;
+
+	for (k = 0; k < TIMERS; k++)
+		while (l->timer_head[k])
+			conn_close(l->timer_head[k]);
+}
+
+static void leave(struct msg *m)
+{
+	struct loop *l = m->arg;
+
+	l->exiting = true;
+}
+
+static void bury(struct loop *l)
+{
+	struct conn *c;
+
+	while ((c = l->all_dead)) {
+		l->all_dead = c->dead_next;
+		free(c);
+	}
+}
+
+static void reap(struct loop *l)
+{
+	struct pawl_completion done[REAP];
+	int i, n;
+
+	do {
+		n = pawl_cq_reap(l->sv->e, l->cq, done, REAP);
+		for (i = 0; i < n; i++)
+			sched_complete((struct slot *)(uintptr_t)done[i].tag, done[i].status);
+	} while (n == REAP);
+}
+
+static int wait_events(struct loop *l, struct epoll_event *ev, uint64_t until)
+{
+	uint64_t now = now_ns(), left = until > now ? until - now : 0;
+	struct timespec ts = { (time_t)(left / 1000000000u), (long)(left % 1000000000u) };
+	static __thread bool old_kernel;
+	int n;
+
+	if (!old_kernel) {
+		n = epoll_pwait2(l->ep, ev, EVENTS, &ts, NULL);
+		if (n >= 0 || errno != ENOSYS)
+			return n;
+		old_kernel = true;
+	}
+	return epoll_wait(l->ep, ev, EVENTS, (int)((left + 999999) / 1000000));
+}
+
+uint64_t loop_step(struct loop *l)
+{
+	uint64_t next = 0;
+
+	do {
+		port_run(&l->port);
+		if (!l->index) {
+			reap(l);
+			next = sched_run(l->sv, l->now);
+		}
+	} while (l->port.own);
+	bury(l);
+	return next;
+}
+
+static void *loop_main(void *arg)
+{
+	struct epoll_event ev[EVENTS];
+	struct loop *l = arg;
+	struct server *sv = l->sv;
+	uint64_t next = 0, tick = 0, until;
+	int i, n;
+
+	this_port = &l->port;
+	l->now = now_ns();
+	while (!l->exiting) {
+		until = l->now + TICK_NS;
+		if (next && next < until)
+			until = next;
+		n = wait_events(l, ev, until);
+		l->now = now_ns();
+		for (i = 0; i < n; i++) {
+			if (ev[i].data.ptr == &l->port)
+				port_clear(&l->port);
+			else if (ev[i].data.ptr == &l->listener)
+				conn_accept(l);
+			else if (ev[i].data.ptr != &l->cq)
+				conn_event(ev[i].data.ptr, ev[i].events);
+		}
+		if (l->now >= tick) {
+			conn_tick(l, l->now);
+			tick = l->now + TICK_NS / 4;
+			if (l->listening_paused && l->listener >= 0) {
+				struct epoll_event in = { .events = EPOLLIN,
+							  .data.ptr = &l->listener };
+
+				l->listening_paused =
+					epoll_ctl(l->ep, EPOLL_CTL_ADD, l->listener, &in);
+			}
+		}
+		next = loop_step(l);
+		if (l->report && !l->nconns && !load_relaxed(&l->busy)) {
+			l->report = false;
+			port_send(&sv->port, &l->drained, counted, &sv->drained);
+		}
+	}
+	loop_step(l);
+	pawl_thread_detach(sv->e);
+	return NULL;
+}
+
+/* --- listeners ----------------------------------------------------------------- */
+
+static int watch(struct loop *l, int fd, uint32_t events, void *ptr)
+{
+	struct epoll_event ev = { .events = events, .data.ptr = ptr };
+
+	return epoll_ctl(l->ep, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
+}
+
+static int failed(const char *what, const char *why)
+{
+	fprintf(stderr, "%s: %s: %s\n", SERVE_SELF, what, why);
+	return -EIO;
+}
+
+/* The socket that systemd opened, or -1. */
+static int inherited(void)
+{
+	const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
+
+	if (!pid || !n || atoi(pid) != getpid() || atoi(n) < 1)
+		return -1;
+	return FIRST_FD;
+}
+
+static int listen_on(const char *host, unsigned int *port)
+{
+	struct addrinfo hints = { .ai_flags = AI_PASSIVE | AI_NUMERICHOST,
+				  .ai_socktype = SOCK_STREAM };
+	struct sockaddr_storage ss = { 0 };
+	socklen_t len = sizeof(ss);
+	struct addrinfo *ai;
+	char text[16];
+	int fd, rc, on = 1;
+
+	snprintf(text, sizeof(text), "%u", *port);
+	rc = getaddrinfo(host, text, &hints, &ai);
+	if (rc)
+		return failed(host, gai_strerror(rc));
+	fd = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	rc = fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
+		setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) ||
+		bind(fd, ai->ai_addr, ai->ai_addrlen) || listen(fd, SOMAXCONN) ||
+		getsockname(fd, (struct sockaddr *)&ss, &len);
+	freeaddrinfo(ai);
+	if (rc) {
+		rc = failed(host, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return rc;
+	}
+	*port = ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port :
+		      ((struct sockaddr_in *)&ss)->sin_port);
+	return fd;
+}
+
+/*
+ * SO_REUSEPORT lets each loop have a listener, but also lets another process of the same user
+ * take a share of the port: whoever has it already is an error.
+ */
+static int port_is_free(const char *host, unsigned int port)
+{
+	struct addrinfo hints = { .ai_flags = AI_PASSIVE | AI_NUMERICHOST,
+				  .ai_socktype = SOCK_STREAM };
+	struct addrinfo *ai;
+	char text[16];
+	int fd, rc, on = 1;
+
+	if (!port)
+		return 0;
+	snprintf(text, sizeof(text), "%u", port);
+	rc = getaddrinfo(host, text, &hints, &ai);
+	if (rc)
+		return failed(host, gai_strerror(rc));
+	fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	rc = fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
+		bind(fd, ai->ai_addr, ai->ai_addrlen);
+	if (rc)
+		rc = failed(host, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	freeaddrinfo(ai);
+	return rc;
+}
+
+static int open_listeners(struct server *sv)
+{
+	int fd = inherited(), rc;
+	unsigned int i;
+
+	if (fd < 0) {
+		rc = port_is_free(sv->cfg.host, sv->cfg.port);
+		if (rc)
+			return rc;
+	}
+	for (i = 0; i < sv->cfg.loops; i++) {
+		struct loop *l = &sv->loops[i];
+
+		if (fd >= 0) {
+			l->listener = i ? dup(fd) : fd;
+			if (l->listener < 0)
+				return failed("socket activation", strerror(errno));
+			int flags = fcntl(l->listener, F_GETFL);
+
+			if (flags < 0 || fcntl(l->listener, F_SETFL, flags | O_NONBLOCK) ||
+			    fcntl(l->listener, F_SETFD, FD_CLOEXEC))
+				return failed("socket activation", strerror(errno));
+		} else {
+			l->listener = listen_on(sv->cfg.host, &sv->cfg.port);
+			if (l->listener < 0)
+				return l->listener;
+		}
+		/* listeners of one socket: a connection wakes one loop */
+		rc = watch(l, l->listener, EPOLLIN | (fd >= 0 ? (uint32_t)EPOLLEXCLUSIVE : 0),
+			   &l->listener);
+		if (rc)
+			return failed("epoll", strerror(-rc));
+	}
+	return 0;
+}
+
+/* --- systemd ------------------------------------------------------------------- */
+
+/* sd_notify(3): one datagram to the socket that the service manager names. */
+static void notify(const char *state)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	const char *path = getenv("NOTIFY_SOCKET");
+	size_t n = path ? strlen(path) : 0;
+	int fd;
+
+	if (!n || n >= sizeof(sun.sun_path))
+		return;
+	memcpy(sun.sun_path, path, n);
+	if (*path == '@')
+		sun.sun_path[0] = 0;
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return;
+	if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&sun,
+		   (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) < 0)
+		log_line("warning", "notify", "error", strerror(errno), NULL);
+	close(fd);
+}
+
+/* --- the main thread ------------------------------------------------------------ */
+
+/* Wait for a message or a signal; returns the signal, or 0. */
+static int wait_main(struct server *sv, int sigfd, int64_t until)
+{
+	struct pollfd fds[] = { { sv->port.efd, POLLIN, 0 }, { sigfd, POLLIN, 0 } };
+	struct signalfd_siginfo si;
+	int64_t left = until < 0 ? -1 : until - (int64_t)now_ns();
+
+	/* its own messages are ready now */
+	if ((until >= 0 && left < 0) || sv->port.own)
+		left = 0;
+	poll(fds, sigfd < 0 ? 1 : 2, left < 0 ? -1 : (int)((left + 999999) / 1000000));
+	if (fds[0].revents)
+		port_clear(&sv->port);
+	port_run(&sv->port);
+	return sigfd >= 0 && fds[1].revents & POLLIN &&
+		read(sigfd, &si, sizeof(si)) == (ssize_t)sizeof(si) ? (int)si.ssi_signo : 0;
+}
+
+static void run_controls(struct server *sv)
+{
+	struct control *ct;
+
+	while ((ct = sv->calls)) {
+		sv->calls = ct->next;
+		if (!sv->calls)
+			sv->calls_tail = &sv->calls;
+		repo_control(sv, ct);
+	}
+}
+
+static void tell(struct server *sv, void (*fn)(struct msg *))
+{
+	unsigned int i;
+
+	for (i = 0; i < sv->cfg.loops; i++)
+		port_send(&sv->loops[i].port, &sv->loops[i].stop, fn, &sv->loops[i]);
+}
+
+void publish(struct server *sv, struct table *t)
+{
+	struct table *old = sv->table;
+	unsigned int i;
+
+	sv->table = t;
+	sv->took = 0;
+	for (i = 0; i < sv->cfg.loops; i++) {
+		sv->loops[i].next_table = t;
+		port_send(&sv->loops[i].port, &sv->loops[i].publish, take_table, &sv->loops[i]);
+	}
+	/* Loops only stop at times for a turn.  Control calls that arrive meanwhile wait. */
+	while (sv->took < sv->cfg.loops)
+		wait_main(sv, -1, -1);
+	free(old);
+}
+
+static void stop(struct server *sv, int sigfd)
+{
+	int64_t until = (int64_t)(now_ns() + sv->cfg.grace_ns);
+	bool forced = false;
+
+	store_relaxed(&sv->ready, 0);
+	store_relaxed(&sv->closing, 1);
+	notify("STOPPING=1");
+	log_line("info", "stopping", NULL);
+	while ((int64_t)now_ns() < until && !wait_main(sv, sigfd, until))
+		run_controls(sv);
+	tell(sv, begin_drain);
+	until = (int64_t)(now_ns() + sv->cfg.drain_ns);
+	while (sv->drained < sv->cfg.loops) {
+		wait_main(sv, -1, forced ? -1 : until);
+		run_controls(sv);
+		if (!forced && (int64_t)now_ns() >= until && sv->drained < sv->cfg.loops) {
+			unsigned int i;
+
+			forced = true;
+			log_line("warning", "drain", "error", "requests were canceled", NULL);
+			for (i = 0; i < sv->cfg.loops; i++)
+				port_send(&sv->loops[i].port, &sv->loops[i].publish, force,
+					  &sv->loops[i]);
+		}
+	}
+}
+
+static int start_loops(struct server *sv, unsigned int *started)
+{
+	static struct table none;
+	unsigned int i, k;
+	pthread_t t;
+	int rc;
+
+	for (i = 0; i < sv->cfg.loops; i++) {
+		struct loop *l = &sv->loops[i];
+
+		l->sv = sv;
+		l->index = i;
+		l->table = &none;
+		l->listener = -1;
+		l->scratch = malloc(SCRATCH);
+		l->ep = epoll_create1(EPOLL_CLOEXEC);
+		rc = port_init(&l->port);
+		if (rc || !l->scratch || l->ep < 0)
+			return failed("start", strerror(rc ? -rc : errno));
+		rc = watch(l, l->port.efd, EPOLLIN, &l->port);
+		if (!i && !rc) {
+			rc = pawl_cq_create(sv->e, &l->cq);
+			if (!rc)
+				rc = watch(l, pawl_cq_fd(sv->e, l->cq), EPOLLIN, &l->cq);
+		}
+		if (rc)
+			return failed("start", strerror(-rc));
+	}
+	rc = open_listeners(sv);
+	for (k = 0; !rc && k < sv->cfg.loops; k++) {
+		rc = pthread_create(&t, NULL, loop_main, &sv->loops[k]);
+		if (rc)
+			rc = failed("a thread", strerror(rc));
+		else
+			*started += 1;
+		sv->loops[k].thread = (unsigned long)t;
+	}
+	return rc;
+}
+
+static void free_loops(struct server *sv)
+{
+	struct request *r;
+	unsigned int i, k;
+	void *p;
+
+	for (i = 0; i < sv->cfg.loops; i++) {
+		struct loop *l = &sv->loops[i];
+
+		if (!l->sv)
+			continue;
+		if (l->listener >= 0)
+			close(l->listener);
+		port_fini(&l->port);
+		if (l->ep >= 0)
+			close(l->ep);
+		free(l->scratch);
+		for (k = 0; k < sizeof(l->bufs) / sizeof(l->bufs[0]); k++)
+			while ((p = l->bufs[k])) {
+				memcpy(&l->bufs[k], p, sizeof(p));
+				free(p);
+			}
+		while ((r = l->free_requests)) {
+			l->free_requests = r->next;
+			free(r);
+		}
+	}
+}
+
+int serve_run(struct server *sv)
+{
+	struct pawl_config pc;
+	unsigned int started = 0, i;
+	char port[16];
+	sigset_t set;
+	int sigfd, rc, sig;
+
+	sv->calls_tail = &sv->calls;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	sigfd = signalfd(-1, &set, SFD_CLOEXEC);
+	rc = port_init(&sv->port);
+	if (sigfd < 0 || rc)
+		return failed("start", strerror(rc ? -rc : errno));
+	this_port = &sv->port;
+	http_parser_set_max_header_size(sv->cfg.max_header);
+
+	pawl_config_init(&pc);
+	if (sv->cfg.workers)
+		pc.workers = (int)sv->cfg.workers;
+	sv->cfg.workers = (unsigned int)pc.workers;
+	pc.name = "serve";
+	pc.start_workers = true;
+	/* a loop runs no layers; runs in flight are bounded, so the window is not reached */
+	pc.window_policy = PAWL_WINDOW_FAIL;
+	rc = pawl_engine_create(&pc, &sv->e);
+	if (rc)
+		return failed("engine", pawl_error_text());
+
+	rc = start_loops(sv, &started);
+	if (!rc) {
+		snprintf(port, sizeof(port), "%u", sv->cfg.port);
+		log_line("info", "listening", "host", sv->cfg.host, "port", port, NULL);
+		repo_scan(sv);
+		store_relaxed(&sv->ready, 1);
+		notify("READY=1");
+		log_line("info", "ready", "host", sv->cfg.host, "port", port, NULL);
+		while ((sig = wait_main(sv, sigfd, -1)) != SIGTERM && sig != SIGINT) {
+			if (sig == SIGHUP)
+				repo_scan(sv);
+			run_controls(sv);
+		}
+		stop(sv, sigfd);
+	}
+	tell(sv, leave);
+	for (i = 0; i < started; i++)
+		pthread_join((pthread_t)sv->loops[i].thread, NULL);
+	repo_free(sv);
+	free_loops(sv);
+	port_fini(&sv->port);
+	close(sigfd);
+	if (pawl_engine_destroy(sv->e) && !rc)
+		rc = failed("engine", pawl_error_text());
+	if (!rc)
+		log_line("info", "stopped", NULL);
+	return rc;
+}
