@@ -3,6 +3,7 @@
  * fuzz_models.c - damaged model files are refused, or load, but never do more harm than that.
  *
  *	fuzz_models TIMES FILE.onnx
+ *	fuzz_models TIMES FILE-symbol.json FILE.params
  *
  * Every file is cut at TIMES places, and has some bits flipped TIMES times; what loads is
  * planned for a run, too.  The changes are the same in every run.  Meant for the address
@@ -26,7 +27,8 @@ static uint64_t next(void)
 
 static unsigned long loaded, planned, refused;
 
-static void attempt(struct pawl_engine *e, const void *a, size_t a_len)
+static void attempt(struct pawl_engine *e, const void *a, size_t a_len, const void *b,
+		    size_t b_len)
 {
 	struct serve_shape shapes[MAX_IO];
 	struct serve_slot *s;
@@ -38,7 +40,7 @@ static void attempt(struct pawl_engine *e, const void *a, size_t a_len)
 	if (!g)
 		abort();
 	g->limit = (size_t)256 << 20;
-	rc = onnx_parse(g, a, a_len);
+	rc = b ? mxnet_parse(g, a, a_len, b, b_len) : onnx_parse(g, a, a_len);
 	if (!rc)
 		rc = graph_finish(g);
 	if (rc) {
@@ -68,42 +70,48 @@ static void attempt(struct pawl_engine *e, const void *a, size_t a_len)
 
 int main(int argc, char **argv)
 {
-	unsigned long times = argc == 3 ? strtoul(argv[1], NULL, 10) : 0, i, k;
+	unsigned long times = argc > 2 ? strtoul(argv[1], NULL, 10) : 0, i, k;
 	struct pawl_engine *e;
-	void *data;
-	size_t len;
+	void *data[2] = { NULL };
+	size_t len[2] = { 0 };
 	char err[256];
+	int files = argc - 2, f;
 
-	if (!times || pawl_engine_create(NULL, &e))
+	if (!times || files > 2 || pawl_engine_create(NULL, &e))
 		return 1;
-	if (file_slurp(argv[2], (size_t)1 << 30, &data, &len, err, sizeof(err)) || !len) {
-		fprintf(stderr, "%s\n", err);
-		return 1;
-	}
-	attempt(e, data, len);
+	for (f = 0; f < files; f++)
+		if (file_slurp(argv[2 + f], (size_t)1 << 30, &data[f], &len[f], err,
+			       sizeof(err)) || !len[f]) {
+			fprintf(stderr, "fuzz_models: %s cannot be read, or is empty\n", argv[2 + f]);
+			return 1;
+		}
+	attempt(e, data[0], len[0], data[1], len[1]);
 	if (!planned) {
 		fprintf(stderr, "fuzz_models: the file as it is was refused\n");
 		return 1;
 	}
-	for (i = 0; i < 2 * times; i++) {
-		/* a copy of the exact size, so that the sanitizer finds what reads behind */
-		size_t n = i < times ? (size_t)(next() % len) : len;
-		unsigned char *copy = malloc(n ? n : 1);
+	for (f = 0; f < files; f++)
+		for (i = 0; i < 2 * times; i++) {
+			/* a copy of the exact size, so that the sanitizer finds what reads behind */
+			size_t n = i < times ? (size_t)(next() % len[f]) : len[f];
+			unsigned char *copy = malloc(n ? n : 1);
 
-		if (!copy)
-			return 1;
-		memcpy(copy, data, n);
-		for (k = 0; i >= times && k <= i % 4; k++) {
-			/* the sizes and names are rather at the beginning */
-			size_t at = (size_t)(next() % (i % 2 || n < 4096 ? n : 4096));
+			if (!copy)
+				return 1;
+			memcpy(copy, data[f], n);
+			for (k = 0; i >= times && k <= i % 4; k++) {
+				/* the sizes and names are rather at the beginning */
+				size_t at = (size_t)(next() % (i % 2 || n < 4096 ? n : 4096));
 
-			copy[at] ^= (unsigned char)(1 << next() % 8);
+				copy[at] ^= (unsigned char)(1 << next() % 8);
+			}
+			attempt(e, f ? data[0] : copy, f ? len[0] : n, f ? copy : data[1],
+				f ? n : len[1]);
+			free(copy);
 		}
-		attempt(e, copy, n);
-		free(copy);
-	}
 	pawl_engine_destroy(e);
-	free(data);
+	for (f = 0; f < files; f++)
+		free(data[f]);
 	printf("refused %lu, loaded %lu, planned %lu\n", refused, loaded, planned);
 	return 0;
 }

@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh [PYTEST ARGUMENT...]: models of pawl serve against onnxruntime, in the build folder.
-# Makes a virtualenv with packages from PyPI, among them models.  Exit status 0: passed, 77: PyPI
-# is out of reach.
+# run.sh [PYTEST ARGUMENT...]: models of pawl serve against onnxruntime and mxnet, in the build
+# folder.  Makes a virtualenv with packages from PyPI, among them models, and that of make
+# check-mxnet.  Exit status 0: passed, 77: PyPI is out of reach.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON3:-/usr/bin/python3}
 venv=$PWD/build/models-venv
+mx=${MXNET_PYTHON:-$PWD/build/mxnet-venv/bin/python}
 
 skip() {
 	echo "$1"
@@ -34,6 +35,11 @@ if [ ! -x "$venv/bin/python" ]; then
 		rapidocr-onnxruntime==1.4.4 magika==1.0.3 || skip "PyPI is out of reach"
 	mv "$venv.new" "$venv"
 fi
+# The newest Python with mxnet 1.9.1 is 3.11.
+if [ ! -x "$mx" ]; then
+	install "$PWD/build/mxnet-venv" python3.11 -r "$here/../compat/mxnet/requirements.txt"
+	mv "$PWD/build/mxnet-venv.new" "$PWD/build/mxnet-venv"
+fi
 export PYTHONDONTWRITEBYTECODE=1 MODEL_RUN=$PWD/tests/serve/model_run \
-	FUZZ_MODELS=$PWD/tests/serve/fuzz_models
+	FUZZ_MODELS=$PWD/tests/serve/fuzz_models MXNET_PYTHON="$mx"
 exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$here/test_models.py" "$@"

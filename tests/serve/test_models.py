@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of pawl serve give the answers of onnxruntime.
+"""Models of pawl serve give the answers of onnxruntime and mxnet.
 
 Networks come from packages of PyPI; small models, one per operator and set of attributes, are
 made here.  run.sh installs what is needed.
@@ -16,6 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 RUN = os.environ["MODEL_RUN"]
 FUZZ = os.environ["FUZZ_MODELS"]
+MXNET = os.environ["MXNET_PYTHON"]
+ZOO = os.path.join(os.path.dirname(os.path.abspath(__file__)), "zoo.py")
 TYPES = {0: np.bool_, 1: np.uint8, 5: np.int8, 7: np.int32, 8: np.int64, 10: np.float32,
          11: np.float64}
 SITE = os.path.dirname(os.path.dirname(onnx.__file__))
@@ -147,6 +149,44 @@ def test_magika(tmp_path):
     [path] = glob.glob(SITE + "/magika/models/standard_v3_3/model.onnx")
     x = np.random.default_rng(1).integers(0, 257, (5, 2048)).astype(np.int32)
     close(run_file(tmp_path, path, [x]), runtime(path, [x]))
+
+
+# --- MXNet ----------------------------------------------------------------------
+
+ZOO_NETS = ["resnet18_v1", "resnet18_v2", "mobilenet0.25", "mobilenetv2_0.25", "squeezenet1.1",
+            "densenet121", "vgg11_bn", "alexnet", "inceptionv3"]
+MX_OPERATORS = """flat_fc fc_rows softmax_output softmax_axis log_softmax deconv deconv_bias conv
+    pool_full avg_full avg_inside global_max batch_norm batch_norm_gamma leaky elu scalars reshape
+    transpose mean max sum lrn broadcast elemwise expand activations""".split()
+
+
+@pytest.mark.parametrize("name", ZOO_NETS + MX_OPERATORS)
+def test_mxnet(tmp_path, name):
+    subprocess.run([MXNET, ZOO, name, str(tmp_path)], check=True, timeout=280,
+                   env=dict(os.environ, OMP_NUM_THREADS="1"), stderr=subprocess.DEVNULL)
+    with open(tmp_path / "shapes", encoding="ascii") as f:
+        in_shape, out_shape = [tuple(map(int, line.split())) for line in f]
+    x = np.fromfile(tmp_path / "x.f32", np.float32).reshape(in_shape)
+    y = np.fromfile(tmp_path / "y.f32", np.float32).reshape(out_shape)
+    [got], _ = run_folder(str(tmp_path), [x], "-t", "2")
+    scale = max(1, np.abs(y).max())
+    close([got / scale], [y / scale])
+    text = subprocess.run([RUN, str(tmp_path)], capture_output=True, check=True).stdout.decode()
+    assert "platform mxnet" in text and "batch 1" in text
+
+
+def test_damaged_mxnet_files_do_no_harm(tmp_path):
+    subprocess.run([MXNET, ZOO, "mobilenet0.25", str(tmp_path)], check=True, timeout=280,
+                   stderr=subprocess.DEVNULL)
+    p = subprocess.run([FUZZ, "100", f"{tmp_path}/model-symbol.json",
+                        f"{tmp_path}/model-0000.params"], capture_output=True, check=False,
+                       timeout=280)
+    assert p.returncode == 0, p.stderr.decode()[-2000:]
+
+
+def test_every_mxnet_operator_of_the_script_is_tested():
+    out = subprocess.run([MXNET, ZOO], capture_output=True, check=True).stdout.decode()
+    assert out.split() == MX_OPERATORS
 
 
 # --- operators ------------------------------------------------------------------

@@ -589,23 +589,33 @@ static int model_path(const char *dir, const char *name, char *path, size_t size
 int serve_model_load(const char *dir, const char *name, int64_t version,
 		     struct serve_model **out, char *err, size_t errsize)
 {
-	char path[4096];
+	void *data = NULL, *more = NULL;
+	size_t len, more_len = 0;
+	char path[4096], params[4096];
 	struct graph *g;
-	void *data;
-	size_t len;
+	bool onnx;
 	int rc;
 
-	if (!model_path(dir, "model.onnx", path, sizeof(path)))
-		return graph_err(err, errsize, -ENOENT, "%s: no model.onnx", dir);
-	rc = file_slurp(path, (size_t)2 << 30, &data, &len, err, errsize);
-	if (rc)
+	onnx = model_path(dir, "model.onnx", path, sizeof(path));
+	if (!onnx && (!model_path(dir, "model-symbol.json", path, sizeof(path)) ||
+		      !model_path(dir, "model-0000.params", params, sizeof(params))))
+		return graph_err(err, errsize, -ENOENT,
+				 "%s: neither model.onnx nor model-symbol.json and model-0000.params",
+				 dir);
+	rc = file_slurp(path, onnx ? (size_t)2 << 30 : (size_t)64 << 20, &data, &len, err, errsize);
+	if (!rc && !onnx)
+		rc = file_slurp(params, (size_t)4 << 30, &more, &more_len, err, errsize);
+	if (rc) {
+		free(data);
 		return rc == -EFBIG ? -EINVAL : rc;
+	}
 	g = graph_new(name, path, version, err, errsize);
 	if (!g)
 		rc = -ENOMEM;
 	else
-		rc = onnx_parse(g, data, len);
+		rc = onnx ? onnx_parse(g, data, len) : mxnet_parse(g, data, len, more, more_len);
 	free(data);
+	free(more);
 	if (!rc)
 		rc = graph_finish(g);
 	if (rc) {
@@ -613,7 +623,7 @@ int serve_model_load(const char *dir, const char *name, int64_t version,
 			serve_model_free(&g->m);
 		return rc;
 	}
-	g->m.platform = "onnx";
+	g->m.platform = onnx ? "onnx" : "mxnet";
 	g->err = NULL;
 	g->errsize = 0;
 	*out = &g->m;

@@ -2,7 +2,7 @@
 /*
  * graph.h - a model in memory, and what reads, checks and runs it.  Not for the front.
  *
- * The reader (onnx.c) makes nodes and values.  graph.c computes what is constant and
+ * The readers (onnx.c, mxnet.c) make nodes and values.  graph.c computes what is constant and
  * merges nodes.  shape.c computes the shapes of a run, slot.c plans its memory and makes ops,
  * and kernel.c and onednn.c compute.  Nothing of a model is changed after the load, apart from
  * the list of packed weights of a node.
@@ -175,8 +175,10 @@ struct graph *graph_new(const char *name, const char *file, int64_t version, cha
 			size_t errsize);
 int dims_bytes(enum serve_type type, unsigned int rank, const int64_t *dims, size_t *bytes);
 
-/* onnx.c: fill an empty graph from a file in memory, which is not kept */
+/* onnx.c, mxnet.c: fill an empty graph from files in memory, which are not kept */
 int onnx_parse(struct graph *g, const void *data, size_t len);
+int mxnet_parse(struct graph *g, const void *sym, size_t sym_len, const void *par,
+		size_t par_len);
 
 /* shape.c: the output's type and shape from those of the inputs; NULL for an input left out. */
 int shape_of(const struct node *n, const struct shape *const *in, struct shape *out, char *err,
