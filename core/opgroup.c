@@ -132,7 +132,8 @@ static void room_check(struct thread *t, struct op_group *g)
 	if ((room & ROOM_WINDOW) && !window_low(t, load_relaxed(&g->low)))
 		return;
 	/* Acquire, release: the note changes hands. */
-	if (!cas_acq_rel_acquire(&g->room, &room, ROOM_POSTED))	/* CORE-H9 <-> CORE-H10 */
+	/* CORE-H9 <-> CORE-H10 */
+	if (!cas_acq_rel_acquire(&g->room, &room, ROOM_POSTED))
 		return;
 	if (room & ROOM_WINDOW)
 		fetch_add_relaxed(&t->e->nflight, -1u);

@@ -2,10 +2,10 @@
 /*
  * embed - an engine inside a host that has its own threads.
  *
- * The host decides when the engine's threads exist, where they run and what memory they use: all
- * of both is made at creation, so that later pushes create and allocate nothing.  A thread of
- * the host holds a slot in the engine only between attach and detach.  The host stops the
- * workers while it needs the CPUs for itself, and gives unused memory back.
+ * The host decides when the engine's threads exist, where they run and what memory they use.
+ * All threads and all memory are made at creation, so later pushes create and allocate nothing.
+ * A thread of the host holds a slot in the engine only between attach and detach.  The host
+ * stops the workers while it needs the CPUs for itself, and frees unused memory.
  */
 #include <inttypes.h>
 #include <pawl/engine.h>

@@ -2,9 +2,9 @@
 /*
  * payload - errors that carry an object, for example an exception of a language runtime.
  *
- * The object travels with the error along the data.  The call that reports the error returns it
- * and with it the ownership; config.drop receives the objects that no call returned.  Errors can
- * also be read, taken and cleared var by var.
+ * The object travels with the error along the data.  The call that reports the error returns
+ * the object, which then belongs to the caller; config.drop receives the objects that no call
+ * returned.  Errors can also be read, taken and cleared var by var.
  */
 #include <errno.h>
 #include <pawl/engine.h>

@@ -2,9 +2,9 @@
 /*
  * tickets - ops that are watched and canceled one by one.
  *
- * A ticket names one push: the program can ask for its state, wait for it, and cancel it.  An op
- * that was canceled before it started, or whose deadline has passed, never starts.  A body that
- * runs is not stopped; it polls pawl_run_canceled() and ends when it wants.
+ * A ticket names one push: the program can query its state, wait for it, and cancel it.  An op
+ * that was canceled before it started, or whose deadline has passed, never starts.  A body
+ * that runs is not stopped; it polls pawl_run_canceled() and decides when to end.
  */
 #include <errno.h>
 #include <pawl/engine.h>
