@@ -276,7 +276,8 @@ static void one_scenario(const struct scenario *s, u32 k, u64 most, double secon
 		const struct line *l = listed(t->name);
 		bool dead;
 
-		if (t->killed || (!planted && !hits(t)) ||
+		/* A listed mutant is tried also if those few runs did not come to it. */
+		if (t->killed || (!planted && !nlines && !hits(t)) ||
 		    (trials_only && !strstr(t->name, trials_only)))
 			continue;
 		if (now() > until)
