@@ -38,6 +38,7 @@ STOPS = {
     'cq_signal': 'the first completion in an empty queue: its eventfd, or a sleeping thread',
     'err': 'the text of an error',
     'error_make': "a failed op's message",
+    'launch_new': 'more launches of a graph in flight than ever before',
     'graph_put': 'the last reference of a graph frees it',
 }
 # What a signal handler may call, and all that it reaches outside the library.
