@@ -2,9 +2,10 @@
 /*
  * graph - several ops described once and pushed many times.
  *
- * Each push runs the ops one after the other as one op, with the vars of all of them.  With
- * PAWL_GRAPH_CAPTURE, a device that supports it captures the work that the bodies queue at the
- * second push, and later pushes replay that work.  Here, on a CPU, the bodies run each time.
+ * Each push, a launch, is one op with the vars of all ops.  Inside it the bodies run as their
+ * data allows; here the second reads what the first writes.  With PAWL_GRAPH_CAPTURE, a device
+ * that supports it captures the work that the bodies queue at the second push, and later pushes
+ * replay that work.  Here, on a CPU, the bodies run each time.
  */
 #include <pawl/engine.h>
 #include <stdio.h>
