@@ -2,13 +2,14 @@
 /*
  * A connection: HTTP/1.1 by the library http-parser.
  *
- * Requests of a connection are answered one after the other; what a client sends ahead waits,
- * at most one buffer of it in the server and the rest in the socket.  The descriptor is
- * registered once, edge-triggered, so a request costs two system calls: recv and send.  The
- * body of a request is received straight into the buffer that the parser of the tensors reads.
+ * Requests of a connection are answered one after the other.  Requests that a client sends
+ * before the answer to an earlier one wait, one buffer of them in the server and the rest in
+ * the socket.  The descriptor is registered once, edge-triggered, so a request costs two system
+ * calls: recv and send.  The body of a request is received into the buffer that the parser of
+ * the tensors reads.
  *
- * A client that shuts down its side while its request is in work counts as gone, since a close
- * and a shutdown are the same to the server; the request is canceled.
+ * If a client shuts down its side while its request is in work, the request is canceled,
+ * because the server cannot distinguish a shutdown from a close.
  *
  * All of this runs on the loop of the connection.
  */

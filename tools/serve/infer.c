@@ -3,8 +3,8 @@
  * Infer requests: from the body to tensors, and from the slot to the answer.
  *
  * The body is walked once.  Binary tensors stay in it, numbers in JSON are converted into a
- * buffer as they are read; loop 0 copies either into the slot.  The texts of errors are those
- * of Triton, where it has the same error.
+ * buffer as they are read; loop 0 copies either into the slot.  Most texts of errors are those
+ * of Triton; Documentation/serve.md lists the differences.
  */
 
 #include <errno.h>

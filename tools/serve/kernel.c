@@ -3,8 +3,8 @@
  * kernel.c - all operators apart from convolution and matrix product.
  *
  * A kernel takes views, so the data may lie in rows or with the channels last.  Most of them
- * walk over the output with one loop per axis, whose innermost is a small function; axes that
- * lie behind each other in all operands are walked as one.  Nothing is allocated.
+ * walk over the output with one loop per axis, the innermost of which is a small function.
+ * Axes that are contiguous in all operands are walked as one.  Nothing is allocated.
  */
 #include <errno.h>
 #include <float.h>

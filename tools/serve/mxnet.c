@@ -2,7 +2,7 @@
 /*
  * mxnet.c - reads MXNet's files: the graph as JSON, and the list of arrays.
  *
- * Both are untrusted: every count is checked against the bytes that are there, and a node uses
+ * Both are untrusted: every count is checked against the bytes that exist, and a node may use
  * only nodes before it.
  */
 #include <errno.h>

@@ -3,14 +3,14 @@
  * onednn.c - convolution and matrix product, by oneDNN.
  *
  * A prim is one tile of an operator with its shapes.  Data of convolutions has the channels
- * last. Constant weights are packed as oneDNN wants them, once for all slots whose prims want
- * the same: the list at the node grows by a compare and swap, and shrinks when the model is
- * freed.
+ * last.  Constant weights are packed as oneDNN requires, once for all slots whose prims have
+ * the same layout: the node has a list of them, which grows by a compare-and-swap, and is freed
+ * with the model.
  *
- * oneDNN was built with OpenMP.  Each thread asks for one thread of it before its first call,
- * and then all that a prim does happens on the caller.  It takes no lock.  It calls malloc()
- * for its table of arguments, seven small pieces per call, which the C library serves from the
- * cache of the thread.
+ * oneDNN was built with OpenMP.  Each thread sets its number of OpenMP threads to one before
+ * its first call, so that a prim runs on the calling thread alone.  It takes no lock.  It calls
+ * malloc() for its table of arguments, seven small pieces per call, which the C library serves
+ * from the cache of the thread.
  */
 #include <errno.h>
 #include <oneapi/dnnl/dnnl.h>

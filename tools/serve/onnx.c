@@ -2,9 +2,9 @@
 /*
  * onnx.c - reads ONNX files.
  *
- * The messages are unpacked by protobuf-c, with code that protoc-c makes of the onnx.proto of
- * libonnx-dev.  The file is untrusted: how deep messages are nested is checked before, since
- * the unpacking calls itself, and every size is checked against the data that is there.
+ * The messages are unpacked by protobuf-c, with code that protoc-c generates from the
+ * onnx.proto of libonnx-dev.  The file is untrusted: since unpacking is recursive, the nesting
+ * of messages is checked before, and every size is checked against the data that exists.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -129,7 +129,7 @@ static int type_of(int32_t onnx, enum serve_type *type)
 	return 0;
 }
 
-/* Read a tensor into value v, whose name is there. */
+/* Read a tensor into value v, whose name is set. */
 static int read_tensor(struct graph *g, const Onnx__TensorProto *t, int v)
 {
 	const char *name = g->value[v].name;

@@ -3,10 +3,10 @@
  * The repository: a folder with a folder for each model, which has a folder for each version,
  * named by a number.  The newest version is served.  All of this runs on the main thread.
  *
- * A load of a new version takes effect by a new table, which is sent to all loops.  A request
- * holds a reference to the version that it found, so requests before and after the change run
- * on one version each, and none fails.  When the last of the old version has ended, its var is
- * deleted, which is a write of it, and its memory is freed.
+ * A load of a new version takes effect by a new table of models, which is sent to all loops.  A
+ * request holds a reference to the version that it found, so each runs on one version, and none
+ * fails because of the change.  When the last request of the old version has ended, the var of
+ * its weights is deleted, which is a write, and their memory is freed.
  */
 
 #include <dirent.h>

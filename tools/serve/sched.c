@@ -4,15 +4,15 @@
  *
  * Queues are bounded in requests and bytes; a request beyond that is refused at once.  A run
  * is launched when fewer than workers + 1 are in flight, so that the engine always has the
- * next one; what waits meanwhile can still be batched, reordered, canceled, or time out.
- * Models take turns by stride scheduling: each run advances its model by the time that its
- * runs take, divided by its weight, and the model that is behind is next.
+ * next one; requests that wait meanwhile can still be batched, reordered, canceled, or time
+ * out.  Models take turns by stride scheduling: each run advances the pass of its model by the
+ * usual time of its runs divided by its weight, and the model with the least pass is next.
  *
  * A batch has requests of one version and one shape, apart from the number of rows, in the
  * order of their priorities.  A model with max_delay waits for more requests until that time
  * has passed since the arrival of the oldest, or half of the time to the deadline of one.
- * Deadlines do not spread: a run of several requests has the latest of their deadlines, and
- * none if one of them has none.
+ * No request ends because of the deadline of another one: a run of several requests has the
+ * latest of their deadlines, and none if one of them has none.
  */
 
 #include <errno.h>

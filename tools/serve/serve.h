@@ -16,8 +16,8 @@
  * Life of an infer request.  The loop of the connection parses the request when it is
  * complete, takes a reference to the version, and submits it to loop 0.  Loop 0 queues it, and
  * copies its tensors into a slot with those of others.  The slot runs on the engine, and its
- * completion arrives at loop 0, which tells the loop of each connection.  That writes the
- * answer from the slot; the last one returns the slot to loop 0.
+ * completion arrives at loop 0, which sends a message to the loop of each connection.  These
+ * write the answers from the slot, and the last of them returns the slot to loop 0.
  */
 #ifndef SERVE_H
 #define SERVE_H
@@ -297,7 +297,7 @@ void slots_free(struct version *v);
 /* --- repository, on the main thread (repo.c) --- */
 
 int repo_init(struct server *sv);
-void repo_scan(struct server *sv);	/* load what is new, unload what is gone */
+void repo_scan(struct server *sv);	/* load new models, unload removed ones */
 void repo_control(struct server *sv, struct control *ct);
 void repo_free(struct server *sv);
 

@@ -3,9 +3,9 @@
  * Threads, start and stop.
  *
  * SIGTERM and SIGINT: health/ready answers 400 and connections end with their next answer, so
- * that a load balancer and clients go elsewhere; after the grace time the listeners close, what
- * has arrived is answered, and the process ends with status 0.  A second signal skips the rest
- * of the grace time.  SIGHUP reads the repository again.
+ * that a load balancer and clients use another server.  After the grace time the listeners
+ * close, requests that have arrived are answered, and the process ends with status 0.  A second
+ * signal skips the rest of the grace time.  SIGHUP reads the repository again.
  */
 
 #include <arpa/inet.h>
@@ -251,7 +251,7 @@ static int listen_on(const char *host, unsigned int *port)
 
 /*
  * SO_REUSEPORT lets each loop have a listener, but also lets another process of the same user
- * take a share of the port: whoever has it already is an error.
+ * take a share of the port.  So a port that is in use already is an error.
  */
 static int port_is_free(const char *host, unsigned int port)
 {

@@ -7,14 +7,13 @@
  * of their own. Pictures have their channels last inside the model, and in rows at its inputs
  * and outputs.
  *
- * Every piece of data lies in a block of memory.  A job may write into a block that is in use
- * no longer only if it depends on all jobs that used the block before.  So the reuse of memory
- * makes no job wait for another that it could have run beside.  A block has a var per tile of
- * its largest writer, and the ops name these: the engine keeps the order.
+ * All data is in blocks of memory.  A job may use a block again only if it depends on all jobs
+ * that used the block before.  So the reuse of memory makes no job wait for one that it does
+ * not depend on.  A block has a var for each tile of the operator that writes it in the most
+ * tiles.  The ops name these vars, and so the engine keeps the order.
  *
- * A launch pushes the prepared ops as one batch.  The last op has no body, reads what the
- * outputs lie in, and reports the completion: every other op is one that the outputs depend
- * on.
+ * A launch pushes the prepared ops as one batch.  The last op has no body.  It reads the blocks
+ * of the outputs, which depend on all other ops, and so its completion is that of the run.
  *
  * Creating and destroying a slot is blocking.  A launch does what pawl_push_batch() does.
  */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Statistics of models as Triton's statistics extension has them, and /metrics as text for
- * Prometheus, with Triton's names and with histograms.  Threads add to counters, and a reader
- * adds up while they do, so the figures of one answer may be a request apart.
+ * Prometheus, with Triton's names and with histograms.  Counters are read while threads add to
+ * them, so two figures of one answer may differ by the requests that end meanwhile.
  */
 
 #include <inttypes.h>
