@@ -4,19 +4,18 @@
  *
  * A push of a graph is a launch: one op with the vars of all the graph's ops (plan.c), which
  * takes its positions as any op does.  When it is granted, nodes.c runs the bodies, or, on a
- * device, group.c.  Each launch has a struct launch, which comes from a stack that its graph
- * has: memory is allocated when more launches are in flight than ever before, and freed when
- * the graph ends.
+ * device, group.c.  Each launch has a struct launch, from a stack of its graph: memory is
+ * allocated when more launches are in flight than ever before, and freed when the graph ends.
  *
  * A launch holds a reference to its graph until it is complete.  Deletion drops the first
- * reference, and the last launch ends the graph, also one without vars.
+ * reference.  The graph is freed with its last reference.
  *
  * Ordering: CORE-O1 (last reference, acq_rel) <-> CORE-O1 of the others: release()
  * sees what all launches did.  CORE-O2 (created, release) <-> CORE-O3 (reference, acquire).
  * CORE-O4 (stack of launches, acq_rel) <-> CORE-O4: the memory of a launch changes hands.
  *
- * Progress: push lock-free as pawl_push(); all threads that push a graph share one counter and
- * one stack.
+ * Progress: a push is lock-free, as pawl_push() is; all threads that push a graph share one
+ * counter and one stack.
  */
 #include <stdlib.h>
 #include <core/admit.h>

@@ -2,7 +2,7 @@
 /*
  * Nodes: the bodies of a launch of a graph, each as soon as those it depends on have ended.
  *
- * Purpose: what the vars are for ops, a counter per node is inside a launch.
+ * Purpose: inside a launch no vars order the bodies.  A counter per node does.
  *
  * Structures: a counter per node says how many of its predecessors have not ended, and how many
  * failed.  A node that runs, or is in a run queue, has a carrier, an object of the pool of ops
@@ -20,15 +20,15 @@
  * Ordering:
  *   CORE-GR3 (counter, release) <-> CORE-GR4 (its last subtraction, acquire): a node sees what
  *   all its predecessors did, and the first error if one of them failed.
- *   CORE-GR5 (launch.left, release) <-> CORE-GR6 (the last one, acquire): so does who completes
- *   the launch.
- *   CORE-GR7 (node put on the stack, release) <-> CORE-GR8 (taken, acquire): so does who takes
- *   it.
+ *   CORE-GR5 (launch.left, release) <-> CORE-GR6 (the last one, acquire): the thread that
+ *   completes the launch sees what all nodes did.
+ *   CORE-GR7 (node put on the stack, release) <-> CORE-GR8 (taken, acquire): the thread that
+ *   takes the node sees what its predecessors did.
  *
  * Progress: wait-free between two bodies, bounded by the number of successors, apart from the
- * pool and the run queues (lock-free).  A thread that is stopped in a body delays only what
- * depends on that node, and what is on the launch's stack, if the pool of ops is empty and all
- * other carriers of the launch are stopped, too.
+ * pool and the run queues (lock-free).  A thread that is stopped in a body delays only the
+ * nodes that depend on it, and those on the launch's stack, if the pool of ops is empty and the
+ * threads of all other carriers of the launch are stopped, too.
  *
  * Lifetime: a launch exists until its last sink has ended.  A thread that has counted down its
  * node's successors, and has no ready node, must not touch it.
@@ -228,7 +228,7 @@ static __cold void node_error(struct thread *t, struct launch *l, struct op *op,
 	store_helped16(&op->flags, OP_NODE | OP_NAMED);
 	if (status < 0 && !error)
 		error = error_make(t, status, op_name(op), NULL);
-	/* Relaxed: CORE-GR3, CORE-GR5 order it before who needs it. */
+	/* Relaxed: CORE-GR3, CORE-GR5 order it before the threads that read it. */
 	if (status < 0 && cas_relaxed(&l->err, &none, error))
 		return;
 	if (error)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Plans: which ops of a graph must wait for which, and what the graph needs from outside.
+ * Plans: which ops of a graph must wait for which, and which vars a launch names.
  *
  * Structures: the accesses of all ops, sorted by var and then by op.  Along a var, a read
  * follows the last write, and a write follows the reads since the last write, or that write if

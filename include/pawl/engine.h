@@ -11,8 +11,11 @@
  *   - A push over k vars takes its positions in all k FIFOs at one point in time, from any
  *     thread, without a lock.  So no set of concurrent pushes can deadlock.
  *
+ * A batch is several ops that are pushed at one point in time.  A graph is several ops that are
+ * described once and pushed many times, each time as one op.
+ *
  * This file follows the life of a program: create an engine, create vars, describe ops, push
- * them, wait, handle errors, fit the engine into the threads of a host, look inside.
+ * them, wait, handle errors, use the engine in the threads of a host, inspect it.
  *
  * Conventions.
  *   Results: a call returns 0 or a negative errno, if nothing else is stated;
@@ -360,23 +363,24 @@ PAWL_API int pawl_complete(struct pawl_engine *e, pawl_token_t token, int status
  *   create:  copies the n ops, 1 to 4096.  They have the same device, prop and flags.  The
  *            release of each op is called once, with status 0, when the graph was deleted and
  *            its last launch is complete, or when the engine is destroyed.
- *   push:    how gives the priority and the device of the launch, and more: see there.  If it is
- *            NULL, they are those of the first op.
+ *   push:    how has the priority and the device of the launch, and more: see struct
+ *            pawl_launch.  If it is NULL, they are those of the first op.
  *   refresh: says that what the bodies queue has changed; the next pushes capture it again.
  *   delete:  makes the handle stale; launches that were pushed still run.
  *
  * Slots: an op of a graph may name PAWL_SLOT(i) in the place of a var.  Each launch says in
- * how.vars[i] which var that is, so that launches with other data need not wait for one
+ * how.vars[i] which var that is, so that launches with different data need not wait for one
  * another.  {0} there means that the data belongs to this launch alone: the slot then orders
- * only its ops.  Two slots must not be the same var, nor a slot one that an op names.
+ * only its ops.  Two slots must not be the same var, and a slot must not be a var that an op of
+ * the graph names.
  *
  * With PAWL_GRAPH_CAPTURE in flags, the caller promises that what the bodies queue on a
  * device's stream depends on their arguments alone.  Where the device can, that work is
  * captured at the second push, and later pushes replay it without calling the bodies.
  *
- * Errors: as pawl_push(); -ESTALE for the graph or one of its vars; -EINVAL also for an
- * asynchronous op, if the graph is captured, or has several ops and the launch is on a device
- * with streams.
+ * Errors: as pawl_push(); -ESTALE for the graph or one of its vars.  -EINVAL also for an
+ * asynchronous op with PAWL_GRAPH_CAPTURE, and for one beside other ops on a device with
+ * streams.
  * Progress: create is blocking, because it allocates; push, refresh and delete are lock-free.
  * A push allocates if more launches of the graph are in flight than ever before.
  */
@@ -391,13 +395,15 @@ struct pawl_launch {
 	size_t size;			/* sizeof(struct pawl_launch) */
 	int32_t priority;
 	struct pawl_device device;
-	const pawl_var_t *vars;		/* of the slots, */
-	void *const *args;		/* and args of the ops in the place of op.arg, or NULL; */
-	uint32_t nvars;			/*   both are copied */
-	uint32_t nargs;			/* 0, or as many as ops */
-	uint32_t flags;			/* PAWL_OP_* of PAWL_OP_NOTES: what of the rest is read */
+	const pawl_var_t *vars;		/* the vars of the slots; copied */
+	void *const *args;		/* the args of the ops, which replace op.arg, or NULL;
+					   copied */
+	uint32_t nvars;			/* the number of slots */
+	uint32_t nargs;			/* 0, or the number of ops */
+	uint32_t flags;			/* those of PAWL_OP_NOTES; a field below is read only if
+					   its flag is set */
 	uint32_t reserved;		/* 0 */
-	pawl_cq_t cq;			/* these are as in struct pawl_op */
+	pawl_cq_t cq;			/* this and the following as in struct pawl_op */
 	uint64_t tag;
 	int64_t deadline_ns;
 	pawl_ticket_t *ticket;
@@ -469,18 +475,18 @@ PAWL_API int pawl_fail(struct pawl_run *run, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /*
  * As pawl_fail() and pawl_complete(), with an object of the program beside the message, for
- * example an exception.  It goes where the error goes, and one call that reports the error (a
- * wait, pawl_var_take()) returns it in err->payload.  If none does, config.drop is called with
- * it, on any thread; at once, if there is no failure that it could go with.
+ * example an exception.  It propagates with the error, and the one call that reports the error
+ * (a wait, pawl_var_take()) returns it in err->payload.  If none does, config.drop is called
+ * with it, on any thread; at once, if there is no failure to which it belongs.
  */
 PAWL_API int pawl_fail_with(struct pawl_run *run, int code, const char *text, void *payload);
 PAWL_API int pawl_complete_with(struct pawl_engine *e, pawl_token_t token, int status,
 				const char *text, void *payload);
 
 /*
- * The error that poisons a var now, without waiting: 0 or its code, and the text in *err, if
- * err is not NULL.  It is the error of the newest completed write, provided that at most one
- * write waits behind it.
+ * The error that poisons a var now, without waiting: return 0 or its code, and the text in
+ * *err, if err is not NULL.  It is the error of the newest completed write, provided that at
+ * most one write waits behind it.
  *   error: reports it and keeps it.
  *   clear: clears it, on this var and on all others to which it spread.
  *   take:  does both, as a wait does; if several threads call it, one receives the error.
@@ -657,7 +663,8 @@ PAWL_API int pawl_group_destroy(struct pawl_engine *e, pawl_group_t group);
  * is PAWL_WAIT_ROOM, which waits until a group, or the engine ({0}), has room again.  err is
  * for READABLE, WRITABLE and ALL, and may be NULL.
  *
- *   NO_HELP: the thread runs no ops meanwhile, as if config.no_help were set.
+ *   NO_HELP: the thread runs no ops meanwhile, as if config.no_help were set.  The flag is for
+ *            this wait; a push at the window does what config.window_policy says.
  *   INTR:    pawl_interrupt() ends the wait with -EINTR, and so does a signal handler that was
  *            installed without SA_RESTART and runs on this thread while it sleeps.
  *

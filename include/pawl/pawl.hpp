@@ -16,7 +16,7 @@
  * Errors: a call that fails throws pawl::error, with the errno in code() and the text of
  * pawl_error_text() in what().  The functions named try_* return the errno instead.
  *
- * Exceptions: an exception that leaves a body fails the op.  It goes where the error goes, and
+ * Exceptions: an exception that leaves a body fails the op.  It propagates with the error, and
  * the wait that reports the error throws it.  An op that is skipped does not run its body.
  *
  * Memory: the callable is copied or moved into the op.  If it is small, and trivial to copy and
@@ -140,7 +140,7 @@ inline int fail(pawl_run *run, const std::exception_ptr &x) noexcept
 	throw error(rc, pawl_error_text());
 }
 
-/* The result of a wait: false if there was no time, as opposed to an op that ended too late. */
+/* The result of a wait: false if its own time has passed, not for an op's -ETIMEDOUT. */
 inline bool waited(int rc, const pawl_error &err)
 {
 	if (rc == -ETIMEDOUT && !err.code)
@@ -236,10 +236,10 @@ public:
 		return n;
 	}
 
-	/* Until the writes are complete; with_reads: and the reads.  Throw what a body threw. */
+	/* Wait until the writes (with_reads: and reads) are complete; throw what a body threw. */
 	void wait() const { (void)wait_for(forever); }
 	void wait_with_reads() const { (void)wait_with_reads_for(forever); }
-	/* The same; they return false if there was not enough time. */
+	/* The same with a time limit; they return false if it has passed. */
 	bool wait_for(std::chrono::nanoseconds limit) const
 	{
 		pawl_error err = {};
@@ -254,7 +254,7 @@ public:
 
 		return detail::waited(rc, err);
 	}
-	/* The error that poisons the var now is not reported by a wait. */
+	/* Clear the error that poisons the var now, so that no wait reports it. */
 	void clear() const { check(pawl_var_clear(e_, v_)); }
 
 private:
@@ -351,7 +351,7 @@ struct no_skip {
 	void apply(detail::description &d) const noexcept { d.flags |= PAWL_OP_NO_SKIP; }
 };
 
-/* The op does not start later; then it fails with ETIMEDOUT. */
+/* If the op has not started at this time, it fails with ETIMEDOUT. */
 struct deadline {
 	std::chrono::steady_clock::time_point time;
 	void apply(detail::description &d) const noexcept
@@ -362,7 +362,7 @@ struct deadline {
 	}
 };
 
-/* What the op counts for limits on costs. */
+/* The cost of the op, for limits on costs. */
 struct cost {
 	std::uint64_t value;
 	void apply(detail::description &d) const noexcept
@@ -374,7 +374,7 @@ struct cost {
 
 /* --- tickets --------------------------------------------------------------------------- */
 
-/* One push of an op.  Use as an attribute: e.push(body, writes(v), track(t)). */
+/* One push of an op, which sets it by an attribute: e.push(body, writes(v), track(t)). */
 class ticket {
 public:
 	pawl_ticket_t get() const noexcept { return t_; }
@@ -383,13 +383,13 @@ public:
 		return e_ ? static_cast<enum pawl_ticket_state>(pawl_ticket_state(e_, t_)) :
 			    PAWL_TICKET_COMPLETE;
 	}
-	/* Until the op is complete. */
+	/* Wait until the op is complete. */
 	void wait() const { (void)wait_for(forever); }
 	bool wait_for(std::chrono::nanoseconds limit) const
 	{
 		return !e_ || detail::waited(pawl_ticket_wait(e_, t_, limit.count()));
 	}
-	/* True: the op will not start.  False: it has started, or is complete. */
+	/* Returns true if the op will not start, false if it has started or is complete. */
 	bool cancel() const noexcept { return e_ && !pawl_cancel(e_, t_); }
 
 private:
@@ -483,7 +483,7 @@ template <class F> int call(F &f, pawl_run *run)
 	return 0;
 }
 
-/* How an op runs its callable: as a body, or as one that begins something. */
+/* How an op runs its callable: as a synchronous body, or as an asynchronous one. */
 struct sync_call {
 	template <class F> static int run(F &f, pawl_run *run) noexcept
 	{
@@ -498,7 +498,7 @@ struct sync_call {
 };
 
 struct async_call {
-	/* Once f has taken the completion, an exception has nowhere to go. */
+	/* Once f has moved the completion, an exception could not fail the op: terminate. */
 	template <class F> static void run(F &f, pawl_run *run) noexcept
 	{
 		completion c(run->engine, run->token);
@@ -524,7 +524,7 @@ template <class F> inline constexpr bool in_pointer = plain<F> && sizeof(F) <= s
 template <class F> inline constexpr bool in_op =
 	plain<F> && sizeof(F) <= PAWL_ARG_ROOM(0) && alignof(F) <= 16;
 
-/* A copy of a callable that is plain, for the time of a call. */
+/* A copy of a trivially copyable callable, for the time of a call. */
 template <class F> struct copy {
 	alignas(F) unsigned char byte[sizeof(F)];
 
@@ -622,7 +622,7 @@ template <class C, class F, class... A> int push(pawl_engine *e, F &&f, const A 
 
 /* --- engines ----------------------------------------------------------------------------- */
 
-/* The defaults.  drop is the header's own in every engine. */
+/* The defaults.  An engine sets drop itself; a value of the program is not used. */
 struct config : pawl_config {
 	config() { pawl_config_init(this); }
 };
@@ -662,15 +662,15 @@ public:
 		return detail::push<detail::sync_call>(e_, std::forward<F>(f), a...);
 	}
 	/*
-	 * Push a body that begins something: f(completion &&) moves the completion to where it
-	 * will be called.
+	 * Push an asynchronous body: f(completion &&) starts something, and moves the completion
+	 * to the code that will end the op.
 	 */
 	template <class F, class... A> void push_async(F &&f, const A &...a) const
 	{
 		check(detail::push<detail::async_call>(e_, std::forward<F>(f), a...));
 	}
 
-	/* Until no op is in flight.  Throws what a body threw. */
+	/* Wait until no op is in flight.  Throws what a body threw. */
 	void wait() const { (void)wait_for(forever); }
 	bool wait_for(std::chrono::nanoseconds limit) const
 	{
@@ -682,7 +682,7 @@ public:
 
 	void stop() const { check(pawl_engine_stop(e_)); }
 	void start() const { check(pawl_engine_start(e_)); }
-	/* Run one ready op on this thread.  False: none is ready. */
+	/* Run one ready op on this thread.  Returns false if none is ready. */
 	bool run_one() const { return check(pawl_run_one(e_)); }
 	struct pawl_stats stats() const
 	{
@@ -769,8 +769,8 @@ struct in {
 /* --- completion queues -------------------------------------------------------------- */
 
 /*
- * A completion queue.  Its user either calls reap(), and chooses the tags, or calls dispatch(),
- * and all its ops come from run().
+ * A completion queue.  A program either pushes ops with notify(queue, tag) and calls reap(), or
+ * pushes all ops of the queue with run() and calls dispatch().
  */
 class queue {
 public:
@@ -794,7 +794,7 @@ public:
 	{
 		return unsigned(check(pawl_cq_reap(e_, q_, out, n)));
 	}
-	/* Until there is a completion. */
+	/* Wait until there is a completion. */
 	void wait() const { (void)wait_for(forever); }
 	bool wait_for(std::chrono::nanoseconds limit) const
 	{
