@@ -78,8 +78,14 @@ FEATURES = [("a ticket", "ticket"), ("a deadline that does not pass", "deadline"
 FEATURE = [(f"{label}, {threads}", engine, f"with-{test}", [])
            for threads, engine in (("one thread", "pawl-1"), ("two threads", "pawl-help"))
            for label, test in FEATURES]
+# (the ops, test of launch.c)
+GRAPHS = [("chain, 64 ops", "chain"), ("fan, 64 ops", "fan"),
+          ("fan with vars of the launch", "private"), ("cholesky step, 36 ops", "cholesky")]
+GRAPH = [(f"{label}, {threads}", engine, f"graph-{test}", [])
+         for threads, engine in (("one thread", "pawl-1"), ("two threads", "pawl-help"))
+         for label, test in GRAPHS]
 ROWS = {"own": OWN, "others": OTHERS, "pushers": CROWD, "default": DEFAULT, "body": BODY,
-        "host": HOST, "feature": FEATURE}
+        "host": HOST, "feature": FEATURE, "graph": GRAPH}
 TESTS = SHAPES + LATENCY + ["mpush", "metg"] + list(ROWS)
 
 # The figures asked for, and who counts as a peer in them.
@@ -96,6 +102,7 @@ MAX_CROWD, MAX_BODY, MAX_EMPTY = 1.2, 1.1, 1.3
 # an event loop: beside uv_queue_work(), and throughput with completions beside without
 MAX_TELL, MIN_COLLECT = 0.7, 0.85
 MAX_LAMBDA = 1.05      # for what fits in the op
+MAX_GRAPH = 0.4        # a launch beside pushes of its ops, until all are complete
 
 QUICK_SKIP = ("starpu", "libomp-active", "pawl-naive")
 
@@ -713,9 +720,24 @@ def feature_table(b, targets):
            "ratio"], rows)
 
 
+def graph_table(b, targets):
+    """Ops launched as a graph, beside pushes of the same ops: see launch.c."""
+    rows = []
+    for label, _, _, _ in GRAPH:
+        ratio = b.mid(label, "graph", "ratio")
+        if not ratio:
+            continue
+        rows.append([label, fmt(b.mid(label, "graph", "without")), fmt(b.mid(label, "graph")),
+                     fmt(ratio), f"<= {MAX_GRAPH}", fmt(b.mid(label, "graph", "ratio_call"))])
+        targets.append((f"{label}: launch / pushes", ratio, MAX_GRAPH, ""))
+    table("Ops launched as a graph, and pushed one by one: ns per op until all are complete",
+          ["ops", "pushed", "launched", "ratio", "target", "ratio of the calls"], rows)
+
+
 ROW_TABLES = {"own": own_table, "others": others_table, "pushers": pushers_table,
               "default": default_table, "body": body_table,
-              "host": host_table, "feature": feature_table}
+              "host": host_table, "feature": feature_table,
+              "graph": graph_table}
 
 
 def target_table(targets):
@@ -897,7 +919,7 @@ def arguments():
     p.add_argument("--ops", type=int, help="ops per run (200000; quick 50000)")
     p.add_argument("--only", default="", help="engines or their first words: pawl,tbb-group")
     p.add_argument("--tests", default="", help=f"of {','.join(TESTS)}; shapes: the first six; "
-                   "rows: the last six")
+                   f"rows: the last {len(ROWS)}")
     p.add_argument("--samples", type=int, help="of ping (20000)")
     p.add_argument("--wake-samples", type=int, help="of wake (1000; quick 200)")
     p.add_argument("--pin", action="store_true",

@@ -380,6 +380,6 @@ bool tell_test(const char *test, const char *engine, int threads)
 	else if (!strcmp(test, "lambda"))
 		lambda_measure(engine, threads);
 	else
-		return with_test(test, engine, threads);
+		return with_test(test, engine, threads) || launch_test(test, engine, threads);
 	return true;
 }
