@@ -63,10 +63,10 @@ int pawl_failed(const struct result *r, const char *call)
 
 static const char help_text[] =
 "Usage: pawl infer [OPTION]...\n"
-"Classify handwritten digits.  Every layer of every request is an op, and the weights\n"
-"are swapped between two models while requests are in flight.  Every answer is compared\n"
-"with a serial computation.  The naive engine runs the same in turns with the other, for\n"
-"comparison.\n"
+"Classify handwritten digits.  Every request is a launch of a graph with an op per layer,\n"
+"and the weights are swapped between two models while requests are in flight.  Every\n"
+"answer is compared with a serial computation.  The naive engine runs the same in turns\n"
+"with the other, for comparison.\n"
 "\n"
 "What is run:\n"
 "  -a, --model-a=PREFIX     PREFIX-symbol.json and PREFIX-0000.params, by MXNet\n"

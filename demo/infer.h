@@ -7,7 +7,7 @@
  *   net.c       computing a layer
  *   gpu.c       the same on a device, with kernels.cu
  *   verify.c    serial computation, and comparison of answers with it
- *   serve.c     requests as batches of ops, and the load
+ *   serve.c     requests as launches of a graph, and the load
  *   weights.c   the live weights, and the thread that swaps them
  *   report.c    progress, the table, figures and warnings
  *   json.c      the same as JSON

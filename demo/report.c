@@ -145,7 +145,7 @@ void report_head(const struct work *w)
 	char cpu[128];
 
 	cpu_model(cpu, sizeof(cpu));
-	printf("pawl %s: digits through a neural network, every layer of every request an op\n\n",
+	printf("pawl %s: digits through a neural network, every request a graph of ops\n\n",
 	       pawl_version());
 	printf("model a    %s: %d layers, %d -> %d, %zu weights\n", w->path[0],
 	       w->shape->nlayers, w->shape->in_dim, w->shape->out_dim, w->nweights);

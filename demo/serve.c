@@ -2,17 +2,17 @@
 /*
  * The server of pawl infer; see serve.h.
  *
- * A request is a batch of images.  Each of its layers is an op: it reads the layer's
- * weights, which all requests share, and the activations of the previous layer, and writes
- * its own activations, which belong to the request's slot.
+ * A request is a batch of images.  Its layers are the ops of a graph, which was made once: each
+ * reads the layer's weights, which all requests share, and the activations of the previous
+ * layer, and writes its own activations, which belong to the request's slot.
  *
- *   requests    are pushed by pawl_push_batch().  With one push per layer a reload could be
- *               ordered between two layers of a request, which would then be answered by
- *               half of each model.  A batch is queued on all vars at one point in time, so
- *               a reload comes before all of it or after all of it.
- *   slots       form a ring, with vars, buffers and ops created in advance: the loop
- *               allocates nothing.  A slot is reused when its request is complete, which is
- *               checked in push order.
+ *   requests    are launches of the graph.  A launch takes its positions on all vars at one
+ *               point in time, so a reload comes before all of its layers or after all of
+ *               them.  With one push per layer it could come between two layers, and the
+ *               request would be answered by half of each model.
+ *   slots       form a ring, with buffers and the vars of the launch created in advance: the
+ *               loop allocates nothing.  A slot is reused when its request is complete, which
+ *               is checked in push order.
  *   versions    every layer op compares the stamps of its weights, before and after its
  *               computation, with those that the previous layers saw.
  *
@@ -44,15 +44,14 @@ struct step {
 
 struct slot {
 	struct server *sv;
-	struct step *step;		/* [layers], as all below */
-	struct pawl_op *ops;
-	float **act;			/* output of the layer */
-	pawl_var_t *acts;		/* its var */
-	pawl_var_t (*reads)[2];
-	/* On a device: the images, the output of each layer, the vars of images and answers. */
+	struct step *step;		/* [layers] */
+	void **args;			/* those, for the launch */
+	float **act;			/* [layers] output of the layer */
+	pawl_var_t *vars;		/* [layers + 1] of the launch: images, outputs */
+	pawl_var_t done;		/* written last */
+	/* On a device: the images, the output of each layer, and the ops around the launch. */
 	float *dev_in, **dev_act;
-	pawl_var_t ends[2];
-	int nops;
+	struct pawl_op up, down;
 	uint32_t batch;
 	uint64_t start, end;		/* ns; end is written by the last layer */
 	uint64_t version;		/* the stamp that the first weighted layer saw */
@@ -65,6 +64,7 @@ struct server {
 	struct result *r;
 	struct pawl_engine *e;
 	struct weights weights;
+	pawl_graph_t layers;
 	struct slot *slots;
 	uint64_t head, tail;		/* requests reaped, pushed */
 	uint64_t random;
@@ -126,10 +126,10 @@ static int layer_body(struct pawl_run *pr, void *arg)
 
 static int up_body(struct pawl_run *run, void *arg)
 {
-	const struct step *st = arg;
-	const struct work *w = st->slot->sv->w;
+	const struct slot *s = arg;
+	const struct work *w = s->sv->w;
 
-	return pawl_run_copy(run, st->slot->dev_in, w->input + st->slot->batch * w->in_size,
+	return pawl_run_copy(run, s->dev_in, w->input + s->batch * w->in_size,
 			     w->in_size * sizeof(float), PAWL_HOST_TO_DEVICE);
 }
 
@@ -161,8 +161,7 @@ static void note_end(void *arg)
 
 static int down_body(struct pawl_run *run, void *arg)
 {
-	const struct step *st = arg;
-	struct slot *s = st->slot;
+	struct slot *s = arg;
 	int last = s->sv->w->shape->nlayers - 1;
 	int rc = pawl_run_copy(run, s->act[last], s->dev_act[last],
 			       s->sv->w->out_size * sizeof(float), PAWL_DEVICE_TO_HOST);
@@ -187,13 +186,22 @@ static int push_request(struct server *sv, uint64_t start)
 {
 	struct slot *s = &sv->slots[sv->tail % sv->w->opt.in_flight];
 	uint64_t every = sv->w->opt.reload_every;
+	uint32_t n = (uint32_t)sv->w->shape->nlayers;
+	struct pawl_launch how = {
+		.size = sizeof(how), .device = gpu_device(sv->w), .vars = s->vars,
+		.nvars = n + 1, .args = s->args, .nargs = n,
+	};
 
 	s->batch = next_batch(sv);
 	s->start = start;
 	s->version = 0;
 	s->fixed = s->mixed = false;
-	if (pawl_push_batch(sv->e, s->ops, (size_t)s->nops))
-		return pawl_failed(sv->r, "pawl_push_batch");
+	if (s->dev_in && pawl_push(sv->e, &s->up))
+		return pawl_failed(sv->r, "pawl_push (images)");
+	if (pawl_graph_push(sv->e, sv->layers, &how))
+		return pawl_failed(sv->r, "pawl_graph_push");
+	if (s->dev_in && pawl_push(sv->e, &s->down))
+		return pawl_failed(sv->r, "pawl_push (answers)");
 	sv->tail++;
 	if (sv->record && every && sv->tail % every == 0)
 		reloader_kick(&sv->weights);
@@ -223,8 +231,7 @@ static void reap(struct server *sv)
 static int reap_one(struct server *sv, int64_t timeout_ns)
 {
 	const struct slot *s = &sv->slots[sv->head % sv->w->opt.in_flight];
-	pawl_var_t last = s->dev_act ? s->ends[1] : s->acts[sv->w->shape->nlayers - 1];
-	int rc = pawl_wait_readable(sv->e, last, timeout_ns, NULL);
+	int rc = pawl_wait_readable(sv->e, s->done, timeout_ns, NULL);
 
 	if (rc == -ETIMEDOUT)
 		return 0;
@@ -349,116 +356,116 @@ static void slot_free(struct server *sv, struct slot *s)
 	for (k = 0; s->act && k < sv->w->shape->nlayers; k++)
 		free(s->act[k]);
 	free(s->step);
-	free(s->ops);
+	free(s->args);
 	free(s->act);
-	free(s->acts);
-	free(s->reads);
+	free(s->vars);
 }
 
-/* Buffer, var and op of a layer. */
-static int step_init(struct server *sv, struct slot *s, int k)
+/*
+ * The layers as a graph.  Its slot k has the images, or the output of layer k - 1, which
+ * nothing outside a launch uses, except at both ends.
+ */
+static int layers_init(struct server *sv)
 {
-	const struct layer *l = &sv->w->shape->layers[k];
-	const struct live *live = &sv->weights.live[k];
-	struct pawl_op *op = &s->ops[k];
-	uint32_t nreads = 0;
+	const struct work *w = sv->w;
+	uint32_t n = (uint32_t)w->shape->nlayers, k;
+	struct pawl_op *ops = calloc(n, sizeof(*ops));
+	pawl_var_t (*vars)[3] = calloc(n, sizeof(*vars));	/* of an op */
+	int rc = ops && vars ? 0 : failed("", strerror(ENOMEM));
 
-	s->act[k] = alloc_floats((size_t)sv->w->opt.batch * (size_t)l->out_dim);
-	if (!s->act[k])
-		return failed("", strerror(ENOMEM));
-	if (pawl_var_create(sv->e, &s->acts[k]))
-		return pawl_failed(sv->r, "pawl_var_create");
-	if (k)
-		s->reads[k][nreads++] = s->acts[k - 1];
-	if (live->weight || live->bias)
-		s->reads[k][nreads++] = live->var;
-	s->step[k].slot = s;
-	s->step[k].layer = k;
-	*op = (struct pawl_op)PAWL_OP_INIT;
-	op->fn = layer_body;
-	op->arg = &s->step[k];
-	op->reads = s->reads[k];
-	op->nreads = nreads;
-	op->writes = &s->acts[k];
-	op->nwrites = 1;
-	op->name = l->name;
-	return 0;
+	for (k = 0; !rc && k < n; k++) {
+		const struct live *live = &sv->weights.live[k];
+
+		vars[k][0] = (pawl_var_t)PAWL_SLOT(k + 1);
+		vars[k][1] = (pawl_var_t)PAWL_SLOT(k);
+		vars[k][2] = live->var;
+		ops[k] = (struct pawl_op)PAWL_OP_INIT;
+		ops[k].fn = w->opt.device == PAWL_CPU ? layer_body : dev_layer_body;
+		ops[k].device = gpu_device(w);
+		ops[k].writes = &vars[k][0];
+		ops[k].nwrites = 1;
+		ops[k].reads = &vars[k][1];
+		ops[k].nreads = live->weight || live->bias ? 2 : 1;
+		ops[k].name = w->shape->layers[k].name;
+	}
+	if (!rc && pawl_graph_create(sv->e, ops, n, 0, &sv->layers))
+		rc = pawl_failed(sv->r, "pawl_graph_create");
+	free(ops);
+	free(vars);
+	return rc;
 }
 
-static int dev_op(struct server *sv, struct slot *s, pawl_fn fn, uint16_t prop, int k,
-		  const pawl_var_t *read, const pawl_var_t *write)
+static int slot_var(struct server *sv, pawl_var_t *v)
 {
-	struct pawl_op *op = &s->ops[k];
-
-	*op = (struct pawl_op)PAWL_OP_INIT;
-	op->fn = fn;
-	s->step[k].slot = s;
-	op->arg = &s->step[k];
-	op->reads = read;
-	op->nreads = read ? 1 : 0;
-	op->writes = write;
-	op->nwrites = 1;
-	op->prop = prop;
-	op->device = gpu_device(sv->w);
-	op->name = prop == PAWL_COPY_TO_DEVICE ? "images" : "answers";
-	return pawl_var_create(sv->e, &s->ends[k ? 1 : 0]) ?
-	       pawl_failed(sv->r, "pawl_var_create") : 0;
+	return pawl_var_create(sv->e, v) ? pawl_failed(sv->r, "pawl_var_create") : 0;
 }
 
-/* Adapt a slot's ops to the device: add one op before the layers and one after them. */
+static struct pawl_op dev_op(struct slot *s, pawl_fn fn, uint16_t prop)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+
+	op.fn = fn;
+	op.arg = s;
+	op.nwrites = 1;
+	op.prop = prop;
+	op.device = gpu_device(s->sv->w);
+	op.name = prop == PAWL_COPY_TO_DEVICE ? "images" : "answers";
+	return op;
+}
+
+/* Memory on the device, and one op before the layers and one after them. */
 static int slot_to_device(struct server *sv, struct slot *s)
 {
 	const struct work *w = sv->w;
 	struct pawl_device dev = gpu_device(w);
-	int n = w->shape->nlayers, k, rc;
+	int n = w->shape->nlayers, k;
 
 	s->dev_act = calloc((size_t)n, sizeof(*s->dev_act));
 	if (!s->dev_act)
 		return failed("", strerror(ENOMEM));
 	if (pawl_device_alloc(sv->e, dev, w->in_size * sizeof(float), (void **)&s->dev_in))
 		return pawl_failed(sv->r, "pawl_device_alloc");
-	for (k = n; k--; ) {
+	for (k = 0; k < n; k++) {
 		size_t floats = (size_t)w->opt.batch * (size_t)w->shape->layers[k].out_dim;
 
 		if (pawl_device_alloc(sv->e, dev, floats * sizeof(float),
 				      (void **)&s->dev_act[k]))
 			return pawl_failed(sv->r, "pawl_device_alloc");
-		s->ops[k + 1] = s->ops[k];
-		s->ops[k + 1].fn = dev_layer_body;
-		s->ops[k + 1].device = dev;
-		if (!k)
-			s->reads[0][s->ops[1].nreads++] = (pawl_var_t){ 0 };
 	}
-	rc = dev_op(sv, s, up_body, PAWL_COPY_TO_DEVICE, 0, NULL, &s->ends[0]);
-	if (rc)
-		return rc;
-	s->reads[0][s->ops[1].nreads - 1] = s->ends[0];
-	s->step[n + 1].slot = s;
-	s->nops = n + 2;
-	return dev_op(sv, s, down_body, PAWL_COPY_FROM_DEVICE, n + 1, &s->acts[n - 1],
-		      &s->ends[1]);
+	s->up = dev_op(s, up_body, PAWL_COPY_TO_DEVICE);
+	s->up.writes = &s->vars[0];
+	s->down = dev_op(s, down_body, PAWL_COPY_FROM_DEVICE);
+	s->down.reads = &s->vars[n];
+	s->down.nreads = 1;
+	s->down.writes = &s->done;
+	return slot_var(sv, &s->vars[0]) || slot_var(sv, &s->done) ? -EIO : 0;
 }
 
 /* Slots are kept until the end. */
 static int slot_init(struct server *sv, struct slot *s)
 {
-	size_t n = (size_t)sv->w->shape->nlayers;
-	int rc = 0, k;
+	const struct work *w = sv->w;
+	size_t n = (size_t)w->shape->nlayers, k;
 
 	s->sv = sv;
-	s->step = calloc(n + 2, sizeof(*s->step));
-	s->ops = calloc(n + 2, sizeof(*s->ops));
-	s->nops = (int)n;
+	s->step = calloc(n, sizeof(*s->step));
+	s->args = calloc(n, sizeof(*s->args));
 	s->act = calloc(n, sizeof(*s->act));
-	s->acts = calloc(n, sizeof(*s->acts));
-	s->reads = calloc(n, sizeof(*s->reads));
-	if (!s->step || !s->ops || !s->act || !s->acts || !s->reads)
+	s->vars = calloc(n + 1, sizeof(*s->vars));
+	if (!s->step || !s->args || !s->act || !s->vars)
 		return failed("", strerror(ENOMEM));
-	for (k = 0; !rc && k < sv->w->shape->nlayers; k++)
-		rc = step_init(sv, s, k);
-	if (!rc && sv->w->opt.device != PAWL_CPU)
-		rc = slot_to_device(sv, s);
-	return rc;
+	for (k = 0; k < n; k++) {
+		s->act[k] = alloc_floats((size_t)w->opt.batch *
+					 (size_t)w->shape->layers[k].out_dim);
+		if (!s->act[k])
+			return failed("", strerror(ENOMEM));
+		s->step[k] = (struct step){ s, (int)k };
+		s->args[k] = &s->step[k];
+	}
+	if (slot_var(sv, &s->vars[n]))
+		return -EIO;
+	s->done = s->vars[n];
+	return w->opt.device == PAWL_CPU ? 0 : slot_to_device(sv, s);
 }
 
 /* Free the device memory of slots and weights; no work uses it any more. */
@@ -502,9 +509,6 @@ static int engine_init(struct server *sv)
 		cfg.workers = 1;
 	/* A generator that runs ops is late for its next arrival. */
 	cfg.no_help = o->rate > 0;
-	/* Twice the ops in flight, since a slot is reused before its last op is freed. */
-	if ((uint64_t)o->in_flight * (uint64_t)(sv->w->shape->nlayers + 2) > cfg.max_ops / 2)
-		return failed("", "--in-flight: more ops than an engine holds");
 	rc = pawl_engine_create(&cfg, &sv->e);
 	if (rc)
 		return pawl_failed(sv->r, "pawl_engine_create");
@@ -528,6 +532,8 @@ static int server_init(struct server *sv)
 	rc = engine_init(sv);
 	if (!rc)
 		rc = weights_init(&sv->weights, w, sv->r, sv->e);
+	if (!rc)
+		rc = layers_init(sv);
 	for (i = 0; !rc && i < w->opt.in_flight; i++)
 		rc = slot_init(sv, &sv->slots[i]);
 	return rc ? rc : reloader_start(&sv->weights);
