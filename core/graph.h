@@ -21,6 +21,7 @@ struct node {
 	const char *name;
 	u32 succ, nsucc;	/* its successors: plan.succ[succ .. succ + nsucc - 1] */
 	bool async;
+	bool single;		/* it has one successor, and that one no other predecessor */
 };
 
 /* What pawl_graph_create() computes; nothing of it changes until the graph has ended. */

@@ -8,10 +8,10 @@
  * failed.  A node that runs, or is in a run queue, has a carrier, an object of the pool of ops
  * without vars: run queues hold ops, and an asynchronous body needs a token.  A thread that has
  * ended a node takes the first of the successors that this made ready, with the same
- * carrier, and queues the others.  The first carrier of a launch is reserved by its push.  Ready
- * nodes for which the pool has no carrier go to the launch's stack; each thread that ends a node
- * looks there first.  A thread puts nodes there only while it has a ready node for its own
- * carrier, so the end of that one finds them.
+ * carrier, and queues the others.  Along a chain (node.single) nothing is counted.  The first
+ * carrier of a launch is reserved by its push.  Ready nodes for which the pool has no carrier go
+ * to the launch's stack; each thread that ends a node looks there first.  A thread puts nodes
+ * there only while it has a ready node for its own carrier, so the end of that one finds them.
  *
  * The vars stay with the launch's own op, which a node's frame names: a wait in a body, or
  * pawl_run_canceled(), is about the launch.  The sinks, nodes without successors, count down
@@ -244,6 +244,29 @@ static inline bool sink_count(struct launch *l)
 	return fetch_add_acq_rel(&l->left, -1u) == 1;
 }
 
+/*
+ * Did the node succeed, and is its one successor ready, because it has no other predecessor?
+ * Then nothing is counted, and the successor's counter remains 1.
+ */
+static inline bool node_passes(struct thread *t, const struct launch *l, const struct op *op,
+			       const struct node *nd, int status, bool skipped)
+{
+	return nd->single && !status && !skipped && !(op->flags & OP_ERR) &&
+	       !load_relaxed(&l->rest) && !(load_relaxed(&t->e->special) & SPECIAL_TRACING);
+}
+
+/* The carrier's next node is the one successor.  Returns what nodes_ready() does. */
+static inline u32 node_pass(struct thread *t, const struct launch *l, struct op *op, u32 opi,
+			    const struct node *nd, u32 *ran)
+{
+	u32 next = l->plan->succ[nd->succ];
+
+	PROBE4(end, t->ex.id, opi, 0, t->ex.slot);
+	op->graph = next;
+	store_relaxed(&op->name, l->plan->node[next].name);
+	return likely(node_keep(t, op, opi, ran)) ? next : NO_NODE;
+}
+
 /* The node has ended.  Returns what nodes_ready() does, or LAST_NODE: the launch is over. */
 static u32 node_end(struct thread *t, struct launch *l, struct op *op, u32 opi, int status,
 		    bool skipped, u32 *ran)
@@ -315,7 +338,10 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 				status = pawl_fail(run, -EPROTO, "the body returned %d, not 0 or a "
 						   "negative errno", status);
 		}
-		node = node_end(t, l, op, opi, status, skipped, &ran);
+		if (node_passes(t, l, op, nd, status, skipped))
+			node = node_pass(t, l, op, opi, nd, &ran);
+		else
+			node = node_end(t, l, op, opi, status, skipped, &ran);
 	} while (node < LAST_NODE);
 	frame_pop(t, &nf.f);
 	return node == LAST_NODE ? launch_end(t, l) : 0;

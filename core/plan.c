@@ -153,6 +153,7 @@ static void succ_make(struct making *m)
 			last = m->edges[k];
 		}
 		p->node[i].nsucc = at - p->node[i].succ;
+		p->node[i].single = p->node[i].nsucc == 1 && p->wait[p->succ[at - 1]] == 1;
 		p->nsinks += !p->node[i].nsucc;
 	}
 }

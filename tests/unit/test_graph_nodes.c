@@ -519,6 +519,34 @@ START_TEST(test_no_skip_sees_the_error_of_its_predecessors)
 }
 END_TEST
 
+/* Although nothing is counted along a chain, an error reaches the next node, and ends there. */
+START_TEST(test_an_error_in_a_chain)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	int before = 1, next = 1, after = 1;
+	u32 round;
+
+	for (round = 0; round < 2; round++) {
+		u16 flags = round ? PAWL_OP_NO_SKIP : 0;
+		const struct pawl_op op[] = { OP(see_status, &before, W(v), .flags = flags),
+					      OP(fail_io, NULL, W(v), .flags = flags),
+					      OP(see_status, &next, W(v), .flags = flags),
+					      OP(see_status, &after, W(v), .flags = flags) };
+		pawl_graph_t g = graph_new(e, op, 4);
+
+		OK(pawl_graph_push(e, g, NULL));
+		ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+		ck_assert_int_eq(before, 0);
+		ck_assert_int_eq(next, round ? -EIO : 1);
+		ck_assert_int_eq(after, round ? 0 : 1);
+		OK(pawl_graph_delete(e, g));
+		before = 1;
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 START_TEST(test_a_poisoned_var_skips_the_launch)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -843,6 +871,7 @@ SUITE("graph_nodes", test_independent_ops_run_in_parallel,
       test_a_private_slot_orders_one_launch_only, test_bad_launches_are_refused,
       test_an_error_stops_what_depends_on_it, test_one_of_two_errors_is_reported,
       test_no_skip_sees_the_error_of_its_predecessors, test_a_poisoned_var_skips_the_launch,
+      test_an_error_in_a_chain,
       test_a_launch_has_a_ticket_a_deadline_a_queue_and_a_group,
       test_a_body_asks_about_its_launch, test_asynchronous_nodes, test_a_launch_counts_as_one_op,
       test_more_ready_nodes_than_ops, test_deleted_while_launches_are_in_flight,
