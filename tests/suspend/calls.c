@@ -177,7 +177,7 @@ static void sh_cq_end(void)
 	MUST(!pawl_cq_destroy(eng, sh_cq));
 }
 
-static pawl_graph_t oper;
+static pawl_graph_t oper, diamond;
 
 /* One write to a var that no other thread uses. */
 void sh_write_alone(pawl_fn fn)
@@ -189,12 +189,22 @@ void sh_write_alone(pawl_fn fn)
 
 /* --- the world --- */
 
+/* Reads and writes: an op, three that depend on it, one behind these, and one behind that. */
+#define DIAMOND	6u
+static const u32 diamond_masks[DIAMOND][2] = {
+	{ 0, 1 }, { 1, 2 }, { 1, 4 }, { 1, 8 }, { 0xe, 0x10 }, { 0x10, 0x20 },
+};
+
 static void graph_make(void)
 {
-	pawl_var_t vars[2];
-	struct pawl_op op = sh_op(vars, 0, 3);
+	pawl_var_t vars[2], v[DIAMOND][NSHARED];
+	struct pawl_op op = sh_op(vars, 0, 3), ops[DIAMOND];
+	u32 i;
 
 	MUST(!pawl_graph_create(eng, &op, 1, 0, &oper));
+	for (i = 0; i < DIAMOND; i++)
+		ops[i] = sh_op(v[i], diamond_masks[i][0], diamond_masks[i][1]);
+	MUST(!pawl_graph_create(eng, ops, DIAMOND, 0, &diamond));
 }
 
 static pawl_var_t feed_var[NFEED];
@@ -269,7 +279,7 @@ void world_end(void)
 {
 	u32 i;
 
-	MUST(!pawl_graph_delete(eng, oper));
+	MUST(!pawl_graph_delete(eng, oper) && !pawl_graph_delete(eng, diamond));
 	sh_check();
 	sh_cq_end();
 	OK(pawl_engine_destroy(eng));
@@ -637,6 +647,21 @@ static void op_oper(struct victim *v)
 {
 	MUST(!pawl_graph_push(eng, oper, NULL));
 	sh_count(3);
+}
+
+static void op_diamond(struct victim *v)
+{
+	u32 i;
+
+	MUST(!pawl_graph_push(eng, diamond, NULL));
+	for (i = 0; i < DIAMOND; i++)
+		sh_count(diamond_masks[i][1]);
+}
+
+static void op_diamond_wait(struct victim *v)
+{
+	op_diamond(v);
+	MUST(!pawl_wait_readable(eng, shared[5].v, -1, NULL));
 }
 
 /* The wait runs ready ops, perhaps those of others. */
@@ -1114,6 +1139,9 @@ const struct call calls[] = {
 	{ "push async", NULL, op_async, round_strict, F_ANY, NULL },
 	{ "push batch", NULL, op_batch, round_strict, F_BUSY | F_ANY, NULL },
 	{ "push graph", NULL, op_oper, round_strict, F_ANY, NULL },
+	{ "push graph of 6", NULL, op_diamond, round_strict, F_BUSY | F_ANY, "pawl_graph_push" },
+	{ "run graph of 6", NULL, op_diamond_wait, round_spread, F_TAKES | F_ANY | F_WAITS,
+	  "nodes_ready" },
 	{ "push behind, 1", pre_behind, op_w1, round_behind, 0, NULL },
 	{ "push behind, 2", pre_behind, op_w2, round_behind, 0, NULL },
 	{ "push behind, 3", pre_behind, op_rw3, round_behind, 0, NULL },

@@ -30,7 +30,7 @@ struct call {
 	const char *passes;	/* a function that the call must pass through, or NULL */
 };
 
-#define NCALLS		55u
+#define NCALLS		57u
 
 extern const struct call calls[NCALLS];
 extern struct pawl_engine *eng;
