@@ -91,6 +91,12 @@ static u32 node_next(const struct launch *l, u32 node)
 	return load_relaxed(&l->wait[node]) & NODE_WAITS;
 }
 
+/* Has a node failed on which this one depends?  Called by the thread that has the node. */
+static bool node_failed(const struct launch *l, u32 node)
+{
+	return load_relaxed(&l->wait[node]) & NODE_FAILED;
+}
+
 static void node_link(struct launch *l, u32 node, u32 next)
 {
 	store_relaxed(&l->wait[node], (load_relaxed(&l->wait[node]) & NODE_FAILED) | next);
@@ -249,10 +255,10 @@ static inline bool sink_count(struct launch *l)
  * Then nothing is counted, and the successor's counter remains 1.
  */
 static inline bool node_passes(struct thread *t, const struct launch *l, const struct op *op,
-			       const struct node *nd, int status, bool skipped)
+			       const struct node *nd, int status)
 {
-	return nd->single && !status && !skipped && !(op->flags & OP_ERR) &&
-	       !load_relaxed(&l->rest) && !(load_relaxed(&t->e->special) & SPECIAL_TRACING);
+	return nd->single && !status && !(op->flags & OP_ERR) && !load_relaxed(&l->rest) &&
+	       !(load_relaxed(&t->e->special) & SPECIAL_TRACING);
 }
 
 /* The carrier's next node is the one successor.  Returns what nodes_ready() does. */
@@ -269,11 +275,12 @@ static inline u32 node_pass(struct thread *t, const struct launch *l, struct op 
 
 /* The node has ended.  Returns what nodes_ready() does, or LAST_NODE: the launch is over. */
 static u32 node_end(struct thread *t, struct launch *l, struct op *op, u32 opi, int status,
-		    bool skipped, u32 *ran)
+		    u32 *ran)
 {
 	const struct node *nd = &l->plan->node[op->graph];
 	const u32 *succ = l->plan->succ + nd->succ;
-	bool failed = skipped || status < 0;
+	/* A node that ran in spite of an error passes that on, as an op does. */
+	bool failed = status < 0 || node_failed(l, op->graph);
 	u32 first = 0, n = nd->nsucc;
 
 	if (unlikely(status < 0 || (op->flags & OP_ERR)))
@@ -321,7 +328,7 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 	frame_push(t, &nf.f, op_of(t->e, l->op), l->op);
 	do {
 		const struct node *nd = &p->node[node];
-		bool failed = load_relaxed(&l->wait[node]) & NODE_FAILED;
+		bool failed = node_failed(l, node);
 		bool skipped = failed && !(p->flags & OP_NO_SKIP);
 		int status = 0;
 
@@ -338,10 +345,10 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 				status = pawl_fail(run, -EPROTO, "the body returned %d, not 0 or a "
 						   "negative errno", status);
 		}
-		if (node_passes(t, l, op, nd, status, skipped))
+		if (!failed && node_passes(t, l, op, nd, status))
 			node = node_pass(t, l, op, opi, nd, &ran);
 		else
-			node = node_end(t, l, op, opi, status, skipped, &ran);
+			node = node_end(t, l, op, opi, status, &ran);
 	} while (node < LAST_NODE);
 	frame_pop(t, &nf.f);
 	return node == LAST_NODE ? launch_end(t, l) : 0;
@@ -351,7 +358,7 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 u32 node_complete(struct thread *t, struct op *op, u32 opi, int status)
 {
 	struct launch *l = op->arg;
-	u32 ran = NODES_RUN, node = node_end(t, l, op, opi, status, false, &ran);
+	u32 ran = NODES_RUN, node = node_end(t, l, op, opi, status, &ran);
 
 	return node == LAST_NODE ? launch_end(t, l) : 0;
 }

@@ -519,7 +519,7 @@ START_TEST(test_no_skip_sees_the_error_of_its_predecessors)
 }
 END_TEST
 
-/* Although nothing is counted along a chain, an error reaches the next node, and ends there. */
+/* Although nothing is counted along a chain, an error reaches all nodes behind. */
 START_TEST(test_an_error_in_a_chain)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -539,10 +539,50 @@ START_TEST(test_an_error_in_a_chain)
 		ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
 		ck_assert_int_eq(before, 0);
 		ck_assert_int_eq(next, round ? -EIO : 1);
-		ck_assert_int_eq(after, round ? 0 : 1);
+		ck_assert_int_eq(after, round ? -EIO : 1);
 		OK(pawl_graph_delete(e, g));
 		before = 1;
 	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static void keep_token(struct pawl_run *run, void *arg)
+{
+	store_release((u64 *)arg, run->token.h);
+}
+
+/* An op that runs in spite of an error passes it on: the same with and without a graph. */
+START_TEST(test_an_error_passes_through_ops_that_are_not_skipped)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e), x = var_new(e);
+	int first, second, third, i;
+	u64 token = 0;
+	const struct pawl_op op[] = {
+		OP(fail_io, NULL, W(v), .flags = PAWL_OP_NO_SKIP),
+		OP(see_status, &first, R(v), W(w), .flags = PAWL_OP_NO_SKIP),
+		OP(see_status, &second, R(w), W(x), .flags = PAWL_OP_NO_SKIP),
+		OP(NULL, &token, R(x), W(w), .flags = PAWL_OP_NO_SKIP, .async_fn = keep_token),
+		OP(see_status, &third, R(w), W(v), .flags = PAWL_OP_NO_SKIP) };
+	pawl_graph_t g = graph_new(e, op, 5);
+	int graph;
+
+	for (graph = 0; graph < 2; graph++) {
+		first = second = third = 1;
+		for (i = 0; i < 5 && !graph; i++)
+			OK(pawl_push(e, &op[i]));
+		if (graph)
+			OK(pawl_graph_push(e, g, NULL));
+		while (pawl_run_one(e))
+			;
+		OK(pawl_complete(e, (pawl_token_t){ token }, 0, NULL));
+		ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+		ck_assert_int_eq(first, -EIO);
+		ck_assert_int_eq(second, -EIO);
+		ck_assert_int_eq(third, -EIO);
+	}
+	OK(pawl_graph_delete(e, g));
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -676,11 +716,6 @@ START_TEST(test_a_body_asks_about_its_launch)
 END_TEST
 
 /* --- asynchronous nodes --- */
-
-static void keep_token(struct pawl_run *run, void *arg)
-{
-	store_release((u64 *)arg, run->token.h);
-}
 
 START_TEST(test_asynchronous_nodes)
 {
@@ -870,8 +905,9 @@ SUITE("graph_nodes", test_independent_ops_run_in_parallel,
       test_slots_are_other_vars_in_each_launch, test_one_op_with_slots_and_arguments,
       test_a_private_slot_orders_one_launch_only, test_bad_launches_are_refused,
       test_an_error_stops_what_depends_on_it, test_one_of_two_errors_is_reported,
-      test_no_skip_sees_the_error_of_its_predecessors, test_a_poisoned_var_skips_the_launch,
-      test_an_error_in_a_chain,
+      test_no_skip_sees_the_error_of_its_predecessors, test_an_error_in_a_chain,
+      test_an_error_passes_through_ops_that_are_not_skipped,
+      test_a_poisoned_var_skips_the_launch,
       test_a_launch_has_a_ticket_a_deadline_a_queue_and_a_group,
       test_a_body_asks_about_its_launch, test_asynchronous_nodes, test_a_launch_counts_as_one_op,
       test_more_ready_nodes_than_ops, test_deleted_while_launches_are_in_flight,
