@@ -234,6 +234,8 @@ static __cold void node_error(struct thread *t, struct launch *l, struct op *op,
 	store_helped16(&op->flags, OP_NODE | OP_NAMED);
 	if (status < 0 && !error)
 		error = error_make(t, status, op_name(op), NULL);
+	else if (status < 0 && error != t->e->spare_error)
+		error_of(t->e, error)->code = status;	/* as for an op */
 	/* Relaxed: CORE-GR3, CORE-GR5 order it before the threads that read it. */
 	if (status < 0 && cas_relaxed(&l->err, &none, error))
 		return;

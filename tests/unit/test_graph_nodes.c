@@ -587,6 +587,33 @@ START_TEST(test_an_error_passes_through_ops_that_are_not_skipped)
 }
 END_TEST
 
+static int fail_otherwise(struct pawl_run *run, void *arg)
+{
+	(void)pawl_fail(run, -EIO, "the text");
+	return -EDOM;
+}
+
+/* A body sets a message with one code and returns another: the second counts. */
+START_TEST(test_the_code_is_what_the_body_returns)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	const struct pawl_op op[] = { OP(fail_otherwise, NULL, W(v)), OP(nothing, NULL) };
+	pawl_graph_t g = graph_new(e, op, 2);
+	struct pawl_error err;
+	int graph;
+
+	for (graph = 0; graph < 2; graph++) {
+		OK(graph ? pawl_graph_push(e, g, NULL) : pawl_push(e, &op[0]));
+		ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, &err), -EDOM);
+		ck_assert_int_eq(err.code, -EDOM);
+		ck_assert_str_eq(err.text, "the text");
+	}
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 START_TEST(test_a_poisoned_var_skips_the_launch)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -907,7 +934,7 @@ SUITE("graph_nodes", test_independent_ops_run_in_parallel,
       test_an_error_stops_what_depends_on_it, test_one_of_two_errors_is_reported,
       test_no_skip_sees_the_error_of_its_predecessors, test_an_error_in_a_chain,
       test_an_error_passes_through_ops_that_are_not_skipped,
-      test_a_poisoned_var_skips_the_launch,
+      test_the_code_is_what_the_body_returns, test_a_poisoned_var_skips_the_launch,
       test_a_launch_has_a_ticket_a_deadline_a_queue_and_a_group,
       test_a_body_asks_about_its_launch, test_asynchronous_nodes, test_a_launch_counts_as_one_op,
       test_more_ready_nodes_than_ops, test_deleted_while_launches_are_in_flight,
