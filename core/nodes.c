@@ -19,11 +19,13 @@
  *
  * Ordering:
  *   CORE-GR3 (counter, release) <-> CORE-GR4 (its last subtraction, acquire): a node sees what
- *   all its predecessors did, and the first error if one of them failed.
+ *   all its predecessors did, and that there is an error if one of them failed.
  *   CORE-GR5 (launch.left, release) <-> CORE-GR6 (the last one, acquire): the thread that
  *   completes the launch sees what all nodes did.
  *   CORE-GR7 (node put on the stack, release) <-> CORE-GR8 (taken, acquire): the thread that
  *   takes the node sees what its predecessors did.
+ *   CORE-GR9 (launch.err, release) <-> CORE-GR10 (a node behind one that failed, acquire): the
+ *   error may be that of another node, which it does not follow.
  *
  * Progress: wait-free between two bodies, bounded by the number of successors, apart from the
  * pool and the run queues (lock-free).  A thread that is stopped in a body delays only the
@@ -236,8 +238,8 @@ static __cold void node_error(struct thread *t, struct launch *l, struct op *op,
 		error = error_make(t, status, op_name(op), NULL);
 	else if (status < 0 && error != t->e->spare_error)
 		error_of(t->e, error)->code = status;	/* as for an op */
-	/* Relaxed: CORE-GR3, CORE-GR5 order it before the threads that read it. */
-	if (status < 0 && cas_relaxed(&l->err, &none, error))
+	/* CORE-GR9 <-> CORE-GR10 */
+	if (status < 0 && cas_release_relaxed(&l->err, &none, error))
 		return;
 	if (error)
 		error_put(t, error);
@@ -334,8 +336,9 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 		bool skipped = failed && !(p->flags & OP_NO_SKIP);
 		int status = 0;
 
+		/* CORE-GR10 <-> CORE-GR9 */
 		run->status = likely(!failed) ? l->status :
-			      error_of(t->e, load_relaxed(&l->err))->code;
+			      error_of(t->e, load_acquire(&l->err))->code;
 		if (unlikely(load_relaxed(&t->e->special) & SPECIAL_TRACING))
 			trace_event(t, TRACE_BEGIN, opi, nd->name, 0);
 		if (likely(nd->fn && !skipped)) {

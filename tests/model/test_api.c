@@ -431,6 +431,7 @@ static void graph_check(void)
 #define SLOT(i)	((pawl_var_t)PAWL_SLOT(i))
 
 static u64 node_tokens[2], node_runs[NODES];
+static int node_status[NODES];
 static const u32 node_behind[NODES] = { [2] = 1, [5] = 1, [3] = 3, [4] = 2, [6] = 0x24 };
 static u64 node_data[NODES];		/* plain */
 
@@ -447,6 +448,7 @@ static int node_body(struct pawl_run *run, void *arg)
 		if ((node_behind[i] & 1u << k) && !node_data[k])
 			model_fail("node %u runs before node %u", i, k);
 	node_data[i] = 1;
+	node_status[i] = run->status;
 	note(&node_runs[i]);
 	return 0;
 }
@@ -463,7 +465,7 @@ static int nodes_reader(struct pawl_run *run, void *arg)
 }
 
 /* Node i writes slot i, and reads the slots of those before it. */
-static void nodes_before(void)
+static void nodes_push(u16 flags)
 {
 	struct pawl_op d[NODES], r = PAWL_OP_INIT;
 	pawl_var_t w[NODES], in[NODES][NODES], none[NODES] = { { 0 } };
@@ -474,6 +476,7 @@ static void nodes_before(void)
 	for (i = 0; i < NODES; i++) {
 		d[i] = (struct pawl_op)PAWL_OP_INIT;
 		d[i].arg = (void *)(uintptr_t)i;
+		d[i].flags = flags;
 		if (i < 2)
 			d[i].async_fn = node_later;
 		else
@@ -496,6 +499,16 @@ static void nodes_before(void)
 	MODEL_CHECK(!pawl_push(e, &r));
 	run_all();
 	MODEL_CHECK(node_tokens[0] && node_tokens[1]);
+}
+
+static void nodes_before(void)
+{
+	nodes_push(0);
+}
+
+static void nodes_before_no_skip(void)
+{
+	nodes_push(PAWL_OP_NO_SKIP);
 }
 
 /* The pool of ops is empty: ready nodes wait on the stack of their launch. */
@@ -533,6 +546,11 @@ static void node_fail_0(void)
 	node_done(0, -EIO);
 }
 
+static void node_fail_1(void)
+{
+	node_done(1, -EIO);
+}
+
 static void nodes_check(void)
 {
 	u32 i;
@@ -548,6 +566,18 @@ static void nodes_failed_check(void)
 
 	MODEL_CHECK(node_runs[4] == 1);
 	MODEL_CHECK(!node_runs[2] && !node_runs[3] && !node_runs[5] && !node_runs[6] && !runs);
+	MODEL_CHECK(pawl_var_take(e, var[0], &err) == -EIO);
+}
+
+/* One of two errors is the launch's, and each node behind either of them sees it. */
+static void nodes_no_skip_check(void)
+{
+	struct pawl_error err;
+	u32 i;
+
+	for (i = 2; i < NODES; i++)
+		MODEL_CHECK(node_runs[i] == 1 && node_status[i] == -EIO);
+	MODEL_CHECK(!runs);
 	MODEL_CHECK(pawl_var_take(e, var[0], &err) == -EIO);
 }
 
@@ -1408,6 +1438,9 @@ const struct scenario scenarios[] = {
 	T("graph_fails", "a node of a launch fails", 2, MODEL_ALL, 4,
 	  .before = nodes_before, .thread = { node_fail_0, node_done_1 },
 	  .check = nodes_failed_check),
+	T("graph_fails_twice", "two nodes of a launch fail, and the others run", 2, MODEL_ALL, 4,
+	  .before = nodes_before_no_skip, .thread = { node_fail_0, node_fail_1 },
+	  .check = nodes_no_skip_check),
 	T("trace_again", "a trace is stopped and started beside pushes", 2, MODEL_ALL, 4,
 	  .before = trace_start, .thread = { push_0_twice, trace_again }, .check = trace_check),
 	T("trace_write", "a trace is written beside pushes", 2, MODEL_ALL, 4,
