@@ -30,6 +30,7 @@
 #include <core/wait.h>
 
 BUILD_BUG_ON(sizeof(struct graph) % 16);
+BUILD_BUG_ON(sizeof(struct launch) % 16);
 
 /* A reference for the caller, if the handle is alive. */
 static struct graph *graph_get(struct pawl_engine *e, pawl_graph_t h, u32 *idx)
@@ -100,7 +101,8 @@ static void **launch_args(struct launch *l)
 {
 	size_t wait = (l->plan->n * sizeof(u32) + 15) & ~(size_t)15;
 
-	return (void **)(void *)((char *)l->wait + wait);
+	/* l->wait begins inside the structure, where pointers are not aligned. */
+	return (void **)(void *)((char *)(l + 1) + wait);
 }
 
 /* Where the accesses of a launch with slots are sorted. */
