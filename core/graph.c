@@ -286,7 +286,10 @@ static int launch_fill(struct thread *t, struct op *op, u32 opi, const struct gr
 	return 0;
 }
 
-/* Reserve what a launch has beside its op. */
+/*
+ * Reserve what a launch has beside its op.  Returns 1 if a pool is empty.  Memory of the C library
+ * is different: no completion frees it.
+ */
 static int launch_reserve(struct thread *t, struct graph *g, struct launch **l)
 {
 	const struct plan *p = g->plan;
@@ -298,9 +301,10 @@ static int launch_reserve(struct thread *t, struct graph *g, struct launch **l)
 	if (!*l)
 		return err(-ENOMEM, "graph_push: no memory for another launch in flight");
 	(*l)->carrier = 0;
-	if (!p->whole && !op_new(t, &(*l)->carrier))
-		return err_pool_empty(t, POOL_OP, "graph_push: max_ops exist");
-	return 0;
+	if (p->whole || op_new(t, &(*l)->carrier))
+		return 0;
+	err_pool_empty(t, POOL_OP, "graph_push: max_ops exist");
+	return 1;
 }
 
 static void launch_unreserve(struct thread *t, struct graph *g, struct launch *l)
@@ -332,12 +336,15 @@ static int graph_try(struct thread *t, struct graph *g, u32 idx, const struct pa
 		goto out;
 	op = op_new(t, &opi);
 	if (!op) {
-		rc = err_pool_empty(t, POOL_OP, "graph_push: max_ops exist");
+		err_pool_empty(t, POOL_OP, "graph_push: max_ops exist");
+		rc = 1;
 		goto out;
 	}
 	rc = launch_fill(t, op, opi, g, l, how);
-	if (rc)
+	if (rc) {
+		rc = rc == -ENOMEM ? 1 : rc;
 		goto out_op;
+	}
 	if (unlikely(l && g->plan->whole)) {
 		/* The op needed it for its slots only. */
 		launch_put(g, l);
@@ -370,7 +377,7 @@ out_op:
 out:
 	launch_unreserve(t, g, l);
 	admit_undo(t, 1);
-	return rc == -ENOMEM ? 1 : rc;
+	return rc;
 }
 
 /*

@@ -530,6 +530,31 @@ START_TEST(test_refused_memory_is_told_at_once)
 }
 END_TEST
 
+/* The same for the memory of a launch, after a pool was empty: no completion frees it. */
+START_TEST(test_refused_memory_of_a_launch_is_told_at_once)
+{
+	struct pawl_op op[2] = { PAWL_OP_INIT, PAWL_OP_INIT }, some;
+	pawl_graph_t graph;
+	struct large l;
+	struct gate g;
+	u32 k;
+
+	large_begin(&l, &g, 300, 0, PAWL_WINDOW_FAIL);
+	OK(pawl_graph_create(l.e, op, 2, 0, &graph));
+	some = large_op(&l);
+	for (k = 0; k < l.most; k++)
+		OK(pawl_push(l.e, &some));
+	FAILS(pawl_push(l.e, &some), -EAGAIN, "pool");
+	store_relaxed(&refuse, 1);
+	FAILS(pawl_graph_push(l.e, graph, NULL), -ENOMEM, "graph_push", "memory");
+	store_relaxed(&refuse, 0);
+	OK(pawl_graph_push(l.e, graph, NULL));
+	OK(pawl_graph_delete(l.e, graph));
+	gate_open(&g);
+	large_end(&l);
+}
+END_TEST
+
 /* --- bodies --- */
 
 /* Push one, wait for it, recurse. */
@@ -718,6 +743,7 @@ SUITE("admit", test_failing_window_is_exact_with_several_pushers,
       test_blocked_pusher_helps_a_stopped_engine, test_large_ops_wait_for_chunks,
       test_large_ops_fail_as_the_window, test_idle_threads_do_not_starve_large_ops,
       test_waits_pass_the_window, test_refused_memory_is_told_at_once,
+      test_refused_memory_of_a_launch_is_told_at_once,
       test_recursion_deeper_than_threads_help, test_chain_of_inline_pushes_is_bounded,
       test_batch_queues_before_it_runs_inline, test_default_keeps_the_backlog_small,
       test_pushers_have_a_backlog_each)
