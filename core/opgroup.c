@@ -510,6 +510,7 @@ int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room,
 	u32 idx = (u32)h.h, up;
 	struct op_group *g;
 	struct frame *f;
+	bool window;
 	int rc;
 
 	if (unlikely(!t))
@@ -527,10 +528,12 @@ int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room,
 	up = load_relaxed(&t->waits_group);
 	store_relaxed(&t->waits_group, idx + 1);
 	fetch_add_seq_cst(&g->waiters, 1);
-	if (!idx)
+	/* In a body it is not the window; and a wait below on the stack may be for few ops. */
+	window = !idx && !t->depth;
+	if (window)
 		wait_flight_begin(t, low_of(e->window, load_relaxed(&g->low)));
 	rc = wait_body(t, group_wait_over, &w, timeout_ns, how);
-	if (!idx)
+	if (window)
 		wait_flight_end(t);
 	fetch_add_relaxed(&g->waiters, -1u);
 	store_relaxed(&t->waits_group, up);

@@ -2,6 +2,7 @@
 /* config.window: what a push does at the limit of ops in flight, by policy. */
 #include "util.h"
 #include <poll.h>
+#include <core/thread.h>
 
 START_TEST(test_window_fail)
 {
@@ -368,9 +369,59 @@ START_TEST(test_a_body_does_not_wait_for_the_window)
 }
 END_TEST
 
+/* It waits for the cost, though.  A wait for all that runs the body is still woken after it. */
+struct cost_wait {
+	struct gate g;
+	struct thread *t;	/* A: the thread that waits for all, when the body has ended */
+};
+
+static int body_wants_cost(struct pawl_run *run, void *arg)
+{
+	struct cost_wait *w = arg;
+
+	MUST(pawl_wait(run->engine, PAWL_WAIT_ROOM, 0, 1000, NULL) == -ETIMEDOUT);
+	store_release(&w->t, thread_get(run->engine));
+	return 0;
+}
+
+static void *open_behind(void *arg)
+{
+	struct cost_wait *w = arg;
+
+	MUST(soon(load_acquire(&w->t)));
+	/* 1 + the number of ops in flight for which it waits; none, for a wait for all. */
+	MUST(soon(load_relaxed(&w->t->waits_flight) == 1));
+	gate_open(&w->g);
+	return NULL;
+}
+
+START_TEST(test_a_wait_for_all_is_woken_after_a_body_that_waited_for_room)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_group_limits l = { .size = sizeof(l), .cost = 2 };
+	struct pawl_op op = op_of_fn(NULL, NULL);
+	struct cost_wait w = { .g.e = e };
+	pthread_t t;
+
+	OK(pawl_group_limit(e, (pawl_group_t){ 0 }, &l));
+	op.async_fn = gate_body;
+	op.arg = &w.g;
+	op.flags = PAWL_OP_COST;
+	op.cost = 2;
+	OK(pawl_push(e, &op));
+	op = op_of_fn(body_wants_cost, &w);
+	OK(pawl_push(e, &op));
+	t = spawn(open_behind, &w);
+	OK(pawl_wait_all(e, -1, NULL));
+	join(t);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 SUITE("window", test_window_fail, test_window_fail_small, test_window_help,
       test_window_default_zero_workers, test_window_block, test_window_block_inside_body,
       test_window_is_the_engines, test_window_of_many_threads,
       test_window_room_is_reported_at_low_water,
       test_no_window_room_is_lost_in_an_event_loop, test_threads_wait_for_room_in_the_window,
-      test_a_body_does_not_wait_for_the_window)
+      test_a_body_does_not_wait_for_the_window,
+      test_a_wait_for_all_is_woken_after_a_body_that_waited_for_room)
