@@ -151,7 +151,10 @@ void graph_end(struct thread *t, struct op *op)
 			op_free(t, op_of(t->e, l->carrier), l->carrier);
 		launch_put(g, l);
 	}
+	/* The op still counts, so a release function of the graph must not wait for it. */
+	t->depth++;
 	graph_put(t, op->graph);
+	t->depth--;
 }
 
 int pawl_graph_create(struct pawl_engine *e, const struct pawl_op *ops, size_t n,

@@ -870,6 +870,52 @@ START_TEST(test_deleted_while_launches_are_in_flight)
 }
 END_TEST
 
+/* A release at the end of the last launch is like one of an op: it waits neither for room ... */
+START_TEST(test_a_release_pushes_at_a_full_window)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct again a = { 0 };
+	struct pawl_op op[2] = { OP(nothing, &a, .release = release_pushes),
+				 OP(nothing, &a, .release = release_pushes) };
+	pawl_graph_t g;
+
+	c.window = 1;
+	c.window_policy = PAWL_WINDOW_BLOCK;
+	a.e = engine_with(&c);
+	a.v = var_new(a.e);
+	g = graph_new(a.e, op, 2);
+	OK(pawl_graph_push(a.e, g, NULL));
+	OK(pawl_graph_delete(a.e, g));
+	OK(pawl_wait_all(a.e, SOON_NS, NULL));
+	ck_assert_uint_eq(a.n, 2);
+	OK(pawl_engine_destroy(a.e));
+}
+END_TEST
+
+/* ... nor for all ops, of which its own is one. */
+static struct pawl_engine *waited;
+
+static void release_waits(void *arg, int status)
+{
+	*(int *)arg = pawl_wait_all(waited, -1, NULL);
+}
+
+START_TEST(test_a_release_does_not_wait_for_its_own_launch)
+{
+	int rc = 0;
+	struct pawl_op op = OP(nothing, &rc, .release = release_waits);
+	pawl_graph_t g;
+
+	waited = engine(PAWL_PER_DEVICE, 0);
+	g = graph_new(waited, &op, 1);
+	OK(pawl_graph_push(waited, g, NULL));
+	OK(pawl_graph_delete(waited, g));
+	OK(pawl_wait_all(waited, SOON_NS, NULL));
+	ck_assert_int_eq(rc, -EDEADLK);
+	OK(pawl_engine_destroy(waited));
+}
+END_TEST
+
 /* Ops without bodies order others. */
 START_TEST(test_an_op_without_a_body)
 {
@@ -938,4 +984,5 @@ SUITE("graph_nodes", test_independent_ops_run_in_parallel,
       test_a_launch_has_a_ticket_a_deadline_a_queue_and_a_group,
       test_a_body_asks_about_its_launch, test_asynchronous_nodes, test_a_launch_counts_as_one_op,
       test_more_ready_nodes_than_ops, test_deleted_while_launches_are_in_flight,
+      test_a_release_pushes_at_a_full_window, test_a_release_does_not_wait_for_its_own_launch,
       test_an_op_without_a_body, test_traces_show_the_bodies)
