@@ -692,8 +692,8 @@ static const char *rows_of(const struct request *r, unsigned int i, size_t *byte
 	uint64_t n = 0;
 
 	shape_bytes(s, m->outputs[i].type, &n);
-	if (!m->batch) {
-		*bytes = n;
+	if (!r->slot->by_rows) {
+		*bytes = n;		/* the run is of this request alone */
 		return p;
 	}
 	n /= r->slot->rows;
@@ -792,7 +792,7 @@ static bool answer(struct conn *c, struct request *r, char *headers, size_t size
 		sep = ",";
 		for (k = 0; k < s->rank; k++)
 			if (!buf_printf(l, b, "%s%" PRId64, k ? "," : "",
-					!k && m->batch ? (int64_t)r->rows : s->dims[k]))
+					!k && r->slot->by_rows ? (int64_t)r->rows : s->dims[k]))
 				return false;
 		if (r->binary & 1u << i) {
 			any = true;

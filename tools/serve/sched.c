@@ -9,7 +9,9 @@
  * usual time of its runs divided by its weight, and the model with the least pass is next.
  *
  * A batch has requests of one version and one shape, apart from the number of rows, in the
- * order of their priorities.  A model with max_delay waits for more requests until that time
+ * order of their priorities.  The files say that the first dimension of an output varies, but
+ * not that it is the batch.  So before requests share a run, the outputs of two numbers of rows
+ * are compared; if an output does not have the rows of the inputs, each request runs alone.  A model with max_delay waits for more requests until that time
  * has passed since the arrival of the oldest, or half of the time to the deadline of one.
  * No request ends because of the deadline of another one: a run of several requests has the
  * latest of their deadlines, and none if one of them has none.
@@ -189,6 +191,7 @@ static struct slot *slot_create(struct server *sv, struct version *v,
 {
 	struct slot *s = calloc(1, sizeof(*s));
 	unsigned int most = v->m->batch && v->e->conf.max_batch > 1 ? v->e->conf.max_batch : 1;
+	unsigned int i;
 
 	*rc = -ENOMEM;
 	snprintf(err, size, "out of memory");
@@ -205,8 +208,22 @@ static struct slot *slot_create(struct server *sv, struct version *v,
 		slot_free(s);
 		return NULL;
 	}
+	s->by_rows = v->m->batch;
+	for (i = 0; s->by_rows && i < v->m->noutputs; i++) {
+		const struct serve_shape *out = serve_slot_output_shape(s->s, i);
+
+		s->by_rows = out->rank && out->dims[0] == (int64_t)rows;
+	}
+	if (!s->by_rows)
+		v->share = SHARE_NO;
 	v->nslots++;
 	return s;
+}
+
+static void slot_give(struct slot *s)
+{
+	s->next = s->v->free;
+	s->v->free = s;
 }
 
 /* A free slot of these shapes, else a new one. */
@@ -272,8 +289,7 @@ int sched_warm(struct server *sv, struct version *v, char *err, size_t size)
 			s = slot_create(sv, v, in, rows, &rc, err, size);
 			if (!s)
 				return rc;
-			s->next = v->free;
-			v->free = s;
+			slot_give(s);
 		}
 	}
 	return 0;
@@ -294,8 +310,7 @@ void sched_recycle(struct msg *m)
 	struct slot *s = m->arg;
 	struct version *v = s->v;
 
-	s->next = v->free;
-	v->free = s;
+	slot_give(s);
 	version_put(v);
 }
 
@@ -322,7 +337,9 @@ static bool gather(struct entry *e, struct batch *b, uint64_t now)
 		for (r = e->level[k].head; r && seen < SCAN; r = r->next, seen++) {
 			if (!first) {
 				first = r;
-				if (!r->v->m->batch || most < 1)
+				if (r->v->share == SHARE_NO)
+					most = r->rows;
+				else if (!r->v->m->batch || most < 1)
 					most = 1;
 			} else if (b->rows + r->rows > most) {
 				if (b->rows >= most)
@@ -359,6 +376,28 @@ static bool gather(struct entry *e, struct batch *b, uint64_t now)
 	return true;
 }
 
+/*
+ * A slot for the batch, which becomes the first request alone if requests cannot share a run
+ * of this version.
+ */
+static struct slot *slot_for(struct server *sv, struct version *v, struct batch *b, int *rc)
+{
+	struct slot *s = slot_take(sv, v, b->r[0], b->rows, rc), *alone;
+
+	if (!s || b->n == 1 || v->share == SHARE_YES)
+		return s;
+	alone = slot_take(sv, v, b->r[0], b->r[0]->rows, rc);
+	if (alone && v->share == SHARE_UNKNOWN) {
+		v->share = SHARE_YES;
+		slot_give(alone);
+		return s;
+	}
+	slot_give(s);
+	b->n = 1;
+	b->rows = b->r[0]->rows;
+	return alone;
+}
+
 static void launch(struct server *sv, struct entry *e, struct batch *b, uint64_t now)
 {
 	struct request *first = b->r[0];
@@ -373,6 +412,7 @@ static void launch(struct server *sv, struct entry *e, struct batch *b, uint64_t
 	int rc = 0;
 	char *to;
 
+	s = slot_for(sv, v, b, &rc);
 	for (k = 0; k < b->n; k++) {
 		unlink_request(e, b->r[k]);
 		limited = limited && b->r[k]->deadline_ns;
@@ -381,7 +421,6 @@ static void launch(struct server *sv, struct entry *e, struct batch *b, uint64_t
 	}
 	e->pass += (e->run_ns ? e->run_ns : RUN_NS_FIRST) / e->conf.weight;
 	sv->pass = e->pass;
-	s = slot_take(sv, v, first, b->rows, &rc);
 	if (!s)
 		goto failed;
 	s->nreqs = b->n;
@@ -413,8 +452,7 @@ static void launch(struct server *sv, struct entry *e, struct batch *b, uint64_t
 		e->inflight++;
 		return;
 	}
-	s->next = v->free;
-	v->free = s;
+	slot_give(s);
 	version_put(v);
 failed:
 	why = rc == -ENOMEM ? "out of memory" : rc == -EINVAL || rc == -ENOTSUP ? why :

@@ -109,6 +109,7 @@ struct version {
 	/* loop 0 */
 	struct slot *free;		/* the most recently used first */
 	unsigned int nslots;
+	enum { SHARE_UNKNOWN, SHARE_YES, SHARE_NO } share;	/* may requests share a run? */
 };
 
 /* The memory of one run. */
@@ -119,6 +120,7 @@ struct slot {
 	struct serve_slot *s;
 	struct serve_shape in[MAX_IO];
 	uint64_t rows;
+	bool by_rows;			/* each output has a row for each row of the inputs */
 	uint64_t start_ns, launched_ns, done_ns;
 	u32 users;			/* A: requests that still read the outputs */
 	unsigned int nreqs, canceled;

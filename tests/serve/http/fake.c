@@ -7,6 +7,7 @@
  *	type FP32	of input and output (default FP32)
  *	dims -1 4	of both; the first is -1: batches
  *	inputs 2	the output is their sum
+ *	swap 1		the output has the first two dimensions the other way round
  *	add 5		added to each element
  *	layers 3	ops in a chain, each of which sleeps
  *	sleep_us 100	at most 999999
@@ -33,7 +34,7 @@ struct fake {
 	char name[128];
 	struct serve_io in[8], out;
 	char names[8][16];
-	unsigned int layers, sleep_us, fail, gate, count;
+	unsigned int layers, sleep_us, fail, gate, count, swap;
 	u32 runs;		/* A */
 	char open[4096];
 	double add;
@@ -98,6 +99,7 @@ int serve_model_load(const char *dir, const char *name, int64_t version,
 			   sscanf(line, "sleep_us %u", &f->sleep_us) == 1 ||
 			   sscanf(line, "count %u", &f->count) == 1 ||
 			   sscanf(line, "gate %u", &f->gate) == 1 ||
+			   sscanf(line, "swap %u", &f->swap) == 1 ||
 			   sscanf(line, "fail %u", &f->fail) == 1) {
 			continue;
 		}
@@ -134,6 +136,10 @@ int serve_slot_create(struct serve_model *m, struct pawl_engine *e,
 	s->f = (struct fake *)m;
 	s->e = e;
 	s->out = shapes[0];
+	if (s->f->swap) {
+		s->out.dims[0] = shapes[0].dims[1];
+		s->out.dims[1] = shapes[0].dims[0];
+	}
 	s->n = 1;
 	for (i = 0; i < s->out.rank; i++)
 		s->n *= (size_t)s->out.dims[i];

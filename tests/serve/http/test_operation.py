@@ -66,6 +66,32 @@ def test_a_batch_waits_for_max_delay_from_arrival(server):
     close(socks, files)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 4])
+def test_requests_share_no_run_if_an_output_is_not_by_rows(server, rows):
+    # the output has 4 rows for any number of rows of the input; dims[0] is -1 for both.  Two
+    # requests of 2 rows would look right: their batch has 4 rows.
+    server.model("m", dims="-1 -1", swap=1, gate=1)
+    server.start("--workers=1", config="[model m]\ninstances = 1\nmax_batch = 8\n")
+    socks, files = connections(server, 5)
+
+    def ask(sock, i):
+        sock.sendall(text_request({"inputs": [{"name": "INPUT0", "shape": [rows, 4],
+                                               "datatype": "FP32", "data": [i] * 4 * rows}]}))
+    ask(socks[0], 0)
+    soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the first run")
+    for i in range(1, 5):
+        ask(socks[i], i)
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 4, "the queue")
+    server.open("m")
+    for i, file in enumerate(files):
+        status, _, body = read_answer(file)
+        output = json.loads(body)["outputs"][0]
+        assert status == 200 and output["shape"] == [4, rows], output
+        assert output["data"] == [i] * 4 * rows
+    assert server.stat("m")["execution_count"] == 5
+    close(socks, files)
+
+
 def test_requests_of_other_shapes_are_no_batch(server):
     server.model("m", dims="-1 -1")
     server.start(config="[model m]\nmax_delay_us = 200000\n")
