@@ -162,9 +162,11 @@ static void client(const uint8_t *p, size_t n, size_t piece)
 	close(fd[1]);
 	if (l->nconns)
 		conn_event(c, EPOLLIN | EPOLLRDHUP);
-	loop_step(l);
-	run_main();
-	loop_step(l);
+	do {
+		loop_step(l);
+		run_main();
+		loop_step(l);
+	} while (l->again);
 	if (l->nconns)
 		fuzz_broken("the connection is open after its client has closed it");
 	if (load_relaxed(&l->busy) || entry.queued || sv->inflight)

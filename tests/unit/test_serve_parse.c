@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* tools/serve/json.c and infer.c: the parser of infer requests. */
+/* tools/serve/json.c, infer.c and conn.c: the parser of infer requests, and connections. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "util.h"
 #include "../../tools/serve/serve.h"
@@ -339,9 +342,103 @@ START_TEST(test_binary_data_is_inside_the_body)
 }
 END_TEST
 
+/* --- connections: a loop without a thread, and one client --- */
+
+static struct server sv;
+static struct loop *const l1 = &sv.loops[1];	/* loop 0 has an engine */
+static int client;
+
+static struct conn *connected(void)
+{
+	struct conn *c;
+	int fd[2];
+
+	memset(&sv, 0, sizeof(sv));
+	sv.cfg = (struct config){ .loops = 2,
+				  .max_body = 1 << 20,
+				  .idle_ns = UINT64_MAX / 4,
+				  .read_ns = UINT64_MAX / 4,
+				  .write_ns = UINT64_MAX / 4 };
+	l1->sv = &sv;
+	l1->index = 1;
+	l1->ep = epoll_create1(EPOLL_CLOEXEC);
+	l1->scratch = malloc(65536);
+	ck_assert_int_eq(port_init(&l1->port), 0);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
+	client = fd[1];
+	c = conn_open(l1, fd[0]);
+	ck_assert_ptr_nonnull(c);
+	return c;
+}
+
+static void disconnected(void)
+{
+	unsigned int k;
+	void *p;
+
+	close(client);
+	loop_step(l1);
+	ck_assert_uint_eq(l1->nconns, 0);
+	for (k = 0; k < sizeof(l1->bufs) / sizeof(l1->bufs[0]); k++)
+		while ((p = l1->bufs[k])) {
+			memcpy(&l1->bufs[k], p, sizeof(p));
+			free(p);
+		}
+	free(l1->scratch);
+	close(l1->ep);
+	port_fini(&l1->port);
+}
+
+/* The answers that have arrived. */
+static unsigned int answers(void)
+{
+	static char buf[1 << 20];
+	ssize_t n = recv(client, buf, sizeof(buf) - 1, 0);
+	unsigned int k = 0;
+	char *p;
+
+	buf[n > 0 ? n : 0] = 0;
+	for (p = buf; (p = strstr(p, "HTTP/1.1 ")); p++)
+		k++;
+	return k;
+}
+
+START_TEST(test_a_connection_yields_to_others)
+{
+	static const char ask[] = "GET /v2/health/live HTTP/1.1\r\n\r\n";
+	struct conn *c = connected();
+	unsigned int i, n, turns = 0, all = 2000;
+	char text[2000 * sizeof(ask)];
+
+	for (i = 0; i < all; i++)
+		memcpy(text + i * (sizeof(ask) - 1), ask, sizeof(ask) - 1);
+	ck_assert_int_eq(send(client, text, all * (sizeof(ask) - 1), 0),
+			 all * (sizeof(ask) - 1));
+	conn_event(c, EPOLLIN);
+	n = answers();
+	ck_assert_uint_ge(n, 1);
+	ck_assert_uint_le(n, 64);
+	/* and goes on without a further event */
+	for (; l1->again; turns++) {
+		loop_step(l1);
+		i = answers();
+		ck_assert_uint_le(i, 64);
+		n += i;
+	}
+	ck_assert_uint_eq(n, all);
+	ck_assert_uint_ge(turns, all / 64);
+	/* closed while it waits for its turn */
+	ck_assert_int_gt(send(client, text, 100 * (sizeof(ask) - 1), 0), 0);
+	conn_event(c, EPOLLIN);
+	ck_assert_ptr_nonnull(l1->again);
+	conn_event(c, EPOLLHUP);
+	disconnected();
+}
+END_TEST
+
 SUITE("serve_parse", test_json_numbers_are_the_nearest_doubles,
       test_json_refuses_what_is_no_json, test_json_skips_what_is_json,
       test_json_strings_are_decoded, test_integers_keep_their_range, test_members_in_any_order,
       test_every_shorter_request_is_refused, test_defaults_of_parameters,
       test_batches_must_agree, test_a_huge_shape_costs_no_memory,
-      test_binary_data_is_inside_the_body)
+      test_binary_data_is_inside_the_body, test_a_connection_yields_to_others)

@@ -11,6 +11,9 @@
  * If a client shuts down its side while its request is in work, the request is canceled,
  * because the server cannot distinguish a shutdown from a close.
  *
+ * A connection does a bounded amount of work in a turn of its loop, so that a client that never
+ * stops sending does not keep the loop from the others.
+ *
  * All of this runs on the loop of the connection.
  */
 
@@ -33,6 +36,7 @@
 #define BUFS_KEPT	(256u << 20)	/* bytes of free buffers of a loop */
 #define LINGER_NS	2000000000u
 #define ACCEPT_BATCH	64
+#define TURN_WORK	32		/* requests and receptions of a connection in a turn */
 
 /* --- buffers ----------------------------------------------------------------- */
 
@@ -483,13 +487,30 @@ void conn_error(struct conn *c, int http, const char *fmt, ...)
 
 /* --- input --------------------------------------------------------------------- */
 
+/* Whether the connection has had its share of this turn. */
+static bool spent(struct conn *c)
+{
+	struct loop *l = c->loop;
+
+	if (c->turn != l->turn) {
+		c->turn = l->turn;
+		c->work = 0;
+	}
+	if (++c->work > TURN_WORK && !c->yields) {
+		c->yields = true;
+		c->again_next = l->again;
+		l->again = c;
+	}
+	return c->yields;
+}
+
 /* Parse p, as far as requests can be begun. */
 static void feed(struct conn *c, const char *p, size_t n)
 {
 	enum http_errno err;
 	size_t used;
 
-	while (n && c->state == CONN_READING) {
+	while (n && c->state == CONN_READING && !c->yields) {
 		used = http_parser_execute(&c->parser, &settings, p, n);
 		err = HTTP_PARSER_ERRNO(&c->parser);
 		if (err == HPE_PAUSED)
@@ -516,6 +537,7 @@ static void feed(struct conn *c, const char *p, size_t n)
 			c->body.p[c->body.n] = 0;
 		conn_timer(c, TIMER_BUSY);
 		route(c);
+		spent(c);
 	}
 	if (n && c->state != CONN_DEAD && c->state != CONN_LINGER &&
 	    !buf_add(c->loop, &c->rest, p, n))
@@ -531,7 +553,8 @@ static void conn_read(struct conn *c)
 	char *to;
 	ssize_t n;
 
-	while (c->readable && (c->state == CONN_READING || c->state == CONN_LINGER)) {
+	while (c->readable && (c->state == CONN_READING || c->state == CONN_LINGER) &&
+	       !spent(c)) {
 		/* the rest of a body of known length goes to its place */
 		direct = c->state == CONN_READING && c->in_request && c->body.p &&
 			body_known(&c->parser) && c->parser.content_length &&
@@ -563,13 +586,30 @@ void conn_continue(struct conn *c)
 {
 	struct buf b;
 
-	while (c->state == CONN_READING && c->rest.n) {
+	while (c->state == CONN_READING && c->rest.n && !c->yields) {
 		b = c->rest;
 		c->rest = (struct buf){ 0 };
 		feed(c, b.p, b.n);
 		buf_put(c->loop, &b);
 	}
 	conn_read(c);
+}
+
+void conn_again(struct loop *l)
+{
+	struct conn *c = l->again, *next;
+
+	l->again = NULL;
+	l->turn++;
+	for (; c; c = next) {
+		next = c->again_next;
+		c->yields = false;
+		if (c->state != CONN_DEAD)
+			conn_continue(c);
+		if (c->state == CONN_DEAD || (l->draining && c->state == CONN_READING &&
+					      !c->in_request && !c->yields))
+			conn_close(c);
+	}
 }
 
 void conn_event(struct conn *c, uint32_t events)
@@ -603,8 +643,8 @@ void conn_close(struct conn *c)
 		l->nconns--;
 		infer_forget(c);
 	}
-	if (c->r || c->request_pending || c->buried)
-		return;			/* the body is in use: called again at its end */
+	if (c->r || c->request_pending || c->yields || c->buried)
+		return;			/* it, or its body, is in use: called again at its end */
 	c->buried = true;
 	buf_put(l, &c->body);
 	c->dead_next = l->all_dead;
@@ -620,6 +660,8 @@ void conn_drain(struct loop *l)
 		next = c->next;
 		c->readable = true;
 		conn_read(c);
+		if (c->yields)
+			continue;	/* conn_again() */
 		if (c->state == CONN_READING && !c->in_request && c->used)
 			conn_close(c);
 		else if (c->state == CONN_READING && !c->in_request)

@@ -209,11 +209,14 @@ struct conn {
 	struct msg done;		/* a control call is complete */
 	struct loop *loop;
 	struct conn *next, *prev;	/* of the same timer */
-	struct conn *dead_next;
+	struct conn *dead_next, *again_next;
+	uint64_t turn;			/* of the loop, in which it did work */
+	unsigned int work;
 	int fd, timer;
 	uint64_t timer_ns;
 	enum conn_state state;
 	bool readable, eof, keep, complete, want_continue, in_request, buried, used;
+	bool yields;			/* in the loop's list: it continues in the next turn */
 	http_parser parser;
 	struct buf rest;		/* received behind the current request */
 	struct buf body, out;
@@ -264,6 +267,7 @@ void conn_event(struct conn *c, uint32_t events);
 void conn_tick(struct loop *l, uint64_t now);
 void conn_drain(struct loop *l);	/* no further requests */
 void conn_close(struct conn *c);
+void conn_again(struct loop *l);	/* those that had their share of the last turn */
 void conn_continue(struct conn *c);	/* an answer that was awaited is in c->out */
 
 /* --- endpoints (route.c, infer.c) --- */
@@ -314,7 +318,8 @@ struct loop {
 	pawl_cq_t cq;			/* of loop 0 */
 	uint64_t now;			/* the time of this turn */
 	struct conn *timer_head[TIMERS], *timer_tail[TIMERS];
-	struct conn *all_dead;
+	struct conn *all_dead, *again;
+	uint64_t turn;
 	struct request *free_requests;
 	unsigned int nconns;
 	u64 busy;			/* connections that wait for an answer */

@@ -136,6 +136,7 @@ uint64_t loop_step(struct loop *l)
 {
 	uint64_t next = 0;
 
+	conn_again(l);
 	do {
 		port_run(&l->port);
 		if (!l->index) {
@@ -158,7 +159,7 @@ static void *loop_main(void *arg)
 	this_port = &l->port;
 	l->now = now_ns();
 	while (!l->exiting) {
-		until = l->now + TICK_NS;
+		until = l->again ? 0 : l->now + TICK_NS;
 		if (next && next < until)
 			until = next;
 		n = wait_events(l, ev, until);
