@@ -292,6 +292,7 @@ CASES = [
     case("Expand", [(3, 1), const([2, 1, 6])]),
     case("Pad", [(2, 3, 4)], 9, pads=[0, 1, 2, 0, 0, 3], value=0.5),
     case("Pad", [(2, 3, 4), const([0, 1, 2, 0, 0, 3]), const(1.5, np.float32)], 13),
+    case("Pad", [(2, 3, 4), const([0, 1, 2, 0, 0, 3])], 13),
     case("Gather", [(4, 5), const([[0, 3], [-1, 2]])], axis=0),
     case("Gather", [(4, 5, 2), const([1, 1, 0])], axis=1),
     case("ReduceMean", [(2, 3, 4, 5)], axes=[-1], keepdims=0),
@@ -442,6 +443,8 @@ def test_outputs_that_are_inputs_constants_or_used_inside(tmp_path):
     [("HardSigmoid", ["c"], ["y"], {})],
     [("Add", ["c", "c"], ["y"], {})],
     [("Relu", ["c"], ["a"], {}), ("Add", ["a", "c"], ["y"], {})],
+    # not merged: its third input is left out, where the convolution has one
+    [("Pad", ["c", "no_pads"], ["y"], {})],
 ], ids=lambda t: "-".join(n[0] for n in t))
 def test_merged_operators(tmp_path, tail):
     """What graph.c merges into a convolution gives what the operators give one by one."""
@@ -450,7 +453,7 @@ def test_merged_operators(tmp_path, tail):
                       [("w", noise(4, 3, 3, 3)), ("wb", noise(4)), ("g", noise(4, seed=2)),
                        ("b", noise(4, seed=3)), ("m", noise(4, seed=4)),
                        ("v", noise(4, seed=5) + 2), ("k", noise(4, 1, 1, seed=6)),
-                       ("k4", noise(1, 4, 1, 1, seed=7)), ("lo", const(-.1, np.float32)),
+                       ("k4", noise(1, 4, 1, 1, seed=7)), ("no_pads", const([0] * 8)), ("lo", const(-.1, np.float32)),
                        ("hi", const(.2, np.float32))], opset=14)
     x = noise(2, 3, 8, 8)
     close(run_file(tmp_path, path, [x], "-t", "2"), runtime(path, [x]))
@@ -513,6 +516,10 @@ def test_operator_of_another_domain_is_refused(tmp_path):
     (case("Conv", [(1, 1, 3, 3, 3), W(1, 1, 2, 2, 2)]), "kernel_shape"),
     (case("Softmax", [(2, 3)], 6), "operator set 6"),
     (case("MaxPool", [(2, 3, 4, 4)], kernel_shape=[0, 2]), "out of range"),
+    (case("ConvTranspose", [(1, 1, 4, 4), W(1, 1, 3, 3)], strides=[2, 2],
+          output_padding=[-4, 0]), "out of range"),
+    (case("ConvTranspose", [(1, 1, 4, 4), W(1, 1, 3, 3)], strides=[2, 2],
+          output_padding=[2**63 - 1, 0]), "out of range"),
 ], ids=lambda c: c[0] if isinstance(c, tuple) else c)
 def test_attribute_is_refused(tmp_path, c, word):
     op, inputs, opset, attrs = c

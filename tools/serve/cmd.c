@@ -59,6 +59,7 @@ static const struct key server_keys[] = {
 	{ "max_connections", UINT, SERVER(max_connections), 1, 1000000 },
 	{ "max_header", UINT, SERVER(max_header), 1024, 1 << 20 },
 	{ "max_body", U64, SERVER(max_body), 1024, (uint64_t)1 << 30 },
+	{ "max_memory", U64, SERVER(max_memory), 1 << 20, (uint64_t)1 << 40 },
 	{ "idle_timeout", SECONDS, SERVER(idle_ns), 1, 86400 },
 	{ "read_timeout", SECONDS, SERVER(read_ns), 1, 86400 },
 	{ "write_timeout", SECONDS, SERVER(write_ns), 1, 86400 },
@@ -306,6 +307,7 @@ int cmd_serve(int argc, char **argv)
 	cfg->max_connections = 10000;
 	cfg->max_header = 16384;
 	cfg->max_body = 64u << 20;
+	cfg->max_memory = 1u << 30;
 	cfg->idle_ns = 60000000000u;
 	cfg->read_ns = cfg->write_ns = cfg->drain_ns = 30000000000u;
 	cfg->grace_ns = 1000000000u;

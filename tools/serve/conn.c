@@ -288,6 +288,9 @@ static int on_field(http_parser *p, const char *at, size_t n)
 
 	if (header(c) || c->refused)
 		return 0;
+	/* http-parser permits it, and a proxy may see another header than it does */
+	if (memchr(at, ' ', n))
+		return refuse(c, 400, "a space in the name of a header");
 	if (n > sizeof(c->field) - c->nfield)
 		n = sizeof(c->field) - c->nfield;
 	memcpy(c->field + c->nfield, at, n);
@@ -307,6 +310,28 @@ static int on_value(http_parser *p, const char *at, size_t n)
 	return 0;
 }
 
+/* --- the memory of bodies and answers ------------------------------------------- */
+
+/*
+ * What has not arrived does not count: a client cannot reserve memory with a header.  One that
+ * is alone has room for anything.  Loops that ask at the same time can go beyond the limit by
+ * what each of them has received.
+ */
+bool conn_room(struct conn *c, size_t n)
+{
+	struct server *sv = c->loop->sv;
+	uint64_t limit = sv->cfg.max_memory, others = load_relaxed(&sv->held) - c->held;
+
+	return !others || (n <= limit && others <= limit - n);
+}
+
+static void hold(struct conn *c, size_t n)
+{
+	if (n != c->held)
+		add_relaxed(&c->loop->sv->held, (u64)n - c->held);
+	c->held = n;
+}
+
 static bool body_known(const http_parser *p)
 {
 	return !(p->flags & F_CHUNKED) && p->content_length != UINT64_MAX;
@@ -321,6 +346,8 @@ static int on_headers(http_parser *p)
 	if (c->refused)
 		return 0;
 	c->url[c->nurl] = 0;
+	if (!c->authorized && (n || p->flags & F_CHUNKED))
+		return refuse(c, 401, "a bearer token is required");
 	if (n > c->loop->sv->cfg.max_body)
 		return refuse(c, 413, "the body is too large");
 	if (c->encoded)
@@ -338,6 +365,9 @@ static int on_body(http_parser *p, const char *at, size_t n)
 {
 	struct conn *c = p->data;
 
+	if (!conn_room(c, c->body.n + n))
+		return refuse(c, 503, "too many requests and answers are in memory");
+	hold(c, c->body.n + n);
 	if (at == c->body.p + c->body.n && c->body.p) {
 		c->body.n += n;		/* received in place */
 		return 0;
@@ -407,6 +437,7 @@ static void conn_send(struct conn *c)
 		c->out_at += (size_t)n;
 	}
 	buf_put(c->loop, &c->out);
+	hold(c, 0);
 	if (c->keep) {
 		c->state = CONN_READING;
 		conn_timer(c, TIMER_IDLE);
@@ -449,6 +480,7 @@ void out_end(struct conn *c, int http, const char *type, const char *headers)
 	c->out_at = HEAD_ROOM - (size_t)n;
 	memcpy(c->out.p + c->out_at, head, (size_t)n);
 	buf_put(c->loop, &c->body);
+	hold(c, c->out.n);
 	c->in_request = false;
 	c->state = CONN_WRITING;
 	conn_timer(c, TIMER_WRITE);
@@ -647,6 +679,7 @@ void conn_close(struct conn *c)
 		return;			/* it, or its body, is in use: called again at its end */
 	c->buried = true;
 	buf_put(l, &c->body);
+	hold(c, 0);
 	c->dead_next = l->all_dead;
 	l->all_dead = c;
 }

@@ -110,9 +110,9 @@ int graph_const(struct graph *g, const char *name, enum serve_type type, unsigne
 static int fold(struct graph *g, struct node *n)
 {
 	struct shape shape[MAX_INPUTS], os;
-	const struct shape *shapes[MAX_INPUTS];
+	const struct shape *shapes[MAX_INPUTS] = { NULL };	/* those left out, too */
 	struct view view[MAX_INPUTS], ov;
-	const struct view *views[MAX_INPUTS];
+	const struct view *views[MAX_INPUTS] = { NULL };
 	struct value *out;
 	unsigned int i;
 	char text[256];

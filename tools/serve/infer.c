@@ -837,20 +837,23 @@ static void infer_done(struct msg *msg)
 
 	if (--r->pending)
 		return;			/* the receipt of the cancel comes */
+	c->r = NULL;			/* a close from here on cancels nothing */
 	if (!r->status && !dead && out_begin(c)) {
-		if (answer(c, r, headers, sizeof(headers), &type)) {
-			served = true;
-		} else {
+		served = answer(c, r, headers, sizeof(headers), &type);
+		if (!served) {
 			http = 500;
-			r->why =
-				"an output has a value that JSON cannot express, or memory is short; "
-				"request binary data";
+			r->why = "an output has a value that JSON cannot express, or memory is "
+				 "short; request binary data";
+		} else if (!conn_room(c, c->out.n)) {
+			served = false;
+			http = 503;
+			r->why = "too many requests and answers are in memory";
 		}
 	} else {
 		http = r->status == -ETIMEDOUT || r->status == -EAGAIN || r->status == -ENOMEM ?
 			       503 :
-		       r->status == -EINVAL || r->status == -ECANCELED ? 400 :
-									 500;
+		       r->status == -EINVAL || r->status == -ENOTSUP ||
+			       r->status == -ECANCELED ? 400 : 500;
 	}
 	if (slot && fetch_add_acq_rel(&slot->users, (u32)-1) == 1) /* with the reads above */
 		port_send(&sv->loops[0].port, &slot->msg, sched_recycle, slot);
@@ -863,7 +866,6 @@ static void infer_done(struct msg *msg)
 	}
 	version_put(r->v);
 	add_relaxed(&l->busy, (u64)-1);
-	c->r = NULL;
 	dead = c->state == CONN_DEAD;
 	if (served)
 		out_end(c, 200, type, headers);

@@ -619,7 +619,7 @@ static int guess_input(struct mx *m, unsigned int input)
 static bool try_outputs(struct graph *g, int64_t batch, int64_t size, struct shape *out)
 {
 	struct shape *s = calloc(g->nvalues + 1, sizeof(*s));
-	const struct shape *in[MAX_INPUTS];
+	const struct shape *in[MAX_INPUTS] = { NULL };
 	unsigned int i, k;
 	bool ok = s;
 

@@ -14,7 +14,8 @@
 
 #include "serve.h"
 
-#define MAX_PARTS 8
+#define MAX_PARTS	8
+#define MAX_CONTROL	65536u		/* bytes of the body of a control call */
 static const char as_json[] = "application/json";
 
 struct version *table_find(const struct table *t, const char *name, size_t n)
@@ -153,10 +154,16 @@ static void control_arrived(struct msg *m)
 
 static void control(struct conn *c, enum control_what what, const char *name)
 {
-	struct control *ct = calloc(1, sizeof(*ct));
+	struct control *ct;
 	json_error_t err;
 	json_t *o = NULL;
 
+	/* a tree of JSON is many times as large as its text */
+	if (c->body.n > MAX_CONTROL) {
+		conn_error(c, 413, "the body is too large");
+		return;
+	}
+	ct = calloc(1, sizeof(*ct));
 	if (!ct) {
 		conn_error(c, 503, "out of memory");
 		return;

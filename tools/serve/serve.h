@@ -66,7 +66,7 @@ struct config {
 	char *repository, *host, *token, *file;
 	unsigned int port, loops, workers;
 	unsigned int max_connections, max_header;
-	uint64_t max_body;
+	uint64_t max_body, max_memory;
 	uint64_t idle_ns, read_ns, write_ns, grace_ns, drain_ns;
 	struct model_conf model;	/* [model] */
 	struct named_conf *named;
@@ -220,7 +220,7 @@ struct conn {
 	http_parser parser;
 	struct buf rest;		/* received behind the current request */
 	struct buf body, out;
-	size_t out_at;
+	size_t out_at, held;		/* bytes of the body, then of the answer */
 	int64_t json_length;		/* Inference-Header-Content-Length; -1 */
 	int refused;			/* HTTP status of a request that is not answered else */
 	const char *refused_why;
@@ -261,6 +261,7 @@ bool buf_printf(struct loop *l, struct buf *b, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* As JSON, with its quotes. */
 bool buf_json(struct loop *l, struct buf *b, const char *text);
+bool conn_room(struct conn *c, size_t n);	/* in the memory of bodies and answers */
 void conn_accept(struct loop *l);
 struct conn *conn_open(struct loop *l, int fd);
 void conn_event(struct conn *c, uint32_t events);
@@ -351,6 +352,7 @@ struct server {
 	uint64_t pass;
 	/* A: counts */
 	u64 connections, requests;
+	u64 held;			/* bytes of bodies and answers */
 };
 
 uint64_t now_ns(void);

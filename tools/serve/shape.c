@@ -146,7 +146,7 @@ static int check_window(const struct ctx *c, const struct attrs *a, unsigned int
 		if (a->kernel[i] < 1 || a->kernel[i] > 4096 || a->stride[i] < 1 ||
 		    a->stride[i] > 4096 || a->dilation[i] < 1 || a->dilation[i] > 4096 ||
 		    a->pad[i] < 0 || a->pad[i] > 65536 || a->pad[i + 2] < 0 ||
-		    a->pad[i + 2] > 65536)
+		    a->pad[i + 2] > 65536 || a->out_pad[i] < 0 || a->out_pad[i] > 4096)
 			return bad(c, "kernel, stride, dilation or pads out of range");
 	return 0;
 }
@@ -541,7 +541,8 @@ static int pad(const struct ctx *c, const struct shape *const *in, struct shape 
 		rc = known(c, in[1], "pads", p, &n, 2 * SERVE_RANK);
 		if (rc)
 			return rc;
-		if (in[2] && (in[2]->type != in[0]->type || count(in[2]->rank, in[2]->dims) != 1))
+		if (c->n->nin > 2 && in[2] &&
+		    (in[2]->type != in[0]->type || count(in[2]->rank, in[2]->dims) != 1))
 			return bad(c, "the value");
 	} else {
 		memcpy(p, a->ints, a->nints * sizeof(*p));

@@ -342,7 +342,7 @@ static int compute(struct serve_slot *s, const struct node *n, struct view *view
 
 static int add_node(struct serve_slot *s, const struct node *n)
 {
-	const struct shape *shapes[MAX_INPUTS];
+	const struct shape *shapes[MAX_INPUTS] = { NULL };	/* those left out, too */
 	struct view view[MAX_INPUTS];
 	const struct view *ins[MAX_INPUTS];
 	struct shape *out = &s->shape[n->out];

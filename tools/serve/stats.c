@@ -215,7 +215,10 @@ void stats_metrics(struct conn *c)
 			   load_relaxed(&sv->connections)) &&
 		family(c, "pawl_serve_http_requests_total", "counter", "HTTP requests") &&
 		buf_printf(c->loop, &c->out, "pawl_serve_http_requests_total %" PRIu64 "\n",
-			   load_relaxed(&sv->requests));
+			   load_relaxed(&sv->requests)) &&
+		family(c, "pawl_serve_memory_bytes", "gauge", "Bodies and answers in memory") &&
+		buf_printf(c->loop, &c->out, "pawl_serve_memory_bytes %" PRIu64 "\n",
+			   load_relaxed(&sv->held));
 	n = ok ? pawl_prometheus(&sv->e, 1, NULL, 0) : -1;
 	if (n >= 0 && buf_room(c->loop, &c->out, c->out.n + (size_t)n + 1024)) {
 		n = pawl_prometheus(&sv->e, 1, c->out.p + c->out.n, (size_t)n + 1024);

@@ -322,6 +322,9 @@ def test_limits_of_header_and_body(server):
         (b"GET /v2 HTTP/1.1\r\nA: " + b"x" * 3000 + b"\r\n\r\n", 431),
         (b"GET /" + b"x" * 600 + b" HTTP/1.1\r\n\r\n", 414),
         (b"nonsense\r\n\r\n", 400),
+        (b"POST /v2/repository/index HTTP/1.1\r\nContent-Length : 2\r\n\r\n{}", 400),
+        (b"POST /v2/repository/index HTTP/1.1\r\nContent-Length" + b" " * 50 +
+         b": 2\r\n\r\n{}", 400),
         (b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
          400),
         (b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
@@ -335,6 +338,58 @@ def test_limits_of_header_and_body(server):
             assert answer[1]["connection"] == "close"
             assert read_answer(file) is None
     assert server.infer("m", [1, 2, 3, 4]).status == 200
+
+
+def test_bodies_of_all_connections_are_bounded(server):
+    server.model("m")
+    server.start(config="[server]\nmax_body = 1000000\nmax_memory = 1048576\n")
+    with server.connect() as sock:
+        # a header alone reserves nothing
+        sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n")
+        assert server.post("/v2/models/m/infer", b"x" * 500000).status == 400
+        sock.sendall(b"x" * 900000)
+        soon(lambda: server.metric("pawl_serve_memory_bytes") >= 900000, "a body in memory")
+        answer = server.post("/v2/models/m/infer", b"x" * 500000)
+        assert answer.status == 503
+        assert answer.headers["Retry-After"] == "1"
+        assert "in memory" in answer.error
+        assert server.infer("m", [1, 2, 3, 4]).status == 200
+    soon(lambda: server.post("/v2/models/m/infer", b"x" * 500000).status == 400, "room again")
+
+
+def test_answers_of_all_connections_are_bounded(server):
+    n = 4_000_000
+    server.model("m", dims=f"-1 {n}")
+    server.start(config="[server]\nmax_body = 17000000\nmax_memory = 40000000\n")
+    head = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, n],
+                                   "parameters": {"binary_data_size": 4 * n}}],
+                       "parameters": {"binary_data_output": True}}).encode()
+    more = f"Inference-Header-Content-Length: {len(head)}\r\n"
+    request = text_request(head + bytes(4 * n), more=more)
+    socks = []
+    for k in range(2):
+        sock = socket.socket()
+        socks.append(sock)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.connect(("127.0.0.1", server.port))
+        sock.sendall(request)
+        soon(lambda k=k: server.metric("nv_inference_request_success", "m") == k + 1, "the answer")
+    with server.connect() as sock, sock.makefile("rb") as file:
+        try:
+            sock.sendall(request)
+        except (BrokenPipeError, ConnectionResetError):
+            pass        # it is refused before the last byte
+        assert read_answer(file)[0] == 503
+    for sock in socks:
+        sock.close()
+    soon(lambda: server.post("/v2/models/m/infer", head + bytes(4 * n), {
+        "Inference-Header-Content-Length": str(len(head))}).status == 200, "room again")
+
+
+def test_a_control_call_has_a_small_body(server):
+    server.start()
+    assert server.post("/v2/repository/index", {"a": "x" * 1000}).status == 200
+    assert server.post("/v2/repository/index", {"a": [1] * 50000}).status == 413
 
 
 def test_slow_clients_are_closed(server):
@@ -405,3 +460,11 @@ def test_bearer_token(server):
             answer = server.get(path, **headers)
             assert answer.status == 401 and "WWW-Authenticate" in answer.headers
     assert server.get("/v2", Authorization="Bearer secret").status == 200
+    assert server.infer("m", [1, 2, 3, 4]).status == 401
+    # the body is not awaited
+    for length in (b"Content-Length: 1000000", b"Transfer-Encoding: chunked"):
+        with server.connect() as sock, sock.makefile("rb") as file:
+            sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\n" + length + b"\r\n\r\n")
+            answer = read_answer(file)
+            assert answer[0] == 401 and answer[1]["www-authenticate"] == "Bearer"
+            assert read_answer(file) is None
