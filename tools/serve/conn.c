@@ -131,7 +131,9 @@ bool buf_printf(struct loop *l, struct buf *b, const char *fmt, ...)
 
 bool buf_json(struct loop *l, struct buf *b, const char *text)
 {
+	const char *end = text + strlen(text);
 	bool ok = buf_add(l, b, "\"", 1);
+	unsigned int n;
 
 	for (; *text && ok; text++) {
 		unsigned char c = (unsigned char)*text;
@@ -140,8 +142,14 @@ bool buf_json(struct loop *l, struct buf *b, const char *text)
 			ok = buf_add(l, b, "\\", 1) && buf_add(l, b, text, 1);
 		else if (c < 0x20)
 			ok = buf_printf(l, b, "\\u%04x", c);
-		else
+		else if (c < 0x80)
 			ok = buf_add(l, b, text, 1);
+		else if ((n = js_utf8(text, end))) {
+			ok = buf_add(l, b, text, n);
+			text += n - 1;
+		} else {
+			ok = buf_add(l, b, "?", 1);	/* a URL may have any bytes */
+		}
 	}
 	return ok && buf_add(l, b, "\"", 1);
 }

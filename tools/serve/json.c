@@ -39,9 +39,9 @@ bool js_take(struct js *j, char c)
 	return true;
 }
 
-/* One character of UTF-8 beyond ASCII: its length, or 0. */
-static unsigned int utf8(const unsigned char *p, const unsigned char *end)
+unsigned int js_utf8(const char *text, const char *stop)
 {
+	const unsigned char *p = (const unsigned char *)text, *end = (const unsigned char *)stop;
 	unsigned int n, i;
 	uint32_t c;
 
@@ -66,7 +66,7 @@ static unsigned int utf8(const unsigned char *p, const unsigned char *end)
 	return n;
 }
 
-static int hex(char c)
+int js_hex(char c)
 {
 	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 :
 		c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
@@ -81,9 +81,9 @@ static int32_t unit(const char *p, const char *end)
 	if (end - p < 4)
 		return -1;
 	for (i = 0; i < 4; i++) {
-		if (hex(p[i]) < 0)
+		if (js_hex(p[i]) < 0)
 			return -1;
-		v = v << 4 | hex(p[i]);
+		v = v << 4 | js_hex(p[i]);
 	}
 	return v;
 }
@@ -126,7 +126,7 @@ bool js_string(struct js *j, struct js_str *s)
 		} else if (c < 0x80) {
 			p++;
 		} else {
-			n = utf8((const unsigned char *)p, (const unsigned char *)j->end);
+			n = js_utf8(p, j->end);
 			if (!n)
 				break;
 			p += n;

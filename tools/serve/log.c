@@ -10,6 +10,9 @@
 
 static size_t text(char *buf, size_t n, size_t size, const char *s)
 {
+	const char *end = s + strlen(s);
+	unsigned int k;
+
 	if (n < size)
 		buf[n++] = '"';
 	for (; *s && n + 8 < size; s++) {
@@ -17,8 +20,13 @@ static size_t text(char *buf, size_t n, size_t size, const char *s)
 			n += (size_t)snprintf(buf + n, size - n, "\\u%04x", (unsigned char)*s);
 		else if (*s == '"' || *s == '\\')
 			buf[n++] = '\\', buf[n++] = *s;
-		else
+		else if ((unsigned char)*s < 0x80)
 			buf[n++] = *s;
+		else if ((k = js_utf8(s, end)))
+			for (s--; k; k--)
+				buf[n++] = *++s;
+		else
+			buf[n++] = '?';
 	}
 	if (n < size)
 		buf[n++] = '"';

@@ -202,8 +202,7 @@ static void control(struct conn *c, enum control_what what, const char *name)
 static int split(char *url, char *part[MAX_PARTS])
 {
 	char *from, *to;
-	int n = 0, i;
-	unsigned int x;
+	int n = 0, i, hi, lo;
 
 	url[strcspn(url, "?#")] = 0;
 	if (*url != '/')
@@ -220,10 +219,11 @@ static int split(char *url, char *part[MAX_PARTS])
 	for (i = 0; i < n; i++) {
 		for (from = to = part[i]; *from; to++) {
 			if (*from == '%') {
-				if (sscanf(from + 1, "%2x", &x) != 1 || !from[1] || !from[2] ||
-				    !x)
+				hi = js_hex(from[1]);
+				lo = hi < 0 ? -1 : js_hex(from[2]);
+				if (lo < 0 || !(hi | lo))
 					return -1;
-				*to = (char)x;
+				*to = (char)(hi << 4 | lo);
 				from += 3;
 			} else {
 				*to = *from++;

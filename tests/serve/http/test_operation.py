@@ -374,10 +374,12 @@ def test_repository_index_load_unload(server):
     server.model("b", refuse="operator Frobnicate is unknown")
     os.makedirs(os.path.join(server.repository, "empty"))
     os.makedirs(os.path.join(server.repository, "bad name", "1"))
+    os.makedirs(os.path.join(server.repository.encode(), b"no utf-8 \xff \xc3\xa9", b"1"))
     server.start()
 
     def index(body=b""):
         return {m["name"]: m for m in server.post("/v2/repository/index", body).json}
+    assert {e["folder"] for e in server.events("name")} == {"bad name", "no utf-8 ? \u00e9"}
     models = index()
     assert set(models) == {"a", "b", "empty"}
     assert models["a"]["state"] == "READY" and models["a"]["version"] == "1"

@@ -60,6 +60,15 @@ def test_unknown_models_and_paths(server):
     assert answer.status == 404
     assert answer.error == "Request for unknown model: 'm' version 7 is not found"
     assert server.get("/v2/models/m/versions/x").status == 404
+    # bytes that are no UTF-8 are not repeated: the error would be no JSON
+    assert server.get("/v2/models/%ff%c3%a9").error == \
+        "Request for unknown model: '?\u00e9' is not found"
+    assert server.get("/v%32").status == 200
+    for path in ("/v%+2", "/v% 2", "/v%3", "/v2%", "/v2/models/m%0", "/v2/models/%2x"):
+        with server.connect() as sock, sock.makefile("rb") as file:
+            sock.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+            assert read_answer(file)[0] in (400, 404), path
+    assert server.get("/v2/models/%-1").error == "Not Found"
     for path in ("/nope", "/v2/nope", "/v2/models/m/nope", "/v2/health/nope", "/v2/models/m/infer/x"):
         assert server.get(path).status == 404, path
     assert server.get("/v2/models/m/infer").status == 405
