@@ -756,7 +756,6 @@ void conn_accept(struct loop *l)
 				/* the listener stays readable: rest for a while */
 				epoll_ctl(l->ep, EPOLL_CTL_DEL, l->listener, NULL);
 				l->listening_paused = true;
-				l->listen_again = l->now + 100000000u;
 			}
 			if (errno == ECONNABORTED || errno == EINTR)
 				continue;

@@ -658,7 +658,7 @@ void infer_begin(struct conn *c, struct version *v)
 	r->status = 0;
 	r->why = NULL;
 	http = infer_parse(l, r, v->m, c->body.p, c->body.n, c->json_length,
-			   v->m->batch ? v->e->conf.max_batch : 1, err, sizeof(err));
+			   v->e->conf.max_batch ? v->e->conf.max_batch : 1, err, sizeof(err));
 	if (http) {
 		infer_release(l, r);
 		conn_error(c, http, "%s", err);

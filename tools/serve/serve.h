@@ -327,10 +327,9 @@ struct loop {
 	void *bufs[24];			/* by power of two */
 	size_t bufs_bytes;
 	char *scratch;
-	struct msg publish, stop, took, drained;
+	struct msg publish, stop, force, took, drained;
 	const struct table *next_table;
 	bool draining, exiting, listening_paused, report;
-	uint64_t listen_again;
 	unsigned long thread;
 };
 

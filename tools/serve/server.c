@@ -125,7 +125,8 @@ static int wait_events(struct loop *l, struct epoll_event *ev, uint64_t until)
 
 	if (!old_kernel) {
 		n = epoll_pwait2(l->ep, ev, EVENTS, &ts, NULL);
-		if (n >= 0 || errno != ENOSYS)
+		/* ENOSYS, or what a filter of system calls answers instead */
+		if (n >= 0 || errno == EINTR)
 			return n;
 		old_kernel = true;
 	}
@@ -371,11 +372,11 @@ static void run_controls(struct server *sv)
 	}
 }
 
-static void tell(struct server *sv, void (*fn)(struct msg *))
+static void tell(struct server *sv, unsigned int n, void (*fn)(struct msg *))
 {
 	unsigned int i;
 
-	for (i = 0; i < sv->cfg.loops; i++)
+	for (i = 0; i < n; i++)
 		port_send(&sv->loops[i].port, &sv->loops[i].stop, fn, &sv->loops[i]);
 }
 
@@ -400,14 +401,19 @@ static void stop(struct server *sv, int sigfd)
 {
 	int64_t until = (int64_t)(now_ns() + sv->cfg.grace_ns);
 	bool forced = false;
+	int sig;
 
 	store_relaxed(&sv->ready, 0);
 	store_relaxed(&sv->closing, 1);
 	notify("STOPPING=1");
 	log_line("info", "stopping", NULL);
-	while ((int64_t)now_ns() < until && !wait_main(sv, sigfd, until))
+	while ((int64_t)now_ns() < until) {
+		sig = wait_main(sv, sigfd, until);
+		if (sig == SIGTERM || sig == SIGINT)
+			break;
 		run_controls(sv);
-	tell(sv, begin_drain);
+	}
+	tell(sv, sv->cfg.loops, begin_drain);
 	until = (int64_t)(now_ns() + sv->cfg.drain_ns);
 	while (sv->drained < sv->cfg.loops) {
 		wait_main(sv, -1, forced ? -1 : until);
@@ -418,7 +424,7 @@ static void stop(struct server *sv, int sigfd)
 			forced = true;
 			log_line("warning", "drain", "error", "requests were canceled", NULL);
 			for (i = 0; i < sv->cfg.loops; i++)
-				port_send(&sv->loops[i].port, &sv->loops[i].publish, force,
+				port_send(&sv->loops[i].port, &sv->loops[i].force, force,
 					  &sv->loops[i]);
 		}
 	}
@@ -542,7 +548,7 @@ int serve_run(struct server *sv)
 		}
 		stop(sv, sigfd);
 	}
-	tell(sv, leave);
+	tell(sv, started, leave);
 	for (i = 0; i < started; i++)
 		pthread_join((pthread_t)sv->loops[i].thread, NULL);
 	repo_free(sv);

@@ -114,6 +114,13 @@ def test_a_delay_does_not_miss_a_deadline(server):
     assert answer.status == 200
 
 
+def test_a_model_without_batches_takes_single_rows(server):
+    server.model("m")
+    server.start(config="[model m]\nmax_batch = 0\n")
+    assert server.infer("m", [1, 2, 3, 4]).status == 200
+    assert server.infer("m", [[1, 2, 3, 4]] * 2).status == 400
+
+
 def test_a_full_queue_refuses_at_once(server):
     server.model("m", gate=1)
     server.start("--workers=1",
@@ -350,6 +357,10 @@ def test_not_ready_during_the_grace_time(server):
     soon(lambda: server.get("/v2/health/ready").status == 400, "not ready")
     assert server.get("/v2/health/live").status == 200
     assert server.infer("m", [1, 2, 3, 4]).status == 200
+    # a reload is not what ends it: nothing can be awaited, so the state is looked at some times
+    server.signal(signal.SIGHUP)
+    for _ in range(20):
+        assert server.get("/v2/health/live").status == 200
     server.signal(signal.SIGTERM)       # the second one ends the grace time
     soon(lambda: server.process.poll() is not None, "the end")
     assert server.process.returncode == 0
