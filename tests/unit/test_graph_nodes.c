@@ -744,6 +744,28 @@ END_TEST
 
 /* --- asynchronous nodes --- */
 
+START_TEST(test_a_write_waits_for_an_unfinished_read)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u64 token = 0;
+	u32 ran = 0;
+	struct pawl_op op[2] = { OP(NULL, &token, R(v), .async_fn = keep_token),
+				 OP(add_one, &ran, W(v)) };
+	pawl_graph_t g = graph_new(e, op, 2);
+
+	OK(pawl_graph_push(e, g, NULL));
+	while (pawl_run_one(e))
+		;
+	ck_assert(token && !ran);
+	OK(pawl_complete(e, (pawl_token_t){ token }, 0, NULL));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 1);
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 START_TEST(test_asynchronous_nodes)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -982,7 +1004,8 @@ SUITE("graph_nodes", test_independent_ops_run_in_parallel,
       test_an_error_passes_through_ops_that_are_not_skipped,
       test_the_code_is_what_the_body_returns, test_a_poisoned_var_skips_the_launch,
       test_a_launch_has_a_ticket_a_deadline_a_queue_and_a_group,
-      test_a_body_asks_about_its_launch, test_asynchronous_nodes, test_a_launch_counts_as_one_op,
+      test_a_body_asks_about_its_launch, test_a_write_waits_for_an_unfinished_read,
+      test_asynchronous_nodes, test_a_launch_counts_as_one_op,
       test_more_ready_nodes_than_ops, test_deleted_while_launches_are_in_flight,
       test_a_release_pushes_at_a_full_window, test_a_release_does_not_wait_for_its_own_launch,
       test_an_op_without_a_body, test_traces_show_the_bodies)
