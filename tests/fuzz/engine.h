@@ -76,6 +76,8 @@ struct func {
 	/* What the op has in its note; queue and group: index + 1, or 0. */
 	u8 queue, group, cost;
 	bool late, group_canceled;
+	u32 copied;		/* bytes that the engine copied as its argument */
+	u32 stage;		/* of a launch of several ops: those that began, plain */
 	u32 canceled;		/* A: a cancel returned 0 */
 	u32 arrived;
 	pawl_ticket_t ticket;
@@ -99,6 +101,7 @@ struct oper {
 	u16 slot[NAMED];
 	bool write[NAMED];
 	u8 kind;
+	bool several;		/* three ops on slots, with their own arguments */
 	u32 released;
 	u32 nruns;		/* A */
 	u32 run[NODES];		/* A: funcs */
@@ -153,16 +156,23 @@ extern __thread struct caller *me;	/* NULL: a worker */
 extern int null_fd;
 /* The line of figures. */
 extern u64 total_ops, total_arrived, total_canceled, total_refused, total_interrupts;
+extern u64 total_launches, total_copied;	/* A: that ended; uses of a copied argument */
 
 /* engine_run.c */
 struct log *note(u8 kind, u32 id, int rc);
 u64 work(const struct func *f, u64 *data);
 int sync_body(struct pawl_run *run, void *arg);
 int oper_body(struct pawl_run *run, void *arg);
+int launch_first(struct pawl_run *run, void *arg);
+int launch_last(struct pawl_run *run, void *arg);
+int copied_body(struct pawl_run *run, void *arg);
 void complete(struct func *f);
 void async_body(struct pawl_run *run, void *arg);
 void oper_async(struct pawl_run *run, void *arg);
+void copied_async(struct pawl_run *run, void *arg);
 void released(void *arg, int status);
+void copied_released(void *arg, int status);
+bool func_over(const struct func *f);
 void oper_released(void *arg, int status);
 u32 func_new(void);
 void access_add(u16 *slot, bool *write, u32 *n, u16 s, bool wr);
@@ -206,6 +216,7 @@ void do_stop(void);
 void notes_begin(void);
 void notes_end(void);
 void describe_notes(struct pawl_op *op, struct func *f);
+void launch_notes(struct pawl_launch *how, struct func *f);
 enum full notes_full(u32 first, u32 n);
 void notes_refused(void);
 void do_queue(void);

@@ -21,7 +21,7 @@ static bool exact(void)
 static bool in_flight_of(const struct func *f, u32 g)
 {
 	return f->group == g + 1 && !f->dropped && w->node[f->node].state == PLACED &&
-	       !load_acquire(&f->released);
+	       !func_over(f);
 }
 
 static void group_model(u32 g, u64 *ops, u64 *cost)
@@ -93,6 +93,26 @@ void describe_notes(struct pawl_op *op, struct func *f)
 	}
 }
 
+/* The notes of a launch.  With errors none that could end it before its bodies run. */
+void launch_notes(struct pawl_launch *how, struct func *f)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+
+	describe_notes(&op, f);
+	if (w->errors) {
+		op.flags &= ~(unsigned int)(PAWL_OP_TICKET | PAWL_OP_GROUP | PAWL_OP_DEADLINE);
+		f->group = 0;
+		f->late = false;
+	}
+	how->flags = op.flags;
+	how->cq = op.cq;
+	how->tag = op.tag;
+	how->deadline_ns = op.deadline_ns;
+	how->ticket = op.ticket;
+	how->group = op.group;
+	how->cost = op.cost;
+}
+
 /* Are these ops, which are not placed yet, beyond the limit of their group? */
 enum full notes_full(u32 first, u32 n)
 {
@@ -145,9 +165,12 @@ static void arrived(u32 q, const struct pawl_completion *c)
 	total_arrived++;
 	if (f->arrived++)
 		fuzz_broken("func %u arrives twice", f->id);
-	if (load_acquire(&f->released) != 1 || c->status != f->status)
-		fuzz_broken("func %u arrives with %d; it was released %u times, with %d", f->id,
-			    c->status, load_acquire(&f->released), f->status);
+	/* A launch has no release: the model compares. */
+	if (f->oper)
+		f->status = c->status;
+	if (!func_over(f) || c->status != f->status)
+		fuzz_broken("func %u arrives with %d; over %d, with %d", f->id, c->status,
+			    func_over(f), f->status);
 }
 
 static u32 reap(u32 q, u32 n)
@@ -170,7 +193,7 @@ static u32 unreaped(u32 q, bool all)
 		struct func *f = &w->func[i];
 
 		n += f->queue == q + 1 && !f->dropped && !f->arrived &&
-		     w->node[f->node].state == PLACED && (all || load_acquire(&f->released));
+		     w->node[f->node].state == PLACED && (all || func_over(f));
 	}
 	return n;
 }
@@ -240,6 +263,11 @@ static struct func *ticket_pick(u8 b)
 	return f;
 }
 
+static bool began(const struct func *f)
+{
+	return f->ran || f->stage;
+}
+
 void do_ticket(void)
 {
 	u8 b = byte();
@@ -249,16 +277,16 @@ void do_ticket(void)
 
 	if (!f)
 		return;
-	over = load_acquire(&f->released);
+	over = func_over(f);
 	switch (b >> 3 & 3) {
 	case 0:
 		rc = pawl_ticket_state(w->e, f->ticket);
 		if (rc == PAWL_TICKET_COMPLETE)
-			GOOD(load_acquire(&f->released));
+			GOOD(func_over(f));
 		else if (rc == PAWL_TICKET_QUEUED)
-			GOOD(!w->det || !f->ran);
+			GOOD(!w->det || !began(f));
 		else
-			GOOD(rc == PAWL_TICKET_RUNNING && (!w->det || f->ran || over));
+			GOOD(rc == PAWL_TICKET_RUNNING && (!w->det || began(f) || over));
 		GOOD(!exact() || (rc == PAWL_TICKET_COMPLETE) == over);
 		return;
 	case 1:
@@ -288,7 +316,7 @@ void do_ticket(void)
 		else if (rc)
 			GOOD(rc == -ETIMEDOUT && !block && !(exact() && over));
 		else
-			GOOD(load_acquire(&f->released) == 1);
+			GOOD(func_over(f));
 	}
 }
 

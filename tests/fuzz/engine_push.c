@@ -20,7 +20,8 @@ u16 slot_pick(u8 b)
 
 struct desc {
 	struct pawl_op op;
-	pawl_var_t reads[NAMED], writes[NAMED];
+	pawl_var_t reads[NAMED + 1], writes[NAMED + 1];
+	u8 copy[PAWL_ARG_ROOM(0)];	/* the argument, if the engine copies it */
 };
 
 static const u8 counts[8] = { 0, 1, 1, 2, 2, 3, 5, NAMED };
@@ -77,12 +78,35 @@ static void describe(struct desc *d, struct func *f)
 	d->op.name = f->name;
 }
 
+/* If there is room, the op's argument is copied: a pointer to f, and some bytes. */
+static void arg_copy(struct desc *d, struct func *f)
+{
+	u32 room = PAWL_ARG_ROOM(d->op.nreads + d->op.nwrites), size;
+
+	if (room < 8 + sizeof(f))	/* 8: it has a release */
+		return;
+	size = (u32)sizeof(f) + f->id % (u32)(room - 8 - sizeof(f) + 1);
+	memset(d->copy, (int)f->id, sizeof(d->copy));
+	memcpy(d->copy, &f, sizeof(f));
+	f->copied = size;
+	d->op.arg = d->copy;
+	d->op.arg_size = size;
+	d->op.flags |= PAWL_OP_ARG;
+	d->op.release = copied_released;
+	if (d->op.fn)
+		d->op.fn = copied_body;
+	if (d->op.async_fn)
+		d->op.async_fn = copied_async;
+}
+
 /* The same for an op, not for a graph. */
 static void describe_op(struct desc *d, struct func *f)
 {
 	describe(d, f);
 	if (w->notes)
 		describe_notes(&d->op, f);
+	if (f->id % 4 == 3)
+		arg_copy(d, f);
 }
 
 static bool room(u32 n)
@@ -174,6 +198,58 @@ void do_batch(void)
 	check_again(rc, flight, n, group);
 }
 
+/*
+ * Three ops: the second is that of the description, on slots.  A private slot orders the others
+ * before and after it.
+ */
+static int several_new(struct desc *d, struct oper *o)
+{
+	const pawl_var_t own = PAWL_SLOT(o->n);
+	struct pawl_op ops[3];
+	u32 i;
+
+	d->op.nreads = d->op.nwrites = 0;
+	for (i = 0; i < o->n; i++)
+		if (o->write[i])
+			d->writes[d->op.nwrites++] = (pawl_var_t)PAWL_SLOT(i);
+		else
+			d->reads[d->op.nreads++] = (pawl_var_t)PAWL_SLOT(i);
+	d->writes[d->op.nwrites++] = own;
+	if (d->op.fn)
+		d->op.fn = sync_body;
+	else
+		d->op.async_fn = async_body;
+	ops[0] = ops[1] = ops[2] = d->op;
+	ops[0].fn = launch_first;
+	ops[2].fn = launch_last;
+	for (i = 0; i < 3; i += 2) {
+		ops[i].async_fn = NULL;
+		ops[i].release = NULL;
+		ops[i].nreads = i ? 1 : 0;
+		ops[i].nwrites = i ? 0 : 1;
+		ops[i].reads = ops[i].writes = &own;
+	}
+	return pawl_graph_create(w->e, ops, 3, 0, &o->h);
+}
+
+/* Other vars for the slots of a launch, of which there are enough. */
+static void several_vars(const struct oper *o, struct func *f, pawl_var_t *v)
+{
+	u32 i, k;
+	u8 at;
+
+	for (i = 0; i < o->n; i++) {
+		at = byte();
+		do {
+			f->slot[i] = slot_pick(at++);
+			for (k = 0; k < i && f->slot[k] != f->slot[i]; k++)
+				;
+		} while (k < i);
+		v[i] = w->slot[f->slot[i]].v;
+	}
+	v[i] = (pawl_var_t){ 0 };
+}
+
 void do_oper_new(void)
 {
 	struct oper *o = &w->oper[w->nopers];
@@ -200,14 +276,17 @@ void do_oper_new(void)
 	/* A skipped run would not be noticed. */
 	if (w->errors)
 		d.op.prop = PAWL_NO_SKIP;
-	w->nopers++;
-	GOOD(!pawl_graph_create(w->e, &d.op, 1, 0, &o->h));
+	o->several = w->nopers++ & 1;
+	GOOD(!(o->several ? several_new(&d, o) : pawl_graph_create(w->e, &d.op, 1, 0, &o->h)));
 }
 
 void do_oper_push(void)
 {
-	struct pawl_device dev = { PAWL_CPU, 0 };
 	u8 b = byte(), c = byte();
+	struct pawl_launch how = *LAUNCH((c >> 2 & 7) - 3, { PAWL_CPU, 0 });
+	enum full group = NOT_FULL;
+	pawl_var_t v[NAMED + 1];
+	void *args[3];
 	struct oper *o;
 	struct func *f;
 	bool dead, begun;
@@ -220,8 +299,12 @@ void do_oper_push(void)
 	begun = push_begin();
 	o = &w->oper[b % w->nopers];
 	dead = o->deleted;
-	for (i = 0; i < o->n; i++)
+	for (i = 0; i < o->n && !o->several; i++)
 		dead |= w->slot[o->slot[i]].dead;
+	if (o->several && o->n > w->nlive) {
+		push_end(begun);
+		return;
+	}
 	fi = func_new();
 	f = &w->func[fi];
 	f->oper = o;
@@ -235,16 +318,28 @@ void do_oper_push(void)
 		f->fails = f->code;
 		/* Not positive: then neither text nor op of the error name the run. */
 	}
+	if (o->several) {
+		several_vars(o, f, v);
+		how.vars = v;
+		how.nvars = o->n + 1;
+		args[0] = args[1] = args[2] = f;
+		how.args = args;
+		how.nargs = 3;
+		if (w->notes)
+			launch_notes(&how, f);
+	}
 	ni = node_new();
 	node_add(ni, fi);
 	w->node[ni].no_skip = w->errors;
 	flight = in_flight();
+	if (w->notes)
+		group = notes_full(fi, 1);
 	if (!dead) {
 		place(ni);
 		store_release(&o->run[o->nruns], fi);
 		store_release(&o->nruns, o->nruns + 1);
 	}
-	rc = pawl_graph_push(w->e, o->h, LAUNCH((c >> 2 & 7) - 3, dev));
+	rc = pawl_graph_push(w->e, o->h, &how);
 	push_end(begun);
 	if (dead) {
 		f->dropped = true;
@@ -256,7 +351,7 @@ void do_oper_push(void)
 		store_release(&o->nruns, o->nruns - 1);
 		unplace(ni);
 	}
-	check_again(rc, flight, 1, NOT_FULL);
+	check_again(rc, flight, 1, group);
 }
 
 void do_oper_delete(void)

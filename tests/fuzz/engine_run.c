@@ -106,6 +106,17 @@ static void frame_out(void)
 	w->depth--;
 }
 
+/* A launch of several ops ends with the last one, other ops without release with their body. */
+static bool ends_here(const struct func *f)
+{
+	return f->oper ? !f->oper->several : w->node[f->node].deletes;
+}
+
+bool func_over(const struct func *f)
+{
+	return f->oper ? load_acquire(&w->node[f->node].over) : load_acquire(&f->released);
+}
+
 static void begin(struct func *f, struct pawl_run *run)
 {
 	struct node *nd = &w->node[f->node];
@@ -114,6 +125,8 @@ static void begin(struct func *f, struct pawl_run *run)
 		fuzz_broken("func %u runs, but its push was refused", f->id);
 	if (fetch_add_acq_rel(&f->ran, 1))
 		fuzz_broken("func %u ran twice", f->id);
+	if (f->oper && f->oper->several && f->stage++ != 1)
+		fuzz_broken("the first op of launch %u did not run before the second", f->id);
 	if (func_refused(f))
 		fuzz_broken("func %u runs, but was canceled or too late", f->id);
 	GOOD(!w->det || !pawl_run_canceled(run));
@@ -176,9 +189,50 @@ static int run_sync(struct pawl_run *run, struct func *f)
 	frame_in(f->node);
 	idle_hands(f);
 	frame_out();
-	if (f->oper || w->node[f->node].deletes)
+	if (ends_here(f))
 		end_here(f);
 	return outcome(f, run);
+}
+
+int launch_first(struct pawl_run *run, void *arg)
+{
+	struct func *f = arg;
+
+	if (f->stage++)
+		fuzz_broken("the first op of launch %u ran twice", f->id);
+	return 0;
+}
+
+int launch_last(struct pawl_run *run, void *arg)
+{
+	struct func *f = arg;
+
+	if (f->stage++ != 2)
+		fuzz_broken("the second op of launch %u did not run before the third", f->id);
+	GOOD(run->status == (f->fails ? f->code : f->inherited));
+	fetch_add_relaxed(&total_launches, 1);
+	end_here(f);
+	return 0;
+}
+
+/* The function of an op whose argument was copied. */
+static struct func *copied(const void *arg)
+{
+	const u8 *bytes = arg;
+	struct func *f;
+	u32 i;
+
+	GOOD(!((uintptr_t)arg % 16));
+	memcpy(&f, arg, sizeof(f));
+	for (i = sizeof(f); i < f->copied; i++)
+		GOOD(bytes[i] == (u8)f->id);
+	fetch_add_relaxed(&total_copied, 1);
+	return f;
+}
+
+int copied_body(struct pawl_run *run, void *arg)
+{
+	return run_sync(run, copied(arg));
 }
 
 int sync_body(struct pawl_run *run, void *arg)
@@ -201,7 +255,7 @@ void complete(struct func *f)
 		return;
 	t.h = load_acquire(&f->token);
 	snprintf(text, sizeof(text), "f%u", f->id);
-	if (f->oper)
+	if (f->oper && ends_here(f))
 		end_here(f);
 	GOOD(!pawl_complete(w->e, t, f->fails ? f->code : 0, text));
 }
@@ -222,6 +276,11 @@ static void run_async(struct pawl_run *run, struct func *f)
 void async_body(struct pawl_run *run, void *arg)
 {
 	run_async(run, arg);
+}
+
+void copied_async(struct pawl_run *run, void *arg)
+{
+	run_async(run, copied(arg));
 }
 
 void oper_async(struct pawl_run *run, void *arg)
@@ -247,6 +306,11 @@ void released(void *arg, int status)
 	idle_hands(f);
 	frame_out();
 	leave(f->node);
+}
+
+void copied_released(void *arg, int status)
+{
+	released(copied(arg), status);
 }
 
 void oper_released(void *arg, int status)

@@ -8,6 +8,8 @@
  *
  *   while ops run: no op runs beside a writer; each op finds the version that the number of
  *     writes pushed before it demands (engine_run.c);
+ *   graphs: a launch is one op; of three bodies, with vars, arguments and notes of the launch,
+ *     each runs once and in order;
  *   completion queues, tickets, deadlines, groups, interrupts: engine_notes.c;
  *   calls: each returns what the documentation says, also with bad arguments (engine_push.c,
  *     engine_wait.c);
@@ -28,6 +30,7 @@ struct world *w;
 __thread struct caller *me;
 int null_fd = -1;
 u64 total_ops, total_arrived, total_canceled, total_refused, total_interrupts;
+u64 total_launches, total_copied;
 static u64 total_calls;
 
 u8 byte(void)
@@ -237,8 +240,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 void fuzz_figures(char *buf, size_t len)
 {
 	snprintf(buf, len,
-		 "calls=%llu ops=%llu arrived=%llu canceled=%llu refused=%llu interrupts=%llu",
+		 "calls=%llu ops=%llu arrived=%llu canceled=%llu refused=%llu interrupts=%llu "
+		 "launches=%llu copied=%llu",
 		 (unsigned long long)total_calls, (unsigned long long)total_ops,
 		 (unsigned long long)total_arrived, (unsigned long long)total_canceled,
-		 (unsigned long long)total_refused, (unsigned long long)total_interrupts);
+		 (unsigned long long)total_refused, (unsigned long long)total_interrupts,
+		 (unsigned long long)load_relaxed(&total_launches),
+		 (unsigned long long)load_relaxed(&total_copied));
 }
