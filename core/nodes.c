@@ -336,6 +336,7 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 		bool skipped = failed && !(p->flags & OP_NO_SKIP);
 		int status = 0;
 
+		count(&t->nodes);
 		/* CORE-GR10 <-> CORE-GR9 */
 		run->status = likely(!failed) ? l->status :
 			      error_of(t->e, load_acquire(&l->err))->code;

@@ -52,6 +52,7 @@ struct thread {
 	u32 waits_interrupt;	/* A: it waits, and may be interrupted */
 	u32 user;		/* S: threads that had the slot so far */
 	u64 waits_flight;	/* A: 1 + number of ops in flight that it waits for, or 0 */
+	u64 nodes;		/* S: bodies of graphs that it began; kept for the slot's next user */
 
 	struct pool_cache cache[POOLS] __cacheline_aligned;
 };

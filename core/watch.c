@@ -9,8 +9,8 @@
  * nothing, and a time counts from the first call that found the state.
  *
  * The next op in the same object must not be mistaken for the one before.  A body is the same
- * if its slot still belongs to the same thread, the thread has completed nothing since, and the
- * op's token has not changed (an asynchronous run changes it).  The token of an asynchronous op
+ * if its slot still belongs to the same thread, the thread has completed nothing since and begun
+ * no body of a graph, and the op's token has not changed (an asynchronous run changes it).  The token of an asynchronous op
  * has a generation.  Both are checked again after everything about the op was read, and before
  * it is reported.  While an op holds its vars, the number of ops behind it can only grow.
  *
@@ -201,6 +201,8 @@ static struct watch_thread thread_now(struct pawl_engine *e, struct thread *t)
 	/* CORE-N3 <-> CORE-N2: read the count first, then the running op. */
 	struct watch_thread n = { .completed = load_acquire(&t->completed) };
 
+	/* The bodies of a launch complete nothing, except for the last one. */
+	n.completed += load_relaxed(&t->nodes);
 	n.user = load_relaxed(&t->user);
 	n.op = load_relaxed(&t->running);
 	if (n.op)

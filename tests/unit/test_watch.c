@@ -323,6 +323,32 @@ START_TEST(test_while_it_moves)
 }
 END_TEST
 
+/* So is the next body of the same launch, of which only the last completes an op. */
+START_TEST(test_next_body_of_a_graph_is_another)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v = var_new(e);
+	struct plug p[2] = { { 0 } };
+	struct pawl_op op[2] = { op_write(plug_body, &p[0], &v), op_write(plug_body, &p[1], &v) };
+	pawl_graph_t g;
+	int i;
+
+	OK(pawl_graph_create(e, op, 2, 0, &g));
+	OK(pawl_graph_push(e, g, NULL));
+	for (i = 0; i < 2; i++) {
+		ck_assert(soon(load_acquire(&p[i].in)));
+		ck_assert_int_eq(watch(e, 0).n, 0);
+		nap_us(1000);
+		ck_assert_int_eq(watch(e, 0).n, 1);
+		plug_out(&p[i]);
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 SUITE("watch", test_body, test_async, test_queue, test_next_op_is_another,
+      test_next_body_of_a_graph_is_another,
       test_next_async_op_is_another, test_next_thread_is_another, test_many_vars, test_bad,
       test_while_it_moves)
