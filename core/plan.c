@@ -28,7 +28,6 @@ BUILD_BUG_ON(PAWL_SLOT_0 >> 32 & 1);
 struct making {
 	struct plan *p;
 	u64 *acc, *edges;
-	u32 *gen;		/* of the access's var */
 	u32 nacc, nedges;
 };
 
