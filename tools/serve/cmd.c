@@ -74,6 +74,7 @@ static const struct key model_keys[] = {
 	{ "preferred_batches", SIZES, 0, 1, 4096 },
 	{ "queue_requests", UINT, MODEL(queue_requests), 1, 1 << 20 },
 	{ "queue_bytes", U64, MODEL(queue_bytes), 1, (uint64_t)1 << 40 },
+	{ "slot_bytes", U64, MODEL(slot_bytes), 0, (uint64_t)1 << 40 },
 	{ "weight", UINT, MODEL(weight), 1, 1000 },
 	{ "instances", UINT, MODEL(instances), 1, 1024 },
 	{ "timeout_ms", MILLISECONDS, MODEL(timeout_ns), 0, 86400000 },
@@ -312,7 +313,7 @@ int cmd_serve(int argc, char **argv)
 	cfg->read_ns = cfg->write_ns = cfg->drain_ns = 30000000000u;
 	cfg->grace_ns = 1000000000u;
 	cfg->model = (struct model_conf){ .max_batch = 8, .queue_requests = 1000,
-		.queue_bytes = 256u << 20, .weight = 1 };
+		.queue_bytes = 256u << 20, .slot_bytes = (uint64_t)4 << 30, .weight = 1 };
 	rc = set_text(&cfg->host, "127.0.0.1") ? parse(cfg, argc, argv) : STATUS_FAILED;
 	if (rc < 0) {
 		fputs(help_text, stdout);

@@ -60,6 +60,7 @@ void serve_slot_destroy(struct serve_slot *s);	/* no launch is in flight */
 void *serve_slot_input(struct serve_slot *s, unsigned int i);
 const void *serve_slot_output(struct serve_slot *s, unsigned int i);
 const struct serve_shape *serve_slot_output_shape(struct serve_slot *s, unsigned int i);
+size_t serve_slot_bytes(const struct serve_slot *s);	/* its memory, about */
 
 /*
  * Run the model on what is in the input buffers.  The layers are ops; all read the var

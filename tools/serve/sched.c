@@ -220,10 +220,30 @@ static struct slot *slot_create(struct server *sv, struct version *v,
 	return s;
 }
 
+/* Free the slot that was not used for the longest time. */
+static void slot_drop(struct version *v)
+{
+	struct slot **at = &v->free, *s;
+
+	while ((*at)->next)
+		at = &(*at)->next;
+	s = *at;
+	*at = NULL;
+	v->nslots--;
+	v->free_bytes -= serve_slot_bytes(s->s);
+	slot_free(s);
+}
+
+/* Clients choose shapes, so what is kept for the next request with the same ones is bounded. */
 static void slot_give(struct slot *s)
 {
-	s->next = s->v->free;
-	s->v->free = s;
+	struct version *v = s->v;
+
+	s->next = v->free;
+	v->free = s;
+	v->free_bytes += serve_slot_bytes(s->s);
+	while (v->free_bytes > v->e->conf.slot_bytes && v->free->next)
+		slot_drop(v);
 }
 
 /* A free slot of these shapes, else a new one. */
@@ -231,12 +251,11 @@ static struct slot *slot_take(struct server *sv, struct version *v, const struct
 			      uint64_t rows, int *rc)
 {
 	struct serve_shape in[MAX_IO];
-	struct slot **at, **last = NULL, *s;
+	struct slot **at, *s;
 	unsigned int i;
 	char err[256];
 
 	for (at = &v->free; (s = *at); at = &s->next) {
-		last = at;
 		if (s->rows != rows)
 			continue;
 		for (i = 0; i < v->m->ninputs; i++)
@@ -244,23 +263,23 @@ static struct slot *slot_take(struct server *sv, struct version *v, const struct
 				break;
 		if (i == v->m->ninputs) {
 			*at = s->next;
+			v->free_bytes -= serve_slot_bytes(s->s);
 			return s;
 		}
 	}
-	if (v->nslots >= MAX_SLOTS && last) {
-		s = *last;		/* the one that was not used for the longest time */
-		*last = NULL;
-		v->nslots--;
-		slot_free(s);
-	}
+	if (v->nslots >= MAX_SLOTS && v->free)
+		slot_drop(v);
 	for (i = 0; i < v->m->ninputs; i++) {
 		in[i] = r->in[i].shape;
 		if (v->m->batch)
 			in[i].dims[0] = (int64_t)rows;
 	}
 	s = slot_create(sv, v, in, rows, rc, err, sizeof(err));
-	if (!s)
+	/* once a second: clients choose the shapes */
+	if (!s && now_ns() >= v->logged_ns + 1000000000u) {
+		v->logged_ns = now_ns();
 		log_line("error", "slot", "model", v->e->name, "error", err, NULL);
+	}
 	return s;
 }
 

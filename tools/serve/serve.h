@@ -51,7 +51,7 @@ struct model_conf {
 	uint64_t delay_ns;
 	unsigned int npreferred, preferred[MAX_PREFERRED];	/* ascending */
 	unsigned int queue_requests;
-	uint64_t queue_bytes;
+	uint64_t queue_bytes, slot_bytes;
 	unsigned int weight;
 	unsigned int instances;		/* runs at once */
 	uint64_t timeout_ns;		/* of requests that give none; 0: none */
@@ -109,6 +109,8 @@ struct version {
 	/* loop 0 */
 	struct slot *free;		/* the most recently used first */
 	unsigned int nslots;
+	uint64_t free_bytes;		/* of the free slots */
+	uint64_t logged_ns;		/* when the last refused shape was logged */
 	enum { SHARE_UNKNOWN, SHARE_YES, SHARE_NO } share;	/* may requests share a run? */
 };
 

@@ -881,6 +881,11 @@ void serve_slot_destroy(struct serve_slot *s)
 	free(s);
 }
 
+size_t serve_slot_bytes(const struct serve_slot *s)
+{
+	return s->bytes;
+}
+
 void *serve_slot_input(struct serve_slot *s, unsigned int i)
 {
 	return data_of(s, s->in_piece[i]);

@@ -15,6 +15,8 @@
  *	gate 1		the layers wait until the version's folder has a file "open"
  *	fail 1		the last layer fails
  *	refuse WHY	the load fails
+ *	widest 9	a run with more than that in the last dimension is refused
+ *	trace 1		"slot" and "free" on standard error, when a slot is made and freed
  */
 #include <errno.h>
 #include <stdio.h>
@@ -34,7 +36,7 @@ struct fake {
 	char name[128];
 	struct serve_io in[8], out;
 	char names[8][16];
-	unsigned int layers, sleep_us, fail, gate, count, swap;
+	unsigned int layers, sleep_us, fail, gate, count, swap, trace, widest;
 	u32 runs;		/* A */
 	char open[4096];
 	double add;
@@ -100,6 +102,8 @@ int serve_model_load(const char *dir, const char *name, int64_t version,
 			   sscanf(line, "count %u", &f->count) == 1 ||
 			   sscanf(line, "gate %u", &f->gate) == 1 ||
 			   sscanf(line, "swap %u", &f->swap) == 1 ||
+			   sscanf(line, "trace %u", &f->trace) == 1 ||
+			   sscanf(line, "widest %u", &f->widest) == 1 ||
 			   sscanf(line, "fail %u", &f->fail) == 1) {
 			continue;
 		}
@@ -131,9 +135,17 @@ int serve_slot_create(struct serve_model *m, struct pawl_engine *e,
 		      size_t errsize)
 {
 	struct serve_slot *s = calloc(1, sizeof(*s));
+	struct fake *f = (struct fake *)m;
 	unsigned int i;
 
-	s->f = (struct fake *)m;
+	if (f->widest && shapes[0].dims[shapes[0].rank - 1] > f->widest) {
+		snprintf(err, errsize, "too wide");
+		free(s);
+		return -EINVAL;
+	}
+	if (f->trace)
+		fputs("slot\n", stderr);
+	s->f = f;
 	s->e = e;
 	s->out = shapes[0];
 	if (s->f->swap) {
@@ -160,11 +172,18 @@ void serve_slot_destroy(struct serve_slot *s)
 {
 	unsigned int i;
 
+	if (s->f->trace)
+		fputs("free\n", stderr);
 	for (i = 0; i < s->f->m.ninputs; i++)
 		free(s->in[i]);
 	free(s->to);
 	pawl_var_delete(s->e, s->state, NULL, NULL);
 	free(s);
+}
+
+size_t serve_slot_bytes(const struct serve_slot *s)
+{
+	return s->bytes * (s->f->m.ninputs + 1);
 }
 
 void *serve_slot_input(struct serve_slot *s, unsigned int i)

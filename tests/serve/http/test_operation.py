@@ -92,6 +92,42 @@ def test_requests_share_no_run_if_an_output_is_not_by_rows(server, rows):
     close(socks, files)
 
 
+def wide(server, n):
+    return server.post("/v2/models/m/infer", {"inputs": [
+        {"name": "INPUT0", "shape": [1, n], "datatype": "FP32", "data": [1] * n}]})
+
+
+def test_free_slots_are_bounded_in_bytes(server):
+    server.model("m", dims="-1 -1", trace=1)
+    # a slot of 100 numbers has 800 bytes
+    server.start(config="[model m]\nslot_bytes = 2500\n")
+
+    def made():
+        texts = [e["text"].strip() for e in list(server.events("text"))]
+        return texts.count("slot"), texts.count("free")
+    for k, n in enumerate((100, 101, 102)):
+        assert wide(server, n).status == 200
+        soon(lambda k=k: made() == (k + 1, 0), "a slot")
+    assert wide(server, 100).status == 200      # no new one, and the most recently used
+    assert wide(server, 103).status == 200
+    soon(lambda: made() == (4, 1), "the oldest one is freed")
+    assert wide(server, 100).status == 200
+    assert wide(server, 101).status == 200
+    soon(lambda: made() == (5, 2), "the one of 101 was freed")
+    assert wide(server, 1000).status == 200     # more than the limit alone
+    soon(lambda: made() == (6, 5), "only the last one is kept")
+
+
+def test_refused_shapes_do_not_fill_the_log(server):
+    server.model("m", dims="-1 -1", widest=8)
+    server.start()
+    begin = time.monotonic()
+    for n in range(9, 59):
+        assert wide(server, n).status == 400
+    assert 1 <= len(server.events("slot")) <= 2 + time.monotonic() - begin
+    assert wide(server, 8).status == 200
+
+
 def test_requests_of_other_shapes_are_no_batch(server):
     server.model("m", dims="-1 -1")
     server.start(config="[model m]\nmax_delay_us = 200000\n")
