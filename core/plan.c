@@ -300,7 +300,7 @@ static int plan_fill(struct thread *t, struct making *m, const struct pawl_op *o
 int plan_make(struct thread *t, const struct pawl_op *ops, size_t n, bool capture,
 	      struct plan **out)
 {
-	struct making m = { NULL };
+	struct making m = { .acc = NULL };
 	u64 nacc;
 	int rc = accs_count(t->e, ops, n, capture, &nacc);
 

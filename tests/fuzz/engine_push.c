@@ -166,7 +166,7 @@ void do_push(void)
 
 void do_batch(void)
 {
-	u32 n = 1 + byte() % 6, i, ni[6], fi;
+	u32 n = 1 + byte() % 6, i, ni[6], fi = 0;
 	static __thread struct desc d[6];
 	struct pawl_op ops[6];
 	enum full group = NOT_FULL;

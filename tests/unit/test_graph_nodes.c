@@ -519,29 +519,45 @@ START_TEST(test_no_skip_sees_the_error_of_its_predecessors)
 }
 END_TEST
 
+static int fail_silently(struct pawl_run *run, void *arg)
+{
+	return -EIO;
+}
+
+/* A message without a failure is dropped. */
+static int only_say(struct pawl_run *run, void *arg)
+{
+	pawl_fail(run, -EIO, "almost failed");
+	return see_status(run, arg);
+}
+
 /* Although nothing is counted along a chain, an error reaches all nodes behind. */
 START_TEST(test_an_error_in_a_chain)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	pawl_var_t v = var_new(e);
 	int before = 1, next = 1, after = 1;
+	struct pawl_error err;
 	u32 round;
 
-	for (round = 0; round < 2; round++) {
-		u16 flags = round ? PAWL_OP_NO_SKIP : 0;
-		const struct pawl_op op[] = { OP(see_status, &before, W(v), .flags = flags),
-					      OP(fail_io, NULL, W(v), .flags = flags),
+	for (round = 0; round < 4; round++) {
+		bool skip = round % 2;
+		u16 flags = skip ? 0 : PAWL_OP_NO_SKIP;
+		const struct pawl_op op[] = { OP(only_say, &before, W(v), .flags = flags),
+					      OP(round < 2 ? fail_io : fail_silently, NULL, W(v),
+						 .flags = flags),
 					      OP(see_status, &next, W(v), .flags = flags),
 					      OP(see_status, &after, W(v), .flags = flags) };
 		pawl_graph_t g = graph_new(e, op, 4);
 
 		OK(pawl_graph_push(e, g, NULL));
-		ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+		ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
+		ck_assert(!strstr(err.text, "almost"));
 		ck_assert_int_eq(before, 0);
-		ck_assert_int_eq(next, round ? -EIO : 1);
-		ck_assert_int_eq(after, round ? -EIO : 1);
+		ck_assert_int_eq(next, skip ? 1 : -EIO);
+		ck_assert_int_eq(after, skip ? 1 : -EIO);
 		OK(pawl_graph_delete(e, g));
-		before = 1;
+		before = next = after = 1;
 	}
 	OK(pawl_engine_destroy(e));
 }
