@@ -28,9 +28,10 @@
  *   error may be that of another node, which it does not follow.
  *
  * Progress: wait-free between two bodies, bounded by the number of successors, apart from the
- * pool and the run queues (lock-free).  A thread that is stopped in a body delays only the
- * nodes that depend on it, and those on the launch's stack, if the pool of ops is empty and the
- * threads of all other carriers of the launch are stopped, too.
+ * pool and the run queues (lock-free).  A thread that is stopped in a body, or an asynchronous
+ * node, delays only what depends on that node.  There is one exception: ready nodes for which the
+ * pool of ops was empty wait until any node of the launch ends, also if the pool has objects by
+ * then.
  *
  * Lifetime: a launch exists until its last sink has ended.  A thread that has counted down its
  * node's successors, and has no ready node, must not touch it.
