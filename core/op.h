@@ -91,7 +91,7 @@ struct op {
 	u16 ndeps;		/* H */
 	u8 prop;
 	u8 dev;
-	u16 owner;		/* pushing or waiting thread's slot */
+	u16 owner;		/* A: pushing or waiting thread's slot; written by op_new() alone */
 	struct dep deps[INLINE_DEPS];
 	union {
 		pawl_release_fn release;	/* OP_RELEASE */
@@ -204,7 +204,8 @@ static inline struct op *op_new(struct thread *t, u32 *idx)
 		return NULL;
 	*idx = opi;
 	store_helped16(&op->ndeps, 0);
-	op->owner = (u16)t->slot;
+	/* Atomic: a dump may read it, of an earlier op. */
+	store_relaxed(&op->owner, (u16)t->slot);
 	return op;
 }
 

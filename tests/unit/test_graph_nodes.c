@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/nodes.c, core/plan.c: the ops inside a graph, and its launches with other data. */
 #include "util.h"
+#include <fcntl.h>
 #include <core/engine.h>
 
 #define SLOT(i) ((pawl_var_t)PAWL_SLOT(i))
@@ -1008,6 +1009,56 @@ START_TEST(test_traces_show_the_bodies)
 }
 END_TEST
 
+struct dumper {
+	struct pawl_engine *e;
+	u32 dumps, stop;	/* A */
+};
+
+static void *dump_until_stop(void *arg)
+{
+	struct dumper *d = arg;
+	int fd = open("/dev/null", O_WRONLY);
+
+	MUST(fd >= 0);
+	while (!load_relaxed(&d->stop)) {
+		MUST(!pawl_dump(d->e, fd));
+		fetch_add_relaxed(&d->dumps, 1);
+	}
+	close(fd);
+	return NULL;
+}
+
+/* A dump reads ops that other threads make at the same time; for the thread sanitizer. */
+START_TEST(test_dumps_beside_launches)
+{
+	struct dumper d = { engine(PAWL_PER_DEVICE, 0), 0, 0 };
+	struct pawl_op op[8];
+	u64 token[8] = { 0 };
+	pawl_graph_t g;
+	pthread_t t;
+	u32 i, k, seen;
+
+	for (i = 0; i < 8; i++)
+		op[i] = (struct pawl_op)OP(NULL, &token[i], .async_fn = keep_token);
+	g = graph_new(d.e, op, 8);
+	t = spawn(dump_until_stop, &d);
+	for (k = 0; k < 100; k++) {
+		OK(pawl_graph_push(d.e, g, NULL));
+		while (pawl_run_one(d.e))
+			;
+		seen = load_relaxed(&d.dumps);
+		MUST(soon(load_relaxed(&d.dumps) - seen > 1));
+		for (i = 0; i < 8; i++)
+			OK(pawl_complete(d.e, (pawl_token_t){ token[i] }, 0, NULL));
+	}
+	OK(pawl_wait_all(d.e, SOON_NS, NULL));
+	store_relaxed(&d.stop, 1);
+	join(t);
+	OK(pawl_graph_delete(d.e, g));
+	OK(pawl_engine_destroy(d.e));
+}
+END_TEST
+
 SUITE("graph_nodes", test_independent_ops_run_in_parallel,
       test_reads_follow_writes_and_writes_follow_reads,
       test_a_stopped_body_delays_only_what_depends_on_it, test_a_host_runs_one_body_at_a_time,
@@ -1024,4 +1075,4 @@ SUITE("graph_nodes", test_independent_ops_run_in_parallel,
       test_asynchronous_nodes, test_a_launch_counts_as_one_op,
       test_more_ready_nodes_than_ops, test_deleted_while_launches_are_in_flight,
       test_a_release_pushes_at_a_full_window, test_a_release_does_not_wait_for_its_own_launch,
-      test_an_op_without_a_body, test_traces_show_the_bodies)
+      test_an_op_without_a_body, test_traces_show_the_bodies, test_dumps_beside_launches)
