@@ -58,8 +58,8 @@ static void attempt(struct pawl_engine *e, const void *a, size_t a_len, const vo
 	for (i = 0; i < g->m.ninputs; i++) {
 		shapes[i].rank = g->m.inputs[i].rank;
 		for (k = 0; k < shapes[i].rank; k++)
-			shapes[i].dims[k] = g->m.inputs[i].dims[k] < 0 ? (k == 2 ? 48 : k ? 192 : 2) :
-				g->m.inputs[i].dims[k];
+			shapes[i].dims[k] = g->m.inputs[i].dims[k] >= 0 ?
+				g->m.inputs[i].dims[k] : k == 2 ? 48 : k ? 192 : 2;
 	}
 	if (!serve_slot_create(&g->m, e, shapes, &s, err, sizeof(err))) {
 		planned++;
@@ -82,7 +82,8 @@ int main(int argc, char **argv)
 	for (f = 0; f < files; f++)
 		if (file_slurp(argv[2 + f], (size_t)1 << 30, &data[f], &len[f], err,
 			       sizeof(err)) || !len[f]) {
-			fprintf(stderr, "fuzz_models: %s cannot be read, or is empty\n", argv[2 + f]);
+			fprintf(stderr, "fuzz_models: %s cannot be read, or is empty\n",
+				argv[2 + f]);
 			return 1;
 		}
 	attempt(e, data[0], len[0], data[1], len[1]);
@@ -92,7 +93,7 @@ int main(int argc, char **argv)
 	}
 	for (f = 0; f < files; f++)
 		for (i = 0; i < 2 * times; i++) {
-			/* a copy of the exact size, so that the sanitizer finds what reads behind */
+			/* of the exact size, so that the sanitizer finds what reads behind */
 			size_t n = i < times ? (size_t)(next() % len[f]) : len[f];
 			unsigned char *copy = malloc(n ? n : 1);
 

@@ -139,8 +139,8 @@ static void prepare_dnnl(const struct layer *l, struct run *r, dnnl_format_tag_t
 		OK(dnnl_memory_desc_init_by_tag(&w, 4, wd, dnnl_f32, dnnl_format_tag_any));
 	OK(dnnl_memory_desc_init_by_tag(&b, 1, bd, dnnl_f32, dnnl_x));
 	OK(dnnl_convolution_forward_desc_init(&cd, dnnl_forward_inference,
-					      dnnl_convolution_direct, &in, &w, &b, &out, st, pad,
-					      pad));
+					      dnnl_convolution_direct, &in, &w, &b, &out, st,
+					      pad, pad));
 	OK(dnnl_primitive_attr_create(&attr));
 	OK(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
 	OK(dnnl_primitive_desc_create(&pd, &cd, attr, engine, NULL));
@@ -182,8 +182,8 @@ static void prepare(const struct layer *l, struct run *r, int kind)
 		(unsigned int)l->stride, (unsigned int)l->stride, 1, 1, (unsigned int)l->groups,
 		icg, (size_t)(l->oc / l->groups), (size_t)l->ic, (size_t)l->oc, r->w, r->bias,
 		-1e30f, 1e30f, 0, &r->op));
-	OK(xnn_setup_convolution2d_nhwc_f32(r->op, 1, (size_t)l->hw, (size_t)l->hw, r->in, r->out,
-					    NULL));
+	OK(xnn_setup_convolution2d_nhwc_f32(r->op, 1, (size_t)l->hw, (size_t)l->hw, r->in,
+					    r->out, NULL));
 }
 
 static void blas(const struct layer *l, struct run *r)
@@ -255,7 +255,8 @@ int main(void)
 	printf("   malloc, lock calls of a run\n");
 	for (i = 0; i < sizeof(layers) / sizeof(layers[0]); i++) {
 		const struct layer *l = &layers[i];
-		double flop = 2.0 * out_hw(l) * out_hw(l) * l->oc * l->k * l->k * l->ic / l->groups;
+		double flop =
+			2.0 * out_hw(l) * out_hw(l) * l->oc * l->k * l->k * l->ic / l->groups;
 		unsigned int times = flop < 2e7 ? 20 : 4;
 		struct run *r = need(calloc(NKINDS, sizeof(*r)));
 

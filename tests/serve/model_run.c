@@ -59,7 +59,8 @@ static int by_value(const void *a, const void *b)
 static void must(int rc, const char *what)
 {
 	if (rc) {
-		fprintf(stderr, "model_run: %s: %s (%s)\n", what, strerror(-rc), pawl_error_text());
+		fprintf(stderr, "model_run: %s: %s (%s)\n", what, strerror(-rc),
+			pawl_error_text());
 		exit(1);
 	}
 }
@@ -80,7 +81,9 @@ static void describe(const char *kind, const struct serve_io *io, unsigned int n
 static int run(struct pawl_engine *e, struct serve_slot *s, pawl_var_t weights, pawl_cq_t cq,
 	       int64_t deadline, bool cancel)
 {
-	struct serve_launch how = { .weights = weights, .cq = cq, .tag = 7, .deadline_ns = deadline };
+	struct serve_launch how = {
+		.weights = weights, .cq = cq, .tag = 7, .deadline_ns = deadline
+	};
 	struct pawl_completion c;
 
 	must(serve_slot_launch(s, &how), "launch");

@@ -144,12 +144,10 @@ bool buf_json(struct loop *l, struct buf *b, const char *text)
 			ok = buf_printf(l, b, "\\u%04x", c);
 		else if (c < 0x80)
 			ok = buf_add(l, b, text, 1);
-		else if ((n = js_utf8(text, end))) {
-			ok = buf_add(l, b, text, n);
-			text += n - 1;
-		} else {
+		else if ((n = js_utf8(text, end)))
+			ok = buf_add(l, b, text, n), text += n - 1;
+		else
 			ok = buf_add(l, b, "?", 1);	/* a URL may have any bytes */
-		}
 	}
 	return ok && buf_add(l, b, "\"", 1);
 }
@@ -684,7 +682,7 @@ void conn_close(struct conn *c)
 		infer_forget(c);
 	}
 	if (c->r || c->request_pending || c->yields || c->buried)
-		return;			/* it, or its body, is in use: called again at its end */
+		return; /* it, or its body, is in use: called again at its end */
 	c->buried = true;
 	buf_put(l, &c->body);
 	hold(c, 0);
@@ -712,8 +710,10 @@ void conn_drain(struct loop *l)
 
 static void refuse_connection(int fd)
 {
-	static const char text[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
-		"Content-Type: application/json\r\nContent-Length: 32\r\nConnection: close\r\n\r\n"
+	static const char text[] =
+		"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
+		"Content-Type: application/json\r\nContent-Length: 32\r\n"
+		"Connection: close\r\n\r\n"
 		"{\"error\":\"too many connections\"}";
 
 	(void)!send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);

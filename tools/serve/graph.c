@@ -148,8 +148,9 @@ static int fold(struct graph *g, struct node *n)
 		return rc;
 	view_of(&ov, os.type, os.rank, os.dims, false, out->data);
 	rc = kernel_run(n, &ov, views);
-	return rc ? refuse(g, rc, "operator %s '%s': its constant input is out of range", n->type,
-			   n->name) : 0;
+	return rc ? refuse(g, rc, "operator %s '%s': its constant input is out of range",
+			   n->type, n->name) :
+		    0;
 }
 
 /* ---- merged operators ------------------------------------------------------- */
@@ -158,7 +159,8 @@ static int fold(struct graph *g, struct node *n)
 static unsigned int *uses_of(const struct graph *g)
 {
 	/* and room for the constants that a pass adds */
-	unsigned int *uses = calloc(g->nvalues + 4 * (size_t)g->nnodes + 1, sizeof(*uses)), i, k;
+	unsigned int *uses = calloc(g->nvalues + 4 * (size_t)g->nnodes + 1, sizeof(*uses)), i,
+		     k;
 
 	if (!uses)
 		return NULL;
@@ -273,8 +275,9 @@ static const float *per_channel(const struct graph *g, const struct node *n, int
 		const struct value *v = &g->value[n->in[i]];
 		unsigned int lead = v->rank == 4 ? 1 : 0;
 
-		if (f && (v->rank == 3 || v->rank == 4) && v->dims[0] == (lead ? 1 : channels) &&
-		    v->dims[lead] == channels && v->dims[lead + 1] == 1 && v->dims[lead + 2] == 1 &&
+		if (f && (v->rank == 3 || v->rank == 4) &&
+		    v->dims[0] == (lead ? 1 : channels) && v->dims[lead] == channels &&
+		    v->dims[lead + 1] == 1 && v->dims[lead + 2] == 1 &&
 		    !g->value[n->in[1 - i]].data) {
 			*x = n->in[1 - i];
 			return f;
@@ -326,7 +329,8 @@ static int merge_scale(struct graph *g, struct node *n, const unsigned int *uses
 				return rc;
 		} else {
 			/* its own constants: constant_norm() made them */
-			float *k = g->value[before->in[1]].data, *b = g->value[before->in[2]].data;
+			float *k = g->value[before->in[1]].data,
+			      *b = g->value[before->in[2]].data;
 
 			before->a.nints = 4;	/* with any other rank this would be wrong */
 			for (c = 0; c < channels; c++) {
@@ -528,7 +532,8 @@ int graph_finish(struct graph *g)
 		m->batch = m->batch && g->in_io[i].rank && g->in_io[i].dims[0] == -1;
 	for (i = 0; i < m->noutputs; i++)
 		m->batch = m->batch && g->out_io[i].rank && g->out_io[i].dims[0] == -1;
-	g->tiles = sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : (unsigned int)CPU_COUNT(&cpus);
+	g->tiles =
+		sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : (unsigned int)CPU_COUNT(&cpus);
 	if (g->tiles > 8)
 		g->tiles = 8;
 	return 0;
@@ -599,10 +604,12 @@ int serve_model_load(const char *dir, const char *name, int64_t version,
 	onnx = model_path(dir, "model.onnx", path, sizeof(path));
 	if (!onnx && (!model_path(dir, "model-symbol.json", path, sizeof(path)) ||
 		      !model_path(dir, "model-0000.params", params, sizeof(params))))
-		return graph_err(err, errsize, -ENOENT,
-				 "%s: neither model.onnx nor model-symbol.json and model-0000.params",
-				 dir);
-	rc = file_slurp(path, onnx ? (size_t)2 << 30 : (size_t)64 << 20, &data, &len, err, errsize);
+		return graph_err(
+			err, errsize, -ENOENT,
+			"%s: neither model.onnx nor model-symbol.json and model-0000.params",
+			dir);
+	rc = file_slurp(path, onnx ? (size_t)2 << 30 : (size_t)64 << 20, &data, &len, err,
+			errsize);
 	if (!rc && !onnx)
 		rc = file_slurp(params, (size_t)4 << 30, &more, &more_len, err, errsize);
 	if (rc) {
@@ -613,7 +620,8 @@ int serve_model_load(const char *dir, const char *name, int64_t version,
 	if (!g)
 		rc = -ENOMEM;
 	else
-		rc = onnx ? onnx_parse(g, data, len) : mxnet_parse(g, data, len, more, more_len);
+		rc = onnx ? onnx_parse(g, data, len) :
+			    mxnet_parse(g, data, len, more, more_len);
 	free(data);
 	free(more);
 	if (!rc)

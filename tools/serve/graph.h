@@ -27,14 +27,14 @@ enum op {
 	OP_SOFTMAX, OP_UNARY, OP_BINARY, OP_SUM, OP_CAST, OP_CONCAT, OP_SLICE, OP_RESHAPE,
 	OP_FLATTEN, OP_SQUEEZE, OP_UNSQUEEZE, OP_IDENTITY, OP_TRANSPOSE, OP_EXPAND, OP_PAD,
 	OP_GATHER, OP_SHAPE, OP_FILL, OP_RESIZE, OP_REDUCE, OP_WHERE,
-	OP_AFFINE,				/* what graph.c makes of OP_NORM with constants */
+	OP_AFFINE,			/* what graph.c makes of OP_NORM with constants */
 };
 
 /* The function of OP_UNARY, and what is applied to the result of OP_CONV and OP_GEMM. */
 enum unary {
-	U_NONE, U_RELU, U_CLIP, U_SIGMOID, U_TANH, U_LEAKY, U_ELU, U_HSIGMOID, U_HSWISH, U_SWISH,
-	U_SOFTPLUS, U_SOFTSIGN, U_ERF, U_EXP, U_LOG, U_SQRT, U_RECIPROCAL, U_ABS, U_NEG, U_FLOOR,
-	U_CEIL, U_NOT,
+	U_NONE, U_RELU, U_CLIP, U_SIGMOID, U_TANH, U_LEAKY, U_ELU, U_HSIGMOID, U_HSWISH,
+	U_SWISH, U_SOFTPLUS, U_SOFTSIGN, U_ERF, U_EXP, U_LOG, U_SQRT, U_RECIPROCAL, U_ABS,
+	U_NEG, U_FLOOR, U_CEIL, U_NOT,
 };
 
 enum binary { B_ADD, B_SUB, B_MUL, B_DIV, B_POW, B_MAX, B_MIN, B_EQUAL, B_LESS, B_GREATER };
@@ -53,7 +53,7 @@ struct attrs {
 	int64_t more[SERVE_RANK], steps[SERVE_RANK];	/* ends and steps of a slice */
 	unsigned int nints;
 	bool has_ints;
-	unsigned int spatial;			/* dimensions of the window: 1 or 2; 0: none given */
+	unsigned int spatial;			/* of the window: 1 or 2 dimensions; 0: none */
 	int64_t kernel[2], stride[2], dilation[2], out_pad[2];
 	int64_t pad[4];				/* top, left, bottom, right */
 	enum pad_mode auto_pad;
@@ -71,7 +71,7 @@ struct attrs {
 	bool linear;				/* resize */
 	enum coord coord;
 	enum nearest nearest;
-	bool keep_scale;			/* resize: input 1 holds scales, not input 2 sizes */
+	bool keep_scale;			/* resize: input 1 has scales; else 2 has sizes */
 	enum serve_type to;
 	enum unary act;				/* fused behind OP_CONV and OP_GEMM */
 	float act_alpha, act_beta;
@@ -205,9 +205,9 @@ void unary_run(const struct attrs *a, const struct view *out, const struct view 
 struct prim;
 struct prim_spec {
 	const struct node *n;
-	struct packed **packed;			/* of the node; NULL: the weights are not constant */
-	struct view in, out, weights, bias;	/* whole; weights and bias in rows.  bias.data may
-						   be NULL: none */
+	struct packed **packed;		/* of the node; NULL: the weights are not constant */
+	/* whole; weights and bias in rows; bias.data may be NULL: none */
+	struct view in, out, weights, bias;
 	int64_t first, last;			/* rows, or images, of the output */
 	bool rows;				/* of a single image */
 };

@@ -277,11 +277,11 @@ static bool check_shape(struct parse *p, const struct serve_io *io, const struct
 		io->name, p->m->name, want, got, many ? ",..." : "",
 		!p->m->batch ?
 			"" :
-			" NOTE: Setting a non-zero max_batch_size in the model config requires a batch "
-			"dimension to be prepended to each input shape. If you want to specify the "
-			"full shape including the batch dim in your input dims config, try setting "
-			"max_batch_size to zero. See the model configuration docs for more info on "
-			"max_batch_size.");
+			" NOTE: Setting a non-zero max_batch_size in the model config requires "
+			"a batch dimension to be prepended to each input shape. If you want to "
+			"specify the full shape including the batch dim in your input dims "
+			"config, try setting max_batch_size to zero. See the model "
+			"configuration docs for more info on max_batch_size.");
 }
 
 static bool input(struct parse *p)
@@ -584,8 +584,9 @@ int infer_parse(struct loop *l, struct request *r, const struct serve_model *m,
 						len ? "," : "", m->inputs[i].name);
 	if (*missing) {
 		refused(&p,
-			"expected %u inputs but got %u inputs for model '%s'. Got input(s) [%s], but "
-			"missing required input(s) [%s]. Please provide all required input(s).",
+			"expected %u inputs but got %u inputs for model '%s'. Got input(s) "
+			"[%s], but missing required input(s) [%s]. Please provide all required "
+			"input(s).",
 			m->ninputs, p.ninputs, m->name, p.names, missing);
 		return p.http;
 	}

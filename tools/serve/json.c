@@ -41,7 +41,8 @@ bool js_take(struct js *j, char c)
 
 unsigned int js_utf8(const char *text, const char *stop)
 {
-	const unsigned char *p = (const unsigned char *)text, *end = (const unsigned char *)stop;
+	const unsigned char *p = (const unsigned char *)text,
+			    *end = (const unsigned char *)stop;
 	unsigned int n, i;
 	uint32_t c;
 

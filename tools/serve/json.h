@@ -46,7 +46,7 @@ bool js_more(struct js *j, char c);
 bool js_key(struct js *j, struct js_str *s);
 /* Whether s, decoded, is the text; and the decoded text, cut to size, with a 0. */
 bool js_is(const struct js_str *s, const char *text);
-/* The length of one character of UTF-8 beyond ASCII, or 0; the value of a hexadecimal digit, or -1. */
+/* The bytes of one character beyond ASCII, or 0; the value of a hexadecimal digit, or -1. */
 unsigned int js_utf8(const char *p, const char *end);
 int js_hex(char c);
 size_t js_decode(const struct js_str *s, char *buf, size_t size);

@@ -212,8 +212,9 @@ static void u_not(int64_t n, char *const *p, const int64_t *st, const void *arg)
 void unary_run(const struct attrs *a, const struct view *out, const struct view *in)
 {
 	static const inner_fn fn[] = {
-		[U_RELU] = u_relu, [U_CLIP] = u_clip, [U_SIGMOID] = u_sigmoid, [U_TANH] = u_tanh,
-		[U_LEAKY] = u_leaky, [U_ELU] = u_elu, [U_HSIGMOID] = u_hsigmoid,
+		[U_RELU] = u_relu, [U_CLIP] = u_clip, [U_SIGMOID] = u_sigmoid,
+		[U_TANH] = u_tanh, [U_LEAKY] = u_leaky, [U_ELU] = u_elu,
+		[U_HSIGMOID] = u_hsigmoid,
 		[U_HSWISH] = u_hswish, [U_SWISH] = u_swish, [U_SOFTPLUS] = u_softplus,
 		[U_SOFTSIGN] = u_softsign, [U_ERF] = u_erf, [U_EXP] = u_exp, [U_LOG] = u_log,
 		[U_SQRT] = u_sqrt, [U_RECIPROCAL] = u_reciprocal, [U_ABS] = u_abs,
@@ -318,7 +319,8 @@ static void cast(int64_t n, char *const *p, const int64_t *st, const void *arg)
 	static void name(int64_t n, char *const *p, const int64_t *st, const void *arg) \
 	{ \
 		O *o = (O *)(void *)p[0]; \
-		const T *a = (const T *)(const void *)p[1], *b = (const T *)(const void *)p[2]; \
+		const T *a = (const T *)(const void *)p[1]; \
+		const T *b = (const T *)(const void *)p[2]; \
 		int64_t i, so = st[0], sa = st[1], sb = st[2]; \
 		if (so == 1 && sa == 1 && sb == 1) \
 			for (i = 0; i < n; i++) { \
@@ -381,7 +383,8 @@ static void binary(unsigned int kind, const struct view *out, const struct view 
 	static void name(int64_t n, char *const *p, const int64_t *st, const void *arg) \
 	{ \
 		T *o = (T *)(void *)p[0]; \
-		const T *a = (const T *)(const void *)p[2], *b = (const T *)(const void *)p[3]; \
+		const T *a = (const T *)(const void *)p[2]; \
+		const T *b = (const T *)(const void *)p[3]; \
 		int64_t i; \
 		for (i = 0; i < n; i++) \
 			o[i * st[0]] = p[1][i * st[1]] ? a[i * st[2]] : b[i * st[3]]; \
@@ -435,7 +438,8 @@ static void reduce(unsigned int kind, const struct view *out, const struct view 
 {
 	static const inner_fn fn[][3] = {
 		[R_SUM] = { sum_f, sum_i32, sum_i64 }, [R_MEAN] = { sum_f, NULL, NULL },
-		[R_MAX] = { rmax_f, rmax_i32, rmax_i64 }, [R_MIN] = { rmin_f, rmin_i32, rmin_i64 },
+		[R_MAX] = { rmax_f, rmax_i32, rmax_i64 },
+		[R_MIN] = { rmin_f, rmin_i32, rmin_i64 },
 	};
 	static const float f0 = 0, f1 = -INFINITY, f2 = INFINITY;
 	static const int32_t i1 = INT32_MIN, i2 = INT32_MAX;
@@ -469,7 +473,8 @@ static void reduce(unsigned int kind, const struct view *out, const struct view 
 
 static void softmax(const struct attrs *a, const struct view *out, const struct view *in)
 {
-	int64_t axis = a->axis < 0 ? a->axis + (int64_t)in->rank : a->axis, n, outer, inner, i, j, k;
+	int64_t axis = a->axis < 0 ? a->axis + (int64_t)in->rank : a->axis;
+	int64_t n, outer, inner, i, j, k;
 
 	outer = count((unsigned int)axis, in->dims);
 	n = in->dims[axis];
@@ -480,8 +485,9 @@ static void softmax(const struct attrs *a, const struct view *out, const struct 
 	}
 	for (i = 0; i < outer; i++)
 		for (j = 0; j < inner; j++) {
-			const float *x = (const float *)(const void *)in->data + i * n * inner + j;
-			float *y = (float *)(void *)out->data + i * n * inner + j;
+			int64_t at = i * n * inner + j;
+			const float *x = (const float *)(const void *)in->data + at;
+			float *y = (float *)(void *)out->data + at;
 			float most = -INFINITY, sum = 0;
 
 			for (k = 0; k < n; k++)
@@ -523,7 +529,8 @@ static void norm(const struct node *nd, const struct view *out, const struct vie
 static void affine1(int64_t n, char *const *p, const int64_t *st, const void *arg)
 {
 	float *o = (float *)(void *)p[0];
-	const float *x = (const float *)(const void *)p[1], *k = (const float *)(const void *)p[2];
+	const float *x = (const float *)(const void *)p[1];
+	const float *k = (const float *)(const void *)p[2];
 	const float *b = (const float *)(const void *)p[3];
 	float low = *(const float *)arg;
 	int64_t i;
@@ -645,11 +652,12 @@ static void pool(const struct attrs *attrs, const struct view *out, const struct
 						if (ih < 0 || iw < 0 || ih >= x.h || iw >= x.w)
 							continue;
 						seen++;
-						p = (const float *)(const void *)in->data + n * x.sn +
-							ih * x.sh + iw * x.sw;
+						p = (const float *)(const void *)in->data +
+							n * x.sn + ih * x.sh + iw * x.sw;
 						if (a.max_pool && o.sc == 1 && x.sc == 1)
 							for (c = 0; c < o.c; c++)
-								y[c] = p[c] > y[c] || p[c] != p[c] ?
+								y[c] = p[c] > y[c] ||
+									p[c] != p[c] ?
 									p[c] : y[c];
 						else if (a.max_pool)
 							for (c = 0; c < o.c; c++) {
@@ -736,7 +744,8 @@ static void resize(const struct attrs *a, const struct view *out, const struct v
 			for (w = 0; w < o.w; w++) {
 				float fh = source(a, h, x.h, o.h, sh);
 				float fw = source(a, w, x.w, o.w, sw);
-				const float *p = (const float *)(const void *)in[0]->data + n * x.sn;
+				const float *p = (const float *)(const void *)in[0]->data +
+					n * x.sn;
 				float *y = (float *)(void *)out->data + n * o.sn + h * o.sh +
 					w * o.sw;
 
@@ -752,11 +761,15 @@ static void resize(const struct attrs *a, const struct view *out, const struct v
 					w1 = w0 + 1 < x.w ? w0 + 1 : w0;
 					dh = fh - (float)h0;
 					dw = fw - (float)w0;
+					h0 *= x.sh;
+					h1 *= x.sh;
+					w0 *= x.sw;
+					w1 *= x.sw;
 					for (c = 0; c < o.c; c++, p += x.sc, y += o.sc)
-						*y = (1 - dh) * ((1 - dw) * p[h0 * x.sh + w0 * x.sw] +
-								 dw * p[h0 * x.sh + w1 * x.sw]) +
-							dh * ((1 - dw) * p[h1 * x.sh + w0 * x.sw] +
-							      dw * p[h1 * x.sh + w1 * x.sw]);
+						*y = (1 - dh) * ((1 - dw) * p[h0 + w0] +
+								 dw * p[h0 + w1]) +
+							dh * ((1 - dw) * p[h1 + w0] +
+							      dw * p[h1 + w1]);
 					continue;
 				}
 				p += nearest(a, fh, x.h) * x.sh + nearest(a, fw, x.w) * x.sw;
@@ -800,8 +813,8 @@ static int gather(const struct node *n, const struct view *out, const struct vie
 		if (at < 0 || at >= len)
 			return -EINVAL;
 		for (k = 0; k < outer; k++)
-			memcpy(out->data + (k * all + i) * inner, x->data + (k * len + at) * inner,
-			       (size_t)inner);
+			memcpy(out->data + (k * all + i) * inner,
+			       x->data + (k * len + at) * inner, (size_t)inner);
 	}
 	return 0;
 }
@@ -902,7 +915,8 @@ int kernel_run(const struct node *n, const struct view *out, const struct view *
 	case OP_TRANSPOSE:
 		v = *in[0];
 		for (i = 0; i < v.rank; i++) {
-			unsigned int k = a->has_ints ? (unsigned int)a->ints[i] : v.rank - 1 - i;
+			unsigned int k = a->has_ints ? (unsigned int)a->ints[i] :
+				v.rank - 1 - i;
 
 			v.dims[i] = in[0]->dims[k];
 			v.strides[i] = in[0]->strides[k];

@@ -14,15 +14,18 @@
 #include <stddef.h>
 #include <pawl/engine.h>
 
-enum serve_type { SERVE_BOOL, SERVE_UINT8, SERVE_UINT16, SERVE_UINT32, SERVE_UINT64, SERVE_INT8,
-	SERVE_INT16, SERVE_INT32, SERVE_INT64, SERVE_FP16, SERVE_FP32, SERVE_FP64, SERVE_BYTES };
+enum serve_type {
+	SERVE_BOOL, SERVE_UINT8, SERVE_UINT16, SERVE_UINT32, SERVE_UINT64,
+	SERVE_INT8, SERVE_INT16, SERVE_INT32, SERVE_INT64,
+	SERVE_FP16, SERVE_FP32, SERVE_FP64, SERVE_BYTES
+};
 
 #define SERVE_RANK 8
 struct serve_io {
 	const char *name;
 	enum serve_type type;
 	unsigned int rank;
-	int64_t dims[SERVE_RANK];	/* -1: any size; dims[0] of a model with batches is -1 */
+	int64_t dims[SERVE_RANK];	/* -1: any size */
 };
 
 struct serve_shape {
@@ -35,7 +38,7 @@ struct serve_model {
 	int64_t version;
 	unsigned int ninputs, noutputs;
 	const struct serve_io *inputs, *outputs;
-	bool batch;			/* the first dim of all inputs and outputs is the batch */
+	bool batch;			/* dims[0] of all inputs and outputs is -1 */
 	size_t bytes;			/* of weights */
 	/* private behind this */
 };

@@ -151,8 +151,8 @@ static const char *attr(const struct mx *m, const char *key)
 	unsigned int i;
 
 	for (i = 0; i < 3; i++) {
-		const char *s = json_string_value(json_object_get(json_object_get(m->node, where[i]),
-								  key));
+		const char *s = json_string_value(
+			json_object_get(json_object_get(m->node, where[i]), key));
 
 		if (s)
 			return s;
@@ -285,7 +285,8 @@ static int window_attrs(struct mx *m, struct attrs *a)
 	for (i = 0; i < 5; i++) {
 		n = attr_tuple(m, i < 4 ? keys[i] : "pad", i < 4 ? to[i] : pad, 2);
 		if (n < 0 || (n && a->spatial && (unsigned int)n != a->spatial))
-			return refuse_node(m, -ENOTSUP, "attribute %s", i < 4 ? keys[i] : "pad");
+			return refuse_node(m, -ENOTSUP, "attribute %s",
+					   i < 4 ? keys[i] : "pad");
 		if (n)
 			a->spatial = (unsigned int)n;
 	}
@@ -442,10 +443,11 @@ static int special(struct mx *m, const struct def *d, struct node *n)
 		a->axis = attr_int(m, "axis", -1);
 		return 0;
 	case SOFTMAX_OUT:
-		/* over the channels, or over all that belongs to an image; the label is not used */
+		/* over the channels, or over all of an image; the label is not used */
 		n->nin = 1;
 		a->axis = 1;
-		a->flat = !attr_bool(m, "multi_output", false) && !attr_is(m, "mode", "channel");
+		a->flat =
+			!attr_bool(m, "multi_output", false) && !attr_is(m, "mode", "channel");
 		return 0;
 	case RESHAPE:
 		k = attr_tuple(m, "shape", a->ints, SERVE_RANK);
@@ -506,8 +508,8 @@ static int read_op(struct mx *m, size_t index)
 	struct graph *g = m->g;
 	json_t *in = json_object_get(m->node, "inputs");
 	size_t i, nin = json_array_size(in);
-	const struct def *d = bsearch(m->op, defs, sizeof(defs) / sizeof(defs[0]), sizeof(defs[0]),
-				      by_name);
+	const struct def *d =
+		bsearch(m->op, defs, sizeof(defs) / sizeof(defs[0]), sizeof(defs[0]), by_name);
 	unsigned int room;
 	struct node *n;
 	int v, rc;
@@ -586,7 +588,8 @@ static int guess_input(struct mx *m, unsigned int input)
 
 	for (i = 0; i < g->nnodes && !io->rank; i++) {
 		const struct node *n = &g->node[i];
-		const struct value *w = n->nin > 1 && n->in[1] >= 0 ? &g->value[n->in[1]] : NULL;
+		const struct value *w =
+			n->nin > 1 && n->in[1] >= 0 ? &g->value[n->in[1]] : NULL;
 
 		if (!n->nin || n->in[0] != v)
 			continue;
@@ -610,7 +613,8 @@ static int guess_input(struct mx *m, unsigned int input)
 		io->dims[0] = -1;
 	}
 	if (!io->rank)
-		return refuse(g, -ENOTSUP, "the shape of input '%s' is unknown: give it __shape__",
+		return refuse(g, -ENOTSUP,
+			      "the shape of input '%s' is unknown: give it __shape__",
 			      io->name);
 	return 0;
 }
@@ -696,7 +700,8 @@ static int read_symbol(struct mx *m, const void *sym, size_t len)
 	nodes = json_object_get(m->root, "nodes");
 	heads = json_object_get(m->root, "heads");
 	n = json_array_size(nodes);
-	if (!n || n > 4 * MAX_NODES || !json_array_size(heads) || json_array_size(heads) > MAX_IO)
+	if (!n || n > 4 * MAX_NODES || !json_array_size(heads) ||
+	    json_array_size(heads) > MAX_IO)
 		return refuse(g, -EINVAL, "no nodes, no heads, or too many of them");
 	m->value = calloc(n, sizeof(*m->value));
 	if (!m->value)

@@ -202,7 +202,8 @@ static int md_of(dnnl_memory_desc_t *md, const struct view *v, unsigned int rank
 		strides[i] = i < gap ? (v->rank ? v->dims[0] * v->strides[0] : 1) :
 			v->strides[i - gap];
 	}
-	return error_of(dnnl_memory_desc_init_by_strides(md, (int)rank, dims, dnnl_f32, strides));
+	return error_of(
+		dnnl_memory_desc_init_by_strides(md, (int)rank, dims, dnnl_f32, strides));
 }
 
 /* A tile of a tensor with the channels last: rows of one image, or images. */
@@ -247,7 +248,8 @@ static int plan_conv(const struct prim_spec *s, struct prim *p, struct plan *pl,
 			window(a, 0, h, oh, &before[0]);
 		window(a, x, w, ow, &before[1]);
 		behind[0] = (oh - 1) * stride[0] + span - h - before[0];
-		behind[1] = (ow - 1) * stride[1] + (kw - 1) * (dilation[1] + 1) + 1 - w - before[1];
+		behind[1] =
+			(ow - 1) * stride[1] + (kw - 1) * (dilation[1] + 1) + 1 - w - before[1];
 	}
 	first = s->first;
 	last = s->last;
@@ -268,8 +270,8 @@ static int plan_conv(const struct prim_spec *s, struct prim *p, struct plan *pl,
 	rc = tile_md(&pl->in, &s->in, s->rows, first, last - first, &p->in_off);
 	if (rc)
 		return rc;
-	/* Weights are [groups] output input height width; those of a deconvolution begin with the
-	   input.  Strides say so. */
+	/* Weights are [groups] output input height width; those of a deconvolution begin with
+	   the input.  Strides say so. */
 	if (g > 1)
 		wd[i++] = g;
 	wd[i++] = oc / g;
@@ -298,9 +300,9 @@ static int plan_conv(const struct prim_spec *s, struct prim *p, struct plan *pl,
 			stride, dilation, before, behind));
 		TRY(dnnl_primitive_desc_create(pd, &dd, attr, engine, NULL));
 	} else {
-		TRY(dnnl_dilated_convolution_forward_desc_init(&cd, dnnl_forward_inference,
-			dnnl_convolution_direct, &pl->in, &pl->any, pl->has_bias, &pl->out, stride,
-			dilation, before, behind));
+		TRY(dnnl_dilated_convolution_forward_desc_init(
+			&cd, dnnl_forward_inference, dnnl_convolution_direct, &pl->in, &pl->any,
+			pl->has_bias, &pl->out, stride, dilation, before, behind));
 		TRY(dnnl_primitive_desc_create(pd, &cd, attr, engine, NULL));
 	}
 	return 0;
@@ -382,7 +384,8 @@ static int fill_prim(const struct prim_spec *s, struct prim *p, const struct pla
 	*scratch = dnnl_memory_desc_get_size(sc);
 	rc = error_of(dnnl_primitive_create(&p->prim, pd));
 	if (!rc)
-		rc = error_of(dnnl_stream_create(&p->stream, engine, dnnl_stream_default_flags));
+		rc = error_of(
+			dnnl_stream_create(&p->stream, engine, dnnl_stream_default_flags));
 	if (!rc)
 		rc = add(p, IN, DNNL_ARG_SRC, &pl->in);
 	if (!rc)
@@ -397,7 +400,8 @@ static int fill_prim(const struct prim_spec *s, struct prim *p, const struct pla
 		rc = pack(s->packed, &pl->plain, s->weights.data, w, &p->mem[WEIGHTS]);
 		if (!rc) {
 			p->packed = true;
-			p->args[p->nargs++] = (dnnl_exec_arg_t){ DNNL_ARG_WEIGHTS, p->mem[WEIGHTS] };
+			p->args[p->nargs++] =
+				(dnnl_exec_arg_t){ DNNL_ARG_WEIGHTS, p->mem[WEIGHTS] };
 		}
 	}
 	return rc;
@@ -422,7 +426,8 @@ int prim_create(const struct prim_spec *s, struct prim **out, size_t *scratch)
 	one_thread();
 	rc = engine ? attributes(&s->n->a, &attr) : -ENOMEM;
 	if (!rc) {
-		rc = matrix ? plan_matmul(s, p, &pl, attr, &pd) : plan_conv(s, p, &pl, attr, &pd);
+		rc = matrix ? plan_matmul(s, p, &pl, attr, &pd) :
+			      plan_conv(s, p, &pl, attr, &pd);
 		dnnl_primitive_attr_destroy(attr);
 	}
 	if (!rc) {

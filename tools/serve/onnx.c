@@ -59,7 +59,8 @@ static bool shallow(const ProtobufCMessageDescriptor *d, const uint8_t *p, const
 			if (!varint(&p, end, &len) || len > (uint64_t)(end - p))
 				return false;
 			f = key >> 3 > UINT32_MAX ? NULL :
-				protobuf_c_message_descriptor_get_field(d, (unsigned int)(key >> 3));
+						    protobuf_c_message_descriptor_get_field(
+							    d, (unsigned int)(key >> 3));
 			if (f && f->type == PROTOBUF_C_TYPE_MESSAGE &&
 			    !shallow(f->descriptor, p, p + len, depth + 1))
 				return false;
@@ -201,7 +202,8 @@ static int read_tensor(struct graph *g, const Onnx__TensorProto *t, int v)
 			uint64_t e = type == SERVE_UINT32 ? t->uint64_data[i] :
 				(uint64_t)(int64_t)t->int32_data[i];
 
-			memcpy(data + i * type_size(type), &e, type_size(type)); /* little endian */
+			memcpy(data + i * type_size(type), &e,
+			       type_size(type)); /* little endian */
 		}
 	}
 	return 0;
@@ -343,7 +345,8 @@ static int attr_ints(const struct reader *r, const char *name, int64_t *out, uns
 	if (!a)
 		return -1;
 	if (a->n_ints > most)
-		return refuse_node(r, -ENOTSUP, "attribute %s has %zu elements", name, a->n_ints);
+		return refuse_node(r, -ENOTSUP, "attribute %s has %zu elements", name,
+				   a->n_ints);
 	if (a->n_ints)
 		memcpy(out, a->ints, a->n_ints * sizeof(*out));
 	return (int)a->n_ints;
@@ -351,7 +354,8 @@ static int attr_ints(const struct reader *r, const char *name, int64_t *out, uns
 
 static int read_window(struct reader *r, struct attrs *a)
 {
-	static const char *const pads[] = { "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", NULL };
+	static const char *const pads[] = { "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID",
+					    NULL };
 	static const struct {
 		const char *name;
 		size_t off;
@@ -370,7 +374,8 @@ static int read_window(struct reader *r, struct attrs *a)
 		if (n < -1)
 			return n;
 		if (n >= 0 && ((a->spatial && a->spatial != (unsigned int)n) || !n))
-			return refuse_node(r, -EINVAL, "attribute %s has %d elements", two[i].name, n);
+			return refuse_node(r, -EINVAL, "attribute %s has %d elements",
+					   two[i].name, n);
 		if (n > 0)
 			a->spatial = (unsigned int)n;
 	}
@@ -422,7 +427,8 @@ static int scale_input(struct reader *r, struct node *n, unsigned int i, float b
 		return 0;
 	v = g->value[n->in[i]];
 	if (!v.data || v.type != SERVE_FP32)
-		return refuse_node(r, -ENOTSUP, "alpha or beta with an input that is not constant");
+		return refuse_node(r, -ENOTSUP,
+				   "alpha or beta with an input that is not constant");
 	c = graph_const(g, v.name, SERVE_FP32, v.rank, v.dims);
 	if (c < 0)
 		return c;
@@ -472,8 +478,8 @@ static int read_gemm(struct reader *r, struct node *n)
 static int read_resize(struct reader *r, struct node *n)
 {
 	static const char *const modes[] = { "nearest", "linear", NULL };
-	static const char *const coords[] = { "half_pixel", "pytorch_half_pixel", "align_corners",
-					      "asymmetric", NULL };
+	static const char *const coords[] = { "half_pixel", "pytorch_half_pixel",
+					      "align_corners", "asymmetric", NULL };
 	static const char *const near[] = { "round_prefer_floor", "round_prefer_ceil", "floor",
 					    "ceil", NULL };
 	struct attrs *a = &n->a;
@@ -725,7 +731,8 @@ static int read_attrs(struct reader *r, struct node *n)
 			if (k)
 				return k;
 			if (count(g->value[one].rank, g->value[one].dims) != 1)
-				return refuse_node(r, -EINVAL, "value has more than one element");
+				return refuse_node(r, -EINVAL,
+						   "value has more than one element");
 			a->to = g->value[one].type;
 			memcpy(a->more, g->value[one].data, type_size(a->to));
 		}
@@ -798,7 +805,8 @@ static int read_node(struct reader *r)
 	if (!np->op_type)
 		return refuse(g, -EINVAL, "a node has no operator");
 	if (np->domain && *np->domain && strcmp(np->domain, "ai.onnx"))
-		return refuse_node(r, -ENOTSUP, "operators of '%s' are not supported", np->domain);
+		return refuse_node(r, -ENOTSUP, "operators of '%s' are not supported",
+				   np->domain);
 	if (!strcmp(np->op_type, "Constant"))
 		return read_constant(r);
 	r->def = bsearch(np->op_type, defs, sizeof(defs) / sizeof(defs[0]), sizeof(defs[0]),
@@ -822,8 +830,10 @@ static int read_node(struct reader *r)
 	if (!np->n_output)
 		return refuse_node(r, -EINVAL, "no output");
 	n = graph_node(g, r->def->op, r->def->name, r->where,
-		       r->def->op == OP_CONV || r->def->op == OP_DECONV || r->def->op == OP_GEMM ?
-		       3 : (unsigned int)inputs);
+		       r->def->op == OP_CONV || r->def->op == OP_DECONV ||
+				       r->def->op == OP_GEMM ?
+			       3 :
+			       (unsigned int)inputs);
 	if (!n)
 		return refuse(g, -ENOMEM, "no memory");
 	for (i = 0; i < inputs; i++) {
@@ -834,9 +844,10 @@ static int read_node(struct reader *r)
 		}
 		v = *find(&r->names, np->input[i]);
 		if (!v)
-			return refuse_node(r, -EINVAL,
-					   "input '%s' is neither an input of the model nor made before",
-					   np->input[i]);
+			return refuse_node(
+				r, -EINVAL,
+				"input '%s' is neither an input of the model nor made before",
+				np->input[i]);
 		n->in[i] = v - 1;
 	}
 	v = define(&r->names, np->output[0]);
@@ -867,9 +878,11 @@ static int read_io(struct graph *g, const Onnx__ValueInfoProto *vi, int v, struc
 	for (i = 0; i < io->rank; i++) {
 		const Onnx__TensorShapeProto__Dimension *d = t->shape->dim[i];
 
-		io->dims[i] = d->value_case ==
-			ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && d->dim_value > 0 ?
-			d->dim_value : -1;
+		io->dims[i] =
+			d->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
+					d->dim_value > 0 ?
+				d->dim_value :
+				-1;
 	}
 	io->name = g->value[v].name;
 	return 0;
@@ -898,7 +911,7 @@ static int read_graph(struct reader *r, const Onnx__GraphProto *gp)
 			return refuse(g, -EINVAL, "an input has no name");
 		v = *find(&r->names, gp->input[i]->name);
 		if (v && g->value[v - 1].data)
-			continue;		/* a tensor with a default, as old files list them */
+			continue; /* a tensor with a default, as old files list them */
 		if (g->m.ninputs == MAX_IO)
 			return refuse(g, -ENOTSUP, "more than %d inputs", MAX_IO);
 		v = define(&r->names, gp->input[i]->name);

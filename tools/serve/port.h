@@ -32,7 +32,7 @@ extern __thread struct port *this_port;
 int port_init(struct port *p);
 void port_fini(struct port *p);
 void port_post(struct port *p, struct msg *m);
-/* Run all messages.  The owner's epoll calls it when efd is readable, and each turn for its own. */
+/* Run all messages: when efd is readable, and in each turn of the owner for its own. */
 void port_run(struct port *p);
 void port_clear(struct port *p);	/* efd was readable */
 

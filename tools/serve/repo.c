@@ -267,7 +267,8 @@ void repo_scan(struct server *sv)
 			continue;
 		if (!good_name(d->d_name)) {
 			log_line("warning", "name", "folder", d->d_name, "error",
-				 "a name of a model has letters, digits, _, . and - only", NULL);
+				 "a name of a model has letters, digits, _, . and - only",
+				 NULL);
 			continue;
 		}
 		e = find(sv, d->d_name);

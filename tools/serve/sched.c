@@ -11,10 +11,11 @@
  * A batch has requests of one version and one shape, apart from the number of rows, in the
  * order of their priorities.  The files say that the first dimension of an output varies, but
  * not that it is the batch.  So before requests share a run, the outputs of two numbers of rows
- * are compared; if an output does not have the rows of the inputs, each request runs alone.  A model with max_delay waits for more requests until that time
- * has passed since the arrival of the oldest, or half of the time to the deadline of one.
- * No request ends because of the deadline of another one: a run of several requests has the
- * latest of their deadlines, and none if one of them has none.
+ * are compared; if an output does not have the rows of the inputs, each request runs alone.
+ * A model with max_delay waits for more requests until that time has passed since the arrival
+ * of the oldest, or half of the time to the deadline of one.  No request ends because of the
+ * deadline of another one: a run of several requests has the latest of their deadlines, and
+ * none if one of them has none.
  */
 
 #include <errno.h>

@@ -357,7 +357,7 @@ struct server {
 };
 
 uint64_t now_ns(void);
-/* Run messages, completions and launches until none is left; returns when to come again, or 0. */
+/* Run messages, completions and launches; returns when to come again, or 0. */
 uint64_t loop_step(struct loop *l);
 int serve_run(struct server *sv);
 void publish(struct server *sv, struct table *t);

@@ -172,7 +172,8 @@ static int conv(const struct ctx *c, const struct shape *const *in, struct shape
 	if (rc)
 		return rc;
 	if (x->rank < 3 || x->rank > 4 || w->rank != x->rank)
-		return bad_shape(c, -ENOTSUP, "%u dimensions, weights with %u", x->rank, w->rank);
+		return bad_shape(c, -ENOTSUP, "%u dimensions, weights with %u", x->rank,
+				 w->rank);
 	spatial = x->rank - 2;
 	if (deconv && spatial != 2)
 		return bad_shape(c, -ENOTSUP, "one spatial dimension");
@@ -365,7 +366,8 @@ static int slice(const struct ctx *c, const struct shape *const *in, struct shap
 			step[i] = 1;
 	}
 	for (i = 0; i < n; i++) {
-		int64_t k = axis_of(axes[i], in[0]->rank), d, s = step[i], b = start[i], e = end[i];
+		int64_t k = axis_of(axes[i], in[0]->rank), d, s = step[i], b = start[i],
+			e = end[i];
 
 		if (!axis_ok(k, in[0]->rank) || !s || s < -INT_MAX || s > INT_MAX)
 			return bad(c, "axis %lld, step %lld", (long long)axes[i], (long long)s);
@@ -409,7 +411,8 @@ static int reshape(const struct ctx *c, const struct shape *const *in, struct sh
 
 		if (d == 0 && !a->zero_copy) {
 			if (i >= x->rank)
-				return bad(c, "0 in dimension %u of an input of %u", i, x->rank);
+				return bad(c, "0 in dimension %u of an input of %u", i,
+					   x->rank);
 			d = x->dims[i];
 		}
 		if (d < -1 || d > INT_MAX || (d == -1 && guess >= 0))

@@ -65,7 +65,7 @@ struct serve_slot {
 	struct pawl_engine *e;
 	size_t bytes;
 	struct shape *shape;			/* of each value */
-	int (*at)[FORMS];			/* the piece of a value in each layout; -1: none */
+	int (*at)[FORMS]; /* the piece of a value in each layout; -1: none */
 	struct piece *piece;
 	unsigned int npieces;
 	struct job *job;
@@ -275,9 +275,10 @@ again:
 			goto again;
 		}
 		if (rc)
-			return graph_err(s->err, s->errsize, rc,
-					 "%s: operator %s '%s' cannot be computed with these shapes",
-					 s->g->file, n->type, n->name);
+			return graph_err(
+				s->err, s->errsize, rc,
+				"%s: operator %s '%s' cannot be computed with these shapes",
+				s->g->file, n->type, n->name);
 		j->scratch[t] = -1;
 		if (scratch) {
 			j->scratch[t] = new_piece(s, scratch, (int)s->njobs - 1);
@@ -599,7 +600,9 @@ static int bind(struct serve_slot *s, struct job *j)
 	for (t = 0; j->prim && t < j->tiles && !rc; t++)
 		rc = prim_bind(j->prim[t], j->in[0].data, j->out.data, j->in[1].data,
 			       j->nin > 2 ? j->in[2].data : NULL, data_of(s, j->scratch[t]));
-	return rc ? graph_err(s->err, s->errsize, rc, "%s: oneDNN refuses a buffer", s->g->file) : 0;
+	return rc ? graph_err(s->err, s->errsize, rc, "%s: oneDNN refuses a buffer",
+			      s->g->file) :
+		    0;
 }
 
 /* ---- ops -------------------------------------------------------------------- */
@@ -662,14 +665,18 @@ static size_t make_ops(struct serve_slot *s, pawl_var_t *vars)
 
 			at++;			/* the weights */
 			for (k = 0; j && k < j->nin; k++)
-				at += add_vars(s, vars ? vars + at : NULL, j->in_piece[k], 0, 1);
+				at += add_vars(s, vars ? vars + at : NULL, j->in_piece[k], 0,
+					       1);
 			for (k = 0; !j && k < s->g->m.noutputs; k++)
-				at += add_vars(s, vars ? vars + at : NULL, s->out_piece[k], 0, 1);
+				at += add_vars(s, vars ? vars + at : NULL, s->out_piece[k], 0,
+					       1);
 			writes = at;
 			if (j) {
-				at += add_vars(s, vars ? vars + at : NULL, j->out_piece, t, j->tiles);
+				at += add_vars(s, vars ? vars + at : NULL, j->out_piece, t,
+					       j->tiles);
 				if (j->scratch)
-					at += add_vars(s, vars ? vars + at : NULL, j->scratch[t], 0, 1);
+					at += add_vars(s, vars ? vars + at : NULL,
+						       j->scratch[t], 0, 1);
 			}
 			if (!vars)
 				continue;
