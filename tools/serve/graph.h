@@ -71,7 +71,7 @@ struct attrs {
 	bool linear;				/* resize */
 	enum coord coord;
 	enum nearest nearest;
-	bool keep_scale;			/* resize: input 1 has scales; else 2 has sizes */
+	bool keep_scale;			/* resize: input 1 has scales; else 2: sizes */
 	enum serve_type to;
 	enum unary act;				/* fused behind OP_CONV and OP_GEMM */
 	float act_alpha, act_beta;

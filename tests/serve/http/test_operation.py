@@ -376,6 +376,7 @@ def test_sigterm_answers_what_is_in_work(server):
     soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 2, "a queue")
     idle = server.connect()
     server.signal(signal.SIGTERM)
+    soon(lambda: server.events("stopping"), "the signal has arrived")
     server.open("m")
     for file in files:
         status, headers, _ = read_answer(file)
