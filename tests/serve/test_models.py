@@ -155,9 +155,9 @@ def test_magika(tmp_path):
 
 ZOO_NETS = ["resnet18_v1", "resnet18_v2", "mobilenet0.25", "mobilenetv2_0.25", "squeezenet1.1",
             "densenet121", "vgg11_bn", "alexnet", "inceptionv3"]
-MX_OPERATORS = """flat_fc fc_rows softmax_output softmax_axis log_softmax deconv deconv_bias conv
-    pool_full avg_full avg_inside global_max batch_norm batch_norm_gamma leaky elu scalars reshape
-    transpose mean max sum lrn broadcast elemwise expand activations""".split()
+MX_OPERATORS = """flat_fc fc_rows softmax_output softmax_axis log_softmax deconv deconv_bias
+    conv pool_full avg_full avg_inside global_max batch_norm batch_norm_gamma leaky elu scalars
+    reshape transpose mean max sum lrn broadcast elemwise expand activations""".split()
 
 
 @pytest.mark.parametrize("name", ZOO_NETS + MX_OPERATORS)
@@ -232,10 +232,13 @@ CASES = [
     case("MaxPool", [(2, 3, 9, 10)], kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]),
     case("MaxPool", [(2, 3, 9, 10)], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
     case("MaxPool", [(1, 2, 10, 10)], kernel_shape=[3, 3], dilations=[2, 2]),
-    case("MaxPool", [(1, 2, 10, 9)], kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_UPPER"),
-    case("MaxPool", [(1, 2, 10, 9)], kernel_shape=[2, 2], strides=[2, 2], auto_pad="SAME_LOWER"),
+    case("MaxPool", [(1, 2, 10, 9)], kernel_shape=[3, 3], strides=[2, 2],
+         auto_pad="SAME_UPPER"),
+    case("MaxPool", [(1, 2, 10, 9)], kernel_shape=[2, 2], strides=[2, 2],
+         auto_pad="SAME_LOWER"),
     case("MaxPool", [(2, 3, 17)], kernel_shape=[4], strides=[3], pads=[1, 2]),
-    case("AveragePool", [(2, 3, 9, 10)], kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]),
+    case("AveragePool", [(2, 3, 9, 10)], kernel_shape=[3, 2], strides=[2, 2],
+         pads=[1, 0, 1, 1]),
     case("AveragePool", [(2, 3, 9, 10)], kernel_shape=[3, 2], pads=[1, 0, 1, 1],
          count_include_pad=1),
     case("AveragePool", [(1, 3, 8, 8)], 19, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1,
@@ -274,7 +277,8 @@ CASES = [
     case("Concat", [(2, 3, 4, 4), (2, 1, 4, 4), W(2, 2, 4, 4)], axis=1),
     case("Concat", [(2, 3), (2, 3)], axis=-2),
     case("Slice", [(2, 7, 6)], 9, starts=[1, -3], ends=[2, 100], axes=[0, 2]),
-    case("Slice", [(2, 7, 6), const([-1, 5]), const([-100, 0]), const([2, 1]), const([-2, -1])]),
+    case("Slice",
+         [(2, 7, 6), const([-1, 5]), const([-100, 0]), const([2, 1]), const([-2, -1])]),
     case("Slice", [(2, 7, 6), const([1, 2]), const([2, -1])]),
     case("Slice", [(2, 3, 8, 8), const([0]), const([2**63 - 1]), const([3]), const([2])]),
     case("Reshape", [(2, 3, 4), const([0, -1])]),
@@ -302,7 +306,8 @@ CASES = [
     case("ReduceMin", [(2, 3, 4)], 11),
     case("ReduceSum", [(2, 3, 4), const([0, 2])], keepdims=0),
     case("ReduceSum", [(2, 3, 4)], noop_with_empty_axes=1),
-    case("Resize", [(1, 3, 4, 5), const([], np.float32), const([1, 1, 2, 2], np.float32)], 11, mode="nearest",
+    case("Resize", [(1, 3, 4, 5), const([], np.float32), const([1, 1, 2, 2], np.float32)], 11,
+         mode="nearest",
          coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
     case("Resize", [(1, 3, 4, 5), None, None, const([1, 3, 7, 9])], mode="linear"),
     case("Resize", [(2, 3, 6, 5), None, const([1, 1, .5, 1.5], np.float32)], mode="linear",
@@ -321,7 +326,8 @@ CASES = [
     case("Where", [const([True, False, True], np.bool_), (2, 3), (1, 3)], 9),
 ]
 CASES += [case(op, [(2, 3, 5)]) for op in (
-    "Abs", "Ceil", "Erf", "Exp", "Floor", "Neg", "Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")]
+    "Abs", "Ceil", "Erf", "Exp", "Floor", "Neg", "Relu", "Sigmoid", "Softplus", "Softsign",
+    "Tanh")]
 
 
 def make(tmp_path, op, inputs, opset, attrs, ir=8):
@@ -366,7 +372,8 @@ def graph_file(tmp_path, nodes, inputs, outputs, inits=(), opset=13):
         [helper.make_tensor_value_info(n, t, s) for n, t, s in outputs],
         [numpy_helper.from_array(a, n) for n, a in inits])
     path = tmp_path / "graph.onnx"
-    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", opset)], ir_version=8),
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", opset)],
+                                ir_version=8),
               path)
     return path
 
@@ -377,7 +384,8 @@ F, I64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 def test_positive_arguments(tmp_path):
     path = graph_file(tmp_path, [("Abs", ["x"], ["a"], {}), ("Log", ["a"], ["l"], {}),
                                  ("Sqrt", ["a"], ["s"], {}), ("Reciprocal", ["a"], ["r"], {}),
-                                 ("Pow", ["a", "p"], ["q"], {}), ("Pow", ["x", "two"], ["z"], {})],
+                                 ("Pow", ["a", "p"], ["q"], {}),
+                                 ("Pow", ["x", "two"], ["z"], {})],
                       [("x", F, [3, 4])], [(n, F, [3, 4]) for n in "lsrqz"],
                       [("p", const(1.7, np.float32)), ("two", const(2, np.float32))])
     x = noise(3, 4)
@@ -429,11 +437,13 @@ def test_outputs_that_are_inputs_constants_or_used_inside(tmp_path):
 
 @pytest.mark.parametrize("tail", [
     [("BatchNormalization", ["c", "g", "b", "m", "v"], ["n"], {}), ("Relu", ["n"], ["y"], {})],
-    [("BatchNormalization", ["c", "g", "b", "m", "v"], ["n"], {}), ("Mul", ["n", "k"], ["o"], {}),
+    [("BatchNormalization", ["c", "g", "b", "m", "v"], ["n"], {}),
+     ("Mul", ["n", "k"], ["o"], {}),
      ("Add", ["k4", "o"], ["y"], {})],
     [("Sigmoid", ["c"], ["s"], {}), ("Mul", ["s", "c"], ["y"], {})],
     [("Relu", ["c"], ["p"], {}), ("BatchNormalization", ["p", "g", "b", "m", "v"], ["n"], {}),
-     ("Mul", ["n", "k"], ["o"], {}), ("Add", ["o", "k4"], ["q"], {}), ("Relu", ["q"], ["y"], {})],
+     ("Mul", ["n", "k"], ["o"], {}), ("Add", ["o", "k4"], ["q"], {}),
+     ("Relu", ["q"], ["y"], {})],
     [("Clip", ["c", "lo", "hi"], ["y"], {})],
     [("LeakyRelu", ["c"], ["y"], {"alpha": 0.2})],
     [("Elu", ["c"], ["y"], {"alpha": 0.6})],
@@ -448,12 +458,14 @@ def test_outputs_that_are_inputs_constants_or_used_inside(tmp_path):
 ], ids=lambda t: "-".join(n[0] for n in t))
 def test_merged_operators(tmp_path, tail):
     """What graph.c merges into a convolution gives what the operators give one by one."""
-    path = graph_file(tmp_path, [("Conv", ["x", "w", "wb"], ["c"], {"pads": [1, 1, 1, 1]})] + tail,
+    path = graph_file(tmp_path,
+                      [("Conv", ["x", "w", "wb"], ["c"], {"pads": [1, 1, 1, 1]})] + tail,
                       [("x", F, [2, 3, 8, 8])], [("y", F, [2, 4, 8, 8])],
                       [("w", noise(4, 3, 3, 3)), ("wb", noise(4)), ("g", noise(4, seed=2)),
                        ("b", noise(4, seed=3)), ("m", noise(4, seed=4)),
                        ("v", noise(4, seed=5) + 2), ("k", noise(4, 1, 1, seed=6)),
-                       ("k4", noise(1, 4, 1, 1, seed=7)), ("no_pads", const([0] * 8)), ("lo", const(-.1, np.float32)),
+                       ("k4", noise(1, 4, 1, 1, seed=7)), ("no_pads", const([0] * 8)),
+                       ("lo", const(-.1, np.float32)),
                        ("hi", const(.2, np.float32))], opset=14)
     x = noise(2, 3, 8, 8)
     close(run_file(tmp_path, path, [x], "-t", "2"), runtime(path, [x]))
@@ -511,7 +523,8 @@ def test_operator_of_another_domain_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("c,word", [
-    (case("Resize", [(1, 1, 4, 4), None, const([1, 1, 2, 2], np.float32)], mode="cubic"), "mode"),
+    (case("Resize", [(1, 1, 4, 4), None, const([1, 1, 2, 2], np.float32)], mode="cubic"),
+     "mode"),
     (case("Pad", [(2, 3), const([0, 1, 0, 1])], mode="reflect"), "mode"),
     (case("Conv", [(1, 1, 3, 3, 3), W(1, 1, 2, 2, 2)]), "kernel_shape"),
     (case("Softmax", [(2, 3)], 6), "operator set 6"),
@@ -523,7 +536,8 @@ def test_operator_of_another_domain_is_refused(tmp_path):
 ], ids=lambda c: c[0] if isinstance(c, tuple) else c)
 def test_attribute_is_refused(tmp_path, c, word):
     op, inputs, opset, attrs = c
-    node = helper.make_node(op, [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)],
+    node = helper.make_node(op,
+                            [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)],
                             ["y"], "node", **attrs)
     g = helper.make_graph(
         [node], "g", [helper.make_tensor_value_info("x0", F, inputs[0])],

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""zoo.py NAME FOLDER: a network of MXNet's model zoo with random weights, or one operator, saved
-as MXNet saves it, with an input and MXNet's answer.  For test_models.py; needs mxnet 1.9.1."""
+"""zoo.py NAME FOLDER: a network of MXNet's model zoo with random weights, or one operator,
+saved as MXNet saves it, with an input and MXNet's answer.  For test_models.py; it needs mxnet
+1.9.1."""
 import sys
 
 import mxnet as mx
@@ -13,7 +14,8 @@ S = mx.sym
 # one operator each; x is the input
 OPERATORS = {
     "flat_fc": lambda x: S.FullyConnected(x, num_hidden=7, name="f"),
-    "fc_rows": lambda x: S.FullyConnected(S.Convolution(x, kernel=(1, 1), num_filter=3, name="c"),
+    "fc_rows": lambda x: S.FullyConnected(S.Convolution(x, kernel=(1, 1), num_filter=3,
+                                                        name="c"),
                                           num_hidden=5, flatten=False, no_bias=True, name="f"),
     "softmax_output": lambda x: S.SoftmaxOutput(S.FullyConnected(x, num_hidden=5, name="f"),
                                                 name="softmax"),
@@ -21,7 +23,8 @@ OPERATORS = {
     "log_softmax": lambda x: S.log_softmax(conv(x)),
     "deconv": lambda x: S.Deconvolution(conv(x), kernel=(3, 3), stride=(2, 2), pad=(1, 1),
                                         adj=(1, 1), num_filter=4, num_group=2, name="d"),
-    "deconv_bias": lambda x: S.Deconvolution(conv(x), kernel=(2, 2), stride=(2, 2), num_filter=3,
+    "deconv_bias": lambda x: S.Deconvolution(conv(x), kernel=(2, 2), stride=(2, 2),
+                                             num_filter=3,
                                              no_bias=False, name="d"),
     "conv": lambda x: S.Convolution(x, kernel=(3, 2), stride=(2, 1), dilate=(1, 2), pad=(1, 0),
                                     num_filter=6, num_group=3, name="c"),
@@ -31,7 +34,8 @@ OPERATORS = {
                                     pool_type="avg", pooling_convention="full"),
     "avg_inside": lambda x: S.Pooling(conv(x), kernel=(3, 3), stride=(2, 2), pad=(1, 1),
                                       pool_type="avg", count_include_pad=False),
-    "global_max": lambda x: S.Pooling(conv(x), global_pool=True, kernel=(1, 1), pool_type="max"),
+    "global_max": lambda x: S.Pooling(conv(x), global_pool=True, kernel=(1, 1),
+                                      pool_type="max"),
     "batch_norm": lambda x: S.BatchNorm(S.relu(conv(x)), name="bn"),
     "batch_norm_gamma": lambda x: S.BatchNorm(conv(x), fix_gamma=False, eps=1e-2, name="bn"),
     "leaky": lambda x: S.LeakyReLU(conv(x), act_type="leaky", slope=0.1),
@@ -44,7 +48,8 @@ OPERATORS = {
     "sum": lambda x: S.sum(conv(x), axis=-1),
     "lrn": lambda x: S.LRN(conv(x), nsize=3, alpha=0.2, knorm=1.5, beta=0.6),
     "broadcast": lambda x: S.broadcast_add(conv(x), S.mean(conv(x), axis=1, keepdims=True)),
-    "elemwise": lambda x: S.add_n(conv(x), -S.abs(conv(x)), S.exp(conv(x)) * S.sigmoid(conv(x))),
+    "elemwise": lambda x: S.add_n(conv(x), -S.abs(conv(x)),
+                                  S.exp(conv(x)) * S.sigmoid(conv(x))),
     "expand": lambda x: S.expand_dims(S.Flatten(conv(x)), axis=1),
     "activations": lambda x: S.Concat(*[S.Activation(conv(x), act_type=a) for a in (
         "relu", "sigmoid", "tanh", "softrelu", "softsign")], dim=1),

@@ -61,7 +61,8 @@ class Server:
 
     def open(self, name, version=1):
         """Let the layers of a model with a gate run."""
-        with open(os.path.join(self.repository, name, str(version), "open"), "w", encoding="ascii"):
+        with open(os.path.join(self.repository, name, str(version), "open"), "w",
+                  encoding="ascii"):
             pass
 
     def start(self, *options, config="", **popen):
@@ -69,7 +70,8 @@ class Server:
         with open(conf, "w", encoding="ascii") as file:
             file.write("[server]\ngrace = 0\n" + config)
         self.process = subprocess.Popen(
-            [SERVER, "--repository", self.repository, "--config", conf, "--port", "0", *options],
+            [SERVER, "--repository", self.repository, "--config", conf, "--port", "0",
+             *options],
             stderr=subprocess.PIPE, text=True, **popen)
         self.port = None
         ready = threading.Event()

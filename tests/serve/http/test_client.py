@@ -16,7 +16,8 @@ def client(server):
 
 
 def tensors(binary, rows=2):
-    data = [numpy.arange(rows * 4, dtype=numpy.float32).reshape(rows, 4) * (i + 1) for i in (0, 1)]
+    data = [numpy.arange(rows * 4, dtype=numpy.float32).reshape(rows, 4) * (i + 1)
+            for i in (0, 1)]
     inputs = []
     for i in (0, 1):
         inputs.append(http.InferInput(f"INPUT{i}", data[i].shape, "FP32"))
@@ -30,7 +31,8 @@ def test_infer(client, binary_in, binary_out):
     inputs, expected = tensors(binary_in)
     outputs = [http.InferRequestedOutput("OUTPUT0", binary_data=binary_out)]
     for given in (outputs, None):
-        result = client.infer("m", inputs, outputs=given, request_id="7", timeout=60_000_000, priority=1)
+        result = client.infer("m", inputs, outputs=given, request_id="7", timeout=60_000_000,
+                              priority=1)
         assert result.get_response()["id"] == "7"
         assert (result.as_numpy("OUTPUT0") == expected).all()
 
@@ -54,5 +56,6 @@ def test_the_calls_of_the_client(client):
     inputs, _ = tensors(True)
     client.infer("m", inputs)
     assert client.get_inference_statistics("m")["model_stats"][0]["inference_count"] == 2
-    with pytest.raises(http.InferenceServerException, match="unknown model: 'nope' is not found"):
+    with pytest.raises(http.InferenceServerException,
+                       match="unknown model: 'nope' is not found"):
         client.infer("nope", inputs)

@@ -52,7 +52,8 @@ def test_requests_that_wait_become_a_batch(server):
 
 def test_a_batch_waits_for_max_delay_from_arrival(server):
     server.model("m")
-    server.start(config="[model m]\nmax_batch = 4\npreferred_batches = 2\nmax_delay_us = 2000000\n")
+    server.start(config="[model m]\nmax_batch = 4\npreferred_batches = 2\n"
+                 "max_delay_us = 2000000\n")
     socks, files = connections(server, 2)
     begin = time.monotonic()
     send(socks[0], [1, 1, 1, 1])
@@ -134,7 +135,8 @@ def test_requests_of_other_shapes_are_no_batch(server):
     socks, files = connections(server, 4)
     for i, sock in enumerate(socks):
         n = 4 + i % 2
-        sock.sendall(text_request({"inputs": [{"name": "INPUT0", "shape": [1, n], "datatype": "FP32",
+        sock.sendall(text_request({"inputs": [{"name": "INPUT0", "shape": [1, n],
+                                               "datatype": "FP32",
                                                "data": [i] * n}]}))
     for i, file in enumerate(files):
         status, _, body = read_answer(file)
@@ -179,12 +181,14 @@ def test_a_full_queue_refuses_at_once(server):
 
 def test_a_queue_is_bounded_in_bytes(server):
     server.model("m", gate=1)
-    server.start("--workers=1", config="[model m]\ninstances = 1\nmax_batch = 1\nqueue_bytes = 20\n")
+    server.start("--workers=1",
+                 config="[model m]\ninstances = 1\nmax_batch = 1\nqueue_bytes = 20\n")
     socks, files = connections(server, 3)
     send(socks[0], [0, 0, 0, 0])
     soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the first run")
     send(socks[1], [0, 0, 0, 0])
-    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 1, "the second waits")
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 1,
+         "the second waits")
     send(socks[2], [0, 0, 0, 0])
     assert read_answer(files[2])[0] == 503
     server.open("m")
@@ -234,7 +238,8 @@ def test_priority_decides_the_order(server):
     soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the first run")
     for i, priority in ((1, 8), (2, 0), (3, 1)):
         send(socks[i], [0, 0, 0, 0], parameters={"priority": priority})
-        soon(lambda n=i: server.metric("nv_inference_pending_request_count", "m") == n, "the queue")
+        soon(lambda n=i: server.metric("nv_inference_pending_request_count", "m") == n,
+             "the queue")
     # the gate is a file: from here on they run one after the other, and each answer says how
     # many runs were complete before it
     server.open("m")
@@ -250,9 +255,11 @@ def test_a_closed_connection_cancels(server):
     send(socks[0], [0, 0, 0, 0])
     soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the first run")
     send(socks[1], [0, 0, 0, 0])
-    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 1, "the second waits")
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 1,
+         "the second waits")
     close(socks[1:], files[1:])
-    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 0, "the queue is empty")
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 0,
+         "the queue is empty")
     close(socks[:1], files[:1])
     # the gate stays closed: the run ends because it is canceled
     soon(lambda: server.metric("pawl_serve_canceled_total", "m") == 2, "both are canceled")
@@ -297,7 +304,8 @@ def test_a_swap_under_load_fails_nothing_and_mixes_nothing(server, threads):
         with server.connect() as sock, sock.makefile("rb") as file:
             while not end.is_set():
                 sock.sendall(text_request({"inputs": [
-                    {"name": f"INPUT{i}", "shape": [1, 4], "datatype": "FP32", "data": [0, 0, 0, 0]}
+                    {"name": f"INPUT{i}", "shape": [1, 4], "datatype": "FP32",
+                     "data": [0, 0, 0, 0]}
                     for i in (0, 1)]}))
                 status, _, body = read_answer(file)
                 answer = json.loads(body)
@@ -477,7 +485,8 @@ def test_statistics_and_metrics_add_up(server):
     stat = server.stat("m")
     assert stat["inference_count"] == 30 and stat["execution_count"] == 20
     assert stat["inference_stats"]["success"]["count"] == 20
-    assert {b["batch_size"]: b["compute_infer"]["count"] for b in stat["batch_stats"]} == {1: 10, 2: 10}
+    assert {b["batch_size"]: b["compute_infer"]["count"] for b in stat["batch_stats"]} == \
+        {1: 10, 2: 10}
     assert abs(stat["last_inference"] / 1000 - time.time()) < SOON
     assert [m["name"] for m in server.get("/v2/models/stats").json["model_stats"]] == ["m"]
     assert server.metric("nv_inference_count", "m") == 30
@@ -524,7 +533,8 @@ def test_options_and_the_file_are_checked(tmp_path):
         if config is not None:
             (tmp_path / "c.ini").write_text(config)
             args = ("-r", "x", "-c", str(tmp_path / "c.ini")) + args
-        done = subprocess.run([SERVER, *args], capture_output=True, text=True, timeout=SOON, check=False)
+        done = subprocess.run([SERVER, *args], capture_output=True, text=True, timeout=SOON,
+                              check=False)
         return done.returncode, done.stdout, done.stderr
     assert run("--help")[0] == 0 and "--repository" in run("-h")[1]
     assert run() == (2, "", "pawl serve: --repository is missing\n")
@@ -564,7 +574,8 @@ def test_connections_that_break_at_any_stage(server, stage):
         if stage == 5:
             sock.recv(1)
         if k % 2:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")    # a reset
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                            b"\1\0\0\0\0\0\0\0")    # a reset
         sock.close()
     assert server.infer("m", [1, 2, 3, 4]).status == 200
     stat = soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 0 and

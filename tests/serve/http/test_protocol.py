@@ -32,7 +32,8 @@ def test_health(server):
 
 def test_model_metadata_and_config(server):
     server.model("m", 3, inputs=2)
-    server.start(config="[model m]\nmax_batch = 16\npreferred_batches = 4, 8\nmax_delay_us = 100\n")
+    server.start(config="[model m]\nmax_batch = 16\npreferred_batches = 4, 8\n"
+                 "max_delay_us = 100\n")
     meta = server.get("/v2/models/m").json
     assert meta == {
         "name": "m", "versions": ["3"], "platform": "fake",
@@ -69,7 +70,8 @@ def test_unknown_models_and_paths(server):
             sock.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
             assert read_answer(file)[0] in (400, 404), path
     assert server.get("/v2/models/%-1").error == "Not Found"
-    for path in ("/nope", "/v2/nope", "/v2/models/m/nope", "/v2/health/nope", "/v2/models/m/infer/x"):
+    for path in ("/nope", "/v2/nope", "/v2/models/m/nope", "/v2/health/nope",
+                 "/v2/models/m/infer/x"):
         assert server.get(path).status == 404, path
     assert server.get("/v2/models/m/infer").status == 405
     assert server.post("/v2/models/m").status == 405
@@ -79,7 +81,8 @@ def test_json_tensors(server):
     server.model("m", inputs=2, add=0.5)
     server.start()
     answer = server.post("/v2/models/m/infer", {"id": "a\"b\u00e9", "inputs": [
-        {"name": "INPUT1", "datatype": "FP32", "shape": [2, 4], "data": [1, 2, 3, 4, 5, 6, 7, 8]},
+        {"name": "INPUT1", "datatype": "FP32", "shape": [2, 4],
+         "data": [1, 2, 3, 4, 5, 6, 7, 8]},
         # the data before the type, and nested
         {"data": [[1e0, -2, 0.25, 3.5], [0, 0, 1E2, 1e-1]], "name": "INPUT0", "shape": [2, 4],
          "datatype": "FP32"}]})
@@ -96,7 +99,8 @@ def test_json_tensors(server):
     ("INT32", [-2**31, 2**31 - 1, 0, 1]), ("INT64", [-2**63, 2**63 - 1, 0, 1]),
     ("UINT8", [0, 255, 1, 2]), ("UINT16", [0, 65535, 1, 2]), ("UINT32", [0, 2**32 - 1, 1, 2]),
     ("UINT64", [0, 2**64 - 1, 1, 2]),
-    ("FP32", [0.1, -3.4e38, 1e-40, 16777217.0]), ("FP64", [0.1, 1.7976931348623157e308, 5e-324, 2.0])])
+    ("FP32", [0.1, -3.4e38, 1e-40, 16777217.0]),
+    ("FP64", [0.1, 1.7976931348623157e308, 5e-324, 2.0])])
 def test_datatypes_keep_their_values_in_json(server, datatype, values):
     server.model("m", type=datatype)
     server.start()
@@ -110,7 +114,8 @@ def test_datatypes_keep_their_values_in_json(server, datatype, values):
 def test_out_of_range_is_refused(server):
     server.model("m", type="INT8")
     server.start()
-    for bad in ("128", "-129", "1.0", "1e0", "true", "\"1\"", "null", "01", "-", "+1", ".5", "1."):
+    for bad in ("128", "-129", "1.0", "1e0", "true", "\"1\"", "null", "01", "-", "+1", ".5",
+                "1."):
         answer = server.post("/v2/models/m/infer", '{"inputs":[{"name":"INPUT0","shape":[1,4],'
                              '"datatype":"INT8","data":[%s,0,0,0]}]}' % bad)
         assert answer.status == 400, bad
@@ -158,25 +163,32 @@ def bad_input(**changes):
 
 @pytest.mark.parametrize("body, text", [
     (bad_input(name="X"), "unexpected inference input 'X' for model 'm'"),
-    (bad_input(datatype="INT32"), "[request id: <id_unknown>] inference input 'INPUT0' data-type is "
+    (bad_input(datatype="INT32"),
+     "[request id: <id_unknown>] inference input 'INPUT0' data-type is "
      "'INT32', but model 'm' expects 'FP32'"),
-    (bad_input(shape=[1, 5]), "[request id: <id_unknown>] unexpected shape for input 'INPUT0' for "
+    (bad_input(shape=[1, 5]),
+     "[request id: <id_unknown>] unexpected shape for input 'INPUT0' for "
      "model 'm'. Expected [-1,4], got [1,5]."),
     (bad_input(shape=[4]), "[request id: <id_unknown>] unexpected shape for input 'INPUT0' for "
      "model 'm'. Expected [-1,4], got [4]."),
     (bad_input(shape=[-1, 4]), "[request id: <id_unknown>] unexpected shape"),
-    (bad_input(shape=[2**62, 4]), "[request id: <id_unknown>] inference request batch-size must be "
+    (bad_input(shape=[2**62, 4]),
+     "[request id: <id_unknown>] inference request batch-size must be "
      "<= 8 for 'm'"),
-    (bad_input(shape=[9, 4]), "[request id: <id_unknown>] inference request batch-size must be <= 8 "
+    (bad_input(shape=[9, 4]),
+     "[request id: <id_unknown>] inference request batch-size must be <= 8 "
      "for 'm'"),
     (bad_input(data=[1, 2, 3]), "[request id: <id_unknown>] unexpected number of elements"),
-    (bad_input(data=[1, 2, 3, 4, 5]), "failed to parse the request JSON buffer: more data than the "
+    (bad_input(data=[1, 2, 3, 4, 5]),
+     "failed to parse the request JSON buffer: more data than the "
      "shape has"),
     (bad_input(datatype="FP3"), "invalid datatype for input INPUT0"),
     (bad_input(data=None), "Input must set only one of the following fields"),
     (bad_input(shape=None), "an input has no 'shape'"),
-    ({"id": "7", "inputs": []}, "[request id: 7] expected 1 inputs but got 0 inputs for model 'm'. Got "
-     "input(s) [], but missing required input(s) ['INPUT0']. Please provide all required input(s)."),
+    ({"id": "7", "inputs": []},
+     "[request id: 7] expected 1 inputs but got 0 inputs for model 'm'. Got "
+     "input(s) [], but missing required input(s) ['INPUT0']. Please provide all required "
+     "input(s)."),
     ({}, "Unable to find 'inputs'"),
     ([], "failed to parse the request JSON buffer: an unexpected character at 0"),
     ({**bad_input(), "outputs": [{"name": "Y"}]},
@@ -201,12 +213,14 @@ def test_bad_binary_data_is_refused(server):
 
     def ask(size, tail, length=None, **more):
         head = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 4],
-                                       "parameters": {"binary_data_size": size}, **more}]}).encode()
+                                       "parameters": {"binary_data_size": size},
+                                       **more}]}).encode()
         return server.post("/v2/models/m/infer", head + tail,
                            {"Inference-Header-Content-Length": str(length or len(head))})
     assert ask(16, bytes(16)).status == 200
     assert "Expected 16, got 12" in ask(12, bytes(12)).error
-    assert "unexpected size for input 'INPUT0', expecting 4 additional bytes" in ask(16, bytes(12)).error
+    assert "unexpected size for input 'INPUT0', expecting 4 additional bytes" in \
+        ask(16, bytes(12)).error
     assert "unexpected additional input data" in ask(16, bytes(20)).error
     assert "inference header size should be in range" in ask(16, bytes(16), 100000).error
     assert "with binary data" in ask(16, bytes(16), data=[1, 2, 3, 4]).error
@@ -224,7 +238,8 @@ def test_broken_json_is_refused(server):
         answer = server.post("/v2/models/m/infer", good[:n])
         assert answer.status == 400, n
     for bad in (good + "x", '{"id":"\x01",' + good[1:], '{"id":"\\x",' + good[1:],
-                '{"id":"\\ud800",' + good[1:], "[" * 1000, '{"a":' + "[" * 100, b'{"id":"\xff"}'):
+                '{"id":"\\ud800",' + good[1:], "[" * 1000, '{"a":' + "[" * 100,
+                b'{"id":"\xff"}'):
         assert server.post("/v2/models/m/infer", bad).status == 400, bad
 
 
@@ -232,7 +247,8 @@ def test_what_json_cannot_say_is_an_error(server):
     server.model("m", add="inf")
     server.start()
     assert server.infer("m", [1, 2, 3, 4]).status == 500
-    assert server.infer("m", [1, 2, 3, 4], parameters={"binary_data_output": True}).status == 200
+    assert server.infer("m", [1, 2, 3, 4],
+                        parameters={"binary_data_output": True}).status == 200
 
 
 def test_a_model_that_fails(server):
@@ -274,8 +290,8 @@ def test_chunked_bodies(server):
         for size in (1, 7, 1000):
             data = b"".join(b"%x\r\n%s\r\n" % (len(body[i:i + size]), body[i:i + size])
                             for i in range(0, len(body), size))
-            sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" +
-                         data + b"0\r\n\r\n")
+            sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\n"
+                         b"Transfer-Encoding: chunked\r\n\r\n" + data + b"0\r\n\r\n")
             assert read_answer(file)[0] == 200
 
 
@@ -334,9 +350,11 @@ def test_limits_of_header_and_body(server):
         (b"POST /v2/repository/index HTTP/1.1\r\nContent-Length : 2\r\n\r\n{}", 400),
         (b"POST /v2/repository/index HTTP/1.1\r\nContent-Length" + b" " * 50 +
          b": 2\r\n\r\n{}", 400),
-        (b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+        (b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 3\r\n"
+         b"Transfer-Encoding: chunked\r\n\r\n",
          400),
-        (b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
+        (b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Encoding: gzip\r\n"
+         b"Content-Length: 3\r\n\r\nabc",
          415),
     ]
     for request, status in cases:
@@ -382,7 +400,8 @@ def test_answers_of_all_connections_are_bounded(server):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.connect(("127.0.0.1", server.port))
         sock.sendall(request)
-        soon(lambda k=k: server.metric("nv_inference_request_success", "m") == k + 1, "the answer")
+        soon(lambda k=k: server.metric("nv_inference_request_success", "m") == k + 1,
+             "the answer")
     with server.connect() as sock, sock.makefile("rb") as file:
         try:
             sock.sendall(request)
