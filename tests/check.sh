@@ -51,7 +51,7 @@ short_form() {
 	# shellcheck disable=SC2086 # lists of words
 	programs '' . $plain tests/fuzz tests/lin
 	item '' model-build $build_time "$make $jobs model"
-	item '' model 900 "$make check-model MODEL_ARGS='-T 0.1'"
+	item '' model 900 "$make check-model MODEL_ARGS='-T 0.04' MODEL_WEAK=0.02"
 	item '' proof-build $build_time "$make $jobs tests/suspend/suspend tests/suspend.list proof"
 	PAWL_SUSPEND_SECONDS=3 "$run" -n -r "$results" tests/suspend.list
 	PAWL_PURITY_OPS=1e6 "$run" -n -r "$results" tests/purity.list
