@@ -8,17 +8,18 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pawl/engine.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #define OPS 5000
 #define ROOM 1		/* the tag of "there is room again" */
 
-static uint64_t done;
+static _Atomic uint64_t done;
 
 static int work(struct pawl_run *run, void *arg)
 {
 	(void)run;
-	__atomic_fetch_add((uint64_t *)arg, 1, __ATOMIC_RELAXED);
+	atomic_fetch_add_explicit((_Atomic uint64_t *)arg, 1, memory_order_relaxed);
 	return 0;
 }
 

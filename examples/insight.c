@@ -9,18 +9,19 @@
 #include <inttypes.h>
 #include <pawl/engine.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 static struct pawl_engine *e;
-static int go;
+static atomic_bool go;
 
 static int slow(struct pawl_run *run, void *arg)
 {
 	(void)run;
 	(void)arg;
-	while (!__atomic_load_n(&go, __ATOMIC_ACQUIRE))
+	while (!atomic_load_explicit(&go, memory_order_acquire))
 		usleep(100);
 	return 0;
 }
@@ -71,7 +72,7 @@ int main(void)
 	}
 	fflush(stdout);
 	raise(SIGUSR1);
-	__atomic_store_n(&go, 1, __ATOMIC_RELEASE);
+	atomic_store_explicit(&go, true, memory_order_release);
 	if (pawl_wait_all(e, -1, NULL) || pawl_var_version(e, v, &version))
 		goto err;
 

@@ -8,10 +8,11 @@
  */
 #include <errno.h>
 #include <pawl/engine.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 
-static int started;
+static atomic_bool started;
 
 static int search(struct pawl_run *run, void *arg)
 {
@@ -19,7 +20,7 @@ static int search(struct pawl_run *run, void *arg)
 	int rc;
 
 	(void)arg;
-	__atomic_store_n(&started, 1, __ATOMIC_RELEASE);
+	atomic_store_explicit(&started, true, memory_order_release);
 	while (!(rc = pawl_run_canceled(run)))
 		nanosleep(&nap, NULL);
 	return rc;
@@ -54,7 +55,7 @@ int main(void)
 	op.deadline_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 	if (pawl_push(e, &op))
 		goto err;
-	while (!__atomic_load_n(&started, __ATOMIC_ACQUIRE))
+	while (!atomic_load_explicit(&started, memory_order_acquire))
 		;
 
 	/* pawl_interrupt() would be called by a signal handler, or by another thread. */

@@ -7,17 +7,9 @@
 #include <thread>
 
 #include <pawl/pawl.hpp>
+#include "must.hh"
 
 #ifdef PAWL_HAVE_COROUTINES
-
-#define MUST(cond)								\
-	do {									\
-		if (!(cond)) {							\
-			std::fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #cond, \
-				     pawl_error_text());			\
-			std::abort();						\
-		}								\
-	} while (0)
 
 /* A coroutine that nothing waits for. */
 struct task {

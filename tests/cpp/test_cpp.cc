@@ -10,15 +10,7 @@
 #include <vector>
 
 #include <pawl/pawl.hpp>
-
-#define MUST(cond)								\
-	do {									\
-		if (!(cond)) {							\
-			std::fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #cond, \
-				     pawl_error_text());			\
-			std::abort();						\
-		}								\
-	} while (0)
+#include "must.hh"
 
 /* The call throws an error with this errno. */
 #define THROWS(call, errno_)							\
