@@ -12,19 +12,13 @@
  *                 were searched, without a bound)
  * Random schedules are uniform, sticky, and PCT (Burckhardt et al., ASPLOS 2010) in turn.
  */
-#include <errno.h>
 #include <math.h>
-#include <signal.h>
-#include <sys/time.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 #include <base/bug.h>
 #include "rt.h"
 
 #define DEPTH_MAX	20000u
-#define TABLE_LOG2	22u
 
 /* A choice: a thread, and whether it continues, sleeps until its deadline, or stops forever. */
 #define C_TIME	8u
@@ -45,12 +39,6 @@ struct visited {
 	u8 preempts, done, used, unused;
 };
 
-struct figures {
-	u64 transitions, states, schedules, pruned, depth, restarts;
-	double covered, seconds;
-	bool exhausted;
-};
-
 struct record {
 	u8 t;			/* thread | C_* */
 	signed char value;		/* the first answer; -1: none */
@@ -66,19 +54,13 @@ static struct visited *table;
 static u64 table_used, table_mask;
 static struct record trail[DEPTH_MAX * 2];
 static u32 trail_n;
-static struct figures fig;
-static u64 seed = 1;
+struct figures fig;
+u64 seed = 1;
 static double deadline_at;
 static u32 bound, stale_bound;
 static u64 rng;
 static const char *how = "dfs";
 static u32 steps_seen = 50;
-static const char *program;
-
-unsigned int pawl_busted;
-
-#define BUSTED_NAME(name, what) #name,
-static const char *const busted_names[] = { "NONE", BUSTED_LIST(BUSTED_NAME) };
 
 bool cpu_time;			/* limits are in CPU time of this process */
 
@@ -127,7 +109,7 @@ static void print_replay(FILE *f)
 
 	fprintf(f, "    again: %s -s %s%s", program, sc->name, weak ? " -w" : "");
 	if (pawl_busted)
-		fprintf(f, " -b %s", busted_names[pawl_busted]);
+		fprintf(f, " -b %s", busted_name(pawl_busted));
 	fprintf(f, " -r '");
 	for (i = 0; i < trail_n; i++) {
 		fprintf(f, "%s%u:%llu", i ? " " : "", trail[i].t & 7u,
@@ -706,7 +688,7 @@ static void replay_one(const struct record *r)
 	}
 }
 
-static bool replay(const char *s)
+bool replay(const char *s)
 {
 	all_points = true;
 	searching = false;
@@ -808,7 +790,7 @@ void scenario_setup(const struct scenario *s)
 	mem_hash = 0;
 }
 
-static void search_init(u32 log2)
+void search_init(u32 log2)
 {
 	slog = mmap(NULL, 1ull << 32, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -825,7 +807,7 @@ static void search_init(u32 log2)
  * Check that the undo log has all changes: a write that it misses remains after an undo, so
  * after some random schedules the region must be the same as before.
  */
-static bool check_undo(void)
+bool check_undo(void)
 {
 	u64 used, *was, *at = (u64 *)REGION_BASE, i;
 
@@ -857,23 +839,14 @@ bool run_quiet(const char *mode, double seconds, u64 most)
 	return !strcmp(mode, "search") ? search() : random_runs(most);
 }
 
-const char *busted_name(u32 i)
-{
-	return busted_names[i];
-}
-
-const char *program_name(void)
-{
-	return strrchr(program, '/') ? strrchr(program, '/') + 1 : program;
-}
-
-static bool run(const char *mode, double seconds, u64 most)
+bool run(const char *mode, double seconds, u64 most, u32 preemptions)
 {
 	double start = now();
 	bool ok;
 
 	memset(&fig, 0, sizeof(fig));
 	how = mode;
+	bound = preemptions;
 	failed = NULL;
 	deadline_at = start + seconds;
 	ok = !strcmp(mode, "search") ? search() : random_runs(most);
@@ -886,185 +859,4 @@ static bool run(const char *mode, double seconds, u64 most)
 	}
 	fflush(stdout);
 	return ok;
-}
-
-static const struct scenario *find(const char *name)
-{
-	const struct scenario *s;
-
-	for (s = scenarios; s->name; s++)
-		if (!strcmp(s->name, name))
-			return s;
-	fprintf(stderr, "no scenario %s\n", name);
-	exit(2);
-}
-
-static u32 busted_number(const char *s)
-{
-	u32 i;
-
-	for (i = 1; i < BUSTED_COUNT; i++)
-		if (!strcmp(busted_names[i], s))
-			return i;
-	fprintf(stderr, "no planted bug %s\n", s);
-	exit(2);
-}
-
-/* A planted bug may crash the program, which is also a failure. */
-static void on_fault(int sig)
-{
-	static u64 last_ops;
-	u64 ops = fig.transitions * 1000003 + fixed[self].ops;
-
-	if (sig == SIGALRM) {
-		if (!in_thread || ops != last_ops) {
-			last_ops = ops;
-			return;
-		}
-		model_fail("no end: a loop without any access");
-	}
-	model_fail("signal %d", sig);
-}
-
-void catch_faults(void)
-{
-	static char stack[65536];
-	stack_t alt = { .ss_sp = stack, .ss_size = sizeof(stack) };
-	struct sigaction a = { .sa_handler = on_fault, .sa_flags = SA_NODEFER | SA_ONSTACK };
-	struct itimerval every = { { 2, 0 }, { 2, 0 } };
-
-	sigaltstack(&alt, NULL);
-	sigaction(SIGSEGV, &a, NULL);
-	sigaction(SIGBUS, &a, NULL);
-	a.sa_flags |= SA_RESTART;
-	sigaction(SIGALRM, &a, NULL);
-	setitimer(ITIMER_REAL, &every, NULL);
-}
-
-struct options {
-	const char *mode;
-	double seconds, scale;
-	u64 most;
-	u32 log2, bound, jobs;
-};
-
-/* Run one scenario in this process. */
-static bool run_scenario(const struct scenario *s, const struct options *o)
-{
-	catch_faults();
-	scenario_setup(s);
-	bound = o->bound != ~0u ? o->bound : s->bound;
-	return run(s->flags & MODEL_NO_DFS ? "random" : o->mode,
-		   o->seconds > 0 ? o->seconds : s->seconds * o->scale, o->most);
-}
-
-/* Run all scenarios, each in its own process, and print a line with the sums. */
-static int run_all(const struct options *o)
-{
-	struct sums {
-		u64 n, exhausted, transitions, states, schedules, ok;
-	} *sum = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	const struct scenario *s;
-	double start = now();
-	u32 running = 0;
-
-	if (sum == MAP_FAILED)
-		return 2;
-	for (s = scenarios; s->name; s++) {
-		pid_t pid;
-
-		if (running == o->jobs) {
-			wait(NULL);
-			running--;
-		}
-		sum->n++;
-		pid = fork();
-		if (!pid) {
-			bool ok = run_scenario(s, o);
-
-			__atomic_fetch_add(&sum->ok, ok, __ATOMIC_SEQ_CST);
-			__atomic_fetch_add(&sum->exhausted, fig.exhausted, __ATOMIC_SEQ_CST);
-			__atomic_fetch_add(&sum->transitions, fig.transitions,
-					   __ATOMIC_SEQ_CST);
-			__atomic_fetch_add(&sum->states, fig.states, __ATOMIC_SEQ_CST);
-			__atomic_fetch_add(&sum->schedules, fig.schedules, __ATOMIC_SEQ_CST);
-			exit(!ok);
-		}
-		running++;
-	}
-	while (wait(NULL) > 0)
-		;
-	printf("%s %s: scenarios=%llu/%llu exhausted=%llu states=%.4g transitions=%.4g schedules=%.4g %.0fs %s\n",
-	       weak ? "C05" : "C03", program_name(),
-	       (unsigned long long)sum->ok, (unsigned long long)sum->n,
-	       (unsigned long long)sum->exhausted, (double)sum->states, (double)sum->transitions,
-	       (double)sum->schedules, now() - start, sum->ok == sum->n ? "PASS" : "FAIL");
-	return sum->ok != sum->n;
-}
-
-int main(int argc, char **argv)
-{
-	struct options o = { .mode = "search", .scale = 1, .most = ~0ull, .log2 = TABLE_LOG2,
-			     .bound = ~0u, .jobs = 1 };
-	const char *name = NULL, *again = NULL;
-	const struct scenario *s;
-	const char *list = NULL;
-	bool undo = false;
-	u32 trials = 0;
-	double total = 1e9;
-	int c;
-
-	program = argv[0];
-	while ((c = getopt(argc, argv, "ls:m:r:b:t:T:n:S:p:wM:j:uXBk:D:o:")) != -1) {
-		switch (c) {
-		case 'l':
-			for (s = scenarios; s->name; s++)
-				printf("%-22s %s\n", s->name, s->what);
-			return 0;
-		case 's': name = optarg; break;
-		case 'm': o.mode = optarg; break;
-		case 'r': again = optarg; break;
-		case 'b': pawl_busted = busted_number(optarg); break;
-		case 't': o.seconds = atof(optarg); break;
-		case 'T': o.scale = atof(optarg); break;
-		case 'j': o.jobs = (u32)atoi(optarg); break;
-		case 'n': o.most = strtoull(optarg, NULL, 10); break;
-		case 'S': seed = strtoull(optarg, NULL, 10); break;
-		case 'p': o.bound = (u32)atoi(optarg); break;
-		case 'u': undo = true; break;
-		case 'X': trials = 1; break;
-		case 'B': trials = 2; break;
-		case 'k': list = optarg; break;
-		case 'o': trials_only = optarg; break;
-		case 'D': total = atof(optarg); break;
-		case 'w': weak = true; break;
-		case 'M': o.log2 = (u32)atoi(optarg); break;
-		default: return 2;
-		}
-	}
-	memory_init();
-	search_init(o.log2);
-	trials_in = name;
-	if (trials)
-		return run_trials(trials == 2, list, o.jobs, o.most == ~0ull ? 3000 : o.most,
-				  o.seconds > 0 ? o.seconds : 0.5, total);
-	if (!name)
-		return run_all(&o);
-	s = find(name);
-	if (again) {
-		bool ok;
-
-		scenario_setup(s);
-		ok = replay(again);
-
-		printf("%s\n", ok ? "ok" : failed);
-		if (!ok)
-			describe_stuck(stdout);
-		return !ok;
-	}
-	if (undo) {
-		scenario_setup(s);
-		return !check_undo();
-	}
-	return !run_scenario(s, &o);
 }

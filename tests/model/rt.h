@@ -177,10 +177,25 @@ void describe_stuck(FILE *f);
 u32 choose(u32 n);			/* called by a running thread; returns 0 .. n - 1 */
 extern u32 (*choose_now)(u32 n);	/* without stopping; or NULL */
 
-/* --- explore.c and mutate.c ------------------------------------------------ */
+/* --- explore.c, mutate.c and main.c ----------------------------------------- */
+
+extern const char *program;	/* how it was called */
 
 extern bool cpu_time;
 double now(void);
+struct figures {
+	u64 transitions, states, schedules, pruned, depth, restarts;
+	double covered, seconds;
+	bool exhausted;
+};
+
+extern struct figures fig;	/* of the run so far */
+extern u64 seed;
+
+void search_init(u32 log2);
+bool run(const char *mode, double seconds, u64 most, u32 preemptions);
+bool replay(const char *s);
+bool check_undo(void);
 void catch_faults(void);
 void scenario_setup(const struct scenario *s);
 bool run_quiet(const char *mode, double seconds, u64 most);
