@@ -91,7 +91,7 @@ static void start(void)
 	f = fopen(path, "w");
 	if (!f)
 		fuzz_broken("%s: %s", path, strerror(errno));
-	fputs("inputs 2\nadd 1\n", f);
+	fputs("inputs 2\nadd 1\ndims -1 -1\nlargest 99\n", f);
 	fclose(f);
 	strcpy(entry.name, "m");
 	entry.conf = (struct model_conf){ .max_batch = 4,
@@ -166,7 +166,7 @@ static void client(const uint8_t *p, size_t n, size_t piece)
 		loop_step(l);
 		run_main();
 		loop_step(l);
-	} while (l->again);
+	} while (l->again || sv->inflight);
 	if (l->nconns)
 		fuzz_broken("the connection is open after its client has closed it");
 	if (load_relaxed(&l->busy) || entry.queued || sv->inflight)

@@ -2,7 +2,7 @@
 #
 # The front of pawl serve: connections, endpoints, queues, the repository.
 
-serve-http-y := cmd.o conn.o infer.o json.o log.o port.o repo.o route.o sched.o server.o stats.o
+serve-http-y := cmd.o conn.o infer.o json.o log.o port.o repo.o route.o sched.o server.o slots.o stats.o
 ifdef CONFIG_SERVE
 serve-http-objs := $(addprefix tools/serve/,$(serve-http-y))
 serve-http-ldlibs := $(shell $(PKG_CONFIG) --libs inih jansson) -lhttp_parser

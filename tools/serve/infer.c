@@ -654,7 +654,8 @@ void infer_begin(struct conn *c, struct version *v)
 	r->arrival_ns = l->now;
 	r->deadline_ns = v->e->conf.timeout_ns ? l->now + v->e->conf.timeout_ns : 0;
 	r->state = REQ_NEW;
-	r->is_canceled = false;
+	r->is_canceled = r->alone = false;
+	r->shapes = NULL;
 	r->slot = NULL;
 	r->status = 0;
 	r->why = NULL;
@@ -858,7 +859,9 @@ static void infer_done(struct msg *msg)
 	}
 	if (slot && fetch_add_acq_rel(&slot->users, (u32)-1) == 1) /* with the reads above */
 		port_send(&sv->loops[0].port, &slot->msg, sched_recycle, slot);
-	if (!dead)
+	if (dead)
+		add_relaxed(&st->canceled, 1);
+	else
 		stats_add(served ? &st->success : &st->fail, now_ns() - r->arrival_ns);
 	if (served) {
 		add_relaxed(&st->inferences, r->rows);

@@ -209,7 +209,7 @@ static int load(struct server *sv, struct entry *e)
 	if (!rc)
 		rc = pawl_var_create(sv->e, &v->weights);
 	if (!rc)
-		rc = sched_warm(sv, v, e->reason, sizeof(e->reason));
+		rc = slots_warm(sv, v, e->reason, sizeof(e->reason));
 	if (!rc)
 		rc = replace(sv, e, v);
 	if (rc)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Scheduling: queues, batches and slots of all models, on loop 0 alone.
+ * Scheduling: queues and batches of all models, on loop 0 alone.
  *
  * Queues are bounded in requests and bytes; a request beyond that is refused at once.  A run
  * is launched when fewer than workers + 1 are in flight, so that the engine always has the
@@ -12,6 +12,12 @@
  * order of their priorities.  The files say that the first dimension of an output varies, but
  * not that it is the batch.  So before requests share a run, the outputs of two numbers of rows
  * are compared; if an output does not have the rows of the inputs, each request runs alone.
+ *
+ * A batch needs a slot of its size.  If none is free, the longest part of it that has one runs,
+ * and one for all of it is planned (slots.c); if no part has one, it waits for the plan, and
+ * requests of other shapes run meanwhile.  A run that fails because of its data does so for all
+ * of its requests: each of them runs again alone, and only the one with such data fails.
+ *
  * A model with max_delay waits for more requests until that time has passed since the arrival
  * of the oldest, or half of the time to the deadline of one.  No request ends because of the
  * deadline of another one: a run of several requests has the latest of their deadlines, and
@@ -27,11 +33,20 @@
 
 #include "serve.h"
 
-#define MAX_SLOTS	64		/* of a version */
 #define SCAN		256		/* requests that one batch is chosen from */
+#define SKIP		4096		/* others that are passed over, since they wait for a plan */
 #define RUN_NS_FIRST	1000000u	/* before a model has run */
 
 static const char too_late[] = "Request timeout expired";
+static const char no_memory[] = "out of memory";
+static const char bad_shapes[] = "the model refuses these shapes";
+static const char not_pushed[] = "the engine refused the run";
+
+static const char *why_of(int rc)
+{
+	return rc == -ENOMEM ? no_memory :
+		rc == -EINVAL || rc == -ENOTSUP ? bad_shapes : not_pushed;
+}
 
 void version_get(struct version *v)
 {
@@ -56,8 +71,6 @@ static void finish(struct request *r, int status, const char *why)
 	r->why = why;
 	if (status == -ETIMEDOUT)
 		add_relaxed(&st->timed_out, 1);
-	if (status == -ECANCELED)
-		add_relaxed(&st->canceled, 1);
 	r->done.arg = r;
 	port_post(&r->loop->port, &r->done);
 }
@@ -77,34 +90,28 @@ static void unlink_request(struct entry *e, struct request *r)
 	e->queued--;
 	e->queued_bytes -= r->bytes;
 	store_relaxed(&e->pending, e->queued);
+	shapes_put(r->v, r->shapes);
+	r->shapes = NULL;
 }
 
-void sched_submit(struct msg *m)
+/* Into the queue, at its end or in front. */
+static void enqueue(struct request *r, bool front)
 {
-	struct request *r = m->arg;
 	struct entry *e = r->v->e;
 	struct server *sv = r->loop->sv;
 	struct queue *q = &e->level[r->level];
 
-	r->queued_ns = now_ns();
-	if (r->deadline_ns && r->deadline_ns <= r->queued_ns) {
-		finish(r, -ETIMEDOUT, too_late);
-		return;
-	}
-	if (e->queued >= e->conf.queue_requests ||
-	    (e->queued && e->queued_bytes + r->bytes > e->conf.queue_bytes)) {
-		add_relaxed(&e->stats.refused, 1);
-		finish(r, -EAGAIN, "Exceeds maximum queue size");
+	r->shapes = shapes_get(r);
+	if (!r->shapes) {
+		finish(r, -ENOMEM, no_memory);
 		return;
 	}
 	r->state = REQ_QUEUED;
-	r->next = NULL;
-	r->prev = q->tail;
-	if (q->tail)
-		q->tail->next = r;
-	else
-		q->head = r;
-	q->tail = r;
+	r->slot = NULL;
+	r->next = front ? q->head : NULL;
+	r->prev = front ? NULL : q->tail;
+	*(r->prev ? &r->prev->next : &q->head) = r;
+	*(r->next ? &r->next->prev : &q->tail) = r;
 	if (!e->queued++)
 		e->next_deadline = 0;
 	e->queued_bytes += r->bytes;
@@ -119,6 +126,26 @@ void sched_submit(struct msg *m)
 		if (e->pass < sv->pass)
 			e->pass = sv->pass;
 	}
+}
+
+void sched_submit(struct msg *m)
+{
+	struct request *r = m->arg;
+	struct entry *e = r->v->e;
+
+	add_relaxed(&e->stats.submitted, 1);
+	r->queued_ns = now_ns();
+	if (r->deadline_ns && r->deadline_ns <= r->queued_ns) {
+		finish(r, -ETIMEDOUT, too_late);
+		return;
+	}
+	if (e->queued >= e->conf.queue_requests ||
+	    (e->queued && e->queued_bytes + r->bytes > e->conf.queue_bytes)) {
+		add_relaxed(&e->stats.refused, 1);
+		finish(r, -EAGAIN, "Exceeds maximum queue size");
+		return;
+	}
+	enqueue(r, false);
 }
 
 void sched_cancel(struct msg *m)
@@ -157,174 +184,6 @@ static void expire(struct entry *e, uint64_t now)
 	e->next_deadline = first && first < now + 1000000 ? now + 1000000 : first;
 }
 
-/* --- slots --------------------------------------------------------------------- */
-
-static bool same_shape(const struct serve_shape *a, const struct serve_shape *b, bool batch)
-{
-	return a->rank == b->rank && !memcmp(a->dims + batch, b->dims + batch,
-					     (a->rank - batch) * sizeof(a->dims[0]));
-}
-
-static bool same_shapes(const struct request *a, const struct request *b)
-{
-	const struct serve_model *m = a->v->m;
-	unsigned int i;
-
-	if (a->v != b->v)
-		return false;
-	for (i = 0; i < m->ninputs; i++)
-		if (!same_shape(&a->in[i].shape, &b->in[i].shape, m->batch))
-			return false;
-	return true;
-}
-
-static void slot_free(struct slot *s)
-{
-	if (s->s)
-		serve_slot_destroy(s->s);
-	free(s->reqs);
-	free(s);
-}
-
-static struct slot *slot_create(struct server *sv, struct version *v,
-				const struct serve_shape *in, uint64_t rows, int *rc, char *err,
-				size_t size)
-{
-	struct slot *s = calloc(1, sizeof(*s));
-	unsigned int most = v->m->batch && v->e->conf.max_batch > 1 ? v->e->conf.max_batch : 1;
-	unsigned int i;
-
-	*rc = -ENOMEM;
-	snprintf(err, size, "out of memory");
-	if (!s)
-		return NULL;
-	s->v = v;
-	s->rows = rows;
-	memcpy(s->in, in, v->m->ninputs * sizeof(*in));
-	s->reqs = calloc(most, sizeof(struct request *));
-	if (s->reqs)
-		*rc = serve_slot_create(v->m, sv->e, s->in, &s->s, err, size);
-	if (*rc) {
-		s->s = NULL;
-		slot_free(s);
-		return NULL;
-	}
-	s->by_rows = v->m->batch;
-	for (i = 0; s->by_rows && i < v->m->noutputs; i++) {
-		const struct serve_shape *out = serve_slot_output_shape(s->s, i);
-
-		s->by_rows = out->rank && out->dims[0] == (int64_t)rows;
-	}
-	if (!s->by_rows)
-		v->share = SHARE_NO;
-	v->nslots++;
-	return s;
-}
-
-/* Free the slot that was not used for the longest time. */
-static void slot_drop(struct version *v)
-{
-	struct slot **at = &v->free, *s;
-
-	while ((*at)->next)
-		at = &(*at)->next;
-	s = *at;
-	*at = NULL;
-	v->nslots--;
-	v->free_bytes -= serve_slot_bytes(s->s);
-	slot_free(s);
-}
-
-/* Clients choose shapes, so what is kept for the next request with the same ones is bounded. */
-static void slot_give(struct slot *s)
-{
-	struct version *v = s->v;
-
-	s->next = v->free;
-	v->free = s;
-	v->free_bytes += serve_slot_bytes(s->s);
-	while (v->free_bytes > v->e->conf.slot_bytes && v->free->next)
-		slot_drop(v);
-}
-
-/* A free slot of these shapes, else a new one. */
-static struct slot *slot_take(struct server *sv, struct version *v, const struct request *r,
-			      uint64_t rows, int *rc)
-{
-	struct serve_shape in[MAX_IO];
-	struct slot **at, *s;
-	unsigned int i;
-	char err[256];
-
-	for (at = &v->free; (s = *at); at = &s->next) {
-		if (s->rows != rows)
-			continue;
-		for (i = 0; i < v->m->ninputs; i++)
-			if (!same_shape(&s->in[i], &r->in[i].shape, v->m->batch))
-				break;
-		if (i == v->m->ninputs) {
-			*at = s->next;
-			v->free_bytes -= serve_slot_bytes(s->s);
-			return s;
-		}
-	}
-	if (v->nslots >= MAX_SLOTS && v->free)
-		slot_drop(v);
-	for (i = 0; i < v->m->ninputs; i++) {
-		in[i] = r->in[i].shape;
-		if (v->m->batch)
-			in[i].dims[0] = (int64_t)rows;
-	}
-	s = slot_create(sv, v, in, rows, rc, err, sizeof(err));
-	/* once a second: clients choose the shapes */
-	if (!s && now_ns() >= v->logged_ns + 1000000000u) {
-		v->logged_ns = now_ns();
-		log_line("error", "slot", "model", v->e->name, "error", err, NULL);
-	}
-	return s;
-}
-
-int sched_warm(struct server *sv, struct version *v, char *err, size_t size)
-{
-	const struct model_conf *conf = &v->e->conf;
-	struct serve_shape in[MAX_IO];
-	unsigned int i, k, n;
-	struct slot *s;
-	uint64_t rows;
-	int rc;
-
-	for (i = 0; i < v->m->ninputs; i++) {
-		in[i].rank = v->m->inputs[i].rank;
-		for (k = 0; k < in[i].rank; k++) {
-			in[i].dims[k] = v->m->inputs[i].dims[k];
-			if (in[i].dims[k] < 0 && (k || !v->m->batch))
-				return 0;	/* planned with the first request of a shape */
-		}
-	}
-	for (k = 0; k <= (v->m->batch ? conf->npreferred : 0); k++) {
-		rows = k ? conf->preferred[k - 1] : 1;
-		for (i = 0; i < v->m->ninputs && v->m->batch; i++)
-			in[i].dims[0] = (int64_t)rows;
-		for (n = 0; n < conf->instances; n++) {
-			s = slot_create(sv, v, in, rows, &rc, err, size);
-			if (!s)
-				return rc;
-			slot_give(s);
-		}
-	}
-	return 0;
-}
-
-void slots_free(struct version *v)
-{
-	struct slot *s;
-
-	while ((s = v->free)) {
-		v->free = s->next;
-		slot_free(s);
-	}
-}
-
 void sched_recycle(struct msg *m)
 {
 	struct slot *s = m->arg;
@@ -340,33 +199,37 @@ struct batch {
 	struct request *r[SCAN];
 	unsigned int n;
 	uint64_t rows;
+	uint64_t plan;			/* the rows of a slot to plan; 0: none */
 };
 
-/* The next batch of a model.  Returns false if it should wait, and sets e->due. */
-static bool gather(struct entry *e, struct batch *b, uint64_t now)
-{
-	const struct model_conf *conf = &e->conf;
-	struct request *r, *first = NULL;
-	uint64_t due = 0, at, rows, most;
-	unsigned int k, i, seen = 0, fits = 0;
+enum step { NOTHING, RUN, PLAN };
 
+/* Requests that could share a run with the first, and when the model has waited for more. */
+static uint64_t collect(struct request *first, struct batch *b)
+{
+	struct entry *e = first->v->e;
+	const struct model_conf *conf = &e->conf;
+	uint64_t due = 0, at, most = conf->max_batch;
+	struct request *r;
+	unsigned int k, seen = 0;
+
+	if (first->v->share == SHARE_NO || first->alone)
+		most = first->rows;
+	else if (!first->v->m->batch || most < 1)
+		most = 1;
+	if (most > first->shapes->most)
+		most = first->shapes->most;
 	b->n = 0;
-	b->rows = 0;
-	most = conf->max_batch;
-	for (k = 0; k < LEVELS && seen < SCAN; k++) {
-		for (r = e->level[k].head; r && seen < SCAN; r = r->next, seen++) {
-			if (!first) {
-				first = r;
-				if (r->v->share == SHARE_NO)
-					most = r->rows;
-				else if (!r->v->m->batch || most < 1)
-					most = 1;
-			} else if (b->rows + r->rows > most) {
+	b->rows = b->plan = 0;
+	for (k = first->level; k < LEVELS && seen < SCAN; k++) {
+		r = k == first->level ? first : e->level[k].head;
+		for (; r && seen < SCAN; r = r->next, seen++) {
+			if (r != first) {
 				if (b->rows >= most)
 					break;
-				continue;
-			} else if (!same_shapes(first, r)) {
-				continue;
+				if (r->shapes != first->shapes || r->alone ||
+				    r->rows > most - b->rows)
+					continue;
 			}
 			b->r[b->n++] = r;
 			b->rows += r->rows;
@@ -379,43 +242,143 @@ static bool gather(struct entry *e, struct batch *b, uint64_t now)
 				due = at;
 		}
 	}
-	e->due = due;
-	if (!b->n || !conf->delay_ns || b->rows >= most || now >= due)
-		return b->n;
-	/* the longest part that has a preferred size */
-	for (i = 0, rows = 0; i < b->n; i++) {
+	return b->rows >= most ? 0 : due;
+}
+
+static void cut(struct batch *b, unsigned int n)
+{
+	while (b->n > n)
+		b->rows -= b->r[--b->n]->rows;
+}
+
+/* Whether a batch of a model with max_delay can run: the longest part of a preferred size. */
+static bool preferred(struct batch *b)
+{
+	const struct model_conf *conf = &b->r[0]->v->e->conf;
+	unsigned int i, k, fits = 0;
+	uint64_t rows = 0;
+
+	for (i = 0; i < b->n; i++) {
 		rows += b->r[i]->rows;
 		for (k = 0; k < conf->npreferred; k++)
 			if (rows == conf->preferred[k])
 				fits = i + 1;
 	}
-	if (!fits)
-		return false;
-	while (b->n > fits)
-		b->rows -= b->r[--b->n]->rows;
-	return true;
+	if (fits)
+		cut(b, fits);
+	return fits;
 }
 
-/*
- * A slot for the batch, which becomes the first request alone if requests cannot share a run
- * of this version.
- */
-static struct slot *slot_for(struct server *sv, struct version *v, struct batch *b, int *rc)
+/* The longest part of the batch that has a slot, and the rows of a slot to be planned. */
+static enum step choose(struct server *sv, struct batch *b, uint64_t now)
 {
-	struct slot *s = slot_take(sv, v, b->r[0], b->rows, rc), *alone;
+	struct version *v = b->r[0]->v;
+	struct shapes *sh = b->r[0]->shapes;
+	unsigned int i, fits = 0, most = v->share == SHARE_YES ? b->n : 1;
+	uint64_t rows = 0, all = b->rows;
 
-	if (!s || b->n == 1 || v->share == SHARE_YES)
-		return s;
-	alone = slot_take(sv, v, b->r[0], b->r[0]->rows, rc);
-	if (alone && v->share == SHARE_UNKNOWN) {
-		v->share = SHARE_YES;
-		slot_give(alone);
-		return s;
+	for (i = 0; i < most; i++) {
+		rows += b->r[i]->rows;
+		if (slot_is_free(v, sh, rows))
+			fits = i + 1;
 	}
-	slot_give(s);
-	b->n = 1;
-	b->rows = b->r[0]->rows;
-	return alone;
+	if (!fits) {
+		b->plan = rows;
+		return may_plan(sv, v, sh) ? PLAN : NOTHING;
+	}
+	if (fits < b->n && may_plan_more(sv, v, sh, now))
+		b->plan = all;
+	cut(b, fits);
+	return RUN;
+}
+
+/* What a model does next.  Sets e->due if that is to wait for more requests. */
+static enum step gather(struct server *sv, struct entry *e, struct batch *b, uint64_t now)
+{
+	unsigned int k, seen = 0, skipped = 0;
+	uint64_t due, scan = ++sv->scan;
+	struct request *r;
+	enum step step;
+
+	for (k = 0; k < LEVELS; k++) {
+		for (r = e->level[k].head; r; r = r->next) {
+			if (r->shapes->scan == scan ||
+			    (!r->shapes->nfree && !may_plan(sv, r->v, r->shapes))) {
+				if (++skipped == SKIP)
+					return NOTHING;
+				continue;
+			}
+			if (seen++ == SCAN)
+				return NOTHING;
+			due = collect(r, b);
+			if (e->conf.delay_ns && due && now < due && !preferred(b)) {
+				if (!e->due || due < e->due)
+					e->due = due;
+			} else {
+				step = choose(sv, b, now);
+				if (step != NOTHING)
+					return step;
+			}
+			if (!r->alone)
+				r->shapes->scan = scan;
+		}
+	}
+	return NOTHING;
+}
+
+/* A plan that fails fails the requests that cannot run without it. */
+static void refuse_rows(struct entry *e, struct shapes *sh, uint64_t rows, int rc)
+{
+	struct request *r, *next;
+	unsigned int k;
+
+	if (rows > 1 && sh->most > rows / 2)
+		sh->most = rows / 2;
+	for (k = 0; k < LEVELS; k++)
+		for (r = e->level[k].head; r; r = next) {
+			next = r->next;
+			if (r->shapes == sh && r->rows == rows) {
+				unlink_request(e, r);
+				finish(r, rc, why_of(rc));
+			}
+		}
+}
+
+static void start_plan(struct server *sv, struct batch *b, bool needed)
+{
+	struct version *v = b->r[0]->v;
+	struct shapes *sh = b->r[0]->shapes;
+	int rc = plan_begin(sv, v, sh, b->plan, needed);
+
+	if (rc && needed)
+		refuse_rows(v->e, sh, b->plan, rc);
+}
+
+static void planned(struct slot *s, int status)
+{
+	int rc = plan_end(s, status);
+
+	if (!rc)
+		return;
+	refuse_rows(s->v->e, s->shapes, s->rows, rc);
+	plan_failed(s);
+}
+
+/* Run them again, each alone; the slot has none of them any more. */
+static void split(struct request *const *r, unsigned int n)
+{
+	struct stats *st = &r[0]->v->e->stats;
+
+	while (n-- > 0) {
+		if (r[n]->is_canceled) {
+			r[n]->slot = NULL;
+			finish(r[n], -ECANCELED, "canceled");
+			continue;
+		}
+		r[n]->alone = true;
+		add_relaxed(&st->alone, 1);
+		enqueue(r[n], true);
+	}
 }
 
 static void launch(struct server *sv, struct entry *e, struct batch *b, uint64_t now)
@@ -424,36 +387,34 @@ static void launch(struct server *sv, struct entry *e, struct batch *b, uint64_t
 	struct version *v = first->v;
 	struct serve_launch how = { .weights = v->weights, .cq = sv->loops[0].cq,
 				    .priority = LEVELS / 2 - 1 - (int)first->level };
-	const char *why = "the model refuses these shapes";
+	struct slot *s = slot_take(v, first->shapes, b->rows);
 	uint64_t end = 0, row = 0;
-	unsigned int i, k;
-	struct slot *s;
 	bool limited = true;
-	int rc = 0;
+	unsigned int i, k;
 	char *to;
+	int rc;
 
-	s = slot_for(sv, v, b, &rc);
+	if (b->plan)
+		start_plan(sv, b, false);
+	e->pass += (e->run_ns ? e->run_ns : RUN_NS_FIRST) / e->conf.weight;
+	sv->pass = e->pass;
+	s->nreqs = b->n;
+	s->canceled = 0;
+	s->start_ns = now;
 	for (k = 0; k < b->n; k++) {
 		unlink_request(e, b->r[k]);
 		limited = limited && b->r[k]->deadline_ns;
 		if (b->r[k]->deadline_ns > end)
 			end = b->r[k]->deadline_ns;
-	}
-	e->pass += (e->run_ns ? e->run_ns : RUN_NS_FIRST) / e->conf.weight;
-	sv->pass = e->pass;
-	if (!s)
-		goto failed;
-	s->nreqs = b->n;
-	s->canceled = 0;
-	s->start_ns = now;
-	for (k = 0; k < b->n; k++) {
 		s->reqs[k] = b->r[k];
 		b->r[k]->row = row;
 		b->r[k]->slot = s;
 		b->r[k]->state = REQ_RUNNING;
 		row += b->r[k]->rows;
-		stats_add(&e->stats.queue, now - b->r[k]->arrival_ns);
-		stats_hist(&e->stats, HIST_QUEUE, now - b->r[k]->arrival_ns);
+		if (!b->r[k]->alone) {
+			stats_add(&e->stats.queue, now - b->r[k]->arrival_ns);
+			stats_hist(&e->stats, HIST_QUEUE, now - b->r[k]->arrival_ns);
+		}
 	}
 	for (i = 0; i < v->m->ninputs; i++) {
 		to = serve_slot_input(s->s, i);
@@ -472,15 +433,12 @@ static void launch(struct server *sv, struct entry *e, struct batch *b, uint64_t
 		e->inflight++;
 		return;
 	}
-	slot_give(s);
-	version_put(v);
-failed:
-	why = rc == -ENOMEM ? "out of memory" : rc == -EINVAL || rc == -ENOTSUP ? why :
-		"the engine refused the run";
 	for (k = 0; k < b->n; k++) {
 		b->r[k]->slot = NULL;
-		finish(b->r[k], rc, why);
+		finish(b->r[k], rc, why_of(rc));
 	}
+	slot_give(s);
+	version_put(v);
 }
 
 void sched_complete(struct slot *s, int status)
@@ -488,12 +446,17 @@ void sched_complete(struct slot *s, int status)
 	struct version *v = s->v;
 	struct entry *e = v->e;
 	struct stats *st = &e->stats;
-	struct server *sv = s->reqs[0]->loop->sv;
-	uint64_t input = s->launched_ns - s->start_ns, run;
+	struct server *sv = s->sv;
+	uint64_t input, run;
 	unsigned int k, n = s->nreqs;
 	struct timespec ts;
 
+	if (s->is_planned) {
+		planned(s, status);
+		return;
+	}
 	s->done_ns = now_ns();
+	input = s->launched_ns - s->start_ns;
 	run = s->done_ns - s->launched_ns;
 	sv->inflight--;
 	e->inflight--;
@@ -517,12 +480,18 @@ void sched_complete(struct slot *s, int status)
 			stats_hist(st, HIST_COMPUTE, run);
 		}
 	}
+	if (status && status != -ETIMEDOUT && status != -ECANCELED && n > 1) {
+		split(s->reqs, n);
+		slot_give(s);
+		version_put(v);
+		return;
+	}
 	/* Not under a request's control any more: the last that is done recycles the slot. */
 	store_relaxed(&s->users, n);
 	for (k = 0; k < n; k++)
 		finish(s->reqs[k], s->reqs[k]->is_canceled ? -ECANCELED : status,
 		       status == -ETIMEDOUT ? too_late : status == -ECANCELED ? "canceled" :
-		       "the model failed");
+		       status == -EINVAL ? "the model refuses these values" : "the model failed");
 }
 
 /* End the turn of models without a queue. */
@@ -543,6 +512,7 @@ static void sweep(struct server *sv)
 uint64_t sched_run(struct server *sv, uint64_t now)
 {
 	static __thread struct batch b, best_batch;
+	enum step step, best_step = NOTHING;
 	struct entry *e, *best;
 	uint64_t next = 0, t;
 
@@ -556,16 +526,22 @@ uint64_t sched_run(struct server *sv, uint64_t now)
 			if (!e->queued || e->inflight >= e->conf.instances ||
 			    (best && e->pass >= best->pass))
 				continue;
-			if (gather(e, &b, now)) {
+			step = gather(sv, e, &b, now);
+			if (step != NOTHING) {
 				best = e;
+				best_step = step;
 				best_batch.n = b.n;
 				best_batch.rows = b.rows;
+				best_batch.plan = b.plan;
 				memcpy(best_batch.r, b.r, b.n * sizeof(b.r[0]));
 			}
 		}
 		if (!best)
 			break;
-		launch(sv, best, &best_batch, now);
+		if (best_step == RUN)
+			launch(sv, best, &best_batch, now);
+		else
+			start_plan(sv, &best_batch, true);
 	}
 	sweep(sv);
 	for (e = sv->active; e; e = e->next_active) {

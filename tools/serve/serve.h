@@ -5,8 +5,8 @@
  *	cmd.c	options and the configuration file	log.c	the log
  *	server.c threads, start and stop		conn.c	a connection: HTTP/1.1
  *	route.c	the endpoints				infer.c	requests and answers of models
- *	sched.c	queues, batches, slots			repo.c	the repository of models
- *	stats.c	statistics and metrics
+ *	sched.c	queues and batches			slots.c	slots, and planning them
+ *	repo.c	the repository of models		stats.c	statistics and metrics
  *
  * Threads.  Each loop is a thread with an epoll, and owns its connections.  Loop 0 also owns
  * the queues and slots of all models, so that models share the cores by their weights.  The
@@ -15,7 +15,8 @@
  *
  * Life of an infer request.  The loop of the connection parses the request when it is
  * complete, takes a reference to the version, and submits it to loop 0.  Loop 0 queues it, and
- * copies its tensors into a slot with those of others.  The slot runs on the engine, and its
+ * copies its tensors into a slot with those of others.  If there is no slot of these shapes, an
+ * op of the engine plans one, and the request waits.  The slot runs on the engine, and its
  * completion arrives at loop 0, which sends a message to the loop of each connection.  These
  * write the answers from the slot, and the last of them returns the slot to loop 0.
  */
@@ -85,7 +86,8 @@ struct counter {
 /* A: any thread adds, relaxed. */
 struct stats {
 	struct counter success, fail, queue, input, infer, output;
-	u64 inferences, executions, last_ms, refused, timed_out, canceled;
+	u64 inferences, executions, last_ms, submitted, refused, timed_out, canceled;
+	u64 plans, alone;		/* slots planned for requests, requests run again alone */
 	u64 hist[3][HIST_LE];		/* queue, compute, total */
 	u64 hist_ns[3];
 	struct { u64 n, input, infer, output; } *batch;	/* [max_batch + 1] */
@@ -106,22 +108,39 @@ struct version {
 	u32 refs;			/* A: of requests and slots, and of the repository */
 	struct port *home;		/* of the main thread, */
 	struct msg free_msg;		/*   which frees it */
-	/* loop 0 */
+	/* loop 0, and the main thread before it publishes and when it frees the version */
+	struct shapes *shapes[64];	/* by hash */
 	struct slot *free;		/* the most recently used first */
 	unsigned int nslots;
-	uint64_t free_bytes;		/* of the free slots */
+	struct slot *plan;		/* that is planned now */
+	struct slot *fresh;		/* planned for requests that wait, and not used yet */
+	uint64_t bytes, free_bytes;	/* of all slots, of the free ones */
 	uint64_t logged_ns;		/* when the last refused shape was logged */
+	uint64_t by_rows;		/* rows of the first slot with rows in all outputs; 0 */
 	enum { SHARE_UNKNOWN, SHARE_YES, SHARE_NO } share;	/* may requests share a run? */
+	char plan_error[256];		/* of the op that plans */
 };
 
-/* The memory of one run. */
+/* Shapes of the inputs, apart from the number of rows, that have a slot or a request. */
+struct shapes {
+	struct shapes *next;
+	unsigned int nslots, nfree;
+	unsigned int waiting;		/* requests in the queue */
+	uint64_t scan;			/* the last one that found nothing to do for them */
+	uint64_t most;			/* rows that could be planned */
+	struct serve_shape in[];	/* I */
+};
+
+/* The memory of one run.  While it is planned, the op that does so owns s and status. */
 struct slot {
 	struct msg msg;
 	struct slot *next;
+	struct server *sv;
 	struct version *v;
+	struct shapes *shapes;
 	struct serve_slot *s;
-	struct serve_shape in[MAX_IO];
 	uint64_t rows;
+	bool is_planned, needed;	/* needed: its request could not run without it */
 	bool by_rows;			/* each output has a row for each row of the inputs */
 	uint64_t start_ns, launched_ns, done_ns;
 	u32 users;			/* A: requests that still read the outputs */
@@ -145,6 +164,7 @@ struct request {
 	struct conn *c;
 	struct loop *loop;
 	struct version *v;
+	struct shapes *shapes;		/* loop 0, in the queue */
 	struct tensor in[MAX_IO];
 	uint64_t rows;			/* 1 for a model without batches */
 	uint64_t bytes;
@@ -156,6 +176,7 @@ struct request {
 	/* loop 0, until done */
 	enum request_state state;
 	bool is_canceled;
+	bool alone;			/* its batch failed: it runs again without the others */
 	struct slot *slot;
 	uint64_t row;			/* the first one in the slot */
 	int status;			/* 0, or a negative errno, with its text */
@@ -289,6 +310,27 @@ void infer_release(struct loop *l, struct request *r);
 extern const char *const type_name[];
 extern const uint8_t type_size[];
 
+/* --- slots, on loop 0 (slots.c) --- */
+
+/* The shapes of a request, which is counted in waiting; NULL: no memory. */
+struct shapes *shapes_get(struct request *r);
+void shapes_put(struct version *v, struct shapes *sh);
+bool slot_is_free(const struct version *v, const struct shapes *sh, uint64_t rows);
+struct slot *slot_take(struct version *v, const struct shapes *sh, uint64_t rows);
+void slot_give(struct slot *s);
+bool may_plan(const struct server *sv, const struct version *v, const struct shapes *sh);
+/* The same if requests of these shapes can run without: that replaces no slot in use. */
+bool may_plan_more(const struct server *sv, const struct version *v, const struct shapes *sh,
+		   uint64_t now);
+int plan_begin(struct server *sv, struct version *v, struct shapes *sh, uint64_t rows,
+	       bool needed);
+/* The op is complete; returns 0, or why there is no slot, which is freed by plan_failed(). */
+int plan_end(struct slot *s, int status);
+void plan_failed(struct slot *s);
+int slots_warm(struct server *sv, struct version *v, char *err,
+	       size_t size);	/* main, before publishing */
+void slots_free(struct version *v);	/* main, when nothing uses it */
+
 /* --- scheduling, on loop 0 (sched.c) --- */
 
 void sched_submit(struct msg *m);
@@ -297,11 +339,8 @@ void sched_complete(struct slot *s, int status);
 void sched_recycle(struct msg *m);	/* a slot that no request reads any more */
 /* Launch what can be launched; returns when to come again, or 0. */
 uint64_t sched_run(struct server *sv, uint64_t now);
-int sched_warm(struct server *sv, struct version *v, char *err,
-	       size_t size); /* main, before publishing */
 void version_get(struct version *v);
 void version_put(struct version *v);
-void slots_free(struct version *v);
 
 /* --- repository, on the main thread (repo.c) --- */
 
@@ -349,8 +388,9 @@ struct server {
 	struct control *calls, **calls_tail;
 	/* loop 0 */
 	struct entry *active;
-	unsigned int inflight;
-	uint64_t pass;
+	unsigned int inflight;		/* runs and plans */
+	unsigned int planning;
+	uint64_t pass, scan;
 	/* A: counts */
 	u64 connections, requests;
 	u64 held;			/* bytes of bodies and answers */

@@ -159,7 +159,8 @@ static void *loop_main(void *arg)
 
 	this_port = &l->port;
 	l->now = now_ns();
-	while (!l->exiting) {
+	/* a plan has no request that waits for it, if all clients have gone */
+	while (!l->exiting || (!l->index && sv->inflight)) {
 		until = l->again ? 0 : l->now + TICK_NS;
 		if (next && next < until)
 			until = next;

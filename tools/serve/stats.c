@@ -139,6 +139,11 @@ static const struct metric metrics[] = {
 	{ "nv_inference_compute_infer_duration_us", "Time of runs", OF(infer.ns), true },
 	{ "nv_inference_compute_output_duration_us", "Time to write answers", OF(output.ns),
 	  true },
+	{ "pawl_serve_submitted_total", "Requests that were parsed: they succeed, fail, or are "
+	  "canceled", OF(submitted), false },
+	{ "pawl_serve_plans_total", "Slots planned for requests", OF(plans), false },
+	{ "pawl_serve_alone_total", "Requests run again alone, since their batch failed",
+	  OF(alone), false },
 	{ "pawl_serve_refused_total", "Requests beyond the limits of the queue", OF(refused),
 	  false },
 	{ "pawl_serve_timed_out_total", "Requests that missed their deadline", OF(timed_out),

@@ -59,9 +59,9 @@ class Server:
                 file.write(f"{key} {value}\n")
         os.rename(os.path.join(path, "fake.new"), os.path.join(path, "fake"))
 
-    def open(self, name, version=1):
-        """Let the layers of a model with a gate run."""
-        with open(os.path.join(self.repository, name, str(version), "open"), "w",
+    def open(self, name, version=1, gate="open"):
+        """Let the layers of a model with a gate run, or its plans ("plan")."""
+        with open(os.path.join(self.repository, name, str(version), gate), "w",
                   encoding="ascii"):
             pass
 

@@ -14,8 +14,11 @@
  *	count 1		added to each element: the runs before this one
  *	gate 1		the layers wait until the version's folder has a file "open"
  *	fail 1		the last layer fails
+ *	largest 99	the last layer fails if an element of the first input is larger
  *	refuse WHY	the load fails
  *	widest 9	a run with more than that in the last dimension is refused
+ *	plan_gate 4	with more than that in the last dimension, a plan waits until the version's
+ *			folder has a file "plan"
  *	trace 1		"slot" and "free" on standard error, when a slot is made and freed
  */
 #include <errno.h>
@@ -37,8 +40,9 @@ struct fake {
 	struct serve_io in[8], out;
 	char names[8][16];
 	unsigned int layers, sleep_us, fail, gate, count, swap, trace, widest;
+	unsigned int plan_gate, largest;
 	u32 runs;		/* A */
-	char open[4096];
+	char open[4096], plan[4096];
 	double add;
 };
 
@@ -104,6 +108,8 @@ int serve_model_load(const char *dir, const char *name, int64_t version,
 			   sscanf(line, "swap %u", &f->swap) == 1 ||
 			   sscanf(line, "trace %u", &f->trace) == 1 ||
 			   sscanf(line, "widest %u", &f->widest) == 1 ||
+			   sscanf(line, "plan_gate %u", &f->plan_gate) == 1 ||
+			   sscanf(line, "largest %u", &f->largest) == 1 ||
 			   sscanf(line, "fail %u", &f->fail) == 1) {
 			continue;
 		}
@@ -117,6 +123,7 @@ int serve_model_load(const char *dir, const char *name, int64_t version,
 	f->out = f->in[0];
 	f->out.name = "OUTPUT0";
 	snprintf(f->open, sizeof(f->open), "%.4000s/open", dir);
+	snprintf(f->plan, sizeof(f->plan), "%.4000s/plan", dir);
 	snprintf(f->name, sizeof(f->name), "%s", name);
 	f->m = (struct serve_model){ .name = f->name, .platform = "fake", .version = version,
 		.ninputs = inputs, .noutputs = 1, .inputs = f->in, .outputs = &f->out,
@@ -136,9 +143,13 @@ int serve_slot_create(struct serve_model *m, struct pawl_engine *e,
 {
 	struct serve_slot *s = calloc(1, sizeof(*s));
 	struct fake *f = (struct fake *)m;
+	int64_t width = shapes[0].dims[shapes[0].rank - 1];
+	struct timespec poll = { 0, 1000000 };
 	unsigned int i;
 
-	if (f->widest && shapes[0].dims[shapes[0].rank - 1] > f->widest) {
+	while (f->plan_gate && width > f->plan_gate && access(f->plan, F_OK))
+		nanosleep(&poll, NULL);
+	if (f->widest && width > f->widest) {
 		snprintf(err, errsize, "too wide");
 		free(s);
 		return -EINVAL;
@@ -233,6 +244,7 @@ static int layer(struct pawl_run *run, void *arg)
 	struct step *st = arg;
 	struct fake *f = st->s->f;
 	struct timespec ts = { 0, (long)f->sleep_us * 1000 }, poll = { 0, 1000000 };
+	size_t i;
 
 	while (!load_acquire(&st->s->canceled) && f->gate && access(f->open, F_OK))
 		nanosleep(&poll, NULL);
@@ -243,6 +255,9 @@ static int layer(struct pawl_run *run, void *arg)
 	if (st->k + 1 < f->layers)
 		return 0;
 	compute(st->s);
+	for (i = 0; f->largest && i < st->s->n; i++)
+		if (((float *)(void *)st->s->in[0])[i] > (float)f->largest)
+			return pawl_fail(run, -EINVAL, "an element is too large");
 	return f->fail ? pawl_fail(run, -EIO, "this model fails") : 0;
 }
 

@@ -27,27 +27,96 @@ def close(socks, files):
         one.close()
 
 
-def test_requests_that_wait_become_a_batch(server):
-    server.model("m", gate=1)
-    server.start("--workers=1", config="[model m]\ninstances = 1\nmax_batch = 8\n")
-    socks, files = connections(server, 9)
+def queue_behind_one(server, bodies, path="/v2/models/m/infer"):
+    """A first request, which runs, and behind it others that wait: their sockets and files."""
+    socks, files = connections(server, 1 + len(bodies))
     send(socks[0], [0, 0, 0, 0])
-    soon(lambda: server.metric("nv_inference_queue_duration_us", "m") >= 0 and
-         server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the first run")
-    for i in range(1, 9):
-        send(socks[i], [i, i, i, i], id=str(i))
-    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 8, "the queue")
+    soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the first run")
+    for k, body in enumerate(bodies):
+        socks[k + 1].sendall(text_request(body, path))
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == len(bodies),
+         "the queue")
+    return socks, files
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_requests_that_wait_become_a_batch(server, planned):
+    server.model("m", gate=1)
+    server.start("--workers=1", config="[model m]\ninstances = 1\nmax_batch = 8\n" +
+                 "preferred_batches = 8\n" * planned)
+    socks, files = queue_behind_one(server, [row([i] * 4, id=str(i)) for i in range(1, 9)])
     server.open("m")
     for i in range(9):
         status, _, body = read_answer(files[i])
         assert status == 200
         assert json.loads(body)["outputs"][0]["data"] == [i] * 4
     stat = server.stat("m")
-    # the first alone, the others in one
-    assert stat["execution_count"] == 2
+    # the first alone, the others in one; or in smaller ones until one of 8 is planned
+    assert stat["execution_count"] == 2 or not planned
     assert stat["inference_count"] == 9
     assert sum(b["batch_size"] * b["compute_infer"]["count"] for b in stat["batch_stats"]) == 9
     close(socks, files)
+
+
+def test_a_batch_whose_slot_is_planned_meanwhile(server):
+    server.model("m", sleep_us=2000)
+    server.start("--workers=1", config="[model m]\ninstances = 1\nmax_batch = 8\n")
+    end = threading.Event()
+
+    def client():
+        with server.connect() as sock, sock.makefile("rb") as file:
+            while not end.is_set():
+                sock.sendall(text_request(row([0, 0, 0, 0])))
+                assert read_answer(file)[0] == 200
+    pool = [threading.Thread(target=client) for _ in range(12)]
+    for t in pool:
+        t.start()
+    soon(lambda: any(b["batch_size"] == 8 for b in server.stat("m")["batch_stats"]),
+         "a run of 8 rows")
+    end.set()
+    for t in pool:
+        t.join()
+
+
+def test_only_the_request_with_bad_data_fails(server):
+    server.model("m", gate=1, largest=99)
+    server.start("--workers=1", config="[model m]\ninstances = 1\nmax_batch = 8\n"
+                 "preferred_batches = 8\n")
+    values = [1, 2, 3, 1000, 5, 6, 7, 8]
+    socks, files = queue_behind_one(server, [row([v] * 4) for v in values])
+    server.open("m")
+    assert read_answer(files[0])[0] == 200
+    for value, file in zip(values, files[1:]):
+        status, _, body = read_answer(file)
+        if value > 99:
+            assert status == 400
+            assert json.loads(body)["error"] == "the model refuses these values"
+        else:
+            assert status == 200
+            assert json.loads(body)["outputs"][0]["data"] == [value] * 4
+    stat = server.stat("m")
+    assert stat["inference_stats"]["success"]["count"] == 8
+    assert stat["inference_stats"]["fail"]["count"] == 1
+    assert stat["inference_stats"]["queue"]["count"] == 9
+    assert server.metric("pawl_serve_alone_total", "m") == 8
+    close(socks, files)
+
+
+def test_a_canceled_request_of_a_batch_that_fails(server):
+    server.model("m", gate=1, fail=1)
+    server.start("--workers=1", config="[model m]\ninstances = 1\nmax_batch = 2\n"
+                 "preferred_batches = 2\n")
+    # two in the queue share the run behind the first; a client of one of them closes in the run
+    socks, files = queue_behind_one(server, [row([1, 2, 3, 4])] * 2)
+    server.open("m")
+    assert read_answer(files[0])[0] == 500
+    os.unlink(os.path.join(server.repository, "m", "1", "open"))
+    close(socks[2:], files[2:])
+    server.open("m")
+    assert read_answer(files[1])[0] == 500
+    soon(lambda: server.metric("pawl_serve_canceled_total", "m") +
+         server.metric("nv_inference_request_failure", "m") == 3, "all have ended")
+    close(socks[:2], files[:2])
 
 
 def test_a_batch_waits_for_max_delay_from_arrival(server):
@@ -117,6 +186,81 @@ def test_free_slots_are_bounded_in_bytes(server):
     soon(lambda: made() == (5, 2), "the one of 101 was freed")
     assert wide(server, 1000).status == 200     # more than the limit alone
     soon(lambda: made() == (6, 5), "only the last one is kept")
+
+
+def wide_body(n, **more):
+    return {"inputs": [{"name": "INPUT0", "shape": [1, n], "datatype": "FP32",
+                        "data": [n] * n}], **more}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_new_shape_delays_nothing_but_its_requests(server, workers):
+    server.model("m", dims="-1 -1", plan_gate=100)
+    server.model("other")
+    # loop 0 has all connections.  With one worker the plan waits in it, so nothing else runs.
+    server.start(f"--workers={workers}", "--io-threads=1")
+    assert wide(server, 4).status == 200
+    socks, files = connections(server, 3)
+    for sock, n in zip(socks, (101, 101, 102)):
+        sock.sendall(text_request(wide_body(n)))
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 3, "the queue")
+    for _ in range(5):
+        if workers > 1:
+            assert wide(server, 4).status == 200
+            assert server.infer("other", [1, 2, 3, 4]).status == 200
+        assert server.get("/v2/health/ready").status == 200
+    # a deadline and a close end requests that wait for the plan
+    answer = server.post("/v2/models/m/infer", wide_body(101, parameters={"timeout": 1000}))
+    assert answer.status == 503 and answer.error == "Request timeout expired"
+    close(socks[1:2], files[1:2])
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 2, "a cancel")
+    server.open("m", gate="plan")
+    for file, n in zip(files[::2], (101, 102)):
+        status, _, body = read_answer(file)
+        assert status == 200 and json.loads(body)["outputs"][0]["data"] == [n] * n
+    close(socks[::2], files[::2])
+
+
+def test_a_flood_of_new_shapes_is_bounded(server):
+    server.model("m", dims="-1 -1", plan_gate=100)
+    server.start("--workers=2", config="[model m]\nqueue_requests = 300\n")
+    assert wide(server, 4).status == 200
+    socks, files = connections(server, 320)
+    for n, sock in enumerate(socks):
+        sock.sendall(text_request(wide_body(101 + n)))
+    # there is one plan, and 20 requests are beyond the queue
+    soon(lambda: server.metric("pawl_serve_refused_total", "m") == 20, "a full queue")
+    close(socks[298:], files[298:])
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") < 300, "room")
+    for _ in range(5):
+        assert wide(server, 4).status == 200
+    assert server.metric("pawl_serve_plans_total", "m") == 1
+    server.open("m", gate="plan")
+    statuses = [read_answer(file)[0] for file in files[:298]]
+    assert statuses.count(200) + statuses.count(503) == 298 and statuses.count(503) <= 20
+    close(socks[:298], files[:298])
+
+
+def test_unload_and_stop_while_a_shape_is_planned(server):
+    server.model("m", dims="-1 -1", plan_gate=100)
+    server.start()
+    socks, files = connections(server, 2)
+    socks[0].sendall(text_request(wide_body(101)))
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 1, "the queue")
+    assert server.post("/v2/repository/models/m/unload").status == 200
+    server.open("m", gate="plan")
+    assert read_answer(files[0])[0] == 200
+    soon(lambda: server.events("freed"), "the version is freed")
+    os.unlink(os.path.join(server.repository, "m", "1", "plan"))
+    assert server.post("/v2/repository/models/m/load").status == 200
+    socks[1].sendall(text_request(wide_body(101)))
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 1, "the queue")
+    close(socks, files)
+    soon(lambda: server.metric("pawl_serve_canceled_total", "m") == 1, "the cancel")
+    server.signal(signal.SIGTERM)
+    soon(lambda: server.events("stopping"), "the signal has arrived")
+    server.open("m", gate="plan")
+    assert server.stop() == 0
 
 
 def test_refused_shapes_do_not_fill_the_log(server):

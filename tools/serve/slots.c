@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The slots of a version, and how they are planned.
+ *
+ * Planning a run with new shapes takes as long as many runs, so an op of the engine does it,
+ * while loop 0 continues.  A plan counts as a run in flight, and advances the clock of its
+ * model by the time it took.  Clients choose shapes, so all of it is bounded: a version has one
+ * plan at a time, all models together leave a worker to the runs, a version keeps MAX_SLOTS
+ * slots, and slot_bytes in those that are free.  What is known of shapes lives as long as they
+ * have a slot, or a request in the queue, which is bounded itself.
+ *
+ * Ownership: loop 0 owns all slots.  The op that plans one has its fields s and status, and
+ * version.plan_error, from its push until loop 0 has reaped its completion; the engine orders
+ * both.  The model, and the shapes, which the op reads, are not changed, and live at least as
+ * long: the slot counts in shapes.nslots, and has a reference to the version until then.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve.h"
+
+#define MAX_SLOTS	64		/* of a version */
+#define OLD_NS		1000000000u	/* a free slot that was not used for this time */
+
+/* --- shapes -------------------------------------------------------------------- */
+
+/* For shapes that differ in the number of rows alone, first is 1. */
+static bool same_shape(const struct serve_shape *a, const struct serve_shape *b,
+		       unsigned int first)
+{
+	return a->rank == b->rank &&
+		(a->rank <= first || !memcmp(a->dims + first, b->dims + first,
+					     (a->rank - first) * sizeof(a->dims[0])));
+}
+
+static struct shapes **bucket_of(struct version *v, const struct serve_shape *in)
+{
+	unsigned int i, k, first = v->m->batch;
+	uint64_t h = 0;
+
+	for (i = 0; i < v->m->ninputs; i++)
+		for (k = first; k < in[i].rank; k++)
+			h = (h ^ (uint64_t)in[i].dims[k]) * 0x9e3779b97f4a7c15u;
+	return &v->shapes[h >> 58];
+}
+
+static struct shapes *shapes_of(struct version *v, const struct serve_shape *in)
+{
+	struct shapes **at = bucket_of(v, in), *sh;
+	unsigned int i;
+
+	for (sh = *at; sh; sh = sh->next) {
+		for (i = 0; i < v->m->ninputs; i++)
+			if (!same_shape(&sh->in[i], &in[i], v->m->batch))
+				break;
+		if (i == v->m->ninputs)
+			return sh;
+	}
+	sh = calloc(1, sizeof(*sh) + v->m->ninputs * sizeof(sh->in[0]));
+	if (!sh)
+		return NULL;
+	memcpy(sh->in, in, v->m->ninputs * sizeof(sh->in[0]));
+	sh->most = UINT64_MAX;
+	sh->next = *at;
+	*at = sh;
+	return sh;
+}
+
+static void shapes_drop(struct version *v, struct shapes *sh)
+{
+	struct shapes **at;
+
+	if (sh->waiting || sh->nslots)
+		return;
+	for (at = bucket_of(v, sh->in); *at != sh; at = &(*at)->next)
+		;
+	*at = sh->next;
+	free(sh);
+}
+
+struct shapes *shapes_get(struct request *r)
+{
+	struct serve_shape in[MAX_IO];
+	struct shapes *sh;
+	unsigned int i;
+
+	for (i = 0; i < r->v->m->ninputs; i++)
+		in[i] = r->in[i].shape;
+	sh = shapes_of(r->v, in);
+	if (sh)
+		sh->waiting++;
+	return sh;
+}
+
+void shapes_put(struct version *v, struct shapes *sh)
+{
+	sh->waiting--;
+	shapes_drop(v, sh);
+}
+
+/* --- slots --------------------------------------------------------------------- */
+
+static struct slot *slot_new(struct server *sv, struct version *v, struct shapes *sh,
+			     uint64_t rows)
+{
+	unsigned int most = v->m->batch && v->e->conf.max_batch > 1 ? v->e->conf.max_batch : 1;
+	struct slot *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->reqs = calloc(most, sizeof(struct request *));
+	if (!s->reqs) {
+		free(s);
+		return NULL;
+	}
+	s->sv = sv;
+	s->v = v;
+	s->shapes = sh;
+	s->rows = rows;
+	sh->nslots++;
+	v->nslots++;
+	return s;
+}
+
+/* Blocking; in an op, or on the main thread. */
+static int slot_plan(struct slot *s, char *err, size_t size)
+{
+	struct serve_shape in[MAX_IO];
+	struct version *v = s->v;
+	unsigned int i;
+
+	for (i = 0; i < v->m->ninputs; i++) {
+		in[i] = s->shapes->in[i];
+		if (v->m->batch)
+			in[i].dims[0] = (int64_t)s->rows;
+	}
+	return serve_slot_create(v->m, s->sv->e, in, &s->s, err, size);
+}
+
+static void slot_planned(struct slot *s)
+{
+	struct version *v = s->v;
+	unsigned int i;
+
+	s->by_rows = v->m->batch;
+	for (i = 0; s->by_rows && i < v->m->noutputs; i++) {
+		const struct serve_shape *out = serve_slot_output_shape(s->s, i);
+
+		s->by_rows = out->rank && out->dims[0] == (int64_t)s->rows;
+	}
+	/* an output with as many rows as the inputs by chance does not have it twice */
+	if (!s->by_rows)
+		v->share = SHARE_NO;
+	else if (!v->by_rows)
+		v->by_rows = s->rows;
+	else if (v->by_rows != s->rows && v->share == SHARE_UNKNOWN)
+		v->share = SHARE_YES;
+	v->bytes += serve_slot_bytes(s->s);
+}
+
+static void slot_free(struct slot *s)
+{
+	struct version *v = s->v;
+
+	if (s->s) {
+		v->bytes -= serve_slot_bytes(s->s);
+		serve_slot_destroy(s->s);
+	}
+	if (v->fresh == s)
+		v->fresh = NULL;
+	v->nslots--;
+	s->shapes->nslots--;
+	shapes_drop(v, s->shapes);
+	free(s->reqs);
+	free(s);
+}
+
+/* Free the slot that was not used for the longest time. */
+static void slot_drop(struct version *v)
+{
+	struct slot **at = &v->free, *s;
+
+	while ((*at)->next)
+		at = &(*at)->next;
+	s = *at;
+	*at = NULL;
+	s->shapes->nfree--;
+	v->free_bytes -= serve_slot_bytes(s->s);
+	slot_free(s);
+}
+
+void slot_give(struct slot *s)
+{
+	struct version *v = s->v;
+
+	s->done_ns = now_ns();
+	s->next = v->free;
+	v->free = s;
+	s->shapes->nfree++;
+	v->free_bytes += serve_slot_bytes(s->s);
+	while (v->free_bytes > v->e->conf.slot_bytes && v->free->next)
+		slot_drop(v);
+}
+
+bool slot_is_free(const struct version *v, const struct shapes *sh, uint64_t rows)
+{
+	const struct slot *s;
+
+	if (!sh->nfree)
+		return false;
+	for (s = v->free; s; s = s->next)
+		if (s->shapes == sh && s->rows == rows)
+			return true;
+	return false;
+}
+
+struct slot *slot_take(struct version *v, const struct shapes *sh, uint64_t rows)
+{
+	struct slot **at, *s;
+
+	for (at = &v->free; (s = *at); at = &s->next)
+		if (s->shapes == sh && s->rows == rows)
+			break;
+	if (!s)
+		return NULL;
+	*at = s->next;
+	s->shapes->nfree--;
+	v->free_bytes -= serve_slot_bytes(s->s);
+	if (v->fresh == s)
+		v->fresh = NULL;
+	return s;
+}
+
+/* --- plans --------------------------------------------------------------------- */
+
+bool may_plan(const struct server *sv, const struct version *v, const struct shapes *sh)
+{
+	unsigned int most = sv->cfg.workers > 1 ? sv->cfg.workers - 1 : 1;
+
+	if (v->plan || sv->planning >= most)
+		return false;
+	/* first the slot before is used, lest it be freed again for lack of room */
+	return !v->fresh || v->fresh->shapes == sh || !v->fresh->shapes->waiting;
+}
+
+bool may_plan_more(const struct server *sv, const struct version *v, const struct shapes *sh,
+		   uint64_t now)
+{
+	const struct slot *s;
+
+	if (!may_plan(sv, v, sh))
+		return false;
+	if (v->nslots < MAX_SLOTS && v->bytes <= v->e->conf.slot_bytes / 2)
+		return true;
+	for (s = v->free; s && s->next; s = s->next)
+		;
+	return s && s->done_ns + OLD_NS < now;
+}
+
+static int plan(struct pawl_run *run, void *arg)
+{
+	struct slot *s = arg;
+
+	(void)run;
+	s->status = slot_plan(s, s->v->plan_error, sizeof(s->v->plan_error));
+	if (s->status)
+		s->s = NULL;
+	return 0;
+}
+
+int plan_begin(struct server *sv, struct version *v, struct shapes *sh, uint64_t rows,
+	       bool needed)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+	struct slot *s;
+	int rc;
+
+	s = slot_new(sv, v, sh, rows);
+	if (!s)
+		return -ENOMEM;
+	if (v->nslots > MAX_SLOTS && v->free)
+		slot_drop(v);
+	s->is_planned = true;
+	s->needed = needed;
+	s->start_ns = now_ns();
+	op.fn = plan;
+	op.arg = s;
+	op.name = "plan";
+	op.flags = PAWL_OP_CQ;
+	op.cq = sv->loops[0].cq;
+	op.tag = (uint64_t)(uintptr_t)s;
+	version_get(v);
+	v->plan = s;
+	sv->planning++;
+	sv->inflight++;
+	snprintf(v->plan_error, sizeof(v->plan_error), "out of memory");
+	rc = pawl_push_batch(sv->e, &op, 1);
+	if (rc) {
+		v->plan = NULL;
+		sv->planning--;
+		sv->inflight--;
+		slot_free(s);
+		version_put(v);
+	}
+	return rc;
+}
+
+int plan_end(struct slot *s, int status)
+{
+	struct version *v = s->v;
+	struct entry *e = v->e;
+	int rc = status ? status : s->status;
+
+	s->sv->planning--;
+	s->sv->inflight--;
+	v->plan = NULL;
+	e->pass += (now_ns() - s->start_ns) / e->conf.weight;
+	s->is_planned = false;
+	if (rc)
+		return rc;
+	add_relaxed(&e->stats.plans, 1);
+	slot_planned(s);
+	if (s->needed)
+		v->fresh = s;
+	slot_give(s);
+	version_put(v);
+	return 0;
+}
+
+void plan_failed(struct slot *s)
+{
+	struct version *v = s->v;
+
+	/* once a second: clients choose the shapes */
+	if (now_ns() >= v->logged_ns + 1000000000u) {
+		v->logged_ns = now_ns();
+		log_line("error", "slot", "model", v->e->name, "error", v->plan_error, NULL);
+	}
+	slot_free(s);
+	version_put(v);
+}
+
+/* --- at the load and at the end -------------------------------------------------- */
+
+int slots_warm(struct server *sv, struct version *v, char *err, size_t size)
+{
+	const struct model_conf *conf = &v->e->conf;
+	struct serve_shape in[MAX_IO];
+	struct shapes *sh;
+	unsigned int i, k, n;
+	struct slot *s;
+	int rc;
+
+	for (i = 0; i < v->m->ninputs; i++) {
+		in[i].rank = v->m->inputs[i].rank;
+		for (k = 0; k < in[i].rank; k++) {
+			in[i].dims[k] = v->m->inputs[i].dims[k];
+			if (in[i].dims[k] < 0 && (k || !v->m->batch))
+				return 0;	/* planned with the first request of a shape */
+		}
+	}
+	for (k = 0; k <= (v->m->batch ? conf->npreferred : 0); k++) {
+		for (n = 0; n < conf->instances; n++) {
+			sh = shapes_of(v, in);
+			s = sh ? slot_new(sv, v, sh, k ? conf->preferred[k - 1] : 1) : NULL;
+			if (!s) {
+				if (sh)
+					shapes_drop(v, sh);
+				snprintf(err, size, "out of memory");
+				return -ENOMEM;
+			}
+			rc = slot_plan(s, err, size);
+			if (rc) {
+				s->s = NULL;
+				slot_free(s);
+				return rc;
+			}
+			slot_planned(s);
+			slot_give(s);
+		}
+	}
+	return 0;
+}
+
+void slots_free(struct version *v)
+{
+	while (v->free)
+		slot_drop(v);
+}
