@@ -2,10 +2,10 @@
 /*
  * graph.h - a model in memory, and what reads, checks and runs it.  Not for the front.
  *
- * The readers (onnx.c, mxnet.c) make nodes and values.  graph.c computes what is constant and
- * merges nodes.  shape.c computes the shapes of a run, slot.c plans its memory and makes ops,
- * and kernel.c and onednn.c compute.  Nothing of a model is changed after the load, apart from
- * the list of packed weights of a node.
+ * The readers (onnx.c and onnx_ops.c, mxnet.c) make nodes and values.  graph.c computes what is
+ * constant and merges nodes.  shape.c computes the shapes of a run, slot.c plans its memory and
+ * makes ops, and kernel.c and onednn.c compute.  Nothing of a model is changed after the load,
+ * apart from the list of packed weights of a node.
  */
 #ifndef PAWL_SERVE_GRAPH_H
 #define PAWL_SERVE_GRAPH_H

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the two files that read ONNX share; see onnx.c. */
+#ifndef SERVE_ONNX_H
+#define SERVE_ONNX_H
+
+#include "graph.h"
+#include <generated/onnx.pb-c.h>
+
+/* Values by name: a hash table with open addresses. */
+struct names {
+	struct graph *g;
+	int *slot;				/* value + 1 */
+	size_t size;
+};
+
+struct def;
+struct reader {
+	struct graph *g;
+	struct names names;
+	const Onnx__NodeProto *np;
+	const struct def *def;
+	const char *where;			/* the node, for messages */
+};
+
+/* onnx.c */
+int *onnx_find(struct names *t, const char *name);	/* where value + 1 is, or will be */
+int onnx_define(struct names *t, const char *name);	/* a new value; no other has its name */
+int onnx_type(int32_t onnx, enum serve_type *type);
+int onnx_tensor(struct graph *g, const Onnx__TensorProto *t, int v);
+
+int onnx_node(struct reader *r);			/* onnx_ops.c */
+
+#endif

@@ -1,0 +1,648 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * onnx_ops.c - reads the operators of ONNX: which ones exist, and their attributes.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "onnx.h"
+
+static const struct def {
+	const char *name;
+	enum op op;
+	unsigned int kind;
+	unsigned int min, max;			/* inputs */
+	const char *attrs;			/* known attributes, each between spaces */
+} defs[] = {
+#define WINDOW " kernel_shape strides pads dilations auto_pad "
+	{ "Abs", OP_UNARY, U_ABS, 1, 1, "" },
+	{ "Add", OP_BINARY, B_ADD, 2, 2, "" },
+	{ "AveragePool", OP_POOL, 0, 1, 1, WINDOW " ceil_mode count_include_pad " },
+	{ "BatchNormalization", OP_NORM, 0, 5, 5, " epsilon momentum spatial training_mode " },
+	{ "Cast", OP_CAST, 0, 1, 1, " to saturate " },
+	{ "Ceil", OP_UNARY, U_CEIL, 1, 1, "" },
+	{ "Clip", OP_UNARY, U_CLIP, 1, 3, " min max " },
+	{ "Concat", OP_CONCAT, 0, 1, MAX_INPUTS, " axis " },
+	{ "ConstantOfShape", OP_FILL, 0, 1, 1, " value " },
+	{ "Conv", OP_CONV, 0, 2, 3, WINDOW " group " },
+	{ "ConvTranspose", OP_DECONV, 0, 2, 3, WINDOW " group output_padding output_shape " },
+	{ "Div", OP_BINARY, B_DIV, 2, 2, "" },
+	{ "Dropout", OP_IDENTITY, 0, 1, 3, " ratio seed is_test " },
+	{ "Elu", OP_UNARY, U_ELU, 1, 1, " alpha " },
+	{ "Equal", OP_BINARY, B_EQUAL, 2, 2, "" },
+	{ "Erf", OP_UNARY, U_ERF, 1, 1, "" },
+	{ "Exp", OP_UNARY, U_EXP, 1, 1, "" },
+	{ "Expand", OP_EXPAND, 0, 2, 2, "" },
+	{ "Flatten", OP_FLATTEN, 0, 1, 1, " axis " },
+	{ "Floor", OP_UNARY, U_FLOOR, 1, 1, "" },
+	{ "Gather", OP_GATHER, 0, 2, 2, " axis " },
+	{ "Gemm", OP_GEMM, 0, 2, 3, " alpha beta transA transB " },
+	{ "GlobalAveragePool", OP_GLOBAL_POOL, 0, 1, 1, "" },
+	{ "GlobalMaxPool", OP_GLOBAL_POOL, 1, 1, 1, "" },
+	{ "Greater", OP_BINARY, B_GREATER, 2, 2, "" },
+	{ "HardSigmoid", OP_UNARY, U_HSIGMOID, 1, 1, " alpha beta " },
+	{ "HardSwish", OP_UNARY, U_HSWISH, 1, 1, "" },
+	{ "Identity", OP_IDENTITY, 0, 1, 1, "" },
+	{ "LRN", OP_LRN, 0, 1, 1, " alpha beta bias size " },
+	{ "LeakyRelu", OP_UNARY, U_LEAKY, 1, 1, " alpha " },
+	{ "Less", OP_BINARY, B_LESS, 2, 2, "" },
+	{ "Log", OP_UNARY, U_LOG, 1, 1, "" },
+	{ "LogSoftmax", OP_SOFTMAX, 1, 1, 1, " axis " },
+	{ "MatMul", OP_MATMUL, 0, 2, 2, "" },
+	{ "Max", OP_SUM, B_MAX, 1, MAX_INPUTS, "" },
+	{ "MaxPool", OP_POOL, 1, 1, 1, WINDOW " ceil_mode storage_order " },
+	{ "Min", OP_SUM, B_MIN, 1, MAX_INPUTS, "" },
+	{ "Mul", OP_BINARY, B_MUL, 2, 2, "" },
+	{ "Neg", OP_UNARY, U_NEG, 1, 1, "" },
+	{ "Not", OP_UNARY, U_NOT, 1, 1, "" },
+	{ "Pad", OP_PAD, 0, 1, 3, " mode pads value " },
+	{ "Pow", OP_BINARY, B_POW, 2, 2, "" },
+	{ "Reciprocal", OP_UNARY, U_RECIPROCAL, 1, 1, "" },
+	{ "ReduceMax", OP_REDUCE, R_MAX, 1, 2, " axes keepdims noop_with_empty_axes " },
+	{ "ReduceMean", OP_REDUCE, R_MEAN, 1, 2, " axes keepdims noop_with_empty_axes " },
+	{ "ReduceMin", OP_REDUCE, R_MIN, 1, 2, " axes keepdims noop_with_empty_axes " },
+	{ "ReduceSum", OP_REDUCE, R_SUM, 1, 2, " axes keepdims noop_with_empty_axes " },
+	{ "Relu", OP_UNARY, U_RELU, 1, 1, "" },
+	{ "Reshape", OP_RESHAPE, 0, 2, 2, " allowzero " },
+	{ "Resize", OP_RESIZE, 0, 1, 4, " coordinate_transformation_mode mode nearest_mode"
+		" cubic_coeff_a extrapolation_value exclude_outside " },
+	{ "Shape", OP_SHAPE, 0, 1, 1, "" },
+	{ "Sigmoid", OP_UNARY, U_SIGMOID, 1, 1, "" },
+	{ "Slice", OP_SLICE, 0, 1, 5, " starts ends axes " },
+	{ "Softmax", OP_SOFTMAX, 0, 1, 1, " axis " },
+	{ "Softplus", OP_UNARY, U_SOFTPLUS, 1, 1, "" },
+	{ "Softsign", OP_UNARY, U_SOFTSIGN, 1, 1, "" },
+	{ "Sqrt", OP_UNARY, U_SQRT, 1, 1, "" },
+	{ "Squeeze", OP_SQUEEZE, 0, 1, 2, " axes " },
+	{ "Sub", OP_BINARY, B_SUB, 2, 2, "" },
+	{ "Sum", OP_SUM, B_ADD, 1, MAX_INPUTS, "" },
+	{ "Tanh", OP_UNARY, U_TANH, 1, 1, "" },
+	{ "Transpose", OP_TRANSPOSE, 0, 1, 1, " perm " },
+	{ "Unsqueeze", OP_UNSQUEEZE, 0, 1, 2, " axes " },
+	{ "Upsample", OP_RESIZE, 1, 2, 2, " mode " },
+	{ "Where", OP_WHERE, 0, 3, 3, "" },
+};
+
+#define refuse_node(r, code, fmt, ...) refuse((r)->g, code, "operator %s '%s': " fmt, \
+	(r)->np->op_type, (r)->where, ##__VA_ARGS__)
+
+static const Onnx__AttributeProto *attr(const struct reader *r, const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < r->np->n_attribute; i++)
+		if (r->np->attribute[i]->name && !strcmp(r->np->attribute[i]->name, name))
+			return r->np->attribute[i];
+	return NULL;
+}
+
+static int64_t attr_int(const struct reader *r, const char *name, int64_t other)
+{
+	const Onnx__AttributeProto *a = attr(r, name);
+
+	return a && a->has_i ? a->i : other;
+}
+
+static float attr_float(const struct reader *r, const char *name, float other)
+{
+	const Onnx__AttributeProto *a = attr(r, name);
+
+	return a && a->has_f ? a->f : other;
+}
+
+/* The text's number in a list of texts that ends with NULL, or -ENOTSUP. */
+static int attr_text(const struct reader *r, const char *name, const char *const *texts,
+		     int other)
+{
+	const Onnx__AttributeProto *a = attr(r, name);
+	int i;
+
+	if (!a)
+		return other;
+	for (i = 0; a->has_s && texts[i]; i++)
+		if (a->s.len == strlen(texts[i]) && !memcmp(a->s.data, texts[i], a->s.len))
+			return i;
+	return refuse_node(r, -ENOTSUP, "attribute %s has an unknown value", name);
+}
+
+/* Whole numbers of an attribute: -1 if it is missing, how many, or an error. */
+static int attr_ints(const struct reader *r, const char *name, int64_t *out, unsigned int most)
+{
+	const Onnx__AttributeProto *a = attr(r, name);
+
+	if (!a)
+		return -1;
+	if (a->n_ints > most)
+		return refuse_node(r, -ENOTSUP, "attribute %s has %zu elements", name,
+				   a->n_ints);
+	if (a->n_ints)
+		memcpy(out, a->ints, a->n_ints * sizeof(*out));
+	return (int)a->n_ints;
+}
+
+static int read_window(struct reader *r, struct attrs *a)
+{
+	static const char *const pads[] = { "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID",
+					    NULL };
+	static const struct {
+		const char *name;
+		size_t off;
+	} two[] = {
+		{ "kernel_shape", offsetof(struct attrs, kernel) },
+		{ "strides", offsetof(struct attrs, stride) },
+		{ "dilations", offsetof(struct attrs, dilation) },
+		{ "output_padding", offsetof(struct attrs, out_pad) },
+	};
+	int64_t four[4] = { 0 };
+	unsigned int i;
+	int n, mode;
+
+	for (i = 0; i < 4; i++) {
+		n = attr_ints(r, two[i].name, (int64_t *)(void *)((char *)a + two[i].off), 2);
+		if (n < -1)
+			return n;
+		if (n >= 0 && ((a->spatial && a->spatial != (unsigned int)n) || !n))
+			return refuse_node(r, -EINVAL, "attribute %s has %d elements",
+					   two[i].name, n);
+		if (n > 0)
+			a->spatial = (unsigned int)n;
+	}
+	n = attr_ints(r, "pads", four, 4);
+	if (n < -1)
+		return n;
+	if (n >= 0) {
+		if ((n != 2 && n != 4) || (a->spatial && a->spatial * 2 != (unsigned int)n))
+			return refuse_node(r, -EINVAL, "attribute pads has %d elements", n);
+		a->spatial = (unsigned int)n / 2;
+		a->pad[0] = four[0];
+		a->pad[1] = n == 4 ? four[1] : 0;
+		a->pad[2] = n == 4 ? four[2] : four[1];
+		a->pad[3] = n == 4 ? four[3] : 0;
+	}
+	mode = attr_text(r, "auto_pad", pads, 0);
+	if (mode < 0)
+		return mode;
+	a->auto_pad = (enum pad_mode)mode;
+	if (a->auto_pad != PAD_GIVEN)
+		memset(a->pad, 0, sizeof(a->pad));
+	a->group = attr_int(r, "group", 1);
+	return 0;
+}
+
+/* The value of an input that is a constant: a single number. */
+static int scalar(struct reader *r, const struct node *n, unsigned int i, float *out)
+{
+	const struct value *v;
+
+	if (i >= n->nin || n->in[i] < 0)
+		return 0;
+	v = &r->g->value[n->in[i]];
+	if (!v->data || v->type != SERVE_FP32 || count(v->rank, v->dims) != 1)
+		return refuse_node(r, -ENOTSUP, "input %u is not one constant number", i);
+	*out = *(const float *)v->data;
+	return 0;
+}
+
+/* A conversion of a whole product: the constant inputs times alpha and beta. */
+static int scale_input(struct reader *r, struct node *n, unsigned int i, float by)
+{
+	struct graph *g = r->g;
+	struct value v;
+	int64_t k, len;
+	int c;
+
+	if (by == 1 || i >= n->nin || n->in[i] < 0)
+		return 0;
+	v = g->value[n->in[i]];
+	if (!v.data || v.type != SERVE_FP32)
+		return refuse_node(r, -ENOTSUP,
+				   "alpha or beta with an input that is not constant");
+	c = graph_const(g, v.name, SERVE_FP32, v.rank, v.dims);
+	if (c < 0)
+		return c;
+	len = count(v.rank, v.dims);
+	for (k = 0; k < len; k++)
+		((float *)g->value[c].data)[k] = ((const float *)v.data)[k] * by;
+	n->in[i] = c;
+	return 0;
+}
+
+static int read_gemm(struct reader *r, struct node *n)
+{
+	struct graph *g = r->g;
+	struct node *add;
+	const struct value *c, *w;
+	int v, rc, out = n->out;
+
+	n->a.trans_a = attr_int(r, "transA", 0);
+	n->a.trans_b = attr_int(r, "transB", 0);
+	rc = scale_input(r, n, 1, attr_float(r, "alpha", 1));
+	if (!rc)
+		rc = scale_input(r, n, 2, attr_float(r, "beta", 1));
+	if (rc || n->nin < 3 || n->in[2] < 0)
+		return rc;
+	/* One row of the weights' width is the bias; anything else is added behind. */
+	c = &g->value[n->in[2]];
+	w = &g->value[n->in[1]];
+	if (c->data && w->data && c->rank == 1 && w->rank == 2 &&
+	    c->dims[0] == w->dims[n->a.trans_b ? 0 : 1])
+		return 0;
+	v = graph_value(g, n->name, strlen(n->name));
+	if (v < 0)
+		return refuse(g, v, "no memory");
+	add = graph_node(g, OP_BINARY, "Add", n->name, 2);
+	if (!add)
+		return refuse(g, -ENOMEM, "no memory");
+	n = add - 1;
+	n->out = v;
+	add->a.kind = B_ADD;
+	add->in[0] = v;
+	add->in[1] = n->in[2];
+	add->out = out;
+	n->in[2] = -1;
+	return 0;
+}
+
+static int read_resize(struct reader *r, struct node *n)
+{
+	static const char *const modes[] = { "nearest", "linear", NULL };
+	static const char *const coords[] = { "half_pixel", "pytorch_half_pixel",
+					      "align_corners", "asymmetric", NULL };
+	static const char *const near[] = { "round_prefer_floor", "round_prefer_ceil", "floor",
+					    "ceil", NULL };
+	struct attrs *a = &n->a;
+	int mode = attr_text(r, "mode", modes, 0), coord, nearest, *in;
+	const struct value *v;
+
+	if (mode < 0)
+		return mode;
+	coord = attr_text(r, "coordinate_transformation_mode", coords, 0);
+	if (coord < 0)
+		return coord;
+	nearest = attr_text(r, "nearest_mode", near, 0);
+	if (nearest < 0)
+		return nearest;
+	if (n->nin < 2)
+		return refuse_node(r, -EINVAL, "neither scales nor sizes");
+	a->linear = mode == 1;
+	a->coord = (enum coord)coord;
+	a->nearest = (enum nearest)nearest;
+	in = calloc(3, sizeof(*in));
+	if (!in)
+		return refuse(r->g, -ENOMEM, "no memory");
+	in[0] = n->in[0];
+	in[1] = in[2] = -1;
+	if (r->def->kind || n->nin == 2) {	/* Upsample, and Resize before version 11 */
+		a->coord = COORD_ASYMMETRIC;
+		a->nearest = NEAR_FLOOR;
+		in[1] = n->in[1];
+	} else {
+		in[1] = n->in[2];
+		in[2] = n->nin > 3 ? n->in[3] : -1;
+	}
+	free(n->in);
+	n->in = in;
+	n->nin = 3;
+	/* Scales that are empty are none. */
+	if (in[1] >= 0) {
+		v = &r->g->value[in[1]];
+		if (v->data && !count(v->rank, v->dims))
+			in[1] = -1;
+	}
+	a->keep_scale = in[1] >= 0;
+	return 0;
+}
+
+static int read_slice(struct reader *r, struct node *n)
+{
+	struct attrs *a = &n->a;
+	int starts, ends, axes, i, *in;
+
+	if (n->nin > 1) {
+		if (n->nin < 3 || n->in[1] < 0 || n->in[2] < 0)
+			return refuse_node(r, -EINVAL, "no starts or no ends");
+		in = realloc(n->in, 5 * sizeof(*in));
+		if (!in)
+			return refuse(r->g, -ENOMEM, "no memory");
+		for (i = (int)n->nin; i < 5; i++)
+			in[i] = -1;
+		n->in = in;
+		n->nin = 5;
+		return 0;
+	}
+	starts = attr_ints(r, "starts", a->ints, SERVE_RANK);
+	ends = attr_ints(r, "ends", a->more, SERVE_RANK);
+	for (i = 0; i < SERVE_RANK; i++)
+		a->steps[i] = i;
+	axes = attr_ints(r, "axes", a->steps, SERVE_RANK);
+	if (starts < 0 || starts != ends || (axes >= 0 && axes != starts) || axes < -1)
+		return refuse_node(r, -EINVAL, "starts, ends and axes do not match");
+	a->nints = (unsigned int)starts;
+	return 0;
+}
+
+static int read_clip(struct reader *r, struct node *n)
+{
+	int rc;
+
+	n->a.alpha = attr_float(r, "min", -3.402823466e+38f);
+	n->a.beta = attr_float(r, "max", 3.402823466e+38f);
+	rc = scalar(r, n, 1, &n->a.alpha);
+	if (!rc)
+		rc = scalar(r, n, 2, &n->a.beta);
+	n->nin = 1;
+	return rc;
+}
+
+static int read_pad(struct reader *r, struct node *n)
+{
+	static const char *const modes[] = { "constant", NULL };
+	struct attrs *a = &n->a;
+	int64_t pads[2 * SERVE_RANK];
+	int mode = attr_text(r, "mode", modes, 0), k;
+
+	if (mode < 0)
+		return mode;
+	a->alpha = attr_float(r, "value", 0);
+	if (n->nin > 1)
+		return n->in[1] >= 0 ? 0 : refuse_node(r, -EINVAL, "no pads");
+	k = attr_ints(r, "pads", pads, 2 * SERVE_RANK);
+	if (k < 0 || k % 2)
+		return refuse_node(r, -EINVAL, "no pads");
+	a->nints = (unsigned int)k / 2;
+	memcpy(a->ints, pads, a->nints * sizeof(*pads));
+	memcpy(a->more, pads + a->nints, a->nints * sizeof(*pads));
+	return 0;
+}
+
+/* Attributes of the operator into the node.  The node is the newest one. */
+static int read_attrs(struct reader *r, struct node *n)
+{
+	struct attrs *a = &n->a;
+	struct graph *g = r->g;
+	const Onnx__AttributeProto *at;
+	int64_t v;
+	int k;
+
+	a->kind = r->def->kind;
+	switch (n->op) {
+	case OP_CONV:
+	case OP_DECONV: {
+		const struct value *w = &g->value[n->in[1]];
+		unsigned int i;
+		int rc = read_window(r, a);
+
+		if (rc)
+			return rc;
+		if (attr(r, "output_shape") || (n->op == OP_DECONV && a->auto_pad))
+			return refuse_node(r, -ENOTSUP, "output_shape or auto_pad");
+		/* The size of the window may only be in the weights. */
+		if (!attr(r, "kernel_shape")) {
+			if (!w->data || w->rank < 3 || w->rank > 4)
+				return refuse_node(r, -ENOTSUP, "no kernel_shape");
+			a->spatial = w->rank - 2;
+			for (i = 0; i < a->spatial; i++)
+				a->kernel[i] = w->dims[2 + i];
+		}
+		return 0;
+	}
+	case OP_POOL:
+		a->max_pool = r->def->kind;
+		a->count_pad = attr_int(r, "count_include_pad", 0);
+		a->round = attr_int(r, "ceil_mode", 0) ? ROUND_CEIL_IN : ROUND_FLOOR;
+		if (!attr(r, "kernel_shape"))
+			return refuse_node(r, -EINVAL, "no kernel_shape");
+		return read_window(r, a);
+	case OP_GLOBAL_POOL:
+		a->max_pool = r->def->kind;
+		return 0;
+	case OP_GEMM:
+		return read_gemm(r, n);
+	case OP_NORM:
+		a->eps = attr_float(r, "epsilon", 1e-5f);
+		if (attr_int(r, "training_mode", 0) || !attr_int(r, "spatial", 1))
+			return refuse_node(r, -ENOTSUP, "training_mode, or spatial 0");
+		return 0;
+	case OP_LRN:
+		a->alpha = attr_float(r, "alpha", 1e-4f);
+		a->beta = attr_float(r, "beta", 0.75f);
+		a->bias = attr_float(r, "bias", 1);
+		a->size = attr_int(r, "size", 0);
+		return 0;
+	case OP_SOFTMAX:
+		a->flat = g->opset < 13;
+		a->axis = attr_int(r, "axis", a->flat ? 1 : -1);
+		return 0;
+	case OP_UNARY:
+		switch (a->kind) {
+		case U_CLIP:
+			return read_clip(r, n);
+		case U_LEAKY:
+			a->alpha = attr_float(r, "alpha", 0.01f);
+			return 0;
+		case U_ELU:
+			a->alpha = attr_float(r, "alpha", 1);
+			return 0;
+		case U_HSIGMOID:
+			a->alpha = attr_float(r, "alpha", 0.2f);
+			a->beta = attr_float(r, "beta", 0.5f);
+			return 0;
+		default:
+			return 0;
+		}
+	case OP_CAST:
+		v = attr_int(r, "to", 0);
+		if (v < 0 || v > 100 || onnx_type((int32_t)v, &a->to))
+			return refuse_node(r, -ENOTSUP, "type %lld", (long long)v);
+		return 0;
+	case OP_CONCAT:
+		if (!attr(r, "axis"))
+			return refuse_node(r, -EINVAL, "no axis");
+		a->axis = attr_int(r, "axis", 0);
+		return 0;
+	case OP_FLATTEN:
+		a->axis = attr_int(r, "axis", 1);
+		return 0;
+	case OP_GATHER:
+		a->axis = attr_int(r, "axis", 0);
+		return 0;
+	case OP_SLICE:
+		return read_slice(r, n);
+	case OP_RESHAPE:
+		a->zero_copy = attr_int(r, "allowzero", 0);
+		return 0;
+	case OP_IDENTITY:
+		/* The rest of Dropout's inputs do not matter: nothing is dropped. */
+		if (n->nin > 2 && n->in[2] >= 0) {
+			const struct value *train = &g->value[n->in[2]];
+
+			if (!train->data || train->type != SERVE_BOOL ||
+			    count(train->rank, train->dims) != 1 || *(const char *)train->data)
+				return refuse_node(r, -ENOTSUP, "training_mode");
+		}
+		n->nin = 1;
+		return 0;
+	case OP_SQUEEZE:
+	case OP_UNSQUEEZE:
+	case OP_REDUCE:
+		k = attr_ints(r, "axes", a->ints, SERVE_RANK);
+		if (k < -1)
+			return k;
+		a->nints = k > 0 ? (unsigned int)k : 0;
+		a->keep = attr_int(r, "keepdims", 1);
+		a->flat = attr_int(r, "noop_with_empty_axes", 0);
+		if (n->op == OP_UNSQUEEZE && k < 0 && n->nin < 2)
+			return refuse_node(r, -EINVAL, "no axes");
+		return 0;
+	case OP_TRANSPOSE:
+		k = attr_ints(r, "perm", a->ints, SERVE_RANK);
+		if (k < -1)
+			return k;
+		a->has_ints = k >= 0;
+		a->nints = k > 0 ? (unsigned int)k : 0;
+		return 0;
+	case OP_PAD:
+		return read_pad(r, n);
+	case OP_FILL:
+		a->to = SERVE_FP32;
+		at = attr(r, "value");
+		if (at) {
+			const Onnx__TensorProto *t = at->t;
+			int one;
+
+			if (!t)
+				return refuse_node(r, -EINVAL, "value is not a tensor");
+			one = graph_value(g, n->name, strlen(n->name));
+			if (one < 0)
+				return refuse(g, one, "no memory");
+			k = onnx_tensor(g, t, one);
+			if (k)
+				return k;
+			if (count(g->value[one].rank, g->value[one].dims) != 1)
+				return refuse_node(r, -EINVAL,
+						   "value has more than one element");
+			a->to = g->value[one].type;
+			memcpy(a->more, g->value[one].data, type_size(a->to));
+		}
+		return 0;
+	case OP_RESIZE:
+		return read_resize(r, n);
+	default:
+		return 0;
+	}
+}
+
+/* Constant has its tensor in an attribute. */
+static int read_constant(struct reader *r)
+{
+	const Onnx__NodeProto *np = r->np;
+	const Onnx__AttributeProto *a = np->n_attribute == 1 ? np->attribute[0] : NULL;
+	struct graph *g = r->g;
+	int64_t dims[1] = { 0 };
+	bool list;
+	int v;
+
+	if (np->n_output != 1 || !a || !a->name)
+		return refuse_node(r, -EINVAL, "not one attribute and one output");
+	v = onnx_define(&r->names, np->output[0]);
+	if (v < 0)
+		return v;
+	if (!strcmp(a->name, "value") && a->t)
+		return onnx_tensor(g, a->t, v);
+	list = !strcmp(a->name, "value_ints") || !strcmp(a->name, "value_floats");
+	if (list || !strcmp(a->name, "value_int") || !strcmp(a->name, "value_float")) {
+		bool real = !strncmp(a->name, "value_float", 11);
+		size_t n = !list ? 1 : real ? a->n_floats : a->n_ints;
+		const void *from = list ? real ? (const void *)a->floats : a->ints :
+			real ? (const void *)&a->f : &a->i;
+		struct value *val;
+		void *data = aligned(n * 8);
+
+		if (!data)
+			return refuse(g, -ENOMEM, "no memory");
+		dims[0] = (int64_t)n;
+		val = &g->value[v];
+		val->type = real ? SERVE_FP32 : SERVE_INT64;
+		val->rank = list ? 1 : 0;
+		val->dims[0] = dims[0];
+		val->data = data;
+		g->m.bytes += n * type_size(val->type);
+		if (n)
+			memcpy(data, from, n * type_size(val->type));
+		return 0;
+	}
+	return refuse_node(r, -ENOTSUP, "attribute %s", a->name);
+}
+
+static int by_name(const void *key, const void *def)
+{
+	return strcmp(key, ((const struct def *)def)->name);
+}
+
+int onnx_node(struct reader *r)
+{
+	const Onnx__NodeProto *np = r->np;
+	struct graph *g = r->g;
+	struct node *n;
+	unsigned int i;
+	size_t inputs = np->n_input;
+	char known[64];
+	int v;
+
+	r->where = np->name && *np->name ? np->name : np->n_output ? np->output[0] : "";
+	if (!np->op_type)
+		return refuse(g, -EINVAL, "a node has no operator");
+	if (np->domain && *np->domain && strcmp(np->domain, "ai.onnx"))
+		return refuse_node(r, -ENOTSUP, "operators of '%s' are not supported",
+				   np->domain);
+	if (!strcmp(np->op_type, "Constant"))
+		return read_constant(r);
+	r->def = bsearch(np->op_type, defs, sizeof(defs) / sizeof(defs[0]), sizeof(defs[0]),
+			 by_name);
+	if (!r->def)
+		return refuse_node(r, -ENOTSUP, "this operator is not supported");
+	while (inputs && !*np->input[inputs - 1])
+		inputs--;			/* left out */
+	if (inputs < r->def->min || inputs > r->def->max)
+		return refuse_node(r, -EINVAL, "%zu inputs", inputs);
+	for (i = 0; i < np->n_attribute; i++) {
+		const char *name = np->attribute[i]->name;
+
+		snprintf(known, sizeof(known), " %.60s ", name ? name : "");
+		if (!name || !strstr(r->def->attrs, known))
+			return refuse_node(r, -ENOTSUP, "attribute '%s'", name ? name : "");
+	}
+	for (i = 1; i < np->n_output; i++)
+		if (*np->output[i] && r->def->op != OP_IDENTITY)
+			return refuse_node(r, -ENOTSUP, "more than one output");
+	if (!np->n_output)
+		return refuse_node(r, -EINVAL, "no output");
+	n = graph_node(g, r->def->op, r->def->name, r->where,
+		       r->def->op == OP_CONV || r->def->op == OP_DECONV ||
+				       r->def->op == OP_GEMM ?
+			       3 :
+			       (unsigned int)inputs);
+	if (!n)
+		return refuse(g, -ENOMEM, "no memory");
+	for (i = 0; i < inputs; i++) {
+		if (!*np->input[i]) {
+			if (i < r->def->min || r->def->op == OP_CONCAT || r->def->op == OP_SUM)
+				return refuse_node(r, -EINVAL, "input %u is left out", i);
+			continue;
+		}
+		v = *onnx_find(&r->names, np->input[i]);
+		if (!v)
+			return refuse_node(
+				r, -EINVAL,
+				"input '%s' is neither an input of the model nor made before",
+				np->input[i]);
+		n->in[i] = v - 1;
+	}
+	v = onnx_define(&r->names, np->output[0]);
+	if (v < 0)
+		return v;
+	n->out = v;
+	return read_attrs(r, n);
+}
