@@ -284,14 +284,43 @@ static bool check_shape(struct parse *p, const struct serve_io *io, const struct
 			"configuration docs for more info on max_batch_size.");
 }
 
+/* The parameters of an input, or of an output. */
+struct form {
+	bool has_size, has_binary, binary;
+	uint64_t size, classes;
+};
+
+static bool tensor_parameters(struct parse *p, bool is_input, struct form *f)
+{
+	struct js_str key;
+
+	for (bool on = js_open(&p->j, '{'); on; on = js_more(&p->j, '}')) {
+		if (!js_key(&p->j, &key))
+			return false;
+		if (js_is(&key, "shared_memory_region"))
+			return failed(p, 400, "shared memory is not supported");
+		if (is_input && js_is(&key, "binary_data_size"))
+			f->has_size = js_uint(&p->j, &f->size);
+		else if (!is_input && js_is(&key, "binary_data"))
+			f->has_binary = js_bool(&p->j, &f->binary);
+		else if (!is_input && js_is(&key, "classification"))
+			js_uint(&p->j, &f->classes);
+		else
+			js_skip(&p->j);
+	}
+	return true;
+}
+
 static bool input(struct parse *p)
 {
+	static const char both[] = "unexpected 'data' for input '%s' with binary data";
 	const struct serve_io *io;
 	struct js_str key, name = { 0 }, type = { 0 };
 	struct serve_shape s = { 0 };
 	const char *data = NULL, *after;
-	uint64_t binary = 0, bytes = 0;
-	bool has_shape = false, many = false, is_binary = false;
+	struct form form = { 0 };
+	uint64_t bytes = 0;
+	bool has_shape = false, many = false;
 	struct tensor *t;
 	unsigned int i, k;
 	char text[128];
@@ -315,17 +344,8 @@ static bool input(struct parse *p)
 				break;
 			js_skip(&p->j);
 		} else if (js_is(&key, "parameters") && js_peek(&p->j) == '{') {
-			for (bool on = js_open(&p->j, '{'); on; on = js_more(&p->j, '}')) {
-				if (!js_key(&p->j, &key))
-					return false;
-				if (js_is(&key, "binary_data_size")) {
-					is_binary = js_uint(&p->j, &binary);
-				} else if (js_is(&key, "shared_memory_region")) {
-					return failed(p, 400, "shared memory is not supported");
-				} else {
-					js_skip(&p->j);
-				}
-			}
+			if (!tensor_parameters(p, true, &form))
+				return false;
 		} else {
 			js_skip(&p->j);
 		}
@@ -379,25 +399,23 @@ static bool input(struct parse *p)
 	t->shape = s;
 	t->bytes = bytes;
 	p->r->bytes += bytes;
-	if (is_binary) {
+	if (form.has_size) {
 		if (data)
-			return failed(p, 400,
-				      "unexpected 'data' for input '%s' with binary data",
-				      io->name);
-		if (binary > (uint64_t)(p->body_end - p->binary))
+			return failed(p, 400, both, io->name);
+		if (form.size > (uint64_t)(p->body_end - p->binary))
 			return failed(p, 400,
 				      "unexpected size for input '%s', expecting %" PRIu64
 				      " additional bytes for model '%s'",
-				      io->name, binary - (uint64_t)(p->body_end - p->binary),
+				      io->name, form.size - (uint64_t)(p->body_end - p->binary),
 				      p->m->name);
-		if (binary != bytes)
+		if (form.size != bytes)
 			return refused(
 				p,
 				"input byte size mismatch for input '%s' for model '%s'. "
 				"Expected %" PRIu64 ", got %" PRIu64,
-				io->name, p->m->name, bytes, binary);
+				io->name, p->m->name, bytes, form.size);
 		t->data = p->binary;
-		p->binary += binary;
+		p->binary += form.size;
 		return true;
 	}
 	if (!data)
@@ -442,16 +460,10 @@ static bool input(struct parse *p)
 		    js_is(&key, "data"))
 			return failed(p, 400, "input '%s' has a member twice", io->name);
 		if (js_is(&key, "parameters") && js_peek(&p->j) == '{') {
-			for (bool on = js_open(&p->j, '{'); on; on = js_more(&p->j, '}')) {
-				if (!js_key(&p->j, &key))
-					return false;
-				if (js_is(&key, "binary_data_size"))
-					return failed(p, 400,
-						      "unexpected 'data' for input '%s' with "
-						      "binary data",
-						      io->name);
-				js_skip(&p->j);
-			}
+			if (!tensor_parameters(p, true, &form))
+				return false;
+			if (form.has_size)
+				return failed(p, 400, both, io->name);
 		} else {
 			js_skip(&p->j);
 		}
@@ -462,9 +474,8 @@ static bool input(struct parse *p)
 static bool output(struct parse *p)
 {
 	struct js_str key, name = { 0 };
-	bool binary = false, has_binary = false;
+	struct form form = { 0 };
 	unsigned int i;
-	uint64_t classes = 0;
 	char text[128];
 
 	for (bool more = js_open(&p->j, '{'); more; more = js_more(&p->j, '}')) {
@@ -473,18 +484,8 @@ static bool output(struct parse *p)
 		if (js_is(&key, "name")) {
 			js_string(&p->j, &name);
 		} else if (js_is(&key, "parameters") && js_peek(&p->j) == '{') {
-			for (bool on = js_open(&p->j, '{'); on; on = js_more(&p->j, '}')) {
-				if (!js_key(&p->j, &key))
-					return false;
-				if (js_is(&key, "binary_data"))
-					has_binary = js_bool(&p->j, &binary);
-				else if (js_is(&key, "classification"))
-					js_uint(&p->j, &classes);
-				else if (js_is(&key, "shared_memory_region"))
-					return failed(p, 400, "shared memory is not supported");
-				else
-					js_skip(&p->j);
-			}
+			if (!tensor_parameters(p, false, &form))
+				return false;
 		} else {
 			js_skip(&p->j);
 		}
@@ -495,7 +496,7 @@ static bool output(struct parse *p)
 		return false;
 	if (!name.p)
 		return failed(p, 400, "an output has no 'name'");
-	if (classes)
+	if (form.classes)
 		return failed(p, 400, "classification is not supported");
 	for (i = 0; i < p->m->noutputs && !js_is(&name, p->m->outputs[i].name); i++)
 		;
@@ -505,9 +506,9 @@ static bool output(struct parse *p)
 			      p->m->name);
 	}
 	p->r->wanted |= 1u << i;
-	if (has_binary) {
+	if (form.has_binary) {
 		p->binary_set |= 1u << i;
-		p->r->binary = (p->r->binary & ~(1u << i)) | (uint32_t)binary << i;
+		p->r->binary = (p->r->binary & ~(1u << i)) | (uint32_t)form.binary << i;
 	}
 	return true;
 }

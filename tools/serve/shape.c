@@ -151,6 +151,26 @@ static int check_window(const struct ctx *c, const struct attrs *a, unsigned int
 	return 0;
 }
 
+static int spatial_sizes(const struct ctx *c, unsigned int spatial, const struct shape *x,
+			 struct shape *out)
+{
+	const struct attrs *a = &c->n->a;
+	unsigned int i;
+
+	for (i = 0; i < spatial; i++) {
+		int64_t span = (a->kernel[i] - 1) * a->dilation[i] + 1;
+
+		if (c->n->op == OP_DECONV)
+			out->dims[2 + i] = (x->dims[2 + i] - 1) * a->stride[i] + span +
+				a->out_pad[i] - a->pad[i] - a->pad[i + 2];
+		else
+			out->dims[2 + i] = windows(a, i, x->dims[2 + i]);
+		if (out->dims[2 + i] < 1)
+			return bad(c, "the window is larger than the input");
+	}
+	return 0;
+}
+
 static int float32(const struct ctx *c, const struct shape *in)
 {
 	return in->type == SERVE_FP32 ? 0 :
@@ -198,18 +218,7 @@ static int conv(const struct ctx *c, const struct shape *const *in, struct shape
 	out->rank = x->rank;
 	out->dims[0] = x->dims[0];
 	out->dims[1] = oc;
-	for (i = 0; i < spatial; i++) {
-		int64_t span = (a->kernel[i] - 1) * a->dilation[i] + 1;
-
-		if (deconv)
-			out->dims[2 + i] = (x->dims[2 + i] - 1) * a->stride[i] + span +
-				a->out_pad[i] - a->pad[i] - a->pad[i + 2];
-		else
-			out->dims[2 + i] = windows(a, i, x->dims[2 + i]);
-		if (out->dims[2 + i] < 1)
-			return bad(c, "the window is larger than the input");
-	}
-	return 0;
+	return spatial_sizes(c, spatial, x, out);
 }
 
 static int pool(const struct ctx *c, const struct shape *const *in, struct shape *out)
@@ -237,12 +246,7 @@ static int pool(const struct ctx *c, const struct shape *const *in, struct shape
 	rc = check_window(c, a, spatial);
 	if (rc)
 		return rc;
-	for (i = 0; i < spatial; i++) {
-		out->dims[2 + i] = windows(a, i, x->dims[2 + i]);
-		if (out->dims[2 + i] < 1)
-			return bad(c, "the window is larger than the input");
-	}
-	return 0;
+	return spatial_sizes(c, spatial, x, out);
 }
 
 static int gemm(const struct ctx *c, const struct shape *const *in, struct shape *out)
