@@ -421,7 +421,6 @@ static const char *reason(int http)
 	case 417: return "Expectation Failed";
 	case 431: return "Request Header Fields Too Large";
 	case 500: return "Internal Server Error";
-	case 501: return "Not Implemented";
 	default: return "Service Unavailable";
 	}
 }

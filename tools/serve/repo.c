@@ -241,7 +241,7 @@ static int unload(struct server *sv, struct entry *e, const char *why)
 		return rc;
 	e->state = ENTRY_UNAVAILABLE;
 	snprintf(e->reason, sizeof(e->reason), "%s", why);
-	log_line("info", "unloaded", "model", e->name, NULL);
+	log_line("info", "unloaded", "model", e->name, "why", why, NULL);
 	return 0;
 }
 
@@ -250,7 +250,7 @@ void repo_scan(struct server *sv)
 	DIR *dir = opendir(sv->cfg.repository);
 	struct dirent *d;
 	struct entry *e;
-	char path[4096];
+	char path[4096], why[320];
 	unsigned int i;
 
 	if (!dir) {
@@ -287,8 +287,11 @@ void repo_scan(struct server *sv)
 	}
 	closedir(dir);
 	for (i = 0; i < sv->nentries; i++)
-		if (!sv->entries[i]->present && sv->entries[i]->current)
-			unload(sv, sv->entries[i], "the folder is gone");
+		if (!sv->entries[i]->present && sv->entries[i]->current) {
+			snprintf(why, sizeof(why), "the folder %.150s/%s does not exist",
+				 sv->cfg.repository, sv->entries[i]->name);
+			unload(sv, sv->entries[i], why);
+		}
 }
 
 static char *text_of(const char *fmt, const char *name, const char *why)
@@ -350,7 +353,7 @@ void repo_control(struct server *sv, struct control *ct)
 		break;
 	case CONTROL_UNLOAD:
 		/* what is not loaded is unloaded, as Triton has it */
-		if (e && unload(sv, e, "unloaded")) {
+		if (e && unload(sv, e, "a client unloaded it")) {
 			ct->http = 503;
 			ct->text =
 				text_of("failed to unload '%s', %s", ct->name, "out of memory");

@@ -307,18 +307,15 @@ def test_a_full_queue_refuses_at_once(server):
     server.model("m", gate=1)
     server.start("--workers=1",
                  config="[model m]\ninstances = 1\nmax_batch = 1\nqueue_requests = 2\n")
-    socks, files = connections(server, 4)
-    send(socks[0], [0, 0, 0, 0])
-    soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the first run")
-    send(socks[1], [0, 0, 0, 0])
-    send(socks[2], [0, 0, 0, 0])
-    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 2, "a full queue")
-    send(socks[3], [0, 0, 0, 0])
-    status, headers, body = read_answer(files[3])
+    socks, files = queue_behind_one(server, [row([0, 0, 0, 0])] * 2)
+    more = server.connect()
+    send(more, [0, 0, 0, 0])
+    with more, more.makefile("rb") as file:
+        status, headers, body = read_answer(file)
     assert status == 503 and headers["retry-after"] == "1"
     assert json.loads(body)["error"] == "Exceeds maximum queue size"
     server.open("m")
-    assert [read_answer(f)[0] for f in files[:3]] == [200, 200, 200]
+    assert [read_answer(f)[0] for f in files] == [200, 200, 200]
     assert server.metric("pawl_serve_refused_total", "m") == 1
     close(socks, files)
 
@@ -327,28 +324,19 @@ def test_a_queue_is_bounded_in_bytes(server):
     server.model("m", gate=1)
     server.start("--workers=1",
                  config="[model m]\ninstances = 1\nmax_batch = 1\nqueue_bytes = 20\n")
-    socks, files = connections(server, 3)
-    send(socks[0], [0, 0, 0, 0])
-    soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the first run")
-    send(socks[1], [0, 0, 0, 0])
-    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 1,
-         "the second waits")
-    send(socks[2], [0, 0, 0, 0])
-    assert read_answer(files[2])[0] == 503
+    socks, files = queue_behind_one(server, [row([0, 0, 0, 0])])
+    assert server.infer("m", [0, 0, 0, 0]).status == 503
     server.open("m")
-    assert [read_answer(f)[0] for f in files[:2]] == [200, 200]
+    assert [read_answer(f)[0] for f in files] == [200, 200]
     close(socks, files)
 
 
 def test_a_timeout_ends_a_request_in_the_queue(server):
     server.model("m", gate=1)
     server.start("--workers=1", config="[model m]\ninstances = 1\nmax_batch = 1\n")
-    socks, files = connections(server, 2)
-    send(socks[0], [0, 0, 0, 0])
-    soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the first run")
-    send(socks[1], [0, 0, 0, 0], parameters={"timeout": 1000})
-    status, _, body = read_answer(files[1])
-    assert status == 503 and json.loads(body)["error"] == "Request timeout expired"
+    socks, files = queue_behind_one(server, [])
+    answer = server.infer("m", [0, 0, 0, 0], parameters={"timeout": 1000})
+    assert answer.status == 503 and answer.error == "Request timeout expired"
     assert server.stat("m")["execution_count"] == 0     # the first still runs
     server.open("m")
     assert read_answer(files[0])[0] == 200
@@ -395,12 +383,7 @@ def test_priority_decides_the_order(server):
 def test_a_closed_connection_cancels(server):
     server.model("m", gate=1)
     server.start("--workers=1", config="[model m]\ninstances = 1\nmax_batch = 1\n")
-    socks, files = connections(server, 2)
-    send(socks[0], [0, 0, 0, 0])
-    soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the first run")
-    send(socks[1], [0, 0, 0, 0])
-    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 1,
-         "the second waits")
+    socks, files = queue_behind_one(server, [row([0, 0, 0, 0])])
     close(socks[1:], files[1:])
     soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 0,
          "the queue is empty")
@@ -618,6 +601,10 @@ def test_sighup_reads_the_repository_again(server):
     soon(lambda: server.get("/v2/models/new/ready").status == 200 and
          server.get("/v2/models/a/versions/2/ready").status == 200 and
          server.get("/v2/models/gone/ready").status == 400, "the new state")
+    index = {m["name"]: m for m in server.post("/v2/repository/index").json}
+    assert "gone" not in index
+    assert server.events("unloaded")[0]["why"] == \
+        f"the folder {server.repository[:150]}/gone does not exist"
 
 
 def test_statistics_and_metrics_add_up(server):
