@@ -46,7 +46,7 @@ static void run_main(void)
 		/* as a repository without models */
 		ct->http = 400;
 		ct->text = NULL;
-		port_post(&ct->c->loop->port, &ct->c->done);
+		port_post(&ct->loop->port, ct->done);
 	}
 }
 
@@ -81,7 +81,7 @@ static void start(void)
 	sv->calls_tail = &sv->calls;
 	l->sv = sv;
 	l->ep = epoll_create1(EPOLL_CLOEXEC);
-	l->listener = -1;
+	l->listener[LISTEN_HTTP] = l->listener[LISTEN_GRPC] = -1;
 	l->scratch = malloc(65536);
 	this_port = &l->port;
 	http_parser_set_max_header_size(sv->cfg.max_header);
@@ -145,7 +145,7 @@ static void client(const uint8_t *p, size_t n, size_t piece)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fd))
 		fuzz_broken("socketpair: %s", strerror(errno));
 	l->now = now_ns();
-	c = conn_open(l, fd[0]);
+	c = conn_open(l, fd[0], LISTEN_HTTP);
 	if (!c)
 		fuzz_broken("conn_open: %s", strerror(errno));
 	for (; n; p += k, n -= k) {

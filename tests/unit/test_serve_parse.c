@@ -366,7 +366,7 @@ static struct conn *connected(void)
 	ck_assert_int_eq(port_init(&l1->port), 0);
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
 	client = fd[1];
-	c = conn_open(l1, fd[0]);
+	c = conn_open(l1, fd[0], LISTEN_HTTP);
 	ck_assert_ptr_nonnull(c);
 	return c;
 }

@@ -15,12 +15,14 @@
 
 static const char help_text[] =
 "Usage: pawl serve [OPTION]... --repository=DIR\n"
-"Answer inference requests by the Open Inference Protocol over HTTP/1.1.\n"
+"Answer inference requests by the Open Inference Protocol over HTTP/1.1 and gRPC.\n"
 "\n"
 "  -r, --repository=DIR     the models: DIR/NAME/VERSION/model.onnx\n"
 "  -c, --config=FILE        settings, also for single models; options have precedence\n"
 "  -H, --host=ADDRESS       numeric address to listen on (127.0.0.1)\n"
 "  -p, --port=N             port; 0: a free one, which the log names (8000)\n"
+"  -g, --grpc-port=N        port for gRPC; 0: a free one; none: no gRPC (8001, or 0 if\n"
+"                           --port is 0)\n"
 "  -i, --io-threads=N       threads for connections (1)\n"
 "  -w, --workers=N          threads that run layers (number of CPUs, less one)\n"
 "  -h, --help               print this\n"
@@ -34,6 +36,7 @@ static const struct option long_options[] = {
 	{ "config", required_argument, NULL, 'c' },
 	{ "host", required_argument, NULL, 'H' },
 	{ "port", required_argument, NULL, 'p' },
+	{ "grpc-port", required_argument, NULL, 'g' },
 	{ "io-threads", required_argument, NULL, 'i' },
 	{ "workers", required_argument, NULL, 'w' },
 	{ "help", no_argument, NULL, 'h' },
@@ -43,7 +46,7 @@ static const struct option long_options[] = {
 /* Where a value of a key goes, and what it may be. */
 struct key {
 	const char *name;
-	enum { TEXT, UINT, U64, SECONDS, MILLISECONDS, MICROSECONDS, SIZES } kind;
+	enum { TEXT, UINT, PORT, U64, SECONDS, MILLISECONDS, MICROSECONDS, SIZES } kind;
 	size_t at;
 	uint64_t min, max;
 };
@@ -54,6 +57,7 @@ static const struct key server_keys[] = {
 	{ "host", TEXT, SERVER(host), 0, 0 },
 	{ "token", TEXT, SERVER(token), 0, 0 },
 	{ "port", UINT, SERVER(port), 0, 65535 },
+	{ "grpc_port", PORT, SERVER(grpc_port), 0, 65535 },
 	{ "io_threads", UINT, SERVER(loops), 1, MAX_LOOPS },
 	{ "workers", UINT, SERVER(workers), 1, 1024 },
 	{ "max_connections", UINT, SERVER(max_connections), 1, 1000000 },
@@ -135,9 +139,11 @@ static bool set(const struct key *k, void *base, const char *value)
 		return *value && set_text((char **)(void *)at, value);
 	if (k->kind == SIZES)
 		return parse_sizes(base, k, value);
-	if (!parse_number(value, k->min, k->max, &v))
+	if (k->kind == PORT && !strcmp(value, "none"))
+		v = GRPC_NONE;
+	else if (!parse_number(value, k->min, k->max, &v))
 		return false;
-	if (k->kind == UINT)
+	if (k->kind == UINT || k->kind == PORT)
 		*(unsigned int *)(void *)at = (unsigned int)v;
 	else
 		*(uint64_t *)(void *)at = k->kind == U64 ? v : v * unit[k->kind];
@@ -219,6 +225,7 @@ static int option(struct config *cfg, int c)
 	static const char *const key_of[] = { ['r'] = "repository",
 					      ['H'] = "host",
 					      ['p'] = "port",
+					      ['g'] = "grpc_port",
 					      ['i'] = "io_threads",
 					      ['w'] = "workers" };
 	size_t i;
@@ -228,7 +235,7 @@ static int option(struct config *cfg, int c)
 			if (set(&server_keys[i], cfg, optarg))
 				return 0;
 			fprintf(stderr, "%s: '%s' is not good for --%s\n", SERVE_SELF, optarg,
-				c == 'i' ? "io-threads" : key_of[c]);
+				c == 'i' ? "io-threads" : c == 'g' ? "grpc-port" : key_of[c]);
 			break;
 		}
 	return STATUS_USAGE;
@@ -251,7 +258,7 @@ static int parse(struct config *cfg, int argc, char **argv)
 
 	/* the file first, wherever its option is */
 	optind = 1;
-	while ((c = getopt_long(argc, argv, "r:c:H:p:i:w:h", long_options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "r:c:H:p:g:i:w:h", long_options, NULL)) != -1) {
 		if (c == '?')
 			return STATUS_USAGE;
 		if (c == 'h')
@@ -263,12 +270,14 @@ static int parse(struct config *cfg, int argc, char **argv)
 		return bad("takes options only, not ", argv[optind]);
 	rc = cfg->file ? read_file(cfg) : 0;
 	optind = 1;
-	while (!rc && (c = getopt_long(argc, argv, "r:c:H:p:i:w:h", long_options, NULL)) != -1)
+	while (!rc && (c = getopt_long(argc, argv, "r:c:H:p:g:i:w:h", long_options, NULL)) != -1)
 		rc = c == 'c' ? 0 : option(cfg, c);
 	if (rc)
 		return rc;
 	if (!cfg->repository)
 		return bad("--repository is missing", "");
+	if (cfg->grpc_port == GRPC_DEFAULT)
+		cfg->grpc_port = cfg->port ? 8001 : 0;
 	rc = check_model(&cfg->model, "");
 	for (i = 0; !rc && i < cfg->nnamed; i++)
 		rc = check_model(&cfg->named[i].conf, cfg->named[i].name);
@@ -304,6 +313,7 @@ int cmd_serve(int argc, char **argv)
 		return bad("out of memory", "");
 	cfg = &sv->cfg;
 	cfg->port = 8000;
+	cfg->grpc_port = GRPC_DEFAULT;
 	cfg->loops = 1;
 	cfg->max_connections = 10000;
 	cfg->max_header = 16384;

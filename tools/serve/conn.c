@@ -35,6 +35,7 @@
 #define BUF_MIN		4096u
 #define BUFS_KEPT	(256u << 20)	/* bytes of free buffers of a loop */
 #define LINGER_NS	2000000000u
+#define H2_TICK_NS	1000000000u
 #define ACCEPT_BATCH	64
 #define TURN_WORK	32		/* requests and receptions of a connection in a turn */
 
@@ -154,11 +155,11 @@ bool buf_json(struct loop *l, struct buf *b, const char *text)
 
 /* --- timers: lists in order of their ends, since each list has one duration -------- */
 
-static void conn_timer(struct conn *c, int kind)
+void conn_timer(struct conn *c, int kind)
 {
 	const struct config *cfg = &c->loop->sv->cfg;
 	const uint64_t length[TIMERS] = { cfg->idle_ns, cfg->read_ns, cfg->write_ns, LINGER_NS,
-		UINT64_MAX / 2 };
+		UINT64_MAX / 2, H2_TICK_NS };
 	struct loop *l = c->loop;
 
 	if (c->timer != TIMER_NONE) {
@@ -197,6 +198,9 @@ void conn_tick(struct loop *l, uint64_t now)
 				conn_error(c, 408, "the request took too long");
 				if (c->timer == TIMER_READ)
 					conn_close(c);
+			} else if (kind == TIMER_H2) {
+				conn_timer(c, TIMER_H2);
+				h2_tick(c);
 			} else {
 				conn_close(c);
 			}
@@ -249,10 +253,17 @@ static bool same_secret(const char *a, const char *b)
 	return !diff;
 }
 
+bool conn_authorized(struct conn *c, const char *authorization)
+{
+	const char *token = c->loop->sv->cfg.token;
+
+	return !token || (!strncasecmp(authorization, "Bearer ", 7) &&
+			  same_secret(authorization + 7, token));
+}
+
 /* A header is complete. */
 static int header(struct conn *c)
 {
-	const char *token = c->loop->sv->cfg.token;
 	char *end;
 
 	if (!c->in_value)
@@ -281,9 +292,8 @@ static int header(struct conn *c)
 		c->want_continue = true;
 	} else if (!strcasecmp(c->field, "Content-Encoding")) {
 		c->encoded = *c->value && strcasecmp(c->value, "identity");
-	} else if (token && !strcasecmp(c->field, "Authorization")) {
-		c->authorized = !strncasecmp(c->value, "Bearer ", 7) &&
-			same_secret(c->value + 7, token);
+	} else if (!strcasecmp(c->field, "Authorization")) {
+		c->authorized = conn_authorized(c, c->value);
 	}
 	return 0;
 }
@@ -323,19 +333,23 @@ static int on_value(http_parser *p, const char *at, size_t n)
  * is alone has room for anything.  Loops that ask at the same time can go beyond the limit by
  * what each of them has received.
  */
-bool conn_room(struct conn *c, size_t n)
+bool mem_room(struct server *sv, size_t mine, size_t n)
 {
-	struct server *sv = c->loop->sv;
-	uint64_t limit = sv->cfg.max_memory, others = load_relaxed(&sv->held) - c->held;
+	uint64_t limit = sv->cfg.max_memory, others = load_relaxed(&sv->held) - mine;
 
 	return !others || (n <= limit && others <= limit - n);
 }
 
+void mem_hold(struct server *sv, size_t *mine, size_t n)
+{
+	if (n != *mine)
+		add_relaxed(&sv->held, (u64)n - *mine);
+	*mine = n;
+}
+
 static void hold(struct conn *c, size_t n)
 {
-	if (n != c->held)
-		add_relaxed(&c->loop->sv->held, (u64)n - c->held);
-	c->held = n;
+	mem_hold(c->loop->sv, &c->held, n);
 }
 
 static bool body_known(const http_parser *p)
@@ -371,7 +385,7 @@ static int on_body(http_parser *p, const char *at, size_t n)
 {
 	struct conn *c = p->data;
 
-	if (!conn_room(c, c->body.n + n))
+	if (!mem_room(c->loop->sv, c->held, c->body.n + n))
 		return refuse(c, 503, "too many requests and answers are in memory");
 	hold(c, c->body.n + n);
 	if (at == c->body.p + c->body.n && c->body.p) {
@@ -524,8 +538,7 @@ void conn_error(struct conn *c, int http, const char *fmt, ...)
 
 /* --- input --------------------------------------------------------------------- */
 
-/* Whether the connection has had its share of this turn. */
-static bool spent(struct conn *c)
+bool conn_spent(struct conn *c)
 {
 	struct loop *l = c->loop;
 
@@ -574,7 +587,7 @@ static void feed(struct conn *c, const char *p, size_t n)
 			c->body.p[c->body.n] = 0;
 		conn_timer(c, TIMER_BUSY);
 		route(c);
-		spent(c);
+		conn_spent(c);
 	}
 	if (n && c->state != CONN_DEAD && c->state != CONN_LINGER &&
 	    !buf_add(c->loop, &c->rest, p, n))
@@ -591,7 +604,7 @@ static void conn_read(struct conn *c)
 	ssize_t n;
 
 	while (c->readable && (c->state == CONN_READING || c->state == CONN_LINGER) &&
-	       !spent(c)) {
+	       !conn_spent(c)) {
 		/* the rest of a body of known length goes to its place */
 		direct = c->state == CONN_READING && c->in_request && c->body.p &&
 			body_known(&c->parser) && c->parser.content_length &&
@@ -623,6 +636,10 @@ void conn_continue(struct conn *c)
 {
 	struct buf b;
 
+	if (c->h2) {
+		h2_continue(c);
+		return;
+	}
 	while (c->state == CONN_READING && c->rest.n && !c->yields) {
 		b = c->rest;
 		c->rest = (struct buf){ 0 };
@@ -644,7 +661,7 @@ void conn_again(struct loop *l)
 		if (c->state != CONN_DEAD)
 			conn_continue(c);
 		if (c->state == CONN_DEAD || (l->draining && c->state == CONN_READING &&
-					      !c->in_request && !c->yields))
+					      !c->h2 && !c->in_request && !c->yields))
 			conn_close(c);
 	}
 }
@@ -661,6 +678,10 @@ void conn_event(struct conn *c, uint32_t events)
 		c->readable = true;
 	if (events & EPOLLRDHUP)
 		c->eof = c->readable = true;
+	if (c->h2) {
+		h2_event(c, events);
+		return;
+	}
 	if (events & EPOLLOUT && c->state == CONN_WRITING)
 		conn_send(c);
 	conn_continue(c);
@@ -678,11 +699,16 @@ void conn_close(struct conn *c)
 		buf_put(l, &c->rest);
 		buf_put(l, &c->out);
 		l->nconns--;
-		infer_forget(c);
+		if (c->h2)
+			h2_closed(c);
+		else
+			infer_forget(c);
 	}
 	if (c->r || c->request_pending || c->yields || c->buried)
 		return; /* it, or its body, is in use: called again at its end */
 	c->buried = true;
+	if (c->h2)
+		h2_free(c);
 	buf_put(l, &c->body);
 	hold(c, 0);
 	c->dead_next = l->all_dead;
@@ -705,9 +731,13 @@ void conn_drain(struct loop *l)
 		else if (c->state == CONN_READING && !c->in_request)
 			conn_timer(c, TIMER_LINGER);
 	}
+	for (c = l->timer_head[TIMER_H2]; c; c = next) {
+		next = c->next;
+		h2_drain(c);
+	}
 }
 
-static void refuse_connection(int fd)
+static void refuse_connection(int fd, unsigned int kind)
 {
 	static const char text[] =
 		"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
@@ -715,11 +745,13 @@ static void refuse_connection(int fd)
 		"Connection: close\r\n\r\n"
 		"{\"error\":\"too many connections\"}";
 
-	(void)!send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+	/* a client of gRPC takes a closed connection as UNAVAILABLE */
+	if (kind == LISTEN_HTTP)
+		(void)!send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 	close(fd);
 }
 
-struct conn *conn_open(struct loop *l, int fd)
+struct conn *conn_open(struct loop *l, int fd, unsigned int kind)
 {
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET };
 	struct conn *c = calloc(1, sizeof(*c));
@@ -733,28 +765,30 @@ struct conn *conn_open(struct loop *l, int fd)
 	http_parser_init(&c->parser, HTTP_REQUEST);
 	c->parser.data = c;
 	ev.data.ptr = c;
-	if (epoll_ctl(l->ep, EPOLL_CTL_ADD, fd, &ev)) {
+	if ((kind == LISTEN_GRPC && h2_open(c)) || epoll_ctl(l->ep, EPOLL_CTL_ADD, fd, &ev)) {
+		if (c->h2)
+			h2_free(c);
 		free(c);
 		return NULL;
 	}
 	l->nconns++;
-	conn_timer(c, TIMER_IDLE);
+	conn_timer(c, kind == LISTEN_GRPC ? TIMER_H2 : TIMER_IDLE);
 	return c;
 }
 
-void conn_accept(struct loop *l)
+void conn_accept(struct loop *l, unsigned int kind)
 {
 	const struct config *cfg = &l->sv->cfg;
 	int i, fd, on = 1;
 
 	for (i = 0; i < ACCEPT_BATCH; i++) {
-		fd = accept4(l->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		fd = accept4(l->listener[kind], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0) {
 			if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
 			    errno == ENOMEM) {
 				/* the listener stays readable: rest for a while */
-				epoll_ctl(l->ep, EPOLL_CTL_DEL, l->listener, NULL);
-				l->listening_paused = true;
+				epoll_ctl(l->ep, EPOLL_CTL_DEL, l->listener[kind], NULL);
+				l->listening_paused[kind] = true;
 			}
 			if (errno == ECONNABORTED || errno == EINTR)
 				continue;
@@ -762,11 +796,11 @@ void conn_accept(struct loop *l)
 		}
 		add_relaxed(&l->sv->connections, 1);
 		if (l->nconns >= (cfg->max_connections + cfg->loops - 1) / cfg->loops) {
-			refuse_connection(fd);
+			refuse_connection(fd, kind);
 			continue;
 		}
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-		if (!conn_open(l, fd))
-			refuse_connection(fd);
+		if (!conn_open(l, fd, kind))
+			refuse_connection(fd, kind);
 	}
 }

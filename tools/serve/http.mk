@@ -2,12 +2,28 @@
 #
 # The front of pawl serve: connections, endpoints, queues, the repository.
 
-serve-http-y := cmd.o conn.o infer.o json.o log.o port.o repo.o route.o sched.o server.o slots.o stats.o
+serve-http-y := cmd.o conn.o grpc.o h2.o infer.o inference.pb-c.o json.o log.o port.o repo.o route.o \
+	sched.o server.o slots.o stats.o
 ifdef CONFIG_SERVE
 serve-http-objs := $(addprefix tools/serve/,$(serve-http-y))
-serve-http-ldlibs := $(shell $(PKG_CONFIG) --libs inih jansson) -lhttp_parser
-$(serve-http-objs): ccflags := $(shell $(PKG_CONFIG) --cflags inih jansson)
-targets += $(serve-http-objs)
+serve-http-ldlibs := $(shell $(PKG_CONFIG) --libs inih jansson libnghttp2 libprotobuf-c) -lhttp_parser
+$(serve-http-objs): ccflags := $(shell $(PKG_CONFIG) --cflags inih jansson libnghttp2 libprotobuf-c)
+targets += $(filter-out tools/serve/inference.pb-c.o,$(serve-http-objs))
+
+# the messages of gRPC; what protoc-c makes is no source of ours
+inference-proto := $(srctree)/tools/serve/inference.proto
+quiet_cmd_protoc = PROTOC  $@
+cmd_protoc = protoc-c -I$(dir $<) --c_out=include/generated $<
+include/generated/inference.pb-c.c: $(inference-proto) FORCE | $(auto-conf)
+	$(call if_changed,protoc)
+include/generated/inference.pb-c.h: include/generated/inference.pb-c.c ; @:
+tools/serve/grpc.o: include/generated/inference.pb-c.h
+tools/serve/inference.pb-c.o: include/generated/inference.pb-c.c FORCE
+	$(call if_changed,cc)
+targets += include/generated/inference.pb-c.c
+clean-files += $(addprefix include/generated/inference.pb-c,.c .h) tools/serve/inference.pb-c.o
+include $(wildcard tools/serve/.inference.pb-c.o.d tools/serve/.inference.pb-c.o.cmd)
+
 serve-units := $(addprefix $(srctree)/tools/serve/,pawl-serve.service pawl-serve.socket)
 tools/pawl/pawl: $(serve-http-objs) $(serve-model-objs)
 tools/pawl/pawl: ldlibs += $(serve-http-ldlibs) $(serve-ldlibs)

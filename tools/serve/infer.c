@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve.h"
+#include "infer.h"
 
 const char *const type_name[] = { "BOOL", "UINT8", "UINT16", "UINT32", "UINT64",
 				  "INT8", "INT16", "INT32",  "INT64",  "FP16",
@@ -22,26 +22,10 @@ const char *const type_name[] = { "BOOL", "UINT8", "UINT16", "UINT32", "UINT64",
 const uint8_t type_size[] = { 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 0 };
 #define NTYPES (sizeof(type_name) / sizeof(type_name[0]))
 
-struct parse {
-	struct loop *l;
-	struct request *r;
-	const struct serve_model *m;
-	struct js j;
-	const char *body_end, *binary;	/* where the next binary tensor begins */
-	unsigned int max_batch;
-	uint32_t given;			/* inputs */
-	bool outputs_given, binary_default;
-	uint32_t binary_set;		/* outputs whose form was requested */
-	unsigned int ninputs;
-	char names[256];
-	char *err;
-	size_t size;
-	int http;
-};
+#define failed infer_failed
+#define refused infer_refused
 
-static bool failed(struct parse *p, int http, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-static bool failed(struct parse *p, int http, const char *fmt, ...)
+bool infer_failed(struct parse *p, int http, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -54,10 +38,7 @@ static bool failed(struct parse *p, int http, const char *fmt, ...)
 	return false;
 }
 
-/* As failed(), with the id in front, as Triton writes it. */
-static bool refused(struct parse *p, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-static bool refused(struct parse *p, const char *fmt, ...)
+bool infer_refused(struct parse *p, const char *fmt, ...)
 {
 	char text[768];
 	va_list ap;
@@ -188,6 +169,20 @@ static bool elements(struct js *j, struct sink *s)
 
 /* --- members --------------------------------------------------------------------- */
 
+void infer_timeout(struct request *r, uint64_t us)
+{
+	if (us > UINT64_MAX / 4000)
+		us = UINT64_MAX / 4000;
+	r->deadline_ns = us ? r->arrival_ns + us * 1000 : 0;
+}
+
+void infer_priority(struct request *r, uint64_t priority)
+{
+	r->level = !priority	      ? LEVELS / 2 - 1 :
+		   priority > LEVELS ? LEVELS - 1 :
+				       (unsigned int)priority - 1;
+}
+
 static bool parameters(struct parse *p)
 {
 	struct js_str key;
@@ -199,15 +194,11 @@ static bool parameters(struct parse *p)
 		if (js_is(&key, "timeout")) {
 			if (!js_uint(&p->j, &u))
 				return false;
-			if (u > UINT64_MAX / 4000)
-				u = UINT64_MAX / 4000;
-			p->r->deadline_ns = u ? p->r->arrival_ns + u * 1000 : 0;
+			infer_timeout(p->r, u);
 		} else if (js_is(&key, "priority")) {
 			if (!js_uint(&p->j, &u))
 				return false;
-			p->r->level = !u	 ? LEVELS / 2 - 1 :
-				      u > LEVELS ? LEVELS - 1 :
-						   (unsigned int)u - 1;
+			infer_priority(p->r, u);
 		} else if (js_is(&key, "binary_data_output")) {
 			if (!js_bool(&p->j, &p->binary_default))
 				return false;
@@ -284,6 +275,91 @@ static bool check_shape(struct parse *p, const struct serve_io *io, const struct
 			"configuration docs for more info on max_batch_size.");
 }
 
+int infer_input(struct parse *p, const struct js_str *name, const struct js_str *type,
+		const struct serve_shape *s, bool many)
+{
+	const struct serve_io *io;
+	struct tensor *t;
+	unsigned int i, k;
+	char text[128];
+
+	for (i = 0; i < p->m->ninputs && !js_is(name, p->m->inputs[i].name); i++)
+		;
+	js_decode(name, text, sizeof(text));
+	if (p->ninputs++ < 8)
+		snprintf(p->names + strlen(p->names), sizeof(p->names) - strlen(p->names),
+			 "%s'%.40s'", *p->names ? "," : "", text);
+	if (i == p->m->ninputs) {
+		failed(p, 400, "unexpected inference input '%s' for model '%s'", text,
+		       p->m->name);
+		return -1;
+	}
+	if (p->given & 1u << i) {
+		refused(p, "input '%s' already exists in request", text);
+		return -1;
+	}
+	p->given |= 1u << i;
+	io = &p->m->inputs[i];
+	t = &p->r->in[i];
+	for (k = 0; k < NTYPES && !js_is(type, type_name[k]); k++)
+		;
+	if (k == NTYPES) {
+		failed(p, 400, "invalid datatype for input %s", io->name);
+		return -1;
+	}
+	if (k != io->type) {
+		refused(p,
+			"inference input '%s' data-type is '%s', but model '%s' expects '%s'",
+			io->name, type_name[k], p->m->name, type_name[io->type]);
+		return -1;
+	}
+	if (!check_shape(p, io, s, many))
+		return -1;
+	if (p->m->batch) {
+		if ((uint64_t)s->dims[0] > p->max_batch) {
+			refused(p, "inference request batch-size must be <= %u for '%s'",
+				p->max_batch, p->m->name);
+			return -1;
+		}
+		if (p->r->rows && p->r->rows != (uint64_t)s->dims[0]) {
+			refused(p, "input '%s' batch size does not match other inputs for '%s'",
+				io->name, p->m->name);
+			return -1;
+		}
+		p->r->rows = (uint64_t)s->dims[0];
+	}
+	t->shape = *s;
+	if (!shape_bytes(s, io->type, &t->bytes)) {
+		refused(p, "the shape of input '%s' is too large", io->name);
+		return -1;
+	}
+	p->r->bytes += t->bytes;
+	return (int)i;
+}
+
+bool infer_size(struct parse *p, unsigned int input, uint64_t bytes)
+{
+	if (bytes == p->r->in[input].bytes)
+		return true;
+	return refused(p,
+		       "input byte size mismatch for input '%s' for model '%s'. "
+		       "Expected %" PRIu64 ", got %" PRIu64,
+		       p->m->inputs[input].name, p->m->name, p->r->in[input].bytes, bytes);
+}
+
+bool infer_buffer(struct parse *p, unsigned int input)
+{
+	struct tensor *t = &p->r->in[input];
+	struct buf b = { t->buf, 0, t->cap };
+
+	if (!buf_room(p->l, &b, t->bytes))
+		return failed(p, 503, "out of memory");
+	t->buf = b.p;
+	t->cap = b.cap;
+	t->data = t->buf;
+	return true;
+}
+
 /* The parameters of an input, or of an output. */
 struct form {
 	bool has_size, has_binary, binary;
@@ -319,12 +395,10 @@ static bool input(struct parse *p)
 	struct serve_shape s = { 0 };
 	const char *data = NULL, *after;
 	struct form form = { 0 };
-	uint64_t bytes = 0;
+	uint64_t bytes;
 	bool has_shape = false, many = false;
 	struct tensor *t;
-	unsigned int i, k;
-	char text[128];
-	struct buf b = { 0 };
+	int i;
 
 	for (bool more = js_open(&p->j, '{'); more; more = js_more(&p->j, '}')) {
 		if (!js_key(&p->j, &key))
@@ -359,46 +433,12 @@ static bool input(struct parse *p)
 			      !name.p ? "name" :
 			      !type.p ? "datatype" :
 					"shape");
-	for (i = 0; i < p->m->ninputs && !js_is(&name, p->m->inputs[i].name); i++)
-		;
-	js_decode(&name, text, sizeof(text));
-	if (p->ninputs++ < 8)
-		snprintf(p->names + strlen(p->names), sizeof(p->names) - strlen(p->names),
-			 "%s'%.40s'", *p->names ? "," : "", text);
-	if (i == p->m->ninputs)
-		return failed(p, 400, "unexpected inference input '%s' for model '%s'", text,
-			      p->m->name);
-	if (p->given & 1u << i)
-		return refused(p, "input '%s' already exists in request", text);
-	p->given |= 1u << i;
+	i = infer_input(p, &name, &type, &s, many);
+	if (i < 0)
+		return false;
 	io = &p->m->inputs[i];
 	t = &p->r->in[i];
-	for (k = 0; k < NTYPES && !js_is(&type, type_name[k]); k++)
-		;
-	if (k == NTYPES)
-		return failed(p, 400, "invalid datatype for input %s", io->name);
-	if (k != io->type)
-		return refused(
-			p,
-			"inference input '%s' data-type is '%s', but model '%s' expects '%s'",
-			io->name, type_name[k], p->m->name, type_name[io->type]);
-	if (!check_shape(p, io, &s, many))
-		return false;
-	if (p->m->batch) {
-		if ((uint64_t)s.dims[0] > p->max_batch)
-			return refused(p, "inference request batch-size must be <= %u for '%s'",
-				       p->max_batch, p->m->name);
-		if (p->r->rows && p->r->rows != (uint64_t)s.dims[0])
-			return refused(
-				p, "input '%s' batch size does not match other inputs for '%s'",
-				io->name, p->m->name);
-		p->r->rows = (uint64_t)s.dims[0];
-	}
-	if (!shape_bytes(&s, io->type, &bytes))
-		return refused(p, "the shape of input '%s' is too large", io->name);
-	t->shape = s;
-	t->bytes = bytes;
-	p->r->bytes += bytes;
+	bytes = t->bytes;
 	if (form.has_size) {
 		if (data)
 			return failed(p, 400, both, io->name);
@@ -408,12 +448,8 @@ static bool input(struct parse *p)
 				      " additional bytes for model '%s'",
 				      io->name, form.size - (uint64_t)(p->body_end - p->binary),
 				      p->m->name);
-		if (form.size != bytes)
-			return refused(
-				p,
-				"input byte size mismatch for input '%s' for model '%s'. "
-				"Expected %" PRIu64 ", got %" PRIu64,
-				io->name, p->m->name, bytes, form.size);
+		if (!infer_size(p, (unsigned int)i, form.size))
+			return false;
 		t->data = p->binary;
 		p->binary += form.size;
 		return true;
@@ -432,12 +468,8 @@ static bool input(struct parse *p)
 	if (bytes / type_size[io->type] > (uint64_t)(p->j.end - data) / 2 + 1)
 		return refused(p, "unexpected number of elements in 'data' of input '%s'",
 			       io->name);
-	b = (struct buf){ t->buf, 0, t->cap };
-	if (!buf_room(p->l, &b, bytes))
-		return failed(p, 503, "out of memory");
-	t->buf = b.p;
-	t->cap = b.cap;
-	t->data = t->buf;
+	if (!infer_buffer(p, (unsigned int)i))
+		return false;
 	after = p->j.p;
 	p->j.p = data;
 	struct sink sink = { io->type, t->buf, bytes / type_size[io->type] };
@@ -471,12 +503,28 @@ static bool input(struct parse *p)
 	return !p->j.error;
 }
 
+int infer_output(struct parse *p, const struct js_str *name)
+{
+	unsigned int i;
+	char text[128];
+
+	for (i = 0; i < p->m->noutputs && !js_is(name, p->m->outputs[i].name); i++)
+		;
+	if (i == p->m->noutputs) {
+		js_decode(name, text, sizeof(text));
+		failed(p, 400, "unexpected inference output '%s' for model '%s'", text,
+		       p->m->name);
+		return -1;
+	}
+	p->r->wanted |= 1u << i;
+	return (int)i;
+}
+
 static bool output(struct parse *p)
 {
 	struct js_str key, name = { 0 };
 	struct form form = { 0 };
-	unsigned int i;
-	char text[128];
+	int i;
 
 	for (bool more = js_open(&p->j, '{'); more; more = js_more(&p->j, '}')) {
 		if (!js_key(&p->j, &key))
@@ -498,14 +546,9 @@ static bool output(struct parse *p)
 		return failed(p, 400, "an output has no 'name'");
 	if (form.classes)
 		return failed(p, 400, "classification is not supported");
-	for (i = 0; i < p->m->noutputs && !js_is(&name, p->m->outputs[i].name); i++)
-		;
-	if (i == p->m->noutputs) {
-		js_decode(&name, text, sizeof(text));
-		return failed(p, 400, "unexpected inference output '%s' for model '%s'", text,
-			      p->m->name);
-	}
-	p->r->wanted |= 1u << i;
+	i = infer_output(p, &name);
+	if (i < 0)
+		return false;
 	if (form.has_binary) {
 		p->binary_set |= 1u << i;
 		p->r->binary = (p->r->binary & ~(1u << i)) | (uint32_t)form.binary << i;
@@ -549,17 +592,50 @@ static bool document(struct parse *p)
 	return has_inputs || failed(p, 400, "Unable to find 'inputs' in the request");
 }
 
+void infer_start(struct parse *p)
+{
+	struct request *r = p->r;
+
+	r->rows = 0;
+	r->bytes = 0;
+	r->wanted = r->binary = 0;
+	r->id = (struct js_str){ 0 };
+	r->level = LEVELS / 2 - 1;
+}
+
+bool infer_complete(struct parse *p)
+{
+	const struct serve_model *m = p->m;
+	char missing[256] = "";
+	unsigned int i;
+	size_t len = 0;
+
+	for (i = 0; i < m->ninputs && len < sizeof(missing); i++)
+		if (!(p->given & 1u << i))
+			len += (size_t)snprintf(missing + len, sizeof(missing) - len, "%s'%s'",
+						len ? "," : "", m->inputs[i].name);
+	if (*missing)
+		return refused(
+			p,
+			"expected %u inputs but got %u inputs for model '%s'. Got input(s) "
+			"[%s], but missing required input(s) [%s]. Please provide all required "
+			"input(s).",
+			m->ninputs, p->ninputs, m->name, p->names, missing);
+	if (!p->r->wanted)
+		p->r->wanted = m->noutputs == 32 ? ~0u : (1u << m->noutputs) - 1;
+	if (!m->batch)
+		p->r->rows = 1;
+	return true;
+}
+
 int infer_parse(struct loop *l, struct request *r, const struct serve_model *m,
 		const char *body, size_t n, int64_t json_length, unsigned int max_batch,
 		char *err, size_t size)
 {
 	struct parse p = { .l = l, .r = r, .m = m, .err = err, .size = size,
 			   .body_end = body + n, .max_batch = max_batch };
-	uint32_t all = m->noutputs == 32 ? ~0u : (1u << m->noutputs) - 1;
 	size_t json = json_length < 0 ? n : (size_t)json_length;
 	unsigned int i;
-	size_t len = 0;
-	char missing[256] = "";
 
 	if (json > n) {
 		snprintf(err, size,
@@ -569,34 +645,18 @@ int infer_parse(struct loop *l, struct request *r, const struct serve_model *m,
 	}
 	p.binary = body + json;
 	js_init(&p.j, body ? body : "", json);
-	r->rows = 0;
-	r->bytes = 0;
-	r->wanted = r->binary = 0;
-	r->id = (struct js_str){ 0 };
-	r->level = LEVELS / 2 - 1;
+	infer_start(&p);
 	if (!document(&p)) {
 		failed(&p, 400, "failed to parse the request JSON buffer: %s at %zu",
 		       p.j.error ? p.j.error : "invalid", (size_t)(p.j.p - p.j.start));
 		return p.http;
 	}
-	for (i = 0; i < m->ninputs && len < sizeof(missing); i++)
-		if (!(p.given & 1u << i))
-			len += (size_t)snprintf(missing + len, sizeof(missing) - len, "%s'%s'",
-						len ? "," : "", m->inputs[i].name);
-	if (*missing) {
-		refused(&p,
-			"expected %u inputs but got %u inputs for model '%s'. Got input(s) "
-			"[%s], but missing required input(s) [%s]. Please provide all required "
-			"input(s).",
-			m->ninputs, p.ninputs, m->name, p.names, missing);
+	if (!infer_complete(&p))
 		return p.http;
-	}
 	if (p.binary != p.body_end) {
 		failed(&p, 400, "unexpected additional input data for model '%s'", m->name);
 		return p.http;
 	}
-	if (!r->wanted)
-		r->wanted = all;
 	if (p.binary_default)
 		r->binary |= ~p.binary_set;
 	/* what JSON cannot express */
@@ -609,8 +669,6 @@ int infer_parse(struct loop *l, struct request *r, const struct serve_model *m,
 			       m->outputs[i].name);
 			return p.http;
 		}
-	if (!m->batch)
-		r->rows = 1;
 	return 0;
 }
 
@@ -621,6 +679,8 @@ void infer_release(struct loop *l, struct request *r)
 	unsigned int i;
 	struct buf b;
 
+	buf_put(l, &r->body);
+	mem_hold(l->sv, &r->held, 0);
 	for (i = 0; i < MAX_IO; i++)
 		if (r->in[i].buf) {
 			b = (struct buf){ r->in[i].buf, 0, r->in[i].cap };
@@ -634,22 +694,16 @@ void infer_release(struct loop *l, struct request *r)
 
 static void infer_done(struct msg *m);
 
-void infer_begin(struct conn *c, struct version *v)
+struct request *infer_new(struct loop *l, struct version *v)
 {
-	struct loop *l = c->loop;
 	struct request *r = l->free_requests;
-	char err[1024];
-	int http;
 
 	if (r)
 		l->free_requests = r->next;
 	else
 		r = calloc(1, sizeof(*r));
-	if (!r) {
-		conn_error(c, 503, "out of memory");
-		return;
-	}
-	r->c = c;
+	if (!r)
+		return NULL;
 	r->loop = l;
 	r->v = v;
 	r->arrival_ns = l->now;
@@ -660,6 +714,36 @@ void infer_begin(struct conn *c, struct version *v)
 	r->slot = NULL;
 	r->status = 0;
 	r->why = NULL;
+	return r;
+}
+
+void infer_submit(struct request *r, void (*done)(struct msg *))
+{
+	version_get(r->v);
+	add_relaxed(&r->loop->busy, 1);
+	r->pending = 1;
+	r->done.fn = done;
+	port_send(&r->loop->sv->loops[0].port, &r->submit, sched_submit, r);
+}
+
+void infer_cancel(struct request *r)
+{
+	r->pending++;
+	port_send(&r->loop->sv->loops[0].port, &r->cancel, sched_cancel, r);
+}
+
+void infer_begin(struct conn *c, struct version *v)
+{
+	struct loop *l = c->loop;
+	struct request *r = infer_new(l, v);
+	char err[1024];
+	int http;
+
+	if (!r) {
+		conn_error(c, 503, "out of memory");
+		return;
+	}
+	r->c = c;
 	http = infer_parse(l, r, v->m, c->body.p, c->body.n, c->json_length,
 			   v->e->conf.max_batch ? v->e->conf.max_batch : 1, err, sizeof(err));
 	if (http) {
@@ -667,27 +751,18 @@ void infer_begin(struct conn *c, struct version *v)
 		conn_error(c, http, "%s", err);
 		return;
 	}
-	version_get(v);
 	c->r = r;
 	c->state = CONN_BUSY;
-	add_relaxed(&l->busy, 1);
-	r->pending = 1;
-	r->done.fn = infer_done;
-	port_send(&l->sv->loops[0].port, &r->submit, sched_submit, r);
+	infer_submit(r, infer_done);
 }
 
 void infer_forget(struct conn *c)
 {
-	struct request *r = c->r;
-
-	if (!r)
-		return;
-	r->pending++;
-	port_send(&c->loop->sv->loops[0].port, &r->cancel, sched_cancel, r);
+	if (c->r)
+		infer_cancel(c->r);
 }
 
-/* The bytes of rows of output i, from the request's first row. */
-static const char *rows_of(const struct request *r, unsigned int i, size_t *bytes)
+const char *infer_rows(const struct request *r, unsigned int i, size_t *bytes)
 {
 	const struct serve_model *m = r->v->m;
 	const struct serve_shape *s = serve_slot_output_shape(r->slot->s, i);
@@ -702,6 +777,12 @@ static const char *rows_of(const struct request *r, unsigned int i, size_t *byte
 	n /= r->slot->rows;
 	*bytes = n * r->rows;
 	return p + n * r->row;
+}
+
+int64_t infer_dim(const struct request *r, unsigned int i, unsigned int k)
+{
+	return !k && r->slot->by_rows ? (int64_t)r->rows :
+					serve_slot_output_shape(r->slot->s, i)->dims[k];
 }
 
 /* The shortest text that is read back as the same number; 0 if JSON has none. */
@@ -786,7 +867,7 @@ static bool answer(struct conn *c, struct request *r, char *headers, size_t size
 		if (!(r->wanted & 1u << i))
 			continue;
 		s = serve_slot_output_shape(r->slot->s, i);
-		p = rows_of(r, i, &n);
+		p = infer_rows(r, i, &n);
 		if (!buf_printf(l, b, "%s{\"name\":", sep) ||
 		    !buf_json(l, b, m->outputs[i].name) ||
 		    !buf_printf(l, b, ",\"datatype\":\"%s\",\"shape\":[",
@@ -794,8 +875,7 @@ static bool answer(struct conn *c, struct request *r, char *headers, size_t size
 			return false;
 		sep = ",";
 		for (k = 0; k < s->rank; k++)
-			if (!buf_printf(l, b, "%s%" PRId64, k ? "," : "",
-					!k && r->slot->by_rows ? (int64_t)r->rows : s->dims[k]))
+			if (!buf_printf(l, b, "%s%" PRId64, k ? "," : "", infer_dim(r, i, k)))
 				return false;
 		if (r->binary & 1u << i) {
 			any = true;
@@ -817,11 +897,40 @@ static bool answer(struct conn *c, struct request *r, char *headers, size_t size
 			 b->n - begin);
 	for (i = 0; i < m->noutputs; i++)
 		if (r->wanted & r->binary & 1u << i) {
-			p = rows_of(r, i, &n);
+			p = infer_rows(r, i, &n);
 			if (!buf_add(l, b, p, n))
 				return false;
 		}
 	return true;
+}
+
+int infer_http(const struct request *r)
+{
+	return r->status == -ETIMEDOUT || r->status == -EAGAIN || r->status == -ENOMEM ? 503 :
+		r->status == -EINVAL || r->status == -ENOTSUP || r->status == -ECANCELED ?
+		400 : 500;
+}
+
+void infer_end(struct request *r, bool served, bool gone, uint64_t begin)
+{
+	struct stats *st = &r->v->e->stats;
+	struct slot *slot = r->slot;
+	uint64_t now;
+
+	if (slot && fetch_add_acq_rel(&slot->users, (u32)-1) == 1) /* with the reads before */
+		port_send(&r->loop->sv->loops[0].port, &slot->msg, sched_recycle, slot);
+	now = now_ns();
+	if (gone)
+		add_relaxed(&st->canceled, 1);
+	else
+		stats_add(served ? &st->success : &st->fail, now - r->arrival_ns);
+	if (served) {
+		add_relaxed(&st->inferences, r->rows);
+		stats_add(&st->output, now - begin);
+		stats_hist(st, HIST_TOTAL, now - r->arrival_ns);
+	}
+	version_put(r->v);
+	add_relaxed(&r->loop->busy, (u64)-1);
 }
 
 static void infer_done(struct msg *msg)
@@ -829,16 +938,13 @@ static void infer_done(struct msg *msg)
 	struct request *r = msg->arg;
 	struct conn *c = r->c;
 	struct loop *l = r->loop;
-	struct server *sv = l->sv;
-	struct slot *slot = r->slot;
-	struct stats *st = &r->v->e->stats;
 	uint64_t now = now_ns();
 	bool dead = c->state == CONN_DEAD, served = false;
 	const char *type;
 	char headers[64];
 	int http = 0;
 
-	if (--r->pending)
+	if (!infer_is_last(r))
 		return;			/* the receipt of the cancel comes */
 	c->r = NULL;			/* a close from here on cancels nothing */
 	if (!r->status && !dead && out_begin(c)) {
@@ -847,30 +953,15 @@ static void infer_done(struct msg *msg)
 			http = 500;
 			r->why = "an output has a value that JSON cannot express, or memory is "
 				 "short; request binary data";
-		} else if (!conn_room(c, c->out.n)) {
+		} else if (!mem_room(l->sv, c->held, c->out.n)) {
 			served = false;
 			http = 503;
 			r->why = "too many requests and answers are in memory";
 		}
 	} else {
-		http = r->status == -ETIMEDOUT || r->status == -EAGAIN || r->status == -ENOMEM ?
-			       503 :
-		       r->status == -EINVAL || r->status == -ENOTSUP ||
-			       r->status == -ECANCELED ? 400 : 500;
+		http = infer_http(r);
 	}
-	if (slot && fetch_add_acq_rel(&slot->users, (u32)-1) == 1) /* with the reads above */
-		port_send(&sv->loops[0].port, &slot->msg, sched_recycle, slot);
-	if (dead)
-		add_relaxed(&st->canceled, 1);
-	else
-		stats_add(served ? &st->success : &st->fail, now_ns() - r->arrival_ns);
-	if (served) {
-		add_relaxed(&st->inferences, r->rows);
-		stats_add(&st->output, now_ns() - now);
-		stats_hist(st, HIST_TOTAL, now_ns() - r->arrival_ns);
-	}
-	version_put(r->v);
-	add_relaxed(&l->busy, (u64)-1);
+	infer_end(r, served, dead, now);
 	dead = c->state == CONN_DEAD;
 	if (served)
 		out_end(c, 200, type, headers);

@@ -382,7 +382,7 @@ size_t js_decode(const struct js_str *s, char *buf, size_t size)
 	while (p < end) {
 		k = 1;
 		out[0] = *p++;
-		if (out[0] == '\\') {
+		if (out[0] == '\\' && s->escapes) {
 			char c = *p++;
 
 			if (c == 'u') {

@@ -361,7 +361,7 @@ void repo_control(struct server *sv, struct control *ct)
 			e->explicitly_unloaded = true;
 		}
 	}
-	port_post(&ct->c->loop->port, &ct->c->done);
+	port_post(&ct->loop->port, ct->done);
 }
 
 /* No loop runs any more. */

@@ -145,16 +145,32 @@ static void control_done(struct msg *m)
 static void control_arrived(struct msg *m)
 {
 	struct control *ct = m->arg;
-	struct server *sv = ct->c->loop->sv;
+	struct server *sv = ct->loop->sv;
 
 	ct->next = NULL;
 	*sv->calls_tail = ct;
 	sv->calls_tail = &ct->next;
 }
 
+struct control *control_begin(struct loop *l, enum control_what what, const char *name,
+			      bool ready_only, struct msg *done)
+{
+	struct control *ct = calloc(1, sizeof(*ct));
+
+	if (!ct)
+		return NULL;
+	ct->done = done;
+	ct->loop = l;
+	ct->what = what;
+	ct->ready_only = ready_only;
+	snprintf(ct->name, sizeof(ct->name), "%s", name);
+	port_send(&l->sv->port, &ct->msg, control_arrived, ct);
+	return ct;
+}
+
 static void control(struct conn *c, enum control_what what, const char *name)
 {
-	struct control *ct;
+	bool ready_only = false;
 	json_error_t err;
 	json_t *o = NULL;
 
@@ -163,39 +179,32 @@ static void control(struct conn *c, enum control_what what, const char *name)
 		conn_error(c, 413, "the body is too large");
 		return;
 	}
-	ct = calloc(1, sizeof(*ct));
-	if (!ct) {
-		conn_error(c, 503, "out of memory");
-		return;
-	}
 	if (c->body.n) {
 		o = json_loadb(c->body.p, c->body.n, JSON_REJECT_DUPLICATES, &err);
 		if (!o || !json_is_object(o)) {
 			conn_error(c, 400, "failed to parse the request JSON buffer: %s at %d",
 				   o ? "not an object" : err.text, o ? 0 : err.position);
 			json_decref(o);
-			free(ct);
 			return;
 		}
-		ct->ready_only = json_is_true(json_object_get(o, "ready"));
+		ready_only = json_is_true(json_object_get(o, "ready"));
 		if (what == CONTROL_LOAD &&
 		    json_object_size(json_object_get(o, "parameters"))) {
 			conn_error(c, 400, "parameters of a load are not supported");
 			json_decref(o);
-			free(ct);
 			return;
 		}
 		json_decref(o);
 	}
-	ct->c = c;
-	ct->what = what;
-	snprintf(ct->name, sizeof(ct->name), "%s", name);
-	c->control = ct;
-	c->state = CONN_BUSY;
-	c->request_pending++;
 	c->done.fn = control_done;
 	c->done.arg = c;
-	port_send(&c->loop->sv->port, &ct->msg, control_arrived, ct);
+	c->control = control_begin(c->loop, what, name, ready_only, &c->done);
+	if (!c->control) {
+		conn_error(c, 503, "out of memory");
+		return;
+	}
+	c->state = CONN_BUSY;
+	c->request_pending++;
 }
 
 /* Split the path at slashes, and decode %XX.  Returns how many parts, or -1. */
@@ -253,13 +262,20 @@ static void status(struct conn *c, bool good)
 	conn_answer(c, good ? 200 : 400, NULL, "", 0);
 }
 
+/* What exists: clients take this list at its word. */
+const char *const server_extensions[] = { "binary_tensor_data", "model_configuration",
+					  "model_repository", "schedule_policy", "statistics",
+					  NULL };
+
 static void server_metadata(struct conn *c)
 {
-	/* what exists: clients take this list at its word */
-	answer_json(c, json_pack("{s:s, s:s, s:[s,s,s,s,s]}", "name", "pawl", "version",
-				 pawl_version(), "extensions", "binary_tensor_data",
-				 "model_configuration", "model_repository", "schedule_policy",
-				 "statistics"));
+	json_t *all = json_array();
+	unsigned int i;
+
+	for (i = 0; server_extensions[i]; i++)
+		json_array_append_new(all, json_string(server_extensions[i]));
+	answer_json(c, json_pack("{s:s, s:s, s:o}", "name", "pawl", "version", pawl_version(),
+				 "extensions", all));
 }
 
 /* v2/models/NAME[/versions/V][/WHAT] */

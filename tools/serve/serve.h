@@ -5,6 +5,7 @@
  *	cmd.c	options and the configuration file	log.c	the log
  *	server.c threads, start and stop		conn.c	a connection: HTTP/1.1
  *	route.c	the endpoints				infer.c	requests and answers of models
+ *	h2.c	a connection: HTTP/2			grpc.c	the calls of gRPC
  *	sched.c	queues and batches			slots.c	slots, and planning them
  *	repo.c	the repository of models		stats.c	statistics and metrics
  *
@@ -38,6 +39,7 @@
 #define MAX_MODELS	1024
 #define MAX_PREFERRED	8
 #define LEVELS		8		/* of priority */
+enum { LISTEN_HTTP, LISTEN_GRPC, LISTENERS };
 #define NAME_MAX_LEN	127
 
 struct conn;
@@ -65,7 +67,7 @@ struct named_conf {
 
 struct config {
 	char *repository, *host, *token, *file;
-	unsigned int port, loops, workers;
+	unsigned int port, grpc_port, loops, workers;
 	unsigned int max_connections, max_header;
 	uint64_t max_body, max_memory;
 	uint64_t idle_ns, read_ns, write_ns, grace_ns, drain_ns;
@@ -73,6 +75,9 @@ struct config {
 	struct named_conf *named;
 	unsigned int nnamed;
 };
+
+/* Values of grpc_port that are no ports. */
+enum { GRPC_NONE = 65536, GRPC_DEFAULT };
 
 #define SERVE_SELF "pawl serve"
 
@@ -151,6 +156,11 @@ struct slot {
 
 enum request_state { REQ_NEW, REQ_QUEUED, REQ_RUNNING, REQ_DONE };
 
+struct buf {
+	char *p;
+	size_t n, cap;
+};
+
 struct tensor {
 	const void *data;		/* in the body, or in buf */
 	void *buf;
@@ -161,7 +171,11 @@ struct tensor {
 struct request {
 	struct msg submit, cancel, done;
 	struct request *next, *prev;	/* loop 0: in the queue; else the loop's free list */
-	struct conn *c;
+	struct conn *c;			/* HTTP/1.1 */
+	struct call *call;		/* gRPC, with its message and its neighbours in the call */
+	struct buf body;
+	size_t held;
+	struct request *call_next, *call_prev;
 	struct loop *loop;
 	struct version *v;
 	struct shapes *shapes;		/* loop 0, in the queue */
@@ -221,18 +235,14 @@ struct version *table_find(const struct table *t, const char *name, size_t n);
 
 enum conn_state { CONN_READING, CONN_BUSY, CONN_WRITING, CONN_LINGER, CONN_DEAD };
 enum { TIMER_NONE = -1, TIMER_IDLE, TIMER_READ, TIMER_WRITE, TIMER_LINGER, TIMER_BUSY,
-       TIMERS };
-
-struct buf {
-	char *p;
-	size_t n, cap;
-};
+       TIMER_H2, TIMERS };
 
 struct conn {
 	struct msg done;		/* a control call is complete */
 	struct loop *loop;
 	struct conn *next, *prev;	/* of the same timer */
-	struct conn *dead_next, *again_next;
+	struct conn *dead_next, *again_next, *flush_next;
+	struct h2 *h2;			/* gRPC; then what is of HTTP/1.1 below is not used */
 	uint64_t turn;			/* of the loop, in which it did work */
 	unsigned int work;
 	int fd, timer;
@@ -252,16 +262,16 @@ struct conn {
 	bool in_value, authorized, encoded;
 	unsigned int request_pending;	/* control calls that the main thread has */
 	struct request *r;
-	/* for a control call: written by the main thread until it is done */
 	struct control *control;
 };
 
 /* A control call, which the main thread answers. */
 enum control_what { CONTROL_INDEX, CONTROL_LOAD, CONTROL_UNLOAD };
 struct control {
-	struct msg msg;
+	struct msg msg, *done;		/* done is posted to the loop */
 	struct control *next;
-	struct conn *c;
+	struct loop *loop;
+	/* written by the main thread until it is done */
 	enum control_what what;
 	bool ready_only;
 	char name[NAME_MAX_LEN + 1];
@@ -284,9 +294,17 @@ bool buf_printf(struct loop *l, struct buf *b, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* As JSON, with its quotes. */
 bool buf_json(struct loop *l, struct buf *b, const char *text);
-bool conn_room(struct conn *c, size_t n);	/* in the memory of bodies and answers */
-void conn_accept(struct loop *l);
-struct conn *conn_open(struct loop *l, int fd);
+/*
+ * The memory of bodies and answers: whether the holder of mine bytes may have n, and note that
+ * it has them.
+ */
+bool mem_room(struct server *sv, size_t mine, size_t n);
+void mem_hold(struct server *sv, size_t *mine, size_t n);
+void conn_accept(struct loop *l, unsigned int kind);
+struct conn *conn_open(struct loop *l, int fd, unsigned int kind);
+void conn_timer(struct conn *c, int kind);
+bool conn_spent(struct conn *c);	/* whether it has had its share of this turn */
+bool conn_authorized(struct conn *c, const char *authorization);
 void conn_event(struct conn *c, uint32_t events);
 void conn_tick(struct loop *l, uint64_t now);
 void conn_drain(struct loop *l);	/* no further requests */
@@ -294,9 +312,24 @@ void conn_close(struct conn *c);
 void conn_again(struct loop *l);	/* those that had their share of the last turn */
 void conn_continue(struct conn *c);	/* an answer that was awaited is in c->out */
 
+/* --- a connection of HTTP/2 (h2.c): what conn.c calls --- */
+
+int h2_open(struct conn *c);
+void h2_event(struct conn *c, uint32_t events);
+void h2_continue(struct conn *c);	/* read what has arrived */
+void h2_tick(struct conn *c);		/* once per second */
+void h2_drain(struct conn *c);
+void h2_closed(struct conn *c);		/* the descriptor is closed */
+void h2_free(struct conn *c);
+void h2_flush(struct loop *l);		/* send what this turn has made */
+void grpc_free(struct loop *l);
+
 /* --- endpoints (route.c, infer.c) --- */
 
 void route(struct conn *c);
+/* A call on the repository.  When the main thread has answered, done->fn runs on the loop. */
+struct control *control_begin(struct loop *l, enum control_what what, const char *name,
+			      bool ready_only, struct msg *done);
 void infer_begin(struct conn *c, struct version *v);
 void infer_forget(struct conn *c);	/* the connection is closed */
 /*
@@ -307,6 +340,8 @@ int infer_parse(struct loop *l, struct request *r, const struct serve_model *m,
 		const char *body, size_t n, int64_t json_length, unsigned int max_batch,
 		char *err, size_t size);
 void infer_release(struct loop *l, struct request *r);
+/* The parts that all protocols have: infer.h. */
+extern const char *const server_extensions[];	/* and NULL */
 extern const char *const type_name[];
 extern const uint8_t type_size[];
 
@@ -355,7 +390,7 @@ struct loop {
 	struct port port;
 	struct server *sv;
 	unsigned int index;
-	int ep, listener;
+	int ep, listener[LISTENERS];
 	const struct table *table;
 	pawl_cq_t cq;			/* of loop 0 */
 	uint64_t now;			/* the time of this turn */
@@ -370,7 +405,10 @@ struct loop {
 	char *scratch;
 	struct msg publish, stop, force, took, drained;
 	const struct table *next_table;
-	bool draining, exiting, listening_paused, report;
+	bool draining, exiting, listening_paused[LISTENERS], report;
+	struct conn *flush;		/* of HTTP/2, which have something to send */
+	struct call *free_calls;
+	struct arena *arena;		/* of a message of protobuf */
 	unsigned long thread;
 };
 

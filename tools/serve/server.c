@@ -57,20 +57,24 @@ static void take_table(struct msg *m)
 	port_send(&l->sv->port, &l->took, counted, &l->sv->took);
 }
 
-static void close_listener(struct loop *l)
+static void close_listeners(struct loop *l)
 {
-	if (l->listener < 0)
-		return;
-	conn_accept(l);			/* what the kernel has accepted */
-	close(l->listener);
-	l->listener = -1;
+	unsigned int k;
+
+	for (k = 0; k < LISTENERS; k++) {
+		if (l->listener[k] < 0)
+			continue;
+		conn_accept(l, k);	/* what the kernel has accepted */
+		close(l->listener[k]);
+		l->listener[k] = -1;
+	}
 }
 
 static void begin_drain(struct msg *m)
 {
 	struct loop *l = m->arg;
 
-	close_listener(l);
+	close_listeners(l);
 	l->draining = true;
 	conn_drain(l);
 	l->report = true;
@@ -144,9 +148,17 @@ uint64_t loop_step(struct loop *l)
 			reap(l);
 			next = sched_run(l->sv, l->now);
 		}
+		h2_flush(l);
 	} while (l->port.own);
 	bury(l);
 	return next;
+}
+
+static int watch(struct loop *l, int fd, uint32_t events, void *ptr)
+{
+	struct epoll_event ev = { .events = events, .data.ptr = ptr };
+
+	return epoll_ctl(l->ep, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
 }
 
 static void *loop_main(void *arg)
@@ -155,6 +167,7 @@ static void *loop_main(void *arg)
 	struct loop *l = arg;
 	struct server *sv = l->sv;
 	uint64_t next = 0, tick = 0, until;
+	unsigned int k;
 	int i, n;
 
 	this_port = &l->port;
@@ -169,21 +182,20 @@ static void *loop_main(void *arg)
 		for (i = 0; i < n; i++) {
 			if (ev[i].data.ptr == &l->port)
 				port_clear(&l->port);
-			else if (ev[i].data.ptr == &l->listener)
-				conn_accept(l);
+			else if (ev[i].data.ptr == &l->listener[LISTEN_HTTP])
+				conn_accept(l, LISTEN_HTTP);
+			else if (ev[i].data.ptr == &l->listener[LISTEN_GRPC])
+				conn_accept(l, LISTEN_GRPC);
 			else if (ev[i].data.ptr != &l->cq)
 				conn_event(ev[i].data.ptr, ev[i].events);
 		}
 		if (l->now >= tick) {
 			conn_tick(l, l->now);
 			tick = l->now + TICK_NS / 4;
-			if (l->listening_paused && l->listener >= 0) {
-				struct epoll_event in = { .events = EPOLLIN,
-							  .data.ptr = &l->listener };
-
-				l->listening_paused =
-					epoll_ctl(l->ep, EPOLL_CTL_ADD, l->listener, &in);
-			}
+			for (k = 0; k < LISTENERS; k++)
+				if (l->listening_paused[k] && l->listener[k] >= 0)
+					l->listening_paused[k] = watch(
+						l, l->listener[k], EPOLLIN, &l->listener[k]);
 		}
 		next = loop_step(l);
 		if (l->report && !l->nconns && !load_relaxed(&l->busy)) {
@@ -198,27 +210,26 @@ static void *loop_main(void *arg)
 
 /* --- listeners ----------------------------------------------------------------- */
 
-static int watch(struct loop *l, int fd, uint32_t events, void *ptr)
-{
-	struct epoll_event ev = { .events = events, .data.ptr = ptr };
-
-	return epoll_ctl(l->ep, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
-}
-
 static int failed(const char *what, const char *why)
 {
 	fprintf(stderr, "%s: %s: %s\n", SERVE_SELF, what, why);
 	return -EIO;
 }
 
-/* The socket that systemd opened, or -1. */
+/* How many sockets systemd opened: the first for HTTP, the second for gRPC. */
 static int inherited(void)
 {
 	const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
 
-	if (!pid || !n || atoi(pid) != getpid() || atoi(n) < 1)
-		return -1;
-	return FIRST_FD;
+	return pid && n && atoi(pid) == getpid() ? atoi(n) : 0;
+}
+
+static int failed_port(const char *host, unsigned int port)
+{
+	char text[300];
+
+	snprintf(text, sizeof(text), "%s, port %u", host, port);
+	return failed(text, strerror(errno));
 }
 
 static int listen_on(const char *host, unsigned int *port)
@@ -242,7 +253,7 @@ static int listen_on(const char *host, unsigned int *port)
 		getsockname(fd, (struct sockaddr *)&ss, &len);
 	freeaddrinfo(ai);
 	if (rc) {
-		rc = failed(host, strerror(errno));
+		rc = failed_port(host, *port);
 		if (fd >= 0)
 			close(fd);
 		return rc;
@@ -274,20 +285,21 @@ static int port_is_free(const char *host, unsigned int port)
 	rc = fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
 		bind(fd, ai->ai_addr, ai->ai_addrlen);
 	if (rc)
-		rc = failed(host, strerror(errno));
+		rc = failed_port(host, port);
 	if (fd >= 0)
 		close(fd);
 	freeaddrinfo(ai);
 	return rc;
 }
 
-static int open_listeners(struct server *sv)
+/* The listeners of one kind, one per loop.  fd: a socket that was inherited, or -1. */
+static int open_listeners(struct server *sv, unsigned int kind, int fd, unsigned int *port)
 {
-	int fd = inherited(), rc;
 	unsigned int i;
+	int rc;
 
 	if (fd < 0) {
-		rc = port_is_free(sv->cfg.host, sv->cfg.port);
+		rc = port_is_free(sv->cfg.host, *port);
 		if (rc)
 			return rc;
 	}
@@ -295,22 +307,24 @@ static int open_listeners(struct server *sv)
 		struct loop *l = &sv->loops[i];
 
 		if (fd >= 0) {
-			l->listener = i ? dup(fd) : fd;
-			if (l->listener < 0)
+			l->listener[kind] = i ? dup(fd) : fd;
+			if (l->listener[kind] < 0)
 				return failed("socket activation", strerror(errno));
-			int flags = fcntl(l->listener, F_GETFL);
+			int flags = fcntl(l->listener[kind], F_GETFL);
 
-			if (flags < 0 || fcntl(l->listener, F_SETFL, flags | O_NONBLOCK) ||
-			    fcntl(l->listener, F_SETFD, FD_CLOEXEC))
+			if (flags < 0 ||
+			    fcntl(l->listener[kind], F_SETFL, flags | O_NONBLOCK) ||
+			    fcntl(l->listener[kind], F_SETFD, FD_CLOEXEC))
 				return failed("socket activation", strerror(errno));
 		} else {
-			l->listener = listen_on(sv->cfg.host, &sv->cfg.port);
-			if (l->listener < 0)
-				return l->listener;
+			l->listener[kind] = listen_on(sv->cfg.host, port);
+			if (l->listener[kind] < 0)
+				return l->listener[kind];
 		}
 		/* listeners of one socket: a connection wakes one loop */
-		rc = watch(l, l->listener, EPOLLIN | (fd >= 0 ? (uint32_t)EPOLLEXCLUSIVE : 0),
-			   &l->listener);
+		rc = watch(l, l->listener[kind],
+			   EPOLLIN | (fd >= 0 ? (uint32_t)EPOLLEXCLUSIVE : 0),
+			   &l->listener[kind]);
 		if (rc)
 			return failed("epoll", strerror(-rc));
 	}
@@ -436,7 +450,7 @@ static int start_loops(struct server *sv, unsigned int *started)
 	static struct table none;
 	unsigned int i, k;
 	pthread_t t;
-	int rc;
+	int rc, n = inherited();
 
 	for (i = 0; i < sv->cfg.loops; i++) {
 		struct loop *l = &sv->loops[i];
@@ -444,7 +458,7 @@ static int start_loops(struct server *sv, unsigned int *started)
 		l->sv = sv;
 		l->index = i;
 		l->table = &none;
-		l->listener = -1;
+		l->listener[LISTEN_HTTP] = l->listener[LISTEN_GRPC] = -1;
 		l->scratch = malloc(SCRATCH);
 		l->ep = epoll_create1(EPOLL_CLOEXEC);
 		rc = port_init(&l->port);
@@ -459,7 +473,13 @@ static int start_loops(struct server *sv, unsigned int *started)
 		if (rc)
 			return failed("start", strerror(-rc));
 	}
-	rc = open_listeners(sv);
+	rc = open_listeners(sv, LISTEN_HTTP, n ? FIRST_FD : -1, &sv->cfg.port);
+	/* with socket activation, only those that were passed */
+	if (n == 1)
+		sv->cfg.grpc_port = GRPC_NONE;
+	if (!rc && sv->cfg.grpc_port != GRPC_NONE)
+		rc = open_listeners(sv, LISTEN_GRPC, n > 1 ? FIRST_FD + 1 : -1,
+				    &sv->cfg.grpc_port);
 	for (k = 0; !rc && k < sv->cfg.loops; k++) {
 		rc = pthread_create(&t, NULL, loop_main, &sv->loops[k]);
 		if (rc)
@@ -482,8 +502,9 @@ static void free_loops(struct server *sv)
 
 		if (!l->sv)
 			continue;
-		if (l->listener >= 0)
-			close(l->listener);
+		for (k = 0; k < LISTENERS; k++)
+			if (l->listener[k] >= 0)
+				close(l->listener[k]);
 		port_fini(&l->port);
 		if (l->ep >= 0)
 			close(l->ep);
@@ -497,6 +518,7 @@ static void free_loops(struct server *sv)
 			l->free_requests = r->next;
 			free(r);
 		}
+		grpc_free(l);
 	}
 }
 
@@ -504,7 +526,7 @@ int serve_run(struct server *sv)
 {
 	struct pawl_config pc;
 	unsigned int started = 0, i;
-	char port[16];
+	char port[16], grpc[16] = "none";
 	sigset_t set;
 	int sigfd, rc, sig;
 
@@ -537,7 +559,10 @@ int serve_run(struct server *sv)
 	rc = start_loops(sv, &started);
 	if (!rc) {
 		snprintf(port, sizeof(port), "%u", sv->cfg.port);
-		log_line("info", "listening", "host", sv->cfg.host, "port", port, NULL);
+		if (sv->cfg.grpc_port != GRPC_NONE)
+			snprintf(grpc, sizeof(grpc), "%u", sv->cfg.grpc_port);
+		log_line("info", "listening", "host", sv->cfg.host, "port", port, "grpc_port",
+			 grpc, NULL);
 		repo_scan(sv);
 		store_relaxed(&sv->ready, 1);
 		notify("READY=1");

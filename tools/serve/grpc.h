@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A call of gRPC: a stream of HTTP/2 that carries messages.  h2.c has the frames, the flow of
+ * bytes and the status; grpc.c has what the messages mean.  All of it runs on the loop of the
+ * connection.
+ */
+#ifndef SERVE_GRPC_H
+#define SERVE_GRPC_H
+
+#include <protobuf-c/protobuf-c.h>
+#include "serve.h"
+
+enum grpc_status {
+	GRPC_OK = 0,
+	GRPC_CANCELLED = 1,
+	GRPC_INVALID_ARGUMENT = 3,
+	GRPC_DEADLINE_EXCEEDED = 4,
+	GRPC_NOT_FOUND = 5,
+	GRPC_RESOURCE_EXHAUSTED = 8,
+	GRPC_UNIMPLEMENTED = 12,
+	GRPC_INTERNAL = 13,
+	GRPC_UNAVAILABLE = 14,
+	GRPC_UNAUTHENTICATED = 16,
+};
+
+struct method {
+	const char *name;
+	/* A message has arrived.  What is left in body is freed. */
+	void (*run)(struct call *k, struct buf *body);
+	bool open;			/* without the token, too */
+	bool stream;			/* any number of messages */
+};
+
+struct call {
+	struct conn *c;
+	struct call *next, *prev;	/* of the connection; next: the loop's free list */
+	int32_t id;			/* of the stream */
+	const struct method *method;
+	uint64_t deadline_ns;		/* 0: none */
+	uint64_t read_ns, sent_ns;	/* since when the client is awaited */
+	unsigned int header_bytes;
+	bool post, is_grpc, authorized, compressed;
+	bool has_request;		/* all headers have arrived */
+	bool remote_end;		/* the client sends no further messages */
+	bool closed;			/* the stream is */
+	bool answered;			/* headers of the answer are submitted */
+	bool deferred;			/* HTTP/2 waits for more of the answer */
+	bool canceled;			/* its requests are */
+	bool ended;			/* no further answers; the status follows them */
+	int status;
+	const char *why;		/* a constant, for a status behind answers */
+	/* the message that arrives */
+	uint8_t prefix[5];
+	unsigned int nprefix;
+	size_t length;
+	struct buf body, rest;		/* rest: what waits, of a stream with much in work */
+	size_t held;
+	/* answers, as they go over the wire */
+	struct buf out;
+	size_t out_at, out_held;
+	/* in work */
+	struct request *requests;
+	struct control *control;
+	struct msg control_done;
+	unsigned int pending;		/* requests and control calls */
+};
+
+/* --- what grpc.c calls --- */
+
+/* Send a message.  Returns false if memory is short. */
+bool call_send(struct call *k, const ProtobufCMessage *m);
+/* End the call with this status; what was sent before arrives before it. */
+void call_end(struct call *k, int status, const char *why);
+/* The same with a text that is made for it.  No message may have been sent. */
+void call_fail(struct call *k, int status, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* A request or control call of k is complete; k may be freed. */
+void call_done(struct call *k);
+
+/* --- what h2.c calls --- */
+
+/* The method of a path, or NULL. */
+const struct method *grpc_method(const char *path, size_t n);
+void grpc_cancel(struct call *k);	/* its requests */
+
+#endif

@@ -1,0 +1,861 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A connection: HTTP/2 by the library nghttp2, for gRPC.
+ *
+ * A stream is a call.  Bytes are received into the loop's buffer, where nghttp2 reads frames,
+ * and are copied once, into the message that arrives.  Answers are written into the buffer of
+ * their call, and from there, as flow control permits, into the buffer that is sent.  All that
+ * a turn of the loop has to send is sent at its end, so that answers of one run share a system
+ * call.
+ *
+ * Flow control: a message of at most max_body is taken at once, because it can be answered
+ * only when it is complete; max_memory bounds all of them.  A call with many messages has a
+ * limit of those in work, and of bytes that the client has not read; beyond it, its window
+ * stays closed.
+ *
+ * A call that its client resets, or whose connection closes, is canceled.
+ *
+ * No callback of nghttp2 closes the connection: nghttp2 must not be freed while it runs.
+ */
+
+#include <errno.h>
+#include <nghttp2/nghttp2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "grpc.h"
+
+#define RECEIVE		32768u		/* at most SCRATCH */
+#define OUT_MAX		(256u << 10)	/* bytes that wait for the socket */
+#define STREAMS		1024
+#define WINDOW		(1u << 20)	/* of a stream */
+#define CONN_WINDOW	(16u << 20)
+#define IN_WORK		128		/* messages of one call */
+#define UNREAD_MAX	(1u << 20)	/* bytes of answers of a call that takes messages */
+
+struct h2 {
+	nghttp2_session *session;
+	struct call *calls;
+	unsigned int ncalls;
+	uint64_t used_ns, received_ns, wrote_ns;
+	bool in_flush, again, used, noticed, goaway, pinged;
+};
+
+static void mark(struct conn *c)
+{
+	struct loop *l = c->loop;
+
+	if (c->h2->in_flush || c->state == CONN_DEAD)
+		return;
+	c->h2->in_flush = true;
+	c->flush_next = l->flush;
+	l->flush = c;
+}
+
+/* --- calls --------------------------------------------------------------------- */
+
+static struct call *call_new(struct conn *c, int32_t id)
+{
+	struct loop *l = c->loop;
+	struct call *k = l->free_calls;
+
+	if (k)
+		l->free_calls = k->next;
+	else
+		k = malloc(sizeof(*k));
+	if (!k)
+		return NULL;
+	memset(k, 0, sizeof(*k));
+	k->c = c;
+	k->id = id;
+	k->authorized = !l->sv->cfg.token;
+	k->read_ns = l->now;
+	k->next = c->h2->calls;
+	if (k->next)
+		k->next->prev = k;
+	c->h2->calls = k;
+	c->h2->ncalls++;
+	c->h2->used = true;
+	return k;
+}
+
+static void call_free(struct call *k)
+{
+	struct conn *c = k->c;
+	struct loop *l = c->loop;
+
+	if (k->prev)
+		k->prev->next = k->next;
+	else
+		c->h2->calls = k->next;
+	if (k->next)
+		k->next->prev = k->prev;
+	c->h2->ncalls--;
+	c->h2->used_ns = l->now;
+	k->next = l->free_calls;
+	l->free_calls = k;
+}
+
+/* The stream is closed, in whatever way. */
+static void call_closed(struct call *k)
+{
+	struct loop *l = k->c->loop;
+
+	k->closed = true;
+	buf_put(l, &k->body);
+	buf_put(l, &k->rest);
+	buf_put(l, &k->out);
+	mem_hold(l->sv, &k->held, 0);
+	mem_hold(l->sv, &k->out_held, 0);
+	grpc_cancel(k);
+	if (!k->pending)
+		call_free(k);
+}
+
+static nghttp2_nv nv(const char *name, const char *value, bool constant)
+{
+	return (nghttp2_nv){
+		(uint8_t *)(uintptr_t)name, (uint8_t *)(uintptr_t)value, strlen(name),
+		strlen(value), (uint8_t)(NGHTTP2_NV_FLAG_NO_COPY_NAME |
+					 (constant ? NGHTTP2_NV_FLAG_NO_COPY_VALUE : 0)) };
+}
+
+/* The status and the text of a call; the text as gRPC encodes it. */
+static size_t status_nv(nghttp2_nv *to, int status, const char *why, char *text, size_t size)
+{
+	static const char *const number[] = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9",
+					      "10", "11", "12", "13", "14", "15", "16" };
+	size_t n = 0;
+
+	to[0] = nv("grpc-status", number[status], true);
+	if (!why)
+		return 1;
+	for (; *why && n + 4 < size; why++) {
+		unsigned char ch = (unsigned char)*why;
+
+		if (ch >= 0x20 && ch < 0x7f && ch != '%')
+			text[n++] = (char)ch;
+		else
+			n += (size_t)sprintf(text + n, "%%%02X", ch);
+	}
+	text[n] = 0;
+	to[1] = nv("grpc-message", text, false);
+	return 2;
+}
+
+static ssize_t read_answer(nghttp2_session *session, int32_t id, uint8_t *buf, size_t length,
+			   uint32_t *flags, nghttp2_data_source *source, void *arg)
+{
+	struct call *k = source->ptr;
+	size_t n = k->out.n - k->out_at;
+	nghttp2_nv trailer[2];
+	char text[256];
+
+	(void)buf, (void)arg;
+	if (!n && !k->ended) {
+		k->deferred = true;
+		return NGHTTP2_ERR_DEFERRED;
+	}
+	if (n)
+		*flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+	if (n > length)
+		return (ssize_t)length;
+	if (k->ended) {
+		*flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+		if (nghttp2_submit_trailer(session, id, trailer,
+					   status_nv(trailer, k->status, k->why, text,
+						     sizeof(text))))
+			return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+	}
+	return (ssize_t)n;
+}
+
+/* Begin the answer, or go on with it. */
+static void call_wake(struct call *k)
+{
+	nghttp2_data_provider from = { .source.ptr = k, .read_callback = read_answer };
+	nghttp2_session *session = k->c->h2->session;
+	nghttp2_nv head[] = { nv(":status", "200", true),
+			      nv("content-type", "application/grpc", true) };
+
+	if (!k->answered) {
+		k->answered = true;
+		k->sent_ns = k->c->loop->now;
+		if (nghttp2_submit_response(session, k->id, head, 2, &from))
+			nghttp2_submit_rst_stream(session, 0, k->id, NGHTTP2_INTERNAL_ERROR);
+	} else if (k->deferred) {
+		k->deferred = false;
+		k->sent_ns = k->c->loop->now;
+		nghttp2_session_resume_data(session, k->id);
+	}
+	mark(k->c);
+}
+
+bool call_send(struct call *k, const ProtobufCMessage *m)
+{
+	struct loop *l = k->c->loop;
+	size_t n = protobuf_c_message_get_packed_size(m);
+	uint8_t *to;
+
+	if (k->closed || k->ended)
+		return true;
+	if (k->out_at && k->out_at >= k->out.n - k->out_at) {
+		memmove(k->out.p, k->out.p + k->out_at, k->out.n - k->out_at);
+		k->out.n -= k->out_at;
+		k->out_at = 0;
+	}
+	if (n > UINT32_MAX || !buf_room(l, &k->out, k->out.n + 5 + n))
+		return false;
+	to = (uint8_t *)k->out.p + k->out.n;
+	to[0] = 0;
+	to[1] = (uint8_t)(n >> 24);
+	to[2] = (uint8_t)(n >> 16);
+	to[3] = (uint8_t)(n >> 8);
+	to[4] = (uint8_t)n;
+	k->out.n += 5 + protobuf_c_message_pack(m, to + 5);
+	mem_hold(l->sv, &k->out_held, k->out.n);
+	call_wake(k);
+	return true;
+}
+
+void call_end(struct call *k, int status, const char *why)
+{
+	char text[3 * 1024];
+	nghttp2_nv head[4];
+	size_t n;
+
+	if (k->closed || k->ended)
+		return;
+	k->ended = true;
+	k->status = status;
+	k->why = why;
+	if (k->answered) {
+		call_wake(k);
+		return;
+	}
+	if (!status) {
+		call_wake(k);		/* a stream without answers */
+		return;
+	}
+	/* headers and trailers in one */
+	k->answered = true;
+	k->sent_ns = k->c->loop->now;
+	head[0] = nv(":status", "200", true);
+	head[1] = nv("content-type", "application/grpc", true);
+	n = status_nv(head + 2, status, why, text, sizeof(text));
+	if (nghttp2_submit_response(k->c->h2->session, k->id, head, 2 + n, NULL))
+		nghttp2_submit_rst_stream(k->c->h2->session, 0, k->id, NGHTTP2_INTERNAL_ERROR);
+	mark(k->c);
+}
+
+void call_fail(struct call *k, int status, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	call_end(k, status, text);
+	k->why = NULL;
+}
+
+/* What is no call of gRPC is answered by HTTP. */
+static void refuse_http(struct call *k, const char *status)
+{
+	nghttp2_nv head = nv(":status", status, true);
+
+	k->answered = k->ended = true;
+	nghttp2_submit_response(k->c->h2->session, k->id, &head, 1, NULL);
+}
+
+/* --- messages that arrive -------------------------------------------------------- */
+
+/* The end of a call with any number of messages. */
+static void stream_ends(struct call *k)
+{
+	if (k->ended || k->closed || k->pending || k->rest.n)
+		return;
+	if (k->remote_end && k->nprefix)
+		call_end(k, GRPC_INVALID_ARGUMENT, "the last message is not complete");
+	else if (k->remote_end)
+		call_end(k, GRPC_OK, NULL);
+	else if (k->c->loop->draining)
+		call_end(k, GRPC_UNAVAILABLE, "the server is stopping");
+}
+
+static void run(struct call *k)
+{
+	struct loop *l = k->c->loop;
+	struct buf body = k->body;
+
+	k->body = (struct buf){ 0 };
+	k->nprefix = 0;
+	mem_hold(l->sv, &k->held, k->rest.n);
+	k->c->work++;
+	k->method->run(k, &body);
+	buf_put(l, &body);
+}
+
+/* Take bytes, up to the end of a message.  Returns how many. */
+static size_t take(struct call *k, const uint8_t *p, size_t n)
+{
+	struct loop *l = k->c->loop;
+	const struct config *cfg = &l->sv->cfg;
+	size_t part = 0, at = 0;
+
+	if (!k->nprefix)
+		k->read_ns = l->now;
+	while (k->nprefix < 5 && at < n)
+		k->prefix[k->nprefix++] = p[at++];
+	if (k->nprefix < 5)
+		return at;
+	if (!k->body.cap) {
+		k->length = (size_t)k->prefix[1] << 24 | (size_t)k->prefix[2] << 16 |
+			    (size_t)k->prefix[3] << 8 | k->prefix[4];
+		if (k->prefix[0]) {
+			call_end(k, k->compressed ? GRPC_UNIMPLEMENTED : GRPC_INTERNAL,
+				 "compressed messages are not supported");
+			return n;
+		}
+		if (k->length > cfg->max_body) {
+			call_fail(k, GRPC_RESOURCE_EXHAUSTED,
+				  "the message is too large: %zu bytes, and at most %llu",
+				  k->length, (unsigned long long)cfg->max_body);
+			return n;
+		}
+		if (!buf_room(l, &k->body, k->length + 1)) {
+			call_end(k, GRPC_RESOURCE_EXHAUSTED, "out of memory");
+			return n;
+		}
+	}
+	part = k->length - k->body.n;
+	if (part > n - at)
+		part = n - at;
+	if (!mem_room(l->sv, k->held, k->held + part)) {
+		call_end(k, GRPC_RESOURCE_EXHAUSTED,
+			 "too many requests and answers are in memory");
+		return n;
+	}
+	memcpy(k->body.p + k->body.n, p + at, part);
+	k->body.n += part;
+	mem_hold(l->sv, &k->held, k->body.n + k->rest.n);
+	if (k->body.n == k->length && k->method->stream)
+		run(k);
+	return at + part;
+}
+
+static bool may_take(const struct call *k)
+{
+	return k->pending < IN_WORK && k->out.n - k->out_at < UNREAD_MAX;
+}
+
+/* Take what waits. */
+static void pump(struct call *k)
+{
+	struct loop *l = k->c->loop;
+	struct buf b = k->rest;
+	size_t at = 0;
+
+	if (!b.n) {
+		stream_ends(k);
+		return;
+	}
+	while (at < b.n && may_take(k) && !k->ended)
+		at += take(k, (uint8_t *)b.p + at, b.n - at);
+	if (k->ended)
+		at = b.n;
+	if (at)
+		nghttp2_session_consume_stream(k->c->h2->session, k->id, at);
+	memmove(b.p, b.p + at, b.n - at);
+	k->rest.n -= at;
+	if (!k->rest.n)
+		buf_put(l, &k->rest);
+	mem_hold(l->sv, &k->held, k->body.n + k->rest.n);
+	stream_ends(k);
+	mark(k->c);
+}
+
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *p,
+		   size_t n, void *arg)
+{
+	struct call *k = nghttp2_session_get_stream_user_data(session, id);
+	struct conn *c = arg;
+	size_t at = 0;
+
+	(void)flags;
+	nghttp2_session_consume_connection(session, n);
+	if (!k || k->ended) {
+		nghttp2_session_consume_stream(session, id, n);
+		return 0;
+	}
+	while (at < n && !k->ended && !k->rest.n && (!k->method->stream || may_take(k))) {
+		if (!k->method->stream && k->body.cap && k->body.n == k->length) {
+			call_end(k, GRPC_INVALID_ARGUMENT, "more than one message");
+			break;
+		}
+		at += take(k, p + at, n - at);
+	}
+	if (k->ended)
+		at = n;
+	nghttp2_session_consume_stream(session, id, at);
+	if (at == n)
+		return 0;
+	if (!mem_room(c->loop->sv, k->held, k->held + n - at) ||
+	    !buf_add(c->loop, &k->rest, (const char *)p + at, n - at))
+		call_end(k, GRPC_RESOURCE_EXHAUSTED,
+			 "too many requests and answers are in memory");
+	mem_hold(c->loop->sv, &k->held, k->body.n + k->rest.n);
+	return 0;
+}
+
+static void remote_end(struct call *k)
+{
+	k->remote_end = true;
+	if (k->ended)
+		return;
+	if (k->method->stream)
+		stream_ends(k);
+	else if (k->nprefix < 5 || k->body.n < k->length)
+		call_end(k, GRPC_INVALID_ARGUMENT, "the message is not complete");
+	else
+		run(k);
+}
+
+/* --- headers --------------------------------------------------------------------- */
+
+static int on_begin(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+	struct conn *c = arg;
+	struct call *k;
+
+	if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
+		return 0;
+	k = call_new(c, frame->hd.stream_id);
+	if (!k)
+		return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+	nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, k);
+	return 0;
+}
+
+/* grpc-timeout: at most eight digits, and a unit. */
+static bool timeout(struct call *k, const char *p, size_t n)
+{
+	static const char units[] = "HMSmun";
+	static const uint64_t ns[] = { 3600000000000u, 60000000000u, 1000000000u, 1000000u,
+				       1000u, 1u };
+	const char *unit = n > 1 && n <= 9 ? memchr(units, p[n - 1], 6) : NULL;
+	uint64_t v = 0;
+	size_t i;
+
+	for (i = 0; unit && i < n - 1; i++) {
+		if (p[i] < '0' || p[i] > '9')
+			return false;
+		v = v * 10 + (uint64_t)(p[i] - '0');
+	}
+	if (!unit)
+		return false;
+	k->deadline_ns = k->c->loop->now + v * ns[unit - units];
+	return true;
+}
+
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
+		     const uint8_t *field, size_t nfield, const uint8_t *value, size_t nvalue,
+		     uint8_t flags, void *arg)
+{
+	struct call *k = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+	struct conn *c = arg;
+	const char *name = (const char *)field, *v = (const char *)value;
+	char text[320];
+
+	(void)flags;
+	if (!k || k->has_request)
+		return 0;
+	k->header_bytes += (unsigned int)(nfield + nvalue + 32);
+	if (k->header_bytes > c->loop->sv->cfg.max_header)
+		return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+#define IS(what) (nfield == sizeof(what) - 1 && !memcmp(name, what, sizeof(what) - 1))
+	if (IS(":path")) {
+		k->method = grpc_method(v, nvalue);
+	} else if (IS(":method")) {
+		k->post = nvalue == 4 && !memcmp(v, "POST", 4);
+	} else if (IS("content-type")) {
+		k->is_grpc = nvalue >= 16 && !memcmp(v, "application/grpc", 16) &&
+			(nvalue == 16 || v[16] == ';' || v[16] == '+');
+	} else if (IS("grpc-encoding")) {
+		k->compressed = nvalue != 8 || memcmp(v, "identity", 8);
+	} else if (IS("grpc-timeout")) {
+		if (!timeout(k, v, nvalue))
+			return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+	} else if (IS("authorization") && nvalue < sizeof(text)) {
+		memcpy(text, v, nvalue);
+		text[nvalue] = 0;
+		k->authorized = conn_authorized(c, text);
+	}
+#undef IS
+	return 0;
+}
+
+static void headers_end(struct call *k)
+{
+	k->has_request = true;
+	add_relaxed(&k->c->loop->sv->requests, 1);
+	if (!k->post)
+		refuse_http(k, "405");
+	else if (!k->is_grpc)
+		refuse_http(k, "415");
+	else if (!k->method)
+		call_end(k, GRPC_UNIMPLEMENTED, "no call of this server has this name");
+	else if (!k->authorized && !k->method->open)
+		call_end(k, GRPC_UNAUTHENTICATED, "a bearer token is required");
+}
+
+static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+	struct call *k = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+
+	(void)arg;
+	if (!k || k->closed ||
+	    (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA))
+		return 0;
+	if (frame->hd.type == NGHTTP2_HEADERS && !k->has_request)
+		headers_end(k);
+	if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
+		remote_end(k);
+	return 0;
+}
+
+static int on_close(nghttp2_session *session, int32_t id, uint32_t error, void *arg)
+{
+	struct call *k = nghttp2_session_get_stream_user_data(session, id);
+
+	(void)error, (void)arg;
+	if (k)
+		call_closed(k);
+	return 0;
+}
+
+/* --- output ------------------------------------------------------------------------ */
+
+static ssize_t on_send(nghttp2_session *session, const uint8_t *p, size_t n, int flags,
+		       void *arg)
+{
+	struct conn *c = arg;
+
+	(void)session, (void)flags;
+	if (c->out.n >= OUT_MAX)
+		return NGHTTP2_ERR_WOULDBLOCK;
+	return buf_add(c->loop, &c->out, (const char *)p, n) ? (ssize_t)n :
+							       NGHTTP2_ERR_CALLBACK_FAILURE;
+}
+
+static int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
+			size_t n, nghttp2_data_source *source, void *arg)
+{
+	struct call *k = source->ptr;
+	struct conn *c = arg;
+	struct loop *l = c->loop;
+
+	(void)session, (void)frame;
+	if (c->out.n >= OUT_MAX)
+		return NGHTTP2_ERR_WOULDBLOCK;
+	/* the library adds no padding, because no callback asks for it */
+	if (!buf_room(l, &c->out, c->out.n + 9 + n))
+		return NGHTTP2_ERR_CALLBACK_FAILURE;
+	memcpy(c->out.p + c->out.n, head, 9);
+	memcpy(c->out.p + c->out.n + 9, k->out.p + k->out_at, n);
+	c->out.n += 9 + n;
+	k->out_at += n;
+	k->sent_ns = l->now;
+	if (k->out_at == k->out.n) {
+		buf_put(l, &k->out);
+		k->out_at = 0;
+		mem_hold(l->sv, &k->out_held, 0);
+		c->h2->again = true;
+	}
+	return 0;
+}
+
+/* The status was sent: a client that still sends its messages can stop. */
+static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+	struct call *k = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+
+	(void)arg;
+	if (k && frame->hd.type == NGHTTP2_HEADERS && !k->remote_end &&
+	    frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
+		nghttp2_submit_rst_stream(session, 0, k->id, NGHTTP2_NO_ERROR);
+	return 0;
+}
+
+/* Returns false if the socket takes no more now, or the connection is closed. */
+static bool send_out(struct conn *c)
+{
+	ssize_t n;
+
+	while (c->out_at < c->out.n) {
+		n = send(c->fd, c->out.p + c->out_at, c->out.n - c->out_at, MSG_NOSIGNAL);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return false;
+		if (n < 0) {
+			conn_close(c);
+			return false;
+		}
+		c->out_at += (size_t)n;
+		c->h2->wrote_ns = c->loop->now;
+	}
+	c->out.n = c->out_at = 0;
+	return true;
+}
+
+static void flush(struct conn *c)
+{
+	struct h2 *h = c->h2;
+	struct call *k, *next;
+
+	if (load_relaxed(&c->loop->sv->closing) && !h->noticed) {
+		h->noticed = true;
+		nghttp2_submit_shutdown_notice(h->session);
+	}
+	while (send_out(c)) {
+		h->again = false;
+		if (nghttp2_session_send(h->session)) {
+			conn_close(c);
+			return;
+		}
+		for (k = h->again ? h->calls : NULL; k; k = next) {
+			next = k->next;
+			if (!k->closed && k->rest.n)
+				pump(k);
+		}
+		if (!c->out.n)
+			break;
+	}
+	if (c->state == CONN_DEAD || c->out.n)
+		return;
+	buf_put(c->loop, &c->out);
+	if (nghttp2_session_want_read(h->session) || nghttp2_session_want_write(h->session))
+		return;
+	/* With unread input, a close at once could discard what was sent. */
+	shutdown(c->fd, SHUT_WR);
+	c->state = CONN_LINGER;
+	c->readable = true;
+	conn_timer(c, TIMER_LINGER);
+}
+
+void h2_flush(struct loop *l)
+{
+	struct conn *c;
+
+	while ((c = l->flush)) {
+		l->flush = c->flush_next;
+		c->h2->in_flush = false;
+		if (c->state == CONN_READING)
+			flush(c);
+		if (c->state != CONN_DEAD)
+			h2_continue(c);
+	}
+}
+
+/* --- the connection ---------------------------------------------------------------- */
+
+void h2_continue(struct conn *c)
+{
+	struct loop *l = c->loop;
+	ssize_t n;
+
+	while (c->readable && (c->state == CONN_READING || c->state == CONN_LINGER) &&
+	       c->out.n < OUT_MAX && !c->yields && !conn_spent(c)) {
+		n = recv(c->fd, l->scratch, RECEIVE, 0);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN) {
+			c->readable = false;
+			return;
+		}
+		if (n <= 0) {
+			conn_close(c);
+			return;
+		}
+		/* less than room: the socket is empty, and the next byte is a new event */
+		if ((size_t)n < RECEIVE && !c->eof)
+			c->readable = false;
+		if (c->state == CONN_LINGER)
+			continue;
+		c->h2->received_ns = l->now;
+		c->h2->pinged = false;
+		if (nghttp2_session_mem_recv(c->h2->session, (uint8_t *)l->scratch,
+					     (size_t)n) < 0) {
+			conn_close(c);
+			return;
+		}
+		mark(c);
+	}
+}
+
+void h2_event(struct conn *c, uint32_t events)
+{
+	if (events & EPOLLOUT && c->state == CONN_READING)
+		mark(c);
+	h2_continue(c);
+}
+
+static void go_away(struct conn *c)
+{
+	struct h2 *h = c->h2;
+
+	if (h->goaway)
+		return;
+	h->goaway = h->noticed = true;
+	nghttp2_submit_goaway(h->session, 0,
+			      nghttp2_session_get_last_proc_stream_id(h->session),
+			      NGHTTP2_NO_ERROR, NULL, 0);
+	mark(c);
+}
+
+void h2_tick(struct conn *c)
+{
+	const struct config *cfg = &c->loop->sv->cfg;
+	uint64_t now = c->loop->now;
+	struct h2 *h = c->h2;
+	struct call *k;
+
+	if (c->out.n && now - h->wrote_ns >= cfg->write_ns) {
+		conn_close(c);
+		return;
+	}
+	for (k = h->calls; k; k = k->next) {
+		if (k->closed)
+			continue;
+		if (!k->ended && k->deadline_ns && now >= k->deadline_ns) {
+			grpc_cancel(k);
+			call_end(k, GRPC_DEADLINE_EXCEEDED, "Deadline Exceeded");
+		} else if (!k->ended && now - k->read_ns >= cfg->read_ns &&
+			   (k->method && k->method->stream ? k->nprefix && !k->rest.n :
+							     !k->remote_end)) {
+			call_end(k, GRPC_DEADLINE_EXCEEDED, "the request took too long");
+		} else if (k->answered && k->out.n && now - k->sent_ns >= cfg->write_ns) {
+			nghttp2_submit_rst_stream(h->session, 0, k->id, NGHTTP2_CANCEL);
+		}
+	}
+	if (c->loop->draining)
+		h2_drain(c);
+	if (!h->ncalls && now - h->used_ns >= cfg->idle_ns)
+		go_away(c);
+	/* a client that is gone without a word; one that is there answers the ping */
+	if (h->ncalls && now - h->received_ns >= cfg->idle_ns) {
+		if (!h->pinged)
+			nghttp2_submit_ping(h->session, 0, NULL);
+		h->pinged = true;
+		if (now - h->received_ns >= cfg->idle_ns + cfg->read_ns) {
+			conn_close(c);
+			return;
+		}
+	}
+	mark(c);
+}
+
+void h2_drain(struct conn *c)
+{
+	struct call *k;
+
+	/* a new connection has a moment for its first call */
+	c->readable = true;
+	h2_continue(c);
+	if (c->state != CONN_READING || c->yields ||
+	    (!c->h2->used && c->loop->now - c->h2->used_ns < 2000000000u))
+		return;
+	for (k = c->h2->calls; k; k = k->next)
+		if (k->has_request && k->method && k->method->stream)
+			stream_ends(k);
+	go_away(c);
+}
+
+int h2_open(struct conn *c)
+{
+	const nghttp2_settings_entry settings[] = {
+		{ NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, STREAMS },
+		{ NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, WINDOW },
+		{ NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, c->loop->sv->cfg.max_header },
+		{ NGHTTP2_SETTINGS_ENABLE_PUSH, 0 },
+	};
+	nghttp2_session_callbacks *cb = NULL;
+	nghttp2_option *option = NULL;
+	struct h2 *h = calloc(1, sizeof(*h));
+	int rc;
+
+	if (!h)
+		return -ENOMEM;
+	c->h2 = h;
+	h->used_ns = h->received_ns = h->wrote_ns = c->loop->now;
+	rc = nghttp2_session_callbacks_new(&cb) || nghttp2_option_new(&option);
+	if (!rc) {
+		nghttp2_session_callbacks_set_send_callback(cb, on_send);
+		nghttp2_session_callbacks_set_send_data_callback(cb, on_send_data);
+		nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin);
+		nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
+		nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame);
+		nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_sent);
+		nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
+		nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_close);
+		nghttp2_option_set_no_auto_window_update(option, 1);
+		/* streams that are closed are not kept for their priorities */
+		nghttp2_option_set_no_closed_streams(option, 1);
+		rc = nghttp2_session_server_new2(&h->session, cb, c, option);
+	}
+	nghttp2_option_del(option);
+	nghttp2_session_callbacks_del(cb);
+	if (!rc)
+		rc = nghttp2_submit_settings(h->session, 0, settings,
+					     sizeof(settings) / sizeof(settings[0])) ||
+			nghttp2_session_set_local_window_size(h->session, 0, 0, CONN_WINDOW);
+	return rc ? -ENOMEM : 0;
+}
+
+void h2_closed(struct conn *c)
+{
+	struct call *k, *next;
+
+	for (k = c->h2->calls; k; k = next) {
+		next = k->next;
+		if (!k->closed)
+			call_closed(k);
+	}
+	nghttp2_session_del(c->h2->session);
+	c->h2->session = NULL;
+}
+
+void h2_free(struct conn *c)
+{
+	struct conn **at = &c->loop->flush;
+
+	while (*at && *at != c)
+		at = &(*at)->flush_next;
+	if (*at)
+		*at = c->flush_next;
+	nghttp2_session_del(c->h2->session);
+	free(c->h2);
+	c->h2 = NULL;
+}
+
+void call_done(struct call *k)
+{
+	struct conn *c = k->c;
+
+	k->pending--;
+	c->request_pending--;
+	if (k->closed) {
+		if (!k->pending)
+			call_free(k);
+		if (c->state == CONN_DEAD)
+			conn_close(c);
+	} else if (k->method->stream) {
+		pump(k);
+	}
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Infer requests, for all protocols: the checks of what a request names, and its life.  JSON
+ * (infer.c) and messages of protobuf (grpc.c) are read by their own files.
+ */
+#ifndef SERVE_INFER_H
+#define SERVE_INFER_H
+
+#include "serve.h"
+
+/* A request that is read. */
+struct parse {
+	struct loop *l;
+	struct request *r;
+	const struct serve_model *m;
+	struct js j;
+	const char *body_end, *binary;	/* where the next binary tensor begins */
+	unsigned int max_batch;
+	uint32_t given;			/* inputs */
+	bool outputs_given, binary_default;
+	uint32_t binary_set;		/* outputs whose form was requested */
+	unsigned int ninputs;
+	char names[256];
+	char *err;
+	size_t size;
+	int http;
+};
+
+/* The first error stays.  Both return false. */
+bool infer_failed(struct parse *p, int http, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The same with 400, and with the id in front, as Triton writes it. */
+bool infer_refused(struct parse *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Before and after the members of a request are read. */
+void infer_start(struct parse *p);
+bool infer_complete(struct parse *p);
+/*
+ * One input, apart from its data: the shape and the bytes of its tensor are set.  many: it has
+ * more dimensions than s can hold.  Returns its number, or -1.
+ */
+int infer_input(struct parse *p, const struct js_str *name, const struct js_str *type,
+		const struct serve_shape *s, bool many);
+/* One requested output.  Returns its number, or -1. */
+int infer_output(struct parse *p, const struct js_str *name);
+/* Whether the data of a tensor has the size that its shape says. */
+bool infer_size(struct parse *p, unsigned int input, uint64_t bytes);
+/* A buffer for the data of a tensor. */
+bool infer_buffer(struct parse *p, unsigned int input);
+void infer_timeout(struct request *r, uint64_t us);
+void infer_priority(struct request *r, uint64_t priority);
+
+/* A request of version v that begins now; NULL: no memory. */
+struct request *infer_new(struct loop *l, struct version *v);
+/* Send it to loop 0.  done runs on this loop when it is complete. */
+void infer_submit(struct request *r, void (*done)(struct msg *));
+/* Its client is gone; done still runs. */
+void infer_cancel(struct request *r);
+/* At the begin of done: whether this was the last message. */
+static inline bool infer_is_last(struct request *r)
+{
+	return !--r->pending;
+}
+
+/* The status of HTTP for a request that failed. */
+int infer_http(const struct request *r);
+/*
+ * The outputs were read, from the time begin on: return the slot, and count.  gone: the client
+ * is.  Then the reference to the version ends.
+ */
+void infer_end(struct request *r, bool served, bool gone, uint64_t begin);
+/* The bytes of the request's rows of output i. */
+const char *infer_rows(const struct request *r, unsigned int i, size_t *bytes);
+/* The size of dimension k of output i. */
+int64_t infer_dim(const struct request *r, unsigned int i, unsigned int k);
+
+#endif
