@@ -13,11 +13,11 @@ shift
 tests=$(cd "$(dirname "$0")/../serve/http" && pwd)
 python=${PYTHON3:-/usr/bin/python3}
 if [ -n "${PAWL_SERVE_CLIENT:-}" ]; then
-	venv=build/serve-client
+	venv=build/serve-client-grpc
 	if [ ! -e $venv/.done ]; then
 		rm -rf $venv
 		"$python" -m venv $venv
-		$venv/bin/pip install -q pytest 'tritonclient[http]==2.73.0'
+		$venv/bin/pip install -q pytest 'tritonclient[http,grpc]==2.73.0' h2==4.1.0
 		touch $venv/.done
 	fi
 	python=$venv/bin/python

@@ -619,7 +619,8 @@ static void flush(struct conn *c)
 	struct h2 *h = c->h2;
 	struct call *k, *next;
 
-	if (load_relaxed(&c->loop->sv->closing) && !h->noticed) {
+	/* a new connection has its first call: with neither, its client would rest before the next */
+	if (load_relaxed(&c->loop->sv->closing) && !h->noticed && h->used) {
 		h->noticed = true;
 		nghttp2_submit_shutdown_notice(h->session);
 	}

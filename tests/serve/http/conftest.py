@@ -73,7 +73,7 @@ class Server:
             [SERVER, "--repository", self.repository, "--config", conf, "--port", "0",
              *options],
             stderr=subprocess.PIPE, text=True, **popen)
-        self.port = None
+        self.port = self.grpc_port = None
         ready = threading.Event()
 
         def read():
@@ -85,6 +85,8 @@ class Server:
                 self.lines.append(entry)
                 if entry["event"] == "listening":
                     self.port = int(entry["port"])
+                    if entry["grpc_port"] != "none":
+                        self.grpc_port = int(entry["grpc_port"])
                 if entry["event"] == "ready":
                     ready.set()
             ready.set()
