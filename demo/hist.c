@@ -42,14 +42,45 @@ void hist_add(struct hist *h, uint64_t value)
 		h->min = value;
 	if (value > h->max)
 		h->max = value;
+	h->sum += value;
 	h->count++;
 	h->bucket[bucket_of(value)]++;
 }
 
+void hist_merge(struct hist *h, const struct hist *other)
+{
+	unsigned int i;
+
+	if (!other->count)
+		return;
+	if (!h->count || other->min < h->min)
+		h->min = other->min;
+	if (other->max > h->max)
+		h->max = other->max;
+	h->sum += other->sum;
+	h->count += other->count;
+	for (i = 0; i < HIST_BUCKETS; i++)
+		h->bucket[i] += other->bucket[i];
+}
+
+uint64_t hist_rank(const struct hist *h, uint64_t rank, uint64_t *seen)
+{
+	uint64_t top;
+	unsigned int i;
+
+	*seen = 0;
+	for (i = 0; i < HIST_BUCKETS - 1; i++) {
+		*seen += h->bucket[i];
+		if (*seen >= rank)
+			break;
+	}
+	top = bucket_top(i);
+	return top < h->max ? top : h->max;
+}
+
 int hist_quantile(const struct hist *h, unsigned int permille, uint64_t *out)
 {
-	uint64_t rank, seen = 0, top;
-	unsigned int i;
+	uint64_t rank, seen;
 
 	if (!permille || permille > 999)
 		return -EINVAL;
@@ -57,12 +88,6 @@ int hist_quantile(const struct hist *h, unsigned int permille, uint64_t *out)
 		return -ENODATA;
 	/* ceil(count * permille / 1000), without overflow */
 	rank = h->count / 1000 * permille + (h->count % 1000 * permille + 999) / 1000;
-	for (i = 0; i < HIST_BUCKETS; i++) {
-		seen += h->bucket[i];
-		if (seen >= rank)
-			break;
-	}
-	top = bucket_top(i);
-	*out = top < h->max ? top : h->max;
+	*out = hist_rank(h, rank, &seen);
 	return 0;
 }

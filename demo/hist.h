@@ -14,7 +14,7 @@
 
 struct hist {
 	uint64_t count;
-	uint64_t min, max;	/* exact; 0 while count is 0 */
+	uint64_t min, max, sum;	/* exact; 0 while count is 0 */
 	uint64_t bucket[HIST_BUCKETS];
 };
 
@@ -27,5 +27,12 @@ void hist_add(struct hist *h, uint64_t value);
  * maximum.  So p50 needs 2 samples, p99 100, p99.9 1000.
  */
 int hist_quantile(const struct hist *h, unsigned int permille, uint64_t *out);
+/*
+ * The value of the sample of a rank, from 1 for the smallest to count, rounded as above.
+ * *seen is the number of samples that do not exceed it.
+ */
+uint64_t hist_rank(const struct hist *h, uint64_t rank, uint64_t *seen);
+/* Add the samples of another histogram. */
+void hist_merge(struct hist *h, const struct hist *other);
 
 #endif

@@ -14,6 +14,7 @@ enum exit_status {
 };
 
 int cmd_infer(int argc, char **argv);
+int cmd_load(int argc, char **argv);
 int cmd_mxnet(int argc, char **argv);
 int cmd_record(int argc, char **argv);
 int cmd_replay(int argc, char **argv);

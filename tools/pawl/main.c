@@ -18,6 +18,10 @@ static const struct command {
 } commands[] = {
 	{ "infer", "pawl infer", cmd_infer,
 	  "classify handwritten digits; every layer of every request is an op" },
+#ifdef CONFIG_LOAD
+	{ "load", "pawl load", cmd_load,
+	  "measure the latency of an inference server" },
+#endif
 	{ "mxnet", "pawl mxnet", cmd_mxnet,
 	  "run a program that uses Apache MXNet, with pawl as its engine" },
 	{ "record", "pawl record", cmd_record,
