@@ -565,9 +565,10 @@ static void loop(struct thread *t)
 	int i, n;
 
 	for (;;) {
+		t->now = load_now();
+		expire(t);
 		start_due(t);
 		sample(t);
-		expire(t);
 		if (t->ended && !t->busy.head)
 			return;
 		at = wake(t);
