@@ -69,7 +69,7 @@ uint64_t hist_rank(const struct hist *h, uint64_t rank, uint64_t *seen)
 	unsigned int i;
 
 	*seen = 0;
-	for (i = 0; i < HIST_BUCKETS - 1; i++) {
+	for (i = 0; i < HIST_BUCKETS; i++) {
 		*seen += h->bucket[i];
 		if (*seen >= rank)
 			break;

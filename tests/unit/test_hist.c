@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "../../demo/hist.h"
 #include "suite.h"
@@ -223,6 +224,49 @@ START_TEST(test_counts_without_overflow)
 }
 END_TEST
 
+/* Each rank's value, and how many samples do not exceed it. */
+START_TEST(test_value_of_a_rank)
+{
+	uint64_t seen;
+
+	add_times(5, 3);
+	add_times(7, 2);
+	hist_add(&h, UINT64_MAX);
+	ck_assert_uint_eq(h.sum, 5 * 3 + 7 * 2 + UINT64_MAX);
+	ck_assert_uint_eq(hist_rank(&h, 1, &seen), 5);
+	ck_assert_uint_eq(seen, 3);
+	ck_assert_uint_eq(hist_rank(&h, 3, &seen), 5);
+	ck_assert_uint_eq(hist_rank(&h, 4, &seen), 7);
+	ck_assert_uint_eq(seen, 5);
+	ck_assert_uint_eq(hist_rank(&h, 6, &seen), UINT64_MAX);
+	ck_assert_uint_eq(seen, 6);
+}
+END_TEST
+
+START_TEST(test_merge)
+{
+	static struct hist other, all;
+	uint64_t state = 1, value;
+	unsigned int i;
+
+	hist_init(&other);
+	hist_init(&all);
+	hist_merge(&h, &other);
+	ck_assert_int_eq(memcmp(&h, &all, sizeof(all)), 0);
+	for (i = 0; i < 1000; i++) {
+		value = next_random(&state) >> next_random(&state) % 64;
+		hist_add(i % 3 ? &h : &other, value);
+		hist_add(&all, value);
+	}
+	hist_merge(&h, &other);
+	ck_assert_int_eq(memcmp(&h, &all, sizeof(all)), 0);
+	hist_init(&other);
+	hist_merge(&h, &other);
+	hist_merge(&other, &h);
+	ck_assert_int_eq(memcmp(&other, &all, sizeof(all)), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("hist");
@@ -240,5 +284,7 @@ int main(void)
 	tcase_add_test(tc, test_not_above_maximum);
 	tcase_add_test(tc, test_beside_sorted);
 	tcase_add_test(tc, test_counts_without_overflow);
+	tcase_add_test(tc, test_value_of_a_rank);
+	tcase_add_test(tc, test_merge);
 	suite_add_tcase(s, tc);	return suite_run(s);
 }

@@ -35,6 +35,8 @@
 #define BACKOFF_NS	10000000u	/* closed loop: pause after a failure */
 #define BODY_SHOWN	300u
 
+static const char no_answer[] = "no answer within the time of --wait";
+
 struct thread;
 
 struct conn {
@@ -437,7 +439,8 @@ static void start_due(struct thread *t)
 			model = choose(t);
 			if (measured_now(t, t->next)) {
 				t->r->tally[model].due++;
-				t->r->tally[model].unsent++;
+				t->r->tally[model].timed_out++;
+				failure(t, no_answer, "", 0);
 			}
 			advance(t);
 			continue;
@@ -507,7 +510,7 @@ static void expire(struct thread *t)
 	struct conn *c;
 
 	while ((c = t->busy.head) && c->start + t->o->wait_ns <= t->now) {
-		failure(t, "no answer within the time of --wait", "", 0);
+		failure(t, no_answer, "", 0);
 		if (c->measured)
 			t->r->tally[c->model].timed_out++;
 		release(t, c, false, false);
@@ -664,7 +667,6 @@ static void tally_add(struct tally *a, const struct tally *b)
 	a->failed += b->failed;
 	a->lost += b->lost;
 	a->timed_out += b->timed_out;
-	a->unsent += b->unsent;
 	a->arrived += b->arrived;
 	a->arrived_good += b->arrived_good;
 	hist_merge(&a->answers, &b->answers);

@@ -81,8 +81,7 @@ struct tally {
 	uint64_t refused;		/* status 503 */
 	uint64_t failed;		/* another status */
 	uint64_t lost;			/* the connection failed, or the answer is no HTTP */
-	uint64_t timed_out;		/* no answer within wait_ns */
-	uint64_t unsent;		/* no connection was free within wait_ns */
+	uint64_t timed_out;		/* no answer within wait_ns, or no connection */
 	/* answers that came in the measured time, whenever their request was due */
 	uint64_t arrived, arrived_good;
 	struct hist answers, refusals;	/* latencies, from the intended start */

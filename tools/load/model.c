@@ -18,6 +18,7 @@ struct build {
 	struct model *m;
 	struct tensor inputs[MAX_INPUTS];
 	unsigned int ninputs;
+	bool batched;		/* an input has a variable first dimension */
 	char path[512];
 };
 
@@ -47,6 +48,7 @@ static int set_dims(struct build *b, struct tensor *t, const json_t *shape)
 		if (strlen(t->name) == o->shapes[i].name_len &&
 		    !memcmp(t->name, o->shapes[i].name, o->shapes[i].name_len))
 			arg = &o->shapes[i];
+	b->batched = b->batched || own < 0;
 	if (own < 0)
 		t->dims[0] = (int64_t)(o->batch ? o->batch : 1);
 	if (arg) {
@@ -59,10 +61,6 @@ static int set_dims(struct build *b, struct tensor *t, const json_t *shape)
 		}
 		for (i = 0; i < arg->rank; i++)
 			t->dims[skip + i] = arg->dims[i];
-	} else if (o->batch > 1 && own >= 0) {
-		snprintf(why, sizeof(why), "the first dimension of '%.100s' is not variable: "
-			 "--batch cannot set it", t->name);
-		return complain(b->m, why, "");
 	}
 	t->rows = own < 0 && t->dims[0] > 0 ? (size_t)t->dims[0] : 1;
 	t->count = 1;
@@ -100,6 +98,8 @@ static int read_metadata(struct build *b, const json_t *meta)
 		if (set_dims(b, t, json_object_get(in, "shape")))
 			return -1;
 	}
+	if (b->o->batch && !b->batched)
+		return complain(b->m, "no input has a variable first dimension for --batch", "");
 	return 0;
 }
 
@@ -276,6 +276,8 @@ static int from_file(struct build *b)
 		rc = complain(b->m, "no list named \"data\" in ", file);
 	else
 		rc = from_entry(b, data);
+	if (!rc && !b->m->nrequests)
+		rc = complain(b->m, "no requests in ", file);
 	json_decref(root);
 	return rc;
 }

@@ -69,7 +69,7 @@ static void __attribute__((format(printf, 2, 3))) note(struct notes *s, const ch
 static void judge(const struct options *o, const struct result *r, const struct tally *y,
 		  struct notes *s)
 {
-	uint64_t lag = 0, latency = 0, beyond, missing = y->lost + y->timed_out + y->unsent;
+	uint64_t lag = 0, latency = 0, beyond, missing = y->lost + y->timed_out;
 	double busy = share(r->cpu_ns, r->wall_ns), wait = share(r->starved_ns, r->wall_ns);
 
 	s->n = 0;
@@ -84,10 +84,9 @@ static void judge(const struct options *o, const struct result *r, const struct 
 	    (double)lag > LAG_SHARE * (double)latency)
 		note(s, "the client is late: its lag has a p99 of %.3f ms, which is %.0f %% of "
 		     "the latency's", ms(lag), share(lag, latency) * 100);
-	if (r->waited || y->unsent)
+	if (r->waited)
 		note(s, "all %u connections were in use: %llu requests had to wait for one; "
-		     "raise --connections", o->connections,
-		     (unsigned long long)(r->waited + y->unsent));
+		     "raise --connections", o->connections, (unsigned long long)r->waited);
 	if (missing)
 		note(s, "%llu requests have no answer and are not in the percentiles",
 		     (unsigned long long)missing);
@@ -136,10 +135,9 @@ static void tally_line(const char *name, const struct tally *y)
 	       (unsigned long long)(y->good + y->late));
 	if (y->late)
 		printf(" (%llu late)", (unsigned long long)y->late);
-	printf(", %llu refused, %llu failed, %llu lost, %llu timed out, %llu unsent\n",
+	printf(", %llu refused, %llu failed, %llu lost, %llu timed out\n",
 	       (unsigned long long)y->refused, (unsigned long long)y->failed,
-	       (unsigned long long)y->lost, (unsigned long long)y->timed_out,
-	       (unsigned long long)y->unsent);
+	       (unsigned long long)y->lost, (unsigned long long)y->timed_out);
 }
 
 static void cell(bool have, uint64_t value, uint64_t beyond)
@@ -281,10 +279,10 @@ static json_t *json_tally(const struct result *r, const struct tally *y)
 		const char *name;
 		uint64_t n;
 	} counts[] = {
-		{ "due", y->due }, { "sent", y->due - y->unsent },
+		{ "due", y->due },
 		{ "answered", y->good + y->late }, { "good", y->good }, { "late", y->late },
 		{ "refused", y->refused }, { "failed", y->failed }, { "lost", y->lost },
-		{ "timed_out", y->timed_out }, { "unsent", y->unsent },
+		{ "timed_out", y->timed_out },
 	};
 	size_t i;
 
