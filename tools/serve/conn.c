@@ -193,6 +193,7 @@ void conn_tick(struct loop *l, uint64_t now)
 	for (kind = 0; kind < TIMERS; kind++)
 		while ((c = l->timer_head[kind]) && c->timer_ns <= now) {
 			if (kind == TIMER_READ && c->state == CONN_READING) {
+				add_relaxed(&l->sv->requests, 1);
 				c->keep = false;
 				c->parser.http_errno = HPE_OK;
 				conn_error(c, 408, "the request took too long");
@@ -455,6 +456,7 @@ static void conn_send(struct conn *c)
 		}
 		c->out_at += (size_t)n;
 	}
+	add_relaxed(&c->loop->sv->answers, 1);
 	buf_put(c->loop, &c->out);
 	hold(c, 0);
 	if (c->keep) {
@@ -566,11 +568,13 @@ static void feed(struct conn *c, const char *p, size_t n)
 		if (err == HPE_PAUSED)
 			http_parser_pause(&c->parser, 0);
 		if (c->refused) {
+			add_relaxed(&c->loop->sv->requests, 1);
 			c->keep = false;
 			conn_error(c, c->refused, "%s", c->refused_why);
 			return;
 		}
 		if (err != HPE_OK && err != HPE_PAUSED) {
+			add_relaxed(&c->loop->sv->requests, 1);
 			c->keep = false;
 			conn_error(c, err == HPE_HEADER_OVERFLOW ? 431 : 400, "%s",
 				   http_errno_description(err));

@@ -430,7 +430,7 @@ struct server {
 	unsigned int planning;
 	uint64_t pass, scan;
 	/* A: counts */
-	u64 connections, requests;
+	u64 connections, requests, answers;
 	u64 held;			/* bytes of bodies and answers */
 };
 

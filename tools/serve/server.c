@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -526,7 +527,7 @@ int serve_run(struct server *sv)
 {
 	struct pawl_config pc;
 	unsigned int started = 0, i;
-	char port[16], grpc[16] = "none";
+	char port[16], grpc[16] = "none", requests[24], answers[24];
 	sigset_t set;
 	int sigfd, rc, sig;
 
@@ -583,7 +584,9 @@ int serve_run(struct server *sv)
 	close(sigfd);
 	if (pawl_engine_destroy(sv->e) && !rc)
 		rc = failed("engine", pawl_error_text());
+	snprintf(requests, sizeof(requests), "%" PRIu64, load_relaxed(&sv->requests));
+	snprintf(answers, sizeof(answers), "%" PRIu64, load_relaxed(&sv->answers));
 	if (!rc)
-		log_line("info", "stopped", NULL);
+		log_line("info", "stopped", "requests", requests, "answers", answers, NULL);
 	return rc;
 }

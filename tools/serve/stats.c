@@ -221,6 +221,9 @@ void stats_metrics(struct conn *c)
 		family(c, "pawl_serve_http_requests_total", "counter", "HTTP requests") &&
 		buf_printf(c->loop, &c->out, "pawl_serve_http_requests_total %" PRIu64 "\n",
 			   load_relaxed(&sv->requests)) &&
+		family(c, "pawl_serve_http_answers_total", "counter", "HTTP answers sent") &&
+		buf_printf(c->loop, &c->out, "pawl_serve_http_answers_total %" PRIu64 "\n",
+			   load_relaxed(&sv->answers)) &&
 		family(c, "pawl_serve_memory_bytes", "gauge", "Bodies and answers in memory") &&
 		buf_printf(c->loop, &c->out, "pawl_serve_memory_bytes %" PRIu64 "\n",
 			   load_relaxed(&sv->held));
