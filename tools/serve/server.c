@@ -21,7 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -358,11 +357,44 @@ static void notify(const char *state)
 
 /* --- the main thread ------------------------------------------------------------ */
 
+/*
+ * Signals: a handler writes the number into a pipe.  A signalfd needs the signal blocked in
+ * all threads, but libraries that the program is linked with start threads before main(), for
+ * example OpenBLAS, and these would run the default action, which ends the process.
+ */
+static int signal_pipe[2];
+
+static void on_signal(int sig)
+{
+	unsigned char c = (unsigned char)sig;
+	int saved = errno;
+
+	(void)!write(signal_pipe[1], &c, 1);
+	errno = saved;
+}
+
+/* Threads that are created afterwards leave the signals to this one. */
+static int signals_begin(sigset_t *set)
+{
+	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+
+	sigemptyset(set);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGHUP);
+	signal(SIGPIPE, SIG_IGN);
+	return pipe2(signal_pipe, O_CLOEXEC | O_NONBLOCK) ||
+			       sigaction(SIGTERM, &sa, NULL) || sigaction(SIGINT, &sa, NULL) ||
+			       sigaction(SIGHUP, &sa, NULL) ||
+			       pthread_sigmask(SIG_BLOCK, set, NULL) ?
+		       -errno : 0;
+}
+
 /* Wait for a message or a signal; returns the signal, or 0. */
 static int wait_main(struct server *sv, int sigfd, int64_t until)
 {
 	struct pollfd fds[] = { { sv->port.efd, POLLIN, 0 }, { sigfd, POLLIN, 0 } };
-	struct signalfd_siginfo si;
+	unsigned char sig;
 	int64_t left = until < 0 ? -1 : until - (int64_t)now_ns();
 
 	/* its own messages are ready now */
@@ -372,8 +404,7 @@ static int wait_main(struct server *sv, int sigfd, int64_t until)
 	if (fds[0].revents)
 		port_clear(&sv->port);
 	port_run(&sv->port);
-	return sigfd >= 0 && fds[1].revents & POLLIN &&
-		read(sigfd, &si, sizeof(si)) == (ssize_t)sizeof(si) ? (int)si.ssi_signo : 0;
+	return sigfd >= 0 && fds[1].revents & POLLIN && read(sigfd, &sig, 1) == 1 ? sig : 0;
 }
 
 static void run_controls(struct server *sv)
@@ -532,16 +563,12 @@ int serve_run(struct server *sv)
 	int sigfd, rc, sig;
 
 	sv->calls_tail = &sv->calls;
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP);
-	pthread_sigmask(SIG_BLOCK, &set, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	sigfd = signalfd(-1, &set, SFD_CLOEXEC);
-	rc = port_init(&sv->port);
-	if (sigfd < 0 || rc)
-		return failed("start", strerror(rc ? -rc : errno));
+	rc = signals_begin(&set);
+	if (!rc)
+		rc = port_init(&sv->port);
+	if (rc)
+		return failed("start", strerror(-rc));
+	sigfd = signal_pipe[0];
 	this_port = &sv->port;
 	http_parser_set_max_header_size(sv->cfg.max_header);
 
@@ -558,6 +585,8 @@ int serve_run(struct server *sv)
 		return failed("engine", pawl_error_text());
 
 	rc = start_loops(sv, &started);
+	/* those that arrived meanwhile are in the pipe then */
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 	if (!rc) {
 		snprintf(port, sizeof(port), "%u", sv->cfg.port);
 		if (sv->cfg.grpc_port != GRPC_NONE)
@@ -581,7 +610,6 @@ int serve_run(struct server *sv)
 	repo_free(sv);
 	free_loops(sv);
 	port_fini(&sv->port);
-	close(sigfd);
 	if (pawl_engine_destroy(sv->e) && !rc)
 		rc = failed("engine", pawl_error_text());
 	snprintf(requests, sizeof(requests), "%" PRIu64, load_relaxed(&sv->requests));
