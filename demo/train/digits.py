@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Train the two digit classifiers of `pawl infer` with MXNet 1.9.1.
+"""Train the two digit classifiers of the demonstrations with MXNet 1.9.1.
 
 Writes, all from the UCI handwritten digits that scikit-learn carries:
 
@@ -9,17 +9,22 @@ Writes, all from the UCI handwritten digits that scikit-learn carries:
   OUT/model-a-0000.params     its weights, likewise
   OUT/model-b-symbol.json     the same network, trained from another seed and
   OUT/model-b-0000.params     for fewer epochs, so that it answers differently
-  OUT/SHA256SUMS              checksums of the five, for `sha256sum -c`
+  OUT/models/digits/1/model.onnx  model b, and
+  OUT/models/digits/2/model.onnx  model a, as a repository of `pawl serve`
+  OUT/SHA256SUMS              checksums of the seven, for `sha256sum -c`
   REF/digits-softmax.txt      MXNet's own outputs for 32 images, both models
   REF/digits-answers.txt      MXNet's own answers for all images, both models
   REF/ops-symbol.json         a small network with the operators the others do
   REF/ops-0000.params         not use, random weights, for the reader's tests;
                               its outputs are in digits-softmax.txt too
 
-Nothing is converted: pawl reads MXNet's files as they are.
+MXNet's files are those of its own save_checkpoint().  The ONNX files have the
+same weights, bit by bit.
 
 With --check nothing is written: the files already in OUT are loaded by MXNet
-and compared with the reference files in REF.
+and compared with the reference files in REF, and the ONNX files with the
+weights that MXNet loaded.  With --onnx only the ONNX files are written, from
+the weights in OUT.
 
 The image file.  IDX, as MNIST uses it, was the other choice, but it wants two
 files (images and labels) that can get out of step, has no place for the
@@ -60,6 +65,8 @@ os.environ["MXNET_ENGINE_TYPE"] = "NaiveEngine"
 
 import mxnet as mx                                      # noqa: E402
 import numpy as np                                      # noqa: E402
+import onnx                                             # noqa: E402
+import onnx.numpy_helper                                # noqa: E402
 import sklearn                                          # noqa: E402
 from sklearn.datasets import load_digits                # noqa: E402
 
@@ -68,6 +75,8 @@ MODELS = {
     "model-a": (11, 40, 0.002),
     "model-b": (23, 4, 0.002),
 }
+# The better one is the newer version.
+VERSIONS = {"model-b": 1, "model-a": 2}
 SPLIT_SEED = 1797
 HELD_OUT = 450
 BATCH = 32
@@ -153,6 +162,36 @@ def outputs(prefix, x):
     return mod.predict(mx.io.NDArrayIter(x, batch_size=len(x))).asnumpy()
 
 
+def onnx_bytes(prefix):
+    """The network of network(), with the weights that MXNet saved."""
+    _, args, _ = mx.model.load_checkpoint(prefix, 0)
+    layer = onnx.helper.make_node
+    info = onnx.helper.make_tensor_value_info
+    number = onnx.TensorProto.FLOAT
+
+    def dense(name, x, y):
+        return layer("Gemm", [x, name + "_weight", name + "_bias"], [y],
+                     name=name, transB=1)
+
+    graph = onnx.helper.make_graph(
+        [dense("fc1", "image", "fc1"),
+         layer("Relu", ["fc1"], ["relu1"], name="relu1"),
+         dense("fc2", "relu1", "fc2"),
+         layer("Tanh", ["fc2"], ["tanh2"], name="tanh2"),
+         dense("fc3", "tanh2", "fc3"),
+         layer("Softmax", ["fc3"], ["probabilities"], name="softmax", axis=1)],
+        "digits",
+        [info("image", number, ["batch", 64])],
+        [info("probabilities", number, ["batch", 10])],
+        [onnx.numpy_helper.from_array(args[k].asnumpy(), k)
+         for k in sorted(args)])
+    model = onnx.helper.make_model(
+        graph, producer_name="demo/train/digits.py", ir_version=8,
+        opset_imports=[onnx.helper.make_opsetid("", 13)])
+    onnx.checker.check_model(model, full_check=True)
+    return model.SerializeToString(deterministic=True)
+
+
 def softmax_lines(chosen, probs):
     yield "# Softmax outputs of MXNet %s; written by demo/train/digits.py.\n" \
         % mx.__version__
@@ -209,6 +248,8 @@ def main():
                     help="reference outputs (default %(default)s)")
     ap.add_argument("--check", action="store_true",
                     help="write nothing, compare what is there with MXNet")
+    ap.add_argument("--onnx", action="store_true",
+                    help="write the ONNX files alone")
     opt = ap.parse_args()
 
     pixels, labels, split = dataset()
@@ -216,13 +257,16 @@ def main():
     images = image_file(pixels, labels, split)
     prefixes = {name: os.path.join(opt.out, name) for name in MODELS}
     img_path = os.path.join(opt.out, "digits.img")
+    onnx_path = {name: os.path.join(opt.out, "models", "digits", str(number),
+                                    "model.onnx")
+                 for name, number in VERSIONS.items()}
     ops = os.path.join(opt.ref, "ops")
     ref_soft = os.path.join(opt.ref, "digits-softmax.txt")
     ref_ans = os.path.join(opt.ref, "digits-answers.txt")
 
     print("mxnet %s, numpy %s, scikit-learn %s" % (
         mx.__version__, np.__version__, sklearn.__version__))
-    if not opt.check:
+    if not opt.check and not opt.onnx:
         os.makedirs(opt.out, exist_ok=True)
         os.makedirs(opt.ref, exist_ok=True)
         with open(img_path, "wb") as f:
@@ -253,20 +297,30 @@ def main():
                   for r in rows)
         if not off <= 1e-5:
             bad.append(ref_soft)
+        for name, path in onnx_path.items():
+            with open(path, "rb") as f:
+                if f.read() != onnx_bytes(prefixes[name]):
+                    bad.append(path)
         for path in bad:
             print("differs: %s" % path)
         return 1 if bad else 0
 
-    with open(ref_soft, "w") as f:
-        f.writelines(softmax_lines(choose(split, probs), soft))
-    with open(ref_ans, "w") as f:
-        f.writelines(answer_lines(labels, split, probs))
+    if not opt.onnx:
+        with open(ref_soft, "w") as f:
+            f.writelines(softmax_lines(choose(split, probs), soft))
+        with open(ref_ans, "w") as f:
+            f.writelines(answer_lines(labels, split, probs))
+    for name, path in onnx_path.items():
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as f:
+            f.write(onnx_bytes(prefixes[name]))
     sums = []
     for path in [img_path] + [p + s for p in prefixes.values()
-                              for s in ("-symbol.json", "-0000.params")]:
+                              for s in ("-symbol.json", "-0000.params")] + \
+            sorted(onnx_path.values()):
         with open(path, "rb") as f:
             sums.append("%s  %s\n" % (hashlib.sha256(f.read()).hexdigest(),
-                                      os.path.basename(path)))
+                                      os.path.relpath(path, opt.out)))
     with open(os.path.join(opt.out, "SHA256SUMS"), "w") as f:
         f.writelines(sums)
     print("".join(sums), end="")
