@@ -309,7 +309,7 @@ setup:
 run:
 	$(Q)$(srctree)/tools/setup.sh run
 	+$(Q)$(MAKE) $(many) -f $(src-abs)/Makefile tools/pawl/pawl
-	$(Q)./tools/pawl/pawl infer $(RUN_ARGS)
+	$(Q)./tools/pawl/pawl demo $(RUN_ARGS)
 
 check:
 	$(Q)$(srctree)/tools/setup.sh check
@@ -412,7 +412,7 @@ PHONY += help
 #@   mrproper        remove the configuration and build/ too
 #@
 #@ Run
-#@   run             set up, build, and run the demonstration: pawl infer (RUN_ARGS=...)
+#@   run             set up, build, and try the inference server: pawl demo (RUN_ARGS=...)
 #@   setup           install the Debian packages that run and check need (root)
 #@   bench           the benchmarks, beside other engines (BENCH_ARGS=...)
 #@   bench-build     the programs that bench and scale run

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Declarations shared by the files of pawl infer:
+ * Declarations shared by the files of pawl infer; those marked * serve pawl demo, too:
  *
  *   infer.c     options, and control of the run
- *   load.c      reading the files
- *   net.c       computing a layer
+ *   load.c *    reading the files
+ *   net.c *     computing a layer
  *   gpu.c       the same on a device, with kernels.cu
- *   verify.c    serial computation, and comparison of answers with it
+ *   verify.c *  serial computation, and comparison of answers with it
  *   serve.c     requests as launches of a graph, and the load
  *   weights.c   the live weights, and the thread that swaps them
- *   report.c    progress, the table, figures and warnings
+ *   report.c *  progress, the table, figures and warnings
  *   json.c      the same as JSON
  *
  * options and work belong to the thread of the command; serve.c says which fields ops read.
@@ -56,6 +56,7 @@ enum { SEEN = 1, RIGHT = 2 };
 struct work {
 	struct options opt;
 	char *path[2], *images_path;
+	char *repository;		/* the same models, as ONNX, for pawl serve */
 	struct model *model[2];
 	const struct model *shape;	/* model[0]; the other one has the same shape */
 	struct image_set *images;
@@ -159,6 +160,10 @@ extern const char *const quantile_name[NQUANTILES];
 double result_rate(const struct result *r);
 /* The speed relative to the naive engine: the median of the rounds.  0: unknown. */
 double ratio_to_naive(const struct work *w, const struct result *results, int n);
+/* A duration, a quantile of durations, and a share, as texts in buf. */
+const char *ns_text(char *buf, size_t len, double ns);
+const char *quantile_text(char *buf, size_t len, const struct hist *h, unsigned int q);
+const char *share_text(char *buf, size_t len, uint32_t part, uint32_t all);
 /* The name of the CPU. */
 void cpu_model(char *buf, size_t len);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Finds and reads the files of pawl infer. */
+/* Finds and reads the files of pawl infer and pawl demo. */
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -65,9 +65,10 @@ static int find_files(struct work *w)
 		w->path[0] = data_path(o->model[0], dir, "model-a");
 		w->path[1] = data_path(o->model[1], dir, "model-b");
 		w->images_path = data_path(o->images, dir, "digits.img");
+		w->repository = data_path(NULL, dir, "models");
 	}
 	free(dir);
-	if (!w->path[0] || !w->path[1] || !w->images_path)
+	if (!w->path[0] || !w->path[1] || !w->images_path || !w->repository)
 		return failed("", strerror(ENOMEM));
 	return 0;
 }
@@ -149,6 +150,7 @@ void work_unload(struct work *w)
 		free(w->seen[v]);
 	}
 	free(w->images_path);
+	free(w->repository);
 	images_free(w->images);
 	free(w->input);
 }

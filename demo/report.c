@@ -92,7 +92,7 @@ void cpu_model(char *buf, size_t len)
 }
 
 /* A duration in three digits. */
-static const char *ns_text(char *buf, size_t len, double ns)
+const char *ns_text(char *buf, size_t len, double ns)
 {
 	static const char *const unit[] = { "ns", "us", "ms", "s" };
 	unsigned int i;
@@ -103,7 +103,7 @@ static const char *ns_text(char *buf, size_t len, double ns)
 	return buf;
 }
 
-static const char *quantile_text(char *buf, size_t len, const struct hist *h, unsigned int q)
+const char *quantile_text(char *buf, size_t len, const struct hist *h, unsigned int q)
 {
 	uint64_t ns;
 
@@ -112,7 +112,7 @@ static const char *quantile_text(char *buf, size_t len, const struct hist *h, un
 	return ns_text(buf, len, (double)ns);
 }
 
-static const char *share_text(char *buf, size_t len, uint32_t part, uint32_t all)
+const char *share_text(char *buf, size_t len, uint32_t part, uint32_t all)
 {
 	if (!all)
 		return "-";

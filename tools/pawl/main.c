@@ -16,6 +16,10 @@ static const struct command {
 	int (*run)(int argc, char **argv);
 	const char *help;
 } commands[] = {
+#ifdef CONFIG_SERVE
+	{ "demo", "pawl demo", cmd_demo,
+	  "start pawl serve, send it handwritten digits, and check its answers" },
+#endif
 	{ "infer", "pawl infer", cmd_infer,
 	  "classify handwritten digits; every layer of every request is an op" },
 #ifdef CONFIG_LOAD
