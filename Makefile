@@ -439,7 +439,8 @@ PHONY += help
 #@   check-suspend   threads stopped at every instruction, others continue (PAWL_SUSPEND_SECONDS=)
 #@   check-tools     the pawl command, as a user runs it, and the example of README.md
 #@   check-python    the Python package, and its installation by pip (PYTEST_ARGS='-k fork')
-#@   check-serve     protocol and operation of pawl serve, also with Triton's client from PyPI
+#@   check-serve     protocol and operation of pawl serve, also with Triton's client from PyPI,
+#@                   and its page in Debian's chromium, if that is installed
 #@   check-models    models of pawl serve beside onnxruntime and mxnet from PyPI
 #@   check-mxnet     Apache MXNet from PyPI on its own engine and on pawl (bench-mxnet: times,
 #@                   QUICK=1: in about one minute)

@@ -279,7 +279,8 @@ static struct link *control(struct client *cl)
 
 static int link_open(struct client *cl, struct link *k)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)cl->ch->port),
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_port = htons((uint16_t)cl->ch->port),
 				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = k };
 	int on = 1;
@@ -356,7 +357,8 @@ static void link_read(struct client *cl, struct link *k)
 			/* between two requests, the server may end a connection */
 			if (n > 0 || k->w)
 				note(cl, &cl->t->failed, "a request: %s",
-				     n < 0 ? strerror(errno) : !n ? "the connection was closed" :
+				     n < 0 ? strerror(errno) :
+				     !n ? "the connection was closed" :
 				     "the answer is not HTTP");
 			link_close(cl, k);
 			return;
@@ -578,8 +580,9 @@ int client_create(struct client **out, const struct work *w, struct child *ch, s
 	cl->ep = epoll_create1(EPOLL_CLOEXEC);
 	cl->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	cl->signals = signalfd(-1, &set, SFD_CLOEXEC);
-	if (cl->ep < 0 || cl->timer < 0 || cl->signals < 0 || watch(cl, cl->timer, &cl->timer) ||
-	    watch(cl, cl->signals, &cl->signals) || watch(cl, ch->log, ch))
+	if (cl->ep < 0 || cl->timer < 0 || cl->signals < 0 ||
+	    watch(cl, cl->timer, &cl->timer) || watch(cl, cl->signals, &cl->signals) ||
+	    watch(cl, ch->log, ch))
 		return failed("epoll", strerror(errno));
 	return make_requests(cl) ? failed("", strerror(ENOMEM)) : 0;
 }

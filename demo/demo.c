@@ -170,10 +170,10 @@ static int stop(struct demo *d)
 		rc = child_wait(&d->child);
 	if (rc < 0)
 		return rc;
-	printf("SIGTERM under load: the server ended with status %d; of %" PRIu64 " requests it "
-	       "accepted\n%" PRIu64 " and answered %" PRIu64 ", and the client has %" PRIu64
-	       " answers.\n", rc, d->t.sent, d->child.requests, d->child.answers,
-	       d->t.answered);
+	printf("SIGTERM under load: the server ended with status %d; of %" PRIu64
+	       " requests it accepted\n%" PRIu64 " and answered %" PRIu64
+	       ", and the client has %" PRIu64 " answers.\n", rc, d->t.sent,
+	       d->child.requests, d->child.answers, d->t.answered);
 	return rc || !d->child.stopped ? failed("the server", "did not stop in order") : 0;
 }
 

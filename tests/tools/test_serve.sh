@@ -3,8 +3,9 @@
 #
 # test_serve.sh SERVER [PYTEST ARGUMENT...]: the tests of the server's protocol and operation
 # (tests/serve/http) with the program SERVER.  With $PAWL_SERVE_CLIENT also those with Triton's
-# client, which is installed from PyPI into a virtualenv of the build folder.  Exit status 0:
-# passed, 77: Debian's packages for it are missing, or SERVER is not built.
+# client, and with Debian's chromium those of the page, which need the pawl command, too; the
+# client and playwright are installed from PyPI into a virtualenv of the build folder.  Exit
+# status 0: passed, 77: Debian's packages for it are missing, or SERVER is not built.
 set -eu
 
 [ -x "${1:-}" ] || { echo "the server is not built: its libraries are missing (make setup)"; exit 77; }
@@ -13,14 +14,17 @@ shift
 tests=$(cd "$(dirname "$0")/../serve/http" && pwd)
 python=${PYTHON3:-/usr/bin/python3}
 if [ -n "${PAWL_SERVE_CLIENT:-}" ]; then
-	venv=build/serve-client-grpc
-	if [ ! -e $venv/.done ]; then
+	venv=build/serve-client
+	packages="pytest tritonclient[http,grpc]==2.73.0 h2==4.1.0 playwright==1.49.1"
+	if [ "$(cat $venv/.done 2>/dev/null)" != "$packages" ]; then
 		rm -rf $venv
 		"$python" -m venv $venv
-		$venv/bin/pip install -q pytest 'tritonclient[http,grpc]==2.73.0' h2==4.1.0
-		touch $venv/.done
+		# shellcheck disable=SC2086 # a list of words
+		$venv/bin/pip install -q $packages
+		echo "$packages" >$venv/.done
 	fi
 	python=$venv/bin/python
+	export PAWL_COMMAND="$PWD/tools/pawl/pawl"
 fi
 if ! "$python" -c 'import pytest' 2>/dev/null; then
 	echo "$python lacks python3-pytest (make setup)"

@@ -31,7 +31,7 @@
 #include "serve.h"
 
 #define SCRATCH		65536u
-#define HEAD_ROOM	512u
+#define HEAD_ROOM	1024u
 #define BUF_MIN		4096u
 #define BUFS_KEPT	(256u << 20)	/* bytes of free buffers of a loop */
 #define LINGER_NS	2000000000u

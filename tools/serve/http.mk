@@ -2,8 +2,8 @@
 #
 # The front of pawl serve: connections, endpoints, queues, the repository.
 
-serve-http-y := cmd.o conn.o grpc.o h2.o infer.o inference.pb-c.o json.o log.o port.o repo.o route.o \
-	sched.o server.o slots.o stats.o
+serve-http-y := cmd.o conn.o grpc.o h2.o infer.o inference.pb-c.o json.o layers.o log.o page.o port.o \
+	repo.o route.o sched.o server.o slots.o stats.o
 ifdef CONFIG_SERVE
 serve-http-objs := $(addprefix tools/serve/,$(serve-http-y))
 serve-http-ldlibs := $(shell $(PKG_CONFIG) --libs inih jansson libnghttp2 libprotobuf-c) -lhttp_parser
@@ -24,6 +24,13 @@ targets += include/generated/inference.pb-c.c
 clean-files += $(addprefix include/generated/inference.pb-c,.c .h) tools/serve/inference.pb-c.o
 include $(wildcard tools/serve/.inference.pb-c.o.d tools/serve/.inference.pb-c.o.cmd)
 
+# the page, and its policy with the hashes of its script and style
+quiet_cmd_page = GEN     $@
+cmd_page = $(PYTHON3) $(srctree)/tools/gen-page.py $< $@
+include/generated/page.h: $(srctree)/tools/serve/page.html $(srctree)/tools/gen-page.py FORCE | $(auto-conf)
+	$(call if_changed,page)
+tools/serve/page.o: include/generated/page.h
+targets += include/generated/page.h
 serve-units := $(addprefix $(srctree)/tools/serve/,pawl-serve.service pawl-serve.socket)
 tools/pawl/pawl: $(serve-http-objs) $(serve-model-objs)
 tools/pawl/pawl: ldlibs += $(serve-http-ldlibs) $(serve-ldlibs)

@@ -202,6 +202,9 @@ static bool parameters(struct parse *p)
 		} else if (js_is(&key, "binary_data_output")) {
 			if (!js_bool(&p->j, &p->binary_default))
 				return false;
+		} else if (js_is(&key, "layers")) {
+			if (!js_bool(&p->j, &p->r->layers))
+				return false;
 		} else if (js_is(&key, "sequence_id") || js_is(&key, "sequence_start") ||
 			   js_is(&key, "sequence_end")) {
 			char c = js_peek(&p->j);
@@ -601,6 +604,7 @@ void infer_start(struct parse *p)
 	r->wanted = r->binary = 0;
 	r->id = (struct js_str){ 0 };
 	r->level = LEVELS / 2 - 1;
+	r->layers = false;
 }
 
 bool infer_complete(struct parse *p)
@@ -861,7 +865,8 @@ static bool answer(struct conn *c, struct request *r, char *headers, size_t size
 			!buf_add(l, b, "\",", 2)))
 		return false;
 	if (!buf_printf(l, b, "\"model_name\":") || !buf_json(l, b, m->name) ||
-	    !buf_printf(l, b, ",\"model_version\":\"%" PRId64 "\",\"outputs\":[", m->version))
+	    !buf_printf(l, b, ",\"model_version\":\"%" PRId64 "\"", m->version) ||
+	    (r->layers && !layers_json(l, b, r)) || !buf_printf(l, b, ",\"outputs\":["))
 		return false;
 	for (i = 0; i < m->noutputs; i++) {
 		if (!(r->wanted & 1u << i))

@@ -77,8 +77,18 @@ struct serve_launch {
 	uint64_t tag;
 	int32_t priority;
 	int64_t deadline_ns;		/* CLOCK_MONOTONIC; 0: none */
+	bool timed;			/* keep when each op ran */
 };
 int serve_slot_launch(struct serve_slot *s, const struct serve_launch *how);
 int serve_slot_cancel(struct serve_slot *s);
+
+/* One op of the last run, if that was timed: a layer, or a part of a large one. */
+struct serve_step {
+	const char *name, *op;		/* of the model's file */
+	uint64_t begin_ns, end_ns;	/* CLOCK_MONOTONIC */
+	int thread;			/* Linux's number */
+};
+/* Step i, in an order that a serial program could run; false: there are no more. */
+bool serve_slot_step(const struct serve_slot *s, unsigned int i, struct serve_step *out);
 
 #endif

@@ -358,7 +358,13 @@ void route(struct conn *c)
 	char *part[MAX_PARTS];
 	int n = split(c->url, part);
 
-	if (n < 1) {
+	if (!n) {
+		/* without the token: the page asks for it */
+		if (method(c, HTTP_GET))
+			page_answer(c);
+		return;
+	}
+	if (n < 0) {
 		not_found(c);
 		return;
 	}

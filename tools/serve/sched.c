@@ -410,6 +410,7 @@ static void launch(struct server *sv, struct entry *e, struct batch *b, uint64_t
 		b->r[k]->row = row;
 		b->r[k]->slot = s;
 		b->r[k]->state = REQ_RUNNING;
+		how.timed = how.timed || b->r[k]->layers;
 		row += b->r[k]->rows;
 		if (!b->r[k]->alone) {
 			stats_add(&e->stats.queue, now - b->r[k]->arrival_ns);

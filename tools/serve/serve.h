@@ -8,6 +8,7 @@
  *	h2.c	a connection: HTTP/2			grpc.c	the calls of gRPC
  *	sched.c	queues and batches			slots.c	slots, and planning them
  *	repo.c	the repository of models		stats.c	statistics and metrics
+ *	page.c	the page at /				layers.c the times of layers
  *
  * Threads.  Each loop is a thread with an epoll, and owns its connections.  Loop 0 also owns
  * the queues and slots of all models, so that models share the cores by their weights.  The
@@ -185,6 +186,7 @@ struct request {
 	uint32_t wanted, binary;	/* outputs, bit by bit */
 	struct js_str id;
 	unsigned int level;		/* 0 to LEVELS - 1, 0 is the highest */
+	bool layers;			/* the answer has the times of its layers */
 	uint64_t arrival_ns, queued_ns, deadline_ns;	/* CLOCK_MONOTONIC; 0: none */
 	unsigned int pending;		/* owner: messages from loop 0 to come */
 	/* loop 0, until done */
@@ -330,6 +332,7 @@ void route(struct conn *c);
 /* A call on the repository.  When the main thread has answered, done->fn runs on the loop. */
 struct control *control_begin(struct loop *l, enum control_what what, const char *name,
 			      bool ready_only, struct msg *done);
+void page_answer(struct conn *c);	/* (page.c) */
 void infer_begin(struct conn *c, struct version *v);
 void infer_forget(struct conn *c);	/* the connection is closed */
 /*
@@ -342,6 +345,8 @@ int infer_parse(struct loop *l, struct request *r, const struct serve_model *m,
 void infer_release(struct loop *l, struct request *r);
 /* The parts that all protocols have: infer.h. */
 extern const char *const server_extensions[];	/* and NULL */
+/* The times of the layers, as a parameter of the answer (layers.c). */
+bool layers_json(struct loop *l, struct buf *b, const struct request *r);
 extern const char *const type_name[];
 extern const uint8_t type_size[];
 

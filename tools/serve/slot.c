@@ -20,6 +20,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "graph.h"
 
@@ -58,6 +60,9 @@ struct block {
 struct step {
 	const struct job *job;
 	struct prim *prim;
+	bool timed;
+	int thread;
+	uint64_t begin_ns, end_ns;		/* of the last run, if it was timed */
 };
 
 struct serve_slot {
@@ -607,18 +612,32 @@ static int bind(struct serve_slot *s, struct job *j)
 
 /* ---- ops -------------------------------------------------------------------- */
 
+static uint64_t clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
 static int body(struct pawl_run *run, void *arg)
 {
-	const struct step *st = arg;
+	struct step *st = arg;
 	const struct job *j = st->job;
 	int rc = 0;
 
+	if (st->timed) {
+		st->thread = gettid();
+		st->begin_ns = clock_ns();
+	}
 	if (st->prim)
 		rc = prim_run(st->prim);
 	else if (j->n)
 		rc = kernel_run(j->n, &j->out, j->ins);
 	else
 		view_copy(&j->out, &j->in[0]);
+	if (st->timed)
+		st->end_ns = clock_ns();
 	return rc ? pawl_fail(run, rc, "operator %s '%s' failed", j->n ? j->n->type : "copy",
 			      j->n ? j->n->name : "") : 0;
 }
@@ -680,7 +699,8 @@ static size_t make_ops(struct serve_slot *s, pawl_var_t *vars)
 			}
 			if (!vars)
 				continue;
-			s->step[n] = (struct step){ j, j && j->prim ? j->prim[t] : NULL };
+			s->step[n] = (struct step){ .job = j,
+						    .prim = j && j->prim ? j->prim[t] : NULL };
 			s->op[n] = (struct pawl_op)PAWL_OP_INIT;
 			s->op[n].fn = j ? body : NULL;
 			s->op[n].arg = j ? (void *)&s->step[n] : s;
@@ -924,6 +944,7 @@ int serve_slot_launch(struct serve_slot *s, const struct serve_launch *how)
 		struct pawl_op *op = &s->op[i];
 
 		s->vars[s->weight_at[i]] = how->weights;
+		s->step[i].timed = how->timed;
 		op->priority = how->priority;
 		op->deadline_ns = how->deadline_ns;
 		op->flags = how->deadline_ns ? PAWL_OP_GROUP | PAWL_OP_DEADLINE : PAWL_OP_GROUP;
@@ -938,4 +959,18 @@ int serve_slot_launch(struct serve_slot *s, const struct serve_launch *how)
 int serve_slot_cancel(struct serve_slot *s)
 {
 	return pawl_group_cancel(s->e, s->group);
+}
+
+bool serve_slot_step(const struct serve_slot *s, unsigned int i, struct serve_step *out)
+{
+	const struct step *st = &s->step[i];
+
+	/* the last op has no body */
+	if (i + 1 >= s->nops || !st->timed)
+		return false;
+	*out = (struct serve_step){ .name = st->job->n ? st->job->n->name : "",
+				    .op = st->job->n ? st->job->n->type : "copy",
+				    .begin_ns = st->begin_ns, .end_ns = st->end_ns,
+				    .thread = st->thread };
+	return true;
 }

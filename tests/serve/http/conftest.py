@@ -65,12 +65,12 @@ class Server:
                   encoding="ascii"):
             pass
 
-    def start(self, *options, config="", **popen):
+    def start(self, *options, config="", program=(SERVER,), **popen):
         conf = os.path.join(self.folder, "serve.ini")
         with open(conf, "w", encoding="ascii") as file:
             file.write("[server]\ngrace = 0\n" + config)
         self.process = subprocess.Popen(
-            [SERVER, "--repository", self.repository, "--config", conf, "--port", "0",
+            [*program, "--repository", self.repository, "--config", conf, "--port", "0",
              *options],
             stderr=subprocess.PIPE, text=True, **popen)
         self.port = self.grpc_port = None

@@ -49,6 +49,8 @@ struct fake {
 struct step {
 	struct serve_slot *s;
 	unsigned int k;
+	bool timed;
+	uint64_t begin_ns, end_ns;
 };
 
 struct serve_slot {
@@ -239,6 +241,14 @@ static void compute(struct serve_slot *s)
 		memcpy(s->to, s->in[0], s->bytes);
 }
 
+static uint64_t clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
 static int layer(struct pawl_run *run, void *arg)
 {
 	struct step *st = arg;
@@ -246,12 +256,14 @@ static int layer(struct pawl_run *run, void *arg)
 	struct timespec ts = { 0, (long)f->sleep_us * 1000 }, poll = { 0, 1000000 };
 	size_t i;
 
+	st->begin_ns = st->timed ? clock_ns() : 0;
 	while (!load_acquire(&st->s->canceled) && f->gate && access(f->open, F_OK))
 		nanosleep(&poll, NULL);
 	if (load_acquire(&st->s->canceled))
 		return -ECANCELED;
 	if (f->sleep_us)
 		nanosleep(&ts, NULL);
+	st->end_ns = st->timed ? clock_ns() : 0;
 	if (st->k + 1 < f->layers)
 		return 0;
 	compute(st->s);
@@ -269,7 +281,7 @@ int serve_slot_launch(struct serve_slot *s, const struct serve_launch *how)
 	store_release(&s->canceled, 0);
 	pawl_var_clear(s->e, s->state);
 	for (k = 0; k < s->f->layers; k++) {
-		s->step[k] = (struct step){ s, k };
+		s->step[k] = (struct step){ .s = s, .k = k, .timed = how->timed };
 		op[k] = (struct pawl_op){ .size = sizeof(op[k]),
 					  .fn = layer,
 					  .arg = &s->step[k],
@@ -294,4 +306,15 @@ int serve_slot_cancel(struct serve_slot *s)
 {
 	store_release(&s->canceled, 1);
 	return 0;
+}
+
+bool serve_slot_step(const struct serve_slot *s, unsigned int i, struct serve_step *out)
+{
+	const struct step *st = &s->step[i];
+
+	if (i >= s->f->layers || !st->timed)
+		return false;
+	*out = (struct serve_step){ .name = "layer", .op = "Fake", .begin_ns = st->begin_ns,
+				    .end_ns = st->end_ns, .thread = 1 };
+	return true;
 }
