@@ -151,16 +151,25 @@ def test_close_while_another_thread_waits_and_pushes():
         del cq
 
 
-class Interrupted:
-    """The block is ended by Ctrl-C."""
+def interrupted(call):
+    """Whether Ctrl-C ended the call."""
+    started = threading.Event()
 
-    def __enter__(self):
-        self.timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
-        self.timer.start()
+    def press():
+        started.wait()
+        time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
 
-    def __exit__(self, kind, exc, trace):
-        self.timer.join()
-        return kind is KeyboardInterrupt
+    thread = threading.Thread(target=press)
+    thread.start()
+    try:
+        started.set()
+        call()
+        return False
+    except KeyboardInterrupt:
+        return True
+    finally:
+        thread.join()
 
 
 @pytest.mark.parametrize("what", ["op", "var", "writable", "engine", "group", "queue", "push"])
@@ -178,11 +187,7 @@ def test_ctrl_c_ends_a_wait(what, gate):
                     "writable": lambda: var.wait(writable=True), "queue": cq.wait,
                     "push": push}[what]
             assert gate.started.wait(SOON)
-            ended = False
-            with Interrupted():
-                wait()
-                ended = True
-            assert not ended
+            assert interrupted(wait)
             gate.open()
         eng.wait(SOON)
         assert cq.reap() == [op]
@@ -191,8 +196,7 @@ def test_ctrl_c_ends_a_wait(what, gate):
 def test_ctrl_c_in_a_body_that_the_main_thread_runs():
     with pawl.Engine(0) as eng:
         op = eng.push(time.sleep, SOON)
-        with Interrupted():
-            eng.wait()
+        assert interrupted(eng.wait)
         assert isinstance(op.exception(SOON).__cause__, KeyboardInterrupt)
 
 

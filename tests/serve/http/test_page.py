@@ -62,7 +62,8 @@ def test_layers(server):
 def test_layers_of_a_batch(server):
     """Requests of one run have the same layers, each with times since its own arrival."""
     server.model("m", 1, layers=2, sleep_us=1000)
-    server.start(config="[model]\nmax_batch = 4\nmax_delay_us = 60000000\n")
+    server.start(config="[model]\nmax_batch = 4\npreferred_batches = 4\n"
+                 "max_delay_us = 60000000\n")
     socks = [server.connect() for _ in range(4)]
     for i, sock in enumerate(socks):
         sock.sendall(conftest.text_request(conftest.row(
