@@ -9,7 +9,7 @@
 #define UTIL_NO_CHECK
 #include "../unit/util.h"
 
-enum { MEMORY, THREAD, FILES, FUTEX, CLASSES };
+enum { MEMORY, THREAD, FILES, FUTEX, NET, CLASSES };
 
 /* All except waits on futexes, whose failure a caller does not see. */
 #define ALL (1u << MEMORY | 1u << THREAD | 1u << FILES)
@@ -40,11 +40,14 @@ extern struct shared *out;
 extern char where[64];		/* the run, for messages */
 extern char path[64];		/* a file for it */
 extern struct pawl_config cfg;	/* configuration of the engines, set again in each run */
+extern bool for_good;		/* all later calls fail, too */
+extern __thread bool spared;	/* no call of this thread fails */
 
 void arm(u32 classes);
 void disarm(void);
 /* Called for each call of this class; returns whether it fails. */
 bool fails(u32 class);
+void *counted(void *p);		/* an allocation that free() will end */
 /* Check a call that may be refused, and then must have a text.  Returns 0 or the errno. */
 int tried(const char *what, int rc);
 #define TRY(call) tried(#call, call)

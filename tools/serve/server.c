@@ -362,7 +362,7 @@ static void notify(const char *state)
  * all threads, but libraries that the program is linked with start threads before main(), for
  * example OpenBLAS, and these would run the default action, which ends the process.
  */
-static int signal_pipe[2];
+static int signal_pipe[2] = { -1, -1 };
 
 static void on_signal(int sig)
 {
@@ -388,6 +388,16 @@ static int signals_begin(sigset_t *set)
 			       sigaction(SIGHUP, &sa, NULL) ||
 			       pthread_sigmask(SIG_BLOCK, set, NULL) ?
 		       -errno : 0;
+}
+
+static void signals_end(void)
+{
+	signal(SIGTERM, SIG_DFL);
+	signal(SIGINT, SIG_DFL);
+	signal(SIGHUP, SIG_DFL);
+	close(signal_pipe[0]);
+	close(signal_pipe[1]);
+	signal_pipe[0] = signal_pipe[1] = -1;
 }
 
 /* Wait for a message or a signal; returns the signal, or 0. */
@@ -563,14 +573,19 @@ int serve_run(struct server *sv)
 	int sigfd, rc, sig;
 
 	sv->calls_tail = &sv->calls;
-	rc = signals_begin(&set);
-	if (!rc)
-		rc = port_init(&sv->port);
-	if (rc)
-		return failed("start", strerror(-rc));
-	sigfd = signal_pipe[0];
 	this_port = &sv->port;
 	http_parser_set_max_header_size(sv->cfg.max_header);
+	rc = signals_begin(&set);
+	if (rc) {
+		rc = failed("signals", strerror(-rc));
+		goto out_signals;
+	}
+	sigfd = signal_pipe[0];
+	rc = port_init(&sv->port);
+	if (rc) {
+		rc = failed("start", strerror(-rc));
+		goto out_signals;
+	}
 
 	pawl_config_init(&pc);
 	if (sv->cfg.workers)
@@ -581,8 +596,10 @@ int serve_run(struct server *sv)
 	/* a loop runs no layers; runs in flight are bounded, so the window is not reached */
 	pc.window_policy = PAWL_WINDOW_FAIL;
 	rc = pawl_engine_create(&pc, &sv->e);
-	if (rc)
-		return failed("engine", pawl_error_text());
+	if (rc) {
+		rc = failed("engine", pawl_error_text());
+		goto out_port;
+	}
 
 	rc = start_loops(sv, &started);
 	/* those that arrived meanwhile are in the pipe then */
@@ -609,12 +626,15 @@ int serve_run(struct server *sv)
 		pthread_join((pthread_t)sv->loops[i].thread, NULL);
 	repo_free(sv);
 	free_loops(sv);
-	port_fini(&sv->port);
 	if (pawl_engine_destroy(sv->e) && !rc)
 		rc = failed("engine", pawl_error_text());
 	snprintf(requests, sizeof(requests), "%" PRIu64, load_relaxed(&sv->requests));
 	snprintf(answers, sizeof(answers), "%" PRIu64, load_relaxed(&sv->answers));
 	if (!rc)
 		log_line("info", "stopped", "requests", requests, "answers", answers, NULL);
+out_port:
+	port_fini(&sv->port);
+out_signals:
+	signals_end();
 	return rc;
 }

@@ -149,6 +149,10 @@ int serve_slot_create(struct serve_model *m, struct pawl_engine *e,
 	struct timespec poll = { 0, 1000000 };
 	unsigned int i;
 
+	if (!s) {
+		snprintf(err, errsize, "out of memory");
+		return -ENOMEM;
+	}
 	while (f->plan_gate && width > f->plan_gate && access(f->plan, F_OK))
 		nanosleep(&poll, NULL);
 	if (f->widest && width > f->widest) {
@@ -169,11 +173,14 @@ int serve_slot_create(struct serve_model *m, struct pawl_engine *e,
 	for (i = 0; i < s->out.rank; i++)
 		s->n *= (size_t)s->out.dims[i];
 	s->bytes = s->n * type_size[m->inputs[0].type];
-	for (i = 0; i < m->ninputs; i++)
-		s->in[i] = malloc(s->bytes);
 	s->to = malloc(s->bytes);
-	if (pawl_var_create(e, &s->state)) {
-		snprintf(err, errsize, "%s", pawl_error_text());
+	for (i = 0; i < m->ninputs; i++) {
+		s->in[i] = malloc(s->bytes);
+		if (!s->in[i])
+			break;
+	}
+	if (i < m->ninputs || !s->to || pawl_var_create(e, &s->state)) {
+		snprintf(err, errsize, "out of memory");
 		serve_slot_destroy(s);
 		return -ENOMEM;
 	}
@@ -190,7 +197,8 @@ void serve_slot_destroy(struct serve_slot *s)
 	for (i = 0; i < s->f->m.ninputs; i++)
 		free(s->in[i]);
 	free(s->to);
-	pawl_var_delete(s->e, s->state, NULL, NULL);
+	if (s->state.h)
+		pawl_var_delete(s->e, s->state, NULL, NULL);
 	free(s);
 }
 
