@@ -441,6 +441,7 @@ PHONY += help
 #@   check-python    the Python package, and its installation by pip (PYTEST_ARGS='-k fork')
 #@   check-serve     protocol and operation of pawl serve, also with Triton's client from PyPI,
 #@                   and its page in Debian's chromium, if that is installed
+#@   soak-serve      all kinds of clients at once, and swaps of versions, for SECONDS=1800
 #@   check-models    models of pawl serve beside onnxruntime and mxnet from PyPI
 #@   check-mxnet     Apache MXNet from PyPI on its own engine and on pawl (bench-mxnet: times,
 #@                   QUICK=1: in about one minute)
