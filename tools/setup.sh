@@ -22,7 +22,7 @@ if [ "${1:-check}" != run ]; then
 	packages="$packages g++ clang libclang-rt-14-dev cmake check scdoc spin perl util-linux"
 fi
 if [ "${1:-check}" = all ]; then
-	packages="$packages gcovr git dpkg-dev debhelper lintian"
+	packages="$packages gcovr git dpkg-dev debhelper lintian haproxy"
 fi
 if [ "${1:-check}" = cross ]; then
 	packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
