@@ -80,6 +80,11 @@ if item '' build $build_time "$make $jobs all tests"; then
 	item '' dist 900 "$srctree/tests/install/dist.sh"
 	[ -e "$srctree/.git" ] || item '' install 300 "$make check-install"
 	item '' deb 600 "$srctree/tests/install/deb.sh"
+	serve="$srctree/tests/tools/test_serve.sh tests/serve/http/server"
+	item '' serve-soak 400 "PAWL_SERVE_SOAK=120 $serve -s -k soak"
+	# these need packages of PyPI; the first run installs them
+	item '' serve-client 400 "PAWL_SERVE_CLIENT=y $serve -k client"
+	item '' models 1200 "$srctree/tests/serve/run.sh"
 	item '' spin 400 "$make check-spin"
 	item '' cross 900 "make='$make' $srctree/tests/cross/run.sh"
 	item '' model-build $build_time "$make $jobs model"

@@ -17,10 +17,8 @@ skip() {
 	exit 1
 }
 
-[ -x tests/serve/model_run ] || {
-	echo "tests/serve/model_run is not built: packages are missing (make setup, make defconfig)"
-	exit 1
-}
+[ -x tests/serve/model_run ] ||
+	skip "tests/serve/model_run is not built: packages are missing (make setup, make defconfig)"
 # install FOLDER PYTHON ARGUMENTS...: a virtualenv, made as a whole
 install() {
 	local folder=$1 with=$2

@@ -18,9 +18,12 @@ if [ -n "${PAWL_SERVE_CLIENT:-}" ]; then
 	packages="pytest tritonclient[http,grpc]==2.73.0 h2==4.1.0 playwright==1.49.1"
 	if [ "$(cat $venv/.done 2>/dev/null)" != "$packages" ]; then
 		rm -rf $venv
-		"$python" -m venv $venv
 		# shellcheck disable=SC2086 # a list of words
-		$venv/bin/pip install -q $packages
+		if ! { "$python" -m venv $venv &&
+			$venv/bin/pip install -q --retries 1 --timeout 20 $packages; }; then
+			echo "no virtualenv (make setup), or PyPI is out of reach"
+			exit 77
+		fi
 		echo "$packages" >$venv/.done
 	fi
 	python=$venv/bin/python
