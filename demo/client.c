@@ -440,10 +440,13 @@ static int finish(struct client *cl, uint64_t now)
 
 static int set_timer(struct client *cl)
 {
-	uint64_t at = cl->load->seconds > 0 && !cl->ending && !cl->terminated ? cl->end : 0;
 	struct itimerspec when = { 0 };
+	uint64_t at = 0;
 
-	if (cl->load->rate > 0 && !cl->ending && (!at || cl->due < at))
+	if (cl->load->rate <= 0 && cl->load->seconds > 0 && !cl->ending && !cl->terminated)
+		at = cl->end;
+	/* without a free connection, the next answer is what is awaited */
+	if (cl->load->rate > 0 && !cl->ending && cl->nbusy < cl->nopen)
 		at = cl->due;
 	if (cl->load->swap_every > 0 && !cl->ending && !control(cl)->w &&
 	    (!at || cl->swap_due < at))

@@ -124,12 +124,12 @@ static void print_load(const char *what, const struct outcome *o)
 	fflush(stdout);
 }
 
-/* As fast as possible, then at half of that rate, with swaps. */
+/* As fast as possible, then at a quarter of that rate, with swaps. */
 static int loads(struct demo *d)
 {
 	struct load load = { .connections = CONNECTIONS, .seconds = d->seconds,
 			     .swap_every = SWAP_EVERY };
-	static struct outcome full, half;
+	static struct outcome full, part;
 	char buf[2][32];
 	int rc;
 
@@ -140,19 +140,19 @@ static int loads(struct demo *d)
 	if (rc)
 		return rc;
 	print_load("32 connections", &full);
-	load.rate = (double)full.answers / full.seconds / 2;
+	load.rate = (double)full.answers / full.seconds / 4;
 	load.connections = 4 * CONNECTIONS;
-	rc = client_run(d->client, &load, &half);
+	rc = client_run(d->client, &load, &part);
 	if (rc)
 		return rc;
-	print_load("half of that rate *", &half);
+	print_load("a quarter of that *", &part);
 	printf("*: requests arrive at random times; latency counts from the arrival\n\n");
 	printf("%" PRIu64 " times a new version of the model replaced the old one under these "
 	       "loads;\nfrom the call to the swap p50 %s, max %s.\n",
-	       full.swap.count + half.swap.count,
-	       quantile_text(buf[0], sizeof(buf[0]), &half.swap, 500),
-	       ns_text(buf[1], sizeof(buf[1]), (double)half.swap.max));
-	if (!full.swap.count || !half.swap.count)
+	       full.swap.count + part.swap.count,
+	       quantile_text(buf[0], sizeof(buf[0]), &part.swap, 500),
+	       ns_text(buf[1], sizeof(buf[1]), (double)part.swap.max));
+	if (!full.swap.count || !part.swap.count)
 		return failed("the server", "no version was swapped");
 	return 0;
 }

@@ -37,7 +37,7 @@ run 2 'frobnicate' --frobnicate
 run 0 '^1 +1751 of 1797 .* 435 of 450' --seconds=0.5
 printed '^2 +1790 of 1797 .* 443 of 450'
 printed '^32 connections +[1-9]'
-printed '^half of that rate'
+printed '^a quarter of that '
 printed '^[1-9][0-9]* times a new version'
 printed 'ended with status 0; of [1-9][0-9]* requests'
 printed '^0 requests failed, 0 answers mix two versions, 0 differ'
