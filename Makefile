@@ -310,6 +310,8 @@ run:
 	$(Q)$(srctree)/tools/setup.sh run
 	+$(Q)$(MAKE) $(many) -f $(src-abs)/Makefile tools/pawl/pawl
 	$(Q)./tools/pawl/pawl demo $(RUN_ARGS)
+	@echo 'Draw a digit: $(objtree)/tools/pawl/pawl serve --repository=$(srctree)/demo/data/models'
+	@echo 'and open http://localhost:8000/ in a browser.'
 
 check:
 	$(Q)$(srctree)/tools/setup.sh check
