@@ -156,6 +156,34 @@ class Server:
         raise KeyError(name)
 
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCES = os.path.join(HERE, "../../..")
+
+
+class Pawl(Server):
+    """pawl serve itself, with the digits of the demonstration: all versions, or one."""
+
+    def start(self, *options, version=None, **more):
+        digits = os.path.join(SOURCES, "demo/data/models/digits")
+        link = os.path.join(self.repository, "digits")
+        if version:
+            os.makedirs(link)
+            os.symlink(os.path.join(digits, str(version)), os.path.join(link, str(version)))
+        elif not os.path.lexists(link):
+            os.symlink(digits, link)
+        return super().start(*options, program=[os.environ["PAWL_COMMAND"], "serve"], **more)
+
+
+@pytest.fixture
+def pawl(tmp_path):
+    if "PAWL_COMMAND" not in os.environ:
+        pytest.skip("the pawl command is not built, or under the thread sanitizer")
+    one = Pawl(tmp_path)
+    yield one
+    if one.process:
+        assert one.stop() == 0, one.lines[-20:]
+
+
 @pytest.fixture
 def server(tmp_path):
     one = Server(tmp_path)

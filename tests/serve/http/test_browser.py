@@ -6,14 +6,12 @@ import shutil
 
 import pytest
 
-from conftest import SOON, Server
+from conftest import SOON
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium")
 if not CHROMIUM and "CI" not in os.environ:
     pytest.skip("chromium is not installed", allow_module_level=True)
-HERE = os.path.dirname(os.path.abspath(__file__))
-DIGITS = os.path.join(HERE, "../../../demo/data/models")
 PATIENCE = SOON * 1000
 
 
@@ -38,16 +36,6 @@ STROKES = {
 }
 
 
-class Pawl(Server):
-    """pawl serve itself, with the digits of the demonstration."""
-
-    def start(self, *options, config="", **popen):
-        os.rmdir(self.repository)
-        os.symlink(DIGITS, self.repository)
-        return super().start(*options, config=config, program=[os.environ["PAWL_COMMAND"],
-                                                               "serve"], **popen)
-
-
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as p:
@@ -55,14 +43,6 @@ def browser():
         one = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield one
         one.close()
-
-
-@pytest.fixture
-def pawl(tmp_path):
-    one = Pawl(tmp_path)
-    yield one
-    if one.process:
-        assert one.stop() == 0, one.lines[-20:]
 
 
 @pytest.fixture
@@ -158,8 +138,6 @@ def test_server_ends_and_returns(pawl, page):
     port = pawl.port
     assert pawl.stop() == 0
     wait_text(page, "#state", "no answer")
-    os.unlink(pawl.repository)
-    os.mkdir(pawl.repository)
     pawl.start("--port", str(port))
     wait_text(page, "#state", "ready")
 
