@@ -25,12 +25,12 @@ install() {
 	shift 2
 	rm -rf "$folder.new"
 	"$with" -m venv "$folder.new" || skip "no virtualenv (make setup)"
-	"$folder.new/bin/pip" install -q --retries 1 --timeout 20 "$@" || skip "PyPI is out of reach"
+	"$folder.new/bin/pip" install -q --retries 1 --timeout 20 "$@" || { echo "PyPI is out of reach"; exit 77; }
 }
 if [ ! -x "$venv/bin/python" ]; then
 	install "$venv" "$python" -r "$here/requirements.txt"
 	"$venv.new/bin/pip" install -q --retries 1 --timeout 20 --no-deps ddddocr==1.6.1 \
-		rapidocr-onnxruntime==1.4.4 magika==1.0.3 || skip "PyPI is out of reach"
+		rapidocr-onnxruntime==1.4.4 magika==1.0.3 || { echo "PyPI is out of reach"; exit 77; }
 	mv "$venv.new" "$venv"
 fi
 # The newest Python with mxnet 1.9.1 is 3.11.

@@ -619,7 +619,7 @@ static void flush(struct conn *c)
 	struct h2 *h = c->h2;
 	struct call *k, *next;
 
-	/* a new connection has its first call: with neither, its client would rest before the next */
+	/* a new connection has its first call; without one, its client would wait before the next */
 	if (load_relaxed(&c->loop->sv->closing) && !h->noticed && h->used) {
 		h->noticed = true;
 		nghttp2_submit_shutdown_notice(h->session);

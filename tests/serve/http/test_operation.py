@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queues, batches, deadlines, swaps of models, signals, metrics, options."""
+import fcntl
 import json
 import os
 import signal
@@ -630,28 +631,43 @@ def test_statistics_and_metrics_add_up(server):
     assert "pawl_ops_" in text or "pawl_" in text
 
 
-def test_systemd_notification_and_socket(tmp_path, server):
+@pytest.mark.parametrize("sockets", [1, 2])
+def test_systemd_notification_and_socket(tmp_path, server, sockets):
     server.model("m")
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     notify.bind(str(tmp_path / "notify"))
     notify.settimeout(SOON)
-    listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    port, grpc_port = (one.getsockname()[1] for one in listeners)
 
-    # as systemd does: the socket is descriptor 3, and the process's number is in the variables
+    # as systemd does: the sockets are descriptors 3 and 4, and the process's number is in a
+    # variable
     def child():
-        os.dup2(listener.fileno(), 3)
-        os.environ["LISTEN_PID"] = str(os.getpid())
+        # copies above both numbers, which may be in use by the originals
+        copies = [fcntl.fcntl(one, fcntl.F_DUPFD, 10) for one in
+                  listeners[:sockets]]
+        for i, copy in enumerate(copies):
+            os.dup2(copy, 3 + i)
     server.process = subprocess.Popen(
-        ["/bin/sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@"', "sh", SERVER, "--repository",
-         server.repository, "--io-threads", "2"], preexec_fn=child, pass_fds=(3,) if
-        listener.fileno() != 3 else (3,), stderr=subprocess.PIPE, text=True,
+        ["/bin/sh", "-c", f'LISTEN_PID=$$ LISTEN_FDS={sockets} exec "$@"', "sh", SERVER,
+         "--repository", server.repository, "--io-threads", "2"], preexec_fn=child,
+        pass_fds=(3, 4)[:sockets], stderr=subprocess.PIPE, text=True,
         env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")})
     server.reader = threading.Thread(target=lambda: server.lines.extend(server.process.stderr))
     server.reader.start()
     assert notify.recv(100) == b"READY=1"
-    listener.close()
+    for one in listeners:
+        one.close()
     server.port = port
+    with socket.socket() as sock:
+        # with one socket there is no gRPC
+        sock.settimeout(SOON)
+        if sockets == 1:
+            assert sock.connect_ex(("127.0.0.1", grpc_port))
+        else:
+            sock.connect(("127.0.0.1", grpc_port))
+            sock.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+            assert sock.recv(9)[3] == 4         # SETTINGS
     for _ in range(10):
         assert server.infer("m", [1, 2, 3, 4]).status == 200
     server.signal(signal.SIGTERM)
