@@ -695,10 +695,12 @@ static bool walk(const uint8_t *p, size_t n, struct raw *raw, uint8_t *to)
 
 static bool is_utf8(const struct js_str *s)
 {
-	const char *p = s->p, *end = p + s->n;
+	const char *p, *end;
 	unsigned int n;
 
-	for (; p < end; p += n) {
+	if (!s->n)
+		return true;
+	for (p = s->p, end = p + s->n; p < end; p += n) {
 		n = (unsigned char)*p < 0x80 ? 1 : js_utf8(p, end);
 		if (!n)
 			return false;

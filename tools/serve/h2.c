@@ -784,7 +784,6 @@ int h2_open(struct conn *c)
 		{ NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, STREAMS },
 		{ NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, WINDOW },
 		{ NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, c->loop->sv->cfg.max_header },
-		{ NGHTTP2_SETTINGS_ENABLE_PUSH, 0 },
 	};
 	nghttp2_session_callbacks *cb = NULL;
 	nghttp2_option *option = NULL;
@@ -836,10 +835,11 @@ void h2_free(struct conn *c)
 {
 	struct conn **at = &c->loop->flush;
 
-	while (*at && *at != c)
-		at = &(*at)->flush_next;
-	if (*at)
+	if (c->h2->in_flush) {
+		while (*at != c)
+			at = &(*at)->flush_next;
 		*at = c->flush_next;
+	}
 	nghttp2_session_del(c->h2->session);
 	free(c->h2);
 	c->h2 = NULL;

@@ -284,7 +284,8 @@ def test_models(server):
     ("ModelMetadata", field(1, "x"), NOT_FOUND, "Request for unknown model: 'x' is not found"),
     ("ModelMetadata", field(1, "m") + field(2, "7"), NOT_FOUND,
      "Request for unknown model: 'm' version 7 is not found"),
-    ("ModelConfig", field(1, b"\xff"), NOT_FOUND, "Request for unknown model: '?' is not found"),
+    ("ModelConfig", field(1, b"\xff"), NOT_FOUND,
+     "Request for unknown model: '?' is not found"),
     ("ModelMetadata", field(1, "m") + field(2, "x"), INVALID,
      "failed to get model version from specified version string 'x', version should be an "
      "integral value > 0"),
@@ -323,6 +324,10 @@ def test_fields_in_any_order(grpc):
     assert outputs(grpc.call("ModelInfer", message).messages[0]) == [1, 2, 3, 4]
 
 
+UNPACK = {"BOOL": "B", "INT8": "b", "INT16": "h", "INT32": "i", "INT64": "q", "UINT8": "B",
+          "UINT16": "H", "UINT32": "I", "UINT64": "Q"}
+
+
 def signed(*values):
     return b"".join(varint(v) for v in values)
 
@@ -350,9 +355,7 @@ def test_contents(server, datatype, number, data, raw):
         size = len(data) // 4
         wire = {6: 5, 7: 1}.get(number, 0)
         parts = [data[i:i + size] for i in range(0, len(data), size)] if wire else \
-            [varint(v) for v in struct.unpack("<4" + {"BOOL": "B"}.get(
-                datatype, dict(INT8="b", INT16="h", INT32="i", INT64="q", UINT8="B", UINT16="H",
-                               UINT32="I", UINT64="Q").get(datatype, "B")), raw)]
+            [varint(v) for v in struct.unpack("<4" + UNPACK[datatype], raw)]
         one = tensor(datatype=datatype,
                      contents=b"".join(varint(number << 3 | wire) + p for p in parts))
         assert decode(grpc.infer(inputs=[one], raw=[]).messages[0])[6] == [raw]
@@ -406,8 +409,8 @@ def test_values_out_of_range_are_refused(server):
     server.start()
     with Client(server) as grpc:
         for value in (128, -129):
-            call = grpc.infer(inputs=[tensor(datatype="INT8",
-                                             contents=field(2, signed(value, 0, 0, 0)))], raw=[])
+            numbers = field(2, signed(value, 0, 0, 0))
+            call = grpc.infer(inputs=[tensor(datatype="INT8", contents=numbers)], raw=[])
             assert call.status == INVALID and "out of the range" in call.text
 
 
