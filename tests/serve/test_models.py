@@ -14,6 +14,8 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from weights import random_weights
+
 RUN = os.environ["MODEL_RUN"]
 FUZZ = os.environ["FUZZ_MODELS"]
 MXNET = os.environ["MXNET_PYTHON"]
@@ -86,36 +88,6 @@ def test_light_network(tmp_path, path):
     """Their weights are constant, which hides errors of weights: see the zoo for those."""
     x = noise(1, 3, 224, 224)
     close(run_file(tmp_path, path, [x]), runtime(path, [x]))
-
-
-def random_weights(path, to):
-    """A light network whose constant weights became random ones: He's scale, and a variance
-    near 1, so that numbers neither vanish nor overflow."""
-    model = onnx.load(path)
-    shapes = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
-    uses = {}
-    for n in model.graph.node:
-        for k, name in enumerate(n.input):
-            uses.setdefault(name, (n.op_type, k))
-    rng, nodes, inits = np.random.default_rng(3), [], []
-    for n in model.graph.node:
-        if n.op_type != "ConstantOfShape":
-            nodes.append(n)
-            continue
-        shape = shapes[n.input[0]]
-        kind, k = uses.get(n.output[0], ("", 0))
-        if kind in ("Conv", "Gemm") and k == 1:
-            fan = int(np.prod(shape[1:]))
-            w = rng.normal(0, np.sqrt(2 / fan), shape)
-        elif kind == "BatchNormalization" and k in (1, 4):
-            w = rng.uniform(0.5, 1.5, shape)
-        else:
-            w = rng.uniform(-0.1, 0.1, shape)
-        inits.append(numpy_helper.from_array(w.astype(np.float32), n.output[0]))
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    model.graph.initializer.extend(inits)
-    onnx.save(model, to)
 
 
 @pytest.mark.parametrize("name", ["densenet121", "inception_v1", "inception_v2", "resnet50",
@@ -215,6 +187,10 @@ CASES = [
     case("Conv", [(1, 32, 56, 56), W(64, 32, 3, 3), W(64)], pads=[1, 1, 1, 1]),
     case("Conv", [(1, 32, 5, 56), W(64, 32, 7, 7)], pads=[3, 3, 3, 3]),
     case("Conv", [(5, 16, 28, 28), W(64, 16, 3, 3), W(64)], pads=[1, 1, 1, 1], strides=[2, 2]),
+    # a picture of width 1
+    case("Conv", [(2, 3, 11, 1), W(4, 3, 5, 1), W(4)], pads=[2, 0, 1, 0], strides=[2, 1]),
+    case("Conv", [(1, 64, 900, 1), W(64, 64, 3, 1)], pads=[1, 0, 1, 0], dilations=[2, 1]),
+    case("Conv", [(2, 4, 11, 1), W(6, 2, 5, 1)], group=2, pads=[0, 1, 0, 0], strides=[1, 2]),
     case("ConvTranspose", [(2, 3, 5, 6), W(3, 4, 2, 2)], strides=[2, 2]),
     case("ConvTranspose", [(1, 4, 5, 6), W(4, 3, 3, 3), W(6)], group=2, strides=[2, 3],
          pads=[1, 1, 0, 1], output_padding=[1, 0], dilations=[1, 2]),

@@ -207,31 +207,50 @@ static int md_of(dnnl_memory_desc_t *md, const struct view *v, unsigned int rank
 }
 
 /* A tile of a tensor with the channels last: rows of one image, or images. */
-static int tile_md(dnnl_memory_desc_t *md, const struct view *v, bool rows, int64_t first,
-		   int64_t n, size_t *off)
+static int tile_md(dnnl_memory_desc_t *md, const struct view *v, bool flat, bool rows,
+		   int64_t first, int64_t n, size_t *off)
 {
-	dnnl_dims_t dims = { v->dims[0], v->dims[1], v->rank == 4 ? v->dims[2] : 1,
-			     v->dims[v->rank - 1] };
+	dnnl_dims_t dims = { v->dims[0], v->dims[1], flat ? 1 : v->dims[2],
+			     v->dims[flat ? 2 : 3] };
 
-	dims[rows ? 2 : 0] = n;
+	dims[rows ? flat ? 3 : 2 : 0] = n;
 	*off = (size_t)(first * (rows ? v->strides[2] : v->strides[0])) * sizeof(float);
 	return error_of(dnnl_memory_desc_init_by_tag(md, 4, dims, dnnl_f32, dnnl_nhwc));
+}
+
+/*
+ * One spatial dimension: oneDNN is told that it is the width, along which its kernels keep
+ * several outputs in registers.  With the channels last, a width of 1 changes nothing in memory.
+ */
+static bool is_flat(const struct prim_spec *s)
+{
+	int64_t left;
+
+	if (s->in.rank == 3)
+		return true;
+	if (s->n->op != OP_CONV || s->in.dims[3] != 1 || s->out.dims[3] != 1 ||
+	    s->n->a.kernel[1] != 1)
+		return false;
+	window(&s->n->a, 1, 1, 1, &left);
+	return !left;
 }
 
 static int plan_conv(const struct prim_spec *s, struct prim *p, struct plan *pl,
 		     dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd)
 {
 	const struct attrs *a = &s->n->a;
-	bool deconv = s->n->op == OP_DECONV, flat = s->in.rank == 3;
-	int64_t h = flat ? 1 : s->in.dims[2], w = s->in.dims[s->in.rank - 1];
-	int64_t oh = flat ? 1 : s->out.dims[2], ow = s->out.dims[s->out.rank - 1];
+	bool deconv = s->n->op == OP_DECONV, flat = is_flat(s);
 	unsigned int x = flat ? 0 : 1;		/* which entry of the attributes is the width */
+	unsigned int r = !x;			/* which axis has the rows of the picture */
+	int64_t size[] = { flat ? 1 : s->in.dims[2], s->in.dims[flat ? 2 : 3] };
+	int64_t osize[] = { flat ? 1 : s->out.dims[2], s->out.dims[flat ? 2 : 3] };
 	int64_t kh = flat ? 1 : a->kernel[0], kw = a->kernel[x];
 	dnnl_dims_t stride = { flat ? 1 : a->stride[0], a->stride[x] };
 	dnnl_dims_t dilation = { flat ? 0 : a->dilation[0] - 1, a->dilation[x] - 1 };
 	dnnl_dims_t before = { 0 }, behind = { 0 }, wd = { 0 }, bd = { s->out.dims[1] };
 	int64_t g = a->group, oc = s->out.dims[1], ic = s->in.dims[1], first, last;
-	int64_t span = (kh - 1) * (dilation[0] + 1) + 1;
+	int64_t span[] = { (kh - 1) * (dilation[0] + 1) + 1,
+			   (kw - 1) * (dilation[1] + 1) + 1 };
 	unsigned int i = 0;
 	dnnl_convolution_desc_t cd;
 	dnnl_deconvolution_desc_t dd;
@@ -245,33 +264,33 @@ static int plan_conv(const struct prim_spec *s, struct prim *p, struct plan *pl,
 		behind[1] = a->pad[3] - a->out_pad[1];
 	} else {
 		if (!flat)
-			window(a, 0, h, oh, &before[0]);
-		window(a, x, w, ow, &before[1]);
-		behind[0] = (oh - 1) * stride[0] + span - h - before[0];
-		behind[1] =
-			(ow - 1) * stride[1] + (kw - 1) * (dilation[1] + 1) + 1 - w - before[1];
+			window(a, 0, size[0], osize[0], &before[0]);
+		window(a, x, size[1], osize[1], &before[1]);
+		for (i = 0; i < 2; i++)
+			behind[i] = (osize[i] - 1) * stride[i] + span[i] - size[i] - before[i];
 	}
 	first = s->first;
 	last = s->last;
-	rc = tile_md(&pl->out, &s->out, s->rows, first, last - first, &p->out_off);
+	rc = tile_md(&pl->out, &s->out, flat, s->rows, first, last - first, &p->out_off);
 	if (rc)
 		return rc;
 	if (s->rows) {
 		/* The rows that these rows depend on, and how much of the padding. */
-		first = first * stride[0] - before[0];
-		last = (last - 1) * stride[0] - before[0] + span;
-		before[0] = first < 0 ? -first : 0;
-		behind[0] = last > h ? last - h : 0;
+		first = first * stride[r] - before[r];
+		last = (last - 1) * stride[r] - before[r] + span[r];
+		before[r] = first < 0 ? -first : 0;
+		behind[r] = last > size[r] ? last - size[r] : 0;
 		first = first < 0 ? 0 : first;
-		last = last > h ? h : last;
+		last = last > size[r] ? size[r] : last;
 		if (first >= last)
 			return -ENOTSUP;
 	}
-	rc = tile_md(&pl->in, &s->in, s->rows, first, last - first, &p->in_off);
+	rc = tile_md(&pl->in, &s->in, flat, s->rows, first, last - first, &p->in_off);
 	if (rc)
 		return rc;
 	/* Weights are [groups] output input height width; those of a deconvolution begin with
 	   the input.  Strides say so. */
+	i = 0;
 	if (g > 1)
 		wd[i++] = g;
 	wd[i++] = oc / g;
