@@ -420,6 +420,8 @@ PHONY += help
 #@   bench-build     the programs that bench and scale run
 #@   bench-ck        the library's structures beside concurrencykit's
 #@   bench-report    its tables in README and benchmarks.md, from FILES='...' (--json)
+#@   bench-serve     pawl serve beside Triton 2.51, by perf_analyzer and MLPerf LoadGen from PyPI
+#@                   (JUDGE_ARGS=--quick: three minutes instead of eleven)
 #@   scale           one table: what 1, 2, 4 ... and all cores do (eight minutes at most)
 #@
 #@ Check

@@ -11,26 +11,15 @@ python=${PYTHON3:-/usr/bin/python3}
 venv=$PWD/build/models-venv
 mx=${MXNET_PYTHON:-$PWD/build/mxnet-venv/bin/python}
 
-skip() {
-	echo "$1"
-	[ -n "${CI:-}" ] || exit 77
-	exit 1
-}
+# shellcheck source=tests/serve/venv.sh
+. "$here/venv.sh"
 
 [ -x tests/serve/model_run ] ||
 	skip "tests/serve/model_run is not built: packages are missing (make setup, make defconfig)"
-# install FOLDER PYTHON ARGUMENTS...: a virtualenv, made as a whole
-install() {
-	local folder=$1 with=$2
-	shift 2
-	rm -rf "$folder.new"
-	"$with" -m venv "$folder.new" || skip "no virtualenv (make setup)"
-	"$folder.new/bin/pip" install -q --retries 1 --timeout 20 "$@" || { echo "PyPI is out of reach"; exit 77; }
-}
 if [ ! -x "$venv/bin/python" ]; then
 	install "$venv" "$python" -r "$here/requirements.txt"
 	"$venv.new/bin/pip" install -q --retries 1 --timeout 20 --no-deps ddddocr==1.6.1 \
-		rapidocr-onnxruntime==1.4.4 magika==1.0.3 || { echo "PyPI is out of reach"; exit 77; }
+		rapidocr-onnxruntime==1.4.4 magika==1.0.3 || unreachable
 	mv "$venv.new" "$venv"
 fi
 # The newest Python with mxnet 1.9.1 is 3.11.

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of MLPerf LoadGen, a process of its own: the system under test is a server, to which
+each sample is a request over HTTP.
+
+	loadgen.py JSON		{port, model, inputs, scenario, seconds, qps, latency_ms, percentile}
+
+Prints one line of JSON with what LoadGen's summary says."""
+import json
+import os
+import queue
+import re
+import sys
+import tempfile
+import threading
+
+import mlperf_loadgen as lg
+
+import client
+
+CONNECTIONS = 16
+SAMPLES = 64
+SUMMARY = {"valid": r"Result is : (\w+)",
+           "p50_ns": r"50\.00 percentile latency \(ns\)\s*: (\d+)",
+           "p99_ns": r"99\.00 percentile latency \(ns\)\s*: (\d+)",
+           "scheduled": r"Scheduled samples per second\s*: ([\d.]+)",
+           "rate": r"(?:Completed samples|Samples) per second\s*: ([\d.]+)",
+           "per_query": r"samples_per_query : (\d+)"}
+
+
+class System:
+    """A thread that sends what LoadGen issues, and reports the answers."""
+
+    def __init__(self, spec):
+        self.data = client.request(spec["model"], spec["inputs"])
+        self.pool = client.Pool(spec["port"], CONNECTIONS)
+        self.queue, self.event = queue.SimpleQueue(), os.eventfd(0, os.EFD_NONBLOCK)
+        self.pool.epoll.register(self.event)
+        self.failed, self.ended = 0, False
+        self.thread = threading.Thread(target=self.work)
+        self.thread.start()
+
+    def issue(self, samples):
+        self.queue.put([s.id for s in samples])
+        os.eventfd_write(self.event, 1)
+
+    def work(self):
+        while not self.ended:
+            done = self.pool.poll(1)
+            try:
+                os.eventfd_read(self.event)
+            except BlockingIOError:
+                pass
+            while not self.queue.empty():
+                for sample in self.queue.get():
+                    self.pool.send(self.data, sample)
+            self.failed += sum(status != 200 for _, status, _ in done)
+            if done:
+                lg.QuerySamplesComplete([lg.QuerySampleResponse(s, 0, 0) for s, _, _ in done])
+
+    def end(self):
+        self.ended = True
+        os.eventfd_write(self.event, 1)
+        self.thread.join()
+
+
+def settings(spec):
+    s = lg.TestSettings()
+    s.scenario = getattr(lg.TestScenario, spec["scenario"])
+    s.mode = lg.TestMode.PerformanceOnly
+    s.min_duration_ms, s.min_query_count = int(spec["seconds"] * 1000), 10
+    s.max_duration_ms = int(spec["seconds"] * 3000)
+    if spec["scenario"] == "Server":
+        s.server_target_qps = spec["qps"]
+        s.server_target_latency_ns = int(spec["latency_ms"] * 1e6)
+        s.server_target_latency_percentile = spec["percentile"]
+    elif spec["scenario"] == "Offline":
+        s.offline_expected_qps = spec["qps"]
+    elif spec["scenario"] == "MultiStream":
+        s.multi_stream_samples_per_query = 8
+        s.multi_stream_expected_latency_ns = int(8e9 / spec["qps"])
+    else:
+        s.single_stream_expected_latency_ns = int(1e9 / spec["qps"])
+    return s
+
+
+def main():
+    spec = json.loads(sys.argv[1])
+    system = System(spec)
+    sut = lg.ConstructSUT(system.issue, lambda: None)
+    qsl = lg.ConstructQSL(SAMPLES, SAMPLES, lambda _: None, lambda _: None)
+    log = lg.LogSettings()
+    log.enable_trace = False
+    with tempfile.TemporaryDirectory() as folder:
+        log.log_output.outdir = folder
+        lg.StartTestWithLogSettings(sut, qsl, settings(spec), log)
+        with open(folder + "/mlperf_log_summary.txt", encoding="ascii") as f:
+            text = f.read()
+    lg.DestroyQSL(qsl)
+    lg.DestroySUT(sut)
+    system.end()
+    result = {"failed": system.failed}
+    for key, pattern in SUMMARY.items():
+        found = re.search(pattern, text)
+        if found:
+            value = found.group(1)
+            result[key] = value == "VALID" if key == "valid" else float(value)
+    print(json.dumps(result))
+
+
+main()
