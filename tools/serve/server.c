@@ -16,6 +16,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -569,6 +570,7 @@ int serve_run(struct server *sv)
 	struct pawl_config pc;
 	unsigned int started = 0, i;
 	char port[16], grpc[16] = "none", requests[24], answers[24];
+	cpu_set_t cpus;
 	sigset_t set;
 	int sigfd, rc, sig;
 
@@ -593,6 +595,10 @@ int serve_run(struct server *sv)
 	sv->cfg.workers = (unsigned int)pc.workers;
 	pc.name = "serve";
 	pc.start_workers = true;
+	/* a worker that spins takes the CPU from a loop */
+	if (!sched_getaffinity(0, sizeof(cpus), &cpus) &&
+	    (unsigned int)CPU_COUNT(&cpus) < sv->cfg.loops + sv->cfg.workers)
+		pc.spin_ns = 0;
 	/* a loop runs no layers; runs in flight are bounded, so the window is not reached */
 	pc.window_policy = PAWL_WINDOW_FAIL;
 	rc = pawl_engine_create(&pc, &sv->e);
