@@ -11,6 +11,7 @@ import collections
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -106,6 +107,12 @@ def arguments():
     return args
 
 
+def check_load(program):
+    p = subprocess.run([program, "load", "--help"], capture_output=True, check=False)
+    if p.returncode:
+        sys.exit(f"judge: {program} has no subcommand load")
+
+
 def ended(signum, _):
     sys.exit(128 + signum)
 
@@ -120,15 +127,18 @@ def main():
     client.pin(j.client_core)
     began, done = time.monotonic(), 0
     try:
+        check_load(args.load)
         for s in j.servers:
             s.start()
         for rnd in range(args.rounds):
             for scene in scenes.SCENES:
-                if scene.__name__ in args.scenes:
+                if scene.__name__ in args.scenes and time.monotonic() < j.limit:
                     scene(j, rnd)
             if time.monotonic() < j.limit:
                 done += 1
     finally:
+        for s in j.servers:
+            s.end()
         for s in j.servers:
             s.stop()
     record = {"schema": 1, "machine": machine, "arguments": vars(args),

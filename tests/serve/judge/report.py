@@ -77,15 +77,20 @@ class Text:
 
 
 def throughput(t, r):
-    t.say("**Throughput**: requests a second in a closed loop, the best number in flight.")
+    t.say("**Throughput**: requests a second in a closed loop, the best number in flight; and how "
+          "busy the CPU of the client is, with pawl.")
     rows = []
     for model in MODELS:
         for judge, name in (("perf_analyzer", "perf_analyzer"), ("load", "pawl load")):
             triton, pawl, twin = (r.best(s, model, judge) for s in ("triton", "pawl", "twin"))
+            busy = max((v for s in r.steps("throughput", f"{model} load ")
+                        if (v := r.get("throughput", "pawl", s, "client_cpu")) is not None),
+                       default=None) if judge == "load" else None
             rows.append([model, name, number(triton), number(pawl), number(ratio(pawl, triton)),
-                         number(twin), number(ratio(pawl, twin))])
-    t.grid(["model", "judge", "Triton", "pawl", "pawl / Triton", "mutex twin", "pawl / twin"],
-           rows)
+                         number(twin), number(ratio(pawl, twin)),
+                         "" if busy is None else f"{100 * busy:.0f} %"])
+    t.grid(["model", "judge", "Triton", "pawl", "pawl / Triton", "mutex twin", "pawl / twin",
+            "client's CPU"], rows)
 
 
 def latency(t, r):

@@ -97,11 +97,16 @@ class Server:
     def cpu(self):
         return sum(session_processes(self.process.pid).values())
 
+    def end(self):
+        """Begin to stop."""
+        if self.process:
+            self.process.terminate()
+
     def stop(self):
         """End the whole session, the processes of its models too."""
         if not self.process:
             return
-        self.process.terminate()
+        self.end()
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
