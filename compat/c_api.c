@@ -224,6 +224,15 @@ int MXEnginePushSyncND(EngineSyncFunc func, void *param, EngineFuncParamDeleter 
 }
 PAWL_EXPORT(MXEnginePushSyncND);
 
+int MXSetNumOMPThreads(int thread_num)
+{
+	if (thread_num < 1)
+		return mx_err(-1, "MXSetNumOMPThreads: %d threads", thread_num);
+	mx_omp_set(thread_num);
+	return 0;
+}
+PAWL_EXPORT(MXSetNumOMPThreads);
+
 int MXEngineSetBulkSize(int bulk_size, int *prev_bulk_size)
 {
 	struct pawl_mx_engine *e = pawl_mx_engine_get();

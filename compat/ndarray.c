@@ -590,6 +590,12 @@ int MXNDArrayWaitToRead(NDArrayHandle handle)
 }
 PAWL_EXPORT(MXNDArrayWaitToRead);
 
+int MXNDArraySyncCheckFormat(NDArrayHandle handle, const bool full_check)
+{
+	return MXNDArrayWaitToWrite(handle);
+}
+PAWL_EXPORT(MXNDArraySyncCheckFormat);
+
 int MXNDArrayWaitToWrite(NDArrayHandle handle)
 {
 	struct nd *nd = nd_of(handle);

@@ -47,6 +47,7 @@ typedef void *KVStoreHandle;
 typedef const void *ContextHandle;
 typedef const void *EngineFnPropertyHandle;
 typedef void *EngineVarHandle;
+typedef void *ProfileHandle;
 
 /* on_complete, on_start: pointers to a struct pawl_mx_callback, valid during the call. */
 typedef void (*EngineSyncFunc)(void *run_context, void *param);
@@ -114,6 +115,8 @@ PAWL_API int MXEnginePushSyncND(EngineSyncFunc sync_func, void *func_param,
 				EngineFnPropertyHandle prop_handle PAWL_MX_DEFAULT(NULL),
 				int priority PAWL_MX_DEFAULT(0),
 				const char *opr_name PAWL_MX_DEFAULT(NULL));
+/* Sets the calling thread's number of OpenMP threads, if the program uses OpenMP. */
+PAWL_API int MXSetNumOMPThreads(int thread_num);
 /* prev_bulk_size may be NULL. */
 PAWL_API int MXEngineSetBulkSize(int bulk_size, int *prev_bulk_size);
 
@@ -139,6 +142,8 @@ PAWL_API int MXNDArraySyncCopyToCPU(NDArrayHandle handle, void *data, size_t siz
 /* i must be -1: there are no sparse parts. */
 PAWL_API int MXNDArraySyncCopyFromNDArray(NDArrayHandle handle_dst,
 					  const NDArrayHandle handle_src, const int i);
+/* Waits for all ops on the array.  Dense arrays, the only ones here, always have their format. */
+PAWL_API int MXNDArraySyncCheckFormat(NDArrayHandle handle, const bool full_check);
 PAWL_API int MXNDArrayWaitToRead(NDArrayHandle handle);
 PAWL_API int MXNDArrayWaitToWrite(NDArrayHandle handle);
 PAWL_API int MXNDArrayWaitAll(PAWL_MX_VOID);
@@ -185,6 +190,26 @@ PAWL_API int MXProfilePause(int paused);
 PAWL_API int MXAggregateProfileStatsPrint(const char **out_str, int reset);
 PAWL_API int MXAggregateProfileStatsPrintEx(const char **out_str, int reset, int format,
 					    int sort_by, int ascending);
+
+/*
+ * Objects for durations, counters and instants that a program names itself.  While the profiler
+ * runs they are recorded and appear in the table and in the dump.  scope is "global",
+ * "process", "thread", "task" or "marker".  A domain is never freed.
+ */
+PAWL_API int MXProfileCreateDomain(const char *domain, ProfileHandle *out);
+PAWL_API int MXProfileCreateTask(ProfileHandle domain, const char *task_name, ProfileHandle *out);
+PAWL_API int MXProfileCreateFrame(ProfileHandle domain, const char *frame_name,
+				  ProfileHandle *out);
+PAWL_API int MXProfileCreateEvent(const char *event_name, ProfileHandle *out);
+PAWL_API int MXProfileCreateCounter(ProfileHandle domain, const char *counter_name,
+				    ProfileHandle *out);
+PAWL_API int MXProfileDestroyHandle(ProfileHandle frame_handle);
+PAWL_API int MXProfileDurationStart(ProfileHandle duration_handle);
+PAWL_API int MXProfileDurationStop(ProfileHandle duration_handle);
+PAWL_API int MXProfileSetCounter(ProfileHandle counter_handle, uint64_t value);
+PAWL_API int MXProfileAdjustCounter(ProfileHandle counter_handle, int64_t value);
+PAWL_API int MXProfileSetMarker(ProfileHandle domain, const char *instant_marker_name,
+				const char *scope);
 
 #ifdef __cplusplus
 }

@@ -181,10 +181,21 @@ struct Var {
 	{
 		return static_cast<size_t>(pawl_mx_var_version(reinterpret_cast<pawl_mx_var *>(this)));
 	}
+	/* For code that knows what the object is. */
+	template <typename T> T *Cast()
+	{
+		static_assert(std::is_base_of<Var, T>::value, "must inherit mxnet::engine::Var");
+		return static_cast<T *>(this);
+	}
 	Var() = delete;
 	Var(const Var &) = delete;
 };
 struct Opr {
+	template <typename T> T *Cast()
+	{
+		static_assert(std::is_base_of<Opr, T>::value, "must inherit mxnet::engine::Opr");
+		return static_cast<T *>(this);
+	}
 	Opr() = delete;
 	Opr(const Opr &) = delete;
 };

@@ -92,9 +92,16 @@ cat >"$tmp/own.cc" <<'EOT'
 #include <mxnet/engine.h>
 #include <mxnet/ndarray.h>
 #include <dmlc/timer.h>
+#include <mxnet/storage.h>
 #include <memory>
+#include <thread>
 #include <vector>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "../src/engine/engine_impl.h"
+#include "../../src/engine/openmp.h"
 using namespace mxnet;
+struct Mine { std::vector<int> list; };
 #if MXNET_VERSION >= 20000
 #define START Engine::CallbackOnStart on_start,
 #define STARTED on_start()
@@ -174,6 +181,34 @@ int main()
 	ready->signal();
 	threads.join_all();
 
+	/* an object of a thread is kept after its thread */
+	std::vector<int *> kept(3);
+	for (int i = 0; i < 3; i++)
+		std::thread([&kept, i] {
+			dmlc::ThreadLocalStore<Mine>::Get()->list.assign(4, i);
+			kept[i] = dmlc::BeginPtr(dmlc::ThreadLocalStore<Mine>::Get()->list);
+		}).join();
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(kept[i][3], i);
+	CHECK(!dmlc::BeginPtr(dmlc::ThreadLocalStore<Mine>::Get()->list));
+
+	Storage::Handle memory = Storage::Get()->Alloc(100, ctx);
+	static_cast<char *>(memory.dptr)[99] = 1;
+	Storage::Get()->DirectFree(memory);
+	CHECK_EQ(engine::kMaxNumGPUs, 16U);
+
+	/* in the child of a fork there is no OpenMP */
+	engine::OpenMP *openmp = engine::OpenMP::Get();
+	openmp->set_enabled(true);
+	CHECK_GE(openmp->GetRecommendedOMPThreadCount(), 1);
+	const pid_t pid = fork();
+	if (!pid)
+		_exit(openmp->enabled() || openmp->GetRecommendedOMPThreadCount() != 1);
+	int status = -1;
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	CHECK(openmp->enabled());
+
 	/* it outlives what holds it, and is stopped when arrays still go */
 	static std::unique_ptr<NDArray> last;
 	last.reset(new NDArray(Context::CPU()));
@@ -181,17 +216,31 @@ int main()
 	return 0;
 }
 EOT
+# MXNet's own paths are relative to two of its folders.
+own_includes=("-I$include/pawl/compat" "-I$include/pawl/compat/src" "-I$include/pawl/compat/src/engine"
+	"-I$include" "-I$PWD/include")
+cat >"$tmp/util.cc" <<'EOT'
+#include "../include/test_util.h"
+TEST(Util, has_memory) { EXPECT_NE(mxnet::Storage::Get()->Alloc(1, mxnet::Context()).dptr, nullptr); }
+EOT
+if echo '#include <gtest/gtest.h>' | "${CXX:-g++}" -x c++ -std=c++14 -fsyntax-only - 2>/dev/null; then
+	"${CXX:-g++}" -std=c++14 -Wall -Wextra -Werror -fsyntax-only "${own_includes[@]}" "$tmp/util.cc" || rc=1
+fi
 for api in 10901 20000; do
 	for how in 'g++ 11' 'g++ 17' 'clang++ 14'; do
 		read -r cxx std <<<"$how"
 		command -v "$cxx" >/dev/null || continue
-		"$cxx" -std=c++"$std" -Wall -Wextra -Wshadow -Werror -fsyntax-only "-DPAWL_MX_API=$api" \
-			"-I$include/pawl/compat" "-I$include" "-I$PWD/include" "$tmp/own.cc" || rc=1
+		for omp in '' -fopenmp; do
+			[ "$omp$cxx" != -fopenmpclang++ ] || continue
+			# shellcheck disable=SC2086 # no word, or one
+			"$cxx" -std=c++"$std" -Wall -Wextra -Wshadow -Werror -fsyntax-only $omp \
+				"-DPAWL_MX_API=$api" "${own_includes[@]}" "$tmp/own.cc" || rc=1
+		done
 	done
 	# shellcheck disable=SC2086 # and it runs, if the library is a plain one
 	if ! nm -D libpawl.so | grep -qE '__[at]san_'; then
-		${CXX:-g++} -std=c++11 -pthread "-DPAWL_MX_API=$api" "-I$include/pawl/compat" "-I$include" \
-			"-I$PWD/include" -o "$tmp/own" "$tmp/own.cc" -L. -lpawl_mx -lpawl &&
+		${CXX:-g++} -std=c++11 -pthread "-DPAWL_MX_API=$api" "${own_includes[@]}" \
+			-o "$tmp/own" "$tmp/own.cc" -L. -lpawl_mx -lpawl &&
 			LD_LIBRARY_PATH=$PWD timeout 60 "$tmp/own" 2>"$tmp/log" || { cat "$tmp/log"; echo "form $api: it fails"; rc=1; }
 	fi
 done

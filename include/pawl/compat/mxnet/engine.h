@@ -5,6 +5,7 @@
 
 #include <pawl/compat/dmlc/base.h>
 #include <pawl/compat/dmlc/logging.h>
+#include <pawl/compat/dmlc/thread_local.h>
 #include <pawl/mx_engine.hpp>
 
 #endif

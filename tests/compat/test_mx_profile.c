@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The profiling objects of the C interface: what they add to the table and to the trace, when
+ * they record nothing, and bad handles.  Only installed headers are included.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <pawl/engine.h>
+#include <mxnet/c_api.h>
+
+#define OK(call) do {								\
+		int rc_ = (call);						\
+										\
+		ck_assert_msg(!rc_, "%s: %d %s", #call, rc_, MXGetLastError());	\
+	} while (0)
+#define FAILS(call, text) do {							\
+		ck_assert_int_eq(call, -1);					\
+		ck_assert_msg(strstr(MXGetLastError(), text) != NULL,		\
+			      "\"%s\" is not in: %s", text, MXGetLastError());	\
+	} while (0)
+
+static char path[] = "/tmp/pawl-mx-XXXXXX";
+
+static void set_up(const char *aggregate)
+{
+	const char *keys[] = { "filename", "aggregate_stats" };
+	const char *vals[] = { path, aggregate };
+
+	OK(MXSetProfilerConfig(2, keys, vals));
+}
+
+static const char *table(void)
+{
+	const char *text;
+
+	OK(MXAggregateProfileStatsPrint(&text, 0));
+	return text;
+}
+
+/* The position of a row, or of a heading, in the table. */
+static const char *row(const char *text, const char *start)
+{
+	char line[128];
+	const char *at;
+
+	snprintf(line, sizeof(line), "\n%s", start);
+	at = strstr(text, line);
+	ck_assert_msg(at != NULL, "no line \"%s\" in:\n%s", start, text);
+	return at;
+}
+
+static void has(const char *json, const char *what)
+{
+	ck_assert_msg(strstr(json, what) != NULL, "no %s in:\n%s", what, json);
+}
+
+static char *slurp(void)
+{
+	FILE *f = fopen(path, "r");
+	char *s = calloc(1, 1 << 20);
+	size_t n;
+
+	ck_assert(f && s);
+	n = fread(s, 1, (1 << 20) - 1, f);
+	fclose(f);
+	ck_assert(n > 4 && !strcmp(s + n - 4, "\n]}\n"));
+	return s;
+}
+
+static void spend(ProfileHandle duration, long ms)
+{
+	const struct timespec t = { 0, ms * 1000000 };
+
+	OK(MXProfileDurationStart(duration));
+	nanosleep(&t, NULL);
+	OK(MXProfileDurationStop(duration));
+}
+
+START_TEST(test_objects)
+{
+	struct pawl_engine *pe = pawl_mx_engine_pawl(pawl_mx_engine_get());
+	bool traces = pawl_trace_start(pe, 64) == 0;
+	ProfileHandle domain, task, frame, event, counter;
+	unsigned long long n;
+	const char *text, *at;
+	double total, least;
+	char *json;
+
+	if (traces)
+		pawl_trace_stop(pe);
+	set_up("1");
+	OK(MXProfileCreateDomain("Python::domain", &domain));
+	OK(MXProfileCreateTask(domain, "task \"t\"", &task));
+	OK(MXProfileCreateFrame(domain, "frame", &frame));
+	OK(MXProfileCreateEvent("event", &event));
+	OK(MXProfileCreateCounter(domain, "counter", &counter));
+
+	/* before the start nothing is recorded, but a counter counts */
+	spend(task, 1);
+	OK(MXProfileSetCounter(counter, 5000));
+	ck_assert(!strstr(table(), "Python::domain"));
+
+	OK(MXSetProfilerState(1));
+	spend(task, 2);
+	spend(task, 1);
+	spend(frame, 1);
+	spend(event, 1);
+	OK(MXProfileAdjustCounter(counter, 2000));
+	OK(MXProfileAdjustCounter(counter, -4000));
+	OK(MXProfileSetMarker(domain, "marker", "thread"));
+	OK(MXProfilePause(1));
+	spend(task, 1);
+	OK(MXProfileSetMarker(domain, "unseen", "global"));
+	OK(MXProfilePause(0));
+
+	text = table();
+	at = row(text, "Python::domain\n=================\nName ");
+	at = row(at, "task \"t\" ");
+	ck_assert_int_eq(sscanf(at, "\ntask \"t\" %llu %lf %lf", &n, &total, &least), 3);
+	ck_assert_uint_eq(n, 2);
+	ck_assert(total >= 3 && least >= 1 && least <= total / 2);
+	/* of a counter: the last value, the least, the greatest, half the range; in thousands */
+	at = row(text, "counter ");
+	ck_assert_int_eq(sscanf(at, "\ncounter %llu %lf %lf", &n, &total, &least), 3);
+	ck_assert_uint_eq(n, 2);
+	ck_assert(total == 3 && least == 3);
+	has(at, " 7.0000 ");
+	has(at, " 2.0000\n");
+	row(row(text, "Python::domain,frame\n"), "frame ");
+	row(row(text, "event\n==="), "event  ");
+	row(text, "Python::domain,instant_marker\n");
+	ck_assert(!strstr(text, "\nmarker"));
+
+	OK(MXAggregateProfileStatsPrintEx(&text, 0, 1, 2, 1));
+	has(text, "\"Python::domain\": {\"counter\": {\"Count\": 2,");
+	has(text, "\"task \\\"t\\\"\": {\"Count\": 2,");
+	has(text, "\"Python::domain,instant_marker\": {}");
+	if (traces) {
+		OK(MXDumpProfile(0));
+		json = slurp();
+		has(json, "{\"ph\":\"b\",\"cat\":\"Python::domain\",\"name\":\"task \\\"t\\\"\",\"id\":");
+		has(json, "{\"ph\":\"e\",\"cat\":\"Python::domain\"");
+		has(json, "{\"ph\":\"(\",\"cat\":\"Python::domain,frame\",\"name\":\"frame\"");
+		has(json, "{\"ph\":\"B\",\"cat\":\"event\",\"name\":\"event\"");
+		has(json, "\"args\":{\"counter\":7000}");
+		has(json, "\"args\":{\"counter\":3000}");
+		has(json, "\"name\":\"marker\"");
+		has(json, "\"s\":\"t\"");
+		ck_assert(!strstr(json, "unseen"));
+		free(json);
+		/* the next dump has what is new */
+		spend(event, 1);
+		OK(MXDumpProfile(1));
+		json = slurp();
+		has(json, "\"name\":\"event\"");
+		ck_assert(!strstr(json, "\"name\":\"frame\""));
+		free(json);
+	}
+	OK(MXSetProfilerState(0));
+	OK(MXProfileDestroyHandle(task));
+	OK(MXProfileDestroyHandle(frame));
+	OK(MXProfileDestroyHandle(event));
+	OK(MXProfileDestroyHandle(counter));
+	OK(MXProfileDestroyHandle(domain));
+	set_up("0");
+}
+END_TEST
+
+START_TEST(test_bad_handles)
+{
+	ProfileHandle domain, event, counter, out;
+
+	FAILS(MXProfileCreateDomain(NULL, &out), "NULL");
+	FAILS(MXProfileCreateDomain("", &out), "empty");
+	FAILS(MXProfileCreateDomain("d", NULL), "NULL");
+	OK(MXProfileCreateDomain("d", &domain));
+	OK(MXProfileCreateEvent("e", &event));
+	OK(MXProfileCreateCounter(domain, "c", &counter));
+	FAILS(MXProfileCreateTask(NULL, "t", &out), "domain is NULL");
+	FAILS(MXProfileCreateFrame(event, "t", &out), "another object");
+	FAILS(MXProfileDurationStart(NULL), "NULL");
+	FAILS(MXProfileDurationStart(counter), "no task, frame or event");
+	FAILS(MXProfileDurationStop(event), "not started");
+	FAILS(MXProfileSetCounter(event, 1), "no counter");
+	FAILS(MXProfileAdjustCounter(NULL, 1), "NULL");
+	FAILS(MXProfileSetMarker(domain, "m", "galaxy"), "galaxy");
+	FAILS(MXProfileSetMarker(domain, "m", NULL), "scope");
+	FAILS(MXProfileDestroyHandle(NULL), "NULL");
+	OK(MXProfileDestroyHandle(event));
+	OK(MXProfileDestroyHandle(counter));
+}
+END_TEST
+
+START_TEST(test_small_calls)
+{
+	const uint32_t shape[] = { 2 };
+	const float in[] = { 1, 2 };
+	NDArrayHandle nd;
+
+	OK(MXSetNumOMPThreads(1));
+	FAILS(MXSetNumOMPThreads(0), "0 threads");
+	OK(MXNDArrayCreate(shape, 1, PAWL_MX_CPU, 0, 0, &nd));
+	OK(MXNDArraySyncCopyFromCPU(nd, in, 2));
+	OK(MXNDArraySyncCheckFormat(nd, true));
+	FAILS(MXNDArraySyncCheckFormat(NULL, false), "NULL");
+	OK(MXNDArrayFree(nd));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("mx_profile");
+	TCase *tc = tcase_create("mx_profile");
+	SRunner *r;
+	int failed;
+
+	close(mkstemp(path));
+	tcase_set_timeout(tc, 50);
+	tcase_add_test(tc, test_objects);
+	tcase_add_test(tc, test_bad_handles);
+	tcase_add_test(tc, test_small_calls);
+	suite_add_tcase(s, tc);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	unlink(path);
+	return failed ? 1 : 0;
+}
