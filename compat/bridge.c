@@ -388,6 +388,7 @@ int pawl_mx_var_delete(struct pawl_mx_engine *e, struct pawl_mx_var *v,
 				 .prop = PAWL_DELETE_VAR };
 	struct mx_call *c = NULL;
 	pawl_var_t h = { 0 };
+	const char *name;
 	int rc = 0;
 
 	if (!v || v->engine != e || !mx_pe(e))
@@ -405,7 +406,9 @@ int pawl_mx_var_delete(struct pawl_mx_engine *e, struct pawl_mx_var *v,
 		return rc;
 	}
 	c->var = v;
-	c->name = "DeleteVariable";
+	name = mx_hooks.delete_name ? mx_hooks.delete_name() : NULL;
+	c->timed = name;
+	c->name = name ? mx_name(name) : "DeleteVariable";
 	mx_bulk_flush();
 	rc = pawl_var_delete(mx_pe(e), h, run_delete, c);
 	if (rc) {

@@ -33,6 +33,7 @@ void pawl_mx_set_hooks(const struct pawl_mx_hooks *hooks)
 	if (hooks->begin && hooks->end) {
 		mx_hooks.begin = hooks->begin;
 		mx_hooks.end = hooks->end;
+		mx_hooks.delete_name = hooks->delete_name;
 	}
 }
 PAWL_EXPORT(pawl_mx_set_hooks);

@@ -72,6 +72,8 @@ struct Library {
 	decltype(&MXProfileDurationStart) task_start = nullptr;
 	decltype(&MXProfileDurationStop) task_stop = nullptr;
 	decltype(&MXProfileDestroyHandle) task_destroy = nullptr;
+	void *(*custom_get)() = nullptr;
+	const char *(*custom_name)(void *profiler, const char *name) = nullptr;
 
 	Library();
 	template <typename F> void find(F *fn, const char *name)
@@ -112,6 +114,8 @@ Library::Library()
 	find(&task_start, "MXProfileDurationStart");
 	find(&task_stop, "MXProfileDurationStop");
 	find(&task_destroy, "MXProfileDestroyHandle");
+	find(&custom_get, "_ZN5mxnet8profiler16CustomOpProfiler3GetEv");
+	find(&custom_name, "_ZN5mxnet8profiler16CustomOpProfiler19GenerateDisplayNameEPKc");
 }
 
 Library &library()
@@ -172,20 +176,42 @@ void profile_autostart()
 	}
 }
 
-// One op's time, as a task of the domain "operator".
+ProfileHandle profile_domain(const char *name)
+{
+	ProfileHandle domain = nullptr;
+
+	return library().domain_create(name, &domain) ? nullptr : domain;
+}
+
+// One op's time, as a task.  As in MXNet the ops of custom operators have their own domain, and
+// the ops that only run or await a custom operator are left out.
 void *profile_begin(const char *name)
 {
-	static ProfileHandle domain = [] {
-		ProfileHandle d = nullptr;
-		return library().domain_create("operator", &d) ? nullptr : d;
-	}();
+	static ProfileHandle ops = profile_domain("operator");
+	static ProfileHandle custom_ops = profile_domain("Custom Operator");
 	Library &lib = library();
 	ProfileHandle task = nullptr;
 
-	if (!name || !domain || lib.task_create(domain, name, &task))
+	if (!name || !strcmp(name, "Custom") || !strcmp(name, "_backward_Custom") ||
+	    !strcmp(name, "CustomOperatorWait"))
+		return nullptr;
+	if (lib.task_create(strstr(name, "::") ? custom_ops : ops, name, &task))
 		return nullptr;
 	lib.task_start(task);
 	return task;
+}
+
+// The name of an op that this thread pushes: inside a custom operator with its name before it.
+const char *profile_name(const char *name)
+{
+	Library &lib = library();
+
+	return lib.custom_name(lib.custom_get(), name);
+}
+
+const char *profile_delete()
+{
+	return profile_imperative() ? profile_name("DeleteVariable") : nullptr;
 }
 
 void profile_end(void *task)
@@ -349,7 +375,17 @@ class PawlEngine final : public Engine {
 		return reinterpret_cast<OprHandle>(o);
 	}
 	// It is deleted with the last of its runs.
-	void DeleteOperator(OprHandle op) override { Oper::put(op); }
+	void DeleteOperator(OprHandle op) override
+	{
+		void *task = nullptr;
+
+		// In MXNet it is an op, except in the naive kind.
+		if (profile_imperative() && pawl_mx_engine_kind(e_) != PAWL_MX_NAIVE)
+			task = profile_begin(profile_name("DeleteOperator"));
+		Oper::put(op);
+		if (task)
+			profile_end(task);
+	}
 	void Push(OprHandle handle, Context exec_ctx, int priority, bool profiling) override
 	{
 		Oper *o = reinterpret_cast<Oper *>(handle);
@@ -439,9 +475,12 @@ class PawlEngine final : public Engine {
 	}
 
  private:
-	void push(const pawl_mx_op &op)
+	void push(pawl_mx_op &op)
 	{
 		void *exception = nullptr;
+
+		if (op.timed)
+			op.name = profile_name(op.name);
 		const int rc = pawl_mx_push(e_, &op, &exception);
 
 		check(rc, exception);
@@ -457,7 +496,7 @@ PawlEngine::PawlEngine()
 {
 	const char *type = getenv("MXNET_ENGINE_TYPE");
 	struct pawl_mx_hooks hooks = { worker_start, profile_aggregating, profile_begin,
-				       profile_end, true };
+				       profile_end, profile_delete, true };
 
 	by_value = library().by_value;
 	profile_autostart();

@@ -108,6 +108,11 @@ struct pawl_mx_hooks {
 	bool (*aggregating)(void);
 	void *(*begin)(const char *name);
 	void (*end)(void *task);
+	/*
+	 * The name under which the profiler measures the delete of a var that the calling
+	 * thread makes now, or NULL if it does not.  NULL: it measures none.
+	 */
+	const char *(*delete_name)(void);
 	/* The front end's bodies do not support streams: refuse GPU contexts. */
 	bool cpus_only;
 };

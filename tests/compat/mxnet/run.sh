@@ -129,6 +129,7 @@ smoke() {
 	bindings
 	signatures
 	both 120 features features.py imperative sliced custom exceptions bulked c_api forked loader
+	both 120 tables tables.py
 	both 120 train train.py --epochs 1 digits
 }
 
@@ -151,6 +152,7 @@ all() {
 	bindings
 	signatures
 	both 300 features features.py
+	both 120 tables tables.py
 	both 600 train train.py --epochs 3
 	both 300 kvstore train.py --epochs 1 --kvstore local digits
 	settings
