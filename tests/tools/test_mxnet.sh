@@ -108,6 +108,32 @@ printf '#!%s -u\n' "$tmp/python-good" >"$tmp/script"
 chmod +x "$tmp/script"
 run 0 "$tmp/script" one
 says out "runs -u $tmp/script one; $tmp/cache/pawl/"
+# so does one that the PATH has, and one of pip with a long path
+cp "$tmp/script" "$tmp/mx-script"
+PATH=$PATH:$tmp run 0 mx-script two
+says out "runs -u $tmp/mx-script two; $tmp/cache/pawl/"
+printf "#!/bin/sh\n'''exec' %s \"\$0\" \"\$@\"\n' '''\n" "$tmp/python-good" >"$tmp/long"
+chmod +x "$tmp/long"
+run 0 "$tmp/long" three
+says out "runs $tmp/long three; $tmp/cache/pawl/"
+# programs that run a Python
+run 0 env A=1 nice -n 1 "$tmp/python-good" train.py
+says out "runs train.py; $tmp/cache/pawl/"
+run 0 bash -c "cd / && A=1 '$tmp/python-good' -u train.py; true"
+says out "runs -u train.py; $tmp/cache/pawl/"
+run 0 sh -ec "exec $tmp/python-good"
+says out "runs ; $tmp/cache/pawl/"
+printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n' >"$tmp/launcher"
+chmod +x "$tmp/launcher"
+run 0 "$tmp/launcher" --workers 2 -- "$tmp/script" four
+says out "runs -u $tmp/script four; $tmp/cache/pawl/"
+# a name that is no program does not count, and without one the text says what to do
+mkdir "$tmp/bin"
+cp "$tmp/python-none" "$tmp/bin/python3"
+PATH=$tmp/bin:$PATH run 1 sh -c "echo $tmp/python-data"
+says err 'python3 has no mxnet; name the Python that has mxnet: pawl mxnet --python /path/to/python'
+run 0 --python "$tmp/python-good" sh -c "echo \"$tmp/python-data \$LD_PRELOAD\""
+says out "$tmp/python-data $tmp/cache/pawl/"
 # what was preloaded before stays
 LD_PRELOAD=$lib
 export LD_PRELOAD

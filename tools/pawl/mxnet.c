@@ -32,6 +32,7 @@
 
 struct setup {
 	const char *python;	/* the interpreter whose mxnet is used */
+	const char *advice;	/* what to do if that is the wrong one */
 	const char *library;	/* --library, or NULL */
 	bool rebuild, print;
 	char *package;		/* the folder of mxnet */
@@ -44,7 +45,8 @@ static void usage(FILE *f)
 	fputs("Usage: pawl mxnet [OPTION]... [--] COMMAND [ARG]...\n"
 	      "Run COMMAND, a program that uses Apache MXNet 1.9.1, with pawl as its engine.\n\n"
 	      "  -p, --python=PROGRAM  use the mxnet of this Python (default: COMMAND if it is a\n"
-	      "                        Python, or the one that the script names, or python3)\n"
+	      "                        Python, or the one that the script names, or the first\n"
+	      "                        one among the arguments, or python3)\n"
 	      "  -l, --library=FILE    preload this library; build nothing\n"
 	      "  -r, --rebuild         build the library again\n"
 	      "  -P, --print           print the name of the library, and run nothing\n"
@@ -181,28 +183,101 @@ static bool is_python(const char *command)
 	return !strncmp(base ? base + 1 : command, "python", 6);
 }
 
-/* COMMAND itself, or the interpreter in its first line, or python3. */
-static const char *choose_python(const char *command)
+static bool runs(const char *path)
 {
-	static char line[PATH_MAX];
-	char *name = line + 2;
-	FILE *f;
+	struct stat st;
 
-	if (is_python(command))
-		return command;
-	f = fopen(command, "r");
-	if (!f)
-		return "python3";
-	if (!fgets(line, sizeof(line), f))
-		line[0] = 0;
-	fclose(f);
-	if (strncmp(line, "#!", 2))
-		return "python3";
-	name += strspn(name, " \t");
-	if (!strncmp(name, "/usr/bin/env ", 13))
-		name += 13;
-	name[strcspn(name, " \t\r\n")] = 0;
-	return is_python(name) ? name : "python3";
+	return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, X_OK);
+}
+
+/* The file that execvp() would run, or NULL; to be freed. */
+static char *file_of(const char *command)
+{
+	const char *path = getenv("PATH"), *end;
+	char *file;
+
+	if (strchr(command, '/'))
+		return runs(command) ? strdup(command) : NULL;
+	for (; path && *path; path = *end ? end + 1 : end) {
+		end = strchrnul(path, ':');
+		file = text("%.*s/%s", end > path ? (int)(end - path) : 1, end > path ? path : ".",
+			    command);
+		if (runs(file))
+			return file;
+		free(file);
+	}
+	return NULL;
+}
+
+/*
+ * The first Python in a line of words, such as the text behind `sh -c`, in a static buffer, or
+ * NULL.  The line is not parsed: quotes and operators of the shell separate words.
+ */
+static const char *python_in(const char *line)
+{
+	static const char between[] = " \t\r\n;&|()<>{}'\"`$";
+	static char word[PATH_MAX];
+	size_t len;
+	char *file;
+
+	for (; *line; line += len) {
+		line += strspn(line, between);
+		len = strcspn(line, between);
+		if (!len || len >= sizeof(word))
+			continue;
+		memcpy(word, line, len);
+		word[len] = 0;
+		file = is_python(word) ? file_of(word) : NULL;
+		free(file);
+		if (file)
+			return word;
+	}
+	return NULL;
+}
+
+/*
+ * The interpreter of a script: the one in the first line, or in the second one if the first
+ * names a shell, as in the scripts of pip with a long path.
+ */
+static const char *python_of_script(const char *command)
+{
+	char *path = file_of(command), *line = NULL;
+	const char *found = NULL;
+	size_t size = 0;
+	FILE *f = path ? fopen(path, "r") : NULL;
+
+	if (f && getline(&line, &size, f) > 2 && !strncmp(line, "#!", 2)) {
+		found = python_in(line + 2);
+		if (!found && getline(&line, &size, f) > 8 && !strncmp(line, "'''exec' ", 9))
+			found = python_in(line + 9);
+	}
+	if (f)
+		fclose(f);
+	free(line);
+	free(path);
+	return found;
+}
+
+/*
+ * COMMAND itself or the interpreter of the script that it is.  Otherwise COMMAND may be a
+ * program that runs another one: the first Python, or script of a Python, among its arguments;
+ * the text of a shell's -c counts as arguments.  NULL: none is found.
+ */
+static const char *choose_python(char *const *argv)
+{
+	const char *found;
+	int i;
+
+	if (is_python(argv[0]))
+		return argv[0];
+	for (i = 0; argv[i]; i++) {
+		found = python_of_script(argv[i]);
+		if (!found && i)
+			found = python_in(argv[i]);
+		if (found)
+			return found;
+	}
+	return NULL;
 }
 
 static int find_package(struct setup *s)
@@ -218,12 +293,12 @@ static int find_package(struct setup *s)
 
 	s->package = output_of(argv, &status);
 	if (status == -1 || (WIFEXITED(status) && WEXITSTATUS(status) == 127))
-		return failed("cannot run %s; --python names the one that has mxnet", s->python);
+		return failed("cannot run %s%s", s->python, s->advice);
 	if (!WIFEXITED(status) || WEXITSTATUS(status) || !s->package)
 		return failed("%s does not say where mxnet is", s->python);
 	if (!*s->package)
-		return failed("%s has no mxnet; pip install mxnet==1.9.1 'numpy<1.24', or name "
-			      "the Python that has it with --python", s->python);
+		return failed("%s has no mxnet%s, or pip install mxnet==1.9.1 'numpy<1.24'",
+			      s->python, s->advice);
 	return 0;
 }
 
@@ -452,8 +527,11 @@ int cmd_mxnet(int argc, char **argv)
 		failed("no command to run; '" ME " --help' lists the options");
 		return STATUS_USAGE;
 	}
+	s.advice = "; name the Python that has mxnet: " ME " --python /path/to/python ...";
+	if (!s.python && optind < argc)
+		s.python = choose_python(argv + optind);
 	if (!s.python)
-		s.python = optind < argc ? choose_python(argv[optind]) : "python3";
+		s.python = "python3";
 	status = prepare(&s) ? STATUS_FAILED : STATUS_OK;
 	if (!status && s.print)
 		puts(s.built);
