@@ -125,10 +125,23 @@ signatures() {
 	[ $n -ge 40 ] && echo "same: $n functions of the C interface" || fail "only $n functions"
 }
 
+# A package with its own C++ code that pushes into the engine, built as such packages are.
+foreign() {
+	local package
+	package=$("$python" -c 'import mxnet; print(mxnet.__path__[0])')
+	"${CXX:-c++}" -std=c++14 -O1 -fPIC -shared -pthread -D_GLIBCXX_USE_CXX11_ABI=0 -DDMLC_USE_CXX11=1 \
+		-DMXNET_USE_CUDA=0 -DMSHADOW_USE_CUDA=0 -DMSHADOW_USE_CBLAS=0 -DMSHADOW_USE_MKL=0 \
+		-DMXNET_USE_MKLDNN=1 -isystem "$package/include" -isystem "$package/include/mkldnn" \
+		"$here/foreign.cc" -o "$tmp/foreign.so" "-L$package" -l:libmxnet.so \
+		"-Wl,-rpath,$package" || { fail "foreign.cc"; return; }
+	both 120 foreign foreign.py "$tmp/foreign.so"
+}
+
 smoke() {
 	bindings
 	signatures
 	both 120 features features.py imperative sliced custom exceptions bulked c_api forked loader
+	foreign
 	both 120 tables tables.py
 	both 120 train train.py --epochs 1 digits
 }
@@ -152,6 +165,7 @@ all() {
 	bindings
 	signatures
 	both 300 features features.py
+	foreign
 	both 120 tables tables.py
 	both 600 train train.py --epochs 3
 	both 300 kvstore train.py --epochs 1 --kvstore local digits

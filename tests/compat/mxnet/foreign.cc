@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A package that pushes into MXNet's engine through the C interface, as Horovod does: arrays by
+ * their vars, a static context and property, an operation that another thread completes later,
+ * with or without an error, a deleter for the parameter, and synchronous copies.
+ */
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <mxnet/base.h>
+#include <mxnet/c_api.h>
+#include <mxnet/engine.h>
+#include <mxnet/ndarray.h>
+
+namespace {
+
+using mxnet::NDArray;
+typedef mxnet::engine::CallbackOnComplete Done;
+
+const auto context = mxnet::Context::CPU();
+const auto property = mxnet::FnProperty::kCPUPrioritized;
+
+// The thread that does the operations, one after the other, in the order of their starts.
+class Background {
+ public:
+	Background() : thread_([this] { Loop(); }) {}
+	~Background()
+	{
+		Post(nullptr);
+		thread_.join();
+	}
+	void Post(std::function<void()> work)
+	{
+		std::lock_guard<std::mutex> lock(mutex_);
+		queue_.push_back(std::move(work));
+		wake_.notify_one();
+	}
+
+ private:
+	void Loop()
+	{
+		for (;;) {
+			std::unique_lock<std::mutex> lock(mutex_);
+			wake_.wait(lock, [this] { return !queue_.empty(); });
+			std::function<void()> work = std::move(queue_.front());
+			queue_.pop_front();
+			lock.unlock();
+			if (!work)
+				return;
+			work();
+		}
+	}
+	std::mutex mutex_;
+	std::condition_variable wake_;
+	std::deque<std::function<void()>> queue_;
+	std::thread thread_;
+};
+
+std::unique_ptr<Background> background;
+std::atomic<int> deleted{0};
+
+struct Param {
+	std::vector<NDArray> inputs, outputs;
+	std::string error;
+};
+
+void Delete(void *param)
+{
+	delete static_cast<Param *>(param);
+	deleted++;
+}
+
+// Every output becomes the mean of the inputs.
+void Average(Param *p)
+{
+	for (size_t k = 0; k < p->outputs.size(); k++) {
+		float *out = p->outputs[k].data().dptr<float>();
+		for (size_t i = 0; i < p->outputs[k].shape().Size(); i++) {
+			float sum = 0;
+			for (auto &in : p->inputs)
+				sum += in.data().dptr<float>()[i];
+			out[i] = sum / static_cast<float>(p->inputs.size());
+		}
+	}
+}
+
+void Start(void *, void *on_complete, void *param)
+{
+	const Done done = *static_cast<Done *>(on_complete);
+	Param *p = static_cast<Param *>(param);
+
+	background->Post([done, p] {
+		if (!p->error.empty()) {
+			dmlc::Error error(p->error);
+			done(&error);
+			return;
+		}
+		Average(p);
+		done();
+	});
+}
+
+void Copy(void *, void *param)
+{
+	Param *p = static_cast<Param *>(param);
+
+	for (size_t k = 0; k < p->outputs.size(); k++)
+		std::copy_n(p->inputs[k].data().dptr<float>(), p->inputs[k].shape().Size(),
+			    p->outputs[k].data().dptr<float>());
+}
+
+Param *Make(NDArrayHandle *in, int nin, NDArrayHandle *out, int nout, const char *error,
+	    std::vector<void *> *reads, std::vector<void *> *writes)
+{
+	Param *p = new Param;
+
+	for (int i = 0; i < nout; i++) {
+		p->outputs.push_back(*static_cast<NDArray *>(out[i]));
+		writes->push_back(p->outputs.back().var());
+	}
+	for (int i = 0; i < nin; i++) {
+		p->inputs.push_back(*static_cast<NDArray *>(in[i]));
+		// in place: the write is enough
+		if (std::find(writes->begin(), writes->end(), p->inputs.back().var()) == writes->end())
+			reads->push_back(p->inputs.back().var());
+	}
+	p->error = error ? error : "";
+	return p;
+}
+
+}  // namespace
+
+extern "C" void foreign_start() { background.reset(new Background); }
+extern "C" void foreign_stop() { background.reset(); }
+extern "C" int foreign_deleted() { return deleted; }
+
+extern "C" int foreign_average(NDArrayHandle *in, int nin, NDArrayHandle *out, int nout,
+			       const char *error, int priority)
+{
+	std::vector<void *> reads, writes;
+	Param *p = Make(in, nin, out, nout, error, &reads, &writes);
+
+	return MXEnginePushAsync(Start, p, Delete, &context, reads.data(),
+				 static_cast<int>(reads.size()), writes.data(),
+				 static_cast<int>(writes.size()), &property, priority,
+				 "foreign_average");
+}
+
+extern "C" int foreign_copy(NDArrayHandle *in, NDArrayHandle *out, int n)
+{
+	std::vector<void *> reads, writes;
+	Param *p = Make(in, n, out, n, nullptr, &reads, &writes);
+
+	return MXEnginePushSync(Copy, p, Delete, &context, reads.data(),
+				static_cast<int>(reads.size()), writes.data(),
+				static_cast<int>(writes.size()), &property, 0, "foreign_copy");
+}
