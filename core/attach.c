@@ -35,8 +35,8 @@ u64 attach_found(struct thread *t, struct op *op, struct dep *dep, u32 j, u64 ta
 	if (tag_same(w.tag, tag))
 		return w.val;
 	/*
-	 * CORE-L6 <-> CORE-L5: the thread that overwrote our tag recorded before its CAS, which
-	 * word_snapshot() has just acquired (CORE-L4).
+	 * CORE-L6 <-> CORE-L5 by CORE-L4: the thread that overwrote our tag recorded before its
+	 * CAS, which word_snapshot() has just acquired.
 	 */
 	rec = load_relaxed(desc_rec(e, &t->d, op->ndeps, op->ext, j));
 	return rec_is_value(rec) ? rec_word(rec) : FOUND_DEAD;

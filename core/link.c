@@ -127,7 +127,7 @@ static __cold void record(struct thread *t, u64 tag, u32 vi, u64 val)
 			status_make(tag_seq(tag), PHASE_COMMITTED), vi);
 	if (!rec)
 		return;
-	/* CORE-L5 <-> CORE-L6: the change of the word, after this, publishes it (CORE-L3). */
+	/* CORE-L5 <-> CORE-L6 by CORE-L3: the change of the word, after this, publishes it. */
 	want = rec_empty(tag);
 	while (!cas_relaxed(rec, &want, rec_value(val)))
 		/* The owner may be announcing a read that a helper linked for it. */

@@ -21,9 +21,9 @@ static inline u64 tag_known(struct pawl_engine *e, const struct pair *w)
 {
 	if (BUSTED(KNOWN_EARLY))
 		return TAG_KNOWN;
-	if (likely(w->tag & TAG_KNOWN))	/* CORE-K2 <-> CORE-K1 */
+	if (likely(w->tag & TAG_KNOWN))	/* CORE-K2 <-> CORE-K1 by CORE-L4 */
 		return TAG_KNOWN;
-	/* CORE-A3 <-> CORE-R1, and our CAS passes it on: CORE-K1 <-> CORE-K2. */
+	/* CORE-A3 <-> CORE-R1, and our CAS passes it on: CORE-K1 <-> CORE-K2 by CORE-L3. */
 	return load_acquire(&block_of(e, word_cur(w->val))->state) & BLOCK_DONE ? TAG_KNOWN : 0;
 }
 

@@ -107,7 +107,7 @@ static bool add_below(u64 *count, u64 n, u64 most)
 	do
 		if (most && old + n > most)
 			return false;
-	while (!cas_acquire(count, &old, old + n));	/* CORE-H2 <-> CORE-H3 */
+	while (!cas_acquire(count, &old, old + n));	/* a value no older than that of CORE-H2 */
 	return true;
 }
 
@@ -173,7 +173,7 @@ void group_told(struct thread *t, u32 idx)
 	struct op_group *g = group_of(t->e, idx);
 
 	fetch_and_acq_rel(&g->room, ~ROOM_POSTED);	/* CORE-H10 <-> CORE-H9 */
-	/* CORE-H4 <-> CORE-H3: a completion may have found the note in the queue. */
+	/* CORE-H3 <-> CORE-H2: a completion may have found the note in the queue. */
 	smp_mb();
 	room_check(t, g);
 }
@@ -434,7 +434,7 @@ int pawl_group_destroy(struct pawl_engine *e, pawl_group_t h)
 	if ((room & ROOM_POSTED) ||
 	    !cas_acquire_relaxed(&g->life, &life, life + (1ull << 32))) {
 		fetch_and_acq_rel(&g->room, ~ROOM_CLOSED);
-		/* CORE-H4 <-> CORE-H3: a completion may have found the group closed. */
+		/* CORE-H3 <-> CORE-H2: a completion may have found the group closed. */
 		smp_mb();
 		room_check(t, g);
 		if (life >> 32 != h.h >> 32)

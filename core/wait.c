@@ -511,7 +511,7 @@ u64 ops_in_flight(struct pawl_engine *e)
 void wait_flight_begin(struct thread *t, u64 limit)
 {
 	store_relaxed(&t->waits_flight, limit + 1);
-	/* CORE-N5 <-> CORE-N6: the barrier is the one before the last check (EXEC-P6). */
+	/* CORE-N5 <-> CORE-N6 by EXEC-P6: the barrier before the last check. */
 	fetch_add_relaxed(&t->e->nflight, 1);
 }
 

@@ -176,11 +176,11 @@ void queue_start_or_wake(struct exec_queue *q, struct exec_thread *t)
 	if (load_relaxed(&q->group.attn) & ATTN_START)
 		queue_start(q);
 	/*
-	 * EXEC-P1 <-> EXEC-P2: exec_push() may have read only one of the two words.
-	 * EXEC-P10 <-> EXEC-P9: the bits and park words of the counted sleepers.
+	 * exec_push() may have read only one of the two words.
+	 * EXEC-P10 <-> EXEC-P9 by EXEC-P1: the bits and park words of the counted sleepers.
 	 */
 	if (!attn_sleepers(load_relaxed(&q->group.attn)) &&
-	    !(drive && attn_sleepers(load_seq_cst(&x->helpers.attn))))
+	    !(drive && attn_sleepers(load_seq_cst(&x->helpers.attn))))	/* EXEC-P1 <-> EXEC-P2 */
 		return;
 	/* EXEC-P3 <-> EXEC-P4 */
 	spin = (s32)load_seq_cst(&q->group.spin);
@@ -366,7 +366,7 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 		fetch_add_release(&g->attn, 1);
 		if (t->spinning) {
 			t->spinning = false;
-			/* EXEC-P4 <-> EXEC-P3: by the barrier below */
+			/* EXEC-P4 <-> EXEC-P3 by EXEC-P6: the barrier below */
 			fetch_add_relaxed(&g->spin, -1u);
 		}
 	}
@@ -439,7 +439,5 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 		t->rested = false;
 	if (t->spinning)
 		spin_end(x, g, t);
-	else if (g)
-		pass_on(x, t);	/* the check in idle_park() took one piece of perhaps more */
 	return (enum idle_end)r;
 }

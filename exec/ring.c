@@ -221,9 +221,9 @@ bool ring_shrink(struct ring *r)
  */
 void hoard_open(struct hoard *h, const u64 *head, u64 seen)
 {
+	/* EXEC-H5 <-> EXEC-H6: w was read while head had the claim. */
 	u64 w = load_acquire(&h->word);
 
-	/* EXEC-H5 <-> EXEC-H6: acquire: w was read while head had the claim. */
 	if ((w & HOARD_SHUT) && load_relaxed(head) == seen)
 		cas_relaxed(&h->word, &w, w & ~(u64)HOARD_SHUT);	/* continues EXEC-H1 */
 }

@@ -60,11 +60,11 @@ static __cold void workers_missing(struct exec_queue *q, u32 n, u32 error)
 	smp_mb();
 	if (!queue_empty(q))
 		queue_wake(q);
-	/* Threads that only wait must help now: EXEC-P5 <-> EXEC-P6. */
+	/* Threads that only wait must help now. */
 	for (i = 0; i < x->max_threads; i++) {
 		t = load_relaxed(&x->threads[i]);	/* as in queue_stop() */
 		if (t)
-			exec_unpark(x, t);
+			exec_unpark(x, t);	/* EXEC-P5 <-> EXEC-P6 */
 	}
 }
 
@@ -150,7 +150,7 @@ static void *worker_main(void *arg)
 	t = x->cl.enter(x->cl.user);
 	if (t) {
 		t->queue = q;
-		/* EXEC-W1 <-> EXEC-W2: exec_stop() sees the thread, or it sees stop. */
+		/* EXEC-W1 <-> EXEC-W2 by EXEC-P6: exec_stop() sees the thread, or it sees stop. */
 		store_release(&w->t, t);
 		worker_settled(x);
 		worker_loop(x, q, t);

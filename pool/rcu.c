@@ -54,20 +54,19 @@ CK_STACK_CONTAINER(struct rcu_defer, link, defer_of)
 
 /*
  * The model's implementation: sections are counted, and a grace period ends when the count is
- * 0.
- * POOL-R5 <-> POOL-R5: both sides change the same word, so either the reader is later and sees
- * what was removed before, or it is counted.
+ * 0.  Both sides change the same word, so either the reader is later and sees what was removed
+ * before, or it is counted.
  */
 static u64 readers;		/* A */
 
 void pool_rcu_lock(void)
 {
-	fetch_add_acquire(&readers, 1);
+	fetch_add_acquire(&readers, 1);	/* POOL-R9 <-> POOL-R8 */
 }
 
 void pool_rcu_unlock(void)
 {
-	fetch_add_release(&readers, (u64)-1);
+	fetch_add_release(&readers, (u64)-1);	/* POOL-R5 <-> POOL-R8 */
 }
 
 static bool grace_works(void)
@@ -77,7 +76,7 @@ static bool grace_works(void)
 
 static void grace_period(void)
 {
-	while (fetch_add_acq_rel(&readers, 0))
+	while (fetch_add_acq_rel(&readers, 0))	/* POOL-R8 <-> POOL-R5, POOL-R9 */
 		cpu_relax();
 }
 

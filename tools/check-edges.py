@@ -7,7 +7,18 @@ A comment at an ordered access names it and its partner: CORE-A1 <-> CORE-R2.  C
     the same access by another thread), and comes first on one of them: it has a comment
     of its own, and is not only mentioned by its partner;
   - a folder's labels begin with its name; other folders may refer to them;
-  - Documentation/memory-model.md, if it exists, has the same labels.
+  - Documentation/memory-model.md, if it exists, has the same labels;
+  - the accesses at both ends have the orders that the edge needs.
+
+The last of these reads the order in the name of the access (load_acquire(), smp_mb()) that
+stands in the line of the comment, or first behind it.  Of A <-> B, which memory-model.md reads
+as "B reads what A wrote", A has to release and B to acquire; an edge that it calls
+"(store-load)" has a full barrier at both ends, or seq_cst accesses.  "A <-> B by C" says that
+the order is that of the access with label C.  A relaxed load of the same object in the
+same statement, in front of the access, is passed over.  If the access is in another function, as in ck_stack_push_upmc(),
+that function is known to CALLS or defined in the sources.  A comment in front of a function
+stands for the accesses in it, of which one has to have the order.  Each end of an edge in
+memory-model.md has such an access.
 """
 import glob
 import os
@@ -18,11 +29,166 @@ LAYERS = ("pool", "device", "exec", "core", "compat")
 LABEL = re.compile(r"\b(?:%s)-[A-Z]{1,2}\d+\b" % "|".join(l.upper() for l in LAYERS))
 LIST = r"{0}(?:\s*\([^()]*\))?(?:\s*(?:,|and)\s*{0}(?:\s*\([^()]*\))?)*".format(LABEL.pattern)
 FIRST = re.compile(r"(?:/\*|^\s*\*|//)\s*(%s)" % LABEL.pattern, re.M)
-EDGE = re.compile(r"(%s)\s*<->\s*(%s)" % (LIST, LIST))
+# a label in front of another arrow begins the next edge
+LAST = LIST.replace(LABEL.pattern, LABEL.pattern + r"(?!\s*(?:\([^()]*\))?\s*(?:<->|↔))")
+EDGE = re.compile(r"(%s)\s*(?:<->|↔)\s*(%s)(?:,? by (%s))?" % (LIST, LAST, LABEL.pattern))
+
+# What an access does with the memory around it.
+RELEASES, ACQUIRES, FULL, LOADS, STORES = 1, 2, 4, 8, 16     # the last two: does nothing else
+ORDERS = {"relaxed": 0, "acquire": ACQUIRES, "release": RELEASES, "acq_rel": RELEASES | ACQUIRES,
+          "seq_cst": RELEASES | ACQUIRES | FULL}
+ACCESS = re.compile(r"\b(load|store|xchg|fetch_[a-z]+|(?:pair_)?cas)_(relaxed|acquire|release|acq_rel"
+                    r"|seq_cst)(?:_(?:relaxed|acquire))?\(|\bsmp_mb(?:_after_rmw)?\(")
+# functions of libraries
+CALLS = {
+    "ck_stack_push_upmc": RELEASES, "tsan_release": RELEASES, "tsan_acquire": ACQUIRES,
+}
+CALL = re.compile(r"\b(\w+)\(")
+OBJECT = re.compile(r"([^,)]*?)(?:[.>]\w+)?[,)]")      # of an access, without its last member
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+FUNCTION = re.compile(r"^(?![ \t#}/*])[^\n;=]*?\b(\w+)\([^;{}]*\)\n\{\n(.*?)^\}", re.M | re.S)
+DEFINE = re.compile(r"^#define (\w+)\([^)]*\)((?:[^\n]*\\\n)*[^\n]*)", re.M)
+NAMES = {RELEASES: "release", ACQUIRES: "acquire", RELEASES | ACQUIRES: "release and acquire",
+         FULL: "a full barrier"}
+REACH = 9       # lines from a comment to its access
+
+
+def does(match):
+    """What one access does."""
+    if not match.group(2):
+        return RELEASES | ACQUIRES | FULL
+    bits = ORDERS[match.group(2)]
+    if match.group(1) == "load":
+        return bits & ~RELEASES | LOADS
+    return bits & ~ACQUIRES | STORES if match.group(1) == "store" else bits
+
+
+class Sources:
+    """The code of all files, and what the functions in it do."""
+
+    def __init__(self, texts):
+        self.texts = texts
+        self.code = {n: COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), t)
+                     for n, t in texts.items()}
+        self.bodies = {}
+        for text in self.code.values():
+            for name, body in FUNCTION.findall(text) + DEFINE.findall(text):
+                self.bodies.setdefault(name, []).append(body)
+
+    def of_call(self, name, depth=0):
+        """All that a function does, or None if it makes no access."""
+        if name in CALLS:
+            return CALLS[name]
+        found = None
+        for body in self.bodies.get(name, ()) if depth < 3 else ():
+            for m in ACCESS.finditer(body):
+                found = (found or 0) | does(m)
+            for call in CALL.findall(body):
+                more = self.of_call(call, depth + 1)
+                found = found if more is None else (found or 0) | more
+        return found
+
+    def first(self, code):
+        """What the first access in a piece of code does."""
+        m = ACCESS.search(code)
+        while m and m.group().startswith("load_relaxed"):
+            more = ACCESS.search(code, m.end())
+            if not more or ";" in code[m.end():more.start()] or \
+               OBJECT.match(code, m.end()).group(1) != OBJECT.match(code, more.end()).group(1):
+                break
+            m = more
+        if m:
+            return does(m)
+        return next((b for b in map(self.of_call, CALL.findall(code)) if b is not None), None)
+
+    def site(self, name, start, end):
+        """What the accesses do to which the comment belongs: a list."""
+        code = self.code[name]
+        line = code.rfind("\n", 0, start) + 1
+        function = FUNCTION.match(code[end:].lstrip("\n"))
+        if code[line:start].strip():
+            # behind code: an access in its line, or in the statement around it
+            found = self.first(code[line:start])
+            if found is None:
+                begin = max(code.rfind(c, 0, line - 1) for c in ";{}") + 1
+                stop = re.compile(r"[;{}]").search(code, end)
+                found = self.first(code[begin:stop.end() if stop else end])
+        elif function:
+            body = function.group(2)
+            calls = map(self.of_call, CALL.findall(body))
+            return [does(m) for m in ACCESS.finditer(body)] + [b for b in calls if b is not None]
+        else:
+            near = re.split(r"^\}", code[end:], maxsplit=1, flags=re.M)[0]
+            found = self.first("\n".join(near.split("\n")[:REACH]))
+        return [] if found is None else [found]
+
+
+def needs(doc):
+    """{(A, B): what A needs}, from the edges in bold in the document."""
+    kinds = {}
+    for bold in re.finditer(r"\*\*[^*]*↔[^*]*\*\*[^\n]*", doc):
+        for edge in EDGE.finditer(bold.group()):
+            for a in LABEL.findall(edge.group(1)):
+                for b in LABEL.findall(edge.group(2)):
+                    if "(store-load)" in bold.group():
+                        kinds[a, b] = kinds[b, a] = FULL
+                    elif a == b:
+                        kinds[a, a] = RELEASES | ACQUIRES
+                    else:
+                        kinds.setdefault((a, b), RELEASES)
+                        kinds.setdefault((b, a), ACQUIRES)
+    return kinds
+
+
+def suffices(site, need):
+    """Does an access, or one of a function, do what an end of an edge needs?"""
+    def all_of(bits):
+        if need == RELEASES | ACQUIRES:     # its own partner: what a load or a store can do
+            return bits & need and bits & (need | LOADS | STORES) not in (RELEASES, ACQUIRES)
+        return bits & need == need
+    return any(map(all_of, site))
+
+
+def check_orders(texts, doc):
+    """Faults of the accesses at the ends of the edges, and the number of accesses."""
+    sources = Sources(texts)
+    kinds = needs(doc)
+    bad, ends, count = [], set(), 0
+    for name, text in texts.items():
+        begin = re.search(r"^(?:#include|#ifndef|static|struct|extern)", sources.code[name], re.M)
+        for comment in COMMENT.finditer(text):
+            if begin and comment.start() < begin.start():
+                continue    # the list at the beginning of a file
+            flat = re.sub(r"\n\s*\*(?!/)", lambda m: " " * len(m.group()), comment.group())
+            for edge in EDGE.finditer(flat):
+                at = "%s:%d" % (name, text.count("\n", 0, comment.start() + edge.start()) + 1)
+                by = edge.group(3)
+                if by:
+                    site = [k for (a, _), k in kinds.items() if a == by]
+                    site = [RELEASES | ACQUIRES | FULL if s == FULL else s for s in site]
+                else:
+                    site = sources.site(name, comment.start(), comment.end())
+                if not site:
+                    bad.append("%s: no access at %s" % (at, edge.group()))
+                    continue
+                count += 1
+                for a in LABEL.findall(edge.group(1)):
+                    for b in LABEL.findall(edge.group(2)):
+                        need = kinds.get((a, b))
+                        ends.add((a, b))
+                        if need is None:
+                            bad.append("%s: memory-model.md has no edge %s ↔ %s" % (at, a, b))
+                        elif not suffices(site, need):
+                            bad.append("%s: %s <-> %s needs %s: not the order of %s" % (
+                                at, a, b, NAMES[need], by or "this access"))
+    bad += ["memory-model.md: no access is labelled %s <-> %s" % pair
+            for pair in sorted(kinds.keys() - ends)]
+    return bad, count
 
 
 def main():
     top = sys.argv[1] if len(sys.argv) > 1 else "."
+    texts = {}      # file -> text
     places = {}     # label -> set of file:line
     edges = set()   # (label, partner)
     first = set()   # labels that begin a comment, or a line of one
@@ -31,7 +197,7 @@ def main():
                        for p in glob.glob(os.path.join(top, layer, "*.[ch]"))):
         name = os.path.relpath(path, top)
         with open(path, encoding="utf-8") as file:
-            text = file.read()
+            text = texts[name] = file.read()
         first.update(FIRST.findall(text))
         for number, line in enumerate(text.splitlines(), 1):
             for label in LABEL.findall(line):
@@ -52,15 +218,18 @@ def main():
     doc = os.path.join(top, "Documentation", "memory-model.md")
     if os.path.exists(doc):
         with open(doc, encoding="utf-8") as file:
-            written = set(LABEL.findall(file.read()))
+            text = file.read()
+        written = set(LABEL.findall(text))
         bad += [f"{min(places[l])}: {l} is not in memory-model.md"
                 for l in sorted(places.keys() - written)]
         bad += [f"memory-model.md: {l} is not in the sources"
                 for l in sorted(written - places.keys())]
+        faults, accesses = check_orders(texts, text)
+        bad += faults
     for line in bad:
         print(line, file=sys.stderr)
     if not bad:
-        print(f"{len(places)} labels, {len(edges)} edges")
+        print(f"{len(places)} labels, {len(edges)} edges, {accesses} ordered accesses")
     return bool(bad)
 
 
