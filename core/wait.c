@@ -121,6 +121,8 @@ int wait_body(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_
 	struct pawl_engine *e = t->e;
 	int rc;
 
+	if (!timeout_ns)	/* it only checks: no body runs here */
+		return wait_until(t, cond, arg, 0, how, EXEC_WAIT);
 	if (likely(t->depth < HELP_DEPTH || t->deep))
 		return wait_until(t, cond, arg, timeout_ns, how, wait_helps(t, how));
 	rc = wait_until(t, cond, arg, timeout_ns, how, deep_begin(t));
