@@ -339,6 +339,7 @@ check-edges:
 	$(Q)$(PYTHON3) $(srctree)/tools/check-edges.py $(srctree)
 check-docs:
 	$(Q)$(PYTHON3) $(srctree)/tools/check-docs.py $(srctree)
+	$(Q)$(PYTHON3) $(srctree)/tests/contracts.py $(srctree)
 check-sources:
 	$(Q)$(srctree)/tools/check-sources.sh
 check-exports:
@@ -458,7 +459,8 @@ PHONY += help
 #@   check-deb       Debian's packages of the last commit: build, lintian, install, use, purge
 #@   check-tokens    words and primitives that may not occur; SPDX tags
 #@   check-edges     each end of a memory-ordering edge has its partner
-#@   check-docs      files, functions, links and numbers that the documents name
+#@   check-docs      files, functions, links and numbers that the documents name, and a test
+#@                   for each error that a manual page names
 #@   check-sources   every source file is named in its folder's Makefile
 #@   check-exports   every public function is exported and in debian/*.symbols, and nothing else
 #@   check-kconfig   every symbol has a help text

@@ -14,11 +14,11 @@ The last of these reads the order in the name of the access (load_acquire(), smp
 stands in the line of the comment, or first behind it.  Of A <-> B, which memory-model.md reads
 as "B reads what A wrote", A has to release and B to acquire; an edge that it calls
 "(store-load)" has a full barrier at both ends, or seq_cst accesses.  "A <-> B by C" says that
-the order is that of the access with label C.  A relaxed load of the same object in the
-same statement, in front of the access, is passed over.  If the access is in another function, as in ck_stack_push_upmc(),
-that function is known to CALLS or defined in the sources.  A comment in front of a function
-stands for the accesses in it, of which one has to have the order.  Each end of an edge in
-memory-model.md has such an access.
+the order is that of the access with label C.  A relaxed load of the same object in the same
+statement, in front of the access, is passed over.  If the access is in another function, as
+in ck_stack_push_upmc(), that function is known to CALLS or defined in the sources.  A comment in
+front of a function stands for the accesses in it, of which one has to have the order.  Each end
+of an edge in memory-model.md has such an access.
 """
 import glob
 import os

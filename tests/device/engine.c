@@ -364,6 +364,8 @@ END_TEST
 /*
  * Memory that an op allocates, uses and frees on its stream; and the arguments of these calls.
  */
+static u32 no_time;
+
 struct memory {
 	void *p;
 	char from[64], to[64];
@@ -375,6 +377,7 @@ static int memory_body(struct pawl_run *run, void *arg)
 
 	MUST(pawl_run_alloc(run, sizeof(m->from), NULL) == -EINVAL);
 	MUST(pawl_run_call(run, NULL, NULL) == -EINVAL);
+	MUST(!pawl_run_call(run, nap_fn, &no_time));
 	MUST(pawl_run_copy(run, m->to, m->from, 1, PAWL_HOST_TO_HOST + 1) == -EINVAL);
 	MUST(pawl_run_copy(run, m->to, m->from, 1, -1) == -EINVAL);
 	MUST(!pawl_run_alloc(run, sizeof(m->from), &m->p));

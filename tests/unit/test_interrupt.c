@@ -127,7 +127,9 @@ START_TEST(test_an_interrupt_before_the_wait_is_not_lost)
 	FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_INTR, v.h, 1000000, NULL),
 	      -ETIMEDOUT);
 	FAILS(pawl_wait(e, 99, 0, 0, NULL), -EINVAL, "what");
-	held_end();
+	OK(pawl_complete(e, held, 0, NULL));
+	OK(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_INTR, v.h, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 

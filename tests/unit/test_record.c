@@ -553,6 +553,50 @@ START_TEST(test_churn)
 }
 END_TEST
 
+struct recorder {
+	struct pawl_engine *e;
+	u32 recorded, end;	/* A */
+};
+
+static void *records_and_stays(void *arg)
+{
+	struct recorder *r = arg;
+
+	MUST(!push_write(r->e, nothing, NULL, var_new(r->e)));
+	store_release(&r->recorded, 1);
+	MUST(soon(load_acquire(&r->end)));
+	return NULL;
+}
+
+START_TEST(test_a_child_whose_parents_threads_recorded_cannot_record)
+{
+	char *path = temp_path();
+	struct recorder r = { .e = engine(PAWL_PER_DEVICE, 0) };
+	pthread_t t;
+	pid_t pid;
+
+	if (SANITIZED)
+		goto out;	/* a child with threads */
+	OK(pawl_record_start(path));
+	t = spawn(records_and_stays, &r);
+	MUST(soon(load_acquire(&r.recorded)));
+	OK(pawl_record_stop());
+	pid = child_fork();
+	if (!pid) {
+		MUST(pawl_record_start(path) == -EOWNERDEAD);
+		_exit(0);
+	}
+	ck_assert_int_eq(child_wait(pid), 0);
+	OK(pawl_record_start(path));
+	OK(pawl_record_stop());
+	store_release(&r.end, 1);
+	join(t);
+out:
+	OK(pawl_engine_destroy(r.e));
+	unlink(path);
+}
+END_TEST
+
 /* A child of fork() leaves the parent's recording alone. */
 START_TEST(test_fork)
 {
@@ -806,8 +850,9 @@ START_TEST(test_nonsense)
 END_TEST
 
 SUITE("record", test_fields, test_many_accesses, test_random, test_order_refuses,
-      test_replay_sees, test_calls, test_churn, test_fork, test_disk_full, test_cut, test_bits,
-      test_nonsense)
+      test_replay_sees, test_calls, test_churn,
+      test_a_child_whose_parents_threads_recorded_cannot_record, test_fork, test_disk_full,
+      test_cut, test_bits, test_nonsense)
 
 #else
 

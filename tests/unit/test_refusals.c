@@ -135,6 +135,9 @@ START_TEST(test_every_push_is_refused_at_the_window)
 	ck_assert_uint_eq(n, 1);
 	OK(pawl_graph_push(e, g, NULL));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_push_batch(e, &op, 1));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_var_delete(e, v, NULL, NULL));
 	OK(pawl_engine_destroy(e));
 }
 END_TEST

@@ -149,7 +149,7 @@ struct refused {
 	pawl_graph_t graph;
 };
 
-#define REFUSED(call) do {								\
+#define NO_SLOT(call) do {								\
 		MUST((call) == -EUSERS);						\
 		MUST(strstr(pawl_error_text(), "max_threads"));				\
 	} while (0)
@@ -163,24 +163,24 @@ static void *refused(void *arg)
 	pawl_cq_t cq;
 	pawl_var_t v;
 
-	REFUSED(pawl_var_create(r->e, &v));
-	REFUSED(pawl_push(r->e, &op));
-	REFUSED(pawl_push_batch(r->e, &op, 1));
-	REFUSED(pawl_graph_create(r->e, &op, 1, 0, &graph));
-	REFUSED(pawl_graph_push(r->e, r->graph, NULL));
-	REFUSED(pawl_graph_refresh(r->e, r->graph));
-	REFUSED(pawl_graph_delete(r->e, r->graph));
-	REFUSED(pawl_wait_readable(r->e, r->v, -1, NULL));
-	REFUSED(pawl_wait_writable(r->e, r->v, -1, NULL));
-	REFUSED(pawl_wait_all(r->e, -1, NULL));
-	REFUSED(pawl_cq_create(r->e, &cq));
-	REFUSED(pawl_cq_reap(r->e, r->cq, &done, 1));
-	REFUSED(pawl_cq_wait(r->e, r->cq, -1));
-	REFUSED(pawl_cq_destroy(r->e, r->cq));
-	REFUSED(pawl_var_clear(r->e, r->v));
-	REFUSED(pawl_var_delete(r->e, r->v, NULL, NULL));
-	REFUSED(pawl_run_one(r->e));
-	REFUSED(pawl_trim(r->e));
+	NO_SLOT(pawl_var_create(r->e, &v));
+	NO_SLOT(pawl_push(r->e, &op));
+	NO_SLOT(pawl_push_batch(r->e, &op, 1));
+	NO_SLOT(pawl_graph_create(r->e, &op, 1, 0, &graph));
+	NO_SLOT(pawl_graph_push(r->e, r->graph, NULL));
+	NO_SLOT(pawl_graph_refresh(r->e, r->graph));
+	NO_SLOT(pawl_graph_delete(r->e, r->graph));
+	NO_SLOT(pawl_wait_readable(r->e, r->v, -1, NULL));
+	NO_SLOT(pawl_wait_writable(r->e, r->v, -1, NULL));
+	NO_SLOT(pawl_wait_all(r->e, -1, NULL));
+	NO_SLOT(pawl_cq_create(r->e, &cq));
+	NO_SLOT(pawl_cq_reap(r->e, r->cq, &done, 1));
+	NO_SLOT(pawl_cq_wait(r->e, r->cq, -1));
+	NO_SLOT(pawl_cq_destroy(r->e, r->cq));
+	NO_SLOT(pawl_var_clear(r->e, r->v));
+	NO_SLOT(pawl_var_delete(r->e, r->v, NULL, NULL));
+	NO_SLOT(pawl_run_one(r->e));
+	NO_SLOT(pawl_trim(r->e));
 	return NULL;
 }
 

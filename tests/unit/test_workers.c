@@ -109,7 +109,7 @@ START_TEST(test_start_workers_says_what_failed)
 	ck_assert_ptr_null(e);
 	TASKS(0u);
 	store_relaxed(&fail_from, UINT32_MAX);
-	e = engine_with(&c);
+	OK(pawl_engine_create(&c, &e));
 	OK(pawl_engine_stop(e));
 	store_relaxed(&fail_from, 0);
 	FAILS(pawl_engine_start(e), -EAGAIN, "engine_start", "worker");
@@ -207,6 +207,11 @@ START_TEST(test_attributes_of_workers)
 	c.sched_priority = 3;
 	if (pawl_engine_create(&c, &e)) {
 		FAILS(pawl_engine_create(&c, &e), -EPERM, "sched_policy");
+		ck_assert_ptr_null(e);
+		c.sched_policy = -1;
+		c.sched_priority = 0;
+		OK(pawl_engine_create(&c, &e));
+		OK(pawl_engine_destroy(e));
 		return;
 	}
 	s = look_at(e, 0);

@@ -149,6 +149,31 @@ static __unused_fn struct pawl_stats stats(struct pawl_engine *e)
 	return s;
 }
 
+#ifndef UTIL_NO_CHECK
+/* A call that must fail with this code and these words, and must change nothing else. */
+#define REFUSED(e, call, code, ...)						\
+	do {									\
+		struct pawl_stats refused_was_ = stats(e);			\
+		FAILS(call, code, ##__VA_ARGS__);				\
+		unchanged(e, &refused_was_, #call);				\
+	} while (0)
+
+/* Nothing was pushed, ended or kept since; the engine is at rest, or its ops are held. */
+static __unused_fn void unchanged(struct pawl_engine *e, const struct pawl_stats *was,
+				  const char *call)
+{
+	struct pawl_stats s = stats(e);
+
+	ck_assert_msg(s.pushed - s.completed == was->pushed - was->completed,
+		      "%s: refused, and %lld more ops are in flight", call,
+		      (long long)(s.pushed - s.completed - was->pushed + was->completed));
+	ck_assert_msg(s.failed == was->failed && s.skipped == was->skipped,
+		      "%s: refused, and an op failed", call);
+	ck_assert_msg(s.threads == was->threads || was->threads == 0,
+		      "%s: refused, and a thread entered", call);
+}
+#endif
+
 #define VARS(...) ((const pawl_var_t[]){ __VA_ARGS__ })
 /* For pawl_graph_push(): a priority and a device. */
 #define LAUNCH(prio, ...) \
