@@ -775,6 +775,100 @@ START_TEST(test_profiler)
 }
 END_TEST
 
+static void slow(void *run, void *arg)
+{
+	const struct timespec ms = { 0, 1000000 };
+
+	nanosleep(&ms, NULL);
+}
+
+/* The row of an op in the profiler's JSON: Count, Total, Min, Max, Avg, in ms. */
+static void profile_of(const char *text, const char *name, double row[5])
+{
+	char key[64];
+	const char *at;
+
+	snprintf(key, sizeof(key), "\"%s\": {", name);
+	at = strstr(text, key);
+	ck_assert_msg(at != NULL, "no %s in %s", name, text);
+	ck_assert_int_eq(sscanf(at + strlen(key), "\"Count\": %lf, \"Total\": %lf, \"Min\": %lf, "
+				"\"Max\": %lf, \"Avg\": %lf", &row[0], &row[1], &row[2], &row[3],
+				&row[4]), 5);
+}
+
+START_TEST(test_profiler_has_the_least_and_the_longest_time_and_names_copies_as_mxnet_does)
+{
+	const char *keys[] = { "aggregate_stats" }, *on[] = { "1" }, *off[] = { "0" };
+	const uint32_t shape[] = { 3 };
+	NDArrayHandle a = array(3), b = array(3), far;
+	double row[5];
+	const char *text;
+	int i;
+
+	OK(MXNDArrayCreate(shape, 1, PAWL_MX_CPU, 5, 0, &far));
+	OK(MXSetProfilerConfig(1, keys, on));
+	OK(MXSetProfilerState(1));
+	for (i = 0; i < 3; i++)
+		OK(MXEnginePushSyncND(slow, NULL, NULL, &cpu, NULL, 0, &a, 1, NULL, 0, "slow"));
+	OK(pawl_mx_nd_copy(a, b, 0));
+	OK(pawl_mx_nd_copy(a, far, 0));
+	OK(MXNDArrayWaitAll());
+	OK(MXAggregateProfileStatsPrintEx(&text, 1, 1, 0, 0));
+	profile_of(text, "slow", row);
+	ck_assert(row[0] == 3);
+	ck_assert(row[2] >= 1 && row[2] <= row[4] && row[4] <= row[3] && row[3] <= row[1]);
+	/* between devices, and on one */
+	profile_of(text, "CopyTo", row);
+	ck_assert(row[0] == 1);
+	profile_of(text, "CopyCPU2CPU", row);
+	ck_assert(row[0] == 1);
+	OK(MXSetProfilerState(0));
+	OK(MXSetProfilerConfig(1, keys, off));
+	OK(MXNDArrayFree(a));
+	OK(MXNDArrayFree(b));
+	OK(MXNDArrayFree(far));
+}
+END_TEST
+
+/* Several threads ask first for the resources of a context: they get the same. */
+static pthread_barrier_t together;
+static int first_context;
+
+static void *asks_first(void *arg)
+{
+	struct pawl_mx_resource r;
+	struct pawl_mx_var **var = arg;
+	int i;
+
+	for (i = 0; i < 30; i++) {
+		const struct pawl_mx_context ctx = { PAWL_MX_CPU, first_context + i };
+
+		pthread_barrier_wait(&together);
+		OK(pawl_mx_resource_get(ctx, PAWL_MX_RANDOM, &r));
+		var[i] = r.var;
+	}
+	return NULL;
+}
+
+START_TEST(test_a_context_has_one_set_of_resources_whoever_asks_first)
+{
+	struct pawl_mx_var *var[4][30];
+	pthread_t t[4];
+	int i, k;
+
+	first_context = 20;
+	ck_assert_int_eq(pthread_barrier_init(&together, NULL, 4), 0);
+	for (k = 0; k < 4; k++)
+		ck_assert_int_eq(pthread_create(&t[k], NULL, asks_first, var[k]), 0);
+	for (k = 0; k < 4; k++)
+		pthread_join(t[k], NULL);
+	for (i = 0; i < 30; i++)
+		for (k = 1; k < 4; k++)
+			ck_assert_ptr_eq(var[k][i], var[0][i]);
+	pthread_barrier_destroy(&together);
+}
+END_TEST
+
 /* Last: nothing but deletes runs any more. */
 START_TEST(test_shutdown)
 {
@@ -797,7 +891,9 @@ int main(void)
 		test_deleter_once, test_properties, test_async_fails, test_bulk_size,
 		test_names_are_copied, test_small_calls, test_bad_arguments, test_array, test_array_none_and_odd,
 		test_views, test_free_is_an_op, test_copies, test_churn, test_temp_space,
-		test_random, test_var_of_another_engine_is_refused, test_profiler, test_shutdown,
+		test_random, test_var_of_another_engine_is_refused, test_profiler,
+		test_profiler_has_the_least_and_the_longest_time_and_names_copies_as_mxnet_does,
+		test_a_context_has_one_set_of_resources_whoever_asks_first, test_shutdown,
 	};
 	Suite *s = suite_create("mx_capi");
 	TCase *tc = tcase_create("mx_capi");

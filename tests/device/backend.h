@@ -28,6 +28,8 @@ struct backend {
 	u32 (*step)(u64 choice);
 	void (*lose)(int id);
 	void (*unload)(void);
+	int (*urgent)(void);			/* the most urgent priority of a stream, in the
+						   runtime's numbers; only CUDA's fake */
 };
 
 static void cpu_setup(const struct fake_setup *s)
@@ -56,6 +58,7 @@ static struct {
 	void (*counts)(struct fake_counts *out);
 	void (*lose)(int id);
 	void (*unload)(void);
+	int (*urgent)(void);
 } cudart;
 
 static void cudart_fail(u64 n, bool gone)
@@ -81,6 +84,7 @@ static bool cudart_find(void)
 	cudart.counts = (void (*)(struct fake_counts *))dlsym(lib, "fakecudart_counts");
 	cudart.lose = (void (*)(int))dlsym(lib, "fakecudart_lose");
 	cudart.unload = (void (*)(void))dlsym(lib, "fakecudart_unload");
+	cudart.urgent = (int (*)(void))dlsym(lib, "fakecudart_urgent");
 	return true;
 }
 #endif
@@ -107,7 +111,7 @@ static inline int backends(struct backend list[4])
 		.name = "cuda on a fake runtime", .ops = &device_cuda, .kind = 1,
 		.setup = cudart.setup, .fail_call = cudart_fail, .calls = cudart.calls,
 		.counts = cudart.counts, .step = cudart.step, .lose = cudart.lose,
-		.unload = cudart.unload };
+		.urgent = cudart.urgent, .unload = cudart.unload };
 #endif
 	return n;
 }

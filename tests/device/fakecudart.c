@@ -26,6 +26,7 @@ API void fakecudart_counts(struct fake_counts *out);
 API void fakecudart_lose(int id);
 API u64 fakecudart_calls_of(const char *name);
 API void fakecudart_unload(void);
+API int fakecudart_urgent(void);
 
 /* Handles: a device, and the handle of the fake device. */
 struct handle {
@@ -102,6 +103,14 @@ void fakecudart_counts(struct fake_counts *out)
 void fakecudart_lose(int id)
 {
 	fake_lose(id);
+}
+
+/* The smallest number, which is the most urgent, with which a stream was created. */
+static int urgent;		/* A */
+
+int fakecudart_urgent(void)
+{
+	return load_relaxed(&urgent);
 }
 
 void fakecudart_unload(void)
@@ -327,6 +336,8 @@ int cudaStreamCreateWithPriority(void **stream, unsigned int flags, int priority
 	ENTER(cudaStreamCreateWithPriority);
 	if (flags != CU_STREAM_NON_BLOCKING || priority > 0 || priority < -5)
 		return result(CU_INVALID_VALUE);
+	if (priority < load_relaxed(&urgent))
+		store_relaxed(&urgent, priority);
 	rc = device_fake.stream_create(dev(), -priority, &h);
 	return handle_new(rc, h, stream);
 }

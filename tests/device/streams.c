@@ -305,6 +305,25 @@ static int order_body(struct pawl_run *run, void *arg)
 	return pawl_run_call(run, nap_fn, &nap_none);
 }
 
+/* CUDA's numbers are the other way round: the smallest of its range is the most urgent. */
+START_TEST(the_stream_for_prioritized_ops_is_the_most_urgent)
+{
+	struct pawl_engine *e;
+	struct pawl_op op;
+	struct cell c = { 0 };
+
+	if (!b->urgent)
+		return;
+	e = plain();
+	op = dev_op(cell_body, &c);
+	op.prop = PAWL_GPU_PRIORITIZED;
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_int_eq(b->urgent(), -5);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* Ops that wait for room are ordered by priority. */
 START_TEST(held_ops_keep_their_priority)
 {
@@ -378,7 +397,7 @@ int main(void)
 	const TTest *const told[] = {
 		a_chain_stays_in_one_stream, readers_spread_over_streams, sixteen_devices,
 		copies_have_streams_of_their_own, work_in_streams_is_bounded,
-		held_ops_keep_their_priority, events_in_use_are_not_recorded_again, NULL };
+		the_stream_for_prioritized_ops_is_the_most_urgent, held_ops_keep_their_priority, events_in_use_are_not_recorded_again, NULL };
 
 	return devices_run(any, told);
 }

@@ -202,6 +202,31 @@ static void sc_push(void)
 	mx_check();
 }
 
+/* More vars than the stack has room for: their list is allocated. */
+static void sc_wide(void)
+{
+	struct pawl_mx_var *wide[300];
+	struct pawl_mx_op op = { .sync = count, .arg = &m, .drop = dropped, .ctx = cpu,
+				 .reads = wide, .nreads = COUNT(wide) };
+	u32 i;
+
+	mx_begin();
+	mx_make(PAWL_MX_PER_DEVICE);
+	for (i = 0; i < COUNT(wide); i++)
+		CHECK(!pawl_mx_var_new(m.e, &wide[i]), "%s: %s", where, pawl_mx_last_error());
+	arm(ALL);
+	for (i = 0; i < 3; i++) {
+		m.pushed++;
+		if (!TRY(pawl_mx_push(m.e, &op, NULL)))
+			m.accepted++;
+	}
+	disarm();
+	m.pushed++;
+	m.accepted++;
+	CHECK(!pawl_mx_push(m.e, &op, NULL), "%s: wide: %s", where, pawl_mx_last_error());
+	mx_check();
+}
+
 static void sc_bulk(void)
 {
 	u32 i;
@@ -395,6 +420,7 @@ const struct scenario scenarios[] = {
 	{ "get", sc_get, 0, 20 },
 	{ "vars", sc_vars, 0, 8 },
 	{ "push", sc_push, 0, 8 },
+	{ "wide", sc_wide, 0, 8 },
 	{ "bulk", sc_bulk, 0, 8 },
 	{ "opr", sc_opr, 0, 8 },
 	{ "nd", sc_nd, 0, 20 },

@@ -241,6 +241,32 @@ START_TEST(test_delete)
 }
 END_TEST
 
+/* A push waits for what its thread has pushed: a batch that was refused is not part of that. */
+START_TEST(test_a_refused_batch_is_not_waited_for)
+{
+	enum { EACH = 10000 };
+	struct pawl_engine *e = engine(PAWL_NAIVE, 0);
+	pawl_var_t *v = calloc(4 * EACH, sizeof(*v)), mine = var_new(e);
+	struct pawl_op ops[4];
+	u32 n = 0, i;
+
+	MUST(v);
+	for (i = 0; i < 4 * EACH; i++)
+		v[i] = var_new(e);
+	for (i = 0; i < 4; i++) {
+		ops[i] = op_write(add_one, &n, v + i * EACH);
+		ops[i].nwrites = EACH;
+	}
+	REFUSED(e, pawl_push_batch(e, ops, 4), -E2BIG, "40000 vars");
+	OK(push_write(e, add_one, &n, mine));
+	ck_assert_uint_eq(n, 1);
+	OK(pawl_push_batch(e, ops, 3));
+	ck_assert_uint_eq(n, 4);
+	OK(pawl_engine_destroy(e));
+	free(v);
+}
+END_TEST
+
 START_TEST(test_operator_and_batch)
 {
 	struct pawl_engine *e = engine(PAWL_NAIVE, 0);
@@ -267,4 +293,4 @@ END_TEST
 
 SUITE("naive", test_runs_inside_push, test_on_the_caller, test_async_blocks_the_push,
       test_errors, test_nested, test_release_pushes, test_threads, test_delete,
-      test_operator_and_batch)
+      test_a_refused_batch_is_not_waited_for, test_operator_and_batch)

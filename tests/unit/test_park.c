@@ -286,13 +286,15 @@ static void *helper_main(void *arg)
 START_TEST(test_pass_on)
 {
 	struct fix_opt o = { .spin_ns = _i % 2 ? 2000 : 0 };
-	struct exec_queue *q;
+	struct exec_queue *q[2];
 	struct exec_thread *t;
 	struct fix f;
 	u32 ran = 0, i, r;
 
 	watchdog(100);
-	t = fix_one_queue(&f, &o, count_work, &ran, 0, true, &q);
+	/* Two queues: the work is in either of them, and the other one is empty. */
+	t = fix_one_queue(&f, &o, count_work, &ran, 0, true, &q[0]);
+	q[1] = fix_queue(&f, "r", 0, true);
 	for (r = 1; r <= (SANITIZED ? 100u : 1500u); r++) {
 		struct helper h[3];
 		pthread_t p[3];
@@ -307,7 +309,7 @@ START_TEST(test_pass_on)
 		}
 		/* two conditions come true while the work is pushed: the third one runs it */
 		store_release(&h[0].go, 1);
-		exec_push(q, t, r, 0, 0);
+		exec_push(q[r / 2 % 2], t, r, 0, 0);
 		store_release(&h[1].go, 1);
 		exec_unpark(f.x, h[0].t);
 		exec_unpark(f.x, h[1].t);
