@@ -245,14 +245,15 @@ static inline bool op_arg_fits(const struct pawl_op *d)
 	return used + d->arg_size <= PAWL_ARG_ROOM(0) && (d->arg || !d->arg_size);
 }
 
-/* op_where() of an op that is plain except for PAWL_OP_ARG. */
-#define WHERE_ARG ((u64)PAWL_OP_ARG << (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 32 : 16))
+/* op_where() of an op that has nothing but these flags. */
+#define WHERE_FLAGS(f) ((u64)(f) << (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 32 : 16))
 
 /* Check everything except the vars. */
 static inline int op_check(struct pawl_engine *e, const struct pawl_op *d, const char *who)
 {
 	if (likely(d && d->size == sizeof(*d) && !(d->fn && d->async_fn) &&
-		   (!op_where(d) || (op_where(d) == WHERE_ARG && op_arg_fits(d)) ||
+		   (!op_where(d) || !(op_where(d) & ~WHERE_FLAGS(PAWL_OP_NOTES)) ||
+		    (op_where(d) == WHERE_FLAGS(PAWL_OP_ARG) && op_arg_fits(d)) ||
 		    (d->prop <= PAWL_NO_SKIP && !(d->flags & ~OP_FLAGS_KNOWN) &&
 		     (!(d->flags & PAWL_OP_ARG) || op_arg_fits(d)) &&
 		     d->device.kind == PAWL_CPU && d->device.id < e->ndev)) &&

@@ -351,19 +351,18 @@ __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const s
 	op->prop = 0;
 	op->dev = 0;
 	if (unlikely(op_where(d))) {
-		/* An argument alone is usual, for programs in C++. */
 		if (d->flags & PAWL_OP_ARG)
 			arg = arg_fill(op, d);
-		if (op_where(d) != WHERE_ARG) {
+		if (op_where(d) & ~WHERE_FLAGS(PAWL_OP_NOTES | PAWL_OP_ARG)) {
 			flags |= prop_flags(d);
 			op->prop = (u8)d->prop;
 			op->dev = (u8)op_device(t->e, d->device);
-			if (d->flags & PAWL_OP_NOTES) {
-				rc = note_fill(t, op, d);
-				if (rc)
-					return op_unfill(t, op, rc);
-				flags |= OP_NOTE | (d->flags & NOTE_ASKS ? OP_ASK : 0);
-			}
+		}
+		if (d->flags & PAWL_OP_NOTES) {
+			rc = note_fill(t, op, d);
+			if (unlikely(rc))
+				return op_unfill(t, op, rc);
+			flags |= OP_NOTE | (d->flags & NOTE_ASKS ? OP_ASK : 0);
 		}
 	}
 	store_helped16(&op->flags, (u16)flags);

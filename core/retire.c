@@ -507,54 +507,55 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 }
 
 /*
- * Does the op need nothing but its body, and perhaps the completion of its note?  If `special`
- * is 0, it also inherits no error, and none of its blocks refers to one (error.c).
+ * Does the op need nothing but its body and what `extra` says?  If `special` is 0, it also inherits
+ * no error, and none of its blocks refers to one (error.c).
  */
-static inline bool op_plain(const struct pawl_engine *e, const struct op *op)
+static __always_inline_fn bool op_plain(u32 special, const struct op *op, u32 extra)
 {
-	return !(load_relaxed(&e->special) | (op->flags & ~(OP_NAMED | OP_NOTE)) |
-		 (op->ndeps > INLINE_DEPS)) &&
-	       op->fn;
-}
-
-/* Complete an op that is plain except for its note. */
-static __noinline u32 end_noted(struct thread *t, struct op *op, u32 opi)
-{
-	u32 note = op->note, next;
-
-	PROBE4(end, t->ex.id, opi, 0, t->ex.slot);
-	next = release_all(t, op, 0, true);
-	pool_put(t->e->pool[POOL_OP], &t->cache[POOL_OP], opi);
-	note_end(t, note, 0);
-	completed(t);
-	return next;
+	return !(special | (op->flags & ~(OP_NAMED | extra)) | (op->ndeps > INLINE_DEPS)) && op->fn;
 }
 
 /*
- * Run a ready op on this thread.  Returns the op to run next, or 0.  The fast path is
- * run_slow() and finish_op() without what a plain op does not need.
+ * run_slow() and finish_op() without what a plain op does not need.  noted is a constant: the op
+ * is plain except for its note.
  */
-static __always_inline_fn u32 run_op(struct thread *t, struct op *op, u32 opi)
+static __always_inline_fn u32 run_plain(struct thread *t, struct op *op, u32 opi, bool noted)
 {
+	u32 note = noted ? op->note : 0, next;
 	struct frame f;
-	u32 next;
 	int status;
 
-	if (unlikely(!op_plain(t->e, op)))
-		return run_slow(t, op, opi);
 	warm_deps(t->e, op);
+	if (noted && (op->flags & OP_ASK)) {
+		status = note_begin(t, op);
+		if (unlikely(status))
+			return skip_op(t, op, opi, load_relaxed(&t->e->special), status);
+	}
 	frame_push(t, &f, op, opi);
 	PROBE4(start, t->ex.id, opi, op->fn, t->ex.slot);
 	status = op->fn(&f.run, op->arg);
 	frame_pop(t, &f);
-	if (unlikely(status | (op->flags & (OP_ERR | OP_NOTE))))
-		return likely(!status && !(op->flags & OP_ERR)) ? end_noted(t, op, opi) :
-		       run_end(t, &f, op, opi, status);
+	if (unlikely(status | (op->flags & OP_ERR)))
+		return run_end(t, &f, op, opi, status);
 	PROBE4(end, t->ex.id, opi, 0, t->ex.slot);
 	next = release_all(t, op, 0, true);
 	pool_put(t->e->pool[POOL_OP], &t->cache[POOL_OP], opi);
+	if (noted)
+		note_end(t, note, 0);
 	completed(t);
 	return next;
+}
+
+/* Run a ready op on this thread.  Returns the op to run next, or 0. */
+static __always_inline_fn u32 run_op(struct thread *t, struct op *op, u32 opi)
+{
+	/* Read once: what is plain except for its note must have one. */
+	u32 special = load_relaxed(&t->e->special);
+
+	if (likely(op_plain(special, op, 0)))
+		return run_plain(t, op, opi, false);
+	return op_plain(special, op, OP_NOTE | OP_ASK) ? run_plain(t, op, opi, true) :
+	       run_slow(t, op, opi);
 }
 
 /* Run one op; queue what it makes ready. */
