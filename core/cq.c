@@ -291,10 +291,10 @@ int note_begin(struct thread *t, struct op *op)
 			break;
 	if (state & NOTE_CANCELED)
 		rc = -ECANCELED;
-	else if (n->deadline != NOTE_NEVER && exec_now_ns() >= n->deadline)
+	else if (n->deadline != NOTE_NEVER && exec_late(n->deadline))
 		rc = -ETIMEDOUT;
 	else
-		rc = group_begin(t->e, n);
+		rc = n->group ? group_begin(t->e, n) : 0;
 	if (BUSTED(DEADLINE_IGNORED))
 		rc = rc == -ETIMEDOUT ? 0 : rc;
 	if (rc)
@@ -449,7 +449,7 @@ int pawl_run_canceled(const struct pawl_run *run)
 	n = note_of(e, op->note);
 	if (load_relaxed(&n->state) & NOTE_CANCELED)
 		return -ECANCELED;
-	if (n->deadline != NOTE_NEVER && exec_now_ns() >= n->deadline)
+	if (n->deadline != NOTE_NEVER && exec_late(n->deadline))
 		return -ETIMEDOUT;
 	return group_begin(e, n);
 }

@@ -301,7 +301,7 @@ int group_begin(struct pawl_engine *e, const struct op_note *n)
 	/* Relaxed: a push that is ordered after the cancel has read the new count. */
 	if ((u32)load_relaxed(&g->cancels) != n->cancels)
 		return -ECANCELED;
-	return deadline != NOTE_NEVER && exec_now_ns() >= deadline ? -ETIMEDOUT : 0;
+	return deadline != NOTE_NEVER && exec_late(deadline) ? -ETIMEDOUT : 0;
 }
 
 /* --- calls --- */

@@ -7,18 +7,28 @@
  * the two clocks of a reading would be wrong by a time slice, many times the length of the
  * measurement, and the result is kept.  Therefore each reading is made three times.
  *
- * Progress: wait-free (the clock is read in user space).
+ * Progress: wait-free (the clocks are read in user space).
  */
 #include <base/clock.h>
 #include <exec/internal.h>
 
 #define MEASURE_NS	200000u
+/* The coarse clock is not older: ticks are 10 ms apart at most, and a CPU may miss some. */
+#define TICKS_NS	1000000000u
 
 static u64 per_us;	/* A: 0: not measured yet */
 
 u64 exec_now_ns(void)
 {
 	return clock_ns();
+}
+
+bool exec_late(u64 deadline)
+{
+	u64 tick = clock_coarse_ns();
+
+	/* A deadline that is not near needs no exact time. */
+	return (deadline <= tick || deadline - tick <= TICKS_NS) && clock_ns() >= deadline;
 }
 
 /* Read both clocks at one moment: the best of three readings is the quickest. */

@@ -210,6 +210,8 @@ const char *exec_name(const struct exec *x);
 struct exec_queue *exec_queue_at(struct exec *x, u32 i);
 /* Monotonic time for deadlines, in ns. */
 u64 exec_now_ns(void);
+/* Has it reached this time? */
+bool exec_late(u64 deadline);
 /* The rate of cycles().  The first call measures it, for 200 us. */
 u64 exec_cycles_per_us(void);
 

@@ -178,6 +178,11 @@ u64 exec_now_ns(void)
 	return 0;
 }
 
+bool exec_late(u64 deadline)
+{
+	return exec_now_ns() >= deadline;
+}
+
 void exec_trim(struct exec *x, struct exec_thread *t)
 {
 }
