@@ -214,8 +214,8 @@ void note_undo(struct thread *t, struct op *op)
 	store_relaxed(&n->state, state_end(load_relaxed(&n->state)));
 	if (n->cq)
 		cq_unname(cq_of(t->e, n->cq), 1);
-	group_room(t->e, n->group, n->cost);
-	group_leave(t, n->group, n->cost);
+	group_room(t->e, n->group, n->cost, false);
+	group_leave(t, n->group, n->cost, false);
 	pool_put(t->e->pool[POOL_NOTE], &t->cache[POOL_NOTE], op->note);
 }
 
@@ -309,8 +309,7 @@ void note_end(struct thread *t, u32 idx, int status)
 {
 	struct pawl_engine *e = t->e;
 	struct op_note *n = note_of(e, idx);
-	u32 group = n->group;
-	u32 state = load_relaxed(&n->state);
+	u32 group = n->group, cq = n->cq, state = load_relaxed(&n->state);
 	u64 cost = n->cost, waiter;
 
 	if (state_is_of(state, state >> NOTE_GEN_SHIFT)) {
@@ -327,15 +326,15 @@ void note_end(struct thread *t, u32 idx, int status)
 		store_relaxed(&n->state, state_end(state));
 	}
 	if (group | cost)
-		group_room(e, group, cost);
-	if (n->cq) {
+		group_room(e, group, cost, cq);
+	if (cq) {
 		n->status = status;
-		cq_post(e, cq_of(e, n->cq), idx);
+		cq_post(e, cq_of(e, cq), idx);
 	} else {
 		pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
 	}
 	if (group | cost)
-		group_leave(t, group, cost);
+		group_leave(t, group, cost, cq);
 }
 
 /* --- tickets --- */

@@ -15,7 +15,7 @@
  * group: it is reserved when limits.cq is set, and is in the queue while ROOM_POSTED is set.
  *
  *	push that is refused                    completion
- *	CORE-H1 room |= ROOM_WANTED             CORE-H3 ops -= 1
+ *	CORE-H1 room |= ROOM_WANTED             CORE-H3 count the op as complete
  *	CORE-H2 try again                       CORE-H4 read room
  *
  * Bad outcome: the second try finds no room, and the completion does not see that room is
@@ -23,12 +23,12 @@
  * thread that waits for a group uses the same pattern: instead of H1 it increments `waiters`,
  * and instead of H2 it checks the group again behind a sleeper's barrier (EXEC-P6).
  *
- * `ops` counts an op until it is complete, so a host that has reaped its completion can push
- * the next one.  The low half of `life` counts it until its completion is posted, so a host
- * that has waited for the group can reap all completions.  The high half is the generation, odd
- * while the group exists: one compare-and-swap counts an op only if the group exists, and one
- * ends the group only if it has no op.  Before that, the destroyer sets ROOM_CLOSED, so that no
- * room completion is posted.
+ * For the limit an op counts until it is complete, so a host that has reaped its completion can
+ * push the next one; for a wait, until its completion is posted, so a host that has waited for
+ * the group can reap all completions.  Both counts are in `life`, with the generation: one
+ * compare-and-swap counts an op only if the group exists and has room, and one ends the group
+ * only if it has no op.  An op without a queue leaves both counts in one step.  Before the end
+ * the destroyer sets ROOM_CLOSED, so that no room completion is posted.
  *
  * Ordering: CORE-H5 (life counted down, seq_cst) <-> CORE-H6 (a wait reads life, acquire): a
  * thread that finds the group empty sees what its ops did.  CORE-H7 (the generation is published,
@@ -85,29 +85,51 @@ static struct op_group *group_get(struct pawl_engine *e, pawl_group_t h)
 	return load_acquire(&group_of(e, i)->life) >> 32 == gen ? group_of(e, i) : NULL;
 }
 
-/* Count an op of group h.  Returns false if it was destroyed.  Progress: lock-free. */
-static bool life_enter(struct op_group *g, pawl_group_t h)
+/*
+ * Count an op of group h, as complete if `add` says so.  Returns 0; -EAGAIN if there are as many
+ * as the limit; or -ESTALE if the group was destroyed.  Progress: lock-free.
+ */
+static int life_enter(struct op_group *g, pawl_group_t h, u64 add, u64 most)
 {
-	u64 life = load_relaxed(&g->life);
-
-	do
-		if (life >> 32 != h.h >> 32)
-			return false;
-	while (!cas_acquire(&g->life, &life, life + 1));	/* CORE-H8 <-> CORE-H7 */
-	return true;
-}
-
-/* Add to a count unless that would exceed the limit. */
-static bool add_below(u64 *count, u64 n, u64 most)
-{
-	u64 old = load_seq_cst(count);	/* CORE-H2 <-> CORE-H3 */
+	u64 life = load_seq_cst(&g->life);	/* CORE-H2 <-> CORE-H3 */
 
 	if (BUSTED(GROUP_UNLIMITED))
 		most = 0;
+	do {
+		if (life >> 32 != h.h >> 32)
+			return -ESTALE;
+		if (most && life_incomplete(life) >= most)
+			return -EAGAIN;
+		/* CORE-H8 <-> CORE-H7; CORE-H2 <-> CORE-H3 */
+	} while (!cas_acquire(&g->life, &life, life + add));
+	return 0;
+}
+
+/*
+ * The caller's push or call needs the group until group_leave(t, idx, cost, true), and counts for
+ * no limit.
+ */
+static int life_hold(struct op_group *g, pawl_group_t h)
+{
+	return life_enter(g, h, LIFE_OP | LIFE_COMPLETE, 0);
+}
+
+/* Add to a sum of costs unless that would exceed the limit. */
+static bool add_below(u64 *sum, u64 n, u64 most)
+{
+	u64 old;
+
+	if (BUSTED(GROUP_UNLIMITED))
+		most = 0;
+	if (!most) {
+		fetch_add_relaxed(sum, n);
+		return true;
+	}
+	old = load_seq_cst(sum);	/* CORE-H2 <-> CORE-H3 */
 	do
-		if (most && old + n > most)
+		if (old + n > most)
 			return false;
-	while (!cas_acquire(count, &old, old + n));	/* a value no older than that of CORE-H2 */
+	while (!cas_acquire(sum, &old, old + n));	/* a value no older than that of CORE-H2 */
 	return true;
 }
 
@@ -117,7 +139,7 @@ static bool group_low(const struct op_group *g)
 	u64 ops = load_relaxed(&g->max_ops), cost = load_relaxed(&g->max_cost);
 	u32 low = load_relaxed(&g->low);
 
-	return (!ops || load_relaxed(&g->ops) <= low_of(ops, low)) &&
+	return (!ops || life_incomplete(load_relaxed(&g->life)) <= low_of(ops, low)) &&
 	       (!cost || load_relaxed(&g->cost) <= low_of(cost, low));
 }
 
@@ -183,7 +205,7 @@ static void waiters_wake(struct pawl_engine *e, struct op_group *g, u32 idx)
 	struct thread *w;
 	u32 i;
 
-	if ((u32)load_relaxed(&g->life) && !group_low(g))
+	if (life_ops(load_relaxed(&g->life)) && !group_low(g))
 		return;
 	for_each_live(e, w, i)
 		if (load_relaxed(&w->waits_group) == idx + 1)
@@ -197,50 +219,58 @@ static void level_check(struct thread *t, struct op_group *g, u32 idx)
 		waiters_wake(t->e, g, idx);
 }
 
-/* Subtract a complete op, so that there is room for another one.  Progress: wait-free. */
-void group_room(struct pawl_engine *e, u32 idx, u64 cost)
+/*
+ * Subtract a complete op, so that there is room for another one.  If its completion is not
+ * posted, group_leave() makes room.  Progress: wait-free.
+ */
+void group_room(struct pawl_engine *e, u32 idx, u64 cost, bool posts)
 {
 	struct op_group *g = group_of(e, idx);
 
 	if (cost)
 		fetch_add_seq_cst(&e->root->cost, -cost);	/* CORE-H3 <-> CORE-H2 */
-	if (!idx)
-		return;
-	if (cost)
+	if (cost && idx)
 		fetch_add_seq_cst(&g->cost, -cost);		/* CORE-H3 <-> CORE-H2 */
-	fetch_add_seq_cst(&g->ops, -1ull);			/* CORE-H3 <-> CORE-H2 */
+	if (idx && posts)
+		fetch_add_seq_cst(&g->life, LIFE_COMPLETE);	/* CORE-H3 <-> CORE-H2 */
 }
 
 /* Its completion is posted, too: post the room completion, wake waiters.  Progress: lock-free. */
-void group_leave(struct thread *t, u32 idx, u64 cost)
+void group_leave(struct thread *t, u32 idx, u64 cost, bool posted)
 {
 	struct op_group *g = group_of(t->e, idx);
 
 	if (idx) {
-		fetch_add_seq_cst(&g->life, -1ull);		/* CORE-H5 <-> CORE-H6 */
+		/* CORE-H5 <-> CORE-H6; CORE-H3 <-> CORE-H2 */
+		fetch_add_seq_cst(&g->life, -(posted ? LIFE_OP | LIFE_COMPLETE : LIFE_OP));
 		level_check(t, g, idx);
 	}
 	if (cost)
 		level_check(t, t->e->root, 0);
 }
 
-/* Count an op and its cost.  Returns NULL, or the name of the limit that forbids it. */
-static const char *group_add(struct pawl_engine *e, struct op_group *g, u32 idx, u64 cost)
+/* Count an op and its cost.  -EAGAIN: *full is the name of the limit that forbids it. */
+static int group_add(struct pawl_engine *e, struct op_group *g, pawl_group_t h, u64 cost,
+		     const char **full)
 {
-	if (idx && !add_below(&g->ops, 1, load_relaxed(&g->max_ops)))
-		return "ops of the group";
-	if (idx && cost && !add_below(&g->cost, cost, load_relaxed(&g->max_cost))) {
-		fetch_add_seq_cst(&g->ops, -1ull);
-		return "cost of the group";
-	}
-	if (cost && !add_below(&e->root->cost, cost, load_relaxed(&e->root->max_cost))) {
-		if (idx) {
-			fetch_add_seq_cst(&g->cost, -cost);
-			fetch_add_seq_cst(&g->ops, -1ull);
-		}
-		return "cost of the engine";
-	}
-	return NULL;
+	int rc;
+
+	*full = "ops of the group";
+	rc = h.h ? life_enter(g, h, LIFE_OP, load_relaxed(&g->max_ops)) : 0;
+	if (unlikely(rc) || !cost)
+		return rc;
+	*full = "cost of the group";
+	if (h.h && !add_below(&g->cost, cost, load_relaxed(&g->max_cost)))
+		goto undo_op;
+	*full = "cost of the engine";
+	if (likely(add_below(&e->root->cost, cost, load_relaxed(&e->root->max_cost))))
+		return 0;
+	if (h.h)
+		fetch_add_seq_cst(&g->cost, -cost);
+undo_op:
+	if (h.h)
+		fetch_add_seq_cst(&g->life, -LIFE_OP);
+	return -EAGAIN;
 }
 
 static void room_want(struct op_group *g)
@@ -249,6 +279,25 @@ static void room_want(struct op_group *g)
 		return;
 	if (load_relaxed(&g->note))
 		fetch_or_seq_cst(&g->room, ROOM_WANTED);	/* CORE-H1 <-> CORE-H4 */
+}
+
+/* The push is refused, or will be: try once more.  Returns 0 or an error. */
+static __cold int group_full(struct thread *t, struct op_group *g, pawl_group_t h, u64 cost)
+{
+	struct pawl_engine *e = t->e;
+	const char *full;
+	int rc;
+
+	if (h.h && life_hold(g, h))
+		return -ESTALE;
+	room_want(g);
+	if (h.h)
+		room_want(e->root);
+	/* A completion before this may not have seen that room is wanted. */
+	rc = group_add(e, g, h, cost, &full);	/* CORE-H2 <-> CORE-H3 */
+	/* While the tries counted the op, a completion may have found no room. */
+	group_leave(t, (u32)h.h, 1, true);
+	return rc ? err(rc, "push: the limit on the %s is reached", full) : 0;
 }
 
 /* Count an op that is not pushed yet.  Returns 0 or an error.  Progress: lock-free. */
@@ -261,6 +310,7 @@ int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d)
 	u32 idx = (u32)h.h;
 	const char *full;
 	u64 most;
+	int rc;
 
 	if (!g)
 		return err(-ESTALE, "push: op.group is no group, or it was destroyed");
@@ -271,21 +321,11 @@ int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d)
 	    (load_relaxed(&e->root->max_cost) && cost > load_relaxed(&e->root->max_cost)))
 		return err(-E2BIG, "push: op.cost is %llu, beyond the limit of its group or of the "
 			   "engine", (unsigned long long)cost);
-	if (idx && !life_enter(g, h))
-		return err(-ESTALE, "push: op.group was destroyed meanwhile");
-	full = group_add(e, g, idx, cost);
-	if (unlikely(full)) {
-		room_want(g);
-		if (idx)
-			room_want(e->root);
-		/* A completion before this may not have seen that room is wanted. */
-		full = group_add(e, g, idx, cost);	/* CORE-H2 <-> CORE-H3 */
-	}
-	if (unlikely(full)) {
-		/* While the tries counted the op, a completion may have found no room. */
-		group_leave(t, idx, 1);
-		return err(-EAGAIN, "push: the limit on the %s is reached", full);
-	}
+	rc = group_add(e, g, h, cost, &full);
+	if (unlikely(rc == -EAGAIN))
+		rc = group_full(t, g, h, cost);
+	if (unlikely(rc))
+		return rc == -ESTALE ? err(rc, "push: op.group was destroyed meanwhile") : rc;
 	n->group = idx;
 	n->cost = cost;
 	n->cancels = (u32)load_relaxed(&g->cancels);
@@ -407,10 +447,10 @@ int pawl_group_limit(struct pawl_engine *e, pawl_group_t h,
 	if (!h.h)
 		return limits_set(t, g, 0, &l);
 	/* Count as an op of the group, so that it is not destroyed. */
-	if (!life_enter(g, h))
+	if (life_hold(g, h))
 		return err(-ESTALE, "group_limit: the group was destroyed meanwhile");
 	rc = limits_set(t, g, (u32)h.h, &l);
-	group_leave(t, (u32)h.h, 0);
+	group_leave(t, (u32)h.h, 0, true);
 	return rc;
 }
 PAWL_EXPORT(pawl_group_limit);
@@ -473,7 +513,8 @@ int pawl_group_count(struct pawl_engine *e, pawl_group_t h, uint64_t *ops, uint6
 	if (!g)
 		return err(-ESTALE, "group_count: no group, or it was destroyed");
 	if (ops)
-		*ops = h.h ? (u32)load_acquire(&g->life) : ops_in_flight(e);	/* CORE-H6 <-> CORE-H5 */
+		/* CORE-H6 <-> CORE-H5 */
+		*ops = h.h ? life_ops(load_acquire(&g->life)) : ops_in_flight(e);
 	if (cost)
 		*cost = load_relaxed(&g->cost);
 	return 0;
@@ -496,7 +537,7 @@ static bool group_wait_over(void *arg)
 	if (life >> 32 != w->gen)
 		return true;
 	if (!w->room)
-		return !(u32)life;
+		return !life_ops(life);
 	/* A body never waits at the window (admit.c). */
 	return group_low(w->g) && (w->g != w->t->e->root || w->t->depth ||
 				   window_low(w->t, load_relaxed(&w->g->low)));

@@ -14,9 +14,8 @@ enum { ROOM_WANTED = 1, ROOM_POSTED = 2, ROOM_CLOSED = 4, ROOM_WINDOW = 8 };
 
 struct op_group {
 	/* Changed by each op of the group. */
-	u64 ops __cacheline_aligned;	/* A: its ops that are not complete */
-	u64 cost;		/* A: the sum of their costs */
-	u64 life;		/* A: generation, its ops until their completion is posted */
+	u64 life __cacheline_aligned;	/* A: LIFE_* */
+	u64 cost;		/* A: the sum of the costs of its incomplete ops */
 	u32 room;		/* A: ROOM_* */
 	u32 waiters;		/* A: threads that wait for it (thread.waits_group) */
 
@@ -27,6 +26,29 @@ struct op_group {
 	u64 deadline;		/* A: CLOCK_MONOTONIC, ns; NOTE_NEVER */
 };
 
+/*
+ * op_group.life:
+ *
+ *   [63:32] generation, odd while the group exists
+ *   [31:21] ops that are complete, and whose completion is being posted: one per thread
+ *   [20:0]  ops until their completion is posted
+ */
+#define LIFE_BITS	21u
+#define LIFE_OP		1ull
+#define LIFE_COMPLETE	(1ull << LIFE_BITS)
+
+BUILD_BUG_ON(LIFE_BITS <= OPS_BITS || LIFE_BITS + SLOT_BITS > 32);
+
+static inline u32 life_ops(u64 life)
+{
+	return (u32)(life & (LIFE_COMPLETE - 1));
+}
+
+static inline u32 life_incomplete(u64 life)
+{
+	return life_ops(life) - ((u32)life >> LIFE_BITS);
+}
+
 /* low percent of a limit */
 static inline u64 low_of(u64 most, u32 low)
 {
@@ -35,8 +57,8 @@ static inline u64 low_of(u64 most, u32 low)
 
 int groups_init(struct thread *t);
 int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d);
-void group_room(struct pawl_engine *e, u32 idx, u64 cost);
-void group_leave(struct thread *t, u32 idx, u64 cost);
+void group_room(struct pawl_engine *e, u32 idx, u64 cost, bool posts);
+void group_leave(struct thread *t, u32 idx, u64 cost, bool posted);
 int group_begin(struct pawl_engine *e, const struct op_note *n);
 void group_told(struct thread *t, u32 idx);
 void window_want(struct thread *t);
