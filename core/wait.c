@@ -40,6 +40,8 @@
 #include <core/wait.h>
 #include <core/record_format.h>
 
+#define NONE_LOOK	16u	/* ops that a wait for all runs before it computes the sums again */
+
 /* The op that a wait left behind when it timed out. */
 struct given_up {
 	u32 op, token, var, gen, block;
@@ -560,14 +562,33 @@ void engine_idle(void *user, struct exec_thread *ex)
 	flight_check(container_of(ex, struct thread, ex));
 }
 
+struct none_wait {
+	struct thread *t;
+	u64 ran;		/* ops and nodes that the thread ran until the last call */
+	u64 next;		/* their number at which to compute the sums again */
+};
+
+/*
+ * What a thread takes from a queue is in flight, so one that has just run something computes the
+ * sums only now and then.  One that ran nothing since the last call may be about to sleep.
+ */
 static bool none_in_flight(void *arg)
 {
-	return !ops_in_flight(arg);
+	struct none_wait *w = arg;
+	u64 ran = w->t->completed + w->t->nodes;
+	bool again = ran == w->ran || ran >= w->next;
+
+	w->ran = ran;
+	if (!again)
+		return false;
+	w->next = ran + NONE_LOOK;
+	return !ops_in_flight(w->t->e);
 }
 
 /* Until no op is in flight. */
 int wait_none(struct thread *t, s64 timeout_ns, u32 how, u32 help)
 {
+	struct none_wait w = { t, t->completed + t->nodes, 0 };
 	struct pawl_engine *e = t->e;
 	int rc;
 
@@ -576,9 +597,10 @@ int wait_none(struct thread *t, s64 timeout_ns, u32 how, u32 help)
 	if (!timeout_ns)
 		return -ETIMEDOUT;
 	wait_flight_begin(t, 0);
-	rc = wait_until(t, none_in_flight, e, timeout_ns, how, help);
+	rc = wait_until(t, none_in_flight, &w, timeout_ns, how, help);
 	wait_flight_end(t);
-	return rc;
+	/* The time may have passed after an op that was the last one. */
+	return rc == -ETIMEDOUT && !ops_in_flight(e) ? 0 : rc;
 }
 
 static int wait_all(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *out, u32 how)
