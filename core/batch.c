@@ -218,7 +218,7 @@ static void batch_push(struct thread *t, u32 nops, u32 naccs, u32 bopi)
 	u32 i, j, k, nseg, *granted = s->granted;
 	struct op *bop = op_of(e, bopi);
 	struct dep *links;
-	u64 tag, found[INLINE_DEPS];
+	u64 tag, found[LINK_FOUND];
 
 	nseg = bop->ndeps;
 	memset(granted, 0, nops * sizeof(*granted));
@@ -242,7 +242,7 @@ static void batch_push(struct thread *t, u32 nops, u32 naccs, u32 bopi)
 
 			for (j = i + 1; j < naccs && s->accs[j].var == s->accs[i].var; j++)
 				;
-			if (k < INLINE_DEPS && found[k])
+			if (k < LINK_FOUND && found[k])
 				val = links[k].var & DEP_WRITE ?
 				      word_write(found[k], links[k].block, links[k].link,
 						 false) :

@@ -88,7 +88,7 @@ static enum phase tag_phase(struct pawl_engine *e, u64 tag)
  * Return where the push with status st keeps its record of var vi, or NULL if that push is
  * FINISHED or has no such access.  op, n and ext must be of one push, otherwise the cell would
  * be outside of its chunk.  They are if the push still has that status afterwards, because its
- * op cannot complete before it is FINISHED (push_several(); the link list of a batch is freed
+ * op cannot complete before it is FINISHED (push_deps(); the link list of a batch is freed
  * after the batch is FINISHED).  Progress: wait-free, bounded by the accesses.
  */
 u64 *desc_cell(struct pawl_engine *e, const struct desc *d, u64 st, u32 vi)
@@ -319,16 +319,16 @@ int link_simple_slow(struct thread *t, struct op *op, u64 tag, u64 *found)
  * Link the owner's deps from j on, the first of which link_quick() could not link.  A read in
  * read-mostly mode is fast, too.  Returns the first dep that needs the slow path, or n.
  */
-static __noinline u32 link_some(struct thread *t, struct op *op, u64 tag, u32 j, u64 *found)
+static __noinline u32 link_some(struct thread *t, struct dep *deps, u64 *rec, u64 tag, u32 j, u32 n,
+				u64 *found)
 {
 	u64 st = status_make(tag_seq(tag), PHASE_LINKING);
-	u32 n = op->ndeps;
 
 	for (; j < n; j++) {
-		struct dep *dep = &op->deps[j];
+		struct dep *dep = &deps[j];
 		u32 vi = dep->var;
 		struct var *v = var_of(t->e, vi & ~DEP_WRITE);
-		struct rm_push p = { tag, &t->d.rec[j], &t->d.status };
+		struct rm_push p = { tag, &rec[j], &t->d.status };
 
 		if (link_quick(t, v, dep, tag, vi & DEP_WRITE, &found[j], &t->d.status, st))
 			continue;
@@ -341,19 +341,23 @@ static __noinline u32 link_some(struct thread *t, struct op *op, u64 tag, u32 j,
 
 /*
  * Link an op (or batch) with several vars; afterwards its position in all queues is fixed.
- * found[j], for the first INLINE_DEPS deps, is what link_dep() found if this thread linked the
+ * found[j], for the first LINK_FOUND deps, is what link_dep() found if this thread linked the
  * dep itself, else 0.  Returns 0 if this thread linked all deps and found[] is complete: then
  * no records are needed, and the push is FINISHED.  Otherwise returns the push's tag: it is
- * COMMITTED, and the caller sets FINISHED after it has attached.  Progress: lock-free.
+ * COMMITTED, and the caller sets FINISHED after it has attached.  few is a constant: it is no
+ * batch, and has no more than INLINE_DEPS vars.  Progress: lock-free.
  */
-u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
+static __always_inline_fn u64 link_deps(struct thread *t, struct op *op, u32 opi, u64 *found,
+					bool few)
 {
 	struct pawl_engine *e = t->e;
-	u32 n = op->ndeps, special = op->flags & (OP_BATCH | OP_DELETE), own, j;
+	u32 n = op->ndeps, batch = few ? 0 : op->flags & OP_BATCH, own, j;
+	u32 most = few ? n : (u32)min_u(n, LINK_FOUND);
 	u64 seq = ++t->seq, tag = tag_make(t->slot, seq, 0), st, ignored;
-	struct dep *deps = op_deps(e, op, n, op->ext);
+	bool inside = few || n <= INLINE_DEPS;
+	struct dep *deps = inside ? op->deps : ext_of(e, op->ext)->deps;
 	struct desc *d = &t->d;
-	u64 *rec = n <= INLINE_DEPS ? d->rec : ext_recs(ext_of(e, op->ext), op->ext >> 30);
+	u64 *rec = inside ? d->rec : ext_recs(ext_of(e, op->ext), op->ext >> 30);
 
 	for (j = 0; j < n; j++)
 		store_relaxed(&rec[j], rec_empty(tag));
@@ -365,34 +369,41 @@ u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
 	 */
 	store_release(&d->status, st);	/* CORE-M7 <-> CORE-M8 */
 	j = 0;
-	if (likely(n <= INLINE_DEPS && !special)) {
-		for (; j < n; j++) {
-			u32 vi = deps[j].var;
+	for (; j < most && !batch; j++) {
+		u32 vi = deps[j].var;
 
-			if (unlikely(!link_quick(t, var_of(e, vi & ~DEP_WRITE), &deps[j], tag,
-						 vi & DEP_WRITE, &found[j], &d->status, st))) {
-				j = link_some(t, op, tag, j, found);
-				break;
-			}
+		if (unlikely(!link_quick(t, var_of(e, vi & ~DEP_WRITE), &deps[j], tag, vi & DEP_WRITE,
+					 &found[j], &d->status, st))) {
+			j = link_some(t, deps, rec, tag, j, most, found);
+			break;
 		}
 	}
 	/* Resume with the first dep that the fast path could not link. */
 	for (own = j; j < n; j++) {
-		u64 *f = j < INLINE_DEPS ? &found[j] : &ignored;
+		u64 *f = j < most ? &found[j] : &ignored;
 
-		if (!link_dep(t, d, &deps[j], &rec[j], tag, special & OP_BATCH,
-			      special & OP_DELETE, f))
+		if (!link_dep(t, d, &deps[j], &rec[j], tag, batch, false, f))
 			break;	/* a helper has finished the push */
 		own += !!*f;
 	}
-	if (likely(own == n && n <= INLINE_DEPS)) {
+	if (likely(own == n && most == n)) {
 		/* CORE-L8 <-> CORE-L2 */
 		store_release(&d->status, status_make(seq, PHASE_FINISHED));
 		return 0;
 	}
-	for (; j < n && j < INLINE_DEPS; j++)
+	for (; j < most; j++)
 		found[j] = 0;
 	/* CORE-L7 <-> CORE-L2; if a helper did it, its links are visible now. */
 	cas_acq_rel_acquire(&d->status, &st, status_make(seq, PHASE_COMMITTED));
 	return tag;
+}
+
+u64 link_few(struct thread *t, struct op *op, u32 opi, u64 *found)
+{
+	return link_deps(t, op, opi, found, true);
+}
+
+u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found)
+{
+	return link_deps(t, op, opi, found, false);
 }

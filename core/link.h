@@ -8,7 +8,15 @@
 
 #include <core/op.h>
 
+/* Deps whose words the linker remembers, so that a push that needed no help needs no records. */
+#ifdef PAWL_MODEL
+#define LINK_FOUND	5u	/* so that small scenarios have more */
+#else
+#define LINK_FOUND	64u
+#endif
+
 int link_simple_slow(struct thread *t, struct op *op, u64 tag, u64 *found);
+u64 link_few(struct thread *t, struct op *op, u32 opi, u64 *found);
 u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found);
 void link_help(struct thread *t, u64 tag);
 u64 *desc_cell(struct pawl_engine *e, const struct desc *d, u64 st, u32 vi);

@@ -56,25 +56,25 @@ __always_inline_fn void dispatch(struct thread *t, struct op *op, u32 opi)
 		exec_push(op_queue(t->e, op), &t->ex, opi, op->prio, 0);
 }
 
-/* push_op() for an op with several accesses, or with none. */
-static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
+/*
+ * push_op() for an op with several accesses.  few is a constant: there are no more than
+ * INLINE_DEPS.  found is memory for INLINE_DEPS or LINK_FOUND.
+ */
+static __always_inline_fn int push_deps(struct thread *t, struct op *op, u32 opi, u64 *found,
+					bool few)
 {
-	struct pawl_engine *e = t->e;
-	u64 found[INLINE_DEPS], tag;
-	u32 n = op->ndeps, left = n, granted = 0, hold = 0, dead = 0, j;
-	struct dep *deps;
+	u32 n = op->ndeps, left = n, granted = 0, hold = 0, dead = 0, j, ext = few ? 0 : op->ext;
+	struct dep *deps = few ? op->deps : ext_of(t->e, ext)->deps;
+	u64 tag;
 
 	if (BUSTED(RUN_EARLY))
 		left--;
 	store_relaxed(&op->wait, left);
-	if (!n) {
-		dispatch(t, op, opi);
-		return 0;
-	}
-	tag = link_op(t, op, opi, found);
+	tag = few ? link_few(t, op, opi, found) : link_op(t, op, opi, found);
 	if (likely(!tag)) {
 		for (j = 0; j < n; j++)
-			granted += attach_own(t, &op->deps[j], dep_ref(opi, 1, 0, j), found[j]);
+			granted += attach_own(t, &deps[j], dep_ref(opi, few ? 1 : n, ext, j),
+					      found[j]);
 		goto attached;
 	}
 	/*
@@ -85,12 +85,11 @@ static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
 	if (BUSTED(RECORD_REUSED))
 		hold = 0;
 	store_relaxed(&op->wait, left + hold);
-	deps = op_deps(e, op, n, op->ext);
 	for (j = 0; j < n; j++) {
-		u32 ref = dep_ref(opi, n, op->ext, j);
+		u32 ref = dep_ref(opi, few ? 1 : n, ext, j);
 		u64 val;
 
-		if (likely(j < INLINE_DEPS && found[j])) {
+		if (likely((few || j < LINK_FOUND) && found[j])) {
 			granted += attach_own(t, &deps[j], ref, found[j]);
 			continue;
 		}
@@ -131,6 +130,27 @@ attached:
 	return 0;
 }
 
+static __noinline int push_many(struct thread *t, struct op *op, u32 opi)
+{
+	u64 found[LINK_FOUND];
+
+	return push_deps(t, op, opi, found, false);
+}
+
+/* push_op() for an op with several accesses, or with none. */
+static __noinline int push_several(struct thread *t, struct op *op, u32 opi)
+{
+	u64 found[INLINE_DEPS];
+
+	if (likely(op->ndeps - 1u < INLINE_DEPS))
+		return push_deps(t, op, opi, found, true);
+	if (op->ndeps)
+		return push_many(t, op, opi);
+	store_relaxed(&op->wait, 0);
+	dispatch(t, op, opi);
+	return 0;
+}
+
 /*
  * Link the op into the queues of its vars and attach it; the wait counter starts at its
  * number of accesses.  Returns -ESTALE if the push is refused: then nothing happened, and the
@@ -153,7 +173,7 @@ __always_inline_fn int push_op(struct thread *t, struct op *op, u32 opi)
 	return rc;
 }
 
-/* Free the block of a refused push with one var; push_several() frees those of several. */
+/* Free the block of a refused push with one var; push_deps() frees those of several. */
 void push_undo(struct thread *t, struct op *op)
 {
 	if (op->ndeps == 1 && (op->deps[0].var & DEP_WRITE))
