@@ -324,10 +324,11 @@ static void record_write(FILE *f, const struct record *r, u64 base)
 /* Take the list, in the order of time. */
 static struct record *records_take(void)
 {
-	ck_stack_entry_t *i = ck_stack_batch_pop_upmc(&records), *next, *list = NULL;
+	ck_stack_entry_t *i, *next, *list = NULL;
 	u32 n = 0;
 
-	for (; i; i = next, n++) {	/* COMPAT-O2 <-> COMPAT-O1 */
+	i = ck_stack_batch_pop_upmc(&records);	/* COMPAT-O2 <-> COMPAT-O1 */
+	for (; i; i = next, n++) {
 		next = i->next;
 		i->next = list;
 		list = i;

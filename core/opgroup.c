@@ -100,7 +100,7 @@ static int life_enter(struct op_group *g, pawl_group_t h, u64 add, u64 most)
 			return -ESTALE;
 		if (most && life_incomplete(life) >= most)
 			return -EAGAIN;
-		/* CORE-H8 <-> CORE-H7; CORE-H2 <-> CORE-H3 */
+		/* CORE-H8 <-> CORE-H7; a value no older than that of CORE-H2 */
 	} while (!cas_acquire(&g->life, &life, life + add));
 	return 0;
 }

@@ -41,7 +41,8 @@ ACCESS = re.compile(r"\b(load|store|xchg|fetch_[a-z]+|(?:pair_)?cas)_(relaxed|ac
                     r"|seq_cst)(?:_(?:relaxed|acquire))?\(|\bsmp_mb(?:_after_rmw)?\(")
 # functions of libraries
 CALLS = {
-    "ck_stack_push_upmc": RELEASES, "tsan_release": RELEASES, "tsan_acquire": ACQUIRES,
+    "ck_stack_push_upmc": RELEASES, "ck_stack_batch_pop_upmc": ACQUIRES,
+    "tsan_release": RELEASES, "tsan_acquire": ACQUIRES,
 }
 CALL = re.compile(r"\b(\w+)\(")
 OBJECT = re.compile(r"([^,)]*?)(?:[.>]\w+)?[,)]")      # of an access, without its last member
