@@ -15,5 +15,5 @@ if ! "$python" -c 'import pytest' 2>/dev/null; then
 fi
 PAWL=$(cd "$(dirname "$pawl")" && pwd)/$(basename "$pawl")
 export PAWL PYTHONDONTWRITEBYTECODE=1
-"$python" -m pytest -q -p no:cacheprovider -o faulthandler_timeout=250 --basetemp="$tmp/pytest" \
-	"$src/tests/tools/load" "$@"
+"$python" -m pytest -q -p no:cacheprovider -o faulthandler_timeout=250 \
+	--basetemp="$tmp/pytest" "$src/tests/tools/load" "$@"

@@ -425,7 +425,7 @@ static void start_due(struct thread *t)
 {
 	unsigned int model;
 	struct conn *c;
-	bool measured;
+	bool measured, blocked;
 
 	while (!t->ended) {
 		t->now = load_now();
@@ -454,8 +454,12 @@ static void start_due(struct thread *t)
 			dispatch(t, c, t->now, measured_now(t, t->now));
 			continue;
 		}
+		/* what was due by now had no connection either */
+		blocked = t->next <= t->short_at;
+		if (blocked)
+			t->short_at = t->now;
 		measured = measured_now(t, t->next);
-		if (measured && t->next <= t->short_at)
+		if (measured && blocked)
 			t->r->waited++;
 		else if (measured)
 			hist_add(&t->r->lag, t->now - t->next);
@@ -607,6 +611,8 @@ static uint64_t part(uint64_t whole, unsigned int i, unsigned int n)
 static int thread_init(struct thread *t, const struct options *o, const struct step *s,
 		       unsigned int index, uint64_t begin)
 {
+	const struct timespec none = { 0 };
+	struct epoll_event e;
 	unsigned int i;
 
 	t->o = o;
@@ -626,7 +632,8 @@ static int thread_init(struct thread *t, const struct options *o, const struct s
 	t->epfd = epoll_create1(EPOLL_CLOEXEC);
 	if (!t->conns || !t->r || !t->buf)
 		return ENOMEM;
-	if (t->epfd < 0)
+	/* Linux 5.11; a sandbox may not have it */
+	if (t->epfd < 0 || epoll_pwait2(t->epfd, &e, 1, &none, NULL))
 		return errno;
 	for (i = 0; i < t->nconns; i++) {
 		t->conns[i].fd = -1;
@@ -738,6 +745,7 @@ int load_client_run(const struct options *o, const struct step *s, struct result
 	}
 	free(threads);
 	if (rc)
-		fprintf(stderr, "%s: cannot start: %s\n", LOAD_SELF, strerror(rc));
+		fprintf(stderr, "%s: cannot start: %s\n", LOAD_SELF, rc == ENOSYS ?
+			"the system has no epoll_pwait2 (Linux 5.11)" : strerror(rc));
 	return rc ? -1 : 0;
 }

@@ -99,7 +99,7 @@ static int read_metadata(struct build *b, const json_t *meta)
 			return -1;
 	}
 	if (b->o->batch && !b->batched)
-		return complain(b->m, "no input has a variable first dimension for --batch", "");
+		return complain(b->m, "--batch: no input has a variable first dimension", "");
 	return 0;
 }
 

@@ -16,7 +16,7 @@ def answer(status, body, more=""):
 
 
 def check(body, json_length):
-    """The inputs of a request, by name: (shape, type, list or bytes).  Raises if it is wrong."""
+    """The inputs by name, (shape, type, values), and the parameters.  Raises if wrong."""
     head = json.loads(body[:json_length])
     tensors = body[json_length:]
     inputs = {}
@@ -169,7 +169,8 @@ class Server:
         return True
 
     def model_chunked(self, sock):
-        sock.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n")
+        sock.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                     b"2\r\n{}\r\n0\r\n\r\n")
         return True
 
     def model_interim(self, sock):

@@ -94,8 +94,8 @@ def test_unusual_answers(server, model, loop):
     ("hang", "timed_out", "--wait")])
 @pytest.mark.parametrize("loop", [OPEN, CLOSED])
 def test_failures(server, model, what, why, loop):
-    out, err = load(server, f"--model={model}", "--wait=100ms", "--output-json=-", *loop, *COUNT,
-                    status=1)
+    out, err = load(server, f"--model={model}", "--wait=100ms", "--output-json=-", *loop,
+                    *COUNT, status=1)
     run = json.loads(out)["runs"][0]
     # beside these, a busy machine may let a request time out
     assert run[what] + run["timed_out"] >= 40 and not run["answered"]
@@ -136,7 +136,8 @@ def test_latency_from_the_intended_start(server):
 
 def test_schedule(server):
     options = ("--model=good", "--rate=500", "--duration=400ms", "--warmup=100ms")
-    once, again, other = (one_run(server, *options, f"--seed={seed}")["due"] for seed in (7, 7, 8))
+    once, again, other = (one_run(server, *options, f"--seed={seed}")["due"]
+                          for seed in (7, 7, 8))
     assert once == again and 100 < once < 300 and 100 < other < 300
     assert one_run(server, *options, "--arrivals=constant")["due"] in (199, 200, 201)
 
@@ -262,10 +263,10 @@ def test_input_file(server, tmp_path):
     inputs = sent(server, option, "--json")[2]
     assert inputs["X"][2] == [1.5, 2] and inputs["N"][2] == [-3] and inputs["S"][2] == ["ab"]
     good = {"X": [1, 2], "N": [1], "S": ["x"]}
-    for bad, why in (({"X": [1, 2, 3]}, "values"), ({"N": [128]}, "INT8"), ({"N": [1.5]}, "INT8"),
-                     ({"S": [1]}, "BYTES"), ({"X": {"b64": "%"}}, "base64"),
-                     ({"X": {"b64": "AAA="}}, "values"), ({"X": ["a", "b"]}, "FP32"),
-                     ({"S": {"b64": "/////w=="}}, "values")):
+    for bad, why in (({"X": [1, 2, 3]}, "values"), ({"N": [128]}, "INT8"),
+                     ({"N": [1.5]}, "INT8"), ({"S": [1]}, "BYTES"),
+                     ({"X": {"b64": "%"}}, "base64"), ({"X": {"b64": "AAA="}}, "values"),
+                     ({"X": ["a", "b"]}, "FP32"), ({"S": {"b64": "/////w=="}}, "values")):
         write([{**good, **bad}])
         assert why in load(server, "--model=good", option, status=1)[1]
     write([{"X": [1, 2]}])
@@ -297,10 +298,11 @@ def test_no_server(server):
     ["--concurrency=1.5"], ["--concurrency=0"], ["--rate=1", "--concurrency=1"],
     ["--duration=0"], ["--duration=1h"], ["--requests=0"], ["--warmup=-1"], ["--wait="],
     ["--threads=0"], ["--threads=2"], ["--shape=X"], ["--shape=:1"], ["--shape=X:"],
-    ["--shape=X:-1"], ["--header=x"], ["--header=a: b\r\nc"], ["--arrivals=x"], ["--priority=0"],
-    ["--timeout=0"], ["--batch=0"], ["--seed=-1"], ["--url=:1"], ["--url=a:b"],
-    ["--url=http://a/b"], ["--url=[::1"], ["--zero", "--input=x"], ["--model=b", "--input=x"],
-    ["--connections=0"], ["--rate=1", "--connections=999999999"], ["--nope"], ["extra"]])
+    ["--shape=X:-1"], ["--header=x"], ["--header=a: b\r\nc"], ["--arrivals=x"],
+    ["--priority=0"], ["--timeout=0"], ["--batch=0"], ["--seed=-1"], ["--url=:1"],
+    ["--url=a:b"], ["--url=http://a/b"], ["--url=[::1"], ["--zero", "--input=x"],
+    ["--model=b", "--input=x"], ["--connections=0"], ["--rate=1", "--connections=999999999"],
+    ["--nope"], ["extra"]])
 def test_command_line(server, options):
     more = ["--model=a"] if not any("--model=" == x[:8] for x in options) and options else []
     if options == ["--model=b", "--input=x"]:
