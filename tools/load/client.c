@@ -133,8 +133,8 @@ static void failure(struct thread *t, const char *what, const char *detail, size
 		return;
 	snprintf(r->failure, sizeof(r->failure), "%s%.*s", what, (int)n, detail);
 	for (i = k; r->failure[i]; i++)
-		if ((unsigned char)r->failure[i] < 0x20 || r->failure[i] == 0x7f)
-			r->failure[i] = ' ';
+		if (r->failure[i] < 0x20 || r->failure[i] > 0x7e)
+			r->failure[i] = r->failure[i] == '\n' ? ' ' : '?';
 }
 
 /* The connection has no request any more; close it unless it can carry another. */
@@ -574,6 +574,7 @@ static void loop(struct thread *t)
 	for (;;) {
 		t->now = load_now();
 		expire(t);
+		sample(t);
 		start_due(t);
 		sample(t);
 		if (t->ended && !t->busy.head)

@@ -77,8 +77,8 @@ static void judge(const struct options *o, const struct result *r, const struct 
 		note(s, "the client is the bottleneck: its busiest thread used %.0f %% of a "
 		     "CPU; use more threads or machines", busy * 100);
 	if (wait > STARVED_SHARE)
-		note(s, "other programs had the CPU for %.0f %% of the time that the client "
-		     "wanted to run", wait * 100);
+		note(s, "the client waited for a CPU for %.0f %% of the time, since other "
+		     "programs had it", wait * 100);
 	if (level_value(&r->lag, 3, &lag, &beyond) &&
 	    level_value(&y->answers, 3, &latency, &beyond) &&
 	    (double)lag > LAG_SHARE * (double)latency)
@@ -301,7 +301,7 @@ static json_t *json_run(const struct options *o, const struct step *s, const str
 	struct notes notes;
 	struct tally y;
 	unsigned int i;
-	char name[16];
+	char name[16], key[256];
 
 	load_tally_sum(o, r, &y);
 	judge(o, r, &y, &notes);
@@ -329,8 +329,12 @@ static json_t *json_run(const struct options *o, const struct step *s, const str
 					    json_integer((json_int_t)r->status[i]));
 		}
 	json_object_set_new(j, "status", codes);
-	for (i = 0; i < o->nmodels; i++)
-		json_object_set_new(models, o->models[i].name, json_tally(r, &r->tally[i]));
+	for (i = 0; i < o->nmodels; i++) {
+		snprintf(key, sizeof(key), "%.120s%s%.120s", o->models[i].name,
+			 o->models[i].version ? "/" : "",
+			 o->models[i].version ? o->models[i].version : "");
+		json_object_set_new(models, key, json_tally(r, &r->tally[i]));
+	}
 	json_object_set_new(j, "models", models);
 	for (i = 0; i < notes.n; i++)
 		json_array_append_new(list, json_string(notes.text[i]));

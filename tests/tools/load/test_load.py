@@ -169,7 +169,7 @@ def test_curve(server, tmp_path):
 
 def test_shares(server):
     run = one_run(server, "--model=good-a=3", "--model=good-b/7", *CLOSED, *COUNT)
-    assert run["models"]["good-a"]["good"] == 30 and run["models"]["good-b"]["good"] == 10
+    assert run["models"]["good-a"]["good"] == 30 and run["models"]["good-b/7"]["good"] == 10
     paths = [request[0] for request in server.requests]
     assert paths.count("good-a/infer") == 30 and paths.count("good-b/versions/7/infer") == 10
     out, _ = load(server, "--model=good-a", "--model=good-b", *CLOSED, *COUNT)
