@@ -435,9 +435,14 @@ static void start_due(struct thread *t)
 		}
 		if (t->next > t->now)
 			return;
+		/* what was due by now had no connection either */
+		blocked = t->step->rate && t->next <= t->short_at;
+		if (blocked)
+			t->short_at = t->now;
 		if (t->step->rate && t->now - t->next > t->o->wait_ns) {
 			model = choose(t);
 			if (measured_now(t, t->next)) {
+				t->r->waited += blocked;
 				t->r->tally[model].due++;
 				t->r->tally[model].timed_out++;
 				failure(t, no_answer, "", 0);
@@ -454,10 +459,6 @@ static void start_due(struct thread *t)
 			dispatch(t, c, t->now, measured_now(t, t->now));
 			continue;
 		}
-		/* what was due by now had no connection either */
-		blocked = t->next <= t->short_at;
-		if (blocked)
-			t->short_at = t->now;
 		measured = measured_now(t, t->next);
 		if (measured && blocked)
 			t->r->waited++;

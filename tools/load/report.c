@@ -85,7 +85,7 @@ static void judge(const struct options *o, const struct result *r, const struct 
 		note(s, "the client is late: its lag has a p99 of %.3f ms, which is %.0f %% of "
 		     "the latency's", ms(lag), share(lag, latency) * 100);
 	if (r->waited)
-		note(s, "all %u connections were in use: %llu requests had to wait for one; "
+		note(s, "all %u connections were in use: %llu requests waited for one; "
 		     "raise --connections", o->connections, (unsigned long long)r->waited);
 	if (missing)
 		note(s, "%llu requests have no answer and are not in the percentiles",
