@@ -168,6 +168,9 @@ all() {
 	foreign
 	both 120 tables tables.py
 	both 600 train train.py --epochs 3
+	both 300 dist_sync dist.py dist_sync
+	both 300 dist_async dist.py dist_async
+	both 300 dist_lost dist.py dist_sync lost
 	both 300 kvstore train.py --epochs 1 --kvstore local digits
 	settings
 	on pawl 120 threads features.py threads || fail "four threads that push on pawl"
