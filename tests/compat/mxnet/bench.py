@@ -3,7 +3,8 @@
 
 Reads lines: "work NAME" makes that work and warms it up, "slice N" does it N times. Answers
 each with a JSON object on a line: the seconds it took, and how many units one time is.
-Between two lines it waits for the next, with nothing in flight.
+Between two lines it waits for the next, with nothing in flight.  The seconds do not contain the
+pauses that the work itself makes; "wall" does.
 """
 
 import gc
@@ -24,6 +25,7 @@ class Work:
 
     def __init__(self, fn, group=1, units=None, keep=None):
         self.fn, self.group, self.units, self.keep = fn, group, units or group, keep
+        self.paused = 0.0
 
     def once(self):
         for _ in range(self.group):
@@ -60,6 +62,22 @@ def storm_new(n=2000):
         for _ in range(n):
             mx.nd.negative(x)
     return Work(run, units=n)
+
+
+def sparse(gap, n):
+    """An op, its end, and a pause in which the thread sleeps: as a server under little load."""
+    x = mx.nd.ones((2,))
+
+    def run():
+        nonlocal x
+        for _ in range(n):
+            x += 1
+            x.wait_to_read()
+            start = time.perf_counter()
+            time.sleep(gap)
+            work.paused += time.perf_counter() - start
+    work = Work(run, units=n)
+    return work
 
 
 def push_wide(n=4000):
@@ -128,6 +146,10 @@ WORK = {
     "storm-wide": storm_wide,
     "storm-new": storm_new,
     "push-wide": push_wide,
+    "sparse-10us": lambda: sparse(10e-6, 100),
+    "sparse-100us": lambda: sparse(100e-6, 50),
+    "sparse-1ms": lambda: sparse(1e-3, 10),
+    "sparse-10ms": lambda: sparse(10e-3, 2),
     "resnet18": lambda: resnet(False),
     "resnet18-hybrid": lambda: resnet(True),
     "lstm": lambda: lstm(False, True),
@@ -157,11 +179,12 @@ def main():
             work = None
             gc.collect()
             work = WORK[arg]()
-        start = time.perf_counter()
+        paused, start = work.paused, time.perf_counter()
         for _ in range(3 if what == "work" else int(arg)):
             work.once()
-        seconds = time.perf_counter() - start
-        print(json.dumps({"seconds": seconds, "units": work.units}), file=out, flush=True)
+        wall = time.perf_counter() - start
+        print(json.dumps({"seconds": wall - (work.paused - paused), "wall": wall,
+                          "units": work.units}), file=out, flush=True)
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def times(programs, work, seconds):
         p.ask("work " + work)
     n = 1
     while True:
-        took = max(p.ask("slice %d" % n)["seconds"] for p in programs)
+        took = max(p.ask("slice %d" % n)["wall"] for p in programs)
         if took > seconds / 3:
             return max(1, round(n * seconds / took))
         n *= 2

@@ -6,7 +6,8 @@
 #	smoke	imports, one training, some features; if there is a virtualenv already
 #	all	makes the virtualenv from PyPI; everything
 #	bench	both engines in turns (compare.py; about five minutes, with --quick one):
-#		WORK	which pieces of work, WORKERS how many CPU workers ("1 4")
+#		WORK	which pieces of work, WORKERS how many CPU workers ("1 4");
+#			for few CPUs: taskset -c 0 make bench-mxnet WORK='sparse-1ms resnet18'
 #		COMPARE	engines; same: MXNet's engine twice, how wrong the method is;
 #			record: pawl without and with PAWL_RECORD
 #		STARTS, PAIRS, TRIES, SLICE	see compare.py --help
