@@ -693,6 +693,7 @@ START_TEST(test_var_of_another_engine_is_refused)
 	op.writes = &foreign;
 	op.nwrites = 1;
 	ck_assert_int_eq(pawl_mx_push(e, &op, NULL), -ESTALE);
+	ck_assert(strstr(pawl_mx_last_error(), "mutable var 0"));
 	op.reads = &foreign;
 	op.nreads = 1;
 	op.writes = &v;
@@ -704,6 +705,7 @@ START_TEST(test_var_of_another_engine_is_refused)
 	op.nreads = 0;
 	ck_assert_int_eq(pawl_mx_opr_new(e, &op, &opr), 0);
 	ck_assert_int_eq(pawl_mx_opr_push(other, opr, op.ctx, 0, NULL), -ESTALE);
+	ck_assert(strstr(pawl_mx_last_error(), "the operator was deleted, or is of another"));
 	ck_assert_int_eq(pawl_mx_opr_push(e, opr, op.ctx, 0, NULL), 0);
 	ck_assert_int_eq(pawl_mx_wait_all(e, NULL), 0);
 	ck_assert_uint_eq(pawl_mx_var_version(v), 1);

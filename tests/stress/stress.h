@@ -7,6 +7,7 @@
 #define TESTS_STRESS_H
 
 #define UTIL_NO_CHECK
+#include <signal.h>
 #include "../unit/util.h"
 
 #define ROUND_MS	patience_ms(100000)	/* a round that takes longer hangs */
@@ -53,8 +54,21 @@ static void round_end(void)
 	store_release(&deadline_ms, 0);
 }
 
+/* tests/run.sh ends a program that takes too long. */
+static void terminated(int sig)
+{
+	static const char text[] = "FAILED: terminated\n";
+	struct pawl_engine *e = load_acquire(&engine_now);
+
+	if (write(2, text, sizeof(text) - 1) > 0 && e)
+		pawl_dump(e, 2);
+	replay();
+	abort();
+}
+
 static void stress_start(const char *name, const char *args)
 {
+	signal(SIGTERM, terminated);
 	program_name = name;
 	replay_args = args;
 	pthread_detach(spawn(watchdog, NULL));

@@ -144,7 +144,7 @@ int main(int argc, char **argv)
 	u32 i;
 
 	s.seed = argc > 1 ? strtoull(argv[1], NULL, 0) : exec_now_ns();
-	printf("stress_exec seed=%llu ms=%llu\n", (unsigned long long)s.seed,
+	printf("replay: tests/stress/stress_exec %llu %llu\n", (unsigned long long)s.seed,
 	       (unsigned long long)ms);
 	fflush(stdout);
 	watchdog((unsigned int)(ms / 1000) + 60);

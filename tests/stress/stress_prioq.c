@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 #endif
 #include <pthread.h>
+#include <signal.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,14 +56,21 @@ static struct {
 } rd;
 
 static u64 seed0, nrounds;
+static double seconds = 2;
 static u64 ops;				/* A */
 static u64 stamp;			/* A: next order number */
 
 static void fail(int line, const char *what)
 {
-	fprintf(stderr, "stress_prioq: line %d: %s; seed %llu, round %llu\n", line, what,
-		(unsigned long long)seed0, (unsigned long long)nrounds);
+	fprintf(stderr, "stress_prioq: line %d: %s in round %llu\n"
+		"replay: tests/stress/stress_prioq %llu %g\n", line, what,
+		(unsigned long long)nrounds, (unsigned long long)seed0, seconds);
 	abort();
+}
+
+static void no_end(int sig)
+{
+	fail(__LINE__, sig == SIGALRM ? "no end" : "terminated");
 }
 
 /* Pop once; last: the last entry of each pusher and priority that this thread popped. */
@@ -193,12 +201,16 @@ static void one_round(u64 *seed, struct prioq_cache *c)
 int main(int argc, char **argv)
 {
 	struct prioq_cache c = { .seed = 0 };
-	double seconds = argc > 2 ? atof(argv[2]) : 2;
-	u64 end = clock_ns() + (u64)(seconds * 1e9);
-	u64 seed;
+	u64 seed, end;
 
 	seed0 = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
 	seed = seed0;
+	if (argc > 2)
+		seconds = atof(argv[2]);
+	end = clock_ns() + (u64)(seconds * 1e9);
+	signal(SIGALRM, no_end);
+	signal(SIGTERM, no_end);
+	alarm((unsigned int)seconds + 300);
 	work = calloc(WORKS, sizeof(*work));
 	must(work && !arena_create("stress", &arena));
 	must(!prioq_pool_add(arena, WORKS, THREADS + 1, POOL_MAG, &pool));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Check with several threads.  A ck_assert() that holds writes its position to a file of
- * Check, which the thread that runs the tests closes and reopens between tests; one that fails
- * jumps to that thread's stack.  Bodies of ops may assert on workers.  Therefore this file is
+ * Check with several threads, and tests that do not end.  A ck_assert() that holds writes its
+ * position to a file of Check, which the thread that runs the tests closes and reopens between
+ * tests; one that fails jumps to that thread's stack.  Bodies of ops may assert on workers.  Therefore this file is
  * linked with
  * --wrap: only the thread of the tests calls Check, and a failure on another thread ends the
  * program with its position.
@@ -13,6 +13,7 @@
  * exit() needs.
  */
 #include <check.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,33 @@ void __real__ck_assert_failed(const char *file, int line, const char *expr, cons
 			      ...) CK_ATTRIBUTE_NORETURN;
 void __wrap__ck_assert_failed(const char *file, int line, const char *expr, const char *msg,
 			      ...) CK_ATTRIBUTE_NORETURN;
+
+/* The last assertion that held, for a test that does not end. */
+static const char *mark_file = "its begin";
+static int mark_line;
+static void (*hang_says)(void);
+
+static void hang(int sig)
+{
+	char text[256];
+	int n = snprintf(text, sizeof(text), "%s:%d:F: no end after this point%s\n", mark_file,
+			 mark_line, sig == SIGTERM ? " (terminated)" : "");
+
+	if (write(2, text, (size_t)n) > 0 && hang_says)
+		hang_says();
+	signal(SIGABRT, SIG_DFL);
+	abort();
+}
+
+/* From now on a test that has not ended after so many seconds (0: no limit) says where it is. */
+void hang_limit(unsigned int seconds, void (*says)(void));
+void hang_limit(unsigned int seconds, void (*says)(void))
+{
+	hang_says = says;
+	signal(SIGALRM, seconds ? hang : SIG_DFL);
+	signal(SIGTERM, seconds ? hang : SIG_DFL);
+	alarm(seconds);
+}
 
 static int in_thread_of_tests(void)
 {
@@ -41,8 +69,14 @@ static int no_process_of_its_own(void)
 
 void __wrap__mark_point(const char *file, int line)
 {
-	if (in_thread_of_tests())
-		__real__mark_point(file, line);
+	if (!in_thread_of_tests())
+		return;
+	/* the test, not a function in a header that it calls */
+	if (file[strlen(file) - 1] == 'c') {
+		mark_file = file;
+		mark_line = line;
+	}
+	__real__mark_point(file, line);
 }
 
 void __wrap__ck_assert_failed(const char *file, int line, const char *expr, const char *msg,

@@ -41,6 +41,7 @@ static inline pid_t child_fork(void)
 	if (!pid) {
 		/* Without CK_FORK, Check's handler would also kill the parent. */
 		signal(SIGALRM, SIG_DFL);
+		signal(SIGTERM, SIG_DFL);
 		alarm(limit ? limit : 1);
 	}
 	return pid;
