@@ -43,6 +43,7 @@ struct program {
 	u32 tall;		/* 1: each thread's first node has two levels; 2: all nodes */
 	u32 meet;		/* this work and the next one must run at the same time */
 	u32 workers;
+	bool empty;		/* another queue, without work, comes before the queue */
 	bool bare;		/* threads begin without lanes and nodes */
 	bool no_memory;		/* and receive none */
 	u32 nodes;		/* additional ones of thread 0 */
@@ -284,6 +285,7 @@ static void setup(void)
 		cfg.works = pool;
 		cfg.tidy_ns = pg.tidy;
 		if (exec_create(&cfg, &cl, &x) ||
+		    (pg.empty && exec_queue_add(x, "e", 0, true, &q)) ||
 		    exec_queue_add(x, "q", pg.workers, !pg.own, &q))
 			model_fail("exec");
 	}
@@ -810,6 +812,7 @@ const struct scenario scenarios[] = {
 	S("park_push_3", SLEEP, "w | w | ++", sleep, 3, 3, 6),
 	S("park_meet", SLEEP, "w | w | ++", sleep, 3, 3, 6, .meet = 1),
 	S("park_meet_2", SLEEP, "w | +w | +", sleep, 3, 3, 6, .meet = 1),
+	S("park_meet_queues", SLEEP, "w | w | ++", sleep, 3, 3, 6, .meet = 1, .empty = 1),
 	S("park_3", SLEEP, "w | w | +w", sleep, 3, 3, 6),
 	S("park_3x2", SLEEP, "+w | +w | w", sleep, 3, 3, 6),
 	W("worker", SLEEP, "+v", sleep, 1, MODEL_ALL, 6, .workers = 1),
