@@ -78,7 +78,8 @@ clean-goals := clean mrproper
 outer-goals := help setup run check check-all tags dist distcheck check-deb check-coverage
 config-goals := $(filter-out check-%,$(filter %config,$(MAKECMDGOALS)))
 free-goals := $(clean-goals) $(outer-goals) $(config-goals) check-kconfig check-tokens \
-	check-edges check-docs check-sources check-exports check-spin check-cross check-proof proof-table ledger
+	check-edges check-docs check-sources check-exports check-spin check-cross check-proof proof-table ledger \
+	mutation
 
 ifneq ($(and $(filter-out 0 1,$(words $(MAKECMDGOALS))),$(filter $(clean-goals) $(config-goals),$(MAKECMDGOALS))),)
 # Goals that change what the others see: one after the other.
@@ -342,6 +343,9 @@ check-docs:
 	$(Q)$(PYTHON3) $(srctree)/tests/contracts.py $(srctree)
 check-sources:
 	$(Q)$(srctree)/tools/check-sources.sh
+mutation:
+	$(Q)$(PYTHON3) $(srctree)/tests/mutation/mutate.py $(MUTATION_ARGS)
+PHONY += mutation
 check-exports:
 	$(Q)$(PYTHON3) $(srctree)/tools/gen-version-map.py -c $(srctree)/include/pawl \
 		-s $(srctree)/debian $(foreach dir,$(layers),$(wildcard $(srctree)/$(dir)/*.c))
@@ -437,6 +441,8 @@ PHONY += help
 #@   fuzz            the fuzz targets with libFuzzer (clang), FUZZ_SECONDS=60 each
 #@   check-model     the controlled scheduler: all schedules of small programs
 #@   check-model-deep  its larger programs, searched to the end
+#@   mutation        sampled small mistakes, one at a time, and whether the tests find them
+#@                   (MUTATION_ARGS='--count N --seed S --minutes M')
 #@   check-busted    each planted bug is found by the tests that must (BUSTED_ARGS=-v)
 #@   check-purity    no system call, allocation or lock per op (PAWL_PURITY_OPS=)
 #@   check-memory    memory stays bounded while a thread is stopped (PAWL_MEMORY_SECONDS=)
