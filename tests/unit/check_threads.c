@@ -2,10 +2,9 @@
 /*
  * Check with several threads, and tests that do not end.  A ck_assert() that holds writes its
  * position to a file of Check, which the thread that runs the tests closes and reopens between
- * tests; one that fails jumps to that thread's stack.  Bodies of ops may assert on workers.  Therefore this file is
- * linked with
- * --wrap: only the thread of the tests calls Check, and a failure on another thread ends the
- * program with its position.
+ * tests; one that fails jumps to that thread's stack.  Bodies of ops may assert on workers.
+ * Therefore this file is linked with --wrap: only the thread of the tests calls Check, and a
+ * failure on another thread ends the program with its position.
  *
  * A failure also ends the program where Check does not fork (CK_FORK=no).  Otherwise Check
  * would continue with the next test, and leave by exit(), while the threads of the failed test
