@@ -13,6 +13,15 @@ import time
 import pytest
 
 SERVER = os.environ["PAWL_SERVE_TEST"]
+
+
+def sanitized():
+    """Whether the server was built with a sanitizer, which needs more memory."""
+    with open(SERVER, "rb") as file:
+        program = file.read()
+    return b"__asan_init" in program or b"__tsan_init" in program
+
+
 SOON = 60       # seconds for what must happen, on a loaded machine too
 
 

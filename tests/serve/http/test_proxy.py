@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The haproxy configuration of Documentation/serve.md: replicas restart, and no request fails."""
+"""Replicas behind haproxy restart, and no request fails, as Documentation/serve.md says."""
 import os
 import re
 import shutil
