@@ -289,8 +289,10 @@ static int trace_json(struct pawl_engine *e, FILE *f, struct trace_ev *ev, size_
 	if (rc)
 		goto out;
 	qsort(ev, n, sizeof(*ev), ev_cmp);
-	fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"
-	      "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"pawl\"}}", f);
+	/* a string: a number of JSON has 53 bits */
+	fprintf(f, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"base_ns\":\"%" PRIu64 "\"},"
+		"\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\","
+		"\"args\":{\"name\":\"pawl\"}}", e->trace_base);
 	for (i = 0; i < most->slots; i++)
 		fprintf(f, ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%u,\"name\":\"thread_name\","
 			"\"args\":{\"name\":\"pawl thread %u\"}}", i, i);

@@ -829,7 +829,8 @@ PAWL_API int pawl_watch(struct pawl_engine *e, int64_t threshold_ns, pawl_watch_
 
 /*
  * Trace: keep the last n events of each thread (push, start, end, dependency), and write them
- * as Chrome trace JSON, which opens in Perfetto.
+ * as Chrome trace JSON, which opens in Perfetto.  otherData.base_ns is the CLOCK_MONOTONIC of
+ * ts 0, to add events of other sources.
  *
  *   start: begin a trace, and discard the one before.  -EINVAL (n); -EALREADY.
  *   stop:  end the trace.

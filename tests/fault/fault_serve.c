@@ -177,6 +177,18 @@ REAL(char *, json_dumps, const json_t *j, size_t flags)
 	return fails(MEMORY) ? NULL : counted(__real_json_dumps(j, flags));
 }
 
+/* The text of the stream is an allocation that the server frees. */
+REAL(FILE *, open_memstream, char **text, size_t *n)
+{
+	return fails(MEMORY) ? NULL : counted(__real_open_memstream(text, n));
+}
+
+REAL(int, memfd_create, const char *name, unsigned int flags)
+{
+	FAILS(FILES, EMFILE);
+	return __real_memfd_create(name, flags);
+}
+
 /* --- the server --- */
 
 static char folder[64];
@@ -562,6 +574,7 @@ static void sc_control(void)
 {
 	begin(2);
 	model("m", 2, "add 2\n");
+	answered("trace", ask(simple("POST", "/v2/trace/start")), 200);
 	answered("load", ask(simple("POST", "/v2/repository/models/m/load")), 200);
 	answered("a request", ask(infer("m", 4, 1, "")), 200);
 	answered("index", ask(simple("POST", "/v2/repository/index")), 200);
@@ -571,6 +584,7 @@ static void sc_control(void)
 	answered("stats", ask(simple("GET", "/v2/models/stats")), 200);
 	answered("config", ask(simple("GET", "/v2/models/m/config")), 200);
 	answered("metrics", ask(simple("GET", "/metrics")), 200);
+	answered("the trace", ask(simple("POST", "/v2/trace/stop")), 200);
 	model("m", 3, "add 3\n");
 	kill(getpid(), SIGHUP);
 	answered("a request", ask(infer("m", 4, 1, "")), 200);

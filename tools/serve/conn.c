@@ -220,6 +220,7 @@ static int on_begin(http_parser *p)
 	c->json_length = -1;
 	c->refused = 0;
 	c->in_request = c->used = true;
+	c->first_ns = c->loop->now;
 	conn_timer(c, TIMER_READ);
 	return 0;
 }

@@ -710,7 +710,7 @@ struct request *infer_new(struct loop *l, struct version *v)
 		return NULL;
 	r->loop = l;
 	r->v = v;
-	r->arrival_ns = l->now;
+	r->first_ns = r->arrival_ns = l->now;
 	r->deadline_ns = v->e->conf.timeout_ns ? l->now + v->e->conf.timeout_ns : 0;
 	r->state = REQ_NEW;
 	r->is_canceled = r->alone = false;
@@ -748,6 +748,7 @@ void infer_begin(struct conn *c, struct version *v)
 		return;
 	}
 	r->c = c;
+	r->first_ns = c->first_ns;
 	http = infer_parse(l, r, v->m, c->body.p, c->body.n, c->json_length,
 			   v->e->conf.max_batch ? v->e->conf.max_batch : 1, err, sizeof(err));
 	if (http) {
@@ -922,6 +923,8 @@ void infer_end(struct request *r, bool served, bool gone, uint64_t begin)
 	struct slot *slot = r->slot;
 	uint64_t now;
 
+	if (!gone)
+		trace_request(r->loop, r, served ? 200 : r->status ? infer_http(r) : 500);
 	if (slot && fetch_add_acq_rel(&slot->users, (u32)-1) == 1) /* with the reads before */
 		port_send(&r->loop->sv->loops[0].port, &slot->msg, sched_recycle, slot);
 	now = now_ns();

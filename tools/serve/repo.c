@@ -330,13 +330,21 @@ static void index_json(struct server *sv, struct control *ct)
 
 void repo_control(struct server *sv, struct control *ct)
 {
-	struct entry *e = ct->what == CONTROL_INDEX ? NULL : find(sv, ct->name);
+	struct entry *e = *ct->name ? find(sv, ct->name) : NULL;
+	const char *why;
 	char path[4096];
+	int rc = 0;
 
 	ct->http = 200;
 	switch (ct->what) {
 	case CONTROL_INDEX:
 		index_json(sv, ct);
+		break;
+	case CONTROL_TRACE:
+		rc = trace_start(sv, &why);
+		break;
+	case CONTROL_TRACE_STOP:
+		rc = trace_stop(sv, &ct->text, &why);
 		break;
 	case CONTROL_LOAD:
 		snprintf(path, sizeof(path), "%s/%s", sv->cfg.repository, ct->name);
@@ -360,6 +368,10 @@ void repo_control(struct server *sv, struct control *ct)
 		} else if (e) {
 			e->explicitly_unloaded = true;
 		}
+	}
+	if (rc) {
+		ct->http = rc == -ENOMEM ? 503 : 400;
+		ct->text = text_of("failed to trace%s, %s", "", why);
 	}
 	port_post(&ct->loop->port, ct->done);
 }

@@ -390,6 +390,10 @@ void route(struct conn *c)
 	} else if (n == 1) {
 		if (method(c, HTTP_GET))
 			server_metadata(c);
+	} else if (!strcmp(part[1], "trace") && n == 3 &&
+		   (!strcmp(part[2], "start") || !strcmp(part[2], "stop"))) {
+		if (method(c, HTTP_POST))
+			control(c, part[2][2] == 'a' ? CONTROL_TRACE : CONTROL_TRACE_STOP, "");
 	} else if (!strcmp(part[1], "models") && n == 3 && !strcmp(part[2], "stats")) {
 		if (method(c, HTTP_GET))
 			stats_json(c, NULL, 0);

@@ -9,6 +9,7 @@
  *	sched.c	queues and batches			slots.c	slots, and planning them
  *	repo.c	the repository of models		stats.c	statistics and metrics
  *	page.c	the page at /				layers.c the times of layers
+ *	trace.c	traces of requests
  *
  * Threads.  Each loop is a thread with an epoll, and owns its connections.  Loop 0 also owns
  * the queues and slots of all models, so that models share the cores by their weights.  The
@@ -187,6 +188,7 @@ struct request {
 	struct js_str id;
 	unsigned int level;		/* 0 to LEVELS - 1, 0 is the highest */
 	bool layers;			/* the answer has the times of its layers */
+	uint64_t first_ns;		/* its first byte */
 	uint64_t arrival_ns, queued_ns, deadline_ns;	/* CLOCK_MONOTONIC; 0: none */
 	unsigned int pending;		/* owner: messages from loop 0 to come */
 	/* loop 0, until done */
@@ -249,6 +251,7 @@ struct conn {
 	unsigned int work;
 	int fd, timer;
 	uint64_t timer_ns;
+	uint64_t first_ns;		/* when the request began to arrive */
 	enum conn_state state;
 	bool readable, eof, keep, complete, want_continue, in_request, buried, used;
 	bool yields;			/* in the loop's list: it continues in the next turn */
@@ -268,7 +271,9 @@ struct conn {
 };
 
 /* A control call, which the main thread answers. */
-enum control_what { CONTROL_INDEX, CONTROL_LOAD, CONTROL_UNLOAD };
+enum control_what {
+	CONTROL_INDEX, CONTROL_LOAD, CONTROL_UNLOAD, CONTROL_TRACE, CONTROL_TRACE_STOP
+};
 struct control {
 	struct msg msg, *done;		/* done is posted to the loop */
 	struct control *next;
@@ -410,6 +415,7 @@ struct loop {
 	char *scratch;
 	struct msg publish, stop, force, took, drained;
 	const struct table *next_table;
+	struct trace *trace, *next_trace;	/* of the loop, of the main thread */
 	bool draining, exiting, listening_paused[LISTENERS], report;
 	struct conn *flush;		/* of HTTP/2, which have something to send */
 	struct call *free_calls;
@@ -444,9 +450,17 @@ uint64_t now_ns(void);
 uint64_t loop_step(struct loop *l);
 int serve_run(struct server *sv);
 void publish(struct server *sv, struct table *t);
+void loops_take(struct server *sv);	/* main: all loops take what is next */
 
 /* One line of JSON on standard error: pairs of key and text, then NULL. */
 void log_line(const char *level, const char *event, ...) __attribute__((sentinel));
+
+/* --- traces (trace.c), on the main thread except the first --- */
+void trace_request(struct loop *l, const struct request *r, int http);
+/* A negative errno, with a text in why.  Stop makes the text, which the caller frees. */
+int trace_start(struct server *sv, const char **why);
+int trace_stop(struct server *sv, char **text, const char **why);
+void trace_free(struct server *sv);
 
 /* --- texts (stats.c) --- */
 void stats_json(struct conn *c, const char *model, size_t n);

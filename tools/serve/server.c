@@ -50,11 +50,12 @@ static void counted(struct msg *m)
 	*(unsigned int *)m->arg += 1;
 }
 
-static void take_table(struct msg *m)
+static void take(struct msg *m)
 {
 	struct loop *l = m->arg;
 
 	l->table = l->next_table;
+	l->trace = l->next_trace;
 	port_send(&l->sv->port, &l->took, counted, &l->sv->took);
 }
 
@@ -438,20 +439,27 @@ static void tell(struct server *sv, unsigned int n, void (*fn)(struct msg *))
 		port_send(&sv->loops[i].port, &sv->loops[i].stop, fn, &sv->loops[i]);
 }
 
+void loops_take(struct server *sv)
+{
+	unsigned int i;
+
+	sv->took = 0;
+	for (i = 0; i < sv->cfg.loops; i++)
+		port_send(&sv->loops[i].port, &sv->loops[i].publish, take, &sv->loops[i]);
+	/* Loops only stop at times for a turn.  Control calls that arrive meanwhile wait. */
+	while (sv->took < sv->cfg.loops)
+		wait_main(sv, -1, -1);
+}
+
 void publish(struct server *sv, struct table *t)
 {
 	struct table *old = sv->table;
 	unsigned int i;
 
 	sv->table = t;
-	sv->took = 0;
-	for (i = 0; i < sv->cfg.loops; i++) {
+	for (i = 0; i < sv->cfg.loops; i++)
 		sv->loops[i].next_table = t;
-		port_send(&sv->loops[i].port, &sv->loops[i].publish, take_table, &sv->loops[i]);
-	}
-	/* Loops only stop at times for a turn.  Control calls that arrive meanwhile wait. */
-	while (sv->took < sv->cfg.loops)
-		wait_main(sv, -1, -1);
+	loops_take(sv);
 	free(old);
 }
 
@@ -500,7 +508,7 @@ static int start_loops(struct server *sv, unsigned int *started)
 
 		l->sv = sv;
 		l->index = i;
-		l->table = &none;
+		l->table = l->next_table = &none;
 		l->listener[LISTEN_HTTP] = l->listener[LISTEN_GRPC] = -1;
 		l->scratch = malloc(SCRATCH);
 		l->ep = epoll_create1(EPOLL_CLOEXEC);
@@ -631,6 +639,7 @@ int serve_run(struct server *sv)
 	for (i = 0; i < started; i++)
 		pthread_join((pthread_t)sv->loops[i].thread, NULL);
 	repo_free(sv);
+	trace_free(sv);
 	free_loops(sv);
 	if (pawl_engine_destroy(sv->e) && !rc)
 		rc = failed("engine", pawl_error_text());

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A trace of requests and of the layers that ran for them, for Perfetto.
+ *
+ * Each loop has a ring with the times of the last requests that it has answered, and the
+ * engine one per thread with its ops.  Both have the same clock; the engine writes with its
+ * events at what time they begin, and the events of requests are put behind them.
+ *
+ * Ownership: the main thread allocates the rings.  A loop owns its ring from the message that
+ * hands it over until it has taken the next one (loops_take()); then the main thread does.
+ * Nothing is shared in between, and a request costs a copy of its times.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "serve.h"
+
+#define REQUESTS	4096		/* the last ones of a loop */
+#define OPS		16384		/* the last events of a thread of the engine */
+
+struct times {
+	const struct entry *e;
+	int64_t version;
+	uint64_t first, arrival, start, launched, done, end;	/* ns; 0: it did not come so far */
+	uint64_t rows;
+	unsigned int shared;		/* requests in its run */
+	int http;
+};
+
+struct trace {
+	uint64_t n;
+	struct times of[REQUESTS];
+};
+
+void trace_request(struct loop *l, const struct request *r, int http)
+{
+	const struct slot *s = r->slot;
+	struct trace *t = l->trace;
+
+	if (!t)
+		return;
+	t->of[t->n++ % REQUESTS] = (struct times){
+		.e = r->v->e, .version = r->v->m->version, .first = r->first_ns,
+		.arrival = r->arrival_ns, .start = s ? s->start_ns : 0,
+		.launched = s ? s->launched_ns : 0, .done = s ? s->done_ns : 0,
+		.end = now_ns(), .rows = r->rows, .shared = s ? s->nreqs : 0, .http = http };
+}
+
+/* Nested events of one request, on a track of its own. */
+static void part(FILE *f, const char *name, uint64_t id, uint64_t base, uint64_t from,
+		 uint64_t to, const char *args)
+{
+	/* what began before the trace has no time in it */
+	if (from < base || to < from)
+		return;
+	fprintf(f, ",\n{\"ph\":\"b\",\"cat\":\"request\",\"name\":\"%s\",\"id\":%" PRIu64
+		",\"pid\":2,\"tid\":0,\"ts\":%.3f,\"args\":{%s}},\n"
+		"{\"ph\":\"e\",\"cat\":\"request\",\"name\":\"%s\",\"id\":%" PRIu64
+		",\"pid\":2,\"tid\":0,\"ts\":%.3f}", name, id, (double)(from - base) / 1e3, args,
+		name, id, (double)(to - base) / 1e3);
+}
+
+static void requests(FILE *f, const struct trace *t, unsigned int loop, uint64_t base)
+{
+	uint64_t k = t->n > REQUESTS ? t->n - REQUESTS : 0;
+	char args[256];
+
+	for (; k < t->n; k++) {
+		const struct times *r = &t->of[k % REQUESTS];
+		uint64_t id = k * MAX_LOOPS + loop;
+
+		snprintf(args, sizeof(args), "\"model\":\"%s\",\"version\":%" PRId64
+			 ",\"status\":%d,\"rows\":%" PRIu64, r->e->name, r->version, r->http,
+			 r->rows);
+		part(f, "request", id, base, r->first, r->end, args);
+		part(f, "receive", id, base, r->first, r->arrival, "");
+		part(f, "queue", id, base, r->arrival, r->start ? r->start : r->end, "");
+		if (!r->start)
+			continue;
+		part(f, "copy", id, base, r->start, r->launched, "");
+		snprintf(args, sizeof(args), "\"requests\":%u", r->shared);
+		part(f, "run", id, base, r->launched, r->done, args);
+		part(f, "answer", id, base, r->done, r->end, "");
+	}
+}
+
+int trace_start(struct server *sv, const char **why)
+{
+	struct trace *t[MAX_LOOPS];
+	unsigned int i;
+	int rc;
+
+	*why = "a trace is running";
+	if (sv->loops[0].next_trace)
+		return -EALREADY;
+	*why = "out of memory";
+	for (i = 0; i < sv->cfg.loops; i++) {
+		t[i] = calloc(1, sizeof(**t));
+		if (!t[i])
+			break;
+	}
+	rc = i < sv->cfg.loops ? -ENOMEM : pawl_trace_start(sv->e, OPS);
+	if (rc) {
+		if (rc != -ENOMEM)
+			*why = pawl_error_text();
+		while (i-- > 0)
+			free(t[i]);
+		return rc;
+	}
+	for (i = 0; i < sv->cfg.loops; i++)
+		sv->loops[i].next_trace = t[i];
+	loops_take(sv);
+	return 0;
+}
+
+/* What the engine has written, without its end; returns the time of its begin. */
+static int ops(struct server *sv, FILE *f, uint64_t *base)
+{
+	static const char mark[] = "\"base_ns\":\"", tail[] = "\n]}\n";
+	int fd = memfd_create("pawl-trace", MFD_CLOEXEC), rc;
+	char path[32], *text, *at;
+	struct stat st;
+
+	if (fd < 0)
+		return -errno;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	rc = pawl_trace_write(sv->e, path);
+	if (!rc && fstat(fd, &st))
+		rc = -errno;
+	if (rc) {
+		close(fd);
+		return rc;
+	}
+	text = mmap(NULL, (size_t)st.st_size + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	close(fd);
+	if (text == MAP_FAILED)
+		return -ENOMEM;
+	at = strstr(text, mark);
+	*base = at ? strtoull(at + sizeof(mark) - 1, NULL, 10) : 0;
+	fwrite(text, 1, (size_t)st.st_size - (sizeof(tail) - 1), f);
+	munmap(text, (size_t)st.st_size + 1);
+	return 0;
+}
+
+static struct trace *rings_back(struct server *sv, struct trace **t)
+{
+	unsigned int i;
+
+	for (i = 0; i < sv->cfg.loops; i++) {
+		t[i] = sv->loops[i].next_trace;
+		sv->loops[i].next_trace = NULL;
+	}
+	return t[0];
+}
+
+int trace_stop(struct server *sv, char **text, const char **why)
+{
+	struct trace *t[MAX_LOOPS];
+	uint64_t base = 0;
+	unsigned int i;
+	size_t n;
+	FILE *f;
+	int rc;
+
+	*why = "no trace is running";
+	if (!rings_back(sv, t))
+		return -EINVAL;
+	loops_take(sv);
+	pawl_trace_stop(sv->e);
+	*text = NULL;
+	f = open_memstream(text, &n);
+	rc = f ? ops(sv, f, &base) : -ENOMEM;
+	for (i = 0; i < sv->cfg.loops; i++) {
+		if (!rc)
+			requests(f, t[i], i, base);
+		free(t[i]);
+	}
+	if (!rc)
+		fputs(",\n{\"ph\":\"M\",\"pid\":2,\"name\":\"process_name\",\"args\":{\"name\":"
+		      "\"requests\"}}\n]}\n", f);
+	if (f && (ferror(f) | fclose(f)) && !rc)
+		rc = -ENOMEM;
+	if (rc) {
+		free(*text);
+		*text = NULL;
+		*why = rc == -ENOMEM ? "out of memory" : strerror(-rc);
+	}
+	return rc;
+}
+
+/* No loop runs any more. */
+void trace_free(struct server *sv)
+{
+	struct trace *t[MAX_LOOPS];
+	unsigned int i;
+
+	if (rings_back(sv, t))
+		for (i = 0; i < sv->cfg.loops; i++)
+			free(t[i]);
+}
