@@ -316,6 +316,8 @@ static void model(struct conn *c, char **part, int n)
 			status(c, true);
 		else
 			conn_error(c, 400, "Model version not ready");
+	} else if (!v && !load_relaxed(&c->loop->sv->ready)) {
+		conn_error(c, 503, "model '%s' is not loaded yet", name);
 	} else if (!v && what && !strcmp(what, "stats")) {
 		conn_error(c, 400, "requested model '%s' is not available", name);
 	} else if (!v) {

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,6 +13,8 @@ import time
 import pytest
 
 from conftest import SERVER, SOON, read_answer, row, soon, text_request
+
+UNITS = os.path.join(os.path.dirname(__file__), "../../../tools/serve")
 
 
 def send(sock, values, **more):
@@ -523,6 +526,22 @@ def test_sigterm_answers_what_is_in_work(server):
     assert server.stop() == 0
 
 
+def test_not_ready_until_the_models_are_loaded(server):
+    server.model("m", dims="-1 9", plan_gate=4)     # the load plans a slot
+    start = threading.Thread(target=server.start)
+    start.start()
+    soon(lambda: getattr(server, "port", None), "it listens")
+    assert server.get("/v2/health/live").status == 200
+    assert server.get("/v2/health/ready").status == 400
+    answer = server.post("/v2/models/m/infer", wide_body(9))
+    assert answer.status == 503 and answer.error == "model 'm' is not loaded yet"
+    assert answer.headers["retry-after"] == "1"
+    server.open("m", gate="plan")
+    start.join()
+    assert server.post("/v2/models/m/infer", wide_body(9)).status == 200
+    assert server.infer("none", [1, 2, 3, 4]).status == 404
+
+
 def test_not_ready_during_the_grace_time(server):
     server.model("m")
     server.start(config="[server]\ngrace = 3600\n")
@@ -673,6 +692,47 @@ def test_systemd_notification_and_socket(tmp_path, server, sockets):
     server.signal(signal.SIGTERM)
     assert notify.recv(100) == b"STOPPING=1"
     notify.close()
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+def test_units_are_valid(tmp_path):
+    for name in ("pawl-serve.service", "pawl-serve.socket"):
+        with open(os.path.join(UNITS, name), encoding="ascii") as file:
+            text = file.read()
+        # the program is not installed
+        (tmp_path / name).write_text(text.replace("/usr/bin/pawl serve", SERVER))
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no",
+                           *(str(path) for path in tmp_path.iterdir())],
+                          capture_output=True, text=True, timeout=SOON, check=False)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("systemd-socket-activate"),
+                    reason="systemd is not installed")
+def test_activation_by_systemd(server):
+    server.model("m")
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        server.port = sock.getsockname()[1]
+    server.process = subprocess.Popen(
+        ["systemd-socket-activate", "--listen", f"127.0.0.1:{server.port}", SERVER,
+         "--repository", server.repository, "--io-threads=2"], stderr=subprocess.PIPE, text=True)
+    server.reader = threading.Thread(target=lambda: server.lines.extend(server.process.stderr))
+    server.reader.start()
+
+    def connected():
+        with socket.socket() as sock:
+            return not sock.connect_ex(("127.0.0.1", server.port))
+    # the first connection starts the server, and waits until it has
+    soon(connected, "systemd listens")
+    # until the models are loaded
+    assert server.infer("m", [1, 2, 3, 4]).status in (200, 503)
+    soon(lambda: server.get("/v2/health/ready").status == 200, "ready")
+    for _ in range(10):
+        assert server.infer("m", [1, 2, 3, 4]).status == 200
+    server.signal(signal.SIGTERM)
+    soon(lambda: server.process.poll() is not None, "the end")
+    assert server.process.returncode == 0
+    server.lines = [{"level": "info", "event": line} for line in server.lines]
 
 
 def test_options_and_the_file_are_checked(tmp_path):
