@@ -381,6 +381,12 @@ static void merge_act(struct graph *g, struct node *n, const unsigned int *uses)
 	before = producer(g, n->in[0]);
 	if (!before || uses[n->in[0]] != 1 || before->a.act)
 		return;
+	if ((before->op == OP_BINARY || (before->op == OP_SUM && before->nin == 2)) &&
+	    before->a.kind == B_ADD && n->a.kind == U_RELU) {
+		before->a.kind = B_ADD_RELU;
+		take_output(g, before, n);
+		return;
+	}
 	if (before->op == OP_AFFINE ? n->a.kind != U_RELU :
 	    (before->op != OP_CONV && before->op != OP_GEMM) || !prim_fuses(n->a.kind))
 		return;

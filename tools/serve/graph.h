@@ -37,7 +37,11 @@ enum unary {
 	U_NEG, U_FLOOR, U_CEIL, U_NOT,
 };
 
-enum binary { B_ADD, B_SUB, B_MUL, B_DIV, B_POW, B_MAX, B_MIN, B_EQUAL, B_LESS, B_GREATER };
+enum binary {
+	B_ADD, B_SUB, B_MUL, B_DIV, B_POW, B_MAX, B_MIN,
+	B_ADD_RELU,			/* what graph.c makes of B_ADD with U_RELU after it */
+	B_EQUAL, B_LESS, B_GREATER,	/* these give truth values */
+};
 enum reduce { R_SUM, R_MEAN, R_MAX, R_MIN };
 enum pad_mode { PAD_GIVEN, PAD_SAME_UPPER, PAD_SAME_LOWER, PAD_VALID };
 enum ceil_mode { ROUND_FLOOR, ROUND_CEIL, ROUND_CEIL_IN, ROUND_SAME };

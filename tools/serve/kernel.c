@@ -376,6 +376,7 @@ static void cast(int64_t n, char *const *p, const int64_t *st, const void *arg)
 INTEGERS(i32, int32_t, uint32_t)
 INTEGERS(i64, int64_t, uint64_t)
 BINARY(add_f, float, float, x + y)
+BINARY(add_relu_f, float, float, x + y < 0 ? 0 : x + y)
 BINARY(sub_f, float, float, x - y)
 BINARY(mul_f, float, float, x * y)
 BINARY(div_f, float, float, x / y)
@@ -393,7 +394,8 @@ static void binary(unsigned int kind, const struct view *out, const struct view 
 		[B_ADD] = { add_f, add_i32, add_i64 }, [B_SUB] = { sub_f, sub_i32, sub_i64 },
 		[B_MUL] = { mul_f, mul_i32, mul_i64 }, [B_DIV] = { div_f, div_i32, div_i64 },
 		[B_POW] = { pow_f, NULL, NULL }, [B_MAX] = { max_f, max_i32, max_i64 },
-		[B_MIN] = { min_f, min_i32, min_i64 }, [B_EQUAL] = { eq_f, eq_i32, eq_i64 },
+		[B_MIN] = { min_f, min_i32, min_i64 }, [B_ADD_RELU] = { add_relu_f, NULL, NULL },
+		[B_EQUAL] = { eq_f, eq_i32, eq_i64 },
 		[B_LESS] = { lt_f, lt_i32, lt_i64 }, [B_GREATER] = { gt_f, gt_i32, gt_i64 },
 	};
 	const struct view *v[] = { out, a, b };

@@ -632,7 +632,8 @@ static int elementwise(const struct ctx *c, const struct shape *const *in, struc
 		break;
 	case SERVE_INT32:
 	case SERVE_INT64:
-		if (c->n->op == OP_BINARY && c->n->a.kind != B_POW)
+		if (c->n->op == OP_BINARY && c->n->a.kind != B_POW &&
+		    c->n->a.kind != B_ADD_RELU)
 			break;
 		/* fall through */
 	default:
