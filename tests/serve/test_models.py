@@ -429,6 +429,10 @@ def test_outputs_that_are_inputs_constants_or_used_inside(tmp_path):
     [("HardSigmoid", ["c"], ["y"], {})],
     [("Add", ["c", "c"], ["y"], {})],
     [("Relu", ["c"], ["a"], {}), ("Add", ["a", "c"], ["y"], {})],
+    [("Tanh", ["c"], ["a"], {}), ("Add", ["a", "c"], ["s"], {}), ("Relu", ["s"], ["y"], {})],
+    [("Tanh", ["c"], ["a"], {}), ("Sum", ["k", "a"], ["s"], {}), ("Relu", ["s"], ["y"], {})],
+    [("Tanh", ["c"], ["a"], {}), ("Sum", ["c", "a", "c"], ["s"], {}),
+     ("Relu", ["s"], ["y"], {})],
     # not merged: its third input is left out, where the convolution has one
     [("Pad", ["c", "no_pads"], ["y"], {})],
 ], ids=lambda t: "-".join(n[0] for n in t))
