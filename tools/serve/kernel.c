@@ -44,6 +44,27 @@ void view_of(struct view *v, enum serve_type type, unsigned int rank, const int6
 	}
 }
 
+#define SQUARE 16
+
+/* A copy of two axes, of which one is contiguous in out, and the other one in in. */
+static void transpose4(int64_t rows, int64_t columns, uint32_t *out, int64_t row_out,
+		       const uint32_t *in, int64_t column_in)
+{
+	int64_t r, c, r0, c0, rn, cn;
+
+	for (r0 = 0; r0 < rows; r0 = rn) {
+		rn = r0 + SQUARE < rows ? r0 + SQUARE : rows;
+		for (c0 = 0; c0 < columns; c0 = cn) {
+			cn = c0 + SQUARE < columns ? c0 + SQUARE : columns;
+			for (r = r0; r < rn; r++)
+				for (c = c0; c < cn; c++)
+					out[r * row_out + c] = in[c * column_in + r];
+		}
+	}
+}
+
+static void copy4(int64_t n, char *const *p, const int64_t *st, const void *arg);
+
 /*
  * Call fn for all elements of v[0], to whose dimensions the others are broadcast.  The axis
  * with the smallest stride of v[0] is the innermost.
@@ -55,6 +76,7 @@ static void walk(unsigned int n, const struct view *const *v, inner_fn fn, const
 	size_t size[MAX_OPERANDS];
 	char *p[MAX_OPERANDS];
 	unsigned int rank = 0, i, j, k;
+	bool square;
 
 	for (k = 0; k < n; k++) {
 		size[k] = type_size(v[k]->type);
@@ -103,8 +125,15 @@ static void walk(unsigned int n, const struct view *const *v, inner_fn fn, const
 		memcpy(inner, st[rank], sizeof(inner));
 	}
 	memset(at, 0, sizeof(at));
+	square = fn == copy4 && rank && inner[0] == 1 && inner[1] > 1 && st[rank - 1][1] == 1;
+	if (square)
+		rank--;
 	for (;;) {
-		fn(len, p, inner, arg);
+		if (square)
+			transpose4(dims[rank], len, (uint32_t *)(void *)p[0], st[rank][0],
+				   (const uint32_t *)(const void *)p[1], inner[1]);
+		else
+			fn(len, p, inner, arg);
 		for (i = rank; i-- > 0; ) {
 			for (k = 0; k < n; k++)
 				p[k] += st[i][k] * (int64_t)size[k];

@@ -84,7 +84,7 @@ def arguments():
                    help="one round of short runs, and serve.md stays as it is")
     p.add_argument("--rounds", type=int, default=0, help="default 2; 1 with --quick")
     p.add_argument("--seconds", type=float, default=0, help="of a run; default 1; 0.5")
-    p.add_argument("--limit", type=float, default=630,
+    p.add_argument("--limit", type=float, default=615,
                    help="no step starts after these seconds")
     p.add_argument("--servers", default="pawl,triton,twin")
     p.add_argument("--models", default="empty,small,magika,large")
