@@ -93,6 +93,27 @@ int pawl_prometheus(struct pawl_engine *const *engines, unsigned int n, char *bu
 	return 0;
 }
 
+/* The twin has no traces. */
+int pawl_trace_start(struct pawl_engine *e, unsigned int events_per_thread)
+{
+	(void)e;
+	(void)events_per_thread;
+	return -ENOTSUP;
+}
+
+int pawl_trace_stop(struct pawl_engine *e)
+{
+	(void)e;
+	return -ENOTSUP;
+}
+
+int pawl_trace_write(struct pawl_engine *e, const char *path)
+{
+	(void)e;
+	(void)path;
+	return -ENOTSUP;
+}
+
 int pawl_fail(struct pawl_run *run, int code, const char *fmt, ...)
 {
 	va_list ap;
