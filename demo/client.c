@@ -496,9 +496,10 @@ static int run(struct client *cl)
 
 	for (;;) {
 		now = now_ns();
-		rc = finish(cl, now);
+		/* in this order, so that a run of any length has a swap */
+		rc = swap_due(cl, now);
 		if (!rc)
-			rc = swap_due(cl, now);
+			rc = finish(cl, now);
 		if (rc)
 			return rc;
 		send_due(cl, now);
@@ -545,7 +546,7 @@ int client_run(struct client *cl, const struct load *load, struct outcome *o)
 	begin = now_ns();
 	cl->end = begin + (uint64_t)(load->seconds * NSEC);
 	cl->due = load->rate > 0 ? begin + gap(cl) : 0;
-	cl->swap_due = begin + (uint64_t)(load->swap_every * NSEC);
+	cl->swap_due = begin;
 	if (!rc)
 		rc = run(cl);
 	o->seconds = (double)(now_ns() - begin) / NSEC;

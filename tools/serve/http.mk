@@ -31,6 +31,7 @@ include/generated/page.h: $(srctree)/tools/serve/page.html $(srctree)/tools/gen-
 	$(call if_changed,page)
 tools/serve/page.o: include/generated/page.h
 targets += include/generated/page.h
+clean-files += include/generated/page.h
 serve-units := $(addprefix $(srctree)/tools/serve/,pawl-serve.service pawl-serve.socket)
 tools/pawl/pawl: $(serve-http-objs) $(serve-model-objs)
 tools/pawl/pawl: ldlibs += $(serve-http-ldlibs) $(serve-ldlibs)
