@@ -216,7 +216,7 @@ static struct version *find(struct call *k, char *name, char *version, struct re
 	if (*version) {
 		errno = 0;
 		want = strtoll(version, &end, 10);
-		if (*end || errno || want <= 0) {
+		if (*end || errno || want < 0) {
 			why->status = GRPC_INVALID_ARGUMENT;
 			snprintf(why->text, sizeof(why->text),
 				 "failed to get model version from specified version string "
@@ -471,12 +471,16 @@ static void model_statistics(struct call *k, struct buf *body)
 	if (!req)
 		return;
 	if (*req->name && !v) {
-		if (why.status == GRPC_NOT_FOUND)
+		if (why.status != GRPC_NOT_FOUND)
+			call_fail(k, why.status, "%s", why.text);
+		else if (table_find(t, req->name, strlen(req->name)))
+			call_fail(k, GRPC_INVALID_ARGUMENT,
+				  "requested model version is not available for model '%s'",
+				  req->name);
+		else
 			call_fail(k, GRPC_INVALID_ARGUMENT,
 				  "requested model '%.500s' is not available",
 				  clean(req->name));
-		else
-			call_fail(k, why.status, "%s", why.text);
 		arena_end(a);
 		return;
 	}
@@ -708,18 +712,22 @@ static bool is_utf8(const struct js_str *s)
 	return true;
 }
 
-static bool unsigned_param(const Inference__InferParameter *v, uint64_t *u)
+/* A parameter that is an integer and not negative. */
+static bool whole(struct parse *p, const char *key, const Inference__InferParameter *v,
+		  uint64_t *u)
 {
-	if (!v)
-		return false;
-	if (v->parameter_choice_case == INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_UINT64_PARAM) {
+	int kind = v ? (int)v->parameter_choice_case : 0;
+
+	if (kind == INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_UINT64_PARAM) {
 		*u = v->uint64_param;
 		return true;
 	}
-	if (v->parameter_choice_case != INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_INT64_PARAM)
-		return false;
+	if (kind != INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_INT64_PARAM)
+		return infer_failed(p, 400, "invalid value type for '%s' parameter, expected "
+				    "int64_param or uint64_param.", key);
 	*u = (uint64_t)v->int64_param;
-	return v->int64_param >= 0;
+	return v->int64_param >= 0 ||
+		infer_failed(p, 400, "invalid value for '%s', expected value >= 0.", key);
 }
 
 /* Whether a parameter has a value that says something. */
@@ -752,17 +760,12 @@ static bool parameters(struct parse *p, const Inference__ModelInferRequest *m)
 		key = m->parameters[i]->key;
 		v = m->parameters[i]->value;
 		if (!strcmp(key, "timeout")) {
-			if (!unsigned_param(v, &u))
-				return infer_failed(p, 400,
-						    "invalid value type for 'timeout' "
-						    "parameter, expected int64_param.");
+			if (!whole(p, key, v, &u))
+				return false;
 			infer_timeout(p->r, u);
 		} else if (!strcmp(key, "priority")) {
-			if (!unsigned_param(v, &u))
-				return infer_failed(p, 400,
-						    "invalid value type for 'priority' "
-						    "parameter, expected int64_param or "
-						    "uint64_param.");
+			if (!whole(p, key, v, &u))
+				return false;
 			infer_priority(p->r, u);
 		} else if ((!strcmp(key, "sequence_id") || !strcmp(key, "sequence_start") ||
 			    !strcmp(key, "sequence_end")) && is_set(v)) {
@@ -809,10 +812,8 @@ static bool narrow(struct parse *p, unsigned int i, const int32_t *from, size_t 
 static bool contents(struct parse *p, unsigned int i, const Inference__InferTensorContents *c)
 {
 	const struct serve_io *io = &p->m->inputs[i];
-	static const char *const name[] = { "bool_contents",  "int_contents",
-					    "int64_contents", "uint_contents",
-					    "uint64_contents", "fp32_contents",
-					    "fp64_contents",  "bytes_contents" };
+	static const char *const name[] = { "BOOL",   "INT32", "INT64", "UINT32",
+					    "UINT64", "FP32",  "FP64",	"BYTES" };
 	static const uint8_t field[] = { [SERVE_BOOL] = 0, [SERVE_INT8] = 1, [SERVE_INT16] = 1,
 		[SERVE_INT32] = 1, [SERVE_INT64] = 2, [SERVE_UINT8] = 3, [SERVE_UINT16] = 3,
 		[SERVE_UINT32] = 3, [SERVE_UINT64] = 4, [SERVE_FP32] = 5, [SERVE_FP64] = 6,
@@ -826,8 +827,9 @@ static bool contents(struct parse *p, unsigned int i, const Inference__InferTens
 		if (n[k] && k != field[io->type])
 			return infer_failed(p, 400,
 					    "unexpected explicit tensor data for input tensor "
-					    "'%s' for model '%s': %s with datatype '%s'",
-					    io->name, p->m->name, name[k], type_name[io->type]);
+					    "'%s' for model '%s' of type '%s', expected datatype "
+					    "'%s'", io->name, p->m->name, name[k],
+					    type_name[io->type]);
 	switch (io->type) {
 	case SERVE_BOOL:
 		return narrow(p, i, c->bool_contents, n[0], 0, 1, true);

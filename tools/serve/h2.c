@@ -295,10 +295,10 @@ static void run(struct call *k)
 
 	k->body = (struct buf){ 0 };
 	k->nprefix = 0;
-	mem_hold(l->sv, &k->held, k->rest.n);
 	k->c->work++;
 	k->method->run(k, &body);
 	buf_put(l, &body);
+	mem_hold(l->sv, &k->held, k->rest.n);
 }
 
 /* Take bytes, up to the end of a message.  Returns how many. */
@@ -734,8 +734,8 @@ void h2_tick(struct conn *c)
 	for (k = h->calls; k; k = k->next) {
 		if (k->closed)
 			continue;
-		if (!k->ended && k->deadline_ns && now >= k->deadline_ns) {
-			grpc_cancel(k);
+		/* requests in work have the deadline themselves */
+		if (!k->ended && !k->pending && k->deadline_ns && now >= k->deadline_ns) {
 			call_end(k, GRPC_DEADLINE_EXCEEDED, "Deadline Exceeded");
 		} else if (!k->ended && now - k->read_ns >= cfg->read_ns &&
 			   (k->method && k->method->stream ? k->nprefix && !k->rest.n :

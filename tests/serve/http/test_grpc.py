@@ -289,7 +289,11 @@ def test_models(server):
     ("ModelMetadata", field(1, "m") + field(2, "x"), INVALID,
      "failed to get model version from specified version string 'x', version should be an "
      "integral value > 0"),
+    ("ModelMetadata", field(1, "m") + field(2, "0"), NOT_FOUND,
+     "Request for unknown model: 'm' version 0 is not found"),
     ("ModelStatistics", field(1, "x"), INVALID, "requested model 'x' is not available"),
+    ("ModelStatistics", field(1, "m") + field(2, "7"), INVALID,
+     "requested model version is not available for model 'm'"),
     ("ModelMetadata", b"\x0a\xff", INVALID, "failed to parse the request message"),
     ("ModelInfer", b"\x0a\xff", INVALID, "failed to parse the request message"),
     ("ModelInfer", b"\x0b", INVALID, "failed to parse the request message"),
@@ -386,7 +390,8 @@ UNKNOWN = "[request id: <id_unknown>] "
     ({"inputs": [tensor(contents=field(6, RAW))]},
      "contents field must not be specified when using raw_input_contents for 'INPUT0'"),
     ({"inputs": [tensor(contents=field(7, RAW))], "raw": []},
-     "unexpected explicit tensor data for input tensor 'INPUT0' for model 'm': fp64_contents"),
+     "unexpected explicit tensor data for input tensor 'INPUT0' for model 'm' of type 'FP64', "
+     "expected datatype 'FP32'"),
     ({"inputs": [tensor(contents=b"")], "raw": []},
      UNKNOWN + "input byte size mismatch for input 'INPUT0'"),
     ({"inputs": [tensor(shared_memory_region="x")]}, "shared memory is not supported"),
@@ -395,7 +400,8 @@ UNKNOWN = "[request id: <id_unknown>] "
      "classification is not supported"),
     ({"sequence_id": 4}, "sequences are not supported"),
     ({"timeout": "x"}, "invalid value type for 'timeout' parameter"),
-    ({"priority": -1}, "invalid value type for 'priority' parameter"),
+    ({"priority": "x"}, "invalid value type for 'priority' parameter"),
+    ({"priority": -1}, "invalid value for 'priority', expected value >= 0."),
 ])
 def test_bad_requests_are_explained(grpc, more, text):
     call = grpc.infer(1, 2, 3, 4, **more)
