@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A call of gRPC: a stream of HTTP/2 that carries messages.  h2.c has the frames, the flow of
- * bytes and the status; grpc.c has what the messages mean.  All of it runs on the loop of the
- * connection.
+ * bytes and the status; grpc.c and grpc_infer.c have what the messages mean.  All of it runs
+ * on the loop of the connection.
  */
 #ifndef SERVE_GRPC_H
 #define SERVE_GRPC_H
@@ -10,7 +10,7 @@
 #include <protobuf-c/protobuf-c.h>
 #include "serve.h"
 
-enum grpc_status {
+enum {
 	GRPC_OK = 0,
 	GRPC_CANCELLED = 1,
 	GRPC_INVALID_ARGUMENT = 3,
@@ -82,5 +82,47 @@ void call_done(struct call *k);
 /* The method of a path, or NULL. */
 const struct method *grpc_method(const char *path, size_t n);
 void grpc_cancel(struct call *k);	/* its requests */
+
+/* --- the memory of a message (grpc.c) --- */
+
+#define ARENA_FIRST	(64u << 10)
+
+struct chunk {
+	struct chunk *next;
+	uint64_t data[];
+};
+
+/* One per loop.  It is empty between messages. */
+struct arena {
+	ProtobufCAllocator allocator;
+	struct server *sv;
+	struct chunk *more;
+	size_t held, left;	/* bytes of more, and those that are permitted */
+	bool full;
+	char *at, *end;
+	uint64_t first[ARENA_FIRST / 8];
+};
+
+/* An empty arena for a message of n bytes; NULL: no memory. */
+struct arena *arena_begin(struct loop *l, size_t n);
+void *arena_alloc(void *arena, size_t n);	/* NULL: beyond the limit, or no memory */
+void arena_end(struct arena *a);
+
+/* --- what the calls share (grpc.c) --- */
+
+#define GRPC_UNREADABLE "failed to parse the request message"
+
+struct refusal {
+	int status;
+	char text[1024];
+};
+
+/* The version that is served, or NULL with the reason. */
+struct version *grpc_find(struct call *k, char *name, char *version, struct refusal *why);
+/* Text that a client may get back: what is no UTF-8 would make the answer unreadable. */
+char *grpc_clean(char *text);
+int grpc_status(int http);
+/* ModelInfer and ModelStreamInfer (grpc_infer.c). */
+void grpc_infer(struct call *k, struct buf *body);
 
 #endif

@@ -638,7 +638,10 @@ static void flush(struct conn *c)
 		if (!c->out.n)
 			break;
 	}
-	if (c->state == CONN_DEAD || c->out.n)
+	if (c->state == CONN_DEAD)
+		return;
+	mem_hold(c->loop->sv, &c->held, c->out.n);
+	if (c->out.n)
 		return;
 	buf_put(c->loop, &c->out);
 	if (nghttp2_session_want_read(h->session) || nghttp2_session_want_write(h->session))

@@ -2,8 +2,8 @@
 #
 # The front of pawl serve: connections, endpoints, queues, the repository.
 
-serve-http-y := cmd.o conn.o grpc.o h2.o infer.o inference.pb-c.o json.o layers.o log.o page.o port.o \
-	repo.o route.o sched.o server.o slots.o stats.o trace.o
+serve-http-y := cmd.o conn.o grpc.o grpc_infer.o h2.o infer.o inference.pb-c.o json.o layers.o log.o \
+	page.o port.o repo.o route.o sched.o server.o slots.o stats.o trace.o
 ifdef CONFIG_SERVE
 serve-http-objs := $(addprefix tools/serve/,$(serve-http-y))
 serve-http-ldlibs := $(shell $(PKG_CONFIG) --libs inih jansson libnghttp2 libprotobuf-c) -lhttp_parser
@@ -17,7 +17,7 @@ cmd_protoc = protoc-c -I$(dir $<) --c_out=include/generated $<
 include/generated/inference.pb-c.c: $(inference-proto) FORCE | $(auto-conf)
 	$(call if_changed,protoc)
 include/generated/inference.pb-c.h: include/generated/inference.pb-c.c ; @:
-tools/serve/grpc.o: include/generated/inference.pb-c.h
+tools/serve/grpc.o tools/serve/grpc_infer.o: include/generated/inference.pb-c.h
 tools/serve/inference.pb-c.o: include/generated/inference.pb-c.c FORCE
 	$(call if_changed,cc)
 targets += include/generated/inference.pb-c.c

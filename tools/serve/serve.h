@@ -5,7 +5,7 @@
  *	cmd.c	options and the configuration file	log.c	the log
  *	server.c threads, start and stop		conn.c	a connection: HTTP/1.1
  *	route.c	the endpoints				infer.c	requests and answers of models
- *	h2.c	a connection: HTTP/2			grpc.c	the calls of gRPC
+ *	h2.c	a connection: HTTP/2			grpc.c, grpc_infer.c the calls of gRPC
  *	sched.c	queues and batches			slots.c	slots, and planning them
  *	repo.c	the repository of models		stats.c	statistics and metrics
  *	page.c	the page at /				layers.c the times of layers
