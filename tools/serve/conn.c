@@ -390,7 +390,7 @@ static int on_body(http_parser *p, const char *at, size_t n)
 	if (!mem_room(c->loop->sv, c->held, c->body.n + n))
 		return refuse(c, 503, "too many requests and answers are in memory");
 	hold(c, c->body.n + n);
-	if (at == c->body.p + c->body.n && c->body.p) {
+	if (c->body.p && at == c->body.p + c->body.n) {
 		c->body.n += n;		/* received in place */
 		return 0;
 	}

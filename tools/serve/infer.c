@@ -637,7 +637,7 @@ int infer_parse(struct loop *l, struct request *r, const struct serve_model *m,
 		char *err, size_t size)
 {
 	struct parse p = { .l = l, .r = r, .m = m, .err = err, .size = size,
-			   .body_end = body + n, .max_batch = max_batch };
+			   .max_batch = max_batch };
 	size_t json = json_length < 0 ? n : (size_t)json_length;
 	unsigned int i;
 
@@ -647,8 +647,11 @@ int infer_parse(struct loop *l, struct request *r, const struct serve_model *m,
 			 json_length);
 		return 400;
 	}
+	if (!body)
+		body = "";
+	p.body_end = body + n;
 	p.binary = body + json;
-	js_init(&p.j, body ? body : "", json);
+	js_init(&p.j, body, json);
 	infer_start(&p);
 	if (!document(&p)) {
 		failed(&p, 400, "failed to parse the request JSON buffer: %s at %zu",
