@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <pawl/engine.h>
@@ -871,6 +872,37 @@ START_TEST(test_a_context_has_one_set_of_resources_whoever_asks_first)
 }
 END_TEST
 
+/* A program of its own, whose op is never completed; it ends by exit(). */
+#define EXIT_CHILD "PAWL_TEST_EXIT_CHILD"
+
+static int exit_child(void)
+{
+	const uint32_t shape[] = { 1 };
+	NDArrayHandle a;
+
+	alarm(40);	/* which an exit that waits for the op would meet */
+	return MXNDArrayCreate(shape, 1, PAWL_MX_CPU, 0, 0, &a) ||
+	       MXEnginePushAsyncND(hold, NULL, NULL, &cpu, NULL, 0, &a, 1, NULL, 0, "hold", false) ||
+	       !soon(is_held);
+}
+
+START_TEST(test_a_program_ends_although_an_op_is_never_completed)
+{
+	int status = -1;
+	pid_t pid;
+
+	ck_assert_int_eq(setenv(EXIT_CHILD, "1", 1), 0);
+	pid = fork();
+	if (!pid) {
+		execl("/proc/self/exe", "test_mx_capi", (char *)NULL);
+		_exit(127);
+	}
+	ck_assert_int_eq(unsetenv(EXIT_CHILD), 0);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 /* Last: nothing but deletes runs any more. */
 START_TEST(test_shutdown)
 {
@@ -895,7 +927,8 @@ int main(void)
 		test_views, test_free_is_an_op, test_copies, test_churn, test_temp_space,
 		test_random, test_var_of_another_engine_is_refused, test_profiler,
 		test_profiler_has_the_least_and_the_longest_time_and_names_copies_as_mxnet_does,
-		test_a_context_has_one_set_of_resources_whoever_asks_first, test_shutdown,
+		test_a_context_has_one_set_of_resources_whoever_asks_first,
+		test_a_program_ends_although_an_op_is_never_completed, test_shutdown,
 	};
 	Suite *s = suite_create("mx_capi");
 	TCase *tc = tcase_create("mx_capi");
@@ -903,6 +936,8 @@ int main(void)
 	unsigned int i;
 	int failed;
 
+	if (getenv(EXIT_CHILD))
+		return exit_child();
 	tcase_set_timeout(tc, 50);
 	for (i = 0; i < sizeof(tests) / sizeof(*tests); i++)
 		tcase_add_test(tc, tests[i]);
