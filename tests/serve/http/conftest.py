@@ -99,7 +99,7 @@ class Server:
                 if entry["event"] == "ready":
                     ready.set()
             ready.set()
-        self.reader = threading.Thread(target=read)
+        self.reader = threading.Thread(target=read, daemon=True)
         self.reader.start()
         assert ready.wait(SOON) and self.process.poll() is None, self.lines
         return self

@@ -42,7 +42,7 @@ def free_ports(n):
 def test_replicas_restart_under_load(tmp_path):
     text = configuration()
     ports = free_ports(3)
-    for written, port in zip((8000, 8001, 8002), ports):
+    for written, port in zip((8000, 8011, 8012), ports):
         assert text.count(f":{written}\n") == 1
         text = text.replace(f":{written}\n", f":{port}\n")
     conf = tmp_path / "haproxy.cfg"
@@ -51,7 +51,7 @@ def test_replicas_restart_under_load(tmp_path):
 
     def start(k):
         # the last of two options counts
-        replicas[k].start("--io-threads=1", "--port", str(ports[k + 1]),
+        replicas[k].start("--io-threads=1", "--grpc-port=none", "--port", str(ports[k + 1]),
                           config="[server]\ngrace = 2\n")
     for k in range(2):
         replicas[k].model("m", sleep_us=500)
