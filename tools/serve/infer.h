@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Infer requests, for all protocols: the checks of what a request names, and its life.  JSON
- * (infer.c) and messages of protobuf (grpc.c) are read by their own files.
+ * (parse.c) and messages of protobuf (grpc_infer.c) are read by their own files.
  */
 #ifndef SERVE_INFER_H
 #define SERVE_INFER_H
@@ -41,6 +41,8 @@ bool infer_complete(struct parse *p);
  */
 int infer_input(struct parse *p, const struct js_str *name, const struct js_str *type,
 		const struct serve_shape *s, bool many);
+/* The bytes of a tensor of this shape; false if there are too many. */
+bool infer_shape_bytes(const struct serve_shape *s, enum serve_type type, uint64_t *bytes);
 /* One requested output.  Returns its number, or -1. */
 int infer_output(struct parse *p, const struct js_str *name);
 /* Whether the data of a tensor has the size that its shape says. */

@@ -4,7 +4,8 @@
  *
  *	cmd.c	options and the configuration file	log.c	the log
  *	server.c threads, start and stop		conn.c	a connection: HTTP/1.1
- *	route.c	the endpoints				infer.c	requests and answers of models
+ *	route.c	the endpoints				parse.c	the body of an infer request
+ *	infer.c	the life of a request, and its answer
  *	h2.c	a connection: HTTP/2			grpc.c, grpc_infer.c the calls of gRPC
  *	sched.c	queues and batches			slots.c	slots, and planning them
  *	repo.c	the repository of models		stats.c	statistics and metrics
