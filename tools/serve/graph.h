@@ -4,7 +4,7 @@
  *
  * The readers (onnx.c and onnx_ops.c, mxnet.c) make nodes and values.  graph.c computes what is
  * constant and merges nodes.  shape.c computes the shapes of a run, slot.c plans its memory and
- * makes ops, and kernel.c and onednn.c compute.  Nothing of a model is changed after the load,
+ * makes ops, and kernel.c, window.c and onednn.c compute.  Nothing of a model is changed after the load,
  * apart from the list of packed weights of a node.
  */
 #ifndef PAWL_SERVE_GRAPH_H
@@ -203,6 +203,17 @@ void view_of(struct view *v, enum serve_type type, unsigned int rank, const int6
 	     bool channels_last, void *data);
 void view_copy(const struct view *out, const struct view *in);
 void unary_run(const struct attrs *a, const struct view *out, const struct view *in);
+/* window.c */
+void pool_run(const struct attrs *a, const struct view *out, const struct view *in);
+void lrn_run(const struct attrs *a, const struct view *out, const struct view *in);
+void resize_run(const struct attrs *a, const struct view *out, const struct view *const *in);
+
+static inline float clampf(float x, float low, float high)
+{
+	/* a NaN stays one */
+	x = x < low ? low : x;
+	return x > high ? high : x;
+}
 
 /* onednn.c: convolution and matrix product.  A prim is one tile of an operator with its shapes;
  * run may be called by any thread, if no other runs the same prim. */
