@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* slot.h - a slot and the parts of its plan: plan.c makes them, slot.c runs them. */
+#ifndef PAWL_SERVE_SLOT_H
+#define PAWL_SERVE_SLOT_H
+
+#include "graph.h"
+
+enum { ROWS, LAST, FORMS };			/* channels in the middle, and last */
+
+struct piece {
+	size_t bytes;
+	int writer;				/* a job; -1: an input of the model */
+	bool fixed, live;
+	int block;
+};
+
+struct job {
+	const struct node *n;			/* NULL: a copy */
+	unsigned int nin;
+	struct view out, *in;
+	const struct view **ins;		/* as kernel_run() wants them */
+	int *in_piece, out_piece;		/* -1: none, or a constant */
+	int *scratch;				/* a piece per tile, or -1 */
+	struct prim **prim;			/* one per tile, or NULL */
+	unsigned int tiles;
+};
+
+struct block {
+	size_t bytes;
+	char *data;
+	bool fixed;
+	unsigned int parts;
+	pawl_var_t *var;
+	uint64_t *users;			/* jobs, a bit each; only while planning */
+};
+
+struct step {
+	const struct job *job;
+	struct prim *prim;
+	bool timed;
+	int thread;
+	uint64_t begin_ns, end_ns;		/* of the last run, if it was timed */
+};
+
+struct serve_slot {
+	struct graph *g;
+	struct pawl_engine *e;
+	size_t bytes;
+	struct shape *shape;			/* of each value */
+	int (*at)[FORMS]; /* the piece of a value in each layout; -1: none */
+	struct piece *piece;
+	unsigned int npieces;
+	struct job *job;
+	unsigned int njobs;
+	struct block *block;
+	unsigned int nblocks;
+	struct step *step;
+	struct pawl_op *op;
+	unsigned int nops;
+	pawl_var_t *vars;			/* of the ops' lists */
+	size_t *weight_at;			/* where in vars each op names the weights */
+	pawl_group_t group;
+	bool has_group;
+	int status;				/* of the last run; written by its last op */
+	pawl_var_t weights;			/* that vars has now */
+	struct serve_shape outputs[MAX_IO];
+	int in_piece[MAX_IO], out_piece[MAX_IO];
+	char *err;
+	size_t errsize;
+};
+
+int slot_no_memory(struct serve_slot *s);
+/* The jobs for inputs of these shapes, their memory, and what oneDNN needs of it. */
+int slot_plan(struct serve_slot *s, const struct serve_shape *shapes);
+static inline char *data_of(const struct serve_slot *s, int piece)
+{
+	return piece < 0 ? NULL : s->block[s->piece[piece].block].data;
+}
+
+#endif
