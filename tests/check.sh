@@ -31,14 +31,14 @@ item() {
 	printf '%s\t%s\t%s\n' "$2" "$3" "$4" | "$run" -n -p "$1" -r "$results"
 }
 
-# programs PREFIX FOLDER LIST..., several at a time: most wait half of theirs, for the clock or a
-# thread
+# programs PREFIX FOLDER LIST..., several at a time and the long ones first: most wait more than half
+# of theirs, for the clock or a thread
 programs() {
 	local prefix=$1 folder=$2
 	shift 2
-	(cd "$folder" && "$run" -n -j "$(nproc)" -p "$prefix" -r "$results" "${@/%/.list}")
+	(cd "$folder" && "$run" -n -j $(($(nproc) * 2)) -p "$prefix" -r "$results" "${@/%/.list}")
 }
-plain='tests/unit tests/tools tests/stress'
+plain='tests/tools tests/unit tests/stress'
 search='tests/fault tests/fuzz tests/lin'
 
 for lint in kconfig tokens sources exports edges docs proof; do
