@@ -87,7 +87,11 @@ int mx_engine_make(struct pawl_mx_engine *e, bool child)
 	e->devices = cfg.cpu_devices;
 	/* With one worker one op runs at a time: a wait runs ops only inside a body. */
 	cfg.no_help = !env.help;
-	cfg.spin_ns = env.spin_ns < 0 ? 0 : (uint64_t)env.spin_ns;
+	/* 0 with one CPU */
+	if (cfg.spin_ns)
+		cfg.spin_ns = MX_SPIN_NS;
+	if (env.spin_ns >= 0)
+		cfg.spin_ns = (uint64_t)env.spin_ns;
 	cfg.drop = mx_payload_drop;
 	cfg.name = "mxnet";
 	cfg.thread_start = worker_start;

@@ -104,7 +104,7 @@ void mx_env_read(struct mx_env *env)
 	env->omp_threads = env_omp();
 	env->info = mx_env_bool("MXNET_ENGINE_INFO", false);
 	env->help = mx_env_bool("PAWL_MXNET_HELP", false);
-	env->spin_ns = mx_env_int("PAWL_MXNET_SPIN_NS", MX_SPIN_NS);
+	env->spin_ns = mx_env_int("PAWL_MXNET_SPIN_NS", -1);
 }
 
 /* Set the calling thread's number of OpenMP threads, if the program has an OpenMP library. */

@@ -36,14 +36,7 @@
 
 static u64 engine_ids;
 
-static int workers_default(void)
-{
-	u32 n = cpus_usable("/proc/self/cgroup", "/sys/fs/cgroup");
-
-	return n > 1 ? (int)n - 1 : 1;
-}
-
-/* All but the number of workers. */
+/* All that does not depend on the CPUs. */
 static void config_defaults(struct pawl_config *cfg)
 {
 	memset(cfg, 0, sizeof(*cfg));
@@ -64,12 +57,22 @@ static void config_defaults(struct pawl_config *cfg)
 	cfg->name = "pawl";
 }
 
+/* With one CPU a thread that polls keeps the one that would push from running. */
+static void config_cpus(struct pawl_config *cfg)
+{
+	u32 n = cpus_usable("/proc/self/cgroup", "/sys/fs/cgroup");
+
+	cfg->workers = n > 1 ? (int)n - 1 : 1;
+	if (n == 1)
+		cfg->spin_ns = 0;
+}
+
 void pawl_config_init_size(struct pawl_config *cfg, size_t size)
 {
 	struct pawl_config c;
 
 	config_defaults(&c);
-	c.workers = workers_default();
+	config_cpus(&c);
 	cfg->size = size;
 	size_copy_out(cfg, &c, sizeof(c));
 }
@@ -485,7 +488,7 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 		memcpy(&c, cfg, cfg->size < sizeof(c) ? cfg->size : sizeof(c));
 		c.size = sizeof(c);
 	} else {
-		c.workers = workers_default();
+		config_cpus(&c);
 	}
 	rc = config_check(&c);
 	if (rc)

@@ -117,7 +117,7 @@ struct pawl_config {
 	bool prefault;			/* touch all memory at creation, so that no page fault
 					   comes later; default false */
 	uint64_t spin_ns;		/* a thread looks for work this long before it sleeps;
-					   default 20000 */
+					   default 20000, or 0 with one usable CPU */
 	uint64_t reserved;		/* not read */
 	const int *cpus;		/* CPUs to which the workers are pinned in turn; default
 					   NULL: they are not pinned */

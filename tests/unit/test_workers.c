@@ -427,7 +427,10 @@ START_TEST(test_default_respects_affinity_and_quota)
 	ck_assert_uint_eq(cpus_usable("/nonexistent", "/nonexistent"), 1);
 	pawl_config_init(&c);
 	ck_assert_int_eq(c.workers, 1);
+	ck_assert_uint_eq(c.spin_ns, 0);
 	MUST(!sched_setaffinity(0, sizeof(mine), &mine));
+	pawl_config_init(&c);
+	ck_assert_uint_eq(c.spin_ns, all > 1 ? 20000 : 0);
 }
 END_TEST
 
