@@ -35,18 +35,21 @@ static u32 tasks(void)
 
 static void *ends_at_once(void *arg)
 {
-	return arg;
+	snprintf(arg, PATH_MAX, "/proc/self/task/%d", gettid());
+	return NULL;
 }
 
 START_TEST(test_threads_are_as_many_as_documented)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
+	char task[PATH_MAX];
 	u32 before, n = 0, i;
 	struct pawl_engine *e;
 	pthread_t id;
 
 	/* A sanitizer starts a thread of its own with the first one. */
-	MUST(!pthread_create(&id, NULL, ends_at_once, NULL) && !pthread_join(id, NULL));
+	MUST(!pthread_create(&id, NULL, ends_at_once, task) && !pthread_join(id, NULL));
+	MUST(soon(access(task, F_OK)));
 	before = tasks();
 	c.start_workers = true;
 	c.cpu_devices = 2;

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -360,53 +361,40 @@ static void notify(const char *state)
 /* --- the main thread ------------------------------------------------------------ */
 
 /*
- * Signals: a handler writes the number into a pipe.  A signalfd needs the signal blocked in
- * all threads, but libraries that the program is linked with start threads before main(), for
- * example OpenBLAS, and these would run the default action, which ends the process.
+ * The signals are blocked here, and in threads that this one creates.  Libraries that the program
+ * is linked with, for example OpenBLAS, start threads before main(), in which they are not
+ * blocked: there the default action would end the process.
  */
-static int signal_pipe[2] = { -1, -1 };
+static pthread_t main_thread;
 
-static void on_signal(int sig)
+static void hand_over(int sig)
 {
-	unsigned char c = (unsigned char)sig;
-	int saved = errno;
-
-	(void)!write(signal_pipe[1], &c, 1);
-	errno = saved;
+	pthread_kill(main_thread, sig);
 }
 
-/* Threads that are created afterwards leave the signals to this one. */
-static int signals_begin(sigset_t *set)
+static int block_signals(void)
 {
-	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
+	struct sigaction sa = { .sa_handler = hand_over, .sa_flags = SA_RESTART };
+	sigset_t set;
+	size_t i;
 
-	sigemptyset(set);
-	sigaddset(set, SIGTERM);
-	sigaddset(set, SIGINT);
-	sigaddset(set, SIGHUP);
+	main_thread = pthread_self();
+	sigemptyset(&set);
+	for (i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaddset(&set, signals[i]);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	for (i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaction(signals[i], &sa, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	return pipe2(signal_pipe, O_CLOEXEC | O_NONBLOCK) ||
-			       sigaction(SIGTERM, &sa, NULL) || sigaction(SIGINT, &sa, NULL) ||
-			       sigaction(SIGHUP, &sa, NULL) ||
-			       pthread_sigmask(SIG_BLOCK, set, NULL) ?
-		       -errno : 0;
-}
-
-static void signals_end(void)
-{
-	signal(SIGTERM, SIG_IGN);
-	signal(SIGINT, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);
-	close(signal_pipe[0]);
-	close(signal_pipe[1]);
-	signal_pipe[0] = signal_pipe[1] = -1;
+	return signalfd(-1, &set, SFD_CLOEXEC);
 }
 
 /* Wait for a message or a signal; returns the signal, or 0. */
 static int wait_main(struct server *sv, int sigfd, int64_t until)
 {
 	struct pollfd fds[] = { { sv->port.efd, POLLIN, 0 }, { sigfd, POLLIN, 0 } };
-	unsigned char sig;
+	struct signalfd_siginfo si;
 	int64_t left = until < 0 ? -1 : until - (int64_t)now_ns();
 
 	/* its own messages are ready now */
@@ -416,7 +404,8 @@ static int wait_main(struct server *sv, int sigfd, int64_t until)
 	if (fds[0].revents)
 		port_clear(&sv->port);
 	port_run(&sv->port);
-	return sigfd >= 0 && fds[1].revents & POLLIN && read(sigfd, &sig, 1) == 1 ? sig : 0;
+	return sigfd >= 0 && fds[1].revents & POLLIN &&
+		read(sigfd, &si, sizeof(si)) == (ssize_t)sizeof(si) ? (int)si.ssi_signo : 0;
 }
 
 static void run_controls(struct server *sv)
@@ -579,18 +568,14 @@ int serve_run(struct server *sv)
 	unsigned int started = 0, i;
 	char port[16], grpc[16] = "none", requests[24], answers[24];
 	cpu_set_t cpus;
-	sigset_t set;
 	int sigfd, rc, sig;
 
 	sv->calls_tail = &sv->calls;
 	this_port = &sv->port;
 	http_parser_set_max_header_size(sv->cfg.max_header);
-	rc = signals_begin(&set);
-	if (rc) {
-		rc = failed("signals", strerror(-rc));
-		goto out_signals;
-	}
-	sigfd = signal_pipe[0];
+	sigfd = block_signals();
+	if (sigfd < 0)
+		return failed("signals", strerror(errno));
 	rc = port_init(&sv->port);
 	if (rc) {
 		rc = failed("start", strerror(-rc));
@@ -616,8 +601,6 @@ int serve_run(struct server *sv)
 	}
 
 	rc = start_loops(sv, &started);
-	/* those that arrived meanwhile are in the pipe then */
-	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 	if (!rc) {
 		snprintf(port, sizeof(port), "%u", sv->cfg.port);
 		if (sv->cfg.grpc_port != GRPC_NONE)
@@ -650,6 +633,6 @@ int serve_run(struct server *sv)
 out_port:
 	port_fini(&sv->port);
 out_signals:
-	signals_end();
+	close(sigfd);
 	return rc;
 }
