@@ -30,12 +30,12 @@ static const char help_text[] =
 "HTTP, swap the versions under this load, and stop the server under load.  Each answer is\n"
 "compared with a serial computation of the version that it names.\n"
 "\n"
-"      --seconds=N          of each of the two loads (8)\n"
+"      --seconds=N          duration of each of the two loads (8)\n"
 "      --data=DIR           folder of the models and images\n"
 "  -h, --help               print this\n"
 "\n"
 "Data: --data, or $PAWL_DATA, or data beside this program, or ../share/pawl relative to it.\n"
-"Exit status: 0: all of this was right; 1: something was wrong; 2: the command line is\n"
+"Exit status: 0: all answers were right; 1: a check failed; 2: the command line is\n"
 "invalid.\n";
 
 struct demo {

@@ -34,7 +34,7 @@ static const struct command {
 	  "push a recorded workload again, and check its order" },
 #ifdef CONFIG_SERVE
 	{ "serve", "pawl serve", cmd_serve,
-	  "answer inference requests over HTTP with ONNX models" },
+	  "answer inference requests over HTTP and gRPC with ONNX and MXNet models" },
 #endif
 	{ "version", "pawl version", cmd_version, "print the version of the library" },
 	{ "help", "pawl help", cmd_help, "print this help, or that of a command" },

@@ -15,7 +15,7 @@
 
 static const char help_text[] =
 "Usage: pawl serve [OPTION]... --repository=DIR\n"
-"Answer inference requests by the Open Inference Protocol over HTTP/1.1 and gRPC.\n"
+"Answer inference requests of the Open Inference Protocol over HTTP/1.1 and gRPC.\n"
 "\n"
 "  -r, --repository=DIR     the models: DIR/NAME/VERSION/model.onnx\n"
 "  -c, --config=FILE        settings, also for single models; options have precedence\n"
