@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The calls of gRPC: the Open Inference Protocol and those of Triton's extensions that exist
- * here (inference.proto).  Messages are read and written by the library protobuf-c, which
- * allocates from an arena: it has room for a usual message without a call of malloc, and a
- * limit for others.  grpc_infer.c has the calls with tensors.
+ * The calls of gRPC: the Open Inference Protocol and some of Triton's extensions
+ * (inference.proto).  The library protobuf-c reads and writes messages.  It allocates from an
+ * arena, which holds a usual message without a call of malloc, and limits the size of others.
+ * grpc_infer.c has the calls with tensors.
  */
 
 #include <errno.h>
@@ -39,7 +39,7 @@ void *arena_alloc(void *data, size_t n)
 		mem_hold(a->sv, &a->held, a->held + size);
 		chunk->next = a->more;
 		a->more = chunk;
-		/* a large one leaves room for others where it was */
+		/* a large block leaves the room in the previous one to others */
 		if (n > ARENA_FIRST / 2)
 			return chunk->data;
 		a->at = (char *)chunk->data;
@@ -70,7 +70,7 @@ struct arena *arena_begin(struct loop *l, size_t n)
 	}
 	a->at = (char *)a->first;
 	a->end = a->at + ARENA_FIRST;
-	/* a number of one byte on the wire has up to eight in memory */
+	/* a number of one byte on the wire can take eight in memory */
 	a->left = ARENA_FIRST + 8 * n;
 	a->full = false;
 	return a;
@@ -140,7 +140,7 @@ static void server_metadata(struct call *k, struct buf *body)
 	answer(k, &m.base);
 }
 
-/* Read the whole message into the arena; the call is ended if it is bad. */
+/* Read the whole message into the arena; end the call if it is invalid. */
 static void *unpack(struct call *k, const struct buf *body,
 		    const ProtobufCMessageDescriptor *type, struct arena **a)
 {
@@ -314,7 +314,7 @@ static void model_config(struct call *k, struct buf *body)
 	}
 	model = v->m;
 	conf = &v->e->conf;
-	/* with batches, Triton's dims leave out the first */
+	/* for a model with batches, Triton's dims leave out the first one */
 	skip = model->batch && conf->max_batch > 1;
 	for (i = 0; i < model->ninputs; i++) {
 		io = &model->inputs[i];
@@ -454,7 +454,7 @@ static void model_statistics(struct call *k, struct buf *body)
 		arena_end(a);
 		return;
 	}
-	/* the answer is as large as the table, not as the request */
+	/* the size of the answer depends on the table, not on the request */
 	a->left = SIZE_MAX;
 	m.model_stats = arena_alloc(a, (t->n + 1) * sizeof(*m.model_stats));
 	for (i = 0; m.model_stats && i < t->n; i++) {
@@ -589,7 +589,7 @@ static void repository_unload(struct call *k, struct buf *body)
 static const struct method methods[] = {
 	{ "ModelInfer", grpc_infer, false, false },
 	{ "ModelStreamInfer", grpc_infer, false, true },
-	/* without the token, too: a load balancer has none */
+	/* these need no token: a load balancer has none */
 	{ "ServerLive", server_live, true, false },
 	{ "ServerReady", server_ready, true, false },
 	{ "ServerMetadata", server_metadata, false, false },

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A call of gRPC: a stream of HTTP/2 that carries messages.  h2.c has the frames, the flow of
- * bytes and the status; grpc.c and grpc_infer.c have what the messages mean.  All of it runs
- * on the loop of the connection.
+ * A call of gRPC: a stream of HTTP/2 that carries messages.  h2.c has the frames, the flow
+ * control and the status; grpc.c and grpc_infer.c interpret the messages.  All of it runs on
+ * the loop of the connection.
  */
 #ifndef SERVE_GRPC_H
 #define SERVE_GRPC_H
@@ -25,9 +25,9 @@ enum {
 
 struct method {
 	const char *name;
-	/* A message has arrived.  What is left in body is freed. */
+	/* A message has arrived.  The caller frees what remains in body. */
 	void (*run)(struct call *k, struct buf *body);
-	bool open;			/* without the token, too */
+	bool open;			/* needs no token */
 	bool stream;			/* any number of messages */
 };
 
@@ -37,23 +37,23 @@ struct call {
 	int32_t id;			/* of the stream */
 	const struct method *method;
 	uint64_t deadline_ns;		/* 0: none */
-	uint64_t read_ns, sent_ns;	/* since when the client is awaited */
+	uint64_t read_ns, sent_ns;	/* since when the server waits for the client */
 	unsigned int header_bytes;
 	bool post, is_grpc, authorized, compressed;
 	bool has_request;		/* all headers have arrived */
 	bool remote_end;		/* the client sends no further messages */
-	bool closed;			/* the stream is */
+	bool closed;			/* the stream is closed */
 	bool answered;			/* headers of the answer are submitted */
 	bool deferred;			/* HTTP/2 waits for more of the answer */
-	bool canceled;			/* its requests are */
+	bool canceled;			/* its requests are canceled */
 	bool ended;			/* no further answers; the status follows them */
 	int status;
-	const char *why;		/* a constant, for a status behind answers */
+	const char *why;		/* a constant: the text of a status after answers */
 	/* the message that arrives */
 	uint8_t prefix[5];
 	unsigned int nprefix;
 	size_t length;
-	struct buf body, rest;		/* rest: what waits, of a stream with much in work */
+	struct buf body, rest;		/* rest: waits for work to end */
 	size_t held;
 	/* answers, as they go over the wire */
 	struct buf out;
@@ -67,11 +67,11 @@ struct call {
 
 /* --- what grpc.c calls --- */
 
-/* Send a message.  Returns false if memory is short. */
+/* Send a message.  Returns false if there is no memory. */
 bool call_send(struct call *k, const ProtobufCMessage *m);
 /* End the call with this status; what was sent before arrives before it. */
 void call_end(struct call *k, int status, const char *why);
-/* The same with a text that is made for it.  No message may have been sent. */
+/* The same with a formatted text.  No message may have been sent before. */
 void call_fail(struct call *k, int status, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* A request or control call of k is complete; k may be freed. */
@@ -81,7 +81,7 @@ void call_done(struct call *k);
 
 /* The method of a path, or NULL. */
 const struct method *grpc_method(const char *path, size_t n);
-void grpc_cancel(struct call *k);	/* its requests */
+void grpc_cancel(struct call *k);	/* cancel its requests */
 
 /* --- the memory of a message (grpc.c) --- */
 
@@ -97,15 +97,15 @@ struct arena {
 	ProtobufCAllocator allocator;
 	struct server *sv;
 	struct chunk *more;
-	size_t held, left;	/* bytes of more, and those that are permitted */
+	size_t held, left;	/* bytes of more, and bytes that are still permitted */
 	bool full;
 	char *at, *end;
 	uint64_t first[ARENA_FIRST / 8];
 };
 
-/* An empty arena for a message of n bytes; NULL: no memory. */
+/* Returns an empty arena for a message of n bytes, or NULL if there is no memory. */
 struct arena *arena_begin(struct loop *l, size_t n);
-void *arena_alloc(void *arena, size_t n);	/* NULL: beyond the limit, or no memory */
+void *arena_alloc(void *arena, size_t n);	/* NULL: limit, or no memory */
 void arena_end(struct arena *a);
 
 /* --- what the calls share (grpc.c) --- */
@@ -119,7 +119,7 @@ struct refusal {
 
 /* The version that is served, or NULL with the reason. */
 struct version *grpc_find(struct call *k, char *name, char *version, struct refusal *why);
-/* Text that a client may get back: what is no UTF-8 would make the answer unreadable. */
+/* The text for an answer: bytes that are not UTF-8 would make the answer unreadable. */
 char *grpc_clean(char *text);
 int grpc_status(int http);
 /* ModelInfer and ModelStreamInfer (grpc_infer.c). */

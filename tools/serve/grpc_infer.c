@@ -3,9 +3,9 @@
  * ModelInfer and ModelStreamInfer of gRPC: from the message to tensors, and from the slot to
  * the answer.
  *
- * The bytes of raw tensors stay in the message, and loop 0 copies them into the slot;
- * protobuf-c would copy them, so it gets the message without them.  The outputs are written
- * from the slot into the answer.
+ * The bytes of raw tensors stay in the message, and loop 0 copies them into the slot.
+ * protobuf-c receives the message without them, since it would copy them, too.  The outputs are
+ * written from the slot into the answer.
  */
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 /* --- the request ------------------------------------------------------------------------- */
 
-/* What of a ModelInferRequest is not for the library. */
+/* The fields of a ModelInferRequest that the library does not read. */
 struct raw {
 	unsigned int n;
 	struct {
@@ -29,7 +29,7 @@ struct raw {
 	} at[MAX_IO + 1];
 	struct js_str id;
 	size_t rest;			/* bytes of all other fields */
-	bool together;			/* they come first */
+	bool together;			/* all others come first */
 };
 
 static bool varint(const uint8_t **p, const uint8_t *end, uint64_t *v)
@@ -46,8 +46,8 @@ static bool varint(const uint8_t **p, const uint8_t *end, uint64_t *v)
 }
 
 /*
- * Walk over the fields of a ModelInferRequest.  to: copy there all that is not raw_input_
- * contents, or NULL.
+ * Walk over the fields of a ModelInferRequest.  If `to` is not NULL, copy all fields but
+ * raw_input_contents there.
  */
 static bool walk(const uint8_t *p, size_t n, struct raw *raw, uint8_t *to)
 {
@@ -116,7 +116,7 @@ static bool is_utf8(const struct js_str *s)
 	return true;
 }
 
-/* A parameter that is an integer and not negative. */
+/* Read a parameter that is an integer and not negative. */
 static bool whole(struct parse *p, const char *key, const Inference__InferParameter *v,
 		  uint64_t *u)
 {
@@ -134,7 +134,7 @@ static bool whole(struct parse *p, const char *key, const Inference__InferParame
 		infer_failed(p, 400, "invalid value for '%s', expected value >= 0.", key);
 }
 
-/* Whether a parameter has a value that says something. */
+/* Whether a parameter has a value other than false, 0 or an empty string. */
 static bool is_set(const Inference__InferParameter *v)
 {
 	if (!v)
@@ -179,7 +179,7 @@ static bool parameters(struct parse *p, const Inference__ModelInferRequest *m)
 	return true;
 }
 
-/* Elements that have the size of the datatype in the message, too. */
+/* Elements that have the size of the datatype also in the message. */
 static bool same_size(struct parse *p, unsigned int i, const void *from, size_t n, size_t size)
 {
 	struct tensor *t = &p->r->in[i];
@@ -190,7 +190,7 @@ static bool same_size(struct parse *p, unsigned int i, const void *from, size_t 
 	return true;
 }
 
-/* Integers of 8 and 16 bits, and truth values, are 32 bits in the message. */
+/* Integers of 8 and 16 bits, and booleans, have 32 bits in the message. */
 static bool narrow(struct parse *p, unsigned int i, const int32_t *from, size_t n,
 		   int64_t min, int64_t max, bool is_signed)
 {
@@ -348,7 +348,7 @@ static bool read_request(struct parse *p, const Inference__ModelInferRequest *m,
 {
 	infer_start(p);
 	if (!is_utf8(&raw->id))
-		return infer_failed(p, 400, "the id is no UTF-8");
+		return infer_failed(p, 400, "the id is not UTF-8");
 	p->r->id = raw->id;
 	if (!parameters(p, m) || !inputs(p, m, raw) || !outputs(p, m) || !infer_complete(p))
 		return false;
@@ -360,7 +360,7 @@ static bool read_request(struct parse *p, const Inference__ModelInferRequest *m,
 
 /* --- the answer -------------------------------------------------------------------------- */
 
-/* In a call with many messages, an error is one of them, and the call goes on. */
+/* In a call with many messages, an error is a message, and the call continues. */
 static void refuse(struct call *k, const struct js_str *id, int status, const char *text)
 {
 	Inference__ModelStreamInferResponse m = INFERENCE__MODEL_STREAM_INFER_RESPONSE__INIT;
@@ -381,7 +381,7 @@ static void refuse(struct call *k, const struct js_str *id, int status, const ch
 	free(copy);
 }
 
-/* 0: the answer is written.  Else why it is not. */
+/* Write the answer.  Returns NULL, or the reason why it is not written. */
 static const char *write_answer(struct call *k, struct request *r)
 {
 	Inference__ModelStreamInferResponse stream = INFERENCE__MODEL_STREAM_INFER_RESPONSE__INIT;
@@ -432,7 +432,7 @@ static const char *write_answer(struct call *k, struct request *r)
 	m.raw_output_contents = data;
 	m.n_raw_output_contents = m.n_outputs;
 	if (k->method->stream) {
-		/* as Triton says that a request has no further answers */
+		/* as with Triton: the request has no further answers */
 		last.key = (char *)(uintptr_t)"triton_final_response";
 		last.value = &yes;
 		yes.parameter_choice_case =
@@ -469,7 +469,7 @@ static void infer_done(struct msg *msg)
 	int status = 0;
 
 	if (!infer_is_last(r))
-		return;			/* the receipt of the cancel comes */
+		return;			/* the receipt of the cancel follows */
 	if (r->call_prev)
 		r->call_prev->call_next = r->call_next;
 	else

@@ -4,16 +4,15 @@
  *
  * A stream is a call.  Bytes are received into the loop's buffer, where nghttp2 reads frames,
  * and are copied once, into the message that arrives.  Answers are written into the buffer of
- * their call, and from there, as flow control permits, into the buffer that is sent.  All that
- * a turn of the loop has to send is sent at its end, so that answers of one run share a system
- * call.
+ * their call, and from there, as flow control permits, into the buffer that is sent.  A turn of
+ * the loop sends at its end, so that the answers of one run share a system call.
  *
- * Flow control: a message of at most max_body is taken at once, because it can be answered
- * only when it is complete; max_memory bounds all of them.  A call with many messages has a
- * limit of those in work, and of bytes that the client has not read; beyond it, its window
- * stays closed.
+ * Flow control: a message of at most max_body is received at once, because it can be answered
+ * only when it is complete; max_memory bounds all messages together.  A call with many messages
+ * has limits on the messages in work and on the answers that the client has not read; beyond
+ * them its window stays closed.
  *
- * A call that its client resets, or whose connection closes, is canceled.
+ * A call is canceled if its client resets it, or if its connection closes.
  *
  * No callback of nghttp2 closes the connection: nghttp2 must not be freed while it runs.
  */
@@ -35,7 +34,7 @@
 #define WINDOW		(1u << 20)	/* of a stream */
 #define CONN_WINDOW	(16u << 20)
 #define IN_WORK		128		/* messages of one call */
-#define UNREAD_MAX	(1u << 20)	/* bytes of answers of a call that takes messages */
+#define UNREAD_MAX	(1u << 20)	/* bytes of unread answers that stop a call's input */
 
 struct h2 {
 	nghttp2_session *session;
@@ -100,7 +99,7 @@ static void call_free(struct call *k)
 	l->free_calls = k;
 }
 
-/* The stream is closed, in whatever way. */
+/* The stream is closed, for any reason. */
 static void call_closed(struct call *k)
 {
 	struct loop *l = k->c->loop;
@@ -124,7 +123,7 @@ static nghttp2_nv nv(const char *name, const char *value, bool constant)
 					 (constant ? NGHTTP2_NV_FLAG_NO_COPY_VALUE : 0)) };
 }
 
-/* The status and the text of a call; the text as gRPC encodes it. */
+/* The status of a call and its text, encoded as gRPC requires. */
 static size_t status_nv(nghttp2_nv *to, int status, const char *why, char *text, size_t size)
 {
 	static const char *const number[] = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9",
@@ -174,7 +173,7 @@ static ssize_t read_answer(nghttp2_session *session, int32_t id, uint8_t *buf, s
 	return (ssize_t)n;
 }
 
-/* Begin the answer, or go on with it. */
+/* Begin the answer, or continue it. */
 static void call_wake(struct call *k)
 {
 	nghttp2_data_provider from = { .source.ptr = k, .read_callback = read_answer };
@@ -241,7 +240,7 @@ void call_end(struct call *k, int status, const char *why)
 		call_wake(k);		/* a stream without answers */
 		return;
 	}
-	/* headers and trailers in one */
+	/* headers and trailers in one block */
 	k->answered = true;
 	k->sent_ns = k->c->loop->now;
 	head[0] = nv(":status", "200", true);
@@ -264,7 +263,7 @@ void call_fail(struct call *k, int status, const char *fmt, ...)
 	k->why = NULL;
 }
 
-/* What is no call of gRPC is answered by HTTP. */
+/* A request that is not a call of gRPC is answered with a status of HTTP. */
 static void refuse_http(struct call *k, const char *status)
 {
 	nghttp2_nv head = nv(":status", status, true);
@@ -301,7 +300,7 @@ static void run(struct call *k)
 	mem_hold(l->sv, &k->held, k->rest.n);
 }
 
-/* Take bytes, up to the end of a message.  Returns how many. */
+/* Take bytes up to the end of a message.  Returns their number. */
 static size_t take(struct call *k, const uint8_t *p, size_t n)
 {
 	struct loop *l = k->c->loop;
@@ -354,7 +353,7 @@ static bool may_take(const struct call *k)
 	return k->pending < IN_WORK && k->out.n - k->out_at < UNREAD_MAX;
 }
 
-/* Take what waits. */
+/* Take the bytes that wait. */
 static void pump(struct call *k)
 {
 	struct loop *l = k->c->loop;
@@ -580,7 +579,7 @@ static int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const ui
 	return 0;
 }
 
-/* The status was sent: a client that still sends its messages can stop. */
+/* The status was sent, so a client that still sends messages can stop. */
 static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
 	struct call *k = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
@@ -592,7 +591,7 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *a
 	return 0;
 }
 
-/* Returns false if the socket takes no more now, or the connection is closed. */
+/* Returns false if the socket's buffer is full, or the connection is closed. */
 static bool send_out(struct conn *c)
 {
 	ssize_t n;
@@ -619,7 +618,7 @@ static void flush(struct conn *c)
 	struct h2 *h = c->h2;
 	struct call *k, *next;
 
-	/* a new connection has its first call; without one, its client would wait before the next */
+	/* not before the first call: its client would wait before it connects again */
 	if (load_relaxed(&c->loop->sv->closing) && !h->noticed && h->used) {
 		h->noticed = true;
 		nghttp2_submit_shutdown_notice(h->session);
@@ -737,7 +736,7 @@ void h2_tick(struct conn *c)
 	for (k = h->calls; k; k = k->next) {
 		if (k->closed)
 			continue;
-		/* requests in work have the deadline themselves */
+		/* requests in work have this deadline, too */
 		if (!k->ended && !k->pending && k->deadline_ns && now >= k->deadline_ns) {
 			call_end(k, GRPC_DEADLINE_EXCEEDED, "Deadline Exceeded");
 		} else if (!k->ended && now - k->read_ns >= cfg->read_ns &&
@@ -752,7 +751,7 @@ void h2_tick(struct conn *c)
 		h2_drain(c);
 	if (!h->ncalls && now - h->used_ns >= cfg->idle_ns)
 		go_away(c);
-	/* a client that is gone without a word; one that is there answers the ping */
+	/* a client that still exists answers the ping */
 	if (h->ncalls && now - h->received_ns >= cfg->idle_ns) {
 		if (!h->pinged)
 			nghttp2_submit_ping(h->session, 0, NULL);
@@ -769,7 +768,7 @@ void h2_drain(struct conn *c)
 {
 	struct call *k;
 
-	/* a new connection has a moment for its first call */
+	/* a new connection has two seconds for its first call */
 	c->readable = true;
 	h2_continue(c);
 	if (c->state != CONN_READING || c->yields ||
@@ -808,7 +807,7 @@ int h2_open(struct conn *c)
 		nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
 		nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_close);
 		nghttp2_option_set_no_auto_window_update(option, 1);
-		/* streams that are closed are not kept for their priorities */
+		/* closed streams are not kept for their priorities */
 		nghttp2_option_set_no_closed_streams(option, 1);
 		rc = nghttp2_session_server_new2(&h->session, cb, c, option);
 	}

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Infer requests, for all protocols: the checks of what a request names, and its life.  JSON
- * (parse.c) and messages of protobuf (grpc_infer.c) are read by their own files.
+ * Infer requests of all protocols: the checks of a request's content, and its life.  parse.c
+ * reads JSON, and grpc_infer.c messages of protobuf.
  */
 #ifndef SERVE_INFER_H
 #define SERVE_INFER_H
 
 #include "serve.h"
 
-/* A request that is read. */
+/* A request while it is read. */
 struct parse {
 	struct loop *l;
 	struct request *r;
@@ -16,7 +16,7 @@ struct parse {
 	struct js j;
 	const char *body_end, *binary;	/* where the next binary tensor begins */
 	unsigned int max_batch;
-	uint32_t given;			/* inputs */
+	uint32_t given;			/* inputs read */
 	bool outputs_given, binary_default;
 	uint32_t binary_set;		/* outputs whose form was requested */
 	unsigned int ninputs;
@@ -26,39 +26,39 @@ struct parse {
 	int http;
 };
 
-/* The first error stays.  Both return false. */
+/* Record an error unless one is recorded already.  Both return false. */
 bool infer_failed(struct parse *p, int http, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* The same with 400, and with the id in front, as Triton writes it. */
+/* The same with status 400 and with the id before the text, as Triton writes it. */
 bool infer_refused(struct parse *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Before and after the members of a request are read. */
+/* Called before and after the members of a request are read. */
 void infer_start(struct parse *p);
 bool infer_complete(struct parse *p);
 /*
- * One input, apart from its data: the shape and the bytes of its tensor are set.  many: it has
- * more dimensions than s can hold.  Returns its number, or -1.
+ * Check an input, and set the shape and the bytes of its tensor, but not its data.  many: it
+ * has more dimensions than s can hold.  Returns its number, or -1.
  */
 int infer_input(struct parse *p, const struct js_str *name, const struct js_str *type,
 		const struct serve_shape *s, bool many);
 /* The bytes of a tensor of this shape; false if there are too many. */
 bool infer_shape_bytes(const struct serve_shape *s, enum serve_type type, uint64_t *bytes);
-/* One requested output.  Returns its number, or -1. */
+/* Check a requested output.  Returns its number, or -1. */
 int infer_output(struct parse *p, const struct js_str *name);
 /* Whether the data of a tensor has the size that its shape says. */
 bool infer_size(struct parse *p, unsigned int input, uint64_t bytes);
-/* A buffer for the data of a tensor. */
+/* Allocate a buffer for the data of a tensor. */
 bool infer_buffer(struct parse *p, unsigned int input);
 void infer_timeout(struct request *r, uint64_t us);
 void infer_priority(struct request *r, uint64_t priority);
 
-/* A request of version v that begins now; NULL: no memory. */
+/* Create a request of version v that begins now.  Returns NULL if there is no memory. */
 struct request *infer_new(struct loop *l, struct version *v);
 /* Send it to loop 0.  done runs on this loop when it is complete. */
 void infer_submit(struct request *r, void (*done)(struct msg *));
-/* Its client is gone; done still runs. */
+/* The client has disconnected or canceled; done still runs. */
 void infer_cancel(struct request *r);
-/* At the begin of done: whether this was the last message. */
+/* At the beginning of done: returns whether this was the last message. */
 static inline bool infer_is_last(struct request *r)
 {
 	return !--r->pending;
@@ -67,8 +67,8 @@ static inline bool infer_is_last(struct request *r)
 /* The status of HTTP for a request that failed. */
 int infer_http(const struct request *r);
 /*
- * The outputs were read, from the time begin on: return the slot, and count.  gone: the client
- * is.  Then the reference to the version ends.
+ * The outputs were read from the time begin on: return the slot, count the request, and drop
+ * the reference to the version.  gone: the client has disconnected.
  */
 void infer_end(struct request *r, bool served, bool gone, uint64_t begin);
 /* The bytes of the request's rows of output i. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The path of a request through the server: when its layers ran, for a request with the
- * parameter "layers".  The protocol lets a parameter of an answer be a string, a number or a
+ * parameter "layers".  A parameter of an answer can only be a string, a number or a
  * boolean, so it is a string that contains JSON.
  */
 

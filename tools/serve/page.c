@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The page at /: page.html, which is part of the program.  It uses the calls that every client
- * can use, and nothing from elsewhere; the policy has the hashes of its script and style.
+ * The page at /: page.html, which is part of the program.  It uses only calls that are open to
+ * every client, and nothing from other servers; the policy has the hashes of its script and
+ * style.
  */
 
 #include "serve.h"

@@ -7,9 +7,8 @@
  * of their own.  Pictures have their channels last inside the model, and in rows at its inputs
  * and outputs.
  *
- * All data is in blocks of memory.  A job may use a block again only if it depends on all jobs
- * that used the block before.  So the reuse of memory makes no job wait for one that it does
- * not depend on.
+ * All data is in blocks of memory.  A job may reuse a block only if it depends on all jobs that
+ * used the block before, so the reuse makes no job wait for one on which it does not depend.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@
 #include "slot.h"
 
 #define MAX_JOBS	20000
-#define TILE_FLOP	16e6			/* less is not worth an op of its own */
+#define TILE_FLOP	16e6			/* less work is not worth a separate op */
 
 /* Count memory before it is allocated: shapes come from clients. */
 static int take(struct serve_slot *s, size_t bytes)
@@ -80,7 +79,7 @@ static size_t shape_bytes(const struct shape *sh)
 	return (size_t)count(sh->rank, sh->dims) * type_size(sh->type);
 }
 
-/* Both layouts are one. */
+/* Both layouts of the value are the same. */
 static bool one_form(const struct shape *sh)
 {
 	return sh->rank < 3 || sh->dims[1] == 1 || count(sh->rank - 2, sh->dims + 2) == 1;
@@ -98,7 +97,7 @@ static int new_value(struct serve_slot *s, int v, int form, int writer)
 	return p;
 }
 
-/* How a job sees a value: data is set when memory is planned. */
+/* A job's view of a value; its data is set when memory is planned. */
 static void see(struct serve_slot *s, int v, int form, struct view *view, int *piece)
 {
 	const struct shape *sh = &s->shape[v];
@@ -107,7 +106,7 @@ static void see(struct serve_slot *s, int v, int form, struct view *view, int *p
 	view_of(view, sh->type, sh->rank, sh->dims, !sh->data && form == LAST, sh->data);
 }
 
-/* Have the value in this layout: a copy, if it is not.  Data that is known stays in rows. */
+/* Provide the value in this layout, by a copy if needed.  Known data stays in rows. */
 static int have(struct serve_slot *s, int v, int form, bool copy_known)
 {
 	struct shape *sh = &s->shape[v];
@@ -152,12 +151,12 @@ static int make_prims(struct serve_slot *s, struct job *j)
 	unsigned int t, tiles;
 	int rc;
 
-	/* The list of packed weights is all that a slot changes in a model. */
+	/* Slots change nothing in a model but its list of packed weights. */
 	if (j->in[1].data)
 		spec.packed = (struct packed **)(uintptr_t)&n->packed;
 	if (n->nin > 2 && n->in[2] >= 0)
 		spec.bias = j->in[2];
-	/* Something that is not NULL, so that prim_create() plans for it. */
+	/* Any pointer that is not NULL, so that prim_create() plans for it. */
 	if (n->nin > 2 && n->in[2] >= 0 && !spec.bias.data)
 		spec.bias.data = (char *)spec.bias.dims;
 	flop = 2 * (double)o * (double)(conv ? count(w->rank - 1, w->dims + 1) :
@@ -190,7 +189,7 @@ again:
 		spec.last = all * (t + 1) / tiles;
 		rc = prim_create(&spec, &j->prim[t], &scratch);
 		if (rc == -ENOTSUP && tiles > 1) {
-			/* for example a tile that lies in the padding alone */
+			/* for example a tile that lies only in the padding */
 			while (t-- > 0)
 				prim_destroy(j->prim[t]);
 			free(j->prim);
@@ -225,7 +224,7 @@ static bool same_memory(enum op op)
 		op == OP_IDENTITY;
 }
 
-/* The layout of the first input: FORMS: either. */
+/* The layout of the first input; FORMS means either. */
 static int wanted(const struct node *n)
 {
 	switch (n->op) {
@@ -240,7 +239,7 @@ static int wanted(const struct node *n)
 	}
 }
 
-/* Compute a value now, of data that is known. */
+/* Compute a value from known data now. */
 static int compute(struct serve_slot *s, const struct node *n, struct view *view,
 		   const struct view **ins)
 {
@@ -271,7 +270,7 @@ static int compute(struct serve_slot *s, const struct node *n, struct view *view
 
 static int add_node(struct serve_slot *s, const struct node *n)
 {
-	const struct shape *shapes[MAX_INPUTS] = { NULL };	/* those left out, too */
+	const struct shape *shapes[MAX_INPUTS] = { NULL };	/* NULL: left out */
 	struct view view[MAX_INPUTS];
 	const struct view *ins[MAX_INPUTS];
 	struct shape *out = &s->shape[n->out];
@@ -303,7 +302,7 @@ static int add_node(struct serve_slot *s, const struct node *n)
 			s->at[n->out][LAST] = s->at[v][ROWS];
 		return rc;
 	}
-	/* Operators that take any layout write in that of an input as large as the output. */
+	/* Operators that take any layout use that of an input of the output's rank. */
 	of = form == FORMS ? ROWS : form;
 	for (i = 0; i < n->nin && form == FORMS; i++)
 		if (n->in[i] >= 0 && !shapes[i]->data && shapes[i]->rank == out->rank &&
@@ -336,7 +335,7 @@ static int add_node(struct serve_slot *s, const struct node *n)
 			in_form = !of;
 		see(s, n->in[i], in_form, &j->in[i], &j->in_piece[i]);
 		if (!i && form != FORMS && shapes[i]->data && s->at[n->in[i]][form] >= 0) {
-			/* known, and copied into this layout */
+			/* known data, copied into this layout */
 			j->in_piece[i] = s->at[n->in[i]][form];
 			view_of(&j->in[i], shapes[i]->type, shapes[i]->rank, shapes[i]->dims,
 				form == LAST, NULL);
@@ -528,7 +527,7 @@ static int bind(struct serve_slot *s, struct job *j)
 		    0;
 }
 
-/* ---- the whole -------------------------------------------------------------- */
+/* ---- the plan -------------------------------------------------------------- */
 
 static int check_inputs(struct serve_slot *s, const struct serve_shape *shapes)
 {

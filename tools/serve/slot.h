@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slot.h - a slot and the parts of its plan: plan.c makes them, slot.c runs them. */
+/* slot.h - a slot and its plan: plan.c makes the plan, slot.c runs it. */
 #ifndef PAWL_SERVE_SLOT_H
 #define PAWL_SERVE_SLOT_H
 
@@ -18,7 +18,7 @@ struct job {
 	const struct node *n;			/* NULL: a copy */
 	unsigned int nin;
 	struct view out, *in;
-	const struct view **ins;		/* as kernel_run() wants them */
+	const struct view **ins;		/* as kernel_run() takes them */
 	int *in_piece, out_piece;		/* -1: none, or a constant */
 	int *scratch;				/* a piece per tile, or -1 */
 	struct prim **prim;			/* one per tile, or NULL */
@@ -31,7 +31,7 @@ struct block {
 	bool fixed;
 	unsigned int parts;
 	pawl_var_t *var;
-	uint64_t *users;			/* jobs, a bit each; only while planning */
+	uint64_t *users;			/* a bit per job; only while planning */
 };
 
 struct step {
@@ -58,11 +58,11 @@ struct serve_slot {
 	struct pawl_op *op;
 	unsigned int nops;
 	pawl_var_t *vars;			/* of the ops' lists */
-	size_t *weight_at;			/* where in vars each op names the weights */
+	size_t *weight_at;			/* index in vars of each op's weights */
 	pawl_group_t group;
 	bool has_group;
 	int status;				/* of the last run; written by its last op */
-	pawl_var_t weights;			/* that vars has now */
+	pawl_var_t weights;			/* the var that vars names now */
 	struct serve_shape outputs[MAX_IO];
 	int in_piece[MAX_IO], out_piece[MAX_IO];
 	char *err;
@@ -70,7 +70,7 @@ struct serve_slot {
 };
 
 int slot_no_memory(struct serve_slot *s);
-/* The jobs for inputs of these shapes, their memory, and what oneDNN needs of it. */
+/* Plan the jobs for inputs of these shapes, their memory, and their calls of oneDNN. */
 int slot_plan(struct serve_slot *s, const struct serve_shape *shapes);
 static inline char *data_of(const struct serve_slot *s, int piece)
 {

@@ -4,15 +4,15 @@
  *
  * Planning a run with new shapes takes as long as many runs, so an op of the engine does it,
  * while loop 0 continues.  A plan counts as a run in flight, and advances the clock of its
- * model by the time it took.  Clients choose shapes, so all of it is bounded: a version has one
- * plan at a time, all models together leave a worker to the runs, a version keeps MAX_SLOTS
- * slots, and slot_bytes in those that are free.  What is known of shapes lives as long as they
- * have a slot, or a request in the queue, which is bounded itself.
+ * model by the time it took.  Clients choose the shapes, so work and memory are bounded: a
+ * version has one plan at a time, the plans of all models leave one worker to the runs, and a
+ * version keeps at most MAX_SLOTS slots, and slot_bytes in free ones.  A struct shapes exists
+ * while it has a slot, or a request in the queue, which is bounded itself.
  *
- * Ownership: loop 0 owns all slots.  The op that plans one has its fields s and status, and
- * version.plan_error, from its push until loop 0 has reaped its completion; the engine orders
- * both.  The model, and the shapes, which the op reads, are not changed, and live at least as
- * long: the slot counts in shapes.nslots, and has a reference to the version until then.
+ * Ownership: loop 0 owns all slots.  The op that plans a slot owns the slot's fields s and
+ * status, and version.plan_error, from its push until loop 0 has reaped its completion; the
+ * engine orders both.  The op reads the model and the shapes.  They do not change, and exist at
+ * least until then: the slot counts in shapes.nslots, and holds a reference to the version.
  */
 
 #include <errno.h>
@@ -23,11 +23,11 @@
 #include "serve.h"
 
 #define MAX_SLOTS	64		/* of a version */
-#define OLD_NS		1000000000u	/* a free slot that was not used for this time */
+#define OLD_NS		1000000000u	/* a free slot that was unused for this time */
 
 /* --- shapes -------------------------------------------------------------------- */
 
-/* For shapes that differ in the number of rows alone, first is 1. */
+/* For shapes that differ only in the number of rows, first is 1. */
 static bool same_shape(const struct serve_shape *a, const struct serve_shape *b,
 		       unsigned int first)
 {
@@ -125,7 +125,7 @@ static struct slot *slot_new(struct server *sv, struct version *v, struct shapes
 	return s;
 }
 
-/* Blocking; in an op, or on the main thread. */
+/* Blocking; called in an op, or on the main thread. */
 static int slot_plan(struct slot *s, char *err, size_t size)
 {
 	struct serve_shape in[MAX_IO];
@@ -151,7 +151,7 @@ static void slot_planned(struct slot *s)
 
 		s->by_rows = out->rank && out->dims[0] == (int64_t)s->rows;
 	}
-	/* an output with as many rows as the inputs by chance does not have it twice */
+	/* a constant size may equal the rows of one slot by chance, but not those of two */
 	if (!s->by_rows)
 		v->share = SHARE_NO;
 	else if (!v->by_rows)
@@ -242,7 +242,7 @@ bool may_plan(const struct server *sv, const struct version *v, const struct sha
 
 	if (v->plan || sv->planning >= most)
 		return false;
-	/* first the slot before is used, lest it be freed again for lack of room */
+	/* wait until the newest slot was used: a further one could cause it to be freed */
 	return !v->fresh || v->fresh->shapes == sh || !v->fresh->shapes->waiting;
 }
 
@@ -359,7 +359,7 @@ int slots_warm(struct server *sv, struct version *v, char *err, size_t size)
 		for (k = 0; k < in[i].rank; k++) {
 			in[i].dims[k] = v->m->inputs[i].dims[k];
 			if (in[i].dims[k] < 0 && (k || !v->m->batch))
-				return 0;	/* planned with the first request of a shape */
+				return 0;	/* planned for the first request of a shape */
 		}
 	}
 	for (k = 0; k <= (v->m->batch ? conf->npreferred : 0); k++) {

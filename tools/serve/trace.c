@@ -3,12 +3,12 @@
  * A trace of requests and of the layers that ran for them, for Perfetto.
  *
  * Each loop has a ring with the times of the last requests that it has answered, and the
- * engine one per thread with its ops.  Both have the same clock; the engine writes with its
- * events at what time they begin, and the events of requests are put behind them.
+ * engine has a ring of ops for each thread.  Both use the same clock: the engine's trace names
+ * the time of its ts 0, and the events of requests are appended to it.
  *
  * Ownership: the main thread allocates the rings.  A loop owns its ring from the message that
- * hands it over until it has taken the next one (loops_take()); then the main thread does.
- * Nothing is shared in between, and a request costs a copy of its times.
+ * passes it on until the loop has taken the next one (loops_take()); then the main thread owns
+ * it again.  No ring is shared, and a request costs a copy of its times.
  */
 
 #include <errno.h>
@@ -28,7 +28,7 @@
 struct times {
 	const struct entry *e;
 	int64_t version;
-	uint64_t first, arrival, start, launched, done, end;	/* ns; 0: it did not come so far */
+	uint64_t first, arrival, start, launched, done, end;	/* ns; 0: not reached */
 	uint64_t rows;
 	unsigned int shared;		/* requests in its run */
 	int http;
@@ -53,7 +53,7 @@ void trace_request(struct loop *l, const struct request *r, int http)
 		.end = now_ns(), .rows = r->rows, .shared = s ? s->nreqs : 0, .http = http };
 }
 
-/* Nested events of one request, on a track of its own. */
+/* The nested events of one request, on its own track. */
 static void part(FILE *f, const char *name, uint64_t id, uint64_t base, uint64_t from,
 		 uint64_t to, const char *args)
 {
@@ -120,7 +120,7 @@ int trace_start(struct server *sv, const char **why)
 	return 0;
 }
 
-/* What the engine has written, without its end; returns the time of its begin. */
+/* Write the engine's trace without its last line.  *base is the time of its ts 0. */
 static int ops(struct server *sv, FILE *f, uint64_t *base)
 {
 	static const char mark[] = "\"base_ns\":\"", tail[] = "\n]}\n";
@@ -195,7 +195,7 @@ int trace_stop(struct server *sv, char **text, const char **why)
 	return rc;
 }
 
-/* No loop runs any more. */
+/* Called when no loop runs. */
 void trace_free(struct server *sv)
 {
 	struct trace *t[MAX_LOOPS];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * window.c - operators whose elements depend on neighbours: pooling, scaling, normalization over
- * channels.  As in kernel.c, the data may lie in rows or with the channels last.
+ * window.c - operators whose elements depend on neighbours: pooling, scaling, and normalization
+ * over channels.  As in kernel.c, the data may lie in rows or with the channels last.
  */
 #include <math.h>
 
@@ -84,7 +84,7 @@ void pool_run(const struct attrs *attrs, const struct view *out, const struct vi
 					}
 				if (a.max_pool)
 					continue;
-				/* The padding counts, but not what lies behind it. */
+				/* The padding counts, but not what lies beyond it. */
 				eh = h0 + (a.kernel[0] - 1) * a.dilation[0] + 1;
 				ew = w0 + (a.kernel[1] - 1) * a.dilation[1] + 1;
 				if (a.count_pad && a.auto_pad == PAD_GIVEN &&
@@ -104,7 +104,7 @@ void pool_run(const struct attrs *attrs, const struct view *out, const struct vi
 			}
 }
 
-/* Where a pixel of the output lies in the input. */
+/* The position in the input of a pixel of the output. */
 static float source(const struct attrs *a, int64_t i, int64_t in, int64_t out, float scale)
 {
 	switch (a->coord) {
@@ -210,7 +210,7 @@ void lrn_run(const struct attrs *a, const struct view *out, const struct view *i
 					for (k = from; k <= to; k++)
 						sum += x[k * si] * x[k * si];
 					sum = a->bias + a->alpha / (float)a->size * sum;
-					/* the usual exponent without a power */
+					/* the usual exponent, without a call of powf() */
 					y[c * so] = x[c * si] / (a->beta == 0.75f ?
 						sqrtf(sum) * sqrtf(sqrtf(sum)) :
 						powf(sum, a->beta));
