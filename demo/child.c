@@ -3,8 +3,7 @@
  * The server of pawl demo: a process of the same program, its log, and its repository.
  *
  * The repository has one model, with one version at a time: a symbolic link to the folder of
- * one of the two networks.  A greater number is a newer version, so the next one has the next
- * number and the other network.
+ * one of the two networks.  Each further version has the next number and the other network.
  */
 
 #ifndef _GNU_SOURCE
@@ -164,7 +163,7 @@ static int wait_log(struct child *ch)
 		n = poll(&p, 1, (int)(PATIENCE_NS / 1000000));
 	while (n < 0 && errno == EINTR);
 	if (!n)
-		return failed("the server", "says nothing and does not end");
+		return failed("the server", "logs nothing and does not end");
 	return child_read(ch);
 }
 
@@ -181,7 +180,7 @@ static void become_server(const struct child *ch, int log, pid_t parent)
 
 	snprintf(repository, sizeof(repository), "%s/models", ch->folder);
 	snprintf(config, sizeof(config), "%s/serve.ini", ch->folder);
-	/* it ends with this command, however that ends */
+	/* the kernel ends it when this command ends */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent || dup2(log, STDERR_FILENO) < 0)
 		_exit(STATUS_FAILED);

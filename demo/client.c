@@ -3,13 +3,12 @@
  * The client of pawl demo: connections with one request each, and the comparison of answers.
  *
  * A request has 1 to 8 images, as binary data behind the JSON.  Its text is made beforehand, so
- * the client is cheap beside the server.  An answer names its version, and each of its rows is
- * compared with what a serial loop computed for that version: it is wrong if a row is of no
- * version, and mixed if a row is of the other one.
+ * the client needs little CPU beside the server.  An answer names its version, and each of its
+ * rows is compared with what a serial loop computed for that version.  The answer is mixed if a
+ * row is that of the other version, and wrong if a row is that of neither.
  *
- * With a rate, requests arrive at random times, whether or not there is a free connection.
- * Latency counts from the arrival, so that a wait for a slow answer counts for all requests
- * behind it.
+ * With a rate, requests arrive at random times, whether or not a connection is free.  Latency
+ * counts from the arrival, so it contains the wait for slow answers to earlier requests.
  */
 
 #ifndef _GNU_SOURCE
@@ -52,8 +51,8 @@ struct link {
 	int fd;				/* -1: closed */
 	const struct wanted *w;		/* in flight; NULL: idle */
 	size_t sent;			/* bytes of it */
-	uint64_t from;			/* where its latency begins */
-	int version;			/* what was served at least when it was sent */
+	uint64_t from;			/* the time from which its latency counts */
+	int version;			/* the oldest version that may answer it */
 	http_parser parser;
 	bool complete, length_next, overflow;
 	size_t json;			/* Inference-Header-Content-Length */
@@ -424,7 +423,7 @@ static int swap_due(struct client *cl, uint64_t now)
 	return 0;
 }
 
-/* The time has passed. */
+/* The time of the load has passed. */
 static int finish(struct client *cl, uint64_t now)
 {
 	if (cl->load->seconds <= 0 || now < cl->end || cl->ending || cl->terminated)
@@ -445,7 +444,7 @@ static int set_timer(struct client *cl)
 
 	if (cl->load->rate <= 0 && cl->load->seconds > 0 && !cl->ending && !cl->terminated)
 		at = cl->end;
-	/* without a free connection, the next answer is what is awaited */
+	/* without a free connection, wait for the next answer */
 	if (cl->load->rate > 0 && !cl->ending && cl->nbusy < cl->nopen)
 		at = cl->due;
 	if (cl->load->swap_every > 0 && !cl->ending && !control(cl)->w &&

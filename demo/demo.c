@@ -2,8 +2,8 @@
 /*
  * pawl demo: pawl serve with two versions of a network for digits, and a client of it.
  *
- * All images go to each version, then both versions are swapped under load, then the server is
- * stopped under load.  Whatever is wrong makes the command fail.
+ * It sends all images to each version, swaps the versions under load, and then stops the server
+ * under load.  The command fails if anything is wrong.
  */
 
 #ifndef _GNU_SOURCE
@@ -84,7 +84,7 @@ static int parse(struct demo *d, int argc, char **argv)
 	return 0;
 }
 
-/* All images, each version. */
+/* Send all images to each version. */
 static int accuracy(struct demo *d)
 {
 	struct load load = { .connections = 8 };
@@ -124,7 +124,7 @@ static void print_load(const char *what, const struct outcome *o)
 	fflush(stdout);
 }
 
-/* As fast as possible, then at a quarter of that rate, with swaps. */
+/* Send as fast as possible, then at a quarter of that rate, with swaps. */
 static int loads(struct demo *d)
 {
 	struct load load = { .connections = CONNECTIONS, .seconds = d->seconds,
@@ -163,7 +163,7 @@ static int stop(struct demo *d)
 	static struct outcome o;
 	int rc = client_run(d->client, &load, &o);
 
-	/* each connection has got its last answer, so the grace time need not pass */
+	/* all last answers have arrived: a second signal ends the grace time */
 	if (!rc)
 		rc = child_signal(&d->child, SIGTERM);
 	if (!rc)
@@ -174,10 +174,10 @@ static int stop(struct demo *d)
 	       " requests it accepted\n%" PRIu64 " and answered %" PRIu64
 	       ", and the client has %" PRIu64 " answers.\n", rc, d->t.sent,
 	       d->child.requests, d->child.answers, d->t.answered);
-	return rc || !d->child.stopped ? failed("the server", "did not stop in order") : 0;
+	return rc || !d->child.stopped ? failed("the server", "did not stop regularly") : 0;
 }
 
-/* Whether all that was counted is as it must be. */
+/* Whether all counters have the required values. */
 static int verdict(struct demo *d)
 {
 	const struct tally *t = &d->t;

@@ -6,8 +6,8 @@
  *   child.c     the server: its process, its log, its repository
  *   client.c    connections to it, and the comparison of its answers
  *
- * The files, their reader and the serial computation are those of pawl infer (infer.h).  All
- * of it is one thread.
+ * It uses the data, its readers and the serial computation of pawl infer (infer.h).  All of it
+ * runs on one thread.
  */
 #ifndef PAWL_DEMO_H
 #define PAWL_DEMO_H
@@ -24,7 +24,7 @@
 struct child {
 	const struct work *w;
 	pid_t pid;
-	int log;			/* its standard error, not blocking; -1: at its end */
+	int log;			/* its standard error, not blocking; -1: it has ended */
 	char folder[64];		/* temporary: the repository and the configuration */
 	unsigned int port;
 	bool ready;
@@ -33,15 +33,15 @@ struct child {
 	size_t nline;
 	char last[4096];		/* its last complete line */
 	unsigned int errors;		/* lines of the log that report one */
-	uint64_t requests, answers;	/* what it counted, when it has stopped */
+	uint64_t requests, answers;	/* its own counts, after it has stopped */
 	bool stopped;
 };
 
 /* Make the repository with version 1, start the server, and wait until it is ready. */
 int child_start(struct child *ch, const struct work *w);
-/* Read what the log has now. */
+/* Read the lines that the log has now. */
 int child_read(struct child *ch);
-/* Replace the folder of the version by that of the next one, which a load will find. */
+/* Replace the version's folder by that of the next version, for a load to find. */
 int child_next_version(struct child *ch);
 /* Send a signal. */
 int child_signal(struct child *ch, int sig);
@@ -62,7 +62,7 @@ struct tally {
 	uint64_t sent, answered;	/* HTTP requests, also those for loads */
 	uint64_t answers, images;	/* of the model */
 	uint64_t failed;		/* requests: a status other than 200, or no answer */
-	uint64_t wrong, mixed;		/* answers that are of no version, of two */
+	uint64_t wrong, mixed;		/* answers of no version; of two versions */
 	uint64_t swaps;
 	char first[256];		/* the first one of these */
 };
@@ -74,7 +74,7 @@ struct load {
 	double seconds;			/* 0: each request once */
 	bool next_version;		/* have it loaded before the first request */
 	double swap_every;		/* seconds from a load to the next; 0: never */
-	bool stop_server;		/* SIGTERM after these seconds; they all end */
+	bool stop_server;		/* SIGTERM after these seconds; all connections end */
 };
 
 struct outcome {

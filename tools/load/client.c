@@ -2,10 +2,10 @@
 /*
  * One run of pawl load: threads, each with an epoll, connections and a schedule.
  *
- * Open loop: the schedule has the time at which each request is to start, whatever became of
- * the earlier ones, and its latency counts from that time.  If the client is late, or no
- * connection is free, the request starts late, and its latency contains the delay.  Requests
- * that are due but not sent are not stored: the schedule just has not advanced beyond them.
+ * Open loop: the schedule has the intended start of each request, which does not depend on the
+ * earlier ones, and its latency counts from that time.  If the client is late, or no connection
+ * is free, the request starts late, and its latency contains the delay.  Requests that are due
+ * but not sent are not stored: the schedule has not advanced beyond them.
  *
  * Closed loop: each connection has a request in flight; the end of one is the start of the
  * next.
@@ -44,8 +44,8 @@ struct conn {
 	struct thread *t;
 	http_parser parser;
 	int fd;				/* -1: not open */
-	uint32_t events;		/* that epoll waits for */
-	bool complete, keep;		/* the answer has ended; the connection stays */
+	uint32_t events;		/* for which epoll waits */
+	bool complete, keep;		/* the answer has ended; the connection may be reused */
 	bool measured;
 	const struct request *request;
 	size_t sent;
@@ -67,9 +67,9 @@ struct thread {
 	uint64_t quota;			/* of requests, or NEVER */
 	uint64_t now;
 	/* the schedule */
-	bool ended;			/* no further request */
+	bool ended;			/* there is no further request */
 	uint64_t next;			/* open loop: intended start of the next request */
-	uint64_t short_at;		/* when no connection was free the last time */
+	uint64_t short_at;		/* the last time at which no connection was free */
 	uint64_t count;			/* requests of the schedule, for a constant rate */
 	double at, gap;			/* Poisson: the exact time; mean gap */
 	uint64_t seed;
@@ -137,7 +137,7 @@ static void failure(struct thread *t, const char *what, const char *detail, size
 			r->failure[i] = r->failure[i] == '\n' ? ' ' : '?';
 }
 
-/* The connection has no request any more; close it unless it can carry another. */
+/* The request of the connection has ended; close the connection unless it can be reused. */
 static void release(struct thread *t, struct conn *c, bool keep, bool pause)
 {
 	list_del(&t->busy, c);
@@ -151,7 +151,7 @@ static void release(struct thread *t, struct conn *c, bool keep, bool pause)
 	if (c->fd >= 0)
 		close(c->fd);
 	c->fd = -1;
-	/* a closed loop must not try again without end while the server refuses connections */
+	/* a closed loop must not retry without a pause while the server refuses connections */
 	if (pause && !t->step->rate) {
 		c->start = t->now + BACKOFF_NS;
 		list_add(&t->paused, c);
@@ -263,7 +263,7 @@ static void receive(struct thread *t, struct conn *c)
 		}
 		used = http_parser_execute(&c->parser, &settings, t->buf, (size_t)n);
 		if (c->complete) {
-			/* bytes behind an answer belong to no request */
+			/* bytes after an answer belong to no request */
 			answered(t, c, n && used == (size_t)n);
 			return;
 		}
@@ -383,7 +383,7 @@ static void dispatch(struct thread *t, struct conn *c, uint64_t start, bool meas
 		transmit(t, c);
 }
 
-/* A connection without a request, which may have to be opened. */
+/* Return a connection without a request, which may have to be opened. */
 static struct conn *take(struct thread *t)
 {
 	struct list *l = t->idle.head ? &t->idle : &t->closed;
@@ -435,7 +435,7 @@ static void start_due(struct thread *t)
 		}
 		if (t->next > t->now)
 			return;
-		/* what was due by now had no connection either */
+		/* no request that was due until now had a connection */
 		blocked = t->step->rate && t->next <= t->short_at;
 		if (blocked)
 			t->short_at = t->now;
@@ -471,7 +471,7 @@ static void start_due(struct thread *t)
 
 /* --- a thread ---------------------------------------------------------------------------- */
 
-/* The time that the thread could run but had no CPU; 0 if the kernel does not count it. */
+/* How long the thread was ready to run but had no CPU; 0 if the kernel does not count it. */
 static uint64_t starved(void)
 {
 	unsigned long long run, wait = 0;
@@ -492,7 +492,7 @@ static uint64_t cpu_time(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* The use of the CPU, from the first moment of the measured time to the last request. */
+/* The use of the CPU from the beginning of the measured time to the last request. */
 static void sample(struct thread *t)
 {
 	if (!t->sampled && t->now >= t->t0) {
@@ -526,7 +526,7 @@ static void expire(struct thread *t)
 	}
 }
 
-/* When the thread has something to do, if nothing arrives before. */
+/* The time of the thread's next action if no answer arrives before. */
 static uint64_t wake(const struct thread *t)
 {
 	uint64_t at = NEVER;
@@ -548,11 +548,11 @@ static uint64_t wake(const struct thread *t)
 
 static void event(struct thread *t, struct conn *c, uint32_t events)
 {
-	/* the connection was closed by an event before this one */
+	/* an earlier event closed the connection */
 	if (c->fd < 0)
 		return;
 	if (!c->request) {
-		/* idle: the server closed it, or sends what nobody asked for */
+		/* idle: the server closed it, or sends bytes without a request */
 		list_del(&t->idle, c);
 		close(c->fd);
 		c->fd = -1;
@@ -604,7 +604,7 @@ static void *thread_main(void *arg)
 
 /* --- a run ---------------------------------------------------------------------- */
 
-/* The part of a thread in a whole number. */
+/* A thread's part of a whole number. */
 static uint64_t part(uint64_t whole, unsigned int i, unsigned int n)
 {
 	return whole / n + (i < whole % n);

@@ -92,7 +92,7 @@ static bool parse_uint(const char *text, uint64_t min, uint64_t max, uint64_t *v
 	return *text >= '0' && *text <= '9' && !*end && !errno && *v >= min && *v <= max;
 }
 
-/* A time of up to a day, in a unit of its own, or else in that one. */
+/* Parse a time of up to a day; unit applies if the text names none. */
 static bool parse_time(const char *text, double unit, bool zero, uint64_t *ns)
 {
 	char *end;
@@ -293,7 +293,7 @@ static int usage(const char *what, const char *detail)
 	return STATUS_USAGE;
 }
 
-/* Each connection is a file. */
+/* Each connection needs an open file. */
 static int raise_files(const struct options *o)
 {
 	struct rlimit l;

@@ -108,7 +108,7 @@ static const char *exchange(int fd, const char *head, size_t n, http_parser *p)
 		if (a->failed)
 			return "the answer is too long";
 		if (!a->complete && HTTP_PARSER_ERRNO(p) != HPE_OK)
-			return "the answer is no HTTP";
+			return "the answer is not HTTP";
 		if (!a->complete && !k)
 			return "the server closed the connection before the answer";
 	} while (!a->complete);

@@ -218,7 +218,7 @@ static bool decode64(struct tensor *t, const char *s, size_t n)
 	return true;
 }
 
-/* Elements of the bytes of a tensor, or SIZE_MAX if they are none. */
+/* The number of elements in the bytes of a tensor, or SIZE_MAX if the bytes are invalid. */
 static size_t count_elements(const struct tensor *t, const struct type *type)
 {
 	size_t n = 0, at = 0;
@@ -257,7 +257,7 @@ int load_tensor_parse(struct tensor *t, json_t *value, char *why, size_t size)
 	}
 	if (count == t->count)
 		return 0;
-	/* one row for all of the batch */
+	/* repeat one row for the whole batch */
 	if (count == SIZE_MAX || count * t->rows != t->count) {
 		snprintf(why, size, "'%s' has %zu values in the file, and %zu in the model",
 			 t->name, count == SIZE_MAX ? 0 : count, t->count);
@@ -301,7 +301,7 @@ static json_t *json_element(const char *p, const struct type *type)
 	}
 }
 
-/* NULL: the type has no form in JSON, or a value has none, or there is no memory. */
+/* Returns NULL if the type or a value has no form in JSON, or there is no memory. */
 json_t *load_tensor_json(const struct tensor *t)
 {
 	const struct type *type = find(t->type);

@@ -2,8 +2,8 @@
 /*
  * pawl load: measures the latency of a server of the Open Inference Protocol.
  *
- * cmd.c reads the options, http.c makes the calls that ask the server, model.c and input.c make
- * the requests, client.c sends them, and report.c prints what was measured.
+ * cmd.c reads the options, http.c queries the server, model.c and input.c make the requests,
+ * client.c sends them, and report.c prints the results.
  *
  * Times are nanoseconds of CLOCK_MONOTONIC.
  */
@@ -28,7 +28,7 @@
 #define MAX_THREADS	64u
 #define NEVER		UINT64_MAX
 
-/* A shape that the command line gives to the inputs of a name. */
+/* A shape from the command line, for the inputs with this name. */
 struct shape_arg {
 	const char *name;
 	size_t name_len;
@@ -74,7 +74,7 @@ struct options {
 	socklen_t addr_len;
 };
 
-/* What became of the measured requests of a model.  Their sum is due. */
+/* How the measured requests of a model ended.  The sum of these counters is due. */
 struct tally {
 	uint64_t due;
 	uint64_t good, late;		/* status 200, within the limit and beyond it */
@@ -82,7 +82,7 @@ struct tally {
 	uint64_t failed;		/* another status */
 	uint64_t lost;			/* the connection failed, or the answer is no HTTP */
 	uint64_t timed_out;		/* no answer within wait_ns, or no connection */
-	/* answers that came in the measured time, whenever their request was due */
+	/* answers that arrived in the measured time, regardless of when they were due */
 	uint64_t arrived, arrived_good;
 	struct hist answers, refusals;	/* latencies, from the intended start */
 };
@@ -92,7 +92,7 @@ struct result {
 	struct hist lag;		/* from the intended start until the client acted */
 	uint64_t waited;		/* requests for which no connection was free */
 	uint64_t opened, opened_late;	/* connections; those opened in the measured time */
-	uint64_t sent;			/* requests in the time of cpu_ns, measured or not */
+	uint64_t sent;			/* all requests in the time of cpu_ns */
 	uint64_t window_ns;		/* the measured time */
 	uint64_t cpu_ns, wall_ns;	/* of the busiest thread */
 	uint64_t starved_ns;		/* the longest time that a thread waited for a CPU */
@@ -108,7 +108,7 @@ int load_http_resolve(struct options *o);
 int load_http_get(const struct options *o, const char *path, int *status, char **body,
 		  size_t *n);
 
-/* model.c: ask for the inputs of the model, and make its requests. */
+/* model.c: query the inputs of the model, and make its requests. */
 int load_model_prepare(const struct options *o, struct model *m);
 void load_model_free(struct model *m);
 
@@ -139,7 +139,7 @@ void load_report_step(const struct options *o, const struct step *s, const struc
 void load_report_curve(const struct options *o, const struct result *r);
 int load_report_json(const struct options *o, const struct result *r);
 int load_report_hgrm(const struct options *o, const struct step *s, const struct result *r);
-/* All models of a result together. */
+/* The sum over all models of a result. */
 void load_tally_sum(const struct options *o, const struct result *r, struct tally *sum);
 
 #endif

@@ -133,7 +133,7 @@ static char *json_part(const struct build *b)
 		wide = wide || !strcmp(b->inputs[i].type, "FP64");
 		in = json_input(b, &b->inputs[i]);
 		if (o->json && !json_object_get(in, "data")) {
-			complain(b->m, "JSON has no form of the values of ", b->inputs[i].name);
+			complain(b->m, "JSON cannot express the values of ", b->inputs[i].name);
 			json_decref(in);
 			in = NULL;
 		}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What was measured, as text, as JSON, and in the percentile format of HdrHistogram. */
+/* The results as text, as JSON, and in the percentile format of HdrHistogram. */
 
 #include <math.h>
 #include <stdarg.h>
@@ -77,8 +77,8 @@ static void judge(const struct options *o, const struct result *r, const struct 
 		note(s, "the client is the bottleneck: its busiest thread used %.0f %% of a "
 		     "CPU; use more threads or machines", busy * 100);
 	if (wait > STARVED_SHARE)
-		note(s, "the client waited for a CPU for %.0f %% of the time, since other "
-		     "programs had it", wait * 100);
+		note(s, "the client waited for a CPU for %.0f %% of the time, because other "
+		     "programs used it", wait * 100);
 	if (level_value(&r->lag, 3, &lag, &beyond) &&
 	    level_value(&y->answers, 3, &latency, &beyond) &&
 	    (double)lag > LAG_SHARE * (double)latency)
@@ -410,7 +410,7 @@ static void write_levels(FILE *f, const struct hist *h)
 		h->count ? deviation(h) / 1e6 : 0);
 	fprintf(f, "#[Max     = %12.6f, Total count    = %12llu]\n", ms(h->max),
 		(unsigned long long)h->count);
-	/* what a reader may use to scale: powers of two, and steps in each */
+	/* for readers that scale: the powers of two, and the steps in each */
 	fprintf(f, "#[Buckets = %12u, SubBuckets     = %12u]\n", 64 - HIST_BITS,
 		1u << HIST_BITS);
 }

@@ -423,7 +423,7 @@ def test_values_out_of_range_are_refused(server):
 def test_an_id_that_is_no_text_is_refused(grpc):
     message = field(3, b"\xff") + request(1, 2, 3, 4)
     call = grpc.call("ModelInfer", message)
-    assert (call.status, call.text) == (INVALID, "the id is no UTF-8")
+    assert (call.status, call.text) == (INVALID, "the id is not UTF-8")
 
 
 def test_a_model_that_fails(server):
