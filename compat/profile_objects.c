@@ -3,11 +3,11 @@
  * MXNet's profiling objects: domains, tasks, frames, events, counters and markers that a
  * program names itself.
  *
- * Purpose: while the profiler runs, what a program reports with them is added to the sums
- * (compat/profile_table.c), and appended to the trace when it is dumped.
+ * Purpose: while the profiler runs, the reports of a program by these objects are added to the
+ * sums (compat/profile_table.c), and appended to the trace when it is dumped.
  *
- * Structures: a list of records, in the reverse order of their time.  It has at most
- * RECORDS_MAX; later ones appear in the sums only.
+ * Structures: a list of records, newest first.  It has at most RECORDS_MAX; later records
+ * appear only in the sums.
  *
  * Ordering: COMPAT-O1 (record pushed, release) <-> COMPAT-O2 (list taken, acquire).
  *
@@ -321,7 +321,7 @@ static void record_write(FILE *f, const struct record *r, u64 base)
 		event(f, r, end[r->kind - TASK], r->end, base);
 }
 
-/* Take the list, in the order of time. */
+/* Take the list, oldest first. */
 static struct record *records_take(void)
 {
 	ck_stack_entry_t *i, *next, *list = NULL;

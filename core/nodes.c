@@ -5,23 +5,23 @@
  * Purpose: inside a launch no vars order the bodies.  A counter per node does.
  *
  * Structures: a counter per node says how many of its predecessors have not ended, and how many
- * failed.  A node that runs, or that a thread has left for other work, has a carrier, an object of
- * the pool of ops without vars: run queues hold ops, and an asynchronous body needs a token.  A
- * thread that has ended a node runs one of the ready ones with the same carrier.  The others are in
- * the launch's stack, from which each thread that ends a node takes the next one.  Along a chain
- * (node.single) nothing is counted.  The first carrier of a launch is reserved by its push.
+ * failed.  Run queues hold ops, and an asynchronous body needs a token.  So a node that runs,
+ * or that a thread has left for other work, has a carrier: an object of the pool of ops,
+ * without vars.  A thread that has ended a node runs a ready one with the same carrier.  The
+ * other ready nodes are on the launch's stack, from which each thread that ends a node takes
+ * the next one.  Along a chain (node.single) nothing is counted.  The push of a launch reserves
+ * its first carrier.
  *
- * While nodes are in the stack, a helper is in the run queue: a carrier without a node, for a
- * thread that has nothing else to do, or waits in a body.  It takes a node, and if it was the last
- * helper and more nodes are ready, it queues another one.  So the nodes of a launch pass through
- * the stack, and only as many helpers through the queue as there are threads that help, and one
- * more per NODES_RUN nodes.  If the pool has no object for a helper, the next thread that takes a
- * node tries again.  A thread puts nodes on the stack only while it has one for its own carrier, so
- * the end of that one finds them.
+ * While nodes are on the stack, a helper is in the run queue: a carrier without a node, for a
+ * thread that has nothing else to do, or that waits in a body.  It takes a node, and if it was
+ * the last helper and more nodes are ready, it queues another one.  So the queue holds helpers,
+ * not nodes: one per thread that helps, and one per NODES_RUN nodes.  If the pool has no object
+ * for a helper, the next thread that takes a node tries again.  A thread puts nodes on the
+ * stack only while its own carrier has a node, so the end of that node finds them.
  *
- * The vars stay with the launch's own op, which a node's frame names: a wait in a body, or
- * pawl_run_canceled(), is about the launch.  The sinks, nodes without successors, and the helpers
- * count down launch.left, and the last one completes the op.
+ * The vars stay with the launch's own op, which a node's frame names: a wait in a body, and
+ * pawl_run_canceled(), refer to the launch.  The sinks, which are nodes without successors, and
+ * the helpers count down launch.left, and the last one completes the op.
  *
  * Ordering:
  *   CORE-GR3 (counter, release) <-> CORE-GR4 (its last subtraction, acquire): a node sees what
@@ -33,14 +33,14 @@
  *   CORE-GR9 (launch.err, release) <-> CORE-GR10 (a node behind one that failed, acquire): the
  *   error may be that of another node, which it does not follow.
  *
- * Progress: lock-free between two bodies, bounded by the number of successors: a compare-and-swap
- * of the stack fails only because another thread put or took a node.  A thread that is stopped in a
- * body, or an asynchronous node, delays only what depends on that node.  There is one exception:
- * ready nodes for whose helper the pool of ops was empty wait until any node of the launch ends,
- * also if the pool has objects by then.
+ * Progress: lock-free between two bodies, bounded by the number of successors: a
+ * compare-and-swap of the stack fails only because another thread put or took a node.  A thread
+ * that is stopped in a body, or an asynchronous node, delays only what depends on that node.
+ * There is one exception: if the pool of ops was empty when a helper was needed, the ready
+ * nodes wait until any node of the launch ends, also if the pool has objects by then.
  *
- * Lifetime: a launch exists until its last sink has ended and no helper is left.  A thread that has
- * counted down its node's successors, and has no ready node, must not touch it.
+ * Lifetime: a launch exists until its last sink has ended and no helper is left.  A thread that
+ * has counted down its node's successors, and has no ready node, must not touch it.
  */
 #include <core/device.h>
 #include <core/error.h>
@@ -48,7 +48,7 @@
 #include <core/retire.h>
 #include <core/trace.h>
 
-/* A thread looks at the run queues after so many nodes, which it runs one after the other. */
+/* A thread checks the run queues after this many nodes in a row. */
 #ifdef PAWL_MODEL
 #define NODES_RUN	2u
 #else
@@ -64,13 +64,13 @@ struct node_frame {
 	struct op *carrier;
 };
 
-/* Never called: a launch whose op has it is run by this file. */
+/* Never called: it marks the op of a launch that this file runs. */
 int nodes_fn(struct pawl_run *run, void *arg)
 {
 	return 0;
 }
 
-/* The carrier of the node whose body has this. */
+/* The carrier of the node whose body has this run. */
 struct op *node_carrier(const struct pawl_run *run)
 {
 	return container_of(run, struct node_frame, f.run)->carrier;
@@ -100,7 +100,7 @@ static u32 node_next(const struct launch *l, u32 node)
 	return load_relaxed(&l->wait[node]) & NODE_WAITS;
 }
 
-/* Has a node failed on which this one depends?  Called by the thread that has the node. */
+/* Did a node fail on which this one depends?  Called by the thread that has the node. */
 static bool node_failed(const struct launch *l, u32 node)
 {
 	return load_relaxed(&l->wait[node]) & NODE_FAILED;
@@ -112,7 +112,8 @@ static void node_link(struct launch *l, u32 node, u32 next)
 }
 
 /*
- * Queue n helpers, which launch.ready counts already.  The caller has a node, so the launch exists.
+ * Queue n helpers, which launch.ready already counts.  The caller has a node, so the launch
+ * exists.
  */
 static __noinline void helpers_queue(struct thread *t, struct launch *l, u32 n)
 {
@@ -135,7 +136,7 @@ static __noinline void helpers_queue(struct thread *t, struct launch *l, u32 n)
 	}
 }
 
-/* Put n linked nodes, each + 1, on the stack.  The caller has another node. */
+/* Put n linked nodes (each as its number + 1) on the stack.  The caller has another node. */
 static __noinline void ready_put(struct thread *t, struct launch *l, u32 first, u32 last, u32 n)
 {
 	u32 was = load_relaxed(&l->ready), helpers;
@@ -150,8 +151,9 @@ static __noinline void ready_put(struct thread *t, struct launch *l, u32 first, 
 }
 
 /*
- * Take a node for a carrier, which has a node or, if `helper` is NODE_HELPER, was in the queue as
- * one.  Returns the node + 1, or 0.  A node is put on the stack once, so its head never comes again.
+ * Take a node for a carrier.  helper: NODE_HELPER if the carrier was a helper in the queue,
+ * otherwise it has a node.  Returns the node + 1, or 0.  A node is put on the stack once, which
+ * excludes ABA.
  */
 static u32 ready_take(struct thread *t, struct launch *l, u32 helper)
 {
@@ -186,7 +188,7 @@ static inline bool node_count(struct launch *l, u32 node, bool failed)
 	u32 *w = &l->wait[node];
 	u32 v = load_acquire(w);	/* CORE-GR4 <-> CORE-GR3 */
 
-	/* If only ours is left, no other thread will touch the counter. */
+	/* If only this predecessor is left, no other thread will touch the counter. */
 	if ((v & NODE_WAITS) != 1) {
 		/* CORE-GR3 <-> CORE-GR4 */
 		v = fetch_add_acq_rel(w, failed ? NODE_FAILS - 1 : -1u);
@@ -200,8 +202,8 @@ static inline bool node_count(struct launch *l, u32 node, bool failed)
 }
 
 /*
- * May this thread run the node of its carrier at once?  Otherwise the carrier is queued.  ran: how
- * many it ran one after the other; NULL: the launch begins.
+ * May this thread run the node of its carrier at once?  Otherwise the carrier is queued.  ran:
+ * the number of nodes that it ran in a row, or NULL if the launch begins.
  */
 static inline bool node_keep(struct thread *t, struct op *op, u32 opi, u32 *ran)
 {
@@ -215,9 +217,9 @@ static inline bool node_keep(struct thread *t, struct op *op, u32 opi, u32 *ran)
 }
 
 /*
- * The carrier has ended its node: count down n successors.  first: a node + 1 that is ready
- * anyway, or 0.  Returns the node that this thread runs next, with the same carrier, or NO_NODE;
- * then the carrier is queued or free.
+ * The carrier has ended its node: count down n successors.  first: a node + 1 that is already
+ * ready, or 0.  Returns the node that this thread runs next with the same carrier, or NO_NODE
+ * if the carrier is queued or free.
  */
 static __always_inline_fn u32 nodes_ready(struct thread *t, struct launch *l, struct op *op,
 					  u32 opi, const u32 *succ, u32 n, u32 first, bool failed,
@@ -250,7 +252,7 @@ static __always_inline_fn u32 nodes_ready(struct thread *t, struct launch *l, st
 	return node_keep(t, op, opi, ran) ? first - 1 : NO_NODE;
 }
 
-/* A node failed, or left a message behind. */
+/* A node failed, or left a message. */
 static __cold void node_error(struct thread *t, struct launch *l, struct op *op, int status)
 {
 	u32 error = op->flags & OP_ERR ? op->err : 0, none = 0;
@@ -277,8 +279,8 @@ static inline bool sink_count(struct launch *l)
 }
 
 /*
- * Did the node succeed, and is its one successor ready, because it has no other predecessor?
- * Then nothing is counted, and the successor's counter remains 1.
+ * Did the node succeed, and does its only successor have no other predecessor?  Then nothing is
+ * counted, and the successor's counter remains 1.
  */
 static inline bool node_passes(struct thread *t, const struct launch *l, const struct op *op,
 			       const struct node *nd, int status)
@@ -287,7 +289,7 @@ static inline bool node_passes(struct thread *t, const struct launch *l, const s
 	       !(load_relaxed(&t->e->special) & SPECIAL_TRACING);
 }
 
-/* The carrier's next node is the one successor.  Returns what nodes_ready() does. */
+/* The carrier's next node is the only successor.  Returns what nodes_ready() does. */
 static inline u32 node_pass(struct thread *t, const struct launch *l, struct op *op, u32 opi,
 			    const struct node *nd, u32 *ran)
 {
@@ -299,13 +301,13 @@ static inline u32 node_pass(struct thread *t, const struct launch *l, struct op 
 	return likely(node_keep(t, op, opi, ran)) ? next : NO_NODE;
 }
 
-/* The node has ended.  Returns what nodes_ready() does, or LAST_NODE: the launch is over. */
+/* The node has ended.  Returns what nodes_ready() does, or LAST_NODE if it was the last. */
 static u32 node_end(struct thread *t, struct launch *l, struct op *op, u32 opi, int status,
 		    u32 *ran)
 {
 	const struct node *nd = &l->plan->node[op->graph];
 	const u32 *succ = l->plan->succ + nd->succ;
-	/* A node that ran in spite of an error passes that on, as an op does. */
+	/* A node that ran in spite of an error passes the error on, as an op does. */
 	bool failed = status < 0 || node_failed(l, op->graph);
 	u32 first = 0, n = nd->nsucc;
 
@@ -317,7 +319,7 @@ static u32 node_end(struct thread *t, struct launch *l, struct op *op, u32 opi, 
 	/* While this node has not ended, the launch exists. */
 	if (load_relaxed(&l->ready) & NODE_WAITS)
 		first = ready_take(t, l, 0);
-	/* From here on it does only if there is a ready node. */
+	/* From here on the launch exists only if there is a ready node. */
 	if (!n && sink_count(l)) {
 		op_free(t, op, opi);
 		return LAST_NODE;
@@ -339,7 +341,7 @@ static u32 launch_end(struct thread *t, struct launch *l)
 	return finish_op(t, op, opi, status);
 }
 
-/* A helper comes from the queue.  Returns a node for it, or NO_NODE or LAST_NODE: it is free. */
+/* A helper was dequeued.  Returns a node for it, or NO_NODE or LAST_NODE if it is free. */
 static u32 helper_begin(struct thread *t, struct launch *l, struct op *op, u32 opi)
 {
 	u32 node = ready_take(t, l, NODE_HELPER);
@@ -348,7 +350,7 @@ static u32 helper_begin(struct thread *t, struct launch *l, struct op *op, u32 o
 		op_free(t, op, opi);
 		return sink_count(l) ? LAST_NODE : NO_NODE;
 	}
-	/* Relaxed: the node has not ended, so another one is the last. */
+	/* Relaxed: the node has not ended, so the helper is not the last. */
 	fetch_add_relaxed(&l->left, -1u);
 	carrier_set(t, op, opi, l, node - 1);
 	return node - 1;

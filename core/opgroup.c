@@ -11,8 +11,9 @@
  * word also has the generation, so a late cancel cannot reach the next group of the object.
  *
  * A push beyond a limit is refused, and sets ROOM_WANTED.  A completion that finds ROOM_WANTED
- * and the group at its low-water mark posts the room completion.  Its note belongs to the
- * group: it is reserved when limits.cq is set, and is in the queue while ROOM_POSTED is set.
+ * and the group at its low-water mark posts the room completion.  The note of the room
+ * completion belongs to the group: it is reserved when limits.cq is set, and queued while
+ * ROOM_POSTED is set.
  *
  *	push that is refused                    completion
  *	CORE-H1 room |= ROOM_WANTED             CORE-H3 count the op as complete
@@ -23,15 +24,16 @@
  * thread that waits for a group uses the same pattern: instead of H1 it increments `waiters`,
  * and instead of H2 it checks the group again behind a sleeper's barrier (EXEC-P6).
  *
- * For the limit an op counts until it is complete, so a host that has reaped its completion can
- * push the next one; for a wait, until its completion is posted, so a host that has waited for
- * the group can reap all completions.  Both counts are in `life`, with the generation: one
- * compare-and-swap counts an op only if the group exists and has room, and one ends the group
- * only if it has no op.  An op without a queue leaves both counts in one step.  Before the end
- * the destroyer sets ROOM_CLOSED, so that no room completion is posted.
+ * For the limit, an op counts until it is complete, so a host that has reaped its completion
+ * can push the next one.  For a wait, it counts until its completion is posted, so a host that
+ * has waited for the group can reap all completions.  Both counts are in `life`, with the
+ * generation: one compare-and-swap counts an op only if the group exists and has room, and one
+ * ends the group only if it has no op.  An op without a queue leaves both counts in one step.
+ * The destroyer sets ROOM_CLOSED first, so that no room completion is posted.
  *
  * Ordering: CORE-H5 (life counted down, seq_cst) <-> CORE-H6 (a wait reads life, acquire): a
- * thread that finds the group empty sees what its ops did.  CORE-H7 (the generation is published,
+ * thread that finds the group empty sees what its ops did.  CORE-H7 (the generation is
+ * published,
  * release) <-> CORE-H8 (an op is counted, acquire): the op sees the limits of its group.
  * CORE-H9 (ROOM_POSTED set) <-> CORE-H10 (cleared by the reaper): the note changes hands.
  *
@@ -86,8 +88,8 @@ static struct op_group *group_get(struct pawl_engine *e, pawl_group_t h)
 }
 
 /*
- * Count an op of group h, as complete if `add` says so.  Returns 0; -EAGAIN if there are as many
- * as the limit; or -ESTALE if the group was destroyed.  Progress: lock-free.
+ * Count an op of group h, as complete if `add` says so.  Returns 0, -EAGAIN if the limit is
+ * reached, or -ESTALE if the group was destroyed.  Progress: lock-free.
  */
 static int life_enter(struct op_group *g, pawl_group_t h, u64 add, u64 most)
 {
@@ -106,8 +108,8 @@ static int life_enter(struct op_group *g, pawl_group_t h, u64 add, u64 most)
 }
 
 /*
- * The caller's push or call needs the group until group_leave(t, idx, cost, true), and counts for
- * no limit.
+ * Keep the group for the caller's push or call until group_leave(t, idx, cost, true).  This
+ * counts for no limit.
  */
 static int life_hold(struct op_group *g, pawl_group_t h)
 {
@@ -235,7 +237,7 @@ void group_room(struct pawl_engine *e, u32 idx, u64 cost, bool posts)
 		fetch_add_seq_cst(&g->life, LIFE_COMPLETE);	/* CORE-H3 <-> CORE-H2 */
 }
 
-/* Its completion is posted, too: post the room completion, wake waiters.  Progress: lock-free. */
+/* A completion is posted: post the room completion, wake waiters.  Progress: lock-free. */
 void group_leave(struct thread *t, u32 idx, u64 cost, bool posted)
 {
 	struct op_group *g = group_of(t->e, idx);
@@ -313,7 +315,7 @@ int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d)
 	int rc;
 
 	if (!g)
-		return err(-ESTALE, "push: op.group is no group, or it was destroyed");
+		return err(-ESTALE, "push: op.group is not a group, or it was destroyed");
 	if (cost > GROUP_COST_MAX)
 		return err(-EINVAL, "push: op.cost is %llu", (unsigned long long)cost);
 	most = idx ? load_relaxed(&g->max_cost) : 0;
@@ -479,7 +481,7 @@ int pawl_group_destroy(struct pawl_engine *e, pawl_group_t h)
 		room_check(t, g);
 		if (life >> 32 != h.h >> 32)
 			return err(-ESTALE, "group_destroy: it was destroyed meanwhile");
-		return err(-EBUSY, "group_destroy: an op of it is not complete, or its room "
+		return err(-EBUSY, "group_destroy: one of its ops is not complete, or its room "
 			   "completion was not reaped");
 	}
 	note = load_relaxed(&g->note);
@@ -543,7 +545,7 @@ static bool group_wait_over(void *arg)
 				   window_low(w->t, load_relaxed(&w->g->low)));
 }
 
-/* Wait until the group is empty, or (room) at its low water.  how: PAWL_WAIT_* flags. */
+/* Wait until the group is empty, or (room) at its low-water mark.  how: PAWL_WAIT_* flags. */
 int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room, u32 how)
 {
 	struct thread *t = thread_get(e);
@@ -569,7 +571,7 @@ int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room,
 	up = load_relaxed(&t->waits_group);
 	store_relaxed(&t->waits_group, idx + 1);
 	fetch_add_seq_cst(&g->waiters, 1);
-	/* In a body it is not the window; and a wait below on the stack may be for few ops. */
+	/* In a body it is not the window; a wait further down the stack may be for few ops. */
 	window = !idx && !t->depth;
 	if (window)
 		wait_flight_begin(t, low_of(e->window, load_relaxed(&g->low)));

@@ -36,7 +36,7 @@
 /* Grant one access of a waiting op.  Returns true if it was the last one. */
 static bool op_grant(struct op *op)
 {
-	/* If only ours is left, no other thread will touch the counter. */
+	/* If only this access is left, no other thread will touch the counter. */
 	if (load_acquire(&op->wait) == 1)	/* CORE-W2 <-> CORE-W1 */
 		return true;
 	return fetch_add_acq_rel(&op->wait, -1u) == 1;	/* CORE-W2 <-> CORE-W2 */
@@ -507,7 +507,7 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 }
 
 /*
- * Does the op need nothing but its body and what `extra` says?  If `special` is 0, it also inherits
+ * Does the op need only its body and what `extra` names?  If `special` is 0, it also inherits
  * no error, and none of its blocks refers to one (error.c).
  */
 static __always_inline_fn bool op_plain(u32 special, const struct op *op, u32 extra)
@@ -516,7 +516,7 @@ static __always_inline_fn bool op_plain(u32 special, const struct op *op, u32 ex
 }
 
 /*
- * run_slow() and finish_op() without what a plain op does not need.  noted is a constant: the op
+ * run_slow() and finish_op() without what a plain op does not need. noted is a constant: the op
  * is plain except for its note.
  */
 static __always_inline_fn u32 run_plain(struct thread *t, struct op *op, u32 opi, bool noted)
@@ -549,7 +549,7 @@ static __always_inline_fn u32 run_plain(struct thread *t, struct op *op, u32 opi
 /* Run a ready op on this thread.  Returns the op to run next, or 0. */
 static __always_inline_fn u32 run_op(struct thread *t, struct op *op, u32 opi)
 {
-	/* Read once: what is plain except for its note must have one. */
+	/* Read once: an op that is plain except for its note must have one. */
 	u32 special = load_relaxed(&t->e->special);
 
 	if (likely(op_plain(special, op, 0)))
@@ -647,7 +647,7 @@ static int fail(struct pawl_run *run, int code, const char *text, void *payload)
 		return code;
 	}
 	op = op_of(run->engine, f->op);
-	/* The op of a launch is not alone in it: a node keeps the message in its carrier. */
+	/* Other nodes share the launch's op, so a node keeps the message in its carrier. */
 	if (unlikely(op->flags & OP_GRAPH) && op->fn == nodes_fn)
 		op = node_carrier(run);
 	if (op->flags & OP_ERR)

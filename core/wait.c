@@ -398,7 +398,7 @@ again:
 	d.block = op->deps[0].block;
 	d.link = 0;
 	if (!granted(op)) {
-		/* No time: var_poll() was overtaken by a push.  No body runs here then. */
+		/* Timeout 0: a push overtook var_poll().  No body runs here in that case. */
 		rc = left ? wait_body(t, granted, op, left, how) : -ETIMEDOUT;
 		if (rc) {
 			u32 want = tok | TOKEN_ARMED;
@@ -419,7 +419,7 @@ again:
 	rc = wait_end(t, op, opi, write, newest, out);
 	if (newest)
 		return rc;
-	/* That was the op of an earlier wait.  Wait for what was pushed behind it. */
+	/* That was the op of an earlier wait.  Wait for the ops behind it. */
 	if (end) {
 		now = exec_now_ns();
 		left = now < end ? (s64)(end - now) : 0;
@@ -523,7 +523,7 @@ void wait_flight_end(struct thread *t)
 {
 	fetch_add_relaxed(&t->e->nflight, -1u);
 	store_relaxed(&t->waits_flight, 0);
-	/* Others may wait for the same. */
+	/* Other threads may wait for the same. */
 	flight_check(t);
 }
 
@@ -569,8 +569,9 @@ struct none_wait {
 };
 
 /*
- * What a thread takes from a queue is in flight, so one that has just run something computes the
- * sums only now and then.  One that ran nothing since the last call may be about to sleep.
+ * An op that a thread takes from a queue is in flight, so a thread that has just run one
+ * computes the sums only now and then.  A thread that ran nothing since the last call may be
+ * about to sleep.
  */
 static bool none_in_flight(void *arg)
 {
@@ -599,7 +600,7 @@ int wait_none(struct thread *t, s64 timeout_ns, u32 how, u32 help)
 	wait_flight_begin(t, 0);
 	rc = wait_until(t, none_in_flight, &w, timeout_ns, how, help);
 	wait_flight_end(t);
-	/* The time may have passed after an op that was the last one. */
+	/* The last op may have completed just before the time passed. */
 	return rc == -ETIMEDOUT && !ops_in_flight(e) ? 0 : rc;
 }
 
