@@ -15,8 +15,8 @@ warning, or compiles to the same code, is replaced by another one.  --plant trie
 patches instead; --quick leaves out the tests of the other layers.
 
 The survivors, with their changes, are written to build/mutation/survivors.txt.  A survivor that
-behaves as the original belongs into equivalent.list, with a reason.  It is left out as long as
-the lines around it are the same, and is reported when they have changed.  The exit status is 1
+behaves like the original belongs in equivalent.list, with a reason.  It is left out while the
+lines around it are the same, and reported when they have changed.  The exit status is 1
 if a mutant survived.
 """
 import argparse
@@ -50,7 +50,7 @@ OF_LAYER = {
 }
 # of the whole library, in the order in which they run
 LISTS = ("unit", "fuzz", "lin", "stress", "fault", "tools")
-# needs what this machine may lack, or takes minutes without a relation to a line of code
+# need what a machine may lack, or take minutes and cover no line in particular
 NOT = re.compile(r"mxnet/run|test_python|abi/|load/|docs/|serve|forms|test_realtime|test_probes")
 
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
@@ -62,7 +62,7 @@ def swap_arguments(m):
     return "%s(%s, %s" % (m.group(1), m.group(3), m.group(2))
 
 
-# kind -> [(pattern, replacement)]; a pattern is tried at each place of a line
+# kind -> [(pattern, replacement)]; a pattern is tried at each position of a line
 KINDS = {
     "compare": [(r"(?<=[\w)\]] )<(?= )", "<="), (r"(?<= )<=(?= )", "<"),
                 (r"(?<=[\w)\]] )>(?= )", ">="), (r"(?<= )>=(?= )", ">"),
@@ -169,7 +169,7 @@ def mutants(path, kinds):
         for kind in kinds if code else ():
             for pattern, new in KINDS[kind]:
                 for m in re.finditer(pattern, code):
-                    # what was a comment or string stays as it is
+                    # comments and strings stay unchanged
                     line = lines[number - 1]
                     part = re.match(re.compile(pattern), code) if pattern.startswith("^") else m
                     changed = line[:m.start()] + (m.expand(new) if isinstance(new, str) else new(part)) + \
@@ -239,8 +239,8 @@ def prepare(jobs):
         shutil.copy(old, new)
     if not os.path.exists(os.path.join(OBJ, ".config")):
         make(["defconfig"], 1)
-        # Without link-time optimization programs are linked at once; what the compiler warns
-        # of is no mutant.
+        # Programs link faster without link-time optimization; a change that causes a warning
+        # is no mutant.
         with open(os.path.join(OBJ, ".config"), encoding="utf-8") as file:
             config = re.sub(r"^CONFIG_LTO=y", "# CONFIG_LTO is not set", file.read(), flags=re.M)
             config = re.sub(r"^# CONFIG_WERROR is not set", "CONFIG_WERROR=y", config, flags=re.M)
@@ -338,12 +338,12 @@ def main():
                                 for f in glob.glob(os.path.join(TOP, layer, "*.[ch]")))
     known, changed = equivalents()
     for line in changed:
-        print("the code around an equivalent mutant has changed, look again: " + line)
+        print("the code around an equivalent mutant has changed, judge it again: " + line)
     if args.plant:
         sample = [Patch(os.path.abspath(name)) for name in args.plant]
     else:
         sample = [m for f in files for m in mutants(f, args.kind or sorted(KINDS))]
-        # each kind as often as the others, however many places it has
+        # each kind equally often, however many positions it has
         by_kind = {}
         for m in sample:
             by_kind.setdefault(m.kind, []).append(m)

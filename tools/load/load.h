@@ -80,7 +80,7 @@ struct tally {
 	uint64_t good, late;		/* status 200, within the limit and beyond it */
 	uint64_t refused;		/* status 503 */
 	uint64_t failed;		/* another status */
-	uint64_t lost;			/* the connection failed, or the answer is no HTTP */
+	uint64_t lost;			/* the connection failed, or the answer is not HTTP */
 	uint64_t timed_out;		/* no answer within wait_ns, or no connection */
 	/* answers that arrived in the measured time, regardless of when they were due */
 	uint64_t arrived, arrived_good;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client where each answer is checked, where requests of two kinds are sent at once, and
-where LoadGen needs one: connections of HTTP/1.1 with an epoll."""
+"""The client for scenes that check each answer or send two kinds of requests at once, and for
+LoadGen: connections of HTTP/1.1 with an epoll."""
 import collections
 import json
 import os
@@ -32,7 +32,7 @@ def request(name, inputs, binary=True, rows=1):
 
 
 class Pool:
-    """Connections, each with one request in flight; requests beyond them wait here."""
+    """Connections, each with one request in flight; further requests wait here."""
 
     def __init__(self, port, connections):
         self.port, self.epoll = port, select.epoll()
@@ -104,7 +104,7 @@ class Pool:
 
 
 class Times:
-    """Latencies of one stream of requests, and what became of them."""
+    """Latencies and results of one stream of requests."""
 
     def __init__(self):
         self.ok, self.refused, self.failed = [], [], 0
@@ -177,7 +177,7 @@ def run(port, streams, seconds, check=None):
 
 
 def warm(port, name, inputs, most):
-    """One request of each number of rows, so that what is planned once is planned."""
+    """Send a request of each number of rows, so that all plans exist afterwards."""
     rows = range(1, most + 1) if inputs[0][2][0] < 0 else [1]
     pool = Pool(port, 1)
     for n in rows:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""pawl serve beside Triton 2.51 and beside itself on an engine with mutexes, judged by
-perf_analyzer and MLPerf LoadGen.  In the build folder; run.sh starts it.
+"""Measure pawl serve beside Triton 2.51 and beside itself on an engine with mutexes, by
+perf_analyzer, MLPerf LoadGen and pawl load.  run.sh starts it in the build folder.
 
 The server has one core, the client another one.  All servers are up, and take turns at each
 step.  The results go into a file of JSON, and report.py writes the tables from it.
@@ -81,11 +81,11 @@ class Judge:
 def arguments():
     p = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     p.add_argument("--quick", action="store_true",
-                   help="one round of short runs, and serve.md stays as it is")
-    p.add_argument("--rounds", type=int, default=0, help="default 2; 1 with --quick")
+                   help="one round of short runs; serve.md is not changed")
+    p.add_argument("--rounds", type=int, default=0, help="rounds (2; with --quick 1)")
     p.add_argument("--seconds", type=float, default=0, help="of a run; default 1; 0.5")
     p.add_argument("--limit", type=float, default=615,
-                   help="no step starts after these seconds")
+                   help="start no step after this many seconds")
     p.add_argument("--servers", default="pawl,triton,twin")
     p.add_argument("--models", default="empty,small,magika,large")
     p.add_argument("--scenes", default=",".join(s.__name__ for s in scenes.SCENES))
@@ -93,7 +93,7 @@ def arguments():
     p.add_argument("--port", type=int, default=18700)
     p.add_argument("--folder", default=os.path.abspath("build/judge"))
     p.add_argument("--json", default="build/serve.json")
-    p.add_argument("--no-document", action="store_true", help="leave serve.md as it is")
+    p.add_argument("--no-document", action="store_true", help="do not change serve.md")
     args = p.parse_args()
     args.rounds = args.rounds or (1 if args.quick else 2)
     args.seconds = args.seconds or (0.5 if args.quick else 1.0)

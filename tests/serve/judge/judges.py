@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judges: programs of others that measure a server, and pawl load."""
+"""The judges: load generators of other projects, and pawl load."""
 import csv
 import json
 import os
@@ -36,7 +36,7 @@ class PerfAnalyzer:
 
     def __init__(self, folder, core):
         self.core = core
-        # the libraries that it wants are in the wheel of Triton, by other names
+        # the libraries that it needs are in the wheel of Triton, under other names
         self.libs = os.path.join(folder, "lib")
         os.makedirs(self.libs, exist_ok=True)
         wheel = os.path.join(models.SITE, "nvidia_pytriton.libs")
@@ -49,7 +49,7 @@ class PerfAnalyzer:
     def measure(self, server, model, options, seconds):
         with tempfile.TemporaryDirectory() as folder:
             out = os.path.join(folder, "out.csv")
-            # three windows; any of them is as good as another
+            # three windows, all equally valid
             call(self.core, [self.program, "-m", model, "-u", f"127.0.0.1:{server.port}",
                              "--input-data", "zero",
                              "-p", str(max(100, int(seconds * 1000 / 3))),
@@ -72,7 +72,7 @@ class PerfAnalyzer:
 
 
 class PawlLoad:
-    """`pawl load`.  Latencies count from the time at which a request was to be sent."""
+    """`pawl load`.  Latencies count from the time at which a request should have been sent."""
 
     def __init__(self, program, core):
         self.program, self.core = program, core

@@ -23,12 +23,12 @@ from weights import random_weights      # noqa: E402
 
 SITE = os.path.dirname(os.path.dirname(onnx.__file__))
 MAX_BATCH = 8
-# short queues: a model that runs for longer needs fewer requests to be busy
+# short queues: a slower model needs fewer requests to be busy
 QUEUES = {"small": 64, "magika": 16, "large": 4}
 VERSIONS = 64
 TRITON_TYPES = {TensorProto.FLOAT: "TYPE_FP32", TensorProto.INT32: "TYPE_INT32",
                 TensorProto.INT64: "TYPE_INT64"}
-# an entry per model that is served: the file, and what its settings differ in
+# an entry per model that is served: the file, and the settings that differ
 SERVED = {
     "empty": ("empty", {}), "small": ("small", {}), "magika": ("magika", {}),
     "large": ("large", {}), "swap": ("swap", {}),
@@ -91,7 +91,7 @@ def make(folder):
 
 
 def place(files, repository, name, version):
-    """A version of a model, whole as soon as its folder has its name."""
+    """Create a version of a model; it is complete when its folder has its final name."""
     source = files[SERVED[name][0]]
     if version > 1:
         source = os.path.join(os.path.dirname(files["swap"]), f"swap{version}.onnx")

@@ -3,9 +3,9 @@
  * on_twin.c - the calls of pawl that pawl serve makes, on tests/bench/twin: the same server on
  * an engine with mutexes.
  *
- * What the twin does not have is added here, with atomics and no more: a status per group, so
- * that ops after a failure, a cancel or a deadline are skipped; and a queue of completions,
- * with a mutex, as a program of that kind has.  Priorities of runs do not exist.
+ * This file adds what the twin lacks: a status per group, an atomic, so that ops after a
+ * failure, a cancel or a deadline are skipped; and a queue of completions with a mutex, as is
+ * usual in such programs.  Priorities of runs do not exist.
  *
  * A group is a slot, which has one run at a time.  The last op of a run, which has no body,
  * depends on all others.
@@ -29,7 +29,7 @@
 
 struct group {
 	int status;		/* of the run: 0, or why its ops are skipped */
-	unsigned int running;	/* last ops that have not ended */
+	unsigned int running;	/* last ops of runs that have not ended */
 };
 
 struct pawl_engine {
@@ -284,7 +284,7 @@ static void body(void *closure, struct twin_done done)
 	__atomic_fetch_sub(&g->running, 1, __ATOMIC_RELEASE);
 }
 
-/* The twin wants each var once, as a write if one of its accesses is a write. */
+/* The twin needs each var once, as a write if one of the accesses is a write. */
 static unsigned int distinct(struct twin_var **to, unsigned int n, const pawl_var_t *from,
 			     unsigned int nfrom)
 {

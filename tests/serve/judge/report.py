@@ -17,7 +17,7 @@ import run as bench     # noqa: E402
 DOCUMENT = os.path.join(HERE, "..", "..", "..", "Documentation", "serve.md")
 BEGIN, END = "<!-- judge:begin -->\n", "<!-- judge:end -->\n"
 MODELS = ("empty", "small", "magika", "large")
-# model: least throughput and greatest p99, as ratios to Triton's
+# model: minimum throughput and maximum p99, as ratios to Triton's
 TARGETS = {"empty": (10, 0.2), "small": (10, 0.2), "large": (1, 0.7)}
 
 
@@ -104,7 +104,7 @@ def latency(t, r):
                            ("same 70", "as Triton at 70 %")):
             cells = {}
             for server in ("triton", "pawl", "twin"):
-                # Triton at its own 70 % has the same load
+                # this is Triton's own load at 70 %
                 at = "load 70" if step == "same 70" and server == "triton" else step
                 values = [r.get("latency", server, f"{model} {at}", p)
                           for p in ("p50", "p99", "p999")]
@@ -128,13 +128,13 @@ def overload(t, r):
                          ms(get("p99")), number(ratio(get("p99"), get("below_p99"))),
                          ms(get("refused_p50")), ms(get("refused_p99")), ms(get("lag_p99"))])
     t.grid(["model", "server", "goodput", "p99, ms", "p99 / at 70 %", "refusal p50, ms",
-            "refusal p99, ms", "client late p99, ms"], rows)
+            "refusal p99, ms", "client lag p99, ms"], rows)
 
 
 def mlperf(t, r):
     t.say("**MLPerf LoadGen**: p99 in ms of SingleStream and MultiStream (8 samples); samples "
           "a second of Offline, and of Server at 0.85 of Offline, with its p99; rounds in which "
-          "LoadGen said VALID.")
+          "LoadGen reported VALID.")
     rows = []
     for model in MODELS:
         for server in ("triton", "pawl"):

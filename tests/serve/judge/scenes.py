@@ -40,7 +40,7 @@ def capacity(j, server, model, judge="load"):
 
 
 def latency(j, rnd):
-    """Poisson arrivals at shares of each one's own greatest throughput, and of Triton's."""
+    """Poisson arrivals at shares of each server's greatest throughput, and of Triton's."""
     j.use(*j.models)
     triton = [s for s in j.servers if s.triton]
     for model in j.models:
@@ -53,7 +53,7 @@ def latency(j, rnd):
                         continue
                     most = (capacity(j, triton[0], model) if judge == "same" else
                             capacity(j, s, model, judge))
-                    # the slow ones take long
+                    # slow models take long
                     if most and not (rnd and load != 70 and most < 200):
                         j.step("latency", s, f"{model} {judge} {load}",
                                lambda s=s, m=model, r=most * load / 100, by=measure:

@@ -18,7 +18,7 @@ TRITON = os.path.join(SITE, "pytriton", "tritonserver")
 
 
 def session_processes(sid):
-    """Times of CPU, in seconds, of the processes of a session that live."""
+    """CPU times, in seconds, of the live processes of a session."""
     found = {}
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:
@@ -82,7 +82,7 @@ class Server:
             c.close()
 
     def use(self, *names):
-        """Serve these models, and have them ready."""
+        """Serve these models, and wait until they are ready."""
         for name in names:
             if name not in self.warm:
                 client.warm(self.port, name, models.inputs_of(self.files, name),
@@ -103,7 +103,7 @@ class Server:
             self.process.terminate()
 
     def stop(self):
-        """End the whole session, the processes of its models too."""
+        """End the whole session, also the processes of its models."""
         if not self.process:
             return
         self.end()

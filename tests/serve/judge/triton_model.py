@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model of Triton's Python backend: model.onnx beside this file, in onnxruntime with one
-thread; requests that Triton gives at once are one run.  The identity is a copy in numpy."""
+thread; requests that Triton passes at once are one run.  The identity is a copy in numpy."""
 import json
 import os
 import sys
