@@ -68,14 +68,13 @@ struct launch {
 	u32 carrier;		/* the first one, until the launch starts; or 0 */
 	s32 status;		/* run.status of nodes without a failed predecessor */
 
-	u32 left __cacheline_aligned;	/* A: sinks that have not ended, and helpers */
+	u32 left __cacheline_aligned;	/* A: sinks that have not ended */
 	u32 err;		/* A: the first error of a node, or 0 */
-	u32 ready;		/* A: [31:16] queued helpers, [15:0] stack: a ready node + 1 */
+	u32 rest;		/* A: stack of ready nodes that found no carrier */
 	u32 wait[];		/* A; behind it room for args, and for the accesses */
 };
 
 #define NODE_WAITS	0xffffu
-#define NODE_HELPER	0x10000u
 #define NODE_FAILS	0x10000u
 #define NODE_FAILED	0x80000000u
 

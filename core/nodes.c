@@ -5,42 +5,36 @@
  * Purpose: inside a launch no vars order the bodies.  A counter per node does.
  *
  * Structures: a counter per node says how many of its predecessors have not ended, and how many
- * failed.  Run queues hold ops, and an asynchronous body needs a token.  So a node that runs,
- * or that a thread has left for other work, has a carrier: an object of the pool of ops,
- * without vars.  A thread that has ended a node runs a ready one with the same carrier.  The
- * other ready nodes are on the launch's stack, from which each thread that ends a node takes
- * the next one.  Along a chain (node.single) nothing is counted.  The push of a launch reserves
- * its first carrier.
+ * failed.  A node that runs, or is in a run queue, has a carrier, an object of the pool of ops
+ * without vars: run queues hold ops, and an asynchronous body needs a token.  A thread that has
+ * ended a node takes the first of the successors that this made ready, with the same
+ * carrier, and queues the others.  Along a chain (node.single) nothing is counted.  The first
+ * carrier of a launch is reserved by its push.  Ready nodes for which the pool has no carrier go
+ * to the launch's stack; each thread that ends a node looks there first.  A thread puts nodes
+ * there only while it has a ready node for its own carrier, so the end of that one finds them.
  *
- * While nodes are on the stack, a helper is in the run queue: a carrier without a node, for a
- * thread that has nothing else to do, or that waits in a body.  It takes a node, and if it was
- * the last helper and more nodes are ready, it queues another one.  So the queue holds helpers,
- * not nodes: one per thread that helps, and one per NODES_RUN nodes.  If the pool has no object
- * for a helper, the next thread that takes a node tries again.  A thread puts nodes on the
- * stack only while its own carrier has a node, so the end of that node finds them.
- *
- * The vars stay with the launch's own op, which a node's frame names: a wait in a body, and
- * pawl_run_canceled(), refer to the launch.  The sinks, which are nodes without successors, and
- * the helpers count down launch.left, and the last one completes the op.
+ * The vars stay with the launch's own op, which a node's frame names: a wait in a body, or
+ * pawl_run_canceled(), is about the launch.  The sinks, nodes without successors, count down
+ * launch.left, and the last one completes the op.
  *
  * Ordering:
  *   CORE-GR3 (counter, release) <-> CORE-GR4 (its last subtraction, acquire): a node sees what
  *   all its predecessors did, and that there is an error if one of them failed.
  *   CORE-GR5 (launch.left, release) <-> CORE-GR6 (the last one, acquire): the thread that
  *   completes the launch sees what all nodes did.
- *   CORE-GR7 (nodes put on the stack, release) <-> CORE-GR8 (taken, acquire): the thread that
- *   takes a node sees what its predecessors did.
+ *   CORE-GR7 (node put on the stack, release) <-> CORE-GR8 (taken, acquire): the thread that
+ *   takes the node sees what its predecessors did.
  *   CORE-GR9 (launch.err, release) <-> CORE-GR10 (a node behind one that failed, acquire): the
  *   error may be that of another node, which it does not follow.
  *
- * Progress: lock-free between two bodies, bounded by the number of successors: a
- * compare-and-swap of the stack fails only because another thread put or took a node.  A thread
- * that is stopped in a body, or an asynchronous node, delays only what depends on that node.
- * There is one exception: if the pool of ops was empty when a helper was needed, the ready
- * nodes wait until any node of the launch ends, also if the pool has objects by then.
+ * Progress: wait-free between two bodies, bounded by the number of successors, apart from the
+ * pool and the run queues (lock-free).  A thread that is stopped in a body, or an asynchronous
+ * node, delays only what depends on that node.  There is one exception: ready nodes for which the
+ * pool of ops was empty wait until any node of the launch ends, also if the pool has objects by
+ * then.
  *
- * Lifetime: a launch exists until its last sink has ended and no helper is left.  A thread that
- * has counted down its node's successors, and has no ready node, must not touch it.
+ * Lifetime: a launch exists until its last sink has ended.  A thread that has counted down its
+ * node's successors, and has no ready node, must not touch it.
  */
 #include <core/device.h>
 #include <core/error.h>
@@ -48,7 +42,7 @@
 #include <core/retire.h>
 #include <core/trace.h>
 
-/* A thread checks the run queues after this many nodes in a row. */
+/* A thread looks at the run queues after so many nodes, which it runs one after the other. */
 #ifdef PAWL_MODEL
 #define NODES_RUN	2u
 #else
@@ -64,13 +58,13 @@ struct node_frame {
 	struct op *carrier;
 };
 
-/* Never called: it marks the op of a launch that this file runs. */
+/* Never called: a launch whose op has it is run by this file. */
 int nodes_fn(struct pawl_run *run, void *arg)
 {
 	return 0;
 }
 
-/* The carrier of the node whose body has this run. */
+/* The carrier of the node whose body has this. */
 struct op *node_carrier(const struct pawl_run *run)
 {
 	return container_of(run, struct node_frame, f.run)->carrier;
@@ -100,7 +94,7 @@ static u32 node_next(const struct launch *l, u32 node)
 	return load_relaxed(&l->wait[node]) & NODE_WAITS;
 }
 
-/* Did a node fail on which this one depends?  Called by the thread that has the node. */
+/* Has a node failed on which this one depends?  Called by the thread that has the node. */
 static bool node_failed(const struct launch *l, u32 node)
 {
 	return load_relaxed(&l->wait[node]) & NODE_FAILED;
@@ -111,75 +105,27 @@ static void node_link(struct launch *l, u32 node, u32 next)
 	store_relaxed(&l->wait[node], (load_relaxed(&l->wait[node]) & NODE_FAILED) | next);
 }
 
-/*
- * Queue n helpers, which launch.ready already counts.  The caller has a node, so the launch
- * exists.
- */
-static __noinline void helpers_queue(struct thread *t, struct launch *l, u32 n)
+static void rest_put(struct launch *l, u32 node)
 {
-	struct op *op;
-	u32 opi;
+	u32 head = load_relaxed(&l->rest);
 
-	for (; n; n--) {
-		op = op_new(t, &opi);
-		if (unlikely(!op)) {
-			fetch_add_relaxed(&l->ready, -n * NODE_HELPER);
-			return;
-		}
-		carrier_init(t, op, l);
-		op->graph = NO_NODE;
-		store_relaxed(&op->name, l->plan->name);
-		store_relaxed(&op->wait, 0);
-		/* Relaxed: the end of the caller's node comes later. */
-		fetch_add_relaxed(&l->left, 1);
-		queue_op(t, op, opi);
-	}
+	do
+		node_link(l, node, head);
+	while (!cas_release_relaxed(&l->rest, &head, node + 1));	/* CORE-GR7 <-> CORE-GR8 */
 }
 
-/* Put n linked nodes (each as its number + 1) on the stack.  The caller has another node. */
-static __noinline void ready_put(struct thread *t, struct launch *l, u32 first, u32 last, u32 n)
+/* Returns a node + 1, or 0.  A node is put there at most once, so its head never comes again. */
+static u32 rest_take(struct launch *l)
 {
-	u32 was = load_relaxed(&l->ready), helpers;
+	u32 head = load_acquire(&l->rest), next;	/* CORE-GR8 <-> CORE-GR7 */
 
 	do {
-		node_link(l, last - 1, was & NODE_WAITS);
-		helpers = n / NODES_RUN + (was < NODE_HELPER);
-	} while (!cas_release_relaxed(&l->ready, &was,	/* CORE-GR7 <-> CORE-GR8 */
-				      (was & ~NODE_WAITS) + helpers * NODE_HELPER + first));
-	if (helpers)
-		helpers_queue(t, l, helpers);
-}
-
-/*
- * Take a node for a carrier.  helper: NODE_HELPER if the carrier was a helper in the queue,
- * otherwise it has a node.  Returns the node + 1, or 0.  A node is put on the stack once, which
- * excludes ABA.
- */
-static u32 ready_take(struct thread *t, struct launch *l, u32 helper)
-{
-	u32 was = load_acquire(&l->ready), node, next, now;	/* CORE-GR8 <-> CORE-GR7 */
-
-	do {
-		node = was & NODE_WAITS;
-		if (!node && !helper)
+		if (!head)
 			return 0;
-		next = node ? node_next(l, node - 1) : 0;
-		now = (was & ~NODE_WAITS) - helper;
-		if (next && !now)
-			now = NODE_HELPER;
-		if (BUSTED(HELPER_LAST))
-			now = (was & ~NODE_WAITS) - helper;
-		/* CORE-GR8 <-> CORE-GR7 */
-	} while (!cas_acq_rel_acquire(&l->ready, &was, now | next));
-	if (unlikely(now > (was & ~NODE_WAITS) - helper))
-		helpers_queue(t, l, 1);
-	return node;
-}
-
-/* Are there ready nodes for which no helper is in a queue? */
-static inline bool ready_alone(const struct launch *l)
-{
-	return load_relaxed(&l->ready) - 1 < NODE_HELPER - 1;
+		next = node_next(l, head - 1);
+	} while (!cas_acq_rel_acquire(&l->rest, &head, next));	/* CORE-GR8 <-> CORE-GR7 */
+	node_link(l, head - 1, 0);
+	return head;
 }
 
 /* One predecessor of the node has ended.  Returns true if it was the last one. */
@@ -188,7 +134,7 @@ static inline bool node_count(struct launch *l, u32 node, bool failed)
 	u32 *w = &l->wait[node];
 	u32 v = load_acquire(w);	/* CORE-GR4 <-> CORE-GR3 */
 
-	/* If only this predecessor is left, no other thread will touch the counter. */
+	/* If only ours is left, no other thread will touch the counter. */
 	if ((v & NODE_WAITS) != 1) {
 		/* CORE-GR3 <-> CORE-GR4 */
 		v = fetch_add_acq_rel(w, failed ? NODE_FAILS - 1 : -1u);
@@ -202,8 +148,36 @@ static inline bool node_count(struct launch *l, u32 node, bool failed)
 }
 
 /*
- * May this thread run the node of its carrier at once?  Otherwise the carrier is queued.  ran:
- * the number of nodes that it ran in a row, or NULL if the launch begins.
+ * Ready nodes, first to last: the first one is for this thread's carrier; find one for each of
+ * the others.  Returns the carriers, oldest first, linked by op->wait.
+ */
+static __noinline u32 carriers_get(struct thread *t, struct launch *l, u32 node)
+{
+	u32 opi, head = 0, tail = 0, next;
+	struct op *op;
+
+	for (; node; node = next) {
+		next = node_next(l, node - 1);
+		op = op_new(t, &opi);
+		if (unlikely(!op)) {
+			rest_put(l, node - 1);
+			continue;
+		}
+		carrier_init(t, op, l);
+		carrier_set(t, op, opi, l, node - 1);
+		store_relaxed(&op->wait, 0);
+		if (head)
+			store_relaxed(&op_of(t->e, tail)->wait, opi);
+		else
+			head = opi;
+		tail = opi;
+	}
+	return head;
+}
+
+/*
+ * May this thread run the node of its carrier at once?  Otherwise the carrier is queued.  ran: how
+ * many it ran one after the other; NULL: the launch begins.
  */
 static inline bool node_keep(struct thread *t, struct op *op, u32 opi, u32 *ran)
 {
@@ -217,42 +191,45 @@ static inline bool node_keep(struct thread *t, struct op *op, u32 opi, u32 *ran)
 }
 
 /*
- * The carrier has ended its node: count down n successors.  first: a node + 1 that is already
- * ready, or 0.  Returns the node that this thread runs next with the same carrier, or NO_NODE
- * if the carrier is queued or free.
+ * The carrier has ended its node: count down n successors.  first: a node + 1 that is ready
+ * anyway, or 0.  Returns the node that this thread runs next, with the same carrier, or NO_NODE;
+ * then the carrier is queued or free.
  */
-static __always_inline_fn u32 nodes_ready(struct thread *t, struct launch *l, struct op *op,
-					  u32 opi, const u32 *succ, u32 n, u32 first, bool failed,
-					  u32 *ran)
+static u32 nodes_ready(struct thread *t, struct launch *l, struct op *op, u32 opi, const u32 *succ,
+		       u32 n, u32 first, bool failed, u32 *ran)
 {
-	u32 head = 0, last = 0, more = 0, i;
+	u32 last = first, i, more = 0, next;
 
 	for (i = 0; i < n; i++) {
 		u32 s = succ[i];
 
 		if (!node_count(l, s, failed))
 			continue;
-		if (!first) {
-			first = s + 1;
-			continue;
-		}
-		if (more++)
+		if (last)
 			node_link(l, last - 1, s + 1);
 		else
-			head = s + 1;
+			first = s + 1;
 		last = s + 1;
 	}
 	if (!first) {
 		op_free(t, op, opi);
 		return NO_NODE;
 	}
-	if (more)
-		ready_put(t, l, head, last, more);
+	if (unlikely(first != last))
+		more = carriers_get(t, l, node_next(l, first - 1));
 	carrier_set(t, op, opi, l, first - 1);
-	return node_keep(t, op, opi, ran) ? first - 1 : NO_NODE;
+	/* Before the others are queued, since they must not go before it. */
+	if (!node_keep(t, op, opi, ran))
+		first = 0;
+	for (; more; more = next) {
+		op = op_of(t->e, more);
+		next = load_relaxed(&op->wait);
+		queue_op(t, op, more);
+	}
+	return first - 1;	/* NO_NODE if it is 0 */
 }
 
-/* A node failed, or left a message. */
+/* A node failed, or left a message behind. */
 static __cold void node_error(struct thread *t, struct launch *l, struct op *op, int status)
 {
 	u32 error = op->flags & OP_ERR ? op->err : 0, none = 0;
@@ -269,7 +246,7 @@ static __cold void node_error(struct thread *t, struct launch *l, struct op *op,
 		error_put(t, error);
 }
 
-/* A sink or a helper has ended.  Returns true if it was the last one. */
+/* A sink has ended.  Returns true if it was the last one. */
 static inline bool sink_count(struct launch *l)
 {
 	if (load_acquire(&l->left) == 1)	/* CORE-GR6 <-> CORE-GR5 */
@@ -279,17 +256,17 @@ static inline bool sink_count(struct launch *l)
 }
 
 /*
- * Did the node succeed, and does its only successor have no other predecessor?  Then nothing is
- * counted, and the successor's counter remains 1.
+ * Did the node succeed, and is its one successor ready, because it has no other predecessor?
+ * Then nothing is counted, and the successor's counter remains 1.
  */
 static inline bool node_passes(struct thread *t, const struct launch *l, const struct op *op,
 			       const struct node *nd, int status)
 {
-	return nd->single && !status && !(op->flags & OP_ERR) && !ready_alone(l) &&
+	return nd->single && !status && !(op->flags & OP_ERR) && !load_relaxed(&l->rest) &&
 	       !(load_relaxed(&t->e->special) & SPECIAL_TRACING);
 }
 
-/* The carrier's next node is the only successor.  Returns what nodes_ready() does. */
+/* The carrier's next node is the one successor.  Returns what nodes_ready() does. */
 static inline u32 node_pass(struct thread *t, const struct launch *l, struct op *op, u32 opi,
 			    const struct node *nd, u32 *ran)
 {
@@ -301,13 +278,13 @@ static inline u32 node_pass(struct thread *t, const struct launch *l, struct op 
 	return likely(node_keep(t, op, opi, ran)) ? next : NO_NODE;
 }
 
-/* The node has ended.  Returns what nodes_ready() does, or LAST_NODE if it was the last. */
+/* The node has ended.  Returns what nodes_ready() does, or LAST_NODE: the launch is over. */
 static u32 node_end(struct thread *t, struct launch *l, struct op *op, u32 opi, int status,
 		    u32 *ran)
 {
 	const struct node *nd = &l->plan->node[op->graph];
 	const u32 *succ = l->plan->succ + nd->succ;
-	/* A node that ran in spite of an error passes the error on, as an op does. */
+	/* A node that ran in spite of an error passes that on, as an op does. */
 	bool failed = status < 0 || node_failed(l, op->graph);
 	u32 first = 0, n = nd->nsucc;
 
@@ -317,9 +294,9 @@ static u32 node_end(struct thread *t, struct launch *l, struct op *op, u32 opi, 
 	if (unlikely(load_relaxed(&t->e->special) & SPECIAL_TRACING))
 		trace_event(t, TRACE_END, opi, op_name(op), 0);
 	/* While this node has not ended, the launch exists. */
-	if (load_relaxed(&l->ready) & NODE_WAITS)
-		first = ready_take(t, l, 0);
-	/* From here on the launch exists only if there is a ready node. */
+	if (unlikely(load_relaxed(&l->rest)))
+		first = rest_take(l);
+	/* From here on it does only if there is a ready node. */
 	if (!n && sink_count(l)) {
 		op_free(t, op, opi);
 		return LAST_NODE;
@@ -341,21 +318,6 @@ static u32 launch_end(struct thread *t, struct launch *l)
 	return finish_op(t, op, opi, status);
 }
 
-/* A helper was dequeued.  Returns a node for it, or NO_NODE or LAST_NODE if it is free. */
-static u32 helper_begin(struct thread *t, struct launch *l, struct op *op, u32 opi)
-{
-	u32 node = ready_take(t, l, NODE_HELPER);
-
-	if (!node) {
-		op_free(t, op, opi);
-		return sink_count(l) ? LAST_NODE : NO_NODE;
-	}
-	/* Relaxed: the node has not ended, so the helper is not the last. */
-	fetch_add_relaxed(&l->left, -1u);
-	carrier_set(t, op, opi, l, node - 1);
-	return node - 1;
-}
-
 /*
  * Run the carrier's node, and then those that become ready and that this thread may run.
  * Returns the op to run next, or 0.
@@ -368,11 +330,6 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 	struct pawl_run *run = &nf.f.run;
 	u32 node = op->graph, ran = 0;
 
-	if (node == NO_NODE) {
-		node = helper_begin(t, l, op, opi);
-		if (node >= LAST_NODE)
-			return node == LAST_NODE ? launch_end(t, l) : 0;
-	}
 	frame_push(t, &nf.f, op_of(t->e, l->op), l->op);
 	do {
 		const struct node *nd = &p->node[node];
@@ -425,7 +382,7 @@ u32 nodes_begin(struct thread *t, struct op *op, u32 opi, int status)
 	memcpy(l->wait, p->wait, p->n * sizeof(l->wait[0]));
 	store_relaxed(&l->left, p->nsinks);
 	store_relaxed(&l->err, 0);
-	store_relaxed(&l->ready, 0);
+	store_relaxed(&l->rest, 0);
 	l->op = opi;
 	l->status = status;
 	l->carrier = 0;

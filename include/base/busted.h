@@ -98,7 +98,6 @@
 	X(LANE_NO_FOLLOW, "lane: a stream does not follow another")			\
 	X(GRAPH_READS_LOST, "graph: a write inside it does not wait for reads")		\
 	X(NODE_FAILED_RUNS, "graph: what depends on a failed node runs")			\
-	X(HELPER_LAST, "graph: a helper queues no other one for the ready nodes")		\
 	X(GRAPH_STALE, "group: a refreshed graph is not captured again")			\
 	X(MX_ARG_EARLY, "compat: the argument of a running body is dropped")		\
 	X(MX_ERROR_LOST, "compat: the error of an asynchronous op counts as success")	\
