@@ -290,8 +290,11 @@ static __cold int group_full(struct thread *t, struct op_group *g, pawl_group_t 
 	const char *full;
 	int rc;
 
-	if (h.h && life_hold(g, h))
+	if (h.h && life_hold(g, h)) {
+		/* A thread that waited may have seen the first try's op, which woke nobody. */
+		level_check(t, g, (u32)h.h);
 		return -ESTALE;
+	}
 	room_want(g);
 	if (h.h)
 		room_want(e->root);

@@ -160,6 +160,58 @@ static void group_sleep_again(u32 i)
 	}
 }
 
+/* The group has room for the cost of the op that thread 0 will complete. */
+static void group_enter_cost(u32 i)
+{
+	struct pawl_group_limits l = { .size = sizeof(l), .cost = 1 };
+	struct pawl_op d = PAWL_OP_INIT;
+
+	if (!thread_get(e))
+		model_fail("enter");
+	if (!i) {
+		d.async_fn = async_body;
+		d.prop = PAWL_ASYNC;
+		MODEL_CHECK(!pawl_group_create(e, &l, &group));
+		d.flags = PAWL_OP_GROUP | PAWL_OP_COST;
+		d.group = group;
+		d.cost = 1;
+		MODEL_CHECK(!pawl_push(e, &d));
+	}
+	model_forget_exit();
+}
+
+static int ends_at_once(struct pawl_run *run, void *arg)
+{
+	return 0;
+}
+
+/* A push that is refused counts for a moment, and then the group is destroyed. */
+static void group_sleep_refused(u32 i)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+	int rc;
+
+	switch (i) {
+	case 0:
+		MODEL_CHECK(!pawl_complete(e, token, 0, NULL));
+		rc = pawl_group_destroy(e, group);
+		MODEL_CHECK(!rc || rc == -EBUSY);
+		return;
+	case 1:
+		rc = pawl_group_wait(e, group, -1);
+		MODEL_CHECK(!rc || rc == -ESTALE);
+		return;
+	default:
+		d.fn = ends_at_once;
+		d.prop = PAWL_ASYNC;
+		d.flags = PAWL_OP_GROUP | PAWL_OP_COST;
+		d.group = group;
+		d.cost = 1;
+		rc = pawl_push(e, &d);
+		MODEL_CHECK(!rc || rc == -EAGAIN || rc == -ESTALE);
+	}
+}
+
 static void interrupt_sleep(u32 i)
 {
 	if (!i) {
@@ -477,6 +529,9 @@ const struct scenario scenarios[] = {
 	Z("group_sleep", "a thread sleeps until a group is empty", 2, group_sleep),
 	Z("ticket_sleep_again", "of an op whose note had another ticket", 3, ticket_sleep_again),
 	Z("group_sleep_again", "a group goes, and is another one", 3, group_sleep_again),
+	{ .name = "group_sleep_refused", .what = "a group goes while a push to it is refused",
+	  .threads = 3, .setup = sleep_setup, .enter = group_enter_cost,
+	  .thread = group_sleep_refused, .bound = 3, .seconds = 6, .flags = MODEL_NO_TIME },
 	Z("interrupt_sleep", "a thread sleeps until it is interrupted", 2, interrupt_sleep),
 	{ .name = "interrupt_grant", .what = "it is interrupted when the var is granted",
 	  .threads = 2, .setup = sleep_setup, .enter = interrupt_enter, .thread = interrupt_grant,
