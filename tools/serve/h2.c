@@ -448,7 +448,7 @@ static bool timeout(struct call *k, const char *p, size_t n)
 	static const uint64_t ns[] = { 3600000000000u, 60000000000u, 1000000000u, 1000000u,
 				       1000u, 1u };
 	const char *unit = n > 1 && n <= 9 ? memchr(units, p[n - 1], 6) : NULL;
-	uint64_t v = 0;
+	uint64_t v = 0, most;
 	size_t i;
 
 	for (i = 0; unit && i < n - 1; i++) {
@@ -458,7 +458,9 @@ static bool timeout(struct call *k, const char *p, size_t n)
 	}
 	if (!unit)
 		return false;
-	k->deadline_ns = k->c->loop->now + v * ns[unit - units];
+	/* clients write "none" as all the hours that they can express */
+	most = UINT64_MAX / 4 / ns[unit - units];
+	k->deadline_ns = k->c->loop->now + (v < most ? v : most) * ns[unit - units];
 	return true;
 }
 

@@ -606,6 +606,13 @@ def test_deadlines(server):
         assert server.metric("pawl_serve_timed_out_total", "m") == 2
 
 
+# clients write a call without a deadline so; as nanoseconds, it has more than 63 or 64 bits
+@pytest.mark.parametrize("hours", ["2562047H", "2562048H", "5124095H", "5124096H", "99999999H"])
+def test_a_deadline_of_many_years(grpc, hours):
+    call = grpc.call("ModelInfer", request(1, 2, 3, 4), grpc_timeout=hours)
+    assert (call.status, outputs(call.messages[0])) == (OK, [1, 2, 3, 4])
+
+
 def test_a_call_whose_message_does_not_arrive_ends_at_its_deadline(grpc):
     call = grpc.begin("ModelInfer", end=False, grpc_timeout="100m")
     grpc.until(lambda: call.closed)
