@@ -348,7 +348,7 @@ static struct server sv;
 static struct loop *const l1 = &sv.loops[1];	/* loop 0 has an engine */
 static int client;
 
-static struct conn *connected(void)
+static struct conn *connected(unsigned int kind)
 {
 	struct conn *c;
 	int fd[2];
@@ -366,7 +366,7 @@ static struct conn *connected(void)
 	ck_assert_int_eq(port_init(&l1->port), 0);
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
 	client = fd[1];
-	c = conn_open(l1, fd[0], LISTEN_HTTP);
+	c = conn_open(l1, fd[0], kind);
 	ck_assert_ptr_nonnull(c);
 	return c;
 }
@@ -406,7 +406,7 @@ static unsigned int answers(void)
 START_TEST(test_a_connection_yields_to_others)
 {
 	static const char ask[] = "GET /v2/health/live HTTP/1.1\r\n\r\n";
-	struct conn *c = connected();
+	struct conn *c = connected(LISTEN_HTTP);
 	unsigned int i, n, turns = 0, all = 2000;
 	char text[2000 * sizeof(ask)];
 
@@ -436,9 +436,22 @@ START_TEST(test_a_connection_yields_to_others)
 }
 END_TEST
 
+/* The tick of a server that stops reads the end before epoll reports it. */
+START_TEST(test_a_client_of_grpc_leaves_while_the_server_stops)
+{
+	struct conn *c = connected(LISTEN_GRPC);
+
+	l1->draining = true;
+	shutdown(client, SHUT_RDWR);
+	conn_tick(l1, c->timer_ns);
+	disconnected();
+}
+END_TEST
+
 SUITE("serve_parse", test_json_numbers_are_the_nearest_doubles,
       test_json_refuses_what_is_no_json, test_json_skips_what_is_json,
       test_json_strings_are_decoded, test_integers_keep_their_range, test_members_in_any_order,
       test_every_shorter_request_is_refused, test_defaults_of_parameters,
       test_batches_must_agree, test_a_huge_shape_costs_no_memory,
-      test_binary_data_is_inside_the_body, test_a_connection_yields_to_others)
+      test_binary_data_is_inside_the_body, test_a_connection_yields_to_others,
+      test_a_client_of_grpc_leaves_while_the_server_stops)

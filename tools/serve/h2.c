@@ -751,6 +751,9 @@ void h2_tick(struct conn *c)
 	}
 	if (c->loop->draining)
 		h2_drain(c);
+	/* h is no more if the drain has read the end of the connection */
+	if (c->state == CONN_DEAD)
+		return;
 	if (!h->ncalls && now - h->used_ns >= cfg->idle_ns)
 		go_away(c);
 	/* a client that still exists answers the ping */
