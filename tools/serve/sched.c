@@ -101,13 +101,13 @@ static void enqueue(struct request *r, bool front)
 	struct server *sv = r->loop->sv;
 	struct queue *q = &e->level[r->level];
 
+	r->slot = NULL;
 	r->shapes = shapes_get(r);
 	if (!r->shapes) {
 		finish(r, -ENOMEM, no_memory);
 		return;
 	}
 	r->state = REQ_QUEUED;
-	r->slot = NULL;
 	r->next = front ? q->head : NULL;
 	r->prev = front ? NULL : q->tail;
 	*(r->prev ? &r->prev->next : &q->head) = r;
