@@ -215,7 +215,7 @@ static int on_begin(http_parser *p)
 	struct conn *c = p->data;
 
 	c->nurl = c->nfield = c->nvalue = 0;
-	c->in_value = c->complete = c->want_continue = c->encoded = false;
+	c->in_value = c->complete = c->want_continue = c->encoded = c->foreign = false;
 	c->authorized = !c->loop->sv->cfg.token;
 	c->json_length = -1;
 	c->refused = 0;
@@ -294,6 +294,9 @@ static int header(struct conn *c)
 		c->want_continue = true;
 	} else if (!strcasecmp(c->field, "Content-Encoding")) {
 		c->encoded = *c->value && strcasecmp(c->value, "identity");
+	} else if (!strcasecmp(c->field, "Sec-Fetch-Site")) {
+		c->foreign = strcasecmp(c->value, "same-origin") &&
+			strcasecmp(c->value, "none");
 	} else if (!strcasecmp(c->field, "Authorization")) {
 		c->authorized = conn_authorized(c, c->value);
 	}
@@ -428,6 +431,7 @@ static const char *reason(int http)
 	case 200: return "OK";
 	case 400: return "Bad Request";
 	case 401: return "Unauthorized";
+	case 403: return "Forbidden";
 	case 404: return "Not Found";
 	case 405: return "Method Not Allowed";
 	case 408: return "Request Timeout";

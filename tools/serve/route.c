@@ -378,6 +378,11 @@ void route(struct conn *c)
 			status(c, *part[2] == 'l' || load_relaxed(&sv->ready));
 		return;
 	}
+	/* a browser asks nobody before a page sends a POST to another site */
+	if (c->foreign && c->parser.method != HTTP_GET) {
+		conn_error(c, 403, "a page of another site may not use this server");
+		return;
+	}
 	if (!c->authorized) {
 		conn_error(c, 401, "a bearer token is required");
 		return;

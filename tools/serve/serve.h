@@ -266,6 +266,7 @@ struct conn {
 	char url[512], field[40], value[320];
 	unsigned int nurl, nfield, nvalue;
 	bool in_value, authorized, encoded;
+	bool foreign;			/* a browser sends it for a page of another site */
 	unsigned int request_pending;	/* control calls that the main thread has */
 	struct request *r;
 	struct control *control;

@@ -496,3 +496,26 @@ def test_bearer_token(server):
             answer = read_answer(file)
             assert answer[0] == 401 and answer[1]["www-authenticate"] == "Bearer"
             assert read_answer(file) is None
+
+
+def test_pages_of_other_sites(server):
+    """A browser sends a page's POST to any site, and says only afterwards that it may not."""
+    server.model("m")
+    server.start()
+    body = row([1, 2, 3, 4])
+    for site in ("cross-site", "same-site", "nonsense"):
+        for path in ("models/m/infer", "trace/start", "repository/models/m/unload",
+                     "repository/models/m/load", "repository/index"):
+            answer = server.post("/v2/" + path, body, {"Sec-Fetch-Site": site})
+            assert (answer.status, answer.error) == (
+                403, "a page of another site may not use this server")
+        # a link to the page
+        assert server.get("/", **{"Sec-Fetch-Site": site}).status == 200
+    assert server.post("/v2/trace/stop").status == 400
+    for site in ("same-origin", "none"):
+        assert server.post("/v2/models/m/infer", body, {"Sec-Fetch-Site": site}).status == 200
+    # of the next request of the connection nothing is known
+    with server.connect() as sock, sock.makefile("rb") as file:
+        for more, status in (("Sec-Fetch-Site: cross-site\r\n", 403), ("", 200)):
+            sock.sendall(text_request(body, more=more))
+            assert read_answer(file)[0] == status
