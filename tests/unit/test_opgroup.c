@@ -366,7 +366,8 @@ START_TEST(test_no_room_completion_is_lost)
 		while ((rc = pawl_push(w.e, &op)) == -EAGAIN) {
 			OK(pawl_wait(w.e, PAWL_WAIT_CQ | PAWL_WAIT_NO_HELP, cq.h, SOON_NS,
 				     NULL));
-			MUST(pawl_cq_reap(w.e, cq, c, 8) == 1);
+			/* 2 if room was wanted again by a push whose second try found some */
+			MUST(pawl_cq_reap(w.e, cq, c, 8) >= 1);
 		}
 		OK(rc);
 	}

@@ -203,7 +203,7 @@ static bool parse_shape(struct options *o, const char *text)
 
 static bool parse_steps(struct options *o, const char *text, bool rates)
 {
-	double v, most = rates ? 1e7 : 100000;
+	double v, least = rates ? 1e-3 : 1, most = rates ? 1e7 : 100000;
 	char *end;
 
 	/* one list */
@@ -212,7 +212,7 @@ static bool parse_steps(struct options *o, const char *text, bool rates)
 	do {
 		v = strtod(text, &end);
 		if (end == text || (*end && *end != ',') || o->nsteps == MAX_STEPS ||
-		    !(v > 0 && v <= most) || (!rates && v != floor(v)))
+		    !(v >= least && v <= most) || (!rates && v != floor(v)))
 			return false;
 		if (rates)
 			o->steps[o->nsteps++].rate = v;

@@ -30,7 +30,7 @@
 
 #define RECEIVE		32768u		/* at most SCRATCH */
 #define OUT_MAX		(256u << 10)	/* bytes that wait for the socket */
-#define STREAMS		1024
+#define STREAMS		128		/* of a connection; max_memory does not count them */
 #define WINDOW		(1u << 20)	/* of a stream */
 #define CONN_WINDOW	(16u << 20)
 #define IN_WORK		128		/* messages of one call */

@@ -142,7 +142,7 @@ static int ops(struct server *sv, FILE *f, uint64_t *base)
 	close(fd);
 	if (text == MAP_FAILED)
 		return -ENOMEM;
-	at = strstr(text, mark);
+	at = memmem(text, (size_t)st.st_size, mark, sizeof(mark) - 1);
 	*base = at ? strtoull(at + sizeof(mark) - 1, NULL, 10) : 0;
 	fwrite(text, 1, (size_t)st.st_size - (sizeof(tail) - 1), f);
 	munmap(text, (size_t)st.st_size + 1);
