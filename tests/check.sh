@@ -47,13 +47,14 @@ done
 
 short_form() {
 	item '' build $build_time "$make $jobs all tests" || return
-	item '' headers 200 "$make check-headers"
+	item '' headers 200 "$make check-headers" &
 	# shellcheck disable=SC2086 # lists of words
 	programs '' . $plain tests/fuzz tests/lin
+	wait
 	item '' model-build $build_time "$make $jobs model"
-	item '' model 900 "$make check-model MODEL_ARGS='-T 0.04' MODEL_WEAK=0.02"
+	item '' model 900 "$make check-model MODEL_ARGS='-T 0.02' MODEL_WEAK=0.01"
 	item '' proof-build $build_time "$make $jobs tests/suspend/suspend tests/suspend.list proof"
-	PAWL_SUSPEND_SECONDS=3 "$run" -n -r "$results" tests/suspend.list
+	PAWL_SUSPEND_SECONDS=2 "$run" -n -r "$results" tests/suspend.list
 	PAWL_PURITY_OPS=1e6 "$run" -n -r "$results" tests/purity.list
 	PAWL_TEARDOWN_SECONDS=2 PAWL_FAIRNESS_SECONDS=1 "$run" -n -r "$results" \
 		tests/memory.list tests/teardown.list

@@ -222,7 +222,7 @@ def test_json(server):
             size = len(binary[name][2]) // 3
             assert b"".join(int(x).to_bytes(size, "little") for x in data) == binary[name][2]
     server.inputs = {"X": ("FP16", [2])}
-    assert "no form" in load(server, "--model=good", "--json", status=1)[1]
+    assert "cannot express" in load(server, "--model=good", "--json", status=1)[1]
 
 
 def test_parameters(server):
