@@ -85,7 +85,7 @@ class PawlLoad:
         [r] = json.loads(text)["runs"]
         client = r["client"]
         result = {"rate": r["throughput"], "failed": r["failed"] + r["lost"] + r["timed_out"],
-                  "refused": r["refused"], "unsent": r["unsent"],
+                  "refused": r["refused"],
                   "client_cpu": client["cpu_share_of_busiest_thread"],
                   "client_us": client["cpu_us_per_request"]}
         for key, name in (("latency", ""), ("refusal_latency", "refused_")):

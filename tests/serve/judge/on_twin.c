@@ -8,7 +8,7 @@
  * usual in such programs.  Priorities of runs do not exist.
  *
  * A group is a slot, which has one run at a time.  The last op of a run, which has no body,
- * depends on all others.
+ * depends on all others.  An op without a group is alone, and has no vars: the plan of a slot.
  */
 #include <errno.h>
 #include <pawl/engine.h>
@@ -284,6 +284,29 @@ static void body(void *closure, struct twin_done done)
 	__atomic_fetch_sub(&g->running, 1, __ATOMIC_RELEASE);
 }
 
+static void body_alone(void *closure, struct twin_done done)
+{
+	struct pawl_op *op;
+	int status;
+
+	memcpy(&op, closure, sizeof(op));
+	status = op->fn(NULL, op->arg);
+	twin_done(done, 0);
+	post(&engine, op->tag, status);
+	free(op);
+}
+
+static int push_alone(struct pawl_engine *e, const struct pawl_op *from)
+{
+	struct pawl_op *op = malloc(sizeof(*op));
+
+	if (!op)
+		return -ENOMEM;
+	*op = *from;
+	twin_push_async(e->twin, body_alone, &op, sizeof(op), NULL, 0, NULL, 0, TWIN_NORMAL, 0);
+	return 0;
+}
+
 /* The twin needs each var once, as a write if one of the accesses is a write. */
 static unsigned int distinct(struct twin_var **to, unsigned int n, const pawl_var_t *from,
 			     unsigned int nfrom)
@@ -305,6 +328,8 @@ int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
 	unsigned int nw, nr;
 	size_t i;
 
+	if (n == 1 && !(ops[0].flags & PAWL_OP_GROUP))
+		return push_alone(e, &ops[0]);
 	for (i = 0; i < n; i++)
 		if (ops[i].nreads + ops[i].nwrites > MAX_ACCESS)
 			return -ENOTSUP;

@@ -49,7 +49,8 @@ class Server:
         with open(config, "w", encoding="ascii") as f:
             f.write(models.pawl_config())
         return [*self.command, f"--config={config}", f"--repository={self.repository}",
-                f"--port={self.port}", "--io-threads=1", "--workers=1"], os.environ
+                f"--port={self.port}", "--grpc-port=none", "--io-threads=1",
+                "--workers=1"], os.environ
 
     def start(self):
         os.makedirs(self.folder, exist_ok=True)
