@@ -37,6 +37,7 @@ class Pool:
     def __init__(self, port, connections):
         self.port, self.epoll = port, select.epoll()
         self.conns, self.idle, self.waiting = {}, [], collections.deque()
+        self.head = self.size = None    # of the answer before
         for _ in range(connections):
             self.connect()
 
@@ -70,9 +71,9 @@ class Pool:
             conn = self.conns.get(fd)
             if not conn:
                 continue
-            part = conn[0].recv(1 << 18)
-            conn[2] += part
-            answer = self.parse(conn[2])
+            part = conn[0].recv(1 << 16)
+            conn[2] = conn[2] + part if conn[2] else part
+            answer = self.answer(conn[2])
             if not part:
                 self.epoll.unregister(fd)
                 del self.conns[fd]
@@ -89,6 +90,17 @@ class Pool:
         while self.idle and self.waiting:
             self.send(*self.waiting.popleft())
         return done
+
+    def answer(self, data):
+        """(status, body) of an answer that is complete."""
+        # most have the same head, and so the same length
+        if self.head and len(data) == self.size and data.startswith(self.head):
+            return int(data[9:12]), data[len(self.head):]
+        answer = self.parse(data)
+        if answer:
+            self.size = len(data)
+            self.head = data[:self.size - len(answer[1])]
+        return answer
 
     @staticmethod
     def parse(data):

@@ -35,20 +35,27 @@ class Judge:
         if len(cores) < 2:
             sys.exit("judge: two CPUs are needed, one for the server and one for the client")
         self.client_core, self.server_core = cores[-1], cores[0]
-        self.perf = judges.PerfAnalyzer(args.folder, self.client_core)
+        self.perf = judges.PerfAnalyzer(args.folder, self.client_core, models.SITE)
         self.load = judges.PawlLoad(os.path.abspath(args.load), self.client_core)
         make = {"pawl": (servers.Server, [os.path.abspath("tools/pawl/pawl"), "serve"]),
                 "twin": (servers.Server, [os.path.abspath("tests/serve/judge/serve-twin")]),
-                "triton": (servers.Triton, [])}
-        self.servers = []
+                "triton": (servers.Triton, []),
+                "floor": (servers.Floor, [os.path.abspath("tests/serve/judge/floor")])}
+        self.servers, self.floor = [], None
         for i, name in enumerate(args.servers):
             kind, command = make[name]
             s = kind(name, command, files, args.folder, args.port + i, self.server_core)
             s.twin = name == "twin"
-            self.servers.append(s)
+            if s.floor:
+                self.floor = s
+            else:
+                self.servers.append(s)
         self.version = {s.name: 1 for s in self.servers}
         self.data, self.failures = collections.defaultdict(list), []
         self.limit = time.monotonic() + args.limit
+
+    def all(self):
+        return self.servers + ([self.floor] if self.floor else [])
 
     def turns(self, rnd):
         k = rnd % len(self.servers)
@@ -86,7 +93,7 @@ def arguments():
     p.add_argument("--seconds", type=float, default=0, help="of a run; default 1; 0.5")
     p.add_argument("--limit", type=float, default=615,
                    help="start no step after this many seconds")
-    p.add_argument("--servers", default="pawl,triton,twin")
+    p.add_argument("--servers", default="pawl,triton,twin,floor")
     p.add_argument("--models", default="empty,small,magika,large")
     p.add_argument("--scenes", default=",".join(s.__name__ for s in scenes.SCENES))
     p.add_argument("--load", default="tools/pawl/pawl", help="the program that has pawl load")
@@ -97,7 +104,7 @@ def arguments():
     args = p.parse_args()
     args.rounds = args.rounds or (1 if args.quick else 2)
     args.seconds = args.seconds or (0.5 if args.quick else 1.0)
-    for key, known in (("servers", ("pawl", "triton", "twin")),
+    for key, known in (("servers", ("pawl", "triton", "twin", "floor")),
                        ("models", tuple(scenes.CONCURRENCY)),
                        ("scenes", tuple(s.__name__ for s in scenes.SCENES))):
         setattr(args, key, getattr(args, key).split(","))
@@ -128,7 +135,7 @@ def main():
     began, done = time.monotonic(), 0
     try:
         check_load(args.load)
-        for s in j.servers:
+        for s in j.all():
             s.start()
         for rnd in range(args.rounds):
             for scene in scenes.SCENES:
@@ -137,9 +144,9 @@ def main():
             if time.monotonic() < j.limit:
                 done += 1
     finally:
-        for s in j.servers:
+        for s in j.all():
             s.end()
-        for s in j.servers:
+        for s in j.all():
             s.stop()
     record = {"schema": 1, "machine": machine, "arguments": vars(args),
               "rounds_done": done, "seconds": time.monotonic() - began, "use": use.result(),

@@ -17,6 +17,8 @@ import run as bench     # noqa: E402
 DOCUMENT = os.path.join(HERE, "..", "..", "..", "Documentation", "serve.md")
 BEGIN, END = "<!-- judge:begin -->\n", "<!-- judge:end -->\n"
 MODELS = ("empty", "small", "magika", "large")
+SERVERS = ("triton", "pawl", "twin", "floor")
+BUSY = 0.9      # of the client's CPU
 # model: minimum throughput and maximum p99, as ratios to Triton's
 TARGETS = {"empty": (10, 0.2), "small": (10, 0.2), "large": (1, 0.7)}
 
@@ -69,40 +71,59 @@ class Text:
                                      break_on_hyphens=False), ""]
 
     def grid(self, head, rows):
-        rows = [r for r in rows if any(c not in ("–", "") for c in r[2:])]
+        rows = [r for r in rows if any(c.strip("– /") for c in r[2:])]
         if rows:
             self.lines += ["| " + " | ".join(r) + " |" for r in
                            [head, ["---"] * 2 + ["---:"] * (len(head) - 2)] + rows]
             self.lines.append("")
 
 
+def share(v):
+    return "–" if v is None else f"{100 * v:.0f} %"
+
+
+def greatest(r, server, model, judge):
+    """The greatest throughput; "≥" if the client could not do more."""
+    best = r.best(server, model, judge)
+    for step in r.steps("throughput", f"{model} {judge} "):
+        if best and r.get("throughput", server, step, "rate") == best:
+            busy = r.get("throughput", server, step, "client_cpu")
+            return ("≥ " if busy and busy > BUSY else "") + number(best), busy
+    return "–", None
+
+
 def throughput(t, r):
-    t.say("**Throughput**: requests a second in a closed loop, the best number in flight; and how "
-          "busy the CPU of the client is, with pawl.")
+    t.say("**Throughput**: requests a second, in a closed loop with the best number in flight, "
+          "and answered in an open loop with 64 connections that asks for more: the greatest "
+          "load in what follows. The floor is a loop of epoll, recv and send that answers with "
+          f"a constant. ≥: the client used more than {100 * BUSY:.0f} % of its CPU, and is the "
+          "bottleneck.")
     rows = []
     for model in MODELS:
-        for judge, name in (("perf_analyzer", "perf_analyzer"), ("load", "pawl load")):
+        for judge, name in (("perf_analyzer", "perf_analyzer, closed"),
+                            ("load", "pawl load, closed"), ("open", "pawl load, open")):
+            cells = {s: greatest(r, s, model, judge) for s in SERVERS}
             triton, pawl, twin = (r.best(s, model, judge) for s in ("triton", "pawl", "twin"))
-            busy = max((v for s in r.steps("throughput", f"{model} load ")
-                        if (v := r.get("throughput", "pawl", s, "client_cpu")) is not None),
-                       default=None) if judge == "load" else None
-            rows.append([model, name, number(triton), number(pawl), number(ratio(pawl, triton)),
-                         number(twin), number(ratio(pawl, twin)),
-                         "" if busy is None else f"{100 * busy:.0f} %"])
+            rows.append([model, name, cells["triton"][0], cells["pawl"][0],
+                         number(ratio(pawl, triton)), cells["twin"][0],
+                         number(ratio(pawl, twin)), cells["floor"][0],
+                         " / ".join(share(cells[s][1]) for s in ("triton", "pawl"))
+                         if judge != "perf_analyzer" else ""])
     t.grid(["model", "judge", "Triton", "pawl", "pawl / Triton", "mutex twin", "pawl / twin",
-            "client's CPU"], rows)
+            "floor", "client's CPU, Triton / pawl"], rows)
 
 
 def latency(t, r):
     t.say("**Latency** of Poisson arrivals, in ms: p50 / p99 / p99.9. The load is a share of "
-          "each server's own greatest throughput by that judge, or the same number of requests "
-          "for all, 70 % of Triton's greatest.")
+          "each server's own greatest load by that judge, or the same number of requests "
+          "for all, 70 % of Triton's greatest. The client's lag is the time from which a "
+          "request should have been sent until the client acted.")
     rows = []
     for model in MODELS:
         for step, name in (("load 50", "50 %"), ("load 70", "70 %"), ("load 90", "90 %"),
                            ("perf_analyzer 70", "70 %, perf_analyzer"),
                            ("same 70", "as Triton at 70 %")):
-            cells = {}
+            cells, lags = {}, []
             for server in ("triton", "pawl", "twin"):
                 # this is Triton's own load at 70 %
                 at = "load 70" if step == "same 70" and server == "triton" else step
@@ -110,31 +131,59 @@ def latency(t, r):
                           for p in ("p50", "p99", "p999")]
                 cells[server] = (" / ".join(ms(v) for v in values)
                                  if values[0] is not None else "–", values[1])
+                lags.append(ms(r.get("latency", server, f"{model} {at}", "lag_p99")))
             rows.append([model, name, *(cells[s][0] for s in ("triton", "pawl")),
-                         number(ratio(cells["pawl"][1], cells["triton"][1])), cells["twin"][0]])
-    t.grid(["model", "load", "Triton", "pawl", "p99, pawl / Triton", "mutex twin"], rows)
+                         number(ratio(cells["pawl"][1], cells["triton"][1])), cells["twin"][0],
+                         " / ".join(lags[:2]) if lags[:2] != ["–"] * 2 else ""])
+    t.grid(["model", "load", "Triton", "pawl", "p99, pawl / Triton", "mutex twin",
+            "client's lag p99, Triton / pawl"], rows)
 
 
 def overload(t, r):
-    t.say("**Overload**: arrivals at three times the greatest throughput, with a short queue. "
-          "Goodput is relative to the greatest throughput, p99 of answers to that at 70 % "
-          "load.")
+    t.say("**Overload**: three times the greatest load is asked for, with a short queue and 256 "
+          "connections. Offered is what the client sent, and goodput what was answered, both "
+          "relative to the greatest load; p99 of answers is relative to that at 70 % load. All "
+          "times count from when a request should have been sent: where less than three times "
+          "is offered, or requests waited for a connection, they contain the client's delay.")
     rows = []
     for model in MODELS:
         for server in ("triton", "pawl"):
             def get(key, server=server, model=model):
                 return r.get("overload", server, model, key)
-            rows.append([model, server, number(ratio(get("rate"), get("capacity"))),
+            rows.append([model, server, number(ratio(get("sent"), get("capacity"))),
+                         number(ratio(get("rate"), get("capacity"))), number(get("due")),
+                         number(get("refused")), number(get("waited")),
                          ms(get("p99")), number(ratio(get("p99"), get("below_p99"))),
-                         ms(get("refused_p50")), ms(get("refused_p99")), ms(get("lag_p99"))])
-    t.grid(["model", "server", "goodput", "p99, ms", "p99 / at 70 %", "refusal p50, ms",
-            "refusal p99, ms", "client lag p99, ms"], rows)
+                         ms(get("refused_p50")), ms(get("refused_p99")), ms(get("lag_p99")),
+                         share(get("client_cpu"))])
+    t.grid(["model", "server", "offered", "goodput", "requests", "refused", "waited",
+            "p99, ms", "p99 / at 70 %", "refusal p50, ms", "refusal p99, ms",
+            "client's lag p99, ms", "client's CPU"], rows)
+    floor = r.best("floor", "small", "load")
+    most = r.get("overload", "pawl", "small", "capacity")
+    offered = ratio(r.get("overload", "pawl", "small", "sent"), most)
+    if floor and offered:
+        cost = most / floor
+        t.say(f"A refusal costs a server at least what the floor needs to read a request and "
+              f"send an answer: {1e6 / floor:.1f} us for a request of small, while an answer "
+              f"of pawl costs {1e6 / most:.1f} us. If a refusal costs b and an answer a, a "
+              "server with one CPU that is offered k times its greatest load answers at most "
+              "(1 - k b / a) / (1 - b / a) of it. With these figures "
+              f"b / a is {cost:.2f}, and the goodput of small is at most "
+              f"{bound(3, cost):.2f} at three times the greatest load, and "
+              f"{bound(offered, cost):.2f} at the {offered:.2f} times that the client offered "
+              "to pawl, whatever the server does, as long as it answers refusals.")
+
+
+def bound(k, cost):
+    return max(0, (1 - k * cost) / (1 - cost)) if cost < 1 else 0
 
 
 def mlperf(t, r):
     t.say("**MLPerf LoadGen**: p99 in ms of SingleStream and MultiStream (8 samples); samples "
           "a second of Offline, and of Server at 0.85 of Offline, with its p99; rounds in which "
-          "LoadGen reported VALID.")
+          "LoadGen reported VALID. LoadGen calls a client in Python for each sample. Where that "
+          f"uses more than {100 * BUSY:.0f} % of its CPU, the figures are those of the client.")
     rows = []
     for model in MODELS:
         for server in ("triton", "pawl"):
@@ -145,9 +194,10 @@ def mlperf(t, r):
                 get("SingleStream", "p99_ns"), get("MultiStream", "p99_ns"))),
                 number(get("Offline", "rate")), number(get("Server", "rate")),
                 number(ratio(get("Server", "p99_ns"), 1e6)),
-                f"{sum(v['valid'] for v in valid)} of {len(valid)}" if valid else "–"])
+                f"{sum(v['valid'] for v in valid)} of {len(valid)}" if valid else "–",
+                " / ".join(share(get(k, "client_cpu")) for k in ("Offline", "Server"))])
     t.grid(["model", "server", "SingleStream", "MultiStream", "Offline", "Server", "p99",
-            "valid"], rows)
+            "valid", "client's CPU, Offline / Server"], rows)
 
 
 def swap(t, r):
@@ -160,7 +210,8 @@ def swap(t, r):
         wrong = [w for v in r.data.get(("swap", server, "swap"), []) for w in v["wrong"]]
         rows.append(["swap", server, ms(get("quiet_p99")), ms(get("p99")),
                      number(ratio(get("p99"), get("quiet_p99"))), number(get("loads")),
-                     number(get("load_ms")), number(get("failed")), str(len(wrong))])
+                     number(get("load_ms")), number(get("failed")),
+                     "–" if get("rate") is None else str(len(wrong))])
     t.grid(["model", "server", "p99 without, ms", "p99 with, ms", "ratio", "loads",
             "a load, ms", "failed", "mixes"], rows)
 

@@ -8,16 +8,20 @@ import time
 import client
 import judges
 import models
+import servers
 
 # requests in flight in a closed loop: of perf_analyzer, and of pawl load
 CONCURRENCY = {"empty": (8, (16, 64)), "small": (8, (16, 64)), "magika": (8, (16,)),
                "large": (2, (2,))}
 LOADS = (50, 70, 90)
 OVERLOAD = 3.0
+# more than the queues of models.QUEUES hold
+OVERLOAD_CONNECTIONS = 256
 
 
 def throughput(j, rnd):
-    """Greatest throughput in a closed loop, by perf_analyzer and by pawl load."""
+    """Greatest throughput in a closed loop, by perf_analyzer and by pawl load, and what is
+    answered in an open loop of more than that."""
     j.use(*j.models)
     for model in j.models:
         perf, load = CONCURRENCY[model]
@@ -28,19 +32,37 @@ def throughput(j, rnd):
             for s in j.turns(rnd):
                 j.step("throughput", s, f"{model} load {n}",
                        lambda s=s, m=model, n=n: j.load.closed(s, m, n, j.seconds))
+            if j.floor and model in servers.Floor.models:
+                j.step("throughput", j.floor, f"{model} load {n}",
+                       lambda m=model, n=n: j.load.closed(j.floor, m, n, j.seconds))
+        for s in j.turns(rnd):
+            most = capacity(j, s, model, "load")
+            # slow models take long
+            if most and not (rnd and most < 200):
+                j.step("throughput", s, f"{model} open {judges.CONNECTIONS}",
+                       lambda s=s, m=model, r=most: saturate(j, s, m, r))
 
 
-def capacity(j, server, model, judge="load"):
-    """The median of the best concurrency, or None if nothing was measured."""
+def saturate(j, server, model, rate):
+    """The answers of an open loop that asks for more than the server answers."""
+    while True:
+        rate *= 1.2
+        r = j.load.open(server, model, rate, j.seconds)
+        if r["rate"] < 0.95 * rate:
+            return dict(r, asked=rate)
+
+
+def capacity(j, server, model, judge="open"):
+    """The median of the best number in flight, or None if nothing was measured."""
     perf, load = CONCURRENCY[model]
-    rounds = [j.results("throughput", server, f"{model} {judge} {n}")
-              for n in ((perf,) if judge == "perf_analyzer" else load)]
+    numbers = {"perf_analyzer": (perf,), "load": load, "open": (judges.CONNECTIONS,)}
+    rounds = [j.results("throughput", server, f"{model} {judge} {n}") for n in numbers[judge]]
     return max((statistics.median(r["rate"] for r in some) for some in rounds if some),
                default=None)
 
 
 def latency(j, rnd):
-    """Poisson arrivals at shares of each server's greatest throughput, and of Triton's."""
+    """Poisson arrivals at shares of each server's greatest load, and of Triton's."""
     j.use(*j.models)
     triton = [s for s in j.servers if s.triton]
     for model in j.models:
@@ -52,7 +74,7 @@ def latency(j, rnd):
                     if s.twin and load != 70 or judge == "same" and (s.triton or not triton):
                         continue
                     most = (capacity(j, triton[0], model) if judge == "same" else
-                            capacity(j, s, model, judge))
+                            capacity(j, s, model, "open" if judge == "load" else judge))
                     # slow models take long
                     if most and not (rnd and load != 70 and most < 200):
                         j.step("latency", s, f"{model} {judge} {load}",
@@ -61,7 +83,7 @@ def latency(j, rnd):
 
 
 def overload(j, rnd):
-    """Arrivals at three times the greatest throughput, with a short queue."""
+    """Arrivals at three times the greatest load, with a short queue."""
     names = [m + "_q" for m in j.models if m + "_q" in models.SERVED]
     j.use(*names)
     for model in names:
@@ -72,8 +94,10 @@ def overload(j, rnd):
 
             def measure(s=s, model=model, most=most):
                 below = j.load.open(s, model, 0.7 * most, j.seconds)
-                r = j.load.open(s, model, OVERLOAD * most, j.seconds)
-                return dict(r, capacity=most, below_p99=below.get("p99"))
+                r = j.load.open(s, model, OVERLOAD * most, j.seconds,
+                                OVERLOAD_CONNECTIONS)
+                return dict(r, asked=OVERLOAD * most, capacity=most,
+                            below_p99=below.get("p99"))
             j.step("overload", s, model[:-2], measure)
 
 
@@ -165,7 +189,8 @@ def mlperf(j, rnd):
                 continue
 
             def run(scenario, qps, times=1.0, s=s, model=model, limits=limits):
-                return judges.loadgen(j.client_core, s, j.files, model, scenario,
+                return judges.loadgen(j.client_core, s, model,
+                                      models.inputs_of(j.files, model), scenario,
                                       j.seconds * times, qps, latency_ms=limits["latency_ms"],
                                       percentile=limits["percentile"])
 

@@ -42,7 +42,7 @@ class Server:
         self.repository = os.path.join(self.folder, "models")
         self.process, self.warm = None, set()
 
-    triton = twin = False
+    triton = twin = floor = False
 
     def arguments(self):
         config = os.path.join(self.folder, "config.ini")
@@ -150,3 +150,35 @@ class Triton(Server):
         for name in set(names) - loaded:
             self.load(name)
         super().use(*names)
+
+
+class Floor(Server):
+    """floor.c: a constant for each request, as long as pawl's answer of the empty model."""
+
+    floor = True
+    models = ("empty", "small")
+
+    def arguments(self):
+        argv = []
+        for name in self.models:
+            inputs = [{"name": i, "datatype": client.TYPES[kind][0], "shape": shape}
+                      for i, kind, shape in models.inputs_of(self.files, name)]
+            argv.append(self.answer(f"GET /v2/models/{name} ", "application/json",
+                                    json.dumps({"name": name, "inputs": inputs})))
+        head = json.dumps({"model_name": "empty", "model_version": "1", "outputs": [
+            {"name": "y", "datatype": "FP32", "shape": [1, 16],
+             "parameters": {"binary_data_size": 64}}]}, separators=(",", ":"))
+        argv.append(self.answer("POST ", "application/octet-stream", head + "\0" * 64,
+                                f"Inference-Header-Content-Length: {len(head)}\r\n"))
+        argv.append(self.answer("GET ", "application/json", "{}"))
+        return [*self.command, str(self.port), *argv], os.environ
+
+    def answer(self, start, kind, body, more=""):
+        path = os.path.join(self.folder, start.strip().replace("/", "_"))
+        with open(path, "w", encoding="ascii", newline="") as f:
+            f.write(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n{more}"
+                    f"Content-Length: {len(body)}\r\n\r\n{body}")
+        return f"{start}={path}"
+
+    def use(self, *names):
+        pass
