@@ -71,63 +71,74 @@ fi
 
 # The unit test runs fewer.
 export PAWL_RT_OPS=10000000
-if item '' build $build_time "$make $jobs all tests"; then
-	item '' layers 200 "$make check-layers"
-	item '' headers 200 "$make check-headers"
-	item '' bench-build 400 "$make $jobs bench-build"
+
+# what waits more than it works, in one lane; it builds nothing in this folder
+waiting() {
 	# shellcheck disable=SC2086 # lists of words
 	programs '' . $plain $search
-	# from the tarball, or if there is no clone to pack, from here
-	item '' dist 900 "$srctree/tests/install/dist.sh"
-	[ -e "$srctree/.git" ] || item '' install 300 "$make check-install"
-	item '' deb 600 "$srctree/tests/install/deb.sh"
-	serve="$srctree/tests/tools/test_serve.sh tests/serve/http/server"
-	item '' serve-soak 400 "PAWL_SERVE_SOAK=120 $serve -s -k soak"
+	local serve="$srctree/tests/tools/test_serve.sh tests/serve/http/server"
+	item '' serve-soak 600 "PAWL_SERVE_SOAK=120 $serve -s -k soak"
 	# these need packages of PyPI; the first run installs them
-	item '' serve-client 400 "PAWL_SERVE_CLIENT=y $serve -k client"
-	item '' models 1200 "$srctree/tests/serve/run.sh"
-	item '' spin 400 "$make check-spin"
-	item '' cross 900 "make='$make' $srctree/tests/cross/run.sh"
-	item '' model-build $build_time "$make $jobs model"
-	item '' model 400 "$make check-model"
+	item '' serve-client 600 "PAWL_SERVE_CLIENT=y $serve -k client"
+	item '' models 1800 "$srctree/tests/serve/run.sh"
+	item '' spin 600 "$make check-spin"
+	item '' cross 1800 "make='$make' $srctree/tests/cross/run.sh"
+	# from the tarball, with the other compiler, or if there is no clone to pack, from here
+	item '' dist 1800 "CC=clang $srctree/tests/install/dist.sh"
+	[ -e "$srctree/.git" ] || item '' install 600 "$make check-install"
+	item '' deb 1200 "$srctree/tests/install/deb.sh"
+}
+
+# what works, beside it
+working() {
+	item '' model 900 "$make check-model"
 	item '' model-deep 22000 "$make check-model-deep"
-	item '' busted-build $build_time "$make $jobs busted-build"
-	item '' busted 400 "$make check-busted"
-	item '' suspend-build $build_time "$make $jobs tests/suspend/suspend tests/suspend.list"
-	"$run" -n -r "$results" tests/suspend.list
-	item '' proof-build $build_time "$make $jobs proof"
-	"$run" -n -r "$results" tests/purity.list tests/memory.list tests/teardown.list
-fi
+	item '' busted 900 "$make check-busted"
+	rm -f build/coverage/summary.txt
+	item '' coverage 1800 "make='$make' $srctree/tests/coverage/run.sh"
 
-rm -f build/coverage/summary.txt
-item '' coverage 900 "make='$make' $srctree/tests/coverage/run.sh"
-
-seen=
-for build in $CHECK_BUILDS; do
-	name=${build%%=*}
-	fragments=${build#*=}
-	cc=${fragments%%+*}
-	fragments=${fragments#"$cc"}
-	there="$make O=build/$name CC=$cc"
-	config=defconfig
-	for fragment in ${fragments//+/ }; do
-		config="$config $fragment.config"
-	done
-	if item "$name/" build $build_time "$there $config && $there $jobs all tests"; then
+	local seen='' build name cc config fragment fragments goals lists there
+	for build in $CHECK_BUILDS; do
+		name=${build%%=*}
+		fragments=${build#*=}
+		cc=${fragments%%+*}
+		fragments=${fragments#"$cc"}
+		there="$make O=build/$name CC=$cc"
+		config=defconfig
+		for fragment in ${fragments//+/ }; do
+			config="$config $fragment.config"
+		done
 		# What searches for faults finds no others in the same code compiled again, and a
-		# sanitizer's second compiler needs the library's own tests only.
+		# sanitizer's second compiler needs the stress programs only.
+		goals='all tests'
 		case $fragments in
 		*asan* | *tsan*) lists="$plain $search" ;;
 		*) lists=$plain ;;
 		esac
 		case "$seen " in
-		*" $fragments "*) lists='tests/unit tests/stress' ;;
+		*" $fragments "*) goals=stress lists=tests/stress ;;
 		esac
 		seen="$seen $fragments"
 		# shellcheck disable=SC2086
-		programs "$name/" "build/$name" $lists
-	fi
-done
+		! item "$name/" build $build_time "$there $config && $there $jobs $goals" ||
+			programs "$name/" "build/$name" $lists
+	done
+}
+
+if item '' build $build_time "$make $jobs all tests"; then
+	item '' layers 200 "$make check-layers"
+	item '' headers 200 "$make check-headers"
+	item '' bench-build 400 "$make $jobs bench-build"
+	item '' model-build $build_time "$make $jobs model"
+	item '' busted-build $build_time "$make $jobs busted-build"
+	item '' proof-build $build_time "$make $jobs tests/suspend/suspend tests/suspend.list proof"
+	waiting &
+	trap 'kill $! 2>/dev/null; exit 130' INT TERM
+	working
+	wait
+	# alone: they stop threads, and count what the others do meanwhile
+	"$run" -n -r "$results" tests/suspend.list tests/purity.list tests/memory.list tests/teardown.list
+fi
 
 # for make proof-table
 mkdir -p build

@@ -8,9 +8,10 @@
 #	NAME <tab> SECONDS <tab> COMMAND
 #
 # A command passes with status 0, is skipped with 77, and fails with any other or when
-# its time has passed.  One line is printed per test, and for a failure the end of what it
-# said, for a pass the lines of figures (C16 ...).  At the end come the failures once more, in
-# short, and "N passed, N failed, N skipped".  The status is 1 if any failed.
+# its time has passed.  One line is printed per test, with the seconds that passed and those of
+# processors, and for a failure the end of what it said, for a pass the lines of figures
+# (C16 ...).  At the end come the failures once more, in short, and "N passed, N failed, N
+# skipped".  The status is 1 if any failed.
 #
 #	-n	leave the last line to a later run
 #	-j	so many tests at a time (1)
@@ -38,10 +39,10 @@ touch "$results"
 # run_test NUMBER NAME SECONDS COMMAND
 run_test() {
 	local name=$prefix$2 seconds=$3 command=$4 log=$tmp/log.$1
-	local start=$EPOCHREALTIME status verdict note=
+	local start=$EPOCHREALTIME status verdict note='' TIMEFORMAT='%U %S'
 
-	# the outer 2>: what this shell has to say about a signal
-	{ timeout -k 5 "$seconds" bash -c "$command" >"$log" 2>&1 </dev/null; } 2>/dev/null
+	# the outer 2>: the times, and what this shell has to say about a signal
+	{ time timeout -k 5 "$seconds" bash -c "$command" >"$log" 2>&1 </dev/null; } 2>"$log.times"
 	status=$?
 	case $status in
 	0) verdict=pass ;;
@@ -52,8 +53,9 @@ run_test() {
 	esac
 	echo "$verdict $name" >>"$results"
 	{
-		awk -v v="$verdict" -v n="$name" -v a="$start" -v b="$EPOCHREALTIME" -v note="$note" \
-			'BEGIN { printf "%s  %-44s %6.1f s%s\n", v, n, b - a, note }'
+		tail -n 1 "$log.times" |
+			awk -v v="$verdict" -v n="$name" -v a="$start" -v b="$EPOCHREALTIME" -v note="$note" \
+				'{ printf "%s  %-44s %6.1f s %6.1f s CPU%s\n", v, n, b - a, $1 + $2, note }'
 		if [ "$verdict" = fail ]; then
 			echo "      $command"
 			tail -n 40 "$log" | sed 's/^/    | /'

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # dist.sh, for make distcheck: the tarball that make dist packs is the same from another
-# clone; what is in it builds without git and in another folder, passes its unit tests and the
-# check of its installation, and changes nothing in its own folder.
+# clone; what is in it builds without git and in another folder and without a warning, passes its
+# unit tests, its tests of tools and the check of its installation, and changes nothing in its own
+# folder.  CC: the compiler.
 # Exit status 0: passed, 1: failed, 77: this is not a git clone.
 set -eu
 name=pawl-${pawlversion:?}
@@ -39,10 +40,11 @@ files() {
 }
 files >"$tmp/before"
 inside="make O=$tmp/build CC=${CC:-gcc}"
+$inside defconfig werror.config
 $inside $jobs all tests
 
-echo '--- unit tests'
-(cd "$tmp/build" && "$tmp/$name/tests/run.sh" -j "$(nproc)" tests/unit.list)
+echo '--- tests'
+(cd "$tmp/build" && "$tmp/$name/tests/run.sh" -j "$(nproc)" tests/tools.list tests/unit.list)
 
 echo '--- install'
 $inside check-install
