@@ -47,7 +47,7 @@ void twin_queue_init(struct twin_queue *q);
 void twin_queue_finish(struct twin_queue *q);
 void twin_queue_push(struct twin_queue *q, void *item);
 void twin_queue_push_front(struct twin_queue *q, void *item);
-bool twin_queue_pop(struct twin_queue *q, void **item);
+bool twin_queue_pop(struct twin_queue *q, void **item, bool wait);
 void twin_queue_kill(struct twin_queue *q);
 
 /* ---- objects ---- */

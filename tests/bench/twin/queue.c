@@ -66,17 +66,17 @@ void twin_queue_push_front(struct twin_queue *q, void *item)
 		pthread_cond_signal(&q->cond);
 }
 
-bool twin_queue_pop(struct twin_queue *q, void **item)
+bool twin_queue_pop(struct twin_queue *q, void **item, bool wait)
 {
 	struct twin_queue_chunk *c;
 	bool got = false;
 
 	pthread_mutex_lock(&q->lock);
 	q->waiting++;
-	while (!q->count && !q->nfront && !q->kill)
+	while (wait && !q->count && !q->nfront && !q->kill)
 		pthread_cond_wait(&q->cond, &q->lock);
 	q->waiting--;
-	if (q->kill)
+	if (q->kill || (!q->count && !q->nfront))
 		goto out;
 	got = true;
 	if (q->nfront) {

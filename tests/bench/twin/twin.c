@@ -65,9 +65,19 @@ static void *worker(void *arg)
 	if (e->worker_start)
 		e->worker_start(w->index);
 	free(w);
-	while (twin_queue_pop(&e->ready, &block))
+	while (twin_queue_pop(&e->ready, &block, true))
 		execute(e, block);
 	return NULL;
+}
+
+bool twin_run_one(struct twin_engine *e)
+{
+	void *block;
+
+	if (!twin_queue_pop(&e->ready, &block, false))
+		return false;
+	execute(e, block);
+	return true;
 }
 
 static void start_workers(struct twin_engine *e)

@@ -28,6 +28,7 @@
 #define CQ_SIZE 4096		/* runs in flight are fewer */
 
 struct group {
+	struct pawl_engine *e;
 	int status;		/* of the run: 0, or why its ops are skipped */
 	unsigned int running;	/* last ops of runs that have not ended */
 };
@@ -40,8 +41,6 @@ struct pawl_engine {
 	int fd;
 };
 
-static struct pawl_engine engine;
-
 void pawl_config_init_size(struct pawl_config *cfg, size_t size)
 {
 	memset(cfg, 0, size);
@@ -51,20 +50,26 @@ void pawl_config_init_size(struct pawl_config *cfg, size_t size)
 
 int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 {
-	engine.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (engine.fd < 0)
-		return -errno;
-	pthread_mutex_init(&engine.lock, NULL);
-	engine.twin = twin_create(cfg->workers, NULL);
-	*out = &engine;
+	struct pawl_engine *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return -ENOMEM;
+	e->fd = -1;
+	pthread_mutex_init(&e->lock, NULL);
+	e->twin = twin_create(cfg->workers, NULL);
+	*out = e;
 	return 0;
 }
 
 int pawl_engine_destroy(struct pawl_engine *e)
 {
+	if (!e)
+		return 0;
 	twin_destroy(e->twin);
 	pthread_mutex_destroy(&e->lock);
-	close(e->fd);
+	if (e->fd >= 0)
+		close(e->fd);
+	free(e);
 	return 0;
 }
 
@@ -165,7 +170,9 @@ int pawl_cq_create(struct pawl_engine *e, pawl_cq_t *out)
 int pawl_cq_fd(struct pawl_engine *e, pawl_cq_t cq)
 {
 	(void)cq;
-	return e->fd;
+	if (e->fd < 0)
+		e->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return e->fd < 0 ? -errno : e->fd;
 }
 
 int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t cq, struct pawl_completion *out,
@@ -178,10 +185,20 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t cq, struct pawl_completion *ou
 	pthread_mutex_lock(&e->lock);
 	for (i = 0; i < n && e->tail != e->head; i++)
 		out[i] = e->done[e->tail++ % CQ_SIZE];
-	if (i && e->tail == e->head)
+	if (i && e->tail == e->head && e->fd >= 0)
 		eventfd_read(e->fd, &count);
 	pthread_mutex_unlock(&e->lock);
 	return (int)i;
+}
+
+/* Only of the engine without workers, whose ops the calling thread runs. */
+int pawl_cq_wait(struct pawl_engine *e, pawl_cq_t cq, int64_t timeout_ns)
+{
+	(void)cq;
+	(void)timeout_ns;
+	while (twin_run_one(e->twin))
+		;
+	return 0;
 }
 
 static void post(struct pawl_engine *e, uint64_t tag, int status)
@@ -190,7 +207,7 @@ static void post(struct pawl_engine *e, uint64_t tag, int status)
 	if (e->head - e->tail == CQ_SIZE)
 		abort();	/* runs in flight are fewer */
 	e->done[e->head % CQ_SIZE] = (struct pawl_completion){ tag, status, 0 };
-	if (e->head++ == e->tail)
+	if (e->head++ == e->tail && e->fd >= 0)
 		eventfd_write(e->fd, 1);
 	pthread_mutex_unlock(&e->lock);
 }
@@ -205,8 +222,9 @@ int pawl_group_create(struct pawl_engine *e, const struct pawl_group_limits *lim
 {
 	struct group *g = calloc(1, sizeof(*g));
 
-	(void)e;
 	(void)limits;
+	if (g)
+		g->e = e;
 	out->h = (uintptr_t)g;
 	return g ? 0 : -ENOMEM;
 }
@@ -234,6 +252,8 @@ int pawl_group_wait(struct pawl_engine *e, pawl_group_t group, int64_t timeout_n
 int pawl_group_destroy(struct pawl_engine *e, pawl_group_t group)
 {
 	(void)e;
+	if (__atomic_load_n(&group_of(group)->running, __ATOMIC_ACQUIRE))
+		return -EBUSY;
 	free(group_of(group));
 	return 0;
 }
@@ -280,30 +300,35 @@ static void body(void *closure, struct twin_done done)
 	tag = op->tag;
 	op->release(op->arg, status);
 	twin_done(done, 0);
-	post(&engine, tag, status);
+	post(g->e, tag, status);
 	__atomic_fetch_sub(&g->running, 1, __ATOMIC_RELEASE);
 }
 
+struct alone {
+	struct pawl_engine *e;
+	struct pawl_op op;
+};
+
 static void body_alone(void *closure, struct twin_done done)
 {
-	struct pawl_op *op;
+	struct alone *a;
 	int status;
 
-	memcpy(&op, closure, sizeof(op));
-	status = op->fn(NULL, op->arg);
+	memcpy(&a, closure, sizeof(a));
+	status = a->op.fn(NULL, a->op.arg);
 	twin_done(done, 0);
-	post(&engine, op->tag, status);
-	free(op);
+	post(a->e, a->op.tag, status);
+	free(a);
 }
 
 static int push_alone(struct pawl_engine *e, const struct pawl_op *from)
 {
-	struct pawl_op *op = malloc(sizeof(*op));
+	struct alone *a = malloc(sizeof(*a));
 
-	if (!op)
+	if (!a)
 		return -ENOMEM;
-	*op = *from;
-	twin_push_async(e->twin, body_alone, &op, sizeof(op), NULL, 0, NULL, 0, TWIN_NORMAL, 0);
+	*a = (struct alone){ e, *from };
+	twin_push_async(e->twin, body_alone, &a, sizeof(a), NULL, 0, NULL, 0, TWIN_NORMAL, 0);
 	return 0;
 }
 
