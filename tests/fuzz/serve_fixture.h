@@ -44,13 +44,18 @@ static void run_main(void)
 /* What the engine keeps for a thread is freed with it. */
 static void serve_stop(void)
 {
-	pawl_engine_destroy(sv->e);
+	unsigned int i;
+
+	for (i = 0; i < ENGINES; i++)
+		pawl_engine_destroy(sv->e[i]);
 }
 
 static void serve_start(void)
 {
 	struct pawl_config pc;
+	pawl_var_t weights[ENGINES];
 	struct loop *l;
+	unsigned int i;
 	char err[256], dir[] = "/tmp/pawl-fuzz-XXXXXX", path[64];
 	FILE *f;
 
@@ -65,10 +70,16 @@ static void serve_start(void)
 				   .read_ns = 1u << 30,
 				   .write_ns = 1u << 30 };
 	pawl_config_init(&pc);
-	pc.kind = PAWL_NAIVE;
-	if (pawl_engine_create(&pc, &sv->e) || port_init(&sv->port) || port_init(&l->port) ||
-	    pawl_cq_create(sv->e, &l->cq))
-		fuzz_broken("the engine: %s", pawl_error_text());
+	for (i = 0; i < ENGINES; i++) {
+		/* no threads */
+		pc.kind = i == WORKERS ? PAWL_NAIVE : PAWL_PER_DEVICE;
+		pc.workers = 0;
+		if (pawl_engine_create(&pc, &sv->e[i]) || pawl_cq_create(sv->e[i], &l->cq[i]) ||
+		    pawl_var_create(sv->e[i], &weights[i]))
+			fuzz_broken("an engine: %s", pawl_error_text());
+	}
+	if (port_init(&sv->port) || port_init(&l->port))
+		fuzz_broken("a port: %s", strerror(errno));
 	sv->calls_tail = &sv->calls;
 	l->sv = sv;
 	l->ep = epoll_create1(EPOLL_CLOEXEC);
@@ -92,8 +103,8 @@ static void serve_start(void)
 					  .instances = 1 };
 	entry.stats.batch = calloc(8, sizeof(*entry.stats.batch));
 	version = (struct version){ .e = &entry, .refs = 1, .home = &sv->port };
-	if (serve_model_load(dir, "m", 1, &version.m, err, sizeof(err)) ||
-	    pawl_var_create(sv->e, &version.weights))
+	memcpy(version.weights, weights, sizeof(weights));
+	if (serve_model_load(dir, "m", 1, &version.m, err, sizeof(err)))
 		fuzz_broken("the model: %s", err);
 	unlink(path);
 	rmdir(dir);

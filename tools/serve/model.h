@@ -64,6 +64,11 @@ void *serve_slot_input(struct serve_slot *s, unsigned int i);
 const void *serve_slot_output(struct serve_slot *s, unsigned int i);
 const struct serve_shape *serve_slot_output_shape(struct serve_slot *s, unsigned int i);
 size_t serve_slot_bytes(const struct serve_slot *s);	/* its memory, about */
+/*
+ * Run it on another engine from now on.  Unchanged after an error: -EBUSY (its last run has not
+ * left the engine yet), -ENOMEM.
+ */
+int serve_slot_move(struct serve_slot *s, struct pawl_engine *to);
 
 /*
  * Run the model on what is in the input buffers.  The layers are ops; all read the var

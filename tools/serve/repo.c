@@ -105,10 +105,12 @@ static void version_free(struct msg *m)
 	struct version *v = m->arg;
 	struct server *sv = (struct server *)((char *)v->home - offsetof(struct server, port));
 	char text[24];
+	unsigned int i;
 
 	slots_free(v);
-	if (v->weights.h)
-		pawl_var_delete(sv->e, v->weights, NULL, NULL);
+	for (i = 0; i < ENGINES; i++)
+		if (v->weights[i].h)
+			pawl_var_delete(sv->e[i], v->weights[i], NULL, NULL);
 	if (v->m) {
 		snprintf(text, sizeof(text), "%" PRId64, v->m->version);
 		log_line("info", "freed", "model", v->e->name, "version", text, NULL);
@@ -186,6 +188,7 @@ static int load(struct server *sv, struct entry *e)
 	int64_t number = newest(sv, e->name);
 	char path[4096], text[24];
 	uint64_t begin = now_ns();
+	unsigned int i;
 	int rc = -ENOMEM;
 
 	snprintf(e->reason, sizeof(e->reason), "out of memory");
@@ -206,8 +209,8 @@ static int load(struct server *sv, struct entry *e)
 		goto failed;
 	}
 	rc = check(v, e->reason, sizeof(e->reason));
-	if (!rc)
-		rc = pawl_var_create(sv->e, &v->weights);
+	for (i = 0; !rc && i < ENGINES; i++)
+		rc = pawl_var_create(sv->e[i], &v->weights[i]);
 	if (!rc)
 		rc = slots_warm(sv, v, e->reason, sizeof(e->reason));
 	if (!rc)

@@ -22,6 +22,10 @@
  * of the oldest, or half of the time to the deadline of one.  No request ends because of the
  * deadline of another one: a run of several requests has the latest of their deadlines, and
  * none if one of them has none.
+ *
+ * A run of a light slot is complete when its launch returns (light.c).  It needs no worker, so it
+ * does not wait for one.  After LIGHT_TURN_NS of such runs the loop reads its sockets, and the
+ * other runs are launched, before there are more of them.
  */
 
 #include <errno.h>
@@ -36,6 +40,7 @@
 #define SCAN		256		/* requests that one batch is chosen from */
 #define SKIP		4096		/* others that are passed over, since they wait for a plan */
 #define RUN_NS_FIRST	1000000u	/* before a model has run */
+#define LIGHT_TURN_NS	250000u		/* then the loop reads its sockets */
 
 static const char too_late[] = "Request timeout expired";
 static const char no_memory[] = "out of memory";
@@ -189,6 +194,7 @@ void sched_recycle(struct msg *m)
 	struct slot *s = m->arg;
 	struct version *v = s->v;
 
+	light_settle(s);
 	slot_give(s);
 	version_put(v);
 }
@@ -200,6 +206,7 @@ struct batch {
 	unsigned int n;
 	uint64_t rows;
 	uint64_t plan;			/* the rows of a slot to plan; 0: none */
+	bool light;			/* its slot is light */
 };
 
 enum step { NOTHING, RUN, PLAN };
@@ -276,11 +283,15 @@ static enum step choose(struct server *sv, struct batch *b, uint64_t now)
 	struct shapes *sh = b->r[0]->shapes;
 	unsigned int i, fits = 0, most = v->share == SHARE_YES ? b->n : 1;
 	uint64_t rows = 0, all = b->rows;
+	const struct slot *s;
 
 	for (i = 0; i < most; i++) {
 		rows += b->r[i]->rows;
-		if (slot_is_free(v, sh, rows))
+		s = slot_find(v, sh, rows);
+		if (s) {
 			fits = i + 1;
+			b->light = s->light;
+		}
 	}
 	if (!fits) {
 		b->plan = rows;
@@ -381,14 +392,17 @@ static void split(struct request *const *r, unsigned int n)
 	}
 }
 
-static void launch(struct server *sv, struct entry *e, struct batch *b, uint64_t now)
+static void launch(struct server *sv, struct entry *e, struct batch *b)
 {
 	struct request *first = b->r[0];
 	struct version *v = first->v;
-	struct serve_launch how = { .weights = v->weights, .cq = sv->loops[0].cq,
-				    .priority = LEVELS / 2 - 1 - (int)first->level };
 	struct slot *s = slot_take(v, first->shapes, b->rows);
-	uint64_t end = 0, row = 0;
+	struct serve_launch how = { .weights = v->weights[s->light],
+				    .cq = sv->loops[0].cq[s->light],
+				    .priority = LEVELS / 2 - 1 - (int)first->level,
+				    .timed = light_measures(s) };
+	struct pawl_completion done;
+	uint64_t end = 0, row = 0, queued;
 	bool limited = true;
 	unsigned int i, k;
 	char *to;
@@ -400,7 +414,8 @@ static void launch(struct server *sv, struct entry *e, struct batch *b, uint64_t
 	sv->pass = e->pass;
 	s->nreqs = b->n;
 	s->canceled = 0;
-	s->start_ns = now;
+	/* behind the arrivals, which other loops note */
+	s->start_ns = now_ns();
 	for (k = 0; k < b->n; k++) {
 		unlink_request(e, b->r[k]);
 		limited = limited && b->r[k]->deadline_ns;
@@ -413,8 +428,9 @@ static void launch(struct server *sv, struct entry *e, struct batch *b, uint64_t
 		how.timed = how.timed || b->r[k]->layers;
 		row += b->r[k]->rows;
 		if (!b->r[k]->alone) {
-			stats_add(&e->stats.queue, now - b->r[k]->arrival_ns);
-			stats_hist(&e->stats, HIST_QUEUE, now - b->r[k]->arrival_ns);
+			queued = s->start_ns - b->r[k]->arrival_ns;
+			stats_add(&e->stats.queue, queued);
+			stats_hist(&e->stats, HIST_QUEUE, queued);
 		}
 	}
 	for (i = 0; i < v->m->ninputs; i++) {
@@ -432,6 +448,13 @@ static void launch(struct server *sv, struct entry *e, struct batch *b, uint64_t
 	if (!rc) {
 		sv->inflight++;
 		e->inflight++;
+		if (s->light) {
+			add_relaxed(&e->stats.light, 1);
+			if (!sv->light_end)
+				sv->light_end = s->launched_ns + LIGHT_TURN_NS;
+			done = light_finish(sv);
+			sched_complete((struct slot *)(uintptr_t)done.tag, done.status);
+		}
 		return;
 	}
 	for (k = 0; k < b->n; k++) {
@@ -456,13 +479,14 @@ void sched_complete(struct slot *s, int status)
 		planned(s, status);
 		return;
 	}
-	s->done_ns = now_ns();
+	s->done_ns = sv->now = now_ns();
 	input = s->launched_ns - s->start_ns;
 	run = s->done_ns - s->launched_ns;
 	sv->inflight--;
 	e->inflight--;
 	e->run_ns = e->run_ns ? e->run_ns - e->run_ns / 8 + run / 8 : run;
 	if (!status) {
+		light_ran(s, run);
 		clock_gettime(CLOCK_REALTIME_COARSE, &ts);
 		store_relaxed(&st->last_ms, (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000);
 		add_relaxed(&st->executions, 1);
@@ -514,46 +538,59 @@ uint64_t sched_run(struct server *sv, uint64_t now)
 {
 	static __thread struct batch b, best_batch;
 	enum step step, best_step = NOTHING;
+	bool full, spent, later = false;
 	struct entry *e, *best;
 	uint64_t next = 0, t;
+
+	if (now < sv->now)
+		now = sv->now;
 
 	for (e = sv->active; e; e = e->next_active)
 		if (e->next_deadline && now >= e->next_deadline)
 			expire(e, now);
-	while (sv->inflight < sv->cfg.workers + 1) {
+	for (;;) {
+		full = sv->inflight >= sv->cfg.workers + 1;
+		spent = sv->light_end && now >= sv->light_end;
 		best = NULL;
 		for (e = sv->active; e; e = e->next_active) {
 			e->due = 0;
 			if (!e->queued || e->inflight >= e->conf.instances ||
-			    (best && e->pass >= best->pass))
+			    (full && !e->nlight) || (best && e->pass >= best->pass))
 				continue;
 			step = gather(sv, e, &b, now);
-			if (step != NOTHING) {
-				best = e;
-				best_step = step;
-				best_batch.n = b.n;
-				best_batch.rows = b.rows;
-				best_batch.plan = b.plan;
-				memcpy(best_batch.r, b.r, b.n * sizeof(b.r[0]));
+			if (step == NOTHING)
+				continue;
+			if (step == RUN && b.light) {
+				later = later || spent;
+				if (spent)
+					continue;
+			} else if (full) {
+				continue;
 			}
+			best = e;
+			best_step = step;
+			best_batch.n = b.n;
+			best_batch.rows = b.rows;
+			best_batch.plan = full ? 0 : b.plan;
+			memcpy(best_batch.r, b.r, b.n * sizeof(b.r[0]));
 		}
 		if (!best)
 			break;
 		if (best_step == RUN)
-			launch(sv, best, &best_batch, now);
+			launch(sv, best, &best_batch);
 		else
 			start_plan(sv, &best_batch, true);
+		if (now < sv->now)
+			now = sv->now;
 	}
 	sweep(sv);
 	for (e = sv->active; e; e = e->next_active) {
 		/* with all runs in flight, a completion comes first */
-		t = sv->inflight < sv->cfg.workers + 1 && e->inflight < e->conf.instances ?
-			    e->due :
-			    0;
+		t = (!full || e->nlight) && e->inflight < e->conf.instances ? e->due : 0;
 		if (e->next_deadline && (!t || e->next_deadline < t))
 			t = e->next_deadline;
 		if (t && (!next || t < next))
 			next = t;
 	}
-	return next;
+	return later ? now : next;
 }

@@ -10,7 +10,7 @@
  *	sched.c	queues and batches			slots.c	slots, and planning them
  *	repo.c	the repository of models		stats.c	statistics and metrics
  *	page.c	the page at /				layers.c the times of layers
- *	trace.c	traces of requests
+ *	light.c	runs without a worker			trace.c	traces of requests
  *
  * Threads.  Each loop is a thread with an epoll, and owns its connections.  Loop 0 also owns
  * the queues and slots of all models, so that models share the cores by their weights.  The
@@ -22,7 +22,8 @@
  * copies its tensors into a slot with those of others.  If there is no slot of these shapes, an
  * op of the engine plans one, and the request waits.  The slot runs on the engine, and its
  * completion arrives at loop 0, which sends a message to the loop of each connection.  These
- * write the answers from the slot, and the last of them returns the slot to loop 0.
+ * write the answers from the slot, and the last of them returns the slot to loop 0.  A short
+ * run is made by loop 0 itself.
  */
 #ifndef SERVE_H
 #define SERVE_H
@@ -44,6 +45,7 @@
 #define LEVELS		8		/* of priority */
 enum { LISTEN_HTTP, LISTEN_GRPC, LISTENERS };
 #define NAME_MAX_LEN	127
+enum { WORKERS, LIGHT, ENGINES };	/* engines: light.c says why there are two */
 
 struct conn;
 struct entry;
@@ -96,6 +98,7 @@ struct stats {
 	struct counter success, fail, queue, input, infer, output;
 	u64 inferences, executions, last_ms, submitted, refused, timed_out, canceled;
 	u64 plans, alone;		/* slots planned for requests, requests run again alone */
+	u64 light;			/* runs without a worker */
 	u64 hist[3][HIST_LE];		/* queue, compute, total */
 	u64 hist_ns[3];
 	struct { u64 n, input, infer, output; } *batch;	/* [max_batch + 1] */
@@ -112,7 +115,7 @@ void stats_hist(struct stats *s, int which, uint64_t ns);
 struct version {
 	struct serve_model *m;		/* I, as all above the line */
 	struct entry *e;
-	pawl_var_t weights;
+	pawl_var_t weights[ENGINES];
 	u32 refs;			/* A: of requests and slots, and of the repository */
 	struct port *home;		/* of the main thread, */
 	struct msg free_msg;		/*   which frees it */
@@ -150,6 +153,9 @@ struct slot {
 	uint64_t rows;
 	bool is_planned, needed;	/* needed: its request could not run without it */
 	bool by_rows;			/* each output has a row for each row of the inputs */
+	bool light;			/* it is on the engine without workers */
+	unsigned int runs, slow;	/* of this period; slow ones in a row (light.c) */
+	uint64_t least_ns;		/* the shortest of the measured runs */
 	uint64_t start_ns, launched_ns, done_ns;
 	u32 users;			/* A: requests that still read the outputs */
 	unsigned int nreqs, canceled;
@@ -221,7 +227,7 @@ struct entry {
 	char reason[256];
 	/* loop 0 */
 	struct queue level[LEVELS];
-	unsigned int queued, inflight;
+	unsigned int queued, inflight, nlight;	/* nlight: slots that are light */
 	uint64_t queued_bytes, next_deadline, pass, due;
 	uint64_t run_ns;		/* of a run, smoothed */
 	struct entry *next_active;
@@ -362,7 +368,7 @@ extern const uint8_t type_size[];
 /* The shapes of a request, which is counted in waiting; NULL: no memory. */
 struct shapes *shapes_get(struct request *r);
 void shapes_put(struct version *v, struct shapes *sh);
-bool slot_is_free(const struct version *v, const struct shapes *sh, uint64_t rows);
+const struct slot *slot_find(const struct version *v, const struct shapes *sh, uint64_t rows);
 struct slot *slot_take(struct version *v, const struct shapes *sh, uint64_t rows);
 void slot_give(struct slot *s);
 bool may_plan(const struct server *sv, const struct version *v, const struct shapes *sh);
@@ -377,6 +383,13 @@ void plan_failed(struct slot *s);
 int slots_warm(struct server *sv, struct version *v, char *err,
 	       size_t size);	/* main, before publishing */
 void slots_free(struct version *v);	/* main, when nothing uses it */
+
+/* --- light runs, on loop 0 (light.c) --- */
+
+bool light_measures(const struct slot *s);	/* whether its next run is to be timed */
+void light_ran(struct slot *s, uint64_t ns);
+void light_settle(struct slot *s);		/* a free slot: to the engine where it belongs */
+struct pawl_completion light_finish(struct server *sv);	/* run what was launched */
 
 /* --- scheduling, on loop 0 (sched.c) --- */
 
@@ -404,7 +417,7 @@ struct loop {
 	unsigned int index;
 	int ep, listener[LISTENERS];
 	const struct table *table;
-	pawl_cq_t cq;			/* of loop 0 */
+	pawl_cq_t cq[ENGINES];		/* of loop 0 */
 	uint64_t now;			/* the time of this turn */
 	struct conn *timer_head[TIMERS], *timer_tail[TIMERS];
 	struct conn *all_dead, *again;
@@ -427,7 +440,7 @@ struct loop {
 
 struct server {
 	struct config cfg;
-	struct pawl_engine *e;
+	struct pawl_engine *e[ENGINES];
 	struct port port;		/* of the main thread */
 	struct loop loops[MAX_LOOPS];
 	unsigned int took, drained; /* main: loops that have the new table, that are empty */
@@ -442,6 +455,7 @@ struct server {
 	unsigned int inflight;		/* runs and plans */
 	unsigned int planning;
 	uint64_t pass, scan;
+	uint64_t now, light_end;	/* the last completion; light runs of this turn */
 	/* A: counts */
 	u64 connections, requests, answers;
 	u64 held;			/* bytes of bodies and answers */

@@ -117,7 +117,7 @@ static void reap(struct loop *l)
 	int i, n;
 
 	do {
-		n = pawl_cq_reap(l->sv->e, l->cq, done, REAP);
+		n = pawl_cq_reap(l->sv->e[WORKERS], l->cq[WORKERS], done, REAP);
 		for (i = 0; i < n; i++)
 			sched_complete((struct slot *)(uintptr_t)done[i].tag, done[i].status);
 	} while (n == REAP);
@@ -145,6 +145,8 @@ uint64_t loop_step(struct loop *l)
 	uint64_t next = 0;
 
 	conn_again(l);
+	if (!l->index)
+		l->sv->light_end = 0;
 	do {
 		port_run(&l->port);
 		if (!l->index) {
@@ -207,7 +209,8 @@ static void *loop_main(void *arg)
 		}
 	}
 	loop_step(l);
-	pawl_thread_detach(sv->e);
+	for (k = 0; k < ENGINES; k++)
+		pawl_thread_detach(sv->e[k]);
 	return NULL;
 }
 
@@ -506,9 +509,11 @@ static int start_loops(struct server *sv, unsigned int *started)
 			return failed("start", strerror(rc ? -rc : errno));
 		rc = watch(l, l->port.efd, EPOLLIN, &l->port);
 		if (!i && !rc) {
-			rc = pawl_cq_create(sv->e, &l->cq);
+			for (k = 0; !rc && k < ENGINES; k++)
+				rc = pawl_cq_create(sv->e[k], &l->cq[k]);
 			if (!rc)
-				rc = watch(l, pawl_cq_fd(sv->e, l->cq), EPOLLIN, &l->cq);
+				rc = watch(l, pawl_cq_fd(sv->e[WORKERS], l->cq[WORKERS]),
+					   EPOLLIN, &l->cq);
 		}
 		if (rc)
 			return failed("start", strerror(-rc));
@@ -594,10 +599,16 @@ int serve_run(struct server *sv)
 		pc.spin_ns = 0;
 	/* a loop runs no layers; runs in flight are bounded, so the window is not reached */
 	pc.window_policy = PAWL_WINDOW_FAIL;
-	rc = pawl_engine_create(&pc, &sv->e);
-	if (rc) {
-		rc = failed("engine", pawl_error_text());
-		goto out_port;
+	for (i = 0; i < ENGINES; i++) {
+		if (i == LIGHT) {
+			pc.workers = 0;
+			pc.name = "light";
+		}
+		rc = pawl_engine_create(&pc, &sv->e[i]);
+		if (rc) {
+			rc = failed("engine", pawl_error_text());
+			goto out_engines;
+		}
 	}
 
 	rc = start_loops(sv, &started);
@@ -624,13 +635,14 @@ int serve_run(struct server *sv)
 	repo_free(sv);
 	trace_free(sv);
 	free_loops(sv);
-	if (pawl_engine_destroy(sv->e) && !rc)
-		rc = failed("engine", pawl_error_text());
+out_engines:
+	for (i = 0; i < ENGINES; i++)
+		if (pawl_engine_destroy(sv->e[i]) && !rc)
+			rc = failed("engine", pawl_error_text());
 	snprintf(requests, sizeof(requests), "%" PRIu64, load_relaxed(&sv->requests));
 	snprintf(answers, sizeof(answers), "%" PRIu64, load_relaxed(&sv->answers));
 	if (!rc)
 		log_line("info", "stopped", "requests", requests, "answers", answers, NULL);
-out_port:
 	port_fini(&sv->port);
 out_signals:
 	close(sigfd);

@@ -137,29 +137,50 @@ static int engine_err(struct serve_slot *s, int rc)
 	return graph_err(s->err, s->errsize, rc, "%s: %s", s->g->file, pawl_error_text());
 }
 
+/* What a slot has in an engine: a group and n vars.  -EBUSY: an op has not left the group. */
+static int leave(struct pawl_engine *e, pawl_group_t group, const pawl_var_t *var,
+		 unsigned int n)
+{
+	int rc = pawl_group_destroy(e, group);
+
+	if (rc)
+		return rc;
+	while (n)
+		pawl_var_delete(e, var[--n], NULL, NULL);
+	return 0;
+}
+
+static int enter(struct pawl_engine *e, pawl_group_t *group, pawl_var_t *var, unsigned int n)
+{
+	int rc = pawl_group_create(e, NULL, group);
+	unsigned int i;
+
+	for (i = 0; !rc && i < n; i++) {
+		rc = pawl_var_create(e, &var[i]);
+		if (rc)
+			leave(e, *group, var, i);
+	}
+	return rc;
+}
+
 static int prepare_ops(struct serve_slot *s)
 {
-	unsigned int i, k;
+	unsigned int i, n = 0;
 	int rc;
 
-	rc = pawl_group_create(s->e, NULL, &s->group);
+	/* no op writes the inputs */
+	for (i = s->g->m.ninputs; i < s->nblocks; i++)
+		n += s->block[i].parts;
+	s->block_vars = calloc(n + 1, sizeof(*s->block_vars));
+	if (!s->block_vars)
+		return slot_no_memory(s);
+	rc = enter(s->e, &s->group, s->block_vars, n);
 	if (rc)
 		return engine_err(s, rc);
-	s->has_group = true;
-	for (i = 0; i < s->nblocks; i++) {
-		struct block *b = &s->block[i];
-
-		if (i < s->g->m.ninputs)
-			continue;		/* no op writes it */
-		b->var = calloc(b->parts, sizeof(*b->var));
-		if (!b->var)
-			return slot_no_memory(s);
-		for (k = 0; k < b->parts; k++) {
-			rc = pawl_var_create(s->e, &b->var[k]);
-			if (rc)
-				return engine_err(s, rc);
-		}
-	}
+	s->entered = true;
+	s->nblock_vars = n;
+	for (i = s->g->m.ninputs, n = 0; i < s->nblocks; n += s->block[i++].parts)
+		s->block[i].var = s->block_vars + n;
 	s->vars = calloc(make_ops(s, NULL) + 1, sizeof(*s->vars));
 	s->step = calloc(s->nops, sizeof(*s->step));
 	s->op = calloc(s->nops, sizeof(*s->op));
@@ -207,16 +228,13 @@ void serve_slot_destroy(struct serve_slot *s)
 
 	if (!s)
 		return;
-	if (s->has_group) {
+	if (s->entered) {
 		/* A completion arrives before the op has left its group. */
 		pawl_group_wait(s->e, s->group, -1);
-		pawl_group_destroy(s->e, s->group);
+		leave(s->e, s->group, s->block_vars, s->nblock_vars);
 	}
+	free(s->block_vars);
 	for (i = 0; i < s->nblocks; i++) {
-		for (k = 0; s->block[i].var && k < s->block[i].parts; k++)
-			if (s->block[i].var[k].h)
-				pawl_var_delete(s->e, s->block[i].var[k], NULL, NULL);
-		free(s->block[i].var);
 		free(s->block[i].data);
 		free(s->block[i].users);
 	}
@@ -246,6 +264,30 @@ void serve_slot_destroy(struct serve_slot *s)
 	free(s);
 }
 
+int serve_slot_move(struct serve_slot *s, struct pawl_engine *to)
+{
+	unsigned int n = s->nblock_vars;
+	pawl_var_t *var = calloc(n + 1, sizeof(*var));
+	pawl_group_t group;
+	int rc = var ? enter(to, &group, var, n) : -ENOMEM;
+
+	if (!rc) {
+		rc = leave(s->e, s->group, s->block_vars, n);
+		if (rc)
+			leave(to, group, var, n);
+	}
+	if (!rc) {
+		/* the new vars have no errors */
+		s->status = 0;
+		s->e = to;
+		s->group = group;
+		memcpy(s->block_vars, var, n * sizeof(*var));
+		make_ops(s, s->vars);
+	}
+	free(var);
+	return rc;
+}
+
 size_t serve_slot_bytes(const struct serve_slot *s)
 {
 	return s->bytes;
@@ -268,14 +310,12 @@ const struct serve_shape *serve_slot_output_shape(struct serve_slot *s, unsigned
 
 int serve_slot_launch(struct serve_slot *s, const struct serve_launch *how)
 {
-	unsigned int i, k;
-	int rc;
+	unsigned int i;
 
 	if (s->status) {
 		/* The run before ended with an error, which is still on its vars. */
-		for (i = 0; i < s->nblocks; i++)
-			for (k = 0; s->block[i].var && k < s->block[i].parts; k++)
-				pawl_var_clear(s->e, s->block[i].var[k]);
+		for (i = 0; i < s->nblock_vars; i++)
+			pawl_var_clear(s->e, s->block_vars[i]);
 		s->status = 0;
 	}
 	for (i = 0; i < s->nops; i++) {
@@ -290,8 +330,7 @@ int serve_slot_launch(struct serve_slot *s, const struct serve_launch *how)
 	s->op[s->nops - 1].flags |= PAWL_OP_CQ;
 	s->op[s->nops - 1].cq = how->cq;
 	s->op[s->nops - 1].tag = how->tag;
-	rc = pawl_push_batch(s->e, s->op, s->nops);
-	return rc;
+	return pawl_push_batch(s->e, s->op, s->nops);
 }
 
 int serve_slot_cancel(struct serve_slot *s)

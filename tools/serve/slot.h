@@ -30,7 +30,7 @@ struct block {
 	char *data;
 	bool fixed;
 	unsigned int parts;
-	pawl_var_t *var;
+	pawl_var_t *var;			/* parts of them; NULL: an input */
 	uint64_t *users;			/* a bit per job; only while planning */
 };
 
@@ -59,8 +59,10 @@ struct serve_slot {
 	unsigned int nops;
 	pawl_var_t *vars;			/* of the ops' lists */
 	size_t *weight_at;			/* index in vars of each op's weights */
+	pawl_var_t *block_vars;			/* of all blocks */
+	unsigned int nblock_vars;
 	pawl_group_t group;
-	bool has_group;
+	bool entered;				/* the group and block_vars exist */
 	int status;				/* of the last run; written by its last op */
 	pawl_var_t weights;			/* the var that vars names now */
 	struct serve_shape outputs[MAX_IO];

@@ -137,7 +137,7 @@ static int slot_plan(struct slot *s, char *err, size_t size)
 		if (v->m->batch)
 			in[i].dims[0] = (int64_t)s->rows;
 	}
-	return serve_slot_create(v->m, s->sv->e, in, &s->s, err, size);
+	return serve_slot_create(v->m, s->sv->e[WORKERS], in, &s->s, err, size);
 }
 
 static void slot_planned(struct slot *s)
@@ -171,6 +171,8 @@ static void slot_free(struct slot *s)
 	}
 	if (v->fresh == s)
 		v->fresh = NULL;
+	if (s->light)
+		v->e->nlight--;
 	v->nslots--;
 	s->shapes->nslots--;
 	shapes_drop(v, s->shapes);
@@ -205,16 +207,16 @@ void slot_give(struct slot *s)
 		slot_drop(v);
 }
 
-bool slot_is_free(const struct version *v, const struct shapes *sh, uint64_t rows)
+const struct slot *slot_find(const struct version *v, const struct shapes *sh, uint64_t rows)
 {
 	const struct slot *s;
 
 	if (!sh->nfree)
-		return false;
+		return NULL;
 	for (s = v->free; s; s = s->next)
 		if (s->shapes == sh && s->rows == rows)
-			return true;
-	return false;
+			break;
+	return s;
 }
 
 struct slot *slot_take(struct version *v, const struct shapes *sh, uint64_t rows)
@@ -290,14 +292,14 @@ int plan_begin(struct server *sv, struct version *v, struct shapes *sh, uint64_t
 	op.arg = s;
 	op.name = "plan";
 	op.flags = PAWL_OP_CQ;
-	op.cq = sv->loops[0].cq;
+	op.cq = sv->loops[0].cq[WORKERS];
 	op.tag = (uint64_t)(uintptr_t)s;
 	version_get(v);
 	v->plan = s;
 	sv->planning++;
 	sv->inflight++;
 	snprintf(v->plan_error, sizeof(v->plan_error), "out of memory");
-	rc = pawl_push_batch(sv->e, &op, 1);
+	rc = pawl_push_batch(sv->e[WORKERS], &op, 1);
 	if (rc) {
 		v->plan = NULL;
 		sv->planning--;

@@ -144,6 +144,7 @@ static const struct metric metrics[] = {
 	{ "pawl_serve_plans_total", "Slots planned for requests", OF(plans), false },
 	{ "pawl_serve_alone_total", "Requests run again alone, since their batch failed",
 	  OF(alone), false },
+	{ "pawl_serve_light_total", "Runs that needed no worker", OF(light), false },
 	{ "pawl_serve_refused_total", "Requests beyond the limits of the queue", OF(refused),
 	  false },
 	{ "pawl_serve_timed_out_total", "Requests that missed their deadline", OF(timed_out),
@@ -227,9 +228,9 @@ void stats_metrics(struct conn *c)
 		family(c, "pawl_serve_memory_bytes", "gauge", "Bodies and answers in memory") &&
 		buf_printf(c->loop, &c->out, "pawl_serve_memory_bytes %" PRIu64 "\n",
 			   load_relaxed(&sv->held));
-	n = ok ? pawl_prometheus(&sv->e, 1, NULL, 0) : -1;
+	n = ok ? pawl_prometheus(sv->e, ENGINES, NULL, 0) : -1;
 	if (n >= 0 && buf_room(c->loop, &c->out, c->out.n + (size_t)n + 1024)) {
-		n = pawl_prometheus(&sv->e, 1, c->out.p + c->out.n, (size_t)n + 1024);
+		n = pawl_prometheus(sv->e, ENGINES, c->out.p + c->out.n, (size_t)n + 1024);
 		if (n >= 0 && c->out.n + (size_t)n < c->out.cap) {
 			c->out.n += (size_t)n;
 			out_end(c, 200, "text/plain; version=0.0.4; charset=utf-8", NULL);

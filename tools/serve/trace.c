@@ -2,9 +2,9 @@
 /*
  * A trace of requests and of the layers that ran for them, for Perfetto.
  *
- * Each loop has a ring with the times of the last requests that it has answered, and the
- * engine has a ring of ops for each thread.  Both use the same clock: the engine's trace names
- * the time of its ts 0, and the events of requests are appended to it.
+ * Each loop has a ring with the times of the last requests that it has answered, and an engine
+ * has a ring of ops for each thread.  All use the same clock: an engine's trace names the time of
+ * its ts 0, and the ops of the second engine and the events of requests are appended to it.
  *
  * Ownership: the main thread allocates the rings.  A loop owns its ring from the message that
  * passes it on until the loop has taken the next one (loops_take()); then the main thread owns
@@ -24,6 +24,7 @@
 
 #define REQUESTS	4096		/* the last ones of a loop */
 #define OPS		16384		/* the last events of a thread of the engine */
+#define LIGHT_ARROWS	(1ull << 40)	/* more than an engine's trace has */
 
 struct times {
 	const struct entry *e;
@@ -106,7 +107,12 @@ int trace_start(struct server *sv, const char **why)
 		if (!t[i])
 			break;
 	}
-	rc = i < sv->cfg.loops ? -ENOMEM : pawl_trace_start(sv->e, OPS);
+	rc = i < sv->cfg.loops ? -ENOMEM : pawl_trace_start(sv->e[WORKERS], OPS);
+	if (!rc) {
+		rc = pawl_trace_start(sv->e[LIGHT], OPS);
+		if (rc)
+			pawl_trace_stop(sv->e[WORKERS]);
+	}
 	if (rc) {
 		if (rc != -ENOMEM)
 			*why = pawl_error_text();
@@ -120,18 +126,59 @@ int trace_start(struct server *sv, const char **why)
 	return 0;
 }
 
-/* Write the engine's trace without its last line.  *base is the time of its ts 0. */
-static int ops(struct server *sv, FILE *f, uint64_t *base)
+/* Append p, until the number behind key, to f.  Returns where that is, or NULL: there is none. */
+static const char *until(FILE *f, const char *p, const char *end, const char *key)
+{
+	const char *at = memmem(p, (size_t)(end - p), key, strlen(key));
+
+	if (!at)
+		return NULL;
+	at += strlen(key);
+	fwrite(p, 1, (size_t)(at - p), f);
+	return at;
+}
+
+/* One event of the light engine: its arrows and its process get numbers of their own. */
+static void light_event(FILE *f, const char *p, const char *end, double shift_us)
+{
+	const char *at;
+	char *rest;
+
+	fputs(",\n", f);
+	at = until(f, p, end, "\"id\":");
+	if (at) {
+		fprintf(f, "%llu", strtoull(at, &rest, 10) + LIGHT_ARROWS);
+		p = rest;
+	}
+	at = until(f, p, end, "\"pid\":");
+	if (at) {
+		fputs("3", f);
+		p = at + 1;
+	}
+	at = until(f, p, end, "\"ts\":");
+	if (at) {
+		fprintf(f, "%.3f", strtod(at, &rest) + shift_us);
+		p = rest;
+	}
+	fwrite(p, 1, (size_t)(end - p), f);
+}
+
+/*
+ * Write an engine's trace without its last line.  *base is the time of ts 0 of the first one,
+ * and the events of the second one are appended on that clock.
+ */
+static int ops(struct pawl_engine *e, FILE *f, uint64_t *base)
 {
 	static const char mark[] = "\"base_ns\":\"", tail[] = "\n]}\n";
 	int fd = memfd_create("pawl-trace", MFD_CLOEXEC), rc;
-	char path[32], *text, *at;
+	char path[32], *text, *at, *next, *end;
+	uint64_t zero;
 	struct stat st;
 
 	if (fd < 0)
 		return -errno;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	rc = pawl_trace_write(sv->e, path);
+	rc = pawl_trace_write(e, path);
 	if (!rc && fstat(fd, &st))
 		rc = -errno;
 	if (rc) {
@@ -143,8 +190,24 @@ static int ops(struct server *sv, FILE *f, uint64_t *base)
 	if (text == MAP_FAILED)
 		return -ENOMEM;
 	at = memmem(text, (size_t)st.st_size, mark, sizeof(mark) - 1);
-	*base = at ? strtoull(at + sizeof(mark) - 1, NULL, 10) : 0;
-	fwrite(text, 1, (size_t)st.st_size - (sizeof(tail) - 1), f);
+	zero = at ? strtoull(at + sizeof(mark) - 1, NULL, 10) : 0;
+	end = text + st.st_size - (sizeof(tail) - 1);
+	if (!*base) {
+		*base = zero;
+		fwrite(text, 1, (size_t)(end - text), f);
+	} else {
+		/* an event per line; the first two lines name the clock and the process */
+		next = memchr(text, '\n', (size_t)(end - text));
+		next = next ? memchr(next + 1, '\n', (size_t)(end - next - 1)) : NULL;
+		fputs(",\n{\"ph\":\"M\",\"pid\":3,\"name\":\"process_name\",\"args\":"
+		      "{\"name\":\"pawl, light runs\"}}", f);
+		while (next) {
+			at = next + 1;
+			next = memchr(at, '\n', (size_t)(end - at));
+			light_event(f, at, next ? next - 1 : end,
+				    ((double)zero - (double)*base) / 1e3);
+		}
+	}
 	munmap(text, (size_t)st.st_size + 1);
 	return 0;
 }
@@ -173,10 +236,13 @@ int trace_stop(struct server *sv, char **text, const char **why)
 	if (!rings_back(sv, t))
 		return -EINVAL;
 	loops_take(sv);
-	pawl_trace_stop(sv->e);
+	for (i = 0; i < ENGINES; i++)
+		pawl_trace_stop(sv->e[i]);
 	*text = NULL;
 	f = open_memstream(text, &n);
-	rc = f ? ops(sv, f, &base) : -ENOMEM;
+	rc = f ? 0 : -ENOMEM;
+	for (i = 0; !rc && i < ENGINES; i++)
+		rc = ops(sv->e[i], f, &base);
 	for (i = 0; i < sv->cfg.loops; i++) {
 		if (!rc)
 			requests(f, t[i], i, base);

@@ -13,6 +13,7 @@
  *	sleep_us 100	at most 999999
  *	count 1		added to each element: the runs before this one
  *	gate 1		the layers wait until the version's folder has a file "open"
+ *	brake 1		the layers take a millisecond while the version's folder has a file "slow"
  *	fail 1		the last layer fails
  *	largest 99	the last layer fails if an element of the first input is larger
  *	refuse WHY	the load fails
@@ -39,10 +40,10 @@ struct fake {
 	char name[128];
 	struct serve_io in[8], out;
 	char names[8][16];
-	unsigned int layers, sleep_us, fail, gate, count, swap, trace, widest;
+	unsigned int layers, sleep_us, fail, gate, brake, count, swap, trace, widest;
 	unsigned int plan_gate, largest;
 	u32 runs;		/* A */
-	char open[4096], plan[4096];
+	char open[4096], plan[4096], slow[4096];
 	double add;
 };
 
@@ -107,6 +108,7 @@ int serve_model_load(const char *dir, const char *name, int64_t version,
 			   sscanf(line, "sleep_us %u", &f->sleep_us) == 1 ||
 			   sscanf(line, "count %u", &f->count) == 1 ||
 			   sscanf(line, "gate %u", &f->gate) == 1 ||
+			   sscanf(line, "brake %u", &f->brake) == 1 ||
 			   sscanf(line, "swap %u", &f->swap) == 1 ||
 			   sscanf(line, "trace %u", &f->trace) == 1 ||
 			   sscanf(line, "widest %u", &f->widest) == 1 ||
@@ -126,6 +128,7 @@ int serve_model_load(const char *dir, const char *name, int64_t version,
 	f->out.name = "OUTPUT0";
 	snprintf(f->open, sizeof(f->open), "%.4000s/open", dir);
 	snprintf(f->plan, sizeof(f->plan), "%.4000s/plan", dir);
+	snprintf(f->slow, sizeof(f->slow), "%.4000s/slow", dir);
 	snprintf(f->name, sizeof(f->name), "%s", name);
 	f->m = (struct serve_model){ .name = f->name, .platform = "fake", .version = version,
 		.ninputs = inputs, .noutputs = 1, .inputs = f->in, .outputs = &f->out,
@@ -202,6 +205,19 @@ void serve_slot_destroy(struct serve_slot *s)
 	free(s);
 }
 
+int serve_slot_move(struct serve_slot *s, struct pawl_engine *to)
+{
+	pawl_var_t state;
+	int rc = pawl_var_create(to, &state);
+
+	if (rc)
+		return rc;
+	pawl_var_delete(s->e, s->state, NULL, NULL);
+	s->e = to;
+	s->state = state;
+	return 0;
+}
+
 size_t serve_slot_bytes(const struct serve_slot *s)
 {
 	return s->bytes * (s->f->m.ninputs + 1);
@@ -271,6 +287,8 @@ static int layer(struct pawl_run *run, void *arg)
 		return -ECANCELED;
 	if (f->sleep_us)
 		nanosleep(&ts, NULL);
+	if (f->brake && !access(f->slow, F_OK))
+		nanosleep(&poll, NULL);
 	st->end_ns = st->timed ? clock_ns() : 0;
 	if (st->k + 1 < f->layers)
 		return 0;
