@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One run of pawl load: threads, each with an epoll, connections and a schedule.
+ * One run of pawl load: threads, each with an epoll, calls and a schedule.  A call has one
+ * request at a time; h1.c and grpc.c send it.
  *
  * Open loop: the schedule has the intended start of each request, which does not depend on the
- * earlier ones, and its latency counts from that time.  If the client is late, or no connection
- * is free, the request starts late, and its latency contains the delay.  Requests that are due
+ * earlier ones, and its latency counts from that time.  If the client is late, or no call is
+ * free, the request starts late, and its latency contains the delay.  Requests that are due
  * but not sent are not stored: the schedule has not advanced beyond them.
  *
- * Closed loop: each connection has a request in flight; the end of one is the start of the
- * next.
+ * Closed loop: each call has a request in flight; the end of one is the start of the next.
  *
- * A request in flight costs two system calls, send and recv, and its share of an epoll_pwait2.
  * Threads share constants only; their results are added up after the run.
  */
 
 #include <errno.h>
-#include <http_parser.h>
 #include <math.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,66 +24,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "load.h"
+#include "client.h"
 
 #define EVENTS		64
-#define RECV_SIZE	(256u << 10)
 #define BACKOFF_NS	10000000u	/* closed loop: pause after a failure */
-#define BODY_SHOWN	300u
 
 static const char no_answer[] = "no answer within the time of --wait";
-
-struct thread;
-
-struct conn {
-	struct conn *prev, *next;	/* of the list of its state */
-	struct thread *t;
-	http_parser parser;
-	int fd;				/* -1: not open */
-	uint32_t events;		/* for which epoll waits */
-	bool complete, keep;		/* the answer has ended; the connection may be reused */
-	bool measured;
-	const struct request *request;
-	size_t sent;
-	unsigned int model;
-	uint64_t start;			/* intended */
-};
-
-struct list {
-	struct conn *head, *tail;
-};
-
-struct thread {
-	const struct options *o;
-	const struct step *step;
-	unsigned int index;
-	pthread_t id;
-	int epfd;
-	uint64_t begin, t0, t1;		/* warm-up, measured time, its end (or NEVER) */
-	uint64_t quota;			/* of requests, or NEVER */
-	uint64_t now;
-	/* the schedule */
-	bool ended;			/* there is no further request */
-	uint64_t next;			/* open loop: intended start of the next request */
-	uint64_t short_at;		/* the last time at which no connection was free */
-	uint64_t count;			/* requests of the schedule, for a constant rate */
-	double at, gap;			/* Poisson: the exact time; mean gap */
-	uint64_t seed;
-	double credit[MAX_MODELS];
-	size_t cursor[MAX_MODELS];
-	/* connections: idle ones take turns; those with a request are in order of start */
-	struct list idle, busy, closed, paused;
-	struct conn *conns;
-	unsigned int nconns;
-	struct conn *shown;		/* whose body becomes the text of the first failure */
-	size_t nbody;
-	char body[BODY_SHOWN];
-	uint64_t last;			/* arrival of the last measured answer */
-	uint64_t cpu0, wall0, starved0, nsent, nsent0;
-	bool sampled;
-	struct result *r;
-	char *buf;
-};
 
 uint64_t load_now(void)
 {
@@ -99,7 +41,7 @@ uint64_t load_now(void)
 
 /* --- lists ---------------------------------------------------------------------- */
 
-static void list_add(struct list *l, struct conn *c)
+static void list_add(struct list *l, struct call *c)
 {
 	c->next = NULL;
 	c->prev = l->tail;
@@ -110,7 +52,7 @@ static void list_add(struct list *l, struct conn *c)
 	l->tail = c;
 }
 
-static void list_del(struct list *l, struct conn *c)
+static void list_del(struct list *l, struct call *c)
 {
 	if (c->prev)
 		c->prev->next = c->next;
@@ -124,7 +66,7 @@ static void list_del(struct list *l, struct conn *c)
 
 /* --- what a request became --------------------------------------------------------- */
 
-static void failure(struct thread *t, const char *what, const char *detail, size_t n)
+void load_failure(struct thread *t, const char *what, const char *detail, size_t n)
 {
 	struct result *r = t->r;
 	size_t i, k = strlen(what);
@@ -137,8 +79,8 @@ static void failure(struct thread *t, const char *what, const char *detail, size
 			r->failure[i] = r->failure[i] == '\n' ? ' ' : '?';
 }
 
-/* The request of the connection has ended; close the connection unless it can be reused. */
-static void release(struct thread *t, struct conn *c, bool keep, bool pause)
+/* The request of the call has ended; drop the call unless it can be used again. */
+static void release(struct thread *t, struct call *c, bool keep, bool pause)
 {
 	list_del(&t->busy, c);
 	c->request = NULL;
@@ -148,9 +90,7 @@ static void release(struct thread *t, struct conn *c, bool keep, bool pause)
 		list_add(&t->idle, c);
 		return;
 	}
-	if (c->fd >= 0)
-		close(c->fd);
-	c->fd = -1;
+	t->transport->drop(t, c);
 	/* a closed loop must not retry without a pause while the server refuses connections */
 	if (pause && !t->step->rate) {
 		c->start = t->now + BACKOFF_NS;
@@ -160,185 +100,61 @@ static void release(struct thread *t, struct conn *c, bool keep, bool pause)
 	}
 }
 
-static void answered(struct thread *t, struct conn *c, bool clean)
+void load_answered(struct thread *t, struct call *c, enum outcome what, unsigned int code,
+		   bool keep)
 {
-	unsigned int status = c->parser.status_code;
 	struct tally *y = &t->r->tally[c->model];
 	uint64_t ns, limit = t->o->limit_ns;
 	bool good;
-	char what[64];
 
 	t->now = load_now();
 	ns = t->now - c->start;
-	good = status == 200 && (!limit || ns <= limit);
-	if (status == 200 && t->now >= t->t0 && t->now < t->t1) {
+	good = what == ANSWERED && (!limit || ns <= limit);
+	if (what == ANSWERED && t->now >= t->t0 && t->now < t->t1) {
 		y->arrived++;
 		y->arrived_good += good;
 	}
-	if (status != 200 && status != 503) {
-		snprintf(what, sizeof(what), "status %u: ", status);
-		failure(t, what, t->shown == c ? t->body : "", t->shown == c ? t->nbody : 0);
-	}
 	if (c->measured) {
 		t->last = t->now;
-		t->r->status[status < MAX_STATUS ? status : 0]++;
+		t->r->status[code < MAX_STATUS ? code : 0]++;
 		if (good)
 			y->good++;
-		else if (status == 200)
+		else if (what == ANSWERED)
 			y->late++;
-		else if (status == 503)
+		else if (what == REFUSED)
 			y->refused++;
 		else
 			y->failed++;
-		if (status == 200)
+		if (what == ANSWERED)
 			hist_add(&y->answers, ns);
-		else if (status == 503)
+		else if (what == REFUSED)
 			hist_add(&y->refusals, ns);
 	}
-	release(t, c, clean && c->keep && c->sent == c->request->n, false);
+	release(t, c, keep, false);
 }
 
-/* There will be no answer. */
-static void lost(struct thread *t, struct conn *c, const char *why)
+void load_lost(struct thread *t, struct call *c, const char *why)
 {
-	failure(t, "", why, strlen(why));
+	load_failure(t, "", why, strlen(why));
 	if (c->measured)
 		t->r->tally[c->model].lost++;
 	t->now = load_now();
 	release(t, c, false, true);
 }
 
-/* --- the answer --------------------------------------------------------------------- */
-
-static int on_body(http_parser *p, const char *at, size_t n)
-{
-	struct conn *c = p->data;
-	struct thread *t = c->t;
-
-	if (p->status_code == 200 || p->status_code == 503 || t->r->failure[0])
-		return 0;
-	if (!t->shown) {
-		t->shown = c;
-		t->nbody = 0;
-	}
-	if (t->shown == c) {
-		if (n > BODY_SHOWN - t->nbody)
-			n = BODY_SHOWN - t->nbody;
-		memcpy(t->body + t->nbody, at, n);
-		t->nbody += n;
-	}
-	return 0;
-}
-
-static int on_complete(http_parser *p)
-{
-	struct conn *c = p->data;
-
-	if (p->status_code / 100 == 1)	/* the answer follows */
-		return 0;
-	c->complete = true;
-	c->keep = http_should_keep_alive(p);
-	http_parser_pause(p, 1);
-	return 0;
-}
-
-static const http_parser_settings settings = {
-	.on_body = on_body,
-	.on_message_complete = on_complete,
-};
-
-static void receive(struct thread *t, struct conn *c)
-{
-	size_t used;
-	ssize_t n;
-
-	do {
-		do
-			n = recv(c->fd, t->buf, RECV_SIZE, 0);
-		while (n < 0 && errno == EINTR);
-		if (n < 0) {
-			if (errno != EAGAIN)
-				lost(t, c, strerror(errno));
-			return;
-		}
-		used = http_parser_execute(&c->parser, &settings, t->buf, (size_t)n);
-		if (c->complete) {
-			/* bytes after an answer belong to no request */
-			answered(t, c, n && used == (size_t)n);
-			return;
-		}
-		if (HTTP_PARSER_ERRNO(&c->parser) != HPE_OK) {
-			lost(t, c, n ? http_errno_description(HTTP_PARSER_ERRNO(&c->parser)) :
-			     "the server closed the connection inside an answer");
-			return;
-		}
-		if (!n) {
-			lost(t, c, "the server closed the connection before the answer");
-			return;
-		}
-	} while (n == RECV_SIZE);
-}
-
 /* --- the request --------------------------------------------------------------------- */
 
-static bool want(struct thread *t, struct conn *c, uint32_t events)
+void load_closed(struct thread *t, struct call *c)
 {
-	struct epoll_event e = { .events = events, .data.ptr = c };
-
-	if (c->events == events)
-		return true;
-	if (epoll_ctl(t->epfd, c->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, c->fd, &e))
-		return false;
-	c->events = events;
-	return true;
+	list_del(&t->idle, c);
+	list_add(&t->closed, c);
 }
 
-static void transmit(struct thread *t, struct conn *c)
+void load_opened(struct thread *t)
 {
-	const struct request *q = c->request;
-	ssize_t n;
-
-	while (c->sent < q->n) {
-		n = send(c->fd, q->p + c->sent, q->n - c->sent, MSG_NOSIGNAL);
-		if (n >= 0) {
-			c->sent += (size_t)n;
-		} else if (errno == EAGAIN) {
-			if (!want(t, c, EPOLLIN | EPOLLOUT))
-				lost(t, c, strerror(errno));
-			return;
-		} else if (errno == EPIPE || errno == ECONNRESET) {
-			/* the server may have answered before all of the request arrived */
-			n = recv(c->fd, t->buf, 1, MSG_PEEK);
-			if (n > 0)
-				receive(t, c);
-			else
-				lost(t, c, n ? strerror(errno) :
-				     "the server closed the connection before the answer");
-			return;
-		} else if (errno != EINTR) {
-			lost(t, c, strerror(errno));
-			return;
-		}
-	}
-	if (!want(t, c, EPOLLIN))
-		lost(t, c, strerror(errno));
-}
-
-static bool connect_to(struct thread *t, struct conn *c)
-{
-	const struct options *o = t->o;
-	int one = 1;
-
-	c->events = 0;
-	c->fd = socket(o->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (c->fd < 0)
-		return false;
-	setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	t->r->opened++;
 	if (t->now >= t->t0)
 		t->r->opened_late++;
-	return !connect(c->fd, (const struct sockaddr *)&o->addr, o->addr_len) ||
-	       errno == EINPROGRESS;
 }
 
 /* The model of the next request: each has its share of any sequence of requests. */
@@ -360,7 +176,7 @@ static unsigned int choose(struct thread *t)
 	return best;
 }
 
-static void dispatch(struct thread *t, struct conn *c, uint64_t start, bool measured)
+static void dispatch(struct thread *t, struct call *c, uint64_t start, bool measured)
 {
 	const struct model *m;
 
@@ -369,25 +185,18 @@ static void dispatch(struct thread *t, struct conn *c, uint64_t start, bool meas
 	c->model = choose(t);
 	m = &t->o->models[c->model];
 	c->request = &m->requests[t->cursor[c->model]++ % m->nrequests];
-	c->sent = 0;
-	c->complete = false;
-	http_parser_init(&c->parser, HTTP_RESPONSE);
-	c->parser.data = c;
 	list_add(&t->busy, c);
 	if (measured)
 		t->r->tally[c->model].due++;
 	t->nsent++;
-	if (c->fd < 0 && !connect_to(t, c))
-		lost(t, c, strerror(errno));
-	else
-		transmit(t, c);
+	t->transport->start(t, c);
 }
 
-/* Return a connection without a request, which may have to be opened. */
-static struct conn *take(struct thread *t)
+/* Return a call without a request. */
+static struct call *take(struct thread *t)
 {
 	struct list *l = t->idle.head ? &t->idle : &t->closed;
-	struct conn *c = l->head;
+	struct call *c = l->head;
 
 	if (c)
 		list_del(l, c);
@@ -424,7 +233,7 @@ static bool measured_now(struct thread *t, uint64_t start)
 static void start_due(struct thread *t)
 {
 	unsigned int model;
-	struct conn *c;
+	struct call *c;
 	bool measured, blocked;
 
 	while (!t->ended) {
@@ -435,7 +244,7 @@ static void start_due(struct thread *t)
 		}
 		if (t->next > t->now)
 			return;
-		/* no request that was due until now had a connection */
+		/* no request that was due until now had a call */
 		blocked = t->step->rate && t->next <= t->short_at;
 		if (blocked)
 			t->short_at = t->now;
@@ -445,7 +254,7 @@ static void start_due(struct thread *t)
 				t->r->waited += blocked;
 				t->r->tally[model].due++;
 				t->r->tally[model].timed_out++;
-				failure(t, no_answer, "", 0);
+				load_failure(t, no_answer, "", 0);
 			}
 			advance(t);
 			continue;
@@ -512,10 +321,10 @@ static void sample(struct thread *t)
 
 static void expire(struct thread *t)
 {
-	struct conn *c;
+	struct call *c;
 
 	while ((c = t->busy.head) && c->start + t->o->wait_ns <= t->now) {
-		failure(t, no_answer, "", 0);
+		load_failure(t, no_answer, "", 0);
 		if (c->measured)
 			t->r->tally[c->model].timed_out++;
 		release(t, c, false, false);
@@ -546,25 +355,6 @@ static uint64_t wake(const struct thread *t)
 	return at;
 }
 
-static void event(struct thread *t, struct conn *c, uint32_t events)
-{
-	/* an earlier event closed the connection */
-	if (c->fd < 0)
-		return;
-	if (!c->request) {
-		/* idle: the server closed it, or sends bytes without a request */
-		list_del(&t->idle, c);
-		close(c->fd);
-		c->fd = -1;
-		list_add(&t->closed, c);
-		return;
-	}
-	if (events & (EPOLLIN | EPOLLERR | EPOLLHUP))
-		receive(t, c);
-	else
-		transmit(t, c);
-}
-
 static void loop(struct thread *t)
 {
 	struct epoll_event ev[EVENTS];
@@ -578,6 +368,8 @@ static void loop(struct thread *t)
 		sample(t);
 		start_due(t);
 		sample(t);
+		if (t->transport->flush)
+			t->transport->flush(t);
 		if (t->ended && !t->busy.head)
 			return;
 		at = wake(t);
@@ -586,7 +378,7 @@ static void loop(struct thread *t)
 		ts.tv_nsec = (long)(ns % 1000000000u);
 		n = epoll_pwait2(t->epfd, ev, EVENTS, at == NEVER ? NULL : &ts, NULL);
 		for (i = 0; i < n; i++) {
-			event(t, ev[i].data.ptr, ev[i].events);
+			t->transport->event(t, ev[i].data.ptr, ev[i].events);
 			start_due(t);
 		}
 	}
@@ -604,10 +396,14 @@ static void *thread_main(void *arg)
 
 /* --- a run ---------------------------------------------------------------------- */
 
-/* A thread's part of a whole number. */
 static uint64_t part(uint64_t whole, unsigned int i, unsigned int n)
 {
 	return whole / n + (i < whole % n);
+}
+
+unsigned int load_part(const struct thread *t, unsigned int whole)
+{
+	return (unsigned int)part(whole, t->index, t->o->threads);
 }
 
 static int thread_init(struct thread *t, const struct options *o, const struct step *s,
@@ -616,8 +412,10 @@ static int thread_init(struct thread *t, const struct options *o, const struct s
 	const struct timespec none = { 0 };
 	struct epoll_event e;
 	unsigned int i;
+	int rc;
 
 	t->o = o;
+	t->transport = o->grpc ? &load_grpc : &load_h1;
 	t->step = s;
 	t->index = index;
 	t->begin = begin;
@@ -626,21 +424,18 @@ static int thread_init(struct thread *t, const struct options *o, const struct s
 	t->quota = o->requests ? part(o->requests, index, o->threads) : NEVER;
 	t->ended = !t->quota;
 	t->seed = o->seed + index * 0x9e3779b97f4a7c15u;
-	t->nconns = (unsigned int)part(s->rate ? o->connections : s->concurrency, index,
-				       o->threads);
-	t->conns = calloc(t->nconns, sizeof(*t->conns));
 	t->r = calloc(1, sizeof(*t->r));
 	t->buf = malloc(RECV_SIZE);
 	t->epfd = epoll_create1(EPOLL_CLOEXEC);
-	if (!t->conns || !t->r || !t->buf)
+	if (!t->r || !t->buf)
 		return ENOMEM;
 	/* Linux 5.11; a sandbox may not have it */
 	if (t->epfd < 0 || epoll_pwait2(t->epfd, &e, 1, &none, NULL))
 		return errno;
-	for (i = 0; i < t->nconns; i++) {
-		t->conns[i].fd = -1;
-		t->conns[i].t = t;
-		list_add(&t->closed, &t->conns[i]);
+	rc = t->transport->init(t);
+	for (i = 0; !rc && i < t->ncalls; i++) {
+		t->calls[i].t = t;
+		list_add(&t->closed, &t->calls[i]);
 	}
 	t->next = begin;
 	if (s->rate) {
@@ -650,19 +445,16 @@ static int thread_init(struct thread *t, const struct options *o, const struct s
 		if (o->poisson)
 			advance(t);
 	}
-	return 0;
+	return rc;
 }
 
 static void thread_fini(struct thread *t)
 {
-	unsigned int i;
-
-	for (i = 0; t->conns && i < t->nconns; i++)
-		if (t->conns[i].fd >= 0)
-			close(t->conns[i].fd);
+	if (t->transport)
+		t->transport->fini(t);
 	if (t->epfd >= 0)
 		close(t->epfd);
-	free(t->conns);
+	free(t->calls);
 	free(t->r);
 	free(t->buf);
 }

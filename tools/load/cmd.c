@@ -13,10 +13,12 @@
 
 static const char help_text[] =
 "Usage: pawl load [OPTION]... --model=NAME\n"
-"Measure the latency of a server of the Open Inference Protocol (KServe v2) over HTTP/1.1.\n"
+"Measure the latency of a server of the Open Inference Protocol (KServe v2) over HTTP/1.1\n"
+"or gRPC.\n"
 "\n"
 "What is sent:\n"
-"  -u, --url=HOST[:PORT]     the server (127.0.0.1:8000)\n"
+"  -u, --url=[grpc://]HOST[:PORT]\n"
+"                            the server (127.0.0.1:8000, or port 8001 with grpc://)\n"
 "  -m, --model=NAME[/VERSION][=SHARE]\n"
 "                            the model; several share the requests by SHARE (1)\n"
 "  -b, --batch=N             the first dimension of the inputs, where it is variable (1)\n"
@@ -38,7 +40,7 @@ static const char help_text[] =
 "  -n, --requests=N          measure N requests instead of a time\n"
 "  -w, --warmup=S            the time before, with the same load, not measured (1)\n"
 "  -W, --wait=S              how long a request may wait for its answer (30)\n"
-"  -C, --connections=N       the most connections of an open loop (4096)\n"
+"  -C, --connections=N       the most connections of an open loop (4096), or of gRPC (16)\n"
 "  -t, --threads=N           threads of the client (1)\n"
 "\n"
 "What is reported:\n"
@@ -112,14 +114,17 @@ static bool parse_time(const char *text, double unit, bool zero, uint64_t *ns)
 	return *ns || (zero && v == 0);
 }
 
-/* HOST, HOST:PORT, [ADDRESS]:PORT, each also with http:// before it. */
+/* HOST, HOST:PORT, [ADDRESS]:PORT, each also with http:// or grpc:// before it. */
 static bool parse_url(struct options *o, const char *text)
 {
 	const char *host = text, *end, *port = "8000";
 	uint64_t number;
 	size_t n;
 
-	if (!strncmp(host, "http://", 7))
+	o->grpc = !strncmp(host, "grpc://", 7);
+	if (o->grpc)
+		port = "8001";
+	if (o->grpc || !strncmp(host, "http://", 7))
 		host += 7;
 	n = strcspn(host, "/");
 	if (host[n] && host[n + 1])
@@ -293,6 +298,14 @@ static int usage(const char *what, const char *detail)
 	return STATUS_USAGE;
 }
 
+static unsigned int connections(const struct options *o, const struct step *s)
+{
+	/* only those of gRPC carry several requests */
+	if (s->rate || (o->grpc && o->connections < s->concurrency))
+		return o->connections;
+	return s->concurrency;
+}
+
 /* Each connection needs an open file. */
 static int raise_files(const struct options *o)
 {
@@ -301,10 +314,10 @@ static int raise_files(const struct options *o)
 	char text[32];
 
 	for (i = 0; i < o->nsteps; i++) {
-		if (o->steps[i].rate)
-			most = o->connections;
-		else if (o->steps[i].concurrency > most)
-			most = o->steps[i].concurrency;
+		unsigned int n = connections(o, &o->steps[i]);
+
+		if (n > most)
+			most = n;
 	}
 	if (getrlimit(RLIMIT_NOFILE, &l))
 		return STATUS_OK;
@@ -326,10 +339,14 @@ static int check_options(struct options *o)
 		return usage("--input needs a single model", "");
 	if (o->input && o->zero)
 		return usage("--zero and --input exclude each other", "");
+	if (o->grpc && o->json)
+		return usage("--json is for HTTP only", "");
+	if (!o->connections)
+		o->connections = o->grpc ? 16 : 4096;
 	if (!o->nsteps)
 		o->steps[o->nsteps++].concurrency = 1;
 	for (i = 0; i < o->nsteps; i++)
-		if ((o->steps[i].rate ? o->connections : o->steps[i].concurrency) < o->threads)
+		if (connections(o, &o->steps[i]) < o->threads)
 			return usage("there are fewer connections than threads", "");
 	return raise_files(o);
 }
@@ -414,7 +431,7 @@ static int parse(struct options *o, int argc, char **argv)
 int cmd_load(int argc, char **argv)
 {
 	struct options o = {
-		.threads = 1, .connections = 4096, .seed = 1, .duration_ns = 10000000000u,
+		.threads = 1, .seed = 1, .duration_ns = 10000000000u,
 		.warmup_ns = 1000000000u, .wait_ns = 30000000000u, .poisson = true,
 	};
 	unsigned int i;
@@ -422,7 +439,7 @@ int cmd_load(int argc, char **argv)
 
 	parse_url(&o, "127.0.0.1");
 	rc = parse(&o, argc, argv);
-	if (!rc && load_http_resolve(&o))
+	if (!rc && (load_http_resolve(&o) || (o.grpc && load_grpc_prepare(&o))))
 		rc = STATUS_FAILED;
 	for (i = 0; !rc && i < o.nmodels; i++)
 		if (load_model_prepare(&o, &o.models[i]))

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <http_parser.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
@@ -58,6 +60,20 @@ static int connect_to(const struct sockaddr *addr, socklen_t len, uint64_t wait_
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
 	if (!connect(fd, addr, len))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+int load_connect(const struct options *o)
+{
+	int one = 1, fd = socket(o->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (!connect(fd, (const struct sockaddr *)&o->addr, o->addr_len) ||
+	    errno == EINPROGRESS)
 		return fd;
 	close(fd);
 	return -1;

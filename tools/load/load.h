@@ -3,7 +3,8 @@
  * pawl load: measures the latency of a server of the Open Inference Protocol.
  *
  * cmd.c reads the options, http.c queries the server, model.c and input.c make the requests,
- * client.c sends them, and report.c prints the results.
+ * client.c says when each is sent, h1.c and grpc.c send it over HTTP/1.1 and over h2.c, and
+ * report.c prints the results.
  *
  * Times are nanoseconds of CLOCK_MONOTONIC.
  */
@@ -67,7 +68,7 @@ struct options {
 	unsigned int threads, connections;
 	uint64_t batch, seed, requests, priority, timeout_us;
 	uint64_t duration_ns, warmup_ns, limit_ns, wait_ns;
-	bool poisson, json, zero, check;
+	bool poisson, json, zero, check, grpc;
 	/* of the server */
 	char host[256], port[16], authority[288];
 	struct sockaddr_storage addr;
@@ -77,8 +78,8 @@ struct options {
 /* How the measured requests of a model ended.  The sum of these counters is due. */
 struct tally {
 	uint64_t due;
-	uint64_t good, late;		/* status 200, within the limit and beyond it */
-	uint64_t refused;		/* status 503 */
+	uint64_t good, late;		/* status 200 or OK, within the limit and beyond it */
+	uint64_t refused;		/* status 503; of gRPC: RESOURCE_EXHAUSTED, UNAVAILABLE */
 	uint64_t failed;		/* another status */
 	uint64_t lost;			/* the connection failed, or the answer is not HTTP */
 	uint64_t timed_out;		/* no answer within wait_ns, or no connection */
@@ -108,6 +109,9 @@ int load_http_resolve(struct options *o);
 int load_http_get(const struct options *o, const char *path, int *status, char **body,
 		  size_t *n);
 
+/* A socket that begins to connect, or -1 with errno. */
+int load_connect(const struct options *o);
+
 /* model.c: query the inputs of the model, and make its requests. */
 int load_model_prepare(const struct options *o, struct model *m);
 void load_model_free(struct model *m);
@@ -129,6 +133,14 @@ int load_tensor_fill(struct tensor *t, bool zero, uint64_t *seed);
 int load_tensor_parse(struct tensor *t, json_t *value, char *why, size_t size);
 json_t *load_tensor_json(const struct tensor *t);
 uint64_t load_random_next(uint64_t *seed);
+
+/* grpc.c */
+int load_grpc_prepare(const struct options *o);
+/* The inputs of a model as the server's answer over HTTP has them, or NULL after a message. */
+json_t *load_grpc_metadata(const struct options *o, const struct model *m);
+/* The message of a request with its prefix. */
+int load_grpc_request(const struct options *o, const struct model *m,
+		      const struct tensor *inputs, unsigned int n, struct request *r);
 
 /* client.c: one run.  *r is zero before.  0, or -1 after a message. */
 int load_client_run(const struct options *o, const struct step *s, struct result *r);

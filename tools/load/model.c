@@ -178,6 +178,12 @@ static int add_request(struct build *b)
 		return complain(m, "out of memory", "");
 	m->requests = r;
 	r += m->nrequests;
+	if (o->grpc) {
+		if (load_grpc_request(o, m, b->inputs, b->ninputs, r))
+			return -1;
+		m->nrequests++;
+		return 0;
+	}
 	json = json_part(b);
 	if (!json)
 		return -1;
@@ -323,7 +329,7 @@ int load_model_prepare(const struct options *o, struct model *m)
 
 	if (set_path(&b))
 		return -1;
-	meta = metadata(&b);
+	meta = o->grpc ? load_grpc_metadata(o, m) : metadata(&b);
 	if (!meta)
 		return -1;
 	if (!read_metadata(&b, meta)) {

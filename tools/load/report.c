@@ -111,8 +111,8 @@ void load_report_head(const struct options *o)
 		printf("%s%s%s%s", i ? ", " : "", m->name, m->version ? "/" : "",
 		       m->version ? m->version : "");
 	}
-	printf(" at %s, HTTP/1.1, %s tensors, requests of up to %zu bytes\n", o->authority,
-	       o->json ? "JSON" : "binary", most);
+	printf(" at %s, %s, %s tensors, requests of up to %zu bytes\n", o->authority,
+	       o->grpc ? "gRPC" : "HTTP/1.1", o->json ? "JSON" : "binary", most);
 }
 
 static void step_title(const struct options *o, const struct step *s)
@@ -352,8 +352,8 @@ int load_report_json(const struct options *o, const struct result *r)
 
 	for (i = 0; i < o->nsteps; i++)
 		json_array_append_new(runs, json_run(o, &o->steps[i], &r[i]));
-	root = json_pack("{s:s, s:s, s:f, s:f, s:o}", "server", o->authority, "tensors",
-			 o->json ? "json" : "binary", "warmup_s", (double)o->warmup_ns / 1e9,
+	root = json_pack("{s:s, s:s, s:s, s:f, s:f, s:o}", "server", o->authority, "protocol",
+			 o->grpc ? "grpc" : "http", "tensors", o->json ? "json" : "binary", "warmup_s", (double)o->warmup_ns / 1e9,
 			 "limit_ms", ms(o->limit_ns), "runs", runs);
 	if (f && root)
 		rc = json_dumpf(root, f, JSON_INDENT(1) | JSON_REAL_PRECISION(12));

@@ -10,20 +10,6 @@ serve-http-ldlibs := $(shell $(PKG_CONFIG) --libs inih jansson libnghttp2 libpro
 $(serve-http-objs): ccflags := $(shell $(PKG_CONFIG) --cflags inih jansson libnghttp2 libprotobuf-c)
 targets += $(filter-out tools/serve/inference.pb-c.o,$(serve-http-objs))
 
-# the messages of gRPC; what protoc-c makes is no source of ours
-inference-proto := $(srctree)/tools/serve/inference.proto
-quiet_cmd_protoc = PROTOC  $@
-cmd_protoc = protoc-c -I$(dir $<) --c_out=include/generated $<
-include/generated/inference.pb-c.c: $(inference-proto) FORCE | $(auto-conf)
-	$(call if_changed,protoc)
-include/generated/inference.pb-c.h: include/generated/inference.pb-c.c ; @:
-tools/serve/grpc.o tools/serve/grpc_infer.o: include/generated/inference.pb-c.h
-tools/serve/inference.pb-c.o: include/generated/inference.pb-c.c FORCE
-	$(call if_changed,cc)
-targets += include/generated/inference.pb-c.c
-clean-files += $(addprefix include/generated/inference.pb-c,.c .h) tools/serve/inference.pb-c.o
-include $(wildcard tools/serve/.inference.pb-c.o.d tools/serve/.inference.pb-c.o.cmd)
-
 # the page, and its policy with the hashes of its script and style
 quiet_cmd_page = GEN     $@
 cmd_page = $(PYTHON3) $(srctree)/tools/gen-page.py $< $@
@@ -35,4 +21,21 @@ clean-files += include/generated/page.h
 serve-units := $(addprefix $(srctree)/tools/serve/,pawl-serve.service pawl-serve.socket)
 tools/pawl/pawl: $(serve-http-objs) $(serve-model-objs)
 tools/pawl/pawl: ldlibs += $(serve-http-ldlibs) $(serve-ldlibs)
+endif
+
+# the messages of gRPC, also of pawl load; what protoc-c makes is no source of ours
+ifneq ($(CONFIG_SERVE)$(CONFIG_LOAD),)
+inference-proto := $(srctree)/tools/serve/inference.proto
+quiet_cmd_protoc = PROTOC  $@
+cmd_protoc = protoc-c -I$(dir $<) --c_out=include/generated $<
+include/generated/inference.pb-c.c: $(inference-proto) FORCE | $(auto-conf)
+	$(call if_changed,protoc)
+include/generated/inference.pb-c.h: include/generated/inference.pb-c.c ; @:
+$(addprefix tools/,serve/grpc.o serve/grpc_infer.o load/grpc.o): include/generated/inference.pb-c.h
+tools/serve/inference.pb-c.o: ccflags := $(shell $(PKG_CONFIG) --cflags libprotobuf-c)
+tools/serve/inference.pb-c.o: include/generated/inference.pb-c.c FORCE
+	$(call if_changed,cc)
+targets += include/generated/inference.pb-c.c
+clean-files += $(addprefix include/generated/inference.pb-c,.c .h) tools/serve/inference.pb-c.o
+include $(wildcard tools/serve/.inference.pb-c.o.d tools/serve/.inference.pb-c.o.cmd)
 endif

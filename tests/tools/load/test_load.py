@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 import subprocess
+import types
 
 import pytest
 
@@ -328,10 +329,10 @@ def pawl_serve(tmp_path):
     for line in process.stderr:
         event = json.loads(line)
         if event["event"] == "listening":
-            port = event["port"]
+            port, grpc_port = event["port"], event["grpc_port"]
         if event["event"] == "ready":
             break
-    yield f"localhost:{port}"
+    yield types.SimpleNamespace(http=f"localhost:{port}", grpc=f"localhost:{grpc_port}")
     process.send_signal(signal.SIGTERM)
     process.stderr.read()
     process.wait()
@@ -341,5 +342,5 @@ def pawl_serve(tmp_path):
 @pytest.mark.parametrize("form", [("--batch=3",), ("--json",)])
 def test_pawl_serve(pawl_serve, loop, form):
     run = one_run(None, "--model=digits", "--check", *loop, *form, "--requests=200",
-                  "--warmup=50ms", url=pawl_serve)
+                  "--warmup=50ms", url=pawl_serve.http)
     assert run["good"] == run["due"] == 200
