@@ -47,7 +47,7 @@ done
 
 short_form() {
 	item '' build $build_time "$make $jobs all tests" || return
-	item '' headers 200 "$make check-headers" &
+	item '' headers 400 "$make check-headers" &
 	# shellcheck disable=SC2086 # lists of words
 	programs '' . $plain tests/fuzz tests/lin
 	wait
@@ -76,6 +76,7 @@ export PAWL_RT_OPS=10000000
 waiting() {
 	# shellcheck disable=SC2086 # lists of words
 	programs '' . $plain $search
+	item '' headers 400 "$make check-headers"
 	local serve="$srctree/tests/tools/test_serve.sh tests/serve/http/server"
 	item '' serve-soak 600 "PAWL_SERVE_SOAK=120 $serve -s -k soak"
 	# these need packages of PyPI; the first run installs them
@@ -127,7 +128,6 @@ working() {
 
 if item '' build $build_time "$make $jobs all tests"; then
 	item '' layers 200 "$make check-layers"
-	item '' headers 200 "$make check-headers"
 	item '' bench-build 400 "$make $jobs bench-build"
 	item '' model-build $build_time "$make $jobs model"
 	item '' busted-build $build_time "$make $jobs busted-build"
