@@ -202,6 +202,7 @@ int kernel_run(const struct node *n, const struct view *out, const struct view *
 void view_of(struct view *v, enum serve_type type, unsigned int rank, const int64_t *dims,
 	     bool channels_last, void *data);
 void view_copy(const struct view *out, const struct view *in);
+struct view transposed(const struct node *n, const struct view *in);	/* of OP_TRANSPOSE */
 void unary_run(const struct attrs *a, const struct view *out, const struct view *in);
 /* window.c */
 void pool_run(const struct attrs *a, const struct view *out, const struct view *in);

@@ -178,6 +178,20 @@ void view_copy(const struct view *out, const struct view *in)
 	walk(2, v, size == 1 ? copy1 : size == 2 ? copy2 : size == 4 ? copy4 : copy8, NULL);
 }
 
+struct view transposed(const struct node *n, const struct view *in)
+{
+	struct view v = *in;
+	unsigned int i;
+
+	for (i = 0; i < v.rank; i++) {
+		unsigned int k = n->a.has_ints ? (unsigned int)n->a.ints[i] : v.rank - 1 - i;
+
+		v.dims[i] = in->dims[k];
+		v.strides[i] = in->strides[k];
+	}
+	return v;
+}
+
 /* ---- one operand ------------------------------------------------------------ */
 
 #define UNARY(name, expr) \
@@ -746,14 +760,7 @@ int kernel_run(const struct node *n, const struct view *out, const struct view *
 		view_copy(out, in[0]);
 		return 0;
 	case OP_TRANSPOSE:
-		v = *in[0];
-		for (i = 0; i < v.rank; i++) {
-			unsigned int k = a->has_ints ? (unsigned int)a->ints[i] :
-				v.rank - 1 - i;
-
-			v.dims[i] = in[0]->dims[k];
-			v.strides[i] = in[0]->strides[k];
-		}
+		v = transposed(n, in[0]);
 		view_copy(out, &v);
 		return 0;
 	case OP_PAD: {

@@ -220,8 +220,102 @@ again:
 
 static bool same_memory(enum op op)
 {
-	return op == OP_RESHAPE || op == OP_FLATTEN || op == OP_SQUEEZE || op == OP_UNSQUEEZE ||
-		op == OP_IDENTITY;
+	return op == OP_RESHAPE || op == OP_FLATTEN || op == OP_SQUEEZE || op == OP_UNSQUEEZE;
+}
+
+static bool same_dims(const struct shape *a, const struct shape *b)
+{
+	return a->rank == b->rank && !memcmp(a->dims, b->dims, a->rank * sizeof(*a->dims));
+}
+
+/* The operator moves nothing: its output is its input. */
+static bool no_change(const struct node *n, const struct shape *const *in,
+		      const struct shape *out)
+{
+	int64_t first[SERVE_RANK], by[SERVE_RANK];
+	unsigned int i;
+
+	if (n->op == OP_IDENTITY)
+		return true;
+	if ((n->op != OP_EXPAND && n->op != OP_SLICE && n->op != OP_CAST) ||
+	    in[0]->type != out->type || !same_dims(in[0], out))
+		return false;
+	if (n->op != OP_SLICE)
+		return true;
+	slice_of(n, in, first, by);
+	for (i = 0; i < out->rank; i++)
+		if (first[i] || by[i] != 1)
+			return false;
+	return true;
+}
+
+/* A transposed view lies as the output would lie in this layout. */
+static bool lies(const struct view *v, const struct shape *out, int form)
+{
+	struct view o;
+	unsigned int i;
+
+	view_of(&o, out->type, out->rank, out->dims, form == LAST, NULL);
+	for (i = 0; i < out->rank; i++)
+		if (out->dims[i] != 1 && o.strides[i] != v->strides[i])
+			return false;
+	return true;
+}
+
+/*
+ * The output can be the memory of the input, in the layouts that the input has already.  Then
+ * there is no job.
+ */
+static bool alias(struct serve_slot *s, const struct node *n, const struct shape *const *in)
+{
+	const struct shape *out = &s->shape[n->out], *x = in[0];
+	int *to = s->at[n->out], *from, f, t;
+	struct view v, turned;
+
+	if (!n->nin || n->in[0] < 0 || x->data)
+		return false;
+	from = s->at[n->in[0]];
+	if (no_change(n, in, out)) {
+		to[ROWS] = from[ROWS];
+		to[LAST] = from[LAST];
+	} else if (same_memory(n->op)) {
+		to[ROWS] = from[ROWS];
+		/* one image after the other, and in it one pixel after the other */
+		if (x->rank > 2 && out->rank > 2 && x->dims[0] == out->dims[0] &&
+		    x->dims[1] == out->dims[1])
+			to[LAST] = from[LAST];
+	} else if (n->op == OP_TRANSPOSE) {
+		for (f = ROWS; f <= LAST; f++) {
+			if (from[f] < 0)
+				continue;
+			view_of(&v, x->type, x->rank, x->dims, f == LAST, NULL);
+			turned = transposed(n, &v);
+			for (t = ROWS; t <= LAST; t++)
+				if (lies(&turned, out, t))
+					to[t] = from[f];
+		}
+	}
+	if (one_form(out))
+		to[ROWS] = to[LAST] = to[ROWS] >= 0 ? to[ROWS] : to[LAST];
+	return to[ROWS] >= 0 || to[LAST] >= 0;
+}
+
+/* The layout for an operator that takes any: the one of the larger part of its inputs. */
+static int either(struct serve_slot *s, const struct node *n, const struct shape *const *in)
+{
+	size_t bytes[FORMS] = { 0 };
+	unsigned int i;
+	int f;
+
+	for (i = 0; i < n->nin; i++) {
+		if (n->in[i] < 0 || in[i]->data || in[i]->rank != s->shape[n->out].rank ||
+		    one_form(in[i]))
+			continue;
+		for (f = ROWS; f <= LAST; f++)
+			if (s->at[n->in[i]][f] >= 0)
+				bytes[f] += shape_bytes(in[i]);
+	}
+	return bytes[LAST] && bytes[LAST] >= bytes[ROWS] ? LAST : ROWS;
 }
 
 /* The layout of the first input; FORMS means either. */
@@ -274,7 +368,7 @@ static int add_node(struct serve_slot *s, const struct node *n)
 	struct view view[MAX_INPUTS];
 	const struct view *ins[MAX_INPUTS];
 	struct shape *out = &s->shape[n->out];
-	int form = wanted(n), of, rc, v;
+	int form = wanted(n), of, rc;
 	bool known = kernel_has(n->op);
 	struct job *j;
 	unsigned int i;
@@ -290,26 +384,15 @@ static int add_node(struct serve_slot *s, const struct node *n)
 		return graph_err(s->err, s->errsize, rc, "%s: %s", s->g->file, text);
 	if (known)
 		return compute(s, n, view, ins);
-	v = n->in[0];
-	if (same_memory(n->op) && !s->shape[v].data) {
-		if (n->op == OP_IDENTITY) {
-			memcpy(s->at[n->out], s->at[v], sizeof(s->at[v]));
-			return 0;
-		}
-		rc = have(s, v, ROWS, false);
-		s->at[n->out][ROWS] = s->at[v][ROWS];
-		if (one_form(out))
-			s->at[n->out][LAST] = s->at[v][ROWS];
+	if (alias(s, n, shapes))
+		return 0;
+	if (same_memory(n->op) && !shapes[0]->data) {
+		rc = have(s, n->in[0], ROWS, false);
+		if (!rc)
+			alias(s, n, shapes);
 		return rc;
 	}
-	/* Operators that take any layout use that of an input of the output's rank. */
-	of = form == FORMS ? ROWS : form;
-	for (i = 0; i < n->nin && form == FORMS; i++)
-		if (n->in[i] >= 0 && !shapes[i]->data && shapes[i]->rank == out->rank &&
-		    s->at[n->in[i]][LAST] >= 0) {
-			of = LAST;
-			break;
-		}
+	of = form == FORMS ? either(s, n, shapes) : form;
 	for (i = 0; i < n->nin && !rc; i++) {
 		if (n->in[i] < 0)
 			continue;
