@@ -203,7 +203,36 @@ void view_of(struct view *v, enum serve_type type, unsigned int rank, const int6
 	     bool channels_last, void *data);
 void view_copy(const struct view *out, const struct view *in);
 struct view transposed(const struct node *n, const struct view *in);	/* of OP_TRANSPOSE */
+
+/* The innermost loop: n elements of each operand; st counts elements. */
+#define MAX_OPERANDS	(CHAIN_STEPS + 2)
+typedef void (*inner_fn)(int64_t n, char *const *p, const int64_t *st, const void *arg);
+/*
+ * Call fn for all elements of v[0], to whose dimensions the others are broadcast.  The axis
+ * with the smallest stride of v[0] is the innermost.
+ */
+void walk(unsigned int n, const struct view *const *v, inner_fn fn, const void *arg);
+
+/* elem.c */
 void unary_run(const struct attrs *a, const struct view *out, const struct view *in);
+void binary_run(unsigned int kind, const struct view *out, const struct view *a,
+		const struct view *b);
+bool chainable(const struct node *n);		/* a chain can have it, if all is float32 */
+
+/*
+ * Operators on float32 that are computed together.  The operands of a step are its output and
+ * its inputs: 0 is the output of the chain, 1 and more are its inputs, and negative numbers are
+ * results of other steps.
+ */
+#define CHAIN_STEPS	16
+struct chain {
+	unsigned int n, nin;
+	struct chain_step {
+		const struct node *n;
+		int operand[3];
+	} step[CHAIN_STEPS];
+};
+void chain_run(const struct chain *c, const struct view *out, const struct view *const *in);
 /* window.c */
 void pool_run(const struct attrs *a, const struct view *out, const struct view *in);
 void lrn_run(const struct attrs *a, const struct view *out, const struct view *in);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel.c - the operators apart from convolution and matrix product, and those of window.c.
+ * kernel.c - the operators apart from convolution and matrix product, and those of elem.c and
+ * window.c.
  *
  * A kernel takes views, so the data may lie in rows or with the channels last.  Most of them
  * walk over the output with one loop per axis, the innermost of which is a small function.
@@ -12,11 +13,6 @@
 #include <string.h>
 
 #include "graph.h"
-
-#define MAX_OPERANDS 4
-
-/* The innermost loop: n elements of each operand; st counts elements. */
-typedef void (*inner_fn)(int64_t n, char *const *p, const int64_t *st, const void *arg);
 
 void view_of(struct view *v, enum serve_type type, unsigned int rank, const int64_t *dims,
 	     bool channels_last, void *data)
@@ -65,11 +61,7 @@ static void transpose4(int64_t rows, int64_t columns, uint32_t *out, int64_t row
 
 static void copy4(int64_t n, char *const *p, const int64_t *st, const void *arg);
 
-/*
- * Call fn for all elements of v[0], to whose dimensions the others are broadcast.  The axis
- * with the smallest stride of v[0] is the innermost.
- */
-static void walk(unsigned int n, const struct view *const *v, inner_fn fn, const void *arg)
+void walk(unsigned int n, const struct view *const *v, inner_fn fn, const void *arg)
 {
 	int64_t dims[SERVE_RANK], st[SERVE_RANK][MAX_OPERANDS], at[SERVE_RANK];
 	int64_t inner[MAX_OPERANDS], len;
@@ -192,96 +184,7 @@ struct view transposed(const struct node *n, const struct view *in)
 	return v;
 }
 
-/* ---- one operand ------------------------------------------------------------ */
-
-#define UNARY(name, expr) \
-	static void name(int64_t n, char *const *p, const int64_t *st, const void *arg) \
-	{ \
-		float *o = (float *)(void *)p[0]; \
-		const float *in = (const float *)(const void *)p[1]; \
-		const struct attrs *a = arg; \
-		const float alpha = a->alpha, beta = a->beta; \
-		int64_t i, so = st[0], si = st[1]; \
-		(void)alpha; \
-		(void)beta; \
-		if (so == 1 && si == 1) \
-			for (i = 0; i < n; i++) { \
-				const float x = in[i]; \
-				o[i] = expr; \
-			} \
-		else \
-			for (i = 0; i < n; i++) { \
-				const float x = in[i * si]; \
-				o[i * so] = expr; \
-			} \
-	}
-
-/*
- * A quotient of polynomials (the one of Eigen), with an error of a few units in the last place.
- * Unlike a call of tanhf(), the compiler can make it a loop of vectors.
- */
-static inline float tanh_of(float x)
-{
-	float s, p, q;
-
-	x = clampf(x, -7.90531110763549805f, 7.90531110763549805f);
-	s = x * x;
-	p = -2.76076847742355e-16f * s + 2.00018790482477e-13f;
-	p = p * s - 8.60467152213735e-11f;
-	p = p * s + 5.12229709037114e-08f;
-	p = p * s + 1.48572235717979e-05f;
-	p = p * s + 6.37261928875436e-04f;
-	p = p * s + 4.89352455891786e-03f;
-	q = 1.19825839466702e-06f * s + 1.18534705686654e-04f;
-	q = q * s + 2.26843463243900e-03f;
-	q = q * s + 4.89352518554385e-03f;
-	return x * p / q;
-}
-
-UNARY(u_relu, x < 0 ? 0 : x)
-UNARY(u_clip, clampf(x, alpha, beta))
-UNARY(u_sigmoid, 1 / (1 + expf(-x)))
-UNARY(u_tanh, tanh_of(x))
-UNARY(u_leaky, x < 0 ? alpha * x : x)
-UNARY(u_elu, x < 0 ? alpha * expm1f(x) : x)
-UNARY(u_hsigmoid, clampf(alpha * x + beta, 0, 1))
-UNARY(u_hswish, x * clampf(x / 6 + 0.5f, 0, 1))
-UNARY(u_swish, x / (1 + expf(-x)))
-UNARY(u_softplus, (x > 0 ? x : 0) + log1pf(expf(-fabsf(x))))
-UNARY(u_softsign, x / (1 + fabsf(x)))
-UNARY(u_erf, erff(x))
-UNARY(u_exp, expf(x))
-UNARY(u_log, logf(x))
-UNARY(u_sqrt, sqrtf(x))
-UNARY(u_reciprocal, 1 / x)
-UNARY(u_abs, fabsf(x))
-UNARY(u_neg, -x)
-UNARY(u_floor, floorf(x))
-UNARY(u_ceil, ceilf(x))
-
-static void u_not(int64_t n, char *const *p, const int64_t *st, const void *arg)
-{
-	int64_t i;
-
-	for (i = 0; i < n; i++)
-		p[0][i * st[0]] = !p[1][i * st[1]];
-}
-
-void unary_run(const struct attrs *a, const struct view *out, const struct view *in)
-{
-	static const inner_fn fn[] = {
-		[U_RELU] = u_relu, [U_CLIP] = u_clip, [U_SIGMOID] = u_sigmoid,
-		[U_TANH] = u_tanh, [U_LEAKY] = u_leaky, [U_ELU] = u_elu,
-		[U_HSIGMOID] = u_hsigmoid,
-		[U_HSWISH] = u_hswish, [U_SWISH] = u_swish, [U_SOFTPLUS] = u_softplus,
-		[U_SOFTSIGN] = u_softsign, [U_ERF] = u_erf, [U_EXP] = u_exp, [U_LOG] = u_log,
-		[U_SQRT] = u_sqrt, [U_RECIPROCAL] = u_reciprocal, [U_ABS] = u_abs,
-		[U_NEG] = u_neg, [U_FLOOR] = u_floor, [U_CEIL] = u_ceil, [U_NOT] = u_not,
-	};
-	const struct view *v[] = { out, in };
-
-	walk(2, v, fn[a->kind], a);
-}
+/* ---- types and choices ----------------------------------------------------- */
 
 /* Whole numbers that do not fit become the nearest that do; a NaN becomes 0. */
 static int64_t whole(double x)
@@ -369,74 +272,6 @@ static void cast(int64_t n, char *const *p, const int64_t *st, const void *arg)
 			break;
 		}
 	}
-}
-
-/* ---- two operands ----------------------------------------------------------- */
-
-#define BINARY(name, T, O, expr) \
-	static void name(int64_t n, char *const *p, const int64_t *st, const void *arg) \
-	{ \
-		O *o = (O *)(void *)p[0]; \
-		const T *a = (const T *)(const void *)p[1]; \
-		const T *b = (const T *)(const void *)p[2]; \
-		int64_t i, so = st[0], sa = st[1], sb = st[2]; \
-		if (so == 1 && sa == 1 && sb == 1) \
-			for (i = 0; i < n; i++) { \
-				const T x = a[i], y = b[i]; \
-				o[i] = expr; \
-			} \
-		else if (so == 1 && sa == 1 && !sb) { \
-			const T y = b[0]; \
-			for (i = 0; i < n; i++) { \
-				const T x = a[i]; \
-				o[i] = expr; \
-			} \
-		} else \
-			for (i = 0; i < n; i++) { \
-				const T x = a[i * sa], y = b[i * sb]; \
-				o[i * so] = expr; \
-			} \
-	}
-
-/* whole numbers wrap, and a quotient that does not exist is 0 */
-#define INTEGERS(s, T, U) \
-	BINARY(add_##s, T, T, (T)((U)x + (U)y)) \
-	BINARY(sub_##s, T, T, (T)((U)x - (U)y)) \
-	BINARY(mul_##s, T, T, (T)((U)x * (U)y)) \
-	BINARY(div_##s, T, T, !y ? 0 : y == -1 ? (T)(0 - (U)x) : x / y) \
-	BINARY(max_##s, T, T, x > y ? x : y) \
-	BINARY(min_##s, T, T, x < y ? x : y) \
-	BINARY(eq_##s, T, uint8_t, x == y) \
-	BINARY(lt_##s, T, uint8_t, x < y) \
-	BINARY(gt_##s, T, uint8_t, x > y)
-INTEGERS(i32, int32_t, uint32_t)
-INTEGERS(i64, int64_t, uint64_t)
-BINARY(add_f, float, float, x + y)
-BINARY(add_relu_f, float, float, x + y < 0 ? 0 : x + y)
-BINARY(sub_f, float, float, x - y)
-BINARY(mul_f, float, float, x * y)
-BINARY(div_f, float, float, x / y)
-BINARY(pow_f, float, float, y == 2 ? x * x : powf(x, y))
-BINARY(max_f, float, float, x > y || x != x ? x : y)
-BINARY(min_f, float, float, x < y || x != x ? x : y)
-BINARY(eq_f, float, uint8_t, x == y)
-BINARY(lt_f, float, uint8_t, x < y)
-BINARY(gt_f, float, uint8_t, x > y)
-
-static void binary(unsigned int kind, const struct view *out, const struct view *a,
-		   const struct view *b)
-{
-	static const inner_fn fn[][3] = {
-		[B_ADD] = { add_f, add_i32, add_i64 }, [B_SUB] = { sub_f, sub_i32, sub_i64 },
-		[B_MUL] = { mul_f, mul_i32, mul_i64 }, [B_DIV] = { div_f, div_i32, div_i64 },
-		[B_POW] = { pow_f, NULL, NULL }, [B_MAX] = { max_f, max_i32, max_i64 },
-		[B_MIN] = { min_f, min_i32, min_i64 }, [B_ADD_RELU] = { add_relu_f, NULL, NULL },
-		[B_EQUAL] = { eq_f, eq_i32, eq_i64 },
-		[B_LESS] = { lt_f, lt_i32, lt_i64 }, [B_GREATER] = { gt_f, gt_i32, gt_i64 },
-	};
-	const struct view *v[] = { out, a, b };
-
-	walk(3, v, fn[kind][a->type == SERVE_FP32 ? 0 : a->type == SERVE_INT32 ? 1 : 2], NULL);
 }
 
 #define WHERE(name, T) \
@@ -527,7 +362,7 @@ static void reduce(unsigned int kind, const struct view *out, const struct view 
 		const float by = (float)n;
 		struct view d = { SERVE_FP32, 0, { 0 }, { 0 }, (char *)(uintptr_t)&by };
 
-		binary(B_DIV, out, out, &d);
+		binary_run(B_DIV, out, out, &d);
 	}
 }
 
@@ -581,8 +416,8 @@ static void norm(const struct node *nd, const struct view *out, const struct vie
 		x.data += c * x.strides[1] * 4;
 		y.data += c * y.strides[1] * 4;
 		x.dims[1] = y.dims[1] = 1;
-		binary(B_MUL, &y, &x, &kv);
-		binary(B_ADD, &y, &y, &bv);
+		binary_run(B_MUL, &y, &x, &kv);
+		binary_run(B_ADD, &y, &y, &bv);
 	}
 }
 
@@ -713,15 +548,15 @@ int kernel_run(const struct node *n, const struct view *out, const struct view *
 		unary_run(a, out, in[0]);
 		return 0;
 	case OP_BINARY:
-		binary(a->kind, out, in[0], in[1]);
+		binary_run(a->kind, out, in[0], in[1]);
 		return 0;
 	case OP_SUM:
 		if (n->nin == 1)
 			view_copy(out, in[0]);
 		else
-			binary(a->kind, out, in[0], in[1]);
+			binary_run(a->kind, out, in[0], in[1]);
 		for (i = 2; i < n->nin; i++)
-			binary(a->kind, out, out, in[i]);
+			binary_run(a->kind, out, out, in[i]);
 		return 0;
 	case OP_CAST: {
 		struct cast c = { in[0]->type, out->type };

@@ -682,7 +682,9 @@ int slot_plan(struct serve_slot *s, const struct serve_shape *shapes)
 			if (j->in_piece[k] >= 0)
 				s->piece[j->in_piece[k]].live = true;
 	}
-	rc = plan_memory(s);
+	rc = slot_fuse(s);
+	if (!rc)
+		rc = plan_memory(s);
 	for (i = 0; i < s->njobs && !rc; i++)
 		if (s->piece[s->job[i].out_piece].live)
 			rc = bind(s, &s->job[i]);

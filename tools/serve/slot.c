@@ -45,6 +45,8 @@ static int body(struct pawl_run *run, void *arg)
 	}
 	if (st->prim)
 		rc = prim_run(st->prim);
+	else if (j->chain)
+		chain_run(j->chain, &j->out, j->ins);
 	else if (j->n)
 		rc = kernel_run(j->n, &j->out, j->ins);
 	else
@@ -244,6 +246,7 @@ void serve_slot_destroy(struct serve_slot *s)
 		for (k = 0; j->prim && k < j->tiles; k++)
 			prim_destroy(j->prim[k]);
 		free(j->prim);
+		free(j->chain);
 		free(j->scratch);
 		free(j->in);
 		free(j->ins);

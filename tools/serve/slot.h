@@ -15,7 +15,8 @@ struct piece {
 };
 
 struct job {
-	const struct node *n;			/* NULL: a copy */
+	const struct node *n;			/* NULL: a copy; of a chain, the last one */
+	struct chain *chain;			/* NULL: the node alone */
 	unsigned int nin;
 	struct view out, *in;
 	const struct view **ins;		/* as kernel_run() takes them */
@@ -74,6 +75,8 @@ struct serve_slot {
 int slot_no_memory(struct serve_slot *s);
 /* Plan the jobs for inputs of these shapes, their memory, and their calls of oneDNN. */
 int slot_plan(struct serve_slot *s, const struct serve_shape *shapes);
+/* fuse.c: make chains of the jobs, before their memory is planned. */
+int slot_fuse(struct serve_slot *s);
 static inline char *data_of(const struct serve_slot *s, int piece)
 {
 	return piece < 0 ? NULL : s->block[s->piece[piece].block].data;
