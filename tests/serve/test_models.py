@@ -348,9 +348,10 @@ def graph_file(tmp_path, nodes, inputs, outputs, inits=(), opset=13):
         [helper.make_tensor_value_info(n, t, s) for n, t, s in outputs],
         [numpy_helper.from_array(a, n) for n, a in inits])
     path = tmp_path / "graph.onnx"
-    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", opset)],
-                                ir_version=8),
-              path)
+    model = helper.make_model(g, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    if not all(s for _, _, s in outputs):
+        model = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    onnx.save(model, path)
     return path
 
 
@@ -449,6 +450,80 @@ def test_merged_operators(tmp_path, tail):
                        ("hi", const(.2, np.float32))], opset=14)
     x = noise(2, 3, 8, 8)
     close(run_file(tmp_path, path, [x], "-t", "2"), runtime(path, [x]))
+
+
+@pytest.mark.parametrize("first,numbers,last", [
+    (0, 7, 1), (3, 7, 1), (-2, 7, 7), (0, 1, 1), (0, 7, 0)])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_one_hot(tmp_path, first, numbers, last, dtype):
+    """A product with one-hot rows takes rows of the matrix; last 0: not all numbers follow."""
+    hot = np.arange(first, first + numbers).astype(dtype).reshape(1, 1, -1)
+    if not last:
+        hot[0, 0, 2] = 9
+    path = graph_file(tmp_path, [
+        ("Equal", ["x", "hot"], ["e"], {}), ("Cast", ["e"], ["c"], {"to": F}),
+        ("MatMul", ["c", "w"], ["m"], {}), ("Add", ["m", "b"], ["y"], {})],
+        [("x", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), ["n", 5, max(last, 1)])],
+        [("y", F, ["n", 5, 6])], [("hot", hot), ("w", noise(numbers, 6)), ("b", noise(6))])
+    x = np.random.default_rng(4).integers(first - 2, first + numbers + 2,
+                                          (3, 5, max(last, 1))).astype(dtype)
+    x[0] = hot[..., :max(last, 1)]
+    x[2, 0, 0] = np.iinfo(dtype).min
+    close(run_file(tmp_path, path, [x]), runtime(path, [x]))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 9, 30, 40), (1, 1, 1, 1)])
+def test_chains(tmp_path, shape):
+    """Chains of operators on elements, with constants and inputs that are repeated, a value
+    that is also an output, one that is read in another shape, and more operators than a chain
+    takes."""
+    n, c, h, w = shape
+    nodes = [("Conv", ["x", "cw"], ["x1"], {"pads": [1, 1, 1, 1]}),
+             ("Mul", ["half", "x1"], ["a"], {}), ("Add", ["a", "bias"], ["a1"], {}),
+             ("Tanh", ["a1"], ["a2"], {}), ("Mul", ["a2", "x1"], ["a3"], {}),
+             ("Sub", ["row", "a3"], ["out"], {}), ("Exp", ["out"], ["a4"], {}),
+             ("ReduceMean", ["a4"], ["mean"], {"axes": [1]}),
+             ("Sub", ["a4", "mean"], ["a5"], {}), ("Max", ["a5", "half"], ["a6"], {}),
+             ("Reshape", ["a6", "flat"], ["f"], {}), ("Sqrt", ["f"], ["f1"], {}),
+             ("Div", ["f1", "half"], ["f2"], {}), ("Mul", ["f2", "f1"], ["z"], {}),
+             ("Add", ["x", "y"], ["s"], {}), ("Add", ["s", "row"], ["l0"], {})]
+    for i in range(40):
+        nodes.append(("Add" if i % 3 else "Mul", [f"l{i}", "x" if i % 2 else "half"],
+                      [f"l{i + 1}"], {}))
+    path = graph_file(tmp_path, nodes, [("x", F, shape), ("y", F, [n, 1, 1, w])],
+                      [(o, F, None) for o in ("out", "z", "l40")],
+                      [("cw", noise(c, c, 3, 3)), ("half", const(.5, np.float32)),
+                       ("bias", noise(1, c, 1, 1)), ("row", noise(w)), ("flat", const([-1]))])
+    arrays = [noise(*shape), noise(n, 1, 1, w, seed=2)]
+    close(run_file(tmp_path, path, arrays, "-t", "2"), runtime(path, arrays))
+
+
+@pytest.mark.parametrize("tail", [
+    [("Slice", ["c", "zeros", "large"], ["s"], {}), ("Squeeze", ["s", "ax"], ["q"], {}),
+     ("Relu", ["q"], ["r"], {}), ("GlobalMaxPool", ["r"], ["y"], {})],
+    [("Slice", ["c", "last", "small", "two", "minus"], ["y"], {})],
+    [("Slice", ["c", "zeros", "large"], ["y"], {})],
+    [("Transpose", ["c"], ["t"], {"perm": [0, 2, 3, 1]}), ("Relu", ["t"], ["r"], {}),
+     ("Transpose", ["r"], ["u"], {"perm": [0, 3, 1, 2]}), ("Conv", ["u", "w2"], ["y"], {})],
+    [("Transpose", ["c"], ["y"], {"perm": [0, 3, 2, 1]})],
+    [("Transpose", ["c"], ["y"], {"perm": [1, 0, 2, 3]})],
+    [("Unsqueeze", ["c", "ax"], ["u"], {}), ("Neg", ["u"], ["y"], {})],
+    [("Reshape", ["c", "wide"], ["u"], {}), ("Neg", ["u"], ["n"], {}),
+     ("ReduceMax", ["n"], ["y"], {"axes": [1]})],
+    [("Cast", ["c"], ["y"], {"to": F})],
+    [("Squeeze", ["c", "ax"], ["q"], {}), ("Transpose", ["q"], ["t"], {"perm": [0, 2, 1]}),
+     ("MatMul", ["t", "mw"], ["y"], {})],
+], ids=lambda t: "-".join(n[0] for n in t))
+def test_operators_that_move_nothing(tmp_path, tail):
+    path = graph_file(tmp_path, [("Conv", ["x", "w"], ["c"], {})] + tail,
+                      [("x", F, [2, 3, 9, 1])], [("y", F, None)],
+                      [("w", noise(4, 3, 3, 1)), ("w2", noise(5, 4, 2, 1)), ("ax", const([3])),
+                       ("zeros", const([0, 0, 0, 0])), ("large", const([2, 4, 2**31, 1])),
+                       ("last", const([-1])), ("small", const([-100])), ("two", const([2])),
+                       ("minus", const([-1])), ("wide", const([2, 4, 7])),
+                       ("mw", noise(4, 6))])
+    x = noise(2, 3, 9, 1)
+    close(run_file(tmp_path, path, [x]), runtime(path, [x]))
 
 
 # --- launches -------------------------------------------------------------------

@@ -396,6 +396,55 @@ static void merge_act(struct graph *g, struct node *n, const unsigned int *uses)
 	take_output(g, before, n);
 }
 
+/* The constants are whole numbers that count up along the last axis: returns the first. */
+static bool counts_up(const struct value *v, int64_t n, int64_t *first)
+{
+	int64_t i, x;
+
+	if (!v->data || !v->rank || v->dims[v->rank - 1] != n || count(v->rank, v->dims) != n ||
+	    (v->type != SERVE_INT32 && v->type != SERVE_INT64))
+		return false;
+	for (i = 0; i < n; i++) {
+		x = v->type == SERVE_INT32 ? ((const int32_t *)v->data)[i] :
+			((const int64_t *)v->data)[i];
+		if (!i)
+			*first = x;
+		if (x < *first || x - *first != i)
+			return false;
+	}
+	return true;
+}
+
+/* A product of x == 0, x == 1, ..., as numbers, with a matrix takes rows of the matrix. */
+static void merge_lookup(struct graph *g, struct node *n, const unsigned int *uses)
+{
+	const float *w = n->op == OP_MATMUL ? floats(g, n->in[1]) : NULL;
+	struct node *cast = w ? producer(g, n->in[0]) : NULL, *eq;
+	const struct value *c;
+	int64_t i, first = 0;
+
+	if (!cast || cast->op != OP_CAST || cast->a.to != SERVE_FP32 || uses[n->in[0]] != 1 ||
+	    g->value[n->in[1]].rank != 2)
+		return;
+	eq = producer(g, cast->in[0]);
+	if (!eq || eq->op != OP_BINARY || eq->a.kind != B_EQUAL || uses[cast->in[0]] != 1)
+		return;
+	/* zero times infinity is no number */
+	for (i = 0; i < count(2, g->value[n->in[1]].dims); i++)
+		if (!isfinite(w[i]))
+			return;
+	for (i = 0; i < 2; i++) {
+		c = &g->value[eq->in[i]];
+		if (c->rank < 2 || !counts_up(c, g->value[n->in[1]].dims[0], &first))
+			continue;
+		n->op = OP_LOOKUP;
+		n->in[0] = eq->in[1 - i];
+		n->a.axis = first;
+		n->a.nints = c->rank;
+		return;
+	}
+}
+
 /* A product with constant weights is OP_GEMM; a sum with a constant row after it: its bias. */
 static void merge_gemm(struct graph *g, struct node *n, const unsigned int *uses)
 {
@@ -521,6 +570,8 @@ int graph_finish(struct graph *g)
 		rc = pass(g, merge_scale, NULL);
 	if (!rc)
 		rc = sweep(g);
+	if (!rc)
+		rc = pass(g, NULL, merge_lookup);
 	if (!rc)
 		rc = pass(g, NULL, merge_gemm);
 	if (!rc)

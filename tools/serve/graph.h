@@ -28,6 +28,7 @@ enum op {
 	OP_FLATTEN, OP_SQUEEZE, OP_UNSQUEEZE, OP_IDENTITY, OP_TRANSPOSE, OP_EXPAND, OP_PAD,
 	OP_GATHER, OP_SHAPE, OP_FILL, OP_RESIZE, OP_REDUCE, OP_WHERE,
 	OP_AFFINE,			/* what graph.c makes of OP_NORM with constants */
+	OP_LOOKUP,			/* and of a product of truth values with constants */
 };
 
 /* The function of OP_UNARY, and what is applied to the result of OP_CONV and OP_GEMM. */

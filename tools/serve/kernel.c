@@ -501,6 +501,35 @@ static int gather(const struct node *n, const struct view *out, const struct vie
 	return 0;
 }
 
+/*
+ * The sum of the rows k of the table where the number equals axis + k.  One number is compared
+ * with all, so at most one row is in the sum; several are compared with one each.
+ */
+static void lookup(const struct node *n, const struct view *out, const struct view *x,
+		   const struct view *table)
+{
+	int64_t rows = table->dims[0], len = table->dims[1], all = count(x->rank, x->dims);
+	int64_t each = x->rank ? x->dims[x->rank - 1] : 1, i, k, c;
+	int64_t size = (int64_t)type_size(x->type);
+	float *o = (float *)(void *)out->data;
+
+	/* both in rows */
+	for (i = 0; i < all; i += each, o += len) {
+		memset(o, 0, (size_t)len * sizeof(*o));
+		for (k = 0; k < each; k++) {
+			uint64_t at = (uint64_t)load_i(x->type, x->data + (i + k) * size) -
+				(uint64_t)n->a.axis;
+			const float *row = (const float *)(const void *)table->data;
+
+			if (at >= (uint64_t)rows || (each > 1 && at != (uint64_t)k))
+				continue;
+			row += (int64_t)at * len;
+			for (c = 0; c < len; c++)
+				o[c] += row[c];
+		}
+	}
+}
+
 bool kernel_has(enum op op)
 {
 	return op != OP_CONV && op != OP_DECONV && op != OP_GEMM && op != OP_MATMUL;
@@ -619,6 +648,9 @@ int kernel_run(const struct node *n, const struct view *out, const struct view *
 	}
 	case OP_GATHER:
 		return gather(n, out, in[0], in[1]);
+	case OP_LOOKUP:
+		lookup(n, out, in[0], in[1]);
+		return 0;
 	case OP_SHAPE:
 		for (i = 0; i < in[0]->rank; i++)
 			((int64_t *)(void *)out->data)[i] = in[0]->dims[i];

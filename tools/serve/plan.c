@@ -327,6 +327,7 @@ static int wanted(const struct node *n)
 		return LAST;
 	case OP_GEMM: case OP_MATMUL: case OP_SOFTMAX: case OP_RESHAPE: case OP_FLATTEN:
 	case OP_SQUEEZE: case OP_UNSQUEEZE: case OP_GATHER: case OP_FILL:
+	case OP_LOOKUP:
 		return ROWS;
 	default:
 		return FORMS;

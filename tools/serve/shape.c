@@ -306,6 +306,25 @@ static int matmul(const struct ctx *c, const struct shape *const *in, struct sha
 	return 0;
 }
 
+/* The numbers have one element per row, or as many as the table has rows. */
+static int lookup(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	const struct shape *x = in[0], *w = in[1];
+	int64_t each = x->rank ? x->dims[x->rank - 1] : 1;
+	unsigned int rank = x->rank > c->n->a.nints ? x->rank : c->n->a.nints, i;
+
+	if ((x->type != SERVE_INT32 && x->type != SERVE_INT64) ||
+	    (each != 1 && each != w->dims[0]))
+		return bad(c, "the last size is %lld, and not 1 or %lld", (long long)each,
+			   (long long)w->dims[0]);
+	out->type = SERVE_FP32;
+	out->rank = rank;
+	for (i = 0; i + 1 < rank; i++)
+		out->dims[i] = i + x->rank < rank ? 1 : x->dims[i + x->rank - rank];
+	out->dims[rank - 1] = w->dims[1];
+	return 0;
+}
+
 static int concat(const struct ctx *c, const struct shape *const *in, struct shape *out)
 {
 	int64_t axis = axis_of(c->n->a.axis, in[0]->rank);
@@ -673,6 +692,8 @@ static int by_op(const struct ctx *c, const struct shape *const *in, struct shap
 		return gemm(c, in, out);
 	case OP_MATMUL:
 		return matmul(c, in, out);
+	case OP_LOOKUP:
+		return lookup(c, in, out);
 	case OP_NORM:
 		*out = *x;
 		if (x->rank < 2)
