@@ -2,12 +2,13 @@
 /*
  * model_run.c - runs a model of a folder, for test_models.py.
  *
- *	model_run [-w WORKERS] [-t TILES] [-n TIMES] [-m] [-q] DIR [DIMS:FILE]... [> outputs]
+ *	model_run [-w WORKERS] [-t TILES] [-n TIMES] [-mqlF] DIR [DIMS:FILE]... [> outputs]
  *
  * DIMS are the sizes of an input, such as 1,3,224,224; FILE has its data.  The data of all
  * outputs goes to the standard output, and a line about each output to the standard error.
  * Without inputs the program prints the model's description.  -m: count what the last launch
  * allocates: by us, and by oneDNN.  -q: no outputs, but the median time of TIMES runs.
+ * -l: as -q, and the shortest time of each layer, in microseconds.
  * -F: before, run the model with a deadline in the past, and cancel a run.
  * Exit status: 0, or 2 if the model or a shape is refused, with the reason.
  */
@@ -19,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <tools/serve/graph.h>
+#include <tools/serve/slot.h>
 
 /* Calls of malloc() while counting, and how many of them come from oneDNN (operator new). */
 static unsigned int counting, mallocs, news;
@@ -77,12 +78,15 @@ static void describe(const char *kind, const struct serve_io *io, unsigned int n
 	}
 }
 
+static bool timed;				/* measure each layer */
+
 /* One launch, and what it ends with. */
 static int run(struct pawl_engine *e, struct serve_slot *s, pawl_var_t weights, pawl_cq_t cq,
 	       int64_t deadline, bool cancel)
 {
 	struct serve_launch how = {
-		.weights = weights, .cq = cq, .tag = 7, .deadline_ns = deadline
+		.weights = weights, .cq = cq, .tag = 7, .timed = timed,
+		.deadline_ns = deadline
 	};
 	struct pawl_completion c;
 
@@ -109,10 +113,11 @@ int main(int argc, char **argv)
 	pawl_cq_t cq;
 	int opt, i, rc, workers = 2, tiles = 0, times = 1;
 	bool count_mallocs = false, quiet = false, faults = false;
-	double *ms, start;
+	double *ms, *us = NULL, start;
+	struct serve_step st;
 	unsigned int k, o;
 
-	while ((opt = getopt(argc, argv, "w:t:n:mqF")) != -1)
+	while ((opt = getopt(argc, argv, "w:t:n:mqlF")) != -1)
 		switch (opt) {
 		case 'w':
 			workers = atoi(optarg);
@@ -128,6 +133,9 @@ int main(int argc, char **argv)
 			break;
 		case 'q':
 			quiet = true;
+			break;
+		case 'l':
+			quiet = timed = true;
 			break;
 		case 'F':
 			faults = true;
@@ -202,7 +210,8 @@ int main(int argc, char **argv)
 		}
 	}
 	ms = calloc((size_t)times, sizeof(*ms));
-	if (!ms)
+	us = calloc(s->nops, sizeof(*us));
+	if (!ms || !us)
 		return 1;
 	for (i = 0; i < times; i++) {
 		if (count_mallocs && i == times - 1)
@@ -211,7 +220,14 @@ int main(int argc, char **argv)
 		must(run(e, s, weights, cq, 0, false), "run");
 		ms[i] = now() - start;
 		store_relaxed(&counting, 0);
+		for (k = 0; serve_slot_step(s, k, &st); k++) {
+			double d = (double)(st.end_ns - st.begin_ns) / 1e3;
+
+			us[k] = !i || d < us[k] ? d : us[k];
+		}
 	}
+	for (k = 0; serve_slot_step(s, k, &st); k++)
+		printf("%10.1f %s %s\n", us[k], st.op, st.name);
 	if (count_mallocs)
 		fprintf(stderr, "ours %u onednn %u\n", mallocs, news);
 	qsort(ms, (size_t)times, sizeof(*ms), by_value);
@@ -229,6 +245,7 @@ int main(int argc, char **argv)
 			return 1;
 	}
 	free(ms);
+	free(us);
 	serve_slot_destroy(s);
 	must(pawl_engine_destroy(e), "destroy");
 	serve_model_free(m);
