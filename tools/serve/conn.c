@@ -97,6 +97,16 @@ bool buf_add(struct loop *l, struct buf *b, const char *p, size_t n)
 	return true;
 }
 
+bool buf_number(struct loop *l, struct buf *b, int64_t v)
+{
+	char digits[JS_DIGITS + 1], *end = digits + sizeof(digits), *p;
+
+	p = js_digits(end, v < 0 ? -(uint64_t)v : (uint64_t)v);
+	if (v < 0)
+		*--p = '-';
+	return buf_add(l, b, p, (size_t)(end - p));
+}
+
 static bool buf_vprintf(struct loop *l, struct buf *b, const char *fmt, va_list ap)
 {
 	va_list again;
@@ -134,19 +144,24 @@ bool buf_json(struct loop *l, struct buf *b, const char *text)
 {
 	const char *end = text + strlen(text);
 	bool ok = buf_add(l, b, "\"", 1);
-	unsigned int n;
+	size_t n;
 
-	for (; *text && ok; text++) {
+	for (; *text && ok; text += n ? n : 1) {
 		unsigned char c = (unsigned char)*text;
 
-		if (c == '"' || c == '\\')
+		for (n = 0; text[n] >= 0x20 && text[n] < 0x7f && text[n] != '"' &&
+			    text[n] != '\\'; n++)
+			;
+		if (n)
+			ok = buf_add(l, b, text, n);
+		else if (c == '"' || c == '\\')
 			ok = buf_add(l, b, "\\", 1) && buf_add(l, b, text, 1);
 		else if (c < 0x20)
 			ok = buf_printf(l, b, "\\u%04x", c);
 		else if (c < 0x80)
 			ok = buf_add(l, b, text, 1);
 		else if ((n = js_utf8(text, end)))
-			ok = buf_add(l, b, text, n), text += n - 1;
+			ok = buf_add(l, b, text, n);
 		else
 			ok = buf_add(l, b, "?", 1);	/* a URL may have any bytes */
 	}
@@ -489,22 +504,35 @@ bool out_begin(struct conn *c)
 	return true;
 }
 
+static char *before(char *p, const char *text)
+{
+	size_t n = strlen(text);
+
+	return memcpy(p - n, text, n);
+}
+
 void out_end(struct conn *c, int http, const char *type, const char *headers)
 {
-	char head[HEAD_ROOM];
-	int n;
+	char *body = c->out.p + HEAD_ROOM, *p = body;
+	size_t n = c->out.n - HEAD_ROOM;
 
 	if (load_relaxed(&c->loop->sv->closing) || c->loop->draining)
 		c->keep = false;
-	n = snprintf(head, sizeof(head),
-		     "HTTP/1.1 %d %s\r\n%s%s%sContent-Length: %zu\r\n%s%s\r\n", http,
-		     reason(http), type ? "Content-Type: " : "", type ? type : "",
-		     type ? "\r\n" : "", c->out.n - HEAD_ROOM, headers ? headers : "",
-		     !c->keep		       ? "Connection: close\r\n" :
-		     c->parser.http_minor == 0 ? "Connection: keep-alive\r\n" :
-						 "");
-	c->out_at = HEAD_ROOM - (size_t)n;
-	memcpy(c->out.p + c->out_at, head, (size_t)n);
+	/* Backwards from the body.  All parts together are much shorter than HEAD_ROOM. */
+	p = before(p, "\r\n");
+	if (!c->keep)
+		p = before(p, "Connection: close\r\n");
+	else if (c->parser.http_minor == 0)
+		p = before(p, "Connection: keep-alive\r\n");
+	if (headers)
+		p = before(p, headers);
+	p = before(p, "\r\n");
+	p = before(js_digits(p, n), "Content-Length: ");
+	if (type)
+		p = before(before(before(p, "\r\n"), type), "Content-Type: ");
+	p = before(before(p, "\r\n"), reason(http));
+	p = before(js_digits(before(p, " "), (uint64_t)http), "HTTP/1.1 ");
+	c->out_at = HEAD_ROOM - (size_t)(body - p);
 	buf_put(c->loop, &c->body);
 	hold(c, c->out.n);
 	c->in_request = false;

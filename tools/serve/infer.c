@@ -15,18 +15,16 @@
 
 void infer_release(struct loop *l, struct request *r)
 {
-	unsigned int i;
-	struct buf b;
-
 	buf_put(l, &r->body);
 	mem_hold(l->sv, &r->held, 0);
-	for (i = 0; i < MAX_IO; i++)
-		if (r->in[i].buf) {
-			b = (struct buf){ r->in[i].buf, 0, r->in[i].cap };
-			buf_put(l, &b);
-			r->in[i].buf = NULL;
-			r->in[i].cap = 0;
-		}
+	for (; r->bufs; r->bufs &= r->bufs - 1) {
+		struct tensor *t = &r->in[__builtin_ctz(r->bufs)];
+		struct buf b = { t->buf, 0, t->cap };
+
+		buf_put(l, &b);
+		t->buf = NULL;
+		t->cap = 0;
+	}
 	r->next = l->free_requests;
 	l->free_requests = r;
 }
@@ -125,74 +123,76 @@ int64_t infer_dim(const struct request *r, unsigned int i, unsigned int k)
 					serve_slot_output_shape(r->slot->s, i)->dims[k];
 }
 
-/* The shortest text that is read back as the same number; 0 if JSON has none. */
-static int number_text(char *buf, size_t size, double d, bool is_float)
+/* The shortest text that is read back as the same number; false if JSON has none. */
+static bool number_text(struct loop *l, struct buf *b, double d, bool is_float)
 {
 	int digits = is_float ? 6 : 15, most = is_float ? 9 : 17, n;
+	char text[40];
 
 	if (!isfinite(d))
-		return 0;
+		return false;
 	if (d == (double)(int64_t)(fabs(d) < 1e15 ? d : 0) && !(d == 0 && signbit(d)))
-		return snprintf(buf, size, "%" PRId64 ".0", (int64_t)d);
+		return buf_number(l, b, (int64_t)d) && buf_add(l, b, ".0", 2);
 	do
-		n = snprintf(buf, size, "%.*g", digits, d);
+		n = snprintf(text, sizeof(text), "%.*g", digits, d);
 	while (digits++ < most &&
-	       (is_float ? strtof(buf, NULL) != (float)d : strtod(buf, NULL) != d));
-	return n;
+	       (is_float ? strtof(text, NULL) != (float)d : strtod(text, NULL) != d));
+	return buf_add(l, b, text, (size_t)n);
 }
 
 static bool data_text(struct loop *l, struct buf *b, enum serve_type type, const char *p,
 		      size_t n)
 {
-	char text[40];
+	char text[JS_DIGITS], *digits;
 	size_t i, size = type_size[type];
 	uint64_t u;
-	int64_t v;
 	double d;
 	float f;
-	int len;
+	bool ok;
 
 	for (i = 0; i < n / size; i++, p += size) {
+		if (i && !buf_add(l, b, ",", 1))
+			return false;
 		u = 0;
 		memcpy(&u, p, size);
 		switch (type) {
 		case SERVE_BOOL:
-			len = snprintf(text, sizeof(text), "%s", u ? "true" : "false");
+			ok = buf_text(l, b, u ? "true" : "false");
 			break;
 		case SERVE_INT8:
 		case SERVE_INT16:
 		case SERVE_INT32:
 		case SERVE_INT64:
-			v = (int64_t)(u << (64 - 8 * size)) >> (64 - 8 * size);
-			len = snprintf(text, sizeof(text), "%" PRId64, v);
+			ok = buf_number(l, b, (int64_t)(u << (64 - 8 * size)) >> (64 - 8 * size));
 			break;
 		case SERVE_FP32:
 			memcpy(&f, p, 4);
-			len = number_text(text, sizeof(text), (double)f, true);
+			ok = number_text(l, b, (double)f, true);
 			break;
 		case SERVE_FP64:
 			memcpy(&d, p, 8);
-			len = number_text(text, sizeof(text), d, false);
+			ok = number_text(l, b, d, false);
 			break;
 		default:
-			len = snprintf(text, sizeof(text), "%" PRIu64, u);
+			digits = js_digits(text + sizeof(text), u);
+			ok = buf_add(l, b, digits, (size_t)(text + sizeof(text) - digits));
 		}
-		if (!len || (i && !buf_add(l, b, ",", 1)) || !buf_add(l, b, text, (size_t)len))
+		if (!ok)
 			return false;
 	}
 	return true;
 }
 
-static bool answer(struct conn *c, struct request *r, char *headers, size_t size,
-		   const char **type)
+static bool answer(struct conn *c, struct request *r, char *headers, const char **type)
 {
 	const struct serve_model *m = r->v->m;
 	const struct serve_shape *s;
 	struct loop *l = c->loop;
 	struct buf *b = &c->out;
-	const char *p, *sep = "";
+	const char *p, *sep = "{\"name\":";
 	bool any = false;
 	unsigned int i, k;
+	char length[JS_DIGITS + 1] = "";
 	size_t n, begin = b->n;
 
 	if (!buf_add(l, b, "{", 1))
@@ -200,30 +200,32 @@ static bool answer(struct conn *c, struct request *r, char *headers, size_t size
 	if (r->id.n && (!buf_add(l, b, "\"id\":\"", 6) || !buf_add(l, b, r->id.p, r->id.n) ||
 			!buf_add(l, b, "\",", 2)))
 		return false;
-	if (!buf_printf(l, b, "\"model_name\":") || !buf_json(l, b, m->name) ||
-	    !buf_printf(l, b, ",\"model_version\":\"%" PRId64 "\"", m->version) ||
-	    (r->layers && !layers_json(l, b, r)) || !buf_printf(l, b, ",\"outputs\":["))
+	if (!buf_text(l, b, "\"model_name\":") || !buf_json(l, b, m->name) ||
+	    !buf_text(l, b, ",\"model_version\":\"") || !buf_number(l, b, m->version) ||
+	    !buf_text(l, b, "\"") || (r->layers && !layers_json(l, b, r)) ||
+	    !buf_text(l, b, ",\"outputs\":["))
 		return false;
 	for (i = 0; i < m->noutputs; i++) {
 		if (!(r->wanted & 1u << i))
 			continue;
 		s = serve_slot_output_shape(r->slot->s, i);
 		p = infer_rows(r, i, &n);
-		if (!buf_printf(l, b, "%s{\"name\":", sep) ||
-		    !buf_json(l, b, m->outputs[i].name) ||
-		    !buf_printf(l, b, ",\"datatype\":\"%s\",\"shape\":[",
-				type_name[m->outputs[i].type]))
+		if (!buf_text(l, b, sep) || !buf_json(l, b, m->outputs[i].name) ||
+		    !buf_text(l, b, ",\"datatype\":\"") ||
+		    !buf_text(l, b, type_name[m->outputs[i].type]) ||
+		    !buf_text(l, b, "\",\"shape\":["))
 			return false;
-		sep = ",";
+		sep = ",{\"name\":";
 		for (k = 0; k < s->rank; k++)
-			if (!buf_printf(l, b, "%s%" PRId64, k ? "," : "", infer_dim(r, i, k)))
+			if ((k && !buf_add(l, b, ",", 1)) ||
+			    !buf_number(l, b, infer_dim(r, i, k)))
 				return false;
 		if (r->binary & 1u << i) {
 			any = true;
-			if (!buf_printf(l, b, "],\"parameters\":{\"binary_data_size\":%zu}}",
-					n))
+			if (!buf_text(l, b, "],\"parameters\":{\"binary_data_size\":") ||
+			    !buf_number(l, b, (int64_t)n) || !buf_add(l, b, "}}", 2))
 				return false;
-		} else if (!buf_printf(l, b, "],\"data\":[") ||
+		} else if (!buf_text(l, b, "],\"data\":[") ||
 			   !data_text(l, b, m->outputs[i].type, p, n) ||
 			   !buf_add(l, b, "]}", 2)) {
 			return false;
@@ -234,8 +236,8 @@ static bool answer(struct conn *c, struct request *r, char *headers, size_t size
 	*headers = 0;
 	*type = any ? "application/octet-stream" : "application/json";
 	if (any)
-		snprintf(headers, size, "Inference-Header-Content-Length: %zu\r\n",
-			 b->n - begin);
+		stpcpy(stpcpy(stpcpy(headers, "Inference-Header-Content-Length: "),
+			      js_digits(length + JS_DIGITS, b->n - begin)), "\r\n");
 	for (i = 0; i < m->noutputs; i++)
 		if (r->wanted & r->binary & 1u << i) {
 			p = infer_rows(r, i, &n);
@@ -291,7 +293,7 @@ static void infer_done(struct msg *msg)
 		return;			/* the receipt of the cancel comes */
 	c->r = NULL;			/* a close from here on cancels nothing */
 	if (!r->status && !dead && out_begin(c)) {
-		served = answer(c, r, headers, sizeof(headers), &type);
+		served = answer(c, r, headers, &type);
 		if (!served) {
 			http = 500;
 			r->why = "an output has a value that JSON cannot express, or memory is "

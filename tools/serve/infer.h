@@ -8,6 +8,8 @@
 
 #include "serve.h"
 
+#define NAMES 8
+
 /* A request while it is read. */
 struct parse {
 	struct loop *l;
@@ -20,7 +22,7 @@ struct parse {
 	bool outputs_given, binary_default;
 	uint32_t binary_set;		/* outputs whose form was requested */
 	unsigned int ninputs;
-	char names[256];
+	struct js_str names[NAMES];	/* of the first inputs, for a message */
 	char *err;
 	size_t size;
 	int http;

@@ -434,3 +434,12 @@ bool js_is(const struct js_str *s, const char *text)
 		return s->n == n && !memcmp(s->p, text, n);
 	return js_decode(s, buf, sizeof(buf)) == n && !memcmp(buf, text, n);
 }
+
+char *js_digits(char *end, uint64_t v)
+{
+	do {
+		*--end = (char)('0' + v % 10);
+		v /= 10;
+	} while (v);
+	return end;
+}

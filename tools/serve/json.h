@@ -51,4 +51,8 @@ unsigned int js_utf8(const char *p, const char *end);
 int js_hex(char c);
 size_t js_decode(const struct js_str *s, char *buf, size_t size);
 
+#define JS_DIGITS 20	/* of a number, or fewer */
+/* Write the digits of v so that they end before end.  Returns the first one. */
+char *js_digits(char *end, uint64_t v);
+
 #endif

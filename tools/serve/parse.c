@@ -287,16 +287,16 @@ int infer_input(struct parse *p, const struct js_str *name, const struct js_str 
 
 	for (i = 0; i < p->m->ninputs && !js_is(name, p->m->inputs[i].name); i++)
 		;
-	js_decode(name, text, sizeof(text));
-	if (p->ninputs++ < 8)
-		snprintf(p->names + strlen(p->names), sizeof(p->names) - strlen(p->names),
-			 "%s'%.40s'", *p->names ? "," : "", text);
+	if (p->ninputs++ < NAMES)
+		p->names[p->ninputs - 1] = *name;
 	if (i == p->m->ninputs) {
+		js_decode(name, text, sizeof(text));
 		failed(p, 400, "unexpected inference input '%s' for model '%s'", text,
 		       p->m->name);
 		return -1;
 	}
 	if (p->given & 1u << i) {
+		js_decode(name, text, sizeof(text));
 		refused(p, "input '%s' already exists in request", text);
 		return -1;
 	}
@@ -359,6 +359,7 @@ bool infer_buffer(struct parse *p, unsigned int input)
 	t->buf = b.p;
 	t->cap = b.cap;
 	t->data = t->buf;
+	p->r->bufs |= 1u << input;
 	return true;
 }
 
@@ -609,21 +610,25 @@ void infer_start(struct parse *p)
 bool infer_complete(struct parse *p)
 {
 	const struct serve_model *m = p->m;
-	char missing[256] = "";
+	char missing[256] = "", given[NAMES * 44] = "", text[41];
 	unsigned int i;
-	size_t len = 0;
+	size_t len = 0, n = 0;
 
 	for (i = 0; i < m->ninputs && len < sizeof(missing); i++)
 		if (!(p->given & 1u << i))
 			len += (size_t)snprintf(missing + len, sizeof(missing) - len, "%s'%s'",
 						len ? "," : "", m->inputs[i].name);
+	for (i = 0; *missing && i < p->ninputs && i < NAMES; i++) {
+		js_decode(&p->names[i], text, sizeof(text));
+		n += (size_t)snprintf(given + n, sizeof(given) - n, "%s'%s'", n ? "," : "", text);
+	}
 	if (*missing)
 		return refused(
 			p,
 			"expected %u inputs but got %u inputs for model '%s'. Got input(s) "
 			"[%s], but missing required input(s) [%s]. Please provide all required "
 			"input(s).",
-			m->ninputs, p->ninputs, m->name, p->names, missing);
+			m->ninputs, p->ninputs, m->name, given, missing);
 	if (!p->r->wanted)
 		p->r->wanted = m->noutputs == 32 ? ~0u : (1u << m->noutputs) - 1;
 	if (!m->batch)

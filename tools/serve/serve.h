@@ -33,6 +33,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "json.h"
 #include "model.h"
@@ -192,6 +193,7 @@ struct request {
 	uint64_t rows;			/* 1 for a model without batches */
 	uint64_t bytes;
 	uint32_t wanted, binary;	/* outputs, bit by bit */
+	uint32_t bufs;			/* inputs that have a buffer */
 	struct js_str id;
 	unsigned int level;		/* 0 to LEVELS - 1, 0 is the highest */
 	bool layers;			/* the answer has the times of its layers */
@@ -305,6 +307,11 @@ void out_end(struct conn *c, int http, const char *type, const char *headers);
 bool buf_room(struct loop *l, struct buf *b, size_t n);
 void buf_put(struct loop *l, struct buf *b);
 bool buf_add(struct loop *l, struct buf *b, const char *p, size_t n);
+static inline bool buf_text(struct loop *l, struct buf *b, const char *text)
+{
+	return buf_add(l, b, text, strlen(text));
+}
+bool buf_number(struct loop *l, struct buf *b, int64_t v);
 bool buf_printf(struct loop *l, struct buf *b, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* As JSON, with its quotes. */
