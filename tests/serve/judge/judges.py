@@ -15,6 +15,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PERF_REQUESTS, LOAD_REQUESTS = 40, 110
 # of an open loop, for all servers: more connections cost more for each request
 CONNECTIONS = 64
+# of gRPC, each with many requests at once
+GRPC_CONNECTIONS = 8
 
 
 class Failed(Exception):
@@ -78,9 +80,9 @@ class PawlLoad:
     def __init__(self, program, core):
         self.program, self.core = program, core
 
-    def measure(self, server, model, options, seconds):
-        text = call(self.core, [self.program, "load", "--url", f"127.0.0.1:{server.port}",
-                                "--model", model, "--zero", "--duration", f"{seconds:.3f}",
+    def measure(self, server, model, options, seconds, grpc):
+        url = f"grpc://127.0.0.1:{server.grpc_port}" if grpc else f"127.0.0.1:{server.port}"
+        text = call(self.core, [self.program, "load", "--url", url, "--model", model, "--zero", "--duration", f"{seconds:.3f}",
                                 "--warmup", f"{seconds / 4:.3f}", "--wait", "3",
                                 "--output-json", "-", *options], seconds * 3 + 20,
                     good=(0, 1))
@@ -104,13 +106,16 @@ class PawlLoad:
                                      if p["percentile"] <= 99), default=None)
         return result
 
-    def closed(self, server, model, concurrency, seconds):
-        return self.measure(server, model, ["--concurrency", str(concurrency)], seconds)
+    def closed(self, server, model, concurrency, seconds, grpc=False):
+        options = ["--connections", str(GRPC_CONNECTIONS)] if grpc else []
+        return self.measure(server, model, ["--concurrency", str(concurrency), *options],
+                            seconds, grpc)
 
-    def open(self, server, model, rate, seconds, connections=CONNECTIONS):
+    def open(self, server, model, rate, seconds, connections=CONNECTIONS, grpc=False):
+        connections = GRPC_CONNECTIONS if grpc else connections
         return self.measure(server, model, ["--rate", f"{rate:.2f}", "--connections",
                                             str(connections)],
-                            max(seconds, LOAD_REQUESTS / rate))
+                            max(seconds, LOAD_REQUESTS / rate), grpc)
 
 
 def loadgen(core, server, model, inputs, scenario, seconds, qps, **more):

@@ -139,6 +139,29 @@ def latency(t, r):
             "client's lag p99, Triton / pawl"], rows)
 
 
+def grpc(t, r):
+    t.say("**gRPC**: pawl load with eight connections: requests a second in a closed loop with "
+          "64 in flight, and answered in an open loop that asks for more; p50 / p99 / p99.9 in "
+          "ms at 70 % of that.")
+    rows = []
+    for model in MODELS:
+        for step, name in (("closed", "closed"), ("open", "open")):
+            values, busy = ([r.get("grpc", s, f"{model} {step}", key)
+                             for s in ("triton", "pawl")] for key in ("rate", "client_cpu"))
+            rows.append([model, name, *(("≥ " if b and b > BUSY else "") + number(v)
+                                        for v, b in zip(values, busy)),
+                         number(ratio(values[1], values[0])),
+                         " / ".join(share(b) for b in busy)])
+        tails = [r.get("grpc", s, f"{model} 70", "p99") for s in ("triton", "pawl")]
+        rows.append([model, "latency at 70 %", *(
+            " / ".join(ms(r.get("grpc", s, f"{model} 70", p)) for p in ("p50", "p99", "p999"))
+            for s in ("triton", "pawl")), number(ratio(tails[1], tails[0])),
+            " / ".join(share(r.get("grpc", s, f"{model} 70", "client_cpu"))
+                       for s in ("triton", "pawl"))])
+    t.grid(["model", "what", "Triton", "pawl", "pawl / Triton", "client's CPU, Triton / pawl"],
+           rows)
+
+
 def overload(t, r):
     t.say("**Overload**: three times the greatest load is asked for, with a short queue and 256 "
           "connections. Offered is what the client sent, and goodput what was answered, both "
@@ -275,7 +298,7 @@ def tables(record):
           f"are complete; runs of {number(a['seconds'])} s, longer for slow models. Other "
           f"programs used {100 * use['others']:.0f} % of a CPU, and the host took "
           f"{100 * use['steal']:.0f} %.")
-    for table in (throughput, latency, overload, mlperf, swap, fairness, targets):
+    for table in (throughput, latency, grpc, overload, mlperf, swap, fairness, targets):
         table(t, r)
     if record["failures"]:
         t.say(f"{len(record['failures'])} runs gave no figures.")

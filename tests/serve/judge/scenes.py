@@ -43,13 +43,17 @@ def throughput(j, rnd):
                        lambda s=s, m=model, r=most: saturate(j, s, m, r))
 
 
-def saturate(j, server, model, rate):
+def saturate(j, server, model, rate, **more):
     """The answers of an open loop that asks for more than the server answers."""
     while True:
         rate *= 1.2
-        r = j.load.open(server, model, rate, j.seconds)
+        r = j.load.open(server, model, rate, j.seconds, **more)
         if r["rate"] < 0.95 * rate:
             return dict(r, asked=rate)
+
+
+def median(rounds):
+    return statistics.median(r["rate"] for r in rounds) if rounds else None
 
 
 def capacity(j, server, model, judge="open"):
@@ -57,8 +61,7 @@ def capacity(j, server, model, judge="open"):
     perf, load = CONCURRENCY[model]
     numbers = {"perf_analyzer": (perf,), "load": load, "open": (judges.CONNECTIONS,)}
     rounds = [j.results("throughput", server, f"{model} {judge} {n}") for n in numbers[judge]]
-    return max((statistics.median(r["rate"] for r in some) for some in rounds if some),
-               default=None)
+    return max((median(some) for some in rounds if some), default=None)
 
 
 def latency(j, rnd):
@@ -80,6 +83,32 @@ def latency(j, rnd):
                         j.step("latency", s, f"{model} {judge} {load}",
                                lambda s=s, m=model, r=most * load / 100, by=measure:
                                dict(by.open(s, m, r, j.seconds), asked=r))
+
+
+# models whose requests cost more than their computation
+GRPC = {"empty": 64, "small": 64}
+
+
+def grpc(j, rnd):
+    """Throughput and latency over gRPC."""
+    names = [m for m in GRPC if m in j.models]
+    j.use(*names)
+    for model in names:
+        turns = [s for s in j.turns(rnd) if not s.twin]
+        for s in turns:
+            j.step("grpc", s, f"{model} closed",
+                   lambda s=s, m=model: j.load.closed(s, m, GRPC[m], j.seconds, grpc=True))
+        for s in turns:
+            most = median(j.results("grpc", s, f"{model} closed"))
+            if most:
+                j.step("grpc", s, f"{model} open",
+                       lambda s=s, m=model, r=most: saturate(j, s, m, r, grpc=True))
+        for s in turns:
+            most = median(j.results("grpc", s, f"{model} open"))
+            if most:
+                j.step("grpc", s, f"{model} 70",
+                       lambda s=s, m=model, r=0.7 * most:
+                       dict(j.load.open(s, m, r, j.seconds, grpc=True), asked=r))
 
 
 def overload(j, rnd):
@@ -204,4 +233,4 @@ def mlperf(j, rnd):
                        lambda rate=rate: run("Server", 0.85 * rate, limits["times"]))
 
 
-SCENES = [throughput, latency, overload, swap, fairness, mlperf]
+SCENES = [throughput, latency, grpc, overload, swap, fairness, mlperf]

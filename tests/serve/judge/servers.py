@@ -39,6 +39,7 @@ class Server:
     def __init__(self, name, command, files, folder, port, core):
         self.name, self.command, self.files = name, command, files
         self.folder, self.port, self.core = os.path.join(folder, name), port, core
+        self.grpc_port = port + 10
         self.repository = os.path.join(self.folder, "models")
         self.process, self.warm = None, set()
 
@@ -49,7 +50,7 @@ class Server:
         with open(config, "w", encoding="ascii") as f:
             f.write(models.pawl_config())
         return [*self.command, f"--config={config}", f"--repository={self.repository}",
-                f"--port={self.port}", "--grpc-port=none", "--io-threads=1",
+                f"--port={self.port}", f"--grpc-port={self.grpc_port}", "--io-threads=1",
                 "--workers=1"], os.environ
 
     def start(self):
@@ -137,8 +138,9 @@ class Triton(Server):
         return [os.path.join(TRITON, "bin", "tritonserver"),
                 f"--model-repository={self.repository}", f"--backend-directory={backends}",
                 "--model-control-mode=explicit", "--allow-gpu-metrics=false",
-                "--allow-metrics=false", "--allow-grpc=false", "--http-address=127.0.0.1",
-                f"--http-port={self.port}", "--log-info=false", "--exit-timeout-secs=3"], env
+                "--allow-metrics=false", "--http-address=127.0.0.1",
+                f"--http-port={self.port}", "--grpc-address=127.0.0.1",
+                f"--grpc-port={self.grpc_port}", "--log-info=false", "--exit-timeout-secs=3"], env
 
     def use(self, *names):
         status, text = self.call("POST", "/v2/repository/index")

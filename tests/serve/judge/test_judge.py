@@ -49,13 +49,16 @@ def wait_for(stream, event):
     raise AssertionError(f"the twin ended before it was {event}")
 
 
-def check_load(program, port, core):
+def check_load(program, core, port, grpc_port=None):
     load = judges.PawlLoad(program, core)
-    server = types.SimpleNamespace(port=port)
-    for measure, arg in ((load.closed, 4), (load.open, 500)):
+    server = types.SimpleNamespace(port=port, grpc_port=grpc_port)
+    for measure, arg, grpc in ((load.closed, 4, False), (load.open, 500, False),
+                               (load.open, 500, True)):
+        if grpc and not grpc_port:
+            continue
         # a loaded machine needs longer
         for seconds in (0.2, 2, 10):
-            r = measure(server, "digits", arg, seconds)
+            r = measure(server, "digits", arg, seconds, grpc=grpc)
             if r["rate"] and not r["failed"]:
                 break
         assert r["rate"] > 0 and r["failed"] == 0 and r["due"] > 0, r
@@ -64,12 +67,14 @@ def check_load(program, port, core):
 
 def check_twin(program, twin, core):
     server = subprocess.Popen([twin, "--repository", os.path.join(SOURCES, "demo/data/models"),
-                               "--port=0", "--grpc-port=none", "--workers=1"],
+                               "--port=0", "--grpc-port=0", "--workers=1"],
                               stderr=subprocess.PIPE, text=True)
     timer = threading.Timer(SOON, server.kill)
     timer.start()
     try:
-        port = int(wait_for(server.stderr, "ready")["port"])
+        listening = wait_for(server.stderr, "listening")
+        port = int(listening["port"])
+        wait_for(server.stderr, "ready")
         threading.Thread(target=server.stderr.read, daemon=True).start()
         client = http.client.HTTPConnection("127.0.0.1", port, timeout=SOON)
         client.request("POST", "/v2/models/digits/infer", json.dumps(
@@ -79,7 +84,7 @@ def check_twin(program, twin, core):
         client.close()
         data = answer["outputs"][0]["data"]
         assert all(abs(a - b) < 1e-5 for a, b in zip(data, expected(), strict=True)), data
-        check_load(program, port, core)
+        check_load(program, core, port, int(listening["grpc_port"]))
         server.send_signal(signal.SIGTERM)
         assert server.wait(SOON) == 0, server.returncode
     finally:
@@ -113,7 +118,7 @@ def check_floor(program, floor, core):
                 except ConnectionRefusedError:
                     assert time.monotonic() < end and server.poll() is None, "no floor"
                     time.sleep(0.01)
-            check_load(program, port, core)
+            check_load(program, core, port)
         finally:
             server.kill()
             server.wait()
