@@ -2,8 +2,8 @@
 #
 # The front of pawl serve: connections, endpoints, queues, the repository.
 
-serve-http-y := cmd.o conn.o grpc.o grpc_infer.o h2.o infer.o inference.pb-c.o json.o layers.o light.o \
-	log.o page.o parse.o port.o repo.o route.o sched.o server.o slots.o stats.o trace.o
+serve-http-y := cmd.o conn.o grpc.o grpc_infer.o h2.o helper.o infer.o inference.pb-c.o json.o \
+	layers.o light.o log.o page.o parse.o port.o repo.o route.o sched.o server.o slots.o stats.o trace.o
 ifdef CONFIG_SERVE
 serve-http-objs := $(addprefix tools/serve/,$(serve-http-y))
 serve-http-ldlibs := $(shell $(PKG_CONFIG) --libs inih jansson libnghttp2 libprotobuf-c) -lhttp_parser

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The repository: a folder with a folder for each model, which has a folder for each version,
- * named by a number.  The newest version is served.  All of this runs on the main thread.
+ * named by a number.  The newest version is served.
+ *
+ * The main thread decides what is loaded, and a helper loads one version at a time, so that
+ * signals and other calls do not wait for a load.  Loads and unloads are done in the order in
+ * which clients asked for them, then come the models that a scan of the folder has found.
  *
  * A load of a new version takes effect by a new table of models, which is sent to all loops.  A
  * request holds a reference to the version that it found, so each runs on one version, and none
@@ -103,14 +107,14 @@ static int64_t newest(struct server *sv, const char *name)
 static void version_free(struct msg *m)
 {
 	struct version *v = m->arg;
-	struct server *sv = (struct server *)((char *)v->home - offsetof(struct server, port));
+	struct helper *h = (struct helper *)((char *)v->home - offsetof(struct helper, port));
 	char text[24];
 	unsigned int i;
 
 	slots_free(v);
 	for (i = 0; i < ENGINES; i++)
 		if (v->weights[i].h)
-			pawl_var_delete(sv->e[i], v->weights[i], NULL, NULL);
+			pawl_var_delete(h->sv->e[i], v->weights[i], NULL, NULL);
 	if (v->m) {
 		snprintf(text, sizeof(text), "%" PRId64, v->m->version);
 		log_line("info", "freed", "model", v->e->name, "version", text, NULL);
@@ -181,59 +185,99 @@ static int check(const struct version *v, char *err, size_t size)
 	return 0;
 }
 
-/* Load the newest version, and serve it instead of the current one. */
-static int load(struct server *sv, struct entry *e)
+/* On the helper: the newest version. */
+static int prepare(struct load *ld)
 {
-	struct version *v = calloc(1, sizeof(*v));
-	int64_t number = newest(sv, e->name);
-	char path[4096], text[24];
-	uint64_t begin = now_ns();
+	struct server *sv = ld->sv;
+	struct version *v;
+	char path[4096];
 	unsigned int i;
-	int rc = -ENOMEM;
+	int rc;
 
-	snprintf(e->reason, sizeof(e->reason), "out of memory");
-	if (!number) {
-		snprintf(e->reason, sizeof(e->reason), "no folder of a version");
-		rc = -ENOENT;
+	ld->number = newest(sv, ld->e->name);
+	if (!ld->number) {
+		snprintf(ld->reason, sizeof(ld->reason), "no folder of a version");
+		return -ENOENT;
 	}
-	if (!v || !number)
-		goto failed;
-	v->e = e;
-	v->home = &sv->port;
+	snprintf(ld->reason, sizeof(ld->reason), "out of memory");
+	ld->v = v = calloc(1, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	v->e = ld->e;
+	v->home = &sv->loader.port;
 	v->refs = 1;
 	v->free_msg = (struct msg){ .fn = version_free, .arg = v };
-	snprintf(path, sizeof(path), "%s/%s/%" PRId64, sv->cfg.repository, e->name, number);
-	rc = serve_model_load(path, e->name, number, &v->m, e->reason, sizeof(e->reason));
+	snprintf(path, sizeof(path), "%s/%s/%" PRId64, sv->cfg.repository, ld->e->name,
+		 ld->number);
+	rc = serve_model_load(path, ld->e->name, ld->number, &v->m, ld->reason,
+			      sizeof(ld->reason));
 	if (rc) {
 		v->m = NULL;
-		goto failed;
+		return rc;
 	}
-	rc = check(v, e->reason, sizeof(e->reason));
+	rc = check(v, ld->reason, sizeof(ld->reason));
 	for (i = 0; !rc && i < ENGINES; i++)
 		rc = pawl_var_create(sv->e[i], &v->weights[i]);
 	if (!rc)
-		rc = slots_warm(sv, v, e->reason, sizeof(e->reason));
-	if (!rc)
-		rc = replace(sv, e, v);
-	if (rc)
-		goto failed;
-	e->state = ENTRY_READY;
-	e->explicitly_unloaded = false;
-	*e->reason = 0;
-	snprintf(path, sizeof(path), "%" PRId64, number);
-	snprintf(text, sizeof(text), "%.3f", (double)(now_ns() - begin) / 1e6);
-	log_line("info", "loaded", "model", e->name, "version", path, "ms", text, NULL);
-	return 0;
-failed:
-	/* What was served before stays. */
-	if (!e->current)
-		e->state = ENTRY_UNAVAILABLE;
-	log_line("error", "load", "model", e->name, "error", e->reason, NULL);
-	if (v && v->e)
-		version_free(&v->free_msg);
-	else
-		free(v);
+		rc = slots_warm(sv, v, ld->reason, sizeof(ld->reason));
 	return rc;
+}
+
+static void load_arrived(struct msg *m)
+{
+	struct load *ld = m->arg;
+
+	ld->ended = true;
+	ld->sv->arrived++;
+}
+
+static void load_run(struct msg *m)
+{
+	struct load *ld = m->arg;
+
+	ld->status = prepare(ld);
+	port_send(&ld->sv->port, m, load_arrived, ld);
+}
+
+static void load_begin(struct server *sv, struct entry *e, struct control *ct)
+{
+	e->wanted = false;
+	sv->load = (struct load){ .sv = sv, .e = e, .ct = ct, .begin_ns = now_ns() };
+	port_send(&sv->loader.port, &sv->load.msg, load_run, &sv->load);
+}
+
+static void answer(struct control *ct, int http, const char *fmt, const char *why)
+{
+	ct->http = http;
+	if (fmt && asprintf(&ct->text, fmt, ct->name, why) < 0)
+		ct->text = NULL;
+	port_post(&ct->loop->port, ct->done);
+}
+
+/* Serve the version that was loaded instead of the current one. */
+static void load_end(struct server *sv)
+{
+	struct load *ld = &sv->load;
+	struct entry *e = ld->e;
+	char number[24], ms[24];
+	int rc = ld->status ? ld->status : replace(sv, e, ld->v);
+
+	if (!rc) {
+		e->explicitly_unloaded = false;
+		*e->reason = 0;
+		snprintf(number, sizeof(number), "%" PRId64, ld->number);
+		snprintf(ms, sizeof(ms), "%.3f", (double)(now_ns() - ld->begin_ns) / 1e6);
+		log_line("info", "loaded", "model", e->name, "version", number, "ms", ms, NULL);
+	} else {
+		/* What was served before stays. */
+		snprintf(e->reason, sizeof(e->reason), "%s", ld->reason);
+		log_line("error", "load", "model", e->name, "error", e->reason, NULL);
+		if (ld->v)
+			version_put(ld->v);
+	}
+	if (ld->ct)
+		answer(ld->ct, rc ? 400 : 200, rc ? "failed to load '%s', %s" : NULL, e->reason);
+	ld->e = NULL;
 }
 
 static int unload(struct server *sv, struct entry *e, const char *why)
@@ -242,13 +286,13 @@ static int unload(struct server *sv, struct entry *e, const char *why)
 
 	if (rc)
 		return rc;
-	e->state = ENTRY_UNAVAILABLE;
 	snprintf(e->reason, sizeof(e->reason), "%s", why);
 	log_line("info", "unloaded", "model", e->name, "why", why, NULL);
 	return 0;
 }
 
-void repo_scan(struct server *sv)
+/* Load new models, unload removed ones. */
+static void scan(struct server *sv)
 {
 	DIR *dir = opendir(sv->cfg.repository);
 	struct dirent *d;
@@ -286,7 +330,7 @@ void repo_scan(struct server *sv)
 		if (e->explicitly_unloaded)
 			continue;
 		if (!e->current || e->current->m->version != newest(sv, e->name))
-			load(sv, e);
+			e->wanted = true;
 	}
 	closedir(dir);
 	for (i = 0; i < sv->nentries; i++)
@@ -297,19 +341,13 @@ void repo_scan(struct server *sv)
 		}
 }
 
-static char *text_of(const char *fmt, const char *name, const char *why)
-{
-	char *text;
-
-	return asprintf(&text, fmt, name, why) < 0 ? NULL : text;
-}
-
 static void index_json(struct server *sv, struct control *ct)
 {
 	json_t *all = json_array(), *o;
 	char version[24];
 	struct entry *e;
 	unsigned int i;
+	bool loads;
 
 	for (i = 0; i < sv->nentries; i++) {
 		e = sv->entries[i];
@@ -320,63 +358,132 @@ static void index_json(struct server *sv, struct control *ct)
 			snprintf(version, sizeof(version), "%" PRId64, e->current->m->version);
 			json_object_set_new(o, "version", json_string(version));
 		}
+		loads = sv->load.e == e || e->wanted;
 		json_object_set_new(o, "state",
-				    json_string(e->current ? "READY" : "UNAVAILABLE"));
-		if (!e->current)
+				    json_string(e->current ? "READY" :
+						loads ? "LOADING" : "UNAVAILABLE"));
+		if (!e->current && !loads)
 			json_object_set_new(o, "reason", json_string(e->reason));
 		json_array_append_new(all, o);
 	}
 	ct->text = json_dumps(all, JSON_COMPACT);
 	json_decref(all);
-	ct->http = ct->text ? 200 : 503;
+	answer(ct, ct->text ? 200 : 503, NULL, NULL);
 }
 
-void repo_control(struct server *sv, struct control *ct)
+static void trace(struct server *sv, struct control *ct)
 {
-	struct entry *e = *ct->name ? find(sv, ct->name) : NULL;
 	const char *why;
-	char path[4096];
-	int rc = 0;
+	int rc = ct->what == CONTROL_TRACE ? trace_start(sv, &why) :
+					     trace_stop(sv, &ct->text, &why);
 
-	ct->http = 200;
-	switch (ct->what) {
-	case CONTROL_INDEX:
+	if (rc)
+		answer(ct, rc == -ENOMEM ? 503 : 400, "failed to trace%s, %s", why);
+	else
+		answer(ct, 200, NULL, NULL);
+}
+
+static void control_load(struct server *sv, struct control *ct)
+{
+	struct entry *e = find(sv, ct->name);
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/%s", sv->cfg.repository, ct->name);
+	if (!e && good_name(ct->name) && is_folder(path))
+		e = entry_create(sv, ct->name);
+	if (!e) {
+		answer(ct, 500, "failed to load '%s', %s",
+		       "failed to poll from model repository");
+		return;
+	}
+	e->present = true;
+	load_begin(sv, e, ct);
+}
+
+static void control_unload(struct server *sv, struct control *ct)
+{
+	struct entry *e = find(sv, ct->name);
+
+	/* what is not loaded is unloaded, as Triton has it */
+	if (e && unload(sv, e, "a client unloaded it")) {
+		answer(ct, 503, "failed to unload '%s', %s", "out of memory");
+		return;
+	}
+	if (e) {
+		e->explicitly_unloaded = true;
+		e->wanted = false;
+	}
+	answer(ct, 200, NULL, NULL);
+}
+
+static bool changes(const struct control *ct)
+{
+	return ct->what == CONTROL_LOAD || ct->what == CONTROL_UNLOAD;
+}
+
+static void control(struct server *sv, struct control *ct)
+{
+	if (ct->what == CONTROL_INDEX)
 		index_json(sv, ct);
-		break;
-	case CONTROL_TRACE:
-		rc = trace_start(sv, &why);
-		break;
-	case CONTROL_TRACE_STOP:
-		rc = trace_stop(sv, &ct->text, &why);
-		break;
-	case CONTROL_LOAD:
-		snprintf(path, sizeof(path), "%s/%s", sv->cfg.repository, ct->name);
-		if (!e && good_name(ct->name) && is_folder(path))
-			e = entry_create(sv, ct->name);
-		if (e)
-			e->present = true;
-		if (!e || load(sv, e)) {
-			ct->http = e ? 400 : 500;
-			ct->text =
-				text_of("failed to load '%s', %s", ct->name,
-					e ? e->reason : "failed to poll from model repository");
+	else if (!changes(ct))
+		trace(sv, ct);
+	else if (sv->stopping)
+		answer(ct, 503, "failed to change '%s', %s", "the server is stopping");
+	else if (ct->what == CONTROL_LOAD)
+		control_load(sv, ct);
+	else
+		control_unload(sv, ct);
+}
+
+bool repo_busy(const struct server *sv)
+{
+	return sv->load.e || sv->calls || sv->rescan;
+}
+
+static void run_calls(struct server *sv)
+{
+	struct control **at, *ct;
+
+	for (at = &sv->calls; (ct = *at); ) {
+		if (sv->load.e && changes(ct) && !sv->stopping) {
+			at = &ct->next;
+			continue;
 		}
-		break;
-	case CONTROL_UNLOAD:
-		/* what is not loaded is unloaded, as Triton has it */
-		if (e && unload(sv, e, "a client unloaded it")) {
-			ct->http = 503;
-			ct->text =
-				text_of("failed to unload '%s', %s", ct->name, "out of memory");
-		} else if (e) {
-			e->explicitly_unloaded = true;
-		}
+		*at = ct->next;
+		if (!*at)
+			sv->calls_tail = at;
+		control(sv, ct);
 	}
-	if (rc) {
-		ct->http = rc == -ENOMEM ? 503 : 400;
-		ct->text = text_of("failed to trace%s, %s", "", why);
-	}
-	port_post(&ct->loop->port, ct->done);
+}
+
+static void run_wanted(struct server *sv)
+{
+	bool again = sv->rescan;
+	unsigned int i;
+
+	sv->rescan = false;
+	if (again)
+		scan(sv);
+	for (i = 0; i < sv->nentries && !sv->load.e; i++)
+		if (sv->entries[i]->wanted)
+			load_begin(sv, sv->entries[i], NULL);
+}
+
+void repo_run(struct server *sv)
+{
+	unsigned int seen;
+
+	/* to publish is to wait for the loops; meanwhile other messages arrive */
+	do {
+		seen = sv->arrived;
+		if (sv->load.ended && sv->load.e)
+			load_end(sv);
+		run_calls(sv);
+		if (sv->stopping)
+			sv->rescan = false;
+		else if (!sv->load.e)
+			run_wanted(sv);
+	} while (seen != sv->arrived);
 }
 
 /* No loop runs any more. */
@@ -390,7 +497,8 @@ void repo_free(struct server *sv)
 		if (v)
 			version_put(v);
 	}
-	port_run(&sv->port);
+	/* to the helper, which has ended */
+	port_run(&sv->loader.port);
 	for (i = 0; i < sv->nentries; i++) {
 		free(sv->entries[i]->stats.batch);
 		free(sv->entries[i]);

@@ -150,6 +150,7 @@ static void control_arrived(struct msg *m)
 	ct->next = NULL;
 	*sv->calls_tail = ct;
 	sv->calls_tail = &ct->next;
+	sv->arrived++;
 }
 
 struct control *control_begin(struct loop *l, enum control_what what, const char *name,

@@ -11,11 +11,13 @@
  *	repo.c	the repository of models		stats.c	statistics and metrics
  *	page.c	the page at /				layers.c the times of layers
  *	light.c	runs without a worker			trace.c	traces of requests
+ *	helper.c a thread for loads
  *
  * Threads.  Each loop is a thread with an epoll, and owns its connections.  Loop 0 also owns
  * the queues and slots of all models, so that models share the cores by their weights.  The
- * main thread owns the repository: it loads, publishes and frees versions of models.  Threads
- * send each other messages (port.h); no object is locked.
+ * main thread owns the repository: it decides what is loaded, and publishes versions of models.
+ * A helper loads and frees them.  Threads send each other messages (port.h); no object is
+ * locked.
  *
  * Life of an infer request.  The loop of the connection parses the request when it is
  * complete, takes a reference to the version, and submits it to loop 0.  Loop 0 queues it, and
@@ -118,9 +120,9 @@ struct version {
 	struct entry *e;
 	pawl_var_t weights[ENGINES];
 	u32 refs;			/* A: of requests and slots, and of the repository */
-	struct port *home;		/* of the main thread, */
+	struct port *home;		/* of the helper that has loaded it, */
 	struct msg free_msg;		/*   which frees it */
-	/* loop 0, and the main thread before it publishes and when it frees the version */
+	/* loop 0, and the helper before it is published and when it is freed */
 	struct shapes *shapes[64];	/* by hash */
 	struct slot *free;		/* the most recently used first */
 	unsigned int nslots;
@@ -214,8 +216,6 @@ struct queue {
 	struct request *head, *tail;
 };
 
-enum entry_state { ENTRY_UNAVAILABLE, ENTRY_READY, ENTRY_LOADING };
-
 /* A name in the repository.  It stays until the end. */
 struct entry {
 	char name[NAME_MAX_LEN + 1];
@@ -224,8 +224,8 @@ struct entry {
 	u64 pending;			/* A: requests in the queue */
 	/* main thread */
 	struct version *current;
-	enum entry_state state;
 	bool present, explicitly_unloaded;
+	bool wanted;			/* to be loaded, because the repository has it */
 	char reason[256];
 	/* loop 0 */
 	struct queue level[LEVELS];
@@ -388,8 +388,8 @@ int plan_begin(struct server *sv, struct version *v, struct shapes *sh, uint64_t
 int plan_end(struct slot *s, int status);
 void plan_failed(struct slot *s);
 int slots_warm(struct server *sv, struct version *v, char *err,
-	       size_t size);	/* main, before publishing */
-void slots_free(struct version *v);	/* main, when nothing uses it */
+	       size_t size);	/* the helper, before publishing */
+void slots_free(struct version *v);	/* the helper, when nothing uses it */
 
 /* --- light runs, on loop 0 (light.c) --- */
 
@@ -411,10 +411,40 @@ void version_put(struct version *v);
 
 /* --- repository, on the main thread (repo.c) --- */
 
-int repo_init(struct server *sv);
-void repo_scan(struct server *sv);	/* load new models, unload removed ones */
-void repo_control(struct server *sv, struct control *ct);
+/* Begin and end what can be now, after each message; sv->rescan: read the repository. */
+void repo_run(struct server *sv);
+bool repo_busy(const struct server *sv);	/* it has work; the helper, or calls that wait */
 void repo_free(struct server *sv);
+
+/* --- threads for work that takes long (helper.c) --- */
+
+struct helper {
+	struct port port;
+	struct server *sv;
+	struct msg msg;			/* of helper_yield(), then of helper_stop() */
+	unsigned long thread;
+	bool started;			/* I */
+	bool leaves, yields;		/* O */
+};
+
+int helper_start(struct helper *h, struct server *sv);
+void helper_stop(struct helper *h);	/* behind all messages that were sent to it */
+/* A message to it: from now on, its work gives way to requests. */
+void helper_yield(struct msg *m);
+
+/* A load of a version.  The helper has it until the main thread has the message. */
+struct load {
+	struct msg msg;
+	struct server *sv;
+	struct entry *e;		/* NULL: no load is in work */
+	struct control *ct;		/* who asked for it; NULL: the repository has it */
+	struct version *v;
+	int64_t number;			/* of the version */
+	uint64_t begin_ns;
+	bool ended;			/* main: the message has arrived */
+	int status;
+	char reason[256];
+};
 
 /* --- the server (server.c) --- */
 
@@ -457,6 +487,11 @@ struct server {
 	u32 nentries;			/* A: entries below it are valid */
 	struct table *table;
 	struct control *calls, **calls_tail;
+	bool rescan;			/* the repository is to be read */
+	bool stopping;			/* no further loads */
+	unsigned int arrived;		/* calls and loads that have ended, together */
+	struct load load;
+	struct helper loader;
 	/* loop 0 */
 	struct entry *active;
 	unsigned int inflight;		/* runs and plans */

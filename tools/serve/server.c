@@ -411,18 +411,6 @@ static int wait_main(struct server *sv, int sigfd, int64_t until)
 		read(sigfd, &si, sizeof(si)) == (ssize_t)sizeof(si) ? (int)si.ssi_signo : 0;
 }
 
-static void run_controls(struct server *sv)
-{
-	struct control *ct;
-
-	while ((ct = sv->calls)) {
-		sv->calls = ct->next;
-		if (!sv->calls)
-			sv->calls_tail = &sv->calls;
-		repo_control(sv, ct);
-	}
-}
-
 static void tell(struct server *sv, unsigned int n, void (*fn)(struct msg *))
 {
 	unsigned int i;
@@ -469,13 +457,15 @@ static void stop(struct server *sv, int sigfd)
 		sig = wait_main(sv, sigfd, until);
 		if (sig == SIGTERM || sig == SIGINT)
 			break;
-		run_controls(sv);
+		repo_run(sv);
 	}
+	sv->stopping = true;
+	repo_run(sv);
 	tell(sv, sv->cfg.loops, begin_drain);
 	until = (int64_t)(now_ns() + sv->cfg.drain_ns);
 	while (sv->drained < sv->cfg.loops) {
 		wait_main(sv, -1, forced ? -1 : until);
-		run_controls(sv);
+		repo_run(sv);
 		if (!forced && (int64_t)now_ns() >= until && sv->drained < sv->cfg.loops) {
 			unsigned int i;
 
@@ -486,6 +476,19 @@ static void stop(struct server *sv, int sigfd)
 					  &sv->loops[i]);
 		}
 	}
+	/* The loops take the answers of calls before they leave. */
+	while (repo_busy(sv)) {
+		wait_main(sv, -1, -1);
+		repo_run(sv);
+	}
+}
+
+static void get_ready(struct server *sv, const char *port)
+{
+	store_relaxed(&sv->ready, 1);
+	port_send(&sv->loader.port, &sv->loader.msg, helper_yield, &sv->loader);
+	notify("READY=1");
+	log_line("info", "ready", "host", sv->cfg.host, "port", port, NULL);
 }
 
 static int start_loops(struct server *sv, unsigned int *started)
@@ -611,30 +614,36 @@ int serve_run(struct server *sv)
 		}
 	}
 
-	rc = start_loops(sv, &started);
+	rc = helper_start(&sv->loader, sv);
+	if (rc)
+		rc = failed("a thread", strerror(-rc));
+	else
+		rc = start_loops(sv, &started);
 	if (!rc) {
 		snprintf(port, sizeof(port), "%u", sv->cfg.port);
 		if (sv->cfg.grpc_port != GRPC_NONE)
 			snprintf(grpc, sizeof(grpc), "%u", sv->cfg.grpc_port);
 		log_line("info", "listening", "host", sv->cfg.host, "port", port, "grpc_port",
 			 grpc, NULL);
-		repo_scan(sv);
-		store_relaxed(&sv->ready, 1);
-		notify("READY=1");
-		log_line("info", "ready", "host", sv->cfg.host, "port", port, NULL);
-		while ((sig = wait_main(sv, sigfd, -1)) != SIGTERM && sig != SIGINT) {
+		sv->rescan = true;
+		do {
+			repo_run(sv);
+			if (!load_relaxed(&sv->ready) && !repo_busy(sv))
+				get_ready(sv, port);
+			sig = wait_main(sv, sigfd, -1);
 			if (sig == SIGHUP)
-				repo_scan(sv);
-			run_controls(sv);
-		}
+				sv->rescan = true;
+		} while (sig != SIGTERM && sig != SIGINT);
 		stop(sv, sigfd);
 	}
 	tell(sv, started, leave);
 	for (i = 0; i < started; i++)
 		pthread_join((pthread_t)sv->loops[i].thread, NULL);
+	helper_stop(&sv->loader);
 	repo_free(sv);
 	trace_free(sv);
 	free_loops(sv);
+	port_fini(&sv->loader.port);
 out_engines:
 	for (i = 0; i < ENGINES; i++)
 		if (pawl_engine_destroy(sv->e[i]) && !rc)
