@@ -79,7 +79,6 @@ int mx_engine_make(struct pawl_mx_engine *e, bool child)
 		cfg.copy_workers = env.copy_workers;
 	}
 	cfg.cpu_devices = MX_CPU_DEVICES;
-	cfg.max_vars = 1u << 20;
 	cfg.max_ops = 960000;
 	cfg.max_threads = MX_THREADS;
 	if (cfg.workers * (int)MX_CPU_DEVICES > (int)MX_THREADS / 2)
@@ -99,7 +98,13 @@ int mx_engine_make(struct pawl_mx_engine *e, bool child)
 	e->omp_threads = child ? 1 : env.omp_threads;
 	if (child && !mx_hooks.worker_start)
 		mx_omp_set(1);
+	cfg.max_vars = MX_VARS_MOST;
 	rc = pawl_engine_create(&cfg, &pe);
+	if (rc == -ENOMEM) {
+		/* The process may have a limit of addresses (ulimit -v). */
+		cfg.max_vars = MX_VARS_LEAST;
+		rc = pawl_engine_create(&cfg, &pe);
+	}
 	if (rc)
 		return mx_err_pawl(rc);
 	e->gpus = (u32)n;

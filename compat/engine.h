@@ -8,6 +8,9 @@
 /* CPU contexts with their own queue; others share these queues by number modulo this. */
 #define MX_CPU_DEVICES	16u
 #define MX_THREADS	512u
+/* Arrays of an engine; it reserves 80 bytes of addresses for each. */
+#define MX_VARS_MOST	(1u << 26)
+#define MX_VARS_LEAST	(1u << 20)
 #define MX_GPUS		16
 #define MX_TEXT		1024u
 #define MX_EXIT_NS	5000000000ll

@@ -46,7 +46,8 @@ u64 attach_found(struct thread *t, struct op *op, struct dep *dep, u32 j, u64 ta
 u32 attach_slow(struct thread *t, struct dep *dep, u32 ref, u32 obi, u32 joined)
 {
 	struct pawl_engine *e = t->e;
-	struct block *ob = block_of(e, obi);
+	u32 vi = dep->var & ~DEP_WRITE;
+	struct block *ob = version_of(e, vi, obi);
 	u64 s = load_acquire(&ob->state), add;	/* CORE-A3 <-> CORE-R1, CORE-R2 */
 
 	if (!(dep->var & DEP_WRITE)) {
@@ -72,6 +73,6 @@ u32 attach_slow(struct thread *t, struct dep *dep, u32 ref, u32 obi, u32 joined)
 	}
 	/* No other thread reads ob from here on: pass its error on and free it. */
 	store_relaxed(&block_of(e, dep->block)->err, s & BLOCK_ERR ? ob->err : 0);
-	block_free(t, obi);
+	version_end(t, ob, obi);
 	return 1;
 }

@@ -162,7 +162,7 @@ static void segment_attach(struct thread *t, struct acc *a, u32 n, u64 val, u32 
 		if (unlikely(val == FOUND_DEAD)) {
 			if (write)
 				block_free(t, d->block);
-			store_helped(&d->block, 0);
+			dep_kill(d);
 			store_helped16(&op_of(e, opi)->flags, op_of(e, opi)->flags | OP_STALE);
 			granted[a[i].op]++;
 			continue;

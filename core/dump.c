@@ -132,7 +132,7 @@ int pawl_dump(struct pawl_engine *e, int fd)
 			continue;
 		/* In two halves, which a snapshot would read again until they belong together. */
 		w = (struct pair){ load_relaxed(&v->word.tag), load_relaxed(&v->word.val) };
-		cur = block_of(e, word_cur(w.val));
+		cur = version_of(e, i, word_cur(w.val));
 		s = load_relaxed(&cur->state);
 		version = load_relaxed(&var_side_of(e, i)->version);
 		count = block_count(s) + (w.val & WORD_LASTW ? 0 : word_joined(w.val));

@@ -207,8 +207,11 @@ static u32 var_last(void *obj, u32 idx, void *user)
 
 static void var_again(void *obj, u32 idx, u32 base, void *user)
 {
+	struct var *v = var_of(user, idx);
+
+	store_relaxed(&v->home.state, BLOCK_DONE);
 	if (base)
-		store_relaxed(&var_of(user, idx)->gen, base);
+		store_relaxed(&v->gen, base);
 }
 
 static u32 graph_last(void *obj, u32 idx, void *user)
@@ -265,6 +268,8 @@ static int pools_add(struct pawl_engine *e)
 	/* Those that a trim withholds from other threads for a moment: at least a slab. */
 	u32 aside = (u32)min_u(max_u(c->max_vars, 256u), 2048u);
 	u32 vars = min_u((c->max_vars + vslack + aside + 64) & ~63u, 1u << VAR_BITS) - 1;
+	/* Vars beyond these have no error, graph or pending work of their own. */
+	u32 most = min_u(vars, (1u << ERROR_BITS) - 1);
 	u32 blocks = (u32)min_u((u64)vars + 3ull * ops + max_u(slack, vslack), RM_BASE - 1);
 	/* Large ones are so few that a default engine fits in 512 MiB of addresses. */
 	u32 ext1 = (u32)min_u(max_u(c->max_ops / 32, 64u), 8192u);
@@ -278,10 +283,10 @@ static int pools_add(struct pawl_engine *e)
 		[POOL_VAR] = { "var", VAR_SIZE, vars, .mag = vmag, .ctor = var_again,
 				.last = var_last, .user = e },
 		[POOL_ERROR] = { .name = "error", .size = sizeof(struct error),
-				.max = (u32)max_u(ops, vars), .mag = max_u(mag, vmag) },
-		[POOL_GRAPH] = { "graph", sizeof(struct graph), vars, .mag = vmag, .ctor = graph_again,
+				.max = (u32)max_u(ops, most), .mag = max_u(mag, vmag) },
+		[POOL_GRAPH] = { "graph", sizeof(struct graph), most, .mag = vmag, .ctor = graph_again,
 				.last = graph_last, .user = e },
-		[POOL_DEVREC] = { .name = "pending", .size = device_rec_size(), .max = c->ndevices ? vars : 1 },
+		[POOL_DEVREC] = { .name = "pending", .size = device_rec_size(), .max = c->ndevices ? most : 1 },
 		[POOL_NOTE] = { "note", sizeof(struct op_note), ops, .mag = mag, .ctor = note_again,
 				.last = note_last, .user = e },
 		/* A late push counts itself in its queue, and takes that back. */

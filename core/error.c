@@ -178,7 +178,7 @@ u32 error_make(struct thread *t, int code, const char *op, const char *text)
 	struct error *x;
 	u32 idx;
 
-	BUILD_BUG_ON((1u << OPS_BITS) + (1u << VAR_BITS) >= 1u << (32 - SPECIAL_ERROR_SHIFT));
+	BUILD_BUG_ON((1u << OPS_BITS) + (1u << ERROR_BITS) >= 1u << (32 - SPECIAL_ERROR_SHIFT));
 	x = pool_get(e->pool[POOL_ERROR], &t->cache[POOL_ERROR], &idx);
 	if (!x) {
 		idx = e->spare_error;

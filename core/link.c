@@ -70,7 +70,7 @@ struct pair word_snapshot(struct var *v)
 	return w;
 }
 
-static enum phase tag_phase(struct pawl_engine *e, u64 tag)
+enum phase tag_phase(struct pawl_engine *e, u64 tag)
 {
 	u64 st;
 

@@ -19,6 +19,7 @@ int link_simple_slow(struct thread *t, struct op *op, u64 tag, u64 *found);
 u64 link_few(struct thread *t, struct op *op, u32 opi, u64 *found);
 u64 link_op(struct thread *t, struct op *op, u32 opi, u64 *found);
 void link_help(struct thread *t, u64 tag);
+enum phase tag_phase(struct pawl_engine *e, u64 tag);
 u64 *desc_cell(struct pawl_engine *e, const struct desc *d, u64 st, u32 vi);
 
 /*

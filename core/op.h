@@ -46,6 +46,18 @@ static inline void dep_set(struct dep *d, u32 var, u32 block, u32 link, u32 gen)
 	store_helped(&d->gen, gen);
 }
 
+/* The push left the access out, because its var was deleted meanwhile. */
+static inline bool dep_dead(const struct dep *d)
+{
+	return !load_relaxed(&d->block) && !load_relaxed(&d->gen);
+}
+
+static inline void dep_kill(struct dep *d)
+{
+	store_helped(&d->block, 0);
+	store_helped(&d->gen, 0);
+}
+
 static inline void dep_copy(struct dep *to, const struct dep *from)
 {
 	dep_set(to, from->var, from->block, from->link, from->gen);
@@ -283,10 +295,14 @@ static inline struct block *dep_block(struct thread *t, struct dep *d)
 	struct pawl_engine *e = t->e;
 	u32 bi = pool_get_idx(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], e->blocks,
 			      sizeof(struct block));
-	struct block *b = block_of(e, bi);
+	struct block *b;
 
-	if (unlikely(!bi))
-		return NULL;
+	if (unlikely(!bi)) {
+		bi = block_reclaim(t);
+		if (!bi)
+			return NULL;
+	}
+	b = block_of(e, bi);
 	store_helped(&d->block, bi);
 	/* Threads with a stale view may read the recycled block: atomic, no order. */
 	store_relaxed(&b->state, BLOCK_ONE);

@@ -106,7 +106,7 @@ int op_pending(struct pawl_engine *e, struct op *op, pending_fn fn, void *arg)
 	int rc = 0;
 
 	for (j = 0; !rc && j < op->ndeps; j++)
-		if (deps[j].block)
+		if (!dep_dead(&deps[j]))
 			rc = dep_pending(e, deps[j].var & ~DEP_WRITE, deps[j].var & DEP_WRITE,
 					 fn, arg);
 	return rc;
@@ -167,7 +167,7 @@ void forget_pending(struct pawl_engine *e, struct op *op)
 	u32 j, idx;
 
 	for (j = 0; j < op->ndeps; j++) {
-		if (!(deps[j].var & DEP_WRITE) || !deps[j].block)
+		if (!(deps[j].var & DEP_WRITE) || dep_dead(&deps[j]))
 			continue;
 		idx = var_rec(e, deps[j].var & ~DEP_WRITE);
 		if (idx)
@@ -178,7 +178,7 @@ void forget_pending(struct pawl_engine *e, struct op *op)
 /* The newest write of the access's var if a device op made it, else 0. */
 u64 last_write(struct pawl_engine *e, const struct dep *d)
 {
-	u32 idx = d->block ? var_rec(e, d->var & ~DEP_WRITE) : 0;
+	u32 idx = dep_dead(d) ? 0 : var_rec(e, d->var & ~DEP_WRITE);
 
 	/* Relaxed: the access is granted, which ordered the write before it. */
 	return idx ? load_relaxed(&rec_of(e, idx)->write) : 0;
@@ -213,7 +213,7 @@ int recs_get(struct thread *t, struct op *op)
 	u32 j;
 
 	for (j = 0; j < op->ndeps; j++)
-		if (deps[j].block &&
+		if (!dep_dead(&deps[j]) &&
 		    !rec_get(t, &var_side_of(t->e, deps[j].var & ~DEP_WRITE)->rec))
 			return err(-ENOMEM, "push: no memory for a var's pending device work");
 	return 0;
@@ -264,9 +264,10 @@ void pending_note(struct thread *t, struct op *op, struct lane *l, u64 seq)
 	u32 j;
 
 	for (j = 0; j < op->ndeps; j++) {
-		u32 idx = deps[j].block ? var_rec(e, deps[j].var & ~DEP_WRITE) : 0;
+		bool dead = dep_dead(&deps[j]);
+		u32 idx = dead ? 0 : var_rec(e, deps[j].var & ~DEP_WRITE);
 
-		if (unlikely(deps[j].block && !idx))
+		if (unlikely(!dead && !idx))
 			lane_sync(l);	/* no record for the number */
 		if (!idx)
 			continue;

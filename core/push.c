@@ -98,7 +98,7 @@ static __always_inline_fn int push_deps(struct thread *t, struct op *op, u32 opi
 			/* The var was deleted meanwhile: leave the access out, do not run. */
 			if (deps[j].var & DEP_WRITE)
 				block_free(t, deps[j].block);
-			store_helped(&deps[j].block, 0);
+			dep_kill(&deps[j]);
 			store_helped16(&op->flags, op->flags | OP_STALE);
 			dead++;
 			granted++;

@@ -49,6 +49,7 @@ static inline u32 dep_version(const struct pawl_engine *e, u32 block)
 static inline bool rm_wanted(const struct thread *t, const struct pair *w)
 {
 	return (w->tag & TAG_KNOWN) && !(w->val & (WORD_LASTW | WORD_DELETED)) &&
+	       word_cur(w->val) &&
 	       tag_slot(w->tag) != t->slot &&
 	       word_joined(w->val) >= t->e->rm_reads +
 	       t->e->rm_reads * load_relaxed(&t->e->used_slots) / RM_READS;

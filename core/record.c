@@ -371,7 +371,7 @@ void record_begin(struct thread *t, struct op *op, u32 opi)
 
 		p = room(b, p);
 		/* The var was deleted during the push: the access has no position. */
-		if (unlikely(stale && !load_relaxed(&deps[j].block)))
+		if (unlikely(stale && dep_dead(&deps[j])))
 			*p++ = 0;
 		else
 			p = put(p, load_relaxed(&var_side_of(t->e, var)->version) + 1);

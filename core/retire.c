@@ -124,7 +124,7 @@ static inline void grant_succ(struct thread *t, struct block *b, u32 bi, u64 s, 
 		s &= ~BLOCK_ERR;
 	store_relaxed(&block_of(e, d->block)->err, s & BLOCK_ERR ? b->err : 0);
 	if (!BUSTED(BLOCK_LEAK))
-		block_free(t, bi);
+		version_end(t, b, bi);
 	if (op_grant(op))
 		ready_add(t, r, op, opi);
 }
@@ -209,7 +209,7 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 		u32 list;
 
 		/* The access was left out: its var was deleted during the push. */
-		if (unlikely(slow && !bi))
+		if (unlikely(slow && dep_dead(d)))
 			continue;
 		if (d->var & DEP_WRITE) {
 			struct var_side *side = var_side_of(e, d->var & ~DEP_WRITE);
@@ -235,11 +235,12 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 				grant_readers(t, list, &ready);
 			s += done;
 		} else {
-			if (bi >= RM_BASE) {
-				bi = rm_leave(t, bi - RM_BASE, 1);
-				if (!bi)
+			/* Read-mostly, or, in the same comparison, 0: the var is parked. */
+			if (unlikely(bi - 1 >= RM_BASE - 1)) {
+				bi = bi ? rm_leave(t, bi - RM_BASE, 1) : 0;
+				if (!bi && d->block)
 					continue;
-				b = block_of(e, bi);
+				b = version_of(e, d->var, bi);
 			}
 			/* CORE-R2 <-> CORE-A1, CORE-A3 */
 			s = fetch_add_acq_rel(&b->state, -BLOCK_ONE) - BLOCK_ONE;

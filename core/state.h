@@ -12,6 +12,7 @@
  *   prev    the block before it
  *   joined  LASTW clear: number of readers that joined cur;
  *           LASTW set: number of readers that had joined prev when cur replaced it (frozen)
+ *   cur 0   the var is parked: it has no block of its own but struct var.home (park.c)
  *   SIMPLE  the op has one var: it needs no help
  *   KNOWN   the thread that stored the word saw cur DONE: a reader that joins need not
  *           touch the block.  It is no part of the push's identity (tag_same())
@@ -40,7 +41,8 @@
 #include <base/atomic.h>
 #include <base/bug.h>
 
-#define VAR_BITS	20
+#define VAR_BITS	26
+#define ERROR_BITS	20
 #define BLOCK_BITS	21
 #define JOIN_BITS	20
 #define OPS_BITS	20
@@ -53,6 +55,9 @@
 #define WORD_JOIN_SHIFT	(2 * BLOCK_BITS)
 #define WORD_LASTW	(1ull << 62)
 #define WORD_DELETED	(1ull << 63)
+
+/* A parked var; not 0, because a linker that found 0 has not linked the access (link_dep()). */
+#define WORD_PARKED	WORD_LASTW
 
 BUILD_BUG_ON(2 * BLOCK_BITS + JOIN_BITS != 62);
 

@@ -26,21 +26,24 @@ int pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
 	if (!pool_get(e->pool[POOL_VAR], &t->cache[POOL_VAR], &vi))
 		return err(-ENOMEM, "var_create: %u vars exist (config.max_vars)", e->cfg.max_vars);
 	b = pool_get(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], &bi);
-	if (!b) {
+	/* Block 0, which the var then has, is memory only if there are others. */
+	if (unlikely(!b && !pool_carved(e->pool[POOL_BLOCK]))) {
 		pool_put(e->pool[POOL_VAR], &t->cache[POOL_VAR], vi);
-		return err(-ENOMEM, "var_create: out of blocks (config.max_vars, max_ops)");
+		return err(-ENOMEM, "var_create: no memory for blocks");
 	}
-	/*
-	 * Version 0 is complete and has no holds.  Release: var_poll() may read this block by
-	 * the old word of another var, and must then see that var's data.
-	 */
-	store_release(&b->state, BLOCK_DONE);
-	store_relaxed(&b->err, 0);
-	store_relaxed(&b->var, vi);
+	if (likely(b)) {
+		/*
+		 * Version 0 is complete and has no holds.  Release: var_poll() may read this
+		 * block by the old word of another var, and must then see that var's data.
+		 */
+		store_release(&b->state, BLOCK_DONE);
+		store_relaxed(&b->err, 0);
+		store_relaxed(&b->var, vi);
+	}
 	v = var_of(e, vi);
 	store_release(&var_side_of(e, vi)->version, 0);	/* CORE-V1 <-> CORE-V2 */
 	/* A thread that still reads the var that was here is refused by the generation. */
-	store_release(&v->word.val, word_make(bi, bi, 0, 0));
+	store_release(&v->word.val, likely(b) ? word_make(bi, bi, 0, 0) : WORD_PARKED);
 	/* With the value of the old word it does no harm, since that is DELETED. */
 	store_relaxed(&v->word.tag, tag_make(t->slot, ++t->seq, TAG_SIMPLE | TAG_KNOWN));
 	gen = gen_alive(e, load_relaxed(&v->gen));

@@ -5,6 +5,17 @@
 
 #include <core/thread.h>
 
+/* One version of a var: the write that makes it and the reads that see it. */
+struct block {
+	u64 state;		/* A: state.h */
+	u32 succ;		/* reference of the next writer, stored before CLOSED */
+	u32 err;		/* error that the write inherited; with ERR, its own */
+	u32 var;		/* A: the var whose version it is, or 0 */
+	u32 unused[3];
+};
+
+BUILD_BUG_ON(sizeof(struct block) != 32);
+
 /*
  * Vars are laid out in groups of four: four lines with one word each, then one line with the
  * four versions.  So a completion, which counts the version, does not touch the line on which
@@ -13,7 +24,8 @@
 struct var {
 	struct pair word;	/* A */
 	u32 gen;		/* A: odd while alive; the handle carries it */
-	u32 unused[11];
+	u32 unused[3];
+	struct block home;	/* the version while the var is parked: park.c */
 };
 
 struct var_side {
@@ -28,17 +40,6 @@ struct var_side {
 BUILD_BUG_ON(sizeof(struct var) != 64);
 BUILD_BUG_ON(sizeof(struct var) + sizeof(struct var_side) != VAR_SIZE);
 BUILD_BUG_ON(VAR_GROUP * sizeof(struct var_side) != sizeof(struct var));
-
-/* One version of a var: the write that makes it and the reads that see it. */
-struct block {
-	u64 state;		/* A: state.h */
-	u32 succ;		/* reference of the next writer, stored before CLOSED */
-	u32 err;		/* error that the write inherited; with ERR, its own */
-	u32 var;		/* A: the var whose version it is, or 0 */
-	u32 unused[3];
-};
-
-BUILD_BUG_ON(sizeof(struct block) != 32);
 
 static inline struct block *block_of(const struct pawl_engine *e, u32 idx)
 {
@@ -58,6 +59,12 @@ static inline struct var_side *var_side_of(const struct pawl_engine *e, u32 idx)
 				   ((size_t)(idx | (VAR_GROUP - 1)) + 1 + idx / VAR_GROUP) *
 				   sizeof(struct var) +
 				   (idx % VAR_GROUP) * sizeof(struct var_side));
+}
+
+/* The block of a version of var vi; 0 is the var's own. */
+static inline struct block *version_of(const struct pawl_engine *e, u32 vi, u32 bi)
+{
+	return likely(bi) ? block_of(e, bi) : &var_of(e, vi)->home;
 }
 
 /*
@@ -110,6 +117,17 @@ static inline void block_free(struct thread *t, u32 bi)
 	pool_put(t->e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], bi);
 }
 
+/* The version b of a var ends, and all its accesses are complete. */
+static inline void version_end(struct thread *t, struct block *b, u32 bi)
+{
+	if (likely(bi))
+		block_free(t, bi);
+	else
+		/* No thread uses it until the var is parked again: relaxed. */
+		store_relaxed(&b->state, BLOCK_DONE);
+}
+
 struct pair word_snapshot(struct var *v);
+u32 block_reclaim(struct thread *t);
 
 #endif

@@ -127,6 +127,12 @@ static bool block_exists(struct pawl_engine *e, u32 bi)
 		      (bi >= RM_BASE && bi < RM_BASE + RM_MAX));
 }
 
+/* A read of a parked var has no block; an access that was left out has no generation. */
+static bool reads_parked(const struct dep *d, u32 var, u32 bi)
+{
+	return !bi && !(var & DEP_WRITE) && load_helped(&d->gen);
+}
+
 /*
  * Return how many ops wait on this var behind the holder of block bi: the readers of its
  * version, if it is being written, then the next writer, its readers, and so on.
@@ -138,7 +144,7 @@ static u64 behind(struct pawl_engine *e, u32 vi, u32 bi, bool write)
 	u32 opi, steps;
 
 	for (steps = 0; steps < BEHIND_MAX && n < BEHIND_MAX; steps++) {
-		struct block *b = block_of(e, bi);
+		struct block *b = version_of(e, vi, bi);
 		u64 s = load_acquire(&b->state);	/* CORE-R2 <-> CORE-A1 */
 
 		if (!(s & BLOCK_CLOSED)) {
@@ -178,7 +184,8 @@ static void look_vars(struct pawl_engine *e, u32 opi, struct pawl_stalled *s)
 		u32 bi = load_helped(&deps[j].block);
 		u64 k;
 
-		if (!block_exists(e, bi) || vi > pool_carved(e->pool[POOL_VAR]))
+		if ((!block_exists(e, bi) && !reads_parked(&deps[j], var, bi)) ||
+		    vi > pool_carved(e->pool[POOL_VAR]))
 			continue;
 		k = behind(e, vi, dep_version(e, bi), var & DEP_WRITE);
 		if (s->var.h && k <= most)

@@ -107,11 +107,13 @@ u32 loose_take(struct slabs *sl, u32 *dst, u32 most)
 {
 	u64 loosed = load_acquire(&sl->loosed);	/* POOL-B4 <-> POOL-B3 */
 	u64 seen = load_relaxed(&sl->seen);
-	u32 s, w, words = slab_words(sl);
+	u32 s, w, words = slab_words(sl), end;
 
 	if (likely(loosed == seen))
 		return 0;
-	for (s = 1; s <= sl->count; s++) {
+	/* What was never committed was never free. */
+	end = (u32)(load_relaxed(&sl->range->committed) / sl->size >> sl->shift) + 1;
+	for (s = 1; s <= min_u(end, sl->count); s++) {
 		for (w = 0; w < words; w++) {
 			u64 *word = &sl->bits[(size_t)(s - 1) * words + w];
 			u64 was = load_relaxed(word), rest;

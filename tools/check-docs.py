@@ -41,7 +41,7 @@ WALK = "From push to completion"
 NUMBERS = [
     ("limits.md", r"config\.max_ops, (64) to (2\^20 − 4096)",
      ("core/engine.c", r'"max_ops", c->max_ops, (\d+), (.*?) \}')),
-    ("limits.md", r"config\.max_vars, at most (2\^20)", "1 << VAR_BITS"),
+    ("limits.md", r"config\.max_vars, at most (2\^26)", "1 << VAR_BITS"),
     ("limits.md", r"at most (2\^21 − 1025); a push", "(1 << BLOCK_BITS) - RM_MAX - 1"),
     ("limits.md", r"vars in one op \| (\d+),", "16 << (4 * 3 - 1)"),
     ("limits.md", r"more than 4 vars at once \| with up to 16: (\d+), or max_ops",

@@ -50,6 +50,7 @@
 	X(RM_NO_REVOKE, "readmostly: fast reads of unfinished pushes are not revoked")	\
 	X(RM_NO_MB, "readmostly: no barrier between a reader's count and its check")	\
 	X(RM_UNSEEN, "readmostly: a completing reader does not check for a closing rm")	\
+	X(PARK_EARLY, "park: a var with a reader is parked")				\
 	X(RM_HOLD_KEPT, "readmostly: the hold of the fast readers is not dropped")	\
 	X(NAMED_TWICE, "push: a var that is named twice is two accesses")		\
 	X(ARG_NOT_COPIED, "push: an op refers to the caller's argument instead of a copy")	\

@@ -104,7 +104,7 @@ struct pawl_config {
 	unsigned int max_ops;		/* ops in memory at once; default 2^18, at most
 					   2^20 - 4096 */
 	unsigned int max_vars;		/* vars alive at once, rounded up; default 2^18, at most
-					   2^20 */
+					   2^26 */
 	unsigned int max_threads;	/* threads inside the engine at once; default 256 */
 	unsigned int window;		/* ops in flight; 0, the default: max_ops.  Exact if the
 					   policy is to fail, else to within an eighth per

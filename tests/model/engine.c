@@ -272,6 +272,15 @@ void engine_complete(void)
 		model_fail("complete: %d", rc);
 }
 
+static void do_park(void)
+{
+	struct thread *t = thread_get(me.e);
+	u32 bi = block_reclaim(t);
+
+	if (bi)
+		pool_put(me.e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], bi);
+}
+
 static u32 do_op(struct mop *o)
 {
 	struct pawl_op d[6] = { PAWL_OP_INIT };
@@ -396,6 +405,9 @@ static u32 do_op(struct mop *o)
 		if (pawl_thread_detach(me.e))
 			model_fail("detach");
 		break;
+	case P_PARK:
+		do_park();
+		break;
 	case P_OUT:
 		fetch_add_acq_rel(&me.outs, 1);
 		break;
@@ -452,9 +464,21 @@ static u64 counted_in_flight(void)
 	return n;
 }
 
+/* At rest: 1 if the var has a block, 0 if it is parked.  Its home is as it was at first. */
+static u32 version_block(u32 i)
+{
+	struct var *v = var_of(me.e, var_index(me.var[i]));
+	u32 bi = word_cur(load_relaxed(&v->word.val));
+
+	if (bi && load_relaxed(&v->home.state) != BLOCK_DONE)
+		model_fail("var %u has a block, and its home has state %#llx", i,
+			   (unsigned long long)load_relaxed(&v->home.state));
+	return bi != 0;
+}
+
 void engine_check(void)
 {
-	u32 i, n = 0;
+	u32 i, n = 0, vars = 0;
 
 	if (me.destroyed)
 		return;
@@ -475,7 +499,8 @@ void engine_check(void)
 		if (rc && !me.deletes)
 			model_fail("version: %d", rc);
 		if (!rc)
-			n++;
+			n += version_block(i);
+		vars += !rc;
 		if (!rc && !me.deletes && !me.odd && !me.lost && v != me.writes[i])
 			model_fail("var %u has version %llu after %llu writes", i,
 				   (unsigned long long)v, (unsigned long long)me.writes[i]);
@@ -490,8 +515,8 @@ void engine_check(void)
 	if (outside(POOL_ERROR) != 1 + (load_relaxed(&me.e->special) >> SPECIAL_ERROR_SHIFT))
 		model_fail("%u errors exist, and %u are counted", outside(POOL_ERROR) - 1,
 			   load_relaxed(&me.e->special) >> SPECIAL_ERROR_SHIFT);
-	if (outside(POOL_VAR) != n)
-		model_fail("%d vars leaked", (int)(outside(POOL_VAR) - n));
+	if (outside(POOL_VAR) != vars)
+		model_fail("%d vars leaked", (int)(outside(POOL_VAR) - vars));
 }
 
 static void parse(const char *s)
@@ -530,10 +555,11 @@ static void parse(const char *s)
 		for (; *s && *s != ' ' && *s != '|' && *s != '+'; ) {
 			char c = *s++;
 
-			if (strchr("NYGZMD", c)) {
+			if (strchr("NYGZMDK", c)) {
 				o->kind = c == 'N' ? P_ADOPT : c == 'Y' ? P_COMPLETE :
 					  c == 'G' ? P_GROUP : c == 'Z' ? P_CREATE :
-					  c == 'M' ? P_TRIM : P_DETACH;
+					  c == 'M' ? P_TRIM :
+					  c == 'D' ? P_DETACH : P_PARK;
 				continue;
 			}
 			if (c == 'y') {

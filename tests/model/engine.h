@@ -23,6 +23,7 @@
  *	y w0.., Y	an asynchronous op; complete it, if this thread has its token
  *	G	push the graph of several ops
  *	M	pawl_trim()		D	pawl_thread_detach()
+ *	K	park every var that no op uses
  *	Z	create the engine
  *	..#..	the set-up makes the calls before #, as thread 0
  *	x	this thread makes no more calls of the engine
@@ -57,7 +58,7 @@
 
 enum { P_OP, P_BATCH, P_DELETE, P_READABLE, P_WRITABLE, P_ALL, P_RUN, P_NEW, P_STOP, P_VERSION,
        P_OUT, P_DESTROY, P_ERROR, P_CLEAR, P_TAKE, P_ADOPT, P_COMPLETE, P_GROUP,
-       P_CREATE, P_TRIM, P_DETACH };
+       P_CREATE, P_TRIM, P_DETACH, P_PARK };
 
 struct mop {
 	u32 kind, id, more;		/* the number of ops that follow in the batch */

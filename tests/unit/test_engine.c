@@ -210,7 +210,7 @@ START_TEST(test_create_ranges)
 	REFUSE(max_ops, 0, "0");
 	REFUSE(max_ops, 1 << 20, "1048576");
 	REFUSE(max_vars, 0, "0");
-	REFUSE(max_vars, (1 << 20) + 1, "1048577");
+	REFUSE(max_vars, (1 << 26) + 1, "67108865");
 	REFUSE(max_threads, 0, "0");
 	REFUSE(max_threads, 1u << 30, "1073741824");
 	REFUSE(window, c.max_ops + 1, "window");
@@ -234,7 +234,7 @@ START_TEST(test_create_edges)
 	u32 n = 0;
 
 	c.max_ops = (1 << 20) - 4096;
-	c.max_vars = 1 << 20;
+	c.max_vars = 1 << 26;
 	e = engine_with(&c);
 	OK(push_write(e, add_one, &n, var_new(e)));
 	OK(pawl_wait_all(e, SOON_NS, NULL));

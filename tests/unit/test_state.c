@@ -8,7 +8,7 @@ START_TEST(test_widths)
 {
 	ck_assert_uint_eq(BLOCK_BITS, 21);
 	ck_assert_uint_eq(JOIN_BITS, 20);
-	ck_assert_uint_eq(VAR_BITS, 20);
+	ck_assert_uint_eq(VAR_BITS, 26);
 	ck_assert_uint_eq(SLOT_BITS + TAG_SEQ_BITS + 2, 64);
 	ck_assert_uint_eq(2 * BLOCK_BITS + JOIN_BITS + 2, 64);
 	ck_assert_uint_eq(BLOCK_COUNT_SHIFT + JOIN_BITS, 64);

@@ -24,7 +24,7 @@
 #include "replay.h"
 #include "slurp.h"
 
-#define MAX_VARS (1u << 20)
+#define MAX_VARS (1u << 26)
 #define WRITER (1u << 24)
 
 struct play_var {

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Parking: a var that no op uses gives up its block, so that an engine can have more vars than
+ * blocks.
+ *
+ * A block is named by 21 bits, since the word of a var names two of them.  A var is named by a
+ * whole number, so only blocks are scarce.  When there is none for a write, block_reclaim()
+ * visits the vars in turn.  A var whose newest version is complete, has no error and no reader
+ * is parked: a compare-and-swap stores block 0 in its word, and its block is free.
+ *
+ * The version of a parked var is struct var.home, a block that only this var uses.  It is DONE,
+ * so that a reader is granted at once, and it counts the readers that complete, as any block
+ * does.  The next write gives the var a block again.  When the readers before it are complete,
+ * the home is reset instead of freed (version_end()), so it is always DONE, with a count of 0,
+ * while the var has a block.
+ *
+ * A parking is to other threads what a write with one var is that has completed: it changes the
+ * word to one with a new tag, and only when the push that the tag names is FINISHED.  If the
+ * compare-and-swap succeeds, the word did not change since it was read.  So the number of
+ * readers in it was exact when the state of the block was read, and the check is the one of
+ * attach_block(): all accesses of the version are complete.
+ *
+ * Ordering: CORE-A3 (state) <-> CORE-R1, CORE-R2: what the ops of the version did; and by the
+ * change of the word, CORE-L3 <-> CORE-L4, the next op sees it.
+ *
+ * Progress: lock-free; a call visits each var at most once.
+ */
+#include <core/link.h>
+
+#define PARK_STEP	256u	/* vars that a thread claims at once */
+#define PARK_ENOUGH	64u	/* blocks that a call frees, if it can */
+
+/* Park a var if nothing uses it.  Its generation excludes a var that is just being created. */
+static bool var_park(struct thread *t, u32 vi)
+{
+	struct pawl_engine *e = t->e;
+	struct var *v = var_of(e, vi);
+	u32 gen = load_acquire(&v->gen), bi, joined;	/* CORE-V2 <-> CORE-V3 */
+	struct pair w, new;
+	u64 s;
+
+	if (!(gen & 1))
+		return false;
+	w = word_snapshot(v);
+	bi = word_cur(w.val);
+	if (!bi || (w.val & WORD_DELETED) || load_relaxed(&v->gen) != gen || tag_is_rm(w.tag) ||
+	    tag_phase(e, w.tag) != PHASE_FINISHED)
+		return false;
+	joined = w.val & WORD_LASTW ? 0 : word_joined(w.val);
+	s = load_acquire(&block_of(e, bi)->state);	/* CORE-A3 <-> CORE-R1, CORE-R2 */
+	if (BUSTED(PARK_EARLY))
+		joined = -block_count(s);
+	if ((s & (BLOCK_DONE | BLOCK_ERR)) != BLOCK_DONE || ((block_count(s) + joined) & JOIN_MASK))
+		return false;
+	new.tag = tag_make(t->slot, ++t->seq, TAG_SIMPLE | TAG_KNOWN);
+	new.val = WORD_PARKED;
+	if (!pair_cas_acq_rel(&v->word, &w, new))	/* CORE-L3 <-> CORE-L4 */
+		return false;
+	block_free(t, bi);
+	return true;
+}
+
+/* No block is free: park some vars.  Returns a block, or 0 if no var could be parked. */
+__cold u32 block_reclaim(struct thread *t)
+{
+	struct pawl_engine *e = t->e;
+	u32 vars = pool_carved(e->pool[POOL_VAR]), left = vars, freed = 0;
+
+	while (left && freed < PARK_ENOUGH) {
+		u32 n = (u32)min_u(left, PARK_STEP), at = fetch_add_relaxed(&e->park_next, n), i;
+
+		for (i = 0; i < n; i++)
+			freed += var_park(t, (at + i) % vars + 1);
+		left -= n;
+	}
+	return freed ? pool_get_idx(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], e->blocks,
+				    sizeof(struct block)) : 0;
+}

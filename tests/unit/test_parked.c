@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+/* core/park.c: vars that no op uses give up their block, and nothing else changes for them. */
+#include "util.h"
+#include <core/link.h>
+#include "cells.h"
+
+static bool parked(struct pawl_engine *e, pawl_var_t v)
+{
+	return !word_cur(word_snapshot(var_of(e, var_index(v))).val);
+}
+
+/* Park every var that can be. */
+static void park_all(struct pawl_engine *e)
+{
+	struct thread *t = thread_get(e);
+	u32 bi;
+
+	MUST(pool_carved(e->pool[POOL_VAR]) < 1024);
+	bi = block_reclaim(t);
+	if (bi)
+		pool_put(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], bi);
+}
+
+static pawl_var_t var_parked(struct pawl_engine *e)
+{
+	pawl_var_t v = var_new(e);
+
+	park_all(e);
+	MUST(parked(e, v));
+	return v;
+}
+
+START_TEST(test_version_and_error)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u64 data = 0;
+
+	OK(push_write(e, add_plain, &data, v));
+	OK(push_write(e, add_plain, &data, v));
+	OK(pawl_wait_all(e, -1, NULL));
+	park_all(e);
+	ck_assert(parked(e, v));
+	ck_assert_uint_eq(version(e, v), 2);
+	OK(pawl_var_error(e, v, NULL));
+	OK(pawl_wait_readable(e, v, 0, NULL));
+	OK(pawl_wait_writable(e, v, 0, NULL));
+	ck_assert(parked(e, v));
+	OK(push_write(e, add_plain, &data, v));
+	OK(pawl_wait_readable(e, v, -1, NULL));
+	ck_assert(!parked(e, v));
+	ck_assert_uint_eq(version(e, v), 3);
+	ck_assert_uint_eq(data, 3);
+	/* One whose write failed keeps its block, and its error. */
+	OK(push_write(e, fail_io, NULL, v));
+	while (pawl_run_one(e))
+		;
+	park_all(e);
+	ck_assert(!parked(e, v));
+	ck_assert_int_eq(pawl_var_error(e, v, NULL), -EIO);
+	ck_assert_int_eq(pawl_var_take(e, v, NULL), -EIO);
+	OK(push_write(e, add_plain, &data, v));
+	OK(pawl_wait_readable(e, v, -1, NULL));
+	park_all(e);
+	ck_assert(parked(e, v));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A var whose write or read is not complete keeps its block. */
+START_TEST(test_in_use)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	struct gate gate, gate_w;
+	u32 ran = 0;
+
+	gate_read(e, &gate, v);
+	gate_write(e, &gate_w, w);
+	park_all(e);
+	ck_assert(!parked(e, v));
+	ck_assert(!parked(e, w));
+	OK(push_write(e, add_one, &ran, v));
+	OK(push_write(e, add_one, &ran, w));
+	nap_us(1000);
+	ck_assert_uint_eq(load_relaxed(&ran), 0);
+	gate_open(&gate);
+	gate_open(&gate_w);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 2);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Reads of a parked var are counted: a write, and a deletion, waits for them. */
+START_TEST(test_write_waits_for_readers)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v = var_parked(e), w, both[2];
+	struct pawl_op op = PAWL_OP_INIT;
+	struct gate a, b;
+	u32 ran = 0, i;
+
+	for (i = 0; i < 3; i++) {
+		gate_read(e, &a, v);
+		gate_read(e, &b, v);
+		ck_assert(parked(e, v));
+		ck_assert_int_eq(pawl_wait_writable(e, v, 0, NULL), -ETIMEDOUT);
+		OK(pawl_wait_readable(e, v, 0, NULL));
+		OK(push_write(e, add_one, &ran, v));
+		ck_assert(!parked(e, v));
+		gate_open(&b);
+		nap_us(1000);
+		ck_assert_uint_eq(load_relaxed(&ran), i);
+		gate_open(&a);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(ran, i + 1);
+		park_all(e);
+		ck_assert(parked(e, v));
+	}
+	/* The same for an op with several vars, and for a batch. */
+	w = var_parked(e);
+	both[0] = v;
+	both[1] = w;
+	gate_push(e, &a, both, 2, NULL, 0);
+	op = op_write(add_one, &ran, both);
+	op.nwrites = 2;
+	OK(pawl_push_batch(e, (struct pawl_op[]){ op_read(add_one, &ran, &v), op }, 2));
+	ck_assert(soon(load_relaxed(&ran) == 4));
+	nap_us(1000);
+	ck_assert_uint_eq(load_relaxed(&ran), 4);
+	gate_open(&a);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 5);
+	park_all(e);
+	gate_read(e, &a, v);
+	OK(pawl_var_delete(e, v, add_one, &ran));
+	ck_assert_int_eq(push_read(e, add_one, &ran, v), -ESTALE);
+	nap_us(1000);
+	ck_assert_uint_eq(load_relaxed(&ran), 5);
+	gate_open(&a);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 6);
+	OK(pawl_var_delete(e, w, NULL, NULL));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Readers of several threads do not put a parked var in read-mostly mode. */
+static void *reads(void *arg)
+{
+	struct cells *c = arg;
+	u32 i;
+
+	for (i = 0; i < 300; i++)
+		OK(push_read(c->e, nothing, NULL, c->v[0]));
+	return NULL;
+}
+
+START_TEST(test_many_reads)
+{
+	struct cells c = { .e = engine(PAWL_PER_DEVICE, 2) };
+	u32 ran = 0, i;
+	pthread_t t[4];
+
+	c.e->rm_reads = 0;
+	c.v[0] = var_parked(c.e);
+	for (i = 0; i < 4; i++)
+		t[i] = spawn(reads, &c);
+	for (i = 0; i < 4; i++)
+		join(t[i]);
+	ck_assert(parked(c.e, c.v[0]));
+	OK(push_write(c.e, add_one, &ran, c.v[0]));
+	OK(pawl_wait_all(c.e, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 1);
+	ck_assert_uint_eq(version(c.e, c.v[0]), 1);
+	OK(pawl_engine_destroy(c.e));
+}
+END_TEST
+
+struct parker {
+	struct pawl_engine *e;
+	u64 parked;		/* A */
+	u32 stop;		/* A */
+};
+
+static void *parker(void *arg)
+{
+	struct parker *p = arg;
+	struct thread *t = thread_get(p->e);
+	u32 bi;
+
+	while (!load_relaxed(&p->stop)) {
+		bi = block_reclaim(t);
+		if (!bi)
+			continue;
+		pool_put(p->e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], bi);
+		fetch_add_relaxed(&p->parked, 1);
+	}
+	return NULL;
+}
+
+/* Random work, with read-mostly mode as soon as possible, while two threads park what is idle. */
+START_TEST(test_parked_at_any_moment)
+{
+	struct cells c = { .e = engine(PAWL_PER_DEVICE, 2), .rounds = (u32)TIMES(20000), .seed = 7 };
+	struct parker p = { .e = c.e };
+	pthread_t t[2];
+	u32 i;
+
+	c.e->rm_reads = 0;
+	for (i = 0; i < 2; i++)
+		t[i] = spawn(parker, &p);
+	cells_run(&c);
+	store_relaxed(&p.stop, 1);
+	for (i = 0; i < 2; i++)
+		join(t[i]);
+	ck_assert_uint_gt(p.parked, 0);
+	for (i = 0; i < SHARED; i++)
+		OK(pawl_var_delete(c.e, c.v[i], NULL, NULL));
+	OK(pawl_wait_all(c.e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(c.e));
+}
+END_TEST
+
+SUITE("parked", test_version_and_error, test_in_use, test_write_waits_for_readers,
+      test_many_reads, test_parked_at_any_moment)
