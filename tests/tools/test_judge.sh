@@ -7,9 +7,9 @@
 
 "$pawl" load --help >/dev/null 2>&1 || { echo "$self: pawl load is not built"; exit 77; }
 command -v taskset >/dev/null || { echo "$self: taskset is missing (util-linux)"; exit 77; }
-for program in serve-twin floor; do
+for program in serve-twin floor pool.so; do
 	[ -x "tests/serve/judge/$program" ] ||
 		{ echo "$self: tests/serve/judge/$program is not built"; exit 77; }
 done
 PYTHONDONTWRITEBYTECODE=1 "$python" "$src/tests/serve/judge/test_judge.py" "$pawl" \
-	tests/serve/judge/serve-twin tests/serve/judge/floor
+	tests/serve/judge/serve-twin tests/serve/judge/floor tests/serve/judge/pool.so

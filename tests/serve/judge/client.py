@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client for scenes that check each answer or send two kinds of requests at once, and for
-LoadGen: connections of HTTP/1.1 with an epoll."""
+"""The client for scenes that check each answer or send two kinds of requests at once:
+connections of HTTP/1.1 with an epoll."""
 import collections
 import json
 import os
@@ -37,7 +37,6 @@ class Pool:
     def __init__(self, port, connections):
         self.port, self.epoll = port, select.epoll()
         self.conns, self.idle, self.waiting = {}, [], collections.deque()
-        self.head = self.size = None    # of the answer before
         for _ in range(connections):
             self.connect()
 
@@ -71,9 +70,9 @@ class Pool:
             conn = self.conns.get(fd)
             if not conn:
                 continue
-            part = conn[0].recv(1 << 16)
-            conn[2] = conn[2] + part if conn[2] else part
-            answer = self.answer(conn[2])
+            part = conn[0].recv(1 << 18)
+            conn[2] += part
+            answer = self.parse(conn[2])
             if not part:
                 self.epoll.unregister(fd)
                 del self.conns[fd]
@@ -90,17 +89,6 @@ class Pool:
         while self.idle and self.waiting:
             self.send(*self.waiting.popleft())
         return done
-
-    def answer(self, data):
-        """(status, body) of an answer that is complete."""
-        # most have the same head, and so the same length
-        if self.head and len(data) == self.size and data.startswith(self.head):
-            return int(data[9:12]), data[len(self.head):]
-        answer = self.parse(data)
-        if answer:
-            self.size = len(data)
-            self.head = data[:self.size - len(answer[1])]
-        return answer
 
     @staticmethod
     def parse(data):

@@ -11,10 +11,10 @@
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+
+#include "framing.h"
 
 #define REQUEST_MAX	(1u << 20)
 #define ANSWER_MAX	65536u
@@ -60,22 +60,6 @@ static void read_answer(char *arg)
 	fclose(f);
 }
 
-/* The length of the first request in the buffer, or 0 if it has not ended. */
-static size_t request_length(const char *p, size_t n)
-{
-	static const char name[] = "\r\nContent-Length:";
-	const char *head = memmem(p, n, "\r\n\r\n", 4), *length;
-	size_t total;
-
-	if (!head)
-		return 0;
-	total = (size_t)(head - p) + 4;
-	length = memmem(p, total, name, sizeof(name) - 1);
-	if (length)
-		total += strtoul(length + sizeof(name) - 1, NULL, 10);
-	return n >= total ? total : 0;
-}
-
 /* False if the connection has ended. */
 static int serve(struct conn *c)
 {
@@ -86,7 +70,7 @@ static int serve(struct conn *c)
 	if (got <= 0)
 		return got < 0 && errno == EAGAIN;
 	c->n += (size_t)got;
-	while ((n = request_length(c->text, c->n))) {
+	while ((n = message_length(c->text, c->n))) {
 		for (i = 0; i < nanswers && (strlen(answers[i].start) > n ||
 		     memcmp(c->text, answers[i].start, strlen(answers[i].start))); i++)
 			;

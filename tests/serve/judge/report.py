@@ -205,8 +205,9 @@ def bound(k, cost):
 def mlperf(t, r):
     t.say("**MLPerf LoadGen**: p99 in ms of SingleStream and MultiStream (8 samples); samples "
           "a second of Offline, and of Server at 0.85 of Offline, with its p99; rounds in which "
-          "LoadGen reported VALID. LoadGen calls a client in Python for each sample. Where that "
-          f"uses more than {100 * BUSY:.0f} % of its CPU, the figures are those of the client.")
+          "LoadGen reported VALID. LoadGen calls Python for each query; the connections are in C "
+          f"(pool.c). Where both use more than {100 * BUSY:.0f} % of the client's CPU, the "
+          "figures are those of the client.")
     rows = []
     for model in MODELS:
         for server in ("triton", "pawl"):

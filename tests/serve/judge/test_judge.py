@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_judge.py PAWL TWIN FLOOR: what `make bench-serve` needs from this tree still works.  The
+"""test_judge.py PAWL TWIN FLOOR POOL: what `make bench-serve` needs from this tree still works.  The
 twin answers a request of the demonstration's model, and floor.c any request; the judge reads
-what pawl load reports of both."""
+what pawl load reports of both, and pool.c sends what it is given."""
+import ctypes
 import http.client
 import json
 import os
@@ -65,7 +66,24 @@ def check_load(program, core, port, grpc_port=None):
         assert r["p50"] > 0 and r["client_us"] > 0 and r["sent"] > 0, r
 
 
-def check_twin(program, twin, core):
+def check_pool(pool, port, body):
+    """Each token comes back once."""
+    lib, p = ctypes.CDLL(pool), ctypes.c_void_p()
+    request = (f"POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\n"
+               f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
+    assert lib.pool_open(ctypes.byref(p), port, request, ctypes.c_size_t(len(request))) == 0
+    sent, back = list(range(1000, 1300)), []
+    assert lib.pool_send(p, (ctypes.c_uint64 * 300)(*sent), ctypes.c_size_t(300)) == 0
+    tokens, failed = (ctypes.c_uint64 * 64)(), ctypes.c_int()
+    end = time.monotonic() + SOON
+    while len(back) < 300:
+        assert time.monotonic() < end, len(back)
+        back += tokens[:lib.pool_poll(p, 1000, tokens, 64, ctypes.byref(failed))]
+        assert failed.value == 0
+    assert sorted(back) == sent
+
+
+def check_twin(program, twin, pool, core):
     server = subprocess.Popen([twin, "--repository", os.path.join(SOURCES, "demo/data/models"),
                                "--port=0", "--grpc-port=0", "--workers=1"],
                               stderr=subprocess.PIPE, text=True)
@@ -77,14 +95,15 @@ def check_twin(program, twin, core):
         wait_for(server.stderr, "ready")
         threading.Thread(target=server.stderr.read, daemon=True).start()
         client = http.client.HTTPConnection("127.0.0.1", port, timeout=SOON)
-        client.request("POST", "/v2/models/digits/infer", json.dumps(
-            {"inputs": [{"name": "image", "shape": [1, 64], "datatype": "FP32",
-                         "data": image()}]}))
+        body = json.dumps({"inputs": [{"name": "image", "shape": [1, 64], "datatype": "FP32",
+                                       "data": image()}]})
+        client.request("POST", "/v2/models/digits/infer", body)
         answer = json.loads(client.getresponse().read())
         client.close()
         data = answer["outputs"][0]["data"]
         assert all(abs(a - b) < 1e-5 for a, b in zip(data, expected(), strict=True)), data
         check_load(program, core, port, int(listening["grpc_port"]))
+        check_pool(pool, port, body)
         server.send_signal(signal.SIGTERM)
         assert server.wait(SOON) == 0, server.returncode
     finally:
@@ -125,9 +144,9 @@ def check_floor(program, floor, core):
 
 
 def main():
-    pawl, twin, floor = map(os.path.abspath, sys.argv[1:])
+    pawl, twin, floor, pool = map(os.path.abspath, sys.argv[1:])
     core = max(os.sched_getaffinity(0))
-    check_twin(pawl, twin, core)
+    check_twin(pawl, twin, pool, core)
     check_floor(pawl, floor, core)
 
 
