@@ -353,7 +353,8 @@ int load_report_json(const struct options *o, const struct result *r)
 	for (i = 0; i < o->nsteps; i++)
 		json_array_append_new(runs, json_run(o, &o->steps[i], &r[i]));
 	root = json_pack("{s:s, s:s, s:s, s:f, s:f, s:o}", "server", o->authority, "protocol",
-			 o->grpc ? "grpc" : "http", "tensors", o->json ? "json" : "binary", "warmup_s", (double)o->warmup_ns / 1e9,
+			 o->grpc ? "grpc" : "http", "tensors",
+			 o->json ? "json" : "binary", "warmup_s", (double)o->warmup_ns / 1e9,
 			 "limit_ms", ms(o->limit_ns), "runs", runs);
 	if (f && root)
 		rc = json_dumpf(root, f, JSON_INDENT(1) | JSON_REAL_PRECISION(12));

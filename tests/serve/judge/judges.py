@@ -82,7 +82,8 @@ class PawlLoad:
 
     def measure(self, server, model, options, seconds, grpc):
         url = f"grpc://127.0.0.1:{server.grpc_port}" if grpc else f"127.0.0.1:{server.port}"
-        text = call(self.core, [self.program, "load", "--url", url, "--model", model, "--zero", "--duration", f"{seconds:.3f}",
+        text = call(self.core, [self.program, "load", "--url", url, "--model", model, "--zero",
+                                "--duration", f"{seconds:.3f}",
                                 "--warmup", f"{seconds / 4:.3f}", "--wait", "3",
                                 "--output-json", "-", *options], seconds * 3 + 20,
                     good=(0, 1))

@@ -163,8 +163,8 @@ def grpc(t, r):
 
 
 def overload(t, r):
-    t.say("**Overload**: three times the greatest load is asked for, with a short queue and 256 "
-          "connections. Offered is what the client sent, and goodput what was answered, both "
+    t.say("**Overload**: three times the greatest load is asked for, with a short queue and "
+          "256 connections. Offered is what the client sent, and goodput what was answered, both "
           "relative to the greatest load; p99 of answers is relative to that at 70 % load. All "
           "times count from when a request should have been sent: where less than three times "
           "is offered, or requests waited for a connection, they contain the client's delay.")
@@ -204,9 +204,9 @@ def bound(k, cost):
 
 def mlperf(t, r):
     t.say("**MLPerf LoadGen**: p99 in ms of SingleStream and MultiStream (8 samples); samples "
-          "a second of Offline, and of Server at 0.85 of Offline, with its p99; rounds in which "
-          "LoadGen reported VALID. LoadGen calls Python for each query; the connections are in C "
-          f"(pool.c). Where both use more than {100 * BUSY:.0f} % of the client's CPU, the "
+          "a second of Offline, and of Server at 0.85 of Offline, with its p99; rounds in "
+          "which LoadGen reported VALID. LoadGen calls Python for each query; the connections "
+          f"are in C (pool.c). Where both use more than {100 * BUSY:.0f} % of the client's CPU, the "
           "figures are those of the client.")
     rows = []
     for model in MODELS:

@@ -140,7 +140,8 @@ class Triton(Server):
                 "--model-control-mode=explicit", "--allow-gpu-metrics=false",
                 "--allow-metrics=false", "--http-address=127.0.0.1",
                 f"--http-port={self.port}", "--grpc-address=127.0.0.1",
-                f"--grpc-port={self.grpc_port}", "--log-info=false", "--exit-timeout-secs=3"], env
+                f"--grpc-port={self.grpc_port}", "--log-info=false",
+                "--exit-timeout-secs=3"], env
 
     def use(self, *names):
         status, text = self.call("POST", "/v2/repository/index")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_judge.py PAWL TWIN FLOOR POOL: what `make bench-serve` needs from this tree still works.  The
-twin answers a request of the demonstration's model, and floor.c any request; the judge reads
-what pawl load reports of both, and pool.c sends what it is given."""
+"""test_judge.py PAWL TWIN FLOOR POOL: what `make bench-serve` needs from this tree still works.
+The twin answers a request of the demonstration's model, and floor.c any request; the judge
+reads what pawl load reports of both, and pool.c sends what it is given."""
 import ctypes
 import http.client
 import json
