@@ -542,6 +542,84 @@ def test_not_ready_until_the_models_are_loaded(server):
     assert server.infer("none", [1, 2, 3, 4]).status == 404
 
 
+def change(server, what, answers):
+    """A call on the repository, whose status is an answer later."""
+    threading.Thread(target=lambda: answers.append(
+        server.post(f"/v2/repository/models/{what}").status)).start()
+
+
+def begin_load(server, name, answers):
+    """Ask for a load that waits for its gate, until it is in work."""
+    change(server, f"{name}/load", answers)
+    soon(lambda: any(m["name"] == name and m["state"] == "LOADING"
+                     for m in server.post("/v2/repository/index").json), "the load")
+
+
+def test_other_calls_do_not_wait_for_a_load(server):
+    server.model("m", add=1)
+    server.start()
+    server.model("slow", dims="-1 9", plan_gate=4)
+    answers, later = [], []
+    begin_load(server, "slow", answers)
+    assert server.infer("m", [1, 2, 3, 4]).status == 200
+    assert server.get("/metrics").status == 200
+    assert server.post("/v2/trace/start").status == server.post("/v2/trace/stop").status == 200
+    server.model("m", 2)
+    # changes wait for it, in their order, and so does a scan
+    change(server, "m/load", later)
+    server.signal(signal.SIGHUP)
+    for _ in range(20):
+        assert server.infer("m", [1, 2, 3, 4]).json["model_version"] == "1"
+    assert not answers and not later
+    server.open("slow", gate="plan")
+    soon(lambda: answers == [200] and later == [200], "the loads")
+    assert server.infer("m", [1, 2, 3, 4]).json["model_version"] == "2"
+    assert server.post("/v2/models/slow/infer", wide_body(9)).status == 200
+
+
+def test_sigterm_does_not_wait_for_a_load(server):
+    server.model("m")
+    server.start(config="[server]\ngrace = 3600\n")
+    server.model("slow", dims="-1 9", plan_gate=4)
+    answers, late = [], []
+    begin_load(server, "slow", answers)
+    # the second one waits; the client of the third has gone
+    change(server, "m/load", late)
+    sock = server.connect()
+    sock.sendall(text_request(b"", "/v2/repository/models/m/unload"))
+    sock.close()
+    soon(lambda: server.metric("pawl_serve_http_requests_total") -
+         server.metric("pawl_serve_http_answers_total") >= 3, "the calls")
+    server.signal(signal.SIGTERM)
+    soon(lambda: server.get("/v2/health/ready").status == 400, "not ready")
+    assert server.infer("m", [1, 2, 3, 4]).status == 200
+    server.signal(signal.SIGTERM)
+    soon(lambda: late == [503], "the call that waited")
+    assert server.process.poll() is None and not answers
+    server.open("slow", gate="plan")
+    soon(lambda: server.process.poll() is not None, "the end")
+    assert server.process.returncode == 0 and answers == [200]
+
+
+def test_sigterm_while_models_are_loaded_at_the_start(server):
+    server.model("m", dims="-1 9", plan_gate=4)
+    server.model("n", dims="-1 9", plan_gate=4)
+
+    def start():
+        with pytest.raises(AssertionError):
+            server.start()          # it never becomes ready
+    thread = threading.Thread(target=start)
+    thread.start()
+    soon(lambda: getattr(server, "port", None), "it listens")
+    server.signal(signal.SIGTERM)
+    soon(lambda: server.events("stopping"), "the signal is taken")
+    server.open("m", gate="plan")
+    server.open("n", gate="plan")
+    thread.join()
+    assert server.process.wait() == 0
+    assert len(server.events("loaded")) == 1 and not server.events("ready")
+
+
 def test_not_ready_during_the_grace_time(server):
     server.model("m")
     server.start(config="[server]\ngrace = 3600\n")
