@@ -607,6 +607,47 @@ def test_a_client_that_is_gone_is_canceled(server, how):
         soon(lambda: server.metric("pawl_serve_canceled_total", "m") == 3, "all are canceled")
 
 
+def test_a_client_may_cancel_many_calls(server):
+    server.model("m")
+    server.start()
+    with Client(server) as grpc:
+        for _ in range(30):
+            for _ in range(100):
+                call = grpc.begin("ModelInfer", request(1, 2, 3, 4))
+                grpc.h2.reset_stream(call.id)
+            grpc.flush()
+        assert grpc.call("ModelInfer", request(1, 2, 3, 4)).status == OK
+
+
+def test_a_flood_of_resets_ends_the_connection(server):
+    server.model("m")
+    server.start()
+    hpack = pytest.importorskip("hpack")
+    block = hpack.Encoder().encode([
+        (":method", "POST"), (":scheme", "http"), (":authority", "x"),
+        (":path", "/inference.GRPCInferenceService/ServerLive"),
+        ("content-type", "application/grpc"), ("te", "trailers")])
+
+    def frame(kind, flags, stream, data):
+        return (len(data).to_bytes(3, "big") + bytes([kind, flags]) +
+                stream.to_bytes(4, "big") + data)
+    with Client(server) as grpc:
+        with pytest.raises(OSError):
+            for first in range(1, 2000000, 2000):
+                grpc.sock.sendall(b"".join(
+                    frame(1, 4, n, block) + frame(3, 0, n, b"\0\0\0\x08")
+                    for n in range(first, first + 2000, 2)))
+                grpc.sock.settimeout(0.001)
+                try:
+                    while grpc.sock.recv(65536):
+                        pass
+                    raise ConnectionError("closed")
+                except TimeoutError:
+                    grpc.sock.settimeout(SOON)
+    with Client(server) as grpc:
+        assert grpc.call("ModelInfer", request(1, 2, 3, 4)).status == OK
+
+
 def test_slow_clients(server):
     server.model("m")
     server.start(config="[server]\nread_timeout = 1\nidle_timeout = 2\n")
