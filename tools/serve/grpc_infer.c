@@ -483,7 +483,7 @@ static void infer_done(struct msg *msg)
 		served = !why;
 		status = GRPC_RESOURCE_EXHAUSTED;
 	}
-	infer_end(r, served, gone, begin);
+	infer_end(r, served ? 200 : r->status ? infer_http(r) : 503, gone, begin);
 	if (!served && !gone)
 		refuse(k, &r->id, status, why);
 	else if (!k->method->stream)

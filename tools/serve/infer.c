@@ -254,14 +254,15 @@ int infer_http(const struct request *r)
 		400 : 500;
 }
 
-void infer_end(struct request *r, bool served, bool gone, uint64_t begin)
+void infer_end(struct request *r, int http, bool gone, uint64_t begin)
 {
 	struct stats *st = &r->v->e->stats;
 	struct slot *slot = r->slot;
+	bool served = http == 200 && !gone;
 	uint64_t now;
 
 	if (!gone)
-		trace_request(r->loop, r, served ? 200 : r->status ? infer_http(r) : 500);
+		trace_request(r->loop, r, http);
 	if (slot && fetch_add_acq_rel(&slot->users, (u32)-1) == 1) /* with the reads before */
 		port_send(&r->loop->sv->loops[0].port, &slot->msg, sched_recycle, slot);
 	now = now_ns();
@@ -284,31 +285,29 @@ static void infer_done(struct msg *msg)
 	struct conn *c = r->c;
 	struct loop *l = r->loop;
 	uint64_t now = now_ns();
-	bool dead = c->state == CONN_DEAD, served = false;
+	bool dead = c->state == CONN_DEAD;
 	const char *type;
 	char headers[64];
-	int http = 0;
+	int http = 200;
 
 	if (!infer_is_last(r))
 		return;			/* the receipt of the cancel comes */
 	c->r = NULL;			/* a close from here on cancels nothing */
 	if (!r->status && !dead && out_begin(c)) {
-		served = answer(c, r, headers, &type);
-		if (!served) {
+		if (!answer(c, r, headers, &type)) {
 			http = 500;
 			r->why = "an output has a value that JSON cannot express, or memory is "
 				 "short; request binary data";
 		} else if (!mem_room(l->sv, c->held, c->out.n)) {
-			served = false;
 			http = 503;
 			r->why = "too many requests and answers are in memory";
 		}
 	} else {
 		http = infer_http(r);
 	}
-	infer_end(r, served, dead, now);
+	infer_end(r, http, dead, now);
 	dead = c->state == CONN_DEAD;
-	if (served)
+	if (http == 200)
 		out_end(c, 200, type, headers);
 	else if (!dead)
 		conn_error(c, http, "%s", r->why ? r->why : "the model failed");

@@ -72,7 +72,7 @@ int infer_http(const struct request *r);
  * The outputs were read from the time begin on: return the slot, count the request, and drop
  * the reference to the version.  gone: the client has disconnected.
  */
-void infer_end(struct request *r, bool served, bool gone, uint64_t begin);
+void infer_end(struct request *r, int http, bool gone, uint64_t begin);
 /* The bytes of the request's rows of output i. */
 const char *infer_rows(const struct request *r, unsigned int i, size_t *bytes);
 /* The size of dimension k of output i. */

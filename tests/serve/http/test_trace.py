@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trace of requests and layers: POST /v2/trace/start and stop."""
 import json
+import struct
 import threading
 
 import pytest
@@ -92,3 +93,23 @@ def test_a_trace_under_load(server):
     end.set()
     for t in pool:
         t.join()
+
+
+def test_an_answer_that_has_no_room(server):
+    n = 20000
+    server.model("m", dims=f"-1 {n}")
+    start(server, config="[server]\nmax_body = 1000000\nmax_memory = 1048576\n")
+    with server.connect() as sock:
+        sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" +
+                     b"x" * 900000)
+        soon(lambda: server.metric("pawl_serve_memory_bytes") >= 900000, "a body in memory")
+        head = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, n],
+                                       "parameters": {"binary_data_size": 4 * n}}]}).encode()
+        assert server.post("/v2/trace/start").status == 200
+        # four bytes in the request, and some ten in the answer
+        answer = server.post("/v2/models/m/infer", head + struct.pack("<f", 1.2345678) * n,
+                             {"Inference-Header-Content-Length": str(len(head))})
+        assert answer.status == 503 and "in memory" in answer.error
+        events = server.post("/v2/trace/stop").json["traceEvents"]
+    assert [e["args"]["status"] for e in events if e["name"] == "request" and
+            e.get("ph") == "b"] == [503]
