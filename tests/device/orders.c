@@ -35,6 +35,27 @@ static struct {
 	u64 seed;
 } hand;
 
+/* Programs of one engine. */
+#define PART	25
+
+/* The engine that runs. */
+static struct {
+	u64 seed;
+	const char *who;
+} now;
+
+static void repeat_with(void)
+{
+	fprintf(stderr, "repeat with: ./tests/device/orders %d %llu %s\n", PART,
+		(unsigned long long)now.seed, now.who);
+}
+
+static void no_end(void)
+{
+	repeat_with();
+	engines_dump();
+}
+
 struct item {
 	struct program *p;
 	u32 id;
@@ -240,7 +261,7 @@ static void push(struct pawl_engine *e, struct program *p, struct item *it)
 	}
 }
 
-static void run(struct pawl_engine *e, struct program *p, u64 seed, const char *who)
+static void run(struct pawl_engine *e, struct program *p)
 {
 	u32 i;
 
@@ -251,8 +272,8 @@ static void run(struct pawl_engine *e, struct program *p, u64 seed, const char *
 	wait_over(e, NULL);
 	for (i = 0; i < NVARS; i++) {
 		if (p->cell[i] != p->want[i]) {
-			fprintf(stderr, "%s: seed %llu: var %u differs\n", who,
-				(unsigned long long)seed, i);
+			fprintf(stderr, "var %u differs\n", i);
+			repeat_with();
 			abort();
 		}
 		OK(pawl_var_delete(e, p->var[i], NULL, NULL));
@@ -260,17 +281,19 @@ static void run(struct pawl_engine *e, struct program *p, u64 seed, const char *
 }
 
 /* Several programs on one engine, so that the state of streams and events is kept. */
-static u64 series(const struct backend *b, const struct backend *other, u64 seed, u64 n)
+static u64 series(const struct backend *b, const struct backend *other, u64 seed)
 {
 	struct fake_setup fs = { .devices = 2, .seed = seed, .delay = seed % 3 ? 0 : 12 };
 	struct pawl_device dev[MAXDEV];
 	struct program *p = malloc(sizeof(*p));
 	struct pawl_engine *e;
 	struct pawl_config c;
-	u64 s = seed, i;
-	u32 nd = 0;
+	u64 s = seed;
+	u32 nd = 0, i;
 
 	MUST(p);
+	now.seed = seed;
+	now.who = b->name;
 	direct = b->real;
 	fs.manual = b->step && rnd(&s) % 4;
 	b->setup(&fs);
@@ -292,22 +315,22 @@ static u64 series(const struct backend *b, const struct backend *other, u64 seed
 	lane_events = rnd(&s) & 1 ? LANE_EVENTS : 1u << rnd(&s) % 4;
 	if (rnd(&s) % 16 == 0)
 		c.kind = PAWL_NAIVE;
-	OK(pawl_engine_create(&c, &e));
+	e = engine_with(&c);
 	memset(&hand, 0, sizeof(hand));
 	hand.seed = s;
 	if (fs.manual) {
 		hand.step[0] = b->step;
 		hand.step[1] = nd && dev[nd - 1].kind != b->kind ? other->step : NULL;
 	}
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < PART; i++) {
 		make(p, &s, dev, nd);
 		if (fs.manual)
 			hand.eager = (const u32[]){ 0, 0, 1, 3, 10 }[rnd(&s) % 5];
-		run(e, p, seed, b->name);
+		run(e, p);
 	}
 	OK(pawl_engine_destroy(e));
 	free(p);
-	return n;
+	return PART;
 }
 
 int main(int argc, char **argv)
@@ -315,7 +338,7 @@ int main(int argc, char **argv)
 	const char *env = getenv("PAWL_DEVICE_ORDERS");
 	u64 programs = argc > 1 ? strtoull(argv[1], NULL, 0) : env ? strtoull(env, NULL, 0) :
 		       TIMES(3000);
-	u64 first = argc > 2 ? strtoull(argv[2], NULL, 0) : 1, seed = first, done = 0, part = 25;
+	u64 first = argc > 2 ? strtoull(argv[2], NULL, 0) : 1, seed = first, done = 0;
 	const char *only = argc > 3 ? argv[3] : "";
 	struct backend list[4];
 	int n = backends(list), i, kinds = 0;
@@ -331,11 +354,11 @@ int main(int argc, char **argv)
 	}
 	while (done < programs) {
 		/* Some waits have no timeout. */
-		alarm((SANITIZED ? 10 : 1) * ((patience_ms(60000) + 999) / 1000));
+		hang_limit((u32)((SANITIZED ? 10 : 1) * ((patience_ms(60000) + 999) / 1000)), no_end);
 		for (i = 0; i < n; i++)
 			if (take[i])
 				done += series(&list[i], i && !list[i - 1].real && list[i - 1].kind ?
-					       &list[i - 1] : NULL, seed++, part);
+					       &list[i - 1] : NULL, seed++);
 	}
 	printf("%llu programs of up to %d ops, seeds %llu..%llu%s%s\n", (unsigned long long)done, NOPS,
 	       (unsigned long long)first, (unsigned long long)seed - 1, *only ? ", " : "", only);

@@ -95,13 +95,15 @@ KINDS = {
 def code_lines(text):
     """The lines of a file without comments and strings; None where no mutant belongs."""
     text = COMMENT.sub(lambda m: re.sub(r"[^\n]", "\x01", m.group()), text)
-    lines, inside, macro = [], False, False
+    lines, inside, macro, busted = [], False, False, False
     for line in text.split("\n"):
         macro = line.startswith("#") or macro
         if line == "{" or (line.endswith("{") and not line.startswith(("\t", "struct", "enum", "union", "static const"))):
             inside = True
-        skip = not inside or macro or "BUSTED(" in line or "BUG_ON" in line or not line.startswith("\t")
+        # a planted bug, and what it does
+        skip = not inside or macro or "BUSTED(" in line or busted or "BUG_ON" in line or not line.startswith("\t")
         lines.append(None if skip else line)
+        busted = re.search(r"(?<!!)BUSTED\(", line) and not line.endswith((";", "{"))
         if line.startswith("}"):
             inside = False
         macro = macro and line.endswith("\\")

@@ -444,9 +444,9 @@ static __unused_fn void join(pthread_t t)
 
 /* --- the program --- */
 
-#ifndef UTIL_NO_CHECK
-
 void hang_limit(unsigned int seconds, void (*says)(void));	/* check_threads.c */
+
+#ifndef UTIL_NO_CHECK
 
 /*
  * A little before Check ends the test without a word.  Without processes of their own (under
