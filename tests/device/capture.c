@@ -125,6 +125,31 @@ START_TEST(only_what_may_be_captured)
 }
 END_TEST
 
+/* An op without a body between others of the graph: those behind it run, captured or not. */
+START_TEST(a_graph_with_an_op_without_a_body)
+{
+	struct pawl_engine *e = plain();
+	pawl_var_t v = var_new(e);
+	struct cell c = { 0 };
+	struct pawl_op ops[3] = { dev_op(count_body, &c), dev_op(NULL, NULL), dev_op(count_body, &c) };
+	pawl_graph_t g;
+	u32 i;
+
+	for (i = 0; i < 3; i++) {
+		ops[i].writes = &v;
+		ops[i].nwrites = 1;
+	}
+	OK(pawl_graph_create(e, ops, 3, PAWL_GRAPH_CAPTURE, &g));
+	for (i = 0; i < 5; i++)
+		OK(pawl_graph_push(e, g, NULL));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(c.v, cell_after(10));
+	ck_assert_uint_eq(c.seen, 4);
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* A body that fails, at the first run and in the capture. */
 static int fail_at(struct pawl_run *run, void *arg)
 {
@@ -166,7 +191,7 @@ int main(void)
 {
 	const TTest *const any[] = {
 		graphs_and_batches, a_graph_is_captured, a_graph_whose_body_fails,
-		only_what_may_be_captured, NULL };
+		a_graph_with_an_op_without_a_body, only_what_may_be_captured, NULL };
 	const TTest *const told[] = {
 		NULL };
 

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions of a front end that replace the library's own: pawl_mx_set_hooks(). */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <pawl/engine.h>
+#include <mxnet/c_api.h>
+#include <pawl/mx_bridge.h>
+
+#define EXPECT(x) do {								\
+		if (!(x)) {							\
+			fprintf(stderr, "%s:%d:F: not so: %s (%s)\n", __FILE__, __LINE__, #x,	\
+				pawl_mx_last_error());				\
+			abort();						\
+		}								\
+	} while (0)
+#define ADD(p) __atomic_add_fetch(p, 1, __ATOMIC_SEQ_CST)
+#define GET(p) __atomic_load_n(p, __ATOMIC_SEQ_CST)
+
+static int workers, timed, deletes, begun, ended, ran;
+
+static void worker_start(void) { ADD(&workers); }
+
+static void *begin(const char *name)
+{
+	int *what = !strcmp(name, "timed") ? &timed : &deletes;
+
+	EXPECT(what == &timed || !strcmp(name, "the delete"));
+	ADD(&begun);
+	return what;
+}
+
+static void end(void *task)
+{
+	EXPECT(task == &timed || task == &deletes);
+	ADD((int *)task);
+	ADD(&ended);
+}
+
+static const char *delete_name(void) { return "the delete"; }
+
+static void body(void *run, void *arg)
+{
+	/* a timed op has begun, and not ended */
+	EXPECT(!arg || GET(&begun) == GET(&ended) + 1);
+	EXPECT(GET(&workers) > 0);
+	ADD(&ran);
+}
+
+int main(void)
+{
+	const struct pawl_mx_hooks hooks = {
+		.worker_start = worker_start, .begin = begin, .end = end,
+		.delete_name = delete_name, .cpus_only = true,
+	};
+	struct pawl_mx_engine *e;
+	struct pawl_mx_var *v;
+	struct pawl_mx_op op = { .sync = body, .name = "plain", .writes = &v, .nwrites = 1,
+				 .ctx = { PAWL_MX_CPU, 0 } };
+
+	/* a device that the engine would need, but for cpus_only */
+	setenv("PAWL_MX_GPUS", "1", 1);
+	pawl_mx_set_hooks(&hooks);
+	e = pawl_mx_engine_get();
+	EXPECT(e);
+	EXPECT(!pawl_mx_var_new(e, &v));
+	EXPECT(!pawl_mx_push(e, &op, NULL));
+	EXPECT(!pawl_mx_wait_all(e, NULL));
+	EXPECT(ran == 1 && !begun && !ended);
+	op.name = "timed";
+	op.timed = true;
+	op.arg = &op;
+	EXPECT(!pawl_mx_push(e, &op, NULL));
+	EXPECT(!pawl_mx_wait_all(e, NULL));
+	EXPECT(ran == 2 && begun == 1 && ended == 1 && timed == 1);
+	op.ctx.dev_type = PAWL_MX_GPU;
+	EXPECT(pawl_mx_push(e, &op, NULL) && strstr(pawl_mx_last_error(), "GPU"));
+	EXPECT(!pawl_mx_var_delete(e, v, (struct pawl_mx_context){ PAWL_MX_CPU, 0 }, body, NULL, NULL));
+	EXPECT(!pawl_mx_wait_all(e, NULL));
+	EXPECT(ran == 3 && begun == 2 && ended == 2 && deletes == 1);
+	return 0;
+}
