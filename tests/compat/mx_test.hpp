@@ -5,12 +5,15 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
+#include <pawl/engine.h>
+#include <pawl/mx_bridge.h>
 
 struct MxTest {
 	const char *name;
@@ -58,9 +61,23 @@ bool Soon(Cond cond)
 	return cond();
 }
 
+/* A test that is ended because it hangs, as by tests/run.sh: the state of the shared engine. */
+inline void MxHang(int sig)
+{
+	pawl_mx_engine *e = pawl_mx_engine_get();
+
+	std::fprintf(stderr, "no end of this test: signal %d\n", sig);
+	if (e)
+		pawl_dump(pawl_mx_engine_pawl(e), 2);
+	std::signal(SIGABRT, SIG_DFL);
+	std::abort();
+}
+
 /* A name on the command line selects that test. */
 inline int MxMain(int argc, char **argv)
 {
+	std::signal(SIGALRM, MxHang);
+	std::signal(SIGTERM, MxHang);
 	for (MxTest *t : MxTest::All()) {
 		if (argc > 1 && std::strcmp(argv[1], t->name))
 			continue;
