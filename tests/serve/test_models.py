@@ -369,6 +369,19 @@ def test_positive_arguments(tmp_path):
     close(run_file(tmp_path, path, [x]), runtime(path, [x]))
 
 
+def test_functions_far_from_zero(tmp_path):
+    """In parts of vectors, and where the result overflows or vanishes."""
+    path = graph_file(tmp_path, [
+        *((op, ["x"], [op], {}) for op in ("Exp", "Sigmoid", "Tanh", "Erf", "Softplus", "Elu")),
+        ("Softmax", ["x"], ["Softmax"], {"axis": 1})], [("x", F, [3, 37])],
+        [(op, F, [3, 37])
+         for op in ("Exp", "Sigmoid", "Tanh", "Erf", "Softplus", "Elu", "Softmax")])
+    x = np.concatenate([[0, 1e-6, -1e-6, 88.7, 88.8, 100, np.inf, -np.inf, np.nan],
+                        np.linspace(-110, 80, 52), np.linspace(-5, 5, 50)])
+    x = x.astype(np.float32).reshape(3, 37)
+    close(run_file(tmp_path, path, [x]), runtime(path, [x]))
+
+
 def test_integers_and_comparisons(tmp_path):
     path = graph_file(tmp_path, [
         ("Add", ["i", "k"], ["s"], {}), ("Mul", ["s", "i"], ["m"], {}),

@@ -10,18 +10,6 @@
 
 #include "graph.h"
 
-/*
- * The compiler makes versions of a loop for wider vectors, and the dynamic linker takes the one
- * for the processor.  Sanitizers must be ready before any function that they instrument runs,
- * which they are not while the linker does this.
- */
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && \
-	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define WIDE __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
-#else
-#define WIDE
-#endif
-
 /* ---- one operand ------------------------------------------------------------ */
 
 #define UNARY(name, expr) \
@@ -68,19 +56,69 @@ static inline float tanh_of(float x)
 	return x * p / q;
 }
 
+/* e^x = 2^n e^r with a polynomial (the one of Cephes), and an error of two units. */
+static inline float exp_of(float x)
+{
+	float t, n, r, p, scale;
+	uint32_t bits;
+
+	x = clampf(x, -87.3f, 88.8f);
+	t = x * 1.44269504088896341f + 12582912.0f;	/* n is in the lowest bits */
+	n = t - 12582912.0f;
+	r = x - n * 0.693359375f + n * 2.12194440e-4f;
+	p = 1.9875691500e-4f * r + 1.3981999507e-3f;
+	p = p * r + 8.3334519073e-3f;
+	p = p * r + 4.1665795894e-2f;
+	p = p * r + 1.6666665459e-1f;
+	p = p * r + 5.0000001201e-1f;
+	p = p * r * r + r + 1;
+	memcpy(&bits, &t, sizeof(bits));
+	bits = (bits << 23) + (126u << 23);		/* 2^(n - 1), which cannot overflow */
+	memcpy(&scale, &bits, sizeof(scale));
+	return p * scale * 2;
+}
+
+/* As tanh_of(), with an absolute error below 1e-6. */
+static inline float erf_of(float x)
+{
+	float s, p, q;
+
+	x = clampf(x, -4, 4);
+	s = x * x;
+	p = -2.72614225801306e-10f * s + 2.77068142495902e-08f;
+	p = p * s - 2.10102402082508e-06f;
+	p = p * s - 5.69250639462346e-05f;
+	p = p * s - 7.34990630326855e-04f;
+	p = p * s - 2.95459980854025e-03f;
+	p = p * s - 1.60960333262415e-02f;
+	q = -1.45660718464996e-05f * s - 2.13374055278905e-04f;
+	q = q * s - 1.68282697438203e-03f;
+	q = q * s - 7.37332916720468e-03f;
+	q = q * s - 1.42647390514189e-02f;
+	return x * p / q;
+}
+
+WIDE void exp_row(int64_t n, float *out, const float *in, float less)
+{
+	int64_t i;
+
+	for (i = 0; i < n; i++)
+		out[i] = exp_of(in[i] - less);
+}
+
 UNARY(u_relu, x < 0 ? 0 : x)
 UNARY(u_clip, clampf(x, alpha, beta))
-UNARY(u_sigmoid, 1 / (1 + expf(-x)))
+UNARY(u_sigmoid, 1 / (1 + exp_of(-x)))
 UNARY(u_tanh, tanh_of(x))
 UNARY(u_leaky, x < 0 ? alpha * x : x)
 UNARY(u_elu, x < 0 ? alpha * expm1f(x) : x)
 UNARY(u_hsigmoid, clampf(alpha * x + beta, 0, 1))
 UNARY(u_hswish, x * clampf(x / 6 + 0.5f, 0, 1))
-UNARY(u_swish, x / (1 + expf(-x)))
+UNARY(u_swish, x / (1 + exp_of(-x)))
 UNARY(u_softplus, (x > 0 ? x : 0) + log1pf(expf(-fabsf(x))))
 UNARY(u_softsign, x / (1 + fabsf(x)))
-UNARY(u_erf, erff(x))
-UNARY(u_exp, expf(x))
+UNARY(u_erf, erf_of(x))
+UNARY(u_exp, exp_of(x))
 UNARY(u_log, logf(x))
 UNARY(u_sqrt, sqrtf(x))
 UNARY(u_reciprocal, 1 / x)

@@ -197,6 +197,18 @@ void slice_of(const struct node *n, const struct shape *const *in, int64_t *firs
 void reduced_of(const struct node *n, const struct shape *const *in, bool *gone);
 void pads_of(const struct node *n, const struct shape *const *in, int64_t *pads);
 
+/*
+ * The compiler makes versions of a loop for wider vectors, and the dynamic linker takes the one
+ * for the processor.  Sanitizers must be ready before any function that they instrument runs,
+ * which they are not while the linker does this.
+ */
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && \
+	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define WIDE __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#else
+#define WIDE
+#endif
+
 /* kernel.c */
 bool kernel_has(enum op op);			/* kernel_run() can compute it */
 int kernel_run(const struct node *n, const struct view *out, const struct view *const *in);
@@ -218,6 +230,7 @@ void walk(unsigned int n, const struct view *const *v, inner_fn fn, const void *
 void unary_run(const struct attrs *a, const struct view *out, const struct view *in);
 void binary_run(unsigned int kind, const struct view *out, const struct view *a,
 		const struct view *b);
+void exp_row(int64_t n, float *out, const float *in, float less);	/* exp(in - less) */
 bool chainable(const struct node *n);		/* a chain can have it, if all is float32 */
 
 /*

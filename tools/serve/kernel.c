@@ -387,12 +387,13 @@ static void softmax(const struct attrs *a, const struct view *out, const struct 
 
 			for (k = 0; k < n; k++)
 				most = x[k * inner] > most ? x[k * inner] : most;
-			for (k = 0; k < n; k++) {
-				float e = expf(x[k * inner] - most);
-
-				y[k * inner] = e;
-				sum += e;
-			}
+			if (inner == 1)
+				exp_row(n, y, x, most);
+			else
+				for (k = 0; k < n; k++)
+					y[k * inner] = expf(x[k * inner] - most);
+			for (k = 0; k < n; k++)
+				sum += y[k * inner];
 			for (k = 0; k < n; k++)
 				y[k * inner] = a->kind ? logf(y[k * inner] / sum) :
 					y[k * inner] / sum;

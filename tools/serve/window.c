@@ -24,7 +24,7 @@ static struct plane plane(const struct view *v)
 	return p;
 }
 
-void pool_run(const struct attrs *attrs, const struct view *out, const struct view *in)
+WIDE void pool_run(const struct attrs *attrs, const struct view *out, const struct view *in)
 {
 	struct plane o = plane(out), x = plane(in);
 	struct attrs a = *attrs;
