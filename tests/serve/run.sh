@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # run.sh [PYTEST ARGUMENT...]: models of pawl serve against onnxruntime and mxnet, in the build
-# folder.  Makes a virtualenv with packages from PyPI, among them models, and that of make
+# folder.  run.sh --speed [WORD...]: their times beside those of onnxruntime (speed.py).  Makes a virtualenv with packages from PyPI, among them models, and that of make
 # check-mxnet.  Exit status 0: passed, 77: PyPI is out of reach.
 set -eu
 
@@ -29,4 +29,8 @@ if [ ! -x "$mx" ]; then
 fi
 export PYTHONDONTWRITEBYTECODE=1 MODEL_RUN=$PWD/tests/serve/model_run \
 	FUZZ_MODELS=$PWD/tests/serve/fuzz_models MXNET_PYTHON="$mx"
+if [ "${1:-}" = --speed ]; then
+	shift
+	exec "$venv/bin/python" "$here/speed.py" "$@"
+fi
 exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$here/test_models.py" "$@"
