@@ -17,7 +17,9 @@
 #include "slot.h"
 
 #define MAX_JOBS	20000
+#define MAX_TILES	64
 #define TILE_FLOP	16e6			/* less work is not worth a separate op */
+#define OP_FLOP		1e9			/* another model waits for at most this much */
 
 /* Count memory before it is allocated: shapes come from clients. */
 static int take(struct serve_slot *s, size_t bytes)
@@ -170,6 +172,8 @@ static int make_prims(struct serve_slot *s, struct job *j)
 		all = w->rank == 2 ? o / max64(1, j->out.dims[j->out.rank - 1]) : 1;
 	}
 	tiles = flop / TILE_FLOP < s->g->tiles ? (unsigned int)(flop / TILE_FLOP) : s->g->tiles;
+	if (flop / OP_FLOP > tiles)
+		tiles = flop / OP_FLOP < MAX_TILES ? (unsigned int)(flop / OP_FLOP) : MAX_TILES;
 	if ((int64_t)tiles > all)
 		tiles = (unsigned int)all;
 	tiles = tiles ? tiles : 1;
