@@ -30,12 +30,16 @@
 #define PARK_STEP	256u	/* vars that a thread claims at once */
 #define PARK_ENOUGH	64u	/* blocks that a call frees, if it can */
 
-/* Park a var if nothing uses it.  Its generation excludes a var that is just being created. */
+/*
+ * Park a var if nothing uses it.  Its generation, read before and after the word, excludes one
+ * that is being created: the word of another var is DELETED, and reading the new value makes the
+ * generation visible, see pawl_var_create().
+ */
 static bool var_park(struct thread *t, u32 vi)
 {
 	struct pawl_engine *e = t->e;
 	struct var *v = var_of(e, vi);
-	u32 gen = load_acquire(&v->gen), bi, joined;	/* CORE-V2 <-> CORE-V3 */
+	u32 gen = load_relaxed(&v->gen), bi, joined;
 	struct pair w, new;
 	u64 s;
 
