@@ -27,7 +27,8 @@ typedef Engine::CallbackOnComplete Done;
 #endif
 
 static const size_t BLOCKS = 1 << 21;	/* core/state.h, BLOCK_BITS */
-static const size_t ARRAYS = SLOW ? 2200000 : 3000000;
+/* With a sanitizer fewer than blocks, which take two minutes and 8 GB: see test_parked.c. */
+static const size_t ARRAYS = SLOW ? 200000 : 3000000;
 static const unsigned THREADS = 4, OPS = SLOW ? 10000 : 100000, SHARED = 1024;
 
 struct Array {
@@ -144,7 +145,7 @@ MX_TEST(more_arrays_than_blocks)
 	std::vector<std::thread> threads;
 	std::vector<Part> parts;
 
-	static_assert(ARRAYS > BLOCKS, "every array has a block");
+	static_assert(SLOW || ARRAYS > BLOCKS, "every array has a block");
 	for (size_t i = 0; i < ARRAYS; i++) {
 		Array &x = all[i];
 
