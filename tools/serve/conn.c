@@ -348,6 +348,12 @@ static int on_value(http_parser *p, const char *at, size_t n)
 
 /* --- the memory of bodies and answers ------------------------------------------- */
 
+/* What a buffer with n bytes takes: the smallest one is larger than most answers. */
+static size_t buf_bytes(size_t n)
+{
+	return n && n < BUF_MIN ? BUF_MIN : n;
+}
+
 /*
  * What has not arrived does not count: a client cannot reserve memory with a header.  One that
  * is alone has room for anything.  Loops that ask at the same time can go beyond the limit by
@@ -357,11 +363,13 @@ bool mem_room(struct server *sv, size_t mine, size_t n)
 {
 	uint64_t limit = sv->cfg.max_memory, others = load_relaxed(&sv->held) - mine;
 
+	n = buf_bytes(n);
 	return !others || (n <= limit && others <= limit - n);
 }
 
 void mem_hold(struct server *sv, size_t *mine, size_t n)
 {
+	n = buf_bytes(n);
 	if (n != *mine)
 		add_relaxed(&sv->held, (u64)n - *mine);
 	*mine = n;

@@ -384,6 +384,18 @@ def test_bodies_of_all_connections_are_bounded(server):
     soon(lambda: server.post("/v2/models/m/infer", b"x" * 500000).status == 400, "room again")
 
 
+def test_small_bodies_count_as_much_as_their_buffers(server):
+    server.model("m")
+    server.start()
+    socks = [server.connect() for _ in range(20)]
+    for sock in socks:
+        sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 100\r\n\r\nx")
+    soon(lambda: server.metric("pawl_serve_memory_bytes") >= 20 * 4096, "20 buffers")
+    for sock in socks:
+        sock.close()
+    soon(lambda: server.metric("pawl_serve_memory_bytes") == 0, "none")
+
+
 def test_answers_of_all_connections_are_bounded(server):
     n = 4_000_000
     server.model("m", dims=f"-1 {n}")
