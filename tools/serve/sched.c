@@ -6,7 +6,9 @@
  * is launched when fewer than workers + 1 are in flight, so that the engine always has the
  * next one; requests that wait meanwhile can still be batched, reordered, canceled, or time
  * out.  Models take turns by stride scheduling: each run advances the pass of its model by the
- * usual time of its runs divided by its weight, and the model with the least pass is next.
+ * usual time of its runs divided by its weight, and the model with the least pass is next.  If
+ * the pass is still behind that of a model in flight after the run, the run has the higher
+ * priority, and may be one more than workers + 1.
  *
  * A batch has requests of one version and one shape, apart from the number of rows, in the
  * order of their priorities.  The files say that the first dimension of an output varies, but
@@ -117,8 +119,12 @@ static void enqueue(struct request *r, bool front)
 	r->prev = front ? NULL : q->tail;
 	*(r->prev ? &r->prev->next : &q->head) = r;
 	*(r->next ? &r->next->prev : &q->tail) = r;
-	if (!e->queued++)
+	if (!e->queued++) {
 		e->next_deadline = 0;
+		/* time that was not used does not count */
+		if (e->pass < sv->pass)
+			e->pass = sv->pass;
+	}
 	e->queued_bytes += r->bytes;
 	store_relaxed(&e->pending, e->queued);
 	if (r->deadline_ns && (!e->next_deadline || r->deadline_ns < e->next_deadline))
@@ -127,9 +133,6 @@ static void enqueue(struct request *r, bool front)
 		e->active = true;
 		e->next_active = sv->active;
 		sv->active = e;
-		/* time that was not used does not count */
-		if (e->pass < sv->pass)
-			e->pass = sv->pass;
 	}
 }
 
@@ -392,6 +395,32 @@ static void split(struct request *const *r, unsigned int n)
 	}
 }
 
+static uint64_t cost(const struct entry *e)
+{
+	return (e->run_ns ? e->run_ns : RUN_NS_FIRST) / e->conf.weight;
+}
+
+/* The pass of the model that has used the most, of those with a run in flight. */
+static uint64_t latest(const struct server *sv)
+{
+	const struct entry *e;
+	uint64_t pass = 0;
+
+	for (e = sv->active; e; e = e->next_active)
+		if (e->inflight && e->pass > pass)
+			pass = e->pass;
+	return pass;
+}
+
+/*
+ * With this run the model will have used less than another one with a run in flight.  Then its
+ * layers go first, and it waits only for the layers that have begun.
+ */
+static bool goes_first(const struct entry *e, uint64_t latest_pass)
+{
+	return e->pass + cost(e) < latest_pass;
+}
+
 static void launch(struct server *sv, struct entry *e, struct batch *b)
 {
 	struct request *first = b->r[0];
@@ -399,7 +428,8 @@ static void launch(struct server *sv, struct entry *e, struct batch *b)
 	struct slot *s = slot_take(v, first->shapes, b->rows);
 	struct serve_launch how = { .weights = v->weights[s->light],
 				    .cq = sv->loops[0].cq[s->light],
-				    .priority = LEVELS / 2 - 1 - (int)first->level,
+				    .priority = 2 * (LEVELS / 2 - 1 - (int)first->level) +
+					    goes_first(e, latest(sv)),
 				    .timed = light_measures(s) };
 	struct pawl_completion done;
 	uint64_t end = 0, row = 0, queued;
@@ -410,8 +440,9 @@ static void launch(struct server *sv, struct entry *e, struct batch *b)
 
 	if (b->plan)
 		start_plan(sv, b, false);
-	e->pass += (e->run_ns ? e->run_ns : RUN_NS_FIRST) / e->conf.weight;
+	/* a model that begins to use its share now is level with this one before the run */
 	sv->pass = e->pass;
+	e->pass += cost(e);
 	s->nreqs = b->n;
 	s->canceled = 0;
 	/* behind the arrivals, which other loops note */
@@ -525,7 +556,7 @@ static void sweep(struct server *sv)
 	struct entry **at = &sv->active, *e;
 
 	while ((e = *at)) {
-		if (e->queued) {
+		if (e->queued || e->inflight) {
 			at = &e->next_active;
 			continue;
 		}
@@ -538,9 +569,9 @@ uint64_t sched_run(struct server *sv, uint64_t now)
 {
 	static __thread struct batch b, best_batch;
 	enum step step, best_step = NOTHING;
-	bool full, spent, later = false;
+	bool full, spent, room, later = false;
 	struct entry *e, *best;
-	uint64_t next = 0, t;
+	uint64_t next = 0, pass, t;
 
 	if (now < sv->now)
 		now = sv->now;
@@ -551,11 +582,15 @@ uint64_t sched_run(struct server *sv, uint64_t now)
 	for (;;) {
 		full = sv->inflight >= sv->cfg.workers + 1;
 		spent = sv->light_end && now >= sv->light_end;
+		pass = latest(sv);
 		best = NULL;
 		for (e = sv->active; e; e = e->next_active) {
 			e->due = 0;
 			if (!e->queued || e->inflight >= e->conf.instances ||
-			    (full && !e->nlight) || (best && e->pass >= best->pass))
+			    (best && e->pass >= best->pass))
+				continue;
+			room = !full || (!e->inflight && goes_first(e, pass));
+			if (!room && !e->nlight)
 				continue;
 			step = gather(sv, e, &b, now);
 			if (step == NOTHING)
@@ -564,7 +599,7 @@ uint64_t sched_run(struct server *sv, uint64_t now)
 				later = later || spent;
 				if (spent)
 					continue;
-			} else if (full) {
+			} else if (!room || (full && step != RUN)) {
 				continue;
 			}
 			best = e;
@@ -585,8 +620,7 @@ uint64_t sched_run(struct server *sv, uint64_t now)
 	}
 	sweep(sv);
 	for (e = sv->active; e; e = e->next_active) {
-		/* with all runs in flight, a completion comes first */
-		t = (!full || e->nlight) && e->inflight < e->conf.instances ? e->due : 0;
+		t = e->due;
 		if (e->next_deadline && (!t || e->next_deadline < t))
 			t = e->next_deadline;
 		if (t && (!next || t < next))
