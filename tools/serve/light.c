@@ -28,22 +28,14 @@ bool light_measures(const struct slot *s)
 	return !s->light && s->runs < MEASURED;
 }
 
-void light_ran(struct slot *s, uint64_t ns)
+void light_ran(struct slot *s, uint64_t used_ns)
 {
-	struct serve_step st;
-	uint64_t sum = 0;
-	unsigned int i;
-
 	if (s->light) {
-		s->slow = ns > 2 * LIGHT_NS ? s->slow + 1 : 0;
+		s->slow = used_ns > 2 * LIGHT_NS ? s->slow + 1 : 0;
 		return;
 	}
-	if (light_measures(s)) {
-		for (i = 0; serve_slot_step(s->s, i, &st); i++)
-			sum += st.end_ns - st.begin_ns;
-		if (!s->runs || sum < s->least_ns)
-			s->least_ns = sum;
-	}
+	if (light_measures(s) && (!s->runs || used_ns < s->least_ns))
+		s->least_ns = used_ns;
 	s->runs = (s->runs + 1) % PERIOD;
 }
 

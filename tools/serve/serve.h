@@ -231,7 +231,8 @@ struct entry {
 	struct queue level[LEVELS];
 	unsigned int queued, inflight, nlight;	/* nlight: slots that are light */
 	uint64_t queued_bytes, next_deadline, pass, due;
-	uint64_t run_ns;		/* of a run, smoothed */
+	uint64_t run_ns;		/* of the layers of a run, smoothed */
+	unsigned int launches;
 	struct entry *next_active;
 	bool active;			/* in the list of those that have a queue */
 };
@@ -394,7 +395,7 @@ void slots_free(struct version *v);	/* the helper, when nothing uses it */
 /* --- light runs, on loop 0 (light.c) --- */
 
 bool light_measures(const struct slot *s);	/* whether its next run is to be timed */
-void light_ran(struct slot *s, uint64_t ns);
+void light_ran(struct slot *s, uint64_t used_ns);
 void light_settle(struct slot *s);		/* a free slot: to the engine where it belongs */
 struct pawl_completion light_finish(struct server *sv);	/* run what was launched */
 
