@@ -538,7 +538,8 @@ static inline u32 take_own(struct exec_queue *q, struct exec_lane *l)
 
 	if (likely(w))
 		return w;
-	if (unlikely(ring_claimer(load_relaxed(&l->ring.head)))) {
+	/* A batch was in the way; it may have ended since then. */
+	if (unlikely(load_relaxed(&l->ring.head) != load_relaxed(&l->ring.tail))) {
 		while (lane_peek(q, l, &look))
 			if (ring_take(&l->ring, &look))
 				return look.work;

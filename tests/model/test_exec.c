@@ -453,6 +453,21 @@ static void queue_thread(u32 i)
 		queue_call(i, &s);
 }
 
+/* This take found nothing: no work was there all the time. */
+static void none_hidden(u32 empty)
+{
+	u32 i, k;
+
+	for (i = 0; i < ncalls; i++) {
+		if (call[i].push != 1 || !(call[empty].before & 1ull << i))
+			continue;
+		for (k = 0; k < ncalls; k++)
+			if (!call[k].push && call[k].work == call[i].work &&
+			    (call[k].before & 1ull << empty))
+				model_fail("a take did not find work %u", (u32)call[i].work);
+	}
+}
+
 static void queue_check(void)
 {
 	u64 seen = 0;
@@ -475,6 +490,9 @@ static void queue_check(void)
 	}
 	if ((u32)__builtin_popcountll(seen) != works)
 		model_fail("work was lost: %llx of %u", (unsigned long long)seen, (u32)works);
+	for (i = 0; i < ncalls; i++)
+		if (!call[i].push && !call[i].work)
+			none_hidden(i);
 	if (pg.kind != LOOSE && !search(0, none, 0, pg.kind == PRIOQ))
 		model_fail("no order explains what was taken");
 }
