@@ -33,18 +33,22 @@
 #include <core/trace.h>
 #include <core/wait.h>
 
-/* Grant one access of a waiting op.  Returns true if it was the last one. */
-static bool op_grant(struct op *op)
+/* Grant n accesses of a waiting op.  Returns true if they were the last ones. */
+static bool op_grant(struct op *op, u32 n)
 {
-	/* If only this access is left, no other thread will touch the counter. */
-	if (load_acquire(&op->wait) == 1)	/* CORE-W2 <-> CORE-W1 */
+	/* If only these accesses are left, no other thread will touch the counter. */
+	if (load_acquire(&op->wait) == n)	/* CORE-W2 <-> CORE-W1 */
 		return true;
-	return fetch_add_acq_rel(&op->wait, -1u) == 1;	/* CORE-W2 <-> CORE-W2 */
+	return fetch_add_acq_rel(&op->wait, -n) == n;	/* CORE-W2 <-> CORE-W2 */
 }
 
-/* Ops that one completion made ready, oldest first; linked by op->wait, now unused. */
+/*
+ * Ops that one completion made ready, oldest first; linked by op->wait, now unused.  op waits, and
+ * n of its accesses are granted, which its counter does not say yet.
+ */
 struct ready {
 	u32 head, tail;
+	u32 op, n;
 };
 
 static inline void ready_add(struct thread *t, struct ready *r, struct op *op, u32 opi)
@@ -112,8 +116,22 @@ static inline u32 ready_end(struct thread *t, struct ready *r)
 	       ready_several(t, r);
 }
 
-/* This thread brought b to zero: pass its error on, free it, and grant the writer behind it. */
-static inline void grant_succ(struct thread *t, struct block *b, u32 bi, u64 s, struct ready *r)
+/* Count what is granted. */
+static inline void grants_end(struct thread *t, struct ready *r)
+{
+	struct op *op = op_of(t->e, r->op);
+
+	if (r->n && op_grant(op, r->n))
+		ready_add(t, r, op, r->op);
+	r->n = 0;
+}
+
+/*
+ * This thread brought b to zero: pass its error on, free it, and grant the writer behind it.
+ * gather is a constant: the caller calls grants_end().
+ */
+static __always_inline_fn void grant_succ(struct thread *t, struct block *b, u32 bi, u64 s,
+					  struct ready *r, bool gather)
 {
 	struct pawl_engine *e = t->e;
 	u32 opi, succ = load_relaxed(&b->succ);
@@ -125,8 +143,15 @@ static inline void grant_succ(struct thread *t, struct block *b, u32 bi, u64 s, 
 	store_relaxed(&block_of(e, d->block)->err, s & BLOCK_ERR ? b->err : 0);
 	if (!BUSTED(BLOCK_LEAK))
 		version_end(t, b, bi);
-	if (op_grant(op))
-		ready_add(t, r, op, opi);
+	if (!gather) {
+		if (op_grant(op, 1))
+			ready_add(t, r, op, opi);
+		return;
+	}
+	if (r->op != opi)
+		grants_end(t, r);
+	r->op = opi;
+	r->n++;
 }
 
 /* Grant the readers that wait for a version, oldest first. */
@@ -149,7 +174,7 @@ static void grant_readers(struct thread *t, u32 ref, struct ready *r)
 		d = dep_of(e, ref, &opi);
 		after = load_relaxed(&d->link);	/* before the op can complete */
 		op = op_of(e, opi);
-		if (op_grant(op))
+		if (op_grant(op, 1))
 			ready_add(t, r, op, opi);
 	}
 }
@@ -197,7 +222,7 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 {
 	struct pawl_engine *e = t->e;
 	u32 n = op->ndeps, j, slow = plain ? 0 : op->flags & OP_SLOW_END;
-	struct ready ready = { 0, 0 };
+	struct ready ready = { 0 };
 	u64 done = BLOCK_DONE - BLOCK_ONE + (error ? BLOCK_ERR : 0);
 	struct dep *deps = plain ? op->deps : op_deps(e, op, n, op->ext);
 
@@ -231,8 +256,11 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 			list = block_list(s);
 			if (BUSTED(LIST_LOST))
 				list = block_list(early);
-			if (list)
+			if (list) {
+				if (!plain)
+					grants_end(t, &ready);
 				grant_readers(t, list, &ready);
+			}
 			s += done;
 		} else {
 			/* Read-mostly, or, in the same comparison, 0: the var is parked. */
@@ -247,8 +275,10 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 		}
 		BUG_ON2(!(s & BLOCK_DONE));
 		if ((s & BLOCK_CLOSED) && !block_count(s))
-			grant_succ(t, b, bi, s, &ready);
+			grant_succ(t, b, bi, s, &ready, !plain);
 	}
+	if (!plain)
+		grants_end(t, &ready);
 	return ready_end(t, &ready);
 }
 
@@ -256,13 +286,13 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 void hold_put(struct thread *t, u32 bi)
 {
 	struct block *b = block_of(t->e, bi);
-	struct ready ready = { 0, 0 };
+	struct ready ready = { 0 };
 	u32 budget = alone_begin(t);
 	/* CORE-R2 <-> CORE-A1, CORE-A3 */
 	u64 s = fetch_add_acq_rel(&b->state, -BLOCK_ONE) - BLOCK_ONE;
 
 	if ((s & BLOCK_CLOSED) && !block_count(s))
-		grant_succ(t, b, bi, s, &ready);
+		grant_succ(t, b, bi, s, &ready, false);
 	ready_end(t, &ready);
 	alone_end(t, budget);
 }
