@@ -186,6 +186,8 @@ static void run_warm(struct thread *t, u64 flight)
 			break;
 		count(&t->ex.helped);
 		t->ex.budget = WARM_BUDGET;
+		t->ex.nexts = 0;
+		t->ex.nexts = 0;
 		run_work(e, &t->ex, work);
 		t->ex.budget = budget;
 	}

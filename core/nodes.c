@@ -8,14 +8,16 @@
  * failed.  A node that runs, or is in a run queue, has a carrier, an object of the pool of ops
  * without vars: run queues hold ops, and an asynchronous body needs a token.  A thread that has
  * ended a node takes the first of the successors that this made ready, with the same
- * carrier, and queues the others.  Along a chain (node.single) nothing is counted.  The first
+ * carrier, and queues the others; if there is none, it goes on with the next node of the launch
+ * that it has queued itself.  Along a chain (node.single) nothing is counted.  The first
  * carrier of a launch is reserved by its push.  Ready nodes for which the pool has no carrier go
  * to the launch's stack; each thread that ends a node looks there first.  A thread puts nodes
  * there only while it has a ready node for its own carrier, so the end of that one finds them.
  *
  * The vars stay with the launch's own op, which a node's frame names: a wait in a body, or
- * pawl_run_canceled(), is about the launch.  The sinks, nodes without successors, count down
- * launch.left, and the last one completes the op.
+ * pawl_run_canceled(), is about the launch.  The sinks, nodes without successors, are counted down
+ * in launch.left, and the last one completes the op.  A thread counts its sinks when it leaves the
+ * launch: until then it has a node of it, without which the launch does not end.
  *
  * Ordering:
  *   CORE-GR3 (counter, release) <-> CORE-GR4 (its last subtraction, acquire): a node sees what
@@ -33,8 +35,8 @@
  * pool of ops was empty wait until any node of the launch ends, also if the pool has objects by
  * then.
  *
- * Lifetime: a launch exists until its last sink has ended.  A thread that has counted down its
- * node's successors, and has no ready node, must not touch it.
+ * Lifetime: a launch exists until its last sink has been counted.  A thread that has counted down
+ * its node's successors, and has neither a ready node nor a sink to count, must not touch it.
  */
 #include <core/device.h>
 #include <core/error.h>
@@ -50,7 +52,6 @@
 #endif
 
 #define NO_NODE		UINT32_MAX
-#define LAST_NODE	(UINT32_MAX - 1)
 
 /* A body on the stack of a thread that runs nodes. */
 struct node_frame {
@@ -147,25 +148,32 @@ static inline bool node_count(struct launch *l, u32 node, bool failed)
 	return true;
 }
 
-/*
- * Ready nodes, first to last: the first one is for this thread's carrier; find one for each of
- * the others.  Returns the carriers, oldest first, linked by op->wait.
- */
+/* Find a carrier for a ready node.  0: there is none, and the node is on the launch's stack. */
+static inline u32 carrier_get(struct thread *t, struct launch *l, u32 node)
+{
+	u32 opi;
+	struct op *op = op_new(t, &opi);
+
+	if (unlikely(!op)) {
+		rest_put(l, node);
+		return 0;
+	}
+	carrier_init(t, op, l);
+	carrier_set(t, op, opi, l, node);
+	store_relaxed(&op->wait, 0);
+	return opi;
+}
+
+/* The nodes of a list, find a carrier for each.  Returns these, oldest first, linked by op->wait. */
 static __noinline u32 carriers_get(struct thread *t, struct launch *l, u32 node)
 {
 	u32 opi, head = 0, tail = 0, next;
-	struct op *op;
 
 	for (; node; node = next) {
 		next = node_next(l, node - 1);
-		op = op_new(t, &opi);
-		if (unlikely(!op)) {
-			rest_put(l, node - 1);
+		opi = carrier_get(t, l, node - 1);
+		if (!opi)
 			continue;
-		}
-		carrier_init(t, op, l);
-		carrier_set(t, op, opi, l, node - 1);
-		store_relaxed(&op->wait, 0);
 		if (head)
 			store_relaxed(&op_of(t->e, tail)->wait, opi);
 		else
@@ -175,14 +183,15 @@ static __noinline u32 carriers_get(struct thread *t, struct launch *l, u32 node)
 	return head;
 }
 
-/*
- * May this thread run the node of its carrier at once?  Otherwise the carrier is queued.  ran: how
- * many it ran one after the other; NULL: the launch begins.
- */
-static inline bool node_keep(struct thread *t, struct op *op, u32 opi, u32 *ran)
+/* May this thread run a node at once, without a look at the run queue? */
+static inline bool node_stays(struct thread *t, u32 *ran)
 {
-	if (likely(!ran || (t->ex.budget && ++*ran < NODES_RUN)))
-		return true;
+	return likely(!ran || (t->ex.budget && ++*ran < NODES_RUN));
+}
+
+/* May it after such a look?  Otherwise the carrier is queued. */
+static bool node_keep(struct thread *t, struct op *op, u32 opi, u32 *ran)
+{
 	*ran = 0;
 	if (op->prop != PAWL_DELETE_VAR)
 		return exec_handoff(op_queue(t->e, op), &t->ex, opi, op->prio);
@@ -190,43 +199,65 @@ static inline bool node_keep(struct thread *t, struct op *op, u32 opi, u32 *ran)
 	return false;
 }
 
+/* The carrier has node `first`, and the list behind it is ready, too. */
+static __noinline u32 nodes_queue(struct thread *t, struct launch *l, struct op *op, u32 opi,
+				  u32 first, u32 *ran)
+{
+	u32 more = carriers_get(t, l, node_next(l, first)), next;
+
+	/* Before the others are queued, since they must not go before it. */
+	if (!node_keep(t, op, opi, ran))
+		first = NO_NODE;
+	for (; more; more = next) {
+		op = op_of(t->e, more);
+		next = load_relaxed(&op->wait);
+		queue_op(t, op, more);
+	}
+	return first;
+}
+
 /*
  * The carrier has ended its node: count down n successors.  first: a node + 1 that is ready
- * anyway, or 0.  Returns the node that this thread runs next, with the same carrier, or NO_NODE;
- * then the carrier is queued or free.
+ * anyway, or 0.  ran: how many nodes this thread ran one after the other; NULL: the launch begins.
+ * Returns the node that this thread runs next, with the same carrier, or NO_NODE; then the
+ * carrier is queued or free.
  */
-static u32 nodes_ready(struct thread *t, struct launch *l, struct op *op, u32 opi, const u32 *succ,
-		       u32 n, u32 first, bool failed, u32 *ran)
+static __always_inline_fn u32 nodes_ready(struct thread *t, struct launch *l, struct op *op,
+					  u32 opi, const u32 *succ, u32 n, u32 first, bool failed,
+					  u32 *ran)
 {
-	u32 last = first, i, more = 0, next;
+	bool stays = node_stays(t, ran);
+	u32 last = first, i, other;
+	bool queued = false;
 
 	for (i = 0; i < n; i++) {
 		u32 s = succ[i];
 
 		if (!node_count(l, s, failed))
 			continue;
-		if (last)
-			node_link(l, last - 1, s + 1);
-		else
+		if (!first) {
 			first = s + 1;
+		} else if (stays) {
+			/* The launch exists, because its first ready node is not queued. */
+			other = carrier_get(t, l, s);
+			if (likely(other)) {
+				queue_op_more(t, op_of(t->e, other), other);
+				queued = true;
+			}
+			continue;
+		} else {
+			node_link(l, last - 1, s + 1);
+		}
 		last = s + 1;
 	}
 	if (!first) {
 		op_free(t, op, opi);
 		return NO_NODE;
 	}
-	if (unlikely(first != last))
-		more = carriers_get(t, l, node_next(l, first - 1));
+	if (queued)
+		exec_pushed(op_queue(t->e, op), &t->ex);
 	carrier_set(t, op, opi, l, first - 1);
-	/* Before the others are queued, since they must not go before it. */
-	if (!node_keep(t, op, opi, ran))
-		first = 0;
-	for (; more; more = next) {
-		op = op_of(t->e, more);
-		next = load_relaxed(&op->wait);
-		queue_op(t, op, more);
-	}
-	return first - 1;	/* NO_NODE if it is 0 */
+	return likely(stays) ? first - 1 : nodes_queue(t, l, op, opi, first - 1, ran);
 }
 
 /* A node failed, or left a message behind. */
@@ -246,13 +277,13 @@ static __cold void node_error(struct thread *t, struct launch *l, struct op *op,
 		error_put(t, error);
 }
 
-/* A sink has ended.  Returns true if it was the last one. */
-static inline bool sink_count(struct launch *l)
+/* n sinks have ended.  Returns true if they were the last ones. */
+static inline bool sink_count(struct launch *l, u32 n)
 {
-	if (load_acquire(&l->left) == 1)	/* CORE-GR6 <-> CORE-GR5 */
+	if (load_acquire(&l->left) == n)	/* CORE-GR6 <-> CORE-GR5 */
 		return true;
 	/* CORE-GR5 <-> CORE-GR6 */
-	return fetch_add_acq_rel(&l->left, -1u) == 1;
+	return fetch_add_acq_rel(&l->left, -n) == n;
 }
 
 /*
@@ -275,12 +306,15 @@ static inline u32 node_pass(struct thread *t, const struct launch *l, struct op 
 	PROBE4(end, t->ex.id, opi, 0, t->ex.slot);
 	op->graph = next;
 	store_relaxed(&op->name, l->plan->node[next].name);
-	return likely(node_keep(t, op, opi, ran)) ? next : NO_NODE;
+	return node_stays(t, ran) || node_keep(t, op, opi, ran) ? next : NO_NODE;
 }
 
-/* The node has ended.  Returns what nodes_ready() does, or LAST_NODE: the launch is over. */
-static u32 node_end(struct thread *t, struct launch *l, struct op *op, u32 opi, int status,
-		    u32 *ran)
+/*
+ * The node has ended.  Returns what nodes_ready() does.  A sink is counted in *sinks; the caller
+ * passes them to sink_count() when it has no other node of the launch.
+ */
+static __always_inline_fn u32 node_end(struct thread *t, struct launch *l, struct op *op, u32 opi,
+				       int status, u32 *ran, u32 *sinks)
 {
 	const struct node *nd = &l->plan->node[op->graph];
 	const u32 *succ = l->plan->succ + nd->succ;
@@ -296,11 +330,8 @@ static u32 node_end(struct thread *t, struct launch *l, struct op *op, u32 opi, 
 	/* While this node has not ended, the launch exists. */
 	if (unlikely(load_relaxed(&l->rest)))
 		first = rest_take(l);
-	/* From here on it does only if there is a ready node. */
-	if (!n && sink_count(l)) {
-		op_free(t, op, opi);
-		return LAST_NODE;
-	}
+	/* From here on it does only if there is a ready node, or a sink that is not counted. */
+	*sinks += !n;
 	return nodes_ready(t, l, op, opi, succ, n, first, failed, ran);
 }
 
@@ -318,6 +349,12 @@ static u32 launch_end(struct thread *t, struct launch *l)
 	return finish_op(t, op, opi, status);
 }
 
+/* Does the op carry a node of the launch that has this memory? */
+static inline bool node_of(const struct op *op, const struct launch *l)
+{
+	return (op->flags & OP_NODE) && op->arg == l;
+}
+
 /*
  * Run the carrier's node, and then those that become ready and that this thread may run.
  * Returns the op to run next, or 0.
@@ -328,7 +365,7 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 	const struct plan *p = l->plan;
 	struct node_frame nf = { .carrier = op };
 	struct pawl_run *run = &nf.f.run;
-	u32 node = op->graph, ran = 0;
+	u32 node = op->graph, ran = 0, other = 0, sinks = 0, budget;
 
 	frame_push(t, &nf.f, op_of(t->e, l->op), l->op);
 	do {
@@ -344,6 +381,8 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 		if (unlikely(load_relaxed(&t->e->special) & SPECIAL_TRACING))
 			trace_event(t, TRACE_BEGIN, opi, nd->name, 0);
 		if (likely(nd->fn && !skipped)) {
+			if (unlikely(nd->async && sinks))
+				(void)sink_count(l, sinks);	/* this node has not ended */
 			if (unlikely(nd->async))
 				return run_async(t, &nf.f, op, opi, nd->async_fn, node_arg(l, node));
 			PROBE4(start, t->ex.id, opi, nd->fn, t->ex.slot);
@@ -355,19 +394,38 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 		if (!failed && node_passes(t, l, op, nd, status))
 			node = node_pass(t, l, op, opi, nd, &ran);
 		else
-			node = node_end(t, l, op, opi, status, &ran);
-	} while (node < LAST_NODE);
+			node = node_end(t, l, op, opi, status, &ran, &sinks);
+		if (node != NO_NODE || ran >= NODES_RUN)
+			continue;
+		other = exec_next(t->e->x, &t->ex);
+		if (!other || !node_of(op_of(t->e, other), l))
+			break;
+		/* This thread queued it while the node before it ran, so it is the same launch. */
+		opi = other;
+		op = nf.carrier = op_of(t->e, opi);
+		node = op->graph;
+		other = 0;
+	} while (node != NO_NODE);
 	frame_pop(t, &nf.f);
-	return node == LAST_NODE ? launch_end(t, l) : 0;
+	if (!sinks || !sink_count(l, sinks))
+		return other;
+	if (likely(!other))
+		return launch_end(t, l);
+	/* It was ready before what the launch makes ready, which is queued. */
+	budget = alone_begin(t);
+	launch_end(t, l);
+	alone_end(t, budget);
+	return other;
 }
 
 /* pawl_complete() for a node.  Returns the op to run next, or 0. */
 u32 node_complete(struct thread *t, struct op *op, u32 opi, int status)
 {
 	struct launch *l = op->arg;
-	u32 ran = NODES_RUN, node = node_end(t, l, op, opi, status, &ran);
+	u32 ran = NODES_RUN, sinks = 0;
 
-	return node == LAST_NODE ? launch_end(t, l) : 0;
+	node_end(t, l, op, opi, status, &ran, &sinks);
+	return sinks && sink_count(l, sinks) ? launch_end(t, l) : 0;
 }
 
 /* The launch is granted, and its vars are not poisoned.  Returns the op to run next, or 0. */

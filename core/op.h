@@ -147,14 +147,33 @@ static inline struct op *op_of(const struct pawl_engine *e, u32 idx)
 	return (struct op *)(void *)(e->ops + (size_t)idx * sizeof(struct op));
 }
 
+#ifdef PAWL_MODEL
 static inline u32 ext_cap(u32 class)
 {
-#ifdef PAWL_MODEL
 	return 5 + class;	/* ops with 5 vars and with 6 use different classes */
-#else
-	return 16u << (4 * class - (class == 3));	/* 16, 256, 4096, 32768 */
-#endif
 }
+
+/* The chunk of an access that is numbered through all chunks of the class. */
+static inline u32 ext_chunk(u32 class, u32 lin)
+{
+	return lin / ext_cap(class);
+}
+#else
+static inline u32 ext_log2(u32 class)
+{
+	return 4 + 4 * class - (class == 3);	/* 16, 256, 4096, 32768 */
+}
+
+static inline u32 ext_cap(u32 class)
+{
+	return 1u << ext_log2(class);
+}
+
+static inline u32 ext_chunk(u32 class, u32 lin)
+{
+	return lin >> ext_log2(class);
+}
+#endif
 
 static inline struct ext *ext_of(const struct pawl_engine *e, u32 ext)
 {
@@ -187,7 +206,7 @@ static inline u32 dep_ref(u32 opi, u32 n, u32 ext, u32 j)
 
 static inline struct dep *dep_of(const struct pawl_engine *e, u32 ref, u32 *opi)
 {
-	u32 class, lin, cap;
+	u32 class, lin, chunk;
 	struct ext *x;
 
 	if (likely(!(ref & REF_EXT))) {
@@ -196,10 +215,10 @@ static inline struct dep *dep_of(const struct pawl_engine *e, u32 ref, u32 *opi)
 	}
 	class = (ref >> REF_CLASS_SHIFT) & 3;
 	lin = ref & ((1u << REF_CLASS_SHIFT) - 1);
-	cap = ext_cap(class);
-	x = pool_obj(e->pool[POOL_EXT0 + class], lin / cap);
+	chunk = ext_chunk(class, lin);
+	x = pool_obj(e->pool[POOL_EXT0 + class], chunk);
 	*opi = load_relaxed(&x->op);
-	return &x->deps[lin % cap];
+	return &x->deps[lin - chunk * ext_cap(class)];
 }
 
 void ext_put(struct thread *t, u32 ext);
@@ -327,6 +346,13 @@ static inline void queue_op(struct thread *t, struct op *op, u32 opi)
 {
 	exec_push(op_queue(t->e, op), &t->ex, opi, op->prio,
 		  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
+}
+
+/* The same for one of several; exec_pushed() follows. */
+static inline void queue_op_more(struct thread *t, struct op *op, u32 opi)
+{
+	exec_push_more(op_queue(t->e, op), &t->ex, opi, op->prio,
+		       op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
 }
 
 #endif

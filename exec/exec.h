@@ -139,12 +139,26 @@ void exec_thread_fini(struct exec *x, struct exec_thread *t);
  */
 void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags);
 /*
+ * exec_push() of several: each by exec_push_more(), and then exec_pushed() once for their queue,
+ * before which a thread that falls asleep may miss them.  A thread that looks finds each at once.
+ */
+void exec_push_more(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags);
+void exec_pushed(struct exec_queue *q, struct exec_thread *t);
+/*
  * For client->run(): may this thread at once run `work`, which has just become ready?
  * Returns true if it may: t serves q, t has no work in q that goes first, nothing in q has a
  * higher priority, no other lane's turn is due, and t's budget is not used up.  Otherwise
  * `work` is queued as by exec_push().
  */
 bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio);
+/*
+ * For client->run() at the end of a piece of work: the piece that t would take next, if t made it
+ * ready itself, recent pieces were short, and t's budget is not used up; at most 16 pieces and for
+ * some 10 us in one call of run().  Otherwise 0: return, and the caller looks for work everywhere,
+ * and at what else it waits for.
+ * Progress: lock-free.
+ */
+u32 exec_next(struct exec *x, struct exec_thread *t);
 /*
  * Take the next piece of work that t may run: a worker from its queue, another thread from
  * any `drive` queue.  Returns 0 if there was none; work that is pushed during the call may be

@@ -806,23 +806,53 @@ u32 thread_take(struct exec *x, struct exec_thread *t, u32 how)
 	return 0;
 }
 
-u32 exec_take(struct exec *x, struct exec_thread *t)
+/*
+ * The fast path of a take: t runs the work that it made ready, q is the queue that it took from
+ * last, and nothing else may have its turn.  Returns 0 if that is not so.  Progress: lock-free.
+ */
+static __always_inline_fn u32 take_quick(struct exec_queue *q, struct exec_thread *t)
 {
-	struct exec_queue *q = t->from_q;
-	u32 w;
+	u32 w = 0;
 
-	/* Fast path: a thread that runs the work that it made ready. */
-	if (likely(q && q == t->to_q && !t->queue && (t->takes & 15) &&
-		   load_relaxed(&q->drive)) &&
+	if (likely(q && q == t->to_q && (t->takes & 15) && thread_serves(t, q)) &&
 	    likely(!load_relaxed(&q->n[PQ_HIGH]) && ((t->takes + 1) & (AROUND - 1)) &&
 		   hoard_empty(load_relaxed(&t->to->hoard.word)))) {
 		w = ring_take_own(&t->to->ring, false);
-		if (likely(w)) {
+		if (likely(w))
 			t->takes++;
-			return w;
-		}
 	}
-	return thread_take(x, t, LOOK_DEEP);
+	return w;
+}
+
+u32 exec_take(struct exec *x, struct exec_thread *t)
+{
+	u32 w = take_quick(t->from_q, t);
+
+	return likely(w) ? w : thread_take(x, t, LOOK_DEEP);
+}
+
+u32 exec_next(struct exec *x, struct exec_thread *t)
+{
+	u32 w, n = t->nexts;
+	u64 now;
+
+	if (!t->budget || t->batch < NEXT_BATCH || n >= NEXT_MOST)
+		return 0;
+	/* Work may have become long since it was sampled: check at 1, 2, 4 and 8. */
+	if (!(n & (n - 1))) {
+		now = cycles();
+		if (!n)
+			t->since = now;
+		else if (now - t->since > x->next)
+			return 0;
+	}
+	w = take_quick(t->from_q, t);
+	if (likely(w)) {
+		t->nexts = n + 1;
+		if (t->budget != EXEC_UNLIMITED)
+			t->budget--;
+	}
+	return w;
 }
 
 /* exec_push() without its fast path, a ring of t that has room and that t last pushed to. */
@@ -855,16 +885,17 @@ static __noinline void push_slow(struct exec_queue *q, struct exec_thread *t, u3
 	smp_mb();	/* EXEC-P1 <-> EXEC-P2, instead of the exchange of ring_put() */
 }
 
-void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags)
+/* May the fast path push it?  It calls no function, so it saves no registers. */
+static inline bool push_quick(const struct exec_queue *q, const struct exec_thread *t, s32 prio,
+			      u32 flags)
 {
-	BUG_ON1(!work || work > SLOT_WORK);
-	PROBE4(ready, t->id, work, t->slot, q->number);
-	/* The fast path calls no function, so it saves no registers. */
-	if (likely(!prio && !flags && t->to_q == q && !ring_full(&t->to->ring) &&
-		   !ring_put_sampled(&t->to->ring)))
-		ring_put(&t->to->ring, work);
-	else
-		push_slow(q, t, work, prio, flags);
+	return likely(!prio && !flags && t->to_q == q && !ring_full(&t->to->ring) &&
+		      !ring_put_sampled(&t->to->ring));
+}
+
+/* t has pushed to q: wake a thread if one sleeps. */
+static __always_inline_fn void push_wake(struct exec_queue *q, struct exec_thread *t)
+{
 	/*
 	 * EXEC-P1 <-> EXEC-P2: see park.c; also for drive: see workers_missing().
 	 * EXEC-W8 <-> EXEC-W7: with ATTN_START, ARMED.
@@ -872,6 +903,35 @@ void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, 
 	if (unlikely(load_seq_cst(&q->group.attn)) ||
 	    (load_seq_cst(&q->drive) && unlikely(load_seq_cst(&q->x->helpers.attn))))
 		queue_start_or_wake(q, t);
+}
+
+void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags)
+{
+	BUG_ON1(!work || work > SLOT_WORK);
+	PROBE4(ready, t->id, work, t->slot, q->number);
+	if (push_quick(q, t, prio, flags))
+		ring_put(&t->to->ring, work);
+	else
+		push_slow(q, t, work, prio, flags);
+	push_wake(q, t);
+}
+
+void exec_push_more(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags)
+{
+	/* A thread that sleeps already does not wait for exec_pushed(). */
+	if (unlikely(!push_quick(q, t, prio, flags) || load_relaxed(&q->group.attn) ||
+		     load_relaxed(&q->x->helpers.attn))) {
+		exec_push(q, t, work, prio, flags);
+		return;
+	}
+	PROBE4(ready, t->id, work, t->slot, q->number);
+	ring_put_more(&t->to->ring, work);
+}
+
+void exec_pushed(struct exec_queue *q, struct exec_thread *t)
+{
+	smp_mb();	/* EXEC-P1 <-> EXEC-P2, instead of the exchange of ring_put() */
+	push_wake(q, t);
 }
 
 /* May t run new work of this priority before all that is queued?  Progress: lock-free. */

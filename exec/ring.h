@@ -168,6 +168,16 @@ static inline void ring_put(struct ring *r, u32 work)
 	store_relaxed(&r->tail, (p + 1) & RING_POS);	/* an estimate, for batch_size() */
 }
 
+/* ring_put() of a caller that has a barrier before it looks for sleepers. */
+static inline void ring_put_more(struct ring *r, u32 work)
+{
+	u64 p = load_relaxed(&r->tail);
+
+	/* EXEC-R1 <-> EXEC-R2, as in ring_put() */
+	store_release(&r->slots[p & r->mask], slot_word(r->log2, p, work));
+	store_relaxed(&r->tail, (p + 1) & RING_POS);
+}
+
 /*
  * Publish work at the tail.  Returns false, without any effect, if the ring is full and memory
  * is exhausted.  Progress: wait-free, except that growth allocates and copies.

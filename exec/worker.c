@@ -73,6 +73,7 @@ static __noinline void exec_run(struct exec *x, struct exec_thread *t, u32 work)
 {
 	u64 c, handed;
 
+	t->nexts = 0;
 	if (likely(++t->tick & (SAMPLE_EVERY - 1))) {
 		x->cl.run(x->cl.user, t, work);
 		return;
@@ -80,7 +81,7 @@ static __noinline void exec_run(struct exec *x, struct exec_thread *t, u32 work)
 	handed = load_relaxed(&t->handed);
 	c = cycles();
 	x->cl.run(x->cl.user, t, work);
-	c = (cycles() - c) / (load_relaxed(&t->handed) - handed + 1);
+	c = (cycles() - c) / (load_relaxed(&t->handed) - handed + t->nexts + 1);
 	if (c > UINT32_MAX / 8)
 		c = UINT32_MAX / 8;
 	t->avg = t->avg ? (u32)((3ull * t->avg + c) / 4) : (u32)c;
@@ -418,6 +419,7 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	/* No longer than a sum with the time of the day can be. */
 	x->tidy_ns = cl->tidy ? min_u(cfg->tidy_ns, (u64)INT64_MAX / 2) : 0;
 	x->batch = ns_to_cycles(us, BATCH_NS);
+	x->next = ns_to_cycles(us, NEXT_NS);
 	x->yield = ns_to_cycles(us, YIELD_NS);
 	x->rest = ns_to_cycles(us, REST_NS);
 	x->steal = ns_to_cycles(us, STEAL_NS);
@@ -555,6 +557,7 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	t->tick = 0;
 	t->avg = 0;
 	t->batch = 1;
+	t->nexts = 0;
 	t->turn = slot;
 	t->from_q = t->to_q = NULL;
 	t->to = t->around_lane = NULL;

@@ -105,6 +105,15 @@ void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, 
 	m->work[m->n++ % WORKS] = work;
 }
 
+void exec_push_more(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags)
+{
+	exec_push(q, t, work, prio, flags);
+}
+
+void exec_pushed(struct exec_queue *q, struct exec_thread *t)
+{
+}
+
 bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio)
 {
 	exec_push(q, t, work, prio, 0);
@@ -116,6 +125,11 @@ u32 exec_take(struct exec *x, struct exec_thread *t)
 	struct mine *m = &x->mine[t->slot];
 
 	return m->next == m->n ? 0 : m->work[m->next++ % WORKS];
+}
+
+u32 exec_next(struct exec *x, struct exec_thread *t)
+{
+	return t->budget ? exec_take(x, t) : 0;
 }
 
 u32 exec_take_ready(struct exec *x, struct exec_thread *t)

@@ -269,7 +269,7 @@ static void setup(void)
 	for (s = pg.text; *s; s++)
 		if (*s == '|')
 			part[n++] = s + 1;
-		else if (*s == '+' || *s == 'P')
+		else if (*s == '+' || *s == 'P' || *s == 'm')
 			goal++;
 	if (arena_create("m", &arena) || arena_add(arena, &d, &pool))
 		model_fail("arena");
@@ -664,6 +664,14 @@ static void sleep_thread(u32 i)
 			input[work] = work;
 			exec_push(q, &xt[i], work, *s == 'P', 0);
 			break;
+		case 'm':
+			work = (u32)model_note(&works, works + 1) + 1;
+			input[work] = work;
+			exec_push_more(q, &xt[i], work, 0, 0);
+			break;
+		case 'e':
+			exec_pushed(q, &xt[i]);
+			break;
 		case 'w':
 		case 'v':
 			exec_wait(x, &xt[i], all_ran, NULL, -1, *s == 'w');
@@ -827,6 +835,8 @@ const struct scenario scenarios[] = {
 	S("park_help_2", SLEEP, "w | +w", sleep, 2, MODEL_ALL, 6),
 	S("park_push", SLEEP, "w | +", sleep, 2, MODEL_ALL, 6),
 	S("park_push_2", SLEEP, "w | ++", sleep, 2, MODEL_ALL, 6),
+	S("park_more", SLEEP, "w | +me", sleep, 2, MODEL_ALL, 6),
+	S("park_more_3", SLEEP, "w | w | +me", sleep, 3, 3, 6),
 	S("park_push_3", SLEEP, "w | w | ++", sleep, 3, 3, 6),
 	S("park_meet", SLEEP, "w | w | ++", sleep, 3, 3, 6, .meet = 1),
 	S("park_meet_2", SLEEP, "w | +w | +", sleep, 3, 3, 6, .meet = 1),

@@ -415,6 +415,63 @@ START_TEST(test_handoff)
 END_TEST
 
 /* A hoard is stolen from last, before low work; the work of a thread that left is found. */
+/* What a thread takes next of its own work, without going back to its caller. */
+START_TEST(test_next)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *t, *u;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	u = fix_thread(&f);
+	exec_push_more(q, t, 1, 0, 0);
+	exec_push_more(q, t, 2, 0, 0);
+	exec_push_more(q, t, 3, 0, 0);
+	exec_push_more(q, t, 4, 0, 0);
+	exec_push_more(q, t, 5, -1, 0);
+	exec_pushed(q, t);
+	ck_assert_uint_eq(exec_take(f.x, t), 1);
+	/* recent work may be long; then it was short */
+	ck_assert_uint_eq(exec_next(f.x, t), 0);
+	t->batch = 2;
+	t->nexts = 0;
+	ck_assert_uint_eq(exec_next(f.x, t), 2);
+	t->budget = 0;
+	ck_assert_uint_eq(exec_next(f.x, t), 0);
+	t->budget = 1;
+	t->nexts = 0;
+	ck_assert_uint_eq(exec_next(f.x, t), 3);
+	ck_assert_uint_eq(t->budget, 0);
+	t->budget = EXEC_UNLIMITED;
+	/* not before work of a higher priority, nor in the place of what is not its own */
+	exec_push(q, u, 6, 1, 0);
+	ck_assert_uint_eq(exec_next(f.x, t), 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 6);
+	t->nexts = 0;
+	ck_assert_uint_eq(exec_next(f.x, t), 4);
+	ck_assert_uint_eq(exec_next(f.x, t), 0);
+	/* nor after as many as it may have in one run */
+	exec_push(q, t, 8, 0, 0);
+	t->nexts = 16;
+	ck_assert_uint_eq(exec_next(f.x, t), 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 8);
+	/* nor for long */
+	exec_push(q, t, 9, 0, 0);
+	t->nexts = 1;
+	t->since = 0;
+	ck_assert_uint_eq(exec_next(f.x, t), 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 9);
+	t->nexts = 0;
+	exec_push(q, u, 7, 0, 0);
+	ck_assert_uint_eq(exec_next(f.x, t), 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 7);
+	ck_assert_uint_eq(exec_take(f.x, t), 5);
+	fix_fini(&f);
+}
+END_TEST
+
 START_TEST(test_hoards)
 {
 	struct fix f;
@@ -909,6 +966,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_relay, 0, 2);
 	tcase_add_test(tc, test_mixed);
 	tcase_add_test(tc, test_handoff);
+	tcase_add_test(tc, test_next);
 	tcase_add_test(tc, test_hoards);
 	tcase_add_loop_test(tc, test_bound_between_producers, 0, 4);
 	tcase_add_test(tc, test_bound_of_a_hoard);
