@@ -102,7 +102,7 @@ int helper_start(struct helper *h, struct server *sv)
 void helper_stop(struct helper *h)
 {
 	if (h->started) {
-		port_send(&h->port, &h->msg, leave, h);
+		port_send(&h->port, &h->stop, leave, h);
 		pthread_join((pthread_t)h->thread, NULL);
 	}
 	h->started = false;

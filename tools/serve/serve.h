@@ -422,7 +422,7 @@ void repo_free(struct server *sv);
 struct helper {
 	struct port port;
 	struct server *sv;
-	struct msg msg;			/* of helper_yield(), then of helper_stop() */
+	struct msg yield, stop;		/* both may be under way at once */
 	unsigned long thread;
 	bool started;			/* I */
 	bool leaves, yields;		/* O */

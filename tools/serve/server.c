@@ -486,7 +486,7 @@ static void stop(struct server *sv, int sigfd)
 static void get_ready(struct server *sv, const char *port)
 {
 	store_relaxed(&sv->ready, 1);
-	port_send(&sv->loader.port, &sv->loader.msg, helper_yield, &sv->loader);
+	port_send(&sv->loader.port, &sv->loader.yield, helper_yield, &sv->loader);
 	notify("READY=1");
 	log_line("info", "ready", "host", sv->cfg.host, "port", port, NULL);
 }

@@ -83,7 +83,7 @@ class Server:
              *options],
             stderr=subprocess.PIPE, text=True, **popen)
         self.port = self.grpc_port = None
-        ready = threading.Event()
+        ready, ended = threading.Event(), threading.Event()
 
         def read():
             for line in self.process.stderr:
@@ -98,10 +98,13 @@ class Server:
                         self.grpc_port = int(entry["grpc_port"])
                 if entry["event"] == "ready":
                     ready.set()
+            ended.set()
             ready.set()
         self.reader = threading.Thread(target=read, daemon=True)
         self.reader.start()
-        assert ready.wait(SOON) and self.process.poll() is None, self.lines
+        # the end of the lines may be read before the process has ended
+        assert ready.wait(SOON) and not ended.is_set() and self.process.poll() is None, \
+            self.lines
         return self
 
     def events(self, name):

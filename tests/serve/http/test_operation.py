@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import SERVER, SOON, read_answer, row, soon, text_request
+from conftest import SERVER, SOON, Server, read_answer, row, soon, text_request
 
 UNITS = os.path.join(os.path.dirname(__file__), "../../../tools/serve")
 
@@ -618,6 +618,24 @@ def test_sigterm_while_models_are_loaded_at_the_start(server):
     thread.join()
     assert server.process.wait() == 0
     assert len(server.events("loaded")) == 1 and not server.events("ready")
+
+
+def test_sigterm_as_soon_as_the_server_is_ready(tmp_path):
+    """Its thread for loads is told to give way and to end at almost the same time."""
+    status = []
+
+    def run(folder):
+        one = Server(folder)
+        for _ in range(40):
+            one.start("--workers=1")
+            status.append(one.stop())
+    # all at once: a thread that is woken does not run at once
+    pool = [threading.Thread(target=run, args=(tmp_path / str(k),)) for k in range(8)]
+    for t in pool:
+        t.start()
+    for t in pool:
+        t.join()
+    assert status == [0] * 320
 
 
 def test_not_ready_during_the_grace_time(server):
