@@ -8,7 +8,8 @@
  * out.  Models take turns by stride scheduling: each run advances the pass of its model by the
  * usual time of its runs divided by its weight, and the model with the least pass is next.  If
  * the pass is still behind that of a model in flight after the run, the run has the higher
- * priority, and may be one more than workers + 1.
+ * priority, and may be one more than workers + 1.  Runs without a worker (light.c) do not compete
+ * with the others, so each model has a pass for either kind.
  *
  * A batch has requests of one version and one shape, apart from the number of rows, in the
  * order of their priorities.  The files say that the first dimension of an output varies, but
@@ -108,6 +109,7 @@ static void enqueue(struct request *r, bool front)
 	struct entry *e = r->v->e;
 	struct server *sv = r->loop->sv;
 	struct queue *q = &e->level[r->level];
+	unsigned int k;
 
 	r->slot = NULL;
 	r->shapes = shapes_get(r);
@@ -123,8 +125,9 @@ static void enqueue(struct request *r, bool front)
 	if (!e->queued++) {
 		e->next_deadline = 0;
 		/* time that was not used does not count */
-		if (e->pass < sv->pass)
-			e->pass = sv->pass;
+		for (k = 0; k < ENGINES; k++)
+			if (e->pass[k] < sv->pass[k])
+				e->pass[k] = sv->pass[k];
 	}
 	e->queued_bytes += r->bytes;
 	store_relaxed(&e->pending, e->queued);
@@ -408,8 +411,8 @@ static uint64_t latest(const struct server *sv)
 	uint64_t pass = 0;
 
 	for (e = sv->active; e; e = e->next_active)
-		if (e->inflight && e->pass > pass)
-			pass = e->pass;
+		if (e->inflight && e->pass[WORKERS] > pass)
+			pass = e->pass[WORKERS];
 	return pass;
 }
 
@@ -419,7 +422,22 @@ static uint64_t latest(const struct server *sv)
  */
 static bool goes_first(const struct entry *e, uint64_t latest_pass)
 {
-	return e->pass + cost(e) < latest_pass;
+	return e->pass[WORKERS] + cost(e) < latest_pass;
+}
+
+/* A run of the model begins. */
+static void charge(struct server *sv, struct entry *e, bool light)
+{
+	uint64_t *pass = &e->pass[light], *all = &sv->pass[light];
+
+	/* a model that begins to use its share now is level with this one before the run */
+	if (*all < *pass)
+		*all = *pass;
+	/* The limit of its runs, a delay, or a plan may have kept it from its share for long. */
+	else if (*pass + cost(e) < *all)
+		*pass = *all - cost(e);
+	*pass += cost(e);
+	e->ran_light = light;
 }
 
 static void launch(struct server *sv, struct entry *e, struct batch *b)
@@ -442,9 +460,7 @@ static void launch(struct server *sv, struct entry *e, struct batch *b)
 
 	if (b->plan)
 		start_plan(sv, b, false);
-	/* a model that begins to use its share now is level with this one before the run */
-	sv->pass = e->pass;
-	e->pass += cost(e);
+	charge(sv, e, s->light);
 	s->nreqs = b->n;
 	s->canceled = 0;
 	/* behind the arrivals, which other loops note */
@@ -532,8 +548,9 @@ void sched_complete(struct slot *s, int status)
 	run = s->done_ns - s->launched_ns;
 	sv->inflight--;
 	e->inflight--;
-	used = s->light ? run : layers_ns(s, run);
-	if (used && !status)
+	/* also if it ended early */
+	used = s->light ? run : layers_ns(s, status ? 0 : run);
+	if (used)
 		e->run_ns = e->run_ns ? e->run_ns - e->run_ns / 8 + used / 8 : used;
 	if (!status) {
 		light_ran(s, used);
@@ -588,7 +605,7 @@ uint64_t sched_run(struct server *sv, uint64_t now)
 {
 	static __thread struct batch b, best_batch;
 	enum step step, best_step = NOTHING;
-	bool full, spent, room, later = false;
+	bool full, spent, room, light, best_light = false, later = false;
 	struct entry *e, *best;
 	uint64_t next = 0, pass, t;
 
@@ -606,7 +623,8 @@ uint64_t sched_run(struct server *sv, uint64_t now)
 		for (e = sv->active; e; e = e->next_active) {
 			e->due = 0;
 			if (!e->queued || e->inflight >= e->conf.instances ||
-			    (best && e->pass >= best->pass))
+			    (best && (!best_light || e->ran_light) &&
+			     e->pass[best_light] >= best->pass[best_light]))
 				continue;
 			room = !full || (!e->inflight && goes_first(e, pass));
 			if (!room && !e->nlight)
@@ -614,14 +632,20 @@ uint64_t sched_run(struct server *sv, uint64_t now)
 			step = gather(sv, e, &b, now);
 			if (step == NOTHING)
 				continue;
-			if (step == RUN && b.light) {
+			light = step == RUN && b.light;
+			if (light) {
 				later = later || spent;
 				if (spent)
 					continue;
 			} else if (!room || (full && step != RUN)) {
 				continue;
 			}
+			/* first what needs a worker */
+			if (best && (light != best_light ? light :
+				     e->pass[light] >= best->pass[light]))
+				continue;
 			best = e;
+			best_light = light;
 			best_step = step;
 			best_batch.n = b.n;
 			best_batch.rows = b.rows;

@@ -230,9 +230,11 @@ struct entry {
 	/* loop 0 */
 	struct queue level[LEVELS];
 	unsigned int queued, inflight, nlight;	/* nlight: slots that are light */
-	uint64_t queued_bytes, next_deadline, pass, due;
+	uint64_t queued_bytes, next_deadline, due;
+	uint64_t pass[ENGINES];		/* what it has used of each (sched.c) */
 	uint64_t run_ns;		/* of the layers of a run, smoothed */
 	unsigned int launches;
+	bool ran_light;			/* the last run */
 	struct entry *next_active;
 	bool active;			/* in the list of those that have a queue */
 };
@@ -497,7 +499,7 @@ struct server {
 	struct entry *active;
 	unsigned int inflight;		/* runs and plans */
 	unsigned int planning;
-	uint64_t pass, scan;
+	uint64_t pass[ENGINES], scan;	/* of the model that ran last; they never go back */
 	uint64_t now, light_end;	/* the last completion; light runs of this turn */
 	/* A: counts */
 	u64 connections, requests, answers;

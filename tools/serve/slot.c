@@ -326,6 +326,7 @@ int serve_slot_launch(struct serve_slot *s, const struct serve_launch *how)
 
 		s->vars[s->weight_at[i]] = how->weights;
 		s->step[i].timed = how->timed;
+		s->step[i].begin_ns = s->step[i].end_ns = 0;
 		op->priority = how->priority;
 		op->deadline_ns = how->deadline_ns;
 		op->flags = how->deadline_ns ? PAWL_OP_GROUP | PAWL_OP_DEADLINE : PAWL_OP_GROUP;

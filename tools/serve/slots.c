@@ -9,8 +9,8 @@
  * version keeps at most MAX_SLOTS slots, and slot_bytes in free ones.  A struct shapes exists
  * while it has a slot, or a request in the queue, which is bounded itself.
  *
- * Ownership: loop 0 owns all slots.  The op that plans a slot owns the slot's fields s and
- * status, and version.plan_error, from its push until loop 0 has reaped its completion; the
+ * Ownership: loop 0 owns all slots.  The op that plans a slot owns the slot's fields s, status,
+ * start_ns and done_ns, and version.plan_error, from its push until loop 0 has reaped its completion; the
  * engine orders both.  The op reads the model and the shapes.  They do not change, and exist at
  * least until then: the slot counts in shapes.nslots, and holds a reference to the version.
  */
@@ -267,9 +267,11 @@ static int plan(struct pawl_run *run, void *arg)
 	struct slot *s = arg;
 
 	(void)run;
+	s->start_ns = now_ns();
 	s->status = slot_plan(s, s->v->plan_error, sizeof(s->v->plan_error));
 	if (s->status)
 		s->s = NULL;
+	s->done_ns = now_ns();
 	return 0;
 }
 
@@ -287,7 +289,6 @@ int plan_begin(struct server *sv, struct version *v, struct shapes *sh, uint64_t
 		slot_drop(v);
 	s->is_planned = true;
 	s->needed = needed;
-	s->start_ns = now_ns();
 	op.fn = plan;
 	op.arg = s;
 	op.name = "plan";
@@ -319,7 +320,7 @@ int plan_end(struct slot *s, int status)
 	s->sv->planning--;
 	s->sv->inflight--;
 	v->plan = NULL;
-	e->pass += (now_ns() - s->start_ns) / e->conf.weight;
+	e->pass[WORKERS] += (s->done_ns - s->start_ns) / e->conf.weight;
 	s->is_planned = false;
 	if (rc)
 		return rc;

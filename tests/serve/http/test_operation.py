@@ -424,6 +424,97 @@ def test_a_flood_does_not_starve_another_model(server, threads):
     assert flooded < 150
 
 
+class Flood:
+    """Connections that have sent many requests at once, so some of them wait all the time."""
+    def __init__(self, server, model, connections, requests, **more):
+        self.socks = [server.connect() for _ in range(connections)]
+        text = text_request(row([0, 0, 0, 0], **more), f"/v2/models/{model}/infer") * requests
+        self.pool = [threading.Thread(target=f, args=(sock,), daemon=True)
+                     for sock in self.socks for f in (lambda sock: self.send(sock, text),
+                                                      self.read)]
+        for t in self.pool:
+            t.start()
+
+    @staticmethod
+    def send(sock, text):
+        try:
+            sock.sendall(text)
+        except OSError:
+            pass                    # the end of the test
+
+    @staticmethod
+    def read(sock):
+        try:
+            while sock.recv(1 << 16):
+                pass
+        except OSError:
+            pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args):
+        for sock in self.socks:
+            sock.shutdown(socket.SHUT_RDWR)
+        for t in self.pool:
+            t.join()
+        for sock in self.socks:
+            sock.close()
+
+
+def executions(server, model):
+    return server.stat(model)["execution_count"]
+
+
+def test_a_flood_of_light_runs_takes_no_share_of_the_workers(server):
+    """What the first loop has run for one model does not matter for the workers."""
+    server.model("heavy", sleep_us=2000)
+    server.model("light")
+    for name in "abcdef":
+        server.model(name, sleep_us=2000)
+    server.start("--workers=1", config="[model]\nmax_batch = 1\n[model heavy]\nmax_batch = 1\n"
+                 "weight = 1000\n")
+    with Flood(server, "heavy", 4, 9000), Flood(server, "light", 4, 50000):
+        soon(lambda: server.metric("pawl_serve_light_total", "light") > 20000, "light runs")
+        for name in "abcdef":
+            before = executions(server, "heavy")
+            assert server.infer(name, [1, 2, 3, 4]).status == 200
+            # a model that was idle is level with the others
+            assert executions(server, "heavy") - before < 150
+
+
+def test_a_share_that_a_model_could_not_use_is_not_taken_from_others(server):
+    """
+    A model with a great weight cannot use it, because it has one instance.  Models that begin
+    are level with those that use their shares, not with that one.
+    """
+    server.model("limited", sleep_us=1000)
+    names = ["steady", *"abcdef"]
+    for name in names:
+        server.model(name, sleep_us=1000)
+    server.start("--workers=2", config="[model]\nmax_batch = 1\n[model limited]\nmax_batch = 1\n"
+                 "weight = 100\ninstances = 1\n")
+    with Flood(server, "limited", 4, 20000), Flood(server, "steady", 8, 20000):
+        soon(lambda: executions(server, "steady") > 500, "the flood")
+        for name in names[1:]:
+            before = executions(server, "steady")
+            with Flood(server, name, 8, 1000):
+                soon(lambda m=name: executions(server, m) > 100, "runs of a new model")
+                assert executions(server, "steady") - before > 10
+
+
+def test_runs_that_end_early_count(server):
+    """Each run of one model ends at its deadline, and uses ten times as long as one of another."""
+    server.model("late", sleep_us=5000, layers=60)
+    server.model("other", sleep_us=2000)
+    server.start("--workers=1", config="[model]\nmax_batch = 1\n")
+    with Flood(server, "late", 12, 100, parameters={"timeout": 100000}), \
+            Flood(server, "other", 4, 5000):
+        soon(lambda: server.metric("pawl_serve_queue_seconds_count", "late") >= 20, "late runs")
+        runs = server.metric("pawl_serve_queue_seconds_count", "late")
+        assert executions(server, "other") > 3 * runs
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_swap_under_load_fails_nothing_and_mixes_nothing(server, threads):
     server.model("m", 1, add=1, inputs=2, layers=3)
