@@ -373,9 +373,11 @@ def test_functions_far_from_zero(tmp_path):
     """In parts of vectors, and where the result overflows or vanishes."""
     path = graph_file(tmp_path, [
         *((op, ["x"], [op], {}) for op in ("Exp", "Sigmoid", "Tanh", "Erf", "Softplus", "Elu")),
-        ("Softmax", ["x"], ["Softmax"], {"axis": 1})], [("x", F, [3, 37])],
+        *((op, ["x"], [op + str(axis)], {"axis": axis}) for op in ("Softmax", "LogSoftmax")
+          for axis in (0, 1))], [("x", F, [3, 37])],
         [(op, F, [3, 37])
-         for op in ("Exp", "Sigmoid", "Tanh", "Erf", "Softplus", "Elu", "Softmax")])
+         for op in ("Exp", "Sigmoid", "Tanh", "Erf", "Softplus", "Elu", "Softmax0", "Softmax1",
+                    "LogSoftmax0", "LogSoftmax1")])
     x = np.concatenate([[0, 1e-6, -1e-6, 88.7, 88.8, 100, np.inf, -np.inf, np.nan],
                         np.linspace(-110, 80, 52), np.linspace(-5, 5, 50)])
     x = x.astype(np.float32).reshape(3, 37)

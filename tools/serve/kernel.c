@@ -394,8 +394,11 @@ static void softmax(const struct attrs *a, const struct view *out, const struct 
 					y[k * inner] = expf(x[k * inner] - most);
 			for (k = 0; k < n; k++)
 				sum += y[k * inner];
+			/* the logarithm of a quotient that vanishes is still a number */
+			if (a->kind)
+				sum = logf(sum);
 			for (k = 0; k < n; k++)
-				y[k * inner] = a->kind ? logf(y[k * inner] / sum) :
+				y[k * inner] = a->kind ? x[k * inner] - most - sum :
 					y[k * inner] / sum;
 		}
 }

@@ -492,8 +492,8 @@ def test_a_share_that_a_model_could_not_use_is_not_taken_from_others(server):
     names = ["steady", *"abcdef"]
     for name in names:
         server.model(name, sleep_us=1000)
-    server.start("--workers=2", config="[model]\nmax_batch = 1\n[model limited]\nmax_batch = 1\n"
-                 "weight = 100\ninstances = 1\n")
+    server.start("--workers=2", config="[model]\nmax_batch = 1\n[model limited]\n"
+                 "max_batch = 1\nweight = 100\ninstances = 1\n")
     with Flood(server, "limited", 4, 20000), Flood(server, "steady", 8, 20000):
         soon(lambda: executions(server, "steady") > 500, "the flood")
         for name in names[1:]:
@@ -504,7 +504,7 @@ def test_a_share_that_a_model_could_not_use_is_not_taken_from_others(server):
 
 
 def test_runs_that_end_early_count(server):
-    """Each run of one model ends at its deadline, and uses ten times as long as one of another."""
+    """Each run of one model ends at its deadline, and is ten times as long as one of another."""
     server.model("late", sleep_us=5000, layers=60)
     server.model("other", sleep_us=2000)
     server.start("--workers=1", config="[model]\nmax_batch = 1\n")
