@@ -588,10 +588,12 @@ static int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const ui
 static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
 	struct call *k = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+	struct conn *c = arg;
 
-	(void)arg;
-	if (k && frame->hd.type == NGHTTP2_HEADERS && !k->remote_end &&
-	    frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
+	if (frame->hd.type != NGHTTP2_HEADERS || !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
+		return 0;
+	add_relaxed(&c->loop->sv->answers, 1);
+	if (k && !k->remote_end)
 		nghttp2_submit_rst_stream(session, 0, k->id, NGHTTP2_NO_ERROR);
 	return 0;
 }

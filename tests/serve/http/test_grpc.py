@@ -278,6 +278,23 @@ def test_infer(grpc):
     assert floats(message[6][0]) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
+def test_each_call_counts_as_a_request_and_an_answer(server):
+    server.model("m")
+    server.start()
+    with Client(server) as grpc:
+        for _ in range(3):
+            assert grpc.infer(1, 2, 3, 4).status == OK
+        assert grpc.infer(1).status == INVALID and grpc.call("Nope").status == UNIMPLEMENTED
+        assert grpc.call("ServerLive", content_type="text/plain").headers[":status"] == "415"
+        stream = grpc.begin("ModelStreamInfer", request(1, 2, 3, 4), request(1, 2, 3, 4))
+        grpc.until(lambda: stream.closed)
+        assert stream.status == OK and len(stream.messages) == 2
+    assert server.infer("m", [1, 2, 3, 4]).status == 200
+    assert server.stop() == 0
+    last = server.lines[-1]
+    assert (last["event"], last["requests"], last["answers"]) == ("stopped", "8", "8")
+
+
 def test_fields_in_any_order(grpc):
     data = binary([1, 2, 3, 4])
     message = field(7, data) + field(5, tensor()) + field(99, "unknown") + field(1, "m") + \
