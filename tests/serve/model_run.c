@@ -9,7 +9,8 @@
  * Without inputs the program prints the model's description.  -m: count what the last launch
  * allocates: by us, and by oneDNN.  -q: no outputs, but the median time of TIMES runs.
  * -l: as -q, and the shortest time of each layer, in microseconds.
- * -F: before, run the model with a deadline in the past, and cancel a run.
+ * -F: before, run the model with a deadline in the past, cancel a run, and move the slot to another
+ * engine, which has no workers, and back.
  * Exit status: 0, or 2 if the model or a shape is refused, with the reason.
  */
 #include <dlfcn.h>
@@ -99,6 +100,55 @@ static int run(struct pawl_engine *e, struct serve_slot *s, pawl_var_t weights, 
 		exit(1);
 	}
 	return c.status;
+}
+
+/* A run that ends early has an error, and the next one has none. */
+static void early(struct pawl_engine *e, struct serve_slot *s, pawl_var_t weights, pawl_cq_t cq)
+{
+	int rc;
+
+	if (run(e, s, weights, cq, 1, false) != -ETIMEDOUT) {
+		fprintf(stderr, "model_run: the deadline did not end the run\n");
+		exit(1);
+	}
+	must(run(e, s, weights, cq, 0, false), "run after a deadline");
+	rc = run(e, s, weights, cq, 0, true);
+	if (rc && rc != -ECANCELED)
+		must(rc, "cancel");
+}
+
+/* A slot that is in use stays where it is, and can be moved when it is free. */
+static void move(struct serve_slot *s, struct pawl_engine *to)
+{
+	while (serve_slot_move(s, to) == -EBUSY)
+		usleep(100);
+	must(s->e == to ? 0 : -EIO, "move");
+}
+
+static void elsewhere(struct pawl_engine *e, struct serve_slot *s, pawl_var_t weights,
+		      pawl_cq_t cq)
+{
+	struct serve_launch how = { .weights = weights, .cq = cq, .tag = 7 };
+	struct pawl_completion c;
+	struct pawl_config cfg;
+	struct pawl_engine *to;
+	pawl_var_t weights2;
+	pawl_cq_t cq2;
+	int i;
+
+	pawl_config_init(&cfg);
+	cfg.workers = 0;
+	must(pawl_engine_create(&cfg, &to), "engine");
+	must(pawl_var_create(to, &weights2), "var");
+	must(pawl_cq_create(to, &cq2), "cq");
+	for (i = 0; i < 3; i++) {
+		must(serve_slot_launch(s, &how), "launch");
+		move(s, to);
+		must(pawl_cq_reap(e, cq, &c, 1) == 1 ? c.status : -EIO, "run before the move");
+		early(to, s, weights2, cq2);
+		move(s, e);
+	}
+	must(pawl_engine_destroy(to), "destroy");
 }
 
 int main(int argc, char **argv)
@@ -197,17 +247,8 @@ int main(int argc, char **argv)
 		fclose(f);
 	}
 	if (faults) {
-		/* A run that ends early has an error, and the next one has none. */
-		if (run(e, s, weights, cq, 1, false) != -ETIMEDOUT) {
-			fprintf(stderr, "model_run: the deadline did not end the run\n");
-			return 1;
-		}
-		must(run(e, s, weights, cq, 0, false), "run after a deadline");
-		rc = run(e, s, weights, cq, 0, true);
-		if (rc && rc != -ECANCELED) {
-			fprintf(stderr, "model_run: cancel: %s\n", strerror(-rc));
-			return 1;
-		}
+		early(e, s, weights, cq);
+		elsewhere(e, s, weights, cq);
 	}
 	ms = calloc((size_t)times, sizeof(*ms));
 	us = calloc(s->nops, sizeof(*us));
