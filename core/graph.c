@@ -278,11 +278,11 @@ static int launch_fill(struct thread *t, struct op *op, u32 opi, const struct gr
 		op->fn = p->node[0].fn;
 		if (p->async)
 			op->async_fn = p->node[0].async_fn;
-		op->arg = how->args ? how->args[0] : p->node[0].arg;
+		store_relaxed(&op->arg, how->args ? how->args[0] : p->node[0].arg);
 		return 0;
 	}
 	op->fn = op->dev < DEV_FIRST ? nodes_fn : group_run;
-	op->arg = l;
+	store_relaxed(&op->arg, l);
 	l->args = NULL;
 	if (how->args)
 		l->args = memcpy(launch_args(l), how->args, p->n * sizeof(how->args[0]));

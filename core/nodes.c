@@ -84,7 +84,7 @@ static void carrier_init(struct thread *t, struct op *op, struct launch *l)
 	const struct op *of = op_of(t->e, l->op);
 
 	store_helped16(&op->flags, OP_NODE | OP_NAMED);
-	op->arg = l;
+	store_relaxed(&op->arg, l);
 	op->prio = of->prio;
 	op->prop = of->prop;
 	op->dev = of->dev;
@@ -349,10 +349,22 @@ static u32 launch_end(struct thread *t, struct launch *l)
 	return finish_op(t, op, opi, status);
 }
 
-/* Does the op carry a node of the launch that has this memory? */
-static inline bool node_of(const struct op *op, const struct launch *l)
+struct node_wanted {
+	struct pawl_engine *e;
+	const struct launch *l;
+};
+
+/*
+ * For exec_next(): does the op carry a node of the launch?  If the op is in this thread's ring,
+ * this thread queued it; a carrier of the launch that had the memory before left the ring before
+ * that launch ended.  If it is not, it may be any op.
+ */
+static bool node_wanted(const void *arg, u32 opi)
 {
-	return (op->flags & OP_NODE) && op->arg == l;
+	const struct node_wanted *w = arg;
+	const struct op *op = op_of(w->e, opi);
+
+	return (load_relaxed(&op->flags) & OP_NODE) && load_relaxed(&op->arg) == w->l;
 }
 
 /*
@@ -365,7 +377,8 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 	const struct plan *p = l->plan;
 	struct node_frame nf = { .carrier = op };
 	struct pawl_run *run = &nf.f.run;
-	u32 node = op->graph, ran = 0, other = 0, sinks = 0, budget;
+	const struct node_wanted wanted = { t->e, l };
+	u32 node = op->graph, ran = 0, sinks = 0;
 
 	frame_push(t, &nf.f, op_of(t->e, l->op), l->op);
 	do {
@@ -397,25 +410,14 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 			node = node_end(t, l, op, opi, status, &ran, &sinks);
 		if (node != NO_NODE || ran >= NODES_RUN)
 			continue;
-		other = exec_next(t->e->x, &t->ex);
-		if (!other || !node_of(op_of(t->e, other), l))
+		opi = exec_next(t->e->x, &t->ex, node_wanted, &wanted);
+		if (!opi)
 			break;
-		/* This thread queued it while the node before it ran, so it is the same launch. */
-		opi = other;
 		op = nf.carrier = op_of(t->e, opi);
 		node = op->graph;
-		other = 0;
 	} while (node != NO_NODE);
 	frame_pop(t, &nf.f);
-	if (!sinks || !sink_count(l, sinks))
-		return other;
-	if (likely(!other))
-		return launch_end(t, l);
-	/* It was ready before what the launch makes ready, which is queued. */
-	budget = alone_begin(t);
-	launch_end(t, l);
-	alone_end(t, budget);
-	return other;
+	return sinks && sink_count(l, sinks) ? launch_end(t, l) : 0;
 }
 
 /* pawl_complete() for a node.  Returns the op to run next, or 0. */

@@ -386,7 +386,7 @@ __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const s
 		}
 	}
 	store_helped16(&op->flags, (u16)flags);
-	op->arg = arg;
+	store_relaxed(&op->arg, arg);
 	op->prio = d->priority;
 	return 0;
 }

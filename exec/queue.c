@@ -810,14 +810,16 @@ u32 thread_take(struct exec *x, struct exec_thread *t, u32 how)
  * The fast path of a take: t runs the work that it made ready, q is the queue that it took from
  * last, and nothing else may have its turn.  Returns 0 if that is not so.  Progress: lock-free.
  */
-static __always_inline_fn u32 take_quick(struct exec_queue *q, struct exec_thread *t)
+static __always_inline_fn u32 take_quick(struct exec_queue *q, struct exec_thread *t,
+					 bool (*wanted)(const void *arg, u32 work),
+					 const void *arg)
 {
 	u32 w = 0;
 
 	if (likely(q && q == t->to_q && (t->takes & 15) && thread_serves(t, q)) &&
 	    likely(!load_relaxed(&q->n[PQ_HIGH]) && ((t->takes + 1) & (AROUND - 1)) &&
 		   hoard_empty(load_relaxed(&t->to->hoard.word)))) {
-		w = ring_take_own(&t->to->ring, false);
+		w = ring_take_wanted(&t->to->ring, false, wanted, arg);
 		if (likely(w))
 			t->takes++;
 	}
@@ -826,12 +828,13 @@ static __always_inline_fn u32 take_quick(struct exec_queue *q, struct exec_threa
 
 u32 exec_take(struct exec *x, struct exec_thread *t)
 {
-	u32 w = take_quick(t->from_q, t);
+	u32 w = take_quick(t->from_q, t, NULL, NULL);
 
 	return likely(w) ? w : thread_take(x, t, LOOK_DEEP);
 }
 
-u32 exec_next(struct exec *x, struct exec_thread *t)
+u32 exec_next(struct exec *x, struct exec_thread *t, bool (*wanted)(const void *arg, u32 work),
+	      const void *arg)
 {
 	u32 w, n = t->nexts;
 	u64 now;
@@ -846,7 +849,7 @@ u32 exec_next(struct exec *x, struct exec_thread *t)
 		else if (now - t->since > x->next)
 			return 0;
 	}
-	w = take_quick(t->from_q, t);
+	w = take_quick(t->from_q, t, wanted, arg);
 	if (likely(w)) {
 		t->nexts = n + 1;
 		if (t->budget != EXEC_UNLIMITED)

@@ -266,10 +266,12 @@ static inline bool ring_take(struct ring *r, const struct ring_look *look)
 /*
  * The producer itself takes the oldest element.  It knows its slots and its tail, and a stale
  * head makes the compare-and-swap fail.  0: none, or another thread is taking a batch; or, if
- * not `sampled`, the element may have a sample.
+ * not `sampled`, the element may have a sample; or `wanted` is not NULL, and refuses it.
  * Progress: lock-free.
  */
-static inline u32 ring_take_own(struct ring *r, bool sampled)
+static __always_inline_fn u32 ring_take_wanted(struct ring *r, bool sampled,
+					       bool (*wanted)(const void *arg, u32 work),
+					       const void *arg)
 {
 	u64 head = load_relaxed(&r->head);
 	u32 work;
@@ -279,12 +281,19 @@ static inline u32 ring_take_own(struct ring *r, bool sampled)
 		    (!sampled && unlikely(wait_due(head))))
 			return 0;
 		work = slot_work(load_relaxed(&r->slots[head & r->mask]));
+		if (wanted && !wanted(arg, work))
+			return 0;
 		/* EXEC-R4 <-> EXEC-R3, EXEC-R7 */
 	} while (unlikely(!cas_release_relaxed(&r->head, &head, (head + 1) & RING_POS)));
 	store_relaxed(&r->own, load_relaxed(&r->own) + 1);
 	if (sampled)
 		ring_waited(r, head, 1);
 	return work;
+}
+
+static inline u32 ring_take_own(struct ring *r, bool sampled)
+{
+	return ring_take_wanted(r, sampled, NULL, NULL);
 }
 
 /* Take the next piece of work from a hoard; 0: none.  Any thread.  Progress: lock-free. */

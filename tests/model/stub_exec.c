@@ -127,9 +127,13 @@ u32 exec_take(struct exec *x, struct exec_thread *t)
 	return m->next == m->n ? 0 : m->work[m->next++ % WORKS];
 }
 
-u32 exec_next(struct exec *x, struct exec_thread *t)
+u32 exec_next(struct exec *x, struct exec_thread *t, bool (*wanted)(const void *arg, u32 work),
+	      const void *arg)
 {
-	return t->budget ? exec_take(x, t) : 0;
+	struct mine *m = &x->mine[t->slot];
+
+	return t->budget && m->next != m->n && wanted(arg, m->work[m->next % WORKS]) ?
+	       exec_take(x, t) : 0;
 }
 
 u32 exec_take_ready(struct exec *x, struct exec_thread *t)

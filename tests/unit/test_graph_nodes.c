@@ -816,6 +816,57 @@ START_TEST(test_dumps_beside_launches)
 }
 END_TEST
 
+struct other_op {
+	struct pawl_engine *e;
+	pawl_var_t v;
+	u32 ran, late;
+};
+
+static int push_behind(struct pawl_run *run, void *arg)
+{
+	struct other_op *b = arg;
+
+	MUST(!push_write(b->e, add_one, &b->ran, b->v));
+	return 0;
+}
+
+static void wait_behind(void *arg, int status)
+{
+	struct other_op *b = arg;
+
+	b->late += !!pawl_wait_readable(b->e, b->v, SOON_NS, NULL);
+}
+
+/*
+ * The thread that ends a launch has no other op in its hands: a release function of the graph can
+ * wait for an op that was ready before.
+ */
+START_TEST(test_the_end_of_a_launch_delays_no_other_op)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct other_op b = { .e = e, .v = var_new(e) };
+	pawl_var_t v = var_new(e);
+	struct pawl_op op[3] = { OP(nothing, NULL, W(v)), OP(nothing, NULL, R(v)),
+				 OP(push_behind, &b, R(v)) };
+	pawl_graph_t g;
+	u32 i;
+
+	op[2].release = wait_behind;
+	for (i = 0; i < 200; i++)
+		OK(push_write(e, nothing, NULL, v));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	for (i = 0; i < 100 && !b.late; i++) {
+		g = graph_new(e, op, 3);
+		OK(pawl_graph_push(e, g, NULL));
+		OK(pawl_graph_delete(e, g));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+	}
+	ck_assert_uint_eq(b.late, 0);
+	ck_assert_uint_eq(b.ran, 100);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 SUITE("graph_nodes", test_independent_ops_run_in_parallel,
       test_reads_follow_writes_and_writes_follow_reads,
       test_a_stopped_body_delays_only_what_depends_on_it, test_a_host_runs_one_body_at_a_time,
@@ -828,4 +879,5 @@ SUITE("graph_nodes", test_independent_ops_run_in_parallel,
       test_asynchronous_nodes, test_a_launch_counts_as_one_op, test_more_ready_nodes_than_ops,
       test_deleted_while_launches_are_in_flight, test_a_release_pushes_at_a_full_window,
       test_a_release_does_not_wait_for_its_own_launch, test_an_op_without_a_body,
-      test_traces_show_the_bodies, test_dumps_beside_launches)
+      test_traces_show_the_bodies, test_dumps_beside_launches,
+      test_the_end_of_a_launch_delays_no_other_op)

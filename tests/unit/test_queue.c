@@ -414,7 +414,16 @@ START_TEST(test_handoff)
 }
 END_TEST
 
-/* A hoard is stolen from last, before low work; the work of a thread that left is found. */
+static bool any(const void *arg, u32 work)
+{
+	return true;
+}
+
+static bool not_9(const void *arg, u32 work)
+{
+	return work != 9;
+}
+
 /* What a thread takes next of its own work, without going back to its caller. */
 START_TEST(test_next)
 {
@@ -434,44 +443,47 @@ START_TEST(test_next)
 	exec_pushed(q, t);
 	ck_assert_uint_eq(exec_take(f.x, t), 1);
 	/* recent work may be long; then it was short */
-	ck_assert_uint_eq(exec_next(f.x, t), 0);
+	ck_assert_uint_eq(exec_next(f.x, t, any, NULL), 0);
 	t->batch = 2;
 	t->nexts = 0;
-	ck_assert_uint_eq(exec_next(f.x, t), 2);
+	ck_assert_uint_eq(exec_next(f.x, t, any, NULL), 2);
 	t->budget = 0;
-	ck_assert_uint_eq(exec_next(f.x, t), 0);
+	ck_assert_uint_eq(exec_next(f.x, t, any, NULL), 0);
 	t->budget = 1;
 	t->nexts = 0;
-	ck_assert_uint_eq(exec_next(f.x, t), 3);
+	ck_assert_uint_eq(exec_next(f.x, t, any, NULL), 3);
 	ck_assert_uint_eq(t->budget, 0);
 	t->budget = EXEC_UNLIMITED;
 	/* not before work of a higher priority, nor in the place of what is not its own */
 	exec_push(q, u, 6, 1, 0);
-	ck_assert_uint_eq(exec_next(f.x, t), 0);
+	ck_assert_uint_eq(exec_next(f.x, t, any, NULL), 0);
 	ck_assert_uint_eq(exec_take(f.x, t), 6);
 	t->nexts = 0;
-	ck_assert_uint_eq(exec_next(f.x, t), 4);
-	ck_assert_uint_eq(exec_next(f.x, t), 0);
+	ck_assert_uint_eq(exec_next(f.x, t, any, NULL), 4);
+	ck_assert_uint_eq(exec_next(f.x, t, any, NULL), 0);
 	/* nor after as many as it may have in one run */
 	exec_push(q, t, 8, 0, 0);
 	t->nexts = 16;
-	ck_assert_uint_eq(exec_next(f.x, t), 0);
+	ck_assert_uint_eq(exec_next(f.x, t, any, NULL), 0);
 	ck_assert_uint_eq(exec_take(f.x, t), 8);
-	/* nor for long */
+	/* nor one that its caller does not want, nor for long */
 	exec_push(q, t, 9, 0, 0);
+	t->nexts = 0;
+	ck_assert_uint_eq(exec_next(f.x, t, not_9, NULL), 0);
 	t->nexts = 1;
 	t->since = 0;
-	ck_assert_uint_eq(exec_next(f.x, t), 0);
+	ck_assert_uint_eq(exec_next(f.x, t, any, NULL), 0);
 	ck_assert_uint_eq(exec_take(f.x, t), 9);
 	t->nexts = 0;
 	exec_push(q, u, 7, 0, 0);
-	ck_assert_uint_eq(exec_next(f.x, t), 0);
+	ck_assert_uint_eq(exec_next(f.x, t, any, NULL), 0);
 	ck_assert_uint_eq(exec_take(f.x, t), 7);
 	ck_assert_uint_eq(exec_take(f.x, t), 5);
 	fix_fini(&f);
 }
 END_TEST
 
+/* A hoard is stolen from last, before low work; the work of a thread that left is found. */
 START_TEST(test_hoards)
 {
 	struct fix f;
