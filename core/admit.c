@@ -187,7 +187,6 @@ static void run_warm(struct thread *t, u64 flight)
 		count(&t->ex.helped);
 		t->ex.budget = WARM_BUDGET;
 		t->ex.nexts = 0;
-		t->ex.nexts = 0;
 		run_work(e, &t->ex, work);
 		t->ex.budget = budget;
 	}

@@ -327,12 +327,16 @@ void exec_stop(struct exec *x)
 
 static void wait_run(struct exec *x, struct exec_thread *t, u32 work)
 {
-	u32 budget = t->budget;
+	u32 budget = t->budget, nexts = t->nexts;
+	u64 since = t->since;
 
 	count(&t->helped);
 	t->budget = WAIT_BUDGET;
 	exec_run(x, t, work);
+	/* The wait may be inside a piece of work, whose run continues. */
 	t->budget = budget;
+	t->nexts = nexts;
+	t->since = since;
 }
 
 /* As a worker that has run out of work. */

@@ -2,6 +2,7 @@
 /* core/nodes.c, core/plan.c: the ops inside a graph, and its launches with other data. */
 #include <fcntl.h>
 #include "graphs.h"
+#include <core/thread.h>
 
 /* --- order and parallelism --- */
 
@@ -867,6 +868,53 @@ START_TEST(test_the_end_of_a_launch_delays_no_other_op)
 }
 END_TEST
 
+static int wait_inside(struct pawl_run *run, void *arg)
+{
+	struct other_op *b = arg;
+	struct thread *t = thread_get(b->e);
+	u32 nexts = t->ex.nexts;
+	struct pawl_op op = op_write(add_one, &b->ran, &b->v);
+	u64 since = t->ex.since;
+
+	/* With this priority it goes before the other nodes. */
+	op.priority = 1;
+	MUST(!pawl_push(b->e, &op));
+	MUST(!pawl_wait_readable(b->e, b->v, SOON_NS, NULL));
+	b->late += t->ex.nexts != nexts || (nexts && t->ex.since != since);
+	return 0;
+}
+
+/* Bodies that wait, and run others meanwhile, count for their caller's limit all the same. */
+START_TEST(test_nested_waits_do_not_extend_a_run)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct other_op b[12];
+	pawl_var_t v = var_new(e);
+	struct pawl_op op[12] = { OP(nothing, NULL, W(v)) };
+	pawl_graph_t g;
+	u32 i;
+
+	for (i = 1; i < 12; i++) {
+		b[i] = (struct other_op){ .e = e, .v = var_new(e) };
+		op[i] = (struct pawl_op)OP(wait_inside, &b[i], .reads = &v, .nreads = 1);
+	}
+	g = graph_new(e, op, 12);
+	for (i = 0; i < 200; i++)
+		OK(push_write(e, nothing, NULL, v));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	for (i = 0; i < 100; i++) {
+		OK(pawl_graph_push(e, g, NULL));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+	}
+	for (i = 1; i < 12; i++) {
+		ck_assert_uint_eq(b[i].ran, 100);
+		ck_assert_uint_eq(b[i].late, 0);
+	}
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 SUITE("graph_nodes", test_independent_ops_run_in_parallel,
       test_reads_follow_writes_and_writes_follow_reads,
       test_a_stopped_body_delays_only_what_depends_on_it, test_a_host_runs_one_body_at_a_time,
@@ -880,4 +928,4 @@ SUITE("graph_nodes", test_independent_ops_run_in_parallel,
       test_deleted_while_launches_are_in_flight, test_a_release_pushes_at_a_full_window,
       test_a_release_does_not_wait_for_its_own_launch, test_an_op_without_a_body,
       test_traces_show_the_bodies, test_dumps_beside_launches,
-      test_the_end_of_a_launch_delays_no_other_op)
+      test_the_end_of_a_launch_delays_no_other_op, test_nested_waits_do_not_extend_a_run)
