@@ -27,7 +27,7 @@
  */
 #include <core/link.h>
 
-#define PARK_STEP	256u	/* vars that a thread claims at once */
+#define PARK_STEP	256u	/* between the first vars of calls at the same time */
 #define PARK_ENOUGH	64u	/* blocks that a call frees, if it can */
 
 /*
@@ -64,19 +64,21 @@ static bool var_park(struct thread *t, u32 vi)
 	return true;
 }
 
-/* No block is free: park some vars.  Returns a block, or 0 if no var could be parked. */
+/* No block is free: park some vars.  Returns a block, or 0 if there is none. */
 __cold u32 block_reclaim(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
-	u32 vars = pool_carved(e->pool[POOL_VAR]), left = vars, freed = 0;
+	u32 vars = pool_carved(e->pool[POOL_VAR]), freed = 0, n;
+	/* Calls at the same time begin at different vars.  The caller has a var. */
+	u32 at = fetch_add_relaxed(&e->park_next, PARK_STEP) % vars;
 
-	while (left && freed < PARK_ENOUGH) {
-		u32 n = (u32)min_u(left, PARK_STEP), at = fetch_add_relaxed(&e->park_next, n), i;
-
-		for (i = 0; i < n; i++)
-			freed += var_park(t, (at + i) % vars + 1);
-		left -= n;
+	for (n = 0; n < vars && freed < PARK_ENOUGH; n++) {
+		freed += var_park(t, at + 1);
+		at = at + 1 < vars ? at + 1 : 0;
 	}
-	return freed ? pool_get_idx(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], e->blocks,
-				    sizeof(struct block)) : 0;
+	/* An estimate of where the next call finds some. */
+	store_relaxed(&e->park_next, at);
+	/* Also if this call has freed none: others may have. */
+	return pool_get_idx(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], e->blocks,
+			    sizeof(struct block));
 }

@@ -13,12 +13,11 @@ static bool parked(struct pawl_engine *e, pawl_var_t v)
 static void park_all(struct pawl_engine *e)
 {
 	struct thread *t = thread_get(e);
-	u32 bi;
+	u32 i;
 
-	MUST(pool_carved(e->pool[POOL_VAR]) < 1024);
-	bi = block_reclaim(t);
-	if (bi)
-		pool_put(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], bi);
+	/* A call parks at least 64, if there are so many. */
+	for (i = 0; i < pool_carved(e->pool[POOL_VAR]); i += 64)
+		pool_put(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], block_reclaim(t));
 }
 
 static pawl_var_t var_parked(struct pawl_engine *e)
@@ -179,24 +178,48 @@ START_TEST(test_many_reads)
 }
 END_TEST
 
+/* A call visits all vars, wherever it begins, and whatever the count of earlier visits is. */
+START_TEST(test_no_var_is_left_out)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = { 0 };
+	u32 i, n;
+
+	for (i = 0; i < 300; i++)
+		v = var_new(e);
+	park_all(e);
+	n = pool_carved(e->pool[POOL_VAR]);
+	for (i = 0; i < n + 300; i++) {
+		OK(push_write(e, nothing, NULL, v));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert(!parked(e, v));
+		store_relaxed(&e->park_next, -i);
+		park_all(e);
+		ck_assert_msg(parked(e, v), "%u", i);
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 struct parker {
 	struct pawl_engine *e;
-	u64 parked;		/* A */
+	u64 parked;		/* A: vars that it found parked */
 	u32 stop;		/* A */
 };
 
 static void *parker(void *arg)
 {
 	struct parker *p = arg;
-	struct thread *t = thread_get(p->e);
-	u32 bi;
+	struct pawl_engine *e = p->e;
+	struct thread *t = thread_get(e);
+	u32 i;
 
 	while (!load_relaxed(&p->stop)) {
-		bi = block_reclaim(t);
-		if (!bi)
-			continue;
-		pool_put(p->e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], bi);
-		fetch_add_relaxed(&p->parked, 1);
+		pool_put(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], block_reclaim(t));
+		for (i = 2; i <= pool_carved(e->pool[POOL_VAR]); i++)
+			if (load_acquire(&var_of(e, i)->gen) & 1)
+				fetch_add_relaxed(&p->parked,
+						  !word_cur(word_snapshot(var_of(e, i)).val));
 	}
 	return NULL;
 }
@@ -210,6 +233,7 @@ START_TEST(test_parked_at_any_moment)
 	u32 i;
 
 	c.e->rm_reads = 0;
+	var_new(c.e);	/* number 1 */
 	for (i = 0; i < 2; i++)
 		t[i] = spawn(parker, &p);
 	cells_run(&c);
@@ -225,4 +249,4 @@ START_TEST(test_parked_at_any_moment)
 END_TEST
 
 SUITE("parked", test_version_and_error, test_in_use, test_write_waits_for_readers,
-      test_many_reads, test_parked_at_any_moment)
+      test_many_reads, test_no_var_is_left_out, test_parked_at_any_moment)
