@@ -1141,7 +1141,7 @@ const struct call calls[] = {
 	{ "push graph", NULL, op_oper, round_strict, F_ANY, NULL },
 	{ "push graph of 6", NULL, op_diamond, round_strict, F_BUSY | F_ANY, "pawl_graph_push" },
 	{ "run graph of 6", NULL, op_diamond_wait, round_spread, F_TAKES | F_ANY | F_WAITS,
-	  "nodes_ready" },
+	  "node_run" },
 	{ "push behind, 1", pre_behind, op_w1, round_behind, 0, NULL },
 	{ "push behind, 2", pre_behind, op_w2, round_behind, 0, NULL },
 	{ "push behind, 3", pre_behind, op_rw3, round_behind, 0, NULL },
