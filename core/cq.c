@@ -15,10 +15,15 @@
  *	completer                               thread that goes to sleep, or makes the fd
  *	CQ1 add the note to the stack           CQ3 waiter = slot, or fd = n
  *	    smp_mb()                                smp_mb() (exec/park.c, or here)
- *	CQ2 read waiter and fd                  CQ4 read the stack
+ *	CQ2 read waiter and fd                  CQ4 read `ready`, and the stack
  *
  * Bad outcome: CQ2 reads neither the waiter nor the fd, and CQ4 does not read the note.  The
  * two barriers forbid it.
+ *
+ * A reaper moves notes from the stack to `ready`.  A thread at CQ4 may read `ready` before that
+ * and the stack after it, and find neither; its completers may have notified no thread, since
+ * it had not begun to sleep.  So a reaper that leaves notes does what a completer does: CQ1
+ * stores `ready`.  For a destroyer, CQ1 is the end of the generation, which CQ4 reads, too.
  *
  * The reaper clears the eventfd before it takes the stack, so the completer of a note that is
  * added later writes to it again.  `written` counts the writes that have begun and are not
@@ -35,7 +40,7 @@
  * the op complete sees what it did.  CORE-Q5 (descriptor made, release) <-> CORE-Q6 (acquire).
  * CORE-Q7 (a reaper leaves, release) <-> CORE-Q8 (the next reaper, acquire).  CORE-Q9 (waiter
  * stored, release) <-> CORE-Q10 (acquire): a thread that reads the waiter of a later op of the
- * note finds its own op complete.
+ * note, or of a later queue of the object, finds its own op complete, or its queue destroyed.
  *
  * Limits: a completer that is stopped between CQ1 and its signal delays the sleeper and the
  * eventfd, also for the notes that arrive behind its own.  They are in the stack, so a thread
@@ -86,7 +91,7 @@ static struct cq *cq_get(struct pawl_engine *e, pawl_cq_t h)
 /* Notify the host: CQ2, and after the fd was created.  Progress: wait-free, and system calls. */
 static void cq_signal(struct pawl_engine *e, struct cq *q)
 {
-	u32 waiter = load_relaxed(&q->waiter);
+	u32 waiter = (u32)load_relaxed(&q->waiter);
 	int fd = (int)load_acquire(&q->fd) - 1;	/* CORE-Q6 <-> CORE-Q5 */
 	u64 one = 1;
 
@@ -379,6 +384,32 @@ int pawl_cancel(struct pawl_engine *e, pawl_ticket_t ticket)
 }
 PAWL_EXPORT(pawl_cancel);
 
+/*
+ * Wait until over(arg) returns true, as the thread that *waiter names: of each generation of
+ * the object, which is in the handle, one thread waits.  Returns 0, -EBUSY, or as wait_body().
+ */
+static int wait_alone(struct thread *t, u64 *waiter, u64 h, bool (*over)(void *arg), void *arg,
+		      s64 timeout_ns, u32 how)
+{
+	/* With the generation, since a waiter for an earlier one may still leave. */
+	u64 me = (h & ~0xffffffffull) | (t->slot + 1);
+	u64 was = load_acquire(waiter);		/* CORE-Q10 <-> CORE-Q9 */
+	int rc;
+
+	do {
+		if (was && was >> 32 == h >> 32)
+			return -EBUSY;
+		/* The other thread may wait for a later generation; this one has ended. */
+		if (over(arg))
+			return 0;
+		/* CQ3 */
+	} while (!cas_acq_rel_acquire(waiter, &was, me));	/* CORE-Q9 <-> CORE-Q10 */
+	rc = wait_body(t, over, arg, timeout_ns, how);
+	cas_relaxed(waiter, &me, 0);
+	flight_check(t);
+	return rc;
+}
+
 struct ticket_wait {
 	struct pawl_engine *e;
 	pawl_ticket_t ticket;
@@ -396,7 +427,6 @@ int ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, s64 timeout_ns, u32
 {
 	struct thread *t = thread_get(e);
 	struct ticket_wait w = { e, ticket };
-	u64 me, was;
 	u32 state;
 	struct frame *f;
 	struct op_note *n;
@@ -411,20 +441,9 @@ int ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, s64 timeout_ns, u32
 		if (!frame_complete(f) && (op_of(e, f->op)->flags & OP_NOTE) &&
 		    op_of(e, f->op)->note == (u32)ticket.h)
 			return err(-EDEADLK, "ticket_wait: from inside the op that it waits for");
-	/* With the generation, since a waiter for an earlier op of the note may still leave. */
-	me = (ticket.h & ~0xffffffffull) | (t->slot + 1);
-	was = load_acquire(&n->waiter);		/* CORE-Q10 <-> CORE-Q9 */
-	do {
-		if (was && was >> 32 == ticket.h >> 32)
-			return err(-EBUSY, "ticket_wait: another thread waits for this op");
-		/* The other thread may wait for a later op of the note; this op is complete. */
-		if (ticket_over(&w))
-			return 0;
-		/* CQ3 */
-	} while (!cas_acq_rel_acquire(&n->waiter, &was, me));	/* CORE-Q9 <-> CORE-Q10 */
-	rc = wait_body(t, ticket_over, &w, timeout_ns, how);
-	cas_relaxed(&n->waiter, &me, 0);
-	flight_check(t);
+	rc = wait_alone(t, &n->waiter, ticket.h, ticket_over, &w, timeout_ns, how);
+	if (rc == -EBUSY)
+		return err(rc, "ticket_wait: another thread waits for this op");
 	if (rc == -EINTR)
 		return err(rc, "ticket_wait: interrupted");
 	return rc ? err(rc, "ticket_wait: not complete after %lld ns", (long long)timeout_ns) : 0;
@@ -494,6 +513,7 @@ int pawl_cq_destroy(struct pawl_engine *e, pawl_cq_t h)
 	if (!q || life >> 32 != h.h >> 32)
 		return err(-ESTALE, "cq_destroy: no completion queue, or it was destroyed");
 	/* A thread that waits for it returns with -ESTALE. */
+	smp_mb();	/* CQ1, CQ2 */
 	cq_signal(e, q);
 	pool_put(e->pool[POOL_CQ], &t->cache[POOL_CQ], (u32)h.h);
 	return 0;
@@ -524,6 +544,7 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 	struct thread *t = thread_get(e);
 	struct cq *q;
 	u32 k, idx, ops = 0;
+	u32 took = 0;
 	u64 life;
 
 	if (unlikely(!t))
@@ -542,8 +563,9 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 	for (k = 0; k < n; k++) {
 		struct op_note *note;
 
-		if (!idx)
-			idx = cq_take(e, q);
+		if (!idx) {
+			idx = took = cq_take(e, q);
+		}
 		if (!idx)
 			break;
 		note = note_of(e, idx);
@@ -559,9 +581,14 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 		}
 		idx = load_relaxed(&q->ready);
 	}
-	/* While notes remain, the eventfd must stay readable. */
-	if (idx && load_relaxed(&q->fd))
+	/*
+	 * Notes remain, which a thread at CQ4 may have missed, and the eventfd was cleared.  Of
+	 * those that an earlier call took from the stack, that call notified.
+	 */
+	if (idx && took) {
+		smp_mb();	/* CQ1, CQ2 */
 		cq_signal(e, q);
+	}
 	fetch_add_release(&q->life, -((u64)CQ_REAPING + ops));	/* CORE-Q7 <-> CORE-Q8 */
 	return (int)k;
 }
@@ -573,7 +600,7 @@ static bool cq_ready(const struct cq *q)
 }
 
 struct cq_wait {
-	const struct cq *q;
+	struct cq *q;
 	u32 gen;
 };
 
@@ -588,24 +615,18 @@ int cq_wait(struct pawl_engine *e, pawl_cq_t h, s64 timeout_ns, u32 how)
 {
 	struct thread *t = thread_get(e);
 	struct cq_wait w = { NULL, (u32)(h.h >> 32) };
-	struct cq *q;
-	u32 none = 0;
-	int rc;
+	int rc = 0;
 
 	if (unlikely(!t))
 		return thread_last.code;
-	q = cq_get(e, h);
-	if (!q)
+	w.q = cq_get(e, h);
+	if (!w.q)
 		return err(-ESTALE, "cq_wait: no completion queue, or it was destroyed");
-	if (cq_ready(q))
-		return 0;
-	if (!cas_relaxed(&q->waiter, &none, t->slot + 1))	/* CQ3 */
-		return err(-EBUSY, "cq_wait: another thread waits for this queue");
-	w.q = q;
-	rc = wait_body(t, cq_wait_over, &w, timeout_ns, how);
-	store_relaxed(&q->waiter, 0);
-	flight_check(t);
-	if (!rc && load_relaxed(&q->life) >> 32 != w.gen)
+	if (!cq_wait_over(&w))
+		rc = wait_alone(t, &w.q->waiter, h.h, cq_wait_over, &w, timeout_ns, how);
+	if (rc == -EBUSY)
+		return err(rc, "cq_wait: another thread waits for this queue");
+	if (!rc && load_relaxed(&w.q->life) >> 32 != w.gen)
 		return err(-ESTALE, "cq_wait: the queue was destroyed meanwhile");
 	if (rc == -EINTR)
 		return err(rc, "cq_wait: interrupted");

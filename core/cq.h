@@ -44,7 +44,7 @@ struct cq {
 	u32 head __cacheline_aligned;	/* A: the newest note that was posted, or 0 */
 	u32 written;		/* A: writes of the eventfd that were begun and not cleared */
 	u32 fd;			/* A: the eventfd + 1, or 0; closed with the engine */
-	u32 waiter;		/* A: slot + 1 of a thread that waits, or 0 */
+	u64 waiter;		/* A: generation << 32 | slot + 1 of a thread that waits; or 0 */
 
 	/* A: generation << 32, odd while it exists | CQ_REAPING | completions to be reaped */
 	u64 life __cacheline_aligned;

@@ -825,6 +825,12 @@ static void cq_fd_before(void)
 	cq_make_fd();
 }
 
+static void cq_both_before(void)
+{
+	cq_before();
+	cq_push_both();
+}
+
 /* Completions that were not reaped are announced, and each arrives once. */
 static void cq_check(void)
 {
@@ -1460,8 +1466,10 @@ const struct scenario scenarios[] = {
 	  .thread = { cq_push_0, cq_make_fd }, .check = cq_check),
 	T("cq_rest", "what is not reaped is announced", 2, MODEL_ALL, 4, .before = cq_fd_before,
 	  .thread = { cq_push_both, cq_reap_twice }, .check = cq_check),
+	T("cq_rest_fd", "an eventfd is made beside a reap of some", 2, MODEL_ALL, 4,
+	  .before = cq_both_before, .thread = { cq_reap_one, cq_make_fd }, .check = cq_check),
 	T("cq_reapers", "two reapers at once", 3, 3, 4, .before = cq_before,
-	  .thread = { cq_push_both, cq_reap_one, cq_reap_one }, .check = NULL),
+	  .thread = { cq_push_both, cq_reap_twice, cq_reap_one }, .check = cq_check_all),
 	T("cq_destroy", "a queue goes while an op names it", 2, MODEL_ALL, 4, .before = cq_before,
 	  .thread = { cq_push_race, cq_destroy }, .check = cq_destroy_check),
 	T("cq_busy", "a destroy that fails changes nothing", 3, 3, 4, .before = cq_used_before,

@@ -75,6 +75,87 @@ static void cq_sleep(u32 i)
 	data++;
 }
 
+/*
+ * Thread 0 completes two ops, and thread 2 reaps one completion: thread 1, which waits, or asks
+ * for a descriptor, learns of the other one.
+ */
+static pawl_token_t both[2];
+
+static void both_body(struct pawl_run *run, void *arg)
+{
+	*(pawl_token_t *)arg = run->token;
+}
+
+static void cq_enter_both(u32 i)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+	u32 k;
+
+	if (!thread_get(e))
+		model_fail("enter");
+	if (!i) {
+		MODEL_CHECK(!pawl_cq_create(e, &cq));
+		d.async_fn = both_body;
+		d.prop = PAWL_ASYNC;
+		d.flags = PAWL_OP_CQ;
+		d.cq = cq;
+		for (k = 0; k < 2; k++) {
+			d.arg = &both[k];
+			MODEL_CHECK(!pawl_push(e, &d));
+		}
+	}
+	model_forget_exit();
+}
+
+static void cq_complete_both(void)
+{
+	MODEL_CHECK(!pawl_complete(e, both[0], 0, NULL));
+	MODEL_CHECK(!pawl_complete(e, both[1], 0, NULL));
+}
+
+static void cq_sleep_rest(u32 i)
+{
+	struct pawl_completion c;
+
+	if (!i)
+		cq_complete_both();
+	else if (i == 1)
+		MODEL_CHECK(!pawl_cq_wait(e, cq, -1));
+	else
+		MODEL_CHECK(pawl_cq_reap(e, cq, &c, 1) >= 0);
+}
+
+/* A thread waits for a queue, which another thread destroys. */
+static void cq_enter_gone(u32 i)
+{
+	if (!thread_get(e))
+		model_fail("enter");
+	if (!i)
+		MODEL_CHECK(!pawl_cq_create(e, &cq));
+	model_forget_exit();
+}
+
+static void cq_sleep_gone(u32 i)
+{
+	if (!i)
+		MODEL_CHECK(!pawl_cq_destroy(e, cq));
+	else
+		MODEL_CHECK(pawl_cq_wait(e, cq, -1) == -ESTALE);
+}
+
+/* The object is another queue at once, and a thread waits for that. */
+static void cq_sleep_again(u32 i)
+{
+	pawl_cq_t other;
+
+	cq_sleep_gone(i);
+	if (i)
+		return;
+	MODEL_CHECK(!pawl_cq_create(e, &other));
+	MODEL_CHECK((u32)other.h == (u32)cq.h);
+	MODEL_CHECK(pawl_cq_wait(e, other, 0) == -ETIMEDOUT);
+}
+
 static void ticket_sleep(u32 i)
 {
 	if (!i) {
@@ -525,6 +606,15 @@ const struct scenario scenarios[] = {
 	GW("gate_worker", "a worker that goes on wakes a pusher at once", 1, 3),
 	GW("gate_worker_2", "it wakes two pushers, each within one op", 2, 2),
 	Z("cq_sleep", "a thread sleeps until a completion arrives", 2, cq_sleep),
+	{ .name = "cq_sleep_rest", .what = "a thread sleeps while another one reaps some",
+	  .threads = 3, .setup = sleep_setup, .enter = cq_enter_both, .thread = cq_sleep_rest,
+	  .bound = 2, .seconds = 6, .flags = MODEL_NO_TIME },
+	{ .name = "cq_sleep_gone", .what = "a thread sleeps while its queue is destroyed",
+	  .threads = 2, .setup = sleep_setup, .enter = cq_enter_gone, .thread = cq_sleep_gone,
+	  .bound = 3, .seconds = 6, .flags = MODEL_NO_TIME },
+	{ .name = "cq_sleep_again", .what = "and its object is another queue", .threads = 2,
+	  .setup = sleep_setup, .enter = cq_enter_gone, .thread = cq_sleep_again,
+	  .bound = 3, .seconds = 6, .flags = MODEL_NO_TIME },
 	Z("ticket_sleep", "a thread sleeps until a ticket's op is complete", 2, ticket_sleep),
 	Z("group_sleep", "a thread sleeps until a group is empty", 2, group_sleep),
 	Z("ticket_sleep_again", "of an op whose note had another ticket", 3, ticket_sleep_again),

@@ -287,20 +287,68 @@ static void *wait_for_queue(void *arg)
 	return (void *)(intptr_t)pawl_cq_wait(storm.e, storm.cq[0], SOON_NS);
 }
 
+static struct cq *cq_obj(void)
+{
+	return pool_obj(storm.e->pool[POOL_CQ], (u32)storm.cq[0].h);
+}
+
 START_TEST(test_destroying_a_queue_wakes_a_thread_that_waits_for_it)
 {
 	pthread_t thread;
+	pawl_cq_t next;
 	void *rc;
 
 	storm.e = engine(PAWL_PER_DEVICE, 1);
 	storm.cq[0] = cq_new(storm.e);
 	MUST(!pthread_create(&thread, NULL, wait_for_queue, NULL));
-	ck_assert(soon(load_acquire(&((struct cq *)pool_obj(storm.e->pool[POOL_CQ],
-				      (u32)storm.cq[0].h))->waiter)));
+	ck_assert(soon(load_acquire(&cq_obj()->waiter)));
 	FAILS(pawl_cq_wait(storm.e, storm.cq[0], SOON_NS), -EBUSY);
 	OK(pawl_cq_destroy(storm.e, storm.cq[0]));
+	/* No thread waits for the next queue, although the thread may still leave this one. */
+	next = cq_new(storm.e);
+	ck_assert_uint_eq((u32)next.h, (u32)storm.cq[0].h);
+	FAILS(pawl_cq_wait(storm.e, next, 0), -ETIMEDOUT);
 	pthread_join(thread, &rc);
 	ck_assert_int_eq((int)(intptr_t)rc, -ESTALE);
+	OK(pawl_engine_destroy(storm.e));
+}
+END_TEST
+
+static void *sleep_for_queue(void *arg)
+{
+	/* Without a limit: at the end of its time it would find the completion by itself. */
+	MUST(!pawl_wait(storm.e, PAWL_WAIT_CQ | PAWL_WAIT_NO_HELP, storm.cq[0].h, -1, NULL));
+	store_release((u32 *)arg, 1);
+	return NULL;
+}
+
+START_TEST(test_a_reap_that_leaves_completions_wakes_a_thread_that_waits)
+{
+	struct pawl_op op;
+	struct pawl_completion c;
+	pthread_t thread;
+	struct exec_thread *ex;
+	u32 woken = 0;
+	u64 waiter;
+	int i;
+
+	storm.e = engine(PAWL_PER_DEVICE, 0);
+	storm.cq[0] = cq_new(storm.e);
+	MUST(!pthread_create(&thread, NULL, sleep_for_queue, &woken));
+	ck_assert(soon((waiter = load_acquire(&cq_obj()->waiter))));
+	ex = &thread_of(storm.e, (u32)waiter - 1)->ex;
+	ck_assert(soon(!exec_wanted(ex)));
+	/* It misses both completions, as if they were queued before it began to wait. */
+	store_relaxed(&cq_obj()->waiter, 0);
+	for (i = 0; i < 2; i++) {
+		op = op_cq(ok_body, NULL, NULL, storm.cq[0], 1);
+		OK(pawl_push(storm.e, &op));
+		ck_assert_int_eq(pawl_run_one(storm.e), 1);
+	}
+	store_relaxed(&cq_obj()->waiter, waiter);
+	ck_assert_int_eq(pawl_cq_reap(storm.e, storm.cq[0], &c, 1), 1);
+	ck_assert(soon(load_acquire(&woken)));
+	pthread_join(thread, NULL);
 	OK(pawl_engine_destroy(storm.e));
 }
 END_TEST
@@ -511,6 +559,7 @@ int main(void)
 	tcase_add_test(tc, test_the_fd_is_readable_until_the_queue_is_empty);
 	tcase_add_test(tc, test_each_completion_arrives_once_in_an_epoll_loop);
 	tcase_add_test(tc, test_destroying_a_queue_wakes_a_thread_that_waits_for_it);
+	tcase_add_test(tc, test_a_reap_that_leaves_completions_wakes_a_thread_that_waits);
 	tcase_add_test(tc, test_an_op_whose_deadline_has_passed_never_starts);
 	tcase_add_test(tc, test_a_canceled_op_ends_once_and_its_error_flows);
 	tcase_add_test(tc, test_a_running_body_can_ask_whether_it_was_canceled);
