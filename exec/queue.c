@@ -535,11 +535,14 @@ static inline u32 take_own(struct exec_queue *q, struct exec_lane *l)
 {
 	struct ring_look look;
 	u32 w = ring_take_own(&l->ring, true);
+	u64 head;
 
 	if (likely(w))
 		return w;
+	/* EXEC-R7 <-> EXEC-H7: if the ring is empty, the hoard of the last claimer is open. */
+	head = load_acquire(&l->ring.head);
 	/* A batch was in the way; it may have ended since then. */
-	if (unlikely(load_relaxed(&l->ring.head) != load_relaxed(&l->ring.tail))) {
+	if (unlikely(head != load_relaxed(&l->ring.tail))) {
 		while (lane_peek(q, l, &look))
 			if (ring_take(&l->ring, &look))
 				return look.work;
