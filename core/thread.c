@@ -54,6 +54,7 @@ static __thread struct tls_entry *thread_entries;
 static u64 thread_key;		/* A: the process's key plus 1; 0: none yet */
 static u32 thread_forks;	/* A: the fork handler is registered */
 static u32 thread_pid;		/* A: the process to which pawl_fork_gen belongs */
+static u32 thread_forking;	/* A: set before a fork, cleared in the child */
 u32 pawl_fork_gen;
 
 /*
@@ -100,9 +101,21 @@ static struct tls_entry *entry_new(void)
 	return en;
 }
 
+static void fork_prepare(void)
+{
+	store_relaxed(&thread_forking, 1);
+}
+
+/*
+ * The child has one thread, so no order is needed.  Its next call enters again.  If the handler
+ * is registered twice, a handler of the program may run between the two and create an engine,
+ * which belongs to the child: only the first one counts.
+ */
 static void fork_child(void)
 {
-	/* The child has one thread, so no order is needed.  Its next call enters again. */
+	if (!load_relaxed(&thread_forking))
+		return;
+	store_relaxed(&thread_forking, 0);
 	thread_last.id = 0;
 	if (!BUSTED(FORK_FORGOTTEN))
 		store_relaxed(&pawl_fork_gen, pawl_fork_gen + 1);
@@ -309,7 +322,7 @@ static int thread_setup(void)
 	}
 	if (load_acquire(&thread_forks))
 		return 0;
-	if (pthread_atfork(NULL, NULL, fork_child))
+	if (pthread_atfork(fork_prepare, NULL, fork_child))
 		return err(-ENOMEM, "no memory for a fork handler");
 	store_relaxed(&thread_pid, (u32)getpid());
 	store_release(&thread_forks, 1);

@@ -36,7 +36,7 @@
 #define write(fd, p, n)		model_write(fd, p, n)
 #define read(fd, p, n)		model_read(fd, p, n)
 #define abort()			model_abort()
-#define pthread_atfork(a, b, c)	((void)(c), 0)
+#define pthread_atfork(a, b, c)	((void)(a), (void)(c), 0)
 #define sched_setaffinity(p, n, s) 0
 
 /* The compiler's instrumentation is the model's own: see memory.c. */

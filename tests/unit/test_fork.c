@@ -182,5 +182,76 @@ START_TEST(test_fork_early_handler)
 }
 END_TEST
 
-SUITE("fork", test_fork_early_handler, test_fork, test_fork_from_other_thread,
+/* --- two threads that create the first engine at once both register libpawl's handler --- */
+
+int __real_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
+int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
+
+static u32 first_engines;	/* 1: the next registration is interrupted by another engine's */
+static struct pawl_engine *childs;
+
+static void childs_engine(void)
+{
+	if (pawl_engine_create(NULL, &childs))
+		childs = NULL;
+}
+
+static void *first_engine(void *arg)
+{
+	struct pawl_engine *e;
+
+	MUST(!pawl_engine_create(NULL, &e) && !pawl_engine_destroy(e));
+	/* the program's handler, between the two of libpawl */
+	MUST(!pthread_atfork(NULL, NULL, childs_engine));
+	return NULL;
+}
+
+int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
+{
+	if (first_engines) {
+		first_engines = 0;
+		join(spawn(first_engine, NULL));
+	}
+	return __real_pthread_atfork(prepare, parent, child);
+}
+
+static int engine_of_child(void)
+{
+	u32 n = 0;
+
+	if (!childs)
+		return 40;
+	CHILD_AT("the engine that a fork handler created");
+	if (push_write(childs, add_one, &n, var_new(childs)) ||
+	    pawl_wait_all(childs, SOON_NS, NULL) || n != 1)
+		return 41;
+	return pawl_engine_destroy(childs) ? 42 : 0;
+}
+
+START_TEST(test_a_fork_handler_between_two_of_libpawl_creates_an_engine_of_the_child)
+{
+	struct pawl_engine *e;
+	pid_t pid;
+	int status;
+
+	/* In a process where there was no engine yet, as in test_fork_early_handler. */
+	if (THREAD_SANITIZED)
+		return;
+	pid = child_fork();
+	if (!pid) {
+		first_engines = 1;
+		if (pawl_engine_create(NULL, &e) || first_engines)
+			_exit(30);
+		pid = child_fork();
+		if (!pid)
+			_exit(engine_of_child());
+		status = child_wait(pid);
+		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 31);
+	}
+	ck_assert_int_eq(child_wait(pid), 0);
+}
+END_TEST
+
+SUITE("fork", test_fork_early_handler,
+      test_a_fork_handler_between_two_of_libpawl_creates_an_engine_of_the_child, test_fork, test_fork_from_other_thread,
       test_fork_child_exits)
