@@ -61,14 +61,13 @@ bool Soon(Cond cond)
 	return cond();
 }
 
-/* A test that is ended because it hangs, as by tests/run.sh: the state of the shared engine. */
+extern "C" void engines_dump(void);	/* tests/unit/engines.c */
+
+/* A test that is ended because it hangs, as by tests/run.sh: the state of its engines. */
 inline void MxHang(int sig)
 {
-	pawl_mx_engine *e = pawl_mx_engine_get();
-
 	std::fprintf(stderr, "no end of this test: signal %d\n", sig);
-	if (e)
-		pawl_dump(pawl_mx_engine_pawl(e), 2);
+	engines_dump();
 	std::signal(SIGABRT, SIG_DFL);
 	std::abort();
 }

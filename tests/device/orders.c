@@ -50,12 +50,6 @@ static void repeat_with(void)
 		(unsigned long long)now.seed, now.who);
 }
 
-static void no_end(void)
-{
-	repeat_with();
-	engines_dump();
-}
-
 struct item {
 	struct program *p;
 	u32 id;
@@ -352,9 +346,10 @@ int main(int argc, char **argv)
 		printf("no such kind of device is built in\n");
 		return 77;
 	}
+	hang_says = repeat_with;
 	while (done < programs) {
 		/* Some waits have no timeout. */
-		hang_limit((u32)((SANITIZED ? 10 : 1) * ((patience_ms(60000) + 999) / 1000)), no_end);
+		hang_limit((u32)((SANITIZED ? 10 : 1) * ((patience_ms(60000) + 999) / 1000)));
 		for (i = 0; i < n; i++)
 			if (take[i])
 				done += series(&list[i], i && !list[i - 1].real && list[i - 1].kind ?

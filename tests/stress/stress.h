@@ -8,6 +8,7 @@
 
 #define UTIL_NO_CHECK
 #include <signal.h>
+#include <sys/mman.h>
 #include "../unit/util.h"
 
 #define ROUND_MS	patience_ms(100000)	/* a round that takes longer hangs */
@@ -16,7 +17,7 @@ static const char *program_name;
 static const char *replay_args;		/* further arguments after --seed N */
 static u64 seed_now;			/* A: of the running round */
 static u64 deadline_ms;			/* A: 0: no round runs */
-static struct pawl_engine *engine_now;	/* A: to be dumped */
+static bool round_forks;		/* each round is a process of its own */
 
 static void replay(void)
 {
@@ -28,16 +29,13 @@ static void *watchdog(void *arg)
 {
 	for (;;) {
 		u64 d = load_acquire(&deadline_ms);
-		struct pawl_engine *e;
 
 		nap_us(100000);
 		if (!d || now_ms() < d || load_acquire(&deadline_ms) != d)
 			continue;
 		fprintf(stderr, "FAILED: no end\n");
-		e = load_acquire(&engine_now);
-		if (e)
-			pawl_dump(e, 2);
 		replay();
+		engines_dump();
 		abort();
 	}
 	return NULL;
@@ -58,11 +56,10 @@ static void round_end(void)
 static void terminated(int sig)
 {
 	static const char text[] = "FAILED: terminated\n";
-	struct pawl_engine *e = load_acquire(&engine_now);
 
-	if (write(2, text, sizeof(text) - 1) > 0 && e)
-		pawl_dump(e, 2);
-	replay();
+	if (write(2, text, sizeof(text) - 1) > 0)
+		replay();
+	engines_dump();
 	abort();
 }
 
@@ -102,6 +99,45 @@ static __unused_fn bool stress_option(const struct stress_option *o, const char 
 	return false;
 }
 
+static __unused_fn u64 stress_round(u64 seed, u64 (*round)(u64 seed))
+{
+	u64 ops;
+
+	round_begin(seed);
+	ops = round(seed * 0x9e3779b97f4a7c15ull);
+	round_end();
+	return ops;
+}
+
+/* A round in which the library is used for the first time in its process, which has one thread. */
+static __unused_fn u64 stress_round_forked(u64 seed, u64 (*round)(u64 seed))
+{
+	static u64 *ops;	/* shared with the child */
+	int status;
+	pid_t pid;
+
+	if (!ops)
+		ops = mmap(NULL, sizeof(*ops), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			   -1, 0);
+	MUST(ops != MAP_FAILED);
+	signal(SIGTERM, SIG_IGN);	/* the child, in the same group, says where it is */
+	pid = fork();
+	MUST(pid >= 0);
+	if (!pid) {
+		stress_start(program_name, replay_args);
+		*ops = stress_round(seed, round);
+		exit(0);
+	}
+	MUST(waitpid(pid, &status, 0) == pid);
+	if (status) {
+		store_relaxed(&seed_now, seed);
+		fprintf(stderr, "FAILED: the round ended with status %#x\n", (u32)status);
+		replay();
+		exit(1);
+	}
+	return *ops;
+}
+
 /* The whole of main(): round() gives the number of ops that it pushed. */
 static __unused_fn int stress_main(int argc, char **argv, const struct stress_option *options,
 				   u64 (*round)(u64 seed))
@@ -121,12 +157,12 @@ static __unused_fn int stress_main(int argc, char **argv, const struct stress_op
 		else if (!stress_option(options, argv[i], argv[i + 1]))
 			return stress_usage(options);
 	}
-	stress_start(argv[0], "--seconds 1");
+	replay_args = "--seconds 1";
+	if (!round_forks)
+		stress_start(argv[0], replay_args);
 	end = now_ms() + (u64)(seconds * 1000);
 	do {
-		round_begin(seed + rounds);
-		ops += round((seed + rounds) * 0x9e3779b97f4a7c15ull);
-		round_end();
+		ops += (round_forks ? stress_round_forked : stress_round)(seed + rounds, round);
 		rounds++;
 	} while (now_ms() < end);
 	printf("%s: %llu ops in %llu rounds from seed %llu\n", program_name,

@@ -134,6 +134,16 @@ static void *waker(void *arg)
 	return NULL;
 }
 
+/* The first line of the output says how to repeat it. */
+static void no_end(int sig)
+{
+	static const char text[] = "FAILED: no end\n";
+
+	if (write(2, text, sizeof(text) - 1) > 0)
+		fix_dump();
+	abort();
+}
+
 int main(int argc, char **argv)
 {
 	u64 ms = argc > 2 ? strtoull(argv[2], NULL, 0) : 2000, start, total = 0;
@@ -147,6 +157,8 @@ int main(int argc, char **argv)
 	printf("replay: tests/stress/stress_exec %llu %llu\n", (unsigned long long)s.seed,
 	       (unsigned long long)ms);
 	fflush(stdout);
+	signal(SIGALRM, no_end);
+	signal(SIGTERM, no_end);
 	watchdog((unsigned int)(ms / 1000) + 60);
 	start = exec_now_ns();
 	s.end = start + ms * 1000000;

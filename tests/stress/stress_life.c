@@ -394,8 +394,7 @@ static u64 run_round(u64 seed)
 	r.async = c.kind != PAWL_NAIVE || rnd(&seed) % 2;
 	/* Destroy must not run beside a call, so no other thread may complete ops. */
 	r.strangers = !leave;
-	OK(pawl_engine_create(&c, &r.e));
-	store_release(&engine_now, r.e);
+	r.e = engine_with(&c);
 	for (i = 0; i < CELLS; i++)
 		r.cell[i] = rnd(&seed) % 4 ? thing_new(&r) : NULL;
 	for (i = 0; i < nthreads; i++)
@@ -422,7 +421,6 @@ static u64 run_round(u64 seed)
 		if (!r.visited)
 			check_pools(&r);
 	}
-	store_release(&engine_now, NULL);
 	OK(pawl_engine_destroy(r.e));
 	MUST(r.accepted == r.released);
 	MUST(r.graphs == r.graphs_released);

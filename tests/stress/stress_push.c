@@ -99,8 +99,7 @@ static u64 run_round(u64 seed)
 	/* As many ops with many vars as possible, so that versions run out before ops. */
 	if (r.deps > 2 || rnd(&seed) % 2)
 		c.window = 64 + (u32)(rnd(&seed) % 1000);
-	OK(pawl_engine_create(&c, &r.e));
-	store_release(&engine_now, r.e);
+	r.e = engine_with(&c);
 	for (i = 0; i < nv; i++)
 		r.v[i] = var_new(r.e);
 	for (i = 0; i < nthreads; i++) {
@@ -114,7 +113,6 @@ static u64 run_round(u64 seed)
 		MUST(r.count[i] == r.pushed[i]);
 		MUST(version(r.e, r.v[i]) == r.pushed[i]);
 	}
-	store_release(&engine_now, NULL);
 	OK(pawl_engine_destroy(r.e));
 	return (u64)nthreads * r.each;
 }

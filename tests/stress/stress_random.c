@@ -55,8 +55,7 @@ void engine_make(struct program *p, u64 *seed, bool multi)
 	c.no_help = c.workers && c.kind != PAWL_NAIVE && rnd(seed) % 3 == 0;
 	if (rnd(seed) % 4 == 0)
 		c.spin_ns = 0;
-	OK(pawl_engine_create(&c, &p->e));
-	store_release(&engine_now, p->e);
+	p->e = engine_with(&c);
 	if (verbose)
 		printf("  kind %d, workers %d, devices %u, window %u policy %d, no_help %d, "
 		       "spin %llu\n",
@@ -79,7 +78,6 @@ void program_end(struct program *p)
 	store_release(&p->stop, 1);
 	for (i = 0; i < p->ncompleters; i++)
 		join(p->completer[i]);
-	store_release(&engine_now, NULL);
 	OK(pawl_engine_destroy(p->e));
 	free(p->slot);
 	free(p->op);

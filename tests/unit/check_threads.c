@@ -12,13 +12,23 @@
  * exit() needs.
  */
 #include <check.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+#include "hang.h"
 
+void __real__tcase_add_test(TCase *tc, const TTest *test, int sig, int status, int from, int to);
+void __wrap__tcase_add_test(TCase *tc, const TTest *test, int sig, int status, int from, int to);
+void __real_tcase_fn_start(const char *name, const char *file, int line);
+void __wrap_tcase_fn_start(const char *name, const char *file, int line);
+int __real_killpg(pid_t group, int sig);
+int __wrap_killpg(pid_t group, int sig);
 void __real__mark_point(const char *file, int line);
 void __wrap__mark_point(const char *file, int line);
 void __real__ck_assert_failed(const char *file, int line, const char *expr, const char *msg,
@@ -29,27 +39,33 @@ void __wrap__ck_assert_failed(const char *file, int line, const char *expr, cons
 /* The last assertion that held, for a test that does not end. */
 static const char *mark_file = "its begin";
 static int mark_line;
-static void (*hang_says)(void);
+
+void (*hang_says)(void);
 
 static void hang(int sig)
 {
-	char text[256];
-	int n = snprintf(text, sizeof(text), "%s:%d:F: no end after this point%s\n", mark_file,
-			 mark_line, sig == SIGTERM ? " (terminated)" : "");
+	const char *test = tcase_name();
+	char text[512];
+	int n;
 
+	n = snprintf(text, sizeof(text), "%s:%d:F: %s%sno end after this point%s\n", mark_file,
+		     mark_line, test ? test : "", test ? ": " : "",
+		     sig == SIGTERM ? " (terminated)" : "");
+	if (test)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, "repeat: PAWL_TEST=%s %s\n", test,
+			      program_invocation_name);
 	if (write(2, text, (size_t)n) > 0 && hang_says)
 		hang_says();
+	if (engines_dump)
+		engines_dump();
 	signal(SIGABRT, SIG_DFL);
 	abort();
 }
 
-/* From now on a test that has not ended after so many seconds (0: no limit) says where it is. */
-void hang_limit(unsigned int seconds, void (*says)(void));
-void hang_limit(unsigned int seconds, void (*says)(void))
+void hang_limit(unsigned int seconds)
 {
-	hang_says = says;
-	signal(SIGALRM, seconds ? hang : SIG_DFL);
-	signal(SIGTERM, seconds ? hang : SIG_DFL);
+	signal(SIGALRM, hang);
+	signal(SIGTERM, hang);
 	alarm(seconds);
 }
 
@@ -64,6 +80,43 @@ static int no_process_of_its_own(void)
 	const char *s = getenv("CK_FORK");
 
 	return s && !strcmp(s, "no");
+}
+
+/*
+ * A test begins, in its process.  Check has a limit for each, see below.  Without processes of
+ * their own (under sanitizers) tests have no limit, but that of the program (tests/run.sh).
+ */
+void __wrap_tcase_fn_start(const char *name, const char *file, int line)
+{
+	mark_file = file;
+	mark_line = line;
+	hang_limit(no_process_of_its_own() ? 550 : 0);
+	__real_tcase_fn_start(name, file, line);
+}
+
+/* Check kills a test at its limit, or the program is ended: first let it say where it is. */
+int __wrap_killpg(pid_t group, int sig)
+{
+	const struct timespec ms = { 0, 1000000 };
+	siginfo_t ended = { 0 };
+	int i;
+
+	if (sig == SIGKILL && !__real_killpg(group, SIGTERM))
+		for (i = 0; i < 5000 && !ended.si_pid; i++) {
+			nanosleep(&ms, NULL);
+			if (waitid(P_PID, (id_t)group, &ended, WEXITED | WNOHANG | WNOWAIT))
+				break;
+		}
+	return __real_killpg(group, sig);
+}
+
+void __wrap__tcase_add_test(TCase *tc, const TTest *test, int sig, int status, int from,
+				    int to)
+{
+	const char *only = getenv("PAWL_TEST");
+
+	if (!only || !*only || !strcmp(only, test->name))
+		__real__tcase_add_test(tc, test, sig, status, from, to);
 }
 
 void __wrap__mark_point(const char *file, int line)

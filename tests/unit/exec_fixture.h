@@ -14,6 +14,7 @@
 
 #include <exec/internal.h>
 
+#include "hang.h"
 #include "must.h"
 
 #define FIX_THREADS	80u
@@ -101,6 +102,39 @@ struct fix_opt {
 	u32 max_work;
 };
 
+/* For a test that does not end: the state of the last executor. */
+static struct fix *fix_now;
+
+static inline void fix_dump(void)
+{
+	struct exec_queue_stats qs;
+	struct exec_stats s;
+	char text[256];
+	u32 i;
+	int n;
+
+	if (!fix_now || !fix_now->x)
+		return;
+	exec_stats(fix_now->x, &s);
+	n = snprintf(text, sizeof(text), "executor: %u threads, %u workers entered, %u left, "
+		     "stolen %llu handed %llu helped %llu sleeps %llu wakes %llu\n",
+		     load_relaxed(&fix_now->used), load_relaxed(&fix_now->enters),
+		     load_relaxed(&fix_now->leaves), (unsigned long long)s.stolen,
+		     (unsigned long long)s.handed, (unsigned long long)s.helped,
+		     (unsigned long long)s.sleeps, (unsigned long long)s.wakes);
+	for (i = 0; n > 0 && write(2, text, (size_t)n) > 0 && i < fix_now->x->nqueues; i++) {
+		struct exec_queue *q = fix_now->x->queues[i];
+
+		exec_queue_stats(q, &qs);
+		n = snprintf(text, sizeof(text), "queue %u %s: depth %llu, pushed %llu, "
+			     "%u workers alive, attn %u, spin %u, run %u, stop %u\n", i, q->name,
+			     (unsigned long long)qs.depth, (unsigned long long)qs.pushed,
+			     load_relaxed(&q->alive), load_relaxed(&q->group.attn),
+			     load_relaxed(&q->group.spin), load_relaxed(&q->run),
+			     load_relaxed(&q->stop));
+	}
+}
+
 static inline void fix_init(struct fix *f, const struct fix_opt *o)
 {
 	struct exec_client cl = {
@@ -125,6 +159,9 @@ static inline void fix_init(struct fix *f, const struct fix_opt *o)
 	memset(f->t, 0, FIX_THREADS * sizeof(*f->t));
 	MUST(!exec_create(&cfg, &cl, &f->x));
 	MUST(!arena_ready(f->arena, false));
+	fix_now = f;
+	if (&hang_says)
+		hang_says = fix_dump;
 }
 
 /* Create works up to n, so that they can be pushed even if memory is refused later. */
@@ -140,6 +177,7 @@ static inline void fix_reserve(struct fix *f, u32 n)
 
 static inline void fix_fini(struct fix *f)
 {
+	fix_now = NULL;
 	exec_destroy(f->x);
 	free(f->t);
 	arena_destroy(f->arena);

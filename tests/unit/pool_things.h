@@ -9,10 +9,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <base/err.h>
 #include <pool/internal.h>
 
+#include "hang.h"
 #include "must.h"
 #include "suite.h"
 
@@ -64,6 +66,24 @@ static void thing_ctor(void *obj, u32 idx, u32 base, void *user)
 }
 
 static struct arena *arena;
+static struct pool *things;
+
+/* For a test that does not end: the state of the last pool. */
+static inline void things_dump(void)
+{
+	struct pool_stat s;
+	char text[256];
+	int n;
+
+	if (!arena)
+		return;
+	pool_stat(things, &s);
+	n = snprintf(text, sizeof(text), "pool: carved %u, in the depot %u, magazines %u, lost %llu, "
+		     "%llu bytes; requests for memory %llu\n", s.carved, pool_depot_count(things),
+		     s.mags, (unsigned long long)s.lost, (unsigned long long)s.bytes, (unsigned long long)asked);
+	if (write(2, text, (size_t)n) < 0)
+		return;
+}
 
 static inline struct pool *make(u32 max)
 {
@@ -75,6 +95,8 @@ static inline struct pool *make(u32 max)
 	ck_assert_int_eq(arena_create("test", &arena), 0);
 	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
 	ck_assert_int_eq(arena_ready(arena, false), 0);
+	things = p;
+	hang_says = things_dump;
 	return p;
 }
 

@@ -8,21 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With PAWL_TEST=test_x in the environment the suite contains only that test. */
+/* With PAWL_TEST=test_x in the environment the suite contains only that test: check_threads.c. */
 static inline const char *suite_only(void)
 {
 	const char *only = getenv("PAWL_TEST");
 
 	return only && *only ? only : NULL;
 }
-
-static inline void suite_add(TCase *tc, const TTest *test, int sig, int status, int from,
-			     int to)
-{
-	if (!suite_only() || !strcmp(suite_only(), test->name))
-		(_tcase_add_test)(tc, test, sig, status, from, to);
-}
-#define _tcase_add_test(...) suite_add(__VA_ARGS__)
 
 /* Run the suite; the last call of main().  CK_VERBOSITY selects how much is printed. */
 static inline int suite_run(Suite *s)

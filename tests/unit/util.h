@@ -30,6 +30,7 @@
 #include <pawl/engine.h>
 
 #define MUST_WHY pawl_error_text()
+#include "hang.h"
 #include "must.h"
 
 /* Pseudo-random numbers that depend only on the seed. */
@@ -109,49 +110,14 @@ static __unused_fn struct pawl_config small(int kind, int workers)
 	return c;
 }
 
-/* The engines of engine_with(): a test that does not end prints the state of each. */
-static __unused_fn struct pawl_engine *engines_seen[16];	/* A */
-
-static __unused_fn void engines_dump(void)
-{
-	u32 i;
-
-	for (i = 0; i < ARRAY_SIZE(engines_seen); i++) {
-		struct pawl_engine *e = load_acquire(&engines_seen[i]);
-
-		if (e)
-			pawl_dump(e, 2);
-	}
-}
-
 static __unused_fn struct pawl_engine *engine_with(const struct pawl_config *c)
 {
-	struct pawl_engine *e = NULL, *none;
-	u32 i;
+	struct pawl_engine *e = NULL;
 
 	OK(pawl_engine_create(c, &e));
 	MUST(e);
-	for (i = 0; i < ARRAY_SIZE(engines_seen); i++) {
-		none = NULL;
-		if (cas_acq_rel_relaxed(&engines_seen[i], &none, e))
-			break;
-	}
 	return e;
 }
-
-static __unused_fn int engine_gone(struct pawl_engine *e)
-{
-	struct pawl_engine *was;
-	int rc = pawl_engine_destroy(e);
-	u32 i;
-
-	for (i = 0; !rc && e && i < ARRAY_SIZE(engines_seen); i++) {
-		was = e;
-		cas_acq_rel_relaxed(&engines_seen[i], &was, NULL);
-	}
-	return rc;
-}
-#define pawl_engine_destroy(e) engine_gone(e)
 
 static __unused_fn struct pawl_engine *engine(int kind, int workers)
 {
@@ -444,36 +410,14 @@ static __unused_fn void join(pthread_t t)
 
 /* --- the program --- */
 
-void hang_limit(unsigned int seconds, void (*says)(void));	/* check_threads.c */
-
 #ifndef UTIL_NO_CHECK
-
-/*
- * A little before Check ends the test without a word.  Without processes of their own (under
- * sanitizers) tests have no limit, but that of the program (tests/run.sh).
- */
-#define TEST_S	50
-
-static __unused_fn void test_begins(void)
-{
-	const char *fork = getenv("CK_FORK"), *times = getenv("CK_TIMEOUT_MULTIPLIER");
-	double seconds = (TEST_S - 5) * (times ? atof(times) : 1);
-
-	hang_limit(fork && !strcmp(fork, "no") ? 550 : (unsigned int)seconds, engines_dump);
-}
-
-static __unused_fn void test_ends(void)
-{
-	hang_limit(0, NULL);
-}
 
 static __unused_fn int tests_run(const char *name, const TTest *const *tests)
 {
 	Suite *s = suite_create(name);
 	TCase *tc = tcase_create(name);
 
-	tcase_set_timeout(tc, TEST_S);
-	tcase_add_checked_fixture(tc, test_begins, test_ends);
+	tcase_set_timeout(tc, 50);
 	for (; *tests; tests++)
 		tcase_add_test(tc, *tests);
 	suite_add_tcase(s, tc);
