@@ -154,6 +154,7 @@ static void fork_child(void)
 	struct snap *s;
 
 	mx_bulk_fork_child();
+	mx_profile_fork_child();
 	CK_STACK_FOREACH(&mx_engines, i) {
 		struct pawl_mx_engine *e = mx_engine_of(i);
 

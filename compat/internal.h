@@ -22,6 +22,7 @@
 #include <base/bug.h>
 #include <base/compiler.h>
 #include <base/export.h>
+#include <base/futex.h>
 #include <compat/catch.h>
 
 /* Pools of objects; memory keeps its type until the process ends. */
@@ -111,6 +112,19 @@ void mx_env_read(struct mx_env *env);
 int mx_env_int(const char *name, int def);
 void mx_omp_set(int threads);
 
+/* A lock of calls that may block; ops take none.  Progress: blocking. */
+static inline void mx_lock(u32 *lock)
+{
+	while (xchg_acquire(lock, 1))	/* COMPAT-L2 <-> COMPAT-L1 */
+		futex_wait(lock, 1, 0);
+}
+
+static inline void mx_unlock(u32 *lock)
+{
+	store_release(lock, 0);		/* COMPAT-L1 <-> COMPAT-L2 */
+	futex_wake(lock);
+}
+
 /* Set the calling thread's last error; returns code. */
 int mx_err(int code, const char *fmt, ...) __printf(2, 3) __cold;
 /* The same, with libpawl's message. */
@@ -127,5 +141,6 @@ bool mx_profile_aggregating(void);
 void *mx_profile_begin(const char *name);
 void mx_profile_end(void *task);
 void mx_profile_engine(struct pawl_mx_engine *e);
+void mx_profile_fork_child(void);
 
 #endif

@@ -15,6 +15,9 @@ enum mx_stat_kind {
 	MX_STAT_MARKER,		/* makes a heading without a row, as in MXNet */
 };
 
+/* The calls that control the profiler, and print, take turns. */
+extern u32 mx_profile_lock;
+
 /* Running, and not paused. */
 bool mx_profile_records(void);
 u64 mx_profile_now(void);

@@ -6,7 +6,7 @@
  * compared).  Its numbers are separate counters, so a table printed while ops run may be
  * inconsistent by those ops.  A name contains its domain (compat/profile.h).
  *
- * Progress: lock-free for ops.  Only one thread at a time may print.
+ * Progress: lock-free for ops.  Threads that print take turns.
  */
 #include <pthread.h>
 #include <stdarg.h>
@@ -144,7 +144,7 @@ struct row {
 	u64 count, total, min, max;
 };
 
-static int sort_column, sort_up;
+static int sort_column, sort_up;	/* W(mx_profile_lock) */
 
 /* In ms, or in thousands of a counter's unit. */
 static double scaled(const struct row *r, double v)
@@ -292,10 +292,12 @@ int MXAggregateProfileStatsPrintEx(const char **out_str, int reset, int format, 
 		free(rows);
 		return mx_err(-1, "profiler: no memory");
 	}
+	mx_lock(&mx_profile_lock);
 	n = rows_take(rows, reset);
 	sort_column = sort_by;
 	sort_up = ascending;
 	qsort(rows, n, sizeof(*rows), by_column);
+	mx_unlock(&mx_profile_lock);
 	(format ? print_json : print_table)(t, rows, n);
 	free(rows);
 	*out_str = t->s;

@@ -6,7 +6,8 @@
  * JSON.  With aggregate_stats the times of all bodies with the same name are summed
  * (compat/profile_table.c).
  *
- * Progress: lock-free for ops.  Only one thread at a time may make the calls themselves.
+ * Progress: lock-free for ops.  The calls themselves are blocking: they take turns, as MXNet's
+ * do.
  */
 #include <time.h>
 #include <compat/engine.h>
@@ -15,9 +16,16 @@
 
 #define TRACE_EVENTS	65536u
 
+u32 mx_profile_lock;
 static u32 running, aggregate, paused;	/* A */
-static u64 trace_base;		/* the time at which the trace started */
-static char filename[1024] = "profile.json";
+static u64 trace_base;		/* W(mx_profile_lock): the time at which the trace started */
+static char filename[1024] = "profile.json";	/* W(mx_profile_lock) */
+
+/* Another thread of the parent may have had it. */
+void mx_profile_fork_child(void)
+{
+	store_relaxed(&mx_profile_lock, 0);
+}
 
 bool mx_profile_aggregating(void)
 {
@@ -72,13 +80,10 @@ static struct pawl_engine *traced(void)
 	return e ? mx_pe(e) : NULL;
 }
 
-static int trace_on(void)
+static int trace_on(struct pawl_engine *pe)
 {
-	struct pawl_engine *pe = traced();
 	int rc;
 
-	if (!pe)
-		return -1;
 	mx_events_drop();
 	trace_base = mx_profile_now();
 	rc = pawl_trace_start(pe, TRACE_EVENTS);
@@ -128,14 +133,16 @@ static int bad_process(int profile_process)
 int MXSetProcessProfilerConfig(int num_params, const char *const *keys, const char *const *vals,
 			       KVStoreHandle kvstore)
 {
-	int i;
+	int i, rc = 0;
 
 	if (num_params < 0 || (num_params && (!keys || !vals)))
 		return mx_err(-1, "profiler: %d parameters, or no list of them", num_params);
-	for (i = 0; i < num_params; i++)
-		if (!keys[i] || !vals[i] || set_key(keys[i], vals[i]))
-			return keys[i] && vals[i] ? -1 : mx_err(-1, "profiler: parameter %d is NULL", i);
-	return 0;
+	mx_lock(&mx_profile_lock);
+	for (i = 0; i < num_params && !rc; i++)
+		rc = keys[i] && vals[i] ? set_key(keys[i], vals[i]) :
+					  mx_err(-1, "profiler: parameter %d is NULL", i);
+	mx_unlock(&mx_profile_lock);
+	return rc;
 }
 PAWL_EXPORT(MXSetProcessProfilerConfig);
 
@@ -148,20 +155,25 @@ PAWL_EXPORT(MXSetProfilerConfig);
 int MXSetProcessProfilerState(int state, int profile_process, KVStoreHandle kvstore)
 {
 	struct pawl_engine *pe = traced();
+	int rc = 0;
 
 	if (bad_process(profile_process) || !pe)
 		return -1;
 	if (state != 0 && state != 1)
 		return mx_err(-1, "profiler: state %d", state);
-	if (state) {
-		if (!load_relaxed(&running) && trace_on())
-			return -1;
-	} else if (load_relaxed(&running)) {
+	mx_lock(&mx_profile_lock);
+	if (!load_relaxed(&running)) {
+		if (state)
+			rc = trace_on(pe);
+	} else if (!state) {
 		pawl_trace_stop(pe);
 	}
-	store_relaxed(&paused, !state);
-	store_relaxed(&running, (u32)state);
-	return 0;
+	if (!rc) {
+		store_relaxed(&paused, !state);
+		store_relaxed(&running, (u32)state);
+	}
+	mx_unlock(&mx_profile_lock);
+	return rc;
 }
 PAWL_EXPORT(MXSetProcessProfilerState);
 
@@ -175,11 +187,13 @@ PAWL_EXPORT(MXSetProfilerState);
 int MXDumpProcessProfile(int finished, int profile_process, KVStoreHandle kvstore)
 {
 	struct pawl_engine *pe = traced();
-	u32 on = load_relaxed(&running);
+	u32 on;
 	int rc;
 
 	if (bad_process(profile_process) || !pe)
 		return -1;
+	mx_lock(&mx_profile_lock);
+	on = load_relaxed(&running);
 	if (on)
 		pawl_trace_stop(pe);
 	rc = pawl_trace_write(pe, filename);
@@ -190,7 +204,8 @@ int MXDumpProcessProfile(int finished, int profile_process, KVStoreHandle kvstor
 	if (finished)
 		store_relaxed(&running, 0);
 	else if (on)
-		trace_on();
+		trace_on(pe);
+	mx_unlock(&mx_profile_lock);
 	return rc ? -1 : 0;
 }
 PAWL_EXPORT(MXDumpProcessProfile);
