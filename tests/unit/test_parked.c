@@ -178,6 +178,37 @@ START_TEST(test_many_reads)
 }
 END_TEST
 
+/* The number of readers in the word comes round to 0, and so does the word of a parked var. */
+START_TEST(test_readers_come_round)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v[2] = { var_new(e), var_new(e) };
+	u32 ran = 0, i;
+	struct pawl_op op = op_write(add_one, &ran, v);
+	struct gate g;
+
+	op.nwrites = 2;
+	park_all(e);
+	ck_assert(parked(e, v[0]) && parked(e, v[1]));
+	gate_read(e, &g, v[0]);
+	for (i = 1; i < 1u << JOIN_BITS; i++) {
+		OK(push_read(e, nothing, NULL, v[0]));
+		if (!(i % 1024))
+			while (pawl_run_one(e))
+				;
+	}
+	ck_assert_uint_eq(word_snapshot(var_of(e, var_index(v[0]))).val, 0);
+	OK(pawl_push_batch(e, &op, 1));
+	while (pawl_run_one(e))
+		;
+	ck_assert_uint_eq(ran, 0);
+	gate_open(&g);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* A call visits all vars, wherever it begins, and whatever the count of earlier visits is. */
 START_TEST(test_no_var_is_left_out)
 {
@@ -249,4 +280,4 @@ START_TEST(test_parked_at_any_moment)
 END_TEST
 
 SUITE("parked", test_version_and_error, test_in_use, test_write_waits_for_readers,
-      test_many_reads, test_no_var_is_left_out, test_parked_at_any_moment)
+      test_many_reads, test_readers_come_round, test_no_var_is_left_out, test_parked_at_any_moment)
