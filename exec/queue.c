@@ -589,17 +589,19 @@ static u32 steal(struct exec_queue *q, struct exec_thread *t)
 }
 
 /*
- * Take from ZERO, unless the pusher of its first entry has older work in its ring.
- * Progress: lock-free.
+ * Take from ZERO, unless the pusher of its first entry has older work in its ring.  *retry:
+ * another thread took the entry; there may be more.  Progress: lock-free.
  */
-static __cold u32 take_zero(struct exec_queue *q, struct exec_thread *t)
+static __cold u32 take_zero(struct exec_queue *q, struct exec_thread *t, bool *retry)
 {
 	struct exec_lane *l;
 	struct ring_look look;
 	bool older;
 	u64 order;
 	s64 prio;
+	u32 w;
 
+	*retry = false;
 	if (!prioq_peek(q->pq[PQ_ZERO], &prio, &order))
 		return 0;
 	/* Relaxed: the lane is older than the entry. */
@@ -609,7 +611,9 @@ static __cold u32 take_zero(struct exec_queue *q, struct exec_thread *t)
 		older = false;
 	if (older)
 		return 0;
-	return pq_pop_seen(q, t, PQ_ZERO, prio, order);
+	w = pq_pop_seen(q, t, PQ_ZERO, prio, order);
+	*retry = !w;
+	return w;
 }
 
 /*
@@ -643,13 +647,14 @@ static __noinline u32 look_around(struct exec_queue *q, struct exec_thread *t)
 {
 	struct exec_lane *l;
 	struct ring_look look;
+	bool retry;
 	u64 hoard;
 	u32 s, w = 0;
 
 	s = t->around + lane_next(q, t->around, 0);
 	if (s >= q->x->words * 64) {
 		t->around = 0;
-		return load_relaxed(&q->n[PQ_ZERO]) ? take_zero(q, t) : 0;
+		return load_relaxed(&q->n[PQ_ZERO]) ? take_zero(q, t, &retry) : 0;
 	}
 	l = load_relaxed(&q->lanes[s]);
 	if (s == t->slot)
@@ -706,8 +711,13 @@ u32 queue_take(struct exec_queue *q, struct exec_thread *t, u32 how)
 		w = take_other(q, t, how);
 		if (w)
 			return w;
-		if (unlikely(load_relaxed(&q->n[PQ_ZERO])) && (w = take_zero(q, t)))
-			return w;
+		if (unlikely(load_relaxed(&q->n[PQ_ZERO]))) {
+			w = take_zero(q, t, &retry);
+			if (w)
+				return w;
+			if (retry)
+				continue;
+		}
 		if (!(how & LOOK_DEEP) && !load_relaxed(&q->n[PQ_LOW]))
 			break;
 		w = steal(q, t);

@@ -912,6 +912,8 @@ const struct scenario scenarios[] = {
 	  .no_memory = true, .batch = 4, .taker = 1, .before = "0000"),
 	S("zero_seen", QUEUE, "0 0 0 t t t 0 0 0 | t", queue, 2, MODEL_ALL, 6, .nodes = 4,
 	  .no_memory = true),
+	S("zero_next", QUEUE, "0 0 0 0 t t ! t | ? t", queue, 2, MODEL_ALL, 6, .nodes = 4,
+	  .no_memory = true),
 	S("ready", SLEEP, "r | +", sleep, 2, MODEL_ALL, 6, .ready = true),
 	S("ready_2", SLEEP, "rr | ++", sleep, 2, MODEL_ALL, 6, .ready = true),
 	S("ready_3", SLEEP, "rr | rr | ++", sleep, 3, 3, 6, .ready = true),
