@@ -126,12 +126,12 @@ struct exec_lane *lane_mine(struct exec_queue *q, struct exec_thread *t)
 }
 
 /*
- * May the lane hold work?  A head with a claimer differs from tail: that hoard may have to be
- * opened.  Progress: wait-free.
+ * May the lane, whose ring has this head, hold work?  A head with a claimer differs from tail:
+ * that hoard may have to be opened.  Progress: wait-free.
  */
-static bool lane_holds(const struct exec_lane *l)
+static bool lane_holds(const struct exec_lane *l, u64 head)
 {
-	return load_relaxed(&l->ring.head) != load_relaxed(&l->ring.tail) ||
+	return head != load_relaxed(&l->ring.tail) ||
 	       !hoard_empty(load_relaxed(&l->hoard.word));
 }
 
@@ -149,13 +149,17 @@ void lanes_unmark_empty(struct exec *x, struct exec_thread *t)
 
 		if (!l || !(load_relaxed(map) & bit))
 			continue;
-		holds = lane_holds(l);
+		/* EXEC-R7 <-> EXEC-H7: the mark of a lane to which a batch moved work. */
+		holds = lane_holds(l, load_acquire(&l->ring.head));
 		if (BUSTED(REST_BLIND))
 			holds = false;
 		if (holds)
 			continue;
-		/* Relaxed: a thread that sees the old bit checks an empty lane. */
-		fetch_and_relaxed(map, ~bit);
+		/*
+		 * EXEC-Q5 <-> EXEC-Q2: a thread that finds it cleared finds the mark of the lane to
+		 * which a batch moved the work.  One that sees the old bit checks an empty lane.
+		 */
+		fetch_and_release(map, ~bit);
 	}
 	t->to_q = NULL;
 }
@@ -211,7 +215,7 @@ static inline u32 lane_next(const struct exec_queue *q, u32 start, u32 d)
 
 	while (d < n) {
 		u32 s = start + d < n ? start + d : start + d - n;
-		/* EXEC-Q2 <-> EXEC-Q1 */
+		/* EXEC-Q2 <-> EXEC-Q1, EXEC-Q2 <-> EXEC-Q5 */
 		u64 b = load_acquire(&q->map[s >> 6]) >> (s & 63);
 
 		if (b)
@@ -728,11 +732,21 @@ u32 queue_take(struct exec_queue *q, struct exec_thread *t, u32 how)
 	return w;
 }
 
-/* No lane of q is marked and its priority queues are empty. */
+static inline bool lanes_unmarked(const struct exec_queue *q)
+{
+	return lane_next(q, 0, 0) == q->x->words * 64;
+}
+
+/*
+ * No lane of q is marked and its priority queues are empty.  The bitmap of several words is
+ * read twice: a batch may move work from a lane whose word is read later to one whose word was
+ * read.  Work moves once, so the second reading finds it there.
+ */
 static inline bool queue_unused(struct exec_queue *q)
 {
-	return lane_next(q, 0, 0) == q->x->words * 64 && !load_relaxed(&q->n[PQ_HIGH]) &&
-	       !load_relaxed(&q->n[PQ_ZERO]) && !load_relaxed(&q->n[PQ_LOW]);
+	return lanes_unmarked(q) && (q->x->words == 1 || lanes_unmarked(q)) &&
+	       !load_relaxed(&q->n[PQ_HIGH]) && !load_relaxed(&q->n[PQ_ZERO]) &&
+	       !load_relaxed(&q->n[PQ_LOW]);
 }
 
 static void waits_add(struct exec_queue_stats *s, const struct waits *w)
@@ -963,7 +977,7 @@ static __noinline bool goes_first(struct exec_queue *q, const struct exec_thread
 		return false;
 	if (prio > 0)
 		return true;
-	own = mine && lane_holds(mine);
+	own = mine && lane_holds(mine, load_relaxed(&mine->ring.head));
 	if (BUSTED(HANDOFF_JUMPS))
 		own = false;
 	if (own)

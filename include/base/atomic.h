@@ -48,6 +48,7 @@
 #define fetch_or_acq_rel(p, v)	__atomic_fetch_or((p), (v), __ATOMIC_ACQ_REL)
 #define fetch_or_seq_cst(p, v)	__atomic_fetch_or((p), (v), __ATOMIC_SEQ_CST)
 #define fetch_and_relaxed(p, v)	__atomic_fetch_and((p), (v), __ATOMIC_RELAXED)
+#define fetch_and_release(p, v)	__atomic_fetch_and((p), (v), __ATOMIC_RELEASE)
 #define fetch_and_acq_rel(p, v)	__atomic_fetch_and((p), (v), __ATOMIC_ACQ_REL)
 
 /* Strong.  A failure loads the current value into *old, with the second order. */

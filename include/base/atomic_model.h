@@ -70,6 +70,7 @@ u64 model_cycles(void);
 #define fetch_or_acq_rel(p, v)	MODEL_RMW_(MODEL_OR, p, v, MODEL_ACQ_REL)
 #define fetch_or_seq_cst(p, v)	MODEL_RMW_(MODEL_OR, p, v, MODEL_SEQ_CST)
 #define fetch_and_relaxed(p, v)	MODEL_RMW_(MODEL_AND, p, v, MODEL_RELAXED)
+#define fetch_and_release(p, v)	MODEL_RMW_(MODEL_AND, p, v, MODEL_RELEASE)
 #define fetch_and_acq_rel(p, v)	MODEL_RMW_(MODEL_AND, p, v, MODEL_ACQ_REL)
 #define cas_relaxed(p, old, new)	 MODEL_CAS_(p, old, new, MODEL_RELAXED, MODEL_RELAXED)
 #define cas_acquire(p, old, new)	 MODEL_CAS_(p, old, new, MODEL_ACQUIRE, MODEL_ACQUIRE)

@@ -8,6 +8,7 @@
  *            s  a late thread changes the object that was put last, by its old word
  *   queues   0..9, -1..-9, F   push with that priority, or to the front        t  take
  *            k  peek (prioq)     m  trim     !  announce that this thread is here     ?  wait for that
+ *            z  what a thread does to its lanes before it sleeps
  *   ring     +  push    t  take    k  peek; a ring that is full at first never becomes empty
  *            b  take a batch, and the contents of the hoard   o  peek, and take from the hoard
  *   sleep    +  push work, P of priority 1        w  wait until all work ran, and help   v  without helping
@@ -44,6 +45,7 @@ struct program {
 	u32 meet;		/* this work and the next one must run at the same time */
 	u32 workers;
 	bool empty;		/* another queue, without work, comes before the queue */
+	bool far;		/* slots are in other words of a bitmap, the last thread's first */
 	bool bare;		/* threads begin without lanes and nodes */
 	bool no_memory;		/* and receive none */
 	u32 nodes;		/* additional ones of thread 0 */
@@ -271,6 +273,8 @@ static void setup(void)
 			part[n++] = s + 1;
 		else if (*s == '+' || *s == 'P' || *s == 'm')
 			goal++;
+	if (pg.far)
+		cfg.max_threads *= 64;
 	if (arena_create("m", &arena) || arena_add(arena, &d, &pool))
 		model_fail("arena");
 	if (pg.kind == PRIOQ) {
@@ -409,6 +413,10 @@ static void queue_call(u32 i, const char **s)
 		exec_trim(x, &xt[i]);
 		return;
 	}
+	if (**s == 'z') {
+		lanes_unmark_empty(x, &xt[i]);
+		return;
+	}
 	if (**s == 't') {
 		c = call_begin(i, 0, 0, 0);
 		work = pg.kind == PRIOQ ? prioq_pop(pq, &pqc[i], &got) : exec_take(x, &xt[i]);
@@ -541,7 +549,7 @@ static void enter_thread(u32 i)
 			model_fail("warm");
 		pqc[i].seed = seed;
 	} else if (pg.kind > RING) {
-		if (exec_thread_init(x, &xt[i], i))
+		if (exec_thread_init(x, &xt[i], pg.far ? (pg.threads - 1 - i) * 64 : i))
 			model_fail("exec_thread_init");
 		xt[i].batch = pg.batch ? pg.batch : 1;
 		xt[i].nodes.seed = i;
@@ -902,6 +910,8 @@ const struct scenario scenarios[] = {
 	S("park_rest_2", SLEEP, "+v | +v | w", sleep, 3, 2, 6),
 	S("own", QUEUE, "0 0 t t | t 0 t", queue, 2, MODEL_ALL, 6),
 	S("own_batch", LOOSE, "0 0 0 t t t | t t", queue, 2, MODEL_ALL, 6, .batch = 4),
+	S("batch_far", LOOSE, "t t z | t | t", queue, 3, 2, 6, .batch = 4, .before = "0000",
+	  .bare = true, .far = true, .taker = 1),
 	S("own_3", QUEUE, "0 t 0 t | 0 t | t t", queue, 3, 3, 6),
 	S("zero", QUEUE, "0 0 0 | t t", queue, 2, MODEL_ALL, 6, .nodes = 3, .no_memory = true),
 	S("zero_2", QUEUE, "0 0 0 | 0 | t t", queue, 3, 3, 6, .nodes = 3, .no_memory = true,
