@@ -604,9 +604,8 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	*error_of(e, e->spare_error) = (struct error){ .refs = 1, .gone = 1, .code = -ENOMEM,
 		.text = "an op failed, and no memory was left for its error" };
 	rc = devices_start(e);
-	if (!rc)
-		rc = record_engine(e);
 	if (!rc) {
+		record_engine(e);
 		exec_start(e->x);
 		rc = workers_made(e, "engine_create");
 		if (rc) {

@@ -86,7 +86,6 @@ static struct {
 	bool on;
 	bool env_done;		/* PAWL_RECORD was read */
 	bool from_env;
-	bool forks;		/* the fork handler is installed */
 	int fd;			/* R */
 	u32 engines;
 	u64 flush;		/* R: cycles */
@@ -98,6 +97,10 @@ static struct {
 static struct pawl_engine *engines;	/* W(control lock) */
 static u32 control;
 
+/*
+ * After thread_setup(): in the child of a fork() the holder may be a thread of the parent, and the
+ * fork handler, which frees the lock, must be registered before any thread takes it.
+ */
 static void control_lock(void)
 {
 	while (xchg_acq_rel(&control, 1))	/* CORE-Y2 <-> CORE-Y1 */
@@ -557,7 +560,7 @@ static int session_end(void)
 }
 
 /* In the child of a fork(): the file and the engines belong to the parent. */
-static void fork_child(void)
+void record_fork_child(void)
 {
 	if (session.on)
 		close(session.fd);
@@ -592,24 +595,13 @@ static int file_open(const char *path)
 	return fd;
 }
 
-static int forks_init(void)
-{
-	if (!session.forks && pthread_atfork(NULL, NULL, fork_child))
-		return err(-ENOMEM, "record: no memory for a fork handler");
-	session.forks = true;
-	return 0;
-}
-
 static int session_begin(const char *path)
 {
 	struct pawl_engine *e;
-	int rc, fd;
+	int rc = 0, fd;
 
 	if (session.on)
 		return err(-EALREADY, "record_start: a recording is running");
-	rc = forks_init();
-	if (rc)
-		return rc;
 	/* Stopping needs a grace period. */
 	if (!pool_rcu_reclaim())
 		return err(-EOWNERDEAD, "record_start: not in this child of fork(): threads of the "
@@ -640,6 +632,9 @@ int pawl_record_start(const char *path)
 
 	if (!path || !*path)
 		return err(-EINVAL, "record_start: path is %s", path ? "empty" : "NULL");
+	rc = thread_setup();
+	if (rc)
+		return rc;
 	control_lock();
 	rc = session_begin(path);
 	if (!rc) {
@@ -654,8 +649,10 @@ PAWL_EXPORT(pawl_record_start);
 int pawl_record_stop(void)
 {
 	bool on;
-	int rc = 0;
+	int rc = thread_setup();
 
+	if (rc)
+		return rc;
 	control_lock();
 	on = session.on;
 	if (on)
@@ -692,23 +689,17 @@ static void session_env(void)
 }
 
 /* An engine was created; no thread uses it yet. */
-int record_engine(struct pawl_engine *e)
+void record_engine(struct pawl_engine *e)
 {
-	int rc;
-
 	control_lock();
-	rc = forks_init();
-	if (!rc) {
-		if (!session.env_done && !session.on)
-			session_env();
-		/* An engine that cannot be recorded works, and counts as lost. */
-		if (session.on && engine_begin(e))
-			fetch_add_relaxed(&session.lost, 1);
-		e->next = engines;
-		engines = e;
-	}
+	if (!session.env_done && !session.on)
+		session_env();
+	/* An engine that cannot be recorded works, and counts as lost. */
+	if (session.on && engine_begin(e))
+		fetch_add_relaxed(&session.lost, 1);
+	e->next = engines;
+	engines = e;
 	control_unlock();
-	return rc;
 }
 
 /* The engine is destroyed; no thread uses it any more. */

@@ -9,7 +9,8 @@
 #include <core/op.h>
 
 #if defined(CONFIG_RECORD) && !defined(PAWL_MODEL)
-int record_engine(struct pawl_engine *e);
+void record_engine(struct pawl_engine *e);
+void record_fork_child(void);
 void record_engine_end(struct pawl_engine *e);
 void record_push(struct thread *t, struct op *op, u32 opi, bool more);
 void record_undo(struct thread *t, struct op *op, u32 opi);
@@ -18,11 +19,13 @@ void record_end(struct thread *t, struct op *op, u32 opi, int status);
 void record_wait(struct thread *t, u32 what, pawl_var_t v);
 void record_waited(struct thread *t, int status);
 #else
-static inline int record_engine(struct pawl_engine *e)
+static inline void record_engine(struct pawl_engine *e)
 {
-	return 0;
 }
 static inline void record_engine_end(struct pawl_engine *e)
+{
+}
+static inline void record_fork_child(void)
 {
 }
 static inline void record_push(struct thread *t, struct op *op, u32 opi, bool more)

@@ -26,6 +26,7 @@
 #include <unistd.h>
 #include <core/batch.h>
 #include <core/readmostly.h>
+#include <core/record.h>
 #include <core/wait.h>
 
 enum { ENTRY_ATTACHED, ENTRY_EXITING, ENTRY_ORPHANED, ENTRY_GONE };
@@ -120,6 +121,7 @@ static void fork_child(void)
 	if (!BUSTED(FORK_FORGOTTEN))
 		store_relaxed(&pawl_fork_gen, pawl_fork_gen + 1);
 	store_relaxed(&thread_pid, (u32)getpid());
+	record_fork_child();
 }
 
 /*
@@ -307,7 +309,7 @@ static void thread_exit_hook(void *arg)
  * engine tries again.  If two threads do it at once, a key stays unused, or the handler runs
  * twice, both harmless.  The orders are for the C library's data about the key and the handler.
  */
-static int thread_setup(void)
+int thread_setup(void)
 {
 	u64 none = load_acquire(&thread_key);	/* CORE-T14 <-> CORE-T13 */
 	pthread_key_t key;

@@ -87,6 +87,7 @@ extern u32 pawl_fork_gen;	/* number of forks up to this process */
 /* Returns NULL with the error in thread_last.code. */
 struct thread *thread_enter(struct pawl_engine *e);
 int thread_reserve(struct thread *t);	/* allocate what its first pushes need */
+int thread_setup(void);
 int threads_init(struct pawl_engine *e);
 int fork_check(void);
 void threads_fini(struct pawl_engine *e);
