@@ -19,6 +19,7 @@
 #define PAWL_MX_ENGINE_HPP
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -574,12 +575,21 @@ private:
 	bool own_;
 };
 
-/* Never freed, because destructors of static objects may still use the engine. */
+/*
+ * Never freed, because destructors of static objects may still use the engine.  Not a static
+ * object with a guard: a child of a fork would wait for the thread of its parent that has it.
+ */
 PAWL_MX_ABI inline Engine *SharedEngine()
 {
-	alignas(PawlEngine) static char room[sizeof(PawlEngine)];
-	static Engine *e = new (room) PawlEngine(PawlEngine::Shared(), false);
+	static std::atomic<Engine *> shared(nullptr);
+	Engine *e = shared.load(std::memory_order_acquire), *mine;
 
+	if (e)
+		return e;
+	mine = new PawlEngine(PawlEngine::Shared(), false);
+	if (shared.compare_exchange_strong(e, mine))
+		return mine;
+	delete mine;
 	return e;
 }
 
