@@ -358,8 +358,8 @@ int pawl_mx_var_new(struct pawl_mx_engine *e, struct pawl_mx_var **out)
 		pawl_var_delete(pe, h, NULL, NULL);
 		return mx_err(-ENOMEM, "new variable: no memory");
 	}
-	v->engine = e;
-	v->base = 0;
+	store_relaxed(&v->engine, e);
+	store_relaxed(&v->base, 0);
 	store_release(&v->h, h.h);
 	*out = v;
 	return 0;

@@ -174,13 +174,17 @@ int pawl_mx_engine_free(struct pawl_mx_engine *e)
 	if (shared)
 		store_release(&the_engine, NULL);
 	rc = mx_bulk_end(e);
-	if (!rc || rc == -EOWNERDEAD)
+	if (!rc || rc == -EOWNERDEAD) {
+		mx_fork_ending(e, true);
 		rc = pawl_engine_destroy(pe);
+		if (!rc)
+			store_relaxed(&e->pe, NULL);
+		mx_fork_ending(e, false);
+	}
 	if (rc && shared)
 		store_release(&the_engine, e);
 	if (rc)
 		return mx_err_pawl(rc);
-	store_relaxed(&e->pe, NULL);
 	store_release(&e->used, 0);
 	return 0;
 }

@@ -71,5 +71,7 @@ static inline void mx_bulk_flush(void)
 
 /* fork.c */
 int mx_fork_setup(void);
+/* From now on, or until then, a fork leaves e->pe alone. */
+void mx_fork_ending(struct pawl_mx_engine *e, bool ending);
 
 #endif

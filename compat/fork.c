@@ -13,6 +13,12 @@
  * has the data as they are.  Version numbers continue; a poisoned var is poisoned in the child
  * too, with the text of its error.
  *
+ * Other threads may fork, and create and free engines, at the same time.  A lock is held from the
+ * snapshot of the vars until the fork has returned; a thread that frees an engine marks it under
+ * this lock, and a marked one is left alone.  Nothing waits for ops under the lock.  So the engine
+ * is stopped before the lock is taken, and once more if the end of another fork has started it
+ * again meanwhile.
+ *
  * Lifetime: this code runs on the forking thread, the only thread of the child.
  */
 #include <pthread.h>
@@ -29,15 +35,27 @@ struct snap {
 	char text[160];
 };
 
-static struct snap *snaps;
-static bool stopped;
-static u32 handlers;	/* A: 0: not registered, 1: being registered, 2: registered */
+static u32 fork_lock;
+static struct snap *snaps;		/* W(fork_lock) */
+static struct pawl_mx_engine *stopped;	/* W(fork_lock): to be started after the fork, or NULL */
+static u32 starting;	/* A: forks that have ended and start the engine */
+static u32 starts;	/* A: of them, those that have done so */
+static u32 handlers;	/* A: the handlers are registered, perhaps twice */
+static __thread u32 forking;	/* O: handlers that ran before the fork and not yet after it */
+
+void mx_fork_ending(struct pawl_mx_engine *e, bool ending)
+{
+	mx_lock(&fork_lock);
+	e->ending = ending;
+	mx_unlock(&fork_lock);
+}
 
 static void snap_var(void *obj, void *arg)
 {
 	struct pawl_mx_var *v = obj;
 	pawl_var_t h = { load_acquire(&v->h) };
-	struct pawl_engine *pe = h.h ? mx_pe(v->engine) : NULL;
+	struct pawl_mx_engine *e = h.h ? load_relaxed(&v->engine) : NULL;
+	struct pawl_engine *pe = e && !e->ending ? mx_pe(e) : NULL;
 	struct pawl_error err = { 0 };
 	struct snap *s;
 
@@ -46,7 +64,7 @@ static void snap_var(void *obj, void *arg)
 		return;
 	v->snap = 0;
 	pawl_var_version(pe, h, &v->snap);
-	v->snap += v->base;
+	v->snap += load_relaxed(&v->base);
 	if (!pawl_var_error(pe, h, &err) || !err.code)
 		return;
 	/* Without memory for the text the child still has the code. */
@@ -71,22 +89,51 @@ static void snaps_free(void)
 	}
 }
 
+/* Stop the process's engine, and take the lock while it is stopped. */
+static void stop_and_lock(void)
+{
+	struct pawl_mx_engine *e;
+	u32 before;
+
+	for (;;) {
+		before = load_acquire(&starts);	/* COMPAT-F1 <-> COMPAT-F2 */
+		e = mx_engine_shared();
+		if (e && (!mx_pe(e) || pawl_engine_stop(mx_pe(e))))
+			e = NULL;
+		mx_lock(&fork_lock);
+		/* COMPAT-F1 <-> COMPAT-F2: if no fork starts it, then those before have counted. */
+		if (!e || (!load_acquire(&starting) && load_acquire(&starts) == before))
+			break;
+		mx_unlock(&fork_lock);
+		os_thread_yield();
+	}
+	stopped = e;
+}
+
 static void fork_prepare(void)
 {
-	struct pawl_mx_engine *e = mx_engine_shared();
-
+	if (forking++)
+		return;
 	mx_bulk_flush();
-	stopped = e && mx_pe(e) && !pawl_engine_stop(mx_pe(e));
+	stop_and_lock();
 	mx_pool_each(MX_VARS, snap_var, NULL);
 }
 
 static void fork_parent(void)
 {
-	struct pawl_mx_engine *e = mx_engine_shared();
+	struct pawl_mx_engine *e = stopped;
 
-	if (stopped)
-		pawl_engine_start(mx_pe(e));
+	if (--forking)
+		return;
 	snaps_free();
+	if (e)
+		fetch_add_relaxed(&starting, 1);
+	mx_unlock(&fork_lock);
+	if (!e)
+		return;
+	pawl_engine_start(mx_pe(e));
+	fetch_add_release(&starts, 1);		/* COMPAT-F2 <-> COMPAT-F1 */
+	fetch_add_release(&starting, -1u);	/* COMPAT-F2 <-> COMPAT-F1 */
 }
 
 static void revive_var(void *obj, void *arg)
@@ -96,7 +143,7 @@ static void revive_var(void *obj, void *arg)
 
 	if (!v->h || v->engine != arg)
 		return;
-	v->base = v->snap;
+	store_relaxed(&v->base, v->snap);
 	store_relaxed(&v->h, pawl_var_create(mx_pe(v->engine), &h) ? 0 : h.h);
 }
 
@@ -153,6 +200,10 @@ static void fork_child(void)
 	ck_stack_entry_t *i;
 	struct snap *s;
 
+	if (--forking)
+		return;
+	store_relaxed(&fork_lock, 0);
+	store_relaxed(&starting, 0);
 	mx_bulk_fork_child();
 	mx_profile_fork_child();
 	CK_STACK_FOREACH(&mx_engines, i) {
@@ -162,6 +213,12 @@ static void fork_child(void)
 			continue;
 		pawl_engine_destroy(e->pe);	/* only drops the parent's engine */
 		store_relaxed(&e->pe, NULL);
+		if (e->ending) {
+			/* by a thread that is not here */
+			e->ending = false;
+			store_relaxed(&e->used, 0);
+			continue;
+		}
 		if (mx_engine_make(e, true)) {
 			fprintf(stderr, "pawl_mx: no engine after fork: %s\n",
 				pawl_mx_last_error());
@@ -177,20 +234,17 @@ static void fork_child(void)
 	snaps_free();
 }
 
-/* Call it after the first engine of libpawl exists: libpawl's child handler must run first. */
+/*
+ * Call it after the first engine of libpawl exists: libpawl's child handler must run first.  Two
+ * threads may both register the handlers; then the innermost ones act, after both of libpawl's.
+ */
 int mx_fork_setup(void)
 {
-	u32 was = 0;
-	int rc;
-
-	while (!cas_relaxed(&handlers, &was, 1)) {
-		if (was == 2)
-			return 0;
-		was = 0;
-		os_thread_yield();
-	}
-	rc = pthread_atfork(fork_prepare, fork_parent, fork_child);
+	if (load_relaxed(&handlers))
+		return 0;
 	/* On failure the next engine tries again. */
-	store_relaxed(&handlers, rc ? 0 : 2);
-	return rc ? mx_err(-ENOMEM, "engine create: no memory for a fork handler") : 0;
+	if (pthread_atfork(fork_prepare, fork_parent, fork_child))
+		return mx_err(-ENOMEM, "engine create: no memory for a fork handler");
+	store_relaxed(&handlers, 1);
+	return 0;
 }

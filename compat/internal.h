@@ -66,9 +66,9 @@ enum { MX_SYNC, MX_ASYNC, MX_ASYNC_START };
 struct pawl_mx_var {
 	char room[PAWL_MX_VAR_ROOM];	/* for the front end */
 	struct mx_node node;
-	struct pawl_mx_engine *engine;	/* I while alive */
+	struct pawl_mx_engine *engine;	/* I while alive; A: a fork reads all vars */
 	u64 h;			/* A: pawl_var_t; 0 while free */
-	u64 base;		/* F: versions counted in the parent processes */
+	u64 base;		/* F, A: versions counted in the parent processes */
 	u64 snap;		/* by the forking thread: version at the fork, */
 	int snap_code;		/* and its error */
 };
@@ -92,6 +92,7 @@ struct pawl_mx_engine {
 	u32 devices;		/* F: CPU devices */
 	u32 gpus;		/* F: number of GPU contexts */
 	u32 used;		/* A */
+	bool ending;		/* W(mx_fork_lock): pe is being destroyed */
 	int omp_threads;	/* F: for omp_set_num_threads() in workers */
 	bool info;		/* I */
 	pid_t pid;		/* F: the process that created pe */
