@@ -131,8 +131,9 @@ static bool number_text(struct loop *l, struct buf *b, double d, bool is_float)
 
 	if (!isfinite(d))
 		return false;
-	if (d == (double)(int64_t)(fabs(d) < 1e15 ? d : 0) && !(d == 0 && signbit(d)))
-		return buf_number(l, b, (int64_t)d) && buf_add(l, b, ".0", 2);
+	if (d == (double)(int64_t)(fabs(d) < 1e15 ? d : 0))
+		return (d != 0 || !signbit(d) || buf_add(l, b, "-", 1)) &&
+			buf_number(l, b, (int64_t)d) && buf_add(l, b, ".0", 2);
 	do
 		n = snprintf(text, sizeof(text), "%.*g", digits, d);
 	while (digits++ < most &&

@@ -111,6 +111,15 @@ def test_datatypes_keep_their_values_in_json(server, datatype, values):
     assert got == (pytest.approx(values, rel=1e-7, abs=1e-44) if datatype == "FP32" else values)
 
 
+def test_a_zero_keeps_its_sign_in_json(server):
+    server.model("m", type="FP64")
+    server.start()
+    answer = server.post("/v2/models/m/infer", {"inputs": [
+        {"name": "INPUT0", "shape": [1, 4], "datatype": "FP64", "data": [-0.0, 0.0, -1.0, 1e15]}]})
+    # readers take -0 as an integer, which has no sign
+    assert b'"data":[-0.0,0.0,-1.0,1e+15]' in answer.body
+
+
 def test_out_of_range_is_refused(server):
     server.model("m", type="INT8")
     server.start()
