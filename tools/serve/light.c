@@ -52,10 +52,7 @@ void light_settle(struct slot *s)
 	/* measured again when this period is over */
 	s->runs = MEASURED;
 	s->least_ns = UINT64_MAX;
-	if (light)
-		s->v->e->nlight++;
-	else
-		s->v->e->nlight--;
+	fetch_add_relaxed(&s->v->e->nlight, light ? 1 : (u32)-1);
 }
 
 struct pawl_completion light_finish(struct server *sv)

@@ -627,7 +627,7 @@ uint64_t sched_run(struct server *sv, uint64_t now)
 			     e->pass[best_light] >= best->pass[best_light]))
 				continue;
 			room = !full || (!e->inflight && goes_first(e, pass));
-			if (!room && !e->nlight)
+			if (!room && !load_relaxed(&e->nlight))
 				continue;
 			step = gather(sv, e, &b, now);
 			if (step == NOTHING)

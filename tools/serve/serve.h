@@ -222,6 +222,7 @@ struct entry {
 	struct model_conf conf;		/* I */
 	struct stats stats;
 	u64 pending;			/* A: requests in the queue */
+	u32 nlight;			/* A: slots that are light, of all versions */
 	/* main thread */
 	struct version *current;
 	bool present, explicitly_unloaded;
@@ -229,7 +230,7 @@ struct entry {
 	char reason[256];
 	/* loop 0 */
 	struct queue level[LEVELS];
-	unsigned int queued, inflight, nlight;	/* nlight: slots that are light */
+	unsigned int queued, inflight;
 	uint64_t queued_bytes, next_deadline, due;
 	uint64_t pass[ENGINES];		/* what it has used of each (sched.c) */
 	uint64_t run_ns;		/* of the layers of a run, smoothed */

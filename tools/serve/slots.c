@@ -171,8 +171,9 @@ static void slot_free(struct slot *s)
 	}
 	if (v->fresh == s)
 		v->fresh = NULL;
+	/* on the helper, other versions have light slots on loop 0 */
 	if (s->light)
-		v->e->nlight--;
+		fetch_add_relaxed(&v->e->nlight, (u32)-1);
 	v->nslots--;
 	s->shapes->nslots--;
 	shapes_drop(v, s->shapes);
