@@ -44,6 +44,7 @@ static std::atomic<unsigned> ready;
 static std::atomic<Engine *> engine;
 static std::atomic<pawl_mx_var *> resources[CONTEXTS][TYPES][IDS];
 static std::atomic<bool> seeded;
+static ProfileHandle domains[THREADS];	/* never freed, as in MXNet */
 
 static void Repeat(int sig)
 {
@@ -66,9 +67,9 @@ struct User {
 	std::mt19937_64 rnd;
 	Engine::VarHandle var = nullptr;
 	unsigned pushed = 0, ran = 0;
-	std::vector<ProfileHandle> domains;	/* never freed, as in MXNet */
+	ProfileHandle &domain;
 
-	explicit User(unsigned long long seed) : rnd(seed) {}
+	explicit User(unsigned i) : rnd(round_seed * 1000 + i), domain(domains[i]) {}
 
 	Engine *Get()
 	{
@@ -144,15 +145,13 @@ struct User {
 	{
 		ProfileHandle task, counter;
 
-		if (domains.empty()) {
-			domains.push_back(nullptr);
-			OK(MXProfileCreateDomain("domain", &domains[0]));
-		}
-		OK(MXProfileCreateTask(domains[0], "task", &task));
-		OK(MXProfileCreateCounter(domains[0], "counter", &counter));
+		if (!domain)
+			OK(MXProfileCreateDomain("domain", &domain));
+		OK(MXProfileCreateTask(domain, "task", &task));
+		OK(MXProfileCreateCounter(domain, "counter", &counter));
 		OK(MXProfileDurationStart(task));
 		OK(MXProfileAdjustCounter(counter, 3));
-		OK(MXProfileSetMarker(domains[0], "marker", "thread"));
+		OK(MXProfileSetMarker(domain, "marker", "thread"));
 		OK(MXProfileDurationStop(task));
 		OK(MXProfileDestroyHandle(task));
 		OK(MXProfileDestroyHandle(counter));
@@ -299,7 +298,7 @@ static void Round()
 	std::signal(SIGTERM, Repeat);
 	alarm(SANITIZED ? 500 : 100);
 	for (unsigned i = 0; i < THREADS; i++)
-		users.emplace_back(new User(round_seed * 1000 + i));
+		users.emplace_back(new User(i));
 	for (auto &u : users)
 		threads.emplace_back([&u] { u->Run(); });
 	for (std::thread &t : threads)
