@@ -96,12 +96,12 @@ static void stop_and_lock(void)
 	u32 before;
 
 	for (;;) {
-		before = load_acquire(&starts);	/* COMPAT-F1 <-> COMPAT-F2 */
+		before = load_acquire(&starts);	/* COMPAT-F2 <-> COMPAT-F1 */
 		e = mx_engine_shared();
 		if (e && (!mx_pe(e) || pawl_engine_stop(mx_pe(e))))
 			e = NULL;
 		mx_lock(&fork_lock);
-		/* COMPAT-F1 <-> COMPAT-F2: if no fork starts it, then those before have counted. */
+		/* COMPAT-F2 <-> COMPAT-F1: if no fork starts it, then those before have counted. */
 		if (!e || (!load_acquire(&starting) && load_acquire(&starts) == before))
 			break;
 		mx_unlock(&fork_lock);
@@ -132,8 +132,8 @@ static void fork_parent(void)
 	if (!e)
 		return;
 	pawl_engine_start(mx_pe(e));
-	fetch_add_release(&starts, 1);		/* COMPAT-F2 <-> COMPAT-F1 */
-	fetch_add_release(&starting, -1u);	/* COMPAT-F2 <-> COMPAT-F1 */
+	fetch_add_release(&starts, 1);		/* COMPAT-F1 <-> COMPAT-F2 */
+	fetch_add_release(&starting, -1u);	/* COMPAT-F1 <-> COMPAT-F2 */
 }
 
 static void revive_var(void *obj, void *arg)
