@@ -349,22 +349,19 @@ static u32 launch_end(struct thread *t, struct launch *l)
 	return finish_op(t, op, opi, status);
 }
 
-struct node_wanted {
-	struct pawl_engine *e;
-	const struct launch *l;
-};
-
 /*
- * For exec_next(): does the op carry a node of the launch?  If the op is in this thread's ring,
- * this thread queued it; a carrier of the launch that had the memory before left the ring before
- * that launch ended.  If it is not, it may be any op.
+ * The next node of the launch that this thread queued: take its carrier, if it may.  0: there is
+ * none, or it may not.  If the op is still in this thread's ring when it is taken, what is read
+ * here is exact: a carrier of the launch that had the memory before left the ring before that
+ * launch ended.  If it is not, it may be any op, and is not taken.
  */
-static bool node_wanted(const void *arg, u32 opi)
+static inline u32 node_take(struct thread *t, const struct launch *l)
 {
-	const struct node_wanted *w = arg;
-	const struct op *op = op_of(w->e, opi);
+	u32 opi = exec_look(&t->ex);
+	const struct op *op = op_of(t->e, opi);
 
-	return (load_relaxed(&op->flags) & OP_NODE) && load_relaxed(&op->arg) == w->l;
+	return opi && (load_relaxed(&op->flags) & OP_NODE) && load_relaxed(&op->arg) == l &&
+	       exec_next(t->e->x, &t->ex, opi) ? opi : 0;
 }
 
 /*
@@ -377,7 +374,6 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 	const struct plan *p = l->plan;
 	struct node_frame nf = { .carrier = op };
 	struct pawl_run *run = &nf.f.run;
-	const struct node_wanted wanted = { t->e, l };
 	u32 node = op->graph, ran = 0, sinks = 0;
 
 	frame_push(t, &nf.f, op_of(t->e, l->op), l->op);
@@ -410,7 +406,7 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 			node = node_end(t, l, op, opi, status, &ran, &sinks);
 		if (node != NO_NODE || ran >= NODES_RUN)
 			continue;
-		opi = exec_next(t->e->x, &t->ex, node_wanted, &wanted);
+		opi = node_take(t, l);
 		if (!opi)
 			break;
 		op = nf.carrier = op_of(t->e, opi);

@@ -96,7 +96,7 @@ struct op {
 		pawl_fn fn;
 		pawl_async_fn async_fn;
 	};
-	void *arg;		/* A: node_wanted() may read that of an op that it does not own */
+	void *arg;		/* A: node_take() may read that of an op that it does not own */
 	u32 wait;		/* A: accesses not granted, plus one during some pushes */
 	s32 prio;
 	u16 flags;

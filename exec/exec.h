@@ -152,15 +152,18 @@ void exec_pushed(struct exec_queue *q, struct exec_thread *t);
  */
 bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio);
 /*
- * For client->run() at the end of a piece of work: take the piece that t would take next, if t
- * made it ready itself, wanted(arg, piece) is true, recent pieces were short, and t's budget is
- * not used up; at most 16 pieces and for some 10 us in one call of run().  Otherwise 0: return,
- * and the caller looks for work everywhere, and at what else it waits for.  A piece for which
- * wanted() is called may have been taken, and even have ended; then its answer has no effect.
+ * The oldest piece that t itself made ready, for the queue that it last pushed to; 0: none.
+ * Another thread may take it at any time, or has taken it, and even run it.  Progress: wait-free.
+ */
+u32 exec_look(const struct exec_thread *t);
+/*
+ * For client->run() at the end of a piece of work: take this piece, which exec_look() returned, if
+ * t would take it next, recent pieces were short, and t's budget is not used up; at most 16
+ * pieces and for some 10 us in one call of run().  Otherwise false: return, and the caller looks
+ * for work everywhere, and at what else it waits for.
  * Progress: lock-free.
  */
-u32 exec_next(struct exec *x, struct exec_thread *t, bool (*wanted)(const void *arg, u32 work),
-	      const void *arg);
+bool exec_next(struct exec *x, struct exec_thread *t, u32 work);
 /*
  * Take the next piece of work that t may run: a worker from its queue, another thread from
  * any `drive` queue.  Returns 0 if there was none; work that is pushed during the call may be

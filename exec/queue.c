@@ -835,18 +835,18 @@ u32 thread_take(struct exec *x, struct exec_thread *t, u32 how)
 
 /*
  * The fast path of a take: t runs the work that it made ready, q is the queue that it took from
- * last, and nothing else may have its turn.  Returns 0 if that is not so.  Progress: lock-free.
+ * last, and nothing else may have its turn.  Returns 0 if that is not so, or if `wanted` is not 0
+ * and the work would be another.  Progress: lock-free.
  */
 static __always_inline_fn u32 take_quick(struct exec_queue *q, struct exec_thread *t,
-					 bool (*wanted)(const void *arg, u32 work),
-					 const void *arg)
+					 u32 wanted)
 {
 	u32 w = 0;
 
 	if (likely(q && q == t->to_q && (t->takes & 15) && thread_serves(t, q)) &&
 	    likely(!load_relaxed(&q->n[PQ_HIGH]) && ((t->takes + 1) & (AROUND - 1)) &&
 		   hoard_empty(load_relaxed(&t->to->hoard.word)))) {
-		w = ring_take_wanted(&t->to->ring, false, wanted, arg);
+		w = ring_take_wanted(&t->to->ring, false, wanted);
 		if (likely(w))
 			t->takes++;
 	}
@@ -855,34 +855,45 @@ static __always_inline_fn u32 take_quick(struct exec_queue *q, struct exec_threa
 
 u32 exec_take(struct exec *x, struct exec_thread *t)
 {
-	u32 w = take_quick(t->from_q, t, NULL, NULL);
+	u32 w = take_quick(t->from_q, t, 0);
 
 	return likely(w) ? w : thread_take(x, t, LOOK_DEEP);
 }
 
-u32 exec_next(struct exec *x, struct exec_thread *t, bool (*wanted)(const void *arg, u32 work),
-	      const void *arg)
+u32 exec_look(const struct exec_thread *t)
 {
-	u32 w, n = t->nexts;
+	const struct ring *r;
+	u64 head;
+
+	if (!t->to_q)
+		return 0;
+	r = &t->to->ring;
+	head = load_relaxed(&r->head);
+	return head == load_relaxed(&r->tail) ? 0 :
+	       slot_work(load_relaxed(&r->slots[head & r->mask]));
+}
+
+bool exec_next(struct exec *x, struct exec_thread *t, u32 work)
+{
+	u32 n = t->nexts;
 	u64 now;
 
 	if (!t->budget || t->batch < NEXT_BATCH || n >= NEXT_MOST)
-		return 0;
+		return false;
 	/* Work may have become long since it was sampled: check at 1, 2, 4 and 8. */
 	if (!(n & (n - 1))) {
 		now = cycles();
 		if (!n)
 			t->since = now;
 		else if (now - t->since > x->next)
-			return 0;
+			return false;
 	}
-	w = take_quick(t->from_q, t, wanted, arg);
-	if (likely(w)) {
-		t->nexts = n + 1;
-		if (t->budget != EXEC_UNLIMITED)
-			t->budget--;
-	}
-	return w;
+	if (unlikely(!take_quick(t->from_q, t, work)))
+		return false;
+	t->nexts = n + 1;
+	if (t->budget != EXEC_UNLIMITED)
+		t->budget--;
+	return true;
 }
 
 /* exec_push() without its fast path, a ring of t that has room and that t last pushed to. */

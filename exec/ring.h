@@ -266,12 +266,10 @@ static inline bool ring_take(struct ring *r, const struct ring_look *look)
 /*
  * The producer itself takes the oldest element.  It knows its slots and its tail, and a stale
  * head makes the compare-and-swap fail.  0: none, or another thread is taking a batch; or, if
- * not `sampled`, the element may have a sample; or `wanted` is not NULL, and refuses it.
+ * not `sampled`, the element may have a sample; or `wanted` is not 0, and the element is another.
  * Progress: lock-free.
  */
-static __always_inline_fn u32 ring_take_wanted(struct ring *r, bool sampled,
-					       bool (*wanted)(const void *arg, u32 work),
-					       const void *arg)
+static inline u32 ring_take_wanted(struct ring *r, bool sampled, u32 wanted)
 {
 	u64 head = load_relaxed(&r->head);
 	u32 work;
@@ -281,7 +279,7 @@ static __always_inline_fn u32 ring_take_wanted(struct ring *r, bool sampled,
 		    (!sampled && unlikely(wait_due(head))))
 			return 0;
 		work = slot_work(load_relaxed(&r->slots[head & r->mask]));
-		if (wanted && !wanted(arg, work))
+		if (wanted && work != wanted)
 			return 0;
 		/* EXEC-R4 <-> EXEC-R3, EXEC-R7 */
 	} while (unlikely(!cas_release_relaxed(&r->head, &head, (head + 1) & RING_POS)));
@@ -293,7 +291,7 @@ static __always_inline_fn u32 ring_take_wanted(struct ring *r, bool sampled,
 
 static inline u32 ring_take_own(struct ring *r, bool sampled)
 {
-	return ring_take_wanted(r, sampled, NULL, NULL);
+	return ring_take_wanted(r, sampled, 0);
 }
 
 /* Take the next piece of work from a hoard; 0: none.  Any thread.  Progress: lock-free. */

@@ -127,13 +127,16 @@ u32 exec_take(struct exec *x, struct exec_thread *t)
 	return m->next == m->n ? 0 : m->work[m->next++ % WORKS];
 }
 
-u32 exec_next(struct exec *x, struct exec_thread *t, bool (*wanted)(const void *arg, u32 work),
-	      const void *arg)
+u32 exec_look(const struct exec_thread *t)
 {
-	struct mine *m = &x->mine[t->slot];
+	const struct mine *m = &the->mine[t->slot];
 
-	return t->budget && m->next != m->n && wanted(arg, m->work[m->next % WORKS]) ?
-	       exec_take(x, t) : 0;
+	return m->next == m->n ? 0 : m->work[m->next % WORKS];
+}
+
+bool exec_next(struct exec *x, struct exec_thread *t, u32 work)
+{
+	return t->budget && exec_take(x, t);
 }
 
 u32 exec_take_ready(struct exec *x, struct exec_thread *t)
