@@ -45,6 +45,8 @@
 #define TIMED_EVERY	8		/* runs whose layers are measured */
 #define RUN_NS_FIRST	1000000u	/* before a model has run */
 #define LIGHT_TURN_NS	250000u		/* then the loop reads its sockets */
+#define CREDIT_NS	100000000u	/* how far a pass may be behind, and */
+#define CREDIT_RUNS	4		/*   in runs of the model whose runs cost the most */
 
 static const char too_late[] = "Request timeout expired";
 static const char no_memory[] = "out of memory";
@@ -425,17 +427,32 @@ static bool goes_first(const struct entry *e, uint64_t latest_pass)
 	return e->pass[WORKERS] + cost(e) < latest_pass;
 }
 
+/*
+ * A pass may be behind for a short time because the model has a run in flight, while runs of
+ * others are launched.  That is less than a few runs of any model.
+ */
+static uint64_t credit(const struct server *sv)
+{
+	const struct entry *e;
+	uint64_t most = CREDIT_NS;
+
+	for (e = sv->active; e; e = e->next_active)
+		if (CREDIT_RUNS * cost(e) > most)
+			most = CREDIT_RUNS * cost(e);
+	return most;
+}
+
 /* A run of the model begins. */
 static void charge(struct server *sv, struct entry *e, bool light)
 {
-	uint64_t *pass = &e->pass[light], *all = &sv->pass[light];
+	uint64_t *pass = &e->pass[light], *all = &sv->pass[light], most;
 
 	/* a model that begins to use its share now is level with this one before the run */
 	if (*all < *pass)
 		*all = *pass;
 	/* The limit of its runs, a delay, or a plan may have kept it from its share for long. */
-	else if (*pass + cost(e) < *all)
-		*pass = *all - cost(e);
+	else if (*pass + CREDIT_NS < *all && *pass + (most = credit(sv)) < *all)
+		*pass = *all - most;
 	*pass += cost(e);
 	e->ran_light = light;
 }
