@@ -95,8 +95,9 @@ def test_unusual_answers(server, model, loop):
     ("hang", "timed_out", "--wait")])
 @pytest.mark.parametrize("loop", [OPEN, CLOSED])
 def test_failures(server, model, what, why, loop):
-    out, err = load(server, f"--model={model}", "--wait=100ms", "--output-json=-", *loop,
-                    *COUNT, status=1)
+    # the description of the model has to arrive in that time, too
+    wait = ["--wait=1s"] if model == "hang" else []
+    out, err = load(server, f"--model={model}", *wait, "--output-json=-", *loop, *COUNT, status=1)
     run = json.loads(out)["runs"][0]
     # beside these, a busy machine may let a request time out
     assert run[what] + run["timed_out"] >= 40 and not run["answered"]
