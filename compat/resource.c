@@ -114,7 +114,7 @@ static void context_free(struct context *c)
 	free(c);
 }
 
-static struct context *context_new(struct pawl_mx_engine *e, struct pawl_mx_context ctx)
+static struct context *context_new(struct pawl_mx_engine *e, struct pawl_mx_context ctx, u32 from)
 {
 	static const char *const names[] = {
 		NULL, "MXNET_CPU_TEMP_COPY", "MXNET_CPU_PARALLEL_RAND_COPY",
@@ -140,7 +140,7 @@ static struct context *context_new(struct pawl_mx_engine *e, struct pawl_mx_cont
 			r->r.type = t;
 			r->r.id = id++;
 			r->r.ptr = r;
-			seed(r, seed_of(load_relaxed(&global_seed), r, ctx.dev_id));
+			seed(r, seed_of(from, r, ctx.dev_id));
 			if (pawl_mx_var_new(e, &r->r.var)) {
 				context_free(c);
 				return NULL;
@@ -164,11 +164,14 @@ static struct context *context_find(struct context *c, struct pawl_mx_context ct
 	return NULL;
 }
 
+static int context_seed(struct context *c, u32 from, bool exact);
+
 static struct context *context_of(struct pawl_mx_context ctx)
 {
 	struct pawl_mx_engine *e = pawl_mx_engine_get();
 	struct context *head, *c, *new;
 	struct pawl_device dev;
+	u32 from = load_relaxed(&global_seed), now;
 
 	if (!e || mx_ctx_cpu(e, ctx, &dev))
 		return NULL;
@@ -176,7 +179,7 @@ static struct context *context_of(struct pawl_mx_context ctx)
 	c = context_find(head, ctx);
 	if (c)
 		return c;
-	new = context_new(e, ctx);
+	new = context_new(e, ctx, from);
 	if (!new)
 		return NULL;
 	do {
@@ -187,7 +190,10 @@ static struct context *context_of(struct pawl_mx_context ctx)
 		}
 		new->next = head;
 	} while (!cas_acq_rel_acquire(&contexts, &head, new));	/* COMPAT-R1 <-> COMPAT-R2 */
-	return new;
+	/* COMPAT-R3 <-> COMPAT-R4: MXRandomSeed() finds the context, or its seed is found here. */
+	smp_mb();
+	now = load_relaxed(&global_seed);
+	return now == from || !context_seed(new, now, false) ? new : NULL;
 }
 
 int pawl_mx_resource_get(struct pawl_mx_context ctx, int type, struct pawl_mx_resource *out)
@@ -256,6 +262,7 @@ int MXRandomSeed(int from)
 	struct context *c;
 
 	store_relaxed(&global_seed, (u32)from);
+	smp_mb();	/* COMPAT-R4 <-> COMPAT-R3 */
 	for (c = load_acquire(&contexts); c; c = c->next)	/* COMPAT-R2 <-> COMPAT-R1 */
 		if (context_seed(c, (u32)from, false))
 			return -1;
