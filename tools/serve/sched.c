@@ -346,6 +346,12 @@ static enum step gather(struct server *sv, struct entry *e, struct batch *b, uin
 	return NOTHING;
 }
 
+/* In the engine; between two levels there is room for runs that go first. */
+static int priority(const struct request *r)
+{
+	return 2 * (LEVELS / 2 - 1 - (int)r->level);
+}
+
 /* A plan that fails fails the requests that cannot run without it. */
 static void refuse_rows(struct entry *e, struct shapes *sh, uint64_t rows, int rc)
 {
@@ -368,7 +374,7 @@ static void start_plan(struct server *sv, struct batch *b, bool needed)
 {
 	struct version *v = b->r[0]->v;
 	struct shapes *sh = b->r[0]->shapes;
-	int rc = plan_begin(sv, v, sh, b->plan, needed);
+	int rc = plan_begin(sv, v, sh, b->plan, needed, priority(b->r[0]));
 
 	if (rc && needed)
 		refuse_rows(v->e, sh, b->plan, rc);
@@ -464,8 +470,7 @@ static void launch(struct server *sv, struct entry *e, struct batch *b)
 	struct slot *s = slot_take(v, first->shapes, b->rows);
 	struct serve_launch how = { .weights = v->weights[s->light],
 				    .cq = sv->loops[0].cq[s->light],
-				    .priority = 2 * (LEVELS / 2 - 1 - (int)first->level) +
-					    goes_first(e, latest(sv)),
+				    .priority = priority(first) + goes_first(e, latest(sv)),
 				    .timed = light_measures(s) ||
 					    !(e->launches++ % TIMED_EVERY) };
 	struct pawl_completion done;

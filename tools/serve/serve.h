@@ -387,7 +387,7 @@ bool may_plan(const struct server *sv, const struct version *v, const struct sha
 bool may_plan_more(const struct server *sv, const struct version *v, const struct shapes *sh,
 		   uint64_t now);
 int plan_begin(struct server *sv, struct version *v, struct shapes *sh, uint64_t rows,
-	       bool needed);
+	       bool needed, int priority);
 /* The op is complete; returns 0, or why there is no slot, which is freed by plan_failed(). */
 int plan_end(struct slot *s, int status);
 void plan_failed(struct slot *s);

@@ -277,7 +277,7 @@ static int plan(struct pawl_run *run, void *arg)
 }
 
 int plan_begin(struct server *sv, struct version *v, struct shapes *sh, uint64_t rows,
-	       bool needed)
+	       bool needed, int priority)
 {
 	struct pawl_op op = PAWL_OP_INIT;
 	struct slot *s;
@@ -293,6 +293,7 @@ int plan_begin(struct server *sv, struct version *v, struct shapes *sh, uint64_t
 	op.fn = plan;
 	op.arg = s;
 	op.name = "plan";
+	op.priority = priority;
 	op.flags = PAWL_OP_CQ;
 	op.cq = sv->loops[0].cq[WORKERS];
 	op.tag = (uint64_t)(uintptr_t)s;
