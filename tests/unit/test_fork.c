@@ -196,7 +196,7 @@ static void childs_engine(void)
 		childs = NULL;
 }
 
-static void *first_engine(void *arg)
+__attribute__((unused)) static void *first_engine(void *arg)
 {
 	struct pawl_engine *e;
 
@@ -206,6 +206,8 @@ static void *first_engine(void *arg)
 	return NULL;
 }
 
+/* The thread sanitizer calls pthread_atfork() itself, before a wrapper can run. */
+#if !THREAD_SANITIZED
 int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
 {
 	if (first_engines) {
@@ -214,6 +216,7 @@ int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*ch
 	}
 	return __real_pthread_atfork(prepare, parent, child);
 }
+#endif
 
 static int engine_of_child(void)
 {
