@@ -17,7 +17,7 @@ u64 attach_found(struct thread *t, struct op *op, struct dep *d, u32 j, u64 tag)
 static inline u32 attach_block(struct thread *t, struct dep *d, u32 ref, u32 obi, u32 joined)
 {
 	struct pawl_engine *e = t->e;
-	/* Block 0, of a parked var, is always zero: attach_slow() finds the right one. */
+	/* Block 0 (the var is parked) is always zero, so attach_slow() handles it. */
 	struct block *ob = block_of(e, obi);
 	u64 s = load_acquire(&ob->state);	/* CORE-A3 <-> CORE-R1, CORE-R2 */
 

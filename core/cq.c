@@ -20,10 +20,11 @@
  * Bad outcome: CQ2 reads neither the waiter nor the fd, and CQ4 does not read the note.  The
  * two barriers forbid it.
  *
- * A reaper moves notes from the stack to `ready`.  A thread at CQ4 may read `ready` before that
- * and the stack after it, and find neither; its completers may have notified no thread, since
- * it had not begun to sleep.  So a reaper that leaves notes does what a completer does: CQ1
- * stores `ready`.  For a destroyer, CQ1 is the end of the generation, which CQ4 reads, too.
+ * A reaper moves notes from the stack to `ready`.  A thread at CQ4 may read `ready` before the
+ * move and the stack after it, and miss the notes; their completers may have notified no
+ * thread, because that one had not stored its slot yet.  So a reaper that leaves notes notifies
+ * like a completer; its CQ1 is the store to `ready`.  The CQ1 of pawl_cq_destroy() is the end
+ * of the generation, which CQ4 also reads.
  *
  * The reaper clears the eventfd before it takes the stack, so the completer of a note that is
  * added later writes to it again.  `written` counts the writes that have begun and are not
@@ -385,13 +386,14 @@ int pawl_cancel(struct pawl_engine *e, pawl_ticket_t ticket)
 PAWL_EXPORT(pawl_cancel);
 
 /*
- * Wait until over(arg) returns true, as the thread that *waiter names: of each generation of
- * the object, which is in the handle, one thread waits.  Returns 0, -EBUSY, or as wait_body().
+ * Wait until over(arg) returns true.  *waiter names the thread that waits.  h is the handle;
+ * each of its generations has one waiter.  Returns 0, -EBUSY if another thread waits, or as
+ * wait_body().
  */
 static int wait_alone(struct thread *t, u64 *waiter, u64 h, bool (*over)(void *arg), void *arg,
 		      s64 timeout_ns, u32 how)
 {
-	/* With the generation, since a waiter for an earlier one may still leave. */
+	/* With the generation, since the waiter of an earlier one may not have left yet. */
 	u64 me = (h & ~0xffffffffull) | (t->slot + 1);
 	u64 was = load_acquire(waiter);		/* CORE-Q10 <-> CORE-Q9 */
 	int rc;
@@ -399,7 +401,7 @@ static int wait_alone(struct thread *t, u64 *waiter, u64 h, bool (*over)(void *a
 	do {
 		if (was && was >> 32 == h >> 32)
 			return -EBUSY;
-		/* The other thread may wait for a later generation; this one has ended. */
+		/* If the other thread waits for a later generation, this one has ended. */
 		if (over(arg))
 			return 0;
 		/* CQ3 */
@@ -582,8 +584,8 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 		idx = load_relaxed(&q->ready);
 	}
 	/*
-	 * Notes remain, which a thread at CQ4 may have missed, and the eventfd was cleared.  Of
-	 * those that an earlier call took from the stack, that call notified.
+	 * Notes remain, which a thread at CQ4 may have missed, and the eventfd was cleared.
+	 * If an earlier call took them from the stack, it has notified.
 	 */
 	if (idx && took) {
 		smp_mb();	/* CQ1, CQ2 */

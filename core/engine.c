@@ -268,7 +268,7 @@ static int pools_add(struct pawl_engine *e)
 	/* Those that a trim withholds from other threads for a moment: at least a slab. */
 	u32 aside = (u32)min_u(max_u(c->max_vars, 256u), 2048u);
 	u32 vars = min_u((c->max_vars + vslack + aside + 64) & ~63u, 1u << VAR_BITS) - 1;
-	/* Vars beyond these have no error, graph or pending work of their own. */
+	/* Errors, graphs and records of pending work are fewer than vars may be. */
 	u32 most = min_u(vars, (1u << ERROR_BITS) - 1);
 	u32 blocks = (u32)min_u((u64)vars + 3ull * ops + max_u(slack, vslack), RM_BASE - 1);
 	/* Large ones are so few that a default engine fits in 512 MiB of addresses. */

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Nodes: the bodies of a launch of a graph, each as soon as those it depends on have ended.
+ * Nodes: run each body of a launch of a graph as soon as those that it depends on have ended.
  *
  * Purpose: inside a launch no vars order the bodies.  A counter per node does.
  *
  * Structures: a counter per node says how many of its predecessors have not ended, and how many
  * failed.  A node that runs, or is in a run queue, has a carrier, an object of the pool of ops
  * without vars: run queues hold ops, and an asynchronous body needs a token.  A thread that has
- * ended a node takes the first of the successors that this made ready, with the same
- * carrier, and queues the others; if there is none, it goes on with the next node of the launch
- * that it has queued itself.  Along a chain (node.single) nothing is counted.  The first
- * carrier of a launch is reserved by its push.  Ready nodes for which the pool has no carrier go
- * to the launch's stack; each thread that ends a node looks there first.  A thread puts nodes
- * there only while it has a ready node for its own carrier, so the end of that one finds them.
+ * ended a node runs the first successor that this made ready, with the same carrier, and queues
+ * the others.  If none became ready, it continues with the next node of the launch that it
+ * queued itself.  Along a chain (node.single) nothing is counted.  A push reserves the first
+ * carrier of its launch.  Ready nodes for which the pool has no carrier go to the launch's
+ * stack; each thread that ends a node checks the stack first.  A thread puts nodes there only
+ * while it has a ready node for its own carrier, so it finds them when that node ends.
  *
  * The vars stay with the launch's own op, which a node's frame names: a wait in a body, or
- * pawl_run_canceled(), is about the launch.  The sinks, nodes without successors, are counted down
- * in launch.left, and the last one completes the op.  A thread counts its sinks when it leaves the
- * launch: until then it has a node of it, without which the launch does not end.
+ * pawl_run_canceled(), refers to the launch.  launch.left counts down the sinks, the nodes
+ * without successors, and the last one completes the op.  A thread subtracts the sinks that it
+ * ran when it has no other node of the launch.  Until then the launch cannot end.
  *
  * Ordering:
  *   CORE-GR3 (counter, release) <-> CORE-GR4 (its last subtraction, acquire): a node sees what
@@ -44,7 +44,7 @@
 #include <core/retire.h>
 #include <core/trace.h>
 
-/* A thread looks at the run queues after so many nodes, which it runs one after the other. */
+/* A thread runs at most so many nodes in a row before it checks the run queues. */
 #ifdef PAWL_MODEL
 #define NODES_RUN	2u
 #else
@@ -148,7 +148,7 @@ static inline bool node_count(struct launch *l, u32 node, bool failed)
 	return true;
 }
 
-/* Find a carrier for a ready node.  0: there is none, and the node is on the launch's stack. */
+/* Find a carrier for a ready node.  Returns 0 if there is none: the node is on the stack. */
 static inline u32 carrier_get(struct thread *t, struct launch *l, u32 node)
 {
 	u32 opi;
@@ -164,7 +164,7 @@ static inline u32 carrier_get(struct thread *t, struct launch *l, u32 node)
 	return opi;
 }
 
-/* The nodes of a list, find a carrier for each.  Returns these, oldest first, linked by op->wait. */
+/* Find a carrier for each node of a list.  Returns them, oldest first, linked by op->wait. */
 static __noinline u32 carriers_get(struct thread *t, struct launch *l, u32 node)
 {
 	u32 opi, head = 0, tail = 0, next;
@@ -183,13 +183,13 @@ static __noinline u32 carriers_get(struct thread *t, struct launch *l, u32 node)
 	return head;
 }
 
-/* May this thread run a node at once, without a look at the run queue? */
+/* May this thread run a node without checking the run queue? */
 static inline bool node_stays(struct thread *t, u32 *ran)
 {
 	return likely(!ran || (t->ex.budget && ++*ran < NODES_RUN));
 }
 
-/* May it after such a look?  Otherwise the carrier is queued. */
+/* May it run the node after checking the run queue?  If not, the carrier has been queued. */
 static bool node_keep(struct thread *t, struct op *op, u32 opi, u32 *ran)
 {
 	*ran = 0;
@@ -199,7 +199,7 @@ static bool node_keep(struct thread *t, struct op *op, u32 opi, u32 *ran)
 	return false;
 }
 
-/* The carrier has node `first`, and the list behind it is ready, too. */
+/* Queue the ready nodes behind `first`, the carrier's node.  Returns `first` or NO_NODE. */
 static __noinline u32 nodes_queue(struct thread *t, struct launch *l, struct op *op, u32 opi,
 				  u32 first, u32 *ran)
 {
@@ -217,10 +217,10 @@ static __noinline u32 nodes_queue(struct thread *t, struct launch *l, struct op 
 }
 
 /*
- * The carrier has ended its node: count down n successors.  first: a node + 1 that is ready
- * anyway, or 0.  ran: how many nodes this thread ran one after the other; NULL: the launch begins.
- * Returns the node that this thread runs next, with the same carrier, or NO_NODE; then the
- * carrier is queued or free.
+ * The carrier has ended its node: count down n successors.  first: a ready node from the
+ * launch's stack, plus 1, or 0.  ran: how many nodes this thread ran in a row; NULL if the
+ * launch begins.  Returns the node that this thread runs next, with the same carrier, or
+ * NO_NODE if the carrier is queued or free.
  */
 static __always_inline_fn u32 nodes_ready(struct thread *t, struct launch *l, struct op *op,
 					  u32 opi, const u32 *succ, u32 n, u32 first, bool failed,
@@ -277,7 +277,7 @@ static __cold void node_error(struct thread *t, struct launch *l, struct op *op,
 		error_put(t, error);
 }
 
-/* n sinks have ended.  Returns true if they were the last ones. */
+/* n sinks have ended.  Returns true if no others remain. */
 static inline bool sink_count(struct launch *l, u32 n)
 {
 	if (load_acquire(&l->left) == n)	/* CORE-GR6 <-> CORE-GR5 */
@@ -310,8 +310,8 @@ static inline u32 node_pass(struct thread *t, const struct launch *l, struct op 
 }
 
 /*
- * The node has ended.  Returns what nodes_ready() does.  A sink is counted in *sinks; the caller
- * passes them to sink_count() when it has no other node of the launch.
+ * The node has ended.  Returns what nodes_ready() does.  If the node is a sink, *sinks is
+ * incremented; the caller passes it to sink_count() when it has no other node of the launch.
  */
 static __always_inline_fn u32 node_end(struct thread *t, struct launch *l, struct op *op, u32 opi,
 				       int status, u32 *ran, u32 *sinks)
@@ -330,7 +330,7 @@ static __always_inline_fn u32 node_end(struct thread *t, struct launch *l, struc
 	/* While this node has not ended, the launch exists. */
 	if (unlikely(load_relaxed(&l->rest)))
 		first = rest_take(l);
-	/* From here on it does only if there is a ready node, or a sink that is not counted. */
+	/* From here on it exists only if a node is ready, or a sink is not subtracted yet. */
 	*sinks += !n;
 	return nodes_ready(t, l, op, opi, succ, n, first, failed, ran);
 }
@@ -350,10 +350,11 @@ static u32 launch_end(struct thread *t, struct launch *l)
 }
 
 /*
- * The next node of the launch that this thread queued: take its carrier, if it may.  0: there is
- * none, or it may not.  If the op is still in this thread's ring when it is taken, what is read
- * here is exact: a carrier of the launch that had the memory before left the ring before that
- * launch ended.  If it is not, it may be any op, and is not taken.
+ * Take the carrier of the launch's next node from this thread's ring.  Returns 0 if the next op
+ * there is not such a carrier, or may not run now.  The op is read before it is taken: if
+ * exec_next() succeeds, it was in the ring all the time, so what was read is exact; otherwise
+ * another thread may have taken it.  op->arg cannot mean an earlier launch in the same memory,
+ * whose carriers left the ring before it ended.
  */
 static inline u32 node_take(struct thread *t, const struct launch *l)
 {

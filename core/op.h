@@ -96,7 +96,7 @@ struct op {
 		pawl_fn fn;
 		pawl_async_fn async_fn;
 	};
-	void *arg;		/* A: node_take() may read that of an op that it does not own */
+	void *arg;		/* A: node_take() may read it in an op of another thread */
 	u32 wait;		/* A: accesses not granted, plus one during some pushes */
 	s32 prio;
 	u16 flags;
@@ -153,7 +153,7 @@ static inline u32 ext_cap(u32 class)
 	return 5 + class;	/* ops with 5 vars and with 6 use different classes */
 }
 
-/* The chunk of an access that is numbered through all chunks of the class. */
+/* The chunk of an access, which is numbered across all chunks of the class. */
 static inline u32 ext_chunk(u32 class, u32 lin)
 {
 	return lin / ext_cap(class);
@@ -348,7 +348,7 @@ static inline void queue_op(struct thread *t, struct op *op, u32 opi)
 		  op->prop == PAWL_DELETE_VAR ? EXEC_FRONT : 0);
 }
 
-/* The same for one of several; exec_pushed() follows. */
+/* queue_op() for one of several ops; the caller calls exec_pushed() after the last one. */
 static inline void queue_op_more(struct thread *t, struct op *op, u32 opi)
 {
 	exec_push_more(op_queue(t->e, op), &t->ex, opi, op->prio,

@@ -3,37 +3,37 @@
  * Parking: a var that no op uses gives up its block, so that an engine can have more vars than
  * blocks.
  *
- * A block is named by 21 bits, since the word of a var names two of them.  A var is named by a
- * whole number, so only blocks are scarce.  When there is none for a write, block_reclaim()
- * visits the vars in turn.  A var whose newest version is complete, has no error and no reader
- * is parked: a compare-and-swap stores block 0 in its word, and its block is free.
+ * The word of a var names two blocks, with 21 bits each, so blocks are scarce; vars are not.
+ * When no block is free for a write, block_reclaim() visits the vars in turn.  It parks each
+ * var whose newest version is complete and has no error and no reader: a compare-and-swap
+ * stores block 0 in the var's word, and the block is freed.
  *
  * The version of a parked var is struct var.home, a block that only this var uses.  It is DONE,
  * so that a reader is granted at once, and it counts the readers that complete, as any block
- * does.  The next write gives the var a block again.  When the readers before it are complete,
- * the home is reset instead of freed (version_end()), so it is always DONE, with a count of 0,
- * while the var has a block.
+ * does.  The next write gives the var a block again.  When the readers before that write are
+ * complete, the home is reset instead of freed (version_end()), so it is DONE with a count of 0
+ * when the var is parked again.
  *
- * A parking is to other threads what a write with one var is that has completed: it changes the
- * word to one with a new tag, and only when the push that the tag names is FINISHED.  If the
- * compare-and-swap succeeds, the word did not change since it was read.  So the number of
- * readers in it was exact when the state of the block was read, and the check is the one of
- * attach_block(): all accesses of the version are complete.
+ * To other threads parking looks like a completed write with one var: it stores a word with a
+ * new tag, and only if the push that the old tag names is FINISHED.  If the compare-and-swap
+ * succeeds, the word has not changed since it was read.  So its number of readers was exact
+ * when the state of the block was read, and the check is that of attach_block(): all accesses
+ * of the version are complete.
  *
- * Ordering: CORE-A3 (state) <-> CORE-R1, CORE-R2: what the ops of the version did; and by the
- * change of the word, CORE-L3 <-> CORE-L4, the next op sees it.
+ * Ordering: CORE-A3 (state) <-> CORE-R1, CORE-R2: what the ops of the version did is visible
+ * here, and by the change of the word, CORE-L3 <-> CORE-L4, to the next op.
  *
  * Progress: lock-free; a call visits each var at most once.
  */
 #include <core/link.h>
 
-#define PARK_STEP	256u	/* between the first vars of calls at the same time */
-#define PARK_ENOUGH	64u	/* blocks that a call frees, if it can */
+#define PARK_STEP	256u	/* distance between the first vars of concurrent calls */
+#define PARK_ENOUGH	64u	/* a call frees at most so many blocks */
 
 /*
- * Park a var if nothing uses it.  Its generation, read before and after the word, excludes one
- * that is being created: the word of another var is DELETED, and reading the new value makes the
- * generation visible, see pawl_var_create().
+ * Park a var if nothing uses it.  Reading the generation before and after the word excludes a
+ * var that is being created: the old word of this index is DELETED, and reading the new word
+ * makes the new generation visible, see pawl_var_create().
  */
 static bool var_park(struct thread *t, u32 vi)
 {
@@ -64,21 +64,21 @@ static bool var_park(struct thread *t, u32 vi)
 	return true;
 }
 
-/* No block is free: park some vars.  Returns a block, or 0 if there is none. */
+/* No block is free: park some vars.  Returns a block, or 0. */
 __cold u32 block_reclaim(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
 	u32 vars = pool_carved(e->pool[POOL_VAR]), freed = 0, n;
-	/* Calls at the same time begin at different vars.  The caller has a var. */
+	/* Concurrent calls begin at different vars.  vars is not 0: the caller has one. */
 	u32 at = fetch_add_relaxed(&e->park_next, PARK_STEP) % vars;
 
 	for (n = 0; n < vars && freed < PARK_ENOUGH; n++) {
 		freed += var_park(t, at + 1);
 		at = at + 1 < vars ? at + 1 : 0;
 	}
-	/* An estimate of where the next call finds some. */
+	/* The next call begins here; a lost update does no harm. */
 	store_relaxed(&e->park_next, at);
-	/* Also if this call has freed none: others may have. */
+	/* Try even if this call has freed none: another thread may have. */
 	return pool_get_idx(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], e->blocks,
 			    sizeof(struct block));
 }

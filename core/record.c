@@ -98,8 +98,8 @@ static struct pawl_engine *engines;	/* W(control lock) */
 static u32 control;
 
 /*
- * After thread_setup(): in the child of a fork() the holder may be a thread of the parent, and the
- * fork handler, which frees the lock, must be registered before any thread takes it.
+ * Call thread_setup() first: it registers the fork handler, which in a child frees the lock
+ * that another thread of the parent may have held.
  */
 static void control_lock(void)
 {

@@ -33,7 +33,7 @@
 #include <core/trace.h>
 #include <core/wait.h>
 
-/* Grant n accesses of a waiting op.  Returns true if they were the last ones. */
+/* Grant n accesses of a waiting op.  Returns true if no others remain. */
 static bool op_grant(struct op *op, u32 n)
 {
 	/* If only these accesses are left, no other thread will touch the counter. */
@@ -43,8 +43,8 @@ static bool op_grant(struct op *op, u32 n)
 }
 
 /*
- * Ops that one completion made ready, oldest first; linked by op->wait, now unused.  op waits, and
- * n of its accesses are granted, which its counter does not say yet.
+ * Ops that one completion made ready, oldest first, linked by op->wait, which is then unused.
+ * This completion has also granted n accesses of `op`, not yet subtracted from its op->wait.
  */
 struct ready {
 	u32 head, tail;
@@ -116,7 +116,7 @@ static inline u32 ready_end(struct thread *t, struct ready *r)
 	       ready_several(t, r);
 }
 
-/* Count what is granted. */
+/* Subtract the granted accesses that ready.n counts. */
 static inline void grants_end(struct thread *t, struct ready *r)
 {
 	struct op *op = op_of(t->e, r->op);
@@ -128,7 +128,7 @@ static inline void grants_end(struct thread *t, struct ready *r)
 
 /*
  * This thread brought b to zero: pass its error on, free it, and grant the writer behind it.
- * gather is a constant: the caller calls grants_end().
+ * With `gather`, a constant, grants of one op are added up, and the caller calls grants_end().
  */
 static __always_inline_fn void grant_succ(struct thread *t, struct block *b, u32 bi, u64 s,
 					  struct ready *r, bool gather)
@@ -263,7 +263,7 @@ static __always_inline_fn u32 release_all(struct thread *t, struct op *op, u32 e
 			}
 			s += done;
 		} else {
-			/* Read-mostly, or, in the same comparison, 0: the var is parked. */
+			/* Read-mostly mode, or 0 (the var is parked), in one comparison. */
 			if (unlikely(bi - 1 >= RM_BASE - 1)) {
 				bi = bi ? rm_leave(t, bi - RM_BASE, 1) : 0;
 				if (!bi && d->block)

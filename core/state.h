@@ -12,7 +12,7 @@
  *   prev    the block before it
  *   joined  LASTW clear: number of readers that joined cur;
  *           LASTW set: number of readers that had joined prev when cur replaced it (frozen)
- *   cur 0   the var is parked: it has no block of its own but struct var.home (park.c)
+ *   cur 0   the var is parked: its version is struct var.home (park.c)
  *   SIMPLE  the op has one var: it needs no help
  *   KNOWN   the thread that stored the word saw cur DONE: a reader that joins need not
  *           touch the block.  It is no part of the push's identity (tag_same())
@@ -56,7 +56,7 @@
 #define WORD_LASTW	(1ull << 62)
 #define WORD_DELETED	(1ull << 63)
 
-/* A parked var; not 0, because a linker that found 0 has not linked the access (link_dep()). */
+/* The word of a parked var.  Not 0: that means that the access is not linked (link_dep()). */
 #define WORD_PARKED	WORD_LASTW
 
 BUILD_BUG_ON(2 * BLOCK_BITS + JOIN_BITS != 62);

@@ -109,8 +109,8 @@ static void fork_prepare(void)
 
 /*
  * The child has one thread, so no order is needed.  Its next call enters again.  If the handler
- * is registered twice, a handler of the program may run between the two and create an engine,
- * which belongs to the child: only the first one counts.
+ * is registered twice, the second call does nothing: a handler of the program may have run
+ * between the two and created an engine, which belongs to the child.
  */
 static void fork_child(void)
 {

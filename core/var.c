@@ -26,7 +26,7 @@ int pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
 	if (!pool_get(e->pool[POOL_VAR], &t->cache[POOL_VAR], &vi))
 		return err(-ENOMEM, "var_create: %u vars exist (config.max_vars)", e->cfg.max_vars);
 	b = pool_get(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], &bi);
-	/* Block 0, which the var then has, is memory only if there are others. */
+	/* A var without a block refers to block 0, which is mapped only if others exist. */
 	if (unlikely(!b && !pool_carved(e->pool[POOL_BLOCK]))) {
 		pool_put(e->pool[POOL_VAR], &t->cache[POOL_VAR], vi);
 		return err(-ENOMEM, "var_create: no memory for blocks");

@@ -117,7 +117,7 @@ static inline void block_free(struct thread *t, u32 bi)
 	pool_put(t->e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], bi);
 }
 
-/* The version b of a var ends, and all its accesses are complete. */
+/* The version b of a var is no longer needed: all its accesses are complete. */
 static inline void version_end(struct thread *t, struct block *b, u32 bi)
 {
 	if (likely(bi))

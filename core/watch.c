@@ -127,7 +127,7 @@ static bool block_exists(struct pawl_engine *e, u32 bi)
 		      (bi >= RM_BASE && bi < RM_BASE + RM_MAX));
 }
 
-/* A read of a parked var has no block; an access that was left out has no generation. */
+/* A read of a parked var has block 0, and so has an access left out, with generation 0. */
 static bool reads_parked(const struct dep *d, u32 var, u32 bi)
 {
 	return !bi && !(var & DEP_WRITE) && load_helped(&d->gen);
