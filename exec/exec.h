@@ -139,8 +139,9 @@ void exec_thread_fini(struct exec *x, struct exec_thread *t);
  */
 void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags);
 /*
- * exec_push() of several: each by exec_push_more(), and then exec_pushed() once for their queue,
- * before which a thread that falls asleep may miss them.  A thread that looks finds each at once.
+ * exec_push() of several pieces: exec_push_more() for each, then exec_pushed() once for their
+ * queue.  A thread that takes work finds each piece at once, but until exec_pushed() a thread
+ * that falls asleep may miss it.
  */
 void exec_push_more(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags);
 void exec_pushed(struct exec_queue *q, struct exec_thread *t);
@@ -152,15 +153,15 @@ void exec_pushed(struct exec_queue *q, struct exec_thread *t);
  */
 bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio);
 /*
- * The oldest piece that t itself made ready, for the queue that it last pushed to; 0: none.
- * Another thread may take it at any time, or has taken it, and even run it.  Progress: wait-free.
+ * Return the oldest piece of work in t's own ring for the queue that it last pushed to, or 0.
+ * Another thread may take it at any time, and may even have run it.  Progress: wait-free.
  */
 u32 exec_look(const struct exec_thread *t);
 /*
  * For client->run() at the end of a piece of work: take this piece, which exec_look() returned, if
  * t would take it next, recent pieces were short, and t's budget is not used up; at most 16
- * pieces and for some 10 us in one call of run().  Otherwise false: return, and the caller looks
- * for work everywhere, and at what else it waits for.
+ * pieces and for about 10 us in one call of run().  If this returns false, run() should return
+ * to its caller, which searches all queues and checks what it waits for.
  * Progress: lock-free.
  */
 bool exec_next(struct exec *x, struct exec_thread *t, u32 work);

@@ -41,14 +41,14 @@
 #define LEAVE_MOST_NS	32000u	/* and at most */
 #define LEAVE_JUDGE_NS	100000u	/* for how long a maker is measured */
 #define LEAVE_TRIES	6u	/* failed trials after which the pause stops growing */
-/* exec_next() is for work of which at least so many pieces run in BATCH_NS. */
+/* exec_next() is for pieces of which at least so many fit into BATCH_NS. */
 #ifdef PAWL_MODEL
 #define NEXT_BATCH	1u	/* no time passes */
 #else
 #define NEXT_BATCH	2u
 #endif
-#define NEXT_MOST	16u	/* pieces that exec_next() returns in one run */
-#define NEXT_NS		10000u	/* and it returns none so long after the first one */
+#define NEXT_MOST	16u	/* exec_next() takes at most so many pieces in one run, */
+#define NEXT_NS		10000u	/* and none so long after the first one */
 #define SAMPLE_EVERY	16u	/* one run in this many is measured; a power of two */
 
 /* The work of one thread in one queue. */

@@ -126,8 +126,8 @@ struct exec_lane *lane_mine(struct exec_queue *q, struct exec_thread *t)
 }
 
 /*
- * May the lane, whose ring has this head, hold work?  A head with a claimer differs from tail:
- * that hoard may have to be opened.  Progress: wait-free.
+ * May the lane hold work?  head is that of its ring; with a claimer it differs from the tail,
+ * because the claimer's hoard may have to be opened.  Progress: wait-free.
  */
 static bool lane_holds(const struct exec_lane *l, u64 head)
 {
@@ -149,15 +149,16 @@ void lanes_unmark_empty(struct exec *x, struct exec_thread *t)
 
 		if (!l || !(load_relaxed(map) & bit))
 			continue;
-		/* EXEC-R7 <-> EXEC-H7: the mark of a lane to which a batch moved work. */
+		/* EXEC-R7 <-> EXEC-H7: makes the mark of a batch's lane visible. */
 		holds = lane_holds(l, load_acquire(&l->ring.head));
 		if (BUSTED(REST_BLIND))
 			holds = false;
 		if (holds)
 			continue;
 		/*
-		 * EXEC-Q5 <-> EXEC-Q2: a thread that finds it cleared finds the mark of the lane to
-		 * which a batch moved the work.  One that sees the old bit checks an empty lane.
+		 * EXEC-Q5 <-> EXEC-Q2: a thread that finds the bit cleared finds the mark of
+		 * the lane to which a batch moved the work.  With the old bit it checks an
+		 * empty lane.
 		 */
 		fetch_and_release(map, ~bit);
 	}
@@ -545,7 +546,7 @@ static inline u32 take_own(struct exec_queue *q, struct exec_lane *l)
 		return w;
 	/* EXEC-R7 <-> EXEC-H7: if the ring is empty, the hoard of the last claimer is open. */
 	head = load_acquire(&l->ring.head);
-	/* A batch was in the way; it may have ended since then. */
+	/* Another thread's batch was in progress, and may have ended since then. */
 	if (unlikely(head != load_relaxed(&l->ring.tail))) {
 		while (lane_peek(q, l, &look))
 			if (ring_take(&l->ring, &look))
@@ -593,8 +594,8 @@ static u32 steal(struct exec_queue *q, struct exec_thread *t)
 }
 
 /*
- * Take from ZERO, unless the pusher of its first entry has older work in its ring.  *retry:
- * another thread took the entry; there may be more.  Progress: lock-free.
+ * Take from ZERO, unless the pusher of its first entry has older work in its ring.  Sets *retry
+ * if another thread took the entry, since there may be more.  Progress: lock-free.
  */
 static __cold u32 take_zero(struct exec_queue *q, struct exec_thread *t, bool *retry)
 {
@@ -738,9 +739,9 @@ static inline bool lanes_unmarked(const struct exec_queue *q)
 }
 
 /*
- * No lane of q is marked and its priority queues are empty.  The bitmap of several words is
- * read twice: a batch may move work from a lane whose word is read later to one whose word was
- * read.  Work moves once, so the second reading finds it there.
+ * No lane of q is marked and its priority queues are empty.  A bitmap of several words is read
+ * twice: meanwhile a batch may move work from a lane whose word is read later to a lane whose
+ * word was read before.  Work moves once, so the second reading finds it.
  */
 static inline bool queue_unused(struct exec_queue *q)
 {
@@ -834,9 +835,9 @@ u32 thread_take(struct exec *x, struct exec_thread *t, u32 how)
 }
 
 /*
- * The fast path of a take: t runs the work that it made ready, q is the queue that it took from
- * last, and nothing else may have its turn.  Returns 0 if that is not so, or if `wanted` is not 0
- * and the work would be another.  Progress: lock-free.
+ * The fast path of a take: t runs work that it made ready itself.  q is the queue that it last
+ * took from.  Returns 0 if other work may be due first, or if `wanted` is not 0 and is not the
+ * next piece.  Progress: lock-free.
  */
 static __always_inline_fn u32 take_quick(struct exec_queue *q, struct exec_thread *t,
 					 u32 wanted)
@@ -880,7 +881,7 @@ bool exec_next(struct exec *x, struct exec_thread *t, u32 work)
 
 	if (!t->budget || t->batch < NEXT_BATCH || n >= NEXT_MOST)
 		return false;
-	/* Work may have become long since it was sampled: check at 1, 2, 4 and 8. */
+	/* Pieces may be longer than the sampled ones: check the time after 1, 2, 4 and 8. */
 	if (!(n & (n - 1))) {
 		now = cycles();
 		if (!n)
@@ -926,7 +927,7 @@ static __noinline void push_slow(struct exec_queue *q, struct exec_thread *t, u3
 	smp_mb();	/* EXEC-P1 <-> EXEC-P2, instead of the exchange of ring_put() */
 }
 
-/* May the fast path push it?  It calls no function, so it saves no registers. */
+/* May the fast path push the work?  It calls no function, so it saves no registers. */
 static inline bool push_quick(const struct exec_queue *q, const struct exec_thread *t, s32 prio,
 			      u32 flags)
 {
@@ -934,7 +935,7 @@ static inline bool push_quick(const struct exec_queue *q, const struct exec_thre
 		      !ring_put_sampled(&t->to->ring));
 }
 
-/* t has pushed to q: wake a thread if one sleeps. */
+/* t has pushed to q: wake a sleeping thread, if any. */
 static __always_inline_fn void push_wake(struct exec_queue *q, struct exec_thread *t)
 {
 	/*
@@ -959,7 +960,7 @@ void exec_push(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, 
 
 void exec_push_more(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio, u32 flags)
 {
-	/* A thread that sleeps already does not wait for exec_pushed(). */
+	/* If a thread sleeps already, wake it now instead of in exec_pushed(). */
 	if (unlikely(!push_quick(q, t, prio, flags) || load_relaxed(&q->group.attn) ||
 		     load_relaxed(&q->x->helpers.attn))) {
 		exec_push(q, t, work, prio, flags);

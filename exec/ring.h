@@ -168,7 +168,7 @@ static inline void ring_put(struct ring *r, u32 work)
 	store_relaxed(&r->tail, (p + 1) & RING_POS);	/* an estimate, for batch_size() */
 }
 
-/* ring_put() of a caller that has a barrier before it looks for sleepers. */
+/* ring_put() for a caller that executes a barrier before it checks for sleepers. */
 static inline void ring_put_more(struct ring *r, u32 work)
 {
 	u64 p = load_relaxed(&r->tail);
@@ -265,8 +265,9 @@ static inline bool ring_take(struct ring *r, const struct ring_look *look)
 
 /*
  * The producer itself takes the oldest element.  It knows its slots and its tail, and a stale
- * head makes the compare-and-swap fail.  0: none, or another thread is taking a batch; or, if
- * not `sampled`, the element may have a sample; or `wanted` is not 0, and the element is another.
+ * head makes the compare-and-swap fail.  Returns 0 if there is none, if another thread is
+ * taking a batch, if the element may have a sample and `sampled` is false, or if `wanted` is
+ * not 0 and is another element.
  * Progress: lock-free.
  */
 static inline u32 ring_take_wanted(struct ring *r, bool sampled, u32 wanted)

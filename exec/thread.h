@@ -37,8 +37,8 @@ struct exec_thread {
 	u32 tick;		/* O: pieces of work run, for sampling */
 	u32 avg;		/* O: average time of recent work, in cycles(), saturated */
 	u32 batch;		/* O: how many pieces to take at once, computed from avg */
-	u32 nexts;		/* O: pieces that exec_next() returned in this run */
-	u64 since;		/* O: cycles(), when it returned the first of them */
+	u32 nexts;		/* O: pieces that exec_next() took in this run */
+	u64 since;		/* O: cycles() before it took the first of them */
 	u32 turn;		/* O: index of the drive queue to try first */
 	struct exec_lane *to;	/* O: its lane in to_q, marked */
 	struct exec_queue *to_q;	/* O: the queue it last pushed to, or NULL */

@@ -333,7 +333,7 @@ static void wait_run(struct exec *x, struct exec_thread *t, u32 work)
 	count(&t->helped);
 	t->budget = WAIT_BUDGET;
 	exec_run(x, t, work);
-	/* The wait may be inside a piece of work, whose run continues. */
+	/* The wait may be inside a piece of work, whose run continues afterwards. */
 	t->budget = budget;
 	t->nexts = nexts;
 	t->since = since;

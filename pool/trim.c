@@ -111,7 +111,7 @@ u32 loose_take(struct slabs *sl, u32 *dst, u32 most)
 
 	if (likely(loosed == seen))
 		return 0;
-	/* What was never committed was never free. */
+	/* Memory that was never committed holds no loose objects. */
 	end = (u32)(load_relaxed(&sl->range->committed) / sl->size >> sl->shift) + 1;
 	for (s = 1; s <= min_u(end, sl->count); s++) {
 		for (w = 0; w < words; w++) {
