@@ -101,7 +101,7 @@ int mx_engine_make(struct pawl_mx_engine *e, bool child)
 	cfg.max_vars = MX_VARS_MOST;
 	rc = pawl_engine_create(&cfg, &pe);
 	if (rc == -ENOMEM) {
-		/* The process may have a limit of addresses (ulimit -v). */
+		/* The process may have a limit of address space (ulimit -v). */
 		cfg.max_vars = MX_VARS_LEAST;
 		rc = pawl_engine_create(&cfg, &pe);
 	}

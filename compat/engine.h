@@ -8,7 +8,7 @@
 /* CPU contexts with their own queue; others share these queues by number modulo this. */
 #define MX_CPU_DEVICES	16u
 #define MX_THREADS	512u
-/* Arrays of an engine; it reserves 80 bytes of addresses for each. */
+/* Most arrays of an engine, which reserves 80 bytes of address space for each. */
 #define MX_VARS_MOST	(1u << 26)
 #define MX_VARS_LEAST	(1u << 20)
 #define MX_GPUS		16
@@ -71,7 +71,7 @@ static inline void mx_bulk_flush(void)
 
 /* fork.c */
 int mx_fork_setup(void);
-/* From now on, or until then, a fork leaves e->pe alone. */
+/* While `ending` is set, a fork does not use e->pe. */
 void mx_fork_ending(struct pawl_mx_engine *e, bool ending);
 
 #endif

@@ -13,11 +13,11 @@
  * has the data as they are.  Version numbers continue; a poisoned var is poisoned in the child
  * too, with the text of its error.
  *
- * Other threads may fork, and create and free engines, at the same time.  A lock is held from the
- * snapshot of the vars until the fork has returned; a thread that frees an engine marks it under
- * this lock, and a marked one is left alone.  Nothing waits for ops under the lock.  So the engine
- * is stopped before the lock is taken, and once more if the end of another fork has started it
- * again meanwhile.
+ * Other threads may fork, and create and free engines, at the same time.  A lock is held from
+ * the snapshot of the vars until the fork has returned.  A thread that frees an engine marks it
+ * under this lock, and a fork does not use a marked engine.  No thread waits for ops while it
+ * holds the lock, so the engine is stopped before the lock is taken, and stopped again if the
+ * end of another fork has started it meanwhile.
  *
  * Lifetime: this code runs on the forking thread, the only thread of the child.
  */
@@ -38,10 +38,10 @@ struct snap {
 static u32 fork_lock;
 static struct snap *snaps;		/* W(fork_lock) */
 static struct pawl_mx_engine *stopped;	/* W(fork_lock): to be started after the fork, or NULL */
-static u32 starting;	/* A: forks that have ended and start the engine */
-static u32 starts;	/* A: of them, those that have done so */
+static u32 starting;	/* A: forks that are starting the engine again */
+static u32 starts;	/* A: forks that have started it again */
 static u32 handlers;	/* A: the handlers are registered, perhaps twice */
-static __thread u32 forking;	/* O: handlers that ran before the fork and not yet after it */
+static __thread u32 forking;	/* O: nested handlers, if they are registered twice */
 
 void mx_fork_ending(struct pawl_mx_engine *e, bool ending)
 {
@@ -89,7 +89,7 @@ static void snaps_free(void)
 	}
 }
 
-/* Stop the process's engine, and take the lock while it is stopped. */
+/* Take the lock with the process's engine stopped. */
 static void stop_and_lock(void)
 {
 	struct pawl_mx_engine *e;
@@ -101,7 +101,7 @@ static void stop_and_lock(void)
 		if (e && (!mx_pe(e) || pawl_engine_stop(mx_pe(e))))
 			e = NULL;
 		mx_lock(&fork_lock);
-		/* COMPAT-F2 <-> COMPAT-F1: if no fork starts it, then those before have counted. */
+		/* COMPAT-F2 <-> COMPAT-F1: no fork is starting it, or has since `before`. */
 		if (!e || (!load_acquire(&starting) && load_acquire(&starts) == before))
 			break;
 		mx_unlock(&fork_lock);
@@ -214,7 +214,7 @@ static void fork_child(void)
 		pawl_engine_destroy(e->pe);	/* only drops the parent's engine */
 		store_relaxed(&e->pe, NULL);
 		if (e->ending) {
-			/* by a thread that is not here */
+			/* the thread that ended it does not exist in the child */
 			e->ending = false;
 			store_relaxed(&e->used, 0);
 			continue;
@@ -235,8 +235,8 @@ static void fork_child(void)
 }
 
 /*
- * Call it after the first engine of libpawl exists: libpawl's child handler must run first.  Two
- * threads may both register the handlers; then the innermost ones act, after both of libpawl's.
+ * Call it after the first engine of libpawl exists: libpawl's child handler must run first.  If
+ * two threads both register the handlers, those registered last act, after both of libpawl's.
  */
 int mx_fork_setup(void)
 {

@@ -92,7 +92,7 @@ struct pawl_mx_engine {
 	u32 devices;		/* F: CPU devices */
 	u32 gpus;		/* F: number of GPU contexts */
 	u32 used;		/* A */
-	bool ending;		/* W(mx_fork_lock): pe is being destroyed */
+	bool ending;		/* W(fork_lock), fork.c: pe is being destroyed */
 	int omp_threads;	/* F: for omp_set_num_threads() in workers */
 	bool info;		/* I */
 	pid_t pid;		/* F: the process that created pe */
@@ -113,7 +113,7 @@ void mx_env_read(struct mx_env *env);
 int mx_env_int(const char *name, int def);
 void mx_omp_set(int threads);
 
-/* A lock of calls that may block; ops take none.  Progress: blocking. */
+/* A lock for calls that may block; ops take no lock.  Progress: blocking. */
 static inline void mx_lock(u32 *lock)
 {
 	while (xchg_acquire(lock, 1))	/* COMPAT-L2 <-> COMPAT-L1 */

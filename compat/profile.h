@@ -15,7 +15,7 @@ enum mx_stat_kind {
 	MX_STAT_MARKER,		/* makes a heading without a row, as in MXNet */
 };
 
-/* The calls that control the profiler, and print, take turns. */
+/* Serializes the calls that control the profiler, and that print. */
 extern u32 mx_profile_lock;
 
 /* Running, and not paused. */

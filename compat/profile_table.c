@@ -6,7 +6,7 @@
  * compared).  Its numbers are separate counters, so a table printed while ops run may be
  * inconsistent by those ops.  A name contains its domain (compat/profile.h).
  *
- * Progress: lock-free for ops.  Threads that print take turns.
+ * Progress: lock-free for ops; a lock serializes threads that print.
  */
 #include <pthread.h>
 #include <stdarg.h>

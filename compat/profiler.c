@@ -6,8 +6,8 @@
  * JSON.  With aggregate_stats the times of all bodies with the same name are summed
  * (compat/profile_table.c).
  *
- * Progress: lock-free for ops.  The calls themselves are blocking: they take turns, as MXNet's
- * do.
+ * Progress: lock-free for ops.  The calls that control the profiler are blocking: as in MXNet,
+ * a lock serializes them.
  */
 #include <time.h>
 #include <compat/engine.h>
@@ -21,7 +21,7 @@ static u32 running, aggregate, paused;	/* A */
 static u64 trace_base;		/* W(mx_profile_lock): the time at which the trace started */
 static char filename[1024] = "profile.json";	/* W(mx_profile_lock) */
 
-/* Another thread of the parent may have had it. */
+/* Another thread of the parent may have held the lock. */
 void mx_profile_fork_child(void)
 {
 	store_relaxed(&mx_profile_lock, 0);

@@ -577,7 +577,7 @@ private:
 
 /*
  * Never freed, because destructors of static objects may still use the engine.  Not a static
- * object with a guard: a child of a fork would wait for the thread of its parent that has it.
+ * object: another thread may hold its guard during a fork, and the child would wait forever.
  */
 PAWL_MX_ABI inline Engine *SharedEngine()
 {
