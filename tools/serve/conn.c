@@ -348,7 +348,7 @@ static int on_value(http_parser *p, const char *at, size_t n)
 
 /* --- the memory of bodies and answers ------------------------------------------- */
 
-/* What a buffer with n bytes takes: the smallest one is larger than most answers. */
+/* The memory of a buffer with n bytes: the smallest buffer is larger than most answers. */
 static size_t buf_bytes(size_t n)
 {
 	return n && n < BUF_MIN ? BUF_MIN : n;
@@ -526,7 +526,7 @@ void out_end(struct conn *c, int http, const char *type, const char *headers)
 
 	if (load_relaxed(&c->loop->sv->closing) || c->loop->draining)
 		c->keep = false;
-	/* Backwards from the body.  All parts together are much shorter than HEAD_ROOM. */
+	/* The head is written backwards from the body; it is much shorter than HEAD_ROOM. */
 	p = before(p, "\r\n");
 	if (!c->keep)
 		p = before(p, "Connection: close\r\n");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * elem.c - operators on single elements, and chains of them.
+ * elem.c - elementwise operators, and chains of them.
  *
- * A chain computes several operators at once, a few hundred elements at a time, so that what
- * lies between two operators stays in the processor's first cache.
+ * A chain runs several operators on CHUNK elements at a time, so that the intermediate results
+ * stay in the L1 cache.
  */
 #include <math.h>
 #include <string.h>
@@ -35,8 +35,8 @@
 	}
 
 /*
- * A quotient of polynomials (the one of Eigen), with an error of a few units in the last place.
- * Unlike a call of tanhf(), the compiler can make it a loop of vectors.
+ * A quotient of polynomials (from Eigen), with an error of a few units in the last place.  The
+ * compiler can vectorize it, unlike tanhf().
  */
 static inline float tanh_of(float x)
 {
@@ -56,7 +56,7 @@ static inline float tanh_of(float x)
 	return x * p / q;
 }
 
-/* e^x = 2^n e^r with a polynomial (the one of Cephes), and an error of two units. */
+/* e^x = 2^n e^r by a polynomial (from Cephes), with an error of two units in the last place. */
 static inline float exp_of(float x)
 {
 	float t, n, r, p, scale;
@@ -168,7 +168,7 @@ static void u_not(int64_t n, char *const *p, const int64_t *st, const void *arg)
 			} \
 	}
 
-/* whole numbers wrap, and a quotient that does not exist is 0 */
+/* Integers wrap, and a division by 0 returns 0. */
 #define INTEGERS(s, T, U) \
 	BINARY(add_##s, T, T, (T)((U)x + (U)y)) \
 	BINARY(sub_##s, T, T, (T)((U)x - (U)y)) \
@@ -241,7 +241,7 @@ void binary_run(unsigned int kind, const struct view *out, const struct view *a,
 
 /* ---- chains ----------------------------------------------------------------- */
 
-#define CHUNK 256			/* all operands of a step fit in the first cache */
+#define CHUNK 256			/* all operands of a step fit in the L1 cache */
 
 bool chainable(const struct node *n)
 {

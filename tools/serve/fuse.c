@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fuse.c - one job for several operators on single elements.
+ * fuse.c - merge jobs of elementwise operators into chains, each of which is one job.
  *
- * A job joins the job that reads its output, if no other one does, and if both have an output
- * of the same shape and layout.  So the only result that leaves a chain is the one of its last
- * operator.  A chain depends on what its members depend on, and nothing that they depend on can
- * depend on the chain.
+ * A job joins the job that reads its output if no other job reads it, and if the outputs of
+ * both have the same shape and layout.  So only the result of its last operator leaves a chain.
+ * A chain depends on what its members depend on, and none of that can depend on the chain.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +38,7 @@ static bool same_view(const struct view *a, const struct view *b)
 	return true;
 }
 
-/* The operand of the chain for input k of job j. */
+/* Return the operand number (struct chain) of input k of job j. */
 static int operand(struct serve_slot *s, struct job *chain, struct job *j, unsigned int k,
 		   const int *group, const int *result, int root)
 {
@@ -79,7 +78,7 @@ static int make_chain(struct serve_slot *s, int root, const int *group, int *res
 		free(all.in_piece);
 		return slot_no_memory(s);
 	}
-	/* The members are before the root.  Each has memory of its own for its result. */
+	/* The members precede the root.  Each stores its result in a separate buffer. */
 	for (i = 0; i <= root; i++) {
 		struct job *j = &s->job[i];
 		struct chain_step *st = &c->step[c->n];
@@ -108,7 +107,7 @@ int slot_fuse(struct serve_slot *s)
 	int *group = malloc((s->njobs + 1) * sizeof(*group));
 	int *members = calloc(s->njobs + 1, sizeof(*members));
 	int *result = calloc(s->njobs + 1, sizeof(*result));
-	int *reader = malloc((s->npieces + 1) * sizeof(*reader));	/* a group, or more */
+	int *reader = malloc((s->npieces + 1) * sizeof(*reader));	/* or see above */
 	int i, rc = 0;
 	unsigned int k;
 

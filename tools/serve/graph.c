@@ -396,7 +396,7 @@ static void merge_act(struct graph *g, struct node *n, const unsigned int *uses)
 	take_output(g, before, n);
 }
 
-/* The constants are whole numbers that count up along the last axis: returns the first. */
+/* Are the constants consecutive integers along the last axis?  Sets *first. */
 static bool counts_up(const struct value *v, int64_t n, int64_t *first)
 {
 	int64_t i, x;
@@ -415,7 +415,7 @@ static bool counts_up(const struct value *v, int64_t n, int64_t *first)
 	return true;
 }
 
-/* A product of x == 0, x == 1, ..., as numbers, with a matrix takes rows of the matrix. */
+/* A product of (x == 0, x == 1, ...), cast to floats, and a matrix is a lookup of its rows. */
 static void merge_lookup(struct graph *g, struct node *n, const unsigned int *uses)
 {
 	const float *w = n->op == OP_MATMUL ? floats(g, n->in[1]) : NULL;
@@ -429,7 +429,7 @@ static void merge_lookup(struct graph *g, struct node *n, const unsigned int *us
 	eq = producer(g, cast->in[0]);
 	if (!eq || eq->op != OP_BINARY || eq->a.kind != B_EQUAL || uses[cast->in[0]] != 1)
 		return;
-	/* zero times infinity is no number */
+	/* in the product, zero times infinity would be a NaN */
 	for (i = 0; i < count(2, g->value[n->in[1]].dims); i++)
 		if (!isfinite(w[i]))
 			return;

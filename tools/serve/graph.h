@@ -28,7 +28,7 @@ enum op {
 	OP_FLATTEN, OP_SQUEEZE, OP_UNSQUEEZE, OP_IDENTITY, OP_TRANSPOSE, OP_EXPAND, OP_PAD,
 	OP_GATHER, OP_SHAPE, OP_FILL, OP_RESIZE, OP_REDUCE, OP_WHERE,
 	OP_AFFINE,			/* what graph.c makes of OP_NORM with constants */
-	OP_LOOKUP,			/* and of a product of truth values with constants */
+	OP_LOOKUP,			/* and of a product of booleans and constants */
 };
 
 /* The function of OP_UNARY, and what is applied to the result of OP_CONV and OP_GEMM. */
@@ -198,9 +198,9 @@ void reduced_of(const struct node *n, const struct shape *const *in, bool *gone)
 void pads_of(const struct node *n, const struct shape *const *in, int64_t *pads);
 
 /*
- * The compiler makes versions of a loop for wider vectors, and the dynamic linker takes the one
- * for the processor.  Sanitizers must be ready before any function that they instrument runs,
- * which they are not while the linker does this.
+ * The compiler makes versions of a loop for wider vectors, and the dynamic linker selects the
+ * one for the processor.  Not with sanitizers, since they are not initialized yet when the
+ * linker runs the function that selects.
  */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && \
 	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -231,12 +231,12 @@ void unary_run(const struct attrs *a, const struct view *out, const struct view 
 void binary_run(unsigned int kind, const struct view *out, const struct view *a,
 		const struct view *b);
 void exp_row(int64_t n, float *out, const float *in, float less);	/* exp(in - less) */
-bool chainable(const struct node *n);		/* a chain can have it, if all is float32 */
+bool chainable(const struct node *n);		/* may join a chain, if all types are float32 */
 
 /*
- * Operators on float32 that are computed together.  The operands of a step are its output and
- * its inputs: 0 is the output of the chain, 1 and more are its inputs, and negative numbers are
- * results of other steps.
+ * Float32 operators that are computed together.  The operands of a step are its output and its
+ * inputs: 0 is the output of the chain, positive numbers are its inputs, and negative numbers
+ * are results of other steps.
  */
 #define CHAIN_STEPS	16
 struct chain {

@@ -34,7 +34,7 @@
 #define WINDOW		(1u << 20)	/* of a stream */
 #define CONN_WINDOW	(16u << 20)
 #define IN_WORK		128		/* messages of one call */
-/* Calls that a client may reset: at once, and per second.  A flood of them is no client. */
+/* Calls that a client may reset at once, and per second; more than that is an attack. */
 #define RESETS		10000
 #define RESETS_SECOND	1000
 #define UNREAD_MAX	(1u << 20)	/* bytes of unread answers that stop a call's input */
@@ -819,7 +819,7 @@ int h2_open(struct conn *c)
 		nghttp2_option_set_no_auto_window_update(option, 1);
 		/* closed streams are not kept for their priorities */
 		nghttp2_option_set_no_closed_streams(option, 1);
-		/* the library's own limits are 1000 and 33 */
+		/* nghttp2's defaults are 1000 and 33 */
 		nghttp2_option_set_stream_reset_rate_limit(option, RESETS, RESETS_SECOND);
 		rc = nghttp2_session_server_new2(&h->session, cb, c, option);
 	}

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A helper: a thread for work that takes as long as many requests.  It runs messages, and its
- * work is done when the message that it posts in return arrives.
+ * A helper: a thread for work that takes much longer than a request.  It runs the messages that
+ * it receives, and answers with a message when the work is complete.
  *
- * A load of a version takes as much time of a CPU as thousands of requests.  When all CPUs are
- * busy, each thread that wakes for a request would wait until the load has used its slice, some
- * milliseconds, and a request wakes three or four threads.  helper_yield() makes these waits
- * short in two ways, since each of them alone leaves a part of them:
+ * The load of a version uses as much CPU time as thousands of requests.  When all CPUs are
+ * busy, each thread that wakes for a request would wait some milliseconds until the load has
+ * used its slice, and a request wakes three or four threads.  helper_yield() shortens these
+ * waits in two ways, neither of which is sufficient alone:
  *
  *	nice 10: a thread that wakes has used less than its share, so it runs at once.
- *	a slice of 100 us: the load is no longer on the CPU than that while others wait.  Linux
+ *	a slice of 100 us: while other threads wait, the load runs no longer than that.  Linux
  *	before 6.12 ignores it.
  *
  * On a CPU where another thread never sleeps, a load then takes ten times as long as alone.
- * SCHED_IDLE would make that 300 times, and nice 19 70 times, for the same latencies.
+ * With SCHED_IDLE it would take 300 times as long, and with nice 19 70 times, for the same
+ * latencies of requests.
  */
 
 #include <errno.h>
@@ -29,7 +30,7 @@
 #define YIELD_NICE	10
 #define YIELD_SLICE_NS	100000u
 
-/* struct sched_attr of Linux, which the C library may have or not. */
+/* Linux's struct sched_attr, which some C libraries lack. */
 struct attr {
 	uint32_t size, policy;
 	uint64_t flags;
@@ -44,7 +45,7 @@ void helper_yield(struct msg *m)
 	struct attr a = { .size = sizeof(a) };
 	int nice;
 
-	/* A thread of a real-time policy has no nice value and no slice. */
+	/* A thread with a real-time policy has no nice value and no slice. */
 	if (h->yields || sched_getscheduler(0) != SCHED_OTHER)
 		return;
 	h->yields = true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel.c - the operators apart from convolution and matrix product, and those of elem.c and
- * window.c.
+ * kernel.c - the operators except convolution and matrix product (oneDNN), and those in elem.c
+ * and window.c.
  *
  * A kernel takes views, so the data may lie in rows or with the channels last.  Most of them
  * walk over the output with one loop per axis, the innermost of which is a small function.
@@ -394,7 +394,7 @@ static void softmax(const struct attrs *a, const struct view *out, const struct 
 					y[k * inner] = expf(x[k * inner] - most);
 			for (k = 0; k < n; k++)
 				sum += y[k * inner];
-			/* the logarithm of a quotient that vanishes is still a number */
+			/* a quotient may underflow to 0, whose logarithm is infinite */
 			if (a->kind)
 				sum = logf(sum);
 			for (k = 0; k < n; k++)
@@ -506,8 +506,9 @@ static int gather(const struct node *n, const struct view *out, const struct vie
 }
 
 /*
- * The sum of the rows k of the table where the number equals axis + k.  One number is compared
- * with all, so at most one row is in the sum; several are compared with one each.
+ * For each row of x: the sum of the table's rows k whose comparison x == axis + k is true.  If
+ * a row of x has one number, that is compared for each k, so at most one comparison is true;
+ * otherwise number k is compared with axis + k.
  */
 static void lookup(const struct node *n, const struct view *out, const struct view *x,
 		   const struct view *table)
@@ -517,7 +518,7 @@ static void lookup(const struct node *n, const struct view *out, const struct vi
 	int64_t size = (int64_t)type_size(x->type);
 	float *o = (float *)(void *)out->data;
 
-	/* both in rows */
+	/* x and the table are stored in rows */
 	for (i = 0; i < all; i += each, o += len) {
 		memset(o, 0, (size_t)len * sizeof(*o));
 		for (k = 0; k < each; k++) {

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Light runs, which loop 0 runs itself.
+ * Light runs: short runs that loop 0 executes itself.
  *
- * To hand a run to a worker, loop 0 wakes a thread; to take it back, it is woken by an eventfd.
- * Both together cost about LIGHT_NS of CPU time (18 us were measured on a virtual machine), so a
- * run that takes less is cheaper without a worker.  For such runs the server has a second engine,
- * which has no workers.  It is not the first engine because loop 0, when it runs ops of an engine,
- * takes any of them, also those of a long run.
+ * To hand a run to a worker, loop 0 wakes a thread; at the end an eventfd wakes loop 0.  Both
+ * together cost about LIGHT_NS of CPU time (18 us on a virtual machine), so a shorter run is
+ * cheaper without a worker.  For such runs the server has a second engine without workers.  The
+ * first engine would not do: when loop 0 runs its ops, it may take ops of a long run.
  *
  * The time of a run depends on the model and the shapes, so each slot is measured.  A slot
- * begins on the workers.  Its first MEASURED runs of each PERIOD are timed, op by op, so that
- * the time for the hand-over is not part of it, and the least of them counts, because a run may
- * be interrupted.  If that is less than LIGHT_NS, the slot moves to the second engine.  There
- * the time from the launch to the end is that of the run.  If it is above twice LIGHT_NS in
- * SLOW_RUNS runs in a row, the slot moves back.  A slot moves only while it is free.
+ * begins on the workers.  Its first MEASURED runs of each PERIOD are timed op by op, which
+ * excludes the hand-over.  The shortest counts, because a run may be interrupted.  If it takes
+ * at most LIGHT_NS, the slot moves to the second engine.  There the time of a run is that from
+ * its launch to its end.  After SLOW_RUNS runs in a row of more than twice LIGHT_NS the slot
+ * moves back.  A slot moves only while it is free.
  */
 
 #include "serve.h"
@@ -39,7 +38,7 @@ void light_ran(struct slot *s, uint64_t used_ns)
 	s->runs = (s->runs + 1) % PERIOD;
 }
 
-/* A move that fails is tried again after the next run. */
+/* If the move fails, it is tried again after the next run. */
 void light_settle(struct slot *s)
 {
 	bool light = s->light ? s->slow < SLOW_RUNS :
@@ -49,7 +48,7 @@ void light_settle(struct slot *s)
 		return;
 	s->light = light;
 	s->slow = 0;
-	/* measured again when this period is over */
+	/* the next measurement is in the next period */
 	s->runs = MEASURED;
 	s->least_ns = UINT64_MAX;
 	fetch_add_relaxed(&s->v->e->nlight, light ? 1 : (u32)-1);

@@ -65,8 +65,8 @@ const void *serve_slot_output(struct serve_slot *s, unsigned int i);
 const struct serve_shape *serve_slot_output_shape(struct serve_slot *s, unsigned int i);
 size_t serve_slot_bytes(const struct serve_slot *s);	/* its memory, about */
 /*
- * Run it on another engine from now on.  Unchanged after an error: -EBUSY (its last run has not
- * left the engine yet), -ENOMEM.
+ * Move the slot to another engine.  An error leaves it unchanged: -EBUSY if its last run has
+ * not left the engine yet, or -ENOMEM.
  */
 int serve_slot_move(struct serve_slot *s, struct pawl_engine *to);
 

@@ -19,7 +19,7 @@
 #define MAX_JOBS	20000
 #define MAX_TILES	64
 #define TILE_FLOP	16e6			/* less work is not worth a separate op */
-#define OP_FLOP		1e9			/* another model waits for at most this much */
+#define OP_FLOP		1e9			/* another model waits for about this much */
 
 /* Count memory before it is allocated: shapes come from clients. */
 static int take(struct serve_slot *s, size_t bytes)
@@ -232,7 +232,7 @@ static bool same_dims(const struct shape *a, const struct shape *b)
 	return a->rank == b->rank && !memcmp(a->dims, b->dims, a->rank * sizeof(*a->dims));
 }
 
-/* The operator moves nothing: its output is its input. */
+/* Is the operator's output identical to its input? */
 static bool no_change(const struct node *n, const struct shape *const *in,
 		      const struct shape *out)
 {
@@ -253,7 +253,7 @@ static bool no_change(const struct node *n, const struct shape *const *in,
 	return true;
 }
 
-/* A transposed view lies as the output would lie in this layout. */
+/* Does a transposed view have the strides of the output in this layout? */
 static bool lies(const struct view *v, const struct shape *out, int form)
 {
 	struct view o;
@@ -267,8 +267,8 @@ static bool lies(const struct view *v, const struct shape *out, int form)
 }
 
 /*
- * The output can be the memory of the input, in the layouts that the input has already.  Then
- * there is no job.
+ * Let the output use the memory of the input, in those layouts that the input has.  Returns
+ * true if it does: then the operator needs no job.
  */
 static bool alias(struct serve_slot *s, const struct node *n, const struct shape *const *in)
 {
@@ -284,7 +284,7 @@ static bool alias(struct serve_slot *s, const struct node *n, const struct shape
 		to[LAST] = from[LAST];
 	} else if (same_memory(n->op)) {
 		to[ROWS] = from[ROWS];
-		/* one image after the other, and in it one pixel after the other */
+		/* the channels of each pixel stay together, and the order of pixels the same */
 		if (x->rank > 2 && out->rank > 2 && x->dims[0] == out->dims[0] &&
 		    x->dims[1] == out->dims[1])
 			to[LAST] = from[LAST];
@@ -304,7 +304,7 @@ static bool alias(struct serve_slot *s, const struct node *n, const struct shape
 	return to[ROWS] >= 0 || to[LAST] >= 0;
 }
 
-/* The layout for an operator that takes any: the one of the larger part of its inputs. */
+/* The layout for an operator that accepts any: that of most of its input bytes. */
 static int either(struct serve_slot *s, const struct node *n, const struct shape *const *in)
 {
 	size_t bytes[FORMS] = { 0 };

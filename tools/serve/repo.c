@@ -4,8 +4,8 @@
  * named by a number.  The newest version is served.
  *
  * The main thread decides what is loaded, and a helper loads one version at a time, so that
- * signals and other calls do not wait for a load.  Loads and unloads are done in the order in
- * which clients asked for them, then come the models that a scan of the folder has found.
+ * signals and other calls do not wait for a load.  Loads and unloads by clients are executed in
+ * the order of the calls, and before the loads of models that a scan of the folder has found.
  *
  * A load of a new version takes effect by a new table of models, which is sent to all loops.  A
  * request holds a reference to the version that it found, so each runs on one version, and none
@@ -185,7 +185,7 @@ static int check(const struct version *v, char *err, size_t size)
 	return 0;
 }
 
-/* On the helper: the newest version. */
+/* On the helper: load the newest version. */
 static int prepare(struct load *ld)
 {
 	struct server *sv = ld->sv;
@@ -254,7 +254,7 @@ static void answer(struct control *ct, int http, const char *fmt, const char *wh
 	port_post(&ct->loop->port, ct->done);
 }
 
-/* Serve the version that was loaded instead of the current one. */
+/* Serve the loaded version instead of the current one. */
 static void load_end(struct server *sv)
 {
 	struct load *ld = &sv->load;
@@ -269,7 +269,7 @@ static void load_end(struct server *sv)
 		snprintf(ms, sizeof(ms), "%.3f", (double)(now_ns() - ld->begin_ns) / 1e6);
 		log_line("info", "loaded", "model", e->name, "version", number, "ms", ms, NULL);
 	} else {
-		/* What was served before stays. */
+		/* The current version stays. */
 		snprintf(e->reason, sizeof(e->reason), "%s", ld->reason);
 		log_line("error", "load", "model", e->name, "error", e->reason, NULL);
 		if (ld->v)
@@ -404,7 +404,7 @@ static void control_unload(struct server *sv, struct control *ct)
 {
 	struct entry *e = find(sv, ct->name);
 
-	/* what is not loaded is unloaded, as Triton has it */
+	/* as in Triton, unloading a model that is not loaded succeeds */
 	if (e && unload(sv, e, "a client unloaded it")) {
 		answer(ct, 503, "failed to unload '%s', %s", "out of memory");
 		return;
@@ -473,7 +473,7 @@ void repo_run(struct server *sv)
 {
 	unsigned int seen;
 
-	/* to publish is to wait for the loops; meanwhile other messages arrive */
+	/* publishing waits for the loops; other messages may arrive meanwhile */
 	do {
 		seen = sv->arrived;
 		if (sv->load.ended && sv->load.e)
@@ -497,7 +497,7 @@ void repo_free(struct server *sv)
 		if (v)
 			version_put(v);
 	}
-	/* to the helper, which has ended */
+	/* run the messages to the helper, which has ended */
 	port_run(&sv->loader.port);
 	for (i = 0; i < sv->nentries; i++) {
 		free(sv->entries[i]->stats.batch);

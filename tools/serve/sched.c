@@ -6,10 +6,11 @@
  * is launched when fewer than workers + 1 are in flight, so that the engine always has the
  * next one; requests that wait meanwhile can still be batched, reordered, canceled, or time
  * out.  Models take turns by stride scheduling: each run advances the pass of its model by the
- * usual time of its runs divided by its weight, and the model with the least pass is next.  If
- * the pass is still behind that of a model in flight after the run, the run has the higher
- * priority, and may be one more than workers + 1.  Runs without a worker (light.c) do not compete
- * with the others, so each model has a pass for either kind.
+ * usual time of the model's layers divided by its weight, and the model with the least pass is
+ * next.  If with its next run a model's pass is still behind that of a model with a run in
+ * flight, this run has the higher priority; it may also exceed the limit by one, if it is the
+ * model's only run in flight.  Runs without a worker (light.c) do not compete with the others,
+ * so each model has a second pass for them.
  *
  * A batch has requests of one version and one shape, apart from the number of rows, in the
  * order of their priorities.  The files say that the first dimension of an output varies, but
@@ -26,9 +27,9 @@
  * deadline of another one: a run of several requests has the latest of their deadlines, and
  * none if one of them has none.
  *
- * A run of a light slot is complete when its launch returns (light.c).  It needs no worker, so it
- * does not wait for one.  After LIGHT_TURN_NS of such runs the loop reads its sockets, and the
- * other runs are launched, before there are more of them.
+ * launch() returns from a light run when it is complete (light.c).  Such a run does not wait
+ * for a worker.  After LIGHT_TURN_NS of them the loop reads its sockets and launches the other
+ * runs before it continues.
  */
 
 #include <errno.h>
@@ -42,11 +43,11 @@
 
 #define SCAN		256		/* requests that one batch is chosen from */
 #define SKIP		4096		/* others that are passed over, since they wait for a plan */
-#define TIMED_EVERY	8		/* runs whose layers are measured */
+#define TIMED_EVERY	8		/* one run in so many measures its layers */
 #define RUN_NS_FIRST	1000000u	/* before a model has run */
-#define LIGHT_TURN_NS	250000u		/* then the loop reads its sockets */
-#define CREDIT_NS	100000000u	/* how far a pass may be behind, and */
-#define CREDIT_RUNS	4		/*   in runs of the model whose runs cost the most */
+#define LIGHT_TURN_NS	250000u		/* of light runs; then the loop reads its sockets */
+#define CREDIT_NS	100000000u	/* a pass may be behind by so much, or by so many */
+#define CREDIT_RUNS	4		/*   runs of the most expensive model */
 
 static const char too_late[] = "Request timeout expired";
 static const char no_memory[] = "out of memory";
@@ -126,7 +127,7 @@ static void enqueue(struct request *r, bool front)
 	*(r->next ? &r->next->prev : &q->tail) = r;
 	if (!e->queued++) {
 		e->next_deadline = 0;
-		/* time that was not used does not count */
+		/* a model earns no credit while its queue is empty */
 		for (k = 0; k < ENGINES; k++)
 			if (e->pass[k] < sv->pass[k])
 				e->pass[k] = sv->pass[k];
@@ -412,7 +413,7 @@ static uint64_t cost(const struct entry *e)
 	return (e->run_ns ? e->run_ns : RUN_NS_FIRST) / e->conf.weight;
 }
 
-/* The pass of the model that has used the most, of those with a run in flight. */
+/* The greatest pass of the models with a run in flight. */
 static uint64_t latest(const struct server *sv)
 {
 	const struct entry *e;
@@ -425,8 +426,8 @@ static uint64_t latest(const struct server *sv)
 }
 
 /*
- * With this run the model will have used less than another one with a run in flight.  Then its
- * layers go first, and it waits only for the layers that have begun.
+ * Is the model's pass, with its next run, behind that of a model with a run in flight?  Then
+ * the layers of the run go first, so it waits only for the layers that have begun.
  */
 static bool goes_first(const struct entry *e, uint64_t latest_pass)
 {
@@ -434,8 +435,8 @@ static bool goes_first(const struct entry *e, uint64_t latest_pass)
 }
 
 /*
- * A pass may be behind for a short time because the model has a run in flight, while runs of
- * others are launched.  That is less than a few runs of any model.
+ * How far a pass may be behind.  It is behind for a short time, by less than a few runs of any
+ * model, while the model has a run in flight and runs of others are launched.
  */
 static uint64_t credit(const struct server *sv)
 {
@@ -453,10 +454,10 @@ static void charge(struct server *sv, struct entry *e, bool light)
 {
 	uint64_t *pass = &e->pass[light], *all = &sv->pass[light], most;
 
-	/* a model that begins to use its share now is level with this one before the run */
+	/* models whose queue was empty begin with the pass of this model before the run */
 	if (*all < *pass)
 		*all = *pass;
-	/* The limit of its runs, a delay, or a plan may have kept it from its share for long. */
+	/* The limit of its runs, a delay, or a plan may have held it up for long. */
 	else if (*pass + CREDIT_NS < *all && *pass + (most = credit(sv)) < *all)
 		*pass = *all - most;
 	*pass += cost(e);
@@ -485,7 +486,7 @@ static void launch(struct server *sv, struct entry *e, struct batch *b)
 	charge(sv, e, s->light);
 	s->nreqs = b->n;
 	s->canceled = 0;
-	/* behind the arrivals, which other loops note */
+	/* not before the arrivals, which other loops measure */
 	s->start_ns = now_ns();
 	for (k = 0; k < b->n; k++) {
 		unlink_request(e, b->r[k]);
@@ -537,8 +538,8 @@ static void launch(struct server *sv, struct entry *e, struct batch *b)
 }
 
 /*
- * What the layers of the run used; 0: it was not measured.  The time from the launch to the end
- * also has the time in which the layers of other runs went first.
+ * The total time of the run's layers, or 0 if it was not measured.  The time from the launch to
+ * the end would include layers of other runs that went first.
  */
 static uint64_t layers_ns(const struct slot *s, uint64_t run)
 {
@@ -570,7 +571,7 @@ void sched_complete(struct slot *s, int status)
 	run = s->done_ns - s->launched_ns;
 	sv->inflight--;
 	e->inflight--;
-	/* also if it ended early */
+	/* also if the run ended early */
 	used = s->light ? run : layers_ns(s, status ? 0 : run);
 	if (used)
 		e->run_ns = e->run_ns ? e->run_ns - e->run_ns / 8 + used / 8 : used;
@@ -662,7 +663,7 @@ uint64_t sched_run(struct server *sv, uint64_t now)
 			} else if (!room || (full && step != RUN)) {
 				continue;
 			}
-			/* first what needs a worker */
+			/* runs that need a worker are launched first */
 			if (best && (light != best_light ? light :
 				     e->pass[light] >= best->pass[light]))
 				continue;

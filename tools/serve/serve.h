@@ -24,8 +24,8 @@
  * copies its tensors into a slot with those of others.  If there is no slot of these shapes, an
  * op of the engine plans one, and the request waits.  The slot runs on the engine, and its
  * completion arrives at loop 0, which sends a message to the loop of each connection.  These
- * write the answers from the slot, and the last of them returns the slot to loop 0.  A short
- * run is made by loop 0 itself.
+ * write the answers from the slot, and the last of them returns the slot to loop 0.  Loop 0
+ * executes short runs itself.
  */
 #ifndef SERVE_H
 #define SERVE_H
@@ -120,7 +120,7 @@ struct version {
 	struct entry *e;
 	pawl_var_t weights[ENGINES];
 	u32 refs;			/* A: of requests and slots, and of the repository */
-	struct port *home;		/* of the helper that has loaded it, */
+	struct port *home;		/* of the helper that loaded it, */
 	struct msg free_msg;		/*   which frees it */
 	/* loop 0, and the helper before it is published and when it is freed */
 	struct shapes *shapes[64];	/* by hash */
@@ -156,7 +156,7 @@ struct slot {
 	uint64_t rows;
 	bool is_planned, needed;	/* needed: its request could not run without it */
 	bool by_rows;			/* each output has a row for each row of the inputs */
-	bool light;			/* it is on the engine without workers */
+	bool light;			/* on the engine without workers */
 	unsigned int runs, slow;	/* of this period; slow ones in a row (light.c) */
 	uint64_t least_ns;		/* the shortest of the measured runs */
 	uint64_t start_ns, launched_ns, done_ns;
@@ -222,20 +222,20 @@ struct entry {
 	struct model_conf conf;		/* I */
 	struct stats stats;
 	u64 pending;			/* A: requests in the queue */
-	u32 nlight;			/* A: slots that are light, of all versions */
+	u32 nlight;			/* A: light slots of all versions */
 	/* main thread */
 	struct version *current;
 	bool present, explicitly_unloaded;
-	bool wanted;			/* to be loaded, because the repository has it */
+	bool wanted;			/* a scan found it; it is to be loaded */
 	char reason[256];
 	/* loop 0 */
 	struct queue level[LEVELS];
 	unsigned int queued, inflight;
 	uint64_t queued_bytes, next_deadline, due;
-	uint64_t pass[ENGINES];		/* what it has used of each (sched.c) */
+	uint64_t pass[ENGINES];		/* its use of each engine (sched.c) */
 	uint64_t run_ns;		/* of the layers of a run, smoothed */
 	unsigned int launches;
-	bool ran_light;			/* the last run */
+	bool ran_light;			/* its last run was light */
 	struct entry *next_active;
 	bool active;			/* in the list of those that have a queue */
 };
@@ -399,7 +399,7 @@ void slots_free(struct version *v);	/* the helper, when nothing uses it */
 
 bool light_measures(const struct slot *s);	/* whether its next run is to be timed */
 void light_ran(struct slot *s, uint64_t used_ns);
-void light_settle(struct slot *s);		/* a free slot: to the engine where it belongs */
+void light_settle(struct slot *s);		/* move a free slot if its times demand it */
 struct pawl_completion light_finish(struct server *sv);	/* run what was launched */
 
 /* --- scheduling, on loop 0 (sched.c) --- */
@@ -415,9 +415,9 @@ void version_put(struct version *v);
 
 /* --- repository, on the main thread (repo.c) --- */
 
-/* Begin and end what can be now, after each message; sv->rescan: read the repository. */
+/* Begin and end loads and calls, after each message.  sv->rescan: read the repository. */
 void repo_run(struct server *sv);
-bool repo_busy(const struct server *sv);	/* it has work; the helper, or calls that wait */
+bool repo_busy(const struct server *sv);	/* a load is in progress, or calls wait */
 void repo_free(struct server *sv);
 
 /* --- threads for work that takes long (helper.c) --- */
@@ -425,23 +425,23 @@ void repo_free(struct server *sv);
 struct helper {
 	struct port port;
 	struct server *sv;
-	struct msg yield, stop;		/* both may be under way at once */
+	struct msg yield, stop;		/* both may be in the port at once */
 	unsigned long thread;
 	bool started;			/* I */
 	bool leaves, yields;		/* O */
 };
 
 int helper_start(struct helper *h, struct server *sv);
-void helper_stop(struct helper *h);	/* behind all messages that were sent to it */
-/* A message to it: from now on, its work gives way to requests. */
+void helper_stop(struct helper *h);	/* after it has run all messages sent to it */
+/* A message to the helper: its work yields to requests from now on. */
 void helper_yield(struct msg *m);
 
-/* A load of a version.  The helper has it until the main thread has the message. */
+/* A load of a version.  The helper owns it until the main thread receives msg. */
 struct load {
 	struct msg msg;
 	struct server *sv;
-	struct entry *e;		/* NULL: no load is in work */
-	struct control *ct;		/* who asked for it; NULL: the repository has it */
+	struct entry *e;		/* NULL: no load is in progress */
+	struct control *ct;		/* the client's call; NULL: a scan found the model */
 	struct version *v;
 	int64_t number;			/* of the version */
 	uint64_t begin_ns;
@@ -493,7 +493,7 @@ struct server {
 	struct control *calls, **calls_tail;
 	bool rescan;			/* the repository is to be read */
 	bool stopping;			/* no further loads */
-	unsigned int arrived;		/* calls and loads that have ended, together */
+	unsigned int arrived;		/* messages: calls, and loads that have ended */
 	struct load load;
 	struct helper loader;
 	/* loop 0 */
@@ -501,7 +501,7 @@ struct server {
 	unsigned int inflight;		/* runs and plans */
 	unsigned int planning;
 	uint64_t pass[ENGINES], scan;	/* of the model that ran last; they never go back */
-	uint64_t now, light_end;	/* the last completion; light runs of this turn */
+	uint64_t now, light_end;	/* the last completion; when light runs pause */
 	/* A: counts */
 	u64 connections, requests, answers;
 	u64 held;			/* bytes of bodies and answers */

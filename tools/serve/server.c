@@ -476,7 +476,7 @@ static void stop(struct server *sv, int sigfd)
 					  &sv->loops[i]);
 		}
 	}
-	/* The loops take the answers of calls before they leave. */
+	/* The loops still run, and receive the answers of these calls before they end. */
 	while (repo_busy(sv)) {
 		wait_main(sv, -1, -1);
 		repo_run(sv);

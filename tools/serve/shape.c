@@ -306,7 +306,7 @@ static int matmul(const struct ctx *c, const struct shape *const *in, struct sha
 	return 0;
 }
 
-/* The numbers have one element per row, or as many as the table has rows. */
+/* Each row of the input has one number, or as many as the table has rows. */
 static int lookup(const struct ctx *c, const struct shape *const *in, struct shape *out)
 {
 	const struct shape *x = in[0], *w = in[1];

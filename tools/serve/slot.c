@@ -139,7 +139,10 @@ static int engine_err(struct serve_slot *s, int rc)
 	return graph_err(s->err, s->errsize, rc, "%s: %s", s->g->file, pawl_error_text());
 }
 
-/* What a slot has in an engine: a group and n vars.  -EBUSY: an op has not left the group. */
+/*
+ * Remove a slot's group and n vars from an engine.  Returns -EBUSY if an op has not left the
+ * group.
+ */
 static int leave(struct pawl_engine *e, pawl_group_t group, const pawl_var_t *var,
 		 unsigned int n)
 {

@@ -15,7 +15,7 @@ struct piece {
 };
 
 struct job {
-	const struct node *n;			/* NULL: a copy; of a chain, the last one */
+	const struct node *n;			/* NULL: a copy; of a chain, its last node */
 	struct chain *chain;			/* NULL: the node alone */
 	unsigned int nin;
 	struct view out, *in;
@@ -31,7 +31,7 @@ struct block {
 	char *data;
 	bool fixed;
 	unsigned int parts;
-	pawl_var_t *var;			/* parts of them; NULL: an input */
+	pawl_var_t *var;			/* [parts]; NULL: an input */
 	uint64_t *users;			/* a bit per job; only while planning */
 };
 
@@ -75,7 +75,7 @@ struct serve_slot {
 int slot_no_memory(struct serve_slot *s);
 /* Plan the jobs for inputs of these shapes, their memory, and their calls of oneDNN. */
 int slot_plan(struct serve_slot *s, const struct serve_shape *shapes);
-/* fuse.c: make chains of the jobs, before their memory is planned. */
+/* fuse.c: merge jobs into chains, before their memory is planned. */
 int slot_fuse(struct serve_slot *s);
 static inline char *data_of(const struct serve_slot *s, int piece)
 {

@@ -171,7 +171,7 @@ static void slot_free(struct slot *s)
 	}
 	if (v->fresh == s)
 		v->fresh = NULL;
-	/* on the helper, other versions have light slots on loop 0 */
+	/* this may run on the helper while loop 0 counts slots of another version */
 	if (s->light)
 		fetch_add_relaxed(&v->e->nlight, (u32)-1);
 	v->nslots--;

@@ -126,7 +126,7 @@ int trace_start(struct server *sv, const char **why)
 	return 0;
 }
 
-/* Append p, until the number behind key, to f.  Returns where that is, or NULL: there is none. */
+/* Write p to f up to the number after key.  Returns its position, or NULL if there is none. */
 static const char *until(FILE *f, const char *p, const char *end, const char *key)
 {
 	const char *at = memmem(p, (size_t)(end - p), key, strlen(key));
@@ -138,7 +138,7 @@ static const char *until(FILE *f, const char *p, const char *end, const char *ke
 	return at;
 }
 
-/* One event of the light engine: its arrows and its process get numbers of their own. */
+/* Write one event of the light engine, with separate numbers for arrows and process. */
 static void light_event(FILE *f, const char *p, const char *end, double shift_us)
 {
 	const char *at;
@@ -164,8 +164,8 @@ static void light_event(FILE *f, const char *p, const char *end, double shift_us
 }
 
 /*
- * Write an engine's trace without its last line.  *base is the time of ts 0 of the first one,
- * and the events of the second one are appended on that clock.
+ * Write an engine's trace without its last line.  The first call sets *base to the time of its
+ * ts 0; the second one converts its events to that clock.
  */
 static int ops(struct pawl_engine *e, FILE *f, uint64_t *base)
 {
@@ -196,7 +196,7 @@ static int ops(struct pawl_engine *e, FILE *f, uint64_t *base)
 		*base = zero;
 		fwrite(text, 1, (size_t)(end - text), f);
 	} else {
-		/* an event per line; the first two lines name the clock and the process */
+		/* each line is an event; the first two name the clock and the process */
 		next = memchr(text, '\n', (size_t)(end - text));
 		next = next ? memchr(next + 1, '\n', (size_t)(end - next - 1)) : NULL;
 		fputs(",\n{\"ph\":\"M\",\"pid\":3,\"name\":\"process_name\",\"args\":"
