@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One run of pawl load: threads, each with an epoll, calls and a schedule.  A call has one
- * request at a time; h1.c and grpc.c send it.
+ * One run of pawl load: threads, each with an epoll, a schedule, and calls, which have one
+ * request at a time.  h1.c and grpc.c send the requests.
  *
  * Open loop: the schedule has the intended start of each request, which does not depend on the
  * earlier ones, and its latency counts from that time.  If the client is late, or no call is
@@ -244,7 +244,7 @@ static void start_due(struct thread *t)
 		}
 		if (t->next > t->now)
 			return;
-		/* no request that was due until now had a call */
+		/* until now all requests that were due lacked a call */
 		blocked = t->step->rate && t->next <= t->short_at;
 		if (blocked)
 			t->short_at = t->now;

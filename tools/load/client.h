@@ -16,7 +16,7 @@
 
 struct thread;
 
-/* A place for one request at a time: a connection of HTTP/1.1, or a call of gRPC. */
+/* What sends one request at a time: a connection of HTTP/1.1, or a call of gRPC. */
 struct call {
 	struct call *prev, *next;	/* of the list of its state */
 	struct thread *t;
@@ -29,7 +29,7 @@ struct call {
 			http_parser parser;
 			int fd;			/* -1: not open */
 			uint32_t events;	/* for which epoll waits */
-			bool complete, keep;	/* the answer has ended; may be reused */
+			bool complete, keep;	/* the answer has ended; keep the connection */
 			size_t sent;
 		} h1;
 		struct h2_call h2;
@@ -42,16 +42,16 @@ struct list {
 
 /* How requests are sent.  All functions run on the thread. */
 struct transport {
-	/* Make the calls, t->calls and t->ncalls.  Returns 0 or a number of errno. */
+	/* Allocate the calls, t->calls and t->ncalls.  Returns 0 or an errno. */
 	int (*init)(struct thread *t);
 	void (*fini)(struct thread *t);
-	/* Send c->request, and call load_answered() or load_lost() at its end. */
+	/* Send c->request; load_answered() or load_lost() is called at its end. */
 	void (*start)(struct thread *t, struct call *c);
-	/* Nobody waits for the answer of c any more. */
+	/* The answer of c is no longer needed. */
 	void (*drop)(struct thread *t, struct call *c);
-	/* epoll reports this. */
+	/* epoll has reported events. */
 	void (*event)(struct thread *t, void *ptr, uint32_t events);
-	/* Before the thread waits.  May be NULL. */
+	/* Called before the thread waits.  May be NULL. */
 	void (*flush)(struct thread *t);
 };
 
@@ -68,7 +68,7 @@ struct thread {
 	uint64_t quota;			/* of requests, or NEVER */
 	uint64_t now;
 	/* the schedule */
-	bool ended;			/* there is no further request */
+	bool ended;			/* the schedule has no further request */
 	uint64_t next;			/* open loop: intended start of the next request */
 	uint64_t short_at;		/* the last time at which no call was free */
 	uint64_t count;			/* requests of the schedule, for a constant rate */
@@ -83,7 +83,7 @@ struct thread {
 	struct call *shown;		/* whose body becomes the text of the first failure */
 	size_t nbody;
 	char body[BODY_SHOWN];
-	/* gRPC: connections, which take turns; as many again may end their last calls */
+	/* gRPC: connections, which take turns, and as many that end their last calls */
 	struct h2 *links, *dirty;
 	unsigned int nlinks, nopen, link;
 	uint64_t last;			/* arrival of the last measured answer */
@@ -99,15 +99,15 @@ enum outcome { ANSWERED, REFUSED, FAILED };
 /* The answer of c has arrived.  code is its status; c may be used again if keep is true. */
 void load_answered(struct thread *t, struct call *c, enum outcome what, unsigned int code,
 		   bool keep);
-/* There will be no answer. */
+/* The request of c has no answer, because of why. */
 void load_lost(struct thread *t, struct call *c, const char *why);
-/* The text of the first failure. */
+/* Keep the text of the first failure. */
 void load_failure(struct thread *t, const char *what, const char *detail, size_t n);
 /* The connection of an idle call has ended. */
 void load_closed(struct thread *t, struct call *c);
-/* A connection is opened. */
+/* Count a connection that is opened. */
 void load_opened(struct thread *t);
-/* The part of a thread of a whole number. */
+/* The thread's share of a whole number. */
 unsigned int load_part(const struct thread *t, unsigned int whole);
 
 #endif

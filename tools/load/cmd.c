@@ -300,7 +300,7 @@ static int usage(const char *what, const char *detail)
 
 static unsigned int connections(const struct options *o, const struct step *s)
 {
-	/* only those of gRPC carry several requests */
+	/* only connections of gRPC carry several requests */
 	if (s->rate || (o->grpc && o->connections < s->concurrency))
 		return o->connections;
 	return s->concurrency;

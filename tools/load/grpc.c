@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Requests over gRPC: unary calls of ModelInfer.  A connection carries many calls at once, as
- * with the libraries of gRPC; connections take turns.
+ * Requests over gRPC: unary calls of ModelInfer.  As with the libraries of gRPC, a connection
+ * carries many calls at once.  Connections take turns.
  */
 
 #include <ctype.h>
@@ -43,7 +43,7 @@ static void add_header(const char *name, const char *value)
 	head[nhead++] = nv(name, strlen(name), value, strlen(value));
 }
 
-/* The lines of --header; names are in lower case. */
+/* Add the lines of --header, with their names in lower case. */
 static int add_lines(char *p)
 {
 	char *end, *value, *name;
@@ -69,7 +69,7 @@ static int add_lines(char *p)
 int load_grpc_prepare(const struct options *o)
 {
 	nhead = 0;
-	/* the path is the first one: queries replace it */
+	/* the path is the first header, because queries replace it */
 	add_header(":path", SERVICE "ModelInfer");
 	add_header(":method", "POST");
 	add_header(":scheme", "http");
@@ -98,7 +98,7 @@ static int pack(const ProtobufCMessage *m, struct request *r)
 	return 0;
 }
 
-/* protobuf-c does not write to strings. */
+/* protobuf-c's strings are not const, but it does not write to them. */
 static char *text(const char *s)
 {
 	return s ? (char *)(uintptr_t)s : (char *)(uintptr_t)"";
@@ -193,7 +193,7 @@ static const char *exchange(struct h2 *h, struct h2_call *k, uint64_t wait_ns)
 	return NULL;
 }
 
-/* One call on a connection of its own.  k has the answer; its body is to be freed. */
+/* Make one call on a new connection.  The answer is in k; the caller frees its body. */
 static int query(const struct options *o, const char *path, const ProtobufCMessage *message,
 		 struct h2_call *k)
 {
@@ -291,7 +291,7 @@ static void ended(struct h2_call *k, uint32_t error)
 	enum outcome what = FAILED;
 	char why[64];
 
-	/* the server has not looked at a refused stream */
+	/* the server has not processed a refused stream */
 	if (k->code < 0 && error == NGHTTP2_REFUSED_STREAM)
 		k->code = GRPC_UNAVAILABLE;
 	if (k->code < 0 && (error || k->http == 200 || !k->http)) {
@@ -315,7 +315,7 @@ static void ended(struct h2_call *k, uint32_t error)
 	load_answered(t, c, what, (unsigned int)(k->code < 0 ? k->http : k->code), true);
 }
 
-/* The connection takes no further calls. */
+/* The connection accepts no further calls. */
 static void retire(struct thread *t, struct h2 *h)
 {
 	t->nopen -= h->counted;
@@ -338,7 +338,7 @@ static void disconnected(struct thread *t, struct h2 *h, const char *why)
 	h->calls = 0;
 }
 
-/* The next connection that takes a call, or may be opened; *room: the call need not wait. */
+/* Find a connection that accepts a call or may be opened.  *room: the call need not wait. */
 static struct h2 *pick(struct thread *t, bool *room)
 {
 	struct h2 *h, *found = NULL;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A connection of HTTP/2 by nghttp2, which obeys the limits of the server: calls beyond its
- * number of streams wait inside nghttp2.
+ * A connection of HTTP/2 by nghttp2, which keeps the server's limits: calls beyond its number
+ * of streams wait inside nghttp2.
  *
- * Frames are collected in a buffer, so that the requests of a turn share a system call.
+ * Frames are collected in a buffer, so that requests sent together share a system call.
  */
 
 #include <errno.h>
@@ -27,7 +27,7 @@ static ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *buf, size_
 	size_t n = k->n - k->sent;
 
 	(void)session, (void)arg;
-	/* a canceled stream */
+	/* the stream was canceled */
 	if (k->id != id || !k->h)
 		return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 	if (n > length)
@@ -39,7 +39,7 @@ static ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *buf, size_
 	return (ssize_t)n;
 }
 
-/* The text of grpc-message, where % and two digits are a byte. */
+/* Decode grpc-message, where % and two hexadecimal digits are a byte. */
 static void read_text(struct h2_call *k, const char *p, size_t n)
 {
 	char byte[3] = "";
@@ -66,7 +66,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
 	(void)flags, (void)arg;
 	if (!k)
 		return 0;
-	/* nghttp2 ends the values with a zero */
+	/* nghttp2 terminates the values with a zero byte */
 	if (nfield == 7 && !memcmp(name, ":status", 7))
 		k->http = atoi(v);
 	else if (nfield == 11 && !memcmp(name, "grpc-status", 11))
@@ -142,7 +142,7 @@ static int session_new(struct h2 *h)
 		nghttp2_session_callbacks_del(cb);
 		return ENOMEM;
 	}
-	/* no call before the settings of the server, which may permit fewer */
+	/* no call before the server's settings, which say how many it permits */
 	nghttp2_option_set_peer_max_concurrent_streams(option, 0);
 	nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
 	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);

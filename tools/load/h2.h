@@ -35,7 +35,7 @@ struct h2 {
 	nghttp2_session *session;	/* NULL: not open */
 	int fd;
 	unsigned int calls;
-	bool going;		/* takes no further calls */
+	bool going;		/* accepts no further calls */
 	bool settled;		/* the settings of the server have arrived */
 	char *out;
 	size_t nout, out_at, cap;
@@ -47,20 +47,22 @@ struct h2 {
 	uint32_t events;
 };
 
-/* Begin to connect.  Returns 0 or a number of errno. */
+/* Begin to connect.  Returns 0 or an errno. */
 int load_h2_open(struct h2 *h, const struct options *o);
 void load_h2_close(struct h2 *h);
-/* Begin a call; k has p, n and keep.  False: there is no memory, or no further stream. */
+/* Begin a call, with p, n and keep of k.  Returns false without memory or a free stream. */
 bool load_h2_call(struct h2 *h, struct h2_call *k, const nghttp2_nv *head, size_t n);
 void load_h2_cancel(struct h2_call *k);
-/* Send what waits; true in *full: the socket takes no more.  Returns why the connection is
- * lost, or NULL. */
+/*
+ * Send buffered frames; *full is set if the socket accepts no more.  Returns NULL, or why the
+ * connection is lost.
+ */
 const char *load_h2_send(struct h2 *h, bool *full);
-/* Receive what has arrived, with a buffer of size bytes. */
+/* Receive frames, with a buffer of size bytes.  Returns as load_h2_send(). */
 const char *load_h2_receive(struct h2 *h, char *buf, size_t size);
-/* Calls that the server permits at once. */
+/* The number of calls that the server permits at once. */
 unsigned int load_h2_limit(const struct h2 *h);
-/* Whether the answer is one whole message. */
+/* Is the answer one complete message? */
 bool load_h2_complete(const struct h2_call *k);
 
 #endif

@@ -3,7 +3,7 @@
  * pawl load: measures the latency of a server of the Open Inference Protocol.
  *
  * cmd.c reads the options, http.c queries the server, model.c and input.c make the requests,
- * client.c says when each is sent, h1.c and grpc.c send it over HTTP/1.1 and over h2.c, and
+ * client.c decides when each is sent, h1.c (HTTP/1.1) and grpc.c (with h2.c) send it, and
  * report.c prints the results.
  *
  * Times are nanoseconds of CLOCK_MONOTONIC.
@@ -109,7 +109,7 @@ int load_http_resolve(struct options *o);
 int load_http_get(const struct options *o, const char *path, int *status, char **body,
 		  size_t *n);
 
-/* A socket that begins to connect, or -1 with errno. */
+/* Returns a socket that is connecting, or -1 with errno. */
 int load_connect(const struct options *o);
 
 /* model.c: query the inputs of the model, and make its requests. */
@@ -136,9 +136,9 @@ uint64_t load_random_next(uint64_t *seed);
 
 /* grpc.c */
 int load_grpc_prepare(const struct options *o);
-/* The inputs of a model as the server's answer over HTTP has them, or NULL after a message. */
+/* The model's metadata, in the form of the answer over HTTP; NULL after a message. */
 json_t *load_grpc_metadata(const struct options *o, const struct model *m);
-/* The message of a request with its prefix. */
+/* Make the message of a request, with its prefix. */
 int load_grpc_request(const struct options *o, const struct model *m,
 		      const struct tensor *inputs, unsigned int n, struct request *r);
 
