@@ -72,7 +72,7 @@ fi
 # The unit test runs fewer.
 export PAWL_RT_OPS=10000000
 
-# what waits more than it works, in one lane; it builds nothing in this folder
+# tests that mostly wait, one after the other; they build nothing in this folder
 waiting() {
 	# shellcheck disable=SC2086 # lists of words
 	programs '' . $plain $search
@@ -84,13 +84,13 @@ waiting() {
 	item '' models 1800 "$srctree/tests/serve/run.sh"
 	item '' spin 600 "$make check-spin"
 	item '' cross 1800 "make='$make' $srctree/tests/cross/run.sh"
-	# from the tarball, with the other compiler, or if there is no clone to pack, from here
+	# from the tarball, with the other compiler; or from here if this is no git clone
 	item '' dist 1800 "CC=clang $srctree/tests/install/dist.sh"
 	[ -e "$srctree/.git" ] || item '' install 600 "$make check-install"
 	item '' deb 1200 "$srctree/tests/install/deb.sh"
 }
 
-# what works, beside it
+# tests that use the CPU, at the same time
 working() {
 	item '' model 900 "$make check-model"
 	item '' model-deep 22000 "$make check-model-deep"
@@ -109,8 +109,8 @@ working() {
 		for fragment in ${fragments//+/ }; do
 			config="$config $fragment.config"
 		done
-		# What searches for faults finds no others in the same code compiled again, and a
-		# sanitizer's second compiler needs the stress programs only.
+		# The searches for faults find nothing more in the same code compiled again, and
+		# a sanitizer with a second compiler needs only the stress programs.
 		goals='all tests'
 		case $fragments in
 		*asan* | *tsan*) lists="$plain $search" ;;
@@ -136,7 +136,7 @@ if item '' build $build_time "$make $jobs all tests"; then
 	trap 'kill $! 2>/dev/null; exit 130' INT TERM
 	working
 	wait
-	# alone: they stop threads, and count what the others do meanwhile
+	# not in parallel: they stop threads, and count what the others do meanwhile
 	"$run" -n -r "$results" tests/suspend.list tests/purity.list tests/memory.list tests/teardown.list
 fi
 

@@ -7,11 +7,11 @@
 #
 #	NAME <tab> SECONDS <tab> COMMAND
 #
-# A command passes with status 0, is skipped with 77, and fails with any other or when
-# its time has passed.  One line is printed per test, with the seconds that passed and those of
-# processors, and for a failure the end of what it said, for a pass the lines of figures
-# (C16 ...).  At the end come the failures once more, in short, and "N passed, N failed, N
-# skipped".  The status is 1 if any failed.
+# A command passes with status 0, is skipped with 77, and fails with any other or when its time
+# has passed.  For each test one line is printed, with the elapsed and the CPU seconds, then for
+# a failure the end of its output, for a pass its lines of figures (C16 ...).  At the end come a
+# short list of the failures and "N passed, N failed, N skipped".  The status is 1 if any
+# failed.
 #
 #	-n	leave the last line to a later run
 #	-j	so many tests at a time (1)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Three million arrays at once, more than libpawl has blocks for: each is written, four threads
- * push random ops on all of them, with errors, deletions and asynchronous ops, and the results
- * are those of a serial program.  It needs 0.6 GB of memory.
+ * Three million arrays at once, more than libpawl has blocks for.  Each is written, then four
+ * threads push random ops on all of them, with errors, deletions and asynchronous ops.  The
+ * results must be those of a serial program.  The test needs 0.6 GB of memory.
  */
 #include <mxnet/engine.h>
 #include <random>
@@ -27,7 +27,10 @@ typedef Engine::CallbackOnComplete Done;
 #endif
 
 static const size_t BLOCKS = 1 << 21;	/* core/state.h, BLOCK_BITS */
-/* With a sanitizer fewer than blocks, which take two minutes and 8 GB: see test_parked.c. */
+/*
+ * Fewer than blocks with a sanitizer, where so many take two minutes and 8 GB;
+ * test_parked_few.c parks vars there.
+ */
 static const size_t ARRAYS = SLOW ? 200000 : 3000000;
 static const unsigned THREADS = 4, OPS = SLOW ? 10000 : 100000, SHARED = 1024;
 
@@ -75,7 +78,7 @@ struct Part {
 		to.writes++;
 	}
 
-	/* Without waiting for the ops that use it.  The next one has the same data. */
+	/* Does not wait for the ops that use it.  The next array has the same data. */
 	void Replace(Array &x)
 	{
 		e->DeleteVariable([](RunContext) {}, Context::CPU(), x.var);
@@ -97,7 +100,7 @@ struct Part {
 			    { to.var });
 		THROWS(dmlc::Error, "no array is that good", e->WaitForVar(to.var));
 		e->WaitForVar(to.var);
-		/* The same error, which was thrown. */
+		/* The error that was thrown before. */
 		e->WaitForVar(x.var);
 		Replace(x);
 		Replace(to);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls of libpawl_mx with bad arguments: each fails, says why, and changes nothing.  Only
- * installed headers are included.
+ * Calls of libpawl_mx with bad arguments: each fails with a message and changes nothing.  The
+ * test includes only installed headers.
  */
 #include <check.h>
 #include <errno.h>
@@ -120,7 +120,7 @@ START_TEST(test_views_stay_inside_the_array)
 	OK(MXNDArrayGetShapeEx64(view, &n, &shape));
 	ck_assert(n == 1 && shape[0] == 0);
 	OK(MXNDArrayFree(view));
-	/* 0 keeps a dimension, -1 takes what is left: of an empty array nothing */
+	/* 0 keeps a dimension, and -1 means the rest, which an empty array does not have */
 	OK(MXNDArrayReshape(empty, 2, none, &view));
 	OK(MXNDArrayGetShapeEx64(view, &n, &shape));
 	ck_assert(n == 2 && shape[0] == 0 && shape[1] == 0);
@@ -147,7 +147,7 @@ START_TEST(test_copies_need_two_arrays_of_one_form)
 	FAILS(MXNDArraySyncCopyFromNDArray(a, b, -1), "shapes are not the same");
 	FAILS(MXNDArraySyncCopyFromNDArray(a, c, -1), "shapes are not the same");
 	FAILS(MXNDArraySyncCopyFromNDArray(a, ints, -1), "type 4 to type 0");
-	/* onto itself: nothing to do */
+	/* a copy onto itself does nothing */
 	OK(MXNDArraySyncCopyFromNDArray(a, a, -1));
 	OK(MXNDArraySyncCopyToCPU(a, out, 2));
 	ck_assert(!memcmp(in, out, sizeof(in)));
@@ -215,7 +215,7 @@ START_TEST(test_an_operator_belongs_to_one_engine)
 	OK(pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &other));
 	OK(pawl_mx_opr_new(e, &op, &opr));
 	REFUSED(-ESTALE, pawl_mx_opr_delete(other, opr), "of another engine");
-	/* which left it as it was */
+	/* the failed call left it unchanged */
 	OK(pawl_mx_opr_push(e, opr, cpu, 0, NULL));
 	OK(pawl_mx_opr_delete(e, opr));
 	OK(pawl_mx_engine_free(other));
@@ -237,7 +237,7 @@ START_TEST(test_resources)
 	pawl_mx_set_last_error("none");
 	ck_assert_ptr_null(pawl_mx_resource_space(&r, SIZE_MAX));
 	ck_assert_ptr_nonnull(strstr(MXGetLastError(), "temporary space of"));
-	/* what it had before is still there */
+	/* its earlier contents are unchanged */
 	ck_assert_ptr_eq(pawl_mx_resource_space(&r, 100), space);
 }
 END_TEST

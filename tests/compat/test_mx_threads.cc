@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Several threads use everything at once for the first time in their process: the engine,
- * contexts and their resources, arrays, the profiler, engines of their own; and fork meanwhile.
+ * Several threads use the library at once for the first time in their process: the engine,
+ * contexts and their resources, arrays, the profiler, and engines that they create.  They also
+ * fork.
  *
  *	test_mx_threads [SEED [SECONDS]]
  *
- * A round is a process in which libpawl_mx was not used before.
+ * Each round is a process in which libpawl_mx was not used before.
  */
 #include <mxnet/c_api.h>
 #include <mxnet/engine.h>
@@ -39,7 +40,7 @@ static unsigned long long round_seed = 1;
 static const char *program;
 static char dump[] = "/tmp/pawl-mx-XXXXXX";
 
-/* Of the round's process. */
+/* State of the round's process. */
 static std::atomic<unsigned> ready;
 static std::atomic<Engine *> engine;
 static std::atomic<pawl_mx_var *> resources[CONTEXTS][TYPES][IDS];
@@ -247,7 +248,7 @@ struct User {
 				Bulk();
 				break;
 			case 7:
-				/* the child of a process with threads must not start others there */
+				/* a sanitizer's child of fork() must not start threads */
 				if (!SANITIZED && rnd() % 4 == 0)
 					Fork();
 				break;
@@ -272,7 +273,7 @@ static uint64_t Random(const pawl_mx_resource &r)
 	return x;
 }
 
-/* Every generator has the seed that was set, whoever made it and when. */
+/* Every generator has the seed that was set, whichever thread made it, and when. */
 static void Generators()
 {
 	pawl_mx_context ctx = { PAWL_MX_CPU, 0 };
@@ -320,7 +321,7 @@ int main(int argc, char **argv)
 	end = std::chrono::steady_clock::now() +
 	      std::chrono::milliseconds(static_cast<long long>(seconds * 1000));
 	close(mkstemp(dump));
-	std::signal(SIGTERM, SIG_IGN);	/* the round's process, in the same group, says where it is */
+	std::signal(SIGTERM, SIG_IGN);	/* the round's process prints its position */
 	do {
 		int status = -1;
 		pid_t pid = fork();

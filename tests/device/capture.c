@@ -125,7 +125,7 @@ START_TEST(only_what_may_be_captured)
 }
 END_TEST
 
-/* An op without a body between others of the graph: those behind it run, captured or not. */
+/* An op without a body between other ops of the graph: the later ones run, captured or not. */
 START_TEST(a_graph_with_an_op_without_a_body)
 {
 	struct pawl_engine *e = plain();

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# dist.sh, for make distcheck: the tarball that make dist packs is the same from another
-# clone; what is in it builds without git and in another folder and without a warning, passes its
-# unit tests, its tests of tools and the check of its installation, and changes nothing in its own
-# folder.  CC: the compiler.
+# dist.sh, for make distcheck: the tarball that make dist packs is the same from another clone.
+# Its contents build without git, in another folder and without a warning, pass the unit tests,
+# the tests of tools and the check of the installation, and change nothing in their own folder.
+# CC: the compiler.
 # Exit status 0: passed, 1: failed, 77: this is not a git clone.
 set -eu
 name=pawl-${pawlversion:?}

@@ -464,7 +464,7 @@ static u64 counted_in_flight(void)
 	return n;
 }
 
-/* At rest: 1 if the var has a block, 0 if it is parked.  Its home is as it was at first. */
+/* At rest: 1 if the var has a block, 0 if it is parked; its home has its initial state. */
 static u32 version_block(u32 i)
 {
 	struct var *v = var_of(me.e, var_index(me.var[i]));

@@ -76,8 +76,8 @@ static void cq_sleep(u32 i)
 }
 
 /*
- * Thread 0 completes two ops, and thread 2 reaps one completion: thread 1, which waits, or asks
- * for a descriptor, learns of the other one.
+ * Thread 0 completes two ops, and thread 2 reaps one completion.  Thread 1, which waits or
+ * makes the eventfd, is notified of the other one.
  */
 static pawl_token_t both[2];
 
@@ -125,7 +125,7 @@ static void cq_sleep_rest(u32 i)
 		MODEL_CHECK(pawl_cq_reap(e, cq, &c, 1) >= 0);
 }
 
-/* A thread waits for a queue, which another thread destroys. */
+/* A thread waits for a queue that another thread destroys. */
 static void cq_enter_gone(u32 i)
 {
 	if (!thread_get(e))
@@ -143,7 +143,7 @@ static void cq_sleep_gone(u32 i)
 		MODEL_CHECK(pawl_cq_wait(e, cq, -1) == -ESTALE);
 }
 
-/* The object is another queue at once, and a thread waits for that. */
+/* The object is reused at once for another queue, for which a thread waits. */
 static void cq_sleep_again(u32 i)
 {
 	pawl_cq_t other;

@@ -45,7 +45,7 @@ struct program {
 	u32 meet;		/* this work and the next one must run at the same time */
 	u32 workers;
 	bool empty;		/* another queue, without work, comes before the queue */
-	bool far;		/* slots are in other words of a bitmap, the last thread's first */
+	bool far;		/* slots in other words of a bitmap, the last thread's first */
 	bool bare;		/* threads begin without lanes and nodes */
 	bool no_memory;		/* and receive none */
 	u32 nodes;		/* additional ones of thread 0 */
@@ -461,7 +461,7 @@ static void queue_thread(u32 i)
 		queue_call(i, &s);
 }
 
-/* This take found nothing: no work was there all the time. */
+/* This take found nothing: fail if some work was available all the time. */
 static void none_hidden(u32 empty)
 {
 	u32 i, k;

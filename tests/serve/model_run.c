@@ -9,8 +9,8 @@
  * Without inputs the program prints the model's description.  -m: count what the last launch
  * allocates: by us, and by oneDNN.  -q: no outputs, but the median time of TIMES runs.
  * -l: as -q, and the shortest time of each layer, in microseconds.
- * -F: before, run the model with a deadline in the past, cancel a run, and move the slot to another
- * engine, which has no workers, and back.
+ * -F: first run the model with a deadline in the past, cancel a run, and move the slot to an
+ * engine without workers and back.
  * Exit status: 0, or 2 if the model or a shape is refused, with the reason.
  */
 #include <dlfcn.h>
@@ -102,7 +102,7 @@ static int run(struct pawl_engine *e, struct serve_slot *s, pawl_var_t weights, 
 	return c.status;
 }
 
-/* A run that ends early has an error, and the next one has none. */
+/* A run that ends early returns an error, and the next run does not. */
 static void early(struct pawl_engine *e, struct serve_slot *s, pawl_var_t weights, pawl_cq_t cq)
 {
 	int rc;
@@ -117,7 +117,7 @@ static void early(struct pawl_engine *e, struct serve_slot *s, pawl_var_t weight
 		must(rc, "cancel");
 }
 
-/* A slot that is in use stays where it is, and can be moved when it is free. */
+/* A slot in use cannot be moved; a free one can. */
 static void move(struct serve_slot *s, struct pawl_engine *to)
 {
 	while (serve_slot_move(s, to) == -EBUSY)

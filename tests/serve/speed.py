@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time of a run of each model of test_models.py with one thread, beside onnxruntime.
+"""The time of a run of each model of test_models.py with one thread, here and in onnxruntime.
 
-speed.py [WORD...]: only models whose name has one of the words.  run.sh sets what it needs.
+speed.py [WORD...]: only models whose name contains one of the words.  run.sh sets the
+environment.
 """
 import os
 import statistics

@@ -17,7 +17,7 @@ static const char *program_name;
 static const char *replay_args;		/* further arguments after --seed N */
 static u64 seed_now;			/* A: of the running round */
 static u64 deadline_ms;			/* A: 0: no round runs */
-static bool round_forks;		/* each round is a process of its own */
+static bool round_forks;		/* each round is a separate process */
 
 static void replay(void)
 {
@@ -109,7 +109,7 @@ static __unused_fn u64 stress_round(u64 seed, u64 (*round)(u64 seed))
 	return ops;
 }
 
-/* A round in which the library is used for the first time in its process, which has one thread. */
+/* Run a round in a new process with one thread, in which the library was not used before. */
 static __unused_fn u64 stress_round_forked(u64 seed, u64 (*round)(u64 seed))
 {
 	static u64 *ops;	/* shared with the child */

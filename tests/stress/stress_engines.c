@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Engines that several threads create, use and destroy at once, while others enter them.
+ * Several threads create, use and destroy engines at once, while others enter the engines.
  *
- * A round is a process in which libpawl was not used before, so that the first engines, and what
- * is made once per process, are created by several threads at the same time.  An owner creates
- * an engine with a random configuration, lets others in, pushes, waits or not, and destroys it
- * when the others have left.  A visitor enters the engine of any owner: it attaches, pushes,
- * waits, reads statistics, trims, and detaches or leaves its slot behind.  Both fork now and
- * then; the child creates an engine of its own.  At its end every engine has run each op that
- * it accepted once.
+ * Each round is a process in which libpawl was not used before, so several threads create the
+ * first engines, and what exists once per process, at the same time.  An owner creates an
+ * engine with a random configuration, admits other threads, pushes, perhaps waits, and destroys
+ * the engine when the others have left.  A visitor enters the engine of any owner: it attaches,
+ * pushes, waits, reads statistics, trims, and detaches or leaves its slot to the thread's exit.
+ * Both fork at random; the child creates an engine.  Every engine must have run each op that it
+ * accepted exactly once.
  *
  *	stress_engines [--seed N] [--seconds S] [--owners N] [--visitors N]
  */
@@ -28,8 +28,8 @@ struct job {
 };
 
 /*
- * The engine of an owner.  state is OPEN while others may enter, and counts those inside: once
- * it is not OPEN and 0, the owner alone uses the engine.
+ * The engine of an owner.  state is OPEN while others may enter, plus the number of threads
+ * inside; when it is 0, the owner alone uses the engine.
  */
 struct house {
 	u32 state;		/* A */

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_judge.sh [PAWL]: the parts of make bench-serve that are built here (tests/serve/judge).
+# test_judge.sh [PAWL]: tests the programs of make bench-serve that this tree has
+# (tests/serve/judge).
 # Exit status 0: passed, 77: pawl load, the server or taskset is missing.
 . "$(dirname "$0")/lib.sh"
 

@@ -83,8 +83,8 @@ static int no_process_of_its_own(void)
 }
 
 /*
- * A test begins, in its process.  Check has a limit for each, see below.  Without processes of
- * their own (under sanitizers) tests have no limit, but that of the program (tests/run.sh).
+ * A test begins, in its process.  Check has a limit for each test, see below.  Under sanitizers
+ * the tests share one process, and only tests/run.sh limits its time.
  */
 void __wrap_tcase_fn_start(const char *name, const char *file, int line)
 {
@@ -94,7 +94,7 @@ void __wrap_tcase_fn_start(const char *name, const char *file, int line)
 	__real_tcase_fn_start(name, file, line);
 }
 
-/* Check kills a test at its limit, or the program is ended: first let it say where it is. */
+/* Check kills a test that hangs; first let the test print its position. */
 int __wrap_killpg(pid_t group, int sig)
 {
 	const struct timespec ms = { 0, 1000000 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The engines that the program has, so that a test that does not end can dump them.  Programs are
- * linked with --wrap, so that those that a library creates are known too.  This file is in an
- * archive: a program that creates no engine does not link it.
+ * A list of the program's engines, so that a test that hangs can dump them.  Programs are
+ * linked with --wrap, so that the list has also the engines that a library creates.  This file
+ * is in an archive, so a program that creates no engine does not link it.
  */
 #include <base/atomic.h>
 #include <pawl/engine.h>
@@ -29,7 +29,7 @@ int __wrap_pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine 
 	return rc;
 }
 
-/* Known until it has ended, because it may not end. */
+/* The engine stays in the list until it is destroyed, because that may hang. */
 int __wrap_pawl_engine_destroy(struct pawl_engine *e)
 {
 	int rc = __real_pawl_engine_destroy(e);

@@ -102,7 +102,7 @@ struct fix_opt {
 	u32 max_work;
 };
 
-/* For a test that does not end: the state of the last executor. */
+/* For a test that hangs: print the state of the last executor. */
 static struct fix *fix_now;
 
 static inline void fix_dump(void)

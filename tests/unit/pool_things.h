@@ -68,7 +68,7 @@ static void thing_ctor(void *obj, u32 idx, u32 base, void *user)
 static struct arena *arena;
 static struct pool *things;
 
-/* For a test that does not end: the state of the last pool. */
+/* For a test that hangs: print the state of the last pool. */
 static inline void things_dump(void)
 {
 	struct pool_stat s;

@@ -835,8 +835,9 @@ START_TEST(test_batch_in_a_batch)
 END_TEST
 
 /*
- * The room that a thread keeps for its next batch is freed with the engine, although the thread
- * lives on.  With the sanitizers, where there are no such figures, the check for leaks finds it.
+ * The memory that a thread keeps for its next batch is freed with the engine, even if the
+ * thread continues.  With sanitizers, where these figures do not exist, the leak check tests
+ * it.
  */
 START_TEST(test_destroy_frees_the_room_of_batches)
 {
@@ -851,7 +852,7 @@ START_TEST(test_destroy_frees_the_room_of_batches)
 	for (i = 0; i <= ROUNDS; i++) {
 		struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 
-		/* the first one leaves what the library keeps for all engines */
+		/* after the first round the memory that all engines share exists */
 		if (i == 1)
 			before = mallinfo2().uordblks;
 		OK(pawl_push_batch(e, op, N));

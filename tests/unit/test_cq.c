@@ -316,7 +316,7 @@ END_TEST
 
 static void *sleep_for_queue(void *arg)
 {
-	/* Without a limit: at the end of its time it would find the completion by itself. */
+	/* Without a timeout, at whose end it would find the completion by itself. */
 	MUST(!pawl_wait(storm.e, PAWL_WAIT_CQ | PAWL_WAIT_NO_HELP, storm.cq[0].h, -1, NULL));
 	store_release((u32 *)arg, 1);
 	return NULL;
@@ -338,7 +338,7 @@ START_TEST(test_a_reap_that_leaves_completions_wakes_a_thread_that_waits)
 	ck_assert(soon((waiter = load_acquire(&cq_obj()->waiter))));
 	ex = &thread_of(storm.e, (u32)waiter - 1)->ex;
 	ck_assert(soon(!exec_wanted(ex)));
-	/* It misses both completions, as if they were queued before it began to wait. */
+	/* The waiter misses both completions, as if they were queued before it began. */
 	store_relaxed(&cq_obj()->waiter, 0);
 	for (i = 0; i < 2; i++) {
 		op = op_cq(ok_body, NULL, NULL, storm.cq[0], 1);

@@ -182,7 +182,7 @@ START_TEST(test_fork_early_handler)
 }
 END_TEST
 
-/* --- two threads that create the first engine at once both register libpawl's handler --- */
+/* --- two threads create the first engine at once, and both register libpawl's handler --- */
 
 int __real_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
@@ -237,7 +237,7 @@ START_TEST(test_a_fork_handler_between_two_of_libpawl_creates_an_engine_of_the_c
 	pid_t pid;
 	int status;
 
-	/* In a process where there was no engine yet, as in test_fork_early_handler. */
+	/* In a process that had no engine yet, as in test_fork_early_handler. */
 	if (THREAD_SANITIZED)
 		return;
 	pid = child_fork();

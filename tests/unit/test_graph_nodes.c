@@ -839,7 +839,7 @@ static void wait_behind(void *arg, int status)
 }
 
 /*
- * The thread that ends a launch has no other op in its hands: a release function of the graph can
+ * The thread that ends a launch has taken no other op, so a release function of the graph can
  * wait for an op that was ready before.
  */
 START_TEST(test_the_end_of_a_launch_delays_no_other_op)
@@ -876,7 +876,7 @@ static int wait_inside(struct pawl_run *run, void *arg)
 	struct pawl_op op = op_write(add_one, &b->ran, &b->v);
 	u64 since = t->ex.since;
 
-	/* With this priority it goes before the other nodes. */
+	/* With this priority it precedes the other nodes. */
 	op.priority = 1;
 	MUST(!pawl_push(b->e, &op));
 	MUST(!pawl_wait_readable(b->e, b->v, SOON_NS, NULL));
@@ -884,7 +884,7 @@ static int wait_inside(struct pawl_run *run, void *arg)
 	return 0;
 }
 
-/* Bodies that wait, and run others meanwhile, count for their caller's limit all the same. */
+/* Bodies that wait, and run other bodies meanwhile, count towards their caller's limit. */
 START_TEST(test_nested_waits_do_not_extend_a_run)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);

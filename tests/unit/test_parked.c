@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* core/park.c: vars that no op uses give up their block, and nothing else changes for them. */
+/* core/park.c: vars that no op uses give up their block, and otherwise behave as before. */
 #include "util.h"
 #include <core/link.h>
 #include "cells.h"
@@ -50,7 +50,7 @@ START_TEST(test_version_and_error)
 	ck_assert(!parked(e, v));
 	ck_assert_uint_eq(version(e, v), 3);
 	ck_assert_uint_eq(data, 3);
-	/* One whose write failed keeps its block, and its error. */
+	/* A var whose write failed keeps its block and its error. */
 	OK(push_write(e, fail_io, NULL, v));
 	while (pawl_run_one(e))
 		;
@@ -178,7 +178,7 @@ START_TEST(test_many_reads)
 }
 END_TEST
 
-/* The number of readers in the word comes round to 0, and so does the word of a parked var. */
+/* The number of readers in the word wraps to 0, also in the word of a parked var. */
 START_TEST(test_readers_come_round)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -209,7 +209,7 @@ START_TEST(test_readers_come_round)
 }
 END_TEST
 
-/* A call visits all vars, wherever it begins, and whatever the count of earlier visits is. */
+/* A call visits all vars, wherever it begins, also when park_next wraps. */
 START_TEST(test_no_var_is_left_out)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -255,7 +255,7 @@ static void *parker(void *arg)
 	return NULL;
 }
 
-/* Random work, with read-mostly mode as soon as possible, while two threads park what is idle. */
+/* Random work, with read-mostly mode as soon as possible, while two threads park idle vars. */
 START_TEST(test_parked_at_any_moment)
 {
 	struct cells c = { .e = engine(PAWL_PER_DEVICE, 2), .rounds = (u32)TIMES(20000), .seed = 7 };

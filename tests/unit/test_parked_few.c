@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * core/park.c with far fewer blocks than vars: every var is parked again and again, while several
- * threads push, wait, delete and look at random.
+ * core/park.c with far fewer blocks than vars: every var is parked repeatedly, while several
+ * threads push, wait, delete and query at random.
  *
- * Each op checks that it runs exactly behind the ops that its own thread pushed before it to the
- * same vars, that no write runs beside it, and that two vars which are written by the same ops
- * alone are equal.  The data is plain, so a race detector sees a missing order.
+ * Each op checks that it runs after exactly those ops that its thread pushed to the same vars
+ * before it, that no write runs at the same time, and that two vars which only the same ops
+ * write are equal.  The data is plain, so a race detector finds a missing order.
  */
 #include <fcntl.h>
 #include "util.h"
@@ -160,7 +160,7 @@ static struct pawl_op random_op(struct pusher *p, bool mortal)
 	return op;
 }
 
-/* Push until there is room; ops in flight may have all blocks. */
+/* Retry until there is room; the ops in flight may use all blocks. */
 static int push_some(struct pusher *p, const struct pawl_op *op, size_t n)
 {
 	int rc;
@@ -175,7 +175,7 @@ static int push_some(struct pusher *p, const struct pawl_op *op, size_t n)
 	return rc;
 }
 
-/* Another var takes the place of this one, which is deleted behind the ops that use it. */
+/* Replace this var, and delete it after the ops that use it. */
 static int bury(struct pawl_run *run, void *arg)
 {
 	struct data *d = arg;
@@ -351,7 +351,7 @@ static void few(int policy, u32 rm_reads, u64 seed)
 	}
 	for (i = 0; i < PUSHERS; i++)
 		join(t[i]);
-	/* Errors of writes that nobody took are returned here. */
+	/* Errors of writes that no call has returned are returned here. */
 	k = (u32)-pawl_wait_all(w.e, SOON_NS, NULL);
 	ck_assert(!k || k == EIO);
 	ck_assert_uint_eq(w.bad, 0);

@@ -421,7 +421,7 @@ static u32 next(struct fix *f, struct exec_thread *t)
 	return work && exec_next(f->x, t, work) ? work : 0;
 }
 
-/* What a thread takes next of its own work, without going back to its caller. */
+/* The pieces of its own work that a thread takes before it returns to its caller. */
 START_TEST(test_next)
 {
 	struct fix f;
@@ -439,7 +439,7 @@ START_TEST(test_next)
 	exec_push_more(q, t, 5, -1, 0);
 	exec_pushed(q, t);
 	ck_assert_uint_eq(exec_take(f.x, t), 1);
-	/* recent work may be long; then it was short */
+	/* recent work may have been long, so nothing; then it was short */
 	ck_assert_uint_eq(next(&f, t), 0);
 	t->batch = 2;
 	t->nexts = 0;
@@ -451,19 +451,19 @@ START_TEST(test_next)
 	ck_assert_uint_eq(next(&f, t), 3);
 	ck_assert_uint_eq(t->budget, 0);
 	t->budget = EXEC_UNLIMITED;
-	/* not before work of a higher priority, nor in the place of what is not its own */
+	/* not before work of a higher priority, nor instead of another thread's work */
 	exec_push(q, u, 6, 1, 0);
 	ck_assert_uint_eq(next(&f, t), 0);
 	ck_assert_uint_eq(exec_take(f.x, t), 6);
 	t->nexts = 0;
 	ck_assert_uint_eq(next(&f, t), 4);
 	ck_assert_uint_eq(next(&f, t), 0);
-	/* nor after as many as it may have in one run */
+	/* nor after the maximum number of pieces in one run */
 	exec_push(q, t, 8, 0, 0);
 	t->nexts = 16;
 	ck_assert_uint_eq(next(&f, t), 0);
 	ck_assert_uint_eq(exec_take(f.x, t), 8);
-	/* nor another one than its caller has seen, nor for long */
+	/* nor a piece other than its caller read, nor for long */
 	exec_push(q, t, 9, 0, 0);
 	t->nexts = 0;
 	ck_assert(!exec_next(f.x, t, 8));

@@ -244,7 +244,7 @@ static void start_due(struct thread *t)
 		}
 		if (t->next > t->now)
 			return;
-		/* until now all requests that were due lacked a call */
+		/* the request became due while no call was free */
 		blocked = t->step->rate && t->next <= t->short_at;
 		if (blocked)
 			t->short_at = t->now;

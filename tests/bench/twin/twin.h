@@ -55,7 +55,7 @@ static inline void twin_done(struct twin_done d, int error)
 
 typedef void (*twin_body)(void *closure, struct twin_done done);
 
-/* Run one ready op on the calling thread; false: there is none.  For an engine without workers. */
+/* For an engine without workers: run one ready op here.  Returns false if there is none. */
 bool twin_run_one(struct twin_engine *e);
 struct twin_engine *twin_create(int workers, void (*worker_start)(int index));
 void twin_destroy(struct twin_engine *e);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Light runs: the first loop makes short runs itself, without a worker."""
+"""Light runs: the first loop executes short runs itself, without a worker."""
 import os
 import threading
 

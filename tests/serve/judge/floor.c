@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * floor PORT START=FILE... - the least that an answer over HTTP/1.1 costs: one thread with an
- * epoll, which answers each request with the contents of a file.
+ * floor PORT START=FILE... - shows the least that an answer over HTTP/1.1 costs: one thread
+ * with an epoll answers each request with the contents of a file.
  *
- * The first START with which a request begins selects the file, a complete answer with its
- * head.  Nothing of a request is looked at but its Content-Length, so that its end is known.
- * SIGTERM ends the program.
+ * The first START with which a request begins selects the file, which has a complete answer
+ * with its head.  Apart from that only the Content-Length of a request is read, to find its
+ * end.  SIGTERM ends the program.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -60,7 +60,7 @@ static void read_answer(char *arg)
 	fclose(f);
 }
 
-/* False if the connection has ended. */
+/* Returns false if the connection has ended. */
 static int serve(struct conn *c)
 {
 	ssize_t got = recv(c->fd, c->text + c->n, sizeof(c->text) - c->n, 0);
@@ -74,7 +74,7 @@ static int serve(struct conn *c)
 		for (i = 0; i < nanswers && (strlen(answers[i].start) > n ||
 		     memcmp(c->text, answers[i].start, strlen(answers[i].start))); i++)
 			;
-		/* an answer fits into the buffer of a socket whose client reads it */
+		/* the socket's buffer has room if the client reads its answers */
 		if (i == nanswers || send(c->fd, answers[i].text, answers[i].n,
 					  MSG_NOSIGNAL) != (ssize_t)answers[i].n)
 			return 0;

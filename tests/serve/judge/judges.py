@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judges: load generators of other projects, and pawl load.  Only the standard library is
-needed here: test_judge.py reads with it what pawl load writes."""
+"""The judges: load generators of other projects, and pawl load.  This file needs only the
+standard library, because test_judge.py uses it to read the reports of pawl load."""
 import csv
 import json
 import os
@@ -13,9 +13,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 # a slow model is measured for longer, until it has had so many requests: a p99 needs a hundred
 PERF_REQUESTS, LOAD_REQUESTS = 40, 110
-# of an open loop, for all servers: more connections cost more for each request
+# of an open loop, for all servers; the cost of a request grows with their number
 CONNECTIONS = 64
-# of gRPC, each with many requests at once
+# of gRPC; each carries many requests at once
 GRPC_CONNECTIONS = 8
 
 

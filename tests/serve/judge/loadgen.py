@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of MLPerf LoadGen, a process of its own: the system under test is a server, to which
-each sample is a request over HTTP, by pool.c.
+"""One run of MLPerf LoadGen, in a separate process.  The system under test is a server; each
+sample is a request over HTTP, sent by pool.c.
 
 	loadgen.py JSON		{port, model, inputs, scenario, seconds, qps, latency_ms, percentile}
 
@@ -59,7 +59,7 @@ class System:
     def work(self):
         tokens, failed = (ctypes.c_uint64 * MOST)(), ctypes.c_int()
         while not self.ended:
-            # first this, then a look at the queue: issue() does it the other way round
+            # set this before reading the queue: issue() does both in the other order
             self.sleeping = True
             n = self.lib.pool_poll(self.pool, 1000 if self.queue.empty() else 0, tokens, MOST,
                                    ctypes.byref(failed))

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * on_twin.c - the calls of pawl that pawl serve makes, on tests/bench/twin: the same server on
- * an engine with mutexes.
+ * on_twin.c - the calls of pawl that pawl serve makes, implemented on tests/bench/twin: the
+ * same server on an engine with mutexes.
  *
- * This file adds what the twin lacks: a status per group, an atomic, so that ops after a
- * failure, a cancel or a deadline are skipped; and a queue of completions with a mutex, as is
- * usual in such programs.  Priorities of runs do not exist.
+ * This file adds what the twin lacks: an atomic status per group, so that ops after a failure,
+ * a cancel or a deadline are skipped; and a queue of completions with a mutex, as is usual in
+ * such programs.  It ignores the priorities of runs.
  *
  * A group is a slot, which has one run at a time.  The last op of a run, which has no body,
  * depends on all others.  An op without a group is alone, and has no vars: the plan of a slot.
@@ -191,7 +191,7 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t cq, struct pawl_completion *ou
 	return (int)i;
 }
 
-/* Only of the engine without workers, whose ops the calling thread runs. */
+/* Called only for the engine without workers, whose ops the calling thread runs. */
 int pawl_cq_wait(struct pawl_engine *e, pawl_cq_t cq, int64_t timeout_ns)
 {
 	(void)cq;

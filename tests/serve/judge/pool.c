@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * pool.so: connections of HTTP/1.1 for loadgen.py, which would be slower than the server.
+ * pool.so: connections of HTTP/1.1 for loadgen.py; in Python they would be slower than the
+ * server.
  *
- * Each connection has one request in flight, always the same bytes, and a token that the caller
- * gave it; further tokens wait.  One thread calls all functions but pool_wake().
+ * Each connection has one request in flight, always the same bytes, and the caller's token for
+ * it; further tokens wait.  One thread calls all functions except pool_wake().
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -88,7 +89,7 @@ void pool_wake(struct pool *p)
 	eventfd_write(p->wake, 1);
 }
 
-/* Give waiting tokens to idle connections.  An answer that does not come is found later. */
+/* Assign waiting tokens to idle connections.  Broken connections are found later. */
 static void start(struct pool *p)
 {
 	size_t at;
@@ -130,7 +131,7 @@ int pool_send(struct pool *p, const uint64_t *tokens, size_t n)
 	return 0;
 }
 
-/* True if the request of c has ended. */
+/* Returns true if the request of c has ended. */
 static int receive(struct pool *p, struct conn *c, int *failed)
 {
 	ssize_t n = recv(c->fd, c->text + c->n, ANSWER_MAX - c->n, MSG_DONTWAIT);

@@ -20,8 +20,8 @@ OVERLOAD_CONNECTIONS = 256
 
 
 def throughput(j, rnd):
-    """Greatest throughput in a closed loop, by perf_analyzer and by pawl load, and what is
-    answered in an open loop of more than that."""
+    """The greatest throughput in a closed loop, by perf_analyzer and by pawl load, and the rate
+    of answers in an open loop that requests more than that."""
     j.use(*j.models)
     for model in j.models:
         perf, load = CONCURRENCY[model]
@@ -44,7 +44,7 @@ def throughput(j, rnd):
 
 
 def saturate(j, server, model, rate, **more):
-    """The answers of an open loop that asks for more than the server answers."""
+    """The result of an open loop that requests more than the server answers."""
     while True:
         rate *= 1.2
         r = j.load.open(server, model, rate, j.seconds, **more)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_judge.py PAWL TWIN FLOOR POOL: what `make bench-serve` needs from this tree still works.
-The twin answers a request of the demonstration's model, and floor.c any request; the judge
-reads what pawl load reports of both, and pool.c sends what it is given."""
+"""test_judge.py PAWL TWIN FLOOR POOL: tests this tree's programs that `make bench-serve` uses.
+The twin answers a request for the demonstration's model, floor.c answers any request, the judge
+reads pawl load's reports of both, and pool.c sends the requests that it is given."""
 import ctypes
 import http.client
 import json
@@ -29,7 +29,7 @@ def image():
 
 
 def expected():
-    """What MXNet answers for it with version 2, the model a."""
+    """MXNet's answer to it with version 2, the model a."""
     with open(os.path.join(SOURCES, "tests/data/digits-softmax.txt"), encoding="ascii") as file:
         for line in map(str.split, file):
             if line[:2] == ["a", "0"]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same over gRPC: the names of the models say how they misbehave.  Frames of HTTP/2 are by
-python3-h2."""
+"""A server like server.py over gRPC; the names of its models say how it misbehaves.  python3-h2
+makes the frames of HTTP/2."""
 import os
 import socket
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pawl load over gRPC; the schedule and the report are those of HTTP (test_load.py)."""
+"""pawl load over gRPC.  The schedule and the report are the same as over HTTP: test_load.py."""
 import json
 import socket
 import struct
