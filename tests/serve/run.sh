@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh [PYTEST ARGUMENT...]: models of pawl serve against onnxruntime and mxnet, in the build
-# folder.  run.sh --speed [WORD...]: their times beside those of onnxruntime (speed.py).  Makes a virtualenv with packages from PyPI, among them models, and that of make
+# run.sh [PYTEST ARGUMENT...]: compares models of pawl serve with onnxruntime and mxnet, in the
+# build folder.  run.sh --speed [WORD...]: compares their times with onnxruntime (speed.py).
+# Makes a virtualenv with packages from PyPI, among them models, and the one of make
 # check-mxnet.  Exit status 0: passed, 77: PyPI is out of reach.
 set -eu
 

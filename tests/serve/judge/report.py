@@ -93,11 +93,11 @@ def greatest(r, server, model, judge):
 
 
 def throughput(t, r):
-    t.say("**Throughput**: requests a second, in a closed loop with the best number in flight, "
-          "and answered in an open loop with 64 connections that asks for more: the greatest "
-          "load in what follows. The floor is a loop of epoll, recv and send that answers with "
-          f"a constant. ≥: the client used more than {100 * BUSY:.0f} % of its CPU, and is the "
-          "bottleneck.")
+    t.say("**Throughput**: answers per second, in a closed loop with the best number of requests "
+          "in flight, and in an open loop with 64 connections that requests more than the server "
+          "answers. The latter is the greatest load in what follows. The floor is a loop of "
+          "epoll, recv and send that answers with a constant. ≥: the client used more than "
+          f"{100 * BUSY:.0f} % of its CPU, and is the bottleneck.")
     rows = []
     for model in MODELS:
         for judge, name in (("perf_analyzer", "perf_analyzer, closed"),
@@ -115,9 +115,9 @@ def throughput(t, r):
 
 def latency(t, r):
     t.say("**Latency** of Poisson arrivals, in ms: p50 / p99 / p99.9. The load is a share of "
-          "each server's own greatest load by that judge, or the same number of requests "
-          "for all, 70 % of Triton's greatest. The client's lag is the time from which a "
-          "request should have been sent until the client acted.")
+          "each server's own greatest load by that judge, or for all servers 70 % of Triton's. "
+          "The client's lag is the time between the intended start of a request and the moment "
+          "at which the client acted.")
     rows = []
     for model in MODELS:
         for step, name in (("load 50", "50 %"), ("load 70", "70 %"), ("load 90", "90 %"),
@@ -140,9 +140,9 @@ def latency(t, r):
 
 
 def grpc(t, r):
-    t.say("**gRPC**: pawl load with eight connections: requests a second in a closed loop with "
-          "64 in flight, and answered in an open loop that asks for more; p50 / p99 / p99.9 in "
-          "ms at 70 % of that.")
+    t.say("**gRPC**: pawl load with eight connections: answers per second in a closed loop with "
+          "64 requests in flight, and in an open loop that requests more than the server "
+          "answers; p50 / p99 / p99.9 in ms at 70 % of the latter.")
     rows = []
     for model in MODELS:
         for step, name in (("closed", "closed"), ("open", "open")):
@@ -163,11 +163,12 @@ def grpc(t, r):
 
 
 def overload(t, r):
-    t.say("**Overload**: three times the greatest load is asked for, with a short queue and "
-          "256 connections. Offered is what the client sent, and goodput what was answered, both "
-          "relative to the greatest load; p99 of answers is relative to that at 70 % load. All "
-          "times count from when a request should have been sent: where less than three times "
-          "is offered, or requests waited for a connection, they contain the client's delay.")
+    t.say("**Overload**: the client requests three times the greatest load, with a short queue "
+          "and 256 connections. Offered is what it sent, and goodput what was answered, both "
+          "relative to the greatest load; p99 / at 70 % is the p99 of answers relative to that "
+          "at 70 % load. All times count from the time at which a request should have been sent, "
+          "so they contain the client's delay where less than three times is offered or "
+          "requests waited for a connection.")
     rows = []
     for model in MODELS:
         for server in ("triton", "pawl"):
@@ -204,10 +205,10 @@ def bound(k, cost):
 
 def mlperf(t, r):
     t.say("**MLPerf LoadGen**: p99 in ms of SingleStream and MultiStream (8 samples); samples "
-          "a second of Offline, and of Server at 0.85 of Offline, with its p99; rounds in "
-          "which LoadGen reported VALID. LoadGen calls Python for each query; the connections "
-          f"are in C (pool.c). Where both use more than {100 * BUSY:.0f} % of the client's CPU, the "
-          "figures are those of the client.")
+          "per second of Offline, and of Server at 0.85 of Offline, with its p99; number of "
+          "rounds that LoadGen reported VALID. LoadGen calls Python, which uses connections in C "
+          f"(pool.c). Where they use more than {100 * BUSY:.0f} % of the client's CPU, the client "
+          "is the bottleneck.")
     rows = []
     for model in MODELS:
         for server in ("triton", "pawl"):
