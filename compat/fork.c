@@ -101,7 +101,7 @@ static void stop_and_lock(void)
 		if (e && (!mx_pe(e) || pawl_engine_stop(mx_pe(e))))
 			e = NULL;
 		mx_lock(&fork_lock);
-		/* COMPAT-F2 <-> COMPAT-F1: no fork is starting it, or has since `before`. */
+		/* COMPAT-F2 <-> COMPAT-F1: no fork is starting it, or has started it since. */
 		if (!e || (!load_acquire(&starting) && load_acquire(&starts) == before))
 			break;
 		mx_unlock(&fork_lock);

@@ -35,8 +35,9 @@
  * pool of ops was empty wait until any node of the launch ends, also if the pool has objects by
  * then.
  *
- * Lifetime: a launch exists until its last sink has been counted.  A thread that has counted down
- * its node's successors, and has neither a ready node nor a sink to count, must not touch it.
+ * Lifetime: a launch exists until its last sink is subtracted.  A thread that has counted down
+ * its node's successors, and has neither a ready node nor a sink to subtract, must not touch
+ * it.
  */
 #include <core/device.h>
 #include <core/error.h>
