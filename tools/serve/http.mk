@@ -23,7 +23,7 @@ tools/pawl/pawl: $(serve-http-objs) $(serve-model-objs)
 tools/pawl/pawl: ldlibs += $(serve-http-ldlibs) $(serve-ldlibs)
 endif
 
-# the messages of gRPC, also of pawl load; what protoc-c makes is no source of ours
+# the messages of gRPC, also for pawl load; protoc-c generates the sources
 ifneq ($(CONFIG_SERVE)$(CONFIG_LOAD),)
 inference-proto := $(srctree)/tools/serve/inference.proto
 quiet_cmd_protoc = PROTOC  $@
