@@ -370,7 +370,7 @@ def test_positive_arguments(tmp_path):
 
 
 def test_functions_far_from_zero(tmp_path):
-    """In parts of vectors, and where the result overflows or vanishes."""
+    """In partial vectors, and where the result overflows or underflows."""
     path = graph_file(tmp_path, [
         *((op, ["x"], [op], {}) for op in ("Exp", "Sigmoid", "Tanh", "Erf", "Softplus", "Elu")),
         *((op, ["x"], [op + str(axis)], {"axis": axis}) for op in ("Softmax", "LogSoftmax")

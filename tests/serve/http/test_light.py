@@ -31,7 +31,7 @@ def light(server, model):
 
 
 def ran_light(server, client, model):
-    """Whether one more request of a model is a light run."""
+    """Send one more request; return whether its run was light."""
     before = light(server, model)
     assert client.infer(model)[0] == 200
     return light(server, model) > before
@@ -39,8 +39,8 @@ def ran_light(server, client, model):
 
 def make_light(server, client, model):
     """
-    Requests until the model's slot is light.  It stays so for the next 6 runs at least, however
-    slow they are on a busy machine.
+    Send requests until the model's slot is light.  It stays light for at least the next 6 runs,
+    even if they are slow because the machine is busy.
     """
     soon(lambda: ran_light(server, client, model), "a light run")
 
@@ -101,7 +101,7 @@ def test_a_slot_that_becomes_slow_moves_to_the_workers_and_back(server):
 
 
 def test_each_number_of_rows_is_measured(server):
-    """Both slots become light, and a batch of several requests, too."""
+    """Both slots become light, also that of a batch of several requests."""
     server.model("m", add=1)
     server.start("--workers=1", config="[model m]\npreferred_batches = 2\n")
     with Client(server) as client:
@@ -174,7 +174,7 @@ def test_layers_and_traces_of_light_runs(server):
     events = server.post("/v2/trace/stop").json["traceEvents"]
     ops = [e for e in events if e.get("cat") == "op" and e["name"] == "fake"]
     assert len(ops) == 4 * 3 and all(e["pid"] == 3 for e in ops)
-    # an arrow has the same number at both ends, and no other has it
+    # both ends of an arrow have the same number, which no other arrow has
     ends = sorted((e["id"], e["ph"]) for e in events if e.get("cat") == "dep")
     assert ends and ends == sorted((n, ph) for n in {n for n, _ in ends} for ph in "sf")
     begins = [e for e in events if e.get("cat") == "request" and e["name"] == "run" and
@@ -183,14 +183,14 @@ def test_layers_and_traces_of_light_runs(server):
             e["name"] == "run" and e["ph"] == "e"}
     assert len(begins) == 4
     for run in begins:
-        # one clock; the file has microseconds with three digits
+        # all events use one clock; the file has microseconds with three digits
         assert sum(e["ts"] >= run["ts"] - 0.002 and
                    e["ts"] + e["dur"] <= last[run["id"]] + 0.002 for e in ops) == 3
 
 
 @pytest.mark.parametrize("loops", [1, 2])
 def test_swaps_and_cancels_with_light_runs(server, loops):
-    """Light and long runs, swaps and clients that leave, all at once."""
+    """Light and long runs, swaps of versions, and clients that disconnect, all at once."""
     server.model("m", add=1)
     server.model("heavy", sleep_us=2000)
     server.start("--workers=1", f"--io-threads={loops}")

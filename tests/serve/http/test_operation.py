@@ -467,7 +467,7 @@ def executions(server, model):
 
 
 def test_a_flood_of_light_runs_takes_no_share_of_the_workers(server):
-    """What the first loop has run for one model does not matter for the workers."""
+    """Light runs do not count towards a model's share of the workers."""
     server.model("heavy", sleep_us=2000)
     server.model("light")
     for name in "abcdef":
@@ -479,14 +479,14 @@ def test_a_flood_of_light_runs_takes_no_share_of_the_workers(server):
         for name in "abcdef":
             before = executions(server, "heavy")
             assert server.infer(name, [1, 2, 3, 4]).status == 200
-            # a model that was idle is level with the others
+            # an idle model begins with the clock of the others
             assert executions(server, "heavy") - before < 150
 
 
 def test_a_share_that_a_model_could_not_use_is_not_taken_from_others(server):
     """
-    A model with a great weight cannot use it, because it has one instance.  Models that begin
-    are level with those that use their shares, not with that one.
+    A model with a large weight cannot use its share, because it has one instance.  Models whose
+    queue was empty begin with the clock of those that use their shares, not with its clock.
     """
     server.model("limited", sleep_us=1000)
     names = ["steady", *"abcdef"]
@@ -504,7 +504,7 @@ def test_a_share_that_a_model_could_not_use_is_not_taken_from_others(server):
 
 
 def test_runs_that_end_early_count(server):
-    """Each run of one model ends at its deadline, and is ten times as long as one of another."""
+    """One model's runs end at their deadlines; each takes as long as ten runs of the other."""
     server.model("late", sleep_us=5000, layers=60)
     server.model("other", sleep_us=2000)
     server.start("--workers=1", config="[model]\nmax_batch = 1\n")
@@ -634,13 +634,13 @@ def test_not_ready_until_the_models_are_loaded(server):
 
 
 def change(server, what, answers):
-    """A call on the repository, whose status is an answer later."""
+    """Call the repository on a thread, which adds the status to answers."""
     threading.Thread(target=lambda: answers.append(
         server.post(f"/v2/repository/models/{what}").status)).start()
 
 
 def begin_load(server, name, answers):
-    """Ask for a load that waits for its gate, until it is in work."""
+    """Begin a load that waits for its gate, and wait until it is in progress."""
     change(server, f"{name}/load", answers)
     soon(lambda: any(m["name"] == name and m["state"] == "LOADING"
                      for m in server.post("/v2/repository/index").json), "the load")
@@ -656,7 +656,7 @@ def test_other_calls_do_not_wait_for_a_load(server):
     assert server.get("/metrics").status == 200
     assert server.post("/v2/trace/start").status == server.post("/v2/trace/stop").status == 200
     server.model("m", 2)
-    # changes wait for it, in their order, and so does a scan
+    # changes wait for it and keep their order; a scan waits too
     change(server, "m/load", later)
     server.signal(signal.SIGHUP)
     for _ in range(20):
@@ -674,7 +674,7 @@ def test_sigterm_does_not_wait_for_a_load(server):
     server.model("slow", dims="-1 9", plan_gate=4)
     answers, late = [], []
     begin_load(server, "slow", answers)
-    # the second one waits; the client of the third has gone
+    # the second call waits; the client of the third disconnects
     change(server, "m/load", late)
     sock = server.connect()
     sock.sendall(text_request(b"", "/v2/repository/models/m/unload"))
@@ -712,7 +712,7 @@ def test_sigterm_while_models_are_loaded_at_the_start(server):
 
 
 def test_sigterm_as_soon_as_the_server_is_ready(tmp_path):
-    """Its thread for loads is told to give way and to end at almost the same time."""
+    """The thread for loads receives the messages to yield and to end almost at once."""
     status = []
 
     def run(folder):
@@ -720,7 +720,7 @@ def test_sigterm_as_soon_as_the_server_is_ready(tmp_path):
         for _ in range(40):
             one.start("--workers=1")
             status.append(one.stop())
-    # all at once: a thread that is woken does not run at once
+    # many at once, so that threads that wake have to wait for a CPU
     pool = [threading.Thread(target=run, args=(tmp_path / str(k),)) for k in range(8)]
     for t in pool:
         t.start()

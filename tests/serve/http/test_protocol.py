@@ -116,7 +116,7 @@ def test_a_zero_keeps_its_sign_in_json(server):
     server.start()
     answer = server.post("/v2/models/m/infer", {"inputs": [
         {"name": "INPUT0", "shape": [1, 4], "datatype": "FP64", "data": [-0.0, 0.0, -1.0, 1e15]}]})
-    # readers take -0 as an integer, which has no sign
+    # without .0 a reader takes -0 for the integer 0
     assert b'"data":[-0.0,0.0,-1.0,1e+15]' in answer.body
 
 

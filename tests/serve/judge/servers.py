@@ -156,7 +156,7 @@ class Triton(Server):
 
 
 class Floor(Server):
-    """floor.c: a constant for each request, as long as pawl's answer of the empty model."""
+    """floor.c: answers with a constant, as long as pawl's answer for the empty model."""
 
     floor = True
     models = ("empty", "small")

@@ -102,7 +102,7 @@ class Connection:
             self.send(stream)
 
     def send(self, stream):
-        """What flow control permits, and the trailers."""
+        """Send what flow control permits, and the trailers at the end."""
         data = self.waiting.pop(stream)
         while data:
             n = min(self.h2.local_flow_control_window(stream),

@@ -60,7 +60,7 @@ def test_calls_of_one_connection(server):
 
 
 def test_limit_of_streams(server):
-    """Those above it wait."""
+    """Calls above the limit wait."""
     server.streams = 2
     for loop in (("--concurrency=8", "--requests=200"), ("--rate=20000", "--requests=2000")):
         run = run_of(server, "--model=good", "--check", "--connections=1", "--warmup=0", *loop)
@@ -105,7 +105,7 @@ def test_connections_that_end(server):
     run = run_of(server, "--model=goaway", "--check", "--concurrency=1", "--requests=95",
                  "--warmup=0")
     assert run["good"] == 95
-    # two before the run: is there a server, and which inputs has the model
+    # two connections before the run: is there a server, and what are the model's inputs
     assert server.connections == 2 + run["client"]["connections_opened"] == 12
 
 
@@ -113,7 +113,7 @@ def test_timed_out_calls_are_canceled(server):
     run = run_of(server, "--model=hang", "--wait=50ms", "--connections=2", *OPEN, *COUNT,
                  status=1)
     assert run["timed_out"] == 40
-    # the connections go on
+    # the connections stay open
     assert run["client"]["connections_opened"] <= 2
 
 
