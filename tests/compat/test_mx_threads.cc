@@ -183,7 +183,9 @@ struct User {
 			break;
 		default:
 			OK(MXSetProfilerConfig(2, keys, vals));
+#ifdef CONFIG_TRACE
 			OK(MXDumpProfile(static_cast<int>(rnd() % 2)));
+#endif
 		}
 	}
 

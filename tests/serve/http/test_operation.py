@@ -654,7 +654,9 @@ def test_other_calls_do_not_wait_for_a_load(server):
     begin_load(server, "slow", answers)
     assert server.infer("m", [1, 2, 3, 4]).status == 200
     assert server.get("/metrics").status == 200
-    assert server.post("/v2/trace/start").status == server.post("/v2/trace/stop").status == 200
+    # started, or refused at once
+    assert server.post("/v2/trace/start").status in (200, 400)
+    assert server.post("/v2/trace/stop").status in (200, 400)
     server.model("m", 2)
     # changes wait for it and keep their order; a scan waits too
     change(server, "m/load", later)
