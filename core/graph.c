@@ -114,8 +114,12 @@ static struct dep *launch_deps(struct launch *l)
 /* Progress: lock-free; allocates when more launches are in flight than ever before. */
 static struct launch *launch_get(struct graph *g)
 {
-	/* CORE-O4 <-> CORE-O4: to read next */
-	struct pair was = { load_relaxed(&g->free.tag), load_acquire(&g->free.val) }, now;
+	/*
+	 * CORE-O4 <-> CORE-O4: to read next.  The tag is read first, with acquire: with a newer tag,
+	 * an old value that is the first launch once more would be taken with its old next.
+	 */
+	u64 tag = load_acquire(&g->free.tag);
+	struct pair was = { tag, load_acquire(&g->free.val) }, now;	/* CORE-O4 <-> CORE-O4 */
 	struct launch *l;
 
 	do {
