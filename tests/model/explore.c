@@ -331,7 +331,8 @@ static bool search_once(void)
 			}
 			continue;
 		}
-		if (!(fig.transitions & 1023) && now() > deadline_at)
+		/* some, also where no time is left */
+		if (fig.transitions && !(fig.transitions & 4095) && now() > deadline_at)
 			return true;
 		if (table_used > table_mask / 4 * 3)
 			return true;
