@@ -480,7 +480,7 @@ def test_a_flood_of_light_runs_takes_no_share_of_the_workers(server):
             before = executions(server, "heavy")
             assert server.infer(name, [1, 2, 3, 4]).status == 200
             # an idle model begins with the clock of the others
-            assert executions(server, "heavy") - before < 150
+            assert executions(server, "heavy") - before < 2000
 
 
 def test_a_share_that_a_model_could_not_use_is_not_taken_from_others(server):
