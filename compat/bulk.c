@@ -295,6 +295,12 @@ static void thread_ends(void *arg)
 {
 	struct mx_bulk *b = arg;
 
+	/*
+	 * In a child, a thread can have the stack and the value of one that was ending at the fork:
+	 * glibc does not clear that.
+	 */
+	if (b != mine)
+		return;
 	if (!BUSTED(MX_BULK_LOST))
 		mx_bulk_flush_slow();
 	mine = NULL;
