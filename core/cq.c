@@ -545,8 +545,7 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 {
 	struct thread *t = thread_get(e);
 	struct cq *q;
-	u32 k, idx, ops = 0;
-	u32 took = 0;
+	u32 k, idx, took = 0, ops = 0;
 	u64 life;
 
 	if (unlikely(!t))
@@ -565,9 +564,8 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 	for (k = 0; k < n; k++) {
 		struct op_note *note;
 
-		if (!idx) {
+		if (!idx)
 			idx = took = cq_take(e, q);
-		}
 		if (!idx)
 			break;
 		note = note_of(e, idx);

@@ -10,9 +10,10 @@
  * while it has a slot, or a request in the queue, which is bounded itself.
  *
  * Ownership: loop 0 owns all slots.  The op that plans a slot owns the slot's fields s, status,
- * start_ns and done_ns, and version.plan_error, from its push until loop 0 has reaped its completion; the
- * engine orders both.  The op reads the model and the shapes.  They do not change, and exist at
- * least until then: the slot counts in shapes.nslots, and holds a reference to the version.
+ * start_ns and done_ns, and version.plan_error, from its push until loop 0 has reaped its
+ * completion; the engine orders both.  The op reads the model and the shapes.  They do not
+ * change, and exist at least until then: the slot counts in shapes.nslots, and holds a
+ * reference to the version.
  */
 
 #include <errno.h>
