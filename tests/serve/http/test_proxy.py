@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -27,7 +28,7 @@ def configuration():
 def free_ports(n):
     """Ports that no one listens on, below those that the kernel assigns to connections."""
     found = []
-    for port in range(20000 + os.getpid() % 10000, 32000):
+    for port in range(20000 + 4 * os.getpid() % 11000, 32000):
         with socket.socket() as sock:
             try:
                 sock.bind(("127.0.0.1", port))
@@ -89,7 +90,13 @@ def test_replicas_restart_under_load(tmp_path):
                     for other in replicas:
                         soon(lambda one=other: one.stat("m")["inference_count"] > 20 or bad,
                              "requests of both")
-                    one.signal(signal.SIGTERM)
+                    # a replica that has no CPU for three checks is late, and not down
+                    replicas[1 - k].signal(signal.SIGSTOP)
+                    try:
+                        time.sleep(1.5)
+                        one.signal(signal.SIGTERM)
+                    finally:
+                        replicas[1 - k].signal(signal.SIGCONT)
                     soon(lambda one=one: one.process.poll() is not None, "the end")
                     assert one.stop() == 0
                     start(k)
