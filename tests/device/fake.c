@@ -16,7 +16,6 @@
  * refer to them.
  */
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,6 +233,14 @@ static void step(struct stream *s, struct work *w)
 	store_release(&s->over, s->over + 1);
 }
 
+/* On a busy machine, a thread that yields runs again much later than one that sleeps. */
+static void nap(void)
+{
+	const struct timespec ts = { 0, 20000 };
+
+	nanosleep(&ts, NULL);
+}
+
 u32 fake_step(u64 choice)
 {
 	struct stream *can[256];
@@ -264,7 +271,6 @@ u32 fake_step(u64 choice)
 static void *dev_main(void *arg)
 {
 	struct dev *d = arg;
-	struct timespec nap = { 0, 20000 };
 	u64 turn = 0;
 	u32 idle = 0;
 
@@ -291,10 +297,11 @@ static void *dev_main(void *arg)
 		}
 		if (did)
 			idle = 0;
-		else if (later || ++idle < 100)
-			sched_yield();
+		else if (later || ++idle < 10)
+			for (i = 0; i < 20; i++)
+				cpu_relax();
 		else
-			nanosleep(&nap, NULL);
+			nap();
 	}
 	return NULL;
 }
@@ -371,12 +378,12 @@ static void fake_close(void *dev)
 	/* Wait until no thread is inside fake_step() with this device. */
 	while (!cas_acq_rel_acquire(&stepping, &none, 1)) {
 		none = 0;
-		sched_yield();
+		nap();
 	}
 	store_release(&stepping, 0);
 	for (i = 0; i < d->nstreams; i++)
 		while (!d->manual && !load_acquire(&d->lost) && !stream_empty(d->streams[i]))
-			sched_yield();
+			nap();
 	store_release(&d->stop, 1);
 	if (!d->manual)
 		pthread_join(d->thread, NULL);
@@ -444,7 +451,7 @@ static void dev_enter(struct dev *d)
 
 	while (!cas_acq_rel_acquire(&d->busy, &none, 1)) {
 		none = 0;
-		sched_yield();
+		nap();
 	}
 }
 
@@ -522,7 +529,7 @@ static int fake_stream_sync(void *dev, void *stream)
 		if (d->manual)
 			fake_step(random_next(&d->seed));
 		else
-			sched_yield();
+			nap();
 		if (load_acquire(&d->lost))
 			rc = call(dev, "stream_sync");
 	}
