@@ -133,7 +133,7 @@ void exec_thread_fini(struct exec *x, struct exec_thread *t);
  * Order in one queue: of the work that is visible to a taking thread, EXEC_FRONT goes first,
  * then the higher priority.  Work that one thread pushed with one priority is taken in the
  * order of the pushes.  Work of priority 0 that several threads pushed has no order among
- * them, but a bound: see queue.c.
+ * them, but a bound: see take.c.
  * Progress: wait-free for priority 0 (one exchange; a ring that grows allocates), otherwise
  * lock-free; a system call only if a worker or a waiter sleeps.
  */

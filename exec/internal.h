@@ -155,6 +155,12 @@ struct exec {
 };
 
 /* queue.c */
+#define ORDER_SLOT	16u	/* the order of an entry of pq[]: ticket << 16 | slot of the pusher */
+struct exec_lane *lane_mine(struct exec_queue *q, struct exec_thread *t);
+void lanes_unmark_empty(struct exec *x, struct exec_thread *t);
+void lanes_leave(struct exec *x, struct exec_thread *t);
+
+/* take.c */
 enum {
 	LOOK_DEEP = 1,		/* check other threads' hoards too */
 	LOOK_LEAVE = 2,		/* a worker, which may leave short work to its maker */
@@ -163,9 +169,7 @@ u32 queue_take(struct exec_queue *q, struct exec_thread *t, u32 how);
 bool queue_empty(struct exec_queue *q);
 bool thread_may_take(struct exec *x, struct exec_thread *t, u32 how);
 u32 thread_take(struct exec *x, struct exec_thread *t, u32 how);
-struct exec_lane *lane_mine(struct exec_queue *q, struct exec_thread *t);
-void lanes_unmark_empty(struct exec *x, struct exec_thread *t);
-void lanes_leave(struct exec *x, struct exec_thread *t);
+bool thread_goes_first(struct exec_queue *q, const struct exec_thread *t, s32 prio) __noinline;
 
 /* worker.c */
 void queue_start(struct exec_queue *q) __cold;
@@ -193,6 +197,16 @@ bool ready_wake(struct exec *x);
 static inline bool thread_serves(const struct exec_thread *t, const struct exec_queue *q)
 {
 	return t->queue ? t->queue == q : load_relaxed(&q->drive);
+}
+
+/*
+ * May the lane hold work?  head is that of its ring; with a claimer it differs from the tail,
+ * because the claimer's hoard may have to be opened.  Progress: wait-free.
+ */
+static inline bool lane_holds(const struct exec_lane *l, u64 head)
+{
+	return head != load_relaxed(&l->ring.tail) ||
+	       !hoard_empty(load_relaxed(&l->hoard.word));
 }
 
 /* Work with a priority other than 0 is queued, or was a moment ago. */

@@ -1,58 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Purpose: a run queue holds ready work, spread over the threads that make it ready and those
- * that run it.
+ * that run it.  Here: its lanes, pushing, hand-off, statistics; taking is in take.c.
  *
  * Structures: a queue has a lane per thread slot, created when first needed: the ring with the
  * priority-0 work that the thread made ready, and the thread's hoard.  A bitmap (map) marks the
  * lanes that may have work.  Three priority queues hold the rest: HIGH (above 0, and EXEC_FRONT
  * above all), LOW (below 0), and ZERO for priority 0 when a ring cannot grow.
  *
- * Order.  A thread takes from HIGH, its hoard, its own ring, the other lanes, ZERO, and LOW.
- *  - Visible work is taken by priority: a thread that has found work of priority 0 checks HIGH
- *    again, and one that has found work in LOW checks everything else again.
- *  - A producer's work of one priority is taken in the order in which it was pushed: a ring
- *    is a FIFO; entries of a priority queue have tickets; and a thread that has work in ZERO
- *    pushes no work to its ring until ZERO is empty.
- *  - Between producers there is a bound instead.  At every AROUND-th take a thread checks
- *    another lane.  If that lane has work, and no thread has taken any since this thread's
- *    last check, the thread takes some.  So each running thread takes at least one element
- *    from each lane with work in 2 * AROUND takes per marked lane, and an element behind k
- *    others is taken after at most 2 * AROUND * lanes * (k + 2) takes of any one thread.
- *
- * Batches.  When recent work was short, a thread that takes from another's ring takes several
- * elements by one CAS, at most half of them, and runs them next.  Those that it has not begun
- * stay visible in its hoard, and can be stolen.
- *
  * The bitmap.  Only the thread of a slot sets or clears the bit of its lane.  The thread sets
  * it before it publishes work in its ring or its hoard, and clears it only when both are
  * empty: before it sleeps, and when it leaves.  So a lane with work is always marked, also
  * while any thread is stopped, and threads that have left or sleep cost nothing.
  *
- * Short work stays with its maker: see lane_leave().
- *
- * Ordering: labels EXEC-Q* here, EXEC-R* and EXEC-H* in ring.h, EXEC-P* in park.c.
+ * Ordering: labels EXEC-Q* here and in take.c, EXEC-R* and EXEC-H* in ring.h, EXEC-P* in park.c.
  *
  * Progress: stated at each function.  No thread waits for another one.
  *
  * Lifetime: lanes and rings exist until exec_destroy().  The next user of a slot inherits the
  * lane of a thread that left; until then all threads serve what is left in it.
- *
- * References: Go's runtime/proc.go (checks the global queue every 61 ticks); Tokio's
- * scheduler; Blumofe and Leiserson, Scheduling Multithreaded Computations by Work
- * Stealing, JACM 1999.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <exec/internal.h>
 
 #define PRIO_FRONT	((s64)INT32_MAX + 1)
-#ifdef PAWL_MODEL
-#define AROUND		4u	/* so that small scenarios reach it */
-#else
-#define AROUND		256u	/* takes per check of another lane; a power of two */
-#endif
-#define ORDER_SLOT	16u	/* an entry's order: ticket << 16 | slot of the pusher */
 
 /* Out of line: it runs once in many takes.  Progress: wait-free. */
 __noinline void wait_taken(struct waits *w, u64 sample, u64 upto)
@@ -123,16 +95,6 @@ struct exec_lane *lane_mine(struct exec_queue *q, struct exec_thread *t)
 	if (!(load_relaxed(map) & bit))
 		fetch_or_seq_cst(map, bit);
 	return l;
-}
-
-/*
- * May the lane hold work?  head is that of its ring; with a claimer it differs from the tail,
- * because the claimer's hoard may have to be opened.  Progress: wait-free.
- */
-static bool lane_holds(const struct exec_lane *l, u64 head)
-{
-	return head != load_relaxed(&l->ring.tail) ||
-	       !hoard_empty(load_relaxed(&l->hoard.word));
 }
 
 /* t sleeps or leaves: clear the marks of its empty lanes.  Progress: wait-free. */
@@ -206,84 +168,6 @@ void lanes_leave(struct exec *x, struct exec_thread *t)
 	lanes_shrink(x, t);
 }
 
-/*
- * The distance from slot `start` to the next marked lane, cyclically, d at least; the number of
- * slots if there is none.
- */
-static inline u32 lane_next(const struct exec_queue *q, u32 start, u32 d)
-{
-	u32 n = q->x->words * 64;
-
-	while (d < n) {
-		u32 s = start + d < n ? start + d : start + d - n;
-		/* EXEC-Q2 <-> EXEC-Q1, EXEC-Q2 <-> EXEC-Q5 */
-		u64 b = load_acquire(&q->map[s >> 6]) >> (s & 63);
-
-		if (b)
-			return d + (u32)__builtin_ctzll(b);
-		d += 64 - (s & 63);
-	}
-	return n;
-}
-
-/* Visit all marked lanes, beginning with that of slot `start`. */
-#define for_each_lane(q, start, d, s, l)						\
-	for (d = lane_next(q, start, 0);						\
-	     d < (q)->x->words * 64 &&							\
-	     (s = lane_slot(q, (start) + d), l = load_relaxed(&(q)->lanes[s]), true);	\
-	     d = lane_next(q, start, d + 1))
-
-static inline u32 lane_slot(const struct exec_queue *q, u32 s)
-{
-	u32 n = q->x->words * 64;
-
-	return s < n ? s : s - n;
-}
-
-static __noinline void hoard_help(struct exec_queue *q, struct exec_lane *l, u64 head)
-{
-	/* Relaxed: the claim was read with acquire (EXEC-R7); the lane was added before it. */
-	struct exec_lane *c = load_relaxed(&q->lanes[ring_claimer(head) - 1]);
-
-	hoard_open(&c->hoard, &l->ring.head, head);
-}
-
-/* ring_peek().  If a batch has not finished, its taker may be stopped: open its hoard. */
-static inline bool lane_peek(struct exec_queue *q, struct exec_lane *l, struct ring_look *look)
-{
-	bool there = ring_peek(&l->ring, look);
-
-	if (unlikely(ring_claimer(look->head)))
-		hoard_help(q, l, look->head);
-	return there;
-}
-
-static inline void pq_taken(struct exec_queue *q, u32 k, u32 work)
-{
-	fetch_add_relaxed(&q->n[k], -1u);
-	wait_end(&q->waits[k], work, load_relaxed(&q->ticket[k]));
-}
-
-static u32 pq_pop(struct exec_queue *q, struct exec_thread *t, u32 k)
-{
-	s64 prio;
-	u32 w = prioq_pop(q->pq[k], &t->nodes, &prio);
-
-	if (w)
-		pq_taken(q, k, w);
-	return w;
-}
-
-/* Take the entry that a peek found, unless another thread took it. */
-static u32 pq_pop_seen(struct exec_queue *q, struct exec_thread *t, u32 k, s64 prio, u64 order)
-{
-	u32 w = prioq_pop_this(q->pq[k], &t->nodes, prio, order);
-
-	if (w)
-		pq_taken(q, k, w);
-	return w;
-}
-
 static void pq_push(struct exec_queue *q, struct exec_thread *t, u32 k, s64 prio, u32 work)
 {
 	/* Relaxed: a later push draws a later ticket. */
@@ -300,601 +184,6 @@ static void pq_push(struct exec_queue *q, struct exec_thread *t, u32 k, s64 prio
 	/* A node exists (exec_create()); if the push fails, other threads are moving it. */
 	while (unlikely(!prioq_push(q->pq[k], &t->nodes, prio, order, work)))
 		cpu_relax();
-}
-
-static bool pq_empty(struct exec_queue *q, u32 k)
-{
-	s64 prio;
-	u64 order;
-
-	return !load_relaxed(&q->n[k]) || !prioq_peek(q->pq[k], &prio, &order);
-}
-
-/*
- * No ring or hoard has work.  The hoards are checked last, so that a concurrent batch, which
- * moves work from a ring to a hoard, cannot hide it; its taker may have marked its lane after
- * the rings were checked.  Progress: lock-free.
- */
-static bool lanes_empty(struct exec_queue *q)
-{
-	struct exec_lane *l;
-	struct ring_look look;
-	u32 d, s;
-
-	for_each_lane(q, 0, d, s, l)
-		if (lane_peek(q, l, &look))
-			return false;
-	/* Relaxed: the head was read with acquire, after the hoard was filled (EXEC-R7). */
-	for_each_lane(q, 0, d, s, l)
-		if (!hoard_empty(load_relaxed(&l->hoard.word)))
-			return false;
-	return true;
-}
-
-static bool nothing_above_low(struct exec_queue *q)
-{
-	return pq_empty(q, PQ_HIGH) && lanes_empty(q) && pq_empty(q, PQ_ZERO);
-}
-
-/* Progress: lock-free. */
-bool queue_empty(struct exec_queue *q)
-{
-	return nothing_above_low(q) && pq_empty(q, PQ_LOW);
-}
-
-/*
- * Short work stays with its maker.
- *
- * Running work on another core than its pusher's moves about ten cache lines there and back.
- * If the work runs for less time than that takes, and its maker runs work too, then a worker
- * that takes it makes both slower.  So a worker whose recent work was short tries to leave the
- * lane to its maker, if the maker is a thread that takes work.  The first trial lasts
- * LEAVE_FIRST_NS and each later one twice as long, up to LEAVE_MOST_NS, as long as the maker
- * takes one piece per FAST_NS.  That includes the time for pushing: a maker may push for a
- * while and then run, so it is measured for LEAVE_JUDGE_NS.  If the maker was slow, or has
- * neither pushed nor taken anything since the last check, the worker takes the work, and
- * continues to take it for LEAVE_JUDGE_NS, and after further failures for twice that and so
- * on, before it tries again.
- *
- * Any worker writes the lane's fields for this.  They are estimates: a wrong one costs time, at
- * most LEAVE_JUDGE_NS.
- */
-static inline bool lane_left(const struct exec_lane *l)
-{
-	u64 left = load_relaxed(&l->left);
-
-	return left && (s64)(left - cycles()) > 0;
-}
-
-static bool lane_leave(struct exec_queue *q, struct exec_thread *t, struct exec_lane *l)
-{
-	const struct exec *x = q->x;
-	u64 now = cycles(), rest = load_relaxed(&l->left_rest), own, tail, since, n;
-	bool still;
-	u32 step;
-
-	own = load_relaxed(&l->ring.own);
-	tail = load_relaxed(&l->ring.tail);
-	if (!load_relaxed(&l->left)) {
-		/* A maker that never tried to take work needs help. */
-		if (!(own + load_relaxed(&l->ring.empty)) || !t->avg || t->avg > x->leave_avg ||
-		    queue_ranked(q) || (rest && (s64)(rest - now) > 0))
-			return false;
-		store_relaxed(&l->left_since, now);
-		store_relaxed(&l->left_own, own);
-		step = x->leave_first;
-		goto leave;
-	}
-	since = now - load_relaxed(&l->left_since);
-	n = own - load_relaxed(&l->left_own);
-	step = (u32)min_u(2 * load_relaxed(&l->left_step), x->leave_most);
-	still = own == load_relaxed(&l->left_own_last) && tail == load_relaxed(&l->left_tail);
-	if (!still && n * x->fast >= since && !queue_ranked(q)) {
-		store_relaxed(&l->left_since, now);
-		store_relaxed(&l->left_own, own);
-		store_relaxed(&l->left_tries, 0);
-	} else if (still || since >= x->judge || queue_ranked(q)) {
-		n = load_relaxed(&l->left_tries);
-		store_relaxed(&l->left_tries, (u32)min_u(n + 1, LEAVE_TRIES));
-		store_relaxed(&l->left_rest, now + ((u64)x->judge << n));
-		store_relaxed(&l->left, 0);
-		return false;
-	}
-leave:
-	store_relaxed(&l->left_own_last, own);
-	store_relaxed(&l->left_tail, tail);
-	store_relaxed(&l->left_step, step);
-	store_relaxed(&l->left, now + step);
-	return true;
-}
-
-/*
- * May q have work?  Of the lines that producers write, this reads one per marked lane, that of
- * the next slot.  A poller calls only this until work comes; queue_take() then runs with its
- * branches predicted as for a queue that always has work.  Progress: wait-free.
- */
-static inline bool queue_hint(struct exec_queue *q, struct exec_thread *t, u32 how)
-{
-	struct exec_lane *l;
-	u64 head, arr;
-	u32 d, s;
-
-	t->left = false;
-	for_each_lane(q, 0, d, s, l) {
-		if (unlikely((how & LOOK_LEAVE) && lane_left(l))) {
-			t->left = true;
-			continue;
-		}
-		/* Relaxed: if head is newer than the array, this check finds nothing. */
-		head = load_relaxed(&l->ring.head);
-		arr = load_acquire(&l->ring.arr);	/* EXEC-R8 <-> EXEC-R9 */
-		if (slot_holds(load_relaxed(ring_slot_at(arr, ring_pos(head))), arr,
-			       ring_pos(head)) || ring_claimer(head))
-			return true;
-		if ((how & LOOK_DEEP) && !hoard_empty(load_relaxed(&l->hoard.word)))
-			return true;
-	}
-	return load_relaxed(&q->n[PQ_HIGH]) | load_relaxed(&q->n[PQ_ZERO]) |
-	       load_relaxed(&q->n[PQ_LOW]);
-}
-
-/* The same for all queues that t serves.  Progress: wait-free. */
-bool thread_may_take(struct exec *x, struct exec_thread *t, u32 how)
-{
-	u32 i, n;
-
-	if (t->queue)
-		return queue_hint(t->queue, t, how);
-	n = x->nqueues;
-	for (i = 0; i < n; i++) {
-		if (load_relaxed(&x->queues[i]->drive) && queue_hint(x->queues[i], t, how))
-			return true;
-	}
-	return false;
-}
-
-static inline void warm(const struct exec *x, u32 work)
-{
-	const char *p = x->warm + (size_t)work * x->stride;
-
-	prefetchw(p);
-	prefetchw(p + 64);
-}
-
-/* Prefetch the element after the one that was taken, if it exists: it is next. */
-static inline void warm_next(const struct exec *x, struct exec_lane *l, u64 pos)
-{
-	u64 arr = load_acquire(&l->ring.arr);	/* EXEC-R8 <-> EXEC-R9 */
-	u32 w;
-
-	/* Only if it is on the same cache line. */
-	if (!(++pos & (SLOT_LINE - 1)))
-		return;
-	w = load_relaxed(ring_slot_at(arr, pos));
-	if (slot_holds(w, arr, pos & RING_POS))
-		warm(x, slot_work(w));
-}
-
-/*
- * Take one or more elements of another thread's ring, and return the first, which ring_peek()
- * found.  0: another thread took it.
- */
-static u32 lane_take(struct exec_queue *q, struct exec_thread *t, struct exec_lane *l,
-		     const struct ring_look *look)
-{
-	struct exec_lane *mine = t->batch > 1 ? lane_mine(q, t) : NULL;
-	u32 n;
-
-	warm(q->x, look->work);
-	if (mine && hoard_empty(load_relaxed(&mine->hoard.word))) {
-		n = ring_batch(&l->ring, look, &mine->hoard, t->slot, t->batch);
-		if (n > 1)
-			warm(q->x, load_relaxed(&mine->hoard.work[0]));
-		if (n > 2)
-			warm(q->x, load_relaxed(&mine->hoard.work[1]));
-	} else {
-		n = ring_take(&l->ring, look);
-	}
-	if (!n)
-		return 0;
-	store_relaxed(&t->stolen, load_relaxed(&t->stolen) + n);
-	warm_next(q->x, l, ring_pos(look->head) + n - 1);
-	return look->work;
-}
-
-/* Take from another thread's ring.  Progress: lock-free. */
-static u32 take_other(struct exec_queue *q, struct exec_thread *t, u32 how)
-{
-	struct exec_lane *l;
-	struct ring_look look;
-	u32 start = t->from, d, s, w;
-
-	for_each_lane(q, start, d, s, l) {
-		if (s == t->slot)
-			continue;
-		if (unlikely((how & LOOK_LEAVE) && lane_left(l))) {
-			t->left = true;
-			continue;
-		}
-		while (lane_peek(q, l, &look)) {
-			/* Work of HIGH that was pushed before it is visible now (EXEC-R2). */
-			if (unlikely(load_relaxed(&q->n[PQ_HIGH])) &&
-			    (w = pq_pop(q, t, PQ_HIGH)))
-				return w;
-			if ((how & LOOK_LEAVE) && lane_leave(q, t, l)) {
-				t->left = true;
-				break;
-			}
-			w = lane_take(q, t, l, &look);
-			if (likely(w)) {
-				t->from = s;
-				return w;
-			}
-		}
-	}
-	return 0;
-}
-
-/* Take from the thread's ring.  Progress: lock-free. */
-static inline u32 take_own(struct exec_queue *q, struct exec_lane *l)
-{
-	struct ring_look look;
-	u32 w = ring_take_own(&l->ring, true);
-	u64 head;
-
-	if (likely(w))
-		return w;
-	/* EXEC-R7 <-> EXEC-H7: if the ring is empty, the hoard of the last claimer is open. */
-	head = load_acquire(&l->ring.head);
-	/* Another thread's batch was in progress, and may have ended since then. */
-	if (unlikely(head != load_relaxed(&l->ring.tail))) {
-		while (lane_peek(q, l, &look))
-			if (ring_take(&l->ring, &look))
-				return look.work;
-	}
-	store_relaxed(&l->ring.empty, load_relaxed(&l->ring.empty) + 1);
-	return 0;
-}
-
-static u32 take_hoard(struct exec_queue *q, struct exec_thread *t, struct hoard *h)
-{
-	struct exec *x = q->x;
-	u32 w = hoard_take(h), k, n;
-	u64 word;
-
-	if (unlikely(!w))
-		return 0;
-	word = load_relaxed(&h->word);
-	k = hoard_next(word);
-	n = hoard_n(word);
-	/*
-	 * Prefetch the lines of the work itself two ahead, and what it touches one ahead: other
-	 * cores have them, and they arrive while something runs.
-	 */
-	if (k + 1 < n)
-		warm(x, load_relaxed(&h->work[k + 1]));
-	if (k < n && x->cl.warm)
-		x->cl.warm(x->cl.user, load_relaxed(&h->work[k]));
-	return w;
-}
-
-static u32 steal(struct exec_queue *q, struct exec_thread *t)
-{
-	struct exec_lane *l;
-	u32 d, s, w;
-
-	for_each_lane(q, t->slot, d, s, l) {
-		w = hoard_take(&l->hoard);
-		if (w) {
-			count(&t->stolen);
-			return w;
-		}
-	}
-	return 0;
-}
-
-/*
- * Take from ZERO, unless the pusher of its first entry has older work in its ring.  Sets *retry
- * if another thread took the entry, since there may be more.  Progress: lock-free.
- */
-static __cold u32 take_zero(struct exec_queue *q, struct exec_thread *t, bool *retry)
-{
-	struct exec_lane *l;
-	struct ring_look look;
-	bool older;
-	u64 order;
-	s64 prio;
-	u32 w;
-
-	*retry = false;
-	if (!prioq_peek(q->pq[PQ_ZERO], &prio, &order))
-		return 0;
-	/* Relaxed: the lane is older than the entry. */
-	l = load_relaxed(&q->lanes[order & ((1u << ORDER_SLOT) - 1)]);
-	older = l && lane_peek(q, l, &look);
-	if (BUSTED(ZERO_JUMPS))
-		older = false;
-	if (older)
-		return 0;
-	w = pq_pop_seen(q, t, PQ_ZERO, prio, order);
-	*retry = !w;
-	return w;
-}
-
-/*
- * Take from LOW, if there is nothing else.  *retry: another thread took the entry, or work that
- * goes before it was pushed.  Progress: lock-free.
- */
-static u32 take_low(struct exec_queue *q, struct exec_thread *t, bool *retry)
-{
-	s64 prio;
-	u64 order;
-	u32 w = 0;
-
-	*retry = false;
-	if (!prioq_peek(q->pq[PQ_LOW], &prio, &order))
-		return 0;
-	/*
-	 * Everything that was pushed before the entry is visible now.  It must be this entry:
-	 * another one may have been pushed after newer work of priority 0.
-	 */
-	if (nothing_above_low(q))
-		w = pq_pop_seen(q, t, PQ_LOW, prio, order);
-	*retry = !w;
-	return w;
-}
-
-/*
- * At every AROUND-th take: check one other lane, or ZERO when all lanes had their turn.
- * Returns 0 if nothing in it has waited since the last check.  Progress: lock-free.
- */
-static __noinline u32 look_around(struct exec_queue *q, struct exec_thread *t)
-{
-	struct exec_lane *l;
-	struct ring_look look;
-	bool retry;
-	u64 hoard;
-	u32 s, w = 0;
-
-	s = t->around + lane_next(q, t->around, 0);
-	if (s >= q->x->words * 64) {
-		t->around = 0;
-		return load_relaxed(&q->n[PQ_ZERO]) ? take_zero(q, t, &retry) : 0;
-	}
-	l = load_relaxed(&q->lanes[s]);
-	if (s == t->slot)
-		goto next;
-	if (!lane_peek(q, l, &look))
-		look.work = 0;
-	hoard = load_relaxed(&l->hoard.word);	/* hoard_take() checks again */
-	if (!look.work && hoard_empty(hoard))
-		goto next;
-	if (t->around_lane != l) {
-		/* Check the same lane at the next turn. */
-		t->around_lane = l;
-		t->around_head = look.head;
-		t->around_hoard = hoard;
-		return 0;
-	}
-	if (BUSTED(NO_LOOK_AROUND))
-		goto next;
-	if (look.work && look.head == t->around_head)
-		w = lane_take(q, t, l, &look);
-	else if (hoard == t->around_hoard)
-		w = hoard_take(&l->hoard);
-next:
-	t->around = s + 1;
-	t->around_lane = NULL;
-	return w;
-}
-
-/*
- * Take the next piece of work of q; 0: none.  how: LOOK_*.
- * Progress: lock-free (a failed CAS means that another thread took something).
- */
-u32 queue_take(struct exec_queue *q, struct exec_thread *t, u32 how)
-{
-	struct exec_lane *mine = load_relaxed(&q->lanes[t->slot]);
-	bool retry;
-	u32 w;
-
-	t->from_q = q;
-	t->left = false;
-	do {
-		if (unlikely(load_relaxed(&q->n[PQ_HIGH])) && (w = pq_pop(q, t, PQ_HIGH)))
-			return w;
-		if (unlikely(!(++t->takes & (AROUND - 1))) && (w = look_around(q, t)))
-			return w;
-		if (likely(mine)) {
-			if (!hoard_empty(load_relaxed(&mine->hoard.word)) &&
-			    (w = take_hoard(q, t, &mine->hoard)))
-				return w;
-			w = take_own(q, mine);
-			if (w)
-				return w;
-		}
-		w = take_other(q, t, how);
-		if (w)
-			return w;
-		if (unlikely(load_relaxed(&q->n[PQ_ZERO]))) {
-			w = take_zero(q, t, &retry);
-			if (w)
-				return w;
-			if (retry)
-				continue;
-		}
-		if (!(how & LOOK_DEEP) && !load_relaxed(&q->n[PQ_LOW]))
-			break;
-		w = steal(q, t);
-		if (w || !load_relaxed(&q->n[PQ_LOW]))
-			return w;
-		w = take_low(q, t, &retry);
-	} while (retry);
-	return w;
-}
-
-static inline bool lanes_unmarked(const struct exec_queue *q)
-{
-	return lane_next(q, 0, 0) == q->x->words * 64;
-}
-
-/*
- * No lane of q is marked and its priority queues are empty.  A bitmap of several words is read
- * twice: meanwhile a batch may move work from a lane whose word is read later to a lane whose
- * word was read before.  Work moves once, so the second reading finds it.
- */
-static inline bool queue_unused(struct exec_queue *q)
-{
-	return lanes_unmarked(q) && (q->x->words == 1 || lanes_unmarked(q)) &&
-	       !load_relaxed(&q->n[PQ_HIGH]) && !load_relaxed(&q->n[PQ_ZERO]) &&
-	       !load_relaxed(&q->n[PQ_LOW]);
-}
-
-static void waits_add(struct exec_queue_stats *s, const struct waits *w)
-{
-	u32 i;
-
-	s->wait_ns += load_relaxed(&w->sum);
-	for (i = 0; i < WAIT_BUCKETS; i++)
-		s->wait[i] += load_relaxed(&w->bucket[i]);
-}
-
-/* Progress: wait-free. */
-void exec_queue_stats(struct exec_queue *q, struct exec_queue_stats *s)
-{
-	u32 i, k;
-
-	BUILD_BUG_ON(ARRAY_SIZE(s->wait) != WAIT_BUCKETS);
-	memset(s, 0, sizeof(*s));
-	s->name = q->name;
-	s->number = q->number;
-	s->workers = load_relaxed(&q->alive);
-	for (i = 0; i < q->x->max_threads; i++) {
-		/* EXEC-Q4 <-> EXEC-Q3 */
-		struct exec_lane *l = load_acquire(&q->lanes[i]);
-		u64 head, tail, hoard;
-
-		if (!l)
-			continue;
-		/* A taker may be ahead of the tail that its producer stores. */
-		head = ring_pos(load_relaxed(&l->ring.head));
-		tail = load_relaxed(&l->ring.tail);
-		hoard = load_relaxed(&l->hoard.word);
-		s->pushed += tail;
-		s->depth += (s64)((tail - head) << (64 - RING_POS_BITS)) > 0 ?
-			    (tail - head) & RING_POS : 0;
-		s->depth += hoard_empty(hoard) ? 0 : hoard_n(hoard) - hoard_next(hoard);
-		waits_add(s, &l->ring.waits);
-	}
-	for (k = 0; k < PQS; k++) {
-		s->pushed += load_relaxed(&q->ticket[k]);
-		s->depth += load_relaxed(&q->n[k]);
-		waits_add(s, &q->waits[k]);
-	}
-}
-
-const char *exec_name(const struct exec *x)
-{
-	return x->name;
-}
-
-struct exec_queue *exec_queue_at(struct exec *x, u32 i)
-{
-	return i < x->nqueues ? x->queues[i] : NULL;
-}
-
-/* exec_take() without its fast path. */
-u32 thread_take(struct exec *x, struct exec_thread *t, u32 how)
-{
-	u32 i, n, k, w;
-
-	if (t->queue)
-		return queue_take(t->queue, t, how);
-	/* Stay for a while with the queue that had work: its lines are in this core's cache. */
-	if (likely(t->from_q && (t->takes & 15) && load_relaxed(&t->from_q->drive))) {
-		w = queue_take(t->from_q, t, how);
-		if (likely(w))
-			return w;
-	}
-	n = x->nqueues;
-	for (i = 0, k = t->turn; i < n; i++, k++) {
-		struct exec_queue *q;
-
-		if (k >= n)
-			k = 0;
-		q = x->queues[k];
-		if (queue_unused(q) || !load_relaxed(&q->drive))
-			continue;
-		w = queue_take(q, t, how);
-		if (w) {
-			t->turn = k + 1;
-			return w;
-		}
-	}
-	return 0;
-}
-
-/*
- * The fast path of a take: t runs work that it made ready itself.  q is the queue that it last
- * took from.  Returns 0 if other work may be due first, or if `wanted` is not 0 and is not the
- * next piece.  Progress: lock-free.
- */
-static __always_inline_fn u32 take_quick(struct exec_queue *q, struct exec_thread *t,
-					 u32 wanted)
-{
-	u32 w = 0;
-
-	if (likely(q && q == t->to_q && (t->takes & 15) && thread_serves(t, q)) &&
-	    likely(!load_relaxed(&q->n[PQ_HIGH]) && ((t->takes + 1) & (AROUND - 1)) &&
-		   hoard_empty(load_relaxed(&t->to->hoard.word)))) {
-		w = ring_take_wanted(&t->to->ring, false, wanted);
-		if (likely(w))
-			t->takes++;
-	}
-	return w;
-}
-
-u32 exec_take(struct exec *x, struct exec_thread *t)
-{
-	u32 w = take_quick(t->from_q, t, 0);
-
-	return likely(w) ? w : thread_take(x, t, LOOK_DEEP);
-}
-
-u32 exec_look(const struct exec_thread *t)
-{
-	const struct ring *r;
-	u64 head;
-
-	if (!t->to_q)
-		return 0;
-	r = &t->to->ring;
-	head = load_relaxed(&r->head);
-	return head == load_relaxed(&r->tail) ? 0 :
-	       slot_work(load_relaxed(&r->slots[head & r->mask]));
-}
-
-bool exec_next(struct exec *x, struct exec_thread *t, u32 work)
-{
-	u32 n = t->nexts;
-	u64 now;
-
-	if (!t->budget || t->batch < NEXT_BATCH || n >= NEXT_MOST)
-		return false;
-	/* Pieces may be longer than the sampled ones: check the time after 1, 2, 4 and 8. */
-	if (!(n & (n - 1))) {
-		now = cycles();
-		if (!n)
-			t->since = now;
-		else if (now - t->since > x->next)
-			return false;
-	}
-	if (unlikely(!take_quick(t->from_q, t, work)))
-		return false;
-	t->nexts = n + 1;
-	if (t->budget != EXEC_UNLIMITED)
-		t->budget--;
-	return true;
 }
 
 /* exec_push() without its fast path, a ring of t that has room and that t last pushed to. */
@@ -976,37 +265,11 @@ void exec_pushed(struct exec_queue *q, struct exec_thread *t)
 	push_wake(q, t);
 }
 
-/* May t run new work of this priority before all that is queued?  Progress: lock-free. */
-static __noinline bool goes_first(struct exec_queue *q, const struct exec_thread *t, s32 prio)
-{
-	const struct exec_lane *mine = load_relaxed(&q->lanes[t->slot]);
-	s64 top;
-	u64 order;
-	bool own;
-
-	if (load_relaxed(&q->n[PQ_HIGH]) && prioq_peek(q->pq[PQ_HIGH], &top, &order) &&
-	    top >= prio)
-		return false;
-	if (prio > 0)
-		return true;
-	own = mine && lane_holds(mine, load_relaxed(&mine->ring.head));
-	if (BUSTED(HANDOFF_JUMPS))
-		own = false;
-	if (own)
-		return false;
-	/* The next take is the turn of another lane. */
-	if (load_relaxed(&q->n[PQ_ZERO]) || !((t->takes + 1) & (AROUND - 1)))
-		return false;
-	return prio == 0 ||
-	       (lanes_empty(q) && (!load_relaxed(&q->n[PQ_LOW]) ||
-				   !prioq_peek(q->pq[PQ_LOW], &top, &order) || top < prio));
-}
-
 /* Progress: lock-free. */
 bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio)
 {
 	/* The edges that made `work` ready make all earlier pushes visible here. */
-	if (!t->budget || !thread_serves(t, q) || !goes_first(q, t, prio)) {
+	if (!t->budget || !thread_serves(t, q) || !thread_goes_first(q, t, prio)) {
 		exec_push(q, t, work, prio, 0);
 		return false;
 	}
@@ -1016,4 +279,57 @@ bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 pri
 	count(&t->handed);
 	PROBE4(ready, t->id, work, t->slot, q->number);
 	return true;
+}
+
+static void waits_add(struct exec_queue_stats *s, const struct waits *w)
+{
+	u32 i;
+
+	s->wait_ns += load_relaxed(&w->sum);
+	for (i = 0; i < WAIT_BUCKETS; i++)
+		s->wait[i] += load_relaxed(&w->bucket[i]);
+}
+
+/* Progress: wait-free. */
+void exec_queue_stats(struct exec_queue *q, struct exec_queue_stats *s)
+{
+	u32 i, k;
+
+	BUILD_BUG_ON(ARRAY_SIZE(s->wait) != WAIT_BUCKETS);
+	memset(s, 0, sizeof(*s));
+	s->name = q->name;
+	s->number = q->number;
+	s->workers = load_relaxed(&q->alive);
+	for (i = 0; i < q->x->max_threads; i++) {
+		/* EXEC-Q4 <-> EXEC-Q3 */
+		struct exec_lane *l = load_acquire(&q->lanes[i]);
+		u64 head, tail, hoard;
+
+		if (!l)
+			continue;
+		/* A taker may be ahead of the tail that its producer stores. */
+		head = ring_pos(load_relaxed(&l->ring.head));
+		tail = load_relaxed(&l->ring.tail);
+		hoard = load_relaxed(&l->hoard.word);
+		s->pushed += tail;
+		s->depth += (s64)((tail - head) << (64 - RING_POS_BITS)) > 0 ?
+			    (tail - head) & RING_POS : 0;
+		s->depth += hoard_empty(hoard) ? 0 : hoard_n(hoard) - hoard_next(hoard);
+		waits_add(s, &l->ring.waits);
+	}
+	for (k = 0; k < PQS; k++) {
+		s->pushed += load_relaxed(&q->ticket[k]);
+		s->depth += load_relaxed(&q->n[k]);
+		waits_add(s, &q->waits[k]);
+	}
+}
+
+const char *exec_name(const struct exec *x)
+{
+	return x->name;
+}
+
+struct exec_queue *exec_queue_at(struct exec *x, u32 i)
+{
+	return i < x->nqueues ? x->queues[i] : NULL;
 }

@@ -16,7 +16,7 @@
 #include <ck_hs.h>
 #include <ck_ring.h>
 #include <ck_stack.h>
-#include <exec/queue.c>
+#include <exec/take.c>
 #include <pool/internal.h>
 #include <compat/error.c>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exec/queue.c: the order of takes, its bound, priorities, hand-off, batches, refused memory.
+ * exec/queue.c and take.c: the order of takes, its bound, priorities, hand-off, batches, refused
+ * memory.
  */
 #include "exec_fixture.h"
 #include <base/random.h>
