@@ -78,15 +78,21 @@ static struct op_note *note_of(struct pawl_engine *e, u32 idx)
 	return pool_obj(e->pool[POOL_NOTE], idx);
 }
 
+/* The object that a handle names, or NULL.  Whether the queue exists, its life says. */
+static struct cq *cq_at(struct pawl_engine *e, pawl_cq_t h)
+{
+	u32 i = (u32)h.h;
+
+	return i && i <= pool_carved(e->pool[POOL_CQ]) && (h.h >> 32 & 1) ? cq_of(e, i) : NULL;
+}
+
 /* Return the queue, or NULL if it was destroyed or never was one. */
 static struct cq *cq_get(struct pawl_engine *e, pawl_cq_t h)
 {
-	u32 i = (u32)h.h, gen = (u32)(h.h >> 32);
+	struct cq *q = cq_at(e, h);
 
-	if (!i || i > pool_carved(e->pool[POOL_CQ]) || !(gen & 1))
-		return NULL;
 	/* Relaxed: every field of a queue is atomic, and queues are type-stable. */
-	return load_relaxed(&cq_of(e, i)->life) >> 32 == gen ? cq_of(e, i) : NULL;
+	return q && load_relaxed(&q->life) >> 32 == h.h >> 32 ? q : NULL;
 }
 
 /* Notify the host: CQ2, and after the fd was created.  Progress: wait-free, and system calls. */
@@ -128,14 +134,22 @@ static void cq_unname(struct cq *q, u32 n)
 	fetch_add_relaxed(&q->life, -(u64)n);
 }
 
-/* Count a completion that will arrive.  Progress: wait-free. */
-static int cq_name(struct cq *q, pawl_cq_t h)
+/*
+ * Count a completion that will arrive.  Returns the queue, or NULL if it was destroyed or never
+ * was one.  Progress: lock-free (the compare-and-swap fails only if another completion was
+ * counted or reaped, or a reap began).
+ */
+static struct cq *cq_name(struct pawl_engine *e, pawl_cq_t h)
 {
-	/* Relaxed: the count and the generation are one word. */
-	if (fetch_add_relaxed(&q->life, 1) >> 32 == h.h >> 32)
-		return 0;
-	cq_unname(q, 1);
-	return err(-ESTALE, "push: op.cq was destroyed meanwhile");
+	struct cq *q = cq_at(e, h);
+	u64 life = q ? load_relaxed(&q->life) : 0;
+
+	/* An addition might count in the next queue of the object, which then seems to be used. */
+	do
+		if (!q || life >> 32 != h.h >> 32)
+			return NULL;
+	while (!cas_relaxed(&q->life, &life, life + 1));
+	return q;
 }
 
 /* --- notes --- */
@@ -152,27 +166,27 @@ int note_fill(struct thread *t, struct op *op, const struct pawl_op *d)
 	u32 idx, gen;
 	int rc;
 
-	if (d->flags & PAWL_OP_CQ) {
-		q = cq_get(e, d->cq);
-		if (!q)
-			return err(-ESTALE, "push: op.cq is no completion queue, or it was destroyed");
-	}
 	if ((d->flags & PAWL_OP_TICKET) && !d->ticket)
 		return err(-EINVAL, "push: op.ticket is NULL");
 	if ((d->flags & PAWL_OP_DEADLINE) && d->deadline_ns < 0)
 		return err(-EINVAL, "push: op.deadline_ns is %lld", (long long)d->deadline_ns);
+	if (d->flags & PAWL_OP_CQ) {
+		q = cq_name(e, d->cq);
+		if (!q)
+			return err(-ESTALE, "push: op.cq is no completion queue, or it was destroyed");
+	}
 	n = pool_get(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], &idx);
-	if (!n)
+	if (!n) {
+		if (q)
+			cq_unname(q, 1);
 		return err_pool_empty(t, POOL_NOTE, "push: no memory for a completion");
-	rc = q ? cq_name(q, d->cq) : 0;
+	}
 	n->group = n->cancels = 0;
 	n->cost = 0;
-	if (!rc && (d->flags & (PAWL_OP_GROUP | PAWL_OP_COST))) {
-		rc = group_enter(t, n, d);
-		if (rc && q)
-			cq_unname(q, 1);
-	}
+	rc = d->flags & (PAWL_OP_GROUP | PAWL_OP_COST) ? group_enter(t, n, d) : 0;
 	if (unlikely(rc)) {
+		if (q)
+			cq_unname(q, 1);
 		pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
 		return rc;
 	}
@@ -235,19 +249,15 @@ bool note_is_of(struct pawl_engine *e, const struct op *op, u32 group)
 int note_room(struct thread *t, u32 *idx, pawl_cq_t h, u64 tag, u32 group)
 {
 	struct pawl_engine *e = t->e;
-	struct cq *q = cq_get(e, h);
+	struct cq *q = cq_name(e, h);
 	struct op_note *n;
-	int rc;
 
 	if (!q)
 		return err(-ESTALE, "group: limits.cq is no completion queue, or it was destroyed");
 	n = pool_get(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
-	if (!n)
+	if (!n) {
+		cq_unname(q, 1);
 		return err(-ENOMEM, "group: no memory for a completion");
-	rc = cq_name(q, h);
-	if (rc) {
-		pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], *idx);
-		return rc;
 	}
 	n->cq = (u32)h.h;
 	n->tag = tag;
@@ -490,8 +500,9 @@ int pawl_cq_create(struct pawl_engine *e, pawl_cq_t *out)
 	q = pool_get(e->pool[POOL_CQ], &t->cache[POOL_CQ], &idx);
 	if (!q)
 		return err(-ENOMEM, "cq_create: %u queues exist, or no memory", CQ_MAX);
-	/* A push with an old handle may count itself for a moment. */
-	gen = (u32)(fetch_add_relaxed(&q->life, 1ull << 32) >> 32) + 1;
+	/* No other thread changes it: the destroyer found a count of 0, and no thread that reaps. */
+	gen = (u32)(load_relaxed(&q->life) >> 32) + 1;
+	store_relaxed(&q->life, (u64)gen << 32);
 	out->h = (u64)gen << 32 | idx;
 	return 0;
 }

@@ -952,6 +952,20 @@ static void cq_old_before(void)
 	passed = cq.h;
 }
 
+/* A new queue that no op names is destroyed, also while a push has the old handle. */
+static void cq_make_destroy(void)
+{
+	pawl_cq_t other;
+	int rc = pawl_cq_destroy(e, cq);
+
+	MODEL_CHECK(!rc || rc == -EBUSY);
+	if (rc)
+		return;
+	MODEL_CHECK(!pawl_cq_create(e, &other));
+	MODEL_CHECK((u32)other.h == (u32)cq.h);
+	MODEL_CHECK(!pawl_cq_destroy(e, other));
+}
+
 static void ticket_push(void)
 {
 	pawl_ticket_t ticket;
@@ -1478,6 +1492,8 @@ const struct scenario scenarios[] = {
 	  .thread = { cq_push_0, cq_wait_short, cq_reap_one }),
 	T("cq_again", "an old handle reaps nothing of a new queue", 2, MODEL_ALL, 4,
 	  .before = cq_old_before, .thread = { cq_again, cq_reap_old }),
+	T("cq_stale", "nor does it keep a new queue from being destroyed", 2, MODEL_ALL, 4,
+	  .before = cq_before, .thread = { cq_make_destroy, cq_push_race }),
 	T("cancel", "an op is canceled as it starts", 2, MODEL_ALL, 4,
 	  .thread = { ticket_push, ticket_cancel }, .check = ticket_check),
 	T("ticket", "a ticket says that its op is complete", 2, MODEL_ALL, 4,
