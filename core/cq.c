@@ -8,9 +8,10 @@
  *
  * Structures: a queue is a stack of notes.  A completer adds a note at its head by a
  * compare-and-swap; the reaper takes all of them by an exchange and reverses their order.  The
- * push reserves the note, so a completion always has room.  Only the completer that finds the
- * stack empty notifies the host: it wakes the thread that waits for the queue, and writes to
- * the queue's eventfd.
+ * push reserves the note, so a completion always has room.  The completer that finds the stack
+ * empty notifies the host: it wakes the thread that waits for the queue, and writes to the
+ * queue's eventfd.  Then it sets TOLD in the head.  A completer that finds the stack without
+ * TOLD notifies the host, too, because the one before it may be stopped.
  *
  *	completer                               thread that goes to sleep, or makes the fd
  *	CQ1 add the note to the stack           CQ3 waiter = slot, or fd = n
@@ -43,13 +44,17 @@
  * stored, release) <-> CORE-Q10 (acquire): a thread that reads the waiter of a later op of the
  * note, or of a later queue of the object, finds its own op complete, or its queue destroyed.
  *
- * Limits: a completer that is stopped between CQ1 and its signal delays the sleeper and the
- * eventfd, also for the notes that arrive behind its own.  They are in the stack, so a thread
- * that reaps or begins to wait finds them.
+ * The head has the number of times that the stack was taken.  So a completer that is stopped
+ * before it sets TOLD does not set it in a later stack, whose completer may be stopped before
+ * it has notified the host.
+ *
+ * Limits: a completer that is stopped between CQ1 and its signal delays what the host learns of
+ * its own note until the next completion.  A thread that reaps or begins to wait finds it.
  *
  * Progress: a completion is lock-free (its compare-and-swap fails only because another
- * completion succeeded), plus one system call if the queue was empty and has an eventfd or a
- * sleeping waiter.  A reap is wait-free, apart from the pool.
+ * completion succeeded, or the stack was taken), plus one system call for an eventfd, and one
+ * for a sleeping waiter, if the host was not notified since the stack was taken.  A reap is
+ * wait-free, apart from the pool.
  *
  * Lifetime: queues and notes are type-stable.  A completer that is stopped between CQ1 and CQ2
  * may find that its queue was destroyed and created again.  So a queue's object keeps its
@@ -113,19 +118,39 @@ static void cq_signal(struct pawl_engine *e, struct cq *q)
 	}
 }
 
-static void cq_post(struct pawl_engine *e, struct cq *q, u32 idx)
+/*
+ * Notify the host of a note; head is what cq_post() stored.  Completers behind it need not do
+ * that again until the stack is taken, which changes the number in the head.
+ */
+static __noinline void cq_tell(struct pawl_engine *e, struct cq *q, u64 head)
+{
+	u64 now;
+
+	if (!BUSTED(CQ_NO_MB))
+		smp_mb_after_rmw();	/* CQ1, CQ2 */
+	cq_signal(e, q);
+	now = load_relaxed(&q->head);
+	if (BUSTED(CQ_TOLD_ANY))
+		head = now;
+	/* The same number, without TOLD.  Relaxed: it only saves others the same calls. */
+	while ((now ^ head) <= CQ_NOTE)
+		if (cas_relaxed(&q->head, &now, now | CQ_TOLD))
+			return;
+}
+
+static inline void cq_post(struct pawl_engine *e, struct cq *q, u32 idx)
 {
 	struct op_note *n = note_of(e, idx);
-	u32 head = load_relaxed(&q->head);
+	u64 head = load_relaxed(&q->head), new;
 
-	do
-		store_relaxed(&n->next, head);
-	while (!cas_release_relaxed(&q->head, &head, idx));	/* CORE-Q1 <-> CORE-Q2 */
-	if (head)
-		return;
-	if (!BUSTED(CQ_NO_MB))
-		smp_mb();	/* CQ1, CQ2 */
-	cq_signal(e, q);
+	do {
+		store_relaxed(&n->next, (u32)head);
+		new = (head & ~CQ_NOTE) | idx;
+	} while (!cas_release_relaxed(&q->head, &head, new));	/* CORE-Q1 <-> CORE-Q2 */
+	if (BUSTED(CQ_ONE_TELLS))
+		head = head & CQ_NOTE ? CQ_TOLD : 0;
+	if (!(head & CQ_TOLD))
+		cq_tell(e, q, new);
 }
 
 /* Subtract n completions that were reaped, or that will not arrive. */
@@ -536,14 +561,15 @@ PAWL_EXPORT(pawl_cq_destroy);
 /* Take the whole stack, and return its notes as a list, the oldest first. */
 static u32 cq_take(struct pawl_engine *e, struct cq *q)
 {
+	/* Only a reaper changes this number. */
+	u64 takes = (load_relaxed(&q->head) >> CQ_TAKES_SHIFT) + 1, sum;
 	u32 idx, next, first = 0;
-	u64 sum;
 
 	if (load_relaxed(&q->written) &&
 	    read((int)load_relaxed(&q->fd) - 1, &sum, sizeof(sum)) > 0)
 		fetch_add_relaxed(&q->written, -(u32)sum);
 	/* CORE-Q2 <-> CORE-Q1; seq_cst keeps it behind the read of the eventfd. */
-	for (idx = xchg_seq_cst(&q->head, 0); idx; idx = next) {
+	for (idx = (u32)xchg_seq_cst(&q->head, takes << CQ_TAKES_SHIFT); idx; idx = next) {
 		next = load_relaxed(&note_of(e, idx)->next);
 		store_relaxed(&note_of(e, idx)->next, first);
 		first = idx;
@@ -607,7 +633,7 @@ PAWL_EXPORT(pawl_cq_reap);
 
 static bool cq_ready(const struct cq *q)
 {
-	return load_relaxed(&q->ready) || load_relaxed(&q->head);	/* CQ4 */
+	return load_relaxed(&q->ready) || (load_relaxed(&q->head) & CQ_NOTE);	/* CQ4 */
 }
 
 struct cq_wait {

@@ -35,13 +35,17 @@ enum {
 
 #define CQ_MAX		1024u
 #define CQ_REAPING	(1u << 31)	/* a thread reaps */
+#define CQ_NOTE		0xffffffffull
+#define CQ_TOLD		(1ull << 32)	/* the host was notified since the stack was taken */
+#define CQ_TAKES_SHIFT	33
 
 /* Flags of a description with which the op may end without having started. */
 #define NOTE_ASKS	(PAWL_OP_TICKET | PAWL_OP_DEADLINE | PAWL_OP_GROUP)
 
 /* A completion queue. */
 struct cq {
-	u32 head __cacheline_aligned;	/* A: the newest note that was posted, or 0 */
+	/* A: how often the stack was taken << 33 | CQ_TOLD | the newest note that was posted, or 0 */
+	u64 head __cacheline_aligned;
 	u32 written;		/* A: writes of the eventfd that were begun and not cleared */
 	u32 fd;			/* A: the eventfd + 1, or 0; closed with the engine */
 	u64 waiter;		/* A: generation << 32 | slot + 1 of a thread that waits; or 0 */

@@ -289,7 +289,7 @@ static int pools_add(struct pawl_engine *e)
 		[POOL_DEVREC] = { .name = "pending", .size = device_rec_size(), .max = c->ndevices ? most : 1 },
 		[POOL_NOTE] = { "note", sizeof(struct op_note), ops, .mag = mag, .ctor = note_again,
 				.last = note_last, .user = e },
-		/* A late push counts itself in its queue, and takes that back. */
+		/* A late completion counts its write to the eventfd, a late push itself in its group. */
 		[POOL_CQ] = { "queue", sizeof(struct cq), CQ_MAX, .keep = true },
 		[POOL_GROUP] = { "group", sizeof(struct op_group), min_u(ops, GROUP_MAX), .keep = true },
 		[POOL_EXT0] = { .name = "deps16", .size = 64 + 24 * 16, .max = min_u(ops, 65536u + slack),

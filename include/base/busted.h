@@ -85,6 +85,8 @@
 	X(INTERRUPT_NO_MB, "wait: no barrier between an interrupt and the search for a wait") \
 	X(CQ_NO_WRITE, "cq: a completion does not write to the eventfd")		\
 	X(CQ_NO_MB, "cq: no barrier between a completion and the check for a waiter")	\
+	X(CQ_ONE_TELLS, "cq: only the first completion of a stack notifies the host")	\
+	X(CQ_TOLD_ANY, "cq: a late completer sets TOLD in a stack that is not its own")	\
 	X(DEADLINE_IGNORED, "cq: an op whose deadline has passed starts")		\
 	X(GRAPH_EARLY, "graph: it is freed before its last run is complete")		\
 	X(GIVEN_UP_STAYS, "wait: an abandoned wait keeps its slot")			\

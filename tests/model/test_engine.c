@@ -4,6 +4,7 @@
  * help while they wait.  With one worker, the first push creates it, and it sleeps at the end.
  */
 #include "engine.h"
+#include "event.h"
 
 #define S(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup, .check = engine_check)
 #define W(...)	PROGRAM(__VA_ARGS__, .setup = engine_setup_worker, .check = engine_check,	\
@@ -79,7 +80,7 @@ static void cq_sleep(u32 i)
  * Thread 0 completes two ops, and thread 2 reaps one completion.  Thread 1, which waits or
  * makes the eventfd, is notified of the other one.
  */
-static pawl_token_t both[2];
+static pawl_token_t both[4];
 
 static void both_body(struct pawl_run *run, void *arg)
 {
@@ -99,7 +100,7 @@ static void cq_enter_both(u32 i)
 		d.prop = PAWL_ASYNC;
 		d.flags = PAWL_OP_CQ;
 		d.cq = cq;
-		for (k = 0; k < 2; k++) {
+		for (k = 0; k < ARRAY_SIZE(both); k++) {
 			d.arg = &both[k];
 			MODEL_CHECK(!pawl_push(e, &d));
 		}
@@ -123,6 +124,51 @@ static void cq_sleep_rest(u32 i)
 		MODEL_CHECK(!pawl_cq_wait(e, cq, -1));
 	else
 		MODEL_CHECK(pawl_cq_reap(e, cq, &c, 1) >= 0);
+}
+
+/* Threads 0 and 2 each complete an op; one of them may be stopped. */
+static void cq_complete_one(u32 i)
+{
+	MODEL_CHECK(!pawl_complete(e, both[i / 2], 0, NULL));
+}
+
+static void cq_sleep_stop(u32 i)
+{
+	if (i == 1)
+		MODEL_CHECK(!pawl_cq_wait(e, cq, -1));
+	else
+		cq_complete_one(i);
+}
+
+/*
+ * Each of them completes two ops, and one may be stopped after the other completion that it had
+ * found was reaped.
+ */
+static void cq_sleep_late(u32 i)
+{
+	struct pawl_completion c;
+	u32 k;
+
+	for (k = 0; k < 2; k++)
+		if (i != 1)
+			MODEL_CHECK(!pawl_complete(e, both[i + k], 0, NULL));
+		else
+			MODEL_CHECK(!pawl_cq_wait(e, cq, -1) && pawl_cq_reap(e, cq, &c, 1) == 1);
+}
+
+static void cq_enter_fd(u32 i)
+{
+	cq_enter_both(i);
+	if (!i)
+		MODEL_CHECK(pawl_cq_fd(e, cq) == MODEL_EVENT_FD);
+}
+
+static void cq_fd_stop(u32 i)
+{
+	if (i != 1)
+		cq_complete_one(i);
+	while (i == 1 && !model_event_readable())
+		cpu_relax();
 }
 
 /* A thread waits for a queue that another thread destroys. */
@@ -609,6 +655,15 @@ const struct scenario scenarios[] = {
 	{ .name = "cq_sleep_rest", .what = "a thread sleeps while another one reaps some",
 	  .threads = 3, .setup = sleep_setup, .enter = cq_enter_both, .thread = cq_sleep_rest,
 	  .bound = 2, .seconds = 6, .flags = MODEL_NO_TIME },
+	{ .name = "cq_sleep_stop", .what = "two completions, and a completer is stopped",
+	  .threads = 3, .setup = sleep_setup, .enter = cq_enter_both, .thread = cq_sleep_stop,
+	  .bound = 2, .seconds = 6, .flags = MODEL_NO_TIME | MODEL_FREEZE },
+	{ .name = "cq_sleep_late", .what = "and two more", .threads = 3, .setup = sleep_setup,
+	  .enter = cq_enter_both, .thread = cq_sleep_late, .bound = 2, .seconds = 6,
+	  .flags = MODEL_NO_TIME | MODEL_FREEZE },
+	{ .name = "cq_fd_stop", .what = "another thread reads the eventfd",
+	  .threads = 3, .setup = sleep_setup, .enter = cq_enter_fd, .thread = cq_fd_stop,
+	  .bound = 2, .seconds = 6, .flags = MODEL_NO_TIME | MODEL_FREEZE },
 	{ .name = "cq_sleep_gone", .what = "a thread sleeps while its queue is destroyed",
 	  .threads = 2, .setup = sleep_setup, .enter = cq_enter_gone, .thread = cq_sleep_gone,
 	  .bound = 3, .seconds = 6, .flags = MODEL_NO_TIME },

@@ -428,8 +428,8 @@ static void push_idle(struct other *o, u32 n)
 
 /*
  * Completions: those of the queue and the group in which the victim may be stopped, and those of
- * a queue of its own.  A thread that waits for the shared queue has a time limit: a completer that
- * is stopped between the arrival of a completion in the empty queue and the signal delays it.
+ * a queue of its own.  A thread that waits for the shared queue has a time limit: another one may
+ * reap what it waits for.
  */
 static void round_completions(struct other *o)
 {
