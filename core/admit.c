@@ -254,16 +254,18 @@ __cold int err_pool_empty(struct thread *t, u32 pool, const char *what)
 
 /*
  * A pool was empty, and the push has freed everything that it had.  Returns 0 after a
- * completion: try again; otherwise what the call returns.  *tried: no op was in flight at an
- * earlier call, so there is nothing left to wait for.  Progress: as the policy says.
+ * completion: try again; otherwise what the call returns.  *idle, 0 at first, is how many ops
+ * had been pushed, plus 1, when no op was in flight at an earlier call.  If none was pushed since,
+ * there is nothing left to wait for; otherwise it may have used the pool at the time of the last
+ * try.  Progress: as the policy says.
  */
-__cold int admit_again(struct thread *t, bool *tried, bool wait)
+__cold int admit_again(struct thread *t, u64 *idle, bool wait)
 {
 	struct pawl_engine *e = t->e;
 	const struct pool *p = e->pool[t->lacks];
 	struct pool_stat st;
+	u64 flight, pushed;
 	u32 budget, work;
-	u64 flight;
 
 	if (pool_carved(e->pool[t->lacks]) < p->max)
 		return -ENOMEM;
@@ -282,13 +284,14 @@ __cold int admit_again(struct thread *t, bool *tried, bool wait)
 		alone_end(t, budget);
 		return 0;
 	}
+	pushed = ops_pushed(e) + 1;
 	flight = ops_in_flight(e);
 	if (flight) {
 		room_wait(t, flight - 1, flight / 2);
 		return 0;
 	}
-	if (*tried)
+	if (*idle == pushed)
 		return -ENOMEM;
-	*tried = true;
+	*idle = pushed;
 	return 0;
 }

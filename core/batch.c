@@ -354,7 +354,7 @@ int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
 {
 	struct thread *t = thread_get(e);
 	size_t i, naccs = 0;
-	bool tried = false;
+	u64 idle = 0;
 	int rc;
 
 	if (unlikely(!t))
@@ -381,7 +381,7 @@ int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
 		if (!rc)
 			rc = batch_try(t, ops, (u32)n);
 		if (rc > 0) {
-			rc = admit_again(t, &tried, false);
+			rc = admit_again(t, &idle, false);
 			if (rc)
 				break;
 			rc = 1;

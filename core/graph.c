@@ -434,7 +434,7 @@ int pawl_graph_push(struct pawl_engine *e, pawl_graph_t h, const struct pawl_lau
 {
 	struct thread *t = thread_get(e);
 	struct pawl_launch copy;
-	bool tried = false;
+	u64 idle = 0;
 	struct graph *g;
 	u32 idx = 0;
 	int rc = 0;
@@ -459,7 +459,7 @@ int pawl_graph_push(struct pawl_engine *e, pawl_graph_t h, const struct pawl_lau
 	rc = how_fits(g->plan, how);
 	if (!rc) {
 		while ((rc = graph_try(t, g, idx, how)) > 0) {
-			rc = admit_again(t, &tried, false);
+			rc = admit_again(t, &idle, false);
 			if (rc)
 				break;
 		}

@@ -453,11 +453,11 @@ static __always_inline_fn int push_try(struct thread *t, const struct pawl_op *d
 
 static __cold int push_retry(struct thread *t, const struct pawl_op *d, u32 flags)
 {
-	bool tried = false;
+	u64 idle = 0;
 	int rc;
 
 	do {
-		rc = admit_again(t, &tried, false);
+		rc = admit_again(t, &idle, false);
 		if (!rc)
 			rc = push_try(t, d, flags);
 	} while (rc > 0);

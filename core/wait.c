@@ -361,8 +361,8 @@ static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct 
 		    bool write, u32 how)
 {
 	struct thread *t = thread_get(e);
-	u64 end = timeout_ns > 0 ? exec_now_ns() + (u64)timeout_ns : 0, now;
-	bool tried = false, newest = true;
+	u64 end = timeout_ns > 0 ? exec_now_ns() + (u64)timeout_ns : 0, now, idle = 0;
+	bool newest = true;
 	u32 vi = var_index(h), opi, tok;
 	s64 left = timeout_ns;
 	struct dep d;
@@ -388,7 +388,7 @@ again:
 	op = op_of(e, opi);
 	if (!opi) {
 		while (!(op = wait_push(t, h, vi, &opi, write, &rc)))
-			if (rc != -ENOMEM || admit_again(t, &tried, true))
+			if (rc != -ENOMEM || admit_again(t, &idle, true))
 				return rc;
 	}
 	tok = load_relaxed(&op->token) & ~3u;
@@ -480,7 +480,8 @@ u64 ops_pushed(struct pawl_engine *e)
 	return sum + load_relaxed(&e->gone.pushed);
 }
 
-static u64 sum_completed(struct pawl_engine *e)
+/* Ops completed so far.  Progress: wait-free. */
+u64 ops_completed(struct pawl_engine *e)
 {
 	/* Before the slots (live_leave()).  CORE-N12 <-> CORE-N11 */
 	u64 sum = load_acquire(&e->gone.completed);
@@ -497,13 +498,13 @@ static inline u64 sums_swapped(struct pawl_engine *e)
 {
 	u64 pushed = ops_pushed(e);
 
-	return pushed - sum_completed(e);
+	return pushed - ops_completed(e);
 }
 
 /* Never 0 while an op whose push is visible here is in flight.  Progress: wait-free. */
 u64 ops_in_flight(struct pawl_engine *e)
 {
-	u64 done = sum_completed(e);
+	u64 done = ops_completed(e);
 
 	if (BUSTED(SUMS_SWAPPED))
 		return sums_swapped(e);

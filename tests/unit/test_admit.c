@@ -735,6 +735,32 @@ START_TEST(test_pushers_have_a_backlog_each)
 }
 END_TEST
 
+/* A pool is empty; ops of other threads take an object and free it between this thread's tries. */
+START_TEST(test_a_push_that_others_overtake_tries_again)
+{
+	struct pawl_config c = window(0, 64, PAWL_WINDOW_BLOCK);
+	struct pawl_engine *e = engine_with(&c);
+	struct thread *t = thread_get(e);
+	pawl_var_t v = var_new(e);
+	struct pool *p = e->pool[POOL_EXT0];
+	u64 idle = 0;
+	u32 i;
+
+	p->max = pool_carved(p);
+	t->lacks = POOL_EXT0;
+	for (i = 0; i < 3; i++) {
+		ck_assert_int_eq(admit_again(t, &idle, false), 0);
+		/* The other thread's op, which was in flight when this thread tried again. */
+		OK(push_write(e, nothing, NULL, v));
+		ck_assert_int_eq(pawl_run_one(e), 1);
+	}
+	ck_assert_int_eq(admit_again(t, &idle, false), 0);
+	/* Nothing was pushed since: there is nothing to wait for. */
+	ck_assert_int_eq(admit_again(t, &idle, false), -ENOMEM);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 SUITE("admit", test_failing_window_is_exact_with_several_pushers,
       test_blocked_pusher_goes_on_when_there_is_room,
       test_completing_for_others_gives_no_more_room, test_body_pushes_at_a_full_window,
@@ -746,4 +772,4 @@ SUITE("admit", test_failing_window_is_exact_with_several_pushers,
       test_refused_memory_of_a_launch_is_told_at_once,
       test_recursion_deeper_than_threads_help, test_chain_of_inline_pushes_is_bounded,
       test_batch_queues_before_it_runs_inline, test_default_keeps_the_backlog_small,
-      test_pushers_have_a_backlog_each)
+      test_pushers_have_a_backlog_each, test_a_push_that_others_overtake_tries_again)
