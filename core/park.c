@@ -20,12 +20,17 @@
  * when the state of the block was read, and the check is that of attach_block(): all accesses
  * of the version are complete.
  *
+ * If a call has parked none, the next one need not visit the vars before an op completes or a
+ * var is created, since nothing else makes a var one that can be parked.
+ *
  * Ordering: CORE-A3 (state) <-> CORE-R1, CORE-R2: what the ops of the version did is visible
  * here, and by the change of the word, CORE-L3 <-> CORE-L4, to the next op.
+ * CORE-V5 (vars created, acquire) <-> CORE-V4: the vars that are visited.
  *
  * Progress: lock-free; a call visits each var at most once.
  */
 #include <core/link.h>
+#include <core/wait.h>
 
 #define PARK_STEP	256u	/* distance between the first vars of concurrent calls */
 #define PARK_ENOUGH	64u	/* a call frees at most so many blocks */
@@ -64,20 +69,46 @@ static bool var_park(struct thread *t, u32 vi)
 	return true;
 }
 
-/* No block is free: park some vars.  Returns a block, or 0. */
-__cold u32 block_reclaim(struct thread *t)
+/* A number, not 0, that changes when an op completes or a var is created. */
+static u64 park_changes(struct pawl_engine *e)
+{
+	u32 s, n = load_relaxed(&e->used_slots);
+	u64 sum = ops_completed(e) + 1;
+
+	for (s = 0; s < n; s++)
+		sum += load_acquire(&thread_of(e, s)->vars);	/* CORE-V5 <-> CORE-V4 */
+	return sum;
+}
+
+/* Park some vars.  Progress: lock-free. */
+static void vars_park(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
+	/* Before the visits: what changes meanwhile may be missed by them. */
+	u64 changes = park_changes(e);
 	u32 vars = pool_carved(e->pool[POOL_VAR]), freed = 0, n;
-	/* Concurrent calls begin at different vars.  vars is not 0: the caller has one. */
-	u32 at = fetch_add_relaxed(&e->park_next, PARK_STEP) % vars;
+	u32 at;
 
+	if (changes == load_relaxed(&e->park_vain))
+		return;
+	/* Concurrent calls begin at different vars.  vars is not 0: the caller has one. */
+	at = fetch_add_relaxed(&e->park_next, PARK_STEP) % vars;
 	for (n = 0; n < vars && freed < PARK_ENOUGH; n++) {
 		freed += var_park(t, at + 1);
 		at = at + 1 < vars ? at + 1 : 0;
 	}
 	/* The next call begins here; a lost update does no harm. */
 	store_relaxed(&e->park_next, at);
+	if (!freed)
+		store_relaxed(&e->park_vain, changes);
+}
+
+/* No block is free: park some vars.  Returns a block, or 0. */
+__cold u32 block_reclaim(struct thread *t)
+{
+	struct pawl_engine *e = t->e;
+
+	vars_park(t);
 	/* Try even if this call has freed none: another thread may have. */
 	return pool_get_idx(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], e->blocks,
 			    sizeof(struct block));

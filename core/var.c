@@ -4,6 +4,7 @@
  *
  * Ordering: CORE-V2 (generation, acquire) <-> CORE-V3 (generation of a new var), and
  * CORE-V2 (version, acquire) <-> CORE-V1 (version: here and in retire.c).
+ * CORE-V4 (vars of a thread, release) <-> CORE-V5 (park.c, acquire): the var can be parked.
  *
  * Progress: creation and queries are lock-free (pools, and the retries of var_error_get()).
  *
@@ -48,6 +49,7 @@ int pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
 	store_relaxed(&v->word.tag, tag_make(t->slot, ++t->seq, TAG_SIMPLE | TAG_KNOWN));
 	gen = gen_alive(e, load_relaxed(&v->gen));
 	store_release(&v->gen, gen);	/* CORE-V3 <-> CORE-V2 */
+	store_release(&t->vars, t->vars + 1);	/* CORE-V4 <-> CORE-V5 */
 	BUG_ON1(!(gen & 1));
 	out->h = (u64)gen << 32 | vi;
 	return 0;

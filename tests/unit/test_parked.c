@@ -232,6 +232,44 @@ START_TEST(test_no_var_is_left_out)
 }
 END_TEST
 
+/* Did a call visit all vars?  It stores a park_next below their number then. */
+static bool visits(struct pawl_engine *e)
+{
+	struct thread *t = thread_get(e);
+	u32 n = pool_carved(e->pool[POOL_VAR]);
+
+	store_relaxed(&e->park_next, n);
+	pool_put(e->pool[POOL_BLOCK], &t->cache[POOL_BLOCK], block_reclaim(t));
+	return load_relaxed(&e->park_next) < n;
+}
+
+/* While no op completes and no var is created, the vars are not visited again in vain. */
+START_TEST(test_visits_in_vain_are_not_repeated)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v = var_new(e), w;
+	struct gate g;
+	u64 data = 0;
+
+	gate_write(e, &g, v);
+	ck_assert(visits(e));
+	ck_assert(!visits(e) && !visits(e));
+	/* A var without an op can be parked at once. */
+	w = var_new(e);
+	ck_assert(visits(e) && parked(e, w));
+	ck_assert(visits(e) && !visits(e));
+	OK(push_write(e, add_plain, &data, w));
+	OK(pawl_wait_writable(e, w, SOON_NS, NULL));
+	ck_assert(visits(e) && parked(e, w));
+	ck_assert(visits(e) && !visits(e));
+	gate_open(&g);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert(visits(e) && parked(e, v));
+	ck_assert(visits(e) && !visits(e));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 struct parker {
 	struct pawl_engine *e;
 	u64 parked;		/* A: vars that it found parked */
@@ -280,4 +318,5 @@ START_TEST(test_parked_at_any_moment)
 END_TEST
 
 SUITE("parked", test_version_and_error, test_in_use, test_write_waits_for_readers,
-      test_many_reads, test_readers_come_round, test_no_var_is_left_out, test_parked_at_any_moment)
+      test_many_reads, test_readers_come_round, test_no_var_is_left_out, test_visits_in_vain_are_not_repeated,
+      test_parked_at_any_moment)
