@@ -84,6 +84,13 @@ static int cuda_errno(int code)
 	return lost_for_good(code) ? -ENOTRECOVERABLE : -EIO;
 }
 
+/* Clear the runtime's last error after a call that returned code. */
+static void forget(int code)
+{
+	if (code != CU_SUCCESS && code != CU_UNLOADING)
+		load_relaxed(&table)->cudaGetLastError();
+}
+
 /* Translate the runtime's code to an errno.  "Not ready" is no error and has no text. */
 static int cuda_error(const char *what, int code)
 {
@@ -91,8 +98,7 @@ static int cuda_error(const char *what, int code)
 
 	if (likely(code == CU_SUCCESS))
 		return 0;
-	if (code != CU_UNLOADING)
-		c->cudaGetLastError();
+	forget(code);
 	if (code == CU_NOT_READY)
 		return -EBUSY;
 	return err(cuda_errno(code), "%s: %s (%d)", what,
@@ -192,7 +198,7 @@ static int leave(void *dev, int was, int rc)
 {
 	/* rc is the result of the call itself; an error of the restore is ignored. */
 	if (was != id_of(dev))
-		load_relaxed(&table)->cudaSetDevice(was);
+		forget(load_relaxed(&table)->cudaSetDevice(was));
 	return rc;
 }
 
@@ -410,7 +416,7 @@ static int cuda_capture_end(void *dev, void *stream, void **graph)
 		rc = cuda_call(cudaGraphInstantiateWithFlags, graph, g, 0);
 	/* The executable graph does not need it; an error here does not fail the capture. */
 	if (g)
-		load_relaxed(&table)->cudaGraphDestroy(g);
+		forget(load_relaxed(&table)->cudaGraphDestroy(g));
 	return rc;
 }
 

@@ -173,8 +173,6 @@ void lane_fini(struct lane *l)
 	u32 i;
 	int rc;
 
-	if (!d)
-		return;
 	if (l->notices) {
 		/* The notice stream waits for events of the lane: drain it before they go. */
 		for (i = 0; i < 1000; i++) {

@@ -508,6 +508,7 @@ int cudaGraphExecDestroy(void *exec)
 
 int cudaGraphDestroy(void *graph)
 {
-	enter(N_cudaGraphDestroy);
-	return graph_free(graph);
+	int code = enter(N_cudaGraphDestroy), rc = graph_free(graph);
+
+	return code ? code : rc;
 }

@@ -219,6 +219,44 @@ static void sc_fake_life(void) { life("fake"); }
 static void sc_cuda_create(void) { create("cuda on a fake runtime", PAWL_PER_DEVICE); }
 static void sc_cuda_life(void) { life("cuda on a fake runtime"); }
 
+/* The contract's reference, to which no engine of this program belongs. */
+static void sc_cpu(void)
+{
+	void *dev, *thing[3];
+	u32 i;
+
+	arm(ALL);
+	if (!TRY(device_cpu.open(0, &dev))) {
+		memset(thing, 0, sizeof(thing));
+		TRY(device_cpu.alloc(dev, 8, &thing[0]));
+		TRY(device_cpu.stream_create(dev, 0, &thing[1]));
+		TRY(device_cpu.event_create(dev, &thing[2]));
+		for (i = 0; i < ARRAY_SIZE(thing); i++)
+			CHECK(!device_cpu.release(dev, thing[i]), "%s: release", where);
+		device_cpu.close(dev);
+	}
+	disarm();
+}
+
+static void sc_cuda_info(void)
+{
+	struct pawl_device_info info = { .size = sizeof(info) };
+	int n;
+
+	backend_use("cuda on a fake runtime");
+	if (!b)
+		return;
+	arm(ALL);
+	n = TRY(pawl_device_count(b->kind));
+	CHECK(n < 0 || n == 2, "%s: %d devices", where, n);
+	TRY(pawl_device_info(dev0, &info));
+	disarm();
+	CHECK(pawl_device_count(b->kind) == 2, "%s: count afterwards: %s", where,
+	      pawl_error_text());
+	CHECK(!pawl_device_info(dev0, &info), "%s: info afterwards: %s", where,
+	      pawl_error_text());
+}
+
 static void sc_fake_ops(void)
 {
 	u32 i;
@@ -348,6 +386,8 @@ const struct scenario scenarios[] = {
 	{ "fake_graph", sc_fake_graph, 60, 0 },
 	{ "fake_memory", sc_fake_memory, 0, 0 },
 	{ "fake_waits", sc_fake_waits, 60, 0 },
+	{ "cpu", sc_cpu, 0, 0 },
+	{ "cuda_info", sc_cuda_info, 0, 0 },
 	{ "cuda_create", sc_cuda_create, 0, 0 },
 	{ "cuda_life", sc_cuda_life, 0, 0 },
 	{ NULL, NULL, 0, 0 },

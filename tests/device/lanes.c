@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+/* device/lane.c by itself: what a lane says of its device when calls of the device fail. */
+#include "../unit/util.h"
+#include "fake.h"
+
+static struct device d;
+static struct lane a, c;
+static u64 load[2];
+static u32 called;		/* A: notices */
+
+/* Two streams of a device, whose work runs when the test says so. */
+static void begin(void)
+{
+	const struct fake_setup s = { .devices = 1, .seed = 1, .manual = true };
+
+	fake_setup(&s);
+	memset(load, 0, sizeof(load));
+	called = 0;
+	OK(device_open(&device_fake, 0, &d));
+	OK(lane_init(&a, &d, 0, 2, NULL, 0, &load[0]));
+	OK(lane_init(&c, &d, 1, 2, NULL, 0, &load[1]));
+}
+
+static void end(void)
+{
+	lane_fini(&a);
+	lane_fini(&c);
+	device_close(&d);
+}
+
+static void work(void *arg)
+{
+	fetch_add_relaxed((u32 *)arg, 1);
+}
+
+static u64 issue(struct lane *l, u32 *ran)
+{
+	OK(device_fake.host_call(d.dev, l->stream, work, ran));
+	return lane_issue(l);
+}
+
+static void notice(void *lane)
+{
+	fetch_add_relaxed(&called, 1);
+}
+
+START_TEST(a_stream_that_follows_a_lost_device_is_refused)
+{
+	u32 ran = 0;
+	u64 seq;
+
+	begin();
+	seq = issue(&a, &ran);
+	fake_lose(0);
+	/* this call finds that it is lost, and the next one knows it */
+	FAILS(lane_follow(&c, &a, seq), -ENOTRECOVERABLE, "an earlier piece of work broke");
+	ck_assert(device_lost(&d));
+	FAILS(lane_follow(&c, &a, seq), -ENOTRECOVERABLE, "fake:0 is lost", "broke the device");
+	ck_assert_int_eq(lane_state(&a, seq), LANE_LOST);
+	ck_assert_uint_eq(ran, 0);
+	end();
+}
+END_TEST
+
+/* Otherwise a thread would wait forever for work that may never be known to be complete. */
+START_TEST(a_device_that_does_not_answer_is_lost)
+{
+	u32 ran = 0;
+	u64 seq;
+
+	begin();
+	seq = issue(&a, &ran);
+	lane_want(&a, seq);
+	lane_poll(&a);
+	ck_assert_int_eq(lane_state(&a, seq), LANE_PENDING);
+	fake_fail(1, -EIO);
+	lane_poll(&a);
+	ck_assert_int_eq(lane_state(&a, seq), LANE_LOST);
+	ck_assert_str_eq(d.text, "fake:0 is lost: it does not say how far its streams are");
+	end();
+}
+END_TEST
+
+START_TEST(a_driver_that_unloads_is_the_reason_of_the_loss)
+{
+	u32 ran = 0;
+	u64 seq;
+
+	begin();
+	seq = issue(&a, &ran);
+	fake_unload();
+	ck_assert_int_eq(lane_mark(&a, seq), -ENOTRECOVERABLE);
+	ck_assert_str_eq(d.text, "fake:0 is lost: its driver unloads");
+	ck_assert_int_eq(lane_state(&a, seq), LANE_LOST);
+	end();
+}
+END_TEST
+
+/* The device calls late: the thread that it would wake may have ended with the lane. */
+START_TEST(no_notice_is_delivered_after_the_end_of_the_lane)
+{
+	u32 ran = 0, late;
+	u64 seq;
+
+	for (late = 0; late < 2; late++) {
+		begin();
+		seq = issue(&a, &ran);
+		lane_want(&a, seq);
+		OK(lane_notify(&a, notice));
+		/* one notice is pending, so this does nothing */
+		OK(lane_notify(&a, notice));
+		if (late) {
+			/* its streams cannot be waited for */
+			fake_unload();
+			lane_fini(&a);
+		}
+		while (fake_step(0))
+			;
+		ck_assert_uint_eq(load_acquire(&called), !late);
+		ck_assert_uint_eq(ran, late + 1);
+		if (!late)
+			lane_fini(&a);
+		lane_fini(&c);
+		device_close(&d);
+	}
+}
+END_TEST
+
+START_TEST(a_stream_that_cannot_be_waited_for_is_polled)
+{
+	u32 ran = 0;
+	u64 seq;
+
+	begin();
+	seq = issue(&a, &ran);
+	while (fake_step(0))
+		;
+	fake_fail(1, -EIO);
+	lane_sync(&a);
+	ck_assert_int_eq(lane_state(&a, seq), LANE_DONE);
+	ck_assert_uint_eq(ran, 1);
+	ck_assert(!device_lost(&d));
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	const TTest *const tests[] = {
+		a_stream_that_follows_a_lost_device_is_refused,
+		a_device_that_does_not_answer_is_lost,
+		a_driver_that_unloads_is_the_reason_of_the_loss,
+		no_notice_is_delivered_after_the_end_of_the_lane,
+		a_stream_that_cannot_be_waited_for_is_polled, NULL };
+
+	return tests_run("lanes", tests);
+}
