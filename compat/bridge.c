@@ -422,10 +422,12 @@ PAWL_EXPORT(pawl_mx_var_delete);
 uint64_t pawl_mx_var_version(struct pawl_mx_var *v)
 {
 	pawl_var_t h = { load_relaxed(&v->h) };
+	struct pawl_engine *pe;
 	uint64_t n = 0;
 
 	mx_bulk_flush();
-	return v->base + (pawl_var_version(mx_pe(v->engine), h, &n) ? 0 : n);
+	pe = mx_pe(v->engine);	/* NULL: the engine was freed */
+	return v->base + (!pe || pawl_var_version(pe, h, &n) ? 0 : n);
 }
 PAWL_EXPORT(pawl_mx_var_version);
 

@@ -381,9 +381,36 @@ static int push_cpu1(void)
 	return pawl_mx_push(be, &op, NULL);
 }
 
+static int push_waiting(void)
+{
+	struct pawl_mx_op op = op_on(nothing, NULL, &bw);
+
+	op.wait = true;
+	return pawl_mx_push(be, &op, NULL);
+}
+
+/* More vars than a bulk may have. */
+static int push_wide(void)
+{
+	struct pawl_mx_var *many[257];
+	struct pawl_mx_op op = op_on(nothing, NULL, many);
+	unsigned int i;
+	int rc;
+
+	for (i = 0; i < 257; i++)
+		many[i] = var_new(be);
+	op.nwrites = 257;
+	rc = pawl_mx_push(be, &op, NULL);
+	for (i = 0; i < 257; i++)
+		MUST(!pawl_mx_var_delete(be, many[i], cpu, NULL, NULL, NULL));
+	return rc;
+}
+
 START_TEST(test_flush_points)
 {
+	struct pawl_mx_engine *naive;
 	struct pawl_mx_op op;
+	unsigned int n = 0;
 	struct pawl_mx_var *gone;
 	int p;
 
@@ -401,7 +428,16 @@ START_TEST(test_flush_points)
 		if (p != PAWL_DELETE_VAR)
 			FLUSHES(push_prop(p, 0));
 	FLUSHES(push_async());
+	FLUSHES(push_waiting());
+	FLUSHES(push_wide());
 	FLUSHES(push_cpu1());
+	/* of a naive engine, which does not gather itself */
+	OK(pawl_mx_engine_create(PAWL_MX_NAIVE, &naive));
+	ck_assert_int_eq(pawl_mx_set_bulk_size(naive, 5), 0);
+	ck_assert_int_eq(pawl_mx_bulk_size(naive), 0);
+	FLUSHES(push(naive, add_one, &n, var_new(naive)));
+	ck_assert_uint_eq(n, 1);
+	OK(pawl_mx_engine_free(naive));
 	FLUSHES(pawl_mx_opr_push(be, bo, cpu, 0, NULL));
 	FLUSHES(pawl_mx_var_delete(be, gone, cpu, NULL, NULL, NULL));
 	/* waits and questions */

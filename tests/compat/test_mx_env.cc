@@ -2,7 +2,9 @@
 /* MXNet's environment variables take effect.  Each case runs this program as a process. */
 #include <mxnet/c_api.h>
 #include <mxnet/engine.h>
+#include <algorithm>
 #include <dlfcn.h>
+#include <functional>
 #include <pawl/device.h>
 #include <pawl/engine.h>
 #include <sys/wait.h>
@@ -21,6 +23,7 @@ using mxnet::RunContext;
 #endif
 
 extern char **environ;
+static pawl_mx_context cpu_context = { PAWL_MX_CPU, 0 };
 static const char *self;
 
 /* This program again, for one case, with these variables and no other of MXNet's. */
@@ -143,20 +146,111 @@ static int OmpThreads()
 	return n;
 }
 
+static int dropped;
+
+static void Nothing(void *, void *) {}
+static void Drop(void *) { dropped++; }
+
+/* Without an engine each call that needs one says why, and an op's parameter is released. */
+static int NoEngine()
+{
+	const pawl_mx_context cpu = { PAWL_MX_CPU, 0 };
+	pawl_mx_resource r;
+	uint32_t shape = 2;
+	void *nd = nullptr;
+	int n = 7;
+
+	THROWS(dmlc::Error, "NoSuchEngine", Engine::Get());
+	const std::function<int()> calls[] = {
+		[] { return MXNDArrayWaitAll(); },
+		[&] { return MXGetGPUCount(&n); },
+		[] { return MXNotifyShutdown(); },
+		[&] { return MXEngineSetBulkSize(4, &n); },
+		[&] { return MXNDArrayCreate(&shape, 1, PAWL_MX_CPU, 0, 0, &nd); },
+		[&] { return pawl_mx_resource_get(cpu, PAWL_MX_RANDOM, &r) ? -1 : 0; },
+		[] { return MXRandomSeedContext(1, PAWL_MX_CPU, 0); },
+		[] { return MXSetProfilerState(1); },
+		[] { return MXDumpProfile(1); },
+		[] { return MXEnginePushSync(Nothing, nullptr, nullptr, &cpu_context, nullptr, 0,
+					     nullptr, 0, nullptr, 0, nullptr); },
+		[] { return MXEnginePushSync(Nothing, nullptr, Drop, &cpu_context, nullptr, 0,
+					     nullptr, 0, nullptr, 0, nullptr); },
+	};
+	for (const auto &call : calls) {
+		pawl_mx_set_last_error("none");
+		EXPECT(call() == -1);
+		EXPECT(std::strstr(MXGetLastError(), "NoSuchEngine"));
+	}
+	EXPECT(n == 7 && !nd && dropped == 1);
+	/* and those that need none succeed */
+	EXPECT(!MXRandomSeed(3) && !MXProfilePause(0));
+	return 0;
+}
+
+/* What a program prints to its standard error while fn() runs. */
+template <typename Fn>
+static std::string Printed(Fn fn)
+{
+	char text[4096], path[] = "/tmp/pawl-mx-XXXXXX";
+	int to = mkstemp(path), err = dup(2);
+	ssize_t n;
+
+	EXPECT(to >= 0 && err >= 0 && !unlink(path));
+	dup2(to, 2);
+	fn();
+	dup2(err, 2);
+	close(err);
+	n = pread(to, text, sizeof(text), 0);
+	EXPECT(n >= 0);
+	close(to);
+	return std::string(text, n);
+}
+
+/* With MXNET_ENGINE_INFO the engine says what no wait can report. */
+static void Info(bool says)
+{
+	Engine *e = Engine::Get();
+	Engine::VarHandle v = e->NewVariable();
+	std::string text;
+
+	text = Printed([&] {
+		e->PushAsync([](RunContext, Engine::CallbackOnComplete done) {
+			done();
+			done();
+		}, Context::CPU(), {}, { v });
+		e->PushAsync([](RunContext, Engine::CallbackOnComplete done) {
+			done();
+			throw std::runtime_error("too late");
+		}, Context::CPU(), {}, { v }, FnProperty::kNormal, 0, "late");
+		e->PushAsync([](RunContext, Engine::CallbackOnComplete done) {
+			done();
+			throw std::runtime_error("nameless");
+		}, Context::CPU(), {}, { v });
+		e->WaitForVar(v);
+		e->Stop();	/* the bodies have returned */
+		e->Start();
+	});
+	EXPECT(v->version() == 3);
+	EXPECT((text.find("on_complete: ") != std::string::npos) == says);
+	EXPECT((text.find("late failed after on_complete") != std::string::npos) == says);
+	EXPECT((text.find("too late") != std::string::npos) == says);
+	EXPECT((text.find("an op failed after on_complete") != std::string::npos) == says);
+	EXPECT(says || text.empty());
+	e->DeleteVariable([](RunContext) {}, Context::CPU(), v);
+}
+
 static int Case(const std::string &name)
 {
 	pawl_mx_engine *e = pawl_mx_engine_get();
 
 	if (name == "unknown") {
 		EXPECT(!e);
-		THROWS(dmlc::Error, "NoSuchEngine", Engine::Get());
-		EXPECT(MXNDArrayWaitAll() == -1);
-		EXPECT(std::strstr(MXGetLastError(), "NoSuchEngine"));
-		return 0;
+		return NoEngine();
 	}
 	if (name == "gpus-odd") {
 		EXPECT(!e);
-		EXPECT(std::strstr(MXGetLastError(), "PAWL_MX_GPUS is lots"));
+		EXPECT(std::strstr(MXGetLastError(),
+				   (std::string("PAWL_MX_GPUS is ") + std::getenv("PAWL_MX_GPUS")).c_str()));
 		return 0;
 	}
 	if (name == "gpus" && pawl_device_count(PAWL_CUDA) == -ENOSYS) {
@@ -211,6 +305,28 @@ static int Case(const std::string &name)
 		EXPECT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
 		       !WEXITSTATUS(status));
 #endif
+	} else if (name == "many") {
+		/* so many that all contexts share one queue */
+		AtOnce(FnProperty::kNormal, 20);
+	} else if (name == "info" || name == "no-info") {
+		Info(name == "info");
+	} else if (name == "freed") {
+		EXPECT(!pawl_mx_engine_free(e));	/* the process ends without one */
+	} else if (name == "exits") {
+		/* the op that calls exit() is in flight at the end of the process */
+		Engine::Get()->PushSync([](RunContext) { std::exit(0); }, Context::CPU(), {}, {});
+		Engine::Get()->WaitForAll();
+		EXPECT(!"the process has ended");
+	} else if (name == "temp-one" || name == "temp-most") {
+		pawl_mx_resource r;
+		std::vector<pawl_mx_var *> vars;
+
+		for (int i = 0; i < 200; i++) {
+			EXPECT(!pawl_mx_resource_get(cpu_context, PAWL_MX_TEMP_SPACE, &r));
+			if (std::find(vars.begin(), vars.end(), r.var) == vars.end())
+				vars.push_back(r.var);
+		}
+		EXPECT(vars.size() == (name == "temp-one" ? 1u : 64u));
 	} else if (name == "temp") {
 		pawl_mx_resource a, b, c;
 		pawl_mx_context cpu = { PAWL_MX_CPU, 0 };
@@ -250,12 +366,34 @@ MX_TEST(numbers)
 			 "MXNET_GPU_COPY_NTHREADS=1", "MXNET_MP_WORKER_NTHREADS=2" });
 	Run("default", { "MXNET_CPU_WORKER_NTHREADS=none", "MXNET_CPU_PRIORITY_NTHREADS=" });
 	Run("default", { "MXNET_CPU_WORKER_NTHREADS=-4" });
+	Run("default", { "MXNET_CPU_WORKER_NTHREADS=2000000000", "PAWL_MXNET_SPIN_NS=0" });
+	Run("default", { "MXNET_CPU_WORKER_NTHREADS=-2000000000" });
+	Run("many", { "MXNET_CPU_WORKER_NTHREADS=20" });
 	Run("temp", { "MXNET_CPU_TEMP_COPY=2" });
+	Run("temp-one", { "MXNET_CPU_TEMP_COPY=0" });
+	Run("temp-most", { "MXNET_CPU_TEMP_COPY=1000" });
 	Run("profiler", { "MXNET_PROFILER_AUTOSTART=1" });
 	Run("omp", { "MXNET_OMP_MAX_THREADS=3", "WANT_THREADS=3", "WANT_CHILD=1" });
 	Run("omp", { "MXNET_OMP_MAX_THREADS=3", "OMP_NUM_THREADS=5", "WANT_THREADS=5", "WANT_CHILD=1" });
 	Run("gpus", { "PAWL_MX_GPUS=1", cudart });
-	Run("gpus-odd", { "PAWL_MX_GPUS=lots" });
+	Run("default", { "PAWL_MX_GPUS=" });
+	for (const char *odd : { "lots", "1x", "-1", "17" })
+		Run("gpus-odd", { std::string("PAWL_MX_GPUS=") + odd });
+}
+
+MX_TEST(what_is_printed)
+{
+	for (const char *yes : { "1", "true", "TRUE" })
+		Run("info", { std::string("MXNET_ENGINE_INFO=") + yes });
+	for (const char *no : { "0", "false", "" })
+		Run("no-info", { std::string("MXNET_ENGINE_INFO=") + no });
+	Run("no-info", {});
+}
+
+MX_TEST(ends_of_the_process)
+{
+	Run("freed", {});
+	Run("exits", {});
 }
 
 int main(int argc, char **argv)

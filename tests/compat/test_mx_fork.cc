@@ -5,6 +5,7 @@
 #include <mxnet/c_api.h>
 #include <mxnet/engine.h>
 #include <mxnet/ndarray.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "mx_test.hpp"
@@ -164,6 +165,53 @@ MX_TEST(errors)
 	e->DeleteVariable([](RunContext) {}, Context(), v);
 }
 
+static Engine *handled;
+static int stops, starts;
+
+static void StopIt()
+{
+	if (handled) {
+		stops++;
+		handled->Stop();
+	}
+}
+
+static void StartIt()
+{
+	if (handled) {
+		starts++;
+		handled->Start();
+	}
+}
+
+/*
+ * MXNet's own handlers are registered before the library's: they stop the engine, and start it,
+ * in the child while it is still that of the parent.
+ */
+MX_TEST(handlers_of_the_program)
+{
+	Engine *e = Engine::Get();
+	Engine::VarHandle v = e->NewVariable();
+	static int n;
+
+	n = 0;
+	stops = starts = 0;
+	handled = e;
+	Count(e, &n, v);
+	InChild([&] {
+		EXPECT(stops == 1 && starts == 1 && n == 1);
+		Count(e, &n, v);
+		e->WaitForVar(v);
+		EXPECT(n == 2 && v->version() == 2);
+	});
+	EXPECT(stops == 1 && starts == 1);
+	Count(e, &n, v);
+	e->WaitForVar(v);
+	EXPECT(n == 2 && v->version() == 2);
+	handled = nullptr;
+	e->DeleteVariable([](RunContext) {}, Context(), v);
+}
+
 /* F9: from inside a body. */
 MX_TEST(from_a_body)
 {
@@ -285,5 +333,6 @@ int main(int argc, char **argv)
 	std::printf("the thread sanitizer does not let a child have threads\n");
 	return 77;
 #endif
+	EXPECT(!pthread_atfork(StopIt, StartIt, StartIt));
 	return MxMain(argc, argv);
 }

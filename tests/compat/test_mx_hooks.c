@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of a front end that replace the library's own: pawl_mx_set_hooks(). */
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@
 #define ADD(p) __atomic_add_fetch(p, 1, __ATOMIC_SEQ_CST)
 #define GET(p) __atomic_load_n(p, __ATOMIC_SEQ_CST)
 
-static int workers, timed, deletes, begun, ended, ran;
+static int workers, timed, deletes, begun, ended, ran, aggregates;
 
 static void worker_start(void) { ADD(&workers); }
 
@@ -41,6 +42,17 @@ static void end(void *task)
 
 static const char *delete_name(void) { return "the delete"; }
 
+static bool aggregating(void) { return GET(&aggregates); }
+
+static void async_body(void *run, void *on_complete, void *arg)
+{
+	const struct pawl_mx_callback done = *(struct pawl_mx_callback *)on_complete;
+
+	EXPECT(GET(&begun) == GET(&ended) + 1);
+	ADD(&ran);
+	done.callback(done.engine, done.param, NULL);
+}
+
 static void body(void *run, void *arg)
 {
 	/* a timed op has begun, and not ended */
@@ -55,14 +67,21 @@ int main(void)
 		.worker_start = worker_start, .begin = begin, .end = end,
 		.delete_name = delete_name, .cpus_only = true,
 	};
+	/* begin() without end(), or the reverse, replaces nothing */
+	const struct pawl_mx_hooks half = { .begin = begin }, other_half = { .end = end };
+	const struct pawl_mx_hooks sums = { .aggregating = aggregating, .cpus_only = true };
 	struct pawl_mx_engine *e;
+	struct pawl_mx_opr *opr;
 	struct pawl_mx_var *v;
 	struct pawl_mx_op op = { .sync = body, .name = "plain", .writes = &v, .nwrites = 1,
 				 .ctx = { PAWL_MX_CPU, 0 } };
 
 	/* a device that the engine would need, but for cpus_only */
 	setenv("PAWL_MX_GPUS", "1", 1);
+	pawl_mx_set_hooks(&half);
+	pawl_mx_set_hooks(&other_half);
 	pawl_mx_set_hooks(&hooks);
+	pawl_mx_set_hooks(&sums);
 	e = pawl_mx_engine_get();
 	EXPECT(e);
 	EXPECT(!pawl_mx_var_new(e, &v));
@@ -77,8 +96,29 @@ int main(void)
 	EXPECT(ran == 2 && begun == 1 && ended == 1 && timed == 1);
 	op.ctx.dev_type = PAWL_MX_GPU;
 	EXPECT(pawl_mx_push(e, &op, NULL) && strstr(pawl_mx_last_error(), "GPU"));
+	op.ctx.dev_type = PAWL_MX_CPU;
+	/* while the front end sums times, nothing is gathered */
+	EXPECT(!pawl_mx_set_bulk_size(e, 8) && pawl_mx_bulk_size(e) == 8);
+	ADD(&aggregates);
+	EXPECT(!pawl_mx_bulk_size(e));
+	EXPECT(!pawl_mx_push(e, &op, NULL));
+	EXPECT(!pawl_mx_push(e, &op, NULL));
+	EXPECT(!pawl_mx_wait_all(e, NULL));
+	EXPECT(pawl_mx_var_version(v) == 4);
+	EXPECT(ran == 4 && begun == 3 && ended == 3 && timed == 3);
+	EXPECT(pawl_mx_set_bulk_size(e, 0) == 8);
+	/* each run of a timed operator */
+	op.sync = NULL;
+	op.async = async_body;
+	EXPECT(!pawl_mx_opr_new(e, &op, &opr));
+	EXPECT(!pawl_mx_opr_push(e, opr, op.ctx, 0, NULL));
+	EXPECT(!pawl_mx_opr_push(e, opr, op.ctx, 0, NULL));
+	EXPECT(!pawl_mx_wait_all(e, NULL));
+	EXPECT(!pawl_mx_engine_stop(e, NULL) && !pawl_mx_engine_start(e));
+	EXPECT(ran == 6 && begun == 5 && ended == 5 && timed == 5);
+	EXPECT(!pawl_mx_opr_delete(e, opr));
 	EXPECT(!pawl_mx_var_delete(e, v, (struct pawl_mx_context){ PAWL_MX_CPU, 0 }, body, NULL, NULL));
 	EXPECT(!pawl_mx_wait_all(e, NULL));
-	EXPECT(ran == 3 && begun == 2 && ended == 2 && deletes == 1);
+	EXPECT(ran == 7 && begun == 6 && ended == 6 && deletes == 1);
 	return 0;
 }

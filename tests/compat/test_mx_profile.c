@@ -183,6 +183,7 @@ END_TEST
 
 START_TEST(test_bad_handles)
 {
+	unsigned int nonsense[8] = { 1 };
 	ProfileHandle domain, event, counter, out;
 
 	FAILS(MXProfileCreateDomain(NULL, &out), "NULL");
@@ -200,9 +201,168 @@ START_TEST(test_bad_handles)
 	FAILS(MXProfileAdjustCounter(NULL, 1), "NULL");
 	FAILS(MXProfileSetMarker(domain, "m", "galaxy"), "galaxy");
 	FAILS(MXProfileSetMarker(domain, "m", NULL), "scope");
+	FAILS(MXProfileSetMarker(domain, NULL, "task"), "the name is NULL");
+	FAILS(MXProfileSetMarker(NULL, "m", "task"), "domain is NULL");
+	FAILS(MXProfileCreateCounter(event, "c", &out), "another object");
+	FAILS(MXProfileDurationStop(NULL), "NULL");
+	FAILS(MXProfileDurationStop(domain), "no task, frame or event");
 	FAILS(MXProfileDestroyHandle(NULL), "NULL");
+	FAILS(MXProfileDestroyHandle(nonsense), "no profiling object");
 	OK(MXProfileDestroyHandle(event));
 	OK(MXProfileDestroyHandle(counter));
+}
+END_TEST
+
+static void nothing(void *run, void *arg) { }
+
+static void op(const char *name)
+{
+	static const struct pawl_mx_context cpu = { PAWL_MX_CPU, 0 };
+
+	OK(MXEnginePushSync(nothing, NULL, NULL, &cpu, NULL, 0, NULL, 0, NULL, 0, name));
+}
+
+static unsigned long long count_of(const char *text, const char *name)
+{
+	char key[256];
+	unsigned long long n = 0;
+	const char *at;
+
+	snprintf(key, sizeof(key), "\"%s\": {\"Count\": ", name);
+	at = strstr(text, key);
+	if (at)
+		ck_assert_int_eq(sscanf(at + strlen(key), "%llu", &n), 1);
+	return n;
+}
+
+/* Names with the same hash are different; of a long one the first 127 characters count. */
+START_TEST(test_names_of_ops)
+{
+	char longer[200], cut[128];
+	const char *text;
+
+	memset(longer, 'n', sizeof(longer) - 1);
+	longer[sizeof(longer) - 1] = '\0';
+	memcpy(cut, longer, sizeof(cut) - 1);
+	cut[sizeof(cut) - 1] = '\0';
+	set_up("True");
+	OK(MXSetProfilerState(1));
+	op("costarring");
+	op("liquid");
+	op("liquid");
+	op("odd\tname");
+	op(longer);
+	op(longer);
+	op(longer + 1);
+	op(NULL);
+	OK(MXNDArrayWaitAll());
+	OK(MXAggregateProfileStatsPrintEx(&text, 1, 1, 4, 1));
+	ck_assert_uint_eq(count_of(text, "costarring"), 1);
+	ck_assert_uint_eq(count_of(text, "liquid"), 2);
+	ck_assert_uint_eq(count_of(text, "odd?name"), 1);
+	ck_assert_uint_eq(count_of(text, cut), 3);
+	ck_assert_uint_eq(count_of(text, "unnamed"), 1);
+	OK(MXSetProfilerState(1));	/* it runs already */
+	OK(MXSetProfilerState(0));
+	set_up("0");
+	op("liquid");
+	OK(MXNDArrayWaitAll());
+	OK(MXAggregateProfileStatsPrintEx(&text, 0, 1, 4, 1));
+	ck_assert_uint_eq(count_of(text, "liquid"), 0);
+}
+END_TEST
+
+/* The program may trace with libpawl itself; its trace is the profiler's. */
+START_TEST(test_a_duration_from_before_the_trace_begins_with_it)
+{
+	struct pawl_engine *pe = pawl_mx_engine_pawl(pawl_mx_engine_get());
+	ProfileHandle domain = domain_new("early"), task;
+	char *json;
+
+	if (pawl_trace_start(pe, 64))
+		return;	/* built without traces */
+	set_up("true");
+	OK(MXProfileCreateTask(domain, "tab\there", &task));
+	OK(MXProfileDurationStart(task));
+	OK(MXSetProfilerState(1));
+	OK(MXProfileDurationStop(task));
+	OK(MXSetProfilerState(0));
+	OK(MXDumpProfile(1));
+	json = slurp();
+	has(json, "\"name\":\"tab?here\"");
+	has(json, "\"ts\":0.000}");
+	free(json);
+	OK(MXProfileDestroyHandle(task));
+	set_up("0");
+}
+END_TEST
+
+/* What could not be written is said, and the next dump is whole. */
+START_TEST(test_a_dump_that_cannot_be_written)
+{
+	struct pawl_engine *pe = pawl_mx_engine_pawl(pawl_mx_engine_get());
+	const char *keys[] = { "filename" }, *nowhere[] = { "/nowhere/profile.json" };
+	char name[32];
+	const char *to_pipe[] = { name };
+	ProfileHandle event;
+	int ends[2];
+	char *json;
+
+	if (pawl_trace_start(pe, 64))
+		return;
+	pawl_trace_stop(pe);
+	ck_assert(!pipe(ends));
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", ends[1]);
+	set_up("0");
+	OK(MXProfileCreateEvent("event", &event));
+	OK(MXSetProfilerState(1));
+	spend(event, 1);
+	OK(MXSetProfilerConfig(1, keys, nowhere));
+	FAILS(MXDumpProfile(0), "/nowhere/profile.json");
+	/* the events of a program's objects are inserted before the end of the file */
+	OK(MXSetProfilerConfig(1, keys, to_pipe));
+	spend(event, 1);
+	FAILS(MXDumpProfile(0), "seek");
+	set_up("0");
+	spend(event, 1);
+	OK(MXDumpProfile(1));
+	json = slurp();
+	has(json, "\"name\":\"event\"");
+	free(json);
+	close(ends[0]);
+	close(ends[1]);
+	OK(MXProfileDestroyHandle(event));
+}
+END_TEST
+
+/* Tables and lists are bounded: what is beyond them is left out, and nothing else suffers. */
+START_TEST(test_more_names_and_events_than_there_is_room_for)
+{
+	enum { MANY = 70000 };
+	ProfileHandle domain = domain_new("many"), counter;
+	const char *text;
+	char name[32];
+	int i;
+
+	set_up("1");
+	OK(MXProfileCreateCounter(domain, "counter", &counter));
+	OK(MXSetProfilerState(1));
+	op("first");
+	for (i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "name %d", i);
+		op(name);
+		OK(MXProfileAdjustCounter(counter, 1));
+	}
+	op("first");
+	OK(MXNDArrayWaitAll());
+	OK(MXAggregateProfileStatsPrintEx(&text, 1, 1, 4, 1));
+	ck_assert_uint_eq(count_of(text, "first"), 2);
+	ck_assert_uint_eq(count_of(text, "counter"), MANY);
+	ck_assert_uint_eq(count_of(text, "name 0"), 1);
+	ck_assert_uint_eq(count_of(text, "name 69999"), 0);
+	OK(MXSetProfilerState(0));
+	OK(MXProfileDestroyHandle(counter));
+	set_up("0");
 }
 END_TEST
 
@@ -234,6 +394,10 @@ int main(void)
 	tcase_add_test(tc, test_objects);
 	tcase_add_test(tc, test_bad_handles);
 	tcase_add_test(tc, test_small_calls);
+	tcase_add_test(tc, test_names_of_ops);
+	tcase_add_test(tc, test_a_duration_from_before_the_trace_begins_with_it);
+	tcase_add_test(tc, test_a_dump_that_cannot_be_written);
+	tcase_add_test(tc, test_more_names_and_events_than_there_is_room_for);
 	suite_add_tcase(s, tc);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_ENV);

@@ -5,11 +5,22 @@
  */
 #include <check.h>
 #include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <pawl/engine.h>
 #include <mxnet/c_api.h>
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
 
 #define OK(call) do {								\
 		int rc_ = (call);						\
@@ -92,7 +103,9 @@ END_TEST
 START_TEST(test_views_stay_inside_the_array)
 {
 	const int64_t five[5] = { 1, 1, 1, 1, 1 }, many[64] = { 1 };
-	int dims[] = { 3, -1 }, twice[] = { -1, -1 }, none[] = { 0, -1 };
+	int dims[] = { 3, -1 }, twice[] = { -1, -1 }, none[] = { 0, -1 }, third[] = { 3, 2, 0 };
+	int many_elements[] = { INT_MAX, INT_MAX, INT_MAX };
+	const int64_t too_many[] = { 1ll << 60 };
 	NDArrayHandle nd = array(2, 3, 2, 0), scalar = array(0, 0, 0, 0), empty = array(1, 0, 0, 0);
 	NDArrayHandle out = NULL, view;
 	const int64_t *shape;
@@ -112,6 +125,10 @@ START_TEST(test_views_stay_inside_the_array)
 	FAILS(MXNDArrayReshape(NULL, 2, dims, &out), "array handle is NULL");
 	FAILS(MXNDArrayReshape(nd, -1, dims, &out), "reshape to -1 dimensions");
 	FAILS(MXNDArrayReshape(nd, 2, twice, &out), "dimension 1 is -1");
+	FAILS(MXNDArrayReshape(nd, 3, many_elements, &out), "dimension 2 is 2147483647");
+	/* 0 keeps a dimension, and there is no third one */
+	FAILS(MXNDArrayReshape(nd, 3, third, &out), "6 elements to 0");
+	FAILS(MXNDArrayCreateEx64(too_many, 1, PAWL_MX_CPU, 0, 1, 0, &out), "dimension 0");
 	FAILS(MXNDArrayCreateEx64(five, -1, PAWL_MX_CPU, 0, 0, 0, &out), "-1 dimensions");
 	FAILS(MXNDArrayCreateEx64(many, 64, PAWL_MX_CPU, 0, 0, 0, &out), "64 dimensions");
 	ck_assert_ptr_null(out);
@@ -147,6 +164,9 @@ START_TEST(test_copies_need_two_arrays_of_one_form)
 	FAILS(MXNDArraySyncCopyFromNDArray(a, b, -1), "shapes are not the same");
 	FAILS(MXNDArraySyncCopyFromNDArray(a, c, -1), "shapes are not the same");
 	FAILS(MXNDArraySyncCopyFromNDArray(a, ints, -1), "type 4 to type 0");
+	FAILS(MXNDArraySyncCopyFromCPU(a, in, 3), "3 elements, the array has 2");
+	FAILS(MXNDArraySyncCopyFromCPU(a, NULL, 3), "3 elements at NULL, the array has 2");
+	FAILS(MXNDArraySyncCopyToCPU(a, NULL, 1), "1 elements at NULL, the array has 2");
 	/* a copy onto itself does nothing */
 	OK(MXNDArraySyncCopyFromNDArray(a, a, -1));
 	OK(MXNDArraySyncCopyToCPU(a, out, 2));
@@ -162,46 +182,285 @@ static int dropped;
 
 static void nothing(void *run, void *arg) { }
 static void async_nothing(void *run, void *on_complete, void *arg) { }
+static void start_nothing(void *run, void *on_start, void *on_complete, void *arg) { }
 static void drop(void *arg) { __atomic_add_fetch(&dropped, 1, __ATOMIC_SEQ_CST); }
+
+/* A push and a new operator refuse the same, with and without a drop. */
+static void refused(struct pawl_mx_engine *e, struct pawl_mx_op *op, int rc, const char *text)
+{
+	struct pawl_mx_opr *opr = NULL;
+	int before = dropped;
+
+	op->drop = drop;
+	REFUSED(rc, pawl_mx_push(e, op, NULL), text);
+	ck_assert_int_eq(dropped, before + 1);
+	REFUSED(rc, pawl_mx_opr_new(e, op, &opr), text);
+	ck_assert_int_eq(dropped, before + 2);
+	op->drop = NULL;
+	REFUSED(rc, pawl_mx_push(e, op, NULL), text);
+	REFUSED(rc, pawl_mx_opr_new(e, op, &opr), text);
+	ck_assert_int_eq(dropped, before + 2);
+	ck_assert_ptr_null(opr);
+}
 
 START_TEST(test_a_refused_op_has_no_effect_but_its_drop)
 {
 	struct pawl_mx_engine *e = pawl_mx_engine_get();
-	struct pawl_mx_var *v, *null = NULL;
-	struct pawl_mx_op op = { .drop = drop, .ctx = cpu };
+	struct pawl_mx_var *v, *gone, *null = NULL;
+	struct pawl_mx_op op = { .ctx = cpu };
 	struct pawl_mx_opr *opr = NULL;
 
 	OK(pawl_mx_var_new(e, &v));
-	REFUSED(-EINVAL, pawl_mx_push(e, &op, NULL), "the function is NULL");
-	op.sync = nothing;
+	OK(pawl_mx_var_new(e, &gone));
+	OK(pawl_mx_var_delete(e, gone, cpu, NULL, NULL, NULL));
+	OK(pawl_mx_wait_all(e, NULL));
+	refused(e, &op, -EINVAL, "the function is NULL");
 	op.async = async_nothing;
-	REFUSED(-EINVAL, pawl_mx_push(e, &op, NULL), "more than one function");
+	op.async_start = start_nothing;
+	refused(e, &op, -EINVAL, "more than one function");
+	op.sync = nothing;
+	refused(e, &op, -EINVAL, "more than one function");
 	op.async = NULL;
+	refused(e, &op, -EINVAL, "more than one function");
+	op.async_start = NULL;
 	op.prop = -1;
-	REFUSED(-EINVAL, pawl_mx_push(e, &op, NULL), "property -1 is unknown");
+	refused(e, &op, -EINVAL, "property -1 is unknown");
 	op.prop = 99;
-	REFUSED(-EINVAL, pawl_mx_push(e, &op, NULL), "property 99 is unknown");
+	refused(e, &op, -EINVAL, "property 99 is unknown");
 	op.prop = PAWL_NORMAL;
 	op.nreads = 1;
-	REFUSED(-EINVAL, pawl_mx_push(e, &op, NULL), "list of const vars is NULL");
+	refused(e, &op, -EINVAL, "list of const vars is NULL");
 	op.reads = &null;
-	REFUSED(-EINVAL, pawl_mx_push(e, &op, NULL), "const var 0 is NULL");
+	refused(e, &op, -EINVAL, "const var 0 is NULL");
+	op.reads = &gone;
+	refused(e, &op, -ESTALE, "const var 0 was deleted");
 	op.reads = &v;
 	op.nwrites = 1;
-	REFUSED(-EINVAL, pawl_mx_push(e, &op, NULL), "list of mutable vars is NULL");
+	refused(e, &op, -EINVAL, "list of mutable vars is NULL");
 	op.writes = &null;
-	REFUSED(-EINVAL, pawl_mx_push(e, &op, NULL), "mutable var 0 is NULL");
-	ck_assert_int_eq(dropped, 8);
+	refused(e, &op, -EINVAL, "mutable var 0 is NULL");
+	op.writes = &gone;
+	refused(e, &op, -ESTALE, "mutable var 0 was deleted");
 	op.writes = &v;
+	dropped = 0;
+	op.nreads = (size_t)1 << 33;
+	REFUSED(-ENOMEM, pawl_mx_push(e, &op, NULL), "no memory for 8589934593 vars");
+	op.drop = drop;
+	REFUSED(-ENOMEM, pawl_mx_push(e, &op, NULL), "no memory for 8589934593 vars");
+	ck_assert_int_eq(dropped, 1);
 	op.nreads = (1u << 20) + 1;
 	REFUSED(-E2BIG, pawl_mx_opr_new(e, &op, &opr), "new operator: 1048578 vars");
-	ck_assert_int_eq(dropped, 9);
+	ck_assert_int_eq(dropped, 2);
 	ck_assert_ptr_null(opr);
+	op.nreads = 0;
+	op.ctx.dev_id = -1;
+	REFUSED(-EINVAL, pawl_mx_push(e, &op, NULL), "device id -1");
+	op.ctx.dev_type = PAWL_MX_GPU;
+	REFUSED(-ENODEV, pawl_mx_push(e, &op, NULL), "GPU is not enabled");
+	ck_assert_int_eq(dropped, 4);
 	REFUSED(-EINVAL, pawl_mx_var_delete(e, NULL, cpu, nothing, NULL, drop), "it is NULL");
-	ck_assert_int_eq(dropped, 10);
+	ck_assert_int_eq(dropped, 5);
+	REFUSED(-EINVAL, pawl_mx_wait_var(e, NULL, NULL), "the variable is NULL");
 	OK(pawl_mx_wait_all(e, NULL));
 	ck_assert_uint_eq(pawl_mx_var_version(v), 0);
+	op.ctx = cpu;
+	op.drop = NULL;
+	OK(pawl_mx_opr_new(e, &op, &opr));
+	REFUSED(-EINVAL, pawl_mx_opr_push(e, opr, (struct pawl_mx_context){ 9, 0 }, 0, NULL),
+		"device type 9 is unknown");
+	OK(pawl_mx_opr_delete(e, opr));
 	OK(pawl_mx_var_delete(e, v, cpu, NULL, NULL, NULL));
+}
+END_TEST
+
+/* Its memory is kept, so a program that still has the pointer is told so. */
+START_TEST(test_a_freed_engine_refuses_every_call)
+{
+	struct pawl_mx_op op = { .sync = nothing, .drop = drop, .ctx = cpu };
+	struct pawl_mx_engine *e, *again;
+	struct pawl_mx_var *v, *w = NULL;
+	struct pawl_mx_opr *opr, *other = NULL;
+	void *exception = &op;
+
+	dropped = 0;
+	OK(pawl_mx_engine_free(NULL));
+	OK(pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e));
+	OK(pawl_mx_var_new(e, &v));
+	op.writes = &v;
+	op.nwrites = 1;
+	OK(pawl_mx_opr_new(e, &op, &opr));
+	OK(pawl_mx_opr_push(e, opr, cpu, 0, NULL));
+	OK(pawl_mx_wait_all(e, NULL));
+	OK(pawl_mx_engine_free(e));
+	ck_assert_int_eq(dropped, 1);
+	REFUSED(-EOWNERDEAD, pawl_mx_push(e, &op, &exception), "does not exist any more");
+	ck_assert_ptr_null(exception);
+	ck_assert_int_eq(dropped, 2);
+	REFUSED(-EOWNERDEAD, pawl_mx_opr_new(e, &op, &other), "does not exist any more");
+	ck_assert_int_eq(dropped, 3);
+	REFUSED(-ESTALE, pawl_mx_opr_push(e, opr, cpu, 0, NULL), "the operator was deleted");
+	REFUSED(-EOWNERDEAD, pawl_mx_var_new(e, &w), "does not exist any more");
+	REFUSED(-EINVAL, pawl_mx_var_delete(e, v, cpu, nothing, NULL, drop), "delete variable");
+	ck_assert_int_eq(dropped, 4);
+	REFUSED(-EINVAL, pawl_mx_wait_var(e, v, NULL), "wait: the variable is");
+	REFUSED(-EOWNERDEAD, pawl_mx_wait_all(e, NULL), "does not exist any more");
+	REFUSED(-EOWNERDEAD, pawl_mx_set_bulk_size(e, 8), "does not exist any more");
+	REFUSED(-EOWNERDEAD, pawl_mx_engine_stop(e, NULL), "does not exist any more");
+	REFUSED(-EOWNERDEAD, pawl_mx_engine_start(e), "does not exist any more");
+	ck_assert_uint_eq(pawl_mx_var_version(v), 0);
+	OK(pawl_mx_engine_free(e));
+	ck_assert(!w && !other && !pawl_mx_engine_pawl(e));
+	/* the process's engine: the next call creates it again */
+	e = pawl_mx_engine_get();
+	OK(pawl_mx_engine_free(e));
+	again = pawl_mx_engine_get();
+	ck_assert_ptr_nonnull(again);
+	OK(pawl_mx_var_new(again, &v));
+	OK(pawl_mx_push(again, &op, NULL));
+	OK(pawl_mx_wait_all(again, NULL));
+	ck_assert_uint_eq(pawl_mx_var_version(v), 1);
+}
+END_TEST
+
+static void stops(void *run, void *arg)
+{
+	struct pawl_mx_engine *e = arg;
+
+	if (!pawl_mx_engine_stop(e, NULL) && !pawl_mx_engine_start(e))
+		__atomic_add_fetch(&dropped, 1, __ATOMIC_SEQ_CST);
+}
+
+START_TEST(test_a_stop_from_a_body_has_no_effect)
+{
+	struct pawl_mx_op op = { .sync = stops, .ctx = cpu };
+	struct pawl_mx_engine *e;
+
+	dropped = 0;
+	OK(pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e));
+	op.arg = e;
+	OK(pawl_mx_push(e, &op, NULL));
+	OK(pawl_mx_wait_all(e, NULL));
+	ck_assert_int_eq(dropped, 1);
+	OK(pawl_mx_push(e, &op, NULL));
+	OK(pawl_mx_wait_all(e, NULL));
+	ck_assert_int_eq(dropped, 2);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
+static void fails_without_text(void *run, void *arg)
+{
+	pawl_mx_fail(run, NULL);
+}
+
+/* The text is for synchronous bodies; an asynchronous one fails by its completion. */
+static void fails_async(void *run, void *on_complete, void *arg)
+{
+	pawl_mx_fail(run, "not this way");
+	pawl_mx_complete(on_complete, NULL);
+}
+
+START_TEST(test_a_body_fails_without_a_text)
+{
+	struct pawl_mx_engine *e = pawl_mx_engine_get();
+	struct pawl_mx_op op = { .sync = fails_without_text, .ctx = cpu, .nwrites = 1 };
+	struct pawl_mx_var *v;
+
+	OK(pawl_mx_var_new(e, &v));
+	op.writes = &v;
+	OK(pawl_mx_push(e, &op, NULL));
+	REFUSED(-EIO, pawl_mx_wait_var(e, v, NULL), "failed");
+	op.sync = NULL;
+	op.async = fails_async;
+	OK(pawl_mx_push(e, &op, NULL));
+	OK(pawl_mx_wait_var(e, v, NULL));
+	OK(pawl_mx_var_delete(e, v, cpu, NULL, NULL, NULL));
+}
+END_TEST
+
+static struct pawl_mx_callback held;
+static int holds;
+
+static void hold(void *run, void *on_complete, void *arg)
+{
+	held = *(struct pawl_mx_callback *)on_complete;
+	__atomic_store_n(&holds, 1, __ATOMIC_SEQ_CST);
+}
+
+static void *pushes_held(void *arg)
+{
+	const struct pawl_mx_op op = { .async = hold, .ctx = cpu };
+
+	return pawl_mx_push(arg, &op, NULL) ? arg : NULL;
+}
+
+/* Also while an op of another thread is in flight, so that a wait for all would not end. */
+START_TEST(test_a_naive_push_returns_the_error_of_its_own_op)
+{
+	struct pawl_mx_op op = { .sync = fails_without_text, .ctx = cpu, .nwrites = 2 };
+	struct pawl_mx_var *v[2];
+	struct pawl_mx_engine *e;
+	void *refusing = &op;
+	pthread_t t;
+
+	OK(pawl_mx_engine_create(PAWL_MX_NAIVE, &e));
+	OK(pawl_mx_var_new(e, &v[0]));
+	OK(pawl_mx_var_new(e, &v[1]));
+	op.writes = v;
+	REFUSED(-EIO, pawl_mx_push(e, &op, NULL), "failed");
+	ck_assert(!pthread_create(&t, NULL, pushes_held, e));
+	while (!__atomic_load_n(&holds, __ATOMIC_SEQ_CST))
+		sched_yield();
+	REFUSED(-EIO, pawl_mx_push(e, &op, NULL), "failed");
+	op.sync = nothing;
+	OK(pawl_mx_push(e, &op, NULL));
+	ck_assert_uint_eq(pawl_mx_var_version(v[1]), 3);
+	held.callback(held.engine, held.param, NULL);
+	ck_assert(!pthread_join(t, &refusing));
+	ck_assert_ptr_null(refusing);
+	OK(pawl_mx_wait_all(e, NULL));
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
+/* The array keeps the failure until it is reported, and a copy of it fails with it. */
+START_TEST(test_a_copy_of_failed_data_fails)
+{
+	NDArrayHandle a = array(1, 2, 0, 0), b = array(1, 2, 0, 0);
+	struct pawl_mx_var *v = pawl_mx_nd_var(a);
+	float in[] = { 1, 2 }, out[] = { 7, 7 };
+
+	OK(MXEnginePushSync(fails_without_text, NULL, NULL, &cpu, NULL, 0, &v, 1, NULL, 0, NULL));
+	FAILS(MXNDArraySyncCopyFromCPU(a, in, 2), "failed");
+	OK(MXNDArraySyncCopyFromCPU(a, in, 2));
+	OK(MXEnginePushSync(fails_without_text, NULL, NULL, &cpu, NULL, 0, &v, 1, NULL, 0, NULL));
+	FAILS(MXNDArraySyncCopyFromNDArray(b, a, -1), "failed");
+	OK(MXEnginePushSync(fails_without_text, NULL, NULL, &cpu, NULL, 0, &v, 1, NULL, 0, NULL));
+	FAILS(MXNDArraySyncCopyToCPU(a, out, 2), "failed");
+	ck_assert(out[0] == 7 && out[1] == 7);
+	OK(MXNDArraySyncCopyToCPU(a, out, 2));
+	ck_assert(!memcmp(in, out, sizeof(in)));
+	OK(MXNDArrayFree(a));
+	OK(MXNDArrayFree(b));
+}
+END_TEST
+
+/* Two views of one array share its var, so the copy is one write of it. */
+START_TEST(test_views_that_overlap_are_copied_as_if_they_did_not)
+{
+	NDArrayHandle nd = array(1, 5, 0, 0), low, high;
+	float in[] = { 1, 2, 3, 4, 5 }, out[5];
+
+	OK(MXNDArraySyncCopyFromCPU(nd, in, 5));
+	OK(MXNDArraySlice(nd, 0, 4, &low));
+	OK(MXNDArraySlice(nd, 1, 5, &high));
+	OK(MXNDArraySyncCopyFromNDArray(high, low, -1));
+	OK(MXNDArraySyncCopyToCPU(nd, out, 5));
+	ck_assert(out[0] == 1 && out[1] == 1 && out[2] == 2 && out[4] == 4);
+	ck_assert_uint_eq(pawl_mx_var_version(pawl_mx_nd_var(nd)), 2);
+	OK(MXNDArrayFree(low));
+	OK(MXNDArrayFree(high));
+	OK(MXNDArrayFree(nd));
 }
 END_TEST
 
@@ -239,6 +498,18 @@ START_TEST(test_resources)
 	ck_assert_ptr_nonnull(strstr(MXGetLastError(), "temporary space of"));
 	/* its earlier contents are unchanged */
 	ck_assert_ptr_eq(pawl_mx_resource_space(&r, 100), space);
+	ck_assert_ptr_eq(pawl_mx_resource_space(&r, 0), space);
+	/* the next one of the context; no bytes are a space, too */
+	OK(pawl_mx_resource_get(cpu, PAWL_MX_TEMP_SPACE, &r));
+	ck_assert_ptr_nonnull(pawl_mx_resource_space(&r, 0));
+#ifndef SANITIZED	/* whose malloc() does not return */
+	pawl_mx_set_last_error("none");
+	ck_assert_ptr_null(pawl_mx_resource_space(&r, SIZE_MAX / 2));
+	ck_assert_ptr_nonnull(strstr(MXGetLastError(), "no memory for"));
+	space = pawl_mx_resource_space(&r, 8);
+	ck_assert_ptr_nonnull(space);
+	memset(space, 1, 8);
+#endif
 }
 END_TEST
 
@@ -276,6 +547,10 @@ int main(void)
 		test_an_array_without_memory_has_no_properties,
 		test_views_stay_inside_the_array, test_copies_need_two_arrays_of_one_form,
 		test_a_refused_op_has_no_effect_but_its_drop,
+		test_a_freed_engine_refuses_every_call, test_a_stop_from_a_body_has_no_effect,
+		test_a_body_fails_without_a_text, test_a_naive_push_returns_the_error_of_its_own_op,
+		test_a_copy_of_failed_data_fails,
+		test_views_that_overlap_are_copied_as_if_they_did_not,
 		test_an_operator_belongs_to_one_engine, test_resources, test_profiler,
 	};
 	Suite *s = suite_create("mx_refused");
