@@ -81,6 +81,7 @@ void mx_stat_add(const char *key, enum mx_stat_kind kind, u64 value)
 struct text {
 	char *s;
 	size_t n, cap;
+	bool cut;		/* there was no memory for a part of it */
 };
 
 static __thread struct text *printed;
@@ -111,8 +112,10 @@ static struct text *text_new(void)
 		if (printed && pthread_setspecific(printed_key, printed))
 			printed_free(printed);
 	}
-	if (printed)
+	if (printed) {
 		printed->n = 0;
+		printed->cut = false;
+	}
 	return printed;
 }
 
@@ -129,8 +132,10 @@ static __printf(2, 3) void add(struct text *t, const char *fmt, ...)
 			break;
 		char *s = n < 0 ? NULL : realloc(t->s, 2 * (t->n + (size_t)n) + 1024);
 
-		if (!s)
+		if (!s) {
+			t->cut = true;
 			return;
+		}
 		t->s = s;
 		t->cap = 2 * (t->n + (size_t)n) + 1024;
 	}
@@ -300,8 +305,10 @@ int MXAggregateProfileStatsPrintEx(const char **out_str, int reset, int format, 
 	mx_unlock(&mx_profile_lock);
 	(format ? print_json : print_table)(t, rows, n);
 	free(rows);
+	if (t->cut)
+		return mx_err(-1, "profiler: no memory for the table");
 	*out_str = t->s;
-	return t->s ? 0 : mx_err(-1, "profiler: no memory");
+	return 0;
 }
 PAWL_EXPORT(MXAggregateProfileStatsPrintEx);
 

@@ -872,6 +872,41 @@ START_TEST(test_a_context_has_one_set_of_resources_whoever_asks_first)
 }
 END_TEST
 
+/* The memory of an array with delay_alloc is allocated when it is first used. */
+static NDArrayHandle delayed;
+
+static void *asks_for_memory(void *arg)
+{
+	void *p = NULL;
+
+	pthread_barrier_wait(&together);
+	OK(MXNDArrayGetData(delayed, &p));
+	return p;
+}
+
+START_TEST(test_an_array_has_one_memory_whoever_uses_it_first)
+{
+	const uint32_t shape[] = { 1000 };
+	pthread_t t[4];
+	void *p, *q;
+	int i, k;
+
+	ck_assert_int_eq(pthread_barrier_init(&together, NULL, 4), 0);
+	for (i = 0; i < 200; i++) {
+		OK(MXNDArrayCreate(shape, 1, PAWL_MX_CPU, 0, 1, &delayed));
+		for (k = 0; k < 4; k++)
+			ck_assert_int_eq(pthread_create(&t[k], NULL, asks_for_memory, NULL), 0);
+		OK(MXNDArrayGetData(delayed, &p));
+		for (k = 0; k < 4; k++) {
+			pthread_join(t[k], &q);
+			ck_assert_ptr_eq(p, q);
+		}
+		OK(MXNDArrayFree(delayed));
+	}
+	pthread_barrier_destroy(&together);
+}
+END_TEST
+
 /* A program of its own, whose op is never completed; it ends by exit(). */
 #define EXIT_CHILD "PAWL_TEST_EXIT_CHILD"
 
@@ -930,6 +965,7 @@ int main(void)
 		test_random, test_var_of_another_engine_is_refused, test_profiler,
 		test_profiler_has_the_least_and_the_longest_time_and_names_copies_as_mxnet_does,
 		test_a_context_has_one_set_of_resources_whoever_asks_first,
+		test_an_array_has_one_memory_whoever_uses_it_first,
 		test_a_program_ends_although_an_op_is_never_completed, test_shutdown,
 	};
 	Suite *s = suite_create("mx_capi");

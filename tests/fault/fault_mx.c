@@ -313,6 +313,86 @@ static void sc_nd(void)
 	mx_check();
 }
 
+/* An op on more arrays than the stack has room for. */
+static void sc_nd_list(void)
+{
+	NDArrayHandle a, list[80];
+	u32 i;
+
+	mx_begin();
+	m.e = pawl_mx_engine_get();
+	CHECK(m.e, "%s: get: %s", where, pawl_mx_last_error());
+	CHECK(!MXNDArrayCreate(&(uint32_t){ 1 }, 1, PAWL_MX_CPU, 0, 0, &a), "%s: array: %s", where,
+	      pawl_mx_last_error());
+	for (i = 0; i < COUNT(list); i++)
+		list[i] = a;
+	arm(ALL);
+	for (i = 0; i < 3; i++) {
+		m.pushed++;
+		if (!TRY(MXEnginePushSyncND(count, &m, dropped, &cpu, list, 0, list, COUNT(list),
+					    NULL, 0, "list")))
+			m.accepted++;
+	}
+	CHECK(!TRY(MXNDArrayFree(a)), "%s: free: %s", where, pawl_mx_last_error());
+	mx_check();
+}
+
+static void text_whole(const char *text, bool json)
+{
+	static const char *const ends[] = { "\n\n", "\"kB\"}}" };
+	size_t n = strlen(text), tail = strlen(ends[json]);
+
+	CHECK(n > tail && !strcmp(text + n - tail, ends[json]), "%s: the table is cut off: %s",
+	      where, text);
+}
+
+/* Times are summed and traced: a table or a trace is whole, or a call returned an error. */
+static void sc_profile(void)
+{
+	const char *keys[] = { "filename", "aggregate_stats" }, *vals[] = { path, "1" };
+	const char *text;
+	ProfileHandle domain = NULL, task, counter, event;
+	int i;
+
+	mx_begin();
+	m.e = pawl_mx_engine_get();
+	CHECK(m.e, "%s: get: %s", where, pawl_mx_last_error());
+	mx_vars();
+	CHECK(!MXSetProfilerConfig(2, keys, vals), "%s: config: %s", where, pawl_mx_last_error());
+	arm(ALL);
+	TRY(MXSetProfilerState(1));
+	for (i = 0; i < 20; i++)
+		push_one((u32)i, 1, 1);
+	if (!TRY(MXProfileCreateDomain("domain", &domain))) {
+		if (!TRY(MXProfileCreateTask(domain, "task", &task))) {
+			TRY(MXProfileDurationStart(task));
+			TRY(MXProfileDurationStop(task));
+			CHECK(!TRY(MXProfileDestroyHandle(task)), "%s: task", where);
+		}
+		if (!TRY(MXProfileCreateCounter(domain, "counter", &counter))) {
+			TRY(MXProfileSetCounter(counter, 7));
+			CHECK(!TRY(MXProfileDestroyHandle(counter)), "%s: counter", where);
+		}
+		TRY(MXProfileSetMarker(domain, "marker", "thread"));
+	}
+	if (!TRY(MXProfileCreateEvent("event", &event))) {
+		TRY(MXProfileDurationStart(event));
+		TRY(MXProfileDurationStop(event));
+		CHECK(!TRY(MXProfileDestroyHandle(event)), "%s: event", where);
+	}
+	TRY(pawl_mx_wait_all(m.e, NULL));
+	for (i = 0; i < 2; i++)
+		if (!TRY(MXAggregateProfileStatsPrintEx(&text, 0, i, 0, 0)))
+			text_whole(text, i);
+	for (i = 0; i < 2; i++)
+		TRY(MXDumpProfile(i));
+	disarm();
+	free(domain);	/* as in MXNet it is never freed, and other points leave none */
+	CHECK(!MXSetProfilerState(0), "%s: off: %s", where, pawl_mx_last_error());
+	CHECK(!MXDumpProfile(1), "%s: dump: %s", where, pawl_mx_last_error());
+	mx_check();
+}
+
 static void sc_resource(void)
 {
 	struct pawl_mx_resource r;
@@ -326,6 +406,9 @@ static void sc_resource(void)
 		if (!TRY(pawl_mx_resource_get(cpu, i % 3, &r)) &&
 		    r.type == PAWL_MX_TEMP_SPACE && !pawl_mx_resource_space(&r, 1000))
 			CHECK(pawl_mx_last_error()[0], "%s: no space, and no message", where);
+	TRY(MXRandomSeed(5));
+	TRY(MXRandomSeedContext(6, PAWL_MX_CPU, 0));
+	TRY(MXRandomSeedContext(7, PAWL_MX_CPU, 1));
 	mx_check();
 }
 
@@ -424,6 +507,8 @@ const struct scenario scenarios[] = {
 	{ "bulk", sc_bulk, 0, 8 },
 	{ "opr", sc_opr, 0, 8 },
 	{ "nd", sc_nd, 0, 20 },
+	{ "nd_list", sc_nd_list, 0, 20 },
+	{ "profile", sc_profile, 0, 40 },
 	{ "resource", sc_resource, 0, 20 },
 	{ "fork", sc_fork, 150, 20 },
 	{ "threads", sc_threads, 0, 8 },
