@@ -228,6 +228,13 @@ int main(int argc, char **argv)
 	must(pawl_var_create(e, &weights), "var");
 	must(pawl_cq_create(e, &cq), "cq");
 	rc = serve_slot_create(m, e, shapes, &s, err, sizeof(err));
+	if (!rc) {
+		do
+			rc = serve_slot_plan(s);
+		while (rc == -EAGAIN);
+		if (rc)
+			serve_slot_destroy(s);
+	}
 	if (rc) {
 		fprintf(stderr, "%s\n", err);
 		pawl_engine_destroy(e);

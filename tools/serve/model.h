@@ -54,11 +54,16 @@ int serve_model_load(const char *dir, const char *name, int64_t version,
 		     struct serve_model **out, char *err, size_t errsize);
 void serve_model_free(struct serve_model *m);
 
-/* Plan a run with these shapes, one per input.  -EINVAL (a shape that the model refuses),
- * -ENOTSUP, -ENOMEM. */
+/*
+ * Begin to plan a run with these shapes, one per input.  serve_slot_plan() plans the next piece,
+ * which takes about as long as one layer, and returns -EAGAIN until the slot can be launched.
+ * Both return -EINVAL (a shape that the model refuses), -ENOTSUP or -ENOMEM, with a text in err,
+ * which exists until the plan has ended.  After an error of the second, destroy the slot.
+ */
 int serve_slot_create(struct serve_model *m, struct pawl_engine *e,
 		      const struct serve_shape *shapes, struct serve_slot **out, char *err,
 		      size_t errsize);
+int serve_slot_plan(struct serve_slot *s);
 void serve_slot_destroy(struct serve_slot *s);	/* no launch is in flight */
 void *serve_slot_input(struct serve_slot *s, unsigned int i);
 const void *serve_slot_output(struct serve_slot *s, unsigned int i);

@@ -20,6 +20,7 @@
 #define MAX_TILES	64
 #define TILE_FLOP	16e6			/* less work is not worth a separate op */
 #define OP_FLOP		1e9			/* another model waits for about this much */
+#define FILL_BYTES	((size_t)1 << 20)	/* of memory, zeroed as one piece of a plan */
 
 /* Count memory before it is allocated: shapes come from clients. */
 static int take(struct serve_slot *s, size_t bytes)
@@ -579,23 +580,34 @@ static int plan_memory(struct serve_slot *s)
 		}
 	}
 	for (i = 0; i < s->nblocks; i++) {
-		struct block *b = &s->block[i];
-
-		free(b->users);
-		b->users = NULL;
+		free(s->block[i].users);
+		s->block[i].users = NULL;
 		if (!rc)
-			rc = take(s, b->bytes);
-		if (!rc) {
-			b->data = aligned(b->bytes);
-			if (!b->data)
-				rc = slot_no_memory(s);
-			else
-				memset(b->data, 0, b->bytes);
-		}
+			rc = take(s, s->block[i].bytes);
 	}
 	free(before);
 	free(users);
 	return rc;
+}
+
+/* Allocate the next block, or continue to zero it, which takes as long as its memory is large. */
+static int fill_block(struct serve_slot *s)
+{
+	struct block *b = &s->block[s->nfilled];
+	size_t n = b->bytes - s->filled;
+
+	if (!b->data)
+		b->data = aligned(b->bytes);
+	if (!b->data)
+		return slot_no_memory(s);
+	n = n < FILL_BYTES ? n : FILL_BYTES;
+	memset(b->data + s->filled, 0, n);
+	s->filled += n;
+	if (s->filled == b->bytes) {
+		s->filled = 0;
+		s->nfilled++;
+	}
+	return 0;
 }
 
 static int bind(struct serve_slot *s, struct job *j)
@@ -638,10 +650,10 @@ static int check_inputs(struct serve_slot *s, const struct serve_shape *shapes)
 	return 0;
 }
 
-int slot_plan(struct serve_slot *s, const struct serve_shape *shapes)
+int slot_begin(struct serve_slot *s, const struct serve_shape *shapes)
 {
 	struct graph *g = s->g;
-	unsigned int i, k;
+	unsigned int i;
 	int rc;
 
 	rc = check_inputs(s, shapes);
@@ -667,11 +679,16 @@ int slot_plan(struct serve_slot *s, const struct serve_shape *shapes)
 			return slot_no_memory(s);
 		s->piece[s->in_piece[i]].fixed = true;
 	}
-	for (i = 0; i < g->nnodes; i++) {
-		rc = add_node(s, &g->node[i]);
-		if (rc)
-			return rc;
-	}
+	return 0;
+}
+
+/* All jobs of operators exist: add those of the outputs, and decide where the data lies. */
+static int lay_out(struct serve_slot *s)
+{
+	struct graph *g = s->g;
+	unsigned int i, k;
+	int rc;
+
 	for (i = 0; i < g->m.noutputs; i++) {
 		rc = add_output(s, i);
 		if (rc)
@@ -688,10 +705,25 @@ int slot_plan(struct serve_slot *s, const struct serve_shape *shapes)
 				s->piece[j->in_piece[k]].live = true;
 	}
 	rc = slot_fuse(s);
-	if (!rc)
-		rc = plan_memory(s);
-	for (i = 0; i < s->njobs && !rc; i++)
-		if (s->piece[s->job[i].out_piece].live)
-			rc = bind(s, &s->job[i]);
-	return rc;
+	return rc ? rc : plan_memory(s);
+}
+
+int slot_plan(struct serve_slot *s)
+{
+	unsigned int i;
+	int rc = 0;
+
+	if (s->nplanned < s->g->nnodes) {
+		rc = add_node(s, &s->g->node[s->nplanned++]);
+	} else if (!s->nblocks) {		/* each output is in a block */
+		rc = lay_out(s);
+	} else if (s->nfilled < s->nblocks) {
+		rc = fill_block(s);
+	} else {
+		for (i = 0; i < s->njobs && !rc; i++)
+			if (s->piece[s->job[i].out_piece].live)
+				rc = bind(s, &s->job[i]);
+		return rc;
+	}
+	return rc ? rc : -EAGAIN;
 }

@@ -371,26 +371,6 @@ static void refuse_rows(struct entry *e, struct shapes *sh, uint64_t rows, int r
 		}
 }
 
-static void start_plan(struct server *sv, struct batch *b, bool needed)
-{
-	struct version *v = b->r[0]->v;
-	struct shapes *sh = b->r[0]->shapes;
-	int rc = plan_begin(sv, v, sh, b->plan, needed, priority(b->r[0]));
-
-	if (rc && needed)
-		refuse_rows(v->e, sh, b->plan, rc);
-}
-
-static void planned(struct slot *s, int status)
-{
-	int rc = plan_end(s, status);
-
-	if (!rc)
-		return;
-	refuse_rows(s->v->e, s->shapes, s->rows, rc);
-	plan_failed(s);
-}
-
 /* Run them again, each alone; the slot has none of them any more. */
 static void split(struct request *const *r, unsigned int n)
 {
@@ -413,14 +393,14 @@ static uint64_t cost(const struct entry *e)
 	return (e->run_ns ? e->run_ns : RUN_NS_FIRST) / e->conf.weight;
 }
 
-/* The greatest pass of the models with a run in flight. */
+/* The greatest pass of the models with a run or a plan in flight. */
 static uint64_t latest(const struct server *sv)
 {
 	const struct entry *e;
 	uint64_t pass = 0;
 
 	for (e = sv->active; e; e = e->next_active)
-		if (e->inflight && e->pass[WORKERS] > pass)
+		if ((e->inflight || e->planning) && e->pass[WORKERS] > pass)
 			pass = e->pass[WORKERS];
 	return pass;
 }
@@ -432,6 +412,47 @@ static uint64_t latest(const struct server *sv)
 static bool goes_first(const struct entry *e, uint64_t latest_pass)
 {
 	return e->pass[WORKERS] + cost(e) < latest_pass;
+}
+
+static void plan_stop(struct slot *s, int rc)
+{
+	if (rc)
+		refuse_rows(s->v->e, s->shapes, s->rows, rc);
+	plan_end(s, rc);
+}
+
+/* Push the next op of a plan. */
+static void plan_on(struct slot *s)
+{
+	struct entry *e = s->v->e;
+	int rc = plan_continue(s, goes_first(e, latest(s->sv)));
+
+	if (rc)
+		plan_stop(s, rc);
+}
+
+static void start_plan(struct server *sv, struct batch *b, bool needed)
+{
+	struct slot *s = plan_begin(sv, b->r[0]->v, b->r[0]->shapes, b->plan, needed,
+				    priority(b->r[0]));
+
+	if (s)
+		plan_on(s);
+	else if (needed)
+		refuse_rows(b->r[0]->v->e, b->r[0]->shapes, b->plan, -ENOMEM);
+}
+
+/* An op of a plan is complete. */
+static void planned(struct slot *s, int status)
+{
+	struct entry *e = s->v->e;
+	int rc = status ? status : s->status;
+
+	e->pass[WORKERS] += (s->done_ns - s->start_ns) / e->conf.weight;
+	if (rc == -EAGAIN)
+		plan_on(s);
+	else
+		plan_stop(s, rc);
 }
 
 /*
@@ -615,7 +636,7 @@ static void sweep(struct server *sv)
 	struct entry **at = &sv->active, *e;
 
 	while ((e = *at)) {
-		if (e->queued || e->inflight) {
+		if (e->queued || e->inflight || e->planning) {
 			at = &e->next_active;
 			continue;
 		}

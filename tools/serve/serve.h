@@ -145,7 +145,7 @@ struct shapes {
 	struct serve_shape in[];	/* I */
 };
 
-/* The memory of one run.  While it is planned, the op that does so owns s and status. */
+/* The memory of one run.  While it is planned, slots.c says who owns what. */
 struct slot {
 	struct msg msg;
 	struct slot *next;
@@ -155,6 +155,7 @@ struct slot {
 	struct serve_slot *s;
 	uint64_t rows;
 	bool is_planned, needed;	/* needed: its request could not run without it */
+	int priority;			/* of its plan, in the engine */
 	bool by_rows;			/* each output has a row for each row of the inputs */
 	bool light;			/* on the engine without workers */
 	unsigned int runs, slow;	/* of this period; slow ones in a row (light.c) */
@@ -230,7 +231,7 @@ struct entry {
 	char reason[256];
 	/* loop 0 */
 	struct queue level[LEVELS];
-	unsigned int queued, inflight;
+	unsigned int queued, inflight, planning;
 	uint64_t queued_bytes, next_deadline, due;
 	uint64_t pass[ENGINES];		/* its use of each engine (sched.c) */
 	uint64_t run_ns;		/* of the layers of a run, smoothed */
@@ -386,11 +387,13 @@ bool may_plan(const struct server *sv, const struct version *v, const struct sha
 /* The same if requests of these shapes can run without: that replaces no slot in use. */
 bool may_plan_more(const struct server *sv, const struct version *v, const struct shapes *sh,
 		   uint64_t now);
-int plan_begin(struct server *sv, struct version *v, struct shapes *sh, uint64_t rows,
-	       bool needed, int priority);
-/* The op is complete; returns 0, or why there is no slot, which is freed by plan_failed(). */
-int plan_end(struct slot *s, int status);
-void plan_failed(struct slot *s);
+/* A slot that is to be planned by plan_continue(); NULL: no memory. */
+struct slot *plan_begin(struct server *sv, struct version *v, struct shapes *sh, uint64_t rows,
+			bool needed, int priority);
+/* Push the next op of the plan; first: it goes before other ops of its priority. */
+int plan_continue(struct slot *s, bool first);
+/* The plan is complete, or it failed; then the slot is freed. */
+void plan_end(struct slot *s, int status);
 int slots_warm(struct server *sv, struct version *v, char *err,
 	       size_t size);	/* the helper, before publishing */
 void slots_free(struct version *v);	/* the helper, when nothing uses it */

@@ -214,17 +214,26 @@ int serve_slot_create(struct serve_model *m, struct pawl_engine *e,
 	s->errsize = errsize;
 	s->shape = calloc(g->nvalues + 1, sizeof(*s->shape));
 	s->at = calloc(g->nvalues + 1, sizeof(*s->at));
-	rc = s->shape && s->at ? slot_plan(s, shapes) : slot_no_memory(s);
-	if (!rc)
-		rc = prepare_ops(s);
-	s->err = NULL;
-	s->errsize = 0;
+	rc = s->shape && s->at ? slot_begin(s, shapes) : slot_no_memory(s);
 	if (rc) {
 		serve_slot_destroy(s);
 		return rc;
 	}
 	*out = s;
 	return 0;
+}
+
+int serve_slot_plan(struct serve_slot *s)
+{
+	int rc = slot_plan(s);
+
+	if (!rc)
+		rc = prepare_ops(s);
+	if (!rc) {
+		s->err = NULL;
+		s->errsize = 0;
+	}
+	return rc;
 }
 
 void serve_slot_destroy(struct serve_slot *s)

@@ -68,13 +68,21 @@ struct serve_slot {
 	pawl_var_t weights;			/* the var that vars names now */
 	struct serve_shape outputs[MAX_IO];
 	int in_piece[MAX_IO], out_piece[MAX_IO];
+	/* while it is planned: nodes that have jobs, blocks that are zeroed, bytes of the next */
+	unsigned int nplanned, nfilled;
+	size_t filled;
 	char *err;
 	size_t errsize;
 };
 
 int slot_no_memory(struct serve_slot *s);
-/* Plan the jobs for inputs of these shapes, their memory, and their calls of oneDNN. */
-int slot_plan(struct serve_slot *s, const struct serve_shape *shapes);
+/* Begin a plan for inputs of these shapes. */
+int slot_begin(struct serve_slot *s, const struct serve_shape *shapes);
+/*
+ * Plan the next piece: a job with its calls of oneDNN, or memory.  Returns -EAGAIN until the
+ * plan is complete.
+ */
+int slot_plan(struct serve_slot *s);
 /* fuse.c: merge jobs into chains, before their memory is planned. */
 int slot_fuse(struct serve_slot *s);
 static inline char *data_of(const struct serve_slot *s, int piece)

@@ -2,18 +2,20 @@
 /*
  * The slots of a version, and how they are planned.
  *
- * Planning a run with new shapes takes as long as many runs, so an op of the engine does it,
- * while loop 0 continues.  A plan counts as a run in flight, and advances the clock of its
- * model by the time it took.  Clients choose the shapes, so work and memory are bounded: a
- * version has one plan at a time, the plans of all models leave one worker to the runs, and a
- * version keeps at most MAX_SLOTS slots, and slot_bytes in free ones.  A struct shapes exists
- * while it has a slot, or a request in the queue, which is bounded itself.
+ * Planning a run with new shapes takes as long as many runs, so ops of the engine do it, while
+ * loop 0 continues.  Each op plans for about PIECE_NS, and at its completion loop 0 pushes the
+ * next one, behind the runs that wait for a worker.  (If an op pushed its successor, the worker
+ * would prefer that to these runs.)  A plan counts as a run in flight, and each op advances the
+ * clock of its model by the time it took.  Clients choose the shapes, so work and memory are
+ * bounded: a version has one plan at a time, the plans of all models leave one worker to the
+ * runs, and a version keeps at most MAX_SLOTS slots, and slot_bytes in free ones.  A struct
+ * shapes exists while it has a slot, or a request in the queue, which is bounded itself.
  *
- * Ownership: loop 0 owns all slots.  The op that plans a slot owns the slot's fields s, status,
+ * Ownership: loop 0 owns all slots.  An op that plans a slot owns the slot's fields s, status,
  * start_ns and done_ns, and version.plan_error, from its push until loop 0 has reaped its
  * completion; the engine orders both.  The op reads the model and the shapes.  They do not
- * change, and exist at least until then: the slot counts in shapes.nslots, and holds a
- * reference to the version.
+ * change, and exist at least until the plan ends: the slot counts in shapes.nslots, and holds a
+ * reference to the version.  Between two ops the plan has no other owner than loop 0.
  */
 
 #include <errno.h>
@@ -25,6 +27,7 @@
 
 #define MAX_SLOTS	64		/* of a version */
 #define OLD_NS		1000000000u	/* a free slot that was unused for this time */
+#define PIECE_NS	1000000u	/* of a plan, while other ops wait */
 
 /* --- shapes -------------------------------------------------------------------- */
 
@@ -126,19 +129,44 @@ static struct slot *slot_new(struct server *sv, struct version *v, struct shapes
 	return s;
 }
 
-/* Blocking; called in an op, or on the main thread. */
+/* Drop a plan that is not complete. */
+static void plan_drop(struct slot *s)
+{
+	if (s->s)
+		serve_slot_destroy(s->s);
+	s->s = NULL;
+}
+
+/*
+ * Begin or continue the plan for about PIECE_NS.  Returns -EAGAIN if it is not complete.
+ * Blocking; called in an op, or on the helper.
+ */
 static int slot_plan(struct slot *s, char *err, size_t size)
 {
+	uint64_t end = now_ns() + PIECE_NS;
 	struct serve_shape in[MAX_IO];
 	struct version *v = s->v;
 	unsigned int i;
+	int rc;
 
-	for (i = 0; i < v->m->ninputs; i++) {
-		in[i] = s->shapes->in[i];
-		if (v->m->batch)
-			in[i].dims[0] = (int64_t)s->rows;
+	if (!s->s) {
+		for (i = 0; i < v->m->ninputs; i++) {
+			in[i] = s->shapes->in[i];
+			if (v->m->batch)
+				in[i].dims[0] = (int64_t)s->rows;
+		}
+		rc = serve_slot_create(v->m, s->sv->e[WORKERS], in, &s->s, err, size);
+		if (rc) {
+			s->s = NULL;
+			return rc;
+		}
 	}
-	return serve_slot_create(v->m, s->sv->e[WORKERS], in, &s->s, err, size);
+	do
+		rc = serve_slot_plan(s->s);
+	while (rc == -EAGAIN && now_ns() < end);
+	if (rc && rc != -EAGAIN)
+		plan_drop(s);
+	return rc;
 }
 
 static void slot_planned(struct slot *s)
@@ -271,81 +299,70 @@ static int plan(struct pawl_run *run, void *arg)
 	(void)run;
 	s->start_ns = now_ns();
 	s->status = slot_plan(s, s->v->plan_error, sizeof(s->v->plan_error));
-	if (s->status)
-		s->s = NULL;
 	s->done_ns = now_ns();
 	return 0;
 }
 
-int plan_begin(struct server *sv, struct version *v, struct shapes *sh, uint64_t rows,
-	       bool needed, int priority)
+struct slot *plan_begin(struct server *sv, struct version *v, struct shapes *sh, uint64_t rows,
+			bool needed, int priority)
 {
-	struct pawl_op op = PAWL_OP_INIT;
-	struct slot *s;
-	int rc;
+	struct slot *s = slot_new(sv, v, sh, rows);
 
-	s = slot_new(sv, v, sh, rows);
 	if (!s)
-		return -ENOMEM;
+		return NULL;
 	if (v->nslots > MAX_SLOTS && v->free)
 		slot_drop(v);
 	s->is_planned = true;
 	s->needed = needed;
-	op.fn = plan;
-	op.arg = s;
-	op.name = "plan";
-	op.priority = priority;
-	op.flags = PAWL_OP_CQ;
-	op.cq = sv->loops[0].cq[WORKERS];
-	op.tag = (uint64_t)(uintptr_t)s;
+	s->priority = priority;
 	version_get(v);
 	v->plan = s;
+	v->e->planning++;
 	sv->planning++;
 	sv->inflight++;
 	snprintf(v->plan_error, sizeof(v->plan_error), "out of memory");
-	rc = pawl_push_batch(sv->e[WORKERS], &op, 1);
-	if (rc) {
-		v->plan = NULL;
-		sv->planning--;
-		sv->inflight--;
-		slot_free(s);
-		version_put(v);
-	}
-	return rc;
+	return s;
 }
 
-int plan_end(struct slot *s, int status)
+int plan_continue(struct slot *s, bool first)
+{
+	struct pawl_op op = PAWL_OP_INIT;
+
+	op.fn = plan;
+	op.arg = s;
+	op.name = "plan";
+	op.priority = s->priority + first;
+	op.flags = PAWL_OP_CQ;
+	op.cq = s->sv->loops[0].cq[WORKERS];
+	op.tag = (uint64_t)(uintptr_t)s;
+	return pawl_push_batch(s->sv->e[WORKERS], &op, 1);
+}
+
+void plan_end(struct slot *s, int status)
 {
 	struct version *v = s->v;
-	struct entry *e = v->e;
-	int rc = status ? status : s->status;
 
 	s->sv->planning--;
 	s->sv->inflight--;
+	v->e->planning--;
 	v->plan = NULL;
-	e->pass[WORKERS] += (s->done_ns - s->start_ns) / e->conf.weight;
 	s->is_planned = false;
-	if (rc)
-		return rc;
-	add_relaxed(&e->stats.plans, 1);
-	slot_planned(s);
-	if (s->needed)
-		v->fresh = s;
-	slot_give(s);
-	version_put(v);
-	return 0;
-}
-
-void plan_failed(struct slot *s)
-{
-	struct version *v = s->v;
-
-	/* once a second: clients choose the shapes */
-	if (now_ns() >= v->logged_ns + 1000000000u) {
-		v->logged_ns = now_ns();
-		log_line("error", "slot", "model", v->e->name, "error", v->plan_error, NULL);
+	if (!status) {
+		add_relaxed(&v->e->stats.plans, 1);
+		slot_planned(s);
+		if (s->needed)
+			v->fresh = s;
+		slot_give(s);
+	} else {
+		/* once a second: clients choose the shapes */
+		if (now_ns() >= v->logged_ns + 1000000000u) {
+			v->logged_ns = now_ns();
+			log_line("error", "slot", "model", v->e->name, "error", v->plan_error,
+				 NULL);
+		}
+		plan_drop(s);
+		slot_free(s);
 	}
-	slot_free(s);
 	version_put(v);
 }
 
@@ -378,9 +395,10 @@ int slots_warm(struct server *sv, struct version *v, char *err, size_t size)
 				snprintf(err, size, "out of memory");
 				return -ENOMEM;
 			}
-			rc = slot_plan(s, err, size);
+			do
+				rc = slot_plan(s, err, size);
+			while (rc == -EAGAIN);
 			if (rc) {
-				s->s = NULL;
 				slot_free(s);
 				return rc;
 			}

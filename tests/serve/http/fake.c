@@ -18,8 +18,8 @@
  *	largest 99	the last layer fails if an element of the first input is larger
  *	refuse WHY	the load fails
  *	widest 9	a run with more than that in the last dimension is refused
- *	plan_gate 4	with more than that in the last dimension, a plan waits until the version's
- *			folder has a file "plan"
+ *	plan_gate 4	with more than that in the last dimension, a plan has pieces of a millisecond
+ *			until the version's folder has a file "plan"
  *	trace 1		"slot" and "free" on standard error, when a slot is made and freed
  */
 #include <errno.h>
@@ -149,15 +149,12 @@ int serve_slot_create(struct serve_model *m, struct pawl_engine *e,
 	struct serve_slot *s = calloc(1, sizeof(*s));
 	struct fake *f = (struct fake *)m;
 	int64_t width = shapes[0].dims[shapes[0].rank - 1];
-	struct timespec poll = { 0, 1000000 };
 	unsigned int i;
 
 	if (!s) {
 		snprintf(err, errsize, "out of memory");
 		return -ENOMEM;
 	}
-	while (f->plan_gate && width > f->plan_gate && access(f->plan, F_OK))
-		nanosleep(&poll, NULL);
 	if (f->widest && width > f->widest) {
 		snprintf(err, errsize, "too wide");
 		free(s);
@@ -189,6 +186,18 @@ int serve_slot_create(struct serve_model *m, struct pawl_engine *e,
 	}
 	*out = s;
 	return 0;
+}
+
+int serve_slot_plan(struct serve_slot *s)
+{
+	struct timespec piece = { 0, 1000000 };
+	struct fake *f = s->f;
+
+	if (!f->plan_gate || s->out.dims[s->out.rank - 1] <= f->plan_gate ||
+	    !access(f->plan, F_OK))
+		return 0;
+	nanosleep(&piece, NULL);
+	return -EAGAIN;
 }
 
 void serve_slot_destroy(struct serve_slot *s)
