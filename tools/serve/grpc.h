@@ -38,6 +38,7 @@ struct call {
 	const struct method *method;
 	uint64_t deadline_ns;		/* 0: none */
 	uint64_t read_ns, sent_ns;	/* since when the server waits for the client */
+	size_t unsent;			/* bytes of answers that wait since sent_ns */
 	unsigned int header_bytes;
 	bool post, is_grpc, authorized, compressed;
 	bool has_request;		/* all headers have arrived */

@@ -14,6 +14,10 @@
  *
  * A call is canceled if its client resets it, or if its connection closes.
  *
+ * Times: a client that sends or reads a byte now and then is as slow as one that does not.  So
+ * the time for a message counts from its first byte, that for answers from the moment at which
+ * they began to wait, and that for the socket from the moment at which its buffer was empty.
+ *
  * No callback of nghttp2 closes the connection: nghttp2 must not be freed while it runs.
  */
 
@@ -45,6 +49,7 @@ struct h2 {
 	unsigned int ncalls;
 	uint64_t used_ns, received_ns, wrote_ns;
 	bool in_flush, again, used, noticed, goaway, pinged;
+	bool settled;			/* the client's preface and SETTINGS have arrived */
 };
 
 static void mark(struct conn *c)
@@ -176,6 +181,13 @@ static ssize_t read_answer(nghttp2_session *session, int32_t id, uint8_t *buf, s
 	return (ssize_t)n;
 }
 
+/* The client has the time of write_timeout for the answers that wait now. */
+static void answers_wait(struct call *k)
+{
+	k->sent_ns = k->c->loop->now;
+	k->unsent = k->out.n - k->out_at;
+}
+
 /* Begin the answer, or continue it. */
 static void call_wake(struct call *k)
 {
@@ -186,12 +198,10 @@ static void call_wake(struct call *k)
 
 	if (!k->answered) {
 		k->answered = true;
-		k->sent_ns = k->c->loop->now;
 		if (nghttp2_submit_response(session, k->id, head, 2, &from))
 			nghttp2_submit_rst_stream(session, 0, k->id, NGHTTP2_INTERNAL_ERROR);
 	} else if (k->deferred) {
 		k->deferred = false;
-		k->sent_ns = k->c->loop->now;
 		nghttp2_session_resume_data(session, k->id);
 	}
 	mark(k->c);
@@ -219,6 +229,8 @@ bool call_send(struct call *k, const ProtobufCMessage *m)
 	to[3] = (uint8_t)(n >> 8);
 	to[4] = (uint8_t)n;
 	k->out.n += 5 + protobuf_c_message_pack(m, to + 5);
+	if (!k->unsent)
+		answers_wait(k);
 	mem_hold(l->sv, &k->out_held, k->out.n);
 	call_wake(k);
 	return true;
@@ -245,7 +257,6 @@ void call_end(struct call *k, int status, const char *why)
 	}
 	/* headers and trailers in one block */
 	k->answered = true;
-	k->sent_ns = k->c->loop->now;
 	head[0] = nv(":status", "200", true);
 	head[1] = nv("content-type", "application/grpc", true);
 	n = status_nv(head + 2, status, why, text, sizeof(text));
@@ -371,8 +382,11 @@ static void pump(struct call *k)
 		at += take(k, (uint8_t *)b.p + at, b.n - at);
 	if (k->ended)
 		at = b.n;
-	if (at)
+	if (at) {
+		/* while the window was closed, the client could not send the rest of a message */
+		k->read_ns = l->now;
 		nghttp2_session_consume_stream(k->c->h2->session, k->id, at);
+	}
 	memmove(b.p, b.p + at, b.n - at);
 	k->rest.n -= at;
 	if (!k->rest.n)
@@ -508,6 +522,8 @@ static void headers_end(struct call *k)
 {
 	k->has_request = true;
 	add_relaxed(&k->c->loop->sv->requests, 1);
+	if (k->ended)
+		return;			/* the headers took too long */
 	if (!k->post)
 		refuse_http(k, "405");
 	else if (!k->is_grpc)
@@ -521,8 +537,10 @@ static void headers_end(struct call *k)
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
 	struct call *k = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+	struct conn *c = arg;
 
-	(void)arg;
+	if (frame->hd.type == NGHTTP2_SETTINGS)
+		c->h2->settled = true;
 	if (!k || k->closed ||
 	    (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA))
 		return 0;
@@ -574,7 +592,10 @@ static int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const ui
 	memcpy(c->out.p + c->out.n + 9, k->out.p + k->out_at, n);
 	c->out.n += 9 + n;
 	k->out_at += n;
-	k->sent_ns = l->now;
+	if (k->unsent > n)
+		k->unsent -= n;
+	else
+		answers_wait(k);
 	if (k->out_at == k->out.n) {
 		buf_put(l, &k->out);
 		k->out_at = 0;
@@ -614,9 +635,9 @@ static bool send_out(struct conn *c)
 			return false;
 		}
 		c->out_at += (size_t)n;
-		c->h2->wrote_ns = c->loop->now;
 	}
 	c->out.n = c->out_at = 0;
+	c->h2->wrote_ns = c->loop->now;
 	return true;
 }
 
@@ -736,7 +757,8 @@ void h2_tick(struct conn *c)
 	struct h2 *h = c->h2;
 	struct call *k;
 
-	if (c->out.n && now - h->wrote_ns >= cfg->write_ns) {
+	if ((c->out.n && now - h->wrote_ns >= cfg->write_ns) ||
+	    (!h->settled && now - h->used_ns >= cfg->read_ns)) {
 		conn_close(c);
 		return;
 	}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """gRPC: frames of HTTP/2 by python3-h2, and messages that the test encodes itself."""
 import os
+import select
 import signal
 import socket
 import struct
@@ -678,6 +679,54 @@ def test_slow_clients(server):
         with pytest.raises(ConnectionError):
             grpc.until(lambda: False)
         assert grpc.goaway.error_code == 0
+
+
+@pytest.mark.parametrize("begin", [b"", b"PRI * HTTP/2.0", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                                   b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\6\4\0\0\0\0\0\0"])
+def test_a_connection_that_does_not_begin(server, begin):
+    """Half of the preface, no SETTINGS, or half of them."""
+    server.start(config="[server]\nread_timeout = 1\nidle_timeout = 3600\n")
+    with socket.create_connection(("127.0.0.1", server.grpc_port), SOON) as sock:
+        sock.sendall(begin)
+        while sock.recv(4096):
+            pass
+
+
+def test_a_message_that_arrives_byte_by_byte(server):
+    server.model("m")
+    server.start(config="[server]\nread_timeout = 1\n")
+    with Client(server) as grpc:
+        for method in "ModelInfer", "ModelStreamInfer":
+            call = grpc.begin(method, end=False)
+            grpc.data(call, b"\0\0\0\xff\xff")
+
+            def slow():
+                grpc.data(call, b"a")
+                time.sleep(0.02)
+                if select.select([grpc.sock], [], [], 0)[0]:
+                    grpc.receive()
+                return call.closed
+            soon(slow, "the end")
+            assert (call.status, call.text) == (LATE, "the request took too long")
+
+
+def test_an_answer_that_is_read_byte_by_byte(server):
+    server.model("m", dims="-1 4000")
+    server.start(config="[server]\nwrite_timeout = 1\n")
+    with Client(server, window=1) as grpc:
+        call = grpc.begin("ModelInfer", request(inputs=[tensor(shape=(1, 4000))],
+                                                raw=[bytes(16000)]))
+
+        def slow():
+            time.sleep(0.02)
+            if not call.closed:
+                grpc.h2.increment_flow_control_window(1, call.id)
+                grpc.flush()
+                grpc.receive()
+            return call.closed
+        soon(slow, "the end")
+        assert call.reset
+        soon(lambda: server.metric("pawl_serve_memory_bytes") == 0, "no memory is held")
 
 
 def test_a_client_that_is_gone_without_a_word(server):
