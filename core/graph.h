@@ -5,8 +5,9 @@
 
 #include <core/op.h>
 
-#define GRAPH_MAX	4096u	/* ops of a graph */
-#define GRAPH_ACCESSES	65535u	/* their reads and writes; and a slot's number is below */
+#define GRAPH_MAX	32768u	/* ops of a graph */
+#define GRAPH_ACCESSES	(1u << 22)	/* their reads and writes */
+#define GRAPH_SLOTS	65535u	/* a slot's number is below */
 
 struct capture;
 

@@ -45,7 +45,11 @@
 #include <core/retire.h>
 #include <core/trace.h>
 
-/* A thread runs at most so many nodes in a row before it checks the run queues. */
+/*
+ * A thread runs at most so many nodes in a row before it checks the run queues, and fewer if they
+ * are long: it reads the time after the first one and after NODES_SHORT.
+ */
+#define NODES_SHORT	4u
 #ifdef PAWL_MODEL
 #define NODES_RUN	2u
 #else
@@ -53,6 +57,12 @@
 #endif
 
 #define NO_NODE		UINT32_MAX
+
+/* How long a thread has run nodes without checking the run queues. */
+struct turn {
+	u32 ran;		/* nodes */
+	u64 since;		/* cycles() when it began */
+};
 
 /* A body on the stack of a thread that runs nodes. */
 struct node_frame {
@@ -185,15 +195,21 @@ static __noinline u32 carriers_get(struct thread *t, struct launch *l, u32 node)
 }
 
 /* May this thread run a node without checking the run queue? */
-static inline bool node_stays(struct thread *t, u32 *ran)
+static inline bool node_stays(struct thread *t, struct turn *turn)
 {
-	return likely(!ran || (t->ex.budget && ++*ran < NODES_RUN));
+	if (!turn)
+		return true;
+	if (!t->ex.budget || ++turn->ran >= NODES_RUN)
+		return false;
+	return likely(turn->ran != 1 && turn->ran != NODES_SHORT) ||
+	       !exec_turn_over(t->e->x, turn->since);
 }
 
 /* May it run the node after checking the run queue?  If not, the carrier has been queued. */
-static bool node_keep(struct thread *t, struct op *op, u32 opi, u32 *ran)
+static bool node_keep(struct thread *t, struct op *op, u32 opi, struct turn *turn)
 {
-	*ran = 0;
+	turn->ran = 0;
+	turn->since = cycles();
 	if (op->prop != PAWL_DELETE_VAR)
 		return exec_handoff(op_queue(t->e, op), &t->ex, opi, op->prio);
 	queue_op(t, op, opi);
@@ -202,12 +218,12 @@ static bool node_keep(struct thread *t, struct op *op, u32 opi, u32 *ran)
 
 /* Queue the ready nodes behind `first`, the carrier's node.  Returns `first` or NO_NODE. */
 static __noinline u32 nodes_queue(struct thread *t, struct launch *l, struct op *op, u32 opi,
-				  u32 first, u32 *ran)
+				  u32 first, struct turn *turn)
 {
 	u32 more = carriers_get(t, l, node_next(l, first)), next;
 
 	/* Before the others are queued, since they must not go before it. */
-	if (!node_keep(t, op, opi, ran))
+	if (!node_keep(t, op, opi, turn))
 		first = NO_NODE;
 	for (; more; more = next) {
 		op = op_of(t->e, more);
@@ -219,15 +235,14 @@ static __noinline u32 nodes_queue(struct thread *t, struct launch *l, struct op 
 
 /*
  * The carrier has ended its node: count down n successors.  first: a ready node from the
- * launch's stack, plus 1, or 0.  ran: how many nodes this thread ran in a row; NULL if the
- * launch begins.  Returns the node that this thread runs next, with the same carrier, or
+ * launch's stack, plus 1, or 0.  turn: NULL if the launch begins.  Returns the node that this thread runs next, with the same carrier, or
  * NO_NODE if the carrier is queued or free.
  */
 static __always_inline_fn u32 nodes_ready(struct thread *t, struct launch *l, struct op *op,
 					  u32 opi, const u32 *succ, u32 n, u32 first, bool failed,
-					  u32 *ran)
+					  struct turn *turn)
 {
-	bool stays = node_stays(t, ran);
+	bool stays = node_stays(t, turn);
 	u32 last = first, i, other;
 	bool queued = false;
 
@@ -258,7 +273,7 @@ static __always_inline_fn u32 nodes_ready(struct thread *t, struct launch *l, st
 	if (queued)
 		exec_pushed(op_queue(t->e, op), &t->ex);
 	carrier_set(t, op, opi, l, first - 1);
-	return likely(stays) ? first - 1 : nodes_queue(t, l, op, opi, first - 1, ran);
+	return likely(stays) ? first - 1 : nodes_queue(t, l, op, opi, first - 1, turn);
 }
 
 /* A node failed, or left a message behind. */
@@ -300,14 +315,14 @@ static inline bool node_passes(struct thread *t, const struct launch *l, const s
 
 /* The carrier's next node is the one successor.  Returns what nodes_ready() does. */
 static inline u32 node_pass(struct thread *t, const struct launch *l, struct op *op, u32 opi,
-			    const struct node *nd, u32 *ran)
+			    const struct node *nd, struct turn *turn)
 {
 	u32 next = l->plan->succ[nd->succ];
 
 	PROBE4(end, t->ex.id, opi, 0, t->ex.slot);
 	op->graph = next;
 	store_relaxed(&op->name, l->plan->node[next].name);
-	return node_stays(t, ran) || node_keep(t, op, opi, ran) ? next : NO_NODE;
+	return node_stays(t, turn) || node_keep(t, op, opi, turn) ? next : NO_NODE;
 }
 
 /*
@@ -315,7 +330,7 @@ static inline u32 node_pass(struct thread *t, const struct launch *l, struct op 
  * incremented; the caller passes it to sink_count() when it has no other node of the launch.
  */
 static __always_inline_fn u32 node_end(struct thread *t, struct launch *l, struct op *op, u32 opi,
-				       int status, u32 *ran, u32 *sinks)
+				       int status, struct turn *turn, u32 *sinks)
 {
 	const struct node *nd = &l->plan->node[op->graph];
 	const u32 *succ = l->plan->succ + nd->succ;
@@ -333,7 +348,7 @@ static __always_inline_fn u32 node_end(struct thread *t, struct launch *l, struc
 		first = rest_take(l);
 	/* From here on it exists only if a node is ready, or a sink is not subtracted yet. */
 	*sinks += !n;
-	return nodes_ready(t, l, op, opi, succ, n, first, failed, ran);
+	return nodes_ready(t, l, op, opi, succ, n, first, failed, turn);
 }
 
 /* The last node has ended: complete the launch's op.  Returns the op to run next, or 0. */
@@ -376,7 +391,8 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 	const struct plan *p = l->plan;
 	struct node_frame nf = { .carrier = op };
 	struct pawl_run *run = &nf.f.run;
-	u32 node = op->graph, ran = 0, sinks = 0;
+	struct turn turn = { .since = cycles() };
+	u32 node = op->graph, sinks = 0;
 
 	frame_push(t, &nf.f, op_of(t->e, l->op), l->op);
 	do {
@@ -403,10 +419,10 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 						   "negative errno", status);
 		}
 		if (!failed && node_passes(t, l, op, nd, status))
-			node = node_pass(t, l, op, opi, nd, &ran);
+			node = node_pass(t, l, op, opi, nd, &turn);
 		else
-			node = node_end(t, l, op, opi, status, &ran, &sinks);
-		if (node != NO_NODE || ran >= NODES_RUN)
+			node = node_end(t, l, op, opi, status, &turn, &sinks);
+		if (node != NO_NODE || turn.ran >= NODES_RUN)
 			continue;
 		opi = node_take(t, l);
 		if (!opi)
@@ -422,9 +438,10 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 u32 node_complete(struct thread *t, struct op *op, u32 opi, int status)
 {
 	struct launch *l = op->arg;
-	u32 ran = NODES_RUN, sinks = 0;
+	struct turn turn = { .ran = NODES_RUN };
+	u32 sinks = 0;
 
-	node_end(t, l, op, opi, status, &ran, &sinks);
+	node_end(t, l, op, opi, status, &turn, &sinks);
 	return sinks && sink_count(l, sinks) ? launch_end(t, l) : 0;
 }
 

@@ -48,7 +48,7 @@ static void u64_swap(void *array, u32 i, u32 j)
 
 static bool is_slot(pawl_var_t v)
 {
-	return v.h >> 32 == SLOT_TAG && (u32)v.h < GRAPH_ACCESSES;
+	return v.h >> 32 == SLOT_TAG && (u32)v.h < GRAPH_SLOTS;
 }
 
 static int acc_add(struct thread *t, struct making *m, const pawl_var_t *v, u32 n, u32 node,

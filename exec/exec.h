@@ -153,6 +153,11 @@ void exec_pushed(struct exec_queue *q, struct exec_thread *t);
  */
 bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio);
 /*
+ * Is it longer than about 10 us ago that cycles() returned `since`?  Then client->run() should
+ * check the queues, by exec_handoff(), before it goes on.  Progress: wait-free.
+ */
+bool exec_turn_over(const struct exec *x, u64 since);
+/*
  * Return the oldest piece of work in t's own ring for the queue that it last pushed to, or 0.
  * Another thread may take it at any time, and may even have run it.  Progress: wait-free.
  */

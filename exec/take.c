@@ -631,6 +631,11 @@ u32 exec_look(const struct exec_thread *t)
 	       slot_work(load_relaxed(&r->slots[head & r->mask]));
 }
 
+bool exec_turn_over(const struct exec *x, u64 since)
+{
+	return cycles() - since > x->next;
+}
+
 bool exec_next(struct exec *x, struct exec_thread *t, u32 work)
 {
 	u32 n = t->nexts;

@@ -360,7 +360,7 @@ PAWL_API int pawl_complete(struct pawl_engine *e, pawl_token_t token, int status
  * have PAWL_OP_NO_SKIP; those that do not depend on it run.  On a device with streams, the
  * bodies run one after the other, in the order of the array, until one fails.
  *
- *   create:  copies the n ops, 1 to 4096.  They have the same device, prop and flags.  The
+ *   create:  copies the n ops, 1 to 32768.  They have the same device, prop and flags.  The
  *            release of each op is called once, with status 0, when the graph was deleted and
  *            its last launch is complete, or when the engine is destroyed.
  *   push:    how has the priority and the device of the launch, and more: see struct

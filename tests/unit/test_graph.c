@@ -12,7 +12,7 @@ START_TEST(test_create_refused)
 	FAILS(pawl_graph_create(e, &op, 1, 0, NULL), -EINVAL, "graph_create", "out");
 	FAILS(pawl_graph_create(e, NULL, 1, 0, &o), -EINVAL, "graph_create", "ops is NULL");
 	FAILS(pawl_graph_create(e, &op, 0, 0, &o), -EINVAL, "graph_create", "n is 0");
-	FAILS(pawl_graph_create(e, &op, 4097, 0, &o), -EINVAL, "graph_create", "n is 4097");
+	FAILS(pawl_graph_create(e, &op, 32769, 0, &o), -EINVAL, "graph_create", "n is 32769");
 	FAILS(pawl_graph_create(e, &op, 1, 6, &o), -EINVAL, "graph_create", "flags is 0x6");
 	op.size = 1;
 	FAILS(pawl_graph_create(e, &op, 1, 0, &o), -EINVAL, "graph_create", "size", "1");

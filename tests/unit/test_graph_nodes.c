@@ -915,6 +915,58 @@ START_TEST(test_nested_waits_do_not_extend_a_run)
 }
 END_TEST
 
+struct long_body {
+	struct pawl_engine *e;
+	pawl_var_t v;		/* of the other op */
+	u32 *clock, at;
+	u32 *other;		/* when the other op ran; NULL: another body pushes it */
+};
+
+/* Longer than a thread stays with a launch. */
+static int long_body(struct pawl_run *run, void *arg)
+{
+	struct long_body *b = arg;
+
+	b->at = ++*b->clock;
+	if (b->other)
+		MUST(!push_write(b->e, add_one, b->other, b->v));
+	usleep(100);
+	return 0;
+}
+
+/* Ops that come while a launch has long bodies do not wait for its end. */
+START_TEST(test_other_ops_run_between_long_bodies)
+{
+	int chain;
+
+	for (chain = 0; chain < 2; chain++) {
+		struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+		pawl_var_t v = var_new(e), w = var_new(e);
+		struct long_body b[8];
+		struct pawl_op op[8];
+		u32 clock = 0, i;
+		pawl_graph_t g;
+
+		for (i = 0; i < 8; i++) {
+			b[i] = (struct long_body){ .e = e, .v = w, .clock = &clock };
+			op[i] = (struct pawl_op)OP(long_body, &b[i], R(v));
+			if (!i || chain)
+				op[i] = (struct pawl_op)OP(long_body, &b[i], W(v));
+		}
+		b[0].other = &clock;
+		g = graph_new(e, op, 8);
+		OK(pawl_graph_push(e, g, NULL));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(clock, 9);
+		ck_assert_uint_le(b[2].at, 4);
+		/* the other op counted, before the sixth body */
+		ck_assert_uint_eq(b[5].at, 7);
+		OK(pawl_graph_delete(e, g));
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
 SUITE("graph_nodes", test_independent_ops_run_in_parallel,
       test_reads_follow_writes_and_writes_follow_reads,
       test_a_stopped_body_delays_only_what_depends_on_it, test_a_host_runs_one_body_at_a_time,
@@ -928,4 +980,5 @@ SUITE("graph_nodes", test_independent_ops_run_in_parallel,
       test_deleted_while_launches_are_in_flight, test_a_release_pushes_at_a_full_window,
       test_a_release_does_not_wait_for_its_own_launch, test_an_op_without_a_body,
       test_traces_show_the_bodies, test_dumps_beside_launches,
-      test_the_end_of_a_launch_delays_no_other_op, test_nested_waits_do_not_extend_a_run)
+      test_the_end_of_a_launch_delays_no_other_op, test_nested_waits_do_not_extend_a_run,
+      test_other_ops_run_between_long_bodies)
