@@ -93,7 +93,7 @@ static int run(struct pawl_engine *e, struct serve_slot *s, pawl_var_t weights, 
 
 	must(serve_slot_launch(s, &how), "launch");
 	if (cancel)
-		must(serve_slot_cancel(s), "cancel");
+		serve_slot_cancel(s);
 	must(pawl_cq_wait(e, cq, -1), "wait");
 	if (pawl_cq_reap(e, cq, &c, 1) != 1 || c.tag != 7) {
 		fprintf(stderr, "model_run: not one completion\n");
@@ -117,19 +117,9 @@ static void early(struct pawl_engine *e, struct serve_slot *s, pawl_var_t weight
 		must(rc, "cancel");
 }
 
-/* A slot in use cannot be moved; a free one can. */
-static void move(struct serve_slot *s, struct pawl_engine *to)
-{
-	while (serve_slot_move(s, to) == -EBUSY)
-		usleep(100);
-	must(s->e == to ? 0 : -EIO, "move");
-}
-
 static void elsewhere(struct pawl_engine *e, struct serve_slot *s, pawl_var_t weights,
 		      pawl_cq_t cq)
 {
-	struct serve_launch how = { .weights = weights, .cq = cq, .tag = 7 };
-	struct pawl_completion c;
 	struct pawl_config cfg;
 	struct pawl_engine *to;
 	pawl_var_t weights2;
@@ -142,11 +132,10 @@ static void elsewhere(struct pawl_engine *e, struct serve_slot *s, pawl_var_t we
 	must(pawl_var_create(to, &weights2), "var");
 	must(pawl_cq_create(to, &cq2), "cq");
 	for (i = 0; i < 3; i++) {
-		must(serve_slot_launch(s, &how), "launch");
-		move(s, to);
-		must(pawl_cq_reap(e, cq, &c, 1) == 1 ? c.status : -EIO, "run before the move");
+		must(run(e, s, weights, cq, 0, false), "run before the move");
+		must(serve_slot_move(s, to), "move");
 		early(to, s, weights2, cq2);
-		move(s, e);
+		must(serve_slot_move(s, e), "move back");
 	}
 	must(pawl_engine_destroy(to), "destroy");
 }
@@ -258,7 +247,7 @@ int main(int argc, char **argv)
 		elsewhere(e, s, weights, cq);
 	}
 	ms = calloc((size_t)times, sizeof(*ms));
-	us = calloc(s->nops, sizeof(*us));
+	us = calloc(s->nsteps, sizeof(*us));
 	if (!ms || !us)
 		return 1;
 	for (i = 0; i < times; i++) {

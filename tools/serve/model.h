@@ -69,17 +69,14 @@ void *serve_slot_input(struct serve_slot *s, unsigned int i);
 const void *serve_slot_output(struct serve_slot *s, unsigned int i);
 const struct serve_shape *serve_slot_output_shape(struct serve_slot *s, unsigned int i);
 size_t serve_slot_bytes(const struct serve_slot *s);	/* its memory, about */
-/*
- * Move the slot to another engine.  An error leaves it unchanged: -EBUSY if its last run has
- * not left the engine yet, or -ENOMEM.
- */
+/* Move the slot to another engine; no launch is in flight.  -ENOMEM leaves it unchanged. */
 int serve_slot_move(struct serve_slot *s, struct pawl_engine *to);
 
 /*
- * Run the model on what is in the input buffers.  The layers are ops; all read the var
- * weights. A completion with tag and status arrives in cq when all of them are complete.  A
- * deadline ends the run between layers: -ETIMEDOUT.  serve_slot_cancel() ends it likewise:
- * -ECANCELED.
+ * Run the model on what is in the input buffers.  The layers are the ops of a graph, whose
+ * launch reads the var weights.  A completion with tag and status arrives in cq when all of them
+ * are complete.  A deadline ends the run between layers: -ETIMEDOUT.  serve_slot_cancel() ends
+ * it likewise: -ECANCELED.
  */
 struct serve_launch {
 	pawl_var_t weights;
@@ -90,7 +87,7 @@ struct serve_launch {
 	bool timed;			/* keep when each op ran */
 };
 int serve_slot_launch(struct serve_slot *s, const struct serve_launch *how);
-int serve_slot_cancel(struct serve_slot *s);
+void serve_slot_cancel(struct serve_slot *s);
 
 /* One op of the last run, if that was timed: a layer, or a part of a large one. */
 struct serve_step {

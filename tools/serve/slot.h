@@ -31,7 +31,7 @@ struct block {
 	char *data;
 	bool fixed;
 	unsigned int parts;
-	pawl_var_t *var;			/* [parts]; NULL: an input */
+	unsigned int first;			/* of the parts' slots in the graph; 0: an input */
 	uint64_t *users;			/* a bit per job; only while planning */
 };
 
@@ -55,17 +55,13 @@ struct serve_slot {
 	unsigned int njobs;
 	struct block *block;
 	unsigned int nblocks;
-	struct step *step;
-	struct pawl_op *op;
-	unsigned int nops;
-	pawl_var_t *vars;			/* of the ops' lists */
-	size_t *weight_at;			/* index in vars of each op's weights */
-	pawl_var_t *block_vars;			/* of all blocks */
-	unsigned int nblock_vars;
-	pawl_group_t group;
-	bool entered;				/* the group and block_vars exist */
-	int status;				/* of the last run; written by its last op */
-	pawl_var_t weights;			/* the var that vars names now */
+	struct step *step;			/* of the graph's ops */
+	unsigned int nsteps;
+	pawl_graph_t graph;
+	pawl_var_t *vars;			/* of a launch: the weights, and {0} for each part */
+	unsigned int nvars;
+	pawl_ticket_t ticket;			/* of the last launch */
+	bool timed;				/* the last launch was */
 	struct serve_shape outputs[MAX_IO];
 	int in_piece[MAX_IO], out_piece[MAX_IO];
 	/* while it is planned: nodes that have jobs, blocks that are zeroed, bytes of the next */

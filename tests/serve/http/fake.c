@@ -337,10 +337,9 @@ int serve_slot_launch(struct serve_slot *s, const struct serve_launch *how)
 	return pawl_push_batch(s->e, op, s->f->layers);
 }
 
-int serve_slot_cancel(struct serve_slot *s)
+void serve_slot_cancel(struct serve_slot *s)
 {
 	store_release(&s->canceled, 1);
-	return 0;
 }
 
 bool serve_slot_step(const struct serve_slot *s, unsigned int i, struct serve_step *out)

@@ -3,17 +3,17 @@
  * on_twin.c - the calls of pawl that pawl serve makes, implemented on tests/bench/twin: the
  * same server on an engine with mutexes.
  *
- * This file adds what the twin lacks: an atomic status per group, so that ops after a failure,
- * a cancel or a deadline are skipped; and a queue of completions with a mutex, as is usual in
- * such programs.  It ignores the priorities of runs.
+ * This file adds what the twin lacks: graphs, whose launches push each op, with an atomic status,
+ * so that ops after a failure, a cancel or a deadline are skipped, and a count of the ops that
+ * have not ended; and a queue of completions with a mutex, as is usual in such programs.  It
+ * ignores the priorities of runs.
  *
- * A group is a slot, which has one run at a time.  The last op of a run, which has no body,
- * depends on all others.  An op without a group is alone, and has no vars: the plan of a slot.
+ * A graph is that of a slot, which has one launch at a time.  An op that is pushed alone has no
+ * vars: the plan of a slot.
  */
 #include <errno.h>
 #include <pawl/engine.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,12 +26,6 @@
 
 #define MAX_ACCESS 512		/* vars of an op */
 #define CQ_SIZE 4096		/* runs in flight are fewer */
-
-struct group {
-	struct pawl_engine *e;
-	int status;		/* of the run: 0, or why its ops are skipped */
-	unsigned int running;	/* last ops of runs that have not ended */
-};
 
 struct pawl_engine {
 	struct twin_engine *twin;
@@ -131,7 +125,7 @@ int pawl_fail(struct pawl_run *run, int code, const char *fmt, ...)
 	return code;
 }
 
-/* ---- vars, completions, groups ---- */
+/* ---- vars, completions ---- */
 
 static struct twin_var *var_of(pawl_var_t v)
 {
@@ -149,14 +143,6 @@ int pawl_var_delete(struct pawl_engine *e, pawl_var_t v, pawl_fn fn, void *arg)
 	(void)fn;
 	(void)arg;
 	twin_var_delete(e->twin, var_of(v));
-	return 0;
-}
-
-/* Errors stay in the group. */
-int pawl_var_clear(struct pawl_engine *e, pawl_var_t v)
-{
-	(void)e;
-	(void)v;
 	return 0;
 }
 
@@ -212,97 +198,7 @@ static void post(struct pawl_engine *e, uint64_t tag, int status)
 	pthread_mutex_unlock(&e->lock);
 }
 
-static struct group *group_of(pawl_group_t g)
-{
-	return (struct group *)(uintptr_t)g.h;
-}
-
-int pawl_group_create(struct pawl_engine *e, const struct pawl_group_limits *limits,
-		      pawl_group_t *out)
-{
-	struct group *g = calloc(1, sizeof(*g));
-
-	(void)limits;
-	if (g)
-		g->e = e;
-	out->h = (uintptr_t)g;
-	return g ? 0 : -ENOMEM;
-}
-
-int pawl_group_cancel(struct pawl_engine *e, pawl_group_t group)
-{
-	int none = 0;
-
-	(void)e;
-	__atomic_compare_exchange_n(&group_of(group)->status, &none, -ECANCELED, false,
-				    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-	return 0;
-}
-
-/* The completion of a run arrives just before its last op has ended. */
-int pawl_group_wait(struct pawl_engine *e, pawl_group_t group, int64_t timeout_ns)
-{
-	(void)e;
-	(void)timeout_ns;
-	while (__atomic_load_n(&group_of(group)->running, __ATOMIC_ACQUIRE))
-		sched_yield();
-	return 0;
-}
-
-int pawl_group_destroy(struct pawl_engine *e, pawl_group_t group)
-{
-	(void)e;
-	if (__atomic_load_n(&group_of(group)->running, __ATOMIC_ACQUIRE))
-		return -EBUSY;
-	free(group_of(group));
-	return 0;
-}
-
 /* ---- ops ---- */
-
-static void set_status(struct group *g, int status)
-{
-	int none = 0;
-
-	__atomic_compare_exchange_n(&g->status, &none, status, false, __ATOMIC_RELAXED,
-				    __ATOMIC_RELAXED);
-}
-
-static bool too_late(const struct pawl_op *op)
-{
-	struct timespec ts;
-
-	if (!(op->flags & PAWL_OP_DEADLINE))
-		return false;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec > op->deadline_ns;
-}
-
-/* The op is in the slot, which outlives its run. */
-static void body(void *closure, struct twin_done done)
-{
-	const struct pawl_op *op;
-	struct group *g;
-	uint64_t tag;
-	int status;
-
-	memcpy(&op, closure, sizeof(op));
-	g = group_of(op->group);
-	status = __atomic_load_n(&g->status, __ATOMIC_RELAXED);
-	if (op->fn) {
-		if (!status)
-			status = too_late(op) ? -ETIMEDOUT : op->fn(NULL, op->arg);
-		if (status)
-			set_status(g, status);
-		twin_done(done, 0);
-		return;
-	}
-	tag = op->tag;
-	op->release(op->arg, status);
-	twin_done(done, 0);
-	post(g->e, tag, status);
-	__atomic_fetch_sub(&g->running, 1, __ATOMIC_RELEASE);
-}
 
 struct alone {
 	struct pawl_engine *e;
@@ -321,53 +217,194 @@ static void body_alone(void *closure, struct twin_done done)
 	free(a);
 }
 
-static int push_alone(struct pawl_engine *e, const struct pawl_op *from)
+int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
 {
-	struct alone *a = malloc(sizeof(*a));
+	struct alone *a = n == 1 ? malloc(sizeof(*a)) : NULL;
 
 	if (!a)
 		return -ENOMEM;
-	*a = (struct alone){ e, *from };
+	*a = (struct alone){ e, *ops };
 	twin_push_async(e->twin, body_alone, &a, sizeof(a), NULL, 0, NULL, 0, TWIN_NORMAL, 0);
 	return 0;
 }
 
+/* ---- graphs ---- */
+
+/* Slot 0 is the weights, a var of each launch; the others are vars of the graph. */
+struct graph {
+	struct pawl_engine *e;
+	struct node *node;
+	struct twin_var **slot;
+	size_t n;
+	unsigned int nslots;
+	struct pawl_launch how;		/* the launch */
+	int status;			/* why its ops are skipped, or 0 */
+	size_t left;			/* ops that have not ended */
+};
+
+struct node {
+	struct graph *g;
+	pawl_fn fn;
+	void *arg;
+	unsigned int *slot;		/* nr read and nw written, each once */
+	unsigned int nr, nw;
+};
+
+struct run {
+	struct pawl_run run;
+	struct graph *g;
+};
+
+static struct graph *graph_of(pawl_graph_t g)
+{
+	return (struct graph *)(uintptr_t)g.h;
+}
+
+int pawl_run_canceled(const struct pawl_run *run)
+{
+	const struct graph *g = ((const struct run *)run)->g;
+	int status = __atomic_load_n(&g->status, __ATOMIC_RELAXED);
+	struct timespec ts;
+
+	if (status || !(g->how.flags & PAWL_OP_DEADLINE))
+		return status;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec > g->how.deadline_ns ? -ETIMEDOUT : 0;
+}
+
+static void set_status(struct graph *g, int status)
+{
+	int none = 0;
+
+	__atomic_compare_exchange_n(&g->status, &none, status, false, __ATOMIC_RELAXED,
+				    __ATOMIC_RELAXED);
+}
+
+int pawl_cancel(struct pawl_engine *e, pawl_ticket_t ticket)
+{
+	(void)e;
+	set_status((struct graph *)(uintptr_t)ticket.h, -ECANCELED);
+	return -EINPROGRESS;
+}
+
+/* The graph exists until its last op has posted. */
+static void body(void *closure, struct twin_done done)
+{
+	struct node *nd;
+	struct graph *g;
+	struct run run;
+	int status;
+
+	memcpy(&nd, closure, sizeof(nd));
+	g = nd->g;
+	run = (struct run){ .g = g };
+	status = __atomic_load_n(&g->status, __ATOMIC_RELAXED);
+	if (!status)
+		status = nd->fn(&run.run, nd->arg);
+	if (status)
+		set_status(g, status);
+	twin_done(done, 0);
+	if (__atomic_fetch_sub(&g->left, 1, __ATOMIC_ACQ_REL) == 1)
+		post(g->e, g->how.tag, __atomic_load_n(&g->status, __ATOMIC_RELAXED));
+}
+
+static unsigned int slot_of(pawl_var_t v)
+{
+	return (unsigned int)(v.h - PAWL_SLOT_0);
+}
+
 /* The twin needs each var once, as a write if one of the accesses is a write. */
-static unsigned int distinct(struct twin_var **to, unsigned int n, const pawl_var_t *from,
+static unsigned int distinct(unsigned int *to, unsigned int n, const pawl_var_t *from,
 			     unsigned int nfrom)
 {
 	unsigned int i, k, first = n;
 
 	for (i = 0; i < nfrom; i++) {
-		for (k = 0; k < n && to[k] != var_of(from[i]); k++)
+		for (k = 0; k < n && to[k] != slot_of(from[i]); k++)
 			;
 		if (k == n)
-			to[n++] = var_of(from[i]);
+			to[n++] = slot_of(from[i]);
 	}
 	return n - first;
 }
 
-int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
+int pawl_graph_delete(struct pawl_engine *e, pawl_graph_t h)
 {
-	struct twin_var *v[MAX_ACCESS];
-	unsigned int nw, nr;
+	struct graph *g = graph_of(h);
 	size_t i;
 
-	if (n == 1 && !(ops[0].flags & PAWL_OP_GROUP))
-		return push_alone(e, &ops[0]);
-	for (i = 0; i < n; i++)
-		if (ops[i].nreads + ops[i].nwrites > MAX_ACCESS)
-			return -ENOTSUP;
-	/* a cancel may have come after the run before */
-	__atomic_store_n(&group_of(ops[0].group)->status, 0, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&group_of(ops[0].group)->running, 1, __ATOMIC_RELAXED);
-	for (i = 0; i < n; i++) {
-		const struct pawl_op *op = &ops[i];
+	for (i = 0; g->node && i < g->n; i++)
+		free(g->node[i].slot);
+	for (i = 1; g->slot && i < g->nslots; i++)
+		twin_var_delete(e->twin, g->slot[i]);
+	free(g->node);
+	free(g->slot);
+	free(g);
+	return 0;
+}
 
-		nw = distinct(v, 0, op->writes, op->nwrites);
-		nr = distinct(v, nw, op->reads, op->nreads);
-		twin_push_async(e->twin, body, &op, sizeof(op), v + nw, nr, v, nw, TWIN_NORMAL,
-				0);
+int pawl_graph_create(struct pawl_engine *e, const struct pawl_op *ops, size_t n,
+		      unsigned int flags, pawl_graph_t *out)
+{
+	struct graph *g = calloc(1, sizeof(*g));
+	unsigned int k, most = 0;
+	size_t i;
+
+	(void)flags;
+	if (!g)
+		return -ENOMEM;
+	out->h = (uintptr_t)g;
+	g->e = e;
+	g->n = n;
+	g->node = calloc(n, sizeof(*g->node));
+	for (i = 0; g->node && i < n; i++) {
+		const struct pawl_op *op = &ops[i];
+		struct node *nd = &g->node[i];
+
+		if (op->nreads + op->nwrites > MAX_ACCESS)
+			break;
+		nd->g = g;
+		nd->fn = op->fn;
+		nd->arg = op->arg;
+		nd->slot = calloc(op->nreads + op->nwrites + 1, sizeof(*nd->slot));
+		if (!nd->slot)
+			break;
+		nd->nw = distinct(nd->slot, 0, op->writes, op->nwrites);
+		nd->nr = distinct(nd->slot, nd->nw, op->reads, op->nreads);
+		for (k = 0; k < nd->nw + nd->nr; k++)
+			most = nd->slot[k] > most ? nd->slot[k] : most;
+	}
+	g->slot = calloc(most + 1, sizeof(*g->slot));
+	if (!g->node || !g->slot || i < n) {
+		pawl_graph_delete(e, *out);
+		return -ENOMEM;
+	}
+	g->nslots = most + 1;
+	for (k = 1; k < g->nslots; k++)
+		g->slot[k] = twin_var_new(e->twin);
+	return 0;
+}
+
+int pawl_graph_push(struct pawl_engine *e, pawl_graph_t h, const struct pawl_launch *how)
+{
+	struct twin_var *v[MAX_ACCESS];
+	struct graph *g = graph_of(h);
+	unsigned int k;
+	size_t i;
+
+	/* a cancel may have come after the launch before */
+	__atomic_store_n(&g->status, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&g->left, g->n, __ATOMIC_RELAXED);
+	g->how = *how;
+	g->slot[0] = var_of(how->vars[0]);
+	how->ticket->h = (uintptr_t)g;
+	for (i = 0; i < g->n; i++) {
+		struct node *nd = &g->node[i];
+
+		for (k = 0; k < nd->nw + nd->nr; k++)
+			v[k] = g->slot[nd->slot[k]];
+		twin_push_async(e->twin, body, &nd, sizeof(nd), v + nd->nw, nd->nr, v, nd->nw,
+				TWIN_NORMAL, 0);
 	}
 	return 0;
 }
