@@ -255,9 +255,9 @@ __cold int err_pool_empty(struct thread *t, u32 pool, const char *what)
 /*
  * A pool was empty, and the push has freed everything that it had.  Returns 0 after a
  * completion: try again; otherwise what the call returns.  *idle, 0 at first, is how many ops
- * had been pushed, plus 1, when no op was in flight at an earlier call.  If none was pushed since,
- * there is nothing left to wait for; otherwise it may have used the pool at the time of the last
- * try.  Progress: as the policy says.
+ * had been pushed, plus 1, when no op was in flight at an earlier call.  If none was pushed
+ * since, there is nothing left to wait for; otherwise it may have used the pool at the time of
+ * the last try.  Progress: as the policy says.
  */
 __cold int admit_again(struct thread *t, u64 *idle, bool wait)
 {

@@ -203,6 +203,17 @@ static void push_end(struct mop *o, int rc)
 	model_note(&me.clock[o->id], model_clock());
 }
 
+/*
+ * Does this thread know that the op is complete?  Its body has ended, on this thread, or before
+ * something that this thread has acquired; without weak memory nothing shows the latter.
+ */
+static bool known(u32 n)
+{
+	u64 now = model_clock(), then = me.over_clock[n];
+
+	return me.over[n] && (then >> 32 == now >> 32 || ((u32)now && model_knows(then)));
+}
+
 static void do_version(u32 v)
 {
 	u64 version, least = 0;
@@ -212,7 +223,7 @@ static void do_version(u32 v)
 
 	/* The version includes the writes that this thread knows to be complete. */
 	for (n = 0; n < me.nops; n++)
-		least += writes(me.ops[n], v) && me.over[n] && model_knows(me.over_clock[n]);
+		least += writes(me.ops[n], v) && known(n);
 	rc = pawl_var_version(me.e, h, &version);
 	if (rc) {
 		if (h.h && !((me.mortal | me.made) & 1u << v))

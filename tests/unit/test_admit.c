@@ -735,7 +735,7 @@ START_TEST(test_pushers_have_a_backlog_each)
 }
 END_TEST
 
-/* A pool is empty; ops of other threads take an object and free it between this thread's tries. */
+/* A pool is empty; other threads' ops take an object and free it between this thread's tries. */
 START_TEST(test_a_push_that_others_overtake_tries_again)
 {
 	struct pawl_config c = window(0, 64, PAWL_WINDOW_BLOCK);

@@ -318,5 +318,5 @@ START_TEST(test_parked_at_any_moment)
 END_TEST
 
 SUITE("parked", test_version_and_error, test_in_use, test_write_waits_for_readers,
-      test_many_reads, test_readers_come_round, test_no_var_is_left_out, test_visits_in_vain_are_not_repeated,
-      test_parked_at_any_moment)
+      test_many_reads, test_readers_come_round, test_no_var_is_left_out,
+      test_visits_in_vain_are_not_repeated, test_parked_at_any_moment)
