@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replicas behind haproxy restart, and no request fails, as Documentation/serve.md says."""
+import contextlib
 import os
 import re
 import shutil
@@ -54,10 +55,13 @@ def test_replicas_restart_under_load(tmp_path):
         # the last of two options counts
         replicas[k].start("--io-threads=1", "--grpc-port=none", "--port", str(ports[k + 1]),
                           config="[server]\ngrace = 2\n")
-    for k in range(2):
-        replicas[k].model("m", sleep_us=500)
-        start(k)
-    with subprocess.Popen([HAPROXY, "-f", str(conf)], stderr=subprocess.DEVNULL) as proxy:
+    with contextlib.ExitStack() as stack:
+        for k in range(2):
+            replicas[k].model("m", sleep_us=500)
+            stack.callback(replicas[k].stop)
+            start(k)
+        proxy = stack.enter_context(subprocess.Popen([HAPROXY, "-f", str(conf)],
+                                                     stderr=subprocess.DEVNULL))
         end = threading.Event()
         answered, bad = [0] * 8, []
 
