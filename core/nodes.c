@@ -216,20 +216,33 @@ static bool node_keep(struct thread *t, struct op *op, u32 opi, struct turn *tur
 	return false;
 }
 
+/* Queue the carriers of a list. */
+static inline void carriers_queue(struct thread *t, u32 opi)
+{
+	struct op *op;
+	u32 next;
+
+	for (; opi; opi = next) {
+		op = op_of(t->e, opi);
+		next = load_relaxed(&op->wait);
+		queue_op(t, op, opi);
+	}
+}
+
 /* Queue the ready nodes behind `first`, the carrier's node.  Returns `first` or NO_NODE. */
 static __noinline u32 nodes_queue(struct thread *t, struct launch *l, struct op *op, u32 opi,
 				  u32 first, struct turn *turn)
 {
-	u32 more = carriers_get(t, l, node_next(l, first)), next;
+	u32 more = carriers_get(t, l, node_next(l, first));
 
+	if (BUSTED(NODES_SWAPPED)) {
+		carriers_queue(t, more);
+		more = 0;
+	}
 	/* Before the others are queued, since they must not go before it. */
 	if (!node_keep(t, op, opi, turn))
 		first = NO_NODE;
-	for (; more; more = next) {
-		op = op_of(t->e, more);
-		next = load_relaxed(&op->wait);
-		queue_op(t, op, more);
-	}
+	carriers_queue(t, more);
 	return first;
 }
 
@@ -270,6 +283,8 @@ static __always_inline_fn u32 nodes_ready(struct thread *t, struct launch *l, st
 		op_free(t, op, opi);
 		return NO_NODE;
 	}
+	if (BUSTED(NODES_NOT_TOLD))
+		queued = false;
 	if (queued)
 		exec_pushed(op_queue(t->e, op), &t->ex);
 	carrier_set(t, op, opi, l, first - 1);
@@ -377,6 +392,8 @@ static inline u32 node_take(struct thread *t, const struct launch *l)
 	u32 opi = exec_look(&t->ex);
 	const struct op *op = op_of(t->e, opi);
 
+	if (BUSTED(NODE_TAKES_ANY))
+		l = load_relaxed(&op->arg);
 	return opi && (load_relaxed(&op->flags) & OP_NODE) && load_relaxed(&op->arg) == l &&
 	       exec_next(t->e->x, &t->ex, opi) ? opi : 0;
 }

@@ -101,6 +101,9 @@
 	X(LANE_NO_FOLLOW, "lane: a stream does not follow another")			\
 	X(GRAPH_READS_LOST, "graph: a write inside it does not wait for reads")		\
 	X(NODE_FAILED_RUNS, "graph: what depends on a failed node runs")			\
+	X(NODE_TAKES_ANY, "graph: a launch takes the next node of another one")		\
+	X(NODES_SWAPPED, "graph: of nodes that are ready together the first one is queued last")	\
+	X(NODES_NOT_TOLD, "graph: a thread is not woken for nodes that are ready together")	\
 	X(GRAPH_STALE, "group: a refreshed graph is not captured again")			\
 	X(MX_ARG_EARLY, "compat: the argument of a running body is dropped")		\
 	X(MX_ERROR_LOST, "compat: the error of an asynchronous op counts as success")	\

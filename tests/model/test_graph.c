@@ -8,7 +8,7 @@
  * A graph has a shape, which says for each node behind which others it is.  Launch l has its own
  * data, and writes var 0, or another one.  Checked while nodes run: each runs once, after those
  * it is behind, whose plain data it reads; all of a launch have run before what is behind it; none
- * runs after the end of its graph.  At rest: all nodes of a launch have run, or as many as its
+ * runs after the end of its graph; in one thread, they start in order.  At rest: all nodes of a launch have run, or as many as its
  * failure allows; each launch is one version of its var; the graph has the memory of all its
  * launches, which its next launch uses; nothing has leaked.
  */
@@ -40,6 +40,7 @@ struct test {
 	s32 prio;
 	bool no_skip;
 	bool deletes;
+	bool ordered;		/* one thread runs all nodes */
 };
 
 struct cell {
@@ -93,6 +94,9 @@ static void node_begin(const struct cell *c)
 			model_fail("node %u of launch %u runs before node %u", c->node, c->launch, k);
 	if (behind[c->launch])
 		look_launch(behind[c->launch] - 1);
+	for (k = 0; k < c->node && test->ordered; k++)
+		if (!ran[c->launch][k])
+			model_fail("node %u of launch %u starts before node %u", c->node, c->launch, k);
 }
 
 /* The launch of the check succeeds. */
@@ -108,9 +112,11 @@ static bool behind_failed(const struct cell *c)
 
 static void meet(const struct cell *c)
 {
+	if (c->launch)
+		return;
 	if (c->node == shape->n - 1)
 		store_release(&met, 1);
-	while (!c->launch && (shape->meets & 1u << c->node) && !load_acquire(&met))
+	while ((shape->meets & 1u << c->node) && !load_acquire(&met))
 		cpu_relax();
 }
 
@@ -290,6 +296,11 @@ static void go_all(void)
 	run_all();
 }
 
+/* The workers run the launches. */
+static void leave(void)
+{
+}
+
 static void wait_all(void)
 {
 	int rc = pawl_wait_all(me.e, -1, NULL);
@@ -303,6 +314,16 @@ static void go_both(void)
 {
 	launch(1, 1);
 	launch(2, 2);
+	run_all();
+}
+
+/* It waits for both. */
+static void go_both_wait(void)
+{
+	launch(1, 1);
+	launch(2, 2);
+	wait_for(1, 1);
+	wait_for(2, 2);
 	run_all();
 }
 
@@ -391,6 +412,13 @@ static void before_again(void)
 {
 	launch(3, 0);
 	run_all();
+}
+
+/* The worker that ends the first one has queued nodes before it begins the second one. */
+static void before_behind(void)
+{
+	launch(3, 0);
+	launch(0, 0);
 }
 
 /* The memory of two launches has been used. */
@@ -562,6 +590,8 @@ static const struct shape async_middle = { .n = 4, .behind = { 0, 1, 1, 6 }, .as
 static const struct shape async_sink = { .n = 3, .behind = { 0 }, .async = 2 };
 static const struct shape waits = { .n = 4, .behind = { 0, 1, 1, 6 }, .waits = 2 };
 static const struct shape meets = { .n = 3, .behind = { 0, 1, 1 }, .meets = 2 };
+static const struct shape two_meet = { .n = 2, .behind = { 0 }, .meets = 1 };
+static const struct shape late = { .n = 5, .behind = { 0, 1, 2, 2, 2 } };
 static const struct shape wide = { .n = 5, .behind = { 0, 1, 1, 1, 1 } };
 
 #define T(name_, what_, threads_, bound_, flags_, shape_, ...)				\
@@ -576,6 +606,8 @@ const struct scenario scenarios[] = {
 	  .thread = { go_wait, run_all }),
 	T("fan_3", "three threads run them", 3, 2, MODEL_NO_TIME, fan,
 	  .thread = { go_wait, run_all, run_all }),
+	T("order", "nodes that are ready together start in order", 1, 2, MODEL_NO_TIME, late,
+	  .thread = { go_wait }, .ordered = true),
 	T("sources", "nodes that are behind none", 2, 2, MODEL_NO_TIME, sources,
 	  .thread = { go_wait, wait_all }),
 	T("diamond", "two nodes between two", 2, 3, MODEL_NO_TIME, diamond,
@@ -586,6 +618,8 @@ const struct scenario scenarios[] = {
 	  .thread = { go_wait, run_all }, .prio = 1),
 	T("side", "two launches side by side", 2, 3, MODEL_NO_TIME, pair,
 	  .thread = { go_wait, go_other }),
+	T("both", "by one thread, while another one takes nodes", 2, 2, MODEL_NO_TIME, two,
+	  .thread = { go_both_wait, run_all }),
 	T("two", "two launches, one behind the other", 2, 3, MODEL_NO_TIME, pair,
 	  .thread = { go_two, run_all }),
 	T("again", "a launch after another one, with its memory", 2, 3, MODEL_NO_TIME, two,
@@ -626,6 +660,9 @@ const struct scenario scenarios[] = {
 	  .thread = { go_waits, run_all }),
 	T("meet", "two workers each run a node", 1, 2, MODEL_NO_TIME | MODEL_SLEEPS_OK, meets,
 	  .thread = { go_wait }, .workers = 2),
+	T("meet_again", "and one of them has queued nodes before", 1, 2,
+	  MODEL_NO_TIME | MODEL_SLEEPS_OK, two_meet, .before = before_behind,
+	  .thread = { leave }, .workers = 2),
 	T("worker", "a worker runs the nodes", 1, 3, MODEL_NO_TIME | MODEL_SLEEPS_OK, diamond,
 	  .thread = { go_wait }, .workers = 1),
 	{ .name = NULL },
