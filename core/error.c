@@ -18,6 +18,7 @@
  * Ordering: an error is written before the block's DONE (CORE-R1) publishes it.
  *   CORE-E1 (engine's list of first errors, CAS) <-> CORE-E2 (exchange by wait-all)
  *   CORE-E4 (reported, and counted, CAS) <-> CORE-E5 (epoch ended by wait-all, CAS): gone
+ *   CORE-E8 (exchange by wait-all) <-> CORE-E9 (list, CAS): the epoch has ended
  *   CORE-E3 (reference dropped, acq_rel) <-> CORE-E3 of the others: last reads before reuse
  *   CORE-E6 (first reference, release) <-> CORE-E7 (another one, acquire): it is a new error
  * A thread that reads an error has passed one of these edges.  The words that decide which
@@ -135,25 +136,7 @@ void error_put(struct thread *t, u32 idx)
 	}
 }
 
-/* Keep the error for the next wait for all, if there is room. */
-static void error_keep(struct thread *t, u32 idx)
-{
-	struct pawl_engine *e = t->e;
-	u32 i;
-
-	for (i = 0; i < FIRST_ERRS; i++) {
-		u32 was = load_relaxed(&e->first_err[i]);
-
-		if (was)
-			continue;
-		error_get(e, idx);
-		if (cas_release_relaxed(&e->first_err[i], &was, idx))	/* CORE-E1 <-> CORE-E2 */
-			return;
-		error_put(t, idx);
-	}
-}
-
-/* The error was reported, and counted as such.  The caller has a reference. */
+/* Remove the error from the list, if it is there.  The caller has a reference. */
 static void error_unkeep(struct thread *t, u32 idx)
 {
 	u32 i, was;
@@ -165,6 +148,41 @@ static void error_unkeep(struct thread *t, u32 idx)
 			error_put(t, idx);
 			return;
 		}
+	}
+}
+
+/*
+ * Store the error in a slot of the list, which then has a reference.  Returns false if the slot
+ * is not free.  The caller has another reference.
+ */
+static bool error_store(struct thread *t, u32 idx, u32 *slot)
+{
+	struct pawl_engine *e = t->e;
+	u32 none = 0;
+
+	/* CORE-E1 <-> CORE-E2 */
+	/* CORE-E9 <-> CORE-E8 */
+	if (!cas_acq_rel_relaxed(slot, &none, idx))
+		return false;
+	/* If the slot was emptied before that, the next wait for all may not check the list. */
+	if (load_relaxed(&e->err_state.tag) != load_relaxed(&error_of(e, idx)->epoch))
+		error_unkeep(t, idx);
+	return true;
+}
+
+/* Keep the error for the next wait for all, if there is room. */
+static void error_keep(struct thread *t, u32 idx)
+{
+	struct pawl_engine *e = t->e;
+	u32 i;
+
+	for (i = 0; i < FIRST_ERRS; i++) {
+		if (load_relaxed(&e->first_err[i]))
+			continue;
+		error_get(e, idx);
+		if (error_store(t, idx, &e->first_err[i]))
+			return;
+		error_put(t, idx);
 	}
 }
 
@@ -285,15 +303,15 @@ int error_take(struct thread *t, u32 idx, struct pawl_error *out)
  */
 static void error_back(struct thread *t, u32 idx)
 {
-	u32 i, none;
+	bool stored = false;
+	u32 i;
 
-	for (i = 0; i < FIRST_ERRS; i++) {
-		none = 0;
-		/* CORE-E1 <-> CORE-E2 */
-		if (cas_release_relaxed(&t->e->first_err[i], &none, idx))
-			return;
-	}
+	error_get(t->e, idx);
+	for (i = 0; i < FIRST_ERRS && !stored; i++)
+		stored = error_store(t, idx, &t->e->first_err[i]);
 	error_put(t, idx);
+	if (!stored)
+		error_put(t, idx);
 }
 
 /*
@@ -319,7 +337,9 @@ int error_take_all(struct thread *t, struct pawl_error *out)
 	failed = err_made(state);
 	given = err_given(state);
 	for (i = 0; i < FIRST_ERRS; i++) {
-		kept[n] = xchg_acquire(&e->first_err[i], 0);	/* CORE-E2 <-> CORE-E1 */
+		/* CORE-E2 <-> CORE-E1 */
+		/* CORE-E8 <-> CORE-E9 */
+		kept[n] = xchg_acq_rel(&e->first_err[i], 0);
 		if (kept[n])
 			n++;
 	}

@@ -216,8 +216,8 @@ static bool node_keep(struct thread *t, struct op *op, u32 opi, struct turn *tur
 	return false;
 }
 
-/* Queue the carriers of a list. */
-static inline void carriers_queue(struct thread *t, u32 opi)
+/* Queue the carriers of a list.  Returns the empty list. */
+static inline u32 carriers_queue(struct thread *t, u32 opi)
 {
 	struct op *op;
 	u32 next;
@@ -227,6 +227,7 @@ static inline void carriers_queue(struct thread *t, u32 opi)
 		next = load_relaxed(&op->wait);
 		queue_op(t, op, opi);
 	}
+	return 0;
 }
 
 /* Queue the ready nodes behind `first`, the carrier's node.  Returns `first` or NO_NODE. */
@@ -235,10 +236,8 @@ static __noinline u32 nodes_queue(struct thread *t, struct launch *l, struct op 
 {
 	u32 more = carriers_get(t, l, node_next(l, first));
 
-	if (BUSTED(NODES_SWAPPED)) {
-		carriers_queue(t, more);
-		more = 0;
-	}
+	if (BUSTED(NODES_SWAPPED))
+		more = carriers_queue(t, more);
 	/* Before the others are queued, since they must not go before it. */
 	if (!node_keep(t, op, opi, turn))
 		first = NO_NODE;
