@@ -812,6 +812,21 @@ void h2_drain(struct conn *c)
 	go_away(c);
 }
 
+bool h2_cancel(struct conn *c)
+{
+	struct call *k;
+	bool control = false;
+
+	for (k = c->h2->calls; k; k = k->next)
+		control = control || (k->control && !k->closed);
+	for (k = c->h2->calls; k && control; k = k->next)
+		if (!k->control && !k->closed)
+			nghttp2_submit_rst_stream(c->h2->session, 0, k->id, NGHTTP2_CANCEL);
+	if (control)
+		mark(c);
+	return control;
+}
+
 int h2_open(struct conn *c)
 {
 	const nghttp2_settings_entry settings[] = {

@@ -346,6 +346,8 @@ void h2_event(struct conn *c, uint32_t events);
 void h2_continue(struct conn *c);	/* read what has arrived */
 void h2_tick(struct conn *c);		/* once per second */
 void h2_drain(struct conn *c);
+/* Cancel all calls but those on the repository; returns false if there are none of these. */
+bool h2_cancel(struct conn *c);
 void h2_closed(struct conn *c);		/* the descriptor is closed */
 void h2_free(struct conn *c);
 void h2_flush(struct loop *l);		/* send what this turn has made */

@@ -83,15 +83,22 @@ static void begin_drain(struct msg *m)
 	l->report = true;
 }
 
-/* The time to drain has passed: what is left is canceled. */
+/*
+ * The time to drain has passed: what is left is canceled.  A load cannot be, and the process
+ * waits for it, so its client still has the answer.
+ */
 static void force(struct msg *m)
 {
 	struct loop *l = m->arg;
+	struct conn *c, *next;
 	int k;
 
 	for (k = 0; k < TIMERS; k++)
-		while (l->timer_head[k])
-			conn_close(l->timer_head[k]);
+		for (c = l->timer_head[k]; c; c = next) {
+			next = c->next;
+			if (!c->control && !(c->h2 && h2_cancel(c)))
+				conn_close(c);
+		}
 }
 
 static void leave(struct msg *m)

@@ -757,6 +757,26 @@ def test_a_client_that_does_not_read(server):
         soon(lambda: server.metric("pawl_serve_memory_bytes") == 0, "no memory is held")
 
 
+def test_a_load_that_takes_longer_than_the_drain_is_answered(server):
+    server.model("m", gate=1)
+    server.start(config="[server]\ndrain = 1\n")
+    server.model("slow", dims="-1 9", plan_gate=4)
+    with Client(server) as grpc, Client(server) as other:
+        load = grpc.begin("RepositoryModelLoad", field(2, "slow"))
+        calls = [one.begin("ModelInfer", request(1, 2, 3, 4)) for one in (grpc, other)]
+        soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") >= 1, "the run")
+        server.signal(signal.SIGTERM)
+        grpc.until(lambda: calls[0].closed)
+        with pytest.raises(ConnectionError):
+            other.until(lambda: calls[1].closed)
+        assert calls[0].reset and not load.closed
+        server.open("slow", gate="plan")
+        grpc.until(lambda: load.closed)
+        assert load.status == OK
+    soon(lambda: server.process.poll() is not None, "the end")
+    assert server.process.returncode == 0
+
+
 def test_too_many_connections(server):
     server.start(config="[server]\nmax_connections = 2\n")
     with Client(server) as one, Client(server) as two:

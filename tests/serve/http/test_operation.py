@@ -693,6 +693,24 @@ def test_sigterm_does_not_wait_for_a_load(server):
     assert server.process.returncode == 0 and answers == [200]
 
 
+def test_a_load_that_takes_longer_than_the_drain_is_answered(server):
+    server.model("m", gate=1)
+    server.start(config="[server]\ndrain = 1\n")
+    server.model("slow", dims="-1 9", plan_gate=4)
+    answers = []
+    begin_load(server, "slow", answers)
+    sock = server.connect()
+    send(sock, [1, 2, 3, 4])
+    soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") == 1, "the run")
+    server.signal(signal.SIGTERM)
+    assert sock.recv(1) == b""          # the run is canceled
+    sock.close()
+    assert server.process.poll() is None and not answers
+    server.open("slow", gate="plan")
+    soon(lambda: server.process.poll() is not None, "the end")
+    assert server.process.returncode == 0 and answers == [200]
+
+
 def test_sigterm_while_models_are_loaded_at_the_start(server):
     server.model("m", dims="-1 9", plan_gate=4)
     server.model("n", dims="-1 9", plan_gate=4)
