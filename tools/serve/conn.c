@@ -230,7 +230,9 @@ static int on_begin(http_parser *p)
 	struct conn *c = p->data;
 
 	c->nurl = c->nfield = c->nvalue = 0;
-	c->in_value = c->complete = c->want_continue = c->encoded = c->foreign = false;
+	c->in_value = c->complete = c->want_continue = c->encoded = false;
+	c->site = SITE_UNKNOWN;
+	*c->host = *c->origin = 0;
 	c->authorized = !c->loop->sv->cfg.token;
 	c->json_length = -1;
 	c->refused = 0;
@@ -310,8 +312,13 @@ static int header(struct conn *c)
 	} else if (!strcasecmp(c->field, "Content-Encoding")) {
 		c->encoded = *c->value && strcasecmp(c->value, "identity");
 	} else if (!strcasecmp(c->field, "Sec-Fetch-Site")) {
-		c->foreign = strcasecmp(c->value, "same-origin") &&
-			strcasecmp(c->value, "none");
+		c->site = strcasecmp(c->value, "same-origin") && strcasecmp(c->value, "none") ?
+			SITE_OTHER : SITE_SAME;
+	} else if (!strcasecmp(c->field, "Host")) {
+		snprintf(c->host, sizeof(c->host), "%.63s", c->value);
+	} else if (!strcasecmp(c->field, "Origin")) {
+		snprintf(c->origin, sizeof(c->origin), "%.63s",
+			 *c->value ? c->value : "null");
 	} else if (!strcasecmp(c->field, "Authorization")) {
 		c->authorized = conn_authorized(c, c->value);
 	}

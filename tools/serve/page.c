@@ -19,6 +19,6 @@ void page_answer(struct conn *c)
 	else
 		out_end(c, 200, "text/html; charset=utf-8",
 			"Content-Security-Policy: " PAGE_POLICY "\r\n"
-			"X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
+			"X-Content-Type-Options: nosniff\r\nReferrer-Policy: same-origin\r\n"
 			"Cache-Control: no-cache\r\n");
 }

@@ -5,12 +5,14 @@
  * the main thread.
  */
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "serve.h"
 
@@ -355,11 +357,49 @@ static void repository(struct conn *c, char **part, int n)
 	}
 }
 
+/* Whether a host, with or without a port, is an address or localhost, and no name of DNS. */
+static bool is_address(const char *host)
+{
+	unsigned char addr[sizeof(struct in6_addr)];
+	bool v6 = *host == '[';
+	char text[64];
+
+	snprintf(text, sizeof(text), "%s", host + v6);
+	text[strcspn(text, v6 ? "]" : ":")] = 0;
+	return v6 ? inet_pton(AF_INET6, text, addr) == 1 :
+		    inet_pton(AF_INET, text, addr) == 1 || !strcasecmp(text, "localhost");
+}
+
+/*
+ * Why the request is refused, if a page of another site may have sent it: a browser lets each page send a POST
+ * to any server.  Browsers say where the page is from (Sec-Fetch-Site) if the server's address is
+ * the loopback device or HTTPS; else they still name its origin.  An origin with a name proves
+ * nothing even if it is that of the server: the page's owner may let the name point to the
+ * server's address (DNS rebinding).  Clients that are no browsers send neither.
+ */
+static const char *foreign(const struct conn *c)
+{
+	const char *origin = strstr(c->origin, "://");
+
+	if (c->parser.method == HTTP_GET || c->site == SITE_SAME)
+		return NULL;
+	if (c->site == SITE_OTHER)
+		return "a page of another site may not use this server";
+	/* a page of another site does not have the token */
+	if (!*c->origin || c->loop->sv->cfg.token)
+		return NULL;
+	if (!origin || strcasecmp(origin + 3, c->host))
+		return "a page of another site may not use this server";
+	return is_address(c->host) ? NULL :
+		"the page of a server without a token is used by its address, or over HTTPS";
+}
+
 void route(struct conn *c)
 {
 	struct server *sv = c->loop->sv;
 	char *part[MAX_PARTS];
 	int n = split(c->url, part);
+	const char *why;
 
 	if (!n) {
 		/* without the token: the page asks for it */
@@ -379,9 +419,9 @@ void route(struct conn *c)
 			status(c, *part[2] == 'l' || load_relaxed(&sv->ready));
 		return;
 	}
-	/* a browser asks nobody before a page sends a POST to another site */
-	if (c->foreign && c->parser.method != HTTP_GET) {
-		conn_error(c, 403, "a page of another site may not use this server");
+	why = foreign(c);
+	if (why) {
+		conn_error(c, 403, "%s", why);
 		return;
 	}
 	if (!c->authorized) {

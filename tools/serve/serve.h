@@ -279,7 +279,8 @@ struct conn {
 	char url[512], field[40], value[320];
 	unsigned int nurl, nfield, nvalue;
 	bool in_value, authorized, encoded;
-	bool foreign;			/* a browser sends it for a page of another site */
+	enum { SITE_UNKNOWN, SITE_SAME, SITE_OTHER } site;	/* of the page, says the browser */
+	char host[64], origin[64];	/* of the request; longer ones are cut */
 	unsigned int request_pending;	/* control calls that the main thread has */
 	struct request *r;
 	struct control *control;

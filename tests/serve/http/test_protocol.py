@@ -540,3 +540,45 @@ def test_pages_of_other_sites(server):
         for more, status in (("Sec-Fetch-Site: cross-site\r\n", 403), ("", 200)):
             sock.sendall(text_request(body, more=more))
             assert read_answer(file)[0] == status
+
+
+def test_pages_of_sites_whose_name_points_here(server):
+    """A browser names a page's origin in a POST.  It says no more than that if the server's name
+    is not the loopback device (DNS rebinding), or its address another one."""
+    server.model("m")
+    server.start()
+    body = row([1, 2, 3, 4])
+
+    def post(path, origin, host, **more):
+        return server.post("/v2/" + path, body, {"Origin": origin, "Host": host, **more})
+    for path in ("models/m/infer", "repository/models/m/unload", "repository/models/m/load",
+                 "repository/index", "trace/start"):
+        for name in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example",
+                     "localhost.evil.example:80", "[evil.example]", "1.2.3.4.5", ""):
+            answer = post(path, "http://" + name, name)
+            assert (answer.status, answer.error) == (
+                403, "the page of a server without a token is used by its address, or over HTTPS")
+        for origin in ("http://evil.example", "null", "", "http://", "https://127.0.0.1:1",
+                       "http://10.1.1.1", "b" * 1000):
+            answer = post(path, origin, "127.0.0.1:8000")
+            assert (answer.status, answer.error) == (
+                403, "a page of another site may not use this server")
+    assert server.get("/v2/models/m", Origin="http://evil.example").status == 200
+    # the server's own page, by an address
+    for host in ("127.0.0.1:8000", "localhost:8000", "LOCALHOST", "[::1]:8000", "[::1]",
+                 "192.168.1.2:8000"):
+        assert post("models/m/infer", "http://" + host, host).status == 200
+    # behind a proxy: clients that are no browsers, and pages over HTTPS
+    assert server.post("/v2/models/m/infer", body, {"Host": "ai.example"}).status == 200
+    for host in ("ai.example", "127.0.0.1:8011"):
+        assert post("models/m/infer", "https://ai.example", host,
+                    **{"Sec-Fetch-Site": "same-origin"}).status == 200
+
+
+def test_a_page_with_the_token_may_have_a_name(server):
+    server.model("m")
+    server.start(config="[server]\ntoken = secret\n")
+    more = {"Origin": "http://ai.example", "Host": "ai.example"}
+    assert server.post("/v2/models/m/infer", row([1, 2, 3, 4]), more).status == 401
+    assert server.post("/v2/models/m/infer", row([1, 2, 3, 4]),
+                       {**more, "Authorization": "Bearer secret"}).status == 200
