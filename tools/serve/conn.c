@@ -355,10 +355,13 @@ static int on_value(http_parser *p, const char *at, size_t n)
 
 /* --- the memory of bodies and answers ------------------------------------------- */
 
-/* The memory of a buffer with n bytes: the smallest buffer is larger than most answers. */
+/*
+ * The memory of a buffer with n bytes: the pages that they fill.  The smallest buffer has one.
+ * The rest of a larger one, which the power of two leaves, has no memory until it is written.
+ */
 static size_t buf_bytes(size_t n)
 {
-	return n && n < BUF_MIN ? BUF_MIN : n;
+	return (n + BUF_MIN - 1) & ~(size_t)(BUF_MIN - 1);
 }
 
 /*

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""10 000 connections that are open and idle: their memory, and what they cost active ones."""
+"""Memory: 10 000 connections that are open and idle, and bodies; what the former cost others."""
 import os
 import resource
 import statistics
@@ -99,3 +99,31 @@ def test_idle_connections_cost_little(tmp_path, descriptors):
             sock.close()
         status = [one.stop() for one in pair]
     assert status == [0, 0]
+
+
+@pytest.mark.parametrize("size", [200, 5000, 20000])
+def test_the_memory_of_bodies_is_what_they_take(server, descriptors, size):
+    """
+    Bodies that have not arrived completely.  The server's metric is the memory that the process
+    takes for them: a quarter less or more, for what else it allocates and for pages that lie
+    between two buffers.
+    """
+    count = 2000
+    server.model("m")
+    server.start("--io-threads=1", "--workers=1", config="read_timeout = 3600\n")
+    socks = [server.connect() for _ in range(count)]
+    for sock in socks:
+        sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\n")
+    soon(lambda: server.metric("pawl_serve_connections_total") >= count, "all connections")
+    before = resident(server.process.pid)
+    for sock in socks:
+        sock.sendall(f"Content-Length: {size + 1}\r\n\r\n".encode() + bytes(size))
+    soon(lambda: server.metric("pawl_serve_memory_bytes") >= count * size, "all bodies")
+    counted = server.metric("pawl_serve_memory_bytes")
+    used = resident(server.process.pid) - before
+    print(f"\n{count} bodies of {size} bytes: {counted / count:.0f} bytes each are counted, "
+          f"and {used / count:.0f} are used")
+    assert 0.75 * used < counted < 1.25 * used
+    for sock in socks:
+        sock.close()
+    soon(lambda: server.metric("pawl_serve_memory_bytes") == 0, "no memory is held")
