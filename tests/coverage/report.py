@@ -10,9 +10,10 @@ import json
 import os
 import sys
 
-# Far below what there is (Documentation/testing.md), so that only a missing suite fails.
-LINES = 80
-BRANCHES = 60
+# A little below the least that a layer has (Documentation/testing.md): which branches of
+# races are taken differs from run to run.
+LINES = 95
+BRANCHES = 86
 
 
 class Count:

@@ -12,7 +12,15 @@
 #include <pawl/device.h>
 
 /* Handles of nothing: none, deleted, and of another engine. */
-enum { NONE, DELETED, FOREIGN, HANDLES };
+enum { NONE, DELETED, FOREIGN, NO_INDEX, NO_SUCH, NEVER_USED, HANDLES };
+
+/* Handles that no call returned: without a number, with one beyond all, of no generation. */
+#define MADE_UP(bad)							\
+	do {								\
+		(bad)[NO_INDEX].h = 1ull << 32;				\
+		(bad)[NO_SUCH].h = 1ull << 32 | 0xfffffff0u;		\
+		(bad)[NEVER_USED].h = 2ull << 32 | 1;			\
+	} while (0)
 
 START_TEST(test_a_var_that_is_none_is_refused_by_every_call)
 {
@@ -28,6 +36,7 @@ START_TEST(test_a_var_that_is_none_is_refused_by_every_call)
 	OK(pawl_var_delete(e, bad[DELETED], NULL, NULL));
 	bad[FOREIGN] = var_new(other);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
+	MADE_UP(bad);
 	for (i = 0; i < HANDLES; i++) {
 		op.writes = &bad[i];
 		REFUSED(e, pawl_push(e, &op), -ESTALE, "writes[0]");
@@ -75,6 +84,7 @@ START_TEST(test_a_graph_that_is_none_is_refused_by_every_call)
 	OK(pawl_graph_delete(e, bad[DELETED]));
 	op.writes = &theirs;
 	OK(pawl_graph_create(other, &op, 1, PAWL_GRAPH_CAPTURE, &bad[FOREIGN]));
+	MADE_UP(bad);
 	for (i = 0; i < HANDLES; i++) {
 		REFUSED(e, pawl_graph_push(e, bad[i], NULL), -ESTALE, "graph_push");
 		REFUSED(e, pawl_graph_refresh(e, bad[i]), -ESTALE, "graph_refresh");
@@ -107,6 +117,7 @@ START_TEST(test_a_queue_that_is_none_is_refused_by_every_call)
 		OK(pawl_cq_create(other, &bad[FOREIGN]));
 	OK(pawl_group_create(e, NULL, &g));
 	op.flags = PAWL_OP_CQ;
+	MADE_UP(bad);
 	for (i = 0; i < HANDLES; i++) {
 		op.cq = bad[i];
 		REFUSED(e, pawl_push(e, &op), -ESTALE, "cq");
@@ -151,6 +162,7 @@ START_TEST(test_a_group_that_is_none_is_refused_by_every_call)
 	for (i = 0; i < 3; i++)
 		OK(pawl_group_create(other, NULL, &bad[FOREIGN]));
 	op.flags = PAWL_OP_GROUP;
+	MADE_UP(bad);
 	for (i = DELETED; i < HANDLES; i++) {	/* {0} is the engine */
 		op.group = bad[i];
 		REFUSED(e, pawl_push(e, &op), -ESTALE, "group");

@@ -6,6 +6,7 @@
 
 static struct pawl_engine *e;
 static pawl_var_t v;
+static u64 waits_for;		/* the handle */
 static pawl_token_t held;
 static u32 ran, waiting;
 static struct thread *waiter;
@@ -33,6 +34,7 @@ static void held_engine(int workers)
 	op.writes = &v;
 	op.nwrites = 1;
 	OK(pawl_push(e, &op));
+	waits_for = v.h;
 }
 
 static void held_end(void)
@@ -46,7 +48,7 @@ static void *wait_intr(void *arg)
 {
 	waiter = thread_get(e);
 	store_release(&waiting, 1);
-	return (void *)(intptr_t)pawl_wait(e, (u32)(uintptr_t)arg | PAWL_WAIT_INTR, v.h,
+	return (void *)(intptr_t)pawl_wait(e, (u32)(uintptr_t)arg | PAWL_WAIT_INTR, waits_for,
 					   SOON_NS, NULL);
 }
 
@@ -115,6 +117,45 @@ START_TEST(test_an_interrupt_ends_each_kind_of_wait)
 }
 END_TEST
 
+START_TEST(test_an_interrupt_ends_waits_for_a_ticket_a_queue_and_a_group)
+{
+	struct pawl_group_limits one = { .size = sizeof(one), .ops = 1 };
+	struct pawl_op op = PAWL_OP_INIT;
+	struct pawl_completion c;
+	pawl_ticket_t ticket;
+	pawl_cq_t cq;
+
+	held_engine(1);
+	OK(pawl_cq_create(e, &cq));
+	OK(pawl_group_create(e, &one, &op.group));
+	op.fn = count_body;
+	op.writes = &v;
+	op.nwrites = 1;
+	op.flags = PAWL_OP_CQ | PAWL_OP_TICKET | PAWL_OP_GROUP;
+	op.cq = cq;
+	op.ticket = &ticket;
+	OK(pawl_push(e, &op));
+	waits_for = ticket.h;
+	ck_assert_int_eq(interrupted_by(PAWL_WAIT_TICKET, by_call), -EINTR);
+	waits_for = cq.h;
+	ck_assert_int_eq(interrupted_by(PAWL_WAIT_CQ, by_call), -EINTR);
+	waits_for = op.group.h;
+	ck_assert_int_eq(interrupted_by(PAWL_WAIT_GROUP, by_call), -EINTR);
+	ck_assert_int_eq(interrupted_by(PAWL_WAIT_ROOM, by_call), -EINTR);
+	/* the op is as it was, and the waits can be repeated */
+	ck_assert_int_eq(pawl_ticket_state(e, ticket), 1);
+	OK(pawl_complete(e, held, 0, NULL));
+	OK(pawl_ticket_wait(e, ticket, SOON_NS));
+	OK(pawl_cq_wait(e, cq, SOON_NS));
+	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 1);
+	OK(pawl_group_wait(e, op.group, SOON_NS));
+	OK(pawl_group_destroy(e, op.group));
+	OK(pawl_cq_destroy(e, cq));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 START_TEST(test_an_interrupt_before_the_wait_is_not_lost)
 {
 	held_engine(1);
@@ -167,5 +208,6 @@ START_TEST(test_a_wait_without_help_runs_nothing)
 END_TEST
 
 SUITE("interrupt", test_an_interrupt_ends_each_kind_of_wait,
+      test_an_interrupt_ends_waits_for_a_ticket_a_queue_and_a_group,
       test_an_interrupt_before_the_wait_is_not_lost, test_a_signal_handler_ends_a_wait,
       test_a_wait_without_help_runs_nothing)

@@ -147,6 +147,7 @@ struct refused {
 	pawl_var_t v;
 	pawl_cq_t cq;
 	pawl_graph_t graph;
+	pawl_group_t group;
 };
 
 #define NO_SLOT(call) do {								\
@@ -159,10 +160,21 @@ static void *refused(void *arg)
 	struct refused *r = arg;
 	struct pawl_op op = op_write(nothing, NULL, &r->v);
 	struct pawl_completion done;
+	struct pawl_group_limits limits = { .size = sizeof(limits) };
 	pawl_graph_t graph;
+	pawl_group_t group;
 	pawl_cq_t cq;
 	pawl_var_t v;
 
+	NO_SLOT(pawl_thread_attach(r->e));
+	NO_SLOT(pawl_engine_stop(r->e));
+	NO_SLOT(pawl_engine_start(r->e));
+	NO_SLOT(pawl_group_create(r->e, NULL, &group));
+	NO_SLOT(pawl_group_limit(r->e, r->group, &limits));
+	NO_SLOT(pawl_group_wait(r->e, r->group, -1));
+	NO_SLOT(pawl_group_destroy(r->e, r->group));
+	NO_SLOT(pawl_ticket_wait(r->e, (pawl_ticket_t){ 1 }, -1));
+	NO_SLOT(pawl_var_take(r->e, r->v, NULL));
 	NO_SLOT(pawl_var_create(r->e, &v));
 	NO_SLOT(pawl_push(r->e, &op));
 	NO_SLOT(pawl_push_batch(r->e, &op, 1));
@@ -199,6 +211,7 @@ START_TEST(test_each_call_says_that_there_is_no_room)
 	op = op_write(nothing, NULL, &r.v);
 	OK(pawl_cq_create(r.e, &r.cq));
 	OK(pawl_graph_create(r.e, &op, 1, 0, &r.graph));
+	OK(pawl_group_create(r.e, NULL, &r.group));
 	for (i = 0; i < 7; i++)
 		t[i] = spawn(member, &c);
 	ck_assert(soon(load_acquire(&c.in) == 7));
@@ -212,6 +225,7 @@ START_TEST(test_each_call_says_that_there_is_no_room)
 	OK(pawl_wait_all(r.e, SOON_NS, NULL));
 	ck_assert_uint_eq(version(r.e, r.v), 1);
 	OK(pawl_graph_delete(r.e, r.graph));
+	OK(pawl_group_destroy(r.e, r.group));
 	OK(pawl_cq_destroy(r.e, r.cq));
 	OK(pawl_engine_destroy(r.e));
 }
