@@ -224,13 +224,17 @@ struct pawl_mx_engine *pawl_mx_engine_get(void)
 {
 	struct pawl_mx_engine *e = load_acquire(&the_engine), *new;
 	struct mx_env env;
+	bool ours;
 
 	if (likely(e))
 		return e;
 	mx_env_read(&env);
 	if (env.kind < 0 || pawl_mx_engine_create(env.kind, &new))
 		return NULL;
-	if (!cas_acq_rel_acquire(&the_engine, &e, new)) {
+	ours = cas_acq_rel_acquire(&the_engine, &e, new);
+	if (BUSTED(MX_ENGINE_TWICE))
+		ours = true;
+	if (!ours) {
 		pawl_mx_engine_free(new);
 		return e;
 	}

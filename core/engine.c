@@ -518,6 +518,8 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	e->fewest = workers_fewest(&e->cfg);
 	e->unserved = !e->fewest;
 	e->id = fetch_add_relaxed(&engine_ids, 1) + 1;
+	if (BUSTED(ENGINE_SAME_ID))
+		e->id = 1;
 	/* Multiples of the golden ratio are far apart, however many engines there are. */
 	e->gen_first = (u32)e->id * 0x9e3779b9u & ~1u;
 	e->gen_first += !e->gen_first * 2;

@@ -128,6 +128,8 @@ static struct launch *launch_get(struct graph *g)
 			return launch_new(g->plan);
 		/* Another thread may have taken it; it is a launch of this graph all the same. */
 		now = (struct pair){ was.tag + 1, (uintptr_t)load_relaxed(&l->next) };
+		if (BUSTED(LAUNCH_ABA))
+			now.tag = was.tag;
 	} while (!pair_cas_acq_rel(&g->free, &was, now));	/* CORE-O4 <-> CORE-O4 */
 	return l;
 }
@@ -140,6 +142,8 @@ static void launch_put(struct graph *g, struct launch *l)
 	do {
 		store_relaxed(&l->next, (struct launch *)(uintptr_t)was.val);
 		now = (struct pair){ was.tag + 1, (uintptr_t)l };
+		if (BUSTED(LAUNCH_ABA))
+			now.tag = was.tag;
 	} while (!pair_cas_acq_rel(&g->free, &was, now));	/* CORE-O4 <-> CORE-O4 */
 }
 

@@ -14,12 +14,15 @@ commit=$(git -C "$here" rev-parse --short HEAD)
 
 case $class in
 C02) run="./tests/stress/stress_random --seed $seed --seconds $seconds" ;;
-C03) run="for p in core api exec engine; do ./tests/model/model_\$p -j 2 -M 25 -T $((seconds / 60 + 1)); done" ;;
-C05) run="for p in core api exec engine; do ./tests/model/model_\$p -w -m random -j 2 -S $seed -T $((seconds / 60 + 1)); done" ;;
+C03) run="for p in core api exec engine graph device; do ./tests/model/model_\$p -j 2 -M 25 -T $((seconds / 60 + 1)); done" ;;
+C05) run="for p in core api exec engine graph device; do ./tests/model/model_\$p -w -m random -j 2 -S $seed -T $((seconds / 60 + 1)); done" ;;
 C10) run="./tests/suspend/suspend --seed $seed --seconds $seconds" ;;
 # two parts of half of them; about 3 million ops a second
 C11) seed=-; run="./tests/purity/purity --ops $((seconds * 1000000))" ;;
-C12) run="./tests/stress/stress_life --seed $seed --seconds $seconds" ;;
+# three parts of a third of the time
+C12) run="./tests/stress/stress_life --seed $seed --seconds $((seconds / 3 + 1));
+	./tests/stress/stress_engines --seed $seed --seconds $((seconds / 3 + 1));
+	./tests/compat/test_mx_threads $seed $((seconds / 3 + 1))" ;;
 # for each of its threads in turn
 C13) seed=-; run="./tests/memory/memory --seconds $seconds" ;;
 C15) run="./tests/lin/lin_histories -s $seed -t $seconds" ;;
@@ -31,9 +34,10 @@ C20) run="./tests/device/orders $((seconds * 100)) $seed" ;;
 esac
 
 start=$EPOCHSECONDS
-figures=$(bash -c "set -e; $run" | tee /dev/stderr | tail -n 3)
-# the line of the class, or what a program without one says at its end
-figures=$(grep "^$class .* PASS$" <<<"$figures" || tail -n 1 <<<"$figures")
+figures=$(bash -c "set -e; $run" | tee /dev/stderr)
+# the lines of the class; of programs without one the rounds, or what they say at their end
+figures=$(grep "^$class .* PASS$" <<<"$figures" || grep ' rounds' <<<"$figures" ||
+	tail -n 1 <<<"$figures")
 while read -r line; do
 	printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$class" "$seed" "$commit" "$(date -u +%F)" \
 		$((EPOCHSECONDS - start)) "$line" >>"$here/ledger.tsv"

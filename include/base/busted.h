@@ -89,10 +89,12 @@
 	X(CQ_TOLD_ANY, "cq: a late completer sets TOLD in a stack that is not its own")	\
 	X(DEADLINE_IGNORED, "cq: an op whose deadline has passed starts")		\
 	X(GRAPH_EARLY, "graph: it is freed before its last run is complete")		\
+	X(LAUNCH_ABA, "graph: the tag of a stack of launches does not change")		\
 	X(GIVEN_UP_STAYS, "wait: an abandoned wait keeps its slot")			\
 	X(ENTRY_ABA, "thread: the tag of the list of free entries does not change")	\
 	X(LEAVE_COUNTED_TWICE, "thread: completions of a leaving thread briefly count twice")	\
 	X(SLOT_KEPT, "thread: a thread's slot is not freed")				\
+	X(ENGINE_SAME_ID, "engine: engines that exist at once have the same number")	\
 	X(DESTROY_EARLY, "engine: destroy does not wait for what is in flight")		\
 	X(DEV_READS_FORGOTTEN, "device: a write does not follow pending reads")		\
 	X(DEV_PARKED_LOST, "device: parked ops that are kept are lost when others come")	\
@@ -109,7 +111,9 @@
 	X(MX_ERROR_LOST, "compat: the error of an asynchronous op counts as success")	\
 	X(MX_BULK_LOST, "compat: the bulk of a thread that ends is lost")		\
 	X(MX_BULK_GOES_ON, "compat: functions of a bulk run after one of them failed")	\
-	X(MX_DROP_TWICE, "compat: the deleter of a refused push is called twice")
+	X(MX_DROP_TWICE, "compat: the deleter of a refused push is called twice")	\
+	X(MX_ENGINE_TWICE, "compat: threads that use the engine first each make one")	\
+	X(MX_CUT_OFF, "compat: a table that is cut off for lack of memory is no error")
 
 #define BUSTED_ENUM(name, what) BUSTED_##name,
 enum { BUSTED_NONE, BUSTED_LIST(BUSTED_ENUM) BUSTED_COUNT };

@@ -225,6 +225,9 @@ struct User {
 		ready++;
 		while (ready < THREADS)
 			std::this_thread::yield();
+		/* in every other round all of them create the engine first */
+		if (round_seed % 2)
+			Get();
 		for (unsigned i = 0; i < STEPS; i++) {
 			switch (rnd() % 9) {
 			case 0:

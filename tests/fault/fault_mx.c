@@ -339,11 +339,13 @@ static void sc_nd_list(void)
 
 static void text_whole(const char *text, bool json)
 {
+	static const char *const begins[] = { "\nProfile Statistics:", "{\"Time\": {" };
 	static const char *const ends[] = { "\n\n", "\"kB\"}}" };
-	size_t n = strlen(text), tail = strlen(ends[json]);
+	size_t n = text ? strlen(text) : 0, tail = strlen(ends[json]);
 
-	CHECK(n > tail && !strcmp(text + n - tail, ends[json]), "%s: the table is cut off: %s",
-	      where, text);
+	CHECK(n > tail && !strncmp(text, begins[json], strlen(begins[json])) &&
+	      !strcmp(text + n - tail, ends[json]), "%s: the table is not whole: %s", where,
+	      text ? text : "NULL");
 }
 
 /* Times are summed and traced: a table or a trace is whole, or a call returned an error. */
