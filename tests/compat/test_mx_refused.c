@@ -348,6 +348,32 @@ START_TEST(test_a_stop_from_a_body_has_no_effect)
 }
 END_TEST
 
+static void frees(void *run, void *arg)
+{
+	__atomic_store_n(&dropped, pawl_mx_engine_free(arg), __ATOMIC_SEQ_CST);
+}
+
+/* The body is inside the engine, so it stays: also as the process's engine. */
+START_TEST(test_an_engine_is_not_freed_from_its_body)
+{
+	struct pawl_mx_op op = { .sync = frees, .ctx = cpu };
+	struct pawl_mx_engine *e[2];
+	int i;
+
+	e[0] = pawl_mx_engine_get();
+	OK(pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e[1]));
+	for (i = 0; i < 2; i++) {
+		dropped = 0;
+		op.arg = e[i];
+		OK(pawl_mx_push(e[i], &op, NULL));
+		OK(pawl_mx_wait_all(e[i], NULL));
+		ck_assert_int_eq(dropped, -EDEADLK);
+	}
+	ck_assert_ptr_eq(pawl_mx_engine_get(), e[0]);
+	OK(pawl_mx_engine_free(e[1]));
+}
+END_TEST
+
 static void fails_without_text(void *run, void *arg)
 {
 	pawl_mx_fail(run, NULL);
@@ -548,7 +574,7 @@ int main(void)
 		test_views_stay_inside_the_array, test_copies_need_two_arrays_of_one_form,
 		test_a_refused_op_has_no_effect_but_its_drop,
 		test_a_freed_engine_refuses_every_call, test_a_stop_from_a_body_has_no_effect,
-		test_a_body_fails_without_a_text, test_a_naive_push_returns_the_error_of_its_own_op,
+		test_an_engine_is_not_freed_from_its_body, test_a_body_fails_without_a_text, test_a_naive_push_returns_the_error_of_its_own_op,
 		test_a_copy_of_failed_data_fails,
 		test_views_that_overlap_are_copied_as_if_they_did_not,
 		test_an_operator_belongs_to_one_engine, test_resources, test_profiler,

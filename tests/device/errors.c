@@ -67,6 +67,53 @@ START_TEST(a_lost_device_says_so_along_the_data)
 }
 END_TEST
 
+static int status_body(struct pawl_run *run, void *arg)
+{
+	store_release((s32 *)arg, run->status);
+	return 0;
+}
+
+/* On the host and on the lost device itself: it may free what the data refers to. */
+START_TEST(an_op_that_is_never_skipped_runs_after_a_loss)
+{
+	struct pawl_engine *e;
+	struct cell c = { 0 };
+	pawl_var_t v, w;
+	s32 host = 1, device = 1;
+	struct pawl_op op;
+	u32 ran = 0;
+
+	if (!b->lose)
+		return;
+	e = by_hand(2);
+	v = var_new(e);
+	w = var_new(e);
+	OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
+	MUST(soon(version(e, v) == 1));
+	op = op_write(status_body, &host, &v);
+	op.flags = PAWL_OP_NO_SKIP;
+	OK(pawl_push(e, &op));
+	nap_us(1000);
+	b->lose(0);
+	MUST(soon(load_acquire(&host) != 1));
+	/* the engine knows it now */
+	op = dev_op(status_body, &device);
+	op.writes = &w;
+	op.nwrites = 1;
+	op.flags = PAWL_OP_NO_SKIP;
+	OK(pawl_push(e, &op));
+	(void)!pawl_wait_all(e, SOON_NS, NULL);
+	ck_assert_int_eq(load_acquire(&host), -ENOTRECOVERABLE);
+	ck_assert_int_eq(load_acquire(&device), -ENOTRECOVERABLE);
+	/* the op on the host has written the data, which no lost work concerns any more */
+	OK(push_write(e, add_one, &ran, v));
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 1);
+	(void)!pawl_wait_all(e, SOON_NS, NULL);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 static int free_after(struct pawl_run *run, void *arg)
 {
 	struct cell *c = arg;
@@ -262,6 +309,7 @@ int main(void)
 {
 	const TTest *const any[] = {
 		a_failed_body_poisons, a_lost_device_says_so_along_the_data,
+		an_op_that_is_never_skipped_runs_after_a_loss,
 		the_driver_unloads_first, every_call_fails_once, NULL };
 	const TTest *const told[] = {
 		a_delete_is_in_order_whatever_fails, a_naive_engine_whose_calls_fail, NULL };
