@@ -293,10 +293,11 @@ START_TEST(test_a_cost_beyond_the_limit_is_refused_for_good_a_smaller_one_is_not
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	struct pawl_group_limits lim = { .size = sizeof(lim), .cost = 5 };
 	pawl_var_t v = var_new(e), many[2] = { v, v };
-	struct pawl_op op = op_write(nothing, NULL, &v);
+	struct pawl_op op = op_write(nothing, NULL, &v), four[4];
 	struct pawl_launch how = { .size = sizeof(how), .flags = PAWL_OP_COST, .cost = 6 };
 	pawl_graph_t g;
 	u64 cost;
+	u32 i;
 
 	OK(pawl_graph_create(e, &op, 1, 0, &g));
 	OK(pawl_group_limit(e, (pawl_group_t){ 0 }, &lim));
@@ -304,6 +305,12 @@ START_TEST(test_a_cost_beyond_the_limit_is_refused_for_good_a_smaller_one_is_not
 	op.cost = 6;
 	REFUSED(e, pawl_push(e, &op), -E2BIG, "cost");
 	REFUSED(e, pawl_push_batch(e, &op, 1), -E2BIG, "cost");
+	/* more than sums can hold, whatever the limit is */
+	op.cost = how.cost = UINT64_MAX / 4 + 1;
+	REFUSED(e, pawl_push(e, &op), -EINVAL, "op.cost is 4611686018427387904");
+	REFUSED(e, pawl_push_batch(e, &op, 1), -EINVAL, "cost");
+	REFUSED(e, pawl_graph_push(e, g, &how), -EINVAL, "cost");
+	op.cost = how.cost = 6;
 	REFUSED(e, pawl_graph_push(e, g, &how), -E2BIG, "cost");
 	OK(pawl_group_count(e, (pawl_group_t){ 0 }, NULL, &cost));
 	ck_assert_uint_eq(cost, 0);
@@ -318,8 +325,56 @@ START_TEST(test_a_cost_beyond_the_limit_is_refused_for_good_a_smaller_one_is_not
 	op.writes = many;
 	op.nwrites = 40000;
 	REFUSED(e, pawl_graph_create(e, &op, 1, 0, &g), -E2BIG);
+	/* each has few enough, and all of them have too many */
+	op.nwrites = 20000;
+	for (i = 0; i < 4; i++)
+		four[i] = op;
+	REFUSED(e, pawl_graph_create(e, four, 4, 0, &g), -E2BIG, "80000 reads and writes");
 	op.nwrites = 2;
 	OK(pawl_graph_create(e, &op, 1, 0, &g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static int host_thread(void *user, void *(*fn)(void *arg), void *arg, void **thread)
+{
+	return -EAGAIN;
+}
+
+static void host_join(void *user, void *thread)
+{
+}
+
+START_TEST(test_a_configuration_that_contradicts_itself_is_refused)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e = NULL;
+
+	c.thread_create = host_thread;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "config.thread_join is NULL");
+	c.thread_create = NULL;
+	c.thread_join = host_join;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "config.thread_create is NULL");
+	c.thread_create = host_thread;
+	c.cpu_list = "0";
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "config.cpu_list is set");
+	c.cpu_list = NULL;
+	c.sched_policy = SCHED_OTHER;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "config.sched_policy is set");
+	c.sched_policy = -1;
+	c.stack_size = 1 << 20;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "config.stack_size is set");
+	c.thread_create = NULL;
+	c.thread_join = NULL;
+	c.sched_policy = 77;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "config.sched_policy is 77");
+	c.sched_policy = -1;
+	c.max_ops = 1044480;
+	c.max_threads = 300;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "max_ops 1044480 and max_threads 300");
+	ck_assert_ptr_null(e);
+	c.max_ops = 1 << 16;
+	OK(pawl_engine_create(&c, &e));
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -687,6 +742,7 @@ SUITE("contract", test_a_var_that_is_none_is_refused_by_every_call,
       test_a_group_that_is_none_is_refused_by_every_call,
       test_a_bad_argument_is_named_and_the_corrected_call_succeeds,
       test_a_cost_beyond_the_limit_is_refused_for_good_a_smaller_one_is_not,
+      test_a_configuration_that_contradicts_itself_is_refused,
       test_what_is_used_up_is_refused_until_one_is_given_back,
       test_a_wait_for_itself_is_refused_and_succeeds_after_the_body,
       test_a_wait_without_time_checks_once_and_runs_no_body,

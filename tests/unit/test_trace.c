@@ -109,6 +109,7 @@ START_TEST(test_events)
 	for (kind = 0; kind < 3; kind++) {
 		struct pawl_engine *e = engine(kind, 1);
 		pawl_var_t v = var_new(e);
+		struct pawl_op batch[2];
 		char *text;
 		int i;
 
@@ -117,6 +118,11 @@ START_TEST(test_events)
 		OK(pawl_trace_start(e, 1000));
 		for (i = 0; i < 10; i++)
 			OK(push_named(e, nothing, &v, "conv"));
+		for (i = 0; i < 2; i++) {
+			batch[i] = op_write(nothing, NULL, &v);
+			batch[i].name = "batched";
+		}
+		OK(pawl_push_batch(e, batch, 2));
 		OK(push_named(e, nothing, &v, "odd \"name\"\\\n"));
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		OK(pawl_trace_stop(e));
@@ -125,12 +131,13 @@ START_TEST(test_events)
 		text = written(e);
 		check_json(text);
 		ck_assert_uint_eq(times(text, "\"name\":\"conv\""), 10);
-		ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 11);
+		ck_assert_uint_eq(times(text, "\"name\":\"batched\""), 2);
+		ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 13);
 		ck_assert_uint_eq(times(text, "odd \\\"name\\\"\\\\\\u000a"), 1);
 		ck_assert_uint_eq(times(text, "too"), 0);
-		/* A chain of eleven: ten arrows, two ends each. */
-		ck_assert_uint_eq(times(text, "\"ph\":\"s\""), 10);
-		ck_assert_uint_eq(times(text, "\"ph\":\"f\""), 10);
+		/* A chain of thirteen: twelve arrows, two ends each. */
+		ck_assert_uint_eq(times(text, "\"ph\":\"s\""), 12);
+		ck_assert_uint_eq(times(text, "\"ph\":\"f\""), 12);
 		free(text);
 		OK(pawl_engine_destroy(e));
 	}
