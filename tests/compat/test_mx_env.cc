@@ -249,8 +249,9 @@ static int Case(const std::string &name)
 	}
 	if (name == "gpus-odd") {
 		EXPECT(!e);
-		EXPECT(std::strstr(MXGetLastError(),
-				   (std::string("PAWL_MX_GPUS is ") + std::getenv("PAWL_MX_GPUS")).c_str()));
+		std::string says = std::string("PAWL_MX_GPUS is ") + std::getenv("PAWL_MX_GPUS");
+
+		EXPECT(std::strstr(MXGetLastError(), says.c_str()));
 		return 0;
 	}
 	if (name == "gpus" && pawl_device_count(PAWL_CUDA) == -ENOSYS) {

@@ -574,8 +574,8 @@ int main(void)
 		test_views_stay_inside_the_array, test_copies_need_two_arrays_of_one_form,
 		test_a_refused_op_has_no_effect_but_its_drop,
 		test_a_freed_engine_refuses_every_call, test_a_stop_from_a_body_has_no_effect,
-		test_an_engine_is_not_freed_from_its_body, test_a_body_fails_without_a_text, test_a_naive_push_returns_the_error_of_its_own_op,
-		test_a_copy_of_failed_data_fails,
+		test_an_engine_is_not_freed_from_its_body, test_a_body_fails_without_a_text,
+		test_a_naive_push_returns_the_error_of_its_own_op, test_a_copy_of_failed_data_fails,
 		test_views_that_overlap_are_copied_as_if_they_did_not,
 		test_an_operator_belongs_to_one_engine, test_resources, test_profiler,
 	};

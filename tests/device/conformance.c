@@ -467,7 +467,8 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		counts_and_names, memory, memory_of_no_bytes_and_of_too_many, a_stream_is_in_order, an_event_orders_streams,
+		counts_and_names, memory, memory_of_no_bytes_and_of_too_many,
+		a_stream_is_in_order, an_event_orders_streams,
 		an_event_that_was_never_recorded_is_over, an_event_is_recorded_again,
 		queries_tell_when_it_is_over, memory_goes_in_stream_order,
 		calls_from_many_threads, a_graph_is_run_as_often_as_it_is_launched,
