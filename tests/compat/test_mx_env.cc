@@ -33,10 +33,15 @@ static void Run(const char *name, const std::vector<std::string> &vars)
 	pid_t pid;
 	int status = -1;
 
-	for (char **p = environ; *p; p++)
-		if (std::strncmp(*p, "MXNET_", 6) && std::strncmp(*p, "PAWL_MX", 7) &&
+	for (char **p = environ; *p; p++) {
+		bool set = false;
+
+		for (const std::string &v : vars)
+			set |= !v.compare(0, v.find('=') + 1, *p, std::strcspn(*p, "=") + 1);
+		if (!set && std::strncmp(*p, "MXNET_", 6) && std::strncmp(*p, "PAWL_MX", 7) &&
 		    std::strncmp(*p, "OMP_", 4))
 			env.push_back(*p);
+	}
 	for (const std::string &v : vars)
 		env.push_back(const_cast<char *>(v.c_str()));
 	env.push_back(nullptr);
@@ -394,7 +399,10 @@ MX_TEST(what_is_printed)
 MX_TEST(ends_of_the_process)
 {
 	Run("freed", {});
-	Run("exits", {});
+#ifndef __SANITIZE_THREAD__	/* the body's thread ends the process while others run */
+	/* what the op has is not freed */
+	Run("exits", { "ASAN_OPTIONS=detect_leaks=0" });
+#endif
 }
 
 int main(int argc, char **argv)
