@@ -60,6 +60,7 @@ static double deadline_at;
 static u32 bound, stale_bound;
 static u64 rng;
 static const char *how = "dfs";
+bool in_check;
 static u32 steps_seen = 50;
 
 bool cpu_time;			/* limits are in CPU time of this process */
@@ -160,8 +161,10 @@ static void at_end(void)
 	fig.schedules++;
 	self = 0;
 	tls_load(0);
-	if (sc->check && !any_frozen() && !setjmp(fail_jump))
+	in_check = sc->check && !any_frozen();
+	if (in_check && !setjmp(fail_jump))
 		sc->check();
+	in_check = false;
 }
 
 /* --- search ---------------------------------------------------------------------- */

@@ -54,8 +54,8 @@ static void on_fault(int sig)
 	static u64 last_ops;
 	u64 ops = fig.transitions * 1000003 + fixed[self].ops;
 
-	if (sig == SIGALRM) {
-		if (!in_thread || ops != last_ops) {
+	if (sig == SIGPROF) {
+		if ((!in_thread && !in_check) || ops != last_ops) {
 			last_ops = ops;
 			return;
 		}
@@ -75,8 +75,8 @@ void catch_faults(void)
 	sigaction(SIGSEGV, &a, NULL);
 	sigaction(SIGBUS, &a, NULL);
 	a.sa_flags |= SA_RESTART;
-	sigaction(SIGALRM, &a, NULL);
-	setitimer(ITIMER_REAL, &every, NULL);
+	sigaction(SIGPROF, &a, NULL);
+	setitimer(ITIMER_PROF, &every, NULL);
 }
 
 struct options {

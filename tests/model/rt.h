@@ -154,6 +154,7 @@ extern bool pend_free;			/* the values are not stale ones */
 extern bool all_points;			/* the scheduler may switch at every atomic access */
 extern bool step_wrote;			/* the step changed a word for which others may wait */
 extern bool in_thread;			/* a thread of the model is running */
+extern bool in_check;			/* the scenario's check of what is left is running */
 extern const char *failed;		/* the reason of the failure, or NULL */
 
 void sched_init(void);
