@@ -50,8 +50,10 @@ static struct node nodes[DEPTH_MAX];
 static u32 depth;
 static char *slog;
 static u64 slog_n;
-static struct visited *table;
-static u64 table_used, table_mask;
+/* The states that were visited: a hash table that grows up to table_most.  The other is empty. */
+#define TABLE_FIRST	((1u << 14) - 1)
+static struct visited *table, *table_other;
+static u64 table_used, table_mask, table_most;
 static struct record trail[DEPTH_MAX * 2];
 static u32 trail_n;
 struct figures fig;
@@ -176,6 +178,33 @@ static struct visited *lookup(u64 key)
 	while (table[i].used && table[i].key != key)
 		i = (i + 1) & table_mask;
 	return &table[i];
+}
+
+static void table_empty(struct visited *t, u64 mask)
+{
+	if (madvise(t, (mask + 1) * sizeof(*t), MADV_DONTNEED))
+		memset(t, 0, (mask + 1) * sizeof(*t));
+}
+
+/* Returns false if the table has its largest size. */
+static bool table_grow(void)
+{
+	struct visited *old = table;
+	u64 i, mask = table_mask;
+
+	if (mask == table_most)
+		return false;
+	table = table_other;
+	table_other = old;
+	table_mask = 2 * mask + 1;
+	for (i = 0; i <= mask; i++)
+		if (old[i].used)
+			*lookup(old[i].key) = old[i];
+	for (i = 0; i < depth; i++)
+		if (nodes[i].v)
+			nodes[i].v = lookup(nodes[i].v->key);
+	table_empty(old, mask);
+	return true;
 }
 
 static void node_back(struct node *n)
@@ -305,7 +334,8 @@ static bool search_once(void)
 	watch = false;
 	choose_now = NULL;
 	base_reset();
-	memset(table, 0, (table_mask + 1) * sizeof(*table));
+	table_empty(table, table_mask);
+	table_mask = TABLE_FIRST < table_most ? TABLE_FIRST : table_most;
 	table_used = 0;
 	depth = 0;
 	learned = 0;
@@ -337,7 +367,7 @@ static bool search_once(void)
 		/* some, also where no time is left */
 		if (fig.transitions && !(fig.transitions & 4095) && now() > deadline_at)
 			return true;
-		if (table_used > table_mask / 4 * 3)
+		if (table_used > table_mask / 4 * 3 && !table_grow())
 			return true;
 		c = take_choice(n);
 		t = n->values ? n->last : c & 7;
@@ -794,14 +824,26 @@ void scenario_setup(const struct scenario *s)
 	mem_hash = 0;
 }
 
+static struct visited *table_map(void)
+{
+	size_t bytes = (table_most + 1) * sizeof(*table);
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	/* A state may be anywhere in it: with small pages each look-up also reads page tables. */
+	if (p != MAP_FAILED)
+		madvise(p, bytes, MADV_HUGEPAGE);
+	return p;
+}
+
 void search_init(u32 log2)
 {
 	slog = mmap(NULL, 1ull << 32, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	table_mask = (1ull << log2) - 1;
-	table = mmap(NULL, (table_mask + 1) * sizeof(*table), PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (slog == MAP_FAILED || table == MAP_FAILED) {
+	table_most = (1ull << log2) - 1;
+	table = table_map();
+	table_other = table_map();
+	if (slog == MAP_FAILED || table == MAP_FAILED || table_other == MAP_FAILED) {
 		perror("model: mmap");
 		exit(2);
 	}
