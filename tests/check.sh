@@ -74,7 +74,8 @@ fi
 # The unit test runs fewer.
 export PAWL_RT_OPS=10000000
 
-# tests that mostly wait, one after the other; they build nothing in this folder
+# Three things at a time: tests that mostly wait, and build nothing in this folder; builds and
+# searches, which use the CPU; and the tests of the builds, which wait too.
 waiting() {
 	# shellcheck disable=SC2086 # lists of words
 	programs '' . $plain $search
@@ -92,14 +93,8 @@ waiting() {
 	item '' deb 1200 "$srctree/tests/install/deb.sh"
 }
 
-# tests that use the CPU, at the same time
+# The builds first, because some of their tests wait for minutes.
 working() {
-	item '' model 900 "$make check-model"
-	item '' model-deep 22000 "$make check-model-deep"
-	item '' busted 900 "$make check-busted"
-	rm -f build/coverage/summary.txt
-	item '' coverage 1800 "make='$make' $srctree/tests/coverage/run.sh"
-
 	local seen='' build name cc config fragment fragments goals lists leave there
 	for build in $CHECK_BUILDS; do
 		name=${build%%=*}
@@ -124,10 +119,18 @@ working() {
 		*" $fragments "*) goals=stress lists=tests/stress ;;
 		esac
 		seen="$seen $fragments"
+		item "$name/" build $build_time "$there $config && $there $jobs $goals" || continue
+		# of one build at a time
 		# shellcheck disable=SC2086
-		! item "$name/" build $build_time "$there $config && $there $jobs $goals" ||
-			programs "$name/" "build/$name" $lists
+		(flock 9 && programs "$name/" "build/$name" $lists 9>&-) 9>"$results.lock" &
 	done
+	item '' model 900 "$make check-model"
+	item '' model-deep 22000 "$make check-model-deep"
+	item '' busted 900 "$make check-busted"
+	rm -f build/coverage/summary.txt
+	item '' coverage 1800 "make='$make' $srctree/tests/coverage/run.sh"
+	wait
+	rm -f "$results.lock"
 }
 
 if item '' build $build_time "$make $jobs all tests"; then
@@ -137,9 +140,9 @@ if item '' build $build_time "$make $jobs all tests"; then
 	item '' busted-build $build_time "$make $jobs busted-build"
 	item '' proof-build $build_time "$make $jobs tests/suspend/suspend tests/suspend.list proof"
 	waiting &
-	trap 'kill $! 2>/dev/null; exit 130' INT TERM
+	# shellcheck disable=SC2046 # a list of words
+	trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
 	working
-	wait
 	# not in parallel: they stop threads, and count what the others do meanwhile
 	"$run" -n -r "$results" tests/suspend.list tests/purity.list tests/memory.list tests/teardown.list
 fi
