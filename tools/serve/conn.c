@@ -550,6 +550,8 @@ void out_end(struct conn *c, int http, const char *type, const char *headers)
 		p = before(before(before(p, "\r\n"), type), "Content-Type: ");
 	p = before(before(p, "\r\n"), reason(http));
 	p = before(js_digits(before(p, " "), (uint64_t)http), "HTTP/1.1 ");
+	if (c->parser.method == HTTP_HEAD)
+		c->out.n = HEAD_ROOM;	/* the client would take a body as the next answer */
 	c->out_at = HEAD_ROOM - (size_t)(body - p);
 	buf_put(c->loop, &c->body);
 	hold(c, c->out.n);

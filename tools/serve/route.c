@@ -254,7 +254,7 @@ static void not_found(struct conn *c)
 /* Whether the method is right; else the answer is given. */
 static bool method(struct conn *c, unsigned int want)
 {
-	if (c->parser.method == want)
+	if (c->parser.method == want || (want == HTTP_GET && c->parser.method == HTTP_HEAD))
 		return true;
 	conn_error(c, 405, "Method Not Allowed");
 	return false;
@@ -381,7 +381,8 @@ static const char *foreign(const struct conn *c)
 {
 	const char *origin = strstr(c->origin, "://");
 
-	if (c->parser.method == HTTP_GET || c->site == SITE_SAME)
+	if (c->parser.method == HTTP_GET || c->parser.method == HTTP_HEAD ||
+	    c->site == SITE_SAME)
 		return NULL;
 	if (c->site == SITE_OTHER)
 		return "a page of another site may not use this server";

@@ -582,3 +582,20 @@ def test_a_page_with_the_token_may_have_a_name(server):
     assert server.post("/v2/models/m/infer", row([1, 2, 3, 4]), more).status == 401
     assert server.post("/v2/models/m/infer", row([1, 2, 3, 4]),
                        {**more, "Authorization": "Bearer secret"}).status == 200
+
+
+def test_head(server):
+    """The answer to HEAD is that to GET without its body, also if it is an error."""
+    server.model("m")
+    server.start()
+    with server.connect() as sock, sock.makefile("rb") as file:
+        for path in ("/v2", "/v2/health/ready", "/v2/models/m", "/v2/none", "/",
+                     "/v2/models/m/infer"):
+            got = server.get(path)
+            sock.sendall(f"HEAD {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert int(file.readline().split()[1]) == got.status
+            headers = b"".join(iter(file.readline, b"\r\n"))
+            assert f"Content-Length: {len(got.body)}\r\n".encode() in headers
+        # what follows is the answer to the next request
+        sock.sendall(text_request(row([1, 2, 3, 4])))
+        assert read_answer(file)[0] == 200
