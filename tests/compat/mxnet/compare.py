@@ -7,10 +7,11 @@ compare.py [OPTION]... NAME=COMMAND NAME=COMMAND [WORK]...
 Both programs live at once; one works on its slice while the other is blocked on its pipe.
 A pair is one slice of each, the same work; pairs go AB, BA, AB ... What slows the machine
 for longer than a pair slows both, so the ratio of a pair says something where times do not.
-Printed are the median of the ratios (first / second: above 1 the second is faster) and an
-interval that holds the true median with 95 % (order statistics, no assumption but that pairs
-are alike and independent). After some pairs both programs are started anew, since one that
-got lucky with its memory stays so. A pair during which other processes (or the hypervisor)
+Printed are the median of the ratios (first / second: above 1 the second is faster), of wall time
+without pauses and of CPU time, and an interval that holds the true median with 95 % (order
+statistics, no assumption but that pairs are alike and independent). After some pairs both programs
+are started anew, since one that got lucky with its memory or its CPU stays so: a round. Behind each
+median is the range of the medians of the rounds. A pair during which other processes (or the hypervisor)
 used more than 0.1 CPU is tried again, up to as often as --tries says; the quietest count.
 """
 
@@ -21,21 +22,78 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 QUIET = 0.1
 
 
+class Quota:
+    """A group whose processes may use so many CPUs together, by either version of cgroups."""
+
+    def __init__(self, cpus):
+        old = os.path.isdir("/sys/fs/cgroup/cpu")
+        root = "/sys/fs/cgroup/cpu" if old else "/sys/fs/cgroup"
+        limits = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "%d" % (cpus * 100000)} \
+            if old else {"cpu.max": "%d 100000" % (cpus * 100000)}
+        with open("/proc/self/cgroup") as f:
+            groups = [line.rstrip("\n").split(":", 2) for line in f]
+        here = [g for _, c, g in groups if ("cpu" in c.split(",") if old else not c)]
+        try:
+            self.folder = tempfile.mkdtemp(prefix="bench-", dir=root + here[0])
+            for name, text in limits.items():
+                with open(os.path.join(self.folder, name), "w") as f:
+                    f.write(text)
+        except OSError as e:
+            print("no quota of %g CPUs: %s" % (cpus, e))
+            sys.exit(77)
+
+    def enter(self):
+        with open(os.path.join(self.folder, "cgroup.procs"), "w") as f:
+            f.write("0")
+
+    def end(self):
+        os.rmdir(self.folder)
+
+
+class Neighbours:
+    """Processes that are always busy, as another program's threads beside the measured ones."""
+
+    def __init__(self, n, cpus):
+        self.procs = [subprocess.Popen([sys.executable, "-c", "while True: pass"],
+                                       preexec_fn=lambda: os.sched_setaffinity(0, cpus))
+                      for _ in range(n)]
+
+    def cpu(self):
+        return sum(cpu_of("/proc/%d" % p.pid) for p in self.procs)
+
+    def end(self):
+        for p in self.procs:
+            p.kill()
+            p.wait()
+
+
+def cpu_of(folder):
+    with open(folder + "/schedstat") as f:
+        return int(f.read().split()[0]) * 1e-9
+
+
 class Program:
     """A bench.py that waits for orders."""
 
-    def __init__(self, command, workers):
-        env = dict(os.environ, MXNET_CPU_WORKER_NTHREADS=str(workers), PYTHONHASHSEED="0")
+    def __init__(self, command, opt):
+        env = dict(os.environ, MXNET_CPU_WORKER_NTHREADS=str(opt.workers), PYTHONHASHSEED="0")
         env.setdefault("OMP_NUM_THREADS", "1")
+        self.quota = Quota(opt.quota) if opt.quota else None
+
+        def limits():
+            os.sched_setaffinity(0, opt.cpus)
+            if self.quota:
+                self.quota.enter()
         self.proc = subprocess.Popen(command.split() + [os.path.join(HERE, "bench.py")], env=env,
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                     universal_newlines=True, bufsize=1)
+                                     universal_newlines=True, bufsize=1, preexec_fn=limits)
 
     def ask(self, line):
         self.proc.stdin.write(line + "\n")
@@ -50,14 +108,16 @@ class Program:
         total = 0
         folder = "/proc/%d/task" % self.proc.pid
         for task in os.listdir(folder):
-            with open("%s/%s/schedstat" % (folder, task)) as f:
-                total += int(f.read().split()[0]) * 1e-9
+            total += cpu_of("%s/%s" % (folder, task))
         return total
 
     def end(self):
         self.proc.stdin.close()
         self.proc.stdout.close()
-        if self.proc.wait():
+        self.proc.wait()
+        if self.quota:
+            self.quota.end()
+        if self.proc.returncode:
             raise SystemExit("%s: status %d" % (self.proc.args, self.proc.returncode))
 
 
@@ -71,9 +131,10 @@ def machine():
 class Pair:
     """One slice of each program: microseconds per unit, and who else used CPUs."""
 
-    def __init__(self, programs, n, order):
+    def __init__(self, programs, neighbours, n, order):
         self.us, self.cpu, self.idle = [0, 0], [0, 0], 0
-        start, other = time.perf_counter(), machine() - time.process_time()
+        start = time.perf_counter()
+        other = machine() - time.process_time() - neighbours.cpu()
         for j in order:
             before = [p.cpu() for p in programs]
             got = programs[j].ask("slice %d" % n)
@@ -84,7 +145,8 @@ class Pair:
             other += after[j] - before[j]
         self.seconds = time.perf_counter() - start
         # clock ticks are coarse: a little below 0 is possible
-        self.others = max(0, machine() - time.process_time() - other) / self.seconds
+        other = machine() - time.process_time() - neighbours.cpu() - other
+        self.others = max(0, other) / self.seconds
 
 
 def times(programs, work, seconds):
@@ -109,57 +171,76 @@ def interval(values):
 
 
 def measure(opt, got):
-    """The pairs of one life of both programs."""
-    programs = [Program(c, opt.workers) for _, c in opt.command]
-    for work in opt.work:
-        n = times(programs, work, opt.slice)
-        pairs, quiet = [], 0
-        while quiet < opt.pairs and len(pairs) < opt.tries * opt.pairs:
-            pairs.append(Pair(programs, n, (0, 1) if len(pairs) % 2 == 0 else (1, 0)))
-            quiet += pairs[-1].others <= QUIET
-        got.setdefault(work, []).extend(sorted(pairs, key=lambda p: p.others)[:opt.pairs])
+    """The pairs of one life of both programs: a round."""
+    programs = [Program(c, opt) for _, c in opt.command]
+    neighbours = Neighbours(opt.neighbours, opt.cpus)
+    try:
+        for work in opt.work:
+            n = times(programs, work, opt.slice)
+            pairs, quiet = [], 0
+            while quiet < opt.pairs and len(pairs) < opt.tries * opt.pairs:
+                pairs.append(Pair(programs, neighbours, n,
+                                  (0, 1) if len(pairs) % 2 == 0 else (1, 0)))
+                quiet += pairs[-1].others <= QUIET
+            got.setdefault(work, []).append(sorted(pairs, key=lambda p: p.others)[:opt.pairs])
+    finally:
+        neighbours.end()
     for p in programs:
         p.end()
 
 
+def spread(rounds, value):
+    """The median of all pairs, and the range of the rounds' medians."""
+    each = [statistics.median(value(p) for p in r) for r in rounds]
+    return "%.3g (%.3g to %.3g)" % (statistics.median(value(p) for r in rounds for p in r),
+                                    min(each), max(each))
+
+
 def show(opt, got):
-    every = [p for pairs in got.values() for p in pairs]
+    every = [p for rounds in got.values() for r in rounds for p in r]
     a, b = (name for name, _ in opt.command)
-    print("us per unit; %d workers; %d x %d pairs of slices of %g s." %
-          (opt.workers, opt.starts, opt.pairs, opt.slice))
+    print("us per unit: the median, and the range of the medians of %d rounds of %d pairs of slices "
+          "of %g s." % (opt.starts, opt.pairs, opt.slice))
+    print("%d workers; CPUs %s; %s; neighbours: %d." % (
+        opt.workers, ",".join(map(str, sorted(opt.cpus))),
+        "a quota of %g CPUs" % opt.quota if opt.quota else "no quota", opt.neighbours))
     print("The program whose turn it was not used %.2f %% of a CPU. Others used %.2f CPUs "
           "(median); %d of %d pairs were not quiet." % (
               100 * sum(p.idle for p in every) / sum(p.seconds for p in every),
               statistics.median(p.others for p in every),
               sum(p.others > QUIET for p in every), len(every)))
-    print("| work | %s | %s | %s / %s | 95 %% | quartiles | CPU time |" % (a, b, a, b))
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    for work, pairs in got.items():
-        ratios = [p.us[0] / p.us[1] for p in pairs]
-        quart = statistics.quantiles(ratios, n=4)
-        us = [statistics.median(p.us[j] for p in pairs) for j in (0, 1)]
-        print("| %s | %.4g | %.4g | %.3f | %.2f to %.2f | %.2f to %.2f | %.2f |" % (
-            work, *us, statistics.median(ratios), *interval(ratios), quart[0], quart[2],
-            statistics.median(p.cpu[0] / p.cpu[1] for p in pairs)), flush=True)
+    print("| work | %s | %s | %s / %s | 95 %% | CPU time, %s / %s |" % (a, b, a, b, a, b))
+    print("| --- | --- | --- | --- | --- | --- |")
+    for work, rounds in got.items():
+        ratios = [p.us[0] / p.us[1] for r in rounds for p in r]
+        print("| %s | %s | %s | %s | %.2f to %.2f | %s |" % (
+            work, spread(rounds, lambda p: p.us[0]), spread(rounds, lambda p: p.us[1]),
+            spread(rounds, lambda p: p.us[0] / p.us[1]), *interval(ratios),
+            spread(rounds, lambda p: p.cpu[0] / p.cpu[1])), flush=True)
     if opt.json:
         with open(opt.json, "w") as f:
             json.dump({"commands": opt.command, "workers": opt.workers,
-                       "pairs": {w: [vars(p) for p in pairs] for w, pairs in got.items()}},
+                       "rounds": {w: [[vars(p) for p in r] for r in rounds]
+                                  for w, rounds in got.items()}},
                       f, indent=1)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=20, help="per start of the programs")
-    parser.add_argument("--starts", type=int, default=2)
+    parser.add_argument("--pairs", type=int, default=8, help="per start of the programs")
+    parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--tries", type=int, default=2, help="times as many pairs, at most")
     parser.add_argument("--slice", type=float, default=0.1, help="seconds")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--cpu", type=int, action="append", help="may be used; default: all")
+    parser.add_argument("--quota", type=float, default=0, help="CPUs of each program's cgroup")
+    parser.add_argument("--neighbours", type=int, default=0, help="busy processes beside them")
     parser.add_argument("--json", help="keep all times there")
     parser.add_argument("command", nargs=2)
     parser.add_argument("work", nargs="*")
     opt = parser.parse_intermixed_args()
+    opt.cpus = set(opt.cpu or os.sched_getaffinity(0))
     opt.command = [c.split("=", 1) for c in opt.command]
     if not opt.work:
         opt.work = subprocess.run(

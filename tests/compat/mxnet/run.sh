@@ -5,9 +5,9 @@
 #
 #	smoke	imports, one training, some features; if there is a virtualenv already
 #	all	makes the virtualenv from PyPI; everything
-#	bench	both engines in turns (compare.py; about five minutes, with --quick one):
-#		WORK	which pieces of work, WORKERS how many CPU workers ("1 4");
-#			for few CPUs: taskset -c 0 make bench-mxnet WORK='sparse-1ms resnet18'
+#	bench	both engines in turns (compare.py; about eight minutes, with --quick two):
+#		WORK	which pieces of work, WORKERS how many CPU workers ("1 4"); without WORK also
+#			sparse ops on one CPU, with a CPU quota (as root), and beside a busy process
 #		COMPARE	engines; same: MXNet's engine twice, how wrong the method is;
 #			record: pawl without and with PAWL_RECORD
 #		STARTS, PAIRS, TRIES, SLICE	see compare.py --help
@@ -191,12 +191,31 @@ all() {
 	fi
 }
 
+# turns WORKERS [OPTION of compare.py | WORK]...
+turns() {
+	local workers=$1
+	shift
+	"${PYTHON3:-python3}" "$here/compare.py" --starts "${STARTS:-5}" --pairs "${PAIRS:-8}" \
+		--slice "${SLICE:-0.1}" --tries "${TRIES:-2}" --workers "$workers" "$a" "$b" "$@"
+}
+
+# Sparse ops where CPUs are few.
+few_cpus() {
+	local cpu limit rc
+	cpu=$("${PYTHON3:-python3}" -c 'import os; print(min(os.sched_getaffinity(0)))')
+	for limit in "--cpu=$cpu" --quota=0.5 --quota=1 --neighbours=1; do
+		turns 1 "$limit" sparse-10us sparse-100us sparse-1ms sparse-10ms
+		rc=$?
+		[ $rc = 0 ] || [ $rc = 77 ] || bad=1
+	done
+}
+
 # With more than one worker the tiny ops alone, unless WORK says which.
 bench() {
 	local workers work
 	local a="stock=$python" b="pawl=$pawl mxnet $python"
 	if [ "${1:-}" = --quick ]; then
-		STARTS=${STARTS:-1} PAIRS=${PAIRS:-8}
+		STARTS=${STARTS:-2} PAIRS=${PAIRS:-4}
 	fi
 	case ${COMPARE:-engines} in
 	engines) ;;
@@ -209,12 +228,11 @@ bench() {
 		[ -n "$work" ] || [ "$workers" = 1 ] ||
 			work='storm-chain storm-wide storm-new push-wide'
 		# shellcheck disable=SC2086 # a list of words
-		"${PYTHON3:-python3}" "$here/compare.py" --starts "${STARTS:-2}" \
-			--pairs "${PAIRS:-20}" --slice "${SLICE:-0.1}" --tries "${TRIES:-2}" --workers "$workers" \
-			"$a" "$b" $work || bad=1
+		turns "$workers" $work || bad=1
 		[ "${COMPARE:-}" != record ] || ls "$tmp"/*.rec >/dev/null || fail "no recording"
 		rm -f "$tmp"/*.rec
 	done
+	[ -n "${WORK:-}" ] || [ "${COMPARE:-engines}" != engines ] || few_cpus
 }
 
 case $mode in
