@@ -293,7 +293,7 @@ START_TEST(test_a_cost_beyond_the_limit_is_refused_for_good_a_smaller_one_is_not
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	struct pawl_group_limits lim = { .size = sizeof(lim), .cost = 5 };
 	pawl_var_t v = var_new(e), many[2] = { v, v };
-	struct pawl_op op = op_write(nothing, NULL, &v), four[4];
+	struct pawl_op op = op_write(nothing, NULL, &v), lots[256];
 	struct pawl_launch how = { .size = sizeof(how), .flags = PAWL_OP_COST, .cost = 6 };
 	pawl_graph_t g;
 	u64 cost;
@@ -327,9 +327,10 @@ START_TEST(test_a_cost_beyond_the_limit_is_refused_for_good_a_smaller_one_is_not
 	REFUSED(e, pawl_graph_create(e, &op, 1, 0, &g), -E2BIG);
 	/* each has few enough, and all of them have too many */
 	op.nwrites = 20000;
-	for (i = 0; i < 4; i++)
-		four[i] = op;
-	REFUSED(e, pawl_graph_create(e, four, 4, 0, &g), -E2BIG, "80000 reads and writes");
+	for (i = 0; i < ARRAY_SIZE(lots); i++)
+		lots[i] = op;
+	REFUSED(e, pawl_graph_create(e, lots, ARRAY_SIZE(lots), 0, &g), -E2BIG,
+		"5120000 reads and writes");
 	op.nwrites = 2;
 	OK(pawl_graph_create(e, &op, 1, 0, &g));
 	OK(pawl_engine_destroy(e));
