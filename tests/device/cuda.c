@@ -260,6 +260,13 @@ static int capture(void)
 	return rc ? rc : capture_end_call();
 }
 
+static int capture_undo(void)
+{
+	int rc = capture_end_call();
+
+	return rc ? rc : graph_destroy_call();
+}
+
 static const struct call {
 	const char *name;
 	int (*before)(void);
@@ -288,7 +295,7 @@ static const struct call {
 	{ "set", alloc_async_call, set_call, free_async_call, NULL },
 	{ "copy", alloc_async_call, copy_call, free_async_call, NULL },
 	{ "host_call", NULL, host_call_call, NULL, NULL },
-	{ "capture_begin", NULL, capture_begin_call, capture_end_call, NULL },
+	{ "capture_begin", NULL, capture_begin_call, capture_undo, NULL },
 	{ "capture_end", capture_begin_call, capture_end_call, graph_destroy_call,
 	  "cudaStreamEndCapture" },
 	{ "graph_launch", capture, graph_launch_call, graph_destroy_call, NULL },

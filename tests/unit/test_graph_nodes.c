@@ -949,9 +949,10 @@ START_TEST(test_other_ops_run_between_long_bodies)
 
 		for (i = 0; i < 8; i++) {
 			b[i] = (struct long_body){ .e = e, .v = w, .clock = &clock };
-			op[i] = (struct pawl_op)OP(long_body, &b[i], R(v));
+			op[i] = (struct pawl_op)OP(long_body, &b[i], .reads = &v, .nreads = 1);
 			if (!i || chain)
-				op[i] = (struct pawl_op)OP(long_body, &b[i], W(v));
+				op[i] = (struct pawl_op)OP(long_body, &b[i], .writes = &v,
+							   .nwrites = 1);
 		}
 		b[0].other = &clock;
 		g = graph_new(e, op, 8);
