@@ -494,11 +494,13 @@ def test_a_share_that_a_model_could_not_use_is_not_taken_from_others(server):
     server.start("--workers=2", config="[model]\nmax_batch = 1\n[model limited]\n"
                  "max_batch = 1\nweight = 100\ninstances = 1\n")
     with Flood(server, "limited", 4, 20000), Flood(server, "steady", 8, 20000):
-        soon(lambda: executions(server, "steady") > 500, "the flood")
+        soon(lambda: executions(server, "steady") > 1000, "the flood")
         for name in names[1:]:
             before = executions(server, "steady")
             with Flood(server, name, 8, 1000):
-                soon(lambda m=name: executions(server, m) > 100, "runs of a new model")
+                # shares are of time, and on a busy machine some runs take much longer
+                soon(lambda m=name, n=before: executions(server, "steady") - n > 10 or
+                     executions(server, m) > 400, "runs of both")
                 assert executions(server, "steady") - before > 10
 
 
