@@ -299,7 +299,11 @@ static int header(struct conn *c)
 	else
 		c->value[0] = 0;
 	c->nfield = c->nvalue = 0;
-	if (!strcasecmp(c->field, "Inference-Header-Content-Length")) {
+	if (!strcasecmp(c->field, "Host")) {
+		/* each client sends it */
+		memcpy(c->host, c->value, sizeof(c->host) - 1);
+		c->host[sizeof(c->host) - 1] = 0;
+	} else if (!strcasecmp(c->field, "Inference-Header-Content-Length")) {
 		errno = 0;
 		c->json_length = strtoll(c->value, &end, 10);
 		if (end == c->value || *end || c->json_length < 0 || errno)
@@ -314,8 +318,6 @@ static int header(struct conn *c)
 	} else if (!strcasecmp(c->field, "Sec-Fetch-Site")) {
 		c->site = strcasecmp(c->value, "same-origin") && strcasecmp(c->value, "none") ?
 			SITE_OTHER : SITE_SAME;
-	} else if (!strcasecmp(c->field, "Host")) {
-		snprintf(c->host, sizeof(c->host), "%.63s", c->value);
 	} else if (!strcasecmp(c->field, "Origin")) {
 		snprintf(c->origin, sizeof(c->origin), "%.63s",
 			 *c->value ? c->value : "null");

@@ -371,11 +371,12 @@ static bool is_address(const char *host)
 }
 
 /*
- * Why the request is refused, if a page of another site may have sent it: a browser lets each page send a POST
- * to any server.  Browsers say where the page is from (Sec-Fetch-Site) if the server's address is
- * the loopback device or HTTPS; else they still name its origin.  An origin with a name proves
- * nothing even if it is that of the server: the page's owner may let the name point to the
- * server's address (DNS rebinding).  Clients that are no browsers send neither.
+ * Why the request is refused, if a page of another site may have sent it: a browser lets each
+ * page send a POST to any server.  Browsers say where the page is from (Sec-Fetch-Site) if the
+ * server's address is the loopback device or HTTPS; else they still name its origin.  An
+ * origin with a name proves nothing even if it is that of the server: the page's owner may let
+ * the name point to the server's address (DNS rebinding).  Clients that are no browsers send
+ * neither.
  */
 static const char *foreign(const struct conn *c)
 {
