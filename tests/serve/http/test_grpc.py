@@ -764,7 +764,9 @@ def test_a_load_that_takes_longer_than_the_drain_is_answered(server):
     with Client(server) as grpc, Client(server) as other:
         load = grpc.begin("RepositoryModelLoad", field(2, "slow"))
         calls = [one.begin("ModelInfer", request(1, 2, 3, 4)) for one in (grpc, other)]
-        soon(lambda: server.metric("pawl_serve_queue_seconds_count", "m") >= 1, "the run")
+        # both have arrived, and so has the load, which is before one of them
+        soon(lambda: server.metric("pawl_serve_submitted_total", "m") == 2 and
+             server.metric("pawl_serve_queue_seconds_count", "m") >= 1, "the run")
         server.signal(signal.SIGTERM)
         grpc.until(lambda: calls[0].closed)
         with pytest.raises(ConnectionError):
