@@ -14,7 +14,7 @@
 #define MX_GPUS		16
 #define MX_TEXT		1024u
 #define MX_EXIT_NS	5000000000ll
-#define MX_SPIN_NS	20000	/* a Python program usually pushes its next op sooner */
+#define MX_SPIN_NS	60000	/* a Python program usually pushes its next op sooner */
 #define MX_LAST_NS	100000000ll
 
 /* A running synchronous body, on the stack. */
