@@ -385,12 +385,10 @@ static const char *foreign(const struct conn *c)
 	if (c->parser.method == HTTP_GET || c->parser.method == HTTP_HEAD ||
 	    c->site == SITE_SAME)
 		return NULL;
-	if (c->site == SITE_OTHER)
-		return "a page of another site may not use this server";
 	/* a page of another site does not have the token */
-	if (!*c->origin || c->loop->sv->cfg.token)
+	if (c->site == SITE_UNKNOWN && (!*c->origin || c->loop->sv->cfg.token))
 		return NULL;
-	if (!origin || strcasecmp(origin + 3, c->host))
+	if (c->site == SITE_OTHER || !origin || strcasecmp(origin + 3, c->host))
 		return "a page of another site may not use this server";
 	return is_address(c->host) ? NULL :
 		"the page of a server without a token is used by its address, or over HTTPS";
