@@ -684,15 +684,17 @@ int pawl_cq_fd(struct pawl_engine *e, pawl_cq_t h)
 
 	if (!q)
 		return err(-ESTALE, "cq_fd: no completion queue, or it was destroyed");
-	if (load_acquire(&q->fd))	/* CORE-Q6 <-> CORE-Q5 */
-		return (int)load_relaxed(&q->fd) - 1;
-	fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (fd < 0)
-		return err(-errno, "cq_fd: eventfd: %m");
-	if (!cas_acq_rel_acquire(&q->fd, &none, (u32)fd + 1)) {	/* CORE-Q5 <-> CORE-Q6; CQ3 */
-		close(fd);
-		return (int)none - 1;
+	fd = (int)load_acquire(&q->fd) - 1;	/* CORE-Q6 <-> CORE-Q5 */
+	if (fd < 0) {
+		fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+		if (fd < 0)
+			return err(-errno, "cq_fd: eventfd: %m");
+		if (!cas_acq_rel_acquire(&q->fd, &none, (u32)fd + 1)) {	/* CORE-Q5 <-> CORE-Q6; CQ3 */
+			close(fd);
+			fd = (int)none - 1;
+		}
 	}
+	/* Also if another thread made it, which may have been stopped before this. */
 	smp_mb();	/* CQ3, CQ4 */
 	if (cq_ready(q))
 		cq_signal(e, q);

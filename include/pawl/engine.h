@@ -562,8 +562,8 @@ PAWL_API int pawl_run_until(struct pawl_engine *e, bool (*done)(void *user), voi
  *            of eventfd(2).
  *
  * Progress: create, destroy and reap are lock-free; reap makes one read(2) if the descriptor
- * was written.  wait is blocking.  fd is wait-free, after a first call that makes a system
- * call.
+ * was written.  wait is blocking.  fd is wait-free; it makes system calls when it is the first
+ * one, or if there are completions.
  */
 struct pawl_completion {
 	uint64_t tag;

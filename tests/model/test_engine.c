@@ -171,6 +171,16 @@ static void cq_fd_stop(u32 i)
 		cpu_relax();
 }
 
+/* All of them ask for the eventfd, and one completer may be stopped, which may have made it. */
+static void cq_fd_all(u32 i)
+{
+	if (i != 1)
+		cq_complete_one(i);
+	MODEL_CHECK(pawl_cq_fd(e, cq) == MODEL_EVENT_FD);
+	while (i == 1 && !model_event_readable())
+		cpu_relax();
+}
+
 /* A thread waits for a queue that another thread destroys. */
 static void cq_enter_gone(u32 i)
 {
@@ -663,6 +673,9 @@ const struct scenario scenarios[] = {
 	  .flags = MODEL_NO_TIME | MODEL_FREEZE },
 	{ .name = "cq_fd_stop", .what = "another thread reads the eventfd",
 	  .threads = 3, .setup = sleep_setup, .enter = cq_enter_fd, .thread = cq_fd_stop,
+	  .bound = 2, .seconds = 6, .flags = MODEL_NO_TIME | MODEL_FREEZE },
+	{ .name = "cq_fd_all", .what = "each thread asks for the eventfd",
+	  .threads = 3, .setup = sleep_setup, .enter = cq_enter_both, .thread = cq_fd_all,
 	  .bound = 2, .seconds = 6, .flags = MODEL_NO_TIME | MODEL_FREEZE },
 	{ .name = "cq_sleep_gone", .what = "a thread sleeps while its queue is destroyed",
 	  .threads = 2, .setup = sleep_setup, .enter = cq_enter_gone, .thread = cq_sleep_gone,
