@@ -36,7 +36,6 @@
 #define BUFS_KEPT	(256u << 20)	/* bytes of free buffers of a loop */
 #define LINGER_NS	2000000000u
 #define H2_TICK_NS	1000000000u
-#define ACCEPT_BATCH	64
 #define TURN_WORK	32		/* requests and receptions of a connection in a turn */
 
 /* --- buffers ----------------------------------------------------------------- */
@@ -835,12 +834,12 @@ struct conn *conn_open(struct loop *l, int fd, unsigned int kind)
 	return c;
 }
 
-void conn_accept(struct loop *l, unsigned int kind)
+void conn_accept(struct loop *l, unsigned int kind, unsigned int most)
 {
 	const struct config *cfg = &l->sv->cfg;
-	int i, fd, on = 1;
+	int fd, on = 1;
 
-	for (i = 0; i < ACCEPT_BATCH; i++) {
+	while (most-- > 0) {
 		fd = accept4(l->listener[kind], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0) {
 			if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||

@@ -328,7 +328,7 @@ bool buf_json(struct loop *l, struct buf *b, const char *text);
  */
 bool mem_room(struct server *sv, size_t mine, size_t n);
 void mem_hold(struct server *sv, size_t *mine, size_t n);
-void conn_accept(struct loop *l, unsigned int kind);
+void conn_accept(struct loop *l, unsigned int kind, unsigned int most);
 struct conn *conn_open(struct loop *l, int fd, unsigned int kind);
 void conn_timer(struct conn *c, int kind);
 bool conn_spent(struct conn *c);	/* whether it has had its share of this turn */

@@ -31,6 +31,7 @@
 #include "serve.h"
 
 #define EVENTS		256
+#define ACCEPTS		64		/* of a listener in a turn */
 #define REAP		64
 #define TICK_NS		1000000000u
 #define SCRATCH		65536u
@@ -67,7 +68,7 @@ static void close_listeners(struct loop *l)
 	for (k = 0; k < LISTENERS; k++) {
 		if (l->listener[k] < 0)
 			continue;
-		conn_accept(l, k);	/* what the kernel has accepted */
+		conn_accept(l, k, SOMAXCONN);	/* what the kernel has accepted */
 		close(l->listener[k]);
 		l->listener[k] = -1;
 	}
@@ -195,9 +196,9 @@ static void *loop_main(void *arg)
 			if (ev[i].data.ptr == &l->port)
 				port_clear(&l->port);
 			else if (ev[i].data.ptr == &l->listener[LISTEN_HTTP])
-				conn_accept(l, LISTEN_HTTP);
+				conn_accept(l, LISTEN_HTTP, ACCEPTS);
 			else if (ev[i].data.ptr == &l->listener[LISTEN_GRPC])
-				conn_accept(l, LISTEN_GRPC);
+				conn_accept(l, LISTEN_GRPC, ACCEPTS);
 			else if (ev[i].data.ptr != &l->cq)
 				conn_event(ev[i].data.ptr, ev[i].events);
 		}

@@ -598,6 +598,24 @@ def test_sigterm_under_load_loses_nothing(server, threads):
     assert not [e for e in server.lines if e["level"] in ("error", "warning")]
 
 
+def test_sigterm_answers_connections_that_the_kernel_has_accepted(server):
+    server.start()
+    server.signal(signal.SIGSTOP)
+    socks = []
+    try:
+        for _ in range(400):
+            socks.append(server.connect())
+            socks[-1].sendall(b"GET /v2 HTTP/1.1\r\n\r\n")
+        server.signal(signal.SIGTERM)
+    finally:
+        server.signal(signal.SIGCONT)
+    for sock in socks:
+        with sock, sock.makefile("rb") as file:
+            answer = read_answer(file)
+            assert answer and answer[0] == 200
+    assert server.stop() == 0
+
+
 def test_sigterm_answers_what_is_in_work(server):
     server.model("m", gate=1)
     server.start("--workers=1", config="[model m]\ninstances = 1\nmax_batch = 1\n")
