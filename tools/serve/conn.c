@@ -326,11 +326,17 @@ static int header(struct conn *c)
 	return 0;
 }
 
+/* Fields behind a chunked body say nothing about the request. */
+static bool is_trailer(const http_parser *p)
+{
+	return p->flags & F_TRAILING;
+}
+
 static int on_field(http_parser *p, const char *at, size_t n)
 {
 	struct conn *c = p->data;
 
-	if (header(c) || c->refused)
+	if (is_trailer(p) || header(c) || c->refused)
 		return 0;
 	/* http-parser permits it, and a proxy may see another header than it does */
 	if (memchr(at, ' ', n))
@@ -346,6 +352,8 @@ static int on_value(http_parser *p, const char *at, size_t n)
 {
 	struct conn *c = p->data;
 
+	if (is_trailer(p))
+		return 0;
 	c->in_value = true;
 	if (n > sizeof(c->value) - c->nvalue)
 		n = sizeof(c->value) - c->nvalue;
