@@ -647,7 +647,8 @@ static void feed(struct conn *c, const char *p, size_t n)
 		if (!c->complete)
 			continue;
 		c->complete = false;
-		c->keep = http_should_keep_alive(&c->parser) && !c->parser.upgrade;
+		c->keep = http_should_keep_alive(&c->parser) &&
+			c->parser.method != HTTP_CONNECT;
 		add_relaxed(&c->loop->sv->requests, 1);
 		if (c->body.p)
 			c->body.p[c->body.n] = 0;

@@ -217,6 +217,13 @@ static int split(char *url, char *part[MAX_PARTS])
 	int n = 0, i, hi, lo;
 
 	url[strcspn(url, "?#")] = 0;
+	if (!strncasecmp(url, "http://", 7)) {
+		/* the whole URL, as a proxy may send it */
+		url += 7;
+		url += strcspn(url, "/");
+		if (!*url)
+			return 0;
+	}
 	if (*url != '/')
 		return -1;
 	for (from = url; *from; ) {

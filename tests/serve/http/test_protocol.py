@@ -304,6 +304,48 @@ def test_chunked_bodies(server):
             assert read_answer(file)[0] == 200
 
 
+def test_trailers_are_no_headers(server):
+    """What is sent behind a chunked body changes nothing in the request."""
+    server.model("m")
+    server.start()
+    body = json.dumps(row([1, 2, 3, 4])).encode()
+    with server.connect() as sock, sock.makefile("rb") as file:
+        for trailer in (b"Inference-Header-Content-Length: 1", b"Expect: nothing",
+                        b"Sec-Fetch-Site: cross-site", b"A B: c", b"X: " + b"y" * 400):
+            sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
+                         b"\r\n%x;ext=1\r\n%s\r\n0\r\n" % (len(body), body) +
+                         trailer + b"\r\nX-Last: 1\r\n\r\n")
+            assert read_answer(file)[0] == 200, trailer
+
+
+def test_absolute_form(server):
+    """A proxy may send the whole URL, which RFC 9112 (3.2.2) obliges a server to accept."""
+    server.model("m")
+    server.start()
+    with server.connect() as sock, sock.makefile("rb") as file:
+        for url, status in (("http://x/v2/models/m", 200), ("HTTP://x:80/v2?a=/", 200),
+                            ("http://x", 200), ("http://x?a=/v2/none", 200),
+                            ("http://x/v2/none", 404)):
+            sock.sendall(f"GET {url} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            answer = read_answer(file)
+            assert answer and answer[0] == status, url
+
+
+def test_an_upgrade_is_not_made(server):
+    """A client that would rather speak HTTP/2 or another protocol keeps its connection."""
+    server.model("m")
+    server.start()
+    more = ("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+            "HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n")
+    with server.connect() as sock, sock.makefile("rb") as file:
+        for _ in range(2):
+            sock.sendall(text_request(row([1, 2, 3, 4]), more=more) +
+                         f"GET /v2 HTTP/1.1\r\n{more}\r\n".encode())
+            for _ in range(2):
+                status, headers, _ = read_answer(file)
+                assert status == 200 and "connection" not in headers
+
+
 def test_http_1_0_and_connection_close(server):
     server.start()
     for request, kept in ((b"GET /v2 HTTP/1.0\r\n\r\n", False),
