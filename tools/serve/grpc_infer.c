@@ -101,21 +101,6 @@ static bool walk(const uint8_t *p, size_t n, struct raw *raw, uint8_t *to)
 	return true;
 }
 
-static bool is_utf8(const struct js_str *s)
-{
-	const char *p, *end;
-	unsigned int n;
-
-	if (!s->n)
-		return true;
-	for (p = s->p, end = p + s->n; p < end; p += n) {
-		n = (unsigned char)*p < 0x80 ? 1 : js_utf8(p, end);
-		if (!n)
-			return false;
-	}
-	return true;
-}
-
 /* Read a parameter that is an integer and not negative. */
 static bool whole(struct parse *p, const char *key, const Inference__InferParameter *v,
 		  uint64_t *u)
@@ -347,7 +332,7 @@ static bool read_request(struct parse *p, const Inference__ModelInferRequest *m,
 			 const struct raw *raw)
 {
 	infer_start(p);
-	if (!is_utf8(&raw->id))
+	if (!js_is_utf8(&raw->id))
 		return infer_failed(p, 400, "the id is not UTF-8");
 	p->r->id = raw->id;
 	if (!parameters(p, m) || !inputs(p, m, raw) || !outputs(p, m) || !infer_complete(p))
@@ -550,7 +535,7 @@ void grpc_infer(struct call *k, struct buf *body)
 	if (!ok) {
 		if (r)
 			infer_release(l, r);
-		if (raw.id.n && !is_utf8(&raw.id))
+		if (!js_is_utf8(&raw.id))
 			raw.id.n = 0;
 		refuse(k, &raw.id, why.status, grpc_clean(why.text));
 		return;

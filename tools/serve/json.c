@@ -67,6 +67,21 @@ unsigned int js_utf8(const char *text, const char *stop)
 	return n;
 }
 
+bool js_is_utf8(const struct js_str *s)
+{
+	const char *p, *end;
+	unsigned int n;
+
+	if (!s->n)
+		return true;
+	for (p = s->p, end = p + s->n; p < end; p += n) {
+		n = (unsigned char)*p < 0x80 ? 1 : js_utf8(p, end);
+		if (!n)
+			return false;
+	}
+	return true;
+}
+
 int js_hex(char c)
 {
 	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 :

@@ -48,6 +48,7 @@ bool js_key(struct js *j, struct js_str *s);
 bool js_is(const struct js_str *s, const char *text);
 /* The bytes of one character beyond ASCII, or 0; the value of a hexadecimal digit, or -1. */
 unsigned int js_utf8(const char *p, const char *end);
+bool js_is_utf8(const struct js_str *s);
 int js_hex(char c);
 size_t js_decode(const struct js_str *s, char *buf, size_t size);
 

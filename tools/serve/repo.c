@@ -176,12 +176,23 @@ static int check(const struct version *v, char *err, size_t size)
 			 m->ninputs, m->noutputs, MAX_IO, MAX_IO);
 		return -ENOTSUP;
 	}
-	for (i = 0; i < m->ninputs + m->noutputs; i++)
-		if ((i < m->ninputs ? &m->inputs[i] : &m->outputs[i - m->ninputs])->type ==
-		    SERVE_BYTES) {
+	for (i = 0; i < m->ninputs + m->noutputs; i++) {
+		const struct serve_io *io = i < m->ninputs ? &m->inputs[i] :
+							     &m->outputs[i - m->ninputs];
+		struct js_str name = { .p = io->name, .n = strlen(io->name) };
+
+		if (io->type == SERVE_BYTES) {
 			snprintf(err, size, "tensors of BYTES are not supported");
 			return -ENOTSUP;
 		}
+		/* neither JSON nor a message of gRPC could have it */
+		if (!js_is_utf8(&name)) {
+			snprintf(err, size, "the name of %s %u is not UTF-8",
+				 i < m->ninputs ? "input" : "output",
+				 i < m->ninputs ? i : i - m->ninputs);
+			return -EINVAL;
+		}
+	}
 	return 0;
 }
 

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from conftest import SERVER, SOON, Server, read_answer, row, soon, text_request
+from wire import field
 
 UNITS = os.path.join(os.path.dirname(__file__), "../../../tools/serve")
 
@@ -834,6 +835,25 @@ def test_repository_index_load_unload(server):
     server.model("a", 2, refuse="no")
     assert server.post("/v2/repository/models/a/load").status == 400
     assert server.infer("a", [1, 2, 3, 4]).json["model_version"] == "1"
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9", "café".encode()])
+def test_names_of_tensors_are_utf8(pawl, name):
+    """Others could be written neither in JSON nor in a message of gRPC."""
+    shape = field(1, field(1, 1) + field(2, field(1, field(1, 4))))
+    graph = field(1, field(1, name) + field(2, b"y") + field(4, b"Identity"))
+    graph += field(11, field(1, name) + field(2, shape)) + field(12, field(1, b"y") +
+                                                                 field(2, shape))
+    path = os.path.join(pawl.repository, "m/1")
+    os.makedirs(path)
+    with open(os.path.join(path, "model.onnx"), "wb") as file:
+        file.write(field(1, 8) + field(8, field(2, 13)) + field(7, graph))
+    pawl.start()
+    state = {one["name"]: one for one in pawl.post("/v2/repository/index").json}["m"]
+    if name == b"caf\xe9":
+        assert state["state"] == "UNAVAILABLE" and "UTF-8" in state["reason"]
+    else:
+        assert pawl.get("/v2/models/m").json["inputs"][0]["name"] == "café"
 
 
 def test_sighup_reads_the_repository_again(server):
