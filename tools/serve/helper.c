@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A helper: a thread for work that takes much longer than a request.  It runs the messages that
- * it receives, and answers with a message when the work is complete.
+ * A helper: a thread for work that takes much longer than a request.  It loads and frees
+ * versions, and frees the memory of large slots.  It runs the messages that it receives.
  *
  * The load of a version uses as much CPU time as thousands of requests.  If it shares a CPU
  * with a loop and a worker, requests would wait for it, each time until it has used its slice

@@ -513,6 +513,7 @@ struct server {
 	/* A: counts */
 	u64 connections, requests, answers;
 	u64 held;			/* bytes of bodies and answers */
+	u64 freeing;			/* bytes of slots that the helper is to free */
 };
 
 uint64_t now_ns(void);

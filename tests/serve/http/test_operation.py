@@ -172,24 +172,25 @@ def wide(server, n):
         {"name": "INPUT0", "shape": [1, n], "datatype": "FP32", "data": [1] * n}]})
 
 
-def test_free_slots_are_bounded_in_bytes(server):
+@pytest.mark.parametrize("scale", [1, 1500])      # the helper frees the large ones
+def test_free_slots_are_bounded_in_bytes(server, scale):
     server.model("m", dims="-1 -1", trace=1)
     # a slot of 100 numbers has 800 bytes
-    server.start(config="[model m]\nslot_bytes = 2500\n")
+    server.start(config=f"[model m]\nslot_bytes = {2500 * scale}\n")
 
     def made():
         texts = [e["text"].strip() for e in list(server.events("text"))]
         return texts.count("slot"), texts.count("free")
     for k, n in enumerate((100, 101, 102)):
-        assert wide(server, n).status == 200
+        assert wide(server, scale * n).status == 200
         soon(lambda k=k: made() == (k + 1, 0), "a slot")
-    assert wide(server, 100).status == 200      # no new one, and the most recently used
-    assert wide(server, 103).status == 200
+    assert wide(server, scale * 100).status == 200      # no new one, and the most recently used
+    assert wide(server, scale * 103).status == 200
     soon(lambda: made() == (4, 1), "the oldest one is freed")
-    assert wide(server, 100).status == 200
-    assert wide(server, 101).status == 200
+    assert wide(server, scale * 100).status == 200
+    assert wide(server, scale * 101).status == 200
     soon(lambda: made() == (5, 2), "the one of 101 was freed")
-    assert wide(server, 1000).status == 200     # more than the limit alone
+    assert wide(server, scale * 1000).status == 200     # more than the limit alone
     soon(lambda: made() == (6, 5), "only the last one is kept")
 
 
