@@ -133,9 +133,8 @@ static int naive_told(struct pawl_mx_engine *e, const struct pawl_op *d, void **
 
 	for (i = 0; rc == -ETIMEDOUT && i < d->nwrites; i++) {
 		rc = pawl_var_take(pe, d->writes[i], &err);
-		if (rc)
-			break;
-		rc = -ETIMEDOUT;
+		if (!rc)
+			rc = -ETIMEDOUT;
 	}
 	return err.code ? mx_told(rc, &err, exception) : 0;
 }

@@ -3,26 +3,37 @@
 """Plant small mistakes in the sources, one at a time, and see whether the tests find them.
 
 usage: mutate.py [--count N] [--seed S] [--minutes M] [--file PATH]... [--kind KIND]...
-                 [--plant PATCH]... [--quick] [--list] [--jobs J]
+                 [--layer LAYER]... [--plant PATCH]... [--again] [--measure] [--list] [--jobs J]
 
 A mutant is one change of one line: another comparison, a boundary or constant moved by one, a
 condition negated, a statement or call left out, two arguments swapped, another return code, a
 weaker memory order.  N of them are sampled with seed S from pool, exec, core, device, compat
-and tools/pawl.  For each, the copy of the sources in build/mutation/src is changed and built
-into build/mutation/obj; then the tests run: check-edges for an order, those of the file, those
-of its layer, and all others, until one fails.  A mutant that does not compile without a
-warning, or compiles to the same code, is replaced by another one.  --plant tries the changes of
-patches instead; --quick leaves out the tests of the other layers.
+and tools/pawl, as many of each layer and kind.  A mutant that does not compile without a
+warning, or compiles to the same code, is replaced by another one.
 
-The survivors, with their changes, are written to build/mutation/survivors.txt.  A survivor that
-behaves like the original belongs in equivalent.list, with a reason.  It is left out while the
-lines around it are the same, and reported when they have changed.  The exit status is 1
-if a mutant survived.
+A test can find a mutant only if it executes the line.  So all tests run once in a build with
+counters, and a mutant gets the tests that execute its line: first check-edges for a memory order
+and the tests with the name of the file, then the others, fastest first, until one fails.  A line
+that no test executes is a survivor.  --measure counts again; until then, lines that have changed
+since the last count are looked up by the lines around them.
+
+J mutants are tried at a time, each in a copy of the build, where the commands that make has
+saved are run for what depends on the changed file.
+
+The verdicts are kept in build/mutation/results.txt.  A later run goes on from there: it leaves
+out what has been judged, but --again tries the survivors again.  The survivors, with their changes,
+are written to build/mutation/survivors.txt.  A survivor that behaves like the original belongs in
+equivalent.list, with a reason.  It is left out while the lines around it are the same, and
+reported when they have changed.  --plant tries the changes of patches instead.  The exit status is
+1 if a mutant of this run survived.
 """
 import argparse
+import concurrent.futures
 import difflib
+import functools
 import glob
 import hashlib
+import json
 import os
 import random
 import re
@@ -30,28 +41,25 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.join(TOP, "build", "mutation")
 SRC, OBJ = os.path.join(HERE, "src"), os.path.join(HERE, "obj")
+COUNTED, COUNTERS = os.path.join(HERE, "counted", "src"), os.path.join(HERE, "counted", "obj")
+EXECUTED = os.path.join(HERE, "executed.json")
+RESULTS = os.path.join(HERE, "results.txt")
 LAYERS = ("pool", "exec", "core", "device", "compat", "tools/pawl")
+RUNNING = set()     # sessions of commands
 AROUND = 3          # lines above and below that belong to a mutant's hash
-SLOWEST = 100       # seconds for one test
 
-# The tests of a layer besides those with the name of the file; the others follow.
-OF_LAYER = {
-    "pool": r"unit/test_(pool|pool_trim|arena|err|rcu|trim)$",
-    "exec": r"unit/test_(ring|queue|park|prioq\w*|worker|workers|ready|caller|priority)$",
-    "core": r"unit/test_(?!hist|model|images|serve|mx_)\w+$|cpp/",
-    "device": r"device/|fault/fault_device",
-    "compat": r"compat/|unit/test_mx|fault/fault_mx",
-    "tools/pawl": r"unit/test_(hist|model|images|record)$|fuzz/fuzz_(images|model|record)|tools/test_",
-}
-# of the whole library, in the order in which they run
+# the lists of tests of the whole library
 LISTS = ("unit", "fuzz", "lin", "stress", "fault", "tools")
-# need what a machine may lack, or take minutes and cover no line in particular
-NOT = re.compile(r"mxnet/run|test_python|abi/|load/|docs/|serve|test_realtime|test_probes")
+# those for which PAWL_TEST_SHORT makes a difference
+LONG = re.compile(r"fault/|tools/test_infer")
+# need what a machine may lack, or are tests of other programs
+NOT = re.compile(r"mxnet/run|test_python|abi/|load/|docs/|serve|test_(realtime|probes|load|judge|demo)")
 
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
 ACCESS = r"\b(load|store|xchg|fetch_add|fetch_or|fetch_and|cas)_(?:acquire|release|acq_rel|seq_cst)" \
@@ -120,7 +128,8 @@ class Mutant:
         return self.path, self.hash, self.new.strip()
 
     def text(self):
-        with open(os.path.join(TOP, self.path), encoding="utf-8") as file:
+        # not of TOP, which may be edited during a run
+        with open(os.path.join(SRC, self.path), encoding="utf-8") as file:
             lines = file.read().split("\n")
         lines[self.number - 1] = self.new
         return "\n".join(lines)
@@ -199,37 +208,45 @@ def equivalents():
     return known, changed
 
 
-def run(command, seconds, log):
-    """The exit status of a command, in a group of its own; None if it did not end in time."""
-    env = dict(os.environ, PAWL_TEST_PATIENCE="8", CK_TIMEOUT_MULTIPLIER="0.4", LC_ALL="C")
+def execute(command, seconds, log, cwd=OBJ, **variables):
+    """The exit status of a command, in a session of its own; None if it did not end in time."""
+    env = dict(os.environ, PAWL_TEST_PATIENCE="8", CK_TIMEOUT_MULTIPLIER="0.4", LC_ALL="C", **variables)
     with open(log, "wb") as out:
-        process = subprocess.Popen(["bash", "-c", command], cwd=OBJ, stdout=out, stderr=out, env=env,
+        process = subprocess.Popen(["sh", "-ec", command], cwd=cwd, stdout=out, stderr=out, env=env,
                                    stdin=subprocess.DEVNULL, start_new_session=True)
+        RUNNING.add(process.pid)
         try:
             return process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
         finally:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            kill_session(process.pid)
             process.wait()
+            RUNNING.discard(process.pid)
 
 
-def make(targets, jobs):
-    return run("make -s -j%d -f %s/Makefile O= %s" % (jobs, SRC, " ".join(targets)), 900,
-               os.path.join(HERE, "make.log")) == 0
+def kill_session(pid):
+    """Check puts each test into a group of its own."""
+    subprocess.run(["pkill", "-KILL", "-s", str(pid)], check=False)
 
 
-def prepare(jobs):
-    """A copy of the sources, whose times change only with the files, and a build of it."""
-    os.makedirs(OBJ, exist_ok=True)
+def stop(number, _frame):
+    """What the tests started ends with this program."""
+    for pid in list(RUNNING):
+        kill_session(pid)
+    os._exit(128 + number)
+
+
+def build(src, obj, jobs, options, flags):
+    """Copy the sources, whose times change only with the files, and build them."""
+    os.makedirs(obj, exist_ok=True)
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=TOP, check=True,
                             stdout=subprocess.PIPE).stdout.decode().split("\n")
     for name in filter(None, listed):
-        old, new = os.path.join(TOP, name), os.path.join(SRC, name)
+        old, new = os.path.join(TOP, name), os.path.join(src, name)
         if not os.path.isfile(old):
+            if os.path.isfile(new):
+                os.unlink(new)
             continue
         with open(old, "rb") as file:
             data = file.read()
@@ -237,90 +254,288 @@ def prepare(jobs):
             with open(new, "rb") as file:
                 if file.read() == data:
                     continue
+            os.unlink(new)
         os.makedirs(os.path.dirname(new), exist_ok=True)
         shutil.copy(old, new)
-    if not os.path.exists(os.path.join(OBJ, ".config")):
-        make(["defconfig"], 1)
-        # Programs link faster without link-time optimization; a change that causes a warning
-        # is no mutant.
-        with open(os.path.join(OBJ, ".config"), encoding="utf-8") as file:
-            config = re.sub(r"^CONFIG_LTO=y", "# CONFIG_LTO is not set", file.read(), flags=re.M)
-            config = re.sub(r"^# CONFIG_WERROR is not set", "CONFIG_WERROR=y", config, flags=re.M)
-        with open(os.path.join(OBJ, ".config"), "w", encoding="utf-8") as file:
-            file.write(config)
-        make(["olddefconfig"], 1)
-    if not make(["all", "tests"] + ["tests/%s.list" % l for l in LISTS], jobs):
-        with open(os.path.join(HERE, "make.log"), encoding="utf-8", errors="replace") as file:
+    log = os.path.join(HERE, "make.log")
+    make = "make -s -f %s/Makefile O= CC=gcc CXX=g++ CFLAGS='%s' " % (src, flags)
+    if not os.path.exists(os.path.join(obj, ".config")):
+        execute(make + "defconfig", 60, log, obj)
+        with open(os.path.join(obj, ".config"), "a", encoding="utf-8") as file:
+            file.write("".join("CONFIG_%s\n" % option for option in options))
+        execute(make + "olddefconfig", 60, log, obj)
+    goals = ["all", "tests"] + ["tests/%s.list" % name for name in LISTS]
+    if execute(make + "-j%d %s" % (jobs, " ".join(goals)), 3600, log, obj):
+        with open(log, encoding="utf-8", errors="replace") as file:
             sys.exit("the sources do not build:\n" + file.read()[-3000:])
 
 
-def tests():
-    """[(name, command)] of all lists."""
-    found = []
+def tests(obj):
+    """{name: command} of all lists."""
+    found = {}
     for name in LISTS:
-        with open(os.path.join(OBJ, "tests", name + ".list"), encoding="utf-8") as file:
-            found += [line.rstrip("\n").split("\t")[0::2] for line in file if line.strip()]
-    return [(n, c) for n, c in found if not NOT.search(n)]
+        with open(os.path.join(obj, "tests", name + ".list"), encoding="utf-8") as file:
+            for line in filter(str.strip, file):
+                name, _, command = line.rstrip("\n").split("\t")
+                if not NOT.search(name):
+                    found[name] = command
+    return found
 
 
-def stages(all_tests, path):
-    """The tests of a file, of its layer, and all others."""
-    stem = os.path.splitext(os.path.basename(path))[0]
-    layer = next(l for l in LAYERS if path.startswith(l + "/"))
-    own = [t for t in all_tests if re.search(r"(^|/)test_(mx_)?%s$" % stem, t[0])]
-    its = [t for t in all_tests if t not in own and re.search(OF_LAYER[layer], t[0])]
-    rest = [t for t in all_tests if t not in own and t not in its]
-    return [own, its, rest]
+def read_counters(folder):
+    """{file of a layer: [line numbers]} that were executed, from the counters below a folder."""
+    found = {}
+    data = glob.glob(folder + "/**/*.gcda", recursive=True)
+    for name in data:
+        notes = os.path.splitext(name)[0] + ".gcno"
+        os.symlink(notes[len(folder):], notes)
+    out = subprocess.run(["gcov", "--json-format", "--stdout"] + data, stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL, check=True, cwd=folder).stdout if data else b""
+    for entry in (e for text in out.splitlines() for e in json.loads(text)["files"]):
+        path = os.path.relpath(os.path.join(COUNTERS, entry["file"]), COUNTED)
+        if path.startswith(LAYERS):
+            found.setdefault(path, set()).update((line["line_number"], line["count"] > 0)
+                                                 for line in entry["lines"])
+    return found
 
 
-def programs(stage):
-    """What make has to build for these tests."""
-    found = set()
-    for _, command in stage:
-        found.update(p[2:] for p in re.findall(r"\./tests/[\w/]+", command))
-        if ".sh" in command or "fuzz" in command:
-            return ["all", "tests"]
-    return sorted(found)
+def count_test(name, command):
+    """What a test executes, and how long it takes without counters, or None if it fails."""
+    folder = os.path.join(HERE, "gcda", name.replace("/", "-"))
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    execute(command, 600, folder + ".log", COUNTERS, GCOV_PREFIX=folder, PAWL_TEST_SHORT="1")
+    lines = read_counters(folder)
+    shutil.rmtree(folder)
+    start = time.monotonic()
+    status = execute(tests(OBJ)[name], 100, folder + ".log")
+    seconds = time.monotonic() - start
+    print("%-7s %5.1f s  %s" % ({0: "counted", 77: "skipped"}.get(status, "FAILED"), seconds, name), flush=True)
+    return None if status else [seconds, {path: sorted(n for n, hit in found if hit) for path, found in
+                                          lines.items()}], \
+        {path: {n for n, _ in found} for path, found in lines.items()}
 
 
-def code_of(path):
-    """The machine code of a source file in the build, or None."""
-    objects = os.path.join(OBJ, os.path.splitext(path)[0] + ".o")
-    found = subprocess.run(["objdump", "-dr", "--no-show-raw-insn", objects], stdout=subprocess.PIPE,
-                           stderr=subprocess.DEVNULL, check=False)
-    data = subprocess.run(["objcopy", "-O", "binary", "-j", ".rodata", "-j", ".data", objects, "/dev/stdout"],
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-    return hashlib.sha1(found.stdout + data.stdout).hexdigest()
+def count_lines(jobs):
+    """Run all tests with counters, and write EXECUTED."""
+    shutil.rmtree(COUNTED, ignore_errors=True)
+    build(COUNTED, COUNTERS, jobs, ["COVERAGE=y", "LTO=n"], "-O0 -g0")
+    all_tests, code = {}, {}
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for name, (result, lines) in zip(tests(COUNTERS), pool.map(count_test, *zip(*tests(COUNTERS).items()))):
+            if result:
+                all_tests[name] = result
+            for path, numbers in lines.items():
+                code.setdefault(path, set()).update(numbers)
+    with open(EXECUTED, "w", encoding="utf-8") as file:
+        json.dump({"tests": all_tests, "code": {path: sorted(n) for path, n in code.items()}}, file)
 
 
-def find(mutant, all_tests, jobs, quick):
-    """The test that finds a mutant, "" if none does, or None if it is no mutant."""
-    path = os.path.join(SRC, mutant.path)
-    with open(path, encoding="utf-8") as file:
-        original = file.read()
-    before = code_of(mutant.path)
-    try:
-        with open(path, "w", encoding="utf-8") as file:
+@functools.lru_cache(None)
+def counted_lines(path):
+    """{line number: line number when the lines were counted} of a file."""
+    texts = []
+    for top in (TOP, COUNTED):
+        if not os.path.exists(os.path.join(top, path)):
+            return {}
+        with open(os.path.join(top, path), encoding="utf-8") as file:
+            texts.append(file.read().split("\n"))
+    return {a + i + 1: b + i + 1 for a, b, n in difflib.SequenceMatcher(None, *texts, autojunk=False)
+            .get_matching_blocks() for i in range(n)}
+
+
+def tests_of(mutant, all_tests, executed):
+    """The names of the tests that execute a mutant's line, in the order in which they run."""
+    stem = os.path.splitext(os.path.basename(mutant.path))[0]
+    old, code = counted_lines(mutant.path), executed["code"].get(mutant.path, [])
+    # a line inside a statement has no counter: that of its first line
+    number = max((n for n in old if n <= mutant.number), default=0)
+    exact = number == mutant.number
+    number = max((n for n in code if n <= old.get(number, 0)), default=0)
+    chosen = []
+    for name in all_tests:
+        seconds, lines = executed["tests"].get(name, (None, {}))
+        own = re.search(r"(^|/)test_(mx_)?%s" % stem, name) is not None
+        if seconds is None or number in lines.get(mutant.path, []) or not exact and mutant.path in lines:
+            chosen.append((not own, 1 if seconds is None else seconds, name))
+    return [name for _, _, name in sorted(chosen)]
+
+
+class Commands:
+    """The commands that make has saved in a build, and what the targets are made of."""
+
+    def __init__(self, obj):
+        self.command, self.parts, self.users = {}, {}, {}
+        for name in glob.glob(obj + "/**/.*.cmd", recursive=True):
+            with open(name, encoding="utf-8") as file:
+                text = file.read()
+            target, command = re.match(r"savedcmd_(\S+) := (.*)", text).groups()
+            # without a new list of headers
+            command = re.sub(r"-MMD -MP -MF \S+", "", command)
+            self.command[target] = command.replace("$(pound)", "#").replace("$$", "$")
+            words = [os.path.normpath(word) for word in re.findall(r"[\w./-]+", command)]
+            self.parts[target] = [w for w in words if w != target and os.path.exists(os.path.join(obj, w))]
+            notes = os.path.join(obj, os.path.dirname(target), "." + os.path.basename(target) + ".d")
+            if os.path.exists(notes):
+                with open(notes, encoding="utf-8") as file:
+                    for word in file.read().split():
+                        if word.startswith(SRC):
+                            self.users.setdefault(os.path.relpath(word, SRC), []).append(target)
+
+
+class Place:
+    """A copy of the sources and of the build, for one mutant at a time."""
+
+    def __init__(self, number, commands):
+        self.here = os.path.join(HERE, str(number))
+        self.src, self.obj = os.path.join(self.here, "src"), os.path.join(self.here, "obj")
+        self.commands, self.changed = commands, set()
+        shutil.rmtree(self.here, ignore_errors=True)
+        for old, new in ((SRC, self.src), (OBJ, self.obj)):
+            shutil.copytree(old, new, symlinks=True, copy_function=self.link)
+
+    @staticmethod
+    def link(old, new):
+        """One file in all places; what a command overwrites is copied."""
+        (shutil.copy if old.endswith(".names") else os.link)(old, new)
+
+    def log(self):
+        return os.path.join(self.here, "log")
+
+    def make(self, target):
+        """Whether a target is as the changed source makes it, or None if it cannot be made."""
+        if target in self.known:
+            return self.known[target]
+        made = False
+        if target in self.commands.users.get(self.path, ()):
+            made = True
+        for part in self.commands.parts.get(target, ()):
+            below = self.make(part)
+            if below is None:
+                return None
+            made = made or below
+        if made:
+            os.unlink(os.path.join(self.obj, target))
+            self.changed.add(target)
+            if execute(self.commands.command[target].replace(SRC, self.src), 300, self.log(), self.obj):
+                return None
+        self.known[target] = made
+        return made
+
+    def plant(self, mutant):
+        self.path, self.known = mutant.path, {}
+        os.unlink(os.path.join(self.src, mutant.path))
+        with open(os.path.join(self.src, mutant.path), "w", encoding="utf-8") as file:
             file.write(mutant.text())
-        if mutant.kind == "order":
-            if run("python3 %s/tools/check-edges.py %s" % (SRC, SRC), 60, os.path.join(HERE, "edges.log")):
+
+    def restore(self):
+        pairs = [(os.path.join(SRC, self.path), os.path.join(self.src, self.path))]
+        pairs += [(os.path.join(OBJ, target), os.path.join(self.obj, target)) for target in self.changed]
+        self.changed = set()
+        for old, new in pairs:
+            if os.path.exists(new):
+                os.unlink(new)
+            os.link(old, new)
+
+    def same_code(self, target):
+        """Whether an object has the machine code of the original."""
+        def code(obj):
+            name = os.path.join(obj, target)
+            found = subprocess.run(["objdump", "-dr", "--no-show-raw-insn", name], stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL, check=False).stdout
+            data = subprocess.run(["objcopy", "-O", "binary", "-j", ".rodata*", "-j", ".data*", name, "/dev/stdout"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout
+            return found.split(b"\n", 3)[3:] + [data]
+        return code(self.obj) == code(OBJ)
+
+    def find(self, mutant, names, all_tests, executed):
+        """The test that finds a mutant, "" if none does, or None if it is no mutant."""
+        self.plant(mutant)
+        try:
+            if mutant.kind == "order" and \
+                    execute("python3 %s/tools/check-edges.py %s" % (SRC, self.src), 60, self.log()):
                 return "check-edges"
-        # headers are compiled into several objects
-        if not make([os.path.splitext(mutant.path)[0] + ".o"] if mutant.path.endswith(".c") else ["lib"], jobs):
-            return None
-        if mutant.path.endswith(".c") and mutant.kind != "patch" and code_of(mutant.path) == before:
-            return None
-        for stage in stages(all_tests, mutant.path)[:2 if quick else 3]:
-            if stage and not make(programs(stage), jobs):
-                return "the build"
-            for name, command in stage:
-                status = run(command, SLOWEST, os.path.join(HERE, "test.log"))
+            objects = [t for t in self.commands.users.get(mutant.path, ()) if t.startswith(LAYERS)]
+            for target in objects:
+                if self.make(target) is None:
+                    return None
+            if mutant.kind != "patch" and all(map(self.same_code, objects)):
+                return None
+            # the long tests are short first
+            runs = [(name, "1") for name in names] + [(name, "") for name in names if LONG.search(name)]
+            for name, short in runs:
+                command = all_tests[name]
+                programs = re.findall(r"\./(tests/[\w/]+)", command) or \
+                    ["tools/pawl/pawl", "tests/tools/pawl-cuda.so"]
+                if None in map(self.make, programs):
+                    return "the build"
+                limit = 5 + 5 * executed["tests"].get(name, [10])[0]
+                short = {"PAWL_TEST_SHORT": short} if short else {}
+                status = execute(command, limit, self.log(), self.obj, **short)
+                if status is None and execute(command, limit, self.log(), OBJ, **short) is None:
+                    continue    # the machine is too busy
                 if status not in (0, 77):
                     return name + (" (no end)" if status is None else "")
-        return ""
-    finally:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(original)
+            return ""
+        finally:
+            self.restore()
+
+
+class Results:
+    """The verdicts so far, by key."""
+
+    def __init__(self):
+        self.all, self.lock = {}, threading.Lock()
+        if os.path.exists(RESULTS):
+            with open(RESULTS, encoding="utf-8") as file:
+                for line in file:
+                    verdict, _, _, kind, path, digest, new = line.rstrip("\n").split("\t", 6)
+                    new, by = new.rsplit("\t", 1)      # code may have tabs, too
+                    self.all[path, digest, new] = verdict, kind, by
+
+    def add(self, mutant, verdict, seconds, seed, by):
+        with self.lock, open(RESULTS, "a", encoding="utf-8") as file:
+            file.write("\t".join((verdict, "%.0f" % seconds, str(seed), mutant.kind) + mutant.key() + (by,)) + "\n")
+            self.all[mutant.key()] = verdict, mutant.kind, by
+
+    def summary(self, population, known):
+        """Tables by layer and kind of the mutants that the sources still have."""
+        rows = {}
+        for key, (verdict, kind, _) in self.all.items():
+            if key not in population or verdict == "none":
+                continue
+            verdict = "equivalent" if key in known else verdict
+            for row in ("all", next(l for l in LAYERS if key[0].startswith(l + "/")), kind):
+                rows.setdefault(row, {}).setdefault(verdict, []).append(key)
+        lines = ["%-12s %6s %6s %8s %10s %6s" % ("", "judged", "found", "survived", "equivalent", "found")]
+        for row in (*LAYERS, *sorted(KINDS), "all"):
+            n = [len(rows.get(row, {}).get(v, ())) for v in ("found", "survived", "equivalent")]
+            if sum(n):
+                lines.append("%-12s %6d %6d %8d %10d %5.0f %%" % (row, sum(n), *n, 100 * n[0] / max(1, n[0] + n[1])))
+        return "\n".join(lines)
+
+
+def sample_of(population, seed):
+    """All mutants in an order in which each layer and each kind comes equally often."""
+    groups = {}
+    for m in population:
+        layer = next(l for l in LAYERS if m.path.startswith(l + "/"))
+        groups.setdefault(layer, {}).setdefault(m.kind, []).append(m)
+    rnd, sample = random.Random(seed), []
+    for kinds in groups.values():
+        for some in kinds.values():
+            rnd.shuffle(some)
+    while groups:
+        for layer, kinds in sorted(groups.items()):
+            # the kind that has had its turn becomes the last
+            kind = next(iter(kinds))
+            some = kinds.pop(kind)
+            sample.append(some.pop())
+            if some:
+                kinds[kind] = some
+            if not kinds:
+                del groups[layer]
+    return sample
 
 
 def main():
@@ -330,58 +545,82 @@ def main():
     p.add_argument("--minutes", type=float, default=60)
     p.add_argument("--file", action="append", default=[])
     p.add_argument("--kind", action="append", default=[], choices=sorted(KINDS))
+    p.add_argument("--layer", action="append", default=[], choices=LAYERS)
     p.add_argument("--plant", action="append", default=[])
-    p.add_argument("--quick", action="store_true", help="the tests of the layer only")
+    p.add_argument("--again", action="store_true", help="the survivors")
+    p.add_argument("--measure", action="store_true", help="count again which lines the tests execute")
     p.add_argument("--list", action="store_true", help="print the sample only")
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = p.parse_args()
     end = time.monotonic() + args.minutes * 60
-    files = args.file or sorted(os.path.relpath(f, TOP) for layer in LAYERS
-                                for f in glob.glob(os.path.join(TOP, layer, "*.[ch]")))
+    files = sorted(os.path.relpath(f, TOP) for layer in LAYERS for f in glob.glob(os.path.join(TOP, layer, "*.[ch]")))
+    population = {m.key(): m for f in files for m in mutants(f, sorted(KINDS))}
     known, changed = equivalents()
     for line in changed:
         print("the code around an equivalent mutant has changed, judge it again: " + line)
+    os.makedirs(HERE, exist_ok=True)
+    for number in signal.SIGINT, signal.SIGTERM:
+        signal.signal(number, stop)
+    results = Results()
     if args.plant:
         sample = [Patch(os.path.abspath(name)) for name in args.plant]
     else:
-        sample = [m for f in files for m in mutants(f, args.kind or sorted(KINDS))]
-        # each kind equally often, however many positions it has
-        by_kind = {}
-        for m in sample:
-            by_kind.setdefault(m.kind, []).append(m)
-        rnd = random.Random(args.seed)
-        for kind in by_kind.values():
-            rnd.shuffle(kind)
-        sample = []
-        while any(by_kind.values()):
-            for kind in sorted(by_kind):
-                if by_kind[kind]:
-                    sample.append(by_kind[kind].pop())
+        sample = [m for m in population.values()
+                  if (not args.file or m.path in args.file) and (not args.kind or m.kind in args.kind)
+                  and (not args.layer or m.path.startswith(tuple(args.layer)))
+                  and (results.all.get(m.key(), ("",))[0] == "survived" and m.key() not in known if args.again
+                       else m.key() not in results.all)]
+        sample = sample_of(sample, args.seed)
     if args.list:
         print("\n".join(map(str, sample[:args.count])))
         return 0
-    prepare(args.jobs)
-    all_tests = tests()
+    # Programs link faster without link-time optimization; a change that causes a warning is no mutant.
+    build(SRC, OBJ, args.jobs, ["LTO=n", "WERROR=y"], "-g0")
+    if args.measure or not os.path.exists(EXECUTED):
+        count_lines(args.jobs)
+    with open(EXECUTED, encoding="utf-8") as file:
+        executed = json.load(file)
+    # tests that fail or are skipped were not counted; new ones have not been yet
+    counted = tests(COUNTERS)
+    all_tests = {n: c for n, c in tests(OBJ).items() if n in executed["tests"] or n not in counted}
+    commands = Commands(OBJ)
     count = {"found": 0, "survived": 0, "equivalent": 0}
-    with open(os.path.join(HERE, "survivors.txt"), "w", encoding="utf-8") as out:
-        for mutant in sample:
-            if count["found"] + count["survived"] == args.count or time.monotonic() > end:
-                break
+    lock, rest = threading.Lock(), iter(sample)
+
+    def work(place):
+        while True:
+            with lock:
+                mutant = next(rest, None)
+                if not mutant or sum(count.values()) >= args.count or time.monotonic() > end:
+                    return
+            start, by, names = time.monotonic(), "", []
             if mutant.key() in known:
-                count["equivalent"] += 1
-                continue
-            start = time.monotonic()
-            by = find(mutant, all_tests, args.jobs, args.quick)
+                verdict = "equivalent"
+            else:
+                names = list(all_tests) if args.plant else tests_of(mutant, all_tests, executed)
+                by = place.find(mutant, names, all_tests, executed)
+                verdict = "none" if by is None else "found" if by else "survived"
+            seconds = time.monotonic() - start
+            if not args.plant:
+                note = by or ("" if names or verdict != "survived" else "not executed")
+                results.add(mutant, verdict, seconds, args.seed, note)
             if by is None:
                 continue
-            count["found" if by else "survived"] += 1
-            print("%-9s %4.0f s  %s%s" % ("found" if by else "SURVIVED", time.monotonic() - start, mutant,
-                                          ", by " + by if by else ""), flush=True)
-            if not by:
-                out.write("%s\n%s | %s | %s | why\n%s\n\n" % ((mutant,) + mutant.key() + (mutant.diff(),)))
-                out.flush()
-    print("mutation seed=%d found=%d survived=%d equivalent=%d" % (
-        args.seed, count["found"], count["survived"], count["equivalent"]))
+            with lock:
+                count[verdict] += 1
+                print("%-10s %4.0f s  %s%s" % (verdict if by else verdict.upper(), seconds, mutant, ", by " + by if by
+                      else "" if names else ", not executed"), flush=True)
+
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for _ in pool.map(work, [Place(i, commands) for i in range(args.jobs)]):
+            pass
+    with open(os.path.join(HERE, "survivors.txt"), "w", encoding="utf-8") as out:
+        for key, (verdict, _, note) in results.all.items():
+            if verdict == "survived" and key in population and key not in known:
+                m = population[key]
+                out.write("%s%s\n%s | %s | %s | why\n%s\n\n" % ((m, note and ", " + note) + key + (m.diff(),)))
+    print("mutation seed=%d %s" % (args.seed, " ".join("%s=%d" % c for c in count.items())))
+    print(results.summary(population, known))
     return 1 if count["survived"] else 0
 
 

@@ -73,7 +73,7 @@ for i in range(2):
 EOF
 workload() {
 	file=$src/tests/data/$1.pwr
-	run 0 "^ops +$2 pushed by .* $2 begun, $2 over, 0 with an error, 0 refused" record info "$file"
+	run 0 "^ops +$2 pushed by .*, $6 of them in bodies; $2 begun, $2 over, 0 with an error, 0 refused" record info "$file"
 	grep -q "^order  *serial order of $2 ops" "$tmp/out" || fail "$1: no order"
 	grep -qE "^vars +$3; $4 reads, $5 writes" "$tmp/out" || fail "$1: other vars"
 	"$pawl" record json "$file" >"$tmp/json.one" || fail "$1 as json"
@@ -88,8 +88,10 @@ workload() {
 			fail "$1 ($how): another order"
 	done
 }
-workload mxnet-train-step 54 60 52 105
-workload mxnet-resnet18 189 228 138 311
+workload mxnet-train-step 54 60 52 105 0
+# it lasts from the first time in the file to the last
+run 0 ' for 0\.012114 s$' record info "$src/tests/data/mxnet-train-step.pwr"
+workload mxnet-resnet18 189 228 138 311 12
 
 # %p, a name that cannot be, and a file that is in use
 PAWL_RECORD=$tmp/p-%p-x "$pawl" $infer >"$tmp/out" 2>"$tmp/err" || fail "pawl infer with %p"
@@ -119,6 +121,10 @@ run 2 'info, dump or json' record
 run 2 'info, dump or json' record show "$tmp/rec"
 run 2 'which file' replay
 run 2 'not a number' replay --speed fast "$tmp/rec"
+grep -q "^Try 'pawl replay --help'" "$tmp/err" || fail "replay does not name its help"
+# a recording by its first bytes, not by its name
+printf 'PWRC' >"$tmp/cut"
+run 1 'not a recording' record info "$tmp/cut"
 run 0 'Usage' record --help
 run 0 'Usage' replay --help
 
@@ -136,6 +142,8 @@ run 0 'r0@1 w1@0' record dump "$tmp/wf.json"
 run 0 'longest chain 2.0' record info "$tmp/wf.json"
 sed 's/"parents": \[\]/"parents": ["last"]/' "$tmp/wf.json" >"$tmp/cut"
 run 1 'wait for each other' replay "$tmp/cut"
+sed 's/"outputFiles": \["o"\]/"outputFiles": 7/' "$tmp/wf.json" >"$tmp/cut"
+run 1 'the files of a task are no list' replay "$tmp/cut"
 # a parent that no file implies: the check is not the accesses' alone
 sed 's/"inputFiles": \["l", "r"\]/"inputFiles": []/' "$tmp/wf.json" >"$tmp/cut"
 run 1 '4 parents.* out of order; first: op 3 ..last..: op 2 is not over' replay --workers 0 "$tmp/cut"

@@ -144,11 +144,7 @@ static int chunk_engine(struct reader *rd, const unsigned char *p, uint32_t byte
 	e->number = number;
 	e->kind = get_le32(p);
 	e->workers = get_le32(p + 4);
-	e->priority_workers = get_le32(p + 8);
-	e->copy_workers = get_le32(p + 12);
 	e->devices = get_le32(p + 16);
-	e->max_ops = get_le32(p + 20);
-	e->max_vars = get_le32(p + 24);
 	p += 28;
 	if (text_get(&p, end, e->name, sizeof(e->name)))
 		return bad(rd, at, "the name of engine %u does not end", number);

@@ -54,8 +54,7 @@ struct rec_wait {
 };
 
 struct rec_engine {
-	uint32_t number, kind, workers, priority_workers, copy_workers, devices, max_ops,
-		max_vars;
+	uint32_t number, kind, workers, devices;
 	char name[128];
 };
 
