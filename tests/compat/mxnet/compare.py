@@ -53,6 +53,13 @@ class Quota:
         with open(os.path.join(self.folder, "cgroup.procs"), "w") as f:
             f.write("0")
 
+    def stopped(self):
+        """Seconds for which its processes were stopped because the quota was used up."""
+        with open(os.path.join(self.folder, "cpu.stat")) as f:
+            stat = dict(line.split() for line in f)
+        return int(stat["throttled_time"]) * 1e-9 if "throttled_time" in stat else \
+            int(stat["throttled_usec"]) * 1e-6
+
     def end(self):
         os.rmdir(self.folder)
 
@@ -111,6 +118,9 @@ class Program:
             total += cpu_of("%s/%s" % (folder, task))
         return total
 
+    def stopped(self):
+        return self.quota.stopped() if self.quota else 0
+
     def end(self):
         self.proc.stdin.close()
         self.proc.stdout.close()
@@ -132,13 +142,14 @@ class Pair:
     """One slice of each program: microseconds per unit, and who else used CPUs."""
 
     def __init__(self, programs, neighbours, n, order):
-        self.us, self.cpu, self.idle = [0, 0], [0, 0], 0
+        self.us, self.cpu, self.idle, self.stopped = [0, 0], [0, 0], 0, [0, 0]
         start = time.perf_counter()
         other = machine() - time.process_time() - neighbours.cpu()
         for j in order:
-            before = [p.cpu() for p in programs]
+            before, stopped = [p.cpu() for p in programs], programs[j].stopped()
             got = programs[j].ask("slice %d" % n)
             after = [p.cpu() for p in programs]
+            self.stopped[j] = programs[j].stopped() - stopped
             self.us[j] = got["seconds"] / n / got["units"] * 1e6
             self.cpu[j] = (after[j] - before[j]) / n / got["units"] * 1e6
             self.idle += after[1 - j] - before[1 - j]
@@ -155,7 +166,8 @@ def times(programs, work, seconds):
         p.ask("work " + work)
     n = 1
     while True:
-        took = max(p.ask("slice %d" % n)["wall"] for p in programs)
+        # the best of three: a disturbed one would make all slices too short
+        took = max(min(p.ask("slice %d" % n)["wall"] for _ in range(3)) for p in programs)
         if took > seconds / 3:
             return max(1, round(n * seconds / took))
         n *= 2
@@ -209,6 +221,10 @@ def show(opt, got):
               100 * sum(p.idle for p in every) / sum(p.seconds for p in every),
               statistics.median(p.others for p in every),
               sum(p.others > QUIET for p in every), len(every)))
+    if opt.quota:
+        print("Stopped as the quota was used up: %s %.1f %% of the time of all pairs, %s %.1f %%." % (
+            a, 100 * sum(p.stopped[0] for p in every) / sum(p.seconds for p in every),
+            b, 100 * sum(p.stopped[1] for p in every) / sum(p.seconds for p in every)))
     print("| work | %s | %s | %s / %s | 95 %% | CPU time, %s / %s |" % (a, b, a, b, a, b))
     print("| --- | --- | --- | --- | --- | --- |")
     for work, rounds in got.items():
