@@ -17,6 +17,8 @@ import mxnet as mx
 from mxnet import autograd, gluon
 from mxnet.gluon.model_zoo import vision
 
+import dist
+import dist_bench
 from common import LSTM, digits, make
 
 
@@ -141,6 +143,22 @@ def training(name, hybrid, n=5):
     return Work(step, n)
 
 
+class Training:
+    """A step on each node of a cluster: see dist_bench.py.  A unit is an image."""
+
+    paused = 0.0
+
+    def __init__(self, kind, n=10):
+        self.cluster, self.n = dist_bench.Cluster(kind, "digits"), n
+        self.units = n * dist.WORKERS * dist_bench.BATCH
+
+    def once(self):
+        self.cluster.steps(self.n)
+
+    def end(self):
+        self.cluster.end()
+
+
 WORK = {
     "storm-chain": storm_chain,
     "storm-wide": storm_wide,
@@ -161,7 +179,14 @@ WORK = {
     "train-conv": lambda: training("conv", False),
     "train-conv-hybrid": lambda: training("conv", True),
     "train-lstm": lambda: training("lstm", False),
+    "dist-sync": lambda: Training("dist_sync"),
+    "dist-async": lambda: Training("dist_async"),
 }
+
+
+def end(work):
+    if hasattr(work, "end"):
+        work.end()
 
 
 def main():
@@ -176,6 +201,7 @@ def main():
         what, arg = line.split()
         if what == "work":
             # what the work before left must not be freed in a slice of this one
+            end(work)
             work = None
             gc.collect()
             work = WORK[arg]()
@@ -185,6 +211,7 @@ def main():
         wall = time.perf_counter() - start
         print(json.dumps({"seconds": wall - (work.paused - paused), "wall": wall,
                           "units": work.units}), file=out, flush=True)
+    end(work)
 
 
 if __name__ == "__main__":

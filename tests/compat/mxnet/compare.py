@@ -86,6 +86,21 @@ def cpu_of(folder):
         return int(f.read().split()[0]) * 1e-9
 
 
+def family(pid):
+    """A process and its descendants."""
+    parents = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/stat" % name) as f:
+                parents[int(name)] = int(f.read().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    found = [pid]
+    for p in found:
+        found += [child for child, parent in parents.items() if parent == p]
+    return found
+
+
 class Program:
     """A bench.py that waits for orders."""
 
@@ -108,14 +123,20 @@ class Program:
         answer = self.proc.stdout.readline()
         if not answer:
             raise SystemExit("%s ended: status %s" % (self.proc.args, self.proc.wait()))
+        if line.startswith("work"):
+            self.pids = family(self.proc.pid)
         return json.loads(answer)
 
     def cpu(self):
-        """Seconds of CPU of all its threads; they stay, so the sum only grows."""
+        """Seconds of CPU of all its threads and those of its children.
+
+        They stay while it works, so the sum only grows.
+        """
         total = 0
-        folder = "/proc/%d/task" % self.proc.pid
-        for task in os.listdir(folder):
-            total += cpu_of("%s/%s" % (folder, task))
+        for pid in self.pids:
+            folder = "/proc/%d/task" % pid
+            for task in os.listdir(folder):
+                total += cpu_of("%s/%s" % (folder, task))
         return total
 
     def stopped(self):

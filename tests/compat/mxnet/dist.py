@@ -65,6 +65,26 @@ def worker(kind, lost):
         print("worker %d learned" % rank, flush=True)
 
 
+def start(argv):
+    """Start argv as each node, as MXNet's tools do: pairs of a role and a process."""
+    env = dict(os.environ, DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(free_port()),
+               DMLC_NUM_WORKER=str(WORKERS), DMLC_NUM_SERVER="1", DMLC_INTERFACE="lo",
+               DMLC_NODE_HOST="127.0.0.1")
+    return [(role, subprocess.Popen([sys.executable, *argv], env=dict(env, DMLC_ROLE=role),
+                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            for role in ["scheduler", "server"] + ["worker"] * WORKERS]
+
+
+def await_all(procs):
+    """What they print, line by line, when all have ended."""
+    out = []
+    for role, p in procs:
+        out += p.stdout.read().splitlines()
+        if p.wait():
+            raise SystemExit("%s: status %d" % (role, p.returncode))
+    return out
+
+
 def main():
     kind, lost = sys.argv[1], sys.argv[2:] == ["lost"]
     role = os.environ.get("DMLC_ROLE")
@@ -75,14 +95,7 @@ def main():
         raise SystemExit("%s returned" % role)
     # a time limit must not leave the nodes behind
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("too slow"))
-    env = dict(os.environ, DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(free_port()),
-               DMLC_NUM_WORKER=str(WORKERS), DMLC_NUM_SERVER="1", DMLC_INTERFACE="lo",
-               DMLC_NODE_HOST="127.0.0.1")
-    procs, out = [], []
-    for role in ["scheduler", "server"] + ["worker"] * WORKERS:
-        p = subprocess.Popen([sys.executable, *sys.argv], env=dict(env, DMLC_ROLE=role),
-                             stdout=subprocess.PIPE, text=True)
-        procs.append((role, p))
+    procs = start(sys.argv)
     try:
         if lost:
             dead = None
@@ -98,11 +111,7 @@ def main():
             alive = [r for r, p in procs if p.poll() is None]
             print("after the loss there are:", *alive, flush=True)
             return
-        for role, p in procs:
-            out += p.communicate()[0].splitlines()
-            if p.returncode:
-                raise SystemExit("%s: status %d" % (role, p.returncode))
-        print("\n".join(sorted(out)), flush=True)
+        print("\n".join(sorted(await_all(procs))), flush=True)
         print("all nodes ended", flush=True)
     finally:
         for _, p in procs:

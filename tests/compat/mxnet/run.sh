@@ -5,9 +5,10 @@
 #
 #	smoke	imports, one training, some features; if there is a virtualenv already
 #	all	makes the virtualenv from PyPI; everything
-#	bench	both engines in turns (compare.py; about eight minutes, with --quick two):
+#	bench	both engines in turns (compare.py; about ten minutes, with --quick three):
 #		WORK	which pieces of work, WORKERS how many CPU workers ("1 4"); without WORK also
-#			sparse ops on one CPU, with a CPU quota (as root), and beside a busy process
+#			sparse ops on one CPU, with a CPU quota (as root), and beside a busy process,
+#			and what priorities do in distributed training (dist_bench.py)
 #		COMPARE	engines; same: MXNet's engine twice, how wrong the method is;
 #			record: pawl without and with PAWL_RECORD
 #		STARTS, PAIRS, TRIES, SLICE	see compare.py --help
@@ -210,6 +211,17 @@ few_cpus() {
 	done
 }
 
+# Transfers of distributed training between layers, with priorities and without.
+overlap() {
+	local command
+	for command in "$python" "$pawl mxnet $python"; do
+		echo "$command"
+		# shellcheck disable=SC2086 # a list of words
+		MXNET_CPU_WORKER_NTHREADS=1 timeout -k 5 300 $command "$here/dist_bench.py" \
+			"${STARTS:-10}" || bad=1
+	done
+}
+
 # With more than one worker the tiny ops alone, unless WORK says which.
 bench() {
 	local workers work
@@ -232,7 +244,7 @@ bench() {
 		[ "${COMPARE:-}" != record ] || ls "$tmp"/*.rec >/dev/null || fail "no recording"
 		rm -f "$tmp"/*.rec
 	done
-	[ -n "${WORK:-}" ] || [ "${COMPARE:-engines}" != engines ] || few_cpus
+	[ -n "${WORK:-}" ] || [ "${COMPARE:-engines}" != engines ] || { few_cpus; overlap; }
 }
 
 case $mode in
