@@ -7,6 +7,7 @@ transfers overlap with layers: Gluon's trainer gives the transfer of array i the
 first layers go first.  It trains a network of wide layers twice, in turns of a few steps, with
 these priorities and with 0 for all, records the first worker of each with MXNet's profiler, and
 prints what the traces say.  They are kept in FOLDER, for chrome://tracing or ui.perfetto.dev.
+On MXNet's own engine a trace has no names for the ops of a backward pass, so this is for pawl.
 """
 
 import json
