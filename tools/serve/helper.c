@@ -3,15 +3,14 @@
  * A helper: a thread for work that takes much longer than a request.  It loads and frees
  * versions, and frees the memory of large slots.  It runs the messages that it receives.
  *
- * The load of a version uses as much CPU time as thousands of requests.  If it shares a CPU
- * with a loop and a worker, requests would wait for it, each time until it has used its slice
- * and the kernel's clock ticks, which takes up to 4 ms.  There are three remedies:
+ * The load of a version uses as much CPU time as thousands of requests.  When all CPUs are
+ * busy, each thread that wakes for a request would wait some milliseconds until the load has
+ * used its slice, and a request wakes three or four threads.  helper_yield() shortens these
+ * waits in two ways, neither of which is sufficient alone:
  *
- *	nice 10: threads that wake for a request have used less than their share.
- *	a slice of 100 us for the loops (loop_slice()): the kernel runs the thread whose slice
- *	ends first, so a loop that wakes interrupts the load.  Linux before 6.12 ignores it.
- *	a pause at the beginning: the loop that received the call for a load has not ended its
- *	turn yet.  It does not wake again, so the load would run until the next tick first.
+ *	nice 10: a thread that wakes has used less than its share, so it runs at once.
+ *	a slice of 100 us: while other threads wait, the load runs no longer than that.  Linux
+ *	before 6.12 ignores it.
  *
  * On a CPU where another thread never sleeps, a load then takes ten times as long as alone.
  * With SCHED_IDLE it would take 300 times as long, and with nice 19 70 times, for the same
@@ -24,14 +23,12 @@
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "serve.h"
 
 #define YIELD_NICE	10
-#define LOOP_SLICE_NS	100000u
-#define PAUSE_NS	100000
+#define YIELD_SLICE_NS	100000u
 
 /* Linux's struct sched_attr, which some C libraries lack. */
 struct attr {
@@ -42,25 +39,13 @@ struct attr {
 	uint64_t runtime, deadline, period;
 };
 
-void loop_slice(void)
-{
-	struct attr a = { .size = sizeof(a) };
-
-	/* A thread with a real-time policy has no slice. */
-	if (sched_getscheduler(0) != SCHED_OTHER ||
-	    syscall(SYS_sched_getattr, 0, &a, sizeof(a), 0))
-		return;
-	a.size = sizeof(a);
-	a.runtime = LOOP_SLICE_NS;
-	syscall(SYS_sched_setattr, 0, &a, 0);
-}
-
 void helper_yield(struct msg *m)
 {
 	struct helper *h = m->arg;
+	struct attr a = { .size = sizeof(a) };
 	int nice;
 
-	/* A thread with a real-time policy has no nice value. */
+	/* A thread with a real-time policy has no nice value and no slice. */
 	if (h->yields || sched_getscheduler(0) != SCHED_OTHER)
 		return;
 	h->yields = true;
@@ -68,6 +53,11 @@ void helper_yield(struct msg *m)
 	nice = getpriority(PRIO_PROCESS, 0);
 	if (!errno)
 		setpriority(PRIO_PROCESS, 0, nice + YIELD_NICE);
+	if (syscall(SYS_sched_getattr, 0, &a, sizeof(a), 0))
+		return;
+	a.size = sizeof(a);
+	a.runtime = YIELD_SLICE_NS;
+	syscall(SYS_sched_setattr, 0, &a, 0);
 }
 
 static void leave(struct msg *m)
@@ -81,14 +71,11 @@ static void *helper_main(void *arg)
 {
 	struct helper *h = arg;
 	struct pollfd fd = { .fd = h->port.efd, .events = POLLIN };
-	const struct timespec pause = { 0, PAUSE_NS };
 	unsigned int i;
 
 	this_port = &h->port;
 	while (!h->leaves) {
 		poll(&fd, 1, -1);
-		if (h->yields)
-			nanosleep(&pause, NULL);
 		port_clear(&h->port);
 		port_run(&h->port);
 	}

@@ -439,8 +439,6 @@ struct helper {
 
 int helper_start(struct helper *h, struct server *sv);
 void helper_stop(struct helper *h);	/* after it has run all messages sent to it */
-/* The calling thread is a loop, which shall interrupt the others when it wakes. */
-void loop_slice(void);
 /* A message to the helper: its work yields to requests from now on. */
 void helper_yield(struct msg *m);
 

@@ -183,7 +183,6 @@ static void *loop_main(void *arg)
 	unsigned int k;
 	int i, n;
 
-	loop_slice();
 	this_port = &l->port;
 	l->now = now_ns();
 	/* a plan has no request that waits for it, if all clients have gone */
