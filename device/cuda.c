@@ -230,8 +230,8 @@ static int cuda_info(int id, struct device_info *out)
 	if (!properties)
 		return err(-ENOMEM, "cuda: no memory");
 	rc = cuda_call(cudaGetDeviceProperties, properties, id);
-	properties[sizeof(out->name) - 1] = 0;
-	snprintf(out->name, sizeof(out->name), "%s", properties);
+	/* They begin with the name. */
+	snprintf(out->name, sizeof(out->name), "%.*s", (int)sizeof(out->name) - 1, properties);
 	free(properties);
 	if (!rc)
 		rc = cuda_call(cudaDeviceGetAttribute, &out->major, CU_ATTR_MAJOR, id);

@@ -97,11 +97,8 @@ int arena_commit(struct arena *a, struct arena_range *r, size_t need)
 /* Progress: blocking (memory allocation). */
 static void *zalloc(size_t bytes)
 {
-	void *p;
+	void *p = aligned_alloc(CACHELINE, round_up_to(bytes, CACHELINE));
 
-	if (pool_commit_hook(HOOK_ALLOC, bytes))
-		return NULL;
-	p = aligned_alloc(CACHELINE, round_up_to(bytes, CACHELINE));
 	if (p)
 		memset(p, 0, bytes);
 	return p;

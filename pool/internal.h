@@ -217,7 +217,6 @@ u32 loose_count(const struct slabs *sl);
 /* Where the system may refuse; see pool_commit_hook() in pool.h. */
 #define HOOK_RESERVE	"reserve"
 #define HOOK_COMMIT	"commit"
-#define HOOK_ALLOC	"alloc"
 #define HOOK_TRIM	"trim"
 
 #endif

@@ -499,6 +499,50 @@ START_TEST(test_thread_ends)
 }
 END_TEST
 
+struct late {
+	pthread_key_t key;
+	struct pawl_mx_engine *e;
+	struct pawl_mx_var *v;
+	unsigned int n, turns;
+};
+
+/* Destructors run in turns; in its second one the thread's bulk has ended. */
+static void pushes_late(void *arg)
+{
+	struct late *l = arg;
+
+	if (!l->turns++)
+		MUST(!pthread_setspecific(l->key, l));
+	else
+		MUST(!push(l->e, add_one, &l->n, l->v));
+}
+
+static void *late(void *arg)
+{
+	struct late *l = arg;
+
+	MUST(pawl_mx_set_bulk_size(l->e, 100) == 0);
+	MUST(!pthread_setspecific(l->key, l));
+	MUST(!push(l->e, add_one, &l->n, l->v));
+	return NULL;
+}
+
+/* A destructor of a thread's data may push, also after the library's own destructor. */
+START_TEST(test_a_destructor_pushes)
+{
+	struct late l = { .e = engine() };
+
+	l.v = var_new(l.e);
+	ck_assert(!pthread_key_create(&l.key, pushes_late));
+	join(spawn(late, &l));
+	ck_assert_uint_eq(l.turns, 2);
+	OK(pawl_mx_wait_var(l.e, l.v, NULL));
+	ck_assert_uint_eq(l.n, 2);
+	pthread_key_delete(l.key);
+	OK(pawl_mx_engine_free(l.e));
+}
+END_TEST
+
 /* The engine ends while another thread, alive, has gathered: accepted is accepted. */
 START_TEST(test_engine_ends_first)
 {
@@ -687,7 +731,7 @@ int main(void)
 	const TTest *const tests[] = {
 		test_full, test_full_large, test_order, test_bulk_keeps_every_accepted_op,
 		test_many_vars, test_threads_and_engines, test_flush_points, test_thread_ends,
-		test_engine_ends_first, test_bulk_of_leaving_thread, test_inside_body,
+		test_a_destructor_pushes, test_engine_ends_first, test_bulk_of_leaving_thread, test_inside_body,
 		test_bodies_gather_while_the_engine_ends, test_failure_skips_the_rest,
 		test_refused_in_between, test_var_dies_in_the_bulk,
 	};

@@ -366,6 +366,31 @@ START_TEST(test_more_names_and_events_than_there_is_room_for)
 }
 END_TEST
 
+/* The statistics in JSON leave markers out, and nothing else. */
+START_TEST(test_markers_hide_no_other_rows)
+{
+	ProfileHandle domain = domain_new("marked"), event;
+	const char *text;
+	int sort, up;
+
+	set_up("1");
+	OK(MXProfileCreateTask(domain, "worked", &event));
+	OK(MXSetProfilerState(1));
+	spend(event, 1);
+	OK(MXProfileSetMarker(domain, "mark", "process"));
+	OK(MXSetProfilerState(0));
+	for (sort = 0; sort < 5; sort++) {
+		for (up = 0; up < 2; up++) {
+			OK(MXAggregateProfileStatsPrintEx(&text, 0, 1, sort, up));
+			ck_assert_uint_eq(count_of(text, "worked"), 1);
+			ck_assert(!strstr(text, "\"mark\""));
+		}
+	}
+	OK(MXProfileDestroyHandle(event));
+	set_up("0");
+}
+END_TEST
+
 START_TEST(test_small_calls)
 {
 	const uint32_t shape[] = { 2 };
@@ -393,6 +418,7 @@ int main(void)
 	tcase_set_timeout(tc, 50);
 	tcase_add_test(tc, test_objects);
 	tcase_add_test(tc, test_bad_handles);
+	tcase_add_test(tc, test_markers_hide_no_other_rows);
 	tcase_add_test(tc, test_small_calls);
 	tcase_add_test(tc, test_names_of_ops);
 	tcase_add_test(tc, test_a_duration_from_before_the_trace_begins_with_it);

@@ -459,6 +459,56 @@ START_TEST(bad_configurations)
 }
 END_TEST
 
+static u32 made;
+
+static int makes(void *user, void *(*fn)(void *arg), void *arg, void **thread)
+{
+	made++;
+	return pthread_create((pthread_t *)thread, NULL, fn, arg);
+}
+
+static void joins(void *user, void *thread)
+{
+	pthread_join((pthread_t)thread, NULL);
+}
+
+/* What engine_create says of max_threads is right with devices, too. */
+START_TEST(all_threads_have_a_place)
+{
+	const struct fake_setup fs = { .devices = 2 };
+	const struct pawl_device devs[2] = { dev0, dev1 };
+	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
+	unsigned int need = 0;
+	struct pawl_engine *e;
+	const char *tells;
+	u32 i;
+
+	b->setup(&fs);
+	c.devices = devs;
+	c.ndevices = 2;
+	c.device_workers = 3;
+	c.start_workers = true;
+	c.thread_create = makes;
+	c.thread_join = joins;
+	c.max_threads = 3;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "max_threads is 3", "the workers need");
+	tells = strstr(pawl_error_text(), "need ");
+	ck_assert_int_eq(sscanf(tells, "need %u", &need), 1);
+	for (i = 0; i < 2; i++) {
+		c.max_threads = need - 1 + i;
+		made = 0;
+		if (!i) {
+			FAILS(pawl_engine_create(&c, &e), -EINVAL, "max_threads");
+			continue;
+		}
+		e = engine_with(&c);
+		/* and the thread that creates it */
+		ck_assert_uint_eq(made + 1, need);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
 /* The child has no devices; those of the parent continue. */
 START_TEST(a_child_never_touches_the_device)
 {
@@ -503,7 +553,7 @@ int main(void)
 		a_wait_is_for_the_work_not_for_the_body, a_look_again_and_again_ends,
 		no_worker_waits_for_the_device, delete_waits_for_the_device,
 		an_op_without_a_body_orders, an_asynchronous_body, info_of_a_newer_program,
-		bad_configurations, a_child_never_touches_the_device, NULL };
+		bad_configurations, all_threads_have_a_place, a_child_never_touches_the_device, NULL };
 
 	return devices_run(any, told);
 }

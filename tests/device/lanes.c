@@ -144,6 +144,54 @@ START_TEST(a_stream_that_cannot_be_waited_for_is_polled)
 }
 END_TEST
 
+/* The stream of c runs at once what follows work whose end the device has reported. */
+START_TEST(work_that_is_complete_is_not_waited_for)
+{
+	struct fake_counts before, after;
+	u32 ran = 0;
+	u64 seq;
+
+	begin();
+	seq = issue(&a, &ran);
+	lane_want(&a, seq);
+	while (fake_step(0))
+		;
+	fake_counts(&before);
+	OK(lane_follow(&c, &a, seq));
+	fake_counts(&after);
+	ck_assert_uint_eq(after.waits, before.waits);
+	ck_assert_uint_eq(after.records, before.records);
+	ck_assert_int_eq(lane_state(&a, seq), LANE_DONE);
+	end();
+}
+END_TEST
+
+/* A wait that fails does not tell that the stream is empty. */
+START_TEST(a_lane_ends_after_its_notices_whatever_fails)
+{
+	struct fake_counts before, after;
+	u64 calls[2];
+	u32 ran = 0, k;
+
+	for (k = 0; k < 2; k++) {
+		begin();
+		lane_want(&a, issue(&a, &ran));
+		OK(lane_notify(&a, notice));
+		while (fake_step(0))
+			;
+		fake_counts(&before);
+		if (k)
+			fake_fail(1, -EIO);
+		lane_fini(&a);
+		fake_counts(&after);
+		calls[k] = after.calls - before.calls;
+		lane_fini(&c);
+		device_close(&d);
+	}
+	ck_assert_uint_eq(calls[1], calls[0] + 1);
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
@@ -151,7 +199,9 @@ int main(void)
 		a_device_that_does_not_answer_is_lost,
 		a_driver_that_unloads_is_the_reason_of_the_loss,
 		no_notice_is_delivered_after_the_end_of_the_lane,
-		a_stream_that_cannot_be_waited_for_is_polled, NULL };
+		a_stream_that_cannot_be_waited_for_is_polled,
+		work_that_is_complete_is_not_waited_for,
+		a_lane_ends_after_its_notices_whatever_fails, NULL };
 
 	return tests_run("lanes", tests);
 }

@@ -99,6 +99,8 @@ static void sc_life(void)
 	world_vars(&w, 4);
 	if (w.nv == 4) {
 		op = op_on(&w, 0, 2, 2);
+		op.flags |= PAWL_OP_COST;
+		op.cost = 1;
 		push(&w, &op);
 		TRY(pawl_wait_readable(w.e, w.v[3], -1, NULL));
 	}

@@ -13,9 +13,10 @@ warning, or compiles to the same code, is replaced by another one.
 
 A test can find a mutant only if it executes the line.  So all tests run once in a build with
 counters, and a mutant gets the tests that execute its line: first check-edges for a memory order
-and the tests with the name of the file, then the others, fastest first, until one fails.  A line
-that no test executes is a survivor.  --measure counts again; until then, lines that have changed
-since the last count are looked up by the lines around them.
+and the tests with the name of the file, then the others, fastest first, until one fails.  Last
+come the programs of make check-model for the layer, whose lines are not counted.  --measure
+counts again; until then, lines that have changed since the last count are looked up by the lines
+around them.
 
 J mutants are tried at a time, each in a copy of the build, where the commands that make has
 saved are run for what depends on the changed file.
@@ -54,6 +55,9 @@ LAYERS = ("pool", "exec", "core", "device", "compat", "tools/pawl")
 RUNNING = set()     # sessions of commands
 AROUND = 3          # lines above and below that belong to a mutant's hash
 
+# the programs of make check-model that explore a layer
+MODELS = {"pool": "exec core", "exec": "exec core engine", "core": "host api core engine graph", "device": "device"}
+MODEL = "./tests/model/model_{0} -j 1 -T 0.3 && ./tests/model/model_{0} -w -m random -j 1 -T 0.05"
 # the lists of tests of the whole library
 LISTS = ("unit", "fuzz", "lin", "stress", "fault", "tools")
 # those for which PAWL_TEST_SHORT makes a difference
@@ -237,7 +241,7 @@ def stop(number, _frame):
     os._exit(128 + number)
 
 
-def build(src, obj, jobs, options, flags):
+def build(src, obj, jobs, options, flags, *more):
     """Copy the sources, whose times change only with the files, and build them."""
     os.makedirs(obj, exist_ok=True)
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=TOP, check=True,
@@ -264,7 +268,7 @@ def build(src, obj, jobs, options, flags):
         with open(os.path.join(obj, ".config"), "a", encoding="utf-8") as file:
             file.write("".join("CONFIG_%s\n" % option for option in options))
         execute(make + "olddefconfig", 60, log, obj)
-    goals = ["all", "tests"] + ["tests/%s.list" % name for name in LISTS]
+    goals = ["all", "tests"] + ["tests/%s.list" % name for name in LISTS] + list(more)
     if execute(make + "-j%d %s" % (jobs, " ".join(goals)), 3600, log, obj):
         with open(log, encoding="utf-8", errors="replace") as file:
             sys.exit("the sources do not build:\n" + file.read()[-3000:])
@@ -463,13 +467,14 @@ class Place:
                 return None
             # the long tests are short first
             runs = [(name, "1") for name in names] + [(name, "") for name in names if LONG.search(name)]
-            for name, short in runs:
-                command = all_tests[name]
+            models = MODELS.get(mutant.path.split("/", maxsplit=1)[0], "").split()
+            for name, short in runs + [("model_" + name, "") for name in models]:
+                command = all_tests.get(name) or MODEL.format(name[6:])
                 programs = re.findall(r"\./(tests/[\w/]+)", command) or \
                     ["tools/pawl/pawl", "tests/tools/pawl-cuda.so"]
                 if None in map(self.make, programs):
                     return "the build"
-                limit = 5 + 5 * executed["tests"].get(name, [10])[0]
+                limit = 5 + 5 * executed["tests"].get(name, [20 if name in all_tests else 60])[0]
                 short = {"PAWL_TEST_SHORT": short} if short else {}
                 status = execute(command, limit, self.log(), self.obj, **short)
                 if status is None and execute(command, limit, self.log(), OBJ, **short) is None:
@@ -575,7 +580,7 @@ def main():
         print("\n".join(map(str, sample[:args.count])))
         return 0
     # Programs link faster without link-time optimization; a change that causes a warning is no mutant.
-    build(SRC, OBJ, args.jobs, ["LTO=n", "WERROR=y"], "-g0")
+    build(SRC, OBJ, args.jobs, ["LTO=n", "WERROR=y"], "-g0", "model")
     if args.measure or not os.path.exists(EXECUTED):
         count_lines(args.jobs)
     with open(EXECUTED, encoding="utf-8") as file:

@@ -202,17 +202,23 @@ START_TEST(test_create_ranges)
 	REFUSE(kind, 3, "3");
 	REFUSE(kind, -1, "-1");
 	REFUSE(workers, -1, "-1");
-	REFUSE(workers, 100000, "100000");
-	REFUSE(priority_workers, -2, "-2");
-	REFUSE(copy_workers, -3, "-3");
+	REFUSE(workers, 1025, "1025");
+	REFUSE(priority_workers, -1, "-1");
+	REFUSE(priority_workers, 1025, "1025");
+	REFUSE(copy_workers, -1, "-1");
+	REFUSE(copy_workers, 1025, "1025");
 	REFUSE(cpu_devices, 0, "0");
-	REFUSE(cpu_devices, 100000, "100000");
-	REFUSE(max_ops, 0, "0");
-	REFUSE(max_ops, 1 << 20, "1048576");
+	REFUSE(cpu_devices, 65, "65");
+	REFUSE(max_ops, 63, "63");
+	REFUSE(max_ops, (1 << 20) - 4095, "1044481");
 	REFUSE(max_vars, 0, "0");
 	REFUSE(max_vars, (1 << 26) + 1, "67108865");
 	REFUSE(max_threads, 0, "0");
-	REFUSE(max_threads, 1u << 30, "1073741824");
+	REFUSE(max_threads, 2048, "2048");
+	REFUSE(device_workers, 0, "0");
+	REFUSE(device_workers, 33, "33");
+	REFUSE(device_window, 0, "0");
+	REFUSE(device_window, 65537, "65537");
 	REFUSE(window, c.max_ops + 1, "window");
 	REFUSE(window_policy, 3, "3");
 	REFUSE(name, NULL, "NULL");
@@ -772,7 +778,6 @@ START_TEST(test_devices)
 }
 END_TEST
 
-/* Every number that config_check() accepts must work; otherwise the message names the field. */
 /* The library has no other kinds than those of its header, and no simulated one. */
 START_TEST(test_no_other_kind_of_device)
 {
@@ -791,6 +796,7 @@ START_TEST(test_no_other_kind_of_device)
 }
 END_TEST
 
+/* Every number that config_check() accepts must work; otherwise the message names the field. */
 START_TEST(test_many_devices)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 0);

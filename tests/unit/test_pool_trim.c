@@ -235,6 +235,82 @@ START_TEST(test_trim_sizes)
 }
 END_TEST
 
+static u32 stacked(struct pool_full *f, u64 *head)
+{
+	static u32 held[1 << 17];
+	u32 n = 0, i;
+
+	while ((i = mag_pop(f, head))) {
+		MUST(n < ARRAY_SIZE(held));
+		held[n++] = i;
+	}
+	for (i = n; i; i--)
+		mag_push(f, head, held[i - 1]);
+	return n;
+}
+
+/*
+ * Magazines are few and their slabs partly in use: each one is on a stack again or freed after
+ * the trim.
+ */
+START_TEST(test_trim_loses_no_magazine)
+{
+	u32 max = 1000000, carved, i, round;
+	struct pool *p = make(max);
+	struct pool_full *f = pool_full(p);
+	struct pool_cache c = { 0 };
+	u8 *kept = calloc(max + 1, 1);
+
+	for (round = 0; round < 4; round++) {
+		for (i = 1; i <= max; i++)
+			if (!kept[i])
+				MUST(pool_get_idx(p, &c, p->base, p->size));
+		memset(kept, 0, max + 1);
+		/* Some objects of each slab stay in use, so that the others return to magazines. */
+		for (i = 1; i <= max; i++) {
+			if (i % 16 == round)
+				kept[i] = 1;
+			else
+				pool_put(p, &c, i);
+		}
+		pool_cache_flush(p, &c);
+		ck_assert_int_ge(trim(p), 0);
+		carved = load_relaxed(&f->mag_carved) - 1;
+		ck_assert_uint_gt(f->mag_slabs.count, 0);
+		ck_assert_uint_eq(loose_count(&f->objs), 0);
+		ck_assert_uint_eq(loose_count(&f->mag_slabs), 0);
+		ck_assert_uint_eq(stacked(f, &f->full) + stacked(f, &f->partial) +
+				  stacked(f, &f->empty) + load_relaxed(&f->mag_slabs.nvacant),
+				  carved);
+		ck_assert_uint_eq(load_relaxed(&f->lost), 0);
+	}
+	free(kept);
+	done();
+}
+END_TEST
+
+/* A trim keeps the memory of the first slabs that have `spare` bytes together, and no more. */
+START_TEST(test_trim_keeps_exactly_what_it_may_spare)
+{
+	u32 max = 100000, k;
+	struct pool *p = make(max);
+	struct slabs *sl = &pool_full(p)->objs;
+	struct pool_cache c = { 0 };
+	size_t bytes = (size_t)sl->size << sl->shift;
+
+	for (k = 0; k < 4; k++) {
+		struct pool_trim t = { .spare = k * bytes };
+
+		get_all(p, &c, max);
+		put_all(p, &c, max);
+		while (pool_trim_step(p, &t))
+			;
+		ck_assert_uint_eq(vacant(p), max + 1 - slab_from(sl, k + 1));
+	}
+	done();
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("pool_trim");
@@ -247,6 +323,8 @@ static Suite *suite(void)
 	tcase_add_test(t, test_trim_base);
 	tcase_add_test(t, test_trim_refused);
 	tcase_add_loop_test(t, test_trim_sizes, 0, 9);
+	tcase_add_test(t, test_trim_loses_no_magazine);
+	tcase_add_test(t, test_trim_keeps_exactly_what_it_may_spare);
 	suite_add_tcase(s, t);
 	return s;
 }

@@ -70,8 +70,9 @@ START_TEST(test_order)
 	u32 i;
 
 	fresh();
-	/* There is nothing to do, so it returns. */
-	pool_rcu_reclaim();
+	/* There is nothing to do, so they return. */
+	ck_assert(pool_rcu_reclaim());
+	ck_assert(pool_rcu_wait());
 	for (i = 0; i < 10; i++)
 		pool_rcu_defer(&item(i)->d, count);
 	ck_assert_uint_eq(ran, 0);

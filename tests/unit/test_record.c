@@ -895,6 +895,130 @@ static void seal(unsigned char *data, size_t len)
 	}
 }
 
+/* The chunk of a kind that is number n of it, or NULL. */
+static unsigned char *chunk(unsigned char *data, size_t len, u32 kind, u32 n)
+{
+	size_t at = 0;
+	u32 k, bytes;
+
+	while (len - at >= REC_HEAD) {
+		memcpy(&k, data + at + 4, 4);
+		memcpy(&bytes, data + at + 8, 4);
+		if (le32toh(k) == kind && !n--)
+			return data + at;
+		at += REC_HEAD + ((le32toh(bytes) + 7) & ~7u);
+	}
+	return NULL;
+}
+
+START_TEST(test_a_text_of_the_start_that_does_not_end_is_refused)
+{
+	struct recording r;
+	unsigned char *data, *start;
+	size_t len;
+
+	data = sample(&len);
+	start = chunk(data, len, REC_CHUNK_START, 0);
+	ck_assert_ptr_nonnull(start);
+	start[REC_HEAD + 16] = 255;
+	seal(data, len);
+	ck_assert_int_eq(try(data, len, &r), -EBADMSG);
+	ck_assert_msg(strstr(text, "does not end") != NULL, "%s", text);
+	free(data);
+}
+END_TEST
+
+static void *pushes_once(void *arg)
+{
+	struct churn *c = arg;
+
+	MUST(!push_write(c->e, nothing, NULL, c->v));
+	return NULL;
+}
+
+/* Of a recording that has its end no event may be cut, whichever is a stream's last. */
+START_TEST(test_an_event_that_is_cut_is_refused)
+{
+	char *path = temp_path();
+	struct churn c = { .e = engine(PAWL_PER_DEVICE, 1) };
+	unsigned char *data, *events;
+	struct recording r;
+	u32 i, bytes, cut = 0;
+	struct stat st;
+	size_t len;
+	FILE *f;
+
+	c.v = var_new(c.e);
+	OK(pawl_record_start(path));
+	/* The last event of this thread is a push. */
+	join(spawn(pushes_once, &c));
+	OK(pawl_wait_all(c.e, SOON_NS, NULL));
+	OK(pawl_record_stop());
+	OK(pawl_engine_destroy(c.e));
+	f = fopen(path, "r");
+	ck_assert(f && !fstat(fileno(f), &st));
+	len = (size_t)st.st_size;
+	data = malloc(len);
+	ck_assert(data && fread(data, 1, len, f) == len);
+	fclose(f);
+	unlink(path);
+	OK(try(data, len, &r));
+	ck_assert_uint_eq(r.nops, 1);
+	rec_free(&r);
+	for (i = 0; (events = chunk(data, len, REC_CHUNK_EVENTS, i)); i++) {
+		memcpy(&bytes, events + 8, 4);
+		/* The chunk keeps its length in the file. */
+		if (bytes % 8 == 1)
+			continue;
+		bytes--;
+		memcpy(events + 8, &bytes, 4);
+		seal(data, len);
+		ck_assert_int_eq(try(data, len, &r), -EBADMSG);
+		bytes++;
+		memcpy(events + 8, &bytes, 4);
+		seal(data, len);
+		cut++;
+	}
+	ck_assert_uint_gt(cut, 0);
+	free(data);
+}
+END_TEST
+
+/* Ops that did not begin come after those that did, whenever they were pushed. */
+START_TEST(test_ops_that_did_not_begin_come_last)
+{
+	char *path = temp_path();
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct recording r;
+	struct pawl_op op;
+	pawl_var_t v[6];
+	size_t n, i;
+	u32 *order;
+
+	OK(pawl_record_start(path));
+	for (i = 0; i < 6; i++) {
+		v[i] = var_new(e);
+		op = op_write(nothing, NULL, &v[i]);
+		op.priority = i % 2 ? 1 : 0;
+		OK(pawl_push(e, &op));
+	}
+	for (i = 0; i < 3; i++)
+		ck_assert(pawl_run_one(e));
+	OK(pawl_record_stop());
+	OK(pawl_engine_destroy(e));
+	load(path, &r);
+	order = order_of(&r, &n);
+	ck_assert_uint_eq(n, 6);
+	for (i = 0; i < 6; i++) {
+		ck_assert_int_eq(r.ops[order[i]].begun, i < 3);
+		ck_assert(i % 3 == 0 || r.ops[order[i - 1]].push < r.ops[order[i]].push);
+	}
+	free(order);
+	rec_free(&r);
+	unlink(path);
+}
+END_TEST
+
 /*
  * With right checksums: the reader returns with any result, an accepted recording may or may
  * not have an order, and no access is out of bounds (which the address sanitizer checks).
@@ -940,7 +1064,8 @@ SUITE("record", test_fields, test_many_accesses, test_random, test_order_refuses
       test_replay_sees, test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new,
       test_replay_sees_a_writer_beside_a_reader, test_calls, test_churn,
       test_a_child_whose_parents_threads_recorded_cannot_record, test_fork, test_disk_full,
-      test_cut, test_bits, test_nonsense)
+      test_cut, test_bits, test_a_text_of_the_start_that_does_not_end_is_refused,
+      test_an_event_that_is_cut_is_refused, test_ops_that_did_not_begin_come_last, test_nonsense)
 
 #else
 

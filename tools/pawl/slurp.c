@@ -70,8 +70,6 @@ int file_slurp(const char *path, size_t max, void **data, size_t *len,
 	}
 	while (got < size) {
 		n = read(fd, buf + got, size - got);
-		if (n < 0 && errno == EINTR)
-			continue;
 		if (n <= 0) {
 			rc = n ? -errno : -EIO;
 			file_err(err, errlen, rc, "%s: offset %zu: %s", path, got,
