@@ -206,7 +206,7 @@ __cold int admit_slow(struct thread *t, u32 n)
 		if (n > e->window)
 			return err(-E2BIG, "push_batch: %u ops, config.window is %u", n,
 				   e->window);
-		store_release(&t->pushed, t->pushed + n);
+		store_release(&t->pushed, t->pushed + n);	/* CORE-N1 <-> CORE-N4 */
 		if (!BUSTED(WINDOW_NO_MB))
 			smp_mb();	/* CORE-N13 <-> CORE-N13 */
 		if (BUSTED(WINDOW_IGNORED))
@@ -232,7 +232,7 @@ __cold int admit_slow(struct thread *t, u32 n)
 			run_warm(t, flight);
 		t->level = t->pushed + n - t->completed;
 	}
-	store_release(&t->pushed, t->pushed + n);
+	store_release(&t->pushed, t->pushed + n);	/* CORE-N1 <-> CORE-N4 */
 	t->next_check = t->pushed + max_u(part, 1u) - 1;
 	return 0;
 }
@@ -240,7 +240,7 @@ __cold int admit_slow(struct thread *t, u32 n)
 /* The push of n ops fails: free their room in the window. */
 __cold void admit_undo(struct thread *t, u32 n)
 {
-	store_release(&t->pushed, t->pushed - n);
+	store_release(&t->pushed, t->pushed - n);	/* CORE-N1 <-> CORE-N4 */
 	/* A thread that waits for all ops may have counted them. */
 	flight_check(t);
 }

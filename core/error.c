@@ -230,6 +230,7 @@ void error_publish(struct thread *t, u32 idx, int code)
 			new.val += ERR_MADE;
 		if (BUSTED(ERROR_COUNTED_TWICE))
 			new.val += ERR_MADE;
+		/* CORE-E4: it needs no order; 16 bytes have acq_rel alone. */
 	} while (!pair_cas_acq_rel(&e->err_state, &state, new));
 	if (idx != e->spare_error)
 		x->code = code;

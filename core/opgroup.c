@@ -217,7 +217,7 @@ static void waiters_wake(struct pawl_engine *e, struct op_group *g, u32 idx)
 static void level_check(struct thread *t, struct op_group *g, u32 idx)
 {
 	room_check(t, g);
-	if (unlikely(load_seq_cst(&g->waiters)))	/* as CORE-H4 */
+	if (unlikely(load_seq_cst(&g->waiters)))	/* CORE-H4 <-> CORE-H1 */
 		waiters_wake(t->e, g, idx);
 }
 
@@ -268,10 +268,10 @@ static int group_add(struct pawl_engine *e, struct op_group *g, pawl_group_t h, 
 	if (likely(add_below(&e->root->cost, cost, load_relaxed(&e->root->max_cost))))
 		return 0;
 	if (h.h)
-		fetch_add_seq_cst(&g->cost, -cost);
+		fetch_add_seq_cst(&g->cost, -cost);	/* CORE-H3 <-> CORE-H2 */
 undo_op:
 	if (h.h)
-		fetch_add_seq_cst(&g->life, -LIFE_OP);
+		fetch_add_seq_cst(&g->life, -LIFE_OP);	/* CORE-H3 <-> CORE-H2 */
 	return -EAGAIN;
 }
 
@@ -395,7 +395,7 @@ static int limits_set(struct thread *t, struct op_group *g, u32 idx,
 	store_relaxed(&g->max_ops, l->ops);
 	store_relaxed(&g->max_cost, l->cost);
 	store_relaxed(&g->deadline, l->deadline_ns ? (u64)l->deadline_ns : NOTE_NEVER);
-	/* The new limits may leave room. */
+	/* CORE-H3 <-> CORE-H2: the new limits may leave room. */
 	smp_mb();
 	room_check(t, g);
 	waiters_wake(e, g, idx);
@@ -476,6 +476,7 @@ int pawl_group_destroy(struct pawl_engine *e, pawl_group_t h)
 	room = fetch_or_acq_rel(&g->room, ROOM_CLOSED);
 	if (room & ROOM_CLOSED)
 		return err(-EBUSY, "group_destroy: another thread destroys it");
+	/* CORE-H6 <-> CORE-H5 */
 	if ((room & ROOM_POSTED) ||
 	    !cas_acquire_relaxed(&g->life, &life, life + (1ull << 32))) {
 		fetch_and_acq_rel(&g->room, ~ROOM_CLOSED);
@@ -573,7 +574,7 @@ int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room,
 	/* A body that runs inside this wait may wait for another group. */
 	up = load_relaxed(&t->waits_group);
 	store_relaxed(&t->waits_group, idx + 1);
-	fetch_add_seq_cst(&g->waiters, 1);
+	fetch_add_seq_cst(&g->waiters, 1);	/* CORE-H1 <-> CORE-H4 */
 	/* In a body it is not the window; a wait further down the stack may be for few ops. */
 	window = !idx && !t->depth;
 	if (window)

@@ -225,7 +225,8 @@ __cold u64 rm_end(struct thread *t, struct var *v, u32 vi, struct pair w)
 	u64 st = rm_state(rm_tag_epoch(w.tag), RM_OPEN);
 	struct pair new = { w.tag | RM_TAG_CLOSED, w.val };
 
-	if (!(w.tag & RM_TAG_CLOSED) && !pair_cas_acq_rel(&v->word, &w, new))	/* CORE-L3 */
+	/* CORE-L3 <-> CORE-L4 */
+	if (!(w.tag & RM_TAG_CLOSED) && !pair_cas_acq_rel(&v->word, &w, new))
 		return 0;
 	smp_mb();	/* CORE-M2 <-> CORE-M1 */
 	n = load_relaxed(&e->used_slots);

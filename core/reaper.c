@@ -131,7 +131,7 @@ int device_wait_all(struct thread *t, s64 timeout_ns, u32 how, u32 help)
 	int rc;
 
 	a.dv = dv;
-	a.n = load_acquire(&dv->nlanes);
+	a.n = load_acquire(&dv->nlanes);	/* CORE-D12 <-> CORE-D11 */
 	for (i = 0; i < a.n; i++) {
 		struct lane *l = &dv->lanes[i];
 
@@ -319,7 +319,7 @@ static void reap_ready(struct thread *t)
  */
 static void reap_poll(struct devices *dv)
 {
-	u32 i, n = load_acquire(&dv->nlanes);
+	u32 i, n = load_acquire(&dv->nlanes);	/* CORE-D12 <-> CORE-D11 */
 
 	for (i = 0; i < n; i++) {
 		struct lane *l = &dv->lanes[i];

@@ -161,7 +161,8 @@ static bool slot_take(struct pawl_engine *e, u32 *slot)
 		u64 new = ((head >> 32) + 1) << 32 | load_relaxed(&e->slots[(u32)head - 1].next);
 
 		*slot = (u32)head - 1;
-		if (cas_acq_rel_acquire(&e->free_slots, &head, new))	/* CORE-T2 */
+		/* CORE-T2 <-> CORE-T1 */
+		if (cas_acq_rel_acquire(&e->free_slots, &head, new))
 			return true;
 	}
 	n = load_relaxed(&e->used_slots);

@@ -138,7 +138,7 @@ void pawl_interrupt(struct pawl_engine *e)
 	struct thread *w;
 	u32 i;
 
-	store_release(&e->interrupted, 1);
+	store_release(&e->interrupted, 1);	/* CORE-I1 <-> CORE-I2 */
 	if (!BUSTED(INTERRUPT_NO_MB))
 		smp_mb();	/* CORE-I1 <-> CORE-I2 */
 	for_each_live(e, w, i)

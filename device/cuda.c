@@ -36,6 +36,7 @@ struct cuda {
 
 static struct cuda *table;		/* A: NULL until it is complete */
 
+/* DEVICE-C2 <-> DEVICE-C1 */
 #define cuda_call(fn, ...) cuda_error(#fn, load_acquire(&table)->fn(__VA_ARGS__))
 
 static bool lost_for_good(int code)

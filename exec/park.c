@@ -185,7 +185,7 @@ void queue_start_or_wake(struct exec_queue *q, struct exec_thread *t)
 		return;
 	/* EXEC-P3 <-> EXEC-P4 */
 	spin = (s32)load_seq_cst(&q->group.spin);
-	if (drive)
+	if (drive)	/* EXEC-P3 <-> EXEC-P4 */
 		spin = (spin > 0 ? spin : 0) + (s32)load_seq_cst(&x->helpers.spin);
 	if (spin > 0) {
 		struct exec_lane *l = load_relaxed(&q->lanes[t->slot]);
@@ -220,10 +220,11 @@ static void pass_on(struct exec *x, struct exec_thread *t)
 	if (t->queue) {
 		struct exec_queue *q = t->queue;
 
+		/* EXEC-P4 <-> EXEC-P3 */
 		if (likely(!attn_sleepers(load_seq_cst(&q->group.attn)) &&
 			   !(load_relaxed(&q->drive) && load_seq_cst(&x->helpers.attn))))
 			return;
-		smp_mb();
+		smp_mb();	/* EXEC-P4 <-> EXEC-P3 */
 		if (!queue_empty(q))
 			queue_wake(q);
 		return;
@@ -234,10 +235,11 @@ static void pass_on(struct exec *x, struct exec_thread *t)
 
 		if (!load_relaxed(&q->drive))
 			continue;
+		/* EXEC-P4 <-> EXEC-P3 */
 		if (likely(!attn_sleepers(load_seq_cst(&q->group.attn)) &&
 			   !load_seq_cst(&x->helpers.attn)))
 			continue;
-		smp_mb();
+		smp_mb();	/* EXEC-P4 <-> EXEC-P3 */
 		if (!queue_empty(q))
 			queue_wake(q);
 	}
@@ -272,7 +274,7 @@ static int idle_reason(struct exec *x, struct exec_thread *t, const struct idle 
 			return IDLE_COND;
 		if (unlikely(deserted(x, how)))
 			return IDLE_DESERTED;
-	} else if (load_acquire(&t->queue->stop)) {
+	} else if (load_acquire(&t->queue->stop)) {	/* EXEC-W6 <-> EXEC-W5 */
 		return IDLE_STOP;
 	}
 	return AGAIN;

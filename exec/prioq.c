@@ -353,7 +353,7 @@ bool prioq_push(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order, u32
 
 	/* EXEC-S3 <-> EXEC-S4: a new life, for threads that still read the old one. */
 	store_release(&x->rank, k.rank);
-	store_release(&x->order, k.order);
+	store_release(&x->order, k.order);	/* EXEC-S3 <-> EXEC-S4 */
 	x->work = work;
 	store_relaxed(&x->hold, h << HOLD_HEIGHT | (h > 1 ? 2 * HOLD_ONE : HOLD_ONE));
 	for (l = 1; l < h; l++)	/* EXEC-S3 <-> EXEC-S4 */
@@ -390,7 +390,7 @@ static inline struct prioq_node *first(struct prioq *q, u64 *w, u64 *own, u64 *r
 		/* EXEC-S4 <-> EXEC-S3 */
 		if (rank) {
 			*rank = load_acquire(&x->rank);
-			*order = load_acquire(&x->order);
+			*order = load_acquire(&x->order);	/* EXEC-S4 <-> EXEC-S3 */
 		}
 		*own = load_acquire(&x->next[0]);	/* also EXEC-S2 <-> EXEC-S1 */
 		now = load_acquire(head);		/* EXEC-S2 <-> EXEC-S1 */

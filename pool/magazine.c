@@ -60,7 +60,7 @@ void stack_push(u64 *head, void *base, size_t size, u32 i)
 /* 0: the stack is empty.  Lifetime: the caller owns the result.  Progress: lock-free. */
 u32 stack_pop(u64 *head, void *base, size_t size)
 {
-	/* POOL-M2 <-> POOL-M1, here and by the failing CAS. */
+	/* POOL-M2 <-> POOL-M1 */
 	u64 old = load_acquire(head);
 	u32 i;
 
@@ -72,6 +72,7 @@ u32 stack_pop(u64 *head, void *base, size_t size)
 		 * Another thread may own i by now, or its memory may be zero: then next is
 		 * wrong, and the CAS fails.
 		 */
+		/* POOL-M2 <-> POOL-M1 */
 	} while (!cas_acq_rel_acquire(head, &old,
 				      head_next(old, load_relaxed(&link_at(base, size, i)->next))));
 	return i;

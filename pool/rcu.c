@@ -144,7 +144,7 @@ static void urcu_enter(void)
 
 static void urcu_leave(u64 readers)
 {
-	fetch_add_seq_cst(&users, readers - USER_INSIDE);
+	fetch_add_seq_cst(&users, readers - USER_INSIDE);	/* POOL-R6 <-> POOL-R7 */
 }
 
 /* Progress: blocking (liburcu's mutex). */
