@@ -15,7 +15,7 @@
  *
  *	completer                               thread that goes to sleep, or makes the fd
  *	CQ1 add the note to the stack           CQ3 waiter = slot, or fd = n
- *	    smp_mb()                                smp_mb() (exec/park.c, or here)
+ *	    smp_mb() (CORE-Q11)                     smp_mb() (CORE-Q12; exec/park.c, or here)
  *	CQ2 read waiter and fd                  CQ4 read `ready`, and the stack
  *
  * Bad outcome: CQ2 reads neither the waiter nor the fd, and CQ4 does not read the note.  The
@@ -127,7 +127,7 @@ static __noinline void cq_tell(struct pawl_engine *e, struct cq *q, u64 head)
 	u64 now;
 
 	if (!BUSTED(CQ_NO_MB))
-		smp_mb_after_rmw();	/* CQ1, CQ2 */
+		smp_mb_after_rmw();	/* CORE-Q11 <-> CORE-Q12 */
 	cq_signal(e, q);
 	now = load_relaxed(&q->head);
 	if (BUSTED(CQ_TOLD_ANY))
@@ -355,12 +355,12 @@ void note_end(struct thread *t, u32 idx, int status)
 
 	if (state_is_of(state, state >> NOTE_GEN_SHIFT)) {
 		/*
-		 * CORE-Q3 <-> CORE-Q4.  A concurrent cancel fails.  The exchange is seq_cst because
-		 * of a waiter that is about to sleep: the pattern is CQ1 to CQ4, with the state
-		 * instead of the stack.
+		 * CORE-Q3 <-> CORE-Q4, CORE-Q11 <-> CORE-Q12: a concurrent cancel fails.
+		 * The exchange is seq_cst because of a waiter that is about to sleep: the
+		 * pattern is CQ1 to CQ4, with the state instead of the stack.
 		 */
 		(void)xchg_seq_cst(&n->state, state_end(state));
-		waiter = load_seq_cst(&n->waiter);
+		waiter = load_seq_cst(&n->waiter);	/* CORE-Q11 <-> CORE-Q12 */
 		if (unlikely(waiter))
 			exec_unpark(e->x, &thread_of(e, (u32)waiter - 1)->ex);
 	} else if (unlikely(state & NOTE_PHASE)) {
@@ -439,7 +439,7 @@ static int wait_alone(struct thread *t, u64 *waiter, u64 h, bool (*over)(void *a
 		/* If the other thread waits for a later generation, this one has ended. */
 		if (over(arg))
 			return 0;
-		/* CQ3 */
+		/* CORE-Q12 <-> CORE-Q11 by EXEC-P6: CQ3, and the barrier of a sleeper. */
 	} while (!cas_acq_rel_acquire(waiter, &was, me));	/* CORE-Q9 <-> CORE-Q10 */
 	rc = wait_body(t, over, arg, timeout_ns, how);
 	cas_relaxed(waiter, &me, 0);
@@ -551,7 +551,7 @@ int pawl_cq_destroy(struct pawl_engine *e, pawl_cq_t h)
 	if (!q || life >> 32 != h.h >> 32)
 		return err(-ESTALE, "cq_destroy: no completion queue, or it was destroyed");
 	/* A thread that waits for it returns with -ESTALE. */
-	smp_mb();	/* CQ1, CQ2 */
+	smp_mb();	/* CORE-Q11 <-> CORE-Q12 */
 	cq_signal(e, q);
 	pool_put(e->pool[POOL_CQ], &t->cache[POOL_CQ], (u32)h.h);
 	return 0;
@@ -623,7 +623,7 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 	 * If an earlier call took them from the stack, it has notified.
 	 */
 	if (idx && took) {
-		smp_mb();	/* CQ1, CQ2 */
+		smp_mb();	/* CORE-Q11 <-> CORE-Q12 */
 		cq_signal(e, q);
 	}
 	fetch_add_release(&q->life, -((u64)CQ_REAPING + ops));	/* CORE-Q7 <-> CORE-Q8 */
@@ -695,7 +695,7 @@ int pawl_cq_fd(struct pawl_engine *e, pawl_cq_t h)
 		}
 	}
 	/* Also if another thread made it, which may have been stopped before this. */
-	smp_mb();	/* CQ3, CQ4 */
+	smp_mb();	/* CORE-Q12 <-> CORE-Q11 */
 	if (cq_ready(q))
 		cq_signal(e, q);
 	return fd;

@@ -58,8 +58,8 @@ struct pair word_snapshot(struct var *v)
 	/* CORE-L4 <-> CORE-L3: also, the value is no older than the tag (attach_found()). */
 	w.tag = load_acquire(&v->word.tag);
 	for (;;) {
-		w.val = load_acquire(&v->word.val);
-		tag = load_acquire(&v->word.tag);
+		w.val = load_acquire(&v->word.val);	/* CORE-L4 <-> CORE-L3, CORE-V7 */
+		tag = load_acquire(&v->word.tag);	/* CORE-L4 <-> CORE-L3 */
 		if (likely(tag == w.tag))
 			break;
 		w.tag = tag;

@@ -102,7 +102,7 @@ static int life_enter(struct op_group *g, pawl_group_t h, u64 add, u64 most)
 			return -ESTALE;
 		if (most && life_incomplete(life) >= most)
 			return -EAGAIN;
-		/* CORE-H8 <-> CORE-H7; a value no older than that of CORE-H2 */
+		/* CORE-H8 <-> CORE-H7, CORE-H13 <-> CORE-H3; a value no older than CORE-H2's */
 	} while (!cas_acquire(&g->life, &life, life + add));
 	return 0;
 }
@@ -131,7 +131,8 @@ static bool add_below(u64 *sum, u64 n, u64 most)
 	do
 		if (old + n > most)
 			return false;
-	while (!cas_acquire(sum, &old, old + n));	/* a value no older than that of CORE-H2 */
+	/* CORE-H13 <-> CORE-H3; a value no older than that of CORE-H2 */
+	while (!cas_acquire(sum, &old, old + n));
 	return true;
 }
 
@@ -229,12 +230,12 @@ void group_room(struct pawl_engine *e, u32 idx, u64 cost, bool posts)
 {
 	struct op_group *g = group_of(e, idx);
 
-	if (cost)
-		fetch_add_seq_cst(&e->root->cost, -cost);	/* CORE-H3 <-> CORE-H2 */
-	if (cost && idx)
-		fetch_add_seq_cst(&g->cost, -cost);		/* CORE-H3 <-> CORE-H2 */
-	if (idx && posts)
-		fetch_add_seq_cst(&g->life, LIFE_COMPLETE);	/* CORE-H3 <-> CORE-H2 */
+	if (cost)	/* CORE-H3 <-> CORE-H2, CORE-H13 */
+		fetch_add_seq_cst(&e->root->cost, -cost);
+	if (cost && idx)	/* CORE-H3 <-> CORE-H2, CORE-H13 */
+		fetch_add_seq_cst(&g->cost, -cost);
+	if (idx && posts)	/* CORE-H3 <-> CORE-H2, CORE-H13 */
+		fetch_add_seq_cst(&g->life, LIFE_COMPLETE);
 }
 
 /* A completion is posted: post the room completion, wake waiters.  Progress: lock-free. */
@@ -243,7 +244,7 @@ void group_leave(struct thread *t, u32 idx, u64 cost, bool posted)
 	struct op_group *g = group_of(t->e, idx);
 
 	if (idx) {
-		/* CORE-H5 <-> CORE-H6; CORE-H3 <-> CORE-H2 */
+		/* CORE-H5 <-> CORE-H6; CORE-H3 <-> CORE-H2, CORE-H13 */
 		fetch_add_seq_cst(&g->life, -(posted ? LIFE_OP | LIFE_COMPLETE : LIFE_OP));
 		level_check(t, g, idx);
 	}

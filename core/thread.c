@@ -308,7 +308,8 @@ static void thread_exit_hook(void *arg)
 /*
  * Create the key and register the fork handler, once per process.  After a failure the next
  * engine tries again.  If two threads do it at once, a key stays unused, or the handler runs
- * twice, both harmless.  The orders are for the C library's data about the key and the handler.
+ * twice, both harmless.  The orders are for thread_pid, and for the C library's data about the
+ * key and the handler.
  */
 int thread_setup(void)
 {
@@ -323,12 +324,12 @@ int thread_setup(void)
 		/* CORE-T13 <-> CORE-T14 */
 		cas_acq_rel_acquire(&thread_key, &none, (u64)key + 1);
 	}
-	if (load_acquire(&thread_forks))
+	if (load_acquire(&thread_forks))	/* CORE-T19 <-> CORE-T18 */
 		return 0;
 	if (pthread_atfork(fork_prepare, NULL, fork_child))
 		return err(-ENOMEM, "no memory for a fork handler");
 	store_relaxed(&thread_pid, (u32)getpid());
-	store_release(&thread_forks, 1);
+	store_release(&thread_forks, 1);	/* CORE-T18 <-> CORE-T19 */
 	return 0;
 }
 

@@ -5,6 +5,8 @@
  * Ordering: CORE-V2 (generation, acquire) <-> CORE-V3 (generation of a new var), and
  * CORE-V2 (version, acquire) <-> CORE-V1 (version: here and in retire.c).
  * CORE-V4 (vars of a thread, release) <-> CORE-V5 (park.c, acquire): the var can be parked.
+ * CORE-V6 (state of version 0, release) <-> CORE-A3 (wait.c, and here): the block is another
+ * var's now.  CORE-V7 (word, release) <-> CORE-L4: the word is another var's now.
  *
  * Progress: creation and queries are lock-free (pools, and the retries of var_error_get()).
  *
@@ -34,8 +36,9 @@ int pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
 	}
 	if (likely(b)) {
 		/*
-		 * Version 0 is complete and has no holds.  Release: var_poll() may read this
-		 * block by the old word of another var, and must then see that var's data.
+		 * Version 0 is complete and has no holds.  CORE-V6 <-> CORE-A3: a thread may
+		 * read this block by the old word of another var, and must then find that the
+		 * word has changed.
 		 */
 		store_release(&b->state, BLOCK_DONE);
 		store_relaxed(&b->err, 0);
@@ -43,7 +46,7 @@ int pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
 	}
 	v = var_of(e, vi);
 	store_release(&var_side_of(e, vi)->version, 0);	/* CORE-V1 <-> CORE-V2 */
-	/* A thread that still reads the var that was here is refused by the generation. */
+	/* CORE-V7 <-> CORE-L4: a thread that still reads the var that was here is refused. */
 	store_release(&v->word.val, likely(b) ? word_make(bi, bi, 0, 0) : WORD_PARKED);
 	/* With the value of the old word it does no harm, since that is DELETED. */
 	store_relaxed(&v->word.tag, tag_make(t->slot, ++t->seq, TAG_SIMPLE | TAG_KNOWN));
@@ -98,7 +101,7 @@ static u32 var_error_get(struct thread *t, u32 vi, u32 gen)
 			u64 s;
 
 			b = block_of(e, i ? word_prev(w.val) : word_cur(w.val));
-			s = load_acquire(&b->state);
+			s = load_acquire(&b->state);	/* CORE-A3 <-> CORE-R1, CORE-V6 */
 			/* The block's var, read before the last check of the tag. */
 			if ((s & BLOCK_DONE) && load_acquire(&b->var) == vi) {
 				idx = s & BLOCK_ERR ? load_relaxed(&b->err) : 0;

@@ -221,7 +221,8 @@ static int var_poll(struct thread *t, u32 vi, u32 gen, bool write)
 	/* Reading the word also makes v->gen visible; see pawl_var_create(). */
 	if ((w.val & WORD_DELETED) || load_relaxed(&v->gen) != gen)
 		return err(-ESTALE, "wait: the var was deleted");
-	s = load_acquire(&version_of(e, vi, word_cur(w.val))->state);	/* CORE-A3 <-> CORE-R1 */
+	/* CORE-A3 <-> CORE-R1, CORE-R2, CORE-V6 */
+	s = load_acquire(&version_of(e, vi, word_cur(w.val))->state);
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && device_busy(e, vi, write))
 		s &= ~BLOCK_DONE;
 	/* The state was that of this var if the word has not changed. */
