@@ -480,7 +480,8 @@ int pawl_group_destroy(struct pawl_engine *e, pawl_group_t h)
 	/* CORE-H6 <-> CORE-H5 */
 	if ((room & ROOM_POSTED) ||
 	    !cas_acquire_relaxed(&g->life, &life, life + (1ull << 32))) {
-		fetch_and_acq_rel(&g->room, ~ROOM_CLOSED);
+		/* Relaxed: this thread has written nothing that another one reads. */
+		fetch_and_relaxed(&g->room, ~ROOM_CLOSED);
 		/* CORE-H3 <-> CORE-H2: a completion may have found the group closed. */
 		smp_mb();
 		room_check(t, g);

@@ -510,7 +510,8 @@ static int engine_begin(struct pawl_engine *e)
 	r->slots = e->max_threads;
 	engine_write(e, r->number);
 	store_release(&e->record, r);		/* CORE-Y3 <-> CORE-Y4 */
-	fetch_or_acq_rel(&e->special, SPECIAL_RECORDING);
+	/* Relaxed: a thread that sees the flag reads e->record, acquire. */
+	fetch_or_relaxed(&e->special, SPECIAL_RECORDING);
 	return 0;
 }
 
@@ -529,6 +530,21 @@ static void engine_end(struct rcu_defer *d)
 	fetch_add_acq_rel(&session.ending, -1u);	/* CORE-Y5 <-> CORE-Y6 */
 }
 
+/*
+ * Take the rec_engine from the engine; the caller then ends it.  Relaxed: only holders of the
+ * control lock change e->record and count up, and before engine_end() there is a grace period,
+ * or no thread uses the engine any more.
+ */
+static struct rec_engine *record_take(struct pawl_engine *e)
+{
+	struct rec_engine *r = load_relaxed(&e->record);
+
+	store_relaxed(&e->record, NULL);
+	if (r)
+		fetch_add_relaxed(&session.ending, 1);
+	return r;
+}
+
 static int session_end(void)
 {
 	struct small_chunk c = { .p = c.data };
@@ -536,13 +552,11 @@ static int session_end(void)
 	u64 lost;
 
 	for (e = engines; e; e = e->next) {
-		struct rec_engine *r = xchg_acq_rel(&e->record, NULL);
+		struct rec_engine *r = record_take(e);
 
-		fetch_and_acq_rel(&e->special, ~(u32)SPECIAL_RECORDING);
-		if (r) {
-			fetch_add_acq_rel(&session.ending, 1);
+		fetch_and_relaxed(&e->special, ~(u32)SPECIAL_RECORDING);
+		if (r)
 			pool_rcu_defer(&r->rcu, engine_end);
-		}
 	}
 	(void)pool_rcu_reclaim();
 	/* Another thread's reclaim may be running the deferred functions. */
@@ -713,11 +727,9 @@ void record_engine_end(struct pawl_engine *e)
 		p = &(*p)->next;
 	if (*p)
 		*p = e->next;
-	r = xchg_acq_rel(&e->record, NULL);
-	if (r) {
-		fetch_add_acq_rel(&session.ending, 1);
+	r = record_take(e);
+	if (r)
 		engine_end(&r->rcu);
-	}
 	control_unlock();
 }
 

@@ -102,8 +102,12 @@ static u32 var_error_get(struct thread *t, u32 vi, u32 gen)
 
 			b = block_of(e, i ? word_prev(w.val) : word_cur(w.val));
 			s = load_acquire(&b->state);	/* CORE-A3 <-> CORE-R1, CORE-V6 */
-			/* The block's var, read before the last check of the tag. */
-			if ((s & BLOCK_DONE) && load_acquire(&b->var) == vi) {
+			/*
+			 * Relaxed: it is not vi any more only if the block was freed, because
+			 * the write behind this version was granted or the var was deleted or
+			 * parked; then 0 is right, until that write is complete.
+			 */
+			if ((s & BLOCK_DONE) && load_relaxed(&b->var) == vi) {
 				idx = s & BLOCK_ERR ? load_relaxed(&b->err) : 0;
 				break;
 			}
