@@ -7,7 +7,10 @@
  * Structures: a var and an operator are small objects, to which programs have pointers.  They
  * hold pawl's handle, which changes after a fork (compat/fork.c).
  *
- * Ordering, Progress: as the pawl calls below.
+ * Ordering: COMPAT-H1 (handle stored, release) <-> COMPAT-H2 (a fork, and the delete of an
+ * operator, acquire): the object's fields.  Otherwise as the pawl calls below.
+ *
+ * Progress: as the pawl calls below.
  *
  * Lifetime: the objects keep their type until the process exits (compat/pool.c), so a stale
  * pointer is refused, or refers to a newer object.
@@ -232,7 +235,7 @@ int mx_opr_make(struct pawl_mx_opr *o)
 		if (rc)
 			mx_err_pawl(rc);
 		else
-			store_relaxed(&o->h, h.h);
+			store_release(&o->h, h.h);	/* COMPAT-H1 <-> COMPAT-H2 */
 	}
 	free(vars);
 	return rc;
@@ -326,7 +329,7 @@ int pawl_mx_opr_delete(struct pawl_mx_engine *e, struct pawl_mx_opr *o)
 
 	if (!o)
 		return mx_err(-EINVAL, "delete operator: it is NULL");
-	h.h = o->engine == e ? xchg_acq_rel(&o->h, 0) : 0;
+	h.h = o->engine == e ? xchg_acquire(&o->h, 0) : 0;	/* COMPAT-H2 <-> COMPAT-H1 */
 	if (!h.h)
 		return mx_err(-ESTALE, "delete operator: it was deleted, or is of another engine");
 	vars = o->vars;
@@ -359,7 +362,7 @@ int pawl_mx_var_new(struct pawl_mx_engine *e, struct pawl_mx_var **out)
 	}
 	store_relaxed(&v->engine, e);
 	store_relaxed(&v->base, 0);
-	store_release(&v->h, h.h);
+	store_release(&v->h, h.h);	/* COMPAT-H1 <-> COMPAT-H2 */
 	*out = v;
 	return 0;
 }

@@ -3,6 +3,7 @@
  * Engines: creation by the settings of the environment; the process's engine, and its end.
  *
  * Ordering: COMPAT-E1 (engine published) <-> COMPAT-E2 (engine found): its fields.
+ * COMPAT-E3 (object free) <-> COMPAT-E4 (taken): the end of the engine that was in it.
  *
  * Progress: blocking; finding the process's engine is wait-free once it exists.
  *
@@ -124,7 +125,7 @@ static struct pawl_mx_engine *engine_object(void)
 	for (; i; i = i->next) {
 		e = mx_engine_of(i);
 		unused = 0;
-		if (cas_acq_rel_acquire(&e->used, &unused, 1))
+		if (cas_acquire_relaxed(&e->used, &unused, 1))	/* COMPAT-E4 <-> COMPAT-E3 */
 			return e;
 	}
 	e = calloc(1, sizeof(*e));
@@ -149,7 +150,7 @@ int pawl_mx_engine_create(int kind, struct pawl_mx_engine **out)
 	store_relaxed(&e->shutdown, 0);
 	rc = mx_engine_make(e, false);
 	if (rc) {
-		store_release(&e->used, 0);
+		store_release(&e->used, 0);	/* COMPAT-E3 <-> COMPAT-E4 */
 		return rc;
 	}
 	rc = mx_fork_setup();
@@ -164,15 +165,16 @@ PAWL_EXPORT(pawl_mx_engine_create);
 
 int pawl_mx_engine_free(struct pawl_mx_engine *e)
 {
-	struct pawl_engine *pe = e ? load_acquire(&e->pe) : NULL;
+	struct pawl_engine *pe = e ? mx_pe(e) : NULL;
 	bool shared;
 	int rc;
 
 	if (!pe)
 		return 0;
-	shared = e == load_acquire(&the_engine);
+	/* Relaxed: only the address is compared, and NULL publishes nothing. */
+	shared = e == load_relaxed(&the_engine);
 	if (shared)
-		store_release(&the_engine, NULL);
+		store_relaxed(&the_engine, NULL);
 	rc = mx_bulk_end(e);
 	if (!rc || rc == -EOWNERDEAD) {
 		mx_fork_ending(e, true);
@@ -182,17 +184,17 @@ int pawl_mx_engine_free(struct pawl_mx_engine *e)
 		mx_fork_ending(e, false);
 	}
 	if (rc && shared)
-		store_release(&the_engine, e);
+		store_release(&the_engine, e);	/* COMPAT-E1 <-> COMPAT-E2 */
 	if (rc)
 		return mx_err_pawl(rc);
-	store_release(&e->used, 0);
+	store_release(&e->used, 0);	/* COMPAT-E3 <-> COMPAT-E4 */
 	return 0;
 }
 PAWL_EXPORT(pawl_mx_engine_free);
 
 struct pawl_mx_engine *mx_engine_shared(void)
 {
-	return load_acquire(&the_engine);
+	return load_acquire(&the_engine);	/* COMPAT-E2 <-> COMPAT-E1 */
 }
 
 /*
@@ -202,7 +204,7 @@ struct pawl_mx_engine *mx_engine_shared(void)
  */
 static void the_engine_drain(void)
 {
-	struct pawl_mx_engine *e = load_acquire(&the_engine);
+	struct pawl_mx_engine *e = mx_engine_shared();
 	struct pawl_stats s = { .size = sizeof(s) };
 	uint64_t completed = 0;
 
@@ -222,7 +224,7 @@ static void the_engine_drain(void)
 
 struct pawl_mx_engine *pawl_mx_engine_get(void)
 {
-	struct pawl_mx_engine *e = load_acquire(&the_engine), *new;
+	struct pawl_mx_engine *e = mx_engine_shared(), *new;
 	struct mx_env env;
 	bool ours;
 
@@ -231,6 +233,7 @@ struct pawl_mx_engine *pawl_mx_engine_get(void)
 	mx_env_read(&env);
 	if (env.kind < 0 || pawl_mx_engine_create(env.kind, &new))
 		return NULL;
+	/* COMPAT-E1 <-> COMPAT-E2; when it fails, COMPAT-E2 <-> COMPAT-E1 */
 	ours = cas_acq_rel_acquire(&the_engine, &e, new);
 	if (BUSTED(MX_ENGINE_TWICE))
 		ours = true;
@@ -312,7 +315,8 @@ PAWL_EXPORT(pawl_mx_engine_shutdown);
  */
 static __attribute__((destructor)) void the_engine_exit(void)
 {
-	struct pawl_mx_engine *e = xchg_acq_rel(&the_engine, NULL);
+	/* COMPAT-E2 <-> COMPAT-E1 */
+	struct pawl_mx_engine *e = xchg_acquire(&the_engine, NULL);
 
 	if (!e || !mx_pe(e))
 		return;

@@ -26,7 +26,7 @@ struct mx_frame {
 
 static inline struct pawl_engine *mx_pe(struct pawl_mx_engine *e)
 {
-	return load_acquire(&e->pe);
+	return load_acquire(&e->pe);	/* COMPAT-E2 <-> COMPAT-E1 */
 }
 
 extern ck_stack_t mx_engines;

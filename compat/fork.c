@@ -53,7 +53,7 @@ void mx_fork_ending(struct pawl_mx_engine *e, bool ending)
 static void snap_var(void *obj, void *arg)
 {
 	struct pawl_mx_var *v = obj;
-	pawl_var_t h = { load_acquire(&v->h) };
+	pawl_var_t h = { load_acquire(&v->h) };	/* COMPAT-H2 <-> COMPAT-H1 */
 	struct pawl_mx_engine *e = h.h ? load_relaxed(&v->engine) : NULL;
 	struct pawl_engine *pe = e && !e->ending ? mx_pe(e) : NULL;
 	struct pawl_error err = { 0 };

@@ -6,6 +6,8 @@
  * compared).  Its numbers are separate counters, so a table printed while ops run may be
  * inconsistent by those ops.  A name contains its domain (compat/profile.h).
  *
+ * Ordering: COMPAT-T1 (name stored, release) <-> COMPAT-T2 (table read, acquire): its text.
+ *
  * Progress: lock-free for ops; a lock serializes threads that print.
  */
 #include <pthread.h>
@@ -30,12 +32,12 @@ static struct entry *entry_of(const char *key)
 	u32 i = (u32)(((u64)(uintptr_t)key * 0x9e3779b97f4a7c15ull) >> 52), n;
 
 	for (n = 0; n < ENTRIES; n++, i = (i + 1) % ENTRIES) {
-		const char *was = load_acquire(&entries[i].key);
+		/* Relaxed: only the address is compared. */
+		const char *was = load_relaxed(&entries[i].key);
 
-		if (!was) {
-			if (cas_acq_rel_acquire(&entries[i].key, &was, key))
-				return &entries[i];
-		}
+		/* COMPAT-T1 <-> COMPAT-T2 */
+		if (!was && cas_release_relaxed(&entries[i].key, &was, key))
+			return &entries[i];
 		if (was == key)
 			return &entries[i];
 	}
@@ -197,7 +199,7 @@ static u32 rows_take(struct row *rows, bool reset)
 
 	for (i = 0; i < ENTRIES; i++) {
 		struct entry *x = &entries[i];
-		const char *key = load_acquire(&x->key);
+		const char *key = load_acquire(&x->key);	/* COMPAT-T2 <-> COMPAT-T1 */
 		struct row *r = &rows[n];
 
 		r->count = load_relaxed(&x->count);
