@@ -8,6 +8,9 @@ A comment at an ordered access names it and its partner: CORE-A1 <-> CORE-R2.  C
     of its own, and is not only mentioned by its partner;
   - a folder's labels begin with its name; other folders may refer to them;
   - Documentation/memory-model.md, if it exists, has the same labels;
+  - each access with an order, in a function or a macro, belongs to a comment that names an
+    edge, or that begins with a label: of a chain that the access only continues, or of an
+    order that needs no partner;
   - the accesses at both ends have the orders that the edge needs.
 
 The last of these reads the order in the name of the access (load_acquire(), smp_mb()) that
@@ -18,7 +21,8 @@ the order is that of the access with label C.  A relaxed load of the same object
 statement, in front of the access, is passed over.  If the access is in another function, as
 in ck_stack_push_upmc(), that function is known to CALLS or defined in the sources.  A comment in
 front of a function stands for the accesses in it, of which one has to have the order.  Each end
-of an edge in memory-model.md has such an access.
+of an edge in memory-model.md has such an access.  To a comment belong all accesses of its line, or
+else of the statement.
 """
 import glob
 import os
@@ -29,6 +33,7 @@ LAYERS = ("pool", "device", "exec", "core", "compat")
 LABEL = re.compile(r"\b(?:%s)-[A-Z]{1,2}\d+\b" % "|".join(l.upper() for l in LAYERS))
 LIST = r"{0}(?:\s*\([^()]*\))?(?:\s*(?:,|and)\s*{0}(?:\s*\([^()]*\))?)*".format(LABEL.pattern)
 FIRST = re.compile(r"(?:/\*|^\s*\*|//)\s*(%s)" % LABEL.pattern, re.M)
+END = re.compile(r"[;{}]")                            # of a statement
 # a label in front of another arrow begins the next edge
 LAST = LIST.replace(LABEL.pattern, LABEL.pattern + r"(?!\s*(?:\([^()]*\))?\s*(?:<->|↔))")
 EDGE = re.compile(r"(%s)\s*(?:<->|↔)\s*(%s)(?:,? by (%s))?" % (LIST, LAST, LABEL.pattern))
@@ -102,26 +107,47 @@ class Sources:
             return does(m)
         return next((b for b in map(self.of_call, CALL.findall(code)) if b is not None), None)
 
-    def site(self, name, start, end):
-        """What the accesses do to which the comment belongs: a list."""
+    def after(self, name, at):
+        """Where the statement at this place ends."""
+        stop = END.search(self.code[name], at)
+        return stop.end() if stop else at
+
+    def span(self, name, start, end):
+        """The code to which a comment belongs: its beginning and end, and if it is a function."""
         code = self.code[name]
         line = code.rfind("\n", 0, start) + 1
-        function = FUNCTION.match(code[end:].lstrip("\n"))
+        text = code[end:].lstrip("\n")
+        function = FUNCTION.match(text)
         if code[line:start].strip():
-            # behind code: an access in its line, or in the statement around it
-            found = self.first(code[line:start])
-            if found is None:
-                begin = max(code.rfind(c, 0, line - 1) for c in ";{}") + 1
-                stop = re.compile(r"[;{}]").search(code, end)
-                found = self.first(code[begin:stop.end() if stop else end])
-        elif function:
-            body = function.group(2)
-            calls = map(self.of_call, CALL.findall(body))
-            return [does(m) for m in ACCESS.finditer(body)] + [b for b in calls if b is not None]
-        else:
-            near = re.split(r"^\}", code[end:], maxsplit=1, flags=re.M)[0]
-            found = self.first("\n".join(near.split("\n")[:REACH]))
+            # behind code: its line, or the statement around it
+            if self.first(code[line:start]) is not None:
+                return line, start, False
+            begin = max(code.rfind(c, 0, line - 1) for c in ";{}") + 1
+            return begin, self.after(name, end), False
+        if function:
+            begin = len(code) - len(text)
+            return begin + function.start(2), begin + function.end(2), True
+        near = re.split(r"^\}", code[end:], maxsplit=1, flags=re.M)[0]
+        near = "\n".join(near.split("\n")[:REACH])
+        access = ACCESS.search(near)
+        return end, self.after(name, end + access.end()) if access else end + len(near), False
+
+    def site(self, name, start, end):
+        """What the accesses do to which the comment belongs: a list."""
+        begin, stop, function = self.span(name, start, end)
+        code = self.code[name][begin:stop]
+        if function:
+            calls = map(self.of_call, CALL.findall(code))
+            return [does(m) for m in ACCESS.finditer(code)] + [b for b in calls if b is not None]
+        found = self.first(code)
         return [] if found is None else [found]
+
+    def unlabelled(self, name, spans):
+        """The accesses with an order that are in none of the spans."""
+        for m in ACCESS.finditer(self.code[name]):
+            if m.group(2) != "relaxed" and not any(b <= m.start() < e for b, e, _ in spans):
+                line = self.code[name].count("\n", 0, m.start()) + 1
+                yield "%s:%d: no comment names the edge of %s)" % (name, line, m.group())
 
 
 def needs(doc):
@@ -157,10 +183,13 @@ def check_orders(texts, doc):
     bad, ends, count = [], set(), 0
     for name, text in texts.items():
         begin = re.search(r"^(?:#include|#ifndef|static|struct|extern)", sources.code[name], re.M)
+        spans = []
         for comment in COMMENT.finditer(text):
             if begin and comment.start() < begin.start():
                 continue    # the list at the beginning of a file
             flat = re.sub(r"\n\s*\*(?!/)", lambda m: " " * len(m.group()), comment.group())
+            if EDGE.search(flat) or FIRST.match(flat):
+                spans.append(sources.span(name, comment.start(), comment.end()))
             for edge in EDGE.finditer(flat):
                 at = "%s:%d" % (name, text.count("\n", 0, comment.start() + edge.start()) + 1)
                 by = edge.group(3)
@@ -182,6 +211,8 @@ def check_orders(texts, doc):
                         elif not suffices(site, need):
                             bad.append("%s: %s <-> %s needs %s: not the order of %s" % (
                                 at, a, b, NAMES[need], by or "this access"))
+        if name.split(os.sep)[0] in LAYERS:
+            bad += sources.unlabelled(name, spans)
     bad += ["memory-model.md: no access is labelled %s <-> %s" % pair
             for pair in sorted(kinds.keys() - ends)]
     return bad, count
