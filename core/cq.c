@@ -225,13 +225,17 @@ int note_fill(struct thread *t, struct op *op, const struct pawl_op *d)
 		return 0;
 	gen = load_relaxed(&n->state) >> NOTE_GEN_SHIFT;
 	if (!(d->flags & PAWL_OP_TICKET)) {
-		store_relaxed(&n->state, gen << NOTE_GEN_SHIFT | NOTE_PRIVATE);
+		/* CORE-Q3 <-> CORE-Q4, for a ticket of the op before */
+		store_release(&n->state, gen << NOTE_GEN_SHIFT | NOTE_PRIVATE);
 		return 0;
 	}
 	gen = (gen + 1) & NOTE_GEN_MASK;
 	gen += !gen;	/* a ticket is never 0 */
-	/* Relaxed: the program orders how a ticket reaches another thread. */
-	store_relaxed(&n->state, gen << NOTE_GEN_SHIFT | NOTE_QUEUED);
+	/*
+	 * The program orders how the ticket reaches another thread.  CORE-Q3 <-> CORE-Q4: for a
+	 * ticket of the op before, which is complete.
+	 */
+	store_release(&n->state, gen << NOTE_GEN_SHIFT | NOTE_QUEUED);
 	d->ticket->h = (u64)gen << 32 | idx;
 	return 0;
 }
@@ -256,7 +260,8 @@ void note_undo(struct thread *t, struct op *op)
 {
 	struct op_note *n = note_of(t->e, op->note);
 
-	store_relaxed(&n->state, state_end(load_relaxed(&n->state)));
+	/* CORE-Q3 <-> CORE-Q4 */
+	store_release(&n->state, state_end(load_relaxed(&n->state)));
 	if (n->cq)
 		cq_unname(cq_of(t->e, n->cq), 1);
 	group_room(t->e, n->group, n->cost, false);
@@ -325,7 +330,7 @@ int note_begin(struct thread *t, struct op *op)
 	if (phase != NOTE_QUEUED && phase != NOTE_PRIVATE)
 		return 0;
 	if (phase == NOTE_PRIVATE)
-		store_relaxed(&n->state, state_end(state));
+		store_release(&n->state, state_end(state));	/* CORE-Q3 <-> CORE-Q4 */
 	/* A concurrent cancel either precedes this, or finds the op running. */
 	while (phase == NOTE_QUEUED && !(state & NOTE_CANCELED))
 		if (cas_relaxed(&n->state, &state, (state & ~NOTE_PHASE) | NOTE_RUNNING))
@@ -364,7 +369,7 @@ void note_end(struct thread *t, u32 idx, int status)
 		if (unlikely(waiter))
 			exec_unpark(e->x, &thread_of(e, (u32)waiter - 1)->ex);
 	} else if (unlikely(state & NOTE_PHASE)) {
-		store_relaxed(&n->state, state_end(state));
+		store_release(&n->state, state_end(state));	/* CORE-Q3 <-> CORE-Q4 */
 	}
 	if (group | cost)
 		group_room(e, group, cost, cq);
@@ -527,7 +532,7 @@ int pawl_cq_create(struct pawl_engine *e, pawl_cq_t *out)
 		return err(-ENOMEM, "cq_create: %u queues exist, or no memory", CQ_MAX);
 	/* No other thread changes it: the destroyer found a count of 0, and no thread that reaps. */
 	gen = (u32)(load_relaxed(&q->life) >> 32) + 1;
-	store_relaxed(&q->life, (u64)gen << 32);
+	store_release(&q->life, (u64)gen << 32);	/* CORE-Q7 <-> CORE-Q8 */
 	out->h = (u64)gen << 32 | idx;
 	return 0;
 }

@@ -156,7 +156,7 @@ static void rec_write(struct pawl_engine *e, u32 idx, u64 p)
 	for (; idx; idx = load_relaxed(&r->next)) {
 		r = rec_of(e, idx);
 		for (j = 0; j < REC_READS; j++)
-			store_relaxed(&r->reads[j], 0);
+			store_release(&r->reads[j], 0);	/* CORE-D3 <-> CORE-D4 */
 	}
 }
 
