@@ -237,6 +237,17 @@ static void ticket_push(void)
 	run_all();
 }
 
+/* Then the note has another ticket. */
+static void ticket_push_next(void)
+{
+	pawl_ticket_t next;
+
+	ticket_push();
+	MODEL_CHECK(!cq_push(1, PAWL_OP_TICKET, &next));
+	MODEL_CHECK((u32)next.h == (u32)load_relaxed(&passed));
+	run_all();
+}
+
 static void ticket_cancel(void)
 {
 	pawl_ticket_t ticket = { load_acquire(&passed) };
@@ -628,6 +639,8 @@ const struct scenario scenarios[] = {
 	  .thread = { ticket_push, ticket_cancel }, .check = ticket_check),
 	T("ticket", "a ticket says that its op is complete", 2, MODEL_ALL, 4,
 	  .thread = { ticket_push, ticket_look }),
+	T("ticket_next", "also after its note has another ticket", 2, MODEL_ALL, 4,
+	  .thread = { ticket_push_next, ticket_look }),
 	T("group", "two pushes and room for one", 2, MODEL_ALL, 4, .before = group_before,
 	  .thread = { group_push, group_push }, .check = group_check),
 	T("group_reap", "room is reported, reaped, and wanted again", 3, 3, 4,
