@@ -282,10 +282,10 @@ static int idle_reason(struct exec *x, struct exec_thread *t, const struct idle 
 
 /*
  * Poll for `spin` cycles.  Between two polls the thread leaves the producers' cache lines alone
- * for a while, and for longer the longer nothing came.  From time to time it yields its CPU to other threads, which may be the one that it waits for.  It does not yield
- * if its last sleep was long, since it will probably sleep again: Linux treats a yield as a
- * slice that was used up, and schedules a thread that yields and then sleeps milliseconds late
- * when it is woken.
+ * for a while, and for longer the longer nothing came.  From time to time it yields its CPU to
+ * other threads, which may be the one that it waits for.  It does not yield if its last sleep
+ * was long, since it will probably sleep again: Linux treats a yield as a slice that was used
+ * up, and schedules a thread that yields and then sleeps milliseconds late when it is woken.
  */
 static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *how, u64 spin,
 		     u32 look, u32 *work)
