@@ -305,7 +305,7 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 		now = cycles();
 		if (t->left) {
 			/* No thread wakes t for the work that it left. */
-			start = t->idle = now;
+			start = now;
 			spin = x->spin;
 		}
 		if (now - start >= spin)
@@ -427,9 +427,9 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 {
 	struct exec_group *g = how->help ? thread_group(x, t) : NULL;
 	bool polls = polls_now(&t->polls) || how->polls, parked = false;
+	u64 start = cycles();
 	int r;
 
-	t->idle = cycles();
 	do {
 		if (g && !t->spinning)
 			spin_begin(g, t);
@@ -445,7 +445,7 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 	if (!parked)
 		t->rested = false;
 	if (x->spin && !how->polls && (r == IDLE_WORK || r == IDLE_COND))
-		polls_ended(&t->polls, cycles() - t->idle < x->spin);
+		polls_ended(&t->polls, !parked || cycles() - start < x->spin);
 	if (t->spinning)
 		spin_end(x, g, t);
 	return (enum idle_end)r;

@@ -3,14 +3,14 @@
  * Whether an idle thread polls before it sleeps; layer 3, inside exec only.
  *
  * Polling saves a sleep and a wake-up if the thread is idle for a shorter time than it polls.
- * Otherwise, also if the thread loses its CPU meanwhile, it costs CPU time, which on a busy machine
- * is taken from the thread that this one waits for.  So each thread watches its own idle times.
- * When POLL_MISSES of them in a row were longer than the polling, it pauses: in its next idle times
- * it sleeps at once.  They are timed as well.  A pause is counted in idle times, and a short one,
- * in which polling would have ended, counts POLL_SHORT times.  After it the thread polls in one
- * idle time as a trial; if that succeeds, it polls as before, and if not, the next pause is twice
- * as long.  Without trials, two threads that work in turns and both sleep might never find that
- * each would be quick: the measured times contain a wake-up.
+ * Otherwise it costs CPU time, which on a busy machine is taken from the thread that this one waits
+ * for.  So each thread watches its own idle times.  When POLL_MISSES of them in a row were longer
+ * than the polling, it pauses: in its next idle times it sleeps at once.  They are timed as well.
+ * A pause is counted in idle times, and a short one, in which polling would have ended, counts
+ * POLL_SHORT times.  After it the thread polls in one idle time as a trial; if that succeeds, it
+ * polls as before, and if not, the next pause is twice as long.  Without trials, two threads that
+ * work in turns and both sleep might never find that each would be quick: the measured times
+ * contain a wake-up.
  *
  * Progress: wait-free.
  */

@@ -53,7 +53,6 @@ struct exec_thread {
 	bool spinning;		/* O: counted in its group's spinners */
 	bool rested;		/* O: its last idle time was a sleep longer than REST_NS */
 	struct polls polls;	/* O: does it poll when it is idle? */
-	u64 idle;		/* O: cycles() when it ran out of work, or last left some */
 	u64 trims;		/* O: how many it has followed; exec_trim() */
 	u64 stolen, handed, helped, sleeps;	/* S */
 
