@@ -125,7 +125,7 @@ struct exec {
 	u32 max_threads;	/* I */
 	u32 words;		/* I: length of a bitmap of slots */
 	u32 nqueues;		/* I: queues are added before threads use the executor */
-	u64 spin_ns, spin;	/* I: ns, and the same in cycles */
+	u64 spin;		/* I: cycles */
 	u64 tidy_ns;		/* I: ns */
 	u64 batch;		/* I: cycles, BATCH_NS */
 	u64 next;		/* I: cycles, NEXT_NS */
@@ -183,7 +183,6 @@ struct idle {
 	bool help;
 	bool relents;		/* stop waiting when a queue has no workers: IDLE_DESERTED */
 	bool intr;		/* a signal handler ends it */
-	bool polls;		/* whatever polls.h says, as `deadline` is near */
 };
 enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct idle *how,
 			  u32 *work);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Purpose: threads without work poll for a while and then sleep; other threads wake them.  A
- * thread whose polling is mostly in vain sleeps at once (polls.h).
+ * Purpose: threads without work poll for a while and then sleep; other threads wake them.
  *
  * Structures: each thread has a park word (struct exec_thread.park), on which it sleeps with
  * futex(2).  Only the owner sets it to PARKED and back to RUNNING.  The value PARKED + id names
@@ -281,14 +280,15 @@ static int idle_reason(struct exec *x, struct exec_thread *t, const struct idle 
 }
 
 /*
- * Poll for `spin` cycles.  Between two polls the thread leaves the producers' cache lines alone
- * for a while, and for longer the longer nothing came.  From time to time it yields its CPU to
- * other threads, which may be the one that it waits for.  It does not yield if its last sleep
- * was long, since it will probably sleep again: Linux treats a yield as a slice that was used
- * up, and schedules a thread that yields and then sleeps milliseconds late when it is woken.
+ * Poll until the spin budget is used up.  Between two polls the thread leaves the producers'
+ * cache lines alone for a while, and for longer the longer nothing came.  From time to time it
+ * yields its CPU to other threads, which may be the one that it waits for.  It does not yield
+ * if its last sleep was long, since it will probably sleep again: Linux treats a yield as a
+ * slice that was used up, and schedules a thread that yields and then sleeps milliseconds late
+ * when it is woken.
  */
-static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *how, u64 spin,
-		     u32 look, u32 *work)
+static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *how, u32 look,
+		     u32 *work)
 {
 	u64 start = cycles(), yielded = start, now;
 	int r;
@@ -303,12 +303,9 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 		if (r != AGAIN)
 			return r;
 		now = cycles();
-		if (t->left) {
-			/* No thread wakes t for the work that it left. */
-			start = now;
-			spin = x->spin;
-		}
-		if (now - start >= spin)
+		if (t->left)
+			start = now;	/* no thread wakes t for the work that it left */
+		if (now - start >= x->spin)
 			return AGAIN;
 		if (how->deadline && exec_now_ns() >= how->deadline)
 			return IDLE_TIME;
@@ -426,16 +423,14 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 			  u32 *work)
 {
 	struct exec_group *g = how->help ? thread_group(x, t) : NULL;
-	bool polls = polls_now(&t->polls) || how->polls, parked = false;
-	u64 start = cycles();
+	bool parked = false;
 	int r;
 
 	do {
 		if (g && !t->spinning)
 			spin_begin(g, t);
 		/* A thread that was woken takes what it finds. */
-		r = idle_spin(x, t, how, polls ? x->spin : 0,
-			      t->queue && !parked ? LOOK_LEAVE : 0, work);
+		r = idle_spin(x, t, how, t->queue && !parked ? LOOK_LEAVE : 0, work);
 		if (r == AGAIN) {
 			parked = true;
 			r = idle_park(x, t, how, g, work);
@@ -444,8 +439,6 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 	t->left = false;
 	if (!parked)
 		t->rested = false;
-	if (x->spin && !how->polls && (r == IDLE_WORK || r == IDLE_COND))
-		polls_ended(&t->polls, !parked || cycles() - start < x->spin);
 	if (t->spinning)
 		spin_end(x, g, t);
 	return (enum idle_end)r;

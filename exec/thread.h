@@ -15,7 +15,6 @@
 #endif
 
 #include <base/atomic.h>
-#include <exec/polls.h>
 #include <exec/prioq.h>
 
 struct exec_queue;
@@ -52,7 +51,6 @@ struct exec_thread {
 	bool left;		/* O: it found work and leaves it to its maker: lane_leave() */
 	bool spinning;		/* O: counted in its group's spinners */
 	bool rested;		/* O: its last idle time was a sleep longer than REST_NS */
-	struct polls polls;	/* O: does it poll when it is idle? */
 	u64 trims;		/* O: how many it has followed; exec_trim() */
 	u64 stolen, handed, helped, sleeps;	/* S */
 

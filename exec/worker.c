@@ -360,10 +360,8 @@ int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), vo
 
 	if (cond(arg))
 		return 0;
-	if (timeout_ns > 0) {
+	if (timeout_ns > 0)
 		how.deadline = exec_now_ns() + (u64)timeout_ns;
-		how.polls = (u64)timeout_ns <= x->spin_ns;
-	}
 	for (;;) {
 		w = how.help ? exec_take(x, t) : 0;
 		if (!w) {
@@ -421,7 +419,6 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->attr = cfg->attr;
 	x->eager = cfg->eager;
 	us = exec_cycles_per_us();
-	x->spin_ns = cfg->spin_ns;
 	x->spin = ns_to_cycles(us, cfg->spin_ns);
 	/* No longer than a sum with the time of the day can be. */
 	x->tidy_ns = cl->tidy ? min_u(cfg->tidy_ns, (u64)INT64_MAX / 2) : 0;
@@ -573,7 +570,6 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	t->left = false;
 	t->spinning = false;
 	t->rested = false;
-	memset(&t->polls, 0, sizeof(t->polls));
 	t->trims = load_relaxed(&x->trims);
 	t->nodes.seed = slot * 0x9e3779b97f4a7c15ull + 1;
 	/*

@@ -432,64 +432,6 @@ START_TEST(test_tidy_is_asked_until_done)
 }
 END_TEST
 
-/*
- * A thread that waits in a pause of its polling sleeps at once, although it may poll for a minute.
- * Its waits are short, so some of them end the pause.  A wait with a limit that is near polls.
- */
-struct short_wait {
-	struct fix *f;
-	struct exec_thread *t;
-	u32 value;		/* A */
-};
-
-static bool short_wait_ended(void *arg)
-{
-	return load_acquire(&((struct short_wait *)arg)->value);
-}
-
-static void *short_wait_main(void *arg)
-{
-	struct short_wait *w = arg;
-
-	MUST(!exec_wait(w->f->x, w->t, short_wait_ended, w, -1, EXEC_WAIT));
-	return NULL;
-}
-
-START_TEST(test_pause_of_polling)
-{
-	struct fix_opt o = { .spin_ns = 60000000000ull };
-	struct exec_stats st;
-	struct short_wait w;
-	pthread_t id;
-	struct fix f;
-	u64 before;
-	u32 i;
-
-	watchdog(60);
-	fix_init(&f, &o);
-	w = (struct short_wait){ .f = &f, .t = fix_thread(&f) };
-	w.t->polls.rest = POLL_PAUSE;
-	ck_assert_int_eq(exec_wait(f.x, w.t, short_wait_ended, &w, 1000000, EXEC_WAIT), -ETIMEDOUT);
-	exec_stats(f.x, &st);
-	ck_assert_uint_eq(st.sleeps, 0);
-	for (i = 0; i < POLL_PAUSE / POLL_SHORT; i++) {
-		ck_assert(!polls_now(&w.t->polls));
-		store_relaxed(&w.value, 0);
-		before = st.sleeps;
-		MUST(!pthread_create(&id, NULL, short_wait_main, &w));
-		while (st.sleeps == before) {
-			sched_yield();
-			exec_stats(f.x, &st);
-		}
-		store_release(&w.value, 1);
-		exec_unpark(f.x, w.t);
-		pthread_join(id, NULL);
-	}
-	ck_assert(polls_now(&w.t->polls));
-	fix_fini(&f);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *s = suite_create("exec/park");
@@ -506,7 +448,6 @@ int main(void)
 	tcase_add_test(tc, test_stopped_waker);
 	tcase_add_loop_test(tc, test_tidying_worker_comes_at_once, 0, 2);
 	tcase_add_loop_test(tc, test_tidy_is_asked_until_done, 0, 2);
-	tcase_add_test(tc, test_pause_of_polling);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }
