@@ -120,7 +120,7 @@ bool window_low(struct thread *t, u32 low)
 	return flight <= r.hard || gate_arm(&r, flight) <= r.hard;
 }
 
-static enum exec_help room_help(const struct pawl_engine *e)
+static u32 room_help(const struct pawl_engine *e)
 {
 	/* If a queue has no worker, or the engine is stopped, no other thread runs its ops. */
 	return e->policy == PAWL_WINDOW_HELP || e->unserved || load_relaxed(&e->stopped) ?
@@ -135,7 +135,7 @@ static void room_wait(struct thread *t, u64 hard, u64 soft)
 
 	r.until = e->cfg.spin_ns ? exec_now_ns() + e->cfg.spin_ns / 2 : 0;
 	wait_flight_begin(t, hard);
-	while (exec_wait(e->x, &t->ex, room_there, &r, RECHECK_NS, room_help(e)))
+	while (exec_wait(e->x, &t->ex, room_there, &r, RECHECK_NS, room_help(e) | EXEC_POLL))
 		;
 	wait_flight_end(t);
 }

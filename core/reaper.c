@@ -374,7 +374,8 @@ static void reaper_wait(struct thread *t)
 	u32 i, n = load_relaxed(&dv->nlanes);
 	s64 timeout = -1, soon;
 
-	if (!exec_wait(e->x, &t->ex, reaper_news, dv, (s64)e->cfg.spin_ns, EXEC_WAIT))
+	if (!exec_wait(e->x, &t->ex, reaper_news, dv, (s64)e->cfg.spin_ns,
+		       EXEC_WAIT | EXEC_POLL))
 		return;
 	for (i = 0; i < n; i++) {
 		struct lane *l = &dv->lanes[i];

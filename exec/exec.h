@@ -189,13 +189,17 @@ u32 exec_take_ready(struct exec *x, struct exec_thread *t);
  * queue could not be created, and run work from then on.
  */
 enum exec_help { EXEC_WAIT, EXEC_HELP, EXEC_HELP_DESERTED };
-#define EXEC_INTR 4u	/* with one of these: -EINTR when a signal handler ran while it slept */
+#define EXEC_HELPS 3u
+/* With one of these: */
+#define EXEC_INTR 4u	/* -EINTR when a signal handler ran while it slept */
+#define EXEC_POLL 8u	/* it polls, however long its last idle times were */
 
 /*
  * Wait until cond(arg) is true (returns 0) or the time has passed (-ETIMEDOUT), and run work
  * meanwhile as `help` says.  timeout_ns < 0: no limit; 0: check cond and the queues once.  The
- * thread polls for the spin budget and then sleeps.  The thread that makes cond true calls
- * exec_unpark(t) afterwards; with help, pushed work wakes the thread too.
+ * thread polls for the spin budget, unless that was in vain several times, and then sleeps.
+ * The thread that makes cond true calls exec_unpark(t) afterwards; with help, pushed work wakes
+ * the thread too.
  */
 int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
 	      s64 timeout_ns, u32 help);

@@ -34,6 +34,9 @@
 #define STEAL_NS	2000u	/* idle time after which a thread polls other threads' hoards */
 #define RELAX_NS	1000u	/* idle time after which the pauses between polls grow */
 #define YIELD_NS	10000u	/* time between two sched_yield() calls of a spinner */
+#define SLOW_YIELD_NS	1000000u	/* after a yield this long, a spinner sleeps instead */
+#define CROWDED		64u	/* so many times at most */
+#define NAP_AFTER	4u	/* a thread stops polling after so many long idle times */
 #define REST_NS		200000u	/* after a sleep this long, the next is expected to be long */
 #define FAST_NS		300u	/* a maker that runs one piece of work in this time is fast */
 #define LEAVE_AVG_NS	1500u	/* a worker whose average run is longer takes all work */
@@ -130,6 +133,7 @@ struct exec {
 	u64 batch;		/* I: cycles, BATCH_NS */
 	u64 next;		/* I: cycles, NEXT_NS */
 	u64 yield;		/* I: cycles, YIELD_NS */
+	u64 slow_yield;		/* I: cycles, SLOW_YIELD_NS */
 	u64 rest;		/* I: cycles, REST_NS */
 	u64 steal;		/* I: cycles, STEAL_NS */
 	u64 relax;		/* I: cycles, RELAX_NS */
@@ -183,6 +187,7 @@ struct idle {
 	bool help;
 	bool relents;		/* stop waiting when a queue has no workers: IDLE_DESERTED */
 	bool intr;		/* a signal handler ends it */
+	bool polls;		/* also if t->naps */
 };
 enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct idle *how,
 			  u32 *work);

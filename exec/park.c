@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Purpose: threads without work poll for a while and then sleep; other threads wake them.
+ * Purpose: threads without work poll for a while and then sleep; other threads wake them.  A
+ * thread that polled in vain several times in a row sleeps at once.
  *
  * Structures: each thread has a park word (struct exec_thread.park), on which it sleeps with
  * futex(2).  Only the owner sets it to PARKED and back to RUNNING.  The value PARKED + id names
@@ -89,10 +90,12 @@ void group_fini(struct exec_group *g)
 	free(g->bits);
 }
 
-static void park_wake(struct exec *x, u32 *word)
+static void park_wake(struct exec *x, struct exec_thread *t)
 {
 	fetch_add_relaxed(&x->wakes, 1);
-	futex_wake(word);
+	if (x->spin)
+		store_relaxed(&t->woken, cycles());	/* an estimate: idle_ended() */
+	futex_wake(&t->park);
 }
 
 void exec_unpark(struct exec *x, struct exec_thread *t)
@@ -112,14 +115,15 @@ void exec_unpark(struct exec *x, struct exec_thread *t)
 		cas_relaxed(&t->park, &p, NOTIFIED);
 	/* CLAIMED, NOTIFIED: that waker may not have reached its futex call yet. */
 	if (p != RUNNING)
-		park_wake(x, &t->park);
+		park_wake(x, t);
 }
 
 /* Wake one sleeper of g for work.  Returns false if no thread sleeps. */
 static bool group_wake(struct exec *x, struct exec_group *g)
 {
 	ck_bitmap_iterator_t it;
-	u32 *late = NULL, slot;
+	struct exec_thread *late = NULL;
+	u32 slot;
 
 	/*
 	 * EXEC-P1 <-> EXEC-P2, EXEC-P10 <-> EXEC-P9: of the workers and the helpers, the caller
@@ -141,11 +145,11 @@ static bool group_wake(struct exec *x, struct exec_group *g)
 			/* Relaxed: see spin_begin(). */
 			fetch_add_relaxed(&g->spin, 1);
 			if (!BUSTED(CLAIM_NO_WAKE))
-				park_wake(x, &t->park);
+				park_wake(x, t);
 			return true;
 		}
 		if (p == CLAIMED || p == NOTIFIED)
-			late = &t->park;
+			late = t;
 	}
 	if (g == &x->helpers && ready_wake(x))
 		return true;
@@ -194,6 +198,7 @@ void queue_start_or_wake(struct exec_queue *q, struct exec_thread *t)
 			return;
 	}
 	queue_wake(q);
+	t->woke = true;
 }
 
 static struct exec_group *thread_group(struct exec *x, struct exec_thread *t)
@@ -280,19 +285,26 @@ static int idle_reason(struct exec *x, struct exec_thread *t, const struct idle 
 }
 
 /*
- * Poll until the spin budget is used up.  Between two polls the thread leaves the producers'
+ * Poll for `spin` cycles.  Between two polls the thread leaves the producers'
  * cache lines alone for a while, and for longer the longer nothing came.  From time to time it
- * yields its CPU to other threads, which may be the one that it waits for.  It does not yield
- * if its last sleep was long, since it will probably sleep again: Linux treats a yield as a
- * slice that was used up, and schedules a thread that yields and then sleeps milliseconds late
- * when it is woken.
+ * yields its CPU to other threads, which may be the one that it waits for; at once if it has
+ * just woken one, because Linux may have queued that one behind it.  It does not yield if its
+ * last sleep was long, since it will probably sleep again: Linux treats a yield as a slice that
+ * was used up, and schedules a thread that yields and then sleeps milliseconds late when it is
+ * woken.
+ *
+ * Where other programs want all CPUs, a yield gives one of them a slice of milliseconds, but a
+ * sleeper that is woken runs soon.  So after a yield that took long the thread sleeps in its
+ * place, the more often the more yields in a row took long.
  */
-static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *how, u32 look,
-		     u32 *work)
+static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *how, u64 spin,
+		     u32 look, u32 *work)
 {
-	u64 start = cycles(), yielded = start, now;
+	u64 start = cycles(), now;
+	u64 yielded = t->woke ? start - x->yield : start;
 	int r;
 
+	t->woke = false;
 	for (;;) {
 		if (how->help && thread_may_take(x, t, look)) {
 			*work = thread_take(x, t, look);
@@ -303,9 +315,12 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 		if (r != AGAIN)
 			return r;
 		now = cycles();
-		if (t->left)
-			start = now;	/* no thread wakes t for the work that it left */
-		if (now - start >= x->spin)
+		if (t->left) {
+			/* No thread wakes t for the work that it left. */
+			start = t->idle = now;
+			spin = x->spin;
+		}
+		if (now - start >= spin)
 			return AGAIN;
 		if (how->deadline && exec_now_ns() >= how->deadline)
 			return IDLE_TIME;
@@ -314,8 +329,17 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 		if (now - start > x->steal)
 			look |= LOOK_DEEP;
 		if (now - yielded >= x->yield && !t->rested) {
+			if (t->crowded && !how->polls) {
+				t->crowded--;
+				return AGAIN;
+			}
 			os_thread_yield();
 			yielded = cycles();
+			if (yielded - now > x->slow_yield)
+				t->slow_yields = (u32)min_u(2 * t->slow_yields + 1, CROWDED);
+			else
+				t->slow_yields /= 2;
+			t->crowded = t->slow_yields;
 			continue;
 		}
 		cpu_relax();
@@ -416,6 +440,28 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 }
 
 /*
+ * t is no longer idle.  Polling pays if it is idle for a shorter time than it polls.  Otherwise
+ * it costs CPU time, which on a busy machine is taken from the thread that t waits for.  So t
+ * changes between polling and sleeping at once after NAP_AFTER idle times in a row for which
+ * the other is better; fewer may only mean that a thread lost its CPU.  The idle time of a
+ * sleeper ends when it is woken, however late the system runs it then.
+ */
+static void idle_ended(struct exec *x, struct exec_thread *t, bool slept)
+{
+	u64 now = cycles() - t->idle;
+	/* Relaxed: if this is from before t was idle, it is large. */
+	u64 woken = load_relaxed(&t->woken) - t->idle;
+	bool nap = slept && min_u(woken, now) >= x->spin;
+
+	if (nap == t->naps) {
+		t->against = 0;
+	} else if (++t->against == NAP_AFTER) {
+		t->naps = nap;
+		t->against = 0;
+	}
+}
+
+/*
  * t found no work: wait for what `how` says.  Returns why the wait ended; *work is set for
  * IDLE_WORK.  Progress: blocking (its purpose).
  */
@@ -423,14 +469,16 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 			  u32 *work)
 {
 	struct exec_group *g = how->help ? thread_group(x, t) : NULL;
+	u64 spin = t->naps && !how->polls ? 0 : x->spin;
 	bool parked = false;
 	int r;
 
+	t->idle = cycles();
 	do {
 		if (g && !t->spinning)
 			spin_begin(g, t);
 		/* A thread that was woken takes what it finds. */
-		r = idle_spin(x, t, how, t->queue && !parked ? LOOK_LEAVE : 0, work);
+		r = idle_spin(x, t, how, spin, t->queue && !parked ? LOOK_LEAVE : 0, work);
 		if (r == AGAIN) {
 			parked = true;
 			r = idle_park(x, t, how, g, work);
@@ -439,6 +487,8 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 	t->left = false;
 	if (!parked)
 		t->rested = false;
+	if (r == IDLE_WORK || r == IDLE_COND)
+		idle_ended(x, t, parked);
 	if (t->spinning)
 		spin_end(x, g, t);
 	return (enum idle_end)r;

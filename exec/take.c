@@ -534,7 +534,7 @@ u32 queue_take(struct exec_queue *q, struct exec_thread *t, u32 how)
 				continue;
 		}
 		if (!(how & LOOK_DEEP) && !load_relaxed(&q->n[PQ_LOW]))
-			break;
+			return 0;
 		w = steal(q, t);
 		if (w || !load_relaxed(&q->n[PQ_LOW]))
 			return w;

@@ -25,6 +25,7 @@ struct exec_lane;
 struct exec_thread {
 	/* A: see park.c; on a separate line, because sleepers and wakers write it. */
 	u32 park __cacheline_aligned;
+	u64 woken;		/* A: cycles() when a thread last woke it */
 
 	struct exec_queue *queue __cacheline_aligned;	/* O: a worker's queue, or NULL */
 	u32 slot;		/* I */
@@ -50,6 +51,12 @@ struct exec_thread {
 	u64 around_head, around_hoard;	/* O: the lane's words at that time */
 	bool left;		/* O: it found work and leaves it to its maker: lane_leave() */
 	bool spinning;		/* O: counted in its group's spinners */
+	bool naps;		/* O: when it runs out of work, it sleeps at once */
+	u32 against;		/* O: idle times in a row that were against that */
+	u64 idle;		/* O: cycles() when it ran out of work, or last left some */
+	bool woke;		/* O: it woke a thread since it was last idle */
+	u32 slow_yields;	/* O: 2^n - 1 after n of them in a row, at most CROWDED */
+	u32 crowded;		/* O: how often it still sleeps in place of a yield */
 	bool rested;		/* O: its last idle time was a sleep longer than REST_NS */
 	u64 trims;		/* O: how many it has followed; exec_trim() */
 	u64 stolen, handed, helped, sleeps;	/* S */

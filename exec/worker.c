@@ -351,9 +351,9 @@ int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), vo
 	      s64 timeout_ns, u32 help)
 {
 	struct idle how = { .cond = cond, .arg = arg,
-			    .help = (help & ~EXEC_INTR) == EXEC_HELP,
-			    .relents = (help & ~EXEC_INTR) == EXEC_HELP_DESERTED,
-			    .intr = help & EXEC_INTR };
+			    .help = (help & EXEC_HELPS) == EXEC_HELP,
+			    .relents = (help & EXEC_HELPS) == EXEC_HELP_DESERTED,
+			    .intr = help & EXEC_INTR, .polls = help & EXEC_POLL };
 	bool ran = false;
 	int rc = 0;
 	u32 w;
@@ -425,6 +425,7 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->batch = ns_to_cycles(us, BATCH_NS);
 	x->next = ns_to_cycles(us, NEXT_NS);
 	x->yield = ns_to_cycles(us, YIELD_NS);
+	x->slow_yield = ns_to_cycles(us, SLOW_YIELD_NS);
 	x->rest = ns_to_cycles(us, REST_NS);
 	x->steal = ns_to_cycles(us, STEAL_NS);
 	x->relax = ns_to_cycles(us, RELAX_NS);
@@ -570,6 +571,10 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	t->left = false;
 	t->spinning = false;
 	t->rested = false;
+	t->naps = false;
+	t->against = 0;
+	t->woke = false;
+	t->slow_yields = t->crowded = 0;
 	t->trims = load_relaxed(&x->trims);
 	t->nodes.seed = slot * 0x9e3779b97f4a7c15ull + 1;
 	/*

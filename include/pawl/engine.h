@@ -116,7 +116,8 @@ struct pawl_config {
 					   a body; default false */
 	bool prefault;			/* touch all memory at creation, so that no page fault
 					   comes later; default false */
-	uint64_t spin_ns;		/* a thread looks for work this long before it sleeps;
+	uint64_t spin_ns;		/* a thread looks for work this long before it sleeps,
+					   or not at all while its idle times are longer;
 					   default 20000, or 0 with one usable CPU */
 	uint64_t reserved;		/* not read */
 	const int *cpus;		/* CPUs to which the workers are pinned in turn; default

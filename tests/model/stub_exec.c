@@ -158,7 +158,7 @@ int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), vo
 	      s64 timeout_ns, u32 help)
 {
 	while (!cond(arg)) {
-		u32 w = help ? exec_take(x, t) : 0;
+		u32 w = help & EXEC_HELPS ? exec_take(x, t) : 0;
 
 		if (w)
 			x->cl.run(x->cl.user, t, w);

@@ -245,8 +245,11 @@ START_TEST(test_helping)
 	/* timeout 0: one check of the condition and of the queues */
 	ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 0, true), -ETIMEDOUT);
 	ck_assert_uint_eq(ran, 1);
+	ck_assert_uint_eq(f.idles, 1);
 	ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 100000000, false), -ETIMEDOUT);
 	ck_assert_uint_eq(ran, 1);
+	/* A wait that ran nothing tells the client nothing. */
+	ck_assert_uint_eq(f.idles, 1);
 	ck_assert_int_eq(exec_wait(f.x, t, flag_set, &ran, -1, true), 0);
 	ck_assert_uint_eq(ran, 1);
 	ck_assert_int_eq(exec_wait(f.x, t, five_ran, &ran, -1, true), 0);
@@ -360,6 +363,97 @@ START_TEST(test_stopped_waker)
 }
 END_TEST
 
+/* As long as a thread polls, a pusher leaves it 16 pieces of work before it wakes another. */
+START_TEST(test_a_poller_is_left_so_much_work)
+{
+	struct fix_opt o = { .spin_ns = 0 };
+	struct exec_stats st;
+	struct exec_queue *q;
+	struct exec_thread *t;
+	struct fix f;
+	u32 done = 0, i;
+	u64 wakes;
+
+	watchdog(60);
+	t = fix_one_queue(&f, &o, store_work, &done, 1, false, &q);
+	exec_start(f.x);
+	exec_push(q, t, 1, 0, 0);
+	until(&done, 1);
+	while (load_relaxed(&f.t[1].park) <= 2)
+		sched_yield();
+	exec_stats(f.x, &st);
+	wakes = st.wakes;
+	fetch_add_relaxed(&q->group.spin, 1);
+	for (i = 2; i <= 1 + 16; i++)
+		exec_push(q, t, i, 0, 0);
+	exec_stats(f.x, &st);
+	ck_assert_uint_eq(st.wakes, wakes);
+	exec_push(q, t, i, 0, 0);
+	until(&done, i);
+	fetch_add_relaxed(&q->group.spin, -1u);
+	fix_fini(&f);
+}
+END_TEST
+
+/* A worker whose waker is stopped, and that this push need not repeat: a helper is woken, too. */
+START_TEST(test_a_stopped_waker_of_a_worker_hides_no_helper)
+{
+	struct fix_opt o = { .spin_ns = 0 };
+	struct exec_queue *q;
+	struct exec_thread *t, *w;
+	struct helper h;
+	struct fix f;
+	pthread_t p;
+	u32 done = 0;
+
+	watchdog(60);
+	t = fix_one_queue(&f, &o, store_work, &done, 1, true, &q);
+	exec_start(f.x);
+	exec_push(q, t, 1, 0, 0);
+	until(&done, 1);
+	w = &f.t[1];
+	while (load_relaxed(&w->park) <= 2)
+		sched_yield();
+	h = (struct helper){ &f, fix_thread(&f), 0, 0 };
+	MUST(!pthread_create(&p, NULL, helper_main, &h));
+	while (load_relaxed(&h.t->park) <= 2)
+		sched_yield();
+	/* as group_wake(), up to its CAS; a push in LATE_EVERY repeats the call */
+	store_relaxed(&w->park, 1);
+	store_relaxed(&q->group.late, 1);
+	exec_push(q, t, 2, 0, 0);
+	until(&done, 2);
+	store_release(&h.go, 1);
+	exec_unpark(f.x, h.t);
+	pthread_join(p, NULL);
+	fix_fini(&f);
+}
+END_TEST
+
+/* A slot's bit may be seen before the thread that set it: others behind it are woken. */
+START_TEST(test_a_bit_without_a_thread_hides_no_sleeper)
+{
+	struct fix_opt o = { .spin_ns = 0 };
+	struct exec_queue *q;
+	struct exec_thread *t;
+	struct fix f;
+	u32 done = 0;
+
+	watchdog(60);
+	t = fix_one_queue(&f, &o, store_work, &done, 1, false, &q);
+	f.used++;	/* a slot between those of this thread and of the worker */
+	exec_start(f.x);
+	exec_push(q, t, 1, 0, 0);
+	until(&done, 1);
+	while (load_relaxed(&f.t[2].park) <= 2)
+		sched_yield();
+	ck_bitmap_set(q->group.bits, 1);
+	exec_push(q, t, 2, 0, 0);
+	until(&done, 2);
+	fix_fini(&f);
+}
+END_TEST
+
 /* A long-sleeping worker tidies until it is wanted, and does so again later. */
 static u32 tidies, tidy_done;	/* A */
 
@@ -432,6 +526,182 @@ START_TEST(test_tidy_is_asked_until_done)
 }
 END_TEST
 
+/*
+ * A thread whose idle times are long sleeps at once, and polls again when they are short,
+ * although it sleeps meanwhile.  A sleep is longer than a polling time of 1 us, which comes
+ * before it, and shorter than one of an hour.
+ */
+struct idler {
+	struct fix *f;
+	struct exec_thread *t;
+	u32 value;		/* A */
+};
+
+static bool idler_may_end(void *arg)
+{
+	return load_acquire(&((struct idler *)arg)->value);
+}
+
+static void *idler_main(void *arg)
+{
+	struct idler *w = arg;
+
+	MUST(!exec_wait(w->f->x, w->t, idler_may_end, w, -1, EXEC_WAIT));
+	return NULL;
+}
+
+/* One wait; the condition becomes true when the thread sleeps, if `sleeps`. */
+static void idler_wait(struct idler *w, bool sleeps)
+{
+	struct exec_stats st;
+	pthread_t id;
+	u64 before;
+
+	exec_stats(w->f->x, &st);
+	before = st.sleeps;
+	store_relaxed(&w->value, 0);
+	MUST(!pthread_create(&id, NULL, idler_main, w));
+	while (sleeps && st.sleeps == before) {
+		sched_yield();
+		exec_stats(w->f->x, &st);
+	}
+	store_release(&w->value, 1);
+	if (sleeps)
+		exec_unpark(w->f->x, w->t);
+	pthread_join(id, NULL);
+	exec_stats(w->f->x, &st);
+	ck_assert_uint_eq(st.sleeps, before + sleeps);
+}
+
+START_TEST(test_polling_in_vain)
+{
+	struct fix_opt o = { .spin_ns = 1000 };
+	struct idler w;
+	struct fix f;
+	u64 hour, before;
+	u32 i;
+
+	watchdog(60);
+	hour = 3600000000ull * exec_cycles_per_us();
+	fix_init(&f, &o);
+	w = (struct idler){ .f = &f, .t = fix_thread(&f) };
+	for (i = 0; i < NAP_AFTER; i++) {
+		ck_assert(!w.t->naps);
+		idler_wait(&w, true);
+	}
+	ck_assert(w.t->naps);
+	/* It would poll until the watchdog ends the test. */
+	f.x->spin = f.x->yield = hour;
+	for (i = 0; i < NAP_AFTER; i++) {
+		ck_assert(w.t->naps);
+		idler_wait(&w, true);
+	}
+	ck_assert(!w.t->naps);
+	idler_wait(&w, false);
+	/* A wait whose condition relies on polling polls in any case. */
+	w.t->naps = true;
+	before = w.t->sleeps;
+	ck_assert_int_eq(exec_wait(f.x, w.t, never, NULL, 1000000, EXEC_WAIT | EXEC_POLL),
+			 -ETIMEDOUT);
+	ck_assert_uint_eq(w.t->sleeps, before);
+	fix_fini(&f);
+}
+END_TEST
+
+static u64 yields;		/* of the test's only thread */
+static bool slow;		/* a yield takes long */
+
+int __real_sched_yield(void);
+int __wrap_sched_yield(void);
+
+/* sched_yield() comes here (tests/Makefile). */
+int __wrap_sched_yield(void)
+{
+	u64 start = exec_now_ns();
+
+	yields++;
+	while (slow && exec_now_ns() - start < 2 * SLOW_YIELD_NS)
+		;
+	return slow ? 0 : __real_sched_yield();
+}
+
+/* The thread waits until it is about to sleep, or has yielded three times. */
+static bool sleeps_or_yields(void *arg)
+{
+	return !exec_wanted(arg) || yields == 3;
+}
+
+static u64 yields_before_sleep(struct fix *f, struct exec_thread *t, u32 how)
+{
+	yields = 0;
+	MUST(!exec_wait(f->x, t, sleeps_or_yields, t, -1, EXEC_WAIT | how));
+	return yields;
+}
+
+START_TEST(test_a_thread_sleeps_after_a_slow_yield)
+{
+	struct fix_opt o = { .spin_ns = 1000 };
+	struct exec_thread *t;
+	struct fix f;
+	u32 n, i;
+
+	watchdog(60);
+	fix_init(&f, &o);
+	t = fix_thread(&f);
+	f.x->spin = 3600000000ull * exec_cycles_per_us();
+	f.x->yield = 0;
+	slow = true;
+	/* Each sleeps once: after one slow yield, then three times, then seven times ... */
+	for (n = 1; n <= 7; n = 2 * n + 1) {
+		ck_assert_uint_eq(yields_before_sleep(&f, t, 0), 1);
+		for (i = 1; i < n; i++) {
+			ck_assert_uint_eq(t->crowded, n - i);
+			ck_assert_uint_eq(yields_before_sleep(&f, t, 0), 0);
+		}
+		ck_assert_uint_eq(t->crowded, 0);
+	}
+	for (i = 0; i < 10; i++) {
+		t->crowded = 0;
+		ck_assert_uint_eq(yields_before_sleep(&f, t, 0), 1);
+	}
+	ck_assert_uint_eq(t->crowded, CROWDED - 1);
+	/* A wait whose condition relies on polling yields in any case. */
+	ck_assert_uint_eq(yields_before_sleep(&f, t, EXEC_POLL), 3);
+	slow = false;
+	fix_fini(&f);
+}
+END_TEST
+
+static bool ten_calls(void *arg)
+{
+	return ++*(u32 *)arg >= 10;
+}
+
+START_TEST(test_a_thread_that_woke_another_yields_first)
+{
+	struct fix_opt o = { .spin_ns = 1000 };
+	struct exec_thread *t;
+	struct fix f;
+	u32 i, calls;
+
+	watchdog(60);
+	fix_init(&f, &o);
+	t = fix_thread(&f);
+	f.x->spin = f.x->yield = 3600000000ull * exec_cycles_per_us();
+	/* No thread would wake it if it slept after a yield on a busy machine. */
+	f.x->slow_yield = f.x->spin;
+	for (i = 0; i < 4; i++) {
+		calls = 0;
+		yields = 0;
+		t->woke = i % 2;
+		MUST(!exec_wait(f.x, t, ten_calls, &calls, -1, EXEC_WAIT));
+		ck_assert_uint_eq(yields, i % 2);
+		ck_assert(!t->woke);
+	}
+	fix_fini(&f);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("exec/park");
@@ -446,8 +716,14 @@ int main(void)
 	tcase_add_test(tc, test_helping);
 	tcase_add_loop_test(tc, test_pass_on, 0, 2);
 	tcase_add_test(tc, test_stopped_waker);
+	tcase_add_test(tc, test_a_poller_is_left_so_much_work);
+	tcase_add_test(tc, test_a_stopped_waker_of_a_worker_hides_no_helper);
+	tcase_add_test(tc, test_a_bit_without_a_thread_hides_no_sleeper);
 	tcase_add_loop_test(tc, test_tidying_worker_comes_at_once, 0, 2);
 	tcase_add_loop_test(tc, test_tidy_is_asked_until_done, 0, 2);
+	tcase_add_test(tc, test_polling_in_vain);
+	tcase_add_test(tc, test_a_thread_sleeps_after_a_slow_yield);
+	tcase_add_test(tc, test_a_thread_that_woke_another_yields_first);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }
