@@ -180,8 +180,7 @@ __cold void window_want(struct thread *t)
 		return;
 	if (!(fetch_or_relaxed(&g->room, ROOM_WANTED | ROOM_WINDOW) & ROOM_WINDOW))
 		fetch_add_relaxed(&t->e->nflight, 1);
-	/* CORE-N5 <-> CORE-N6: otherwise the last op could complete unnoticed. */
-	smp_mb();
+	smp_mb();	/* CORE-N5 <-> CORE-N6: else the last op could complete unnoticed */
 	room_check(t, g);
 }
 
@@ -198,8 +197,7 @@ void group_told(struct thread *t, u32 idx)
 	struct op_group *g = group_of(t->e, idx);
 
 	fetch_and_acq_rel(&g->room, ~ROOM_POSTED);	/* CORE-H10 <-> CORE-H9 */
-	/* CORE-H3 <-> CORE-H2: a completion may have found the note in the queue. */
-	smp_mb();
+	smp_mb();	/* CORE-H3 <-> CORE-H2: a completion may have found the note queued */
 	room_check(t, g);
 }
 
@@ -396,8 +394,7 @@ static int limits_set(struct thread *t, struct op_group *g, u32 idx,
 	store_relaxed(&g->max_ops, l->ops);
 	store_relaxed(&g->max_cost, l->cost);
 	store_relaxed(&g->deadline, l->deadline_ns ? (u64)l->deadline_ns : NOTE_NEVER);
-	/* CORE-H3 <-> CORE-H2: the new limits may leave room. */
-	smp_mb();
+	smp_mb();	/* CORE-H3 <-> CORE-H2: the new limits may leave room */
 	room_check(t, g);
 	waiters_wake(e, g, idx);
 	return 0;

@@ -48,7 +48,6 @@ void device_close(struct device *d)
 {
 	if (d->dev)
 		d->ops->close(d->dev);
-	d->dev = NULL;
 }
 
 __cold int device_check(struct device *d, int code)
@@ -305,7 +304,7 @@ int lane_follow(struct lane *l, struct lane *on, u64 seq)
 {
 	struct lane_event *ev;
 	u64 label = 0;
-	int rc = 0;
+	int rc;
 
 	if (BUSTED(LANE_NO_FOLLOW))
 		return 0;
@@ -432,14 +431,12 @@ int lane_notify(struct lane *l, void (*fn)(void *lane))
 void lane_sync(struct lane *l)
 {
 	u64 all = load_acquire(&l->issued);	/* DEVICE-I2 <-> DEVICE-I1 */
-	int rc = l->d->ops->stream_sync(l->d->dev, l->stream);
 
-	if (likely(!rc)) {
+	if (likely(!l->d->ops->stream_sync(l->d->dev, l->stream))) {
 		lane_over(l, all);
 		return;
 	}
 	/* The call failed: poll until the work is complete or the device is lost. */
-	device_check(l->d, rc);
 	lane_want(l, all);
 	while (lane_state(l, all) == LANE_PENDING) {
 		lane_poll(l);

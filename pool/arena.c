@@ -187,25 +187,20 @@ int arena_add(struct arena *a, const struct pool_desc *d, struct pool **out)
 	return 0;
 }
 
-/* Place a range at *off and advance *off; false if the address space cannot hold it. */
-static bool range_place(struct arena_range *r, size_t count, size_t size, size_t *off)
+/*
+ * Place a range at *off and advance *off.  A pool has less than 2^53 bytes, so that those of an
+ * arena do not overflow a size_t; mmap() refuses what the address space cannot hold.
+ */
+static void range_place(struct arena_range *r, size_t count, size_t size, size_t *off)
 {
-	size_t page = arena_page();
-	size_t bytes, align, at;
-
-	if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 4)
-		return false;
-	bytes = round_up_to(bytes, page);
+	size_t page = arena_page(), bytes = round_up_to(count * size, page);
 	/* Align large ranges, so that they can have huge pages. */
-	align = bytes >= STEP_MAX ? STEP_MAX : page;
-	at = round_up_to(*off, align);
-	r->start = NULL;
-	r->bytes = bytes;
-	if (__builtin_add_overflow(at, bytes + page, off) || *off > SIZE_MAX / 4)
-		return false;
+	size_t at = round_up_to(*off, bytes >= STEP_MAX ? STEP_MAX : page);
+
 	/* arena_ready() adds the base. */
 	r->start = (char *)(uintptr_t)at;
-	return true;
+	r->bytes = bytes;
+	*off = at + bytes + page;
 }
 
 static size_t slabs_bytes(const struct slabs *sl)
@@ -289,13 +284,11 @@ int arena_ready(struct arena *a, bool prefault)
 
 	if (a->base)
 		return prefault ? arena_prefault(a) : 0;
-	for (f = a->pools; f; f = f->next)
-		if (!range_place(&f->obj, (size_t)f->p.max + 1, f->p.size, &off) ||
-		    !range_place(&f->mag, (size_t)f->nmags + 1, sizeof(struct pool_mag),
-				 &off) ||
-		    !range_place(&f->side, slabs_bytes(&f->objs) + slabs_bytes(&f->mag_slabs),
-				 1, &off))
-			return err(-ENOMEM, "arena %s: pool %s is too large", a->name, f->name);
+	for (f = a->pools; f; f = f->next) {
+		range_place(&f->obj, (size_t)f->p.max + 1, f->p.size, &off);
+		range_place(&f->mag, (size_t)f->nmags + 1, sizeof(struct pool_mag), &off);
+		range_place(&f->side, slabs_bytes(&f->objs) + slabs_bytes(&f->mag_slabs), 1, &off);
+	}
 	off = round_up_to(off + 1, align);
 	rc = pool_commit_hook(HOOK_RESERVE, off);
 	map = MAP_FAILED;

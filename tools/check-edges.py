@@ -123,7 +123,8 @@ class Sources:
             if self.first(code[line:start]) is not None:
                 return line, start, False
             begin = max(code.rfind(c, 0, line - 1) for c in ";{}") + 1
-            return begin, self.after(name, end), False
+            ended = code[line:start].rstrip().endswith(";")
+            return begin, start if ended else self.after(name, end), False
         if function:
             begin = len(code) - len(text)
             return begin + function.start(2), begin + function.end(2), True

@@ -48,6 +48,11 @@ static int run_case(const char *name)
 		MUST(dlopen("libcudart.so.11.0", RTLD_NOW | RTLD_LOCAL));
 		return devices();
 	}
+	if (!strcmp(name, "newest")) {
+		MUST(dlopen("libcudart.so", RTLD_NOW | RTLD_LOCAL));
+		MUST(dlopen("libcudart.so.11.0", RTLD_NOW | RTLD_LOCAL));
+		return devices();
+	}
 	if (!strcmp(name, "threads")) {
 		pthread_barrier_init(&all, NULL, ARRAY_SIZE(t));
 		for (i = 0; i < ARRAY_SIZE(t); i++)
@@ -115,21 +120,27 @@ static void runtime_without(const char *from, const char *to, const char *functi
 	free(bytes);
 }
 
-/* A library that the program has already loaded is preferred to one with a newer name. */
+/*
+ * A library that the program has already loaded is preferred to one with a newer name; of two
+ * such libraries the one with the newer name is.
+ */
 START_TEST(the_runtime_is_found_by_its_names)
 {
 	static const char ours[] = PAWL_OBJDIR "/tests/device/libcudart.so";
-	char folder[] = "/tmp/pawl-cuda-XXXXXX", plain[64], old[64];
+	char folder[] = "/tmp/pawl-cuda-XXXXXX", plain[64], old[64], other[64];
 
 	MUST(mkdtemp(folder));
 	snprintf(plain, sizeof(plain), "%s/libcudart.so", folder);
 	snprintf(old, sizeof(old), "%s/libcudart.so.11.0", folder);
+	snprintf(other, sizeof(other), "%s/other", folder);
 	MUST(!symlink(ours, plain));
 	in_process("found", NULL, folder);
 	MUST(!unlink(plain) && !symlink(ours, old));
 	runtime_without(ours, plain, "cudaGetErrorString");
 	in_process("libcudart.so has no cudaGetErrorString", NULL, folder);
 	in_process("loaded", NULL, folder);
+	MUST(!rename(old, other) && !rename(plain, old) && !rename(other, plain));
+	in_process("newest", NULL, folder);
 	MUST(!unlink(plain) && !unlink(old) && !rmdir(folder));
 }
 END_TEST
@@ -354,20 +365,57 @@ START_TEST(a_call_that_fails_inside_has_no_effect)
 	int here;
 
 	begin();
-	for (here = 0; here < 2; here++)
-		for (i = 0; i < ARRAY_SIZE(ops); i++)
+	for (here = 0; here < 2; here++) {
+		for (i = 0; i < ARRAY_SIZE(ops); i++) {
 			for (k = 1; fails_at(&ops[i], here, k); k++)
 				ck_assert_uint_lt(k, 20);
+			ck_assert_msg(k > 1, "%s calls nothing", ops[i].name);
+		}
+	}
 	MUST(!rt_set_device(0));
+	end();
+}
+END_TEST
+
+/* calloc() comes here (tests/Makefile). */
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+
+static bool refuse_memory;
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return refuse_memory ? NULL : __real_calloc(n, size);
+}
+
+START_TEST(the_runtime_describes_a_device)
+{
+	struct device_info i;
+
+	begin();
+	OK(o->info(1, &i));
+	ck_assert_str_eq(i.name, "fake 1");
+	ck_assert(i.major == 8 && i.minor == 6 && i.units == 1);
+	ck_assert(i.driver == 13000 && i.runtime == 12090);
+	ck_assert(i.memory == 1 << 30 && i.memory_free == 1 << 29);
+	refuse_memory = true;
+	FAILS(o->info(1, &i), -ENOMEM, "cuda: no memory");
+	refuse_memory = false;
 	end();
 }
 END_TEST
 
 START_TEST(bad_arguments)
 {
+	struct device_info info;
 	char bytes[8];
+	void *d;
 
 	begin();
+	FAILS(o->info(2, &info), -ENODEV, "cuda: there is no device 2, but 2");
+	FAILS(o->info(-1, &info), -ENODEV, "cuda: there is no device -1, but 2");
+	FAILS(o->open(2, &d), -ENODEV, "cuda: there is no device 2, but 2");
+	FAILS(o->open(-1, &d), -ENODEV, "cuda: there is no device -1, but 2");
 	FAILS(o->copy(dev, stream, bytes, bytes, 8, (enum device_copy)9), -EINVAL, "direction 9");
 	FAILS(o->copy(dev, stream, bytes, bytes, 8, (enum device_copy)-1), -EINVAL, "direction -1");
 	end();
@@ -412,7 +460,8 @@ int main(int argc, char **argv)
 		several_threads_load_the_runtime_at_once,
 		each_error_of_the_runtime_has_an_errno_and_a_text,
 		a_priority_out_of_range_is_the_nearest_one,
-		a_call_that_fails_inside_has_no_effect, bad_arguments, NULL };
+		a_call_that_fails_inside_has_no_effect, the_runtime_describes_a_device,
+		bad_arguments, NULL };
 	struct backend list[4];
 	int n, i;
 

@@ -237,7 +237,7 @@ int cudaGetDeviceProperties(void *properties, int id)
 int cudaDeviceGetAttribute(int *value, int attribute, int id)
 {
 	ENTER(cudaDeviceGetAttribute);
-	*value = attribute == CU_ATTR_MULTIPROCESSORS ? 1 : 0;
+	*value = attribute == CU_ATTR_MAJOR ? 8 : attribute == CU_ATTR_MINOR ? 6 : 1;
 	return CU_SUCCESS;
 }
 
@@ -259,7 +259,7 @@ int cudaDriverGetVersion(int *version)
 int cudaRuntimeGetVersion(int *version)
 {
 	ENTER(cudaRuntimeGetVersion);
-	*version = 13000;
+	*version = 12090;
 	return CU_SUCCESS;
 }
 
@@ -282,7 +282,8 @@ int cudaGetDevice(int *id)
 int cudaMemGetInfo(size_t *left, size_t *total)
 {
 	ENTER(cudaMemGetInfo);
-	*left = *total = 1 << 30;
+	*total = 1 << 30;
+	*left = *total / 2;
 	return CU_SUCCESS;
 }
 
@@ -375,6 +376,8 @@ int cudaStreamWaitEvent(void *stream, void *event, unsigned int flags)
 	struct handle *s = stream, *ev = event;
 
 	ENTER(cudaStreamWaitEvent);
+	if (flags)
+		return result(CU_INVALID_VALUE);
 	return code_of(device_fake.stream_wait(s->dev, s->h, ev->h));
 }
 
@@ -475,6 +478,8 @@ int cudaGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long f
 	struct handle *g = graph;
 
 	ENTER(cudaGraphInstantiateWithFlags);
+	if (flags)
+		return result(CU_INVALID_VALUE);
 	*exec = NULL;
 	if (handle_new(0, g->h, exec))
 		return result(CU_MEMORY_ALLOCATION);

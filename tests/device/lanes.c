@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* device/lane.c by itself: what a lane says of its device when calls of the device fail. */
+#include <malloc.h>
 #include "../unit/util.h"
 #include "fake.h"
 
@@ -192,6 +193,87 @@ START_TEST(a_lane_ends_after_its_notices_whatever_fails)
 }
 END_TEST
 
+/* Every later call fails in the same way, so the poll after it knows the loss. */
+START_TEST(a_wait_that_finds_the_device_lost_ends)
+{
+	u32 ran = 0;
+	u64 seq;
+
+	begin();
+	seq = issue(&a, &ran);
+	fake_fail(1, -ENOTRECOVERABLE);
+	lane_sync(&a);
+	ck_assert_int_eq(lane_state(&a, seq), LANE_LOST);
+	ck_assert(device_lost(&d));
+	end();
+}
+END_TEST
+
+/* Also if each event of the ring is in use, and the first of them alone is complete. */
+START_TEST(each_piece_of_work_that_is_complete_is_known)
+{
+	u32 ran = 0, i, was = lane_events;
+	u64 seq[4];
+
+	lane_events = COUNT(seq);
+	begin();
+	for (i = 0; i < COUNT(seq); i++) {
+		seq[i] = issue(&a, &ran);
+		OK(lane_mark(&a, seq[i]));
+	}
+	for (i = 0; i < COUNT(seq); i++) {
+		/* the work, and the event behind it */
+		MUST(fake_step(0) && fake_step(0));
+		ck_assert_uint_eq(ran, i + 1);
+		lane_poll(&a);
+		ck_assert_int_eq(lane_state(&a, seq[i]), LANE_DONE);
+		if (i + 1 < COUNT(seq))
+			ck_assert_int_eq(lane_state(&a, seq[i + 1]), LANE_PENDING);
+	}
+	end();
+	lane_events = was;
+}
+END_TEST
+
+START_TEST(a_lane_knows_how_much_is_not_marked)
+{
+	u32 ran = 0;
+	u64 seq;
+
+	begin();
+	issue(&a, &ran);
+	OK(lane_mark(&a, issue(&a, &ran)));
+	issue(&a, &ran);
+	issue(&a, &ran);
+	seq = issue(&a, &ran);
+	ck_assert(lane_unmarked(&a, seq, 3) && !lane_unmarked(&a, seq, 4));
+	while (fake_step(0))
+		;
+	end();
+}
+END_TEST
+
+START_TEST(lanes_that_ended_leave_no_memory)
+{
+	enum { N = 1000 };
+	size_t before = 0, after;
+	u32 ran = 0, i;
+
+	for (i = 0; i < 2 * N; i++) {
+		if (i == N)
+			before = mallinfo2().uordblks;
+		begin();
+		lane_want(&a, issue(&a, &ran));
+		OK(lane_notify(&a, notice));
+		while (fake_step(0))
+			;
+		end();
+	}
+	after = mallinfo2().uordblks;
+	ck_assert_msg(after < before + N * 8, "%zu bytes", after - before);
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
@@ -201,7 +283,9 @@ int main(void)
 		no_notice_is_delivered_after_the_end_of_the_lane,
 		a_stream_that_cannot_be_waited_for_is_polled,
 		work_that_is_complete_is_not_waited_for,
-		a_lane_ends_after_its_notices_whatever_fails, NULL };
+		a_lane_ends_after_its_notices_whatever_fails, a_wait_that_finds_the_device_lost_ends,
+		each_piece_of_work_that_is_complete_is_known, a_lane_knows_how_much_is_not_marked,
+		lanes_that_ended_leave_no_memory, NULL };
 
 	return tests_run("lanes", tests);
 }

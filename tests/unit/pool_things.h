@@ -22,6 +22,7 @@
 static s64 fail_at;		/* 0: never */
 static bool fail_on;
 static s64 asked;
+static u64 asked_bytes;
 static const char *fail_what;	/* NULL: any */
 
 int pool_commit_hook(const char *what, size_t bytes)
@@ -31,6 +32,7 @@ int pool_commit_hook(const char *what, size_t bytes)
 	if (fail_what && strcmp(what, fail_what))
 		return 0;
 	n = (s64)fetch_add_relaxed(&asked, 1) + 1;
+	fetch_add_relaxed(&asked_bytes, bytes);
 	return fail_at && (n == fail_at || (fail_on && n > fail_at)) ? -ENOMEM : 0;
 }
 
@@ -40,6 +42,7 @@ static inline void faults(const char *what, s64 at, bool on)
 	fail_at = at;
 	fail_on = on;
 	asked = 0;
+	asked_bytes = 0;
 }
 
 struct thing {

@@ -51,11 +51,14 @@ END_TEST
 
 START_TEST(test_commit_steps)
 {
-	struct pool *p = make(1 << 20);
 	struct pool_cache c = { 0 };
-	u64 start = arena_bytes(arena), last, now;
 	u32 i, idx, steps = 0;
+	u64 start, last, now;
+	struct pool *p;
 
+	faults(HOOK_COMMIT, 0, false);
+	p = make(1 << 20);
+	start = arena_bytes(arena);
 	/* Nothing but magazines yet. */
 	ck_assert_uint_le(start, (u64)1 << 20);
 	last = start;
@@ -71,6 +74,8 @@ START_TEST(test_commit_steps)
 	ck_assert_uint_le(last - start, (u64)200000 * (sizeof(struct thing) + 8) + (4 << 20));
 	ck_assert_uint_ge(steps, 6);
 	ck_assert_uint_le(steps, 40);
+	/* All of it was asked for. */
+	ck_assert_uint_eq(asked_bytes, last);
 	done();
 }
 END_TEST
@@ -99,6 +104,62 @@ START_TEST(test_prefault)
 	p = make(50000);
 	ck_assert_int_eq(arena_ready(arena, true), 0);
 	ck_assert_uint_ge(arena_bytes(arena), (u64)50001 * sizeof(struct thing));
+	done();
+}
+END_TEST
+
+/* The same on a kernel older than 5.14: each page is touched, and stays zero. */
+static u32 too_old;
+
+int __real_madvise(void *at, size_t bytes, int advice);
+int __wrap_madvise(void *at, size_t bytes, int advice);
+
+int __wrap_madvise(void *at, size_t bytes, int advice)
+{
+	return too_old ? -1 : __real_madvise(at, bytes, advice);
+}
+
+START_TEST(test_prefault_by_touching_each_page)
+{
+	u32 max = 20000, i, idx, pages;
+	struct pool *p = make(max);
+	struct pool_cache c = { 0 };
+	unsigned char in[1000];
+	size_t bytes;
+
+	too_old = 1;
+	ck_assert_int_eq(arena_ready(arena, true), 0);
+	too_old = 0;
+	bytes = pool_full(p)->obj.committed;
+	pages = (u32)(bytes / arena_page());
+	MUST(pages <= sizeof(in));
+	/* An emulator may not report residency. */
+	if (!mincore(p->base, bytes, in))
+		for (i = 0; i < pages; i++)
+			MUST(in[i] & 1);
+	/* The constructor demands zeros. */
+	for (i = 0; i < max; i++)
+		MUST(pool_get(p, &c, &idx));
+	done();
+}
+END_TEST
+
+/* Prefault leaves out the lazy pools, and only those, wherever they are in the list. */
+START_TEST(test_prefault_passes_over_lazy_pools)
+{
+	struct pool_desc d = { .name = "some", .size = 64, .max = 5000 };
+	struct pool *p[4];
+	u32 i;
+
+	ck_assert_int_eq(arena_create("pre", &arena), 0);
+	for (i = 0; i < 4; i++) {
+		d.lazy = i == 0 || i == 2;
+		ck_assert_int_eq(arena_add(arena, &d, &p[i]), 0);
+	}
+	ck_assert_int_eq(arena_ready(arena, true), 0);
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(load_relaxed(&pool_full(p[i])->obj.committed) >= 5001 * 64,
+				 i == 1 || i == 3);
 	done();
 }
 END_TEST
@@ -317,6 +378,8 @@ static Suite *suite(void)
 	tcase_add_test(t, test_not_ready);
 	tcase_add_test(t, test_commit_steps);
 	tcase_add_test(t, test_prefault);
+	tcase_add_test(t, test_prefault_by_touching_each_page);
+	tcase_add_test(t, test_prefault_passes_over_lazy_pools);
 	tcase_add_test(t, test_many_pools);
 	tcase_add_test(t, test_large_caps);
 	tcase_add_loop_test(t, test_fail_each, 0, 4);
