@@ -166,6 +166,7 @@ PAWL_EXPORT(pawl_mx_engine_create);
 int pawl_mx_engine_free(struct pawl_mx_engine *e)
 {
 	struct pawl_engine *pe = e ? mx_pe(e) : NULL;
+	struct pawl_mx_engine *none = NULL;
 	bool shared;
 	int rc;
 
@@ -183,8 +184,9 @@ int pawl_mx_engine_free(struct pawl_mx_engine *e)
 			store_relaxed(&e->pe, NULL);
 		mx_fork_ending(e, false);
 	}
+	/* If another thread created the shared engine meanwhile, e is not shared any more. */
 	if (rc && shared)
-		store_release(&the_engine, e);	/* COMPAT-E1 <-> COMPAT-E2 */
+		cas_release_relaxed(&the_engine, &none, e);	/* COMPAT-E1 <-> COMPAT-E2 */
 	if (rc)
 		return mx_err_pawl(rc);
 	store_release(&e->used, 0);	/* COMPAT-E3 <-> COMPAT-E4 */

@@ -566,15 +566,14 @@ PAWL_EXPORT(pawl_mx_nd_copy);
 
 int MXNDArraySyncCopyFromNDArray(NDArrayHandle dst, const NDArrayHandle src, const int i)
 {
-	struct nd *to = nd_some(dst);
+	struct chunk *c;
 
-	if (!to)
-		return -1;
 	if (i >= 0)
 		return mx_err(-1, "a dense array has no part %d", i);
 	if (pawl_mx_nd_copy(src, dst, 0))
 		return -1;
-	return pawl_mx_wait_var(to->chunk->engine, to->chunk->var, NULL) ? -1 : 0;
+	c = nd_of(dst)->chunk;
+	return pawl_mx_wait_var(c->engine, c->var, NULL) ? -1 : 0;
 }
 PAWL_EXPORT(MXNDArraySyncCopyFromNDArray);
 

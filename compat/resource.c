@@ -192,8 +192,11 @@ static struct context *context_of(struct pawl_mx_context ctx)
 	} while (!cas_acq_rel_acquire(&contexts, &head, new));	/* COMPAT-R1 <-> COMPAT-R2 */
 	/* COMPAT-R3 <-> COMPAT-R4: MXRandomSeed() finds the context, or its seed is found here. */
 	smp_mb();
-	now = load_relaxed(&global_seed);
-	return now == from || !context_seed(new, now, false) ? new : NULL;
+	/* Of seeds that are set meanwhile, the last one goes last. */
+	for (; (now = load_relaxed(&global_seed)) != from; from = now)
+		if (context_seed(new, now, false))
+			return NULL;
+	return new;
 }
 
 int pawl_mx_resource_get(struct pawl_mx_context ctx, int type, struct pawl_mx_resource *out)

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* compat/bulk.c: consecutive small pushes of a thread are gathered into one op. */
-#include <check.h>
-#include <errno.h>
+#include "mx_test.h"
+#include <malloc.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <pawl/engine.h>
-#include <pawl/mx_bridge.h>
 
-#define ADD(p, n) __atomic_add_fetch(p, n, __ATOMIC_SEQ_CST)
-#define GET(p) __atomic_load_n(p, __ATOMIC_SEQ_CST)
-#define PUT(p, v) __atomic_store_n(p, v, __ATOMIC_SEQ_CST)
 /* Bodies run on other threads, where Check's assertions do not work. */
 #define MUST(x) do {								\
 		if (!(x)) {							\
@@ -21,13 +12,8 @@
 			abort();						\
 		}								\
 	} while (0)
-#define OK(call) do {								\
-		int rc_ = (call);						\
-										\
-		ck_assert_msg(!rc_, "%s: %d %s", #call, rc_, pawl_mx_last_error());	\
-	} while (0)
 
-static const struct pawl_mx_context cpu = { PAWL_MX_CPU, 0 }, cpu1 = { PAWL_MX_CPU, 1 };
+static const struct pawl_mx_context cpu1 = { PAWL_MX_CPU, 1 };
 
 static void nap_us(long us)
 {
@@ -489,11 +475,19 @@ START_TEST(test_thread_ends)
 {
 	struct leaver l = { .e = engine(), .go = 1 };
 	unsigned int i, rounds = 300;
+	size_t before = 0;
 
 	l.v = var_new(l.e);
-	for (i = 0; i < rounds; i++)
+	for (i = 0; i < rounds; i++) {
+		if (i == rounds / 2) {
+			OK(pawl_mx_wait_var(l.e, l.v, NULL));
+			before = mallinfo2().uordblks;
+		}
 		join(spawn(leaver, &l));
+	}
 	OK(pawl_mx_wait_var(l.e, l.v, NULL));
+	/* threads that come one after the other use the same memory */
+	ck_assert_uint_lt(mallinfo2().uordblks, before + rounds / 2 * 1000);
 	ck_assert_uint_eq(l.n, 5 * rounds);
 	OK(pawl_mx_engine_free(l.e));
 }
@@ -506,7 +500,7 @@ struct late {
 	unsigned int n, turns;
 };
 
-/* Destructors run in turns; in its second one the thread's bulk has ended. */
+/* Destructors run in turns; in its second one the thread's bulk has ended, with its size. */
 static void pushes_late(void *arg)
 {
 	struct late *l = arg;
@@ -514,7 +508,7 @@ static void pushes_late(void *arg)
 	if (!l->turns++)
 		MUST(!pthread_setspecific(l->key, l));
 	else
-		MUST(!push(l->e, add_one, &l->n, l->v));
+		MUST(!pawl_mx_bulk_size(l->e) && !push(l->e, add_one, &l->n, l->v));
 }
 
 static void *late(void *arg)
@@ -557,6 +551,48 @@ START_TEST(test_engine_ends_first)
 	PUT(&l.go, 1);
 	join(t);
 	ck_assert_uint_eq(l.n, 5);
+}
+END_TEST
+
+/* A body of the engine's own worker, while another thread frees the engine. */
+struct worker {
+	struct pawl_mx_engine *e;
+	struct pawl_mx_var *v;
+	unsigned int n, in;
+	uint64_t others;	/* that were pushed meanwhile */
+};
+
+static void gathers_and_looks(void *run, void *arg)
+{
+	struct worker *w = arg;
+	uint64_t before;
+	int i;
+
+	MUST(pawl_mx_set_bulk_size(w->e, 100) == 0);
+	MUST(!push(w->e, add_one, &w->n, w->v));
+	before = pushed(w->e);
+	PUT(&w->in, 1);
+	/* First the thread pushes what it gathered itself. */
+	for (i = 0; i < 600000 && pushed(w->e) == before; i++)
+		nap_us(100);
+	nap_us(20000);
+	w->others = pushed(w->e) - before;
+	MUST(!push(w->e, add_one, &w->n, w->v));
+}
+
+/* The worker may gather at any moment, so only it pushes what it has. */
+START_TEST(test_a_worker_keeps_its_bulk_when_the_engine_is_freed)
+{
+	struct worker w = { .e = engine() };
+
+	w.v = var_new(w.e);
+	OK(push(w.e, gathers_and_looks, &w, var_new(w.e)));
+	until(&w.in, 1);
+	OK(pawl_mx_set_bulk_size(w.e, 100));
+	OK(push(w.e, add_one, &w.n, var_new(w.e)));
+	OK(pawl_mx_engine_free(w.e));
+	ck_assert_uint_eq(w.n, 3);
+	ck_assert_uint_eq(w.others, 1);
 }
 END_TEST
 
@@ -726,28 +762,9 @@ START_TEST(test_var_dies_in_the_bulk)
 }
 END_TEST
 
-int main(void)
-{
-	const TTest *const tests[] = {
-		test_full, test_full_large, test_order, test_bulk_keeps_every_accepted_op,
-		test_many_vars, test_threads_and_engines, test_flush_points, test_thread_ends,
-		test_a_destructor_pushes, test_engine_ends_first, test_bulk_of_leaving_thread, test_inside_body,
-		test_bodies_gather_while_the_engine_ends, test_failure_skips_the_rest,
-		test_refused_in_between, test_var_dies_in_the_bulk,
-	};
-	Suite *s = suite_create("mx_bulk");
-	TCase *tc = tcase_create("mx_bulk");
-	SRunner *r;
-	unsigned int i;
-	int failed;
-
-	tcase_set_timeout(tc, 120);
-	for (i = 0; i < sizeof(tests) / sizeof(*tests); i++)
-		tcase_add_test(tc, tests[i]);
-	suite_add_tcase(s, tc);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
-}
+SUITE("mx_bulk", 120, test_full, test_full_large, test_order, test_bulk_keeps_every_accepted_op,
+      test_many_vars, test_threads_and_engines, test_flush_points, test_thread_ends,
+      test_a_destructor_pushes, test_engine_ends_first,
+      test_a_worker_keeps_its_bulk_when_the_engine_is_freed, test_bulk_of_leaving_thread,
+      test_inside_body, test_bodies_gather_while_the_engine_ends, test_failure_skips_the_rest,
+      test_refused_in_between, test_var_dies_in_the_bulk)

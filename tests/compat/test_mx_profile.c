@@ -1,27 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The profiling objects of the C interface: what they add to the table and to the trace, when
- * they record nothing, and bad handles.  Only installed headers are included.
+ * The profiler of the C interface: its table, its trace, and the profiling objects, what they
+ * add to both, when they record nothing, and bad handles.
  */
-#include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-#include <pawl/engine.h>
-#include <mxnet/c_api.h>
-
-#define OK(call) do {								\
-		int rc_ = (call);						\
-										\
-		ck_assert_msg(!rc_, "%s: %d %s", #call, rc_, MXGetLastError());	\
-	} while (0)
-#define FAILS(call, text) do {							\
-		ck_assert_int_eq(call, -1);					\
-		ck_assert_msg(strstr(MXGetLastError(), text) != NULL,		\
-			      "\"%s\" is not in: %s", text, MXGetLastError());	\
-	} while (0)
+#include "mx_test.h"
 
 static char path[] = "/tmp/pawl-mx-XXXXXX";
 
@@ -80,6 +62,18 @@ static char *slurp(void)
 	fclose(f);
 	ck_assert(n > 4 && !strcmp(s + n - 4, "\n]}\n"));
 	return s;
+}
+
+/* The time of the first event in JSON that begins like this, in microseconds. */
+static double time_of(const char *json, const char *what)
+{
+	const char *at = strstr(json, what);
+	double ts;
+
+	ck_assert_msg(at != NULL, "no %s in:\n%s", what, json);
+	at = strstr(at, "\"ts\":");
+	ck_assert(at && sscanf(at, "\"ts\":%lf", &ts) == 1);
+	return ts;
 }
 
 static void spend(ProfileHandle duration, long ms)
@@ -155,6 +149,8 @@ START_TEST(test_objects)
 		json = slurp();
 		has(json, "{\"ph\":\"b\",\"cat\":\"Python::domain\",\"name\":\"task \\\"t\\\"\",\"id\":");
 		has(json, "{\"ph\":\"e\",\"cat\":\"Python::domain\"");
+		total = time_of(json, "{\"ph\":\"b\"");
+		ck_assert(total > 0 && time_of(json, "{\"ph\":\"e\"") - total >= 2000);
 		has(json, "{\"ph\":\"(\",\"cat\":\"Python::domain,frame\",\"name\":\"frame\"");
 		has(json, "{\"ph\":\"B\",\"cat\":\"event\",\"name\":\"event\"");
 		has(json, "\"args\":{\"counter\":7000}");
@@ -217,8 +213,6 @@ static void nothing(void *run, void *arg) { }
 
 static void op(const char *name)
 {
-	static const struct pawl_mx_context cpu = { PAWL_MX_CPU, 0 };
-
 	OK(MXEnginePushSync(nothing, NULL, NULL, &cpu, NULL, 0, NULL, 0, NULL, 0, name));
 }
 
@@ -369,25 +363,141 @@ END_TEST
 /* The statistics in JSON leave markers out, and nothing else. */
 START_TEST(test_markers_hide_no_other_rows)
 {
-	ProfileHandle domain = domain_new("marked"), event;
+	ProfileHandle domain = domain_new("marked"), event, later;
 	const char *text;
 	int sort, up;
 
 	set_up("1");
 	OK(MXProfileCreateTask(domain, "worked", &event));
+	OK(MXProfileCreateTask(domain_new("of a later domain"), "rested", &later));
 	OK(MXSetProfilerState(1));
 	spend(event, 1);
+	spend(later, 1);
 	OK(MXProfileSetMarker(domain, "mark", "process"));
 	OK(MXSetProfilerState(0));
 	for (sort = 0; sort < 5; sort++) {
 		for (up = 0; up < 2; up++) {
 			OK(MXAggregateProfileStatsPrintEx(&text, 0, 1, sort, up));
 			ck_assert_uint_eq(count_of(text, "worked"), 1);
+			ck_assert_uint_eq(count_of(text, "rested"), 1);
 			ck_assert(!strstr(text, "\"mark\""));
 		}
 	}
 	OK(MXProfileDestroyHandle(event));
+	OK(MXProfileDestroyHandle(later));
 	set_up("0");
+}
+END_TEST
+
+START_TEST(test_profiler)
+{
+	const char *keys[] = { "filename", "profile_all", "aggregate_stats" };
+	const char *vals[] = { path, "1", "1" };
+	const char *odd[] = { "no_such_key" };
+	NDArrayHandle a = floats(1);
+	struct pawl_engine *pe = pawl_mx_engine_pawl(pawl_mx_engine_get());
+	bool traces = pawl_trace_start(pe, 64) == 0;
+	const char *text;
+	char *json;
+	int i;
+
+	if (traces)
+		pawl_trace_stop(pe);
+	OK(MXSetProfilerConfig(3, keys, vals));
+	FAILS(MXSetProfilerConfig(1, odd, vals), "no_such_key");
+	FAILS(MXSetProcessProfilerState(1, 1, NULL), "server");
+	FAILS(MXSetProfilerState(7), "state 7");
+	OK(MXSetProfilerState(1));
+	/* while it adds up, nothing is gathered */
+	OK(MXEngineSetBulkSize(10, NULL));
+	ck_assert_int_eq(pawl_mx_bulk_size(pawl_mx_engine_get()), 0);
+	for (i = 0; i < 20; i++)
+		OK(MXEnginePushSyncND(body, NULL, NULL, &cpu, NULL, 0, &a, 1, NULL, 0,
+				      "counted"));
+	OK(MXEnginePushAsyncND(async_body, NULL, NULL, &cpu, NULL, 0, &a, 1, NULL, 0,
+			       "other \"op\"", false));
+	OK(MXNDArrayWaitAll());
+	ck_assert_uint_eq(version(a), 21);
+	OK(MXAggregateProfileStatsPrint(&text, 0));
+	ck_assert(strstr(text, "counted") && strstr(text, " 20 "));
+	OK(MXProfilePause(1));
+	ck_assert_int_eq(pawl_mx_bulk_size(pawl_mx_engine_get()), 10);
+	OK(MXEngineSetBulkSize(0, NULL));
+	OK(MXEnginePushSyncND(body, NULL, NULL, &cpu, NULL, 0, &a, 1, NULL, 0, "counted"));
+	OK(MXNDArrayWaitAll());
+	OK(MXProfilePause(0));
+	OK(MXAggregateProfileStatsPrintEx(&text, 1, 1, 4, 0));
+	ck_assert(strstr(text, "\"counted\": {\"Count\": 20,"));
+	ck_assert(strstr(text, "other \\\"op\\\""));
+	OK(MXAggregateProfileStatsPrint(&text, 0));
+	ck_assert(!strstr(text, "counted"));
+	FAILS(MXAggregateProfileStatsPrintEx(&text, 0, 3, 0, 0), "format 3");
+	OK(MXSetProfilerState(0));
+	if (traces) {
+		OK(MXDumpProfile(1));
+		json = slurp();
+		ck_assert(json[0] == '{' || json[0] == '[');
+		ck_assert(strstr(json, "counted"));
+		free(json);
+	}
+	vals[2] = "0";
+	OK(MXSetProfilerConfig(3, keys, vals));
+	OK(MXNDArrayFree(a));
+}
+END_TEST
+
+static void slow(void *run, void *arg)
+{
+	const struct timespec ms = { 0, 1000000 };
+
+	nanosleep(&ms, NULL);
+}
+
+/* The row of an op in the profiler's JSON: Count, Total, Min, Max, Avg, in ms. */
+static void profile_of(const char *text, const char *name, double row[5])
+{
+	char key[64];
+	const char *at;
+
+	snprintf(key, sizeof(key), "\"%s\": {", name);
+	at = strstr(text, key);
+	ck_assert_msg(at != NULL, "no %s in %s", name, text);
+	ck_assert_int_eq(sscanf(at + strlen(key), "\"Count\": %lf, \"Total\": %lf, \"Min\": %lf, "
+				"\"Max\": %lf, \"Avg\": %lf", &row[0], &row[1], &row[2], &row[3],
+				&row[4]), 5);
+}
+
+START_TEST(test_profiler_has_the_least_and_the_longest_time_and_names_copies_as_mxnet_does)
+{
+	const char *keys[] = { "aggregate_stats" }, *on[] = { "1" }, *off[] = { "0" };
+	const uint32_t shape[] = { 3 };
+	NDArrayHandle a = floats(3), b = floats(3), far;
+	double row[5];
+	const char *text;
+	int i;
+
+	OK(MXNDArrayCreate(shape, 1, PAWL_MX_CPU, 5, 0, &far));
+	OK(MXSetProfilerConfig(1, keys, on));
+	OK(MXSetProfilerState(1));
+	for (i = 0; i < 3; i++)
+		OK(MXEnginePushSyncND(slow, NULL, NULL, &cpu, NULL, 0, &a, 1, NULL, 0, "slow"));
+	OK(pawl_mx_nd_copy(a, b, 0));
+	OK(pawl_mx_nd_copy(a, far, 0));
+	OK(MXNDArrayWaitAll());
+	OK(MXAggregateProfileStatsPrintEx(&text, 1, 1, 0, 0));
+	profile_of(text, "slow", row);
+	ck_assert(row[0] == 3);
+	ck_assert(row[2] >= 1 && row[2] <= row[4] && row[4] <= row[3] && row[3] <= row[1]);
+	/* between devices, and on one */
+	profile_of(text, "CopyTo", row);
+	ck_assert(row[0] == 1);
+	profile_of(text, "CopyCPU2CPU", row);
+	ck_assert(row[0] == 1);
+	OK(MXSetProfilerState(0));
+	OK(MXSetProfilerConfig(1, keys, off));
+	OK(MXNDArrayFree(a));
+	OK(MXNDArrayFree(b));
+	OK(MXNDArrayFree(far));
 }
 END_TEST
 
@@ -409,26 +519,18 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("mx_profile");
-	TCase *tc = tcase_create("mx_profile");
-	SRunner *r;
+	const TTest *const tests[] = {
+		test_objects, test_bad_handles, test_markers_hide_no_other_rows, test_profiler,
+		test_profiler_has_the_least_and_the_longest_time_and_names_copies_as_mxnet_does,
+		test_small_calls, test_names_of_ops,
+		test_a_duration_from_before_the_trace_begins_with_it,
+		test_a_dump_that_cannot_be_written,
+		test_more_names_and_events_than_there_is_room_for, NULL
+	};
 	int failed;
 
 	close(mkstemp(path));
-	tcase_set_timeout(tc, 50);
-	tcase_add_test(tc, test_objects);
-	tcase_add_test(tc, test_bad_handles);
-	tcase_add_test(tc, test_markers_hide_no_other_rows);
-	tcase_add_test(tc, test_small_calls);
-	tcase_add_test(tc, test_names_of_ops);
-	tcase_add_test(tc, test_a_duration_from_before_the_trace_begins_with_it);
-	tcase_add_test(tc, test_a_dump_that_cannot_be_written);
-	tcase_add_test(tc, test_more_names_and_events_than_there_is_room_for);
-	suite_add_tcase(s, tc);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
+	failed = suite_run("mx_profile", tests, 50);
 	unlink(path);
-	return failed ? 1 : 0;
+	return failed;
 }

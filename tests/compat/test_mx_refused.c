@@ -3,16 +3,9 @@
  * Calls of libpawl_mx with bad arguments: each fails with a message and changes nothing.  The
  * test includes only installed headers.
  */
-#include <check.h>
-#include <errno.h>
+#include "mx_test.h"
 #include <limits.h>
 #include <pthread.h>
-#include <sched.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <pawl/engine.h>
-#include <mxnet/c_api.h>
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
@@ -21,21 +14,6 @@
 #define SANITIZED 1
 #endif
 #endif
-
-#define OK(call) do {								\
-		int rc_ = (call);						\
-										\
-		ck_assert_msg(!rc_, "%s: %d %s", #call, rc_, MXGetLastError());	\
-	} while (0)
-#define REFUSED(rc, call, text) do {						\
-		pawl_mx_set_last_error("none");					\
-		ck_assert_int_eq(call, rc);					\
-		ck_assert_msg(strstr(MXGetLastError(), text) != NULL,		\
-			      "\"%s\" is not in: %s", text, MXGetLastError());	\
-	} while (0)
-#define FAILS(call, text) REFUSED(-1, call, text)
-
-static const struct pawl_mx_context cpu = { PAWL_MX_CPU, 0 };
 
 static NDArrayHandle array(int ndim, int64_t a, int64_t b, int dtype)
 {
@@ -404,15 +382,6 @@ START_TEST(test_a_body_fails_without_a_text)
 }
 END_TEST
 
-static struct pawl_mx_callback held;
-static int holds;
-
-static void hold(void *run, void *on_complete, void *arg)
-{
-	held = *(struct pawl_mx_callback *)on_complete;
-	__atomic_store_n(&holds, 1, __ATOMIC_SEQ_CST);
-}
-
 static void *pushes_held(void *arg)
 {
 	const struct pawl_mx_op op = { .async = hold, .ctx = cpu };
@@ -435,13 +404,12 @@ START_TEST(test_a_naive_push_returns_the_error_of_its_own_op)
 	op.writes = v;
 	REFUSED(-EIO, pawl_mx_push(e, &op, NULL), "failed");
 	ck_assert(!pthread_create(&t, NULL, pushes_held, e));
-	while (!__atomic_load_n(&holds, __ATOMIC_SEQ_CST))
-		sched_yield();
+	ck_assert(soon(is_held));
 	REFUSED(-EIO, pawl_mx_push(e, &op, NULL), "failed");
 	op.sync = nothing;
 	OK(pawl_mx_push(e, &op, NULL));
 	ck_assert_uint_eq(pawl_mx_var_version(v[1]), 3);
-	held.callback(held.engine, held.param, NULL);
+	hold_done.callback(hold_done.engine, hold_done.param, NULL);
 	ck_assert(!pthread_join(t, &refusing));
 	ck_assert_ptr_null(refusing);
 	OK(pawl_mx_wait_all(e, NULL));
@@ -508,6 +476,45 @@ START_TEST(test_an_operator_belongs_to_one_engine)
 }
 END_TEST
 
+START_TEST(test_an_operator_whose_var_was_deleted_is_refused)
+{
+	struct pawl_mx_op op = { .sync = nothing, .ctx = cpu, .nwrites = 1 };
+	struct pawl_mx_engine *e;
+	struct pawl_mx_opr *opr;
+	struct pawl_mx_var *v;
+
+	OK(pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e));
+	OK(pawl_mx_var_new(e, &v));
+	op.writes = &v;
+	OK(pawl_mx_opr_new(e, &op, &opr));
+	OK(pawl_mx_var_delete(e, v, cpu, NULL, NULL, NULL));
+	REFUSED(-ESTALE, pawl_mx_opr_push(e, opr, cpu, 0, NULL), "graph_push");
+	OK(pawl_mx_opr_delete(e, opr));
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
+/* Objects of freed engines are used again, whatever was said to them. */
+START_TEST(test_an_engine_runs_ops_after_another_was_shut_down)
+{
+	struct pawl_mx_op op = { .sync = body, .ctx = cpu };
+	struct pawl_mx_engine *e;
+	int i;
+
+	ran = 0;
+	for (i = 0; i < 3; i++) {
+		OK(pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e));
+		OK(pawl_mx_push(e, &op, NULL));
+		OK(pawl_mx_wait_all(e, NULL));
+		ck_assert_int_eq(ran, i + 1);
+		OK(pawl_mx_engine_shutdown(e));
+		OK(pawl_mx_push(e, &op, NULL));
+		OK(pawl_mx_engine_free(e));
+		ck_assert_int_eq(ran, i + 1);
+	}
+}
+END_TEST
+
 START_TEST(test_resources)
 {
 	struct pawl_mx_resource r;
@@ -566,32 +573,13 @@ START_TEST(test_profiler)
 }
 END_TEST
 
-int main(void)
-{
-	const TTest *const tests[] = {
-		test_properties_need_an_array_and_room_for_the_answer,
-		test_an_array_without_memory_has_no_properties,
-		test_views_stay_inside_the_array, test_copies_need_two_arrays_of_one_form,
-		test_a_refused_op_has_no_effect_but_its_drop,
-		test_a_freed_engine_refuses_every_call, test_a_stop_from_a_body_has_no_effect,
-		test_an_engine_is_not_freed_from_its_body, test_a_body_fails_without_a_text,
-		test_a_naive_push_returns_the_error_of_its_own_op, test_a_copy_of_failed_data_fails,
-		test_views_that_overlap_are_copied_as_if_they_did_not,
-		test_an_operator_belongs_to_one_engine, test_resources, test_profiler,
-	};
-	Suite *s = suite_create("mx_refused");
-	TCase *tc = tcase_create("mx_refused");
-	SRunner *r;
-	unsigned int i;
-	int failed;
-
-	tcase_set_timeout(tc, 50);
-	for (i = 0; i < sizeof(tests) / sizeof(*tests); i++)
-		tcase_add_test(tc, tests[i]);
-	suite_add_tcase(s, tc);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
-}
+SUITE("mx_refused", 50, test_properties_need_an_array_and_room_for_the_answer,
+      test_an_array_without_memory_has_no_properties, test_views_stay_inside_the_array,
+      test_copies_need_two_arrays_of_one_form, test_a_refused_op_has_no_effect_but_its_drop,
+      test_a_freed_engine_refuses_every_call, test_a_stop_from_a_body_has_no_effect,
+      test_an_engine_is_not_freed_from_its_body, test_a_body_fails_without_a_text,
+      test_a_naive_push_returns_the_error_of_its_own_op, test_a_copy_of_failed_data_fails,
+      test_views_that_overlap_are_copied_as_if_they_did_not,
+      test_an_operator_belongs_to_one_engine,
+      test_an_operator_whose_var_was_deleted_is_refused,
+      test_an_engine_runs_ops_after_another_was_shut_down, test_resources, test_profiler)
