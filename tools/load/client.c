@@ -335,6 +335,29 @@ static void expire(struct thread *t)
 	}
 }
 
+/* A signal ends the run: what is due and has no answer stays open. */
+static void interrupt(struct thread *t)
+{
+	unsigned int model;
+	struct call *c;
+
+	t->now = t->stopped = load_now();
+	while (!t->ended && t->step->rate && t->quota && t->next <= t->now && t->next < t->t1) {
+		model = choose(t);
+		if (measured_now(t, t->next)) {
+			t->r->tally[model].due++;
+			t->r->tally[model].open++;
+		}
+		advance(t);
+	}
+	t->ended = true;
+	while ((c = t->busy.head)) {
+		if (c->measured)
+			t->r->tally[c->model].open++;
+		release(t, c, false, false);
+	}
+}
+
 /* The time of the thread's next action if no answer arrives before. */
 static uint64_t wake(const struct thread *t)
 {
@@ -378,7 +401,10 @@ static void loop(struct thread *t)
 		ts.tv_nsec = (long)(ns % 1000000000u);
 		n = epoll_pwait2(t->epfd, ev, EVENTS, at == NEVER ? NULL : &ts, NULL);
 		for (i = 0; i < n; i++) {
-			t->transport->event(t, ev[i].data.ptr, ev[i].events);
+			if (ev[i].data.ptr)
+				t->transport->event(t, ev[i].data.ptr, ev[i].events);
+			else
+				interrupt(t);
 			start_due(t);
 		}
 	}
@@ -410,7 +436,8 @@ static int thread_init(struct thread *t, const struct options *o, const struct s
 		       unsigned int index, uint64_t begin)
 {
 	const struct timespec none = { 0 };
-	struct epoll_event e;
+	struct epoll_event e = { .events = EPOLLIN };
+	uint64_t seed = o->seed;
 	unsigned int i;
 	int rc;
 
@@ -423,14 +450,17 @@ static int thread_init(struct thread *t, const struct options *o, const struct s
 	t->t1 = o->requests ? NEVER : t->t0 + o->duration_ns;
 	t->quota = o->requests ? part(o->requests, index, o->threads) : NEVER;
 	t->ended = !t->quota;
-	t->seed = o->seed + index * 0x9e3779b97f4a7c15u;
+	/* far from each other in the sequence */
+	for (i = 0; i <= index; i++)
+		t->seed = load_random_next(&seed);
 	t->r = calloc(1, sizeof(*t->r));
 	t->buf = malloc(RECV_SIZE);
 	t->epfd = epoll_create1(EPOLL_CLOEXEC);
 	if (!t->r || !t->buf)
 		return ENOMEM;
 	/* Linux 5.11; a sandbox may not have it */
-	if (t->epfd < 0 || epoll_pwait2(t->epfd, &e, 1, &none, NULL))
+	if (t->epfd < 0 || epoll_pwait2(t->epfd, &e, 1, &none, NULL) < 0 ||
+	    epoll_ctl(t->epfd, EPOLL_CTL_ADD, o->end_fd, &e))
 		return errno;
 	rc = t->transport->init(t);
 	for (i = 0; !rc && i < t->ncalls; i++) {
@@ -468,6 +498,7 @@ static void tally_add(struct tally *a, const struct tally *b)
 	a->failed += b->failed;
 	a->lost += b->lost;
 	a->timed_out += b->timed_out;
+	a->open += b->open;
 	a->arrived += b->arrived;
 	a->arrived_good += b->arrived_good;
 	hist_merge(&a->answers, &b->answers);
@@ -508,8 +539,11 @@ static void add(struct result *r, const struct thread *t)
 		r->status[i] += one->status[i];
 	if (!r->failure[0])
 		memcpy(r->failure, one->failure, sizeof(r->failure));
+	r->interrupted = r->interrupted || t->stopped;
 	if (t->o->requests && t->last > t->t0 && t->last - t->t0 > r->window_ns)
 		r->window_ns = t->last - t->t0;
+	if (!t->o->requests && t->stopped && t->stopped < t->t1)
+		r->window_ns = t->stopped > t->t0 ? t->stopped - t->t0 : 0;
 }
 
 int load_client_run(const struct options *o, const struct step *s, struct result *r)

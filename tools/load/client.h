@@ -87,6 +87,7 @@ struct thread {
 	struct h2 *links, *dirty;
 	unsigned int nlinks, nopen, link;
 	uint64_t last;			/* arrival of the last measured answer */
+	uint64_t stopped;		/* when a signal ended the run; 0: none did */
 	uint64_t cpu0, wall0, starved0, nsent, nsent0;
 	bool sampled;
 	struct result *r;

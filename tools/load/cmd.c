@@ -4,12 +4,17 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <tools/pawl/cmd.h>
 #include "load.h"
+
+#define GRPC_CONNECTIONS 10000u
 
 static const char help_text[] =
 "Usage: pawl load [OPTION]... --model=NAME\n"
@@ -51,8 +56,9 @@ static const char help_text[] =
 "  -h, --help                print this\n"
 "\n"
 "Times may have a unit: us, ms or s.  pawl-load(1) explains the report.\n"
-"Exit status: 0: measured; 1: no request was answered, or, with --check, one failed;\n"
-"2: the command line is invalid.\n";
+"SIGINT and SIGTERM end the run, and the report has what was measured so far.\n"
+"Exit status: 0: measured; 1: no request was answered, a signal ended the run, or, with\n"
+"--check, a request failed; 2: the command line is invalid.\n";
 
 static const struct option long_options[] = {
 	{ "url", required_argument, NULL, 'u' },
@@ -329,18 +335,36 @@ static int raise_files(const struct options *o)
 	return usage("too many connections: the limit of open files (ulimit -n) is ", text);
 }
 
+static bool same_model(const struct model *a, const struct model *b)
+{
+	return !strcmp(a->name, b->name) && !strcmp(a->version ? a->version : "",
+						    b->version ? b->version : "");
+}
+
 static int check_options(struct options *o)
 {
-	unsigned int i;
+	unsigned int i, k;
 
 	if (!o->nmodels)
 		return usage("--model is missing", "");
 	if (o->input && o->nmodels > 1)
 		return usage("--input needs a single model", "");
+	for (i = 1; i < o->nmodels; i++)
+		for (k = 0; k < i; k++)
+			if (same_model(&o->models[i], &o->models[k]))
+				return usage("a model is given twice: ", o->models[i].name);
+	for (i = 1; o->hgrm && i < o->nsteps; i++)
+		for (k = 0; k < i; k++)
+			if (o->steps[i].rate == o->steps[k].rate &&
+			    o->steps[i].concurrency == o->steps[k].concurrency)
+				return usage("two runs would write the same file of --hgrm", "");
 	if (o->input && o->zero)
 		return usage("--zero and --input exclude each other", "");
 	if (o->grpc && o->json)
 		return usage("--json is for HTTP only", "");
+	/* each has room for a hundred calls, which would use up the memory of the machine */
+	if (o->grpc && o->connections > GRPC_CONNECTIONS)
+		return usage("too many connections for gRPC: the limit is ", "10000");
 	if (!o->connections)
 		o->connections = o->grpc ? 16 : 4096;
 	if (!o->nsteps)
@@ -369,15 +393,64 @@ static int judge(const struct options *o, const struct result *r)
 	return o->check && bad ? STATUS_FAILED : STATUS_OK;
 }
 
+/* --- signals ------------------------------------------------------------------------- */
+
+static const int numbers[] = { SIGINT, SIGTERM };
+static int end_fd;			/* for the handler */
+
+static void handler(int number)
+{
+	const uint64_t one = 1;
+	int saved = errno;
+
+	(void)number;
+	(void)!write(end_fd, &one, sizeof(one));
+	errno = saved;
+}
+
+/* The first signal ends the run, unless it is ignored; the second one ends the process. */
+static int catch_signals(struct options *o, struct sigaction *before)
+{
+	struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART | SA_RESETHAND };
+	unsigned int i;
+
+	end_fd = o->end_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (o->end_fd < 0) {
+		perror(LOAD_SELF);
+		return -1;
+	}
+	for (i = 0; i < 2; i++) {
+		sigaction(numbers[i], NULL, &before[i]);
+		if (before[i].sa_handler != SIG_IGN)
+			sigaction(numbers[i], &action, NULL);
+	}
+	return 0;
+}
+
+static void release_signals(struct options *o, const struct sigaction *before)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++)
+		sigaction(numbers[i], &before[i], NULL);
+	close(o->end_fd);
+}
+
 static int measure(struct options *o)
 {
 	bool text = !o->json_out || strcmp(o->json_out, "-");
 	struct result *r = calloc(o->nsteps, sizeof(*r));
+	bool interrupted = false;
+	struct sigaction before[2];
 	unsigned int i;
 	int rc = -1;
 
 	if (!r) {
 		fprintf(stderr, "%s: out of memory\n", LOAD_SELF);
+		return STATUS_FAILED;
+	}
+	if (catch_signals(o, before)) {
+		free(r);
 		return STATUS_FAILED;
 	}
 	if (text)
@@ -386,16 +459,22 @@ static int measure(struct options *o)
 		rc = load_client_run(o, &o->steps[i], &r[i]);
 		if (rc)
 			break;
+		interrupted = r[i].interrupted;
+		if (interrupted)
+			o->nsteps = i + 1;	/* the report has no further runs */
 		if (text)
 			load_report_step(o, &o->steps[i], &r[i]);
 		if (o->hgrm && load_report_hgrm(o, &o->steps[i], &r[i]))
 			rc = -1;
 	}
+	release_signals(o, before);
 	if (!rc && text && o->nsteps > 1)
 		load_report_curve(o, r);
 	if (!rc && o->json_out)
 		rc = load_report_json(o, r);
 	rc = rc ? STATUS_FAILED : judge(o, r);
+	if (interrupted)
+		rc = STATUS_FAILED;
 	free(r);
 	return rc;
 }

@@ -249,8 +249,8 @@ static json_t *describe(const struct h2_call *k)
 json_t *load_grpc_metadata(const struct options *o, const struct model *m)
 {
 	Inference__ModelRequest message = INFERENCE__MODEL_REQUEST__INIT;
+	struct h2_call k = { 0 };
 	json_t *meta = NULL;
-	struct h2_call k;
 
 	message.name = text(m->name);
 	message.version = text(m->version);

@@ -56,6 +56,14 @@ static void read_text(struct h2_call *k, const char *p, size_t n)
 	k->why[to] = 0;
 }
 
+/* As the specification of gRPC says, an unknown text is the status UNKNOWN. */
+static int status_of(const char *text, size_t n)
+{
+	enum { UNKNOWN = 2 };
+
+	return n && n < 3 && strspn(text, "0123456789") == n ? atoi(text) : UNKNOWN;
+}
+
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
 		     const uint8_t *field, size_t nfield, const uint8_t *value, size_t nvalue,
 		     uint8_t flags, void *arg)
@@ -70,7 +78,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
 	if (nfield == 7 && !memcmp(name, ":status", 7))
 		k->http = atoi(v);
 	else if (nfield == 11 && !memcmp(name, "grpc-status", 11))
-		k->code = atoi(v);
+		k->code = status_of(v, nvalue);
 	else if (nfield == 12 && !memcmp(name, "grpc-message", 12))
 		read_text(k, v, nvalue);
 	return 0;
@@ -110,6 +118,10 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t error, void *
 
 	if (!k)
 		return 0;
+	/* nghttp2 says so of requests that it did not send because of an error, too */
+	if (error == NGHTTP2_REFUSED_STREAM && !h->going &&
+	    !nghttp2_session_check_request_allowed(session))
+		error = NGHTTP2_PROTOCOL_ERROR;
 	h->calls--;
 	k->h = NULL;
 	h->ended(k, error);
@@ -245,7 +257,9 @@ const char *load_h2_send(struct h2 *h, bool *full)
 		if (!collect(h))
 			return "out of memory, or an error of HTTP/2";
 		if (!h->nout)
-			return NULL;
+			/* not after an error of HTTP/2, or a GOAWAY and the last answer */
+			return nghttp2_session_want_read(h->session) ? NULL :
+				"the connection cannot be used any more";
 		while (h->out_at < h->nout) {
 			n = send(h->fd, h->out + h->out_at, h->nout - h->out_at, MSG_NOSIGNAL);
 			if (n < 0 && errno == EINTR)

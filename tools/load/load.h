@@ -69,6 +69,7 @@ struct options {
 	uint64_t batch, seed, requests, priority, timeout_us;
 	uint64_t duration_ns, warmup_ns, limit_ns, wait_ns;
 	bool poisson, json, zero, check, grpc;
+	int end_fd;			/* an eventfd, readable when a signal has ended the run */
 	/* of the server */
 	char host[256], port[16], authority[288];
 	struct sockaddr_storage addr;
@@ -83,6 +84,7 @@ struct tally {
 	uint64_t failed;		/* another status */
 	uint64_t lost;			/* the connection failed, or the answer is not HTTP */
 	uint64_t timed_out;		/* no answer within wait_ns, or no connection */
+	uint64_t open;			/* no answer when a signal ended the run */
 	/* answers that arrived in the measured time, regardless of when they were due */
 	uint64_t arrived, arrived_good;
 	struct hist answers, refusals;	/* latencies, from the intended start */
@@ -99,6 +101,7 @@ struct result {
 	uint64_t starved_ns;		/* the longest time that a thread waited for a CPU */
 	uint64_t cpu_total_ns;		/* of all threads */
 	uint64_t status[MAX_STATUS];	/* answers of each status */
+	bool interrupted;		/* by a signal */
 	char failure[512];		/* the first one, as text */
 };
 

@@ -7,7 +7,7 @@
 
 #include "load.h"
 
-#define NOTES		6
+#define NOTES		7
 #define BUSY_SHARE	0.8	/* of a CPU: the client may be the bottleneck */
 #define STARVED_SHARE	0.1	/* of the time: other programs had the CPU */
 #define LAG_SHARE	0.2	/* of the latency, both at p99 */
@@ -69,7 +69,7 @@ static void __attribute__((format(printf, 2, 3))) note(struct notes *s, const ch
 static void judge(const struct options *o, const struct result *r, const struct tally *y,
 		  struct notes *s)
 {
-	uint64_t lag = 0, latency = 0, beyond, missing = y->lost + y->timed_out;
+	uint64_t lag = 0, latency = 0, beyond, missing = y->lost + y->timed_out + y->open;
 	double busy = share(r->cpu_ns, r->wall_ns), wait = share(r->starved_ns, r->wall_ns);
 
 	s->n = 0;
@@ -87,6 +87,8 @@ static void judge(const struct options *o, const struct result *r, const struct 
 	if (r->waited)
 		note(s, "all %u connections were in use: %llu requests waited for one; "
 		     "raise --connections", o->connections, (unsigned long long)r->waited);
+	if (r->interrupted)
+		note(s, "a signal ended the run");
 	if (missing)
 		note(s, "%llu requests have no answer and are not in the percentiles",
 		     (unsigned long long)missing);
@@ -118,7 +120,7 @@ void load_report_head(const struct options *o)
 static void step_title(const struct options *o, const struct step *s)
 {
 	if (s->rate)
-		printf("\nopen loop, %g/s, %s arrivals", s->rate,
+		printf("\nopen loop, %.12g/s, %s arrivals", s->rate,
 		       o->poisson ? "Poisson" : "constant");
 	else
 		printf("\nclosed loop, %u in flight", s->concurrency);
@@ -135,9 +137,12 @@ static void tally_line(const char *name, const struct tally *y)
 	       (unsigned long long)(y->good + y->late));
 	if (y->late)
 		printf(" (%llu late)", (unsigned long long)y->late);
-	printf(", %llu refused, %llu failed, %llu lost, %llu timed out\n",
+	printf(", %llu refused, %llu failed, %llu lost, %llu timed out",
 	       (unsigned long long)y->refused, (unsigned long long)y->failed,
 	       (unsigned long long)y->lost, (unsigned long long)y->timed_out);
+	if (y->open)
+		printf(", %llu open", (unsigned long long)y->open);
+	printf("\n");
 }
 
 static void cell(bool have, uint64_t value, uint64_t beyond)
@@ -241,7 +246,7 @@ void load_report_curve(const struct options *o, const struct result *r)
 		load_tally_sum(o, &r[i], &y);
 		judge(o, &r[i], &y, &notes);
 		if (o->steps[i].rate)
-			printf("%10g", o->steps[i].rate);
+			printf("%10.9g", o->steps[i].rate);
 		else
 			printf("%10u", o->steps[i].concurrency);
 		printf(" %10.1f %10.1f %9llu", per_second(&r[i], y.arrived),
@@ -282,7 +287,7 @@ static json_t *json_tally(const struct result *r, const struct tally *y)
 		{ "due", y->due },
 		{ "answered", y->good + y->late }, { "good", y->good }, { "late", y->late },
 		{ "refused", y->refused }, { "failed", y->failed }, { "lost", y->lost },
-		{ "timed_out", y->timed_out },
+		{ "timed_out", y->timed_out }, { "open", y->open },
 	};
 	size_t i;
 
@@ -301,7 +306,7 @@ static json_t *json_run(const struct options *o, const struct step *s, const str
 	struct notes notes;
 	struct tally y;
 	unsigned int i;
-	char name[16], key[256];
+	char name[16], key[512];
 
 	load_tally_sum(o, r, &y);
 	judge(o, r, &y, &notes);
@@ -315,6 +320,7 @@ static json_t *json_run(const struct options *o, const struct step *s, const str
 		json_object_set_new(j, "concurrency", json_integer(s->concurrency));
 	}
 	json_object_set_new(j, "measured_s", json_real((double)r->window_ns / 1e9));
+	json_object_set_new(j, "interrupted", json_boolean(r->interrupted));
 	json_object_set_new(j, "client", json_pack(
 		"{s:I, s:I, s:I, s:f, s:f, s:f}", "connections_opened", (json_int_t)r->opened,
 		"connections_opened_while_measuring", (json_int_t)r->opened_late,
@@ -330,7 +336,7 @@ static json_t *json_run(const struct options *o, const struct step *s, const str
 		}
 	json_object_set_new(j, "status", codes);
 	for (i = 0; i < o->nmodels; i++) {
-		snprintf(key, sizeof(key), "%.120s%s%.120s", o->models[i].name,
+		snprintf(key, sizeof(key), "%.250s%s%.250s", o->models[i].name,
 			 o->models[i].version ? "/" : "",
 			 o->models[i].version ? o->models[i].version : "");
 		json_object_set_new(models, key, json_tally(r, &r->tally[i]));
@@ -424,7 +430,7 @@ int load_report_hgrm(const struct options *o, const struct step *s, const struct
 	int rc = -1;
 
 	if (s->rate)
-		snprintf(path, sizeof(path), "%s-%g.hgrm", o->hgrm, s->rate);
+		snprintf(path, sizeof(path), "%s-%.12g.hgrm", o->hgrm, s->rate);
 	else
 		snprintf(path, sizeof(path), "%s-c%u.hgrm", o->hgrm, s->concurrency);
 	load_tally_sum(o, r, &y);

@@ -48,8 +48,9 @@ class Connection:
                 for event in self.h2.receive_data(data):
                     try:
                         self.event(event)
-                    except h2.exceptions.StreamClosedError as error:
-                        # the client has canceled it
+                    except (h2.exceptions.StreamClosedError,
+                            h2.exceptions.StreamIDTooLowError) as error:
+                        # the client has canceled it, and perhaps begun another one
                         self.streams.pop(error.stream_id, None)
                         self.waiting.pop(error.stream_id, None)
             except h2.exceptions.ProtocolError as error:
@@ -184,6 +185,17 @@ class Connection:
     def model_junk(self, _):
         self.sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(100))
         self.open = False
+
+    def model_noise(self, _):
+        """The same, but the connection stays open."""
+        self.sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(100))
+
+    def model_words(self, stream):
+        """A status that is no number."""
+        self.h2.send_headers(stream, [(":status", "200")])
+        self.h2.send_data(stream, message(b""))
+        del self.streams[stream]
+        self.h2.send_headers(stream, [("grpc-status", "fine")], end_stream=True)
 
     def model_empty(self, stream):
         """OK without a message."""

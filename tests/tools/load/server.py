@@ -40,11 +40,11 @@ def check(body, json_length):
 
 class Server:
     """inputs: of each model, name: (type, shape).  requests: what arrived, as (model, headers,
-    inputs, parameters)."""
+    inputs, parameters).  arrivals: (connection, time)."""
 
     def __init__(self):
         self.inputs = {"INPUT0": ("FP32", [-1, 4])}
-        self.requests = []
+        self.requests, self.arrivals = [], []
         self.stalls = threading.Lock()
         self.stalled = False
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
@@ -91,9 +91,15 @@ class Server:
             sock.sendall(answer(400, repr(error).encode()))
             return True
         self.requests.append(("/".join(parts[3:]), headers, inputs, parameters))
+        self.arrivals.append((sock, time.monotonic()))
         return getattr(self, "model_" + parts[3].split("-")[0])(sock)
 
     def describe(self, sock, model):
+        if model == "drip":
+            sock.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        while model == "drip":
+            sock.sendall(b" ")
+            time.sleep(0.01)
         if not hasattr(self, "model_" + model.split("-")[0]):
             sock.sendall(answer(404, b'{"error":"unknown model"}'))
         else:

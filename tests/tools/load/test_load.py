@@ -6,8 +6,10 @@ import os
 import shutil
 import signal
 import socket
+import statistics
 import struct
 import subprocess
+import time
 import types
 
 import pytest
@@ -16,7 +18,7 @@ from server import STALL, Server
 
 PAWL = os.environ["PAWL"]
 TOP = os.path.join(os.path.dirname(__file__), "..", "..", "..")
-SUM = ("answered", "refused", "failed", "lost", "timed_out")
+SUM = ("answered", "refused", "failed", "lost", "timed_out", "open")
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +30,7 @@ def server():
 def fresh(server):
     server.inputs = {"INPUT0": ("FP32", [-1, 4])}
     server.requests.clear()
+    server.arrivals.clear()
     server.stalled = False
 
 
@@ -144,6 +147,54 @@ def test_schedule(server):
     assert one_run(server, *options, "--arrivals=constant")["due"] in (199, 200, 201)
 
 
+def test_threads_have_arrivals_of_their_own(server):
+    one_run(server, "--model=good", "--rate=200", "--threads=2", "--connections=2",
+            "--requests=300", "--warmup=0", "--check")
+    times = {}
+    for sock, at in server.arrivals:
+        times.setdefault(sock, []).append(at)
+    one, other = ([b - a for a, b in zip(t, t[1:])] for t in times.values())
+    for shift in range(3):
+        for a, b in ((one, other), (other, one)):
+            n = min(len(a) - shift, len(b))
+            x, y = a[shift:shift + n], b[:n]
+            sums = sum((i - statistics.mean(x)) * (k - statistics.mean(y))
+                       for i, k in zip(x, y)) / n
+            assert sums / statistics.pstdev(x) / statistics.pstdev(y) < 0.5
+
+
+@pytest.mark.parametrize("model", ["good", "hang"])
+@pytest.mark.parametrize("loop", [OPEN, CLOSED, ("--rate=200,300", "--threads=3")])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal(server, model, loop, number):
+    """A signal ends the run, and what was measured so far is reported."""
+    process = subprocess.Popen(
+        [PAWL, "load", f"--url=127.0.0.1:{server.port}", f"--model={model}",
+         "--duration=3600", "--warmup=0", "--output-json=-", *loop],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while len(server.requests) < (100 if model == "good" else 3):
+        time.sleep(0.01)
+    process.send_signal(number)
+    out, _ = process.communicate()
+    assert process.returncode == 1
+    [run] = json.loads(out)["runs"]
+    assert run["interrupted"] and 0 < run["measured_s"] < 3600
+    assert "a signal ended the run" in run["notes"]
+    assert run["due"] == sum(run[key] for key in SUM)
+    assert run["answered" if model == "good" else "open"] >= 3
+
+
+def test_signal_that_is_ignored(server):
+    process = subprocess.Popen(
+        [PAWL, "load", f"--url=127.0.0.1:{server.port}", "--model=slow", *CLOSED, *COUNT],
+        stdout=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    while not server.requests:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 0 and len(server.requests) == 40
+
+
 def test_no_connection(server):
     run = one_run(server, "--model=hang", "--connections=1", "--wait=200ms", *OPEN,
                   "--requests=100", "--warmup=0", status=1)
@@ -165,6 +216,9 @@ def test_curve(server, tmp_path):
         assert [row[:3] for row in rows] == sorted(row[:3] for row in rows)
         assert rows[-1][1:] == [1, 20] and rows[0][2] >= 1
         assert lines[-2].endswith("20]")
+    load(server, "--model=good", "--rate=1234567,1234568", "--requests=2", "--warmup=0",
+         f"--hgrm={prefix}")
+    assert os.path.exists(prefix + "-1234567.hgrm") and os.path.exists(prefix + "-1234568.hgrm")
     load(server, "--model=good", "--hgrm=/nonexistent/x", *COUNT, status=1)
     load(server, "--model=good", "--output-json=/nonexistent/x", *COUNT, status=1)
 
@@ -288,6 +342,8 @@ def test_no_server(server):
         port = listener.getsockname()[1]
     assert "refused" in load(server, "--model=good", url=f"127.0.0.1:{port}", status=1)[1]
     assert "unknown model" in load(server, "--model=nope", status=1)[1]
+    # as a body without an end
+    assert "no answer" in load(server, "--model=drip", "--wait=300ms", status=1)[1]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         assert "no answer" in load(server, "--model=good", "--wait=100ms",
@@ -303,7 +359,8 @@ def test_no_server(server):
     ["--shape=X:-1"], ["--header=x"], ["--header=a: b\r\nc"], ["--arrivals=x"],
     ["--priority=0"], ["--timeout=0"], ["--batch=0"], ["--seed=-1"], ["--url=:1"],
     ["--url=a:b"], ["--url=http://a/b"], ["--url=[::1"], ["--zero", "--input=x"],
-    ["--model=b", "--input=x"], ["--connections=0"], ["--rate=1", "--connections=999999999"],
+    ["--model=b", "--input=x"], ["--model=a", "--model=a"], ["--hgrm=x", "--rate=3,4,3"],
+    ["--connections=0"], ["--rate=1", "--connections=999999999"],
     ["--nope"], ["extra"]])
 def test_command_line(server, options):
     more = ["--model=a"] if not any("--model=" == x[:8] for x in options) and options else []

@@ -71,19 +71,30 @@ def test_limit_of_streams(server):
 
 @pytest.mark.parametrize("model, what, why", [
     ("failing", "failed", "status 13: the model failed"), ("http", "failed", "status 415"),
+    ("words", "failed", "status 2"),
     ("close", "lost", "closed the connection before the answer"),
     ("junk", "lost", ""), ("reset", "lost", "INTERNAL_ERROR"),
     ("empty", "lost", "not a message"), ("half", "lost", "not a message"),
     ("silent", "lost", "without a status"), ("hang", "timed_out", "--wait")])
 @pytest.mark.parametrize("loop", [OPEN, CLOSED])
 def test_failures(server, model, what, why, loop):
-    out, err = load(server, f"--model={model}", "--wait=100ms", "--output-json=-", *loop,
-                    *COUNT, status=1, url=server.url)
+    # the description of the model has to arrive in that time, too
+    wait = ["--wait=1s"] if model == "hang" else []
+    out, err = load(server, f"--model={model}", *wait, "--output-json=-", *loop, *COUNT,
+                    status=1, url=server.url)
     run = json.loads(out)["runs"][0]
     assert run[what] + run["timed_out"] >= 40 and not run["answered"]
     assert "no request of a run was answered" in err
     if what != "timed_out" and not run["timed_out"]:
         assert why in run["notes"][-1]
+
+
+@pytest.mark.parametrize("loop", [OPEN, CLOSED])
+def test_garbage_ends_the_connection(server, loop):
+    """The requests do not wait for the end of --wait."""
+    out, _ = load(server, "--model=noise", "--wait=300s", "--output-json=-", *loop, *COUNT,
+                  status=1, url=server.url)
+    assert json.loads(out)["runs"][0]["lost"] == 40
 
 
 @pytest.mark.parametrize("model, code", [("full", "8"), ("unavailable", "14"),
@@ -110,7 +121,7 @@ def test_connections_that_end(server):
 
 
 def test_timed_out_calls_are_canceled(server):
-    run = run_of(server, "--model=hang", "--wait=50ms", "--connections=2", *OPEN, *COUNT,
+    run = run_of(server, "--model=hang", "--wait=1s", "--connections=2", *OPEN, *COUNT,
                  status=1)
     assert run["timed_out"] == 40
     # the connections stay open
@@ -152,6 +163,7 @@ def test_no_server(server):
 
 @pytest.mark.parametrize("options", [
     ["--url=grpc://"], ["--url=grpc://a/b"], ["--json"], ["--threads=17", "--rate=1"],
+    ["--rate=1", "--connections=10001"],
     ["--concurrency=9", "--connections=2", "--threads=3"]])
 def test_command_line(server, options):
     out, err = load(server, "--model=a", *options, status=2, url=server.url)
