@@ -2,13 +2,14 @@
 /*
  * model_run.c - runs a model of a folder, for test_models.py.
  *
- *	model_run [-w WORKERS] [-t TILES] [-n TIMES] [-mqlF] DIR [DIMS:FILE]... [> outputs]
+ *	model_run [-w WORKERS] [-t TILES] [-n TIMES] [-mqlrF] DIR [DIMS:FILE]... [> outputs]
  *
  * DIMS are the sizes of an input, such as 1,3,224,224; FILE has its data.  The data of all
  * outputs goes to the standard output, and a line about each output to the standard error.
  * Without inputs the program prints the model's description.  -m: count what the last launch
  * allocates: by us, and by oneDNN.  -q: no outputs, but the median time of TIMES runs.
  * -l: as -q, and the shortest time of each layer, in microseconds.
+ * -r: say whether the rows are apart, so that requests may share a run.
  * -F: first run the model with a deadline in the past, cancel a run, and move the slot to an
  * engine without workers and back.
  * Exit status: 0, or 2 if the model or a shape is refused, with the reason.
@@ -151,12 +152,12 @@ int main(int argc, char **argv)
 	pawl_var_t weights;
 	pawl_cq_t cq;
 	int opt, i, rc, workers = 2, tiles = 0, times = 1;
-	bool count_mallocs = false, quiet = false, faults = false;
+	bool count_mallocs = false, quiet = false, faults = false, rows = false;
 	double *ms, *us = NULL, start;
 	struct serve_step st;
 	unsigned int k, o;
 
-	while ((opt = getopt(argc, argv, "w:t:n:mqlF")) != -1)
+	while ((opt = getopt(argc, argv, "w:t:n:mqlrF")) != -1)
 		switch (opt) {
 		case 'w':
 			workers = atoi(optarg);
@@ -175,6 +176,9 @@ int main(int argc, char **argv)
 			break;
 		case 'l':
 			quiet = timed = true;
+			break;
+		case 'r':
+			rows = true;
 			break;
 		case 'F':
 			faults = true;
@@ -242,6 +246,8 @@ int main(int argc, char **argv)
 		}
 		fclose(f);
 	}
+	if (rows)
+		fprintf(stderr, "apart %d\n", serve_slot_apart(s));
 	if (faults) {
 		early(e, s, weights, cq);
 		elsewhere(e, s, weights, cq);

@@ -5,6 +5,7 @@ Networks come from packages of PyPI; small models, one per operator and set of a
 made here.  run.sh installs what is needed.
 """
 import glob
+import json
 import os
 import subprocess
 
@@ -127,7 +128,7 @@ def test_magika(tmp_path):
 
 ZOO_NETS = ["resnet18_v1", "resnet18_v2", "mobilenet0.25", "mobilenetv2_0.25", "squeezenet1.1",
             "densenet121", "vgg11_bn", "alexnet", "inceptionv3"]
-MX_OPERATORS = """flat_fc fc_rows softmax_output softmax_axis log_softmax deconv deconv_bias
+MX_OPERATORS = """flat_fc fc_rows softmax_output softmax_rows softmax_axis log_softmax deconv deconv_bias
     conv pool_full avg_full avg_inside global_max batch_norm batch_norm_gamma leaky elu scalars
     reshape transpose mean max sum lrn broadcast elemwise expand activations""".split()
 
@@ -145,6 +146,32 @@ def test_mxnet(tmp_path, name):
     close([got / scale], [y / scale])
     text = subprocess.run([RUN, str(tmp_path)], capture_output=True, check=True).stdout.decode()
     assert "platform mxnet" in text and "batch 1" in text
+
+
+@pytest.mark.parametrize("op,changes,word", [
+    ("Convolution", {"kernel": None, "stride": None, "dilate": None, "pad": None}, "no kernel"),
+    ("Convolution", {"num_group": "3x"}, "num_group"), ("LeakyReLU", {"slope": "x"}, "slope"),
+    ("LeakyReLU", {"op": "Dropout", "mode": "always"}, "mode always"),
+    ("LeakyReLU", {"op": "softmax", "dtype": "float64"}, "dtype float64"),
+    ("LeakyReLU", {"op": "Pooling", "pool_type": "max"}, "no kernel"),
+    ("null", {"__dtype__": "1"}, "not float32")])
+def test_mxnet_attribute_is_refused(tmp_path, op, changes, word):
+    subprocess.run([MXNET, ZOO, "leaky", str(tmp_path)], check=True, timeout=280,
+                   stderr=subprocess.DEVNULL)
+    path = tmp_path / "model-symbol.json"
+    symbol = json.loads(path.read_text())
+    node = next(n for n in symbol["nodes"] if n["op"] == op)
+    for key, value in changes.items():
+        if key == "op":
+            node["op"] = value
+        elif value is None:
+            node["attrs"].pop(key, None)
+        else:
+            node["attrs"][key] = value
+    path.write_text(json.dumps(symbol))
+    with pytest.raises(Refused) as e:
+        run_folder(str(tmp_path), [noise(2, 3, 9, 12)])
+    assert word in str(e.value), str(e.value)
 
 
 def test_damaged_mxnet_files_do_no_harm(tmp_path):
@@ -220,6 +247,8 @@ CASES = [
     case("AveragePool", [(1, 3, 8, 8)], 19, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1,
          pads=[1, 1, 1, 1], count_include_pad=1),
     case("AveragePool", [(1, 3, 8, 8)], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+    case("AveragePool", [(1, 3, 8, 8)], 19, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1,
+         count_include_pad=1, auto_pad="VALID"),
     case("AveragePool", [(1, 3, 7, 8)], kernel_shape=[3, 3], strides=[2, 2],
          auto_pad="SAME_UPPER"),
     case("GlobalAveragePool", [(2, 5, 7, 6)]),
@@ -257,6 +286,8 @@ CASES = [
          [(2, 7, 6), const([-1, 5]), const([-100, 0]), const([2, 1]), const([-2, -1])]),
     case("Slice", [(2, 7, 6), const([1, 2]), const([2, -1])]),
     case("Slice", [(2, 3, 8, 8), const([0]), const([2**63 - 1]), const([3]), const([2])]),
+    case("Slice", [(2, 5), const([-9]), const([-2**63]), const([1]), const([-1])]),
+    case("Slice", [(2, 5), const([9]), const([-9]), const([1]), const([-2])]),
     case("Reshape", [(2, 3, 4), const([0, -1])]),
     case("Reshape", [(2, 3, 4), const([4, 3, 2])]),
     case("Flatten", [(2, 3, 4, 5)]),
@@ -295,6 +326,9 @@ CASES = [
     case("Resize", [(1, 3, 4, 5), None, None, const([1, 3, 8, 15])], mode="linear",
          coordinate_transformation_mode="pytorch_half_pixel"),
     case("Resize", [(1, 3, 4, 5), const([1, 1, 2, 2], np.float32)], 10, mode="nearest"),
+    case("Resize", [(1, 2, 9, 7), const([1, 1, .4, .7], np.float32)], 10, mode="nearest"),
+    case("Resize", [(1, 2, 9, 7), const([1, 1, .6, 1.3], np.float32)], 10, mode="linear"),
+    case("Resize", [(1, 2, 4, 3), None, const([1, 1, 1, 1.1], np.float32)], mode="linear"),
     case("Upsample", [(1, 3, 4, 5), const([1, 1, 2, 3], np.float32)], 9, mode="nearest"),
     case("Dropout", [(2, 3)], 11, ratio=0.4),
     case("Dropout", [(2, 3), const(0.4, np.float32), const(False, np.bool_)], 13),
@@ -384,6 +418,41 @@ def test_functions_far_from_zero(tmp_path):
     close(run_file(tmp_path, path, [x]), runtime(path, [x]))
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int32, np.int64])
+def test_cast_of_numbers_that_do_not_fit(tmp_path, dtype):
+    """Undefined for ONNX: here the nearest number, and 0 for a NaN."""
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    path = graph_file(tmp_path, [("Cast", ["x"], ["y"], {"to": kind})], [("x", F, [8])],
+                      [("y", kind, [8])])
+    x = np.array([3e9, -3e9, 1e20, -1e20, np.inf, -np.inf, np.nan, 2.5], np.float32)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    want = [0 if np.isnan(v) else max(low, min(high, int(max(-1e30, min(1e30, v))))) for v in x]
+    assert run_file(tmp_path, path, [x])[0].tolist() == want
+
+
+def test_sums_of_many_numbers(tmp_path):
+    path = graph_file(tmp_path, [
+        ("ReduceMean", ["x"], ["a"], {"axes": [1]}), ("ReduceMean", ["x"], ["b"], {}),
+        ("Softmax", ["x"], ["s"], {"axis": 1}), ("ReduceSum", ["s"], ["c"], {})],
+        [("x", F, [3, 1 << 20])], [(n, F, None) for n in "abc"])
+    x = np.full((3, 1 << 20), 0.1, np.float32)
+    a, b, c = run_file(tmp_path, path, [x])
+    np.testing.assert_allclose(a, np.full((3, 1), .1), rtol=1e-5)
+    np.testing.assert_allclose(b, np.full((1, 1), .1), rtol=1e-5)
+    np.testing.assert_allclose(c, np.full((1, 1), 3), rtol=1e-5)
+
+
+def test_a_constant_table_is_not_copied(tmp_path):
+    path = graph_file(tmp_path, [("Gather", ["t", "i"], ["y"], {"axis": 0})],
+                      [("i", I64, [4])], [("y", F, [4, 5])], [("t", noise(9, 5))])
+    i = const([0, 8, -1, 3])
+    close(run_file(tmp_path, path, [i]), runtime(path, [i]))
+    (tmp_path / "i").write_bytes(i.tobytes())
+    out = subprocess.run([RUN, "-l", str(tmp_path / "model"), f"4:{tmp_path}/i"],
+                         capture_output=True, check=True).stdout.decode()
+    assert [line.split()[1] for line in out.splitlines() if len(line.split()) > 1] == ["Gather"]
+
+
 def test_integers_and_comparisons(tmp_path):
     path = graph_file(tmp_path, [
         ("Add", ["i", "k"], ["s"], {}), ("Mul", ["s", "i"], ["m"], {}),
@@ -437,6 +506,7 @@ def test_outputs_that_are_inputs_constants_or_used_inside(tmp_path):
      ("Mul", ["n", "k"], ["o"], {}), ("Add", ["o", "k4"], ["q"], {}),
      ("Relu", ["q"], ["y"], {})],
     [("Clip", ["c", "lo", "hi"], ["y"], {})],
+    [("Clip", ["c", "hi", "lo"], ["y"], {})],
     [("LeakyRelu", ["c"], ["y"], {"alpha": 0.2})],
     [("Elu", ["c"], ["y"], {"alpha": 0.6})],
     [("Tanh", ["c"], ["y"], {})],
@@ -541,6 +611,77 @@ def test_operators_that_move_nothing(tmp_path, tail):
     close(run_file(tmp_path, path, [x]), runtime(path, [x]))
 
 
+def batch_file(tmp_path, c):
+    """The model of a case with any number of rows, or None; and the inputs for two rows."""
+    op, inputs, opset, attrs = c
+    names, infos, inits, arrays = [], [], [], []
+    for i, x in enumerate(inputs):
+        names.append(f"x{i}" if x is not None else "")
+        if isinstance(x, tuple):
+            if not x or x[0] != 2:
+                return None, None
+            infos.append(helper.make_tensor_value_info(names[-1], F, ["n", *x[1:]]))
+            arrays.append(noise(*x, seed=10 + i))
+        elif x is not None:
+            inits.append(numpy_helper.from_array(x, names[-1]))
+    node = helper.make_node(op, names, ["y"], "node", **attrs)
+    model = helper.make_model(
+        helper.make_graph([node], "g", infos, [helper.make_tensor_value_info("y", F, ["n"])],
+                          inits), opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    onnx.save(model, tmp_path / "rows.onnx")
+    return tmp_path / "rows.onnx", arrays
+
+
+def rows_are_apart(path, arrays):
+    """Whether onnxruntime gives the same answer for two rows as for each of them."""
+    state = ort.capi.onnxruntime_pybind11_state
+    [whole] = runtime(path, arrays)
+    try:
+        parts = [runtime(path, [a[i:i + 1] for a in arrays])[0] for i in range(2)]
+    except (state.InvalidArgument, state.RuntimeException, state.Fail):
+        return False
+    return all(p.ndim and p.shape[0] == 1 for p in parts) and \
+        whole.shape[1:] == parts[0].shape[1:] and whole.shape[0] == 2 and \
+        np.allclose(whole, np.concatenate(parts), 1e-4, 1e-4)
+
+
+ROWS = [c for c in CASES if any(isinstance(x, tuple) for x in c[1])] + [
+    case("Softmax", [(2, 3, 4)], 13, axis=0), case("Softmax", [(2, 3, 4)], 11, axis=0),
+    case("Transpose", [(2, 2, 3)], perm=[1, 0, 2]), case("MatMul", [(2, 2), (2, 2)]),
+    case("Gather", [(2, 5), const([1, 0])], axis=0), case("Gemm", [(2, 2), W(2, 2)], transA=1),
+    case("Slice", [(2, 3), const([-1]), const([-3]), const([0]), const([-1])]),
+    case("Concat", [(2, 3), (2, 3)], axis=0), case("Add", [(2, 3), W(2, 3)]),
+    case("Add", [(2, 3), (2, 1, 3)]), case("ReduceSum", [(2, 3), const([0])]),
+    case("Pad", [(2, 3), const([1, 0, -1, 0])]), case("Reshape", [(2, 3), const([3, 2])])]
+
+
+@pytest.mark.parametrize("c", ROWS, ids=name_of)
+def test_rows_that_are_apart(tmp_path, c):
+    """Requests may share a run only if that does not change their answers."""
+    path, arrays = batch_file(tmp_path, c)
+    if not path:
+        pytest.skip("the case does not have two rows")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "model.onnx").symlink_to(path)
+    try:
+        outputs, lines = run_folder(str(folder), arrays, "-r")
+    except Refused:
+        return
+    by_rows = outputs[0].ndim and outputs[0].shape[0] == 2
+    assert (lines[0] == "apart 1" and bool(by_rows)) == rows_are_apart(path, arrays)
+
+
+def test_rows_of_networks_are_apart(tmp_path):
+    for name in ("ch_ppocr_mobile_v2.0_cls_infer", "ch_PP-OCRv4_det_infer",
+                 "ch_PP-OCRv4_rec_infer"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "model.onnx").symlink_to(f"{SITE}/rapidocr_onnxruntime/models/{name}.onnx")
+        shape = PACKAGED[f"rapidocr_onnxruntime/models/{name}.onnx"][0]
+        assert run_folder(str(folder), [noise(2, *shape[1:])], "-r")[1] == ["apart 1"]
+
+
 # --- launches -------------------------------------------------------------------
 
 def test_batch_of_any_size(tmp_path):
@@ -599,6 +740,13 @@ def test_operator_of_another_domain_is_refused(tmp_path):
     (case("Conv", [(1, 1, 3, 3, 3), W(1, 1, 2, 2, 2)]), "kernel_shape"),
     (case("Softmax", [(2, 3)], 6), "operator set 6"),
     (case("MaxPool", [(2, 3, 4, 4)], kernel_shape=[0, 2]), "out of range"),
+    (case("LeakyRelu", [(2, 3)], alpha=1), "attribute 'alpha'"),
+    (case("MaxPool", [(2, 3, 4)], kernel_shape=[2], dilations=[2], auto_pad="SAME_LOWER"),
+     "dilations"),
+    (case("Slice", [(2, 3), const([1]), const([2**63 - 1]), const([1]), const([-1])]),
+     "INT_MAX"),
+    (case("Flatten", [(2, 3)], axis=1.0), "attribute 'axis'"),
+    (case("Slice", [(2, 3), const([0, 1]), const([1, 2]), const([0, -2])]), "axis -2"),
     (case("ConvTranspose", [(1, 1, 4, 4), W(1, 1, 3, 3)], strides=[2, 2],
           output_padding=[-4, 0]), "out of range"),
     (case("ConvTranspose", [(1, 1, 4, 4), W(1, 1, 3, 3)], strides=[2, 2],
@@ -617,6 +765,43 @@ def test_attribute_is_refused(tmp_path, c, word):
     onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", opset)]),
               tmp_path / "m.onnx")
     refused(tmp_path, tmp_path / "m.onnx", [noise(*inputs[0])], word)
+
+
+@pytest.mark.parametrize("tail", [
+    [("Slice", ["x", "k", "k", "ax"], ["b"], {}), ("MatMul", ["e", "b"], ["y"], {})],
+    [("Conv", ["e", "w"], ["y"], {"pads": [0, 1, 0, 1]})],
+    [("MaxPool", ["e"], ["y"], {"kernel_shape": [1, 2], "pads": [0, 1, 0, 1]})],
+], ids=lambda t: t[-1][0])
+def test_empty_operands_are_refused(tmp_path, tail):
+    """oneDNN would not write the output, which then had the data of an earlier run."""
+    path = graph_file(tmp_path, [("Slice", ["x", "k", "k", "last"], ["e"], {})] + tail,
+                      [("x", F, [1, 2, 3, 3])], [("y", F, [1, 2, 3, 3])],
+                      [("k", const([0])), ("last", const([3])), ("ax", const([2])),
+                       ("w", noise(2, 2, 1, 1))])
+    refused(tmp_path, path, [noise(1, 2, 3, 3)], tail[-1][0])
+
+
+def test_outputs_have_the_type_that_the_file_says(tmp_path):
+    path = graph_file(tmp_path, [("Relu", ["x"], ["y"], {})], [("x", F, [3])],
+                      [("y", TensorProto.DOUBLE, [3])])
+    refused(tmp_path, path, [noise(3)], "output 'y'", "type")
+
+
+def test_the_value_of_pads_is_a_float32(tmp_path):
+    path = graph_file(tmp_path, [("Cast", ["x"], ["d"], {"to": TensorProto.DOUBLE}),
+                                 ("Pad", ["d"], ["y"], {"pads": [1, 0], "value": 2.0})],
+                      [("x", F, [3])], [("y", TensorProto.DOUBLE, [4])], opset=9)
+    refused(tmp_path, path, [noise(3)], "Pad", "this type")
+
+
+def test_attribute_of_zero_may_be_left_out(tmp_path):
+    """Writers with version 3 of protocol buffers do so."""
+    path = graph_file(tmp_path, [("Flatten", ["x"], ["y"], {"axis": 0})],
+                      [("x", F, [2, 3])], [("y", F, [1, 6])])
+    model = onnx.load(path)
+    model.graph.node[0].attribute[0].ClearField("i")
+    onnx.save(model, path)
+    assert run_file(tmp_path, path, [noise(2, 3)])[0].shape == (1, 6)
 
 
 def test_shape_of_an_input_is_checked(tmp_path):

@@ -19,6 +19,7 @@ OPERATORS = {
                                           num_hidden=5, flatten=False, no_bias=True, name="f"),
     "softmax_output": lambda x: S.SoftmaxOutput(S.FullyConnected(x, num_hidden=5, name="f"),
                                                 name="softmax"),
+    "softmax_rows": lambda x: S.SoftmaxOutput(conv(x), preserve_shape=True, name="softmax"),
     "softmax_axis": lambda x: S.softmax(conv(x), axis=1),
     "log_softmax": lambda x: S.log_softmax(conv(x)),
     "deconv": lambda x: S.Deconvolution(conv(x), kernel=(3, 3), stride=(2, 2), pad=(1, 1),

@@ -28,7 +28,8 @@ static const struct serve_model model = { .name = "m",
 					  .outputs = outs,
 					  .batch = true };
 
-static struct loop loop;
+static struct server server = { .cfg = { .max_memory = 1 << 30 } };
+static struct loop loop = { .sv = &server };
 static struct request req;
 static char why[1024];
 

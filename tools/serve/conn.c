@@ -8,6 +8,9 @@
  * calls: recv and send.  The body of a request is received into the buffer that the parser of
  * the tensors reads.
  *
+ * A client sends the same head again and again.  If a head equals the last one of its connection
+ * byte for byte, what the parser said of that one still holds, and the parser begins behind it.
+ *
  * If a client shuts down its side while its request is in work, the request is canceled,
  * because the server cannot distinguish a shutdown from a close.
  *
@@ -45,13 +48,11 @@ static unsigned int buf_class(size_t n)
 	return n <= BUF_MIN ? 0 : 64 - (unsigned int)__builtin_clzll((n - 1) / BUF_MIN);
 }
 
-bool buf_room(struct loop *l, struct buf *b, size_t n)
+bool buf_grow(struct loop *l, struct buf *b, size_t n)
 {
 	unsigned int k = buf_class(n);
 	void *p;
 
-	if (n <= b->cap)
-		return true;
 	if (k >= sizeof(l->bufs) / sizeof(l->bufs[0]))
 		return false;
 	p = l->bufs[k];
@@ -224,20 +225,26 @@ void conn_tick(struct loop *l, uint64_t now)
 
 /* --- the parser's callbacks ---------------------------------------------------- */
 
-static int on_begin(http_parser *p)
+static void begin(struct conn *c)
 {
-	struct conn *c = p->data;
-
-	c->nurl = c->nfield = c->nvalue = 0;
-	c->in_value = c->complete = c->want_continue = c->encoded = false;
-	c->site = SITE_UNKNOWN;
-	*c->host = *c->origin = 0;
-	c->authorized = !c->loop->sv->cfg.token;
-	c->json_length = -1;
+	c->complete = false;
 	c->refused = 0;
 	c->in_request = c->used = true;
 	c->first_ns = c->loop->now;
 	conn_timer(c, TIMER_READ);
+}
+
+static int on_begin(http_parser *p)
+{
+	struct conn *c = p->data;
+
+	c->nurl = c->nfield = c->nvalue = c->nhead = 0;
+	c->in_value = c->want_continue = c->encoded = false;
+	c->site = SITE_UNKNOWN;
+	*c->host = *c->origin = 0;
+	c->authorized = !c->loop->sv->cfg.token;
+	c->json_length = -1;
+	begin(c);
 	return 0;
 }
 
@@ -404,15 +411,12 @@ static bool body_known(const http_parser *p)
 	return !(p->flags & F_CHUNKED) && p->content_length != UINT64_MAX;
 }
 
-static int on_headers(http_parser *p)
+/* The head is known: what depends on more than its text. */
+static int headed(struct conn *c)
 {
-	struct conn *c = p->data;
+	const http_parser *p = &c->parser;
 	uint64_t n = body_known(p) ? p->content_length : 0;
 
-	header(c);
-	if (c->refused)
-		return 0;
-	c->url[c->nurl] = 0;
 	if (!c->authorized && (n || p->flags & F_CHUNKED))
 		return refuse(c, 401, "a bearer token is required");
 	if (n > c->loop->sv->cfg.max_body)
@@ -426,6 +430,19 @@ static int on_headers(http_parser *p)
 		(void)!send(c->fd, "HTTP/1.1 100 Continue\r\n\r\n", 25,
 			    MSG_NOSIGNAL | MSG_DONTWAIT);
 	return 0;
+}
+
+/* The parser pauses, so that feed() can keep the head. */
+static int on_headers(http_parser *p)
+{
+	struct conn *c = p->data;
+
+	header(c);
+	if (c->refused)
+		return 0;
+	c->url[c->nurl] = 0;
+	http_parser_pause(p, 1);
+	return headed(c);
 }
 
 static int on_body(http_parser *p, const char *at, size_t n)
@@ -618,14 +635,32 @@ bool conn_spent(struct conn *c)
 	return c->yields;
 }
 
+/*
+ * Most clients send the same head with each request.  If p begins with the last one, all that
+ * was read from it still holds.  Returns its length without the last byte, or 0.
+ */
+static size_t repeated(struct conn *c, const char *p, size_t n)
+{
+	if (!c->nhead || n <= c->nhead || memcmp(p, c->head, c->nhead) || p[c->nhead] != '\n')
+		return 0;
+	c->parser = c->behind;
+	begin(c);
+	headed(c);
+	return c->nhead;
+}
+
 /* Parse p, as far as requests can be begun. */
 static void feed(struct conn *c, const char *p, size_t n)
 {
 	enum http_errno err;
 	size_t used;
+	bool first;
 
 	while (n && c->state == CONN_READING && !c->yields) {
-		used = http_parser_execute(&c->parser, &settings, p, n);
+		first = !c->in_request;
+		used = first ? repeated(c, p, n) : 0;
+		if (!used)
+			used = http_parser_execute(&c->parser, &settings, p, n);
 		err = HTTP_PARSER_ERRNO(&c->parser);
 		if (err == HPE_PAUSED)
 			http_parser_pause(&c->parser, 0);
@@ -641,6 +676,11 @@ static void feed(struct conn *c, const char *p, size_t n)
 			conn_error(c, err == HPE_HEADER_OVERFLOW ? 431 : 400, "%s",
 				   http_errno_description(err));
 			return;
+		}
+		if (first && err == HPE_PAUSED && used <= sizeof(c->head)) {
+			memcpy(c->head, p, used);
+			c->nhead = (unsigned int)used;
+			c->behind = c->parser;
 		}
 		p += used;
 		n -= used;

@@ -388,7 +388,9 @@ static void merge_act(struct graph *g, struct node *n, const unsigned int *uses)
 		return;
 	}
 	if (before->op == OP_AFFINE ? n->a.kind != U_RELU :
-	    (before->op != OP_CONV && before->op != OP_GEMM) || !prim_fuses(n->a.kind))
+	    (before->op != OP_CONV && before->op != OP_GEMM) || !prim_fuses(n->a.kind) ||
+	    /* oneDNN refuses such bounds */
+	    (n->a.kind == U_CLIP && !(n->a.alpha <= n->a.beta)))
 		return;
 	before->a.act = n->a.kind;
 	before->a.act_alpha = n->a.alpha;
@@ -549,6 +551,22 @@ static int pass(struct graph *g, int (*fn)(struct graph *, struct node *, const 
 	return rc;
 }
 
+/* The type that an operator returns, which no shape changes. */
+static enum serve_type type_of(const struct graph *g, const struct node *n)
+{
+	switch (n->op) {
+	case OP_SHAPE:
+		return SERVE_INT64;
+	case OP_FILL:
+	case OP_CAST:
+		return n->a.to;
+	case OP_BINARY:
+		return n->a.kind >= B_EQUAL ? SERVE_BOOL : g->value[n->in[0]].type;
+	default:
+		return g->value[n->in[n->op == OP_WHERE]].type;
+	}
+}
+
 int graph_finish(struct graph *g)
 {
 	struct serve_model *m = &g->m;
@@ -558,10 +576,16 @@ int graph_finish(struct graph *g)
 
 	for (i = 0; i < g->nnodes; i++) {
 		g->value[g->node[i].out].producer = (int)i;
+		g->value[g->node[i].out].type = type_of(g, &g->node[i]);
 		rc = fold(g, &g->node[i]);
 		if (rc)
 			return rc;
 	}
+	/* The answer has as many bytes as the type in the file says. */
+	for (i = 0; i < m->noutputs; i++)
+		if (g->value[g->out[i]].type != g->out_io[i].type)
+			return refuse(g, -EINVAL, "output '%s' does not have the type that the "
+				      "file says", g->out_io[i].name);
 	rc = sweep(g);
 	for (i = 0; i < g->nnodes && !rc; i++)
 		if (g->node[i].op == OP_NORM)

@@ -4,8 +4,9 @@
  *
  * The readers (onnx.c and onnx_ops.c, mxnet.c) make nodes and values.  graph.c computes what is
  * constant and merges nodes.  shape.c computes the shapes of a run, plan.c plans its memory, slot.c
- * makes ops, and kernel.c, window.c and onednn.c compute.  Nothing of a model is changed after the
- * load, apart from the list of packed weights of a node.
+ * makes ops, and kernel.c, window.c and onednn.c compute.  rows.c finds out whether requests may
+ * share a run.  Nothing of a model is changed after the load, apart from the list of packed weights
+ * of a node.
  */
 #ifndef PAWL_SERVE_GRAPH_H
 #define PAWL_SERVE_GRAPH_H
@@ -47,7 +48,8 @@ enum reduce { R_SUM, R_MEAN, R_MAX, R_MIN };
 enum pad_mode { PAD_GIVEN, PAD_SAME_UPPER, PAD_SAME_LOWER, PAD_VALID };
 enum ceil_mode { ROUND_FLOOR, ROUND_CEIL, ROUND_CEIL_IN, ROUND_SAME };
 enum coord { COORD_HALF_PIXEL, COORD_PYTORCH, COORD_ALIGN, COORD_ASYMMETRIC };
-enum nearest { NEAR_PREFER_FLOOR, NEAR_PREFER_CEIL, NEAR_FLOOR, NEAR_CEIL };
+enum nearest { NEAR_PREFER_FLOOR, NEAR_PREFER_CEIL, NEAR_FLOOR, NEAR_CEIL,
+	       NEAR_SIMPLE };			/* before version 11: floor, or ceil if smaller */
 
 /* All that operators have; each uses some of it.  Sizes of windows are height, width. */
 struct attrs {
@@ -69,7 +71,6 @@ struct attrs {
 	bool keep;				/* dimensions of 1; reduce */
 	bool flat;				/* softmax over all axes from this one */
 	bool zero_copy;				/* reshape: a 0 is a size of 0 */
-	bool special;				/* reshape: MXNet's codes */
 	float eps;
 	int64_t size;				/* LRN */
 	float bias;

@@ -523,7 +523,7 @@ void grpc_infer(struct call *k, struct buf *body)
 	}
 	if (r) {
 		p = (struct parse){ .l = l, .r = r, .m = v->m, .err = why.text,
-				    .size = sizeof(why.text),
+				    .size = sizeof(why.text), .held = k->held + a->held,
 				    .max_batch = v->e->conf.max_batch ? v->e->conf.max_batch :
 									1 };
 		ok = read_request(&p, m, &raw);
@@ -544,7 +544,7 @@ void grpc_infer(struct call *k, struct buf *body)
 		r->deadline_ns = k->deadline_ns;
 	r->body = *body;
 	*body = (struct buf){ 0 };
-	mem_hold(l->sv, &r->held, r->body.n);
+	mem_hold(l->sv, &r->held, r->held + r->body.n);
 	r->call = k;
 	r->call_prev = NULL;
 	r->call_next = k->requests;

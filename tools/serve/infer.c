@@ -299,7 +299,7 @@ static void infer_done(struct msg *msg)
 			http = 500;
 			r->why = "an output has a value that JSON cannot express, or memory is "
 				 "short; request binary data";
-		} else if (!mem_room(l->sv, c->held, c->out.n)) {
+		} else if (!mem_room(l->sv, c->held + r->held, c->out.n)) {
 			http = 503;
 			r->why = "too many requests and answers are in memory";
 		}

@@ -18,6 +18,7 @@ struct parse {
 	struct js j;
 	const char *body_end, *binary;	/* where the next binary tensor begins */
 	unsigned int max_batch;
+	size_t held;			/* bytes of the request that another object has noted */
 	uint32_t given;			/* inputs read */
 	bool outputs_given, binary_default;
 	uint32_t binary_set;		/* outputs whose form was requested */
@@ -49,7 +50,7 @@ bool infer_shape_bytes(const struct serve_shape *s, enum serve_type type, uint64
 int infer_output(struct parse *p, const struct js_str *name);
 /* Whether the data of a tensor has the size that its shape says. */
 bool infer_size(struct parse *p, unsigned int input, uint64_t bytes);
-/* Allocate a buffer for the data of a tensor. */
+/* Allocate a buffer for the data of a tensor, and note its memory. */
 bool infer_buffer(struct parse *p, unsigned int input);
 void infer_timeout(struct request *r, uint64_t us);
 void infer_priority(struct request *r, uint64_t priority);

@@ -20,16 +20,6 @@ bool js_fail(struct js *j, const char *why)
 	return false;
 }
 
-char js_peek(struct js *j)
-{
-	if (j->error)
-		return 0;
-	while (j->p < j->end &&
-	       (*j->p == ' ' || *j->p == '\n' || *j->p == '\r' || *j->p == '\t'))
-		j->p++;
-	return j->p < j->end ? *j->p : 0;
-}
-
 bool js_take(struct js *j, char c)
 {
 	if (js_peek(j) != c || j->p == j->end)
@@ -104,6 +94,11 @@ static int32_t unit(const char *p, const char *end)
 	return v;
 }
 
+/* The bytes that stand for themselves in a string. */
+static const bool plain[256] = {
+	[' '] = true, ['!'] = true, ['#' ... '['] = true, [']' ... 0x7f] = true,
+};
+
 bool js_string(struct js *j, struct js_str *s)
 {
 	const char *p;
@@ -116,6 +111,10 @@ bool js_string(struct js *j, struct js_str *s)
 	for (p = s->p = j->p; p < j->end; ) {
 		unsigned char c = (unsigned char)*p;
 
+		if (plain[c]) {
+			p++;
+			continue;
+		}
 		if (c == '"') {
 			s->n = (size_t)(p - s->p);
 			j->p = p + 1;
@@ -139,8 +138,6 @@ bool js_string(struct js *j, struct js_str *s)
 			    (unit(p + 2, j->end) & ~0x3ff) != 0xdc00)
 				break;
 			p += 6;
-		} else if (c < 0x80) {
-			p++;
 		} else {
 			n = js_utf8(p, j->end);
 			if (!n)
@@ -440,13 +437,11 @@ size_t js_decode(const struct js_str *s, char *buf, size_t size)
 	return n;
 }
 
-bool js_is(const struct js_str *s, const char *text)
+bool js_is_decoded(const struct js_str *s, const char *text)
 {
 	char buf[256];
 	size_t n = strlen(text);
 
-	if (!s->escapes)
-		return s->n == n && !memcmp(s->p, text, n);
 	return js_decode(s, buf, sizeof(buf)) == n && !memcmp(buf, text, n);
 }
 

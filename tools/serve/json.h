@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define JS_DEPTH 64
 
@@ -27,7 +28,16 @@ struct js_str {
 
 void js_init(struct js *j, const char *p, size_t n);
 bool js_fail(struct js *j, const char *why);
-char js_peek(struct js *j);		/* the next byte that is no white space; 0: the end */
+
+/* The next byte that is no white space; 0: the end. */
+static inline char js_peek(struct js *j)
+{
+	for (; !j->error && j->p < j->end; j->p++)
+		if (*j->p != ' ' && *j->p != '\n' && *j->p != '\r' && *j->p != '\t')
+			return *j->p;
+	return 0;
+}
+
 bool js_take(struct js *j, char c);	/* that byte, which must be c */
 bool js_string(struct js *j, struct js_str *s);
 bool js_bool(struct js *j, bool *b);
@@ -44,12 +54,21 @@ bool js_end(struct js *j);			/* only white space is left */
 bool js_open(struct js *j, char c);
 bool js_more(struct js *j, char c);
 bool js_key(struct js *j, struct js_str *s);
-/* Whether s, decoded, is the text; and the decoded text, cut to size, with a 0. */
-bool js_is(const struct js_str *s, const char *text);
+bool js_is_decoded(const struct js_str *s, const char *text);
+
+/* Whether s, decoded, is the text. */
+static inline bool js_is(const struct js_str *s, const char *text)
+{
+	size_t n = strlen(text);
+
+	return s->escapes ? js_is_decoded(s, text) : s->n == n && !memcmp(s->p, text, n);
+}
+
 /* The bytes of one character beyond ASCII, or 0; the value of a hexadecimal digit, or -1. */
 unsigned int js_utf8(const char *p, const char *end);
 bool js_is_utf8(const struct js_str *s);
 int js_hex(char c);
+/* The decoded text, cut to size, with a 0. */
 size_t js_decode(const struct js_str *s, char *buf, size_t size);
 
 #define JS_DIGITS 20	/* of a number, or fewer */

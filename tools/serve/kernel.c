@@ -186,10 +186,18 @@ struct view transposed(const struct node *n, const struct view *in)
 
 /* ---- types and choices ----------------------------------------------------- */
 
-/* Whole numbers that do not fit become the nearest that do; a NaN becomes 0. */
-static int64_t whole(double x)
+/* Whole numbers that do not fit the type become the nearest that do; a NaN becomes 0. */
+static int64_t whole(double x, enum serve_type type)
 {
-	return !(x == x) ? 0 : x >= 0x1p63 ? INT64_MAX : x <= -0x1p63 ? INT64_MIN : (int64_t)x;
+	static const struct {
+		int64_t min, max;
+	} of[] = {
+		[SERVE_UINT8] = { 0, UINT8_MAX }, [SERVE_INT8] = { INT8_MIN, INT8_MAX },
+		[SERVE_INT32] = { INT32_MIN, INT32_MAX }, [SERVE_INT64] = { INT64_MIN, INT64_MAX },
+	};
+
+	return !(x == x) ? 0 : x >= (double)of[type].max ? of[type].max :
+		x <= (double)of[type].min ? of[type].min : (int64_t)x;
 }
 
 static double load_f(enum serve_type type, const char *p)
@@ -232,6 +240,7 @@ static void cast(int64_t n, char *const *p, const int64_t *st, const void *arg)
 {
 	const struct cast *c = arg;
 	bool real = c->from == SERVE_FP32 || c->from == SERVE_FP64;
+	bool integer = c->to != SERVE_BOOL && c->to != SERVE_FP32 && c->to != SERVE_FP64;
 	size_t si = type_size(c->from), so = type_size(c->to);
 	const char *in = p[1];
 	char *out = p[0];
@@ -245,7 +254,7 @@ static void cast(int64_t n, char *const *p, const int64_t *st, const void *arg)
 	}
 	for (i = 0; i < n; i++, in += st[1] * (int64_t)si, out += st[0] * (int64_t)so) {
 		double d = real ? load_f(c->from, in) : 0;
-		int64_t l = real ? whole(d) : load_i(c->from, in);
+		int64_t l = !real ? load_i(c->from, in) : integer ? whole(d, c->to) : 0;
 		int32_t i32 = (int32_t)l;
 		float f = real ? (float)d : (float)l;
 
@@ -292,26 +301,27 @@ WHERE(where8, uint64_t)
 /* ---- over axes -------------------------------------------------------------- */
 
 /* The output comes second: it repeats along the axes that are reduced. */
-#define REDUCE(name, T, expr) \
+#define REDUCE(name, T, expr) REDUCE_AS(name, T, T, expr)
+#define REDUCE_AS(name, T, wide, expr) \
 	static void name(int64_t n, char *const *p, const int64_t *st, const void *arg) \
 	{ \
 		const T *a = (const T *)(const void *)p[0]; \
 		T *o = (T *)(void *)p[1]; \
 		int64_t i, sa = st[0], so = st[1]; \
 		if (!so) { \
-			T x = *o; \
+			wide x = *o; \
 			for (i = 0; i < n; i++) { \
 				const T y = a[i * sa]; \
 				x = expr; \
 			} \
-			*o = x; \
+			*o = (T)x; \
 		} else \
 			for (i = 0; i < n; i++) { \
 				const T x = o[i * so], y = a[i * sa]; \
 				o[i * so] = expr; \
 			} \
 	}
-REDUCE(sum_f, float, x + y)
+REDUCE_AS(sum_f, float, double, x + y)	/* there may be many small numbers */
 REDUCE(rmax_f, float, x > y || x != x ? x : y)
 REDUCE(rmin_f, float, x < y || x != x ? x : y)
 REDUCE(sum_i32, int32_t, (int32_t)((uint32_t)x + (uint32_t)y))
@@ -383,7 +393,8 @@ static void softmax(const struct attrs *a, const struct view *out, const struct 
 			int64_t at = i * n * inner + j;
 			const float *x = (const float *)(const void *)in->data + at;
 			float *y = (float *)(void *)out->data + at;
-			float most = -INFINITY, sum = 0;
+			float most = -INFINITY, all;
+			double sum = 0;		/* there may be many small numbers */
 
 			for (k = 0; k < n; k++)
 				most = x[k * inner] > most ? x[k * inner] : most;
@@ -395,11 +406,10 @@ static void softmax(const struct attrs *a, const struct view *out, const struct 
 			for (k = 0; k < n; k++)
 				sum += y[k * inner];
 			/* a quotient may underflow to 0, whose logarithm is infinite */
-			if (a->kind)
-				sum = logf(sum);
+			all = a->kind ? logf((float)sum) : (float)sum;
 			for (k = 0; k < n; k++)
-				y[k * inner] = a->kind ? x[k * inner] - most - sum :
-					y[k * inner] / sum;
+				y[k * inner] = a->kind ? x[k * inner] - most - all :
+					y[k * inner] / all;
 		}
 }
 

@@ -68,6 +68,11 @@ void serve_slot_destroy(struct serve_slot *s);	/* no launch is in flight */
 void *serve_slot_input(struct serve_slot *s, unsigned int i);
 const void *serve_slot_output(struct serve_slot *s, unsigned int i);
 const struct serve_shape *serve_slot_output_shape(struct serve_slot *s, unsigned int i);
+/*
+ * Whether each row of the outputs depends on the same row of the inputs alone.  Always true for
+ * a single row.
+ */
+bool serve_slot_apart(const struct serve_slot *s);
 size_t serve_slot_bytes(const struct serve_slot *s);	/* its memory, about */
 /* Move the slot to another engine; no launch is in flight.  -ENOMEM leaves it unchanged. */
 int serve_slot_move(struct serve_slot *s, struct pawl_engine *to);

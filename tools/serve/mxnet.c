@@ -32,6 +32,7 @@ struct mx {
 	int *value;				/* of each node; -1: a label */
 	json_t *node;				/* the node that is read */
 	const char *op, *name;
+	const char *bad;			/* an attribute of the node with an invalid value */
 };
 
 #define refuse_node(m, code, fmt, ...) refuse((m)->g, code, "operator %s '%s': " fmt, (m)->op, \
@@ -160,25 +161,49 @@ static const char *attr(const struct mx *m, const char *key)
 	return NULL;
 }
 
-static bool attr_bool(const struct mx *m, const char *key, bool other)
+static bool one_of(const char *s, const char *const *list)
 {
-	const char *s = attr(m, key);
-
-	return s ? !strcmp(s, "True") || !strcmp(s, "true") || !strcmp(s, "1") : other;
+	for (; *list; list++)
+		if (!strcmp(s, *list))
+			return true;
+	return false;
 }
 
-static double attr_number(const struct mx *m, const char *key, double other)
+static bool attr_bool(struct mx *m, const char *key, bool other)
 {
+	static const char *const yes[] = { "True", "true", "1", NULL };
+	static const char *const no[] = { "False", "false", "0", NULL };
 	const char *s = attr(m, key);
 
-	return s && strcmp(s, "None") ? strtod(s, NULL) : other;
+	if (!s || !strcmp(s, "None"))
+		return other;
+	if (!one_of(s, yes) && !one_of(s, no))
+		m->bad = key;
+	return one_of(s, yes);
 }
 
-static int64_t attr_int(const struct mx *m, const char *key, int64_t other)
+static double attr_number(struct mx *m, const char *key, double other)
+{
+	const char *s = attr(m, key);
+	char *end;
+	double d;
+
+	if (!s || !strcmp(s, "None"))
+		return other;
+	d = strtod(s, &end);
+	if (end == s || *end)
+		m->bad = key;
+	return d;
+}
+
+static int64_t attr_int(struct mx *m, const char *key, int64_t other)
 {
 	double d = attr_number(m, key, (double)other);
 
-	return d > -1e9 && d < 1e9 ? (int64_t)d : 0;
+	if (d > -1e9 && d < 1e9 && d == (double)(int64_t)d)
+		return (int64_t)d;
+	m->bad = key;
+	return 0;
 }
 
 /* The numbers of a tuple, or of one number; returns how many, or -1 for more than most. */
@@ -214,7 +239,7 @@ static bool attr_is(const struct mx *m, const char *key, const char *text)
 /* ---- operators -------------------------------------------------------------- */
 
 enum special { PLAIN, CONV, NORM, ACT, LEAKY, POOL, FC, CLIP, CONCAT, SCALAR, RSCALAR, SOFTMAX,
-	       SOFTMAX_OUT, RESHAPE, TRANSPOSE, LOCAL_NORM, REDUCE, AXIS };
+	       SOFTMAX_OUT, RESHAPE, TRANSPOSE, LOCAL_NORM, REDUCE, AXIS, DROPOUT };
 
 static const struct def {
 	const char *name;
@@ -229,7 +254,7 @@ static const struct def {
 	{ "Concat", OP_CONCAT, 0, CONCAT, 1, MAX_INPUTS },
 	{ "Convolution", OP_CONV, 0, CONV, 2, 3 },
 	{ "Deconvolution", OP_DECONV, 0, CONV, 2, 3 },
-	{ "Dropout", OP_IDENTITY, 0, PLAIN, 1, 1 },
+	{ "Dropout", OP_IDENTITY, 0, DROPOUT, 1, 1 },
 	{ "Flatten", OP_FLATTEN, 0, PLAIN, 1, 1 },
 	{ "FullyConnected", OP_GEMM, 0, FC, 2, 3 },
 	{ "LRN", OP_LRN, 0, LOCAL_NORM, 1, 1 },
@@ -282,6 +307,8 @@ static int window_attrs(struct mx *m, struct attrs *a)
 	unsigned int i;
 	int n;
 
+	if (!attr(m, "kernel"))
+		return refuse_node(m, -EINVAL, "no kernel");
 	for (i = 0; i < 5; i++) {
 		n = attr_tuple(m, i < 4 ? keys[i] : "pad", i < 4 ? to[i] : pad, 2);
 		if (n < 0 || (n && a->spatial && (unsigned int)n != a->spatial))
@@ -440,14 +467,19 @@ static int special(struct mx *m, const struct def *d, struct node *n)
 			return refuse_node(m, -ENOTSUP, "temperature %s", s);
 		if (attr_bool(m, "use_length", false))
 			return refuse_node(m, -ENOTSUP, "use_length");
+		s = attr(m, "dtype");
+		if (s && strcmp(s, "None") && strcmp(s, "float32"))
+			return refuse_node(m, -ENOTSUP, "dtype %s", s);
 		a->axis = attr_int(m, "axis", -1);
 		return 0;
 	case SOFTMAX_OUT:
-		/* over the channels, or over all of an image; the label is not used */
+		/* over the channels, all of an image, or rows; the label is not used */
 		n->nin = 1;
 		a->axis = 1;
-		a->flat =
-			!attr_bool(m, "multi_output", false) && !attr_is(m, "mode", "channel");
+		if (attr_bool(m, "multi_output", false) || attr_is(m, "mode", "channel"))
+			return 0;
+		a->flat = !attr_bool(m, "preserve_shape", false);
+		a->axis = a->flat ? 1 : -1;
 		return 0;
 	case RESHAPE:
 		k = attr_tuple(m, "shape", a->ints, SERVE_RANK);
@@ -480,6 +512,8 @@ static int special(struct mx *m, const struct def *d, struct node *n)
 		a->nints = (unsigned int)k;
 		a->keep = attr_bool(m, "keepdims", false);
 		return 0;
+	case DROPOUT:
+		return attr_is(m, "mode", "always") ? refuse_node(m, -ENOTSUP, "mode always") : 0;
 	}
 	return 0;
 }
@@ -533,7 +567,9 @@ static int read_op(struct mx *m, size_t index)
 		if (n->in[i] < 0 && (d->special != SOFTMAX_OUT || !i))
 			return refuse_node(m, -ENOTSUP, "input %zu is a label", i);
 	}
-	return special(m, d, n);
+	m->bad = NULL;
+	rc = special(m, d, n);
+	return rc || !m->bad ? rc : refuse_node(m, -EINVAL, "attribute %s", m->bad);
 }
 
 /* A variable: an array of the other file, a label, or an input of the model. */
@@ -543,6 +579,7 @@ static int read_variable(struct mx *m, size_t index)
 	const struct array *a = find_array(m, m->name);
 	size_t len = strlen(m->name);
 	struct serve_io *io;
+	const char *type;
 	int v, k, i;
 
 	if (!a && len > 6 && !strcmp(m->name + len - 6, "_label")) {
@@ -559,6 +596,10 @@ static int read_variable(struct mx *m, size_t index)
 	}
 	if (g->m.ninputs == MAX_IO)
 		return refuse(g, -ENOTSUP, "more than %d inputs", MAX_IO);
+	/* 0 is float32, and -1 not given */
+	type = attr(m, "__dtype__");
+	if (type && strcmp(type, "0") && strcmp(type, "-1"))
+		return refuse(g, -ENOTSUP, "input '%s' has type %s, not float32", m->name, type);
 	v = graph_value(g, m->name, len);
 	if (v < 0)
 		return refuse(g, v, "no memory");

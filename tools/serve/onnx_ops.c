@@ -102,14 +102,14 @@ static int64_t attr_int(const struct reader *r, const char *name, int64_t other)
 {
 	const Onnx__AttributeProto *a = attr(r, name);
 
-	return a && a->has_i ? a->i : other;
+	return a ? a->i : other;
 }
 
 static float attr_float(const struct reader *r, const char *name, float other)
 {
 	const Onnx__AttributeProto *a = attr(r, name);
 
-	return a && a->has_f ? a->f : other;
+	return a ? a->f : other;
 }
 
 /* The text's number in a list of texts that ends with NULL, or -ENOTSUP. */
@@ -296,7 +296,7 @@ static int read_resize(struct reader *r, struct node *n)
 	in[1] = in[2] = -1;
 	if (r->def->kind || n->nin == 2) {	/* Upsample, and Resize before version 11 */
 		a->coord = COORD_ASYMMETRIC;
-		a->nearest = NEAR_FLOOR;
+		a->nearest = NEAR_SIMPLE;
 		in[1] = n->in[1];
 	} else {
 		in[1] = n->in[2];
@@ -414,7 +414,12 @@ static int read_attrs(struct reader *r, struct node *n)
 		a->round = attr_int(r, "ceil_mode", 0) ? ROUND_CEIL_IN : ROUND_FLOOR;
 		if (!attr(r, "kernel_shape"))
 			return refuse_node(r, -EINVAL, "no kernel_shape");
-		return read_window(r, a);
+		k = read_window(r, a);
+		/* onnxruntime ignores the dilations in the padding, unlike ONNX */
+		if (!k && (a->dilation[0] != 1 || a->dilation[1] != 1) &&
+		    (a->auto_pad == PAD_SAME_UPPER || a->auto_pad == PAD_SAME_LOWER))
+			return refuse_node(r, -ENOTSUP, "auto_pad with dilations");
+		return k;
 	case OP_GLOBAL_POOL:
 		a->max_pool = r->def->kind;
 		return 0;
@@ -534,6 +539,49 @@ static int read_attrs(struct reader *r, struct node *n)
 	}
 }
 
+/*
+ * Whether the operator has this attribute, and it is of the right type.  A writer may leave out a
+ * value of 0.  The oldest files do not name the type.
+ */
+static bool attr_known(const struct def *def, const Onnx__AttributeProto *a)
+{
+	static const struct {
+		Onnx__AttributeProto__AttributeType type;
+		const char *names;
+	} types[] = {
+		{ ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT, " alpha beta bias cubic_coeff_a "
+			"epsilon extrapolation_value max min momentum ratio value " },
+		{ ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT, " allowzero axis ceil_mode "
+			"count_include_pad exclude_outside group is_test keepdims "
+			"noop_with_empty_axes saturate seed size spatial storage_order to "
+			"training_mode transA transB " },
+		{ ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING,
+			" auto_pad coordinate_transformation_mode mode nearest_mode " },
+		{ ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS, " axes dilations ends "
+			"kernel_shape output_padding output_shape pads perm starts strides " },
+		{ ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR, " value " },
+	};
+	bool given[] = { a->has_f, a->has_i, a->has_s, a->n_ints, a->t };
+	char name[64];
+	unsigned int i;
+
+	snprintf(name, sizeof(name), " %.60s ", a->name ? a->name : "");
+	if (!a->name || strlen(a->name) > 60 || strchr(a->name, ' ') ||
+	    !strstr(def->attrs, name) ||
+	    (a->ref_attr_name && *a->ref_attr_name))
+		return false;
+	for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		bool typed = a->has_type && a->type;
+
+		/* a tensor here, and a number there */
+		if (!strcmp(a->name, "value") && (i == 4) != (def->op == OP_FILL))
+			continue;
+		if (strstr(types[i].names, name))
+			return typed ? a->type == types[i].type : given[i];
+	}
+	return false;
+}
+
 /* Constant has its tensor in an attribute. */
 static int read_constant(struct reader *r)
 {
@@ -588,7 +636,6 @@ int onnx_node(struct reader *r)
 	struct node *n;
 	unsigned int i;
 	size_t inputs = np->n_input;
-	char known[64];
 	int v;
 
 	r->where = np->name && *np->name ? np->name : np->n_output ? np->output[0] : "";
@@ -610,9 +657,9 @@ int onnx_node(struct reader *r)
 	for (i = 0; i < np->n_attribute; i++) {
 		const char *name = np->attribute[i]->name;
 
-		snprintf(known, sizeof(known), " %.60s ", name ? name : "");
-		if (!name || !strstr(r->def->attrs, known))
-			return refuse_node(r, -ENOTSUP, "attribute '%s'", name ? name : "");
+		if (!attr_known(r->def, np->attribute[i]))
+			return refuse_node(r, -ENOTSUP, "attribute '%s', or its type",
+					   name ? name : "");
 	}
 	for (i = 1; i < np->n_output; i++)
 		if (*np->output[i] && r->def->op != OP_IDENTITY)

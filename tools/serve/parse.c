@@ -353,9 +353,14 @@ bool infer_buffer(struct parse *p, unsigned int input)
 {
 	struct tensor *t = &p->r->in[input];
 	struct buf b = { t->buf, 0, t->cap };
+	struct server *sv = p->l->sv;
+	size_t mine = p->held + p->r->held;
 
+	if (!mem_room(sv, mine, mine + t->bytes))
+		return failed(p, 503, "too many requests and answers are in memory");
 	if (!buf_room(p->l, &b, t->bytes))
 		return failed(p, 503, "out of memory");
+	mem_hold(sv, &p->r->held, p->r->held + t->bytes);
 	t->buf = b.p;
 	t->cap = b.cap;
 	t->data = t->buf;
@@ -641,7 +646,7 @@ int infer_parse(struct loop *l, struct request *r, const struct serve_model *m,
 		char *err, size_t size)
 {
 	struct parse p = { .l = l, .r = r, .m = m, .err = err, .size = size,
-			   .max_batch = max_batch };
+			   .max_batch = max_batch, .held = r->c ? r->c->held : 0 };
 	size_t json = json_length < 0 ? n : (size_t)json_length;
 	unsigned int i;
 

@@ -403,7 +403,8 @@ static int add_node(struct serve_slot *s, const struct node *n)
 		if (n->in[i] < 0)
 			continue;
 		if (form != FORMS)
-			rc = have(s, n->in[i], i || form == ROWS ? ROWS : LAST, !i);
+			rc = have(s, n->in[i], i || form == ROWS ? ROWS : LAST,
+				  !i && form == LAST);
 		else if (!shapes[i]->data && s->at[n->in[i]][of] < 0 &&
 			 s->at[n->in[i]][!of] < 0)
 			rc = -EINVAL;

@@ -404,10 +404,12 @@ static const char *foreign(const struct conn *c)
 void route(struct conn *c)
 {
 	struct server *sv = c->loop->sv;
-	char *part[MAX_PARTS];
-	int n = split(c->url, part);
+	char url[sizeof(c->url)], *part[MAX_PARTS];
 	const char *why;
+	int n;
 
+	memcpy(url, c->url, c->nurl + 1);	/* the next request may repeat it */
+	n = split(url, part);
 	if (!n) {
 		/* without the token: the page asks for it */
 		if (method(c, HTTP_GET))

@@ -42,6 +42,7 @@
 #include "port.h"
 
 #define MAX_IO		32		/* inputs, and outputs, of a model */
+#define HEAD_KEPT	512		/* bytes of a head that is compared with the next one */
 #define MAX_LOOPS	64
 #define MAX_MODELS	1024
 #define MAX_PREFERRED	8
@@ -270,6 +271,9 @@ struct conn {
 	bool readable, eof, keep, complete, want_continue, in_request, buried, used;
 	bool yields;			/* in the loop's list: it continues in the next turn */
 	http_parser parser;
+	char head[HEAD_KEPT];		/* the last one, up to its last byte */
+	unsigned int nhead;
+	http_parser behind;		/* the parser at that byte */
 	struct buf rest;		/* received behind the current request */
 	struct buf body, out;
 	size_t out_at, held;		/* bytes of the body, then of the answer */
@@ -310,7 +314,11 @@ void conn_error(struct conn *c, int http, const char *fmt, ...)
 /* The same in pieces: out_begin(), appends to c->out, out_end(). */
 bool out_begin(struct conn *c);
 void out_end(struct conn *c, int http, const char *type, const char *headers);
-bool buf_room(struct loop *l, struct buf *b, size_t n);
+bool buf_grow(struct loop *l, struct buf *b, size_t n);
+static inline bool buf_room(struct loop *l, struct buf *b, size_t n)
+{
+	return n <= b->cap || buf_grow(l, b, n);
+}
 void buf_put(struct loop *l, struct buf *b);
 bool buf_add(struct loop *l, struct buf *b, const char *p, size_t n);
 static inline bool buf_text(struct loop *l, struct buf *b, const char *text)

@@ -160,6 +160,8 @@ static int spatial_sizes(const struct ctx *c, unsigned int spatial, const struct
 	for (i = 0; i < spatial; i++) {
 		int64_t span = (a->kernel[i] - 1) * a->dilation[i] + 1;
 
+		if (!x->dims[2 + i])
+			return bad(c, "an empty input");
 		if (c->n->op == OP_DECONV)
 			out->dims[2 + i] = (x->dims[2 + i] - 1) * a->stride[i] + span +
 				a->out_pad[i] - a->pad[i] - a->pad[i + 2];
@@ -200,7 +202,7 @@ static int conv(const struct ctx *c, const struct shape *const *in, struct shape
 	if (a->spatial && a->spatial != spatial)
 		return bad(c, "a window of %u dimensions", a->spatial);
 	for (i = 0; i < spatial; i++)
-		if (a->spatial && a->kernel[i] != w->dims[2 + i])
+		if (a->kernel[i] != w->dims[2 + i])
 			return bad(c, "the kernel's size differs from the weights'");
 	rc = check_window(c, a, spatial);
 	if (rc)
@@ -290,8 +292,8 @@ static int matmul(const struct ctx *c, const struct shape *const *in, struct sha
 		return rc;
 	if (x.rank < 2 || w.rank < 2 || x.rank > 6 || w.rank > 6)
 		return bad_shape(c, -ENOTSUP, "%u and %u dimensions", x.rank, w.rank);
-	if (x.dims[x.rank - 1] != w.dims[w.rank - 2])
-		return bad(c, "sizes %lld and %lld do not match",
+	if (x.dims[x.rank - 1] != w.dims[w.rank - 2] || !x.dims[x.rank - 1])
+		return bad(c, "sizes %lld and %lld do not match, or are 0",
 			   (long long)x.dims[x.rank - 1], (long long)w.dims[w.rank - 2]);
 	m = x.dims[x.rank - 2];
 	n = w.dims[w.rank - 1];
@@ -351,6 +353,7 @@ static int slice(const struct ctx *c, const struct shape *const *in, struct shap
 {
 	const struct attrs *a = &c->n->a;
 	int64_t start[SERVE_RANK], end[SERVE_RANK], axes[SERVE_RANK], step[SERVE_RANK];
+	bool seen[SERVE_RANK] = { false };
 	unsigned int n = a->nints, m, i;
 	int rc = 0;
 
@@ -392,8 +395,12 @@ static int slice(const struct ctx *c, const struct shape *const *in, struct shap
 		int64_t k = axis_of(axes[i], in[0]->rank), d, s = step[i], b = start[i],
 			e = end[i];
 
-		if (!axis_ok(k, in[0]->rank) || !s || s < -INT_MAX || s > INT_MAX)
+		if (!axis_ok(k, in[0]->rank) || seen[k] || !s || s < -INT_MAX || s > INT_MAX)
 			return bad(c, "axis %lld, step %lld", (long long)axes[i], (long long)s);
+		seen[k] = true;
+		/* for ONNX this is the last element, and for onnxruntime the one before the first */
+		if (s < 0 && (e == INT_MAX || e == INT64_MAX))
+			return bad_shape(c, -ENOTSUP, "an end of INT_MAX with a negative step");
 		d = in[0]->dims[k];
 		b = b < 0 ? b + d : b;
 		e = e < 0 && e > INT64_MIN + d ? e + d : e;
@@ -402,7 +409,8 @@ static int slice(const struct ctx *c, const struct shape *const *in, struct shap
 			e = e < 0 ? 0 : e > d ? d : e;
 			out->dims[k] = e > b ? (e - b + s - 1) / s : 0;
 		} else {
-			b = b < 0 ? -1 : b > d - 1 ? d - 1 : b;
+			b = b < 0 ? 0 : b;
+			b = b > d - 1 ? d - 1 : b;
 			e = e < -1 ? -1 : e > d - 1 ? d - 1 : e;
 			out->dims[k] = b > e ? (b - e - s - 1) / -s : 0;
 		}
@@ -576,6 +584,9 @@ static int pad(const struct ctx *c, const struct shape *const *in, struct shape 
 	}
 	if (n != 2 * out->rank)
 		return bad(c, "%u pads for %u dimensions", n, out->rank);
+	/* the attribute value is a float32 */
+	if (a->alpha != 0 && in[0]->type != SERVE_FP32)
+		return bad_shape(c, -ENOTSUP, "this type");
 	for (i = 0; i < out->rank; i++) {
 		if (p[i] < 0 || p[i] > INT_MAX || p[i + out->rank] < 0 ||
 		    p[i + out->rank] > INT_MAX)

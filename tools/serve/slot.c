@@ -182,6 +182,8 @@ int serve_slot_plan(struct serve_slot *s)
 
 	if (!rc)
 		rc = prepare(s);
+	if (!rc)
+		rc = slot_rows(s);
 	if (!rc) {
 		s->err = NULL;
 		s->errsize = 0;
@@ -257,6 +259,11 @@ const void *serve_slot_output(struct serve_slot *s, unsigned int i)
 const struct serve_shape *serve_slot_output_shape(struct serve_slot *s, unsigned int i)
 {
 	return &s->outputs[i];
+}
+
+bool serve_slot_apart(const struct serve_slot *s)
+{
+	return s->apart;
 }
 
 int serve_slot_launch(struct serve_slot *s, const struct serve_launch *how)

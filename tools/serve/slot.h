@@ -62,6 +62,7 @@ struct serve_slot {
 	unsigned int nvars;
 	pawl_ticket_t ticket;			/* of the last launch */
 	bool timed;				/* the last launch was */
+	bool apart;				/* see serve_slot_apart() */
 	struct serve_shape outputs[MAX_IO];
 	int in_piece[MAX_IO], out_piece[MAX_IO];
 	/* while it is planned: nodes that have jobs, blocks that are zeroed, bytes of the next */
@@ -79,6 +80,8 @@ int slot_begin(struct serve_slot *s, const struct serve_shape *shapes);
  * plan is complete.
  */
 int slot_plan(struct serve_slot *s);
+/* rows.c: set s->apart. */
+int slot_rows(struct serve_slot *s);
 /* fuse.c: merge jobs into chains, before their memory is planned. */
 int slot_fuse(struct serve_slot *s);
 static inline char *data_of(const struct serve_slot *s, int piece)

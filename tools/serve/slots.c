@@ -187,7 +187,7 @@ static void slot_planned(struct slot *s)
 		s->by_rows = out->rank && out->dims[0] == (int64_t)s->rows;
 	}
 	/* a constant size may equal the rows of one slot by chance, but not those of two */
-	if (!s->by_rows)
+	if (!s->by_rows || !serve_slot_apart(s->s))
 		v->share = SHARE_NO;
 	else if (!v->by_rows)
 		v->by_rows = s->rows;

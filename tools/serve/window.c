@@ -87,8 +87,8 @@ WIDE void pool_run(const struct attrs *attrs, const struct view *out, const stru
 				/* The padding counts, but not what lies beyond it. */
 				eh = h0 + (a.kernel[0] - 1) * a.dilation[0] + 1;
 				ew = w0 + (a.kernel[1] - 1) * a.dilation[1] + 1;
-				if (a.count_pad && a.auto_pad == PAD_GIVEN &&
-				    a.round != ROUND_SAME) {
+				if (a.count_pad && a.round != ROUND_SAME &&
+				    (a.auto_pad == PAD_GIVEN || a.auto_pad == PAD_VALID)) {
 					int64_t bh = x.h + a.pad[2], bw = x.w + a.pad[3];
 
 					seen = ((eh > bh ? bh : eh) - h0 + a.dilation[0] - 1) /
@@ -124,15 +124,17 @@ static int64_t within(float x, int64_t n)
 	return x < 0 ? 0 : x > (float)(n - 1) ? n - 1 : (int64_t)x;
 }
 
-static int64_t nearest(const struct attrs *a, float x, int64_t n)
+static int64_t nearest(const struct attrs *a, float x, int64_t n, float scale)
 {
 	switch (a->nearest) {
+	case NEAR_SIMPLE:
+		return within(scale < 1 ? ceilf(x) : floorf(x), n);
 	case NEAR_FLOOR:
 		return within(floorf(x), n);
 	case NEAR_CEIL:
 		return within(ceilf(x), n);
 	case NEAR_PREFER_CEIL:
-		return within(floorf(x + 0.5f), n);
+		return within(roundf(x), n);
 	default:
 		return within(ceilf(x - 0.5f), n);
 	}
@@ -144,6 +146,11 @@ void resize_run(const struct attrs *a, const struct view *out, const struct view
 	float sh = (float)o.h / (float)x.h, sw = (float)o.w / (float)x.w;
 	int64_t n, h, w, c;
 
+	/* as onnxruntime does, also if the scales are a little more than 1 */
+	if (o.h == x.h && o.w == x.w) {
+		view_copy(out, in[0]);
+		return;
+	}
 	if (a->keep_scale) {
 		sh = ((const float *)(const void *)in[1]->data)[2];
 		sw = ((const float *)(const void *)in[1]->data)[3];
@@ -181,7 +188,8 @@ void resize_run(const struct attrs *a, const struct view *out, const struct view
 							      dw * p[h1 + w1]);
 					continue;
 				}
-				p += nearest(a, fh, x.h) * x.sh + nearest(a, fw, x.w) * x.sw;
+				p += nearest(a, fh, x.h, sh) * x.sh +
+					nearest(a, fw, x.w, sw) * x.sw;
 				for (c = 0; c < o.c; c++)
 					y[c * o.sc] = p[c * x.sc];
 			}

@@ -227,6 +227,12 @@ int serve_slot_move(struct serve_slot *s, struct pawl_engine *to)
 	return 0;
 }
 
+bool serve_slot_apart(const struct serve_slot *s)
+{
+	(void)s;
+	return true;
+}
+
 size_t serve_slot_bytes(const struct serve_slot *s)
 {
 	return s->bytes * (s->f->m.ninputs + 1);

@@ -529,6 +529,23 @@ def test_many_small_parts_are_bounded_in_memory(server):
     soon(lambda: server.metric("pawl_serve_memory_bytes") == 0, "no memory is held")
 
 
+def test_numbers_of_contents_count_where_they_are_converted(server):
+    n = 100000
+    server.model("m", dims=f"-1 {n}", gate=1)
+    server.start(config="[server]\nmax_memory = 1048576\n")
+    big = request(inputs=[tensor(shape=(1, n), contents=field(6, bytes(4 * n)))], raw=[])
+    with Client(server) as grpc:
+        first = grpc.begin("ModelInfer", big)
+        soon(lambda: server.metric("pawl_serve_memory_bytes") >= 8 * n, "a message and numbers")
+        call = grpc.call("ModelInfer", big)
+        assert call.status == EXHAUSTED
+        server.open("m")
+        grpc.until(lambda: first.closed)
+        assert first.status == OK
+        assert grpc.call("ModelInfer", big).status == OK
+    soon(lambda: server.metric("pawl_serve_memory_bytes") == 0, "no memory is held")
+
+
 def test_messages_of_all_calls_are_bounded(server):
     server.model("m")
     server.start(config="[server]\nmax_body = 1000000\nmax_memory = 1048576\n")

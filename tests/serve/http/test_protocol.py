@@ -282,6 +282,71 @@ def test_keep_alive_and_pipelining(server):
         assert read_answer(file)[0] == 200
 
 
+def test_repeated_heads(server):
+    """The server compares a head with the last one: that must not change what is read."""
+    server.model("m")
+    server.start()
+
+    def request(x, head="", path="/v2/models/m/infer"):
+        # bodies of one length, so that heads are equal
+        return text_request(row([x, 0, 0, 0]), path, head)
+
+    def json_head(n):
+        return f"Inference-Header-Content-Length: {n}\r\n"
+
+    size = len(json.dumps(row([1, 0, 0, 0])))
+    same = request(1)
+    with server.connect() as sock, sock.makefile("rb") as file:
+
+        def answers(data, *want):
+            sock.sendall(data)
+            for status in want:
+                answer = read_answer(file)
+                assert answer[0] == status if status >= 100 else (
+                    answer[0] == 200 and json.loads(answer[2])["outputs"][0]["data"][0] == status)
+
+        answers(same, 1)
+        for cut in range(1, len(same)):
+            sock.sendall(request(2)[:cut])
+            time.sleep(0.001)
+            answers(request(2)[cut:] + request(3) + b"\r\n\r\n" + request(4), 2, 3, 4)
+        # the same length, the same start, one byte less, another method, another header
+        answers(request(5, path="/v2/models/n/infer") + request(6), 404, 6)
+        answers(request(5, json_head(size)) * 2 + request(5, json_head(size + 9)) * 2 +
+                request(7), 5, 5, 400, 400, 7)
+        get = b"GET /v2/models/m/ready HTTP/1.1\r\n\r\n"
+        answers(get * 3 + same + get, 200, 200, 200, 1, 200)
+        answers(get.replace(b"ready", b"never") * 2 + get, 404, 404, 200)
+        for more in (b"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\n", b"X:\r\n y\r\n"):
+            answers((get[:-2] + more + b"\r\n") * 3 + get, 200, 200, 200, 200)
+        answers(get.replace(b"1.1\r\n", b"1.0\r\nConnection: keep-alive\r\n") * 3, 200, 200, 200)
+        chunked = (b"POST /v2/models/m/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+                   b"%x\r\n%s\r\n0\r\n" + json_head(1).encode() + b"\r\n")
+        body = json.dumps(row([8, 0, 0, 0])).encode()
+        answers(chunked % (len(body), body) * 3, 8, 8, 8)
+        expect = request(9, "Expect: 100-continue\r\n")
+        for _ in range(3):
+            sock.sendall(expect[:-size])
+            assert file.readline() + file.readline() == b"HTTP/1.1 100 Continue\r\n\r\n"
+            answers(expect[-size:], 9)
+        long = request(1, "X-Long: " + "y" * 600 + "\r\n")
+        answers(long * 2 + same * 2, 1, 1, 1, 1)
+        last = request(1, "Connection: close\r\n")
+        answers(same + last + same, 1, 1)
+        assert file.read() == b""
+
+
+def test_another_token_is_another_head(server):
+    server.model("m")
+    server.start(config="token = abc\n")
+    good = text_request(row([1, 2, 3, 4]), more="Authorization: Bearer abc\r\n")
+    for bad in (good.replace(b"abc", b"abd"), good.replace(b"Authorization", b"authorisation")):
+        with server.connect() as sock, sock.makefile("rb") as file:
+            sock.sendall(good * 3 + bad + good)
+            assert [read_answer(file)[0] for _ in range(4)] == [200, 200, 200, 401]
+            assert file.read() == b""
+
+
 def test_a_request_byte_by_byte(server):
     server.model("m")
     server.start()
@@ -475,6 +540,25 @@ def test_answers_of_all_connections_are_bounded(server):
         sock.close()
     soon(lambda: server.post("/v2/models/m/infer", head + bytes(4 * n), {
         "Inference-Header-Content-Length": str(len(head))}).status == 200, "room again")
+
+
+def test_numbers_of_json_count_where_they_are_converted(server):
+    """They can take four times the memory of their text."""
+    n = 100000
+    server.model("m", type="FP64", dims=f"-1 {n}", gate=1)
+    server.start(config="[server]\nmax_memory = 1500000\n")
+    body = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP64", "shape": [1, n],
+                                   "data": [0] * n}]}, separators=(",", ":"))
+    with server.connect() as sock, sock.makefile("rb") as file:
+        sock.sendall(text_request(body.encode()))
+        soon(lambda: server.metric("pawl_serve_memory_bytes") >= 8 * n + len(body), "numbers")
+        answer = server.post("/v2/models/m/infer", body)
+        assert answer.status == 503 and "in memory" in answer.error
+        server.open("m")
+        assert read_answer(file)[0] == 200
+    soon(lambda: server.metric("pawl_serve_memory_bytes") == 0, "no memory is held")
+    # a request that is alone has room for anything
+    assert server.post("/v2/models/m/infer", body + " " * 1000000).status == 200
 
 
 def test_a_control_call_has_a_small_body(server):

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pawl serve with ONNX models that are made here."""
+import math
+import threading
+
+import pytest
+
+import made
+from conftest import SOON
+from made import INT64, node, tensor, value
+
+X, Y = [value("INPUT0", [-1, 4])], [value("y", [-1, 4])]
+
+
+def test_an_output_has_the_type_that_the_file_says(pawl):
+    """Otherwise the answer would have bytes that lie behind the output."""
+    made.save(pawl.repository, "m", made.model(
+        [node("Relu", ["INPUT0"], "y")], X, [value("y", [-1, 4], INT64)]))
+    pawl.start()
+    state = {one["name"]: one for one in pawl.post("/v2/repository/index").json}["m"]
+    assert state["state"] == "UNAVAILABLE" and "output 'y'" in state["reason"]
+
+
+def softmax(row):
+    sums = sum(math.exp(x) for x in row)
+    return [math.exp(x) / sums for x in row]
+
+
+def pairs(row):
+    (a, c), (b, d) = softmax(row[::2]), softmax(row[1::2])
+    return [a, b, c, d]
+
+
+# whether the rows are apart, the operators, the constants, and the answer for one row
+MODELS = {
+    "mean of a column": (False, [
+        node("ReduceMean", ["INPUT0"], "m", axes=[0]), node("Sub", ["INPUT0", "m"], "y")], [],
+        lambda row: [0, 0, 0, 0]),
+    "softmax of a column": (False, [node("Softmax", ["INPUT0"], "y", axis=0)], [],
+                            lambda row: [1, 1, 1, 1]),
+    "rows in reverse": (False, [node("Slice", ["INPUT0", "last", "first", "axis", "last"], "y")],
+                        [tensor("last", [1], [-1]), tensor("first", [1], [-100]),
+                         tensor("axis", [1], [0])], lambda row: row),
+    "product of rows": (False, [
+        node("Transpose", ["INPUT0"], "t"), node("MatMul", ["t", "INPUT0"], "s"),
+        node("MatMul", ["INPUT0", "s"], "y")], [],
+        lambda row: [x * sum(k * k for k in row) for x in row]),
+    "one row for all": (False, [
+        node("Gather", ["INPUT0", "axis"], "f"), node("Add", ["INPUT0", "f"], "y")],
+        [tensor("axis", [1], [0])], lambda row: [2 * x for x in row]),
+    "mean of a row": (True, [
+        node("ReduceMean", ["INPUT0"], "m", axes=[1]), node("Sub", ["INPUT0", "m"], "y")], [],
+        lambda row: [x - sum(row) / 4 for x in row]),
+    "turned": (True, [
+        node("Transpose", ["INPUT0"], "t"), node("Softmax", ["t"], "s", axis=0),
+        node("Transpose", ["s"], "y")], [], softmax),
+    "pairs": (True, [
+        node("Reshape", ["INPUT0", "two"], "p"), node("Softmax", ["p"], "s", axis=1),
+        node("Reshape", ["s", "four"], "y")],
+        [tensor("two", [3], [-1, 2, 2]), tensor("four", [2], [-1, 4])], pairs),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_requests_share_a_run_only_if_their_rows_are_apart(pawl, name):
+    apart, nodes, tensors, answer = MODELS[name]
+    made.save(pawl.repository, "m", made.model(nodes, X, Y, tensors))
+    # runs of one and of four rows are planned at the load; less than four rows wait
+    pawl.start(config="[model]\nmax_batch = 4\npreferred_batches = 4\n"
+                      f"max_delay_us = {SOON * 1000000}\n")
+    rows = [[1, 2, 3, 4], [3, -2, 1, 2], [0.5, 2, 1, -2], [3, 3, 1, 0]]
+    answers = [None] * 4
+
+    def infer(i):
+        answers[i] = pawl.infer("m", rows[i])
+
+    pool = [threading.Thread(target=infer, args=(i,)) for i in range(4)]
+    for t in pool:
+        t.start()
+    for t in pool:
+        t.join()
+    for row, one in zip(rows, answers):
+        assert one.json["outputs"][0]["data"] == pytest.approx(answer(row), abs=1e-4)
+    assert pawl.metric("nv_inference_exec_count", "m") == (1 if apart else 4)
