@@ -13,10 +13,10 @@ warning, or compiles to the same code, is replaced by another one.
 
 A test can find a mutant only if it executes the line.  So all tests run once in a build with
 counters, and a mutant gets the tests that execute its line: first check-edges for a memory order
-and the tests with the name of the file, then the others, fastest first, until one fails.  Last
-come the programs of make check-model for the layer, whose lines are not counted.  --measure
-counts again; until then, lines that have changed since the last count are looked up by the lines
-around them.
+or a statement left out, and the tests with the name of the file, then the others, fastest first,
+until one fails.  Last come the programs of make check-model for the layer, whose lines are not
+counted.  --measure counts again; until then, lines that have changed since the last count are
+looked up by the lines around them.
 
 J mutants are tried at a time, each in a copy of the build, where the commands that make has
 saved are run for what depends on the changed file.
@@ -200,7 +200,8 @@ def equivalents():
         for line in file:
             if line.startswith("#") or not line.strip():
                 continue
-            path, digest, new, reason = line.rstrip("\n").split(" | ")
+            path, digest, new = line.rstrip("\n").split(" | ", 2)
+            new, reason = new.rsplit(" | ", 1)      # code may have bars, too
             with open(os.path.join(TOP, path), encoding="utf-8") as source:
                 lines = source.read().split("\n")
             hashes = {hashlib.sha1("\n".join(lines[max(0, n - AROUND):n + AROUND + 1]).encode())
@@ -456,7 +457,7 @@ class Place:
         """The test that finds a mutant, "" if none does, or None if it is no mutant."""
         self.plant(mutant)
         try:
-            if mutant.kind == "order" and \
+            if mutant.kind in ("order", "statement") and \
                     execute("python3 %s/tools/check-edges.py %s" % (SRC, self.src), 60, self.log()):
                 return "check-edges"
             objects = [t for t in self.commands.users.get(mutant.path, ()) if t.startswith(LAYERS)]

@@ -74,6 +74,9 @@ package old 1 8 0
 python python-old "$tmp/old"
 run 1 "$tmp/python-old"
 says err 'is 1.8.0; only 1.9.1 is known'
+echo >"$tmp/old/include/mxnet/base.h"
+run 1 "$tmp/python-old"
+says err 'is -1.-1.-1; only 1.9.1 is known'
 
 package good 1 9 1
 python python-good "$tmp/good"
@@ -123,6 +126,8 @@ run 0 bash -c "cd / && A=1 '$tmp/python-good' -u train.py; true"
 says out "runs -u train.py; $tmp/cache/pawl/"
 run 0 sh -ec "exec $tmp/python-good"
 says out "runs ; $tmp/cache/pawl/"
+run 0 sh -c ": $(printf '%05000d' 0); $tmp/python-good train.py"
+says out "runs train.py; $tmp/cache/pawl/"
 printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n' >"$tmp/launcher"
 chmod +x "$tmp/launcher"
 run 0 "$tmp/launcher" --workers 2 -- "$tmp/script" four

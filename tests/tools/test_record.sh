@@ -76,7 +76,9 @@ workload() {
 	run 0 "^ops +$2 pushed by .*, $6 of them in bodies; $2 begun, $2 over, 0 with an error, 0 refused" record info "$file"
 	grep -q "^order  *serial order of $2 ops" "$tmp/out" || fail "$1: no order"
 	grep -qE "^vars +$3; $4 reads, $5 writes" "$tmp/out" || fail "$1: other vars"
+	waits=$(sed -n 's/^waits  *\([0-9]*\).*/\1/p' "$tmp/out")
 	"$pawl" record json "$file" >"$tmp/json.one" || fail "$1 as json"
+	[ "$(grep -c '"begin_ns".*"after"' "$tmp/json.one")" -eq "${waits:-none}" ] || fail "$1: waits"
 	for how in 'per-device --workers 2' 'per-device --workers 0' 'pooled --workers 4' naive; do
 		export PAWL_RECORD="$tmp/again"
 		# shellcheck disable=SC2086 # an option and its argument
@@ -131,10 +133,10 @@ run 0 'Usage' replay --help
 # workloads of others, small ones made here
 cat >"$tmp/wf.json" <<'EOF'
 {"schemaVersion": "1.5", "workflow": {"specification": {"tasks": [
+ {"id": "first", "parents": [], "outputFiles": ["f"]},
  {"id": "last", "parents": ["left", "right"], "inputFiles": ["l", "r"], "outputFiles": ["o"]},
  {"id": "left", "parents": ["first"], "inputFiles": ["f"], "outputFiles": ["l"]},
- {"id": "right", "parents": ["first"], "inputFiles": ["f"], "outputFiles": ["r"]},
- {"id": "first", "parents": [], "outputFiles": ["f"]}]},
+ {"id": "right", "parents": ["first"], "inputFiles": ["f"], "outputFiles": ["r"]}]},
  "execution": {"tasks": [{"id": "left", "runtimeInSeconds": 2, "priority": 7}]}}}
 EOF
 run 0 'wfformat: 4 ops, 4 vars, 8 accesses, 4 parents.*order kept' replay "$tmp/wf.json"
@@ -144,6 +146,17 @@ sed 's/"parents": \[\]/"parents": ["last"]/' "$tmp/wf.json" >"$tmp/cut"
 run 1 'wait for each other' replay "$tmp/cut"
 sed 's/"outputFiles": \["o"\]/"outputFiles": 7/' "$tmp/wf.json" >"$tmp/cut"
 run 1 'the files of a task are no list' replay "$tmp/cut"
+echo '{"workflow": {"specification": {"tasks": {}}}}' >"$tmp/cut"
+run 1 'no workflow.specification.tasks' replay "$tmp/cut"
+# the chain is of the longest body before, also of those that only read
+cat >"$tmp/chain.json" <<'EOF'
+{"workflow": {"specification": {"tasks": [
+ {"id": "short", "inputFiles": ["f"]}, {"id": "long", "inputFiles": ["f"]},
+ {"id": "write", "outputFiles": ["f"]}]}, "execution": {"tasks": [
+ {"id": "short", "runtimeInSeconds": 1}, {"id": "long", "runtimeInSeconds": 2},
+ {"id": "write", "runtimeInSeconds": 2}]}}}
+EOF
+run 0 'longest chain 4\.0' record info "$tmp/chain.json"
 # a parent that no file implies: the check is not the accesses' alone
 sed 's/"inputFiles": \["l", "r"\]/"inputFiles": []/' "$tmp/wf.json" >"$tmp/cut"
 run 1 '4 parents.* out of order; first: op 3 ..last..: op 2 is not over' replay --workers 0 "$tmp/cut"
@@ -163,6 +176,21 @@ run 0 'pytorch-et: 3 ops, 3 vars, 6 accesses.*order kept' replay "$tmp/et.json.g
 run 0 '"aten::mm" normal 0 0 r0@0 r1@0 w2@0' record dump "$tmp/et.json"
 grep -q '"aten::t" normal 0 0 r2@1$' "$tmp/out" || fail "a view does not read"
 grep -q '"aten::add_" normal 0 0 w2@1 r0@0$' "$tmp/out" || fail "in place does not write"
+# lists of tensors; a schema and a parent as version 1.1 has them, and an op without a schema
+cat >"$tmp/et11.json" <<'EOF'
+{"schema": "1.1.0-chakra.0.0.4", "nodes": [
+ {"id": 2, "ctrl_deps": 1, "name": "aten::cat", "inputs": {"values":
+   [[[], [1, 10, 0, 4, 4, "cpu"], [2, 20, 0, 4, 4, "cpu"]], 0]},
+  "outputs": {"values": [[3, 30, 0, 4, 4, "cpu"]]}, "attrs": [{"name": "rf_id"}, {"name": "tid"}]},
+ {"id": 3, "ctrl_deps": 1, "name": "aten::add_", "inputs": {"values":
+   [[3, 30, 0, 4, 4, "cpu"], [1, 10, 0, 4, 4, "cpu"]]}, "outputs": {"values": []},
+  "attrs": [{"name": "rf_id", "value": 1}, {"name": "op_schema", "value":
+   "aten::add_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"}, {"name": "tid"}]}]}
+EOF
+run 0 '"aten::cat" normal 0 0 r0@0 r1@0 w2@0$' record dump "$tmp/et11.json"
+grep -q '"aten::add_" normal 0 0 w2@1 r0@0$' "$tmp/out" || fail "a schema among the attributes"
+sed 's/"id": 3/"id": "3"/' "$tmp/et11.json" >"$tmp/cut"
+run 1 'a node without an id' record dump "$tmp/cut"
 head -c 100 "$tmp/et.json.gz" >"$tmp/cut.gz"
 run 1 'damaged compression|line' replay "$tmp/cut.gz"
 

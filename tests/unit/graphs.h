@@ -24,6 +24,35 @@ static inline struct pawl_launch launch_init(void)
 	return (struct pawl_launch){ .size = sizeof(struct pawl_launch) };
 }
 
+struct meeting {
+	u32 in;			/* A */
+	u32 want;
+};
+
+/* Returns when so many bodies are inside at the same time. */
+static inline int meet(struct pawl_run *run, void *arg)
+{
+	struct meeting *m = arg;
+
+	fetch_add_acq_rel(&m->in, 1);
+	MUST(soon(load_acquire(&m->in) >= m->want));
+	return 0;
+}
+
+/* Each op notes its place among those that have run. */
+struct place {
+	u32 *clock;		/* A */
+	u32 at;
+};
+
+static inline int note_place(struct pawl_run *run, void *arg)
+{
+	struct place *p = arg;
+
+	p->at = fetch_add_acq_rel(p->clock, 1) + 1;
+	return 0;
+}
+
 static inline void keep_token(struct pawl_run *run, void *arg)
 {
 	store_release((u64 *)arg, run->token.h);

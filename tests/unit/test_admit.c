@@ -104,6 +104,8 @@ static void blocked(u32 before)
 	store_release(&go, 1);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, 32);
+	/* It waits no longer: completions have no thread to wake. */
+	ck_assert_uint_eq(load_relaxed(&e->nflight), 0);
 	OK(pawl_engine_destroy(e));
 }
 
@@ -153,6 +155,31 @@ static void hold(struct pawl_run *run, void *arg)
 {
 	*(pawl_token_t *)arg = run->token;
 }
+
+/* A push that helps at the window goes on when the ops that it can run have made room. */
+START_TEST(test_a_helping_push_goes_on_with_little_room)
+{
+	struct pawl_config c = window(0, 256, PAWL_WINDOW_HELP);
+	struct pawl_engine *e = engine_with(&c);
+	pawl_var_t v = var_new(e);
+	u32 n = 0, i, ready = 30;
+	struct gate g;
+
+	e->warm = c.window;	/* not before */
+	/* Those behind the gate cannot be run. */
+	gate_write(e, &g, v);
+	for (i = 0; i < ready; i++)
+		OK(push_write(e, add_one, &n, var_new(e)));
+	for (i = 0; !load_relaxed(&n); i++)
+		OK(push_write(e, nothing, NULL, v));
+	ck_assert_uint_le(n, ready);
+	ck_assert_uint_ge(i, 256 - 2 * ready);
+	gate_open(&g);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(n, ready);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
 
 /* Ops that a thread completed for others give it no room beyond the window later. */
 START_TEST(test_completing_for_others_gives_no_more_room)
@@ -714,6 +741,7 @@ START_TEST(test_pushers_have_a_backlog_each)
 
 	c.max_ops = 1 << 18;
 	b.e = engine_with(&c);
+	b.e->warm = 16 * POOL_MAG;
 	v = var_new(b.e);
 	t = spawn(backlog_main, &b);
 	MUST(soon(load_acquire(&b.pushed)));
@@ -721,11 +749,16 @@ START_TEST(test_pushers_have_a_backlog_each)
 		OK(push_write(b.e, add_one, &n, v));
 	ck_assert_uint_eq(n + b.ran, 0);
 	/*
-	 * Beyond it a pusher runs its own ops first; b's thread does nothing, so its ops are
-	 * run, too.
+	 * Beyond it a pusher runs its own ops first, and leaves half of them; b's thread does
+	 * nothing, so its ops are run, too.
 	 */
-	for (i = 0; i < 4 * POOL_MAG; i++)
+	for (i = 0; i < 4 * POOL_MAG; i++) {
+		bool first = !n;
+
 		OK(push_write(b.e, add_one, &n, v));
+		if (first)
+			ck_assert_uint_eq(b.ran, 0);
+	}
 	ck_assert_uint_gt(n, b.ran);
 	store_release(&b.go, 1);
 	join(t);
@@ -763,6 +796,7 @@ END_TEST
 
 SUITE("admit", test_failing_window_is_exact_with_several_pushers,
       test_blocked_pusher_goes_on_when_there_is_room,
+      test_a_helping_push_goes_on_with_little_room,
       test_completing_for_others_gives_no_more_room, test_body_pushes_at_a_full_window,
       test_body_pushes_a_batch_of_the_windows_size, test_batch_larger_than_the_window,
       test_blocked_pusher_helps_where_nobody_serves,

@@ -18,6 +18,9 @@ enum { NOTHING, ALLOCATION, OBJECTS, DESCRIPTOR, OUTPUT, LENGTH };
 static u32 failing;		/* A */
 static int failing_with;
 
+/* Of the requests for OBJECTS: so many are granted, and then so many refused. */
+static u32 granted, refused = UINT32_MAX;	/* A */
+
 static bool fails(u32 what)
 {
 	return load_acquire(&failing) == what;
@@ -38,7 +41,17 @@ static bool fails(u32 what)
 
 int pool_commit_hook(const char *what, size_t bytes)
 {
-	return fails(OBJECTS) ? -ENOMEM : 0;
+	u32 n = load_relaxed(&granted), r = load_relaxed(&refused);
+
+	if (!fails(OBJECTS))
+		return 0;
+	if (n || !r) {
+		store_relaxed(&granted, n ? n - 1 : 0);
+		return 0;
+	}
+	if (r != UINT32_MAX)
+		store_relaxed(&refused, r - 1);
+	return -ENOMEM;
 }
 
 void *__real_malloc(size_t size);
@@ -152,6 +165,39 @@ START_TEST(test_an_engine_without_memory_is_not_created)
 }
 END_TEST
 
+/* Whichever two requests for objects the system refuses: a pool asks for less the second time. */
+START_TEST(test_an_engine_with_too_little_memory_is_not_created)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e = NULL;
+	u32 k, fewer = 0, n = 0;
+	pawl_var_t v;
+
+	c.window = 1;
+	c.window_policy = PAWL_WINDOW_FAIL;
+	for (k = 0; ; k++) {
+		store_relaxed(&granted, k);
+		store_relaxed(&refused, 2);
+		if (without(OBJECTS, 0, pawl_engine_create(&c, &e))) {
+			ck_assert_ptr_null(e);
+			fewer++;
+			continue;
+		}
+		/* What is created works. */
+		v = var_new(e);
+		OK(push_write(e, add_one, &n, v));
+		FAILS(push_write(e, add_one, &n, v), -EAGAIN, "window");
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		OK(pawl_engine_destroy(e));
+		if (load_relaxed(&refused) == 2)
+			break;
+	}
+	store_relaxed(&granted, 0);
+	store_relaxed(&refused, UINT32_MAX);
+	ck_assert_uint_gt(fewer, 10);
+}
+END_TEST
+
 START_TEST(test_calls_without_memory_change_nothing_and_can_be_repeated)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -251,6 +297,7 @@ END_TEST
 SUITE("contract_system", test_a_descriptor_that_the_system_refuses_is_had_later,
       test_a_dump_that_is_not_written_says_so_and_can_be_repeated,
       test_a_text_of_more_than_an_int_is_refused, test_an_engine_without_memory_is_not_created,
+      test_an_engine_with_too_little_memory_is_not_created,
       test_calls_without_memory_change_nothing_and_can_be_repeated,
       test_a_wait_without_memory_keeps_the_error_for_the_next,
       test_a_thread_without_memory_enters_later,

@@ -4,6 +4,7 @@
  */
 #include "util.h"
 #include "child.h"
+#include <core/engine.h>
 #include <fcntl.h>
 
 static char *dump(struct pawl_engine *e)
@@ -64,6 +65,8 @@ START_TEST(test_stuck)
 	has(text, name);
 	snprintf(name, sizeof(name), "var %u.", (u32)w.h);
 	has(text, name);
+	snprintf(name, sizeof(name), "var %u.", (u32)x.h);
+	has(text, name);
 	has(text, "write pending");
 	has(text, "the-reader");
 	has(text, "poisoned");
@@ -74,6 +77,24 @@ START_TEST(test_stuck)
 	gate_open(&h);
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
 	has(dump(e), "0 ops in flight");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* No var has memory behind it. */
+START_TEST(test_the_last_var_is_listed)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	char name[32];
+	pawl_var_t v;
+
+	do
+		v = var_new(e);
+	while ((u32)v.h < pool_carved(e->pool[POOL_VAR]));
+	OK(push_write(e, nothing, NULL, v));
+	snprintf(name, sizeof(name), "var %u.", (u32)v.h);
+	has(dump(e), name);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -324,5 +345,6 @@ START_TEST(test_long_name)
 }
 END_TEST
 
-SUITE("dump", test_idle, test_stuck, test_lists_ops, test_waiter_is_named, test_bad_fd,
-      test_while_it_moves, test_in_a_signal_handler, test_in_a_crash, test_long_name)
+SUITE("dump", test_idle, test_stuck, test_the_last_var_is_listed, test_lists_ops,
+      test_waiter_is_named, test_bad_fd, test_while_it_moves, test_in_a_signal_handler,
+      test_in_a_crash, test_long_name)

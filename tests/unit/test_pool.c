@@ -208,6 +208,27 @@ START_TEST(test_flush_sizes)
 }
 END_TEST
 
+START_TEST(test_magazines_beyond_the_spare_ones_are_committed)
+{
+	u32 n = 48 * POOL_MAG, i, idx;
+	struct pool *p = make(200000);
+	struct pool_full *f = pool_full(p);
+	struct pool_cache c = { 0 };
+
+	MUST(n > 2 * POOL_MAG_SPARE);
+	for (i = 0; i < n; i++)
+		MUST(pool_get(p, &c, &idx));
+	/* As many threads would that are inside a slow path at once. */
+	for (idx = 1; idx <= n; idx++)
+		mag_put(f, &f->partial, &idx, 1);
+	ck_assert_uint_gt(load_relaxed(&f->mag_carved), n);
+	ck_assert_uint_eq(load_relaxed(&f->lost), 0);
+	pool_cache_flush(p, &c);
+	ck_assert_uint_eq(pool_depot_count(p), pool_carved(p));
+	done();
+}
+END_TEST
+
 START_TEST(test_depot_count_broken)
 {
 	struct pool *p = make(2048);
@@ -437,6 +458,7 @@ static Suite *suite(void)
 	tcase_add_test(t, test_no_thrash);
 	tcase_add_test(t, test_flush_partial);
 	tcase_add_test(t, test_flush_sizes);
+	tcase_add_test(t, test_magazines_beyond_the_spare_ones_are_committed);
 	tcase_add_test(t, test_depot_count_broken);
 	tcase_add_test(t, test_head_word);
 	suite_add_tcase(s, t);

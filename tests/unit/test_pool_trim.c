@@ -58,6 +58,29 @@ static void put_all(struct pool *p, struct pool_cache *c, u32 max)
 	pool_cache_flush(p, c);
 }
 
+/* Whole pages and enough objects, in as little as possible; small, if an object is large. */
+START_TEST(test_slabs_are_small)
+{
+	struct slabs sl = { 0 };
+	size_t page = arena_page(), bytes;
+	u32 size;
+
+	for (size = 16; size <= 1 << 20; size += 16) {
+		bool pages, enough;
+
+		slabs_shape(&sl, size, 1000);
+		bytes = (size_t)size << sl.shift;
+		pages = bytes % page == 0;
+		enough = 1u << sl.shift >= SLAB_LEAST;
+		MUST(sl.count == (1000u >> sl.shift) + 1 && sl.end == 1001);
+		/* As large as permitted, or as is of use. */
+		MUST(bytes <= SLAB_MAX || !sl.shift);
+		MUST((pages && enough) || bytes * 2 > SLAB_MAX);
+		MUST(!sl.shift || (bytes / 2) % page || 1u << (sl.shift - 1) < SLAB_LEAST);
+	}
+}
+END_TEST
+
 START_TEST(test_trim_gives_back)
 {
 	u32 max = _i ? caps[_i - 1] : 200000, i;
@@ -146,7 +169,10 @@ static void things_again(void *obj, u32 idx, u32 base, void *user)
 	((struct thing *)obj)->value = base;
 }
 
-/* Generations of an object continue where they were. */
+/*
+ * Generations of an object continue where they were.  Each round also trims slabs whose
+ * neighbours have no memory already.
+ */
 START_TEST(test_trim_base)
 {
 	struct pool_desc d = { .name = "based", .size = sizeof(struct thing), .max = 3000,
@@ -154,6 +180,7 @@ START_TEST(test_trim_base)
 	struct pool_cache c = { 0 };
 	u64 had[3001] = { 0 };
 	struct pool *p;
+	struct slabs *sl;
 	u32 i, round, idx;
 
 	ck_assert_int_eq(arena_create("based", &arena), 0);
@@ -166,8 +193,18 @@ START_TEST(test_trim_base)
 			MUST(t && t->value >= had[idx]);
 			had[idx] = t->value += 1 + idx % 7;
 		}
-		put_all(p, &c, d.max);
+		/* One object of every other slab stays in use at first. */
+		sl = &pool_full(p)->objs;
+		for (i = 1; i <= d.max; i++)
+			if (i >> sl->shift & 1 || i & ((1u << sl->shift) - 1))
+				pool_put(p, &c, i);
+		pool_cache_flush(p, &c);
 		ck_assert_int_gt(trim(p), 0);
+		for (i = 2u << sl->shift; i <= d.max; i += 2u << sl->shift)
+			pool_put(p, &c, i);
+		pool_cache_flush(p, &c);
+		ck_assert_int_gt(trim(p), 0);
+		ck_assert_uint_eq(vacant(p), d.max);
 	}
 	done();
 }
@@ -235,6 +272,30 @@ START_TEST(test_trim_sizes)
 }
 END_TEST
 
+/* Other threads find all free objects except 64 KiB of them, and slabs need not divide that. */
+START_TEST(test_trim_takes_little_at_a_time)
+{
+	static const u32 sizes[] = { 48, 64, 80, 240, 448 };
+	struct pool_desc d = { .name = "sized", .size = sizes[_i], .max = 20000 };
+	struct pool_cache c = { 0 };
+	struct pool_trim t = { 0 };
+	struct pool *p;
+	u64 before = 0;
+	u32 i, idx;
+
+	ck_assert_int_eq(arena_create("sized", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	for (i = 0; i < d.max; i++)
+		MUST(pool_get(p, &c, &idx));
+	put_all(p, &c, d.max);
+	for (; pool_trim_step(p, &t); before = t.bytes)
+		ck_assert_uint_le(t.bytes - before, SLAB_MAX);
+	ck_assert_uint_gt(t.bytes, 0);
+	done();
+}
+END_TEST
+
 static u32 stacked(struct pool_full *f, u64 *head)
 {
 	static u32 held[1 << 17];
@@ -249,13 +310,55 @@ static u32 stacked(struct pool_full *f, u64 *head)
 	return n;
 }
 
+/* The objects of a slab that is partly in use return to the depot, whichever are in use. */
+START_TEST(test_trim_leaves_no_object_loose)
+{
+	struct pool_desc d = { .name = "words", .size = 48, .max = 5000 };
+	struct pool_cache c = { 0 };
+	struct pool *p;
+	struct slabs *sl;
+	u32 i, idx, used;
+
+	ck_assert_int_eq(arena_create("words", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	sl = &pool_full(p)->objs;
+	ck_assert_uint_ge(slab_words(sl), 2);
+	for (i = 0; i < d.max; i++)
+		MUST(pool_get(p, &c, &idx));
+	/* All objects of every other word of bits. */
+	for (i = 1, used = 0; i <= d.max; i++) {
+		if (i / 64 % 2 == (u32)_i)
+			used++;
+		else
+			pool_put(p, &c, i);
+	}
+	pool_cache_flush(p, &c);
+	ck_assert_int_ge(trim(p), 0);
+	ck_assert_uint_eq(loose_count(sl), 0);
+	ck_assert_uint_eq(vacant(p), 0);
+	ck_assert_uint_eq(pool_depot_count(p), d.max - used);
+	done();
+}
+END_TEST
+
+/* Each magazine is on a stack or has no memory. */
+static void check_magazines(struct pool_full *f)
+{
+	ck_assert_uint_eq(loose_count(&f->objs), 0);
+	ck_assert_uint_eq(loose_count(&f->mag_slabs), 0);
+	ck_assert_uint_eq(stacked(f, &f->full) + stacked(f, &f->partial) + stacked(f, &f->empty) +
+			  load_relaxed(&f->mag_slabs.nvacant), load_relaxed(&f->mag_carved) - 1);
+	ck_assert_uint_eq(load_relaxed(&f->lost), 0);
+}
+
 /*
  * Magazines are few and their slabs partly in use: each one is on a stack again or freed after
- * the trim.
+ * the trim.  Each round keeps more objects, so that more magazines are empty.
  */
 START_TEST(test_trim_loses_no_magazine)
 {
-	u32 max = 1000000, carved, i, round;
+	u32 max = 1000000, carved, whole, i, round;
 	struct pool *p = make(max);
 	struct pool_full *f = pool_full(p);
 	struct pool_cache c = { 0 };
@@ -268,22 +371,27 @@ START_TEST(test_trim_loses_no_magazine)
 		memset(kept, 0, max + 1);
 		/* Some objects of each slab stay in use, so that the others return to magazines. */
 		for (i = 1; i <= max; i++) {
-			if (i % 16 == round)
+			if (i % 16 <= 4 * round)
 				kept[i] = 1;
 			else
 				pool_put(p, &c, i);
 		}
 		pool_cache_flush(p, &c);
 		ck_assert_int_ge(trim(p), 0);
-		carved = load_relaxed(&f->mag_carved) - 1;
 		ck_assert_uint_gt(f->mag_slabs.count, 0);
-		ck_assert_uint_eq(loose_count(&f->objs), 0);
-		ck_assert_uint_eq(loose_count(&f->mag_slabs), 0);
-		ck_assert_uint_eq(stacked(f, &f->full) + stacked(f, &f->partial) +
-				  stacked(f, &f->empty) + load_relaxed(&f->mag_slabs.nvacant),
-				  carved);
-		ck_assert_uint_eq(load_relaxed(&f->lost), 0);
+		check_magazines(f);
 	}
+	/* With all objects free, no magazine is needed: all whole slabs are freed. */
+	for (i = 1; i <= max; i++)
+		if (kept[i])
+			pool_put(p, &c, i);
+	pool_cache_flush(p, &c);
+	ck_assert_int_ge(trim(p), 0);
+	check_magazines(f);
+	carved = load_relaxed(&f->mag_carved);
+	whole = carved >> f->mag_slabs.shift;
+	ck_assert_uint_eq(load_relaxed(&f->mag_slabs.nvacant),
+			  whole ? slab_end(&f->mag_slabs, whole) - 1 : 0);
 	free(kept);
 	done();
 }
@@ -317,12 +425,15 @@ static Suite *suite(void)
 	TCase *t = tcase_create("trim");
 
 	tcase_set_timeout(t, 60);
+	tcase_add_test(t, test_slabs_are_small);
 	tcase_add_loop_test(t, test_trim_gives_back, 0, ARRAY_SIZE(caps) + 1);
 	tcase_add_test(t, test_trim_keeps_what_is_used);
 	tcase_add_loop_test(t, test_trim_stopped_starves_nobody, 0, 2);
 	tcase_add_test(t, test_trim_base);
 	tcase_add_test(t, test_trim_refused);
 	tcase_add_loop_test(t, test_trim_sizes, 0, 9);
+	tcase_add_loop_test(t, test_trim_takes_little_at_a_time, 0, 5);
+	tcase_add_loop_test(t, test_trim_leaves_no_object_loose, 0, 2);
 	tcase_add_test(t, test_trim_loses_no_magazine);
 	tcase_add_test(t, test_trim_keeps_exactly_what_it_may_spare);
 	suite_add_tcase(s, t);

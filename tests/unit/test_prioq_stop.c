@@ -9,9 +9,9 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <ucontext.h>
 #include <unistd.h>
 #include "prioq_fixture.h"
+#include "trap.h"
 
 static void sched_point(void)
 {
@@ -20,11 +20,10 @@ static void sched_point(void)
 static struct {
 	struct rig r;
 	struct prioq_cache other;	/* the cache of the other threads */
-	long left;			/* instructions until the stop; < 0: the call has
-					   returned */
-	u32 stops;
 	u32 count[64];			/* how often each of works 1 .. 15 is queued */
 } st;
+
+#if CAN_TRAP
 
 /*
  * The calls of other threads while the victim is stopped: they find the queue empty and full,
@@ -67,30 +66,6 @@ static void others(void)
 			abort();
 }
 
-#if defined(__x86_64__)
-
-static void on_trap(int sig, siginfo_t *si, void *ctx)
-{
-	greg_t *flags = &((ucontext_t *)ctx)->uc_mcontext.gregs[REG_EFL];
-
-	if (st.left < 0) {
-		*flags &= ~0x100ll;
-		return;
-	}
-	if (st.left-- == 0) {
-		*flags &= ~0x100ll;
-		st.stops++;
-		others();
-	}
-}
-
-/* Skip the red zone. */
-#define TRAP(how)								\
-	__asm__ __volatile__("lea -128(%%rsp), %%rsp\n\tpushf\n\t" how ", (%%rsp)\n\t" \
-			     "popf\n\tlea 128(%%rsp), %%rsp" ::: "memory", "cc")
-#define TRAP_ON()	TRAP("orq $0x100")
-#define TRAP_OFF()	TRAP("andq $~0x100")
-
 static void refill(struct prioq_cache *c, u32 n)
 {
 	s64 prio;
@@ -112,7 +87,6 @@ static void refill(struct prioq_cache *c, u32 n)
 START_TEST(test_stopped)
 {
 	static const u32 fill[] = { 0, 1, 8 };
-	struct sigaction sa = { .sa_sigaction = on_trap, .sa_flags = SA_SIGINFO };
 	struct prioq_cache c = { .seed = 1 };
 	struct op push = { PUSH, 0, (u32)_i };
 	u64 seed = _i && _i < 5 ? seed_for(&push, 1) : 1, order = 0;
@@ -122,25 +96,20 @@ START_TEST(test_stopped)
 
 	st.r = rig_make(1000);
 	st.other.seed = 99;
-	sigaction(SIGTRAP, &sa, NULL);
+	trap_init(others);
 	for (u32 f = 0; f < ARRAY_SIZE(fill); f++) {
 		step = getenv("PRIOQ_FULL") || _i % 5 == 0 ? 1 : 3;
 		for (k = ((long)f + _i) % step;; k += step) {
 			refill(&c, fill[f]);
 			c.seed = seed;
-			st.stops = 0;
-			st.left = k;
 			w = 0;
-			TRAP_ON();
 			if (_i == 0)
-				w = prioq_pop(st.r.q, &c, &prio);
+				trap_after(k, w = prioq_pop(st.r.q, &c, &prio));
 			else if (_i == 5)
-				prioq_peek(st.r.q, &prio, &order);
+				trap_after(k, prioq_peek(st.r.q, &prio, &order));
 			else
-				prioq_push(st.r.q, &c, 15, 1000, 15);
-			st.left = -1;
-			TRAP_OFF();
-			total += st.stops;
+				trap_after(k, prioq_push(st.r.q, &c, 15, 1000, 15));
+			total += trap.stops;
 			if (_i && _i < 5)
 				st.count[15]++;
 			if (w)
@@ -156,7 +125,7 @@ START_TEST(test_stopped)
 			}
 			for (w = 0; w < 16; w++)
 				MUST(st.count[w] == 0);
-			if (!st.stops)
+			if (!trap.stops)
 				break;
 			/* With a sanitizer there are many more instructions. */
 			if (SANITIZED && k > 100)
@@ -173,7 +142,7 @@ START_TEST(test_stopped)
 }
 END_TEST
 
-#endif /* __x86_64__ */
+#endif /* CAN_TRAP */
 
 /* A thread under load is stopped by a signal at random instants; two others continue. */
 static struct {
@@ -273,7 +242,7 @@ int main(void)
 	TCase *tc = tcase_create("progress");
 
 	tcase_set_timeout(tc, 60);
-#if defined(__x86_64__)
+#if CAN_TRAP
 	tcase_add_loop_test(tc, test_stopped, 0, 6);
 #endif
 	tcase_add_test(tc, test_parked);

@@ -79,8 +79,9 @@ END_TEST
 START_TEST(test_refuse_stale_names_the_place)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-	pawl_var_t v = var_new(e), gone = var_new(e);
-	struct pawl_op op = op_of_fn(nothing, NULL);
+	pawl_var_t v = var_new(e), gone = var_new(e), wide[20];
+	struct pawl_op op = op_of_fn(nothing, NULL), two[2] = { op, op };
+	u32 i;
 
 	OK(pawl_var_delete(e, gone, NULL, NULL));
 	op.reads = VARS(v, v, gone);
@@ -93,6 +94,20 @@ START_TEST(test_refuse_stale_names_the_place)
 	op.writes = VARS({ 0 });
 	op.nwrites = 1;
 	FAILS(pawl_push(e, &op), -ESTALE, "push", "writes[0]", "no var");
+	/* Also in a long list, and in a batch. */
+	for (i = 0; i < COUNT(wide) - 1; i++)
+		wide[i] = v;
+	wide[i] = gone;
+	op.writes = wide;
+	op.nwrites = COUNT(wide);
+	FAILS(pawl_push(e, &op), -ESTALE, "push", "writes[19]", "deleted");
+	two[1] = op;
+	FAILS(pawl_push_batch(e, two, 2), -ESTALE, "push", "writes[19]", "deleted");
+	op.reads = wide;
+	op.nreads = COUNT(wide);
+	FAILS(pawl_push(e, &op), -ESTALE, "push", "reads[19]", "deleted");
+	two[1] = op;
+	FAILS(pawl_push_batch(e, two, 2), -ESTALE, "push", "reads[19]", "deleted");
 	OK(pawl_engine_destroy(e));
 }
 END_TEST

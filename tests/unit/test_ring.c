@@ -2,6 +2,7 @@
 /* exec/ring.c: order, wrap, growth, batches and hoards, thieves. */
 #include "exec_fixture.h"
 #include "suite.h"
+#include "trap.h"
 
 static bool refuse_memory;
 
@@ -324,6 +325,72 @@ START_TEST(test_batch_stopped)
 }
 END_TEST
 
+#if CAN_TRAP
+
+static struct {
+	struct ring *r;
+	struct hoard *h;
+	u32 seen[11];		/* how often each was taken */
+	u32 n;
+} stopped;
+
+static void got(u32 w)
+{
+	if (!w || w >= ARRAY_SIZE(stopped.seen) || stopped.seen[w]++)
+		abort();
+	stopped.n++;
+}
+
+/* The other threads take all that they find, as lane_peek() does. */
+static void take_all(void)
+{
+	struct ring_look look;
+	bool there;
+	u32 w;
+
+	do {
+		there = ring_peek(stopped.r, &look);
+		if (ring_claimer(look.head))
+			hoard_open(stopped.h, &stopped.r->head, look.head);
+		while ((w = hoard_take(stopped.h)))
+			got(w);
+		if (there && ring_take(stopped.r, &look))
+			got(look.work);
+	} while (there);
+	/* All are there, or all but the one that the taker runs itself. */
+	if (stopped.n < 9)
+		abort();
+}
+
+/* Wherever the taker of a batch is stopped, no other element is out of the others' reach. */
+START_TEST(test_batch_stopped_anywhere)
+{
+	struct ring_look look;
+	u32 n, k, w, total = 0;
+
+	trap_init(take_all);
+	for (k = 0; !k || trap.stops; k++) {
+		stopped.r = ring_new();
+		stopped.h = &container_of(stopped.r, struct exec_lane, ring)->hoard;
+		memset(stopped.seen, 0, sizeof(stopped.seen));
+		stopped.n = 0;
+		for (w = 1; w <= 10; w++)
+			MUST(ring_push(stopped.r, w));
+		MUST(ring_peek(stopped.r, &look));
+		trap_after(k, n = ring_batch(stopped.r, &look, stopped.h, 5, 8));
+		if (n)
+			got(look.work);
+		take_all();
+		MUST(stopped.n == 10);
+		total += trap.stops;
+		ring_gone(stopped.r);
+	}
+	ck_assert_uint_gt(total, 20);
+}
+END_TEST
+
+#endif
+
 #define THIEVES	3
 #define ITEMS	(SANITIZED ? 60000u : 600000u)
 
@@ -418,6 +485,9 @@ int main(void)
 	tcase_add_test(tc, test_batch);
 	tcase_add_test(tc, test_take_own);
 	tcase_add_test(tc, test_batch_stopped);
+#if CAN_TRAP
+	tcase_add_test(tc, test_batch_stopped_anywhere);
+#endif
 	tcase_add_loop_test(tc, test_thieves, 0, 2);
 	suite_add_tcase(s, tc);
 	return suite_run(s);

@@ -2,6 +2,8 @@
 /* core/wait.c: waits on vars and for all, with limits, from bodies, from many threads. */
 #include "util.h"
 #include <core/engine.h>
+#include <core/thread.h>
+#include <core/wait.h>
 
 #define MS 1000000ll
 
@@ -246,26 +248,29 @@ START_TEST(test_writable_waits_for_a_later_reader)
 }
 END_TEST
 
-/* Polls with a push in between leave the position of the first one, and no other. */
+/* Polls with pushes in between leave the position of the first one on each var, and no other. */
 START_TEST(test_polls_between_pushes_leave_one_place)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-	pawl_var_t v = var_new(e);
+	pawl_var_t v[3] = { var_new(e), var_new(e), var_new(e) };
 	struct pawl_stats s = { .size = sizeof(s) };
-	struct gate g;
-	u64 n = 0;
+	struct gate g[3];
+	u64 n[3] = { 0 };
 	u32 i;
 
-	gate_write(e, &g, v);
-	for (i = 0; i < 200; i++) {
-		FAILS(pawl_wait_writable(e, v, 1, NULL), -ETIMEDOUT, "wait");
-		OK(push_write(e, add_plain, &n, v));
+	for (i = 0; i < 3; i++)
+		gate_write(e, &g[i], v[i]);
+	for (i = 0; i < 600; i++) {
+		FAILS(pawl_wait_writable(e, v[i % 3], 1, NULL), -ETIMEDOUT, "wait");
+		OK(push_write(e, add_plain, &n[i % 3], v[i % 3]));
 	}
 	OK(pawl_stats(e, &s));
-	ck_assert_uint_le(s.pushed - s.completed, 200 + 2);
-	gate_open(&g);
-	OK(pawl_wait_writable(e, v, SOON_NS, NULL));
-	ck_assert_uint_eq(n, 200);
+	ck_assert_uint_le(s.pushed - s.completed, 600 + 2 * 3);
+	for (i = 0; i < 3; i++) {
+		gate_open(&g[i]);
+		OK(pawl_wait_writable(e, v[i], SOON_NS, NULL));
+		ck_assert_uint_eq(n[i], 200);
+	}
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	OK(pawl_engine_destroy(e));
 }
@@ -364,6 +369,33 @@ START_TEST(test_limit_while_helping)
 	ck_assert_msg(c.n <= ENDLESS, "wait_all() came back when the work ended");
 	store_release(&c.stop, 1);
 	gate_open(&g);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static int longer_than(struct pawl_run *run, void *arg)
+{
+	u64 end = exec_now_ns() + *(u64 *)arg;
+
+	while (exec_now_ns() < end)
+		sched_yield();
+	return 0;
+}
+
+/* The time passes while the waiting thread runs the last op: nothing is in flight afterwards. */
+START_TEST(test_the_last_op_ends_a_wait_after_its_time)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u64 ns = MS + 1;
+	u32 i;
+
+	for (i = 0; i < 10; i++) {
+		OK(push_write(e, longer_than, &ns, v));
+		OK(pawl_wait_all(e, MS, NULL));
+		OK(push_write(e, longer_than, &ns, v));
+		OK(pawl_wait_readable(e, v, MS, NULL));
+	}
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -878,6 +910,69 @@ START_TEST(test_delete_under_a_waiter)
 }
 END_TEST
 
+/*
+ * A wait that finds no op helps until there is one, and what it runs may delete its var: it is
+ * refused, and needs no op.
+ */
+struct vanishing {
+	pawl_var_t v, held;
+	struct gate g, extra;
+	int rc;
+};
+
+/* Completing the gate leaves an op for the delete. */
+static int delete_it(struct pawl_run *run, void *arg)
+{
+	struct vanishing *x = arg;
+
+	MUST(!pawl_complete(run->engine, x->extra.token, 0, NULL));
+	MUST(!pawl_var_delete(run->engine, x->v, NULL, NULL));
+	return 0;
+}
+
+static int wait_without_op(struct pawl_run *run, void *arg)
+{
+	struct pawl_op op = op_of_fn(delete_it, arg);
+	struct pawl_engine *e = run->engine;
+	struct vanishing *x = arg;
+
+	MUST(!pawl_push(e, &op));
+	while (ops_in_flight(e) < e->pool[POOL_OP]->max)
+		MUST(!push_write(e, nothing, NULL, x->held));
+	x->rc = pawl_wait_readable(e, x->v, SOON_NS, NULL);
+	return 0;
+}
+
+START_TEST(test_a_wait_whose_var_vanishes_keeps_no_op)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct vanishing x = { .rc = 0 };
+	struct pawl_engine *e;
+	struct thread *t;
+	struct gate held;
+	struct pawl_op op = op_of_fn(wait_without_op, &x);
+
+	c.max_ops = 64;
+	c.max_threads = 1;
+	e = engine_with(&c);
+	x.v = var_new(e);
+	x.held = var_new(e);
+	gate_write(e, &x.g, x.v);
+	gate_write(e, &held, x.held);
+	OK(gate_push(e, &x.extra, NULL, 0, NULL, 0));
+	OK(pawl_push(e, &op));
+	MUST(pawl_run_one(e));
+	ck_assert_int_eq(x.rc, -ESTALE);
+	gate_open(&x.g);
+	gate_open(&held);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	t = thread_get(e);
+	pool_cache_flush(e->pool[POOL_OP], &t->cache[POOL_OP]);
+	ck_assert_uint_eq(pool_depot_count(e->pool[POOL_OP]), pool_carved(e->pool[POOL_OP]));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* A timed-out wait, then the var goes, then its memory is another var. */
 START_TEST(test_given_up_place_outlives_nothing)
 {
@@ -907,7 +1002,9 @@ SUITE("wait", test_nothing_to_wait_for, test_readable, test_writable, test_all,
       test_zero_only_looks, test_not_for_later_pushes, test_polling_one, test_polling_few,
       test_polling_many, test_polls_between_pushes_leave_one_place, test_polling_then_waiting, test_writable_waits_for_a_later_reader,
       test_timed_out_writable_keeps_its_place, test_limit_while_helping,
+      test_the_last_op_ends_a_wait_after_its_time,
       test_inside_deadlk, test_inside_deadlk_wide, test_inside_waits_help,
       test_inside_waits_nest, test_inside_waits_across_queues, test_wakes_only_its_waiter,
       test_many_waiters, test_wait_all_while_pushing, test_waits_publish, test_waits_help,
-      test_no_help, test_delete_under_a_waiter, test_given_up_place_outlives_nothing)
+      test_no_help, test_delete_under_a_waiter, test_a_wait_whose_var_vanishes_keeps_no_op,
+      test_given_up_place_outlives_nothing)

@@ -283,6 +283,17 @@ static void *deserted_main(void *arg)
 	return NULL;
 }
 
+static bool never(void *arg)
+{
+	return false;
+}
+
+static void count_pushed(struct fix *f, struct exec_thread *t, u32 work)
+{
+	MUST(work);
+	count_work(f, t, work);
+}
+
 START_TEST(test_deserted)
 {
 	struct exec_queue *q;
@@ -294,7 +305,7 @@ START_TEST(test_deserted)
 	watchdog(60);
 	for (turn = 0; turn < 2; turn++) {
 		fix_init(&f, NULL);
-		f.run = count_work;
+		f.run = count_pushed;
 		f.user = ran;
 		/* They cannot be created, or they are created and find no slot. */
 		store_relaxed(&fail_from, turn ? UINT32_MAX : 0);
@@ -308,6 +319,9 @@ START_TEST(test_deserted)
 		for (i = 1; i <= 5; i++)
 			exec_push(q, t, i, 0, 0);
 		ck_assert_int_eq(pthread_join(waiter, NULL), 0);
+		/* A wait that relents still ends in time. */
+		ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 1000000, EXEC_HELP_DESERTED),
+				 -ETIMEDOUT);
 		exec_stop(f.x);
 		fix_fini(&f);
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How an engine's threads are made: when, with what attributes, by whom, and how many. */
 #include "util.h"
-#include <dirent.h>
+#include "threads.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
@@ -15,23 +15,9 @@ int exec_worker_hook(const char *queue, u32 i)
 	return i >= load_relaxed(&fail_from) ? EAGAIN : 0;
 }
 
-/* The threads of the process. */
-static u32 tasks(void)
-{
-	DIR *d = opendir("/proc/self/task");
-	struct dirent *f;
-	u32 n = 0;
-
-	MUST(d);
-	while ((f = readdir(d)))
-		n += f->d_name[0] != '.';
-	closedir(d);
-	return n;
-}
-
-/* A thread that was joined may be listed for a moment. */
-#define TASKS(n) ck_assert_msg(soon(tasks() == before + (n)), "%u threads, expected %u", \
-			       tasks() - before, (n))
+/* Threads start and end by themselves. */
+#define TASKS(n) ck_assert_msg(soon(threads_now() == before + (n)), "%u threads, expected %u", \
+			       threads_now() - before, (n))
 
 static void *ends_at_once(void *arg)
 {
@@ -50,7 +36,7 @@ START_TEST(test_threads_are_as_many_as_documented)
 	/* A sanitizer starts a thread of its own with the first one. */
 	MUST(!pthread_create(&id, NULL, ends_at_once, task) && !pthread_join(id, NULL));
 	MUST(soon(access(task, F_OK)));
-	before = tasks();
+	before = threads_now();
 	c.start_workers = true;
 	c.cpu_devices = 2;
 	c.priority_workers = 3;
@@ -103,7 +89,7 @@ END_TEST
 START_TEST(test_start_workers_says_what_failed)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
-	u32 before = tasks(), n = 0;
+	u32 before = threads_now(), n = 0;
 	struct pawl_engine *e;
 
 	c.start_workers = true;

@@ -94,6 +94,19 @@ static __unused_fn uint64_t now_ms(void)
 	soon_ok_; })
 #define SOON_NS ((int64_t)SOON_MS * 1000000)
 
+/* An empty file, until the next call. */
+static __unused_fn char *temp_path(void)
+{
+	static char path[64];
+	int fd;
+
+	strcpy(path, "/tmp/pawl-test-XXXXXX");
+	fd = mkstemp(path);
+	MUST(fd >= 0);
+	close(fd);
+	return path;
+}
+
 /* --- engines and vars --- */
 
 /* Small limits, since address space is reserved for them, and tests create many engines. */

@@ -103,8 +103,9 @@ void rec_free(struct recording *r);
 /*
  * Store in order[] a serial order of all ops that were not undone, and their number in *n.  It
  * agrees with each thread's program order, with nesting (a body precedes the ops that it
- * pushed), and with the position of each access.  The engine guarantees that one exists;
- * otherwise the result is -EBADMSG, with the ops that contradict each other.
+ * pushed), and with the position of each access; of several ops that may be next, the one that
+ * was pushed first is.  The engine guarantees that an order exists; otherwise the result is
+ * -EBADMSG, with the ops that contradict each other.
  */
 int rec_order(const struct recording *r, uint32_t *order, size_t *n, char *err, size_t errlen);
 

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The reader of recordings, tools/pawl/record.c: a file that is cut or damaged anywhere is read
+ * up to its last whole chunk, or refused.
+ */
+#include "util.h"
+#include <core/record_format.h>
+#include <tools/pawl/record.h>
+#include <tools/pawl/slurp.h>
+
+static char text[256];
+
+/* Of a file, which is removed. */
+static unsigned char *contents(const char *path, size_t *len)
+{
+	void *data;
+
+	ck_assert_msg(!file_slurp(path, SIZE_MAX, &data, len, text, sizeof(text)), "%s", text);
+	unlink(path);
+	return data;
+}
+
+/* A small recording in memory. */
+static unsigned char *sample(size_t *len)
+{
+	char *path = temp_path();
+	struct pawl_engine *e;
+	pawl_var_t v[3];
+	struct pawl_op op;
+	u32 i;
+
+	OK(pawl_record_start(path));
+	e = engine(PAWL_PER_DEVICE, 1);
+	for (i = 0; i < 3; i++)
+		v[i] = var_new(e);
+	for (i = 0; i < 12; i++) {
+		op = op_of_fn(i == 5 ? fail_io : nothing, NULL);
+		op.reads = v;
+		op.nreads = 1 + i % 2;
+		op.writes = v + 2;
+		op.nwrites = 1;
+		op.name = i % 3 ? "op" : NULL;
+		op.priority = i % 4 ? 0 : -3;
+		OK(pawl_push(e, &op));
+		if (i % 4 == 3)
+			pawl_wait_readable(e, v[2], -1, NULL);
+	}
+	pawl_wait_all(e, -1, NULL);
+	OK(pawl_engine_destroy(e));
+	OK(pawl_record_stop());
+	return contents(path, len);
+}
+
+/* Read from its own block, so that the address sanitizer detects a read beyond the end. */
+static int try(const unsigned char *data, size_t len, struct recording *r)
+{
+	void *copy = malloc(len ? len : 1);
+	int rc;
+
+	memcpy(copy, data, len);
+	text[0] = 0;
+	rc = rec_parse("test", copy, len, r, text, sizeof(text));
+	free(copy);
+	if (rc)
+		ck_assert_msg(rc == -EBADMSG && strstr(text, "test: "), "%d %s", rc, text);
+	return rc;
+}
+
+/* The bytes of a chunk with its header. */
+static size_t chunk_size(const unsigned char *head)
+{
+	return REC_HEAD + ((get_le32(head + 8) + 7) & ~7u);
+}
+
+START_TEST(test_cut)
+{
+	unsigned char *data;
+	struct recording r;
+	size_t len, i, at = 0, n = 0, whole = 0, ops = 0;
+
+	data = sample(&len);
+	for (i = 0; i <= len; i++) {
+		int rc = try(data, i, &r);
+
+		if (len - at >= REC_HEAD && i == at + chunk_size(data + at)) {
+			at = i;
+			n++;
+		}
+		if (rc) {
+			ck_assert_uint_eq(whole, 0);	/* not even the first chunk */
+			continue;
+		}
+		ck_assert_uint_ge(r.nops, ops);
+		ck_assert_uint_eq(r.whole, at);
+		ck_assert_uint_eq(r.chunks, n);
+		ck_assert(r.ended == (i == len));
+		whole = r.whole;
+		ops = r.nops;
+		rec_free(&r);
+	}
+	ck_assert_uint_eq(whole, len);
+	ck_assert_uint_eq(ops, 12);
+	free(data);
+}
+END_TEST
+
+/* Every single bit: refused, with the place of the chunk in which it is. */
+START_TEST(test_bits)
+{
+	unsigned char *data;
+	struct recording r;
+	size_t len, i;
+
+	data = sample(&len);
+	for (i = 0; i < len * 8; i++) {
+		data[i / 8] ^= (unsigned char)(1 << i % 8);
+		MUST(try(data, len, &r) == -EBADMSG);
+		MUST(i < 32 || strstr(text, "offset "));
+		data[i / 8] ^= (unsigned char)(1 << i % 8);
+	}
+	OK(try(data, len, &r));
+	rec_free(&r);
+	free(data);
+}
+END_TEST
+
+/* Recompute the checksums of the changed bytes. */
+static void seal(unsigned char *data, size_t len)
+{
+	size_t at = 0;
+
+	while (len - at >= REC_HEAD) {
+		size_t n = chunk_size(data + at);
+		u64 sum;
+
+		if (n > len - at)
+			return;
+		sum = htole64(rec_sum(data + at + REC_HEAD, n - REC_HEAD));
+		memcpy(data + at + 40, &sum, 8);
+		sum = htole64(rec_sum(data + at, REC_HEAD - 8));
+		memcpy(data + at + 48, &sum, 8);
+		at += n;
+	}
+}
+
+/* The chunk of a kind that is number n of it, or NULL. */
+static unsigned char *chunk(unsigned char *data, size_t len, u32 kind, u32 n)
+{
+	size_t at = 0;
+
+	while (len - at >= REC_HEAD) {
+		if (get_le32(data + at + 4) == kind && !n--)
+			return data + at;
+		at += chunk_size(data + at);
+	}
+	return NULL;
+}
+
+static void set_bytes(unsigned char *head, u32 bytes)
+{
+	bytes = htole32(bytes);
+	memcpy(head + 8, &bytes, 4);
+}
+
+START_TEST(test_a_text_of_the_start_that_does_not_end_is_refused)
+{
+	struct recording r;
+	unsigned char *data, *start;
+	size_t len;
+	u32 bytes;
+
+	data = sample(&len);
+	start = chunk(data, len, REC_CHUNK_START, 0);
+	ck_assert_ptr_nonnull(start);
+	start[REC_HEAD + 16] = 255;
+	seal(data, len);
+	ck_assert_int_eq(try(data, len, &r), -EBADMSG);
+	ck_assert_msg(strstr(text, "does not end") != NULL, "%s", text);
+	for (bytes = 15; bytes < 17; bytes++) {
+		set_bytes(start, bytes);
+		seal(data, REC_HEAD + 16);
+		ck_assert_int_eq(try(data, REC_HEAD + 16, &r), -EBADMSG);
+		ck_assert_msg(strstr(text, bytes < 16 ? "15 bytes" : "does not end") != NULL, "%s",
+			      text);
+	}
+	free(data);
+}
+END_TEST
+
+/*
+ * A recording whose only events are these, at time 0: data becomes its start, its engine, a chunk
+ * of events, and its end, unless the file is cut before it.
+ */
+static size_t with_events(unsigned char *data, size_t len, const void *events, u32 n, bool ended)
+{
+	unsigned char *head = chunk(data, len, REC_CHUNK_EVENTS, 0);
+	const unsigned char *end = chunk(data, len, REC_CHUNK_END, 0);
+
+	MUST(head && end && n <= 8);
+	set_bytes(head, 8 + n);
+	memset(head + REC_HEAD, 0, 16);
+	memcpy(head + REC_HEAD + 8, events, n);
+	len = (size_t)(head - data) + chunk_size(head);
+	if (ended) {
+		memmove(data + len, end, chunk_size(end));
+		len += chunk_size(data + len);
+	}
+	seal(data, len);
+	return len;
+}
+
+/* Of a recording that has its end no event may be cut, whichever is a stream's last. */
+START_TEST(test_an_event_that_is_cut_is_refused)
+{
+	unsigned char *data, kind;
+	struct recording r;
+	size_t len;
+
+	for (kind = 1; kind <= REC_KIND; kind++) {
+		data = sample(&len);
+		len = with_events(data, len, &kind, 1, true);
+		ck_assert_int_eq(try(data, len, &r), -EBADMSG);
+		ck_assert_msg(strstr(text, "an event that does not end") != NULL, "%u: %s", kind,
+			      text);
+		free(data);
+	}
+}
+END_TEST
+
+/* The rest of an event was in a chunk that is missing; what follows in this one is no event. */
+START_TEST(test_nothing_is_read_after_an_event_that_is_cut)
+{
+	static const unsigned char cut[][8] = {
+		{ REC_NAME, 127 },			/* bytes */
+		{ REC_PUSH, 0, 0, 0, 0, 127 },		/* accesses */
+		{ REC_BEGIN, 0, 0, 0, 127 },
+	};
+	unsigned char *data;
+	struct recording r;
+	size_t len;
+	u32 i;
+
+	for (i = 0; i < COUNT(cut); i++) {
+		data = sample(&len);
+		len = with_events(data, len, cut[i], sizeof(cut[i]), false);
+		OK(try(data, len, &r));
+		ck_assert(!r.ended && !r.nops);
+		rec_free(&r);
+		free(data);
+	}
+}
+END_TEST
+
+/*
+ * With right checksums: the reader returns with any result, an accepted recording may or may
+ * not have an order, and no access is out of bounds (which the address sanitizer checks).
+ */
+START_TEST(test_nonsense)
+{
+	unsigned char *data, *copy;
+	u64 seed = 1;
+	struct recording r;
+	size_t len, i, n, taken = 0, refused = 0;
+	u32 order[64], k;
+
+	data = sample(&len);
+	copy = malloc(len);
+	for (i = 0; i < (size_t)TIMES(60000); i++) {
+		memcpy(copy, data, len);
+		for (k = 0; k <= rnd(&seed) % 4; k++) {
+			size_t at = rnd(&seed) % len;
+
+			if (rnd(&seed) % 2)
+				copy[at] ^= (unsigned char)(1 << rnd(&seed) % 8);
+			else
+				copy[at] = (unsigned char)rnd(&seed);
+		}
+		seal(copy, len);
+		if (try(copy, len, &r)) {
+			refused++;
+			continue;
+		}
+		taken++;
+		if (r.nops <= 64)
+			(void)rec_order(&r, order, &n, text, sizeof(text));
+		rec_free(&r);
+	}
+	ck_assert_uint_gt(taken, 0);
+	ck_assert_uint_gt(refused, 0);
+	free(copy);
+	free(data);
+}
+END_TEST
+
+SUITE("record_damaged", test_cut, test_bits,
+      test_a_text_of_the_start_that_does_not_end_is_refused, test_an_event_that_is_cut_is_refused,
+      test_nothing_is_read_after_an_event_that_is_cut, test_nonsense)

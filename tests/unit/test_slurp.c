@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tools/pawl/slurp.c: files whose reads end early or fail. */
+#include "util.h"
+#include <tools/pawl/slurp.h>
+
+/* read() comes here (tests/Makefile). */
+ssize_t __real_read(int fd, void *p, size_t n);
+ssize_t __wrap_read(int fd, void *p, size_t n);
+
+static size_t piece;		/* most bytes of a call; 0: any number */
+static u32 calls_left;		/* which succeed */
+static int error;		/* of the others; 0: the file has ended */
+
+ssize_t __wrap_read(int fd, void *p, size_t n)
+{
+	if (!piece)
+		return __real_read(fd, p, n);
+	if (!calls_left--) {
+		errno = error;
+		return error ? -1 : 0;
+	}
+	return __real_read(fd, p, n < piece ? n : piece);
+}
+
+static int slurp(const char *path, size_t bytes, u32 calls, int err, void **data, size_t *len,
+		 char *text, size_t size)
+{
+	int rc;
+
+	piece = bytes;
+	calls_left = calls;
+	error = err;
+	rc = file_slurp(path, 1000, data, len, text, size);
+	piece = 0;
+	return rc;
+}
+
+START_TEST(test_a_file_that_comes_in_pieces_is_read_whole)
+{
+	char *path = temp_path(), in[100], text[128];
+	FILE *f = fopen(path, "w");
+	size_t len, i;
+	void *data;
+
+	for (i = 0; i < sizeof(in); i++)
+		in[i] = (char)i;
+	MUST(f && fwrite(in, 1, sizeof(in), f) == sizeof(in) && !fclose(f));
+	for (i = 1; i < 102; i += 10) {
+		OK(slurp(path, i, 100, 0, &data, &len, text, sizeof(text)));
+		ck_assert_uint_eq(len, sizeof(in));
+		ck_assert(!memcmp(data, in, len));
+		free(data);
+	}
+	ck_assert_int_eq(slurp(path, 30, 2, EIO, &data, &len, text, sizeof(text)), -EIO);
+	ck_assert_msg(strstr(text, "offset 60: Input/output error") != NULL, "%s", text);
+	ck_assert_int_eq(slurp(path, 30, 3, 0, &data, &len, text, sizeof(text)), -EIO);
+	ck_assert_msg(strstr(text, "offset 90: the file shrank") != NULL, "%s", text);
+	unlink(path);
+}
+END_TEST
+
+SUITE("slurp", test_a_file_that_comes_in_pieces_is_read_whole)

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * exec/take.c: which work a thread takes, of its own and of others: hand-off, hoards, the bound
+ * between producers, lanes at rest, short work that is left to its maker.
+ */
+#include "exec_fixture.h"
+#include "suite.h"
+
+START_TEST(test_handoff)
+{
+	struct fix f;
+	struct exec_queue *q, *other, *hidden;
+	struct exec_thread *t, *w, *u;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	other = fix_queue(&f, "other", 0, true);
+	hidden = fix_queue(&f, "hidden", 0, false);
+	t = fix_thread(&f);
+	w = fix_thread(&f);
+	u = fix_thread(&f);
+	w->queue = other;
+
+	ck_assert(exec_handoff(q, t, 1, 0));
+	ck_assert(exec_handoff(q, t, 1, -5));
+	ck_assert(exec_handoff(q, t, 1, 5));
+	/* not served by t; by a worker of another queue */
+	ck_assert(!exec_handoff(hidden, t, 1, 0));
+	ck_assert(!exec_handoff(q, w, 2, 0));
+	/* work of another thread goes before low work */
+	ck_assert(exec_handoff(q, t, 4, 0));
+	ck_assert(!exec_handoff(q, t, 3, -1));
+	ck_assert_uint_eq(exec_take(f.x, t), 2);
+	ck_assert_uint_eq(exec_take(f.x, t), 3);
+	exec_push(q, t, 2, 0, 0);
+	ck_assert(exec_handoff(other, w, 3, 0));
+	ck_assert_uint_eq(exec_take(f.x, w), 0);
+	/* 2 is in its ring: equals go after it, the higher may go */
+	ck_assert(exec_handoff(q, t, 4, 1));
+	ck_assert(!exec_handoff(q, t, 5, 0));
+	ck_assert(!exec_handoff(q, t, 6, -1));
+	ck_assert_uint_eq(exec_take(f.x, t), 2);
+	ck_assert_uint_eq(exec_take(f.x, t), 5);
+	/* 6 with -1 is left */
+	ck_assert(exec_handoff(q, t, 7, 0));
+	ck_assert(!exec_handoff(q, t, 8, -1));
+	ck_assert(!exec_handoff(q, t, 9, -2));
+	ck_assert_uint_eq(exec_take(f.x, t), 6);
+	ck_assert_uint_eq(exec_take(f.x, t), 8);
+	ck_assert_uint_eq(exec_take(f.x, t), 9);
+	/* high ones */
+	exec_push(q, u, 10, 3, 0);
+	ck_assert(!exec_handoff(q, t, 11, 0));
+	ck_assert(!exec_handoff(q, t, 12, 3));
+	ck_assert(exec_handoff(q, t, 13, 4));
+	exec_push(q, u, 14, 0, EXEC_FRONT);
+	ck_assert(!exec_handoff(q, t, 15, INT32_MAX));
+	ck_assert_uint_eq(exec_take(f.x, t), 14);
+	ck_assert_uint_eq(exec_take(f.x, t), 15);
+	ck_assert_uint_eq(exec_take(f.x, t), 10);
+	ck_assert_uint_eq(exec_take(f.x, t), 12);
+	ck_assert_uint_eq(exec_take(f.x, t), 11);
+	/* the budget */
+	t->budget = 0;
+	ck_assert(!exec_handoff(q, t, 16, 0));
+	t->budget = 1;
+	ck_assert_uint_eq(exec_take(f.x, t), 16);
+	ck_assert(exec_handoff(q, t, 17, 0));
+	ck_assert(!exec_handoff(q, t, 18, 0));
+	ck_assert_uint_eq(exec_take(f.x, t), 18);
+	/* what it took in a batch goes first, also if only low work follows */
+	u->batch = 8;
+	exec_push(q, t, 19, 0, 0);
+	exec_push(q, t, 20, 0, 0);
+	exec_push(q, t, 21, 0, 0);
+	ck_assert_uint_eq(exec_take(f.x, u), 19);
+	ck_assert(!exec_handoff(q, u, 22, 0));
+	t->budget = EXEC_UNLIMITED;
+	ck_assert_uint_eq(exec_take(f.x, t), 21);
+	ck_assert(exec_handoff(q, t, 23, 0));
+	ck_assert(!exec_handoff(q, t, 24, -1));
+	ck_assert_uint_eq(exec_take(f.x, u), 20);
+	ck_assert_uint_eq(exec_take(f.x, u), 22);
+	ck_assert_uint_eq(exec_take(f.x, u), 24);
+	ck_assert_uint_eq(exec_take(f.x, u), 0);
+	w->queue = NULL;
+	fix_fini(&f);
+}
+END_TEST
+
+/* One take in 256 is another lane's turn: then nothing is handed over. */
+START_TEST(test_a_handoff_leaves_others_their_turn)
+{
+	u32 i, turns = 0;
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *t;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	for (i = 1; i <= 1024; i++) {
+		if (exec_handoff(q, t, i, 0))
+			continue;
+		ck_assert_uint_eq(exec_take(f.x, t), i);
+		turns++;
+	}
+	ck_assert_uint_eq(turns, 4);
+	fix_fini(&f);
+}
+END_TEST
+
+static u32 next(struct fix *f, struct exec_thread *t)
+{
+	u32 work = exec_look(t);
+
+	return work && exec_next(f->x, t, work) ? work : 0;
+}
+
+/* The pieces of its own work that a thread takes before it returns to its caller. */
+START_TEST(test_next)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *t, *u;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	u = fix_thread(&f);
+	exec_push_more(q, t, 1, 0, 0);
+	exec_push_more(q, t, 2, 0, 0);
+	exec_push_more(q, t, 3, 0, 0);
+	exec_push_more(q, t, 4, 0, 0);
+	exec_push_more(q, t, 5, -1, 0);
+	exec_pushed(q, t);
+	ck_assert_uint_eq(exec_take(f.x, t), 1);
+	/* recent work may have been long, so nothing; then it was short */
+	ck_assert_uint_eq(next(&f, t), 0);
+	t->batch = 2;
+	t->nexts = 0;
+	ck_assert_uint_eq(next(&f, t), 2);
+	t->budget = 0;
+	ck_assert_uint_eq(next(&f, t), 0);
+	t->budget = 1;
+	t->nexts = 0;
+	ck_assert_uint_eq(next(&f, t), 3);
+	ck_assert_uint_eq(t->budget, 0);
+	t->budget = EXEC_UNLIMITED;
+	/* not before work of a higher priority, nor instead of another thread's work */
+	exec_push(q, u, 6, 1, 0);
+	ck_assert_uint_eq(next(&f, t), 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 6);
+	t->nexts = 0;
+	ck_assert_uint_eq(next(&f, t), 4);
+	ck_assert_uint_eq(next(&f, t), 0);
+	/* nor after the maximum number of pieces in one run */
+	exec_push(q, t, 8, 0, 0);
+	t->nexts = 16;
+	ck_assert_uint_eq(next(&f, t), 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 8);
+	/* nor a piece other than its caller read, nor for long */
+	exec_push(q, t, 9, 0, 0);
+	t->nexts = 0;
+	ck_assert(!exec_next(f.x, t, 8));
+	t->nexts = 1;
+	t->since = 0;
+	ck_assert_uint_eq(next(&f, t), 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 9);
+	t->nexts = 0;
+	exec_push(q, u, 7, 0, 0);
+	ck_assert_uint_eq(next(&f, t), 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 7);
+	ck_assert_uint_eq(exec_take(f.x, t), 5);
+	fix_fini(&f);
+}
+END_TEST
+
+/* A hoard is stolen from last, before low work; the work of a thread that left is found. */
+START_TEST(test_hoards)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *a, *b, *c;
+	struct exec_stats st;
+	u32 i;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	a = fix_thread(&f);
+	b = fix_thread(&f);
+	c = fix_thread(&f);
+	for (i = 1; i <= 8; i++)
+		exec_push(q, a, i, 0, 0);
+	exec_push(q, a, 9, -1, 0);
+	b->batch = 4;
+	ck_assert_uint_eq(exec_take(f.x, b), 1);
+	/* 2, 3, 4 are in b's hoard */
+	for (i = 5; i <= 8; i++)
+		ck_assert_uint_eq(exec_take(f.x, a), i);
+	ck_assert(!queue_empty(q));
+	fix_leave(&f, b);
+	b = fix_thread(&f);
+	ck_assert_uint_eq(b->slot, 1);
+	exec_push(q, a, 10, 2, 0);
+	ck_assert_uint_eq(exec_take(f.x, b), 10);
+	exec_stats(f.x, &st);
+	ck_assert_uint_ge(st.stolen, 4);
+	for (i = 0; exec_take(f.x, c); i++)
+		;
+	ck_assert(queue_empty(q));
+	fix_fini(&f);
+}
+END_TEST
+
+/* A batch of another thread has not ended: the owner of the ring still takes from it first. */
+START_TEST(test_own_work_comes_first_beside_a_batch)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *t, *u;
+	u32 i;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	u = fix_thread(&f);
+	t = fix_thread(&f);
+	exec_push(q, u, 10, 0, 0);
+	for (i = 1; i <= 3; i++)
+		exec_push(q, t, i, 0, 0);
+	/* as ring_batch() does, up to its last step; the hoard of u is empty by now */
+	q->lanes[t->slot]->ring.head |= (u64)(u->slot + 1) << RING_POS_BITS;
+	t->from = u->slot;
+	for (i = 1; i <= 3; i++)
+		ck_assert_uint_eq(exec_take(f.x, t), i);
+	ck_assert_uint_eq(exec_take(f.x, t), 10);
+	fix_fini(&f);
+}
+END_TEST
+
+/* A poller that does not steal yet does not see a hoard; one that does takes all of it. */
+START_TEST(test_a_poller_that_may_steal_sees_a_hoard)
+{
+	struct exec_queue_stats st;
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *a, *b, *c;
+	u32 i, sum = 0;
+	u64 waits = 0;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	a = fix_thread(&f);
+	b = fix_thread(&f);
+	c = fix_thread(&f);
+	for (i = 1; i <= 8; i++)
+		exec_push(q, a, i, 0, 0);
+	b->batch = 4;
+	ck_assert_uint_eq(exec_take(f.x, b), 1);
+	/* One of the four was to be measured. */
+	exec_queue_stats(q, &st);
+	for (i = 0; i < ARRAY_SIZE(st.wait); i++)
+		waits += st.wait[i];
+	ck_assert_uint_ge(waits, 1);
+	for (i = 5; i <= 8; i++)
+		ck_assert_uint_eq(exec_take(f.x, a), i);
+	ck_assert(!thread_may_take(f.x, c, 0));
+	for (i = 0; i < 3; i++) {
+		ck_assert(thread_may_take(f.x, c, LOOK_DEEP));
+		sum += exec_take(f.x, c);
+	}
+	ck_assert_uint_eq(sum, 2 + 3 + 4);
+	ck_assert(!thread_may_take(f.x, c, LOOK_DEEP));
+	fix_fini(&f);
+}
+END_TEST
+
+/*
+ * A thread that always has its own work: the work of another thread is overtaken by at most 512
+ * times the lanes times the works in front of it plus two (limits.md).
+ */
+START_TEST(test_bound_between_producers)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *t, *other[5];
+	u32 i, k, n = 100000, takes, lanes = (u32)_i + 2, front = 7;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	for (i = 0; i + 1 < lanes; i++) {
+		other[i] = fix_thread(&f);
+		for (k = 0; k <= front; k++)
+			exec_push(q, other[i], 1 + i * 100 + k, 0, 0);
+	}
+	t->batch = _i % 2 ? EXEC_BATCH_MAX : 1;
+	for (takes = 0, k = 0; k < (lanes - 1) * (front + 1); takes++) {
+		u32 w;
+
+		exec_push(q, t, n++, 0, 0);
+		w = exec_take(f.x, t);
+		if (w >= 100000)
+			continue;
+		k++;
+		/* works in front of it, and takes until it was taken */
+		ck_assert_uint_le(takes, 512 * lanes * ((w - 1) % 100 + 2));
+	}
+	/* what it pushed itself comes in order all the time */
+	for (i = 0; i < takes; i++) {
+		u32 w = exec_take(f.x, t);
+
+		if (w)
+			MUST(w >= 100000);
+	}
+	fix_fini(&f);
+}
+END_TEST
+
+/* The same for work that a thread took in a batch and does not begin. */
+START_TEST(test_bound_of_a_hoard)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *t, *maker, *stopped;
+	u32 i, got = 0;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	maker = fix_thread(&f);
+	stopped = fix_thread(&f);
+	stopped->batch = 8;
+	for (i = 1; i <= 16; i++)
+		exec_push(q, maker, i, 0, 0);
+	ck_assert_uint_eq(exec_take(f.x, stopped), 1);
+	for (i = 0; i < 512 * 3 * (16 + 2); i++) {
+		exec_push(q, t, 1000 + i, 0, 0);
+		got += exec_take(f.x, t) < 1000;
+	}
+	ck_assert_uint_eq(got, 15);
+	fix_fini(&f);
+}
+END_TEST
+
+/* No thread checks the lane of a thread that sleeps or has left, unless it holds work. */
+START_TEST(test_lanes_rest)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *a, *b;
+	u32 i;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	a = fix_thread(&f);
+	b = fix_thread(&f);
+	for (i = 0; i < 3; i++) {
+		exec_push(q, a, 1, 0, 0);
+		exec_push(q, a, 2, 0, 0);
+		ck_assert_uint_eq(q->map[0] & 1, 1);
+		lanes_unmark_empty(f.x, a);
+		ck_assert_uint_eq(q->map[0] & 1, 1);	/* there is work */
+		ck_assert_uint_eq(exec_take(f.x, a), 1);
+		ck_assert_uint_eq(exec_take(f.x, b), 2);
+		lanes_unmark_empty(f.x, a);
+		ck_assert_uint_eq(q->map[0] & 1, 0);
+		ck_assert(queue_empty(q));
+	}
+	/* what is in its hoard is work, too */
+	for (i = 1; i <= 8; i++)
+		exec_push(q, a, i, 0, 0);
+	b->batch = 4;
+	ck_assert_uint_eq(exec_take(f.x, b), 1);
+	lanes_unmark_empty(f.x, b);
+	ck_assert_uint_eq(q->map[0], 3);
+	fix_leave(&f, a);
+	fix_leave(&f, b);
+	ck_assert_uint_eq(q->map[0], 3);
+	a = fix_thread(&f);
+	for (i = 0; i < 7; i++)
+		MUST(exec_take(f.x, a));
+	ck_assert(queue_empty(q));
+	fix_leave(&f, a);
+	ck_assert_uint_eq(q->map[0], 2);	/* b's slot has no thread; its next one rests */
+	b = fix_thread(&f);
+	b = fix_thread(&f);
+	fix_leave(&f, b);
+	ck_assert_uint_eq(q->map[0], 0);
+	fix_fini(&f);
+}
+END_TEST
+
+/* The lane of a maker, as a worker checks it. */
+struct rig {
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *maker, *worker;
+	struct exec_lane *lane;
+	u32 work;
+};
+
+static void rig_init(struct rig *r)
+{
+	fix_init(&r->f, NULL);
+	r->q = fix_queue(&r->f, "q", 0, true);
+	r->maker = fix_thread(&r->f);
+	r->worker = fix_thread(&r->f);
+	r->worker->queue = r->q;
+	r->work = 0;
+	/* time advances only as the test says */
+	r->f.x->leave_first = r->f.x->leave_most = 1u << 31;
+}
+
+static void rig_push(struct rig *r, u32 n)
+{
+	while (n--)
+		exec_push(r->q, r->maker, ++r->work, 0, 0);
+	r->lane = r->q->lanes[r->maker->slot];
+}
+
+static u32 rig_look(struct rig *r)
+{
+	return queue_take(r->q, r->worker, LOOK_DEEP | LOOK_LEAVE);
+}
+
+/* The time for which the lane is left alone has passed. */
+static void rig_later(struct rig *r)
+{
+	r->lane->left = r->lane->left ? cycles() : 0;
+}
+
+START_TEST(test_short_work_stays_with_its_maker)
+{
+	struct rig r;
+	u32 i;
+
+	rig_init(&r);
+	r.f.x->fast = UINT32_MAX;	/* a maker that takes anything is fast */
+	r.f.x->judge = UINT32_MAX;
+	/* the test sets the time of the next check, however slow the machine is */
+	r.f.x->leave_first = r.f.x->leave_most = UINT32_MAX;
+	rig_push(&r, 100);
+	/* a worker that has run nothing yet takes, and so does one whose maker never takes */
+	MUST(rig_look(&r) && !r.worker->left);
+	r.worker->avg = 10;
+	MUST(rig_look(&r) && !r.worker->left);
+	MUST(exec_take(r.f.x, r.maker));
+	MUST(!rig_look(&r) && r.worker->left);
+	MUST(!thread_may_take(r.f.x, r.worker, LOOK_LEAVE) && r.worker->left);
+	for (i = 0; i < 10; i++) {
+		/* it pushes or takes: either suffices */
+		if (i & 1)
+			rig_push(&r, 1);
+		else
+			MUST(exec_take(r.f.x, r.maker));
+		rig_later(&r);
+		MUST(thread_may_take(r.f.x, r.worker, LOOK_LEAVE));
+		MUST(!rig_look(&r) && r.worker->left);
+		MUST(!thread_may_take(r.f.x, r.worker, LOOK_LEAVE) && r.worker->left);
+	}
+	/*
+	 * a worker that sleeps, or checks for itself, takes; and work with a priority is not
+	 * left
+	 */
+	MUST(queue_take(r.q, r.worker, LOOK_DEEP));
+	exec_push(r.q, r.maker, ++r.work, 5, 0);
+	ck_assert_uint_eq(rig_look(&r), r.work);
+	exec_push(r.q, r.maker, ++r.work, -5, 0);
+	rig_later(&r);
+	MUST(rig_look(&r));
+	fix_fini(&r.f);
+}
+END_TEST
+
+START_TEST(test_work_of_a_slow_maker_is_taken)
+{
+	struct rig r;
+	u32 i, n;
+
+	rig_init(&r);
+	r.worker->avg = 10;
+	r.f.x->fast = UINT32_MAX;
+	r.f.x->judge = UINT32_MAX;
+	rig_push(&r, 200);
+	MUST(exec_take(r.f.x, r.maker));
+	/*
+	 * it does nothing: taken at once; the next time limit depends on how often that
+	 * happened
+	 */
+	for (i = 0; i < 10; i++) {
+		MUST(!rig_look(&r) && r.worker->left);
+		rig_later(&r);
+		MUST(rig_look(&r) && !r.worker->left);
+		n = i < LEAVE_TRIES ? i : LEAVE_TRIES;
+		ck_assert_uint_gt(r.lane->left_rest - cycles(), ((u64)UINT32_MAX << n) / 2);
+		ck_assert_uint_le(r.lane->left_rest - cycles(), (u64)UINT32_MAX << n);
+		MUST(rig_look(&r) && !r.worker->left);
+		r.lane->left_rest = 0;
+	}
+	/* it is slow: taken after it was measured for long enough */
+	r.f.x->fast = 0;
+	MUST(!rig_look(&r) && r.worker->left);
+	for (i = 0; i < 5; i++) {
+		MUST(exec_take(r.f.x, r.maker));
+		rig_later(&r);
+		MUST(!rig_look(&r) && r.worker->left);
+	}
+	r.f.x->judge = 0;
+	MUST(exec_take(r.f.x, r.maker));
+	rig_later(&r);
+	MUST(rig_look(&r) && !r.worker->left);
+	r.lane->left_rest = 0;
+	/* long work is never left, and neither is work of unknown length */
+	r.worker->avg = r.f.x->leave_avg + 1;
+	MUST(rig_look(&r) && !r.worker->left);
+	r.worker->avg = 0;
+	MUST(rig_look(&r) && !r.worker->left);
+	fix_fini(&r.f);
+}
+END_TEST
+
+struct burst {
+	struct exec_thread *t;
+	u32 left;		/* A: below 0, counts up */
+};
+
+static void count_one(struct fix *f, struct exec_thread *t, u32 work)
+{
+	struct burst *b = f->user;
+
+	if (fetch_add_relaxed(&b->left, 1) == -1u)
+		exec_unpark(f->x, b->t);
+}
+
+static bool all_counted(void *arg)
+{
+	return load_relaxed(&((struct burst *)arg)->left) == 0;
+}
+
+/* Workers that leave work, beside a thread that waits or only pushes: all of it runs. */
+START_TEST(test_bursts_of_short_work_run)
+{
+	struct fix_opt o = { .spin_ns = _i ? 2000 : 200000 };
+	u32 i, k, n = 0, rounds = SANITIZED ? 200 : 1000;
+	struct burst b = { .left = 0 };
+	struct exec_queue *q;
+	struct fix f;
+
+	watchdog(100);
+	fix_init(&f, &o);
+	f.run = count_one;
+	f.user = &b;
+	q = fix_queue(&f, "q", 2, true);
+	b.t = fix_thread(&f);
+	exec_start(f.x);
+	for (i = 0; i < rounds; i++) {
+		u32 burst = 1 + i * 7 % 300;
+
+		store_relaxed(&b.left, -burst);
+		for (k = 0; k < burst; k++)
+			exec_push(q, b.t, n++ % 1000 + 1, 0, 0);
+		if (i % 3)
+			MUST(!exec_wait(f.x, b.t, all_counted, &b, -1, EXEC_HELP));
+		else
+			until(&b.left, 0);
+	}
+	fix_fini(&f);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("exec/take");
+	TCase *tc = tcase_create("take");
+
+	tcase_set_timeout(tc, 100);
+	tcase_add_test(tc, test_handoff);
+	tcase_add_test(tc, test_a_handoff_leaves_others_their_turn);
+	tcase_add_test(tc, test_next);
+	tcase_add_test(tc, test_hoards);
+	tcase_add_test(tc, test_own_work_comes_first_beside_a_batch);
+	tcase_add_test(tc, test_a_poller_that_may_steal_sees_a_hoard);
+	tcase_add_loop_test(tc, test_bound_between_producers, 0, 4);
+	tcase_add_test(tc, test_bound_of_a_hoard);
+	tcase_add_test(tc, test_lanes_rest);
+	tcase_add_test(tc, test_short_work_stays_with_its_maker);
+	tcase_add_test(tc, test_work_of_a_slow_maker_is_taken);
+	tcase_add_loop_test(tc, test_bursts_of_short_work_run, 0, 2);
+	suite_add_tcase(s, tc);
+	return suite_run(s);
+}
