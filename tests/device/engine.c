@@ -275,6 +275,28 @@ START_TEST(an_asynchronous_body)
 }
 END_TEST
 
+START_TEST(an_asynchronous_body_as_a_graph)
+{
+	struct pawl_engine *e = by_hand(1);
+	struct later l = { .e = e };
+	struct pawl_op op = PAWL_OP_INIT;
+	pawl_graph_t g;
+
+	op.async_fn = later_body;
+	op.arg = &l;
+	op.device = dev0;
+	OK(pawl_graph_create(e, &op, 1, 0, &g));
+	OK(pawl_graph_push(e, g, NULL));
+	MUST(soon(load_acquire(&l.armed)));
+	OK(pawl_complete(e, l.token, 0, NULL));
+	steps_until(load_acquire(&l.cell.ran));
+	steps_go();
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_graph_delete(e, g));
+	done_by_hand(e);
+}
+END_TEST
+
 /* Engines whose device ops are issued by the waiting thread, and at once. */
 START_TEST(other_kinds_of_engines)
 {
@@ -547,7 +569,7 @@ int main(void)
 	const TTest *const told[] = {
 		a_wait_is_for_the_work_not_for_the_body, a_look_again_and_again_ends,
 		no_worker_waits_for_the_device, delete_waits_for_the_device,
-		an_op_without_a_body_orders, an_asynchronous_body, info_of_a_newer_program,
+		an_op_without_a_body_orders, an_asynchronous_body, an_asynchronous_body_as_a_graph, info_of_a_newer_program,
 		bad_configurations, all_threads_have_a_place, a_child_never_touches_the_device, NULL };
 
 	return devices_run(any, told);

@@ -14,9 +14,9 @@ warning, or compiles to the same code, is replaced by another one.
 A test can find a mutant only if it executes the line.  So all tests run once in a build with
 counters, and a mutant gets the tests that execute its line: first check-edges for a memory order
 or a statement left out, and the tests with the name of the file, then the others, fastest first,
-until one fails.  Last come the programs of make check-model for the layer, whose lines are not
-counted.  --measure counts again; until then, lines that have changed since the last count are
-looked up by the lines around them.
+until one fails, for a minute.  Last come the programs of make check-model for the layer, whose
+lines are not counted.  --measure counts again; until then, lines that have changed since the last
+count are looked up by the lines around them.
 
 J mutants are tried at a time, each in a copy of the build, where the commands that make has
 saved are run for what depends on the changed file.
@@ -54,6 +54,7 @@ RESULTS = os.path.join(HERE, "results.txt")
 LAYERS = ("pool", "exec", "core", "device", "compat", "tools/pawl")
 RUNNING = set()     # sessions of commands
 AROUND = 3          # lines above and below that belong to a mutant's hash
+ENOUGH = 60         # seconds of tests after which a mutant has survived those that are slower
 
 # the programs of make check-model that explore a layer
 MODELS = {"pool": "exec core", "exec": "exec core engine", "core": "host api core engine graph", "device": "device"}
@@ -469,7 +470,10 @@ class Place:
             # the long tests are short first
             runs = [(name, "1") for name in names] + [(name, "") for name in names if LONG.search(name)]
             models = MODELS.get(mutant.path.split("/", maxsplit=1)[0], "").split()
+            end = time.monotonic() + ENOUGH
             for name, short in runs + [("model_" + name, "") for name in models]:
+                if name in all_tests and time.monotonic() > end:
+                    continue
                 command = all_tests.get(name) or MODEL.format(name[6:])
                 programs = re.findall(r"\./(tests/[\w/]+)", command) or \
                     ["tools/pawl/pawl", "tests/tools/pawl-cuda.so"]

@@ -93,6 +93,9 @@ workload() {
 workload mxnet-train-step 54 60 52 105 0
 # it lasts from the first time in the file to the last
 run 0 ' for 0\.012114 s$' record info "$src/tests/data/mxnet-train-step.pwr"
+PAWL_RECORD=$tmp/twice "$pawl" replay --repeat 2 "$src/tests/data/mxnet-train-step.pwr" >/dev/null
+run 0 '^engine 1  *"replay", per-device' record info "$tmp/twice"
+[ "$(grep -c '^engine ' "$tmp/out")" -eq 2 ] || fail "info has not a line for each of two engines"
 workload mxnet-resnet18 189 228 138 311 12
 
 # %p, a name that cannot be, and a file that is in use
@@ -176,6 +179,12 @@ run 0 'pytorch-et: 3 ops, 3 vars, 6 accesses.*order kept' replay "$tmp/et.json.g
 run 0 '"aten::mm" normal 0 0 r0@0 r1@0 w2@0' record dump "$tmp/et.json"
 grep -q '"aten::t" normal 0 0 r2@1$' "$tmp/out" || fail "a view does not read"
 grep -q '"aten::add_" normal 0 0 w2@1 r0@0$' "$tmp/out" || fail "in place does not write"
+# the order of the ids counts, not that of the file; 30 is the parent of 40
+sed 's/"id": 2,/"id": 50,/; s/"id": 5,/"id": 20,/; s/"id": 4, "parent": 3/"id": 40, "parent": 30/
+	s/"id": 3,/"id": 30,/' "$tmp/et.json" >"$tmp/turned.json"
+run 0 '"aten::mm" normal 0 0 r1@0 r2@0 w0@1' record dump "$tmp/turned.json"
+[ "$(grep -o '"aten::[a-z_]*"' "$tmp/out" | xargs)" = "aten::add_ aten::t aten::mm" ] ||
+	fail "the order is that of the file"
 # lists of tensors; a schema and a parent as version 1.1 has them, and an op without a schema
 cat >"$tmp/et11.json" <<'EOF'
 {"schema": "1.1.0-chakra.0.0.4", "nodes": [

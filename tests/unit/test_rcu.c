@@ -487,6 +487,11 @@ static void count_only(struct rcu_defer *d)
 	fetch_add_relaxed(&ran, 1);
 }
 
+static void child_over(void)
+{
+	_exit(0);
+}
+
 static int child_any(void)
 {
 	CHILD_AT("its first section");
@@ -499,7 +504,11 @@ static int child_any(void)
 	CHILD_AT("another section");
 	pool_rcu_lock();
 	pool_rcu_unlock();
-	return 0;
+	CHILD_AT("the end of its thread");
+	if (THREAD_SANITIZED)
+		return 0;
+	MUST(!atexit(child_over));
+	pthread_exit(NULL);
 }
 
 static void *begin_and_end(void *arg)
@@ -530,6 +539,11 @@ START_TEST(test_fork_in_between)
 	u32 i;
 
 	fresh();
+	/* Half of the children are of a thread that is registered. */
+	if (_i) {
+		pool_rcu_lock();
+		pool_rcu_unlock();
+	}
 	stop = 0;
 	for (i = 0; i < 3; i++)
 		ck_assert_int_eq(pthread_create(&t[i], NULL, i ? begin_and_end : defer_until_stop,
@@ -660,7 +674,7 @@ static Suite *suite(void)
 	tcase_add_test(fork, test_fork_after_readers);
 	tcase_add_test(fork, test_fork_orphan);
 	tcase_add_test(fork, test_fork_inside_sections);
-	tcase_add_test(fork, test_fork_in_between);
+	tcase_add_loop_test(fork, test_fork_in_between, 0, 2);
 	/* The thread sanitizer does not let such a child start threads. */
 	if (!THREAD_SANITIZED)
 		tcase_add_test(fork, test_fork_orphan_threads);

@@ -272,6 +272,33 @@ START_TEST(test_batch)
 }
 END_TEST
 
+/* One in WAIT_EVERY elements has a sample, also one that is not the first of its batch. */
+START_TEST(test_a_sample_inside_a_batch)
+{
+	struct ring *r = ring_new();
+	struct hoard *h = &container_of(r, struct exec_lane, ring)->hoard;
+	struct ring_look look;
+	u32 i;
+
+	for (i = 0; i < WAIT_EVERY - 3; i++)
+		MUST(ring_push(r, i + 1) && take(r) == i + 1);
+	ck_assert_uint_eq(r->waits.upto, 1);
+	for (i = 0; i < 100; i++)
+		MUST(ring_push(r, i + 1));
+	ck_assert(r->waits.sample);
+	/* two before it, then those that it is among */
+	MUST(ring_peek(r, &look) && ring_batch(r, &look, h, 5, 2) == 2);
+	ck_assert(r->waits.sample);
+	MUST(hoard_take(h) == 2);
+	MUST(ring_peek(r, &look) && ring_batch(r, &look, h, 5, 64) > 1);
+	ck_assert(!r->waits.sample);
+	ck_assert_uint_eq(r->waits.upto, WAIT_EVERY + 1);
+	while (hoard_take(h) || take(r))
+		;
+	ring_gone(r);
+}
+END_TEST
+
 /* The producer takes from its own ring, and sees nothing while a batch is half done. */
 START_TEST(test_take_own)
 {
@@ -483,6 +510,7 @@ int main(void)
 	tcase_add_test(tc, test_shrink_keeps_elements);
 	tcase_add_test(tc, test_grow_fails);
 	tcase_add_test(tc, test_batch);
+	tcase_add_test(tc, test_a_sample_inside_a_batch);
 	tcase_add_test(tc, test_take_own);
 	tcase_add_test(tc, test_batch_stopped);
 #if CAN_TRAP
