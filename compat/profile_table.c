@@ -293,12 +293,10 @@ int MXAggregateProfileStatsPrintEx(const char **out_str, int reset, int format, 
 		return mx_err(-1, "profiler: out_str is NULL");
 	if (format < 0 || format > 1 || sort_by < 0 || sort_by > 4)
 		return mx_err(-1, "profiler: format %d, sort_by %d", format, sort_by);
-	rows = calloc(ENTRIES, sizeof(*rows));
-	t = rows ? text_new() : NULL;
-	if (!t) {
-		free(rows);
+	t = text_new();
+	rows = t ? calloc(ENTRIES, sizeof(*rows)) : NULL;
+	if (!rows)
 		return mx_err(-1, "profiler: no memory");
-	}
 	mx_lock(&mx_profile_lock);
 	n = rows_take(rows, reset);
 	sort_column = sort_by;

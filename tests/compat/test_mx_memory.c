@@ -45,8 +45,25 @@ static void a_freed_array_leaves_no_memory(void)
 	}
 }
 
+static void a_printed_table_of_the_profiler_leaves_no_memory(void)
+{
+	const char *text;
+	size_t before;
+	int i;
+
+	OK(MXAggregateProfileStatsPrintEx(&text, 0, 0, 0, 0));
+	before = mallinfo2().uordblks + mallinfo2().hblkhd;
+	for (i = 0; i < 100; i++)
+		OK(MXAggregateProfileStatsPrintEx(&text, 0, i % 2, 0, 0));
+	if (mallinfo2().uordblks + mallinfo2().hblkhd > before + 10000) {
+		fprintf(stderr, "%s:%d:F: a table leaves memory\n", __FILE__, __LINE__);
+		abort();
+	}
+}
+
 int main(void)
 {
+	a_printed_table_of_the_profiler_leaves_no_memory();
 	a_freed_array_leaves_no_memory();
 	return 0;
 }

@@ -58,7 +58,7 @@ ENOUGH = 60         # seconds of tests after which a mutant has survived those t
 
 # the programs of make check-model that explore a layer
 MODELS = {"pool": "exec core", "exec": "exec core engine", "core": "host api core engine graph", "device": "device"}
-MODEL = "./tests/model/model_{0} -j 1 -T 0.3 && ./tests/model/model_{0} -w -m random -j 1 -T 0.05"
+MODEL = "./tests/model/model_{0} -j 1 -T 0.1 && ./tests/model/model_{0} -w -m random -j 1 -T 0.03"
 # the lists of tests of the whole library
 LISTS = ("unit", "fuzz", "lin", "stress", "fault", "tools")
 # those for which PAWL_TEST_SHORT makes a difference

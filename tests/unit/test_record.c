@@ -456,6 +456,7 @@ int __wrap_nanosleep(const struct timespec *ns, struct timespec *left)
 {
 	struct pawl_op op = inner;
 
+	MUST(ns);
 	inner.fn = NULL;
 	return op.fn ? op.fn(NULL, op.arg) : __real_nanosleep(ns, left);
 }
@@ -486,6 +487,38 @@ static struct replay_result broken_replay(int how, bool read_first)
 	unlink(path);
 	return res;
 }
+
+START_TEST(test_a_replay_has_the_devices_that_the_ops_name)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	char *path = temp_path();
+	struct pawl_engine *e;
+	struct recording r, again;
+	struct pawl_op op;
+	pawl_var_t v;
+
+	c.cpu_devices = 5;
+	OK(pawl_record_start(path));
+	e = engine_with(&c);
+	v = var_new(e);
+	op = op_write(nothing, NULL, &v);
+	OK(pawl_push(e, &op));
+	op.device.id = 2;
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_all(e, -1, NULL));
+	OK(pawl_engine_destroy(e));
+	OK(pawl_record_stop());
+	load(path, &r);
+	OK(pawl_record_start(path));
+	replay(&r, PAWL_PER_DEVICE, 1);
+	OK(pawl_record_stop());
+	load(path, &again);
+	ck_assert_uint_eq(again.engines[0].devices, 3);
+	rec_free(&again);
+	rec_free(&r);
+	unlink(path);
+}
+END_TEST
 
 START_TEST(test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new)
 {
@@ -793,7 +826,8 @@ START_TEST(test_disk_full)
 END_TEST
 
 SUITE("record", test_fields, test_many_accesses, test_random, test_order_refuses,
-      test_replay_sees, test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new,
+      test_replay_sees, test_a_replay_has_the_devices_that_the_ops_name,
+      test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new,
       test_replay_sees_a_writer_beside_a_reader, test_calls, test_churn,
       test_a_child_whose_parents_threads_recorded_cannot_record, test_fork, test_disk_full,
       test_ops_that_did_not_begin_come_last)

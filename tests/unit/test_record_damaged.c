@@ -251,6 +251,57 @@ START_TEST(test_nothing_is_read_after_an_event_that_is_cut)
 }
 END_TEST
 
+/* The offset is that in the file, whichever chunk of its thread has the event. */
+START_TEST(test_the_offset_of_a_bad_event)
+{
+	static const unsigned char waited[3] = { REC_WAITED, 0, 0 };
+	unsigned char *data, *file, *head;
+	struct recording r;
+	size_t len, at, bad;
+	char offset[32];
+	u32 i, k, number;
+
+	data = sample(&len);
+	head = chunk(data, len, REC_CHUNK_EVENTS, 0);
+	file = calloc(1, len + 4 * (REC_HEAD + 16));
+	MUST(head && file);
+	for (k = 0; k < 5; k++) {
+		bad = 0;
+		at = (size_t)(head - data);
+		memcpy(file, data, at);
+		for (i = 0; i < 4; i++) {
+			unsigned char *p = file + at;
+
+			memset(p, 0, REC_HEAD + 16);
+			memcpy(p, head, REC_HEAD);
+			number = htole32(i);
+			memcpy(p + 20, &number, 4);
+			/* the first chunk begins with a time */
+			set_bytes(p, i ? 3 : 11);
+			p += REC_HEAD + (i ? 0 : 8);
+			memcpy(p, waited, 3);
+			if (i == k) {
+				p[0] = 0;
+				bad = (size_t)(p - file);
+			}
+			at += chunk_size(file + at);
+		}
+		seal(file, at);
+		if (k == 4) {
+			OK(try(file, at, &r));
+			rec_free(&r);
+			break;
+		}
+		ck_assert_int_eq(try(file, at, &r), -EBADMSG);
+		snprintf(offset, sizeof(offset), "offset %zu: ", bad);
+		ck_assert_msg(strstr(text, offset) && strstr(text, "event of kind 0"), "%s is not %s",
+			      text, offset);
+	}
+	free(file);
+	free(data);
+}
+END_TEST
+
 /*
  * With right checksums: the reader returns with any result, an accepted recording may or may
  * not have an order, and no access is out of bounds (which the address sanitizer checks).
@@ -294,4 +345,4 @@ END_TEST
 
 SUITE("record_damaged", test_cut, test_bits,
       test_a_text_of_the_start_that_does_not_end_is_refused, test_an_event_that_is_cut_is_refused,
-      test_nothing_is_read_after_an_event_that_is_cut, test_nonsense)
+      test_nothing_is_read_after_an_event_that_is_cut, test_the_offset_of_a_bad_event, test_nonsense)

@@ -275,6 +275,32 @@ START_TEST(test_a_poller_that_may_steal_sees_a_hoard)
 }
 END_TEST
 
+START_TEST(test_a_poller_sees_work_of_each_queue_that_it_serves)
+{
+	struct exec_queue *q[3];
+	struct exec_thread *t, *u;
+	struct fix f;
+	u32 i;
+
+	fix_init(&f, NULL);
+	for (i = 0; i < 3; i++)
+		q[i] = fix_queue(&f, "q", 0, i != 1);
+	t = fix_thread(&f);
+	u = fix_thread(&f);
+	for (i = 0; i < 3; i++) {
+		exec_push(q[i], u, 1 + i, 0, 0);
+		ck_assert(thread_may_take(f.x, t, 0) == (i != 1));
+		ck_assert_uint_eq(exec_take(f.x, t), i != 1 ? 1 + i : 0);
+		if (i == 1) {
+			t->queue = q[1];
+			ck_assert_uint_eq(exec_take(f.x, t), 2);
+			t->queue = NULL;
+		}
+	}
+	fix_fini(&f);
+}
+END_TEST
+
 /*
  * A thread that always has its own work: the work of another thread is overtaken by at most 512
  * times the lanes times the works in front of it plus two (limits.md).
@@ -457,6 +483,8 @@ START_TEST(test_short_work_stays_with_its_maker)
 		rig_later(&r);
 		MUST(thread_may_take(r.f.x, r.worker, LOOK_LEAVE));
 		MUST(!rig_look(&r) && r.worker->left);
+		r.worker->left = false;
+		MUST(!rig_look(&r) && r.worker->left);
 		MUST(!thread_may_take(r.f.x, r.worker, LOOK_LEAVE) && r.worker->left);
 	}
 	/*
@@ -581,6 +609,7 @@ int main(void)
 	tcase_add_test(tc, test_hoards);
 	tcase_add_test(tc, test_own_work_comes_first_beside_a_batch);
 	tcase_add_test(tc, test_a_poller_that_may_steal_sees_a_hoard);
+	tcase_add_test(tc, test_a_poller_sees_work_of_each_queue_that_it_serves);
 	tcase_add_loop_test(tc, test_bound_between_producers, 0, 4);
 	tcase_add_test(tc, test_bound_of_a_hoard);
 	tcase_add_test(tc, test_lanes_rest);

@@ -324,7 +324,7 @@ static uint64_t get_time(struct cursor *c)
 	d = c->cycles - rd->cycles0;
 	if (c->cycles < rd->cycles0)
 		return 0;
-	if (!span || rd->cycles1 < rd->cycles0 || rd->ns1 <= rd->ns0)
+	if (rd->cycles1 <= rd->cycles0 || rd->ns1 <= rd->ns0)
 		return d;
 	return (uint64_t)((unsigned __int128)d * (rd->ns1 - rd->ns0) / span);
 }
