@@ -3,7 +3,9 @@
  * Deletion of a var: when it takes effect, when its memory is reused, and races with other
  * calls.
  */
+#include <semaphore.h>
 #include "util.h"
+#include "trap.h"
 #include <core/var.h>
 
 START_TEST(test_delete_inline_when_ready)
@@ -413,6 +415,106 @@ START_TEST(test_push_races_with_delete)
 }
 END_TEST
 
+#if CAN_TRAP
+/* Another thread deletes the var, since a call of the engine cannot be entered again. */
+static struct {
+	struct pawl_engine *e;
+	pawl_var_t v;
+	sem_t go, done;
+	bool end;
+} deleter;
+
+static void *deleter_main(void *arg)
+{
+	for (;;) {
+		MUST(!sem_wait(&deleter.go));
+		if (deleter.end)
+			return arg;
+		MUST(!pawl_var_delete(deleter.e, deleter.v, NULL, NULL));
+		sem_post(&deleter.done);
+	}
+}
+
+static void delete_now(void)
+{
+	sem_post(&deleter.go);
+	MUST(!sem_wait(&deleter.done));
+}
+
+#define PLACES 100
+
+/*
+ * A var that an op names is deleted somewhere inside the push: the op runs, or it is refused or
+ * released with -ESTALE, and its other vars are free for the next op.
+ */
+static void push_and_delete(u32 mode)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	u32 k, ran, run = 0, refused = 0, stale = 0;
+	long at, all = 0;
+	pthread_t t;
+
+	memset(&deleter, 0, sizeof(deleter));
+	deleter.e = e;
+	MUST(!sem_init(&deleter.go, 0, 0) && !sem_init(&deleter.done, 0, 0));
+	t = spawn(deleter_main, NULL);
+	/* The first push creates the worker, with all signals blocked. */
+	OK(push_write(e, add_one, &run, var_new(e)));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	run = 0;
+	trap_init(delete_now);
+	/* The first call counts the instructions. */
+	for (k = 0; k <= PLACES; k++) {
+		pawl_var_t v[2];
+		struct race r = { .e = e };
+		struct shot s = { .r = &r };
+		struct pawl_op op = op_of_fn(shot_body, &s);
+		int rc;
+
+		v[mode & 1] = deleter.v = var_new(e);
+		v[!(mode & 1)] = var_new(e);
+		op.release = shot_release;
+		*(mode & 2 ? &op.writes : &op.reads) = v;
+		*(mode & 2 ? &op.nwrites : &op.nreads) = 2;
+		at = k ? all * (k - 1) / PLACES : LONG_MAX;
+		if (mode & 4)
+			trap_after(at, rc = pawl_push_batch(e, &op, 1));
+		else
+			trap_after(at, rc = pawl_push(e, &op));
+		all = k ? all : trap.ran;
+		ran = 0;
+		OK(push_write(e, add_one, &ran, v[!(mode & 1)]));
+		OK(pawl_wait_readable(e, v[!(mode & 1)], SOON_NS, NULL));
+		ck_assert_uint_eq(ran, 1);
+		OK(pawl_var_delete(e, v[!(mode & 1)], NULL, NULL));
+		if (!trap.stops)
+			OK(pawl_var_delete(e, deleter.v, NULL, NULL));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		MUST(rc ? rc == -ESTALE && !s.ran && !s.released : s.released == 1);
+		MUST(rc || (s.ran ? !s.status : s.status == -ESTALE));
+		run += s.ran;
+		refused += rc != 0;
+		stale += !rc && !s.ran;
+	}
+	deleter.end = true;
+	sem_post(&deleter.go);
+	join(t);
+	ck_assert(run && refused && stale);
+	OK(pawl_engine_destroy(e));
+}
+#endif
+
+START_TEST(test_a_push_whose_var_is_deleted_meanwhile)
+{
+#if CAN_TRAP
+	u32 mode;
+
+	for (mode = 0; mode < 8; mode++)
+		push_and_delete(mode);
+#endif
+}
+END_TEST
+
 /* Two threads delete the same var: one does. */
 struct twins {
 	struct pawl_engine *e;
@@ -544,5 +646,5 @@ END_TEST
 SUITE("delete", test_delete_inline_when_ready, test_delete_order, test_delete_before_ready_ops,
       test_delete_null_fn, test_delete_twice, test_delete_is_a_version, test_delete_poisoned,
       test_delete_inside_body, test_reuse_without_growth, test_reuse_across_threads,
-      test_push_races_with_delete, test_delete_races_with_delete, test_queries_race,
-      test_error_is_of_this_var)
+      test_push_races_with_delete, test_a_push_whose_var_is_deleted_meanwhile,
+      test_delete_races_with_delete, test_queries_race, test_error_is_of_this_var)

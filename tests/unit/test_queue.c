@@ -556,6 +556,32 @@ START_TEST(test_limits)
 }
 END_TEST
 
+/* The rings of each queue give back the memory for a long backlog. */
+START_TEST(test_trim_gives_back_the_rings_of_all_queues)
+{
+	struct exec_queue *q[3];
+	struct exec_thread *t;
+	struct fix f;
+	u32 i, k;
+
+	fix_init(&f, NULL);
+	for (i = 0; i < 3; i++)
+		q[i] = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	for (i = 0; i < 3; i++) {
+		for (k = 1; k <= 2000; k++)
+			exec_push(q[i], t, k, 0, 0);
+		ck_assert_uint_gt(q[i]->lanes[t->slot]->ring.mask, 1000);
+	}
+	for (k = 1; k <= 6000; k++)
+		MUST(exec_take(f.x, t));
+	exec_trim(f.x, t);
+	for (i = 0; i < 3; i++)
+		ck_assert_uint_eq(q[i]->lanes[t->slot]->ring.log2, RING_FIRST);
+	fix_fini(&f);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("exec/queue");
@@ -574,6 +600,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_work_beyond_a_full_ring_is_taken_after_the_ring, 0, 3);
 	tcase_add_test(tc, test_rotation);
 	tcase_add_test(tc, test_limits);
+	tcase_add_test(tc, test_trim_gives_back_the_rings_of_all_queues);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }

@@ -389,7 +389,7 @@ START_TEST(test_replay_sees)
 	char *path = temp_path();
 	struct pawl_engine *e;
 	struct recording r;
-	struct rec_edge edge = { 1, 0 }, kept[] = { { 0, 1 }, { 1, 2 } };
+	struct rec_edge edge = { 1, 0 }, kept[] = { { 0, 1 }, { 1, 2 }, { 2, 3 } };
 	u32 order[] = { 0, 1, 2, 3 }, i;
 
 	OK(pawl_record_start(path));

@@ -20,24 +20,55 @@ static unsigned char *contents(const char *path, size_t *len)
 	return data;
 }
 
-/* A small recording in memory. */
-static unsigned char *sample(size_t *len)
+/* --- memory that is refused --- */
+
+static unsigned int refuse_in;		/* 1: the next allocation; 0: none */
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+
+static bool refuse(void)
+{
+	return refuse_in && !--refuse_in;
+}
+
+void *__wrap_malloc(size_t n)
+{
+	return refuse() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return refuse() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+	return refuse() ? NULL : __real_realloc(p, n);
+}
+
+/* A recording in memory, of so many ops and vars. */
+static unsigned char *sample_of(size_t *len, u32 nops, u32 nvars)
 {
 	char *path = temp_path();
 	struct pawl_engine *e;
-	pawl_var_t v[3];
+	pawl_var_t v[100];
 	struct pawl_op op;
 	u32 i;
 
 	OK(pawl_record_start(path));
 	e = engine(PAWL_PER_DEVICE, 1);
-	for (i = 0; i < 3; i++)
+	for (i = 0; i < nvars; i++)
 		v[i] = var_new(e);
-	for (i = 0; i < 12; i++) {
+	for (i = 0; i < nops; i++) {
 		op = op_of_fn(i == 5 ? fail_io : nothing, NULL);
 		op.reads = v;
 		op.nreads = 1 + i % 2;
-		op.writes = v + 2;
+		op.writes = &v[2 + i % (nvars - 2)];
 		op.nwrites = 1;
 		op.name = i % 3 ? "op" : NULL;
 		op.priority = i % 4 ? 0 : -3;
@@ -49,6 +80,11 @@ static unsigned char *sample(size_t *len)
 	OK(pawl_engine_destroy(e));
 	OK(pawl_record_stop());
 	return contents(path, len);
+}
+
+static unsigned char *sample(size_t *len)
+{
+	return sample_of(len, 12, 3);
 }
 
 /* Read from its own block, so that the address sanitizer detects a read beyond the end. */
@@ -302,6 +338,46 @@ START_TEST(test_the_offset_of_a_bad_event)
 }
 END_TEST
 
+/* Whichever allocation is refused, the reader says so, and frees the others (address sanitizer). */
+START_TEST(test_a_recording_without_memory_to_read_it_is_refused)
+{
+	unsigned char *data;
+	u32 k, order[400];
+	struct recording r;
+	size_t len, n;
+	int rc;
+
+	data = sample_of(&len, 400, 100);
+	for (k = 1; ; k++) {
+		text[0] = 0;
+		refuse_in = k;
+		rc = rec_parse("test", data, len, &r, text, sizeof(text));
+		if (refuse_in)
+			break;
+		ck_assert_int_eq(rc, -ENOMEM);
+		ck_assert_msg(strstr(text, "memory") != NULL, "%u: %s", k, text);
+	}
+	refuse_in = 0;
+	ck_assert_uint_gt(k, 20);
+	OK(rc);
+	ck_assert_uint_eq(r.nops, 400);
+	ck_assert_uint_eq(r.nvars, 100);
+	for (k = 1; ; k++) {
+		refuse_in = k;
+		rc = rec_order(&r, order, &n, text, sizeof(text));
+		if (refuse_in)
+			break;
+		ck_assert_int_eq(rc, -ENOMEM);
+	}
+	refuse_in = 0;
+	ck_assert_uint_gt(k, 3);
+	OK(rc);
+	ck_assert_uint_eq(n, 400);
+	rec_free(&r);
+	free(data);
+}
+END_TEST
+
 /*
  * With right checksums: the reader returns with any result, an accepted recording may or may
  * not have an order, and no access is out of bounds (which the address sanitizer checks).
@@ -345,4 +421,5 @@ END_TEST
 
 SUITE("record_damaged", test_cut, test_bits,
       test_a_text_of_the_start_that_does_not_end_is_refused, test_an_event_that_is_cut_is_refused,
-      test_nothing_is_read_after_an_event_that_is_cut, test_the_offset_of_a_bad_event, test_nonsense)
+      test_nothing_is_read_after_an_event_that_is_cut, test_the_offset_of_a_bad_event,
+      test_a_recording_without_memory_to_read_it_is_refused, test_nonsense)

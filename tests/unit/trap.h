@@ -21,6 +21,7 @@ static struct {
 	void (*others)(void);
 	long left;		/* instructions until the stop; < 0: the call has returned */
 	u32 stops;
+	long ran;		/* instructions before the stop, or in the whole call */
 } trap;
 
 static void on_trap(int sig, siginfo_t *si, void *ctx)
@@ -58,6 +59,7 @@ static inline void trap_init(void (*others)(void))
 		trap.stops = 0;							\
 		TRAP("orq $0x100");						\
 		call;								\
+		trap.ran = (k) - trap.left;					\
 		trap.left = -1;							\
 		TRAP("andq $~0x100");						\
 	} while (0)
