@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * As test_contract.c, for the errors that the system causes: it refuses memory, a descriptor, a
- * write.  Here the library's calls of malloc(), calloc(), mmap(), eventfd(), write() and
- * vsnprintf() are those below (see tests/Makefile), and memory for objects is refused by pool_commit_hook().
+ * write.  Here the library's calls of malloc(), calloc(), aligned_alloc(), mmap(),
+ * eventfd(), write() and vsnprintf() are those below (see tests/Makefile), and memory for objects
+ * is refused by pool_commit_hook().
  */
 #include "util.h"
 #include <pool/pool.h>
@@ -21,9 +22,20 @@ static int failing_with;
 /* Of the requests for OBJECTS: so many are granted, and then so many refused. */
 static u32 granted, refused = UINT32_MAX;	/* A */
 
+/* Of the requests for an ALLOCATION: this one alone is refused, then 0; at first UINT32_MAX: all. */
+static u32 only = UINT32_MAX;	/* A */
+
 static bool fails(u32 what)
 {
 	return load_acquire(&failing) == what;
+}
+
+static bool no_allocation(void)
+{
+	if (!fails(ALLOCATION))
+		return false;
+	return load_relaxed(&only) == UINT32_MAX ||
+	       (load_relaxed(&only) && fetch_add_relaxed(&only, -1u) == 1);
 }
 
 /* The call, which must be refused with this code because of `what`. */
@@ -60,6 +72,8 @@ void *__real_mmap(void *at, size_t size, int prot, int flags, int fd, off_t from
 void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t from);
 void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
+void *__real_aligned_alloc(size_t align, size_t size);
+void *__wrap_aligned_alloc(size_t align, size_t size);
 int __real_eventfd(unsigned int count, int flags);
 int __wrap_eventfd(unsigned int count, int flags);
 ssize_t __real_write(int fd, const void *from, size_t n);
@@ -69,17 +83,22 @@ int __wrap_vsnprintf(char *to, size_t size, const char *fmt, va_list ap);
 
 void *__wrap_malloc(size_t size)
 {
-	return fails(ALLOCATION) ? NULL : __real_malloc(size);
+	return no_allocation() ? NULL : __real_malloc(size);
 }
 
 void *__wrap_calloc(size_t n, size_t size)
 {
-	return fails(ALLOCATION) ? NULL : __real_calloc(n, size);
+	return no_allocation() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t size)
+{
+	return no_allocation() ? NULL : __real_aligned_alloc(align, size);
 }
 
 void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t from)
 {
-	return fails(ALLOCATION) ? MAP_FAILED : __real_mmap(at, size, prot, flags, fd, from);
+	return no_allocation() ? MAP_FAILED : __real_mmap(at, size, prot, flags, fd, from);
 }
 
 int __wrap_eventfd(unsigned int count, int flags)
@@ -105,6 +124,39 @@ int __wrap_vsnprintf(char *to, size_t size, const char *fmt, va_list ap)
 
 	return fails(LENGTH) ? n + (1 << 28) : n;
 }
+
+/* Whichever allocation is refused: what was allocated before is freed (address sanitizer). */
+START_TEST(test_an_engine_is_created_as_a_whole_or_not_at_all)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
+	struct pawl_engine *e;
+	u32 k, left, ran = 0, failed = 0;
+	int rc;
+
+	c.copy_workers = c.priority_workers = 1;
+	for (k = 1; ; k++) {
+		store_relaxed(&only, k);
+		rc = without(ALLOCATION, ENOMEM, pawl_engine_create(&c, &e));
+		left = load_relaxed(&only);
+		store_relaxed(&only, UINT32_MAX);
+		if (rc) {
+			ck_assert_int_eq(rc, -ENOMEM);
+			ck_assert_msg(strstr(pawl_error_text(), "memory") ||
+				      strstr(pawl_error_text(), "cannot reserve"), "%u: %s", k,
+				      pawl_error_text());
+			failed++;
+			continue;
+		}
+		/* A few are asked for, and not needed. */
+		OK(push_write(e, add_one, &ran, var_new(e)));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		OK(pawl_engine_destroy(e));
+		if (left)
+			break;
+	}
+	ck_assert_uint_gt(failed, 20);
+}
+END_TEST
 
 START_TEST(test_a_descriptor_that_the_system_refuses_is_had_later)
 {
@@ -298,6 +350,7 @@ SUITE("contract_system", test_a_descriptor_that_the_system_refuses_is_had_later,
       test_a_dump_that_is_not_written_says_so_and_can_be_repeated,
       test_a_text_of_more_than_an_int_is_refused, test_an_engine_without_memory_is_not_created,
       test_an_engine_with_too_little_memory_is_not_created,
+      test_an_engine_is_created_as_a_whole_or_not_at_all,
       test_calls_without_memory_change_nothing_and_can_be_repeated,
       test_a_wait_without_memory_keeps_the_error_for_the_next,
       test_a_thread_without_memory_enters_later,

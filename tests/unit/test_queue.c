@@ -552,6 +552,8 @@ START_TEST(test_limits)
 	for (i = 0; i < EXEC_MAX_QUEUES; i++)
 		ck_assert_int_eq(exec_queue_add(f.x, "q", 0, false, &q), 0);
 	ck_assert_int_eq(exec_queue_add(f.x, "q", 0, false, &q), -EINVAL);
+	ck_assert_ptr_nonnull(exec_queue_at(f.x, EXEC_MAX_QUEUES - 1));
+	ck_assert_ptr_null(exec_queue_at(f.x, EXEC_MAX_QUEUES));
 	fix_fini(&f);
 }
 END_TEST

@@ -2,6 +2,7 @@
 /* core/trim.c: memory is returned to the system, and no handle or token is used twice. */
 #include "util.h"
 #include <core/op.h>
+#include <core/thread.h>
 
 static int by_handle(const void *a, const void *b)
 {
@@ -67,6 +68,26 @@ START_TEST(test_memory_of_a_burst_goes_back)
 	OK(pawl_engine_destroy(e));
 	free(v);
 	free(g);
+}
+END_TEST
+
+/* An idle worker leaves it to the one that does it already, and asks again later. */
+START_TEST(test_one_worker_at_a_time_gives_memory_back)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct thread *t = thread_get(e);
+
+	/* as if it slept: no thread wants it to work */
+	store_relaxed(&t->ex.park, UINT32_MAX);
+	ck_assert(engine_tidy(e, &t->ex));
+	ck_assert_uint_eq(load_relaxed(&e->tidying), 0);
+	store_relaxed(&e->tidying, 1);
+	ck_assert(!engine_tidy(e, &t->ex));
+	ck_assert_uint_eq(load_relaxed(&e->tidying), 1);
+	store_relaxed(&e->tidying, 0);
+	ck_assert(engine_tidy(e, &t->ex));
+	store_relaxed(&t->ex.park, 0);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -474,6 +495,7 @@ static Suite *suite(void)
 
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, test_memory_of_a_burst_goes_back);
+	tcase_add_test(t, test_one_worker_at_a_time_gives_memory_back);
 	tcase_add_loop_test(t, test_idle_workers_give_memory_back, 0, 2);
 	tcase_add_test(t, test_rings_of_a_burst_go_back);
 	tcase_add_test(t, test_no_var_handle_comes_again);
