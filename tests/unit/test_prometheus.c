@@ -201,6 +201,7 @@ START_TEST(test_values)
 	ck_assert(value("pawl_queue_pushed_total", "queue=c0,") == 11);
 	ck_assert(value("pawl_queue_wait_seconds_count", "queue=c0,") == 1);
 	ck_assert(value("pawl_queue_wait_seconds_sum", "queue=c0,") > 0.0015);
+	ck_assert(value("pawl_queue_wait_seconds_count", "queue=prio,") == 0);
 	ck_assert(value("pawl_memory_bytes", "engine=") > 0);
 	OK(pawl_engine_destroy(e));
 }

@@ -458,10 +458,12 @@ static void rig_later(struct rig *r)
 
 START_TEST(test_short_work_stays_with_its_maker)
 {
+	struct exec_thread *other;
 	struct rig r;
 	u32 i;
 
 	rig_init(&r);
+	other = fix_thread(&r.f);
 	r.f.x->fast = UINT32_MAX;	/* a maker that takes anything is fast */
 	r.f.x->judge = UINT32_MAX;
 	/* the test sets the time of the next check, however slow the machine is */
@@ -487,6 +489,11 @@ START_TEST(test_short_work_stays_with_its_maker)
 		MUST(!rig_look(&r) && r.worker->left);
 		MUST(!thread_may_take(r.f.x, r.worker, LOOK_LEAVE) && r.worker->left);
 	}
+	/* the lane of another maker is checked all the same */
+	exec_push(r.q, other, ++r.work, 0, 0);
+	MUST(thread_may_take(r.f.x, r.worker, LOOK_LEAVE) && r.worker->left);
+	ck_assert_uint_eq(rig_look(&r), r.work);
+	MUST(!rig_look(&r) && r.worker->left);
 	/*
 	 * a worker that sleeps, or checks for itself, takes; and work with a priority is not
 	 * left

@@ -86,6 +86,32 @@ START_TEST(test_threads_are_as_many_as_documented)
 }
 END_TEST
 
+static void enter_late(void *user, const char *name)
+{
+	nap_us(5000);
+	fetch_add_relaxed((u32 *)user, 1);
+}
+
+START_TEST(test_a_start_returns_when_all_workers_have_entered)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 3);
+	struct pawl_engine *e;
+	u32 entered = 0, i;
+
+	c.start_workers = true;
+	c.thread_start = enter_late;
+	c.user = &entered;
+	c.priority_workers = c.copy_workers = 0;
+	e = engine_with(&c);
+	for (i = 1; i <= 4; i++) {
+		ck_assert_uint_eq(load_relaxed(&entered), i * stats(e).workers);
+		OK(pawl_engine_stop(e));
+		OK(pawl_engine_start(e));
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 START_TEST(test_start_workers_says_what_failed)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
@@ -439,6 +465,7 @@ START_TEST(test_lists_of_cpus)
 }
 END_TEST
 
-SUITE("workers", test_threads_are_as_many_as_documented, test_start_workers_says_what_failed,
+SUITE("workers", test_threads_are_as_many_as_documented,
+      test_a_start_returns_when_all_workers_have_entered, test_start_workers_says_what_failed,
       test_attributes_of_workers, test_wrong_attributes, test_host_makes_the_threads,
       test_default_respects_affinity_and_quota, test_lists_of_cpus)
