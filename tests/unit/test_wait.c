@@ -455,6 +455,51 @@ START_TEST(test_inside_deadlk)
 }
 END_TEST
 
+/*
+ * The ops on a thread's stack, of which the inner one is complete before its body returns: what
+ * the outer one holds is still held, and what the inner one held is not.
+ */
+struct stacked {
+	pawl_var_t outer, inner;
+	int rc[3];
+};
+
+static void complete_then_wait(struct pawl_run *run, void *arg)
+{
+	struct stacked *b = arg;
+
+	b->rc[0] = pawl_wait_readable(run->engine, b->inner, -1, NULL);
+	MUST(!pawl_complete(run->engine, run->token, 0, NULL));
+	b->rc[1] = pawl_wait_readable(run->engine, b->outer, -1, NULL);
+	b->rc[2] = pawl_wait_readable(run->engine, b->inner, SOON_NS, NULL);
+}
+
+static int run_inner(struct pawl_run *run, void *arg)
+{
+	MUST(pawl_run_one(run->engine) == 1);
+	return 0;
+}
+
+START_TEST(test_inside_an_op_that_is_complete)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct stacked b = { var_new(e), var_new(e), { 0 } };
+	struct pawl_op op = PAWL_OP_INIT;
+
+	OK(push_write(e, run_inner, NULL, b.outer));
+	op.async_fn = complete_then_wait;
+	op.arg = &b;
+	op.writes = &b.inner;
+	op.nwrites = 1;
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_int_eq(b.rc[0], -EDEADLK);
+	ck_assert_int_eq(b.rc[1], -EDEADLK);
+	ck_assert_int_eq(b.rc[2], 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* With more vars than fit inside an op. */
 static int wide_inner(struct pawl_run *run, void *arg)
 {
@@ -1003,7 +1048,7 @@ SUITE("wait", test_nothing_to_wait_for, test_readable, test_writable, test_all,
       test_polling_many, test_polls_between_pushes_leave_one_place, test_polling_then_waiting, test_writable_waits_for_a_later_reader,
       test_timed_out_writable_keeps_its_place, test_limit_while_helping,
       test_the_last_op_ends_a_wait_after_its_time,
-      test_inside_deadlk, test_inside_deadlk_wide, test_inside_waits_help,
+      test_inside_deadlk, test_inside_an_op_that_is_complete, test_inside_deadlk_wide, test_inside_waits_help,
       test_inside_waits_nest, test_inside_waits_across_queues, test_wakes_only_its_waiter,
       test_many_waiters, test_wait_all_while_pushing, test_waits_publish, test_waits_help,
       test_no_help, test_delete_under_a_waiter, test_a_wait_whose_var_vanishes_keeps_no_op,
