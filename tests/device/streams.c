@@ -6,30 +6,73 @@
 #include <core/devices.h>
 #include "fixture.h"
 
-/* One stream: no event at all. */
+/* One stream: no wait for an event; ops of another kind have another stream. */
 START_TEST(a_chain_stays_in_one_stream)
 {
-	enum { N = 200 };
+	static const u16 kinds[] = { PAWL_NORMAL, PAWL_COPY_TO_DEVICE, PAWL_COPY_FROM_DEVICE,
+				     PAWL_GPU_PRIORITIZED, PAWL_NORMAL };
+	enum { N = 100 };
 	struct pawl_engine *e = by_hand(2);
 	pawl_var_t v = var_new(e);
 	struct fake_counts before, after;
 	struct cell c = { 0 };
+	void *first, *last = NULL;
+	struct pawl_op op = dev_op(cell_body, &c);
+	u32 i, k;
+
+	op.writes = &v;
+	op.nwrites = 1;
+	for (k = 0; k < ARRAY_SIZE(kinds); k++) {
+		op.prop = kinds[k];
+		first = NULL;
+		for (i = 0; i < N; i++) {
+			OK(pawl_push(e, &op));
+			MUST(soon(version(e, v) == k * N + i + 1));
+			if (!first)
+				b->counts(&before);
+			first = first ? first : load_acquire(&c.stream);
+			ck_assert_ptr_eq(load_acquire(&c.stream), first);
+		}
+		b->counts(&after);
+		ck_assert_uint_eq(after.waits - before.waits, 0);
+		/* Behind a copy there is one, since an op in another stream will need it. */
+		ck_assert_uint_eq(after.records - before.records,
+				  k == 1 || k == 2 ? N - 1 : 0);
+		ck_assert_ptr_ne(first, last);
+		last = first;
+	}
+	steps_go();
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(c.v, cell_after(ARRAY_SIZE(kinds) * N));
+	done_by_hand(e);
+}
+END_TEST
+
+START_TEST(a_chain_on_the_second_device_stays_in_one_stream)
+{
+	const struct fake_setup fs = { .devices = 2, .seed = 1, .manual = true };
+	struct pawl_engine *e;
+	struct cell c = { 0 };
+	struct pawl_op op = dev_op(cell_body, &c);
 	void *first = NULL;
+	pawl_var_t v;
 	u32 i;
 
-	b->counts(&before);
-	for (i = 0; i < N; i++) {
-		OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
+	if (b->real && pawl_device_count(b->kind) < 2)
+		return;
+	e = with_devices(2, PAWL_PER_DEVICE, 2, &fs);
+	v = var_new(e);
+	op.device = dev1;
+	op.writes = &v;
+	op.nwrites = 1;
+	for (i = 0; i < 20; i++) {
+		OK(pawl_push(e, &op));
 		MUST(soon(version(e, v) == i + 1));
 		first = first ? first : load_acquire(&c.stream);
 		ck_assert_ptr_eq(load_acquire(&c.stream), first);
 	}
-	b->counts(&after);
-	ck_assert_uint_eq(after.waits - before.waits, 0);
-	ck_assert_uint_eq(after.records - before.records, 0);
 	steps_go();
 	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
-	ck_assert_uint_eq(c.v, cell_after(N));
 	done_by_hand(e);
 }
 END_TEST
@@ -395,7 +438,8 @@ int main(void)
 	const TTest *const any[] = {
 		two_devices, an_adopted_stream, NULL };
 	const TTest *const told[] = {
-		a_chain_stays_in_one_stream, readers_spread_over_streams, sixteen_devices,
+		a_chain_stays_in_one_stream,
+		a_chain_on_the_second_device_stays_in_one_stream, readers_spread_over_streams, sixteen_devices,
 		copies_have_streams_of_their_own, work_in_streams_is_bounded,
 		the_stream_for_prioritized_ops_is_the_most_urgent, held_ops_keep_their_priority, events_in_use_are_not_recorded_again, NULL };
 

@@ -508,6 +508,31 @@ START_TEST(test_short_work_stays_with_its_maker)
 }
 END_TEST
 
+/* A maker that takes, or tried to, needs no help. */
+START_TEST(test_work_of_a_maker_that_takes_it_is_left)
+{
+	static const struct { u32 pushes, takes; } of[] = { { 0, 0 }, { 1, 1 }, { 1, 2 }, { 2, 3 } };
+	u32 i, k, equal = 0;
+
+	for (k = 0; k < ARRAY_SIZE(of); k++) {
+		struct rig r;
+
+		rig_init(&r);
+		r.worker->avg = 10;
+		rig_push(&r, of[k].pushes);
+		for (i = 0; i < of[k].takes; i++)
+			exec_take(r.f.x, r.maker);
+		rig_push(&r, 10);
+		ck_assert_uint_eq(r.lane->ring.own, of[k].pushes);
+		equal += k && r.lane->ring.own == r.lane->ring.empty;
+		ck_assert(!rig_look(&r) == (k > 0));
+		ck_assert(r.worker->left == (k > 0));
+		fix_fini(&r.f);
+	}
+	ck_assert_uint_ge(equal, 1);
+}
+END_TEST
+
 START_TEST(test_work_of_a_slow_maker_is_taken)
 {
 	struct rig r;
@@ -621,6 +646,7 @@ int main(void)
 	tcase_add_test(tc, test_bound_of_a_hoard);
 	tcase_add_test(tc, test_lanes_rest);
 	tcase_add_test(tc, test_short_work_stays_with_its_maker);
+	tcase_add_test(tc, test_work_of_a_maker_that_takes_it_is_left);
 	tcase_add_test(tc, test_work_of_a_slow_maker_is_taken);
 	tcase_add_loop_test(tc, test_bursts_of_short_work_run, 0, 2);
 	suite_add_tcase(s, tc);
