@@ -3,7 +3,6 @@
  * Deletion of a var: when it takes effect, when its memory is reused, and races with other
  * calls.
  */
-#include <semaphore.h>
 #include "util.h"
 #include "trap.h"
 #include <core/var.h>
@@ -416,32 +415,17 @@ START_TEST(test_push_races_with_delete)
 END_TEST
 
 #if CAN_TRAP
-/* Another thread deletes the var, since a call of the engine cannot be entered again. */
 static struct {
 	struct pawl_engine *e;
 	pawl_var_t v;
-	sem_t go, done;
-	bool end;
 } deleter;
-
-static void *deleter_main(void *arg)
-{
-	for (;;) {
-		MUST(!sem_wait(&deleter.go));
-		if (deleter.end)
-			return arg;
-		MUST(!pawl_var_delete(deleter.e, deleter.v, NULL, NULL));
-		sem_post(&deleter.done);
-	}
-}
 
 static void delete_now(void)
 {
-	sem_post(&deleter.go);
-	MUST(!sem_wait(&deleter.done));
+	MUST(!pawl_var_delete(deleter.e, deleter.v, NULL, NULL));
 }
 
-#define PLACES 100
+#define PLACES 40
 
 /*
  * A var that an op names is deleted somewhere inside the push: the op runs, or it is refused or
@@ -452,17 +436,13 @@ static void push_and_delete(u32 mode)
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
 	u32 k, ran, run = 0, refused = 0, stale = 0;
 	long at, all = 0;
-	pthread_t t;
 
-	memset(&deleter, 0, sizeof(deleter));
 	deleter.e = e;
-	MUST(!sem_init(&deleter.go, 0, 0) && !sem_init(&deleter.done, 0, 0));
-	t = spawn(deleter_main, NULL);
 	/* The first push creates the worker, with all signals blocked. */
 	OK(push_write(e, add_one, &run, var_new(e)));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	run = 0;
-	trap_init(delete_now);
+	elsewhere_begin(delete_now);
 	/* The first call counts the instructions. */
 	for (k = 0; k <= PLACES; k++) {
 		pawl_var_t v[2];
@@ -496,9 +476,7 @@ static void push_and_delete(u32 mode)
 		refused += rc != 0;
 		stale += !rc && !s.ran;
 	}
-	deleter.end = true;
-	sem_post(&deleter.go);
-	join(t);
+	elsewhere_end();
 	ck_assert(run && refused && stale);
 	OK(pawl_engine_destroy(e));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/opgroup.c: counts, limits, room, cancelling and deadlines of groups. */
 #include "util.h"
+#include "trap.h"
 #include <core/opgroup.h>
 
 static u32 ran;
@@ -377,6 +378,49 @@ START_TEST(test_no_room_completion_is_lost)
 }
 END_TEST
 
+#if CAN_TRAP
+static struct {
+	struct pawl_engine *e;
+	pawl_group_t g;
+	int rc;
+} destroyer;
+
+static void destroy_now(void)
+{
+	destroyer.rc = pawl_group_destroy(destroyer.e, destroyer.g);
+}
+#endif
+
+/* Wherever one thread is inside the call, another one's is refused, or destroys the group. */
+START_TEST(test_two_threads_destroy_a_group)
+{
+#if CAN_TRAP
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	u32 k, busy = 0, stale[2] = { 0, 0 };
+	int rc;
+
+	destroyer.e = e;
+	elsewhere_begin(destroy_now);
+	for (k = 0; !k || trap.stops; k++) {
+		OK(pawl_group_create(e, NULL, &destroyer.g));
+		trap_after(k, rc = pawl_group_destroy(e, destroyer.g));
+		if (!trap.stops) {
+			OK(rc);
+			break;
+		}
+		ck_assert_int_eq(!rc + !destroyer.rc, 1);
+		busy += rc + destroyer.rc == -EBUSY;
+		stale[!rc] += rc + destroyer.rc == -ESTALE;
+		ck_assert_int_eq(pawl_group_destroy(e, destroyer.g), -ESTALE);
+	}
+	elsewhere_end();
+	ck_assert(busy && stale[0] && stale[1]);
+	ck_assert_uint_eq(busy + stale[0] + stale[1], k);
+	OK(pawl_engine_destroy(e));
+#endif
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("opgroup");
@@ -391,6 +435,7 @@ int main(void)
 	tcase_add_test(tc, test_a_body_does_not_wait_for_its_own_group);
 	tcase_add_test(tc, test_nobody_waits_for_room_for_good);
 	tcase_add_test(tc, test_no_room_completion_is_lost);
+	tcase_add_test(tc, test_two_threads_destroy_a_group);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }

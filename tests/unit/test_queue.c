@@ -558,6 +558,41 @@ START_TEST(test_limits)
 }
 END_TEST
 
+static u64 measured(struct exec_queue *q)
+{
+	struct exec_queue_stats st;
+	u64 n = 0;
+	u32 i;
+
+	exec_queue_stats(q, &st);
+	for (i = 0; i < ARRAY_SIZE(st.wait); i++)
+		n += st.wait[i];
+	return n;
+}
+
+/* The first and then one in 128 is measured, and counts for all since the last one. */
+START_TEST(test_waits_are_measured_whatever_the_priority)
+{
+	struct exec_queue *q;
+	struct exec_thread *t;
+	struct fix f;
+	u32 i;
+	s64 prio;
+
+	for (prio = -1; prio <= 1; prio++) {
+		fix_init(&f, NULL);
+		q = fix_queue(&f, "q", 0, true);
+		t = fix_thread(&f);
+		for (i = 0; i < 300; i++) {
+			exec_push(q, t, 1, prio, 0);
+			ck_assert_uint_eq(exec_take(f.x, t), 1);
+			ck_assert_uint_eq(measured(q), i / 128 * 128 + 1);
+		}
+		fix_fini(&f);
+	}
+}
+END_TEST
+
 /* The rings of each queue give back the memory for a long backlog. */
 START_TEST(test_trim_gives_back_the_rings_of_all_queues)
 {
@@ -602,6 +637,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_work_beyond_a_full_ring_is_taken_after_the_ring, 0, 3);
 	tcase_add_test(tc, test_rotation);
 	tcase_add_test(tc, test_limits);
+	tcase_add_test(tc, test_waits_are_measured_whatever_the_priority);
 	tcase_add_test(tc, test_trim_gives_back_the_rings_of_all_queues);
 	suite_add_tcase(s, tc);
 	return suite_run(s);

@@ -12,6 +12,8 @@
 #if defined(__x86_64__) && !THREAD_SANITIZED
 #define CAN_TRAP 1
 
+#include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <string.h>
 #include <ucontext.h>
@@ -63,6 +65,50 @@ static inline void trap_init(void (*others)(void))
 		trap.left = -1;							\
 		TRAP("andq $~0x100");						\
 	} while (0)
+
+/*
+ * The calls of the others by a thread of its own, for a library that knows its threads and cannot
+ * be entered again.
+ */
+static struct {
+	void (*calls)(void);
+	sem_t go, done;
+	bool end;
+	pthread_t id;
+} elsewhere;
+
+static void *elsewhere_main(void *arg)
+{
+	for (;;) {
+		MUST(!sem_wait(&elsewhere.go));
+		if (elsewhere.end)
+			return arg;
+		elsewhere.calls();
+		sem_post(&elsewhere.done);
+	}
+}
+
+static void elsewhere_now(void)
+{
+	sem_post(&elsewhere.go);
+	MUST(!sem_wait(&elsewhere.done));
+}
+
+static inline void elsewhere_begin(void (*calls)(void))
+{
+	elsewhere.calls = calls;
+	elsewhere.end = false;
+	MUST(!sem_init(&elsewhere.go, 0, 0) && !sem_init(&elsewhere.done, 0, 0));
+	MUST(!pthread_create(&elsewhere.id, NULL, elsewhere_main, NULL));
+	trap_init(elsewhere_now);
+}
+
+static inline void elsewhere_end(void)
+{
+	elsewhere.end = true;
+	sem_post(&elsewhere.go);
+	pthread_join(elsewhere.id, NULL);
+}
 
 #else
 #define CAN_TRAP 0
