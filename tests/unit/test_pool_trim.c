@@ -353,6 +353,33 @@ static void check_magazines(struct pool_full *f)
 	ck_assert_uint_eq(load_relaxed(&f->lost), 0);
 }
 
+/* A thread that needs a magazine while all empty ones are loose takes one of them. */
+START_TEST(test_one_loose_magazine_is_taken)
+{
+	u32 max = 20000, i, loose, idx[POOL_MAG];
+	struct pool *p = make(max);
+	struct pool_full *f = pool_full(p);
+	struct pool_cache c = { 0 };
+	struct pool_trim t = { 0 };
+
+	for (i = 1; i <= max; i++)
+		MUST(pool_get_idx(p, &c, p->base, p->size));
+	put_all(p, &c, max);
+	for (i = 0; i < max; i++)
+		idx[i % p->mag] = pool_get_idx(p, &c, p->base, p->size);
+	do
+		MUST(pool_trim_step(p, &t));
+	while (loose_count(&f->mag_slabs) < 2 || stacked(f, &f->empty));
+	loose = loose_count(&f->mag_slabs);
+	mag_put(f, &f->full, idx, p->mag);
+	ck_assert_uint_eq(loose_count(&f->mag_slabs), loose - 1);
+	while (pool_trim_step(p, &t))
+		;
+	check_magazines(f);
+	done();
+}
+END_TEST
+
 /*
  * Magazines are few and their slabs partly in use: each one is on a stack again or freed after
  * the trim.  Each round keeps more objects, so that more magazines are empty.
@@ -435,6 +462,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(t, test_trim_sizes, 0, 9);
 	tcase_add_loop_test(t, test_trim_takes_little_at_a_time, 0, 5);
 	tcase_add_loop_test(t, test_trim_leaves_no_object_loose, 0, 2);
+	tcase_add_test(t, test_one_loose_magazine_is_taken);
 	tcase_add_test(t, test_trim_loses_no_magazine);
 	tcase_add_test(t, test_trim_keeps_exactly_what_it_may_spare);
 	suite_add_tcase(s, t);
