@@ -188,6 +188,7 @@ int __real_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*ch
 int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 
 static u32 first_engines;	/* 1: the next registration is interrupted by another engine's */
+static bool no_memory;		/* for a handler */
 static struct pawl_engine *childs;
 
 static void childs_engine(void)
@@ -210,6 +211,8 @@ __attribute__((unused)) static void *first_engine(void *arg)
 #if !THREAD_SANITIZED
 int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
 {
+	if (no_memory)
+		return ENOMEM;
 	if (first_engines) {
 		first_engines = 0;
 		join(spawn(first_engine, NULL));
@@ -255,6 +258,27 @@ START_TEST(test_a_fork_handler_between_two_of_libpawl_creates_an_engine_of_the_c
 }
 END_TEST
 
+START_TEST(test_without_memory_for_a_fork_handler_no_engine_is_created)
+{
+	struct pawl_engine *e;
+	pid_t pid;
+
+	if (THREAD_SANITIZED)
+		return;
+	pid = child_fork();
+	if (!pid) {
+		no_memory = true;
+		if (pawl_engine_create(NULL, &e) != -ENOMEM || e ||
+		    !strstr(pawl_error_text(), "fork handler"))
+			_exit(50);
+		no_memory = false;
+		_exit(pawl_engine_create(NULL, &e) || pawl_engine_destroy(e) ? 51 : 0);
+	}
+	ck_assert_int_eq(child_wait(pid), 0);
+}
+END_TEST
+
 SUITE("fork", test_fork_early_handler,
+      test_without_memory_for_a_fork_handler_no_engine_is_created,
       test_a_fork_handler_between_two_of_libpawl_creates_an_engine_of_the_child, test_fork, test_fork_from_other_thread,
       test_fork_child_exits)

@@ -196,6 +196,7 @@ START_TEST(test_values)
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
 	scrape(&e, 1);
 	ck_assert(value("pawl_ops_completed_total", "engine=") == 11);
+	ck_assert(value("pawl_ops_in_flight", "engine=") == 0);
 	ck_assert(value("pawl_ops_failed_total", "engine=") == 1);
 	ck_assert(value("pawl_queue_depth", "queue=c0,") == 0);
 	ck_assert(value("pawl_queue_pushed_total", "queue=c0,") == 11);
