@@ -4,6 +4,7 @@
  * up to its last whole chunk, or refused.
  */
 #include "util.h"
+#include <jansson.h>
 #include <core/record_format.h>
 #include <tools/pawl/record.h>
 #include <tools/pawl/slurp.h>
@@ -378,6 +379,66 @@ START_TEST(test_a_recording_without_memory_to_read_it_is_refused)
 }
 END_TEST
 
+/* 70 ops in a row, each with its own var: more of everything than there is room for at first. */
+static void workload_write(const char *path, bool torch)
+{
+	FILE *f = fopen(path, "w");
+	u32 i;
+
+	MUST(f);
+	fputs(torch ? "{\"nodes\": [{\"id\": 1}" : "{\"workflow\": {\"specification\": {\"tasks\": ["
+	      "{\"id\": \"1\", \"outputFiles\": [\"1\"]}", f);
+	for (i = 2; i <= 71; i++)
+		if (torch)
+			fprintf(f, ", {\"id\": %u, \"name\": \"op\", \"inputs\": [[%u, 0, 0, 4, 4, \"cpu\"]],"
+				" \"outputs\": [[%u, 0, 0, 4, 4, \"cpu\"]]}", i, i - 1, i);
+		else if (i < 71)
+			fprintf(f, ", {\"id\": \"%u\", \"parents\": [\"%u\"], \"outputFiles\": [\"%u\"]}",
+				i, i - 1, i);
+	fputs(torch ? "]}" : "]}}}", f);
+	MUST(!fclose(f));
+}
+
+/* Without memory for a name the op has none. */
+START_TEST(test_a_workload_without_memory_to_read_it_is_refused)
+{
+	char *path = temp_path();
+	struct recording r;
+	u32 k, torch, *order;
+	size_t n;
+	int rc;
+
+	json_set_alloc_funcs(__wrap_malloc, free);
+	for (torch = 0; torch < 2; torch++) {
+		workload_write(path, torch);
+		for (k = 1; ; k++) {
+			text[0] = 0;
+			refuse_in = k;
+			rc = workload_open(path, &r, &order, &n, text, sizeof(text));
+			if (refuse_in)
+				break;
+			if (rc) {
+				ck_assert_msg(rc == -ENOMEM || rc == -EBADMSG, "%u: %d", k, rc);
+				ck_assert_msg(strstr(text, path) != NULL, "%u: %s", k, text);
+				continue;
+			}
+			ck_assert_uint_eq(n, 70);
+			free(order);
+			rec_free(&r);
+		}
+		refuse_in = 0;
+		ck_assert_uint_gt(k, 1000);
+		OK(rc);
+		ck_assert_uint_eq(n, 70);
+		ck_assert_uint_eq(r.nvars, 70 + torch);
+		ck_assert_uint_eq(r.nedges, torch ? 0 : 69);
+		free(order);
+		rec_free(&r);
+	}
+	unlink(path);
+}
+END_TEST
+
 /*
  * With right checksums: the reader returns with any result, an accepted recording may or may
  * not have an order, and no access is out of bounds (which the address sanitizer checks).
@@ -422,4 +483,5 @@ END_TEST
 SUITE("record_damaged", test_cut, test_bits,
       test_a_text_of_the_start_that_does_not_end_is_refused, test_an_event_that_is_cut_is_refused,
       test_nothing_is_read_after_an_event_that_is_cut, test_the_offset_of_a_bad_event,
-      test_a_recording_without_memory_to_read_it_is_refused, test_nonsense)
+      test_a_recording_without_memory_to_read_it_is_refused,
+      test_a_workload_without_memory_to_read_it_is_refused, test_nonsense)

@@ -238,10 +238,13 @@ static int wf_tasks(struct import *im, const json_t *tasks, json_t *known, json_
 			if (json_object_get(done, id))
 				continue;
 			rc = task_ready(im, task, known, done);
-			if (rc > 0)
-				rc = task_add(im, task, done, runs) ? -1 :
-				     json_object_set_new(done, id, json_integer(
-					     (json_int_t)im->r->nops - 1)) ? oom(im) : 0;
+			if (rc > 0) {
+				json_int_t place = (json_int_t)im->r->nops;
+
+				rc = task_add(im, task, done, runs);
+				if (!rc && json_object_set_new(done, id, json_integer(place)))
+					rc = oom(im);
+			}
 			if (rc < 0)
 				return rc;
 		}
