@@ -137,6 +137,9 @@ mkdir "$tmp/bin"
 cp "$tmp/python-none" "$tmp/bin/python3"
 PATH=$tmp/bin:$PATH run 1 sh -c "echo $tmp/python-data"
 says err 'python3 has no mxnet; name the Python that has mxnet: pawl mxnet --python /path/to/python'
+# so it is without a command
+PATH=$tmp/bin:$PATH run 1 --print
+says err 'python3 has no mxnet; name the Python that has mxnet'
 run 0 --python "$tmp/python-good" sh -c "echo \"$tmp/python-data \$LD_PRELOAD\""
 says out "$tmp/python-data $tmp/cache/pawl/"
 # what was preloaded before stays

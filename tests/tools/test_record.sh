@@ -79,12 +79,13 @@ workload() {
 	waits=$(sed -n 's/^waits  *\([0-9]*\).*/\1/p' "$tmp/out")
 	"$pawl" record json "$file" >"$tmp/json.one" || fail "$1 as json"
 	[ "$(grep -c '"begin_ns".*"after"' "$tmp/json.one")" -eq "${waits:-none}" ] || fail "$1: waits"
-	for how in 'per-device --workers 2' 'per-device --workers 0' 'pooled --workers 4' naive; do
+	for how in 'per-device --workers 2' 'per-device --workers 0' 'pooled --workers 4' 'naive --workers 0'; do
 		export PAWL_RECORD="$tmp/again"
 		# shellcheck disable=SC2086 # an option and its argument
 		run 0 "^pawl: $2 ops, $3 vars, $(($4 + $5)) accesses.*: order kept" \
 			replay --engine $how "$file"
 		unset PAWL_RECORD
+		run 0 "^engine 0  *\"replay\", ${how%% *}, ${how##* } workers," record info "$tmp/again"
 		"$pawl" record json "$tmp/again" >"$tmp/json.two" || fail "$1, replayed, as json"
 		"$python" "$tmp/same.py" "$tmp/json.one" "$tmp/json.two" "$2" "$3" >"$tmp/out" 2>"$tmp/err" ||
 			fail "$1 ($how): another order"
