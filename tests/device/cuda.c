@@ -441,6 +441,25 @@ START_TEST(a_priority_out_of_range_is_the_nearest_one)
 }
 END_TEST
 
+/* Whichever device the calling thread uses. */
+START_TEST(a_stream_is_on_the_device_that_it_was_created_for)
+{
+	void *d, *s;
+
+	begin();
+	OK(o->open(1, &d));
+	MUST(!rt_set_device(0));
+	OK(o->stream_create(d, 0, &s));
+	b->lose(1);
+	(void)!o->host_call(d, s, call_back, NULL);
+	FAILS(o->stream_sync(d, s), -ENOTRECOVERABLE, "cuda");
+	OK(o->host_call(dev, stream, call_back, NULL));
+	end();
+	(void)!o->stream_destroy(d, s);
+	o->close(d);
+}
+END_TEST
+
 static void runtime_find(void)
 {
 	void *lib = dlopen(getenv("PAWL_CUDART"), RTLD_NOW | RTLD_NOLOAD);
@@ -461,7 +480,7 @@ int main(int argc, char **argv)
 		each_error_of_the_runtime_has_an_errno_and_a_text,
 		a_priority_out_of_range_is_the_nearest_one,
 		a_call_that_fails_inside_has_no_effect, the_runtime_describes_a_device,
-		bad_arguments, NULL };
+		bad_arguments, a_stream_is_on_the_device_that_it_was_created_for, NULL };
 	struct backend list[4];
 	int n, i;
 

@@ -235,6 +235,29 @@ START_TEST(each_piece_of_work_that_is_complete_is_known)
 }
 END_TEST
 
+/* calloc() comes here (tests/Makefile). */
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+
+static bool refuse_memory;
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return refuse_memory ? NULL : __real_calloc(n, size);
+}
+
+START_TEST(a_lane_without_memory_is_refused)
+{
+	begin();
+	lane_fini(&a);
+	refuse_memory = true;
+	FAILS(lane_init(&a, &d, 0, 2, NULL, 0, &load[0]), -ENOMEM, "no memory for a stream");
+	refuse_memory = false;
+	OK(lane_init(&a, &d, 0, 2, NULL, 0, &load[0]));
+	end();
+}
+END_TEST
+
 START_TEST(a_lane_knows_how_much_is_not_marked)
 {
 	u32 ran = 0;
@@ -284,8 +307,8 @@ int main(void)
 		a_stream_that_cannot_be_waited_for_is_polled,
 		work_that_is_complete_is_not_waited_for,
 		a_lane_ends_after_its_notices_whatever_fails, a_wait_that_finds_the_device_lost_ends,
-		each_piece_of_work_that_is_complete_is_known, a_lane_knows_how_much_is_not_marked,
-		lanes_that_ended_leave_no_memory, NULL };
+		each_piece_of_work_that_is_complete_is_known, a_lane_without_memory_is_refused,
+		a_lane_knows_how_much_is_not_marked, lanes_that_ended_leave_no_memory, NULL };
 
 	return tests_run("lanes", tests);
 }

@@ -133,6 +133,8 @@ printf 'PWRC' >"$tmp/cut"
 run 1 'not a recording' record info "$tmp/cut"
 run 0 'Usage' record --help
 run 0 'Usage' replay --help
+run 0 '^  replay  ' help
+run 0 "^'pawl COMMAND --help' lists" help
 
 # workloads of others, small ones made here
 cat >"$tmp/wf.json" <<'EOF'
@@ -191,13 +193,13 @@ cat >"$tmp/et11.json" <<'EOF'
 {"schema": "1.1.0-chakra.0.0.4", "nodes": [
  {"id": 2, "ctrl_deps": 1, "name": "aten::cat", "inputs": {"values":
    [[[], [1, 10, 0, 4, 4, "cpu"], [2, 20, 0, 4, 4, "cpu"]], 0]},
-  "outputs": {"values": [[3, 30, 0, 4, 4, "cpu"]]}, "attrs": [{"name": "rf_id"}, {"name": "tid"}]},
+  "outputs": {"values": [[3, 30, 0, 4, 4, "cpu"], [4, 40, 0, 4, 4, "cpu"]]}, "attrs": [{"name": "rf_id"}, {"name": "tid"}]},
  {"id": 3, "ctrl_deps": 1, "name": "aten::add_", "inputs": {"values":
    [[3, 30, 0, 4, 4, "cpu"], [1, 10, 0, 4, 4, "cpu"]]}, "outputs": {"values": []},
   "attrs": [{"name": "rf_id", "value": 1}, {"name": "op_schema", "value":
    "aten::add_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"}, {"name": "tid"}]}]}
 EOF
-run 0 '"aten::cat" normal 0 0 r0@0 r1@0 w2@0$' record dump "$tmp/et11.json"
+run 0 '"aten::cat" normal 0 0 r0@0 r1@0 w2@0 w3@0$' record dump "$tmp/et11.json"
 grep -q '"aten::add_" normal 0 0 w2@1 r0@0$' "$tmp/out" || fail "a schema among the attributes"
 sed 's/"id": 3/"id": "3"/' "$tmp/et11.json" >"$tmp/cut"
 run 1 'a node without an id' record dump "$tmp/cut"

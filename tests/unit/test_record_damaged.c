@@ -246,6 +246,27 @@ static size_t with_events(unsigned char *data, size_t len, const void *events, u
 	return len;
 }
 
+START_TEST(test_events_without_a_whole_time_are_refused)
+{
+	unsigned char *data, *head;
+	struct recording r;
+	size_t len;
+	u32 bytes;
+
+	for (bytes = 1; bytes < 8; bytes++) {
+		data = sample(&len);
+		len = with_events(data, len, "", 0, true);
+		head = chunk(data, len, REC_CHUNK_EVENTS, 0);
+		set_bytes(head, bytes);
+		seal(data, len);
+		ck_assert_int_eq(try(data, len, &r), -EBADMSG);
+		ck_assert_msg(strstr(text, "no time at the beginning") != NULL, "%u: %s", bytes,
+			      text);
+		free(data);
+	}
+}
+END_TEST
+
 /* Of a recording that has its end no event may be cut, whichever is a stream's last. */
 START_TEST(test_an_event_that_is_cut_is_refused)
 {
@@ -481,7 +502,8 @@ START_TEST(test_nonsense)
 END_TEST
 
 SUITE("record_damaged", test_cut, test_bits,
-      test_a_text_of_the_start_that_does_not_end_is_refused, test_an_event_that_is_cut_is_refused,
+      test_a_text_of_the_start_that_does_not_end_is_refused,
+      test_events_without_a_whole_time_are_refused, test_an_event_that_is_cut_is_refused,
       test_nothing_is_read_after_an_event_that_is_cut, test_the_offset_of_a_bad_event,
       test_a_recording_without_memory_to_read_it_is_refused,
       test_a_workload_without_memory_to_read_it_is_refused, test_nonsense)
