@@ -5,10 +5,22 @@
 #include <mxnet/c_api.h>
 #include <mxnet/engine.h>
 #include <mxnet/ndarray.h>
+#include <memory>
 #include <pthread.h>
+#include <stdio.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "mx_test.hpp"
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
 
 using mxnet::Context;
 using mxnet::Engine;
@@ -319,12 +331,115 @@ MX_TEST(own_engines)
 	}
 }
 
-#endif
+/* What an op has thrown: when it is dropped, it waits for the other side. */
+struct Held {
+	static std::atomic<bool> reached, released;
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define __SANITIZE_THREAD__ 1
-#endif
+	~Held()
+	{
+		reached = true;
+		while (!released)
+			std::this_thread::yield();
+	}
+};
+std::atomic<bool> Held::reached, Held::released;
+
+struct Thrown : std::runtime_error {
+	std::shared_ptr<Held> held;
+
+	Thrown() : std::runtime_error("for the end of the engine"), held(new Held) {}
+};
+
+/* An engine that another thread frees meanwhile, or has freed, keeps no other from living on. */
+MX_TEST(an_engine_that_ends)
+{
+	Engine *e = Engine::Get(), *own = mxnet::engine::CreateThreadedEnginePerDevice();
+	Engine::VarHandle v = e->NewVariable(), w = own->NewVariable();
+	static int n;
+
+	n = 0;
+	own->PushSync([](RunContext) { throw Thrown(); }, Context(), {}, { w });
+	std::thread t([&] { delete own; });
+
+	/* the last thing that an engine does */
+	EXPECT(Soon([] { return Held::reached.load(); }));
+	for (bool ended : { false, true }) {
+		InChild([&] {
+			Count(e, &n, v);
+			e->WaitForVar(v);
+			EXPECT(n == 1 && v->version() == 1);
+			/* and another one may be created in its place */
+			Engine *another = mxnet::engine::CreateThreadedEnginePerDevice();
+
+			InChild([&] {
+				Count(another, &n, another->NewVariable());
+				another->WaitForAll();
+				EXPECT(n == 2);
+			});
+			delete another;
+		});
+		if (!ended) {
+			Held::released = true;
+			t.join();
+		}
+	}
+	e->DeleteVariable([](RunContext) {}, Context(), v);
+}
+
+static bool starves;
+static struct rlimit space;
+static std::string said;
+
+/* In the child, before the library's handler. */
+static void Starve()
+{
+	if (starves) {
+		EXPECT(!getrlimit(RLIMIT_AS, &space));
+		const struct rlimit none = { 0, space.rlim_max };
+
+		EXPECT(!setrlimit(RLIMIT_AS, &none));
+	}
+}
+
+/* The first text that the library prints ends it. */
+static ssize_t Say(void *, const char *text, size_t n)
+{
+	if (setrlimit(RLIMIT_AS, &space))
+		return 0;
+	said.append(text, n);
+	return static_cast<ssize_t>(n);
+}
+
+/* An engine that cannot be created in the child keeps no other from living on. */
+MX_TEST(no_memory_for_an_engine)
+{
+	Engine *e = Engine::Get(), *own = mxnet::engine::CreateThreadedEnginePerDevice();
+	Engine::VarHandle v = e->NewVariable();
+	cookie_io_functions_t io = {};
+	FILE *err = stderr;
+	static int n;
+
+	n = 0;
+	io.write = Say;
+	stderr = fopencookie(nullptr, "w", io);
+	EXPECT(stderr && !std::setvbuf(stderr, nullptr, _IONBF, 0));
+	starves = true;
+	InChild([&] {
+		stderr = err;
+		EXPECT(said.find("no engine after fork") != std::string::npos);
+		EXPECT(said.find("memory") != std::string::npos);
+		Count(e, &n, v);
+		e->WaitForVar(v);
+		EXPECT(n == 1 && v->version() == 1);
+	});
+	starves = false;
+	std::fclose(stderr);
+	stderr = err;
+	e->DeleteVariable([](RunContext) {}, Context(), v);
+	e->WaitForAll();
+	delete own;
+}
+
 #endif
 
 int main(int argc, char **argv)
@@ -334,5 +449,6 @@ int main(int argc, char **argv)
 	return 77;
 #endif
 	EXPECT(!pthread_atfork(StopIt, StartIt, StartIt));
+	EXPECT(!pthread_atfork(nullptr, nullptr, Starve));
 	return MxMain(argc, argv);
 }
