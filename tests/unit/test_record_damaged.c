@@ -231,16 +231,22 @@ END_TEST
 static size_t with_events(unsigned char *data, size_t len, const void *events, u32 n, bool ended)
 {
 	unsigned char *head = chunk(data, len, REC_CHUNK_EVENTS, 0);
-	const unsigned char *end = chunk(data, len, REC_CHUNK_END, 0);
+	const unsigned char *at = chunk(data, len, REC_CHUNK_END, 0);
+	unsigned char end[256];
+	size_t room = len, size;
 
-	MUST(head && end && n <= 8);
+	MUST(head && at);
+	size = chunk_size(at);
+	MUST(size <= sizeof(end));
+	memcpy(end, at, size);
 	set_bytes(head, 8 + n);
-	memset(head + REC_HEAD, 0, 16);
-	memcpy(head + REC_HEAD + 8, events, n);
 	len = (size_t)(head - data) + chunk_size(head);
+	MUST(len + size <= room);
+	memset(head + REC_HEAD, 0, chunk_size(head) - REC_HEAD);
+	memcpy(head + REC_HEAD + 8, events, n);
 	if (ended) {
-		memmove(data + len, end, chunk_size(end));
-		len += chunk_size(data + len);
+		memcpy(data + len, end, size);
+		len += size;
 	}
 	seal(data, len);
 	return len;
@@ -280,6 +286,76 @@ START_TEST(test_an_event_that_is_cut_is_refused)
 		ck_assert_int_eq(try(data, len, &r), -EBADMSG);
 		ck_assert_msg(strstr(text, "an event that does not end") != NULL, "%u: %s", kind,
 			      text);
+		free(data);
+	}
+}
+END_TEST
+
+/* Op 2.1 with an access of var 1, its begin, its end, and that it was refused. */
+#define PUSH	REC_PUSH, 0, 4, 2, 0, 1, 3, 0
+#define BEGIN	REC_BEGIN, 0, 4, 2, 1, 1
+#define END	REC_END, 0, 2, 1
+#define UNDO	REC_UNDO, 2, 1
+#define EVENTS(...)	{ __VA_ARGS__ }, sizeof((unsigned char[]){ __VA_ARGS__ })
+
+START_TEST(test_events_that_contradict_each_other_are_refused)
+{
+	static const struct {
+		unsigned char events[32];
+		u32 n;
+		const char *says;	/* NULL: they do not */
+	} list[] = {
+		{ EVENTS(PUSH, BEGIN, END), NULL },
+		{ EVENTS(PUSH, UNDO), NULL },
+		{ EVENTS(PUSH, BEGIN, REC_END | REC_END_OPEN, 0), NULL },
+		{ EVENTS(PUSH, UNDO, UNDO), "op 2.1 was not refused" },
+		{ EVENTS(PUSH, BEGIN, UNDO), "op 2.1 was not refused" },
+		{ EVENTS(PUSH, BEGIN, REC_BEGIN, 0, 0, 0, 1, 1), "op 2.1 begins twice" },
+		{ EVENTS(PUSH, UNDO, BEGIN), "op 2.1 begins and was refused" },
+		{ EVENTS(PUSH, BEGIN, END, END), "op 2.1 ends twice" },
+		{ EVENTS(PUSH, UNDO, END), "op 2.1 ends and was refused" },
+		{ EVENTS(PUSH, END), "op 2.1 of engine 0 ends, and never began" },
+		{ EVENTS(PUSH, REC_END | REC_END_OPEN, 0), "an end without a begin" },
+		{ EVENTS(PUSH, BEGIN, REC_END | REC_END_OPEN, 0, REC_END | REC_END_OPEN, 0),
+		  "an end without a begin" },
+		{ EVENTS(PUSH, REC_BEGIN, 0, 4, 2, 0), "begins with 0 accesses, and has 1" },
+		{ EVENTS(PUSH, REC_PUSH, 0, 0, 0, 0, 0), "op 2.1 of engine 0 is pushed twice" },
+		{ EVENTS(PUSH, REC_PUSH, 0, 0, 2, 0, 0), NULL },
+		{ EVENTS(REC_NAME, 1, 'n', REC_PUSH, 0, 4, 2, 1, 0), NULL },
+		{ EVENTS(REC_NAME, 1, 'n', REC_PUSH, 0, 4, 2, 2, 0), "name 2 of 1" },
+		{ EVENTS(REC_PUSH, 0, 4, 2, 0, 2, 3, 0, 3, 0), NULL },
+		{ EVENTS(REC_PUSH, 0, 4, 2, 0, 2, 3, 0, 1, 0), "var 1 twice in one op" },
+		{ EVENTS(REC_PUSH, 0, 4, 2, 0, 1, 255, 255, 255, 255, 31, 0), NULL },
+		{ EVENTS(REC_PUSH, 0, 4, 2, 0, 1, 128, 128, 128, 128, 32, 0), "var 4294967296" },
+		{ EVENTS(REC_PUSH, 0, 4, 2, 0, 1, 3, 255, 255, 255, 255, 7), NULL },
+		{ EVENTS(REC_PUSH, 0, 4, 2, 0, 1, 3, 128, 128, 128, 128, 8), "an access of var 1" },
+		{ EVENTS(REC_WAIT | REC_WAIT_WRITABLE, 0, 255, 255, 255, 255, 15, 0), NULL },
+		{ EVENTS(REC_WAIT | REC_WAIT_WRITABLE, 0, 128, 128, 128, 128, 16, 0),
+		  "a wait for var 4294967296" },
+		{ EVENTS(REC_WAIT | REC_WAIT_READABLE, 0, 1, 255, 255, 255, 255, 7), NULL },
+		{ EVENTS(REC_WAIT | REC_WAIT_READABLE, 0, 1, 128, 128, 128, 128, 8),
+		  "a wait for var 1" },
+		{ EVENTS(REC_WAIT | REC_WAIT_ALL, 0, REC_WAITED, 0, 0, REC_WAITED, 0, 0), NULL },
+		{ EVENTS(REC_WAIT | REC_WAIT_READABLE | REC_WAIT_WRITABLE, 0),
+		  "a wait of kind 0x18" },
+	};
+	unsigned char *data;
+	struct recording r;
+	size_t len;
+	u32 i;
+	int rc;
+
+	for (i = 0; i < COUNT(list); i++) {
+		data = sample(&len);
+		len = with_events(data, len, list[i].events, list[i].n, true);
+		rc = try(data, len, &r);
+		if (list[i].says) {
+			ck_assert_msg(rc == -EBADMSG, "%u: %d", i, rc);
+			ck_assert_msg(strstr(text, list[i].says) != NULL, "%u: %s", i, text);
+		} else {
+			ck_assert_msg(!rc, "%u: %s", i, text);
+			rec_free(&r);
+		}
 		free(data);
 	}
 }
@@ -503,7 +579,8 @@ END_TEST
 
 SUITE("record_damaged", test_cut, test_bits,
       test_a_text_of_the_start_that_does_not_end_is_refused,
-      test_events_without_a_whole_time_are_refused, test_an_event_that_is_cut_is_refused,
+      test_events_without_a_whole_time_are_refused,
+      test_events_that_contradict_each_other_are_refused, test_an_event_that_is_cut_is_refused,
       test_nothing_is_read_after_an_event_that_is_cut, test_the_offset_of_a_bad_event,
       test_a_recording_without_memory_to_read_it_is_refused,
       test_a_workload_without_memory_to_read_it_is_refused, test_nonsense)
