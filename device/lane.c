@@ -189,7 +189,6 @@ void lane_fini(struct lane *l)
 	if (l->stream && !l->adopted)
 		(void)!d->ops->stream_destroy(d->dev, l->stream);
 	free(l->waited);
-	memset(l, 0, sizeof(*l));
 }
 
 /*

@@ -214,6 +214,36 @@ START_TEST(test_order)
 }
 END_TEST
 
+/* What is gathered waits for the data that it reads, as for those that it writes. */
+START_TEST(test_a_bulk_waits_for_what_it_reads)
+{
+	struct pawl_mx_engine *e = engine();
+	struct pawl_mx_var *read[2] = { var_new(e), var_new(e) }, *w = var_new(e), *x = var_new(e);
+	unsigned int open = 0, n = 0, later = 0, i;
+	struct pawl_mx_op op = op_on(gate, &open, &read[1]);
+
+	/* on another worker than that of the bulk */
+	op.prop = PAWL_COPY_TO_DEVICE;
+	OK(pawl_mx_push(e, &op, NULL));
+	ck_assert_int_ge(pawl_mx_set_bulk_size(e, 2), 0);
+	for (i = 0; i < 2; i++) {
+		op = op_on(add_one, &n, &w);
+		op.reads = &read[i];
+		op.nreads = 1;
+		OK(pawl_mx_push(e, &op, NULL));
+	}
+	/* what the worker of the bulk gets after it */
+	OK(push(e, add_one, &later, x));
+	OK(pawl_mx_wait_var(e, x, NULL));
+	ck_assert_uint_eq(later, 1);
+	ck_assert_uint_eq(GET(&n), 0);
+	PUT(&open, 1);
+	OK(pawl_mx_wait_all(e, NULL));
+	ck_assert_uint_eq(n, 2);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
 /*
  * Ops of five accesses, gathered while nothing runs: the union of what they name, without
  * duplicates, is what an op needs, so that all of them are accepted, and run.
@@ -763,8 +793,8 @@ START_TEST(test_var_dies_in_the_bulk)
 END_TEST
 
 SUITE("mx_bulk", 120, test_full, test_full_large, test_order, test_bulk_keeps_every_accepted_op,
-      test_many_vars, test_threads_and_engines, test_flush_points, test_thread_ends,
-      test_a_destructor_pushes, test_engine_ends_first,
+      test_a_bulk_waits_for_what_it_reads, test_many_vars, test_threads_and_engines,
+      test_flush_points, test_thread_ends, test_a_destructor_pushes, test_engine_ends_first,
       test_a_worker_keeps_its_bulk_when_the_engine_is_freed, test_bulk_of_leaving_thread,
       test_inside_body, test_bodies_gather_while_the_engine_ends, test_failure_skips_the_rest,
       test_refused_in_between, test_var_dies_in_the_bulk)

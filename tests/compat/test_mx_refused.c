@@ -494,6 +494,23 @@ START_TEST(test_an_operator_whose_var_was_deleted_is_refused)
 }
 END_TEST
 
+/* An operator is not bound to a context: each push names one. */
+START_TEST(test_the_context_of_a_new_operator_does_not_count)
+{
+	struct pawl_mx_op op = { .sync = body, .ctx = { 77, -1 } };
+	struct pawl_mx_engine *e;
+	struct pawl_mx_opr *opr;
+
+	ran = 0;
+	OK(pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e));
+	OK(pawl_mx_opr_new(e, &op, &opr));
+	OK(pawl_mx_opr_push(e, opr, cpu, 0, NULL));
+	OK(pawl_mx_opr_delete(e, opr));
+	OK(pawl_mx_engine_free(e));
+	ck_assert_int_eq(ran, 1);
+}
+END_TEST
+
 /* Objects of freed engines are used again, whatever was said to them. */
 START_TEST(test_an_engine_runs_ops_after_another_was_shut_down)
 {
@@ -582,4 +599,5 @@ SUITE("mx_refused", 50, test_properties_need_an_array_and_room_for_the_answer,
       test_views_that_overlap_are_copied_as_if_they_did_not,
       test_an_operator_belongs_to_one_engine,
       test_an_operator_whose_var_was_deleted_is_refused,
+      test_the_context_of_a_new_operator_does_not_count,
       test_an_engine_runs_ops_after_another_was_shut_down, test_resources, test_profiler)

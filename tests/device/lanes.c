@@ -167,6 +167,46 @@ START_TEST(work_that_is_complete_is_not_waited_for)
 }
 END_TEST
 
+/* The answer of the whole stream counts. */
+START_TEST(work_whose_event_does_not_answer_is_known_to_be_complete)
+{
+	u32 ran = 0;
+	u64 seq;
+
+	begin();
+	seq = issue(&a, &ran);
+	OK(lane_mark(&a, seq));
+	while (fake_step(0))
+		;
+	fake_fail(1, -EIO);
+	lane_poll(&a);
+	ck_assert_int_eq(lane_state(&a, seq), LANE_DONE);
+	ck_assert(!device_lost(&d));
+	end();
+}
+END_TEST
+
+/* Without a new event the newest one is recorded again, and answers for all work before it. */
+START_TEST(work_is_marked_without_a_new_event)
+{
+	u32 ran = 0;
+	u64 first, second;
+
+	begin();
+	first = issue(&a, &ran);
+	OK(lane_mark(&a, first));
+	second = issue(&a, &ran);
+	fake_fail(1, -EIO);
+	OK(lane_mark(&a, second));
+	while (fake_step(0))
+		;
+	lane_poll(&a);
+	ck_assert_int_eq(lane_state(&a, second), LANE_DONE);
+	ck_assert_uint_eq(ran, 2);
+	end();
+}
+END_TEST
+
 /* A wait that fails does not tell that the stream is empty. */
 START_TEST(a_lane_ends_after_its_notices_whatever_fails)
 {
@@ -306,6 +346,8 @@ int main(void)
 		no_notice_is_delivered_after_the_end_of_the_lane,
 		a_stream_that_cannot_be_waited_for_is_polled,
 		work_that_is_complete_is_not_waited_for,
+		work_whose_event_does_not_answer_is_known_to_be_complete,
+		work_is_marked_without_a_new_event,
 		a_lane_ends_after_its_notices_whatever_fails, a_wait_that_finds_the_device_lost_ends,
 		each_piece_of_work_that_is_complete_is_known, a_lane_without_memory_is_refused,
 		a_lane_knows_how_much_is_not_marked, lanes_that_ended_leave_no_memory, NULL };

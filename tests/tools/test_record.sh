@@ -163,6 +163,14 @@ cat >"$tmp/chain.json" <<'EOF'
  {"id": "write", "runtimeInSeconds": 2}]}}}
 EOF
 run 0 'longest chain 4\.0' record info "$tmp/chain.json"
+# of ops without a common file it is the longest body alone
+sed 's/"inputFiles"/"outputFiles"/; s/"outputFiles": \["f"\]/"outputFiles": []/' "$tmp/chain.json" >"$tmp/apart.json"
+run 0 'longest chain 2\.0' record info "$tmp/apart.json"
+# names as they are
+sed 's/"short"/"a \\"b\\\\c\\u0001"/' "$tmp/chain.json" >"$tmp/names.json"
+run 0 '"format"' record json "$tmp/names.json"
+"$python" -c 'import json, sys; sys.exit(json.load(open(sys.argv[1]))["ops"][0]["name"] != "a \"b\\c\1")' \
+	"$tmp/out" || fail "a name in json is another one"
 # a parent that no file implies: the check is not the accesses' alone
 sed 's/"inputFiles": \["l", "r"\]/"inputFiles": []/' "$tmp/wf.json" >"$tmp/cut"
 run 1 '4 parents.* out of order; first: op 3 ..last..: op 2 is not over' replay --workers 0 "$tmp/cut"

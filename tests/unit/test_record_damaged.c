@@ -6,6 +6,7 @@
 #include "util.h"
 #include <jansson.h>
 #include <core/record_format.h>
+#include <tools/pawl/cmd.h>
 #include <tools/pawl/record.h>
 #include <tools/pawl/slurp.h>
 
@@ -361,6 +362,50 @@ START_TEST(test_events_that_contradict_each_other_are_refused)
 }
 END_TEST
 
+/* What pawl record says of a file with these bytes. */
+static char *said(const char *what, const unsigned char *data, size_t len)
+{
+	char self[] = "pawl record", *path = temp_path(), *argv[] = { self, (char *)what, path, NULL };
+	FILE *f = fopen(path, "wb"), *was = stdout;
+	char *out = NULL;
+	size_t n;
+
+	MUST(f && fwrite(data, 1, len, f) == len && !fclose(f));
+	stdout = open_memstream(&out, &n);
+	MUST(stdout);
+	MUST(!cmd_record(3, argv) && !fclose(stdout));
+	stdout = was;
+	unlink(path);
+	return out;
+}
+
+/* A refused op, one that fails, the end of one that was pushed before, and a wait. */
+START_TEST(test_info_counts_the_events)
+{
+	static const unsigned char events[] = {
+		PUSH, UNDO, REC_PUSH, 0, 0, 2, 0, 0, REC_BEGIN, 0, 4, 4, 0,
+		REC_END | REC_END_STATUS, 0, 2, 2, 9, REC_END, 0, 3, 1,
+		REC_WAIT | REC_WAIT_ALL, 0, REC_WAITED, 0, 0 };
+	static const char *const lines[] = {
+		"\nops        1 pushed by 1 threads, 0 of them in bodies; 1 begun, 1 over, 1 with an "
+		"error, 1 refused\n", "\nvars       1; 0 reads, 1 writes\n", "\nwaits      1\n",
+		"\nothers     1 events of ops that were pushed before\n", "\nqueued     p50 0.000 us",
+		"\nbodies     p50 0.000 us", "\norder      serial order of 1 ops found\n" };
+	unsigned char *data;
+	char *out;
+	size_t len;
+	u32 i;
+
+	data = sample(&len);
+	len = with_events(data, len, events, sizeof(events), true);
+	out = said("info", data, len);
+	for (i = 0; i < COUNT(lines); i++)
+		ck_assert_msg(strstr(out, lines[i]) != NULL, "no %s in %s", lines[i], out);
+	free(out);
+	free(data);
+}
+END_TEST
+
 /* The rest of an event was in a chunk that is missing; what follows in this one is no event. */
 START_TEST(test_nothing_is_read_after_an_event_that_is_cut)
 {
@@ -580,7 +625,8 @@ END_TEST
 SUITE("record_damaged", test_cut, test_bits,
       test_a_text_of_the_start_that_does_not_end_is_refused,
       test_events_without_a_whole_time_are_refused,
-      test_events_that_contradict_each_other_are_refused, test_an_event_that_is_cut_is_refused,
-      test_nothing_is_read_after_an_event_that_is_cut, test_the_offset_of_a_bad_event,
+      test_events_that_contradict_each_other_are_refused, test_info_counts_the_events,
+      test_an_event_that_is_cut_is_refused, test_nothing_is_read_after_an_event_that_is_cut,
+      test_the_offset_of_a_bad_event,
       test_a_recording_without_memory_to_read_it_is_refused,
       test_a_workload_without_memory_to_read_it_is_refused, test_nonsense)
