@@ -387,8 +387,8 @@ START_TEST(test_info_counts_the_events)
 		REC_END | REC_END_STATUS, 0, 2, 2, 9, REC_END, 0, 3, 1,
 		REC_WAIT | REC_WAIT_ALL, 0, REC_WAITED, 0, 0 };
 	static const char *const lines[] = {
-		"\nops        1 pushed by 1 threads, 0 of them in bodies; 1 begun, 1 over, 1 with an "
-		"error, 1 refused\n", "\nvars       1; 0 reads, 1 writes\n", "\nwaits      1\n",
+		"\nops        1 pushed by 1 threads, 0 of them in bodies; 1 begun, 1 over, ",
+		" 1 over, 1 with an error, 1 refused\n", "\nvars       1; 0 reads, 1 writes\n", "\nwaits      1\n",
 		"\nothers     1 events of ops that were pushed before\n", "\nqueued     p50 0.000 us",
 		"\nbodies     p50 0.000 us", "\norder      serial order of 1 ops found\n" };
 	unsigned char *data;
