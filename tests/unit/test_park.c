@@ -608,7 +608,7 @@ START_TEST(test_polling_in_vain)
 }
 END_TEST
 
-static u64 yields;		/* of the test's only thread */
+static u64 yields;		/* A */
 static bool slow;		/* a yield takes long */
 
 int __real_sched_yield(void);
@@ -619,7 +619,7 @@ int __wrap_sched_yield(void)
 {
 	u64 start = exec_now_ns();
 
-	yields++;
+	fetch_add_relaxed(&yields, 1);
 	while (slow && exec_now_ns() - start < 2 * SLOW_YIELD_NS)
 		;
 	return slow ? 0 : __real_sched_yield();

@@ -25,18 +25,24 @@ static void *ends_at_once(void *arg)
 	return NULL;
 }
 
+/* A sanitizer starts a thread of its own with the first one. */
+static u32 threads_before(void)
+{
+	char task[PATH_MAX];
+	pthread_t id;
+
+	MUST(!pthread_create(&id, NULL, ends_at_once, task) && !pthread_join(id, NULL));
+	MUST(soon(access(task, F_OK)));
+	return threads_now();
+}
+
 START_TEST(test_threads_are_as_many_as_documented)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
-	char task[PATH_MAX];
 	u32 before, n = 0, i;
 	struct pawl_engine *e;
-	pthread_t id;
 
-	/* A sanitizer starts a thread of its own with the first one. */
-	MUST(!pthread_create(&id, NULL, ends_at_once, task) && !pthread_join(id, NULL));
-	MUST(soon(access(task, F_OK)));
-	before = threads_now();
+	before = threads_before();
 	c.start_workers = true;
 	c.cpu_devices = 2;
 	c.priority_workers = 3;
@@ -115,7 +121,7 @@ END_TEST
 START_TEST(test_start_workers_says_what_failed)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
-	u32 before = threads_now(), n = 0;
+	u32 before = threads_before(), n = 0;
 	struct pawl_engine *e;
 
 	c.start_workers = true;
