@@ -25,32 +25,51 @@ static unsigned char *contents(const char *path, size_t *len)
 /* --- memory that is refused --- */
 
 static unsigned int refuse_in;		/* 1: the next allocation; 0: none */
+static u32 live;			/* A: allocations that were not freed */
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t n);
+void __real_free(void *p);
 void *__wrap_malloc(size_t n);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
+void __wrap_free(void *p);
 
 static bool refuse(void)
 {
 	return refuse_in && !--refuse_in;
 }
 
+static void *lives(void *p)
+{
+	if (p)
+		fetch_add_relaxed(&live, 1);
+	return p;
+}
+
 void *__wrap_malloc(size_t n)
 {
-	return refuse() ? NULL : __real_malloc(n);
+	return refuse() ? NULL : lives(__real_malloc(n));
 }
 
 void *__wrap_calloc(size_t n, size_t size)
 {
-	return refuse() ? NULL : __real_calloc(n, size);
+	return refuse() ? NULL : lives(__real_calloc(n, size));
 }
 
 void *__wrap_realloc(void *p, size_t n)
 {
-	return refuse() ? NULL : __real_realloc(p, n);
+	if (refuse())
+		return NULL;
+	return p ? __real_realloc(p, n) : lives(__real_realloc(p, n));
+}
+
+void __wrap_free(void *p)
+{
+	if (p)
+		fetch_add_relaxed(&live, -1u);
+	__real_free(p);
 }
 
 /* A recording in memory, of so many ops and vars. */
@@ -58,7 +77,7 @@ static unsigned char *sample_of(size_t *len, u32 nops, u32 nvars)
 {
 	char *path = temp_path();
 	struct pawl_engine *e;
-	pawl_var_t v[100];
+	pawl_var_t v[600];
 	struct pawl_op op;
 	u32 i;
 
@@ -84,6 +103,14 @@ static unsigned char *sample_of(size_t *len, u32 nops, u32 nvars)
 	return contents(path, len);
 }
 
+/* The bytes of a file. */
+static void write_file(const char *path, const void *data, size_t len)
+{
+	FILE *f = fopen(path, "wb");
+
+	MUST(f && fwrite(data, 1, len, f) == len && !fclose(f));
+}
+
 static unsigned char *sample(size_t *len)
 {
 	return sample_of(len, 12, 3);
@@ -93,14 +120,19 @@ static unsigned char *sample(size_t *len)
 static int try(const unsigned char *data, size_t len, struct recording *r)
 {
 	void *copy = malloc(len ? len : 1);
+	u32 before;
 	int rc;
 
 	memcpy(copy, data, len);
 	text[0] = 0;
+	before = load_relaxed(&live);
 	rc = rec_parse("test", copy, len, r, text, sizeof(text));
+	before -= load_relaxed(&live);
 	free(copy);
-	if (rc)
+	if (rc) {
 		ck_assert_msg(rc == -EBADMSG && strstr(text, "test: "), "%d %s", rc, text);
+		ck_assert_uint_eq(before, 0);
+	}
 	return rc;
 }
 
@@ -366,11 +398,11 @@ END_TEST
 static char *said(const char *what, const unsigned char *data, size_t len)
 {
 	char self[] = "pawl record", *path = temp_path(), *argv[] = { self, (char *)what, path, NULL };
-	FILE *f = fopen(path, "wb"), *was = stdout;
+	FILE *was = stdout;
 	char *out = NULL;
 	size_t n;
 
-	MUST(f && fwrite(data, 1, len, f) == len && !fclose(f));
+	write_file(path, data, len);
 	stdout = open_memstream(&out, &n);
 	MUST(stdout);
 	MUST(!cmd_record(3, argv) && !fclose(stdout));
@@ -388,7 +420,8 @@ START_TEST(test_info_counts_the_events)
 		REC_WAIT | REC_WAIT_ALL, 0, REC_WAITED, 0, 0 };
 	static const char *const lines[] = {
 		"\nops        1 pushed by 1 threads, 0 of them in bodies; 1 begun, 1 over, ",
-		" 1 over, 1 with an error, 1 refused\n", "\nvars       1; 0 reads, 1 writes\n", "\nwaits      1\n",
+		" 1 over, 1 with an error, 1 refused\n", "\nvars       1; 0 reads, 1 writes\n",
+		"\nwaits      1\n",
 		"\nothers     1 events of ops that were pushed before\n", "\nqueued     p50 0.000 us",
 		"\nbodies     p50 0.000 us", "\norder      serial order of 1 ops found\n" };
 	unsigned char *data;
@@ -481,41 +514,54 @@ START_TEST(test_the_offset_of_a_bad_event)
 }
 END_TEST
 
-/* Whichever allocation is refused, the reader says so, and frees the others (address sanitizer). */
+/* Whichever allocation is refused, the reader says so, and frees the others. */
 START_TEST(test_a_recording_without_memory_to_read_it_is_refused)
 {
 	unsigned char *data;
-	u32 k, order[400];
+	u32 k, order[700], before;
 	struct recording r;
-	size_t len, n;
+	size_t len, n, nops, nvars;
 	int rc;
 
-	data = sample_of(&len, 400, 100);
+	data = sample_of(&len, 700, 600);
 	for (k = 1; ; k++) {
-		text[0] = 0;
+		before = load_relaxed(&live);
 		refuse_in = k;
 		rc = rec_parse("test", data, len, &r, text, sizeof(text));
 		if (refuse_in)
 			break;
+		before -= load_relaxed(&live);
 		ck_assert_int_eq(rc, -ENOMEM);
 		ck_assert_msg(strstr(text, "memory") != NULL, "%u: %s", k, text);
+		ck_assert_msg(!before, "%u: a leak", k);
 	}
 	refuse_in = 0;
-	ck_assert_uint_gt(k, 20);
+	nops = r.nops;
+	nvars = r.nvars;
+	rec_free(&r);
+	before -= load_relaxed(&live);
 	OK(rc);
-	ck_assert_uint_eq(r.nops, 400);
-	ck_assert_uint_eq(r.nvars, 100);
+	ck_assert_uint_gt(k, 20);
+	ck_assert_uint_eq(nops, 700);
+	ck_assert_uint_eq(nvars, 600);
+	ck_assert_uint_eq(before, 0);
+	OK(rec_parse("test", data, len, &r, text, sizeof(text)));
 	for (k = 1; ; k++) {
+		before = load_relaxed(&live);
 		refuse_in = k;
 		rc = rec_order(&r, order, &n, text, sizeof(text));
 		if (refuse_in)
 			break;
+		before -= load_relaxed(&live);
 		ck_assert_int_eq(rc, -ENOMEM);
+		ck_assert_msg(!before, "%u: a leak", k);
 	}
 	refuse_in = 0;
+	before -= load_relaxed(&live);
 	ck_assert_uint_gt(k, 3);
 	OK(rc);
-	ck_assert_uint_eq(n, 400);
+	ck_assert_uint_eq(n, 700);
+	ck_assert_uint_eq(before, 0);
 	rec_free(&r);
 	free(data);
 }
@@ -544,40 +590,108 @@ static void workload_write(const char *path, bool torch)
 /* Without memory for a name the op has none. */
 START_TEST(test_a_workload_without_memory_to_read_it_is_refused)
 {
+	size_t n, nvars = 0, nedges = 0;
 	char *path = temp_path();
 	struct recording r;
-	u32 k, torch, *order;
-	size_t n;
+	u32 k, torch, *order, before;
+	bool refused;
 	int rc;
 
-	json_set_alloc_funcs(__wrap_malloc, free);
+	json_set_alloc_funcs(__wrap_malloc, __wrap_free);
 	for (torch = 0; torch < 2; torch++) {
 		workload_write(path, torch);
-		for (k = 1; ; k++) {
+		for (k = 1, refused = true; refused; k++) {
+			before = load_relaxed(&live);
 			text[0] = 0;
 			refuse_in = k;
 			rc = workload_open(path, &r, &order, &n, text, sizeof(text));
-			if (refuse_in)
-				break;
+			refused = !refuse_in;
+			refuse_in = 0;
+			if (!rc) {
+				nvars = r.nvars;
+				nedges = r.nedges;
+				free(order);
+				rec_free(&r);
+			}
+			before -= load_relaxed(&live);
+			ck_assert_msg(!before, "%u: a leak", k);
 			if (rc) {
 				ck_assert_msg(rc == -ENOMEM || rc == -EBADMSG, "%u: %d", k, rc);
 				ck_assert_msg(strstr(text, path) != NULL, "%u: %s", k, text);
-				continue;
+			} else {
+				ck_assert_uint_eq(n, 70);
+				ck_assert_uint_eq(nvars, 70 + torch);
+				ck_assert_uint_eq(nedges, torch ? 0 : 69);
 			}
-			ck_assert_uint_eq(n, 70);
-			free(order);
-			rec_free(&r);
 		}
-		refuse_in = 0;
 		ck_assert_uint_gt(k, 1000);
 		OK(rc);
-		ck_assert_uint_eq(n, 70);
-		ck_assert_uint_eq(r.nvars, 70 + torch);
-		ck_assert_uint_eq(r.nedges, torch ? 0 : 69);
+	}
+	unlink(path);
+}
+END_TEST
+
+#define TASKS(list)	"{\"workflow\": {\"specification\": {\"tasks\": " list "}}}"
+
+START_TEST(test_a_workload_that_makes_no_sense_is_refused)
+{
+	static const char gzip[] = { 31, '\x8b', 8, 0, 0, 0, 0, 0, 0, 3, 1, 0 };
+	static const struct { const char *contents, *says; } list[] = {
+		{ gzip, "damaged compression" }, { "{", "line 1, column 1: " },
+		{ "{\"workflow\": 1}", "neither a recording" }, { "[]", "neither a recording" },
+		{ TASKS("1"), "no workflow.specification.tasks" },
+		{ TASKS("[{}]"), "a task without an id" },
+		{ TASKS("[{\"id\": \"a\"}, {\"id\": \"a\"}]"), "two tasks of one id: a" },
+		{ TASKS("[{\"id\": \"a\", \"parents\": [1]}]"), "a parent that is no task" },
+		{ TASKS("[{\"id\": \"a\", \"parents\": [\"b\"]}]"), "a parent that is no task: b" },
+		{ TASKS("[{\"id\": \"a\", \"parents\": [\"a\"]}]"), "tasks wait for each other" },
+		{ TASKS("[{\"id\": \"a\", \"inputFiles\": 1}]"),
+		  "the files of a task are no list: a" },
+		{ TASKS("[{\"id\": \"a\", \"outputFiles\": [\"f\", 1]}]"),
+		  "a file without a name, of task: a" },
+		{ "{\"nodes\": [{\"id\": 1}, {}]}", "a node without an id" },
+	};
+	char *path = temp_path();
+	struct recording r;
+	u32 i, before;
+	int rc;
+
+	for (i = 0; i < COUNT(list); i++) {
+		write_file(path, list[i].contents, list[i].contents == gzip ? sizeof(gzip) :
+			   strlen(list[i].contents));
+		before = load_relaxed(&live);
+		rc = workload_load(path, &r, text, sizeof(text));
+		before -= load_relaxed(&live);
+		ck_assert_msg(rc == -EBADMSG, "%u: %d", i, rc);
+		ck_assert_msg(strstr(text, list[i].says) != NULL, "%u: %s", i, text);
+		ck_assert_msg(!before, "%u: a leak", i);
+	}
+	unlink(path);
+}
+END_TEST
+
+START_TEST(test_a_recording_is_a_workload)
+{
+	size_t len, n = 0;
+	unsigned char *data = sample(&len);
+	char *path = temp_path();
+	struct recording r;
+	u32 *order, before;
+	int rc;
+
+	write_file(path, data, len);
+	before = load_relaxed(&live);
+	rc = workload_open(path, &r, &order, &n, text, sizeof(text));
+	if (!rc) {
 		free(order);
 		rec_free(&r);
 	}
+	before -= load_relaxed(&live);
+	ck_assert_msg(!rc, "%s", text);
+	ck_assert_uint_eq(n, 12);
+	ck_assert_uint_eq(before, 0);
 	unlink(path);
+	free(data);
 }
 END_TEST
 
@@ -629,4 +743,5 @@ SUITE("record_damaged", test_cut, test_bits,
       test_an_event_that_is_cut_is_refused, test_nothing_is_read_after_an_event_that_is_cut,
       test_the_offset_of_a_bad_event,
       test_a_recording_without_memory_to_read_it_is_refused,
-      test_a_workload_without_memory_to_read_it_is_refused, test_nonsense)
+      test_a_workload_without_memory_to_read_it_is_refused,
+      test_a_workload_that_makes_no_sense_is_refused, test_a_recording_is_a_workload, test_nonsense)
