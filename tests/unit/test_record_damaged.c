@@ -48,9 +48,14 @@ static void *lives(void *p)
 	return p;
 }
 
+/* What is read before it is written has an effect. */
 void *__wrap_malloc(size_t n)
 {
-	return refuse() ? NULL : lives(__real_malloc(n));
+	void *p = refuse() ? NULL : lives(__real_malloc(n));
+
+	if (p)
+		memset(p, 0xa5, n);
+	return p;
 }
 
 void *__wrap_calloc(size_t n, size_t size)
@@ -60,9 +65,9 @@ void *__wrap_calloc(size_t n, size_t size)
 
 void *__wrap_realloc(void *p, size_t n)
 {
-	if (refuse())
-		return NULL;
-	return p ? __real_realloc(p, n) : lives(__real_realloc(p, n));
+	if (!p)
+		return __wrap_malloc(n);
+	return refuse() ? NULL : __real_realloc(p, n);
 }
 
 void __wrap_free(void *p)
@@ -324,6 +329,27 @@ START_TEST(test_an_event_that_is_cut_is_refused)
 }
 END_TEST
 
+static void put64(unsigned char *to, u64 v)
+{
+	v = htole64(v);
+	memcpy(to, &v, 8);
+}
+
+/* The recording lasts 4 s, and the clock counts 2000 cycles in them; the events are of thread 7. */
+static void set_heads(unsigned char *data, size_t len)
+{
+	unsigned char *head = chunk(data, len, REC_CHUNK_EVENTS, 0);
+	size_t at;
+
+	head[16] = 7;
+	put64(head + REC_HEAD, 1000);
+	for (at = 0; at < len; at += chunk_size(data + at)) {
+		put64(data + at + 24, at ? 3000 : 1000);
+		put64(data + at + 32, at ? 4000005000 : 5000);
+	}
+	seal(data, len);
+}
+
 /* Op 2.1 with an access of var 1, its begin, its end, and that it was refused. */
 #define PUSH	REC_PUSH, 0, 4, 2, 0, 1, 3, 0
 #define BEGIN	REC_BEGIN, 0, 4, 2, 1, 1
@@ -339,6 +365,8 @@ START_TEST(test_events_that_contradict_each_other_are_refused)
 		const char *says;	/* NULL: they do not */
 	} list[] = {
 		{ EVENTS(PUSH, BEGIN, END), NULL },
+		/* also if the clock goes back between two threads */
+		{ EVENTS(PUSH, REC_END, 5, 2, 1, REC_BEGIN, 5, 4, 2, 1, 1), NULL },
 		{ EVENTS(PUSH, UNDO), NULL },
 		{ EVENTS(PUSH, BEGIN, REC_END | REC_END_OPEN, 0), NULL },
 		{ EVENTS(PUSH, UNDO, UNDO), "op 2.1 was not refused" },
@@ -381,12 +409,14 @@ START_TEST(test_events_that_contradict_each_other_are_refused)
 	for (i = 0; i < COUNT(list); i++) {
 		data = sample(&len);
 		len = with_events(data, len, list[i].events, list[i].n, true);
+		set_heads(data, len);
 		rc = try(data, len, &r);
 		if (list[i].says) {
 			ck_assert_msg(rc == -EBADMSG, "%u: %d", i, rc);
 			ck_assert_msg(strstr(text, list[i].says) != NULL, "%u: %s", i, text);
 		} else {
 			ck_assert_msg(!rc, "%u: %s", i, text);
+			ck_assert(!r.nops || r.ops[0].end >= r.ops[0].begin || !r.ops[0].ended);
 			rec_free(&r);
 		}
 		free(data);
@@ -397,7 +427,8 @@ END_TEST
 /* What pawl record says of a file with these bytes. */
 static char *said(const char *what, const unsigned char *data, size_t len)
 {
-	char self[] = "pawl record", *path = temp_path(), *argv[] = { self, (char *)what, path, NULL };
+	char self[] = "pawl record", *path = temp_path();
+	char *argv[] = { self, (char *)what, path, NULL };
 	FILE *was = stdout;
 	char *out = NULL;
 	size_t n;
@@ -411,6 +442,95 @@ static char *said(const char *what, const unsigned char *data, size_t len)
 	return out;
 }
 
+START_TEST(test_what_is_said_of_each_op)
+{
+	static const unsigned char events[] = {
+		REC_NAME, 5, 'a', '"', '\\', 1, 0xe9,
+		REC_PUSH, 10, 4, 2, 1, 2, 3, 0, 2, 0,
+		REC_PUSH | REC_PUSH_PRIO | REC_PUSH_WHERE | REC_PUSH_ASYNC | REC_PUSH_MORE |
+			REC_PUSH_EMPTY, 5, 2, 0, 0, 5, 2, 0, 1, 1, 3, 0,
+		REC_PUSH | REC_PUSH_WHERE, 0, 2, 0, 0, 5 | REC_PROP_ENDS, 0, 0, 1, 5, 0,
+		REC_PUSH | REC_PUSH_WHERE, 0, 2, 0, 0, 99, 0, 0, 1, 13, 0,
+		REC_BEGIN, 10, 4, 2, 2, 1, 1, REC_END | REC_END_OPEN | REC_END_STATUS, 20, 9,
+		REC_BEGIN, 5, 2, 0, 1, 2, REC_END, 10, 3, 1,
+		REC_BEGIN, 5, 2, 0, 1, 1, REC_PUSH, 0, 2, 0, 0, 0, REC_END | REC_END_OPEN, 5,
+		REC_WAIT | REC_WAIT_ALL, 0, REC_WAITED, 10, 9,
+		REC_WAIT | REC_WAIT_WRITABLE, 0, 1, 0, REC_WAIT | REC_WAIT_READABLE, 0, 2, 0,
+	};
+	static const struct { const char *what, *ends; } says[] = {
+		{ "info",
+		  " for 4.000000 s\n"
+		  "engine 0   \"pawl\", per-device, 1 workers, 1 devices\n"
+		  "ops        5 pushed by 1 threads, 1 of them in bodies; 3 begun, 3 over, 1 "
+		  "with an error, 0 refused\n"
+		  "vars       3; 1 reads, 4 writes\n"
+		  "waits      3\n"
+		  "queued     p50 70000.000 us, p99 100000.000 us, max 100000.000 us\n"
+		  "bodies     p50 20000.000 us, p99 40000.000 us, max 40000.000 us\n"
+		  "work       0.070000 s, longest chain 0.060000 s: parallelism 1.17\n"
+		  "order      serial order of 5 ops found\n" },
+		{ "dump",
+		  "# place op engine:thread push_us begin_us end_us runner status \"name\" prop "
+		  "prio device accesses (r|w var@version)\n"
+		  "0 0 0:7 20000.000 50000.000 90000.000 7 -5 \"a\"\\\001\351\" normal 0 0 w0@0 "
+		  "r1@0\n"
+		  "1 1 0:7 30000.000 100000.000 120000.000 7 0 \"\" "
+		  "copy-to-device+async+empty+more -3 1 w0@1\n"
+		  "2 2 0:7 30000.000 130000.000 140000.000 7 0 \"\" delete-var+ends 0 0 w1@0\n"
+		  "3 3 0:7 30000.000 - - - - \"\" unknown 0 0 w2\n"
+		  "4 4 0:7 130000.000 - - - - \"\" normal 0 0\n" },
+		{ "json",
+		  ",\"ended\":true,\"length_ns\":4000000000,\"lost\":0,\n"
+		  "\"engines\":[{\"engine\":0,\"kind\":\"per-device\",\"workers\":1,"
+		  "\"devices\":1}],\n"
+		  "\"ops\":[\n"
+		  "{\"op\":0,\"engine\":0,\"thread\":7,\"name\":\"a\\\"\\\\\\u0001\\u00e9\","
+		  "\"prop\":\"normal\",\"priority\":0,\"device\":0,\"async\":false,"
+		  "\"more\":false,\"push_ns\":20000000,\"begin_ns\":50000000,\"runner\":7,"
+		  "\"end_ns\":90000000,\"status\":-5,\"accesses\":[{\"var\":0,\"write\":true,"
+		  "\"version\":0},{\"var\":1,\"write\":false,\"version\":0}]},\n"
+		  "{\"op\":1,\"engine\":0,\"thread\":7,\"name\":\"\",\"prop\":\"copy-to-device\","
+		  "\"priority\":-3,\"device\":1,\"async\":true,\"more\":true,"
+		  "\"push_ns\":30000000,\"begin_ns\":100000000,\"runner\":7,\"end_ns\":120000000,"
+		  "\"status\":0,\"accesses\":[{\"var\":0,\"write\":true,\"version\":1}]},\n"
+		  "{\"op\":2,\"engine\":0,\"thread\":7,\"name\":\"\",\"prop\":\"delete-var\","
+		  "\"priority\":0,\"device\":0,\"async\":false,\"more\":false,"
+		  "\"push_ns\":30000000,\"begin_ns\":130000000,\"runner\":7,\"end_ns\":140000000,"
+		  "\"status\":0,\"ends\":true,\"accesses\":[{\"var\":1,\"write\":true,"
+		  "\"version\":0}]},\n"
+		  "{\"op\":3,\"engine\":0,\"thread\":7,\"name\":\"\",\"prop\":\"unknown\","
+		  "\"priority\":0,\"device\":0,\"async\":false,\"more\":false,"
+		  "\"push_ns\":30000000,\"accesses\":[{\"var\":2,\"write\":true}]},\n"
+		  "{\"op\":4,\"engine\":0,\"thread\":7,\"name\":\"\",\"prop\":\"normal\","
+		  "\"priority\":0,\"device\":0,\"async\":false,\"more\":false,"
+		  "\"push_ns\":130000000,\"parent\":2,\"accesses\":[]}],\n"
+		  "\"waits\":[\n"
+		  "{\"engine\":0,\"thread\":7,\"begin_ns\":140000000,\"after\":4,"
+		  "\"end_ns\":160000000,\"status\":-5},\n"
+		  "{\"engine\":0,\"thread\":7,\"begin_ns\":160000000,\"var\":0,\"write\":true,"
+		  "\"after\":4},\n"
+		  "{\"engine\":0,\"thread\":7,\"begin_ns\":160000000,\"var\":1,\"write\":false,"
+		  "\"after\":4}]}\n" },
+	};
+	unsigned char *data;
+	const char *at;
+	char *out;
+	size_t len;
+	u32 i;
+
+	data = sample(&len);
+	len = with_events(data, len, events, sizeof(events), true);
+	set_heads(data, len);
+	for (i = 0; i < COUNT(says); i++) {
+		out = said(says[i].what, data, len);
+		at = strstr(out, says[i].ends);
+		ck_assert_msg(at && !strcmp(at, says[i].ends), "not %s, but %s", says[i].ends, out);
+		free(out);
+	}
+	free(data);
+}
+END_TEST
+
 /* A refused op, one that fails, the end of one that was pushed before, and a wait. */
 START_TEST(test_info_counts_the_events)
 {
@@ -422,8 +542,9 @@ START_TEST(test_info_counts_the_events)
 		"\nops        1 pushed by 1 threads, 0 of them in bodies; 1 begun, 1 over, ",
 		" 1 over, 1 with an error, 1 refused\n", "\nvars       1; 0 reads, 1 writes\n",
 		"\nwaits      1\n",
-		"\nothers     1 events of ops that were pushed before\n", "\nqueued     p50 0.000 us",
-		"\nbodies     p50 0.000 us", "\norder      serial order of 1 ops found\n" };
+		"\nothers     1 events of ops that were pushed before\n",
+		"\nqueued     p50 0.000 us", "\nbodies     p50 0.000 us",
+		"\norder      serial order of 1 ops found\n" };
 	unsigned char *data;
 	char *out;
 	size_t len;
@@ -574,15 +695,17 @@ static void workload_write(const char *path, bool torch)
 	u32 i;
 
 	MUST(f);
-	fputs(torch ? "{\"nodes\": [{\"id\": 1}" : "{\"workflow\": {\"specification\": {\"tasks\": ["
+	fputs(torch ? "{\"nodes\": [{\"id\": 1}" :
+	      "{\"workflow\": {\"specification\": {\"tasks\": ["
 	      "{\"id\": \"1\", \"outputFiles\": [\"1\"]}", f);
 	for (i = 2; i <= 71; i++)
 		if (torch)
-			fprintf(f, ", {\"id\": %u, \"name\": \"op\", \"inputs\": [[%u, 0, 0, 4, 4, \"cpu\"]],"
+			fprintf(f, ", {\"id\": %u, \"name\": \"op\","
+				" \"inputs\": [[%u, 0, 0, 4, 4, \"cpu\"]],"
 				" \"outputs\": [[%u, 0, 0, 4, 4, \"cpu\"]]}", i, i - 1, i);
 		else if (i < 71)
-			fprintf(f, ", {\"id\": \"%u\", \"parents\": [\"%u\"], \"outputFiles\": [\"%u\"]}",
-				i, i - 1, i);
+			fprintf(f, ", {\"id\": \"%u\", \"parents\": [\"%u\"],"
+				" \"outputFiles\": [\"%u\"]}", i, i - 1, i);
 	fputs(torch ? "]}" : "]}}}", f);
 	MUST(!fclose(f));
 }
@@ -740,8 +863,8 @@ SUITE("record_damaged", test_cut, test_bits,
       test_a_text_of_the_start_that_does_not_end_is_refused,
       test_events_without_a_whole_time_are_refused,
       test_events_that_contradict_each_other_are_refused, test_info_counts_the_events,
-      test_an_event_that_is_cut_is_refused, test_nothing_is_read_after_an_event_that_is_cut,
-      test_the_offset_of_a_bad_event,
+      test_what_is_said_of_each_op, test_an_event_that_is_cut_is_refused,
+      test_nothing_is_read_after_an_event_that_is_cut, test_the_offset_of_a_bad_event,
       test_a_recording_without_memory_to_read_it_is_refused,
       test_a_workload_without_memory_to_read_it_is_refused,
       test_a_workload_that_makes_no_sense_is_refused, test_a_recording_is_a_workload, test_nonsense)
