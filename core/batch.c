@@ -338,7 +338,7 @@ static int batch_try(struct thread *t, const struct pawl_op *ops, u32 n)
 	if (rc)
 		goto undo;
 	for (i = 0; i < n && load_relaxed(&e->special) & SPECIAL_TRACING; i++)
-		trace_event(t, TRACE_PUSH, t->scratch->ops[i], op_at(ops, i)->name, 0);
+		trace_event(t, TRACE_PUSH, t->scratch->ops[i], op_at(ops, i)->name);
 	if (e->kind == PAWL_NAIVE)
 		fetch_add_relaxed(&t->naive_pending, n);
 	batch_push(t, n, k, bopi);

@@ -363,7 +363,7 @@ static int graph_try(struct thread *t, struct graph *g, u32 idx, const struct pa
 	}
 	op->graph = idx;
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_TRACING))
-		trace_event(t, TRACE_PUSH, opi, op_name(op), 0);
+		trace_event(t, TRACE_PUSH, opi, op_name(op));
 	if (unlikely(load_relaxed(&e->special) & SPECIAL_RECORDING))
 		record_push(t, op, opi, false);
 	if (unlikely(e->kind == PAWL_NAIVE))

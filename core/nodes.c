@@ -87,7 +87,7 @@ static void carrier_set(struct thread *t, struct op *op, u32 opi, struct launch 
 	op->graph = node;
 	store_relaxed(&op->name, l->plan->node[node].name);
 	if (unlikely(load_relaxed(&t->e->special) & SPECIAL_TRACING))
-		trace_event(t, TRACE_PUSH, opi, op_name(op), 0);
+		trace_event(t, TRACE_PUSH, opi, op_name(op));
 }
 
 static void carrier_init(struct thread *t, struct op *op, struct launch *l)
@@ -356,7 +356,7 @@ static __always_inline_fn u32 node_end(struct thread *t, struct launch *l, struc
 		node_error(t, l, op, status);
 	PROBE4(end, t->ex.id, opi, status, t->ex.slot);
 	if (unlikely(load_relaxed(&t->e->special) & SPECIAL_TRACING))
-		trace_event(t, TRACE_END, opi, op_name(op), 0);
+		trace_event(t, TRACE_END, opi, op_name(op));
 	/* While this node has not ended, the launch exists. */
 	if (unlikely(load_relaxed(&l->rest)))
 		first = rest_take(l);
@@ -422,7 +422,7 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 		run->status = likely(!failed) ? l->status :
 			      error_of(t->e, load_acquire(&l->err))->code;
 		if (unlikely(load_relaxed(&t->e->special) & SPECIAL_TRACING))
-			trace_event(t, TRACE_BEGIN, opi, nd->name, 0);
+			trace_event(t, TRACE_BEGIN, opi, nd->name);
 		if (likely(nd->fn && !skipped)) {
 			if (unlikely(nd->async && sinks))
 				(void)sink_count(l, sinks);	/* this node has not ended */

@@ -397,7 +397,7 @@ static __cold void push_special(struct thread *t, struct op *op, u32 opi, const 
 	u32 special = load_relaxed(&t->e->special);
 
 	if (special & SPECIAL_TRACING)
-		trace_event(t, TRACE_PUSH, opi, name, 0);
+		trace_event(t, TRACE_PUSH, opi, name);
 	if (special & SPECIAL_RECORDING)
 		record_push(t, op, opi, false);
 	if (special & SPECIAL_NAIVE)

@@ -385,7 +385,7 @@ __noinline u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 		error = finish_error(t, op, &status);
 	PROBE4(end, t->ex.id, opi, status, t->ex.slot);
 	if (unlikely(special & SPECIAL_TRACING))
-		trace_event(t, TRACE_END, opi, op_name(op), 0);
+		trace_event(t, TRACE_END, opi, op_name(op));
 	if (unlikely(special & SPECIAL_RECORDING))
 		record_end(t, op, opi, op->flags & OP_STALE ? -ESTALE : status);
 	if (op->flags & OP_RELEASE) {
@@ -522,7 +522,7 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 	if (unlikely(error))
 		f.run.status = error_of(e, error)->code;
 	if (unlikely(special & SPECIAL_TRACING))
-		trace_event(t, TRACE_BEGIN, opi, op_name(op), 0);
+		trace_event(t, TRACE_BEGIN, opi, op_name(op));
 	if (unlikely(op->flags & OP_ASYNC))
 		return run_async(t, &f, op, opi, op->async_fn, op->arg);
 	if (op->fn == nodes_fn) {

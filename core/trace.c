@@ -75,7 +75,7 @@ static struct trace_buf *trace_buf_get(struct thread *t)
 	return b;
 }
 
-void trace_event(struct thread *t, enum trace_kind k, u32 opi, const char *name, u64 id)
+void trace_event(struct thread *t, enum trace_kind k, u32 opi, const char *name)
 {
 	struct pawl_engine *e = t->e;
 	struct trace_buf *b;

@@ -7,11 +7,11 @@
 
 enum trace_kind { TRACE_PUSH, TRACE_BEGIN, TRACE_END, TRACE_DEP };
 #ifdef CONFIG_TRACE
-void trace_event(struct thread *t, enum trace_kind k, u32 opi, const char *name, u64 id);
+void trace_event(struct thread *t, enum trace_kind k, u32 opi, const char *name);
 void trace_exit(struct pawl_engine *e);
 #else
 static inline void trace_event(struct thread *t, enum trace_kind k, u32 opi,
-			       const char *name, u64 id)
+			       const char *name)
 {
 }
 static inline void trace_exit(struct pawl_engine *e)
