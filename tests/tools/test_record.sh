@@ -196,6 +196,9 @@ sed 's/"id": 2,/"id": 50,/; s/"id": 5,/"id": 20,/; s/"id": 4, "parent": 3/"id": 
 run 0 '"aten::mm" normal 0 0 r1@0 r2@0 w0@1' record dump "$tmp/turned.json"
 [ "$(grep -o '"aten::[a-z_]*"' "$tmp/out" | xargs)" = "aten::add_ aten::t aten::mm" ] ||
 	fail "the order is that of the file"
+# a result that is an argument by name
+sed 's/"aten::add_.Tensor(.*"/"aten::add.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"/' "$tmp/et.json" >"$tmp/out.json"
+run 0 '"aten::add_" normal 0 0 r2@1 w0@0$' record dump "$tmp/out.json"
 # lists of tensors; a schema and a parent as version 1.1 has them, and an op without a schema
 cat >"$tmp/et11.json" <<'EOF'
 {"schema": "1.1.0-chakra.0.0.4", "nodes": [

@@ -514,6 +514,9 @@ START_TEST(test_a_replay_has_the_devices_that_the_ops_name)
 	OK(pawl_record_stop());
 	load(path, &again);
 	ck_assert_uint_eq(again.engines[0].devices, 3);
+	ck_assert_uint_eq(again.nops, 2);
+	ck_assert_uint_eq(again.ops[0].device, 0);
+	ck_assert_uint_eq(again.ops[1].device, 2);
 	rec_free(&again);
 	rec_free(&r);
 	unlink(path);

@@ -311,6 +311,25 @@ START_TEST(test_events_without_a_whole_time_are_refused)
 }
 END_TEST
 
+START_TEST(test_a_chunk_of_no_bytes_is_whole)
+{
+	unsigned char *data, *head;
+	struct recording r;
+	size_t len;
+
+	data = sample(&len);
+	head = chunk(data, len, REC_CHUNK_EVENTS, 0);
+	set_bytes(head, 0);
+	len = (size_t)(head - data) + REC_HEAD;
+	seal(data, len);
+	OK(try(data, len, &r));
+	ck_assert_uint_eq(r.whole, len);
+	ck_assert_uint_eq(r.chunks, 3);
+	rec_free(&r);
+	free(data);
+}
+END_TEST
+
 /* Of a recording that has its end no event may be cut, whichever is a stream's last. */
 START_TEST(test_an_event_that_is_cut_is_refused)
 {
@@ -861,7 +880,7 @@ END_TEST
 
 SUITE("record_damaged", test_cut, test_bits,
       test_a_text_of_the_start_that_does_not_end_is_refused,
-      test_events_without_a_whole_time_are_refused,
+      test_events_without_a_whole_time_are_refused, test_a_chunk_of_no_bytes_is_whole,
       test_events_that_contradict_each_other_are_refused, test_info_counts_the_events,
       test_what_is_said_of_each_op, test_an_event_that_is_cut_is_refused,
       test_nothing_is_read_after_an_event_that_is_cut, test_the_offset_of_a_bad_event,
