@@ -154,6 +154,11 @@ sed 's/"outputFiles": \["o"\]/"outputFiles": 7/' "$tmp/wf.json" >"$tmp/cut"
 run 1 'the files of a task are no list' replay "$tmp/cut"
 echo '{"workflow": {"specification": {"tasks": {}}}}' >"$tmp/cut"
 run 1 'no workflow.specification.tasks' replay "$tmp/cut"
+echo '{"workflow": {"specification": {"tasks": []}}}' >"$tmp/cut"
+run 0 'wfformat: 0 ops' replay --repeat 1 "$tmp/cut"
+# of a file that a task reads and writes there is one access
+sed 's/\["o"\]/["o", "l", "o"]/' "$tmp/wf.json" >"$tmp/cut"
+run 0 '"last".* w1@1 r2@1 w3@0$' record dump "$tmp/cut"
 # the chain is of the longest body before, also of those that only read
 cat >"$tmp/chain.json" <<'EOF'
 {"workflow": {"specification": {"tasks": [

@@ -381,6 +381,108 @@ START_TEST(test_order_refuses)
 }
 END_TEST
 
+enum { HISTORY = 40, HISTORY_VARS = 4, HISTORY_THREADS = 3 };
+
+/* Ops in a serial order that only their accesses tell: their threads and times are random. */
+static void history(struct recording *r, u64 *seed)
+{
+	u32 writes[HISTORY_VARS] = { 0 }, thread[HISTORY], i, k, t;
+
+	for (i = 0; i < HISTORY; i++)
+		thread[i] = (u32)(rnd(seed) % HISTORY_THREADS);
+	for (t = 0; t < HISTORY_THREADS; t++) {
+		for (i = 0; i < HISTORY; i++) {
+			if (thread[i] != t)
+				continue;
+			r->ops[r->nops] = (struct rec_op){
+				.thread = t, .push = rnd(seed) % 30, .index = i, .name = "",
+				.parent = REC_NONE, .access = 2 * i, .naccesses = 1 + i % 2 };
+			r->ops[r->nops].undone = rnd(seed) % 8 == 0;
+			r->ops[r->nops].begun = !r->ops[r->nops].undone && rnd(seed) % 8;
+			thread[i] = HISTORY_THREADS + (u32)r->nops++;
+		}
+	}
+	for (i = 0; i < HISTORY; i++) {
+		struct rec_op *o = &r->ops[thread[i] - HISTORY_THREADS];
+
+		for (k = 0; k < o->naccesses; k++) {
+			struct rec_access *a = &r->accesses[o->access + k];
+
+			a->var = (u32)((i + 2 * k) % HISTORY_VARS);
+			a->write = rnd(seed) % 2;
+			a->placed = o->begun;
+			a->version = writes[a->var];
+			writes[a->var] += a->placed && a->write;
+		}
+	}
+}
+
+/* Is it the turn of op i: of its thread, and on each of its vars? */
+static bool may_be_next(const struct recording *r, const bool *done, u32 i)
+{
+	const struct rec_op *o = &r->ops[i], *p;
+	u32 j, k, m;
+
+	for (j = 0; j < r->nops; j++) {
+		p = &r->ops[j];
+		if (done[j] || p->undone || j == i)
+			continue;
+		if (j < i && p->thread == o->thread && (p->begun || !o->begun))
+			return false;
+		for (k = 0; k < o->naccesses; k++) {
+			for (m = 0; m < p->naccesses; m++) {
+				const struct rec_access *a = &r->accesses[o->access + k],
+							*b = &r->accesses[p->access + m];
+
+				if (a->placed && b->placed && a->var == b->var &&
+				    (b->version < a->version ||
+				     (b->version == a->version && a->write && !b->write)))
+					return false;
+			}
+		}
+	}
+	return true;
+}
+
+/* Of the ops that may be next the one that began, and of these the one that was pushed first. */
+START_TEST(test_order_of_random_histories)
+{
+	struct rec_op ops[HISTORY];
+	struct rec_access accesses[2 * HISTORY];
+	u32 order[HISTORY], i, k, next;
+	bool done[HISTORY];
+	u64 seed = 1;
+	size_t n, at;
+
+	for (i = 0; i < (u32)TIMES(200); i++) {
+		struct recording r = { .ops = ops, .accesses = accesses, .nvars = HISTORY_VARS,
+				       .naccesses = 2 * HISTORY };
+		struct rec_var var[HISTORY_VARS] = { 0 };
+
+		r.vars = var;
+		history(&r, &seed);
+		ck_assert_msg(!rec_order(&r, order, &n, text, sizeof(text)), "%u: %s", i, text);
+		memset(done, 0, sizeof(done));
+		for (at = 0; ; at++) {
+			next = REC_NONE;
+			for (k = 0; k < r.nops; k++) {
+				if (done[k] || ops[k].undone || !may_be_next(&r, done, k))
+					continue;
+				if (next == REC_NONE || ops[k].begun > ops[next].begun ||
+				    (ops[k].begun == ops[next].begun &&
+				     ops[k].push < ops[next].push))
+					next = k;
+			}
+			if (next == REC_NONE)
+				break;
+			MUST(at < n && order[at] == next);
+			done[next] = true;
+		}
+		ck_assert_uint_eq(at, n);
+	}
+}
+END_TEST
+
 /* A replay in another order than the recorded one is detected. */
 START_TEST(test_replay_sees)
 {
@@ -829,7 +931,8 @@ START_TEST(test_disk_full)
 END_TEST
 
 SUITE("record", test_fields, test_many_accesses, test_random, test_order_refuses,
-      test_replay_sees, test_a_replay_has_the_devices_that_the_ops_name,
+      test_order_of_random_histories, test_replay_sees,
+      test_a_replay_has_the_devices_that_the_ops_name,
       test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new,
       test_replay_sees_a_writer_beside_a_reader, test_calls, test_churn,
       test_a_child_whose_parents_threads_recorded_cannot_record, test_fork, test_disk_full,

@@ -330,6 +330,38 @@ START_TEST(test_a_chunk_of_no_bytes_is_whole)
 }
 END_TEST
 
+/* Up to three bytes may be the beginning of a chunk. */
+START_TEST(test_what_follows_the_last_chunk)
+{
+	unsigned char *data;
+	struct recording r;
+	size_t len;
+	u32 n;
+
+	for (n = 1; n < 6; n++) {
+		data = sample(&len);
+		len = with_events(data, len, "", 0, false);
+		memset(data + len, 'x', n);
+		if (n < 4) {
+			OK(try(data, len + n, &r));
+			ck_assert_uint_eq(r.whole, len);
+			rec_free(&r);
+		} else {
+			ck_assert_int_eq(try(data, len + n, &r), -EBADMSG);
+			ck_assert_msg(strstr(text, "no chunk begins here") != NULL, "%s", text);
+		}
+		free(data);
+		data = sample(&len);
+		len = with_events(data, len, "", 0, true);
+		memset(data + len, 'x', n);
+		ck_assert_int_eq(try(data, len + n, &r), -EBADMSG);
+		ck_assert_msg(strstr(text, n < 4 ? "something after the end" :
+				     "no chunk begins here") != NULL, "%s", text);
+		free(data);
+	}
+}
+END_TEST
+
 /* Of a recording that has its end no event may be cut, whichever is a stream's last. */
 START_TEST(test_an_event_that_is_cut_is_refused)
 {
@@ -881,6 +913,7 @@ END_TEST
 SUITE("record_damaged", test_cut, test_bits,
       test_a_text_of_the_start_that_does_not_end_is_refused,
       test_events_without_a_whole_time_are_refused, test_a_chunk_of_no_bytes_is_whole,
+      test_what_follows_the_last_chunk,
       test_events_that_contradict_each_other_are_refused, test_info_counts_the_events,
       test_what_is_said_of_each_op, test_an_event_that_is_cut_is_refused,
       test_nothing_is_read_after_an_event_that_is_cut, test_the_offset_of_a_bad_event,
