@@ -126,7 +126,9 @@ run 1 'No such file' replay "$tmp/none"
 run 2 'info, dump or json' record
 run 2 'info, dump or json' record show "$tmp/rec"
 run 2 'which file' replay
-run 2 'not a number' replay --speed fast "$tmp/rec"
+for option in workers repeat speed; do
+	run 2 "^pawl replay: --$option: 'fast' is not a number" replay --$option fast "$tmp/rec"
+done
 grep -q "^Try 'pawl replay --help'" "$tmp/err" || fail "replay does not name its help"
 # a recording by its first bytes, not by its name
 printf 'PWRC' >"$tmp/cut"

@@ -524,9 +524,9 @@ END_TEST
 /*
  * An engine that breaks the order: pushes and sleeps of the replay come here (tests/Makefile).
  * UNORDERED takes the vars from the ops, and the last one runs first.  BESIDE runs the second op
- * inside the first.
+ * inside the first.  TWICE runs each op twice that only reads.  FORGETFUL runs no op that writes.
  */
-enum { SOUND, UNORDERED, BESIDE };
+enum { SOUND, UNORDERED, BESIDE, TWICE, FORGETFUL };
 
 static int engine_is;
 static struct pawl_op inner;
@@ -543,6 +543,10 @@ int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op)
 
 	if (engine_is == SOUND)
 		return __real_pawl_push(e, op);
+	if (engine_is == FORGETFUL && op->nwrites)
+		return 0;
+	if (engine_is == TWICE && !op->nwrites)
+		OK(__real_pawl_push(e, op));
 	if (engine_is == BESIDE && op->nwrites) {
 		inner = *op;
 		return 0;
@@ -641,6 +645,19 @@ START_TEST(test_replay_sees_a_writer_beside_a_reader)
 
 	ck_assert_msg(strstr(res.first, "is held by another") != NULL, "%s", res.first);
 	ck_assert_uint_eq(broken_replay(SOUND, true).wrong, 0);
+}
+END_TEST
+
+START_TEST(test_replay_sees_ops_that_run_twice_or_never)
+{
+	struct replay_result res = broken_replay(TWICE, true);
+
+	ck_assert_msg(strstr(res.first, "runs again") != NULL, "%s", res.first);
+	ck_assert_uint_eq(res.wrong, 2);
+	ck_assert_uint_eq(res.ops, 3);
+	res = broken_replay(FORGETFUL, true);
+	ck_assert_msg(strstr(res.first, "1 bodies ran for 2 ops") != NULL, "%s", res.first);
+	ck_assert_uint_eq(res.wrong, 1);
 }
 END_TEST
 
@@ -934,7 +951,8 @@ SUITE("record", test_fields, test_many_accesses, test_random, test_order_refuses
       test_order_of_random_histories, test_replay_sees,
       test_a_replay_has_the_devices_that_the_ops_name,
       test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new,
-      test_replay_sees_a_writer_beside_a_reader, test_calls, test_churn,
+      test_replay_sees_a_writer_beside_a_reader, test_replay_sees_ops_that_run_twice_or_never,
+      test_calls, test_churn,
       test_a_child_whose_parents_threads_recorded_cannot_record, test_fork, test_disk_full,
       test_ops_that_did_not_begin_come_last)
 
