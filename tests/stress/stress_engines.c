@@ -263,9 +263,12 @@ static void child(struct pawl_engine *parents, u64 seed)
 static void fork_now(struct pawl_engine *e, u64 *seed)
 {
 	u64 childs = rnd(seed);
-	pid_t pid = fork();
+	pid_t pid;
 	int status;
 
+	/* so that the child's refused call need not allocate room for its text */
+	MUST(pawl_prometheus(NULL, 1, NULL, 0) == -EINVAL);
+	pid = fork();
 	MUST(pid >= 0);
 	if (!pid)
 		child(e, childs);

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -550,6 +551,7 @@ int load_client_run(const struct options *o, const struct step *s, struct result
 {
 	struct thread *threads = calloc(o->threads, sizeof(*threads));
 	unsigned int i, started = 0;
+	sigset_t all, before;
 	uint64_t begin;
 	int rc = threads ? 0 : ENOMEM;
 
@@ -560,10 +562,14 @@ int load_client_run(const struct options *o, const struct step *s, struct result
 		threads[i].epfd = -1;
 	for (i = 0; !rc && i < o->threads; i++)
 		rc = thread_init(&threads[i], o, s, i, begin);
+	/* signals are for the thread that waits for these */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
 	for (i = 0; !rc && i < o->threads; i++) {
 		rc = pthread_create(&threads[i].id, NULL, thread_main, &threads[i]);
 		started += !rc;
 	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	for (i = 0; i < started; i++)
 		pthread_join(threads[i].id, NULL);
 	for (i = 0; threads && i < o->threads; i++) {
