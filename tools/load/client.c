@@ -359,12 +359,17 @@ static void interrupt(struct thread *t)
 	}
 }
 
-/* The time of the thread's next action if no answer arrives before. */
+/*
+ * The time of the thread's next action if no answer arrives before.  A connection that failed
+ * while its requests were sent has freed calls, and the next request may have become due
+ * meanwhile: that time is in the past.
+ */
 static uint64_t wake(const struct thread *t)
 {
+	bool call_free = t->idle.head || t->closed.head;
 	uint64_t at = NEVER;
 
-	if (!t->ended && t->next > t->now)
+	if (!t->ended && (call_free || t->next > t->now))
 		at = t->next;
 	else if (!t->ended && t->step->rate)
 		at = t->next + t->o->wait_ns + 1;
