@@ -3,7 +3,8 @@
 """Plant small mistakes in the sources, one at a time, and see whether the tests find them.
 
 usage: mutate.py [--count N] [--seed S] [--minutes M] [--file PATH]... [--kind KIND]...
-                 [--layer LAYER]... [--plant PATCH]... [--again] [--measure] [--list] [--jobs J]
+                 [--layer LAYER]... [--plant PATCH...] [--again] [--asan] [--measure] [--list]
+                 [--jobs J]
 
 A mutant is one change of one line: another comparison, a boundary or constant moved by one, a
 condition negated, a statement or call left out, two arguments swapped, another return code, a
@@ -25,8 +26,9 @@ The verdicts are kept in build/mutation/results.txt.  A later run goes on from t
 out what has been judged, but --again tries the survivors again.  The survivors, with their changes,
 are written to build/mutation/survivors.txt.  A survivor that behaves like the original belongs in
 equivalent.list, with a reason.  It is left out while the lines around it are the same, and
-reported when they have changed.  --plant tries the changes of patches instead.  The exit status is
-1 if a mutant of this run survived.
+reported when they have changed.  --plant tries the changes of patches instead.  --asan runs the tests
+under the address sanitizer, as make check-all does in one of its builds; with --again it finds the
+survivors that leak or write beyond an object.  The exit status is 1 if a mutant of this run survived.
 """
 import argparse
 import concurrent.futures
@@ -42,6 +44,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -54,6 +57,7 @@ RESULTS = os.path.join(HERE, "results.txt")
 LAYERS = ("pool", "exec", "core", "device", "compat", "tools/pawl")
 RUNNING = set()     # sessions of commands
 AROUND = 3          # lines above and below that belong to a mutant's hash
+ASAN = False        # the address sanitizer
 ENOUGH = 60         # seconds of tests after which a mutant has survived those that are slower
 
 # the programs of make check-model that explore a layer
@@ -152,23 +156,24 @@ class Mutant:
 
 class Patch:
     """A change from a file, as a mutant."""
-    kind, number, hash = "patch", 0, ""
+    kind, hash = "patch", ""
 
     def __init__(self, name):
         self.name = name
         with open(name, encoding="utf-8") as file:
             self.patch = file.read()
         self.path = re.search(r"^\+\+\+ (?:b/)?(\S+)", self.patch, re.M).group(1)
+        # the first line that is left out, or before which one is added
+        first, hunk = re.search(r"^@@ -(\d+).*\n((?: .*\n|\n)*)", self.patch, re.M).groups()
+        self.number = int(first) + hunk.count("\n")
 
     def key(self):
         return self.path, self.name, ""
 
     def text(self):
-        copy = os.path.join(HERE, "patched")
-        shutil.copy(os.path.join(TOP, self.path), copy)
-        subprocess.run(["patch", "-s", copy, self.name], check=True)
-        with open(copy, encoding="utf-8") as file:
-            return file.read()
+        with tempfile.NamedTemporaryFile("r+", encoding="utf-8") as copy:
+            subprocess.run(["patch", "-s", "-o", copy.name, os.path.join(TOP, self.path), self.name], check=True)
+            return copy.read()
 
     def diff(self):
         return self.patch
@@ -469,7 +474,7 @@ class Place:
                 return None
             # the long tests are short first
             runs = [(name, "1") for name in names] + [(name, "") for name in names if LONG.search(name)]
-            models = MODELS.get(mutant.path.split("/", maxsplit=1)[0], "").split()
+            models = MODELS.get(mutant.path.split("/", maxsplit=1)[0], "").split() if not ASAN else []
             end = time.monotonic() + ENOUGH
             for name, short in runs + [("model_" + name, "") for name in models]:
                 if name in all_tests and time.monotonic() > end:
@@ -479,7 +484,7 @@ class Place:
                     ["tools/pawl/pawl", "tests/tools/pawl-cuda.so"]
                 if None in map(self.make, programs):
                     return "the build"
-                limit = 5 + 5 * executed["tests"].get(name, [20 if name in all_tests else 60])[0]
+                limit = (15 if ASAN else 5) * (1 + executed["tests"].get(name, [20 if name in all_tests else 60])[0])
                 short = {"PAWL_TEST_SHORT": short} if short else {}
                 status = execute(command, limit, self.log(), self.obj, **short)
                 if status is None and execute(command, limit, self.log(), OBJ, **short) is None:
@@ -556,12 +561,16 @@ def main():
     p.add_argument("--file", action="append", default=[])
     p.add_argument("--kind", action="append", default=[], choices=sorted(KINDS))
     p.add_argument("--layer", action="append", default=[], choices=LAYERS)
-    p.add_argument("--plant", action="append", default=[])
+    p.add_argument("--plant", action="extend", nargs="+", default=[])
     p.add_argument("--again", action="store_true", help="the survivors")
+    p.add_argument("--asan", action="store_true", help="under the address sanitizer")
     p.add_argument("--measure", action="store_true", help="count again which lines the tests execute")
     p.add_argument("--list", action="store_true", help="print the sample only")
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = p.parse_args()
+    global ASAN, OBJ
+    if args.asan:
+        ASAN, OBJ = True, OBJ + "-asan"
     end = time.monotonic() + args.minutes * 60
     files = sorted(os.path.relpath(f, TOP) for layer in LAYERS for f in glob.glob(os.path.join(TOP, layer, "*.[ch]")))
     population = {m.key(): m for f in files for m in mutants(f, sorted(KINDS))}
@@ -587,9 +596,12 @@ def main():
     # Programs link faster without link-time optimization; a change that causes a warning is no mutant.
     # The invariants and bounds are those that the builds of make check-all check; the model defines
     # functions that gcc knows as soon as it has any sanitizer.
-    build(SRC, OBJ, args.jobs, ["LTO=n", "WERROR=y", "DEBUG_ENGINE=2"],
-          "-g0 -fsanitize=bounds -fsanitize-undefined-trap-on-error -Wno-builtin-declaration-mismatch",
-          "model")
+    options = ["LTO=n", "WERROR=y", "DEBUG_ENGINE=2"]
+    if ASAN:
+        build(SRC, OBJ, args.jobs, options + ["SANITIZE_ADDRESS=y", "CC_OPTIMIZE_OG=y"], "-g0")
+    else:
+        build(SRC, OBJ, args.jobs, options, "-g0 -fsanitize=bounds -fsanitize-undefined-trap-on-error "
+              "-Wno-builtin-declaration-mismatch", "model")
     if args.measure or not os.path.exists(EXECUTED):
         count_lines(args.jobs)
     with open(EXECUTED, encoding="utf-8") as file:
@@ -600,6 +612,7 @@ def main():
     commands = Commands(OBJ)
     count = {"found": 0, "survived": 0, "equivalent": 0}
     lock, rest = threading.Lock(), iter(sample)
+    kind = "asan-" if ASAN else "patch-" if args.plant else ""
 
     def work(place):
         while True:
@@ -611,7 +624,7 @@ def main():
             if mutant.key() in known:
                 verdict = "equivalent"
             else:
-                names = list(all_tests) if args.plant else tests_of(mutant, all_tests, executed)
+                names = tests_of(mutant, all_tests, executed)
                 by = place.find(mutant, names, all_tests, executed)
                 verdict = "none" if by is None else "found" if by else "survived"
             seconds = time.monotonic() - start
@@ -626,7 +639,7 @@ def main():
                       else "" if names else ", not executed"), flush=True)
 
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for _ in pool.map(work, [Place(i, commands) for i in range(args.jobs)]):
+        for _ in pool.map(work, [Place("%s%d" % (kind, i), commands) for i in range(args.jobs)]):
             pass
     with open(os.path.join(HERE, "survivors.txt"), "w", encoding="utf-8") as out:
         for key, (verdict, _, note) in results.all.items():
