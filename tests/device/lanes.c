@@ -8,16 +8,52 @@ static struct device d;
 static struct lane a, c;
 static u64 load[2];
 static u32 called;		/* A: notices */
+static struct device_ops ops;	/* of the fake device; a test may replace some */
+static int left;		/* streams and events that were not given back */
+
+static int stream_new(void *dev, int priority, void **stream)
+{
+	int rc = device_fake.stream_create(dev, priority, stream);
+
+	left += !rc;
+	return rc;
+}
+
+static int stream_end(void *dev, void *stream)
+{
+	left--;
+	return device_fake.stream_destroy(dev, stream);
+}
+
+static int event_new(void *dev, void **event)
+{
+	int rc = device_fake.event_create(dev, event);
+
+	left += !rc;
+	return rc;
+}
+
+static int event_end(void *dev, void *event)
+{
+	left--;
+	return device_fake.event_destroy(dev, event);
+}
 
 /* Two streams of a device, whose work runs when the test says so. */
 static void begin(void)
 {
-	const struct fake_setup s = { .devices = 1, .seed = 1, .manual = true };
+	const struct fake_setup s = { .devices = 2, .seed = 1, .manual = true };
 
 	fake_setup(&s);
 	memset(load, 0, sizeof(load));
 	called = 0;
-	OK(device_open(&device_fake, 0, &d));
+	left = 0;
+	ops = device_fake;
+	ops.stream_create = stream_new;
+	ops.stream_destroy = stream_end;
+	ops.event_create = event_new;
+	ops.event_destroy = event_end;
+	OK(device_open(&ops, 0, &d));
 	OK(lane_init(&a, &d, 0, 2, NULL, 0, &load[0]));
 	OK(lane_init(&c, &d, 1, 2, NULL, 0, &load[1]));
 }
@@ -27,6 +63,7 @@ static void end(void)
 	lane_fini(&a);
 	lane_fini(&c);
 	device_close(&d);
+	ck_assert_int_eq(left, 0);
 }
 
 static void work(void *arg)
@@ -47,10 +84,14 @@ static void notice(void *lane)
 
 START_TEST(a_stream_that_follows_a_lost_device_is_refused)
 {
+	struct device other;
+	struct lane f;
 	u32 ran = 0;
 	u64 seq;
 
 	begin();
+	OK(device_open(&ops, 1, &other));
+	OK(lane_init(&f, &other, 1, 2, NULL, 0, &load[1]));
 	seq = issue(&a, &ran);
 	fake_lose(0);
 	/* this call finds that it is lost, and the next one knows it */
@@ -58,7 +99,12 @@ START_TEST(a_stream_that_follows_a_lost_device_is_refused)
 	ck_assert(device_lost(&d));
 	FAILS(lane_follow(&c, &a, seq), -ENOTRECOVERABLE, "fake:0 is lost", "broke the device");
 	ck_assert_int_eq(lane_state(&a, seq), LANE_LOST);
+	/* a stream of a device that is not lost is told which one is */
+	FAILS(lane_follow(&f, &a, seq), -ENOTRECOVERABLE, "fake:0 is lost", "broke the device");
+	ck_assert(!device_lost(&other));
 	ck_assert_uint_eq(ran, 0);
+	lane_fini(&f);
+	device_close(&other);
 	end();
 }
 END_TEST
@@ -123,7 +169,64 @@ START_TEST(no_notice_is_delivered_after_the_end_of_the_lane)
 			lane_fini(&a);
 		lane_fini(&c);
 		device_close(&d);
+		ck_assert_int_eq(left, 0);
 	}
+}
+END_TEST
+
+static u32 *watched, seen;
+
+static void late_notice(void *lane)
+{
+	seen = *watched;
+	fetch_add_relaxed(&called, 1);
+}
+
+/* Whichever call fails, and in whatever order the streams then run. */
+START_TEST(a_notice_that_was_refused_is_asked_for_again)
+{
+	static u32 ran;
+	u64 k, seed = 1;
+
+	watched = &ran;
+	/* a stream, an event, its record, the wait for it, the call */
+	for (k = 1; k <= 5; k++) {
+		begin();
+		ran = 0;
+		lane_want(&a, issue(&a, &ran));
+		fake_fail(k, -EIO);
+		FAILS(lane_notify(&a, late_notice), -EIO, "told to fail");
+		OK(lane_notify(&a, late_notice));
+		while (fake_step(rnd(&seed)))
+			;
+		ck_assert_uint_eq(load_acquire(&called), 1);
+		ck_assert_uint_eq(seen, 1);
+		end();
+	}
+}
+END_TEST
+
+START_TEST(at_most_one_notice_is_pending)
+{
+	struct fake_counts before, after;
+	u32 ran = 0, k;
+
+	begin();
+	for (k = 1; k <= 3; k++) {
+		lane_want(&a, issue(&a, &ran));
+		fake_counts(&before);
+		OK(lane_notify(&a, notice));
+		lane_want(&a, issue(&a, &ran));
+		OK(lane_notify(&a, notice));
+		fake_counts(&after);
+		/* the two pieces of work, and one notice */
+		ck_assert_uint_eq(after.host_calls, before.host_calls + 2);
+		while (fake_step(0))
+			;
+		ck_assert_uint_eq(load_acquire(&called), k);
+		lane_poll(&a);
+	}
+	end();
 }
 END_TEST
 
@@ -207,6 +310,141 @@ START_TEST(work_is_marked_without_a_new_event)
 }
 END_TEST
 
+/* The first number for which it fails is that of no call. */
+START_TEST(a_stream_that_could_not_follow_follows_the_next_time)
+{
+	struct fake_counts before, after;
+	u32 ran[2], k, marked;
+	u64 seq, seed = 1;
+
+	for (marked = 0; marked < 2; marked++) {
+		for (k = 1; ; k++) {
+			int rc;
+
+			begin();
+			ran[0] = ran[1] = 0;
+			seq = issue(&a, &ran[0]);
+			if (marked)
+				OK(lane_mark(&a, seq));
+			fake_fail(k, -EIO);
+			rc = lane_follow(&c, &a, seq);
+			fake_fail(0, 0);
+			fake_counts(&before);
+			OK(lane_follow(&c, &a, seq));
+			fake_counts(&after);
+			ck_assert_uint_eq(after.waits - before.waits, !!rc);
+			/* now it waits, and is not made to wait again */
+			OK(lane_follow(&c, &a, seq));
+			fake_counts(&before);
+			ck_assert_uint_eq(after.calls, before.calls);
+			issue(&c, &ran[1]);
+			while (fake_step(rnd(&seed)))
+				ck_assert_uint_ge(ran[0], ran[1]);
+			ck_assert_uint_eq(ran[1], 1);
+			end();
+			if (!rc && k > 2)
+				break;
+		}
+		ck_assert_uint_eq(k, marked ? 3 : 4);
+	}
+}
+END_TEST
+
+static u32 *later;
+
+/* As if another thread queued work before this one goes on. */
+static int record_then_work(void *dev, void *event, void *stream)
+{
+	int rc = device_fake.event_record(dev, event, stream);
+
+	issue(&a, later);
+	return rc;
+}
+
+START_TEST(an_event_does_not_cover_work_that_comes_during_its_record)
+{
+	u32 ran = 0, late = 0;
+	u64 seq;
+
+	begin();
+	ops.event_record = record_then_work;
+	later = &late;
+	seq = issue(&a, &ran);
+	OK(lane_mark(&a, seq));
+	/* the work, and the event behind it */
+	MUST(fake_step(0) && fake_step(0));
+	lane_poll(&a);
+	ck_assert_int_eq(lane_state(&a, seq), LANE_DONE);
+	ck_assert_int_eq(lane_state(&a, seq + 1), LANE_PENDING);
+	ck_assert_uint_eq(late, 0);
+	end();
+}
+END_TEST
+
+/* As if another thread created the same event meanwhile. */
+static int event_new_twice(void *dev, void **event)
+{
+	ops.event_create = event_new;
+	OK(lane_mark(&a, load_relaxed(&a.issued)));
+	return event_new(dev, event);
+}
+
+START_TEST(two_threads_that_create_an_event_keep_one)
+{
+	u32 ran = 0;
+	u64 seq;
+
+	begin();
+	ops.event_create = event_new_twice;
+	seq = issue(&a, &ran);
+	OK(lane_mark(&a, seq));
+	while (fake_step(0))
+		;
+	lane_poll(&a);
+	ck_assert_int_eq(lane_state(&a, seq), LANE_DONE);
+	end();
+}
+END_TEST
+
+/* A stream that belongs to the caller stays. */
+START_TEST(an_adopted_stream_is_given_back_as_it_was)
+{
+	u32 ran = 0;
+	void *mine;
+	u64 seq;
+
+	begin();
+	lane_fini(&a);
+	OK(ops.stream_create(d.dev, 0, &mine));
+	OK(lane_init(&a, &d, 0, 2, mine, 0, &load[0]));
+	ck_assert_ptr_eq(a.stream, mine);
+	seq = issue(&a, &ran);
+	OK(lane_mark(&a, seq));
+	lane_fini(&a);
+	/* the streams of the other lane and of the caller */
+	ck_assert_int_eq(left, 2);
+	lane_fini(&c);
+	OK(ops.stream_destroy(d.dev, mine));
+	device_close(&d);
+	ck_assert_int_eq(left, 0);
+}
+END_TEST
+
+START_TEST(the_first_loss_is_the_reason)
+{
+	begin();
+	ck_assert_int_eq(device_check(&d, 0), 0);
+	ck_assert_int_eq(device_check(&d, -EIO), -EIO);
+	ck_assert(!device_lost(&d));
+	ck_assert_int_eq(device_check(&d, err(-ENOTRECOVERABLE, "first")), -ENOTRECOVERABLE);
+	ck_assert_int_eq(device_check(&d, err(-ENOTRECOVERABLE, "second")), -ENOTRECOVERABLE);
+	ck_assert_int_eq(device_check(&d, -ESHUTDOWN), -ENOTRECOVERABLE);
+	ck_assert_int_eq(device_check(&d, -EIO), -EIO);
+	ck_assert_str_eq(d.text, "fake:0 is lost: first");
+	end();
+}
+END_TEST
+
 /* A wait that fails does not tell that the stream is empty. */
 START_TEST(a_lane_ends_after_its_notices_whatever_fails)
 {
@@ -228,6 +466,7 @@ START_TEST(a_lane_ends_after_its_notices_whatever_fails)
 		calls[k] = after.calls - before.calls;
 		lane_fini(&c);
 		device_close(&d);
+		ck_assert_int_eq(left, 0);
 	}
 	ck_assert_uint_eq(calls[1], calls[0] + 1);
 }
@@ -344,10 +583,15 @@ int main(void)
 		a_device_that_does_not_answer_is_lost,
 		a_driver_that_unloads_is_the_reason_of_the_loss,
 		no_notice_is_delivered_after_the_end_of_the_lane,
+		a_notice_that_was_refused_is_asked_for_again, at_most_one_notice_is_pending,
 		a_stream_that_cannot_be_waited_for_is_polled,
 		work_that_is_complete_is_not_waited_for,
 		work_whose_event_does_not_answer_is_known_to_be_complete,
 		work_is_marked_without_a_new_event,
+		a_stream_that_could_not_follow_follows_the_next_time,
+		an_event_does_not_cover_work_that_comes_during_its_record,
+		two_threads_that_create_an_event_keep_one, an_adopted_stream_is_given_back_as_it_was,
+		the_first_loss_is_the_reason,
 		a_lane_ends_after_its_notices_whatever_fails, a_wait_that_finds_the_device_lost_ends,
 		each_piece_of_work_that_is_complete_is_known, a_lane_without_memory_is_refused,
 		a_lane_knows_how_much_is_not_marked, lanes_that_ended_leave_no_memory, NULL };
