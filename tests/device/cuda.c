@@ -18,6 +18,7 @@ static const char *self;
 /* The runtime, as a program uses it beside the engine. */
 static int (*rt_get_device)(int *id), (*rt_set_device)(int id), (*rt_last_error)(void);
 static u64 (*rt_calls_of)(const char *name);
+static int (*rt_kind)(void), (*rt_handles)(void);
 
 /* --- how it is found --- */
 
@@ -175,7 +176,38 @@ static void end(void)
 	OK(o->event_destroy(dev, event));
 	OK(o->stream_destroy(dev, stream));
 	o->close(dev);
+	ck_assert_int_eq(rt_handles(), 0);
 }
+
+/*
+ * As the runtime's documentation has them; abi.c compares them with its headers, where there
+ * are some.  The tests use our names, so a wrong number would be wrong on both sides.
+ */
+START_TEST(the_numbers_are_those_of_the_runtime)
+{
+	static const struct { int ours, theirs; } n[] = {
+		{ CU_SUCCESS, 0 }, { CU_INVALID_VALUE, 1 }, { CU_MEMORY_ALLOCATION, 2 },
+		{ CU_INITIALIZATION, 3 }, { CU_UNLOADING, 4 }, { CU_INSUFFICIENT_DRIVER, 35 },
+		{ CU_DEVICES_UNAVAILABLE, 46 }, { CU_NO_DEVICE, 100 },
+		{ CU_INVALID_DEVICE, 101 }, { CU_ECC, 214 }, { CU_NVLINK, 220 },
+		{ CU_INVALID_HANDLE, 400 }, { CU_NOT_READY, 600 }, { CU_ILLEGAL_ADDRESS, 700 },
+		{ CU_LAUNCH_TIMEOUT, 702 }, { CU_ASSERT, 710 }, { CU_HARDWARE_STACK, 714 },
+		{ CU_ILLEGAL_INSTRUCTION, 715 }, { CU_MISALIGNED_ADDRESS, 716 },
+		{ CU_INVALID_ADDRESS_SPACE, 717 }, { CU_INVALID_PC, 718 },
+		{ CU_LAUNCH_FAILURE, 719 }, { CU_NOT_SUPPORTED, 801 },
+		{ CU_SYSTEM_NOT_READY, 802 }, { CU_SYSTEM_DRIVER_MISMATCH, 803 },
+		{ CU_UNKNOWN, 999 },
+		{ CU_STREAM_NON_BLOCKING, 1 }, { CU_EVENT_DISABLE_TIMING, 2 },
+		{ CU_HOST_ALLOC_PORTABLE, 1 }, { CU_CAPTURE_THREAD_LOCAL, 1 },
+		{ CU_COPY_H2H, 0 }, { CU_COPY_H2D, 1 }, { CU_COPY_D2H, 2 }, { CU_COPY_D2D, 3 },
+		{ CU_ATTR_MULTIPROCESSORS, 16 }, { CU_ATTR_MAJOR, 75 }, { CU_ATTR_MINOR, 76 },
+	};
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(n); i++)
+		ck_assert_int_eq(n[i].ours, n[i].theirs);
+}
+END_TEST
 
 START_TEST(each_error_of_the_runtime_has_an_errno_and_a_text)
 {
@@ -202,10 +234,50 @@ START_TEST(each_error_of_the_runtime_has_an_errno_and_a_text)
 		cudart.fail_call(1, codes[i].code);
 		snprintf(number, sizeof(number), "(%d)", codes[i].code);
 		FAILS(o->event_query(dev, event), codes[i].want, "cudaEventQuery: ", number);
+		/* a driver that unloads must not be called any more */
+		ck_assert_int_eq(rt_last_error(), codes[i].want == -ESHUTDOWN ? CU_UNLOADING : 0);
 		OK(o->event_query(dev, event));
 	}
-	cudart.fail_call(1, CU_NOT_READY);
+	end();
+}
+END_TEST
+
+static void call_back(void *arg)
+{
+}
+
+/* The runtime counts it as one, and a body that checks its own launch would find it. */
+START_TEST(work_that_is_pending_is_no_error_of_the_program)
+{
+	const struct fake_setup s = { .devices = 2, .seed = 1, .manual = true };
+
+	b->setup(&s);
+	OK(o->open(0, &dev));
+	OK(o->stream_create(dev, 0, &stream));
+	OK(o->event_create(dev, &event));
+	OK(o->host_call(dev, stream, call_back, NULL));
+	OK(o->event_record(dev, event, stream));
+	ck_assert_int_eq(o->stream_query(dev, stream), -EBUSY);
+	ck_assert_int_eq(rt_last_error(), CU_SUCCESS);
 	ck_assert_int_eq(o->event_query(dev, event), -EBUSY);
+	ck_assert_int_eq(rt_last_error(), CU_SUCCESS);
+	end();
+}
+END_TEST
+
+/* Most runtimes find out by themselves where memory is; not all, and not on each device. */
+START_TEST(a_copy_says_where_its_memory_is)
+{
+	static const struct { enum device_copy dir; int kind; } dirs[] = {
+		{ DEVICE_H2D, 1 }, { DEVICE_D2H, 2 }, { DEVICE_D2D, 3 }, { DEVICE_H2H, 0 } };
+	char to[8], from[8] = "";
+	u32 i;
+
+	begin();
+	for (i = 0; i < ARRAY_SIZE(dirs); i++) {
+		OK(o->copy(dev, stream, to, from, sizeof(to), dirs[i].dir));
+		ck_assert_int_eq(rt_kind(), dirs[i].kind);
+	}
 	end();
 }
 END_TEST
@@ -235,10 +307,6 @@ static int open_call(void)
 
 	ck_assert_ptr_eq(d, rc ? NULL : dev);
 	return rc;
-}
-
-static void call_back(void *arg)
-{
 }
 
 static int use_call(void) { return o->use(dev); }
@@ -454,9 +522,9 @@ START_TEST(a_stream_is_on_the_device_that_it_was_created_for)
 	(void)!o->host_call(d, s, call_back, NULL);
 	FAILS(o->stream_sync(d, s), -ENOTRECOVERABLE, "cuda");
 	OK(o->host_call(dev, stream, call_back, NULL));
-	end();
 	(void)!o->stream_destroy(d, s);
 	o->close(d);
+	end();
 }
 END_TEST
 
@@ -469,7 +537,10 @@ static void runtime_find(void)
 	rt_set_device = (int (*)(int))dlsym(lib, "cudaSetDevice");
 	rt_last_error = (int (*)(void))dlsym(lib, "cudaGetLastError");
 	rt_calls_of = (u64 (*)(const char *))dlsym(lib, "fakecudart_calls_of");
-	MUST(rt_get_device && rt_set_device && rt_last_error && rt_calls_of);
+	rt_kind = (int (*)(void))dlsym(lib, "fakecudart_kind");
+	rt_handles = (int (*)(void))dlsym(lib, "fakecudart_handles");
+	MUST(rt_get_device && rt_set_device && rt_last_error && rt_calls_of && rt_kind &&
+	     rt_handles);
 }
 
 int main(int argc, char **argv)
@@ -477,7 +548,9 @@ int main(int argc, char **argv)
 	const TTest *const tests[] = {
 		a_library_that_is_no_runtime_is_refused_by_name, the_runtime_is_found_by_its_names,
 		several_threads_load_the_runtime_at_once,
+		the_numbers_are_those_of_the_runtime,
 		each_error_of_the_runtime_has_an_errno_and_a_text,
+		work_that_is_pending_is_no_error_of_the_program, a_copy_says_where_its_memory_is,
 		a_priority_out_of_range_is_the_nearest_one,
 		a_call_that_fails_inside_has_no_effect, the_runtime_describes_a_device,
 		bad_arguments, a_stream_is_on_the_device_that_it_was_created_for, NULL };

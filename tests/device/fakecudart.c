@@ -27,6 +27,8 @@ API void fakecudart_lose(int id);
 API u64 fakecudart_calls_of(const char *name);
 API void fakecudart_unload(void);
 API int fakecudart_urgent(void);
+API int fakecudart_kind(void);
+API int fakecudart_handles(void);
 
 /* Handles: a device, and the handle of the fake device. */
 struct handle {
@@ -39,6 +41,8 @@ static u32 opening;
 static u64 fail_at, calls;	/* A */
 static int fail_code;		/* A */
 static u32 unloaded;		/* A */
+static int kind_last;		/* A: of a copy */
+static int handles;		/* A: streams, events and graphs that exist */
 static __thread int current, last;
 
 enum {
@@ -113,6 +117,16 @@ int fakecudart_urgent(void)
 	return load_relaxed(&urgent);
 }
 
+int fakecudart_kind(void)
+{
+	return load_relaxed(&kind_last);
+}
+
+int fakecudart_handles(void)
+{
+	return load_relaxed(&handles);
+}
+
 void fakecudart_unload(void)
 {
 	store_release(&unloaded, 1);
@@ -153,7 +167,7 @@ static int code_of(int rc)
 	case 0:
 		return CU_SUCCESS;
 	case -EBUSY:
-		return CU_NOT_READY;
+		return result(CU_NOT_READY);
 	case -ENOMEM:
 		return result(CU_MEMORY_ALLOCATION);
 	case -EINVAL:
@@ -203,7 +217,14 @@ static int handle_new(int rc, void *h, void **out)
 	n->dev = dev();
 	n->h = h;
 	*out = n;
+	fetch_add_relaxed(&handles, 1);
 	return CU_SUCCESS;
+}
+
+static void handle_free(struct handle *n)
+{
+	fetch_add_relaxed(&handles, -1);
+	free(n);
 }
 
 const char *cudaGetErrorString(int code)
@@ -237,8 +258,18 @@ int cudaGetDeviceProperties(void *properties, int id)
 int cudaDeviceGetAttribute(int *value, int attribute, int id)
 {
 	ENTER(cudaDeviceGetAttribute);
-	*value = attribute == CU_ATTR_MAJOR ? 8 : attribute == CU_ATTR_MINOR ? 6 : 1;
-	return CU_SUCCESS;
+	switch (attribute) {
+	case CU_ATTR_MAJOR:
+		*value = 8;
+		return CU_SUCCESS;
+	case CU_ATTR_MINOR:
+		*value = 6;
+		return CU_SUCCESS;
+	case CU_ATTR_MULTIPROCESSORS:
+		*value = 1;
+		return CU_SUCCESS;
+	}
+	return result(CU_INVALID_VALUE);
 }
 
 int cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
@@ -303,6 +334,8 @@ int cudaFree(void *p)
 int cudaHostAlloc(void **p, size_t bytes, unsigned int flags)
 {
 	ENTER(cudaHostAlloc);
+	if (flags != CU_HOST_ALLOC_PORTABLE)
+		return result(CU_INVALID_VALUE);
 	return code_of(device_fake.host_alloc(dev(), bytes, p));
 }
 
@@ -351,7 +384,7 @@ int cudaStreamDestroy(void *stream)
 	/* Whatever the call returns, the object is freed: no caller could try again. */
 	code = enter(N_cudaStreamDestroy);
 	rc = device_fake.stream_destroy(s->dev, s->h);
-	free(s);
+	handle_free(s);
 	return code ? code : code_of(rc);
 }
 
@@ -400,7 +433,7 @@ int cudaEventDestroy(void *event)
 
 	code = enter(N_cudaEventDestroy);
 	rc = device_fake.event_destroy(ev->dev, ev->h);
-	free(ev);
+	handle_free(ev);
 	return code ? code : code_of(rc);
 }
 
@@ -430,6 +463,7 @@ int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *st
 	ENTER(cudaMemcpyAsync);
 	if (kind < CU_COPY_H2H || kind > CU_COPY_DEFAULT)
 		return result(CU_INVALID_VALUE);
+	store_relaxed(&kind_last, kind);
 	return code_of(device_fake.copy(s->dev, s->h, to, from, bytes, DEVICE_D2D));
 }
 
@@ -454,6 +488,8 @@ int cudaStreamBeginCapture(void *stream, int mode)
 	struct handle *s = stream;
 
 	ENTER(cudaStreamBeginCapture);
+	if (mode != CU_CAPTURE_THREAD_LOCAL)
+		return result(CU_INVALID_VALUE);
 	return code_of(device_fake.capture_begin(s->dev, s->h));
 }
 
@@ -500,7 +536,7 @@ static int graph_free(void *graph)
 	struct handle *g = graph;
 	int rc = g->h ? device_fake.graph_destroy(g->dev, g->h) : 0;
 
-	free(g);
+	handle_free(g);
 	return code_of(rc);
 }
 
