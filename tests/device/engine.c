@@ -365,12 +365,20 @@ START_TEST(memory_and_what_it_is)
 {
 	struct pawl_device_info i = { .size = sizeof(i) };
 	struct pawl_engine *e = plain();
+	struct device_info is;
 	void *p;
 
 	ck_assert_int_ge(pawl_device_count(b->kind), 1);
 	FAILS(pawl_device_count(77), -ENOSYS);
 	OK(pawl_device_info(dev0, &i));
+	OK(b->ops->info(0, &is));
 	ck_assert_uint_gt(strlen(i.name), 0);
+	ck_assert_str_eq(i.name, is.name);
+	ck_assert_uint_eq(i.memory, is.memory);
+	ck_assert(i.major == is.major && i.minor == is.minor && i.units == is.units);
+	ck_assert(i.driver == is.driver && i.runtime == is.runtime);
+	if (!b->real)	/* of which others use some */
+		ck_assert_uint_eq(i.memory_free, is.memory_free);
 	FAILS(pawl_device_info((struct pawl_device){ (u16)b->kind, 200 }, &i), -ENODEV);
 	i.size = 1;
 	FAILS(pawl_device_info(dev0, &i), -EINVAL, "size");
@@ -427,6 +435,31 @@ START_TEST(an_op_has_memory_of_its_own)
 }
 END_TEST
 
+static int memory_on_cpu(struct pawl_run *run, void *arg)
+{
+	struct memory *m = arg;
+	struct cell c = { 0 };
+	int rc = memory_body(run, m);
+
+	MUST(!strcmp(m->to, "xxxxxxxxten, but for this"));
+	MUST(!pawl_run_call(run, cell_kernel, &c) && c.ran == 1);
+	return rc;
+}
+
+/* The same body may run on a CPU, where each call is complete when it returns. */
+START_TEST(an_op_on_a_cpu_has_memory_of_its_own)
+{
+	struct pawl_engine *e = plain();
+	pawl_var_t v = var_new(e);
+	struct memory m = { .from = "overwritten, but for this" };
+
+	OK(push_write(e, memory_on_cpu, &m, v));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(version(e, v), 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* A program's struct from a newer header, followed by other memory. */
 START_TEST(info_of_a_newer_program)
 {
@@ -464,6 +497,10 @@ START_TEST(bad_configurations)
 	c.devices = &devs[2];
 	c.ndevices = 1;
 	FAILS(pawl_engine_create(&c, &e), -ENODEV, "99");
+	devs[2].id = 255;
+	FAILS(pawl_engine_create(&c, &e), -ENODEV, "255");
+	devs[2].id = 256;	/* where the names of adopted streams begin */
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "number 256");
 	devs[2].kind = 12;
 	FAILS(pawl_engine_create(&c, &e), -EINVAL, "kind 12");
 	c.ndevices = 17;
@@ -482,6 +519,21 @@ START_TEST(bad_configurations)
 END_TEST
 
 static u32 made;
+static u32 started, stopped, watching;	/* A */
+
+static void starts(void *user, const char *name)
+{
+	fetch_add_relaxed(&started, 1);
+	if (!strcmp(name, "pawl-devices"))
+		fetch_add_relaxed(&watching, 1);
+}
+
+static void stops(void *user, const char *name)
+{
+	fetch_add_relaxed(&stopped, 1);
+	if (!strcmp(name, "pawl-devices"))
+		fetch_add_relaxed(&watching, 16);
+}
 
 static int makes(void *user, void *(*fn)(void *arg), void *arg, void **thread)
 {
@@ -504,14 +556,17 @@ START_TEST(all_threads_have_a_place)
 	struct pawl_engine *e;
 	const char *tells;
 
-	made = 0;
+	made = started = stopped = watching = 0;
 	b->setup(&fs);
+	c.name = "pawl";
 	c.devices = devs;
 	c.ndevices = 2;
 	c.device_workers = 3;
 	c.start_workers = true;
 	c.thread_create = makes;
 	c.thread_join = joins;
+	c.thread_start = starts;
+	c.thread_stop = stops;
 	c.max_threads = 3;
 	FAILS(pawl_engine_create(&c, &e), -EINVAL, "max_threads is 3", "the workers need");
 	tells = strstr(pawl_error_text(), "need ");
@@ -522,6 +577,60 @@ START_TEST(all_threads_have_a_place)
 	e = engine_with(&c);
 	/* and the thread that creates it */
 	ck_assert_uint_eq(made + 1, need);
+	OK(pawl_engine_destroy(e));
+	ck_assert_uint_eq(load_acquire(&started), made);
+	ck_assert_uint_eq(load_acquire(&stopped), made);
+	ck_assert_uint_eq(load_acquire(&watching), 17);
+	/* Without workers only the thread that waits for devices exists; no thread runs bodies. */
+	made = 0;
+	c.workers = 0;
+	c.max_threads = 2;
+	e = engine_with(&c);
+	ck_assert_uint_eq(made, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static struct pawl_queue_stats queue_of(struct pawl_engine *e, struct pawl_device of, u32 prop)
+{
+	struct pawl_queue_stats s = { .size = sizeof(s) };
+
+	OK(pawl_queue_stats(e, of, prop, &s));
+	return s;
+}
+
+/* In an engine without workers, ops stay in their queues until the wait. */
+START_TEST(each_queue_of_a_device_has_a_name_and_counts)
+{
+	static const struct { u16 prop; const char *name; } q[] = {
+		{ PAWL_NORMAL, "g1" }, { PAWL_GPU_PRIORITIZED, "gp1" },
+		{ PAWL_COPY_TO_DEVICE, "gi1" }, { PAWL_COPY_FROM_DEVICE, "go1" } };
+	const struct fake_setup fs = { .devices = 2, .seed = 1 };
+	struct pawl_engine *e = with_devices(2, PAWL_PER_DEVICE, 0, &fs);
+	struct pawl_op op = dev_op(nothing, NULL);
+	struct pawl_queue_stats s;
+	u32 i, k;
+
+	op.device = dev1;
+	for (i = 0; i < ARRAY_SIZE(q); i++) {
+		op.prop = q[i].prop;
+		for (k = 0; k <= i; k++)
+			OK(pawl_push(e, &op));
+	}
+	for (i = 0; i < ARRAY_SIZE(q); i++) {
+		s = queue_of(e, dev1, q[i].prop);
+		ck_assert_str_eq(s.name, q[i].name);
+		ck_assert_uint_eq(s.depth, i + 1);
+		ck_assert_uint_eq(s.pushed, i + 1);
+		ck_assert_uint_eq(s.workers, 0);
+		ck_assert_uint_eq(queue_of(e, dev0, q[i].prop).pushed, 0);
+	}
+	/* the properties of CPUs are in the first one */
+	ck_assert_str_eq(queue_of(e, dev1, PAWL_CPU_PRIORITIZED).name, "g1");
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(queue_of(e, dev1, PAWL_NORMAL).depth, 0);
+	s.size = sizeof(s);
+	FAILS(pawl_queue_stats(e, (struct pawl_device){ dev0.kind, 2 }, 0, &s), -ENODEV);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -565,12 +674,14 @@ int main(void)
 		a_body_gets_its_stream, no_place_for_a_worker,
 		delete_on_a_device_is_in_stream_order, other_kinds_of_engines,
 		bodies_may_push_and_wait, memory_and_what_it_is, an_op_has_memory_of_its_own,
-		NULL };
+		an_op_on_a_cpu_has_memory_of_its_own, NULL };
 	const TTest *const told[] = {
 		a_wait_is_for_the_work_not_for_the_body, a_look_again_and_again_ends,
 		no_worker_waits_for_the_device, delete_waits_for_the_device,
-		an_op_without_a_body_orders, an_asynchronous_body, an_asynchronous_body_as_a_graph, info_of_a_newer_program,
-		bad_configurations, all_threads_have_a_place, a_child_never_touches_the_device, NULL };
+		an_op_without_a_body_orders, an_asynchronous_body, an_asynchronous_body_as_a_graph,
+		info_of_a_newer_program, bad_configurations, all_threads_have_a_place,
+		each_queue_of_a_device_has_a_name_and_counts, a_child_never_touches_the_device,
+		NULL };
 
 	return devices_run(any, told);
 }

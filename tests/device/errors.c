@@ -67,6 +67,113 @@ START_TEST(a_lost_device_says_so_along_the_data)
 }
 END_TEST
 
+START_TEST(a_wait_for_everything_names_the_device_that_is_lost)
+{
+	const struct fake_setup fs = { .devices = 2, .seed = 1, .manual = true };
+	struct pawl_engine *e = with_devices(2, PAWL_PER_DEVICE, 2, &fs);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	struct pawl_error x = { 0 };
+	struct cell c = { 0 }, d = { 0 };
+	struct pawl_op op = dev_op(cell_body, &c);
+
+	op.device = dev1;
+	op.writes = &v;
+	op.nwrites = 1;
+	OK(pawl_push(e, &op));
+	MUST(soon(version(e, v) == 1));
+	b->lose(1);
+	FAILS(pawl_wait_all(e, SOON_NS, &x), -ENOTRECOVERABLE, ":1 is lost: ");
+	ck_assert_int_eq(x.code, -ENOTRECOVERABLE);
+	ck_assert_uint_eq(x.count, 1);
+	ck_assert_str_eq(x.text, pawl_error_text());
+	/* the other one is not */
+	steps_go();
+	OK(push_dev(e, cell_body, &d, NULL, 0, &w, 1));
+	OK(pawl_wait_readable(e, w, SOON_NS, NULL));
+	ck_assert_uint_eq(load_acquire(&d.ran), 1);
+	done_by_hand(e);
+}
+END_TEST
+
+/* The calls of a body, and then those for memory, which need none. */
+enum { COPY, SET, CALL, ALLOC, FREE, OF_BODIES, DEVICE_ALLOC = OF_BODIES, DEVICE_FREE, HOST_ALLOC,
+	HOST_FREE, CALLS };
+
+struct finder {
+	u32 which;
+	char told[sizeof(((struct pawl_error *)0)->text)];
+};
+
+static void find_loss(struct pawl_engine *e, struct pawl_run *run, struct finder *f)
+{
+	static char to[8], from[8];
+	static u32 none;
+	void *p = NULL;
+	int rc = 0;
+
+	b->fail_call(1, true);
+	switch (f->which) {
+	case COPY:
+		rc = pawl_run_copy(run, to, from, sizeof(to), PAWL_HOST_TO_HOST);
+		break;
+	case SET:
+		rc = pawl_run_set(run, to, 0, sizeof(to));
+		break;
+	case CALL:
+		rc = pawl_run_call(run, nap_fn, &none);
+		break;
+	case ALLOC:
+		rc = pawl_run_alloc(run, 8, &p);
+		break;
+	case FREE:
+		rc = pawl_run_free(run, NULL);
+		break;
+	case DEVICE_ALLOC:
+		rc = pawl_device_alloc(e, dev0, 8, &p);
+		break;
+	case DEVICE_FREE:
+		rc = pawl_device_free(e, dev0, NULL);
+		break;
+	case HOST_ALLOC:
+		rc = pawl_host_alloc(e, dev0, 8, &p);
+		break;
+	case HOST_FREE:
+		rc = pawl_host_free(e, dev0, NULL);
+		break;
+	}
+	MUST(rc == -ENOTRECOVERABLE && !p);
+	snprintf(f->told, sizeof(f->told), "%s", pawl_error_text());
+}
+
+static int find_body(struct pawl_run *run, void *arg)
+{
+	find_loss(run->engine, run, arg);
+	return 0;
+}
+
+/* The engine knows it from then on, with the reason that the call gave. */
+START_TEST(whichever_call_finds_the_loss_the_engine_knows_it)
+{
+	struct finder f;
+	u32 i;
+
+	for (i = 0; i < CALLS; i++) {
+		struct pawl_engine *e = by_hand(1);
+
+		f.which = i;
+		if (i < OF_BODIES) {
+			OK(push_dev(e, find_body, &f, NULL, 0, NULL, 0));
+			FAILS(pawl_wait_all(e, SOON_NS, NULL), -ENOTRECOVERABLE, "lost", f.told);
+		} else {
+			find_loss(e, NULL, &f);
+			FAILS(pawl_wait_all(e, 0, NULL), -ENOTRECOVERABLE, "lost", f.told);
+		}
+		ck_assert_uint_gt(strlen(f.told), 0);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
 static int status_body(struct pawl_run *run, void *arg)
 {
 	store_release((s32 *)arg, run->status);
@@ -316,6 +423,8 @@ int main(void)
 		an_op_that_is_never_skipped_runs_after_a_loss,
 		the_driver_unloads_first, every_call_fails_once, NULL };
 	const TTest *const told[] = {
+		a_wait_for_everything_names_the_device_that_is_lost,
+		whichever_call_finds_the_loss_the_engine_knows_it,
 		a_delete_is_in_order_whatever_fails, a_naive_engine_whose_calls_fail, NULL };
 
 	return devices_run(any, told);

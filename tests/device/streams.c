@@ -253,6 +253,44 @@ START_TEST(an_adopted_stream)
 }
 END_TEST
 
+START_TEST(an_adopted_stream_is_of_its_device)
+{
+	const struct fake_setup fs = { .devices = 2, .seed = 5 };
+	struct pawl_engine *e = with_devices(2, PAWL_PER_DEVICE, 1, &fs);
+	struct pawl_queue_stats s = { .size = sizeof(s) };
+	struct pawl_device mine;
+	pawl_var_t v = var_new(e);
+	struct cell c = { 0 }, d = { 0 };
+	struct pawl_op op = dev_op(cell_body, &c);
+	u32 i;
+
+	op.writes = &v;
+	op.nwrites = 1;
+	op.device = dev1;
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	OK(pawl_stream_adopt(e, dev1, c.stream, &mine));
+	op.device = mine;
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert(c.dev.kind == mine.kind && c.dev.id == mine.id && mine.id >= ADOPTED_ID);
+	OK(pawl_queue_stats(e, mine, PAWL_NORMAL, &s));
+	ck_assert_str_eq(s.name, "g1");
+	b->lose(1);
+	/* the first one finds it, and the engine fails the second one */
+	for (i = 0; i < 2; i++) {
+		v = var_new(e);
+		OK(pawl_push(e, &op));
+		FAILS(pawl_wait_readable(e, v, SOON_NS, NULL), -ENOTRECOVERABLE, i ? ":1 is lost" : "");
+	}
+	v = var_new(e);
+	OK(push_dev(e, cell_body, &d, NULL, 0, &v, 1));
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(d.ran, 1);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 static struct pawl_engine *with_room(u32 room, u32 window, int policy)
 {
 	const struct fake_setup fs = { .devices = 1, .seed = 1, .manual = true };
@@ -397,6 +435,34 @@ START_TEST(held_ops_keep_their_priority)
 }
 END_TEST
 
+/* What is on its streams never ends, so there will be no room. */
+START_TEST(ops_that_wait_for_room_end_with_their_device)
+{
+	enum { ROOM = 2, N = 6 };
+	struct pawl_engine *e = with_room(ROOM, 0, PAWL_WINDOW_BLOCK);
+	struct dev_class *held = &e->devices->rows[0].class[CLASS_COMPUTE];
+	struct cell c[N] = { { 0 } };
+	struct pawl_op op;
+	u32 i;
+
+	for (i = 0; i < N; i++) {
+		op = dev_op(seen_body, &c[i]);
+		op.flags = i == N - 1 ? PAWL_OP_NO_SKIP : 0;
+		OK(pawl_push(e, &op));
+	}
+	MUST(soon(load_relaxed(&held->held) == N - ROOM));
+	ck_assert_uint_eq(all_seen(c, N), ROOM);
+	b->lose(0);
+	FAILS(pawl_wait_all(e, SOON_NS, NULL), -ENOTRECOVERABLE, "lost");
+	/* only the one that is never skipped, which may have something to free */
+	ck_assert_uint_eq(all_seen(c, N), ROOM + 1);
+	ck_assert_uint_eq(load_acquire(&c[N - 1].seen), 1);
+	ck_assert_uint_eq(all_ran(c, N), 0);
+	ck_assert_uint_eq(load_relaxed(&held->held), 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* A thread that waits for the first op need not wait for later ones, however many follow. */
 START_TEST(events_in_use_are_not_recorded_again)
 {
@@ -441,7 +507,9 @@ int main(void)
 		a_chain_stays_in_one_stream,
 		a_chain_on_the_second_device_stays_in_one_stream, readers_spread_over_streams, sixteen_devices,
 		copies_have_streams_of_their_own, work_in_streams_is_bounded,
-		the_stream_for_prioritized_ops_is_the_most_urgent, held_ops_keep_their_priority, events_in_use_are_not_recorded_again, NULL };
+		the_stream_for_prioritized_ops_is_the_most_urgent, held_ops_keep_their_priority,
+		ops_that_wait_for_room_end_with_their_device, an_adopted_stream_is_of_its_device,
+		events_in_use_are_not_recorded_again, NULL };
 
 	return devices_run(any, told);
 }
