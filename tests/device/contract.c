@@ -170,7 +170,8 @@ START_TEST(test_a_stream_is_adopted_after_refusals)
 
 	OK(push_dev(e, cell_body, &c, NULL, 0, NULL, 0));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	REFUSED(e, pawl_stream_adopt(e, dev0, NULL, &mine), -EINVAL, "stream");
+	REFUSED(e, pawl_stream_adopt(e, dev0, NULL, &mine), -EINVAL, "stream is NULL");
+	REFUSED(e, pawl_stream_adopt(e, dev0, c.stream, NULL), -EINVAL, "out is NULL");
 	REFUSED(e, pawl_stream_adopt(e, dev1, c.stream, &mine), -ENODEV, "device");
 	/* As if another thread were stopped inside the call. */
 	store_release(&e->devices->adopting, 1);

@@ -274,6 +274,16 @@ START_TEST(an_adopted_stream_is_of_its_device)
 	OK(pawl_push(e, &op));
 	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
 	ck_assert(c.dev.kind == mine.kind && c.dev.id == mine.id && mine.id >= ADOPTED_ID);
+	/* whatever kind of op it is */
+	for (op.prop = 0; op.prop <= PAWL_NO_SKIP; op.prop++) {
+		OK(pawl_push(e, &op));
+		OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+		ck_assert_uint_eq(load_acquire(&c.dev.id), mine.id);
+		OK(push_dev(e, cell_body, &d, NULL, 0, NULL, 0));
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	op.prop = PAWL_NORMAL;
+	d.ran = 0;
 	OK(pawl_queue_stats(e, mine, PAWL_NORMAL, &s));
 	ck_assert_str_eq(s.name, "g1");
 	b->lose(1);
@@ -371,6 +381,26 @@ START_TEST(work_in_streams_is_bounded)
 	OK(push_dev(e, seen_body, &c[1], NULL, 0, &v, 1));
 	steps_go();
 	OK(pawl_wait_all(e, SOON_NS, NULL));
+	done_by_hand(e);
+}
+END_TEST
+
+START_TEST(work_in_streams_is_bounded_by_the_window_too)
+{
+	enum { WINDOW = 4, MORE = 3, N = WINDOW + MORE };
+	struct pawl_engine *e = with_room(512, WINDOW, PAWL_WINDOW_FAIL);
+	struct dev_class *k = &e->devices->rows[0].class[CLASS_COMPUTE];
+	struct cell c[N] = { { 0 } };
+	u32 i;
+
+	for (i = 0; i < N; i++) {
+		OK(push_dev(e, seen_body, &c[i], NULL, 0, NULL, 0));
+		MUST(soon(all_seen(c, N) + load_relaxed(&k->held) == i + 1));
+	}
+	ck_assert_uint_eq(all_seen(c, N), WINDOW);
+	steps_go();
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(all_ran(c, N), N);
 	done_by_hand(e);
 }
 END_TEST
@@ -507,6 +537,7 @@ int main(void)
 		a_chain_stays_in_one_stream,
 		a_chain_on_the_second_device_stays_in_one_stream, readers_spread_over_streams, sixteen_devices,
 		copies_have_streams_of_their_own, work_in_streams_is_bounded,
+		work_in_streams_is_bounded_by_the_window_too,
 		the_stream_for_prioritized_ops_is_the_most_urgent, held_ops_keep_their_priority,
 		ops_that_wait_for_room_end_with_their_device, an_adopted_stream_is_of_its_device,
 		events_in_use_are_not_recorded_again, NULL };
