@@ -405,6 +405,35 @@ START_TEST(work_in_streams_is_bounded_by_the_window_too)
 }
 END_TEST
 
+/* An op that was released has its place, even if its thread takes long to get there. */
+START_TEST(work_in_streams_is_bounded_while_an_op_is_on_its_way)
+{
+	struct pawl_engine *e = with_room(1, 0, PAWL_WINDOW_BLOCK);
+	struct dev_class *k = &e->devices->rows[0].class[CLASS_COMPUTE];
+	struct plug s = { 0 };
+	struct cell c[3] = { { 0 } };
+	struct pawl_op op = dev_op(plug_body, &s);
+	u32 i;
+
+	OK(push_dev(e, cell_body, &c[0], NULL, 0, NULL, 0));
+	MUST(soon(load_acquire(&c[0].stream) && load_acquire(&k->load) == 1));
+	for (i = 0; i < 3; i++)
+		OK(push_dev(e, seen_body, &c[i], NULL, 0, NULL, 0));
+	MUST(soon(load_relaxed(&k->held) == 3));
+	/* The only thread that could issue them is stopped, on a stream of another class. */
+	OK(pawl_stream_adopt(e, dev0, c[0].stream, &op.device));
+	OK(pawl_push(e, &op));
+	MUST(soon(load_acquire(&s.in)));
+	steps_until(load_relaxed(&k->held) < 3);
+	plug_out(&s);
+	MUST(soon(all_seen(c, 3) == 1));
+	ck_assert_uint_eq(load_relaxed(&k->held), 2);
+	steps_go();
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	done_by_hand(e);
+}
+END_TEST
+
 static u32 nap_none;
 static u32 order_of[8], order_n;	/* A */
 
@@ -538,6 +567,7 @@ int main(void)
 		a_chain_on_the_second_device_stays_in_one_stream, readers_spread_over_streams, sixteen_devices,
 		copies_have_streams_of_their_own, work_in_streams_is_bounded,
 		work_in_streams_is_bounded_by_the_window_too,
+		work_in_streams_is_bounded_while_an_op_is_on_its_way,
 		the_stream_for_prioritized_ops_is_the_most_urgent, held_ops_keep_their_priority,
 		ops_that_wait_for_room_end_with_their_device, an_adopted_stream_is_of_its_device,
 		events_in_use_are_not_recorded_again, NULL };
