@@ -553,6 +553,8 @@ START_TEST(a_lane_knows_how_much_is_not_marked)
 	issue(&a, &ran);
 	seq = issue(&a, &ran);
 	ck_assert(lane_unmarked(&a, seq, 3) && !lane_unmarked(&a, seq, 4));
+	/* an event that covers more is as good */
+	ck_assert(!lane_unmarked(&a, 1, 1) && !lane_unmarked(&a, 2, 1));
 	while (fake_step(0))
 		;
 	end();
