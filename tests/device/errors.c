@@ -108,8 +108,10 @@ START_TEST(a_wait_names_the_device_that_is_lost)
 END_TEST
 
 /* The calls of a body, and then those for memory, which need none. */
-enum { COPY, SET, CALL, ALLOC, FREE, OF_BODIES, DEVICE_ALLOC = OF_BODIES, DEVICE_FREE, HOST_ALLOC,
-	HOST_FREE, CALLS };
+enum {
+	COPY, SET, CALL, ALLOC, FREE, OF_BODIES,
+	DEVICE_ALLOC = OF_BODIES, DEVICE_FREE, HOST_ALLOC, HOST_FREE, CALLS
+};
 
 struct finder {
 	u32 which;

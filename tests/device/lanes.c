@@ -314,7 +314,7 @@ START_TEST(work_is_marked_without_a_new_event)
 }
 END_TEST
 
-/* The first number for which it fails is that of no call. */
+/* Let each call that it makes fail, with and without an event behind the work. */
 START_TEST(a_stream_that_could_not_follow_follows_the_next_time)
 {
 	struct fake_counts before, after;
