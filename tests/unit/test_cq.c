@@ -167,7 +167,7 @@ END_TEST
 START_TEST(test_the_fd_is_readable_until_the_queue_is_empty)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-	pawl_cq_t cq = cq_new(e), late = cq_new(e);
+	pawl_cq_t cq = cq_new(e), late[2] = { cq_new(e), cq_new(e) };
 	struct pawl_completion c[8];
 	pawl_var_t v = var_new(e);
 	struct pawl_op op = op_cq(ok_body, NULL, &v, cq, 0);
@@ -192,13 +192,18 @@ START_TEST(test_the_fd_is_readable_until_the_queue_is_empty)
 	ck_assert_int_eq(pawl_cq_reap(e, cq, c, 8), 0);
 	ck_assert(!readable(fd));
 
-	/* An fd that is made when something has arrived already says so. */
-	op.cq = late;
-	OK(pawl_push(e, &op));
-	OK(pawl_wait_all(e, SOON_NS, NULL));
-	fd = pawl_cq_fd(e, late);
-	ck_assert(readable(fd));
-	ck_assert_int_eq(pawl_cq_reap(e, late, c, 8), 1);
+	/* An fd that is made when something has arrived already says so, also if a reap left it. */
+	for (i = 0; i < 2; i++) {
+		op.cq = late[i];
+		OK(pawl_push(e, &op));
+		OK(pawl_push(e, &op));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_int_eq(pawl_cq_reap(e, late[i], c, (u32)i), i);
+		fd = pawl_cq_fd(e, late[i]);
+		ck_assert(readable(fd));
+		ck_assert_int_eq(pawl_cq_reap(e, late[i], c, 8), 2 - i);
+		ck_assert(!readable(fd));
+	}
 	OK(pawl_engine_destroy(e));
 }
 END_TEST

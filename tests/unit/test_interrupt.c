@@ -144,6 +144,8 @@ START_TEST(test_an_interrupt_ends_waits_for_a_ticket_a_queue_and_a_group)
 	ck_assert_int_eq(interrupted_by(PAWL_WAIT_ROOM, by_call), -EINTR);
 	/* the op is as it was, and the waits can be repeated */
 	ck_assert_int_eq(pawl_ticket_state(e, ticket), 1);
+	FAILS(pawl_ticket_wait(e, ticket, 0), -ETIMEDOUT);
+	FAILS(pawl_cq_wait(e, cq, 0), -ETIMEDOUT);
 	OK(pawl_complete(e, held, 0, NULL));
 	OK(pawl_ticket_wait(e, ticket, SOON_NS));
 	OK(pawl_cq_wait(e, cq, SOON_NS));

@@ -309,6 +309,63 @@ START_TEST(test_a_body_does_not_wait_for_its_own_group)
 }
 END_TEST
 
+/* A thread that waits for a group, and its innermost wait. */
+static struct thread *waiter;
+
+static int wait_for_inner(struct pawl_run *run, void *arg)
+{
+	MUST(!pawl_group_wait(w.e, *(pawl_group_t *)arg, -1));
+	store_release(&w.state, 2);
+	return 0;
+}
+
+static void *wait_for_outer(void *arg)
+{
+	waiter = thread_get(w.e);
+	store_release(&w.state, 1);
+	/* Without a timeout, at whose end it would find the group empty by itself. */
+	MUST(!pawl_group_wait(w.e, w.g, -1));
+	store_release(&w.state, 3);
+	return NULL;
+}
+
+/* Asleep until something wakes it. */
+static bool sleeps_after(u32 state)
+{
+	return load_acquire(&w.state) == state && load_relaxed(&waiter->waits_group) &&
+	       !exec_wanted(&waiter->ex);
+}
+
+START_TEST(test_a_wait_is_woken_after_a_body_that_waited_for_another_group)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	pawl_group_t inner;
+	struct pawl_op op;
+	pthread_t t;
+
+	c.spin_ns = 0;
+	w.e = engine_with(&c);
+	w.state = 0;
+	w.g = group_new(w.e, NULL);
+	inner = group_new(w.e, NULL);
+	op = held_op(inner, 0);
+	OK(pawl_push(w.e, &op));
+	op = held_op(w.g, 0);
+	OK(pawl_push(w.e, &op));
+	op = op_of_fn(wait_for_inner, &inner);
+	OK(pawl_push(w.e, &op));
+	t = spawn(wait_for_outer, NULL);
+	ck_assert(soon(sleeps_after(1)));
+	OK(pawl_complete(w.e, held[0], 0, NULL));
+	ck_assert(soon(sleeps_after(2)));
+	OK(pawl_complete(w.e, held[1], 0, NULL));
+	nheld = 0;
+	ck_assert(soon(load_acquire(&w.state) == 3));
+	join(t);
+	OK(pawl_engine_destroy(w.e));
+}
+END_TEST
+
 #define THREADS	4
 #define EACH	TIMES(20000)
 
@@ -433,6 +490,7 @@ int main(void)
 	tcase_add_test(tc, test_a_canceled_group_does_not_start);
 	tcase_add_test(tc, test_the_deadline_of_a_group);
 	tcase_add_test(tc, test_a_body_does_not_wait_for_its_own_group);
+	tcase_add_test(tc, test_a_wait_is_woken_after_a_body_that_waited_for_another_group);
 	tcase_add_test(tc, test_nobody_waits_for_room_for_good);
 	tcase_add_test(tc, test_no_room_completion_is_lost);
 	tcase_add_test(tc, test_two_threads_destroy_a_group);
