@@ -5,10 +5,13 @@
 
 START_TEST(test_create_refused)
 {
-	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-	struct pawl_op op = op_of_fn(nothing, NULL);
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_op op = op_of_fn(nothing, NULL), other[2] = { op, op };
 	pawl_graph_t o = { 4711 };
+	struct pawl_engine *e;
 
+	c.cpu_devices = 2;
+	e = engine_with(&c);
 	FAILS(pawl_graph_create(e, &op, 1, 0, NULL), -EINVAL, "graph_create", "out");
 	FAILS(pawl_graph_create(e, NULL, 1, 0, &o), -EINVAL, "graph_create", "ops is NULL");
 	FAILS(pawl_graph_create(e, &op, 0, 0, &o), -EINVAL, "graph_create", "n is 0");
@@ -32,6 +35,15 @@ START_TEST(test_create_refused)
 	FAILS(pawl_graph_create(e, &op, 1, 0, &o), -ESTALE, "graph_create", "reads[0]");
 	op.nreads = 40000;
 	FAILS(pawl_graph_create(e, &op, 1, 0, &o), -E2BIG, "graph_create", "40000");
+	/* All ops of a graph agree with the first. */
+	other[1].flags = PAWL_OP_NO_SKIP;
+	FAILS(pawl_graph_create(e, other, 2, 0, &o), -EINVAL, "graph_create", "ops[1]", "flags");
+	other[1] = op_of_fn(nothing, NULL);
+	other[1].prop = PAWL_COPY_TO_DEVICE;
+	FAILS(pawl_graph_create(e, other, 2, 0, &o), -EINVAL, "graph_create", "ops[1]", "prop");
+	other[1] = op_of_fn(nothing, NULL);
+	other[1].device.id = 1;
+	FAILS(pawl_graph_create(e, other, 2, 0, &o), -EINVAL, "graph_create", "ops[1]", "device");
 	ck_assert_uint_eq(o.h, 4711);
 	OK(pawl_engine_destroy(e));
 }

@@ -126,6 +126,15 @@ START_TEST(test_a_private_slot_orders_one_launch_only)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(clock, 4);
 	ck_assert(p[0].at < p[1].at && q[0].at < q[1].at);
+	/* The arguments of a launch are not those of the next one. */
+	OK(pawl_graph_push(e, g, &l));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert(q[0].at == 5 && q[1].at == 6);
+	l.nargs = 0;
+	l.args = NULL;
+	OK(pawl_graph_push(e, g, &l));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert(p[0].at == 7 && p[1].at == 8);
 	OK(pawl_graph_delete(e, g));
 	OK(pawl_engine_destroy(e));
 }
@@ -326,6 +335,51 @@ START_TEST(test_a_launch_counts_as_one_op)
 }
 END_TEST
 
+/* A launch that is refused for want of an op gives back what it has, and nothing else. */
+START_TEST(test_a_launch_that_finds_no_op_frees_none)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_op op[2] = { OP(nothing, NULL), OP(nothing, NULL) }, held;
+	struct pawl_launch l = launch_init();
+	pawl_ticket_t ticket;
+	struct pawl_engine *e;
+	struct gate gate;
+	pawl_graph_t g;
+	pawl_var_t v;
+	int rc, i;
+
+	c.max_ops = 64;
+	c.max_threads = 2;
+	c.window_policy = PAWL_WINDOW_FAIL;
+	e = engine_with(&c);
+	e->window = UINT32_MAX;		/* so that the pool is what is used up */
+	v = var_new(e);
+	held = op_read(nothing, NULL, &v);
+	op[0].reads = &v;
+	op[0].nreads = 1;
+	g = graph_new(e, op, 2);
+	/* The graph's only launch has been used, and never began. */
+	l.flags = PAWL_OP_TICKET;
+	l.ticket = &ticket;
+	OK(pawl_graph_push(e, g, &l));
+	OK(pawl_cancel(e, ticket));
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -ECANCELED);
+	gate_write(e, &gate, v);
+	while (!(rc = pawl_push(e, &held)))
+		;
+	ck_assert_int_eq(rc, -EAGAIN);
+	for (i = 0; i < 3; i++) {
+		FAILS(pawl_graph_push(e, g, NULL), -EAGAIN, "pool op");
+		FAILS(pawl_push(e, &held), -EAGAIN, "pool op");
+	}
+	gate_open(&gate);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_graph_push(e, g, NULL));
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* --- lifetime --- */
 
 static void count_release(void *arg, int status)
@@ -407,5 +461,6 @@ SUITE("graph_launch", test_launches_in_flight_are_ordered_by_data,
       test_a_private_slot_orders_one_launch_only, test_bad_launches_are_refused,
       test_a_launch_has_a_ticket_a_deadline_a_queue_and_a_group,
       test_a_body_asks_about_its_launch, test_a_launch_counts_as_one_op,
+      test_a_launch_that_finds_no_op_frees_none,
       test_deleted_while_launches_are_in_flight, test_a_release_pushes_at_a_full_window,
       test_a_release_does_not_wait_for_its_own_launch)

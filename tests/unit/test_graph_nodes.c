@@ -252,6 +252,40 @@ START_TEST(test_asynchronous_nodes)
 }
 END_TEST
 
+static bool token_kept(void *arg)
+{
+	return load_acquire((u64 *)arg);
+}
+
+/* A thread that has ended some of the last nodes goes on to an asynchronous one. */
+START_TEST(test_an_asynchronous_node_beside_others_is_the_last)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	u64 token = 0;
+	u32 ran = 0, i;
+	struct pawl_op op[4] = { OP(nothing, NULL, W(SLOT(0))), OP(add_one, &ran, R(SLOT(0))),
+				 OP(add_one, &ran, R(SLOT(0))),
+				 OP(NULL, &token, R(SLOT(0)), .async_fn = keep_token) };
+	pawl_graph_t g = graph_new(e, op, 4);
+	struct pawl_launch l = launch_init();
+
+	l.nvars = 1;
+	for (i = 1; i <= 20; i++) {
+		l.vars = VARS(var_new(e));
+		token = 0;
+		OK(pawl_graph_push(e, g, &l));
+		OK(pawl_run_until(e, token_kept, &token, SOON_NS));
+		FAILS(pawl_wait(e, PAWL_WAIT_ALL, 0, 0, NULL), -ETIMEDOUT);
+		OK(pawl_complete(e, (pawl_token_t){ token }, 0, NULL));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(ran, 2 * i);
+		ck_assert_uint_eq(version(e, l.vars[0]), 1);
+	}
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* --- limits, traces and other ops --- */
 
 /* More nodes become ready at once than the engine has ops. */
@@ -549,6 +583,7 @@ SUITE("graph_nodes", test_independent_ops_run_in_parallel,
       test_a_stopped_body_delays_only_what_depends_on_it, test_a_host_runs_one_body_at_a_time,
       test_random_graphs_give_what_their_ops_in_order_give,
       test_a_write_waits_for_an_unfinished_read, test_asynchronous_nodes,
+      test_an_asynchronous_node_beside_others_is_the_last,
       test_more_ready_nodes_than_ops, test_an_op_without_a_body, test_traces_show_the_bodies,
       test_dumps_beside_launches, test_the_end_of_a_launch_delays_no_other_op,
       test_nested_waits_do_not_extend_a_run, test_other_ops_run_between_long_bodies)
