@@ -91,6 +91,43 @@ START_TEST(test_a_thread_that_left_is_not_summed)
 }
 END_TEST
 
+static void *runs_and_leaves(void *arg)
+{
+	struct pawl_engine *e = arg;
+	pawl_var_t v = var_new(e);
+	static struct pawl_stats s;
+	u32 i;
+
+	for (i = 0; i < 2; i++)
+		MUST(!push_write(e, fail_io, NULL, i ? var_new(e) : v));
+	for (i = 0; i < 5; i++)
+		MUST(!push_read(e, nothing, NULL, v));
+	while (pawl_run_one(e))
+		;
+	for (i = 0; i < 3; i++)
+		MUST(!pawl_var_delete(e, var_new(e), NULL, NULL));
+	s = stats(e);
+	return &s;
+}
+
+START_TEST(test_the_statistics_of_a_thread_that_left)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_stats s, *was;
+	void *out;
+
+	MUST(!pthread_join(spawn(runs_and_leaves, e), &out));
+	was = out;
+	s = stats(e);
+	ck_assert(s.pushed == 10 && s.completed == 10 && s.failed == 2 && s.skipped == 5 &&
+		  s.inlined == 3);
+	ck_assert(was->pushed == 10 && was->completed == 10 && was->failed == 2 &&
+		  was->skipped == 5 && was->inlined == 3);
+	ck_assert(s.records == was->records && s.helps == was->helps);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* More threads at once than the engine allows: refused by name; room comes back. */
 struct crowd {
 	struct pawl_engine *e;
@@ -683,7 +720,8 @@ START_TEST(test_workers_attach_and_detach_in_hooks)
 }
 END_TEST
 
-SUITE("thread", test_churn, test_a_thread_that_left_is_not_summed, test_too_many,
+SUITE("thread", test_churn, test_a_thread_that_left_is_not_summed,
+      test_the_statistics_of_a_thread_that_left, test_too_many,
       test_each_call_says_that_there_is_no_room,
       test_no_room_for_workers, test_engine_ends_first,
       test_ends_race, test_many_engines, test_several_engines,

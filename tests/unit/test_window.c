@@ -226,6 +226,39 @@ START_TEST(test_window_of_many_threads)
 }
 END_TEST
 
+/* A thread whose slot another one had before, which pushed more. */
+static void *pushes(void *arg)
+{
+	struct pawl_engine *e = arg;
+	pawl_var_t v = var_new(e);
+	u32 i;
+
+	for (i = 0; i < 200; i++) {
+		MUST(!push_write(e, nothing, NULL, v));
+		MUST(stats(e).pushed - stats(e).completed <= 8 + 1);
+	}
+	return NULL;
+}
+
+START_TEST(test_window_of_threads_one_after_the_other)
+{
+	int policy, i;
+
+	for (policy = PAWL_WINDOW_BLOCK; policy <= PAWL_WINDOW_HELP; policy++) {
+		struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+		struct pawl_engine *e;
+
+		c.window = 8;
+		c.window_policy = policy;
+		e = engine_with(&c);
+		for (i = 0; i < 3; i++)
+			join(spawn(pushes, e));
+		ck_assert_uint_eq(stats(e).threads, 2);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
 static pawl_cq_t cq_new(struct pawl_engine *e, u32 low)
 {
 	struct pawl_group_limits l = { .size = sizeof(l), .tag = 77, .low = low };
@@ -421,6 +454,7 @@ END_TEST
 SUITE("window", test_window_fail, test_window_fail_small, test_window_help,
       test_window_default_zero_workers, test_window_block, test_window_block_inside_body,
       test_window_is_the_engines, test_window_of_many_threads,
+      test_window_of_threads_one_after_the_other,
       test_window_room_is_reported_at_low_water,
       test_no_window_room_is_lost_in_an_event_loop, test_threads_wait_for_room_in_the_window,
       test_a_body_does_not_wait_for_the_window,
