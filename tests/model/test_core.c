@@ -16,6 +16,18 @@ static void check_token(void)
 	engine_check();
 }
 
+/* Op 0 fails: those that were pushed after it are skipped. */
+static void check_skipped(void)
+{
+	u32 i;
+
+	me.odd = true;
+	engine_check();
+	for (i = 1; i < me.nops; i++)
+		if (me.ran[i] && (me.before[i] & 1))
+			model_fail("op %u ran behind a write that failed", i);
+}
+
 const struct scenario scenarios[] = {
 	S("ww", "w0 | w0", 2, MODEL_ALL, 2),
 	S("wr", "w0 | r0", 2, MODEL_ALL, 2),
@@ -47,6 +59,8 @@ const struct scenario scenarios[] = {
 	S("handle", "d0 . n1 | V1 R1 V1", 2, 3, 3),
 	S("limits", "w0 q0 z0 q0 R0 | w0 z0 W0", 2, 2, 3),
 	S("errors", "fw0 . kw0 . fkw0 E0 | E0 C0 kw0 | T0 E0", 3, 1, 3),
+	PROGRAM("error_meets_push", "fw0 | w0 r0", 2, MODEL_ALL, 2, .setup = engine_setup,
+		.check = check_skipped),
 	/* A thread records for a push while its op ends and another op takes the memory. */
 	S("recycle_attached", "yw0w1w2w3w4w5 # w0w1w2w3w4w5 | r0 | Y . r0r1r2r3r4", 3, 2, 4),
 	S("trim", "w0w1 d0 . M n2 w2 | w0w1 V0 R0", 2, 2, 3),
