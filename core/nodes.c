@@ -148,7 +148,7 @@ static inline bool node_count(struct launch *l, u32 node, bool failed)
 
 	/* If only ours is left, no other thread will touch the counter. */
 	if ((v & NODE_WAITS) != 1) {
-		/* CORE-GR3 <-> CORE-GR4 */
+		/* CORE-GR3 <-> CORE-GR4; CORE-GR4 <-> CORE-GR3: it may be the last one */
 		v = fetch_add_acq_rel(w, failed ? NODE_FAILS - 1 : -1u);
 		if ((v & NODE_WAITS) != 1)
 			return false;
@@ -312,7 +312,7 @@ static inline bool sink_count(struct launch *l, u32 n)
 {
 	if (load_acquire(&l->left) == n)	/* CORE-GR6 <-> CORE-GR5 */
 		return true;
-	/* CORE-GR5 <-> CORE-GR6 */
+	/* CORE-GR5 <-> CORE-GR6; CORE-GR6 <-> CORE-GR5: it may be the last one */
 	return fetch_add_acq_rel(&l->left, -n) == n;
 }
 
