@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/opgroup.c: counts, limits, room, cancelling and deadlines of groups. */
-#include "util.h"
+#include "leaks.h"
 #include "trap.h"
 #include <core/opgroup.h>
 
@@ -115,7 +115,7 @@ START_TEST(test_a_push_beyond_a_limit_is_refused)
 	let_go(e);
 	OK(pawl_push(e, &small_op));
 	let_go(e);
-	OK(pawl_engine_destroy(e));
+	engine_end(e);
 }
 END_TEST
 
@@ -170,7 +170,7 @@ START_TEST(test_room_is_reported_once_at_low_water)
 	ck_assert_int_eq(pawl_cq_reap(e, cq, c, 1), 0);
 	OK(pawl_group_destroy(e, g));
 	OK(pawl_cq_destroy(e, cq));
-	OK(pawl_engine_destroy(e));
+	engine_end(e);
 }
 END_TEST
 
@@ -197,7 +197,7 @@ START_TEST(test_who_reaps_a_completion_may_push_the_next_op)
 		ck_assert_int_eq(pawl_cq_reap(e, op.cq, &c, 1), 1);
 	}
 	OK(pawl_group_destroy(e, g));
-	OK(pawl_engine_destroy(e));
+	engine_end(e);
 }
 END_TEST
 
@@ -243,7 +243,7 @@ START_TEST(test_a_canceled_group_does_not_start)
 	FAILS(pawl_group_limit(e, g, NULL), -ESTALE);
 	FAILS(pawl_push(e, &op), -ESTALE, "op.group");
 	FAILS(pawl_group_create(e, NULL, NULL), -EINVAL);
-	OK(pawl_engine_destroy(e));
+	engine_end(e);
 }
 END_TEST
 
@@ -277,7 +277,7 @@ START_TEST(test_the_deadline_of_a_group)
 	FAILS(pawl_group_limit(e, (pawl_group_t){ 0 }, &l), -EINVAL, "window");
 	l.cq.h = 12345;
 	FAILS(pawl_group_create(e, &l, &g), -ESTALE, "cq");
-	OK(pawl_engine_destroy(e));
+	engine_end(e);
 }
 END_TEST
 
@@ -305,7 +305,7 @@ START_TEST(test_a_body_does_not_wait_for_its_own_group)
 	OK(pawl_push(w.e, &op));
 	OK(pawl_group_wait(w.e, w.g, SOON_NS));
 	ck_assert_int_eq(w.rc, -EDEADLK);
-	OK(pawl_engine_destroy(w.e));
+	engine_end(w.e);
 }
 END_TEST
 
@@ -362,7 +362,7 @@ START_TEST(test_a_wait_is_woken_after_a_body_that_waited_for_another_group)
 	nheld = 0;
 	ck_assert(soon(load_acquire(&w.state) == 3));
 	join(t);
-	OK(pawl_engine_destroy(w.e));
+	engine_end(w.e);
 }
 END_TEST
 
@@ -401,7 +401,7 @@ START_TEST(test_nobody_waits_for_room_for_good)
 	ck_assert_uint_eq(ran, (u32)(THREADS * EACH));
 	counts(w.e, w.g, 0, 0);
 	OK(pawl_group_destroy(w.e, w.g));
-	OK(pawl_engine_destroy(w.e));
+	engine_end(w.e);
 }
 END_TEST
 
@@ -431,7 +431,7 @@ START_TEST(test_no_room_completion_is_lost)
 	}
 	OK(pawl_group_wait(w.e, w.g, SOON_NS));
 	ck_assert_uint_eq(ran, (u32)EACH);
-	OK(pawl_engine_destroy(w.e));
+	engine_end(w.e);
 }
 END_TEST
 
@@ -473,7 +473,7 @@ START_TEST(test_two_threads_destroy_a_group)
 	elsewhere_end();
 	ck_assert(busy && stale[0] && stale[1]);
 	ck_assert_uint_eq(busy + stale[0] + stale[1], k);
-	OK(pawl_engine_destroy(e));
+	engine_end(e);
 #endif
 }
 END_TEST
