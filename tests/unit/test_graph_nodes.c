@@ -109,6 +109,42 @@ START_TEST(test_a_host_runs_one_body_at_a_time)
 }
 END_TEST
 
+/* Bodies are queued as their launch: on its device, by its property, with its priority. */
+START_TEST(test_bodies_are_queued_as_their_launch)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_queue_stats s = { .size = sizeof(s) };
+	const struct pawl_device second = { PAWL_CPU, 1 };
+	struct pawl_op op[4], behind;
+	struct pawl_engine *e;
+	u32 clock = 0, i;
+	struct place p[5];
+	pawl_graph_t g;
+
+	c.cpu_devices = 2;
+	e = engine_with(&c);
+	for (i = 0; i < 5; i++)
+		p[i] = (struct place){ &clock, 0 };
+	for (i = 0; i < 4; i++)
+		op[i] = (struct pawl_op)OP(note_place, &p[i], .prop = PAWL_COPY_TO_DEVICE);
+	g = graph_new(e, op, 4);
+	behind = op_of_fn(note_place, &p[4]);
+	behind.prop = PAWL_COPY_TO_DEVICE;
+	behind.device = second;
+	behind.priority = 1;
+	OK(pawl_push(e, &behind));
+	OK(pawl_graph_push(e, g, LAUNCH(2, second)));
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	OK(pawl_queue_stats(e, second, PAWL_COPY_TO_DEVICE, &s));
+	ck_assert_uint_eq(s.depth, 4);
+	while (pawl_run_one(e))
+		;
+	ck_assert_uint_eq(p[4].at, 5);
+	OK(pawl_graph_delete(e, g));
+	engine_end(e);
+}
+END_TEST
+
 /* --- random graphs against a serial interpreter --- */
 
 #define RND_OPS		40
@@ -582,6 +618,7 @@ END_TEST
 SUITE("graph_nodes", test_independent_ops_run_in_parallel,
       test_reads_follow_writes_and_writes_follow_reads,
       test_a_stopped_body_delays_only_what_depends_on_it, test_a_host_runs_one_body_at_a_time,
+      test_bodies_are_queued_as_their_launch,
       test_random_graphs_give_what_their_ops_in_order_give,
       test_a_write_waits_for_an_unfinished_read, test_asynchronous_nodes,
       test_an_asynchronous_node_beside_others_is_the_last,

@@ -80,7 +80,9 @@ START_TEST(test_a_push_beyond_a_limit_is_refused)
 	pawl_group_t g = group_new(e, &l), other = group_new(e, NULL);
 	struct pawl_op small_op = held_op(g, 10), big = held_op(g, 90),
 		       none = held_op(other, 500);
-	struct pawl_op pair[2] = { small_op, small_op };
+	struct pawl_op pair[2] = { small_op, small_op }, asks = op_of_fn(ok_body, NULL);
+	pawl_ticket_t ticket;
+	int i;
 
 	OK(pawl_push(e, &small_op));
 	FAILS(pawl_push(e, &(struct pawl_op){ 0 }), -EINVAL);
@@ -104,6 +106,15 @@ START_TEST(test_a_push_beyond_a_limit_is_refused)
 	let_go(e);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	counts(e, (pawl_group_t){ 0 }, 0, 0);
+	/* Another op in the place of one that had a group and a cost has neither. */
+	asks.flags = PAWL_OP_TICKET;
+	asks.ticket = &ticket;
+	for (i = 0; i < 3; i++)
+		OK(pawl_push(e, &asks));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	counts(e, (pawl_group_t){ 0 }, 0, 0);
+	counts(e, g, 0, 0);
+	counts(e, other, 0, 0);
 
 	/* The engine's limit counts all of them. */
 	l = limits(0, 50);
@@ -287,6 +298,38 @@ static struct {
 	u32 state;
 	int rc;
 } w;
+
+static int asks_body(struct pawl_run *run, void *arg)
+{
+	struct pawl_group_limits l = limits(0, 0);
+	int *said = arg;
+
+	said[0] = pawl_run_canceled(run);
+	l.deadline_ns = 1;
+	MUST(!pawl_group_limit(w.e, w.g, &l));
+	said[1] = pawl_run_canceled(run);
+	MUST(!pawl_group_cancel(w.e, w.g));
+	said[2] = pawl_run_canceled(run);
+	return 0;
+}
+
+START_TEST(test_a_body_can_ask_whether_its_group_was_canceled)
+{
+	struct pawl_op op;
+	int said[3];
+
+	w.e = engine(PAWL_PER_DEVICE, 0);
+	w.g = group_new(w.e, NULL);
+	op = op_of_group(w.g, 0);
+	op.fn = asks_body;
+	op.arg = said;
+	OK(pawl_push(w.e, &op));
+	OK(pawl_wait_all(w.e, SOON_NS, NULL));
+	ck_assert(said[0] == 0 && said[1] == -ETIMEDOUT && said[2] == -ECANCELED);
+	OK(pawl_group_destroy(w.e, w.g));
+	engine_end(w.e);
+}
+END_TEST
 
 static int wait_in_body(struct pawl_run *run, void *arg)
 {
@@ -489,6 +532,7 @@ int main(void)
 	tcase_add_test(tc, test_who_reaps_a_completion_may_push_the_next_op);
 	tcase_add_test(tc, test_a_canceled_group_does_not_start);
 	tcase_add_test(tc, test_the_deadline_of_a_group);
+	tcase_add_test(tc, test_a_body_can_ask_whether_its_group_was_canceled);
 	tcase_add_test(tc, test_a_body_does_not_wait_for_its_own_group);
 	tcase_add_test(tc, test_a_wait_is_woken_after_a_body_that_waited_for_another_group);
 	tcase_add_test(tc, test_nobody_waits_for_room_for_good);

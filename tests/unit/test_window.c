@@ -110,12 +110,18 @@ START_TEST(test_window_block)
 
 	c.window = 16;
 	c.window_policy = PAWL_WINDOW_BLOCK;
-	c.no_help = true;	/* nor does the wait at the end */
 	c.no_help = true;	/* the wait at the end */
 	e = engine_with(&c);
 	v = var_new(e);
-	for (i = 0; i < rounds; i++)
+	for (i = 0; i < rounds; i++) {
 		OK(push_write(e, add_plain, &n, v));
+		/* A push may help while the engine is stopped, and no longer. */
+		if (i == rounds / 2) {
+			OK(pawl_wait_all(e, SOON_NS, NULL));
+			OK(pawl_engine_stop(e));
+			OK(pawl_engine_start(e));
+		}
+	}
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, (u64)rounds);
 	ck_assert_uint_eq(stats(e).helped, 0);
