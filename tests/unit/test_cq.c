@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Completion queues, tickets and deadlines behave as engine.h says. */
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include "leaks.h"
@@ -173,6 +174,7 @@ START_TEST(test_the_fd_is_readable_until_the_queue_is_empty)
 	struct pawl_op op = op_cq(ok_body, NULL, &v, cq, 0);
 	int fd = pawl_cq_fd(e, cq), i;
 
+	memset(c, 0xff, sizeof(c));
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(pawl_cq_fd(e, cq), fd);
 	ck_assert(!readable(fd));
@@ -187,6 +189,7 @@ START_TEST(test_the_fd_is_readable_until_the_queue_is_empty)
 		ck_assert_int_eq(pawl_cq_reap(e, cq, c, 2), 2);
 		ck_assert_uint_eq(c[0].tag, (u64)i);
 		ck_assert_uint_eq(c[1].tag, (u64)i + 1);
+		ck_assert(!c[0].reserved && !c[1].reserved);
 	}
 	/* A check that finds nothing leaves it clear. */
 	ck_assert_int_eq(pawl_cq_reap(e, cq, c, 8), 0);
@@ -205,6 +208,7 @@ START_TEST(test_the_fd_is_readable_until_the_queue_is_empty)
 		ck_assert(!readable(fd));
 	}
 	engine_end(e);
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);	/* closed with the engine */
 }
 END_TEST
 

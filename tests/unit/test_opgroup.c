@@ -409,6 +409,51 @@ START_TEST(test_a_wait_is_woken_after_a_body_that_waited_for_another_group)
 }
 END_TEST
 
+static void *wait_for_room(void *arg)
+{
+	waiter = thread_get(w.e);
+	store_release(&w.state, 1);
+	MUST(!pawl_wait(w.e, PAWL_WAIT_ROOM, w.g.h, -1, NULL));
+	store_release(&w.state, 2);
+	return NULL;
+}
+
+/* For a thread that waits, and for a host that was refused: of a group, and of the engine. */
+START_TEST(test_a_higher_limit_is_room)
+{
+	struct pawl_config cfg = small(PAWL_PER_DEVICE, 0);
+	struct pawl_group_limits l;
+	struct pawl_completion c;
+	struct pawl_op op;
+	pthread_t t;
+	int all;
+
+	cfg.spin_ns = 0;
+	for (all = 0; all < 2; all++) {
+		w.e = engine_with(&cfg);
+		w.state = 0;
+		w.g = all ? (pawl_group_t){ 0 } : group_new(w.e, NULL);
+		l = limits(0, 10);
+		OK(pawl_cq_create(w.e, &l.cq));
+		OK(pawl_group_limit(w.e, w.g, &l));
+		op = held_op(w.g, 10);
+		op.flags &= all ? PAWL_OP_COST : PAWL_OP_COST | PAWL_OP_GROUP;
+		OK(pawl_push(w.e, &op));
+		FAILS(pawl_push(w.e, &op), -EAGAIN, "cost");
+		t = spawn(wait_for_room, NULL);
+		ck_assert(soon(sleeps_after(1)));
+		ck_assert_int_eq(pawl_cq_reap(w.e, l.cq, &c, 1), 0);
+		OK(pawl_group_limit(w.e, w.g, &(struct pawl_group_limits){ .size = sizeof(l),
+									   .cost = 20 }));
+		ck_assert_int_eq(pawl_cq_reap(w.e, l.cq, &c, 1), 1);
+		ck_assert(soon(load_acquire(&w.state) == 2));
+		join(t);
+		let_go(w.e);
+		engine_end(w.e);
+	}
+}
+END_TEST
+
 #define THREADS	4
 #define EACH	TIMES(20000)
 
@@ -535,6 +580,7 @@ int main(void)
 	tcase_add_test(tc, test_a_body_can_ask_whether_its_group_was_canceled);
 	tcase_add_test(tc, test_a_body_does_not_wait_for_its_own_group);
 	tcase_add_test(tc, test_a_wait_is_woken_after_a_body_that_waited_for_another_group);
+	tcase_add_test(tc, test_a_higher_limit_is_room);
 	tcase_add_test(tc, test_nobody_waits_for_room_for_good);
 	tcase_add_test(tc, test_no_room_completion_is_lost);
 	tcase_add_test(tc, test_two_threads_destroy_a_group);
