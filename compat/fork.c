@@ -45,9 +45,14 @@ static __thread u32 forking;	/* O: nested handlers, if they are registered twice
 
 void mx_fork_ending(struct pawl_mx_engine *e, bool ending)
 {
-	mx_lock(&fork_lock);
+	/* A thread that forks has the lock; it is in a handler of the program. */
+	bool locks = !forking;
+
+	if (locks)
+		mx_lock(&fork_lock);
 	e->ending = ending;
-	mx_unlock(&fork_lock);
+	if (locks)
+		mx_unlock(&fork_lock);
 }
 
 static void snap_var(void *obj, void *arg)
@@ -131,7 +136,8 @@ static void fork_parent(void)
 	mx_unlock(&fork_lock);
 	if (!e)
 		return;
-	pawl_engine_start(mx_pe(e));
+	if (mx_pe(e))	/* a handler of the program may have freed it */
+		pawl_engine_start(mx_pe(e));
 	fetch_add_release(&starts, 1);		/* COMPAT-F1 <-> COMPAT-F2 */
 	fetch_add_release(&starting, -1u);	/* COMPAT-F1 <-> COMPAT-F2 */
 }

@@ -181,10 +181,19 @@ MX_TEST(errors)
 }
 
 static Engine *handled;
+static pawl_mx_engine *ends_before, *ends_in_child;
 static int stops, starts;
+
+static void EndIt(pawl_mx_engine *&e)
+{
+	EXPECT(!pawl_mx_engine_free(e));
+	EXPECT(!e || !pawl_mx_engine_pawl(e));
+	e = nullptr;
+}
 
 static void StopIt()
 {
+	EndIt(ends_before);
 	if (handled) {
 		stops++;
 		handled->Stop();
@@ -197,6 +206,12 @@ static void StartIt()
 		starts++;
 		handled->Start();
 	}
+}
+
+static void InChildFirst()
+{
+	EndIt(ends_in_child);
+	StartIt();
 }
 
 /*
@@ -225,6 +240,41 @@ MX_TEST(handlers_of_the_program)
 	EXPECT(n == 2 && v->version() == 2);
 	handled = nullptr;
 	e->DeleteVariable([](RunContext) {}, Context(), v);
+}
+
+static void OneOp(pawl_mx_engine *e)
+{
+	pawl_mx_var *v;
+	pawl_mx_op op = {};
+
+	op.sync = [](void *, void *) {};
+	op.ctx.dev_type = PAWL_MX_CPU;
+	op.writes = &v;
+	op.nwrites = 1;
+	EXPECT(!pawl_mx_var_new(e, &v) && !pawl_mx_push(e, &op, nullptr));
+	EXPECT(!pawl_mx_wait_all(e, nullptr) && pawl_mx_var_version(v) == 1);
+}
+
+/* An engine may end in a handler, too, of the parent or of the child. */
+MX_TEST(a_handler_of_the_program_frees_an_engine)
+{
+	for (pawl_mx_engine **e : { &ends_before, &ends_in_child }) {
+		EXPECT(!pawl_mx_engine_create(PAWL_MX_PER_DEVICE, e));
+		OneOp(*e);
+	}
+	InChild([] {
+		EXPECT(!ends_before && !ends_in_child);
+		OneOp(pawl_mx_engine_get());
+		/* also the process's, which the next call creates again */
+		ends_before = pawl_mx_engine_get();
+		InChild([] { OneOp(pawl_mx_engine_get()); });
+		EXPECT(!ends_before);
+		OneOp(pawl_mx_engine_get());
+	});
+	EXPECT(!ends_before && ends_in_child);
+	OneOp(ends_in_child);
+	EndIt(ends_in_child);
+	OneOp(pawl_mx_engine_get());
 }
 
 /* F9: from inside a body. */
@@ -456,7 +506,7 @@ int main(int argc, char **argv)
 	std::printf("the thread sanitizer does not let a child have threads\n");
 	return 77;
 #endif
-	EXPECT(!pthread_atfork(StopIt, StartIt, StartIt));
+	EXPECT(!pthread_atfork(StopIt, StartIt, InChildFirst));
 	EXPECT(!pthread_atfork(nullptr, nullptr, Starve));
 	return MxMain(argc, argv);
 }
