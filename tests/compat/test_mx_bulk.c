@@ -567,13 +567,25 @@ START_TEST(test_a_destructor_pushes)
 }
 END_TEST
 
-/* The engine ends while another thread, alive, has gathered: accepted is accepted. */
+static void takes_a_bulk(void *run, void *arg)
+{
+	MUST(pawl_mx_set_bulk_size(arg, 100) >= 0);
+}
+
+/*
+ * The engine ends while another thread, alive, has gathered: accepted is accepted.  The memory
+ * of its bulk was one of a worker before, whose bulks are left alone.
+ */
 START_TEST(test_engine_ends_first)
 {
 	struct leaver l = { .e = engine() };
 	pthread_t t;
 
 	l.v = var_new(l.e);
+	OK(push(l.e, takes_a_bulk, l.e, l.v));
+	OK(pawl_mx_wait_all(l.e, NULL));
+	OK(pawl_mx_engine_stop(l.e, NULL));
+	OK(pawl_mx_engine_start(l.e));
 	t = spawn(leaver, &l);
 	until(&l.gathered, 1);
 	OK(pawl_mx_engine_free(l.e));
@@ -614,7 +626,11 @@ static void gathers_and_looks(void *run, void *arg)
 START_TEST(test_a_worker_keeps_its_bulk_when_the_engine_is_freed)
 {
 	struct worker w = { .e = engine() };
+	struct leaver before = { .e = w.e, .v = var_new(w.e), .go = 1 };
 
+	/* whose memory the worker's bulk has */
+	join(spawn(leaver, &before));
+	OK(pawl_mx_wait_all(w.e, NULL));
 	w.v = var_new(w.e);
 	OK(push(w.e, gathers_and_looks, &w, var_new(w.e)));
 	until(&w.in, 1);

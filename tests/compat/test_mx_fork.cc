@@ -98,6 +98,9 @@ MX_TEST(child_goes_on)
 		e->WaitForAll();
 		e->Stop();
 		e->Start();
+		/* by then also with the memory of those that were deleted, whose versions went on */
+		for (int i = 0; i < 1200; i++)
+			EXPECT(e->NewVariable()->version() == 0);
 	});
 	for (int i = 0; i < 100; i++)
 		Count(e, &n, v);

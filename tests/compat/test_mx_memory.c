@@ -15,6 +15,12 @@
 			abort();						\
 		}								\
 	} while (0)
+#define REFUSED(call) do {							\
+		if (!(call)) {							\
+			fprintf(stderr, "%s:%d:F: %s is accepted\n", __FILE__, __LINE__, #call);	\
+			abort();						\
+		}								\
+	} while (0)
 
 static void arrays(int n)
 {
@@ -61,9 +67,74 @@ static void a_printed_table_of_the_profiler_leaves_no_memory(void)
 	}
 }
 
+static void nothing(void *run, void *arg) { }
+
+/* Each of these calls fails, whatever it has allocated until then. */
+static void refused_calls(struct pawl_mx_engine *e, struct pawl_mx_var *gone, NDArrayHandle nd)
+{
+	static const struct pawl_mx_context cpu = { PAWL_MX_CPU, 0 }, gpu = { PAWL_MX_GPU, 0 };
+	struct pawl_mx_var *vars[300] = { gone };
+	const int64_t shape[] = { 2, 3 };
+	struct pawl_mx_op op = { .sync = nothing, .ctx = cpu, .writes = vars, .nwrites = 1 };
+	NDArrayHandle list[100], out;
+	struct pawl_mx_resource r;
+	struct pawl_mx_opr *opr;
+	int i;
+
+	for (i = 0; i < 99; i++)
+		list[i] = nd;
+	list[99] = NULL;
+	REFUSED(pawl_mx_push(e, &op, NULL));
+	REFUSED(pawl_mx_opr_new(e, &op, &opr));
+	op.nwrites = 300;
+	REFUSED(pawl_mx_push(e, &op, NULL));
+	REFUSED(pawl_mx_opr_new(e, &op, &opr));
+	REFUSED(MXEnginePushSyncND(nothing, NULL, NULL, &cpu, list, 100, NULL, 0, NULL, 0, NULL));
+	REFUSED(MXEnginePushSyncND(nothing, NULL, NULL, &cpu, NULL, 0, list, 100, NULL, 0, NULL));
+	REFUSED(MXEnginePushSyncND(nothing, NULL, NULL, &gpu, list, 99, NULL, 0, NULL, 0, NULL));
+	REFUSED(pawl_mx_var_delete(e, gone, cpu, nothing, NULL, NULL));
+	REFUSED(MXNDArrayCreateEx64(shape, 2, PAWL_MX_GPU, 0, 0, 0, &out));
+	REFUSED(MXNDArrayCreateEx64(shape, 2, PAWL_MX_CPU, 0, 0, 99, &out));
+	REFUSED(MXNDArraySlice(nd, 0, 99, &out));
+	REFUSED(MXNDArrayAt(nd, 99, &out));
+	REFUSED(MXNDArrayReshape(nd, 1, (int[]){ 99 }, &out));
+	REFUSED(MXNDArraySyncCopyFromCPU(nd, list, 1));
+	REFUSED(pawl_mx_resource_get(gpu, PAWL_MX_RANDOM, &r));
+	REFUSED(MXProfileCreateEvent(NULL, &out));
+}
+
+static void a_refused_call_leaves_no_memory(void)
+{
+	enum { CALLS = 1500 };
+	const int64_t shape[] = { 2, 3 };
+	struct pawl_mx_engine *e = pawl_mx_engine_get();
+	struct pawl_mx_var *gone;
+	NDArrayHandle nd;
+	size_t before = 0, after;
+	int i;
+
+	OK(MXNDArrayCreateEx64(shape, 2, PAWL_MX_CPU, 0, 0, 0, &nd));
+	OK(pawl_mx_var_new(e, &gone));
+	OK(pawl_mx_var_delete(e, gone, (struct pawl_mx_context){ PAWL_MX_CPU, 0 }, NULL, NULL, NULL));
+	OK(MXNDArrayWaitAll());
+	for (i = 0; i < 2 * CALLS; i++) {
+		if (i == CALLS)
+			before = mallinfo2().uordblks;
+		refused_calls(e, gone, nd);
+	}
+	after = mallinfo2().uordblks;
+	if (after > before + CALLS * 8) {
+		fprintf(stderr, "%s:%d:F: %d refused calls of each kind left %zu bytes\n", __FILE__,
+			__LINE__, CALLS, after - before);
+		abort();
+	}
+	OK(MXNDArrayFree(nd));
+}
+
 int main(void)
 {
 	a_printed_table_of_the_profiler_leaves_no_memory();
+	a_refused_call_leaves_no_memory();
 	a_freed_array_leaves_no_memory();
 	return 0;
 }

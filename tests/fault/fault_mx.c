@@ -475,6 +475,12 @@ static void *visitor(void *arg)
 		m.accepted++;
 	tried("a bad call",
 	      pawl_mx_push(m.e, &(struct pawl_mx_op){ .sync = count, .nreads = 1 }, NULL));
+	/* Whether or not there was memory for that text, there is for the next one. */
+	spared = true;
+	CHECK(pawl_mx_push(m.e, &(struct pawl_mx_op){ .ctx = cpu }, NULL) == -EINVAL &&
+	      !strcmp(pawl_mx_last_error(), "push: the function is NULL"), "%s: another text: %s",
+	      where, pawl_mx_last_error());
+	spared = false;
 	return NULL;
 }
 

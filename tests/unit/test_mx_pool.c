@@ -79,4 +79,28 @@ START_TEST(test_threads_share_the_lists)
 }
 END_TEST
 
-SUITE("mx_pool", test_a_stack_does_not_return_to_an_old_value, test_threads_share_the_lists)
+static void *takes_one(void *arg)
+{
+	void *obj = mx_pool_get(MX_OPRS);
+
+	MUST(obj);
+	return obj;
+}
+
+/* Also of one that never puts any: others free what it pushes. */
+START_TEST(test_the_objects_that_a_thread_has_cached_outlive_it)
+{
+	void *obj;
+	u32 i, n = 0;
+
+	for (i = 0; i < 8; i++) {
+		ck_assert_int_eq(pthread_join(spawn(takes_one, NULL), &obj), 0);
+		mx_pool_put(MX_OPRS, obj);
+	}
+	mx_pool_each(MX_OPRS, count_object, &n);
+	ck_assert_uint_eq(n, MX_CHUNK);
+}
+END_TEST
+
+SUITE("mx_pool", test_a_stack_does_not_return_to_an_old_value, test_threads_share_the_lists,
+      test_the_objects_that_a_thread_has_cached_outlive_it)
