@@ -307,14 +307,19 @@ static void use_random(void *run, void *param)
 		u->got[i] = pawl_mx_resource_random(&u->r);
 }
 
-static void random_of(struct pawl_mx_context ctx, uint64_t out[4])
+static void numbers_of(struct pawl_mx_context ctx, int type, uint64_t out[4])
 {
 	struct use u;
 
-	OK(pawl_mx_resource_get(ctx, PAWL_MX_RANDOM, &u.r));
+	OK(pawl_mx_resource_get(ctx, type, &u.r));
 	OK(MXEnginePushSync(use_random, &u, NULL, &ctx, NULL, 0, &u.r.var, 1, NULL, 0, "r"));
 	OK(MXNDArrayWaitAll());
 	memcpy(out, u.got, sizeof(u.got));
+}
+
+static void random_of(struct pawl_mx_context ctx, uint64_t out[4])
+{
+	numbers_of(ctx, PAWL_MX_RANDOM, out);
 }
 
 START_TEST(test_temp_space)
@@ -405,6 +410,64 @@ START_TEST(test_a_context_has_one_set_of_resources_whoever_asks_first)
 }
 END_TEST
 
+/* The first request of a context reads the environment: here others are faster meanwhile. */
+static void (*meanwhile)(void);
+
+char *getenv(const char *name)
+{
+	const size_t n = strlen(name);
+	void (*call)(void) = meanwhile;
+	char **e;
+
+	if (call && !strcmp(name, "MXNET_CPU_TEMP_COPY")) {
+		meanwhile = NULL;
+		call();
+	}
+	for (e = environ; e && *e; e++)
+		if (!strncmp(*e, name, n) && (*e)[n] == '=')
+			return *e + n + 1;
+	return NULL;
+}
+
+static void another_seed(void)
+{
+	OK(MXRandomSeed(2));
+}
+
+static struct pawl_mx_resource first;
+
+static void another_request(void)
+{
+	OK(pawl_mx_resource_get((struct pawl_mx_context){ PAWL_MX_CPU, 80 }, PAWL_MX_RANDOM, &first));
+}
+
+START_TEST(test_a_context_that_is_being_made_is_one_of_all_and_has_the_last_seed)
+{
+	struct pawl_mx_context ctx = { PAWL_MX_CPU, 70 };
+	uint64_t got[4], want[4];
+	struct pawl_mx_resource r;
+	int type;
+
+	/* each of the types has generators that are seeded */
+	for (type = PAWL_MX_RANDOM; type <= PAWL_MX_PARALLEL_RANDOM; type += 2, ctx.dev_id++) {
+		OK(MXRandomSeed(1));
+		meanwhile = another_seed;
+		numbers_of(ctx, type, got);
+		ck_assert_ptr_null(meanwhile);
+		OK(MXRandomSeed(2));
+		numbers_of(ctx, type, want);
+		ck_assert(!memcmp(got, want, sizeof(want)));
+		numbers_of(ctx, type, want);
+		ck_assert(memcmp(got, want, sizeof(want)));
+	}
+	ctx.dev_id = 80;
+	meanwhile = another_request;
+	OK(pawl_mx_resource_get(ctx, PAWL_MX_RANDOM, &r));
+	ck_assert_ptr_null(meanwhile);
+	ck_assert_ptr_eq(r.var, first.var);
+}
+END_TEST
+
 struct seeder {
 	int last, stop;
 };
@@ -451,4 +514,5 @@ END_TEST
 SUITE("mx_arrays", 50, test_array, test_array_none_and_odd, test_views, test_free_is_an_op,
       test_copies, test_churn, test_an_array_has_one_memory_whoever_uses_it_first,
       test_temp_space, test_random, test_a_context_has_one_set_of_resources_whoever_asks_first,
+      test_a_context_that_is_being_made_is_one_of_all_and_has_the_last_seed,
       test_a_context_that_is_made_while_seeds_are_set_has_the_last_one)

@@ -313,6 +313,15 @@ START_TEST(test_a_dump_that_cannot_be_written)
 	spend(event, 1);
 	OK(MXSetProfilerConfig(1, keys, nowhere));
 	FAILS(MXDumpProfile(0), "/nowhere/profile.json");
+	/* and the trace goes on */
+	op("after a failed dump");
+	OK(MXNDArrayWaitAll());
+	set_up("0");
+	OK(MXDumpProfile(0));
+	json = slurp();
+	has(json, "\"after a failed dump\"");
+	free(json);
+	spend(event, 1);
 	/* the events of a program's objects are inserted before the end of the file */
 	OK(MXSetProfilerConfig(1, keys, to_pipe));
 	spend(event, 1);
@@ -326,6 +335,18 @@ START_TEST(test_a_dump_that_cannot_be_written)
 	close(ends[0]);
 	close(ends[1]);
 	OK(MXProfileDestroyHandle(event));
+	/* the last dump turns the profiler off, written or not */
+	OK(MXProfileCreateEvent("too late", &event));
+	OK(MXSetProfilerState(1));
+	OK(MXSetProfilerConfig(1, keys, nowhere));
+	FAILS(MXDumpProfile(1), "/nowhere/profile.json");
+	spend(event, 1);
+	set_up("0");
+	OK(MXDumpProfile(1));
+	json = slurp();
+	ck_assert(!strstr(json, "too late"));
+	free(json);
+	OK(MXProfileDestroyHandle(event));
 }
 END_TEST
 
@@ -333,9 +354,10 @@ END_TEST
 START_TEST(test_more_names_and_events_than_there_is_room_for)
 {
 	enum { MANY = 70000 };
+	struct pawl_engine *pe = pawl_mx_engine_pawl(pawl_mx_engine_get());
 	ProfileHandle domain = domain_new("many"), counter;
 	const char *text;
-	char name[32];
+	char name[32], *json;
 	int i;
 
 	set_up("1");
@@ -357,9 +379,21 @@ START_TEST(test_more_names_and_events_than_there_is_room_for)
 		ck_assert_uint_eq(count_of(text, name), 1);
 	}
 	ck_assert_uint_eq(count_of(text, "name 69999"), 0);
-	OK(MXSetProfilerState(0));
-	OK(MXProfileDestroyHandle(counter));
+	/* as many again were left out: the next trace has room all the same */
 	set_up("0");
+	for (i = 0; i < MANY; i++)
+		OK(MXProfileSetCounter(counter, 1));
+	OK(MXSetProfilerState(0));
+	OK(MXSetProfilerState(1));
+	OK(MXProfileSetCounter(counter, 4711));
+	OK(MXSetProfilerState(0));
+	if (pawl_trace_write(pe, path) != -ENOSYS) {
+		OK(MXDumpProfile(1));
+		json = slurp();
+		has(json, "\"args\":{\"counter\":4711}");
+		free(json);
+	}
+	OK(MXProfileDestroyHandle(counter));
 }
 END_TEST
 
