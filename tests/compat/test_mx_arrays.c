@@ -367,7 +367,14 @@ START_TEST(test_random)
 	OK(MXRandomSeedContext(3, PAWL_MX_CPU, 1));
 	random_of(cpu, a);
 	random_of(one, b);
-	ck_assert_int_eq(a[0] == b[0], a[1] == b[1]);
+	ck_assert(!memcmp(a, b, sizeof(a)));
+	/* which leaves the others alone */
+	OK(MXRandomSeed(7));
+	OK(MXRandomSeedContext(3, PAWL_MX_CPU, 0));
+	random_of(cpu, b);
+	ck_assert(!memcmp(a, b, sizeof(a)));
+	random_of(one, b);
+	ck_assert(!memcmp(c, b, sizeof(c)));
 	FAILS(MXRandomSeedContext(3, PAWL_MX_GPU, 0), "GPU");
 }
 END_TEST
@@ -438,7 +445,8 @@ static struct pawl_mx_resource first;
 
 static void another_request(void)
 {
-	OK(pawl_mx_resource_get((struct pawl_mx_context){ PAWL_MX_CPU, 80 }, PAWL_MX_RANDOM, &first));
+	OK(pawl_mx_resource_get((struct pawl_mx_context){ PAWL_MX_CPU, 80 }, PAWL_MX_RANDOM,
+				&first));
 }
 
 START_TEST(test_a_context_that_is_being_made_is_one_of_all_and_has_the_last_seed)

@@ -781,7 +781,7 @@ static void *killer(void *arg)
 	return NULL;
 }
 
-START_TEST(test_var_dies_in_the_bulk)
+static void var_dies(bool wait_all)
 {
 	struct pawl_mx_engine *e = engine();
 	struct killer k = { e, var_new(e) };
@@ -797,14 +797,22 @@ START_TEST(test_var_dies_in_the_bulk)
 		OK(pawl_mx_push(e, &op, NULL));
 	}
 	join(spawn(killer, &k));
-	ck_assert_int_eq(pawl_mx_wait_all(e, NULL), -ESTALE);
+	ck_assert_int_eq(wait_all ? pawl_mx_wait_all(e, NULL) :
+			 pawl_mx_wait_var(e, v, NULL), -ESTALE);
 	ck_assert_uint_eq(dropped, 4);
 	ck_assert_uint_eq(n, 0);
+	OK(pawl_mx_wait_var(e, v, NULL));
 	OK(pawl_mx_wait_all(e, NULL));
 	OK(push(e, add_one, &n, v));
 	OK(pawl_mx_wait_var(e, v, NULL));
 	ck_assert_uint_eq(n, 1);
 	OK(pawl_mx_engine_free(e));
+}
+
+START_TEST(test_var_dies_in_the_bulk)
+{
+	var_dies(true);
+	var_dies(false);
 }
 END_TEST
 

@@ -320,6 +320,23 @@ static int Case(const std::string &name)
 		AtOnce(FnProperty::kNormal, 32, 2);
 	} else if (name == "info" || name == "no-info") {
 		Info(name == "info");
+	} else if (name == "help") {
+		/* its only worker is busy: the thread that waits runs what it waits for */
+		Engine *engine = Engine::Get();
+		Engine::VarHandle v = engine->NewVariable();
+		std::atomic<bool> in(false), out(false);
+		int n = 0;
+
+		engine->PushSync([&](RunContext) {
+			in = true;
+			EXPECT(Soon([&] { return out.load(); }));
+		}, Context::CPU(), {}, {});
+		EXPECT(Soon([&] { return in.load(); }));
+		engine->PushSync([&](RunContext) { n++; }, Context::CPU(), {}, { v });
+		engine->WaitForVar(v);
+		EXPECT(n == 1);
+		out = true;
+		engine->WaitForAll();
 	} else if (name == "freed") {
 		EXPECT(!pawl_mx_engine_free(e));	/* the process ends without one */
 	} else if (name == "exits") {
@@ -378,6 +395,8 @@ MX_TEST(numbers)
 	Run("default", { "MXNET_CPU_WORKER_NTHREADS=-4" });
 	Run("default", { "MXNET_CPU_WORKER_NTHREADS=2000000000", "PAWL_MXNET_SPIN_NS=0" });
 	Run("default", { "MXNET_CPU_WORKER_NTHREADS=-2000000000" });
+	Run("freed", { "MXNET_CPU_WORKER_NTHREADS=1000000", "MXNET_GPU_COPY_NTHREADS=1000000" });
+	Run("help", { "PAWL_MXNET_HELP=1" });
 	Run("many", { "MXNET_CPU_WORKER_NTHREADS=17" });
 	Run("most", { "MXNET_CPU_WORKER_NTHREADS=16" });
 	Run("temp", { "MXNET_CPU_TEMP_COPY=2" });

@@ -280,6 +280,78 @@ MX_TEST(a_handler_of_the_program_frees_an_engine)
 	OneOp(pawl_mx_engine_get());
 }
 
+/* What this thread has gathered runs before the fork; another's bulk stays with the parent. */
+MX_TEST(bulks)
+{
+	Engine *e = Engine::Get(), *own = mxnet::engine::CreateThreadedEnginePerDevice();
+	Engine::VarHandle v = e->NewVariable(), w = own->NewVariable(), x = own->NewVariable();
+	std::atomic<bool> gathered(false), go(false);
+	static int n, m;
+
+	n = m = 0;
+	std::thread other([&] {
+		own->set_bulk_size(8);
+		Count(own, &m, w);
+		gathered = true;
+		EXPECT(Soon([&] { return go.load(); }));
+		own->set_bulk_size(0);
+	});
+	EXPECT(Soon([&] { return gathered.load(); }));
+	e->set_bulk_size(8);
+	for (int i = 0; i < 3; i++)
+		Count(e, &n, v);
+	InChild([&] {
+		EXPECT(n == 3 && e->bulk_size() == 8 && v->version() == 1);
+		Count(e, &n, v);
+		Count(e, &n, v);
+		e->WaitForVar(v);
+		EXPECT(n == 5 && v->version() == 2);
+		/* with the memory of the other thread's */
+		std::thread([&] {
+			own->set_bulk_size(8);
+			Count(own, &n, x);
+		}).join();
+		own->WaitForVar(x);
+		EXPECT(n == 6 && x->version() == 1 && w->version() == 0);
+		delete own;
+		EXPECT(n == 6 && m == 0);
+	});
+	go = true;
+	other.join();
+	e->set_bulk_size(0);
+	own->WaitForAll();
+	EXPECT(n == 3 && m == 1 && v->version() == 1 && w->version() == 1);
+	e->DeleteVariable([](RunContext) {}, Context(), v);
+	delete own;
+}
+
+/* In the child the thread is no worker any more, so who frees the engine pushes its bulk. */
+MX_TEST(bulk_of_a_worker_that_forks)
+{
+	for (bool has_one : { false, true }) {
+		Engine *own = mxnet::engine::CreateThreadedEnginePerDevice();
+		Engine::VarHandle v = own->NewVariable();
+		static int n;
+
+		n = 0;
+		/* as in from_a_body */
+		own->PushSync([](RunContext) {}, Context(), {}, { v });
+		own->WaitForVar(v);
+		own->PushSync([&](RunContext) {
+			if (has_one)
+				own->set_bulk_size(8);
+			InChild([&] {
+				own->set_bulk_size(8);
+				Count(own, &n, own->NewVariable());
+				std::thread([&] { delete own; }).join();
+				EXPECT(n == 1);
+			});
+		}, Context(), {}, { v });
+		own->WaitForVar(v);
+		delete own;
+	}
+}
+
 /* F9: from inside a body. */
 MX_TEST(from_a_body)
 {
@@ -359,6 +431,34 @@ MX_TEST(under_load)
 	for (std::thread &t : threads)
 		t.join();
 	e->WaitForAll();
+}
+
+static int drops;
+
+/* Its runs belong to the parent, so in the child its argument goes with it. */
+MX_TEST(operator_that_runs)
+{
+	pawl_mx_engine *e = pawl_mx_engine_get();
+	pawl_mx_opr *o;
+	pawl_mx_op op = {};
+
+	drops = 0;
+	op.ctx.dev_type = PAWL_MX_CPU;
+	op.keep = true;
+	op.arg = &o;
+	op.drop = [](void *) { drops++; };
+	op.async = [](void *, void *done, void *arg) {
+		InChild([&] {
+			EXPECT(!pawl_mx_opr_delete(pawl_mx_engine_get(),
+						   *static_cast<pawl_mx_opr **>(arg)));
+			EXPECT(drops == 1);
+		});
+		EXPECT(!pawl_mx_complete(done, nullptr));
+	};
+	EXPECT(!pawl_mx_opr_new(e, &op, &o) && !pawl_mx_opr_push(e, o, op.ctx, 0, nullptr));
+	EXPECT(!pawl_mx_wait_all(e, nullptr));
+	EXPECT(!pawl_mx_opr_delete(e, o));
+	EXPECT(Soon([] { return drops == 1; }));
 }
 
 /* Engines of one's own live on, too. */

@@ -120,5 +120,17 @@ int main(void)
 	EXPECT(!pawl_mx_var_delete(e, v, (struct pawl_mx_context){ PAWL_MX_CPU, 0 }, body, NULL, NULL));
 	EXPECT(!pawl_mx_wait_all(e, NULL));
 	EXPECT(ran == 7 && begun == 6 && ended == 6 && deletes == 1);
+	/* a timed op ends once, also when the next op has its memory, as in the naive kind */
+	EXPECT(!pawl_mx_engine_create(PAWL_MX_NAIVE, &e));
+	op.nwrites = 0;
+	EXPECT(!pawl_mx_push(e, &op, NULL));
+	EXPECT(ran == 8 && begun == 7 && ended == 7);
+	op.timed = false;
+	op.async = NULL;
+	op.sync = body;
+	op.arg = NULL;
+	EXPECT(!pawl_mx_push(e, &op, NULL));
+	EXPECT(ran == 9 && begun == 7 && ended == 7);
+	EXPECT(!pawl_mx_engine_free(e));
 	return 0;
 }

@@ -240,6 +240,8 @@ START_TEST(test_names_of_ops)
 	memcpy(cut, longer, sizeof(cut) - 1);
 	cut[sizeof(cut) - 1] = '\0';
 	set_up("True");
+	/* the start ends a pause */
+	OK(MXProfilePause(1));
 	OK(MXSetProfilerState(1));
 	op("costarring");
 	op("liquid");
@@ -263,6 +265,72 @@ START_TEST(test_names_of_ops)
 	OK(MXNDArrayWaitAll());
 	OK(MXAggregateProfileStatsPrintEx(&text, 0, 1, 4, 1));
 	ck_assert_uint_eq(count_of(text, "liquid"), 0);
+}
+END_TEST
+
+/* Of a domain's name 48 characters count, of another object's 63, whatever its kind appends. */
+START_TEST(test_names_of_objects)
+{
+	char name[100], key[64];
+	ProfileHandle domain, frame[3];
+	const char *text;
+	int i;
+
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	domain = domain_new(name);
+	for (i = 0; i < 3; i++) {
+		name[61 + i] = 'x';
+		OK(MXProfileCreateFrame(domain, name, &frame[i]));
+		name[61 + i] = 'n';
+	}
+	set_up("1");
+	OK(MXSetProfilerState(1));
+	for (i = 0; i < 3; i++)
+		spend(frame[i], 1);
+	OK(MXAggregateProfileStatsPrintEx(&text, 1, 1, 4, 1));
+	OK(MXSetProfilerState(0));
+	set_up("0");
+	for (i = 0; i < 3; i++) {
+		memset(key, 'n', 63);
+		key[63] = '\0';
+		if (i < 2)
+			key[61 + i] = 'x';
+		ck_assert_uint_eq(count_of(text, key), 1);
+		OK(MXProfileDestroyHandle(frame[i]));
+	}
+	memset(key, 'n', 48);
+	strcpy(key + 48, ",frame\"");
+	has(text, key);
+	memmove(key + 1, key, sizeof(key) - 1);
+	ck_assert(!strstr(text, key));
+}
+END_TEST
+
+/* In the trace a bulk has a name of its own, unless it is one op. */
+START_TEST(test_names_of_bulks)
+{
+	struct pawl_engine *pe = pawl_mx_engine_pawl(pawl_mx_engine_get());
+	char *json;
+
+	if (pawl_trace_start(pe, 64))
+		return;
+	pawl_trace_stop(pe);
+	set_up("0");
+	OK(MXSetProfilerState(1));
+	OK(MXEngineSetBulkSize(10, NULL));
+	op("alone");
+	OK(MXNDArrayWaitAll());
+	op("one of two");
+	op("two of two");
+	OK(MXEngineSetBulkSize(0, NULL));
+	OK(MXNDArrayWaitAll());
+	OK(MXDumpProfile(1));
+	json = slurp();
+	has(json, "\"alone\"");
+	has(json, "\"ImperativeBulk\"");
+	ck_assert(!strstr(json, "of two"));
+	free(json);
 }
 END_TEST
 
@@ -559,7 +627,7 @@ int main(void)
 	const TTest *const tests[] = {
 		test_objects, test_bad_handles, test_markers_hide_no_other_rows, test_profiler,
 		test_profiler_has_the_least_and_the_longest_time_and_names_copies_as_mxnet_does,
-		test_small_calls, test_names_of_ops,
+		test_small_calls, test_names_of_ops, test_names_of_objects, test_names_of_bulks,
 		test_a_duration_from_before_the_trace_begins_with_it,
 		test_a_dump_that_cannot_be_written,
 		test_more_names_and_events_than_there_is_room_for, NULL

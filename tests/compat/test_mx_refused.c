@@ -494,16 +494,25 @@ START_TEST(test_an_operator_whose_var_was_deleted_is_refused)
 }
 END_TEST
 
+static void on_cpu3(void *run, void *param)
+{
+	const struct pawl_mx_run *r = run;
+
+	if (r->ctx.dev_type == PAWL_MX_CPU && r->ctx.dev_id == 3)
+		ADD(&ran, 1);
+}
+
 /* An operator is not bound to a context: each push names one. */
 START_TEST(test_the_context_of_a_new_operator_does_not_count)
 {
-	struct pawl_mx_op op = { .sync = body, .ctx = { 77, -1 } };
+	struct pawl_mx_op op = { .sync = on_cpu3, .ctx = { 77, -1 } };
 	struct pawl_mx_engine *e;
 	struct pawl_mx_opr *opr;
 
 	ran = 0;
 	OK(pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e));
 	OK(pawl_mx_opr_new(e, &op, &opr));
+	OK(pawl_mx_opr_push(e, opr, (struct pawl_mx_context){ PAWL_MX_CPU, 3 }, 0, NULL));
 	OK(pawl_mx_opr_push(e, opr, cpu, 0, NULL));
 	OK(pawl_mx_opr_delete(e, opr));
 	OK(pawl_mx_engine_free(e));
