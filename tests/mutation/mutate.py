@@ -130,6 +130,7 @@ def code_lines(text):
 class Mutant:
     def __init__(self, path, number, kind, old, new, lines):
         self.path, self.number, self.kind, self.old, self.new = path, number, kind, old, new
+        self.numbers = [number]
         around = lines[max(0, number - 1 - AROUND):number + AROUND]
         self.hash = hashlib.sha1("\n".join(around).encode()).hexdigest()[:12]
 
@@ -163,9 +164,9 @@ class Patch:
         with open(name, encoding="utf-8") as file:
             self.patch = file.read()
         self.path = re.search(r"^\+\+\+ (?:b/)?(\S+)", self.patch, re.M).group(1)
-        # the first line that is left out, or before which one is added
-        first, hunk = re.search(r"^@@ -(\d+).*\n((?: .*\n|\n)*)", self.patch, re.M).groups()
-        self.number = int(first) + hunk.count("\n")
+        # with the lines around: the changed ones may be comments
+        self.numbers = [int(first) + i for first, n in re.findall(r"^@@ -(\d+),(\d+)", self.patch, re.M)
+                        for i in range(int(n))]
 
     def key(self):
         return self.path, self.name, ""
@@ -359,15 +360,18 @@ def tests_of(mutant, all_tests, executed):
     """The names of the tests that execute a mutant's line, in the order in which they run."""
     stem = os.path.splitext(os.path.basename(mutant.path))[0]
     old, code = counted_lines(mutant.path), executed["code"].get(mutant.path, [])
-    # a line inside a statement has no counter: that of its first line
-    number = max((n for n in old if n <= mutant.number), default=0)
-    exact = number == mutant.number
-    number = max((n for n in code if n <= old.get(number, 0)), default=0)
+    numbers, exact = set(), True
+    for wanted in mutant.numbers:
+        # a line inside a statement has no counter: that of its first line
+        number = max((n for n in old if n <= wanted), default=0)
+        exact = exact and number == wanted
+        numbers.add(max((n for n in code if n <= old.get(number, 0)), default=0))
     chosen = []
     for name in all_tests:
         seconds, lines = executed["tests"].get(name, (None, {}))
         own = re.search(r"(^|/)test_(mx_)?%s" % stem, name) is not None
-        if seconds is None or number in lines.get(mutant.path, []) or not exact and mutant.path in lines:
+        if seconds is None or not numbers.isdisjoint(lines.get(mutant.path, [])) or \
+                not exact and mutant.path in lines:
             chosen.append((not own, 1 if seconds is None else seconds, name))
     return [name for _, _, name in sorted(chosen)]
 
