@@ -329,6 +329,57 @@ START_TEST(test_pass_on)
 }
 END_TEST
 
+/* Pushes to both queues while its thread is the only one that polls, and then ends its wait. */
+struct last_poller {
+	struct exec_queue *q[2];
+	struct exec_thread *pusher;
+	u32 calls;
+};
+
+static bool push_and_end(void *arg)
+{
+	struct last_poller *l = arg;
+
+	/* The first call is before the thread polls. */
+	if (++l->calls < 2)
+		return false;
+	exec_push(l->q[0], l->pusher, 2, 0, 0);
+	exec_push(l->q[1], l->pusher, 2, 0, 0);
+	return true;
+}
+
+/* The last poller that leaves wakes a sleeper of each queue that it has served. */
+START_TEST(test_pass_on_of_two_queues)
+{
+	struct fix_opt o = { .spin_ns = 0 };
+	struct last_poller l = { .calls = 0 };
+	struct exec_stats st;
+	struct fix f;
+	u32 ran = 0;
+	u64 wakes;
+
+	watchdog(60);
+	l.pusher = fix_one_queue(&f, &o, count_work, &ran, 1, true, &l.q[0]);
+	l.q[1] = fix_queue(&f, "r", 1, true);
+	exec_start(f.x);
+	exec_push(l.q[0], l.pusher, 1, 0, 0);
+	exec_push(l.q[1], l.pusher, 1, 0, 0);
+	until(&ran, 2);
+	/* A sleep is counted after the last look at the queue. */
+	do {
+		sched_yield();
+		exec_stats(f.x, &st);
+	} while (load_relaxed(&l.q[0]->group.attn) != 1 || st.sleeps < 2 ||
+		 load_relaxed(&l.q[1]->group.attn) != 1);
+	wakes = st.wakes;
+	ck_assert_int_eq(exec_wait(f.x, fix_thread(&f), push_and_end, &l, -1, true), 0);
+	until(&ran, 4);
+	exec_stats(f.x, &st);
+	ck_assert_uint_eq(st.wakes, wakes + 2);
+	fix_fini(&f);
+}
+END_TEST
+
 /* A claimer that is stopped before its futex call: the next push repeats it. */
 START_TEST(test_stopped_waker)
 {
@@ -715,6 +766,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_deadline, 0, 2);
 	tcase_add_test(tc, test_helping);
 	tcase_add_loop_test(tc, test_pass_on, 0, 2);
+	tcase_add_test(tc, test_pass_on_of_two_queues);
 	tcase_add_test(tc, test_stopped_waker);
 	tcase_add_test(tc, test_a_poller_is_left_so_much_work);
 	tcase_add_test(tc, test_a_stopped_waker_of_a_worker_hides_no_helper);

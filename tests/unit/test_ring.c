@@ -233,6 +233,23 @@ START_TEST(test_grow_fails)
 }
 END_TEST
 
+/* A ring grows to 2^21 slots and no further, and frees all its arrays. */
+START_TEST(test_largest)
+{
+	struct ring *r = ring_new();
+	u32 i;
+
+	MUST(ring_reserve(r, 1u << RING_LAST));
+	MUST(r->log2 == RING_LAST && r->array[RING_LAST - RING_FIRST]);
+	MUST(!ring_grow(r) && !ring_reserve(r, (1u << RING_LAST) + 1));
+	MUST(ring_push(r, 1) && take(r) == 1);
+	ring_fini(r);
+	for (i = RING_FIRST; i <= RING_LAST; i++)
+		MUST(!r->array[i - RING_FIRST]);
+	ring_gone(r);
+}
+END_TEST
+
 START_TEST(test_batch)
 {
 	struct ring *r = ring_new();
@@ -509,6 +526,7 @@ int main(void)
 	tcase_add_test(tc, test_shrink);
 	tcase_add_test(tc, test_shrink_keeps_elements);
 	tcase_add_test(tc, test_grow_fails);
+	tcase_add_test(tc, test_largest);
 	tcase_add_test(tc, test_batch);
 	tcase_add_test(tc, test_a_sample_inside_a_batch);
 	tcase_add_test(tc, test_take_own);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exec/worker.c: creation and end of workers, names, pinning, errors, statistics. */
 #include <dirent.h>
+#include <base/clock.h>
 #include "exec_fixture.h"
 #include "suite.h"
 
@@ -437,6 +438,45 @@ START_TEST(test_clock)
 }
 END_TEST
 
+/* A deadline has passed from its own nanosecond on, however old the last tick of the timer is. */
+START_TEST(test_a_deadline_has_passed_between_ticks)
+{
+	u64 tick = clock_coarse_ns(), now;
+	u32 ticks = 0;
+
+	watchdog(60);
+	while (ticks < 3) {
+		now = exec_now_ns();
+		MUST(exec_late(now));
+		MUST(exec_late(1));
+		MUST(!exec_late(now + 3600000000000ull) && !exec_late(UINT64_MAX));
+		if (clock_coarse_ns() != tick) {
+			tick = clock_coarse_ns();
+			ticks++;
+		}
+	}
+}
+END_TEST
+
+/* A slot that no thread had yet hides none of the others. */
+START_TEST(test_stats_count_threads_behind_an_unused_slot)
+{
+	struct exec_queue *q;
+	struct exec_thread *t;
+	struct exec_stats st;
+	struct fix f;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	f.used++;
+	t = fix_thread(&f);
+	ck_assert(exec_handoff(q, t, 1, 0));
+	exec_stats(f.x, &st);
+	ck_assert_uint_eq(st.handed, 1);
+	fix_fini(&f);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("exec/worker");
@@ -451,6 +491,8 @@ int main(void)
 	tcase_add_test(tc, test_deserted);
 	tcase_add_test(tc, test_first_push);
 	tcase_add_test(tc, test_nested);
+	tcase_add_test(tc, test_a_deadline_has_passed_between_ticks);
+	tcase_add_test(tc, test_stats_count_threads_behind_an_unused_slot);
 	/* each process measures once */
 	tcase_add_loop_test(tc, test_clock, 0, 5);
 	suite_add_tcase(s, tc);
