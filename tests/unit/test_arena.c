@@ -119,6 +119,56 @@ int __wrap_madvise(void *at, size_t bytes, int advice)
 	return too_old ? -1 : __real_madvise(at, bytes, advice);
 }
 
+static size_t mapped;		/* mapped and not unmapped */
+static size_t misplaced;	/* by so much the next reservation misses its alignment */
+
+void *__real_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t off);
+void *__wrap_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t off);
+int __real_munmap(void *at, size_t bytes);
+int __wrap_munmap(void *at, size_t bytes);
+
+void *__wrap_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t off)
+{
+	char *map, *base;
+	const size_t align = 2 << 20;
+
+	mapped += bytes;
+	if (prot != PROT_NONE)
+		return __real_mmap(at, bytes, prot, flags, fd, off);
+	map = __real_mmap(at, bytes + 2 * align, prot, flags, fd, off);
+	if (map == MAP_FAILED)
+		return map;
+	base = (char *)round_up_to((uintptr_t)map, align) + misplaced;
+	if (base > map)
+		__real_munmap(map, (size_t)(base - map));
+	__real_munmap(base + bytes, (size_t)(map + 2 * align - base));
+	return base;
+}
+
+int __wrap_munmap(void *at, size_t bytes)
+{
+	mapped -= bytes;
+	return __real_munmap(at, bytes);
+}
+
+/* An arena keeps no address space that it does not use, and none at its end. */
+START_TEST(test_address_space_goes_back)
+{
+	const size_t align = 2 << 20, miss[] = { 0, arena_page(), align - arena_page() };
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(miss); i++) {
+		misplaced = miss[i];
+		mapped = 0;
+		make(1000);
+		ck_assert_uint_eq(mapped, arena_space(arena));
+		done();
+		ck_assert_uint_eq(mapped, 0);
+	}
+	misplaced = 0;
+}
+END_TEST
+
 START_TEST(test_prefault_by_touching_each_page)
 {
 	u32 max = 20000, i, idx, pages;
@@ -378,6 +428,7 @@ static Suite *suite(void)
 	tcase_add_test(t, test_not_ready);
 	tcase_add_test(t, test_commit_steps);
 	tcase_add_test(t, test_prefault);
+	tcase_add_test(t, test_address_space_goes_back);
 	tcase_add_test(t, test_prefault_by_touching_each_page);
 	tcase_add_test(t, test_prefault_passes_over_lazy_pools);
 	tcase_add_test(t, test_many_pools);

@@ -39,6 +39,46 @@ START_TEST(test_err_threads)
 }
 END_TEST
 
+static pthread_key_t late_key;
+
+/* Runs after the destructor that freed the text: what is allocated now is not the text's. */
+static void late_err(void *arg)
+{
+	char *mine = malloc(256), want[256];
+	u32 *ended = arg;
+
+	MUST(mine && !err_text()[0]);
+	memset(mine, 'x', 256);
+	memset(want, 'x', 256);
+	err(-1, "late");
+	MUST(!strcmp(err_text(), "late") && !memcmp(mine, want, 256));
+	free(mine);
+	++*ended;
+}
+
+static void *late_thread(void *arg)
+{
+	err(-1, "early");
+	MUST(!pthread_setspecific(late_key, arg));
+	return NULL;
+}
+
+/* A thread's last destructors may make calls that fail, too. */
+START_TEST(test_err_in_a_later_destructor)
+{
+	pthread_t t;
+	u32 ended = 0;
+
+	/* Destructors run in the order in which the keys were made: that of err() is first. */
+	err(-1, "mine");
+	ck_assert_int_eq(pthread_key_create(&late_key, late_err), 0);
+	ck_assert_int_eq(pthread_create(&t, NULL, late_thread, &ended), 0);
+	pthread_join(t, NULL);
+	ck_assert_uint_eq(ended, 1);
+	ck_assert_str_eq(err_text(), "mine");
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("err");
@@ -46,6 +86,7 @@ static Suite *suite(void)
 
 	tcase_add_test(t, test_err);
 	tcase_add_test(t, test_err_threads);
+	tcase_add_test(t, test_err_in_a_later_destructor);
 	suite_add_tcase(s, t);
 	return s;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pool/trim.c: memory of free objects returns to the system and comes back. */
 #include "pool_things.h"
+#include "trap.h"
 
 static s64 trim(struct pool *p)
 {
@@ -171,12 +172,13 @@ static void things_again(void *obj, u32 idx, u32 base, void *user)
 
 /*
  * Generations of an object continue where they were.  Each round also trims slabs whose
- * neighbours have no memory already.
+ * neighbours have no memory already.  A slab has more objects than a magazine, or as many.
  */
 START_TEST(test_trim_base)
 {
 	struct pool_desc d = { .name = "based", .size = sizeof(struct thing), .max = 3000,
-			       .ctor = things_again, .last = things_last };
+			       .ctor = things_again, .last = things_last,
+			       .mag = _i ? 16 : POOL_MAG };
 	struct pool_cache c = { 0 };
 	u64 had[3001] = { 0 };
 	struct pool *p;
@@ -324,6 +326,7 @@ START_TEST(test_trim_leaves_no_object_loose)
 	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
 	ck_assert_int_eq(arena_ready(arena, false), 0);
 	sl = &pool_full(p)->objs;
+	ck_assert_uint_eq(slab_words(sl) * 64, 1u << sl->shift);
 	ck_assert_uint_ge(slab_words(sl), 2);
 	for (i = 0; i < d.max; i++)
 		MUST(pool_get(p, &c, &idx));
@@ -447,6 +450,66 @@ START_TEST(test_trim_keeps_exactly_what_it_may_spare)
 }
 END_TEST
 
+#if CAN_TRAP
+static struct slabs *trap_slabs;
+static u32 trap_took;
+
+static void take_loose(void)
+{
+	u32 idx;
+
+	if (loose_take(trap_slabs, &idx, 1))
+		trap_took = idx;
+}
+
+/*
+ * An object of a slab whose bits are two words is taken at any moment of the step that
+ * claims the slab, of either word: it is not handed out again, and the others are found again.
+ */
+START_TEST(test_a_slab_of_which_an_object_is_taken_is_kept)
+{
+	struct pool_desc d = { .name = "words", .size = 32, .max = 255 };
+	struct pool_cache c = { 0 };
+	struct pool_trim t;
+	u32 i, idx, second = 0;
+	struct pool *p;
+	bool more;
+	long k;
+
+	ck_assert_int_eq(arena_create("words", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	trap_slabs = &pool_full(p)->objs;
+	ck_assert_uint_eq(trap_slabs->shift, 7);
+	trap_init(take_loose);
+	/* Until it is taken from the next slab, since the first one is claimed. */
+	for (k = 0, trap_took = 0; trap_took < 128; k += 3) {
+		for (i = 0; i < d.max; i++)
+			MUST(pool_get(p, &c, &idx));
+		put_all(p, &c, d.max);
+		memset(&t, 0, sizeof(t));
+		do
+			MUST(pool_trim_step(p, &t));
+		while (loose_count(trap_slabs) < d.max);
+		while (t.phase == 1)	/* the next step claims */
+			MUST(pool_trim_step(p, &t));
+		trap_took = 0;
+		trap_after(k, more = pool_trim_step(p, &t));
+		MUST(trap_took);
+		while (more)
+			more = pool_trim_step(p, &t);
+		second += trap_took >= 64 && trap_took < 128;
+		pool_put(p, &c, trap_took);
+		pool_cache_flush(p, &c);
+		ck_assert_uint_eq(pool_depot_count(p), d.max);
+		ck_assert_uint_eq(loose_count(trap_slabs), 0);
+	}
+	ck_assert_uint_gt(second, 0);
+	done();
+}
+END_TEST
+#endif
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("pool_trim");
@@ -457,7 +520,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(t, test_trim_gives_back, 0, ARRAY_SIZE(caps) + 1);
 	tcase_add_test(t, test_trim_keeps_what_is_used);
 	tcase_add_loop_test(t, test_trim_stopped_starves_nobody, 0, 2);
-	tcase_add_test(t, test_trim_base);
+	tcase_add_loop_test(t, test_trim_base, 0, 2);
 	tcase_add_test(t, test_trim_refused);
 	tcase_add_loop_test(t, test_trim_sizes, 0, 9);
 	tcase_add_loop_test(t, test_trim_takes_little_at_a_time, 0, 5);
@@ -465,6 +528,9 @@ static Suite *suite(void)
 	tcase_add_test(t, test_one_loose_magazine_is_taken);
 	tcase_add_test(t, test_trim_loses_no_magazine);
 	tcase_add_test(t, test_trim_keeps_exactly_what_it_may_spare);
+#if CAN_TRAP
+	tcase_add_test(t, test_a_slab_of_which_an_object_is_taken_is_kept);
+#endif
 	suite_add_tcase(s, t);
 	return s;
 }
