@@ -439,7 +439,9 @@ START_TEST(test_a_poller_is_left_so_much_work)
 		exec_push(q, t, i, 0, 0);
 	exec_stats(f.x, &st);
 	ck_assert_uint_eq(st.wakes, wakes);
+	t->woke = false;
 	exec_push(q, t, i, 0, 0);
+	ck_assert(t->woke);
 	until(&done, i);
 	fetch_add_relaxed(&q->group.spin, -1u);
 	fix_fini(&f);

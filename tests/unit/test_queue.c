@@ -593,28 +593,52 @@ START_TEST(test_waits_are_measured_whatever_the_priority)
 }
 END_TEST
 
-/* The rings of each queue give back the memory for a long backlog. */
-START_TEST(test_trim_gives_back_the_rings_of_all_queues)
+/* After a trim, the rings of each queue give back the memory for a long backlog. */
+static void rings_grow(struct fix *f, struct exec_queue **q, struct exec_thread *t)
 {
-	struct exec_queue *q[3];
-	struct exec_thread *t;
-	struct fix f;
 	u32 i, k;
 
-	fix_init(&f, NULL);
-	for (i = 0; i < 3; i++)
-		q[i] = fix_queue(&f, "q", 0, true);
-	t = fix_thread(&f);
 	for (i = 0; i < 3; i++) {
 		for (k = 1; k <= 2000; k++)
 			exec_push(q[i], t, k, 0, 0);
 		ck_assert_uint_gt(q[i]->lanes[t->slot]->ring.mask, 1000);
 	}
 	for (k = 1; k <= 6000; k++)
-		MUST(exec_take(f.x, t));
-	exec_trim(f.x, t);
+		MUST(exec_take(f->x, t));
+}
+
+static void rings_small(struct exec_queue **q, u32 slot)
+{
+	u32 i;
+
 	for (i = 0; i < 3; i++)
-		ck_assert_uint_eq(q[i]->lanes[t->slot]->ring.log2, RING_FIRST);
+		ck_assert_uint_eq(q[i]->lanes[slot]->ring.log2, RING_FIRST);
+}
+
+START_TEST(test_trim_gives_back_the_rings_of_all_queues)
+{
+	struct exec_queue *q[3];
+	struct exec_thread *t, *u;
+	struct fix f;
+	u32 i;
+
+	fix_init(&f, NULL);
+	for (i = 0; i < 3; i++)
+		q[i] = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	u = fix_thread(&f);
+	rings_grow(&f, q, t);
+	rings_grow(&f, q, u);
+	exec_trim(f.x, t);
+	rings_small(q, t->slot);
+	/* Another thread does the same when it pushes to a queue that is not its last one. */
+	exec_push(q[0], u, 1, 0, 0);
+	rings_small(q, u->slot);
+	ck_assert_uint_eq(exec_take(f.x, u), 1);
+	/* A thread that leaves needs none. */
+	rings_grow(&f, q, u);
+	fix_leave(&f, u);
+	rings_small(q, u->slot);
 	fix_fini(&f);
 }
 END_TEST

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* exec/ready.c: the descriptor of an engine whose ops an event loop runs. */
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include "util.h"
@@ -64,6 +65,7 @@ START_TEST(test_the_fd_is_readable_until_nothing_is_ready)
 	ck_assert_int_eq(pawl_run_one(e), 0);
 	ck_assert(!readable(fd));
 	OK(pawl_engine_destroy(e));
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
 }
 END_TEST
 

@@ -182,6 +182,7 @@ START_TEST(test_hoards)
 	struct fix f;
 	struct exec_queue *q;
 	struct exec_thread *a, *b, *c;
+	struct exec_queue_stats qs;
 	struct exec_stats st;
 	u32 i;
 
@@ -196,6 +197,8 @@ START_TEST(test_hoards)
 	b->batch = 4;
 	ck_assert_uint_eq(exec_take(f.x, b), 1);
 	/* 2, 3, 4 are in b's hoard */
+	exec_queue_stats(q, &qs);
+	ck_assert_uint_eq(qs.depth, 8);
 	for (i = 5; i <= 8; i++)
 		ck_assert_uint_eq(exec_take(f.x, a), i);
 	ck_assert(!queue_empty(q));

@@ -216,10 +216,12 @@ START_TEST(test_create_fails)
 	ck_assert_uint_eq(ran[0], 10);
 	ran[1] = 20;
 	ck_assert_int_eq(exec_wait(f.x, t, ran_all, ran, 10000000000ll, true), 0);
+	ck_assert(load_relaxed(&f.x->deserted));
 	exec_stop(f.x);
-	/* and then they can be created again */
+	/* and then they can be created again; threads that only wait need not help */
 	store_relaxed(&fail_from, UINT32_MAX);
 	exec_start(f.x);
+	ck_assert(!load_relaxed(&f.x->deserted));
 	for (i = 1; i <= 10; i++)
 		exec_push(q, t, i, 0, 0);
 	until(&ran[0], 30);
@@ -477,6 +479,87 @@ START_TEST(test_stats_count_threads_behind_an_unused_slot)
 }
 END_TEST
 
+/* A thread in a slot that another one had begins as the first one did. */
+START_TEST(test_a_used_slot_is_as_a_new_one)
+{
+	struct exec_thread *t, *u, was;
+	struct exec_queue *q;
+	struct fix f;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	u = fix_thread(&f);
+	was = *t;
+	exec_push(q, t, 1, 0, 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 1);
+	t->budget = t->tick = t->avg = t->nexts = t->against = t->slow_yields = t->crowded = 1;
+	t->batch = 8;
+	t->turn = t->from = t->around = 2;
+	t->around_lane = t->to;
+	t->left = t->naps = t->woke = t->rested = true;
+	fix_leave(&f, t);
+	exec_trim(f.x, u);
+	ck_assert_ptr_eq(fix_thread(&f), t);
+	ck_assert_uint_eq(t->trims, 1);
+#define SAME(field) ck_assert_msg(t->field == was.field, #field)
+	SAME(budget);
+	SAME(tick);
+	SAME(avg);
+	SAME(batch);
+	SAME(nexts);
+	SAME(turn);
+	SAME(to_q);
+	SAME(from_q);
+	SAME(from);
+	SAME(takes);
+	SAME(around);
+	SAME(around_lane);
+	SAME(left);
+	SAME(naps);
+	SAME(against);
+	SAME(woke);
+	SAME(slow_yields);
+	SAME(crowded);
+	SAME(rested);
+#undef SAME
+	fix_fini(&f);
+}
+END_TEST
+
+/* As work that took more with exec_next(). */
+static void takes_next(struct fix *f, struct exec_thread *t, u32 work)
+{
+	t->since = cycles();
+	count_work(f, t, work);
+}
+
+/* What a piece of work may still hand over and take, after a wait inside it that ran others. */
+START_TEST(test_a_wait_inside_work_keeps_its_budget)
+{
+	struct exec_queue *q;
+	struct exec_thread *t;
+	u32 ran[2] = { 0, 1 };
+	struct fix f;
+
+	fix_init(&f, NULL);
+	f.run = takes_next;
+	f.user = ran;
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	t->budget = 5;
+	t->nexts = 3;
+	t->since = 7;
+	exec_push(q, t, 1, 0, 0);
+	ck_assert_int_eq(exec_wait(f.x, t, ran_all, ran, -1, EXEC_HELP), 0);
+	ck_assert_uint_eq(ran[0], 1);
+	ck_assert_uint_eq(t->budget, 5);
+	ck_assert_uint_eq(t->nexts, 3);
+	ck_assert_uint_eq(t->since, 7);
+	fix_fini(&f);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("exec/worker");
@@ -493,6 +576,8 @@ int main(void)
 	tcase_add_test(tc, test_nested);
 	tcase_add_test(tc, test_a_deadline_has_passed_between_ticks);
 	tcase_add_test(tc, test_stats_count_threads_behind_an_unused_slot);
+	tcase_add_test(tc, test_a_used_slot_is_as_a_new_one);
+	tcase_add_test(tc, test_a_wait_inside_work_keeps_its_budget);
 	/* each process measures once */
 	tcase_add_loop_test(tc, test_clock, 0, 5);
 	suite_add_tcase(s, tc);

@@ -349,6 +349,7 @@ START_TEST(test_host_makes_the_threads)
 	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
 	struct host h = { 0 };
 	struct pawl_engine *e;
+	sigset_t mask;
 	u32 n = 0, i;
 
 	c.thread_create = host_create;
@@ -356,6 +357,9 @@ START_TEST(test_host_makes_the_threads)
 	c.user = &h;
 	c.start_workers = true;
 	e = engine_with(&c);
+	/* Signals were blocked meanwhile, for the threads to inherit that. */
+	MUST(!pthread_sigmask(SIG_SETMASK, NULL, &mask));
+	ck_assert(!sigismember(&mask, SIGTERM) && !sigismember(&mask, SIGUSR1));
 	ck_assert_uint_eq(h.created, 5);
 	ck_assert_uint_eq(load_relaxed(&h.running), 5);
 	for (i = 0; i < 100; i++)
