@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pool/err.c: the text of errors, one per thread. */
+#include <wchar.h>
 #include "pool_things.h"
 
 START_TEST(test_err)
@@ -14,6 +15,10 @@ START_TEST(test_err)
 	big[sizeof(big) - 1] = '\0';
 	ck_assert_int_eq(err(-1, "%s", big), -1);
 	ck_assert_uint_eq(strlen(err_text()), 255);
+	/* a character that cannot be printed: no text, rather than the last one */
+	ck_assert_int_eq(err(-EIO, "%lc", (wint_t)0xd800), -EIO);
+	ck_assert_str_eq(err_text(), "");
+	ck_assert_int_eq(errno, EIO);
 }
 END_TEST
 

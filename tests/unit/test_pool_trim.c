@@ -450,6 +450,24 @@ START_TEST(test_trim_keeps_exactly_what_it_may_spare)
 }
 END_TEST
 
+/* A trim ends although others take and return all objects after each of its steps. */
+START_TEST(test_trim_ends_while_others_put)
+{
+	u32 max = 3000, steps = 0;
+	struct pool *p = make(max);
+	struct pool_cache c = { 0 };
+	struct pool_trim t = { 0 };
+
+	do {
+		get_all(p, &c, max);
+		put_all(p, &c, max);
+		MUST(++steps < 1000);
+	} while (pool_trim_step(p, &t));
+	ck_assert_uint_eq(pool_depot_count(p), max);
+	done();
+}
+END_TEST
+
 #if CAN_TRAP
 static struct slabs *trap_slabs;
 static u32 trap_took;
@@ -528,6 +546,7 @@ static Suite *suite(void)
 	tcase_add_test(t, test_one_loose_magazine_is_taken);
 	tcase_add_test(t, test_trim_loses_no_magazine);
 	tcase_add_test(t, test_trim_keeps_exactly_what_it_may_spare);
+	tcase_add_test(t, test_trim_ends_while_others_put);
 #if CAN_TRAP
 	tcase_add_test(t, test_a_slab_of_which_an_object_is_taken_is_kept);
 #endif

@@ -360,8 +360,7 @@ static int child_alone(void)
 	if (pthread_create(&t, NULL, short_reader, NULL))
 		return 2;
 	pthread_join(t, NULL);
-	pool_rcu_reclaim();
-	return ran != 1;
+	return !pool_rcu_reclaim() || !pool_rcu_wait() || ran != 1;
 }
 
 START_TEST(test_fork_alone)
@@ -400,9 +399,8 @@ static int child_orphan(void)
 	pool_rcu_reclaim();
 	if (ran)
 		return 3;
-	/* Nor does the next one. */
-	pool_rcu_reclaim();
-	return ran != 0;
+	/* Nor does the next one, and both say so. */
+	return pool_rcu_reclaim() || pool_rcu_wait() || ran != 0;
 }
 
 START_TEST(test_fork_orphan)
