@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* PAWL_OP_ARG: the engine keeps a copy of a small argument inside the op. */
-#include "leaks.h"
+#include "util.h"
 
 #define ROOM_MAX 72u
 
@@ -87,7 +87,7 @@ START_TEST(test_copy_is_what_the_body_gets)
 			}
 		}
 		ck_assert_uint_eq(load_relaxed(&ran), pushed);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -111,7 +111,7 @@ START_TEST(test_copy_with_a_var_named_twice)
 	OK(pawl_push(e, &op));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(load_relaxed(&ran), 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -159,7 +159,7 @@ START_TEST(test_copy_reaches_release)
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -ETIMEDOUT);
 	ck_assert_uint_eq(load_relaxed(&released), 4);
 	ck_assert_uint_eq(load_relaxed(&ran), 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -198,7 +198,7 @@ START_TEST(test_copy_until_completion)
 	OK(pawl_wait_readable(e, b, SOON_NS, NULL));
 	MUST(is_copy(seen[0]));
 	OK(pawl_complete(e, async_token, 0, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -250,7 +250,7 @@ START_TEST(test_bad_args)
 	op.flags = PAWL_OP_TICKET;	/* which that size has */
 	OK(pawl_push(e, &op));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -327,7 +327,7 @@ START_TEST(test_readers_of_freed_ops)
 	for (i = 0; i < VARS_SHARED; i++)
 		sum += p.sum[i];
 	ck_assert_uint_eq(sum, 2ull * p.times);
-	engine_end(p.e);
+	OK(pawl_engine_destroy(p.e));
 }
 END_TEST
 
@@ -401,7 +401,7 @@ START_TEST(test_watch_of_reused_ops)
 		fetch_add_relaxed(&r.watched, 1);
 	}
 	OK(pawl_wait_all(r.e, SOON_NS, NULL));
-	engine_end(r.e);
+	OK(pawl_engine_destroy(r.e));
 }
 END_TEST
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Asynchronous bodies: pawl_complete() ends an op once, from any thread; wrong tokens fail. */
-#include "leaks.h"
+#include "util.h"
 #include <core/op.h>
 
 static struct pawl_op op_async(pawl_async_fn fn, void *arg, const pawl_var_t *v)
@@ -37,7 +37,7 @@ START_TEST(test_in_body)
 		status = -EIO;
 		OK(pawl_push(e, &op));
 		ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -EIO);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -75,7 +75,7 @@ START_TEST(test_body_goes_on)
 		OK(push_write(e, add_one, &s.next_ran, s.v));
 		gate_open(&g);
 		OK(pawl_wait_all(e, SOON_NS, NULL));
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -103,7 +103,7 @@ START_TEST(test_later)
 	OK(pawl_complete(e, (pawl_token_t){ token }, 0, NULL));
 	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
 	ck_assert_uint_eq(n, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -160,7 +160,7 @@ START_TEST(test_unknown_thread)
 		MUST(soon(load_acquire(&m.left)));
 	}
 	ck_assert_uint_lt(stats(e).threads, 20);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -193,7 +193,7 @@ START_TEST(test_twice)
 		}
 	}
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -240,7 +240,7 @@ START_TEST(test_twice_at_once)
 		ck_assert_uint_eq(d.won, 1);
 		ck_assert_uint_eq(version(e, v), (u64)i + 1);
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -273,7 +273,7 @@ START_TEST(test_bogus)
 	FAILS(pawl_complete(e, (pawl_token_t){ token }, 1, NULL), -EINVAL, "complete", "status", "1");
 	OK(pawl_complete(e, (pawl_token_t){ token }, 0, NULL));	/* still good */
 	ck_assert_uint_eq(version(e, v), 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -303,7 +303,7 @@ START_TEST(test_token_wraps)
 		FAILS(pawl_complete(e, (pawl_token_t){ token }, 0, NULL), -EALREADY);
 	}
 	ck_assert_uint_eq(version(e, v), 21);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -321,7 +321,7 @@ START_TEST(test_sync_has_no_token)
 
 	OK(push_write(e, no_token, e, var_new(e)));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -350,7 +350,7 @@ START_TEST(test_release)
 	ck_assert_uint_eq(rel_n, 1);
 	ck_assert_int_eq(rel_status, -ENOLINK);
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -ENOLINK);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/batch.c: the ops of a batch join the vars together; no other push comes between them. */
-#include "leaks.h"
+#include "util.h"
 #include <malloc.h>
 #include <core/engine.h>
 
@@ -13,7 +13,7 @@ START_TEST(test_empty)
 	OK(pawl_push_batch(e, NULL, 0));
 	FAILS(pawl_push_batch(e, NULL, 1), -EINVAL, "push_batch", "ops");
 	ck_assert_uint_eq(stats(e).pushed, 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -31,7 +31,7 @@ START_TEST(test_one)
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		ck_assert_uint_eq(n, 1);
 		ck_assert_uint_eq(version(e, v), 1);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -48,7 +48,7 @@ START_TEST(test_no_vars)
 	OK(pawl_push_batch(e, op, 10));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, 5);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -76,7 +76,7 @@ START_TEST(test_same_var)
 			for (i = 0; i < 300; i++)
 				ck_assert_uint_eq(r->id[i], i);
 			ck_assert_uint_eq(version(e, v), 300);
-			engine_end(e);
+			OK(pawl_engine_destroy(e));
 			free(r);
 		}
 }
@@ -175,7 +175,7 @@ START_TEST(test_segments)
 							segment(e, mask, n, before, after, hold);
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		ck_assert_uint_lt(stats(e).blocks, 1000);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -222,7 +222,7 @@ START_TEST(test_reads_share)
 		gate_open(&g[i]);
 	}
 	OK(pawl_wait_writable(e, v, 0, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -304,7 +304,7 @@ START_TEST(test_random)
 			ck_assert_uint_eq(data[i], now[i]);
 			ck_assert_uint_eq(version(e, v[i]), now[i]);
 		}
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 		free(r);
 		free(op);
 		free(lists);
@@ -330,7 +330,7 @@ START_TEST(test_10000)
 		for (i = 0; i < 100; i++)
 			ck_assert_uint_eq(n[i], 100u * (u32)round);
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	free(op);
 }
 END_TEST
@@ -434,7 +434,7 @@ START_TEST(test_atomic)
 	ck_assert_uint_eq(a.broken, 0);
 	for (i = 0; i < AV; i++)
 		ck_assert_uint_eq(a.left[i], 0);
-	engine_end(a.e);
+	OK(pawl_engine_destroy(a.e));
 }
 END_TEST
 
@@ -511,7 +511,7 @@ START_TEST(test_all_or_nothing)
 		ck_assert_uint_eq(version(e, v[i]), 0);
 	}
 	ck_assert_uint_eq(n, 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -541,7 +541,7 @@ START_TEST(test_too_big)
 	ck_assert_uint_eq(n, 32768);
 	for (i = 0; i < 32768; i += 1000)
 		ck_assert_uint_eq(version(e, v[i]), 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	free(op);
 	free(v);
 }
@@ -609,7 +609,7 @@ START_TEST(test_wide_op)
 		ck_assert_uint_eq(r->id[i], i);
 	ck_assert_uint_eq(version(e, v[2000]), 3);
 	ck_assert_uint_eq(version(e, v[7]), 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	free(v);
 	free(r);
 }
@@ -635,7 +635,7 @@ START_TEST(test_errors)
 	ck_assert_str_eq(err.text, "disk on fire");
 	OK(pawl_wait_readable(e, c, SOON_NS, NULL));
 	ck_assert_uint_eq(n, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -660,7 +660,7 @@ START_TEST(test_props)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	for (i = 1; i < 6; i++)
 		ck_assert_uint_eq(r->id[i], 6 - i);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	free(r);
 }
 END_TEST
@@ -737,7 +737,7 @@ START_TEST(test_races_with_delete)
 		OK(pawl_var_delete(e, b.v[0], NULL, NULL));
 		OK(pawl_var_delete(e, b.v[2], NULL, NULL));
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -762,7 +762,7 @@ START_TEST(test_window)
 	OK(pawl_push_batch(e, op, 8));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, 24);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -831,7 +831,7 @@ START_TEST(test_batch_in_a_batch)
 	OK(pawl_wait_all(n.e, SOON_NS, NULL));
 	ck_assert_uint_eq(n.outer, 3);
 	ck_assert_uint_eq(n.inner, 200);
-	engine_end(n.e);
+	OK(pawl_engine_destroy(n.e));
 }
 END_TEST
 
@@ -858,7 +858,7 @@ START_TEST(test_destroy_frees_the_room_of_batches)
 			before = mallinfo2().uordblks;
 		OK(pawl_push_batch(e, op, N));
 		OK(pawl_wait_all(e, SOON_NS, NULL));
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 	after = mallinfo2().uordblks;
 	/* each batch needs more than 8 bytes for each of its ops */

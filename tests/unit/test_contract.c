@@ -5,7 +5,7 @@
  * compares the pages with the tests.  Errors that the system causes: test_contract_system.c;
  * those of devices: tests/device/contract.c.
  */
-#include "leaks.h"
+#include "util.h"
 #include "child.h"
 #include <core/cq.h>
 #include <core/engine.h>
@@ -66,8 +66,8 @@ START_TEST(test_a_var_that_is_none_is_refused_by_every_call)
 	OK(pawl_var_delete(e, v, NULL, NULL));
 	/* A launch finds that the var has gone. */
 	REFUSED(e, pawl_graph_push(e, g, NULL), -ESTALE, "graph_push");
-	engine_end(other);
-	engine_end(e);
+	OK(pawl_engine_destroy(other));
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -95,8 +95,8 @@ START_TEST(test_a_graph_that_is_none_is_refused_by_every_call)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(version(e, v), 1);
 	OK(pawl_graph_delete(e, good));
-	engine_end(other);
-	engine_end(e);
+	OK(pawl_engine_destroy(other));
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -142,8 +142,8 @@ START_TEST(test_a_queue_that_is_none_is_refused_by_every_call)
 	OK(pawl_group_destroy(e, h));
 	OK(pawl_group_destroy(e, g));
 	OK(pawl_cq_destroy(e, good));
-	engine_end(other);
-	engine_end(e);
+	OK(pawl_engine_destroy(other));
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -184,8 +184,8 @@ START_TEST(test_a_group_that_is_none_is_refused_by_every_call)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	OK(pawl_group_cancel(e, good));
 	OK(pawl_group_destroy(e, good));
-	engine_end(other);
-	engine_end(e);
+	OK(pawl_engine_destroy(other));
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -282,9 +282,9 @@ START_TEST(test_a_bad_argument_is_named_and_the_corrected_call_succeeds)
 	REFUSED(e, pawl_engine_create(&c, &out), -EINVAL, "cpu_devices");
 	c.cpu_devices = 1;
 	OK(pawl_engine_create(&c, &out));
-	engine_end(out);
-	engine_end(busy);
-	engine_end(e);
+	OK(pawl_engine_destroy(out));
+	OK(pawl_engine_destroy(busy));
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -333,7 +333,7 @@ START_TEST(test_a_cost_beyond_the_limit_is_refused_for_good_a_smaller_one_is_not
 		"5120000 reads and writes");
 	op.nwrites = 2;
 	OK(pawl_graph_create(e, &op, 1, 0, &g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -376,7 +376,7 @@ START_TEST(test_a_configuration_that_contradicts_itself_is_refused)
 	ck_assert_ptr_null(e);
 	c.max_ops = 1 << 16;
 	OK(pawl_engine_create(&c, &e));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -407,7 +407,7 @@ START_TEST(test_what_is_used_up_is_refused_until_one_is_given_back)
 	REFUSED(e, pawl_group_create(e, NULL, &last), -ENOMEM, "group_create");
 	OK(pawl_group_destroy(e, g));
 	OK(pawl_group_create(e, NULL, &last));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -472,7 +472,7 @@ START_TEST(test_a_wait_for_itself_is_refused_and_succeeds_after_the_body)
 	OK(pawl_engine_stop(e));
 	OK(pawl_engine_start(e));
 	OK(pawl_thread_detach(e));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -501,7 +501,7 @@ START_TEST(test_a_wait_without_time_checks_once_and_runs_no_body)
 	ck_assert_uint_eq(n, 0);
 	OK(pawl_cq_wait(e, cq, SOON_NS));
 	ck_assert_uint_eq(n, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -555,7 +555,7 @@ START_TEST(test_a_queue_has_one_waiter_and_one_reaper)
 	ck_assert_int_eq(pawl_cq_reap(e, w.cq, &c, 1), 1);
 	ck_assert_uint_eq(c.tag, 7);
 	OK(pawl_cq_destroy(e, w.cq));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -590,7 +590,7 @@ START_TEST(test_a_second_wait_for_a_ticket_is_refused_and_the_first_goes_on)
 	gate_open(&g);
 	join(t);
 	OK(pawl_ticket_wait(e, waited_for, SOON_NS));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -610,7 +610,7 @@ START_TEST(test_a_watch_inside_a_watch_is_refused)
 	ck_assert_int_eq(pawl_watch(e, 0, watch_again, e), 1);
 	ck_assert_int_eq(pawl_watch(e, 0, NULL, NULL), 1);
 	gate_open(&g);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -634,7 +634,7 @@ START_TEST(test_a_token_completes_once)
 	REFUSED(e, pawl_complete(e, token_of_gate(&g), 0, NULL), -EALREADY, "complete");
 	OK(pawl_wait_readable(e, v, 0, NULL));
 	ck_assert_uint_eq(version(e, v), 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -652,7 +652,7 @@ START_TEST(test_a_trace_begins_once_and_is_written_after_its_end)
 		OK(pawl_trace_start(e, 8));
 		OK(pawl_trace_stop(e));
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -671,7 +671,7 @@ START_TEST(test_a_process_makes_one_recording_at_a_time)
 		OK(pawl_record_stop());
 		unlink(path);
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -712,7 +712,7 @@ START_TEST(test_a_thread_too_many_is_refused_until_one_leaves)
 	join(t);
 	OK(pawl_thread_attach(crowd.e));
 	OK(pawl_var_create(crowd.e, &v));
-	engine_end(crowd.e);
+	OK(pawl_engine_destroy(crowd.e));
 }
 END_TEST
 
@@ -733,7 +733,7 @@ START_TEST(test_a_child_of_fork_is_refused_and_frees_the_engine)
 	OK(pawl_thread_attach(e));
 	OK(pawl_thread_detach(e));
 out:
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include "leaks.h"
+#include "util.h"
 #include <core/cq.h>
 
 static int ok_body(struct pawl_run *run, void *arg)
@@ -89,7 +89,7 @@ START_TEST(test_a_completion_arrives_after_the_vars_are_released)
 	}
 	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 0);
 	OK(pawl_cq_destroy(e, cq));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -114,7 +114,7 @@ START_TEST(test_status_is_the_error_that_the_op_ended_with)
 		ck_assert_int_eq(pawl_cq_reap(e, cq, c, 4), 3);
 		for (int i = 0; i < 3; i++)
 			ck_assert_int_eq(c[i].status, c[i].tag == 3 ? 0 : -EIO);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -140,7 +140,7 @@ START_TEST(test_a_refused_push_does_not_arrive)
 	FAILS(pawl_cq_fd(e, cq), -ESTALE);
 	FAILS(pawl_cq_destroy(e, cq), -ESTALE);
 	FAILS(pawl_cq_create(e, NULL), -EINVAL, "out");
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -161,7 +161,7 @@ START_TEST(test_a_queue_with_completions_to_come_is_not_destroyed)
 	FAILS(pawl_cq_destroy(e, cq), -EBUSY);
 	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 1);
 	OK(pawl_cq_destroy(e, cq));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -207,7 +207,7 @@ START_TEST(test_the_fd_is_readable_until_the_queue_is_empty)
 		ck_assert_int_eq(pawl_cq_reap(e, late[i], c, 8), 2 - i);
 		ck_assert(!readable(fd));
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);	/* closed with the engine */
 }
 END_TEST
@@ -287,7 +287,7 @@ START_TEST(test_each_completion_arrives_once_in_an_epoll_loop)
 			ck_assert_uint_eq(storm.seen[i][k], 1);
 	for (i = 0; i < QUEUES; i++)
 		OK(pawl_cq_destroy(storm.e, storm.cq[i]));
-	engine_end(storm.e);
+	OK(pawl_engine_destroy(storm.e));
 }
 END_TEST
 
@@ -319,7 +319,7 @@ START_TEST(test_destroying_a_queue_wakes_a_thread_that_waits_for_it)
 	FAILS(pawl_cq_wait(storm.e, next, 0), -ETIMEDOUT);
 	pthread_join(thread, &rc);
 	ck_assert_int_eq((int)(intptr_t)rc, -ESTALE);
-	engine_end(storm.e);
+	OK(pawl_engine_destroy(storm.e));
 }
 END_TEST
 
@@ -358,7 +358,7 @@ START_TEST(test_a_reap_that_leaves_completions_wakes_a_thread_that_waits)
 	ck_assert_int_eq(pawl_cq_reap(storm.e, storm.cq[0], &c, 1), 1);
 	ck_assert(soon(load_acquire(&woken)));
 	pthread_join(thread, NULL);
-	engine_end(storm.e);
+	OK(pawl_engine_destroy(storm.e));
 }
 END_TEST
 
@@ -391,7 +391,7 @@ START_TEST(test_an_op_whose_deadline_has_passed_never_starts)
 		ck_assert_int_eq(c[1].status, 0);
 		late.deadline_ns = -1;
 		FAILS(pawl_push(e, &late), -EINVAL, "deadline_ns");
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -433,7 +433,7 @@ START_TEST(test_a_canceled_op_ends_once_and_its_error_flows)
 	ck_assert_int_eq(pawl_ticket_state(e, (pawl_ticket_t){ ~0ull }), PAWL_TICKET_COMPLETE);
 	FAILS(pawl_cancel(e, (pawl_ticket_t){ 1ull << 32 | 0xffffff }), -ESTALE);
 	OK(pawl_ticket_wait(e, ticket, 0));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -469,7 +469,7 @@ START_TEST(test_a_running_body_can_ask_whether_it_was_canceled)
 	FAILS(pawl_cancel(e, run.ticket), -EINPROGRESS);
 	/* The body's result is the answer. */
 	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -EINTR);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -501,7 +501,7 @@ START_TEST(test_release_and_completion_both_come)
 	ck_assert_uint_eq(releases, 1);
 	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 1);
 	ck_assert_int_eq(c.status, -EIO);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -551,7 +551,7 @@ START_TEST(test_a_body_that_completed_its_op_waits_for_the_next_user_of_the_obje
 	OK(n.group_wait);
 	ck_assert_uint_eq(n.ran, 2);
 	OK(pawl_group_destroy(e, n.group));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 

@@ -3,7 +3,7 @@
  * Deletion of a var: when it takes effect, when its memory is reused, and races with other
  * calls.
  */
-#include "leaks.h"
+#include "util.h"
 #include "trap.h"
 #include <core/var.h>
 
@@ -15,14 +15,14 @@ START_TEST(test_delete_inline_when_ready)
 	OK(pawl_var_delete(e, var_new(e), add_one, &n));
 	ck_assert_uint_eq(n, 1);
 	ck_assert_uint_eq(stats(e).inlined, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	/* Pooled: never inline. */
 	e = engine(PAWL_POOLED, 0);
 	OK(pawl_var_delete(e, var_new(e), add_one, &n));
 	ck_assert_uint_eq(n, 1);
 	ck_assert_int_eq(pawl_run_one(e), 1);
 	ck_assert_uint_eq(n, 2);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -59,7 +59,7 @@ START_TEST(test_delete_order)
 			;
 		ck_assert_uint_lt(i, 5);
 		ck_assert_uint_eq(r->id[i - 1], 1);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 		free(r);
 	}
 }
@@ -92,7 +92,7 @@ START_TEST(test_delete_before_ready_ops)
 		ck_assert_uint_eq(r->id[0], 0);
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		ck_assert_uint_eq(r->n, 12);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 		free(r);
 	}
 }
@@ -110,7 +110,7 @@ START_TEST(test_delete_null_fn)
 		OK(pawl_var_delete(e, v, NULL, NULL));
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		ck_assert_int_eq(push_write(e, nothing, NULL, v), -ESTALE);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -129,7 +129,7 @@ START_TEST(test_delete_twice)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	FAILS(pawl_var_delete(e, v, add_one, &n), -ESTALE);
 	ck_assert_uint_eq(n, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -143,7 +143,7 @@ START_TEST(test_delete_is_a_version)
 	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
 	OK(pawl_var_delete(e, v, NULL, NULL));
 	ck_assert_uint_eq(var_side_of(e, (u32)v.h)->version, 2);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -163,7 +163,7 @@ START_TEST(test_delete_poisoned)
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
 	ck_assert_str_eq(err.text, "no delete");
 	ck_assert_uint_eq(err.count, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -188,7 +188,7 @@ START_TEST(test_delete_inside_body)
 		OK(push_write(e, delete_own, &v, v));
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		ck_assert_int_eq(push_write(e, nothing, NULL, v), -ESTALE);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -218,7 +218,7 @@ START_TEST(test_reuse_without_growth)
 	ck_assert_uint_eq(s.ops, s0.ops);
 	ck_assert_uint_eq(s.blocks, s0.blocks);
 	ck_assert_uint_eq(s.bytes, s0.bytes);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -265,7 +265,7 @@ START_TEST(test_reuse_across_threads)
 	s = stats(h.e);
 	ck_assert_uint_lt(s.vars, 2000);
 	ck_assert_uint_lt(s.blocks, 4000);
-	engine_end(h.e);
+	OK(pawl_engine_destroy(h.e));
 }
 END_TEST
 
@@ -410,7 +410,7 @@ START_TEST(test_push_races_with_delete)
 	}
 	ck_assert_uint_eq(ran + refused + stale, (u32)rounds * 2 * SHOTS);
 	ck_assert_uint_gt(refused, 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -478,7 +478,7 @@ static void push_and_delete(u32 mode)
 	}
 	elsewhere_end();
 	ck_assert(run && refused && stale);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 #endif
 
@@ -530,7 +530,7 @@ START_TEST(test_delete_races_with_delete)
 		ck_assert_uint_eq(w.won, 1);
 		ck_assert_uint_eq(w.n, 1);
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -587,7 +587,7 @@ START_TEST(test_queries_race)
 	store_release(&w.stop, 1);
 	join(t);
 	pawl_wait_all(w.e, SOON_NS, NULL);
-	engine_end(w.e);
+	OK(pawl_engine_destroy(w.e));
 }
 END_TEST
 
@@ -617,7 +617,7 @@ START_TEST(test_error_is_of_this_var)
 	}
 	gate_open(&g);
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 

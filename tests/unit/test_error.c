@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/error.c: errors propagate along data, and each is returned once. */
-#include "leaks.h"
+#include "util.h"
 #include <core/thread.h>
 
 /* --- how they travel --- */
@@ -31,7 +31,7 @@ START_TEST(test_fail_poisons_what_it_writes)
 		says("wait", (const char *const[]){ "burner", "disk on fire", NULL });
 		OK(pawl_wait_readable(e, d, SOON_NS, NULL));	/* the same error, already
 								   returned */
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -72,7 +72,7 @@ START_TEST(test_chain)
 	OK(push_write(e, add_one, &ran, v[10]));
 	OK(pawl_wait_readable(e, v[10], SOON_NS, NULL));
 	ck_assert_uint_eq(ran, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -99,7 +99,7 @@ START_TEST(test_same_var)
 	OK(push_write(e, add_one, &ran, v));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(ran, 2);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -117,7 +117,7 @@ START_TEST(test_failed_read)
 	ck_assert_uint_eq(ran, 1);
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
 	ck_assert_uint_eq(err.count, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -140,7 +140,7 @@ START_TEST(test_first_is_inherited)
 	OK(pawl_push(e, &op));
 	ck_assert_int_eq(pawl_wait_readable(e, out, SOON_NS, &err), -EIO);
 	ck_assert_str_eq(err.text, "of the read");
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -173,7 +173,7 @@ START_TEST(test_no_skip)
 		ck_assert_int_eq(pawl_wait_readable(e, w, SOON_NS, NULL), -EIO);
 		ck_assert_int_eq(status, -EIO);
 		OK(pawl_wait_all(e, SOON_NS, NULL));
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -203,7 +203,7 @@ START_TEST(test_no_skip_flag)
 				ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
 				ck_assert_int_eq(pushed, flags ? -EIO : 1);
 				ck_assert_int_eq(run, flags ? -EIO : 1);
-				engine_end(e);
+				OK(pawl_engine_destroy(e));
 			}
 }
 END_TEST
@@ -224,7 +224,7 @@ START_TEST(test_no_skip_fails_itself)
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
 	ck_assert_str_eq(err.text, "first");
 	ck_assert_uint_eq(err.count, 2);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -247,7 +247,7 @@ START_TEST(test_no_message)
 	ck_assert_int_eq(err.code, -ENOSPC);
 	ck_assert_str_eq(err.op, "");
 	ck_assert_str_eq(err.text, strerror(ENOSPC));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -261,7 +261,7 @@ START_TEST(test_positive_return)
 	OK(push_write(e, fail_code, &code, v));
 	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, &err), -EPROTO);
 	ck_assert_ptr_nonnull(strstr(err.text, "42"));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -289,7 +289,7 @@ START_TEST(test_fail_then_success)
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
 	ck_assert_uint_eq(err.count, 1);
 	ck_assert_str_eq(err.text, "disk on fire");
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -308,7 +308,7 @@ START_TEST(test_fail_twice)
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -ENXIO);
 	ck_assert_str_eq(err.text, "second two");
 	ck_assert_uint_eq(err.count, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -338,7 +338,7 @@ START_TEST(test_fail_other_code)
 	ck_assert_int_eq(err.code, -EINVAL);
 	ck_assert_str_eq(err.text, "the message");
 	ck_assert_int_eq(status, -EINVAL);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -361,7 +361,7 @@ START_TEST(test_long_texts)
 	ck_assert_uint_eq(strlen(err.op), sizeof(err.op) - 1);
 	ck_assert_uint_eq(strlen(err.text), sizeof(err.text) - 1);
 	ck_assert_int_eq(strncmp(err.op, op.name, 47), 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -385,7 +385,7 @@ START_TEST(test_fail_nested)
 	OK(push_write(e, fail_late, &v, w));
 	ck_assert_int_eq(pawl_wait_readable(e, w, SOON_NS, &err), -EIO);
 	ck_assert_str_eq(err.text, "the outer one");
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -408,7 +408,7 @@ START_TEST(test_given_once)
 	OK(pawl_wait_readable(e, w, SOON_NS, NULL));
 	OK(pawl_wait_all(e, SOON_NS, &err));
 	ck_assert_int_eq(err.code, 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -462,7 +462,7 @@ START_TEST(test_given_to_one_thread)
 			OK(pawl_var_delete(e, t.v[i], NULL, NULL));
 	}
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -496,7 +496,7 @@ START_TEST(test_var_error)
 	OK(push_write(e, add_one, &ran, v));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(ran, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -524,7 +524,7 @@ START_TEST(test_var_clear)
 	OK(push_write(e, add_one, &ran, v));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(ran, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -541,7 +541,7 @@ START_TEST(test_clear_lets_pushed_ops_run)
 	OK(pawl_var_clear(e, v));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(ran, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -594,7 +594,7 @@ START_TEST(test_async_message)
 	ck_assert_str_eq(err.text, strerror(ECONNRESET));
 	ck_assert_uint_eq(err.count, 2);	/* since the last wait for all, returned or
 						   not */
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -619,7 +619,7 @@ START_TEST(test_async_skipped)
 	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -EIO);
 	ck_assert_uint_eq(token.h, 0);
 	ck_assert_int_eq(status, -EIO);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -685,7 +685,7 @@ START_TEST(test_storm)
 	pawl_wait_all(s.e, SOON_NS, NULL);
 	OK(pawl_wait_all(s.e, SOON_NS, NULL));
 	ck_assert_uint_eq(stats(s.e).completed, stats(s.e).pushed);
-	engine_end(s.e);
+	OK(pawl_engine_destroy(s.e));
 }
 END_TEST
 
@@ -723,7 +723,7 @@ START_TEST(test_no_leak)
 	pawl_wait_all(e, SOON_NS, NULL);
 	pool_cache_flush(p, &t->cache[POOL_ERROR]);
 	ck_assert_uint_eq(pool_depot_count(p), pool_carved(p) - 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -784,7 +784,7 @@ START_TEST(test_plain_path_returns)
 		;
 	ck_assert_uint_eq(load_relaxed(&e->special), 0);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Errors of an engine: pawl_wait_all() returns each error once and keeps none forever. */
-#include "leaks.h"
+#include "util.h"
 #include <core/thread.h>
 
 #define MS 1000000ll
@@ -33,7 +33,7 @@ START_TEST(test_all_first_and_count)
 	OK(push_write(e, fail_io, text[3], var_new(e)));
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
 	ck_assert_uint_eq(err.count, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -56,7 +56,7 @@ START_TEST(test_all_forgets)
 		OK(pawl_wait_readable(e, v[i], SOON_NS, NULL));
 	}
 	ck_assert_uint_eq(ran, 5);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -84,7 +84,7 @@ START_TEST(test_counted_errors_never_return)
 	OK(push_write(e, add_one, &ran, w));
 	OK(pawl_wait_all(e, SOON_NS, &err));
 	ck_assert_uint_eq(ran, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -103,7 +103,7 @@ START_TEST(test_all_timed_out_keeps)
 	gate_open(&g);
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
 	ck_assert_uint_eq(err.count, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -140,7 +140,7 @@ START_TEST(test_all_gives_what_is_left)
 			OK(pawl_var_delete(e, v[i], NULL, NULL));
 		}
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -157,7 +157,7 @@ START_TEST(test_1000_failures)
 		ck_assert_uint_eq(err.count, 1000);
 		ck_assert_uint_eq(stats(e).failed, 1000u * (u32)(round + 1));
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -181,7 +181,7 @@ START_TEST(test_text_counts_what_was_not_given)
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
 	ck_assert_msg(!strncmp(err.text, "4 ops failed", 12), "the text is: %s", err.text);
 	ck_assert_uint_eq(err.count, 20);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -217,7 +217,7 @@ START_TEST(test_errors_are_reused)
 		}
 	}
 	ck_assert_uint_lt(pool_carved(e->pool[POOL_ERROR]), 400);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -314,7 +314,7 @@ START_TEST(test_every_failure_is_counted)
 	if (pawl_wait_all(t.e, SOON_NS, &err))
 		t.counted += err.count;
 	ck_assert_uint_eq(t.counted, (u32)total);
-	engine_end(t.e);
+	OK(pawl_engine_destroy(t.e));
 }
 END_TEST
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/graph.c: ops described once and pushed many times. */
-#include "leaks.h"
+#include "util.h"
 #include <core/engine.h>
 
 START_TEST(test_create_refused)
@@ -45,7 +45,7 @@ START_TEST(test_create_refused)
 	other[1].device.id = 1;
 	FAILS(pawl_graph_create(e, other, 2, 0, &o), -EINVAL, "graph_create", "ops[1]", "device");
 	ck_assert_uint_eq(o.h, 4711);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -68,7 +68,7 @@ START_TEST(test_push_and_delete)
 		ck_assert_uint_eq(n, 100);
 		ck_assert_uint_eq(version(e, v), 100);
 		OK(pawl_graph_delete(e, o));
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -101,7 +101,7 @@ START_TEST(test_overlapping)
 	ck_assert_uint_eq(n, 10);
 	ck_assert_uint_eq(version(e, w), 10);
 	OK(pawl_graph_delete(e, o));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -134,7 +134,7 @@ START_TEST(test_description_is_copied)
 	for (i = 0; i < 10; i++)
 		ck_assert_uint_eq(version(e, v[i]), 2);
 	OK(pawl_graph_delete(e, o));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -183,7 +183,7 @@ START_TEST(test_release)
 	OK(pawl_graph_create(e, &op, 1, 0, &o));
 	OK(pawl_graph_delete(e, o));
 	ck_assert_uint_eq(released, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -220,7 +220,7 @@ START_TEST(test_stale)
 	gate_open(&g);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(version(e, v), 2);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -246,7 +246,7 @@ START_TEST(test_refused_calls_keep_no_reference)
 	gate_open(&g);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(released, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -269,8 +269,8 @@ START_TEST(test_graph_of_another_engine_is_refused)
 	op.nwrites = 1;
 	(void)var_new(a);
 	FAILS(pawl_graph_create(a, &op, 1, 0, &of_a), -ESTALE, "graph_create", "writes[0]");
-	engine_end(a);
-	engine_end(b);
+	OK(pawl_engine_destroy(a));
+	OK(pawl_engine_destroy(b));
 }
 END_TEST
 
@@ -296,7 +296,7 @@ START_TEST(test_push_refused)
 	OK(pawl_wait_writable(e, v, 0, NULL));
 	OK(pawl_graph_delete(e, o));
 	ck_assert_uint_eq(released, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -346,7 +346,7 @@ START_TEST(test_priority_and_device)
 	ck_assert_uint_eq(s.n, 3);
 	ck_assert(s.device[0] == 2 && s.device[1] == 5 && s.device[2] == 1);
 	OK(pawl_graph_delete(e, o));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -382,7 +382,7 @@ START_TEST(test_async)
 	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -EIO);
 	says("wait", (const char *const[]){ "later", "second run", NULL });
 	OK(pawl_graph_delete(e, o));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -415,7 +415,7 @@ START_TEST(test_no_skip)
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
 	OK(pawl_graph_delete(e, o));
 	OK(pawl_graph_delete(e, p));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -450,7 +450,7 @@ START_TEST(test_many_vars)
 	ck_assert_uint_eq(version(e, v[0]), 25);
 	ck_assert_uint_eq(version(e, v[4]), 20);
 	ck_assert_uint_eq(version(e, v[4999]), 5);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	free(v);
 }
 END_TEST
@@ -482,7 +482,7 @@ START_TEST(test_delete_inside_run)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_int_eq(s.rc, 0);
 	ck_assert_uint_eq(released, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -541,7 +541,7 @@ START_TEST(test_churn)
 	ck_assert_uint_eq(load_relaxed(&c.ran), load_relaxed(&c.accepted));
 	ck_assert_uint_eq(load_acquire(&released), (u32)rounds);
 	ck_assert_uint_lt(pool_carved(c.e->pool[POOL_GRAPH]), 1000);
-	engine_end(c.e);
+	OK(pawl_engine_destroy(c.e));
 }
 END_TEST
 
@@ -557,7 +557,7 @@ START_TEST(test_engine_ends_first)
 	OK(pawl_graph_create(e, &op, 1, 0, &o));
 	OK(pawl_graph_push(e, o, NULL));
 	o.h = 0;
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	ck_assert_uint_eq(n, 1);
 }
 END_TEST

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/nodes.c: errors of the ops inside a graph. */
 #include "graphs.h"
-#include "leaks.h"
+#include "util.h"
 
 static int too_much(struct pawl_run *run, void *arg)
 {
@@ -35,7 +35,7 @@ START_TEST(test_an_error_stops_what_depends_on_it)
 		ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), 0);
 		OK(pawl_graph_delete(e, g));
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -59,7 +59,7 @@ START_TEST(test_one_of_two_errors_is_reported)
 	OK(push_write(e, nothing, NULL, v));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(load_relaxed(&e->special) >> SPECIAL_ERROR_SHIFT, 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -90,7 +90,7 @@ START_TEST(test_no_skip_sees_the_error_of_its_predecessors)
 		;
 	ck_assert(beside == -EIO);
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -134,7 +134,7 @@ START_TEST(test_an_error_in_a_chain)
 		OK(pawl_graph_delete(e, g));
 		before = next = after = 1;
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -169,7 +169,7 @@ START_TEST(test_an_error_passes_through_ops_that_are_not_skipped)
 		ck_assert_int_eq(third, -EIO);
 	}
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -196,7 +196,7 @@ START_TEST(test_the_code_is_what_the_body_returns)
 		ck_assert_str_eq(err.text, "the text");
 	}
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -216,7 +216,7 @@ START_TEST(test_a_poisoned_var_skips_the_launch)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(ran, 2);
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 

@@ -4,7 +4,7 @@
  * deadlines and groups, and what is released at their end.
  */
 #include "graphs.h"
-#include "leaks.h"
+#include "util.h"
 
 /* Many launches of one graph in flight, from several threads: its vars exclude them. */
 struct pusher {
@@ -41,7 +41,7 @@ START_TEST(test_launches_in_flight_are_ordered_by_data)
 	ck_assert_uint_eq(b, 4ull * p.n);
 	ck_assert_uint_eq(version(e, v), 2ull * p.n);
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -75,7 +75,7 @@ START_TEST(test_slots_are_other_vars_in_each_launch)
 	ck_assert_uint_eq(version(e, v), 2);
 	ck_assert_uint_eq(version(e, in), 0);
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -101,7 +101,7 @@ START_TEST(test_one_op_with_slots_and_arguments)
 	for (i = 0; i < 3; i++)
 		ck_assert(n[i] == 1 && version(e, v[i]) == 1);
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -137,7 +137,7 @@ START_TEST(test_a_private_slot_orders_one_launch_only)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert(p[0].at == 7 && p[1].at == 8);
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -194,7 +194,7 @@ START_TEST(test_bad_launches_are_refused)
 	d[1].async_fn = gate_body;
 	FAILS(pawl_graph_create(e, d, 2, PAWL_GRAPH_CAPTURE, &captured), -EINVAL, "ops[1]",
 	      "asynchronous", "captured");
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -263,7 +263,7 @@ START_TEST(test_a_launch_has_a_ticket_a_deadline_a_queue_and_a_group)
 	FAILS(pawl_graph_push(e, g, &l), -ESTALE, "cq");
 	OK(pawl_wait_writable(e, v, 0, NULL));
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -302,7 +302,7 @@ START_TEST(test_a_body_asks_about_its_launch)
 	ck_assert_int_eq(a.readable, -EDEADLK);
 	ck_assert_int_eq(a.all, -EDEADLK);
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -332,7 +332,7 @@ START_TEST(test_a_launch_counts_as_one_op)
 	ck_assert_uint_eq(ran, 40);
 	ck_assert_uint_eq(stats(e).completed, 2);
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -377,7 +377,7 @@ START_TEST(test_a_launch_that_finds_no_op_frees_none)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	OK(pawl_graph_push(e, g, NULL));
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -407,7 +407,7 @@ START_TEST(test_deleted_while_launches_are_in_flight)
 	}
 	ck_assert_uint_eq(n, 2);
 	ck_assert_uint_eq(version(e, v), 3);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -429,7 +429,7 @@ START_TEST(test_a_release_pushes_at_a_full_window)
 	OK(pawl_graph_delete(a.e, g));
 	OK(pawl_wait_all(a.e, SOON_NS, NULL));
 	ck_assert_uint_eq(a.n, 2);
-	engine_end(a.e);
+	OK(pawl_engine_destroy(a.e));
 }
 END_TEST
 
@@ -453,7 +453,7 @@ START_TEST(test_a_release_does_not_wait_for_its_own_launch)
 	OK(pawl_graph_delete(waited, g));
 	OK(pawl_wait_all(waited, SOON_NS, NULL));
 	ck_assert_int_eq(rc, -EDEADLK);
-	engine_end(waited);
+	OK(pawl_engine_destroy(waited));
 }
 END_TEST
 

@@ -2,7 +2,7 @@
 /* core/nodes.c, core/plan.c: the ops inside a graph. */
 #include <fcntl.h>
 #include "graphs.h"
-#include "leaks.h"
+#include "util.h"
 #include <core/thread.h>
 
 /* --- order and parallelism --- */
@@ -21,7 +21,7 @@ START_TEST(test_independent_ops_run_in_parallel)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(m.in, 3);
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -53,7 +53,7 @@ START_TEST(test_reads_follow_writes_and_writes_follow_reads)
 			ck_assert(p[3].at < p[4].at && p[3].at < p[6].at && p[2].at < p[5].at);
 		}
 		OK(pawl_graph_delete(e, g));
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -80,7 +80,7 @@ START_TEST(test_a_stopped_body_delays_only_what_depends_on_it)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert(behind == 2 && beside == 9);
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -105,7 +105,7 @@ START_TEST(test_a_host_runs_one_body_at_a_time)
 	}
 	ck_assert_int_eq(pawl_run_one(e), 0);
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -141,7 +141,7 @@ START_TEST(test_bodies_are_queued_as_their_launch)
 		;
 	ck_assert_uint_eq(p[4].at, 5);
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -229,7 +229,7 @@ START_TEST(test_random_graphs_give_what_their_ops_in_order_give)
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		for (i = 0; i < RND_VARS; i++)
 			ck_assert_msg(mem[0][i] == want[i] && mem[1][i] == want[i], "round %d", round);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -254,7 +254,7 @@ START_TEST(test_a_write_waits_for_an_unfinished_read)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(ran, 1);
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -285,7 +285,7 @@ START_TEST(test_asynchronous_nodes)
 	ck_assert_uint_eq(not, 0);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -319,7 +319,7 @@ START_TEST(test_an_asynchronous_node_beside_others_is_the_last)
 		ck_assert_uint_eq(version(e, l.vars[0]), 1);
 	}
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -355,7 +355,7 @@ START_TEST(test_more_ready_nodes_than_ops)
 			ck_assert_uint_eq(ran, i * 4096);
 		}
 		OK(pawl_graph_delete(e, g));
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -379,7 +379,7 @@ START_TEST(test_an_op_without_a_body)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(p[2].at, 3);
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -410,7 +410,7 @@ START_TEST(test_traces_show_the_bodies)
 	close(fd);
 	unlink(path);
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -460,7 +460,7 @@ START_TEST(test_dumps_beside_launches)
 	store_relaxed(&d.stop, 1);
 	join(t);
 	OK(pawl_graph_delete(d.e, g));
-	engine_end(d.e);
+	OK(pawl_engine_destroy(d.e));
 }
 END_TEST
 
@@ -511,7 +511,7 @@ START_TEST(test_the_end_of_a_launch_delays_no_other_op)
 	}
 	ck_assert_uint_eq(b.late, 0);
 	ck_assert_uint_eq(b.ran, 100);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -558,7 +558,7 @@ START_TEST(test_nested_waits_do_not_extend_a_run)
 		ck_assert_uint_eq(b[i].late, 0);
 	}
 	OK(pawl_graph_delete(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -610,7 +610,7 @@ START_TEST(test_other_ops_run_between_long_bodies)
 		/* the other op counted, before the sixth body */
 		ck_assert_uint_eq(b[5].at, 7);
 		OK(pawl_graph_delete(e, g));
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST

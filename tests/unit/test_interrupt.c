@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* pawl_wait() with its flags, and pawl_interrupt(). */
 #include <signal.h>
-#include "leaks.h"
+#include "util.h"
 #include <core/wait.h>
 
 static struct pawl_engine *e;
@@ -41,7 +41,7 @@ static void held_end(void)
 {
 	OK(pawl_complete(e, held, 0, NULL));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 
 static void *wait_intr(void *arg)
@@ -154,7 +154,7 @@ START_TEST(test_an_interrupt_ends_waits_for_a_ticket_a_queue_and_a_group)
 	OK(pawl_group_destroy(e, op.group));
 	OK(pawl_cq_destroy(e, cq));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -172,7 +172,7 @@ START_TEST(test_an_interrupt_before_the_wait_is_not_lost)
 	FAILS(pawl_wait(e, 99, 0, 0, NULL), -EINVAL, "what");
 	OK(pawl_complete(e, held, 0, NULL));
 	OK(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_INTR, v.h, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -205,7 +205,7 @@ START_TEST(test_a_wait_without_help_runs_nothing)
 	ck_assert_uint_eq(ran, 0);
 	OK(pawl_wait(e, PAWL_WAIT_READABLE, v.h, SOON_NS, NULL));
 	ck_assert_uint_eq(ran, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/opgroup.c: counts, limits, room, cancelling and deadlines of groups. */
-#include "leaks.h"
+#include "util.h"
 #include "trap.h"
 #include <core/opgroup.h>
 
@@ -126,7 +126,7 @@ START_TEST(test_a_push_beyond_a_limit_is_refused)
 	let_go(e);
 	OK(pawl_push(e, &small_op));
 	let_go(e);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -181,7 +181,7 @@ START_TEST(test_room_is_reported_once_at_low_water)
 	ck_assert_int_eq(pawl_cq_reap(e, cq, c, 1), 0);
 	OK(pawl_group_destroy(e, g));
 	OK(pawl_cq_destroy(e, cq));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -208,7 +208,7 @@ START_TEST(test_who_reaps_a_completion_may_push_the_next_op)
 		ck_assert_int_eq(pawl_cq_reap(e, op.cq, &c, 1), 1);
 	}
 	OK(pawl_group_destroy(e, g));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -254,7 +254,7 @@ START_TEST(test_a_canceled_group_does_not_start)
 	FAILS(pawl_group_limit(e, g, NULL), -ESTALE);
 	FAILS(pawl_push(e, &op), -ESTALE, "op.group");
 	FAILS(pawl_group_create(e, NULL, NULL), -EINVAL);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -288,7 +288,7 @@ START_TEST(test_the_deadline_of_a_group)
 	FAILS(pawl_group_limit(e, (pawl_group_t){ 0 }, &l), -EINVAL, "window");
 	l.cq.h = 12345;
 	FAILS(pawl_group_create(e, &l, &g), -ESTALE, "cq");
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -327,7 +327,7 @@ START_TEST(test_a_body_can_ask_whether_its_group_was_canceled)
 	OK(pawl_wait_all(w.e, SOON_NS, NULL));
 	ck_assert(said[0] == 0 && said[1] == -ETIMEDOUT && said[2] == -ECANCELED);
 	OK(pawl_group_destroy(w.e, w.g));
-	engine_end(w.e);
+	OK(pawl_engine_destroy(w.e));
 }
 END_TEST
 
@@ -348,7 +348,7 @@ START_TEST(test_a_body_does_not_wait_for_its_own_group)
 	OK(pawl_push(w.e, &op));
 	OK(pawl_group_wait(w.e, w.g, SOON_NS));
 	ck_assert_int_eq(w.rc, -EDEADLK);
-	engine_end(w.e);
+	OK(pawl_engine_destroy(w.e));
 }
 END_TEST
 
@@ -405,7 +405,7 @@ START_TEST(test_a_wait_is_woken_after_a_body_that_waited_for_another_group)
 	nheld = 0;
 	ck_assert(soon(load_acquire(&w.state) == 3));
 	join(t);
-	engine_end(w.e);
+	OK(pawl_engine_destroy(w.e));
 }
 END_TEST
 
@@ -449,7 +449,7 @@ START_TEST(test_a_higher_limit_is_room)
 		ck_assert(soon(load_acquire(&w.state) == 2));
 		join(t);
 		let_go(w.e);
-		engine_end(w.e);
+		OK(pawl_engine_destroy(w.e));
 	}
 }
 END_TEST
@@ -489,7 +489,7 @@ START_TEST(test_nobody_waits_for_room_for_good)
 	ck_assert_uint_eq(ran, (u32)(THREADS * EACH));
 	counts(w.e, w.g, 0, 0);
 	OK(pawl_group_destroy(w.e, w.g));
-	engine_end(w.e);
+	OK(pawl_engine_destroy(w.e));
 }
 END_TEST
 
@@ -519,7 +519,7 @@ START_TEST(test_no_room_completion_is_lost)
 	}
 	OK(pawl_group_wait(w.e, w.g, SOON_NS));
 	ck_assert_uint_eq(ran, (u32)EACH);
-	engine_end(w.e);
+	OK(pawl_engine_destroy(w.e));
 }
 END_TEST
 
@@ -561,7 +561,7 @@ START_TEST(test_two_threads_destroy_a_group)
 	elsewhere_end();
 	ck_assert(busy && stale[0] && stale[1]);
 	ck_assert_uint_eq(busy + stale[0] + stale[1], k);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 #endif
 }
 END_TEST

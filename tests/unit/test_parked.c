@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/park.c: vars that no op uses give up their block, and otherwise behave as before. */
-#include "leaks.h"
+#include "util.h"
 #include <core/link.h>
 #include "cells.h"
 
@@ -62,7 +62,7 @@ START_TEST(test_version_and_error)
 	OK(pawl_wait_readable(e, v, -1, NULL));
 	park_all(e);
 	ck_assert(parked(e, v));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -87,7 +87,7 @@ START_TEST(test_in_use)
 	gate_open(&gate_w);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(ran, 2);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -142,7 +142,7 @@ START_TEST(test_write_waits_for_readers)
 	ck_assert_uint_eq(ran, 6);
 	OK(pawl_var_delete(e, w, NULL, NULL));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -174,7 +174,7 @@ START_TEST(test_many_reads)
 	OK(pawl_wait_all(c.e, SOON_NS, NULL));
 	ck_assert_uint_eq(ran, 1);
 	ck_assert_uint_eq(version(c.e, c.v[0]), 1);
-	engine_end(c.e);
+	OK(pawl_engine_destroy(c.e));
 }
 END_TEST
 
@@ -205,7 +205,7 @@ START_TEST(test_readers_come_round)
 	gate_open(&g);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(ran, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -228,7 +228,7 @@ START_TEST(test_no_var_is_left_out)
 		park_all(e);
 		ck_assert_msg(parked(e, v), "%u", i);
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -266,7 +266,7 @@ START_TEST(test_visits_in_vain_are_not_repeated)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert(visits(e) && parked(e, v));
 	ck_assert(visits(e) && !visits(e));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -313,7 +313,7 @@ START_TEST(test_parked_at_any_moment)
 	for (i = 0; i < SHARED; i++)
 		OK(pawl_var_delete(c.e, c.v[i], NULL, NULL));
 	OK(pawl_wait_all(c.e, SOON_NS, NULL));
-	engine_end(c.e);
+	OK(pawl_engine_destroy(c.e));
 }
 END_TEST
 

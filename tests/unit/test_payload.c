@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The payload that a program attaches to an error is returned once, or dropped once. */
-#include "leaks.h"
+#include "util.h"
 
 static u32 dropped;		/* A: sum of payloads that were not delivered */
 
@@ -64,7 +64,7 @@ START_TEST(test_payload_given_once)
 		OK(push_write(e, fail_loaded, (void *)5, a));
 		ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
 		ck_assert_ptr_eq(err.payload, (void *)5);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 		ck_assert_uint_eq(load_relaxed(&dropped), 0);
 	}
 }
@@ -95,7 +95,7 @@ START_TEST(test_var_take)
 	gate_open(&g);
 	OK(pawl_var_delete(e, b, NULL, NULL));
 	ck_assert_int_eq(pawl_var_take(e, b, &err), -ESTALE);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	ck_assert_uint_eq(load_relaxed(&dropped), 0);
 }
 END_TEST
@@ -143,7 +143,7 @@ START_TEST(test_payload_dropped)
 	OK(push_write(e, fail_loaded, (void *)6, c));
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
 	MUST(err.payload == (void *)5 || err.payload == (void *)6);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	ck_assert_uint_eq(load_relaxed(&dropped), 1108 + 11 - (u32)(uintptr_t)err.payload);
 }
 END_TEST
@@ -170,7 +170,7 @@ START_TEST(test_payload_async)
 	/* Left in a var at the end. */
 	gate_write(e, &g, a);
 	OK(pawl_complete_with(e, g.token, -EPIPE, NULL, (void *)40));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	ck_assert_uint_eq(load_relaxed(&dropped), 70);
 }
 END_TEST

@@ -3,7 +3,7 @@
  * core/push.c, op.c, link.c: what a push checks, in which order it links, and when it runs the
  * op.
  */
-#include "leaks.h"
+#include "util.h"
 #include <core/thread.h>
 
 /* --- what is refused --- */
@@ -18,7 +18,7 @@ START_TEST(test_refuse_size)
 	op.size = 1 << 20;	/* no struct will be as long, and it is not read */
 	FAILS(pawl_push(e, &op), -EINVAL, "push", "op.size");
 	FAILS(pawl_push(e, NULL), -EINVAL, "push", "size");
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -34,7 +34,7 @@ START_TEST(test_refuse_two_bodies)
 
 	op.async_fn = async_nothing;
 	FAILS(pawl_push(e, &op), -EINVAL, "push", "fn", "async_fn");
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -47,7 +47,7 @@ START_TEST(test_refuse_prop)
 	FAILS(pawl_push(e, &op), -EINVAL, "push", "op.prop", "8");
 	op.prop = 65535;
 	FAILS(pawl_push(e, &op), -EINVAL, "push", "op.prop", "65535");
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -58,7 +58,7 @@ START_TEST(test_refuse_flags)
 
 	op.flags = 128;
 	FAILS(pawl_push(e, &op), -EINVAL, "push", "op.flags", "80");
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -72,7 +72,7 @@ START_TEST(test_refuse_null_lists)
 	op.nreads = 0;
 	op.nwrites = 2;
 	FAILS(pawl_push(e, &op), -EINVAL, "push", "op.writes", "2");
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -108,7 +108,7 @@ START_TEST(test_refuse_stale_names_the_place)
 	FAILS(pawl_push(e, &op), -ESTALE, "push", "reads[19]", "deleted");
 	two[1] = op;
 	FAILS(pawl_push_batch(e, two, 2), -ESTALE, "push", "reads[19]", "deleted");
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -143,7 +143,7 @@ START_TEST(test_refused_has_no_effect)
 	OK(pawl_wait_writable(e, w, 0, NULL));
 	OK(pawl_wait_all(e, 0, NULL));
 	ck_assert_uint_eq(version(e, v), 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -165,7 +165,7 @@ START_TEST(test_no_vars)
 		OK(pawl_push(e, &op));
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		ck_assert_uint_eq(n, 1);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -191,7 +191,7 @@ START_TEST(test_no_body)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, 1);
 	ck_assert_uint_eq(version(e, w), 2);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -256,7 +256,7 @@ START_TEST(test_sizes)
 		check_size(e, v, sizes[i], sizes[i] / 2);
 		check_size(e, v, sizes[i], sizes[i] - 1);
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	free(v);
 }
 END_TEST
@@ -309,7 +309,7 @@ START_TEST(test_size_largest)
 	FAILS(pawl_push(e, &op), -E2BIG, "push");
 	ck_assert_uint_eq(version(e, v[0]), 3);
 	ck_assert_uint_eq(version(e, v[32768]), 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	free(v);
 }
 END_TEST
@@ -341,7 +341,7 @@ START_TEST(test_huge_ops_limit)
 	OK(pawl_push(e, &op));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, pushed + 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	free(v);
 }
 END_TEST
@@ -380,7 +380,7 @@ START_TEST(test_out_of_blocks)
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		ck_assert_uint_eq(n, before + pushed);
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	free(v);
 }
 END_TEST
@@ -430,7 +430,7 @@ START_TEST(test_duplicates)
 		ck_assert_uint_eq(version(e, a), 2);
 		ck_assert_uint_eq(version(e, b), 1);
 		ck_assert_uint_eq(n, 4);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -455,7 +455,7 @@ START_TEST(test_duplicate_write_wins)
 	ck_assert_int_eq(pawl_wait_writable(e, b, 0, NULL), -ETIMEDOUT);
 	gate_open(&rw);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -490,7 +490,7 @@ START_TEST(test_duplicates_shrink)
 	}
 	for (i = 0; i < 40; i++)
 		OK(pawl_wait_writable(e, v[i], 0, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -565,7 +565,7 @@ START_TEST(test_release)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(r.n, 1);
 	ck_assert_int_eq(r.status, 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -583,7 +583,7 @@ START_TEST(test_release_pushes)
 		OK(pawl_push(e, &op));
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		ck_assert_uint_eq(a.n, 1);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -621,7 +621,7 @@ START_TEST(test_push_inside_bodies)
 			OK(push_write(e, tree_body, &t, t.v));
 			OK(pawl_wait_all(e, SOON_NS, NULL));
 			ck_assert_uint_eq(t.n, 1 + 3 * 200);
-			engine_end(e);
+			OK(pawl_engine_destroy(e));
 		}
 }
 END_TEST
@@ -697,7 +697,7 @@ START_TEST(test_concurrent_pairs)
 		total += p.count[i];
 	}
 	ck_assert_uint_eq(total, 2ull * 3 * p.rounds);
-	engine_end(p.e);
+	OK(pawl_engine_destroy(p.e));
 }
 END_TEST
 
@@ -788,7 +788,7 @@ START_TEST(test_concurrent_wide)
 	OK(pawl_wait_all(w.e, SOON_NS, NULL));
 	for (i = 0; i < 24; i++)
 		ck_assert_uint_eq(w.count[i], version(w.e, w.v[i]));
-	engine_end(w.e);
+	OK(pawl_engine_destroy(w.e));
 }
 END_TEST
 
@@ -814,7 +814,7 @@ START_TEST(test_no_leak_at_rest)
 			  pool_carved(w.e->pool[POOL_EXT0]));
 	ck_assert_uint_eq(pool_depot_count(w.e->pool[POOL_EXT1]),
 			  pool_carved(w.e->pool[POOL_EXT1]));
-	engine_end(w.e);
+	OK(pawl_engine_destroy(w.e));
 }
 END_TEST
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/readmostly.c: vars that many threads read and few write. */
-#include "leaks.h"
+#include "util.h"
 #include "cells.h"
 #include <core/var.h>
 
@@ -77,7 +77,7 @@ START_TEST(test_many_readers_change_no_shared_line)
 	ck_assert_uint_eq(before.tag, after.tag);
 	ck_assert_uint_eq(before.val, after.val);
 	ck_assert_uint_eq(state, load_relaxed(&block_of(e, word_cur(before.val))->state));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -95,7 +95,7 @@ START_TEST(test_reads_of_one_var_convert_it)
 	ck_assert(in_mode(e, v));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(ran, 100);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -108,7 +108,7 @@ START_TEST(test_one_thread_stays_as_usual)
 	reader(&r);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert(!in_mode(e, v));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -133,7 +133,7 @@ START_TEST(test_write_waits_for_readers_in_flight)
 	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
 	ck_assert_uint_eq(ran, 1);
 	ck_assert_uint_eq(version(e, v), 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -148,7 +148,7 @@ START_TEST(test_at_rest_it_is_writable)
 	ck_assert(in_mode(e, v));
 	OK(pawl_var_delete(e, v, NULL, NULL));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -173,7 +173,7 @@ START_TEST(test_more_vars_than_rms)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(ran, total);
 	free(v);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -184,7 +184,7 @@ START_TEST(test_readers_and_writers_at_any_moment)
 
 	c.e->rm_reads = 0;
 	cells_run(&c);
-	engine_end(c.e);
+	OK(pawl_engine_destroy(c.e));
 }
 END_TEST
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Errors of calls when something is used up, in use, or wrong, that no other suite names. */
-#include "leaks.h"
+#include "util.h"
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -19,7 +19,7 @@ START_TEST(test_queues_are_used_up)
 	FAILS(pawl_cq_create(e, &cq), -ENOMEM, "cq_create");
 	OK(pawl_cq_destroy(e, cq));
 	OK(pawl_cq_create(e, &cq));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -38,7 +38,7 @@ START_TEST(test_groups_are_used_up)
 	ck_assert_int_eq(rc, -ENOMEM);
 	ck_assert_int_ge(i, 64);
 	FAILS(pawl_group_create(e, NULL, &g), -ENOMEM, "group_create");
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -57,7 +57,7 @@ START_TEST(test_no_descriptor_is_left)
 	OK(setrlimit(RLIMIT_NOFILE, &was));
 	ck_assert_int_ge(pawl_cq_fd(e, cq), 0);
 	ck_assert_int_ge(pawl_ready_fd(e), 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -105,7 +105,7 @@ START_TEST(test_a_ticket_has_one_waiter)
 	join(t);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_int_eq(inside, -EDEADLK);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -138,7 +138,7 @@ START_TEST(test_every_push_is_refused_at_the_window)
 	OK(pawl_push_batch(e, &op, 1));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	OK(pawl_var_delete(e, v, NULL, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -148,14 +148,14 @@ START_TEST(test_a_running_trace_is_not_written)
 	int rc = pawl_trace_start(e, 64);
 
 	if (rc == -ENOSYS) {
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 		return;
 	}
 	OK(rc);
 	FAILS(pawl_trace_write(e, "/dev/null"), -EBUSY, "trace_write");
 	OK(pawl_trace_stop(e));
 	OK(pawl_trace_write(e, "/dev/null"));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -182,7 +182,7 @@ START_TEST(test_locked_pages_are_not_trimmed)
 		OK(munlockall());
 	}
 	OK(pawl_trim(e));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 

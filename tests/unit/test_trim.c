@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/trim.c: memory is returned to the system, and no handle or token is used twice. */
-#include "leaks.h"
+#include "util.h"
 #include <core/op.h>
 #include <core/thread.h>
 
@@ -65,7 +65,7 @@ START_TEST(test_memory_of_a_burst_goes_back)
 		ck_assert_uint_lt(stats(e).bytes, bytes - (u64)n * sizeof(struct op));
 	}
 	ck_assert_uint_eq(sum, 2ull * (n - vars));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	free(v);
 	free(g);
 }
@@ -87,7 +87,7 @@ START_TEST(test_one_worker_at_a_time_gives_memory_back)
 	store_relaxed(&e->tidying, 0);
 	ck_assert(engine_tidy(e, &t->ex));
 	store_relaxed(&t->ex.park, 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -130,7 +130,7 @@ START_TEST(test_idle_workers_give_memory_back)
 	for (i = 0; i < vars; i++)
 		all += sum[i];
 	ck_assert_uint_eq(all, 2ull * (n - 2 * vars));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	free(v);
 	free(g);
 }
@@ -194,7 +194,7 @@ START_TEST(test_rings_of_a_burst_go_back)
 			ck_assert_uint_lt(rss_kib(), before + 8 * 1024);
 	}
 	ck_assert_uint_eq(b.sum, 6ull * b.n);
-	engine_end(b.e);
+	OK(pawl_engine_destroy(b.e));
 }
 END_TEST
 
@@ -237,7 +237,7 @@ START_TEST(test_no_var_handle_comes_again)
 		var_new(e);
 	for (i = 0; i < n * rounds; i++)
 		ck_assert_int_eq(push_write(e, nothing, NULL, (pawl_var_t){ all[i] }), -ESTALE);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	free(all);
 }
 END_TEST
@@ -276,7 +276,7 @@ START_TEST(test_no_token_comes_again)
 					 -EALREADY);
 	}
 	all_different(all, n * rounds);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	free(all);
 }
 END_TEST
@@ -311,7 +311,7 @@ START_TEST(test_no_operator_comes_again)
 		}
 	}
 	all_different(all, n * rounds);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	free(all);
 }
 END_TEST
@@ -344,7 +344,7 @@ START_TEST(test_no_ticket_comes_again)
 		}
 	}
 	all_different(all, n * rounds);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 	free(all);
 }
 END_TEST
@@ -375,7 +375,7 @@ START_TEST(test_place_of_an_earlier_wait)
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		OK(pawl_trim(e));
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -408,7 +408,7 @@ START_TEST(test_errors_stay)
 	}
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &x), -EIO);
 	ck_assert_str_eq(x.text, "first");
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -431,7 +431,7 @@ START_TEST(test_in_a_body)
 			OK(push_write(e, i % 100 ? add_plain : trim_body, &sum, v));
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		ck_assert_uint_eq(sum, 990);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -483,7 +483,7 @@ START_TEST(test_nobody_starves_beside_a_trim)
 	pthread_join(thread, NULL);
 	ck_assert_uint_gt(t.trims, 0);
 	ck_assert_uint_eq(sum, 2000ull * TIMES(200));
-	engine_end(t.e);
+	OK(pawl_engine_destroy(t.e));
 	free(v);
 }
 END_TEST

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/wait.c: waits on vars and for all, with limits, from bodies, from many threads. */
-#include "leaks.h"
+#include "util.h"
 #include <core/engine.h>
 #include <core/thread.h>
 #include <core/wait.h>
@@ -25,7 +25,7 @@ START_TEST(test_nothing_to_wait_for)
 			OK(pawl_wait_all(e, times[i], &err));
 			ck_assert_int_eq(err.code, 0);
 		}
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -52,7 +52,7 @@ START_TEST(test_readable)
 	gate_open(&r);
 	OK(pawl_wait_readable(e, v, -1, NULL));
 	ck_assert_uint_eq(n, 1);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -72,7 +72,7 @@ START_TEST(test_writable)
 		gate_open(&r[i]);
 	}
 	OK(pawl_wait_writable(e, v, -1, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -86,7 +86,7 @@ START_TEST(test_all)
 	FAILS(pawl_wait_all(e, 2 * MS, NULL), -ETIMEDOUT, "wait_all");
 	gate_open(&g);
 	OK(pawl_wait_all(e, 0, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -106,7 +106,7 @@ START_TEST(test_zero_only_looks)
 	ck_assert_int_eq(pawl_wait_all(e, 0, NULL), -ETIMEDOUT);
 	ck_assert_uint_eq(n, 0);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -156,7 +156,7 @@ START_TEST(test_not_for_later_pushes)
 		MUST(soon(h.running || pawl_run_one(e) >= 0));
 		pawl_run_one(e);
 		gate_open(&h);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -194,7 +194,7 @@ static void poll_loop(int nvars, bool write, s64 timeout)
 	}
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, (u32)nvars);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 
 START_TEST(test_polling_one)
@@ -244,7 +244,7 @@ START_TEST(test_writable_waits_for_a_later_reader)
 	MUST(load_acquire(&r.running));
 	gate_open(&r);
 	OK(pawl_wait_writable(e, v, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -272,7 +272,7 @@ START_TEST(test_polls_between_pushes_leave_one_place)
 		ck_assert_uint_eq(n[i], 200);
 	}
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -301,7 +301,7 @@ START_TEST(test_polling_then_waiting)
 		OK(pawl_var_delete(e, v, NULL, NULL));
 	}
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -323,7 +323,7 @@ START_TEST(test_timed_out_writable_keeps_its_place)
 	gate_open(&b);
 	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
 	ck_assert_uint_eq(version(e, v), 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -369,7 +369,7 @@ START_TEST(test_limit_while_helping)
 	ck_assert_msg(c.n <= ENDLESS, "wait_all() came back when the work ended");
 	store_release(&c.stop, 1);
 	gate_open(&g);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -396,7 +396,7 @@ START_TEST(test_the_last_op_ends_a_wait_after_its_time)
 		OK(push_write(e, longer_than, &ns, v));
 		OK(pawl_wait_readable(e, v, MS, NULL));
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -450,7 +450,7 @@ START_TEST(test_inside_deadlk)
 			ck_assert_int_eq(b.rc[5], 0);
 			ck_assert_int_eq(b.rc[6], 0);
 			ck_assert_int_eq(b.rc[7], 0);
-			engine_end(e);
+			OK(pawl_engine_destroy(e));
 		}
 }
 END_TEST
@@ -496,7 +496,7 @@ START_TEST(test_inside_an_op_that_is_complete)
 	ck_assert_int_eq(b.rc[0], -EDEADLK);
 	ck_assert_int_eq(b.rc[1], -EDEADLK);
 	ck_assert_int_eq(b.rc[2], 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -528,7 +528,7 @@ START_TEST(test_inside_deadlk_wide)
 	op.nwrites = 15;
 	OK(pawl_push(e, &op));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -575,7 +575,7 @@ START_TEST(test_inside_waits_help)
 				OK(pawl_wait_readable(e, b.w, SOON_NS, NULL));
 				ck_assert_uint_eq(b.done, 1);
 				ck_assert_uint_eq(b.n, 10);
-				engine_end(e);
+				OK(pawl_engine_destroy(e));
 			}
 }
 END_TEST
@@ -620,7 +620,7 @@ START_TEST(test_inside_waits_nest)
 		OK(push_write(e, deep_body, &deep_ops[0], d.v[0]));
 		OK(pawl_wait_readable(e, d.v[0], SOON_NS, NULL));
 		ck_assert_uint_eq(d.done, 50);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -664,7 +664,7 @@ START_TEST(test_inside_waits_across_queues)
 		OK(push_write(e, cross_outer, &c, v));
 		OK(pawl_wait_readable(e, v, SOON_NS, NULL));
 		ck_assert_uint_eq(c.n, 1);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -769,7 +769,7 @@ START_TEST(test_many_waiters)
 			for (i = 0; i < 9; i++)
 				join(t[i]);
 			ck_assert_uint_eq(c.done, 9);
-			engine_end(c.e);
+			OK(pawl_engine_destroy(c.e));
 		}
 }
 END_TEST
@@ -823,7 +823,7 @@ START_TEST(test_wait_all_while_pushing)
 	store_release(&b.stop, 1);
 	join(p);
 	ck_assert_uint_eq(b.waits, 40);
-	engine_end(b.e);
+	OK(pawl_engine_destroy(b.e));
 }
 END_TEST
 
@@ -859,7 +859,7 @@ START_TEST(test_waits_publish)
 		ck_assert_uint_eq(b, (u64)i);
 		a += 0;		/* a plain access, because this thread has the var now */
 	}
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -884,7 +884,7 @@ START_TEST(test_waits_help)
 	OK(pawl_wait_readable(e, v, -1, NULL));
 	OK(pawl_wait_writable(e, w, -1, NULL));
 	OK(pawl_wait_all(e, -1, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -908,7 +908,7 @@ START_TEST(test_no_help)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, 1);
 	ck_assert_uint_eq(stats(e).helped, 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -951,7 +951,7 @@ START_TEST(test_delete_under_a_waiter)
 	while (pawl_run_one(d.e))
 		;
 	ck_assert_uint_eq(n, 1);
-	engine_end(d.e);
+	OK(pawl_engine_destroy(d.e));
 }
 END_TEST
 
@@ -1014,7 +1014,7 @@ START_TEST(test_a_wait_whose_var_vanishes_keeps_no_op)
 	t = thread_get(e);
 	pool_cache_flush(e->pool[POOL_OP], &t->cache[POOL_OP]);
 	ck_assert_uint_eq(pool_depot_count(e->pool[POOL_OP]), pool_carved(e->pool[POOL_OP]));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -1039,7 +1039,7 @@ START_TEST(test_given_up_place_outlives_nothing)
 		OK(pawl_wait_all(e, 0, NULL));
 	}
 	ck_assert_uint_lt(stats(e).ops, 300);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 

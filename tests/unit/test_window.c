@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* config.window: what a push does at the limit of ops in flight, by policy. */
-#include "leaks.h"
+#include "util.h"
 #include <poll.h>
 #include <core/thread.h>
 
@@ -33,7 +33,7 @@ START_TEST(test_window_fail)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, 17);
 	ck_assert_uint_eq(version(e, v), 17);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -52,7 +52,7 @@ START_TEST(test_window_fail_small)
 		while (accepted < 100 && !push_write(e, add_one, &n, var_new(e)))
 			accepted++;
 		ck_assert_uint_eq(accepted, w);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 		ck_assert_uint_eq(n, w);
 	}
 }
@@ -76,7 +76,7 @@ START_TEST(test_window_help)
 	}
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, 1000);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -96,7 +96,7 @@ START_TEST(test_window_default_zero_workers)
 		OK(push_write(e, add_plain, &n, v));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, 500);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -125,7 +125,7 @@ START_TEST(test_window_block)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, (u64)rounds);
 	ck_assert_uint_eq(stats(e).helped, 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -158,7 +158,7 @@ START_TEST(test_window_block_inside_body)
 	OK(push_write(e, flood_body, &f, var_new(e)));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(f.n, 200);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -188,7 +188,7 @@ START_TEST(test_window_is_the_engines)
 		;
 	join(spawn(push_refused, e));
 	ck_assert_int_eq(push_write(e, nothing, NULL, var_new(e)), -EAGAIN);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -227,7 +227,7 @@ START_TEST(test_window_of_many_threads)
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		/* the window, an eighth of it per thread, and two magazines for each of five */
 		ck_assert_uint_le(stats(e).ops, 64 + 3 * 8 + 5 * 2 * 64);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -260,7 +260,7 @@ START_TEST(test_window_of_threads_one_after_the_other)
 		for (i = 0; i < 3; i++)
 			join(spawn(pushes, e));
 		ck_assert_uint_eq(stats(e).threads, 2);
-		engine_end(e);
+		OK(pawl_engine_destroy(e));
 	}
 }
 END_TEST
@@ -305,7 +305,7 @@ START_TEST(test_window_room_is_reported_at_low_water)
 	/* It had room: nothing was refused, nothing is reported. */
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_int_eq(pawl_cq_reap(e, cq, done, 4), 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -342,7 +342,7 @@ static void room_in_event_loop(u32 window)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n[0] + n[1] + n[2] + n[3], rounds);
 	ck_assert_uint_gt(refused, 0);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 
 START_TEST(test_no_window_room_is_lost_in_an_event_loop)
@@ -384,7 +384,7 @@ START_TEST(test_threads_wait_for_room_in_the_window)
 		join(t[i]);
 	ck_assert_uint_eq(stats(e).helped, 0);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -404,7 +404,7 @@ START_TEST(test_a_body_does_not_wait_for_the_window)
 	e = engine_with(&c);
 	OK(push_write(e, body_wants_room, NULL, var_new(e)));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -453,7 +453,7 @@ START_TEST(test_a_wait_for_all_is_woken_after_a_body_that_waited_for_room)
 	t = spawn(open_behind, &w);
 	OK(pawl_wait_all(e, -1, NULL));
 	join(t);
-	engine_end(e);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
