@@ -3,6 +3,7 @@
 #include "util.h"
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <core/thread.h>
 
 START_TEST(test_queues_are_used_up)
 {
@@ -142,6 +143,172 @@ START_TEST(test_every_push_is_refused_at_the_window)
 }
 END_TEST
 
+/* --- a push that is refused keeps nothing --- */
+
+/* How many objects of each pool are in use; only this thread uses the engine. */
+static void in_use(struct pawl_engine *e, u32 n[POOLS])
+{
+	struct thread *t = thread_get(e);
+	u32 i;
+
+	for (i = 0; i < POOLS; i++) {
+		pool_cache_flush(e->pool[i], &t->cache[i]);
+		n[i] = pool_carved(e->pool[i]) - pool_depot_count(e->pool[i]);
+	}
+}
+
+static void hold(struct pawl_run *run, void *arg)
+{
+	*(pawl_token_t *)arg = run->token;
+}
+
+struct bad {
+	pawl_var_t var;			/* that was deleted */
+	pawl_cq_t cq;
+	pawl_group_t ops, cost, gone;	/* full, and destroyed */
+};
+
+#define BAD_KINDS 12u
+
+/* Make something about the op bad that is found late.  Returns the error. */
+static int make_bad(struct pawl_op *op, const struct bad *b, u32 kind)
+{
+	op->flags |= PAWL_OP_GROUP;
+	switch (kind) {
+	case 0:
+		op->group = b->ops;
+		return -EAGAIN;
+	case 1:
+		op->group = b->cost;
+		op->flags |= PAWL_OP_COST;
+		return -EAGAIN;
+	case 2:
+		op->group = (pawl_group_t){ 0 };	/* the engine */
+		op->flags |= PAWL_OP_COST;
+		op->cost = 100;
+		return -EAGAIN;
+	case 3:
+		op->group = b->gone;
+		return -ESTALE;
+	case 4:
+		op->group = b->cost;
+		op->flags |= PAWL_OP_COST;
+		op->cost = 11;
+		return -E2BIG;
+	case 5:
+		op->flags |= PAWL_OP_COST;
+		op->cost = UINT64_MAX;
+		return -EINVAL;
+	case 6:
+		op->ticket = NULL;
+		return -EINVAL;
+	case 7:
+		op->deadline_ns = -1;
+		return -EINVAL;
+	case 8:
+		op->cq = b->cq;
+		return -ESTALE;
+	case 9:
+		op->nreads += !op->nreads;
+		((pawl_var_t *)(uintptr_t)op->reads)[op->nreads - 1] = b->var;
+		return -ESTALE;
+	case 10:
+		op->nwrites += !op->nwrites;
+		((pawl_var_t *)(uintptr_t)op->writes)[op->nwrites - 1] = b->var;
+		return -ESTALE;
+	default:
+		op->nreads = 32768;
+		op->nwrites = 1;
+		return -E2BIG;
+	}
+}
+
+START_TEST(test_a_refused_push_keeps_nothing)
+{
+	static const u32 sizes[][2] = { { 1, 0 }, { 0, 1 }, { 1, 1 }, { 1, 2 }, { 2, 2 }, { 1, 4 },
+					{ 9, 1 }, { 299, 1 } };
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_group_limits l = { .size = sizeof(l), .ops = 1 };
+	pawl_var_t *reads = calloc(32768, sizeof(*reads)), own[10], writes[4];
+	struct pawl_op op[2], good = PAWL_OP_INIT;
+	u32 before[POOLS], after[POOLS], kind, size, i;
+	pawl_token_t token[2];
+	pawl_ticket_t t[2];
+	struct bad b;
+	pawl_cq_t cq;
+
+	for (i = 0; i < COUNT(own); i++)
+		own[i] = var_new(e);
+	b.var = var_new(e);
+	OK(pawl_var_delete(e, b.var, NULL, NULL));
+	OK(pawl_cq_create(e, &b.cq));
+	OK(pawl_cq_destroy(e, b.cq));
+	OK(pawl_cq_create(e, &cq));
+	OK(pawl_group_create(e, &l, &b.ops));
+	OK(pawl_group_create(e, NULL, &b.gone));
+	OK(pawl_group_destroy(e, b.gone));
+	l = (struct pawl_group_limits){ .size = sizeof(l), .cost = 10 };
+	OK(pawl_group_create(e, &l, &b.cost));
+	l.cost = 100;
+	OK(pawl_group_limit(e, (pawl_group_t){ 0 }, &l));
+	/* One op fills both groups. */
+	good.async_fn = hold;
+	good.arg = &token[0];
+	good.prop = PAWL_ASYNC;
+	good.flags = PAWL_OP_GROUP | PAWL_OP_COST;
+	good.group = b.ops;
+	OK(pawl_push(e, &good));
+	good.arg = &token[1];
+	good.group = b.cost;
+	good.cost = 10;
+	OK(pawl_push(e, &good));
+	in_use(e, before);
+	for (kind = 0; kind < BAD_KINDS; kind++) {
+		for (size = 0; size < COUNT(sizes); size++) {
+			int code;
+
+			for (i = 0; i < 32768; i++)
+				reads[i] = own[i % 9];
+			for (i = 0; i < 4; i++)
+				writes[i] = own[9 - i];
+			op[1] = op_of_fn(nothing, NULL);
+			op[1].flags = PAWL_OP_CQ | PAWL_OP_TICKET | PAWL_OP_DEADLINE;
+			op[1].cq = cq;
+			op[1].ticket = &t[1];
+			op[1].deadline_ns = INT64_MAX;
+			op[1].cost = 1;
+			op[1].reads = reads;
+			op[1].nreads = sizes[size][0];
+			op[1].writes = writes;
+			op[1].nwrites = sizes[size][1];
+			/* The op before it in a batch, which is good. */
+			op[0] = op[1];
+			op[0].ticket = &t[0];
+			op[0].reads = own;
+			op[0].nreads = 9;
+			op[0].writes = own;
+			op[0].nwrites = 5;
+			code = make_bad(&op[1], &b, kind);
+			REFUSED(e, pawl_push(e, &op[1]), code);
+			REFUSED(e, pawl_push_batch(e, op, 2), code);
+			in_use(e, after);
+			for (i = 0; i < POOLS; i++)
+				ck_assert_msg(after[i] == before[i], "pool %u: %u, then %u; %u, %u",
+					      i, before[i], after[i], kind, size);
+		}
+	}
+	/* Nor are they counted by a group or a queue. */
+	for (i = 0; i < 2; i++)
+		OK(pawl_complete(e, token[i], 0, NULL));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_group_destroy(e, b.ops));
+	OK(pawl_group_destroy(e, b.cost));
+	OK(pawl_cq_destroy(e, cq));
+	OK(pawl_engine_destroy(e));
+	free(reads);
+}
+END_TEST
+
 START_TEST(test_a_running_trace_is_not_written)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -187,5 +354,5 @@ START_TEST(test_locked_pages_are_not_trimmed)
 END_TEST
 
 SUITE("refusals", test_queues_are_used_up, test_groups_are_used_up, test_no_descriptor_is_left,
-      test_a_ticket_has_one_waiter, test_every_push_is_refused_at_the_window,
+      test_a_ticket_has_one_waiter, test_every_push_is_refused_at_the_window, test_a_refused_push_keeps_nothing,
       test_a_running_trace_is_not_written, test_locked_pages_are_not_trimmed)
