@@ -239,11 +239,17 @@ START_TEST(test_no_message)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	pawl_var_t v = var_new(e);
+	struct pawl_op named = op_of_fn(fail_io, NULL);
 	int code = -ENOSPC;
 	struct pawl_error err;
 
+	/* Nothing is left of an error that was reported before. */
+	named.name = "earlier";
+	OK(pawl_push(e, &named));
+	FAILS(pawl_wait_all(e, SOON_NS, &err), -EIO, "op earlier failed: disk on fire");
+	ck_assert_str_eq(err.op, "earlier");
 	OK(push_write(e, fail_code, &code, v));
-	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, &err), -ENOSPC);
+	FAILS(pawl_wait_readable(e, v, SOON_NS, &err), -ENOSPC, "an op failed: ");
 	ck_assert_int_eq(err.code, -ENOSPC);
 	ck_assert_str_eq(err.op, "");
 	ck_assert_str_eq(err.text, strerror(ENOSPC));
@@ -468,11 +474,18 @@ END_TEST
 
 /* --- look and clear --- */
 
+static void async_later(struct pawl_run *run, void *arg)
+{
+	*(pawl_token_t *)arg = run->token;
+}
+
 START_TEST(test_var_error)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	pawl_var_t v = var_new(e);
 	struct pawl_error err = { .code = 5 };
+	struct pawl_op never;
+	pawl_token_t held;
 	struct gate g;
 	u32 ran = 0;
 	int i;
@@ -488,14 +501,27 @@ START_TEST(test_var_error)
 		ck_assert_str_eq(err.text, "disk on fire");
 		ck_assert_int_eq(pawl_var_error(e, v, NULL), -EIO);
 	}
+	/* While a write waits behind readers of that version. */
+	never = op_read(NULL, &held, &v);
+	never.async_fn = async_later;
+	never.prop = PAWL_ASYNC;
+	never.flags = PAWL_OP_NO_SKIP;
+	OK(pawl_push(e, &never));
+	OK(push_write(e, add_one, &ran, v));
+	ck_assert_int_eq(pawl_var_error(e, v, &err), -EIO);
+	ck_assert_str_eq(err.text, "disk on fire");
+	ck_assert_int_eq(pawl_var_take(e, v, NULL), -EIO);
+	OK(pawl_var_error(e, v, NULL));
+	OK(pawl_complete(e, held, 0, NULL));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 1);
 	/* While a write is under way: what poisons the var now. */
-	OK(pawl_var_clear(e, v));
 	gate_write(e, &g, v);
 	OK(pawl_var_error(e, v, NULL));
 	gate_open(&g);
 	OK(push_write(e, add_one, &ran, v));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	ck_assert_uint_eq(ran, 1);
+	ck_assert_uint_eq(ran, 2);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -546,11 +572,6 @@ START_TEST(test_clear_lets_pushed_ops_run)
 END_TEST
 
 /* --- asynchronous, and from other threads --- */
-
-static void async_later(struct pawl_run *run, void *arg)
-{
-	*(pawl_token_t *)arg = run->token;
-}
 
 static void *complete_failed(void *arg)
 {
