@@ -794,6 +794,31 @@ START_TEST(test_a_push_that_others_overtake_tries_again)
 }
 END_TEST
 
+/* A body that finds a pool empty runs a ready op, unless too many bodies are on its stack. */
+START_TEST(test_a_body_helps_up_to_a_depth)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct thread *t = thread_get(e);
+	struct pool *p = e->pool[POOL_EXT0];
+	u64 idle = 0;
+	u32 n = 0;
+
+	OK(push_write(e, add_one, &n, var_new(e)));
+	p->max = pool_carved(p);
+	t->lacks = POOL_EXT0;
+	t->depth = HELP_DEPTH;
+	ck_assert_int_eq(admit_again(t, &idle, true), -ENOMEM);
+	ck_assert_uint_eq(n, 0);
+	t->depth = HELP_DEPTH - 1;
+	ck_assert_int_eq(admit_again(t, &idle, true), 0);
+	ck_assert_uint_eq(n, 1);
+	/* There is no other op. */
+	ck_assert_int_eq(admit_again(t, &idle, true), -ENOMEM);
+	t->depth = 0;
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 SUITE("admit", test_failing_window_is_exact_with_several_pushers,
       test_blocked_pusher_goes_on_when_there_is_room,
       test_a_helping_push_goes_on_with_little_room,
@@ -806,4 +831,5 @@ SUITE("admit", test_failing_window_is_exact_with_several_pushers,
       test_refused_memory_of_a_launch_is_told_at_once,
       test_recursion_deeper_than_threads_help, test_chain_of_inline_pushes_is_bounded,
       test_batch_queues_before_it_runs_inline, test_default_keeps_the_backlog_small,
-      test_pushers_have_a_backlog_each, test_a_push_that_others_overtake_tries_again)
+      test_pushers_have_a_backlog_each, test_a_push_that_others_overtake_tries_again,
+      test_a_body_helps_up_to_a_depth)

@@ -309,6 +309,49 @@ START_TEST(test_window_room_is_reported_at_low_water)
 }
 END_TEST
 
+/* The same if the push was refused because a pool is empty, below the window. */
+START_TEST(test_room_is_reported_after_a_pool_was_used_up)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	pawl_var_t five[5], names[300];
+	struct pawl_completion done;
+	struct pawl_engine *e;
+	struct pawl_op op;
+	u32 most, i;
+	pawl_cq_t cq;
+
+	c.max_ops = 1 << 14;
+	c.window = 20;
+	c.window_policy = PAWL_WINDOW_FAIL;
+	e = engine_with(&c);
+	cq = cq_new(e, 25);
+	for (i = 0; i < 5; i++)
+		five[i] = var_new(e);
+	/* The number of names decides which pool it uses. */
+	for (i = 0; i < COUNT(names); i++)
+		names[i] = five[i % 5];
+	op = op_of_fn(nothing, NULL);
+	op.reads = names;
+	op.nreads = COUNT(names);
+	most = e->pool[POOL_EXT2]->max;
+	ck_assert_uint_lt(most, c.window);
+	for (i = 0; i < most; i++)
+		OK(pawl_push(e, &op));
+	FAILS(pawl_push(e, &op), -EAGAIN, "pool");
+	ck_assert_int_eq(pawl_cq_reap(e, cq, &done, 1), 0);
+	FAILS(pawl_wait(e, PAWL_WAIT_ROOM | PAWL_WAIT_NO_HELP, 0, 0, NULL), -ETIMEDOUT);
+	for (; i > 5; i--) {
+		ck_assert_int_eq(pawl_cq_reap(e, cq, &done, 1), 0);
+		ck_assert_int_eq(pawl_run_one(e), 1);
+	}
+	ck_assert_int_eq(pawl_cq_reap(e, cq, &done, 1), 1);
+	ck_assert_uint_eq(done.tag, 77);
+	OK(pawl_wait(e, PAWL_WAIT_ROOM | PAWL_WAIT_NO_HELP, 0, 0, NULL));
+	OK(pawl_push(e, &op));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* A loop that sleeps until the queue's descriptor is readable continues after each refusal. */
 static void room_in_event_loop(u32 window)
 {
@@ -462,6 +505,7 @@ SUITE("window", test_window_fail, test_window_fail_small, test_window_help,
       test_window_is_the_engines, test_window_of_many_threads,
       test_window_of_threads_one_after_the_other,
       test_window_room_is_reported_at_low_water,
+      test_room_is_reported_after_a_pool_was_used_up,
       test_no_window_room_is_lost_in_an_event_loop, test_threads_wait_for_room_in_the_window,
       test_a_body_does_not_wait_for_the_window,
       test_a_wait_for_all_is_woken_after_a_body_that_waited_for_room)
