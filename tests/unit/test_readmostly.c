@@ -2,7 +2,8 @@
 /* core/readmostly.c: vars that many threads read and few write. */
 #include "util.h"
 #include "cells.h"
-#include <core/var.h>
+#include "trap.h"
+#include <core/readmostly.h>
 
 static struct var *word_of(struct pawl_engine *e, pawl_var_t v)
 {
@@ -188,7 +189,50 @@ START_TEST(test_readers_and_writers_at_any_moment)
 }
 END_TEST
 
+#if CAN_TRAP
+/* Another thread's read that begins and is taken back, because the mode is being closed. */
+static struct rm_row *late;
+
+static void in_and_out(void)
+{
+	store_relaxed(&late->in, late->in + 1);
+	store_release(&late->out, late->out + 1);
+}
+
+/* Whenever other reads begin and end, the sum counts one that is in flight all the time. */
+START_TEST(test_a_reader_in_flight_is_counted_at_any_moment)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct gate g;
+	long k;
+	u32 i, n;
+
+	make_read_mostly(e, v);
+	gate_read(e, &g, v);
+	ck_assert(in_mode(e, v));
+	i = rm_tag_index(word_snapshot(word_of(e, v)).tag);
+	ck_assert_uint_eq(rm_reading(e, i), 1);
+	ck_assert_uint_ge(load_relaxed(&e->used_slots), 2);
+	trap_init(in_and_out);
+	for (k = 0; k == 0 || trap.stops; k++) {
+		/* in the first row, and in the last one */
+		late = rm_row(e, k & 1 ? load_relaxed(&e->used_slots) - 1 : 0, i);
+		trap_after(k / 2, n = rm_reading(e, i));
+		ck_assert_uint_ge(n, 1);
+	}
+	ck_assert_uint_eq(rm_reading(e, i), 1);
+	gate_open(&g);
+	OK(pawl_wait_writable(e, v, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+#endif
+
 SUITE("readmostly", test_many_readers_change_no_shared_line, test_reads_of_one_var_convert_it,
       test_one_thread_stays_as_usual, test_write_waits_for_readers_in_flight,
       test_at_rest_it_is_writable, test_more_vars_than_rms,
+#if CAN_TRAP
+      test_a_reader_in_flight_is_counted_at_any_moment,
+#endif
       test_readers_and_writers_at_any_moment)
