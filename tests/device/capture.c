@@ -187,13 +187,67 @@ START_TEST(a_graph_whose_body_fails)
 }
 END_TEST
 
+static struct {
+	struct cell c;
+	void *stream[8];	/* of each run */
+	u32 n;
+} runs;
+
+/* The work that it queues cannot be captured: the next call of the driver ends the capture. */
+static int uncapturable(struct pawl_run *run, void *arg)
+{
+	int rc = pawl_run_call(run, cell_kernel, &runs.c);
+
+	MUST(runs.n < 8);
+	runs.stream[runs.n++] = run->stream;
+	if (run->stream != runs.stream[0])
+		b->fail_call(1, false);
+	return rc;
+}
+
+/* A capture that fails: then the bodies run on the op's own stream, in order, now and later. */
+START_TEST(a_capture_that_fails)
+{
+	const struct fake_setup fs = { .devices = 1, .seed = 1, .delay = 20 };
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+	struct pawl_op op;
+	pawl_graph_t g;
+	pawl_var_t v;
+	u32 i;
+
+	b->setup(&fs);
+	c.devices = &dev0;
+	c.ndevices = 1;
+	c.device_streams = 1;
+	e = engine_with(&c);
+	v = var_new(e);
+	op = dev_op(uncapturable, NULL);
+	op.writes = &v;
+	op.nwrites = 1;
+	memset(&runs, 0, sizeof(runs));
+	OK(pawl_graph_create(e, &op, 1, PAWL_GRAPH_CAPTURE, &g));
+	for (i = 1; i <= 3; i++) {
+		OK(pawl_graph_push(e, g, NULL));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(runs.c.v, cell_after(i));
+	}
+	/* The second launch has tried. */
+	ck_assert_uint_eq(runs.n, 4);
+	ck_assert_ptr_ne(runs.stream[1], runs.stream[0]);
+	ck_assert_ptr_eq(runs.stream[2], runs.stream[0]);
+	ck_assert_ptr_eq(runs.stream[3], runs.stream[0]);
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const any[] = {
 		graphs_and_batches, a_graph_is_captured, a_graph_whose_body_fails,
 		a_graph_with_an_op_without_a_body, only_what_may_be_captured, NULL };
-	const TTest *const told[] = {
-		NULL };
+	const TTest *const told[] = { a_capture_that_fails, NULL };
 
 	return devices_run(any, told);
 }

@@ -199,7 +199,7 @@ START_TEST(an_op_that_is_never_skipped_runs_after_a_loss)
 {
 	struct pawl_engine *e;
 	struct cell c = { 0 };
-	pawl_var_t v[2], w;
+	pawl_var_t before, v[2], w;
 	s32 host = 1, device = 1;
 	struct pawl_op op;
 	u32 ran = 0, k;
@@ -207,6 +207,7 @@ START_TEST(an_op_that_is_never_skipped_runs_after_a_loss)
 	if (!b->lose)
 		return;
 	e = by_hand(2);
+	before = var_new(e);
 	v[0] = var_new(e);
 	v[1] = var_new(e);
 	w = var_new(e);
@@ -214,6 +215,8 @@ START_TEST(an_op_that_is_never_skipped_runs_after_a_loss)
 	MUST(soon(version(e, v[1]) == 1));
 	op = op_write(status_body, &host, v);
 	op.nwrites = 2;
+	op.reads = VARS(before, w);
+	op.nreads = 2;
 	op.flags = PAWL_OP_NO_SKIP;
 	OK(pawl_push(e, &op));
 	nap_us(1000);
