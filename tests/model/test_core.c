@@ -85,6 +85,7 @@ const struct scenario scenarios[] = {
 	M("rm_three", "w0 | r0r1 | w1r0", 3, 3, 5),
 	M("rm_circle", "w1w2 | r2w3 | w1w3", 3, 3, 6),
 	M("rm_read", "r0r1 . w0 | r0r1 | r0w1", 3, 2, 6),
+	M("rm_late", "r0 | r0 | w0", 3, 3, 4),
 	M("rm_begin", "r1r3 . # r1r3 | r1r5 | w1", 3, 3, 5),
 	M("rm_again", "w0w1 r0w3 | r0r1 w0", 2, 3, 5),
 	M("rm_delete", "d0 | r0r1 | r0", 3, 3, 5),
