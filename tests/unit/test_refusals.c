@@ -354,5 +354,6 @@ START_TEST(test_locked_pages_are_not_trimmed)
 END_TEST
 
 SUITE("refusals", test_queues_are_used_up, test_groups_are_used_up, test_no_descriptor_is_left,
-      test_a_ticket_has_one_waiter, test_every_push_is_refused_at_the_window, test_a_refused_push_keeps_nothing,
+      test_a_ticket_has_one_waiter, test_every_push_is_refused_at_the_window,
+      test_a_refused_push_keeps_nothing,
       test_a_running_trace_is_not_written, test_locked_pages_are_not_trimmed)
