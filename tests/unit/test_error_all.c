@@ -230,7 +230,7 @@ START_TEST(test_exhaustion)
 	struct pawl_error err;
 	pawl_var_t v, w;
 	struct pool *p;
-	u32 idx, ran = 0;
+	u32 taken[4096], k = 0, idx, ran = 0;
 
 	c.max_ops = 64;
 	c.max_vars = 64;
@@ -239,9 +239,9 @@ START_TEST(test_exhaustion)
 	p = e->pool[POOL_ERROR];
 	v = var_new(e);
 	w = var_new(e);
-	memset(&thread_get(e)->cache[POOL_ERROR], 0, sizeof(struct pool_cache));
-	while (pool_get(p, &hoard, &idx))
-		;
+	pool_cache_flush(p, &thread_get(e)->cache[POOL_ERROR]);
+	while (k < COUNT(taken) && pool_get(p, &hoard, &idx))
+		taken[k++] = idx;
 	OK(push_write(e, fail_io, NULL, v));
 	OK(push_write(e, add_one, &ran, v));
 	ck_assert_int_lt(pawl_wait_readable(e, v, SOON_NS, &err), 0);
@@ -259,6 +259,9 @@ START_TEST(test_exhaustion)
 	OK(push_write(e, add_one, &ran, w));
 	OK(pawl_wait_all(e, SOON_NS, &err));
 	ck_assert_uint_eq(ran, 1);
+	while (k)
+		pool_put(p, &hoard, taken[--k]);
+	pool_cache_flush(p, &hoard);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
