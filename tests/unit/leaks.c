@@ -41,18 +41,19 @@ static void vars_check(struct pawl_engine *e)
 
 	for (i = 1; i <= n; i++) {
 		const struct var *v = var_of(e, i);
-		u32 bi = word_cur(v->word.val), rec = var_side_of(e, i)->rec;
+		u32 bi = word_cur(load_relaxed(&v->word.val)), gen = load_relaxed(&v->gen);
+		u32 rec = load_relaxed(&var_side_of(e, i)->rec);
 
-		if (!(v->gen & 1)) {
+		if (!(gen & 1)) {
 			/* Its generations have ended. */
-			vars += v->gen && gen_is_last(e, v->gen);
+			vars += gen && gen_is_last(e, gen);
 			continue;
 		}
 		vars++;
 		blocks += bi != 0;
-		refs += bi && block_of(e, bi)->err;
+		refs += bi && load_relaxed(&block_of(e, bi)->err);
 		/* A record has the index of the next one behind the number of its write. */
-		for (; rec; rec = *(u32 *)((char *)pool_obj(e->pool[POOL_DEVREC], rec) + 8))
+		for (; rec; rec = load_relaxed((u32 *)pool_obj(e->pool[POOL_DEVREC], rec) + 2))
 			recs++;
 	}
 	must_be(e, "vars", outside(e, POOL_VAR), vars);
@@ -61,11 +62,12 @@ static void vars_check(struct pawl_engine *e)
 	/* And the engine has the spare one. */
 	refs++;
 	for (i = 0; i < FIRST_ERRS; i++)
-		refs += e->first_err[i] != 0;
+		refs += load_relaxed(&e->first_err[i]) != 0;
 	for (i = 1, held = 0; i <= errors; i++)
-		held += error_of(e, i)->refs;
+		held += load_relaxed(&error_of(e, i)->refs);
 	must_be(e, "references to errors", held, refs);
-	must_be(e, "errors", outside(e, POOL_ERROR), 1 + (e->special >> SPECIAL_ERROR_SHIFT));
+	must_be(e, "errors", outside(e, POOL_ERROR),
+		1 + (load_relaxed(&e->special) >> SPECIAL_ERROR_SHIFT));
 }
 
 void __wrap_threads_fini(struct pawl_engine *e)
@@ -84,7 +86,8 @@ void __wrap_threads_fini(struct pawl_engine *e)
 	vars_check(e);
 	n = pool_carved(e->pool[POOL_CQ]);
 	for (i = 1; i <= n; i++) {
-		u64 life = ((struct cq *)pool_obj(e->pool[POOL_CQ], i))->life;
+		struct cq *q = pool_obj(e->pool[POOL_CQ], i);
+		u64 life = load_relaxed(&q->life);
 
 		cqs += life >> 32 & 1;
 		/* Completions that were not reaped, and those of room in groups. */
@@ -93,12 +96,16 @@ void __wrap_threads_fini(struct pawl_engine *e)
 	must_be(e, "completions", outside(e, POOL_NOTE), notes);
 	must_be(e, "queues", outside(e, POOL_CQ), cqs);
 	n = pool_carved(e->pool[POOL_GROUP]);
-	for (i = 1; i <= n; i++)
-		groups += ((struct op_group *)pool_obj(e->pool[POOL_GROUP], i))->life >> 32 & 1;
+	for (i = 1; i <= n; i++) {
+		struct op_group *g = pool_obj(e->pool[POOL_GROUP], i);
+
+		groups += load_relaxed(&g->life) >> 32 & 1;
+	}
 	must_be(e, "groups", outside(e, POOL_GROUP), groups);
 	n = pool_carved(e->pool[POOL_GRAPH]);
 	for (i = 1; i <= n; i++) {
-		u32 gen = ((struct graph *)pool_obj(e->pool[POOL_GRAPH], i))->gen;
+		struct graph *g = pool_obj(e->pool[POOL_GRAPH], i);
+		u32 gen = load_relaxed(&g->gen);
 
 		graphs += gen && gen_is_last(e, gen);
 	}

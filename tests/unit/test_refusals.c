@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <core/thread.h>
+#include <core/var.h>
 
 START_TEST(test_queues_are_used_up)
 {
@@ -225,8 +226,8 @@ static int make_bad(struct pawl_op *op, const struct bad *b, u32 kind)
 
 START_TEST(test_a_refused_push_keeps_nothing)
 {
-	static const u32 sizes[][2] = { { 1, 0 }, { 0, 1 }, { 1, 1 }, { 1, 2 }, { 2, 2 }, { 1, 4 },
-					{ 9, 1 }, { 299, 1 } };
+	static const u32 sizes[][2] = {
+		{ 1, 0 }, { 0, 1 }, { 1, 1 }, { 1, 2 }, { 2, 2 }, { 1, 4 }, { 9, 1 }, { 299, 1 } };
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	struct pawl_group_limits l = { .size = sizeof(l), .ops = 1 };
 	pawl_var_t *reads = calloc(32768, sizeof(*reads)), own[10], writes[4];
@@ -293,8 +294,9 @@ START_TEST(test_a_refused_push_keeps_nothing)
 			REFUSED(e, pawl_push_batch(e, op, 2), code);
 			in_use(e, after);
 			for (i = 0; i < POOLS; i++)
-				ck_assert_msg(after[i] == before[i], "pool %u: %u, then %u; %u, %u",
-					      i, before[i], after[i], kind, size);
+				ck_assert_msg(after[i] == before[i],
+					      "pool %u: %u, then %u; %u, %u", i, before[i],
+					      after[i], kind, size);
 		}
 	}
 	/* Nor are they counted by a group or a queue. */
@@ -306,6 +308,108 @@ START_TEST(test_a_refused_push_keeps_nothing)
 	OK(pawl_cq_destroy(e, cq));
 	OK(pawl_engine_destroy(e));
 	free(reads);
+}
+END_TEST
+
+/*
+ * Whichever objects are missing, a push is refused or succeeds; leaks.c finds what it keeps.
+ * All but `left` of the pool are taken away meanwhile.
+ */
+struct shortage {
+	struct pawl_engine *e;
+	struct pawl_op op[7];		/* with so many vars */
+	pawl_graph_t graph[7];
+	pawl_cq_t cq;
+	u32 ran, refused;
+};
+
+static void one_try(struct shortage *s, int rc)
+{
+	struct pawl_completion done;
+
+	if (rc) {
+		ck_assert_msg(rc == -EAGAIN || rc == -ENOMEM, "%d: %s", rc, pawl_error_text());
+		s->refused++;
+	}
+	while (pawl_run_one(s->e))
+		;
+	while (pawl_cq_reap(s->e, s->cq, &done, 1))
+		;
+}
+
+static u32 all_pushes(struct shortage *s)
+{
+	struct pawl_op pair[2];
+	u32 i;
+
+	s->refused = 0;
+	for (i = 0; i < COUNT(s->op); i++) {
+		one_try(s, pawl_push(s->e, &s->op[i]));
+		pair[0] = s->op[i];
+		pair[1] = s->op[6 - i];
+		one_try(s, pawl_push_batch(s->e, pair, 2));
+		one_try(s, pawl_graph_push(s->e, s->graph[i], NULL));
+	}
+	return s->refused;
+}
+
+START_TEST(test_a_push_without_objects_keeps_nothing)
+{
+	static const u32 pools[] = { POOL_OP, POOL_BLOCK, POOL_NOTE, POOL_EXT0 };
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pool_cache hoard = { 0 };
+	struct shortage s = { 0 };
+	u32 taken[4096], i, k, left, before;
+	struct pawl_op twice[2];
+	struct thread *t;
+	pawl_var_t v[6];
+	struct pool *p;
+
+	c.max_ops = 64;
+	c.max_vars = 64;
+	c.max_threads = 1;
+	c.window_policy = PAWL_WINDOW_FAIL;
+	s.e = engine_with(&c);
+	t = thread_get(s.e);
+	OK(pawl_cq_create(s.e, &s.cq));
+	for (i = 0; i < 6; i++)
+		v[i] = var_new(s.e);
+	for (i = 0; i < COUNT(s.op); i++) {
+		s.op[i] = op_write(add_one, &s.ran, v);
+		s.op[i].nwrites = i;
+		twice[0] = twice[1] = s.op[i];
+		OK(pawl_graph_create(s.e, twice, 2, 0, &s.graph[i]));
+		s.op[i].flags = PAWL_OP_CQ;
+		s.op[i].cq = s.cq;
+	}
+	ck_assert_uint_eq(all_pushes(&s), 0);
+	for (i = 0; i < COUNT(pools); i++) {
+		for (left = 0; left < 6; left++) {
+			p = s.e->pool[pools[i]];
+			pool_cache_flush(p, &t->cache[pools[i]]);
+			for (k = 0; k < COUNT(taken) && pool_get(p, &hoard, &taken[k]); k++)
+				;
+			/* Vars that no op uses give up their blocks. */
+			while (pools[i] == POOL_BLOCK && k < COUNT(taken) &&
+			       (taken[k] = block_reclaim(t)))
+				k++;
+			ck_assert_uint_lt(k, COUNT(taken));
+			before = k;
+			while (before - k < left)
+				pool_put(p, &hoard, taken[--k]);
+			pool_cache_flush(p, &hoard);
+			all_pushes(&s);
+			ck_assert(left || s.refused);
+			while (k)
+				pool_put(p, &hoard, taken[--k]);
+			pool_cache_flush(p, &hoard);
+			ck_assert_uint_eq(all_pushes(&s), 0);
+		}
+	}
+	for (i = 0; i < COUNT(s.op); i++)
+		OK(pawl_graph_delete(s.e, s.graph[i]));
+	OK(pawl_cq_destroy(s.e, s.cq));
+	OK(pawl_engine_destroy(s.e));
 }
 END_TEST
 
@@ -355,5 +459,5 @@ END_TEST
 
 SUITE("refusals", test_queues_are_used_up, test_groups_are_used_up, test_no_descriptor_is_left,
       test_a_ticket_has_one_waiter, test_every_push_is_refused_at_the_window,
-      test_a_refused_push_keeps_nothing,
+      test_a_refused_push_keeps_nothing, test_a_push_without_objects_keeps_nothing,
       test_a_running_trace_is_not_written, test_locked_pages_are_not_trimmed)
