@@ -558,6 +558,45 @@ START_TEST(events_in_use_are_not_recorded_again)
 }
 END_TEST
 
+/* More streams have read a var than one record of its pending work holds. */
+START_TEST(a_write_waits_for_readers_in_many_streams)
+{
+	enum { N = 30 };
+	const struct fake_setup fs = { .devices = 1, .seed = 1, .manual = true };
+	struct pawl_config config = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+	static struct cell c[N];
+	struct cell last = { 0 };
+	pawl_var_t v;
+	u32 turn, i;
+
+	b->setup(&fs);
+	config.devices = &dev0;
+	config.ndevices = 1;
+	config.device_streams = N;
+	e = engine_with(&config);
+	v = var_new(e);
+	for (turn = 0; turn < 2; turn++) {
+		memset(c, 0, sizeof(c));
+		for (i = 0; i < N; i++)
+			OK(push_dev(e, cell_body, &c[i], &v, 1, NULL, 0));
+		for (i = 0; i < N; i++)
+			MUST(soon(load_acquire(&c[i].stream)));
+		/* The work runs only by step_one(). */
+		while (all_ran(c, N) < N) {
+			ck_assert_int_eq(pawl_wait_writable(e, v, 0, NULL), -ETIMEDOUT);
+			step_one();
+		}
+		OK(push_dev(e, cell_body, &last, NULL, 0, &v, 1));
+		steps_until(load_acquire(&last.ran) == turn + 1);
+	}
+	OK(pawl_var_delete(e, v, NULL, NULL));
+	steps_go();
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	done_by_hand(e);
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const any[] = {
@@ -565,6 +604,7 @@ int main(void)
 	const TTest *const told[] = {
 		a_chain_stays_in_one_stream,
 		a_chain_on_the_second_device_stays_in_one_stream, readers_spread_over_streams, sixteen_devices,
+		a_write_waits_for_readers_in_many_streams,
 		copies_have_streams_of_their_own, work_in_streams_is_bounded,
 		work_in_streams_is_bounded_by_the_window_too,
 		work_in_streams_is_bounded_while_an_op_is_on_its_way,
