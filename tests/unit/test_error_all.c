@@ -140,6 +140,17 @@ START_TEST(test_all_gives_what_is_left)
 			OK(pawl_var_delete(e, v[i], NULL, NULL));
 		}
 	}
+	/* The first failure that is left, also if a later one took the place of an earlier one. */
+	for (i = 0; i < 3; i++) {
+		v[i] = var_new(e);
+		OK(push_write(e, fail_io, text[i], v[i]));
+		while (pawl_run_one(e))
+			;
+		if (i == 1)
+			ck_assert_int_eq(pawl_var_take(e, v[0], NULL), -EIO);
+	}
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
+	ck_assert_str_eq(err.text, "failure 1");
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -221,6 +232,17 @@ START_TEST(test_errors_are_reused)
 }
 END_TEST
 
+static void drop_one(void *user, void *payload)
+{
+	MUST(payload == user);
+	++*(u32 *)user;
+}
+
+static int fail_with_payload(struct pawl_run *run, void *arg)
+{
+	return pawl_fail_with(run, -EIO, NULL, arg);
+}
+
 /* Out of error objects: the failure is still a failure, for the var and for all. */
 START_TEST(test_exhaustion)
 {
@@ -230,11 +252,13 @@ START_TEST(test_exhaustion)
 	struct pawl_error err;
 	pawl_var_t v, w;
 	struct pool *p;
-	u32 taken[4096], k = 0, idx, ran = 0;
+	u32 taken[4096], k = 0, idx, ran = 0, drops = 0;
 
 	c.max_ops = 64;
 	c.max_vars = 64;
 	c.max_threads = 1;
+	c.user = &drops;
+	c.drop = drop_one;
 	e = engine_with(&c);
 	p = e->pool[POOL_ERROR];
 	v = var_new(e);
@@ -250,11 +274,13 @@ START_TEST(test_exhaustion)
 	ck_assert_uint_eq(ran, 0);
 	OK(pawl_wait_readable(e, v, SOON_NS, &err));
 	OK(pawl_wait_all(e, SOON_NS, &err));
-	/* and by a wait for all */
-	OK(push_write(e, fail_io, NULL, w));
+	/* and by a wait for all; there is no place for a payload */
+	OK(push_write(e, fail_with_payload, &drops, w));
 	OK(push_write(e, add_one, &ran, w));
 	ck_assert_int_lt(pawl_wait_all(e, SOON_NS, &err), 0);
 	ck_assert_uint_eq(err.count, 1);
+	ck_assert_ptr_null(err.payload);
+	ck_assert_uint_eq(drops, 1);
 	ck_assert_uint_eq(ran, 0);
 	OK(push_write(e, add_one, &ran, w));
 	OK(pawl_wait_all(e, SOON_NS, &err));
