@@ -480,6 +480,48 @@ static void push_and_delete(u32 mode)
 	ck_assert(run && refused && stale);
 	OK(pawl_engine_destroy(e));
 }
+/* A version is that of the var, however soon its place belongs to another one. */
+static struct {
+	struct pawl_engine *e;
+	pawl_var_t v, next;
+} place;
+
+static void place_changes(void)
+{
+	int i;
+
+	/* It is ready, so it runs inside the push. */
+	MUST(!pawl_var_delete(place.e, place.v, NULL, NULL));
+	place.next = var_new(place.e);
+	for (i = 0; i < 5; i++) {
+		MUST(!push_write(place.e, nothing, NULL, place.next));
+		MUST(pawl_run_one(place.e) == 1);
+	}
+}
+
+START_TEST(test_version_of_a_var_that_is_deleted_meanwhile)
+{
+	uint64_t n;
+	long k;
+	int rc;
+
+	place.e = engine(PAWL_PER_DEVICE, 0);
+	trap_init(place_changes);
+	for (k = 0; k == 0 || trap.stops; k++) {
+		place.v = var_new(place.e);
+		OK(push_write(place.e, nothing, NULL, place.v));
+		ck_assert_int_eq(pawl_run_one(place.e), 1);
+		trap_after(k, rc = pawl_var_version(place.e, place.v, &n));
+		ck_assert(rc == -ESTALE || (!rc && n == 1));
+		if (!trap.stops)
+			break;
+		ck_assert_uint_eq(var_index(place.next), var_index(place.v));
+		OK(pawl_var_delete(place.e, place.next, NULL, NULL));
+		OK(pawl_wait_all(place.e, SOON_NS, NULL));
+	}
+	OK(pawl_engine_destroy(place.e));
+}
+END_TEST
 #endif
 
 START_TEST(test_a_push_whose_var_is_deleted_meanwhile)
@@ -625,4 +667,8 @@ SUITE("delete", test_delete_inline_when_ready, test_delete_order, test_delete_be
       test_delete_null_fn, test_delete_twice, test_delete_is_a_version, test_delete_poisoned,
       test_delete_inside_body, test_reuse_without_growth, test_reuse_across_threads,
       test_push_races_with_delete, test_a_push_whose_var_is_deleted_meanwhile,
-      test_delete_races_with_delete, test_queries_race, test_error_is_of_this_var)
+      test_delete_races_with_delete, test_queries_race,
+#if CAN_TRAP
+      test_version_of_a_var_that_is_deleted_meanwhile,
+#endif
+      test_error_is_of_this_var)
