@@ -187,6 +187,58 @@ START_TEST(a_graph_whose_body_fails)
 }
 END_TEST
 
+static int returns_seven(struct pawl_run *run, void *arg)
+{
+	return 7;
+}
+
+START_TEST(a_graph_whose_body_returns_nonsense)
+{
+	struct pawl_engine *e = plain();
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = dev_op(returns_seven, NULL);
+	pawl_graph_t g;
+	u32 i;
+
+	op.writes = &v;
+	op.nwrites = 1;
+	op.name = "odd";
+	OK(pawl_graph_create(e, &op, 1, PAWL_GRAPH_CAPTURE, &g));
+	for (i = 0; i < 4; i++) {
+		OK(pawl_graph_push(e, g, NULL));
+		FAILS(pawl_wait_readable(e, v, SOON_NS, NULL), -EPROTO, "odd returned 7");
+	}
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* What was captured on one device is not launched on another one. */
+START_TEST(a_captured_graph_on_another_device)
+{
+	const struct fake_setup fs = { .devices = 2, .seed = 1, .delay = 20 };
+	struct pawl_engine *e = with_devices(2, PAWL_PER_DEVICE, 1, &fs);
+	pawl_var_t v = var_new(e);
+	struct cell c = { 0 };
+	struct pawl_op op = dev_op(count_body, &c);
+	pawl_graph_t g;
+	u32 i;
+
+	op.writes = &v;
+	op.nwrites = 1;
+	OK(pawl_graph_create(e, &op, 1, PAWL_GRAPH_CAPTURE, &g));
+	for (i = 0; i < 12; i++) {
+		OK(pawl_graph_push(e, g, LAUNCH(0, i / 4 % 2 ? dev1 : dev0)));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(c.v, cell_after(i + 1));
+		/* On each device it runs once, and is captured once. */
+		ck_assert_uint_eq(c.seen, i / 4 * 2 + (i % 4 ? 2 : 1));
+	}
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 static struct {
 	struct cell c;
 	void *stream[8];	/* of each run */
@@ -246,8 +298,10 @@ int main(void)
 {
 	const TTest *const any[] = {
 		graphs_and_batches, a_graph_is_captured, a_graph_whose_body_fails,
-		a_graph_with_an_op_without_a_body, only_what_may_be_captured, NULL };
-	const TTest *const told[] = { a_capture_that_fails, NULL };
+		a_graph_with_an_op_without_a_body, only_what_may_be_captured,
+		a_graph_whose_body_returns_nonsense, NULL };
+	const TTest *const told[] = {
+		a_capture_that_fails, a_captured_graph_on_another_device, NULL };
 
 	return devices_run(any, told);
 }

@@ -558,6 +558,49 @@ START_TEST(events_in_use_are_not_recorded_again)
 }
 END_TEST
 
+/*
+ * An event is recorded between two ops in one stream if something may wait for the first alone:
+ * unless the second writes all that the first has used.
+ */
+START_TEST(an_event_ends_what_others_may_wait_for)
+{
+	static const struct { u32 first, second, reads; } use[] = {
+		{ 1, 1, 0 }, { 2, 3, 0 }, { LANE_TIP, LANE_TIP, 0 },
+		{ 1, 0, 1 }, { 2, 1, 0 }, { 2, 1, 1 }, { LANE_TIP + 1, LANE_TIP, 0 } };
+	const struct fake_setup fs = { .devices = 1, .seed = 1, .manual = true };
+	struct pawl_config config = small(PAWL_PER_DEVICE, 1);
+	pawl_var_t v[LANE_TIP + 1];
+	struct fake_counts before, after;
+	struct pawl_engine *e;
+	struct cell c[2];
+	u32 i, k;
+
+	b->setup(&fs);
+	config.devices = &dev0;
+	config.ndevices = 1;
+	config.device_streams = 1;
+	e = engine_with(&config);
+	for (i = 0; i < COUNT(use); i++) {
+		memset(c, 0, sizeof(c));
+		for (k = 0; k < COUNT(v); k++)
+			v[k] = var_new(e);
+		OK(push_dev(e, cell_body, &c[0], NULL, 0, v, use[i].first));
+		MUST(soon(version(e, v[0]) == 1));
+		b->counts(&before);
+		OK(push_dev(e, cell_body, &c[1], v + use[i].second, use[i].reads, v,
+			    use[i].second));
+		MUST(soon(load_acquire(&c[1].stream)));
+		b->counts(&after);
+		ck_assert_msg(after.records - before.records == (i >= 3), "case %u: %llu", i,
+			      (unsigned long long)(after.records - before.records));
+		steps_until(load_acquire(&c[1].ran));
+	}
+	steps_go();
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	done_by_hand(e);
+}
+END_TEST
+
 /* More streams have read a var than one record of its pending work holds. */
 START_TEST(a_write_waits_for_readers_in_many_streams)
 {
@@ -604,7 +647,7 @@ int main(void)
 	const TTest *const told[] = {
 		a_chain_stays_in_one_stream,
 		a_chain_on_the_second_device_stays_in_one_stream, readers_spread_over_streams, sixteen_devices,
-		a_write_waits_for_readers_in_many_streams,
+		a_write_waits_for_readers_in_many_streams, an_event_ends_what_others_may_wait_for,
 		copies_have_streams_of_their_own, work_in_streams_is_bounded,
 		work_in_streams_is_bounded_by_the_window_too,
 		work_in_streams_is_bounded_while_an_op_is_on_its_way,
