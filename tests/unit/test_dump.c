@@ -140,7 +140,7 @@ START_TEST(test_waiter_is_named)
 
 	gate_write(e, &g, var_new(e));
 	t = spawn(all_waiter, e);
-	ck_assert(soon(strstr(dump(e), "waits until")));
+	ck_assert(soon(strstr(dump(e), "waits until at most 0 ops are in flight\n")));
 	gate_open(&g);
 	join(t);
 	OK(pawl_engine_destroy(e));

@@ -4,6 +4,9 @@
  */
 #include "util.h"
 #include <ctype.h>
+#include <core/engine.h>
+#include <core/thread.h>
+#include <exec/internal.h>
 
 /* --- a strict reader --- */
 
@@ -163,6 +166,28 @@ static double value(const char *name, const char *part)
 	return -1;
 }
 
+/* The value of the queue's bucket up to le. */
+static u32 bucket(const char *queue, const char *le)
+{
+	int i;
+
+	for (i = 0; i < in.n; i++)
+		if (strstr(in.s[i].labels, queue) && !strcmp(in.s[i].le, le))
+			return (u32)in.s[i].value;
+	ck_abort_msg("no bucket %s of %s", le, queue);
+	return 0;
+}
+
+static u32 buckets(const char *queue)
+{
+	u32 n = 0;
+	int i;
+
+	for (i = 0; i < in.n; i++)
+		n += in.s[i].le[0] && strstr(in.s[i].labels, queue);
+	return n;
+}
+
 /* --- tests --- */
 
 static char text[1 << 16];
@@ -204,6 +229,31 @@ START_TEST(test_values)
 	ck_assert(value("pawl_queue_wait_seconds_sum", "queue=c0,") > 0.0015);
 	ck_assert(value("pawl_queue_wait_seconds_count", "queue=prio,") == 0);
 	ck_assert(value("pawl_memory_bytes", "engine=") > 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The buckets of the queue's statistics as they are, and in +Inf also those above the last. */
+START_TEST(test_every_waiting_time_is_in_a_bucket)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct waits *w = &exec_queue_at(e->x, 0)->waits[0];
+	char le[64];
+	u32 i, k;
+
+	for (i = 0; i < WAIT_BUCKETS; i++)
+		store_relaxed(&w->bucket[i], i + 1);
+	store_relaxed(&w->sum, 123456789012ull);
+	scrape(&e, 1);
+	ck_assert(value("pawl_queue_wait_seconds_count", "queue=c0,") == 40 * 41 / 2);
+	ck_assert(value("pawl_queue_wait_seconds_sum", "queue=c0,") == 123.456789012);
+	for (i = 8, k = 0; i <= 36; i += 2, k++) {
+		snprintf(le, sizeof(le), "%llu.%09llu", (1ull << i) / 1000000000,
+			 (1ull << i) % 1000000000);
+		ck_assert_uint_eq(bucket("queue=c0,", le), (i + 1) * (i + 2) / 2);
+	}
+	ck_assert_uint_eq(bucket("queue=c0,", "+Inf"), 40 * 41 / 2);
+	ck_assert_uint_eq(k + 1, buckets("queue=c0,"));
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -291,4 +341,4 @@ START_TEST(test_while_it_moves)
 }
 END_TEST
 
-SUITE("prometheus", test_values, test_several_engines, test_short_buffers, test_bad, test_while_it_moves)
+SUITE("prometheus", test_values, test_every_waiting_time_is_in_a_bucket, test_several_engines, test_short_buffers, test_bad, test_while_it_moves)

@@ -37,6 +37,8 @@ START_TEST(test_newer_config)
 {
 	struct newer_config c = { .others = OTHERS };
 	struct pawl_engine *e;
+	char where[64];
+	size_t i;
 
 	pawl_config_init_size(&c.old, SIZE(newer_config));
 	ck_assert_uint_eq(c.old.size, SIZE(newer_config));
@@ -45,9 +47,15 @@ START_TEST(test_newer_config)
 	c.old.workers = 0;
 	OK(pawl_engine_create(&c.old, &e));
 	OK(pawl_engine_destroy(e));
-	((char *)c.unknown)[15] = 1;
-	FAILS(pawl_engine_create(&c.old, &e), -EINVAL, "engine_create", "config.size");
-	ck_assert_ptr_null(e);
+	/* Every byte counts, up to the last one of the size. */
+	for (i = 0; i < sizeof(c.unknown); i++) {
+		((char *)c.unknown)[i] = 1;
+		snprintf(where, sizeof(where), "byte %zu is not 0", sizeof(c.old) + i);
+		FAILS(pawl_engine_create(&c.old, &e), -EINVAL, "engine_create", "config.size",
+		      where);
+		ck_assert_ptr_null(e);
+		((char *)c.unknown)[i] = 0;
+	}
 }
 END_TEST
 

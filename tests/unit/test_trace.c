@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/trace.c: the last events of every thread as Chrome trace JSON. */
 #include "util.h"
+#include <sys/stat.h>
+#include <core/engine.h>
 
 #ifdef CONFIG_TRACE
 
@@ -123,7 +125,7 @@ START_TEST(test_events)
 			batch[i].name = "batched";
 		}
 		OK(pawl_push_batch(e, batch, 2));
-		OK(push_named(e, nothing, &v, "odd \"name\"\\\n"));
+		OK(push_named(e, nothing, &v, "odd \"name\"\\\n\xc3\xa9"));
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		OK(pawl_trace_stop(e));
 		OK(push_named(e, nothing, &v, "too late"));
@@ -133,7 +135,7 @@ START_TEST(test_events)
 		ck_assert_uint_eq(times(text, "\"name\":\"conv\""), 10);
 		ck_assert_uint_eq(times(text, "\"name\":\"batched\""), 2);
 		ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 13);
-		ck_assert_uint_eq(times(text, "odd \\\"name\\\"\\\\\\u000a"), 1);
+		ck_assert_uint_eq(times(text, "odd \\\"name\\\"\\\\\\u000a\xc3\xa9\""), 1);
 		ck_assert_uint_eq(times(text, "too"), 0);
 		/* A chain of thirteen: twelve arrows, two ends each. */
 		ck_assert_uint_eq(times(text, "\"ph\":\"s\""), 12);
@@ -314,8 +316,170 @@ START_TEST(test_under_load)
 }
 END_TEST
 
+static void *writes(void *e)
+{
+	MUST(!pawl_trace_write(e, path));
+	return NULL;
+}
+
+/* The write is in progress until its file, a pipe, has a reader. */
+START_TEST(test_a_stop_during_a_write_does_not_end_the_write)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	char text[8192];
+	pthread_t t;
+	FILE *f;
+
+	OK(pawl_trace_start(e, 100));
+	OK(push_named(e, nothing, &v, "kept"));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_trace_stop(e));
+	temp();
+	unlink(path);
+	MUST(!mkfifo(path, 0600));
+	t = spawn(writes, e);
+	ck_assert(soon(load_relaxed(&e->tracing)));
+	OK(pawl_trace_stop(e));
+	FAILS(pawl_trace_start(e, 100), -EALREADY, "trace_start", "being written");
+	FAILS(pawl_trace_write(e, "/dev/null"), -EBUSY, "trace_write");
+	OK(push_named(e, nothing, &v, "late"));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	f = fopen(path, "r");
+	ck_assert_ptr_nonnull(f);
+	text[fread(text, 1, sizeof(text) - 1, f)] = 0;
+	fclose(f);
+	join(t);
+	unlink(path);
+	check_json(text);
+	ck_assert_uint_eq(times(text, "\"kept\""), 1);
+	ck_assert_uint_eq(times(text, "\"late\""), 0);
+	OK(pawl_trace_start(e, 100));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* --- the numbers --- */
+
+static int naps(struct pawl_run *run, void *arg)
+{
+	nap_us(2000);
+	return 0;
+}
+
+static void *runs_one(void *e)
+{
+	MUST(pawl_run_one(e) == 1);
+	return NULL;
+}
+
+struct slice {
+	unsigned int tid;
+	double ts, dur, queued;
+	unsigned long long order;
+};
+
+static struct slice slice_of(const char *text, const char *name)
+{
+	struct slice s;
+	char key[64];
+	const char *p;
+
+	snprintf(key, sizeof(key), "\"name\":\"%s\",\"pid\":1,", name);
+	p = strstr(text, key);
+	ck_assert_msg(p != NULL, "no %s in %s", key, text);
+	ck_assert_int_eq(sscanf(p + strlen(key), "\"tid\":%u,\"ts\":%lf,\"dur\":%lf,\"args\":"
+				"{\"queued_us\":%lf,\"order\":%llu}}", &s.tid, &s.ts, &s.dur,
+				&s.queued, &s.order), 5);
+	return s;
+}
+
+static u64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000000000 + (u64)ts.tv_nsec;
+}
+
+/* Two ops of a var, the second of which runs on another thread. */
+START_TEST(test_times_threads_and_order)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct slice a, b;
+	unsigned long long base;
+	u64 before, after, all;
+	char *text, key[128];
+
+	OK(pawl_thread_attach(e));
+	before = now_ns();
+	OK(pawl_trace_start(e, 100));
+	after = now_ns();
+	OK(push_named(e, naps, &v, "one"));
+	OK(push_named(e, naps, &v, NULL));
+	nap_us(2000);
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	join(spawn(runs_one, e));
+	all = now_ns() - before;
+	OK(pawl_trace_stop(e));
+	text = written(e);
+	check_json(text);
+	ck_assert_int_eq(sscanf(text, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"base_ns\":"
+				"\"%llu\"}", &base), 1);
+	ck_assert(before <= base && base <= after);
+	a = slice_of(text, "one");
+	b = slice_of(text, "op");
+	ck_assert_uint_eq(a.order, 0);
+	ck_assert_uint_eq(b.order, 1);
+	ck_assert_uint_eq(a.tid, 0);
+	ck_assert_uint_eq(b.tid, 1);
+	ck_assert(a.dur >= 2000 && b.dur >= 2000 && a.queued >= 2000);
+	ck_assert(b.queued >= 4000 && b.queued >= a.dur);
+	ck_assert(a.queued <= a.ts && b.queued <= b.ts && b.ts >= a.ts + a.dur);
+	ck_assert(b.ts + b.dur <= (double)all / 1e3);
+	/* The arrow goes from slice to slice. */
+	snprintf(key, sizeof(key), "\"ph\":\"s\",\"cat\":\"dep\",\"name\":\"dep\",\"id\":1,"
+		 "\"pid\":1,\"tid\":0,\"ts\":%.3f}", a.ts);
+	ck_assert_uint_eq(times(text, key), 1);
+	snprintf(key, sizeof(key), "\"ph\":\"f\",\"bp\":\"e\",\"cat\":\"dep\",\"name\":\"dep\","
+		 "\"id\":1,\"pid\":1,\"tid\":1,\"ts\":%.3f}", b.ts);
+	ck_assert_uint_eq(times(text, key), 1);
+	ck_assert_uint_eq(times(text, "\"name\":\"pawl thread "), 2);
+	ck_assert_uint_eq(times(text, "\"tid\":1,\"name\":\"thread_name\",\"args\":"
+				"{\"name\":\"pawl thread 1\"}"), 1);
+	free(text);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A write reads the rings and leaves them as they are; a full disk is reported. */
+START_TEST(test_a_trace_is_written_as_often_as_asked)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	char *one, *two;
+
+	OK(pawl_trace_start(e, 1u << 24));	/* the most; no event, no memory */
+	OK(pawl_trace_stop(e));
+	FAILS(pawl_trace_start(e, (1u << 24) + 1), -EINVAL, "trace_start");
+	OK(pawl_trace_start(e, 100));
+	OK(push_named(e, nothing, &v, "kept"));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_trace_stop(e));
+	one = written(e);
+	FAILS(pawl_trace_write(e, "/dev/full"), -ENOSPC, "trace_write", "/dev/full");
+	two = written(e);
+	ck_assert_str_eq(one, two);
+	free(one);
+	free(two);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 SUITE("trace", test_events, test_arrows, test_refused, test_empty, test_ring_wraps, test_again,
-      test_under_load)
+      test_under_load, test_a_stop_during_a_write_does_not_end_the_write,
+      test_times_threads_and_order, test_a_trace_is_written_as_often_as_asked)
 
 #else
 

@@ -71,7 +71,10 @@ START_TEST(test_memory_of_a_burst_goes_back)
 }
 END_TEST
 
-/* An idle worker leaves it to the one that does it already, and asks again later. */
+/*
+ * An idle worker leaves it to the one that does it already, and asks again later; so does one
+ * that is wanted meanwhile.
+ */
 START_TEST(test_one_worker_at_a_time_gives_memory_back)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -87,6 +90,9 @@ START_TEST(test_one_worker_at_a_time_gives_memory_back)
 	store_relaxed(&e->tidying, 0);
 	ck_assert(engine_tidy(e, &t->ex));
 	store_relaxed(&t->ex.park, 0);
+	ck_assert(exec_wanted(&t->ex));
+	ck_assert(!engine_tidy(e, &t->ex));
+	ck_assert_uint_eq(load_relaxed(&e->tidying), 0);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST

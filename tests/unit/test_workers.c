@@ -430,6 +430,9 @@ START_TEST(test_default_respects_affinity_and_quota)
 	put("cpu.max", "1 100000\n");		/* in a container: its own root */
 	ck_assert_uint_eq(usable("0::/\n"), 1);
 	ck_assert_uint_eq(usable("0::/not/there\n"), 1);
+	put("a/b/cpu.max", "800000 100000\n");
+	put("a/cpu.max", "700000 100000\n");
+	ck_assert_uint_eq(usable("0::/a/b\n"), 1);
 	put("cpu.max", "nonsense\n");
 	put("a/cpu.max", "\n");
 	ck_assert_uint_eq(usable("0::/a/b\n"), all);
