@@ -4,11 +4,8 @@
  * order that respects every var, and is replayed in it.
  */
 #include "util.h"
-#include "child.h"
-#include <signal.h>
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <tools/pawl/record.h>
 #include <tools/pawl/replay.h>
 
@@ -817,144 +814,12 @@ START_TEST(test_churn)
 }
 END_TEST
 
-struct recorder {
-	struct pawl_engine *e;
-	u32 recorded, end;	/* A */
-};
-
-static void *records_and_stays(void *arg)
-{
-	struct recorder *r = arg;
-
-	MUST(!push_write(r->e, nothing, NULL, var_new(r->e)));
-	store_release(&r->recorded, 1);
-	MUST(soon(load_acquire(&r->end)));
-	return NULL;
-}
-
-START_TEST(test_a_child_whose_parents_threads_recorded_cannot_record)
-{
-	char *path = temp_path();
-	struct recorder r = { .e = engine(PAWL_PER_DEVICE, 0) };
-	pthread_t t;
-	pid_t pid;
-
-	if (SANITIZED)
-		goto out;	/* a child with threads */
-	OK(pawl_record_start(path));
-	t = spawn(records_and_stays, &r);
-	MUST(soon(load_acquire(&r.recorded)));
-	OK(pawl_record_stop());
-	pid = child_fork();
-	if (!pid) {
-		MUST(pawl_record_start(path) == -EOWNERDEAD);
-		_exit(0);
-	}
-	ck_assert_int_eq(child_wait(pid), 0);
-	OK(pawl_record_start(path));
-	OK(pawl_record_stop());
-	store_release(&r.end, 1);
-	join(t);
-out:
-	OK(pawl_engine_destroy(r.e));
-	unlink(path);
-}
-END_TEST
-
-/* A child of fork() leaves the parent's recording alone. */
-START_TEST(test_fork)
-{
-	char *path = temp_path();
-	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
-	pawl_var_t v = var_new(e);
-	struct recording r;
-	pid_t pid;
-	int i;
-
-	if (SANITIZED)
-		goto out;	/* a child with threads, which sanitizers refuse or take long
-				   to create */
-	OK(pawl_record_start(path));
-	for (i = 0; i < 100; i++)
-		OK(push_write(e, nothing, NULL, v));
-	pid = child_fork();
-	if (!pid) {
-		struct pawl_engine *mine;
-
-		/*
-		 * Its own engine is not in the file, and the end of the child does not end it.
-		 */
-		if (pawl_engine_create(NULL, &mine) ||
-		    push_write(mine, nothing, NULL, var_new(mine)) ||
-		    pawl_wait_all(mine, -1, NULL) || pawl_engine_destroy(mine) ||
-		    pawl_record_stop() != -EALREADY)
-			_exit(1);
-		/* The latter, if no other thread had recorded when it was forked. */
-		i = pawl_record_start(path);
-		if (i != -EOWNERDEAD && i != -EBUSY)
-			_exit(2);
-		exit(pawl_engine_destroy(e));
-	}
-	ck_assert_int_eq(child_wait(pid), 0);
-	for (i = 0; i < 100; i++)
-		OK(push_write(e, nothing, NULL, v));
-	OK(pawl_wait_all(e, SOON_NS, NULL));
-	OK(pawl_record_stop());
-	load(path, &r);
-	ck_assert(r.ended);
-	ck_assert_uint_eq(r.nengines, 1);
-	ck_assert_uint_eq(r.nops, 200);
-	rec_free(&r);
-out:
-	OK(pawl_engine_destroy(e));
-	unlink(path);
-}
-END_TEST
-
-/* A full disk: the ops continue, stop returns the error, and the file so far can be read. */
-START_TEST(test_disk_full)
-{
-	struct rlimit was, limit;
-	char *path = temp_path();
-	struct pawl_engine *e;
-	struct recording r;
-	pawl_var_t v;
-	int i, rc;
-
-	signal(SIGXFSZ, SIG_IGN);
-	getrlimit(RLIMIT_FSIZE, &was);
-	limit = was;
-	limit.rlim_cur = 200000;
-	setrlimit(RLIMIT_FSIZE, &limit);
-	MUST(!pawl_record_start(path));
-	e = engine(PAWL_PER_DEVICE, 0);
-	v = var_new(e);
-	for (i = 0; i < 50000; i++)
-		MUST(!push_write(e, nothing, NULL, v));	/* Check's own file has the limit, too */
-	MUST(!pawl_wait_all(e, -1, NULL));
-	MUST(version(e, v) == 50000);
-	OK(pawl_engine_destroy(e));
-	rc = pawl_record_stop();
-	setrlimit(RLIMIT_FSIZE, &was);
-	signal(SIGXFSZ, SIG_DFL);
-	ck_assert_msg(rc == -ENOSPC || rc == -EFBIG, "%d", rc);
-	says("stop", (const char *const[]){ "not complete", NULL });
-	load(path, &r);
-	ck_assert(!r.ended);
-	ck_assert_uint_gt(r.nops, 1000);
-	rec_free(&r);
-	unlink(path);
-}
-END_TEST
-
 SUITE("record", test_fields, test_many_accesses, test_random, test_order_refuses,
       test_order_of_random_histories, test_replay_sees,
       test_a_replay_has_the_devices_that_the_ops_name,
       test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new,
       test_replay_sees_a_writer_beside_a_reader, test_replay_sees_ops_that_run_twice_or_never,
-      test_calls, test_churn,
-      test_a_child_whose_parents_threads_recorded_cannot_record, test_fork, test_disk_full,
-      test_ops_that_did_not_begin_come_last)
+      test_calls, test_churn, test_ops_that_did_not_begin_come_last)
 
 #else
 
