@@ -5,7 +5,9 @@
 #include "util.h"
 #include "child.h"
 #include <core/engine.h>
+#include <ctype.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 
 static char *dump(struct pawl_engine *e)
 {
@@ -345,6 +347,207 @@ START_TEST(test_long_name)
 }
 END_TEST
 
+/* The text is like this one, in which each # is a number. */
+static void same(const char *text, const char *like)
+{
+	const char *t = text, *l = like;
+
+	for (; *l; l++, t++) {
+		if (*l == '#') {
+			ck_assert_msg(isdigit((unsigned char)*t), "no number at \"%s\"", t);
+			while (isdigit((unsigned char)t[1]))
+				t++;
+			continue;
+		}
+		ck_assert_msg(*t == *l, "\"%s\" where \"%s\" belongs, in:\n%s", t, l, text);
+	}
+	ck_assert_str_eq(t, "");
+}
+
+static int dumps(struct pawl_run *run, void *arg)
+{
+	*(char **)arg = strdup(dump(run->engine));
+	return 0;
+}
+
+static void *writable_waiter(void *arg)
+{
+	struct gate *g = arg;
+	pawl_var_t v = { 0 };
+
+	v.h = g->token.h;
+	MUST(!pawl_wait_writable(g->e, v, SOON_NS, NULL));
+	return NULL;
+}
+
+/* A poisoned var, two that are held, and a reader and a delete that wait. */
+START_TEST(test_text)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+	pawl_var_t v[6];
+	struct pawl_op op;
+	struct gate g, h, w = { 0 };
+	char *text;
+	pthread_t t;
+	u32 i;
+
+	c.no_help = true;
+	w.e = e = engine_with(&c);
+	OK(pawl_thread_attach(e));
+	for (i = 0; i < 6; i++)
+		v[i] = var_new(e);
+	OK(push_write(e, fail_io, NULL, v[2]));
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	for (i = 0; i < 3; i++)
+		OK(push_write(e, nothing, NULL, v[0]));
+	while (pawl_run_one(e))
+		;
+	gate_write(e, &g, v[0]);
+	OK(gate_push(e, &h, v + 3, 2, NULL, 0));
+	op = op_of_fn(nothing, NULL);
+	op.name = "reader";
+	op.reads = v;
+	op.nreads = 2;
+	OK(pawl_push(e, &op));
+	OK(pawl_var_delete(e, v[4], NULL, NULL));
+	w.token.h = v[3].h;
+	t = spawn(writable_waiter, &w);
+	ck_assert(soon(strstr(dump(e), "thread 1: waits by") && strstr(dump(e), "by thread 1")));
+	op = op_of_fn(dumps, &text);
+	op.priority = 1;
+	OK(pawl_push(e, &op));
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	same(text,
+	     "pawl engine #: 6 ops in flight, 2 thread slots\n"
+	     "thread 0: runs op # (no name)\n"
+	     "thread 0: pushed, to be completed: op # gate\n"
+	     "thread 0: pushed, to be completed: op # gate\n"
+	     "thread 1: waits by op # wait\n"
+	     "var 1.#: version 3, newest write pending, last pushed by thread 0, "
+	     "2 holders of it, readers wait\n"
+	     "  newest waiting reader: op # reader, waits for 1 accesses\n"
+	     "var 2.#: version 0, newest write done, last pushed by thread 0, 1 holders of it\n"
+	     "var 3.#: version 1, newest write done, last pushed by thread 0, "
+	     "0 holders of it, poisoned\n"
+	     "var 4.#: version 0, newest write pending, last pushed by thread 1, "
+	     "1 holders of it\n"
+	     "var 5.#: version 0, newest write pending, last pushed by thread 0, "
+	     "1 holders of it, deleted\n"
+	     "1 vars idle\n");
+	gate_open(&g);
+	gate_open(&h);
+	join(t);
+	free(text);
+	while (pawl_run_one(e))
+		;
+	pawl_wait_all(e, SOON_NS, NULL);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* A write that is short, or interrupted, is continued; what cannot be written is reported. */
+START_TEST(test_the_end_does_not_fit)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct rlimit was, limit;
+	FILE *f = tmpfile();
+	size_t n;
+	int rc;
+
+	n = strlen(dump(e));
+	signal(SIGXFSZ, SIG_IGN);
+	MUST(f && !getrlimit(RLIMIT_FSIZE, &was));
+	limit = was;
+	limit.rlim_cur = n - 3;
+	MUST(!setrlimit(RLIMIT_FSIZE, &limit));
+	rc = pawl_dump(e, fileno(f));
+	MUST(!setrlimit(RLIMIT_FSIZE, &was));
+	signal(SIGXFSZ, SIG_DFL);
+	ck_assert_int_eq(rc, -EFBIG);
+	ck_assert_int_eq(lseek(fileno(f), 0, SEEK_END), (off_t)n - 3);
+	fclose(f);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static void count_handler(int sig)
+{
+	fetch_add_relaxed(&handled, 1);
+}
+
+static void *dumper(void *arg)
+{
+	MUST(!pawl_dump(arg, handler_fd));
+	close(handler_fd);
+	return NULL;
+}
+
+/* The pipe is full, so the thread is inside write() when the signals come, or soon is. */
+START_TEST(test_an_interrupted_write_is_made_again)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct sigaction sa = { .sa_handler = count_handler };
+	char text[1024];
+	size_t n = 0, full = 0;
+	ssize_t got;
+	pthread_t t;
+	u32 i, was;
+	int fd[2];
+
+	MUST(!pipe(fd) && !fcntl(fd[1], F_SETFL, O_NONBLOCK));
+	memset(text, 'x', sizeof(text));
+	while (write(fd[1], text, sizeof(text)) > 0)
+		full += sizeof(text);
+	MUST(!fcntl(fd[1], F_SETFL, 0));
+	handler_fd = fd[1];
+	MUST(!sigaction(SIGUSR1, &sa, NULL));
+	t = spawn(dumper, e);
+	for (i = 0; i < 20; i++) {
+		was = load_relaxed(&handled);
+		ck_assert(!pthread_kill(t, SIGUSR1));
+		ck_assert(soon(load_relaxed(&handled) != was));
+		nap_us(200);
+	}
+	for (; full; full -= sizeof(text))
+		MUST(read(fd[0], text, sizeof(text)) == sizeof(text));
+	while ((got = read(fd[0], text + n, sizeof(text) - 1 - n)) > 0)
+		n += (size_t)got;
+	text[n] = 0;
+	join(t);
+	close(fd[0]);
+	handler_set(SIGUSR1, SIG_DFL);
+	same(text, "pawl engine #: 0 ops in flight, # thread slots\n0 vars idle\n");
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static int no_thread(void *user, void *(*fn)(void *arg), void *arg, void **thread)
+{
+	return -EAGAIN;
+}
+
+static void no_join(void *user, void *thread)
+{
+	MUST(false);
+}
+
+START_TEST(test_workers_that_do_not_start)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+
+	c.thread_create = no_thread;
+	c.thread_join = no_join;
+	e = engine_with(&c);
+	OK(push_write(e, nothing, NULL, var_new(e)));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	has(dump(e), "\nworkers could not be started: error 11\n");	/* EAGAIN */
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 SUITE("dump", test_idle, test_stuck, test_the_last_var_is_listed, test_lists_ops,
       test_waiter_is_named, test_bad_fd, test_while_it_moves, test_in_a_signal_handler,
-      test_in_a_crash, test_long_name)
+      test_in_a_crash, test_long_name, test_text, test_the_end_does_not_fit,
+      test_an_interrupted_write_is_made_again, test_workers_that_do_not_start)

@@ -258,21 +258,74 @@ START_TEST(test_every_waiting_time_is_in_a_bucket)
 }
 END_TEST
 
+/* Each family of the engine is the field of its name, of which no two are the same here. */
+START_TEST(test_every_family_is_its_field)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct thread *t = thread_get(e);
+	u64 *const count[] = { &t->failed, &t->skipped, &t->inlined, &t->records, &t->helps,
+			       &t->ex.helped, &t->ex.handed, &t->ex.stolen, &t->ex.sleeps,
+			       &e->x->wakes };
+	struct pawl_stats s;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(count); i++)
+		store_relaxed(count[i], 1000 + i);
+	s = stats(e);
+	scrape(&e, 1);
+	ck_assert(value("pawl_ops_failed_total", "") == 1000 && s.failed == 1000);
+	ck_assert(value("pawl_ops_skipped_total", "") == 1001 && s.skipped == 1001);
+	ck_assert(value("pawl_ops_inlined_total", "") == 1002 && s.inlined == 1002);
+	ck_assert(value("pawl_push_records_total", "") == 1003 && s.records == 1003);
+	ck_assert(value("pawl_push_helps_total", "") == 1004 && s.helps == 1004);
+	ck_assert(value("pawl_ops_helped_total", "") == 1005 && s.helped == 1005);
+	ck_assert(value("pawl_ops_handed_total", "") == 1006 && s.handed == 1006);
+	ck_assert(value("pawl_ops_stolen_total", "") == 1007 && s.stolen == 1007);
+	ck_assert(value("pawl_thread_sleeps_total", "") == 1008 && s.sleeps == 1008);
+	ck_assert(value("pawl_thread_wakes_total", "") == 1009 && s.wakes == 1009);
+	ck_assert(value("pawl_memory_bytes", "") == (double)s.bytes);
+	ck_assert(value("pawl_address_space_bytes", "") == (double)s.address_space);
+	ck_assert_uint_gt(s.address_space, s.bytes);
+	ck_assert(value("pawl_threads", "") == 1);
+	ck_assert(value("pawl_workers", "") == 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_workers_of_queues)
+{
+	struct pawl_queue_stats s = { .size = sizeof(s) };
+	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
+	struct pawl_engine *e;
+
+	c.priority_workers = 3;
+	c.start_workers = true;
+	e = engine_with(&c);
+	scrape(&e, 1);
+	ck_assert(value("pawl_queue_workers", "queue=c0,") == 2);
+	ck_assert(value("pawl_queue_workers", "queue=prio,") == 3);
+	ck_assert(value("pawl_workers", "") == stats(e).workers && stats(e).workers >= 5);
+	OK(pawl_queue_stats(e, (struct pawl_device){ PAWL_CPU, 0 }, PAWL_CPU_PRIORITIZED, &s));
+	ck_assert_uint_eq(s.workers, 3);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* Each family occurs once, and the labels distinguish the engines. */
 START_TEST(test_several_engines)
 {
 	struct pawl_config c = small(PAWL_POOLED, 1);
 	struct pawl_engine *e[3];
 
-	c.name = "q\"\\\n\t\xc3";
+	c.name = "\"\\\n\xc3 ~\x7f";
 	e[0] = engine(PAWL_PER_DEVICE, 0);
 	e[1] = engine_with(&c);
 	e[2] = engine(PAWL_NAIVE, 0);
 	OK(push_write(e[1], nothing, NULL, var_new(e[1])));
 	OK(pawl_wait_all(e[1], SOON_NS, NULL));
 	scrape(e, 3);
-	ck_assert(value("pawl_ops_pushed_total", "name=q_____,") >= 1);
-	ck_assert(value("pawl_queue_pushed_total", "name=q_____,queue=io,") == 0);
+	ck_assert(value("pawl_ops_pushed_total", "name=____ ~_,") >= 1);
+	ck_assert(value("pawl_queue_pushed_total", "name=____ ~_,queue=io,") == 0);
 	OK(pawl_engine_destroy(e[0]));
 	OK(pawl_engine_destroy(e[1]));
 	OK(pawl_engine_destroy(e[2]));
@@ -341,4 +394,6 @@ START_TEST(test_while_it_moves)
 }
 END_TEST
 
-SUITE("prometheus", test_values, test_every_waiting_time_is_in_a_bucket, test_several_engines, test_short_buffers, test_bad, test_while_it_moves)
+SUITE("prometheus", test_values, test_every_waiting_time_is_in_a_bucket,
+      test_every_family_is_its_field, test_workers_of_queues, test_several_engines,
+      test_short_buffers, test_bad, test_while_it_moves)

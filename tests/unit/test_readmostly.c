@@ -229,10 +229,61 @@ START_TEST(test_a_reader_in_flight_is_counted_at_any_moment)
 END_TEST
 #endif
 
+static void see(void *arg, const struct pawl_stalled *s)
+{
+	struct pawl_stalled *seen = arg;
+
+	*seen = *s;
+}
+
+/* Its readers are counted in a dump, and the ops behind one of them by the watchdog. */
+START_TEST(test_a_dump_and_the_watchdog_know_the_mode)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_stalled seen = { 0 };
+	pawl_var_t v = var_new(e);
+	char text[4096], line[64];
+	struct gate g[3];
+	FILE *f = tmpfile();
+	u32 i;
+
+	MUST(f);
+	make_read_mostly(e, v);
+	ck_assert(in_mode(e, v));
+	for (i = 0; i < 3; i++)
+		gate_read(e, &g[i], v);
+	ck_assert(in_mode(e, v));
+	OK(pawl_dump(e, fileno(f)));
+	rewind(f);
+	text[fread(text, 1, sizeof(text) - 1, f)] = 0;
+	fclose(f);
+	snprintf(line, sizeof(line), "last pushed by many, rm %u, 3 holders of it\n",
+		 rm_tag_index(word_snapshot(word_of(e, v)).tag));
+	ck_assert_msg(strstr(text, line) != NULL, "no \"%s\" in:\n%s", line, text);
+	for (i = 1; i < 3; i++) {
+		gate_open(&g[i]);
+		while (pawl_run_one(e))
+			;
+	}
+	for (i = 0; i < 4; i++)
+		OK(push_write(e, nothing, NULL, v));
+	ck_assert_int_eq(pawl_watch(e, 0, NULL, NULL), 0);
+	nap_us(1000);
+	ck_assert_int_eq(pawl_watch(e, 0, see, &seen), 1);
+	ck_assert_int_eq(seen.what, PAWL_STALLED_ASYNC);
+	ck_assert_uint_eq(seen.var.h, v.h);
+	ck_assert_uint_eq(seen.behind, 4);
+	gate_open(&g[0]);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 SUITE("readmostly", test_many_readers_change_no_shared_line, test_reads_of_one_var_convert_it,
       test_one_thread_stays_as_usual, test_write_waits_for_readers_in_flight,
       test_at_rest_it_is_writable, test_more_vars_than_rms,
 #if CAN_TRAP
       test_a_reader_in_flight_is_counted_at_any_moment,
 #endif
-      test_readers_and_writers_at_any_moment)
+      test_readers_and_writers_at_any_moment,
+      test_a_dump_and_the_watchdog_know_the_mode)

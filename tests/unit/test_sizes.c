@@ -59,6 +59,26 @@ START_TEST(test_newer_config)
 }
 END_TEST
 
+START_TEST(test_longest_config)
+{
+	static union {
+		struct pawl_config c;
+		char byte[4096];
+	} u;
+	struct pawl_engine *e;
+
+	pawl_config_init_size(&u.c, sizeof(u));
+	u.c.workers = 0;
+	OK(pawl_engine_create(&u.c, &e));
+	OK(pawl_engine_destroy(e));
+	u.byte[4095] = 1;
+	FAILS(pawl_engine_create(&u.c, &e), -EINVAL, "config.size", "byte 4095 is not 0");
+	u.byte[4095] = 0;
+	u.c.size++;
+	FAILS(pawl_engine_create(&u.c, &e), -EINVAL, "config.size", "more than 4096");
+}
+END_TEST
+
 /* What the function of the macro's name writes: the first release's fields. */
 START_TEST(test_config_of_first_release)
 {
@@ -219,5 +239,6 @@ START_TEST(test_newer_results)
 }
 END_TEST
 
-SUITE("sizes", test_newer_config, test_config_of_first_release, test_newer_op, test_older_op,
-      test_newer_arrays, test_newer_launch, test_newer_results)
+SUITE("sizes", test_newer_config, test_longest_config, test_config_of_first_release, test_newer_op, test_older_op,
+      test_newer_arrays,
+      test_newer_launch, test_newer_results)

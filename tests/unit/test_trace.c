@@ -3,6 +3,7 @@
 #include "util.h"
 #include <sys/stat.h>
 #include <core/engine.h>
+#include <core/trace.h>
 
 #ifdef CONFIG_TRACE
 
@@ -170,6 +171,72 @@ START_TEST(test_arrows)
 }
 END_TEST
 
+/* Of the first vars of an op, and the first readers of a version; both writes of a var count. */
+START_TEST(test_arrows_are_limited)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v[9];
+	struct pawl_op op = op_of_fn(nothing, NULL);
+	char *text;
+	u32 i;
+
+	for (i = 0; i < 9; i++)
+		v[i] = var_new(e);
+	op.writes = v;
+	op.nwrites = 9;
+	OK(pawl_trace_start(e, 100));
+	OK(pawl_push(e, &op));
+	OK(pawl_push(e, &op));		/* 6 arrows */
+	for (i = 0; i < 11; i++)
+		OK(push_read(e, nothing, NULL, v[0]));	/* 11 */
+	OK(push_write(e, nothing, NULL, v[0]));		/* 8 */
+	OK(push_write(e, nothing, NULL, v[0]));		/* 1 */
+	OK(push_read(e, nothing, NULL, v[8]));		/* none */
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_trace_stop(e));
+	text = written(e);
+	check_json(text);
+	ck_assert_uint_eq(times(text, "\"ph\":\"s\""), 6 + 11 + 8 + 1);
+	ck_assert_uint_eq(times(text, "\"ph\":\"f\""), 6 + 11 + 8 + 1);
+	free(text);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* An op that did not end, one that did not begin, and some whose push is not in the rings. */
+START_TEST(test_ops_that_are_there_in_part)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	struct gate g;
+	char *text;
+	u32 i;
+
+	gate_write(e, &g, w);
+	OK(pawl_trace_start(e, 1000));
+	gate_open(&g);		/* of an op that was pushed before */
+	OK(push_named(e, nothing, &v, "whole"));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	for (i = 1; i <= pool_carved(e->pool[POOL_OP]); i++) {
+		trace_event(thread_get(e), TRACE_BEGIN, i, "late");
+		trace_event(thread_get(e), TRACE_END, i, "late");
+	}
+	gate_write(e, &g, v);
+	for (i = 0; i < 2; i++)
+		OK(push_named(e, nothing, &v, "behind"));
+	OK(pawl_trace_stop(e));
+	text = written(e);
+	check_json(text);
+	ck_assert_uint_eq(times(text, "\"whole\""), 1);
+	ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 1);
+	ck_assert_uint_eq(times(text, "\"ph\":\"s\""), 1);	/* to the gate */
+	free(text);
+	gate_open(&g);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 START_TEST(test_refused)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -227,12 +294,16 @@ START_TEST(test_ring_wraps)
 		OK(push_named(e, nothing, &v, "new"));
 		pawl_run_one(e);
 	}
+	OK(push_named(e, nothing, &v, "waits"));
 	OK(pawl_trace_stop(e));
 	text = written(e);
 	check_json(text);
 	ck_assert_uint_eq(times(text, "\"new\""), 10);
-	ck_assert_uint_lt(times(text, "\"old\""), 64);
+	/* Three events each, and the last push: 64. */
+	ck_assert_uint_eq(times(text, "\"old\""), 11);
+	ck_assert_uint_eq(times(text, "\"waits\""), 0);
 	free(text);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -477,7 +548,8 @@ START_TEST(test_a_trace_is_written_as_often_as_asked)
 }
 END_TEST
 
-SUITE("trace", test_events, test_arrows, test_refused, test_empty, test_ring_wraps, test_again,
+SUITE("trace", test_events, test_arrows, test_arrows_are_limited,
+      test_ops_that_are_there_in_part, test_refused, test_empty, test_ring_wraps, test_again,
       test_under_load, test_a_stop_during_a_write_does_not_end_the_write,
       test_times_threads_and_order, test_a_trace_is_written_as_often_as_asked)
 

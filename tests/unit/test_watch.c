@@ -90,6 +90,8 @@ START_TEST(test_async)
 	const struct pawl_stalled *s;
 	struct seen seen;
 	struct gate g;
+	u64 begin;
+	int i;
 
 	gate_read(e, &g, v);
 	ck_assert_int_eq(watch(e, 0).n, 0);
@@ -106,6 +108,19 @@ START_TEST(test_async)
 	gate_open(&g);
 	ck_assert_ptr_null((seen = watch(e, 0), find(&seen, PAWL_STALLED_ASYNC)));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
+	/* The time of the next one, perhaps in the same object, begins with it. */
+	for (i = 0; i < 3; i++) {
+		begin = now_ms();
+		gate_write(e, &g, v);
+		ck_assert_int_eq(watch(e, 0).n, 0);
+		nap_us(2000);
+		seen = watch(e, 0);
+		ck_assert_int_eq(seen.n, 1);
+		ck_assert_uint_le(seen.s[0].ns, (now_ms() + 1 - begin) * 1000000);
+		gate_open(&g);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		nap_us(5000);
+	}
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -358,7 +373,90 @@ START_TEST(test_next_body_of_a_graph_is_another)
 }
 END_TEST
 
+/* --- what is said of them --- */
+
+struct stuck {
+	struct pawl_engine *e;
+	pawl_var_t v;
+	struct gate g;
+	struct plug p;
+};
+
+static void *gets_stuck(void *arg)
+{
+	struct stuck *s = arg;
+	struct pawl_op op = op_of_fn(plug_body, &s->p);
+
+	gate_read(s->e, &s->g, s->v);
+	MUST(!pawl_push(s->e, &op) && pawl_run_one(s->e) == 1);
+	return NULL;
+}
+
+static void *waits_to_write(void *arg)
+{
+	struct stuck *s = arg;
+
+	MUST(!pawl_wait_writable(s->e, s->v, SOON_NS, NULL));
+	return NULL;
+}
+
+/* The threads are named, a wait is no op that is stuck, and each report adds to the time. */
+START_TEST(test_reports)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	const struct pawl_stalled *b, *a;
+	struct stuck stuck = { 0 };
+	struct pawl_engine *e;
+	u64 ns[3] = { 0 }, pushed;
+	struct seen seen;
+	pthread_t t[2];
+	int i;
+
+	c.no_help = true;	/* the waiting thread leaves the ops in the queue */
+	stuck.e = e = engine_with(&c);
+	OK(pawl_thread_attach(e));
+	stuck.v = var_new(e);
+	t[0] = spawn(gets_stuck, &stuck);
+	ck_assert(soon(load_acquire(&stuck.p.in)));
+	pushed = stats(e).pushed;
+	t[1] = spawn(waits_to_write, &stuck);
+	ck_assert(soon(stats(e).pushed > pushed));
+	OK(push_write(e, nothing, NULL, stuck.v));
+	OK(push_write(e, nothing, NULL, var_new(e)));
+	ck_assert_int_eq(watch(e, 0).n, 0);
+	ck_assert(soon((seen = watch(e, 0), a = find(&seen, PAWL_STALLED_ASYNC)) && a->behind == 2));
+	for (i = 0; i < 3; i++) {
+		nap_us(1000);
+		seen = watch(e, 0);
+		b = find(&seen, PAWL_STALLED_BODY);
+		a = find(&seen, PAWL_STALLED_ASYNC);
+		ck_assert(seen.n == 3 && b && a && find(&seen, PAWL_STALLED_QUEUE));
+		ck_assert_uint_eq(b->thread, 1);
+		ck_assert_ptr_null(b->name);
+		ck_assert_uint_eq(b->var.h, 0);
+		ck_assert_uint_eq(b->behind, 0);
+		ck_assert_uint_eq(a->thread, 1);
+		ck_assert_uint_eq(a->var.h, stuck.v.h);
+		ck_assert_uint_eq(a->behind, 2);
+		for (; seen.n; seen.n--) {
+			const struct pawl_stalled *s = &seen.s[seen.n - 1];
+
+			ck_assert_uint_ge(s->ns, ns[s->what] + 1000000);
+			ns[s->what] = s->ns;
+		}
+	}
+	plug_out(&stuck.p);
+	join(t[0]);
+	gate_open(&stuck.g);
+	join(t[1]);
+	while (pawl_run_one(e))
+		;
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 SUITE("watch", test_body, test_async, test_queue, test_next_op_is_another,
       test_next_body_of_a_graph_is_another,
       test_next_async_op_is_another, test_next_thread_is_another, test_many_vars, test_bad,
-      test_while_it_moves)
+      test_while_it_moves, test_reports)

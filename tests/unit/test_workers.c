@@ -443,6 +443,17 @@ START_TEST(test_default_respects_affinity_and_quota)
 	put("cpu,cpuacct/g/cpu.cfs_quota_us", "90000\n");
 	ck_assert_uint_eq(usable("5:cpuset:/g\n4:cpu,cpuacct:/g\n0::/\n"), 1);
 	ck_assert_uint_eq(usable("5:cpuset,cpuacct:/g\n"), all);
+	put("cpuacct,cpu/g/cpu.cfs_quota_us", "90000\n");
+	put("cpuacct,cpu/g/cpu.cfs_period_us", "100000\n");
+	ck_assert_uint_eq(usable("4:cpuacct,cpu:/g\n"), 1);
+	put("cpuset/g/cpu.cfs_quota_us", "90000\n");
+	put("cpuset/g/cpu.cfs_period_us", "100000\n");
+	ck_assert_uint_eq(usable("4:cpuset:/g\n"), all);
+	/* a group whose files cannot be named */
+	memset(cmd, 'g', PATH_MAX);
+	memcpy(cmd, "0::/", 4);
+	strcpy(cmd + PATH_MAX - 10, "\n");
+	ck_assert_uint_eq(usable(cmd), all);
 	ck_assert_uint_eq(usable("junk\n4:cpu\n"), all);
 	snprintf(cmd, sizeof(cmd), "rm -r %s", root);
 	MUST(!system(cmd));
