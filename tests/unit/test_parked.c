@@ -317,6 +317,36 @@ START_TEST(test_parked_at_any_moment)
 }
 END_TEST
 
+static void see(void *arg, const struct pawl_stalled *s)
+{
+	*(struct pawl_stalled *)arg = *s;
+}
+
+/* The watchdog knows what waits behind a read of a parked var. */
+START_TEST(test_the_watchdog_knows_parked_vars)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_stalled seen = { 0 };
+	pawl_var_t v = var_parked(e);
+	struct gate g;
+	u32 i;
+
+	gate_read(e, &g, v);
+	for (i = 0; i < 3; i++)
+		OK(push_write(e, nothing, NULL, v));
+	ck_assert_int_eq(pawl_watch(e, 0, NULL, NULL), 0);
+	nap_us(1000);
+	ck_assert_int_eq(pawl_watch(e, 0, see, &seen), 1);
+	ck_assert_int_eq(seen.what, PAWL_STALLED_ASYNC);
+	ck_assert_uint_eq(seen.var.h, v.h);
+	ck_assert_uint_eq(seen.behind, 3);
+	gate_open(&g);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 SUITE("parked", test_version_and_error, test_in_use, test_write_waits_for_readers,
       test_many_reads, test_readers_come_round, test_no_var_is_left_out,
-      test_visits_in_vain_are_not_repeated, test_parked_at_any_moment)
+      test_visits_in_vain_are_not_repeated, test_parked_at_any_moment,
+      test_the_watchdog_knows_parked_vars)

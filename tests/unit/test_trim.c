@@ -79,14 +79,22 @@ START_TEST(test_one_worker_at_a_time_gives_memory_back)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	struct thread *t = thread_get(e);
+	u32 i;
 
 	/* as if it slept: no thread wants it to work */
 	store_relaxed(&t->ex.park, UINT32_MAX);
 	ck_assert(engine_tidy(e, &t->ex));
 	ck_assert_uint_eq(load_relaxed(&e->tidying), 0);
+	/* What it keeps itself is free for the other one in any case. */
+	OK(push_write(e, nothing, NULL, var_new(e)));
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	ck_assert_uint_gt(t->cache[POOL_OP].n, 0);
+	store_relaxed(&t->ex.park, UINT32_MAX);
 	store_relaxed(&e->tidying, 1);
 	ck_assert(!engine_tidy(e, &t->ex));
 	ck_assert_uint_eq(load_relaxed(&e->tidying), 1);
+	for (i = 0; i < POOLS; i++)
+		ck_assert_uint_eq(t->cache[i].n, 0);
 	store_relaxed(&e->tidying, 0);
 	ck_assert(engine_tidy(e, &t->ex));
 	store_relaxed(&t->ex.park, 0);
