@@ -390,7 +390,8 @@ START_TEST(test_events_of_more_than_a_second_ago_are_in_the_file)
 	was = size_of(path);
 	OK(push_write(e, nothing, NULL, v));
 	ck_assert_uint_eq(size_of(path), was);
-	ck_assert(soon((nap_us(20000), !push_write(e, nothing, NULL, v)) && size_of(path) > was));
+	ck_assert(soon((nap_us(20000), !push_write(e, nothing, NULL, v)) &&
+		       size_of(path) > was));
 	/* Not with every event from there on. */
 	ck_assert(soon((was = size_of(path), !push_write(e, nothing, NULL, v)) &&
 		       size_of(path) == was));
@@ -492,8 +493,8 @@ static void delete_now(void)
 }
 
 /*
- * A var that an op names is deleted somewhere inside the push: the op is refused, or runs at its
- * place of both vars, or does not run and has a place of the other var alone.
+ * A var that an op names is deleted somewhere inside the push: the op is refused, or runs at
+ * its place of both vars, or does not run and has a place of the other var alone.
  */
 static void push_and_delete(bool with_other)
 {

@@ -171,7 +171,7 @@ START_TEST(test_arrows)
 }
 END_TEST
 
-/* Of the first vars of an op, and the first readers of a version; both writes of a var count. */
+/* Of the first vars of an op, and of the first readers of a version. */
 START_TEST(test_arrows_are_limited)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);

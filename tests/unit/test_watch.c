@@ -424,7 +424,8 @@ START_TEST(test_reports)
 	OK(push_write(e, nothing, NULL, stuck.v));
 	OK(push_write(e, nothing, NULL, var_new(e)));
 	ck_assert_int_eq(watch(e, 0).n, 0);
-	ck_assert(soon((seen = watch(e, 0), a = find(&seen, PAWL_STALLED_ASYNC)) && a->behind == 2));
+	ck_assert(soon((seen = watch(e, 0), a = find(&seen, PAWL_STALLED_ASYNC)) &&
+		       a->behind == 2));
 	for (i = 0; i < 3; i++) {
 		nap_us(1000);
 		seen = watch(e, 0);
