@@ -61,5 +61,51 @@ START_TEST(test_a_refused_op_does_not_end_the_order_of_its_thread)
 }
 END_TEST
 
+/* Of a slot in two engines, the ops of one are not before those of the other. */
+START_TEST(test_each_engine_has_an_order_of_its_threads)
+{
+	const struct recording r = { .ops = ops, .nops = 4 };
+	u32 order[4], i;
+	size_t n;
+
+	for (i = 0; i < 4; i++)
+		ops[i] = (struct rec_op){ .name = "", .begun = true, .parent = REC_NONE,
+					  .engine = i / 2, .push = i < 2 ? 5 + 2 * i : i };
+	OK(rec_order(&r, order, &n, text, sizeof(text)));
+	ck_assert_uint_eq(n, 4);
+	ck_assert(order[0] == 2 && order[1] == 3 && order[2] == 0 && order[3] == 1);
+	ops[2].begun = ops[3].begun = false;
+	OK(rec_order(&r, order, &n, text, sizeof(text)));
+	ck_assert(order[0] == 0 && order[1] == 1 && order[2] == 2 && order[3] == 3);
+}
+END_TEST
+
+/* Whatever the clocks of the threads say. */
+START_TEST(test_a_body_and_a_given_edge_come_before_what_waits_for_them)
+{
+	struct rec_edge edge = { 2, 1 };
+	struct recording r = { .ops = ops, .nops = 3 };
+	u32 order[3], i;
+	size_t n;
+
+	for (i = 0; i < 3; i++)
+		ops[i] = (struct rec_op){ .name = "", .begun = true, .parent = REC_NONE,
+					  .thread = i, .push = 10 - i };
+	ops[2].parent = 0;
+	OK(rec_order(&r, order, &n, text, sizeof(text)));
+	ck_assert(n == 3 && order[0] == 1 && order[1] == 0 && order[2] == 2);
+	r.edges = &edge;
+	r.nedges = 1;
+	OK(rec_order(&r, order, &n, text, sizeof(text)));
+	ck_assert(n == 3 && order[0] == 0 && order[1] == 2 && order[2] == 1);
+	edge.after = 0;
+	ck_assert_int_eq(rec_order(&r, order, &n, text, sizeof(text)), -EBADMSG);
+	ck_assert_msg(strstr(text, "2 ops wait for each other, among them op 0") != NULL, "%s",
+		      text);
+}
+END_TEST
+
 SUITE("order", test_ops_that_wait_for_nothing_come_as_they_were_pushed,
-      test_a_refused_op_does_not_end_the_order_of_its_thread)
+      test_a_refused_op_does_not_end_the_order_of_its_thread,
+      test_each_engine_has_an_order_of_its_threads,
+      test_a_body_and_a_given_edge_come_before_what_waits_for_them)

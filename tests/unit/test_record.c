@@ -518,79 +518,6 @@ START_TEST(test_replay_sees)
 }
 END_TEST
 
-/*
- * An engine that breaks the order: pushes and sleeps of the replay come here (tests/Makefile).
- * UNORDERED takes the vars from the ops, and the last one runs first.  BESIDE runs the second op
- * inside the first.  TWICE runs each op twice that only reads.  FORGETFUL runs no op that writes.
- */
-enum { SOUND, UNORDERED, BESIDE, TWICE, FORGETFUL };
-
-static int engine_is;
-static struct pawl_op inner;
-
-int __real_pawl_push(struct pawl_engine *e, const struct pawl_op *op);
-int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op);
-int __real_nanosleep(const struct timespec *ns, struct timespec *left);
-int __wrap_nanosleep(const struct timespec *ns, struct timespec *left);
-
-int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op)
-{
-	static int32_t priority;
-	struct pawl_op other = *op;
-
-	if (engine_is == SOUND)
-		return __real_pawl_push(e, op);
-	if (engine_is == FORGETFUL && op->nwrites)
-		return 0;
-	if (engine_is == TWICE && !op->nwrites)
-		OK(__real_pawl_push(e, op));
-	if (engine_is == BESIDE && op->nwrites) {
-		inner = *op;
-		return 0;
-	}
-	if (engine_is == UNORDERED) {
-		other.nreads = other.nwrites = 0;
-		other.priority = ++priority;
-	}
-	return __real_pawl_push(e, &other);
-}
-
-int __wrap_nanosleep(const struct timespec *ns, struct timespec *left)
-{
-	struct pawl_op op = inner;
-
-	MUST(ns);
-	inner.fn = NULL;
-	return op.fn ? op.fn(NULL, op.arg) : __real_nanosleep(ns, left);
-}
-
-static struct replay_result broken_replay(int how, bool read_first)
-{
-	struct replay_options o = { .workers = 0, .speed = 1, .sleep = true };
-	struct replay_result res;
-	char *path = temp_path();
-	u32 order[] = { 0, 1 };
-	struct pawl_engine *e;
-	struct recording r;
-	pawl_var_t v;
-
-	OK(pawl_record_start(path));
-	e = engine(PAWL_PER_DEVICE, 0);
-	v = var_new(e);
-	OK((read_first ? push_read : push_write)(e, nothing, NULL, v));
-	OK(push_write(e, nothing, NULL, v));
-	OK(pawl_wait_all(e, SOON_NS, NULL));
-	OK(pawl_engine_destroy(e));
-	OK(pawl_record_stop());
-	load(path, &r);
-	engine_is = how;
-	OK(replay_run(&r, order, 2, &o, &res, text, sizeof(text)));
-	engine_is = SOUND;
-	rec_free(&r);
-	unlink(path);
-	return res;
-}
-
 START_TEST(test_a_replay_has_the_devices_that_the_ops_name)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
@@ -623,38 +550,6 @@ START_TEST(test_a_replay_has_the_devices_that_the_ops_name)
 	rec_free(&again);
 	rec_free(&r);
 	unlink(path);
-}
-END_TEST
-
-START_TEST(test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new)
-{
-	struct replay_result res = broken_replay(UNORDERED, false);
-
-	ck_assert_msg(strstr(res.first, "has version 0, not 1") != NULL, "%s", res.first);
-	ck_assert_uint_eq(res.wrong, 2);
-	ck_assert_uint_eq(broken_replay(SOUND, false).wrong, 0);
-}
-END_TEST
-
-START_TEST(test_replay_sees_a_writer_beside_a_reader)
-{
-	struct replay_result res = broken_replay(BESIDE, true);
-
-	ck_assert_msg(strstr(res.first, "is held by another") != NULL, "%s", res.first);
-	ck_assert_uint_eq(broken_replay(SOUND, true).wrong, 0);
-}
-END_TEST
-
-START_TEST(test_replay_sees_ops_that_run_twice_or_never)
-{
-	struct replay_result res = broken_replay(TWICE, true);
-
-	ck_assert_msg(strstr(res.first, "runs again") != NULL, "%s", res.first);
-	ck_assert_uint_eq(res.wrong, 2);
-	ck_assert_uint_eq(res.ops, 3);
-	res = broken_replay(FORGETFUL, true);
-	ck_assert_msg(strstr(res.first, "1 bodies ran for 2 ops") != NULL, "%s", res.first);
-	ck_assert_uint_eq(res.wrong, 1);
 }
 END_TEST
 
@@ -816,10 +711,8 @@ END_TEST
 
 SUITE("record", test_fields, test_many_accesses, test_random, test_order_refuses,
       test_order_of_random_histories, test_replay_sees,
-      test_a_replay_has_the_devices_that_the_ops_name,
-      test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new,
-      test_replay_sees_a_writer_beside_a_reader, test_replay_sees_ops_that_run_twice_or_never,
-      test_calls, test_churn, test_ops_that_did_not_begin_come_last)
+      test_a_replay_has_the_devices_that_the_ops_name, test_calls, test_churn,
+      test_ops_that_did_not_begin_come_last)
 
 #else
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* tools/pawl/slurp.c: files whose reads end early or fail. */
+/* tools/pawl/slurp.c: files whose reads end early or fail, and what is no file. */
 #include "util.h"
+#include <sys/stat.h>
 #include <tools/pawl/slurp.h>
 
 /* read() comes here (tests/Makefile). */
@@ -59,4 +60,38 @@ START_TEST(test_a_file_that_comes_in_pieces_is_read_whole)
 }
 END_TEST
 
-SUITE("slurp", test_a_file_that_comes_in_pieces_is_read_whole)
+/* A FIFO without a writer is not waited for. */
+START_TEST(test_what_is_no_file_of_at_most_so_many_bytes_is_refused)
+{
+	char *path = temp_path(), out[128];
+	size_t len = 0;
+	void *data;
+
+	MUST(!truncate(path, 1001));
+	ck_assert_int_eq(file_slurp(path, 1000, &data, &len, out, sizeof(out)), -EFBIG);
+	ck_assert_msg(strstr(out, ": 1001 bytes, more than the limit of 1000") != NULL, "%s", out);
+	MUST(!truncate(path, 1000));
+	OK(file_slurp(path, 1000, &data, &len, out, sizeof(out)));
+	ck_assert_uint_eq(len, 1000);
+	free(data);
+	MUST(!truncate(path, 0));
+	OK(file_slurp(path, 0, &data, &len, NULL, 0));
+	ck_assert_uint_eq(len, 0);
+	free(data);
+	MUST(!unlink(path));
+	ck_assert_int_eq(file_slurp(path, 1000, &data, &len, out, sizeof(out)), -ENOENT);
+	ck_assert_msg(strstr(out, ": cannot open: No such file") != NULL, "%s", out);
+	MUST(!mkfifo(path, 0600));
+	ck_assert_int_eq(file_slurp(path, 1000, &data, &len, out, sizeof(out)), -EINVAL);
+	ck_assert_msg(strstr(out, ": not a regular file") != NULL, "%s", out);
+	unlink(path);
+	ck_assert_int_eq(file_slurp("/", 1000, &data, &len, out, sizeof(out)), -EINVAL);
+	/* A message has one line, whatever is in the name. */
+	ck_assert_int_eq(file_slurp("/no\n\033\177 one", 1000, &data, &len, out, sizeof(out)),
+			 -ENOENT);
+	ck_assert_msg(strstr(out, "/no??? one: ") == out, "%s", out);
+}
+END_TEST
+
+SUITE("slurp", test_a_file_that_comes_in_pieces_is_read_whole,
+      test_what_is_no_file_of_at_most_so_many_bytes_is_refused)

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tools/pawl/reccmd.c: what pawl record says of a recording. */
+#include "recordings.h"
+#include <tools/pawl/cmd.h>
+
+/* What pawl record says of a file with these bytes. */
+static char *said(const char *what, const unsigned char *data, size_t len)
+{
+	char self[] = "pawl record", *path = temp_path();
+	char *argv[] = { self, (char *)what, path, NULL };
+	FILE *was = stdout;
+	char *out = NULL;
+	size_t n;
+
+	write_file(path, data, len);
+	stdout = open_memstream(&out, &n);
+	MUST(stdout);
+	MUST(!cmd_record(3, argv) && !fclose(stdout));
+	stdout = was;
+	unlink(path);
+	return out;
+}
+
+START_TEST(test_what_is_said_of_each_op)
+{
+	static const unsigned char events[] = {
+		REC_NAME, 5, 'a', '"', '\\', 1, 0xe9,
+		REC_PUSH, 10, 4, 2, 1, 2, 3, 0, 2, 0,
+		REC_PUSH | REC_PUSH_PRIO | REC_PUSH_WHERE | REC_PUSH_ASYNC | REC_PUSH_MORE |
+			REC_PUSH_EMPTY, 5, 2, 0, 0, 5, 2, 0, 1, 1, 3, 0,
+		REC_PUSH | REC_PUSH_WHERE, 0, 2, 0, 0, 5 | REC_PROP_ENDS, 0, 0, 1, 5, 0,
+		REC_PUSH | REC_PUSH_WHERE, 0, 2, 0, 0, 99, 0, 0, 1, 13, 0,
+		REC_BEGIN, 10, 4, 2, 2, 1, 1, REC_END | REC_END_OPEN | REC_END_STATUS, 20, 9,
+		REC_BEGIN, 5, 2, 0, 1, 2, REC_END, 10, 3, 1,
+		REC_BEGIN, 5, 2, 0, 1, 1, REC_PUSH, 0, 2, 0, 0, 0, REC_END | REC_END_OPEN, 5,
+		REC_WAIT | REC_WAIT_ALL, 0, REC_WAITED, 10, 9,
+		REC_WAIT | REC_WAIT_WRITABLE, 0, 1, 0, REC_WAIT | REC_WAIT_READABLE, 0, 2, 0,
+	};
+	static const struct { const char *what, *ends; } says[] = {
+		{ "info",
+		  " for 4.000000 s\n"
+		  "engine 0   \"pawl\", per-device, 1 workers, 1 devices\n"
+		  "ops        5 pushed by 1 threads, 1 of them in bodies; 3 begun, 3 over, 1 "
+		  "with an error, 0 refused\n"
+		  "vars       3; 1 reads, 4 writes\n"
+		  "waits      3\n"
+		  "queued     p50 70000.000 us, p99 100000.000 us, max 100000.000 us\n"
+		  "bodies     p50 20000.000 us, p99 40000.000 us, max 40000.000 us\n"
+		  "work       0.070000 s, longest chain 0.060000 s: parallelism 1.17\n"
+		  "order      serial order of 5 ops found\n" },
+		{ "dump",
+		  "# place op engine:thread push_us begin_us end_us runner status \"name\" prop "
+		  "prio device accesses (r|w var@version)\n"
+		  "0 0 0:7 20000.000 50000.000 90000.000 7 -5 \"a\"\\\001\351\" normal 0 0 w0@0 "
+		  "r1@0\n"
+		  "1 1 0:7 30000.000 100000.000 120000.000 7 0 \"\" "
+		  "copy-to-device+async+empty+more -3 1 w0@1\n"
+		  "2 2 0:7 30000.000 130000.000 140000.000 7 0 \"\" delete-var+ends 0 0 w1@0\n"
+		  "3 3 0:7 30000.000 - - - - \"\" unknown 0 0 w2\n"
+		  "4 4 0:7 130000.000 - - - - \"\" normal 0 0\n" },
+		{ "json",
+		  ",\"ended\":true,\"length_ns\":4000000000,\"lost\":0,\n"
+		  "\"engines\":[{\"engine\":0,\"kind\":\"per-device\",\"workers\":1,"
+		  "\"devices\":1}],\n"
+		  "\"ops\":[\n"
+		  "{\"op\":0,\"engine\":0,\"thread\":7,\"name\":\"a\\\"\\\\\\u0001\\u00e9\","
+		  "\"prop\":\"normal\",\"priority\":0,\"device\":0,\"async\":false,"
+		  "\"more\":false,\"push_ns\":20000000,\"begin_ns\":50000000,\"runner\":7,"
+		  "\"end_ns\":90000000,\"status\":-5,\"accesses\":[{\"var\":0,\"write\":true,"
+		  "\"version\":0},{\"var\":1,\"write\":false,\"version\":0}]},\n"
+		  "{\"op\":1,\"engine\":0,\"thread\":7,\"name\":\"\",\"prop\":\"copy-to-device\","
+		  "\"priority\":-3,\"device\":1,\"async\":true,\"more\":true,"
+		  "\"push_ns\":30000000,\"begin_ns\":100000000,\"runner\":7,\"end_ns\":120000000,"
+		  "\"status\":0,\"accesses\":[{\"var\":0,\"write\":true,\"version\":1}]},\n"
+		  "{\"op\":2,\"engine\":0,\"thread\":7,\"name\":\"\",\"prop\":\"delete-var\","
+		  "\"priority\":0,\"device\":0,\"async\":false,\"more\":false,"
+		  "\"push_ns\":30000000,\"begin_ns\":130000000,\"runner\":7,\"end_ns\":140000000,"
+		  "\"status\":0,\"ends\":true,\"accesses\":[{\"var\":1,\"write\":true,"
+		  "\"version\":0}]},\n"
+		  "{\"op\":3,\"engine\":0,\"thread\":7,\"name\":\"\",\"prop\":\"unknown\","
+		  "\"priority\":0,\"device\":0,\"async\":false,\"more\":false,"
+		  "\"push_ns\":30000000,\"accesses\":[{\"var\":2,\"write\":true}]},\n"
+		  "{\"op\":4,\"engine\":0,\"thread\":7,\"name\":\"\",\"prop\":\"normal\","
+		  "\"priority\":0,\"device\":0,\"async\":false,\"more\":false,"
+		  "\"push_ns\":130000000,\"parent\":2,\"accesses\":[]}],\n"
+		  "\"waits\":[\n"
+		  "{\"engine\":0,\"thread\":7,\"begin_ns\":140000000,\"after\":4,"
+		  "\"end_ns\":160000000,\"status\":-5},\n"
+		  "{\"engine\":0,\"thread\":7,\"begin_ns\":160000000,\"var\":0,\"write\":true,"
+		  "\"after\":4},\n"
+		  "{\"engine\":0,\"thread\":7,\"begin_ns\":160000000,\"var\":1,\"write\":false,"
+		  "\"after\":4}]}\n" },
+	};
+	unsigned char *data;
+	const char *at;
+	char *out;
+	size_t len;
+	u32 i;
+
+	data = sample(&len);
+	len = with_events(data, len, events, sizeof(events), true);
+	set_heads(data, len);
+	for (i = 0; i < COUNT(says); i++) {
+		out = said(says[i].what, data, len);
+		at = strstr(out, says[i].ends);
+		ck_assert_msg(at && !strcmp(at, says[i].ends), "not %s, but %s", says[i].ends, out);
+		free(out);
+	}
+	free(data);
+}
+END_TEST
+
+/* A refused op, one that fails, the end of one that was pushed before, and a wait. */
+START_TEST(test_info_counts_the_events)
+{
+	static const unsigned char events[] = {
+		PUSH, UNDO, REC_PUSH, 0, 0, 2, 0, 0, REC_BEGIN, 0, 4, 4, 0,
+		REC_END | REC_END_STATUS, 0, 2, 2, 9, REC_END, 0, 3, 1,
+		REC_WAIT | REC_WAIT_ALL, 0, REC_WAITED, 0, 0 };
+	static const char *const lines[] = {
+		"\nops        1 pushed by 1 threads, 0 of them in bodies; 1 begun, 1 over, ",
+		" 1 over, 1 with an error, 1 refused\n", "\nvars       1; 0 reads, 1 writes\n",
+		"\nwaits      1\n",
+		"\nothers     1 events of ops that were pushed before\n",
+		"\nqueued     p50 0.000 us", "\nbodies     p50 0.000 us",
+		"\norder      serial order of 1 ops found\n" };
+	unsigned char *data;
+	char *out;
+	size_t len;
+	u32 i;
+
+	data = sample(&len);
+	len = with_events(data, len, events, sizeof(events), true);
+	out = said("info", data, len);
+	for (i = 0; i < COUNT(lines); i++)
+		ck_assert_msg(strstr(out, lines[i]) != NULL, "no %s in %s", lines[i], out);
+	free(out);
+	free(data);
+}
+END_TEST
+
+/* The program was killed, or had too little memory. */
+START_TEST(test_info_says_what_is_missing)
+{
+	unsigned char *data;
+	char *out, whole[64];
+	size_t len;
+
+	data = sample(&len);
+	len = with_events(data, len, "", 0, false);
+	out = said("info", data, len);
+	snprintf(whole, sizeof(whole), ", %zu bytes, ends early\n", len);
+	ck_assert_msg(strstr(out, whole) != NULL, "%s", out);
+	snprintf(whole, sizeof(whole), " whole up to byte %zu: the program did not end it\n", len);
+	ck_assert_msg(strstr(out, whole) != NULL, "%s", out);
+	ck_assert_msg(!strstr(out, "missing"), "%s", out);
+	free(out);
+	free(data);
+	data = sample(&len);
+	put64(chunk(data, len, REC_CHUNK_END, 0) + REC_HEAD, 3);
+	seal(data, len);
+	out = said("info", data, len);
+	ck_assert_msg(strstr(out, " 3 events or more are missing, for lack of memory\n") != NULL,
+		      "%s", out);
+	ck_assert_msg(!strstr(out, "early") && !strstr(out, "whole"), "%s", out);
+	free(out);
+	free(data);
+}
+END_TEST
+
+SUITE("reccmd", test_info_counts_the_events, test_what_is_said_of_each_op,
+      test_info_says_what_is_missing)

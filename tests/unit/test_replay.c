@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tools/pawl/replay.c: what a replay does and finds, of recordings that are made here. */
+#include "util.h"
+#include <tools/pawl/record.h>
+#include <tools/pawl/replay.h>
+
+static char text[256];
+
+/*
+ * An engine that breaks the order: pushes and sleeps of the replay come here (tests/Makefile).
+ * UNORDERED takes the vars from the ops, and the last one runs first.  BESIDE runs the second op
+ * inside the first.  TWICE runs each op twice that only reads.  FORGETFUL runs no op that writes.
+ * FULL refuses ops that write.  SLEEPLESS only notes the sleeps.
+ */
+enum { SOUND, UNORDERED, BESIDE, TWICE, FORGETFUL, FULL, SLEEPLESS };
+
+static int engine_is;
+static struct pawl_op inner;
+static struct timespec slept;		/* the last time */
+static u32 sleeps;
+
+int __real_pawl_push(struct pawl_engine *e, const struct pawl_op *op);
+int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op);
+int __real_nanosleep(const struct timespec *ns, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *ns, struct timespec *left);
+
+int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op)
+{
+	static int32_t priority;
+	struct pawl_op other = *op;
+
+	if (engine_is == SOUND || engine_is == SLEEPLESS)
+		return __real_pawl_push(e, op);
+	if (engine_is == FORGETFUL && op->nwrites)
+		return 0;
+	if (engine_is == FULL && op->nwrites)
+		return -ENOBUFS;
+	if (engine_is == TWICE && !op->nwrites)
+		OK(__real_pawl_push(e, op));
+	if (engine_is == BESIDE && op->nwrites) {
+		inner = *op;
+		return 0;
+	}
+	if (engine_is == UNORDERED) {
+		other.nreads = other.nwrites = 0;
+		other.priority = ++priority;
+	}
+	return __real_pawl_push(e, &other);
+}
+
+int __wrap_nanosleep(const struct timespec *ns, struct timespec *left)
+{
+	struct pawl_op op = inner;
+
+	MUST(ns);
+	if (engine_is == SLEEPLESS) {
+		slept = *ns;
+		sleeps++;
+		return 0;
+	}
+	inner.fn = NULL;
+	return op.fn ? op.fn(NULL, op.arg) : __real_nanosleep(ns, left);
+}
+
+/* Two ops on one var; the second one writes. */
+static int replay(int how, bool read_first, struct replay_options o, u64 end,
+		  struct replay_result *res)
+{
+	struct rec_access a[] = { { .write = !read_first, .placed = true },
+				  { .write = true, .placed = true, .version = !read_first } };
+	struct rec_op ops[] = {
+		{ .name = "", .parent = REC_NONE, .naccesses = 1, .begun = true, .ended = true,
+		  .begin = 1000, .end = 1000 + end },
+		{ .name = "two", .parent = REC_NONE, .access = 1, .naccesses = 1, .begun = true,
+		  .ended = !end, .push = 1, .begin = end, .end = 0 },
+	};
+	struct rec_var v = { .gen = 1 };
+	const struct recording r = { .ops = ops, .nops = 2, .accesses = a, .naccesses = 2,
+				     .vars = &v, .nvars = 1 };
+	const u32 order[] = { 0, 1 };
+	int rc;
+
+	engine_is = how;
+	sleeps = 0;
+	text[0] = 0;
+	rc = replay_run(&r, order, 2, &o, res, text, sizeof(text));
+	engine_is = SOUND;
+	return rc;
+}
+
+static struct replay_result broken_replay(int how, bool read_first)
+{
+	struct replay_options o = { .speed = 1, .sleep = true };
+	struct replay_result res;
+
+	OK(replay(how, read_first, o, 0, &res));
+	return res;
+}
+
+START_TEST(test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new)
+{
+	struct replay_result res = broken_replay(UNORDERED, false);
+
+	ck_assert_msg(strstr(res.first, "has version 0, not 1") != NULL, "%s", res.first);
+	ck_assert_uint_eq(res.wrong, 2);
+	ck_assert_uint_eq(broken_replay(SOUND, false).wrong, 0);
+}
+END_TEST
+
+START_TEST(test_replay_sees_a_writer_beside_a_reader)
+{
+	struct replay_result res = broken_replay(BESIDE, true);
+
+	ck_assert_msg(strstr(res.first, "is held by another") != NULL, "%s", res.first);
+	ck_assert_uint_eq(broken_replay(SOUND, true).wrong, 0);
+}
+END_TEST
+
+START_TEST(test_replay_sees_ops_that_run_twice_or_never)
+{
+	struct replay_result res = broken_replay(TWICE, true);
+
+	ck_assert_msg(strstr(res.first, "runs again") != NULL, "%s", res.first);
+	ck_assert_uint_eq(res.wrong, 2);
+	ck_assert_uint_eq(res.ops, 3);
+	res = broken_replay(FORGETFUL, true);
+	ck_assert_msg(strstr(res.first, "1 bodies ran for 2 ops") != NULL, "%s", res.first);
+	ck_assert_uint_eq(res.wrong, 1);
+}
+END_TEST
+
+/* An op whose end is not recorded takes none. */
+START_TEST(test_bodies_take_their_time_divided_by_the_speed)
+{
+	struct replay_options o = { .speed = 2, .sleep = true };
+	struct replay_result res;
+
+	OK(replay(SLEEPLESS, false, o, 3000000002, &res));
+	ck_assert_uint_eq(res.ops, 2);
+	ck_assert_uint_eq(sleeps, 1);
+	ck_assert(slept.tv_sec == 1 && slept.tv_nsec == 500000001);
+	o.speed = 0;
+	OK(replay(SLEEPLESS, false, o, 3000000002, &res));
+	ck_assert_uint_eq(res.ops, 2);
+	ck_assert_uint_eq(sleeps, 0);
+}
+END_TEST
+
+START_TEST(test_an_op_or_an_engine_that_is_refused_ends_the_replay)
+{
+	struct replay_options o = { .workers = 0 };
+	struct replay_result res;
+
+	ck_assert_int_eq(replay(FULL, true, o, 0, &res), -ENOBUFS);
+	ck_assert_msg(strstr(text, "op 1 (\"two\"): ") == text, "%s", text);
+	ck_assert_uint_eq(res.ops, 1);
+	ck_assert_uint_eq(res.wrong, 0);
+	o.kind = 99;
+	ck_assert_int_eq(replay(SOUND, true, o, 0, &res), -EINVAL);
+	ck_assert_msg(strstr(text, "kind") != NULL, "%s", text);
+	ck_assert_uint_eq(res.ops, 0);
+}
+END_TEST
+
+SUITE("replay", test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new,
+      test_replay_sees_a_writer_beside_a_reader, test_replay_sees_ops_that_run_twice_or_never,
+      test_bodies_take_their_time_divided_by_the_speed,
+      test_an_op_or_an_engine_that_is_refused_ends_the_replay)
