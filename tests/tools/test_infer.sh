@@ -64,6 +64,15 @@ run 0 help && printed '  infer '
 run 0 version && printed '^pawl [0-9]+\.[0-9]+\.[0-9]+'
 run 0 infer --help && printed '--reload-every'
 run 0 help infer && printed '--reload-every'
+for command in --version -V; do
+	run 0 $command && printed '^pawl [0-9]+\.[0-9]+\.[0-9]+'
+done
+for command in -h 'help help' 'help version'; do
+	# shellcheck disable=SC2086 # a command and its argument
+	run 0 $command && printed '^Usage: pawl COMMAND'
+done
+refused 2 "pawl version: takes no arguments, not 'more'" version more
+refused 2 "pawl help: takes one command, and 'more' is a second" help infer more
 refused 2 'Usage: pawl'
 refused 2 "no command 'frobnicate'" frobnicate
 refused 2 "no command 'frobnicate'" help frobnicate
@@ -182,9 +191,15 @@ else
 fi
 refused 1 'no/such/trace.json: No such file' infer --quick --trace "$tmp/no/such/trace.json"
 if [ -w /dev/full ]; then
-	checks=$((checks + 1))
-	"$pawl" infer --requests 100 --json --no-naive >/dev/full 2>"$tmp/err" && fail 'a full disk passed'
+	for command in 'infer --requests 100 --json --no-naive' 'infer --help' help version --version; do
+		checks=$((checks + 1))
+		# shellcheck disable=SC2086 # a command and its options
+		"$pawl" $command >/dev/full 2>"$tmp/err"
+		[ $? -eq 1 ] || fail "pawl $command: a full disk passed"
+		grep -q 'No space left' "$tmp/err" || fail "pawl $command: does not name the full disk"
+	done
 fi
+"$pawl" help >&- 2>"$tmp/err" && fail 'a closed output passed'
 
 # where the files come from
 few='infer --json --requests 50 --no-naive --reload-every 0'

@@ -128,7 +128,9 @@ run 2 'info, dump or json' record
 run 2 'info, dump or json' record show "$tmp/rec"
 run 2 'which file' replay
 for option in workers repeat speed; do
-	run 2 "^pawl replay: --$option: 'fast' is not a number" replay --$option fast "$tmp/rec"
+	for value in fast nan -1 1x 2e9; do
+		run 2 "^pawl replay: --$option: '$value' is not a number" replay --$option=$value "$tmp/rec"
+	done
 done
 grep -q "^Try 'pawl replay --help'" "$tmp/err" || fail "replay does not name its help"
 # a recording by its first bytes, not by its name
@@ -201,6 +203,8 @@ run 0 'pytorch-et: 3 ops, 3 vars, 6 accesses.*order kept' replay "$tmp/et.json.g
 run 0 '"aten::mm" normal 0 0 r0@0 r1@0 w2@0' record dump "$tmp/et.json"
 grep -q '"aten::t" normal 0 0 r2@1$' "$tmp/out" || fail "a view does not read"
 grep -q '"aten::add_" normal 0 0 w2@1 r0@0$' "$tmp/out" || fail "in place does not write"
+# nothing is known of the times
+run 0 '^queued +p50 0\.000 us, p99 0\.000 us, max 0\.000 us$' record info "$tmp/et.json"
 # the order of the ids counts, not that of the file; 30 is the parent of 40
 sed 's/"id": 2,/"id": 50,/; s/"id": 5,/"id": 20,/; s/"id": 4, "parent": 3/"id": 40, "parent": 30/
 	s/"id": 3,/"id": 30,/' "$tmp/et.json" >"$tmp/turned.json"
@@ -225,8 +229,8 @@ run 0 '"aten::cat" normal 0 0 r0@0 r1@0 w2@0 w3@0$' record dump "$tmp/et11.json"
 grep -q '"aten::add_" normal 0 0 w2@1 r0@0$' "$tmp/out" || fail "a schema among the attributes"
 sed 's/"id": 3/"id": "3"/' "$tmp/et11.json" >"$tmp/cut"
 run 1 'a node without an id' record dump "$tmp/cut"
-head -c 100 "$tmp/et.json.gz" >"$tmp/cut.gz"
-run 1 'damaged compression|line' replay "$tmp/cut.gz"
+head -c -1 "$tmp/et.json.gz" >"$tmp/cut.gz"
+run 1 'damaged compression' replay "$tmp/cut.gz"
 
 n=0
 if [ -n "$data" ]; then
