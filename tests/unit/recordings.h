@@ -157,6 +157,51 @@ static inline void set_heads(unsigned char *data, size_t len)
 	seal(data, len);
 }
 
+/* The events of a thread in an engine; time: of the clock that set_heads() describes. */
+struct stream {
+	u32 engine, thread;
+	u64 time;
+	u32 n;
+	const unsigned char *events;
+};
+
+/* A recording of so many engines with these events, to be freed. */
+static inline unsigned char *with_streams(const struct stream *s, u32 n, u32 engines,
+					  size_t *len)
+{
+	unsigned char *from = sample(len), *data, *p, *head;
+	static const u32 kinds[] = { REC_CHUNK_START, REC_CHUNK_ENGINE, REC_CHUNK_EVENTS,
+				     REC_CHUNK_END };
+	const u32 times[] = { 1, engines, n, 1 };
+	u32 i, k, number;
+
+	p = data = calloc(1, *len + (n + engines) * 512);
+	MUST(data);
+	for (k = 0; k < COUNT(kinds); k++) {
+		head = chunk(from, *len, kinds[k], 0);
+		for (i = 0; i < times[k]; i++, p += chunk_size(p)) {
+			memcpy(p, head, k == 2 ? REC_HEAD : chunk_size(head));
+			number = htole32(k == 2 ? s[i].engine : i);
+			memcpy(p + 12, &number, 4);
+			if (k != 2)
+				continue;
+			number = htole32(s[i].thread);
+			memcpy(p + 16, &number, 4);
+			set_bytes(p, 8 + s[i].n);
+			put64(p + REC_HEAD, s[i].time);
+			memcpy(p + REC_HEAD + 8, s[i].events, s[i].n);
+		}
+	}
+	*len = (size_t)(p - data);
+	for (p = data; p < data + *len; p += chunk_size(p)) {
+		put64(p + 24, p > data ? 3000 : 1000);
+		put64(p + 32, p > data ? 4000005000 : 5000);
+	}
+	seal(data, *len);
+	free(from);
+	return data;
+}
+
 /* Op 2.1 with an access of var 1, its begin, its end, and that it was refused. */
 #define PUSH	REC_PUSH, 0, 4, 2, 0, 1, 3, 0
 #define BEGIN	REC_BEGIN, 0, 4, 2, 1, 1

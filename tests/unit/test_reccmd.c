@@ -142,6 +142,7 @@ END_TEST
 /* The program was killed, or had too little memory. */
 START_TEST(test_info_says_what_is_missing)
 {
+	static const unsigned char lost[] = { PUSH, REC_END | REC_END_STATUS, 0, 2, 1, 9 };
 	unsigned char *data;
 	char *out, whole[64];
 	size_t len;
@@ -157,9 +158,12 @@ START_TEST(test_info_says_what_is_missing)
 	free(out);
 	free(data);
 	data = sample(&len);
+	len = with_events(data, len, lost, sizeof(lost), true);
 	put64(chunk(data, len, REC_CHUNK_END, 0) + REC_HEAD, 3);
 	seal(data, len);
 	out = said("info", data, len);
+	ck_assert_msg(strstr(out, "; 0 begun, 0 over, 0 with an error, 0 refused\n") != NULL, "%s",
+		      out);
 	ck_assert_msg(strstr(out, " 3 events or more are missing, for lack of memory\n") != NULL,
 		      "%s", out);
 	ck_assert_msg(!strstr(out, "early") && !strstr(out, "whole"), "%s", out);
@@ -168,5 +172,76 @@ START_TEST(test_info_says_what_is_missing)
 }
 END_TEST
 
+START_TEST(test_info_names_the_program_and_the_kinds_of_engines)
+{
+	static const char *const kinds[] = { "per-device", "pooled", "naive", "unknown" };
+	unsigned char *data, *start;
+	char *out, want[256];
+	size_t len;
+	u32 i;
+
+	for (i = 0; i < COUNT(kinds); i++) {
+		data = sample(&len);
+		len = with_events(data, len, "", 0, true);
+		start = chunk(data, len, REC_CHUNK_START, 0) + REC_HEAD;
+		memset(start + 4, 0, 4);
+		start[4] = 77;
+		put64(start + 8, 1000000000);
+		chunk(data, len, REC_CHUNK_ENGINE, 0)[REC_HEAD] = (unsigned char)i;
+		set_heads(data, len);
+		out = said("info", data, len);
+		snprintf(want, sizeof(want), " (process 77) with pawl %s, from 2001-09-09 01:46:40 "
+			 "UTC for 4.000000 s\nengine 0   \"pawl\", %s, 1 workers", pawl_version(),
+			 kinds[i]);
+		ck_assert_msg(strstr(out, want) != NULL, "%s", out);
+		free(out);
+		free(data);
+	}
+}
+END_TEST
+
+/* A hundred tasks that last 1 to 100 s; a time that none is does not count, nor a priority. */
+START_TEST(test_percentiles_and_limits_of_a_workload)
+{
+	static const char *const odd[] = { "-5, \"priority\": 2147483648",
+					   "1e10, \"priority\": -2147483649" };
+	char *json, *out, *at;
+	size_t len;
+	FILE *f;
+	u32 i;
+
+	f = open_memstream(&json, &len);
+	fputs("{\"workflow\": {\"specification\": {\"tasks\": [{\"id\": \"1\"}", f);
+	for (i = 2; i <= 102; i++)
+		fprintf(f, ", {\"id\": \"%u\"}", i);
+	fputs("]}, \"execution\": {\"tasks\": [{\"id\": \"0\"}", f);
+	for (i = 1; i <= 100; i++)
+		fprintf(f, ", {\"id\": \"%u\", \"runtimeInSeconds\": %u, \"priority\": -2}",
+			i, 101 - i);
+	for (i = 0; i < 2; i++)
+		fprintf(f, ", {\"id\": \"%u\", \"runtimeInSeconds\": %s}", 101 + i, odd[i]);
+	fputs("]}}}", f);
+	MUST(!fclose(f));
+	out = said("info", (unsigned char *)json, len);
+	ck_assert_msg(!strstr(out, "early") && !strstr(out, "written"), "%s", out);
+	ck_assert_msg(strstr(out, "\nops        102 pushed by 1 threads, 0 of") != NULL, "%s", out);
+	ck_assert_msg(strstr(out, "\nbodies     p50 50000000.000 us, p99 99000000.000 us, max "
+			     "100000000.000 us\nwork       5050.000000 s, longest chain "
+			     "100.000000 s: parallelism 50.50\n") != NULL, "%s", out);
+	free(out);
+	out = said("dump", (unsigned char *)json, len);
+	for (i = 1, at = out; i <= 102; i++) {
+		char want[64];
+
+		snprintf(want, sizeof(want), " \"%u\" normal %d 0\n", i, i > 100 ? 0 : -2);
+		at = strstr(at, want);
+		ck_assert_msg(at != NULL, "no %s in %s", want, out);
+	}
+	free(out);
+	free(json);
+}
+END_TEST
+
 SUITE("reccmd", test_info_counts_the_events, test_what_is_said_of_each_op,
-      test_info_says_what_is_missing)
+      test_info_says_what_is_missing, test_info_names_the_program_and_the_kinds_of_engines,
+      test_percentiles_and_limits_of_a_workload)

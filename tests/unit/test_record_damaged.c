@@ -416,6 +416,151 @@ START_TEST(test_the_body_in_which_an_op_was_pushed)
 }
 END_TEST
 
+/* Each engine has its ops and vars, and each thread of an engine its pushes, names and waits. */
+START_TEST(test_engines_and_threads_are_apart)
+{
+	static const unsigned char seven[] = { REC_NAME, 1, 'n', PUSH, BEGIN, END },
+		eight[] = { REC_WAIT | REC_WAIT_ALL, 0, REC_PUSH, 5, 6, 2, 0, 0,
+			    REC_WAIT | REC_WAIT_ALL, 0 },
+		other[] = { PUSH, END }, refusal[] = { UNDO },
+		named[] = { REC_PUSH, 0, 6, 2, 1, 0 };
+	struct stream s[] = { { 0, 7, 1000, sizeof(seven), seven },
+			      { 0, 8, 500, sizeof(eight), eight },
+			      { 1, 7, 1000, sizeof(other) - 4, other } };
+	unsigned char *data;
+	struct recording r;
+	size_t len;
+
+	data = with_streams(s, 3, 2, &len);
+	OK(try(data, len, &r));
+	ck_assert_uint_eq(r.threads, 3);
+	ck_assert_uint_eq(r.nengines, 2);
+	ck_assert_uint_eq(r.nops, 3);
+	ck_assert_uint_eq(r.nvars, 2);
+	ck_assert(r.ops[0].ended && !r.ops[2].begun && r.ops[2].engine == 1);
+	ck_assert(r.vars[0].engine == 0 && r.vars[1].engine == 1);
+	ck_assert(r.waits[0].after == REC_NONE && r.waits[1].after == 1);
+	/* a clock that was behind when the recording began */
+	ck_assert_uint_eq(r.ops[1].push, 0);
+	rec_free(&r);
+	free(data);
+	/* of an op of another engine nothing is known */
+	s[2] = (struct stream){ 1, 7, 1000, 4, other + sizeof(other) - 4 };
+	data = with_streams(s, 3, 2, &len);
+	OK(try(data, len, &r));
+	ck_assert_uint_eq(r.foreign, 1);
+	rec_free(&r);
+	free(data);
+	s[1] = (struct stream){ 0, 8, 1000, sizeof(refusal), refusal };
+	s[0].n -= sizeof((char[]){ BEGIN, END });
+	data = with_streams(s, 2, 2, &len);
+	ck_assert_int_eq(try(data, len, &r), -EBADMSG);
+	ck_assert_msg(strstr(text, "thread 8 of engine 0: op 2.1 was not refused") != NULL, "%s",
+		      text);
+	free(data);
+	s[1] = (struct stream){ 0, 8, 1000, sizeof(named), named };
+	data = with_streams(s, 2, 2, &len);
+	ck_assert_int_eq(try(data, len, &r), -EBADMSG);
+	ck_assert_msg(strstr(text, "name 1 of 0") != NULL, "%s", text);
+	free(data);
+}
+END_TEST
+
+START_TEST(test_many_engines_have_ops_and_vars_of_one_number)
+{
+	static const unsigned char events[] = { PUSH, BEGIN, END };
+	enum { ENGINES = 400 };
+	struct stream s[ENGINES];
+	unsigned char *data;
+	struct recording r;
+	size_t len;
+	u32 i;
+
+	for (i = 0; i < ENGINES; i++)
+		s[i] = (struct stream){ i, 7, 1000, sizeof(events), events };
+	data = with_streams(s, ENGINES, ENGINES, &len);
+	OK(try(data, len, &r));
+	ck_assert_uint_eq(r.nops, ENGINES);
+	ck_assert_uint_eq(r.nvars, ENGINES);
+	for (i = 0; i < ENGINES; i++)
+		ck_assert(r.ops[i].ended && r.vars[i].engine == i && r.vars[i].writes == 1);
+	rec_free(&r);
+	free(data);
+}
+END_TEST
+
+/* Then they are cycles, and the recording took no time. */
+START_TEST(test_times_of_a_clock_that_does_not_advance)
+{
+	static const unsigned char events[] = { REC_PUSH, 40, 4, 2, 0, 0 };
+	const struct stream s = { 0, 7, 1002, sizeof(events), events };
+	static const u64 ends[][2] = { { 3000, 4000 }, { 900, 4000005000 } };
+	unsigned char *data, *end;
+	struct recording r;
+	size_t len;
+	u32 i;
+
+	for (i = 0; i < COUNT(ends); i++) {
+		data = with_streams(&s, 1, 2, &len);
+		end = chunk(data, len, REC_CHUNK_END, 0);
+		put64(end + 24, ends[i][0]);
+		put64(end + 32, ends[i][1]);
+		seal(data, len);
+		OK(try(data, len, &r));
+		ck_assert_uint_eq(r.ops[0].push, 42);
+		ck_assert_uint_eq(r.length, i ? 4000000000 : 0);
+		rec_free(&r);
+		free(data);
+	}
+}
+END_TEST
+
+/* An op that did not begin has no place. */
+START_TEST(test_the_first_version_of_a_var_is_that_of_an_access_with_a_place)
+{
+	static const unsigned char events[] = { PUSH, REC_PUSH, 0, 2, 0, 0, 1, 3, 0,
+						REC_BEGIN, 0, 6, 2, 1, 6 };
+	unsigned char *data;
+	struct recording r;
+	size_t len;
+
+	data = sample(&len);
+	len = with_events(data, len, events, sizeof(events), true);
+	OK(try(data, len, &r));
+	ck_assert(!r.accesses[0].placed && r.accesses[1].placed);
+	ck_assert_uint_eq(r.accesses[1].version, 5);
+	ck_assert_uint_eq(r.vars[0].first, 5);
+	ck_assert_uint_eq(r.vars[0].writes, 2);
+	rec_free(&r);
+	free(data);
+}
+END_TEST
+
+START_TEST(test_a_name_that_is_too_long_is_refused)
+{
+	unsigned char events[3 + REC_NAME_MAX + 1] = { REC_NAME }, *data;
+	struct stream s = { 0, 7, 1000, 0, events };
+	struct recording r;
+	size_t len;
+	u32 n;
+
+	for (n = REC_NAME_MAX; n <= REC_NAME_MAX + 1; n++) {
+		events[1] = 0x80 | (n & 0x7f);
+		events[2] = (unsigned char)(n >> 7);
+		s.n = 3 + n;
+		data = with_streams(&s, 1, 2, &len);
+		if (n == REC_NAME_MAX) {
+			OK(try(data, len, &r));
+			rec_free(&r);
+		} else {
+			ck_assert_int_eq(try(data, len, &r), -EBADMSG);
+			ck_assert_msg(strstr(text, "a name of 256 bytes") != NULL, "%s", text);
+		}
+		free(data);
+	}
+}
+END_TEST
+
 /* The rest of an event was in a chunk that is missing; what follows in this one is no event. */
 START_TEST(test_nothing_is_read_after_an_event_that_is_cut)
 {
@@ -721,7 +866,11 @@ SUITE("record_damaged", test_cut, test_bits,
       test_events_without_a_whole_time_are_refused, test_a_chunk_of_no_bytes_is_whole,
       test_what_follows_the_last_chunk,
       test_events_that_contradict_each_other_are_refused, test_an_end_may_have_lost_its_begin,
-      test_the_body_in_which_an_op_was_pushed, test_an_event_that_is_cut_is_refused,
+      test_the_body_in_which_an_op_was_pushed, test_engines_and_threads_are_apart,
+      test_many_engines_have_ops_and_vars_of_one_number,
+      test_times_of_a_clock_that_does_not_advance,
+      test_the_first_version_of_a_var_is_that_of_an_access_with_a_place,
+      test_a_name_that_is_too_long_is_refused, test_an_event_that_is_cut_is_refused,
       test_nothing_is_read_after_an_event_that_is_cut, test_the_offset_of_a_bad_event,
       test_a_recording_without_memory_to_read_it_is_refused,
       test_a_workload_without_memory_to_read_it_is_refused,

@@ -146,6 +146,34 @@ START_TEST(test_bodies_take_their_time_divided_by_the_speed)
 }
 END_TEST
 
+/* The var ends after its last op alone; what an engine here does not have becomes plain. */
+START_TEST(test_a_replay_of_ops_that_cannot_be_pushed_as_they_were)
+{
+	struct replay_options o = { .workers = 0 };
+	struct rec_access a[] = { { .write = false }, { .write = true }, { .write = true } };
+	struct rec_op ops[] = {
+		{ .name = "", .parent = REC_NONE, .naccesses = 1 },
+		{ .name = "", .parent = REC_NONE, .access = 1, .naccesses = 1, .ends = true,
+		  .prop = PAWL_DELETE_VAR },
+		{ .name = "", .parent = REC_NONE, .access = 2, .naccesses = 1, .priority = 1,
+		  .prop = PAWL_NO_SKIP + 1, .device_kind = PAWL_CUDA, .device = 65535 },
+	};
+	struct rec_var v = { .gen = 1 };
+	const struct recording r = { .ops = ops, .nops = 3, .accesses = a, .naccesses = 3,
+				     .vars = &v, .nvars = 1 };
+	const u32 order[] = { 0, 1, 2 };
+	struct replay_result res;
+
+	ck_assert_msg(!replay_run(&r, order, 3, &o, &res, text, sizeof(text)), "%s", text);
+	ck_assert_uint_eq(res.ops, 3);
+	ck_assert_msg(!res.wrong, "%s", res.first);
+	ops[2].ends = true;
+	ck_assert_msg(!replay_run(&r, order, 3, &o, &res, text, sizeof(text)), "%s", text);
+	ck_assert_uint_eq(res.ops, 3);
+	ck_assert_msg(!res.wrong, "%s", res.first);
+}
+END_TEST
+
 START_TEST(test_an_op_or_an_engine_that_is_refused_ends_the_replay)
 {
 	struct replay_options o = { .workers = 0 };
@@ -165,4 +193,5 @@ END_TEST
 SUITE("replay", test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new,
       test_replay_sees_a_writer_beside_a_reader, test_replay_sees_ops_that_run_twice_or_never,
       test_bodies_take_their_time_divided_by_the_speed,
+      test_a_replay_of_ops_that_cannot_be_pushed_as_they_were,
       test_an_op_or_an_engine_that_is_refused_ends_the_replay)
