@@ -167,6 +167,13 @@ START_TEST(test_objects)
 		ck_assert(!strstr(json, "\"name\":\"frame\""));
 		free(json);
 	}
+	/* This table ends a period: the next one has the least value since then. */
+	OK(MXSetProfilerState(1));
+	OK(MXAggregateProfileStatsPrint(&text, 1));
+	OK(MXProfileSetCounter(counter, 9000));
+	at = row(table(), "counter ");
+	ck_assert_int_eq(sscanf(at, "\ncounter %llu %lf %lf", &n, &total, &least), 3);
+	ck_assert(n == 1 && total == 9 && least == 9);
 	OK(MXSetProfilerState(0));
 	OK(MXProfileDestroyHandle(task));
 	OK(MXProfileDestroyHandle(frame));

@@ -74,6 +74,12 @@ package old 1 8 0
 python python-old "$tmp/old"
 run 1 "$tmp/python-old"
 says err 'is 1.8.0; only 1.9.1 is known'
+for version in '2 9 1' '1 9 0' '1 9 2'; do
+	# shellcheck disable=SC2086 # three words
+	package old $version
+	run 1 "$tmp/python-old"
+	says err "is $(echo "$version" | tr ' ' .); only 1.9.1 is known"
+done
 echo >"$tmp/old/include/mxnet/base.h"
 run 1 "$tmp/python-old"
 says err 'is -1.-1.-1; only 1.9.1 is known'

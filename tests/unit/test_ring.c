@@ -295,6 +295,7 @@ START_TEST(test_a_sample_inside_a_batch)
 	struct ring *r = ring_new();
 	struct hoard *h = &container_of(r, struct exec_lane, ring)->hoard;
 	struct ring_look look;
+	u64 first;
 	u32 i;
 
 	for (i = 0; i < WAIT_EVERY - 3; i++)
@@ -303,6 +304,8 @@ START_TEST(test_a_sample_inside_a_batch)
 	for (i = 0; i < 100; i++)
 		MUST(ring_push(r, i + 1));
 	ck_assert(r->waits.sample);
+	first = r->waits.sum;
+	nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	/* two before it, then those that it is among */
 	MUST(ring_peek(r, &look) && ring_batch(r, &look, h, 5, 2) == 2);
 	ck_assert(r->waits.sample);
@@ -310,6 +313,8 @@ START_TEST(test_a_sample_inside_a_batch)
 	MUST(ring_peek(r, &look) && ring_batch(r, &look, h, 5, 64) > 1);
 	ck_assert(!r->waits.sample);
 	ck_assert_uint_eq(r->waits.upto, WAIT_EVERY + 1);
+	/* Each element since the last sample counts with the time of this one. */
+	ck_assert_uint_ge(r->waits.sum - first, WAIT_EVERY * 900000ull);
 	while (hoard_take(h) || take(r))
 		;
 	ring_gone(r);
