@@ -81,6 +81,7 @@ START_TEST(test_a_push_beyond_a_limit_is_refused)
 	struct pawl_op small_op = held_op(g, 10), big = held_op(g, 90),
 		       none = held_op(other, 500);
 	struct pawl_op pair[2] = { small_op, small_op }, asks = op_of_fn(ok_body, NULL);
+	struct pawl_completion c;
 	pawl_ticket_t ticket;
 	int i;
 
@@ -116,14 +117,19 @@ START_TEST(test_a_push_beyond_a_limit_is_refused)
 	counts(e, g, 0, 0);
 	counts(e, other, 0, 0);
 
-	/* The engine's limit counts all of them. */
+	/* The engine's limit counts all of them, and its queue tells of room for an op of a group. */
 	l = limits(0, 50);
+	OK(pawl_cq_create(e, &l.cq));
+	l.tag = 78;
 	OK(pawl_group_limit(e, (pawl_group_t){ 0 }, &l));
 	none.cost = 45;
 	OK(pawl_push(e, &none));
 	FAILS(pawl_push(e, &small_op), -EAGAIN, "cost of the engine");
 	counts(e, g, 0, 0);
+	ck_assert_int_eq(pawl_cq_reap(e, l.cq, &c, 1), 0);
 	let_go(e);
+	ck_assert_int_eq(pawl_cq_reap(e, l.cq, &c, 1), 1);
+	ck_assert_uint_eq(c.tag, 78);
 	OK(pawl_push(e, &small_op));
 	let_go(e);
 	OK(pawl_engine_destroy(e));

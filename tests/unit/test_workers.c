@@ -118,10 +118,23 @@ START_TEST(test_a_start_returns_when_all_workers_have_entered)
 }
 END_TEST
 
+/* The size of a recording that begins and ends at once: it has a chunk for each engine. */
+static off_t recording_now(void)
+{
+	const char *path = temp_path();
+	struct stat st;
+
+	OK(pawl_record_start(path));
+	OK(pawl_record_stop());
+	MUST(!stat(path, &st) && !unlink(path));
+	return st.st_size;
+}
+
 START_TEST(test_start_workers_says_what_failed)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
 	u32 before = threads_before(), n = 0;
+	off_t size = recording_now();
 	struct pawl_engine *e;
 
 	c.start_workers = true;
@@ -129,6 +142,7 @@ START_TEST(test_start_workers_says_what_failed)
 	FAILS(pawl_engine_create(&c, &e), -EAGAIN, "engine_create", "worker");
 	ck_assert_ptr_null(e);
 	TASKS(0u);
+	ck_assert_int_eq(recording_now(), size);
 	store_relaxed(&fail_from, UINT32_MAX);
 	OK(pawl_engine_create(&c, &e));
 	OK(pawl_engine_stop(e));
