@@ -4,6 +4,8 @@
  * thread, from many threads, and from bodies.
  */
 #include "util.h"
+#include <core/cq.h>
+#include <core/thread.h>
 
 /* Everything runs on the only thread. */
 START_TEST(test_single_thread)
@@ -388,7 +390,105 @@ START_TEST(test_refused_push_tells_wait_all)
 }
 END_TEST
 
+/* The last op ends inside a call: a thread that waits for all sleeps then, and must be woken. */
+struct last {
+	struct pawl_engine *e;
+	struct thread *waiter;	/* A */
+	u32 woken;		/* A */
+	pthread_t t;
+	pawl_token_t token;
+};
+
+static void *waits_for_all(void *arg)
+{
+	struct last *w = arg;
+
+	store_release(&w->waiter, thread_get(w->e));
+	/* Without a timeout, at whose end it would find by itself that nothing is in flight. */
+	MUST(!pawl_wait(w->e, PAWL_WAIT_ALL | PAWL_WAIT_NO_HELP, 0, -1, NULL));
+	store_release(&w->woken, 1);
+	return NULL;
+}
+
+static void waiter_asleep(struct last *w)
+{
+	w->t = spawn(waits_for_all, w);
+	MUST(soon(load_acquire(&w->waiter)));
+	MUST(soon(load_relaxed(&w->waiter->waits_flight) == 1 && !exec_wanted(&w->waiter->ex)));
+}
+
+static int last_body(struct pawl_run *run, void *arg)
+{
+	waiter_asleep(arg);
+	return 0;
+}
+
+static void last_async(struct pawl_run *run, void *arg)
+{
+	((struct last *)arg)->token = run->token;
+}
+
+static bool waiter_known(void *arg)
+{
+	return load_acquire(&((struct last *)arg)->waiter);
+}
+
+enum { PUSH_INLINE, PUSH_NAIVE, COMPLETE, RUN_ONE, RUN_UNTIL, READABLE, CQ, TICKET, GROUP, CALLS };
+
+START_TEST(test_every_call_that_ends_the_last_op_tells_wait_all)
+{
+	u32 call;
+
+	for (call = 0; call < CALLS; call++) {
+		struct pawl_config c = small(call == PUSH_NAIVE ? PAWL_NAIVE : PAWL_PER_DEVICE, 0);
+		struct last w = { 0 };
+		struct pawl_op op = op_of_fn(last_body, &w);
+		struct pawl_completion done;
+		pawl_ticket_t ticket;
+		pawl_var_t v;
+
+		c.spin_ns = 0;
+		w.e = engine_with(&c);
+		v = var_new(w.e);
+		op.writes = &v;
+		op.nwrites = 1;
+		op.flags = PAWL_OP_CQ | PAWL_OP_TICKET | PAWL_OP_GROUP;
+		op.ticket = &ticket;
+		OK(pawl_cq_create(w.e, &op.cq));
+		OK(pawl_group_create(w.e, NULL, &op.group));
+		if (call == PUSH_INLINE || call == COMPLETE)
+			op.prop = PAWL_ASYNC;
+		if (call == COMPLETE) {
+			op.fn = NULL;
+			op.async_fn = last_async;
+		}
+		OK(pawl_push(w.e, &op));
+		if (call == COMPLETE) {
+			waiter_asleep(&w);
+			OK(pawl_complete(w.e, w.token, 0, NULL));
+		} else if (call == RUN_ONE) {
+			ck_assert_int_eq(pawl_run_one(w.e), 1);
+		} else if (call == RUN_UNTIL) {
+			OK(pawl_run_until(w.e, waiter_known, &w, SOON_NS));
+		} else if (call == READABLE) {
+			OK(pawl_wait_readable(w.e, v, SOON_NS, NULL));
+		} else if (call == CQ) {
+			OK(pawl_cq_wait(w.e, op.cq, SOON_NS));
+		} else if (call == TICKET) {
+			OK(pawl_ticket_wait(w.e, ticket, SOON_NS));
+		} else if (call == GROUP) {
+			OK(pawl_group_wait(w.e, op.group, SOON_NS));
+		}
+		ck_assert_msg(soon(load_acquire(&w.woken)), "call %u: wait_all() sleeps on", call);
+		join(w.t);
+		ck_assert_int_eq(pawl_cq_reap(w.e, op.cq, &done, 1), 1);
+		OK(pawl_engine_destroy(w.e));
+	}
+}
+END_TEST
+
 SUITE("caller", test_single_thread, test_many_hosts, test_run_one_inside_body,
       test_host_beside_workers, test_host_drives_stopped_engine, test_run_one,
       test_run_one_all_queues, test_run_until, test_run_until_without_time_looks_after_the_op,
-      test_run_until_at_once, test_run_until_tells_wait_all, test_refused_push_tells_wait_all)
+      test_run_until_at_once, test_run_until_tells_wait_all, test_refused_push_tells_wait_all,
+      test_every_call_that_ends_the_last_op_tells_wait_all)

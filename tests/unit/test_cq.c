@@ -125,6 +125,7 @@ START_TEST(test_a_refused_push_does_not_arrive)
 	pawl_cq_t cq = cq_new(e);
 	struct pawl_completion c;
 	pawl_var_t gone = var_new(e), v = var_new(e);
+	pawl_var_t many[5] = { v, var_new(e), var_new(e), var_new(e), var_new(e) };
 	struct pawl_op ops[2] = { op_cq(ok_body, NULL, &v, cq, 1), op_cq(ok_body, NULL, &gone, cq, 2) };
 
 	OK(pawl_var_delete(e, gone, NULL, NULL));
@@ -134,6 +135,10 @@ START_TEST(test_a_refused_push_does_not_arrive)
 	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 0);
 	/* Nothing of them remains, otherwise this would be -EBUSY. */
 	OK(pawl_cq_destroy(e, cq));
+	FAILS(pawl_push(e, &ops[0]), -ESTALE, "op.cq");
+	/* Also of one that has more vars than there is room for in an op. */
+	ops[0].writes = many;
+	ops[0].nwrites = 5;
 	FAILS(pawl_push(e, &ops[0]), -ESTALE, "op.cq");
 	FAILS(pawl_cq_reap(e, cq, &c, 1), -ESTALE);
 	FAILS(pawl_cq_wait(e, cq, 0), -ESTALE);

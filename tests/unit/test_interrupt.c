@@ -2,6 +2,7 @@
 /* pawl_wait() with its flags, and pawl_interrupt(). */
 #include <signal.h>
 #include "util.h"
+#include "trap.h"
 #include <core/wait.h>
 
 static struct pawl_engine *e;
@@ -209,7 +210,57 @@ START_TEST(test_a_wait_without_help_runs_nothing)
 }
 END_TEST
 
+#if CAN_TRAP
+static void fail_now(void)
+{
+	MUST(!pawl_complete(e, held, -EIO, "disk on fire"));
+}
+#endif
+
+/* What it waits for may end as it is interrupted: either way it is told of the error once. */
+START_TEST(test_an_interrupted_wait_keeps_the_error)
+{
+#if CAN_TRAP
+	u32 what = PAWL_WAIT_READABLE, k, ended[2];
+	long all;
+	struct pawl_op op = PAWL_OP_INIT;
+	int rc;
+
+	held_engine(0);
+	op.async_fn = hold_body;
+	op.prop = PAWL_ASYNC;
+	op.writes = &v;
+	op.nwrites = 1;
+	elsewhere_begin(fail_now);
+	fail_now();
+	FAILS(pawl_wait(e, what, v.h, SOON_NS, NULL), -EIO, "disk");
+	for (; what <= PAWL_WAIT_WRITABLE; what++) {
+		ended[0] = ended[1] = 0;
+		/* The first call counts the instructions. */
+		for (k = 0, all = LONG_MAX; k <= 40; k++) {
+			OK(pawl_push(e, &op));
+			pawl_interrupt(e);
+			trap_after(k ? all * (k - 1) / 40 : all,
+				   rc = pawl_wait(e, what | PAWL_WAIT_INTR, v.h, 1000000000, NULL));
+			all = k ? all : trap.ran;
+			if (!trap.stops)
+				fail_now();
+			ended[rc == -EINTR]++;
+			if (rc == -EINTR)
+				FAILS(pawl_wait(e, what, v.h, SOON_NS, NULL), -EIO, "disk");
+			else
+				ck_assert_int_eq(rc, -EIO);
+			OK(pawl_wait_all(e, SOON_NS, NULL));
+		}
+		ck_assert(ended[0] && ended[1]);
+	}
+	elsewhere_end();
+	OK(pawl_engine_destroy(e));
+#endif
+}
+END_TEST
+
 SUITE("interrupt", test_an_interrupt_ends_each_kind_of_wait,
       test_an_interrupt_ends_waits_for_a_ticket_a_queue_and_a_group,
       test_an_interrupt_before_the_wait_is_not_lost, test_a_signal_handler_ends_a_wait,
-      test_a_wait_without_help_runs_nothing)
+      test_a_wait_without_help_runs_nothing, test_an_interrupted_wait_keeps_the_error)

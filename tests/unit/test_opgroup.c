@@ -340,15 +340,22 @@ END_TEST
 static int wait_in_body(struct pawl_run *run, void *arg)
 {
 	w.rc = pawl_group_wait(w.e, w.g, -1);
+	/* It may wait for room, which other ops of the group make. */
+	MUST(pawl_wait(w.e, PAWL_WAIT_ROOM, w.g.h, 1000, NULL) == -ETIMEDOUT);
+	let_go(w.e);
+	MUST(!pawl_wait(w.e, PAWL_WAIT_ROOM, w.g.h, SOON_NS, NULL));
 	return 0;
 }
 
 START_TEST(test_a_body_does_not_wait_for_its_own_group)
 {
+	struct pawl_group_limits l = limits(2, 0);
 	struct pawl_op op;
 
 	w.e = engine(PAWL_PER_DEVICE, 1);
-	w.g = group_new(w.e, NULL);
+	w.g = group_new(w.e, &l);
+	op = held_op(w.g, 0);
+	OK(pawl_push(w.e, &op));
 	op = op_of_group(w.g, 0);
 	op.fn = wait_in_body;
 	OK(pawl_push(w.e, &op));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Errors of calls when something is used up, in use, or wrong, that no other suite names. */
 #include "util.h"
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <core/thread.h>
@@ -49,6 +50,7 @@ START_TEST(test_no_descriptor_is_left)
 	struct rlimit was, none = { 0, 0 };
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	pawl_cq_t cq;
+	int fd;
 
 	OK(pawl_cq_create(e, &cq));
 	OK(getrlimit(RLIMIT_NOFILE, &was));
@@ -57,9 +59,13 @@ START_TEST(test_no_descriptor_is_left)
 	FAILS(pawl_cq_fd(e, cq), -EMFILE, "cq_fd");
 	FAILS(pawl_ready_fd(e), -EMFILE, "ready_fd");
 	OK(setrlimit(RLIMIT_NOFILE, &was));
-	ck_assert_int_ge(pawl_cq_fd(e, cq), 0);
+	fd = pawl_cq_fd(e, cq);
+	ck_assert_int_ge(fd, 0);
 	ck_assert_int_ge(pawl_ready_fd(e), 0);
+	/* The engine closes that of a queue which was destroyed, too. */
+	OK(pawl_cq_destroy(e, cq));
 	OK(pawl_engine_destroy(e));
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
 }
 END_TEST
 

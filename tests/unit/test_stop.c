@@ -222,6 +222,38 @@ START_TEST(test_stops_and_starts_in_several_threads)
 }
 END_TEST
 
+/* A worker that ends runs the destructors of its thread's data, and those may push. */
+static pthread_key_t key;
+
+static void pushes_at_its_end(void *arg)
+{
+	struct again *a = arg;
+
+	MUST(!push_write(a->e, add_one, &a->n, a->v));
+}
+
+static int sets_key(struct pawl_run *run, void *arg)
+{
+	MUST(!pthread_setspecific(key, arg));
+	return 0;
+}
+
+START_TEST(test_destroy_runs_what_its_workers_push_at_their_end)
+{
+	struct again a = { .e = engine(PAWL_PER_DEVICE, 1) };
+
+	a.v = var_new(a.e);
+	OK(pthread_key_create(&key, pushes_at_its_end));
+	OK(push_write(a.e, sets_key, &a, a.v));
+	/* The worker runs it: this thread does not help. */
+	OK(pawl_wait(a.e, PAWL_WAIT_ALL | PAWL_WAIT_NO_HELP, 0, SOON_NS, NULL));
+	OK(pawl_engine_destroy(a.e));
+	ck_assert_uint_eq(a.n, 1);
+	OK(pthread_key_delete(key));
+}
+END_TEST
+
 SUITE("stop", test_destroy_while_ops_push, test_destroy_inside_body, test_stop_drains,
       test_stop_keeps_pushes, test_stop_start_many, test_stop_naive_and_pooled,
-      test_stop_waits_for_async, test_stops_and_starts_in_several_threads)
+      test_stop_waits_for_async, test_stops_and_starts_in_several_threads,
+      test_destroy_runs_what_its_workers_push_at_their_end)

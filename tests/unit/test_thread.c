@@ -106,6 +106,9 @@ static void *runs_and_leaves(void *arg)
 		;
 	for (i = 0; i < 3; i++)
 		MUST(!pawl_var_delete(e, var_new(e), NULL, NULL));
+	/* An op that other threads helped to link, or were helped with: no test makes it happen. */
+	thread_get(e)->records = 3;
+	thread_get(e)->helps = 2;
 	s = stats(e);
 	return &s;
 }
@@ -123,6 +126,7 @@ START_TEST(test_the_statistics_of_a_thread_that_left)
 		  s.inlined == 3);
 	ck_assert(was->pushed == 10 && was->completed == 10 && was->failed == 2 &&
 		  was->skipped == 5 && was->inlined == 3);
+	ck_assert(was->records == 3 && was->helps == 2);
 	ck_assert(s.records == was->records && s.helps == was->helps);
 	OK(pawl_engine_destroy(e));
 }
