@@ -6,9 +6,9 @@
  * index of their op, which connects the push, begin and end of one op.
  *
  * Dependency arrows: a push event stores the accesses of its op.  pawl_trace_write() computes
- * the arrows from them, so nothing is computed while ops run.  An arrow goes from the end of
- * the op that last wrote a var (or, for a write, of the readers since then) to the begin of
- * this op, if both are in the rings.
+ * the arrows from them, so nothing is computed while ops run.  An arrow goes from the op that
+ * last wrote a var (or, for a write, from the readers since then) to this op, if both are in the
+ * rings.  A viewer finds the op of either end by its begin.
  *
  * Ordering and lifetime: `tracing` says which threads own the rings.  While it is a size, each
  * thread owns its ring; start and write set it to TRACE_WRITING and then own all of them.  A
