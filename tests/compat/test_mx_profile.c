@@ -144,6 +144,7 @@ START_TEST(test_objects)
 	has(text, "\"Python::domain\": {\"counter\": {\"Count\": 2,");
 	has(text, "\"task \\\"t\\\"\": {\"Count\": 2,");
 	has(text, "\"Python::domain,instant_marker\": {}");
+	ck_assert(!strstr(text, "{, "));
 	if (traces) {
 		OK(MXDumpProfile(0));
 		json = slurp();

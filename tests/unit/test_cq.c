@@ -472,6 +472,8 @@ START_TEST(test_a_running_body_can_ask_whether_it_was_canceled)
 	ck_assert_int_eq(run.wait, -EDEADLK);
 	ck_assert_int_eq(pawl_ticket_state(e, run.ticket), PAWL_TICKET_RUNNING);
 	FAILS(pawl_cancel(e, run.ticket), -EINPROGRESS);
+	/* Nor does it help to ask again. */
+	FAILS(pawl_cancel(e, run.ticket), -EINPROGRESS);
 	/* The body's result is the answer. */
 	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -EINTR);
 	OK(pawl_engine_destroy(e));

@@ -305,6 +305,7 @@ START_TEST(test_workers_of_queues)
 	ck_assert(value("pawl_queue_workers", "queue=c0,") == 2);
 	ck_assert(value("pawl_queue_workers", "queue=prio,") == 3);
 	ck_assert(value("pawl_workers", "") == stats(e).workers && stats(e).workers >= 5);
+	ck_assert(value("pawl_threads", "") == stats(e).threads);
 	OK(pawl_queue_stats(e, (struct pawl_device){ PAWL_CPU, 0 }, PAWL_CPU_PRIORITIZED, &s));
 	ck_assert_uint_eq(s.workers, 3);
 	OK(pawl_engine_destroy(e));
