@@ -42,11 +42,12 @@ static u32 starting;	/* A: forks that are starting the engine again */
 static u32 starts;	/* A: forks that have started it again */
 static u32 handlers;	/* A: the handlers are registered, perhaps twice */
 static __thread u32 forking;	/* O: nested handlers, if they are registered twice */
+static __thread bool locked;	/* O: this thread has fork_lock until its fork returns */
 
 void mx_fork_ending(struct pawl_mx_engine *e, bool ending)
 {
-	/* A thread that forks has the lock; it is in a handler of the program. */
-	bool locks = !forking;
+	/* A handler of the program may call this between the handlers here. */
+	bool locks = !locked;
 
 	if (locks)
 		mx_lock(&fork_lock);
@@ -113,6 +114,7 @@ static void stop_and_lock(void)
 		os_thread_yield();
 	}
 	stopped = e;
+	locked = true;
 }
 
 static void fork_prepare(void)
@@ -133,6 +135,7 @@ static void fork_parent(void)
 	snaps_free();
 	if (e)
 		fetch_add_relaxed(&starting, 1);
+	locked = false;
 	mx_unlock(&fork_lock);
 	if (!e)
 		return;
@@ -209,6 +212,7 @@ static void fork_child(void)
 	if (--forking)
 		return;
 	store_relaxed(&fork_lock, 0);
+	locked = false;
 	store_relaxed(&starting, 0);
 	mx_bulk_fork_child();
 	mx_profile_fork_child();

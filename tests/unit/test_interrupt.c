@@ -241,7 +241,7 @@ START_TEST(test_an_interrupted_wait_keeps_the_error)
 			OK(pawl_push(e, &op));
 			pawl_interrupt(e);
 			trap_after(k ? all * (k - 1) / 40 : all,
-				   rc = pawl_wait(e, what | PAWL_WAIT_INTR, v.h, 1000000000, NULL));
+				   rc = pawl_wait(e, what | PAWL_WAIT_INTR, v.h, SOON_NS, NULL));
 			all = k ? all : trap.ran;
 			if (!trap.stops)
 				fail_now();

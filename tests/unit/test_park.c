@@ -375,7 +375,8 @@ START_TEST(test_pass_on_of_two_queues)
 	ck_assert_int_eq(exec_wait(f.x, fix_thread(&f), push_and_end, &l, -1, true), 0);
 	until(&ran, 4);
 	exec_stats(f.x, &st);
-	ck_assert_uint_eq(st.wakes, wakes + 2);
+	/* A worker that was about to sleep finds the work itself. */
+	ck_assert_uint_le(st.wakes, wakes + 2);
 	fix_fini(&f);
 }
 END_TEST

@@ -2,6 +2,7 @@
 /* core/trace.c: the last events of every thread as Chrome trace JSON. */
 #include "util.h"
 #include <sys/stat.h>
+#include <base/clock.h>
 #include <core/engine.h>
 #include <core/trace.h>
 
@@ -465,14 +466,6 @@ static struct slice slice_of(const char *text, const char *name)
 	return s;
 }
 
-static u64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000000000 + (u64)ts.tv_nsec;
-}
-
 /* Two ops of a var, the second of which runs on another thread. */
 START_TEST(test_times_threads_and_order)
 {
@@ -484,15 +477,15 @@ START_TEST(test_times_threads_and_order)
 	char *text, key[128];
 
 	OK(pawl_thread_attach(e));
-	before = now_ns();
+	before = clock_ns();
 	OK(pawl_trace_start(e, 100));
-	after = now_ns();
+	after = clock_ns();
 	OK(push_named(e, naps, &v, "one"));
 	OK(push_named(e, naps, &v, NULL));
 	nap_us(2000);
 	ck_assert_int_eq(pawl_run_one(e), 1);
 	join(spawn(runs_one, e));
-	all = now_ns() - before;
+	all = clock_ns() - before;
 	OK(pawl_trace_stop(e));
 	text = written(e);
 	check_json(text);
@@ -539,7 +532,8 @@ START_TEST(test_a_trace_is_written_as_often_as_asked)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	OK(pawl_trace_stop(e));
 	one = written(e);
-	FAILS(pawl_trace_write(e, "/dev/full"), -ENOSPC, "trace_write", "/dev/full");
+	if (!access("/dev/full", W_OK))
+		FAILS(pawl_trace_write(e, "/dev/full"), -ENOSPC, "trace_write", "/dev/full");
 	two = written(e);
 	ck_assert_str_eq(one, two);
 	free(one);

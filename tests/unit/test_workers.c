@@ -122,9 +122,14 @@ END_TEST
 static off_t recording_now(void)
 {
 	const char *path = temp_path();
+	int rc = pawl_record_start(path);
 	struct stat st;
 
-	OK(pawl_record_start(path));
+	if (rc == -ENOSYS) {	/* built without CONFIG_RECORD */
+		MUST(!unlink(path));
+		return 0;
+	}
+	OK(rc);
 	OK(pawl_record_stop());
 	MUST(!stat(path, &st) && !unlink(path));
 	return st.st_size;
@@ -363,17 +368,19 @@ START_TEST(test_host_makes_the_threads)
 	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
 	struct host h = { 0 };
 	struct pawl_engine *e;
-	sigset_t mask;
+	sigset_t before, mask;
 	u32 n = 0, i;
 
 	c.thread_create = host_create;
 	c.thread_join = host_join;
 	c.user = &h;
 	c.start_workers = true;
+	MUST(!pthread_sigmask(SIG_SETMASK, NULL, &before));
 	e = engine_with(&c);
-	/* Signals were blocked meanwhile, for the threads to inherit that. */
+	/* Signals are blocked only while the threads are made, which inherit the mask. */
 	MUST(!pthread_sigmask(SIG_SETMASK, NULL, &mask));
-	ck_assert(!sigismember(&mask, SIGTERM) && !sigismember(&mask, SIGUSR1));
+	ck_assert_int_eq(sigismember(&mask, SIGTERM), sigismember(&before, SIGTERM));
+	ck_assert_int_eq(sigismember(&mask, SIGUSR1), sigismember(&before, SIGUSR1));
 	ck_assert_uint_eq(h.created, 5);
 	ck_assert_uint_eq(load_relaxed(&h.running), 5);
 	for (i = 0; i < 100; i++)
