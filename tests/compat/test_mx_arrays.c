@@ -417,7 +417,10 @@ START_TEST(test_a_context_has_one_set_of_resources_whoever_asks_first)
 }
 END_TEST
 
-/* The first request of a context reads the environment: here others are faster meanwhile. */
+/*
+ * The first request of a context reads the environment; getenv() makes the calls of another
+ * thread at that moment.
+ */
 static void (*meanwhile)(void);
 
 char *getenv(const char *name)

@@ -573,8 +573,9 @@ static void takes_a_bulk(void *run, void *arg)
 }
 
 /*
- * The engine ends while another thread, alive, has gathered: accepted is accepted.  The memory
- * of its bulk was one of a worker before, whose bulks are left alone.
+ * The engine ends while another thread has gathered functions and goes on living: what was
+ * accepted runs.  The bulk's memory belonged to a worker before, and the bulks of workers are
+ * skipped.
  */
 START_TEST(test_engine_ends_first)
 {
@@ -628,7 +629,7 @@ START_TEST(test_a_worker_keeps_its_bulk_when_the_engine_is_freed)
 	struct worker w = { .e = engine() };
 	struct leaver before = { .e = w.e, .v = var_new(w.e), .go = 1 };
 
-	/* whose memory the worker's bulk has */
+	/* the worker's bulk reuses the memory of this thread's */
 	join(spawn(leaver, &before));
 	OK(pawl_mx_wait_all(w.e, NULL));
 	w.v = var_new(w.e);

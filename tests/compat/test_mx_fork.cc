@@ -98,7 +98,7 @@ MX_TEST(child_goes_on)
 		e->WaitForAll();
 		e->Stop();
 		e->Start();
-		/* by then also with the memory of those that were deleted, whose versions went on */
+		/* New variables in the memory of deleted ones, whose versions continued, begin at 0. */
 		for (int i = 0; i < 1200; i++)
 			EXPECT(e->NewVariable()->version() == 0);
 	});
@@ -325,7 +325,10 @@ MX_TEST(bulks)
 	delete own;
 }
 
-/* In the child the thread is no worker any more, so who frees the engine pushes its bulk. */
+/*
+ * In the child this thread is no worker any more, so the thread that frees the engine pushes its
+ * bulk.
+ */
 MX_TEST(bulk_of_a_worker_that_forks)
 {
 	for (bool has_one : { false, true }) {
@@ -435,7 +438,10 @@ MX_TEST(under_load)
 
 static int drops;
 
-/* Its runs belong to the parent, so in the child its argument goes with it. */
+/*
+ * The runs of the operator belong to the parent: in the child a delete drops its argument at
+ * once.
+ */
 MX_TEST(operator_that_runs)
 {
 	pawl_mx_engine *e = pawl_mx_engine_get();

@@ -94,7 +94,7 @@ START_TEST(a_wait_names_the_device_that_is_lost)
 		ck_assert_str_eq(x.op, "");
 		ck_assert_ptr_null(x.payload);
 	}
-	/* Nobody asks it any more, though what was wanted of it will never come. */
+	/* No thread queries the lost device any more, although its work is not complete. */
 	calls = b->calls();
 	nap_us(20000);
 	ck_assert_uint_lt(b->calls() - calls, 20);

@@ -9,7 +9,7 @@ static struct lane a, c;
 static u64 load[2];
 static u32 called;		/* A: notices */
 static struct device_ops ops;	/* of the fake device; a test may replace some */
-static int left;		/* streams and events that were not given back */
+static int left;		/* streams and events that exist */
 
 static int stream_new(void *dev, int priority, void **stream)
 {
@@ -99,7 +99,7 @@ START_TEST(a_stream_that_follows_a_lost_device_is_refused)
 	ck_assert(device_lost(&d));
 	FAILS(lane_follow(&c, &a, seq), -ENOTRECOVERABLE, "fake:0 is lost", "broke the device");
 	ck_assert_int_eq(lane_state(&a, seq), LANE_LOST);
-	/* a stream of a device that is not lost is told which one is */
+	/* the error on a stream of another device names the lost device */
 	FAILS(lane_follow(&f, &a, seq), -ENOTRECOVERABLE, "fake:0 is lost", "broke the device");
 	ck_assert(!device_lost(&other));
 	ck_assert_uint_eq(ran, 0);
@@ -356,7 +356,7 @@ END_TEST
 
 static u32 *later;
 
-/* As if another thread queued work before this one goes on. */
+/* As if another thread queued work before this one continues. */
 static int record_then_work(void *dev, void *event, void *stream)
 {
 	int rc = device_fake.event_record(dev, event, stream);

@@ -405,7 +405,10 @@ START_TEST(work_in_streams_is_bounded_by_the_window_too)
 }
 END_TEST
 
-/* An op that was released has its place, even if its thread takes long to get there. */
+/*
+ * A released op counts against the bound from then on, even if its thread issues it much
+ * later.
+ */
 START_TEST(work_in_streams_is_bounded_while_an_op_is_on_its_way)
 {
 	struct pawl_engine *e = with_room(1, 0, PAWL_WINDOW_BLOCK);

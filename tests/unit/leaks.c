@@ -59,7 +59,7 @@ static void vars_check(struct pawl_engine *e)
 	must_be(e, "vars", outside(e, POOL_VAR), vars);
 	must_be(e, "blocks", outside(e, POOL_BLOCK), blocks);
 	must_be(e, "records of pending work", outside(e, POOL_DEVREC), recs);
-	/* And the engine has the spare one. */
+	/* The engine itself holds the spare error. */
 	refs++;
 	for (i = 0; i < FIRST_ERRS; i++)
 		refs += load_relaxed(&e->first_err[i]) != 0;

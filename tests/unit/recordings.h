@@ -8,7 +8,7 @@
 #include <tools/pawl/record.h>
 #include <tools/pawl/slurp.h>
 
-/* Of a file, which is removed. */
+/* Return the bytes of a file, and remove it. */
 static inline unsigned char *contents(const char *path, size_t *len)
 {
 	char err[256];
@@ -50,7 +50,7 @@ static inline unsigned char *sample_of(size_t *len, u32 nops, u32 nvars)
 	return contents(path, len);
 }
 
-/* The bytes of a file. */
+/* Write a file. */
 static inline void write_file(const char *path, const void *data, size_t len)
 {
 	FILE *f = fopen(path, "wb");

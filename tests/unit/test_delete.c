@@ -480,7 +480,11 @@ static void push_and_delete(u32 mode)
 	ck_assert(run && refused && stale);
 	OK(pawl_engine_destroy(e));
 }
-/* A version is that of the var, however soon its place belongs to another one. */
+
+/*
+ * pawl_var_version() returns the version of that var, or -ESTALE, never that of the next var in
+ * its slot.
+ */
 static struct {
 	struct pawl_engine *e;
 	pawl_var_t v, next;

@@ -140,7 +140,7 @@ START_TEST(test_all_gives_what_is_left)
 			OK(pawl_var_delete(e, v[i], NULL, NULL));
 		}
 	}
-	/* The first failure that is left, also if a later one took the place of an earlier one. */
+	/* The first failure that is left, also if a later one uses the slot of an earlier one. */
 	for (i = 0; i < 3; i++) {
 		v[i] = var_new(e);
 		OK(push_write(e, fail_io, text[i], v[i]));
@@ -274,7 +274,7 @@ START_TEST(test_exhaustion)
 	ck_assert_uint_eq(ran, 0);
 	OK(pawl_wait_readable(e, v, SOON_NS, &err));
 	OK(pawl_wait_all(e, SOON_NS, &err));
-	/* and by a wait for all; there is no place for a payload */
+	/* and by a wait for all; a payload cannot be stored, so it is dropped */
 	OK(push_write(e, fail_with_payload, &drops, w));
 	OK(push_write(e, add_one, &ran, w));
 	ck_assert_int_lt(pawl_wait_all(e, SOON_NS, &err), 0);

@@ -336,7 +336,7 @@ START_TEST(test_a_launch_counts_as_one_op)
 }
 END_TEST
 
-/* A launch that is refused for want of an op gives back what it has, and nothing else. */
+/* A launch that is refused for lack of an op frees what it has allocated, and nothing else. */
 START_TEST(test_a_launch_that_finds_no_op_frees_none)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 0);

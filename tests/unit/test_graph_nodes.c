@@ -294,7 +294,7 @@ static bool token_kept(void *arg)
 	return load_acquire((u64 *)arg);
 }
 
-/* A thread that has ended some of the last nodes goes on to an asynchronous one. */
+/* A thread that has run some of the last nodes continues with an asynchronous one. */
 START_TEST(test_an_asynchronous_node_beside_others_is_the_last)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);

@@ -217,7 +217,10 @@ static void fail_now(void)
 }
 #endif
 
-/* What it waits for may end as it is interrupted: either way it is told of the error once. */
+/*
+ * The op may end while its wait is interrupted: this wait or the next one returns the error,
+ * once.
+ */
 START_TEST(test_an_interrupted_wait_keeps_the_error)
 {
 #if CAN_TRAP

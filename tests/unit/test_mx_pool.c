@@ -87,7 +87,7 @@ static void *takes_one(void *arg)
 	return obj;
 }
 
-/* Also of one that never puts any: others free what it pushes. */
+/* Also those of a thread that only takes objects, which other threads free. */
 START_TEST(test_the_objects_that_a_thread_has_cached_outlive_it)
 {
 	void *obj;

@@ -107,7 +107,7 @@ START_TEST(test_a_push_beyond_a_limit_is_refused)
 	let_go(e);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	counts(e, (pawl_group_t){ 0 }, 0, 0);
-	/* Another op in the place of one that had a group and a cost has neither. */
+	/* An op in the slot of one that had a group and a cost has neither. */
 	asks.flags = PAWL_OP_TICKET;
 	asks.ticket = &ticket;
 	for (i = 0; i < 3; i++)
@@ -117,7 +117,7 @@ START_TEST(test_a_push_beyond_a_limit_is_refused)
 	counts(e, g, 0, 0);
 	counts(e, other, 0, 0);
 
-	/* The engine's limit counts all of them, and its queue tells of room for an op of a group. */
+	/* The engine's limit counts the ops of all groups; its queue reports room when one ends. */
 	l = limits(0, 50);
 	OK(pawl_cq_create(e, &l.cq));
 	l.tag = 78;

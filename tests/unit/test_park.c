@@ -365,7 +365,7 @@ START_TEST(test_pass_on_of_two_queues)
 	exec_push(l.q[0], l.pusher, 1, 0, 0);
 	exec_push(l.q[1], l.pusher, 1, 0, 0);
 	until(&ran, 2);
-	/* A sleep is counted after the last look at the queue. */
+	/* A sleep is counted after the last check of the queue. */
 	do {
 		sched_yield();
 		exec_stats(f.x, &st);

@@ -593,7 +593,7 @@ START_TEST(test_waits_are_measured_whatever_the_priority)
 }
 END_TEST
 
-/* After a trim, the rings of each queue give back the memory for a long backlog. */
+/* A trim frees the memory that the rings of each queue have for a long backlog. */
 static void rings_grow(struct fix *f, struct exec_queue **q, struct exec_thread *t)
 {
 	u32 i, k;

@@ -200,7 +200,7 @@ START_TEST(test_info_names_the_program_and_the_kinds_of_engines)
 }
 END_TEST
 
-/* A hundred tasks that last 1 to 100 s; a time that none is does not count, nor a priority. */
+/* A hundred tasks of 1 to 100 s; a time or a priority that is out of range does not count. */
 START_TEST(test_percentiles_and_limits_of_a_workload)
 {
 	static const char *const odd[] = { "-5, \"priority\": 2147483648",

@@ -515,7 +515,7 @@ START_TEST(test_times_of_a_clock_that_does_not_advance)
 }
 END_TEST
 
-/* An op that did not begin has no place. */
+/* The access of an op that did not begin has no position. */
 START_TEST(test_the_first_version_of_a_var_is_that_of_an_access_with_a_place)
 {
 	static const unsigned char events[] = { PUSH, REC_PUSH, 0, 2, 0, 0, 1, 3, 0,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * core/record.c: when a recording begins and ends, what its file is to others meanwhile, and
- * events that are rare in a program: refused pushes, lost events, many names.
+ * core/record.c: when a recording begins and ends, which other programs may use its file
+ * meanwhile, and events that are rare in a program: refused pushes, lost events, many names.
  */
 #include "util.h"
 #include "child.h"
@@ -42,7 +42,7 @@ void *__wrap_malloc(size_t n)
 	return no_memory ? NULL : __real_malloc(n);
 }
 
-/* Of a thread without memory for its events: they are counted, for this recording alone. */
+/* The events of a thread without memory for them are counted, for this recording alone. */
 START_TEST(test_lost_events_are_counted)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -490,7 +490,7 @@ static void delete_now(void)
 
 /*
  * A var that an op names is deleted somewhere inside the push: the op is refused, or runs at
- * its place of both vars, or does not run and has a place of the other var alone.
+ * its positions of both vars, or does not run and has a position of the other var alone.
  */
 static void push_and_delete(bool with_other)
 {

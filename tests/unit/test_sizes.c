@@ -240,6 +240,4 @@ START_TEST(test_newer_results)
 END_TEST
 
 SUITE("sizes", test_newer_config, test_longest_config, test_config_of_first_release,
-      test_newer_op, test_older_op,
-      test_newer_arrays,
-      test_newer_launch, test_newer_results)
+      test_newer_op, test_older_op, test_newer_arrays, test_newer_launch, test_newer_results)

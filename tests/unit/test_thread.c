@@ -106,7 +106,7 @@ static void *runs_and_leaves(void *arg)
 		;
 	for (i = 0; i < 3; i++)
 		MUST(!pawl_var_delete(e, var_new(e), NULL, NULL));
-	/* An op that other threads helped to link, or were helped with: no test makes it happen. */
+	/* No test can make threads help each other with a push, so the two counters are set here. */
 	thread_get(e)->records = 3;
 	thread_get(e)->helps = 2;
 	s = stats(e);

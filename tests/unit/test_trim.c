@@ -72,8 +72,8 @@ START_TEST(test_memory_of_a_burst_goes_back)
 END_TEST
 
 /*
- * An idle worker leaves it to the one that does it already, and asks again later; so does one
- * that is wanted meanwhile.
+ * An idle worker does nothing if another one trims already, and tries again later; nor does one
+ * for which there is work meanwhile.
  */
 START_TEST(test_one_worker_at_a_time_gives_memory_back)
 {

@@ -256,7 +256,10 @@ static int fails_gate(struct pawl_run *run, void *arg)
 	return 0;
 }
 
-/* A place that an earlier wait left behind takes no error, whatever comes behind it. */
+/*
+ * The position that an earlier wait left in the queue does not consume the error, whatever op is
+ * behind it.
+ */
 START_TEST(test_an_old_place_keeps_the_error)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
