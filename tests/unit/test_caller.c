@@ -390,7 +390,7 @@ START_TEST(test_refused_push_tells_wait_all)
 }
 END_TEST
 
-/* The last op ends inside a call: a thread that waits for all sleeps then, and must be woken. */
+/* The last op ends inside a call: a thread that waits for all sleeps, and must be woken. */
 struct last {
 	struct pawl_engine *e;
 	struct thread *waiter;	/* A */
@@ -433,14 +433,17 @@ static bool waiter_known(void *arg)
 	return load_acquire(&((struct last *)arg)->waiter);
 }
 
-enum { PUSH_INLINE, PUSH_NAIVE, COMPLETE, RUN_ONE, RUN_UNTIL, READABLE, CQ, TICKET, GROUP, CALLS };
+enum {
+	PUSH_INLINE, PUSH_NAIVE, COMPLETE, RUN_ONE, RUN_UNTIL, READABLE, CQ, TICKET, GROUP, CALLS
+};
 
 START_TEST(test_every_call_that_ends_the_last_op_tells_wait_all)
 {
 	u32 call;
 
 	for (call = 0; call < CALLS; call++) {
-		struct pawl_config c = small(call == PUSH_NAIVE ? PAWL_NAIVE : PAWL_PER_DEVICE, 0);
+		int kind = call == PUSH_NAIVE ? PAWL_NAIVE : PAWL_PER_DEVICE;
+		struct pawl_config c = small(kind, 0);
 		struct last w = { 0 };
 		struct pawl_op op = op_of_fn(last_body, &w);
 		struct pawl_completion done;
@@ -479,7 +482,7 @@ START_TEST(test_every_call_that_ends_the_last_op_tells_wait_all)
 		} else if (call == GROUP) {
 			OK(pawl_group_wait(w.e, op.group, SOON_NS));
 		}
-		ck_assert_msg(soon(load_acquire(&w.woken)), "call %u: wait_all() sleeps on", call);
+		ck_assert_msg(soon(load_acquire(&w.woken)), "wait_all() sleeps on: %u", call);
 		join(w.t);
 		ck_assert_int_eq(pawl_cq_reap(w.e, op.cq, &done, 1), 1);
 		OK(pawl_engine_destroy(w.e));

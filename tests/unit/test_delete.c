@@ -5,6 +5,7 @@
  */
 #include "util.h"
 #include "trap.h"
+#include "graphs.h"
 #include <core/var.h>
 
 START_TEST(test_delete_inline_when_ready)
@@ -427,6 +428,18 @@ static void delete_now(void)
 
 #define PLACES 40
 
+/* The op was counted in the group, and has arrived in the queue, unless it was refused. */
+static void arrived(struct pawl_engine *e, const struct pawl_op *op, int rc, int status)
+{
+	struct pawl_completion c;
+	uint64_t n;
+
+	OK(pawl_group_count(e, op->group, &n, NULL));
+	ck_assert_uint_eq(n, 0);
+	ck_assert_int_eq(pawl_cq_reap(e, op->cq, &c, 1), !rc);
+	ck_assert_int_eq(rc ? status : c.status, status);
+}
+
 /*
  * A var that an op names is deleted somewhere inside the push: the op runs, or it is refused or
  * released with -ESTALE, and its other vars are free for the next op.
@@ -435,7 +448,12 @@ static void push_and_delete(u32 mode)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
 	u32 k, ran, run = 0, refused = 0, stale = 0;
+	struct pawl_launch l = launch_init();
+	pawl_graph_t g = { 0 };
 	long at, all = 0;
+
+	OK(pawl_cq_create(e, &l.cq));
+	OK(pawl_group_create(e, NULL, &l.group));
 
 	deleter.e = e;
 	/* The first push creates the worker, with all signals blocked. */
@@ -453,11 +471,20 @@ static void push_and_delete(u32 mode)
 
 		v[mode & 1] = deleter.v = var_new(e);
 		v[!(mode & 1)] = var_new(e);
-		op.release = shot_release;
 		*(mode & 2 ? &op.writes : &op.reads) = v;
-		*(mode & 2 ? &op.nwrites : &op.nreads) = 2;
+		*(mode & 2 ? &op.nwrites : &op.nreads) = mode & 16 ? 1 : 2;
 		at = k ? all * (k - 1) / PLACES : LONG_MAX;
-		if (mode & 4)
+		if (mode & 8)
+			g = graph_new(e, (struct pawl_op[]){ op, op_of_fn(nothing, NULL) },
+				      1 + (mode >> 2 & 1));
+		else
+			op.release = shot_release;
+		op.cq = l.cq;
+		op.group = l.group;
+		l.flags = op.flags = k & 1 ? PAWL_OP_CQ | PAWL_OP_GROUP : 0;
+		if (mode & 8)
+			trap_after(at, rc = pawl_graph_push(e, g, &l));
+		else if (mode & 4)
 			trap_after(at, rc = pawl_push_batch(e, &op, 1));
 		else
 			trap_after(at, rc = pawl_push(e, &op));
@@ -470,14 +497,19 @@ static void push_and_delete(u32 mode)
 		if (!trap.stops)
 			OK(pawl_var_delete(e, deleter.v, NULL, NULL));
 		OK(pawl_wait_all(e, SOON_NS, NULL));
-		MUST(rc ? rc == -ESTALE && !s.ran && !s.released : s.released == 1);
-		MUST(rc || (s.ran ? !s.status : s.status == -ESTALE));
+		MUST(!rc || (rc == -ESTALE && !s.ran && !s.released));
+		if (mode & 8)
+			OK(pawl_graph_delete(e, g));
+		else
+			MUST(rc || (s.released == 1 && s.status == (s.ran ? 0 : -ESTALE)));
+		if (k & 1)
+			arrived(e, &op, rc, s.ran ? 0 : -ESTALE);
 		run += s.ran;
 		refused += rc != 0;
 		stale += !rc && !s.ran;
 	}
 	elsewhere_end();
-	ck_assert(run && refused && stale);
+	ck_assert(run && refused && !stale == !!(mode & 16));
 	OK(pawl_engine_destroy(e));
 }
 
@@ -535,6 +567,12 @@ START_TEST(test_a_push_whose_var_is_deleted_meanwhile)
 
 	for (mode = 0; mode < 8; mode++)
 		push_and_delete(mode);
+	/* Launches, of one op and of two. */
+	push_and_delete(8 | 2);
+	push_and_delete(8 | 4 | 2 | 1);
+	/* With no other var: a push that finds it deleted late is refused. */
+	push_and_delete(16 | 2);
+	push_and_delete(16 | 8 | 2);
 #endif
 }
 END_TEST

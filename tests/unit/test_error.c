@@ -809,9 +809,49 @@ START_TEST(test_plain_path_returns)
 }
 END_TEST
 
+static int fails_gate(struct pawl_run *run, void *arg)
+{
+	struct gate *g = arg;
+
+	MUST(!pawl_complete(g->e, g->token, -EIO, "disk on fire"));
+	return 0;
+}
+
+/*
+ * The position that an earlier wait left in the queue does not consume the error, whatever op is
+ * behind it.
+ */
+START_TEST(test_an_old_place_keeps_the_error)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct gate w;
+	u32 n = 0, i, behind = 0;
+	int rc;
+
+	/* A wait of either kind, then another of either kind, with an op between or not. */
+	for (i = 0; i < 8; i++) {
+		gate_write(e, &w, v);
+		rc = i & 1 ? pawl_wait_readable(e, v, 1, NULL) : pawl_wait_writable(e, v, 1, NULL);
+		ck_assert_int_eq(rc, -ETIMEDOUT);
+		if (i & 4)
+			OK(push_write(e, add_one, &n, v));
+		behind += i >> 2;
+		OK(push_write(e, fails_gate, &w, var_new(e)));
+		FAILS(pawl_wait(e, i & 2 ? PAWL_WAIT_READABLE : PAWL_WAIT_WRITABLE, v.h, SOON_NS, NULL),
+		      -EIO, "disk");
+		ck_assert_uint_eq(n, 0);
+		ck_assert_uint_eq(stats(e).skipped, behind);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 SUITE("error", test_fail_poisons_what_it_writes, test_chain, test_same_var, test_failed_read,
       test_first_is_inherited, test_no_skip, test_no_skip_flag, test_no_skip_fails_itself, test_no_message,
       test_positive_return, test_fail_then_success, test_fail_twice, test_fail_other_code,
       test_long_texts, test_fail_nested, test_given_once, test_given_to_one_thread,
       test_var_error, test_var_clear, test_clear_lets_pushed_ops_run, test_async_message,
-      test_async_skipped, test_storm, test_no_leak, test_plain_path_returns)
+      test_async_skipped, test_storm, test_no_leak, test_plain_path_returns,
+      test_an_old_place_keeps_the_error)

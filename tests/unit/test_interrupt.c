@@ -240,10 +240,10 @@ START_TEST(test_an_interrupted_wait_keeps_the_error)
 	for (; what <= PAWL_WAIT_WRITABLE; what++) {
 		ended[0] = ended[1] = 0;
 		/* The first call counts the instructions. */
-		for (k = 0, all = LONG_MAX; k <= 40; k++) {
+		for (k = 0, all = LONG_MAX; k <= 20; k++) {
 			OK(pawl_push(e, &op));
 			pawl_interrupt(e);
-			trap_after(k ? all * (k - 1) / 40 : all,
+			trap_after(k ? all * (k - 1) / 20 : all,
 				   rc = pawl_wait(e, what | PAWL_WAIT_INTR, v.h, SOON_NS, NULL));
 			all = k ? all : trap.ran;
 			if (!trap.stops)

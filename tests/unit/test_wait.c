@@ -248,43 +248,6 @@ START_TEST(test_writable_waits_for_a_later_reader)
 }
 END_TEST
 
-static int fails_gate(struct pawl_run *run, void *arg)
-{
-	struct gate *g = arg;
-
-	MUST(!pawl_complete(g->e, g->token, -EIO, "disk on fire"));
-	return 0;
-}
-
-/*
- * The position that an earlier wait left in the queue does not consume the error, whatever op is
- * behind it.
- */
-START_TEST(test_an_old_place_keeps_the_error)
-{
-	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-	pawl_var_t v = var_new(e);
-	struct gate w;
-	u32 n = 0, i, behind = 0;
-
-	/* A readable or writable wait, then the other or the same, with an op between or not. */
-	for (i = 0; i < 8; i++) {
-		gate_write(e, &w, v);
-		FAILS((i & 1 ? pawl_wait_readable : pawl_wait_writable)(e, v, 1, NULL), -ETIMEDOUT);
-		if (i & 4)
-			OK(push_write(e, add_one, &n, v));
-		behind += i >> 2;
-		OK(push_write(e, fails_gate, &w, var_new(e)));
-		FAILS((i & 2 ? pawl_wait_readable : pawl_wait_writable)(e, v, SOON_NS, NULL), -EIO,
-		      "disk");
-		ck_assert_uint_eq(n, 0);
-		ck_assert_uint_eq(stats(e).skipped, behind);
-		OK(pawl_wait_all(e, SOON_NS, NULL));
-	}
-	OK(pawl_engine_destroy(e));
-}
-END_TEST
-
 /* Polls with pushes in between leave the position of the first one on each var, and no other. */
 START_TEST(test_polls_between_pushes_leave_one_place)
 {
@@ -1082,8 +1045,7 @@ END_TEST
 
 SUITE("wait", test_nothing_to_wait_for, test_readable, test_writable, test_all,
       test_zero_only_looks, test_not_for_later_pushes, test_polling_one, test_polling_few,
-      test_polling_many, test_polls_between_pushes_leave_one_place, test_polling_then_waiting,
-      test_writable_waits_for_a_later_reader, test_an_old_place_keeps_the_error,
+      test_polling_many, test_polls_between_pushes_leave_one_place, test_polling_then_waiting, test_writable_waits_for_a_later_reader,
       test_timed_out_writable_keeps_its_place, test_limit_while_helping,
       test_the_last_op_ends_a_wait_after_its_time,
       test_inside_deadlk, test_inside_an_op_that_is_complete, test_inside_deadlk_wide, test_inside_waits_help,
