@@ -506,7 +506,7 @@ START_TEST(test_profiler)
 {
 	const char *keys[] = { "filename", "profile_all", "aggregate_stats" };
 	const char *vals[] = { path, "1", "1" };
-	const char *odd[] = { "no_such_key" };
+	const char *odd[] = { "no_such_key", "profile_all" };
 	NDArrayHandle a = floats(1);
 	struct pawl_engine *pe = pawl_mx_engine_pawl(pawl_mx_engine_get());
 	bool traces = pawl_trace_start(pe, 64) == 0;
@@ -517,7 +517,7 @@ START_TEST(test_profiler)
 	if (traces)
 		pawl_trace_stop(pe);
 	OK(MXSetProfilerConfig(3, keys, vals));
-	FAILS(MXSetProfilerConfig(1, odd, vals), "no_such_key");
+	FAILS(MXSetProfilerConfig(2, odd, vals), "no_such_key");
 	FAILS(MXSetProcessProfilerState(1, 1, NULL), "server");
 	FAILS(MXSetProfilerState(7), "state 7");
 	OK(MXSetProfilerState(1));

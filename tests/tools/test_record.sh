@@ -214,6 +214,9 @@ run 0 '"aten::mm" normal 0 0 r1@0 r2@0 w0@1' record dump "$tmp/turned.json"
 # a result that is an argument by name
 sed 's/"aten::add_.Tensor(.*"/"aten::add.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"/' "$tmp/et.json" >"$tmp/out.json"
 run 0 '"aten::add_" normal 0 0 r2@1 w0@0$' record dump "$tmp/out.json"
+# the commas of a list are not those between arguments
+sed 's/"aten::add_.Tensor(.*"/"aten::add.out(int[2] stride=[1, 1], *, Tensor(a!) out) -> Tensor(a!)"/' "$tmp/et.json" >"$tmp/list.json"
+run 0 '"aten::add_" normal 0 0 r2@1 w0@0$' record dump "$tmp/list.json"
 # a tensor without a storage is not the storage of that number
 sed 's/\[2, 20, 0,/[30, 0, 0,/' "$tmp/et.json" >"$tmp/own.json"
 run 0 '"aten::mm" normal 0 0 r0@0 r1@0 w2@0' record dump "$tmp/own.json"

@@ -147,6 +147,14 @@ START_TEST(test_room_is_reported_once_at_low_water)
 	int i, turn;
 
 	OK(pawl_cq_create(e, &cq));
+	/* The completion of an op with another status, whose memory that of the room has later. */
+	op = op_of_fn(fail_io, NULL);
+	op.flags = PAWL_OP_CQ;
+	op.cq = cq;
+	OK(pawl_push(e, &op));
+	FAILS(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+	ck_assert_int_eq(pawl_cq_reap(e, cq, c, 8), 1);
+	ck_assert_int_eq(c[0].status, -EIO);
 	l.cq = cq;
 	l.tag = 77;
 	l.low = 25;

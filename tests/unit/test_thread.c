@@ -132,6 +132,31 @@ START_TEST(test_the_statistics_of_a_thread_that_left)
 }
 END_TEST
 
+static pawl_var_t written;
+
+static void *times_out_and_leaves(void *arg)
+{
+	MUST(pawl_wait_readable(arg, written, 1, NULL) == -ETIMEDOUT);
+	return NULL;
+}
+
+/* What a wait that timed out has left in the queue of its var belongs to no later thread. */
+START_TEST(test_the_waits_of_a_thread_that_left)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct gate g;
+	int i;
+
+	written = var_new(e);
+	gate_write(e, &g, written);
+	for (i = 0; i < 3; i++)
+		join(spawn(times_out_and_leaves, e));
+	gate_open(&g);
+	OK(pawl_wait_readable(e, written, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* More threads at once than the engine allows: refused by name; room comes back. */
 struct crowd {
 	struct pawl_engine *e;
@@ -725,7 +750,8 @@ START_TEST(test_workers_attach_and_detach_in_hooks)
 END_TEST
 
 SUITE("thread", test_churn, test_a_thread_that_left_is_not_summed,
-      test_the_statistics_of_a_thread_that_left, test_too_many,
+      test_the_statistics_of_a_thread_that_left, test_the_waits_of_a_thread_that_left,
+      test_too_many,
       test_each_call_says_that_there_is_no_room,
       test_no_room_for_workers, test_engine_ends_first,
       test_ends_race, test_many_engines, test_several_engines,
