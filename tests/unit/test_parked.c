@@ -317,11 +317,6 @@ START_TEST(test_parked_at_any_moment)
 }
 END_TEST
 
-static void see(void *arg, const struct pawl_stalled *s)
-{
-	*(struct pawl_stalled *)arg = *s;
-}
-
 /* The watchdog knows what waits behind a read of a parked var. */
 START_TEST(test_the_watchdog_knows_parked_vars)
 {
@@ -336,7 +331,7 @@ START_TEST(test_the_watchdog_knows_parked_vars)
 		OK(push_write(e, nothing, NULL, v));
 	ck_assert_int_eq(pawl_watch(e, 0, NULL, NULL), 0);
 	nap_us(1000);
-	ck_assert_int_eq(pawl_watch(e, 0, see, &seen), 1);
+	ck_assert_int_eq(pawl_watch(e, 0, stalled_keep, &seen), 1);
 	ck_assert_int_eq(seen.what, PAWL_STALLED_ASYNC);
 	ck_assert_uint_eq(seen.var.h, v.h);
 	ck_assert_uint_eq(seen.behind, 3);

@@ -229,13 +229,6 @@ START_TEST(test_a_reader_in_flight_is_counted_at_any_moment)
 END_TEST
 #endif
 
-static void see(void *arg, const struct pawl_stalled *s)
-{
-	struct pawl_stalled *seen = arg;
-
-	*seen = *s;
-}
-
 /* Its readers are counted in a dump, and the ops behind one of them by the watchdog. */
 START_TEST(test_a_dump_and_the_watchdog_know_the_mode)
 {
@@ -269,7 +262,7 @@ START_TEST(test_a_dump_and_the_watchdog_know_the_mode)
 		OK(push_write(e, nothing, NULL, v));
 	ck_assert_int_eq(pawl_watch(e, 0, NULL, NULL), 0);
 	nap_us(1000);
-	ck_assert_int_eq(pawl_watch(e, 0, see, &seen), 1);
+	ck_assert_int_eq(pawl_watch(e, 0, stalled_keep, &seen), 1);
 	ck_assert_int_eq(seen.what, PAWL_STALLED_ASYNC);
 	ck_assert_uint_eq(seen.var.h, v.h);
 	ck_assert_uint_eq(seen.behind, 4);

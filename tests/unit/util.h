@@ -406,6 +406,12 @@ static __unused_fn void release_pushes(void *arg, int status)
 	MUST(!push_write(a->e, add_one, &a->n, a->v));
 }
 
+/* For pawl_watch(): keep the last report. */
+static __unused_fn void stalled_keep(void *arg, const struct pawl_stalled *s)
+{
+	*(struct pawl_stalled *)arg = *s;
+}
+
 /* --- threads --- */
 
 static __unused_fn pthread_t spawn(void *(*fn)(void *), void *arg)
