@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recordings in memory, whose chunks and events a test changes. */
+/* Recordings: in files, and in memory, where a test changes their chunks and events. */
 #ifndef TESTS_UNIT_RECORDINGS_H
 #define TESTS_UNIT_RECORDINGS_H
 
@@ -7,6 +7,26 @@
 #include <core/record_format.h>
 #include <tools/pawl/record.h>
 #include <tools/pawl/slurp.h>
+
+/* What the reader says of an error. */
+static __unused_fn char text[256];
+
+static inline void load(const char *path, struct recording *r)
+{
+	int rc = workload_load(path, r, text, sizeof(text));
+
+	ck_assert_msg(!rc, "%s", text);
+}
+
+/* The serial order of a recording, which must have one; to be freed. */
+static inline u32 *order_of(const struct recording *r, size_t *n)
+{
+	u32 *order = calloc(r->nops + 1, sizeof(*order));
+	int rc = rec_order(r, order, n, text, sizeof(text));
+
+	ck_assert_msg(!rc, "%s", text);
+	return order;
+}
 
 /* Return the bytes of a file, and remove it. */
 static inline unsigned char *contents(const char *path, size_t *len)

@@ -3,31 +3,12 @@
  * core/record.c and its reader, tools/pawl/record.c: the file contains what ran, has a serial
  * order that respects every var, and is replayed in it.
  */
-#include "util.h"
+#include "recordings.h"
 #include <fcntl.h>
 #include <sys/file.h>
-#include <tools/pawl/record.h>
 #include <tools/pawl/replay.h>
 
 #ifdef CONFIG_RECORD
-
-static char text[256];
-
-static void load(const char *path, struct recording *r)
-{
-	int rc = workload_load(path, r, text, sizeof(text));
-
-	ck_assert_msg(!rc, "%s", text);
-}
-
-static u32 *order_of(const struct recording *r, size_t *n)
-{
-	u32 *order = calloc(r->nops + 1, sizeof(*order));
-	int rc = rec_order(r, order, n, text, sizeof(text));
-
-	ck_assert_msg(!rc, "%s", text);
-	return order;
-}
 
 static void replay(const struct recording *r, int kind, int workers)
 {

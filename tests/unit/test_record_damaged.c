@@ -6,8 +6,6 @@
 #include "recordings.h"
 #include <jansson.h>
 
-static char text[256];
-
 /* --- memory that is refused --- */
 
 static unsigned int refuse_in;		/* 1: the next allocation; 0: none */

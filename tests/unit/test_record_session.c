@@ -3,7 +3,7 @@
  * core/record.c: when a recording begins and ends, which other programs may use its file
  * meanwhile, and events that are rare in a program: refused pushes, lost events, many names.
  */
-#include "util.h"
+#include "recordings.h"
 #include "child.h"
 #include "trap.h"
 #include <fcntl.h>
@@ -11,16 +11,6 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <tools/pawl/record.h>
-
-static char text[256];
-
-static void load(const char *path, struct recording *r)
-{
-	int rc = workload_load(path, r, text, sizeof(text));
-
-	ck_assert_msg(!rc, "%s", text);
-}
 
 static size_t size_of(const char *path)
 {
@@ -467,17 +457,6 @@ START_TEST(test_every_wait_has_its_end)
 END_TEST
 
 #if CAN_TRAP
-/* The recording has a serial order. */
-static void ordered(const struct recording *r)
-{
-	u32 *order = calloc(r->nops + 1, sizeof(*order));
-	size_t n;
-	int rc = rec_order(r, order, &n, text, sizeof(text));
-
-	ck_assert_msg(!rc, "%s", text);
-	free(order);
-}
-
 static struct {
 	struct pawl_engine *e;
 	pawl_var_t v;
@@ -502,7 +481,7 @@ static void push_and_delete(bool with_other)
 	long at, all = 0;
 	u32 k, refused = 0, undone = 0, stale = 0, version = 0;
 	struct recording r;
-	size_t i;
+	size_t i, n;
 
 	deleter.e = e;
 	OK(push_write(e, nothing, NULL, v[0]));
@@ -530,7 +509,7 @@ static void push_and_delete(bool with_other)
 	OK(pawl_engine_destroy(e));
 	load(path, &r);
 	ck_assert(r.ended && !r.lost);
-	ordered(&r);
+	free(order_of(&r, &n));
 	for (i = 0; i < r.nops; i++) {
 		const struct rec_op *o = &r.ops[i];
 		const struct rec_access *a = &r.accesses[o->access];
