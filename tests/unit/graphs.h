@@ -53,9 +53,4 @@ static inline int note_place(struct pawl_run *run, void *arg)
 	return 0;
 }
 
-static inline void keep_token(struct pawl_run *run, void *arg)
-{
-	store_release((u64 *)arg, run->token.h);
-}
-
 #endif

@@ -151,11 +151,6 @@ static bool waits_at_the_window(const struct pawl_engine *e)
 	return false;
 }
 
-static void hold(struct pawl_run *run, void *arg)
-{
-	*(pawl_token_t *)arg = run->token;
-}
-
 /* A push that helps at the window goes on when the ops that it can run have made room. */
 START_TEST(test_a_helping_push_goes_on_with_little_room)
 {
@@ -200,7 +195,7 @@ START_TEST(test_completing_for_others_gives_no_more_room)
 			MUST(soon(!ops_in_flight(r.e)));
 	}
 	op = op_write(NULL, &token, &r.held);
-	op.async_fn = hold;
+	op.async_fn = keep_token;
 	OK(pawl_push(r.e, &op));
 	ck_assert_int_eq(pawl_run_one(r.e), 1);
 	for (i = 0; i < 100; i++)

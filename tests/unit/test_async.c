@@ -81,17 +81,12 @@ START_TEST(test_body_goes_on)
 END_TEST
 
 /* An op that is not completed holds its vars, whatever its body did. */
-static void keep(struct pawl_run *run, void *arg)
-{
-	store_release((u64 *)arg, run->token.h);
-}
-
 START_TEST(test_later)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
 	pawl_var_t v = var_new(e);
 	u64 token = 0;
-	struct pawl_op op = op_async(keep, &token, &v);
+	struct pawl_op op = op_async(keep_token, &token, &v);
 	u32 n = 0;
 
 	OK(pawl_push(e, &op));
@@ -171,7 +166,7 @@ START_TEST(test_twice)
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	pawl_var_t v = var_new(e);
 	u64 token = 0, old;
-	struct pawl_op op = op_async(keep, &token, &v);
+	struct pawl_op op = op_async(keep_token, &token, &v);
 	int i;
 
 	OK(pawl_push(e, &op));
@@ -227,7 +222,7 @@ START_TEST(test_twice_at_once)
 	for (i = 0; i < rounds; i++) {
 		struct duel d = { .e = e };
 		u64 token = 0;
-		struct pawl_op op = op_async(keep, &token, &v);
+		struct pawl_op op = op_async(keep_token, &token, &v);
 		pthread_t t;
 
 		OK(pawl_push(e, &op));
@@ -249,7 +244,7 @@ START_TEST(test_bogus)
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	pawl_var_t v = var_new(e);
 	u64 token = 0, i;
-	struct pawl_op op = op_async(keep, &token, &v);
+	struct pawl_op op = op_async(keep_token, &token, &v);
 	const u64 bad[] = { 0, 1, 1ull << 32, ~0ull, 0x100000000ull | 0xfffff, 0xffffffff00000000ull };
 
 	OK(pawl_push(e, &op));
@@ -283,7 +278,7 @@ START_TEST(test_token_wraps)
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	pawl_var_t v = var_new(e);
 	u64 token = 0;
-	struct pawl_op op = op_async(keep, &token, &v);
+	struct pawl_op op = op_async(keep_token, &token, &v);
 	u32 opi;
 	int i;
 
@@ -340,7 +335,7 @@ START_TEST(test_release)
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	pawl_var_t v = var_new(e);
 	u64 token = 0;
-	struct pawl_op op = op_async(keep, &token, &v);
+	struct pawl_op op = op_async(keep_token, &token, &v);
 
 	op.release = rel;
 	OK(pawl_push(e, &op));
@@ -363,11 +358,6 @@ struct crowd {
 	u32 next;		/* A */
 	u32 perm[MANY];
 };
-
-static void crowd_body(struct pawl_run *run, void *arg)
-{
-	store_release((u64 *)arg, run->token.h);
-}
 
 static void *crowd_completer(void *arg)
 {
@@ -403,7 +393,7 @@ START_TEST(test_many)
 	t[1] = spawn(crowd_completer, c);
 	for (i = 0; i < MANY; i++) {
 		pawl_var_t v = var_new(c->e);
-		struct pawl_op op = op_async(crowd_body, &c->token[i], &v);
+		struct pawl_op op = op_async(keep_token, &c->token[i], &v);
 
 		OK(pawl_push(c->e, &op));
 	}

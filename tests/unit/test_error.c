@@ -474,11 +474,6 @@ END_TEST
 
 /* --- look and clear --- */
 
-static void async_later(struct pawl_run *run, void *arg)
-{
-	*(pawl_token_t *)arg = run->token;
-}
-
 START_TEST(test_var_error)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -503,7 +498,7 @@ START_TEST(test_var_error)
 	}
 	/* While a write waits behind readers of that version. */
 	never = op_read(NULL, &held, &v);
-	never.async_fn = async_later;
+	never.async_fn = keep_token;
 	never.prop = PAWL_ASYNC;
 	never.flags = PAWL_OP_NO_SKIP;
 	OK(pawl_push(e, &never));
@@ -592,7 +587,7 @@ START_TEST(test_async_message)
 	void *args[3] = { e, &token, text };
 	u32 ran = 0;
 
-	op.async_fn = async_later;
+	op.async_fn = keep_token;
 	op.arg = &token;
 	op.writes = &v;
 	op.nwrites = 1;
@@ -628,7 +623,7 @@ START_TEST(test_async_skipped)
 	pawl_token_t token = { 0 };
 	int status = 0;
 
-	op.async_fn = async_later;
+	op.async_fn = keep_token;
 	op.arg = &token;
 	op.writes = &v;
 	op.nwrites = 1;

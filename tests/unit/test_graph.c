@@ -351,11 +351,6 @@ START_TEST(test_priority_and_device)
 END_TEST
 
 /* Asynchronous, no-skip and many vars, as in a push. */
-static void later(struct pawl_run *run, void *arg)
-{
-	((pawl_token_t *)arg)[0] = run->token;
-}
-
 START_TEST(test_async)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -364,7 +359,7 @@ START_TEST(test_async)
 	pawl_token_t t = { 0 }, first;
 	pawl_graph_t o;
 
-	op.async_fn = later;
+	op.async_fn = keep_token;
 	op.arg = &t;
 	op.writes = &v;
 	op.nwrites = 1;

@@ -167,11 +167,6 @@ static void in_use(struct pawl_engine *e, u32 n[POOLS])
 	}
 }
 
-static void hold(struct pawl_run *run, void *arg)
-{
-	*(pawl_token_t *)arg = run->token;
-}
-
 struct bad {
 	pawl_var_t var;			/* that was deleted */
 	pawl_cq_t cq;
@@ -262,7 +257,7 @@ START_TEST(test_a_refused_push_keeps_nothing)
 	l.cost = 100;
 	OK(pawl_group_limit(e, (pawl_group_t){ 0 }, &l));
 	/* One op fills both groups. */
-	good.async_fn = hold;
+	good.async_fn = keep_token;
 	good.arg = &token[0];
 	good.prop = PAWL_ASYNC;
 	good.flags = PAWL_OP_GROUP | PAWL_OP_COST;

@@ -256,11 +256,6 @@ START_TEST(test_no_var_handle_comes_again)
 }
 END_TEST
 
-static void keep_token(struct pawl_run *run, void *arg)
-{
-	*(u64 *)arg = run->token.h;
-}
-
 START_TEST(test_no_token_comes_again)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);

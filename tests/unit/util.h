@@ -249,6 +249,15 @@ static __unused_fn int add_one(struct pawl_run *run, void *arg)
 	return 0;
 }
 
+/*
+ * An asynchronous op that the test completes, from any thread: arg is a u64 for the token's handle,
+ * or a pawl_token_t.
+ */
+static __unused_fn void keep_token(struct pawl_run *run, void *arg)
+{
+	store_release((u64 *)arg, run->token.h);
+}
+
 /* A message for fail_io() that outlives the statement it is in. */
 #define TEXT(s) ((void *)(uintptr_t)(s))
 
