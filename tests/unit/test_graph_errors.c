@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/nodes.c: errors of the ops inside a graph. */
 #include "graphs.h"
-#include "util.h"
 
 static int too_much(struct pawl_run *run, void *arg)
 {

@@ -4,7 +4,6 @@
  * deadlines and groups, and what is released at their end.
  */
 #include "graphs.h"
-#include "util.h"
 
 /* Many launches of one graph in flight, from several threads: its vars exclude them. */
 struct pusher {

@@ -2,7 +2,6 @@
 /* core/nodes.c, core/plan.c: the ops inside a graph. */
 #include <fcntl.h>
 #include "graphs.h"
-#include "util.h"
 #include <core/thread.h>
 
 /* --- order and parallelism --- */
