@@ -34,6 +34,18 @@ static const char *table(void)
 	return text;
 }
 
+/* Is the library built with traces?  No trace of the engine may be running. */
+static bool has_traces(struct pawl_engine *pe)
+{
+	int rc = pawl_trace_start(pe, 64);
+
+	if (rc == -ENOSYS)
+		return false;
+	ck_assert_int_eq(rc, 0);
+	pawl_trace_stop(pe);
+	return true;
+}
+
 /* The position of a row, or of a heading, in the table. */
 static const char *row(const char *text, const char *start)
 {
@@ -88,15 +100,13 @@ static void spend(ProfileHandle duration, long ms)
 START_TEST(test_objects)
 {
 	struct pawl_engine *pe = pawl_mx_engine_pawl(pawl_mx_engine_get());
-	bool traces = pawl_trace_start(pe, 64) == 0;
+	bool traces = has_traces(pe);
 	ProfileHandle domain, task, frame, event, counter;
 	unsigned long long n;
 	const char *text, *at;
 	double total, least;
 	char *json;
 
-	if (traces)
-		pawl_trace_stop(pe);
 	set_up("1");
 	domain = domain_new("Python::domain");
 	OK(MXProfileCreateTask(domain, "task \"t\"", &task));
@@ -321,9 +331,8 @@ START_TEST(test_names_of_bulks)
 	struct pawl_engine *pe = pawl_mx_engine_pawl(pawl_mx_engine_get());
 	char *json;
 
-	if (pawl_trace_start(pe, 64))
+	if (!has_traces(pe))
 		return;
-	pawl_trace_stop(pe);
 	set_up("0");
 	OK(MXSetProfilerState(1));
 	OK(MXEngineSetBulkSize(10, NULL));
@@ -349,8 +358,9 @@ START_TEST(test_a_duration_from_before_the_trace_begins_with_it)
 	ProfileHandle domain = domain_new("early"), task;
 	char *json;
 
-	if (pawl_trace_start(pe, 64))
-		return;	/* built without traces */
+	if (!has_traces(pe))
+		return;
+	ck_assert_int_eq(pawl_trace_start(pe, 64), 0);
 	set_up("true");
 	OK(MXProfileCreateTask(domain, "tab\there", &task));
 	OK(MXProfileDurationStart(task));
@@ -378,9 +388,8 @@ START_TEST(test_a_dump_that_cannot_be_written)
 	int ends[2];
 	char *json;
 
-	if (pawl_trace_start(pe, 64))
+	if (!has_traces(pe))
 		return;
-	pawl_trace_stop(pe);
 	ck_assert(!pipe(ends));
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", ends[1]);
 	set_up("0");
@@ -432,6 +441,7 @@ START_TEST(test_more_names_and_events_than_there_is_room_for)
 	enum { MANY = 70000 };
 	struct pawl_engine *pe = pawl_mx_engine_pawl(pawl_mx_engine_get());
 	ProfileHandle domain = domain_new("many"), counter;
+	bool traces = has_traces(pe);
 	const char *text;
 	char name[32], *json;
 	int i;
@@ -463,7 +473,7 @@ START_TEST(test_more_names_and_events_than_there_is_room_for)
 	OK(MXSetProfilerState(1));
 	OK(MXProfileSetCounter(counter, 4711));
 	OK(MXSetProfilerState(0));
-	if (pawl_trace_write(pe, path) != -ENOSYS) {
+	if (traces) {
 		OK(MXDumpProfile(1));
 		json = slurp();
 		has(json, "\"args\":{\"counter\":4711}");
@@ -509,13 +519,11 @@ START_TEST(test_profiler)
 	const char *odd[] = { "no_such_key", "profile_all" };
 	NDArrayHandle a = floats(1);
 	struct pawl_engine *pe = pawl_mx_engine_pawl(pawl_mx_engine_get());
-	bool traces = pawl_trace_start(pe, 64) == 0;
+	bool traces = has_traces(pe);
 	const char *text;
 	char *json;
 	int i;
 
-	if (traces)
-		pawl_trace_stop(pe);
 	OK(MXSetProfilerConfig(3, keys, vals));
 	FAILS(MXSetProfilerConfig(2, odd, vals), "no_such_key");
 	FAILS(MXSetProcessProfilerState(1, 1, NULL), "server");
