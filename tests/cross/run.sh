@@ -13,9 +13,9 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 here=$PWD
 : "${make:=make -f $top/Makefile}"
 # Byte order and widths of words; one thread's structures; then what threads do at once.
-: "${CROSS_TESTS:=test_state test_ring test_var test_push test_wait test_queue test_take test_prioq
-	test_pool test_arena test_pool_trim test_rcu test_priority test_error test_batch test_async test_delete
-	lin_histories stress_random stress_prioq fuzz_engine}"
+: "${CROSS_TESTS:=test_state test_ring test_var test_push test_wait test_wait_inside test_queue
+	test_take test_prioq test_pool test_arena test_pool_trim test_rcu test_priority test_error
+	test_batch test_async test_delete lin_histories stress_random stress_prioq fuzz_engine}"
 machines=${*:-arm64 s390x}
 patience=300	# seconds for a program
 start=$SECONDS
