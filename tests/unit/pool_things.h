@@ -24,6 +24,7 @@ static bool fail_on;
 static s64 asked;
 static u64 asked_bytes;
 static const char *fail_what;	/* NULL: any */
+static size_t fail_above;	/* larger requests fail; 0: none */
 
 int pool_commit_hook(const char *what, size_t bytes)
 {
@@ -33,6 +34,8 @@ int pool_commit_hook(const char *what, size_t bytes)
 		return 0;
 	n = (s64)fetch_add_relaxed(&asked, 1) + 1;
 	fetch_add_relaxed(&asked_bytes, bytes);
+	if (fail_above && bytes > fail_above)
+		return -ENOMEM;
 	return fail_at && (n == fail_at || (fail_on && n > fail_at)) ? -ENOMEM : 0;
 }
 
@@ -41,6 +44,7 @@ static inline void faults(const char *what, s64 at, bool on)
 	fail_what = what;
 	fail_at = at;
 	fail_on = on;
+	fail_above = 0;
 	asked = 0;
 	asked_bytes = 0;
 }

@@ -80,6 +80,22 @@ START_TEST(test_commit_steps)
 }
 END_TEST
 
+/* Near a memory limit the objects that are needed are committed, without the step ahead. */
+START_TEST(test_a_small_commit_where_a_large_one_is_refused)
+{
+	struct pool_cache c = { 0 };
+	struct pool *p = make(1 << 20);
+	u32 i, idx;
+
+	faults(HOOK_COMMIT, 0, false);
+	fail_above = 16 << 10;
+	for (i = 0; i < 20000; i++)
+		MUST(pool_get(p, &c, &idx));
+	faults(NULL, 0, false);
+	done();
+}
+END_TEST
+
 START_TEST(test_prefault)
 {
 	struct pool_desc d = { .name = "pre", .size = 64, .max = 50000 };
@@ -427,6 +443,7 @@ static Suite *suite(void)
 	tcase_add_test(t, test_bad_desc);
 	tcase_add_test(t, test_not_ready);
 	tcase_add_test(t, test_commit_steps);
+	tcase_add_test(t, test_a_small_commit_where_a_large_one_is_refused);
 	tcase_add_test(t, test_prefault);
 	tcase_add_test(t, test_address_space_goes_back);
 	tcase_add_test(t, test_prefault_by_touching_each_page);

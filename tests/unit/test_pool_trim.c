@@ -183,20 +183,23 @@ START_TEST(test_trim_base)
 	u64 had[3001] = { 0 };
 	struct pool *p;
 	struct slabs *sl;
-	u32 i, round, idx;
+	u32 i, round, idx, mask;
 
 	ck_assert_int_eq(arena_create("based", &arena), 0);
 	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
 	ck_assert_int_eq(arena_ready(arena, false), 0);
+	sl = &pool_full(p)->objs;
+	mask = (1u << sl->shift) - 1;
 	for (round = 0; round < 4; round++) {
 		for (i = 0; i < d.max; i++) {
 			struct thing *t = pool_get(p, &c, &idx);
 
 			MUST(t && t->value >= had[idx]);
-			had[idx] = t->value += 1 + idx % 7;
+			/* The first object of a slab, or another one, has the largest. */
+			t->value += (round & 1) && !(idx & mask) ? 100 : 1 + idx % 7;
+			had[idx] = t->value;
 		}
 		/* One object of every other slab stays in use at first. */
-		sl = &pool_full(p)->objs;
 		for (i = 1; i <= d.max; i++)
 			if (i >> sl->shift & 1 || i & ((1u << sl->shift) - 1))
 				pool_put(p, &c, i);

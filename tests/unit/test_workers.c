@@ -441,6 +441,8 @@ START_TEST(test_default_respects_affinity_and_quota)
 	/* version 2: rounded up, at least 1, and the groups above count */
 	put("a/b/cpu.max", "50000 100000\n");
 	ck_assert_uint_eq(usable("0::/a/b\n"), 1);
+	put("a/b/cpu.max", "100000 100000\n");
+	ck_assert_uint_eq(usable("0::/a/b\n"), 1);
 	put("a/b/cpu.max", "100001 100000\n");
 	ck_assert_uint_eq(usable("0::/a/b\n"), all < 2 ? all : 2);
 	put("a/b/cpu.max", "max 100000\n");
