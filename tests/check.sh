@@ -81,7 +81,7 @@ waiting() {
 	programs '' . $plain $search
 	item '' headers 400 "$make check-headers"
 	local serve="$srctree/tests/tools/test_serve.sh tests/serve/http/server"
-	item '' serve-soak 600 "PAWL_SERVE_SOAK=120 $serve -s -k soak"
+	item '' serve-soak 600 "PAWL_SERVE_SOAK=60 $serve -s -k soak"
 	# these need packages of PyPI; the first run installs them
 	item '' serve-client 600 "PAWL_SERVE_CLIENT=y $serve -k client"
 	item '' models 1800 "$srctree/tests/serve/run.sh"
