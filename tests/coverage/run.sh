@@ -23,7 +23,7 @@ $there defconfig coverage.config
 $there $jobs tests
 cd build/coverage
 find . -name '*.gcda' -delete
-"$here/../run.sh" -j "$(nproc)" tests/fault.list tests/unit.list tests/stress.list || :
+PAWL_TEST_SHORT=1 "$here/../run.sh" -j "$(nproc)" tests/fault.list tests/unit.list tests/stress.list || :
 cd "$top"
 folders=(core exec pool device compat)
 # Threads count without locks, so a branch may have a negative count, at which gcovr would hang.
