@@ -163,6 +163,7 @@ START_TEST(test_delete_poisoned)
 	OK(pawl_var_delete(e, var_new(e), fail_io, TEXT("no delete")));
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
 	ck_assert_str_eq(err.text, "no delete");
+	ck_assert_str_eq(err.op, "DeleteVariable");
 	ck_assert_uint_eq(err.count, 1);
 	OK(pawl_engine_destroy(e));
 }

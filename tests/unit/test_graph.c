@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/graph.c: ops described once and pushed many times. */
 #include "util.h"
+#include <malloc.h>
 #include <core/engine.h>
 
 START_TEST(test_create_refused)
@@ -35,6 +36,11 @@ START_TEST(test_create_refused)
 	FAILS(pawl_graph_create(e, &op, 1, 0, &o), -ESTALE, "graph_create", "reads[0]");
 	op.nreads = 40000;
 	FAILS(pawl_graph_create(e, &op, 1, 0, &o), -E2BIG, "graph_create", "40000");
+	op.nreads = 0;
+	/* Flags that describe one push. */
+	for (op.flags = PAWL_OP_CQ; op.flags <= PAWL_OP_ARG; op.flags *= 2)
+		FAILS(pawl_graph_create(e, &op, 1, 0, &o), -EINVAL, "graph_create", "ops[0].flags",
+		      "known is 0x1");
 	/* All ops of a graph agree with the first. */
 	other[1].flags = PAWL_OP_NO_SKIP;
 	FAILS(pawl_graph_create(e, other, 2, 0, &o), -EINVAL, "graph_create", "ops[1]", "flags");
@@ -46,6 +52,108 @@ START_TEST(test_create_refused)
 	FAILS(pawl_graph_create(e, other, 2, 0, &o), -EINVAL, "graph_create", "ops[1]", "device");
 	ck_assert_uint_eq(o.h, 4711);
 	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The limits of what a graph can name, and the first number beyond each. */
+START_TEST(test_largest_graphs)
+{
+	enum { VARS_MAX = 32768 };
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t *v = calloc(VARS_MAX + 1, sizeof(*v)), slot;
+	struct pawl_op op = op_of_fn(nothing, NULL), many[129];
+	pawl_graph_t g;
+	u32 i;
+
+	MUST(v);
+	/* Accesses of an op, also if they are fewer vars. */
+	v[0] = var_new(e);
+	for (i = 1; i <= VARS_MAX; i++)
+		v[i] = v[0];
+	op.reads = v;
+	op.nreads = VARS_MAX;
+	OK(pawl_graph_create(e, &op, 1, 0, &g));
+	OK(pawl_graph_push(e, g, NULL));
+	OK(pawl_graph_delete(e, g));
+	op.nreads = VARS_MAX + 1;
+	REFUSED(e, pawl_graph_create(e, &op, 1, 0, &g), -E2BIG, "32769 reads");
+	/* Accesses of all ops. */
+	for (i = 0; i < 128; i++) {
+		many[i] = op;
+		many[i].nreads = VARS_MAX;
+	}
+	many[i] = op;
+	many[i].nreads = 1;
+	REFUSED(e, pawl_graph_create(e, many, 129, 0, &g), -E2BIG, "4194305 reads and writes",
+		"at most 4194304");
+	/* Vars and slots: as many as an op can have. */
+	for (i = 1; i <= VARS_MAX; i++)
+		v[i] = var_new(e);
+	op.nreads = VARS_MAX;
+	OK(pawl_graph_create(e, &op, 1, 0, &g));
+	OK(pawl_graph_delete(e, g));
+	many[0] = op;
+	many[1] = op_read(nothing, NULL, &v[VARS_MAX]);
+	REFUSED(e, pawl_graph_create(e, many, 2, 0, &g), -E2BIG, "32769 vars and 0 slots");
+	slot = (pawl_var_t)PAWL_SLOT(0);
+	many[1] = op_read(nothing, NULL, &slot);
+	REFUSED(e, pawl_graph_create(e, many, 2, 0, &g), -E2BIG, "32768 vars and 1 slots");
+	/* The number of a slot. */
+	op = op_read(nothing, NULL, &slot);
+	slot = (pawl_var_t)PAWL_SLOT(32767);
+	OK(pawl_graph_create(e, &op, 1, 0, &g));
+	OK(pawl_graph_delete(e, g));
+	slot = (pawl_var_t)PAWL_SLOT(65534);
+	REFUSED(e, pawl_graph_create(e, &op, 1, 0, &g), -E2BIG, "0 vars and 65535 slots");
+	slot = (pawl_var_t)PAWL_SLOT(65535);
+	REFUSED(e, pawl_graph_create(e, &op, 1, 0, &g), -ESTALE, "reads[0]");
+	OK(pawl_engine_destroy(e));
+	free(v);
+}
+END_TEST
+
+/*
+ * All memory of a graph is freed with it.  With sanitizers, where these figures do not exist, the
+ * leak check tests it.
+ */
+START_TEST(test_a_deleted_graph_frees_its_memory)
+{
+	enum { N = 300, ROUNDS = 20 };
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), slot = PAWL_SLOT(200);
+	struct pawl_launch l = { .size = sizeof(l), .nvars = 201, .nargs = N };
+	pawl_var_t *none = calloc(201, sizeof(*none));
+	void **args = calloc(N, sizeof(*args));
+	struct pawl_op op[N];
+	size_t before = 0, after;
+	pawl_graph_t g;
+	u32 i, k;
+
+	l.vars = none;
+	l.args = args;
+	for (i = 0; i < N; i++)
+		op[i] = i % 2 ? op_write(nothing, NULL, &slot) : op_read(nothing, NULL, &v);
+	for (k = 0; k <= ROUNDS; k++) {
+		if (k == 1)
+			before = mallinfo2().uordblks;
+		OK(pawl_graph_create(e, op, N, 0, &g));
+		OK(pawl_graph_push(e, g, &l));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		OK(pawl_graph_delete(e, g));
+		/* One that is refused after most of it was made, and one at the first look. */
+		op[N - 1].reads = VARS({ 0 });
+		op[N - 1].nreads = 1;
+		ck_assert_int_eq(pawl_graph_create(e, op, N, 0, &g), -ESTALE);
+		op[N - 1].nreads = 0;
+		slot = (pawl_var_t)PAWL_SLOT(40000);
+		ck_assert_int_eq(pawl_graph_create(e, op, N, 0, &g), -E2BIG);
+		slot = (pawl_var_t)PAWL_SLOT(200);
+	}
+	after = mallinfo2().uordblks;
+	ck_assert_msg(after < before + ROUNDS * 100, "%zu bytes remain", after - before);
+	OK(pawl_engine_destroy(e));
+	free(args);
+	free(none);
 }
 END_TEST
 
@@ -557,7 +665,8 @@ START_TEST(test_engine_ends_first)
 }
 END_TEST
 
-SUITE("graph", test_create_refused, test_push_and_delete, test_overlapping,
-      test_description_is_copied, test_release, test_stale, test_refused_calls_keep_no_reference, test_graph_of_another_engine_is_refused, test_push_refused,
-      test_priority_and_device, test_async, test_no_skip, test_many_vars,
+SUITE("graph", test_create_refused, test_largest_graphs, test_a_deleted_graph_frees_its_memory,
+      test_push_and_delete, test_overlapping, test_description_is_copied, test_release, test_stale,
+      test_refused_calls_keep_no_reference, test_graph_of_another_engine_is_refused,
+      test_push_refused, test_priority_and_device, test_async, test_no_skip, test_many_vars,
       test_delete_inside_run, test_churn, test_engine_ends_first)

@@ -78,6 +78,48 @@ START_TEST(test_slots_are_other_vars_in_each_launch)
 }
 END_TEST
 
+/* A slot is an access of the launch: a write if an op writes it, otherwise a read. */
+START_TEST(test_a_slot_is_read_or_written)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w = var_new(e);
+	u32 n = 0, ops;
+
+	for (ops = 1; ops <= 2; ops++) {
+		const struct pawl_op op[] = { OP(add_one, &n, R(SLOT(0)), W(SLOT(1))),
+					      OP(add_one, &n, R(SLOT(0), SLOT(1))) };
+		pawl_graph_t g = graph_new(e, op, ops);
+		struct pawl_launch l = launch_init();
+		struct gate gate;
+
+		l.nvars = 2;
+		l.vars = VARS(v, w);
+		n = 0;
+		gate_read(e, &gate, v);		/* another reader: they run together */
+		OK(pawl_graph_push(e, g, &l));
+		while (pawl_run_one(e))
+			;
+		ck_assert_uint_eq(n, ops);
+		gate_open(&gate);
+		gate_write(e, &gate, v);	/* a writer: it is behind that */
+		OK(pawl_graph_push(e, g, &l));
+		ck_assert_int_eq(pawl_run_one(e), 0);
+		gate_open(&gate);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		gate_read(e, &gate, w);		/* what it writes is not read meanwhile */
+		OK(pawl_graph_push(e, g, &l));
+		ck_assert_int_eq(pawl_run_one(e), 0);
+		gate_open(&gate);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(n, 3 * ops);
+		ck_assert_uint_eq(version(e, v), ops);	/* of the gates */
+		ck_assert_uint_eq(version(e, w), 3 * ops);
+		OK(pawl_graph_delete(e, g));
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* A graph of one op has slots and arguments, too. */
 START_TEST(test_one_op_with_slots_and_arguments)
 {
@@ -457,7 +499,8 @@ START_TEST(test_a_release_does_not_wait_for_its_own_launch)
 END_TEST
 
 SUITE("graph_launch", test_launches_in_flight_are_ordered_by_data,
-      test_slots_are_other_vars_in_each_launch, test_one_op_with_slots_and_arguments,
+      test_slots_are_other_vars_in_each_launch, test_a_slot_is_read_or_written,
+      test_one_op_with_slots_and_arguments,
       test_a_private_slot_orders_one_launch_only, test_bad_launches_are_refused,
       test_a_launch_has_a_ticket_a_deadline_a_queue_and_a_group,
       test_a_body_asks_about_its_launch, test_a_launch_counts_as_one_op,

@@ -81,7 +81,9 @@ START_TEST(test_refuse_stale_names_the_place)
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	pawl_var_t v = var_new(e), gone = var_new(e), wide[20];
 	struct pawl_op op = op_of_fn(nothing, NULL), two[2] = { op, op };
-	u32 i;
+	char place[32];
+	pawl_graph_t g;
+	u32 i, n;
 
 	OK(pawl_var_delete(e, gone, NULL, NULL));
 	op.reads = VARS(v, v, gone);
@@ -94,6 +96,25 @@ START_TEST(test_refuse_stale_names_the_place)
 	op.writes = VARS({ 0 });
 	op.nwrites = 1;
 	FAILS(pawl_push(e, &op), -ESTALE, "push", "writes[0]", "no var");
+	/* In each place of each number of vars. */
+	for (n = 1; n <= 6; n++) {
+		for (i = 0; i < n * n; i++) {
+			pawl_var_t list[6] = { v, v, v, v, v, v };
+
+			list[i % n] = gone;
+			op.reads = list;
+			op.nreads = i / n;
+			op.writes = list + op.nreads;
+			op.nwrites = n - op.nreads;
+			snprintf(place, sizeof(place), "op.%s[%u]",
+				 i % n < op.nreads ? "reads" : "writes",
+				 i % n < op.nreads ? i % n : i % n - op.nreads);
+			FAILS(pawl_push(e, &op), -ESTALE, "push", place);
+			FAILS(pawl_push_batch(e, &op, 1), -ESTALE, "push", place);
+			FAILS(pawl_graph_create(e, &op, 1, 0, &g), -ESTALE, "graph_create", place);
+		}
+	}
+	op.nreads = 0;
 	/* Also in a long list, and in a batch. */
 	for (i = 0; i < COUNT(wide) - 1; i++)
 		wide[i] = v;
