@@ -89,6 +89,11 @@ START_TEST(a_graph_is_captured)
 	FAILS(pawl_graph_create(e, ops, 0, PAWL_GRAPH_CAPTURE, &one), -EINVAL, "n is 0");
 	ops[2].device.kind = PAWL_CPU;
 	FAILS(pawl_graph_create(e, ops, 4, PAWL_GRAPH_CAPTURE, &one), -EINVAL, "ops[2]");
+	/* An asynchronous op must be the only one. */
+	ops[1].fn = NULL;
+	ops[1].async_fn = keep_token;
+	FAILS(pawl_graph_create(e, ops, 2, 0, &one), -EINVAL, "ops[1]", "asynchronous", "one go");
+	FAILS(pawl_graph_create(e, &ops[1], 1, PAWL_GRAPH_CAPTURE, &one), -EINVAL, "captured");
 	OK(pawl_engine_destroy(e));
 }
 END_TEST

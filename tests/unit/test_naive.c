@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The naive engine: every op runs inside its push. */
 #include "util.h"
+#include <core/engine.h>
+#include <core/thread.h>
 
 START_TEST(test_runs_inside_push)
 {
@@ -267,6 +269,40 @@ START_TEST(test_a_refused_batch_is_not_waited_for)
 }
 END_TEST
 
+/* Nor does it wait for a wait that its thread has given up. */
+struct held {
+	struct pawl_engine *e;
+	pawl_var_t v;
+	struct gate g;
+};
+
+static void *holder(void *arg)
+{
+	struct held *h = arg;
+
+	gate_write(h->e, &h->g, h->v);	/* returns when the gate is opened */
+	return NULL;
+}
+
+START_TEST(test_a_wait_that_timed_out_is_no_push)
+{
+	struct held h = { .e = engine(PAWL_NAIVE, 0) };
+	struct thread *me = thread_get(h.e);
+	pthread_t t;
+
+	h.v = var_new(h.e);
+	t = spawn(holder, &h);
+	MUST(soon(load_acquire(&h.g.running)));
+	FAILS(pawl_wait_readable(h.e, h.v, 1000, NULL), -ETIMEDOUT);
+	FAILS(pawl_wait_writable(h.e, h.v, 1000, NULL), -ETIMEDOUT);
+	gate_open(&h.g);
+	join(t);
+	OK(pawl_wait_all(h.e, SOON_NS, NULL));
+	ck_assert_uint_eq(load_acquire(&me->naive_pending), 0);
+	OK(pawl_engine_destroy(h.e));
+}
+END_TEST
+
 START_TEST(test_operator_and_batch)
 {
 	struct pawl_engine *e = engine(PAWL_NAIVE, 0);
@@ -293,4 +329,5 @@ END_TEST
 
 SUITE("naive", test_runs_inside_push, test_on_the_caller, test_async_blocks_the_push,
       test_errors, test_nested, test_release_pushes, test_threads, test_delete,
-      test_a_refused_batch_is_not_waited_for, test_operator_and_batch)
+      test_a_refused_batch_is_not_waited_for, test_a_wait_that_timed_out_is_no_push,
+      test_operator_and_batch)

@@ -72,6 +72,11 @@ START_TEST(test_refuse_null_lists)
 	op.nreads = 0;
 	op.nwrites = 2;
 	FAILS(pawl_push(e, &op), -EINVAL, "push", "op.writes", "2");
+	op.reads = VARS(var_new(e), var_new(e), var_new(e));
+	op.nreads = 3;
+	FAILS(pawl_push(e, &op), -EINVAL, "push", "op.writes", "2");
+	op.nreads = 0;
+	FAILS(pawl_push(e, &op), -EINVAL, "push", "op.writes", "2");
 	OK(pawl_engine_destroy(e));
 }
 END_TEST

@@ -123,6 +123,66 @@ START_TEST(test_queue_counts)
 }
 END_TEST
 
+static int fail_here(struct pawl_run *run, void *arg)
+{
+	*(struct pawl_device *)arg = run->device;
+	return -EIO;
+}
+
+static void count_release(void *arg, int status)
+{
+	++*(u32 *)arg;
+}
+
+/* An op that sets nothing has the defaults, whatever the op before it in its memory was. */
+START_TEST(test_an_ordinary_op_after_any_other)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_device seen = { 9, 9 };
+	struct pawl_queue_stats was;
+	u32 released = 0, prop, i;
+	struct pawl_op op, plain;
+	struct pawl_engine *e;
+	struct pawl_error err;
+	pawl_var_t v;
+
+	c.cpu_devices = 2;
+	e = engine_with(&c);
+	v = var_new(e);
+	plain = op_write(fail_here, &seen, &v);
+	for (prop = 0; prop <= PAWL_NO_SKIP; prop++) {
+		for (i = 0; i < 4; i++) {
+			op = op_write(nothing, &released, &v);
+			op.prop = (uint16_t)prop;
+			op.device.id = i & 1;
+			op.priority = 7;
+			op.flags = PAWL_OP_NO_SKIP;
+			op.name = "before";
+			op.release = count_release;
+			OK(pawl_push(e, &op));
+			OK(pawl_wait_all(e, SOON_NS, NULL));
+			ck_assert_uint_eq(released, 1);
+			was = queue_of(e, PAWL_NORMAL);
+			OK(i & 2 ? pawl_push_batch(e, &plain, 1) : pawl_push(e, &plain));
+			ck_assert_int_eq(pawl_run_one(e), 1);
+			ck_assert_uint_eq(queue_of(e, PAWL_NORMAL).taken, was.taken + 1);
+			ck_assert(seen.kind == PAWL_CPU && seen.id == 0);
+			ck_assert_uint_eq(released, 1);
+			FAILS(pawl_wait_all(e, 0, &err), -EIO, "an op failed");
+			ck_assert_str_eq(err.op, "");
+			released = 0;
+			/* Its name is in the error, also if the body has not called pawl_fail(). */
+			op = plain;
+			op.name = "named";
+			OK(i & 2 ? pawl_push_batch(e, &op, 1) : pawl_push(e, &op));
+			FAILS(pawl_wait_all(e, SOON_NS, &err), -EIO, "op named failed");
+			ck_assert_str_eq(err.op, "named");
+		}
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* The first op is the sample, and counts for itself; the next one counts for those between. */
 START_TEST(test_queue_waits)
 {
@@ -253,5 +313,5 @@ START_TEST(test_error_text)
 END_TEST
 
 SUITE("stats", test_stats, test_stats_helped, test_stats_size, test_queue_counts,
-      test_queue_waits, test_queue_shared, test_queue_bad, test_queue_stats_while_it_moves,
-      test_version, test_error_text)
+      test_an_ordinary_op_after_any_other, test_queue_waits, test_queue_shared, test_queue_bad,
+      test_queue_stats_while_it_moves, test_version, test_error_text)
