@@ -527,6 +527,7 @@ static void push_and_delete(bool with_other)
 			a++;
 		}
 		stale += !a->placed;
+		ck_assert_int_eq(o->status, a->placed ? 0 : -ESTALE);
 	}
 	ck_assert_uint_le(undone, refused);
 	ck_assert_uint_gt(with_other ? stale : undone, 0);
