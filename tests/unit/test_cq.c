@@ -442,6 +442,79 @@ START_TEST(test_a_canceled_op_ends_once_and_its_error_flows)
 }
 END_TEST
 
+struct ended {
+	u32 ran, released;
+	int status;
+};
+
+static int ended_body(struct pawl_run *run, void *arg)
+{
+	((struct ended *)arg)->ran++;
+	return 0;
+}
+
+static void ended_async(struct pawl_run *run, void *arg)
+{
+	((struct ended *)arg)->ran++;
+}
+
+static void ended_release(void *arg, int status)
+{
+	((struct ended *)arg)->released++;
+	((struct ended *)arg)->status = status;
+}
+
+/* Whatever the op has, also while the engine traces, and while an error is not reported. */
+START_TEST(test_every_kind_of_op_can_be_stopped_before_it_starts)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_cq_t cq = cq_new(e);
+	pawl_var_t v[6], other = var_new(e);
+	u32 k;
+
+	for (k = 0; k < 6; k++)
+		v[k] = var_new(e);
+	for (k = 0; k < 36; k++) {
+		u32 shape = k % 6, late = k / 6 % 2, mode = k / 12;
+		int code = late ? -ETIMEDOUT : -ECANCELED;
+		struct ended x = { 0 };
+		struct pawl_op op = op_cq(ended_body, &x, v, cq, k);
+		struct pawl_completion c;
+		pawl_ticket_t ticket;
+
+		op.flags |= PAWL_OP_TICKET | PAWL_OP_DEADLINE;
+		op.ticket = &ticket;
+		op.deadline_ns = late ? 1 : INT64_MAX;
+		op.release = shape == 1 ? ended_release : NULL;
+		op.nwrites = shape == 2 ? 6 : 1;
+		op.async_fn = shape == 3 ? ended_async : NULL;
+		op.prop = shape == 4 ? PAWL_NO_SKIP : PAWL_NORMAL;
+		op.fn = shape == 3 || shape == 5 ? NULL : ended_body;
+		if (mode == 1)
+			OK(pawl_trace_start(e, 64));
+		if (mode == 2) {
+			OK(push_write(e, fail_body, NULL, other));
+			ck_assert_int_eq(pawl_run_one(e), 1);
+		}
+		OK(pawl_push(e, &op));
+		if (!late)
+			OK(pawl_cancel(e, ticket));
+		ck_assert_int_eq(pawl_run_one(e), 1);
+		ck_assert_int_eq(pawl_ticket_state(e, ticket), PAWL_TICKET_COMPLETE);
+		ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 1);
+		ck_assert_msg(c.tag == k && c.status == code, "%u: %d", k, c.status);
+		ck_assert_uint_eq(x.ran, 0);
+		ck_assert_uint_eq(x.released, shape == 1);
+		ck_assert_int_eq(x.status, shape == 1 ? code : 0);
+		ck_assert_int_eq(pawl_wait_readable(e, v[shape == 2 ? 5 : 0], SOON_NS, NULL), code);
+		if (mode == 1)
+			OK(pawl_trace_stop(e));
+		ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), mode == 2 ? -EIO : 0);
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 static struct {
 	u32 started, canceled;
 	pawl_ticket_t ticket;
@@ -578,6 +651,7 @@ int main(void)
 	tcase_add_test(tc, test_a_reap_that_leaves_completions_wakes_a_thread_that_waits);
 	tcase_add_test(tc, test_an_op_whose_deadline_has_passed_never_starts);
 	tcase_add_test(tc, test_a_canceled_op_ends_once_and_its_error_flows);
+	tcase_add_test(tc, test_every_kind_of_op_can_be_stopped_before_it_starts);
 	tcase_add_test(tc, test_a_running_body_can_ask_whether_it_was_canceled);
 	tcase_add_test(tc, test_release_and_completion_both_come);
 	tcase_add_test(tc,

@@ -148,6 +148,11 @@ START_TEST(test_payload_dropped)
 }
 END_TEST
 
+static int fail_silently(struct pawl_run *run, void *arg)
+{
+	return pawl_fail_with(run, -EIO, NULL, arg);
+}
+
 START_TEST(test_payload_async)
 {
 	struct pawl_engine *e = payload_engine(PAWL_PER_DEVICE);
@@ -166,6 +171,23 @@ START_TEST(test_payload_async)
 	/* With success it belongs to no error, nor to one of an earlier op. */
 	gate_write(e, &g, b);
 	OK(pawl_complete_with(e, g.token, 0, "fine", (void *)20));
+	ck_assert_uint_eq(load_relaxed(&dropped), 30);
+	/* Without a text it has that of the code, and with one it needs no payload. */
+	gate_write(e, &g, b);
+	OK(pawl_complete_with(e, g.token, -EPIPE, NULL, (void *)1000));
+	ck_assert_int_eq(pawl_wait_readable(e, b, SOON_NS, &err), -EPIPE);
+	ck_assert_ptr_eq(err.payload, (void *)1000);
+	ck_assert_str_eq(err.text, strerror(EPIPE));
+	ck_assert_str_eq(err.op, "gate");
+	gate_write(e, &g, b);
+	OK(pawl_complete_with(e, g.token, -EPIPE, "only a text", NULL));
+	ck_assert_int_eq(pawl_wait_readable(e, b, SOON_NS, &err), -EPIPE);
+	ck_assert_ptr_null(err.payload);
+	ck_assert_str_eq(err.text, "only a text");
+	OK(push_write(e, fail_silently, (void *)2000, b));
+	ck_assert_int_eq(pawl_wait_readable(e, b, SOON_NS, &err), -EIO);
+	ck_assert_ptr_eq(err.payload, (void *)2000);
+	ck_assert_str_eq(err.text, strerror(EIO));
 	ck_assert_uint_eq(load_relaxed(&dropped), 30);
 	/* Left in a var at the end. */
 	gate_write(e, &g, a);
