@@ -313,9 +313,31 @@ static int no_token(struct pawl_run *run, void *arg)
 START_TEST(test_sync_has_no_token)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v[6];
+	u32 i;
 
-	OK(push_write(e, no_token, e, var_new(e)));
-	OK(pawl_wait_all(e, SOON_NS, NULL));
+	for (i = 0; i < 6; i++)
+		v[i] = var_new(e);
+	/* Nor has it that of an asynchronous op that ran just before it, on the same stack. */
+	for (i = 0; i < 8; i++) {
+		struct pawl_op op = op_write(no_token, e, v);
+		u64 token = 0;
+
+		op.nwrites = i & 1 ? 6 : 1;
+		op.flags = i & 2 ? PAWL_OP_NO_SKIP : 0;
+		if (i & 4) {
+			struct pawl_op before = op;
+
+			before.fn = NULL;
+			before.async_fn = keep_token;
+			before.arg = &token;
+			OK(pawl_push(e, &before));
+			ck_assert_int_eq(pawl_run_one(e), 1);
+			OK(pawl_complete(e, (pawl_token_t){ token }, 0, NULL));
+		}
+		OK(pawl_push(e, &op));
+		ck_assert_int_eq(pawl_run_one(e), 1);
+	}
 	OK(pawl_engine_destroy(e));
 }
 END_TEST

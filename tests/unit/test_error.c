@@ -526,6 +526,34 @@ START_TEST(test_var_error)
 }
 END_TEST
 
+/* The memory of a version that was replaced may be one of another var, which fails. */
+START_TEST(test_var_error_is_not_that_of_another_var)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), w;
+	u32 i;
+
+	OK(push_write(e, fail_io, NULL, var_new(e)));
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	for (i = 0; i < 10; i++) {
+		struct gate g;
+
+		w = var_new(e);
+		gate_write(e, &g, v);
+		OK(push_write(e, fail_io, NULL, w));
+		ck_assert_int_eq(pawl_run_one(e), 1);
+		OK(pawl_var_error(e, v, NULL));
+		OK(pawl_var_take(e, v, NULL));
+		OK(pawl_var_clear(e, v));
+		ck_assert_int_eq(pawl_var_error(e, w, NULL), -EIO);
+		gate_open(&g);
+		OK(pawl_var_error(e, v, NULL));
+	}
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 START_TEST(test_var_clear)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -849,9 +877,9 @@ START_TEST(test_an_old_place_keeps_the_error)
 END_TEST
 
 SUITE("error", test_fail_poisons_what_it_writes, test_chain, test_same_var, test_failed_read,
-      test_first_is_inherited, test_no_skip, test_no_skip_flag, test_no_skip_fails_itself, test_no_message,
-      test_positive_return, test_fail_then_success, test_fail_twice, test_fail_other_code,
-      test_long_texts, test_fail_nested, test_given_once, test_given_to_one_thread,
-      test_var_error, test_var_clear, test_clear_lets_pushed_ops_run, test_async_message,
-      test_async_skipped, test_storm, test_no_leak, test_plain_path_returns,
-      test_an_old_place_keeps_the_error)
+      test_first_is_inherited, test_no_skip, test_no_skip_flag, test_no_skip_fails_itself,
+      test_no_message, test_positive_return, test_fail_then_success, test_fail_twice,
+      test_fail_other_code, test_long_texts, test_fail_nested, test_given_once,
+      test_given_to_one_thread, test_var_error, test_var_error_is_not_that_of_another_var,
+      test_var_clear, test_clear_lets_pushed_ops_run, test_async_message, test_async_skipped,
+      test_storm, test_no_leak, test_plain_path_returns, test_an_old_place_keeps_the_error)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The payload that a program attaches to an error is returned once, or dropped once. */
 #include "util.h"
+#include <core/engine.h>
+#include <core/error.h>
 
 static u32 dropped;		/* A: sum of payloads that were not delivered */
 
@@ -153,6 +155,42 @@ static int fail_silently(struct pawl_run *run, void *arg)
 	return pawl_fail_with(run, -EIO, NULL, arg);
 }
 
+/* An asynchronous op has its message and its payload from who completes it. */
+static void fail_async(struct pawl_run *run, void *arg)
+{
+	MUST(pawl_fail_with(run, -EIO, "not this", (void *)4000) == -EIO);
+	MUST(pawl_fail(run, -EIO, "nor this") == -EIO);
+	store_release((u64 *)arg, run->token.h);
+}
+
+START_TEST(test_an_asynchronous_body_keeps_no_message)
+{
+	struct pawl_engine *e = payload_engine(PAWL_PER_DEVICE);
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = PAWL_OP_INIT;
+	struct pawl_error err;
+	u64 token;
+	int i;
+
+	op.async_fn = fail_async;
+	op.arg = &token;
+	op.prop = PAWL_ASYNC;
+	op.writes = &v;
+	op.nwrites = 1;
+	for (i = 0; i < 3; i++) {
+		OK(pawl_push(e, &op));
+		ck_assert_uint_eq(load_relaxed(&dropped), 4000 * ((u32)i + 1));
+		OK(pawl_complete(e, (pawl_token_t){ token }, i ? -EPIPE : 0, i & 1 ? "this" : NULL));
+		ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, &err), i ? -EPIPE : 0);
+		if (i)
+			ck_assert_str_eq(err.text, i & 1 ? "this" : strerror(EPIPE));
+		ck_assert_ptr_null(err.payload);
+	}
+	OK(pawl_engine_destroy(e));
+	ck_assert_uint_eq(load_relaxed(&dropped), 12000);
+}
+END_TEST
+
 START_TEST(test_payload_async)
 {
 	struct pawl_engine *e = payload_engine(PAWL_PER_DEVICE);
@@ -197,5 +235,31 @@ START_TEST(test_payload_async)
 }
 END_TEST
 
+/* As many errors as were ever made at once: each poisons its var, and none is forgotten. */
+START_TEST(test_every_error_has_its_payload)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+	u32 i = 0;
+
+	c.user = &dropped;
+	c.drop = drop_it;
+	e = engine_with(&c);
+	store_relaxed(&dropped, 0);
+	do {
+		pawl_var_t v = var_new(e);
+
+		OK(push_write(e, fail_loaded, (void *)1, v));
+		ck_assert_int_eq(pawl_run_one(e), 1);
+		ck_assert_int_eq(pawl_var_error(e, v, NULL), -EIO);
+		/* Until all errors that have memory are in use; the engine itself has one. */
+	} while (pool_carved(e->pool[POOL_ERROR]) > ++i + 1);
+	ck_assert_uint_eq(load_relaxed(&dropped), 0);
+	OK(pawl_engine_destroy(e));
+	ck_assert_uint_eq(load_relaxed(&dropped), i);
+}
+END_TEST
+
 SUITE("payload", test_payload_given_once, test_var_take, test_payload_dropped,
-      test_payload_async)
+      test_an_asynchronous_body_keeps_no_message, test_payload_async,
+      test_every_error_has_its_payload)

@@ -100,6 +100,48 @@ START_TEST(test_reads_of_one_var_convert_it)
 }
 END_TEST
 
+/* Whichever rm counts them, the first and the last, too: a write waits for each of its readers. */
+START_TEST(test_readers_of_each_place_are_waited_for)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t own = var_new(e), two[2], v = own;
+	u32 place, i, n = 0;
+
+	for (place = RM_MAX - 1; place <= RM_MAX; place++) {
+		struct pawl_op ops[2];
+		pawl_token_t token[4];
+
+		while (var_index(v) % RM_MAX != place % RM_MAX)
+			v = var_new(e);
+		make_read_mostly(e, v);
+		ck_assert(in_mode(e, v));
+		ck_assert_uint_eq(rm_tag_index(word_snapshot(word_of(e, v)).tag), place % RM_MAX);
+		two[0] = own;
+		two[1] = v;
+		for (i = 0; i < 4; i++) {
+			struct pawl_op *op = &ops[i & 1];
+
+			/* Alone, beside another var, and two in a batch. */
+			*op = op_read(NULL, &token[i], i == 1 ? two : &v);
+			op->nreads = 1 + (i == 1);
+			op->async_fn = keep_token;
+			op->prop = PAWL_ASYNC;
+			if (i != 2)
+				OK(i < 2 ? pawl_push(e, op) : pawl_push_batch(e, ops, 2));
+		}
+		ck_assert(in_mode(e, v));
+		OK(push_write(e, add_one, &n, v));
+		for (i = 0; i < 4; i++) {
+			ck_assert_int_eq(pawl_run_one(e), 0);
+			OK(pawl_complete(e, token[i], 0, NULL));
+		}
+		ck_assert_int_eq(pawl_run_one(e), 1);
+	}
+	ck_assert_uint_eq(n, 2);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 START_TEST(test_one_thread_stays_as_usual)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -273,6 +315,7 @@ START_TEST(test_a_dump_and_the_watchdog_know_the_mode)
 END_TEST
 
 SUITE("readmostly", test_many_readers_change_no_shared_line, test_reads_of_one_var_convert_it,
+      test_readers_of_each_place_are_waited_for,
       test_one_thread_stays_as_usual, test_write_waits_for_readers_in_flight,
       test_at_rest_it_is_writable, test_more_vars_than_rms,
 #if CAN_TRAP
