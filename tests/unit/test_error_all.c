@@ -187,11 +187,24 @@ START_TEST(test_text_counts_what_was_not_given)
 	/* In the order of their failures. */
 	while (pawl_run_one(e) > 0)
 		;
-	for (i = 0; i < 16; i++)
-		ck_assert_int_eq(pawl_wait_readable(e, v[i], SOON_NS, NULL), -EIO);
+	for (i = 0; i < 16; i++) {
+		memset(&err, 0xff, sizeof(err));
+		ck_assert_int_eq(i & 1 ? pawl_var_take(e, v[i], &err) :
+				 pawl_wait_readable(e, v[i], SOON_NS, &err), -EIO);
+		ck_assert(err.code == -EIO && err.count == 1 && !err.payload && !err.op[0]);
+		/* It is returned once, whatever else is asked about it. */
+		OK(pawl_var_take(e, v[i], NULL));
+		OK(pawl_var_clear(e, v[i]));
+		OK(pawl_var_clear(e, v[i]));
+		OK(pawl_wait_readable(e, v[i], 0, NULL));
+	}
+	memset(&err, 0xff, sizeof(err));
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -EIO);
 	ck_assert_msg(!strncmp(err.text, "4 ops failed", 12), "the text is: %s", err.text);
-	ck_assert_uint_eq(err.count, 20);
+	ck_assert_str_eq(err.text, pawl_error_text());
+	ck_assert(err.code == -EIO && err.count == 20 && !err.payload && !err.op[0]);
+	OK(pawl_wait_all(e, SOON_NS, &err));
+	ck_assert(!err.code && !err.count);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
