@@ -18,7 +18,8 @@ START_TEST(a_failed_body_poisons)
 	OK(push_dev(e, fail_on_device, NULL, NULL, 0, &v, 1));
 	OK(push_dev(e, cell_body, &c, &v, 1, &w, 1));
 	OK(push_read(e, add_one, &ran, w));
-	FAILS(pawl_wait_readable(e, w, SOON_NS, &x), -EIO, "no such kernel");
+	/* Until the read has ended, too: it could run when the error has been returned. */
+	FAILS(pawl_wait_writable(e, w, SOON_NS, &x), -EIO, "no such kernel");
 	ck_assert_str_eq(x.text, "no such kernel");
 	ck_assert_uint_eq(load_acquire(&c.ran) + load_acquire(&ran), 0);
 	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
