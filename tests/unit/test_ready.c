@@ -4,6 +4,9 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include "util.h"
+#include "trap.h"
+#include <core/engine.h>
+#include <exec/internal.h>
 
 static u32 ran;
 
@@ -68,6 +71,107 @@ START_TEST(test_the_fd_is_readable_until_nothing_is_ready)
 	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
 }
 END_TEST
+
+/* It does not block its readers, and no program that the host starts inherits it. */
+START_TEST(test_flags_of_the_fd)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	int fd = fd_of(e);
+
+	ck_assert(fcntl(fd, F_GETFL) & O_NONBLOCK);
+	ck_assert(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The descriptor counts as one sleeper while a push has to write it, and only then. */
+static void armed(struct pawl_engine *e, bool yes)
+{
+	ck_assert_uint_eq(e->x->ready_armed, yes);
+	ck_assert_uint_eq(e->x->helpers.attn, yes);
+	ck_assert_uint_eq(!e->x->ready_written, !readable(fd_of(e)));
+}
+
+START_TEST(test_a_push_writes_it_once_until_nothing_is_ready)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v[20];
+	u32 i, k;
+	u64 sum;
+
+	for (i = 0; i < COUNT(v); i++)
+		v[i] = var_new(e);
+	fd_of(e);
+	armed(e, false);
+	for (k = 0; k < 3; k++) {
+		ck_assert_int_eq(pawl_run_one(e), 0);
+		armed(e, true);
+		ck_assert_int_eq(pawl_run_one(e), 0);
+		armed(e, true);
+		for (i = 0; i < COUNT(v); i++) {
+			push(e, &v[i]);
+			armed(e, false);
+		}
+		ck_assert_uint_eq(e->x->ready_written, 1);
+		/* Another reader took what was written; the count is of what it took. */
+		if (k == 1) {
+			MUST(write(fd_of(e), &(u64){ 2 }, sizeof(u64)) == sizeof(u64));
+			e->x->ready_written += 2;
+		}
+		for (i = 0; i < COUNT(v); i++) {
+			ck_assert_int_eq(pawl_run_one(e), 1);
+			ck_assert(readable(fd_of(e)));
+		}
+	}
+	ck_assert_int_eq(pawl_run_one(e), 0);
+	armed(e, true);
+	ck_assert(read(fd_of(e), &sum, sizeof(sum)) < 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+#if CAN_TRAP
+static struct pawl_engine *both;
+static int other_fd;
+
+static void ask_too(void)
+{
+	other_fd = pawl_ready_fd(both);
+}
+
+static u32 open_fds(void)
+{
+	u32 n = 0;
+	int fd;
+
+	for (fd = 0; fd < 1000; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* Threads that ask for it at once get the same one, and no other stays open. */
+START_TEST(test_two_threads_ask_for_it)
+{
+	u32 before, k, stops = 1;
+	int fd;
+
+	elsewhere_begin(ask_too);
+	for (k = 0; stops; k++) {
+		both = engine(PAWL_PER_DEVICE, 0);
+		other_fd = -1;
+		before = open_fds();
+		trap_after(k, fd = pawl_ready_fd(both));
+		stops = trap.stops;
+		MUST(fd >= 0 && (!stops || other_fd == fd));
+		MUST(open_fds() == before + 1 && readable(fd));
+		OK(pawl_engine_destroy(both));
+		MUST(open_fds() == before);
+	}
+	ck_assert_uint_gt(k, 20);
+	elsewhere_end();
+}
+END_TEST
+#endif
 
 START_TEST(test_a_priority_and_what_a_wait_runs)
 {
@@ -214,6 +318,13 @@ int main(void)
 
 	tcase_set_timeout(tc, 600);
 	tcase_add_test(tc, test_the_fd_is_readable_until_nothing_is_ready);
+	tcase_add_test(tc, test_flags_of_the_fd);
+	tcase_add_test(tc, test_a_push_writes_it_once_until_nothing_is_ready);
+#if CAN_TRAP
+	/* A sanitizer's instructions are many. */
+	if (!SANITIZED)
+		tcase_add_test(tc, test_two_threads_ask_for_it);
+#endif
 	tcase_add_test(tc, test_a_priority_and_what_a_wait_runs);
 	tcase_add_test(tc, test_only_engines_without_workers_have_one);
 	tcase_add_test(tc, test_no_op_is_lost_in_an_epoll_loop);
