@@ -4,9 +4,10 @@
 
 START_TEST(test_bad_desc)
 {
-	static const struct { u32 size, max; } bad[] = {
-		{ 0, 10 }, { 8, 10 }, { 24, 10 }, { (1 << 20) + 16, 10 },
-		{ 16, 0 }, { 16, UINT32_MAX },
+	static const struct { u32 size, max; const char *says; } bad[] = {
+		{ 0, 10, "0 bytes" }, { 8, 10, "8 bytes" }, { 24, 10, "24 bytes" },
+		{ (1 << 20) + 16, 10, "1048592 bytes" }, { 16, 0, "at most 0 objects" },
+		{ 16, UINT32_MAX, "at most 4294967295 objects" },
 	};
 	struct pool_desc d = { .name = "bad" };
 	struct pool *p = NULL;
@@ -20,6 +21,7 @@ START_TEST(test_bad_desc)
 		ck_assert_int_eq(arena_add(arena, &d, &p), -EINVAL);
 		ck_assert_ptr_null(p);
 		ck_assert_ptr_nonnull(strstr(err_text(), "bad"));
+		ck_assert_ptr_nonnull(strstr(err_text(), bad[i].says));
 	}
 	d.name = NULL;
 	d.size = 1 << 20;
@@ -27,6 +29,7 @@ START_TEST(test_bad_desc)
 	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
 	ck_assert_int_eq(arena_ready(arena, false), 0);
 	ck_assert_int_eq(arena_add(arena, &d, &p), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(err_text(), "in use"));
 	/* Again: nothing to do. */
 	ck_assert_int_eq(arena_ready(arena, false), 0);
 	done();
@@ -124,8 +127,7 @@ START_TEST(test_prefault)
 }
 END_TEST
 
-/* The same on a kernel older than 5.14: each page is touched, and stays zero. */
-static u32 too_old;
+static u32 too_old;		/* madvise() fails, as on a kernel older than 5.14 */
 
 int __real_madvise(void *at, size_t bytes, int advice);
 int __wrap_madvise(void *at, size_t bytes, int advice);
@@ -185,27 +187,84 @@ START_TEST(test_address_space_goes_back)
 }
 END_TEST
 
-START_TEST(test_prefault_by_touching_each_page)
+/* Are the first `bytes` bytes of a range in memory?  An emulator may not report that. */
+static bool in_memory(const struct arena_range *r, size_t bytes)
 {
-	u32 max = 20000, i, idx, pages;
-	struct pool *p = make(max);
-	struct pool_cache c = { 0 };
-	unsigned char in[1000];
-	size_t bytes;
+	size_t pages = (bytes + arena_page() - 1) / arena_page(), i;
+	unsigned char *in = calloc(pages, 1);
+	bool all = true;
 
-	too_old = 1;
+	MUST(in);
+	if (!mincore(r->start, bytes, in))
+		for (i = 0; i < pages; i++)
+			all &= in[i] & 1;
+	free(in);
+	return all;
+}
+
+START_TEST(test_prefault_touches_each_page)
+{
+	u32 max = 20000, i, idx;
+	struct pool *p = make(max);
+	struct pool_full *f = pool_full(p);
+	struct pool_cache c = { 0 };
+
+	too_old = (u32)_i;
 	ck_assert_int_eq(arena_ready(arena, true), 0);
 	too_old = 0;
-	bytes = pool_full(p)->obj.committed;
-	pages = (u32)(bytes / arena_page());
-	MUST(pages <= sizeof(in));
-	/* An emulator may not report residency. */
-	if (!mincore(p->base, bytes, in))
-		for (i = 0; i < pages; i++)
-			MUST(in[i] & 1);
+	ck_assert_uint_ge(f->obj.committed, (max + 1ull) * sizeof(struct thing));
+	ck_assert(in_memory(&f->obj, f->obj.committed));
+	ck_assert(in_memory(&f->mag, f->mag.committed));
+	ck_assert(in_memory(&f->side, f->side.committed));
 	/* The constructor demands zeros. */
 	for (i = 0; i < max; i++)
 		MUST(pool_get(p, &c, &idx));
+	done();
+}
+END_TEST
+
+/* Can the byte be read? */
+static bool readable(const char *at)
+{
+	int fd[2];
+	bool can;
+
+	MUST(!pipe(fd));
+	can = write(fd[1], at, 1) == 1;
+	MUST(can || errno == EFAULT);
+	close(fd[0]);
+	close(fd[1]);
+	return can;
+}
+
+/* A range begins where a huge page can, if it is large, and a page without access follows it. */
+START_TEST(test_ranges_lie_apart)
+{
+	struct pool_desc d = { .name = "r" };
+	struct pool *p[6];
+	u32 i, k;
+
+	ck_assert_int_eq(arena_create("r", &arena), 0);
+	for (i = 0; i < ARRAY_SIZE(p); i++) {
+		d.size = 32u << 2 * i;
+		d.max = i % 2 ? 100 : (4u << 20) / d.size;
+		ck_assert_int_eq(arena_add(arena, &d, &p[i]), 0);
+	}
+	ck_assert_int_eq(arena_ready(arena, true), 0);
+	for (i = 0; i < ARRAY_SIZE(p); i++) {
+		struct pool_full *f = pool_full(p[i]);
+		struct arena_range *r[] = { &f->obj, &f->mag, &f->side };
+
+		for (k = 0; k < ARRAY_SIZE(r); k++) {
+			size_t align = r[k]->bytes >= 2 << 20 ? 2 << 20 : arena_page();
+
+			ck_assert_uint_eq((uintptr_t)r[k]->start % align, 0);
+			ck_assert(readable(r[k]->start));
+			/* Some magazines are never needed. */
+			ck_assert(readable(r[k]->start + r[k]->bytes - 1) || k == 1);
+			ck_assert(!readable(r[k]->start + r[k]->bytes));
+		}
+	}
 	done();
 }
 END_TEST
@@ -227,6 +286,52 @@ START_TEST(test_prefault_passes_over_lazy_pools)
 		ck_assert_int_eq(load_relaxed(&pool_full(p[i])->obj.committed) >= 5001 * 64,
 				 i == 1 || i == 3);
 	done();
+}
+END_TEST
+
+/* An object is handed out when those that follow it have memory, too, and no further ones. */
+START_TEST(test_a_pool_follows_another)
+{
+	struct pool_desc d = { .name = "led", .size = 16, .max = 20, .mag = 1 };
+	struct pool_cache c = { 0 };
+	struct pool *p, *with;
+	u32 extra, i, idx;
+
+	for (extra = 0; extra < 12; extra += 3) {
+		ck_assert_int_eq(arena_create("follow", &arena), 0);
+		d.size = 16;
+		ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+		d.size = 1 << 20;
+		ck_assert_int_eq(arena_add(arena, &d, &with), 0);
+		pool_follow(p, with, extra);
+		ck_assert_int_eq(arena_ready(arena, false), 0);
+		/* The first one has all its memory at once, then each commits one more. */
+		for (i = 1; i <= d.max; i++) {
+			MUST(pool_get(p, &c, &idx) && idx == i);
+			ck_assert_uint_eq(pool_full(with)->obj.committed,
+					  (u64)(min_u(i + extra, d.max) + 1) << 20);
+			faults(HOOK_COMMIT, 0, false);
+			fail_above = 1 << 20;
+		}
+		faults(NULL, 0, false);
+		done();
+
+		/* Without memory for the others it is not handed out. */
+		ck_assert_int_eq(arena_create("follow", &arena), 0);
+		d.size = 16;
+		ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+		d.size = 1 << 20;
+		ck_assert_int_eq(arena_add(arena, &d, &with), 0);
+		pool_follow(p, with, extra);
+		ck_assert_int_eq(arena_ready(arena, false), 0);
+		faults(HOOK_COMMIT, 0, false);
+		fail_above = 256 << 10;
+		ck_assert_ptr_null(pool_get(p, &c, &idx));
+		faults(NULL, 0, false);
+		ck_assert_uint_eq(pool_carved(p), 0);
+		MUST(pool_get(p, &c, &idx) && idx == 1);
+		done();
+	}
 }
 END_TEST
 
@@ -327,6 +432,7 @@ START_TEST(test_fail_each)
 			ck_assert_int_eq(rc, -ENOMEM);
 			ck_assert_ptr_nonnull(strstr(err_text(), "arena f"));
 			ck_assert_uint_eq(arena_bytes(a), 0);
+			ck_assert_uint_eq(arena_space(a), 0);
 			ck_assert_ptr_null(pool_get(p[0], &c, &idx));
 			faults(NULL, 0, false);
 			ck_assert_int_eq(arena_ready(a, prefault), 0);
@@ -446,8 +552,10 @@ static Suite *suite(void)
 	tcase_add_test(t, test_a_small_commit_where_a_large_one_is_refused);
 	tcase_add_test(t, test_prefault);
 	tcase_add_test(t, test_address_space_goes_back);
-	tcase_add_test(t, test_prefault_by_touching_each_page);
+	tcase_add_loop_test(t, test_prefault_touches_each_page, 0, 2);
+	tcase_add_test(t, test_ranges_lie_apart);
 	tcase_add_test(t, test_prefault_passes_over_lazy_pools);
+	tcase_add_test(t, test_a_pool_follows_another);
 	tcase_add_test(t, test_many_pools);
 	tcase_add_test(t, test_large_caps);
 	tcase_add_loop_test(t, test_fail_each, 0, 4);

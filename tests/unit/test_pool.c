@@ -73,6 +73,11 @@ START_TEST(test_cap)
 	ck_assert_uint_eq(s.carved, max);
 	ck_assert_uint_eq(s.lost, 0);
 	ck_assert_uint_ge(s.bytes, (u64)(max + 1) * sizeof(struct thing));
+	/* All but the bits for a trim. */
+	ck_assert_uint_eq(s.bytes, arena_bytes(arena) - pool_full(p)->side.committed);
+	ck_assert_uint_eq(s.mags, pool_full(p)->mag_carved - 1);
+	ck_assert_uint_ge(s.mags, max / p->mag);
+	ck_assert_uint_eq(s.vacant, 0);
 	ck_assert_uint_le(s.mags, max);
 	ck_assert_uint_eq(c.gets, c.puts);
 	free(seen);
@@ -243,11 +248,18 @@ START_TEST(test_depot_count_broken)
 	ck_assert_uint_ne(m, 0);
 	f->mags[m].idx[0] = 0;
 	ck_assert_uint_eq(pool_depot_count(p), UINT32_MAX);
-	f->mags[m].idx[0] = 1;
+	f->mags[m].idx[0] = 2049;
+	ck_assert_uint_eq(pool_depot_count(p), UINT32_MAX);
+	f->mags[m].idx[0] = 2048;
+	ck_assert_uint_ne(pool_depot_count(p), UINT32_MAX);
 	f->mags[m].n = 0;
+	ck_assert_uint_eq(pool_depot_count(p), UINT32_MAX);
+	f->mags[m].n = p->mag + 1;
 	ck_assert_uint_eq(pool_depot_count(p), UINT32_MAX);
 	f->mags[m].n = 5;
 	f->mags[m].link.next = m;
+	ck_assert_uint_eq(pool_depot_count(p), UINT32_MAX);
+	f->mags[m].link.next = f->mag_carved;
 	ck_assert_uint_eq(pool_depot_count(p), UINT32_MAX);
 	done();
 }
