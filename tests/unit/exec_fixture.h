@@ -101,6 +101,7 @@ struct fix_opt {
 	const int *cpus;
 	u32 ncpus;
 	u32 max_work;
+	bool eager;
 };
 
 /* For a test that hangs: print the state of the last executor. */
@@ -146,7 +147,8 @@ static inline void fix_init(struct fix *f, const struct fix_opt *o)
 	struct exec_config cfg = {
 		.max_threads = FIX_THREADS, .max_work = o && o->max_work ? o->max_work : 1u << 20,
 		.spin_ns = o ? o->spin_ns : 20000, .tidy_ns = o ? o->tidy_ns : 0, .name = "t",
-		.cpus = o ? o->cpus : NULL, .ncpus = o ? o->ncpus : 0,
+		.cpus = o ? o->cpus : NULL, .ncpus = o ? o->ncpus : 0, .eager = o && o->eager,
+		.id = 7,
 	};
 	struct pool_desc d = { .name = "work", .size = 16, .max = cfg.max_work };
 

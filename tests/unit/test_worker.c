@@ -79,15 +79,23 @@ static u32 nnames;
 static void note_name(struct fix *f, struct exec_thread *t, u32 work)
 {
 	u32 i = fetch_add_acq_rel(&nnames, 1);
-	sigset_t set;
+	static const int faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGABRT };
+	sigset_t set, open;
+	u32 k;
+	int sig;
 
 	MUST(i < 8);
 	pthread_getname_np(pthread_self(), names[i], 16);
 	cpu_of[i] = (u32)sched_getcpu();
+	/* a handler of the program reports a crash in a body; all other signals are the program's */
+	sigemptyset(&open);
+	for (k = 0; k < ARRAY_SIZE(faults); k++)
+		sigaddset(&open, faults[k]);
 	pthread_sigmask(SIG_SETMASK, NULL, &set);
-	MUST(sigismember(&set, SIGTERM) && sigismember(&set, SIGUSR1));
-	/* a handler of the program reports a crash in a body */
-	MUST(!sigismember(&set, SIGSEGV) && !sigismember(&set, SIGFPE));
+	/* the C library has its own signals between these and the real-time ones */
+	for (sig = 1; sig <= SIGRTMAX; sig++)
+		if (sig != SIGKILL && sig != SIGSTOP && (sig <= SIGSYS || sig >= SIGRTMIN))
+			MUST(sigismember(&set, sig) != sigismember(&open, sig));
 	while (load_acquire(&nnames) < 2)
 		sched_yield();
 }
@@ -207,6 +215,12 @@ START_TEST(test_create_fails)
 	exec_stats(f.x, &st);
 	ck_assert_uint_eq(st.workers, 1);
 	ck_assert_int_eq(exec_worker_error(f.x), -EAGAIN);
+	/* the one that there is serves the queue alone */
+	ck_assert(!load_relaxed(&f.x->deserted));
+	exec_push(q, t, 1, 0, 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 0);
+	until(&ran[0], 11);
+	ran[0] = 10;
 	exec_stop(f.x);
 	/* none: the waiting thread runs the work */
 	store_relaxed(&fail_from, 0);
@@ -222,6 +236,7 @@ START_TEST(test_create_fails)
 	store_relaxed(&fail_from, UINT32_MAX);
 	exec_start(f.x);
 	ck_assert(!load_relaxed(&f.x->deserted));
+	ck_assert_int_eq(exec_worker_error(f.x), 0);
 	for (i = 1; i <= 10; i++)
 		exec_push(q, t, i, 0, 0);
 	until(&ran[0], 30);
@@ -317,6 +332,7 @@ START_TEST(test_deserted)
 		t = fix_thread(&f);
 		ran[0] = 0;
 		exec_start(f.x);
+		f.used++;	/* a slot that no thread had yet hides no waiter */
 		ck_assert_int_eq(pthread_create(&waiter, NULL, deserted_main, &f), 0);
 		usleep(20000);	/* most times it sleeps by now */
 		for (i = 1; i <= 5; i++)
@@ -503,6 +519,10 @@ START_TEST(test_a_used_slot_is_as_a_new_one)
 	ck_assert_ptr_eq(fix_thread(&f), t);
 	ck_assert_uint_eq(t->trims, 1);
 #define SAME(field) ck_assert_msg(t->field == was.field, #field)
+	ck_assert_uint_eq(t->id, 7);
+	SAME(slot);
+	SAME(queue);
+	SAME(spinning);
 	SAME(budget);
 	SAME(tick);
 	SAME(avg);
@@ -523,6 +543,191 @@ START_TEST(test_a_used_slot_is_as_a_new_one)
 	SAME(crowded);
 	SAME(rested);
 #undef SAME
+	fix_fini(&f);
+}
+END_TEST
+
+static u32 pinned[4];		/* A: workers on CPU 0, on CPU 1, on any, all */
+static u32 cpus_all;
+
+static void note_cpus(struct fix *f, struct exec_thread *t, u32 work)
+{
+	cpu_set_t set;
+	u32 k = 2;
+
+	MUST(!sched_getaffinity(0, sizeof(set), &set));
+	if (CPU_COUNT(&set) == 1)
+		k = CPU_ISSET(0, &set) ? 0 : 1;
+	else
+		MUST((u32)CPU_COUNT(&set) == cpus_all);
+	fetch_add_relaxed(&pinned[k], 1);
+	fetch_add_acq_rel(&pinned[3], 1);
+	gate_wait(f->user);
+}
+
+/* Workers are pinned to the CPUs in turn; one whose CPU does not exist is not pinned. */
+START_TEST(test_workers_are_pinned_in_turn)
+{
+	int cpus[] = { 0, -1, CPU_SETSIZE, 1, 1 };
+	struct fix_opt o = { .spin_ns = 1000, .cpus = cpus, .ncpus = ARRAY_SIZE(cpus) };
+	struct exec_queue *q;
+	struct exec_thread *t;
+	u32 gate = 0, i, n = ARRAY_SIZE(cpus) + 1;
+	cpu_set_t mine;
+	struct fix f;
+
+	MUST(!sched_getaffinity(0, sizeof(mine), &mine));
+	cpus_all = (u32)CPU_COUNT(&mine);
+	if (!CPU_ISSET(0, &mine) || !CPU_ISSET(1, &mine))
+		return;
+	watchdog(60);
+	memset(pinned, 0, sizeof(pinned));
+	fix_init(&f, &o);
+	cpus[3] = 0;	/* they were copied */
+	f.run = note_cpus;
+	f.user = &gate;
+	q = fix_queue(&f, "q", n, false);
+	t = fix_thread(&f);
+	exec_start(f.x);
+	for (i = 1; i <= n; i++)
+		exec_push(q, t, i, 0, 0);
+	until(&pinned[3], n);
+	/* the sixth begins again */
+	ck_assert_uint_eq(pinned[0], 2);
+	ck_assert_uint_eq(pinned[1], 2);
+	ck_assert_uint_eq(pinned[2], 2);
+	store_release(&gate, 1);
+	fix_fini(&f);
+}
+END_TEST
+
+/* A start that waits for its workers also counts those that are refused. */
+START_TEST(test_an_eager_start_ends_when_workers_are_refused)
+{
+	struct fix_opt o = { .eager = true };
+	struct exec_queue *q[2];
+	struct exec_stats st;
+	u32 i, ran = 0;
+	struct fix f;
+
+	watchdog(60);
+	fix_init(&f, &o);
+	f.run = count_work;
+	f.user = &ran;
+	q[0] = fix_queue(&f, "q", 2, false);
+	q[1] = fix_queue(&f, "r", 1, false);
+	for (i = 0; i < 4; i++) {
+		f.refuse = i % 2;
+		exec_start(f.x);
+		ck_assert_int_eq(exec_worker_error(f.x), i % 2 ? -EAGAIN : 0);
+		ck_assert_uint_eq(load_relaxed(&f.x->deserted), i % 2);
+		ck_assert_uint_eq(load_relaxed(&f.enters), 3 * (i / 2 + 1));
+		exec_stats(f.x, &st);
+		ck_assert_uint_eq(st.workers, 3);
+		exec_stop(f.x);
+	}
+	ck_assert(queue_empty(q[0]) && queue_empty(q[1]));
+	fix_fini(&f);
+}
+END_TEST
+
+#define RUN_CYCLES	100000u
+
+/* Runs that long, and with what it took and was handed in between. */
+static void takes_long(struct fix *f, struct exec_thread *t, u32 work)
+{
+	u64 start = cycles();
+
+	t->nexts += work / 100;
+	t->handed += work % 100;
+	while (cycles() - start < RUN_CYCLES)
+		cpu_relax();
+	count_work(f, t, work);
+}
+
+/* The average is of a single piece; from it follows how many a thread takes at once. */
+START_TEST(test_average_time_of_a_piece)
+{
+	static const u32 works[] = { 1, 9, 900, 908, 3 };
+	u32 ran[2] = { 0 }, i, n;
+	struct exec_queue *q;
+	struct exec_thread *t;
+	struct fix f;
+	u64 all;
+
+	fix_init(&f, NULL);
+	f.run = takes_long;
+	f.user = ran;
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	f.x->batch = 10 * RUN_CYCLES;
+	for (i = 0; i < ARRAY_SIZE(works); i++) {
+		n = works[i] / 100 + works[i] % 100 + 1;
+		t->tick = SAMPLE_EVERY - 1;
+		t->avg = 0;
+		t->nexts = 5;	/* of the last run */
+		ran[1] = ran[0] + 1;
+		all = cycles();
+		exec_push(q, t, works[i], 0, 0);
+		ck_assert_int_eq(exec_wait(f.x, t, ran_all, ran, -1, EXEC_HELP), 0);
+		all = cycles() - all;
+		ck_assert_uint_ge(t->avg, RUN_CYCLES / n);
+		ck_assert_uint_le(t->avg, all / n);
+		ck_assert_uint_eq(t->batch, max_u(min_u(10 * RUN_CYCLES / (t->avg + 1),
+							EXEC_BATCH_MAX), 1));
+	}
+	/* Only one run in so many is measured, and counts for a quarter. */
+	n = t->avg = 1u << 28;
+	for (i = 1; i <= SAMPLE_EVERY; i++) {
+		ck_assert_uint_eq(t->avg, n);
+		ran[1] = ran[0] + 1;
+		exec_push(q, t, 1, 0, 0);
+		ck_assert_int_eq(exec_wait(f.x, t, ran_all, ran, -1, EXEC_HELP), 0);
+	}
+	ck_assert_uint_ge(t->avg, n / 4 * 3);
+	ck_assert_uint_eq(t->batch, 1);
+	fix_fini(&f);
+}
+END_TEST
+
+/* Each piece makes another one ready. */
+static void runs_on(struct fix *f, struct exec_thread *t, u32 work)
+{
+	u32 *w = f->user;
+
+	exec_push(f->x->queues[0], t, 1, 0, 0);
+	fetch_add_acq_rel(&w[0], 1);
+}
+
+/* A wait ends in time, or when its condition is true, although there is always work. */
+START_TEST(test_work_without_end_does_not_prolong_a_wait)
+{
+	u32 ran[2] = { 0, UINT32_MAX };
+	struct exec_queue *q;
+	struct exec_thread *t;
+	struct fix f;
+	u64 start;
+
+	watchdog(60);
+	fix_init(&f, NULL);
+	f.run = runs_on;
+	f.user = ran;
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	exec_push(q, t, 1, 0, 0);
+	start = exec_now_ns();
+	ck_assert_int_eq(exec_wait(f.x, t, ran_all, ran, 2000000, EXEC_HELP), -ETIMEDOUT);
+	ck_assert_uint_ge(exec_now_ns() - start, 2000000);
+	ck_assert_uint_ge(ran[0], 1);
+	/* What ran is told to the client when the wait ends, however it does. */
+	ck_assert_uint_eq(f.idles, 1);
+	ran[1] = ran[0] + 3;
+	ck_assert_int_eq(exec_wait(f.x, t, ran_all, ran, 60000000000ll, EXEC_HELP), 0);
+	ck_assert_uint_eq(ran[0], ran[1]);
+	ck_assert_uint_eq(f.idles, 2);
+	ran[1] = UINT32_MAX;
+	ck_assert_int_eq(exec_wait(f.x, t, ran_all, ran, 0, EXEC_HELP), -ETIMEDOUT);
+	ck_assert_uint_eq(f.idles, 3);
 	fix_fini(&f);
 }
 END_TEST
@@ -577,6 +782,10 @@ int main(void)
 	tcase_add_test(tc, test_a_deadline_has_passed_between_ticks);
 	tcase_add_test(tc, test_stats_count_threads_behind_an_unused_slot);
 	tcase_add_test(tc, test_a_used_slot_is_as_a_new_one);
+	tcase_add_test(tc, test_workers_are_pinned_in_turn);
+	tcase_add_test(tc, test_an_eager_start_ends_when_workers_are_refused);
+	tcase_add_test(tc, test_average_time_of_a_piece);
+	tcase_add_test(tc, test_work_without_end_does_not_prolong_a_wait);
 	tcase_add_test(tc, test_a_wait_inside_work_keeps_its_budget);
 	/* each process measures once */
 	tcase_add_loop_test(tc, test_clock, 0, 5);
