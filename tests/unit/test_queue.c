@@ -534,26 +534,175 @@ END_TEST
 
 START_TEST(test_limits)
 {
-	struct exec_config cfg = { .max_threads = 70000, .max_work = 10 };
+	static const struct { u32 threads, work; const char *says; } of[] = {
+		{ 0, 10, "max_threads 0" }, { 65536, 10, "max_threads 65536" },
+		{ 10, (1u << 21) + 1, "max_work 2097153" }, { 65535, 1u << 21, NULL },
+	};
+	struct exec_config cfg = { 0 };
 	struct exec_client cl = { 0 };
+	struct pool_desc d = { .name = "work", .size = 16, .max = 10 };
+	struct arena *a;
 	struct exec *x;
 	struct fix f;
 	struct exec_thread t = { 0 };
 	struct exec_queue *q;
 	u32 i;
 
-	ck_assert_int_eq(exec_create(&cfg, &cl, &x), -EINVAL);
-	cfg.max_threads = 10;
-	cfg.max_work = 1u << 22;
-	ck_assert_int_eq(exec_create(&cfg, &cl, &x), -EINVAL);
+	for (i = 0; i < ARRAY_SIZE(of); i++) {
+		cfg.max_threads = of[i].threads;
+		cfg.max_work = of[i].work;
+		ck_assert_int_eq(arena_create("limits", &a), 0);
+		ck_assert_int_eq(arena_add(a, &d, &cfg.works), 0);
+		cfg.arena = a;
+		ck_assert_int_eq(exec_create(&cfg, &cl, &x), of[i].says ? -EINVAL : 0);
+		if (of[i].says)
+			ck_assert_ptr_nonnull(strstr(err_text(), of[i].says));
+		else
+			exec_destroy(x);
+		arena_destroy(a);
+	}
 	exec_destroy(NULL);
 	fix_init(&f, NULL);
 	ck_assert_int_eq(exec_thread_init(f.x, &t, FIX_THREADS), -EINVAL);
 	for (i = 0; i < EXEC_MAX_QUEUES; i++)
 		ck_assert_int_eq(exec_queue_add(f.x, "q", 0, false, &q), 0);
 	ck_assert_int_eq(exec_queue_add(f.x, "q", 0, false, &q), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(err_text(), "256 queues"));
 	ck_assert_ptr_nonnull(exec_queue_at(f.x, EXEC_MAX_QUEUES - 1));
 	ck_assert_ptr_null(exec_queue_at(f.x, EXEC_MAX_QUEUES));
+	fix_fini(&f);
+}
+END_TEST
+
+enum { IN_RING, IN_HOARD, FRONT, HIGH, ZERO, LOW, KINDS };
+
+/* Queue one piece of work, number 1, of a kind. */
+static void queue_one(struct fix *f, struct exec_queue *q, struct exec_thread *t, u32 kind)
+{
+	static const s32 prio[KINDS] = { [HIGH] = 1, [LOW] = -1 };
+	struct exec_thread *u;
+
+	store_relaxed(&refuse_memory, kind == ZERO);
+	exec_push(q, t, kind == IN_HOARD ? 2 : 1, prio[kind], kind == FRONT ? EXEC_FRONT : 0);
+	store_relaxed(&refuse_memory, 0);
+	if (kind != IN_HOARD)
+		return;
+	/* Another thread takes two of four, and begins one. */
+	exec_push(q, t, 1, 0, 0);
+	exec_push(q, t, 3, 0, 0);
+	exec_push(q, t, 4, 0, 0);
+	u = fix_thread(f);
+	u->batch = 2;
+	u->queue = t->queue = q;
+	MUST(exec_take(f->x, u) == 2 && exec_take(f->x, t) == 3 && exec_take(f->x, t) == 4);
+	u->queue = t->queue = NULL;
+}
+
+/* Work of each kind is counted, is seen by a poller, and starts the workers, which run it. */
+START_TEST(test_each_kind_of_work_is_seen)
+{
+	struct exec_queue_stats st;
+	struct exec_queue *q, *other;
+	struct exec_thread *t;
+	struct fix f;
+	u32 ran = 0;
+
+	watchdog(60);
+	fix_init(&f, NULL);
+	f.run = count_work;
+	f.user = &ran;
+	other = fix_queue(&f, "other", 0, true);
+	q = fix_queue(&f, "a queue of a long name", 1, false);
+	t = fix_thread(&f);
+	fix_reserve(&f, 10);
+	ck_assert(queue_empty(q));
+	queue_one(&f, q, t, (u32)_i);
+	ck_assert(!queue_empty(q) && queue_empty(other));
+	ck_assert_uint_eq(q->n[PQ_ZERO], _i == ZERO);
+	exec_queue_stats(q, &st);
+	ck_assert_str_eq(st.name, "a queue of a lo");
+	ck_assert_uint_eq(st.number, 1);
+	ck_assert_uint_eq(st.depth, 1);
+	ck_assert_uint_eq(st.pushed, _i == IN_HOARD ? 4 : 1);
+	ck_assert_uint_eq(st.workers, 0);
+	/* This thread serves the other queue only. */
+	ck_assert(!thread_may_take(f.x, t, LOOK_DEEP) && !exec_take(f.x, t));
+	t->queue = q;
+	ck_assert(thread_may_take(f.x, t, LOOK_DEEP));
+	t->queue = NULL;
+	exec_start(f.x);
+	until(&ran, 1);
+	exec_queue_stats(q, &st);
+	ck_assert_uint_eq(st.workers, 1);
+	ck_assert_uint_eq(st.depth, 0);
+	exec_queue_stats(other, &st);
+	ck_assert_uint_eq(st.number + st.workers + st.depth + st.pushed, 0);
+	ck_assert_str_eq(st.name, "other");
+	fix_fini(&f);
+}
+END_TEST
+
+/* With work of each kind in a queue they run in this order, whoever takes them. */
+START_TEST(test_order_of_the_kinds)
+{
+	struct exec_queue *q;
+	struct exec_thread *t, *u;
+	struct fix f;
+	u32 i;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	u = fix_thread(&f);
+	fix_reserve(&f, 10);
+	exec_push(q, t, 6, INT32_MIN, 0);
+	exec_push(q, t, 5, -1, 0);
+	store_relaxed(&refuse_memory, 1);
+	exec_push(q, t, 4, 0, 0);
+	store_relaxed(&refuse_memory, 0);
+	exec_push(q, t, 3, 1, 0);
+	exec_push(q, t, 2, INT32_MAX, 0);
+	exec_push(q, t, 1, INT32_MIN, EXEC_FRONT);
+	for (i = 1; i <= 6; i++)
+		ck_assert_uint_eq(exec_take(f.x, i % 2 ? t : u), i);
+	ck_assert_uint_eq(exec_take(f.x, t), 0);
+	fix_fini(&f);
+}
+END_TEST
+
+/* Whatever threads keep for their next pushes, each piece of work can be pushed. */
+START_TEST(test_a_push_needs_no_memory_whatever_threads_keep)
+{
+	enum { WORKS = 4096 };
+	struct fix_opt o = { .max_work = WORKS };
+	struct exec_thread *t[FIX_THREADS];
+	struct exec_queue *q;
+	struct fix f;
+	u32 i, k;
+
+	watchdog(60);
+	fix_init(&f, &o);
+	q = fix_queue(&f, "q", 0, true);
+	for (i = 0; i < FIX_THREADS; i++)
+		t[i] = fix_thread(&f);
+	fix_reserve(&f, WORKS);
+	store_relaxed(&refuse_memory, 1);
+	/* Each keeps what it has freed, of what the first one has allocated. */
+	for (i = 1; i < FIX_THREADS; i++) {
+		for (k = 1; k <= 3 * POOL_MAG; k++)
+			exec_push(q, t[0], k, 1, 0);
+		for (k = 1; k <= 3 * POOL_MAG; k++)
+			MUST(exec_take(f.x, t[i]) == k);
+	}
+	for (k = 1; k <= WORKS; k++)
+		exec_push(q, t[0], k, 1, 0);
+	for (k = 1; k <= WORKS; k++)
+		MUST(exec_take(f.x, t[k % FIX_THREADS]) == k);
+	/* A thread that leaves keeps nothing. */
+	for (i = 0; i < FIX_THREADS; i++)
+		fix_leave(&f, t[i]);
+	ck_assert_uint_eq(pool_depot_count(f.x->nodes), pool_carved(f.x->nodes));
+	store_relaxed(&refuse_memory, 0);
 	fix_fini(&f);
 }
 END_TEST
@@ -576,8 +725,10 @@ START_TEST(test_waits_are_measured_whatever_the_priority)
 	struct exec_queue *q;
 	struct exec_thread *t;
 	struct fix f;
-	u32 i;
+	u32 i, k, n;
 	s64 prio;
+	u64 start, ns;
+	struct exec_queue_stats st;
 
 	for (prio = -1; prio <= 1; prio++) {
 		fix_init(&f, NULL);
@@ -588,6 +739,29 @@ START_TEST(test_waits_are_measured_whatever_the_priority)
 			ck_assert_uint_eq(exec_take(f.x, t), 1);
 			ck_assert_uint_eq(measured(q), i / 128 * 128 + 1);
 		}
+		/*
+		 * One of many that are queued is measured.  It counts for those since the last
+		 * one, and where work has a priority also for those that are behind it.
+		 */
+		n = prio ? 434 - 257 : 128;
+		exec_queue_stats(q, &st);
+		ns = st.wait_ns;
+		start = exec_now_ns();
+		for (i = 300; i < 384 + 50; i++)
+			exec_push(q, t, i, prio, 0);
+		nanosleep(&(struct timespec){ .tv_nsec = 1100000 }, NULL);
+		for (i = 300; i < 384 + 50; i++) {
+			ck_assert_uint_eq(measured(q), i <= 384 ? 257 : 257 + n);
+			ck_assert_uint_eq(exec_take(f.x, t), i);
+		}
+		start = exec_now_ns() - start;
+		exec_queue_stats(q, &st);
+		ck_assert_uint_ge(st.wait_ns - ns, n * 1050000ull);
+		ck_assert_uint_le((st.wait_ns - ns) / n, start / 20 * 21 + 1000);
+		/* 2^20 ns are a little more than a millisecond, which is in bucket 20 or 21. */
+		for (k = 20, ns = 0; k < ARRAY_SIZE(st.wait); k++)
+			ns += st.wait[k];
+		ck_assert_uint_ge(ns, n);
 		fix_fini(&f);
 	}
 }
@@ -661,6 +835,9 @@ int main(void)
 	tcase_add_loop_test(tc, test_work_beyond_a_full_ring_is_taken_after_the_ring, 0, 3);
 	tcase_add_test(tc, test_rotation);
 	tcase_add_test(tc, test_limits);
+	tcase_add_loop_test(tc, test_each_kind_of_work_is_seen, 0, KINDS);
+	tcase_add_test(tc, test_order_of_the_kinds);
+	tcase_add_test(tc, test_a_push_needs_no_memory_whatever_threads_keep);
 	tcase_add_test(tc, test_waits_are_measured_whatever_the_priority);
 	tcase_add_test(tc, test_trim_gives_back_the_rings_of_all_queues);
 	suite_add_tcase(s, tc);

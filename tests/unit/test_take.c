@@ -3,8 +3,10 @@
  * exec/take.c: which work a thread takes, of its own and of others: hand-off, hoards, the bound
  * between producers, lanes at rest, short work that is left to its maker.
  */
+#include <poll.h>
 #include "exec_fixture.h"
 #include "suite.h"
+#include "trap.h"
 
 START_TEST(test_handoff)
 {
@@ -199,6 +201,10 @@ START_TEST(test_hoards)
 	/* 2, 3, 4 are in b's hoard */
 	exec_queue_stats(q, &qs);
 	ck_assert_uint_eq(qs.depth, 8);
+	ck_assert_uint_eq(qs.pushed, 9);
+	exec_stats(f.x, &st);
+	ck_assert_uint_eq(st.stolen, 4);
+	ck_assert_uint_eq(b->stolen, 4);
 	for (i = 5; i <= 8; i++)
 		ck_assert_uint_eq(exec_take(f.x, a), i);
 	ck_assert(!queue_empty(q));
@@ -207,10 +213,21 @@ START_TEST(test_hoards)
 	ck_assert_uint_eq(b->slot, 1);
 	exec_push(q, a, 10, 2, 0);
 	ck_assert_uint_eq(exec_take(f.x, b), 10);
+	/* c steals what b does not begin: it counts again */
+	for (i = 3; i; i--) {
+		exec_queue_stats(q, &qs);
+		ck_assert_uint_eq(qs.depth, i + 1);
+		ck_assert_uint_eq(exec_take(f.x, c), 5 - i);
+		ck_assert_uint_eq(c->stolen, 4 - i);
+	}
 	exec_stats(f.x, &st);
-	ck_assert_uint_ge(st.stolen, 4);
-	for (i = 0; exec_take(f.x, c); i++)
-		;
+	ck_assert_uint_eq(st.stolen, 4 + 3);
+	ck_assert_uint_eq(exec_take(f.x, c), 9);
+	exec_queue_stats(q, &qs);
+	ck_assert_uint_eq(qs.depth, 0);
+	ck_assert_uint_eq(qs.pushed, 10);
+	exec_stats(f.x, &st);
+	ck_assert_uint_eq(st.stolen, 4 + 3);
 	ck_assert(queue_empty(q));
 	fix_fini(&f);
 }
@@ -274,6 +291,38 @@ START_TEST(test_a_poller_that_may_steal_sees_a_hoard)
 	}
 	ck_assert_uint_eq(sum, 2 + 3 + 4);
 	ck_assert(!thread_may_take(f.x, c, LOOK_DEEP));
+	fix_fini(&f);
+}
+END_TEST
+
+/* A taker is stopped when it has moved the head, and not opened its hoard: a poller opens it. */
+START_TEST(test_a_poller_sees_a_batch_that_is_not_open)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *a, *b, *c;
+	struct exec_lane *l;
+	u32 i;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	a = fix_thread(&f);
+	b = fix_thread(&f);
+	c = fix_thread(&f);
+	exec_push(q, a, 1, 0, 0);
+	exec_push(q, a, 2, 0, 0);
+	l = lane_mine(q, b);
+	/* as ring_batch() does */
+	l->hoard.work[0] = 2;
+	l->hoard.word = 1 << 16 | HOARD_SHUT | 1 << 8;
+	q->lanes[a->slot]->ring.head = 2 | (u64)(b->slot + 1) << RING_POS_BITS;
+	for (i = 0; i < 2; i++) {
+		ck_assert(thread_may_take(f.x, c, i ? LOOK_DEEP : 0));
+		ck_assert(!queue_empty(q));
+	}
+	ck_assert_uint_eq(exec_take(f.x, c), 2);
+	ck_assert_uint_eq(exec_take(f.x, c), 0);
+	ck_assert(queue_empty(q));
 	fix_fini(&f);
 }
 END_TEST
@@ -632,6 +681,115 @@ START_TEST(test_bursts_of_short_work_run)
 }
 END_TEST
 
+#if CAN_TRAP
+static struct {
+	struct exec_queue *q;
+	struct exec_thread *t;
+	s32 prio;
+	u32 pushes;
+} pusher;
+
+static void push_now(void)
+{
+	exec_push(pusher.q, pusher.t, 1, pusher.prio, 0);
+	pusher.pushes++;
+}
+
+static bool readable(int fd)
+{
+	struct pollfd p = { fd, POLLIN, 0 };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/*
+ * Whenever a thread pushes while another one looks for work in vain: that one finds the work, or
+ * else the descriptor is readable.  Without anything ready it counts as one sleeper.
+ */
+START_TEST(test_a_push_at_any_moment_of_a_look)
+{
+	struct exec_thread *t;
+	u32 k, w, found = 0;
+	struct fix f;
+	int fd;
+
+	fix_init(&f, NULL);
+	pusher.q = fix_queue(&f, "q", 0, true);
+	pusher.t = fix_thread(&f);
+	pusher.prio = -_i;
+	t = fix_thread(&f);
+	fd = exec_ready_fd(f.x);
+	MUST(fd >= 0 && readable(fd) && !exec_take_ready(f.x, t));
+	trap_init(push_now);
+	for (k = 0; !k || trap.stops; k += _i ? 5 : 23) {
+		pusher.pushes = 0;
+		trap_after(k, w = exec_take_ready(f.x, t));
+		MUST(w <= pusher.pushes);
+		MUST(!pusher.pushes || readable(fd));
+		MUST(w + exec_take_ready(f.x, t) == pusher.pushes);
+		MUST(!exec_take_ready(f.x, t) && !readable(fd));
+		MUST(f.x->helpers.attn == 1 && !f.x->ready_written);
+		found += w;
+	}
+	MUST(found);
+	fix_fini(&f);
+}
+END_TEST
+
+/* What is pushed while a thread takes: 1, and then 2, which goes after it. */
+static struct {
+	struct exec_queue *q;
+	struct exec_thread *t, *taker;
+	s32 prio[2];
+	u32 flags, took;
+} late;
+
+static void push_two(void)
+{
+	late.took = exec_take(late.q->x, late.taker);
+	exec_push(late.q, late.t, 1, late.prio[0], late.flags);
+	exec_push(late.q, late.t, 2, late.prio[1], 0);
+}
+
+/*
+ * Another thread takes what is queued, and pushes more, at any moment of a take: a later piece
+ * that goes after an earlier one is not taken before it.
+ */
+START_TEST(test_order_of_what_is_pushed_during_a_take)
+{
+	static const struct { s32 queued, prio[2]; u32 flags; } of[] = {
+		{ 0, { 1, 0 }, 0 }, { -1, { 0, -1 }, 0 }, { -1, { 1, -1 }, 0 },
+		{ 1, { 2, 1 }, 0 }, { 0, { 0, INT32_MAX }, EXEC_FRONT }, { -2, { 0, -2 }, 0 },
+	};
+	struct exec_thread *t;
+	u32 k, w, rest, seen[4] = { 0 };
+	struct fix f;
+
+	fix_init(&f, NULL);
+	late.q = fix_queue(&f, "q", 0, true);
+	late.t = fix_thread(&f);
+	late.taker = fix_thread(&f);
+	memcpy(late.prio, of[_i].prio, sizeof(late.prio));
+	late.flags = of[_i].flags;
+	t = fix_thread(&f);
+	trap_init(push_two);
+	for (k = 0; !k || trap.stops; k += 3) {
+		exec_push(late.q, late.t, 3, of[_i].queued, 0);
+		late.took = 0;
+		trap_after(k, w = exec_take(f.x, t));
+		MUST(w != 2);
+		seen[w]++;
+		rest = w + late.took;
+		while ((w = exec_take(f.x, late.taker)))
+			rest += w;
+		MUST(rest == (trap.stops ? 6 : 3));
+	}
+	MUST(seen[3] && seen[1] && !late.q->n[PQ_HIGH] && !late.q->n[PQ_LOW]);
+	fix_fini(&f);
+}
+END_TEST
+#endif
+
 int main(void)
 {
 	Suite *s = suite_create("exec/take");
@@ -644,6 +802,7 @@ int main(void)
 	tcase_add_test(tc, test_hoards);
 	tcase_add_test(tc, test_own_work_comes_first_beside_a_batch);
 	tcase_add_test(tc, test_a_poller_that_may_steal_sees_a_hoard);
+	tcase_add_test(tc, test_a_poller_sees_a_batch_that_is_not_open);
 	tcase_add_test(tc, test_a_poller_sees_work_of_each_queue_that_it_serves);
 	tcase_add_loop_test(tc, test_bound_between_producers, 0, 4);
 	tcase_add_test(tc, test_bound_of_a_hoard);
@@ -652,6 +811,13 @@ int main(void)
 	tcase_add_test(tc, test_work_of_a_maker_that_takes_it_is_left);
 	tcase_add_test(tc, test_work_of_a_slow_maker_is_taken);
 	tcase_add_loop_test(tc, test_bursts_of_short_work_run, 0, 2);
+#if CAN_TRAP
+	/* A sanitizer's instructions are many. */
+	if (!SANITIZED) {
+		tcase_add_loop_test(tc, test_a_push_at_any_moment_of_a_look, 0, 2);
+		tcase_add_loop_test(tc, test_order_of_what_is_pushed_during_a_take, 0, 6);
+	}
+#endif
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }
