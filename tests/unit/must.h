@@ -5,6 +5,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #if defined(__SANITIZE_ADDRESS__)
 #define ADDRESS_SANITIZED 1
@@ -57,5 +60,18 @@ static inline unsigned int patience_ms(unsigned int usual)
 			abort();						\
 		}								\
 	} while (0)
+
+/* Bytes of the heap that are in use; 0: the C library does not say. */
+static inline size_t heap_used(void)
+{
+#ifdef __GLIBC_PREREQ
+#if __GLIBC_PREREQ(2, 33)
+	struct mallinfo2 m = mallinfo2();
+
+	return m.uordblks + m.hblkhd;
+#endif
+#endif
+	return 0;
+}
 
 #endif

@@ -72,6 +72,16 @@ static void thing_ctor(void *obj, u32 idx, u32 base, void *user)
 	fetch_add_relaxed(&ctors, 1);
 }
 
+/* A trim asks only about objects that it has claimed, before it frees their memory. */
+static u32 thing_last(void *obj, u32 idx, void *user)
+{
+	struct thing *t = obj;
+
+	if (user != &ctor_user || t->idx != idx || load_relaxed(&t->built) != 1)
+		abort();
+	return 0;
+}
+
 static struct arena *arena;
 static struct pool *things;
 
@@ -95,7 +105,7 @@ static inline void things_dump(void)
 static inline struct pool *make(u32 max)
 {
 	struct pool_desc d = { .name = "things", .size = sizeof(struct thing), .max = max,
-			       .ctor = thing_ctor, .user = &ctor_user };
+			       .ctor = thing_ctor, .last = thing_last, .user = &ctor_user };
 	struct pool *p;
 
 	ctors = 0;

@@ -316,16 +316,27 @@ START_TEST(test_a_pool_follows_another)
 		faults(NULL, 0, false);
 		done();
 
-		/* Without memory for the others it is not handed out. */
+		/*
+		 * Without memory for the others it is not handed out, nor without its own,
+		 * where the others have theirs.
+		 */
 		ck_assert_int_eq(arena_create("follow", &arena), 0);
 		d.size = 16;
+		d.lazy = true;
 		ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+		d.lazy = false;
 		d.size = 1 << 20;
 		ck_assert_int_eq(arena_add(arena, &d, &with), 0);
 		pool_follow(p, with, extra);
 		ck_assert_int_eq(arena_ready(arena, false), 0);
 		faults(HOOK_COMMIT, 0, false);
 		fail_above = 256 << 10;
+		ck_assert_ptr_null(pool_get(p, &c, &idx));
+		faults(NULL, 0, false);
+		ck_assert_uint_eq(pool_carved(p), 0);
+		pool_full(p)->obj.committed = 0;	/* as if it had asked last */
+		ck_assert_int_eq(arena_ready(arena, true), 0);
+		faults(HOOK_COMMIT, 1, true);
 		ck_assert_ptr_null(pool_get(p, &c, &idx));
 		faults(NULL, 0, false);
 		ck_assert_uint_eq(pool_carved(p), 0);
@@ -368,6 +379,29 @@ START_TEST(test_many_pools)
 	ck_assert_uint_eq(strlen(s.name), 23);
 	arena_destroy(b);
 	done();
+}
+END_TEST
+
+/* An arena that ends frees what it has allocated for its pools, and itself. */
+START_TEST(test_memory_of_an_arena_goes_back)
+{
+	struct pool_desc d = { .name = "p", .size = 64, .max = 10 };
+	size_t before = 0;
+	struct pool *p;
+	u32 i, k;
+
+	err(0, "%s", "");
+	for (i = 0; i < 20; i++) {
+		/* The allocator keeps some memory itself at first. */
+		if (i == 10)
+			before = heap_used();
+		ck_assert_int_eq(arena_create("a", &arena), 0);
+		for (k = 0; k < i % 4; k++)
+			ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+		ck_assert_int_eq(arena_ready(arena, false), 0);
+		done();
+	}
+	ck_assert_uint_le(heap_used(), before + 256);
 }
 END_TEST
 
@@ -557,6 +591,7 @@ static Suite *suite(void)
 	tcase_add_test(t, test_prefault_passes_over_lazy_pools);
 	tcase_add_test(t, test_a_pool_follows_another);
 	tcase_add_test(t, test_many_pools);
+	tcase_add_test(t, test_memory_of_an_arena_goes_back);
 	tcase_add_test(t, test_large_caps);
 	tcase_add_loop_test(t, test_fail_each, 0, 4);
 	tcase_add_test(t, test_fail_step);

@@ -125,7 +125,34 @@ int __wrap_vsnprintf(char *to, size_t size, const char *fmt, va_list ap)
 	return fails(LENGTH) ? n + (1 << 28) : n;
 }
 
-/* Whichever allocation is refused: what was allocated before is freed (address sanitizer). */
+static int create_without(struct pawl_config *c, struct pawl_engine **e, u32 k, u32 *left)
+{
+	int rc;
+
+	store_relaxed(&only, k);
+	rc = without(ALLOCATION, ENOMEM, pawl_engine_create(c, e));
+	*left = load_relaxed(&only);
+	store_relaxed(&only, UINT32_MAX);
+	return rc;
+}
+
+/* The allocator itself keeps some memory, but not each time. */
+static bool create_keeps_memory(struct pawl_config *c, u32 k)
+{
+	struct pawl_engine *e;
+	size_t before;
+	u32 i, left;
+
+	for (i = 0; i < 20; i++) {
+		before = heap_used();
+		MUST(create_without(c, &e, k, &left));
+		if (heap_used() <= before)
+			return false;
+	}
+	return true;
+}
+
+/* Whichever allocation is refused: what was allocated before is freed. */
 START_TEST(test_an_engine_is_created_as_a_whole_or_not_at_all)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
@@ -135,15 +162,13 @@ START_TEST(test_an_engine_is_created_as_a_whole_or_not_at_all)
 
 	c.copy_workers = c.priority_workers = 1;
 	for (k = 1; ; k++) {
-		store_relaxed(&only, k);
-		rc = without(ALLOCATION, ENOMEM, pawl_engine_create(&c, &e));
-		left = load_relaxed(&only);
-		store_relaxed(&only, UINT32_MAX);
+		rc = create_without(&c, &e, k, &left);
 		if (rc) {
 			ck_assert_int_eq(rc, -ENOMEM);
 			ck_assert_msg(strstr(pawl_error_text(), "memory") ||
 				      strstr(pawl_error_text(), "cannot reserve"), "%u: %s", k,
 				      pawl_error_text());
+			ck_assert_msg(!create_keeps_memory(&c, k), "%u: a leak", k);
 			failed++;
 			continue;
 		}
@@ -305,6 +330,28 @@ START_TEST(test_a_wait_without_memory_keeps_the_error_for_the_next)
 }
 END_TEST
 
+/* A thread's first error has no text without memory, and the next one has. */
+static void *first_error(void *arg)
+{
+	struct pawl_engine *e = arg;
+
+	MUST(!*pawl_error_text());
+	MUST(without(ALLOCATION, 0, pawl_ready_fd(e)) == -EINVAL);
+	MUST(!strcmp(pawl_error_text(), "an error, and no memory for its message"));
+	MUST(pawl_ready_fd(e) == -EINVAL && strstr(pawl_error_text(), "ready_fd"));
+	return NULL;
+}
+
+START_TEST(test_an_error_without_memory_for_its_text)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+
+	join(spawn(first_error, e));
+	join(spawn(first_error, e));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 static void *first_call(void *arg)
 {
 	struct pawl_engine *e = arg;
@@ -352,7 +399,7 @@ SUITE("contract_system", test_a_descriptor_that_the_system_refuses_is_had_later,
       test_an_engine_with_too_little_memory_is_not_created,
       test_calls_without_memory_change_nothing_and_can_be_repeated,
       test_a_wait_without_memory_keeps_the_error_for_the_next,
-      test_a_thread_without_memory_enters_later,
+      test_a_thread_without_memory_enters_later, test_an_error_without_memory_for_its_text,
       test_a_trace_and_a_recording_without_memory_begin_later,
       /* its workers leave entries that a thread's first call would use */
       test_an_engine_is_created_as_a_whole_or_not_at_all)

@@ -44,6 +44,26 @@ START_TEST(test_err_threads)
 }
 END_TEST
 
+/* The end of a thread frees its text. */
+START_TEST(test_err_leaves_nothing_behind)
+{
+	enum { FIRST = 10, N = 60 };
+	char text[] = "x";
+	size_t before = 0;
+	pthread_t t;
+	u32 i;
+
+	for (i = 0; i < N; i++) {
+		/* The allocator keeps some memory itself at first. */
+		if (i == FIRST)
+			before = heap_used();
+		ck_assert_int_eq(pthread_create(&t, NULL, err_thread, text), 0);
+		pthread_join(t, NULL);
+	}
+	ck_assert_uint_lt(heap_used(), before + (N - FIRST) * 128);
+}
+END_TEST
+
 static pthread_key_t late_key;
 
 /* Runs after the destructor that freed the text: what is allocated now is not the text's. */
@@ -91,6 +111,7 @@ static Suite *suite(void)
 
 	tcase_add_test(t, test_err);
 	tcase_add_test(t, test_err_threads);
+	tcase_add_test(t, test_err_leaves_nothing_behind);
 	tcase_add_test(t, test_err_in_a_later_destructor);
 	suite_add_tcase(s, t);
 	return s;

@@ -234,6 +234,45 @@ START_TEST(test_magazines_beyond_the_spare_ones_are_committed)
 }
 END_TEST
 
+/* Objects are returned without memory, however few a magazine holds. */
+START_TEST(test_a_return_needs_no_memory)
+{
+	static const u32 mags[] = { 1, 4, 16, POOL_MAG };
+	struct pool_desc d = { .name = "back", .size = 16, .max = 20000, .mag = mags[_i] };
+	struct pool_cache c = { 0 };
+	u32 i, idx, held[3];
+	struct pool_stat s;
+	struct pool *p;
+
+	ck_assert_int_eq(arena_create("back", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	ck_assert_uint_eq(p->mag, mags[_i]);
+	for (i = 0; i < d.max; i++)
+		MUST(pool_get(p, &c, &idx));
+	faults(NULL, 1, true);
+	/* By one thread, and by many that leave. */
+	for (i = 1; i <= d.max / 2; i++)
+		pool_put(p, &c, i);
+	pool_cache_flush(p, &c);
+	for (; i <= d.max; i++) {
+		pool_put(p, &c, i);
+		pool_cache_flush(p, &c);
+	}
+	for (i = 0; i < 3; i++)
+		MUST(pool_get(p, &c, &held[i]));
+	while (i--)
+		pool_put(p, &c, held[i]);
+	pool_cache_flush(p, &c);
+	faults(NULL, 0, false);
+	pool_stat(p, &s);
+	ck_assert_uint_eq(s.lost, 0);
+	ck_assert_uint_eq(pool_depot_count(p), d.max);
+	ck_assert_uint_eq(c.gets, c.puts);
+	done();
+}
+END_TEST
+
 START_TEST(test_depot_count_broken)
 {
 	struct pool *p = make(2048);
@@ -471,6 +510,7 @@ static Suite *suite(void)
 	tcase_add_test(t, test_flush_partial);
 	tcase_add_test(t, test_flush_sizes);
 	tcase_add_test(t, test_magazines_beyond_the_spare_ones_are_committed);
+	tcase_add_loop_test(t, test_a_return_needs_no_memory, 0, 4);
 	tcase_add_test(t, test_depot_count_broken);
 	tcase_add_test(t, test_head_word);
 	suite_add_tcase(s, t);

@@ -257,6 +257,7 @@ START_TEST(test_trim_sizes)
 	u32 i, k, round, idx, n = 700 * 448 / sizes[_i] < 3 ? 20 : 700;
 	struct pool_cache c = { 0 };
 	struct pool *p;
+	s64 freed;
 
 	ck_assert_int_eq(arena_create("sized", &arena), 0);
 	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
@@ -272,7 +273,11 @@ START_TEST(test_trim_sizes)
 			memset(o, 0xa5, sizes[_i]);
 		}
 		put_all(p, &c, n);
-		ck_assert_int_ge(trim(p), 0);
+		freed = trim(p);
+		ck_assert_int_ge(freed, 0);
+		/* Whole pages, of these objects. */
+		ck_assert_uint_eq((size_t)freed % arena_page(), 0);
+		ck_assert_uint_le((size_t)freed, round_up_to(701ull * sizes[_i], arena_page()));
 		ck_assert_uint_eq(pool_depot_count(p), pool_carved(p));
 	}
 	done();
