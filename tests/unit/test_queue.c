@@ -7,10 +7,12 @@
 #include "suite.h"
 
 static u32 refuse_memory;	/* A */
+static const char *refuse_what;	/* NULL: any */
 
 int pool_commit_hook(const char *what, size_t bytes)
 {
-	return load_relaxed(&refuse_memory) ? -ENOMEM : 0;
+	return load_relaxed(&refuse_memory) && (!refuse_what || !strcmp(what, refuse_what)) ?
+	       -ENOMEM : 0;
 }
 
 static void note(struct fix *f, struct exec_thread *t, u32 work)
@@ -574,102 +576,6 @@ START_TEST(test_limits)
 }
 END_TEST
 
-enum { IN_RING, IN_HOARD, FRONT, HIGH, ZERO, LOW, KINDS };
-
-/* Queue one piece of work, number 1, of a kind. */
-static void queue_one(struct fix *f, struct exec_queue *q, struct exec_thread *t, u32 kind)
-{
-	static const s32 prio[KINDS] = { [HIGH] = 1, [LOW] = -1 };
-	struct exec_thread *u;
-
-	store_relaxed(&refuse_memory, kind == ZERO);
-	exec_push(q, t, kind == IN_HOARD ? 2 : 1, prio[kind], kind == FRONT ? EXEC_FRONT : 0);
-	store_relaxed(&refuse_memory, 0);
-	if (kind != IN_HOARD)
-		return;
-	/* Another thread takes two of four, and begins one. */
-	exec_push(q, t, 1, 0, 0);
-	exec_push(q, t, 3, 0, 0);
-	exec_push(q, t, 4, 0, 0);
-	u = fix_thread(f);
-	u->batch = 2;
-	u->queue = t->queue = q;
-	MUST(exec_take(f->x, u) == 2 && exec_take(f->x, t) == 3 && exec_take(f->x, t) == 4);
-	u->queue = t->queue = NULL;
-}
-
-/* Work of each kind is counted, is seen by a poller, and starts the workers, which run it. */
-START_TEST(test_each_kind_of_work_is_seen)
-{
-	struct exec_queue_stats st;
-	struct exec_queue *q, *other;
-	struct exec_thread *t;
-	struct fix f;
-	u32 ran = 0;
-
-	watchdog(60);
-	fix_init(&f, NULL);
-	f.run = count_work;
-	f.user = &ran;
-	other = fix_queue(&f, "other", 0, true);
-	q = fix_queue(&f, "a queue of a long name", 1, false);
-	t = fix_thread(&f);
-	fix_reserve(&f, 10);
-	ck_assert(queue_empty(q));
-	queue_one(&f, q, t, (u32)_i);
-	ck_assert(!queue_empty(q) && queue_empty(other));
-	ck_assert_uint_eq(q->n[PQ_ZERO], _i == ZERO);
-	exec_queue_stats(q, &st);
-	ck_assert_str_eq(st.name, "a queue of a lo");
-	ck_assert_uint_eq(st.number, 1);
-	ck_assert_uint_eq(st.depth, 1);
-	ck_assert_uint_eq(st.pushed, _i == IN_HOARD ? 4 : 1);
-	ck_assert_uint_eq(st.workers, 0);
-	/* This thread serves the other queue only. */
-	ck_assert(!thread_may_take(f.x, t, LOOK_DEEP) && !exec_take(f.x, t));
-	t->queue = q;
-	ck_assert(thread_may_take(f.x, t, LOOK_DEEP));
-	t->queue = NULL;
-	exec_start(f.x);
-	until(&ran, 1);
-	exec_queue_stats(q, &st);
-	ck_assert_uint_eq(st.workers, 1);
-	ck_assert_uint_eq(st.depth, 0);
-	exec_queue_stats(other, &st);
-	ck_assert_uint_eq(st.number + st.workers + st.depth + st.pushed, 0);
-	ck_assert_str_eq(st.name, "other");
-	fix_fini(&f);
-}
-END_TEST
-
-/* With work of each kind in a queue they run in this order, whoever takes them. */
-START_TEST(test_order_of_the_kinds)
-{
-	struct exec_queue *q;
-	struct exec_thread *t, *u;
-	struct fix f;
-	u32 i;
-
-	fix_init(&f, NULL);
-	q = fix_queue(&f, "q", 0, true);
-	t = fix_thread(&f);
-	u = fix_thread(&f);
-	fix_reserve(&f, 10);
-	exec_push(q, t, 6, INT32_MIN, 0);
-	exec_push(q, t, 5, -1, 0);
-	store_relaxed(&refuse_memory, 1);
-	exec_push(q, t, 4, 0, 0);
-	store_relaxed(&refuse_memory, 0);
-	exec_push(q, t, 3, 1, 0);
-	exec_push(q, t, 2, INT32_MAX, 0);
-	exec_push(q, t, 1, INT32_MIN, EXEC_FRONT);
-	for (i = 1; i <= 6; i++)
-		ck_assert_uint_eq(exec_take(f.x, i % 2 ? t : u), i);
-	ck_assert_uint_eq(exec_take(f.x, t), 0);
-	fix_fini(&f);
-}
-END_TEST
-
 /* Whatever threads keep for their next pushes, each piece of work can be pushed. */
 START_TEST(test_a_push_needs_no_memory_whatever_threads_keep)
 {
@@ -704,6 +610,96 @@ START_TEST(test_a_push_needs_no_memory_whatever_threads_keep)
 	ck_assert_uint_eq(pool_depot_count(f.x->nodes), pool_carved(f.x->nodes));
 	store_relaxed(&refuse_memory, 0);
 	fix_fini(&f);
+}
+END_TEST
+
+/* A thread with work of its own in one queue takes that of another queue, too. */
+START_TEST(test_own_work_leaves_other_queues_their_turn)
+{
+	struct exec_queue *q[3];
+	struct exec_thread *t, *u;
+	struct fix f;
+	u32 i, k, w;
+
+	fix_init(&f, NULL);
+	for (i = 0; i < 3; i++)
+		q[i] = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	u = fix_thread(&f);
+	for (k = 0; k < 3; k++) {
+		for (i = 0; i < 3; i++)
+			if (i != k)
+				exec_push(q[i], u, 1 + i, 0, 0);
+		for (i = w = 0; w < 2; i++) {
+			MUST(i < 200);
+			exec_push(q[k], t, 10, 0, 0);
+			w += exec_take(f.x, t) < 10;
+		}
+		while (exec_take(f.x, t))
+			;
+		for (i = 0; i < 3; i++)
+			ck_assert(queue_empty(q[i]));
+	}
+	fix_fini(&f);
+}
+END_TEST
+
+/* A lane whose ring has no memory is not made, and leaves nothing behind. */
+START_TEST(test_a_lane_without_a_ring_is_freed)
+{
+	struct exec_thread *t;
+	size_t before;
+	struct fix f;
+	u32 i;
+
+	fix_init(&f, NULL);
+	fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	refuse_what = "ring";
+	store_relaxed(&refuse_memory, 1);
+	/* The allocator keeps some memory itself, but not each time. */
+	for (i = 0; ; i++) {
+		MUST(i < 20);
+		before = heap_used();
+		ck_assert_int_eq(exec_thread_reserve(f.x, t, 1), -ENOMEM);
+		if (heap_used() == before)
+			break;
+	}
+	store_relaxed(&refuse_memory, 0);
+	refuse_what = NULL;
+	ck_assert_int_eq(exec_thread_reserve(f.x, t, 1), 0);
+	fix_fini(&f);
+}
+END_TEST
+
+/* An executor frees all of its memory. */
+START_TEST(test_memory_of_an_executor_goes_back)
+{
+	static const int cpus[64] = { 0 };
+	struct fix_opt o = { .cpus = cpus, .ncpus = ARRAY_SIZE(cpus), .max_work = 1000 };
+	struct exec_queue *q;
+	struct exec_thread *t;
+	size_t before;
+	u32 i, k, n;
+
+	for (i = 0; ; i++) {
+		struct fix f;
+
+		MUST(i < 20);
+		before = heap_used();
+		fix_init(&f, &o);
+		for (n = 0; n < 3; n++) {
+			q = fix_queue(&f, "q", n, true);
+			t = fix_thread(&f);
+			/* small arrays, which are on the heap, and a larger one */
+			for (k = 1; k < 300; k++)
+				exec_push(q, t, k, 0, 0);
+			exec_push(q, t, k, 1, 0);
+		}
+		fix_fini(&f);
+		if (heap_used() == before)
+			break;
+	}
 }
 END_TEST
 
@@ -835,8 +831,9 @@ int main(void)
 	tcase_add_loop_test(tc, test_work_beyond_a_full_ring_is_taken_after_the_ring, 0, 3);
 	tcase_add_test(tc, test_rotation);
 	tcase_add_test(tc, test_limits);
-	tcase_add_loop_test(tc, test_each_kind_of_work_is_seen, 0, KINDS);
-	tcase_add_test(tc, test_order_of_the_kinds);
+	tcase_add_test(tc, test_own_work_leaves_other_queues_their_turn);
+	tcase_add_test(tc, test_a_lane_without_a_ring_is_freed);
+	tcase_add_test(tc, test_memory_of_an_executor_goes_back);
 	tcase_add_test(tc, test_a_push_needs_no_memory_whatever_threads_keep);
 	tcase_add_test(tc, test_waits_are_measured_whatever_the_priority);
 	tcase_add_test(tc, test_trim_gives_back_the_rings_of_all_queues);

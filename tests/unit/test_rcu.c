@@ -247,6 +247,36 @@ START_TEST(test_late_lock)
 }
 END_TEST
 
+static void late_slow(void *arg)
+{
+	slow_reader(arg);
+}
+
+/* A reclaim waits for such a section as for any other. */
+START_TEST(test_waits_for_a_reader_in_a_later_destructor)
+{
+	pthread_t t, b;
+
+	fresh();
+	pool_rcu_lock();
+	pool_rcu_unlock();
+	ck_assert_int_eq(pthread_key_create(&late_key, late_slow), 0);
+	reader_in = reader_go = reclaim_done = 0;
+	ck_assert_int_eq(pthread_create(&t, NULL, late_reader, NULL), 0);
+	while (!load_acquire(&reader_in))
+		nap(1);
+	pool_rcu_defer(&item(1)->d, count);
+	ck_assert_int_eq(pthread_create(&b, NULL, do_reclaim, NULL), 0);
+	nap(20);
+	ck_assert_uint_eq(load_acquire(&reclaim_done), 0);
+	store_release(&reader_go, 1);
+	pthread_join(t, NULL);
+	pthread_join(b, NULL);
+	ck_assert_uint_eq(ran, 1);
+	pthread_key_delete(late_key);
+}
+END_TEST
+
 /*
  * Readers follow a pointer that a writer changes all the time; what they see must be
  * alive as long as they are inside.  Two threads reclaim against each other.
@@ -669,6 +699,7 @@ static Suite *suite(void)
 	tcase_add_test(t, test_waits_for_reader);
 	tcase_add_test(t, test_thread_exit);
 	tcase_add_test(t, test_late_lock);
+	tcase_add_test(t, test_waits_for_a_reader_in_a_later_destructor);
 	tcase_add_test(t, test_no_early_end);
 	tcase_add_test(t, test_reclaims_together);
 	suite_add_tcase(s, t);

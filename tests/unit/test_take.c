@@ -773,7 +773,7 @@ START_TEST(test_order_of_what_is_pushed_during_a_take)
 	late.flags = of[_i].flags;
 	t = fix_thread(&f);
 	trap_init(push_two);
-	for (k = 0; !k || trap.stops; k += 3) {
+	for (k = 0; !k || trap.stops; k += 11) {
 		exec_push(late.q, late.t, 3, of[_i].queued, 0);
 		late.took = 0;
 		trap_after(k, w = exec_take(f.x, t));
