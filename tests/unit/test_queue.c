@@ -777,6 +777,25 @@ static void rings_grow(struct fix *f, struct exec_queue **q, struct exec_thread 
 		MUST(exec_take(f->x, t));
 }
 
+/* The memory of lanes is that of their rings, as large as they are now, and of the rest. */
+static void check_bytes(struct fix *f, struct exec_queue **q, u32 lanes)
+{
+	struct exec_stats st;
+	u64 bytes = 0;
+	u32 i, k, n = 0;
+
+	for (i = 0; i < 3; i++)
+		for (k = 0; k < FIX_THREADS; k++) {
+			struct exec_lane *l = q[i]->lanes[k];
+
+			bytes += l ? sizeof(*l) + 4 * (l->ring.mask + 1) : 0;
+			n += l != NULL;
+		}
+	ck_assert_uint_eq(n, lanes);
+	exec_stats(f->x, &st);
+	ck_assert_uint_eq(st.bytes, bytes);
+}
+
 static void rings_small(struct exec_queue **q, u32 slot)
 {
 	u32 i;
@@ -797,9 +816,13 @@ START_TEST(test_trim_gives_back_the_rings_of_all_queues)
 		q[i] = fix_queue(&f, "q", 0, true);
 	t = fix_thread(&f);
 	u = fix_thread(&f);
+	check_bytes(&f, q, 0);
 	rings_grow(&f, q, t);
+	check_bytes(&f, q, 3);
 	rings_grow(&f, q, u);
+	check_bytes(&f, q, 6);
 	exec_trim(f.x, t);
+	check_bytes(&f, q, 6);
 	rings_small(q, t->slot);
 	/* Another thread does the same when it pushes to a queue that is not its last one. */
 	exec_push(q[0], u, 1, 0, 0);

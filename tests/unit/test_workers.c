@@ -240,6 +240,20 @@ START_TEST(test_attributes_of_workers)
 	s = look_at(e, 0);
 	ck_assert_int_ge(CPU_COUNT(&s.cpus), CPU_COUNT(&mine));
 	OK(pawl_engine_destroy(e));
+	/* As its creator, or as the configuration says, also where that is the default. */
+	c.cpu_devices = 1;
+	c.cpu_list = NULL;
+	MUST(!pthread_setschedparam(pthread_self(), SCHED_BATCH, &(struct sched_param){ 0 }));
+	e = engine_with(&c);
+	s = look_at(e, 0);
+	ck_assert_int_eq(s.policy, SCHED_OTHER);
+	OK(pawl_engine_destroy(e));
+	c.sched_policy = -1;
+	e = engine_with(&c);
+	s = look_at(e, 0);
+	ck_assert_int_eq(s.policy, SCHED_BATCH);
+	OK(pawl_engine_destroy(e));
+	MUST(!pthread_setschedparam(pthread_self(), SCHED_OTHER, &(struct sched_param){ 0 }));
 	/* Real time, or the error of a system that does not permit it. */
 	c.cpu_devices = 1;
 	c.cpu_list = NULL;
@@ -258,6 +272,37 @@ START_TEST(test_attributes_of_workers)
 	ck_assert_int_eq(s.policy, SCHED_FIFO);
 	ck_assert_int_eq(s.priority, 3);
 	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Engines that are created and destroyed leave nothing of their threads behind. */
+START_TEST(test_threads_leave_nothing_behind)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct pawl_engine *e;
+	cpu_set_t mine;
+	char list[16];
+	size_t before;
+	u32 i;
+	int cpu;
+
+	MUST(!sched_getaffinity(0, sizeof(mine), &mine));
+	for (cpu = 0; !CPU_ISSET(cpu, &mine); cpu++)
+		;
+	snprintf(list, sizeof(list), "%d", cpu);
+	c.cpu_list = list;
+	c.stack_size = 512 << 10;
+	c.sched_policy = SCHED_OTHER;
+	c.start_workers = true;
+	/* The allocator keeps some memory itself, but not each time. */
+	for (i = 0; ; i++) {
+		MUST(i < 100);
+		before = heap_used();
+		e = engine_with(&c);
+		OK(pawl_engine_destroy(e));
+		if (i && heap_used() <= before)
+			break;
+	}
 }
 END_TEST
 
@@ -335,7 +380,13 @@ struct host_thread {
 static void *host_main(void *arg)
 {
 	struct host_thread *t = arg;
+	sigset_t mask;
 	void *rc;
+
+	/* Its signals are those of the library's own threads. */
+	MUST(!pthread_sigmask(SIG_SETMASK, NULL, &mask));
+	MUST(sigismember(&mask, SIGTERM) && sigismember(&mask, SIGUSR1));
+	MUST(!sigismember(&mask, SIGSEGV) && !sigismember(&mask, SIGBUS));
 
 	fetch_add_relaxed(&t->h->running, 1);
 	rc = t->fn(t->arg);
@@ -514,5 +565,5 @@ END_TEST
 
 SUITE("workers", test_threads_are_as_many_as_documented,
       test_a_start_returns_when_all_workers_have_entered, test_start_workers_says_what_failed,
-      test_attributes_of_workers, test_wrong_attributes, test_host_makes_the_threads,
+      test_attributes_of_workers, test_threads_leave_nothing_behind, test_wrong_attributes, test_host_makes_the_threads,
       test_default_respects_affinity_and_quota, test_lists_of_cpus)
