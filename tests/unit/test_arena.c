@@ -237,7 +237,7 @@ static bool readable(const char *at)
 	return can;
 }
 
-/* A range begins where a huge page can, if it is large, and a page without access follows it. */
+/* A large range begins where a huge page can, and a page without access follows each range. */
 START_TEST(test_ranges_lie_apart)
 {
 	struct pool_desc d = { .name = "r" };

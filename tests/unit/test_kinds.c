@@ -184,7 +184,8 @@ int main(void)
 #if CAN_TRAP
 	/* A sanitizer's instructions are many. */
 	if (!SANITIZED)
-		tcase_add_loop_test(tc, test_a_take_beside_another_one_finds_work, FRONT, KINDS);
+		tcase_add_loop_test(tc, test_a_take_beside_another_one_finds_work, FRONT,
+				    KINDS);
 #endif
 	suite_add_tcase(s, tc);
 	return suite_run(s);

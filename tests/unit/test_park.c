@@ -508,7 +508,7 @@ START_TEST(test_a_bit_without_a_thread_hides_no_sleeper)
 }
 END_TEST
 
-/* An old bit of a thread that sleeps elsewhere by now: the thread is not woken, the worker is. */
+/* An old bit of a thread that sleeps elsewhere by now: the worker is woken, not the thread. */
 START_TEST(test_a_bit_of_another_group_hides_no_sleeper)
 {
 	struct fix_opt o = { .spin_ns = 0 };

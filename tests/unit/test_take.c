@@ -295,7 +295,7 @@ START_TEST(test_a_poller_that_may_steal_sees_a_hoard)
 }
 END_TEST
 
-/* A taker is stopped when it has moved the head, and not opened its hoard: a poller opens it. */
+/* A taker that is stopped before it opens its hoard, behind a moved head: a poller opens it. */
 START_TEST(test_a_poller_sees_a_batch_that_is_not_open)
 {
 	struct fix f;
@@ -703,8 +703,8 @@ static bool readable(int fd)
 }
 
 /*
- * Whenever a thread pushes while another one looks for work in vain: that one finds the work, or
- * else the descriptor is readable.  Without anything ready it counts as one sleeper.
+ * Whenever a thread pushes while another one looks for work in vain: that one finds the work,
+ * or else the descriptor is readable.  Without anything ready it counts as one sleeper.
  */
 START_TEST(test_a_push_at_any_moment_of_a_look)
 {

@@ -79,7 +79,9 @@ static u32 nnames;
 static void note_name(struct fix *f, struct exec_thread *t, u32 work)
 {
 	u32 i = fetch_add_acq_rel(&nnames, 1);
-	static const int faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGABRT };
+	static const int faults[] = {
+		SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGABRT,
+	};
 	sigset_t set, open;
 	u32 k;
 	int sig;
@@ -87,7 +89,7 @@ static void note_name(struct fix *f, struct exec_thread *t, u32 work)
 	MUST(i < 8);
 	pthread_getname_np(pthread_self(), names[i], 16);
 	cpu_of[i] = (u32)sched_getcpu();
-	/* a handler of the program reports a crash in a body; all other signals are the program's */
+	/* crashes in a body are reported by a handler; all other signals are the program's */
 	sigemptyset(&open);
 	for (k = 0; k < ARRAY_SIZE(faults); k++)
 		sigaddset(&open, faults[k]);

@@ -565,5 +565,5 @@ END_TEST
 
 SUITE("workers", test_threads_are_as_many_as_documented,
       test_a_start_returns_when_all_workers_have_entered, test_start_workers_says_what_failed,
-      test_attributes_of_workers, test_threads_leave_nothing_behind, test_wrong_attributes, test_host_makes_the_threads,
-      test_default_respects_affinity_and_quota, test_lists_of_cpus)
+      test_attributes_of_workers, test_threads_leave_nothing_behind, test_wrong_attributes,
+      test_host_makes_the_threads, test_default_respects_affinity_and_quota, test_lists_of_cpus)
