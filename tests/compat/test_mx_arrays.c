@@ -4,8 +4,10 @@
  * temporary space and random numbers.
  */
 #include "mx_test.h"
+#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/syscall.h>
 
 /* --- arrays --- */
 
@@ -126,6 +128,211 @@ START_TEST(test_views)
 	OK(MXNDArraySyncCopyToCPU(slice, out, 6));
 	ck_assert(out[0] == 3 && out[3] == 70);
 	OK(MXNDArrayFree(slice));
+	OK(MXNDArrayWaitAll());
+}
+END_TEST
+
+/* What is at this byte of the array. */
+static char *at_byte(NDArrayHandle nd, size_t i)
+{
+	void *p = NULL;
+
+	OK(MXNDArrayGetData(nd, &p));
+	return (char *)p + i;
+}
+
+/* Views and copies are in elements, whatever their type is. */
+START_TEST(test_elements_of_each_type_have_its_size)
+{
+	static const size_t sizes[] = { 4, 8, 2, 1, 4, 1, 8, 1, 2, 2, 4, 8, 2 };
+	enum { TYPES = sizeof(sizes) / sizeof(*sizes) };
+	const int64_t shape[] = { 4, 3 };
+	char in[12 * 8], out[12 * 8 + 1];
+	NDArrayHandle nd, to, view[5];
+	int type, got, i, n;
+	const int64_t *ls;
+
+	for (type = 0; type < TYPES; type++) {
+		const size_t size = sizes[type];
+
+		for (i = 0; i < (int)sizeof(in); i++)
+			in[i] = (char)(i + type);
+		OK(MXNDArrayCreateEx64(shape, 2, PAWL_MX_CPU, 0, type & 1, type, &nd));
+		OK(MXNDArrayCreateEx64(shape, 2, PAWL_MX_CPU, 0, type & 1, type, &to));
+		OK(MXNDArraySyncCopyFromCPU(nd, in, 12));
+		memset(out, 77, sizeof(out));
+		OK(MXNDArraySyncCopyToCPU(nd, out, 12));
+		ck_assert(!memcmp(in, out, 12 * size) && out[12 * size] == 77);
+		ck_assert_uint_ge(malloc_usable_size(at_byte(nd, 0)), 12 * size);
+		/* rows 1 to 3; of these row 1, of which element 2, and the same as a slice */
+		OK(MXNDArraySlice64(nd, 1, 4, &view[0]));
+		OK(MXNDArrayAt64(view[0], 1, &view[1]));
+		OK(MXNDArrayAt64(view[1], 2, &view[2]));
+		OK(MXNDArraySlice64(view[1], 2, 3, &view[3]));
+		OK(MXShallowCopyNDArray(view[2], &view[4]));
+		ck_assert_ptr_eq(at_byte(view[0], 0), at_byte(nd, 3 * size));
+		ck_assert_ptr_eq(at_byte(view[1], 0), at_byte(nd, 6 * size));
+		for (i = 2; i < 5; i++) {
+			ck_assert_ptr_eq(at_byte(view[i], 0), at_byte(nd, 8 * size));
+			OK(MXNDArrayGetShapeEx64(view[i], &n, &ls));
+			ck_assert(n == 1 && ls[0] == 1);
+		}
+		memset(out, 77, sizeof(out));
+		OK(MXNDArraySyncCopyToCPU(view[4], out, 1));
+		ck_assert(!memcmp(in + 8 * size, out, size) && out[size] == 77);
+		for (i = 0; i < 5; i++) {
+			OK(MXNDArrayGetDType(view[i], &got));
+			ck_assert_int_eq(got, type);
+			OK(MXNDArrayFree(view[i]));
+		}
+		OK(MXNDArraySyncCopyFromNDArray(to, nd, -1));
+		OK(MXNDArrayFree(nd));
+		OK(MXNDArraySyncCopyToCPU(to, out, 12));
+		ck_assert(!memcmp(in, out, 12 * size));
+		OK(MXNDArrayFree(to));
+	}
+	FAILS(MXNDArrayCreateEx64(shape, 2, PAWL_MX_CPU, 0, 0, TYPES, &nd), "type 13");
+	FAILS(MXNDArrayCreateEx64(shape, 2, PAWL_MX_CPU, 0, 0, -1, &nd), "type -1");
+}
+END_TEST
+
+START_TEST(test_dimensions_that_are_kept_and_long_ones)
+{
+	const uint32_t shape[] = { 2, 3, 4 }, longer[] = { 3000000000u };
+	int dims[] = { 0, 0, 2, -1 }, n;
+	NDArrayHandle nd, view;
+	const int64_t *ls;
+
+	OK(MXNDArrayCreate(shape, 3, PAWL_MX_CPU, 0, 1, &nd));
+	OK(MXNDArrayReshape(nd, 4, dims, &view));
+	OK(MXNDArrayGetShapeEx64(view, &n, &ls));
+	ck_assert(n == 4 && ls[0] == 2 && ls[1] == 3 && ls[2] == 2 && ls[3] == 2);
+	OK(MXNDArrayFree(view));
+	OK(MXNDArrayFree(nd));
+	OK(MXNDArrayCreateEx(longer, 1, PAWL_MX_CPU, 0, 1, 3, &nd));
+	OK(MXNDArrayGetShapeEx64(nd, &n, &ls));
+	ck_assert(n == 1 && ls[0] == 3000000000);
+	OK(MXNDArraySlice64(nd, 2900000000, 3000000000, &view));
+	OK(MXNDArrayGetShapeEx64(view, &n, &ls));
+	ck_assert(n == 1 && ls[0] == 100000000);
+	OK(MXNDArrayFree(view));
+	OK(MXNDArrayFree(nd));
+}
+END_TEST
+
+static pid_t waiter;
+static int released;
+
+/* End what is held when the other thread sleeps, which it does in a wait. */
+static void *releases(void *arg)
+{
+	char path[64], state = 0;
+	FILE *f;
+	int i;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)waiter);
+	for (i = 0; i < 600000 && state != 'S'; i++) {
+		f = fopen(path, "r");
+		if (!f || fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+			abort();
+		fclose(f);
+		usleep(100);
+	}
+	PUT(&released, 1);
+	hold_done.callback(hold_done.engine, hold_done.param, NULL);
+	return NULL;
+}
+
+/* Other than a wait to read; neither makes a version. */
+START_TEST(test_a_wait_to_write_is_for_ops_that_read_and_a_wait_to_read_is_not)
+{
+	NDArrayHandle a = floats(1);
+	pthread_t t;
+	int i;
+
+	waiter = (pid_t)syscall(SYS_gettid);
+	for (i = 0; i < 2; i++) {
+		holds = released = 0;
+		OK(MXEnginePushAsyncND(hold, NULL, NULL, &cpu, &a, 1, NULL, 0, NULL, 0, "reads",
+				       false));
+		ck_assert(soon(is_held));
+		OK(MXNDArrayWaitToRead(a));
+		ck_assert_int_eq(GET(&released), 0);
+		ck_assert(!pthread_create(&t, NULL, releases, NULL));
+		OK(i ? MXNDArraySyncCheckFormat(a, true) : MXNDArrayWaitToWrite(a));
+		ck_assert_int_eq(GET(&released), 1);
+		pthread_join(t, NULL);
+		ck_assert_uint_eq(version(a), 0);
+	}
+	OK(MXNDArrayFree(a));
+}
+END_TEST
+
+static int opened, runs[2], nruns;
+
+static int is_opened(void)
+{
+	return GET(&opened);
+}
+
+static void until_opened(void *run, void *param)
+{
+	ADD(&holds, 1);
+	if (!soon(is_opened))
+		abort();
+}
+
+static void note(void *run, void *param)
+{
+	runs[ADD(&nruns, 1) - 1] = *(int *)param;
+}
+
+static void keep_the_worker_busy(int dev_id)
+{
+	const struct pawl_mx_context ctx = { PAWL_MX_CPU, dev_id };
+
+	holds = opened = nruns = 0;
+	OK(MXEnginePushSync(until_opened, NULL, NULL, &ctx, NULL, 0, NULL, 0, NULL, 0, "busy"));
+	ck_assert(soon(is_held));
+}
+
+/* The context's one worker, as by default, runs first the copy that is urgent. */
+START_TEST(test_copies_have_a_priority)
+{
+	NDArrayHandle from = floats(1), to[2] = { floats(1), floats(1) };
+	int ids[2] = { 0, 1 }, i;
+
+	keep_the_worker_busy(0);
+	for (i = 0; i < 2; i++) {
+		OK(pawl_mx_nd_copy(from, to[i], i));
+		OK(MXEnginePushSyncND(note, &ids[i], NULL, &cpu, &to[i], 1, NULL, 0, NULL, 9, "n"));
+	}
+	PUT(&opened, 1);
+	OK(MXNDArrayWaitAll());
+	ck_assert(nruns == 2 && runs[0] == 1 && runs[1] == 0);
+	OK(MXNDArrayFree(from));
+	for (i = 0; i < 2; i++)
+		OK(MXNDArrayFree(to[i]));
+}
+END_TEST
+
+START_TEST(test_a_copy_runs_in_the_context_of_its_array)
+{
+	const uint32_t shape[] = { 2 };
+	float in[] = { 1, 2 }, out[2] = { 0 };
+	NDArrayHandle a, b;
+
+	OK(MXNDArrayCreate(shape, 1, PAWL_MX_CPU, 1, 0, &a));
+	OK(MXNDArrayCreate(shape, 1, PAWL_MX_CPU, 1, 0, &b));
+	keep_the_worker_busy(0);
+	OK(MXNDArraySyncCopyFromCPU(a, in, 2));
+	OK(MXNDArraySyncCopyFromNDArray(b, a, -1));
+	OK(MXNDArraySyncCopyToCPU(b, out, 2));
+	ck_assert(!memcmp(in, out, sizeof(in)));
+	ck_assert_int_eq(GET(&opened), 0);
+	PUT(&opened, 1);
+	OK(MXNDArrayFree(a));
+	OK(MXNDArrayFree(b));
 	OK(MXNDArrayWaitAll());
 }
 END_TEST
@@ -379,6 +586,104 @@ START_TEST(test_random)
 }
 END_TEST
 
+/* splitmix64 */
+static uint64_t mixed(uint64_t *x)
+{
+	uint64_t z = *x += 0x9e3779b97f4a7c15;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+	z = (z ^ z >> 27) * 0x94d049bb133111eb;
+	return z ^ z >> 31;
+}
+
+static uint64_t turned(uint64_t x, int k)
+{
+	return x << k | x >> (64 - k);
+}
+
+/* Those of xoshiro256**, so a program that sets a seed has the same in every version. */
+START_TEST(test_the_numbers_of_a_seed)
+{
+	const struct pawl_mx_context one = { PAWL_MX_CPU, 1 };
+	uint64_t got[4], s[4], x, t;
+	struct pawl_mx_resource r;
+	int type, i, k;
+
+	for (type = PAWL_MX_RANDOM; type <= PAWL_MX_PARALLEL_RANDOM; type += 2) {
+		for (k = 0; k < 3; k++) {
+			OK(pawl_mx_resource_get(one, type, &r));
+			/* by name the device does not count */
+			if (k)
+				OK(MXRandomSeedContext(-k, PAWL_MX_CPU, 1));
+			else
+				OK(MXRandomSeed(4711));
+			numbers_of(one, type, got);
+			x = (uint64_t)(uint32_t)(k ? -k : 4711) * 127 + 16u * (unsigned int)r.id + !k;
+			for (i = 0; i < 4; i++)
+				s[i] = mixed(&x);
+			for (i = 0; i < 4; i++) {
+				ck_assert_uint_eq(got[i], turned(s[1] * 5, 7) * 9);
+				t = s[1] << 17;
+				s[2] ^= s[0];
+				s[3] ^= s[1];
+				s[1] ^= s[2];
+				s[0] ^= s[3];
+				s[2] ^= t;
+				s[3] = turned(s[3], 45);
+			}
+		}
+	}
+}
+END_TEST
+
+START_TEST(test_each_context_has_its_own_resources)
+{
+	const struct pawl_mx_context all[] = { { PAWL_MX_CPU, 0 }, { PAWL_MX_CPU_PINNED, 0 },
+					       { PAWL_MX_CPU, 16 } };
+	struct pawl_mx_resource r[3][8], again;
+	int c, i, k;
+
+	for (c = 0; c < 3; c++) {
+		for (i = 0; i < 6; i++) {
+			const int type = i < 4 ? PAWL_MX_TEMP_SPACE :
+				   i == 4 ? PAWL_MX_RANDOM : PAWL_MX_PARALLEL_RANDOM;
+
+			OK(pawl_mx_resource_get(all[c], type, &r[c][i]));
+			ck_assert_int_eq(r[c][i].type, type);
+			for (k = 0; k < i; k++)
+				ck_assert(r[c][k].var != r[c][i].var && r[c][k].id != r[c][i].id &&
+					  r[c][k].ptr != r[c][i].ptr);
+			for (k = 0; k < c; k++)
+				ck_assert(r[k][i].var != r[c][i].var && r[k][i].ptr != r[c][i].ptr);
+		}
+		/* of the generators there is one, of the spaces four in turn */
+		OK(pawl_mx_resource_get(all[c], PAWL_MX_RANDOM, &again));
+		ck_assert_ptr_eq(again.var, r[c][4].var);
+		OK(pawl_mx_resource_get(all[c], PAWL_MX_PARALLEL_RANDOM, &again));
+		ck_assert_ptr_eq(again.var, r[c][5].var);
+		OK(pawl_mx_resource_get(all[c], PAWL_MX_TEMP_SPACE, &again));
+		for (i = 0; i < 4 && r[c][i].var != again.var; i++)
+			;
+		ck_assert_int_lt(i, 4);
+	}
+}
+END_TEST
+
+START_TEST(test_a_space_has_as_many_bytes_as_were_asked_for)
+{
+	struct pawl_mx_resource r;
+	size_t size;
+	void *p;
+
+	OK(pawl_mx_resource_get((struct pawl_mx_context){ PAWL_MX_CPU, 11 }, PAWL_MX_TEMP_SPACE, &r));
+	for (size = 0; size < 1000; size++) {
+		p = pawl_mx_resource_space(&r, size);
+		ck_assert(p && !((uintptr_t)p & 63));
+		ck_assert_uint_ge(malloc_usable_size(p), size);
+	}
+}
+END_TEST
+
 /* Several threads ask first for the resources of a context: they get the same. */
 static int first_context;
 
@@ -522,7 +827,12 @@ START_TEST(test_a_context_that_is_made_while_seeds_are_set_has_the_last_one)
 }
 END_TEST
 
-SUITE("mx_arrays", 50, test_array, test_array_none_and_odd, test_views, test_free_is_an_op,
+SUITE("mx_arrays", 50, test_array, test_array_none_and_odd, test_views,
+      test_elements_of_each_type_have_its_size, test_dimensions_that_are_kept_and_long_ones,
+      test_a_wait_to_write_is_for_ops_that_read_and_a_wait_to_read_is_not,
+      test_copies_have_a_priority, test_a_copy_runs_in_the_context_of_its_array,
+      test_the_numbers_of_a_seed, test_each_context_has_its_own_resources,
+      test_a_space_has_as_many_bytes_as_were_asked_for, test_free_is_an_op,
       test_copies, test_churn, test_an_array_has_one_memory_whoever_uses_it_first,
       test_temp_space, test_random, test_a_context_has_one_set_of_resources_whoever_asks_first,
       test_a_context_that_is_being_made_is_one_of_all_and_has_the_last_seed,

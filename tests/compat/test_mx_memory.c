@@ -131,8 +131,28 @@ static void a_refused_call_leaves_no_memory(void)
 	OK(MXNDArrayFree(nd));
 }
 
+static void a_space_that_grows_leaves_no_memory(void)
+{
+	enum { SPACES = 1000, MORE = 100 };
+	struct pawl_mx_resource r;
+	size_t before, after;
+	int i;
+
+	OK(pawl_mx_resource_get((struct pawl_mx_context){ PAWL_MX_CPU, 0 }, PAWL_MX_TEMP_SPACE, &r));
+	before = mallinfo2().uordblks;
+	for (i = 1; i <= SPACES; i++)
+		OK(!pawl_mx_resource_space(&r, (size_t)(i * MORE)));
+	after = mallinfo2().uordblks;
+	if (after > before + 2 * SPACES * MORE) {
+		fprintf(stderr, "%s:%d:F: a space of %d bytes left %zu bytes\n", __FILE__, __LINE__,
+			SPACES * MORE, after - before);
+		abort();
+	}
+}
+
 int main(void)
 {
+	a_space_that_grows_leaves_no_memory();
 	a_printed_table_of_the_profiler_leaves_no_memory();
 	a_refused_call_leaves_no_memory();
 	a_freed_array_leaves_no_memory();
