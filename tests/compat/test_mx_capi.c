@@ -156,6 +156,124 @@ START_TEST(test_properties)
 }
 END_TEST
 
+/* --- the six calls that push --- */
+
+enum { FORMS = 6 };
+
+static struct op {
+	int priority;
+	bool wait, write;
+} forms[FORMS];
+
+static int order[FORMS], nrun;
+
+static void form_ran(void *run, void *param)
+{
+	order[ADD(&nrun, 1) - 1] = (int)((struct op *)param - forms);
+}
+
+static void form_async(void *run, void *on_complete, void *param)
+{
+	struct pawl_mx_callback done = *(struct pawl_mx_callback *)on_complete;
+
+	form_ran(run, param);
+	done.callback(done.engine, done.param, NULL);
+}
+
+static void form_start(void *run, void *on_start, void *on_complete, void *param)
+{
+	form_async(run, on_complete, param);
+}
+
+/* Push forms[i] on one array, which it reads or writes. */
+static int push_form(int i, NDArrayHandle nd)
+{
+	struct pawl_mx_var *var = pawl_mx_nd_var(nd);
+	const struct op *o = &forms[i];
+	int r = !o->write, w = o->write, p = o->priority;
+	void *arg = &forms[i];
+
+	switch (i) {
+	case 0:
+		return MXEnginePushAsync(form_async, arg, NULL, &cpu, &var, r, &var, w, NULL, p,
+					 NULL, o->wait);
+	case 1:
+		return MXEnginePushAsyncOnStart(form_start, arg, NULL, &cpu, &var, r, &var, w,
+						NULL, p, NULL, o->wait);
+	case 2:
+		return MXEnginePushAsyncND(form_async, arg, NULL, &cpu, &nd, r, &nd, w, NULL, p,
+					   NULL, o->wait);
+	case 3:
+		return MXEnginePushAsyncNDOnStart(form_start, arg, NULL, &cpu, &nd, r, &nd, w,
+						  NULL, p, NULL, o->wait);
+	case 4:
+		return MXEnginePushSync(form_ran, arg, NULL, &cpu, &var, r, &var, w, NULL, p, NULL);
+	}
+	return MXEnginePushSyncND(form_ran, arg, NULL, &cpu, &nd, r, &nd, w, NULL, p, NULL);
+}
+
+/* A synchronous op never is one, so it is skipped when its data have failed. */
+START_TEST(test_an_op_that_is_a_wait_runs_although_its_data_failed)
+{
+	static char text[] = "gone";
+	NDArrayHandle a = floats(1);
+	int i, k;
+
+	fresh();
+	for (i = 0; i < FORMS; i++) {
+		for (k = 0; k < 4; k++) {
+			forms[i] = (struct op){ .wait = k & 1, .write = k & 2 };
+			nrun = 0;
+			OK(MXEnginePushSyncND(fail_body, text, NULL, &cpu, NULL, 0, &a, 1, NULL, 0,
+					      "f"));
+			OK(push_form(i, a));
+			FAILS(MXNDArrayWaitAll(), text);
+			ck_assert_msg(GET(&nrun) == (i < 4 && (k & 1)), "form %d, %d", i, k);
+		}
+	}
+	OK(MXNDArrayFree(a));
+}
+END_TEST
+
+static int opened;
+
+static int is_opened(void)
+{
+	return GET(&opened);
+}
+
+static void until_opened(void *run, void *param)
+{
+	ADD(&holds, 1);
+	if (!soon(is_opened))
+		abort();
+}
+
+/* Whatever form they have: those that are ready run by their priority on the one worker. */
+START_TEST(test_ops_have_a_priority)
+{
+	NDArrayHandle a = floats(1);
+	int way, i;
+
+	for (way = -1; way < 2; way += 2) {
+		fresh();
+		holds = opened = nrun = 0;
+		OK(MXEnginePushSync(until_opened, NULL, NULL, &cpu, NULL, 0, NULL, 0, NULL, 0, "b"));
+		ck_assert(soon(is_held));
+		for (i = 0; i < FORMS; i++) {
+			forms[i] = (struct op){ .priority = way * (i - 3) };
+			OK(push_form(i, a));
+		}
+		PUT(&opened, 1);
+		OK(MXNDArrayWaitAll());
+		ck_assert_int_eq(nrun, FORMS);
+		for (i = 0; i < FORMS; i++)
+			ck_assert_int_eq(order[i], way < 0 ? i : FORMS - 1 - i);
+	}
+	OK(MXNDArrayFree(a));
+}
+END_TEST
+
 START_TEST(test_async_fails)
 {
 	NDArrayHandle a = floats(1);
@@ -351,6 +469,7 @@ int main(void)
 {
 	const TTest *const tests[] = {
 		test_deleter_once, test_properties, test_async_fails, test_bulk_size,
+		test_an_op_that_is_a_wait_runs_although_its_data_failed, test_ops_have_a_priority,
 		test_names_are_copied, test_small_calls, test_bad_arguments,
 		test_var_of_another_engine_is_refused,
 		test_a_program_ends_although_an_op_is_never_completed, test_shutdown, NULL

@@ -351,7 +351,10 @@ MX_TEST(priority_orders)
 	Engine *e = mxnet::engine::CreateThreadedEnginePerDevice();
 	FnProperty props[] = { FnProperty::kNormal, FnProperty::kCopyToGPU, FnProperty::kCopyFromGPU };
 
-	for (FnProperty prop : props) {
+	for (int k = 0; k < 6; k++) {
+		const FnProperty prop = props[k / 2];
+		const bool by_operator = k % 2;
+		std::vector<Engine::OprHandle> oprs;
 		std::vector<int> order;
 		std::mutex m;
 		std::atomic<int> in(0);
@@ -367,17 +370,29 @@ MX_TEST(priority_orders)
 		EXPECT(Soon([&] { return in == workers; }));
 		Engine::VarHandle one = e->NewVariable();
 
-		for (int i = 0; i < 30; i++)
-			e->PushSync([&, i](RunContext) {
+		for (int i = 0; i < 30; i++) {
+			auto body = [&, i](RunContext) {
 				std::lock_guard<std::mutex> lock(m);
 				order.push_back(i);
-			}, Context::CPU(), {}, {}, prop, i % 3);
+			};
+			if (!by_operator) {
+				e->PushSync(body, Context::CPU(), {}, {}, prop, i % 3);
+				continue;
+			}
+			oprs.push_back(e->NewOperator([body](RunContext run, Done done) {
+				body(run);
+				done();
+			}, {}, {}, prop));
+			e->Push(oprs.back(), Context::CPU(), i % 3);
+		}
 		out = true;
 		e->WaitForAll();
 		EXPECT(order.size() == 30);
 		if (workers == 1)
 			for (int i = 0; i < 30; i++)
 				EXPECT(order[i] == 2 - i / 10 + 3 * (i % 10));
+		for (Engine::OprHandle o : oprs)
+			e->DeleteOperator(o);
 		e->DeleteVariable([](RunContext) {}, Context(), one);
 	}
 	delete e;

@@ -307,6 +307,7 @@ MX_TEST(anything_can_be_thrown)
 		caught = x == 17;
 	}
 	EXPECT(caught);
+	EXPECT(!std::strcmp(MXGetLastError(), "an exception that is no std::exception"));
 	std::string text(5000, 'x');
 	e->PushSync([text](RunContext) { throw std::runtime_error(text + "end"); }, Context(), {}, { a });
 	THROWS(std::runtime_error, "xxend", e->WaitForVar(a));
@@ -349,6 +350,28 @@ MX_TEST(c_interface)
 	EXPECT(!MXNDArrayFree(b));
 	EXPECT(!MXNDArrayWaitAll());
 	EXPECT(Soon([] { return Boom::alive == 0; }));
+}
+
+/* The times of a body that throws count, as do those of the others. */
+MX_TEST(the_profiler_counts_bodies_that_throw)
+{
+	const char *key = "aggregate_stats", *on = "1", *off = "0", *text = nullptr;
+	static char what[] = "thrown";
+	Context ctx;
+
+	EXPECT(!MXSetProfilerConfig(1, &key, &on) && !MXSetProfilerState(1));
+	for (int i = 0; i < 3; i++) {
+		EXPECT(!MXEnginePushSync(ThrowSync, what, nullptr, &ctx, nullptr, 0, nullptr, 0,
+					 nullptr, 0, "sync"));
+		EXPECT(!MXEnginePushAsync(ThrowAsync, what, nullptr, &ctx, nullptr, 0, nullptr, 0,
+					  nullptr, 0, "async"));
+		EXPECT(MXNDArrayWaitAll() == -1);
+	}
+	EXPECT(!MXSetProfilerState(0));
+	EXPECT(!MXAggregateProfileStatsPrintEx(&text, 1, 1, 0, 0));
+	EXPECT(std::strstr(text, "\"sync\": {\"Count\": 3,"));
+	EXPECT(std::strstr(text, "\"async\": {\"Count\": 3,"));
+	EXPECT(!MXSetProfilerConfig(1, &key, &off));
 }
 
 /* Many threads wait for the same var: one receives it. */

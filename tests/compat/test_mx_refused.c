@@ -300,6 +300,32 @@ START_TEST(test_a_freed_engine_refuses_every_call)
 }
 END_TEST
 
+/* While its delete waits for the ops before it; the refused one has no effect but its drop. */
+START_TEST(test_a_var_is_deleted_once)
+{
+	struct pawl_mx_op op = { .async = hold, .ctx = cpu, .nwrites = 1 };
+	struct pawl_mx_engine *e;
+	struct pawl_mx_var *v;
+
+	dropped = holds = ran = 0;
+	OK(pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e));
+	OK(pawl_mx_var_new(e, &v));
+	op.writes = &v;
+	OK(pawl_mx_push(e, &op, NULL));
+	ck_assert(soon(is_held));
+	OK(pawl_mx_var_delete(e, v, cpu, body, NULL, drop));
+	ck_assert_int_eq(dropped, 0);
+	REFUSED(-ESTALE, pawl_mx_var_delete(e, v, cpu, body, NULL, drop), "var");
+	ck_assert_int_eq(dropped, 1);
+	REFUSED(-ESTALE, pawl_mx_push(e, &op, NULL), "var");
+	REFUSED(-ESTALE, pawl_mx_wait_var(e, v, NULL), "var");
+	hold_done.callback(hold_done.engine, hold_done.param, NULL);
+	OK(pawl_mx_wait_all(e, NULL));
+	ck_assert(ran == 1 && dropped == 2);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
 static void stops(void *run, void *arg)
 {
 	struct pawl_mx_engine *e = arg;
@@ -602,7 +628,8 @@ END_TEST
 SUITE("mx_refused", 50, test_properties_need_an_array_and_room_for_the_answer,
       test_an_array_without_memory_has_no_properties, test_views_stay_inside_the_array,
       test_copies_need_two_arrays_of_one_form, test_a_refused_op_has_no_effect_but_its_drop,
-      test_a_freed_engine_refuses_every_call, test_a_stop_from_a_body_has_no_effect,
+      test_a_freed_engine_refuses_every_call, test_a_var_is_deleted_once,
+      test_a_stop_from_a_body_has_no_effect,
       test_an_engine_is_not_freed_from_its_body, test_a_body_fails_without_a_text,
       test_a_naive_push_returns_the_error_of_its_own_op, test_a_copy_of_failed_data_fails,
       test_views_that_overlap_are_copied_as_if_they_did_not,
