@@ -244,6 +244,54 @@ START_TEST(test_a_bulk_waits_for_what_it_reads)
 }
 END_TEST
 
+/* It runs in the context of its functions, whose worker is not that of other contexts. */
+START_TEST(test_a_bulk_runs_in_its_context)
+{
+	struct pawl_mx_engine *e = engine();
+	struct pawl_mx_var *v = var_new(e), *w = var_new(e);
+	unsigned int open = 0, n = 0, i;
+
+	OK(push(e, gate, &open, v));
+	ck_assert_int_ge(pawl_mx_set_bulk_size(e, 2), 0);
+	for (i = 0; i < 4; i++) {
+		struct pawl_mx_op op = op_on(add_one, &n, &w);
+
+		op.ctx = cpu1;
+		OK(pawl_mx_push(e, &op, NULL));
+	}
+	until(&n, 4);
+	ck_assert_uint_eq(GET(&open), 0);
+	PUT(&open, 1);
+	OK(pawl_mx_wait_all(e, NULL));
+	ck_assert_uint_eq(pawl_mx_var_version(w), 2);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
+/* One that a function writes is written, whatever the others do with it, before or after. */
+START_TEST(test_a_bulk_writes_what_one_of_its_functions_writes)
+{
+	struct pawl_mx_engine *e = engine();
+	struct pawl_mx_var *v = var_new(e), *w = var_new(e), *x = var_new(e);
+	unsigned int n = 0, i;
+
+	ck_assert_int_ge(pawl_mx_set_bulk_size(e, 10), 0);
+	for (i = 0; i < 2; i++) {
+		struct pawl_mx_op op = op_on(add_one, &n, i ? &v : &w);
+
+		op.reads = i ? (struct pawl_mx_var *[]){ w, x } : (struct pawl_mx_var *[]){ v, x };
+		op.nreads = 2;
+		OK(pawl_mx_push(e, &op, NULL));
+	}
+	OK(pawl_mx_wait_all(e, NULL));
+	ck_assert_uint_eq(n, 2);
+	ck_assert_uint_eq(pawl_mx_var_version(v), 1);
+	ck_assert_uint_eq(pawl_mx_var_version(w), 1);
+	ck_assert_uint_eq(pawl_mx_var_version(x), 0);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
 /*
  * Ops of five accesses, gathered while nothing runs: the union of what they name, without
  * duplicates, is what an op needs, so that all of them are accepted, and run.
@@ -753,6 +801,7 @@ START_TEST(test_refused_in_between)
 	struct pawl_mx_engine *e = engine();
 	struct pawl_mx_var *v = var_new(e), *gone = var_new(e), *held = var_new(e);
 	unsigned int n = 0, open = 0;
+	struct pawl_mx_op op = op_on(add_one, &n, &held);
 
 	/* Its delete waits: the object is still the var's, but it is stale. */
 	OK(push(e, gate, &open, gone));
@@ -760,6 +809,9 @@ START_TEST(test_refused_in_between)
 	ck_assert_int_ge(pawl_mx_set_bulk_size(e, 10), 0);
 	OK(push(e, add_one, &n, v));
 	ck_assert_int_eq(push(e, add_one, &n, gone), -ESTALE);
+	op.reads = &gone;
+	op.nreads = 1;
+	ck_assert_int_eq(pawl_mx_push(e, &op, NULL), -ESTALE);
 	OK(push(e, add_one, &n, held));
 	PUT(&open, 1);
 	OK(pawl_mx_wait_all(e, NULL));
@@ -818,7 +870,8 @@ START_TEST(test_var_dies_in_the_bulk)
 END_TEST
 
 SUITE("mx_bulk", 120, test_full, test_full_large, test_order, test_bulk_keeps_every_accepted_op,
-      test_a_bulk_waits_for_what_it_reads, test_many_vars, test_threads_and_engines,
+      test_a_bulk_waits_for_what_it_reads, test_a_bulk_runs_in_its_context,
+      test_a_bulk_writes_what_one_of_its_functions_writes, test_many_vars, test_threads_and_engines,
       test_flush_points, test_thread_ends, test_a_destructor_pushes, test_engine_ends_first,
       test_a_worker_keeps_its_bulk_when_the_engine_is_freed, test_bulk_of_leaving_thread,
       test_inside_body, test_bodies_gather_while_the_engine_ends, test_failure_skips_the_rest,

@@ -440,6 +440,15 @@ MX_TEST(inline_runs)
 		done();
 	}, Context::CPUPinned(3), {}, { a }, FnProperty::kAsync);
 	EXPECT(ran == me);
+	/* so do the runs of an operator */
+	ran = std::thread::id();
+	Engine::OprHandle o = e->NewOperator([&](RunContext, Done done) {
+		ran = std::this_thread::get_id();
+		done();
+	}, {}, { a }, FnProperty::kAsync);
+	e->Push(o, Context());
+	EXPECT(ran == me);
+	e->DeleteOperator(o);
 	ran = std::thread::id();
 	e->DeleteVariable([&](RunContext) { ran = std::this_thread::get_id(); }, Context(), a);
 	EXPECT(ran == me);
@@ -651,11 +660,15 @@ MX_TEST(shutdown)
 	e->PushSync([&](RunContext) { ran++; }, Context(), {}, { a });
 	e->WaitForAll();
 	e->NotifyShutdown();
-	e->PushSync([&](RunContext) { ran++; }, Context(), {}, { a });
-	e->PushAsync([&](RunContext, Done done) {
-		ran++;
-		done();
-	}, Context(), {}, { a });
+	for (int prop = 0; prop <= static_cast<int>(FnProperty::kNoSkip); prop++) {
+		if (prop == static_cast<int>(FnProperty::kDeleteVar))
+			continue;
+		e->PushSync([&](RunContext) { ran++; }, Context(), {}, { a }, FnProperty(prop));
+		e->PushAsync([&](RunContext, Done done) {
+			ran++;
+			done();
+		}, Context(), {}, { a }, FnProperty(prop));
+	}
 	e->DeleteVariable([&](RunContext) { ended++; }, Context(), a);
 	e->WaitForAll();
 	EXPECT(ran == 1 && ended == 1);

@@ -133,20 +133,21 @@ static int Gpus()
 	return 0;
 }
 
+static int (*omp_get)();
+
 /* With an OpenMP in the program: what a worker would use for a parallel region. */
 static int OmpThreads()
 {
-	static int (*get)();
 	int n = -1;
 
-	if (!get) {
+	if (!omp_get) {
 		void *omp = dlopen("libgomp.so.1", RTLD_NOW | RTLD_GLOBAL);
 
 		EXPECT(omp);
-		get = reinterpret_cast<int (*)()>(dlsym(omp, "omp_get_max_threads"));
-		EXPECT(get);
+		omp_get = reinterpret_cast<int (*)()>(dlsym(omp, "omp_get_max_threads"));
+		EXPECT(omp_get);
 	}
-	Engine::Get()->PushSync([&](RunContext) { n = get(); }, Context::CPU(), {}, {});
+	Engine::Get()->PushSync([&](RunContext) { n = omp_get(); }, Context::CPU(), {}, {});
 	Engine::Get()->WaitForAll();
 	return n;
 }
@@ -244,6 +245,51 @@ static void Info(bool says)
 	e->DeleteVariable([](RunContext) {}, Context::CPU(), v);
 }
 
+/* A context has so many resources of a type, in turn, and a seed is for all of them. */
+static void Copies(int type, int n)
+{
+	std::vector<pawl_mx_resource> all;
+	std::vector<uint64_t> first;
+	pawl_mx_resource r;
+
+	for (int i = 0; i < 200; i++) {
+		EXPECT(!pawl_mx_resource_get(cpu_context, type, &r));
+		if (i < n)
+			all.push_back(r);
+		EXPECT(r.type == type && r.var == all[i % n].var && r.id == all[i % n].id);
+		EXPECT(r.id - all[0].id == i % n);
+	}
+	if (type == PAWL_MX_TEMP_SPACE)
+		return;
+	for (int round = 0; round < 2; round++) {
+		EXPECT(!MXRandomSeed(11));
+		EXPECT(!MXNDArrayWaitAll());
+		for (int i = 0; i < n; i++) {
+			uint64_t x = pawl_mx_resource_random(&all[i]);
+
+			EXPECT(std::find(first.begin(), first.end(), x) - first.begin() ==
+			       (round ? i : static_cast<int>(first.size())));
+			first.push_back(x);
+		}
+	}
+}
+
+static bool late_pushes;
+
+/* It is destroyed after the engine's ops were run at exit(); its op waits for an engine. */
+struct Late {
+	~Late()
+	{
+		if (!late_pushes)
+			return;
+		alarm(60);
+		EXPECT(!pawl_mx_engine_stop(pawl_mx_engine_get(), nullptr));
+		EXPECT(!MXEnginePushSync([](void *, void *) { std::abort(); }, nullptr,
+					 [](void *) { _exit(0); }, &cpu_context, nullptr, 0, nullptr, 0,
+					 nullptr, 0, nullptr));
+	}
+} late;
+
 static int Case(const std::string &name)
 {
 	pawl_mx_engine *e = pawl_mx_engine_get();
@@ -267,6 +313,11 @@ static int Case(const std::string &name)
 	if (name == "gpus")
 		return Gpus();
 	if (name == "omp") {
+		EXPECT(OmpThreads() == std::atoi(std::getenv("WANT_THREADS")));
+		/* of this thread, when it asks for that */
+		EXPECT(!MXSetNumOMPThreads(6) && omp_get() == 6);
+		EXPECT(!MXSetNumOMPThreads(1) && omp_get() == 1);
+		EXPECT(MXSetNumOMPThreads(0) == -1 && omp_get() == 1);
 		EXPECT(OmpThreads() == std::atoi(std::getenv("WANT_THREADS")));
 #ifndef __SANITIZE_THREAD__
 		int status = -1;
@@ -339,21 +390,29 @@ static int Case(const std::string &name)
 		engine->WaitForAll();
 	} else if (name == "freed") {
 		EXPECT(!pawl_mx_engine_free(e));	/* the process ends without one */
+	} else if (name == "ends-stopped" || name == "ends-gathered") {
+		/* what was pushed runs before the process ends, and ends it here */
+		if (name == "ends-stopped")
+			Engine::Get()->Stop();
+		else
+			Engine::Get()->set_bulk_size(10);
+		Engine::Get()->PushSync([](RunContext) { _exit(0); }, Context::CPU(), {}, {});
+		return 5;
+	} else if (name == "ends-late" || name == "ends-late-gathered") {
+		/* of what is pushed even later only the parameter is released */
+		late_pushes = true;
+		if (name == "ends-late-gathered")
+			Engine::Get()->set_bulk_size(10);
+		return 5;
 	} else if (name == "exits") {
 		/* the op that calls exit() is in flight at the end of the process */
 		Engine::Get()->PushSync([](RunContext) { std::exit(0); }, Context::CPU(), {}, {});
 		Engine::Get()->WaitForAll();
 		EXPECT(!"the process has ended");
-	} else if (name == "temp-one" || name == "temp-most") {
-		pawl_mx_resource r;
-		std::vector<pawl_mx_var *> vars;
-
-		for (int i = 0; i < 200; i++) {
-			EXPECT(!pawl_mx_resource_get(cpu_context, PAWL_MX_TEMP_SPACE, &r));
-			if (std::find(vars.begin(), vars.end(), r.var) == vars.end())
-				vars.push_back(r.var);
-		}
-		EXPECT(vars.size() == (name == "temp-one" ? 1u : 64u));
+	} else if (name == "copies") {
+		Copies(PAWL_MX_RANDOM, 1);
+		Copies(PAWL_MX_TEMP_SPACE, std::atoi(std::getenv("WANT_TEMP")));
+		Copies(PAWL_MX_PARALLEL_RANDOM, std::atoi(std::getenv("WANT_PARALLEL")));
 	} else if (name == "temp") {
 		pawl_mx_resource a, b, c;
 		pawl_mx_context cpu = { PAWL_MX_CPU, 0 };
@@ -367,6 +426,16 @@ static int Case(const std::string &name)
 		int rc = pawl_trace_start(pawl_mx_engine_pawl(e), 64);
 
 		EXPECT(rc == -EALREADY || rc == -ENOSYS);
+		if (rc == -ENOSYS)
+			return 0;
+		/* and the times of ops are summed */
+		const char *key = "aggregate_stats", *on = "1", *text = nullptr;
+
+		EXPECT(!MXSetProfilerConfig(1, &key, &on));
+		EXPECT(!MXEnginePushSync(Nothing, nullptr, nullptr, &cpu_context, nullptr, 0,
+					 nullptr, 0, nullptr, 0, "summed"));
+		EXPECT(!MXNDArrayWaitAll());
+		EXPECT(!MXAggregateProfileStatsPrint(&text, 0) && std::strstr(text, "\nsummed "));
 	} else {
 		EXPECT(!"a case");
 	}
@@ -400,10 +469,18 @@ MX_TEST(numbers)
 	Run("many", { "MXNET_CPU_WORKER_NTHREADS=17" });
 	Run("most", { "MXNET_CPU_WORKER_NTHREADS=16" });
 	Run("temp", { "MXNET_CPU_TEMP_COPY=2" });
-	Run("temp-one", { "MXNET_CPU_TEMP_COPY=0" });
-	Run("temp-most", { "MXNET_CPU_TEMP_COPY=1000" });
+	Run("copies", { "WANT_TEMP=4", "WANT_PARALLEL=1" });
+	Run("copies", { "MXNET_CPU_TEMP_COPY=0", "WANT_TEMP=1", "WANT_PARALLEL=1" });
+	Run("copies", { "MXNET_CPU_TEMP_COPY=1000", "WANT_TEMP=64", "MXNET_CPU_PARALLEL_RAND_COPY=3",
+			"WANT_PARALLEL=3" });
 	Run("profiler", { "MXNET_PROFILER_AUTOSTART=1" });
 	Run("omp", { "MXNET_OMP_MAX_THREADS=3", "WANT_THREADS=3", "WANT_CHILD=1" });
+	Run("omp", { "MXNET_OMP_MAX_THREADS=0", "WANT_THREADS=1", "WANT_CHILD=1" });
+#ifdef __x86_64__
+	/* by default the processors' cores, each of which has two threads */
+	Run("omp", { "WANT_THREADS=" + std::to_string(std::max(1l, sysconf(_SC_NPROCESSORS_ONLN) / 2)),
+		     "WANT_CHILD=1" });
+#endif
 	Run("omp", { "MXNET_OMP_MAX_THREADS=3", "OMP_NUM_THREADS=5", "WANT_THREADS=5", "WANT_CHILD=1" });
 	Run("gpus", { "PAWL_MX_GPUS=1", cudart });
 	Run("default", { "PAWL_MX_GPUS=" });
@@ -423,6 +500,8 @@ MX_TEST(what_is_printed)
 MX_TEST(ends_of_the_process)
 {
 	Run("freed", {});
+	for (const char *ends : { "ends-stopped", "ends-gathered", "ends-late", "ends-late-gathered" })
+		Run(ends, {});
 #ifndef __SANITIZE_THREAD__	/* the body's thread ends the process while others run */
 	/* what the op has is not freed */
 	Run("exits", { "ASAN_OPTIONS=detect_leaks=0" });

@@ -339,6 +339,13 @@ MX_TEST(c_interface)
 	EXPECT(MXNDArrayWaitAll() == -1);
 	EXPECT(!std::strcmp(MXGetLastError(), other));
 	EXPECT(!MXNDArrayWaitAll());
+	/* the whole text */
+	std::string longer(600, 'l');
+
+	longer += "onger";
+	EXPECT(!MXEnginePushSyncND(ThrowSync, &longer[0], nullptr, &ctx, nullptr, 0, &a, 1));
+	EXPECT(MXNDArrayWaitToRead(a) == -1);
+	EXPECT(MXGetLastError() == longer);
 	EXPECT(!MXEnginePushSyncND(ThrowSync, what, nullptr, &ctx, nullptr, 0, &a, 1));
 	EXPECT(MXNDArraySyncCopyToCPU(a, data, 4) == -1);
 	EXPECT(!std::strcmp(MXGetLastError(), what));

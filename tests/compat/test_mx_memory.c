@@ -69,6 +69,36 @@ static void a_printed_table_of_the_profiler_leaves_no_memory(void)
 
 static void nothing(void *run, void *arg) { }
 
+/* Vars and operators that end are used again, with what they had. */
+static void a_deleted_operator_leaves_no_memory(void)
+{
+	enum { OPERATORS = 20000 };
+	struct pawl_mx_engine *e = pawl_mx_engine_get();
+	struct pawl_mx_var *v;
+	struct pawl_mx_op op = { .sync = nothing, .ctx = { PAWL_MX_CPU, 0 }, .writes = &v, .nwrites = 1 };
+	struct pawl_mx_opr *opr;
+	size_t before = 0, after;
+	int i;
+
+	for (i = 0; i < 2 * OPERATORS; i++) {
+		if (i == OPERATORS)
+			before = mallinfo2().uordblks + mallinfo2().hblkhd;
+		OK(pawl_mx_var_new(e, &v));
+		OK(pawl_mx_opr_new(e, &op, &opr));
+		OK(pawl_mx_opr_push(e, opr, op.ctx, 0, NULL));
+		OK(pawl_mx_opr_delete(e, opr));
+		OK(pawl_mx_var_delete(e, v, op.ctx, NULL, NULL, NULL));
+		if (i % 100 == 99)
+			OK(MXNDArrayWaitAll());
+	}
+	after = mallinfo2().uordblks + mallinfo2().hblkhd;
+	if (after > before + OPERATORS * 8) {
+		fprintf(stderr, "%s:%d:F: %d operators left %zu bytes\n", __FILE__, __LINE__, OPERATORS,
+			after - before);
+		abort();
+	}
+}
+
 /* Each of these calls fails, whatever it has allocated until then. */
 static void refused_calls(struct pawl_mx_engine *e, struct pawl_mx_var *gone, NDArrayHandle nd)
 {
@@ -153,6 +183,7 @@ static void a_space_that_grows_leaves_no_memory(void)
 int main(void)
 {
 	a_space_that_grows_leaves_no_memory();
+	a_deleted_operator_leaves_no_memory();
 	a_printed_table_of_the_profiler_leaves_no_memory();
 	a_refused_call_leaves_no_memory();
 	a_freed_array_leaves_no_memory();

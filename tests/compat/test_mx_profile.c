@@ -4,16 +4,18 @@
  * add to both, when they record nothing, and bad handles.
  */
 #include "mx_test.h"
+#include <pthread.h>
+#include <sys/syscall.h>
 
 static char path[] = "/tmp/pawl-mx-XXXXXX";
 
 /* A domain is never freed; a leak checker finds it here. */
 static ProfileHandle domain_new(const char *name)
 {
-	static ProfileHandle kept[8];
+	static ProfileHandle kept[16];
 	static unsigned int n;
 
-	ck_assert_uint_lt(n, 8);
+	ck_assert_uint_lt(n, 16);
 	OK(MXProfileCreateDomain(name, &kept[n]));
 	return kept[n++];
 }
@@ -195,6 +197,172 @@ START_TEST(test_objects)
 }
 END_TEST
 
+/* The values that are set, so that the rows have another order by each column, both ways. */
+static const char *sorted(int sort_by, int ascending, int reset)
+{
+	static char order[5];
+	const char *text, *at[4], *last = NULL;
+	int i, k, next;
+
+	OK(MXAggregateProfileStatsPrintEx(&text, reset, reset, sort_by, ascending));
+	for (i = 0; i < 4; i++) {
+		const char name[] = { 's', 'o', 'r', 't', (char)('A' + i), 0 };
+
+		at[i] = strstr(text, name);
+		ck_assert_ptr_nonnull(at[i]);
+	}
+	for (k = 0; k < 4; k++) {
+		for (i = 0, next = -1; i < 4; i++)
+			if (at[i] > last && (next < 0 || at[i] < at[next]))
+				next = i;
+		last = at[next];
+		order[k] = (char)('A' + next);
+	}
+	return order;
+}
+
+/* By total, average, least, greatest and count; also in JSON. */
+START_TEST(test_rows_are_sorted_by_any_column)
+{
+	static const int values[4][5] = { { 8, 4 }, { 6, 1, 3, 1 }, { 7 }, { 5, 9, 11 } };
+	static const char *const orders[2][5] = { { "DCAB", "DBAC", "CDAB", "DACB", "BDAC" },
+						  { "BACD", "CABD", "BADC", "BCAD", "CADB" } };
+	ProfileHandle domain = domain_new("sorted"), counter[4];
+	const char *text;
+	int i, k, up;
+
+	set_up("1");
+	OK(MXSetProfilerState(1));
+	for (i = 0; i < 4; i++) {
+		const char name[] = { 's', 'o', 'r', 't', (char)('A' + i), 0 };
+
+		OK(MXProfileCreateCounter(domain, name, &counter[i]));
+		for (k = 0; values[i][k]; k++)
+			OK(MXProfileSetCounter(counter[i], (uint64_t)values[i][k] * 1000));
+	}
+	for (up = 0; up < 2; up++)
+		for (i = 0; i < 5; i++)
+			ck_assert_str_eq(sorted(i, up, 0), orders[up][i]);
+	OK(MXAggregateProfileStatsPrint(&text, 0));
+	has(text, "\nsortB                                   4           1.0000           1.0000"
+	    "           6.0000           2.5000\n");
+	ck_assert_str_eq(sorted(2, 1, 1), orders[1][2]);
+	/* each number begins again, also the greatest */
+	for (i = 0; i < 4; i++)
+		OK(MXProfileSetCounter(counter[i], 500));
+	OK(MXAggregateProfileStatsPrintEx(&text, 1, 1, 0, 0));
+	for (i = 0; i < 4; i++) {
+		char want[128];
+
+		snprintf(want, sizeof(want), "\"sort%c\": {\"Count\": 1, \"Total\": 0.5000, \"Min\": "
+			 "0.5000, \"Max\": 0.5000, \"Avg\": 0.0000}", 'A' + i);
+		has(text, want);
+		OK(MXProfileDestroyHandle(counter[i]));
+	}
+	OK(MXSetProfilerState(0));
+	set_up("0");
+}
+END_TEST
+
+/* What else is in the JSON of a time: one of the period is the total, the least and the rest. */
+START_TEST(test_times_begin_again_with_a_period)
+{
+	ProfileHandle event;
+	double row[4];
+	const char *text, *at;
+	int i;
+
+	set_up("1");
+	OK(MXProfileCreateEvent("periodic", &event));
+	OK(MXSetProfilerState(1));
+	for (i = 0; i < 2; i++)
+		spend(event, 20 - 19 * i);
+	OK(MXAggregateProfileStatsPrintEx(&text, 1, 1, 0, 0));
+	spend(event, 1);
+	OK(MXAggregateProfileStatsPrintEx(&text, 1, 1, 0, 0));
+	at = strstr(text, "\"periodic\": {\"Count\": 1, ");
+	ck_assert_ptr_nonnull(at);
+	ck_assert_int_eq(sscanf(at, "\"periodic\": {\"Count\": 1, \"Total\": %lf, \"Min\": %lf, "
+				"\"Max\": %lf, \"Avg\": %lf}", &row[0], &row[1], &row[2], &row[3]), 4);
+	ck_assert(row[0] >= 1 && row[0] == row[1] && row[0] == row[2] && row[0] == row[3]);
+	OK(MXSetProfilerState(0));
+	OK(MXProfileDestroyHandle(event));
+	set_up("0");
+}
+END_TEST
+
+static void *frames(void *domain)
+{
+	ProfileHandle frame;
+
+	OK(MXProfileCreateFrame(domain, "of another thread", &frame));
+	spend(frame, 1);
+	OK(MXProfileDestroyHandle(frame));
+	return NULL;
+}
+
+/* The trace has every event as Chrome's format wants it, the oldest first. */
+START_TEST(test_what_a_trace_says_of_objects)
+{
+	static const struct { const char *scope, *says; } scopes[] = {
+		{ "global", "\"s\":\"g\"" }, { "process", "\"s\":\"p\"" }, { "thread", "\"s\":\"t\"" },
+		{ "task", "\"s\":\"p\"" }, { "marker", "\"s\":\"p\"" },
+	};
+	struct pawl_engine *pe = pawl_mx_engine_pawl(pawl_mx_engine_get());
+	ProfileHandle domain = domain_new("traced"), task, event;
+	const int me = (int)syscall(SYS_gettid);
+	char *json, *at, *end, want[128];
+	pthread_t t;
+	size_t i;
+
+	if (!has_traces(pe))
+		return;
+	set_up("0");
+	OK(MXProfileCreateTask(domain, "back\\slash", &task));
+	OK(MXProfileCreateEvent("before", &event));
+	OK(MXSetProfilerState(1));
+	spend(event, 1);
+	OK(MXSetProfilerState(0));
+	OK(MXSetProfilerState(1));	/* another trace */
+	for (i = 0; i < sizeof(scopes) / sizeof(*scopes); i++)
+		OK(MXProfileSetMarker(domain, scopes[i].scope, scopes[i].scope));
+	spend(task, 1);
+	ck_assert(!pthread_create(&t, NULL, frames, domain));
+	pthread_join(t, NULL);
+	OK(MXDumpProfile(1));
+	json = slurp();
+	ck_assert(!strstr(json, "\"before\""));
+	for (i = 0, end = json; i < sizeof(scopes) / sizeof(*scopes); i++) {
+		snprintf(want, sizeof(want), "{\"ph\":\"n\",\"cat\":\"traced,instant_marker\",\"name\":"
+			 "\"%s\",\"id\":%d,%s,\"pid\":1,\"tid\":%d,", scopes[i].scope, me,
+			 scopes[i].says, me);
+		at = strstr(json, want);
+		ck_assert_msg(at >= end, "no %s in %s", want, end);
+		end = at;
+	}
+	for (i = 0; i < 2; i++) {
+		snprintf(want, sizeof(want), "{\"ph\":\"%c\",\"cat\":\"traced\",\"name\":\"back"
+			 "\\\\slash\",\"id\":%d,\"pid\":1,\"tid\":%d,", i ? 'e' : 'b', me, me);
+		at = strstr(json, want);
+		ck_assert_msg(at > end, "no %s in %s", want, end);
+		end = at;
+	}
+	for (i = 0; i < 2; i++) {
+		int id, tid;
+
+		at = strstr(json, i ? "{\"ph\":\")\"" : "{\"ph\":\"(\"");
+		ck_assert(at > end);
+		end = at;
+		ck_assert_int_eq(sscanf(at + 10, "\"cat\":\"traced,frame\",\"name\":\"of another thread\","
+					"\"id\":%d,\"pid\":1,\"tid\":%d,", &id, &tid), 2);
+		ck_assert(id == tid && id != me);
+	}
+	free(json);
+	OK(MXProfileDestroyHandle(task));
+	OK(MXProfileDestroyHandle(event));
+}
+END_TEST
+
 START_TEST(test_bad_handles)
 {
 	unsigned int nonsense[8] = { 1 };
@@ -342,10 +510,12 @@ START_TEST(test_names_of_bulks)
 	op("two of two");
 	OK(MXEngineSetBulkSize(0, NULL));
 	OK(MXNDArrayWaitAll());
+	OK(MXNDArrayFree(floats(1)));
 	OK(MXDumpProfile(1));
 	json = slurp();
 	has(json, "\"alone\"");
 	has(json, "\"ImperativeBulk\"");
+	has(json, "\"DeleteVariable\"");
 	ck_assert(!strstr(json, "of two"));
 	free(json);
 }
@@ -592,7 +762,7 @@ START_TEST(test_profiler_has_the_least_and_the_longest_time_and_names_copies_as_
 {
 	const char *keys[] = { "aggregate_stats" }, *on[] = { "1" }, *off[] = { "0" };
 	const uint32_t shape[] = { 3 };
-	NDArrayHandle a = floats(3), b = floats(3), far;
+	NDArrayHandle a = floats(3), b = floats(3), far, pinned;
 	double row[5];
 	const char *text;
 	int i;
@@ -604,6 +774,9 @@ START_TEST(test_profiler_has_the_least_and_the_longest_time_and_names_copies_as_
 		OK(MXEnginePushSyncND(slow, NULL, NULL, &cpu, NULL, 0, &a, 1, NULL, 0, "slow"));
 	OK(pawl_mx_nd_copy(a, b, 0));
 	OK(pawl_mx_nd_copy(a, far, 0));
+	OK(MXNDArrayCreate(shape, 1, PAWL_MX_CPU_PINNED, 0, 0, &pinned));
+	OK(pawl_mx_nd_copy(a, pinned, 0));
+	OK(MXNDArrayFree(pinned));
 	OK(MXNDArrayWaitAll());
 	OK(MXAggregateProfileStatsPrintEx(&text, 1, 1, 0, 0));
 	profile_of(text, "slow", row);
@@ -611,7 +784,7 @@ START_TEST(test_profiler_has_the_least_and_the_longest_time_and_names_copies_as_
 	ck_assert(row[2] >= 1 && row[2] <= row[4] && row[4] <= row[3] && row[3] <= row[1]);
 	/* between devices, and on one */
 	profile_of(text, "CopyTo", row);
-	ck_assert(row[0] == 1);
+	ck_assert(row[0] == 2);
 	profile_of(text, "CopyCPU2CPU", row);
 	ck_assert(row[0] == 1);
 	OK(MXSetProfilerState(0));
@@ -641,7 +814,8 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_objects, test_bad_handles, test_markers_hide_no_other_rows, test_profiler,
+		test_objects, test_rows_are_sorted_by_any_column,
+		test_times_begin_again_with_a_period, test_what_a_trace_says_of_objects, test_bad_handles, test_markers_hide_no_other_rows, test_profiler,
 		test_profiler_has_the_least_and_the_longest_time_and_names_copies_as_mxnet_does,
 		test_small_calls, test_names_of_ops, test_names_of_objects, test_names_of_bulks,
 		test_a_duration_from_before_the_trace_begins_with_it,

@@ -276,14 +276,22 @@ START_TEST(test_a_freed_engine_refuses_every_call)
 	ck_assert_int_eq(dropped, 2);
 	REFUSED(-EOWNERDEAD, pawl_mx_opr_new(e, &op, &other), "does not exist any more");
 	ck_assert_int_eq(dropped, 3);
-	REFUSED(-ESTALE, pawl_mx_opr_push(e, opr, cpu, 0, NULL), "the operator was deleted");
+	exception = &op;
+	REFUSED(-ESTALE, pawl_mx_opr_push(e, opr, cpu, 0, &exception), "the operator was deleted");
+	ck_assert_ptr_null(exception);
 	REFUSED(-EOWNERDEAD, pawl_mx_var_new(e, &w), "does not exist any more");
 	REFUSED(-EINVAL, pawl_mx_var_delete(e, v, cpu, nothing, NULL, drop), "delete variable");
 	ck_assert_int_eq(dropped, 4);
-	REFUSED(-EINVAL, pawl_mx_wait_var(e, v, NULL), "wait: the variable is");
-	REFUSED(-EOWNERDEAD, pawl_mx_wait_all(e, NULL), "does not exist any more");
+	exception = &op;
+	REFUSED(-EINVAL, pawl_mx_wait_var(e, v, &exception), "wait: the variable is");
+	ck_assert_ptr_null(exception);
+	exception = &op;
+	REFUSED(-EOWNERDEAD, pawl_mx_wait_all(e, &exception), "does not exist any more");
+	ck_assert_ptr_null(exception);
 	REFUSED(-EOWNERDEAD, pawl_mx_set_bulk_size(e, 8), "does not exist any more");
-	REFUSED(-EOWNERDEAD, pawl_mx_engine_stop(e, NULL), "does not exist any more");
+	exception = &op;
+	REFUSED(-EOWNERDEAD, pawl_mx_engine_stop(e, &exception), "does not exist any more");
+	ck_assert_ptr_null(exception);
 	REFUSED(-EOWNERDEAD, pawl_mx_engine_start(e), "does not exist any more");
 	ck_assert_uint_eq(pawl_mx_var_version(v), 0);
 	OK(pawl_mx_engine_free(e));
@@ -389,6 +397,34 @@ static void fails_async(void *run, void *on_complete, void *arg)
 	pawl_mx_fail(run, "not this way");
 	pawl_mx_complete(on_complete, NULL);
 }
+
+/* An empty text is an error, too.  Its argument is there until it returns, with keep alone. */
+static void fails_with_nothing(void *run, void *on_complete, void *keep)
+{
+	int before = GET(&dropped);
+
+	if (pawl_mx_complete(on_complete, "") || GET(&dropped) != before + !keep)
+		abort();
+}
+
+START_TEST(test_the_argument_of_a_body_lives_until_its_completion_or_its_end)
+{
+	struct pawl_mx_engine *e = pawl_mx_engine_get();
+	struct pawl_mx_op op = { .async = fails_with_nothing, .ctx = cpu, .drop = drop };
+	int i;
+
+	dropped = 0;
+	for (i = 0; i < 300; i++) {
+		op.keep = i & 1;
+		op.arg = op.keep ? &op : NULL;
+		OK(pawl_mx_push(e, &op, NULL));
+		ck_assert_int_eq(pawl_mx_wait_all(e, NULL), -EIO);
+		OK(pawl_mx_engine_stop(e, NULL));	/* the body has returned */
+		OK(pawl_mx_engine_start(e));
+		ck_assert_int_eq(GET(&dropped), i + 1);
+	}
+}
+END_TEST
 
 START_TEST(test_a_body_fails_without_a_text)
 {
@@ -631,6 +667,7 @@ SUITE("mx_refused", 50, test_properties_need_an_array_and_room_for_the_answer,
       test_a_freed_engine_refuses_every_call, test_a_var_is_deleted_once,
       test_a_stop_from_a_body_has_no_effect,
       test_an_engine_is_not_freed_from_its_body, test_a_body_fails_without_a_text,
+      test_the_argument_of_a_body_lives_until_its_completion_or_its_end,
       test_a_naive_push_returns_the_error_of_its_own_op, test_a_copy_of_failed_data_fails,
       test_views_that_overlap_are_copied_as_if_they_did_not,
       test_an_operator_belongs_to_one_engine,
