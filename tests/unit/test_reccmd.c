@@ -110,6 +110,43 @@ START_TEST(test_what_is_said_of_each_op)
 }
 END_TEST
 
+/* Another thread than the one that pushed it, in the second of two engines. */
+START_TEST(test_who_pushed_and_who_ran_an_op)
+{
+	static const unsigned char pushes[] = { PUSH, REC_PUSH, 0, 2, 0, 0, 1, 3, 0 },
+		runs[] = { BEGIN, REC_PUSH, 0, 8, 2, 0, 1, 5, 0, REC_UNDO, 4, 1, END };
+	const struct stream s[] = { { 1, 7, 1000, sizeof(pushes), pushes },
+				    { 1, 9, 1100, sizeof(runs), runs } };
+	static const struct { const char *what, *line; } says[] = {
+		{ "info", "\nengine 1   \"pawl\", pooled, 3 workers, 5 devices\n" },
+		{ "info", "\nops        2 pushed by 2 threads, 1 of them in bodies; 1 begun, 1 over, 0 "
+			  "with an error, 1 refused\n" },
+		{ "dump", "\n0 0 1:7 0.000 200000.000 200000.000 9 0 \"\" normal 0 0 w0@0\n"
+			  "1 1 1:7 0.000 - - - - \"\" normal 0 0 w0\n" },
+		{ "json", "{\"engine\":1,\"kind\":\"pooled\",\"workers\":3,\"devices\":5}]" },
+		{ "json", "{\"op\":0,\"engine\":1,\"thread\":7," },
+		{ "json", "\"push_ns\":0,\"begin_ns\":200000000,\"runner\":9,\"end_ns\":200000000," },
+	};
+	unsigned char *data, *head;
+	char *out;
+	size_t len;
+	u32 i;
+
+	data = with_streams(s, 2, 2, &len);
+	head = chunk(data, len, REC_CHUNK_ENGINE, 1);
+	head[REC_HEAD] = 1;
+	head[REC_HEAD + 4] = 3;
+	head[REC_HEAD + 16] = 5;
+	seal(data, len);
+	for (i = 0; i < COUNT(says); i++) {
+		out = said(says[i].what, data, len);
+		ck_assert_msg(strstr(out, says[i].line) != NULL, "no %s in %s", says[i].line, out);
+		free(out);
+	}
+	free(data);
+}
+END_TEST
+
 /* A refused op, one that fails, the end of one that was pushed before, and a wait. */
 START_TEST(test_info_counts_the_events)
 {
@@ -242,6 +279,6 @@ START_TEST(test_percentiles_and_limits_of_a_workload)
 }
 END_TEST
 
-SUITE("reccmd", test_info_counts_the_events, test_what_is_said_of_each_op,
+SUITE("reccmd", test_who_pushed_and_who_ran_an_op, test_info_counts_the_events, test_what_is_said_of_each_op,
       test_info_says_what_is_missing, test_info_names_the_program_and_the_kinds_of_engines,
       test_percentiles_and_limits_of_a_workload)

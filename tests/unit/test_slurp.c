@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tools/pawl/slurp.c: files whose reads end early or fail, and what is no file. */
 #include "util.h"
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <tools/pawl/slurp.h>
 
@@ -16,6 +17,8 @@ ssize_t __wrap_read(int fd, void *p, size_t n)
 {
 	if (!piece)
 		return __real_read(fd, p, n);
+	/* a program that is started meanwhile does not get it */
+	MUST(fcntl(fd, F_GETFD) & FD_CLOEXEC);
 	if (!calls_left--) {
 		errno = error;
 		return error ? -1 : 0;
@@ -36,16 +39,27 @@ static int slurp(const char *path, size_t bytes, u32 calls, int err, void **data
 	return rc;
 }
 
+/* The number that the next file gets: no file is left open. */
+static int next_fd(void)
+{
+	int fd = dup(0);
+
+	MUST(fd >= 0 && !close(fd));
+	return fd;
+}
+
 START_TEST(test_a_file_that_comes_in_pieces_is_read_whole)
 {
 	char *path = temp_path(), in[100], text[128];
 	FILE *f = fopen(path, "w");
 	size_t len, i;
 	void *data;
+	int fd;
 
 	for (i = 0; i < sizeof(in); i++)
 		in[i] = (char)i;
 	MUST(f && fwrite(in, 1, sizeof(in), f) == sizeof(in) && !fclose(f));
+	fd = next_fd();
 	for (i = 1; i < 102; i += 10) {
 		OK(slurp(path, i, 100, 0, &data, &len, text, sizeof(text)));
 		ck_assert_uint_eq(len, sizeof(in));
@@ -56,6 +70,8 @@ START_TEST(test_a_file_that_comes_in_pieces_is_read_whole)
 	ck_assert_msg(strstr(text, "offset 60: Input/output error") != NULL, "%s", text);
 	ck_assert_int_eq(slurp(path, 30, 3, 0, &data, &len, text, sizeof(text)), -EIO);
 	ck_assert_msg(strstr(text, "offset 90: the file shrank") != NULL, "%s", text);
+	ck_assert_int_eq(slurp(path, 30, 0, ENXIO, &data, &len, NULL, 0), -ENXIO);
+	ck_assert_int_eq(next_fd(), fd);
 	unlink(path);
 }
 END_TEST
@@ -66,6 +82,7 @@ START_TEST(test_what_is_no_file_of_at_most_so_many_bytes_is_refused)
 	char *path = temp_path(), out[128];
 	size_t len = 0;
 	void *data;
+	int fd = next_fd();
 
 	MUST(!truncate(path, 1001));
 	ck_assert_int_eq(file_slurp(path, 1000, &data, &len, out, sizeof(out)), -EFBIG);
@@ -90,6 +107,7 @@ START_TEST(test_what_is_no_file_of_at_most_so_many_bytes_is_refused)
 	ck_assert_int_eq(file_slurp("/no\n\033\177 one", 1000, &data, &len, out, sizeof(out)),
 			 -ENOENT);
 	ck_assert_msg(strstr(out, "/no??? one: ") == out, "%s", out);
+	ck_assert_int_eq(next_fd(), fd);
 }
 END_TEST
 
