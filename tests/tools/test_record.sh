@@ -133,6 +133,15 @@ for option in workers repeat speed; do
 	done
 done
 grep -q "^Try 'pawl replay --help'" "$tmp/err" || fail "replay does not name its help"
+for option in --engine=fast -efast; do
+	run 2 "^pawl replay: --engine: 'fast' is not per-device, pooled or naive" replay $option "$tmp/rec"
+done
+run 2 '^pawl replay: one file' replay "$tmp/rec" "$tmp/rec"
+run 2 "^Try 'pawl replay --help'" replay --no-such-option "$tmp/rec"
+run 2 'info, dump or json' record info "$tmp/rec" more
+run 2 "^Try 'pawl record --help'" record info
+run 0 'Usage' record -h
+run 0 'Usage' replay -h
 # a recording by its first bytes, not by its name
 printf 'PWRC' >"$tmp/cut"
 run 1 'not a recording' record info "$tmp/cut"
@@ -184,6 +193,11 @@ sed 's/"short"/"a \\"b\\\\c\\u0001"/' "$tmp/chain.json" >"$tmp/names.json"
 run 0 '"format"' record json "$tmp/names.json"
 "$python" -c 'import json, sys; sys.exit(json.load(open(sys.argv[1]))["ops"][0]["name"] != "a \"b\\c\1")' \
 	"$tmp/out" || fail "a name in json is another one"
+# a body takes its time divided by the speed; the options have short names
+PAWL_RECORD=$tmp/short run 0 'wfformat: 4 ops.*order kept' replay -w 0 -e naive -s 20 -r 3 "$tmp/wf.json"
+[ "$(wc -l <"$tmp/out")" -eq 3 ] || fail "-r 3 does not replay three times"
+run 0 '^engine 2  *"replay", naive, 0 workers' record info "$tmp/short"
+run 0 '^bodies .* max [1-9][0-9]{5}\.' record info "$tmp/short"
 # a parent that no file implies: the check is not the accesses' alone
 sed 's/"inputFiles": \["l", "r"\]/"inputFiles": []/' "$tmp/wf.json" >"$tmp/cut"
 run 1 '4 parents.* out of order; first: op 3 ..last..: op 2 is not over' replay --workers 0 "$tmp/cut"
