@@ -112,6 +112,38 @@ echo more >>"$tmp/good/libmxnet.so"
 run 0 --print --python "$tmp/python-good"
 [ "$(wc -l <"$tmp/compiled")" -eq 3 ] || fail 'a new mxnet, and not built again'
 [ "$(cat "$tmp/out")" != "$lib" ] && [ -f "$(cat "$tmp/out")" ] || fail '--print'
+# so is any other file that it is made of, another compiler, and another release of the package
+seen=$(cat "$tmp/out")
+for change in 'echo >>"$tmp/good/include/mxnet/engine.h"' 'cp "$tmp/cxx" "$tmp/cxx2"; CXX=$tmp/cxx2' \
+	'cp -r "$tmp/good" "$tmp/moved"; python python-good "$tmp/moved"' 'touch -d 2001-01-01 "$tmp/moved/libmxnet.so"'; do
+	eval "$change"
+	run 0 -P -p "$tmp/python-good"
+	case $seen in
+	*"$(cat "$tmp/out")"*) fail "the same library after: $change" ;;
+	esac
+	[ -f "$(cat "$tmp/out")" ] || fail "no library after: $change"
+	seen="$seen $(cat "$tmp/out")"
+done
+compiled=$(wc -l <"$tmp/compiled")
+[ "$compiled" -eq 7 ] || fail "compiled $compiled times, not 7"
+run 0 -p "$tmp/python-good" -r -P
+[ "$(wc -l <"$tmp/compiled")" -eq 8 ] || fail '-r did not build'
+python python-good "$tmp/good"
+CXX=$tmp/cxx
+# it is in the user's cache, wherever that is; a relative name is none
+lib=$tmp/home/.cache/pawl/libpawl_mxnet-
+XDG_CACHE_HOME='' HOME=$tmp/home run 0 --print --python "$tmp/python-good"
+says out "$lib"
+XDG_CACHE_HOME=cache HOME=$tmp/home run 0 --print --python "$tmp/python-good"
+says out "$lib"
+[ "$(wc -l <"$tmp/compiled")" -eq 9 ] || fail 'not built once in another cache'
+XDG_CACHE_HOME=/proc/no-such run 1 --print --python "$tmp/python-good"
+says err '/proc/no-such'
+mkdir "$tmp/compilers"
+cp "$tmp/cxx" "$tmp/compilers/c++"
+CXX='' PATH=$tmp/compilers:$PATH run 0 --print --rebuild --python "$tmp/python-good"
+[ "$(wc -l <"$tmp/compilers/compiled")" -eq 1 ] || fail 'without CXX the compiler is not c++'
+lib=$(find "$tmp/cache" -name '*.so' | head -n 1)
 # the script names its Python
 printf '#!%s -u\n' "$tmp/python-good" >"$tmp/script"
 chmod +x "$tmp/script"
@@ -153,7 +185,20 @@ LD_PRELOAD=$lib
 export LD_PRELOAD
 run 0 --library "$tmp/out" -- sh -c 'echo "$LD_PRELOAD"'
 says out "$tmp/out:$lib"
+LD_PRELOAD='' run 0 -l "$tmp/out" -- sh -c 'echo "<$LD_PRELOAD>"'
+says out "<$tmp/out>"
 unset LD_PRELOAD
+pawl=$(realpath "$pawl")
+# the name of the library is whole, wherever the program runs
+cd "$tmp" && run 0 -P -l ./cxx
+says out "$tmp/cxx"
+cd "$OLDPWD" || exit 1
+# what the program returns
+run 5 -l "$tmp/out" sh -c 'exit 5'
+# a name without a folder, in a PATH that has an empty one
+cd "$tmp" && PATH=":$PATH" run 0 script five
+says out "runs -u script five; $tmp/cache/pawl/"
+cd "$OLDPWD" || exit 1
 run 1 --library "$tmp/nowhere" true
 says err 'nowhere'
 run 1 --python "$tmp/python-good" "$tmp/no-command"

@@ -105,7 +105,25 @@ START_TEST(test_a_body_and_a_given_edge_come_before_what_waits_for_them)
 }
 END_TEST
 
-SUITE("order", test_ops_that_wait_for_nothing_come_as_they_were_pushed,
+/* An op does not wait for itself: neither when it reads what it writes, nor by an edge. */
+START_TEST(test_an_op_does_not_wait_for_itself)
+{
+	struct rec_access a[] = { { .placed = true }, { .placed = true, .write = true } };
+	struct rec_edge edge = { 0, 0 };
+	struct rec_var v = { .gen = 1 };
+	const struct recording r = { .ops = ops, .nops = 1, .accesses = a, .naccesses = 2,
+				     .vars = &v, .nvars = 1, .edges = &edge, .nedges = 1 };
+	u32 order = 7;
+	size_t n;
+
+	ops[0] = (struct rec_op){ .name = "", .begun = true, .parent = REC_NONE, .naccesses = 2 };
+	ck_assert_msg(!rec_order(&r, &order, &n, text, sizeof(text)), "%s", text);
+	ck_assert(n == 1 && order == 0);
+}
+END_TEST
+
+SUITE("order", test_an_op_does_not_wait_for_itself,
+      test_ops_that_wait_for_nothing_come_as_they_were_pushed,
       test_a_refused_op_does_not_end_the_order_of_its_thread,
       test_each_engine_has_an_order_of_its_threads,
       test_a_body_and_a_given_edge_come_before_what_waits_for_them)

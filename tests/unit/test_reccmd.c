@@ -279,6 +279,7 @@ START_TEST(test_percentiles_and_limits_of_a_workload)
 }
 END_TEST
 
-SUITE("reccmd", test_who_pushed_and_who_ran_an_op, test_info_counts_the_events, test_what_is_said_of_each_op,
+SUITE("reccmd", test_who_pushed_and_who_ran_an_op, test_info_counts_the_events,
+      test_what_is_said_of_each_op,
       test_info_says_what_is_missing, test_info_names_the_program_and_the_kinds_of_engines,
       test_percentiles_and_limits_of_a_workload)
