@@ -308,6 +308,28 @@ START_TEST(test_bulk_size)
 }
 END_TEST
 
+/* Far more ops than there are objects of them at first wait for one, and no push waits. */
+START_TEST(test_pushes_do_not_wait_for_ops_that_wait)
+{
+	enum { OPS = 50000 };
+	NDArrayHandle a = floats(1);
+	int i;
+
+	fresh();
+	holds = 0;
+	OK(MXEnginePushAsyncND(hold, NULL, NULL, &cpu, NULL, 0, &a, 1, NULL, 0, "hold", false));
+	ck_assert(soon(is_held));
+	for (i = 0; i < OPS; i++)
+		OK(MXEnginePushSyncND(body, NULL, NULL, &cpu, NULL, 0, &a, 1, NULL, 0, "w"));
+	ck_assert_int_eq(GET(&ran), 0);
+	hold_done.callback(hold_done.engine, hold_done.param, NULL);
+	OK(MXNDArrayWaitAll());
+	ck_assert_int_eq(ran, OPS);
+	ck_assert_uint_eq(version(a), OPS + 1);
+	OK(MXNDArrayFree(a));
+}
+END_TEST
+
 /* Names belong to the caller, who may free them when the call returns. */
 START_TEST(test_names_are_copied)
 {
@@ -425,19 +447,24 @@ static int exit_child(void)
 	NDArrayHandle a;
 
 	alarm(40);	/* which an exit that waits for the op would meet */
-	return MXNDArrayCreate(shape, 1, PAWL_MX_CPU, 0, 0, &a) ||
+	/* one that is complete before */
+	return MXEnginePushSync(sync_nothing, NULL, NULL, &cpu, NULL, 0, NULL, 0, NULL, 0, NULL) ||
+	       MXNDArrayWaitAll() || MXNDArrayCreate(shape, 1, PAWL_MX_CPU, 0, 0, &a) ||
 	       MXEnginePushAsyncND(hold, NULL, NULL, &cpu, NULL, 0, &a, 1, NULL, 0, "hold", false) ||
 	       !soon(is_held);
 }
 
 START_TEST(test_a_program_ends_although_an_op_is_never_completed)
 {
-	int status = -1;
+	int status = -1, ends[2];
+	char said[256] = "";
 	pid_t pid;
 
 	ck_assert_int_eq(setenv(EXIT_CHILD, "1", 1), 0);
+	ck_assert_int_eq(pipe(ends), 0);
 	pid = fork();
 	if (!pid) {
+		dup2(ends[1], 2);
 		/* What the op has is not freed. */
 		setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
 		execl("/proc/self/exe", "test_mx_capi", (char *)NULL);
@@ -446,6 +473,10 @@ START_TEST(test_a_program_ends_although_an_op_is_never_completed)
 	ck_assert_int_eq(unsetenv(EXIT_CHILD), 0);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
+	ck_assert(read(ends[0], said, sizeof(said) - 1) > 0);
+	ck_assert_msg(strstr(said, "the process ends with 1 ops in flight") != NULL, "%s", said);
+	close(ends[0]);
+	close(ends[1]);
 }
 END_TEST
 
@@ -470,6 +501,7 @@ int main(void)
 	const TTest *const tests[] = {
 		test_deleter_once, test_properties, test_async_fails, test_bulk_size,
 		test_an_op_that_is_a_wait_runs_although_its_data_failed, test_ops_have_a_priority,
+		test_pushes_do_not_wait_for_ops_that_wait,
 		test_names_are_copied, test_small_calls, test_bad_arguments,
 		test_var_of_another_engine_is_refused,
 		test_a_program_ends_although_an_op_is_never_completed, test_shutdown, NULL

@@ -5,10 +5,13 @@
 #include <mxnet/c_api.h>
 #include <mxnet/engine.h>
 #include <mxnet/ndarray.h>
+#include <fcntl.h>
 #include <memory>
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "mx_test.hpp"
@@ -546,6 +549,46 @@ MX_TEST(an_engine_that_ends)
 		}
 	}
 	e->DeleteVariable([](RunContext) {}, Context(), v);
+}
+
+/* A thread of the parent is in a call of the profiler, and stays there: a reader is missing. */
+MX_TEST(the_profiler_is_used_meanwhile)
+{
+	char dir[] = "/tmp/pawl-mx-XXXXXX";
+	std::string fifo = std::string(mkdtemp(dir)) + "/trace";
+	const char *key = "filename", *name = fifo.c_str(), *other = "/dev/null";
+	std::atomic<pid_t> tid(0);
+	char state = 0;
+
+	EXPECT(!mkfifo(name, 0600));
+	EXPECT(!MXSetProfilerConfig(1, &key, &name) && !MXSetProfilerState(1));
+	std::thread t([&] {
+		tid = static_cast<pid_t>(syscall(SYS_gettid));
+		MXDumpProfile(1);
+	});
+	EXPECT(Soon([&] {
+		std::FILE *f = std::fopen(("/proc/self/task/" + std::to_string(tid) + "/stat").c_str(), "r");
+
+		if (f) {
+			EXPECT(std::fscanf(f, "%*d (%*[^)]) %c", &state) == 1);
+			std::fclose(f);
+		}
+		return state == 'S';
+	}));
+	InChild([&] {
+		EXPECT(!MXSetProfilerConfig(1, &key, &other));
+		EXPECT(!MXSetProfilerState(0));
+	});
+	int fd = open(name, O_RDONLY);
+	char text[4096];
+
+	EXPECT(fd >= 0);
+	while (read(fd, text, sizeof(text)) > 0)
+		;
+	t.join();
+	close(fd);
+	EXPECT(!MXSetProfilerConfig(1, &key, &other) && !MXSetProfilerState(0));
+	EXPECT(!unlink(name) && !rmdir(dir));
 }
 
 #endif
