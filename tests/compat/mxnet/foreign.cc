@@ -2,15 +2,18 @@
 /*
  * A package that pushes into MXNet's engine through the C interface, as Horovod does: arrays by
  * their vars, a static context and property, an operation that another thread completes later,
- * with or without an error, a deleter for the parameter, and synchronous copies.
+ * with or without an error, a deleter for the parameter, synchronous copies, and an exception of
+ * its own.
  */
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -117,6 +120,14 @@ void Copy(void *, void *param)
 			    p->outputs[k].data().dptr<float>());
 }
 
+std::atomic<bool> failing{false};
+
+void Fail(void *, void *)
+{
+	failing = true;
+	throw std::out_of_range("beyond the end");
+}
+
 Param *Make(NDArrayHandle *in, int nin, NDArrayHandle *out, int nout, const char *error,
 	    std::vector<void *> *reads, std::vector<void *> *writes)
 {
@@ -162,4 +173,29 @@ extern "C" int foreign_copy(NDArrayHandle *in, NDArrayHandle *out, int n)
 	return MXEnginePushSync(Copy, p, Delete, &context, reads.data(),
 				static_cast<int>(reads.size()), writes.data(),
 				static_cast<int>(writes.size()), &property, 0, "foreign_copy");
+}
+
+// Engine::Throw() throws what the operation did.  1: it has; 2: another exception; 0: none.
+extern "C" int foreign_throws(NDArrayHandle nd)
+{
+	const mxnet::Engine::VarHandle var = static_cast<NDArray *>(nd)->var();
+	void *write = var;
+
+	if (MXEnginePushSync(Fail, nullptr, nullptr, &context, nullptr, 0, &write, 1, &property, 0,
+			     "foreign_throws"))
+		return 3;
+	for (int i = 0; i < 600; i++) {
+		const bool failed = failing;
+
+		std::this_thread::sleep_for(std::chrono::milliseconds(50));
+		try {
+			if (failed)
+				mxnet::Engine::Get()->Throw(var);
+		} catch (const std::out_of_range &e) {
+			return std::string(e.what()) == "beyond the end" ? 1 : 2;
+		} catch (const std::exception &) {
+			return 2;
+		}
+	}
+	return 0;
 }

@@ -49,6 +49,9 @@ def main():
     except mx.MXNetError as e:
         print("error:", str(e).strip().splitlines()[-1], flush=True)
     show("after", grads[0].sum().asscalar())
+    # an exception of its own has its type, and meets one call
+    show("thrown", lib.foreign_throws(bad.handle))
+    bad.wait_to_read()
     # it also works inside a bulk, and arrays may be dropped at once
     with mx.engine.bulk(8):
         x = mx.nd.ones((16,))
