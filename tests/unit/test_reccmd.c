@@ -232,6 +232,11 @@ START_TEST(test_info_names_the_program_and_the_kinds_of_engines)
 			 kinds[i]);
 		ck_assert_msg(strstr(out, want) != NULL, "%s", out);
 		free(out);
+		out = said("json", data, len);
+		snprintf(want, sizeof(want), "\"source\":\"pawl\",\"program\":\"%s\",\"ended\":",
+			 program_invocation_short_name);
+		ck_assert_msg(strstr(out, want) != NULL, "no %s in %s", want, out);
+		free(out);
 		free(data);
 	}
 }

@@ -513,6 +513,29 @@ START_TEST(test_times_of_a_clock_that_does_not_advance)
 }
 END_TEST
 
+/* A quarter of an hour, at 3 GHz. */
+START_TEST(test_times_of_a_long_recording)
+{
+	static const unsigned char events[] = { REC_PUSH, 0, 4, 2, 0, 0 };
+	const u64 cycles = 2700000000000, ns = 900000000000;
+	const struct stream s = { 0, 7, 1000 + cycles / 3, sizeof(events), events };
+	unsigned char *data, *end;
+	struct recording r;
+	size_t len;
+
+	data = with_streams(&s, 1, 1, &len);
+	end = chunk(data, len, REC_CHUNK_END, 0);
+	put64(end + 24, 1000 + cycles);
+	put64(end + 32, 5000 + ns);
+	seal(data, len);
+	OK(try(data, len, &r));
+	ck_assert_uint_eq(r.ops[0].push, ns / 3);
+	ck_assert_uint_eq(r.length, ns);
+	rec_free(&r);
+	free(data);
+}
+END_TEST
+
 /* The access of an op that did not begin has no position. */
 START_TEST(test_the_first_version_of_a_var_is_that_of_an_access_with_a_place)
 {
@@ -866,7 +889,7 @@ SUITE("record_damaged", test_cut, test_bits,
       test_events_that_contradict_each_other_are_refused, test_an_end_may_have_lost_its_begin,
       test_the_body_in_which_an_op_was_pushed, test_engines_and_threads_are_apart,
       test_many_engines_have_ops_and_vars_of_one_number,
-      test_times_of_a_clock_that_does_not_advance,
+      test_times_of_a_clock_that_does_not_advance, test_times_of_a_long_recording,
       test_the_first_version_of_a_var_is_that_of_an_access_with_a_place,
       test_a_name_that_is_too_long_is_refused, test_an_event_that_is_cut_is_refused,
       test_nothing_is_read_after_an_event_that_is_cut, test_the_offset_of_a_bad_event,
