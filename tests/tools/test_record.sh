@@ -162,6 +162,7 @@ EOF
 run 0 'wfformat: 4 ops, 4 vars, 8 accesses, 4 parents.*order kept' replay "$tmp/wf.json"
 run 0 'r0@1 w1@0' record dump "$tmp/wf.json"
 run 0 'longest chain 2.0' record info "$tmp/wf.json"
+grep -q "^file .*: wfformat, $(wc -c <"$tmp/wf.json") bytes$" "$tmp/out" || fail "another size"
 sed 's/"parents": \[\]/"parents": ["last"]/' "$tmp/wf.json" >"$tmp/cut"
 run 1 'wait for each other' replay "$tmp/cut"
 sed 's/"outputFiles": \["o"\]/"outputFiles": 7/' "$tmp/wf.json" >"$tmp/cut"
