@@ -161,172 +161,6 @@ START_TEST(test_not_for_later_pushes)
 }
 END_TEST
 
-/* Polling does not fill the queue with positions: of one var, and of many in turn. */
-static void poll_loop(int nvars, bool write, s64 timeout)
-{
-	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-	pawl_var_t v[64];
-	struct gate g[64];
-	struct pawl_stats s0, s;
-	u32 n = 0;
-	int i, k, rounds = 3000 / nvars + 300;
-
-	for (k = 0; k < nvars; k++) {
-		v[k] = var_new(e);
-		if (write)
-			gate_read(e, &g[k], v[k]);
-		else
-			gate_write(e, &g[k], v[k]);
-	}
-	s0 = stats(e);
-	for (i = 0; i < rounds; i++)
-		for (k = 0; k < nvars; k++)
-			ck_assert_int_eq((write ? pawl_wait_writable : pawl_wait_readable)
-					 (e, v[k], timeout, NULL), -ETIMEDOUT);
-	s = stats(e);
-	ck_assert_msg(s.ops <= s0.ops + 128, "%d vars: %llu ops, after %d polls %llu", nvars,
-		      (unsigned long long)s0.ops, rounds * nvars, (unsigned long long)s.ops);
-	ck_assert_uint_le(s.pushed - s0.pushed, 3u * (u32)nvars);
-	/* Abandoned positions do not disturb later calls. */
-	for (k = 0; k < nvars; k++) {
-		OK(push_write(e, add_one, &n, v[k]));
-		gate_open(&g[k]);
-	}
-	OK(pawl_wait_all(e, SOON_NS, NULL));
-	ck_assert_uint_eq(n, (u32)nvars);
-	OK(pawl_engine_destroy(e));
-}
-
-START_TEST(test_polling_one)
-{
-	poll_loop(1, false, 1);
-	poll_loop(1, true, 1);
-	poll_loop(1, false, 0);
-	poll_loop(1, true, 0);
-}
-END_TEST
-
-START_TEST(test_polling_few)
-{
-	poll_loop(8, false, 1);
-	poll_loop(8, true, 1);
-}
-END_TEST
-
-START_TEST(test_polling_many)
-{
-	poll_loop(40, false, 1);
-	poll_loop(40, true, 1);
-}
-END_TEST
-
-static int opens_gate(struct pawl_run *run, void *arg)
-{
-	gate_open(arg);
-	return 0;
-}
-
-/*
- * A reader was pushed after the wait gave up: the old position is before it, and is not used.
- */
-START_TEST(test_writable_waits_for_a_later_reader)
-{
-	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-	pawl_var_t v = var_new(e);
-	struct gate w, r;
-
-	gate_write(e, &w, v);
-	FAILS(pawl_wait_writable(e, v, 1000, NULL), -ETIMEDOUT, "wait");
-	gate_read(e, &r, v);
-	/* This wait runs what ends the write, and then the reader's body, which holds the var. */
-	OK(push_write(e, opens_gate, &w, var_new(e)));
-	FAILS(pawl_wait_writable(e, v, 20000000, NULL), -ETIMEDOUT, "wait");
-	MUST(load_acquire(&r.running));
-	gate_open(&r);
-	OK(pawl_wait_writable(e, v, SOON_NS, NULL));
-	OK(pawl_engine_destroy(e));
-}
-END_TEST
-
-/* Polls with pushes in between leave the position of the first one on each var, and no other. */
-START_TEST(test_polls_between_pushes_leave_one_place)
-{
-	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-	pawl_var_t v[3] = { var_new(e), var_new(e), var_new(e) };
-	struct pawl_stats s = { .size = sizeof(s) };
-	struct gate g[3];
-	u64 n[3] = { 0 };
-	u32 i;
-
-	for (i = 0; i < 3; i++)
-		gate_write(e, &g[i], v[i]);
-	for (i = 0; i < 600; i++) {
-		FAILS(pawl_wait_writable(e, v[i % 3], 1, NULL), -ETIMEDOUT, "wait");
-		OK(push_write(e, add_plain, &n[i % 3], v[i % 3]));
-	}
-	OK(pawl_stats(e, &s));
-	ck_assert_uint_le(s.pushed - s.completed, 600 + 2 * 3);
-	for (i = 0; i < 3; i++) {
-		gate_open(&g[i]);
-		OK(pawl_wait_writable(e, v[i], SOON_NS, NULL));
-		ck_assert_uint_eq(n[i], 200);
-	}
-	OK(pawl_wait_all(e, SOON_NS, NULL));
-	OK(pawl_engine_destroy(e));
-}
-END_TEST
-
-/* Polling, and then a wait: the abandoned position is used again. */
-START_TEST(test_polling_then_waiting)
-{
-	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
-	int i, k, rounds = TIMES(300);
-
-	for (i = 0; i < rounds; i++) {
-		pawl_var_t v = var_new(e);
-		struct gate g;
-		u64 n = 0;
-
-		gate_write(e, &g, v);
-		for (k = 0; k < i % 4; k++)
-			ck_assert_int_eq(pawl_wait_readable(e, v, 1, NULL), -ETIMEDOUT);
-		OK(push_write(e, add_plain, &n, v));
-		for (k = 0; k < i % 3; k++)
-			ck_assert_int_eq(pawl_wait_writable(e, v, 1, NULL), -ETIMEDOUT);
-		gate_open(&g);
-		OK(pawl_wait_readable(e, v, SOON_NS, NULL));
-		ck_assert_uint_eq(n, 1);
-		OK(pawl_wait_writable(e, v, SOON_NS, NULL));
-		ck_assert_uint_eq(version(e, v), 2);
-		OK(pawl_var_delete(e, v, NULL, NULL));
-	}
-	OK(pawl_wait_all(e, SOON_NS, NULL));
-	OK(pawl_engine_destroy(e));
-}
-END_TEST
-
-/* As the header says, a writable wait has the position of a write, also after its timeout. */
-START_TEST(test_timed_out_writable_keeps_its_place)
-{
-	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-	pawl_var_t v = var_new(e);
-	struct gate a, b;
-
-	gate_read(e, &a, v);
-	ck_assert_int_eq(pawl_wait_writable(e, v, MS, NULL), -ETIMEDOUT);
-	gate_read(e, &b, v);
-	pawl_run_one(e);
-	ck_assert(!b.running);
-	gate_open(&a);
-	while (!b.running)
-		ck_assert_int_eq(pawl_run_one(e), 1);
-	gate_open(&b);
-	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
-	ck_assert_uint_eq(version(e, v), 0);
-	OK(pawl_engine_destroy(e));
-}
-END_TEST
-
 /*
  * The limit holds although ready work never ends.  Never is after so many ops: more than there is
  * time for in the few ms of the limits, whatever else the machine does.
@@ -451,6 +285,106 @@ START_TEST(test_wakes_only_its_waiter)
 	/* A thread with a spurious wake-up would have slept again. */
 	ck_assert_uint_le(stats(s[0].e).sleeps, sleeps + 8);
 	OK(pawl_engine_destroy(s[0].e));
+}
+END_TEST
+
+/*
+ * The last op that ends is that of a wait.  Its thread runs a body meanwhile, and after it nobody
+ * else looks for those that wait for all.
+ */
+static void *waits_to_read(void *arg)
+{
+	struct later *l = arg;
+
+	MUST(!pawl_wait_readable(l->e, l->v, -1, NULL));
+	MUST(soon(load_acquire(&l->done)));	/* a thread that leaves looks, too */
+	return NULL;
+}
+
+static void *waits_for_all(void *arg)
+{
+	struct later *l = arg;
+
+	MUST(!pawl_wait(l->e, PAWL_WAIT_ALL | PAWL_WAIT_NO_HELP, 0, -1, NULL));
+	store_release(&l->done, 1);
+	return NULL;
+}
+
+START_TEST(test_the_end_of_a_wait_wakes_a_wait_for_all)
+{
+	struct later l = { .e = engine(PAWL_PER_DEVICE, 0) };
+	struct plug p = { 0 };
+	pthread_t t[2];
+	struct gate g;
+
+	l.v = var_new(l.e);
+	gate_write(l.e, &g, l.v);
+	OK(push_write(l.e, plug_body, &p, var_new(l.e)));
+	t[0] = spawn(waits_to_read, &l);
+	MUST(soon(load_acquire(&p.in)));
+	t[1] = spawn(waits_for_all, &l);
+	MUST(soon(stats(l.e).sleeps >= 1));
+	gate_open(&g);
+	plug_out(&p);
+	join(t[0]);
+	join(t[1]);
+	OK(pawl_engine_destroy(l.e));
+}
+END_TEST
+
+/* Whichever call of this thread ends the last op, the thread that waits for all comes back. */
+static bool ran_once(void *n)
+{
+	return load_acquire((u32 *)n);
+}
+
+START_TEST(test_every_call_that_ends_the_last_op_wakes_a_wait_for_all)
+{
+	struct later l = { .e = engine(PAWL_PER_DEVICE, 0) };
+	pawl_token_t token;
+	u32 how, n;
+
+	l.v = var_new(l.e);
+	for (how = 0; how < 6; how++) {
+		u64 sleeps = stats(l.e).sleeps;
+		struct pawl_op op = PAWL_OP_INIT;
+		pthread_t t;
+
+		n = 0;
+		l.done = 0;
+		if (how == 5) {
+			op.async_fn = keep_token;
+			op.arg = &token;
+			op.prop = PAWL_ASYNC;
+			OK(pawl_push(l.e, &op));
+		} else {
+			OK(push_write(l.e, add_one, &n, l.v));
+		}
+		t = spawn(waits_for_all, &l);
+		MUST(soon(stats(l.e).sleeps > sleeps));
+		switch (how) {
+		case 0:
+			ck_assert_int_eq(pawl_run_one(l.e), 1);
+			break;
+		case 1:
+			OK(pawl_run_until(l.e, ran_once, &n, SOON_NS));
+			break;
+		case 2:
+			OK(pawl_wait_readable(l.e, l.v, SOON_NS, NULL));
+			break;
+		case 3:
+			OK(pawl_wait_writable(l.e, l.v, SOON_NS, NULL));
+			break;
+		case 4:
+			OK(pawl_wait_all(l.e, SOON_NS, NULL));
+			break;
+		case 5:
+			OK(pawl_complete(l.e, token, 0, NULL));
+		}
+		ck_assert_msg(soon(load_acquire(&l.done)), "after call %u", how);
+		join(t);
+	}
+	OK(pawl_engine_destroy(l.e));
 }
 END_TEST
 
@@ -686,6 +620,10 @@ START_TEST(test_delete_under_a_waiter)
 }
 END_TEST
 
+static int (*const wait_for[])(struct pawl_engine *, pawl_var_t, int64_t, struct pawl_error *) = {
+	pawl_wait_readable, pawl_wait_writable,
+};
+
 /*
  * A wait that finds no op helps until there is one, and what it runs may delete its var: it is
  * refused, and needs no op.
@@ -693,6 +631,7 @@ END_TEST
 struct vanishing {
 	pawl_var_t v, held;
 	struct gate g, extra;
+	bool write;
 	int rc;
 };
 
@@ -715,14 +654,14 @@ static int wait_without_op(struct pawl_run *run, void *arg)
 	MUST(!pawl_push(e, &op));
 	while (ops_in_flight(e) < e->pool[POOL_OP]->max)
 		MUST(!push_write(e, nothing, NULL, x->held));
-	x->rc = pawl_wait_readable(e, x->v, SOON_NS, NULL);
+	x->rc = wait_for[x->write](e, x->v, SOON_NS, NULL);
 	return 0;
 }
 
-START_TEST(test_a_wait_whose_var_vanishes_keeps_no_op)
+static void wait_whose_var_vanishes(bool write)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
-	struct vanishing x = { .rc = 0 };
+	struct vanishing x = { .write = write };
 	struct pawl_engine *e;
 	struct thread *t;
 	struct gate held;
@@ -747,38 +686,18 @@ START_TEST(test_a_wait_whose_var_vanishes_keeps_no_op)
 	ck_assert_uint_eq(pool_depot_count(e->pool[POOL_OP]), pool_carved(e->pool[POOL_OP]));
 	OK(pawl_engine_destroy(e));
 }
-END_TEST
 
-/* A timed-out wait, then the var goes, then its memory is another var. */
-START_TEST(test_given_up_place_outlives_nothing)
+START_TEST(test_a_wait_whose_var_vanishes_keeps_no_op)
 {
-	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-	int i;
-
-	for (i = 0; i < 500; i++) {
-		pawl_var_t v = var_new(e);
-		struct gate g;
-
-		gate_write(e, &g, v);
-		ck_assert_int_eq((i & 1 ? pawl_wait_readable : pawl_wait_writable)(e, v, 1, NULL),
-				 -ETIMEDOUT);
-		OK(pawl_var_delete(e, v, NULL, NULL));
-		ck_assert_int_eq(pawl_wait_readable(e, v, 1, NULL), -ESTALE);
-		gate_open(&g);
-		while (pawl_run_one(e))
-			;
-		OK(pawl_wait_all(e, 0, NULL));
-	}
-	ck_assert_uint_lt(stats(e).ops, 300);
-	OK(pawl_engine_destroy(e));
+	wait_whose_var_vanishes(false);
+	wait_whose_var_vanishes(true);
 }
 END_TEST
 
 SUITE("wait", test_nothing_to_wait_for, test_readable, test_writable, test_all,
-      test_zero_only_looks, test_not_for_later_pushes, test_polling_one, test_polling_few,
-      test_polling_many, test_polls_between_pushes_leave_one_place, test_polling_then_waiting, test_writable_waits_for_a_later_reader,
-      test_timed_out_writable_keeps_its_place, test_limit_while_helping,
+      test_zero_only_looks, test_not_for_later_pushes, test_limit_while_helping,
       test_the_last_op_ends_a_wait_after_its_time, test_wakes_only_its_waiter,
-      test_many_waiters, test_wait_all_while_pushing, test_waits_publish, test_waits_help,
-      test_no_help, test_delete_under_a_waiter, test_a_wait_whose_var_vanishes_keeps_no_op,
-      test_given_up_place_outlives_nothing)
+      test_the_end_of_a_wait_wakes_a_wait_for_all,
+      test_every_call_that_ends_the_last_op_wakes_a_wait_for_all, test_many_waiters,
+      test_wait_all_while_pushing, test_waits_publish, test_waits_help, test_no_help,
+      test_delete_under_a_waiter, test_a_wait_whose_var_vanishes_keeps_no_op)
