@@ -123,8 +123,10 @@ START_TEST(test_an_interrupt_ends_waits_for_a_ticket_a_queue_and_a_group)
 	struct pawl_group_limits one = { .size = sizeof(one), .ops = 1 };
 	struct pawl_op op = PAWL_OP_INIT;
 	struct pawl_completion c;
+	struct waits { u32 what; u64 h; } kind[4];
 	pawl_ticket_t ticket;
 	pawl_cq_t cq;
+	u32 i;
 
 	held_engine(1);
 	OK(pawl_cq_create(e, &cq));
@@ -143,13 +145,22 @@ START_TEST(test_an_interrupt_ends_waits_for_a_ticket_a_queue_and_a_group)
 	waits_for = op.group.h;
 	ck_assert_int_eq(interrupted_by(PAWL_WAIT_GROUP, by_call), -EINTR);
 	ck_assert_int_eq(interrupted_by(PAWL_WAIT_ROOM, by_call), -EINTR);
+	kind[0] = (struct waits){ PAWL_WAIT_TICKET, ticket.h };
+	kind[1] = (struct waits){ PAWL_WAIT_CQ, cq.h };
+	kind[2] = (struct waits){ PAWL_WAIT_GROUP, op.group.h };
+	kind[3] = (struct waits){ PAWL_WAIT_ROOM, op.group.h };
 	/* the op is as it was, and the waits can be repeated */
 	ck_assert_int_eq(pawl_ticket_state(e, ticket), 1);
 	FAILS(pawl_ticket_wait(e, ticket, 0), -ETIMEDOUT);
 	FAILS(pawl_cq_wait(e, cq, 0), -ETIMEDOUT);
 	OK(pawl_complete(e, held, 0, NULL));
-	OK(pawl_ticket_wait(e, ticket, SOON_NS));
-	OK(pawl_cq_wait(e, cq, SOON_NS));
+	/* None of these reports an error of an op. */
+	for (i = 0; i < COUNT(kind); i++) {
+		struct pawl_error out = { .code = -EIO, .payload = &out };
+
+		OK(pawl_wait(e, kind[i].what, kind[i].h, SOON_NS, &out));
+		ck_assert(!out.code && !out.payload);
+	}
 	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 1);
 	OK(pawl_group_wait(e, op.group, SOON_NS));
 	OK(pawl_group_destroy(e, op.group));
@@ -249,6 +260,8 @@ START_TEST(test_an_interrupted_wait_keeps_the_error)
 			if (!trap.stops)
 				fail_now();
 			ended[rc == -EINTR]++;
+			/* It is used up by the wait that it ends, and by no other. */
+			ck_assert_uint_eq(load_relaxed(&e->interrupted), rc != -EINTR);
 			if (rc == -EINTR)
 				FAILS(pawl_wait(e, what, v.h, SOON_NS, NULL), -EIO, "disk");
 			else

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/thread.c: threads begin and end while engines are created and destroyed. */
 #include "util.h"
+#include "trap.h"
 #include <core/wait.h>
 
 struct work {
@@ -129,6 +130,127 @@ START_TEST(test_the_statistics_of_a_thread_that_left)
 	ck_assert(was->records == 3 && was->helps == 2);
 	ck_assert(s.records == was->records && s.helps == was->helps);
 	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static void *uses_objects_and_leaves(void *arg)
+{
+	struct pawl_engine *e = arg;
+	struct pawl_op op = op_of_fn(nothing, NULL);
+	struct thread *t = thread_get(e);
+	pawl_ticket_t ticket;
+	pawl_var_t v[9];
+	pawl_graph_t g;
+	u32 i;
+
+	for (i = 0; i < COUNT(v); i++)
+		v[i] = var_new(e);
+	MUST(!push_write(e, fail_io, NULL, v[0]));
+	MUST(pawl_wait_readable(e, v[0], SOON_NS, NULL) == -EIO);
+	op.writes = v;
+	op.nwrites = COUNT(v);
+	MUST(!pawl_graph_create(e, &op, 1, 0, &g) && !pawl_graph_delete(e, g));
+	op.flags = PAWL_OP_TICKET;
+	op.ticket = &ticket;
+	MUST(!pawl_push(e, &op) && pawl_run_one(e) == 1);
+	for (i = 0; i < COUNT(v); i++)
+		MUST(!pawl_var_delete(e, v[i], NULL, NULL));
+	MUST(t->cache[POOL_OP].n && t->cache[POOL_VAR].n && t->cache[POOL_EXT0].n);
+	return t;
+}
+
+START_TEST(test_a_thread_that_left_keeps_no_object)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct thread *t;
+	void *out;
+	u32 i;
+
+	MUST(!pthread_join(spawn(uses_objects_and_leaves, e), &out));
+	t = out;
+	for (i = 0; i < POOLS; i++)
+		ck_assert_msg(!t->cache[i].n, "%u of pool %u", t->cache[i].n, i);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+#if CAN_TRAP
+static struct {
+	struct pawl_engine *e;
+	struct thread *t;
+	bool looks, moved;
+	u32 waits;
+	u32 done;		/* A */
+	pthread_t id;
+} leaving;
+
+static void *waits_meanwhile(void *arg)
+{
+	MUST(!pawl_wait(leaving.e, PAWL_WAIT_ALL | PAWL_WAIT_NO_HELP, 0, -1, NULL));
+	store_release(&leaving.done, 1);
+	return arg;
+}
+
+static void while_it_leaves(void)
+{
+	u64 sleeps = stats(leaving.e).sleeps;
+
+	leaving.moved = !load_relaxed(&leaving.t->completed);
+	if (!leaving.looks || !ops_in_flight(leaving.e))
+		return;
+	leaving.waits++;
+	leaving.id = spawn(waits_meanwhile, NULL);
+	MUST(soon(load_acquire(&leaving.done) || stats(leaving.e).sleeps > sleeps));
+}
+
+/* Complete an op and leave the engine, with a stop after k instructions. */
+static void leave_after(long k)
+{
+	struct pawl_op op = op_of_fn(nothing, NULL);
+	int rc;
+
+	MUST(!pawl_push(leaving.e, &op) && pawl_run_one(leaving.e) == 1);
+	leaving.t = thread_get(leaving.e);
+	leaving.moved = true;
+	trap_after(k, rc = pawl_thread_detach(leaving.e));
+	MUST(!rc);
+}
+#endif
+
+/*
+ * While a thread's counts move to the engine's sums, a wait for all may miss what it completed,
+ * and go to sleep: then the thread wakes it.
+ */
+START_TEST(test_a_wait_that_missed_the_counts_of_a_leaving_thread_is_woken)
+{
+#if CAN_TRAP
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	long least = 0, most, k;
+
+	leaving.e = e;
+	elsewhere_begin(while_it_leaves);
+	leave_after(LONG_MAX);
+	leave_after(LONG_MAX);
+	for (most = trap.ran; least < most; ) {
+		k = (least + most) / 2;
+		leave_after(k);
+		if (leaving.moved)
+			most = k;
+		else
+			least = k + 1;
+	}
+	leaving.looks = true;
+	for (k = least - 2; k < least + 8; k++) {
+		leaving.waits = leaving.done = 0;
+		leave_after(k);
+		if (!leaving.waits)
+			continue;
+		ck_assert(soon(load_acquire(&leaving.done)));
+		join(leaving.id);
+	}
+	elsewhere_end();
+	OK(pawl_engine_destroy(e));
+#endif
 }
 END_TEST
 
@@ -750,7 +872,9 @@ START_TEST(test_workers_attach_and_detach_in_hooks)
 END_TEST
 
 SUITE("thread", test_churn, test_a_thread_that_left_is_not_summed,
-      test_the_statistics_of_a_thread_that_left, test_the_waits_of_a_thread_that_left,
+      test_the_statistics_of_a_thread_that_left,
+      test_a_thread_that_left_keeps_no_object,
+      test_a_wait_that_missed_the_counts_of_a_leaving_thread_is_woken, test_the_waits_of_a_thread_that_left,
       test_too_many,
       test_each_call_says_that_there_is_no_room,
       test_no_room_for_workers, test_engine_ends_first,

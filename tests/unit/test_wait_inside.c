@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Waits inside bodies: deadlocks, help, nesting, across queues. */
 #include "util.h"
+#include <core/admit.h>
+#include <core/thread.h>
 
 struct inner {
 	pawl_var_t own_r, own_w, other;
@@ -181,8 +183,10 @@ START_TEST(test_inside_waits_help)
 END_TEST
 
 /* Bodies that wait for bodies that wait, deeper than the engine nests. */
+#define DEEP	(HELP_DEPTH + 10)
+
 struct deep {
-	pawl_var_t v[200];
+	pawl_var_t v[DEEP];
 	u32 done;	/* A */
 };
 
@@ -191,13 +195,13 @@ struct deep_op {
 	int level;
 };
 
-static struct deep_op deep_ops[200];
+static struct deep_op deep_ops[DEEP];
 
 static int deep_body(struct pawl_run *run, void *arg)
 {
 	struct deep_op *o = arg;
 
-	if (o->level + 1 < (int)ARRAY_SIZE(deep_ops) / 4) {
+	if (o->level + 1 < (int)DEEP) {
 		MUST(!push_write(run->engine, deep_body, o + 1, o->d->v[o->level + 1]));
 		MUST(!pawl_wait_readable(run->engine, o->d->v[o->level + 1], SOON_NS, NULL));
 	}
@@ -207,19 +211,25 @@ static int deep_body(struct pawl_run *run, void *arg)
 
 START_TEST(test_inside_waits_nest)
 {
+	struct thread *t;
+	u32 slot;
 	int w, i;
 
 	for (w = 0; w < 2; w++) {
 		struct pawl_engine *e = engine(PAWL_PER_DEVICE, w);
 		struct deep d = { .done = 0 };
 
-		for (i = 0; i < 200; i++) {
+		for (i = 0; i < (int)DEEP; i++) {
 			d.v[i] = var_new(e);
 			deep_ops[i] = (struct deep_op){ &d, i };
 		}
 		OK(push_write(e, deep_body, &deep_ops[0], d.v[0]));
 		OK(pawl_wait_readable(e, d.v[0], SOON_NS, NULL));
-		ck_assert_uint_eq(d.done, 50);
+		ck_assert_uint_eq(d.done, DEEP);
+		/* None of the waits counts as one that is deep any more. */
+		ck_assert_uint_eq(load_relaxed(&e->deep), 0);
+		for_each_live(e, t, slot)
+			ck_assert(!t->deep);
 		OK(pawl_engine_destroy(e));
 	}
 }

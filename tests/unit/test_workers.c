@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
+#include <core/admit.h>
 #include <core/cpus.h>
 #include <exec/internal.h>
 
@@ -447,6 +448,58 @@ START_TEST(test_host_makes_the_threads)
 }
 END_TEST
 
+/* --- no worker can be made: whoever waits runs the ops --- */
+
+struct level {
+	const struct level *next;	/* NULL: the last */
+	pawl_var_t v;
+	u32 *ran;
+};
+
+static int goes_deeper(struct pawl_run *run, void *arg)
+{
+	const struct level *l = arg;
+
+	if (l->next) {
+		MUST(!push_write(run->engine, goes_deeper, TEXT(l->next), l->next->v));
+		MUST(!pawl_wait_readable(run->engine, l->next->v, SOON_NS, NULL));
+	}
+	fetch_add_relaxed(l->ran, 1);
+	return 0;
+}
+
+/* Also a wait that would leave them to workers: by its flag, the configuration, or its depth. */
+START_TEST(test_without_workers_every_wait_runs_ops)
+{
+	static struct level l[HELP_DEPTH + 10];
+	struct pawl_config c = small(PAWL_PER_DEVICE, 4);
+	u32 help, i, ran = 0;
+
+	c.copy_workers = c.priority_workers = 4;
+	store_relaxed(&fail_from, 0);
+	for (help = 0; help < 2; help++) {
+		u32 how = help ? PAWL_WAIT_NO_HELP : 0;
+		struct pawl_engine *e;
+
+		c.no_help = !help;
+		e = engine_with(&c);
+		for (i = 0; i < COUNT(l); i++)
+			l[i] = (struct level){ i + 1 < COUNT(l) ? &l[i + 1] : NULL, var_new(e), &ran };
+		ran = 0;
+		OK(push_write(e, goes_deeper, l, l->v));
+		OK(pawl_wait(e, PAWL_WAIT_READABLE | how, l->v.h, SOON_NS, NULL));
+		ck_assert_uint_eq(ran, COUNT(l));
+		OK(push_write(e, add_one, &ran, l->v));
+		OK(pawl_wait(e, PAWL_WAIT_WRITABLE | how, l->v.h, SOON_NS, NULL));
+		OK(push_write(e, add_one, &ran, l->v));
+		OK(pawl_wait(e, PAWL_WAIT_ALL | how, 0, SOON_NS, NULL));
+		ck_assert_uint_eq(ran, COUNT(l) + 2);
+		OK(pawl_engine_destroy(e));
+	}
+	store_relaxed(&fail_from, UINT32_MAX);
+}
+END_TEST
+
 /* --- the default number of workers --- */
 
 static char root[PATH_MAX];
@@ -566,4 +619,5 @@ END_TEST
 SUITE("workers", test_threads_are_as_many_as_documented,
       test_a_start_returns_when_all_workers_have_entered, test_start_workers_says_what_failed,
       test_attributes_of_workers, test_threads_leave_nothing_behind, test_wrong_attributes,
-      test_host_makes_the_threads, test_default_respects_affinity_and_quota, test_lists_of_cpus)
+      test_host_makes_the_threads, test_without_workers_every_wait_runs_ops,
+      test_default_respects_affinity_and_quota, test_lists_of_cpus)
