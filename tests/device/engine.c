@@ -28,9 +28,18 @@ START_TEST(a_wait_is_for_the_work_not_for_the_body)
 	struct pawl_engine *e = by_hand(1);
 	pawl_var_t v = var_new(e);
 	struct cell c = { 0 };
+	u32 i;
 
 	OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
-	MUST(soon(version(e, v) == 1));
+	MUST(soon(version(e, v) == 1 && stats(e).completed == 1));
+	/* No op is in flight: a wait for all is one for the device alone. */
+	for (i = 0; i < 3; i++) {
+		static const u32 what[] = { PAWL_WAIT_ALL, PAWL_WAIT_READABLE, PAWL_WAIT_WRITABLE };
+
+		pawl_interrupt(e);
+		FAILS(pawl_wait(e, what[i] | PAWL_WAIT_INTR, i ? v.h : 0, SOON_NS, NULL), -EINTR,
+		      "interrupted");
+	}
 	FAILS(pawl_wait_readable(e, v, 0, NULL), -ETIMEDOUT);
 	FAILS(pawl_wait_readable(e, v, 2000000, NULL), -ETIMEDOUT);
 	FAILS(pawl_wait_writable(e, v, 1000000, NULL), -ETIMEDOUT);
@@ -42,6 +51,48 @@ START_TEST(a_wait_is_for_the_work_not_for_the_body)
 	ck_assert_uint_eq(load_acquire(&c.ran), 1);
 	OK(pawl_wait_writable(e, v, SOON_NS, NULL));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
+	done_by_hand(e);
+}
+END_TEST
+
+/* The library's clock is ahead of the system's. */
+static u64 ahead;		/* A */
+
+u64 __real_exec_now_ns(void);
+u64 __wrap_exec_now_ns(void);
+
+u64 __wrap_exec_now_ns(void)
+{
+	return __real_exec_now_ns() + load_relaxed(&ahead);
+}
+
+#define HOUR_NS	3600000000000ll
+
+static int takes_an_hour(struct pawl_run *run, void *arg)
+{
+	fetch_add_relaxed(&ahead, (u64)HOUR_NS);
+	return 0;
+}
+
+/* The time that the ops took is not there for the work on the device a second time. */
+START_TEST(a_wait_for_all_has_its_time_once)
+{
+	struct pawl_engine *e = by_hand(0);
+	pawl_var_t v = var_new(e);
+	struct cell c = { 0 };
+
+	OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
+	while (pawl_run_one(e))
+		;
+	OK(push_write(e, takes_an_hour, NULL, var_new(e)));
+	FAILS(pawl_wait_all(e, HOUR_NS - 1, NULL), -ETIMEDOUT);
+	ck_assert_uint_eq(load_relaxed(&ahead), HOUR_NS);
+	ck_assert_uint_eq(load_acquire(&c.ran), 0);
+	store_relaxed(&ahead, 0);
+	steps_go();
+	OK(push_write(e, nothing, NULL, var_new(e)));
+	OK(pawl_wait_all(e, -1, NULL));
+	ck_assert_uint_eq(load_acquire(&c.ran), 1);
 	done_by_hand(e);
 }
 END_TEST
@@ -582,11 +633,15 @@ START_TEST(all_threads_have_a_place)
 	ck_assert_uint_eq(load_acquire(&stopped), made);
 	ck_assert_uint_eq(load_acquire(&watching), 17);
 	/* Without workers only the thread that waits for devices exists; no thread runs bodies. */
-	made = 0;
+	made = started = stopped = 0;
 	c.workers = 0;
+	c.max_threads = 1;
+	FAILS(pawl_engine_create(&c, &e), -EUSERS, "engine_create", "the thread for devices");
+	ck_assert_uint_eq(made, 1);
+	ck_assert(load_acquire(&started) == 1 && load_acquire(&stopped) == 1);
 	c.max_threads = 2;
 	e = engine_with(&c);
-	ck_assert_uint_eq(made, 1);
+	ck_assert_uint_eq(made, 2);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -676,7 +731,8 @@ int main(void)
 		bodies_may_push_and_wait, memory_and_what_it_is, an_op_has_memory_of_its_own,
 		an_op_on_a_cpu_has_memory_of_its_own, NULL };
 	const TTest *const told[] = {
-		a_wait_is_for_the_work_not_for_the_body, a_look_again_and_again_ends,
+		a_wait_is_for_the_work_not_for_the_body, a_wait_for_all_has_its_time_once,
+		a_look_again_and_again_ends,
 		no_worker_waits_for_the_device, delete_waits_for_the_device,
 		an_op_without_a_body_orders, an_asynchronous_body, an_asynchronous_body_as_a_graph,
 		info_of_a_newer_program, bad_configurations, all_threads_have_a_place,
