@@ -3,8 +3,22 @@
  * core/watch.c: pawl_watch() reports what has not moved, and nothing else.
  */
 #include "util.h"
+#include <core/op.h>
 
 #define HOUR_NS 3600000000000
+
+/* The library's clock, if it stands. */
+static u64 stands;		/* A */
+
+u64 __real_exec_now_ns(void);
+u64 __wrap_exec_now_ns(void);
+
+u64 __wrap_exec_now_ns(void)
+{
+	u64 ns = load_relaxed(&stands);
+
+	return ns ? ns : __real_exec_now_ns();
+}
 
 struct seen {
 	int n;
@@ -457,7 +471,107 @@ START_TEST(test_reports)
 }
 END_TEST
 
+/* "for threshold_ns nanoseconds or longer": exact, for each kind of report. */
+START_TEST(test_the_threshold_is_exact)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	struct plug p = { 0 };
+	struct seen seen;
+	struct gate g;
+	int i;
+
+	gate_write(e, &g, var_new(e));
+	plug_in(e, &p, PAWL_NORMAL);
+	OK(push_write(e, nothing, NULL, var_new(e)));
+	store_relaxed(&stands, HOUR_NS);
+	ck_assert_int_eq(watch(e, 0).n, 0);
+	ck_assert_int_eq(watch(e, 0).n, 0);	/* no time has passed */
+	store_relaxed(&stands, HOUR_NS + 1000);
+	ck_assert_int_eq(watch(e, 1001).n, 0);
+	seen = watch(e, 1000);
+	ck_assert_int_eq(seen.n, 3);
+	for (i = 0; i < 3; i++)
+		ck_assert_uint_eq(seen.s[i].ns, 1000);
+	ck_assert_int_eq(watch(e, 0).n, 3);
+	store_relaxed(&stands, 0);
+	plug_out(&p);
+	gate_open(&g);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/*
+ * An op may end while it is looked at, and its object is used again, also for the argument of
+ * another op: whatever is read there leads to no other memory.
+ */
+START_TEST(test_an_op_that_ends_while_it_is_looked_at)
+{
+	static const u32 blocks[] = { UINT32_MAX, RM_BASE - 1, 1u << BLOCK_BITS };
+	static const u32 exts[] = { 0x3fffffff, 0x7fffffff, 0xbfffffff, 0xffffffff };
+	static const u32 counts[] = { INLINE_DEPS + 1, 17, 40000, UINT16_MAX };
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct op *holder = NULL, *next = NULL;
+	struct dep was;
+	struct seen seen;
+	struct gate g;
+	u32 i, k, ext;
+	u16 n;
+
+	gate_write(e, &g, v);
+	OK(push_write(e, nothing, NULL, v));
+	for (i = 1; i <= pool_carved(e->pool[POOL_OP]); i++) {
+		struct op *op = op_of(e, i);
+
+		if (op->ndeps && op->async_fn == gate_body)
+			holder = op;
+		else if (op->ndeps && op->fn == nothing)
+			next = op;
+	}
+	MUST(holder && next);
+	store_relaxed(&stands, HOUR_NS);
+	ck_assert_int_eq(watch(e, 0).n, 0);
+	store_relaxed(&stands, HOUR_NS + 1);
+	seen = watch(e, 0);
+	ck_assert(seen.n == 1 && seen.s[0].behind == 1 && seen.s[0].var.h == v.h);
+	for (i = 0; i < COUNT(blocks); i++) {
+		/* of the op behind it, whose block is the next one */
+		was = next->deps[0];
+		store_helped(&next->deps[0].block, blocks[i]);
+		seen = watch(e, 0);
+		next->deps[0] = was;
+		ck_assert(seen.n == 1 && seen.s[0].behind == 1 && seen.s[0].var.h == v.h);
+		was = holder->deps[0];
+		store_helped(&holder->deps[0].block, blocks[i]);
+		seen = watch(e, 0);
+		holder->deps[0] = was;
+		ck_assert(seen.n == 1 && !seen.s[0].behind && !seen.s[0].var.h);
+		store_helped(&holder->deps[0].var, blocks[i]);
+		seen = watch(e, 0);
+		holder->deps[0] = was;
+		ck_assert(seen.n == 1 && !seen.s[0].behind && !seen.s[0].var.h);
+	}
+	n = holder->ndeps;
+	ext = holder->ext;
+	for (i = 0; i < COUNT(exts); i++)
+		for (k = 0; k < COUNT(counts); k++) {
+			store_helped16(&holder->ndeps, (u16)counts[k]);
+			store_helped(&holder->ext, exts[i]);
+			seen = watch(e, 0);
+			store_helped16(&holder->ndeps, n);
+			store_helped(&holder->ext, ext);
+			ck_assert(seen.n == 1 && !seen.s[0].behind && !seen.s[0].var.h);
+		}
+	store_relaxed(&stands, 0);
+	gate_open(&g);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 SUITE("watch", test_body, test_async, test_queue, test_next_op_is_another,
       test_next_body_of_a_graph_is_another,
       test_next_async_op_is_another, test_next_thread_is_another, test_many_vars, test_bad,
-      test_while_it_moves, test_reports)
+      test_while_it_moves, test_reports, test_the_threshold_is_exact,
+      test_an_op_that_ends_while_it_is_looked_at)
