@@ -2,12 +2,14 @@
 /* core/engine.c: configuration, creation, kinds, devices. */
 #include "util.h"
 #include "threads.h"
+#include <core/engine.h>
 #include <pawl/device.h>
 #include <sys/resource.h>
 
 START_TEST(test_config_defaults)
 {
 	struct pawl_config c;
+	struct pawl_engine *e;
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
 	memset(&c, 0xff, sizeof(c));
@@ -30,6 +32,16 @@ START_TEST(test_config_defaults)
 	ck_assert_str_eq(c.name, "pawl");
 	ck_assert_ptr_null(c.thread_start);
 	ck_assert_ptr_null(c.thread_stop);
+	ck_assert_int_eq(c.window_policy, -1);
+	ck_assert_uint_eq(c.spin_ns, cpus > 1 ? 20000 : 0);
+	ck_assert(!c.devices && !c.ndevices && c.device_streams == 16 && c.device_workers == 1 &&
+		  c.device_window == 512);
+	ck_assert(!c.start_workers && c.sched_policy == -1 && !c.sched_priority && !c.stack_size);
+	ck_assert(!c.user && !c.drop && !c.thread_create && !c.thread_join && !c.cpu_list);
+	/* An engine without a configuration has them, too. */
+	OK(pawl_engine_create(NULL, &e));
+	ck_assert(!memcmp(&e->cfg, &c, sizeof(c)));
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -180,6 +192,9 @@ START_TEST(test_create_ranges)
 	REFUSE(max_vars, (1 << 26) + 1, "67108865");
 	REFUSE(max_threads, 0, "0");
 	REFUSE(max_threads, 2048, "2048");
+	REFUSE(device_streams, 0, "0");
+	REFUSE(device_streams, 33, "33");
+	REFUSE(window_policy, -2, "-2");
 	REFUSE(device_workers, 0, "0");
 	REFUSE(device_workers, 33, "33");
 	REFUSE(device_window, 0, "0");
@@ -194,6 +209,59 @@ START_TEST(test_create_ranges)
 	c.cpus = (const int[]){ 0, -1 };
 	c.ncpus = 2;
 	FAILS(pawl_engine_create(&c, &e), -EINVAL, "cpus[1]", "-1");
+	c.cpus = (const int[]){ 4095, 4096 };
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "cpus[1]", "4096");
+}
+END_TEST
+
+/* The least and the most of each field are accepted. */
+START_TEST(test_create_accepts_the_limits)
+{
+	struct pawl_engine *e;
+	struct pawl_config c;
+
+#define ACCEPT(field, value)							\
+	do {									\
+		c = small(PAWL_PER_DEVICE, 1);					\
+		c.max_threads = 2047;						\
+		c.field = (value);						\
+		e = engine_with(&c);						\
+		ck_assert(e->cfg.field == c.field);				\
+		OK(pawl_engine_destroy(e));					\
+	} while (0)
+
+	ACCEPT(workers, 1024);
+	ACCEPT(priority_workers, 0);
+	ACCEPT(priority_workers, 1024);
+	ACCEPT(copy_workers, 0);
+	ACCEPT(copy_workers, 1024);
+	ACCEPT(cpu_devices, 64);
+	ACCEPT(max_threads, 3);
+	ACCEPT(window, c.max_ops);
+	ACCEPT(window, 1);
+	ACCEPT(window_policy, 0);
+	ACCEPT(window_policy, 2);
+	ACCEPT(device_streams, 1);
+	ACCEPT(device_streams, 32);
+	ACCEPT(device_workers, 32);
+	ACCEPT(device_window, 1);
+	ACCEPT(device_window, 65536);
+	ACCEPT(name, "");
+#undef ACCEPT
+	/* The thread that creates the engine is one, and all workers of a queue. */
+	c = small(PAWL_PER_DEVICE, 0);
+	c.max_threads = 1;
+	e = engine_with(&c);
+	OK(pawl_engine_destroy(e));
+	c.workers = 1;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "max_threads is 1, the workers need 2");
+	c.max_threads = 2;
+	e = engine_with(&c);
+	OK(pawl_engine_destroy(e));
+	c.cpus = (const int[]){ 0, 4095 };
+	c.ncpus = 2;
+	e = engine_with(&c);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -683,7 +751,8 @@ END_TEST
 
 SUITE("engine", test_config_defaults, test_create_default, test_default_fits_in_512_mb,
       test_small_prefault_is_small, test_small_prefault_permits_a_var_named_often,
-      test_create_out_null, test_create_size, test_create_ranges, test_create_edges,
+      test_create_out_null, test_create_size, test_create_ranges,
+      test_create_accepts_the_limits, test_create_edges,
       test_prefault_is_in_proportion, test_create_prefault, test_create_pinned,
       test_threads_start_late, test_zero_workers_no_thread, test_thread_hooks, test_all_kinds,
       test_several_engines, test_engines_push_to_each_other, test_create_destroy_1000,

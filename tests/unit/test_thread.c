@@ -61,6 +61,35 @@ START_TEST(test_churn)
 }
 END_TEST
 
+/* Each slot that a thread has is found, from each slot on, also behind the first 64. */
+START_TEST(test_every_slot_with_a_thread_is_found)
+{
+	static const u32 sizes[] = { 1, 63, 64, 65, 127, 128, 129, 200, 2047 };
+	static u64 live[32];
+	struct pawl_engine e = { .live = live };
+	u32 i, k, round, from, next;
+	u64 seed = 8;
+
+	for (i = 0; i < COUNT(sizes); i++) {
+		e.max_threads = sizes[i];
+		for (round = 0; round < 30; round++) {
+			memset(live, 0, sizeof(live));
+			for (k = rnd(&seed) % 8; k; k--) {
+				next = (u32)(rnd(&seed) % sizes[i]);
+				live[next / 64] |= 1ull << next % 64;
+			}
+			for (from = 0, next = 0; from <= sizes[i]; from++) {
+				while (next < from || (next < sizes[i] &&
+						       !(live[next / 64] >> next % 64 & 1)))
+					next++;
+				if (from < sizes[i] || sizes[i] % 64)
+					MUST(live_next(&e, from) == next);
+			}
+		}
+	}
+}
+END_TEST
+
 /* What they did still counts, and their slots are no longer read. */
 START_TEST(test_a_thread_that_left_is_not_summed)
 {
@@ -871,7 +900,7 @@ START_TEST(test_workers_attach_and_detach_in_hooks)
 }
 END_TEST
 
-SUITE("thread", test_churn, test_a_thread_that_left_is_not_summed,
+SUITE("thread", test_churn, test_every_slot_with_a_thread_is_found, test_a_thread_that_left_is_not_summed,
       test_the_statistics_of_a_thread_that_left,
       test_a_thread_that_left_keeps_no_object,
       test_a_wait_that_missed_the_counts_of_a_leaving_thread_is_woken, test_the_waits_of_a_thread_that_left,

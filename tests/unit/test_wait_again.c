@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* core/wait.c: waits that timed out, and what they left in the queues of their vars. */
+#include <malloc.h>
 #include "util.h"
 #include <core/op.h>
 #include <core/thread.h>
@@ -325,8 +326,39 @@ START_TEST(test_given_up_place_outlives_nothing)
 }
 END_TEST
 
+/* What a thread remembers of its waits is freed with the engine, even if it continues. */
+START_TEST(test_destroy_frees_what_is_known_of_waits)
+{
+	enum { N = 300, ROUNDS = 10 };
+	size_t before = 0, after;
+	u32 i, k;
+
+	for (i = 0; i <= ROUNDS; i++) {
+		struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+		pawl_var_t v[N];
+		struct gate g;
+
+		/* after the first round the memory that all engines share exists */
+		if (i == 1)
+			before = mallinfo2().uordblks;
+		for (k = 0; k < N; k++)
+			v[k] = var_new(e);
+		MUST(!gate_push(e, &g, NULL, 0, v, N));
+		for (k = 0; k < N; k++)
+			FAILS(pawl_wait_readable(e, v[k], 1, NULL), -ETIMEDOUT);
+		gate_open(&g);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		OK(pawl_engine_destroy(e));
+	}
+	after = mallinfo2().uordblks;
+	/* more than 16 bytes for each wait */
+	ck_assert_msg(after < before + ROUNDS * N * 16 / 2, "%zu bytes remain", after - before);
+}
+END_TEST
+
 SUITE("wait_again", test_polling_one, test_polling_few, test_polling_many,
       test_writable_waits_for_a_later_reader, test_polls_between_pushes_leave_one_place,
       test_polling_then_waiting, test_timed_out_writable_keeps_its_place,
       test_a_wait_from_an_earlier_position_has_its_time_once,
-      test_the_op_of_a_wait_is_that_of_no_op_before, test_given_up_place_outlives_nothing)
+      test_the_op_of_a_wait_is_that_of_no_op_before, test_given_up_place_outlives_nothing,
+      test_destroy_frees_what_is_known_of_waits)

@@ -329,9 +329,17 @@ START_TEST(test_wrong_attributes)
 	struct pawl_config c = ok;
 	struct pawl_engine *e;
 	u32 i;
+	int rc;
 
 	c.stack_size = 100;
 	FAILS(pawl_engine_create(&c, &e), -EINVAL, "stack_size", "100");
+	c.stack_size = (size_t)sysconf(_SC_THREAD_STACK_MIN) - 1;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "stack_size", "the least is");
+	c.stack_size++;
+	if (!SANITIZED) {
+		OK(pawl_engine_create(&c, &e));
+		OK(pawl_engine_destroy(e));
+	}
 	c = ok;
 	c.sched_policy = 77;
 	FAILS(pawl_engine_create(&c, &e), -EINVAL, "sched_policy", "77");
@@ -339,6 +347,12 @@ START_TEST(test_wrong_attributes)
 	FAILS(pawl_engine_create(&c, &e), -EINVAL, "sched_priority");
 	c.sched_priority = 100;
 	FAILS(pawl_engine_create(&c, &e), -EINVAL, "sched_priority", "100");
+	/* The most that there is may be forbidden, but is not wrong. */
+	c.sched_priority = 99;
+	rc = pawl_engine_create(&c, &e);
+	ck_assert_msg(!rc || rc == -EPERM, "%d: %s", rc, pawl_error_text());
+	if (!rc)
+		OK(pawl_engine_destroy(e));
 	c.sched_policy = -1;
 	c.sched_priority = 1;
 	FAILS(pawl_engine_create(&c, &e), -EINVAL, "sched_priority");
