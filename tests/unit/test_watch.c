@@ -475,12 +475,13 @@ END_TEST
 START_TEST(test_the_threshold_is_exact)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v = var_new(e);
 	struct plug p = { 0 };
 	struct seen seen;
 	struct gate g;
 	int i;
 
-	gate_write(e, &g, var_new(e));
+	gate_write(e, &g, v);
 	plug_in(e, &p, PAWL_NORMAL);
 	OK(push_write(e, nothing, NULL, var_new(e)));
 	store_relaxed(&stands, HOUR_NS);
@@ -493,6 +494,8 @@ START_TEST(test_the_threshold_is_exact)
 	for (i = 0; i < 3; i++)
 		ck_assert_uint_eq(seen.s[i].ns, 1000);
 	ck_assert_int_eq(watch(e, 0).n, 3);
+	/* The var of the asynchronous op, although no op is behind it. */
+	ck_assert_uint_eq(find(&seen, PAWL_STALLED_ASYNC)->var.h, v.h);
 	store_relaxed(&stands, 0);
 	plug_out(&p);
 	gate_open(&g);
@@ -552,6 +555,18 @@ START_TEST(test_an_op_that_ends_while_it_is_looked_at)
 		holder->deps[0] = was;
 		ck_assert(seen.n == 1 && !seen.s[0].behind && !seen.s[0].var.h);
 	}
+	/* What a read has instead of a block, if its var is parked or mostly read. */
+	was = holder->deps[0];
+	for (i = 0; i < 4; i++) {
+		holder->deps[0].var = (u32)v.h;
+		holder->deps[0].block = (const u32[]){ 0, RM_BASE, RM_BASE + RM_MAX - 1, 0 }[i];
+		if (i == 3)	/* an access that was left out */
+			holder->deps[0].gen = 0;
+		seen = watch(e, 0);
+		holder->deps[0] = was;
+		ck_assert(seen.n == 1 && !seen.s[0].behind);
+		ck_assert_uint_eq(seen.s[0].var.h, i < 3 ? v.h : 0);
+	}
 	n = holder->ndeps;
 	ext = holder->ext;
 	for (i = 0; i < COUNT(exts); i++)
@@ -570,8 +585,40 @@ START_TEST(test_an_op_that_ends_while_it_is_looked_at)
 }
 END_TEST
 
+static u64 mapped_kib(void)
+{
+	long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	MUST(f && fscanf(f, "%ld", &pages) == 1);
+	fclose(f);
+	return (u64)pages * (u64)sysconf(_SC_PAGESIZE) / 1024;
+}
+
+/* What the watchdog remembers ends with the engine. */
+START_TEST(test_destroy_unmaps_the_watch)
+{
+	enum { ROUNDS = 20 };
+	u64 before = 0;
+	u32 i;
+
+	if (SANITIZED)
+		return;		/* they map memory of their own */
+	for (i = 0; i <= ROUNDS; i++) {
+		struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+
+		ck_assert_int_eq(watch(e, 0).n, 0);
+		OK(pawl_engine_destroy(e));
+		if (!i)
+			before = mapped_kib();
+	}
+	/* It is 8 bytes for each of max_ops and more. */
+	ck_assert_uint_lt(mapped_kib(), before + ROUNDS * (1 << 16) * 8 / 1024 / 2);
+}
+END_TEST
+
 SUITE("watch", test_body, test_async, test_queue, test_next_op_is_another,
       test_next_body_of_a_graph_is_another,
       test_next_async_op_is_another, test_next_thread_is_another, test_many_vars, test_bad,
       test_while_it_moves, test_reports, test_the_threshold_is_exact,
-      test_an_op_that_ends_while_it_is_looked_at)
+      test_an_op_that_ends_while_it_is_looked_at, test_destroy_unmaps_the_watch)
