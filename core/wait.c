@@ -736,7 +736,6 @@ int pawl_run_until(struct pawl_engine *e, bool (*done)(void *), void *user, int6
 	thread_last.callbacks++;
 	rc = exec_wait(e->x, &t->ex, done, user, timeout_ns, EXEC_HELP);
 	thread_last.callbacks--;
-	flight_check(t);
 	return rc ? err(rc, "run_until: not done after %lld ns", (long long)timeout_ns) : 0;
 }
 PAWL_EXPORT(pawl_run_until);
