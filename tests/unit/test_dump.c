@@ -5,6 +5,7 @@
 #include "util.h"
 #include "child.h"
 #include <core/engine.h>
+#include <core/thread.h>
 #include <ctype.h>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -325,6 +326,29 @@ START_TEST(test_in_a_crash)
 }
 END_TEST
 
+/* Pushes that are not at their end; a var that was deleted is not listed, nor idle. */
+START_TEST(test_pushes_and_deleted_vars)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct thread *t = thread_get(e);
+	u64 was = load_relaxed(&t->d.status);
+	pawl_var_t v[3] = { var_new(e), var_new(e), var_new(e) };
+
+	has(dump(e), "\n3 vars idle\n");
+	OK(pawl_var_delete(e, v[1], NULL, NULL));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	has(dump(e), "\n2 vars idle\n");
+	ck_assert_ptr_null(strstr(dump(e), " push "));
+	ck_assert_ptr_null(strstr(dump(e), "\nvar "));
+	store_relaxed(&t->d.status, status_make(77, PHASE_LINKING));
+	has(dump(e), "\nthread 0: push 77 is linking\n");
+	store_relaxed(&t->d.status, status_make(78, PHASE_COMMITTED));
+	has(dump(e), "\nthread 0: push 78 is attaching\n");
+	store_relaxed(&t->d.status, was);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* A name that is longer than a line is cut, and the dump continues. */
 START_TEST(test_long_name)
 {
@@ -549,5 +573,6 @@ END_TEST
 
 SUITE("dump", test_idle, test_stuck, test_the_last_var_is_listed, test_lists_ops,
       test_waiter_is_named, test_bad_fd, test_while_it_moves, test_in_a_signal_handler,
-      test_in_a_crash, test_long_name, test_text, test_the_end_does_not_fit,
-      test_an_interrupted_write_is_made_again, test_workers_that_do_not_start)
+      test_in_a_crash, test_pushes_and_deleted_vars, test_long_name, test_text,
+      test_the_end_does_not_fit, test_an_interrupted_write_is_made_again,
+      test_workers_that_do_not_start)
