@@ -330,12 +330,19 @@ START_TEST(an_asynchronous_body_as_a_graph)
 {
 	struct pawl_engine *e = by_hand(1);
 	struct later l = { .e = e };
-	struct pawl_op op = PAWL_OP_INIT;
+	struct pawl_op op = PAWL_OP_INIT, op2[2];
 	pawl_graph_t g;
 
 	op.async_fn = later_body;
 	op.arg = &l;
 	op.device = dev0;
+	/* Several bodies run in one go, on a device. */
+	op2[0] = op2[1] = op;
+	FAILS(pawl_graph_create(e, op2, 2, 0, &g), -EINVAL, "ops[0] is asynchronous");
+	op2[0].device = op2[1].device = (struct pawl_device){ PAWL_CPU, 0 };
+	OK(pawl_graph_create(e, op2, 2, 0, &g));
+	REFUSED(e, pawl_graph_push(e, g, LAUNCH(0, dev0)), -EINVAL, "graph_push", "asynchronous");
+	OK(pawl_graph_delete(e, g));
 	OK(pawl_graph_create(e, &op, 1, 0, &g));
 	OK(pawl_graph_push(e, g, NULL));
 	MUST(soon(load_acquire(&l.armed)));

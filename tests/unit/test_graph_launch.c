@@ -196,7 +196,7 @@ START_TEST(test_bad_launches_are_refused)
 	OK(pawl_var_delete(e, gone, NULL, NULL));
 	FAILS(pawl_graph_push(e, g, NULL), -EINVAL, "graph_push", "3 slots");
 	l.nvars = 3;
-	FAILS(pawl_graph_push(e, g, &l), -EINVAL, "graph_push", "3 slots");
+	FAILS(pawl_graph_push(e, g, &l), -EINVAL, "graph_push", "0 vars", "3 slots");
 	l.vars = VARS(v, { 0 }, v);
 	FAILS(pawl_graph_push(e, g, &l), -EINVAL, "graph_push", "twice");
 	l.vars = VARS(w, { 0 }, v);
@@ -285,8 +285,8 @@ START_TEST(test_a_launch_has_a_ticket_a_deadline_a_queue_and_a_group)
 	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 1);
 	ck_assert(c.tag == 8 && c.status == -ETIMEDOUT && !ran);
 	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -ETIMEDOUT);
-	/* And one that runs: it is complete when both bodies are over. */
-	l.flags &= ~PAWL_OP_DEADLINE;
+	/* And one that runs, before its deadline: it is complete when both bodies are over. */
+	l.deadline_ns = INT64_MAX;
 	l.tag = 9;
 	OK(pawl_graph_push(e, g, &l));
 	ck_assert_int_eq(pawl_run_one(e), 1);
@@ -422,6 +422,33 @@ START_TEST(test_a_launch_that_finds_no_op_frees_none)
 }
 END_TEST
 
+/* If the engine may wait, it runs other ops until the launch has what it needs. */
+START_TEST(test_a_launch_waits_for_an_op)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_op op[2];
+	struct pawl_engine *e;
+	u32 ran = 0, n, i;
+	pawl_graph_t g;
+
+	c.max_ops = 64;
+	c.max_threads = 2;
+	e = engine_with(&c);
+	e->window = UINT32_MAX;		/* so that the pool is what is used up */
+	op[0] = op[1] = (struct pawl_op)OP(add_one, &ran);
+	for (n = 1; n <= 2; n++) {
+		g = graph_new(e, op, n);
+		ran = 0;
+		for (i = 0; i < e->pool[POOL_OP]->max * 2; i++)
+			OK(pawl_graph_push(e, g, NULL));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(ran, i * n);
+		OK(pawl_graph_delete(e, g));
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* --- lifetime --- */
 
 static void count_release(void *arg, int status)
@@ -504,6 +531,6 @@ SUITE("graph_launch", test_launches_in_flight_are_ordered_by_data,
       test_a_private_slot_orders_one_launch_only, test_bad_launches_are_refused,
       test_a_launch_has_a_ticket_a_deadline_a_queue_and_a_group,
       test_a_body_asks_about_its_launch, test_a_launch_counts_as_one_op,
-      test_a_launch_that_finds_no_op_frees_none,
+      test_a_launch_that_finds_no_op_frees_none, test_a_launch_waits_for_an_op,
       test_deleted_while_launches_are_in_flight, test_a_release_pushes_at_a_full_window,
       test_a_release_does_not_wait_for_its_own_launch)

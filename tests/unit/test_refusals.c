@@ -322,7 +322,7 @@ END_TEST
 struct shortage {
 	struct pawl_engine *e;
 	struct pawl_op op[7];		/* with so many vars */
-	pawl_graph_t graph[7];
+	pawl_graph_t graph[7], single[7];
 	pawl_cq_t cq;
 	u32 ran, refused;
 };
@@ -343,12 +343,19 @@ static void one_try(struct shortage *s, int rc)
 
 static u32 all_pushes(struct shortage *s)
 {
+	struct pawl_launch how = { .size = sizeof(how), .flags = PAWL_OP_CQ, .cq = s->cq };
 	struct pawl_op pair[2];
 	u32 i;
+	int rc, as;
 
 	s->refused = 0;
 	for (i = 0; i < COUNT(s->op); i++) {
-		one_try(s, pawl_push(s->e, &s->op[i]));
+		rc = pawl_push(s->e, &s->op[i]);
+		one_try(s, rc);
+		/* a graph of one op needs the same */
+		as = pawl_graph_push(s->e, s->single[i], &how);
+		one_try(s, as);
+		ck_assert_msg(as == rc, "%u vars: %d as an op, %d as a graph", i, rc, as);
 		pair[0] = s->op[i];
 		pair[1] = s->op[6 - i];
 		one_try(s, pawl_push_batch(s->e, pair, 2));
@@ -383,6 +390,7 @@ START_TEST(test_a_push_without_objects_keeps_nothing)
 		s.op[i].nwrites = i;
 		twice[0] = twice[1] = s.op[i];
 		OK(pawl_graph_create(s.e, twice, 2, 0, &s.graph[i]));
+		OK(pawl_graph_create(s.e, twice, 1, 0, &s.single[i]));
 		s.op[i].flags = PAWL_OP_CQ;
 		s.op[i].cq = s.cq;
 	}
@@ -410,8 +418,10 @@ START_TEST(test_a_push_without_objects_keeps_nothing)
 			ck_assert_uint_eq(all_pushes(&s), 0);
 		}
 	}
-	for (i = 0; i < COUNT(s.op); i++)
+	for (i = 0; i < COUNT(s.op); i++) {
 		OK(pawl_graph_delete(s.e, s.graph[i]));
+		OK(pawl_graph_delete(s.e, s.single[i]));
+	}
 	OK(pawl_cq_destroy(s.e, s.cq));
 	OK(pawl_engine_destroy(s.e));
 }

@@ -216,6 +216,84 @@ START_TEST(test_newer_launch)
 }
 END_TEST
 
+/* Of whatever length: the fields inside are used, and no byte behind it is. */
+START_TEST(test_a_launch_of_any_size)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t slot = (pawl_var_t)PAWL_SLOT(0), v = var_new(e);
+	struct pawl_op plain = op_of_fn(nothing, NULL), slots = op_write(add_plain, NULL, &slot);
+	struct {
+		struct pawl_launch how;
+		u64 unknown[3];
+	} l;
+	struct pawl_completion c;
+	pawl_graph_t g, h;
+	pawl_cq_t cq;
+	u64 n = 0;
+	size_t size;
+	void *arg = &n;
+
+	OK(pawl_cq_create(e, &cq));
+	OK(pawl_graph_create(e, &plain, 1, 0, &g));
+	OK(pawl_graph_create(e, &slots, 1, 0, &h));
+	for (size = LAUNCH_SIZE_0; size <= sizeof(l.how); size += 8) {
+		memset(&l, 0xff, sizeof(l));
+		memset(&l, 0, size);
+		l.how.size = size;
+		OK(pawl_graph_push(e, g, &l.how));
+	}
+	for (size = offsetof(struct pawl_launch, cq); size <= sizeof(l); size += 8) {
+		memset(&l, 0xff, sizeof(l));
+		memset(&l, 0, size);
+		l.how.size = size;
+		l.how.vars = &v;
+		l.how.args = &arg;
+		l.how.nvars = l.how.nargs = 1;
+		if (size > offsetof(struct pawl_launch, tag)) {
+			l.how.flags = PAWL_OP_CQ;
+			l.how.cq = cq;
+			l.how.tag = size;
+		}
+		n = 0;
+		OK(pawl_graph_push(e, h, &l.how));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(n, 1);
+		ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), l.how.flags != 0);
+		ck_assert(!l.how.flags || c.tag == size);
+	}
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_graph_delete(e, h));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+START_TEST(test_newer_limits)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct {
+		struct pawl_group_limits old;
+		u64 unknown[100];
+	} l = { .old = { .size = sizeof(l), .ops = 1 } };
+	struct pawl_op op = op_of_fn(nothing, NULL);
+
+	op.flags = PAWL_OP_GROUP;
+	OK(pawl_group_create(e, &l.old, &op.group));
+	OK(pawl_push(e, &op));
+	FAILS(pawl_push(e, &op), -EAGAIN, "ops of the group");
+	l.old.ops = 2;
+	OK(pawl_group_limit(e, op.group, &l.old));
+	OK(pawl_push(e, &op));
+	FAILS(pawl_push(e, &op), -EAGAIN, "ops of the group");
+	l.unknown[99] = 1;
+	FAILS(pawl_group_limit(e, op.group, &l.old), -EINVAL, "limits.size", "is not 0");
+	FAILS(pawl_group_create(e, &l.old, &op.group), -EINVAL, "limits.size", "is not 0");
+	l.old.size = sizeof(l.old) - 1;
+	FAILS(pawl_group_limit(e, op.group, &l.old), -EINVAL, "limits.size");
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* What is written: as long as the program's struct, zero where nothing is known. */
 START_TEST(test_newer_results)
 {
@@ -240,4 +318,5 @@ START_TEST(test_newer_results)
 END_TEST
 
 SUITE("sizes", test_newer_config, test_longest_config, test_config_of_first_release,
-      test_newer_op, test_older_op, test_newer_arrays, test_newer_launch, test_newer_results)
+      test_newer_op, test_older_op, test_newer_arrays, test_newer_launch,
+      test_a_launch_of_any_size, test_newer_limits, test_newer_results)
