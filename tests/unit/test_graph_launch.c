@@ -308,6 +308,45 @@ START_TEST(test_a_launch_has_a_ticket_a_deadline_a_queue_and_a_group)
 }
 END_TEST
 
+/* Each of them alone keeps a launch from starting. */
+START_TEST(test_a_launch_that_must_not_start)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u32 ran = 0, n, i;
+	const struct pawl_op op[] = { OP(add_one, &ran, W(v)), OP(add_one, &ran, W(v)) };
+	pawl_ticket_t ticket;
+	pawl_group_t group;
+
+	OK(pawl_group_create(e, NULL, &group));
+	for (n = 1; n <= 2; n++) {
+		pawl_graph_t g = graph_new(e, op, n);
+
+		for (i = 0; i < 6; i++) {
+			struct pawl_launch l = launch_init();
+
+			l.flags = i % 3 == 0 ? PAWL_OP_TICKET : i % 3 == 1 ? PAWL_OP_DEADLINE :
+				  PAWL_OP_GROUP;
+			l.ticket = &ticket;
+			l.deadline_ns = i < 3 ? 1 : INT64_MAX;
+			l.group = group;
+			ran = 0;
+			OK(pawl_graph_push(e, g, &l));
+			if (i == 0)
+				OK(pawl_cancel(e, ticket));
+			if (i == 2)
+				OK(pawl_group_cancel(e, group));
+			ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL),
+					 i >= 3 ? 0 : i == 1 ? -ETIMEDOUT : -ECANCELED);
+			ck_assert_uint_eq(ran, i < 3 ? 0 : n);
+		}
+		OK(pawl_graph_delete(e, g));
+	}
+	OK(pawl_group_destroy(e, group));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 struct asked {
 	pawl_ticket_t ticket;
 	pawl_var_t v;
@@ -530,7 +569,7 @@ SUITE("graph_launch", test_launches_in_flight_are_ordered_by_data,
       test_one_op_with_slots_and_arguments,
       test_a_private_slot_orders_one_launch_only, test_bad_launches_are_refused,
       test_a_launch_has_a_ticket_a_deadline_a_queue_and_a_group,
-      test_a_body_asks_about_its_launch, test_a_launch_counts_as_one_op,
+      test_a_launch_that_must_not_start, test_a_body_asks_about_its_launch, test_a_launch_counts_as_one_op,
       test_a_launch_that_finds_no_op_frees_none, test_a_launch_waits_for_an_op,
       test_deleted_while_launches_are_in_flight, test_a_release_pushes_at_a_full_window,
       test_a_release_does_not_wait_for_its_own_launch)

@@ -472,9 +472,10 @@ static void delete_now(void)
  * A var that an op names is deleted somewhere inside the push: the op is refused, or runs at
  * its positions of both vars, or does not run and has a position of the other var alone.
  */
-static void push_and_delete(bool with_other)
+static void push_and_delete(bool with_other, bool graph)
 {
 	enum { PLACES = 16 };
+	pawl_graph_t g = { 0 };
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
 	pawl_var_t v[2] = { var_new(e) };
 	struct pawl_op op = op_of_fn(nothing, NULL);
@@ -497,7 +498,13 @@ static void push_and_delete(bool with_other)
 
 		v[1] = deleter.v = var_new(e);
 		at = k ? all * (k - 1) / PLACES : LONG_MAX;
-		trap_after(at, rc = pawl_push(e, &op));
+		if (graph) {
+			OK(pawl_graph_create(e, &op, 1, 0, &g));
+			trap_after(at, rc = pawl_graph_push(e, g, NULL));
+			OK(pawl_graph_delete(e, g));
+		} else {
+			trap_after(at, rc = pawl_push(e, &op));
+		}
 		all = k ? all : trap.ran;
 		MUST(!rc || rc == -ESTALE);
 		refused += rc != 0;
@@ -539,7 +546,7 @@ static void push_and_delete(bool with_other)
 START_TEST(test_a_push_whose_var_is_deleted_meanwhile)
 {
 #if CAN_TRAP
-	push_and_delete(_i);
+	push_and_delete(_i & 1, _i & 2);
 #endif
 }
 END_TEST
@@ -563,7 +570,7 @@ static Suite *suite(void)
 	tcase_add_test(t, test_events_of_more_than_a_second_ago_are_in_the_file);
 	tcase_add_test(t, test_every_op_has_its_name);
 	tcase_add_test(t, test_every_wait_has_its_end);
-	tcase_add_loop_test(t, test_a_push_whose_var_is_deleted_meanwhile, 0, 2);
+	tcase_add_loop_test(t, test_a_push_whose_var_is_deleted_meanwhile, 0, 4);
 	suite_add_tcase(s, t);
 	return s;
 }

@@ -148,6 +148,48 @@ START_TEST(test_events)
 }
 END_TEST
 
+/* Each body of a graph, along a chain and beside others, from its push to its end. */
+START_TEST(test_bodies_of_a_graph)
+{
+	enum { N = 6 };
+	static const char *const names[N] = { "n0", "n1", "n2", "n3", "n4", "n5" };
+	int chain;
+	u32 i;
+
+	for (chain = 0; chain < 2; chain++) {
+		struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+		pawl_var_t v = var_new(e), w = var_new(e);
+		struct pawl_op op[N];
+		char *text, what[32];
+		pawl_graph_t g;
+
+		for (i = 0; i < N; i++) {
+			op[i] = chain || !i ? op_write(nothing, NULL, &v) : op_read(nothing, NULL, &v);
+			op[i].name = names[i];
+		}
+		OK(pawl_graph_create(e, op, N, 0, &g));
+		OK(pawl_trace_start(e, 1000));
+		OK(push_named(e, nothing, &w, "before"));
+		for (i = 0; i < 3; i++)
+			OK(pawl_graph_push(e, g, NULL));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		OK(pawl_trace_stop(e));
+		text = written(e);
+		check_json(text);
+		for (i = 0; i < N; i++) {
+			snprintf(what, sizeof(what), "\"name\":\"%s\"", names[i]);
+			/* A launch has the name of its first op. */
+			ck_assert_uint_eq(times(text, what), i ? 3 : 6);
+		}
+		ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 3 * (N + 1) + 1);
+		ck_assert_uint_eq(times(text, "\"queued_us\""), 3 * (N + 1) + 1);
+		free(text);
+		OK(pawl_graph_delete(e, g));
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
 /* Arrows along the data: write to reads, reads to the next write. */
 START_TEST(test_arrows)
 {
@@ -542,7 +584,7 @@ START_TEST(test_a_trace_is_written_as_often_as_asked)
 }
 END_TEST
 
-SUITE("trace", test_events, test_arrows, test_arrows_are_limited,
+SUITE("trace", test_events, test_bodies_of_a_graph, test_arrows, test_arrows_are_limited,
       test_ops_that_are_there_in_part, test_refused, test_empty, test_ring_wraps, test_again,
       test_under_load, test_a_stop_during_a_write_does_not_end_the_write,
       test_times_threads_and_order, test_a_trace_is_written_as_often_as_asked)
