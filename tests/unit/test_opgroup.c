@@ -544,6 +544,190 @@ START_TEST(test_no_room_completion_is_lost)
 }
 END_TEST
 
+/* A limit of 0 is none, and NULL sets all fields to 0. */
+START_TEST(test_limits_are_taken_back)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_group_limits l = limits(1, 5);
+	pawl_group_t g;
+	struct pawl_op op;
+	u32 turn, i;
+
+	l.deadline_ns = 1;
+	g = group_new(e, &l);
+	op = op_of_group(g, 5);
+	for (turn = 0; turn < 2; turn++) {
+		ran = 0;
+		OK(pawl_push(e, &op));
+		FAILS(pawl_push(e, &op), -EAGAIN, "ops of the group");
+		(void)!pawl_wait_all(e, SOON_NS, NULL);
+		ck_assert_uint_eq(ran, 0);
+		OK(pawl_group_limit(e, g, turn ? NULL : &(struct pawl_group_limits){ .size = sizeof(l) }));
+		for (i = 0; i < 10; i++)
+			OK(pawl_push(e, &op));
+		counts(e, g, 10, 50);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(ran, 10);
+		OK(pawl_group_limit(e, g, &l));
+	}
+	/* The engine has neither of these. */
+	l = limits(0, 0);
+	l.deadline_ns = 1;
+	FAILS(pawl_group_limit(e, (pawl_group_t){ 0 }, &l), -EINVAL, "no deadline");
+	OK(pawl_group_destroy(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Costs as large as a limit, of a group and of the engine, and as large as any may be. */
+START_TEST(test_a_cost_may_be_the_limit)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	const u64 most[] = { 1, 100, 1ull << 60, UINT64_MAX / 4 };
+	struct pawl_group_limits l;
+	struct pawl_completion c;
+	pawl_group_t g;
+	struct pawl_op op;
+	u32 i, all;
+
+	for (i = 0; i < ARRAY_SIZE(most); i++) {
+		for (all = 0; all < 2; all++) {
+			l = limits(0, 2 * most[i]);
+			OK(pawl_cq_create(e, &l.cq));
+			g = group_new(e, all ? NULL : &l);
+			if (all && i)
+				l.cq.h = 0;
+			if (all)
+				OK(pawl_group_limit(e, (pawl_group_t){ 0 }, &l));
+			op = held_op(g, most[i]);
+			OK(pawl_push(e, &op));
+			OK(pawl_push(e, &op));
+			FAILS(pawl_push(e, &op), -EAGAIN, all ? "cost of the engine" : "cost of the group");
+			op.cost = 1;
+			FAILS(pawl_push(e, &op), -EAGAIN);
+			counts(e, g, 2, 2 * most[i]);
+			if (!all)
+				ck_assert_int_eq(pawl_cq_reap(e, l.cq, &c, 1), 0);
+			/* Half of the limit, whatever its size, is the low-water mark. */
+			let_go(e);
+			if (!all)
+				ck_assert_int_eq(pawl_cq_reap(e, l.cq, &c, 1), 1);
+			OK(pawl_wait(e, PAWL_WAIT_ROOM, all ? 0 : g.h, 0, NULL));
+			let_go(e);
+			counts(e, g, 0, 0);
+			counts(e, (pawl_group_t){ 0 }, 0, 0);
+			/* One that is the limit, and one that is more. */
+			l = limits(0, most[i]);
+			OK(pawl_group_limit(e, all ? (pawl_group_t){ 0 } : g, &l));
+			op.cost = most[i];
+			OK(pawl_push(e, &op));
+			let_go(e);
+			op.cost = most[i] + 1;
+			FAILS(pawl_push(e, &op), op.cost > UINT64_MAX / 4 ? -EINVAL : -E2BIG, "op.cost");
+			/* Without a group it counts for the engine alone. */
+			op = held_op(g, most[i]);
+			op.flags = PAWL_OP_COST;
+			OK(pawl_push(e, &op));
+			counts(e, (pawl_group_t){ 0 }, 1, most[i]);
+			counts(e, g, 0, 0);
+			let_go(e);
+			counts(e, (pawl_group_t){ 0 }, 0, 0);
+			OK(pawl_group_limit(e, (pawl_group_t){ 0 }, NULL));
+			OK(pawl_group_destroy(e, g));
+		}
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* The object of a group that was destroyed is used again: nothing of the first one is left. */
+START_TEST(test_a_group_in_the_place_of_another_one_is_new)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_group_limits l = limits(1, 5);
+	pawl_group_t g, first = { 0 };
+	struct pawl_completion c;
+	struct pawl_op op;
+	u32 round, i;
+
+	OK(pawl_cq_create(e, &l.cq));
+	for (round = 0; round < 4; round++) {
+		l.deadline_ns = round == 2 ? 1 : 0;
+		l.low = 10;
+		g = group_new(e, &l);
+		first = round ? first : g;
+		ck_assert_uint_eq((u32)g.h, (u32)first.h);
+		ck_assert(!round || g.h != first.h);
+		op = round == 2 ? op_of_group(g, 5) : held_op(g, 5);
+		OK(pawl_push(e, &op));
+		FAILS(pawl_push(e, &op), -EAGAIN);
+		OK(pawl_group_cancel(e, g));
+		if (round == 2)
+			(void)!pawl_wait_all(e, SOON_NS, NULL);
+		else
+			let_go(e);
+		ck_assert_int_eq(pawl_cq_reap(e, l.cq, &c, 1), 1);
+		OK(pawl_group_destroy(e, g));
+		/* One without limits. */
+		g = group_new(e, NULL);
+		ck_assert_uint_eq((u32)g.h, (u32)first.h);
+		op = op_of_group(g, 7);
+		ran = 0;
+		for (i = 0; i < 3; i++)
+			OK(pawl_push(e, &op));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(ran, 3);
+		ck_assert_int_eq(pawl_cq_reap(e, l.cq, &c, 1), 0);
+		/* It can be canceled, and that concerns no later group. */
+		OK(pawl_push(e, &op));
+		OK(pawl_group_cancel(e, g));
+		ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -ECANCELED);
+		ck_assert_uint_eq(ran, 3);
+		counts(e, g, 0, 0);
+		OK(pawl_group_destroy(e, g));
+		FAILS(pawl_group_cancel(e, first), -ESTALE);
+	}
+	OK(pawl_cq_destroy(e, l.cq));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static int wait_for_window(struct pawl_run *run, void *arg)
+{
+	/* A body's pushes do not wait at the window either. */
+	return pawl_wait(run->engine, PAWL_WAIT_ROOM, 0, 0, NULL);
+}
+
+/* Without limits the engine has room when half of the window is free. */
+START_TEST(test_room_in_the_window)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_op op = held_op((pawl_group_t){ 0 }, 0), body = op_of_fn(wait_for_window, NULL);
+	struct pawl_engine *e;
+	u32 i;
+
+	c.window = 4;
+	c.window_policy = PAWL_WINDOW_FAIL;
+	e = engine_with(&c);
+	op.flags = 0;
+	for (i = 0; i < 3; i++)
+		OK(pawl_push(e, &op));
+	OK(pawl_push(e, &body));
+	FAILS(pawl_push(e, &op), -EAGAIN, "window");
+	FAILS(pawl_wait(e, PAWL_WAIT_ROOM | PAWL_WAIT_NO_HELP, 0, 0, NULL), -ETIMEDOUT,
+	      "group_wait: the time has passed");
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	ck_assert_uint_eq(stats(e).failed, 0);
+	FAILS(pawl_wait(e, PAWL_WAIT_ROOM, 0, 0, NULL), -ETIMEDOUT);
+	let_go(e);
+	OK(pawl_wait(e, PAWL_WAIT_ROOM, 0, 0, NULL));
+	let_go(e);
+	let_go(e);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 #if CAN_TRAP
 static struct {
 	struct pawl_engine *e;
@@ -604,6 +788,10 @@ int main(void)
 	tcase_add_test(tc, test_a_higher_limit_is_room);
 	tcase_add_test(tc, test_nobody_waits_for_room_for_good);
 	tcase_add_test(tc, test_no_room_completion_is_lost);
+	tcase_add_test(tc, test_limits_are_taken_back);
+	tcase_add_test(tc, test_a_cost_may_be_the_limit);
+	tcase_add_test(tc, test_a_group_in_the_place_of_another_one_is_new);
+	tcase_add_test(tc, test_room_in_the_window);
 	tcase_add_test(tc, test_two_threads_destroy_a_group);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
