@@ -635,6 +635,170 @@ START_TEST(test_a_body_that_completed_its_op_waits_for_the_next_user_of_the_obje
 }
 END_TEST
 
+static struct op_note *note_of_ticket(struct pawl_engine *e, pawl_ticket_t ticket)
+{
+	return pool_obj(e->pool[POOL_NOTE], (u32)ticket.h);
+}
+
+/* An op has what its own description asks for, and nothing of the op before in the same note. */
+START_TEST(test_what_one_op_asked_for_is_not_kept_for_the_next)
+{
+	static const u16 flags[] = { PAWL_OP_CQ, PAWL_OP_TICKET, PAWL_OP_DEADLINE, PAWL_OP_GROUP,
+				     PAWL_OP_COST };
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_cq_t cq = cq_new(e);
+	pawl_ticket_t ticket, before;
+	struct pawl_completion c;
+	uint64_t ops, cost;
+	u32 ran = 0, i;
+	struct pawl_op all = op_cq(ok_body, &ran, NULL, cq, 99), one;
+	pawl_group_t g;
+
+	OK(pawl_group_create(e, NULL, &g));
+	for (i = 0; i < ARRAY_SIZE(flags); i++) {
+		all.flags |= flags[i];
+		all.arg = &ran;
+	}
+	all.deadline_ns = 1;
+	all.ticket = &before;
+	all.group = g;
+	all.cost = 7;
+	for (i = 0; i < ARRAY_SIZE(flags); i++) {
+		ran = 0;
+		OK(pawl_push(e, &all));
+		OK(pawl_cancel(e, before));
+		OK(pawl_group_cancel(e, g));
+		ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -ECANCELED);
+		ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 1);
+		ck_assert(c.tag == 99 && c.status == -ECANCELED && !ran);
+		one = op_cq(ok_body, &ran, NULL, cq, 5);
+		one.flags = flags[i];
+		one.deadline_ns = INT64_MAX;
+		one.ticket = &ticket;
+		one.group = g;
+		one.cost = 3;
+		OK(pawl_push(e, &one));
+		FAILS(pawl_cancel(e, before), -ESTALE);
+		ck_assert_int_eq(pawl_ticket_state(e, before), PAWL_TICKET_COMPLETE);
+		OK(pawl_group_count(e, g, &ops, &cost));
+		ck_assert(ops == (flags[i] == PAWL_OP_GROUP) && cost == 0);
+		OK(pawl_group_count(e, (pawl_group_t){ 0 }, NULL, &cost));
+		ck_assert_uint_eq(cost, flags[i] == PAWL_OP_COST ? 3 : 0);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(ran, 1);
+		c.tag = 5;
+		ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), flags[i] == PAWL_OP_CQ);
+		ck_assert(c.tag == 5 && (flags[i] != PAWL_OP_CQ || !c.status));
+		OK(pawl_group_count(e, (pawl_group_t){ 0 }, &ops, &cost));
+		ck_assert(!ops && !cost);
+	}
+	OK(pawl_group_destroy(e, g));
+	OK(pawl_cq_destroy(e, cq));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Tickets of one note are counted to the end and begin again, and none is 0. */
+START_TEST(test_no_ticket_is_zero)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_ticket_t ticket, first;
+	struct pawl_op op = op_cq(ok_body, NULL, NULL, (pawl_cq_t){ 0 }, 0);
+	u32 i;
+
+	op.flags = PAWL_OP_TICKET;
+	op.ticket = &first;
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	store_relaxed(&note_of_ticket(e, first)->state, (NOTE_GEN_MASK - 2) << NOTE_GEN_SHIFT);
+	op.ticket = &ticket;
+	for (i = 0; i < 5; i++) {
+		OK(pawl_push(e, &op));
+		ck_assert_uint_eq((u32)ticket.h, (u32)first.h);
+		ck_assert_uint_eq(ticket.h >> 32, i < 2 ? NOTE_GEN_MASK - 1 + i : i - 1);
+		ck_assert_int_eq(pawl_ticket_state(e, ticket), PAWL_TICKET_QUEUED);
+		FAILS(pawl_ticket_wait(e, ticket, 0), -ETIMEDOUT, "not complete after 0 ns");
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_int_eq(pawl_ticket_state(e, ticket), PAWL_TICKET_COMPLETE);
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+static int late_body(struct pawl_run *r, void *arg)
+{
+	MUST(!pawl_run_canceled(r));
+	/* As if time had passed. */
+	note_of_ticket(r->engine, *(pawl_ticket_t *)arg)->deadline = 1;
+	MUST(pawl_run_canceled(r) == -ETIMEDOUT);
+	MUST(pawl_cancel(r->engine, *(pawl_ticket_t *)arg) == -EINPROGRESS);
+	MUST(pawl_run_canceled(r) == -ECANCELED);
+	return 0;
+}
+
+/* An asynchronous body that is complete, and the next op of its note is canceled. */
+static void complete_body(struct pawl_run *r, void *arg)
+{
+	struct pawl_op next = op_cq(ok_body, NULL, NULL, (pawl_cq_t){ 0 }, 0);
+	pawl_ticket_t ticket;
+
+	MUST(!pawl_complete(r->engine, r->token, 0, NULL));
+	next.flags = PAWL_OP_TICKET;
+	next.ticket = &ticket;
+	MUST(!pawl_push(r->engine, &next));
+	MUST((u32)ticket.h == (u32)((pawl_ticket_t *)arg)->h);
+	MUST(!pawl_cancel(r->engine, ticket));
+	MUST(!pawl_run_canceled(r));
+}
+
+START_TEST(test_a_body_can_ask_whether_it_is_late)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_ticket_t ticket;
+	struct pawl_op op = op_cq(late_body, &ticket, NULL, (pawl_cq_t){ 0 }, 0);
+
+	op.flags = PAWL_OP_TICKET | PAWL_OP_DEADLINE;
+	op.ticket = &ticket;
+	op.deadline_ns = INT64_MAX;
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	/* 0 is a deadline, too. */
+	op.deadline_ns = 0;
+	OK(pawl_push(e, &op));
+	FAILS(pawl_wait_all(e, SOON_NS, NULL), -ETIMEDOUT, "the op's deadline passed");
+	op.deadline_ns = INT64_MAX;
+	OK(pawl_push(e, &op));
+	OK(pawl_cancel(e, ticket));
+	FAILS(pawl_wait_all(e, SOON_NS, NULL), -ECANCELED, "the op was canceled");
+	op.flags = PAWL_OP_TICKET;
+	op.fn = NULL;
+	op.async_fn = complete_body;
+	op.prop = PAWL_ASYNC;
+	OK(pawl_push(e, &op));
+	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -ECANCELED);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* It neither blocks a reap nor outlives an exec(); a size that is none is refused. */
+START_TEST(test_the_descriptor_of_a_queue)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_cq_t cq = cq_new(e);
+	struct pawl_completion c;
+	int fd = pawl_cq_fd(e, cq);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	ck_assert(fcntl(fd, F_GETFL) & O_NONBLOCK);
+	FAILS(pawl_cq_reap(e, cq, &c, UINT32_MAX), -EINVAL, "n is 4294967295");
+	FAILS(pawl_cq_reap(e, cq, &c, 1u << 31), -EINVAL, "n is 2147483648");
+	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, INT32_MAX), 0);
+	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 0), 0);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("cq");
@@ -656,6 +820,10 @@ int main(void)
 	tcase_add_test(tc, test_release_and_completion_both_come);
 	tcase_add_test(tc,
 		       test_a_body_that_completed_its_op_waits_for_the_next_user_of_the_object);
+	tcase_add_test(tc, test_what_one_op_asked_for_is_not_kept_for_the_next);
+	tcase_add_test(tc, test_no_ticket_is_zero);
+	tcase_add_test(tc, test_a_body_can_ask_whether_it_is_late);
+	tcase_add_test(tc, test_the_descriptor_of_a_queue);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }
