@@ -3,6 +3,7 @@
  * Engines with devices: bodies and their streams, waits, ops on CPUs that follow a device,
  * deletion, configurations, fork.
  */
+#include <malloc.h>
 #include "fixture.h"
 #include "../unit/child.h"
 
@@ -576,6 +577,72 @@ START_TEST(bad_configurations)
 }
 END_TEST
 
+/* Two devices with one number: what is meant for one is neither issued nor refused as the other. */
+START_TEST(devices_of_two_kinds)
+{
+	const struct fake_setup fs = { .devices = 1, .seed = 3 };
+	struct pawl_device devs[4];
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	struct backend list[4];
+	int n = backends(list), i;
+	struct cell cell = { 0 };
+	struct pawl_engine *e;
+	struct pawl_op op;
+	pawl_var_t v;
+
+	for (i = 0; i < n; i++) {
+		if (!list[i].kind)
+			continue;
+		list[i].setup(&fs);
+		devs[c.ndevices++] = (struct pawl_device){ (u16)list[i].kind, 0 };
+	}
+	c.devices = devs;
+	e = engine_with(&c);
+	v = var_new(e);
+	for (i = 0; i < 10; i++) {
+		op = dev_op(cell_body, &cell);
+		op.device = devs[(u32)i % c.ndevices];
+		op.writes = &v;
+		op.nwrites = 1;
+		OK(pawl_push(e, &op));
+		MUST(soon(version(e, v) == (u64)i + 1));
+		ck_assert_uint_eq(load_acquire(&cell.dev.kind), op.device.kind);
+	}
+	OK(pawl_wait_readable(e, v, SOON_NS, NULL));
+	ck_assert_uint_eq(cell.v, cell_after(10));
+	op.device = (struct pawl_device){ 99, 0 };
+	FAILS(pawl_push(e, &op), -ENODEV);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Also one that could not be created, because its second device is none. */
+START_TEST(an_engine_that_ended_leaves_no_memory)
+{
+	enum { N = 12 };
+	const struct fake_setup fs = { .devices = 1, .manual = true };
+	struct pawl_device devs[2] = { dev0, { dev0.kind, 99 } };
+	struct pawl_config c = small(PAWL_NAIVE, 0);
+	struct pawl_engine *e;
+	size_t before = 0, after;
+	u32 i;
+
+	b->setup(&fs);
+	c.devices = devs;
+	for (i = 0; i < 2 * N; i++) {
+		if (i == N)
+			before = mallinfo2().uordblks + mallinfo2().hblkhd;
+		c.ndevices = 2;
+		FAILS(pawl_engine_create(&c, &e), -ENODEV, "99");
+		c.ndevices = 1;
+		e = engine_with(&c);
+		OK(pawl_engine_destroy(e));
+	}
+	after = mallinfo2().uordblks + mallinfo2().hblkhd;
+	ck_assert_msg(after < before + N * 4096, "%zu bytes", after - before);
+}
+END_TEST
+
 static u32 made;
 static u32 started, stopped, watching;	/* A */
 
@@ -742,7 +809,8 @@ int main(void)
 		a_look_again_and_again_ends,
 		no_worker_waits_for_the_device, delete_waits_for_the_device,
 		an_op_without_a_body_orders, an_asynchronous_body, an_asynchronous_body_as_a_graph,
-		info_of_a_newer_program, bad_configurations, all_threads_have_a_place,
+		info_of_a_newer_program, bad_configurations, devices_of_two_kinds,
+		an_engine_that_ended_leaves_no_memory, all_threads_have_a_place,
 		each_queue_of_a_device_has_a_name_and_counts, a_child_never_touches_the_device,
 		NULL };
 

@@ -516,7 +516,7 @@ START_TEST(test_every_kind_of_op_can_be_stopped_before_it_starts)
 END_TEST
 
 static struct {
-	u32 started, canceled;
+	u32 started, asked_twice;
 	pawl_ticket_t ticket;
 	int wait;
 } run;
@@ -528,6 +528,7 @@ static int patient_body(struct pawl_run *r, void *arg)
 	while (!pawl_run_canceled(r))
 		sched_yield();
 	MUST(pawl_run_canceled(r) == -ECANCELED);
+	MUST(soon(load_acquire(&run.asked_twice)));
 	return -EINTR;
 }
 
@@ -547,6 +548,7 @@ START_TEST(test_a_running_body_can_ask_whether_it_was_canceled)
 	FAILS(pawl_cancel(e, run.ticket), -EINPROGRESS);
 	/* Nor does it help to ask again. */
 	FAILS(pawl_cancel(e, run.ticket), -EINPROGRESS);
+	store_release(&run.asked_twice, 1);
 	/* The body's result is the answer. */
 	ck_assert_int_eq(pawl_wait_readable(e, v, SOON_NS, NULL), -EINTR);
 	OK(pawl_engine_destroy(e));
