@@ -6,6 +6,7 @@
  *	cuda			all tests
  *	cuda case NAME		a process of a test, in which no runtime was used before
  */
+#include <malloc.h>
 #include "../unit/util.h"
 #include "backend.h"
 
@@ -18,7 +19,7 @@ static const char *self;
 /* The runtime, as a program uses it beside the engine. */
 static int (*rt_get_device)(int *id), (*rt_set_device)(int id), (*rt_last_error)(void);
 static u64 (*rt_calls_of)(const char *name);
-static int (*rt_kind)(void), (*rt_handles)(void);
+static int (*rt_kind)(void), (*rt_handles)(void), (*rt_memory)(void);
 
 /* --- how it is found --- */
 
@@ -37,6 +38,44 @@ static void *loader(void *arg)
 	return NULL;
 }
 
+/* dlopen() comes here (tests/Makefile). */
+void *__real_dlopen(const char *name, int flags);
+void *__wrap_dlopen(const char *name, int flags);
+
+static struct {
+	bool on;
+	u32 n;
+	const char *name[8];
+	int flags[8];
+} tried;
+
+void *__wrap_dlopen(const char *name, int flags)
+{
+	if (!tried.on)
+		return __real_dlopen(name, flags);
+	MUST(tried.n < ARRAY_SIZE(tried.name));
+	tried.name[tried.n] = name;
+	tried.flags[tried.n++] = flags;
+	return __real_dlopen("/nowhere", flags);
+}
+
+static int names_tried(void)
+{
+	static const char *const names[] = { "libcudart.so", "libcudart.so.13", "libcudart.so.12",
+					     "libcudart.so.11.0" };
+	u32 i;
+
+	tried.on = true;
+	MUST(devices() == -ENODEV);
+	MUST(tried.n == 2 * ARRAY_SIZE(names));
+	for (i = 0; i < tried.n; i++) {
+		MUST(!strcmp(tried.name[i], names[i % ARRAY_SIZE(names)]));
+		MUST(tried.flags[i] == (RTLD_NOW | RTLD_LOCAL |
+					(i < ARRAY_SIZE(names) ? RTLD_NOLOAD : 0)));
+	}
+	return 0;
+}
+
 static int run_case(const char *name)
 {
 	pthread_barrier_t all;
@@ -45,6 +84,8 @@ static int run_case(const char *name)
 
 	if (!strcmp(name, "found"))
 		return devices();
+	if (!strcmp(name, "order"))
+		return names_tried();
 	if (!strcmp(name, "loaded")) {
 		MUST(dlopen("libcudart.so.11.0", RTLD_NOW | RTLD_LOCAL));
 		return devices();
@@ -143,6 +184,13 @@ START_TEST(the_runtime_is_found_by_its_names)
 	MUST(!rename(old, other) && !rename(plain, old) && !rename(other, plain));
 	in_process("newest", NULL, folder);
 	MUST(!unlink(plain) && !unlink(old) && !rmdir(folder));
+}
+END_TEST
+
+/* First among those that the program has loaded, and of several the newest. */
+START_TEST(the_names_are_tried_from_the_newest_on)
+{
+	in_process("order", NULL, NULL);
 }
 END_TEST
 
@@ -528,6 +576,59 @@ START_TEST(a_stream_is_on_the_device_that_it_was_created_for)
 }
 END_TEST
 
+/* Whichever device the calling thread uses, that is the one afterwards, too. */
+START_TEST(memory_is_on_its_device)
+{
+	struct device_info info;
+	int here, there, now;
+	void *d, *p;
+
+	begin();
+	for (here = 0; here < 2; here++) {
+		for (there = 0; there < 2; there++) {
+			MUST(!rt_set_device(here));
+			OK(o->open(there, &d));
+			ck_assert_int_eq(rt_memory(), there);
+			OK(o->info(1 - there, &info));
+			ck_assert_int_eq(rt_memory(), 1 - there);
+			OK(o->alloc(d, 8, &p));
+			ck_assert_int_eq(rt_memory(), there);
+			OK(o->info(1 - there, &info));
+			OK(o->release(d, p));
+			ck_assert_int_eq(rt_memory(), there);
+			OK(o->info(1 - there, &info));
+			OK(o->host_alloc(d, 8, &p));
+			ck_assert_int_eq(rt_memory(), there);
+			OK(o->host_free(d, p));
+			MUST(!rt_get_device(&now));
+			ck_assert_int_eq(now, here);
+			o->close(d);
+		}
+	}
+	MUST(!rt_set_device(0));
+	end();
+}
+END_TEST
+
+START_TEST(a_description_leaves_no_memory)
+{
+	enum { N = 50 };
+	struct device_info info;
+	size_t before = 0, after;
+	u32 i;
+
+	begin();
+	for (i = 0; i < 2 * N; i++) {
+		if (i == N)
+			before = mallinfo2().uordblks;
+		OK(o->info(0, &info));
+	}
+	after = mallinfo2().uordblks;
+	ck_assert_msg(after < before + N * 8, "%zu bytes", after - before);
+	end();
+}
+END_TEST
+
 static void runtime_find(void)
 {
 	void *lib = dlopen(getenv("PAWL_CUDART"), RTLD_NOW | RTLD_NOLOAD);
@@ -539,7 +640,8 @@ static void runtime_find(void)
 	rt_calls_of = (u64 (*)(const char *))dlsym(lib, "fakecudart_calls_of");
 	rt_kind = (int (*)(void))dlsym(lib, "fakecudart_kind");
 	rt_handles = (int (*)(void))dlsym(lib, "fakecudart_handles");
-	MUST(rt_get_device && rt_set_device && rt_last_error && rt_calls_of && rt_kind &&
+	rt_memory = (int (*)(void))dlsym(lib, "fakecudart_memory");
+	MUST(rt_memory && rt_get_device && rt_set_device && rt_last_error && rt_calls_of && rt_kind &&
 	     rt_handles);
 }
 
@@ -547,7 +649,8 @@ int main(int argc, char **argv)
 {
 	const TTest *const tests[] = {
 		a_library_that_is_no_runtime_is_refused_by_name, the_runtime_is_found_by_its_names,
-		several_threads_load_the_runtime_at_once,
+		the_names_are_tried_from_the_newest_on, several_threads_load_the_runtime_at_once,
+		memory_is_on_its_device, a_description_leaves_no_memory,
 		the_numbers_are_those_of_the_runtime,
 		each_error_of_the_runtime_has_an_errno_and_a_text,
 		work_that_is_pending_is_no_error_of_the_program, a_copy_says_where_its_memory_is,

@@ -29,6 +29,7 @@ API void fakecudart_unload(void);
 API int fakecudart_urgent(void);
 API int fakecudart_kind(void);
 API int fakecudart_handles(void);
+API int fakecudart_memory(void);
 
 /* Handles: a device, and the handle of the fake device. */
 struct handle {
@@ -43,6 +44,7 @@ static int fail_code;		/* A */
 static u32 unloaded;		/* A */
 static int kind_last;		/* A: of a copy */
 static int handles;		/* A: streams, events and graphs that exist */
+static int memory_of;		/* A: device of the last call for memory */
 static __thread int current, last;
 
 enum {
@@ -125,6 +127,11 @@ int fakecudart_kind(void)
 int fakecudart_handles(void)
 {
 	return load_relaxed(&handles);
+}
+
+int fakecudart_memory(void)
+{
+	return load_relaxed(&memory_of);
 }
 
 void fakecudart_unload(void)
@@ -313,6 +320,7 @@ int cudaGetDevice(int *id)
 int cudaMemGetInfo(size_t *left, size_t *total)
 {
 	ENTER(cudaMemGetInfo);
+	store_relaxed(&memory_of, current);
 	*total = 1 << 30;
 	*left = *total / 2;
 	return CU_SUCCESS;
@@ -321,6 +329,7 @@ int cudaMemGetInfo(size_t *left, size_t *total)
 int cudaMalloc(void **p, size_t bytes)
 {
 	ENTER(cudaMalloc);
+	store_relaxed(&memory_of, current);
 	return code_of(device_fake.alloc(dev(), bytes, p));
 }
 
@@ -328,12 +337,14 @@ int cudaFree(void *p)
 {
 	int code = enter(N_cudaFree), rc = device_fake.release(dev(), p);
 
+	store_relaxed(&memory_of, current);
 	return code ? code : code_of(rc);
 }
 
 int cudaHostAlloc(void **p, size_t bytes, unsigned int flags)
 {
 	ENTER(cudaHostAlloc);
+	store_relaxed(&memory_of, current);
 	if (flags != CU_HOST_ALLOC_PORTABLE)
 		return result(CU_INVALID_VALUE);
 	return code_of(device_fake.host_alloc(dev(), bytes, p));

@@ -354,6 +354,35 @@ START_TEST(a_stream_that_could_not_follow_follows_the_next_time)
 }
 END_TEST
 
+/* Whichever call finds that the device is lost, the device is known to be lost from then on. */
+START_TEST(each_call_of_a_lane_finds_the_loss)
+{
+	u32 ran, k, what, found;
+	u64 seq;
+	int rc;
+
+	for (what = 0; what < 3; what++) {
+		for (k = 1, found = 0; k <= 6; k++) {
+			begin();
+			ran = 0;
+			seq = issue(&a, &ran);
+			lane_want(&a, seq);
+			fake_fail(k, -ENOTRECOVERABLE);
+			rc = !what ? lane_mark(&a, seq) : what == 1 ? lane_follow(&c, &a, seq) :
+			     lane_notify(&a, notice);
+			fake_fail(0, 0);
+			ck_assert(!rc || rc == -ENOTRECOVERABLE);
+			ck_assert_msg(device_lost(&d) == (rc != 0), "%u, call %u: %d", what, k, rc);
+			if (rc)
+				ck_assert_str_eq(d.text + strlen(d.text) - 12, "told to fail");
+			found += rc != 0;
+			end();
+		}
+		ck_assert_uint_ge(found, 2);
+	}
+}
+END_TEST
+
 static u32 *later;
 
 /* As if another thread queued work before this one continues. */
@@ -453,18 +482,20 @@ END_TEST
 START_TEST(a_lane_ends_after_its_notices_whatever_fails)
 {
 	struct fake_counts before, after;
-	u64 calls[2];
+	u64 calls[3];
 	u32 ran = 0, k;
 
-	for (k = 0; k < 2; k++) {
+	for (k = 0; k < 3; k++) {
 		begin();
 		lane_want(&a, issue(&a, &ran));
 		OK(lane_notify(&a, notice));
 		while (fake_step(0))
 			;
 		fake_counts(&before);
-		if (k)
+		if (k == 1)
 			fake_fail(1, -EIO);
+		if (k == 2)
+			fake_lose(0);
 		lane_fini(&a);
 		fake_counts(&after);
 		calls[k] = after.calls - before.calls;
@@ -473,6 +504,8 @@ START_TEST(a_lane_ends_after_its_notices_whatever_fails)
 		ck_assert_int_eq(left, 0);
 	}
 	ck_assert_uint_eq(calls[1], calls[0] + 1);
+	/* a device that is lost is not asked again */
+	ck_assert_uint_eq(calls[2], calls[0]);
 }
 END_TEST
 
@@ -515,6 +548,46 @@ START_TEST(each_piece_of_work_that_is_complete_is_known)
 	}
 	end();
 	lane_events = was;
+}
+END_TEST
+
+/* As if another thread found the end of later work meanwhile. */
+static int query_late(void *dev, void *event)
+{
+	int rc = device_fake.event_query(dev, event);
+
+	ops.event_query = device_fake.event_query;
+	while (fake_step(0))
+		;
+	lane_poll(&a);
+	return rc;
+}
+
+/* The sum of what is not known to be complete is exact, whoever finds out, and in what order. */
+START_TEST(each_piece_of_work_is_subtracted_once)
+{
+	u32 ran = 0, i;
+	u64 seq = 0;
+
+	begin();
+	for (i = 0; i < 4; i++) {
+		seq = issue(&a, &ran);
+		OK(lane_mark(&a, seq));
+		ck_assert_uint_eq(load[0], i + 1);
+	}
+	issue(&c, &ran);
+	MUST(fake_step(0) && fake_step(0));
+	ops.event_query = query_late;
+	lane_poll(&a);
+	ck_assert_int_eq(lane_state(&a, seq), LANE_DONE);
+	ck_assert_uint_eq(load[0], 0);
+	ck_assert_uint_eq(load[1], 1);
+	lane_poll(&a);
+	lane_sync(&a);
+	lane_sync(&c);
+	ck_assert(load[0] == 0 && load[1] == 0);
+	ck_assert_uint_eq(ran, 5);
+	end();
 }
 END_TEST
 
@@ -595,11 +668,13 @@ int main(void)
 		work_whose_event_does_not_answer_is_known_to_be_complete,
 		work_is_marked_without_a_new_event,
 		a_stream_that_could_not_follow_follows_the_next_time,
+		each_call_of_a_lane_finds_the_loss,
 		an_event_does_not_cover_work_that_comes_during_its_record,
 		two_threads_that_create_an_event_keep_one, an_adopted_stream_is_given_back_as_it_was,
 		the_first_loss_is_the_reason,
 		a_lane_ends_after_its_notices_whatever_fails, a_wait_that_finds_the_device_lost_ends,
-		each_piece_of_work_that_is_complete_is_known, a_lane_without_memory_is_refused,
+		each_piece_of_work_that_is_complete_is_known,
+		each_piece_of_work_is_subtracted_once, a_lane_without_memory_is_refused,
 		a_lane_knows_how_much_is_not_marked, lanes_that_ended_leave_no_memory, NULL };
 
 	return tests_run("lanes", tests);
