@@ -30,6 +30,7 @@ struct backend {
 	void (*unload)(void);
 	int (*urgent)(void);			/* the most urgent priority of a stream, in the
 						   runtime's numbers; only CUDA's fake */
+	int (*handles)(void);			/* streams, events and graphs that exist; the same */
 };
 
 static void cpu_setup(const struct fake_setup *s)
@@ -59,6 +60,7 @@ static struct {
 	void (*lose)(int id);
 	void (*unload)(void);
 	int (*urgent)(void);
+	int (*handles)(void);
 } cudart;
 
 static void cudart_fail(u64 n, bool gone)
@@ -85,6 +87,7 @@ static bool cudart_find(void)
 	cudart.lose = (void (*)(int))dlsym(lib, "fakecudart_lose");
 	cudart.unload = (void (*)(void))dlsym(lib, "fakecudart_unload");
 	cudart.urgent = (int (*)(void))dlsym(lib, "fakecudart_urgent");
+	cudart.handles = (int (*)(void))dlsym(lib, "fakecudart_handles");
 	return true;
 }
 #endif
@@ -111,7 +114,7 @@ static inline int backends(struct backend list[4])
 		.name = "cuda on a fake runtime", .ops = &device_cuda, .kind = 1,
 		.setup = cudart.setup, .fail_call = cudart_fail, .calls = cudart.calls,
 		.counts = cudart.counts, .step = cudart.step, .lose = cudart.lose,
-		.urgent = cudart.urgent, .unload = cudart.unload };
+		.urgent = cudart.urgent, .handles = cudart.handles, .unload = cudart.unload };
 #endif
 	return n;
 }

@@ -299,6 +299,103 @@ START_TEST(a_capture_that_fails)
 }
 END_TEST
 
+/* A body of which the test says what its n-th run does. */
+enum { NOTHING, FAILS_ITSELF, CAPTURE_BREAKS, BREAKS_ALL, LOSES };
+
+static struct {
+	struct cell c;
+	u32 n, at, what;
+} plan;
+
+static int planned(struct pawl_run *run, void *arg)
+{
+	u32 n = ++plan.n;
+	int rc;
+
+	if (n != plan.at)
+		return pawl_run_call(run, cell_kernel, &plan.c);
+	switch (plan.what) {
+	case FAILS_ITSELF:
+		return pawl_fail(run, -EDOM, "run %u", n);
+	case CAPTURE_BREAKS:
+		rc = pawl_run_call(run, cell_kernel, &plan.c);
+		b->fail_call(1, false);
+		return rc;
+	case BREAKS_ALL:
+		b->fail_call(1, false);
+		rc = pawl_run_call(run, cell_kernel, &plan.c);
+		MUST(rc);
+		b->fail_call(1, false);
+		return rc;
+	case LOSES:
+		b->fail_call(1, true);
+		break;
+	}
+	return pawl_run_call(run, cell_kernel, &plan.c);
+}
+
+static int launch_and_wait(struct pawl_engine *e, pawl_graph_t g)
+{
+	OK(pawl_graph_push(e, g, NULL));
+	return pawl_wait_all(e, SOON_NS, NULL);
+}
+
+/*
+ * The second launch captures.  The error of a body is the launch's; if the driver refuses, the
+ * body runs once more.  After a refresh the graph is captured again, whatever was before.  In
+ * the end nothing is left of what the driver had for it.
+ */
+START_TEST(what_ends_a_capture)
+{
+	const struct fake_setup fs = { .devices = 1, .seed = 1, .delay = 20 };
+	/* how often the body runs in the second launch, and in the third; the result of the second */
+	static const struct { u32 second, third; int rc; } want[] = {
+		[NOTHING] = { 1, 0, 0 }, [FAILS_ITSELF] = { 1, 1, -EDOM },
+		[CAPTURE_BREAKS] = { 2, 1, 0 }, [BREAKS_ALL] = { 2, 1, 0 },
+		[LOSES] = { 1, 0, -ENOTRECOVERABLE } };
+	int handles = b->handles ? b->handles() : 0, rc;
+	u32 i, k;
+
+	for (i = 0; i < ARRAY_SIZE(want); i++) {
+		struct pawl_engine *e = with_devices(1, PAWL_PER_DEVICE, 1, &fs);
+		struct pawl_op op = dev_op(planned, NULL);
+		pawl_var_t v = var_new(e);
+		u64 ran = 0;
+		pawl_graph_t g;
+
+		op.writes = &v;
+		op.nwrites = 1;
+		memset(&plan, 0, sizeof(plan));
+		plan.at = 2;
+		plan.what = i;
+		OK(pawl_graph_create(e, &op, 1, PAWL_GRAPH_CAPTURE, &g));
+		OK(launch_and_wait(e, g));
+		ck_assert_uint_eq(plan.n, 1);
+		rc = launch_and_wait(e, g);
+		ck_assert_msg(rc == want[i].rc, "%u: %d, %s", i, rc, pawl_error_text());
+		ck_assert_msg(plan.n == 1 + want[i].second, "%u: %u runs", i, plan.n);
+		if (i != LOSES) {
+			OK(launch_and_wait(e, g));
+			ck_assert_uint_eq(plan.n, 1 + want[i].second + want[i].third);
+			ran = plan.c.ran;
+			ck_assert_uint_eq(ran, want[i].rc ? 2 : 3);
+			for (k = 0; k < 12; k++) {
+				if (k % 4 == 0)
+					OK(pawl_graph_refresh(e, g));
+				plan.n = k % 4 ? plan.n : 10;
+				OK(launch_and_wait(e, g));
+				ck_assert_uint_eq(plan.n, k % 4 ? 12 : 11);
+				ck_assert_uint_eq(plan.c.ran, ran + k + 1);
+			}
+		}
+		OK(pawl_graph_delete(e, g));
+		OK(pawl_engine_destroy(e));
+		ck_assert_msg(!b->handles || b->handles() == handles, "%u: %d, then %d handles", i,
+			      handles, b->handles ? b->handles() : 0);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const any[] = {
@@ -306,7 +403,8 @@ int main(void)
 		a_graph_with_an_op_without_a_body, only_what_may_be_captured,
 		a_graph_whose_body_returns_nonsense, NULL };
 	const TTest *const told[] = {
-		a_capture_that_fails, a_captured_graph_on_another_device, NULL };
+		a_capture_that_fails, a_captured_graph_on_another_device, what_ends_a_capture,
+		NULL };
 
 	return devices_run(any, told);
 }

@@ -645,6 +645,9 @@ START_TEST(lanes_that_ended_leave_no_memory)
 			before = mallinfo2().uordblks;
 		begin();
 		lane_want(&a, issue(&a, &ran));
+		/* also if the notice was refused first */
+		fake_fail(5, -EIO);
+		FAILS(lane_notify(&a, notice), -EIO);
 		OK(lane_notify(&a, notice));
 		while (fake_step(0))
 			;
