@@ -3,6 +3,7 @@
  * The contract of struct device_ops (device/device.h): the same tests for every kind of device.
  * backend.h has what depends on the kind.
  */
+#include <malloc.h>
 #include <signal.h>
 #include "../unit/util.h"
 #include "backend.h"
@@ -68,6 +69,47 @@ START_TEST(counts_and_names)
 	end();
 	FAILS(o->open(4711, &dev), -ENODEV);
 	FAILS(o->open(-1, &dev), -ENODEV);
+}
+END_TEST
+
+/* Of the CPU everything is known, and all its calls are complete when they return. */
+START_TEST(the_cpu_is_what_the_system_says)
+{
+	enum { N = 100 };
+	struct device_info i;
+	u64 page = (u64)sysconf(_SC_PAGESIZE);
+	size_t before = 0;
+	void *s, *ev, *p[3];
+	u32 k;
+
+	if (b->kind || o != &device_cpu)
+		return;
+	memset(&i, 0xff, sizeof(i));
+	OK(o->info(0, &i));
+	ck_assert_str_eq(i.name, "host");
+	ck_assert_uint_eq(i.memory, (u64)sysconf(_SC_PHYS_PAGES) * page);
+	ck_assert(i.memory_free > page * 16 && i.memory_free <= i.memory && i.memory_free % page == 0);
+	ck_assert_int_eq(i.units, sysconf(_SC_NPROCESSORS_ONLN));
+	ck_assert(!i.major && !i.minor && !i.driver && !i.runtime);
+	for (k = 0; k < 2 * N; k++) {
+		if (k == N)
+			before = mallinfo2().uordblks;
+		begin(1, 0);
+		OK(o->stream_create(dev, 0, &s));
+		OK(o->event_create(dev, &ev));
+		OK(o->alloc(dev, 100, &p[0]));
+		OK(o->host_alloc(dev, 100, &p[1]));
+		OK(o->alloc_async(dev, s, 100, &p[2]));
+		OK(o->event_record(dev, ev, s));
+		OK(o->event_query(dev, ev));
+		OK(o->release(dev, p[0]));
+		OK(o->host_free(dev, p[1]));
+		OK(o->free_async(dev, s, p[2]));
+		OK(o->event_destroy(dev, ev));
+		OK(o->stream_destroy(dev, s));
+		end();
+	}
+	ck_assert_uint_lt(mallinfo2().uordblks, before + N * 8);
 }
 END_TEST
 
@@ -467,7 +509,7 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		counts_and_names, memory, memory_of_no_bytes_and_of_too_many,
+		counts_and_names, the_cpu_is_what_the_system_says, memory, memory_of_no_bytes_and_of_too_many,
 		a_stream_is_in_order, an_event_orders_streams,
 		an_event_that_was_never_recorded_is_over, an_event_is_recorded_again,
 		queries_tell_when_it_is_over, memory_goes_in_stream_order,

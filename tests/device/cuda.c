@@ -79,6 +79,7 @@ static int names_tried(void)
 static int run_case(const char *name)
 {
 	pthread_barrier_t all;
+	size_t before = 0;
 	pthread_t t[8];
 	u32 i;
 
@@ -105,10 +106,12 @@ static int run_case(const char *name)
 		return devices();
 	}
 	/* the others are names of what the message says; the next call says it again */
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < 100; i++) {
+		before = i == 50 ? mallinfo2().uordblks : before;
 		MUST(devices() == -ENODEV);
 		MUST(strstr(pawl_error_text(), name));
 	}
+	MUST(mallinfo2().uordblks < before + 50 * 100);
 	return 0;
 }
 
@@ -581,7 +584,7 @@ START_TEST(memory_is_on_its_device)
 {
 	struct device_info info;
 	int here, there, now;
-	void *d, *p;
+	void *d, *p, *s, *ev;
 
 	begin();
 	for (here = 0; here < 2; here++) {
@@ -600,6 +603,12 @@ START_TEST(memory_is_on_its_device)
 			OK(o->host_alloc(d, 8, &p));
 			ck_assert_int_eq(rt_memory(), there);
 			OK(o->host_free(d, p));
+			/* The runtime refuses an event of another device. */
+			OK(o->stream_create(d, 0, &s));
+			OK(o->event_create(d, &ev));
+			OK(o->event_record(d, ev, s));
+			OK(o->event_destroy(d, ev));
+			OK(o->stream_destroy(d, s));
 			MUST(!rt_get_device(&now));
 			ck_assert_int_eq(now, here);
 			o->close(d);
