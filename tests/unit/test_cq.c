@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include "util.h"
+#include "trap.h"
 #include <core/cq.h>
 
 static int ok_body(struct pawl_run *run, void *arg)
@@ -196,8 +197,14 @@ START_TEST(test_the_fd_is_readable_until_the_queue_is_empty)
 		ck_assert_uint_eq(c[1].tag, (u64)i + 1);
 		ck_assert(!c[0].reserved && !c[1].reserved);
 	}
-	/* A check that finds nothing leaves it clear. */
+	/* A check that finds nothing leaves it clear, and so does one that takes all at once. */
 	ck_assert_int_eq(pawl_cq_reap(e, cq, c, 8), 0);
+	ck_assert(!readable(fd));
+	OK(pawl_push(e, &op));
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert(readable(fd));
+	ck_assert_int_eq(pawl_cq_reap(e, cq, c, 2), 2);
 	ck_assert(!readable(fd));
 
 	/* An fd that is made when something has arrived already says so, also if a reap left it. */
@@ -801,6 +808,73 @@ START_TEST(test_the_descriptor_of_a_queue)
 }
 END_TEST
 
+/* As many as the pool has room for now, so that the last one is among them. */
+START_TEST(test_the_descriptors_are_closed_with_the_engine)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	static int fd[CQ_MAX + 1];
+	u32 n = 0, i;
+	pawl_cq_t cq;
+
+	do {
+		cq = cq_new(e);
+		fd[n] = pawl_cq_fd(e, cq);
+		ck_assert_int_ge(fd[n], 0);
+	} while ((u32)cq.h < pool_carved(e->pool[POOL_CQ]) && ++n < CQ_MAX);
+	OK(pawl_engine_destroy(e));
+	for (i = 0; i <= n; i++)
+		ck_assert_int_eq(fcntl(fd[i], F_GETFD), -1);
+}
+END_TEST
+
+#if CAN_TRAP
+static struct {
+	struct pawl_engine *e;
+	pawl_cq_t cq;
+	int fd;
+} maker;
+
+static void make_now(void)
+{
+	maker.fd = pawl_cq_fd(maker.e, maker.cq);
+}
+
+static u32 open_files(void)
+{
+	u32 n = 0;
+	int fd;
+
+	for (fd = 0; fd < 2048; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+#endif
+
+/* Wherever one thread is inside the call, another one gets the same descriptor. */
+START_TEST(test_two_threads_get_one_descriptor)
+{
+#if CAN_TRAP
+	u32 before, k;
+	int fd;
+
+	maker.e = engine(PAWL_PER_DEVICE, 0);
+	elsewhere_begin(make_now);
+	before = open_files();
+	for (k = 0; (!k || trap.stops) && k < CQ_MAX; k++) {
+		maker.cq = cq_new(maker.e);
+		trap_after(k, fd = pawl_cq_fd(maker.e, maker.cq));
+		ck_assert_int_ge(fd, 0);
+		ck_assert(!trap.stops || maker.fd == fd);
+		ck_assert_int_eq(pawl_cq_fd(maker.e, maker.cq), fd);
+	}
+	ck_assert_uint_gt(k, 10);
+	ck_assert_uint_eq(open_files(), before + k);
+	elsewhere_end();
+	OK(pawl_engine_destroy(maker.e));
+#endif
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("cq");
@@ -826,6 +900,8 @@ int main(void)
 	tcase_add_test(tc, test_no_ticket_is_zero);
 	tcase_add_test(tc, test_a_body_can_ask_whether_it_is_late);
 	tcase_add_test(tc, test_the_descriptor_of_a_queue);
+	tcase_add_test(tc, test_the_descriptors_are_closed_with_the_engine);
+	tcase_add_test(tc, test_two_threads_get_one_descriptor);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }

@@ -692,6 +692,70 @@ START_TEST(test_a_group_in_the_place_of_another_one_is_new)
 }
 END_TEST
 
+static u32 refusing;		/* A */
+
+int pool_commit_hook(const char *what, size_t bytes)
+{
+	return load_acquire(&refusing) ? -ENOMEM : 0;
+}
+
+/* A queue is not in use for a group that has no memory for its completion. */
+START_TEST(test_limits_without_memory_keep_no_queue)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_group_limits l = limits(0, 5);
+	pawl_group_t g = group_new(e, NULL), none = { 0 };
+	u32 all;
+
+	for (all = 0; all < 2; all++) {
+		OK(pawl_cq_create(e, &l.cq));
+		store_release(&refusing, 1);
+		FAILS(pawl_group_limit(e, all ? none : g, &l), -ENOMEM, "no memory for a completion");
+		store_release(&refusing, 0);
+		OK(pawl_cq_destroy(e, l.cq));
+	}
+	OK(pawl_cq_create(e, &l.cq));
+	OK(pawl_group_limit(e, g, &l));
+	OK(pawl_group_destroy(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Also an op without a group makes room in the engine, for a thread and for a host. */
+START_TEST(test_an_op_without_a_group_makes_room)
+{
+	struct pawl_config cfg = small(PAWL_PER_DEVICE, 0);
+	struct pawl_group_limits l = limits(0, 10);
+	struct pawl_completion c;
+	struct pawl_op op;
+	pthread_t t;
+	u32 cq;
+
+	cfg.spin_ns = 0;
+	for (cq = 0; cq < 2; cq++) {
+		w.e = engine_with(&cfg);
+		w.state = 0;
+		w.g = (pawl_group_t){ 0 };
+		OK(pawl_cq_create(w.e, &l.cq));
+		OK(pawl_group_limit(w.e, w.g, &l));
+		op = held_op(w.g, 10);
+		op.flags = PAWL_OP_COST | (cq ? PAWL_OP_CQ : 0);
+		op.cq = l.cq;
+		OK(pawl_push(w.e, &op));
+		FAILS(pawl_push(w.e, &op), -EAGAIN, "cost of the engine");
+		t = spawn(wait_for_room, NULL);
+		ck_assert(soon(sleeps_after(1)));
+		let_go(w.e);
+		ck_assert(soon(load_acquire(&w.state) == 2));
+		join(t);
+		ck_assert_int_eq(pawl_cq_reap(w.e, l.cq, &c, 1), 1);
+		ck_assert_int_eq(pawl_cq_reap(w.e, l.cq, &c, 1), cq);
+		counts(w.e, w.g, 0, 0);
+		OK(pawl_engine_destroy(w.e));
+	}
+}
+END_TEST
+
 static int wait_for_window(struct pawl_run *run, void *arg)
 {
 	/* A body's pushes do not wait at the window either. */
@@ -791,6 +855,8 @@ int main(void)
 	tcase_add_test(tc, test_limits_are_taken_back);
 	tcase_add_test(tc, test_a_cost_may_be_the_limit);
 	tcase_add_test(tc, test_a_group_in_the_place_of_another_one_is_new);
+	tcase_add_test(tc, test_limits_without_memory_keep_no_queue);
+	tcase_add_test(tc, test_an_op_without_a_group_makes_room);
 	tcase_add_test(tc, test_room_in_the_window);
 	tcase_add_test(tc, test_two_threads_destroy_a_group);
 	suite_add_tcase(s, tc);
