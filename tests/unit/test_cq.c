@@ -305,7 +305,11 @@ END_TEST
 
 static void *wait_for_queue(void *arg)
 {
-	return (void *)(intptr_t)pawl_cq_wait(storm.e, storm.cq[0], SOON_NS);
+	/* Without a timeout, at whose end it would find by itself that the queue is gone. */
+	int rc = pawl_wait(storm.e, PAWL_WAIT_CQ | PAWL_WAIT_NO_HELP, storm.cq[0].h, -1, NULL);
+
+	store_release((u32 *)arg, 1);
+	return (void *)(intptr_t)rc;
 }
 
 static struct cq *cq_obj(void)
@@ -317,18 +321,22 @@ START_TEST(test_destroying_a_queue_wakes_a_thread_that_waits_for_it)
 {
 	pthread_t thread;
 	pawl_cq_t next;
+	u32 woken = 0;
+	u64 waiter;
 	void *rc;
 
 	storm.e = engine(PAWL_PER_DEVICE, 1);
 	storm.cq[0] = cq_new(storm.e);
-	MUST(!pthread_create(&thread, NULL, wait_for_queue, NULL));
-	ck_assert(soon(load_acquire(&cq_obj()->waiter)));
+	MUST(!pthread_create(&thread, NULL, wait_for_queue, &woken));
+	ck_assert(soon((waiter = load_acquire(&cq_obj()->waiter))));
+	ck_assert(soon(!exec_wanted(&thread_of(storm.e, (u32)waiter - 1)->ex)));
 	FAILS(pawl_cq_wait(storm.e, storm.cq[0], SOON_NS), -EBUSY);
 	OK(pawl_cq_destroy(storm.e, storm.cq[0]));
 	/* No thread waits for the next queue, although the thread may still leave this one. */
 	next = cq_new(storm.e);
 	ck_assert_uint_eq((u32)next.h, (u32)storm.cq[0].h);
 	FAILS(pawl_cq_wait(storm.e, next, 0), -ETIMEDOUT);
+	ck_assert(soon(load_acquire(&woken)));
 	pthread_join(thread, &rc);
 	ck_assert_int_eq((int)(intptr_t)rc, -ESTALE);
 	OK(pawl_engine_destroy(storm.e));

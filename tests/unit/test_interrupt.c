@@ -47,10 +47,13 @@ static void held_end(void)
 
 static void *wait_intr(void *arg)
 {
+	int rc;
+
 	waiter = thread_get(e);
 	store_release(&waiting, 1);
-	return (void *)(intptr_t)pawl_wait(e, (u32)(uintptr_t)arg | PAWL_WAIT_INTR, waits_for,
-					   SOON_NS, NULL);
+	rc = pawl_wait(e, (u32)(uintptr_t)arg | PAWL_WAIT_INTR, waits_for, SOON_NS, NULL);
+	MUST(rc != -EINTR || strstr(pawl_error_text(), ": interrupted"));
+	return (void *)(intptr_t)rc;
 }
 
 static int interrupted_by(u32 what, void (*interrupt)(pthread_t))
