@@ -302,7 +302,7 @@ static u64 series(const struct backend *b, const struct backend *other, u64 seed
 	c.devices = dev;
 	c.ndevices = nd;
 	c.device_streams = 1 + (int)(rnd(&s) % 5);
-	c.device_workers = 1 + (int)(rnd(&s) % 2);
+	c.device_workers = 1 + (int)(rnd(&s) % 3);
 	c.spin_ns = rnd(&s) & 1 ? 0 : 20000;
 	/* Little room in streams and few events, so that ops are held and events are reused. */
 	c.device_window = rnd(&s) & 1 ? 512 : 1 + (u32)(rnd(&s) % 8);

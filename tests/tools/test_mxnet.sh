@@ -199,6 +199,26 @@ run 5 -l "$tmp/out" sh -c 'exit 5'
 cd "$tmp" && PATH=":$PATH" run 0 script five
 says out "runs -u script five; $tmp/cache/pawl/"
 cd "$OLDPWD" || exit 1
+# of an installed pawl it is another library when any file has changed that it is made of
+mkdir -p "$tmp/in/bin" "$tmp/in/share/pawl" "$tmp/in/include/pawl" "$tmp/in/lib"
+cp "$pawl" "$tmp/in/bin/pawl"
+files='share/pawl/pawl_mxnet.cc share/pawl/pawl_mxnet.map include/pawl/engine.h include/pawl/mx_bridge.h
+	lib/libpawl_mx.a'
+for file in $files lib/libpawl.so; do
+	echo >"$tmp/in/$file"
+done
+built=$pawl pawl=$tmp/in/bin/pawl
+run 0 -P -p "$tmp/python-good"
+seen=$(cat "$tmp/out")
+for file in $files; do
+	echo more >>"$tmp/in/$file"
+	run 0 -P -p "$tmp/python-good"
+	case $seen in
+	*"$(cat "$tmp/out")"*) fail "the same library with another $file" ;;
+	esac
+	seen="$seen $(cat "$tmp/out")"
+done
+pawl=$built
 run 1 --library "$tmp/nowhere" true
 says err 'nowhere'
 run 1 --python "$tmp/python-good" "$tmp/no-command"

@@ -183,6 +183,8 @@ cat >"$tmp/chain.json" <<'EOF'
  {"id": "write", "runtimeInSeconds": 2}]}}}
 EOF
 run 0 'longest chain 4\.0' record info "$tmp/chain.json"
+sed 's/"short", "runtimeInSeconds": 1/"short", "runtimeInSeconds": 4/' "$tmp/chain.json" >"$tmp/first.json"
+run 0 'longest chain 6\.0' record info "$tmp/first.json"
 sed 's/"id": "long", "inputFiles"/"id": "long", "outputFiles"/; s/"id": "write", "outputFiles"/"id": "write", "inputFiles"/' \
 	"$tmp/chain.json" >"$tmp/turned.json"
 run 0 'longest chain 5\.0' record info "$tmp/turned.json"

@@ -8,6 +8,7 @@
  */
 #include <stdio.h>
 #include <core/cq.h>
+#include <core/devices.h>
 #include <core/error.h>
 #include <core/graph.h>
 #include <core/opgroup.h>
@@ -70,6 +71,23 @@ static void vars_check(struct pawl_engine *e)
 		1 + (load_relaxed(&e->special) >> SPECIAL_ERROR_SHIFT));
 }
 
+/* No op waits for room, or has been given some that it does not use. */
+static void streams_check(struct pawl_engine *e)
+{
+	u32 i, j;
+
+	if (!e->devices)
+		return;
+	for (i = 0; i < load_relaxed(&e->devices->nrows); i++) {
+		for (j = 0; j < CLASSES; j++) {
+			const struct dev_class *c = &e->devices->rows[i].class[j];
+
+			must_be(e, "ops with room in streams", load_relaxed(&c->coming), 0);
+			must_be(e, "ops without room in streams", load_relaxed(&c->held), 0);
+		}
+	}
+}
+
 void __wrap_threads_fini(struct pawl_engine *e)
 {
 	u32 i, n, groups = 1, graphs = 0, cqs = 0;
@@ -80,6 +98,7 @@ void __wrap_threads_fini(struct pawl_engine *e)
 	/* pawl_engine_create() has failed. */
 	if (!e->spare_error)
 		return;
+	streams_check(e);
 	must_be(e, "ops", outside(e, POOL_OP), 0);
 	for (i = POOL_EXT0; i < POOLS; i++)
 		must_be(e, "chunks of accesses", outside(e, i), 0);

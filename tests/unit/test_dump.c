@@ -129,6 +129,31 @@ START_TEST(test_lists_ops)
 }
 END_TEST
 
+static int body_that_helps(struct pawl_run *run, void *arg)
+{
+	pawl_var_t *v = arg;
+
+	MUST(!push_write(run->engine, nothing, NULL, *v));
+	MUST(!pawl_wait_readable(run->engine, *v, SOON_NS, NULL));
+	MUST(strstr(dump(run->engine), "that-helps"));
+	return 0;
+}
+
+/* It still runs when it has run another op in a wait. */
+START_TEST(test_a_body_that_ran_another_one_is_listed)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = op_of_fn(body_that_helps, &v);
+
+	op.name = "that-helps";
+	OK(pawl_push(e, &op));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_ptr_null(strstr(dump(e), "that-helps"));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 static void *all_waiter(void *arg)
 {
 	MUST(!pawl_wait_all(arg, SOON_NS, NULL));
@@ -571,7 +596,7 @@ START_TEST(test_workers_that_do_not_start)
 }
 END_TEST
 
-SUITE("dump", test_idle, test_stuck, test_the_last_var_is_listed, test_lists_ops,
+SUITE("dump", test_idle, test_stuck, test_the_last_var_is_listed, test_lists_ops, test_a_body_that_ran_another_one_is_listed,
       test_waiter_is_named, test_bad_fd, test_while_it_moves, test_in_a_signal_handler,
       test_in_a_crash, test_pushes_and_deleted_vars, test_long_name, test_text,
       test_the_end_does_not_fit, test_an_interrupted_write_is_made_again,

@@ -333,7 +333,7 @@ END_TEST
 struct last_poller {
 	struct exec_queue *q[2];
 	struct exec_thread *pusher;
-	u32 calls;
+	u32 sleepers, calls;
 };
 
 static bool push_and_end(void *arg)
@@ -343,40 +343,46 @@ static bool push_and_end(void *arg)
 	/* The first call is before the thread polls. */
 	if (++l->calls < 2)
 		return false;
-	exec_push(l->q[0], l->pusher, 2, 0, 0);
+	if (l->sleepers == 2)
+		exec_push(l->q[0], l->pusher, 2, 0, 0);
 	exec_push(l->q[1], l->pusher, 2, 0, 0);
 	return true;
 }
 
-/* The last poller that leaves wakes a sleeper of each queue that it has served. */
+/*
+ * The last poller that leaves wakes a sleeper of each queue that it has served, also if no thread
+ * sleeps for the first queue.
+ */
 START_TEST(test_pass_on_of_two_queues)
 {
 	struct fix_opt o = { .spin_ns = 0 };
-	struct last_poller l = { .calls = 0 };
+	struct last_poller l = { .sleepers = 2 - (u32)_i };
 	struct exec_stats st;
 	struct fix f;
 	u32 ran = 0;
 	u64 wakes;
 
 	watchdog(60);
-	l.pusher = fix_one_queue(&f, &o, count_work, &ran, 1, true, &l.q[0]);
+	l.pusher = fix_one_queue(&f, &o, count_work, &ran, 1 - (u32)_i, true,
+				 &l.q[0]);
 	l.q[1] = fix_queue(&f, "r", 1, true);
 	exec_start(f.x);
-	exec_push(l.q[0], l.pusher, 1, 0, 0);
+	if (l.sleepers == 2)
+		exec_push(l.q[0], l.pusher, 1, 0, 0);
 	exec_push(l.q[1], l.pusher, 1, 0, 0);
-	until(&ran, 2);
+	until(&ran, l.sleepers);
 	/* A sleep is counted after the last check of the queue. */
 	do {
 		sched_yield();
 		exec_stats(f.x, &st);
-	} while (load_relaxed(&l.q[0]->group.attn) != 1 || st.sleeps < 2 ||
+	} while (load_relaxed(&l.q[0]->group.attn) != l.sleepers - 1 || st.sleeps < l.sleepers ||
 		 load_relaxed(&l.q[1]->group.attn) != 1);
 	wakes = st.wakes;
 	ck_assert_int_eq(exec_wait(f.x, fix_thread(&f), push_and_end, &l, -1, true), 0);
-	until(&ran, 4);
+	until(&ran, 2 * l.sleepers);
 	exec_stats(f.x, &st);
 	/* A worker that was about to sleep finds the work itself. */
-	ck_assert_uint_le(st.wakes, wakes + 2);
+	ck_assert_uint_le(st.wakes, wakes + l.sleepers);
 	fix_fini(&f);
 }
 END_TEST
@@ -803,7 +809,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_deadline, 0, 2);
 	tcase_add_test(tc, test_helping);
 	tcase_add_loop_test(tc, test_pass_on, 0, 2);
-	tcase_add_test(tc, test_pass_on_of_two_queues);
+	tcase_add_loop_test(tc, test_pass_on_of_two_queues, 0, 2);
 	tcase_add_loop_test(tc, test_stopped_waker, 0, 2);
 	tcase_add_test(tc, test_a_poller_is_left_so_much_work);
 	tcase_add_test(tc, test_a_stopped_waker_of_a_worker_hides_no_helper);
