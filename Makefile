@@ -11,7 +11,7 @@ lib-layers := pool device exec core
 layers := $(lib-layers) compat
 
 # The builds of make check-all beside the configured one: name=compiler[+fragment of configs/]...
-CHECK_BUILDS ?= tsan-clang=clang+tsan asan=gcc+asan tsan-gcc=gcc+tsan minimal=gcc+minimal
+CHECK_BUILDS ?= tsan=clang+tsan asan=gcc+asan
 
 PREFIX ?= /usr/local
 DESTDIR ?=

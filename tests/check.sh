@@ -32,12 +32,11 @@ item() {
 }
 
 # programs PREFIX FOLDER LIST..., several at a time and the long ones first: most wait more than half
-# of theirs, for the clock or a thread.  $leave: names that are left out.
+# of theirs, for the clock or a thread.
 programs() {
 	local prefix=$1 folder=$2
 	shift 2
 	(cd "$folder" && { cat "${@/%/.list}" || printf 'lists\t1\tfalse\n'; } |
-		grep -v -E "^(${leave:-none})\b" |
 		"$run" -n -j $(($(nproc) * 2)) -p "$prefix" -r "$results")
 }
 plain='tests/tools tests/unit tests/stress'
@@ -87,15 +86,16 @@ waiting() {
 	item '' models 1800 "$srctree/tests/serve/run.sh"
 	item '' spin 600 "$make check-spin"
 	item '' cross 1800 "make='$make' $srctree/tests/cross/run.sh"
-	# from the tarball, with the other compiler; or from here if this is no git clone
-	item '' dist 1800 "CC=clang $srctree/tests/install/dist.sh"
+	# from the tarball, with the other compiler, without the optional parts; or from here if
+	# this is no git clone
+	item '' dist 1800 "CC=clang CONFIGS=minimal.config $srctree/tests/install/dist.sh"
 	[ -e "$srctree/.git" ] || item '' install 600 "$make check-install"
 	item '' deb 1200 "$srctree/tests/install/deb.sh"
 }
 
 # The builds first, because some of their tests wait for minutes.
 working() {
-	local seen='' build name cc config fragment fragments goals lists leave there
+	local build name cc config fragment fragments there
 	for build in $CHECK_BUILDS; do
 		name=${build%%=*}
 		fragments=${build#*=}
@@ -106,23 +106,10 @@ working() {
 		for fragment in ${fragments//+/ }; do
 			config="$config $fragment.config"
 		done
-		# The searches for faults and the stress programs find nothing more in the same
-		# code compiled again, the tests of the server and its client only skip traces
-		# there, and a sanitizer with a second compiler needs only the stress
-		# programs.
-		goals='all tests' leave=
-		case $fragments in
-		*asan* | *tsan*) lists="$plain $search" ;;
-		*) lists='tests/tools tests/unit' leave='tools/test_(serve|load|judge|demo|mxnet)' ;;
-		esac
-		case "$seen " in
-		*" $fragments "*) goals=stress lists=tests/stress ;;
-		esac
-		seen="$seen $fragments"
-		item "$name/" build $build_time "$there $config && $there $jobs $goals" || continue
+		item "$name/" build $build_time "$there $config && $there $jobs all tests" || continue
 		# of one build at a time
 		# shellcheck disable=SC2086
-		(flock 9 && programs "$name/" "build/$name" $lists 9>&-) 9>"$results.lock" &
+		(flock 9 && programs "$name/" "build/$name" $plain $search 9>&-) 9>"$results.lock" &
 	done
 	item '' model 900 "$make check-model"
 	item '' model-deep 22000 "$make check-model-deep"
