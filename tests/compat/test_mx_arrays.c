@@ -586,6 +586,47 @@ START_TEST(test_random)
 }
 END_TEST
 
+static void many_calls(NDArrayHandle a, NDArrayHandle b, int rounds)
+{
+	const uint32_t shape[] = { 2 };
+	NDArrayHandle c;
+	uint64_t number[4];
+	int i;
+
+	for (i = 0; i < rounds; i++) {
+		OK(MXRandomSeed(i));
+		OK(MXRandomSeedContext(i, PAWL_MX_CPU, 0));
+		if (i % 8 == 0)
+			random_of(cpu, number);
+		OK(MXNDArraySyncCopyFromNDArray(a, b, -1));
+		OK(MXNDArrayCreate(shape, 1, PAWL_MX_CPU, 0, 0, &c));
+		OK(MXNDArrayFree(c));
+		if (i % 32 == 0)
+			OK(MXNDArrayWaitAll());
+	}
+	OK(MXNDArrayWaitAll());
+}
+
+/* Whatever is called again and again, no memory is left behind. */
+START_TEST(test_calls_need_no_more_memory_than_those_before)
+{
+	const uint32_t shape[] = { 2 };
+	NDArrayHandle a, b;
+	size_t used;
+
+	OK(MXNDArrayCreate(shape, 1, PAWL_MX_CPU, 0, 0, &a));
+	OK(MXNDArrayCreate(shape, 1, PAWL_MX_CPU, 0, 0, &b));
+	many_calls(a, b, 200);
+	used = mallinfo2().uordblks;
+	many_calls(a, b, 4000);
+	/* Objects are allocated by the hundred, and threads keep some. */
+	ck_assert_uint_lt(mallinfo2().uordblks, used + 150000);
+	OK(MXNDArrayFree(a));
+	OK(MXNDArrayFree(b));
+	OK(MXNDArrayWaitAll());
+}
+END_TEST
+
 /* splitmix64 */
 static uint64_t mixed(uint64_t *x)
 {
@@ -831,7 +872,8 @@ SUITE("mx_arrays", 50, test_array, test_array_none_and_odd, test_views,
       test_elements_of_each_type_have_its_size, test_dimensions_that_are_kept_and_long_ones,
       test_a_wait_to_write_is_for_ops_that_read_and_a_wait_to_read_is_not,
       test_copies_have_a_priority, test_a_copy_runs_in_the_context_of_its_array,
-      test_the_numbers_of_a_seed, test_each_context_has_its_own_resources,
+      test_the_numbers_of_a_seed, test_calls_need_no_more_memory_than_those_before,
+      test_each_context_has_its_own_resources,
       test_a_space_has_as_many_bytes_as_were_asked_for, test_free_is_an_op,
       test_copies, test_churn, test_an_array_has_one_memory_whoever_uses_it_first,
       test_temp_space, test_random, test_a_context_has_one_set_of_resources_whoever_asks_first,

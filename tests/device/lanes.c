@@ -128,6 +128,24 @@ START_TEST(a_device_that_does_not_answer_is_lost)
 }
 END_TEST
 
+/* While the thread that found the loss writes its text, others do not read that. */
+START_TEST(a_loss_is_told_when_its_text_is_there)
+{
+	begin();
+	MUST(!device_lost(&d));
+	store_relaxed(&d.lost, 1);
+	MUST(!device_lost(&d));
+	/* Another thread has the error nevertheless. */
+	ck_assert_int_eq(device_check(&d, -ENOTRECOVERABLE), -ENOTRECOVERABLE);
+	MUST(!d.text[0] && !device_lost(&d));
+	store_relaxed(&d.lost, 0);
+	ck_assert_int_eq(device_check(&d, -ENOTRECOVERABLE), -ENOTRECOVERABLE);
+	MUST(device_lost(&d));
+	MUST(strstr(d.text, "is lost"));
+	end();
+}
+END_TEST
+
 START_TEST(a_driver_that_unloads_is_the_reason_of_the_loss)
 {
 	u32 ran = 0;
@@ -663,7 +681,7 @@ int main(void)
 	const TTest *const tests[] = {
 		a_stream_that_follows_a_lost_device_is_refused,
 		a_device_that_does_not_answer_is_lost,
-		a_driver_that_unloads_is_the_reason_of_the_loss,
+		a_loss_is_told_when_its_text_is_there, a_driver_that_unloads_is_the_reason_of_the_loss,
 		no_notice_is_delivered_after_the_end_of_the_lane,
 		a_notice_that_was_refused_is_asked_for_again, at_most_one_notice_is_pending,
 		a_stream_that_cannot_be_waited_for_is_polled,

@@ -437,6 +437,48 @@ START_TEST(work_in_streams_is_bounded_while_an_op_is_on_its_way)
 }
 END_TEST
 
+/*
+ * A released op that finds all streams taken by bodies keeps its room until it gets one; and then
+ * the room is another op's.
+ */
+START_TEST(an_op_that_finds_all_streams_taken_keeps_its_room)
+{
+	const struct fake_setup fs = { .devices = 1, .seed = 1, .manual = true };
+	struct pawl_config conf = small(PAWL_PER_DEVICE, 1);
+	struct cell c[4] = { { 0 } };
+	struct plug s = { 0 };
+	struct pawl_engine *e;
+	struct dev_class *k;
+	u32 turn;
+
+	b->setup(&fs);
+	conf.devices = &dev0;
+	conf.ndevices = 1;
+	conf.device_streams = 1;
+	conf.device_workers = 2;
+	conf.device_window = 2;
+	e = engine_with(&conf);
+	k = &e->devices->rows[0].class[CLASS_COMPUTE];
+	OK(push_dev(e, seen_body, &c[0], NULL, 0, NULL, 0));
+	OK(push_dev(e, seen_body, &c[1], NULL, 0, NULL, 0));
+	MUST(soon(load_acquire(&k->load) == 2));
+	OK(push_dev(e, plug_body, &s, NULL, 0, NULL, 0));
+	MUST(soon(load_relaxed(&k->held) == 1));
+	OK(push_dev(e, seen_body, &c[2], NULL, 0, NULL, 0));
+	MUST(soon(load_relaxed(&k->held) == 2));
+	/* The first body holds the only stream, unless the other one was faster. */
+	steps_until(load_acquire(&s.in));
+	turn = load_relaxed(&k->turn);
+	steps_until(load_acquire(&c[2].seen) || load_relaxed(&k->turn) - turn > 2);
+	plug_out(&s);
+	MUST(soon(load_acquire(&c[2].seen)));
+	steps_until(!load_relaxed(&k->coming) && load_acquire(&c[2].ran));
+	steps_go();
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	done_by_hand(e);
+}
+END_TEST
+
 static u32 nap_none;
 static u32 order_of[8], order_n;	/* A */
 
@@ -654,6 +696,7 @@ int main(void)
 		copies_have_streams_of_their_own, work_in_streams_is_bounded,
 		work_in_streams_is_bounded_by_the_window_too,
 		work_in_streams_is_bounded_while_an_op_is_on_its_way,
+		an_op_that_finds_all_streams_taken_keeps_its_room,
 		the_stream_for_prioritized_ops_is_the_most_urgent, held_ops_keep_their_priority,
 		ops_that_wait_for_room_end_with_their_device, an_adopted_stream_is_of_its_device,
 		events_in_use_are_not_recorded_again, NULL };

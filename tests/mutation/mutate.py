@@ -13,9 +13,9 @@ and tools/pawl, as many of each layer and kind.  A mutant that does not compile 
 warning, or compiles to the same code, is replaced by another one.
 
 A test can find a mutant only if it executes the line.  So all tests run once in a build with
-counters, and a mutant gets the tests that execute its line: first check-edges for a memory order
-or a statement left out, and the tests with the name of the file, then the others, fastest first,
-until one fails, for a minute.  Last come the programs of make check-model for the layer, whose
+counters, and a mutant gets the tests that execute its line: first check-edges for a memory order,
+a statement left out or a patch; then the tests with the name of the file, and the others, fastest
+first, until one fails, for a minute.  Last come the programs of make check-model for the layer, whose
 lines are not counted.  --measure counts again; until then, lines that have changed since the last
 count are looked up by the lines around them.
 
@@ -356,11 +356,19 @@ def counted_lines(path):
             .get_matching_blocks() for i in range(n)}
 
 
+@functools.lru_cache(None)
+def includes(path, header):
+    with open(os.path.join(TOP, path), encoding="utf-8") as file:
+        return re.search(r'^#include ["<](\S*/)?%s[">]' % re.escape(header), file.read(), re.M) is not None
+
+
 def tests_of(mutant, all_tests, executed):
     """The names of the tests that execute a mutant's line, in the order in which they run."""
     stem = os.path.splitext(os.path.basename(mutant.path))[0]
     old, code = counted_lines(mutant.path), executed["code"].get(mutant.path, [])
     numbers, exact = set(), True
+    # a header that nothing counts, of constants and types: what executes the files that include it
+    users = set() if code else {f for f in executed["code"] if includes(f, os.path.basename(mutant.path))}
     for wanted in mutant.numbers:
         # a line inside a statement has no counter: that of its first line
         number = max((n for n in old if n <= wanted), default=0)
@@ -371,7 +379,7 @@ def tests_of(mutant, all_tests, executed):
         seconds, lines = executed["tests"].get(name, (None, {}))
         own = re.search(r"(^|/)test_(\w+_)?%s" % stem, name) is not None
         if seconds is None or not numbers.isdisjoint(lines.get(mutant.path, [])) or \
-                not exact and mutant.path in lines:
+                not exact and mutant.path in lines or not code and lines.keys() & users:
             chosen.append((not own, 1 if seconds is None else seconds, name))
     return [name for _, _, name in sorted(chosen)]
 
@@ -467,7 +475,7 @@ class Place:
         """The test that finds a mutant, "" if none does, or None if it is no mutant."""
         self.plant(mutant)
         try:
-            if mutant.kind in ("order", "statement") and \
+            if mutant.kind in ("order", "statement", "patch") and \
                     execute("python3 %s/tools/check-edges.py %s" % (SRC, self.src), 60, self.log()):
                 return "check-edges"
             objects = [t for t in self.commands.users.get(mutant.path, ()) if t.startswith(LAYERS)]

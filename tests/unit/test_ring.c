@@ -11,6 +11,20 @@ int pool_commit_hook(const char *what, size_t bytes)
 	return load_relaxed(&refuse_memory) ? -ENOMEM : 0;
 }
 
+static bool locked_memory;
+
+int __real_madvise(void *at, size_t bytes, int advice);
+int __wrap_madvise(void *at, size_t bytes, int advice);
+
+/* The pages of memory that is locked cannot be given back. */
+int __wrap_madvise(void *at, size_t bytes, int advice)
+{
+	if (!load_relaxed(&locked_memory))
+		return __real_madvise(at, bytes, advice);
+	errno = EINVAL;
+	return -1;
+}
+
 static u32 take(struct ring *r)
 {
 	struct ring_look look;
@@ -171,13 +185,17 @@ START_TEST(test_grow_in_a_lap)
 }
 END_TEST
 
-/* Back to the first array and up again, in any lap of each; all arrays but one are zero. */
+/*
+ * Back to the first array and up again, in any lap of each, also in locked memory; all arrays but
+ * one are zero.
+ */
 START_TEST(test_shrink)
 {
 	struct ring *r = ring_new();
 	u32 round, i, n, in = 0, out = 0, k;
 	u64 arr = r->arr;
 
+	locked_memory = _i;
 	for (round = 0; round < 60; round++) {
 		n = 1u << (round * 7 % 15);
 		for (i = 0; i < n + round; i++)
@@ -528,7 +546,7 @@ int main(void)
 	tcase_add_test(tc, test_position_wrap);
 	tcase_add_test(tc, test_grow);
 	tcase_add_test(tc, test_grow_in_a_lap);
-	tcase_add_test(tc, test_shrink);
+	tcase_add_loop_test(tc, test_shrink, 0, 2);
 	tcase_add_test(tc, test_shrink_keeps_elements);
 	tcase_add_test(tc, test_grow_fails);
 	tcase_add_test(tc, test_largest);
