@@ -175,12 +175,14 @@ extern "C" int foreign_copy(NDArrayHandle *in, NDArrayHandle *out, int n)
 				static_cast<int>(writes.size()), &property, 0, "foreign_copy");
 }
 
-// Engine::Throw() throws what the operation did.  1: it has; 2: another exception; 0: none.
-extern "C" int foreign_throws(NDArrayHandle nd)
+// Engine::Throw(), or WaitForAll(), throws what the operation did.  1: it has; 2: another
+// exception; 0: none.
+extern "C" int foreign_throws(NDArrayHandle nd, int all)
 {
 	const mxnet::Engine::VarHandle var = static_cast<NDArray *>(nd)->var();
 	void *write = var;
 
+	failing = false;
 	if (MXEnginePushSync(Fail, nullptr, nullptr, &context, nullptr, 0, &write, 1, &property, 0,
 			     "foreign_throws"))
 		return 3;
@@ -189,7 +191,9 @@ extern "C" int foreign_throws(NDArrayHandle nd)
 
 		std::this_thread::sleep_for(std::chrono::milliseconds(50));
 		try {
-			if (failed)
+			if (failed && all)
+				mxnet::Engine::Get()->WaitForAll();
+			else if (failed)
 				mxnet::Engine::Get()->Throw(var);
 		} catch (const std::out_of_range &e) {
 			return std::string(e.what()) == "beyond the end" ? 1 : 2;

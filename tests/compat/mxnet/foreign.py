@@ -50,8 +50,9 @@ def main():
         print("error:", str(e).strip().splitlines()[-1], flush=True)
     show("after", grads[0].sum().asscalar())
     # an exception of its own has its type, and meets one call
-    show("thrown", lib.foreign_throws(bad.handle))
-    bad.wait_to_read()
+    for wait_for_all in 0, 1:
+        show("thrown", lib.foreign_throws(bad.handle, wait_for_all))
+        bad.wait_to_read()
     # it also works inside a bulk, and arrays may be dropped at once
     with mx.engine.bulk(8):
         x = mx.nd.ones((16,))
