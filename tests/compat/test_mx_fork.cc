@@ -496,6 +496,43 @@ MX_TEST(own_engines)
 	}
 }
 
+/* Each operator is again that of its engine, whichever engine the child creates first. */
+MX_TEST(operators_of_several_engines)
+{
+	pawl_mx_engine *e[3] = {};
+	pawl_mx_opr *o[3];
+	pawl_mx_var *v[3];
+	static int n[3];
+
+	for (int i = 0; i < 3; i++) {
+		pawl_mx_op op = {};
+
+		EXPECT(!pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e[i]) && !pawl_mx_var_new(e[i], &v[i]));
+		n[i] = 0;
+		op.ctx.dev_type = PAWL_MX_CPU;
+		op.arg = &n[i];
+		op.sync = [](void *, void *arg) { ++*static_cast<int *>(arg); };
+		op.writes = &v[i];
+		op.nwrites = 1;
+		EXPECT(!pawl_mx_opr_new(e[i], &op, &o[i]));
+	}
+	InChild([&] {
+		const pawl_mx_context cpu = { PAWL_MX_CPU, 0 };
+
+		for (int i = 0; i < 3; i++) {
+			EXPECT(!pawl_mx_opr_push(e[i], o[i], cpu, 0, nullptr));
+			EXPECT(!pawl_mx_wait_all(e[i], nullptr));
+			EXPECT(n[i] == 1 && pawl_mx_var_version(v[i]) == 1);
+			EXPECT(!pawl_mx_opr_delete(e[i], o[i]));
+			EXPECT(!pawl_mx_var_delete(e[i], v[i], cpu, nullptr, nullptr, nullptr));
+		}
+	});
+	for (int i = 0; i < 3; i++) {
+		EXPECT(n[i] == 0);
+		EXPECT(!pawl_mx_opr_delete(e[i], o[i]) && !pawl_mx_engine_free(e[i]));
+	}
+}
+
 /* What an op has thrown: when it is dropped, it waits for the other side. */
 struct Held {
 	static std::atomic<bool> reached, released;
