@@ -165,8 +165,9 @@ START_TEST(test_objects)
 		total = time_of(json, "{\"ph\":\"b\"");
 		ck_assert(total > 0 && time_of(json, "{\"ph\":\"e\"") - total >= 2000);
 		has(json, "{\"ph\":\"(\",\"cat\":\"Python::domain,frame\",\"name\":\"frame\"");
-		has(json, "{\"ph\":\"B\",\"cat\":\"event\",\"name\":\"event\"");
-		has(json, "\"args\":{\"counter\":7000}");
+		/* neither of these two has an id */
+		has(json, "{\"ph\":\"B\",\"cat\":\"event\",\"name\":\"event\",\"pid\":1,");
+		has(json, "\"name\":\"counter\",\"args\":{\"counter\":7000},\"pid\":1,");
 		has(json, "\"args\":{\"counter\":3000}");
 		has(json, "\"name\":\"marker\"");
 		has(json, "\"s\":\"t\"");
@@ -192,7 +193,10 @@ START_TEST(test_objects)
 	OK(MXProfileDestroyHandle(frame));
 	OK(MXProfileDestroyHandle(event));
 	OK(MXProfileDestroyHandle(counter));
+	/* a domain stays */
 	OK(MXProfileDestroyHandle(domain));
+	OK(MXProfileCreateTask(domain, "later", &task));
+	OK(MXProfileDestroyHandle(task));
 	set_up("0");
 }
 END_TEST
@@ -309,7 +313,8 @@ START_TEST(test_what_a_trace_says_of_objects)
 		{ "task", "\"s\":\"p\"" }, { "marker", "\"s\":\"p\"" },
 	};
 	struct pawl_engine *pe = pawl_mx_engine_pawl(pawl_mx_engine_get());
-	ProfileHandle domain = domain_new("traced"), task, event;
+	ProfileHandle domain = domain_new("traced"), task, event, counter;
+	struct timespec from, to;
 	const int me = (int)syscall(SYS_gettid);
 	char *json, *at, *end, want[128];
 	pthread_t t;
@@ -320,10 +325,15 @@ START_TEST(test_what_a_trace_says_of_objects)
 	set_up("0");
 	OK(MXProfileCreateTask(domain, "back\\slash", &task));
 	OK(MXProfileCreateEvent("before", &event));
+	OK(MXProfileCreateCounter(domain, "count", &counter));
 	OK(MXSetProfilerState(1));
-	spend(event, 1);
+	spend(event, 20);
 	OK(MXSetProfilerState(0));
-	OK(MXSetProfilerState(1));	/* another trace */
+	/* another trace, which has times of its own */
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	OK(MXSetProfilerState(1));
+	OK(MXProfileSetCounter(counter, 1));
+	clock_gettime(CLOCK_MONOTONIC, &to);
 	for (i = 0; i < sizeof(scopes) / sizeof(*scopes); i++)
 		OK(MXProfileSetMarker(domain, scopes[i].scope, scopes[i].scope));
 	spend(task, 1);
@@ -332,6 +342,10 @@ START_TEST(test_what_a_trace_says_of_objects)
 	OK(MXDumpProfile(1));
 	json = slurp();
 	ck_assert(!strstr(json, "\"before\""));
+	ck_assert(time_of(json, "{\"ph\":\"C\"") <= (double)(to.tv_sec - from.tv_sec) * 1e6 +
+		  (double)(to.tv_nsec - from.tv_nsec) / 1e3 + 1);
+	/* nothing was added up */
+	ck_assert(!strstr(table(), "\ntraced") && !strstr(table(), "\nbefore"));
 	for (i = 0, end = json; i < sizeof(scopes) / sizeof(*scopes); i++) {
 		snprintf(want, sizeof(want), "{\"ph\":\"n\",\"cat\":\"traced,instant_marker\",\"name\":"
 			 "\"%s\",\"id\":%d,%s,\"pid\":1,\"tid\":%d,", scopes[i].scope, me,
@@ -360,6 +374,7 @@ START_TEST(test_what_a_trace_says_of_objects)
 	free(json);
 	OK(MXProfileDestroyHandle(task));
 	OK(MXProfileDestroyHandle(event));
+	OK(MXProfileDestroyHandle(counter));
 }
 END_TEST
 
@@ -530,12 +545,15 @@ START_TEST(test_a_duration_from_before_the_trace_begins_with_it)
 
 	if (!has_traces(pe))
 		return;
-	ck_assert_int_eq(pawl_trace_start(pe, 64), 0);
 	set_up("true");
+	/* a dump starts none while the profiler is off */
+	OK(MXDumpProfile(0));
+	ck_assert_int_eq(pawl_trace_start(pe, 64), 0);
 	OK(MXProfileCreateTask(domain, "tab\there", &task));
 	OK(MXProfileDurationStart(task));
 	OK(MXSetProfilerState(1));
 	OK(MXProfileDurationStop(task));
+	row(table(), "early\n===");
 	OK(MXSetProfilerState(0));
 	OK(MXDumpProfile(1));
 	json = slurp();
@@ -674,6 +692,8 @@ START_TEST(test_markers_hide_no_other_rows)
 			ck_assert_uint_eq(count_of(text, "worked"), 1);
 			ck_assert_uint_eq(count_of(text, "rested"), 1);
 			ck_assert(!strstr(text, "\"mark\""));
+			/* whatever the column, and both ways */
+			ck_assert(strstr(text, "\"marked\"") < strstr(text, "\"of a later domain\""));
 		}
 	}
 	OK(MXProfileDestroyHandle(event));
@@ -722,7 +742,11 @@ START_TEST(test_profiler)
 	ck_assert(strstr(text, "other \\\"op\\\""));
 	OK(MXAggregateProfileStatsPrint(&text, 0));
 	ck_assert(!strstr(text, "counted"));
-	FAILS(MXAggregateProfileStatsPrintEx(&text, 0, 3, 0, 0), "format 3");
+	FAILS(MXAggregateProfileStatsPrintEx(&text, 0, 2, 0, 0), "format 2, sort_by 0");
+	FAILS(MXAggregateProfileStatsPrintEx(&text, 0, -1, 0, 0), "format -1");
+	FAILS(MXAggregateProfileStatsPrintEx(&text, 0, 0, 5, 0), "sort_by 5");
+	FAILS(MXAggregateProfileStatsPrintEx(&text, 0, 1, -1, 0), "sort_by -1");
+	FAILS(MXAggregateProfileStatsPrintEx(NULL, 0, 0, 0, 0), "out_str is NULL");
 	OK(MXSetProfilerState(0));
 	if (traces) {
 		OK(MXDumpProfile(1));
