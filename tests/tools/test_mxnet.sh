@@ -50,8 +50,10 @@ echo "$args" >"$2"
 EOF
 chmod +x "$tmp/cxx"
 
-run 0 --help
-says out 'Usage: pawl mxnet'
+for option in --help -h; do
+	run 0 $option
+	says out 'Usage: pawl mxnet'
+done
 run 2
 says err 'no command to run'
 run 2 --nonsense
@@ -65,6 +67,12 @@ printf '#!/bin/sh\nexit 3\n' >"$tmp/python-broken"
 chmod +x "$tmp/python-broken"
 run 1 "$tmp/python-broken"
 says err 'does not say where'
+# what it prints does not count if it fails or is killed
+for end in 'exit 3' 'kill -9 $$'; do
+	printf '#!/bin/sh\necho %s\n%s\n' "$tmp" "$end" >"$tmp/python-broken"
+	run 1 "$tmp/python-broken"
+	says err "$tmp/python-broken does not say where mxnet is"
+done
 
 mkdir "$tmp/bare"
 python python-bare "$tmp/bare"
@@ -115,7 +123,9 @@ run 0 --print --python "$tmp/python-good"
 # so is any other file that it is made of, another compiler, and another release of the package
 seen=$(cat "$tmp/out")
 for change in 'echo >>"$tmp/good/include/mxnet/engine.h"' 'cp "$tmp/cxx" "$tmp/cxx2"; CXX=$tmp/cxx2' \
-	'cp -r "$tmp/good" "$tmp/moved"; python python-good "$tmp/moved"' 'touch -d 2001-01-01 "$tmp/moved/libmxnet.so"'; do
+	'cp -r "$tmp/good" "$tmp/moved"; python python-good "$tmp/moved"' 'touch -d 2001-01-01 "$tmp/moved/libmxnet.so"' \
+	'touch -d "2001-01-01 00:00:00.5" "$tmp/moved/libmxnet.so"' \
+	'echo more >>"$tmp/moved/libmxnet.so"; touch -d "2001-01-01 00:00:00.5" "$tmp/moved/libmxnet.so"'; do
 	eval "$change"
 	run 0 -P -p "$tmp/python-good"
 	case $seen in
@@ -125,9 +135,11 @@ for change in 'echo >>"$tmp/good/include/mxnet/engine.h"' 'cp "$tmp/cxx" "$tmp/c
 	seen="$seen $(cat "$tmp/out")"
 done
 compiled=$(wc -l <"$tmp/compiled")
-[ "$compiled" -eq 7 ] || fail "compiled $compiled times, not 7"
-run 0 -p "$tmp/python-good" -r -P
-[ "$(wc -l <"$tmp/compiled")" -eq 8 ] || fail '-r did not build'
+[ "$compiled" -eq 9 ] || fail "compiled $compiled times, not 9"
+# -P runs nothing
+run 0 -p "$tmp/python-good" -r -P touch "$tmp/touched"
+[ "$(wc -l <"$tmp/compiled")" -eq 10 ] || fail '-r did not build'
+[ "$(wc -l <"$tmp/out")" -eq 1 ] && [ ! -e "$tmp/touched" ] || fail '-P runs the command'
 python python-good "$tmp/good"
 CXX=$tmp/cxx
 # it is in the user's cache, wherever that is; a relative name is none
@@ -136,7 +148,7 @@ XDG_CACHE_HOME='' HOME=$tmp/home run 0 --print --python "$tmp/python-good"
 says out "$lib"
 XDG_CACHE_HOME=cache HOME=$tmp/home run 0 --print --python "$tmp/python-good"
 says out "$lib"
-[ "$(wc -l <"$tmp/compiled")" -eq 9 ] || fail 'not built once in another cache'
+[ "$(wc -l <"$tmp/compiled")" -eq 11 ] || fail 'not built once in another cache'
 XDG_CACHE_HOME=/proc/no-such run 1 --print --python "$tmp/python-good"
 says err '/proc/no-such'
 mkdir "$tmp/compilers"
@@ -157,6 +169,23 @@ printf "#!/bin/sh\n'''exec' %s \"\$0\" \"\$@\"\n' '''\n" "$tmp/python-good" >"$t
 chmod +x "$tmp/long"
 run 0 "$tmp/long" three
 says out "runs $tmp/long three; $tmp/cache/pawl/"
+# any of these separates words, and what is no program is none, whatever its name
+mkdir "$tmp/python-folder"
+echo >"$tmp/python-data2"
+for c in ' ' '	' '
+' ';' '&' '|' '(' ')' '<' '>' '{' '}' "'" '"' '`' '$'; do
+	run 0 -P sh -c "$tmp/python-folder $tmp/python-data2${c}$tmp/python-good${c}x"
+done
+# the program has no file open but its own
+run 0 "$tmp/script" one
+cp "$tmp/out" "$tmp/one"
+printf '#!/bin/sh\n[ "$1" = -c ] && { echo "%s"; exit; }\nls /proc/$$/fd\n' "$tmp/good" >"$tmp/python-open"
+chmod +x "$tmp/python-open"
+"$tmp/python-open" x >"$tmp/open" 2>/dev/null
+printf '#!%s\n' "$tmp/python-open" >"$tmp/opens"
+chmod +x "$tmp/opens"
+run 0 "$tmp/opens"
+cmp -s "$tmp/open" "$tmp/out" || fail "the program has other files open than $(xargs <"$tmp/open")"
 # programs that run a Python
 run 0 env A=1 nice -n 1 "$tmp/python-good" train.py
 says out "runs train.py; $tmp/cache/pawl/"
@@ -218,12 +247,46 @@ for file in $files; do
 	esac
 	seen="$seen $(cat "$tmp/out")"
 done
+# what the compiler is called with
+run 0 -r -P -p "$tmp/python-good"
+echo "-std=c++14 -O2 -g -fPIC -shared -pthread -ftls-model=initial-exec -D_GLIBCXX_USE_CXX11_ABI=0" \
+	"-DDMLC_USE_CXX11=1 -DMXNET_USE_CUDA=0 -DMSHADOW_USE_CUDA=0 -DMSHADOW_USE_CBLAS=0 -DMSHADOW_USE_MKL=0" \
+	"-isystem $tmp/good/include -I$tmp/in/include -o $(cat "$tmp/out").PID $tmp/in/share/pawl/pawl_mxnet.cc" \
+	"-Wl,--version-script=$tmp/in/share/pawl/pawl_mxnet.map -Wl,-z,defs -Wl,--exclude-libs,libpawl_mx.a" \
+	"-L$tmp/in/lib -Wl,-rpath,$tmp/in/lib -l:libpawl_mx.a -lpawl -ldl" >"$tmp/want"
+sed 's/\(\.so\)\.[0-9]* /\1.PID /' "$(cat "$tmp/out")" >"$tmp/made"
+cmp -s "$tmp/made" "$tmp/want" || fail "the compiler gets $(cat "$tmp/made")"
+# the file cannot be put into its place
+lib=$(cat "$tmp/out")
+rm "$lib"
+mkdir -p "$lib/full"
+run 1 -r -P -p "$tmp/python-good"
+says err "pawl mxnet: $lib: Is a directory"
+[ -z "$(find "$tmp/cache" -name '*.so.*')" ] || fail 'a library without a place is left'
+rm -r "$lib"
+# a library in lib64, or where the linker looks
+mv "$tmp/in/lib" "$tmp/in/lib64"
+run 0 -P -p "$tmp/python-good"
+grep -q -- "-L$tmp/in/lib64 -Wl,-rpath,$tmp/in/lib64 " "$(cat "$tmp/out")" || fail 'not from lib64'
+rm "$tmp/in/lib64/libpawl.so"
+run 0 -P -p "$tmp/python-good"
+grep -q -- '-L\. -Wl,-rpath,/usr/local/lib ' "$(cat "$tmp/out")" || fail 'not from the default folder'
+# without its own files it says which one is missing
+rm "$tmp/in/include/pawl/engine.h"
+run 1 -P -p "$tmp/python-good"
+says err 'the header of pawl is not found, neither in the tree nor installed'
+rm "$tmp/in/share/pawl/pawl_mxnet.cc"
+run 1 -P -p "$tmp/python-good"
+says err 'pawl_mxnet.cc of pawl is not found, neither in the tree nor installed'
 pawl=$built
 run 1 --library "$tmp/nowhere" true
 says err 'nowhere'
 run 1 --python "$tmp/python-good" "$tmp/no-command"
 says err 'no-command'
-unset HOME XDG_CACHE_HOME
+unset XDG_CACHE_HOME
+HOME='' run 1 "$tmp/python-good"
+says err 'neither XDG_CACHE_HOME nor HOME'
+unset HOME
 run 1 "$tmp/python-good"
 says err 'neither XDG_CACHE_HOME nor HOME'
 
