@@ -97,6 +97,9 @@ run 0 ' for 0\.012114 s$' record info "$src/tests/data/mxnet-train-step.pwr"
 PAWL_RECORD=$tmp/twice "$pawl" replay --repeat 2 "$src/tests/data/mxnet-train-step.pwr" >/dev/null
 run 0 '^engine 1  *"replay", per-device' record info "$tmp/twice"
 [ "$(grep -c '^engine ' "$tmp/out")" -eq 2 ] || fail "info has not a line for each of two engines"
+run 0 '"engines":' record json "$tmp/twice"
+"$python" -c 'import json, sys; sys.exit([e["engine"] for e in json.load(open(sys.argv[1]))["engines"]] != [0, 1])' \
+	"$tmp/out" || fail "json has not two engines"
 workload mxnet-resnet18 189 228 138 311 12
 
 # %p, a name that cannot be, and a file that is in use
@@ -132,6 +135,9 @@ for option in workers repeat speed; do
 		run 2 "^pawl replay: --$option: '$value' is not a number" replay --$option=$value "$tmp/rec"
 	done
 done
+for range in workers=1025:0..1024 repeat=0:1..1e.06 repeat=1000001:1..1e.06 speed=1.01e9:0..1e.09; do
+	run 2 "is not a number in ${range#*:}$" replay "--${range%:*}" "$tmp/rec"
+done
 grep -q "^Try 'pawl replay --help'" "$tmp/err" || fail "replay does not name its help"
 for option in --engine=fast -efast; do
 	run 2 "^pawl replay: --engine: 'fast' is not per-device, pooled or naive" replay $option "$tmp/rec"
@@ -160,7 +166,13 @@ cat >"$tmp/wf.json" <<'EOF'
  "execution": {"tasks": [{"id": "left", "runtimeInSeconds": 2, "priority": 7}]}}}
 EOF
 run 0 'wfformat: 4 ops, 4 vars, 8 accesses, 4 parents.*order kept' replay "$tmp/wf.json"
-run 0 'r0@1 w1@0' record dump "$tmp/wf.json"
+run 0 '^0 0 0:0 0\.000 0\.000 0\.000 0 0 "first" normal 0 0 w0@0$' record dump "$tmp/wf.json"
+cat >"$tmp/want" <<'EOF'
+1 1 0:0 0.001 0.000 2000000.000 0 0 "left" normal 7 0 r0@1 w1@0
+2 2 0:0 0.002 2000000.000 2000000.000 0 0 "right" normal 0 0 r0@1 w2@0
+3 3 0:0 0.003 2000000.000 2000000.000 0 0 "last" normal 0 0 r1@1 r2@1 w3@0
+EOF
+tail -n 3 "$tmp/out" | cmp -s - "$tmp/want" || fail "the ops of a workload are others"
 run 0 'longest chain 2.0' record info "$tmp/wf.json"
 grep -q "^file .*: wfformat, $(wc -c <"$tmp/wf.json") bytes$" "$tmp/out" || fail "another size"
 sed 's/"parents": \[\]/"parents": ["last"]/' "$tmp/wf.json" >"$tmp/cut"
@@ -203,7 +215,8 @@ run 0 '^engine 2  *"replay", naive, 0 workers' record info "$tmp/short"
 run 0 '^bodies .* max [1-9][0-9]{5}\.' record info "$tmp/short"
 # a parent that no file implies: the check is not the accesses' alone
 sed 's/"inputFiles": \["l", "r"\]/"inputFiles": []/' "$tmp/wf.json" >"$tmp/cut"
-run 1 '4 parents.* out of order; first: op 3 ..last..: op 2 is not over' replay --workers 0 "$tmp/cut"
+run 1 '4 parents.* out of order; first: op 3 ..last..: op 2 is not over' replay --workers 0 -r 3 "$tmp/cut"
+[ "$(wc -l <"$tmp/out")" -eq 1 ] || fail "a replay goes on after a wrong order"
 cat >"$tmp/et.json" <<'EOF'
 {"schema": "1.0.1", "nodes": [
  {"id": 2, "parent": 1, "name": "aten::mm", "op_schema": "aten::mm(Tensor self, Tensor mat2) -> Tensor",
@@ -222,6 +235,7 @@ grep -q '"aten::t" normal 0 0 r2@1$' "$tmp/out" || fail "a view does not read"
 grep -q '"aten::add_" normal 0 0 w2@1 r0@0$' "$tmp/out" || fail "in place does not write"
 # nothing is known of the times
 run 0 '^queued +p50 0\.000 us, p99 0\.000 us, max 0\.000 us$' record info "$tmp/et.json"
+grep -q '^work  *0\.000000 s, longest chain 0\.000000 s: parallelism 1\.00$' "$tmp/out" || fail "et: work"
 # the order of the ids counts, not that of the file; 30 is the parent of 40
 sed 's/"id": 2,/"id": 50,/; s/"id": 5,/"id": 20,/; s/"id": 4, "parent": 3/"id": 40, "parent": 30/
 	s/"id": 3,/"id": 30,/' "$tmp/et.json" >"$tmp/turned.json"
