@@ -225,6 +225,28 @@ START_TEST(a_notice_that_was_refused_is_asked_for_again)
 		ck_assert_uint_eq(seen, 1);
 		end();
 	}
+	/* The same after one that came; there are a stream and an event already. */
+	for (k = 1; k <= 4; k++) {
+		begin();
+		ran = 0;
+		lane_want(&a, issue(&a, &ran));
+		OK(lane_notify(&a, late_notice));
+		while (fake_step(0))
+			;
+		lane_poll(&a);
+		lane_want(&a, issue(&a, &ran));
+		fake_fail(k, -EIO);
+		if (lane_notify(&a, late_notice))
+			OK(lane_notify(&a, late_notice));
+		else
+			/* no new event, so the old one is recorded again */
+			ck_assert_uint_eq(k, 1);
+		while (fake_step(rnd(&seed)))
+			;
+		ck_assert_uint_eq(load_acquire(&called), 2);
+		ck_assert_uint_eq(seen, 2);
+		end();
+	}
 }
 END_TEST
 
@@ -627,7 +649,37 @@ START_TEST(a_lane_without_memory_is_refused)
 	refuse_memory = true;
 	FAILS(lane_init(&a, &d, 0, 2, NULL, 0, &load[0]), -ENOMEM, "no memory for a stream");
 	refuse_memory = false;
+	fake_fail(1, -EIO);
+	FAILS(lane_init(&a, &d, 0, 2, NULL, 0, &load[0]), -EIO, "told to fail");
 	OK(lane_init(&a, &d, 0, 2, NULL, 0, &load[0]));
+	end();
+}
+END_TEST
+
+/* What is known needs no call: an event that covers more, the lane itself, a loss. */
+START_TEST(a_lane_asks_only_for_what_it_does_not_know)
+{
+	struct fake_counts before, after;
+	u32 ran = 0;
+	u64 seq;
+
+	begin();
+	seq = issue(&a, &ran);
+	OK(lane_mark(&a, issue(&a, &ran)));
+	OK(lane_follow(&c, &a, seq));
+	fake_counts(&before);
+	OK(lane_follow(&c, &a, seq + 1));
+	OK(lane_follow(&a, &a, seq + 1));
+	OK(lane_mark(&a, seq + 1));
+	fake_counts(&after);
+	ck_assert_uint_eq(after.calls, before.calls);
+	seq = issue(&a, &ran);
+	ck_assert_int_eq(device_check(&d, err(-ENOTRECOVERABLE, "gone")), -ENOTRECOVERABLE);
+	lane_want(&a, seq);
+	lane_poll(&a);
+	OK(lane_mark(&a, seq));
+	fake_counts(&before);
+	ck_assert_uint_eq(after.calls + 1, before.calls);	/* the piece of work */
 	end();
 }
 END_TEST
@@ -663,6 +715,10 @@ START_TEST(lanes_that_ended_leave_no_memory)
 			before = mallinfo2().uordblks;
 		begin();
 		lane_want(&a, issue(&a, &ran));
+		lane_fini(&c);
+		fake_fail(1, -EIO);
+		FAILS(lane_init(&c, &d, 1, 2, NULL, 0, &load[1]), -EIO);
+		OK(lane_init(&c, &d, 1, 2, NULL, 0, &load[1]));
 		/* also if the notice was refused first */
 		fake_fail(5, -EIO);
 		FAILS(lane_notify(&a, notice), -EIO);
@@ -696,6 +752,7 @@ int main(void)
 		a_lane_ends_after_its_notices_whatever_fails, a_wait_that_finds_the_device_lost_ends,
 		each_piece_of_work_that_is_complete_is_known,
 		each_piece_of_work_is_subtracted_once, a_lane_without_memory_is_refused,
+		a_lane_asks_only_for_what_it_does_not_know,
 		a_lane_knows_how_much_is_not_marked, lanes_that_ended_leave_no_memory, NULL };
 
 	return tests_run("lanes", tests);
