@@ -796,6 +796,51 @@ START_TEST(test_a_thread_that_woke_another_yields_first)
 }
 END_TEST
 
+static bool yielded_once(void *arg)
+{
+	return yields >= 1;
+}
+
+/* After a long sleep a thread polls without a yield, until it was idle without a sleep. */
+START_TEST(test_a_thread_that_slept_long_does_not_yield)
+{
+	struct fix_opt o = { .spin_ns = 1000 };
+	struct exec_thread *t;
+	struct fix f;
+	u64 hour, sleeps;
+	u32 i, calls;
+
+	watchdog(60);
+	fix_init(&f, &o);
+	t = fix_thread(&f);
+	hour = 3600000000ull * exec_cycles_per_us();
+	f.x->spin = f.x->slow_yield = hour;
+	f.x->yield = 0;
+	for (i = 0; i < 4; i++) {
+		f.x->rest = i % 2 ? 0 : hour;
+		t->naps = true;
+		sleeps = t->sleeps;
+		while (t->sleeps == sleeps)
+			MUST(exec_wait(f.x, t, never, NULL, 1000000, EXEC_WAIT) == -ETIMEDOUT);
+		t->naps = false;
+		yields = calls = 0;
+		MUST(!exec_wait(f.x, t, ten_calls, &calls, -1, EXEC_WAIT));
+		ck_assert(i % 2 ? !yields : yields > 0);
+		yields = calls = 0;
+		MUST(!exec_wait(f.x, t, ten_calls, &calls, -1, EXEC_WAIT));
+		ck_assert_uint_gt(yields, 0);
+	}
+	/* A yield that was short halves how often it sleeps instead. */
+	t->slow_yields = 7;
+	t->crowded = 0;
+	yields = 0;
+	MUST(!exec_wait(f.x, t, yielded_once, NULL, -1, EXEC_WAIT));
+	ck_assert_uint_eq(t->slow_yields, 3);
+	ck_assert_uint_eq(t->crowded, 3);
+	fix_fini(&f);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("exec/park");
@@ -820,6 +865,7 @@ int main(void)
 	tcase_add_test(tc, test_polling_in_vain);
 	tcase_add_test(tc, test_a_thread_sleeps_after_a_slow_yield);
 	tcase_add_test(tc, test_a_thread_that_woke_another_yields_first);
+	tcase_add_test(tc, test_a_thread_that_slept_long_does_not_yield);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }

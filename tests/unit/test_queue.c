@@ -715,6 +715,19 @@ static u64 measured(struct exec_queue *q)
 	return n;
 }
 
+/* The number of bits of the time; the last one is for all that is longer. */
+START_TEST(test_buckets_of_waits)
+{
+	u32 k;
+
+	ck_assert_uint_eq(wait_bucket(0), 0);
+	for (k = 1; k <= 64; k++) {
+		ck_assert_uint_eq(wait_bucket(1ull << (k - 1)), k < WAIT_BUCKETS ? k : 39);
+		ck_assert_uint_eq(wait_bucket(UINT64_MAX >> (64 - k)), k < WAIT_BUCKETS ? k : 39);
+	}
+}
+END_TEST
+
 /* The first and then one in 128 is measured, and counts for all since the last one. */
 START_TEST(test_waits_are_measured_whatever_the_priority)
 {
@@ -859,6 +872,7 @@ int main(void)
 	tcase_add_test(tc, test_memory_of_an_executor_goes_back);
 	tcase_add_test(tc, test_a_push_needs_no_memory_whatever_threads_keep);
 	tcase_add_test(tc, test_waits_are_measured_whatever_the_priority);
+	tcase_add_test(tc, test_buckets_of_waits);
 	tcase_add_test(tc, test_trim_gives_back_the_rings_of_all_queues);
 	suite_add_tcase(s, tc);
 	return suite_run(s);

@@ -169,6 +169,15 @@ START_TEST(test_next)
 	t->since = 0;
 	ck_assert_uint_eq(next(&f, t), 0);
 	ck_assert_uint_eq(exec_take(f.x, t), 9);
+	/* the time counts from the first of them, whenever the last run was */
+	f.x->next = 1ull << 40;
+	t->since = cycles() - (2ull << 40);
+	t->nexts = 0;
+	exec_push(q, t, 11, 0, 0);
+	exec_push(q, t, 12, 0, 0);
+	ck_assert_uint_eq(next(&f, t), 11);
+	ck_assert_uint_eq(next(&f, t), 12);
+	ck_assert_uint_eq(t->nexts, 2);
 	t->nexts = 0;
 	exec_push(q, u, 7, 0, 0);
 	ck_assert_uint_eq(next(&f, t), 0);

@@ -515,7 +515,8 @@ START_TEST(test_a_used_slot_is_as_a_new_one)
 	t->batch = 8;
 	t->turn = t->from = t->around = 2;
 	t->around_lane = t->to;
-	t->left = t->naps = t->woke = t->rested = true;
+	t->left = t->naps = t->woke = t->rested = t->spinning = true;
+	t->queue = q;
 	fix_leave(&f, t);
 	exec_trim(f.x, u);
 	ck_assert_ptr_eq(fix_thread(&f), t);
