@@ -285,6 +285,9 @@ START_TEST(each_error_of_the_runtime_has_an_errno_and_a_text)
 		cudart.fail_call(1, codes[i].code);
 		snprintf(number, sizeof(number), "(%d)", codes[i].code);
 		FAILS(o->event_query(dev, event), codes[i].want, "cudaEventQuery: ", number);
+		if (codes[i].want == -ESHUTDOWN)
+			ck_assert_str_eq(pawl_error_text(),
+					 "cudaEventQuery: the driver unloads (4)");
 		/* a driver that unloads must not be called any more */
 		ck_assert_int_eq(rt_last_error(), codes[i].want == -ESHUTDOWN ? CU_UNLOADING : 0);
 		OK(o->event_query(dev, event));
@@ -536,6 +539,7 @@ START_TEST(bad_arguments)
 	FAILS(o->open(2, &d), -ENODEV, "cuda: there is no device 2, but 2");
 	FAILS(o->open(-1, &d), -ENODEV, "cuda: there is no device -1, but 2");
 	FAILS(o->copy(dev, stream, bytes, bytes, 8, (enum device_copy)9), -EINVAL, "direction 9");
+	FAILS(o->copy(dev, stream, bytes, bytes, 8, (enum device_copy)4), -EINVAL, "tion 4");
 	FAILS(o->copy(dev, stream, bytes, bytes, 8, (enum device_copy)-1), -EINVAL, "direction -1");
 	end();
 }
