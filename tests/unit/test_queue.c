@@ -718,12 +718,13 @@ static u64 measured(struct exec_queue *q)
 /* The number of bits of the time; the last one is for all that is longer. */
 START_TEST(test_buckets_of_waits)
 {
-	u32 k;
+	u32 k, at;
 
 	ck_assert_uint_eq(wait_bucket(0), 0);
 	for (k = 1; k <= 64; k++) {
-		ck_assert_uint_eq(wait_bucket(1ull << (k - 1)), k < WAIT_BUCKETS ? k : 39);
-		ck_assert_uint_eq(wait_bucket(UINT64_MAX >> (64 - k)), k < WAIT_BUCKETS ? k : 39);
+		at = k < WAIT_BUCKETS ? k : 39;
+		ck_assert_uint_eq(wait_bucket(1ull << (k - 1)), at);
+		ck_assert_uint_eq(wait_bucket(UINT64_MAX >> (64 - k)), at);
 	}
 }
 END_TEST
