@@ -313,8 +313,8 @@ static int trace_json(struct pawl_engine *e, FILE *f, struct trace_ev *ev, size_
 			o->tid = ev[k].slot;
 			continue;
 		}
-		o->end = r->time;
 		if (o->begin) {
+			o->end = r->time;
 			fputs(",\n{\"ph\":\"X\",\"cat\":\"op\",\"name\":", f);
 			json_string(f, r->name ? r->name : "op");
 			fprintf(f, ",\"pid\":1,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,"

@@ -280,6 +280,32 @@ START_TEST(test_ops_that_are_there_in_part)
 }
 END_TEST
 
+/* The ring has the end of an op, but no longer its begin: it has no slice, and so no arrow. */
+START_TEST(test_an_op_whose_begin_is_overwritten)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	char *text;
+	u32 i;
+
+	OK(pawl_trace_start(e, 4096));
+	OK(push_named(e, nothing, &v, "half"));
+	for (i = 1; i <= pool_carved(e->pool[POOL_OP]); i++)
+		trace_event(thread_get(e), TRACE_END, i, "half");
+	OK(push_named(e, nothing, &v, "whole"));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_trace_stop(e));
+	text = written(e);
+	check_json(text);
+	ck_assert_uint_eq(times(text, "\"half\""), 0);
+	ck_assert_uint_eq(times(text, "\"whole\""), 1);
+	ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 1);
+	ck_assert_uint_eq(times(text, "\"cat\":\"dep\""), 0);
+	free(text);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 START_TEST(test_refused)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -585,9 +611,10 @@ START_TEST(test_a_trace_is_written_as_often_as_asked)
 END_TEST
 
 SUITE("trace", test_events, test_bodies_of_a_graph, test_arrows, test_arrows_are_limited,
-      test_ops_that_are_there_in_part, test_refused, test_empty, test_ring_wraps, test_again,
-      test_under_load, test_a_stop_during_a_write_does_not_end_the_write,
-      test_times_threads_and_order, test_a_trace_is_written_as_often_as_asked)
+      test_ops_that_are_there_in_part, test_an_op_whose_begin_is_overwritten, test_refused,
+      test_empty, test_ring_wraps, test_again, test_under_load,
+      test_a_stop_during_a_write_does_not_end_the_write, test_times_threads_and_order,
+      test_a_trace_is_written_as_often_as_asked)
 
 #else
 
