@@ -4,6 +4,8 @@
  * meanwhile, and events that are rare in a program: refused pushes, lost events, many names.
  */
 #include "recordings.h"
+#include <core/engine.h>
+#include <core/op.h>
 #include "child.h"
 #include "trap.h"
 #include <fcntl.h>
@@ -251,9 +253,11 @@ START_TEST(test_disk_full)
 	MUST(!pawl_record_start(path));
 	e = engine(PAWL_PER_DEVICE, 0);
 	v = var_new(e);
+	errno = ENOTTY;		/* no call of the library changes it */
 	for (i = 0; i < 50000; i++)
 		MUST(!push_write(e, nothing, NULL, v));	/* Check's own file has the limit, too */
 	MUST(!pawl_wait_all(e, -1, NULL));
+	MUST(errno == ENOTTY);
 	MUST(version(e, v) == 50000);
 	OK(pawl_engine_destroy(e));
 	rc = pawl_record_stop();
@@ -351,7 +355,189 @@ START_TEST(test_every_engine_is_recorded)
 }
 END_TEST
 
+/* The engine's configuration, the program, and the format, as Documentation/record.md says. */
+START_TEST(test_what_a_recording_says_of_its_engines)
+{
+	struct pawl_config c = small(PAWL_POOLED, 3);
+	const u32 want[] = { PAWL_POOLED, 3, 5, 2, 4, 1000, 2000 };
+	char *path = temp_path();
+	const unsigned char *head;
+	struct pawl_engine *e;
+	unsigned char *data;
+	struct recording r;
+	size_t len;
+	u32 i;
+
+	c.priority_workers = 5;
+	c.copy_workers = 2;
+	c.cpu_devices = 4;
+	c.max_ops = 1000;
+	c.max_vars = 2000;
+	c.name = "mine";
+	OK(pawl_record_start(path));
+	e = engine_with(&c);
+	OK(pawl_engine_destroy(e));
+	OK(pawl_record_stop());
+	load(path, &r);
+	ck_assert_uint_eq(r.version, REC_VERSION);
+	ck_assert_str_eq(r.program, program_invocation_short_name);
+	rec_free(&r);
+	data = contents(path, &len);
+	head = chunk(data, len, REC_CHUNK_ENGINE, 0);
+	ck_assert_ptr_nonnull(head);
+	head += REC_HEAD;
+	for (i = 0; i < COUNT(want); i++, head += 4)
+		ck_assert_uint_eq(get_le32(head), want[i]);
+	ck_assert(head[0] == 4 && !memcmp(head + 1, "mine", 4));
+	free(data);
+}
+END_TEST
+
+/* Neither engines, their names and threads, nor starts that are refused. */
+START_TEST(test_recordings_leave_nothing_behind)
+{
+	char *path = temp_path();
+	int fd, next = dup(STDERR_FILENO);
+	size_t before;
+	u32 i;
+
+	close(next);
+	/* The allocator keeps some memory itself, but not each time. */
+	for (i = 0; ; i++) {
+		struct pawl_engine *e[2];
+
+		MUST(i < 100);
+		before = heap_used();
+		e[0] = engine(PAWL_PER_DEVICE, 0);
+		OK(pawl_record_start(path));
+		e[1] = engine(PAWL_PER_DEVICE, 0);
+		OK(push_write(e[0], nothing, NULL, var_new(e[0])));
+		OK(push_write(e[1], nothing, NULL, var_new(e[1])));
+		OK(pawl_wait_all(e[0], SOON_NS, NULL));
+		OK(pawl_wait_all(e[1], SOON_NS, NULL));
+		OK(pawl_engine_destroy(e[1]));
+		OK(pawl_record_stop());
+		FAILS(pawl_record_start("/dev/null"), -EINVAL, "regular");
+		fd = open(path, O_RDWR);
+		MUST(fd >= 0 && !flock(fd, LOCK_EX));
+		FAILS(pawl_record_start(path), -EBUSY, path);
+		close(fd);
+		OK(pawl_engine_destroy(e[0]));
+		if (i && heap_used() <= before)
+			break;
+	}
+	fd = dup(STDERR_FILENO);
+	ck_assert_int_eq(fd, next);
+	close(fd);
+	unlink(path);
+}
+END_TEST
+
+#ifdef CONFIG_TRACE
+static u32 times(const unsigned char *data, size_t len, const char *what)
+{
+	const unsigned char *p = data;
+	u32 n = 0;
+
+	for (; (p = memmem(p, len - (size_t)(p - data), what, strlen(what))); p++)
+		n++;
+	return n;
+}
+
+static void count_push(struct pawl_engine *e, const char *name, u32 *n, bool at_once)
+{
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = op_write(add_one, n, &v);
+	u32 was = *n;
+
+	op.name = name;
+	OK(pawl_push(e, &op));
+	if (at_once)
+		ck_assert_uint_eq(*n, was + 1);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(*n, was + 1);
+}
+
+/*
+ * A trace and a recording begin and end in any order, without an effect on each other or on when
+ * a naive engine runs its ops.
+ */
+START_TEST(test_a_trace_beside_a_recording)
+{
+	static const char *const names[] = { "first", "both", "one of them", "none" };
+	char *paths[2] = { strdup(temp_path()), strdup(temp_path()) };
+	int kind, order;
+
+	for (kind = 0; kind <= PAWL_NAIVE; kind++) {
+		for (order = 0; order < 4; order++) {
+			bool trace_first = order & 1, trace_last = order & 2;
+			struct pawl_engine *e = engine(kind, 0);
+			u32 n = 0, i, recorded;
+			unsigned char *data;
+			struct recording r;
+			size_t len;
+
+			OK(trace_first ? pawl_trace_start(e, 100) : pawl_record_start(paths[0]));
+			count_push(e, names[0], &n, kind == PAWL_NAIVE);
+			OK(trace_first ? pawl_record_start(paths[0]) : pawl_trace_start(e, 100));
+			count_push(e, names[1], &n, kind == PAWL_NAIVE);
+			OK(trace_last ? pawl_record_stop() : pawl_trace_stop(e));
+			count_push(e, names[2], &n, kind == PAWL_NAIVE);
+			OK(trace_last ? pawl_trace_stop(e) : pawl_record_stop());
+			count_push(e, names[3], &n, kind == PAWL_NAIVE);
+			load(paths[0], &r);
+			recorded = 1 + !trace_first + !trace_last;
+			ck_assert(r.ended && r.nops == recorded);
+			for (i = 0; i < recorded; i++)
+				ck_assert_str_eq(r.ops[i].name, names[i + trace_first]);
+			rec_free(&r);
+			OK(pawl_trace_write(e, paths[1]));
+			data = contents(paths[1], &len);
+			for (i = 0; i < 4; i++)
+				ck_assert_uint_eq(times(data, len, names[i]),
+						  i == 1 || (!i && trace_first) ||
+						  (i == 2 && trace_last));
+			free(data);
+			OK(pawl_engine_destroy(e));
+		}
+	}
+	unlink(paths[0]);
+	free(paths[0]);
+	free(paths[1]);
+}
+END_TEST
+#endif
+
 /* --- events --- */
+
+/* The number of an op's run begins again at 1. */
+START_TEST(test_the_runs_of_an_op_are_counted_again_from_one)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	char *path = temp_path();
+	struct recording r;
+	pawl_var_t v = var_new(e);
+	u32 i;
+
+	OK(push_write(e, nothing, NULL, v));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	for (i = 1; i <= pool_carved(e->pool[POOL_OP]); i++)
+		store_relaxed(&op_of(e, i)->token, 0x3ffffffbu << 2 | TOKEN_DONE);
+	OK(pawl_record_start(path));
+	for (i = 0; i < 8; i++) {
+		OK(push_write(e, nothing, NULL, v));
+		ck_assert_int_eq(pawl_run_one(e), 1);
+	}
+	OK(pawl_record_stop());
+	load(path, &r);
+	ck_assert(r.ended && r.nops == 8 && !r.foreign);
+	for (i = 0; i < 8; i++)
+		ck_assert(r.ops[i].begun && r.ops[i].ended);
+	rec_free(&r);
+	OK(pawl_engine_destroy(e));
+	unlink(path);
+}
+END_TEST
 
 /* A crash costs no more than the events of the last second. */
 START_TEST(test_events_of_more_than_a_second_ago_are_in_the_file)
@@ -567,6 +753,12 @@ static Suite *suite(void)
 	tcase_add_test(t, test_fork);
 	tcase_add_test(t, test_disk_full);
 	tcase_add_test(t, test_every_engine_is_recorded);
+	tcase_add_test(t, test_what_a_recording_says_of_its_engines);
+	tcase_add_test(t, test_recordings_leave_nothing_behind);
+#ifdef CONFIG_TRACE
+	tcase_add_test(t, test_a_trace_beside_a_recording);
+#endif
+	tcase_add_test(t, test_the_runs_of_an_op_are_counted_again_from_one);
 	tcase_add_test(t, test_events_of_more_than_a_second_ago_are_in_the_file);
 	tcase_add_test(t, test_every_op_has_its_name);
 	tcase_add_test(t, test_every_wait_has_its_end);

@@ -610,11 +610,43 @@ START_TEST(test_a_trace_is_written_as_often_as_asked)
 }
 END_TEST
 
+/* Neither a second trace, nor a write that fails, nor the end of the engine. */
+START_TEST(test_traces_leave_no_memory)
+{
+	size_t before;
+	u32 i, k;
+
+	temp();
+	/* The allocator keeps some memory itself, but not each time. */
+	for (i = 0; ; i++) {
+		struct pawl_engine *e;
+		pawl_var_t v;
+
+		MUST(i < 100);
+		before = heap_used();
+		e = engine(PAWL_PER_DEVICE, 0);
+		v = var_new(e);
+		for (k = 0; k < 3; k++) {
+			OK(pawl_trace_start(e, 1000));
+			OK(push_named(e, nothing, &v, "op"));
+			OK(pawl_wait_all(e, SOON_NS, NULL));
+			OK(pawl_trace_stop(e));
+		}
+		OK(pawl_trace_write(e, path));
+		FAILS(pawl_trace_write(e, "/no/such/folder/trace"), -ENOENT, "trace_write");
+		OK(pawl_engine_destroy(e));
+		if (i && heap_used() <= before)
+			break;
+	}
+	unlink(path);
+}
+END_TEST
+
 SUITE("trace", test_events, test_bodies_of_a_graph, test_arrows, test_arrows_are_limited,
       test_ops_that_are_there_in_part, test_an_op_whose_begin_is_overwritten, test_refused,
       test_empty, test_ring_wraps, test_again, test_under_load,
       test_a_stop_during_a_write_does_not_end_the_write, test_times_threads_and_order,
-      test_a_trace_is_written_as_often_as_asked)
+      test_a_trace_is_written_as_often_as_asked, test_traces_leave_no_memory)
 
 #else
 

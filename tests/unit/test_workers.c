@@ -542,13 +542,22 @@ static u32 usable(const char *groups)
 	return cpus_usable(name, root);
 }
 
+/* The number of the next descriptor. */
+static int next_fd(void)
+{
+	int fd = dup(STDERR_FILENO);
+
+	MUST(fd >= 0 && !close(fd));
+	return fd;
+}
+
 START_TEST(test_default_respects_affinity_and_quota)
 {
 	char cmd[2 * PATH_MAX];
 	cpu_set_t mine, one;
 	struct pawl_config c;
 	u32 all;
-	int cpu;
+	int cpu, next = next_fd();
 
 	snprintf(root, sizeof(root), "%s", "/tmp/pawl-cgroup-XXXXXX");
 	MUST(mkdtemp(root));
@@ -584,6 +593,9 @@ START_TEST(test_default_respects_affinity_and_quota)
 	put("cpu,cpuacct/g/cpu.cfs_quota_us", "90000\n");
 	ck_assert_uint_eq(usable("5:cpuset:/g\n4:cpu,cpuacct:/g\n0::/\n"), 1);
 	ck_assert_uint_eq(usable("5:cpuset,cpuacct:/g\n"), all);
+	ck_assert_uint_eq(usable("4:cpu,cpuacct:/g/h\n"), 1);	/* the group above */
+	put("cpu,cpuacct/n/cpu.cfs_quota_us", "90000\n");	/* without a period */
+	ck_assert_uint_eq(usable("4:cpu,cpuacct:/n\n"), all);
 	put("cpuacct,cpu/g/cpu.cfs_quota_us", "90000\n");
 	put("cpuacct,cpu/g/cpu.cfs_period_us", "100000\n");
 	ck_assert_uint_eq(usable("4:cpuacct,cpu:/g\n"), 1);
@@ -596,6 +608,7 @@ START_TEST(test_default_respects_affinity_and_quota)
 	strcpy(cmd + PATH_MAX - 10, "\n");
 	ck_assert_uint_eq(usable(cmd), all);
 	ck_assert_uint_eq(usable("junk\n4:cpu\n"), all);
+	ck_assert_int_eq(next_fd(), next);	/* no file stays open */
 	snprintf(cmd, sizeof(cmd), "rm -r %s", root);
 	MUST(!system(cmd));
 
@@ -618,6 +631,7 @@ START_TEST(test_lists_of_cpus)
 {
 	cpu_set_t s[3];
 
+	memset(s, 0xff, sizeof(s));
 	ck_assert_int_eq(cpus_parse("0", s, 1), 1);
 	ck_assert(CPU_COUNT(&s[0]) == 1 && CPU_ISSET(0, &s[0]));
 	ck_assert_int_eq(cpus_parse("0-3,8;4-7,1023;5", s, 3), 3);
