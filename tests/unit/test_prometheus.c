@@ -69,8 +69,8 @@ static void comment(const char *p)
 	ck_assert_int_eq(*p, '\n');
 	ck_assert(!strcmp(in.type, "counter") || !strcmp(in.type, "gauge") ||
 		  !strcmp(in.type, "histogram"));
-	if (!strcmp(in.type, "counter"))
-		ck_assert_msg(ends(name, "_total"), "counter %s", name);
+	ck_assert_msg(!strcmp(in.type, "counter") == ends(name, "_total"), "%s %s", in.type, name);
+	ck_assert(!strcmp(in.type, "histogram") == ends(name, "_seconds"));
 }
 
 static void sample(const char *p)
@@ -200,6 +200,9 @@ static void scrape(struct pawl_engine *const *e, unsigned int n)
 	ck_assert_uint_lt((unsigned int)len, sizeof(text));
 	ck_assert_uint_eq(strlen(text), (unsigned int)len);
 	parse(text);
+	/* In this order the former is never greater than the latter. */
+	ck_assert(strstr(text, "# TYPE pawl_ops_completed_total ") <
+		  strstr(text, "# TYPE pawl_ops_pushed_total "));
 }
 
 START_TEST(test_values)
@@ -317,6 +320,9 @@ START_TEST(test_several_engines)
 {
 	struct pawl_config c = small(PAWL_POOLED, 1);
 	struct pawl_engine *e[3];
+	struct pawl_stats s;
+	char engine_label[32];
+	int i, k;
 
 	c.name = "\"\\\n\xc3 ~\x7f";
 	e[0] = engine(PAWL_PER_DEVICE, 0);
@@ -327,6 +333,24 @@ START_TEST(test_several_engines)
 	scrape(e, 3);
 	ck_assert(value("pawl_ops_pushed_total", "name=____ ~_,") >= 1);
 	ck_assert(value("pawl_queue_pushed_total", "name=____ ~_,queue=io,") == 0);
+	/* Each with its own numbers. */
+	for (i = 0; i < 5; i++)
+		OK(push_write(e[0], nothing, NULL, var_new(e[0])));
+	for (i = 0; i < 2; i++)
+		OK(push_write(e[2], nothing, NULL, var_new(e[2])));
+	scrape(e, 3);
+	for (k = 0; k < 3; k++) {
+		s = stats(e[k]);
+		snprintf(engine_label, sizeof(engine_label), "engine=%llu,",
+			 (unsigned long long)e[k]->id);
+		ck_assert(value("pawl_ops_in_flight", engine_label) == (k ? 0 : 5));
+		ck_assert(value("pawl_ops_pushed_total", engine_label) == (double)s.pushed);
+		ck_assert(value("pawl_ops_completed_total", engine_label) == (double)s.completed);
+		ck_assert(value("pawl_workers", engine_label) == (k == 1));
+		ck_assert(value("pawl_queue_depth", engine_label) == (k ? 0 : 5));
+		ck_assert(value("pawl_queue_workers", engine_label) == (k == 1));
+	}
+	OK(pawl_wait_all(e[0], SOON_NS, NULL));
 	OK(pawl_engine_destroy(e[0]));
 	OK(pawl_engine_destroy(e[1]));
 	OK(pawl_engine_destroy(e[2]));
@@ -357,11 +381,13 @@ END_TEST
 START_TEST(test_bad)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0), *none = NULL;
+	struct pawl_engine *const second[] = { e, NULL };
 
 	FAILS(pawl_prometheus(NULL, 1, text, sizeof(text)), -EINVAL, "prometheus", "NULL");
 	FAILS(pawl_prometheus(&e, 0, text, sizeof(text)), -EINVAL, "prometheus", "no engine");
 	FAILS(pawl_prometheus(&none, 1, text, sizeof(text)), -EINVAL, "engines[0]");
-	FAILS(pawl_prometheus(&e, 1, NULL, 5), -EINVAL, "buf");
+	FAILS(pawl_prometheus(second, 2, text, sizeof(text)), -EINVAL, "engines[1]");
+	FAILS(pawl_prometheus(&e, 1, NULL, 5), -EINVAL, "buf", "5");
 	OK(pawl_engine_destroy(e));
 }
 END_TEST

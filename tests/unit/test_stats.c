@@ -123,6 +123,41 @@ START_TEST(test_queue_counts)
 }
 END_TEST
 
+/* Each property of each CPU device has its queue. */
+START_TEST(test_queues_of_two_devices)
+{
+	static const char *const names[][2][4] = {
+		[PAWL_PER_DEVICE] = { { "c0", "prio", "i0", "o0" }, { "c1", "prio", "i1", "o1" } },
+		[PAWL_POOLED] = { { "c0", "c0", "io", "io" }, { "c0", "c0", "io", "io" } },
+		[PAWL_NAIVE] = { { "c0", "c0", "c0", "c0" }, { "c0", "c0", "c0", "c0" } },
+	};
+	struct pawl_queue_stats s = { .size = sizeof(s) };
+	unsigned int prop, id, k;
+	int kind;
+
+	for (kind = PAWL_PER_DEVICE; kind <= PAWL_NAIVE; kind++) {
+		struct pawl_config c = small(kind, 0);
+		struct pawl_engine *e;
+
+		c.cpu_devices = 2;
+		e = engine_with(&c);
+		for (id = 0; id < 2; id++) {
+			for (prop = 0; prop <= PAWL_NO_SKIP; prop++) {
+				k = prop == PAWL_CPU_PRIORITIZED ? 1 :
+				    prop == PAWL_COPY_TO_DEVICE ? 2 :
+				    prop == PAWL_COPY_FROM_DEVICE ? 3 : 0;
+				OK(pawl_queue_stats(e, (struct pawl_device){ PAWL_CPU, id }, prop,
+						    &s));
+				ck_assert_str_eq(s.name, names[kind][id][k]);
+			}
+		}
+		FAILS(pawl_queue_stats(e, (struct pawl_device){ PAWL_CPU, 2 }, 0, &s), -ENODEV,
+		      "number 2");
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
 static int fail_here(struct pawl_run *run, void *arg)
 {
 	*(struct pawl_device *)arg = run->device;
@@ -313,5 +348,6 @@ START_TEST(test_error_text)
 END_TEST
 
 SUITE("stats", test_stats, test_stats_helped, test_stats_size, test_queue_counts,
+      test_queues_of_two_devices,
       test_an_ordinary_op_after_any_other, test_queue_waits, test_queue_shared, test_queue_bad,
       test_queue_stats_while_it_moves, test_version, test_error_text)
