@@ -289,6 +289,15 @@ START_TEST(test_create_edges)
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, 2);
 	OK(pawl_engine_destroy(e));
+
+	/* Many threads keep objects: one op more is one too many. */
+	c = small(PAWL_PER_DEVICE, 0);
+	c.max_threads = 1000;
+	c.max_ops = (1 << 20) - 2 * POOL_MAG * c.max_threads;
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "max_threads 1000 exceed 2^20");
+	c.max_ops--;
+	e = engine_with(&c);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 

@@ -269,9 +269,27 @@ START_TEST(test_every_family_is_its_field)
 	u64 *const count[] = { &t->failed, &t->skipped, &t->inlined, &t->records, &t->helps,
 			       &t->ex.helped, &t->ex.handed, &t->ex.stolen, &t->ex.sleeps,
 			       &e->x->wakes };
+	pawl_var_t v[700];
+	struct pawl_op op = op_of_fn(nothing, NULL);
 	struct pawl_stats s;
+	struct gate g;
 	u32 i;
 
+	/* A number of vars, ops and blocks each. */
+	for (i = 0; i < COUNT(v); i++)
+		v[i] = var_new(e);
+	gate_write(e, &g, v[0]);
+	op.writes = v;
+	op.nwrites = 9;
+	for (i = 0; i < 300; i++)
+		OK(pawl_push(e, &op));
+	gate_open(&g);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	s = stats(e);
+	ck_assert_uint_eq(s.vars, pool_carved(e->pool[POOL_VAR]));
+	ck_assert_uint_eq(s.ops, pool_carved(e->pool[POOL_OP]));
+	ck_assert_uint_eq(s.blocks, pool_carved(e->pool[POOL_BLOCK]));
+	ck_assert(s.vars != s.ops && s.ops != s.blocks && s.vars != s.blocks);
 	for (i = 0; i < ARRAY_SIZE(count); i++)
 		store_relaxed(count[i], 1000 + i);
 	s = stats(e);

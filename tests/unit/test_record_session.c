@@ -253,11 +253,9 @@ START_TEST(test_disk_full)
 	MUST(!pawl_record_start(path));
 	e = engine(PAWL_PER_DEVICE, 0);
 	v = var_new(e);
-	errno = ENOTTY;		/* no call of the library changes it */
 	for (i = 0; i < 50000; i++)
 		MUST(!push_write(e, nothing, NULL, v));	/* Check's own file has the limit, too */
 	MUST(!pawl_wait_all(e, -1, NULL));
-	MUST(errno == ENOTTY);
 	MUST(version(e, v) == 50000);
 	OK(pawl_engine_destroy(e));
 	rc = pawl_record_stop();
@@ -275,6 +273,36 @@ START_TEST(test_disk_full)
 	load(path, &r);
 	ck_assert(r.ended);
 	rec_free(&r);
+	unlink(path);
+}
+END_TEST
+
+/* A write of the recording that fails is no error of the push in which it is made. */
+START_TEST(test_a_push_keeps_errno)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	char *path = temp_path();
+	struct rlimit was, limit;
+	int i, rc, kept;
+
+	signal(SIGXFSZ, SIG_IGN);
+	MUST(!getrlimit(RLIMIT_FSIZE, &was));
+	MUST(!pawl_record_start(path));
+	limit = was;
+	limit.rlim_cur = size_of(path);
+	MUST(!setrlimit(RLIMIT_FSIZE, &limit));
+	errno = ENOTTY;
+	for (i = 0; i < 10000; i++)
+		MUST(!push_write(e, nothing, NULL, v));
+	kept = errno;
+	MUST(!pawl_wait_all(e, -1, NULL));
+	rc = pawl_record_stop();
+	MUST(!setrlimit(RLIMIT_FSIZE, &was));
+	signal(SIGXFSZ, SIG_DFL);
+	ck_assert_int_eq(kept, ENOTTY);
+	ck_assert_int_eq(rc, -EFBIG);
+	OK(pawl_engine_destroy(e));
 	unlink(path);
 }
 END_TEST
@@ -507,6 +535,39 @@ START_TEST(test_a_trace_beside_a_recording)
 }
 END_TEST
 #endif
+
+static int no_thread(void *user, void *(*fn)(void *arg), void *arg, void **thread)
+{
+	return -EAGAIN;
+}
+
+static void no_join(void *user, void *thread)
+{
+	MUST(false);
+}
+
+/* No recording has an engine whose workers could not be started. */
+START_TEST(test_an_engine_that_is_not_created_is_not_recorded)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
+	char *path = temp_path();
+	struct pawl_engine *e;
+	struct recording r;
+
+	c.thread_create = no_thread;
+	c.thread_join = no_join;
+	c.start_workers = true;
+	FAILS(pawl_engine_create(&c, &e), -EAGAIN, "worker");
+	OK(pawl_record_start(path));
+	e = engine(PAWL_PER_DEVICE, 0);
+	OK(pawl_engine_destroy(e));
+	OK(pawl_record_stop());
+	load(path, &r);
+	ck_assert_uint_eq(r.nengines, 1);
+	rec_free(&r);
+	unlink(path);
+}
+END_TEST
 
 /* --- events --- */
 
@@ -752,8 +813,10 @@ static Suite *suite(void)
 	tcase_add_test(t, test_a_child_whose_parents_threads_recorded_cannot_record);
 	tcase_add_test(t, test_fork);
 	tcase_add_test(t, test_disk_full);
+	tcase_add_test(t, test_a_push_keeps_errno);
 	tcase_add_test(t, test_every_engine_is_recorded);
 	tcase_add_test(t, test_what_a_recording_says_of_its_engines);
+	tcase_add_test(t, test_an_engine_that_is_not_created_is_not_recorded);
 	tcase_add_test(t, test_recordings_leave_nothing_behind);
 #ifdef CONFIG_TRACE
 	tcase_add_test(t, test_a_trace_beside_a_recording);

@@ -195,15 +195,21 @@ static int look(struct pawl_run *run, void *arg)
 	return 0;
 }
 
-static struct seen look_at(struct pawl_engine *e, u16 device)
+static struct seen look_at_prop(struct pawl_engine *e, u16 device, u16 prop)
 {
 	struct seen s = { 0 };
 	struct pawl_op op = op_of_fn(look, &s);
 
 	op.device.id = device;
+	op.prop = prop;
 	OK(pawl_push(e, &op));
 	ck_assert(soon(load_acquire(&s.n)));	/* on a worker: this thread does not help */
 	return s;
+}
+
+static struct seen look_at(struct pawl_engine *e, u16 device)
+{
+	return look_at_prop(e, device, PAWL_NORMAL);
 }
 
 START_TEST(test_attributes_of_workers)
@@ -239,6 +245,9 @@ START_TEST(test_attributes_of_workers)
 	s = look_at(e, 1);
 	ck_assert(CPU_COUNT(&s.cpus) == 1 && CPU_ISSET(cpu, &s.cpus));
 	s = look_at(e, 0);
+	ck_assert_int_ge(CPU_COUNT(&s.cpus), CPU_COUNT(&mine));
+	/* Threads of no device's normal queue have the CPUs of all lists. */
+	s = look_at_prop(e, 1, PAWL_CPU_PRIORITIZED);
 	ck_assert_int_ge(CPU_COUNT(&s.cpus), CPU_COUNT(&mine));
 	OK(pawl_engine_destroy(e));
 	/* As its creator, or as the configuration says, also where that is the default. */
@@ -362,6 +371,10 @@ START_TEST(test_wrong_attributes)
 		FAILS(pawl_engine_create(&c, &e), -EINVAL, "cpu_list", bad[i].word);
 		ck_assert_ptr_null(e);
 	}
+	/* Of each list: the second one has no CPU that there is. */
+	c.cpu_devices = 2;
+	c.cpu_list = "0-1022;1023";
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "cpu_list 0-1022;1023");
 	c.cpu_devices = 3;
 	c.cpu_list = "0;0";
 	FAILS(pawl_engine_create(&c, &e), -EINVAL, "cpu_list", "cpu_devices");
