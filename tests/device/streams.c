@@ -662,6 +662,7 @@ START_TEST(a_write_waits_for_readers_in_many_streams)
 	config.devices = &dev0;
 	config.ndevices = 1;
 	config.device_streams = N;
+	config.no_help = true;	/* one thread creates all records, and frees them */
 	e = engine_with(&config);
 	v = var_new(e);
 	for (turn = 0; turn < 2; turn++) {
@@ -678,9 +679,38 @@ START_TEST(a_write_waits_for_readers_in_many_streams)
 		OK(push_dev(e, cell_body, &last, NULL, 0, &v, 1));
 		steps_until(load_acquire(&last.ran) == turn + 1);
 	}
-	OK(pawl_var_delete(e, v, NULL, NULL));
+	OK(pawl_var_delete_on(e, v, dev0, cell_body, &last));
 	steps_go();
 	OK(pawl_wait_all(e, SOON_NS, NULL));
+	/* Its records are used again, each for one var. */
+	for (i = 0; i < 4; i++) {
+		v = var_new(e);
+		OK(push_dev(e, cell_body, &last, NULL, 0, &v, 1));
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	done_by_hand(e);
+}
+END_TEST
+
+/* The work of a var that was deleted in stream order is pending, and nothing of another var. */
+START_TEST(a_new_var_knows_nothing_of_a_deleted_one)
+{
+	struct pawl_engine *e = by_hand(1);
+	struct cell c = { 0 }, freed = { 0 }, r = { 0 };
+	pawl_var_t v = var_new(e), w = var_new(e);
+
+	OK(push_dev(e, cell_body, &c, NULL, 0, &v, 1));
+	OK(pawl_var_delete_on(e, v, dev0, cell_body, &freed));
+	MUST(soon(stats(e).completed == 2));
+	OK(push_dev(e, cell_body, &r, &w, 1, NULL, 0));
+	MUST(soon(stats(e).completed == 3));
+	/* Only a write of the var has to wait for its reader. */
+	OK(pawl_wait_readable(e, w, 0, NULL));
+	ck_assert_int_eq(pawl_wait_writable(e, w, 0, NULL), -ETIMEDOUT);
+	ck_assert(!load_acquire(&c.ran) && !load_acquire(&freed.ran) && !load_acquire(&r.ran));
+	steps_go();
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert(c.ran == 1 && freed.ran == 1 && r.ran == 1);
 	done_by_hand(e);
 }
 END_TEST
@@ -692,7 +722,8 @@ int main(void)
 	const TTest *const told[] = {
 		a_chain_stays_in_one_stream,
 		a_chain_on_the_second_device_stays_in_one_stream, readers_spread_over_streams, sixteen_devices,
-		a_write_waits_for_readers_in_many_streams, an_event_ends_what_others_may_wait_for,
+		a_write_waits_for_readers_in_many_streams,
+		a_new_var_knows_nothing_of_a_deleted_one, an_event_ends_what_others_may_wait_for,
 		copies_have_streams_of_their_own, work_in_streams_is_bounded,
 		work_in_streams_is_bounded_by_the_window_too,
 		work_in_streams_is_bounded_while_an_op_is_on_its_way,
