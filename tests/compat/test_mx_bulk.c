@@ -416,8 +416,9 @@ static void gather(void)
 		ck_assert_msg(pushed(be) == pushed_, "%s: not gathered", #call);	\
 		(void)(call);							\
 		ck_assert_msg(pushed(be) > pushed_, "%s does not flush", #call);	\
+		/* Nor is it the wait that flushes. */				\
+		until(&bran, 3);						\
 		OK(pawl_mx_wait_all(be, NULL));					\
-		ck_assert_msg(bran == 3, "%s: %u of 3 ran", #call, bran);	\
 	} while (0)
 
 static int push_prop(int prop, int priority)
