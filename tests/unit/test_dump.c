@@ -596,8 +596,8 @@ START_TEST(test_workers_that_do_not_start)
 }
 END_TEST
 
-SUITE("dump", test_idle, test_stuck, test_the_last_var_is_listed, test_lists_ops, test_a_body_that_ran_another_one_is_listed,
-      test_waiter_is_named, test_bad_fd, test_while_it_moves, test_in_a_signal_handler,
+SUITE("dump", test_idle, test_stuck, test_the_last_var_is_listed, test_lists_ops,
+      test_a_body_that_ran_another_one_is_listed, test_waiter_is_named, test_bad_fd, test_while_it_moves, test_in_a_signal_handler,
       test_in_a_crash, test_pushes_and_deleted_vars, test_long_name, test_text,
       test_the_end_does_not_fit, test_an_interrupted_write_is_made_again,
       test_workers_that_do_not_start)

@@ -203,24 +203,38 @@ START_TEST(test_a_signal_handler_ends_a_wait)
 }
 END_TEST
 
+/* The flags of a wait count during a recording, too. */
 START_TEST(test_a_wait_without_help_runs_nothing)
 {
 	struct pawl_op op = PAWL_OP_INIT;
+	char *path = temp_path();
+	bool recorded;
+	int turn;
 
-	ran = 0;
-	e = engine(PAWL_PER_DEVICE, 0);
-	v = var_new(e);
-	op.fn = count_body;
-	op.writes = &v;
-	op.nwrites = 1;
-	OK(pawl_push(e, &op));
-	FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_NO_HELP, v.h, 1000000, NULL),
-	      -ETIMEDOUT);
-	FAILS(pawl_wait(e, PAWL_WAIT_ALL | PAWL_WAIT_NO_HELP, 0, 1000000, NULL), -ETIMEDOUT);
-	ck_assert_uint_eq(ran, 0);
-	OK(pawl_wait(e, PAWL_WAIT_READABLE, v.h, SOON_NS, NULL));
-	ck_assert_uint_eq(ran, 1);
-	OK(pawl_engine_destroy(e));
+	for (turn = 0; turn < 2; turn++) {
+		recorded = turn && !pawl_record_start(path);
+		ran = 0;
+		e = engine(PAWL_PER_DEVICE, 0);
+		v = var_new(e);
+		op.fn = count_body;
+		op.writes = &v;
+		op.nwrites = 1;
+		OK(pawl_push(e, &op));
+		FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_NO_HELP, v.h, 1000000, NULL),
+		      -ETIMEDOUT);
+		FAILS(pawl_wait(e, PAWL_WAIT_ALL | PAWL_WAIT_NO_HELP, 0, 1000000, NULL),
+		      -ETIMEDOUT);
+		pawl_interrupt(e);
+		FAILS(pawl_wait(e, PAWL_WAIT_READABLE | PAWL_WAIT_NO_HELP | PAWL_WAIT_INTR, v.h,
+				SOON_NS, NULL), -EINTR);
+		ck_assert_uint_eq(ran, 0);
+		OK(pawl_wait(e, PAWL_WAIT_READABLE, v.h, SOON_NS, NULL));
+		ck_assert_uint_eq(ran, 1);
+		if (recorded)
+			OK(pawl_record_stop());
+		OK(pawl_engine_destroy(e));
+	}
+	unlink(path);
 }
 END_TEST
 

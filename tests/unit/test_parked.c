@@ -29,6 +29,26 @@ static pawl_var_t var_parked(struct pawl_engine *e)
 	return v;
 }
 
+START_TEST(test_a_dump_says_that_parked_vars_are_idle)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	char text[1000] = "";
+	FILE *f = tmpfile();
+
+	MUST(f);
+	/* Parked before its first write, and after it. */
+	OK(push_write(e, nothing, NULL, var_parked(e)));
+	OK(pawl_wait_all(e, -1, NULL));
+	var_parked(e);
+	OK(pawl_dump(e, fileno(f)));
+	rewind(f);
+	MUST(fread(text, 1, sizeof(text) - 1, f));
+	fclose(f);
+	ck_assert_msg(strstr(text, "\n2 vars idle\n") && !strstr(text, "var 1."), "%s", text);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 START_TEST(test_version_and_error)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -346,7 +366,7 @@ START_TEST(test_the_watchdog_knows_parked_vars)
 }
 END_TEST
 
-SUITE("parked", test_version_and_error, test_in_use, test_write_waits_for_readers,
+SUITE("parked", test_a_dump_says_that_parked_vars_are_idle, test_version_and_error, test_in_use, test_write_waits_for_readers,
       test_many_reads, test_readers_come_round, test_no_var_is_left_out,
       test_visits_in_vain_are_not_repeated, test_parked_at_any_moment,
       test_the_watchdog_knows_parked_vars)
