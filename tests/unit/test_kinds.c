@@ -100,7 +100,7 @@ START_TEST(test_each_kind_of_work_is_seen)
 }
 END_TEST
 
-/* With work of each kind in a queue they run in this order, whoever takes them. */
+/* With work of each kind in a queue they run in this order, whichever thread takes them. */
 START_TEST(test_order_of_the_kinds)
 {
 	struct exec_queue *q;

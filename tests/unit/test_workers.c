@@ -475,7 +475,7 @@ START_TEST(test_host_makes_the_threads)
 }
 END_TEST
 
-/* --- no worker can be made: whoever waits runs the ops --- */
+/* --- no worker can be made: the thread that waits runs the ops --- */
 
 struct level {
 	const struct level *next;	/* NULL: the last */
@@ -495,7 +495,7 @@ static int goes_deeper(struct pawl_run *run, void *arg)
 	return 0;
 }
 
-/* Also a wait that would leave them to workers: by its flag, the configuration, or its depth. */
+/* Also a wait that would leave them to workers: by a flag, the configuration, or its depth. */
 START_TEST(test_without_workers_every_wait_runs_ops)
 {
 	static struct level l[HELP_DEPTH + 10];
