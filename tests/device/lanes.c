@@ -603,7 +603,7 @@ static int query_late(void *dev, void *event)
 	return rc;
 }
 
-/* The sum of what is not known to be complete is exact, whoever finds out, and in what order. */
+/* The load is exact, whichever threads find out what is complete, and in which order. */
 START_TEST(each_piece_of_work_is_subtracted_once)
 {
 	u32 ran = 0, i;

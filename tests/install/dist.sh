@@ -45,7 +45,7 @@ $inside defconfig werror.config ${CONFIGS:-}
 $inside $jobs all tests
 
 echo '--- tests'
-# what is left out takes long, and is of the command, which does not depend on where it is built
+# The tests that are left out take long.  They test the command, which is the same in every folder.
 (cd "$tmp/build" && cat tests/tools.list tests/unit.list |
 	grep -v -E '^tools/test_(serve|load|judge|demo|mxnet)\b' |
 	"$tmp/$name/tests/run.sh" -j "$(nproc)")
