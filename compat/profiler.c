@@ -94,9 +94,12 @@ static int trace_on(struct pawl_engine *pe)
 /* Apply the environment's settings when the process's engine is created. */
 void mx_profile_engine(struct pawl_mx_engine *e)
 {
-	if (mx_env_int("MXNET_PROFILER_AUTOSTART", 0) &&
-	    !pawl_trace_start(mx_pe(e), TRACE_EVENTS))
+	if (!mx_env_int("MXNET_PROFILER_AUTOSTART", 0))
+		return;
+	mx_lock(&mx_profile_lock);
+	if (!trace_on(mx_pe(e)))
 		store_relaxed(&running, 1);
+	mx_unlock(&mx_profile_lock);
 }
 
 static int set_key(const char *key, const char *val)

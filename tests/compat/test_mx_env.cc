@@ -3,8 +3,11 @@
 #include <mxnet/c_api.h>
 #include <mxnet/engine.h>
 #include <algorithm>
+#include <chrono>
 #include <dlfcn.h>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <pawl/device.h>
 #include <pawl/engine.h>
 #include <sys/wait.h>
@@ -292,6 +295,7 @@ struct Late {
 
 static int Case(const std::string &name)
 {
+	auto began = std::chrono::steady_clock::now();
 	pawl_mx_engine *e = pawl_mx_engine_get();
 
 	if (name == "unknown") {
@@ -426,16 +430,36 @@ static int Case(const std::string &name)
 		int rc = pawl_trace_start(pawl_mx_engine_pawl(e), 64);
 
 		EXPECT(rc == -EALREADY || rc == -ENOSYS);
-		if (rc == -ENOSYS)
-			return 0;
-		/* and the times of ops are summed */
-		const char *key = "aggregate_stats", *on = "1", *text = nullptr;
+		char path[] = "/tmp/pawl-mx-XXXXXX";
+		int fd = mkstemp(path);
 
-		EXPECT(!MXSetProfilerConfig(1, &key, &on));
+		EXPECT(fd >= 0 && !close(fd));
+		/* and the times of ops are summed */
+		const char *keys[] = { "aggregate_stats", "filename" };
+		const char *vals[] = { "1", path }, *text = nullptr;
+		ProfileHandle domain;
+
+		EXPECT(!MXSetProfilerConfig(2, keys, vals));
 		EXPECT(!MXEnginePushSync(Nothing, nullptr, nullptr, &cpu_context, nullptr, 0,
 					 nullptr, 0, nullptr, 0, "summed"));
 		EXPECT(!MXNDArrayWaitAll());
 		EXPECT(!MXAggregateProfileStatsPrint(&text, 0) && std::strstr(text, "\nsummed "));
+		if (rc == -ENOSYS)
+			return unlink(path);
+		/* what the program names has its times from the start of this trace, like the ops */
+		EXPECT(!MXProfileCreateDomain("own", &domain));
+		EXPECT(!MXProfileSetMarker(domain, "mark", "process"));
+		EXPECT(!MXDumpProfile(1));
+		std::ifstream file(path);
+		std::string trace((std::istreambuf_iterator<char>(file)), {});
+		size_t mark = trace.find("\"mark\""), at = trace.find("\"ts\":", mark);
+		EXPECT(mark != trace.npos && at != trace.npos);
+		double after = std::stod(trace.substr(at + 5));
+		std::chrono::duration<double, std::micro> since =
+			std::chrono::steady_clock::now() - began;
+
+		EXPECT(after > 0 && after <= since.count());
+		EXPECT(!unlink(path));
 	} else {
 		EXPECT(!"a case");
 	}
