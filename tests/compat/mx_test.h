@@ -32,6 +32,17 @@
 	} while (0)
 #define FAILS(call, text) REFUSED(-1, call, text)
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 #define MX_UNUSED __attribute__((unused))
 
 static const struct pawl_mx_context cpu MX_UNUSED = { PAWL_MX_CPU, 0 };

@@ -211,8 +211,6 @@ static int deep_body(struct pawl_run *run, void *arg)
 
 START_TEST(test_inside_waits_nest)
 {
-	struct thread *t;
-	u32 slot;
 	int w, i;
 
 	for (w = 0; w < 2; w++) {
@@ -228,8 +226,7 @@ START_TEST(test_inside_waits_nest)
 		ck_assert_uint_eq(d.done, DEEP);
 		/* None of the waits counts as one that is deep any more. */
 		ck_assert_uint_eq(load_relaxed(&e->deep), 0);
-		for_each_live(e, t, slot)
-			ck_assert(!t->deep);
+		ck_assert(!thread_get(e)->deep);
 		OK(pawl_engine_destroy(e));
 	}
 }
