@@ -16,7 +16,7 @@
  *
  * A program is this file and one with scenarios:
  *
- *	fault_x			all; every seventh point under a sanitizer or with
+ *	fault_x			all; every thirteenth point under a sanitizer or with
  *				PAWL_TEST_SHORT
  *	fault_x SCENARIO K MODE	one run; MODE: once, good
  */
@@ -505,7 +505,7 @@ static void scenario(const struct scenario *s, struct totals *t, u32 step)
 
 int main(int argc, char **argv)
 {
-	u32 i, step = SANITIZED || getenv("PAWL_TEST_SHORT") ? 7 : 1;
+	u32 i, step = SANITIZED || getenv("PAWL_TEST_SHORT") ? 13 : 1;
 	struct totals t = { 0 };
 
 	out = __real_mmap(NULL, sizeof(*out), PROT_READ | PROT_WRITE,

@@ -427,7 +427,7 @@ static void delete_now(void)
 	MUST(!pawl_var_delete(deleter.e, deleter.v, NULL, NULL));
 }
 
-#define PLACES 40
+#define PLACES (SANITIZED ? 15 : 40)
 
 /* The op was counted in the group, and has arrived in the queue, unless it was refused. */
 static void arrived(struct pawl_engine *e, const struct pawl_op *op, int rc, int status)

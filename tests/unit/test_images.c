@@ -15,6 +15,7 @@
 
 #include "../../demo/images.h"
 #include "../../tools/pawl/slurp.h"
+#include "must.h"
 #include "suite.h"
 
 #ifndef PAWL_DATA_DIR
@@ -135,7 +136,7 @@ START_TEST(every_truncation)
 	void *map;
 	unsigned char *p = guarded(file, file_len, &map, &map_len);
 
-	for (len = 0; len < file_len; len++) {
+	for (len = 0; len < file_len; len += SANITIZED && len > 64 ? 7 : 1) {
 		memmove(p + file_len - len, file, len);
 		refused(p + file_len - len, len, len < 32 ? "shorter than" : "needs 118638");
 	}

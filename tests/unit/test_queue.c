@@ -421,7 +421,7 @@ END_TEST
  */
 START_TEST(test_full_ring)
 {
-	enum { ROUNDS = 20000, WORKS = 100000 };
+	enum { ROUNDS = SANITIZED ? 2500 : 20000, WORKS = 100000 };
 	struct fix f;
 	struct exec_queue *q;
 	struct exec_thread *p[2], *c;
