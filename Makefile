@@ -158,8 +158,8 @@ sanitize-$(CONFIG_SANITIZE_ADDRESS) := -fsanitize=address,undefined \
 sanitize-$(CONFIG_SANITIZE_THREAD) := -fsanitize=thread -fno-omit-frame-pointer
 # the one fence that the sanitizer does not see orders no plain data: base/atomic.h
 warn-$(CONFIG_SANITIZE_THREAD) += $(if $(cc-clang),,-Wno-tsan)
-# gcc's own fork() forgets what the handlers of forks executed
-sanitize-$(CONFIG_COVERAGE) += --coverage -fno-builtin-fork
+# the library's lines are counted, and not the tests'
+count-$(CONFIG_COVERAGE) := --coverage
 
 # ck's headers take their atomics from there, so that the sanitizer sees them
 ck-$(CONFIG_SANITIZE_THREAD) := -I$(srctree)/include/ck
@@ -169,9 +169,9 @@ base-cflags = $(ck-y) -std=gnu11 -D_GNU_SOURCE= -g $(opt-y) $(if $(filter x86_64
 	$(addprefix -I,$(sort include $(srctree)/include) $(srctree)) \
 	-include $(KCONFIG_AUTOHEADER) $(CPPFLAGS) $(CFLAGS)
 lto-$(CONFIG_LTO) := -flto=auto -ffat-lto-objects
-lib-cflags := $(lto-y) -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt \
+lib-cflags := $(count-y) $(lto-y) -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt \
 	-fno-semantic-interposition
-base-ldflags = $(sanitize-y) -pthread $(LDFLAGS)
+base-ldflags = $(sanitize-y) $(count-y) -pthread $(LDFLAGS)
 # clang puts the sanitizers' run time into programs only
 z-defs := $(if $(and $(cc-clang),$(CONFIG_SANITIZE_ADDRESS)$(CONFIG_SANITIZE_THREAD)),,-Wl,-z,defs)
 lib-ldlibs := -lurcu-memb
@@ -252,7 +252,7 @@ base-cxxflags = $(filter-out -std=gnu11 -D_GNU_SOURCE= -Wmissing-prototypes -Wst
 # pawl.hpp is tested where there is a compiler for it
 have-cxx := $(shell command -v $(firstword $(CXX)) 2>/dev/null)
 ifdef CONFIG_COMPAT_MX
-mx-cflags := -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt -fno-semantic-interposition
+mx-cflags := $(count-y) -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt -fno-semantic-interposition
 $(eval $(call walk,compat,$(mx-cflags)))
 mx-cxx-objs := $(addprefix compat/,$(obj-cxx-y))
 $(mx-cxx-objs): ccflags := $(mx-cflags) $(ccflags-y)

@@ -88,7 +88,7 @@ waiting() {
 	item '' cross 1800 "make='$make' $srctree/tests/cross/run.sh"
 	# from the tarball, with the other compiler, without the optional parts; or from here if
 	# this is no git clone
-	item '' dist 1800 "CC=clang CONFIGS=minimal.config $srctree/tests/install/dist.sh"
+	item '' dist 1800 "CC=clang CFLAGS=-O0 CONFIGS=minimal.config $srctree/tests/install/dist.sh"
 	[ -e "$srctree/.git" ] || item '' install 600 "$make check-install"
 	item '' deb 1200 "$srctree/tests/install/deb.sh"
 }
@@ -101,7 +101,8 @@ working() {
 		fragments=${build#*=}
 		cc=${fragments%%+*}
 		fragments=${fragments#"$cc"}
-		there="$make O=build/$name CC=$cc"
+		# lines for a report's frames, and no more
+		there="$make O=build/$name CC=$cc CFLAGS=-g1"
 		config=defconfig
 		for fragment in ${fragments//+/ }; do
 			config="$config $fragment.config"

@@ -18,7 +18,7 @@ case ${MAKEFLAGS:-} in
 *) jobs=-j$(nproc) ;;
 esac
 
-there="$make O=build/coverage CC=gcc CXX=g++"
+there="$make O=build/coverage CC=gcc CXX=g++ CFLAGS=-g0"
 $there defconfig coverage.config
 $there $jobs tests
 cd build/coverage
