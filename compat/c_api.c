@@ -57,7 +57,6 @@ struct args {
 	EngineFnPropertyHandle prop;
 	int nreads, nwrites;
 	struct pawl_mx_var *room[ND_ON_STACK];
-	struct pawl_mx_var **heap;
 };
 
 static int refused(const struct args *a)
