@@ -28,7 +28,7 @@ static void fail_body(void *run, void *param)
 static void fail_async(void *run, void *on_complete, void *param)
 {
 	ck_assert_int_eq(pawl_mx_complete(on_complete, param), 0);
-	ck_assert_int_lt(pawl_mx_complete(on_complete, param), 0);
+	REFUSED(-EALREADY, pawl_mx_complete(on_complete, param), "complete");
 }
 
 static void deleter(void *param)
@@ -153,6 +153,99 @@ START_TEST(test_properties)
 	ck_assert_uint_eq(version(nds[150]), 8);
 	for (i = 0; i < 200; i++)
 		OK(MXNDArrayFree(nds[i]));
+}
+END_TEST
+
+/* Short ones, and those for which there is no room on the stack, however they are split. */
+START_TEST(test_lists_of_any_length_are_read_and_written)
+{
+	static const int lists[][2] = {
+		{ 64, 0 }, { 0, 64 }, { 65, 0 }, { 0, 65 }, { 32, 32 }, { 32, 33 }, { 40, 40 },
+		{ 1, 64 }, { 64, 1 }, { 64, 64 }, { 1, 120 }, { 120, 1 }, { 128, 128 }, { 1, 255 },
+		{ 128, 129 }, { 256, 1 }, { 1, 256 }, { 150, 150 }, { 299, 1 }, { 1, 299 },
+	};
+	enum { MOST = 300, LISTS = sizeof(lists) / sizeof(*lists) };
+	struct pawl_mx_var *vars[MOST];
+	uint64_t want[MOST] = { 0 };
+	NDArrayHandle nds[MOST];
+	int i, k, nd;
+
+	for (i = 0; i < MOST; i++) {
+		nds[i] = floats(1);
+		vars[i] = pawl_mx_nd_var(nds[i]);
+	}
+	for (k = 0; k < 2 * LISTS; k++) {
+		const int r = lists[k / 2][0], w = lists[k / 2][1];
+
+		nd = k % 2;
+		ran = holds = 0;
+		/* behind what writes the last one that it reads */
+		if (r) {
+			OK(MXEnginePushAsync(hold, NULL, NULL, &cpu, NULL, 0, &vars[r - 1], 1, NULL, 0,
+					     "hold", false));
+			want[r - 1]++;
+			ck_assert(soon(is_held));
+		}
+		if (nd)
+			OK(MXEnginePushSyncND(body, NULL, NULL, &cpu, nds, r, nds + r, w, NULL, 0, "l"));
+		else
+			OK(MXEnginePushSync(body, NULL, NULL, &cpu, vars, r, vars + r, w, NULL, 0, "l"));
+		if (r) {
+			ck_assert_int_eq(GET(&ran), 0);
+			hold_done.callback(hold_done.engine, hold_done.param, NULL);
+		}
+		OK(MXNDArrayWaitAll());
+		ck_assert_int_eq(ran, 1);
+		for (i = 0; i < MOST; i++) {
+			want[i] += i >= r && i < r + w;
+			ck_assert_msg(version(nds[i]) == want[i], "%d + %d: array %d", r, w, i);
+		}
+	}
+	for (i = 0; i < MOST; i++)
+		OK(MXNDArrayFree(nds[i]));
+}
+END_TEST
+
+/* The text names it, in a list of either kind. */
+START_TEST(test_one_bad_array_or_var_in_a_list_refuses_the_op)
+{
+	NDArrayHandle a = floats(1), none, nds[80];
+	struct pawl_mx_var *vars[80];
+	char text[64];
+	int i, k;
+
+	fresh();
+	OK(MXNDArrayCreateNone(&none));
+	for (i = 0; i < 80; i++) {
+		nds[i] = a;
+		vars[i] = pawl_mx_nd_var(a);
+	}
+	for (i = 0; i < 80; i += i < 4 ? 1 : 25) {
+		for (k = 0; k < 2; k++) {
+			nds[i] = k ? none : NULL;
+			snprintf(text, sizeof(text), "const array %d is %s", i, k ? "none" : "NULL");
+			FAILS(MXEnginePushSyncND(body, malloc(1), deleter, &cpu, nds, 80, &a, 1, NULL,
+						 0, NULL), text);
+			snprintf(text, sizeof(text), "mutable array %d is %s", i, k ? "none" : "NULL");
+			FAILS(MXEnginePushSyncND(body, malloc(1), deleter, &cpu, &a, 1, nds, i + 1,
+						 NULL, 0, NULL), text);
+		}
+		nds[i] = a;
+		vars[i] = NULL;
+		snprintf(text, sizeof(text), "const var %d is NULL", i);
+		FAILS(MXEnginePushSync(body, malloc(1), deleter, &cpu, vars, i + 1, NULL, 0, NULL, 0,
+				       NULL), text);
+		snprintf(text, sizeof(text), "mutable var %d is NULL", i);
+		FAILS(MXEnginePushSync(body, malloc(1), deleter, &cpu, vars, i, vars, i + 1, NULL, 0,
+				       NULL), text);
+		vars[i] = vars[79 - i];
+	}
+	OK(MXNDArrayWaitAll());
+	ck_assert_int_eq(ran, 0);
+	ck_assert_int_eq(deleted, 6 * 8);
+	ck_assert_uint_eq(version(a), 0);
+	OK(MXNDArrayFree(none));
+	OK(MXNDArrayFree(a));
 }
 END_TEST
 
@@ -499,7 +592,8 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_deleter_once, test_properties, test_async_fails, test_bulk_size,
+		test_deleter_once, test_properties, test_lists_of_any_length_are_read_and_written,
+		test_one_bad_array_or_var_in_a_list_refuses_the_op, test_async_fails, test_bulk_size,
 		test_an_op_that_is_a_wait_runs_although_its_data_failed, test_ops_have_a_priority,
 		test_pushes_do_not_wait_for_ops_that_wait,
 		test_names_are_copied, test_small_calls, test_bad_arguments,

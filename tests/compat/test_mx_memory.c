@@ -24,11 +24,12 @@
 
 static void arrays(int n)
 {
-	const int64_t shape[] = { 2, 3 };
 	NDArrayHandle nd;
 	int i;
 
 	for (i = 0; i < n; i++) {
+		const int64_t shape[] = { 2, i % 4 };	/* also of no elements */
+
 		OK(MXNDArrayCreateEx64(shape, 2, PAWL_MX_CPU, 0, 0, 0, &nd));
 		OK(MXNDArrayFree(nd));
 		if (i % 100 == 99)
@@ -97,6 +98,40 @@ static void a_deleted_operator_leaves_no_memory(void)
 			after - before);
 		abort();
 	}
+}
+
+static void an_op_with_long_lists_leaves_no_memory(void)
+{
+	enum { OPS = 4000, ARRAYS_OF_IT = 100, VARS_OF_IT = 300 };
+	static const struct pawl_mx_context cpu = { PAWL_MX_CPU, 0 };
+	const int64_t shape[] = { 2, 3 };
+	struct pawl_mx_var *vars[VARS_OF_IT];
+	NDArrayHandle nd, list[ARRAYS_OF_IT];
+	size_t before = 0, after;
+	int i;
+
+	OK(MXNDArrayCreateEx64(shape, 2, PAWL_MX_CPU, 0, 0, 0, &nd));
+	for (i = 0; i < ARRAYS_OF_IT; i++)
+		list[i] = nd;
+	for (i = 0; i < VARS_OF_IT; i++)
+		vars[i] = pawl_mx_nd_var(nd);
+	for (i = 0; i < 2 * OPS; i++) {
+		if (i == OPS)
+			before = mallinfo2().uordblks;
+		OK(MXEnginePushSyncND(nothing, NULL, NULL, &cpu, list, ARRAYS_OF_IT, NULL, 0, NULL, 0,
+				      NULL));
+		OK(MXEnginePushSync(nothing, NULL, NULL, &cpu, vars, VARS_OF_IT, NULL, 0, NULL, 0,
+				    NULL));
+		if (i % 100 == 99)
+			OK(MXNDArrayWaitAll());
+	}
+	after = mallinfo2().uordblks;
+	if (after > before + OPS * 100) {
+		fprintf(stderr, "%s:%d:F: %d ops left %zu bytes\n", __FILE__, __LINE__, OPS,
+			after - before);
+		abort();
+	}
+	OK(MXNDArrayFree(nd));
 }
 
 /* Each of these calls fails, whatever it has allocated until then. */
@@ -185,6 +220,7 @@ int main(void)
 	a_space_that_grows_leaves_no_memory();
 	a_deleted_operator_leaves_no_memory();
 	a_printed_table_of_the_profiler_leaves_no_memory();
+	an_op_with_long_lists_leaves_no_memory();
 	a_refused_call_leaves_no_memory();
 	a_freed_array_leaves_no_memory();
 	return 0;
