@@ -337,6 +337,33 @@ START_TEST(test_a_copy_runs_in_the_context_of_its_array)
 }
 END_TEST
 
+/* All other workers of that context are busy. */
+START_TEST(test_a_copy_between_contexts_runs_on_a_copy_queue_of_the_target)
+{
+	static const int busy[] = { PAWL_NORMAL, PAWL_COPY_FROM_DEVICE, PAWL_COPY_FROM_DEVICE };
+	const struct pawl_mx_context to = { PAWL_MX_CPU, 2 };
+	const uint32_t shape[] = { 1 };
+	NDArrayHandle a = floats(1), b;
+	float in = 3, out = 0;
+	int i;
+
+	holds = opened = 0;
+	OK(MXNDArraySyncCopyFromCPU(a, &in, 1));
+	OK(MXNDArrayCreate(shape, 1, to.dev_type, to.dev_id, 0, &b));
+	for (i = 0; i < 3; i++)
+		OK(MXEnginePushSync(until_opened, NULL, NULL, &to, NULL, 0, NULL, 0, &busy[i], 0, "b"));
+	for (i = 0; i < 60000 && GET(&holds) < 3; i++)
+		usleep(1000);
+	OK(MXNDArraySyncCopyFromNDArray(b, a, -1));
+	OK(MXNDArraySyncCopyToCPU(b, &out, 1));
+	ck_assert(out == 3 && !GET(&opened));
+	PUT(&opened, 1);
+	OK(MXNDArrayFree(a));
+	OK(MXNDArrayFree(b));
+	OK(MXNDArrayWaitAll());
+}
+END_TEST
+
 static void add_one(void *run, void *param)
 {
 	*(float *)param += 1;
@@ -872,6 +899,7 @@ SUITE("mx_arrays", 50, test_array, test_array_none_and_odd, test_views,
       test_elements_of_each_type_have_its_size, test_dimensions_that_are_kept_and_long_ones,
       test_a_wait_to_write_is_for_ops_that_read_and_a_wait_to_read_is_not,
       test_copies_have_a_priority, test_a_copy_runs_in_the_context_of_its_array,
+      test_a_copy_between_contexts_runs_on_a_copy_queue_of_the_target,
       test_the_numbers_of_a_seed, test_calls_need_no_more_memory_than_those_before,
       test_each_context_has_its_own_resources,
       test_a_space_has_as_many_bytes_as_were_asked_for, test_free_is_an_op,

@@ -2,6 +2,7 @@
 /* C++ exceptions travel along data and are thrown once, with their own type. */
 #include <mxnet/c_api.h>
 #include <mxnet/engine.h>
+#include <cerrno>
 #include <memory>
 #include <stdexcept>
 #include "mx_test.hpp"
@@ -357,6 +358,74 @@ MX_TEST(c_interface)
 	EXPECT(!MXNDArrayFree(b));
 	EXPECT(!MXNDArrayWaitAll());
 	EXPECT(Soon([] { return Boom::alive == 0; }));
+}
+
+static void CompleteWith(void *, void *on_complete, void *what)
+{
+	const pawl_mx_callback done = *static_cast<pawl_mx_callback *>(on_complete);
+	dmlc::Error error(static_cast<const char *>(what));
+
+	done.callback(done.engine, done.param, &error);
+}
+
+/* The result of a call of the bridge: -EIO, the text, and the exception if it is asked for. */
+static void Told(int rc, bool asked, void *const &exception, const char *what, bool boom)
+{
+	EXPECT(rc == -EIO && !std::strcmp(pawl_mx_last_error(), what));
+	if (!asked)
+		return;
+	EXPECT(exception);
+	if (boom)
+		THROWS(Boom, what, std::rethrow_exception(*static_cast<std::exception_ptr *>(exception)));
+	else
+		THROWS(dmlc::Error, what,
+		       std::rethrow_exception(*static_cast<std::exception_ptr *>(exception)));
+	pawl_mx_exception_free(exception);
+}
+
+MX_TEST(calls_of_the_bridge_return_EIO_and_the_exception)
+{
+	static char what[] = "of the bridge";
+	pawl_mx_engine *e;
+	pawl_mx_var *v;
+
+	for (int kind : { PAWL_MX_NAIVE, PAWL_MX_POOLED, PAWL_MX_PER_DEVICE }) {
+		EXPECT(!pawl_mx_engine_create(kind, &e) && !pawl_mx_var_new(e, &v));
+		for (int k = 0; k < 3 * 2 * 4; k++) {
+			const int how = k % 3, wait = k / 6;
+			const bool asked = k / 3 % 2;
+			void *exception = &v, **to = asked ? &exception : nullptr;
+			pawl_mx_op op = {};
+			auto call = [&] {
+				return wait == 0 ? pawl_mx_wait_var(e, v, to) :
+				       wait == 1 ? pawl_mx_wait_write(e, v, to) :
+				       wait == 2 ? pawl_mx_wait_all(e, to) : pawl_mx_engine_stop(e, to);
+			};
+
+			op.ctx = { PAWL_MX_CPU, 0 };
+			op.writes = &v;
+			op.nwrites = 1;
+			op.arg = what;
+			if (how == 0)
+				op.sync = ThrowSync;
+			else
+				op.async = how == 1 ? ThrowAsync : CompleteWith;
+			if (kind == PAWL_MX_NAIVE) {
+				Told(pawl_mx_push(e, &op, to), asked, exception, what, how < 2);
+			} else {
+				EXPECT(!pawl_mx_push(e, &op, to) && (!asked || !exception));
+				Told(call(), asked, exception, what, how < 2);
+			}
+			exception = &v;
+			EXPECT(!call() && exception == (asked ? nullptr : &v));
+			EXPECT(!pawl_mx_engine_start(e));
+		}
+		EXPECT(pawl_mx_var_version(v) == 24);
+		EXPECT(!pawl_mx_var_delete(e, v, { PAWL_MX_CPU, 0 }, ThrowSync, what, nullptr));
+		Told(pawl_mx_wait_all(e, nullptr), false, nullptr, what, true);
+		EXPECT(!pawl_mx_engine_free(e));
+	}
+	EXPECT(Boom::alive == 0);
 }
 
 /* The times of a body that throws count, as do those of the others. */

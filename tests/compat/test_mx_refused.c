@@ -137,6 +137,11 @@ START_TEST(test_copies_need_two_arrays_of_one_form)
 	FAILS(MXNDArraySyncCopyFromCPU(a, in, 3), "3 elements, the array has 2");
 	FAILS(MXNDArraySyncCopyFromCPU(a, NULL, 3), "3 elements at NULL, the array has 2");
 	FAILS(MXNDArraySyncCopyToCPU(a, NULL, 1), "1 elements at NULL, the array has 2");
+	FAILS(MXNDArraySyncCopyFromCPU(a, in, 1), "1 elements, the array has 2");
+	FAILS(MXNDArraySyncCopyToCPU(a, out, 1), "1 elements, the array has 2");
+	FAILS(MXNDArraySyncCopyToCPU(a, out, 3), "3 elements, the array has 2");
+	FAILS(MXNDArraySyncCopyFromCPU(a, in, 0), "0 elements, the array has 2");
+	FAILS(MXNDArraySyncCopyToCPU(a, NULL, 0), "0 elements at NULL, the array has 2");
 	/* a copy onto itself does nothing */
 	OK(MXNDArraySyncCopyFromNDArray(a, a, -1));
 	OK(MXNDArraySyncCopyToCPU(a, out, 2));
@@ -179,6 +184,7 @@ START_TEST(test_a_refused_op_has_no_effect_but_its_drop)
 	struct pawl_mx_var *v, *gone, *null = NULL;
 	struct pawl_mx_op op = { .ctx = cpu };
 	struct pawl_mx_opr *opr = NULL;
+	int i;
 
 	OK(pawl_mx_var_new(e, &v));
 	OK(pawl_mx_var_new(e, &gone));
@@ -195,6 +201,8 @@ START_TEST(test_a_refused_op_has_no_effect_but_its_drop)
 	op.async_start = NULL;
 	op.prop = -1;
 	refused(e, &op, -EINVAL, "property -1 is unknown");
+	op.prop = PAWL_NO_SKIP + 1;
+	refused(e, &op, -EINVAL, "property 8 is unknown");
 	op.prop = 99;
 	refused(e, &op, -EINVAL, "property 99 is unknown");
 	op.prop = PAWL_NORMAL;
@@ -220,16 +228,31 @@ START_TEST(test_a_refused_op_has_no_effect_but_its_drop)
 	ck_assert_int_eq(dropped, 1);
 	op.nreads = (1u << 20) + 1;
 	REFUSED(-E2BIG, pawl_mx_opr_new(e, &op, &opr), "new operator: 1048578 vars");
-	ck_assert_int_eq(dropped, 2);
-	ck_assert_ptr_null(opr);
+	op.nreads = 1u << 20;
+	REFUSED(-E2BIG, pawl_mx_opr_new(e, &op, &opr), "new operator: 1048577 vars");
 	op.nreads = 0;
+	op.nwrites = (1u << 20) + 1;
+	REFUSED(-E2BIG, pawl_mx_opr_new(e, &op, &opr), "new operator: 1048577 vars");
+	ck_assert_int_eq(dropped, 4);
+	ck_assert_ptr_null(opr);
+	op.nwrites = 1;
 	op.ctx.dev_id = -1;
 	REFUSED(-EINVAL, pawl_mx_push(e, &op, NULL), "device id -1");
 	op.ctx.dev_type = PAWL_MX_GPU;
 	REFUSED(-ENODEV, pawl_mx_push(e, &op, NULL), "GPU is not enabled");
-	ck_assert_int_eq(dropped, 4);
+	ck_assert_int_eq(dropped, 6);
+	for (i = 0; i < 8; i++) {
+		op.ctx = (struct pawl_mx_context){ i, i == PAWL_MX_GPU ? 0 : -1 };
+		if (i == PAWL_MX_CPU || i == PAWL_MX_CPU_PINNED || i == PAWL_MX_CPU_SHARED)
+			REFUSED(-EINVAL, pawl_mx_push(e, &op, NULL), "device id -1");
+		else if (i == PAWL_MX_GPU)
+			REFUSED(-ENODEV, pawl_mx_push(e, &op, NULL), "gpu(0); the engine has 0 ");
+		else
+			REFUSED(-EINVAL, pawl_mx_push(e, &op, NULL), "is unknown");
+	}
+	dropped = 0;
 	REFUSED(-EINVAL, pawl_mx_var_delete(e, NULL, cpu, nothing, NULL, drop), "it is NULL");
-	ck_assert_int_eq(dropped, 5);
+	ck_assert_int_eq(dropped, 1);
 	REFUSED(-EINVAL, pawl_mx_wait_var(e, NULL, NULL), "the variable is NULL");
 	OK(pawl_mx_wait_all(e, NULL));
 	ck_assert_uint_eq(pawl_mx_var_version(v), 0);
@@ -305,6 +328,7 @@ START_TEST(test_a_var_is_deleted_once)
 {
 	struct pawl_mx_op op = { .async = hold, .ctx = cpu, .nwrites = 1 };
 	struct pawl_mx_engine *e;
+	struct pawl_mx_opr *opr;
 	struct pawl_mx_var *v;
 
 	dropped = holds = ran = 0;
@@ -318,10 +342,17 @@ START_TEST(test_a_var_is_deleted_once)
 	REFUSED(-ESTALE, pawl_mx_var_delete(e, v, cpu, body, NULL, drop), "var");
 	ck_assert_int_eq(dropped, 1);
 	REFUSED(-ESTALE, pawl_mx_push(e, &op, NULL), "var");
+	op.drop = drop;
+	REFUSED(-ESTALE, pawl_mx_push(e, &op, NULL), "var");
+	ck_assert_int_eq(dropped, 2);
+	REFUSED(-ESTALE, pawl_mx_opr_new(e, &op, &opr), "var");
+	ck_assert_int_eq(dropped, 3);
 	REFUSED(-ESTALE, pawl_mx_wait_var(e, v, NULL), "var");
+	REFUSED(-ESTALE, pawl_mx_wait_write(e, v, NULL), "var");
+	REFUSED(-ESTALE, pawl_mx_var_throw(e, v, NULL), "var");
 	hold_done.callback(hold_done.engine, hold_done.param, NULL);
 	OK(pawl_mx_wait_all(e, NULL));
-	ck_assert(ran == 1 && dropped == 2);
+	ck_assert(ran == 1 && dropped == 4);
 	OK(pawl_mx_engine_free(e));
 }
 END_TEST
@@ -484,6 +515,10 @@ START_TEST(test_a_copy_of_failed_data_fails)
 	OK(MXNDArraySyncCopyFromCPU(a, in, 2));
 	OK(MXEnginePushSync(fails_without_text, NULL, NULL, &cpu, NULL, 0, &v, 1, NULL, 0, NULL));
 	FAILS(MXNDArraySyncCopyFromNDArray(b, a, -1), "failed");
+	/* and so does one to an array whose data have failed */
+	OK(MXEnginePushSyncND(fails_without_text, NULL, NULL, &cpu, NULL, 0, &b, 1, NULL, 0, NULL));
+	FAILS(MXNDArraySyncCopyFromNDArray(b, a, -1), "failed");
+	OK(MXNDArraySyncCopyFromNDArray(b, a, -1));
 	OK(MXEnginePushSync(fails_without_text, NULL, NULL, &cpu, NULL, 0, &v, 1, NULL, 0, NULL));
 	FAILS(MXNDArraySyncCopyToCPU(a, out, 2), "failed");
 	ck_assert(out[0] == 7 && out[1] == 7);
@@ -526,6 +561,8 @@ START_TEST(test_an_operator_belongs_to_one_engine)
 	/* the failed call left it unchanged */
 	OK(pawl_mx_opr_push(e, opr, cpu, 0, NULL));
 	OK(pawl_mx_opr_delete(e, opr));
+	REFUSED(-ESTALE, pawl_mx_opr_delete(e, opr), "delete operator: it was deleted");
+	REFUSED(-ESTALE, pawl_mx_opr_push(e, opr, cpu, 0, NULL), "push: the operator was deleted");
 	OK(pawl_mx_engine_free(other));
 	OK(pawl_mx_engine_free(e));
 }
@@ -556,6 +593,56 @@ static void on_cpu3(void *run, void *param)
 	if (r->ctx.dev_type == PAWL_MX_CPU && r->ctx.dev_id == 3)
 		ADD(&ran, 1);
 }
+
+static void note_context(void *run, void *param)
+{
+	*(struct pawl_mx_context *)param = ((struct pawl_mx_run *)run)->ctx;
+}
+
+static void note_context_async(void *run, void *on_complete, void *param)
+{
+	note_context(run, param);
+	pawl_mx_complete(on_complete, NULL);
+}
+
+/* Whatever the object of the op was used for before. */
+START_TEST(test_a_body_gets_the_context_of_its_push_or_its_delete)
+{
+	static const int types[] = { PAWL_MX_CPU, PAWL_MX_CPU_PINNED, PAWL_MX_CPU_SHARED };
+	struct pawl_mx_op op = { .nwrites = 1 }, as_opr = { .sync = nothing, .ctx = cpu };
+	struct pawl_mx_context ctx, got[3];
+	struct pawl_mx_engine *e;
+	struct pawl_mx_opr *opr;
+	struct pawl_mx_var *v;
+	int i, k;
+
+	OK(pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e));
+	op.writes = &v;
+	for (i = 0; i < 40; i++) {
+		ctx = (struct pawl_mx_context){ types[i % 3], i };
+		memset(got, 0, sizeof(got));
+		OK(pawl_mx_opr_new(e, &as_opr, &opr));
+		OK(pawl_mx_opr_push(e, opr, cpu, 0, NULL));
+		OK(pawl_mx_opr_delete(e, opr));
+		OK(pawl_mx_wait_all(e, NULL));
+		OK(pawl_mx_var_new(e, &v));
+		op.ctx = ctx;
+		op.sync = note_context;
+		op.async = NULL;
+		op.arg = &got[0];
+		OK(pawl_mx_push(e, &op, NULL));
+		op.sync = NULL;
+		op.async = note_context_async;
+		op.arg = &got[1];
+		OK(pawl_mx_push(e, &op, NULL));
+		OK(pawl_mx_var_delete(e, v, ctx, note_context, &got[2], NULL));
+		OK(pawl_mx_wait_all(e, NULL));
+		for (k = 0; k < 3; k++)
+			ck_assert(got[k].dev_type == ctx.dev_type && got[k].dev_id == ctx.dev_id);
+	}
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
 
 /* An operator is not bound to a context: each push names one. */
 START_TEST(test_the_context_of_a_new_operator_does_not_count)
@@ -665,5 +752,6 @@ SUITE("mx_refused", 50, test_properties_need_an_array_and_room_for_the_answer,
       test_views_that_overlap_are_copied_as_if_they_did_not,
       test_an_operator_belongs_to_one_engine,
       test_an_operator_whose_var_was_deleted_is_refused,
+      test_a_body_gets_the_context_of_its_push_or_its_delete,
       test_the_context_of_a_new_operator_does_not_count,
       test_an_engine_runs_ops_after_another_was_shut_down, test_resources, test_profiler)
