@@ -139,6 +139,77 @@ void *aligned_alloc(size_t align, size_t n)
 	return posix_memalign(&p, align, n) ? NULL : p;
 }
 
+/* Likewise for the lists of this thread's ops. */
+static __thread size_t list_bytes;
+static int lists, drops;
+
+void *malloc(size_t n)
+{
+	if (n && n == list_bytes) {
+		lists++;
+		if (no_memory)
+			return NULL;
+	}
+	return memalign(16, n);
+}
+
+static void count_drop(void *param)
+{
+	ADD(&drops, 1);
+}
+
+/* Up to 64 arrays, or 256 vars, are on the stack. */
+START_TEST(test_long_lists_need_memory_without_which_they_are_refused)
+{
+	static const int lengths[][2] = {
+		{ 64, 0 }, { 0, 64 }, { 32, 32 }, { 63, 1 }, { 65, 0 }, { 0, 65 }, { 32, 33 },
+		{ 1, 64 }, { 40, 40 }, { 256, 0 }, { 128, 128 }, { 1, 255 }, { 257, 0 }, { 0, 257 },
+		{ 128, 129 }, { 200, 200 },
+	};
+	enum { MOST = 400, LENGTHS = sizeof(lengths) / sizeof(*lengths) };
+	struct pawl_mx_var *vars[MOST];
+	NDArrayHandle a = floats(1), nds[MOST];
+	int i, k, refused, dropped = 0;
+	char text[64];
+
+	for (i = 0; i < MOST; i++) {
+		nds[i] = a;
+		vars[i] = pawl_mx_nd_var(a);
+	}
+	drops = 0;
+	for (k = 0; k < 4 * LENGTHS; k++) {
+		const int r = lengths[k / 4][0], w = lengths[k / 4][1], of_vars = k / 2 % 2;
+		const bool stack = r + w <= (of_vars ? 256 : 64);
+
+		if (!of_vars && r + w > 256)
+			continue;	/* two lists */
+		lists = 0;
+		list_bytes = (size_t)(r + w) * (of_vars ? sizeof(pawl_var_t) : sizeof(void *));
+		no_memory = k % 2;
+		if (of_vars)
+			refused = MXEnginePushSync(body, NULL, count_drop, &cpu, vars, r, vars + r, w,
+						   NULL, 0, NULL);
+		else
+			refused = MXEnginePushSyncND(body, NULL, count_drop, &cpu, nds, r, nds + r, w,
+						     NULL, 0, NULL);
+		list_bytes = 0;
+		ck_assert_int_eq(lists, !stack);
+		ck_assert_int_eq(refused, no_memory && !stack ? -1 : 0);
+		no_memory = false;
+		if (refused) {
+			if (of_vars)
+				snprintf(text, sizeof(text), "push: no memory for %d vars", r + w);
+			else
+				snprintf(text, sizeof(text), "no memory for %d + %d vars", r, w);
+			ck_assert_str_eq(MXGetLastError(), text);
+		}
+		OK(MXNDArrayWaitAll());
+		ck_assert_int_eq(drops, ++dropped);
+	}
+	OK(MXNDArrayFree(a));
+}
+END_TEST
+
 static void use_first(int how, NDArrayHandle nd, float *data)
 {
 	NDArrayHandle to;
@@ -252,6 +323,7 @@ START_TEST(test_calls_without_memory_for_an_array_are_refused)
 }
 END_TEST
 #define MEMORY_TESTS								\
+	test_long_lists_need_memory_without_which_they_are_refused,		\
 	test_calls_without_memory_for_an_array_are_refused,			\
 	test_memory_is_allocated_with_its_array_or_when_it_is_first_used,	\
 	test_memory_that_another_thread_was_faster_to_allocate_is_freed,
