@@ -20,7 +20,7 @@
 #define ADD(p) __atomic_add_fetch(p, 1, __ATOMIC_SEQ_CST)
 #define GET(p) __atomic_load_n(p, __ATOMIC_SEQ_CST)
 
-static int workers, timed, deletes, begun, ended, ran, aggregates;
+static int workers, timed, deletes, begun, ended, ran, aggregates, drops;
 
 static void worker_start(void) { ADD(&workers); }
 
@@ -38,6 +38,13 @@ static void end(void *task)
 	EXPECT(task == &timed || task == &deletes);
 	ADD((int *)task);
 	ADD(&ended);
+}
+
+/* The op's time is over when its argument goes. */
+static void drop(void *arg)
+{
+	EXPECT(arg == &drops && GET(&begun) == GET(&ended));
+	ADD(&drops);
 }
 
 static const char *delete_name(void) { return "the delete"; }
@@ -123,9 +130,12 @@ int main(void)
 	/* a timed op ends once, also when the next op has its memory, as in the naive kind */
 	EXPECT(!pawl_mx_engine_create(PAWL_MX_NAIVE, &e));
 	op.nwrites = 0;
+	op.arg = &drops;
+	op.drop = drop;
 	EXPECT(!pawl_mx_push(e, &op, NULL));
-	EXPECT(ran == 8 && begun == 7 && ended == 7);
+	EXPECT(ran == 8 && begun == 7 && ended == 7 && drops == 1);
 	op.timed = false;
+	op.drop = NULL;
 	op.async = NULL;
 	op.sync = body;
 	op.arg = NULL;

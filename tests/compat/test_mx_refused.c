@@ -596,7 +596,10 @@ static void on_cpu3(void *run, void *param)
 
 static void note_context(void *run, void *param)
 {
-	*(struct pawl_mx_context *)param = ((struct pawl_mx_run *)run)->ctx;
+	const struct pawl_mx_run *r = run;
+
+	if (!r->stream && !r->aux_stream && !r->is_bulk)
+		*(struct pawl_mx_context *)param = r->ctx;
 }
 
 static void note_context_async(void *run, void *on_complete, void *param)
