@@ -128,11 +128,12 @@ static int bulk_push(struct mx_bulk *b, struct pawl_mx_engine *e)
 	memset(b->hash, 0, sizeof(b->hash));
 	pushing = true;
 	rc = pawl_push(mx_pe(e), &d);
-	pushing = was;
 	if (unlikely(rc)) {
 		mx_err_pawl(rc);
+		/* A drop may push and delete: that does not gather, either. */
 		bulk_release(d.arg, rc);
 	}
+	pushing = was;
 	store_release(&b->state, BULK_EMPTY);	/* COMPAT-B1 <-> COMPAT-B2 */
 	return rc;
 }

@@ -841,7 +841,9 @@ static void var_dies(bool wait_all)
 	struct killer k = { e, var_new(e) };
 	struct pawl_mx_var *v = var_new(e), *both[2] = { v, k.v };
 	unsigned int n = 0, i;
+	char says[100];
 
+	snprintf(says, sizeof(says), "gathered before (bulk) was refused: error %d", -ESTALE);
 	dropped = 0;
 	ck_assert_int_ge(pawl_mx_set_bulk_size(e, 10), 0);
 	for (i = 0; i < 4; i++) {
@@ -851,8 +853,7 @@ static void var_dies(bool wait_all)
 		OK(pawl_mx_push(e, &op, NULL));
 	}
 	join(spawn(killer, &k));
-	ck_assert_int_eq(wait_all ? pawl_mx_wait_all(e, NULL) :
-			 pawl_mx_wait_var(e, v, NULL), -ESTALE);
+	REFUSED(-ESTALE, wait_all ? pawl_mx_wait_all(e, NULL) : pawl_mx_wait_var(e, v, NULL), says);
 	ck_assert_uint_eq(dropped, 4);
 	ck_assert_uint_eq(n, 0);
 	OK(pawl_mx_wait_var(e, v, NULL));
@@ -870,10 +871,66 @@ START_TEST(test_var_dies_in_the_bulk)
 }
 END_TEST
 
+/* What belongs to a refused function, such as an array, is deleted by its drop. */
+struct owner {
+	struct killer k;
+	struct pawl_mx_var *v, *owned;
+	unsigned int n, drops;
+};
+
+static void drops_owned(void *arg)
+{
+	struct owner *o = arg;
+
+	MUST(!pawl_mx_var_delete(o->k.e, o->owned, cpu, NULL, NULL, NULL));
+	MUST(!push(o->k.e, add_one, &o->n, o->v));
+	ADD(&o->drops, 1);
+}
+
+static void gather_owned(struct owner *o)
+{
+	struct pawl_mx_op op = op_on(nothing, o, &o->k.v);
+
+	op.drop = drops_owned;
+	o->k.v = var_new(o->k.e);
+	o->owned = var_new(o->k.e);
+	MUST(pawl_mx_set_bulk_size(o->k.e, 10) >= 0);
+	MUST(!pawl_mx_push(o->k.e, &op, NULL));
+	join(spawn(killer, &o->k));
+}
+
+static void *gathers_and_ends(void *arg)
+{
+	gather_owned(arg);
+	return NULL;
+}
+
+START_TEST(test_the_drop_of_a_refused_function_uses_the_engine)
+{
+	struct owner o = { .k.e = engine() };
+
+	o.v = var_new(o.k.e);
+	gather_owned(&o);
+	ck_assert_int_eq(pawl_mx_wait_all(o.k.e, NULL), -ESTALE);
+	/* what the drop has pushed is lost by no wait */
+	OK(pawl_mx_wait_all(o.k.e, NULL));
+	ck_assert(o.drops == 1 && o.n == 1);
+	/* also at the end of a thread, and of the engine */
+	join(spawn(gathers_and_ends, &o));
+	ck_assert_uint_eq(o.drops, 2);
+	OK(pawl_mx_wait_all(o.k.e, NULL));
+	ck_assert_uint_eq(o.n, 2);
+	gather_owned(&o);
+	OK(pawl_mx_engine_free(o.k.e));
+	ck_assert(o.drops == 3 && o.n == 3);
+}
+END_TEST
+
 SUITE("mx_bulk", 120, test_full, test_full_large, test_order, test_bulk_keeps_every_accepted_op,
       test_a_bulk_waits_for_what_it_reads, test_a_bulk_runs_in_its_context,
       test_a_bulk_writes_what_one_of_its_functions_writes, test_many_vars, test_threads_and_engines,
       test_flush_points, test_thread_ends, test_a_destructor_pushes, test_engine_ends_first,
       test_a_worker_keeps_its_bulk_when_the_engine_is_freed, test_bulk_of_leaving_thread,
       test_inside_body, test_bodies_gather_while_the_engine_ends, test_failure_skips_the_rest,
-      test_refused_in_between, test_var_dies_in_the_bulk)
+      test_refused_in_between, test_var_dies_in_the_bulk,
+      test_the_drop_of_a_refused_function_uses_the_engine)
