@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of a front end that replace the library's own: pawl_mx_set_hooks(). */
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -7,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <pawl/engine.h>
-#include <mxnet/c_api.h>
 #include <pawl/mx_bridge.h>
 
 #define EXPECT(x) do {								\
@@ -75,7 +75,8 @@ int main(void)
 		.delete_name = delete_name, .cpus_only = true,
 	};
 	/* begin() without end(), or the reverse, replaces nothing */
-	const struct pawl_mx_hooks half = { .begin = begin }, other_half = { .end = end };
+	const struct pawl_mx_hooks half = { .begin = begin, .cpus_only = true };
+	const struct pawl_mx_hooks other_half = { .end = end, .cpus_only = true };
 	const struct pawl_mx_hooks sums = { .aggregating = aggregating, .cpus_only = true };
 	struct pawl_mx_engine *e;
 	struct pawl_mx_opr *opr;
@@ -85,12 +86,17 @@ int main(void)
 
 	/* a device that the engine would need, but for cpus_only */
 	setenv("PAWL_MX_GPUS", "1", 1);
+	pawl_mx_set_hooks(&sums);
+	pawl_mx_set_hooks(&hooks);
+	/* what a later call leaves out stays */
 	pawl_mx_set_hooks(&half);
 	pawl_mx_set_hooks(&other_half);
-	pawl_mx_set_hooks(&hooks);
-	pawl_mx_set_hooks(&sums);
+	/* a front end that sums times has its own profiler: that of the library is not started */
+	setenv("MXNET_PROFILER_AUTOSTART", "1", 1);
 	e = pawl_mx_engine_get();
 	EXPECT(e);
+	EXPECT(pawl_trace_start(pawl_mx_engine_pawl(e), 64) != -EALREADY);
+	pawl_trace_stop(pawl_mx_engine_pawl(e));
 	EXPECT(!pawl_mx_var_new(e, &v));
 	EXPECT(!pawl_mx_push(e, &op, NULL));
 	EXPECT(!pawl_mx_wait_all(e, NULL));
