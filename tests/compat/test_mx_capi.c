@@ -4,6 +4,8 @@
  * end of a program.  Only installed headers are included.
  */
 #include "mx_test.h"
+#include <malloc.h>
+#include <pthread.h>
 #include <sys/wait.h>
 
 /* --- bodies --- */
@@ -531,6 +533,123 @@ START_TEST(test_var_of_another_engine_is_refused)
 }
 END_TEST
 
+/* --- the last error --- */
+
+/* A text is taken as it is, and 4095 bytes of it. */
+START_TEST(test_the_last_error_is_a_copy_of_its_text)
+{
+	char text[5000];
+
+	pawl_mx_set_last_error("50 %s of %n 100 %");
+	ck_assert_str_eq(MXGetLastError(), "50 %s of %n 100 %");
+	memset(text, 'a', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	pawl_mx_set_last_error(text);
+	memset(text, 'b', sizeof(text) - 1);
+	ck_assert_uint_eq(strlen(MXGetLastError()), 4095);
+	ck_assert_uint_eq(strspn(MXGetLastError(), "a"), 4095);
+	/* a call that succeeds leaves it */
+	pawl_mx_set_last_error("stays");
+	OK(MXNDArrayWaitAll());
+	ck_assert_str_eq(MXGetLastError(), "stays");
+}
+END_TEST
+
+enum { LATE_BLOCKS = 64, LATE_SIZE = 5000 };
+
+struct late {
+	pthread_key_t key;
+	int turns, wrong;
+};
+
+static void one_error(const char *text, const char *name)
+{
+	OK(MXEnginePushSync(sync_nothing, NULL, NULL, &cpu, NULL, 0, NULL, 0, NULL, 0, name));
+	pawl_mx_set_last_error(text);
+}
+
+/* In its later turns the thread's text was freed, and the program uses that memory. */
+static void errs_late(void *arg)
+{
+	unsigned char *block[LATE_BLOCKS];
+	struct late *l = arg;
+	int i, k;
+
+	if (++l->turns < 3 && pthread_setspecific(l->key, l))
+		abort();
+	for (i = 0; i < LATE_BLOCKS; i++) {
+		block[i] = malloc(LATE_SIZE);
+		if (!block[i])
+			abort();
+		memset(block[i], 0x5a, LATE_SIZE);
+	}
+	one_error("late", "late op");
+	if (strcmp(MXGetLastError(), "late"))
+		l->wrong++;
+	for (i = 0; i < LATE_BLOCKS; i++) {
+		for (k = 0; k < LATE_SIZE; k++)
+			if (block[i][k] != 0x5a)
+				l->wrong++;
+		free(block[i]);
+	}
+}
+
+static void *errs(void *arg)
+{
+	struct late *l = arg;
+
+	if (*MXGetLastError())
+		l->wrong++;
+	one_error("of this thread", "an op");
+	if (strcmp(MXGetLastError(), "of this thread"))
+		l->wrong++;
+	if (l->key && pthread_setspecific(l->key, l))
+		abort();
+	return NULL;
+}
+
+/* Destructors of a thread's data run in turns, the library's own in the first one, too. */
+START_TEST(test_a_destructor_of_a_threads_data_has_a_last_error)
+{
+	struct late l = { 0 };
+	pthread_key_t first;
+	pthread_t t;
+	int i;
+
+	pawl_mx_set_last_error("of the main thread");
+	/* so that 0 means none */
+	ck_assert(!pthread_key_create(&first, NULL) && !pthread_key_create(&l.key, errs_late));
+	for (i = 0; i < 10; i++) {
+		l.turns = 0;
+		ck_assert(!pthread_create(&t, NULL, errs, &l) && !pthread_join(t, NULL));
+		ck_assert(l.turns == 3 && !l.wrong);
+	}
+	ck_assert_str_eq(MXGetLastError(), "of the main thread");
+	OK(MXNDArrayWaitAll());
+	pthread_key_delete(l.key);
+	pthread_key_delete(first);
+}
+END_TEST
+
+START_TEST(test_the_last_error_of_a_thread_ends_with_it)
+{
+	enum { THREADS = 300 };
+	struct late l = { 0 };
+	size_t before = 0;
+	pthread_t t;
+	int i;
+
+	for (i = 0; i < 2 * THREADS; i++) {
+		if (i == THREADS)
+			before = mallinfo2().uordblks;
+		ck_assert(!pthread_create(&t, NULL, errs, &l) && !pthread_join(t, NULL));
+	}
+	ck_assert_int_eq(l.wrong, 0);
+	ck_assert_uint_lt(mallinfo2().uordblks, before + THREADS * 1000);
+	OK(MXNDArrayWaitAll());
+}
+END_TEST
+
 /* A program of its own, whose op is never completed; it ends by exit(). */
 #define EXIT_CHILD "PAWL_TEST_EXIT_CHILD"
 
@@ -597,7 +716,9 @@ int main(void)
 		test_an_op_that_is_a_wait_runs_although_its_data_failed, test_ops_have_a_priority,
 		test_pushes_do_not_wait_for_ops_that_wait,
 		test_names_are_copied, test_small_calls, test_bad_arguments,
-		test_var_of_another_engine_is_refused,
+		test_var_of_another_engine_is_refused, test_the_last_error_is_a_copy_of_its_text,
+		test_a_destructor_of_a_threads_data_has_a_last_error,
+		test_the_last_error_of_a_thread_ends_with_it,
 		test_a_program_ends_although_an_op_is_never_completed, test_shutdown, NULL
 	};
 
