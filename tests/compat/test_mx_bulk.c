@@ -1,128 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* compat/bulk.c: consecutive small pushes of a thread are gathered into one op. */
-#include "mx_test.h"
-#include <malloc.h>
-#include <pthread.h>
-
-/* Bodies run on other threads, where Check's assertions do not work. */
-#define MUST(x) do {								\
-		if (!(x)) {							\
-			fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #x, \
-				pawl_mx_last_error());				\
-			abort();						\
-		}								\
-	} while (0)
-
-static const struct pawl_mx_context cpu1 = { PAWL_MX_CPU, 1 };
-
-static void nap_us(long us)
-{
-	const struct timespec ts = { 0, us * 1000 };
-
-	nanosleep(&ts, NULL);
-}
-
-static void until(unsigned int *word, unsigned int v)
-{
-	int i;
-
-	for (i = 0; i < 600000 && GET(word) != v; i++)
-		nap_us(100);
-	MUST(GET(word) == v);
-}
-
-static struct pawl_mx_engine *engine(void)
-{
-	struct pawl_mx_engine *e = NULL;
-
-	MUST(!pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e));
-	/*
-	 * The size belongs to the thread: without a fork per test, the previous test has left
-	 * its own.
-	 */
-	MUST(pawl_mx_set_bulk_size(e, 0) >= 0);
-	return e;
-}
-
-static struct pawl_mx_var *var_new(struct pawl_mx_engine *e)
-{
-	struct pawl_mx_var *v = NULL;
-
-	MUST(!pawl_mx_var_new(e, &v));
-	return v;
-}
-
-static pthread_t spawn(void *(*fn)(void *), void *arg)
-{
-	pthread_t t;
-
-	MUST(!pthread_create(&t, NULL, fn, arg));
-	return t;
-}
-
-static void join(pthread_t t)
-{
-	MUST(!pthread_join(t, NULL));
-}
-
-static uint64_t pushed(struct pawl_mx_engine *e)
-{
-	struct pawl_stats st = { .size = sizeof(st) };
-
-	MUST(!pawl_stats(pawl_mx_engine_pawl(e), &st));
-	return st.pushed;
-}
-
-/* --- bodies --- */
-
-static void add_one(void *run, void *arg)
-{
-	ADD((unsigned int *)arg, 1);
-}
-
-static void nothing(void *run, void *arg)
-{
-}
-
-static void fails(void *run, void *arg)
-{
-	pawl_mx_fail(run, "disk on fire");
-}
-
-static void at_once(void *run, void *on_complete, void *arg)
-{
-	struct pawl_mx_callback cb = *(struct pawl_mx_callback *)on_complete;
-
-	cb.callback(cb.engine, cb.param, NULL);
-}
-
-/* Until the test opens it. */
-static void gate(void *run, void *arg)
-{
-	until(arg, 1);
-}
-
-static unsigned int dropped;
-
-static void drop(void *arg)
-{
-	ADD(&dropped, 1);
-}
-
-static struct pawl_mx_op op_on(pawl_mx_sync_fn fn, void *arg, struct pawl_mx_var *const *v)
-{
-	struct pawl_mx_op op = { .sync = fn, .arg = arg, .drop = drop, .ctx = cpu,
-				 .writes = v, .nwrites = 1 };
-
-	return op;
-}
-
-static int push(struct pawl_mx_engine *e, pawl_mx_sync_fn fn, void *arg, struct pawl_mx_var *v)
-{
-	struct pawl_mx_op op = op_on(fn, arg, &v);
-
-	return pawl_mx_push(e, &op, NULL);
-}
+#include "mx_bulk.h"
 
 /* --- what gathers --- */
 
@@ -352,6 +230,41 @@ START_TEST(test_many_vars)
 }
 END_TEST
 
+/* 256 different vars are one op, and what has more goes alone. */
+START_TEST(test_as_many_vars_as_there_is_room_for)
+{
+	struct pawl_mx_engine *e = engine();
+	struct pawl_mx_var *v[257];
+	unsigned int n = 0, i, split;
+
+	for (i = 0; i < 257; i++)
+		v[i] = var_new(e);
+	ck_assert_int_ge(pawl_mx_set_bulk_size(e, 50), 0);
+	for (i = 256; i <= 257; i++) {
+		for (split = 0; split < i; split += 51) {
+			struct pawl_mx_op op = op_on(add_one, &n, v);
+			uint64_t before = pushed(e);
+
+			op.nwrites = split;
+			if (split)
+				OK(pawl_mx_push(e, &op, NULL));
+			op.reads = v + split;
+			op.nreads = i - split;
+			op.nwrites = 0;
+			OK(pawl_mx_push(e, &op, NULL));
+			/* the second op does not gather, or not with the first one */
+			ck_assert_uint_eq(pushed(e) - before, i - 256);
+			OK(pawl_mx_wait_all(e, NULL));
+			ck_assert_uint_eq(pushed(e) - before, i > 256 && split ? 2 : 1);
+		}
+	}
+	ck_assert_uint_eq(n, 2 * 11);
+	ck_assert_uint_eq(pawl_mx_var_version(v[0]), 2 * 5);
+	ck_assert_uint_eq(pawl_mx_var_version(v[256]), 0);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
 /*
  * The size belongs to the thread, for all its engines; each engine receives what was pushed to
  * it.
@@ -477,6 +390,7 @@ START_TEST(test_flush_points)
 	struct pawl_mx_op op;
 	unsigned int n = 0;
 	struct pawl_mx_var *gone;
+	uint64_t before;
 	int p;
 
 	be = engine();
@@ -502,6 +416,8 @@ START_TEST(test_flush_points)
 	ck_assert_int_eq(pawl_mx_bulk_size(naive), 0);
 	FLUSHES(push(naive, add_one, &n, var_new(naive)));
 	ck_assert_uint_eq(n, 1);
+	OK(push(naive, add_one, &n, var_new(naive)));
+	ck_assert_uint_eq(n, 2);
 	OK(pawl_mx_engine_free(naive));
 	FLUSHES(pawl_mx_opr_push(be, bo, cpu, 0, NULL));
 	FLUSHES(pawl_mx_var_delete(be, gone, cpu, NULL, NULL, NULL));
@@ -516,6 +432,12 @@ START_TEST(test_flush_points)
 	FLUSHES(pawl_mx_set_bulk_size(be, 0));
 	ck_assert_int_eq(pawl_mx_set_bulk_size(be, 10), 0);
 	FLUSHES(pawl_mx_set_bulk_size(be, 20));
+	/* the same one does not: a program may set it before each push */
+	before = pushed(be);
+	gather();
+	ck_assert_int_eq(pawl_mx_set_bulk_size(be, 20), 20);
+	ck_assert_uint_eq(pushed(be), before);
+	OK(pawl_mx_wait_all(be, NULL));
 	/* the engine's stop, and its end */
 	gather();
 	OK(pawl_mx_engine_stop(be, NULL));
@@ -523,254 +445,6 @@ START_TEST(test_flush_points)
 	gather();
 	OK(pawl_mx_engine_free(be));
 	ck_assert_uint_eq(bran, 3);
-}
-END_TEST
-
-/* --- threads that end --- */
-
-struct leaver {
-	struct pawl_mx_engine *e;
-	struct pawl_mx_var *v;
-	unsigned int n, gathered, go, spin;
-};
-
-static void *leaver(void *arg)
-{
-	struct leaver *l = arg;
-	unsigned int i;
-
-	MUST(pawl_mx_set_bulk_size(l->e, 100) == 0);
-	for (i = 0; i < 5; i++)
-		MUST(!push(l->e, add_one, &l->n, l->v));
-	ADD(&l->gathered, 1);
-	for (i = 0; i < l->spin; i++)
-		__asm__ volatile("");
-	while (!GET(&l->go))
-		nap_us(50);
-	return NULL;
-}
-
-START_TEST(test_thread_ends)
-{
-	struct leaver l = { .e = engine(), .go = 1 };
-	unsigned int i, rounds = 300;
-	size_t before = 0;
-
-	l.v = var_new(l.e);
-	for (i = 0; i < rounds; i++) {
-		if (i == rounds / 2) {
-			OK(pawl_mx_wait_var(l.e, l.v, NULL));
-			before = mallinfo2().uordblks;
-		}
-		join(spawn(leaver, &l));
-	}
-	OK(pawl_mx_wait_var(l.e, l.v, NULL));
-	/* threads that come one after the other use the same memory */
-	ck_assert_uint_lt(mallinfo2().uordblks, before + rounds / 2 * 1000);
-	ck_assert_uint_eq(l.n, 5 * rounds);
-	OK(pawl_mx_engine_free(l.e));
-}
-END_TEST
-
-struct late {
-	pthread_key_t key;
-	struct pawl_mx_engine *e;
-	struct pawl_mx_var *v;
-	unsigned int n, turns;
-};
-
-/* Destructors run in turns; in its second one the thread's bulk has ended, with its size. */
-static void pushes_late(void *arg)
-{
-	struct late *l = arg;
-
-	if (!l->turns++)
-		MUST(!pthread_setspecific(l->key, l));
-	else
-		MUST(!pawl_mx_bulk_size(l->e) && !push(l->e, add_one, &l->n, l->v));
-}
-
-static void *late(void *arg)
-{
-	struct late *l = arg;
-
-	MUST(pawl_mx_set_bulk_size(l->e, 100) == 0);
-	MUST(!pthread_setspecific(l->key, l));
-	MUST(!push(l->e, add_one, &l->n, l->v));
-	return NULL;
-}
-
-/* A destructor of a thread's data may push, also after the library's own destructor. */
-START_TEST(test_a_destructor_pushes)
-{
-	struct late l = { .e = engine() };
-
-	l.v = var_new(l.e);
-	ck_assert(!pthread_key_create(&l.key, pushes_late));
-	join(spawn(late, &l));
-	ck_assert_uint_eq(l.turns, 2);
-	OK(pawl_mx_wait_var(l.e, l.v, NULL));
-	ck_assert_uint_eq(l.n, 2);
-	pthread_key_delete(l.key);
-	OK(pawl_mx_engine_free(l.e));
-}
-END_TEST
-
-static void takes_a_bulk(void *run, void *arg)
-{
-	MUST(pawl_mx_set_bulk_size(arg, 100) >= 0);
-}
-
-/*
- * The engine ends while another thread has gathered functions and goes on living: what was
- * accepted runs.  The bulk's memory belonged to a worker before, and the bulks of workers are
- * skipped.
- */
-START_TEST(test_engine_ends_first)
-{
-	struct leaver l = { .e = engine() };
-	pthread_t t;
-
-	l.v = var_new(l.e);
-	OK(push(l.e, takes_a_bulk, l.e, l.v));
-	OK(pawl_mx_wait_all(l.e, NULL));
-	OK(pawl_mx_engine_stop(l.e, NULL));
-	OK(pawl_mx_engine_start(l.e));
-	t = spawn(leaver, &l);
-	until(&l.gathered, 1);
-	OK(pawl_mx_engine_free(l.e));
-	ck_assert_uint_eq(l.n, 5);
-	PUT(&l.go, 1);
-	join(t);
-	ck_assert_uint_eq(l.n, 5);
-}
-END_TEST
-
-/* A body of the engine's own worker, while another thread frees the engine. */
-struct worker {
-	struct pawl_mx_engine *e;
-	struct pawl_mx_var *v;
-	unsigned int n, in;
-	uint64_t others;	/* that were pushed meanwhile */
-};
-
-static void gathers_and_looks(void *run, void *arg)
-{
-	struct worker *w = arg;
-	uint64_t before;
-	int i;
-
-	MUST(pawl_mx_set_bulk_size(w->e, 100) == 0);
-	MUST(!push(w->e, add_one, &w->n, w->v));
-	before = pushed(w->e);
-	PUT(&w->in, 1);
-	/* First the thread pushes what it gathered itself. */
-	for (i = 0; i < 600000 && pushed(w->e) == before; i++)
-		nap_us(100);
-	nap_us(20000);
-	w->others = pushed(w->e) - before;
-	MUST(!push(w->e, add_one, &w->n, w->v));
-}
-
-/* The worker may gather at any moment, so only it pushes what it has. */
-START_TEST(test_a_worker_keeps_its_bulk_when_the_engine_is_freed)
-{
-	struct worker w = { .e = engine() };
-	struct leaver before = { .e = w.e, .v = var_new(w.e), .go = 1 };
-
-	/* the worker's bulk reuses the memory of this thread's */
-	join(spawn(leaver, &before));
-	OK(pawl_mx_wait_all(w.e, NULL));
-	w.v = var_new(w.e);
-	OK(push(w.e, gathers_and_looks, &w, var_new(w.e)));
-	until(&w.in, 1);
-	OK(pawl_mx_set_bulk_size(w.e, 100));
-	OK(push(w.e, add_one, &w.n, var_new(w.e)));
-	OK(pawl_mx_engine_free(w.e));
-	ck_assert_uint_eq(w.n, 3);
-	ck_assert_uint_eq(w.others, 1);
-}
-END_TEST
-
-/* A thread that has gathered ends while its engine is freed: one of them pushes. */
-START_TEST(test_bulk_of_leaving_thread)
-{
-	unsigned int i, j;
-
-	for (i = 0; i < 200; i++) {
-		struct leaver l = { .e = engine(), .go = 1, .spin = (i * 7) % 1500 };
-		pthread_t t[3];
-
-		l.v = var_new(l.e);
-		for (j = 0; j < 3; j++)
-			t[j] = spawn(leaver, &l);
-		until(&l.gathered, 3);
-		OK(pawl_mx_engine_free(l.e));
-		ck_assert_uint_eq(GET(&l.n), 15);
-		for (j = 0; j < 3; j++)
-			join(t[j]);
-	}
-}
-END_TEST
-
-/* --- bodies that gather --- */
-
-static void gather_body(void *run, void *arg)
-{
-	struct leaver *l = arg;
-	int i;
-
-	MUST(pawl_mx_set_bulk_size(l->e, 4) >= 0);
-	for (i = 0; i < 10; i++)
-		MUST(!push(l->e, add_one, &l->n, l->v));
-	MUST(pawl_mx_set_bulk_size(l->e, 0) == 4);
-}
-
-START_TEST(test_inside_body)
-{
-	struct leaver l = { .e = engine() };
-
-	l.v = var_new(l.e);
-	OK(push(l.e, gather_body, &l, var_new(l.e)));
-	OK(pawl_mx_wait_all(l.e, NULL));
-	ck_assert_uint_eq(l.n, 10);
-	OK(pawl_mx_engine_free(l.e));
-}
-END_TEST
-
-/*
- * The engine is freed while bodies gather, on workers and on the freeing thread: it leaves
- * their bulks alone while they run, and all that they gathered runs.
- */
-static void gather_late(void *run, void *arg)
-{
-	struct leaver *l = arg;
-	int i;
-
-	MUST(pawl_mx_set_bulk_size(l->e, 100) >= 0);
-	PUT(&l->gathered, 1);
-	for (i = 0; i < 50; i++) {
-		MUST(!push(l->e, add_one, &l->n, l->v));
-		nap_us(20);
-	}
-}
-
-START_TEST(test_bodies_gather_while_the_engine_ends)
-{
-	int i;
-
-	for (i = 0; i < 60; i++) {
-		struct leaver l = { .e = engine() };
-
-		/* A body of the round before may have run on this thread. */
-		ck_assert_int_ge(pawl_mx_set_bulk_size(l.e, 0), 0);
-		l.v = var_new(l.e);
-		OK(push(l.e, gather_late, &l, var_new(l.e)));
-		OK(push(l.e, gather_late, &l, var_new(l.e)));
-		until(&l.gathered, 1);
-		OK(pawl_mx_engine_free(l.e));
-		ck_assert_uint_eq(l.n, 100);
-	}
 }
 END_TEST
 
@@ -926,11 +600,9 @@ START_TEST(test_the_drop_of_a_refused_function_uses_the_engine)
 }
 END_TEST
 
-SUITE("mx_bulk", 120, test_full, test_full_large, test_order, test_bulk_keeps_every_accepted_op,
+SUITE("mx_bulk", 120, test_full, test_full_large, test_order,
       test_a_bulk_waits_for_what_it_reads, test_a_bulk_runs_in_its_context,
-      test_a_bulk_writes_what_one_of_its_functions_writes, test_many_vars, test_threads_and_engines,
-      test_flush_points, test_thread_ends, test_a_destructor_pushes, test_engine_ends_first,
-      test_a_worker_keeps_its_bulk_when_the_engine_is_freed, test_bulk_of_leaving_thread,
-      test_inside_body, test_bodies_gather_while_the_engine_ends, test_failure_skips_the_rest,
-      test_refused_in_between, test_var_dies_in_the_bulk,
-      test_the_drop_of_a_refused_function_uses_the_engine)
+      test_a_bulk_writes_what_one_of_its_functions_writes, test_bulk_keeps_every_accepted_op,
+      test_many_vars, test_as_many_vars_as_there_is_room_for, test_threads_and_engines,
+      test_flush_points, test_failure_skips_the_rest, test_refused_in_between,
+      test_var_dies_in_the_bulk, test_the_drop_of_a_refused_function_uses_the_engine)
