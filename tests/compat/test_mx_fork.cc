@@ -186,6 +186,100 @@ MX_TEST(errors)
 	e->DeleteVariable([](RunContext) {}, Context(), v);
 }
 
+/* What a wait throws, or "". */
+static std::string Told(Engine *e, Engine::VarHandle v)
+{
+	try {
+		e->WaitForVar(v);
+	} catch (const std::exception &x) {
+		return x.what();
+	} catch (...) {
+		return "not std::exception";
+	}
+	return "";
+}
+
+static void FailInC(void *run, void *) { pawl_mx_fail(run, "in C"); }
+
+/*
+ * Each var has its own error in the child, however it failed: 159 bytes of its text.  An error
+ * that was thrown on one side is not there in a later child of it.
+ */
+MX_TEST(errors_of_several_vars)
+{
+	const std::string longer(300, 'l');
+	const std::string texts[] = {
+		"sync", "async", "completed", "an exception that is no std::exception", "in C",
+		longer.substr(0, 159), "",
+	};
+	const int many = sizeof(texts) / sizeof(*texts);
+	Engine *engines[] = { Engine::Get(), mxnet::engine::CreateThreadedEnginePooled(),
+			      mxnet::engine::CreateThreadedEnginePerDevice() };
+	Engine::VarHandle v[3][many];
+	Context ctx;
+	static int n;
+
+	for (int k = 0; k < 3; k++) {
+		Engine *e = engines[k];
+
+		for (int i = 0; i < many; i++) {
+			v[k][i] = e->NewVariable();
+			for (int w = 0; w < 10 * k + i; w++)
+				Count(e, &n, v[k][i]);
+		}
+		e->PushSync([](RunContext) { throw std::out_of_range("sync"); }, ctx, {}, { v[k][0] });
+		e->PushAsync([](RunContext, Done) { throw std::logic_error("async"); }, ctx, {},
+			     { v[k][1] });
+		e->PushAsync([](RunContext, Done done) {
+			dmlc::Error error("completed");
+
+			done(&error);
+		}, ctx, {}, { v[k][2] });
+		e->PushSync([](RunContext) { throw 17; }, ctx, {}, { v[k][3] });
+		if (k)
+			e->PushSync([](RunContext) { throw dmlc::Error("in C"); }, ctx, {}, { v[k][4] });
+		else
+			EXPECT(!MXEnginePushSync(FailInC, nullptr, nullptr, &ctx, nullptr, 0, &v[0][4], 1));
+		e->PushSync([longer](RunContext) { throw std::out_of_range(longer); }, ctx, {},
+			    { v[k][5] });
+		/* what failed and was thrown before is no error of the child */
+		e->PushSync([](RunContext) { throw std::out_of_range("thrown"); }, ctx, {}, { v[k][6] });
+		EXPECT(Told(e, v[k][6]) == "thrown");
+	}
+
+	auto check = [&](bool poisoned, bool child) {
+		for (int k = 0; k < 3; k++)
+			for (int i = 0; i < many; i++) {
+				std::string want = !poisoned ? "" : child ? texts[i] :
+						   i == 3 ? "not std::exception" :
+						   i == 5 ? longer : texts[i];
+
+				EXPECT(v[k][i]->version() == static_cast<uint64_t>(10 * k + i + 1));
+				EXPECT(Told(engines[k], v[k][i]) == want);
+				EXPECT(Told(engines[k], v[k][i]).empty());
+			}
+	};
+	InChild([&] {
+		InChild([&] { check(true, true); });
+		check(true, true);
+		for (Engine *e : engines)
+			e->WaitForAll();
+	});
+	InChild([&] {
+		check(true, true);
+		InChild([&] { check(false, true); });
+	});
+	check(true, false);
+	InChild([&] { check(false, true); });
+	for (int k = 0; k < 3; k++) {
+		for (Engine::VarHandle x : v[k])
+			engines[k]->DeleteVariable([](RunContext) {}, ctx, x);
+		engines[k]->WaitForAll();
+		if (k)
+			delete engines[k];
+	}
+}
+
 static Engine *handled;
 static pawl_mx_engine *ends_before, *ends_in_child;
 static int stops, starts;
@@ -367,10 +461,15 @@ MX_TEST(from_a_body)
 
 	n = 0;
 	/* a worker that begins allocates: it is there before the fork */
-	e->PushSync([](RunContext) {}, Context(), {}, { v });
+	for (int i = 0; i < 5; i++)
+		e->PushSync([](RunContext) {}, Context(), {}, { v });
 	e->WaitForVar(v);
+	e->PushSync([](RunContext) { throw std::out_of_range("before"); }, Context(), {}, { w });
 	e->PushSync([&](RunContext) {
 		InChild([&] {
+			/* what a fork finds at rest has its version, and its error */
+			EXPECT(v->version() == 5 && w->version() == 1);
+			EXPECT(Told(e, w) == "before");
 			Count(e, &n, w);
 			Count(e, &n, v);	/* the body's own var is at rest here */
 			e->WaitForAll();
@@ -378,7 +477,7 @@ MX_TEST(from_a_body)
 		});
 	}, Context(), {}, { v });
 	e->WaitForVar(v);
-	EXPECT(n == 0);
+	EXPECT(n == 0 && v->version() == 6 && Told(e, w) == "before");
 	e->DeleteVariable([](RunContext) {}, Context(), v);
 	e->DeleteVariable([](RunContext) {}, Context(), w);
 }
