@@ -120,6 +120,17 @@ static int Gpus()
 	e->WaitForAll();
 	EXPECT(n == 30 && seen == 30);
 	EXPECT(v->version() == 20 && w->version() == 10);
+	/* what gathers, gathers for one device */
+	EXPECT(e->set_bulk_size(10) == 0);
+	for (int i = 0; i < 6; i++)
+		e->PushSync([&, i](RunContext ctx) {
+			EXPECT(ctx.get_ctx() == (i & 2 ? gpu : Context::CPU()));
+			EXPECT(!ctx.stream == !(i & 2));
+			n++;
+		}, i & 2 ? gpu : Context::CPU(), {}, { v });
+	EXPECT(e->set_bulk_size(0) == 10);
+	e->WaitForAll();
+	EXPECT(n == 36 && v->version() == 23);
 	THROWS(dmlc::Error, "the engine has 1 (PAWL_MX_GPUS)",
 	       e->PushSync([](RunContext) {}, Context::GPU(1), {}, {}));
 	e->PushSync([](RunContext) { throw std::runtime_error("on a device"); }, gpu, {}, { v });
@@ -325,11 +336,14 @@ static int Case(const std::string &name)
 		EXPECT(OmpThreads() == std::atoi(std::getenv("WANT_THREADS")));
 #ifndef __SANITIZE_THREAD__
 		int status = -1;
+		EXPECT(!MXSetNumOMPThreads(6));
 		pid_t pid = fork();
 
 		EXPECT(pid >= 0);
 		if (!pid) {
 			alarm(60);
+			/* as the thread that forks has */
+			EXPECT(omp_get() == 1);
 			EXPECT(OmpThreads() == std::atoi(std::getenv("WANT_CHILD")));
 			_exit(0);
 		}

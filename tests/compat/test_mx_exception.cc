@@ -312,6 +312,13 @@ MX_TEST(anything_can_be_thrown)
 	std::string text(5000, 'x');
 	e->PushSync([text](RunContext) { throw std::runtime_error(text + "end"); }, Context(), {}, { a });
 	THROWS(std::runtime_error, "xxend", e->WaitForVar(a));
+	/* by on_complete, too */
+	e->PushAsync([text](RunContext, Done done) {
+		dmlc::Error error(text + "end");
+
+		done(&error);
+	}, Context(), {}, { a });
+	THROWS(dmlc::Error, "xxend", e->WaitForVar(a));
 	e->DeleteVariable([](RunContext) {}, Context(), a);
 }
 

@@ -530,10 +530,43 @@ START_TEST(test_an_engine_that_libpawl_does_not_destroy)
 }
 END_TEST
 
+static struct pawl_mx_engine *ends;
+static int in_child = -1;
+
+/* In the child the thread that ends it is not there, and a new engine may have its place. */
+static int in_the_child_it_has_ended(struct pawl_mx_engine *e)
+{
+	struct pawl_mx_engine *next = NULL;
+
+	if (pawl_mx_engine_pawl(e))
+		return 1;
+	if (pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &next) || next != e)
+		return 2;
+	return in_the_child_it_works(next);
+}
+
+static void forks(void)
+{
+	in_child = child(in_the_child_it_has_ended, ends);
+}
+
+START_TEST(test_a_fork_while_an_engine_ends)
+{
+	env_clear();
+	ends = engine(PAWL_MX_PER_DEVICE);
+	refuse(0, 0);
+	asked.workers = 1;
+	meanwhile = forks;
+	OK(pawl_mx_engine_free(ends));
+	ck_assert_int_eq(in_child, 0);
+	asks(PAWL_MX_PER_DEVICE);
+}
+END_TEST
+
 SUITE("mx_settings", 60, test_each_kind_has_the_threads_of_mxnets, test_numbers_of_the_environment,
       test_switches_and_times_of_the_environment, test_types_of_the_environment,
       test_as_many_gpus_as_the_environment_says,
       test_the_child_of_a_fork_has_workers_of_its_own_number_and_no_gpu,
       test_kinds_that_there_are_not, test_an_engine_that_libpawl_refuses,
       test_the_process_has_one_engine_when_two_create_it,
-      test_an_engine_that_libpawl_does_not_destroy)
+      test_an_engine_that_libpawl_does_not_destroy, test_a_fork_while_an_engine_ends)
