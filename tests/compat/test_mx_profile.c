@@ -4,6 +4,7 @@
  * add to both, when they record nothing, and bad handles.
  */
 #include "mx_test.h"
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 
@@ -623,6 +624,32 @@ START_TEST(test_a_dump_that_cannot_be_written)
 }
 END_TEST
 
+/* Names are kept once, however many there are: more of them leave room for new ones. */
+START_TEST(test_names_that_come_again_are_the_same)
+{
+	enum { NAMES = 2000, ROUNDS = 40 };
+	const char *text;
+	char name[32];
+	int i;
+
+	OK(MXEngineSetBulkSize(64, NULL));
+	for (i = 0; i < NAMES * ROUNDS; i++) {
+		snprintf(name, sizeof(name), "again %d", i % NAMES);
+		op(name);
+	}
+	OK(MXEngineSetBulkSize(0, NULL));
+	OK(MXNDArrayWaitAll());
+	set_up("1");
+	OK(MXSetProfilerState(1));
+	op("not so often");
+	OK(MXNDArrayWaitAll());
+	OK(MXAggregateProfileStatsPrintEx(&text, 1, 1, 4, 1));
+	OK(MXSetProfilerState(0));
+	set_up("0");
+	ck_assert_uint_eq(count_of(text, "not so often"), 1);
+}
+END_TEST
+
 /* Tables and lists are bounded: what is beyond them is left out, and nothing else suffers. */
 START_TEST(test_more_names_and_events_than_there_is_room_for)
 {
@@ -632,6 +659,7 @@ START_TEST(test_more_names_and_events_than_there_is_room_for)
 	bool traces = has_traces(pe);
 	const char *text;
 	char name[32], *json;
+	size_t before;
 	int i;
 
 	set_up("1");
@@ -653,8 +681,16 @@ START_TEST(test_more_names_and_events_than_there_is_room_for)
 		ck_assert_uint_eq(count_of(text, name), 1);
 	}
 	ck_assert_uint_eq(count_of(text, "name 69999"), 0);
-	/* as many again were left out: the next trace has room all the same */
 	set_up("0");
+	/* nor do they need memory */
+	before = mallinfo2().uordblks;
+	for (i = 0; i < MANY / 2; i++) {
+		snprintf(name, sizeof(name), "more %d", i);
+		op(name);
+	}
+	OK(MXNDArrayWaitAll());
+	ck_assert_uint_lt(mallinfo2().uordblks, before + MANY / 2 * 16);
+	/* as many again were left out: the next trace has room all the same */
 	for (i = 0; i < MANY; i++)
 		OK(MXProfileSetCounter(counter, 1));
 	OK(MXSetProfilerState(0));
@@ -843,7 +879,7 @@ int main(void)
 		test_profiler_has_the_least_and_the_longest_time_and_names_copies_as_mxnet_does,
 		test_small_calls, test_names_of_ops, test_names_of_objects, test_names_of_bulks,
 		test_a_duration_from_before_the_trace_begins_with_it,
-		test_a_dump_that_cannot_be_written,
+		test_a_dump_that_cannot_be_written, test_names_that_come_again_are_the_same,
 		test_more_names_and_events_than_there_is_room_for, NULL
 	};
 	int failed;

@@ -24,6 +24,7 @@ static struct pawl_config asked;
 static struct pawl_device devices[32];
 static int creates, destroys;	/* calls */
 static int refusals, refusal;	/* so many calls of either are refused, with that errno */
+static bool exits;		/* the process, when an engine ends */
 static bool small;		/* the engine has one worker, whatever is asked for */
 static void (*meanwhile)(void);	/* called once, inside of a call */
 
@@ -70,6 +71,8 @@ int __wrap_pawl_engine_destroy(struct pawl_engine *e)
 	bool refused = refuses();
 
 	destroys++;
+	if (exits)
+		_exit(0);
 	happens();
 	return refused ? refusal : __real_pawl_engine_destroy(e);
 }
@@ -79,7 +82,7 @@ static void env_clear(void)
 	static const char *const all[] = {
 		"MXNET_ENGINE_TYPE", "MXNET_CPU_WORKER_NTHREADS", "MXNET_CPU_PRIORITY_NTHREADS",
 		"MXNET_GPU_COPY_NTHREADS", "MXNET_MP_WORKER_NTHREADS", "PAWL_MX_GPUS",
-		"PAWL_MXNET_HELP", "PAWL_MXNET_SPIN_NS",
+		"PAWL_MXNET_HELP", "PAWL_MXNET_SPIN_NS", "MXNET_ENGINE_INFO",
 	};
 	size_t i;
 
@@ -414,6 +417,56 @@ START_TEST(test_the_child_of_a_fork_has_workers_of_its_own_number_and_no_gpu)
 }
 END_TEST
 
+static void twice(void *run, void *on_complete, void *arg)
+{
+	async_body(run, on_complete, arg);
+	async_body(run, on_complete, arg);
+}
+
+/* Whether the engine says that an op was completed twice. */
+static bool says_it(struct pawl_mx_engine *e)
+{
+	const struct pawl_mx_op op = { .async = twice, .ctx = cpu };
+	char path[] = "/tmp/pawl-mx-XXXXXX";
+	int to = mkstemp(path), err = dup(2);
+	off_t n;
+
+	ck_assert(to >= 0 && err >= 0 && !unlink(path) && dup2(to, 2) == 2);
+	OK(pawl_mx_push(e, &op, NULL));
+	OK(pawl_mx_engine_stop(e, NULL));	/* the body has returned */
+	ck_assert_int_eq(dup2(err, 2), 2);
+	n = lseek(to, 0, SEEK_END);
+	close(to);
+	close(err);
+	return n > 0;
+}
+
+/* Also in the place of one that had others. */
+START_TEST(test_an_engine_has_the_settings_of_its_creation)
+{
+	struct pawl_mx_op op = { .sync = body, .ctx = { PAWL_MX_GPU, 0 } };
+	struct pawl_mx_engine *e;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		env_clear();
+		if (i & 1) {
+			env("MXNET_ENGINE_INFO", "1");
+			env("PAWL_MX_GPUS", "3");
+			env("MXNET_CPU_WORKER_NTHREADS", "17");
+		}
+		e = engine(i & 1 ? PAWL_MX_POOLED : PAWL_MX_PER_DEVICE);
+		ck_assert_int_eq(pawl_mx_engine_kind(e), i & 1 ? PAWL_MX_POOLED : PAWL_MX_PER_DEVICE);
+		op.ctx.dev_id = 3;
+		REFUSED(-ENODEV, pawl_mx_push(e, &op, NULL), i & 1 ? "has 3" : "has 0");
+		ck_assert(says_it(e) == (i & 1));
+		OK(pawl_mx_engine_shutdown(e));
+		OK(pawl_mx_engine_free(e));
+	}
+	env_clear();
+}
+END_TEST
+
 /* --- refusals --- */
 
 static void refuse(int rc, int n)
@@ -563,10 +616,26 @@ START_TEST(test_a_fork_while_an_engine_ends)
 }
 END_TEST
 
+static int in_the_child_it_exits(struct pawl_mx_engine *e)
+{
+	if (!pawl_mx_engine_get())
+		return 1;
+	exits = true;
+	exit(2);
+}
+
+START_TEST(test_the_engine_of_the_process_ends_with_it)
+{
+	env_clear();
+	ck_assert_int_eq(child(in_the_child_it_exits, NULL), 0);
+}
+END_TEST
+
 SUITE("mx_settings", 60, test_each_kind_has_the_threads_of_mxnets, test_numbers_of_the_environment,
       test_switches_and_times_of_the_environment, test_types_of_the_environment,
       test_as_many_gpus_as_the_environment_says,
       test_the_child_of_a_fork_has_workers_of_its_own_number_and_no_gpu,
       test_kinds_that_there_are_not, test_an_engine_that_libpawl_refuses,
       test_the_process_has_one_engine_when_two_create_it,
-      test_an_engine_that_libpawl_does_not_destroy, test_a_fork_while_an_engine_ends)
+      test_an_engine_that_libpawl_does_not_destroy, test_a_fork_while_an_engine_ends,
+      test_the_engine_of_the_process_ends_with_it, test_an_engine_has_the_settings_of_its_creation)
