@@ -64,7 +64,7 @@ struct mx_call {
 enum { MX_SYNC, MX_ASYNC, MX_ASYNC_START };
 
 struct pawl_mx_var {
-	char room[PAWL_MX_VAR_ROOM];	/* for the front end */
+	_Alignas(16) char room[PAWL_MX_VAR_ROOM];	/* for the front end */
 	struct mx_node node;
 	struct pawl_mx_engine *engine;	/* I while alive; A: a fork reads all vars */
 	u64 h;			/* A: pawl_var_t; 0 while free */

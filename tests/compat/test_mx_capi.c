@@ -6,6 +6,7 @@
 #include "mx_test.h"
 #include <malloc.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <sys/wait.h>
 
 /* --- bodies --- */
@@ -457,6 +458,33 @@ START_TEST(test_small_calls)
 }
 END_TEST
 
+/* The first bytes of a var, and a room, may have an object of any type. */
+START_TEST(test_memory_for_a_front_end_has_the_largest_alignment)
+{
+	struct pawl_mx_engine *e = pawl_mx_engine_get();
+	struct pawl_mx_var *v[20];
+	void *room[20];
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		OK(pawl_mx_var_new(e, &v[i]));
+		room[i] = pawl_mx_room_get();
+		ck_assert_ptr_nonnull(room[i]);
+		ck_assert_uint_eq((uintptr_t)v[i] % _Alignof(max_align_t), 0);
+		ck_assert_uint_eq((uintptr_t)room[i] % _Alignof(max_align_t), 0);
+		memset(v[i], i, PAWL_MX_VAR_ROOM);
+		memset(room[i], i, PAWL_MX_ROOM);
+	}
+	for (i = 0; i < 20; i++) {
+		ck_assert(*(char *)v[i] == i && ((char *)v[i])[PAWL_MX_VAR_ROOM - 1] == i);
+		ck_assert(*(char *)room[i] == i && ((char *)room[i])[PAWL_MX_ROOM - 1] == i);
+		pawl_mx_room_put(room[i]);
+		OK(pawl_mx_var_delete(e, v[i], cpu, NULL, NULL, NULL));
+	}
+	OK(pawl_mx_wait_all(e, NULL));
+}
+END_TEST
+
 static int fails_with(int rc, int code, const char *text)
 {
 	return rc == code && strstr(pawl_mx_last_error(), text);
@@ -715,7 +743,8 @@ int main(void)
 		test_one_bad_array_or_var_in_a_list_refuses_the_op, test_async_fails, test_bulk_size,
 		test_an_op_that_is_a_wait_runs_although_its_data_failed, test_ops_have_a_priority,
 		test_pushes_do_not_wait_for_ops_that_wait,
-		test_names_are_copied, test_small_calls, test_bad_arguments,
+		test_names_are_copied, test_small_calls,
+		test_memory_for_a_front_end_has_the_largest_alignment, test_bad_arguments,
 		test_var_of_another_engine_is_refused, test_the_last_error_is_a_copy_of_its_text,
 		test_a_destructor_of_a_threads_data_has_a_last_error,
 		test_the_last_error_of_a_thread_ends_with_it,
