@@ -1,7 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 /* compat/pool.c: the stacks of lists of small objects. */
 #include "util.h"
+#include <malloc.h>
+
+static u32 refuse;	/* that of the file's next allocations fails; 0: none does */
+static u32 live;	/* A */
+
+static void *given(void *p)
+{
+	fetch_add_relaxed(&live, !!p);
+	return p;
+}
+
+static bool refused(void)
+{
+	return refuse && !--refuse;
+}
+
+static void taken(void *p)
+{
+	fetch_add_relaxed(&live, -(u32)!!p);
+	free(p);
+}
+
+#define malloc(n) (refused() ? NULL : given(malloc(n)))
+#define aligned_alloc(align, n) (refused() ? NULL : given(aligned_alloc(align, n)))
+#define free(p) taken(p)
 #include <compat/pool.c>
+#undef malloc
+#undef aligned_alloc
+#undef free
+
+static void count_object(void *obj, void *arg)
+{
+	++*(u32 *)arg;
+}
+
+static u64 mark;
+
+static u32 mark_list(void *head)
+{
+	struct mx_node *node = head;
+	u32 n = 0;
+
+	for (; node; node = node_of(node->next), n++) {
+		ck_assert_msg(node->next_list != mark, "an object is in two lists");
+		node->next_list = mark;
+	}
+	return n;
+}
+
+/* None is in use: each object of the pool is in one list, once. */
+static void all_are_free(int pool)
+{
+	static void *lists[4096];
+	u32 made = 0, n, i, all;
+
+	mark++;		/* no address */
+	mx_pool_each(pool, count_object, &made);
+	all = mark_list(caches[pool].head);
+	ck_assert_uint_le(caches[pool].n, all);
+	for (n = 0; (lists[n] = list_pop(pool)); n++) {
+		ck_assert_uint_lt(n, ARRAY_SIZE(lists) - 1);
+		all += mark_list(lists[n]);
+	}
+	ck_assert_uint_eq(all, made);
+	for (i = 0; i < n; i++)
+		list_push(pool, lists[i]);
+}
 
 /*
  * A thread may be stopped between its read of a stack and its compare-and-swap for any number
@@ -58,11 +124,6 @@ static void *pool_main(void *arg)
 	return NULL;
 }
 
-static void count_object(void *obj, void *arg)
-{
-	++*(u32 *)arg;
-}
-
 START_TEST(test_threads_share_the_lists)
 {
 	pthread_t t[4];
@@ -76,6 +137,7 @@ START_TEST(test_threads_share_the_lists)
 	/* What the threads returned at their ends was used again. */
 	ck_assert_uint_le(n, 8 * HAD + 4 * MX_CHUNK);
 	ck_assert_uint_ge(n, HAD);
+	all_are_free(MX_CALLS);
 }
 END_TEST
 
@@ -102,5 +164,211 @@ START_TEST(test_the_objects_that_a_thread_has_cached_outlive_it)
 }
 END_TEST
 
+#define HANDED	40u
+
+struct user {
+	int pool;
+	void *handed[HANDED];	/* objects that another thread has taken */
+	pthread_key_t key;
+	u32 turns;
+};
+
+static void take_and_return(int pool, u32 n)
+{
+	void *obj[2 * MX_BATCH];
+	u32 i;
+
+	MUST(n <= ARRAY_SIZE(obj));
+	for (i = 0; i < n; i++) {
+		obj[i] = mx_pool_get(pool);
+		MUST(obj[i]);
+	}
+	while (i)
+		mx_pool_put(pool, obj[--i]);
+}
+
+static void return_handed(struct user *u)
+{
+	u32 i;
+
+	for (i = 0; i < HANDED; i++)
+		mx_pool_put(u->pool, u->handed[i]);
+}
+
+static void hand(struct user *u)
+{
+	u32 i;
+
+	for (i = 0; i < HANDED; i++) {
+		u->handed[i] = mx_pool_get(u->pool);
+		ck_assert_ptr_nonnull(u->handed[i]);
+	}
+}
+
+static void *only_returns(void *arg)
+{
+	return_handed(arg);
+	return NULL;
+}
+
+START_TEST(test_a_thread_that_only_returns_objects_keeps_none_of_them)
+{
+	struct user u;
+
+	for (u.pool = 0; u.pool < MX_POOLS; u.pool++) {
+		hand(&u);
+		join(spawn(only_returns, &u));
+		all_are_free(u.pool);
+	}
+}
+END_TEST
+
+#define MANY	(70 * MX_BATCH)
+
+/* Nor does it while it lives: it returns them a list at a time, and knows how many are left. */
+static void *returns_many(void *arg)
+{
+	const struct mx_node *node;
+	void **objs = arg;
+	u32 i, n;
+
+	for (i = 0; i < MANY; i++) {
+		mx_pool_put(MX_CALLS, objs[i]);
+		for (n = 0, node = caches[MX_CALLS].head; node; node = node_of(node->next))
+			n++;
+		MUST(n == caches[MX_CALLS].n && n < 2 * MX_BATCH);
+	}
+	return NULL;
+}
+
+START_TEST(test_a_thread_returns_what_it_has_in_excess)
+{
+	static void *objs[MANY];
+	u32 i;
+
+	for (i = 0; i < MANY; i++) {
+		objs[i] = mx_pool_get(MX_CALLS);
+		ck_assert_ptr_nonnull(objs[i]);
+	}
+	join(spawn(returns_many, objs));
+	all_are_free(MX_CALLS);
+}
+END_TEST
+
+/* Another thread's objects are in use, and this one has cached more than it returns now. */
+static void at_its_end(void *arg)
+{
+	struct user *u = arg;
+
+	if (!u->turns++) {
+		return_handed(u);
+		take_and_return(u->pool, HANDED + 1);
+	} else {
+		take_and_return(u->pool, MX_BATCH + HANDED);
+	}
+	if (u->turns < 2)
+		MUST(!pthread_setspecific(u->key, u));
+}
+
+static void *ends_late(void *arg)
+{
+	struct user *u = arg;
+	int pool;
+
+	MUST(!pthread_setspecific(u->key, u));
+	for (pool = 0; pool < MX_POOLS; pool++)
+		take_and_return(pool, MX_BATCH + HANDED);
+	return NULL;
+}
+
+/* Destructors of a thread's data run in any order: pawl's may not be the last one. */
+START_TEST(test_a_thread_may_use_objects_after_its_cache_was_returned)
+{
+	struct user u = { .turns = 0 };
+
+	take_and_return(MX_CALLS, 1);
+	/* glibc calls them in the order in which the keys were made */
+	ck_assert_int_eq(pthread_key_create(&u.key, at_its_end), 0);
+	for (u.pool = 0; u.pool < MX_POOLS; u.pool++) {
+		u.turns = 0;
+		hand(&u);
+		join(spawn(ends_late, &u));
+		ck_assert_uint_eq(u.turns, 2);
+		all_are_free(u.pool);
+	}
+	pthread_key_delete(u.key);
+}
+END_TEST
+
+static void *has_no_notice(void *arg)
+{
+	take_and_return(MX_CALLS, 1);
+	MUST(!pthread_getspecific(key));
+	return NULL;
+}
+
+/* The last test: the thread loses its objects. */
+START_TEST(test_without_a_key_no_other_is_used)
+{
+	take_and_return(MX_CALLS, 1);
+	have_key = false;
+	join(spawn(has_no_notice, NULL));
+	have_key = true;
+}
+END_TEST
+
+/* Whatever the memory had before: a fork takes what is not 0 for a var or an operator. */
+START_TEST(test_new_objects_are_zero)
+{
+	struct mx_node *node, *list;
+	const char *obj;
+	int pool;
+	u32 n, i;
+
+	mallopt(M_PERTURB, 0x5a);
+	for (pool = 0; pool < MX_POOLS; pool++) {
+		list = chunk_new(pool);
+		for (n = 0, node = list; node; node = node_of(node->next), n++) {
+			obj = (char *)node - node_at[pool];
+			ck_assert_uint_eq((uintptr_t)obj % (pool == MX_OPRS ? 8 : 16), 0);
+			for (i = 0; i < sizes[pool]; i++)
+				ck_assert(!obj[i] || obj + i - (char *)node < (long)sizeof(node->next));
+		}
+		ck_assert_uint_eq(n, MX_CHUNK);
+		list_push(pool, list);
+		all_are_free(pool);
+	}
+	mallopt(M_PERTURB, 0);
+}
+END_TEST
+
+static void *is_refused(void *arg)
+{
+	const u32 was = live;
+	u32 i;
+
+	for (i = 1; i <= 2; i++) {
+		refuse = i;
+		MUST(!mx_pool_get(MX_VARS));
+		MUST(!refuse && live == was);
+	}
+	take_and_return(MX_VARS, 2);
+	MUST(live == was + 2);
+	return NULL;
+}
+
+START_TEST(test_a_refused_chunk_leaves_nothing)
+{
+	while (list_pop(MX_VARS))
+		;
+	join(spawn(is_refused, NULL));
+}
+END_TEST
+
 SUITE("mx_pool", test_a_stack_does_not_return_to_an_old_value, test_threads_share_the_lists,
-      test_the_objects_that_a_thread_has_cached_outlive_it)
+      test_the_objects_that_a_thread_has_cached_outlive_it,
+      test_a_thread_that_only_returns_objects_keeps_none_of_them,
+      test_a_thread_returns_what_it_has_in_excess,
+      test_a_thread_may_use_objects_after_its_cache_was_returned,
+      test_new_objects_are_zero, test_a_refused_chunk_leaves_nothing,
+      test_without_a_key_no_other_is_used)
