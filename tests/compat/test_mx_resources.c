@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Resources: what several threads that ask for a new context's at once leave behind, seeds
+ * beside uses, and refused requests.
+ */
+#include "mx_test.h"
+#include <malloc.h>
+#include <pthread.h>
+
+/*
+ * The first request of a context reads the environment; getenv() makes the calls of another
+ * thread at that moment.
+ */
+static void (*meanwhile)(void);
+static struct pawl_mx_context its_context;
+static struct pawl_mx_resource its_resource;
+
+char *getenv(const char *name)
+{
+	const size_t n = strlen(name);
+	void (*call)(void) = meanwhile;
+	char **e;
+
+	if (call && !strcmp(name, "MXNET_CPU_TEMP_COPY")) {
+		meanwhile = NULL;
+		call();
+	}
+	for (e = environ; e && *e; e++)
+		if (!strncmp(*e, name, n) && (*e)[n] == '=')
+			return *e + n + 1;
+	return NULL;
+}
+
+static struct pawl_mx_context cpu_number(int id)
+{
+	return (struct pawl_mx_context){ PAWL_MX_CPU, id };
+}
+
+static void another_request(void)
+{
+	OK(pawl_mx_resource_get(its_context, PAWL_MX_RANDOM, &its_resource));
+}
+
+static uint64_t vars_so_far(void)
+{
+	struct pawl_stats s = { .size = sizeof(s) };
+
+	OK(pawl_stats(pawl_mx_engine_pawl(pawl_mx_engine_get()), &s));
+	return s.vars;
+}
+
+enum { CONTEXTS = 1000 };
+
+/* The growth of memory and vars by so many contexts, which two threads request at once or not. */
+static void grows(int first, int races, size_t *bytes, uint64_t *vars)
+{
+	struct pawl_mx_resource r;
+	int i;
+
+	*bytes = mallinfo2().uordblks;
+	*vars = vars_so_far();
+	for (i = 0; i < CONTEXTS; i++) {
+		its_context = cpu_number(first + i);
+		meanwhile = races ? another_request : NULL;
+		OK(pawl_mx_resource_get(its_context, PAWL_MX_RANDOM, &r));
+		ck_assert(!meanwhile && (!races || r.var == its_resource.var));
+		OK(MXNDArrayWaitAll());
+	}
+	*bytes = mallinfo2().uordblks - *bytes;
+	*vars = vars_so_far() - *vars;
+}
+
+/* The vars and the memory of the one that comes too late are used again. */
+START_TEST(test_a_context_that_two_threads_request_needs_no_more_than_one)
+{
+	uint64_t alone_vars, vars;
+	size_t alone, bytes;
+
+	grows(10000, 1, &bytes, &vars);
+	grows(11000, 0, &alone, &alone_vars);
+	grows(12000, 1, &bytes, &vars);
+	ck_assert_uint_ge(alone_vars, CONTEXTS * 4);
+	ck_assert_uint_lt(vars, alone_vars + CONTEXTS);
+	/* vars of this library are allocated by the hundred */
+	ck_assert_uint_lt(bytes, alone + 60000);
+}
+END_TEST
+
+/* A context that is made beside another one hides none. */
+START_TEST(test_contexts_that_are_made_at_once_both_stay)
+{
+	struct pawl_mx_resource r, again;
+
+	OK(pawl_mx_resource_get(cpu, PAWL_MX_RANDOM, &r));
+	its_context = cpu_number(3001);
+	meanwhile = another_request;
+	OK(pawl_mx_resource_get(cpu_number(3000), PAWL_MX_RANDOM, &r));
+	ck_assert_ptr_null(meanwhile);
+	ck_assert_ptr_ne(r.var, its_resource.var);
+	OK(pawl_mx_resource_get(cpu_number(3000), PAWL_MX_RANDOM, &again));
+	ck_assert_ptr_eq(again.var, r.var);
+	OK(pawl_mx_resource_get(its_context, PAWL_MX_RANDOM, &again));
+	ck_assert_ptr_eq(again.var, its_resource.var);
+	OK(MXRandomSeed(5));
+	OK(MXNDArrayWaitAll());
+	ck_assert_uint_eq(pawl_mx_var_version(r.var), 1);
+	ck_assert_uint_eq(pawl_mx_var_version(its_resource.var), 1);
+}
+END_TEST
+
+struct draw {
+	struct pawl_mx_resource r;
+	uint64_t got[4];
+	int half, go_on;
+};
+
+static int is_half(void);
+
+static void draw(void *run, void *arg)
+{
+	struct draw *d = arg;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		if (i == 2) {
+			PUT(&d->half, 1);
+			while (!GET(&d->go_on))
+				usleep(100);
+		}
+		d->got[i] = pawl_mx_resource_random(&d->r);
+	}
+}
+
+static struct draw drawn;
+
+static int is_half(void)
+{
+	return GET(&drawn.half);
+}
+
+static void push_draw(struct draw *d)
+{
+	OK(MXEnginePushSync(draw, d, NULL, &cpu, NULL, 0, &d->r.var, 1, NULL, 0, "draw"));
+}
+
+/* A seed is an op: numbers that ops before it take are those of the seed before. */
+START_TEST(test_a_seed_waits_for_the_uses_before_it)
+{
+	static const int types[] = { PAWL_MX_RANDOM, PAWL_MX_PARALLEL_RANDOM };
+	struct draw want, next;
+	int t, all;
+
+	for (t = 0; t < 2; t++) {
+		for (all = 0; all < 2; all++) {
+			memset(&drawn, 0, sizeof(drawn));
+			OK(pawl_mx_resource_get(cpu, types[t], &drawn.r));
+			want = next = drawn;
+			want.go_on = next.go_on = 1;
+			OK(MXRandomSeed(77));
+			push_draw(&want);
+			OK(MXRandomSeed(77));
+			push_draw(&drawn);
+			ck_assert(soon(is_half));
+			if (all)
+				OK(MXRandomSeed(78));
+			else
+				OK(MXRandomSeedContext(78, PAWL_MX_CPU, 0));
+			push_draw(&next);
+			PUT(&drawn.go_on, 1);
+			OK(MXNDArrayWaitAll());
+			ck_assert(!memcmp(drawn.got, want.got, sizeof(want.got)));
+			OK(MXRandomSeedContext(78, PAWL_MX_CPU, 0));
+			push_draw(&want);
+			OK(MXNDArrayWaitAll());
+			ck_assert(!memcmp(next.got, want.got, sizeof(want.got)));
+		}
+	}
+}
+END_TEST
+
+static void busy(void *run, void *arg)
+{
+	struct draw *d = arg;
+
+	PUT(&d->half, 1);
+	while (!GET(&d->go_on))
+		usleep(100);
+}
+
+static struct pawl_mx_resource seeded;
+
+static int is_seeded(void)
+{
+	return pawl_mx_var_version(seeded.var) == 1;
+}
+
+/* While the only worker of another context is busy. */
+START_TEST(test_a_seed_is_set_in_its_own_context)
+{
+	memset(&drawn, 0, sizeof(drawn));
+	OK(pawl_mx_resource_get(cpu_number(1), PAWL_MX_RANDOM, &seeded));
+	OK(MXEnginePushSync(busy, &drawn, NULL, &cpu, NULL, 0, NULL, 0, NULL, 0, "busy"));
+	ck_assert(soon(is_half));
+	OK(MXRandomSeedContext(1, PAWL_MX_CPU, 1));
+	ck_assert(soon(is_seeded));
+	PUT(&drawn.go_on, 1);
+	OK(MXNDArrayWaitAll());
+}
+END_TEST
+
+/* In traces and in the profiler's table a seed has MXNet's name, once for each generator. */
+START_TEST(test_a_seed_has_a_name)
+{
+	const char *keys[] = { "aggregate_stats" }, *on[] = { "1" }, *off[] = { "0" };
+	struct pawl_mx_resource r;
+	const char *text;
+
+	OK(pawl_mx_resource_get(cpu, PAWL_MX_RANDOM, &r));
+	OK(MXSetProfilerConfig(1, keys, on));
+	OK(MXSetProfilerState(1));
+	OK(MXRandomSeedContext(1, PAWL_MX_CPU, 0));
+	OK(MXNDArrayWaitAll());
+	OK(MXAggregateProfileStatsPrintEx(&text, 1, 1, 0, 0));
+	ck_assert_msg(strstr(text, "\"ResourceRandomSetSeed\": {\"Count\": 2,") != NULL, "%s", text);
+	OK(MXSetProfilerState(0));
+	OK(MXSetProfilerConfig(1, keys, off));
+}
+END_TEST
+
+/* A refused request changes nothing, whatever it asked for. */
+START_TEST(test_refused_requests)
+{
+	const struct { struct pawl_mx_context ctx; int type, rc; const char *text; } bad[] = {
+		{ { PAWL_MX_GPU, 0 }, PAWL_MX_RANDOM, -ENODEV, "GPU is not enabled" },
+		{ { 4, 0 }, PAWL_MX_TEMP_SPACE, -ENODEV, "device type 4 is unknown" },
+		{ { PAWL_MX_CPU, -1 }, PAWL_MX_RANDOM, -ENODEV, "device id -1" },
+		{ { PAWL_MX_CPU, 0 }, PAWL_MX_PARALLEL_RANDOM + 1, -EINVAL, "type 3" },
+		{ { PAWL_MX_CPU, 0 }, PAWL_MX_RANDOM - 1, -EINVAL, "type -1" },
+	};
+	struct pawl_mx_resource r;
+	size_t i;
+
+	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		memset(&r, 0x5a, sizeof(r));
+		REFUSED(bad[i].rc, pawl_mx_resource_get(bad[i].ctx, bad[i].type, &r), bad[i].text);
+		ck_assert_int_eq(r.type, 0x5a5a5a5a);
+		if (bad[i].rc == -ENODEV)
+			FAILS(MXRandomSeedContext(1, bad[i].ctx.dev_type, bad[i].ctx.dev_id),
+			      bad[i].text);
+	}
+}
+END_TEST
+
+SUITE("mx_resources", 50, test_a_context_that_two_threads_request_needs_no_more_than_one,
+      test_contexts_that_are_made_at_once_both_stay, test_a_seed_waits_for_the_uses_before_it,
+      test_a_seed_is_set_in_its_own_context, test_a_seed_has_a_name, test_refused_requests)
