@@ -39,7 +39,8 @@ static u32 calls;		/* A: while armed */
 static u32 fail_at;		/* k; 0: never */
 bool for_good;
 __thread bool spared;
-static s64 live, mapped;	/* A */
+__thread bool watched;
+static s64 live, watched_live, mapped;	/* A */
 
 bool fails(u32 class)
 {
@@ -65,8 +66,13 @@ bool fails(u32 class)
 void *counted(void *p)
 {
 	if (p)
-		fetch_add_relaxed(&live, 1);
+		fetch_add_relaxed(watched ? &watched_live : &live, 1);
 	return p;
+}
+
+s64 allocations(void)
+{
+	return load_relaxed(&watched_live);
 }
 
 static void *refuse(void)
@@ -103,7 +109,7 @@ REAL(void *, realloc, void *p, size_t n)
 REAL(void, free, void *p)
 {
 	if (p)
-		fetch_add_relaxed(&live, -1);
+		fetch_add_relaxed(watched ? &watched_live : &live, -1);
 	__real_free(p);
 }
 
@@ -415,7 +421,7 @@ static void child(const struct scenario *s, u32 k, bool good)
 	s->fn();
 	unlink(path);
 	settle();
-	out->left = load_relaxed(&live);
+	out->left = load_relaxed(&live) + load_relaxed(&watched_live);
 	out->left_bytes = load_relaxed(&mapped);
 	_exit(0);
 }

@@ -42,12 +42,14 @@ extern char path[64];		/* a file for it */
 extern struct pawl_config cfg;	/* configuration of the engines, set again in each run */
 extern bool for_good;		/* all later calls fail, too */
 extern __thread bool spared;	/* no call of this thread fails */
+extern __thread bool watched;	/* allocations() counts those of this thread */
 
 void arm(u32 classes);
 void disarm(void);
 /* Called for each call of this class; returns whether it fails. */
 bool fails(u32 class);
 void *counted(void *p);		/* an allocation that free() will end */
+s64 allocations(void);		/* those of watched threads now */
 /* Check a call that may be refused, and then must have a text.  Returns 0 or the errno. */
 int tried(const char *what, int rc);
 #define TRY(call) tried(#call, call)

@@ -414,6 +414,207 @@ static void sc_resource(void)
 	mx_check();
 }
 
+/* --- what refused calls leave: nothing, and the next call succeeds --- */
+
+/* What the library keeps from its first calls on is there: names, and room for a text. */
+static void mx_warm(void)
+{
+	struct pawl_mx_var *v;
+	u32 i;
+
+	mx_begin();
+	m.e = pawl_mx_engine_get();
+	CHECK(m.e, "%s: get: %s", where, pawl_mx_last_error());
+	mx_vars();
+	for (i = 0; i < 20; i++)
+		push_one(i, 1, 1);
+	CHECK(!pawl_mx_var_new(m.e, &v) && !pawl_mx_var_delete(m.e, v, cpu, NULL, NULL, NULL),
+	      "%s: var: %s", where, pawl_mx_last_error());
+	CHECK(pawl_var_delete(pawl_mx_engine_pawl(m.e), (pawl_var_t){ 0 }, NULL, NULL),
+	      "%s: no error", where);
+	CHECK(!pawl_mx_wait_all(m.e, NULL), "%s: wait: %s", where, pawl_mx_last_error());
+	watched = true;
+}
+
+static void sc_context(void)
+{
+	struct pawl_mx_context ctx = cpu;
+	struct pawl_mx_resource r;
+	struct pawl_mx_var *v;
+	s64 before;
+	u32 n;
+	int rc;
+
+	mx_warm();
+	/* Vars come by the hundred.  Behind the first context five are left. */
+	for (before = allocations(); allocations() == before; )
+		CHECK(!pawl_mx_var_new(m.e, &v), "%s: %s", where, pawl_mx_last_error());
+	for (before = allocations(), n = 0; allocations() == before; n++)
+		CHECK(!pawl_mx_var_new(m.e, &v), "%s: %s", where, pawl_mx_last_error());
+	while (n-- > 12)
+		CHECK(!pawl_mx_var_new(m.e, &v), "%s: %s", where, pawl_mx_last_error());
+	CHECK(!pawl_mx_resource_get(ctx, 0, &r), "%s: %s", where, pawl_mx_last_error());
+	for (ctx.dev_id = 1; ctx.dev_id < 6; ctx.dev_id++) {
+		before = allocations();
+		arm(ALL);
+		rc = TRY(pawl_mx_resource_get(ctx, ctx.dev_id % 3, &r));
+		disarm();
+		CHECK(!pawl_mx_wait_all(m.e, NULL), "%s: wait: %s", where, pawl_mx_last_error());
+		CHECK(!rc || allocations() == before, "%s: %lld allocations are left", where,
+		      (long long)(allocations() - before));
+		CHECK(!pawl_mx_resource_get(ctx, PAWL_MX_RANDOM, &r) &&
+		      !MXRandomSeedContext(1, ctx.dev_type, ctx.dev_id) &&
+		      !pawl_mx_wait_var(m.e, r.var, NULL) && pawl_mx_var_version(r.var) == 1,
+		      "%s: the context afterwards: %s", where, pawl_mx_last_error());
+	}
+	mx_check();
+}
+
+static void profile_warm(void)
+{
+	const char *keys[] = { "filename", "aggregate_stats" }, *vals[] = { path, "1" };
+	const char *text;
+	int i;
+
+	mx_warm();
+	CHECK(!MXSetProfilerConfig(2, keys, vals), "%s: config: %s", where, pawl_mx_last_error());
+	for (i = 0; i < 2; i++)
+		CHECK(!MXAggregateProfileStatsPrintEx(&text, 0, i, 0, 0), "%s: table: %s", where,
+		      pawl_mx_last_error());
+}
+
+static void *prints(void *arg)
+{
+	const char *text;
+	int i;
+
+	watched = true;
+	arm(ALL);
+	for (i = 0; i < 2; i++)
+		if (!TRY(MXAggregateProfileStatsPrintEx(&text, 0, i, 0, 0)))
+			text_whole(text, i);
+	disarm();
+	for (i = 0; i < 2; i++) {
+		CHECK(!MXAggregateProfileStatsPrintEx(&text, 0, i, 0, 0),
+		      "%s: the next table: %s", where, pawl_mx_last_error());
+		text_whole(text, i);
+	}
+	return NULL;
+}
+
+/* Neither does the end of the thread that printed. */
+static void sc_table(void)
+{
+	s64 before;
+	pthread_t t;
+	u32 i;
+
+	profile_warm();
+	CHECK(!MXSetProfilerState(1), "%s: on: %s", where, pawl_mx_last_error());
+	for (i = 0; i < 60; i++)
+		push_one(i, 1, 1);
+	CHECK(!pawl_mx_wait_all(m.e, NULL), "%s: wait: %s", where, pawl_mx_last_error());
+	before = allocations();
+	CHECK(!thread_for_sure(&t, prints, NULL), "%s: no thread", where);
+	pthread_join(t, NULL);
+	CHECK(allocations() == before, "%s: %lld allocations are left", where,
+	      (long long)(allocations() - before));
+	CHECK(!MXSetProfilerState(0), "%s: off: %s", where, pawl_mx_last_error());
+	mx_check();
+}
+
+static void add_events(ProfileHandle event, int n)
+{
+	for (; n; n--)
+		CHECK(!MXProfileDurationStart(event) && !MXProfileDurationStop(event),
+		      "%s: event: %s", where, pawl_mx_last_error());
+}
+
+/* A dump without an error has all events, and one with an error keeps none of them. */
+static void sc_dump(void)
+{
+	enum { EVENTS = 5 };
+	char *text = NULL, *at;
+	ProfileHandle event;
+	size_t room = 0;
+	s64 before;
+	u32 fired;
+	int rc, n;
+	FILE *f;
+
+	profile_warm();
+	if (pawl_trace_write(pawl_mx_engine_pawl(m.e), path) != -ENOSYS) {
+		CHECK(!MXProfileCreateEvent("event", &event) && !MXSetProfilerState(1), "%s: on: %s",
+		      where, pawl_mx_last_error());
+		add_events(event, 1);
+		/* no other thread makes a call that fails */
+		CHECK(!MXDumpProfile(0) && !pawl_mx_engine_stop(m.e, NULL), "%s: dump: %s", where,
+		      pawl_mx_last_error());
+		before = allocations();
+		add_events(event, EVENTS);
+		fired = out->fired;
+		arm(ALL);
+		rc = TRY(MXDumpProfile(0));
+		disarm();
+		CHECK(rc || out->fired == fired, "%s: the dump does not say it", where);
+		if (!rc) {
+			f = fopen(path, "r");
+			CHECK(f && getdelim(&text, &room, 0, f) > 4, "%s: no trace", where);
+			for (n = 0, at = text; (at = strstr(at, "{\"ph\":\"E\"")); at++)
+				n++;
+			CHECK(n == EVENTS && !strcmp(text + strlen(text) - 4, "\n]}\n"),
+			      "%s: %d events, or no end: %s", where, n, text);
+			fclose(f);
+		}
+		CHECK(!MXSetProfilerState(0) && !MXSetProfilerState(1) && !MXDumpProfile(0),
+		      "%s: the next dump: %s", where, pawl_mx_last_error());
+		CHECK(allocations() <= before, "%s: %lld allocations are left", where,
+		      (long long)(allocations() - before));
+		CHECK(!MXSetProfilerState(0) && !MXProfileDestroyHandle(event) &&
+		      !pawl_mx_engine_start(m.e), "%s: off: %s", where, pawl_mx_last_error());
+		free(text);
+	}
+	mx_check();
+}
+
+static void sc_objects(void)
+{
+	ProfileHandle domain, o;
+	s64 before;
+	int kind, round, rc;
+
+	profile_warm();
+	CHECK(!MXSetProfilerState(1) && !MXProfileCreateDomain("domain", &domain), "%s: on: %s",
+	      where, pawl_mx_last_error());
+	for (round = 0; round < 2; round++) {
+		for (kind = 0; kind < 6; kind++) {
+			o = NULL;
+			before = allocations();
+			if (round)
+				arm(ALL);
+			rc = TRY(kind == 0 ? MXProfileCreateTask(domain, "name", &o) :
+				 kind == 1 ? MXProfileCreateFrame(domain, "name", &o) :
+				 kind == 2 ? MXProfileCreateEvent("name", &o) :
+				 kind == 3 ? MXProfileCreateCounter(domain, "name", &o) :
+				 kind == 4 ? MXProfileSetMarker(domain, "name", "task") :
+				 MXProfileCreateDomain("domain", &o));
+			disarm();
+			CHECK(!rc || !o, "%s: a refused object", where);
+			if (kind == 5)
+				free(o);
+			else if (o)
+				CHECK(!MXProfileDestroyHandle(o), "%s: destroy", where);
+			/* in the first round their names stay, and a marker's record */
+			CHECK(!round || allocations() - before <= (kind == 4 && !rc),
+			      "%s: object %d: %lld allocations are left", where, kind,
+			      (long long)(allocations() - before));
+		}
+	}
+	CHECK(!MXSetProfilerState(0), "%s: off: %s", where, pawl_mx_last_error());
+	free(domain);
+	mx_check();
+}
+
 /* A failed op's var stays poisoned in the child, memory or not. */
 static void child(void)
 {
@@ -518,6 +719,10 @@ const struct scenario scenarios[] = {
 	{ "nd_list", sc_nd_list, 0, 20 },
 	{ "profile", sc_profile, 0, 40 },
 	{ "resource", sc_resource, 0, 20 },
+	{ "context", sc_context, 0, 20 },
+	{ "table", sc_table, 0, 20 },
+	{ "dump", sc_dump, 0, 40 },
+	{ "objects", sc_objects, 0, 40 },
 	{ "fork", sc_fork, 150, 20 },
 	{ "threads", sc_threads, 0, 8 },
 	{ NULL, NULL, 0, 0 },
