@@ -134,6 +134,67 @@ static void an_op_with_long_lists_leaves_no_memory(void)
 	OK(MXNDArrayFree(nd));
 }
 
+static void async_nothing(void *run, void *on_complete, void *arg)
+{
+	OK(pawl_mx_complete(on_complete, NULL));
+}
+
+/* Ops of each kind, which the profiler measures, and what the program names itself. */
+static void measured(struct pawl_mx_engine *e, int n)
+{
+	struct pawl_mx_op op = { .ctx = { PAWL_MX_CPU, 0 }, .name = "measured" };
+	struct pawl_mx_opr *opr[2];
+	ProfileHandle event;
+	int i;
+
+	OK(MXProfileCreateEvent("event", &event));
+	op.sync = nothing;
+	OK(pawl_mx_opr_new(e, &op, &opr[0]));
+	op.sync = NULL;
+	op.async = async_nothing;
+	OK(pawl_mx_opr_new(e, &op, &opr[1]));
+	for (i = 0; i < n; i++) {
+		op.sync = i % 2 ? nothing : NULL;
+		op.async = i % 2 ? NULL : async_nothing;
+		OK(pawl_mx_push(e, &op, NULL));
+		OK(pawl_mx_opr_push(e, opr[i % 2], op.ctx, 0, NULL));
+		OK(MXProfileDurationStart(event));
+		OK(MXProfileDurationStop(event));
+		if (i % 100 == 99) {
+			OK(pawl_mx_wait_all(e, NULL));
+			/* what no dump writes goes with the next start */
+			OK(MXSetProfilerState(0));
+			OK(MXSetProfilerState(1));
+		}
+	}
+	OK(pawl_mx_opr_delete(e, opr[0]));
+	OK(pawl_mx_opr_delete(e, opr[1]));
+	OK(pawl_mx_wait_all(e, NULL));
+	OK(MXProfileDestroyHandle(event));
+}
+
+static void measured_ops_leave_no_memory(void)
+{
+	enum { OPS = 10000 };
+	const char *key = "aggregate_stats", *on = "1", *off = "0";
+	struct pawl_mx_engine *e = pawl_mx_engine_get();
+	size_t before, after;
+
+	OK(MXSetProfilerConfig(1, &key, &on));
+	OK(MXSetProfilerState(1));
+	measured(e, OPS / 10);
+	before = mallinfo2().uordblks + mallinfo2().hblkhd;
+	measured(e, OPS);
+	after = mallinfo2().uordblks + mallinfo2().hblkhd;
+	if (after > before + 40 * OPS) {
+		fprintf(stderr, "%s:%d:F: %d measured ops left %zu bytes\n", __FILE__, __LINE__,
+			2 * OPS, after - before);
+		abort();
+	}
+	OK(MXSetProfilerState(0));
+	OK(MXSetProfilerConfig(1, &key, &off));
+}
+
 /* Each of these calls fails, whatever it has allocated until then. */
 static void refused_calls(struct pawl_mx_engine *e, struct pawl_mx_var *gone, NDArrayHandle nd)
 {
@@ -219,6 +280,7 @@ int main(void)
 {
 	a_space_that_grows_leaves_no_memory();
 	a_deleted_operator_leaves_no_memory();
+	measured_ops_leave_no_memory();
 	a_printed_table_of_the_profiler_leaves_no_memory();
 	an_op_with_long_lists_leaves_no_memory();
 	a_refused_call_leaves_no_memory();
