@@ -77,7 +77,7 @@ done
 mkdir "$tmp/bare"
 python python-bare "$tmp/bare"
 run 1 "$tmp/python-bare"
-says err 'no headers to build against'
+says err "pawl mxnet: $tmp/bare/include/mxnet/base.h: No such file or directory; the package has no headers"
 package old 1 8 0
 python python-old "$tmp/old"
 run 1 "$tmp/python-old"
@@ -100,6 +100,15 @@ says err 'false could not build the library'
 export CXX="$tmp/nowhere"
 run 1 "$tmp/python-good"
 says err 'could not build'
+says err "pawl mxnet: $tmp/nowhere: No such file or directory"
+# what a compiler has written does not count if it fails or is killed
+for end in 'exit 1' 'kill -9 $$' 'kill -2 $$'; do
+	printf '#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho >"$2"\n%s\n' "$end" >"$tmp/cxx-broken"
+	chmod +x "$tmp/cxx-broken"
+	CXX=$tmp/cxx-broken run 1 -P -p "$tmp/python-good"
+	says err "$tmp/cxx-broken could not build the library"
+	[ ! -s "$tmp/out" ] || fail "a library of a compiler that ended with $end"
+done
 [ -z "$(find "$tmp/cache" -type f)" ] || fail 'a failed build left something'
 export CXX="$tmp/cxx"
 run 0 "$tmp/python-good" train.py --epochs 3
@@ -280,9 +289,9 @@ run 1 -P -p "$tmp/python-good"
 says err 'pawl_mxnet.cc of pawl is not found, neither in the tree nor installed'
 pawl=$built
 run 1 --library "$tmp/nowhere" true
-says err 'nowhere'
+says err "pawl mxnet: $tmp/nowhere: No such file or directory"
 run 1 --python "$tmp/python-good" "$tmp/no-command"
-says err 'no-command'
+says err "pawl mxnet: $tmp/no-command: No such file or directory"
 unset XDG_CACHE_HOME
 HOME='' run 1 "$tmp/python-good"
 says err 'neither XDG_CACHE_HOME nor HOME'

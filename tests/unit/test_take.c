@@ -336,6 +336,49 @@ START_TEST(test_a_poller_sees_a_batch_that_is_not_open)
 }
 END_TEST
 
+/* What a batch copied counts only if it was taken: another thread was faster here. */
+START_TEST(test_a_batch_that_took_nothing_is_not_queued)
+{
+	struct exec_queue_stats st;
+	struct ring_look look;
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *a, *b, *c;
+	u32 i;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	a = fix_thread(&f);
+	b = fix_thread(&f);
+	c = fix_thread(&f);
+	for (i = 1; i <= 8; i++)
+		exec_push(q, a, i, 0, 0);
+	MUST(ring_peek(&q->lanes[a->slot]->ring, &look));
+	ck_assert_uint_eq(exec_take(f.x, c), 1);
+	ck_assert_uint_eq(ring_batch(&q->lanes[a->slot]->ring, &look, &lane_mine(q, b)->hoard,
+				     b->slot, 4), 0);
+	for (i = 2; i <= 8; i++) {
+		exec_queue_stats(q, &st);
+		ck_assert_uint_eq(st.depth, 9 - i);
+		ck_assert_uint_eq(exec_take(f.x, c), i);
+	}
+	exec_queue_stats(q, &st);
+	ck_assert_uint_eq(st.depth, 0);
+	ck_assert_uint_eq(st.pushed, 8);
+	ck_assert(queue_empty(q) && !thread_may_take(f.x, c, LOOK_DEEP));
+	/* The lane rests, and the next batch is as any other. */
+	lanes_unmark_empty(f.x, b);
+	ck_assert_uint_eq(q->map[0] & 1u << b->slot, 0);
+	for (i = 1; i <= 8; i++)
+		exec_push(q, a, i, 0, 0);
+	b->batch = 4;
+	for (i = 1; i <= 8; i++)
+		ck_assert_uint_eq(exec_take(f.x, b), i);
+	ck_assert(queue_empty(q));
+	fix_fini(&f);
+}
+END_TEST
+
 START_TEST(test_a_poller_sees_work_of_each_queue_that_it_serves)
 {
 	struct exec_queue *q[3];
@@ -812,6 +855,7 @@ int main(void)
 	tcase_add_test(tc, test_own_work_comes_first_beside_a_batch);
 	tcase_add_test(tc, test_a_poller_that_may_steal_sees_a_hoard);
 	tcase_add_test(tc, test_a_poller_sees_a_batch_that_is_not_open);
+	tcase_add_test(tc, test_a_batch_that_took_nothing_is_not_queued);
 	tcase_add_test(tc, test_a_poller_sees_work_of_each_queue_that_it_serves);
 	tcase_add_loop_test(tc, test_bound_between_producers, 0, 4);
 	tcase_add_test(tc, test_bound_of_a_hoard);

@@ -358,6 +358,72 @@ START_TEST(test_too_many)
 }
 END_TEST
 
+static void is_refused(void *arg)
+{
+	MUST(pawl_thread_attach(arg) == -EUSERS);
+}
+
+static void comes_and_goes(void *arg)
+{
+	MUST(!pawl_thread_attach(arg) && !pawl_thread_detach(arg));
+}
+
+static void *ends_inside(void *arg)
+{
+	MUST(!pawl_thread_attach(arg));
+	return NULL;
+}
+
+static void comes_and_ends(void *arg)
+{
+	join(spawn(ends_inside, arg));
+}
+
+static void outlives_its_engine(void *arg)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+
+	MUST(!pawl_thread_attach(e) && !pawl_engine_destroy(e));
+}
+
+/* However often a thread comes, is refused or goes, and however it goes, nothing is left of it. */
+START_TEST(test_threads_that_come_and_go_leave_no_memory)
+{
+	static void (*const ways[])(void *) = { is_refused, comes_and_goes, comes_and_ends,
+						outlives_its_engine };
+	struct pawl_config cfg = small(PAWL_PER_DEVICE, 0);
+	struct crowd c = { 0 };
+	size_t before;
+	pthread_t t;
+	u32 i, k, n;
+
+	cfg.max_threads = 1;
+	c.e = engine_with(&cfg);
+	OK(pawl_thread_detach(c.e));
+	for (k = 0; k < COUNT(ways); k++) {
+		c.in = c.go = 0;
+		if (!k) {
+			t = spawn(member, &c);
+			MUST(soon(load_acquire(&c.in)));
+		}
+		/* The allocator keeps some memory itself, but not each time. */
+		for (i = 0; ; i++) {
+			ck_assert_msg(i < 20, "way %u", k);
+			before = heap_used();
+			for (n = 0; n < 5; n++)
+				ways[k](c.e);
+			if (heap_used() == before)
+				break;
+		}
+		if (!k) {
+			store_release(&c.go, 1);
+			join(t);
+		}
+	}
+	OK(pawl_engine_destroy(c.e));
+}
+END_TEST
+
 /* A thread without a slot: each call returns an error, and has no effect. */
 struct refused {
 	struct pawl_engine *e;
@@ -904,7 +970,7 @@ SUITE("thread", test_churn, test_every_slot_with_a_thread_is_found, test_a_threa
       test_the_statistics_of_a_thread_that_left,
       test_a_thread_that_left_keeps_no_object,
       test_a_wait_that_missed_the_counts_of_a_leaving_thread_is_woken, test_the_waits_of_a_thread_that_left,
-      test_too_many,
+      test_too_many, test_threads_that_come_and_go_leave_no_memory,
       test_each_call_says_that_there_is_no_room,
       test_no_room_for_workers, test_engine_ends_first,
       test_ends_race, test_many_engines, test_several_engines,
