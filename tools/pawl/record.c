@@ -27,7 +27,6 @@ struct stream {
 	} *pieces;
 	size_t npieces, capp;
 	size_t first_op, nops;	/* its pushes */
-	bool more;		/* its last push continues with the next one */
 };
 
 struct reader {
@@ -521,7 +520,6 @@ static int get_push(struct cursor *c, struct state *st, unsigned int kind, bool 
 		return rc;
 	r->ops[r->nops++] = o;
 	c->s->nops++;
-	c->s->more = o.more;
 	return 0;
 }
 
