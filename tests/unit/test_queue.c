@@ -507,6 +507,72 @@ START_TEST(test_work_beyond_a_full_ring_is_taken_after_the_ring)
 }
 END_TEST
 
+/*
+ * The lanes of all slots are found by all others: those at the ends of a word of the bitmap and
+ * of its words, and those before the first slot that the taker looks at.
+ */
+START_TEST(test_work_of_each_slot_is_found_from_each_slot)
+{
+	static const u32 slots[] = { 0, 1, 62, 63, 64, 65, 79, 80 };
+	enum { N = ARRAY_SIZE(slots) };
+	struct exec_thread *t[FIX_THREADS], *a, *b, *c;
+	struct exec_queue_stats st;
+	struct exec_queue *q;
+	u32 i, k, n, w, sum;
+	struct fix f;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	for (i = 0; i < FIX_THREADS; i++)
+		t[i] = fix_thread(&f);
+	for (i = 0; i < N * N; i++) {
+		a = t[slots[i / N]];
+		b = t[slots[i % N]];
+		c = t[slots[(i + 1) % N]];
+		/* No other lane is marked, and no queue is where b looks first. */
+		for (k = 0; k < FIX_THREADS; k++)
+			lanes_unmark_empty(f.x, t[k]);
+		b->from_q = NULL;
+		exec_push(q, a, 1, 0, 0);
+		ck_assert(thread_may_take(f.x, b, 0) && !queue_empty(q));
+		ck_assert_uint_eq(exec_take(f.x, b), 1);
+		/* Each of them makes some, and one takes all. */
+		for (k = 0; k < N; k++)
+			exec_push(q, t[slots[k]], 1u << k, 0, 0);
+		for (k = sum = 0; k < N; k++)
+			sum += exec_take(f.x, b);
+		ck_assert_uint_eq(sum, (1u << N) - 1);
+		ck_assert(queue_empty(q) && !exec_take(f.x, b));
+		/* What another one has taken and not begun. */
+		b->batch = 4;
+		for (k = 1; k <= 8; k++)
+			exec_push(q, a, k, 0, 0);
+		for (k = sum = 0; k < 8; k++) {
+			w = exec_take(f.x, k ? c : b);
+			MUST(w);
+			sum += w;
+		}
+		b->batch = 1;
+		ck_assert_uint_eq(sum, 36);
+		ck_assert(queue_empty(q) && !thread_may_take(f.x, c, LOOK_DEEP));
+		exec_queue_stats(q, &st);
+		ck_assert_uint_eq(st.depth, 0);
+		/* The mark of a lane is of its slot alone. */
+		n = a->slot;
+		ck_assert(q->map[n / 64] >> n % 64 & 1);
+		lanes_unmark_empty(f.x, a);
+		ck_assert(!(q->map[n / 64] >> n % 64 & 1));
+		n = a == b ? c->slot : b->slot;
+		if (t[n] != a)
+			ck_assert(q->map[n / 64] >> n % 64 & 1);
+	}
+	for (i = 0; i < FIX_THREADS; i++)
+		fix_leave(&f, t[i]);
+	ck_assert(!q->map[0] && !q->map[1]);
+	fix_fini(&f);
+}
+END_TEST
+
 START_TEST(test_rotation)
 {
 	struct fix f;
@@ -866,6 +932,7 @@ int main(void)
 	tcase_add_test(tc, test_reserved_rings_need_no_memory);
 	tcase_add_loop_test(tc, test_full_ring, 0, 2);
 	tcase_add_loop_test(tc, test_work_beyond_a_full_ring_is_taken_after_the_ring, 0, 3);
+	tcase_add_test(tc, test_work_of_each_slot_is_found_from_each_slot);
 	tcase_add_test(tc, test_rotation);
 	tcase_add_test(tc, test_limits);
 	tcase_add_test(tc, test_own_work_leaves_other_queues_their_turn);

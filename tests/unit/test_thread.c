@@ -358,68 +358,40 @@ START_TEST(test_too_many)
 }
 END_TEST
 
-static void is_refused(void *arg)
+/* As many threads as there are, each counts while it is inside and when it has left. */
+START_TEST(test_what_each_of_many_threads_did_counts)
 {
-	MUST(pawl_thread_attach(arg) == -EUSERS);
-}
-
-static void comes_and_goes(void *arg)
-{
-	MUST(!pawl_thread_attach(arg) && !pawl_thread_detach(arg));
-}
-
-static void *ends_inside(void *arg)
-{
-	MUST(!pawl_thread_attach(arg));
-	return NULL;
-}
-
-static void comes_and_ends(void *arg)
-{
-	join(spawn(ends_inside, arg));
-}
-
-static void outlives_its_engine(void *arg)
-{
-	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-
-	MUST(!pawl_thread_attach(e) && !pawl_engine_destroy(e));
-}
-
-/* However often a thread comes, is refused or goes, and however it goes, nothing is left of it. */
-START_TEST(test_threads_that_come_and_go_leave_no_memory)
-{
-	static void (*const ways[])(void *) = { is_refused, comes_and_goes, comes_and_ends,
-						outlives_its_engine };
 	struct pawl_config cfg = small(PAWL_PER_DEVICE, 0);
 	struct crowd c = { 0 };
-	size_t before;
-	pthread_t t;
-	u32 i, k, n;
+	pthread_t t[139];
+	struct thread *th;
+	u32 i, k, live;
 
-	cfg.max_threads = 1;
+	cfg.max_threads = COUNT(t) + 1;
 	c.e = engine_with(&cfg);
-	OK(pawl_thread_detach(c.e));
-	for (k = 0; k < COUNT(ways); k++) {
+	for (k = 1; k <= 2; k++) {
 		c.in = c.go = 0;
-		if (!k) {
-			t = spawn(member, &c);
-			MUST(soon(load_acquire(&c.in)));
-		}
-		/* The allocator keeps some memory itself, but not each time. */
-		for (i = 0; ; i++) {
-			ck_assert_msg(i < 20, "way %u", k);
-			before = heap_used();
-			for (n = 0; n < 5; n++)
-				ways[k](c.e);
-			if (heap_used() == before)
-				break;
-		}
-		if (!k) {
-			store_release(&c.go, 1);
-			join(t);
-		}
+		for (i = 0; i < COUNT(t); i++)
+			t[i] = spawn(member, &c);
+		ck_assert(soon(load_acquire(&c.in) == COUNT(t)));
+		ck_assert_uint_eq(c.refused, 0);
+		live = 0;
+		for_each_live(c.e, th, i)
+			live++;
+		ck_assert_uint_eq(live, COUNT(t) + 1);
+		ck_assert_uint_eq(ops_in_flight(c.e), k * COUNT(t));
+		store_release(&c.go, 1);
+		for (i = 0; i < COUNT(t); i++)
+			join(t[i]);
+		live = 0;
+		for_each_live(c.e, th, i)
+			live++;
+		ck_assert_uint_eq(live, 1);
+		ck_assert_uint_eq(ops_in_flight(c.e), k * COUNT(t));
 	}
+	OK(pawl_wait_all(c.e, SOON_NS, NULL));
+	ck_assert_uint_eq(ops_in_flight(c.e), 0);
+	ck_assert_uint_eq(stats(c.e).completed, 2 * COUNT(t));
 	OK(pawl_engine_destroy(c.e));
 }
 END_TEST
@@ -728,59 +700,6 @@ START_TEST(test_push_from_destructor)
 }
 END_TEST
 
-/* Memory that the pools and run queues request from the system on this thread. */
-static __thread u32 asked;
-
-int pool_commit_hook(const char *what, size_t bytes)
-{
-	asked++;
-	return 0;
-}
-
-static void *pushes_attached(void *arg)
-{
-	struct work *w = arg;
-	struct pawl_op op = op_write(add_plain, &w->n, &w->v);
-
-	MUST(!pawl_thread_attach(w->e));
-	MUST(!pawl_thread_attach(w->e));
-	MUST(asked);
-	asked = 0;
-	MUST(!pawl_push(w->e, &op));
-	op.priority = 1;
-	MUST(!pawl_push(w->e, &op));
-	op.prop = PAWL_CPU_PRIORITIZED;
-	MUST(!pawl_push(w->e, &op));
-	op.prop = PAWL_COPY_TO_DEVICE;
-	op.priority = 0;
-	MUST(!pawl_push(w->e, &op));
-	MUST(!asked);
-	MUST(!pawl_thread_detach(w->e));
-	MUST(!pawl_thread_detach(w->e));
-	return NULL;
-}
-
-START_TEST(test_attached_thread_pushes_without_allocation)
-{
-	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
-	struct work w = { 0 };
-
-	c.max_ops = c.max_vars = 1000;
-	c.max_threads = 2;
-	c.prefault = true;
-	w.e = engine_with(&c);
-	w.v = var_new(w.e);
-	/* A thread that does not attach allocates in its push. */
-	asked = 0;
-	OK(push_write(w.e, add_plain, &w.n, w.v));
-	ck_assert_uint_gt(asked, 0);
-	join(spawn(pushes_attached, &w));
-	OK(pawl_wait_all(w.e, SOON_NS, NULL));
-	ck_assert_uint_eq(w.n, 5);
-	OK(pawl_engine_destroy(w.e));
-}
-END_TEST
-
 /* More live threads than slots: each holds one only between attach and detach. */
 static void *in_and_out(void *arg)
 {
@@ -970,11 +889,11 @@ SUITE("thread", test_churn, test_every_slot_with_a_thread_is_found, test_a_threa
       test_the_statistics_of_a_thread_that_left,
       test_a_thread_that_left_keeps_no_object,
       test_a_wait_that_missed_the_counts_of_a_leaving_thread_is_woken, test_the_waits_of_a_thread_that_left,
-      test_too_many, test_threads_that_come_and_go_leave_no_memory,
+      test_too_many, test_what_each_of_many_threads_did_counts,
       test_each_call_says_that_there_is_no_room,
       test_no_room_for_workers, test_engine_ends_first,
       test_ends_race, test_many_engines, test_several_engines,
       test_ready_work_outlives_its_thread, test_push_from_destructor,
-      test_attached_thread_pushes_without_allocation, test_slot_is_free_after_detach,
+      test_slot_is_free_after_detach,
       test_detach_leaves_one_engine, test_detach_is_refused_inside_the_engine,
       test_detach_is_refused_inside_a_naive_engine, test_workers_attach_and_detach_in_hooks)
