@@ -108,6 +108,8 @@ START_TEST(test_a_handoff_leaves_others_their_turn)
 		turns++;
 	}
 	ck_assert_uint_eq(turns, 4);
+	/* An unlimited budget stays so. */
+	ck_assert_uint_eq(t->budget, EXEC_UNLIMITED);
 	fix_fini(&f);
 }
 END_TEST
@@ -178,6 +180,7 @@ START_TEST(test_next)
 	ck_assert_uint_eq(next(&f, t), 11);
 	ck_assert_uint_eq(next(&f, t), 12);
 	ck_assert_uint_eq(t->nexts, 2);
+	ck_assert_uint_eq(t->budget, EXEC_UNLIMITED);
 	t->nexts = 0;
 	exec_push(q, u, 7, 0, 0);
 	ck_assert_uint_eq(next(&f, t), 0);
@@ -238,6 +241,28 @@ START_TEST(test_hoards)
 	exec_stats(f.x, &st);
 	ck_assert_uint_eq(st.stolen, 4 + 3);
 	ck_assert(queue_empty(q));
+	fix_fini(&f);
+}
+END_TEST
+
+/* A thread goes on with the lane that it took from, which other makers do not interrupt. */
+START_TEST(test_a_thread_stays_with_the_lane_that_it_took_from)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *t, *a, *b;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	a = fix_thread(&f);
+	b = fix_thread(&f);
+	exec_push(q, b, 1, 0, 0);
+	exec_push(q, b, 2, 0, 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 1);
+	exec_push(q, a, 3, 0, 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 2);
+	ck_assert_uint_eq(exec_take(f.x, t), 3);
 	fix_fini(&f);
 }
 END_TEST
@@ -397,8 +422,12 @@ START_TEST(test_a_poller_sees_work_of_each_queue_that_it_serves)
 		ck_assert_uint_eq(exec_take(f.x, t), i != 1 ? 1 + i : 0);
 		if (i == 1) {
 			t->queue = q[1];
+			ck_assert(thread_may_take(f.x, t, 0));
 			ck_assert_uint_eq(exec_take(f.x, t), 2);
+			exec_push(q[0], u, 4, 0, 0);
+			ck_assert(!thread_may_take(f.x, t, LOOK_DEEP) && !exec_take(f.x, t));
 			t->queue = NULL;
+			ck_assert_uint_eq(exec_take(f.x, t), 4);
 		}
 	}
 	fix_fini(&f);
@@ -414,10 +443,13 @@ START_TEST(test_bound_between_producers)
 	struct fix f;
 	struct exec_queue *q;
 	struct exec_thread *t, *other[5];
-	u32 i, k, n = 100000, takes, lanes = (u32)_i + 2, front = 7;
+	u32 i, k, n = 100000, takes, lanes = (u32)_i % 4 + 2, front = 7;
 
 	fix_init(&f, NULL);
 	q = fix_queue(&f, "q", 0, true);
+	/* also where their slots are at both sides of the first 64 */
+	for (i = 0; _i >= 4 && i < 63; i++)
+		fix_thread(&f);
 	t = fix_thread(&f);
 	for (i = 0; i + 1 < lanes; i++) {
 		other[i] = fix_thread(&f);
@@ -852,12 +884,13 @@ int main(void)
 	tcase_add_test(tc, test_a_handoff_leaves_others_their_turn);
 	tcase_add_test(tc, test_next);
 	tcase_add_test(tc, test_hoards);
+	tcase_add_test(tc, test_a_thread_stays_with_the_lane_that_it_took_from);
 	tcase_add_test(tc, test_own_work_comes_first_beside_a_batch);
 	tcase_add_test(tc, test_a_poller_that_may_steal_sees_a_hoard);
 	tcase_add_test(tc, test_a_poller_sees_a_batch_that_is_not_open);
 	tcase_add_test(tc, test_a_batch_that_took_nothing_is_not_queued);
 	tcase_add_test(tc, test_a_poller_sees_work_of_each_queue_that_it_serves);
-	tcase_add_loop_test(tc, test_bound_between_producers, 0, 4);
+	tcase_add_loop_test(tc, test_bound_between_producers, 0, 8);
 	tcase_add_test(tc, test_bound_of_a_hoard);
 	tcase_add_test(tc, test_lanes_rest);
 	tcase_add_test(tc, test_short_work_stays_with_its_maker);
