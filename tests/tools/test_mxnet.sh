@@ -213,6 +213,13 @@ mkdir "$tmp/bin"
 cp "$tmp/python-none" "$tmp/bin/python3"
 PATH=$tmp/bin:$PATH run 1 sh -c "echo $tmp/python-data"
 says err 'python3 has no mxnet; name the Python that has mxnet: pawl mxnet --python /path/to/python'
+# a first line that is no #! names none, and neither does a second one behind another program's
+for line in '# ' '! ' '' "#!/bin/sh\n# for use with " "#!/bin/sh\n'''exec "; do
+	printf "$line%s\n" "$tmp/python-good" >"$tmp/bin/other"
+	chmod +x "$tmp/bin/other"
+	PATH=$tmp/bin:$PATH run 1 other
+	says err 'python3 has no mxnet'
+done
 # so it is without a command
 PATH=$tmp/bin:$PATH run 1 --print
 says err 'python3 has no mxnet; name the Python that has mxnet'
@@ -236,6 +243,9 @@ run 5 -l "$tmp/out" sh -c 'exit 5'
 # a name without a folder, in a PATH that has an empty one
 cd "$tmp" && PATH=":$PATH" run 0 script five
 says out "runs -u script five; $tmp/cache/pawl/"
+# and one with a folder, which no PATH has
+run 0 ./script six
+says out "runs -u ./script six; $tmp/cache/pawl/"
 cd "$OLDPWD" || exit 1
 # of an installed pawl it is another library when any file has changed that it is made of
 mkdir -p "$tmp/in/bin" "$tmp/in/share/pawl" "$tmp/in/include/pawl" "$tmp/in/lib"

@@ -175,6 +175,13 @@ EOF
 tail -n 3 "$tmp/out" | cmp -s - "$tmp/want" || fail "the ops of a workload are others"
 run 0 'longest chain 2.0' record info "$tmp/wf.json"
 grep -q "^file .*: wfformat, $(wc -c <"$tmp/wf.json") bytes$" "$tmp/out" || fail "another size"
+# however long it is, also compressed
+{ head -c 600000 /dev/zero | tr '\0' ' '; cat "$tmp/wf.json"; } >"$tmp/long.json"
+gzip -c "$tmp/long.json" >"$tmp/long.gz"
+for file in "$tmp/long.json" "$tmp/long.gz"; do
+	run 0 'wfformat: 4 ops, 4 vars, 8 accesses, 4 parents.*order kept' replay "$file"
+	run 0 "^file .*: wfformat, $(wc -c <"$tmp/long.json") bytes$" record info "$file"
+done
 sed 's/"parents": \[\]/"parents": ["last"]/' "$tmp/wf.json" >"$tmp/cut"
 run 1 'wait for each other' replay "$tmp/cut"
 sed 's/"outputFiles": \["o"\]/"outputFiles": 7/' "$tmp/wf.json" >"$tmp/cut"

@@ -331,6 +331,11 @@ START_TEST(test_events_that_contradict_each_other_are_refused)
 		{ EVENTS(REC_WAIT | REC_WAIT_READABLE, 0, 1, 128, 128, 128, 128, 8),
 		  "a wait for var 1" },
 		{ EVENTS(REC_WAIT | REC_WAIT_ALL, 0, REC_WAITED, 0, 0, REC_WAITED, 0, 0), NULL },
+		/* a number has 64 bits, and at most eleven bytes */
+		{ EVENTS(REC_WAIT | REC_WAIT_ALL, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
+			 0), NULL },
+		{ EVENTS(REC_WAIT | REC_WAIT_ALL, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
+			 128, 128, 0), "an event of kind 0" },
 		{ EVENTS(REC_WAIT | REC_WAIT_READABLE | REC_WAIT_WRITABLE, 0),
 		  "a wait of kind 0x18" },
 	};
@@ -490,7 +495,10 @@ END_TEST
 /* Then they are cycles, and the recording took no time. */
 START_TEST(test_times_of_a_clock_that_does_not_advance)
 {
-	static const unsigned char events[] = { REC_PUSH, 40, 4, 2, 0, 0 };
+	static const unsigned char events[] = {
+		REC_PUSH, 40, 4, 2, 0, 0,
+		/* and one that goes back, by 20 */
+		REC_PUSH, 0xec, 255, 255, 255, 255, 255, 255, 255, 255, 1, 2, 0, 0, 0 };
 	const struct stream s = { 0, 7, 1002, sizeof(events), events };
 	static const u64 ends[][2] = { { 3000, 4000 }, { 900, 4000005000 } };
 	unsigned char *data, *end;
@@ -506,6 +514,7 @@ START_TEST(test_times_of_a_clock_that_does_not_advance)
 		seal(data, len);
 		OK(try(data, len, &r));
 		ck_assert_uint_eq(r.ops[0].push, 42);
+		ck_assert_uint_eq(r.ops[1].push, 22);
 		ck_assert_uint_eq(r.length, i ? 4000000000 : 0);
 		rec_free(&r);
 		free(data);
@@ -585,9 +594,10 @@ END_TEST
 /* The rest of an event was in a chunk that is missing; what follows in this one is no event. */
 START_TEST(test_nothing_is_read_after_an_event_that_is_cut)
 {
-	static const unsigned char cut[][8] = {
+	static const unsigned char cut[][10] = {
 		{ REC_NAME, 127 },			/* bytes */
 		{ REC_PUSH, 0, 0, 0, 0, 127 },		/* accesses */
+		{ REC_PUSH, 0, 0, 0, 0, 2, 3, 0, 128, 128 },	/* the second access */
 		{ REC_BEGIN, 0, 0, 0, 127 },
 	};
 	unsigned char *data;
@@ -599,7 +609,7 @@ START_TEST(test_nothing_is_read_after_an_event_that_is_cut)
 		data = sample(&len);
 		len = with_events(data, len, cut[i], sizeof(cut[i]), false);
 		OK(try(data, len, &r));
-		ck_assert(!r.ended && !r.nops);
+		ck_assert(!r.ended && !r.nops && !r.naccesses);
 		rec_free(&r);
 		free(data);
 	}

@@ -17,7 +17,8 @@ enum { SOUND, UNORDERED, BESIDE, TWICE, FORGETFUL, FULL, SLEEPLESS };
 static int engine_is;
 static struct pawl_op inner;
 static struct timespec slept;		/* the last time */
-static u32 sleeps;
+static u32 sleeps, pushes;
+static bool second_reads;
 
 int __real_pawl_push(struct pawl_engine *e, const struct pawl_op *op);
 int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op);
@@ -37,7 +38,7 @@ int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op)
 		return -ENOBUFS;
 	if (engine_is == TWICE && !op->nwrites)
 		OK(__real_pawl_push(e, op));
-	if (engine_is == BESIDE && op->nwrites) {
+	if (engine_is == BESIDE && pushes++ == 1) {
 		inner = *op;
 		return 0;
 	}
@@ -62,12 +63,13 @@ int __wrap_nanosleep(const struct timespec *ns, struct timespec *left)
 	return op.fn ? op.fn(NULL, op.arg) : __real_nanosleep(ns, left);
 }
 
-/* Two ops on one var; the second one writes. */
+/* Two ops on one var; the second one writes, unless second_reads. */
 static int replay(int how, bool read_first, struct replay_options o, u64 end,
 		  struct replay_result *res)
 {
 	struct rec_access a[] = { { .write = !read_first, .placed = true },
-				  { .write = true, .placed = true, .version = !read_first } };
+				  { .write = !second_reads, .placed = true,
+				    .version = !read_first } };
 	struct rec_op ops[] = {
 		{ .name = "", .parent = REC_NONE, .naccesses = 1, .begun = true, .ended = true,
 		  .begin = 1000, .end = 1000 + end },
@@ -81,7 +83,7 @@ static int replay(int how, bool read_first, struct replay_options o, u64 end,
 	int rc;
 
 	engine_is = how;
-	sleeps = 0;
+	sleeps = pushes = 0;
 	text[0] = 0;
 	rc = replay_run(&r, order, 2, &o, res, text, sizeof(text));
 	engine_is = SOUND;
@@ -107,12 +109,24 @@ START_TEST(test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new)
 }
 END_TEST
 
-START_TEST(test_replay_sees_a_writer_beside_a_reader)
+/* Only readers may be inside each other; a reader inside a writer is also too early. */
+START_TEST(test_replay_sees_who_is_beside_a_writer)
 {
-	struct replay_result res = broken_replay(BESIDE, true);
+	struct replay_result res;
+	u32 i, first, second;
 
-	ck_assert_msg(strstr(res.first, "is held by another") != NULL, "%s", res.first);
-	ck_assert_uint_eq(broken_replay(SOUND, true).wrong, 0);
+	for (i = 0; i < 4; i++) {
+		first = i & 1;
+		second = i >> 1;
+		second_reads = !second;
+		res = broken_replay(BESIDE, !first);
+		ck_assert_uint_eq(res.ops, 2);
+		ck_assert_uint_eq(res.wrong, first ? 2 : second);
+		ck_assert_msg(!i || strstr(res.first, "var 0 is held by another"), "%u: %s", i,
+			      res.first);
+		ck_assert_uint_eq(broken_replay(SOUND, !first).wrong, 0);
+	}
+	second_reads = false;
 }
 END_TEST
 
@@ -191,7 +205,7 @@ START_TEST(test_an_op_or_an_engine_that_is_refused_ends_the_replay)
 END_TEST
 
 SUITE("replay", test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new,
-      test_replay_sees_a_writer_beside_a_reader, test_replay_sees_ops_that_run_twice_or_never,
+      test_replay_sees_who_is_beside_a_writer, test_replay_sees_ops_that_run_twice_or_never,
       test_bodies_take_their_time_divided_by_the_speed,
       test_a_replay_of_ops_that_cannot_be_pushed_as_they_were,
       test_an_op_or_an_engine_that_is_refused_ends_the_replay)
