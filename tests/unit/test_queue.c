@@ -403,6 +403,9 @@ START_TEST(test_reserved_rings_need_no_memory)
 	store_relaxed(&refuse_memory, 0);
 	ck_assert_int_eq(exec_thread_reserve(f.x, t, N), 0);
 	store_relaxed(&refuse_memory, 1);
+	/* What is there suffices, and no more is to be had. */
+	ck_assert_int_eq(exec_thread_reserve(f.x, t, N), 0);
+	ck_assert_int_eq(exec_thread_reserve(f.x, t, 4 * N), -ENOMEM);
 	for (k = 0; k < 3; k++) {
 		for (i = 1; i <= N; i++)
 			exec_push(q[k], t, i, 0, 0);
@@ -889,7 +892,7 @@ START_TEST(test_trim_gives_back_the_rings_of_all_queues)
 	struct exec_queue *q[3];
 	struct exec_thread *t, *u;
 	struct fix f;
-	u32 i;
+	u32 i, k;
 
 	fix_init(&f, NULL);
 	for (i = 0; i < 3; i++)
@@ -908,6 +911,18 @@ START_TEST(test_trim_gives_back_the_rings_of_all_queues)
 	exec_push(q[0], u, 1, 0, 0);
 	rings_small(q, u->slot);
 	ck_assert_uint_eq(exec_take(f.x, u), 1);
+	/* A ring that is not empty keeps its memory until it is; the others do not. */
+	for (i = 0; i < 3; i++) {
+		rings_grow(&f, q, u);
+		exec_push(q[i], u, 7, 0, 0);
+		exec_trim(f.x, u);
+		for (k = 0; k < 3; k++)
+			ck_assert((q[k]->lanes[u->slot]->ring.log2 == RING_FIRST) == (k != i));
+		ck_assert_uint_eq(exec_take(f.x, u), 7);
+		exec_push(q[(i + 1) % 3], u, 8, 0, 0);
+		rings_small(q, u->slot);
+		ck_assert_uint_eq(exec_take(f.x, u), 8);
+	}
 	/* A thread that leaves needs none. */
 	rings_grow(&f, q, u);
 	fix_leave(&f, u);

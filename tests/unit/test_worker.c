@@ -196,6 +196,7 @@ END_TEST
 
 START_TEST(test_create_fails)
 {
+	struct exec_queue_stats qs;
 	struct exec_queue *q;
 	struct exec_thread *t;
 	struct exec_stats st;
@@ -216,6 +217,8 @@ START_TEST(test_create_fails)
 	until(&ran[0], 10);
 	exec_stats(f.x, &st);
 	ck_assert_uint_eq(st.workers, 1);
+	exec_queue_stats(q, &qs);
+	ck_assert_uint_eq(qs.workers, 1);
 	ck_assert_int_eq(exec_worker_error(f.x), -EAGAIN);
 	/* the one that there is serves the queue alone */
 	ck_assert(!load_relaxed(&f.x->deserted));
@@ -245,6 +248,11 @@ START_TEST(test_create_fails)
 	ck_assert_uint_eq(exec_take(f.x, t), 0);
 	exec_stats(f.x, &st);
 	ck_assert_uint_eq(st.workers, 3);
+	exec_queue_stats(q, &qs);
+	ck_assert_uint_eq(qs.workers, 3);
+	exec_stop(f.x);
+	exec_queue_stats(q, &qs);
+	ck_assert_uint_eq(qs.workers, 0);
 	fix_fini(&f);
 }
 END_TEST
@@ -443,6 +451,7 @@ static void clocks_now(u64 *t, u64 *c)
 START_TEST(test_clock)
 {
 	u64 us = exec_cycles_per_us(), t0, c0, c, t;
+	u32 i;
 
 	ck_assert_uint_ge(us, 1);
 	watchdog(60);
@@ -453,6 +462,11 @@ START_TEST(test_clock)
 	c -= c0;
 	ck_assert_uint_ge(t, 20000000);
 	ck_assert(c * 1000 / us > t / 100 * 97 && c * 1000 / us < t / 100 * 103);
+	/* The rate is measured once. */
+	t0 = exec_now_ns();
+	for (i = 0; i < 10000; i++)
+		MUST(exec_cycles_per_us() == us);
+	ck_assert_uint_lt(exec_now_ns() - t0, 1000000000);
 	ck_assert_uint_eq(ns_to_cycles(2500, 1000000), 2500000);
 	ck_assert_uint_eq(ns_to_cycles(2500, 999), 2497);
 }
