@@ -708,6 +708,67 @@ START_TEST(test_polling_in_vain)
 }
 END_TEST
 
+/* It is woken at once, and the system runs it late. */
+struct late_waiter {
+	struct fix *f;
+	struct exec_thread *t;
+	u32 woken;		/* A */
+	u64 at;			/* A: cycles() after that */
+};
+
+/* Polling would have been enough until it was woken, but not until now. */
+static bool woken_and_late(void *arg)
+{
+	struct late_waiter *w = arg;
+
+	if (!load_acquire(&w->woken))
+		return false;
+	while (!load_acquire(&w->at))
+		sched_yield();
+	w->f->x->spin = w->at - w->t->idle;
+	while (cycles() - w->t->idle < 2 * w->f->x->spin)
+		cpu_relax();
+	return true;
+}
+
+static void *late_main(void *arg)
+{
+	struct late_waiter *w = arg;
+
+	MUST(!exec_wait(w->f->x, w->t, woken_and_late, w, -1, EXEC_WAIT));
+	return NULL;
+}
+
+START_TEST(test_an_idle_time_ends_when_the_thread_is_woken)
+{
+	struct fix_opt o = { .spin_ns = 1000 };
+	struct late_waiter w;
+	pthread_t id;
+	struct fix f;
+	u32 i;
+
+	watchdog(60);
+	fix_init(&f, &o);
+	w = (struct late_waiter){ .f = &f, .t = fix_thread(&f) };
+	w.t->naps = true;
+	for (i = 0; i < NAP_AFTER; i++) {
+		ck_assert(w.t->naps);
+		w.woken = 0;
+		w.at = 0;
+		MUST(!pthread_create(&id, NULL, late_main, &w));
+		while (load_relaxed(&w.t->park) <= 2)
+			sched_yield();
+		usleep(2000);	/* most times it sleeps by now */
+		store_release(&w.woken, 1);
+		exec_unpark(f.x, w.t);
+		store_release(&w.at, cycles());
+		pthread_join(id, NULL);
+	}
+	ck_assert(!w.t->naps);
+	fix_fini(&f);
+}
+END_TEST
+
 static u64 yields;		/* A */
 static bool slow;		/* a yield takes long */
 
@@ -869,6 +930,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_tidying_worker_comes_at_once, 0, 2);
 	tcase_add_loop_test(tc, test_tidy_is_asked_until_done, 0, 3);
 	tcase_add_test(tc, test_polling_in_vain);
+	tcase_add_test(tc, test_an_idle_time_ends_when_the_thread_is_woken);
 	tcase_add_test(tc, test_a_thread_sleeps_after_a_slow_yield);
 	tcase_add_test(tc, test_a_thread_that_woke_another_yields_first);
 	tcase_add_test(tc, test_a_thread_that_slept_long_does_not_yield);

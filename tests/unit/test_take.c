@@ -429,6 +429,11 @@ START_TEST(test_a_poller_sees_work_of_each_queue_that_it_serves)
 			t->queue = NULL;
 			ck_assert_uint_eq(exec_take(f.x, t), 4);
 		}
+		exec_push(q[i], u, 5, _i - 1, 0);
+		t->queue = q[i];
+		ck_assert(thread_may_take(f.x, t, 0));
+		ck_assert_uint_eq(thread_take(f.x, t, 0), 5);
+		t->queue = NULL;
 	}
 	fix_fini(&f);
 }
@@ -889,7 +894,7 @@ int main(void)
 	tcase_add_test(tc, test_a_poller_that_may_steal_sees_a_hoard);
 	tcase_add_test(tc, test_a_poller_sees_a_batch_that_is_not_open);
 	tcase_add_test(tc, test_a_batch_that_took_nothing_is_not_queued);
-	tcase_add_test(tc, test_a_poller_sees_work_of_each_queue_that_it_serves);
+	tcase_add_loop_test(tc, test_a_poller_sees_work_of_each_queue_that_it_serves, 0, 3);
 	tcase_add_loop_test(tc, test_bound_between_producers, 0, 8);
 	tcase_add_test(tc, test_bound_of_a_hoard);
 	tcase_add_test(tc, test_lanes_rest);

@@ -19,6 +19,33 @@ static void *member(void *arg)
 	return NULL;
 }
 
+/* The first engine of the process needs one; later ones do not. */
+START_TEST(test_without_a_key_no_engine_is_created)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	pthread_key_t keys[4096];
+	struct pawl_engine *e = NULL;
+	u32 n = 0, k;
+
+	c.max_threads = 0;	/* an error's text needs a key, too */
+	FAILS(pawl_engine_create(&c, &e), -EINVAL, "max_threads");
+	c.max_threads = 2;
+	while (n < COUNT(keys) && !pthread_key_create(&keys[n], NULL))
+		n++;
+	MUST(n && n < COUNT(keys));
+	for (k = 0; k < 2; k++)
+		FAILS(pawl_engine_create(&c, &e), -EAGAIN, "no thread-specific data key is free");
+	MUST(!pthread_key_delete(keys[--n]));
+	e = engine_with(&c);
+	OK(pawl_engine_destroy(e));
+	MUST(pthread_key_create(&keys[n], NULL));
+	e = engine_with(&c);
+	OK(pawl_engine_destroy(e));
+	while (n)
+		MUST(!pthread_key_delete(keys[--n]));
+}
+END_TEST
+
 static void is_refused(void *arg)
 {
 	MUST(pawl_thread_attach(arg) == -EUSERS);
@@ -205,5 +232,6 @@ START_TEST(test_attached_thread_pushes_without_allocation)
 }
 END_TEST
 
-SUITE("thread_memory", test_threads_that_come_and_go_leave_no_memory,
+SUITE("thread_memory", test_without_a_key_no_engine_is_created,
+      test_threads_that_come_and_go_leave_no_memory,
       test_attached_thread_pushes_without_allocation, test_memory_of_an_attached_thread_is_there)
