@@ -24,7 +24,7 @@ static char *said(const char *what, const unsigned char *data, size_t len)
 START_TEST(test_what_is_said_of_each_op)
 {
 	static const unsigned char events[] = {
-		REC_NAME, 5, 'a', '"', '\\', 1, 0xe9,
+		REC_NAME, 6, 'a', '"', '\\', 1, 0x7f, 0xe9,
 		REC_PUSH, 10, 4, 2, 1, 2, 3, 0, 2, 0,
 		REC_PUSH | REC_PUSH_PRIO | REC_PUSH_WHERE | REC_PUSH_ASYNC | REC_PUSH_MORE |
 			REC_PUSH_EMPTY, 5, 2, 0, 0, 5, 2, 0, 1, 1, 3, 0,
@@ -51,7 +51,7 @@ START_TEST(test_what_is_said_of_each_op)
 		{ "dump",
 		  "# place op engine:thread push_us begin_us end_us runner status \"name\" prop "
 		  "prio device accesses (r|w var@version)\n"
-		  "0 0 0:7 20000.000 50000.000 90000.000 7 -5 \"a\"\\\001\351\" normal 0 0 w0@0 "
+		  "0 0 0:7 20000.000 50000.000 90000.000 7 -5 \"a\"\\\001\177\351\" normal 0 0 w0@0 "
 		  "r1@0\n"
 		  "1 1 0:7 30000.000 100000.000 120000.000 7 0 \"\" "
 		  "copy-to-device+async+empty+more -3 1 w0@1\n"
@@ -63,7 +63,7 @@ START_TEST(test_what_is_said_of_each_op)
 		  "\"engines\":[{\"engine\":0,\"kind\":\"per-device\",\"workers\":1,"
 		  "\"devices\":1}],\n"
 		  "\"ops\":[\n"
-		  "{\"op\":0,\"engine\":0,\"thread\":7,\"name\":\"a\\\"\\\\\\u0001\\u00e9\","
+		  "{\"op\":0,\"engine\":0,\"thread\":7,\"name\":\"a\\\"\\\\\\u0001\\u007f\\u00e9\","
 		  "\"prop\":\"normal\",\"priority\":0,\"device\":0,\"async\":false,"
 		  "\"more\":false,\"push_ns\":20000000,\"begin_ns\":50000000,\"runner\":7,"
 		  "\"end_ns\":90000000,\"status\":-5,\"accesses\":[{\"var\":0,\"write\":true,"
@@ -143,6 +143,42 @@ START_TEST(test_who_pushed_and_who_ran_an_op)
 		ck_assert_msg(strstr(out, says[i].line) != NULL, "no %s in %s", says[i].line, out);
 		free(out);
 	}
+	free(data);
+}
+END_TEST
+
+/* Op 0, var 0 and status 0 are as any other; a wait before the first push is after none. */
+START_TEST(test_what_has_the_number_0_is_said)
+{
+	static const unsigned char events[] = {
+		REC_WAIT | REC_WAIT_ALL, 0, REC_WAITED, 0, 0, PUSH, BEGIN, REC_PUSH, 0, 2, 0, 0, 0,
+		REC_WAIT | REC_WAIT_READABLE, 0, 1, 0, REC_WAITED, 0, 0 };
+	static const char *const lines[] = {
+		"\"waits\":[\n{\"engine\":0,\"thread\":7,\"begin_ns\":0,"
+		"\"end_ns\":0,\"status\":0},\n",
+		",\n{\"engine\":0,\"thread\":7,\"begin_ns\":0,\"var\":0,\"write\":false,"
+		"\"after\":1,\"end_ns\":0,\"status\":0}]}",
+		"\"parent\":0,\"accesses\":[]}" };
+	static const unsigned char alone[] = { PUSH, REC_WAIT | REC_WAIT_ALL, 0 };
+	unsigned char *data;
+	char *out;
+	size_t len;
+	u32 i;
+
+	data = sample(&len);
+	len = with_events(data, len, events, sizeof(events), true);
+	set_heads(data, len);
+	out = said("json", data, len);
+	for (i = 0; i < COUNT(lines); i++)
+		ck_assert_msg(strstr(out, lines[i]) != NULL, "no %s in %s", lines[i], out);
+	free(out);
+	free(data);
+	data = sample(&len);
+	len = with_events(data, len, alone, sizeof(alone), true);
+	set_heads(data, len);
+	out = said("json", data, len);
+	ck_assert_msg(strstr(out, "\"begin_ns\":0,\"after\":0}]}") != NULL, "%s", out);
+	free(out);
 	free(data);
 }
 END_TEST
@@ -285,6 +321,6 @@ START_TEST(test_percentiles_and_limits_of_a_workload)
 END_TEST
 
 SUITE("reccmd", test_who_pushed_and_who_ran_an_op, test_info_counts_the_events,
-      test_what_is_said_of_each_op,
+      test_what_is_said_of_each_op, test_what_has_the_number_0_is_said,
       test_info_says_what_is_missing, test_info_names_the_program_and_the_kinds_of_engines,
       test_percentiles_and_limits_of_a_workload)
