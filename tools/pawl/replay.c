@@ -225,12 +225,10 @@ static int push(struct play *p, struct pawl_engine *e, uint32_t op, pawl_var_t *
 	else
 		d.fn = body;
 	/* In a truncated file an op that did not begin may follow; then it is a plain write. */
-	if (o->ends && w == 1 && !reads && v->last == op) {
+	if (o->ends && w == 1 && !reads && v->last == op)
 		rc = pawl_var_delete(e, v->v, body, d.arg);
-		v->alive = false;
-	} else {
+	else
 		rc = pawl_push(e, &d);
-	}
 	return rc ? file_err(err, errlen, rc, "op %" PRIu32 " (\"%.40s\"): %s", op, o->name,
 			     pawl_error_text()) : 0;
 }
