@@ -338,7 +338,6 @@ static struct mx_bulk *bulk_new(void)
 		b->state = BULK_EMPTY;
 		ck_stack_push_upmc(&bulks, &b->link);	/* COMPAT-B1 <-> COMPAT-B2 */
 	}
-	b->n = 0;
 	b->worker = works_for;
 	/* A thread without a notice of its end cannot gather. */
 	if (pthread_setspecific(key, b)) {
