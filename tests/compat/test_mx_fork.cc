@@ -399,17 +399,25 @@ MX_TEST(bulks)
 		Count(e, &n, v);
 	InChild([&] {
 		EXPECT(n == 3 && e->bulk_size() == 8 && v->version() == 1);
+		/* another thread has the memory of the parent's other one, not that of this thread */
+		std::atomic<bool> has(false), end(false);
+		std::thread another([&] {
+			own->set_bulk_size(8);
+			Count(own, &n, x);
+			has = true;
+			EXPECT(Soon([&] { return end.load(); }));
+		});
+		EXPECT(Soon([&] { return has.load(); }));
+		own->WaitForVar(x);
+		EXPECT(n == 3 && x->version() == 0);
+		end = true;
+		another.join();
+		own->WaitForVar(x);
+		EXPECT(n == 4 && x->version() == 1 && w->version() == 0);
 		Count(e, &n, v);
 		Count(e, &n, v);
 		e->WaitForVar(v);
-		EXPECT(n == 5 && v->version() == 2);
-		/* with the memory of the other thread's */
-		std::thread([&] {
-			own->set_bulk_size(8);
-			Count(own, &n, x);
-		}).join();
-		own->WaitForVar(x);
-		EXPECT(n == 6 && x->version() == 1 && w->version() == 0);
+		EXPECT(n == 6 && v->version() == 2);
 		delete own;
 		EXPECT(n == 6 && m == 0);
 	});
