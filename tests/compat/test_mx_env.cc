@@ -439,6 +439,10 @@ static int Case(const std::string &name)
 		EXPECT(!pawl_mx_resource_get(cpu, PAWL_MX_TEMP_SPACE, &b));
 		EXPECT(!pawl_mx_resource_get(cpu, PAWL_MX_TEMP_SPACE, &c));
 		EXPECT(a.var == c.var && a.var != b.var);
+	} else if (name == "no-profiler") {
+		int rc = pawl_trace_start(pawl_mx_engine_pawl(e), 64);
+
+		EXPECT(!rc || rc == -ENOSYS);
 	} else if (name == "profiler") {
 		/* it runs already: -EALREADY, or the library has no trace */
 		int rc = pawl_trace_start(pawl_mx_engine_pawl(e), 64);
@@ -512,6 +516,8 @@ MX_TEST(numbers)
 	Run("copies", { "MXNET_CPU_TEMP_COPY=1000", "WANT_TEMP=64", "MXNET_CPU_PARALLEL_RAND_COPY=3",
 			"WANT_PARALLEL=3" });
 	Run("profiler", { "MXNET_PROFILER_AUTOSTART=1" });
+	for (const char *no : { "0", "" })
+		Run("no-profiler", { std::string("MXNET_PROFILER_AUTOSTART=") + no });
 	Run("omp", { "MXNET_OMP_MAX_THREADS=3", "WANT_THREADS=3", "WANT_CHILD=1" });
 	Run("omp", { "MXNET_OMP_MAX_THREADS=0", "WANT_THREADS=1", "WANT_CHILD=1" });
 #ifdef __x86_64__

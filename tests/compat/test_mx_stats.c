@@ -5,6 +5,7 @@
  * disk.
  */
 #include "mx_test.h"
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -521,6 +522,130 @@ START_TEST(test_a_disk_that_is_full)
 }
 END_TEST
 
+/* A dump has as many events of objects as the documentation says. */
+START_TEST(test_how_many_events_a_dump_has)
+{
+	enum { MOST = 65536 };
+	ProfileHandle counter, domain;
+	char *line = NULL;
+	size_t room = 0;
+	int i, n = 0;
+	FILE *f;
+
+	if (!traces())
+		return;
+	set_up("0");
+	domain = domain_new("many");
+	OK(MXProfileCreateCounter(domain, "counter", &counter));
+	OK(MXSetProfilerState(1));
+	for (i = 0; i < MOST + 10; i++)
+		OK(MXProfileSetCounter(counter, (uint64_t)i));
+	OK(MXDumpProfile(1));
+	f = fopen(path, "r");
+	ck_assert_ptr_nonnull(f);
+	while (getline(&line, &room, f) >= 0)
+		n += strstr(line, "{\"ph\":\"C\"") != NULL;
+	ck_assert_int_eq(n, MOST);
+	fclose(f);
+	free(line);
+	OK(MXProfileDestroyHandle(counter));
+}
+END_TEST
+
+/* Without events of objects nothing is inserted, so the file may be a pipe. */
+START_TEST(test_a_dump_into_a_pipe)
+{
+	const char *key = "filename", *name;
+	char to[32], text[4096];
+	int ends[2];
+
+	if (!traces())
+		return;
+	ck_assert(!pipe(ends));
+	snprintf(to, sizeof(to), "/proc/self/fd/%d", ends[1]);
+	name = to;
+	OK(MXSetProfilerConfig(1, &key, &name));
+	OK(MXSetProfilerState(1));
+	OK(MXDumpProfile(1));
+	ck_assert(read(ends[0], text, sizeof(text)) > 4);
+	close(ends[0]);
+	close(ends[1]);
+	set_up("0");
+}
+END_TEST
+
+static int thread_ids[2];
+
+static void *dumps(void *arg)
+{
+	PUT(&thread_ids[0], (int)syscall(SYS_gettid));
+	OK(MXDumpProfile(1));
+	return NULL;
+}
+
+static void *configures(void *arg)
+{
+	PUT(&thread_ids[1], (int)syscall(SYS_gettid));
+	set_up("0");
+	return NULL;
+}
+
+/* Do all threads that have begun sleep? */
+static int they_sleep(void)
+{
+	int i, asleep = 0;
+
+	for (i = 0; i < 2; i++) {
+		char name[64], state = 0;
+		FILE *f;
+
+		snprintf(name, sizeof(name), "/proc/self/task/%d/stat", GET(&thread_ids[i]));
+		f = GET(&thread_ids[i]) ? fopen(name, "r") : NULL;
+		if (!f)
+			continue;
+		asleep += fscanf(f, "%*d (%*[^)]) %c", &state) == 1 && state == 'S';
+		fclose(f);
+	}
+	return asleep;
+}
+
+static int both_sleep(void)
+{
+	return they_sleep() == 2;
+}
+
+/* One that waits for another call of the profiler goes on when that has ended. */
+START_TEST(test_calls_of_the_profiler_take_turns)
+{
+	char dir[] = "/tmp/pawl-mx-XXXXXX", fifo[64], text[4096];
+	const char *key = "filename", *name = fifo;
+	pthread_t t[2];
+	int fd;
+
+	if (!traces())
+		return;
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	snprintf(fifo, sizeof(fifo), "%s/trace", dir);
+	ck_assert(!mkfifo(fifo, 0600));
+	OK(MXSetProfilerConfig(1, &key, &name));
+	OK(MXSetProfilerState(1));
+	thread_ids[0] = thread_ids[1] = 0;
+	/* it waits for a reader */
+	ck_assert(!pthread_create(&t[0], NULL, dumps, NULL));
+	ck_assert(soon(they_sleep));
+	ck_assert(!pthread_create(&t[1], NULL, configures, NULL));
+	ck_assert(soon(both_sleep));
+	fd = open(fifo, O_RDONLY);
+	ck_assert_int_ge(fd, 0);
+	while (read(fd, text, sizeof(text)) > 0)
+		;
+	close(fd);
+	pthread_join(t[0], NULL);
+	pthread_join(t[1], NULL);
+	ck_assert(!unlink(fifo) && !rmdir(dir));
+}
+END_TEST
+
 static pthread_key_t late_key;
 static int late_turns;
 
@@ -565,7 +690,8 @@ int main(void)
 		test_parameters, test_the_whole_text_of_tables, test_when_the_profiler_is_on,
 		test_threads_that_add_at_once, test_times_are_milliseconds,
 		test_a_start_while_it_runs_keeps_the_trace, test_a_disk_that_is_full,
-		test_a_thread_prints_while_it_ends, NULL
+		test_how_many_events_a_dump_has, test_a_dump_into_a_pipe,
+		test_calls_of_the_profiler_take_turns, test_a_thread_prints_while_it_ends, NULL
 	};
 	int failed;
 
