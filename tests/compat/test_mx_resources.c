@@ -227,6 +227,23 @@ START_TEST(test_a_seed_has_a_name)
 }
 END_TEST
 
+/* Each type has a turn of its own, whatever is requested in between. */
+START_TEST(test_spaces_are_returned_in_turn)
+{
+	struct pawl_mx_resource space[9], other;
+	int i;
+
+	for (i = 0; i < 9; i++) {
+		OK(pawl_mx_resource_get(cpu_number(2), PAWL_MX_TEMP_SPACE, &space[i]));
+		if (i % 3)
+			OK(pawl_mx_resource_get(cpu_number(2), PAWL_MX_RANDOM, &other));
+		OK(pawl_mx_resource_get(cpu_number(2), PAWL_MX_PARALLEL_RANDOM, &other));
+		ck_assert_int_eq(space[i].id, space[0].id + i % 4);
+		ck_assert_ptr_eq(space[i].var, space[i % 4].var);
+	}
+}
+END_TEST
+
 /* A refused request changes nothing, whatever it asked for. */
 START_TEST(test_refused_requests)
 {
@@ -253,4 +270,5 @@ END_TEST
 
 SUITE("mx_resources", 50, test_a_context_that_two_threads_request_needs_no_more_than_one,
       test_contexts_that_are_made_at_once_both_stay, test_a_seed_waits_for_the_uses_before_it,
-      test_a_seed_is_set_in_its_own_context, test_a_seed_has_a_name, test_refused_requests)
+      test_a_seed_is_set_in_its_own_context, test_a_seed_has_a_name,
+      test_spaces_are_returned_in_turn, test_refused_requests)
