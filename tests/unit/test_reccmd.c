@@ -151,7 +151,8 @@ END_TEST
 START_TEST(test_what_has_the_number_0_is_said)
 {
 	static const unsigned char events[] = {
-		REC_WAIT | REC_WAIT_ALL, 0, REC_WAITED, 0, 0, PUSH, BEGIN, REC_PUSH, 0, 2, 0, 0, 0,
+		REC_WAIT | REC_WAIT_ALL, 0, REC_WAITED, 0, 0, PUSH, BEGIN,
+		REC_PUSH, 0, 2, 0, 0, 0,
 		REC_WAIT | REC_WAIT_READABLE, 0, 1, 0, REC_WAITED, 0, 0 };
 	static const char *const lines[] = {
 		"\"waits\":[\n{\"engine\":0,\"thread\":7,\"begin_ns\":0,"

@@ -332,10 +332,10 @@ START_TEST(test_events_that_contradict_each_other_are_refused)
 		  "a wait for var 1" },
 		{ EVENTS(REC_WAIT | REC_WAIT_ALL, 0, REC_WAITED, 0, 0, REC_WAITED, 0, 0), NULL },
 		/* a number has 64 bits, and at most eleven bytes */
-		{ EVENTS(REC_WAIT | REC_WAIT_ALL, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
-			 0), NULL },
-		{ EVENTS(REC_WAIT | REC_WAIT_ALL, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
-			 128, 128, 0), "an event of kind 0" },
+		{ EVENTS(REC_WAIT | REC_WAIT_ALL, 128, 128, 128, 128, 128, 128, 128, 128, 128,
+			 128, 0), NULL },
+		{ EVENTS(REC_WAIT | REC_WAIT_ALL, 128, 128, 128, 128, 128, 128, 128, 128, 128,
+			 128, 128, 128, 0), "an event of kind 0" },
 		{ EVENTS(REC_WAIT | REC_WAIT_READABLE | REC_WAIT_WRITABLE, 0),
 		  "a wait of kind 0x18" },
 	};

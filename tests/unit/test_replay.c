@@ -157,7 +157,7 @@ START_TEST(test_bodies_take_their_time_divided_by_the_speed)
 	OK(replay(SLEEPLESS, false, o, 3000000002, &res));
 	ck_assert_uint_eq(res.ops, 2);
 	ck_assert_uint_eq(sleeps, 0);
-	/* So does the whole replay, which takes no less, and not the time since the machine started. */
+	/* So does the whole replay, which takes no less, nor as long as the machine runs. */
 	for (o.speed = 1; o.speed < 3; o.speed++) {
 		OK(replay(SOUND, false, o, 4000000, &res));
 		ck_assert_uint_ge(res.ns, 4000000 / (u32)o.speed);

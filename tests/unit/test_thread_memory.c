@@ -34,7 +34,8 @@ START_TEST(test_without_a_key_no_engine_is_created)
 		n++;
 	MUST(n && n < COUNT(keys));
 	for (k = 0; k < 2; k++)
-		FAILS(pawl_engine_create(&c, &e), -EAGAIN, "no thread-specific data key is free");
+		FAILS(pawl_engine_create(&c, &e), -EAGAIN,
+		      "no thread-specific data key is free");
 	MUST(!pthread_key_delete(keys[--n]));
 	e = engine_with(&c);
 	OK(pawl_engine_destroy(e));
@@ -74,7 +75,7 @@ static void outlives_its_engine(void *arg)
 	MUST(!pawl_thread_attach(e) && !pawl_engine_destroy(e));
 }
 
-/* However often a thread comes, is refused or goes, and however it goes, nothing is left of it. */
+/* However often a thread comes, is refused or goes, in whichever way, it leaves nothing. */
 START_TEST(test_threads_that_come_and_go_leave_no_memory)
 {
 	static void (*const ways[])(void *) = { is_refused, comes_and_goes, comes_and_ends,
@@ -234,4 +235,5 @@ END_TEST
 
 SUITE("thread_memory", test_without_a_key_no_engine_is_created,
       test_threads_that_come_and_go_leave_no_memory,
-      test_attached_thread_pushes_without_allocation, test_memory_of_an_attached_thread_is_there)
+      test_attached_thread_pushes_without_allocation,
+      test_memory_of_an_attached_thread_is_there)
