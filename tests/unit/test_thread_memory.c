@@ -50,6 +50,7 @@ END_TEST
 static void is_refused(void *arg)
 {
 	MUST(pawl_thread_attach(arg) == -EUSERS);
+	MUST(strstr(pawl_error_text(), "more than 1 threads are inside the engine (max_threads)"));
 }
 
 static void comes_and_goes(void *arg)
@@ -122,14 +123,39 @@ struct work {
 /* Memory that the pools and run queues request from the system on this thread. */
 static __thread u32 asked;
 static __thread size_t asked_ring;	/* the most for a ring */
+static const char *refused;		/* what has no memory; NULL: nothing */
 
 int pool_commit_hook(const char *what, size_t bytes)
 {
 	asked++;
 	if (!strcmp(what, "ring") && bytes > asked_ring)
 		asked_ring = bytes;
-	return 0;
+	return refused && !strcmp(what, refused) ? -ENOMEM : 0;
 }
+
+/* The thread is inside then, without what its pushes need, and may attach again. */
+START_TEST(test_an_attach_without_memory_can_be_repeated)
+{
+	static const char *const what[] = { "lane", "ring" };
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+	u32 i;
+
+	for (i = 0; i < 4; i++) {
+		c.max_ops = c.max_vars = 1000;
+		c.prefault = i / 2;
+		e = engine_with(&c);
+		refused = what[i % 2];
+		FAILS(pawl_thread_attach(e), -ENOMEM, "no memory for a thread's run queues");
+		refused = NULL;
+		OK(pawl_thread_attach(e));
+		asked = 0;
+		OK(pawl_thread_attach(e));
+		ck_assert_uint_eq(asked, 0);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
 
 static void *pushes_attached(void *arg)
 {
@@ -236,4 +262,5 @@ END_TEST
 SUITE("thread_memory", test_without_a_key_no_engine_is_created,
       test_threads_that_come_and_go_leave_no_memory,
       test_attached_thread_pushes_without_allocation,
+      test_an_attach_without_memory_can_be_repeated,
       test_memory_of_an_attached_thread_is_there)
