@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <pawl/engine.h>
 #include <mxnet/c_api.h>
+#include "../sanitized.h"
 
 #define ADD(p, n) __atomic_add_fetch(p, n, __ATOMIC_SEQ_CST)
 #define GET(p) __atomic_load_n(p, __ATOMIC_SEQ_CST)
@@ -31,17 +32,6 @@
 			      "\"%s\" is not in: %s", text, MXGetLastError());	\
 	} while (0)
 #define FAILS(call, text) REFUSED(-1, call, text)
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 #define MX_UNUSED __attribute__((unused))
 

@@ -14,6 +14,7 @@
 #include <vector>
 #include <pawl/engine.h>
 #include <pawl/mx_bridge.h>
+#include "../sanitized.h"
 
 struct MxTest {
 	const char *name;

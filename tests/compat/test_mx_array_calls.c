@@ -9,15 +9,6 @@
 #include <stdbool.h>
 #include <sys/syscall.h>
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer) || \
-	__has_feature(memory_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 /* --- waits --- */
 
 static pid_t waiter;
@@ -115,7 +106,7 @@ END_TEST
 
 /* --- memory --- */
 
-#ifndef SANITIZED	/* whose aligned_alloc() is not replaced */
+#if !SANITIZED	/* whose aligned_alloc() is not replaced */
 /* Counts the calls for such an array's memory; the first one makes another call meanwhile. */
 enum { ODD = 5003, ODD_BYTES = (ODD * 4 + 63) / 64 * 64 };
 static int allocated;

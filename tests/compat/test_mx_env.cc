@@ -19,12 +19,6 @@ using mxnet::Engine;
 using mxnet::FnProperty;
 using mxnet::RunContext;
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define __SANITIZE_THREAD__ 1
-#endif
-#endif
-
 extern char **environ;
 static pawl_mx_context cpu_context = { PAWL_MX_CPU, 0 };
 static const char *self;
@@ -334,7 +328,7 @@ static int Case(const std::string &name)
 		EXPECT(!MXSetNumOMPThreads(1) && omp_get() == 1);
 		EXPECT(MXSetNumOMPThreads(0) == -1 && omp_get() == 1);
 		EXPECT(OmpThreads() == std::atoi(std::getenv("WANT_THREADS")));
-#ifndef __SANITIZE_THREAD__
+#if !THREAD_SANITIZED
 		int status = -1;
 		EXPECT(!MXSetNumOMPThreads(6));
 		pid_t pid = fork();
@@ -366,7 +360,7 @@ static int Case(const std::string &name)
 		AtOnce(FnProperty::kNormal, 3);
 		AtOnce(FnProperty::kCPUPrioritized, 2);
 		AtOnce(FnProperty::kCopyToGPU, 1);
-#ifndef __SANITIZE_THREAD__	/* which does not let a child have threads */
+#if !THREAD_SANITIZED	/* which does not let a child have threads */
 		pid_t pid = fork();
 
 		EXPECT(pid >= 0);
@@ -546,7 +540,7 @@ MX_TEST(ends_of_the_process)
 	Run("freed", {});
 	for (const char *ends : { "ends-stopped", "ends-gathered", "ends-late", "ends-late-gathered" })
 		Run(ends, {});
-#ifndef __SANITIZE_THREAD__	/* the body's thread ends the process while others run */
+#if !THREAD_SANITIZED	/* the body's thread ends the process while others run */
 	/* what the op has is not freed */
 	Run("exits", { "ASAN_OPTIONS=detect_leaks=0" });
 #endif

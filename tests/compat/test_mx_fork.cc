@@ -16,18 +16,6 @@
 #include <unistd.h>
 #include "mx_test.hpp"
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define __SANITIZE_THREAD__ 1
-#endif
-#if __has_feature(address_sanitizer)
-#define ADDRESS_SANITIZED 1
-#endif
-#endif
-#ifdef __SANITIZE_ADDRESS__
-#define ADDRESS_SANITIZED 1
-#endif
-
 using mxnet::Context;
 using mxnet::Engine;
 using mxnet::RunContext;
@@ -490,7 +478,7 @@ MX_TEST(from_a_body)
 	e->DeleteVariable([](RunContext) {}, Context(), w);
 }
 
-#ifndef __SANITIZE_ADDRESS__	/* whose allocator's locks a child inherits as they are */
+#if !ADDRESS_SANITIZED	/* whose allocator's locks a child inherits as they are */
 
 /*
  * While other threads push: each child has an engine that works.  A fork is at a moment when
@@ -758,7 +746,7 @@ static void Starve()
 	}
 }
 
-#ifndef ADDRESS_SANITIZED	/* its allocator ends the process */
+#if !ADDRESS_SANITIZED	/* its allocator ends the process */
 
 static std::string said;
 
@@ -805,7 +793,7 @@ MX_TEST(no_memory_for_an_engine)
 
 int main(int argc, char **argv)
 {
-#ifdef __SANITIZE_THREAD__
+#if THREAD_SANITIZED
 	std::printf("the thread sanitizer does not let a child have threads\n");
 	return 77;
 #endif

@@ -22,18 +22,6 @@
 #include <unistd.h>
 #include "mx_test.hpp"
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer) || \
-	__has_feature(memory_sanitizer)
-#define SANITIZED 1
-#endif
-#if __has_feature(thread_sanitizer) && !defined(__SANITIZE_THREAD__)
-#define __SANITIZE_THREAD__ 1
-#endif
-#endif
-
 using mxnet::Context;
 using mxnet::Storage;
 
@@ -259,7 +247,7 @@ MX_TEST(a_thread_has_one_object_of_a_type_which_is_kept)
 		alarm(60);
 		told = ends[1];
 		dmlc::ThreadLocalStore<Tells>::Get()->what = 'a';
-#ifndef __SANITIZE_THREAD__	/* which does not let a child have threads */
+#if !THREAD_SANITIZED	/* which does not let a child have threads */
 		std::thread([] { dmlc::ThreadLocalStore<Tells>::Get()->what = 'a'; }).join();
 #else
 		EXPECT(write(told, "a", 1) == 1);
@@ -271,7 +259,7 @@ MX_TEST(a_thread_has_one_object_of_a_type_which_is_kept)
 	EXPECT(waitpid(pid, &status, 0) == pid && !status);
 	EXPECT(read(ends[0], text, sizeof(text) - 1) >= 0);
 	close(ends[0]);
-#ifndef __SANITIZE_THREAD__
+#if !THREAD_SANITIZED
 	EXPECT(!std::strcmp(text, "-aa"));
 #endif
 }
@@ -311,7 +299,7 @@ MX_TEST(storage_is_memory_of_a_cpu)
 		THROWS(dmlc::Error, "only memory of CPUs", s->Alloc(8, ctx));
 		THROWS(dmlc::Error, "only memory of CPUs", s->Alloc(0, ctx));
 	}
-#ifndef SANITIZED	/* whose malloc() does not return */
+#if !SANITIZED	/* whose malloc() does not return */
 	THROWS(std::bad_alloc, "", s->Alloc(SIZE_MAX / 2, Context::CPU()));
 #endif
 }

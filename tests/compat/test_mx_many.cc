@@ -14,25 +14,13 @@ using mxnet::FnProperty;
 using mxnet::RunContext;
 typedef Engine::CallbackOnComplete Done;
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SLOW 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer) || \
-	__has_feature(memory_sanitizer)
-#define SLOW 1
-#endif
-#endif
-#ifndef SLOW
-#define SLOW 0
-#endif
-
 static const size_t BLOCKS = 1 << 21;	/* core/state.h, BLOCK_BITS */
 /*
  * Fewer than blocks with a sanitizer, where so many take two minutes and 8 GB;
  * test_parked_few.c parks vars there.
  */
-static const size_t ARRAYS = SLOW ? 200000 : 3000000;
-static const unsigned THREADS = 4, OPS = SLOW ? 10000 : 100000, SHARED = 1024;
+static const size_t ARRAYS = SANITIZED ? 200000 : 3000000;
+static const unsigned THREADS = 4, OPS = SANITIZED ? 10000 : 100000, SHARED = 1024;
 
 struct Array {
 	Engine::VarHandle var;
@@ -148,7 +136,7 @@ MX_TEST(more_arrays_than_blocks)
 	std::vector<std::thread> threads;
 	std::vector<Part> parts;
 
-	static_assert(SLOW || ARRAYS > BLOCKS, "every array has a block");
+	static_assert(SANITIZED || ARRAYS > BLOCKS, "every array has a block");
 	for (size_t i = 0; i < ARRAYS; i++) {
 		Array &x = all[i];
 

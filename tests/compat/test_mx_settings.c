@@ -8,12 +8,6 @@
 #include <sched.h>
 #include <sys/wait.h>
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define __SANITIZE_THREAD__ 1
-#endif
-#endif
-
 int __real_pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out);
 int __wrap_pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out);
 int __real_pawl_engine_destroy(struct pawl_engine *e);
@@ -350,7 +344,7 @@ END_TEST
 /* The exit status of a child that ends with fn(e), which says what is not so. */
 static int child(int (*fn)(struct pawl_mx_engine *e), struct pawl_mx_engine *e)
 {
-#ifdef __SANITIZE_THREAD__	/* which does not let a child have threads */
+#if THREAD_SANITIZED	/* which does not let a child have threads */
 	return 0;
 #else
 	int status = -1;

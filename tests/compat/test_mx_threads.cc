@@ -21,17 +21,6 @@ using mxnet::Context;
 using mxnet::Engine;
 using mxnet::RunContext;
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
-
 #define OK(call) EXPECT(!(call))
 
 static const unsigned THREADS = 4, STEPS = 60, CONTEXTS = 3, TYPES = 3, IDS = 8;

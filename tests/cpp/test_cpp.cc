@@ -11,6 +11,7 @@
 
 #include <pawl/pawl.hpp>
 #include "must.hh"
+#include "../sanitized.h"
 
 /* The call throws an error with this errno. */
 #define THROWS(call, errno_)							\
@@ -24,20 +25,9 @@
 		MUST(code_ == (errno_));					\
 	} while (0)
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define COUNTS 0
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define COUNTS 0
-#endif
-#endif
-#ifndef COUNTS
-#define COUNTS 1
-#endif
-
 static thread_local unsigned long allocations;
 
-#if COUNTS	/* a sanitizer has these operators itself */
+#if !SANITIZED	/* a sanitizer has these operators itself */
 __attribute__((noinline)) void *operator new(std::size_t n)
 {
 	void *p = std::malloc(n ? n : 1);
@@ -159,7 +149,7 @@ static void small_callables_are_not_allocated()
 	MUST(n == 7);
 	/* With more vars there is no room. */
 	e.push([p, q, r] { *p += q == r; }, pawl::writes(a, b, c, d));
-	MUST(allocations == before + COUNTS);
+	MUST(allocations == before + !SANITIZED);
 	e.wait();
 	MUST(n == 8);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For all tests: which sanitizer is in use, and MUST(), an assertion for any thread. */
+/* For all tests: MUST(), an assertion for any thread. */
 #ifndef TESTS_UNIT_MUST_H
 #define TESTS_UNIT_MUST_H
 
@@ -8,30 +8,7 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
-
-#if defined(__SANITIZE_ADDRESS__)
-#define ADDRESS_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ADDRESS_SANITIZED 1
-#endif
-#endif
-#ifndef ADDRESS_SANITIZED
-#define ADDRESS_SANITIZED 0
-#endif
-
-#if defined(__SANITIZE_THREAD__)
-#define THREAD_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define THREAD_SANITIZED 1
-#endif
-#endif
-#ifndef THREAD_SANITIZED
-#define THREAD_SANITIZED 0
-#endif
-
-#define SANITIZED (ADDRESS_SANITIZED || THREAD_SANITIZED)
+#include "../sanitized.h"
 
 /*
  * How long a test waits, in ms, for something that should happen much earlier.
