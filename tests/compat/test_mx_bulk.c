@@ -174,6 +174,45 @@ END_TEST
  * Ops of five accesses, gathered while nothing runs: the union of what they name, without
  * duplicates, is what an op needs, so that all of them are accepted, and run.
  */
+/* Whatever vars come together: their places in the table of a bulk are as good as random. */
+START_TEST(test_a_bulk_has_any_256_vars)
+{
+	enum { VARS = 4000, ROUNDS = 100 };
+	struct pawl_mx_engine *e = engine();
+	static struct pawl_mx_var *v[VARS];
+	static unsigned int writes[VARS];
+	unsigned int n = 0, i, k, r, seed = 1;
+
+	for (i = 0; i < VARS; i++)
+		v[i] = var_new(e);
+	ck_assert_int_ge(pawl_mx_set_bulk_size(e, 64), 0);
+	for (r = 0; r < ROUNDS; r++) {
+		bool chosen[VARS] = { false };
+
+		for (i = 0; i < 64; i++) {
+			struct pawl_mx_var *on[4];
+			struct pawl_mx_op op = op_on(add_one, &n, on);
+			unsigned int at[4];
+
+			for (k = 0; k < 4; k++) {
+				at[k] = (unsigned int)rand_r(&seed) % VARS;
+				on[k] = v[at[k]];
+			}
+			op.reads = on + 1;
+			op.nreads = 3;
+			OK(pawl_mx_push(e, &op, NULL));
+			writes[at[0]] += !chosen[at[0]];
+			chosen[at[0]] = true;
+		}
+		OK(pawl_mx_wait_all(e, NULL));
+		ck_assert_uint_eq(n, 64 * (r + 1));
+	}
+	for (i = 0; i < VARS; i++)
+		ck_assert_uint_eq(pawl_mx_var_version(v[i]), writes[i]);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
 START_TEST(test_bulk_keeps_every_accepted_op)
 {
 	enum { VARS = 1000, OPS = SANITIZED ? 30000 : 200000 };
@@ -602,7 +641,7 @@ END_TEST
 
 SUITE("mx_bulk", 120, test_full, test_full_large, test_order,
       test_a_bulk_waits_for_what_it_reads, test_a_bulk_runs_in_its_context,
-      test_a_bulk_writes_what_one_of_its_functions_writes, test_bulk_keeps_every_accepted_op,
+      test_a_bulk_writes_what_one_of_its_functions_writes, test_a_bulk_has_any_256_vars, test_bulk_keeps_every_accepted_op,
       test_many_vars, test_as_many_vars_as_there_is_room_for, test_threads_and_engines,
       test_flush_points, test_failure_skips_the_rest, test_refused_in_between,
       test_var_dies_in_the_bulk, test_the_drop_of_a_refused_function_uses_the_engine)

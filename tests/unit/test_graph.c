@@ -82,6 +82,8 @@ START_TEST(test_largest_graphs)
 		many[i] = op;
 		many[i].nreads = VARS_MAX;
 	}
+	OK(pawl_graph_create(e, many, 128, 0, &g));
+	OK(pawl_graph_delete(e, g));
 	many[i] = op;
 	many[i].nreads = 1;
 	REFUSED(e, pawl_graph_create(e, many, 129, 0, &g), -E2BIG, "4194305 reads and writes",

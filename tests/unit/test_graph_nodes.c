@@ -2,6 +2,9 @@
 /* core/nodes.c, core/plan.c: the ops inside a graph. */
 #include <fcntl.h>
 #include "graphs.h"
+#include "trap.h"
+#include <core/graph.h>
+#include <core/op.h>
 #include <core/thread.h>
 
 /* --- order and parallelism --- */
@@ -283,6 +286,80 @@ START_TEST(test_asynchronous_nodes)
 	ck_assert_str_eq(err.text, "no answer");
 	ck_assert_uint_eq(not, 0);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+#if CAN_TRAP
+static struct pawl_engine *runs_on;
+
+static void run_what_is_ready(void)
+{
+	while (pawl_run_one(runs_on))
+		;
+}
+#endif
+
+/* Another thread runs the nodes behind it as soon as they are ready: the launch ends once. */
+START_TEST(test_a_launch_may_end_while_a_node_of_it_is_completed)
+{
+#if CAN_TRAP
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u64 token = 0;
+	u32 ran = 0, k, n = 0, meanwhile = 0;
+	struct pawl_op op[2] = { OP(NULL, &token, W(v), .async_fn = keep_token),
+				 OP(add_one, &ran, W(v)) };
+	pawl_graph_t g = graph_new(e, op, 2);
+	int rc;
+
+	runs_on = e;
+	elsewhere_begin(run_what_is_ready);
+	for (k = 0; !k || trap.stops; k += SANITIZED ? 29 : 5) {
+		OK(pawl_graph_push(e, g, NULL));
+		run_what_is_ready();
+		trap_after(k, rc = pawl_complete(e, (pawl_token_t){ token }, 0, NULL));
+		OK(rc);
+		meanwhile += ran == ++n;
+		run_what_is_ready();
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_uint_eq(ran, n);
+		ck_assert_uint_eq(version(e, v), n);
+		ck_assert_uint_eq(stats(e).pushed, n);
+		ck_assert_uint_eq(stats(e).completed, n);
+	}
+	ck_assert_uint_gt(meanwhile, 0);
+	elsewhere_end();
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+#endif
+}
+END_TEST
+
+/* Others may have counted all sinks by then, and end the launch. */
+START_TEST(test_only_the_last_sink_ends_a_launch)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	u64 token = 0;
+	u32 ran = 0;
+	struct pawl_op op[2] = { OP(NULL, &token, W(v), .async_fn = keep_token),
+				 OP(add_one, &ran, W(v)) };
+	pawl_graph_t g = graph_new(e, op, 2);
+	struct launch *l;
+
+	OK(pawl_graph_push(e, g, NULL));
+	ck_assert_int_eq(pawl_run_one(e), 1);
+	l = op_of(e, (u32)token)->arg;
+	ck_assert_uint_eq(l->left, 1);
+	store_relaxed(&l->left, 0);
+	OK(pawl_complete(e, (pawl_token_t){ token }, 0, NULL));
+	ck_assert_uint_eq(stats(e).completed, 0);
+	store_relaxed(&l->left, 1);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	ck_assert_uint_eq(ran, 1);
+	ck_assert_uint_eq(stats(e).completed, 1);
 	OK(pawl_graph_delete(e, g));
 	OK(pawl_engine_destroy(e));
 }
@@ -620,6 +697,8 @@ SUITE("graph_nodes", test_independent_ops_run_in_parallel,
       test_bodies_are_queued_as_their_launch,
       test_random_graphs_give_what_their_ops_in_order_give,
       test_a_write_waits_for_an_unfinished_read, test_asynchronous_nodes,
+      test_a_launch_may_end_while_a_node_of_it_is_completed,
+      test_only_the_last_sink_ends_a_launch,
       test_an_asynchronous_node_beside_others_is_the_last,
       test_more_ready_nodes_than_ops, test_an_op_without_a_body, test_traces_show_the_bodies,
       test_dumps_beside_launches, test_the_end_of_a_launch_delays_no_other_op,

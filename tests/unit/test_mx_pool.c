@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* compat/pool.c: the stacks of lists of small objects. */
 #include "util.h"
+#include "trap.h"
 #include <malloc.h>
 
 static u32 refuse;	/* that of the file's next allocations fails; 0: none does */
@@ -90,6 +91,73 @@ START_TEST(test_a_stack_does_not_return_to_an_old_value)
 	ck_assert_int_ne(memcmp(&was, &stacks[MX_CALLS], sizeof(was)), 0);
 	ck_assert_ptr_eq(list_pop(MX_CALLS), l);
 	mx_pool_put(MX_CALLS, l);
+}
+END_TEST
+
+#if CAN_TRAP
+static struct mx_node lists[4];
+static void *theirs;
+
+static void take_a_list(void)
+{
+	theirs = list_pop(MX_CALLS);
+}
+
+static void give_a_list(void)
+{
+	theirs = &lists[3];
+	list_push(MX_CALLS, theirs);
+}
+
+static u32 count_lists(void)
+{
+	u32 n = 0, seen = 0, i;
+	void *l;
+
+	while ((l = list_pop(MX_CALLS))) {
+		i = (u32)((struct mx_node *)l - lists);
+		MUST(i < ARRAY_SIZE(lists) && !(seen >> i & 1));
+		seen |= 1u << i;
+		n++;
+	}
+	return n;
+}
+#endif
+
+/* While one thread takes or returns a list, another one takes or returns one. */
+START_TEST(test_a_list_is_taken_by_one_thread)
+{
+#if CAN_TRAP
+	void (*const others[])(void) = { take_a_list, give_a_list };
+	void *saved[64], *mine = NULL;
+	u32 n, i, j, k, stops = 0, left;
+
+	for (n = 0; n < ARRAY_SIZE(saved) && (saved[n] = list_pop(MX_CALLS)); n++)
+		;
+	MUST(n < ARRAY_SIZE(saved));
+	for (i = 0; i < 4; i++) {
+		trap_init(others[i / 2]);
+		for (k = 0; !k || trap.stops; k++) {
+			for (j = 0; j < 2; j++)
+				list_push(MX_CALLS, &lists[j]);
+			theirs = NULL;
+			if (i % 2)
+				trap_after(k, list_push(MX_CALLS, &lists[2]));
+			else
+				trap_after(k, mine = list_pop(MX_CALLS));
+			stops += trap.stops;
+			if (i % 2 == 0)
+				MUST(mine && (i || mine != theirs));
+			left = i % 2 ? 3 : 1;
+			if (theirs)
+				left += i / 2 ? 1 : -1u;
+			MUST(count_lists() == left);
+		}
+	}
+	ck_assert_uint_gt(stops, 20);
+	while (n)
+		list_push(MX_CALLS, saved[--n]);
+#endif
 }
 END_TEST
 
@@ -365,7 +433,8 @@ START_TEST(test_a_refused_chunk_leaves_nothing)
 }
 END_TEST
 
-SUITE("mx_pool", test_a_stack_does_not_return_to_an_old_value, test_threads_share_the_lists,
+SUITE("mx_pool", test_a_stack_does_not_return_to_an_old_value,
+      test_a_list_is_taken_by_one_thread, test_threads_share_the_lists,
       test_the_objects_that_a_thread_has_cached_outlive_it,
       test_a_thread_that_only_returns_objects_keeps_none_of_them,
       test_a_thread_returns_what_it_has_in_excess,
