@@ -362,6 +362,12 @@ def includes(path, header):
         return re.search(r'^#include ["<](\S*/)?%s[">]' % re.escape(header), file.read(), re.M) is not None
 
 
+def includes_it(name, header):
+    """Does the source of a test include a header?"""
+    source = glob.glob(os.path.join(TOP, "tests", name + ".c*"))
+    return any(includes(os.path.relpath(f, TOP), header) for f in source)
+
+
 def tests_of(mutant, all_tests, executed):
     """The names of the tests that execute a mutant's line, in the order in which they run."""
     stem = os.path.splitext(os.path.basename(mutant.path))[0]
@@ -379,7 +385,8 @@ def tests_of(mutant, all_tests, executed):
         seconds, lines = executed["tests"].get(name, (None, {}))
         own = re.search(r"(^|/)test_(\w+_)?%s" % stem, name) is not None
         if seconds is None or not numbers.isdisjoint(lines.get(mutant.path, [])) or \
-                not exact and mutant.path in lines or not code and lines.keys() & users:
+                not exact and mutant.path in lines or not code and lines.keys() & users or \
+                not code and not users and includes_it(name, os.path.basename(mutant.path)):
             chosen.append((not own, 1 if seconds is None else seconds, name))
     return [name for _, _, name in sorted(chosen)]
 
