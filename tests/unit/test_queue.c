@@ -61,17 +61,24 @@ START_TEST(test_priorities)
 	struct fix f;
 	struct exec_queue *q;
 	struct exec_thread *t;
-	u32 i;
+	u32 i, form;
 
 	fix_init(&f, NULL);
 	q = fix_queue(&f, "q", 0, true);
 	t = fix_thread(&f);
-	for (i = 0; i < ARRAY_SIZE(in); i++)
-		exec_push(q, t, i + 1, in[i].prio, in[i].flags);
-	for (i = 0; i < ARRAY_SIZE(want); i++)
-		MUST(exec_take(f.x, t) == want[i]);
-	ck_assert(!exec_take(f.x, t));
-	ck_assert(queue_empty(q));
+	/* one by one, several at once, and both in turn */
+	for (form = 0; form < 3; form++) {
+		for (i = 0; i < ARRAY_SIZE(in); i++)
+			if (form == 1 || form + i % 2 == 3)
+				exec_push_more(q, t, i + 1, in[i].prio, in[i].flags);
+			else
+				exec_push(q, t, i + 1, in[i].prio, in[i].flags);
+		exec_pushed(q, t);
+		for (i = 0; i < ARRAY_SIZE(want); i++)
+			MUST(exec_take(f.x, t) == want[i]);
+		ck_assert(!exec_take(f.x, t));
+		ck_assert(queue_empty(q));
+	}
 	fix_leave(&f, t);
 	fix_fini(&f);
 }
@@ -179,7 +186,7 @@ END_TEST
  * of each of them in order.  On a busy machine a turn may take several time slices, so the
  * producer whose turn it is ends the test when the time has passed.
  */
-#define TURNS	(SANITIZED ? 20000u : 200000u)
+#define TURNS	(SANITIZED ? 10000u : 60000u)
 #define TURNS_NS	5000000000ull
 #define GAME_OVER	(1u << 31)
 
