@@ -80,7 +80,7 @@ waiting() {
 	programs '' . $plain $search
 	item '' headers 400 "$make check-headers"
 	local serve="$srctree/tests/tools/test_serve.sh tests/serve/http/server"
-	item '' serve-soak 600 "PAWL_SERVE_SOAK=60 $serve -s -k soak"
+	item '' serve-soak 600 "PAWL_SERVE_SOAK=30 $serve -s -k soak"
 	# these need packages of PyPI; the first run installs them
 	item '' serve-client 600 "PAWL_SERVE_CLIENT=y $serve -k client"
 	item '' models 1800 "$srctree/tests/serve/run.sh"
@@ -88,7 +88,7 @@ waiting() {
 	item '' cross 1800 "make='$make' $srctree/tests/cross/run.sh"
 	# from the tarball, with the other compiler, without the optional parts; or from here if
 	# this is no git clone
-	item '' dist 1800 "CC=clang CFLAGS=-O0 CONFIGS=minimal.config $srctree/tests/install/dist.sh"
+	item '' dist 1800 "CC=clang CONFIGS=minimal.config $srctree/tests/install/dist.sh"
 	[ -e "$srctree/.git" ] || item '' install 600 "$make check-install"
 	item '' deb 1200 "$srctree/tests/install/deb.sh"
 }

@@ -19,7 +19,7 @@ static const size_t BLOCKS = 1 << 21;	/* core/state.h, BLOCK_BITS */
  * Fewer than blocks with a sanitizer, where so many take two minutes and 8 GB;
  * test_parked_few.c parks vars there.
  */
-static const size_t ARRAYS = SANITIZED ? 200000 : 3000000;
+static const size_t ARRAYS = SANITIZED ? 50000 : 3000000;
 static const unsigned THREADS = 4, OPS = SANITIZED ? 10000 : 100000, SHARED = 1024;
 
 struct Array {

@@ -80,7 +80,7 @@ run_machine() {
 	# -isystem: the libraries' headers are nobody's to warn about.  What minimal.config leaves out
 	# does not depend on the machine.
 	set -- O="$build" CC=$triplet-gcc AR=$triplet-ar LDFLAGS="-L$lib" \
-		CFLAGS="-isystem $sys/usr/include -isystem $sys/usr/include/$triplet"
+		CFLAGS="-DPAWL_EMULATED -isystem $sys/usr/include -isystem $sys/usr/include/$triplet"
 	if ! { $make "$@" defconfig minimal.config && $make $jobs "$@" lib "${programs[@]}"; } \
 		>"$log" 2>&1; then
 		tail -n 30 "$log"

@@ -298,7 +298,7 @@ START_TEST(test_pass_on)
 	/* Two queues: the work is in either of them, and the other one is empty. */
 	t = fix_one_queue(&f, &o, count_work, &ran, 0, true, &q[0]);
 	q[1] = fix_queue(&f, "r", 0, true);
-	for (r = 1; r <= (SANITIZED ? 100u : 1500u); r++) {
+	for (r = 1; r <= (SANITIZED ? 100u : 500u); r++) {
 		struct helper h[3];
 		pthread_t p[3];
 

@@ -556,7 +556,7 @@ static void *leaver(void *arg)
 
 START_TEST(test_ends_race)
 {
-	int i, round, rounds = TIMES(300);
+	int i, round, rounds = TIMES(100);
 
 	for (round = 0; round < rounds; round++) {
 		struct crowd c = { .e = engine(PAWL_PER_DEVICE, 0) };
