@@ -346,5 +346,49 @@ START_TEST(test_var_order_wins)
 }
 END_TEST
 
+/* As many as max_ops, though each thread keeps a few pieces of the queue's memory for itself. */
+struct staying {
+	struct pawl_engine *e;
+	u32 pushed, leave;	/* A */
+	u32 ran;
+};
+
+static void *pushes_and_stays(void *arg)
+{
+	struct staying *s = arg;
+	struct pawl_op op = op_of_fn(add_one, &s->ran);
+
+	op.priority = 1;
+	MUST(!pawl_push(s->e, &op));
+	fetch_add_release(&s->pushed, 1);
+	while (!load_acquire(&s->leave))
+		sched_yield();
+	return NULL;
+}
+
+START_TEST(test_many_threads_push_with_a_priority)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct staying s = { 0 };
+	pthread_t t[60];
+	u32 i;
+
+	c.max_ops = 64;
+	c.max_threads = COUNT(t) + 4;
+	s.e = engine_with(&c);
+	for (i = 0; i < COUNT(t); i++) {
+		t[i] = spawn(pushes_and_stays, &s);
+		ck_assert(soon(load_acquire(&s.pushed) == i + 1));
+	}
+	OK(pawl_wait_all(s.e, SOON_NS, NULL));
+	ck_assert_uint_eq(s.ran, COUNT(t));
+	store_release(&s.leave, 1);
+	for (i = 0; i < COUNT(t); i++)
+		join(t[i]);
+	OK(pawl_engine_destroy(s.e));
+}
+END_TEST
+
 SUITE("priority", test_exact, test_exact_while_running, test_released_together,
-      test_equals_keep_order, test_fifo_of_ready_ops, test_fifo_model, test_var_order_wins)
+      test_equals_keep_order, test_fifo_of_ready_ops, test_fifo_model, test_var_order_wins,
+      test_many_threads_push_with_a_priority)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exec/ring.c: order, wrap, growth, batches and hoards, thieves. */
+#include <sys/resource.h>
 #include "exec_fixture.h"
 #include "suite.h"
 #include "trap.h"
@@ -246,6 +247,25 @@ START_TEST(test_grow_fails)
 	store_relaxed(&refuse_memory, false);
 	MUST(ring_push(r, 258));
 	for (i = 2; i <= 258; i++)
+		MUST(take(r) == i);
+	ring_gone(r);
+}
+END_TEST
+
+/* Neither its reads nor its writes of the slots are page faults later. */
+START_TEST(test_a_reserved_ring_has_its_pages)
+{
+	struct ring *r = ring_new();
+	struct rusage before, after;
+	u32 i, n = 1u << 16;
+
+	MUST(ring_reserve(r, n));
+	getrusage(RUSAGE_SELF, &before);
+	for (i = 1; i <= n; i++)
+		MUST(ring_push(r, i));
+	getrusage(RUSAGE_SELF, &after);
+	ck_assert_int_lt(after.ru_minflt - before.ru_minflt, (long)(n * sizeof(u32) / 4096 / 2));
+	for (i = 1; i <= n; i++)
 		MUST(take(r) == i);
 	ring_gone(r);
 }
@@ -549,6 +569,8 @@ int main(void)
 	tcase_add_loop_test(tc, test_shrink, 0, 2);
 	tcase_add_test(tc, test_shrink_keeps_elements);
 	tcase_add_test(tc, test_grow_fails);
+	if (!SANITIZED)	/* whose own memory has faults */
+		tcase_add_test(tc, test_a_reserved_ring_has_its_pages);
 	tcase_add_test(tc, test_largest);
 	tcase_add_test(tc, test_batch);
 	tcase_add_test(tc, test_a_sample_inside_a_batch);
