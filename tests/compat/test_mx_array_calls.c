@@ -276,6 +276,15 @@ START_TEST(test_memory_that_another_thread_was_faster_to_allocate_is_freed)
 	ck_assert_uint_lt(mallinfo2().uordblks, before + 50 * ODD_BYTES);
 }
 END_TEST
+
+static uint64_t vars_made(void)
+{
+	struct pawl_stats s = { .size = sizeof(s) };
+
+	OK(pawl_stats(pawl_mx_engine_pawl(pawl_mx_engine_get()), &s));
+	return s.vars;
+}
+
 /* The arrays are as before, and nothing that the call has taken is lost. */
 START_TEST(test_calls_without_memory_for_an_array_are_refused)
 {
@@ -284,6 +293,7 @@ START_TEST(test_calls_without_memory_for_an_array_are_refused)
 	const uint32_t shape[] = { ODD };
 	NDArrayHandle nd, full, other = NULL;
 	size_t before = 0;
+	uint64_t vars = 0;
 	void *p = NULL;
 	int i;
 
@@ -291,8 +301,10 @@ START_TEST(test_calls_without_memory_for_an_array_are_refused)
 	OK(MXNDArrayCreate(shape, 1, PAWL_MX_CPU, 0, 0, &full));
 	no_memory = true;
 	for (i = 0; i < 4000; i++) {
-		if (i == 1000)
+		if (i == 1000) {
 			before = mallinfo2().uordblks;
+			vars = vars_made();
+		}
 		FAILS(MXNDArrayCreate(shape, 1, PAWL_MX_CPU, 0, 0, &other), text);
 		FAILS(MXNDArrayGetData(nd, &p), text);
 		FAILS(MXNDArraySyncCopyFromCPU(nd, data, ODD), text);
@@ -301,6 +313,7 @@ START_TEST(test_calls_without_memory_for_an_array_are_refused)
 		FAILS(MXNDArraySyncCopyFromNDArray(full, nd, -1), text);
 	}
 	ck_assert_uint_lt(mallinfo2().uordblks, before + 100000);
+	ck_assert_uint_lt(vars_made(), vars + 1000);
 	ck_assert(!other && !p && !version(nd) && !version(full));
 	no_memory = false;
 	data[ODD - 1] = 5;

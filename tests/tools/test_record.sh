@@ -159,6 +159,9 @@ run 0 'Usage' record --help
 run 0 'Usage' replay --help
 run 0 '^  replay  ' help
 run 0 "^'pawl COMMAND --help' lists" help
+for word in help version; do
+	run 0 '^Usage: pawl COMMAND ' help $word
+done
 
 # workloads of others, small ones made here
 cat >"$tmp/wf.json" <<'EOF'
