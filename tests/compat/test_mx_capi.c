@@ -583,7 +583,7 @@ START_TEST(test_the_last_error_is_a_copy_of_its_text)
 }
 END_TEST
 
-enum { LATE_BLOCKS = 64, LATE_SIZE = 5000 };
+enum { LATE_BLOCKS = 64, LATE_SIZE = 5000, LATE_TURNS = THREAD_SANITIZED ? 2 : 3 };
 
 struct late {
 	pthread_key_t key;
@@ -606,7 +606,7 @@ static void errs_late(void *arg)
 	struct late *l = arg;
 	int i, k;
 
-	if (++l->turns < (THREAD_SANITIZED ? 2 : 3) && pthread_setspecific(l->key, l))
+	if (++l->turns < LATE_TURNS && pthread_setspecific(l->key, l))
 		abort();
 	for (i = 0; i < LATE_BLOCKS; i++) {
 		block[i] = malloc(LATE_SIZE);
@@ -653,7 +653,7 @@ START_TEST(test_a_destructor_of_a_threads_data_has_a_last_error)
 	for (i = 0; i < 10; i++) {
 		l.turns = 0;
 		ck_assert(!pthread_create(&t, NULL, errs, &l) && !pthread_join(t, NULL));
-		ck_assert(l.turns == 3 && !l.wrong);
+		ck_assert(l.turns == LATE_TURNS && !l.wrong);
 	}
 	ck_assert_str_eq(MXGetLastError(), "of the main thread");
 	OK(MXNDArrayWaitAll());
