@@ -408,7 +408,7 @@ static void memory_touch(char *p, size_t bytes)
 	size_t i;
 
 	for (i = 0; i < bytes; i += CACHELINE)
-		fetch_add_relaxed((u32 *)(void *)(p + i), 0);
+		page_touch(p + i);
 }
 
 /* Progress: as a thread's first call.  Without prefault the pools' pages fault later. */

@@ -191,7 +191,7 @@ bool ring_reserve(struct ring *r, u32 n)
 			return false;
 	/* A page fault now is none later. */
 	for (i = 0; i <= r->mask; i += CACHELINE / sizeof(u32))
-		fetch_add_relaxed(&r->slots[i], 0);
+		page_touch(&r->slots[i]);
 	return true;
 }
 

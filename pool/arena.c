@@ -253,7 +253,7 @@ static void range_touch(struct arena_range *r, size_t page)
 		return;
 #endif
 	for (at = 0; at < bytes; at += page)
-		fetch_add_relaxed((u32 *)(void *)(r->start + at), 0);
+		page_touch(r->start + at);
 }
 
 static int arena_prefault(struct arena *a)

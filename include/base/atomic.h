@@ -195,4 +195,15 @@ static inline bool pair_cas_acq_rel(struct pair *p, struct pair *old, struct pai
 }
 #endif
 
+/*
+ * Write to a page without a change, so that no page fault comes later; others may write, too.
+ * Clang makes an addition of 0 a load.  If the compare-and-swap fails, another thread has written.
+ */
+static inline void page_touch(void *page)
+{
+	u32 *p = page, v = load_relaxed(p);
+
+	cas_relaxed(p, &v, v);
+}
+
 #endif
