@@ -245,7 +245,7 @@ START_TEST(test_hoards)
 }
 END_TEST
 
-/* A thread goes on with the lane that it took from, which other makers do not interrupt. */
+/* A thread continues with the lane from which it took, whatever other threads have pushed. */
 START_TEST(test_a_thread_stays_with_the_lane_that_it_took_from)
 {
 	struct fix f;
