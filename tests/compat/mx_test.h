@@ -96,6 +96,34 @@ MX_UNUSED static int is_held(void)
 	return GET(&holds);
 }
 
+static pid_t waiter MX_UNUSED;
+static int released MX_UNUSED;
+
+MX_UNUSED static void releases_now(void)
+{
+	PUT(&released, 1);
+	hold_done.callback(hold_done.engine, hold_done.param, NULL);
+}
+
+/* End what is held when the other thread sleeps, which it does in a wait. */
+MX_UNUSED static void *releases(void *arg)
+{
+	char path[64], state = 0;
+	FILE *f;
+	int i;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)waiter);
+	for (i = 0; i < 600000 && state != 'S'; i++) {
+		f = fopen(path, "r");
+		if (!f || fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+			abort();
+		fclose(f);
+		usleep(100);
+	}
+	releases_now();
+	return NULL;
+}
+
 /* --- the program --- */
 
 MX_UNUSED static int suite_run(const char *name, const TTest *const *tests, int seconds)

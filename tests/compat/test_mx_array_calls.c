@@ -11,34 +11,6 @@
 
 /* --- waits --- */
 
-static pid_t waiter;
-static int released;
-
-static void releases_now(void)
-{
-	PUT(&released, 1);
-	hold_done.callback(hold_done.engine, hold_done.param, NULL);
-}
-
-/* End what is held when the other thread sleeps, which it does in a wait. */
-static void *releases(void *arg)
-{
-	char path[64], state = 0;
-	FILE *f;
-	int i;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)waiter);
-	for (i = 0; i < 600000 && state != 'S'; i++) {
-		f = fopen(path, "r");
-		if (!f || fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
-			abort();
-		fclose(f);
-		usleep(100);
-	}
-	releases_now();
-	return NULL;
-}
-
 /* Those that return when something is done: what was pushed to the array before comes first. */
 enum { READ, WRITE, CHECK, FROM_CPU, TO_CPU, FROM_ARRAY, FROM_THIS, ALL, CALLS };
 

@@ -3,7 +3,7 @@
  * Arrays of the C interface, their views, copies and memory, and the resources of a context:
  * temporary space and random numbers.
  */
-#include "mx_test.h"
+#include "mx_meanwhile.h"
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -219,29 +219,6 @@ START_TEST(test_dimensions_that_are_kept_and_long_ones)
 	OK(MXNDArrayFree(nd));
 }
 END_TEST
-
-static pid_t waiter;
-static int released;
-
-/* End what is held when the other thread sleeps, which it does in a wait. */
-static void *releases(void *arg)
-{
-	char path[64], state = 0;
-	FILE *f;
-	int i;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)waiter);
-	for (i = 0; i < 600000 && state != 'S'; i++) {
-		f = fopen(path, "r");
-		if (!f || fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
-			abort();
-		fclose(f);
-		usleep(100);
-	}
-	PUT(&released, 1);
-	hold_done.callback(hold_done.engine, hold_done.param, NULL);
-	return NULL;
-}
 
 /* Other than a wait to read; neither makes a version. */
 START_TEST(test_a_wait_to_write_is_for_ops_that_read_and_a_wait_to_read_is_not)
@@ -789,28 +766,6 @@ START_TEST(test_a_context_has_one_set_of_resources_whoever_asks_first)
 	pthread_barrier_destroy(&together);
 }
 END_TEST
-
-/*
- * The first request of a context reads the environment; getenv() makes the calls of another
- * thread at that moment.
- */
-static void (*meanwhile)(void);
-
-char *getenv(const char *name)
-{
-	const size_t n = strlen(name);
-	void (*call)(void) = meanwhile;
-	char **e;
-
-	if (call && !strcmp(name, "MXNET_CPU_TEMP_COPY")) {
-		meanwhile = NULL;
-		call();
-	}
-	for (e = environ; e && *e; e++)
-		if (!strncmp(*e, name, n) && (*e)[n] == '=')
-			return *e + n + 1;
-	return NULL;
-}
 
 static void another_seed(void)
 {

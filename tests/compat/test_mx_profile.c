@@ -3,31 +3,10 @@
  * The profiler of the C interface: its table, its trace, and the profiling objects, what they
  * add to both, when they record nothing, and bad handles.
  */
-#include "mx_test.h"
+#include "mx_profile.h"
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/syscall.h>
-
-static char path[] = "/tmp/pawl-mx-XXXXXX";
-
-/* A domain is never freed; a leak checker finds it here. */
-static ProfileHandle domain_new(const char *name)
-{
-	static ProfileHandle kept[16];
-	static unsigned int n;
-
-	ck_assert_uint_lt(n, 16);
-	OK(MXProfileCreateDomain(name, &kept[n]));
-	return kept[n++];
-}
-
-static void set_up(const char *aggregate)
-{
-	const char *keys[] = { "filename", "aggregate_stats" };
-	const char *vals[] = { path, aggregate };
-
-	OK(MXSetProfilerConfig(2, keys, vals));
-}
 
 static const char *table(void)
 {

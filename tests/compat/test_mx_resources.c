@@ -3,33 +3,12 @@
  * Resources: what several threads that ask for a new context's at once leave behind, seeds
  * beside uses, and refused requests.
  */
-#include "mx_test.h"
+#include "mx_meanwhile.h"
 #include <malloc.h>
 #include <pthread.h>
 
-/*
- * The first request of a context reads the environment; getenv() makes the calls of another
- * thread at that moment.
- */
-static void (*meanwhile)(void);
 static struct pawl_mx_context its_context;
 static struct pawl_mx_resource its_resource;
-
-char *getenv(const char *name)
-{
-	const size_t n = strlen(name);
-	void (*call)(void) = meanwhile;
-	char **e;
-
-	if (call && !strcmp(name, "MXNET_CPU_TEMP_COPY")) {
-		meanwhile = NULL;
-		call();
-	}
-	for (e = environ; e && *e; e++)
-		if (!strncmp(*e, name, n) && (*e)[n] == '=')
-			return *e + n + 1;
-	return NULL;
-}
 
 static struct pawl_mx_context cpu_number(int id)
 {

@@ -4,15 +4,13 @@
  * text of tables, sums of several threads, times, when it is on, its parameters, and a full
  * disk.
  */
-#include "mx_test.h"
+#include "mx_profile.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-
-static char path[] = "/tmp/pawl-mx-XXXXXX";
 
 /* The calling thread's clock is ahead by so many seconds. */
 static __thread int ahead;
@@ -25,25 +23,6 @@ int clock_gettime(clockid_t id, struct timespec *t)
 	rc = syscall(SYS_clock_gettime, id, t);
 	t->tv_sec += ahead;
 	return (int)rc;
-}
-
-/* A domain is never freed; a leak checker finds it here. */
-static ProfileHandle domain_new(const char *name)
-{
-	static ProfileHandle kept[16];
-	static unsigned int n;
-
-	ck_assert_uint_lt(n, 16);
-	OK(MXProfileCreateDomain(name, &kept[n]));
-	return kept[n++];
-}
-
-static void set_up(const char *aggregate)
-{
-	const char *keys[] = { "filename", "aggregate_stats" };
-	const char *vals[] = { path, aggregate };
-
-	OK(MXSetProfilerConfig(2, keys, vals));
 }
 
 static const char *json(int reset)
