@@ -54,13 +54,19 @@ struct late {
 	unsigned int n, turns;
 };
 
-/* Destructors run in turns; in its second one the thread's bulk has ended, with its size. */
+/*
+ * Destructors run in up to four turns; in this one's second the thread's bulk has ended, with
+ * its size.  What it pushes then leaves the library in the third and the fourth, in which the
+ * thread sanitizer has ended the thread already: there it pushes in its first turn.
+ */
+enum { LATE_TURNS = THREAD_SANITIZED ? 1 : 2 };
+
 static void pushes_late(void *arg)
 {
 	struct late *l = arg;
 	uint64_t before;
 
-	if (!l->turns++) {
+	if (++l->turns < LATE_TURNS) {
 		MUST(!pthread_setspecific(l->key, l));
 		return;
 	}
@@ -88,7 +94,7 @@ START_TEST(test_a_destructor_pushes)
 	l.v = var_new(l.e);
 	ck_assert(!pthread_key_create(&l.key, pushes_late));
 	join(spawn(late, &l));
-	ck_assert_uint_eq(l.turns, 2);
+	ck_assert_uint_eq(l.turns, LATE_TURNS);
 	OK(pawl_mx_wait_var(l.e, l.v, NULL));
 	ck_assert_uint_eq(l.n, 3);
 	pthread_key_delete(l.key);
