@@ -598,7 +598,7 @@ START_TEST(test_default_respects_affinity_and_quota)
 	ck_assert_uint_eq(usable("0::/a/b\n"), 1);
 	put("cpu.max", "nonsense\n");
 	put("a/cpu.max", "\n");
-	ck_assert_uint_eq(usable("0::/a/b\n"), all);
+	ck_assert_uint_eq(usable("0::/a/b\n"), all < 8 ? all : 8);
 	/* version 1 */
 	put("cpu,cpuacct/g/cpu.cfs_quota_us", "-1\n");
 	put("cpu,cpuacct/g/cpu.cfs_period_us", "100000\n");

@@ -297,7 +297,9 @@ static __unused_fn int gate_push(struct pawl_engine *e, struct gate *g, const pa
 {
 	struct pawl_op op = PAWL_OP_INIT;
 
-	memset(g, 0, sizeof(*g));
+	/* Another thread may look whether it runs. */
+	store_relaxed(&g->running, 0);
+	store_relaxed(&g->opened, 0);
 	g->e = e;
 	op.async_fn = gate_body;
 	op.arg = g;
