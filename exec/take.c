@@ -166,8 +166,9 @@ bool queue_empty(struct exec_queue *q)
  * continues to take it for LEAVE_JUDGE_NS, and after further failures for twice that and so
  * on, before it tries again.
  *
- * Any worker writes the lane's fields for this.  They are estimates: a wrong one costs time, at
- * most LEAVE_JUDGE_NS.
+ * One worker at a time judges, the one that changes `left` by its CAS: a second one at the same
+ * moment would find that the maker has done nothing since the check before.  The fields are
+ * estimates: a wrong one costs time, at most LEAVE_JUDGE_NS.
  */
 static inline bool lane_left(const struct exec_lane *l)
 {
@@ -179,25 +180,30 @@ static inline bool lane_left(const struct exec_lane *l)
 static bool lane_leave(struct exec_queue *q, struct exec_thread *t, struct exec_lane *l)
 {
 	const struct exec *x = q->x;
-	u64 now = cycles(), rest = load_relaxed(&l->left_rest), own, tail, since, n;
+	u64 now = cycles(), left = load_relaxed(&l->left), rest = load_relaxed(&l->left_rest);
+	u64 own, tail, since, n;
+	u32 step = x->leave_first;
 	bool still;
-	u32 step;
 
+	if (left && (s64)(left - now) > 0)
+		return true;
 	own = load_relaxed(&l->ring.own);
 	tail = load_relaxed(&l->ring.tail);
-	if (!load_relaxed(&l->left)) {
-		/* A maker that never tried to take work needs help. */
-		if (!(own + load_relaxed(&l->ring.empty)) || !t->avg || t->avg > x->leave_avg ||
-		    queue_ranked(q) || (rest && (s64)(rest - now) > 0))
-			return false;
+	/* A maker that never tried to take work needs help. */
+	if (!left && (!(own + load_relaxed(&l->ring.empty)) || !t->avg || t->avg > x->leave_avg ||
+		      queue_ranked(q) || (rest && (s64)(rest - now) > 0)))
+		return false;
+	/* Relaxed: it only selects the worker that judges. */
+	if (!cas_relaxed(&l->left, &left, now + step))
+		return true;
+	if (!left) {
 		store_relaxed(&l->left_since, now);
 		store_relaxed(&l->left_own, own);
-		step = x->leave_first;
 		goto leave;
 	}
 	since = now - load_relaxed(&l->left_since);
 	n = own - load_relaxed(&l->left_own);
-	step = (u32)min_u(2 * load_relaxed(&l->left_step), x->leave_most);
+	step = (u32)min_u(2ull * load_relaxed(&l->left_step), x->leave_most);
 	still = own == load_relaxed(&l->left_own_last) && tail == load_relaxed(&l->left_tail);
 	if (!still && n * x->fast >= since && !queue_ranked(q)) {
 		store_relaxed(&l->left_since, now);
