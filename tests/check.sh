@@ -70,9 +70,6 @@ if [ "$form" = short ]; then
 	exit
 fi
 
-# The unit test runs fewer.
-export PAWL_RT_OPS=10000000
-
 # Three things at a time: tests that mostly wait, and build nothing in this folder; builds and
 # searches, which use the CPU; and the tests of the builds, which wait too.
 waiting() {
