@@ -83,10 +83,8 @@ void *pawl_mx_resource_space(const struct pawl_mx_resource *res, size_t size)
 		free(r->space);
 		r->size = ((size ? size : 1) + 63) & ~(size_t)63;
 		r->space = aligned_alloc(64, r->size);
-		if (!r->space) {
-			r->size = 0;
+		if (!r->space)
 			mx_err(-ENOMEM, "no memory for %zu bytes of temporary space", size);
-		}
 	}
 	return r->space;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory of freed objects of libpawl_mx is given back, also without a leak checker. */
 #include <malloc.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,33 @@ static void a_printed_table_of_the_profiler_leaves_no_memory(void)
 		OK(MXAggregateProfileStatsPrintEx(&text, 0, i % 2, 0, 0));
 	if (mallinfo2().uordblks + mallinfo2().hblkhd > before + 10000) {
 		fprintf(stderr, "%s:%d:F: a table leaves memory\n", __FILE__, __LINE__);
+		abort();
+	}
+}
+
+static void *prints(void *arg)
+{
+	const char *text;
+
+	OK(MXAggregateProfileStatsPrintEx(&text, 0, 1, 0, 0));
+	return NULL;
+}
+
+static void a_thread_that_has_printed_leaves_no_memory(void)
+{
+	enum { THREADS = 200 };
+	size_t before = 0;
+	pthread_t t;
+	int i;
+
+	for (i = 0; i < 2 * THREADS; i++) {
+		if (i == THREADS)
+			before = mallinfo2().uordblks;
+		OK(pthread_create(&t, NULL, prints, NULL));
+		OK(pthread_join(t, NULL));
+	}
+	if (mallinfo2().uordblks > before + THREADS * 100) {
+		fprintf(stderr, "%s:%d:F: the tables of threads leave memory\n", __FILE__, __LINE__);
 		abort();
 	}
 }
@@ -287,6 +315,7 @@ int main(void)
 	a_deleted_operator_leaves_no_memory();
 	measured_ops_leave_no_memory();
 	a_printed_table_of_the_profiler_leaves_no_memory();
+	a_thread_that_has_printed_leaves_no_memory();
 	an_op_with_long_lists_leaves_no_memory();
 	a_refused_call_leaves_no_memory();
 	a_freed_array_leaves_no_memory();

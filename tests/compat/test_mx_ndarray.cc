@@ -47,6 +47,8 @@ MX_TEST(an_array_is_none_or_has_what_it_was_made_with)
 	EXPECT(delayed.shape() == Shape(1, 5) && delayed.dtype() == 6);
 	EXPECT(delayed.ctx() == Context::CPU(2) && delayed.dptr<int64_t>());
 	EXPECT(NDArray(Shape(), Context::CPU()).shape().empty());
+	/* which is more memory than there is */
+	EXPECT(NDArray({ int64_t(1) << 57 }, Context::CPU(), true).version() == 0);
 	none.WaitToRead();
 	none.WaitToWrite();
 	empty.WaitToRead();
@@ -100,7 +102,8 @@ MX_TEST(copies_and_views_share_the_memory_and_the_var)
 		EXPECT(moved.shape() == Shape({ 2, 2 }) && moved.var() == a.var());
 		NDArray stolen(std::move(copy));
 
-		EXPECT(stolen.var() == a.var() && copy.is_none());
+		EXPECT(stolen.var() == a.var() && copy.is_none() && copy.shape().empty());
+		EXPECT(copy.dtype() == -1);
 		a = *&a;
 		a = NDArray();
 		EXPECT(a.is_none() && stolen.shape() == Shape({ 3, 2 }));

@@ -106,6 +106,23 @@ START_TEST(test_names_that_are_added_at_once)
 }
 END_TEST
 
+/* Whatever the hash of a name is, it has the last place that is left. */
+START_TEST(test_the_last_place)
+{
+	u32 i, k;
+
+	for (i = 0; i < ENTRIES; i++) {
+		for (k = 0; k < ENTRIES; k++)
+			entries[k].key = "full";
+		entries[i].key = NULL;
+		ck_assert_ptr_eq(entry_of(names[0]), &entries[i]);
+		ck_assert_ptr_eq(entry_of(names[0]), &entries[i]);
+		ck_assert_ptr_null(entry_of(names[1]));
+	}
+	memset(entries, 0, sizeof(entries));
+}
+END_TEST
+
 static void *adds(void *arg)
 {
 	u32 i;
@@ -129,4 +146,4 @@ START_TEST(test_sums_of_threads)
 END_TEST
 
 SUITE("mx_profile_table", test_the_least_and_the_greatest_of_values_at_once,
-      test_names_that_are_added_at_once, test_sums_of_threads)
+      test_names_that_are_added_at_once, test_the_last_place, test_sums_of_threads)
