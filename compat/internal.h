@@ -92,6 +92,7 @@ struct pawl_mx_engine {
 	u32 devices;		/* F: CPU devices */
 	u32 gpus;		/* F: number of GPU contexts */
 	u32 used;		/* A */
+	u32 ends;		/* A: engines that have ended in this entry */
 	bool ending;		/* W(fork_lock), fork.c: pe is being destroyed */
 	int omp_threads;	/* F: for omp_set_num_threads() in workers */
 	bool info;		/* I */

@@ -2,7 +2,8 @@
 /*
  * Resources: temporary spaces and random generators per context, each guarded by a var.
  *
- * Structures: a list of the contexts that were requested, which only grows.
+ * Structures: a list of the contexts that were requested, which only grows.  Those of a process's
+ * engine that was freed stay in it, and are not used any more.
  *
  * Ordering: COMPAT-R1 (context published) <-> COMPAT-R2 (found): its resources.  The var of a
  * resource orders its contents, like any data.
@@ -27,6 +28,7 @@ struct resource {
 struct context {
 	struct context *next;	/* I */
 	struct pawl_mx_engine *engine;	/* I */
+	u32 ends;		/* I: of the engine, when this was made */
 	struct pawl_mx_context ctx;	/* I */
 	u32 turn[3];		/* A: requests so far, by type */
 	u32 n[3];		/* I */
@@ -125,6 +127,7 @@ static struct context *context_new(struct pawl_mx_engine *e, struct pawl_mx_cont
 	if (!c)
 		goto no_memory;
 	c->engine = e;
+	c->ends = load_relaxed(&e->ends);
 	c->ctx = ctx;
 	for (t = 0; t < 3; t++) {
 		n = names[t] ? mx_env_int(names[t], defs[t]) : defs[t];
@@ -154,10 +157,18 @@ no_memory:
 	return NULL;
 }
 
-static struct context *context_find(struct context *c, struct pawl_mx_context ctx)
+/* Is it of this engine, not of one that had its entry before? */
+static bool context_is_of(const struct context *c, const struct pawl_mx_engine *e)
+{
+	return c->engine == e && c->ends == load_relaxed(&e->ends);
+}
+
+static struct context *context_find(struct context *c, const struct pawl_mx_engine *e,
+				    struct pawl_mx_context ctx)
 {
 	for (; c; c = c->next)
-		if (c->ctx.dev_type == ctx.dev_type && c->ctx.dev_id == ctx.dev_id)
+		if (c->ctx.dev_type == ctx.dev_type && c->ctx.dev_id == ctx.dev_id &&
+		    context_is_of(c, e))
 			return c;
 	return NULL;
 }
@@ -174,14 +185,14 @@ static struct context *context_of(struct pawl_mx_context ctx)
 	if (!e || mx_ctx_cpu(e, ctx, &dev))
 		return NULL;
 	head = load_acquire(&contexts);	/* COMPAT-R2 <-> COMPAT-R1 */
-	c = context_find(head, ctx);
+	c = context_find(head, e, ctx);
 	if (c)
 		return c;
 	new = context_new(e, ctx, from);
 	if (!new)
 		return NULL;
 	do {
-		c = context_find(head, ctx);
+		c = context_find(head, e, ctx);
 		if (c) {
 			context_free(new);
 			return c;
@@ -260,12 +271,14 @@ static int context_seed(struct context *c, u32 from, bool exact)
 
 int MXRandomSeed(int from)
 {
+	struct pawl_mx_engine *e;
 	struct context *c;
 
 	store_relaxed(&global_seed, (u32)from);
 	smp_mb();	/* COMPAT-R4 <-> COMPAT-R3 */
-	for (c = load_acquire(&contexts); c; c = c->next)	/* COMPAT-R2 <-> COMPAT-R1 */
-		if (context_seed(c, (u32)from, false))
+	c = load_acquire(&contexts);	/* COMPAT-R2 <-> COMPAT-R1 */
+	for (e = mx_engine_shared(); c; c = c->next)
+		if (context_is_of(c, e) && context_seed(c, (u32)from, false))
 			return -1;
 	return 0;
 }

@@ -247,7 +247,39 @@ START_TEST(test_refused_requests)
 }
 END_TEST
 
+/* Also those that are requested later or never, and although engines use the same memory. */
+START_TEST(test_the_next_engine_of_the_process_has_resources_of_its_own)
+{
+	struct pawl_mx_resource r, last = { 0 }, early;
+	struct draw first, d;
+	int i;
+
+	memset(&first, 0, sizeof(first));
+	OK(pawl_mx_engine_free(pawl_mx_engine_get()));
+	for (i = 0; i < 3; i++) {
+		/* for contexts that are made later */
+		OK(MXRandomSeed(5));
+		OK(pawl_mx_resource_get(cpu_number(40 + i), PAWL_MX_RANDOM, &early));
+		OK(pawl_mx_resource_get(cpu_number(1), PAWL_MX_RANDOM, &r));
+		ck_assert(r.type == PAWL_MX_RANDOM && r.ptr != last.ptr);
+		d = (struct draw){ .r = r, .go_on = 1 };
+		push_draw(&d);
+		OK(MXRandomSeed(6));
+		OK(MXNDArrayWaitAll());
+		ck_assert_uint_eq(pawl_mx_var_version(r.var), 2);
+		ck_assert_uint_eq(pawl_mx_var_version(early.var), 1);
+		if (!i)
+			first = d;
+		ck_assert(!memcmp(d.got, first.got, sizeof(d.got)));
+		OK(pawl_mx_resource_get(cpu_number(1), PAWL_MX_RANDOM, &last));
+		ck_assert(last.ptr == r.ptr && last.var == r.var);
+		OK(pawl_mx_engine_free(pawl_mx_engine_get()));
+	}
+}
+END_TEST
+
 SUITE("mx_resources", 50, test_a_context_that_two_threads_request_needs_no_more_than_one,
       test_contexts_that_are_made_at_once_both_stay, test_a_seed_waits_for_the_uses_before_it,
       test_a_seed_is_set_in_its_own_context, test_a_seed_has_a_name,
-      test_spaces_are_returned_in_turn, test_refused_requests)
+      test_spaces_are_returned_in_turn, test_refused_requests,
+      test_the_next_engine_of_the_process_has_resources_of_its_own)
