@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Views of views, the room of arrays and temporary spaces in memory, which shapes are equal,
- * the context in which an array is deleted, and the names of copies.
+ * Views of views, the room of arrays and temporary spaces in memory, which shapes are equal, and
+ * the names of copies.
  */
 #include "mx_test.h"
 #include <stdbool.h>
@@ -215,21 +215,7 @@ START_TEST(test_a_handle_of_no_array_is_refused)
 }
 END_TEST
 
-/* --- deletes --- */
-
-static int opened;
-
-static int is_opened(void)
-{
-	return GET(&opened);
-}
-
-static void until_opened(void *run, void *param)
-{
-	ADD(&holds, 1);
-	if (!soon(is_opened))
-		abort();
-}
+/* --- names --- */
 
 /* Only ops that are pushed from now on are in the profiler's table. */
 static void profile(bool on)
@@ -255,29 +241,7 @@ static int count_of(const char *name)
 	return n;
 }
 
-static int is_deleted(void)
-{
-	return count_of("DeleteVariable");
-}
-
-/* While the only worker of another context is busy. */
-START_TEST(test_an_array_is_deleted_in_its_context)
-{
-	const uint32_t shape[] = { 2 };
-	NDArrayHandle nd;
-
-	OK(MXNDArrayCreate(shape, 1, PAWL_MX_CPU, 1, 0, &nd));
-	profile(true);
-	OK(MXEnginePushSync(until_opened, NULL, NULL, &cpu, NULL, 0, NULL, 0, NULL, 0, "busy"));
-	ck_assert(soon(is_held));
-	OK(MXNDArrayFree(nd));
-	ck_assert(soon(is_deleted));
-	PUT(&opened, 1);
-	profile(false);
-}
-END_TEST
-
-START_TEST(test_a_copy_from_memory_has_a_name_of_its_own)
+START_TEST(test_copies_and_deletes_have_names)
 {
 	NDArrayHandle a = floats(1), b = floats(1);
 	float x = 1;
@@ -288,9 +252,11 @@ START_TEST(test_a_copy_from_memory_has_a_name_of_its_own)
 	ck_assert(count_of("SyncCopyCPU2CPU") == 1 && !count_of("CopyCPU2CPU"));
 	OK(MXNDArraySyncCopyFromNDArray(b, a, -1));
 	ck_assert(count_of("SyncCopyCPU2CPU") == 1 && count_of("CopyCPU2CPU") == 1);
-	profile(false);
 	OK(MXNDArrayFree(a));
 	OK(MXNDArrayFree(b));
+	OK(MXNDArrayWaitAll());
+	ck_assert_int_eq(count_of("DeleteVariable"), 2);
+	profile(false);
 }
 END_TEST
 
@@ -298,4 +264,4 @@ SUITE("mx_views", 100, MEMORY_TESTS test_a_view_of_a_view_begins_where_that_does
       test_a_view_may_begin_beyond_the_largest_int,
       test_a_negative_dimension_is_refused_also_of_an_empty_array,
       test_copies_need_the_same_number_of_dimensions, test_a_handle_of_no_array_is_refused,
-      test_an_array_is_deleted_in_its_context, test_a_copy_from_memory_has_a_name_of_its_own)
+      test_copies_and_deletes_have_names)
