@@ -224,6 +224,45 @@ static void measured_ops_leave_no_memory(void)
 	OK(MXSetProfilerConfig(1, &key, &off));
 }
 
+static ProfileHandle domain;	/* is never freed */
+
+/* What a program names, also while the profiler is off. */
+static void profiling_objects(int n)
+{
+	ProfileHandle o;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		OK(MXProfileCreateTask(domain, "task", &o));
+		OK(MXProfileDestroyHandle(o));
+		OK(MXProfileCreateFrame(domain, "frame", &o));
+		OK(MXProfileDestroyHandle(o));
+		OK(MXProfileCreateEvent("event", &o));
+		OK(MXProfileDestroyHandle(o));
+		OK(MXProfileCreateCounter(domain, "counter", &o));
+		OK(MXProfileDestroyHandle(o));
+		OK(MXProfileSetMarker(domain, "marker", "task"));
+	}
+}
+
+static void destroyed_objects_leave_no_memory(void)
+{
+	enum { OBJECTS = 2000 };
+	size_t before;
+
+	OK(MXProfileCreateDomain("domain", &domain));
+	profiling_objects(OBJECTS / 10);
+	before = mallinfo2().uordblks;
+	profiling_objects(OBJECTS);
+	if (mallinfo2().uordblks > before + OBJECTS * 8) {
+		fprintf(stderr, "%s:%d:F: destroyed objects leave memory\n", __FILE__, __LINE__);
+		abort();
+	}
+	/* a domain is not destroyed */
+	OK(MXProfileDestroyHandle(domain));
+	profiling_objects(1);
+}
+
 /* Each of these calls fails, whatever it has allocated until then. */
 static void refused_calls(struct pawl_mx_engine *e, struct pawl_mx_var *gone, NDArrayHandle nd)
 {
@@ -314,6 +353,7 @@ int main(void)
 	a_space_that_grows_leaves_no_memory();
 	a_deleted_operator_leaves_no_memory();
 	measured_ops_leave_no_memory();
+	destroyed_objects_leave_no_memory();
 	a_printed_table_of_the_profiler_leaves_no_memory();
 	a_thread_that_has_printed_leaves_no_memory();
 	an_op_with_long_lists_leaves_no_memory();

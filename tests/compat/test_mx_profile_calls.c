@@ -196,13 +196,44 @@ START_TEST(test_a_trace_has_many_ops_of_one_thread)
 }
 END_TEST
 
+/* Of a domain 48 characters, of a marker 63, and all of what its kind appends. */
+START_TEST(test_a_trace_has_the_longest_names)
+{
+	char name[101], want[256], *line = NULL;
+	ProfileHandle domain;
+	size_t room = 0;
+	int n = 0;
+	FILE *f;
+
+	if (!has_traces())
+		return;
+	set_up("0");
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	domain = domain_new(name);
+	memset(name, 'm', sizeof(name) - 1);
+	OK(MXSetProfilerState(1));
+	OK(MXProfileSetMarker(domain, name, "thread"));
+	OK(MXDumpProfile(1));
+	memset(want, 'n', 48);
+	snprintf(want + 48, sizeof(want) - 48, ",instant_marker\",\"name\":\"%.63s\"", name);
+	f = fopen(path, "r");
+	ck_assert_ptr_nonnull(f);
+	while (getline(&line, &room, f) >= 0)
+		n += strstr(line, want) != NULL;
+	ck_assert_int_eq(n, 1);
+	fclose(f);
+	free(line);
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
 		test_which_numbers_are_a_state_or_a_pause,
 		test_times_do_not_follow_the_clock_of_the_day, test_the_table_of_a_thread_stays,
 		test_a_row_has_the_unit_of_what_had_its_name_last,
-		test_a_trace_has_many_ops_of_one_thread, NULL
+		test_a_trace_has_many_ops_of_one_thread, test_a_trace_has_the_longest_names, NULL
 	};
 	int failed;
 
