@@ -239,6 +239,135 @@ START_TEST(test_work_of_a_slow_maker_is_taken)
 }
 END_TEST
 
+/* Each time that a fast maker's lane is checked, the next check is twice as far away, up to a limit. */
+START_TEST(test_a_fast_maker_is_checked_less_and_less_often)
+{
+	static const u32 steps[] = { 1000, 2000, 4000, 5000, 5000 };
+	struct rig r;
+	u32 i, round;
+
+	rig_init(&r);
+	r.worker->avg = 10;
+	r.f.x->fast = UINT32_MAX;
+	r.f.x->judge = UINT32_MAX;
+	r.f.x->leave_first = 1000;
+	r.f.x->leave_most = 5000;
+	rig_push(&r, 100);
+	for (round = 0; round < 2; round++) {
+		MUST(exec_take(r.f.x, r.maker));
+		for (i = 0; i < ARRAY_SIZE(steps); i++) {
+			MUST(!rig_look(&r) && r.worker->left);
+			ck_assert_uint_eq(r.lane->left_step, steps[i]);
+			MUST(exec_take(r.f.x, r.maker));
+			rig_later(&r);
+			/* However slow the machine is, it took enough. */
+			r.lane->left_own -= 1u << 20;
+		}
+		/* A later trial begins with the first step again. */
+		r.lane->left = 0;
+	}
+	fix_fini(&r.f);
+}
+END_TEST
+
+/*
+ * A maker is measured from the first look on, by what it took since then, until it was found to
+ * be fast: then a new measurement begins, and its failures before do not count any more.
+ */
+START_TEST(test_a_maker_is_measured_since_it_was_fast)
+{
+	struct rig r;
+	u32 i, work;
+	u64 since;
+
+	rig_init(&r);
+	r.worker->avg = 10;
+	r.f.x->fast = 1u << 31;
+	r.f.x->judge = UINT32_MAX;
+	rig_push(&r, 5000);
+	MUST(exec_take(r.f.x, r.maker));
+	since = cycles();
+	MUST(!rig_look(&r) && r.worker->left);
+	ck_assert_uint_ge(r.lane->left_since, since);
+	ck_assert_uint_eq(r.lane->left_own, 1);
+	r.lane->left_tries = 3;
+	/* It takes 1000 pieces in the time of 256, but only one of them since the last look. */
+	for (i = 0; i < 999; i++)
+		MUST(exec_take(r.f.x, r.maker));
+	r.f.x->judge = 1u << 31;
+	r.lane->left_since = cycles() - (1ull << 39);
+	r.lane->left_own_last = r.lane->ring.own;
+	MUST(exec_take(r.f.x, r.maker));
+	rig_later(&r);
+	since = cycles();
+	MUST(!rig_look(&r) && r.worker->left);
+	ck_assert_uint_ge(r.lane->left_since, since);
+	ck_assert_uint_eq(r.lane->left_own, 1001);
+	ck_assert_uint_eq(r.lane->left_tries, 0);
+	/* It is slow: the measurement goes on, unless this thread is stopped until its end. */
+	r.f.x->judge = UINT32_MAX;
+	r.f.x->fast = 0;
+	r.lane->left_tries = 2;
+	MUST(exec_take(r.f.x, r.maker));
+	rig_later(&r);
+	since = r.lane->left_since = cycles() - 1;
+	work = rig_look(&r);
+	if (cycles() - since < UINT32_MAX) {
+		MUST(!work && r.worker->left);
+		ck_assert_uint_eq(r.lane->left_since, since);
+		ck_assert_uint_eq(r.lane->left_own, 1001);
+		ck_assert_uint_eq(r.lane->left_tries, 2);
+	}
+	fix_fini(&r.f);
+}
+END_TEST
+
+/* Work with a priority, above 0 or below, is not left behind a lane: with it all of it is taken. */
+START_TEST(test_no_work_is_left_beside_work_with_a_priority)
+{
+	struct rig r;
+	u32 begun;
+
+	for (begun = 0; begun < 2; begun++) {
+		rig_init(&r);
+		r.worker->avg = 10;
+		r.f.x->fast = UINT32_MAX;
+		r.f.x->judge = UINT32_MAX;
+		rig_push(&r, 100);
+		MUST(exec_take(r.f.x, r.maker));
+		if (begun) {
+			MUST(!rig_look(&r) && r.worker->left);
+			/* The maker is fast, and does something. */
+			MUST(exec_take(r.f.x, r.maker));
+			rig_later(&r);
+		}
+		exec_push(r.q, r.maker, 1000, -5, 0);
+		MUST(rig_look(&r) && !r.worker->left);
+		ck_assert(!r.lane->left);
+		fix_fini(&r.f);
+	}
+}
+END_TEST
+
+/* A worker that has left work, which its maker then took, has nothing to come back for. */
+START_TEST(test_a_worker_forgets_work_that_is_gone)
+{
+	struct rig r;
+
+	rig_init(&r);
+	r.worker->avg = 10;
+	rig_push(&r, 2);
+	MUST(exec_take(r.f.x, r.maker));
+	MUST(!rig_look(&r) && r.worker->left);
+	r.lane->left = cycles() + (1ull << 40);
+	MUST(!thread_may_take(r.f.x, r.worker, LOOK_LEAVE) && r.worker->left);
+	MUST(exec_take(r.f.x, r.maker));
+	r.lane->left = 0;
+	MUST(!thread_may_take(r.f.x, r.worker, LOOK_LEAVE) && !r.worker->left);
+	fix_fini(&r.f);
+}
+END_TEST
+
 struct burst {
 	struct exec_thread *t;
 	u32 left;		/* A: below 0, counts up */
@@ -298,6 +427,10 @@ int main(void)
 	tcase_add_test(tc, test_work_of_a_maker_that_takes_it_is_left);
 	tcase_add_test(tc, test_one_worker_judges_a_maker);
 	tcase_add_test(tc, test_work_of_a_slow_maker_is_taken);
+	tcase_add_test(tc, test_a_fast_maker_is_checked_less_and_less_often);
+	tcase_add_test(tc, test_a_maker_is_measured_since_it_was_fast);
+	tcase_add_test(tc, test_no_work_is_left_beside_work_with_a_priority);
+	tcase_add_test(tc, test_a_worker_forgets_work_that_is_gone);
 	tcase_add_loop_test(tc, test_bursts_of_short_work_run, 0, 2);
 	suite_add_tcase(s, tc);
 	return suite_run(s);

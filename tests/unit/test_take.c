@@ -190,6 +190,112 @@ START_TEST(test_next)
 }
 END_TEST
 
+/* A thread takes 16 more pieces in one run, if they are short, and then returns to its caller. */
+START_TEST(test_next_takes_so_many_pieces)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *t;
+	u32 i;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	t->batch = 2;
+	f.x->next = 1ull << 50;
+	for (i = 1; i <= 30; i++)
+		exec_push(q, t, i, 0, 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 1);
+	/* The next take of another lane's turn, and the one in 16 of other queues, are far away. */
+	t->takes = 16 * 5 + 1;
+	t->nexts = 0;
+	for (i = 2; i <= 30 && next(&f, t); i++)
+		if (t->takes % 16 == 0)
+			t->takes++;
+	ck_assert_uint_eq(i, 2 + 16);
+	ck_assert_uint_eq(t->nexts, 16);
+	/* The time since the first one is checked again after the second, the fourth, the eighth. */
+	for (i = 1; i < 16; i++) {
+		t->nexts = i;
+		t->since = cycles() - (2ull << 50);
+		t->takes = 1;
+		ck_assert(!next(&f, t) == !(i & (i - 1)));
+		if (exec_look(t) == 30)
+			break;
+	}
+	fix_fini(&f);
+}
+END_TEST
+
+/* A turn is over after the time of x->next, from the moment on that the caller read. */
+START_TEST(test_a_turn_is_over_after_its_time)
+{
+	struct fix f;
+
+	fix_init(&f, NULL);
+	f.x->next = 1ull << 50;
+	ck_assert(!exec_turn_over(f.x, cycles()));
+	ck_assert(!exec_turn_over(f.x, cycles() - (1ull << 49)));
+	ck_assert(exec_turn_over(f.x, cycles() - (2ull << 50)));
+	fix_fini(&f);
+}
+END_TEST
+
+/* New low work goes before work that is lower still, and after what is as high. */
+START_TEST(test_low_work_is_handed_over_before_lower_work)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *t;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	exec_push(q, t, 1, -5, 0);
+	ck_assert(exec_handoff(q, t, 2, -4));
+	ck_assert(!exec_handoff(q, t, 3, -5));
+	ck_assert(!exec_handoff(q, t, 4, -6));
+	ck_assert(exec_handoff(q, t, 5, INT32_MAX));
+	ck_assert_uint_eq(exec_take(f.x, t), 1);
+	ck_assert_uint_eq(exec_take(f.x, t), 3);
+	ck_assert_uint_eq(exec_take(f.x, t), 4);
+	fix_fini(&f);
+}
+END_TEST
+
+/* A queue that waiting threads no longer serve: one that took from it before leaves it, too. */
+START_TEST(test_a_queue_that_is_no_longer_served)
+{
+	struct exec_queue *q, *other;
+	struct exec_thread *t;
+	struct fix f;
+	u32 i;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	other = fix_queue(&f, "other", 0, true);
+	t = fix_thread(&f);
+	for (i = 1; i <= 3; i++)
+		exec_push(q, t, i, 0, 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 1);
+	ck_assert_uint_eq(exec_take(f.x, t), 2);
+	q->drive = 0;
+	t->batch = 2;
+	for (i = 0; i < 20; i++)
+		ck_assert(!exec_take(f.x, t) && !next(&f, t));
+	ck_assert(!thread_may_take(f.x, t, LOOK_DEEP));
+	ck_assert(!exec_handoff(q, t, 4, 0));
+	exec_push(other, t, 5, 0, 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 5);
+	/* Its worker takes all. */
+	t->queue = q;
+	ck_assert_uint_eq(exec_take(f.x, t), 3);
+	ck_assert_uint_eq(exec_take(f.x, t), 4);
+	t->queue = NULL;
+	fix_fini(&f);
+}
+END_TEST
+
 /* A hoard is stolen from last, before low work; the work of a thread that left is found. */
 START_TEST(test_hoards)
 {
@@ -676,6 +782,10 @@ int main(void)
 	tcase_add_test(tc, test_handoff);
 	tcase_add_test(tc, test_a_handoff_leaves_others_their_turn);
 	tcase_add_test(tc, test_next);
+	tcase_add_test(tc, test_next_takes_so_many_pieces);
+	tcase_add_test(tc, test_a_turn_is_over_after_its_time);
+	tcase_add_test(tc, test_low_work_is_handed_over_before_lower_work);
+	tcase_add_test(tc, test_a_queue_that_is_no_longer_served);
 	tcase_add_test(tc, test_hoards);
 	tcase_add_test(tc, test_a_thread_stays_with_the_lane_that_it_took_from);
 	tcase_add_test(tc, test_own_work_comes_first_beside_a_batch);
