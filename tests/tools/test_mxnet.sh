@@ -243,6 +243,11 @@ run 5 -l "$tmp/out" sh -c 'exit 5'
 # a name without a folder, in a PATH that has an empty one
 cd "$tmp" && PATH=":$PATH" run 0 script five
 says out "runs -u script five; $tmp/cache/pawl/"
+# or whose last folder is empty, or which has no other
+for path in "$PATH:" ''; do
+	cd "$tmp" && PATH=$path run 0 mx-script five
+	says out "runs -u mx-script five; $tmp/cache/pawl/"
+done
 # and one with a folder, which no PATH has
 run 0 ./script six
 says out "runs -u ./script six; $tmp/cache/pawl/"

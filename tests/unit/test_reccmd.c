@@ -213,6 +213,129 @@ START_TEST(test_info_counts_the_events)
 }
 END_TEST
 
+/* A wait inside a body that runs inside a wait ends first; each has its own end. */
+START_TEST(test_waits_inside_waits)
+{
+	static const unsigned char events[] = {
+		REC_WAIT | REC_WAIT_ALL, 10, REC_WAIT | REC_WAIT_READABLE, 10, 1, 0,
+		REC_WAIT | REC_WAIT_WRITABLE, 10, 2, 0,
+		REC_WAITED, 10, 9, REC_WAITED, 10, 0, REC_WAITED, 10, 3,
+	};
+	static const char *const lines[] = {
+		"\"begin_ns\":20000000,\"end_ns\":120000000,\"status\":-2},\n",
+		"\"begin_ns\":40000000,\"var\":0,\"write\":false,\"end_ns\":100000000,\"status\":0},\n",
+		"\"begin_ns\":60000000,\"var\":1,\"write\":true,\"end_ns\":80000000,\"status\":-5}]}",
+	};
+	unsigned char *data;
+	char *out;
+	size_t len;
+	u32 i;
+
+	data = sample(&len);
+	len = with_events(data, len, events, sizeof(events), true);
+	set_heads(data, len);
+	out = said("json", data, len);
+	for (i = 0; i < COUNT(lines); i++)
+		ck_assert_msg(strstr(out, lines[i]) != NULL, "no %s in %s", lines[i], out);
+	free(out);
+	free(data);
+}
+END_TEST
+
+/* Two clocks that differ: an op that begins before its push was queued for no time. */
+START_TEST(test_an_op_is_not_queued_for_less_than_no_time)
+{
+	static const unsigned char pushes[] = { PUSH, REC_PUSH, 0, 2, 0, 0, 0 },
+		runs[] = { BEGIN, REC_END | REC_END_OPEN, 10, REC_BEGIN, 130, 1, 2, 0, 0,
+			   REC_END | REC_END_OPEN, 30 };
+	const struct stream s[] = { { 0, 7, 1100, sizeof(pushes), pushes },
+				    { 0, 9, 1000, sizeof(runs), runs } };
+	unsigned char *data;
+	char *out;
+	size_t len;
+
+	data = with_streams(s, 2, 1, &len);
+	out = said("info", data, len);
+	ck_assert_msg(strstr(out, "\nqueued     p50 80000.000 us, p99 80000.000 us, max "
+			     "80000.000 us\nbodies     p50 60000.000 us") != NULL, "%s", out);
+	free(out);
+	free(data);
+}
+END_TEST
+
+/* How often each var was read and written, by ops that began or did not. */
+START_TEST(test_accesses_of_each_var_are_counted)
+{
+	static const unsigned char events[] = {
+		REC_PUSH, 0, 4, 2, 0, 2, 2, 0, 3, 0, REC_PUSH, 0, 2, 0, 0, 2, 2, 0, 2, 0,
+		REC_BEGIN, 0, 4, 2, 2, 1, 1,
+	};
+	unsigned char *data;
+	struct recording r;
+	size_t len;
+
+	data = sample(&len);
+	len = with_events(data, len, events, sizeof(events), true);
+	OK(rec_parse("test", data, len, &r, text, sizeof(text)));
+	ck_assert_uint_eq(r.nvars, 2);
+	ck_assert_uint_eq(r.vars[0].reads, 2);
+	ck_assert_uint_eq(r.vars[0].writes, 0);
+	ck_assert_uint_eq(r.vars[1].reads, 1);
+	ck_assert_uint_eq(r.vars[1].writes, 1);
+	rec_free(&r);
+	free(data);
+}
+END_TEST
+
+/* What pawl record and pawl replay say of a file that they refuse, and what they return. */
+static int refused(int (*cmd)(int argc, char **argv), char *what, char *path, char **says)
+{
+	char self[] = "pawl it", *argv[] = { self, what, path, NULL };
+	FILE *out = stdout, *err = stderr;
+	char *printed = NULL;
+	size_t n;
+	int rc;
+
+	stderr = open_memstream(says, &n);
+	stdout = open_memstream(&printed, &n);
+	MUST(stderr && stdout);
+	rc = cmd(3, argv);
+	MUST(!fclose(stderr) && !fclose(stdout));
+	stderr = err;
+	stdout = out;
+	ck_assert_str_eq(printed, "");
+	free(printed);
+	return rc;
+}
+
+START_TEST(test_a_recording_without_an_order_is_refused)
+{
+	/* Both wrote the first version of the var. */
+	static const unsigned char events[] = {
+		PUSH, REC_PUSH, 0, 2, 0, 0, 1, 3, 0, BEGIN, END, REC_BEGIN, 0, 2, 0, 1, 1 };
+	char *path = temp_path(), info[] = "info", workers[] = "-w0", want[256], *says;
+	unsigned char *data;
+	struct recording r;
+	u32 *order, i;
+	size_t len, n;
+
+	data = sample(&len);
+	len = with_events(data, len, events, sizeof(events), true);
+	write_file(path, data, len);
+	ck_assert_int_eq(workload_open(path, &r, &order, &n, text, sizeof(text)), -EBADMSG);
+	snprintf(want, sizeof(want), "%s: var 1.1 of engine 0: ops 0 and 1 both wrote version 1", path);
+	ck_assert_str_eq(text, want);
+	for (i = 0; i < 2; i++) {
+		ck_assert_int_eq(refused(i ? cmd_replay : cmd_record, i ? workers : info, path, &says),
+				 STATUS_FAILED);
+		ck_assert_msg(strstr(says, want) == says + strlen("pawl it: "), "%s", says);
+		free(says);
+	}
+	unlink(path);
+	free(data);
+}
+END_TEST
+
 /* The program was killed, or had too little memory. */
 START_TEST(test_info_says_what_is_missing)
 {
@@ -322,6 +445,8 @@ START_TEST(test_percentiles_and_limits_of_a_workload)
 END_TEST
 
 SUITE("reccmd", test_who_pushed_and_who_ran_an_op, test_info_counts_the_events,
+      test_waits_inside_waits, test_an_op_is_not_queued_for_less_than_no_time,
+      test_accesses_of_each_var_are_counted, test_a_recording_without_an_order_is_refused,
       test_what_is_said_of_each_op, test_what_has_the_number_0_is_said,
       test_info_says_what_is_missing, test_info_names_the_program_and_the_kinds_of_engines,
       test_percentiles_and_limits_of_a_workload)

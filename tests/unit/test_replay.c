@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tools/pawl/replay.c: what a replay does and finds, of recordings that are made here. */
 #include "util.h"
+#include <tools/pawl/cmd.h>
 #include <tools/pawl/record.h>
 #include <tools/pawl/replay.h>
 
@@ -214,7 +215,57 @@ START_TEST(test_an_op_or_an_engine_that_is_refused_ends_the_replay)
 }
 END_TEST
 
-SUITE("replay", test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new,
+/* pawl replay with these options of a workload of one task of 2 s, with what it prints. */
+static int replayed(char *one, char *two, char *path, char **says)
+{
+	char self[] = "pawl replay", *argv[] = { self, one, two, path, NULL };
+	FILE *was = stdout;
+	size_t n;
+	int rc;
+
+	sleeps = 0;
+	engine_is = SLEEPLESS;
+	stdout = open_memstream(says, &n);
+	MUST(stdout);
+	rc = cmd_replay(4, argv);
+	MUST(!fclose(stdout));
+	stdout = was;
+	engine_is = SOUND;
+	return rc;
+}
+
+START_TEST(test_options_of_the_command)
+{
+	static char fast[] = "--speed=1000000", slow[] = "-s4", sleep[] = "--sleep", once[] = "-r1",
+		    thrice[] = "--repeat=3";
+	static const struct { char *one, *two; u32 lines, sleeps; u64 ns; } of[] = {
+		{ fast, once, 1, 0, 0 }, { slow, sleep, 1, 1, 500000000 },
+		{ sleep, once, 1, 0, 0 }, { thrice, fast, 3, 0, 0 }, { sleep, slow, 1, 1, 500000000 },
+	};
+	char *path = temp_path(), *says, *at;
+	FILE *f = fopen(path, "w");
+	u32 i, lines;
+
+	fputs("{\"workflow\": {\"specification\": {\"tasks\": [{\"id\": \"a\"}]}, \"execution\": "
+	      "{\"tasks\": [{\"id\": \"a\", \"runtimeInSeconds\": 2}]}}}", f);
+	MUST(!fclose(f));
+	for (i = 0; i < COUNT(of); i++) {
+		slept = (struct timespec){ 0 };
+		ck_assert_int_eq(replayed(of[i].one, of[i].two, path, &says), STATUS_OK);
+		for (lines = 0, at = says; (at = strchr(at, '\n')); at++)
+			lines++;
+		ck_assert_uint_eq(lines, of[i].lines);
+		ck_assert_uint_eq(sleeps, of[i].sleeps);
+		ck_assert_uint_eq((u64)slept.tv_sec * 1000000000 + (u64)slept.tv_nsec, of[i].ns);
+		ck_assert_msg(strstr(says, "wfformat: 1 ops, 0 vars, 0 accesses in ") == says, "%s",
+			      says);
+		free(says);
+	}
+	unlink(path);
+}
+END_TEST
+
+SUITE("replay", test_options_of_the_command, test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new,
       test_replay_sees_who_is_beside_a_writer, test_replay_sees_ops_that_run_twice_or_never,
       test_bodies_take_their_time_divided_by_the_speed,
       test_a_replay_of_ops_that_cannot_be_pushed_as_they_were,

@@ -228,6 +228,54 @@ START_TEST(test_a_thread_that_only_waits_is_not_woken_for_work)
 }
 END_TEST
 
+/* Work that the last poller, a worker, leaves behind it is for the sleepers of either kind. */
+START_TEST(test_a_worker_that_found_work_wakes_a_thread_for_the_rest)
+{
+	const struct idle how = { .help = true };
+	struct fix_opt o = { .spin_ns = 1000 };
+	u32 ran = 0, work = 0, pollers;
+	struct exec_queue *q, *other;
+	struct exec_thread *t, *worker;
+	struct exec_stats st;
+	struct waiter w;
+	struct fix f;
+
+	watchdog(60);
+	fix_init(&f, &o);
+	f.run = count_work;
+	f.user = &ran;
+	other = fix_queue(&f, "other", 0, true);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	worker = fix_thread(&f);
+	worker->queue = q;
+	waiter_start(&w, &f, EXEC_HELP);
+	until(&f.x->helpers.attn, 1);
+	for (pollers = 2; pollers; pollers--) {
+		/* As if so many workers polled: a push wakes no other thread. */
+		q->group.spin = pollers;
+		exec_push(q, t, 1, 0, 0);
+		exec_push(q, t, 2, 0, 0);
+		q->group.spin = pollers - 1;
+		exec_stats(f.x, &st);
+		ck_assert_uint_eq(st.wakes, 0);
+		ck_assert_int_eq(thread_idle(f.x, worker, &how, &work), IDLE_WORK);
+		ck_assert_uint_eq(work, 1);
+		ck_assert_uint_eq(q->group.spin, pollers - 1);
+		ck_assert(!worker->spinning);
+		exec_stats(f.x, &st);
+		ck_assert_uint_eq(st.wakes, pollers == 1);
+		if (pollers == 2)
+			ck_assert_uint_eq(exec_take(f.x, worker), 2);
+	}
+	until(&ran, 1);
+	ck_assert(queue_empty(q) && queue_empty(other));
+	waiter_end(&w);
+	worker->queue = NULL;
+	fix_fini(&f);
+}
+END_TEST
+
 /* Several pieces that are pushed at once wake a sleeper with the first, or at the end. */
 START_TEST(test_several_pieces_wake_a_sleeper)
 {
@@ -283,6 +331,7 @@ int main(void)
 	tcase_add_test(tc, test_a_waiting_thread_does_not_tidy);
 	tcase_add_test(tc, test_a_timeout_is_no_idle_time);
 	tcase_add_test(tc, test_a_thread_that_only_waits_is_not_woken_for_work);
+	tcase_add_test(tc, test_a_worker_that_found_work_wakes_a_thread_for_the_rest);
 	tcase_add_loop_test(tc, test_several_pieces_wake_a_sleeper, 0, 2);
 	suite_add_tcase(s, tc);
 	return suite_run(s);

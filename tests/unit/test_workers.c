@@ -316,9 +316,11 @@ START_TEST(test_threads_leave_nothing_behind)
 }
 END_TEST
 
+static int no_create_rc = -EPERM;
+
 static int no_create(void *user, void *(*fn)(void *arg), void *arg, void **thread)
 {
-	return -EPERM;
+	return no_create_rc;
 }
 
 static void no_join(void *user, void *thread)
@@ -389,7 +391,11 @@ START_TEST(test_wrong_attributes)
 	FAILS(pawl_engine_create(&c, &e), -EINVAL, "stack_size", "thread_create");
 	c.stack_size = 0;
 	c.start_workers = true;
+	/* An errno of the host is one with either sign, as that of pthread_create(). */
 	FAILS(pawl_engine_create(&c, &e), -EPERM, "worker");
+	no_create_rc = ENOSPC;
+	FAILS(pawl_engine_create(&c, &e), -ENOSPC, "worker");
+	ck_assert_ptr_null(e);
 }
 END_TEST
 

@@ -198,15 +198,18 @@ static char *file_of(const char *command)
 
 	if (strchr(command, '/'))
 		return runs(command) ? strdup(command) : NULL;
-	for (; path && *path; path = *end ? end + 1 : end) {
+	if (!path)
+		path = "/bin:/usr/bin";
+	for (;; path = end + 1) {
 		end = strchrnul(path, ':');
 		file = text("%.*s/%s", end > path ? (int)(end - path) : 1, end > path ? path : ".",
 			    command);
 		if (runs(file))
 			return file;
 		free(file);
+		if (!*end)
+			return NULL;
 	}
-	return NULL;
 }
 
 /*
