@@ -193,9 +193,11 @@ static inline unsigned char *with_streams(const struct stream *s, u32 n, u32 eng
 	static const u32 kinds[] = { REC_CHUNK_START, REC_CHUNK_ENGINE, REC_CHUNK_EVENTS,
 				     REC_CHUNK_END };
 	const u32 times[] = { 1, engines, n, 1 };
-	u32 i, k, number;
+	u32 i, k, number, room = 0;
 
-	p = data = calloc(1, *len + (n + engines) * 512);
+	for (i = 0; i < n; i++)
+		room += s[i].n;
+	p = data = calloc(1, *len + (n + engines) * 512 + room);
 	MUST(data);
 	for (k = 0; k < COUNT(kinds); k++) {
 		head = chunk(from, *len, kinds[k], 0);

@@ -20,6 +20,11 @@ int exec_worker_hook(const char *queue, u32 i)
 	return i >= load_relaxed(&fail_from) ? EPERM : 0;
 }
 
+static bool never(void *arg)
+{
+	return false;
+}
+
 /* A queue that finds no memory does not exist, leaves nothing behind, and is named. */
 START_TEST(test_a_queue_without_memory_is_not_added)
 {
@@ -161,6 +166,74 @@ START_TEST(test_workers_missing_for_two_reasons_make_a_queue_deserted)
 }
 END_TEST
 
+/* A thread that was told to wait only does not run the work of such a queue either. */
+START_TEST(test_a_thread_that_only_waits_runs_nothing_of_a_deserted_queue)
+{
+	struct exec_queue *q, *other;
+	struct exec_thread *t;
+	struct fix f;
+	u32 ran = 0;
+
+	watchdog(60);
+	fix_init(&f, NULL);
+	f.run = count_work;
+	f.user = &ran;
+	q = fix_queue(&f, "q", 1, false);
+	other = fix_queue(&f, "other", 0, true);
+	t = fix_thread(&f);
+	/* Nor does one that is to run such work as long as all workers are there. */
+	exec_push(other, t, 1, 0, 0);
+	ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 1000000, EXEC_HELP_DESERTED), -ETIMEDOUT);
+	ck_assert_uint_eq(ran, 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 1);
+	store_relaxed(&fail_from, 0);
+	exec_start(f.x);
+	exec_push(q, t, 1, 0, 0);
+	ck_assert_uint_eq(load_relaxed(&f.x->deserted), 1);
+	ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 1000000, EXEC_WAIT), -ETIMEDOUT);
+	ck_assert_uint_eq(ran, 0);
+	ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 1000000, EXEC_HELP_DESERTED), -ETIMEDOUT);
+	ck_assert_uint_eq(ran, 1);
+	exec_stop(f.x);
+	store_relaxed(&fail_from, UINT32_MAX);
+	fix_fini(&f);
+}
+END_TEST
+
+static u32 entered_last;	/* A */
+
+/* Workers of the first queue begin long after that of the second one. */
+static void first_is_late(void *user, const char *name)
+{
+	if (!strncmp(name, "t-one-", 6)) {
+		until(&entered_last, 1);
+		usleep(20000);
+	} else {
+		store_release(&entered_last, 1);
+	}
+}
+
+START_TEST(test_an_eager_start_waits_for_the_workers_of_each_queue)
+{
+	struct fix_opt o = { .eager = true };
+	struct fix f;
+	u32 i;
+
+	watchdog(60);
+	fix_init(&f, &o);
+	f.x->cl.thread_start = first_is_late;
+	fix_queue(&f, "one", 2, false);
+	fix_queue(&f, "two", 1, false);
+	for (i = 1; i <= 2; i++) {
+		store_relaxed(&entered_last, 0);
+		exec_start(f.x);
+		ck_assert_uint_eq(load_relaxed(&f.enters), 3 * i);
+		exec_stop(f.x);
+	}
+	fix_fini(&f);
+}
+END_TEST
+
 /* A host that sleeps learns of work that was pushed before its queue had lost all workers. */
 START_TEST(test_a_host_learns_of_a_deserted_queue)
 {
@@ -261,11 +334,6 @@ START_TEST(test_names_of_many_workers)
 }
 END_TEST
 
-static bool never(void *arg)
-{
-	return false;
-}
-
 static u32 handed;
 
 /* Runs new pieces as long as it may, as a client does. */
@@ -316,6 +384,8 @@ int main(void)
 	tcase_add_test(tc, test_an_executor_without_memory_is_not_created);
 	tcase_add_test(tc, test_times_of_an_executor);
 	tcase_add_test(tc, test_workers_missing_for_two_reasons_make_a_queue_deserted);
+	tcase_add_test(tc, test_a_thread_that_only_waits_runs_nothing_of_a_deserted_queue);
+	tcase_add_test(tc, test_an_eager_start_waits_for_the_workers_of_each_queue);
 	tcase_add_test(tc, test_a_host_learns_of_a_deserted_queue);
 	tcase_add_loop_test(tc, test_names_of_many_workers, 0, 3);
 	tcase_add_test(tc, test_a_wait_checks_after_so_many_handoffs);

@@ -239,6 +239,23 @@ START_TEST(test_work_of_a_slow_maker_is_taken)
 }
 END_TEST
 
+/* Also if another thread had taken all when it tried. */
+START_TEST(test_work_of_a_maker_that_tried_to_take_it_is_left)
+{
+	struct rig r;
+
+	rig_init(&r);
+	r.worker->avg = 10;
+	rig_push(&r, 2);
+	MUST(rig_look(&r) && rig_look(&r));
+	ck_assert_uint_eq(exec_take(r.f.x, r.maker), 0);
+	ck_assert_uint_eq(r.lane->ring.own, 0);
+	rig_push(&r, 1);
+	MUST(!rig_look(&r) && r.worker->left);
+	fix_fini(&r.f);
+}
+END_TEST
+
 /* Each time that a fast maker's lane is checked, the next check is twice as far away, up to a limit. */
 START_TEST(test_a_fast_maker_is_checked_less_and_less_often)
 {
@@ -427,6 +444,7 @@ int main(void)
 	tcase_add_test(tc, test_work_of_a_maker_that_takes_it_is_left);
 	tcase_add_test(tc, test_one_worker_judges_a_maker);
 	tcase_add_test(tc, test_work_of_a_slow_maker_is_taken);
+	tcase_add_test(tc, test_work_of_a_maker_that_tried_to_take_it_is_left);
 	tcase_add_test(tc, test_a_fast_maker_is_checked_less_and_less_often);
 	tcase_add_test(tc, test_a_maker_is_measured_since_it_was_fast);
 	tcase_add_test(tc, test_no_work_is_left_beside_work_with_a_priority);

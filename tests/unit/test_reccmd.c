@@ -287,6 +287,65 @@ START_TEST(test_accesses_of_each_var_are_counted)
 }
 END_TEST
 
+/* As many ops as a table has places, and the end of another op, which is in none of them. */
+START_TEST(test_an_event_of_an_op_that_was_not_pushed)
+{
+	unsigned char events[256 * 6 + 4];
+	struct stream s = { 0, 7, 1000, 0, events };
+	unsigned char *data;
+	struct recording r;
+	size_t len;
+	u32 n, i;
+
+	for (n = 32; n <= 256; n *= 2) {
+		for (i = 0; i < n; i++)
+			memcpy(&events[i * 6], (unsigned char[]){ REC_PUSH, 0, 2, i ? 0 : 2, 0, 0 }, 6);
+		memcpy(&events[n * 6], (unsigned char[]){ REC_END, 0, 1, 5 }, 4);
+		s.n = n * 6 + 4;
+		data = with_streams(&s, 1, 1, &len);
+		OK(rec_parse("test", data, len, &r, text, sizeof(text)));
+		ck_assert_uint_eq(r.nops, n);
+		ck_assert_uint_eq(r.foreign, 1);
+		rec_free(&r);
+		free(data);
+	}
+}
+END_TEST
+
+/* The names of the library and of the program have up to 127 bytes; what is longer is cut. */
+START_TEST(test_long_names_at_the_start)
+{
+	static const u32 sizes[] = { 0, 1, 127, 128, 255 };
+	unsigned char *from, data[1024], *p;
+	struct recording r;
+	size_t len;
+	u32 i, n;
+
+	from = sample(&len);
+	for (i = 0; i < COUNT(sizes); i++) {
+		n = sizes[i];
+		memset(data, 0, sizeof(data));
+		memcpy(data, from, REC_HEAD + 16);
+		p = data + REC_HEAD + 16;
+		*p++ = (unsigned char)(255 - n);
+		memset(p, 'l', 255 - n);
+		p += 255 - n;
+		*p++ = (unsigned char)n;
+		memset(p, 'p', n);
+		set_bytes(data, 16 + 1 + 255 - n + 1 + n);
+		len = chunk_size(data);
+		seal(data, len);
+		OK(rec_parse("test", data, len, &r, text, sizeof(text)));
+		ck_assert_uint_eq(strlen(r.library), min_u(255 - n, 127));
+		ck_assert_uint_eq(strspn(r.library, "l"), min_u(255 - n, 127));
+		ck_assert_uint_eq(strlen(r.program), min_u(n, 127));
+		ck_assert_uint_eq(strspn(r.program, "p"), min_u(n, 127));
+		rec_free(&r);
+	}
+	free(from);
+}
+END_TEST
+
 /* What pawl record and pawl replay say of a file that they refuse, and what they return. */
 static int refused(int (*cmd)(int argc, char **argv), char *what, char *path, char **says)
 {
@@ -333,6 +392,49 @@ START_TEST(test_a_recording_without_an_order_is_refused)
 	}
 	unlink(path);
 	free(data);
+}
+END_TEST
+
+/* A file in which a key occurs twice means two things. */
+START_TEST(test_a_workload_with_a_key_twice_is_refused)
+{
+	static const char json[] = "{\"workflow\": {\"specification\": {\"tasks\": [], \"tasks\": []}}}";
+	char *path = temp_path(), dump[] = "dump", want[256], *says;
+
+	write_file(path, json, strlen(json));
+	ck_assert_int_eq(refused(cmd_record, dump, path, &says), STATUS_FAILED);
+	snprintf(want, sizeof(want), "pawl it: %s: line 1, column ", path);
+	ck_assert_msg(strstr(says, want) == says && strstr(says, "duplicate"), "%s", says);
+	free(says);
+	unlink(path);
+}
+END_TEST
+
+/* Whatever an op's priority can be is kept. */
+START_TEST(test_priorities_of_a_workload)
+{
+	static const int priority[] = { 2147483646, -2147483647, 1000000, -1 };
+	char *json, *out, want[64];
+	size_t len;
+	FILE *f;
+	u32 i;
+
+	f = open_memstream(&json, &len);
+	fputs("{\"workflow\": {\"specification\": {\"tasks\": [", f);
+	for (i = 0; i < COUNT(priority); i++)
+		fprintf(f, "%s{\"id\": \"%u\"}", i ? ", " : "", i);
+	fputs("]}, \"execution\": {\"tasks\": [", f);
+	for (i = 0; i < COUNT(priority); i++)
+		fprintf(f, "%s{\"id\": \"%u\", \"priority\": %d}", i ? ", " : "", i, priority[i]);
+	fputs("]}}}", f);
+	MUST(!fclose(f));
+	out = said("dump", (unsigned char *)json, len);
+	for (i = 0; i < COUNT(priority); i++) {
+		snprintf(want, sizeof(want), " \"%u\" normal %d 0\n", i, priority[i]);
+		ck_assert_msg(strstr(out, want) != NULL, "no %s in %s", want, out);
+	}
+	free(out);
+	free(json);
 }
 END_TEST
 
@@ -446,6 +548,8 @@ END_TEST
 
 SUITE("reccmd", test_who_pushed_and_who_ran_an_op, test_info_counts_the_events,
       test_waits_inside_waits, test_an_op_is_not_queued_for_less_than_no_time,
+      test_an_event_of_an_op_that_was_not_pushed, test_long_names_at_the_start,
+      test_a_workload_with_a_key_twice_is_refused, test_priorities_of_a_workload,
       test_accesses_of_each_var_are_counted, test_a_recording_without_an_order_is_refused,
       test_what_is_said_of_each_op, test_what_has_the_number_0_is_said,
       test_info_says_what_is_missing, test_info_names_the_program_and_the_kinds_of_engines,

@@ -276,6 +276,61 @@ START_TEST(test_a_worker_that_found_work_wakes_a_thread_for_the_rest)
 }
 END_TEST
 
+/* At the last check before the thread sleeps there are two pieces, and it is left both of them. */
+static struct {
+	struct fix *f;
+	struct exec_queue *q;
+	struct exec_thread *pusher;
+	u32 calls;
+	u32 second_ran;		/* A */
+} last_check;
+
+static bool push_at_the_last_check(void *arg)
+{
+	/* Before the wait, while it polls, and before it sleeps. */
+	if (++last_check.calls == 3) {
+		fetch_add_relaxed(&last_check.f->x->helpers.spin, 1);
+		exec_push(last_check.q, last_check.pusher, 1, 0, 0);
+		exec_push(last_check.q, last_check.pusher, 2, 0, 0);
+		fetch_add_relaxed(&last_check.f->x->helpers.spin, -1u);
+	}
+	return load_acquire(&last_check.second_ran);
+}
+
+static void first_needs_second(struct fix *f, struct exec_thread *t, u32 work)
+{
+	if (work == 2)
+		store_release(&last_check.second_ran, 1);
+	else
+		until(&last_check.second_ran, 1);
+}
+
+START_TEST(test_a_thread_that_finds_work_before_it_sleeps_wakes_one_for_the_rest)
+{
+	struct fix_opt o = { .spin_ns = 0 };
+	struct exec_thread *t;
+	struct waiter w;
+	struct fix f;
+
+	watchdog(60);
+	fix_init(&f, &o);
+	f.run = first_needs_second;
+	last_check.f = &f;
+	last_check.q = fix_queue(&f, "q", 0, true);
+	last_check.pusher = fix_thread(&f);
+	last_check.calls = last_check.second_ran = 0;
+	t = fix_thread(&f);
+	waiter_start(&w, &f, EXEC_HELP);
+	until(&f.x->helpers.attn, 1);
+	ck_assert_int_eq(exec_wait(f.x, t, push_at_the_last_check, NULL, -1, EXEC_HELP), 0);
+	ck_assert_uint_ge(last_check.calls, 4);
+	waiter_end(&w);
+	ck_assert_uint_eq(f.x->helpers.attn, 0);
+	ck_assert_uint_eq(f.x->helpers.spin, 0);
+	fix_fini(&f);
+}
+END_TEST
+
 /* Several pieces that are pushed at once wake a sleeper with the first, or at the end. */
 START_TEST(test_several_pieces_wake_a_sleeper)
 {
@@ -332,6 +387,7 @@ int main(void)
 	tcase_add_test(tc, test_a_timeout_is_no_idle_time);
 	tcase_add_test(tc, test_a_thread_that_only_waits_is_not_woken_for_work);
 	tcase_add_test(tc, test_a_worker_that_found_work_wakes_a_thread_for_the_rest);
+	tcase_add_test(tc, test_a_thread_that_finds_work_before_it_sleeps_wakes_one_for_the_rest);
 	tcase_add_loop_test(tc, test_several_pieces_wake_a_sleeper, 0, 2);
 	suite_add_tcase(s, tc);
 	return suite_run(s);

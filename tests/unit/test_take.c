@@ -616,6 +616,46 @@ START_TEST(test_bound_of_a_hoard)
 }
 END_TEST
 
+/* The turn of another lane passes if a thread has taken from it since this one looked last. */
+START_TEST(test_a_turn_passes_if_the_lane_is_served)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *t, *maker, *other;
+	u32 hoard, served, i, k;
+
+	for (i = 0; i < 4; i++) {
+		hoard = i & 1;
+		served = i >> 1;
+		fix_init(&f, NULL);
+		q = fix_queue(&f, "q", 0, true);
+		t = fix_thread(&f);
+		maker = fix_thread(&f);
+		other = fix_thread(&f);
+		/* Works 2 to 4 are in the hoard of `other`, or 2 to 7 in the ring. */
+		for (k = 1; k <= 7; k++)
+			exec_push(q, maker, k, 0, 0);
+		other->batch = hoard ? 4 : 1;
+		ck_assert_uint_eq(exec_take(f.x, other), 1);
+		for (k = 5; hoard && k <= 7; k++)
+			ck_assert_uint_eq(exec_take(f.x, maker), k);
+		exec_push(q, t, 100, 0, 0);
+		exec_push(q, t, 101, 0, 0);
+		/* It looks now, and takes its own; it comes back at its next turn. */
+		t->around = hoard ? other->slot : maker->slot;
+		t->takes = 255;
+		ck_assert_uint_eq(exec_take(f.x, t), 100);
+		ck_assert_ptr_nonnull(t->around_lane);
+		if (served)
+			ck_assert_uint_eq(exec_take(f.x, other), 2);
+		t->takes = 511;
+		ck_assert_uint_eq(exec_take(f.x, t), served ? 101 : 2);
+		ck_assert_ptr_null(t->around_lane);
+		fix_fini(&f);
+	}
+}
+END_TEST
+
 /* No thread checks the lane of a thread that sleeps or has left, unless it holds work. */
 START_TEST(test_lanes_rest)
 {
@@ -795,6 +835,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_a_poller_sees_work_of_each_queue_that_it_serves, 0, 3);
 	tcase_add_loop_test(tc, test_bound_between_producers, 0, 8);
 	tcase_add_test(tc, test_bound_of_a_hoard);
+	tcase_add_test(tc, test_a_turn_passes_if_the_lane_is_served);
 	tcase_add_test(tc, test_lanes_rest);
 #if CAN_TRAP
 	/* A sanitizer's instructions are many. */

@@ -795,10 +795,6 @@ static int finish(struct reader *rd)
 		}
 		if (o->ended && o->end < o->begin)
 			o->end = o->begin;
-		if (o->undone && o->begun)
-			return file_err(rd->err, rd->errlen, -EBADMSG,
-					"%s: op %u.%u of engine %u was refused, and began", rd->name,
-					o->index, o->gen, o->engine);
 	}
 	for (i = 0; i < r->naccesses; i++) {
 		const struct rec_access *a = &r->accesses[i];
