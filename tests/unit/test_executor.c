@@ -296,7 +296,8 @@ START_TEST(test_names_of_many_workers)
 	static const struct { const char *x, *queue, *name[12]; } of[] = {
 		{ "t", "averylongname",
 		  { "t-averylongna-0", "t-averylongna-9", "t-averylongn-10", "t-averylongn-11" } },
-		{ "pawlengine", "q", { "pawleng-q-0", "pawleng-q-9", "pawleng-q-10", "pawleng-q-11" } },
+		{ "pawlengine", "q",
+		  { "pawleng-q-0", "pawleng-q-9", "pawleng-q-10", "pawleng-q-11" } },
 		{ "pawlengine", "aqueue",
 		  { "pawleng-aqueu-0", "pawleng-aqueu-9", "pawleng-aque-10", "pawleng-aque-11" } },
 	};

@@ -256,7 +256,7 @@ START_TEST(test_work_of_a_maker_that_tried_to_take_it_is_left)
 }
 END_TEST
 
-/* Each time that a fast maker's lane is checked, the next check is twice as far away, up to a limit. */
+/* After each check of a fast maker's lane the next one is twice as far away, up to a limit. */
 START_TEST(test_a_fast_maker_is_checked_less_and_less_often)
 {
 	static const u32 steps[] = { 1000, 2000, 4000, 5000, 5000 };

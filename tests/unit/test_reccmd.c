@@ -223,8 +223,10 @@ START_TEST(test_waits_inside_waits)
 	};
 	static const char *const lines[] = {
 		"\"begin_ns\":20000000,\"end_ns\":120000000,\"status\":-2},\n",
-		"\"begin_ns\":40000000,\"var\":0,\"write\":false,\"end_ns\":100000000,\"status\":0},\n",
-		"\"begin_ns\":60000000,\"var\":1,\"write\":true,\"end_ns\":80000000,\"status\":-5}]}",
+		"\"begin_ns\":40000000,\"var\":0,\"write\":false,\"end_ns\":100000000,"
+		"\"status\":0},\n",
+		"\"begin_ns\":60000000,\"var\":1,\"write\":true,\"end_ns\":80000000,"
+		"\"status\":-5}]}",
 	};
 	unsigned char *data;
 	char *out;
@@ -290,6 +292,8 @@ END_TEST
 /* As many ops as a table has places, and the end of another op, which is in none of them. */
 START_TEST(test_an_event_of_an_op_that_was_not_pushed)
 {
+	static const unsigned char push[] = { REC_PUSH, 0, 2, 0, 0, 0 },
+		end[] = { REC_END, 0, 1, 5 };
 	unsigned char events[256 * 6 + 4];
 	struct stream s = { 0, 7, 1000, 0, events };
 	unsigned char *data;
@@ -299,8 +303,8 @@ START_TEST(test_an_event_of_an_op_that_was_not_pushed)
 
 	for (n = 32; n <= 256; n *= 2) {
 		for (i = 0; i < n; i++)
-			memcpy(&events[i * 6], (unsigned char[]){ REC_PUSH, 0, 2, i ? 0 : 2, 0, 0 }, 6);
-		memcpy(&events[n * 6], (unsigned char[]){ REC_END, 0, 1, 5 }, 4);
+			memcpy(&events[i * 6], push, 6);
+		memcpy(&events[n * 6], end, 4);
 		s.n = n * 6 + 4;
 		data = with_streams(&s, 1, 1, &len);
 		OK(rec_parse("test", data, len, &r, text, sizeof(text)));
@@ -375,21 +379,22 @@ START_TEST(test_a_recording_without_an_order_is_refused)
 	char *path = temp_path(), info[] = "info", workers[] = "-w0", want[256], *says;
 	unsigned char *data;
 	struct recording r;
-	u32 *order, i;
+	u32 *order;
 	size_t len, n;
 
 	data = sample(&len);
 	len = with_events(data, len, events, sizeof(events), true);
 	write_file(path, data, len);
 	ck_assert_int_eq(workload_open(path, &r, &order, &n, text, sizeof(text)), -EBADMSG);
-	snprintf(want, sizeof(want), "%s: var 1.1 of engine 0: ops 0 and 1 both wrote version 1", path);
+	snprintf(want, sizeof(want),
+		 "%s: var 1.1 of engine 0: ops 0 and 1 both wrote version 1", path);
 	ck_assert_str_eq(text, want);
-	for (i = 0; i < 2; i++) {
-		ck_assert_int_eq(refused(i ? cmd_replay : cmd_record, i ? workers : info, path, &says),
-				 STATUS_FAILED);
-		ck_assert_msg(strstr(says, want) == says + strlen("pawl it: "), "%s", says);
-		free(says);
-	}
+	ck_assert_int_eq(refused(cmd_record, info, path, &says), STATUS_FAILED);
+	ck_assert_msg(strstr(says, want) == says + strlen("pawl it: "), "%s", says);
+	free(says);
+	ck_assert_int_eq(refused(cmd_replay, workers, path, &says), STATUS_FAILED);
+	ck_assert_msg(strstr(says, want) == says + strlen("pawl it: "), "%s", says);
+	free(says);
 	unlink(path);
 	free(data);
 }
@@ -398,7 +403,8 @@ END_TEST
 /* A file in which a key occurs twice means two things. */
 START_TEST(test_a_workload_with_a_key_twice_is_refused)
 {
-	static const char json[] = "{\"workflow\": {\"specification\": {\"tasks\": [], \"tasks\": []}}}";
+	static const char json[] =
+		"{\"workflow\": {\"specification\": {\"tasks\": [], \"tasks\": []}}}";
 	char *path = temp_path(), dump[] = "dump", want[256], *says;
 
 	write_file(path, json, strlen(json));
@@ -433,6 +439,10 @@ START_TEST(test_priorities_of_a_workload)
 		snprintf(want, sizeof(want), " \"%u\" normal %d 0\n", i, priority[i]);
 		ck_assert_msg(strstr(out, want) != NULL, "no %s in %s", want, out);
 	}
+	free(out);
+	out = said("json", (unsigned char *)json, len);
+	ck_assert_msg(strstr(out, "\"source\":\"wfformat\",\"program\":\"\",\"ended\":true,") != 0,
+		      "%s", out);
 	free(out);
 	free(json);
 }

@@ -11,9 +11,10 @@ static char text[256];
  * An engine that breaks the order: pushes and sleeps of the replay come here (tests/Makefile).
  * UNORDERED takes the vars from the ops, and the last one runs first.  BESIDE runs the second op
  * inside the first.  TWICE runs each op twice that only reads.  FORGETFUL runs no op that writes.
- * FULL refuses ops that write.  SLEEPLESS only notes the sleeps.
+ * FULL refuses ops that write.  SLEEPLESS only notes the sleeps.  BROKEN fails ops that write, and
+ * does not run them.
  */
-enum { SOUND, UNORDERED, BESIDE, TWICE, FORGETFUL, FULL, SLEEPLESS };
+enum { SOUND, UNORDERED, BESIDE, TWICE, FORGETFUL, FULL, SLEEPLESS, BROKEN };
 
 static int engine_is;
 static struct pawl_op inner;
@@ -43,6 +44,8 @@ int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op)
 		inner = *op;
 		return 0;
 	}
+	if (engine_is == BROKEN && op->nwrites)
+		other.fn = fail_io;
 	if (engine_is == UNORDERED) {
 		other.nreads = other.nwrites = 0;
 		other.priority = ++priority;
@@ -208,6 +211,11 @@ START_TEST(test_an_op_or_an_engine_that_is_refused_ends_the_replay)
 	ck_assert_msg(strstr(text, "op 1 (\"two\"): ") == text, "%s", text);
 	ck_assert_uint_eq(res.ops, 1);
 	ck_assert_uint_eq(res.wrong, 0);
+	/* So does one that fails, which the wait for all of them says. */
+	ck_assert_int_eq(replay(BROKEN, true, o, 0, &res), -EIO);
+	ck_assert_msg(strstr(text, "two") != NULL, "%s", text);
+	ck_assert_uint_eq(res.ops, 1);
+	ck_assert_uint_eq(res.wrong, 0);
 	o.kind = 99;
 	ck_assert_int_eq(replay(SOUND, true, o, 0, &res), -EINVAL);
 	ck_assert_msg(strstr(text, "kind") != NULL, "%s", text);
@@ -240,7 +248,8 @@ START_TEST(test_options_of_the_command)
 		    thrice[] = "--repeat=3";
 	static const struct { char *one, *two; u32 lines, sleeps; u64 ns; } of[] = {
 		{ fast, once, 1, 0, 0 }, { slow, sleep, 1, 1, 500000000 },
-		{ sleep, once, 1, 0, 0 }, { thrice, fast, 3, 0, 0 }, { sleep, slow, 1, 1, 500000000 },
+		{ sleep, once, 1, 0, 0 }, { thrice, fast, 3, 0, 0 },
+		{ sleep, slow, 1, 1, 500000000 },
 	};
 	char *path = temp_path(), *says, *at;
 	FILE *f = fopen(path, "w");
@@ -265,7 +274,8 @@ START_TEST(test_options_of_the_command)
 }
 END_TEST
 
-SUITE("replay", test_options_of_the_command, test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new,
+SUITE("replay", test_options_of_the_command,
+      test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new,
       test_replay_sees_who_is_beside_a_writer, test_replay_sees_ops_that_run_twice_or_never,
       test_bodies_take_their_time_divided_by_the_speed,
       test_a_replay_of_ops_that_cannot_be_pushed_as_they_were,

@@ -214,7 +214,7 @@ START_TEST(test_next_takes_so_many_pieces)
 			t->takes++;
 	ck_assert_uint_eq(i, 2 + 16);
 	ck_assert_uint_eq(t->nexts, 16);
-	/* The time since the first one is checked again after the second, the fourth, the eighth. */
+	/* The time since the first one is checked after that one, 2, 4 and 8. */
 	for (i = 1; i < 16; i++) {
 		t->nexts = i;
 		t->since = cycles() - (2ull << 50);
