@@ -178,6 +178,17 @@ printf "#!/bin/sh\n'''exec' %s \"\$0\" \"\$@\"\n' '''\n" "$tmp/python-good" >"$t
 chmod +x "$tmp/long"
 run 0 "$tmp/long" three
 says out "runs $tmp/long three; $tmp/cache/pawl/"
+# the first line that names a Python counts, and no line behind it
+printf "#!%s\n'''exec' %s\n" "$tmp/python-good" "$tmp/python-none" >"$tmp/both"
+chmod +x "$tmp/both"
+run 0 -P "$tmp/both"
+# a folder is what the whole line says
+mkdir "$tmp/a folder"
+cp -r "$tmp/good" "$tmp/a folder/mxnet"
+python python-folded "$tmp/a folder/mxnet"
+run 0 -P -p "$tmp/python-folded"
+grep -qF -- "-isystem $tmp/a folder/mxnet/include " "$(cat "$tmp/out")" || fail 'a name is cut at its space'
+rm "$(cat "$tmp/out")"
 # any of these separates words, and what is no program is none, whatever its name
 mkdir "$tmp/python-folder"
 echo >"$tmp/python-data2"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exec/worker.c: refused memory, queues without workers, names, times, waits inside hand-offs. */
 #include <poll.h>
+#include <sys/resource.h>
 #include "exec_fixture.h"
 #include "suite.h"
 
@@ -261,6 +262,37 @@ START_TEST(test_a_host_learns_of_a_deserted_queue)
 }
 END_TEST
 
+/* Of a descriptor that cannot be made the error is told, and later there is one. */
+START_TEST(test_a_descriptor_that_is_refused)
+{
+	struct rlimit was, none;
+	struct exec_thread *t;
+	struct fix f;
+	int next, fd;
+
+	fix_init(&f, NULL);
+	fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	next = dup(0);
+	MUST(next >= 0 && !close(next) && !getrlimit(RLIMIT_NOFILE, &was));
+	none = was;
+	none.rlim_cur = (rlim_t)next;
+	MUST(!setrlimit(RLIMIT_NOFILE, &none));
+	fd = exec_ready_fd(f.x);
+	MUST(!setrlimit(RLIMIT_NOFILE, &was));
+	ck_assert_int_eq(fd, -EMFILE);
+	/* Without one a thread only takes. */
+	ck_assert_uint_eq(exec_take_ready(f.x, t), 0);
+	ck_assert_uint_eq(f.x->helpers.attn, 0);
+	fd = exec_ready_fd(f.x);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(exec_ready_fd(f.x), fd);
+	fix_fini(&f);
+	/* It was closed. */
+	ck_assert_int_eq(dup2(fd, fd), -1);
+}
+END_TEST
+
 static char started[16][16], stopped[16][16], own[16][16];
 static u32 nstarted, nstopped, nown;	/* A */
 
@@ -388,6 +420,7 @@ int main(void)
 	tcase_add_test(tc, test_a_thread_that_only_waits_runs_nothing_of_a_deserted_queue);
 	tcase_add_test(tc, test_an_eager_start_waits_for_the_workers_of_each_queue);
 	tcase_add_test(tc, test_a_host_learns_of_a_deserted_queue);
+	tcase_add_test(tc, test_a_descriptor_that_is_refused);
 	tcase_add_loop_test(tc, test_names_of_many_workers, 0, 3);
 	tcase_add_test(tc, test_a_wait_checks_after_so_many_handoffs);
 	suite_add_tcase(s, tc);

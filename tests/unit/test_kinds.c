@@ -170,6 +170,58 @@ START_TEST(test_a_take_beside_another_one_finds_work)
 	fix_fini(&f);
 }
 END_TEST
+
+static struct {
+	struct exec_thread *t;
+	u32 n, sum;
+} rest;
+
+static void take_the_rest(void)
+{
+	u32 w;
+
+	while ((w = exec_take(fix_now->x, rest.t))) {
+		rest.n++;
+		rest.sum += w;
+	}
+}
+
+/*
+ * Wherever a thread is stopped that takes several pieces at once, another one finds all of them
+ * but the one that the thread runs itself.
+ */
+START_TEST(test_a_batch_hides_one_piece_at_any_moment)
+{
+	struct exec_thread *t, *maker;
+	struct exec_queue *q;
+	u32 i, k, w, stops = 0;
+	struct fix f;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	/* in the first slot, and in another one */
+	t = fix_thread(&f);
+	maker = fix_thread(&f);
+	if (_i)
+		t = fix_thread(&f);
+	rest.t = fix_thread(&f);
+	trap_init(take_the_rest);
+	for (k = 0; !k || trap.stops; k += 3) {
+		for (i = 1; i <= 8; i++)
+			exec_push(q, maker, i, 0, 0);
+		rest.n = rest.sum = 0;
+		t->batch = 4;
+		t->takes = 1;
+		trap_after(k, w = exec_take(f.x, t));
+		MUST(!trap.stops || rest.n >= 7);
+		stops += trap.stops;
+		take_the_rest();
+		MUST(rest.sum + w == 36 && rest.n + !!w == 8 && queue_empty(q));
+	}
+	ck_assert_uint_gt(stops, 20);
+	fix_fini(&f);
+}
+END_TEST
 #endif
 
 int main(void)
@@ -183,9 +235,11 @@ int main(void)
 	tcase_add_test(tc, test_order_of_the_kinds);
 #if CAN_TRAP
 	/* A sanitizer's instructions are many. */
-	if (!SANITIZED)
+	if (!SANITIZED) {
 		tcase_add_loop_test(tc, test_a_take_beside_another_one_finds_work, FRONT,
 				    KINDS);
+		tcase_add_loop_test(tc, test_a_batch_hides_one_piece_at_any_moment, 0, 2);
+	}
 #endif
 	suite_add_tcase(s, tc);
 	return suite_run(s);

@@ -272,6 +272,9 @@ START_TEST(test_accesses_of_each_var_are_counted)
 		REC_PUSH, 0, 4, 2, 0, 2, 2, 0, 3, 0, REC_PUSH, 0, 2, 0, 0, 2, 2, 0, 2, 0,
 		REC_BEGIN, 0, 4, 2, 2, 1, 1,
 	};
+	static const unsigned char unknown[] = {
+		REC_PUSH, 0, 4, 2, 0, 2, 2, 0, 3, 0, REC_BEGIN, 0, 4, 2, 2, 0, 5,
+	};
 	unsigned char *data;
 	struct recording r;
 	size_t len;
@@ -286,6 +289,15 @@ START_TEST(test_accesses_of_each_var_are_counted)
 	ck_assert_uint_eq(r.vars[1].writes, 1);
 	rec_free(&r);
 	free(data);
+	/* Of the first var nothing was known when the op began. */
+	data = sample(&len);
+	len = with_events(data, len, unknown, sizeof(unknown), true);
+	OK(rec_parse("test", data, len, &r, text, sizeof(text)));
+	ck_assert(!r.accesses[0].placed && r.accesses[1].placed);
+	ck_assert_uint_eq(r.accesses[1].version, 4);
+	ck_assert(r.vars[0].first == UINT64_MAX && r.vars[1].first == 4);
+	rec_free(&r);
+	free(data);
 }
 END_TEST
 
@@ -294,7 +306,7 @@ START_TEST(test_an_event_of_an_op_that_was_not_pushed)
 {
 	static const unsigned char push[] = { REC_PUSH, 0, 2, 0, 0, 0 },
 		end[] = { REC_END, 0, 1, 5 };
-	unsigned char events[256 * 6 + 4];
+	unsigned char events[256 * 6 + 8];
 	struct stream s = { 0, 7, 1000, 0, events };
 	unsigned char *data;
 	struct recording r;
@@ -305,11 +317,12 @@ START_TEST(test_an_event_of_an_op_that_was_not_pushed)
 		for (i = 0; i < n; i++)
 			memcpy(&events[i * 6], push, 6);
 		memcpy(&events[n * 6], end, 4);
-		s.n = n * 6 + 4;
+		memcpy(&events[n * 6 + 4], end, 4);
+		s.n = n * 6 + 8;
 		data = with_streams(&s, 1, 1, &len);
 		OK(rec_parse("test", data, len, &r, text, sizeof(text)));
 		ck_assert_uint_eq(r.nops, n);
-		ck_assert_uint_eq(r.foreign, 1);
+		ck_assert_uint_eq(r.foreign, 2);
 		rec_free(&r);
 		free(data);
 	}
@@ -413,6 +426,21 @@ START_TEST(test_a_workload_with_a_key_twice_is_refused)
 	ck_assert_msg(strstr(says, want) == says && strstr(says, "duplicate"), "%s", says);
 	free(says);
 	unlink(path);
+}
+END_TEST
+
+/* An operator without a name, and one whose name is no text. */
+START_TEST(test_an_operator_without_a_name)
+{
+	static const char json[] = "{\"nodes\": ["
+		"{\"id\": 1, \"inputs\": [[1, 10, 0, 4, 4, \"cpu\"]], \"outputs\": []},"
+		"{\"id\": 2, \"name\": 7, \"inputs\": [[1, 10, 0, 4, 4, \"cpu\"]]}]}";
+	char *out = said("dump", (const unsigned char *)json, strlen(json));
+
+	ck_assert_msg(strstr(out, "\n0 0 0:0 0.000 0.000 0.000 0 0 \"\" normal 0 0 r0@0\n"
+			     "1 1 0:0 0.001 0.000 0.000 0 0 \"\" normal 0 0 r0@0\n") != NULL, "%s",
+		      out);
+	free(out);
 }
 END_TEST
 
@@ -559,7 +587,8 @@ END_TEST
 SUITE("reccmd", test_who_pushed_and_who_ran_an_op, test_info_counts_the_events,
       test_waits_inside_waits, test_an_op_is_not_queued_for_less_than_no_time,
       test_an_event_of_an_op_that_was_not_pushed, test_long_names_at_the_start,
-      test_a_workload_with_a_key_twice_is_refused, test_priorities_of_a_workload,
+      test_a_workload_with_a_key_twice_is_refused,
+      test_an_operator_without_a_name, test_priorities_of_a_workload,
       test_accesses_of_each_var_are_counted, test_a_recording_without_an_order_is_refused,
       test_what_is_said_of_each_op, test_what_has_the_number_0_is_said,
       test_info_says_what_is_missing, test_info_names_the_program_and_the_kinds_of_engines,
