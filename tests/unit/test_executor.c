@@ -262,6 +262,30 @@ START_TEST(test_a_host_learns_of_a_deserted_queue)
 }
 END_TEST
 
+/* A taker may be ahead of the tail that its producer stores: nothing is queued then. */
+START_TEST(test_the_depth_is_never_below_nothing)
+{
+	struct exec_queue_stats st;
+	struct exec_queue *q;
+	struct exec_thread *t;
+	struct fix f;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	exec_push(q, t, 1, 0, 0);
+	ck_assert_uint_eq(exec_take(f.x, t), 1);
+	q->lanes[t->slot]->ring.tail--;
+	exec_queue_stats(q, &st);
+	ck_assert_uint_eq(st.depth, 0);
+	q->lanes[t->slot]->ring.tail++;
+	exec_push(q, t, 2, 0, 0);
+	exec_queue_stats(q, &st);
+	ck_assert_uint_eq(st.depth, 1);
+	fix_fini(&f);
+}
+END_TEST
+
 /* Of a descriptor that cannot be made the error is told, and later there is one. */
 START_TEST(test_a_descriptor_that_is_refused)
 {
@@ -420,6 +444,7 @@ int main(void)
 	tcase_add_test(tc, test_a_thread_that_only_waits_runs_nothing_of_a_deserted_queue);
 	tcase_add_test(tc, test_an_eager_start_waits_for_the_workers_of_each_queue);
 	tcase_add_test(tc, test_a_host_learns_of_a_deserted_queue);
+	tcase_add_test(tc, test_the_depth_is_never_below_nothing);
 	tcase_add_test(tc, test_a_descriptor_that_is_refused);
 	tcase_add_loop_test(tc, test_names_of_many_workers, 0, 3);
 	tcase_add_test(tc, test_a_wait_checks_after_so_many_handoffs);
