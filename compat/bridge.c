@@ -299,7 +299,9 @@ int pawl_mx_opr_push(struct pawl_mx_engine *e, struct pawl_mx_opr *o,
 		     struct pawl_mx_context ctx, int priority, void **exception)
 {
 	struct pawl_op d = PAWL_OP_INIT;
+	pawl_var_t *writes = NULL;
 	pawl_graph_t h;
+	u32 i;
 	int rc;
 
 	if (exception)
@@ -312,18 +314,31 @@ int pawl_mx_opr_push(struct pawl_mx_engine *e, struct pawl_mx_opr *o,
 	rc = mx_ctx_device(e, ctx, &d.device);
 	if (rc)
 		return rc;
+	if (unlikely(e->kind == PAWL_MX_NAIVE)) {
+		/* Copied, because a body may delete the operator. */
+		d.nwrites = o->nwrites;
+		d.writes = writes = malloc((d.nwrites + 1) * sizeof(*writes));
+		if (!writes)
+			return mx_err(-ENOMEM, "push: no memory");
+		for (i = 0; i < d.nwrites; i++)
+			writes[i].h = load_relaxed(&o->vars[o->nreads + i]->h);
+	}
 	mx_bulk_flush();
 	rc = pawl_graph_push(mx_pe(e), h, &(struct pawl_launch){
 		.size = sizeof(struct pawl_launch), .priority = priority, .device = d.device });
 	if (rc)
-		return mx_err_pawl(rc);
-	return unlikely(e->kind == PAWL_MX_NAIVE) ? naive_told(e, &d, exception) : 0;
+		mx_err_pawl(rc);
+	else if (unlikely(writes))
+		rc = naive_told(e, &d, exception);
+	free(writes);
+	return rc;
 }
 PAWL_EXPORT(pawl_mx_opr_push);
 
 int pawl_mx_opr_delete(struct pawl_mx_engine *e, struct pawl_mx_opr *o)
 {
 	struct pawl_mx_var **vars;
+	struct pawl_engine *pe;
 	pawl_graph_t h;
 	int rc;
 
@@ -334,10 +349,11 @@ int pawl_mx_opr_delete(struct pawl_mx_engine *e, struct pawl_mx_opr *o)
 		return mx_err(-ESTALE, "delete operator: it was deleted, or is of another engine");
 	vars = o->vars;
 	mx_bulk_flush();
-	rc = pawl_graph_delete(mx_pe(e), h);
+	pe = mx_pe(e);
+	rc = pe ? pawl_graph_delete(pe, h) : mx_bad_engine();
 	free(vars);
 	mx_pool_put(MX_OPRS, o);
-	return rc ? mx_err_pawl(rc) : 0;
+	return rc && pe ? mx_err_pawl(rc) : rc;
 }
 PAWL_EXPORT(pawl_mx_opr_delete);
 
