@@ -122,18 +122,22 @@ int mx_run_sync(struct pawl_run *run, void *arg)
 static void on_complete(struct pawl_mx_engine *e, void *param, const void *error)
 {
 	pawl_token_t token = { (u64)(uintptr_t)param };
+	struct pawl_engine *pe = mx_pe(e);
 	char text[MX_TEXT];
 	void *exception;
 	int rc;
 
+	/* A second call, after the end of the engine. */
+	if (unlikely(!pe))
+		return;
 	if (likely(!error)) {
-		rc = pawl_complete(mx_pe(e), token, 0, NULL);
+		rc = pawl_complete(pe, token, 0, NULL);
 	} else {
 		exception = mx_exception_of(error, text, sizeof(text));
 		rc = -EIO;
 		if (BUSTED(MX_ERROR_LOST))
 			rc = 0;
-		rc = pawl_complete_with(mx_pe(e), token, rc, text, exception);
+		rc = pawl_complete_with(pe, token, rc, text, exception);
 	}
 	if (unlikely(rc && e->info))
 		fprintf(stderr, "on_complete: %s\n", pawl_error_text());
@@ -197,13 +201,17 @@ PAWL_EXPORT(pawl_mx_fail);
 int pawl_mx_complete(const void *on_complete, const char *text)
 {
 	const struct pawl_mx_callback *cb = on_complete;
+	struct pawl_engine *pe;
 	pawl_token_t token;
 	int rc;
 
 	if (!cb)
 		return mx_err(-EINVAL, "complete: on_complete is NULL");
+	pe = mx_pe(cb->engine);
+	if (!pe)
+		return mx_bad_engine();
 	token.h = (u64)(uintptr_t)cb->param;
-	rc = pawl_complete(mx_pe(cb->engine), token, text ? -EIO : 0, text);
+	rc = pawl_complete(pe, token, text ? -EIO : 0, text);
 	return rc ? mx_err_pawl(rc) : 0;
 }
 PAWL_EXPORT(pawl_mx_complete);

@@ -487,6 +487,70 @@ START_TEST(test_flush_points)
 }
 END_TEST
 
+static void note_bran(void *run, void *arg)
+{
+	PUT((unsigned int *)arg, GET(&bran));
+}
+
+static void note_bran_async(void *run, void *on_complete, void *arg)
+{
+	note_bran(run, arg);
+	at_once(run, on_complete, arg);
+}
+
+/* What follows on the same var runs after what was gathered on it; so does the var's delete. */
+START_TEST(test_what_was_gathered_runs_before_what_follows)
+{
+	struct pawl_mx_op op = { .ctx = cpu, .nwrites = 1 };
+	unsigned int seen, open, way;
+	struct pawl_mx_opr *opr;
+
+	be = engine();
+	for (way = 0; way < 5; way++) {
+		bv = var_new(be);
+		op.writes = &bv;
+		op.arg = &seen;
+		op.sync = note_bran;
+		op.async = NULL;
+		OK(pawl_mx_opr_new(be, &op, &opr));
+		seen = 99;
+		/* so that nothing runs before all is pushed */
+		open = 0;
+		OK(push(be, gate, &open, bv));
+		ck_assert_int_eq(pawl_mx_set_bulk_size(be, 10), 0);
+		gather();
+		switch (way) {
+		case 0:
+			OK(pawl_mx_opr_push(be, opr, cpu, 0, NULL));
+			break;
+		case 1:
+			op.sync = NULL;
+			op.async = note_bran_async;
+			OK(pawl_mx_push(be, &op, NULL));
+			break;
+		case 2:
+			op.priority = 1;
+			OK(pawl_mx_push(be, &op, NULL));
+			op.priority = 0;
+			break;
+		case 3:
+			op.ctx = cpu1;
+			OK(pawl_mx_push(be, &op, NULL));
+			op.ctx = cpu;
+			break;
+		default:
+			OK(pawl_mx_var_delete(be, bv, cpu, note_bran, &seen, NULL));
+		}
+		ck_assert_int_eq(pawl_mx_set_bulk_size(be, 0), 10);
+		PUT(&open, 1);
+		OK(pawl_mx_wait_all(be, NULL));
+		ck_assert_msg(seen == 3, "%u ran before what follows, in way %u", seen, way);
+		OK(pawl_mx_opr_delete(be, opr));
+	}
+	OK(pawl_mx_engine_free(be));
+}
+END_TEST
+
 /* --- errors --- */
 
 START_TEST(test_failure_skips_the_rest)
@@ -584,6 +648,31 @@ START_TEST(test_var_dies_in_the_bulk)
 }
 END_TEST
 
+/* A wait that has the failure of an op to report leaves that of the bulk to the next wait. */
+START_TEST(test_no_failure_hides_another)
+{
+	struct pawl_mx_engine *e = engine();
+	struct killer k = { e, var_new(e) };
+	struct pawl_mx_var *w = var_new(e);
+	unsigned int n = 0, i;
+
+	for (i = 0; i < 2; i++) {
+		k.v = var_new(e);
+		OK(push(e, fails, NULL, w));
+		ck_assert_int_eq(pawl_mx_set_bulk_size(e, 10), 0);
+		OK(push(e, add_one, &n, k.v));
+		join(spawn(killer, &k));
+		REFUSED(-EIO, i ? pawl_mx_wait_all(e, NULL) : pawl_mx_wait_var(e, w, NULL),
+			"disk on fire");
+		REFUSED(-ESTALE, i ? pawl_mx_wait_var(e, w, NULL) : pawl_mx_wait_all(e, NULL), "(bulk)");
+		OK(pawl_mx_wait_all(e, NULL));
+		ck_assert_int_eq(pawl_mx_set_bulk_size(e, 0), 10);
+	}
+	ck_assert_uint_eq(n, 0);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
 /* What belongs to a refused function, such as an array, is deleted by its drop. */
 struct owner {
 	struct killer k;
@@ -643,5 +732,6 @@ SUITE("mx_bulk", 120, test_full, test_full_large, test_order,
       test_a_bulk_waits_for_what_it_reads, test_a_bulk_runs_in_its_context,
       test_a_bulk_writes_what_one_of_its_functions_writes, test_a_bulk_has_any_256_vars, test_bulk_keeps_every_accepted_op,
       test_many_vars, test_as_many_vars_as_there_is_room_for, test_threads_and_engines,
-      test_flush_points, test_failure_skips_the_rest, test_refused_in_between,
+      test_flush_points, test_what_was_gathered_runs_before_what_follows,
+      test_no_failure_hides_another, test_failure_skips_the_rest, test_refused_in_between,
       test_var_dies_in_the_bulk, test_the_drop_of_a_refused_function_uses_the_engine)

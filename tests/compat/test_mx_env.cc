@@ -220,6 +220,26 @@ static std::string Printed(Fn fn)
 	return std::string(text, n);
 }
 
+static pawl_mx_callback kept;
+
+static void Keep(void *, void *on_complete, void *)
+{
+	pawl_mx_callback done = *static_cast<pawl_mx_callback *>(on_complete);
+
+	kept.callback = done.callback;
+	kept.engine = done.engine;
+	__atomic_store_n(&kept.param, done.param, __ATOMIC_SEQ_CST);
+}
+
+/* When its op is complete, another op may have its memory, and another name. */
+static void PushesAndThrows(void *, void *on_complete, void *)
+{
+	EXPECT(!pawl_mx_complete(on_complete, nullptr));
+	EXPECT(!MXEnginePushAsync(Keep, nullptr, nullptr, &cpu_context, nullptr, 0, nullptr, 0, nullptr,
+				  0, "another", false));
+	throw std::runtime_error("after another");
+}
+
 /* With MXNET_ENGINE_INFO the engine says what no wait can report. */
 static void Info(bool says)
 {
@@ -240,7 +260,11 @@ static void Info(bool says)
 			done();
 			throw std::runtime_error("nameless");
 		}, Context::CPU(), {}, { v });
+		EXPECT(!MXEnginePushAsync(PushesAndThrows, nullptr, nullptr, &cpu_context, nullptr, 0,
+					  nullptr, 0, nullptr, 0, "pushes", false));
 		e->WaitForVar(v);
+		EXPECT(Soon([] { return __atomic_load_n(&kept.param, __ATOMIC_SEQ_CST); }));
+		kept.callback(kept.engine, kept.param, nullptr);
 		e->Stop();	/* the bodies have returned */
 		e->Start();
 	});
@@ -248,6 +272,7 @@ static void Info(bool says)
 	EXPECT((text.find("on_complete: ") != std::string::npos) == says);
 	EXPECT((text.find("late failed after on_complete") != std::string::npos) == says);
 	EXPECT((text.find("too late") != std::string::npos) == says);
+	EXPECT((text.find("pushes failed after on_complete") != std::string::npos) == says);
 	EXPECT((text.find("an op failed after on_complete") != std::string::npos) == says);
 	EXPECT(says || text.empty());
 	e->DeleteVariable([](RunContext) {}, Context::CPU(), v);
@@ -297,6 +322,43 @@ struct Late {
 					 nullptr, 0, nullptr));
 	}
 } late;
+
+static std::atomic<bool> elsewhere;
+
+/*
+ * A thread that lives on has gathered an op: at the end of the process its parameter is
+ * released, without a run of the op.
+ */
+static void GathersElsewhere()
+{
+	std::thread([] {
+		Engine::Get()->set_bulk_size(10);
+		EXPECT(!MXEnginePushSync([](void *, void *) { std::abort(); }, nullptr,
+					 [](void *) { _exit(0); }, &cpu_context, nullptr, 0, nullptr, 0,
+					 nullptr, 0, nullptr));
+		elsewhere = true;
+		for (;;)
+			pause();
+	}).detach();
+	EXPECT(Soon([] { return elsewhere.load(); }));
+}
+
+static pawl_mx_engine *ended;
+
+/* The last destructor of all, after that of the library. */
+__attribute__((destructor(101))) static void AfterTheEnd()
+{
+	pawl_mx_op op = {};
+
+	if (!ended)
+		return;
+	op.sync = Nothing;
+	op.ctx = cpu_context;
+	op.drop = Drop;
+	if (pawl_mx_push(ended, &op, nullptr) != -EOWNERDEAD || dropped != 1)
+		_exit(6);
+	_exit(pawl_mx_wait_all(ended, nullptr) == -EOWNERDEAD ? 0 : 7);
+}
 
 static int Case(const std::string &name)
 {
@@ -415,6 +477,12 @@ static int Case(const std::string &name)
 		late_pushes = true;
 		if (name == "ends-late-gathered")
 			Engine::Get()->set_bulk_size(10);
+		return 5;
+	} else if (name == "ends-gathered-elsewhere") {
+		GathersElsewhere();
+		return 5;
+	} else if (name == "ends-last") {
+		ended = e;
 		return 5;
 	} else if (name == "exits") {
 		/* the op that calls exit() is in flight at the end of the process */
@@ -538,7 +606,8 @@ MX_TEST(what_is_printed)
 MX_TEST(ends_of_the_process)
 {
 	Run("freed", {});
-	for (const char *ends : { "ends-stopped", "ends-gathered", "ends-late", "ends-late-gathered" })
+	for (const char *ends : { "ends-stopped", "ends-gathered", "ends-late", "ends-late-gathered",
+				  "ends-gathered-elsewhere", "ends-last" })
 		Run(ends, {});
 #if !THREAD_SANITIZED	/* the body's thread ends the process while others run */
 	/* what the op has is not freed */

@@ -233,6 +233,28 @@ START_TEST(test_an_operator_is_deleted_after_its_engine)
 }
 END_TEST
 
+/* A second call of on_complete may come at any time, also after the end of the engine. */
+START_TEST(test_an_op_is_completed_once_whenever_it_is_called_again)
+{
+	const struct pawl_mx_op op = { .async = hold, .ctx = cpu };
+	struct pawl_mx_callback done;
+	struct pawl_mx_engine *e = engine();
+
+	holds = 0;
+	OK(pawl_mx_push(e, &op, NULL));
+	ck_assert(soon(is_held));
+	done = hold_done;
+	REFUSED(-EINVAL, pawl_mx_complete(NULL, "text"), "on_complete is NULL");
+	OK(pawl_mx_complete(&done, NULL));
+	REFUSED(-EALREADY, pawl_mx_complete(&done, "again"), "completed before");
+	OK(pawl_mx_wait_all(e, NULL));
+	REFUSED(-EALREADY, pawl_mx_complete(&done, "again"), "completed before");
+	OK(pawl_mx_engine_free(e));
+	done.callback(done.engine, done.param, NULL);
+	REFUSED(-EOWNERDEAD, pawl_mx_complete(&done, "again"), "does not exist any more");
+}
+END_TEST
+
 /* --- the naive kind --- */
 
 static struct pawl_mx_engine *naive_engine;
@@ -460,6 +482,7 @@ END_TEST
 
 SUITE("mx_ops", 60, test_libpawl_gets_the_op_as_it_was_pushed, test_contexts_share_queues_by_number,
       test_a_refusal_says_what_is_wrong, test_an_operator_is_deleted_after_its_engine,
+      test_an_op_is_completed_once_whenever_it_is_called_again,
       test_a_naive_push_of_an_operator_returns_its_error, test_a_body_deletes_its_operator,
       test_a_body_pushes_after_its_op_is_complete, test_the_drop_of_a_room_pushes,
       test_rooms_are_used_again)
