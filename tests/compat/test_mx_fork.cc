@@ -418,47 +418,6 @@ MX_TEST(bulks)
 	delete own;
 }
 
-/* The child's bulk of those vars that the parent's other thread had gathered: it is a new one. */
-MX_TEST(bulk_of_the_same_vars)
-{
-	Engine *e = Engine::Get();
-	std::vector<Engine::VarHandle> v(100);
-	std::atomic<bool> gathered(false), go(false);
-	static int n, m;
-
-	n = m = 0;
-	for (Engine::VarHandle &x : v)
-		x = e->NewVariable();
-	std::thread other([&] {
-		e->set_bulk_size(60);
-		for (int i = 0; i < 50; i++)
-			e->PushSync([](RunContext) { m++; }, Context(), { v[i] }, { v[i + 50] });
-		gathered = true;
-		EXPECT(Soon([&] { return go.load(); }));
-		e->set_bulk_size(0);
-	});
-	EXPECT(Soon([&] { return gathered.load(); }));
-	InChild([&] {
-		std::thread([&] {
-			e->set_bulk_size(60);
-			for (int i = 0; i < 50; i++)
-				e->PushSync([](RunContext) { n++; }, Context(), { v[i + 50] }, { v[i] });
-		}).join();
-		e->WaitForAll();
-		EXPECT(n == 50 && m == 0);
-		for (int i = 0; i < 100; i++)
-			EXPECT(v[i]->version() == (i < 50));
-	});
-	go = true;
-	other.join();
-	e->WaitForAll();
-	EXPECT(n == 0 && m == 50);
-	for (Engine::VarHandle x : v) {
-		EXPECT(x->version() <= 1);
-		e->DeleteVariable([](RunContext) {}, Context(), x);
-	}
-}
-
 /*
  * In the child this thread is no worker any more, so the thread that frees the engine pushes its
  * bulk.

@@ -269,9 +269,9 @@ static void *pushes_held(void *arg)
 /* The push of an operator returns its error, also while an op of another thread is in flight. */
 START_TEST(test_a_naive_push_of_an_operator_returns_its_error)
 {
-	struct pawl_mx_op op = { .sync = fails, .ctx = cpu, .nwrites = 2, .nreads = 1 };
+	struct pawl_mx_op op = { .sync = fails, .ctx = cpu, .nwrites = 2, .nreads = 2 };
 	struct pawl_mx_opr *opr, *good;
-	struct pawl_mx_var *v[3];
+	struct pawl_mx_var *v[4];
 	struct pawl_mx_engine *e;
 	void *refusing = &op;
 	pthread_t t;
@@ -279,10 +279,10 @@ START_TEST(test_a_naive_push_of_an_operator_returns_its_error)
 
 	OK(pawl_mx_engine_create(PAWL_MX_NAIVE, &e));
 	naive_engine = e;
-	for (i = 0; i < 3; i++)
+	for (i = 0; i < 4; i++)
 		v[i] = var_new(e);
 	op.reads = v;
-	op.writes = v + 1;
+	op.writes = v + 2;
 	OK(pawl_mx_opr_new(e, &op, &opr));
 	op.sync = nothing;
 	OK(pawl_mx_opr_new(e, &op, &good));
@@ -295,7 +295,7 @@ START_TEST(test_a_naive_push_of_an_operator_returns_its_error)
 		/* and no var is poisoned */
 		OK(pawl_mx_opr_push(e, good, cpu, 0, NULL));
 	}
-	ck_assert_uint_eq(pawl_mx_var_version(v[2]), 5);
+	ck_assert_uint_eq(pawl_mx_var_version(v[3]), 5);
 	releases_now();
 	join(t);
 	OK(pawl_mx_wait_all(e, NULL));
