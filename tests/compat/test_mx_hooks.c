@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of a front end that replace the library's own: pawl_mx_set_hooks(). */
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -7,8 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <pawl/engine.h>
 #include <pawl/mx_bridge.h>
+#include "../sanitized.h"
 
 #define EXPECT(x) do {								\
 		if (!(x)) {							\
@@ -47,7 +51,12 @@ static void drop(void *arg)
 	ADD(&drops);
 }
 
-static const char *delete_name(void) { return "the delete"; }
+static char name_of_delete[16];	/* which is the front end's */
+
+static const char *delete_name(void)
+{
+	return strcpy(name_of_delete, "the delete");
+}
 
 static bool aggregating(void) { return GET(&aggregates); }
 
@@ -66,6 +75,74 @@ static void body(void *run, void *arg)
 	EXPECT(!arg || GET(&begun) == GET(&ended) + 1);
 	EXPECT(GET(&workers) > 0);
 	ADD(&ran);
+}
+
+static struct pawl_mx_callback held;
+static int holds;
+
+static void nothing(void *run, void *arg) { }
+
+static void hold(void *run, void *on_complete, void *arg)
+{
+	held = *(struct pawl_mx_callback *)on_complete;
+	ADD(&holds);
+}
+
+/* The front end's name of a delete may change when the call has returned. */
+static void name_is_copied(struct pawl_mx_engine *e)
+{
+	struct pawl_mx_var *v;
+	const struct pawl_mx_op op = { .async = hold, .ctx = { PAWL_MX_CPU, 0 }, .writes = &v,
+				       .nwrites = 1 };
+
+	EXPECT(!pawl_mx_var_new(e, &v) && !pawl_mx_push(e, &op, NULL));
+	EXPECT(!pawl_mx_var_delete(e, v, op.ctx, nothing, NULL, NULL));
+	strcpy(name_of_delete, "another");
+	while (!GET(&holds))
+		usleep(100);
+	held.callback(held.engine, held.param, NULL);
+	EXPECT(!pawl_mx_wait_all(e, NULL));
+}
+
+static int (*omp_get)(void);
+static void (*omp_set)(int);
+
+static void asks_omp(void *run, void *arg)
+{
+	*(int *)arg = omp_get();
+}
+
+/* How many threads of OpenMP a worker has is left to the front end, also in a child. */
+static void openmp(void)
+{
+	void *omp = dlopen("libgomp.so.1", RTLD_NOW | RTLD_GLOBAL);
+	struct pawl_mx_op op = { .sync = asks_omp, .ctx = { PAWL_MX_CPU, 0 } };
+	struct pawl_mx_engine *e;
+	int n = -1, status = -1;
+	pid_t pid;
+
+	if (!omp) {
+		printf("no OpenMP\n");
+		return;
+	}
+	*(void **)&omp_get = dlsym(omp, "omp_get_max_threads");
+	*(void **)&omp_set = dlsym(omp, "omp_set_num_threads");
+	EXPECT(omp_get && omp_set);
+	unsetenv("OMP_NUM_THREADS");
+	setenv("MXNET_OMP_MAX_THREADS", "77", 1);
+	EXPECT(!pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e));
+	op.arg = &n;
+	EXPECT(!pawl_mx_push(e, &op, NULL) && !pawl_mx_wait_all(e, NULL));
+	EXPECT(n > 0 && n != 77);
+	omp_set(66);
+	if (!THREAD_SANITIZED) {
+		pid = fork();
+		EXPECT(pid >= 0);
+		if (!pid)
+			_exit(omp_get() != 66);
+		EXPECT(waitpid(pid, &status, 0) == pid && !status);
+	}
+	EXPECT(omp_get() == 66 && !pawl_mx_engine_free(e));
 }
 
 int main(void)
@@ -133,20 +210,23 @@ int main(void)
 	EXPECT(!pawl_mx_var_delete(e, v, (struct pawl_mx_context){ PAWL_MX_CPU, 0 }, body, NULL, NULL));
 	EXPECT(!pawl_mx_wait_all(e, NULL));
 	EXPECT(ran == 7 && begun == 6 && ended == 6 && deletes == 1);
+	name_is_copied(e);
+	EXPECT(begun == 7 && ended == 7 && deletes == 2);
 	/* a timed op ends once, also when the next op has its memory, as in the naive kind */
 	EXPECT(!pawl_mx_engine_create(PAWL_MX_NAIVE, &e));
 	op.nwrites = 0;
 	op.arg = &drops;
 	op.drop = drop;
 	EXPECT(!pawl_mx_push(e, &op, NULL));
-	EXPECT(ran == 8 && begun == 7 && ended == 7 && drops == 1);
+	EXPECT(ran == 8 && begun == 8 && ended == 8 && drops == 1);
 	op.timed = false;
 	op.drop = NULL;
 	op.async = NULL;
 	op.sync = body;
 	op.arg = NULL;
 	EXPECT(!pawl_mx_push(e, &op, NULL));
-	EXPECT(ran == 9 && begun == 7 && ended == 7);
+	EXPECT(ran == 9 && begun == 8 && ended == 8);
 	EXPECT(!pawl_mx_engine_free(e));
+	openmp();
 	return 0;
 }

@@ -342,6 +342,32 @@ START_TEST(test_a_body_deletes_its_operator)
 }
 END_TEST
 
+static int freeing;
+
+static void frees(void *run, void *arg)
+{
+	PUT(&freeing, pawl_mx_engine_free(arg));
+}
+
+/* An engine that could not be freed is not the process's, if it was not before. */
+START_TEST(test_an_engine_of_its_own_stays_one)
+{
+	struct pawl_mx_engine *e = NULL, *shared = pawl_mx_engine_get();
+	struct pawl_mx_op op = { .sync = frees, .ctx = cpu };
+
+	OK(pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e));
+	OK(pawl_mx_engine_free(shared));
+	op.arg = e;
+	OK(pawl_mx_push(e, &op, NULL));
+	OK(pawl_mx_wait_all(e, NULL));
+	ck_assert_int_eq(freeing, -EDEADLK);
+	shared = pawl_mx_engine_get();
+	ck_assert(shared && shared != e);
+	OK(pawl_mx_engine_free(shared));
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
 /* --- objects that are used again --- */
 
 struct next {
@@ -484,5 +510,6 @@ SUITE("mx_ops", 60, test_libpawl_gets_the_op_as_it_was_pushed, test_contexts_sha
       test_a_refusal_says_what_is_wrong, test_an_operator_is_deleted_after_its_engine,
       test_an_op_is_completed_once_whenever_it_is_called_again,
       test_a_naive_push_of_an_operator_returns_its_error, test_a_body_deletes_its_operator,
+      test_an_engine_of_its_own_stays_one,
       test_a_body_pushes_after_its_op_is_complete, test_the_drop_of_a_room_pushes,
       test_rooms_are_used_again)

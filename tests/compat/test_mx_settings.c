@@ -625,6 +625,38 @@ START_TEST(test_the_engine_of_the_process_ends_with_it)
 }
 END_TEST
 
+static int in_the_child_there_is_none(struct pawl_mx_engine *e)
+{
+	const struct pawl_mx_op op = { .sync = body, .ctx = cpu };
+	struct pawl_mx_var *v = NULL;
+
+	if (pawl_mx_engine_pawl(e) || pawl_mx_push(e, &op, NULL) != -EOWNERDEAD)
+		return 1;
+	if (pawl_mx_var_new(e, &v) != -EOWNERDEAD || v || pawl_mx_wait_all(e, NULL) != -EOWNERDEAD)
+		return 2;
+	/* as in every child whose engine was not created again */
+	if (pawl_mx_engine_stop(e, NULL) || pawl_mx_engine_start(e))
+		return 3;
+	exit(0);
+}
+
+/* A child for which libpawl creates no engine says so, refuses its calls, and ends. */
+START_TEST(test_the_child_of_a_fork_without_an_engine_ends)
+{
+	struct pawl_mx_engine *e;
+
+	env_clear();
+	e = pawl_mx_engine_get();
+	works(e);
+	/* the child also destroys that of its parent */
+	refuse(-EINVAL, 2);
+	ck_assert_int_eq(child(in_the_child_there_is_none, e), 0);
+	refusals = 0;
+	works(e);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
 SUITE("mx_settings", 60, test_each_kind_has_the_threads_of_mxnets, test_numbers_of_the_environment,
       test_switches_and_times_of_the_environment, test_types_of_the_environment,
       test_as_many_gpus_as_the_environment_says,
@@ -632,4 +664,5 @@ SUITE("mx_settings", 60, test_each_kind_has_the_threads_of_mxnets, test_numbers_
       test_kinds_that_there_are_not, test_an_engine_that_libpawl_refuses,
       test_the_process_has_one_engine_when_two_create_it,
       test_an_engine_that_libpawl_does_not_destroy, test_a_fork_while_an_engine_ends,
-      test_the_engine_of_the_process_ends_with_it, test_an_engine_has_the_settings_of_its_creation)
+      test_the_engine_of_the_process_ends_with_it,
+      test_the_child_of_a_fork_without_an_engine_ends, test_an_engine_has_the_settings_of_its_creation)
