@@ -233,6 +233,37 @@ START_TEST(test_an_operator_is_deleted_after_its_engine)
 }
 END_TEST
 
+static size_t allocated(void)
+{
+	return mallinfo2().uordblks + mallinfo2().hblkhd;
+}
+
+START_TEST(test_operators_of_a_freed_engine_leave_no_memory)
+{
+	enum { OPERATORS = 100, VARS = 1000 };
+	static struct pawl_mx_var *list[VARS];
+	struct pawl_mx_opr *opr[OPERATORS];
+	struct pawl_mx_op op = { .sync = nothing, .ctx = cpu, .reads = list, .nreads = VARS };
+	struct pawl_mx_engine *e;
+	size_t before = 0;
+	int i, k;
+
+	for (k = 0; k < 2; k++) {
+		before = allocated();
+		e = engine();
+		list[0] = var_new(e);
+		for (i = 1; i < VARS; i++)
+			list[i] = list[0];
+		for (i = 0; i < OPERATORS; i++)
+			OK(pawl_mx_opr_new(e, &op, &opr[i]));
+		OK(pawl_mx_engine_free(e));
+		for (i = 0; i < OPERATORS; i++)
+			ck_assert_int_eq(pawl_mx_opr_delete(e, opr[i]), -EOWNERDEAD);
+	}
+	ck_assert_uint_lt(allocated(), before + OPERATORS * VARS);
+}
+END_TEST
+
 /* A second call of on_complete may come at any time, also after the end of the engine. */
 START_TEST(test_an_op_is_completed_once_whenever_it_is_called_again)
 {
@@ -270,7 +301,7 @@ static void *pushes_held(void *arg)
 START_TEST(test_a_naive_push_of_an_operator_returns_its_error)
 {
 	struct pawl_mx_op op = { .sync = fails, .ctx = cpu, .nwrites = 2, .nreads = 2 };
-	struct pawl_mx_opr *opr, *good;
+	struct pawl_mx_opr *opr, *narrow, *good;
 	struct pawl_mx_var *v[4];
 	struct pawl_mx_engine *e;
 	void *refusing = &op;
@@ -284,6 +315,9 @@ START_TEST(test_a_naive_push_of_an_operator_returns_its_error)
 	op.reads = v;
 	op.writes = v + 2;
 	OK(pawl_mx_opr_new(e, &op, &opr));
+	op.nwrites = 1;
+	OK(pawl_mx_opr_new(e, &op, &narrow));
+	op.nwrites = 2;
 	op.sync = nothing;
 	OK(pawl_mx_opr_new(e, &op, &good));
 	holds = 0;
@@ -292,14 +326,18 @@ START_TEST(test_a_naive_push_of_an_operator_returns_its_error)
 	ck_assert(soon(is_held));
 	for (i = 0; i < 2; i++) {
 		REFUSED(-EIO, pawl_mx_opr_push(e, opr, cpu, 0, NULL), "disk on fire");
+		REFUSED(-EIO, pawl_mx_opr_push(e, narrow, cpu, 0, NULL), "disk on fire");
+		REFUSED(-EIO, push(e, fails, NULL, v[3]), "disk on fire");
 		/* and no var is poisoned */
 		OK(pawl_mx_opr_push(e, good, cpu, 0, NULL));
 	}
-	ck_assert_uint_eq(pawl_mx_var_version(v[3]), 5);
+	ck_assert_uint_eq(pawl_mx_var_version(v[2]), 7);
+	ck_assert_uint_eq(pawl_mx_var_version(v[3]), 7);
 	releases_now();
 	join(t);
 	OK(pawl_mx_wait_all(e, NULL));
 	OK(pawl_mx_opr_delete(e, opr));
+	OK(pawl_mx_opr_delete(e, narrow));
 	OK(pawl_mx_opr_delete(e, good));
 	OK(pawl_mx_engine_free(e));
 }
@@ -484,32 +522,65 @@ START_TEST(test_the_drop_of_a_room_pushes)
 }
 END_TEST
 
-/* Its room is the program's again when the push returns, and the next room may be the same. */
+/* A refused push frees its room, and an op whose argument was no room frees its object. */
 START_TEST(test_rooms_are_used_again)
 {
-	struct pawl_mx_engine *e = engine();
-	struct pawl_mx_op op = { .sync = nothing, .in_room = true, .ctx = { 99, 0 },
-				 .drop = pawl_mx_room_put };
+	struct pawl_mx_engine *e;
+	struct pawl_mx_op op = { .drop = pawl_mx_room_put }, plain = { .sync = nothing, .ctx = cpu };
 	size_t before = 0;
 	int i;
 
+	/* whose ops have the objects of one thread */
+	OK(pawl_mx_engine_create(PAWL_MX_NAIVE, &e));
+	op.sync = nothing;
+	op.in_room = true;
 	for (i = 0; i < 4000; i++) {
 		if (i == 2000)
-			before = mallinfo2().uordblks + mallinfo2().hblkhd;
+			before = allocated();
 		op.arg = pawl_mx_room_get();
 		ck_assert_ptr_nonnull(op.arg);
-		ck_assert_int_eq(pawl_mx_push(e, &op, NULL), -EINVAL);
+		op.ctx = (struct pawl_mx_context){ i & 1 ? 99 : PAWL_MX_CPU, 0 };
+		ck_assert_int_eq(pawl_mx_push(e, &op, NULL), i & 1 ? -EINVAL : 0);
+		OK(pawl_mx_push(e, &plain, NULL));
 		pawl_mx_room_put(pawl_mx_room_get());
 	}
-	ck_assert_uint_lt(mallinfo2().uordblks + mallinfo2().hblkhd, before + 50000);
+	ck_assert_uint_lt(allocated(), before + 50000);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
+/* The argument goes with the completion, or with keep when the body has returned. */
+static void completes_itself(void *run, void *on_complete, void *keep)
+{
+	const int before = GET(&ndropped);
+
+	MUST(!pawl_mx_complete(on_complete, NULL));
+	MUST(GET(&ndropped) == before + !keep);
+}
+
+START_TEST(test_an_object_does_not_keep_what_it_was_for)
+{
+	struct pawl_mx_op op = { .async = completes_itself, .drop = drops, .ctx = cpu };
+	struct pawl_mx_engine *e;
+	int i;
+
+	OK(pawl_mx_engine_create(PAWL_MX_NAIVE, &e));
+	ndropped = 0;
+	for (i = 0; i < 20; i++) {
+		op.keep = i & 1;
+		op.arg = op.keep ? &op : NULL;
+		OK(pawl_mx_push(e, &op, NULL));
+		ck_assert_int_eq(ndropped, i + 1);
+	}
 	OK(pawl_mx_engine_free(e));
 }
 END_TEST
 
 SUITE("mx_ops", 60, test_libpawl_gets_the_op_as_it_was_pushed, test_contexts_share_queues_by_number,
       test_a_refusal_says_what_is_wrong, test_an_operator_is_deleted_after_its_engine,
+      test_operators_of_a_freed_engine_leave_no_memory,
       test_an_op_is_completed_once_whenever_it_is_called_again,
       test_a_naive_push_of_an_operator_returns_its_error, test_a_body_deletes_its_operator,
       test_an_engine_of_its_own_stays_one,
       test_a_body_pushes_after_its_op_is_complete, test_the_drop_of_a_room_pushes,
-      test_rooms_are_used_again)
+      test_rooms_are_used_again, test_an_object_does_not_keep_what_it_was_for)
