@@ -4,6 +4,17 @@
  * (--wrap), so that a test can call them without a fork, and stop a thread inside of them.
  */
 #include "mx_bulk.h"
+
+#if THREAD_SANITIZED
+
+int main(void)
+{
+	printf("the thread sanitizer begins before a call of it can go through this file\n");
+	return 77;
+}
+
+#else
+
 #include <linux/futex.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
@@ -129,9 +140,6 @@ static void works(struct pawl_mx_engine *e)
 /* The exit status of a child that calls fn(). */
 static int child(int (*fn)(void))
 {
-#if THREAD_SANITIZED	/* which does not let a child have threads */
-	return 0;
-#else
 	int status = -1;
 	pid_t pid = fork();
 
@@ -142,7 +150,6 @@ static int child(int (*fn)(void))
 	}
 	MUST(waitpid(pid, &status, 0) == pid);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
-#endif
 }
 
 /* --- the handlers are registered --- */
@@ -200,7 +207,7 @@ START_TEST(test_handlers_may_be_registered_twice)
 		ck_assert_int_eq(child(and_so_has_its_child), 0);
 	}
 	/* of two pairs of handlers one starts the engine */
-	ck_assert_uint_eq(starts, THREAD_SANITIZED ? 0 : 4);
+	ck_assert_uint_eq(starts, 4);
 	REFUSED(-EIO, pawl_mx_wait_var(the_e, bad, NULL), "disk on fire");
 	OK(pawl_mx_wait_all(the_e, NULL));
 	works(the_e);
@@ -464,3 +471,5 @@ SUITE("mx_fork_threads", 60, test_handlers_may_be_registered_twice,
       test_a_fork_waits_for_another_that_starts_the_engine,
       test_a_child_forks_although_another_thread_was_in_a_fork,
       test_a_fork_starts_what_it_has_stopped, test_an_engine_ends_after_the_fork)
+
+#endif

@@ -126,6 +126,41 @@ START_TEST(test_libpawl_gets_the_op_as_it_was_pushed)
 }
 END_TEST
 
+struct doomed {
+	struct pawl_mx_engine *e;
+	struct pawl_mx_var *v;
+};
+
+static void *deletes(void *arg)
+{
+	struct doomed *d = arg;
+
+	MUST(!pawl_mx_var_delete(d->e, d->v, cpu, NULL, NULL, NULL));
+	return NULL;
+}
+
+/* Of several bulks that were refused the next wait reports the first. */
+START_TEST(test_the_first_refused_bulk_is_reported)
+{
+	struct pawl_mx_engine *e = engine();
+	struct pawl_mx_var *v = var_new(e), *gone = var_new(e);
+	unsigned int n = 0;
+
+	OK(pawl_mx_set_bulk_size(e, 8));
+	OK(push(e, add_one, &n, gone));
+	join(spawn(deletes, &(struct doomed){ e, gone }));
+	ck_assert_int_eq(pawl_mx_set_bulk_size(e, 9), 8);
+	looks = true;
+	OK(push(e, add_one, &n, v));
+	ck_assert_int_eq(pawl_mx_set_bulk_size(e, 0), 9);
+	looks = false;
+	REFUSED(-ESTALE, pawl_mx_wait_all(e, NULL), "(bulk) was refused");
+	OK(pawl_mx_wait_all(e, NULL));
+	ck_assert_uint_eq(n, 0);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
 static void where(void *run, void *arg)
 {
 	*(pthread_t *)arg = pthread_self();
@@ -576,7 +611,8 @@ START_TEST(test_an_object_does_not_keep_what_it_was_for)
 }
 END_TEST
 
-SUITE("mx_ops", 60, test_libpawl_gets_the_op_as_it_was_pushed, test_contexts_share_queues_by_number,
+SUITE("mx_ops", 60, test_libpawl_gets_the_op_as_it_was_pushed,
+      test_the_first_refused_bulk_is_reported, test_contexts_share_queues_by_number,
       test_a_refusal_says_what_is_wrong, test_an_operator_is_deleted_after_its_engine,
       test_operators_of_a_freed_engine_leave_no_memory,
       test_an_op_is_completed_once_whenever_it_is_called_again,
