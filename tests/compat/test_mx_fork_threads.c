@@ -163,7 +163,8 @@ static int has_what_the_parent_had(void)
 
 	if (pawl_mx_var_version(good) != 1 || pawl_mx_var_version(bad) != 1)
 		return 1;
-	if (pawl_mx_wait_var(the_e, bad, NULL) != -EIO || strcmp(pawl_mx_last_error(), "disk on fire"))
+	if (pawl_mx_wait_var(the_e, bad, NULL) != -EIO ||
+	    strcmp(pawl_mx_last_error(), "disk on fire"))
 		return 2;
 	if (push(the_e, add_one, &n, good) || pawl_mx_wait_all(the_e, NULL) || n != 1)
 		return 3;

@@ -92,7 +92,8 @@ START_TEST(test_libpawl_gets_the_op_as_it_was_pushed)
 		op.prop = prop;
 		ck_assert_int_eq(pawl_mx_push(e, &op, NULL), -ENOSPC);
 		ck_assert_int_eq(ndropped, (int)i + 1);
-		ck_assert_int_eq(asked.device.kind, devs[i][0] == PAWL_MX_GPU ? PAWL_CUDA : PAWL_CPU);
+		ck_assert_int_eq(asked.device.kind,
+				 devs[i][0] == PAWL_MX_GPU ? PAWL_CUDA : PAWL_CPU);
 		ck_assert_int_eq(asked.device.id, devs[i][2]);
 		ck_assert(asked.priority == op.priority && asked.prop == prop);
 		ck_assert_uint_eq(asked.flags, op.wait ? PAWL_OP_NO_SKIP : 0);
@@ -102,7 +103,8 @@ START_TEST(test_libpawl_gets_the_op_as_it_was_pushed)
 		ck_assert(asked.name != op.name);
 		ck_assert(asked.nreads == 2 && asked.nwrites == 1);
 		ck_assert(asked_reads[0].h && asked_reads[1].h && asked_writes[0].h);
-		ck_assert(asked_reads[0].h != asked_reads[1].h && asked_writes[0].h != asked_reads[1].h);
+		ck_assert(asked_reads[0].h != asked_reads[1].h);
+		ck_assert(asked_writes[0].h != asked_reads[1].h);
 	}
 	/* what gathers is for one device, whatever its kind */
 	op.prop = PAWL_NORMAL;
@@ -111,7 +113,8 @@ START_TEST(test_libpawl_gets_the_op_as_it_was_pushed)
 	op.async = NULL;
 	op.sync = nothing;
 	for (i = 0; i < 8; i++) {
-		op.ctx = (struct pawl_mx_context){ i & 1 ? PAWL_MX_GPU : PAWL_MX_CPU, (int)(i >> 1) % 3 };
+		op.ctx.dev_type = i & 1 ? PAWL_MX_GPU : PAWL_MX_CPU;
+		op.ctx.dev_id = (int)(i >> 1) % 3;
 		OK(pawl_mx_set_bulk_size(e, 8));
 		OK(pawl_mx_push(e, &op, NULL));
 		ck_assert_int_eq(pawl_mx_set_bulk_size(e, 0), 8);
@@ -119,6 +122,17 @@ START_TEST(test_libpawl_gets_the_op_as_it_was_pushed)
 		ck_assert_int_eq(asked.device.id, op.ctx.dev_id);
 		ck_assert(asked.priority == 0 && asked.prop == PAWL_NORMAL && !asked.flags);
 	}
+	OK(pawl_mx_set_bulk_size(e, 8));
+	for (i = 0; i < 4; i++) {
+		asked.name = NULL;
+		op.ctx.dev_type = i & 1 ? PAWL_MX_GPU : PAWL_MX_CPU;
+		op.ctx.dev_id = 2;
+		OK(pawl_mx_push(e, &op, NULL));
+		/* what was gathered before */
+		ck_assert(!asked.name == !i);
+		ck_assert(!i || asked.device.kind == (i & 1 ? PAWL_CPU : PAWL_CUDA));
+	}
+	ck_assert_int_eq(pawl_mx_set_bulk_size(e, 0), 8);
 	looks = false;
 	ck_assert_int_eq(pawl_mx_wait_all(e, NULL), -ENOSPC);
 	OK(pawl_mx_wait_all(e, NULL));
@@ -233,12 +247,14 @@ START_TEST(test_a_refusal_says_what_is_wrong)
 	REFUSED(-EINVAL, pawl_mx_var_delete(e, foreign, cpu, NULL, NULL, NULL),
 		"delete variable: it is of another engine");
 	ndropped = 0;
-	REFUSED(-EINVAL, pawl_mx_var_delete(e, foreign, cpu, NULL, NULL, drops), "of another engine");
+	REFUSED(-EINVAL, pawl_mx_var_delete(e, foreign, cpu, NULL, NULL, drops),
+		"of another engine");
 	ck_assert_int_eq(ndropped, 1);
 	REFUSED(-EINVAL, pawl_mx_wait_var(e, foreign, &exception),
 		"wait: the variable is of another engine");
 	ck_assert_ptr_null(exception);
-	REFUSED(-EINVAL, pawl_mx_var_throw(e, foreign, NULL), "wait: the variable is of another engine");
+	REFUSED(-EINVAL, pawl_mx_var_throw(e, foreign, NULL),
+		"wait: the variable is of another engine");
 	REFUSED(-EINVAL, pawl_mx_var_throw(e, NULL, NULL), "wait: the variable is NULL");
 	REFUSED(-EINVAL, pawl_mx_wait_write(e, NULL, NULL), "wait: the variable is NULL");
 	ck_assert_ptr_null(opr);
@@ -561,7 +577,8 @@ END_TEST
 START_TEST(test_rooms_are_used_again)
 {
 	struct pawl_mx_engine *e;
-	struct pawl_mx_op op = { .drop = pawl_mx_room_put }, plain = { .sync = nothing, .ctx = cpu };
+	struct pawl_mx_op op = { .drop = pawl_mx_room_put };
+	const struct pawl_mx_op plain = { .sync = nothing, .ctx = cpu };
 	size_t before = 0;
 	int i;
 
