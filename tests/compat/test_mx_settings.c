@@ -640,18 +640,28 @@ static int in_the_child_there_is_none(struct pawl_mx_engine *e)
 	exit(0);
 }
 
+static void fails(void *run, void *arg)
+{
+	pawl_mx_fail(run, "before the fork");
+}
+
 /* A child for which libpawl creates no engine says so, refuses its calls, and ends. */
 START_TEST(test_the_child_of_a_fork_without_an_engine_ends)
 {
+	struct pawl_mx_var *v = NULL;
+	const struct pawl_mx_op op = { .sync = fails, .ctx = cpu, .writes = &v, .nwrites = 1 };
 	struct pawl_mx_engine *e;
 
 	env_clear();
 	e = pawl_mx_engine_get();
 	works(e);
+	OK(pawl_mx_var_new(e, &v));
+	OK(pawl_mx_push(e, &op, NULL));
 	/* the child also destroys that of its parent */
 	refuse(-EINVAL, 2);
 	ck_assert_int_eq(child(in_the_child_there_is_none, e), 0);
 	refusals = 0;
+	REFUSED(-EIO, pawl_mx_wait_var(e, v, NULL), "before the fork");
 	works(e);
 	OK(pawl_mx_engine_free(e));
 }
