@@ -20,6 +20,15 @@ int clock_gettime(clockid_t id, struct timespec *t)
 	return (int)rc;
 }
 
+void *__real_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+static bool refuses;
+
+void *__wrap_realloc(void *p, size_t n)
+{
+	return refuses ? NULL : __real_realloc(p, n);
+}
+
 static const char *json(int reset)
 {
 	const char *text;
@@ -227,13 +236,37 @@ START_TEST(test_a_trace_has_the_longest_names)
 }
 END_TEST
 
+/* The first print of a thread needs memory for the table; later ones have it. */
+static void *prints_without_memory(void *arg)
+{
+	const char *text = NULL;
+
+	refuses = true;
+	ck_assert_int_eq(MXAggregateProfileStatsPrint(&text, 0), -1);
+	ck_assert_ptr_null(text);
+	refuses = false;
+	OK(MXAggregateProfileStatsPrint(&text, 0));
+	ck_assert_ptr_nonnull(text);
+	return NULL;
+}
+
+START_TEST(test_a_print_that_had_no_memory_does_not_spoil_the_next)
+{
+	pthread_t t;
+
+	ck_assert(!pthread_create(&t, NULL, prints_without_memory, NULL));
+	ck_assert(!pthread_join(t, NULL));
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
 		test_which_numbers_are_a_state_or_a_pause,
 		test_times_do_not_follow_the_clock_of_the_day, test_the_table_of_a_thread_stays,
 		test_a_row_has_the_unit_of_what_had_its_name_last,
-		test_a_trace_has_many_ops_of_one_thread, test_a_trace_has_the_longest_names, NULL
+		test_a_trace_has_many_ops_of_one_thread, test_a_trace_has_the_longest_names,
+		test_a_print_that_had_no_memory_does_not_spoil_the_next, NULL
 	};
 	int failed;
 

@@ -28,6 +28,7 @@ static NDArrayHandle bytes(int ndim, int64_t a, int64_t b)
 
 #if !SANITIZED	/* whose aligned_alloc() is not replaced */
 static size_t asked_align, asked;
+static bool refuses;
 
 void *aligned_alloc(size_t align, size_t n)
 {
@@ -35,7 +36,7 @@ void *aligned_alloc(size_t align, size_t n)
 
 	asked_align = align;
 	asked = n;
-	return posix_memalign(&p, align, n) ? NULL : p;
+	return refuses || posix_memalign(&p, align, n) ? NULL : p;
 }
 
 /* The standard wants a multiple of the alignment, and none of the bytes is missing. */
@@ -46,6 +47,22 @@ static void has_asked_for(size_t n)
 	ck_assert_uint_ge(asked, n ? n : 1);
 	ck_assert_uint_lt(asked, n + 64 + !n);
 }
+
+START_TEST(test_a_view_of_memory_that_cannot_be_had_has_no_address)
+{
+	NDArrayHandle nd = bytes(2, 4, 100), view = NULL;
+	void *p = &nd;
+
+	OK(MXNDArraySlice(nd, 1, 3, &view));
+	refuses = true;
+	FAILS(MXNDArrayGetData(view, &p), "no memory for an array of 400 bytes");
+	refuses = false;
+	OK(MXNDArrayGetData(view, &p));
+	ck_assert_ptr_eq(p, (char *)data_of(nd) + 100);
+	OK(MXNDArrayFree(view));
+	OK(MXNDArrayFree(nd));
+}
+END_TEST
 
 START_TEST(test_memory_has_room_for_each_byte_and_its_address_is_a_multiple_of_64)
 {
@@ -87,6 +104,7 @@ START_TEST(test_a_space_has_room_for_each_byte_and_grows_only_when_it_must)
 }
 END_TEST
 #define MEMORY_TESTS								\
+	test_a_view_of_memory_that_cannot_be_had_has_no_address,		\
 	test_memory_has_room_for_each_byte_and_its_address_is_a_multiple_of_64,	\
 	test_a_space_has_room_for_each_byte_and_grows_only_when_it_must,
 #else

@@ -22,10 +22,12 @@ START_TEST(test_memory_of_devices_that_cannot_be_had_and_then_can)
 {
 	struct pawl_engine *e = plain();
 	void *p = NULL;
+	char none[64];
 
 	REFUSED(e, pawl_device_alloc(e, dev1, 8, &p), -ENODEV, "device");
 	REFUSED(e, pawl_host_alloc(e, dev1, 8, &p), -ENODEV, "device");
-	REFUSED(e, pawl_device_free(e, dev1, NULL), -ENODEV, "device");
+	snprintf(none, sizeof(none), "no device of kind %u, number %u in", dev1.kind, dev1.id);
+	REFUSED(e, pawl_device_free(e, dev1, NULL), -ENODEV, none);
 	REFUSED(e, pawl_host_free(e, dev1, NULL), -ENODEV, "device");
 	REFUSED(e, pawl_device_alloc(e, dev0, 8, NULL), -EINVAL, "out");
 	REFUSED(e, pawl_host_alloc(e, dev0, 8, NULL), -EINVAL, "out");

@@ -450,6 +450,29 @@ START_TEST(test_large_caps)
 }
 END_TEST
 
+/* Objects beyond 4 GiB have memory; only their last pages are touched. */
+START_TEST(test_a_pool_is_larger_than_4_gib)
+{
+	struct pool_desc d = { .name = "large", .size = 1 << 20, .max = 4200 };
+	struct pool_cache c = { 0 };
+	struct pool *p;
+	u32 idx, i, most = 0;
+
+	ck_assert_int_eq(arena_create("large", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	for (i = 0; i < 4150; i++) {
+		char *object = pool_get(p, &c, &idx);
+
+		MUST(object);
+		object[d.size - 1] = 1;
+		most = idx > most ? idx : most;
+	}
+	ck_assert_uint_gt(most, 4096);
+	done();
+}
+END_TEST
+
 /* The k-th request for memory fails, alone or with all later ones, for each k. */
 START_TEST(test_fail_each)
 {
@@ -612,6 +635,7 @@ static Suite *suite(void)
 	tcase_add_test(t, test_many_pools);
 	tcase_add_test(t, test_memory_of_an_arena_goes_back);
 	tcase_add_test(t, test_large_caps);
+	tcase_add_test(t, test_a_pool_is_larger_than_4_gib);
 	tcase_add_loop_test(t, test_fail_each, 0, 4);
 	tcase_add_test(t, test_fail_step);
 	if (!SANITIZED)

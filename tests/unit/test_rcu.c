@@ -400,6 +400,9 @@ START_TEST(test_fork_alone)
 	pool_rcu_lock();
 	pool_rcu_unlock();
 	in_child(child_alone);
+	/* a grace period of the parent counts no reader */
+	ck_assert(pool_rcu_wait());
+	in_child(child_alone);
 }
 END_TEST
 

@@ -222,7 +222,9 @@ START_TEST(test_inside_waits_nest)
 			deep_ops[i] = (struct deep_op){ &d, i };
 		}
 		OK(push_write(e, deep_body, &deep_ops[0], d.v[0]));
-		OK(pawl_wait_readable(e, d.v[0], SOON_NS, NULL));
+		/* the only worker continues to help, however deep, also if no other thread does */
+		OK(pawl_wait(e, PAWL_WAIT_READABLE | (w ? PAWL_WAIT_NO_HELP : 0), d.v[0].h, SOON_NS,
+			     NULL));
 		ck_assert_uint_eq(d.done, DEEP);
 		/* None of the waits counts as one that is deep any more. */
 		ck_assert_uint_eq(load_relaxed(&e->deep), 0);
