@@ -71,6 +71,20 @@ for command in -h 'help help' 'help version'; do
 	# shellcheck disable=SC2086 # a command and its argument
 	run 0 $command && printed '^Usage: pawl COMMAND'
 done
+# each option of a command's help is in its manual page, with the same letter
+for command in infer mxnet replay serve load demo; do
+	"$pawl" help $command >"$tmp/out" 2>"$tmp/err" || continue	# not built
+	sed -nE 's/^  (-(.), |    )(--[a-z0-9-]+).*/\2 \3/p' "$tmp/out" | sed 's/^ //' >"$tmp/options"
+	while read -r letter option; do
+		case $letter in
+		-*) line="^\*$letter\*" ;;
+		*) line="^\*-$letter\*, \*$option\*" ;;
+		esac
+		grep -q -e "$line" "$src/Documentation/man/pawl-$command.1.scd" ||
+			fail "pawl-$command.1 has no '$letter $option' of its help"
+		checks=$((checks + 1))
+	done <"$tmp/options"
+done
 refused 2 "pawl version: takes no arguments, not 'more'" version more
 refused 2 "pawl help: takes one command, and 'more' is a second" help infer more
 refused 2 'Usage: pawl'
