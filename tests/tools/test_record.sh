@@ -278,6 +278,14 @@ cat >"$tmp/et11.json" <<'EOF'
 EOF
 run 0 '"aten::cat" normal 0 0 r0@0 r1@0 w2@0 w3@0$' record dump "$tmp/et11.json"
 grep -q '"aten::add_" normal 0 0 w2@1 r0@0$' "$tmp/out" || fail "a schema among the attributes"
+# an operator that contains others is no op of its own
+sed 's/"nodes": \[/&{"id": 1, "ctrl_deps": 0, "name": "aten::outer", "inputs": {"values":\
+   [[2, 20, 0, 4, 4, "cpu"]]}, "outputs": {"values": []}, "attrs": [{"name": "rf_id", "value": 7}]},/' \
+	"$tmp/et11.json" >"$tmp/outer.json"
+run 0 '"aten::cat" normal' record dump "$tmp/outer.json"
+grep -q '"aten::outer"' "$tmp/out" && fail "an operator that contains others is an op"
+sed 's/"ctrl_deps": 1/"ctrl_deps": 0/' "$tmp/outer.json" >"$tmp/beside.json"
+run 0 '"aten::outer" normal' record dump "$tmp/beside.json"
 sed 's/"id": 3/"id": "3"/' "$tmp/et11.json" >"$tmp/cut"
 run 1 'a node without an id' record dump "$tmp/cut"
 head -c -1 "$tmp/et.json.gz" >"$tmp/cut.gz"

@@ -585,12 +585,19 @@ START_TEST(test_workers_that_do_not_start)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
 	struct pawl_engine *e;
+	sigset_t before, after;
+	int sig;
 
 	c.thread_create = no_thread;
 	c.thread_join = no_join;
 	e = engine_with(&c);
+	MUST(!pthread_sigmask(SIG_SETMASK, NULL, &before));
 	OK(push_write(e, nothing, NULL, var_new(e)));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
+	/* the signals that the push blocked for the thread arrive again */
+	MUST(!pthread_sigmask(SIG_SETMASK, NULL, &after));
+	for (sig = 1; sig < NSIG; sig++)
+		ck_assert_int_eq(sigismember(&before, sig), sigismember(&after, sig));
 	has(dump(e), "\nworkers could not be started: error 11\n");	/* EAGAIN */
 	OK(pawl_engine_destroy(e));
 }
