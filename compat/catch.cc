@@ -17,26 +17,7 @@ struct Error : public std::runtime_error {
 };
 }
 
-#ifdef __SANITIZE_THREAD__
-extern "C" void __tsan_acquire(void *p);
-extern "C" void __tsan_release(void *p);
-#endif
-
 namespace {
-
-/*
- * A reader of an exception has finished.  The thread that drops the last reference deletes it;
- * libstdc++ orders the two by its count, which the thread sanitizer does not see.
- */
-void read_before_deletion() noexcept
-{
-#ifdef __SANITIZE_THREAD__
-	static char edge;
-
-	__tsan_release(&edge);
-	__tsan_acquire(&edge);
-#endif
-}
 
 void *keep(std::exception_ptr p) noexcept
 {
@@ -52,7 +33,6 @@ void say(const std::exception_ptr &p, char *text, size_t room) noexcept
 	} catch (...) {
 		std::snprintf(text, room, "an exception that is no std::exception");
 	}
-	read_before_deletion();
 }
 
 }
@@ -93,6 +73,5 @@ void mx_exception_what(void *exception, char *text, size_t room) noexcept
 
 void mx_exception_free(void *exception) noexcept
 {
-	read_before_deletion();
 	delete static_cast<std::exception_ptr *>(exception);
 }
