@@ -226,6 +226,7 @@ static void fork_child(void)
 		if (e->ending) {
 			/* the thread that ended it does not exist in the child */
 			e->ending = false;
+			/* Relaxed: the child has one thread. */
 			fetch_add_relaxed(&e->ends, 1);
 			store_relaxed(&e->used, 0);
 			continue;

@@ -160,6 +160,7 @@ no_memory:
 /* Is it of this engine, not of one that had its entry before? */
 static bool context_is_of(const struct context *c, const struct pawl_mx_engine *e)
 {
+	/* Relaxed: the caller has e, so the number is not older than e (COMPAT-E4). */
 	return c->engine == e && c->ends == load_relaxed(&e->ends);
 }
 

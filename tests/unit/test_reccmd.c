@@ -147,6 +147,24 @@ START_TEST(test_who_pushed_and_who_ran_an_op)
 }
 END_TEST
 
+/* The JSON of a recording with these events has the lines. */
+static void json_has(const unsigned char *events, u32 nevents, const char *const *lines, u32 n)
+{
+	unsigned char *data;
+	char *out;
+	size_t len;
+	u32 i;
+
+	data = sample(&len);
+	len = with_events(data, len, events, nevents, true);
+	set_heads(data, len);
+	out = said("json", data, len);
+	for (i = 0; i < n; i++)
+		ck_assert_msg(strstr(out, lines[i]) != NULL, "no %s in %s", lines[i], out);
+	free(out);
+	free(data);
+}
+
 /* Op 0, var 0 and status 0 are as any other; a wait before the first push is after none. */
 START_TEST(test_what_has_the_number_0_is_said)
 {
@@ -164,16 +182,8 @@ START_TEST(test_what_has_the_number_0_is_said)
 	unsigned char *data;
 	char *out;
 	size_t len;
-	u32 i;
 
-	data = sample(&len);
-	len = with_events(data, len, events, sizeof(events), true);
-	set_heads(data, len);
-	out = said("json", data, len);
-	for (i = 0; i < COUNT(lines); i++)
-		ck_assert_msg(strstr(out, lines[i]) != NULL, "no %s in %s", lines[i], out);
-	free(out);
-	free(data);
+	json_has(events, sizeof(events), lines, COUNT(lines));
 	data = sample(&len);
 	len = with_events(data, len, alone, sizeof(alone), true);
 	set_heads(data, len);
@@ -228,19 +238,8 @@ START_TEST(test_waits_inside_waits)
 		"\"begin_ns\":60000000,\"var\":1,\"write\":true,\"end_ns\":80000000,"
 		"\"status\":-5}]}",
 	};
-	unsigned char *data;
-	char *out;
-	size_t len;
-	u32 i;
 
-	data = sample(&len);
-	len = with_events(data, len, events, sizeof(events), true);
-	set_heads(data, len);
-	out = said("json", data, len);
-	for (i = 0; i < COUNT(lines); i++)
-		ck_assert_msg(strstr(out, lines[i]) != NULL, "no %s in %s", lines[i], out);
-	free(out);
-	free(data);
+	json_has(events, sizeof(events), lines, COUNT(lines));
 }
 END_TEST
 
@@ -289,7 +288,7 @@ START_TEST(test_accesses_of_each_var_are_counted)
 	ck_assert_uint_eq(r.vars[1].writes, 1);
 	rec_free(&r);
 	free(data);
-	/* Of the first var nothing was known when the op began. */
+	/* When the op began, nothing was known of the first var. */
 	data = sample(&len);
 	len = with_events(data, len, unknown, sizeof(unknown), true);
 	OK(rec_parse("test", data, len, &r, text, sizeof(text)));
