@@ -236,6 +236,56 @@ START_TEST(test_a_trace_has_the_longest_names)
 }
 END_TEST
 
+/* Names of any length, wherever the text's memory has to grow. */
+START_TEST(test_a_table_has_all_of_each_name)
+{
+	enum { NAMES = 100, LEN = 120 };
+	static char name[NAMES][LEN + 1];
+	const char *text, *end = "\"kB\"}}";
+	int i;
+
+	set_up("1");
+	OK(MXSetProfilerState(1));
+	json(1);
+	for (i = 0; i < NAMES; i++) {
+		memset(name[i], 'a' + i % 26, LEN);
+		name[i][i] = 'A';
+		op(name[i]);
+	}
+	OK(MXNDArrayWaitAll());
+	text = json(1);
+	for (i = 0; i < NAMES; i++)
+		ck_assert_ptr_nonnull(strstr(text, name[i]));
+	ck_assert_str_eq(text + strlen(text) - strlen(end), end);
+	OK(MXSetProfilerState(0));
+	set_up("0");
+}
+END_TEST
+
+/* Also one whose record's memory had another name before. */
+START_TEST(test_an_op_without_a_name_is_unnamed)
+{
+	enum { N = 50 };
+	const char *text;
+	int i;
+
+	set_up("1");
+	OK(MXSetProfilerState(1));
+	json(1);
+	for (i = 0; i < N; i++)
+		op("has a name");
+	OK(MXNDArrayWaitAll());
+	for (i = 0; i < N; i++)
+		op(NULL);
+	OK(MXNDArrayWaitAll());
+	text = json(1);
+	ck_assert_ptr_nonnull(strstr(text, "\"has a name\": {\"Count\": 50,"));
+	ck_assert_ptr_nonnull(strstr(text, "\"unnamed\": {\"Count\": 50,"));
+	OK(MXSetProfilerState(0));
+	set_up("0");
+}
+END_TEST
+
 /* The first print of a thread needs memory for the table; later ones have it. */
 static void *prints_without_memory(void *arg)
 {
@@ -266,6 +316,7 @@ int main(void)
 		test_times_do_not_follow_the_clock_of_the_day, test_the_table_of_a_thread_stays,
 		test_a_row_has_the_unit_of_what_had_its_name_last,
 		test_a_trace_has_many_ops_of_one_thread, test_a_trace_has_the_longest_names,
+		test_a_table_has_all_of_each_name, test_an_op_without_a_name_is_unnamed,
 		test_a_print_that_had_no_memory_does_not_spoil_the_next, NULL
 	};
 	int failed;

@@ -20,6 +20,17 @@ esac
 
 there="$make O=build/coverage CC=gcc CXX=g++ CFLAGS=-g0"
 $there defconfig coverage.config
+# the tests' own objects as they were built here, if the library alone is configured otherwise
+alike() {
+	diff -q <(alone .config) <(alone build/coverage/.config) >/dev/null
+}
+alone() {
+	grep -vE '^#|^CONFIG_(CC_OPTIMIZE_.*|LTO|COVERAGE|TOOL_PAWL|SERVE|LOAD)=' "$1"
+}
+if [ -e tests/unit.list ] && alike; then
+	$make $jobs tests
+	there="$there TEST_OBJS=$PWD"
+fi
 $there $jobs tests
 cd build/coverage
 find . -name '*.gcda' -delete

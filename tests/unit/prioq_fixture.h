@@ -29,7 +29,10 @@ static u64 plain_load_acquire(const u64 *p) { return load_acquire(p); }
 static u32 plain_load_relaxed32(const u32 *p) { return load_relaxed(p); }
 static void plain_store_release(u64 *p, u64 v) { store_release(p, v); }
 static u32 plain_fetch_add32(u32 *p, u32 v) { return fetch_add_acq_rel(p, v); }
+static void plain_store_relaxed(u64 *p, u64 v) { store_relaxed(p, v); }
+static void plain_store_relaxed32(u32 *p, u32 v) { store_relaxed(p, v); }
 static bool plain_cas(u64 *p, u64 *old, u64 v) { return cas_acq_rel_acquire(p, old, v); }
+static bool plain_cas32(u32 *p, u32 *old, u32 v) { return cas_acq_rel_acquire(p, old, v); }
 
 int hooked_pool_add(struct arena *a, u32 max_work, u32 max_threads, u32 mag,
 		    struct pool **out);
@@ -49,28 +52,42 @@ bool hooked_peek(struct prioq *q, s64 *prio, u64 *order);
 #define prioq_peek	hooked_peek
 #pragma push_macro("load_relaxed")
 #pragma push_macro("load_acquire")
+#pragma push_macro("store_relaxed")
 #pragma push_macro("store_release")
 #pragma push_macro("fetch_add_acq_rel")
+#pragma push_macro("cas_relaxed")
+#pragma push_macro("cas_release_relaxed")
 #pragma push_macro("cas_acq_rel_relaxed")
 #pragma push_macro("cas_acq_rel_acquire")
 #undef load_relaxed
 #undef load_acquire
+#undef store_relaxed
 #undef store_release
 #undef fetch_add_acq_rel
+#undef cas_relaxed
+#undef cas_release_relaxed
 #undef cas_acq_rel_relaxed
 #undef cas_acq_rel_acquire
 #define load_relaxed(p) (sched_point(), _Generic((p), \
 	u32 *: plain_load_relaxed32, u64 *: plain_load_relaxed)(p))
 #define load_acquire(p)			(sched_point(), plain_load_acquire(p))
+#define store_relaxed(p, v) (sched_point(), _Generic((p), \
+	u32 *: plain_store_relaxed32, u64 *: plain_store_relaxed)(p, v))
 #define store_release(p, v)		(sched_point(), plain_store_release(p, v))
 #define fetch_add_acq_rel(p, v)		(sched_point(), plain_fetch_add32(p, v))
+#define cas_relaxed(p, old, v) (sched_point(), _Generic((p), \
+	u32 *: plain_cas32, u64 *: plain_cas)(p, old, v))
+#define cas_release_relaxed(p, old, v)	(sched_point(), plain_cas(p, old, v))
 #define cas_acq_rel_relaxed(p, old, v)	(sched_point(), plain_cas(p, old, v))
 #define cas_acq_rel_acquire(p, old, v)	(sched_point(), plain_cas(p, old, v))
 #include "../../exec/prioq.c"
 #pragma pop_macro("load_relaxed")
 #pragma pop_macro("load_acquire")
+#pragma pop_macro("store_relaxed")
 #pragma pop_macro("store_release")
 #pragma pop_macro("fetch_add_acq_rel")
+#pragma pop_macro("cas_relaxed")
+#pragma pop_macro("cas_release_relaxed")
 #pragma pop_macro("cas_acq_rel_relaxed")
 #pragma pop_macro("cas_acq_rel_acquire")
 #undef prioq_pool_add

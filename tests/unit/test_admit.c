@@ -386,13 +386,14 @@ static void *opener(void *arg)
 	return NULL;
 }
 
-static void large_begin(struct large *l, struct gate *g, u32 vars, int workers, int policy)
+static void large_begin(struct large *l, struct gate *g, u32 vars, u64 max_ops, int workers,
+			int policy)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, workers);
 	u32 i;
 
 	c.window_policy = policy;
-	c.max_ops = 1 << 18;
+	c.max_ops = max_ops;
 	l->e = engine_with(&c);
 	l->v = calloc(vars, sizeof(*l->v));
 	l->nv = vars;
@@ -424,8 +425,9 @@ START_TEST(test_large_ops_wait_for_chunks)
 
 			if (SANITIZED && vars[i] < 300)
 				continue;
-			large_begin(&l, &g, vars[i], (int)w, w ? PAWL_WINDOW_BLOCK : PAWL_WINDOW_HELP);
-			most = l.most + 1000;
+			large_begin(&l, &g, vars[i], SANITIZED ? 1 << 16 : 1 << 18, (int)w,
+				    w ? PAWL_WINDOW_BLOCK : PAWL_WINDOW_HELP);
+			most = l.most + TIMES(1000);
 			t = spawn(opener, &l);
 			for (k = 0; k < most; k++) {
 				struct pawl_op op = large_op(&l);
@@ -449,7 +451,7 @@ START_TEST(test_large_ops_fail_as_the_window)
 	struct pawl_op op;
 	u32 k;
 
-	large_begin(&l, &g, 300, 0, PAWL_WINDOW_FAIL);
+	large_begin(&l, &g, 300, 1 << 16, 0, PAWL_WINDOW_FAIL);
 	op = large_op(&l);
 	for (k = 0; k < l.most; k++)
 		OK(pawl_push(l.e, &op));
@@ -477,7 +479,8 @@ static void *one_large(void *arg)
 	return NULL;
 }
 
-START_TEST(test_idle_threads_do_not_starve_large_ops)
+/* The pool has 64 objects of that size. */
+static void idle_threads(u32 vars, u32 max_ops)
 {
 	struct large l = { 0 };
 	pthread_t t[40];
@@ -485,8 +488,9 @@ START_TEST(test_idle_threads_do_not_starve_large_ops)
 	struct gate g;
 	u32 k;
 
-	large_begin(&l, &g, 300, 0, PAWL_WINDOW_FAIL);
-	for (k = 0; k < 40; k++) {
+	large_begin(&l, &g, vars, max_ops, 0, PAWL_WINDOW_FAIL);
+	ck_assert_uint_eq(l.most, 64);
+	for (k = 0; k < COUNT(t); k++) {
 		t[k] = spawn(one_large, &l);
 		MUST(soon(load_acquire(&l.total) == k + 1));
 	}
@@ -494,10 +498,16 @@ START_TEST(test_idle_threads_do_not_starve_large_ops)
 	for (k = 0; k < l.most; k++)
 		OK(pawl_push(l.e, &op));
 	store_release(&l.total, 1000);
-	for (k = 0; k < 40; k++)
+	for (k = 0; k < COUNT(t); k++)
 		join(t[k]);
 	gate_open(&g);
 	large_end(&l);
+}
+
+START_TEST(test_idle_threads_do_not_starve_large_ops)
+{
+	idle_threads(100, 1 << 11);
+	idle_threads(300, 1 << 16);
 }
 END_TEST
 
@@ -561,7 +571,7 @@ START_TEST(test_refused_memory_of_a_launch_is_told_at_once)
 	struct gate g;
 	u32 k;
 
-	large_begin(&l, &g, 300, 0, PAWL_WINDOW_FAIL);
+	large_begin(&l, &g, 300, 1 << 16, 0, PAWL_WINDOW_FAIL);
 	OK(pawl_graph_create(l.e, op, 2, 0, &graph));
 	some = large_op(&l);
 	for (k = 0; k < l.most; k++)
@@ -649,7 +659,7 @@ START_TEST(test_chain_of_inline_pushes_is_bounded)
 		struct pawl_engine *e = engine(PAWL_PER_DEVICE, w);
 		struct pawl_op op = op_of_fn(chain, NULL);
 
-		chain_left = 200000;
+		chain_left = TIMES(200000);
 		op.prop = PAWL_ASYNC;
 		OK(pawl_push(e, &op));
 		OK(pawl_wait_all(e, SOON_NS, NULL));

@@ -31,6 +31,8 @@ static const struct scenario scenarios[] = {
 	  { { PU(1, 1), PO }, { PU(2, 1), PO } }, 3 },
 	{ "two pushes, two pops, two levels", { EN },
 	  { { PU(1, 2), PO }, { PU(2, 2), PO } }, 3 },
+	{ "the first of two levels beside the first of three", { EN },
+	  { { PU(1, 2) }, { PU(2, 3) } }, 3 },
 	{ "push of two levels against pop and push again", { EN },
 	  { { PU(1, 3) }, { PO, PU(2, 2), PO } }, 3 },
 	{ "stale pop", { PU(3, 1), PU(1, 1) },
