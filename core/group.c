@@ -22,6 +22,7 @@
  * runs.
  */
 #include <stdlib.h>
+#include <base/err.h>
 #include <core/device.h>
 #include <core/graph.h>
 #include <device/device.h>
@@ -119,7 +120,8 @@ static int capture_run(struct capture *g, const struct launch *l, struct device 
 		g->runs++;
 		return 1;
 	}
-	return device_check(d, d->ops->graph_launch(d->dev, run->stream, g->graph));
+	rc = device_check(d, d->ops->graph_launch(d->dev, run->stream, g->graph));
+	return rc ? pawl_fail(run, rc, "%s", err_text()) : 0;
 }
 
 int group_run(struct pawl_run *run, void *arg)

@@ -269,7 +269,7 @@ static void Info(bool says)
 		e->Start();
 	});
 	EXPECT(v->version() == 3);
-	EXPECT((text.find("on_complete: ") != std::string::npos) == says);
+	EXPECT((text.find("on_complete: complete: ") != std::string::npos) == says);
 	EXPECT((text.find("late failed after on_complete") != std::string::npos) == says);
 	EXPECT((text.find("too late") != std::string::npos) == says);
 	EXPECT((text.find("pushes failed after on_complete") != std::string::npos) == says);

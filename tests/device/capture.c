@@ -396,6 +396,40 @@ START_TEST(what_ends_a_capture)
 }
 END_TEST
 
+/* The launch of what was captured says which call failed, and that the device is lost. */
+START_TEST(a_captured_graph_on_a_device_that_is_lost)
+{
+	const struct fake_setup fs = { .devices = 1, .seed = 1, .delay = 20 };
+	struct pawl_engine *e = with_devices(1, PAWL_PER_DEVICE, 1, &fs);
+	struct pawl_op op = dev_op(cell_body, NULL);
+	struct pawl_error err = { 0 };
+	struct cell c = { 0 };
+	pawl_var_t v = var_new(e);
+	pawl_graph_t g;
+	u32 i;
+
+	op.arg = &c;
+	op.writes = &v;
+	op.nwrites = 1;
+	OK(pawl_graph_create(e, &op, 1, PAWL_GRAPH_CAPTURE, &g));
+	for (i = 0; i < 3; i++)
+		OK(launch_and_wait(e, g));
+	/* The first call is `use`.  On the fake device no later one fails. */
+	if (b->kind == FAKE_KIND)
+		fake_fail(2, -ESHUTDOWN);
+	else
+		b->fail_call(2, true);
+	OK(pawl_graph_push(e, g, NULL));
+	FAILS(pawl_wait_readable(e, v, SOON_NS, &err), -ENOTRECOVERABLE);
+	ck_assert_msg(strstr(err.text, "graph_launch") || strstr(err.text, "GraphLaunch"), "%s",
+		      err.text);
+	FAILS(pawl_wait_all(e, SOON_NS, NULL), -ENOTRECOVERABLE, ":0 is lost: ");
+	ck_assert_uint_eq(c.v, cell_after(3));
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const any[] = {
@@ -404,7 +438,7 @@ int main(void)
 		a_graph_whose_body_returns_nonsense, NULL };
 	const TTest *const told[] = {
 		a_capture_that_fails, a_captured_graph_on_another_device, what_ends_a_capture,
-		NULL };
+		a_captured_graph_on_a_device_that_is_lost, NULL };
 
 	return devices_run(any, told);
 }
