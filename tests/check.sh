@@ -77,7 +77,7 @@ waiting() {
 	programs '' . $plain $search
 	item '' headers 400 "$make check-headers"
 	local serve="$srctree/tests/tools/test_serve.sh tests/serve/http/server"
-	item '' serve-soak 600 "PAWL_SERVE_SOAK=30 $serve -s -k soak"
+	item '' serve-soak 600 "PAWL_SERVE_SOAK=20 $serve -s -k soak"
 	# these need packages of PyPI; the first run installs them
 	item '' serve-client 600 "PAWL_SERVE_CLIENT=y $serve -k client"
 	item '' models 1800 "$srctree/tests/serve/run.sh"
@@ -109,7 +109,7 @@ working() {
 		# shellcheck disable=SC2086
 		(flock 9 && programs "$name/" "build/$name" $plain $search 9>&-) 9>"$results.lock" &
 	done
-	item '' model 900 "$make check-model"
+	item '' model 900 "$make check-model MODEL_ARGS='-T 0.1' MODEL_WEAK=0.02"
 	item '' model-deep 22000 "$make check-model-deep"
 	item '' busted 900 "$make check-busted"
 	rm -f build/coverage/summary.txt
@@ -129,7 +129,8 @@ if item '' build $build_time "$make $jobs all tests"; then
 	trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
 	working
 	# not in parallel: they stop threads, and count what the others do meanwhile
-	"$run" -n -r "$results" tests/suspend.list tests/purity.list tests/memory.list tests/teardown.list
+	PAWL_SUSPEND_SECONDS=10 "$run" -n -r "$results" \
+		tests/suspend.list tests/purity.list tests/memory.list tests/teardown.list
 fi
 
 # for make proof-table

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import Server, read_answer, row, soon, text_request
+from conftest import Server, read_answer, row, sanitized, soon, text_request
 
 DOCUMENT = os.path.join(os.path.dirname(__file__), "../../../Documentation/serve.md")
 HAPROXY = shutil.which("haproxy", path=os.environ.get("PATH", "") + ":/usr/sbin")
@@ -42,6 +42,8 @@ def free_ports(n):
 
 
 def test_replicas_restart_under_load(tmp_path):
+    if sanitized():
+        pytest.skip("test_operation.py has each step of it")
     text = configuration()
     ports = free_ports(3)
     for written, port in zip((8000, 8011, 8012), ports):
