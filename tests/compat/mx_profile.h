@@ -8,7 +8,7 @@
 static char path[] = "/tmp/pawl-mx-XXXXXX";
 
 /* A domain is never freed; a leak checker finds it here. */
-static ProfileHandle domain_new(const char *name)
+MX_UNUSED static ProfileHandle domain_new(const char *name)
 {
 	static ProfileHandle kept[16];
 	static unsigned int n;
