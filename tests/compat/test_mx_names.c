@@ -129,10 +129,20 @@ static unsigned int place(const char *s)
 	return hash % 1024;
 }
 
+static int tried;
+
+/* A new one with the place of that name. */
+static void beside(const char *name, char *to, size_t room)
+{
+	do {
+		snprintf(to, room, "beside %d", tried++);
+	} while (place(to) != place(name));
+}
+
 START_TEST(test_a_name_that_two_threads_keep_at_once_is_one)
 {
-	char name[32], again[32];
-	int way, i, k;
+	char name[32], again[32], before[32];
+	int way, i;
 
 	begin();
 	for (i = 0; i < 10; i++) {
@@ -143,8 +153,11 @@ START_TEST(test_a_name_that_two_threads_keep_at_once_is_one)
 			/* the same name, another one with the same place, or both */
 			if (way != 1)
 				strcpy(same, name);
-			for (k = 0; way && (!k || place(other) != place(name)); k++)
-				snprintf(other, sizeof(other), "another %d of way %d, %d", i, way, k);
+			if (way)
+				beside(name, other, sizeof(other));
+			/* and behind both of them an older one */
+			beside(name, before, sizeof(before));
+			op(before);
 			freed = 0;
 			meanwhile = another_thread;
 			op(name);
@@ -160,6 +173,9 @@ START_TEST(test_a_name_that_two_threads_keep_at_once_is_one)
 				op(again);
 				is_one(other, 2);
 			}
+			snprintf(again, sizeof(again), "%s", before);
+			op(again);
+			is_one(before, 2);
 		}
 	}
 	end();
