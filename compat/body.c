@@ -48,7 +48,6 @@ struct mx_call *mx_call_new(struct pawl_mx_engine *e, const struct pawl_mx_op *o
 	c->timed = op->timed;
 	c->in_room = op->in_room;
 	c->task = NULL;
-	c->var = NULL;
 	store_relaxed(&c->refs, 1);
 	return c;
 }

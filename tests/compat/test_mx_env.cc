@@ -249,8 +249,11 @@ static void Info(bool says)
 
 	text = Printed([&] {
 		e->PushAsync([](RunContext, Engine::CallbackOnComplete done) {
+			const dmlc::Error error("of a second call");
+
 			done();
 			done();
+			done(&error);
 		}, Context::CPU(), {}, { v });
 		e->PushAsync([](RunContext, Engine::CallbackOnComplete done) {
 			done();
@@ -269,11 +272,14 @@ static void Info(bool says)
 		e->Start();
 	});
 	EXPECT(v->version() == 3);
-	EXPECT((text.find("on_complete: complete: ") != std::string::npos) == says);
-	EXPECT((text.find("late failed after on_complete") != std::string::npos) == says);
-	EXPECT((text.find("too late") != std::string::npos) == says);
-	EXPECT((text.find("pushes failed after on_complete") != std::string::npos) == says);
-	EXPECT((text.find("an op failed after on_complete") != std::string::npos) == says);
+	for (const char *line : {
+		"on_complete: complete: this run was completed before\n",
+		"late failed after on_complete, so no wait reports it: too late\n",
+		"an op failed after on_complete, so no wait reports it: nameless\n",
+		"pushes failed after on_complete, so no wait reports it: after another\n" })
+		EXPECT((text.find(line) != std::string::npos) == says);
+	/* the second and the third call of the first op */
+	EXPECT(std::count(text.begin(), text.end(), '\n') == (says ? 5 : 0));
 	EXPECT(says || text.empty());
 	e->DeleteVariable([](RunContext) {}, Context::CPU(), v);
 }

@@ -435,6 +435,49 @@ MX_TEST(calls_of_the_bridge_return_EIO_and_the_exception)
 	EXPECT(Boom::alive == 0);
 }
 
+static void FailsTwice(void *run, void *)
+{
+	pawl_mx_fail(run, "the first");
+	pawl_mx_fail(run, "the second");
+}
+
+static void FailsAndThrows(void *run, void *what)
+{
+	pawl_mx_fail(run, "the first");
+	throw Boom(static_cast<const char *>(what));
+}
+
+/* Also when a body fails more than once, in a bulk as well. */
+MX_TEST(the_last_failure_of_a_body_is_reported)
+{
+	static char what[] = "thrown after it";
+	pawl_mx_engine *e = pawl_mx_engine_get();
+	pawl_mx_var *v;
+	pawl_mx_op op = {};
+
+	EXPECT(!pawl_mx_var_new(e, &v));
+	op.ctx = { PAWL_MX_CPU, 0 };
+	op.writes = &v;
+	op.nwrites = 1;
+	op.arg = what;
+	for (int size : { 0, 10 }) {
+		void *exception = &op;
+
+		EXPECT(!pawl_mx_set_bulk_size(e, size));
+		op.sync = FailsTwice;
+		EXPECT(!pawl_mx_push(e, &op, nullptr));
+		EXPECT(pawl_mx_wait_var(e, v, &exception) == -EIO && !exception);
+		EXPECT(!std::strcmp(pawl_mx_last_error(), "the second"));
+		op.sync = FailsAndThrows;
+		EXPECT(!pawl_mx_push(e, &op, nullptr));
+		Told(pawl_mx_wait_var(e, v, &exception), true, exception, what, true);
+		EXPECT(pawl_mx_set_bulk_size(e, 0) == size);
+	}
+	EXPECT(!pawl_mx_var_delete(e, v, op.ctx, nullptr, nullptr, nullptr));
+	EXPECT(!pawl_mx_wait_all(e, nullptr));
+	EXPECT(Soon([] { return Boom::alive == 0; }));
+}
+
 /* The times of a body that throws count, as do those of the others. */
 MX_TEST(the_profiler_counts_bodies_that_throw)
 {
