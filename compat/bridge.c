@@ -134,11 +134,10 @@ static int naive_told(struct pawl_mx_engine *e, const struct pawl_op *d, void **
 	int rc = pawl_wait_all(pe, 0, &err);
 	u32 i;
 
-	for (i = 0; rc == -ETIMEDOUT && i < d->nwrites; i++) {
-		rc = pawl_var_take(pe, d->writes[i], &err);
-		if (!rc)
-			rc = -ETIMEDOUT;
-	}
+	/* Ops of other threads are in flight.  The body may have deleted vars that it writes. */
+	if (rc == -ETIMEDOUT)
+		for (i = 0; !err.code && i < d->nwrites; i++)
+			rc = pawl_var_take(pe, d->writes[i], &err);
 	return err.code ? mx_told(rc, &err, exception) : 0;
 }
 

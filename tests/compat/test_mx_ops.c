@@ -394,6 +394,55 @@ START_TEST(test_a_naive_push_of_an_operator_returns_its_error)
 }
 END_TEST
 
+static struct pawl_mx_var *doomed[3];
+
+static void deletes_and_fails(void *run, void *arg)
+{
+	unsigned int i, n = *(unsigned int *)arg;
+
+	for (i = 0; i < n; i++)
+		MUST(!pawl_mx_var_delete(naive_engine, doomed[i], cpu, NULL, NULL, NULL));
+	pawl_mx_fail(run, "and fails");
+}
+
+/* Whichever of its vars a body deletes, and whether or not another thread has an op in flight. */
+START_TEST(test_a_naive_push_returns_the_error_of_a_body_that_deletes)
+{
+	unsigned int n, i, busy;
+	struct pawl_mx_op op = { .sync = deletes_and_fails, .arg = &n, .ctx = cpu, .writes = doomed };
+	struct pawl_mx_opr *opr;
+	struct pawl_mx_engine *e;
+	void *refusing = &op;
+	pthread_t t;
+
+	OK(pawl_mx_engine_create(PAWL_MX_NAIVE, &e));
+	naive_engine = e;
+	for (busy = 0; busy < 2; busy++) {
+		holds = 0;
+		if (busy) {
+			t = spawn(pushes_held, &refusing);
+			ck_assert(soon(is_held));
+		}
+		for (n = 0; n < 3; n++) {
+			op.nwrites = 3;
+			for (i = 0; i < 3; i++)
+				doomed[i] = var_new(e);
+			REFUSED(-EIO, pawl_mx_push(e, &op, NULL), "and fails");
+			OK(pawl_mx_var_throw(e, doomed[2], NULL));
+			for (i = 0; i < n; i++)
+				doomed[i] = var_new(e);
+			OK(pawl_mx_opr_new(e, &op, &opr));
+			REFUSED(-EIO, pawl_mx_opr_push(e, opr, cpu, 0, NULL), "and fails");
+			OK(pawl_mx_opr_delete(e, opr));
+		}
+	}
+	releases_now();
+	ck_assert(!pthread_join(t, &refusing) && !refusing);
+	OK(pawl_mx_wait_all(e, NULL));
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
 struct self {
 	struct pawl_mx_engine *e;
 	struct pawl_mx_opr *opr;
@@ -633,7 +682,8 @@ SUITE("mx_ops", 60, test_libpawl_gets_the_op_as_it_was_pushed,
       test_a_refusal_says_what_is_wrong, test_an_operator_is_deleted_after_its_engine,
       test_operators_of_a_freed_engine_leave_no_memory,
       test_an_op_is_completed_once_whenever_it_is_called_again,
-      test_a_naive_push_of_an_operator_returns_its_error, test_a_body_deletes_its_operator,
+      test_a_naive_push_of_an_operator_returns_its_error,
+      test_a_naive_push_returns_the_error_of_a_body_that_deletes, test_a_body_deletes_its_operator,
       test_an_engine_of_its_own_stays_one,
       test_a_body_pushes_after_its_op_is_complete, test_the_drop_of_a_room_pushes,
       test_rooms_are_used_again, test_an_object_does_not_keep_what_it_was_for)

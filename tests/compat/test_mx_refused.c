@@ -208,6 +208,9 @@ START_TEST(test_a_refused_op_has_no_effect_but_its_drop)
 	op.prop = PAWL_NORMAL;
 	op.nreads = 1;
 	refused(e, &op, -EINVAL, "list of const vars is NULL");
+	op.nwrites = 1;		/* of two lists it is the first */
+	refused(e, &op, -EINVAL, "list of const vars is NULL");
+	op.nwrites = 0;
 	op.reads = &null;
 	refused(e, &op, -EINVAL, "const var 0 is NULL");
 	op.reads = &gone;

@@ -304,7 +304,9 @@ START_TEST(test_as_many_gpus_as_the_environment_says)
 {
 	static const char *const odd[] = { "17", "-1", "x", "1x", "99999999999999999999" };
 	struct pawl_mx_op op = { .sync = body, .ctx = { PAWL_MX_GPU, 0 } };
+	struct pawl_mx_resource r;
 	struct pawl_mx_engine *e;
+	NDArrayHandle nd = NULL;
 	unsigned int n, i;
 	char text[100];
 
@@ -326,6 +328,15 @@ START_TEST(test_as_many_gpus_as_the_environment_says)
 		snprintf(text, sizeof(text), "gpu(%u); the engine has %u (PAWL_MX_GPUS)", n, n);
 		op.ctx.dev_id = (int)n;
 		REFUSED(-ENODEV, pawl_mx_push(e, &op, NULL), text);
+		/* ops run there, and arrays do not exist there */
+		if (n) {
+			op.ctx.dev_id = (int)n - 1;
+			snprintf(text, sizeof(text),
+				 "gpu(%u): arrays and resources are supported on CPUs only", n - 1);
+			FAILS(MXNDArrayCreate(&(uint32_t){ 2 }, 1, PAWL_MX_GPU, (int)n - 1, 0, &nd), text);
+			REFUSED(-ENODEV, pawl_mx_resource_get(op.ctx, PAWL_MX_RANDOM, &r), text);
+			ck_assert_ptr_null(nd);
+		}
 		works(e);
 		OK(pawl_mx_engine_free(e));
 	}
