@@ -310,8 +310,63 @@ START_TEST(test_each_thread_has_a_bulk_of_its_own)
 }
 END_TEST
 
+/* The drop of a refused function may free another engine, for which another thread has gathered. */
+struct refusal {
+	struct pawl_mx_engine *e, *other;
+	struct pawl_mx_var *v, *gone;
+	unsigned int n, drops;
+};
+
+static void frees_and_pushes(void *arg)
+{
+	struct refusal *r = arg;
+	int i;
+
+	MUST(!pawl_mx_engine_free(r->other));
+	/* which does not gather, as everywhere in a drop */
+	for (i = 0; i < 3; i++)
+		MUST(!push(r->e, add_one, &r->n, r->v));
+	ADD(&r->drops, 1);
+}
+
+static void *deletes_gone(void *arg)
+{
+	struct refusal *r = arg;
+
+	MUST(!pawl_mx_var_delete(r->e, r->gone, cpu, NULL, NULL, NULL));
+	return NULL;
+}
+
+START_TEST(test_the_drop_of_a_refused_function_frees_another_engine)
+{
+	struct refusal r = { .e = engine(), .other = engine() };
+	struct leaver l = { .e = r.other };
+	struct pawl_mx_op op = op_on(nothing, &r, &r.gone);
+	pthread_t t;
+
+	r.v = var_new(r.e);
+	r.gone = var_new(r.e);
+	l.v = var_new(l.e);
+	t = spawn(leaver, &l);
+	until(&l.gathered, 1);
+	op.drop = frees_and_pushes;
+	OK(pawl_mx_set_bulk_size(r.e, 10));
+	OK(pawl_mx_push(r.e, &op, NULL));
+	join(spawn(deletes_gone, &r));
+	ck_assert_int_eq(pawl_mx_wait_all(r.e, NULL), -ESTALE);
+	ck_assert(r.drops == 1 && GET(&l.n) == 5);
+	OK(pawl_mx_wait_all(r.e, NULL));
+	ck_assert_uint_eq(r.n, 3);
+	PUT(&l.go, 1);
+	join(t);
+	ck_assert_int_eq(pawl_mx_set_bulk_size(r.e, 0), 10);
+	OK(pawl_mx_engine_free(r.e));
+}
+END_TEST
+
 SUITE("mx_bulk_ends", 120, test_thread_ends, test_a_destructor_pushes, test_engine_ends_first,
       test_a_worker_keeps_its_bulk_when_the_engine_is_freed, test_bulk_of_leaving_thread,
       test_inside_body, test_bodies_gather_while_the_engine_ends,
       test_what_bodies_gather_at_the_end_gathers_in_turn,
-      test_each_thread_has_a_bulk_of_its_own)
+      test_each_thread_has_a_bulk_of_its_own,
+      test_the_drop_of_a_refused_function_frees_another_engine)

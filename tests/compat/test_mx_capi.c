@@ -516,6 +516,14 @@ START_TEST(test_bad_arguments)
 	ck_assert_str_eq(MXGetLastError(), "a text");
 	pawl_mx_set_last_error(NULL);
 	ck_assert_str_eq(MXGetLastError(), "");
+	FAILS(MXEnginePushSync(sync_nothing, NULL, NULL, &cpu, NULL, -3, NULL, -7, NULL, 0, NULL),
+	      "non-negative number of const vars expected, not -3");
+	FAILS(MXEnginePushSync(sync_nothing, NULL, NULL, &cpu, NULL, 4, NULL, -7, NULL, 0, NULL),
+	      "non-negative number of mutable vars expected, not -7");
+	FAILS(MXEnginePushSyncND(sync_nothing, NULL, NULL, &cpu, NULL, 1, NULL, 1, NULL, 0, NULL),
+	      "the list of const arrays is NULL");
+	FAILS(MXSetNumOMPThreads(0), "MXSetNumOMPThreads: 0 threads");
+	FAILS(MXSetNumOMPThreads(-5), "MXSetNumOMPThreads: -5 threads");
 	FAILS(MXNDArrayCreate(shape, 64, PAWL_MX_CPU, 0, 0, &other), "64 dimensions");
 	FAILS(MXNDArrayReshape(nd, 64, dims, &other), "64 dimensions");
 	FAILS(MXNDArrayReshape(nd, 2, NULL, &other), "2 dimensions");

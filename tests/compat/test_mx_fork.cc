@@ -87,8 +87,19 @@ MX_TEST(child_goes_on)
 		for (Engine::VarHandle y : { v, w, x })
 			e->DeleteVariable([](RunContext) {}, Context(), y);
 		e->WaitForAll();
-		e->Stop();
+		/* a stop waits, and throws, as in the parent */
+		Engine::VarHandle stopped = e->NewVariable();
+
+		e->PushSync([](RunContext) {
+			n++;
+			throw std::out_of_range("before the stop");
+		}, Context(), {}, { stopped });
+		THROWS(std::out_of_range, "before the stop", e->Stop());
+		Count(e, &n, stopped);
+		EXPECT(n == 1401);
 		e->Start();
+		e->WaitForAll();
+		EXPECT(n == 1402);
 		/* New variables in the memory of deleted ones, whose versions continued, begin at 0. */
 		for (int i = 0; i < 1200; i++)
 			EXPECT(e->NewVariable()->version() == 0);

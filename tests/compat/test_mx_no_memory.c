@@ -17,6 +17,10 @@ void *__wrap_aligned_alloc(size_t align, size_t n);
 int __real_pthread_setspecific(pthread_key_t key, const void *value);
 int __wrap_pthread_setspecific(pthread_key_t key, const void *value);
 
+/* The last value that a thread has set. */
+static pthread_key_t last_key;
+static const void *last_value;
+
 /* This thread's calls fail after so many; -1: none does. */
 static __thread int mallocs = -1, callocs = -1, aligned_allocs = -1, setspecifics = -1;
 
@@ -46,7 +50,11 @@ void *__wrap_aligned_alloc(size_t align, size_t n)
 
 int __wrap_pthread_setspecific(pthread_key_t key, const void *value)
 {
-	return refused_after(&setspecifics) ? ENOMEM : __real_pthread_setspecific(key, value);
+	if (refused_after(&setspecifics))
+		return ENOMEM;
+	last_key = key;
+	last_value = value;
+	return __real_pthread_setspecific(key, value);
 }
 
 /* The call is refused with this text while the n-th next one of that function fails. */
@@ -111,6 +119,39 @@ START_TEST(test_a_bulk_without_memory)
 	struct pawl_mx_engine *e = engine();
 
 	join(spawn(has_no_bulk, e));
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
+static void *has_anothers_value(void *arg)
+{
+	MUST(!pthread_setspecific(last_key, last_value));
+	return NULL;
+}
+
+static void *gathers(void *arg)
+{
+	struct pawl_mx_engine *e = arg;
+	struct pawl_mx_var *v = var_new(e);
+	unsigned int n = 0;
+
+	MUST(!push(e, nothing, NULL, v) && !pawl_mx_set_bulk_size(e, 8));
+	MUST(!push(e, add_one, &n, v));
+	join(spawn(has_anothers_value, NULL));
+	MUST(!push(e, add_one, &n, v) && !pawl_mx_wait_var(e, v, NULL));
+	MUST(n == 2 && pawl_mx_var_version(v) == 2);
+	return NULL;
+}
+
+/*
+ * In the child of a fork a thread can have the value of one of the parent's.  When it ends, the
+ * bulk is still that of its thread.
+ */
+START_TEST(test_the_end_of_a_thread_with_the_value_of_another)
+{
+	struct pawl_mx_engine *e = engine();
+
+	join(spawn(gathers, e));
 	OK(pawl_mx_engine_free(e));
 }
 END_TEST
@@ -367,6 +408,7 @@ END_TEST
 #endif
 
 SUITE("mx_no_memory", 60, test_an_engine_without_memory, test_a_bulk_without_memory,
+      test_the_end_of_a_thread_with_the_value_of_another,
       test_an_op_without_memory, test_an_op_with_long_lists_without_memory,
       test_an_operator_without_memory, test_a_naive_push_of_an_operator_without_memory,
       test_a_var_without_memory, test_a_text_without_memory,

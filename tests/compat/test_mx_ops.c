@@ -175,6 +175,30 @@ START_TEST(test_the_first_refused_bulk_is_reported)
 }
 END_TEST
 
+/* An op that gathers is accepted at once, and one that does not is refused at once. */
+START_TEST(test_a_size_of_one_gathers_nothing)
+{
+	static const int sizes[] = { 1, 0, -1, 2 };
+	struct pawl_mx_engine *e = engine();
+	struct pawl_mx_var *v = var_new(e);
+	unsigned int n = 0;
+	size_t i;
+
+	OK(pawl_mx_set_bulk_size(e, 8));
+	for (i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		ck_assert_int_ge(pawl_mx_set_bulk_size(e, sizes[i]), 0);
+		looks = true;
+		ck_assert_int_eq(push(e, add_one, &n, v), sizes[i] == 2 ? 0 : -ENOSPC);
+		looks = false;
+		ck_assert_int_eq(pawl_mx_bulk_size(e), sizes[i] < 0 ? 0 : sizes[i]);
+	}
+	ck_assert_int_eq(pawl_mx_set_bulk_size(e, 0), 2);
+	OK(pawl_mx_wait_all(e, NULL));
+	ck_assert_uint_eq(n, 1);
+	OK(pawl_mx_engine_free(e));
+}
+END_TEST
+
 static void where(void *run, void *arg)
 {
 	*(pthread_t *)arg = pthread_self();
@@ -678,7 +702,7 @@ START_TEST(test_an_object_does_not_keep_what_it_was_for)
 END_TEST
 
 SUITE("mx_ops", 60, test_libpawl_gets_the_op_as_it_was_pushed,
-      test_the_first_refused_bulk_is_reported, test_contexts_share_queues_by_number,
+      test_the_first_refused_bulk_is_reported, test_a_size_of_one_gathers_nothing, test_contexts_share_queues_by_number,
       test_a_refusal_says_what_is_wrong, test_an_operator_is_deleted_after_its_engine,
       test_operators_of_a_freed_engine_leave_no_memory,
       test_an_op_is_completed_once_whenever_it_is_called_again,

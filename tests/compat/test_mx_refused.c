@@ -314,6 +314,17 @@ START_TEST(test_a_freed_engine_refuses_every_call)
 	ck_assert_uint_eq(pawl_mx_var_version(v), 0);
 	OK(pawl_mx_engine_free(e));
 	ck_assert(!w && !other && !pawl_mx_engine_pawl(e));
+	/* a new engine in its place has neither its operators nor its vars */
+	OK(pawl_mx_engine_create(PAWL_MX_NAIVE, &again));
+	ck_assert_ptr_eq(again, e);
+	REFUSED(-ESTALE, pawl_mx_wait_var(again, v, NULL), "var");
+	REFUSED(-ESTALE, pawl_mx_var_delete(again, v, cpu, nothing, NULL, drop), "var");
+	REFUSED(-ESTALE, pawl_mx_push(again, &op, NULL), "var");
+	ck_assert_int_eq(dropped, 6);
+	REFUSED(-ESTALE, pawl_mx_opr_push(again, opr, cpu, 0, NULL), "graph");
+	REFUSED(-ESTALE, pawl_mx_opr_delete(again, opr), "graph");
+	OK(pawl_mx_engine_free(again));
+	REFUSED(-EOWNERDEAD, pawl_mx_set_bulk_size(again, 8), "does not exist any more");
 	/* the process's engine: the next call creates it again */
 	e = pawl_mx_engine_get();
 	OK(pawl_mx_engine_free(e));
