@@ -17,7 +17,8 @@ void *__wrap_aligned_alloc(size_t align, size_t n);
 int __real_pthread_setspecific(pthread_key_t key, const void *value);
 int __wrap_pthread_setspecific(pthread_key_t key, const void *value);
 
-/* The last value that a thread has set. */
+/* The last value that the thread has set which is watched. */
+static __thread bool watched;
 static pthread_key_t last_key;
 static const void *last_value;
 
@@ -52,8 +53,10 @@ int __wrap_pthread_setspecific(pthread_key_t key, const void *value)
 {
 	if (refused_after(&setspecifics))
 		return ENOMEM;
-	last_key = key;
-	last_value = value;
+	if (watched) {
+		last_key = key;
+		last_value = value;
+	}
 	return __real_pthread_setspecific(key, value);
 }
 
@@ -135,7 +138,10 @@ static void *gathers(void *arg)
 	struct pawl_mx_var *v = var_new(e);
 	unsigned int n = 0;
 
-	MUST(!push(e, nothing, NULL, v) && !pawl_mx_set_bulk_size(e, 8));
+	MUST(!push(e, nothing, NULL, v));
+	watched = true;
+	MUST(!pawl_mx_set_bulk_size(e, 8) && last_value);
+	watched = false;
 	MUST(!push(e, add_one, &n, v));
 	join(spawn(has_anothers_value, NULL));
 	MUST(!push(e, add_one, &n, v) && !pawl_mx_wait_var(e, v, NULL));
