@@ -228,5 +228,11 @@ int main(void)
 	EXPECT(ran == 9 && begun == 8 && ended == 8);
 	EXPECT(!pawl_mx_engine_free(e));
 	openmp();
+	/* the devices of the environment count again when a front end says so */
+	setenv("PAWL_MX_GPUS", "none", 1);
+	EXPECT(!pawl_mx_engine_create(PAWL_MX_NAIVE, &e) && !pawl_mx_engine_free(e));
+	pawl_mx_set_hooks(&(struct pawl_mx_hooks){ .cpus_only = false });
+	EXPECT(pawl_mx_engine_create(PAWL_MX_NAIVE, &e) == -EINVAL);
+	EXPECT(strstr(pawl_mx_last_error(), "PAWL_MX_GPUS is none"));
 	return 0;
 }

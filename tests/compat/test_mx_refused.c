@@ -397,9 +397,16 @@ START_TEST(test_a_stop_from_a_body_has_no_effect)
 }
 END_TEST
 
+static char free_says[256];
+
 static void frees(void *run, void *arg)
 {
-	__atomic_store_n(&dropped, pawl_mx_engine_free(arg), __ATOMIC_SEQ_CST);
+	int rc;
+
+	pawl_mx_set_last_error("none");
+	rc = pawl_mx_engine_free(arg);
+	snprintf(free_says, sizeof(free_says), "%s", pawl_mx_last_error());
+	__atomic_store_n(&dropped, rc, __ATOMIC_SEQ_CST);
 }
 
 /* The body is inside the engine, so it stays: also as the process's engine. */
@@ -417,6 +424,7 @@ START_TEST(test_an_engine_is_not_freed_from_its_body)
 		OK(pawl_mx_push(e[i], &op, NULL));
 		OK(pawl_mx_wait_all(e[i], NULL));
 		ck_assert_int_eq(dropped, -EDEADLK);
+		ck_assert_msg(strstr(free_says, "engine_stop: ") == free_says, "%s", free_says);
 	}
 	ck_assert_ptr_eq(pawl_mx_engine_get(), e[0]);
 	OK(pawl_mx_engine_free(e[1]));

@@ -296,6 +296,10 @@ START_TEST(test_types_of_the_environment)
 	}
 	/* It is only that of the process's engine. */
 	asks(PAWL_MX_POOLED);
+	/* of two that are wrong the type is the first */
+	env("PAWL_MX_GPUS", "x");
+	ck_assert_ptr_null(pawl_mx_engine_get());
+	ck_assert_ptr_nonnull(strstr(pawl_mx_last_error(), "(MXNET_ENGINE_TYPE)"));
 	env_clear();
 }
 END_TEST
