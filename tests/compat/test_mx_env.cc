@@ -396,6 +396,12 @@ static int Case(const std::string &name)
 		EXPECT(!MXSetNumOMPThreads(1) && omp_get() == 1);
 		EXPECT(MXSetNumOMPThreads(0) == -1 && omp_get() == 1);
 		EXPECT(OmpThreads() == std::atoi(std::getenv("WANT_THREADS")));
+		/* a thread that creates an engine keeps its number */
+		pawl_mx_engine *another = nullptr;
+
+		EXPECT(!MXSetNumOMPThreads(6));
+		EXPECT(!pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &another));
+		EXPECT(!pawl_mx_engine_free(another) && omp_get() == 6);
 #if !THREAD_SANITIZED
 		int status = -1;
 		EXPECT(!MXSetNumOMPThreads(6));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * compat/engine.c: the process's engine at exit().  It runs what was pushed as long as something
- * ends from time to time.  Calls of pawl_wait_all() go through this file (--wrap), so that no
- * test waits for that time.  Each case is a process of its own, which runs this program.
+ * ends from time to time.  Calls of pawl_wait_all() and pawl_push() go through this file (--wrap),
+ * so that no test waits for that time, and an op is over when its push returns.  Each case is a
+ * process of its own, which runs this program.
  */
 #include "mx_bulk.h"
 #include <sys/wait.h>
@@ -12,6 +13,9 @@
 
 int __real_pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *err);
 int __wrap_pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *err);
+
+int __real_pawl_push(struct pawl_engine *e, const struct pawl_op *op);
+int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op);
 
 enum { OPS = 5 };
 
@@ -40,6 +44,27 @@ int __wrap_pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_
 	return rc;
 }
 
+static bool waits;		/* each push waits until its op is complete */
+
+int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op)
+{
+	int rc = __real_pawl_push(e, op);
+
+	return rc || !waits ? rc : __real_pawl_wait_all(e, -1, NULL);
+}
+
+static unsigned int late_ran;
+
+/* Called at exit() after the drain, as it was registered before the engine was there. */
+static void gathers_late(void)
+{
+	struct pawl_mx_engine *e = pawl_mx_engine_get();
+
+	waits = true;
+	dropped = 0;
+	MUST(!pawl_mx_set_bulk_size(e, 8) && !push(e, add_one, &late_ran, var_new(e)));
+}
+
 static void holds_it(void *run, void *on_complete, void *arg)
 {
 	held[nheld] = *(struct pawl_mx_callback *)on_complete;
@@ -57,15 +82,22 @@ __attribute__((destructor(101))) static void after_the_end(void)
 		_exit(ended == 2 && drains == 3 && last_waits == 1 ? 0 : 4);
 	if (!strcmp(now, "nothing ends"))
 		_exit(!ended && drains == 1 && last_waits == 1 ? 0 : 5);
-	_exit(6);
+	if (!strcmp(now, "late"))
+		_exit(!late_ran && dropped == 1 ? 0 : 6);
+	_exit(7);
 }
 
 static int child(void)
 {
 	const struct pawl_mx_op op = { .async = holds_it, .ctx = cpu };
-	struct pawl_mx_engine *e = pawl_mx_engine_get();
+	struct pawl_mx_engine *e;
 	unsigned int i;
 
+	if (!strcmp(now, "late")) {
+		MUST(!atexit(gathers_late) && pawl_mx_engine_get());
+		return 0;
+	}
+	e = pawl_mx_engine_get();
 	MUST(e);
 	/* what was completed before exit() counts as the first progress */
 	if (strcmp(now, "nothing ends"))
@@ -123,11 +155,19 @@ START_TEST(test_exit_gives_up_when_no_op_has_ended_for_a_while)
 }
 END_TEST
 
+/* The objects that its body uses were destroyed. */
+START_TEST(test_what_gathers_after_the_drain_is_dropped_without_a_run)
+{
+	ck_assert_str_eq(printed("late"), "");
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
 		test_exit_waits_while_ops_end,
-		test_exit_gives_up_when_no_op_has_ended_for_a_while, NULL
+		test_exit_gives_up_when_no_op_has_ended_for_a_while,
+		test_what_gathers_after_the_drain_is_dropped_without_a_run, NULL
 	};
 
 	now = getenv(CASE);

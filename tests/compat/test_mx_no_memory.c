@@ -413,12 +413,19 @@ END_TEST
 
 #endif
 
-SUITE("mx_no_memory", 60, test_an_engine_without_memory, test_a_bulk_without_memory,
-      test_the_end_of_a_thread_with_the_value_of_another,
-      test_an_op_without_memory, test_an_op_with_long_lists_without_memory,
-      test_an_operator_without_memory, test_a_naive_push_of_an_operator_without_memory,
-      test_a_var_without_memory, test_a_text_without_memory,
+int main(void)
+{
+	const TTest *const tests[] = {
+		test_an_engine_without_memory, test_a_bulk_without_memory,
+		test_the_end_of_a_thread_with_the_value_of_another, test_an_op_without_memory,
+		test_an_op_with_long_lists_without_memory, test_an_operator_without_memory,
+		test_a_naive_push_of_an_operator_without_memory, test_a_var_without_memory,
+		test_a_text_without_memory,
 #if !THREAD_SANITIZED
-      test_a_fork_without_memory
+		test_a_fork_without_memory,
 #endif
-)
+		NULL
+	};
+
+	return suite_run("mx_no_memory", tests, 60);
+}
