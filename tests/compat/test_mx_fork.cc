@@ -639,6 +639,43 @@ MX_TEST(operators_of_several_engines)
 	}
 }
 
+/* In the child an operator whose var was deleted is refused, and is no other one. */
+MX_TEST(an_operator_whose_var_was_deleted)
+{
+	const pawl_mx_context cpu = { PAWL_MX_CPU, 0 };
+	pawl_mx_engine *e = nullptr;
+	pawl_mx_opr *o[2];
+	pawl_mx_var *v[2];
+	static int n[2];
+
+	EXPECT(!pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e));
+	for (int i = 0; i < 2; i++) {
+		pawl_mx_op op = {};
+
+		n[i] = 0;
+		op.ctx = cpu;
+		op.arg = &n[i];
+		op.sync = [](void *, void *arg) { ++*static_cast<int *>(arg); };
+		op.writes = &v[i];
+		op.nwrites = 1;
+		EXPECT(!pawl_mx_var_new(e, &v[i]) && !pawl_mx_opr_new(e, &op, &o[i]));
+	}
+	/* whichever of them the child creates first */
+	for (int gone = 0; gone < 2; gone++)
+		InChild([&] {
+			EXPECT(!pawl_mx_var_delete(e, v[gone], cpu, nullptr, nullptr, nullptr));
+			EXPECT(!pawl_mx_wait_all(e, nullptr));
+			InChild([&] {
+				EXPECT(pawl_mx_opr_push(e, o[gone], cpu, 0, nullptr) == -ESTALE);
+				EXPECT(!pawl_mx_opr_push(e, o[!gone], cpu, 0, nullptr));
+				EXPECT(!pawl_mx_wait_all(e, nullptr));
+				EXPECT(!n[gone] && n[!gone] == 1);
+			});
+		});
+	EXPECT(!pawl_mx_opr_delete(e, o[0]) && !pawl_mx_opr_delete(e, o[1]));
+	EXPECT(!pawl_mx_engine_free(e));
+}
+
 /* What an op has thrown: when it is dropped, it waits for the other side. */
 struct Held {
 	static std::atomic<bool> reached, released;

@@ -467,10 +467,51 @@ START_TEST(test_an_engine_ends_after_the_fork)
 }
 END_TEST
 
+static struct pawl_mx_engine *ends;
+
+static void *forks_meanwhile(void *arg)
+{
+	int i;
+
+	prepare();
+	PUT(&in, 1);
+	for (i = 0; i < 600000 && !GET(&destroys) && (!GET(&tid) || !sleeps()); i++)
+		nap_us(100);
+	nap_us(1000);
+	PUT(&ended, GET(&destroys));
+	parent();
+	return NULL;
+}
+
+static int frees_while_another_forks(void)
+{
+	pthread_t t = spawn(forks_meanwhile, NULL);
+
+	until(&in, 1);
+	watches = true;
+	PUT(&tid, (pid_t)syscall(SYS_gettid));
+	MUST(!pawl_mx_engine_free(ends));
+	join(t);
+	return ended || destroys != 1;
+}
+
+/* Nor is it in a child, whose thread has forked before. */
+START_TEST(test_an_engine_ends_after_the_fork_of_a_child)
+{
+	fresh();
+	OK(pawl_mx_engine_create(PAWL_MX_NAIVE, &ends));
+	tid = 0;
+	ck_assert_int_eq(child(frees_while_another_forks), 0);
+	OK(pawl_mx_engine_free(ends));
+	OK(pawl_mx_engine_free(the_e));
+}
+END_TEST
+
 SUITE("mx_fork_threads", 60, test_handlers_may_be_registered_twice,
       test_nothing_runs_at_a_fork_although_another_one_has_just_ended,
       test_a_fork_waits_for_another_that_starts_the_engine,
       test_a_child_forks_although_another_thread_was_in_a_fork,
-      test_a_fork_starts_what_it_has_stopped, test_an_engine_ends_after_the_fork)
+      test_a_fork_starts_what_it_has_stopped, test_an_engine_ends_after_the_fork,
+      test_an_engine_ends_after_the_fork_of_a_child)
 
 #endif

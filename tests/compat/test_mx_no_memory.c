@@ -5,6 +5,17 @@
  * calls of the C library's functions below go through this file (--wrap).
  */
 #include "mx_bulk.h"
+
+#if THREAD_SANITIZED
+
+int main(void)
+{
+	printf("the thread sanitizer begins before a call of it can go through this file\n");
+	return 77;
+}
+
+#else
+
 #include <malloc.h>
 #include <sys/wait.h>
 
@@ -347,8 +358,6 @@ START_TEST(test_a_text_without_memory)
 }
 END_TEST
 
-#if !THREAD_SANITIZED	/* which does not let a child have threads */
-
 enum { BAD = 3 };
 
 static struct pawl_mx_engine *the_e;
@@ -411,8 +420,6 @@ START_TEST(test_a_fork_without_memory)
 }
 END_TEST
 
-#endif
-
 int main(void)
 {
 	const TTest *const tests[] = {
@@ -420,12 +427,10 @@ int main(void)
 		test_the_end_of_a_thread_with_the_value_of_another, test_an_op_without_memory,
 		test_an_op_with_long_lists_without_memory, test_an_operator_without_memory,
 		test_a_naive_push_of_an_operator_without_memory, test_a_var_without_memory,
-		test_a_text_without_memory,
-#if !THREAD_SANITIZED
-		test_a_fork_without_memory,
-#endif
-		NULL
+		test_a_text_without_memory, test_a_fork_without_memory, NULL
 	};
 
 	return suite_run("mx_no_memory", tests, 60);
 }
+
+#endif

@@ -625,6 +625,41 @@ START_TEST(test_a_fork_while_an_engine_ends)
 }
 END_TEST
 
+static int in_the_child_the_next_has_resources_of_its_own(struct pawl_mx_engine *e)
+{
+	struct pawl_mx_resource r;
+
+	if (pawl_mx_engine_get() != e)
+		return 1;
+	if (MXRandomSeed(3) || pawl_mx_resource_get(cpu, PAWL_MX_RANDOM, &r))
+		return 2;
+	return pawl_mx_wait_var(e, r.var, NULL) ? 3 : 0;
+}
+
+static void forks_again(void)
+{
+	in_child = child(in_the_child_the_next_has_resources_of_its_own, ends);
+}
+
+/* What the process's engine had ends with it, also in a child of that moment. */
+START_TEST(test_a_fork_while_the_engine_of_the_process_ends)
+{
+	struct pawl_mx_resource r;
+
+	env_clear();
+	ends = pawl_mx_engine_get();
+	OK(pawl_mx_resource_get(cpu, PAWL_MX_RANDOM, &r));
+	OK(MXNDArrayWaitAll());
+	refuse(0, 0);
+	in_child = -1;
+	meanwhile = forks_again;
+	OK(pawl_mx_engine_free(ends));
+	ck_assert_int_eq(in_child, 0);
+	works(pawl_mx_engine_get());
+	OK(pawl_mx_engine_free(pawl_mx_engine_get()));
+}
+END_TEST
+
 static int in_the_child_it_exits(struct pawl_mx_engine *e)
 {
 	if (!pawl_mx_engine_get())
@@ -692,5 +727,6 @@ SUITE("mx_settings", 60, test_each_kind_has_the_threads_of_mxnets, test_numbers_
       test_kinds_that_there_are_not, test_an_engine_that_libpawl_refuses,
       test_the_process_has_one_engine_when_two_create_it,
       test_an_engine_that_libpawl_does_not_destroy, test_a_fork_while_an_engine_ends,
+      test_a_fork_while_the_engine_of_the_process_ends,
       test_the_engine_of_the_process_ends_with_it,
       test_the_child_of_a_fork_without_an_engine_ends, test_an_engine_has_the_settings_of_its_creation)
