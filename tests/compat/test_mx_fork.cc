@@ -667,6 +667,7 @@ MX_TEST(an_operator_whose_var_was_deleted)
 			EXPECT(!pawl_mx_wait_all(e, nullptr));
 			InChild([&] {
 				EXPECT(pawl_mx_opr_push(e, o[gone], cpu, 0, nullptr) == -ESTALE);
+				EXPECT(std::strstr(pawl_mx_last_error(), "the operator was deleted"));
 				EXPECT(!pawl_mx_opr_push(e, o[!gone], cpu, 0, nullptr));
 				EXPECT(!pawl_mx_wait_all(e, nullptr));
 				EXPECT(!n[gone] && n[!gone] == 1);
