@@ -321,8 +321,8 @@ END_TEST
 static void *has_no_text(void *arg)
 {
 	struct pawl_mx_engine *e = arg;
-	const struct pawl_mx_op op = { .ctx = cpu }, named = { .sync = nothing, .ctx = cpu, .name = "n" };
-	const struct pawl_mx_op first = { .sync = nothing, .ctx = cpu };
+	const struct pawl_mx_op op = { .ctx = cpu }, first = { .sync = nothing, .ctx = cpu };
+	const struct pawl_mx_op named = { .sync = nothing, .ctx = cpu, .name = "n" };
 	int i;
 
 	/* what libpawl has of a thread */

@@ -702,7 +702,8 @@ START_TEST(test_an_object_does_not_keep_what_it_was_for)
 END_TEST
 
 SUITE("mx_ops", 60, test_libpawl_gets_the_op_as_it_was_pushed,
-      test_the_first_refused_bulk_is_reported, test_a_size_of_one_gathers_nothing, test_contexts_share_queues_by_number,
+      test_the_first_refused_bulk_is_reported, test_a_size_of_one_gathers_nothing,
+      test_contexts_share_queues_by_number,
       test_a_refusal_says_what_is_wrong, test_an_operator_is_deleted_after_its_engine,
       test_operators_of_a_freed_engine_leave_no_memory,
       test_an_op_is_completed_once_whenever_it_is_called_again,
