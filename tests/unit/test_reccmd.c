@@ -446,7 +446,7 @@ END_TEST
 /* Whatever an op's priority can be is kept. */
 START_TEST(test_priorities_of_a_workload)
 {
-	static const int priority[] = { 2147483646, -2147483647, 1000000, -1 };
+	static const int priority[] = { INT32_MAX, INT32_MIN, 1000000, -1 };
 	char *json, *out, want[64];
 	size_t len;
 	FILE *f;

@@ -88,7 +88,7 @@ static int op_add(struct import *im, const char *name, double seconds, int64_t p
 		.parent = REC_NONE, .name = keep(r, name), .access = r->naccesses, .begun = true,
 		.ended = true, .index = (uint32_t)r->nops, .push = r->nops, .begin = r->length,
 		.end = r->length + (uint64_t)(seconds * 1e9),
-		.priority = priority > INT32_MIN && priority < INT32_MAX ? (int32_t)priority : 0,
+		.priority = priority >= INT32_MIN && priority <= INT32_MAX ? (int32_t)priority : 0,
 	};
 	r->length = r->ops[r->nops++].end;
 	return 0;
