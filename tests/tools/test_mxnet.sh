@@ -54,15 +54,33 @@ for option in --help -h; do
 	run 0 $option
 	says out 'Usage: pawl mxnet'
 done
-run 2
-says err 'no command to run'
+for args in '' -- '-r' '-p x' '-l x --'; do
+	# shellcheck disable=SC2086 # words
+	run 2 $args
+	grep -qx "pawl mxnet: no command to run; 'pawl mxnet --help' lists the options" "$tmp/err" ||
+		fail "without a command after '$args'"
+done
 run 2 --nonsense
 
 python python-none ''
 run 1 "$tmp/python-none" train.py
 says err 'has no mxnet'
+advice='; name the Python that has mxnet: pawl mxnet --python /path/to/python ...'
+grep -qxF "pawl mxnet: $tmp/python-none has no mxnet$advice, or pip install mxnet==1.9.1 'numpy<1.24'" "$tmp/err" ||
+	fail 'it does not say what to do without mxnet'
 run 1 --python "$tmp/nowhere" true
-says err 'cannot run'
+grep -qxF "pawl mxnet: cannot run $tmp/nowhere$advice" "$tmp/err" || fail 'it does not say what to do without a Python'
+# COMMAND is the Python if its name says so, whether or not there is such a file
+for file in "$tmp/python-nowhere" python-nowhere "$tmp/no/python3" "$tmp/a python/python of mine" "$tmp/python nowhere"; do
+	run 1 "$file" "$tmp/python-none"
+	grep -qxF "pawl mxnet: cannot run $file$advice" "$tmp/err" || fail "another Python than '$file'"
+done
+# so it says if it can have no pipe from that Python
+if (ulimit -n 4 && "$pawl" version) >/dev/null 2>&1 </dev/null; then
+	(ulimit -n 4 && exec "$pawl" mxnet --python "$tmp/python-none" true) >"$tmp/out" 2>"$tmp/err" </dev/null
+	[ $? -eq 1 ] || fail 'another status without a pipe'
+	grep -qxF "pawl mxnet: cannot run $tmp/python-none$advice" "$tmp/err" || fail 'another message without a pipe'
+fi
 printf '#!/bin/sh\nexit 3\n' >"$tmp/python-broken"
 chmod +x "$tmp/python-broken"
 run 1 "$tmp/python-broken"
@@ -106,13 +124,15 @@ for end in 'exit 1' 'kill -9 $$' 'kill -2 $$'; do
 	printf '#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho >"$2"\n%s\n' "$end" >"$tmp/cxx-broken"
 	chmod +x "$tmp/cxx-broken"
 	CXX=$tmp/cxx-broken run 1 -P -p "$tmp/python-good"
-	says err "$tmp/cxx-broken could not build the library"
+	grep -q "^pawl mxnet: $tmp/cxx-broken could not build the library from /.*/pawl_mxnet\.cc and libpawl_mx\.a; \$CXX names another compiler\$" \
+		"$tmp/err" || fail 'it does not say what could not be built'
 	[ ! -s "$tmp/out" ] || fail "a library of a compiler that ended with $end"
 done
 [ -z "$(find "$tmp/cache" -type f)" ] || fail 'a failed build left something'
 export CXX="$tmp/cxx"
 run 0 "$tmp/python-good" train.py --epochs 3
-says err 'building'
+grep -q "^pawl mxnet: building $tmp/cache/pawl/libpawl_mxnet-[0-9a-f]\{16\}\.so (once)\$" "$tmp/err" ||
+	fail 'it does not say what it builds'
 says out "runs train.py --epochs 3; $tmp/cache/pawl/libpawl_mxnet-"
 lib=$(find "$tmp/cache" -name '*.so')
 grep -q -- "-isystem $tmp/good/include" "$lib" || fail 'not against the headers of the package'
@@ -159,7 +179,16 @@ XDG_CACHE_HOME=cache HOME=$tmp/home run 0 --print --python "$tmp/python-good"
 says out "$lib"
 [ "$(wc -l <"$tmp/compiled")" -eq 11 ] || fail 'not built once in another cache'
 XDG_CACHE_HOME=/proc/no-such run 1 --print --python "$tmp/python-good"
-says err '/proc/no-such'
+says err 'pawl mxnet: /proc/no-such: No such file or directory'
+echo >"$tmp/file"
+XDG_CACHE_HOME=$tmp/file run 1 --print --python "$tmp/python-good"
+says err "pawl mxnet: $tmp/file/pawl: Not a directory"
+XDG_CACHE_HOME=$tmp/file/more run 1 --print --python "$tmp/python-good"
+says err "pawl mxnet: $tmp/file/more: Not a directory"
+# any number of folders is made
+XDG_CACHE_HOME=$tmp/some/more/folders run 0 --print --python "$tmp/python-good"
+says out "$tmp/some/more/folders/pawl/libpawl_mxnet-"
+[ -f "$(cat "$tmp/out")" ] || fail 'no library in a new folder'
 mkdir "$tmp/compilers"
 cp "$tmp/cxx" "$tmp/compilers/c++"
 CXX='' PATH=$tmp/compilers:$PATH run 0 --print --rebuild --python "$tmp/python-good"
@@ -182,6 +211,33 @@ says out "runs $tmp/long three; $tmp/cache/pawl/"
 printf "#!%s\n'''exec' %s\n" "$tmp/python-good" "$tmp/python-none" >"$tmp/both"
 chmod +x "$tmp/both"
 run 0 -P "$tmp/both"
+# a Python whose path has a space is one, and a program whose name has a Python behind a space is none
+mkdir "$tmp/a python"
+cp "$tmp/python-good" "$tmp/a python/python of mine"
+cp "$tmp/python-good" "$tmp/python of mine"
+for file in "$tmp/a python/python of mine" "$tmp/python of mine"; do
+	run 0 "$file" seven
+	says out "runs seven; $tmp/cache/pawl/"
+done
+mkdir "$tmp/bare-bin"
+cp "$tmp/python-none" "$tmp/bare-bin/python3"
+printf '#!/bin/sh\n' >"$tmp/run python-good"
+chmod +x "$tmp/run python-good"
+PATH=$tmp/bare-bin:$tmp:$PATH run 1 "$tmp/run python-good"
+says err "python3 has no mxnet"
+# a Python that is none by its name may be named; a Python only in the name of a folder does not count
+cp "$tmp/python-good" "$tmp/snake"
+run 0 --python="$tmp/snake" sh -c 'echo "$LD_PRELOAD"'
+says out "$tmp/cache/pawl/libpawl_mxnet-"
+PATH=$tmp/bare-bin:$PATH run 1 "$tmp/a python/../snake"
+says err "python3 has no mxnet"
+# --python has precedence over COMMAND, and the last one over the others
+run 0 -P --python "$tmp/python-good" "$tmp/python-none"
+run 0 -P -p "$tmp/python-none" -p "$tmp/python-good" "$tmp/python-none"
+run 1 -P -p "$tmp/python-good" -p "$tmp/python-none" "$tmp/python-good"
+# the first Python among the arguments counts
+run 0 -P env "$tmp/python-good" "$tmp/python-none"
+run 1 -P env "$tmp/python-none" "$tmp/python-good"
 # a folder is what the whole line says
 mkdir "$tmp/a folder"
 cp -r "$tmp/good" "$tmp/a folder/mxnet"
@@ -320,7 +376,7 @@ run 1 --python "$tmp/python-good" "$tmp/no-command"
 says err "pawl mxnet: $tmp/no-command: No such file or directory"
 unset XDG_CACHE_HOME
 HOME='' run 1 "$tmp/python-good"
-says err 'neither XDG_CACHE_HOME nor HOME'
+says err 'pawl mxnet: neither XDG_CACHE_HOME nor HOME is set: nowhere to keep the library'
 unset HOME
 run 1 "$tmp/python-good"
 says err 'neither XDG_CACHE_HOME nor HOME'

@@ -148,6 +148,7 @@ static char *output_of(const char *const *argv, int *status)
 	pid_t pid;
 	FILE *f;
 
+	*status = -1;
 	if (pipe(fd))
 		return NULL;
 	pid = fork();
@@ -168,7 +169,6 @@ static char *output_of(const char *const *argv, int *status)
 		fclose(f);
 	else
 		close(fd[0]);
-	*status = -1;
 	if (pid > 0)
 		waitpid(pid, status, 0);
 	if (line)
