@@ -122,7 +122,36 @@ START_TEST(test_an_op_does_not_wait_for_itself)
 }
 END_TEST
 
-SUITE("order", test_an_op_does_not_wait_for_itself,
+/* Neither what waits for it nor what it waits for is affected, and it is in no order. */
+START_TEST(test_a_refused_op_is_waited_for_by_none)
+{
+	struct rec_access a[3] = { { .placed = true, .write = true },
+				   { .placed = true, .write = true },
+				   { .placed = true, .write = true } };
+	struct rec_edge edges[] = { { 0, 1 }, { 1, 2 } };
+	struct rec_var v = { .gen = 1 };
+	const struct recording r = { .ops = ops, .nops = 3, .accesses = a, .naccesses = 3,
+				     .vars = &v, .nvars = 1, .edges = edges, .nedges = 2 };
+	u32 order[3], i, undone;
+	size_t n;
+
+	for (undone = 0; undone < 3; undone++) {
+		for (i = 0; i < 3; i++)
+			ops[i] = (struct rec_op){ .name = "", .begun = i != undone, .parent = REC_NONE,
+						  .thread = i, .push = i, .access = i, .naccesses = 1,
+						  .undone = i == undone };
+		/* its access has the version of another one, and no place */
+		for (i = 0; i < 3; i++)
+			a[i].version = i != (undone ? 0 : 1);
+		ck_assert_msg(!rec_order(&r, order, &n, text, sizeof(text)), "%u: %s", undone, text);
+		ck_assert_uint_eq(n, 2);
+		ck_assert(order[0] == (undone ? 0 : 1) && order[1] == (undone == 2 ? 1 : 2));
+	}
+}
+END_TEST
+
+SUITE("order", test_a_refused_op_is_waited_for_by_none,
+      test_an_op_does_not_wait_for_itself,
       test_ops_that_wait_for_nothing_come_as_they_were_pushed,
       test_a_refused_op_does_not_end_the_order_of_its_thread,
       test_each_engine_has_an_order_of_its_threads,

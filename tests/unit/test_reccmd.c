@@ -362,6 +362,38 @@ START_TEST(test_long_names_at_the_start)
 }
 END_TEST
 
+/* A name ends where the file says, whatever was in that memory before. */
+START_TEST(test_names_of_ops_are_whole)
+{
+	static const unsigned char events[] = {
+		REC_NAME, 1, 'a', REC_NAME, 0, REC_NAME, 9, 'l', 'o', 'n', 'g', ' ', 'n', 'a', 'm', 'e',
+		REC_PUSH, 0, 4, 2, 2, 0, REC_PUSH, 0, 2, 0, 3, 0, REC_PUSH, 0, 2, 0, 1, 0,
+		REC_PUSH, 0, 2, 0, 0, 0 };
+	static const char *const names[] = { "", "long name", "a", "" };
+	unsigned char *data;
+	void *used[32];
+	struct recording r;
+	size_t len;
+	u32 i;
+
+	data = sample(&len);
+	len = with_events(data, len, events, sizeof(events), true);
+	for (i = 0; i < COUNT(used); i++) {
+		used[i] = malloc(24);
+		MUST(used[i]);
+		memset(used[i], 'x', 24);
+	}
+	for (i = 0; i < COUNT(used); i++)
+		free(used[i]);
+	OK(rec_parse("test", data, len, &r, text, sizeof(text)));
+	ck_assert_uint_eq(r.nops, COUNT(names));
+	for (i = 0; i < COUNT(names); i++)
+		ck_assert_str_eq(r.ops[i].name, names[i]);
+	rec_free(&r);
+	free(data);
+}
+END_TEST
+
 /* What pawl record and pawl replay say of a file that they refuse, and what they return. */
 static int refused(int (*cmd)(int argc, char **argv), char *what, char *path, char **says)
 {
@@ -583,7 +615,8 @@ START_TEST(test_percentiles_and_limits_of_a_workload)
 }
 END_TEST
 
-SUITE("reccmd", test_who_pushed_and_who_ran_an_op, test_info_counts_the_events,
+SUITE("reccmd", test_names_of_ops_are_whole,
+      test_who_pushed_and_who_ran_an_op, test_info_counts_the_events,
       test_waits_inside_waits, test_an_op_is_not_queued_for_less_than_no_time,
       test_an_event_of_an_op_that_was_not_pushed, test_long_names_at_the_start,
       test_a_workload_with_a_key_twice_is_refused,

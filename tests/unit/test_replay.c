@@ -19,7 +19,8 @@ enum { SOUND, UNORDERED, BESIDE, TWICE, FORGETFUL, FULL, SLEEPLESS, BROKEN };
 static int engine_is;
 static struct pawl_op inner;
 static struct timespec slept;		/* the last time */
-static u32 sleeps, pushes;
+static u32 sleeps, pushes, calls;	/* calls: of pawl_push() */
+static struct pawl_op pushed[8];	/* its arguments, as far as there is room */
 static bool second_reads;
 
 int __real_pawl_push(struct pawl_engine *e, const struct pawl_op *op);
@@ -32,6 +33,9 @@ int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op)
 	static int32_t priority;
 	struct pawl_op other = *op;
 
+	if (calls < COUNT(pushed))
+		pushed[calls] = *op;
+	calls++;
 	if (engine_is == SOUND || engine_is == SLEEPLESS)
 		return __real_pawl_push(e, op);
 	if (engine_is == FORGETFUL && op->nwrites)
@@ -202,6 +206,137 @@ START_TEST(test_a_replay_of_ops_that_cannot_be_pushed_as_they_were)
 }
 END_TEST
 
+/* A var is deleted by the op that ended it, if that op did nothing else; all others are pushed. */
+START_TEST(test_which_ops_end_their_var)
+{
+	static const struct { bool ends; u32 n, writes; bool later; u32 calls; } list[] = {
+		{ false, 1, 1, false, 1 }, { true, 1, 1, false, 0 }, { true, 1, 0, false, 1 },
+		{ true, 2, 2, false, 1 }, { true, 2, 1, false, 1 }, { true, 1, 1, true, 2 },
+	};
+	struct replay_options o = { .workers = 0 };
+	const u32 order[] = { 0, 1 };
+	struct replay_result res;
+	u32 i;
+
+	for (i = 0; i < COUNT(list); i++) {
+		/* the last access is a write, so that the last var could be deleted */
+		struct rec_access a[] = { { .var = list[i].n - 1, .write = list[i].writes == list[i].n },
+					  { .write = list[i].writes }, { .var = list[i].n - 1 } };
+		struct rec_op ops[] = {
+			{ .name = "", .parent = REC_NONE, .naccesses = list[i].n, .ends = list[i].ends,
+			  .prop = PAWL_DELETE_VAR },
+			{ .name = "", .parent = REC_NONE, .access = 2, .naccesses = 1 },
+		};
+		struct rec_var v[2] = { { .gen = 1 }, { .index = 1, .gen = 1 } };
+		const struct recording r = { .ops = ops, .nops = 2, .accesses = a, .naccesses = 3,
+					     .vars = v, .nvars = 2 };
+
+		calls = 0;
+		ck_assert_msg(!replay_run(&r, order, 1 + list[i].later, &o, &res, text, sizeof(text)),
+			      "%u: %s", i, text);
+		ck_assert_msg(calls == list[i].calls, "%u: %u", i, calls);
+		ck_assert_uint_eq(res.ops, 1 + list[i].later);
+		ck_assert_msg(!res.wrong, "%u: %s", i, res.first);
+	}
+}
+END_TEST
+
+/* What an op is pushed with, and what is taken of it that this engine does not have. */
+START_TEST(test_an_op_is_pushed_as_it_was_recorded)
+{
+	struct replay_options o = { .workers = 0 };
+	struct rec_access a[] = { { .var = 0 }, { .var = 1, .write = true }, { .var = 2 },
+				  { .var = 3, .write = true }, { .var = 4 } };
+	struct rec_op ops[] = {
+		{ .name = "one", .parent = REC_NONE, .naccesses = 5, .priority = -9,
+		  .prop = PAWL_COPY_TO_DEVICE, .device = 1 },
+		{ .name = "two", .parent = REC_NONE, .async = true, .prop = PAWL_NO_SKIP,
+		  .priority = INT32_MAX, .device_kind = PAWL_CUDA, .device = 1 },
+		{ .name = "", .parent = REC_NONE, .prop = PAWL_NO_SKIP + 1, .priority = INT32_MIN },
+	};
+	struct rec_var v[5] = { { .gen = 1 } };
+	const struct recording r = { .ops = ops, .nops = 3, .accesses = a, .naccesses = 5,
+				     .vars = v, .nvars = 5 };
+	const u32 order[] = { 0, 1, 2 };
+	struct replay_result res;
+
+	calls = 0;
+	ck_assert_msg(!replay_run(&r, order, 3, &o, &res, text, sizeof(text)), "%s", text);
+	ck_assert(calls == 3 && res.ops == 3 && res.accesses == 5 && !res.edges && !res.wrong);
+	ck_assert(pushed[0].nreads == 3 && pushed[0].nwrites == 2 && pushed[0].fn);
+	ck_assert(pushed[0].priority == -9 && pushed[0].prop == PAWL_COPY_TO_DEVICE);
+	ck_assert(pushed[0].device.kind == PAWL_CPU && pushed[0].device.id == 1);
+	ck_assert_str_eq(pushed[0].name, "one");
+	ck_assert(!pushed[0].async_fn && !pushed[1].fn && pushed[1].async_fn);
+	ck_assert(pushed[1].priority == INT32_MAX && pushed[1].prop == PAWL_NO_SKIP);
+	ck_assert(pushed[1].device.kind == PAWL_CPU && pushed[1].device.id == 0);
+	ck_assert(!pushed[1].nreads && !pushed[1].nwrites);
+	ck_assert_str_eq(pushed[1].name, "two");
+	ck_assert(pushed[2].priority == INT32_MIN && pushed[2].prop == PAWL_NORMAL);
+}
+END_TEST
+
+/* An engine has room for so many vars by itself; of a larger recording it is made larger. */
+START_TEST(test_a_replay_has_as_many_vars_as_the_recording)
+{
+	enum { VARS = 2500 };
+	struct replay_options o = { .workers = 0 };
+	struct rec_access *a = calloc(VARS, sizeof(*a));
+	struct rec_op *ops = calloc(VARS, sizeof(*ops));
+	struct rec_var *v = calloc(VARS, sizeof(*v));
+	u32 *order = calloc(VARS, sizeof(*order)), i;
+	struct recording r = { .ops = ops, .accesses = a, .vars = v };
+	static const u32 sizes[] = { 1, 1023, 1024, 1025, VARS };
+	struct replay_result res;
+
+	MUST(a && ops && v && order);
+	for (i = 0; i < VARS; i++) {
+		a[i] = (struct rec_access){ .var = i, .write = true };
+		ops[i] = (struct rec_op){ .name = "", .parent = REC_NONE, .access = i, .naccesses = 1 };
+		order[i] = i;
+	}
+	for (i = 0; i < COUNT(sizes); i++) {
+		r.nops = r.naccesses = r.nvars = sizes[i];
+		ck_assert_msg(!replay_run(&r, order, sizes[i], &o, &res, text, sizeof(text)), "%u: %s",
+			      sizes[i], text);
+		ck_assert(res.ops == sizes[i] && res.accesses == sizes[i] && !res.wrong);
+	}
+	free(a);
+	free(ops);
+	free(v);
+	free(order);
+}
+END_TEST
+
+/* The ops that must be over are told op by op, in any order of the edges. */
+START_TEST(test_a_replay_checks_the_edges_of_each_op)
+{
+	struct replay_options o = { .workers = 0 };
+	struct rec_edge edges[] = { { 0, 3 }, { 1, 2 }, { 2, 3 }, { 0, 2 }, { 0, 1 } };
+	struct rec_op ops[4];
+	struct recording r = { .ops = ops, .nops = 4, .edges = edges, .nedges = COUNT(edges) };
+	static const struct { u32 order[4], wrong; const char *first; } list[] = {
+		{ { 0, 1, 2, 3 }, 0, "" },
+		{ { 0, 2, 1, 3 }, 1, "op 2 (\"c\"): op 1 is not over" },
+		{ { 1, 0, 2, 3 }, 1, "op 1 (\"b\"): op 0 is not over" },
+		{ { 0, 1, 3, 2 }, 1, "op 3 (\"d\"): op 2 is not over" },
+		{ { 3, 2, 1, 0 }, 5, "op 3 (\"d\"): op 0 is not over" },
+	};
+	static const char *const names[] = { "a", "b", "c", "d" };
+	struct replay_result res;
+	u32 i;
+
+	for (i = 0; i < 4; i++)
+		ops[i] = (struct rec_op){ .name = names[i], .parent = REC_NONE };
+	for (i = 0; i < COUNT(list); i++) {
+		ck_assert_msg(!replay_run(&r, list[i].order, 4, &o, &res, text, sizeof(text)), "%s", text);
+		ck_assert(res.ops == 4 && res.edges == 5);
+		ck_assert_uint_eq(res.wrong, list[i].wrong);
+		ck_assert_str_eq(res.first, list[i].first);
+	}
+}
+END_TEST
+
 START_TEST(test_an_op_or_an_engine_that_is_refused_ends_the_replay)
 {
 	struct replay_options o = { .workers = 0 };
@@ -274,7 +409,9 @@ START_TEST(test_options_of_the_command)
 }
 END_TEST
 
-SUITE("replay", test_options_of_the_command,
+SUITE("replay", test_which_ops_end_their_var, test_an_op_is_pushed_as_it_was_recorded,
+      test_a_replay_has_as_many_vars_as_the_recording, test_a_replay_checks_the_edges_of_each_op,
+      test_options_of_the_command,
       test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new,
       test_replay_sees_who_is_beside_a_writer, test_replay_sees_ops_that_run_twice_or_never,
       test_bodies_take_their_time_divided_by_the_speed,

@@ -111,5 +111,36 @@ START_TEST(test_what_is_no_file_of_at_most_so_many_bytes_is_refused)
 }
 END_TEST
 
-SUITE("slurp", test_a_file_that_comes_in_pieces_is_read_whole,
+/* What the names of files have is shown, except for what moves the cursor; and the code comes back. */
+START_TEST(test_a_message_is_one_line_of_at_most_its_room)
+{
+	static const char odd[] = "a\001\037 !~\177\200\377\tz\n";
+	char out[16] = "before";
+
+	ck_assert_int_eq(file_err(out, sizeof(out), -EIO, "%s", odd), -EIO);
+	ck_assert_str_eq(out, "a?? !~?\200\377?z?");
+	ck_assert_int_eq(file_err(out, 4, -ENOENT, "%s %d", "ab", 12), -ENOENT);
+	ck_assert_str_eq(out, "ab ");
+	ck_assert_int_eq(file_err(out, 1, -EFBIG, "abc"), -EFBIG);
+	ck_assert_str_eq(out, "");
+	/* without room nothing is written, nor read */
+	memcpy(out, "\n", 2);
+	ck_assert_int_eq(file_err(out, 0, -EINVAL, "abc"), -EINVAL);
+	ck_assert_str_eq(out, "\n");
+	ck_assert_int_eq(file_err(NULL, 16, -EACCES, "abc"), -EACCES);
+}
+END_TEST
+
+START_TEST(test_fields_of_16_32_and_64_bits)
+{
+	static const unsigned char p[] = { 0x81, 0x92, 0xa3, 0xb4, 0xc5, 0xd6, 0xe7, 0xf8 };
+
+	ck_assert_uint_eq(get_le16(p), 0x9281);
+	ck_assert_uint_eq(get_le32(p), 0xb4a39281);
+	ck_assert_uint_eq(get_le64(p), 0xf8e7d6c5b4a39281);
+}
+END_TEST
+
+SUITE("slurp", test_a_message_is_one_line_of_at_most_its_room, test_fields_of_16_32_and_64_bits,
+      test_a_file_that_comes_in_pieces_is_read_whole,
       test_what_is_no_file_of_at_most_so_many_bytes_is_refused)

@@ -73,7 +73,6 @@ static int grow(struct reader *rd, void **p, size_t n, size_t *cap, size_t size)
 	q = want > SIZE_MAX / size ? NULL : realloc(*p, want * size);
 	if (!q)
 		return no_memory(rd);
-	memset((char *)q + *cap * size, 0, (want - *cap) * size);
 	*p = q;
 	*cap = want;
 	return 0;
