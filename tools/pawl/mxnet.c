@@ -384,7 +384,6 @@ static int choose_name(struct setup *s, const char *cxx)
 	h = hash_file(h, s->include, "pawl/mx_bridge.h");
 	if (s->libdir)
 		h = hash_file(h, s->libdir, BRIDGE);
-	h = hash(h, s->libdir ? s->libdir : "");
 	if (cache && *cache == '/')
 		dir = text("%s/pawl", cache);
 	else if (home && *home)
