@@ -42,6 +42,27 @@ printed '^[1-9][0-9]* times a new version'
 printed 'ended with status 0; of [1-9][0-9]* requests'
 printed '^0 requests failed, 0 answers mix two versions, 0 differ'
 [ ! -s "$tmp/err" ] || fail 'messages of a run in which all is right'
+printed '^pawl serve answers on port [1-9][0-9]*: model digits, 1797 images of 8x8 pixels$'
+printed '^load +requests/s +images/s +p50 +p99 +p99.9 +max$'
+printed '^\*: requests arrive at random times; latency counts from the arrival$'
+cat >"$tmp/figures.py" <<'EOF'
+import re, sys
+text = open(sys.argv[1]).read()
+sent, accepted, answered, has = re.search(r"of (\d+) requests it accepted\n(\d+) and answered (\d+), "
+                                          r"and the client has (\d+) answers", text).groups()
+swaps = int(re.search(r"(\d+) times a new version", text).group(1))
+assert sent == accepted == answered == has, "a request without an answer"
+# those for the accuracy of two versions, a load of each version, and the other loads
+assert int(sent) > 2 * 1797 // 8 + swaps, "%s requests with %d swaps" % (sent, swaps)
+unit = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}
+for load in ("32 connections", r"a quarter of that \*"):
+    requests, images, times = re.search(load + r" +(\d+) +(\d+) +(.*)", text).groups()
+    # a request has 1 to 8 images, in turns; of a few requests the mean is another one
+    assert int(requests) < 100 or 2 * int(requests) < int(images) < 7 * int(requests), "%s images/s of %s requests/s" % (images, requests)
+    times = [float(x) * unit[u] for x, u in re.findall(r"([\d.]+) (ns|us|ms|s)\b", times)]
+    assert times and times == sorted(times) and times[0] > 0, "the percentiles are %s" % times
+EOF
+"$python" "$tmp/figures.py" "$tmp/out" >"$tmp/err" 2>&1 || fail 'the figures contradict each other'
 
 # Wrong answers are found: a version is the other network, and then neither of the two.
 cp -rL "$data" "$tmp/data"

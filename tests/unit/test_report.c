@@ -2,6 +2,7 @@
 /* demo/report.c: the figures and texts of pawl infer and pawl demo, of results that are made here. */
 #include "util.h"
 #include <demo/infer.h>
+#include <demo/net.h>
 
 static struct work w;
 static struct result results[2];
@@ -180,6 +181,38 @@ static char *printed(int n, bool verified)
 	return out;
 }
 
+/* Four times in a second, and only while it is due; the line is removed once, if there is one. */
+START_TEST(test_progress_on_a_terminal)
+{
+	static const struct { u64 now; const char *says; } list[] = {
+		{ 6999999999, "" }, { 7000000000, "\r5 s, pooled engine: 1000 requests\033[K" },
+		{ 7000000001, "" }, { 7249999999, "" },
+		{ 7600000000, "\r6 s, pooled engine: 1000 requests\033[K" }, { 7849999999, "" },
+		{ 0, "\r\033[K" }, { 0, "" },
+	};
+	FILE *was = stderr;
+	char *out = NULL;
+	size_t len;
+	u32 i;
+
+	reset();
+	w.started = 2 * (u64)NSEC;
+	w.next_tick = 7 * (u64)NSEC;
+	for (i = 0; i < COUNT(list); i++) {
+		stderr = open_memstream(&out, &len);
+		MUST(stderr);
+		if (list[i].now)
+			progress(&w, &results[0], list[i].now);
+		else
+			progress_end(&w);
+		MUST(!fclose(stderr));
+		stderr = was;
+		ck_assert_msg(!strcmp(out, list[i].says), "%u: %s", i, out);
+		free(out);
+	}
+}
+END_TEST
+
 static struct image_set images;
 
 /* Two engines with other numbers in each place; two images of three were answered by model a. */
@@ -282,6 +315,66 @@ START_TEST(test_the_report_of_one_engine_with_a_rate)
 	out = printed(1, true);
 	has(out, "layer.\n-: too few");
 	free(out);
+}
+END_TEST
+
+/* What was loaded, and how the load is made. */
+START_TEST(test_the_head_of_a_report)
+{
+	static const struct { double rate; bool poisson; u64 reload; int cpus; const char *says; } list[] = {
+		{ 0, true, 0, 1, "load       closed loop, 64 requests in flight, 8 images each\n"
+		  "machine    CPU, 1 CPU; GEMM\n\n" },
+		{ 0, true, 9, 2, "load       closed loop, 64 requests in flight, 8 images each\n"
+		  "reloads    a and b change places every 9 requests, by one op that writes all weights\n"
+		  "machine    CPU, 2 CPUs; GEMM\n\n" },
+		{ 12.5, true, 0, 0, "load       open loop, 12.5 requests/s (poisson arrivals), at most 64 in "
+		  "flight, 8 images each\nmachine    CPU, 0 CPUs; GEMM\n\n" },
+		{ 3, false, 0, 3, "load       open loop, 3 requests/s (constant arrivals), at most 64 in "
+		  "flight, 8 images each\nmachine    CPU, 3 CPUs; GEMM\n\n" },
+	};
+	struct model m = { .nlayers = 3, .in_dim = 4, .out_dim = 5 };
+	char *out, name[128], want[2048], a[] = "/a", b[] = "/b", file[] = "/i";
+	FILE *was = stdout, *f;
+	size_t len;
+	u32 i;
+	const char *p;
+
+	fill();
+	images.width = 6;
+	images.height = 7;
+	images.held_out = 2;
+	w.path[0] = a;
+	w.path[1] = b;
+	w.images_path = file;
+	w.shape = &m;
+	w.nweights = 88;
+	cpu_model(name, sizeof(name));
+	for (i = 0; i < COUNT(list); i++) {
+		w.opt.rate = list[i].rate;
+		w.opt.poisson = list[i].poisson;
+		w.opt.reload_every = list[i].reload;
+		w.cpus = list[i].cpus;
+		stdout = open_memstream(&out, &len);
+		MUST(stdout);
+		report_head(&w);
+		MUST(!fclose(stdout));
+		stdout = was;
+		f = fmemopen(want, sizeof(want), "w");
+		fprintf(f, "pawl %s: digits through a neural network, every request a graph of ops\n\n"
+			"model a    /a: 3 layers, 4 -> 5, 88 weights\n"
+			"model b    /b: the same layers, other weights\n"
+			"images     /i: 4 of 6 x 7, 2 of them held out of training\n", pawl_version());
+		for (p = list[i].says; *p; p++)
+			if (!strncmp(p, "CPU,", 4) && (p += 2))
+				fputs(name, f);
+			else if (!strncmp(p, "GEMM", 4) && (p += 3))
+				fputs(net_gemm(), f);
+			else
+				fputc(*p, f);
+		MUST(!fclose(f));
+		ck_assert_str_eq(out, want);
+		free(out);
+	}
 }
 END_TEST
 
@@ -433,10 +526,11 @@ START_TEST(test_which_images_are_right)
 }
 END_TEST
 
-SUITE("report", test_durations_have_three_digits,
+SUITE("report", test_progress_on_a_terminal,
+      test_durations_have_three_digits,
       test_a_share_of_nothing_and_a_quantile_of_too_few_are_not_known,
       test_the_rate_is_that_of_the_time_in_rounds, test_the_ratio_to_the_naive_engine,
       test_what_is_warned_of, test_more_warnings_than_there_is_room_for, test_the_report_of_a_run,
-      test_the_report_of_one_engine_with_a_rate, test_the_report_of_wrong_answers,
+      test_the_report_of_one_engine_with_a_rate, test_the_head_of_a_report, test_the_report_of_wrong_answers,
       test_an_answer_is_compared_with_that_of_its_version, test_how_equal_an_answer_must_be,
       test_which_images_are_right)
