@@ -137,13 +137,15 @@ START_TEST(test_a_refused_op_is_waited_for_by_none)
 
 	for (undone = 0; undone < 3; undone++) {
 		for (i = 0; i < 3; i++)
-			ops[i] = (struct rec_op){ .name = "", .begun = i != undone, .parent = REC_NONE,
-						  .thread = i, .push = i, .access = i, .naccesses = 1,
+			ops[i] = (struct rec_op){ .name = "", .begun = i != undone,
+						  .parent = REC_NONE, .thread = i, .push = i,
+						  .access = i, .naccesses = 1,
 						  .undone = i == undone };
 		/* its access has the version of another one, and no place */
 		for (i = 0; i < 3; i++)
 			a[i].version = i != (undone ? 0 : 1);
-		ck_assert_msg(!rec_order(&r, order, &n, text, sizeof(text)), "%u: %s", undone, text);
+		ck_assert_msg(!rec_order(&r, order, &n, text, sizeof(text)), "%u: %s", undone,
+			      text);
 		ck_assert_uint_eq(n, 2);
 		ck_assert(order[0] == (undone ? 0 : 1) && order[1] == (undone == 2 ? 1 : 2));
 	}

@@ -366,7 +366,8 @@ END_TEST
 START_TEST(test_names_of_ops_are_whole)
 {
 	static const unsigned char events[] = {
-		REC_NAME, 1, 'a', REC_NAME, 0, REC_NAME, 9, 'l', 'o', 'n', 'g', ' ', 'n', 'a', 'm', 'e',
+		REC_NAME, 1, 'a', REC_NAME, 0,
+		REC_NAME, 9, 'l', 'o', 'n', 'g', ' ', 'n', 'a', 'm', 'e',
 		REC_PUSH, 0, 4, 2, 2, 0, REC_PUSH, 0, 2, 0, 3, 0, REC_PUSH, 0, 2, 0, 1, 0,
 		REC_PUSH, 0, 2, 0, 0, 0 };
 	static const char *const names[] = { "", "long name", "a", "" };

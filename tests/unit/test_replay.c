@@ -220,10 +220,13 @@ START_TEST(test_which_ops_end_their_var)
 
 	for (i = 0; i < COUNT(list); i++) {
 		/* the last access is a write, so that the last var could be deleted */
-		struct rec_access a[] = { { .var = list[i].n - 1, .write = list[i].writes == list[i].n },
-					  { .write = list[i].writes }, { .var = list[i].n - 1 } };
+		struct rec_access a[] = { { .var = list[i].n - 1,
+					    .write = list[i].writes == list[i].n },
+					  { .write = list[i].writes },
+					  { .var = list[i].n - 1 } };
 		struct rec_op ops[] = {
-			{ .name = "", .parent = REC_NONE, .naccesses = list[i].n, .ends = list[i].ends,
+			{ .name = "", .parent = REC_NONE, .naccesses = list[i].n,
+			  .ends = list[i].ends,
 			  .prop = PAWL_DELETE_VAR },
 			{ .name = "", .parent = REC_NONE, .access = 2, .naccesses = 1 },
 		};
@@ -232,8 +235,9 @@ START_TEST(test_which_ops_end_their_var)
 					     .vars = v, .nvars = 2 };
 
 		calls = 0;
-		ck_assert_msg(!replay_run(&r, order, 1 + list[i].later, &o, &res, text, sizeof(text)),
-			      "%u: %s", i, text);
+		ck_assert_msg(
+			!replay_run(&r, order, 1 + list[i].later, &o, &res, text, sizeof(text)),
+			"%u: %s", i, text);
 		ck_assert_msg(calls == list[i].calls, "%u: %u", i, calls);
 		ck_assert_uint_eq(res.ops, 1 + list[i].later);
 		ck_assert_msg(!res.wrong, "%u: %s", i, res.first);
@@ -292,13 +296,15 @@ START_TEST(test_a_replay_has_as_many_vars_as_the_recording)
 	MUST(a && ops && v && order);
 	for (i = 0; i < VARS; i++) {
 		a[i] = (struct rec_access){ .var = i, .write = true };
-		ops[i] = (struct rec_op){ .name = "", .parent = REC_NONE, .access = i, .naccesses = 1 };
+		ops[i] = (struct rec_op){
+			.name = "", .parent = REC_NONE, .access = i, .naccesses = 1
+		};
 		order[i] = i;
 	}
 	for (i = 0; i < COUNT(sizes); i++) {
 		r.nops = r.naccesses = r.nvars = sizes[i];
-		ck_assert_msg(!replay_run(&r, order, sizes[i], &o, &res, text, sizeof(text)), "%u: %s",
-			      sizes[i], text);
+		ck_assert_msg(!replay_run(&r, order, sizes[i], &o, &res, text, sizeof(text)),
+			      "%u: %s", sizes[i], text);
 		ck_assert(res.ops == sizes[i] && res.accesses == sizes[i] && !res.wrong);
 	}
 	free(a);
@@ -329,7 +335,8 @@ START_TEST(test_a_replay_checks_the_edges_of_each_op)
 	for (i = 0; i < 4; i++)
 		ops[i] = (struct rec_op){ .name = names[i], .parent = REC_NONE };
 	for (i = 0; i < COUNT(list); i++) {
-		ck_assert_msg(!replay_run(&r, list[i].order, 4, &o, &res, text, sizeof(text)), "%s", text);
+		ck_assert_msg(!replay_run(&r, list[i].order, 4, &o, &res, text, sizeof(text)),
+			      "%s", text);
 		ck_assert(res.ops == 4 && res.edges == 5);
 		ck_assert_uint_eq(res.wrong, list[i].wrong);
 		ck_assert_str_eq(res.first, list[i].first);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* demo/report.c: the figures and texts of pawl infer and pawl demo, of results that are made here. */
+/* demo/report.c: the figures and texts of pawl infer, of results that are made here. */
 #include "util.h"
 #include <demo/infer.h>
 #include <demo/net.h>
@@ -114,8 +114,8 @@ START_TEST(test_what_is_warned_of)
 	} list[] = {
 		{ 0, 0, 0, 1000, NSEC, 1000, NULL },
 		{ 10, 0, 0, 1000, NSEC, 1000, NULL },
-		{ 11, 0, 0, 1000, NSEC, 1000, "pooled engine: the generator fell behind: 11 of 1000 "
-		  "requests were pushed over 1 ms late with slots free" },
+		{ 11, 0, 0, 1000, NSEC, 1000, "pooled engine: the generator fell behind: 11 "
+		  "of 1000 requests were pushed over 1 ms late with slots free" },
 		{ 0, 10, 0, 1000, NSEC, 1000, NULL },
 		{ 0, 5, 5, 1000, NSEC, 1000, NULL },
 		{ 0, 6, 5, 1000, NSEC, 1000, "pooled engine: overloaded: 6 arrivals found no free "
@@ -218,7 +218,8 @@ static struct image_set images;
 /* Two engines with other numbers in each place; two images of three were answered by model a. */
 static void fill(void)
 {
-	static u8 seen[2][4] = { { SEEN | RIGHT, SEEN, SEEN | RIGHT, 0 }, { 0 } }, split[] = { 0, 1, 1, 1 };
+	static u8 seen[2][4] = { { SEEN | RIGHT, SEEN, SEEN | RIGHT, 0 }, { 0 } },
+		  split[] = { 0, 1, 1, 1 };
 	u32 i, k;
 
 	reset();
@@ -241,10 +242,10 @@ static void fill(void)
 		for (k = 0; k < 3; k++)
 			r->rate[k] = i ? 1000 : 2500;
 		for (k = 1; k <= 1000; k++)
-			hist_add(&r->latency, i ? 1 : k <= 500 ? 11 : k <= 900 ? 22 : k <= 990 ? 33 :
-				 k <= 999 ? 44 : 55);
-		r->stats = (struct pawl_stats){ .pushed = 31, .helped = 32, .handed = 33, .stolen = 34,
-						.sleeps = 35, .wakes = 36 };
+			hist_add(&r->latency, i ? 1 : k <= 500 ? 11 : k <= 900 ? 22 :
+				 k <= 990 ? 33 : k <= 999 ? 44 : 55);
+		r->stats = (struct pawl_stats){ .pushed = 31, .helped = 32, .handed = 33,
+						.stolen = 34, .sleeps = 35, .wakes = 36 };
 	}
 	for (k = 0; k < 10; k++)
 		hist_add(&results[0].reload, k < 5 ? 3 : 9);
@@ -261,17 +262,21 @@ START_TEST(test_the_report_of_a_run)
 
 	fill();
 	out = printed(2, true);
-	has(out, "engine      workers   requests  requests/s    images/s      p50      p90      p99    "
+	has(out,
+	    "engine      workers   requests  requests/s    images/s      p50      p90"
+	    "      p99    "
 	    "p99.9      max\n"
-	    "pooled            5       2000        1000        8000    11 ns    22 ns    33 ns    44 ns    "
+	    "pooled            5       2000        1000        8000    11 ns    22 ns"
+	    "    33 ns    44 ns    "
 	    "55 ns\n"
-	    "naive             -       2001        1000        8004     1 ns     1 ns     1 ns     1 ns     "
+	    "naive             -       2001        1000        8004     1 ns     1 ns"
+	    "     1 ns     1 ns     "
 	    "1 ns\n"
-	    "ratio                                2.50x  (requests/s by the naive engine's; median of 3 "
-	    "turns)\n\n"
-	    "p50 to max: the latency of a request, from its push to the end of its last\nlayer.  With 64 "
-	    "in flight it includes waiting for those before.  The naive\nengine runs every op inside its "
-	    "push, on one thread: nothing waits.\n\n"
+	    "ratio                                2.50x  (requests/s by the naive engine's; "
+	    "median of 3 turns)\n\n"
+	    "p50 to max: the latency of a request, from its push to the end of its last\nlayer."
+	    "  With 64 in flight it includes waiting for those before.  The naive\n"
+	    "engine runs every op inside its push, on one thread: nothing waits.\n\n"
 	    "weights       requests   right, all images         right, held out          \n"
 	    "model a             21   2 of 3   66.67 %          1 of 2   50.00 %\n"
 	    "model b             22   -                         -\n\n"
@@ -297,12 +302,15 @@ START_TEST(test_the_report_of_one_engine_with_a_rate)
 		hist_add(&results[0].lateness, k < 50 ? 4 : k < 99 ? 5 : 6);
 	hist_init(&results[0].latency);
 	out = printed(1, true);
-	has(out, "      -        -        -        -        -\n\n"
-	    "p50 to max: the latency of a request, from its intended arrival to the end of its last\n"
-	    "layer.\n-: too few requests to tell that percentile.\n\n");
+	has(out,
+	    "      -        -        -        -        -\n\n"
+	    "p50 to max: the latency of a request, from its intended arrival to the end of its "
+	    "last\nlayer.\n-: too few requests to tell that percentile.\n\n");
 	has(out, "           arrivals were pushed late by p50 4 ns, p99 5 ns, max 6 ns\n"
 	    "\ntrace      a-file, of the pooled engine; opens in https://ui.perfetto.dev\n");
-	has(out, "Verified: each of 100 answers is equal, in class and to 0.0001, to that of a serial loop");
+	has(out,
+	    "Verified: each of 100 answers is equal, in class and to 0.0001, to that of a "
+	    "serial loop");
 	ck_assert(!strstr(out, "ratio") && !strstr(out, "naive") && !strstr(out, "in flight"));
 	free(out);
 	/* of a closed loop of one engine nothing is said of the other */
@@ -321,15 +329,26 @@ END_TEST
 /* What was loaded, and how the load is made. */
 START_TEST(test_the_head_of_a_report)
 {
-	static const struct { double rate; bool poisson; u64 reload; int cpus; const char *says; } list[] = {
-		{ 0, true, 0, 1, "load       closed loop, 64 requests in flight, 8 images each\n"
+	static const struct {
+		double rate;
+		bool poisson;
+		u64 reload;
+		int cpus;
+		const char *says;
+	} list[] = {
+		{ 0, true, 0, 1,
+		  "load       closed loop, 64 requests in flight, 8 images each\n"
 		  "machine    CPU, 1 CPU; GEMM\n\n" },
-		{ 0, true, 9, 2, "load       closed loop, 64 requests in flight, 8 images each\n"
-		  "reloads    a and b change places every 9 requests, by one op that writes all weights\n"
+		{ 0, true, 9, 2,
+		  "load       closed loop, 64 requests in flight, 8 images each\n"
+		  "reloads    a and b change places every 9 requests, by one op that writes "
+		  "all weights\n"
 		  "machine    CPU, 2 CPUs; GEMM\n\n" },
-		{ 12.5, true, 0, 0, "load       open loop, 12.5 requests/s (poisson arrivals), at most 64 in "
+		{ 12.5, true, 0, 0,
+		  "load       open loop, 12.5 requests/s (poisson arrivals), at most 64 in "
 		  "flight, 8 images each\nmachine    CPU, 0 CPUs; GEMM\n\n" },
-		{ 3, false, 0, 3, "load       open loop, 3 requests/s (constant arrivals), at most 64 in "
+		{ 3, false, 0, 3,
+		  "load       open loop, 3 requests/s (constant arrivals), at most 64 in "
 		  "flight, 8 images each\nmachine    CPU, 3 CPUs; GEMM\n\n" },
 	};
 	struct model m = { .nlayers = 3, .in_dim = 4, .out_dim = 5 };
@@ -360,10 +379,12 @@ START_TEST(test_the_head_of_a_report)
 		MUST(!fclose(stdout));
 		stdout = was;
 		f = fmemopen(want, sizeof(want), "w");
-		fprintf(f, "pawl %s: digits through a neural network, every request a graph of ops\n\n"
+		fprintf(f,
+			"pawl %s: digits through a neural network, every request a graph of ops\n\n"
 			"model a    /a: 3 layers, 4 -> 5, 88 weights\n"
 			"model b    /b: the same layers, other weights\n"
-			"images     /i: 4 of 6 x 7, 2 of them held out of training\n", pawl_version());
+			"images     /i: 4 of 6 x 7, 2 of them held out of training\n",
+			pawl_version());
 		for (p = list[i].says; *p; p++)
 			if (!strncmp(p, "CPU,", 4) && (p += 2))
 				fputs(name, f);
@@ -403,12 +424,15 @@ enum { CLASSES = 3, BATCH = 2 };
 static void answers(void)
 {
 	static float expected[2][2 * BATCH * CLASSES] = {
-		{ 1, 0, 0,  0, 1, 0,  0, 0, 1,  1, 0, 0 }, { 0, 1, 0,  0, 0, 1,  1, 0, 0,  0, 1, 0 } };
+		{ 1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 0, 0 }, { 0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 0 }
+	};
 	static u8 label[] = { 0, 2, 2 }, split[] = { 0, 1, 1 }, seen[2][4];
 
 	reset();
 	memset(seen, 0, sizeof(seen));
-	images = (struct image_set){ .count = 3, .classes = CLASSES, .label = label, .split = split };
+	images = (struct image_set){
+		.count = 3, .classes = CLASSES, .label = label, .split = split
+	};
 	w.images = &images;
 	w.opt.batch = BATCH;
 	w.out_size = BATCH * CLASSES;
@@ -435,7 +459,8 @@ START_TEST(test_an_answer_is_compared_with_that_of_its_version)
 	a = (struct answer){ .request = 5, .batch = 1, .version = 2, .out = w.expected[0] };
 	verify_answer(&w, &a, r);
 	ck_assert(r->checked == 9 && r->wrong == 1 && !r->mixed);
-	ck_assert_str_eq(r->first_wrong, "request 5 (batch 1, version 2) has other outputs than the "
+	ck_assert_str_eq(r->first_wrong,
+			 "request 5 (batch 1, version 2) has other outputs than the "
 			 "serial computation");
 	a = (struct answer){ .request = 6, .version = 3, .out = w.expected[0] };
 	verify_answer(&w, &a, r);
@@ -448,10 +473,12 @@ START_TEST(test_an_answer_is_compared_with_that_of_its_version)
 	*r->first_wrong = 0;
 	r->mixed = 0;
 	verify_answer(&w, &a, r);
-	ck_assert_str_eq(r->first_wrong, "request 6 began with version 3 of the weights and met another");
+	ck_assert_str_eq(r->first_wrong,
+			 "request 6 began with version 3 of the weights and met another");
 	a.mixed = false;
 	verify_answer(&w, &a, r);
-	ck_assert_msg(strstr(r->first_wrong, "request 6 began") == r->first_wrong, "%s", r->first_wrong);
+	ck_assert_msg(strstr(r->first_wrong, "request 6 began") == r->first_wrong, "%s",
+		      r->first_wrong);
 }
 END_TEST
 
@@ -531,6 +558,7 @@ SUITE("report", test_progress_on_a_terminal,
       test_a_share_of_nothing_and_a_quantile_of_too_few_are_not_known,
       test_the_rate_is_that_of_the_time_in_rounds, test_the_ratio_to_the_naive_engine,
       test_what_is_warned_of, test_more_warnings_than_there_is_room_for, test_the_report_of_a_run,
-      test_the_report_of_one_engine_with_a_rate, test_the_head_of_a_report, test_the_report_of_wrong_answers,
+      test_the_report_of_one_engine_with_a_rate, test_the_head_of_a_report,
+      test_the_report_of_wrong_answers,
       test_an_answer_is_compared_with_that_of_its_version, test_how_equal_an_answer_must_be,
       test_which_images_are_right)

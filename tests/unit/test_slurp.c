@@ -111,7 +111,7 @@ START_TEST(test_what_is_no_file_of_at_most_so_many_bytes_is_refused)
 }
 END_TEST
 
-/* What the names of files have is shown, except for what moves the cursor; and the code comes back. */
+/* Bytes of names are shown, except for those that move the cursor; the code comes back. */
 START_TEST(test_a_message_is_one_line_of_at_most_its_room)
 {
 	static const char odd[] = "a\001\037 !~\177\200\377\tz\n";

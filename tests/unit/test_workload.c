@@ -169,13 +169,15 @@ START_TEST(test_a_result_that_is_a_view_of_an_argument_is_read)
 	static const struct { const char *inputs, *outputs, *ops; } list[] = {
 		{ TENSOR("1"), TENSOR("2"), "op r0 w1" },
 		{ TENSOR("1"), TENSOR("1"), "op r0" },
-		{ "[[[2, 2, 0, 4, 4, \"cpu\"], [1, 1, 0, 4, 4, \"cpu\"]]]", TENSOR("1"), "op r0 r1" },
-		{ TENSOR("1"), "[[[1, 1, 0, 4, 4, \"cpu\"], [2, 2, 0, 4, 4, \"cpu\"]]]", "op r0 w1" },
+		{ "[[[2, 2, 0, 4, 4, \"cpu\"], [1, 1, 0, 4, 4, \"cpu\"]]]", TENSOR("1"),
+		  "op r0 r1" },
+		{ TENSOR("1"), "[[[1, 1, 0, 4, 4, \"cpu\"], [2, 2, 0, 4, 4, \"cpu\"]]]",
+		  "op r0 w1" },
 		{ "[]", TENSOR("1"), "op w0" },
 		{ "[]", "[[1, 1, 0, 4, 4, \"cpu\"], [1, 1, 0, 4, 4, \"cpu\"]]", "op w0" },
 		/* of tensors without a storage they are views by their own number */
-		{ "[[1, 0, 0, 4, 4, \"cpu\"]]", "[[1, 0, 0, 4, 4, \"cpu\"], [2, 0, 0, 4, 4, \"cpu\"]]",
-		  "op r0 w1" },
+		{ "[[1, 0, 0, 4, 4, \"cpu\"]]",
+		  "[[1, 0, 0, 4, 4, \"cpu\"], [2, 0, 0, 4, 4, \"cpu\"]]", "op r0 w1" },
 	};
 	char json[512];
 	u32 i;
@@ -277,7 +279,8 @@ END_TEST
 START_TEST(test_what_is_said_of_a_workload_that_is_refused)
 {
 	static const struct { const char *json, *says; } list[] = {
-		{ FLOW(TASK("a", "\"b\"") "," TASK("b", "\"a\""), ""), ": tasks wait for each other" },
+		{ FLOW(TASK("a", "\"b\"") "," TASK("b", "\"a\""), ""),
+		  ": tasks wait for each other" },
 		{ FLOW("{\"id\": \"a\"}, {\"parents\": []}", ""), ": a task without an id" },
 		{ FLOW("{\"id\": 7}", ""), ": a task without an id" },
 		{ FLOW(TASK("a", "") "," TASK("b", "") "," TASK("a", ""), ""),
