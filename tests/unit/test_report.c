@@ -542,6 +542,7 @@ START_TEST(test_which_images_are_right)
 	a.out = w.expected[1];
 	verify_judge(&w, &a);
 	ck_assert_uint_eq(accuracy_of(&w, 0).right, 2);
+	ck_assert(w.seen[0][0] == (SEEN | RIGHT) && w.seen[0][1] == SEEN);
 	ck_assert(w.answers[0] == 3 && !w.answers[1]);
 	c = accuracy_of(&w, 1);
 	ck_assert(!c.seen && !c.right && !c.held_seen && !c.held_right);
