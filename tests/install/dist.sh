@@ -50,7 +50,7 @@ inside ${jobs:+"$jobs"} all tests
 echo '--- tests'
 # The tests that are left out take long, and find the same in every folder.
 (cd "$tmp/build" && cat tests/tools.list tests/unit.list |
-	grep -v -E '^tools/test_(serve|load|judge|demo|mxnet|infer|python)\b' |
+	grep -v -E '^tools/test_(serve|load|judge|demo|mxnet|infer|python|command)\b' |
 	grep -v -E '^(unit/test_(trim|delete|model|images|park|realtime|prioq_.*)|compat/test_mx_(many|engine|arrays|bulk|bulk_ends|profile|resources|stats|threads))\b' |
 	"$tmp/$name/tests/run.sh" -j "$(nproc)")
 
