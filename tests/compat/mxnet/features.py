@@ -295,6 +295,24 @@ def profiled():
     want("dot" in names and "_mul_scalar" in names, "events of the profiler: %s" % names)
 
 
+def autostart():
+    """What MXNET_PROFILER_AUTOSTART and MXNET_PROFILER_MODE record without another call."""
+    a = mx.nd.ones((32, 32))
+    for _ in range(5):
+        a = mx.nd.dot(a, a) * 0.01
+    mx.nd.waitall()
+    with tempfile.TemporaryDirectory() as tmp:
+        os.chdir(tmp)
+        profiler.set_state("stop")
+        profiler.dump()
+        with open("profile.json") as f:
+            events = json.load(f)["traceEvents"]
+        os.chdir("/")
+    names = [e.get("name") for e in events if e.get("ph") in "BbX"]
+    print("started by the environment:", *("%s %d" % (name, names.count(name))
+                                           for name in ("dot", "_mul_scalar", "_ones")), flush=True)
+
+
 def bulked():
     with mx.engine.bulk(10):
         x = mx.nd.ones((8,))
@@ -376,9 +394,9 @@ PARTS = [imperative, sliced, sparse, symbolic, kvstore, custom, exceptions, cust
 
 def main():
     names = sys.argv[1:]
-    for part in PARTS + [threads]:
-        # MXNet's own engine may never end the last one
-        if part.__name__ in names or (not names and part is not threads):
+    for part in PARTS + [autostart, threads]:
+        # The environment is for one of them, and MXNet's own engine may never end the last one.
+        if part.__name__ in names or (not names and part in PARTS):
             part()
     print("all parts done", flush=True)
 

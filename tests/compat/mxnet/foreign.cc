@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include <dlfcn.h>
 #include <mxnet/base.h>
 #include <mxnet/c_api.h>
 #include <mxnet/engine.h>
@@ -202,4 +203,113 @@ extern "C" int foreign_throws(NDArrayHandle nd, int all)
 		}
 	}
 	return 0;
+}
+
+// What the engine says of itself and of an array.
+extern "C" int foreign_bulk_size() { return mxnet::Engine::Get()->bulk_size(); }
+extern "C" int foreign_version(NDArrayHandle nd)
+{
+	return static_cast<int>(static_cast<NDArray *>(nd)->version());
+}
+
+namespace {
+
+const auto normal = mxnet::FnProperty::kNormal;
+std::atomic<bool> open_gate{false}, at_gate{false};
+std::vector<int> order;		// of the only worker
+
+void Gate(void *, void *)
+{
+	at_gate = true;
+	while (!open_gate)
+		std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+void Note(void *, void *param) { order.push_back(static_cast<int>(reinterpret_cast<intptr_t>(param))); }
+
+void NoteAsync(void *, void *on_complete, void *param)
+{
+	const Done done = *static_cast<Done *>(on_complete);
+
+	Note(nullptr, param);
+	done();
+}
+
+}  // namespace
+
+// The order in which the only worker for urgent operations runs those that wait for it, as a number.
+// Every second one is asynchronous.
+extern "C" int foreign_order()
+{
+	static const int priorities[] = { 1, 5, -3, 9, 4 };
+	int said = 0;
+
+	order.clear();
+	open_gate = at_gate = false;
+	if (MXEnginePushSync(Gate, nullptr, nullptr, &context, nullptr, 0, nullptr, 0, &property, 0,
+			     "foreign_gate"))
+		return -1;
+	while (!at_gate)
+		std::this_thread::sleep_for(std::chrono::milliseconds(1));
+	for (intptr_t i = 0; i < 5; i++) {
+		void *param = reinterpret_cast<void *>(i + 1);
+		const int rc = i % 2 ? MXEnginePushAsync(NoteAsync, param, nullptr, &context, nullptr, 0,
+							 nullptr, 0, &property, priorities[i], "note") :
+			MXEnginePushSync(Note, param, nullptr, &context, nullptr, 0, nullptr, 0,
+					 &property, priorities[i], "note");
+
+		if (rc)
+			return -1;
+	}
+	open_gate = true;
+	mxnet::Engine::Get()->WaitForAll();
+	for (int i : order)
+		said = 10 * said + i;
+	return said;
+}
+
+namespace {
+
+Done held[2];
+std::atomic<int> nheld{0};
+
+void Hold(void *, void *on_complete, void *param)
+{
+	held[reinterpret_cast<intptr_t>(param)] = *static_cast<Done *>(on_complete);
+	nheld++;
+}
+
+}  // namespace
+
+// The last call.  At exit an array is freed with all that uses it: the call that frees it returns
+// when no operation of the process is left.  1: so it did; 2: MXNet's own engine, which waits later.
+extern "C" int foreign_exit(NDArrayHandle first, NDArrayHandle second)
+{
+	NDArrayHandle nd[2] = { first, second };
+	std::atomic<bool> completed{false};
+
+	if (!dlsym(RTLD_DEFAULT, "pawl_mxnet_engine"))
+		return 2;
+	for (intptr_t i = 0; i < 2; i++) {
+		void *write = static_cast<NDArray *>(nd[i])->var();
+
+		if (MXEnginePushAsync(Hold, reinterpret_cast<void *>(i), nullptr, &context, nullptr, 0,
+				      &write, 1, &normal, 0, "foreign_hold"))
+			return 0;
+	}
+	while (nheld < 2)
+		std::this_thread::sleep_for(std::chrono::milliseconds(1));
+	mxnet::Engine::Get()->NotifyShutdown();	// MXNotifyShutdown() also waits
+	std::thread later([&] {
+		std::this_thread::sleep_for(std::chrono::milliseconds(100));
+		held[0]();
+		std::this_thread::sleep_for(std::chrono::milliseconds(100));
+		completed = true;
+		held[1]();
+	});
+	MXNDArrayFree(first);
+	const bool all = completed;
+
+	later.join();
+	return all;
 }

@@ -3,12 +3,16 @@
 """foreign.py LIBRARY: a package with its own C++ code on MXNet's engine (foreign.cc)."""
 
 import ctypes
+import os
 import sys
+import tempfile
 import time
 
-import mxnet as mx
+os.environ["MXNET_CPU_PRIORITY_NTHREADS"] = "1"
+import mxnet as mx      # noqa: E402, which reads it
+from mxnet import profiler      # noqa: E402
 
-from common import show
+from common import show     # noqa: E402
 
 lib = ctypes.CDLL(sys.argv[1])
 
@@ -19,6 +23,19 @@ def handles(arrays):
 
 def average(inputs, outputs, error=None, priority=0):
     mx.base.check_call(lib.foreign_average(*handles(inputs), *handles(outputs), error, priority))
+
+
+def bulk_sizes():
+    """Nothing is gathered while the profiler runs and adds up, whatever else it does."""
+    with tempfile.TemporaryDirectory() as tmp, mx.engine.bulk(6):
+        for adds in False, True, False:
+            profiler.set_config(profile_all=True, aggregate_stats=adds,
+                                filename=os.path.join(tmp, "profile.json"))
+            show("bulk size before", lib.foreign_bulk_size())
+            profiler.set_state("run")
+            show("bulk size, adds %d" % adds, lib.foreign_bulk_size())
+            profiler.set_state("stop")
+            show("bulk size after", lib.foreign_bulk_size())
 
 
 def main():
@@ -65,6 +82,13 @@ def main():
         y += 1
     show("bulk", y.sum().asscalar())
     mx.nd.waitall()
+    # versions count writes; urgent operations come first; the bulk size is the thread's
+    show("versions", *(lib.foreign_version(a.handle) for a in (mean, y, bad)))
+    show("order", lib.foreign_order())
+    with mx.engine.bulk(6):
+        show("bulk size", lib.foreign_bulk_size())
+    show("bulk size", lib.foreign_bulk_size())
+    bulk_sizes()
     lib.foreign_stop()
     # an operation can be complete just before its body returns and its parameter is dropped
     for _ in range(6000):
@@ -74,6 +98,11 @@ def main():
     if lib.foreign_deleted() != pushes:
         raise SystemExit("%d of %d parameters were deleted" % (lib.foreign_deleted(), pushes))
     print("all operations done", flush=True)
+    a, b = mx.nd.ones((16,)), mx.nd.ones((16,))
+    mx.nd.waitall()
+    handle, a.handle = a.handle, None       # it is freed there
+    if not lib.foreign_exit(handle, b.handle):
+        raise SystemExit("an array is freed at exit before the operations are done")
 
 
 if __name__ == "__main__":

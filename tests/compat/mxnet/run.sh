@@ -89,7 +89,9 @@ both() {
 	local name=$2 start=$SECONDS
 	on stock "$@" || { fail "$name on MXNet's engine"; return; }
 	on pawl "$@" || { fail "$name on pawl"; return; }
-	grep -q 'pawl: [1-9][0-9]* ops pushed' "$tmp/$name.pawl.err" || fail "$name: pawl ran nothing"
+	grep -q 'pawl: [1-9][0-9]* ops pushed, [1-9][0-9]* completed, [0-9]* failed, [0-9]* skipped' \
+		"$tmp/$name.pawl.err" || fail "$name: pawl ran nothing"
+	grep -q "pawl [0-9.]* is MXNet's engine" "$tmp/$name.pawl.err" || fail "$name: no version"
 	! grep -q 'pawl' "$tmp/$name.stock.err" || fail "$name: that was not MXNet's engine"
 	if diff "$tmp/$name.stock" "$tmp/$name.pawl"; then
 		echo "same: $name ($(wc -l <"$tmp/$name.pawl") lines, $((SECONDS - start)) s)"
@@ -139,6 +141,15 @@ foreign() {
 	both 120 foreign foreign.py "$tmp/foreign.so"
 }
 
+# The profiler runs from the start, for all ops or for those of symbols.
+autostart() {
+	local MXNET_PROFILER_AUTOSTART=1 MXNET_PROFILER_MODE
+	export MXNET_PROFILER_AUTOSTART MXNET_PROFILER_MODE
+	for MXNET_PROFILER_MODE in 0 1; do
+		both 120 "autostart$MXNET_PROFILER_MODE" features.py autostart
+	done
+}
+
 # All nodes are killed in the end, so pawl does not count its ops.
 dist_lost() {
 	on stock 300 dist_lost dist.py dist_sync lost || { fail "dist_lost on MXNet's engine"; return; }
@@ -154,6 +165,7 @@ smoke() {
 	both 120 features features.py imperative sliced custom exceptions bulked c_api forked loader
 	foreign
 	both 120 tables tables.py
+	autostart
 	both 120 train train.py --epochs 1 digits
 }
 
@@ -178,6 +190,7 @@ all() {
 	both 300 features features.py
 	foreign
 	both 120 tables tables.py
+	autostart
 	both 600 train train.py --epochs 3
 	both 300 dist_sync dist.py dist_sync
 	both 300 dist_async dist.py dist_async

@@ -137,6 +137,31 @@ def settle():
     mx.nd.waitall()
 
 
+def show(part, tmp, all_ops):
+    profiler.set_config(profile_symbolic=True, profile_imperative=all_ops, profile_memory=False,
+                        profile_api=False, aggregate_stats=True,
+                        filename=os.path.join(tmp, "profile.json"))
+    profiler.set_state("run")
+    profiler.dumps(reset=True)
+    part()
+    settle()
+    table = json.loads(profiler.dumps(reset=True, format="json"))
+    profiler.set_state("stop")
+    gc.collect()
+    settle()
+    label = part.__name__ + ("" if all_ops else " symbols alone")
+    deletes = 0
+    for domain, rows in sorted(table["Time"].items()):
+        for name, row in sorted(rows.items()):
+            last = name.split("::")[-1]
+            if last == "DeleteVariable" and part.__name__.startswith("custom"):
+                deletes += row["Count"]
+            elif last not in ("WaitForVar", "ResourceParallelRandomSetSeed"):
+                print(label, domain, name, row["Count"], flush=True)
+    if deletes:
+        print(label, "deletes arrays", flush=True)
+
+
 def main():
     parts = [imperative, symbolic, gluon_net, custom, custom_symbolic, bulk, named]
     for name in ("AddOne", "AddTwo"):
@@ -146,30 +171,12 @@ def main():
         part()              # the first use of a context makes its resources
     settle()
     with tempfile.TemporaryDirectory() as tmp:
-        profiler.set_config(profile_symbolic=True, profile_imperative=True, profile_memory=False,
-                            profile_api=False, aggregate_stats=True,
-                            filename=os.path.join(tmp, "profile.json"))
         for part in parts:
-            if sys.argv[1:] and part.__name__ not in sys.argv[1:]:
-                continue
-            profiler.set_state("run")
-            profiler.dumps(reset=True)
-            part()
-            settle()
-            table = json.loads(profiler.dumps(reset=True, format="json"))
-            profiler.set_state("stop")
-            gc.collect()
-            settle()
-            deletes = 0
-            for domain, rows in sorted(table["Time"].items()):
-                for name, row in sorted(rows.items()):
-                    last = name.split("::")[-1]
-                    if last == "DeleteVariable" and part.__name__.startswith("custom"):
-                        deletes += row["Count"]
-                    elif last not in ("WaitForVar", "ResourceParallelRandomSetSeed"):
-                        print(part.__name__, domain, name, row["Count"], flush=True)
-            if deletes:
-                print(part.__name__, "deletes arrays", flush=True)
+            if not sys.argv[1:] or part.__name__ in sys.argv[1:]:
+                show(part, tmp, True)
+        # the ops of a symbol alone
+        for part in (imperative, symbolic, custom, bulk):
+            show(part, tmp, False)
     print("all tables done", flush=True)
 
 
