@@ -212,53 +212,6 @@ START_TEST(test_the_largest_space)
 }
 END_TEST
 
-/* --- contexts --- */
-
-static int opened;
-
-static int is_opened(void)
-{
-	return GET(&opened);
-}
-
-static void busy(void *run, void *arg)
-{
-	ADD(&holds, 1);
-	if (!soon(is_opened))
-		abort();
-}
-
-static int is_deleted(void)
-{
-	const char *text;
-
-	OK(MXAggregateProfileStatsPrintEx(&text, 0, 1, 0, 0));
-	return strstr(text, "\"DeleteVariable\": {\"Count\": 1,") != NULL;
-}
-
-/* Not by the worker of another context, which is busy. */
-START_TEST(test_an_array_is_deleted_in_its_context)
-{
-	const char *key = "aggregate_stats", *on = "1", *off = "0", *text;
-	const uint32_t shape[] = { 1 };
-	NDArrayHandle nd;
-
-	OK(MXNDArrayCreate(shape, 1, PAWL_MX_CPU, 1, 0, &nd));
-	OK(MXSetProfilerConfig(1, &key, &on));
-	OK(MXSetProfilerState(1));
-	OK(MXAggregateProfileStatsPrint(&text, 1));
-	holds = opened = 0;
-	OK(MXEnginePushSync(busy, NULL, NULL, &cpu, NULL, 0, NULL, 0, NULL, 0, "busy"));
-	ck_assert(soon(is_held));
-	OK(MXNDArrayFree(nd));
-	ck_assert(soon(is_deleted));
-	PUT(&opened, 1);
-	OK(MXNDArrayWaitAll());
-	OK(MXSetProfilerState(0));
-	OK(MXSetProfilerConfig(1, &key, &off));
-}
-END_TEST
-
 /* --- seeds --- */
 
 START_TEST(test_each_generator_of_a_context_is_seeded)
@@ -336,5 +289,5 @@ END_TEST
 SUITE("mx_limits", 50, test_an_array_of_no_elements_has_all_properties,
       test_waits_for_an_array_of_no_elements_wait, test_one_dimension_needs_its_size,
       test_calls_that_need_the_engine_say_why_there_is_none, test_calls_whose_op_is_refused_say_it,
-      test_the_largest_space, test_an_array_is_deleted_in_its_context,
-      test_each_generator_of_a_context_is_seeded, test_a_new_context_has_the_last_of_several_seeds)
+      test_the_largest_space, test_each_generator_of_a_context_is_seeded,
+      test_a_new_context_has_the_last_of_several_seeds)
