@@ -97,8 +97,10 @@ void mx_profile_engine(struct pawl_mx_engine *e)
 	if (!mx_env_int("MXNET_PROFILER_AUTOSTART", 0))
 		return;
 	mx_lock(&mx_profile_lock);
-	if (!trace_on(mx_pe(e)))
+	if (!trace_on(mx_pe(e))) {
+		store_relaxed(&paused, 0);
 		store_relaxed(&running, 1);
+	}
 	mx_unlock(&mx_profile_lock);
 }
 
@@ -172,7 +174,7 @@ int MXSetProcessProfilerState(int state, int profile_process, KVStoreHandle kvst
 		pawl_trace_stop(pe);
 	}
 	if (!rc) {
-		store_relaxed(&paused, !state);
+		store_relaxed(&paused, 0);
 		store_relaxed(&running, (u32)state);
 	}
 	mx_unlock(&mx_profile_lock);

@@ -18,7 +18,7 @@ MX_UNUSED static ProfileHandle domain_new(const char *name)
 	return kept[n++];
 }
 
-static void set_up(const char *aggregate)
+MX_UNUSED static void set_up(const char *aggregate)
 {
 	const char *keys[] = { "filename", "aggregate_stats" };
 	const char *vals[] = { path, aggregate };

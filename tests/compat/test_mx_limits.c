@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Arrays, resources and the profiler where something is missing: elements, an engine, room in
- * libpawl's queues.  Calls of pawl_push() go through this file (--wrap).
+ * libpawl's queues, memory for a trace.  Calls of pawl_push() and pawl_trace_start() go through
+ * this file (--wrap).
  */
 #include "mx_meanwhile.h"
+#include "mx_profile.h"
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/syscall.h>
@@ -16,6 +18,16 @@ static bool refuses;		/* each push */
 int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op)
 {
 	return refuses ? -ENOSPC : __real_pawl_push(e, op);
+}
+
+int __real_pawl_trace_start(struct pawl_engine *e, unsigned int events);
+int __wrap_pawl_trace_start(struct pawl_engine *e, unsigned int events);
+
+static int no_trace;		/* what each start of a trace returns, if not 0 */
+
+int __wrap_pawl_trace_start(struct pawl_engine *e, unsigned int events)
+{
+	return no_trace ? no_trace : __real_pawl_trace_start(e, events);
 }
 
 static void (*at_the_clock)(void);	/* called once */
@@ -286,8 +298,170 @@ START_TEST(test_a_new_context_has_the_last_of_several_seeds)
 }
 END_TEST
 
-SUITE("mx_limits", 50, test_an_array_of_no_elements_has_all_properties,
-      test_waits_for_an_array_of_no_elements_wait, test_one_dimension_needs_its_size,
-      test_calls_that_need_the_engine_say_why_there_is_none, test_calls_whose_op_is_refused_say_it,
-      test_the_largest_space, test_each_generator_of_a_context_is_seeded,
-      test_a_new_context_has_the_last_of_several_seeds)
+/* --- traces --- */
+
+static struct pawl_engine *pawl(void)
+{
+	return pawl_mx_engine_pawl(pawl_mx_engine_get());
+}
+
+/* Does the library have traces?  None may be running. */
+static bool has_traces(void)
+{
+	int rc = pawl_trace_start(pawl(), 64);
+
+	if (!rc)
+		OK(pawl_trace_stop(pawl()));
+	return rc != -ENOSYS;
+}
+
+static void op(const char *name)
+{
+	OK(MXEnginePushSync(body, NULL, NULL, &cpu, NULL, 0, NULL, 0, NULL, 0, name));
+	OK(MXNDArrayWaitAll());
+}
+
+static bool is_counted(void)
+{
+	const char *text;
+
+	OK(MXAggregateProfileStatsPrint(&text, 1));
+	op("counted");
+	OK(MXAggregateProfileStatsPrint(&text, 1));
+	return strstr(text, "\ncounted ") != NULL;
+}
+
+static bool file_has(const char *what)
+{
+	static char text[1 << 16];
+	FILE *f = fopen(path, "r");
+	size_t n;
+
+	ck_assert_ptr_nonnull(f);
+	n = fread(text, 1, sizeof(text) - 1, f);
+	fclose(f);
+	text[n] = '\0';
+	return strstr(text, what) != NULL;
+}
+
+START_TEST(test_a_start_without_a_trace_is_refused_and_the_profiler_stays_off)
+{
+	set_up("1");
+	no_trace = -ENOMEM;
+	FAILS(MXSetProfilerState(1), "");
+	ck_assert(!is_counted());
+	/* while it is off a stop, and a pause, need no trace */
+	OK(MXSetProfilerState(0));
+	FAILS(MXSetProfilerState(1), "");
+	no_trace = 0;
+	OK(MXSetProfilerState(1));
+	ck_assert(is_counted());
+	OK(MXProfilePause(1));
+	/* while it is on a start needs none, and ends the pause */
+	no_trace = -ENOMEM;
+	OK(MXSetProfilerState(1));
+	no_trace = 0;
+	ck_assert(is_counted());
+	OK(MXSetProfilerState(0));
+	/* the sums need no trace in a build that has none, and one that runs is taken */
+	no_trace = -ENOSYS;
+	OK(MXSetProfilerState(1));
+	ck_assert(is_counted());
+	OK(MXSetProfilerState(0));
+	no_trace = -EALREADY;
+	OK(MXSetProfilerState(1));
+	ck_assert(is_counted());
+	no_trace = 0;
+	OK(MXSetProfilerState(0));
+	set_up("0");
+}
+END_TEST
+
+/* Whatever the profiler was told before, and not if there is no trace. */
+START_TEST(test_the_environment_starts_the_profiler_of_each_engine)
+{
+	int i;
+
+	set_up("1");
+	OK(pawl_mx_engine_free(pawl_mx_engine_get()));
+	ck_assert(!setenv("MXNET_PROFILER_AUTOSTART", "1", 1));
+	for (i = 0; i < 4; i++) {
+		no_trace = i == 1 ? -ENOMEM : 0;
+		ck_assert_int_eq(is_counted(), i != 1);
+		no_trace = 0;
+		OK(MXSetProfilerState(i == 3));
+		if (i == 2)
+			OK(MXProfilePause(1));
+		OK(pawl_mx_engine_free(pawl_mx_engine_get()));
+	}
+	ck_assert(!unsetenv("MXNET_PROFILER_AUTOSTART"));
+	OK(MXSetProfilerState(0));
+	set_up("0");
+}
+END_TEST
+
+/* The program's own trace goes on. */
+START_TEST(test_a_dump_stops_no_trace_but_the_profilers)
+{
+	int i;
+
+	if (!has_traces())
+		return;
+	set_up("0");
+	for (i = 0; i < 2; i++) {
+		ck_assert_int_eq(pawl_trace_start(pawl(), 64), 0);
+		op("mine");
+		FAILS(MXDumpProfile(i), "the trace is still running");
+		ck_assert_int_eq(pawl_trace_start(pawl(), 64), -EALREADY);
+		OK(pawl_trace_stop(pawl()));
+	}
+}
+END_TEST
+
+/* If it was the last dump, what it could not write is there for another one. */
+START_TEST(test_a_last_dump_that_fails_can_be_repeated)
+{
+	const char *key = "filename", *nowhere = "/nowhere/profile.json";
+	ProfileHandle event;
+
+	if (!has_traces())
+		return;
+	set_up("0");
+	OK(MXProfileCreateEvent("an event", &event));
+	OK(MXSetProfilerState(1));
+	op("an op");
+	OK(MXProfileDurationStart(event));
+	OK(MXProfileDurationStop(event));
+	OK(MXSetProfilerConfig(1, &key, &nowhere));
+	FAILS(MXDumpProfile(1), nowhere);
+	set_up("0");
+	OK(MXDumpProfile(1));
+	ck_assert(file_has("\"an op\"") && file_has("\"an event\""));
+	/* and then it is not */
+	OK(MXDumpProfile(1));
+	ck_assert(!file_has("\"an event\""));
+	OK(MXProfileDestroyHandle(event));
+}
+END_TEST
+
+int main(void)
+{
+	const TTest *const tests[] = {
+		test_an_array_of_no_elements_has_all_properties,
+		test_waits_for_an_array_of_no_elements_wait, test_one_dimension_needs_its_size,
+		test_calls_that_need_the_engine_say_why_there_is_none,
+		test_calls_whose_op_is_refused_say_it, test_the_largest_space,
+		test_each_generator_of_a_context_is_seeded,
+		test_a_new_context_has_the_last_of_several_seeds,
+		test_a_start_without_a_trace_is_refused_and_the_profiler_stays_off,
+		test_the_environment_starts_the_profiler_of_each_engine,
+		test_a_dump_stops_no_trace_but_the_profilers,
+		test_a_last_dump_that_fails_can_be_repeated, NULL
+	};
+	int failed;
+
+	close(mkstemp(path));
+	failed = suite_run("mx_limits", tests, 50);
+	unlink(path);
+	return failed;
+}
