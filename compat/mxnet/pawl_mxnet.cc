@@ -170,8 +170,7 @@ bool profile_imperative()
 void profile_autostart()
 {
 	if (dmlc::GetEnv("MXNET_PROFILER_AUTOSTART", 0)) {
-		if (dmlc::GetEnv("MXNET_PROFILER_MODE", 1))
-			profile_mode = 1 | 2 | 4 | 8;
+		profile_mode = dmlc::GetEnv("MXNET_PROFILER_MODE", profile_mode.load());
 		profile_on = true;
 	}
 }

@@ -30,7 +30,7 @@ int __wrap_pawl_trace_start(struct pawl_engine *e, unsigned int events)
 	return no_trace ? no_trace : __real_pawl_trace_start(e, events);
 }
 
-static void (*at_the_clock)(void);	/* called once */
+static __thread void (*at_the_clock)(void);	/* called once, by this thread */
 
 int clock_gettime(clockid_t id, struct timespec *t)
 {

@@ -141,11 +141,11 @@ foreign() {
 	both 120 foreign foreign.py "$tmp/foreign.so"
 }
 
-# The profiler runs from the start, for all ops or for those of symbols.
+# The profiler runs from the start, with the ops of the imperative interface (2) or without.
 autostart() {
 	local MXNET_PROFILER_AUTOSTART=1 MXNET_PROFILER_MODE
 	export MXNET_PROFILER_AUTOSTART MXNET_PROFILER_MODE
-	for MXNET_PROFILER_MODE in 0 1; do
+	for MXNET_PROFILER_MODE in 1 2; do
 		both 120 "autostart$MXNET_PROFILER_MODE" features.py autostart
 	done
 }
