@@ -189,6 +189,7 @@ int pawl_mx_engine_free(struct pawl_mx_engine *e)
 		cas_release_relaxed(&the_engine, &none, e);	/* COMPAT-E1 <-> COMPAT-E2 */
 	if (rc)
 		return mx_err_pawl(rc);
+	mx_resources_end(e);
 	/* Relaxed: COMPAT-E3 orders it before the next engine in this entry. */
 	fetch_add_relaxed(&e->ends, 1);
 	store_release(&e->used, 0);	/* COMPAT-E3 <-> COMPAT-E4 */

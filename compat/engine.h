@@ -69,6 +69,10 @@ static inline void mx_bulk_flush(void)
 		mx_bulk_flush_slow();
 }
 
+/* resource.c */
+/* The engine of the process ended: free the spaces that its ops used. */
+void mx_resources_end(struct pawl_mx_engine *e);
+
 /* fork.c */
 int mx_fork_setup(void);
 /* While `ending` is set, a fork does not use e->pe. */

@@ -3,7 +3,7 @@
  * Resources: temporary spaces and random generators per context, each guarded by a var.
  *
  * Structures: a list of the contexts that were requested, which only grows.  Those of a process's
- * engine that was freed stay in it, and are not used any more.
+ * engine that was freed stay in it without their spaces, and are not used any more.
  *
  * Ordering: COMPAT-R1 (context published) <-> COMPAT-R2 (found): its resources.  The var of a
  * resource orders its contents, like any data.
@@ -172,6 +172,22 @@ static struct context *context_find(struct context *c, const struct pawl_mx_engi
 		    context_is_of(c, e))
 			return c;
 	return NULL;
+}
+
+void mx_resources_end(struct pawl_mx_engine *e)
+{
+	struct context *c;
+	u32 i;
+
+	for (c = load_acquire(&contexts); c; c = c->next) {	/* COMPAT-R2 <-> COMPAT-R1 */
+		for (i = 0; context_is_of(c, e) && i < c->n[PAWL_MX_TEMP_SPACE]; i++) {
+			struct resource *r = &c->of[PAWL_MX_TEMP_SPACE][i];
+
+			free(r->space);
+			r->space = NULL;
+			r->size = 0;
+		}
+	}
 }
 
 static int context_seed(struct context *c, u32 from, bool exact);

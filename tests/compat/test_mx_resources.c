@@ -278,8 +278,32 @@ START_TEST(test_the_next_engine_of_the_process_has_resources_of_its_own)
 }
 END_TEST
 
+/* A program that frees the engine of the process again and again does not grow by its spaces. */
+START_TEST(test_the_spaces_of_an_engine_are_freed_with_it)
+{
+	enum { SPACE = 3 << 20, ROUNDS = 8 };
+	struct pawl_mx_resource r;
+	struct mallinfo2 info;
+	size_t before = 0, now;
+	int i, k;
+
+	for (i = 0; i < ROUNDS; i++) {
+		for (k = 0; k < 2; k++) {
+			OK(pawl_mx_resource_get(cpu_number(k), PAWL_MX_TEMP_SPACE, &r));
+			ck_assert_ptr_nonnull(pawl_mx_resource_space(&r, SPACE));
+		}
+		OK(pawl_mx_engine_free(pawl_mx_engine_get()));
+		info = mallinfo2();
+		now = info.uordblks + info.hblkhd;
+		before = i ? before : now;
+		ck_assert_uint_lt(now, before + SPACE);
+	}
+}
+END_TEST
+
 SUITE("mx_resources", 50, test_a_context_that_two_threads_request_needs_no_more_than_one,
       test_contexts_that_are_made_at_once_both_stay, test_a_seed_waits_for_the_uses_before_it,
       test_a_seed_is_set_in_its_own_context, test_a_seed_has_a_name,
       test_spaces_are_returned_in_turn, test_refused_requests,
-      test_the_next_engine_of_the_process_has_resources_of_its_own)
+      test_the_next_engine_of_the_process_has_resources_of_its_own,
+      test_the_spaces_of_an_engine_are_freed_with_it)
