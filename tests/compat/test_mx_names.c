@@ -88,6 +88,34 @@ static void end(void)
 	set_up("0");
 }
 
+static unsigned bucket(const char *s)
+{
+	unsigned hash = 2166136261u;
+
+	for (; *s; s++)
+		hash = (hash ^ (unsigned char)*s) * 16777619u;
+	return hash % 1024;
+}
+
+/* Also if the table keeps them in one list. */
+START_TEST(test_the_beginning_of_a_name_is_another_name)
+{
+	char longer[32];
+	unsigned i = 0;
+
+	do
+		snprintf(longer, sizeof(longer), "beginning%u", i++);
+	while (bucket(longer) != bucket("beginning"));
+	begin();
+	op(longer);
+	op("beginning");
+	op("beginning");
+	is_one(longer, 1);
+	is_one("beginning", 2);
+	end();
+}
+END_TEST
+
 /* Two names of one length that have the same hash. */
 START_TEST(test_names_of_one_hash_and_length_are_two)
 {
@@ -240,7 +268,7 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_names_of_one_hash_and_length_are_two,
+		test_the_beginning_of_a_name_is_another_name, test_names_of_one_hash_and_length_are_two,
 		test_a_name_that_two_threads_keep_at_once_is_one,
 		test_a_name_is_the_text_at_its_pointer_now, test_after_65536_names_an_op_is_an_op, NULL
 	};

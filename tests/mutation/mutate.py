@@ -363,9 +363,11 @@ def includes(path, header):
 
 
 def includes_it(name, header):
-    """Does the source of a test include a header?"""
+    """Does the source of a test include a file, or a header beside it that does?"""
     source = glob.glob(os.path.join(TOP, "tests", name + ".c*"))
-    return any(includes(os.path.relpath(f, TOP), header) for f in source)
+    beside = [h for f in source for h in glob.glob(os.path.join(os.path.dirname(f), "*.h"))
+              if includes(os.path.relpath(f, TOP), os.path.basename(h))]
+    return any(includes(os.path.relpath(f, TOP), header) for f in source + beside)
 
 
 def tests_of(mutant, all_tests, executed):
@@ -386,7 +388,8 @@ def tests_of(mutant, all_tests, executed):
         own = re.search(r"(^|/)test_(\w+_)?%s" % stem, name) is not None
         if seconds is None or not numbers.isdisjoint(lines.get(mutant.path, [])) or \
                 not exact and mutant.path in lines or not code and lines.keys() & users or \
-                not code and not users and includes_it(name, os.path.basename(mutant.path)):
+                (mutant.path.endswith(".c") or not code and not users) and \
+                includes_it(name, os.path.basename(mutant.path)):
             chosen.append((not own, 1 if seconds is None else seconds, name))
     return [name for _, _, name in sorted(chosen)]
 

@@ -5,6 +5,17 @@
 #include "util.h"
 #include "child.h"
 
+/* For the child of a child, its parent's engine is another's, too. */
+static bool child_refuses(struct pawl_engine *e)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(pawl_wait_all(e, 0, NULL) == -EOWNERDEAD && !pawl_engine_destroy(e) ? 0 : 1);
+	return pid > 0 && waitpid(pid, &status, 0) == pid && !status;
+}
+
 static int child_of_fork(struct pawl_engine *e, pawl_var_t v)
 {
 	struct pawl_op op = op_write(nothing, NULL, &v);
@@ -34,6 +45,9 @@ static int child_of_fork(struct pawl_engine *e, pawl_var_t v)
 	if (push_write(mine, add_one, &n, var_new(mine)) ||
 	    pawl_wait_all(mine, SOON_NS, NULL) || n != 1)
 		return 9;
+	CHILD_AT("a child of the child");
+	if (!child_refuses(e) || !child_refuses(mine))
+		return 13;
 	CHILD_AT("the end of the parent's engine");
 	if (pawl_engine_destroy(e))
 		return 10;
