@@ -28,6 +28,10 @@ if [ ! -e "$tmp/rec" ]; then
 fi
 
 run 0 '^order +serial order of [0-9]+ ops found' record info "$tmp/rec"
+# the time is that of UTC everywhere
+cp "$tmp/out" "$tmp/here"
+TZ=XYZ-9 run 0 ' UTC' record info "$tmp/rec"
+cmp -s "$tmp/here" "$tmp/out" || fail "info depends on the time zone"
 grep -q 'by pawl (process' "$tmp/out" || fail "info does not name the program"
 grep -q ' 0 with an error, 0 refused' "$tmp/out" || fail "ops are missing"
 grep -q 'ends early' "$tmp/out" && fail "the recording was not ended"

@@ -208,6 +208,8 @@ START_TEST(test_a_task_comes_after_its_parents)
 		     TASK("d", ""), ""), "d; c; b; a");
 	becomes(FLOW(TASK("a", "\"c\"") "," TASK("b", "") "," TASK("c", "") "," TASK("d", "\"a\""),
 		     ""), "b; c; a; d");
+	/* the last parent is there already */
+	becomes(FLOW(TASK("b", "") "," TASK("a", "\"c\", \"b\"") "," TASK("c", ""), ""), "b; c; a");
 	OK(loads(FLOW(TASK("a", "\"c\", \"b\"") "," TASK("b", "") "," TASK("c", "\"b\""), ""), &r));
 	ck_assert_str_eq(ops_of(&r), "b; c; a");
 	ck_assert_uint_eq(r.nedges, 3);
