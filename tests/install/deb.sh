@@ -27,7 +27,7 @@ dpkg-checkbuilddeps || { echo "check-deb: packages are missing (make setup)"; ex
 echo '--- build'
 # The tests of the library run elsewhere.
 unset MAKEFLAGS MFLAGS MAKEOVERRIDES CC CXX
-DEB_BUILD_OPTIONS="nocheck noautodbgsym parallel=$(nproc)" dpkg-buildpackage -us -uc -b
+DEB_BUILD_OPTIONS="nocheck parallel=$(nproc)" dpkg-buildpackage -us -uc -b
 cd ..
 ls -- *.deb
 
