@@ -226,7 +226,7 @@ static const char *python_in(const char *line)
 	for (; *line; line += len) {
 		line += strspn(line, between);
 		len = strcspn(line, between);
-		if (!len || len >= sizeof(word))
+		if (len >= sizeof(word))
 			continue;
 		memcpy(word, line, len);
 		word[len] = 0;
@@ -375,6 +375,7 @@ static int choose_name(struct setup *s, const char *cxx)
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	uint64_t h = 0xcbf29ce484222325;
 	char *dir;
+	int rc;
 
 	h = hash(hash(h, cxx), pawl_version());
 	h = hash_file(h, s->package, "libmxnet.so");
@@ -391,11 +392,13 @@ static int choose_name(struct setup *s, const char *cxx)
 	else
 		return failed("neither XDG_CACHE_HOME nor HOME is set: nowhere to keep the "
 			      "library");
-	if (make_dirs(dir))
-		return failed("%s: %s", dir, strerror(errno));
-	s->built = text("%s/libpawl_mxnet-%016" PRIx64 ".so", dir, h);
+	rc = make_dirs(dir);
+	if (rc)
+		failed("%s: %s", dir, strerror(errno));
+	else
+		s->built = text("%s/libpawl_mxnet-%016" PRIx64 ".so", dir, h);
 	free(dir);
-	return 0;
+	return rc;
 }
 
 static int run(const char *const *argv)
@@ -473,11 +476,12 @@ static int prepare(struct setup *s)
 static int preload(const struct setup *s, char **argv)
 {
 	const char *old = getenv("LD_PRELOAD");
-	char *list = old && *old ? text("%s:%s", s->built, old) : strdup(s->built);
+	char *list = text("%s%s%s", s->built, old && *old ? ":" : "", old ? old : "");
+	int rc = setenv("LD_PRELOAD", list, 1);
 
-	if (!list || setenv("LD_PRELOAD", list, 1))
-		return failed("%s", strerror(ENOMEM));
 	free(list);
+	if (rc)
+		return failed("%s", strerror(ENOMEM));
 	execvp(argv[0], argv);
 	return failed("%s: %s", argv[0], strerror(errno));
 }
