@@ -192,7 +192,6 @@ static int chunks(struct reader *rd, const unsigned char *data, size_t len)
 	for (; !rc && at < len; at += REC_HEAD + padded) {
 		const unsigned char *h = data + at;
 
-		r->whole = at;
 		if (len - at >= 4 && get_le32(h) != REC_MAGIC)
 			return at ? bad(rd, at, "no chunk begins here") :
 				    file_err(rd->err, rd->errlen, -EBADMSG,
@@ -456,10 +455,11 @@ static int get_push(struct cursor *c, struct state *st, unsigned int kind, bool 
 	if (kind & REC_PUSH_PRIO)
 		o.priority = (int32_t)get_signed(c);
 	if (kind & REC_PUSH_WHERE) {
-		o.prop = c->p == c->end ? 0 : *c->p & ~REC_PROP_ENDS;
-		o.ends = c->p != c->end && (*c->p & REC_PROP_ENDS);
-		c->cut |= c->p == c->end;
-		c->p += c->p != c->end;
+		/* at the end get() sets c->cut */
+		if (c->p < c->end) {
+			o.prop = *c->p & ~REC_PROP_ENDS;
+			o.ends = *c->p++ & REC_PROP_ENDS;
+		}
 		o.device_kind = (uint16_t)get(c);
 		o.device = (uint16_t)get(c);
 	}
