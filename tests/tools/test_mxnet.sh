@@ -50,9 +50,23 @@ echo "$args" >"$2"
 EOF
 chmod +x "$tmp/cxx"
 
+cat >"$tmp/want" <<'EOF'
+Usage: pawl mxnet [OPTION]... [--] COMMAND [ARG]...
+Run COMMAND, a program that uses Apache MXNet 1.9.1, with pawl as its engine.
+
+  -p, --python=PROGRAM  use the mxnet of this Python (default: COMMAND if it is a
+                        Python, or the one that the script names, or the first
+                        one among the arguments, or python3)
+  -l, --library=FILE    preload this library; build nothing
+  -r, --rebuild         build the library again
+  -P, --print           print the name of the library, and run nothing
+  -h, --help            print this
+
+The library is built with $CXX, or c++, on the first use.  See pawl-mxnet(1).
+EOF
 for option in --help -h; do
 	run 0 $option
-	says out 'Usage: pawl mxnet'
+	cmp -s "$tmp/want" "$tmp/out" || fail 'another help'
 done
 for args in '' -- '-r' '-p x' '-l x --'; do
 	# shellcheck disable=SC2086 # words
@@ -85,6 +99,9 @@ printf '#!/bin/sh\nexit 3\n' >"$tmp/python-broken"
 chmod +x "$tmp/python-broken"
 run 1 "$tmp/python-broken"
 says err 'does not say where'
+printf '#!/bin/sh\n' >"$tmp/python-broken"
+run 1 "$tmp/python-broken"
+says err "pawl mxnet: $tmp/python-broken does not say where mxnet is"
 # what it prints does not count if it fails or is killed
 for end in 'exit 3' 'kill -9 $$'; do
 	printf '#!/bin/sh\necho %s\n%s\n' "$tmp" "$end" >"$tmp/python-broken"
@@ -193,6 +210,10 @@ mkdir "$tmp/compilers"
 cp "$tmp/cxx" "$tmp/compilers/c++"
 CXX='' PATH=$tmp/compilers:$PATH run 0 --print --rebuild --python "$tmp/python-good"
 [ "$(wc -l <"$tmp/compilers/compiled")" -eq 1 ] || fail 'without CXX the compiler is not c++'
+unset CXX
+PATH=$tmp/compilers:$PATH run 0 --print --rebuild --python "$tmp/python-good"
+[ "$(wc -l <"$tmp/compilers/compiled")" -eq 2 ] || fail 'without a variable CXX the compiler is not c++'
+export CXX="$tmp/cxx"
 lib=$(find "$tmp/cache" -name '*.so' | head -n 1)
 # the script names its Python
 printf '#!%s -u\n' "$tmp/python-good" >"$tmp/script"
@@ -245,6 +266,32 @@ python python-folded "$tmp/a folder/mxnet"
 run 0 -P -p "$tmp/python-folded"
 grep -qF -- "-isystem $tmp/a folder/mxnet/include " "$(cat "$tmp/out")" || fail 'a name is cut at its space'
 rm "$(cat "$tmp/out")"
+# so is one without an end of the line, and no more than the first line counts
+for text in '%s' '%s\\nmore\\n'; do
+	printf '#!/bin/sh\nprintf "%s" "%s"\n' "$text" "$tmp/good" >"$tmp/python-folded"
+	run 0 -P -p "$tmp/python-folded"
+	grep -qF -- "-isystem $tmp/good/include " "$(cat "$tmp/out")" || fail "another folder of '$text'"
+done
+# the Python that is asked has no file open but its own
+printf '#!/bin/sh\nls /proc/$$/fd >"%s"\necho "%s"\n' "$tmp/asked" "$tmp/good" >"$tmp/python-folded"
+"$tmp/python-folded" | cat >/dev/null
+cp "$tmp/asked" "$tmp/alone"
+run 0 -P -p "$tmp/python-folded"
+cmp -s "$tmp/alone" "$tmp/asked" || fail "the Python has the files $(xargs <"$tmp/asked"), not $(xargs <"$tmp/alone")"
+# a real one says where the package is without importing it; a module is no package
+printf '#!/bin/sh\nexec "%s" -S "$@"\n' "$python" >"$tmp/real"
+chmod +x "$tmp/real"
+mkdir -p "$tmp/site/mxnet" "$tmp/site1/mxnet" "$tmp/site2/mxnet" "$tmp/module"
+echo 'raise SystemExit(3)' >"$tmp/site/mxnet/__init__.py"
+echo >"$tmp/module/mxnet.py"
+PYTHONPATH=$tmp/module:$tmp/site1 run 1 -P -p "$tmp/real"
+says err "$tmp/real has no mxnet; name"
+PYTHONPATH=$tmp run 1 -P -p "$tmp/real"
+says err "$tmp/real has no mxnet; name"
+PYTHONPATH=$tmp/site:$tmp/module run 1 -P -p "$tmp/real"
+says err "pawl mxnet: $tmp/site/mxnet/include/mxnet/base.h: No such file"
+PYTHONPATH=$tmp/site2:$tmp/site1 run 1 -P -p "$tmp/real"
+says err "pawl mxnet: $tmp/site2/mxnet/include/mxnet/base.h: No such file"
 # any of these separates words, and what is no program is none, whatever its name
 mkdir "$tmp/python-folder"
 echo >"$tmp/python-data2"

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tools/pawl/record.c: the places of ops and vars in the tables of the reader. */
+#include <tools/pawl/slurp.c>
+#include <tools/pawl/record.c>
+#include "util.h"
+
+/* As many places as those of random numbers, whichever bits of whichever part of a name differ. */
+START_TEST(test_similar_names_are_spread)
+{
+	enum { NAMES = 4096, PLACES = 2 * NAMES };
+	static bool taken[PLACES];
+	u32 part, shift, i, n;
+
+	for (part = 0; part < 9; part++) {
+		memset(taken, 0, sizeof(taken));
+		shift = part / 3 * 10;
+		for (n = i = 0; i < NAMES; i++) {
+			u32 v = i << shift;
+			size_t at = mix(part % 3 == 0 ? v : 3, part % 3 == 1 ? v : 3,
+					part % 3 == 2 ? v : 3);
+			bool *place = &taken[at % PLACES];
+
+			n += !*place;
+			*place = true;
+		}
+		/* random ones have 3223 on average */
+		ck_assert_msg(n > 2900, "%u: %u", part, n);
+	}
+}
+END_TEST
+
+SUITE("record_hash", test_similar_names_are_spread)
