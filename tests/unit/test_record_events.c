@@ -5,88 +5,14 @@
  * room for at first.  The file and each allocation of the reader end at a page without access.
  */
 #include "recordings.h"
+#include "guarded.h"
 #include <stdarg.h>
-#include <sys/mman.h>
-
-/* --- memory that ends where its page ends, and that is never used again after its end --- */
-
-enum { PAGES = 1 << 14 };
-static unsigned char *room;
-static size_t page, used, size_at[PAGES];
-static bool guarded;			/* allocations are in the room */
-static u32 live;			/* those that were not freed */
-
-void *__real_malloc(size_t n);
-void *__real_realloc(void *p, size_t n);
-void __real_free(void *p);
-void *__wrap_malloc(size_t n);
-void *__wrap_realloc(void *p, size_t n);
-void __wrap_free(void *p);
-
-static size_t pages_of(size_t n)
-{
-	return (n + page - 1) / page;
-}
-
-/* The number of the page in which an object of the room begins, or PAGES. */
-static size_t place_of(const void *p)
-{
-	uintptr_t at = (uintptr_t)p - (uintptr_t)room;
-
-	return room && at < PAGES * page ? at / page : PAGES;
-}
-
-/* What is read before it is written has an effect. */
-void *__wrap_malloc(size_t n)
-{
-	unsigned char *p;
-
-	if (!guarded)
-		return __real_malloc(n);
-	MUST(n && used + pages_of(n) < PAGES);
-	p = room + used * page;
-	MUST(!mprotect(p, pages_of(n) * page, PROT_READ | PROT_WRITE));
-	memset(p, 0xa5, pages_of(n) * page);
-	size_at[used] = n;
-	used += pages_of(n) + 1;
-	live++;
-	return room + (used - 1) * page - n;
-}
-
-void __wrap_free(void *p)
-{
-	size_t at = place_of(p);
-
-	if (at == PAGES) {
-		__real_free(p);
-		return;
-	}
-	MUST(size_at[at] && !mprotect(room + at * page, pages_of(size_at[at]) * page, PROT_NONE));
-	size_at[at] = 0;
-	live--;
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-	size_t at = place_of(p);
-	void *q;
-
-	if (!guarded)
-		return __real_realloc(p, n);
-	q = __wrap_malloc(n);
-	if (p) {
-		MUST(at < PAGES);
-		memcpy(q, p, n < size_at[at] ? n : size_at[at]);
-		__wrap_free(p);
-	}
-	return q;
-}
 
 /* --- files --- */
 
-static unsigned char file[1 << 18];
+static unsigned char file[1 << 19];
 static size_t nfile;
-static unsigned char made[1 << 16];	/* events */
+static unsigned char made[1 << 18];	/* events */
 static u32 nmade;
 
 static void put32(unsigned char *to, u32 v)
@@ -177,20 +103,12 @@ static int parse(struct recording *r)
 	unsigned char *copy;
 	int rc;
 
-	if (!room) {
-		page = (size_t)sysconf(_SC_PAGESIZE);
-		room = mmap(NULL, PAGES * page, PROT_NONE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		MUST(room != MAP_FAILED);
-	}
-	MUST(!live);
-	used = 0;
 	memset(r, 0xa5, sizeof(*r));
-	guarded = true;
+	guard_begin();
 	copy = malloc(nfile ? nfile : 1);
 	memcpy(copy, file, nfile);
 	rc = rec_parse("test", copy, nfile, r, text, sizeof(text));
-	guarded = false;
+	guard_end();
 	free(copy);
 	if (rc) {
 		ck_assert_uint_eq(live, 0);
@@ -581,6 +499,9 @@ START_TEST(test_what_is_said_of_an_event)
 		{ EVENTS(REC_WAIT | REC_WAIT_READABLE, 0, 128, 128, 128, 128, 16, 0), 0,
 		  "a wait for var 4294967296" },
 		{ EVENTS(LAST_PUSH, REC_WAITED, 0), 8, "an event that does not end" },
+		/* a number has at most eleven bytes */
+		{ EVENTS(REC_WAIT | REC_WAIT_ALL, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
+			 128, 128, 0), 12, "an event of kind 0" },
 		{ EVENTS(LAST_PUSH, REC_PUSH, 0, 0, 0, 0, 0), UINT32_MAX,
 		  "op 4294967295.4294967294 of engine 1 is pushed twice" },
 		{ EVENTS(LAST_PUSH, LAST_END), UINT32_MAX,
@@ -850,6 +771,31 @@ START_TEST(test_more_of_everything_than_there_is_room_for_at_first)
 }
 END_TEST
 
+START_TEST(test_an_op_with_more_accesses_than_16_bits_count)
+{
+	enum { N = (1 << 16) + 1 };
+	struct recording r;
+	u32 i;
+
+	nmade = 0;
+	EVENT(REC_PUSH, 0, zig(1), zig(1), 0, N);
+	for (i = 0; i < N; i++)
+		NUMBERS(1 << 1, 0);
+	EVENT(REC_BEGIN, 0, zig(1), zig(1), N);
+	for (i = 0; i < N; i++)
+		NUMBERS(2);
+	file_of(1);
+	add_events(0, 7, made, nmade);
+	accepted(&r);
+	ck_assert_uint_eq(r.ops[0].naccesses, N);
+	ck_assert_uint_eq(r.naccesses, N);
+	ck_assert_uint_eq(r.nvars, N);
+	for (i = 0; i < N; i++)
+		MUST(r.accesses[i].var == i && r.accesses[i].version == 1);
+	forget(&r);
+}
+END_TEST
+
 /* Each chunk of a thread is larger than those before it together. */
 START_TEST(test_chunks_that_grow)
 {
@@ -878,4 +824,5 @@ SUITE("record_events", test_each_field_of_a_chunk_has_its_whole_range,
       test_names_of_vars_and_ops_that_differ_in_one_part, test_what_is_said_of_a_chunk,
       test_what_is_said_of_an_event, test_nothing_of_an_event_that_is_cut_counts,
       test_counts_beyond_the_end, test_chunks_that_grow,
+      test_an_op_with_more_accesses_than_16_bits_count,
       test_more_of_everything_than_there_is_room_for_at_first)
