@@ -103,7 +103,7 @@ printf '#!/bin/sh\n' >"$tmp/python-broken"
 run 1 "$tmp/python-broken"
 says err "pawl mxnet: $tmp/python-broken does not say where mxnet is"
 # what it prints does not count if it fails or is killed
-for end in 'exit 3' 'kill -9 $$'; do
+for end in 'exit 3' 'exit 126' 'exit 128' 'kill -9 $$'; do
 	printf '#!/bin/sh\necho %s\n%s\n' "$tmp" "$end" >"$tmp/python-broken"
 	run 1 "$tmp/python-broken"
 	says err "$tmp/python-broken does not say where mxnet is"
@@ -117,7 +117,7 @@ package old 1 8 0
 python python-old "$tmp/old"
 run 1 "$tmp/python-old"
 says err 'is 1.8.0; only 1.9.1 is known'
-for version in '2 9 1' '1 9 0' '1 9 2'; do
+for version in '2 9 1' '0 9 1' '1 8 1' '1 10 1' '1 9 0' '1 9 2'; do
 	# shellcheck disable=SC2086 # three words
 	package old $version
 	run 1 "$tmp/python-old"

@@ -561,8 +561,6 @@ static int get_begin(struct cursor *c, struct state *st, bool first)
 	st->open_op = st->begin_op;
 	st->open_gen = st->begin_gen;
 	n = get(c);
-	if (c->cut)
-		return 0;
 	if (n > (uint64_t)(c->end - c->p)) {
 		c->cut = true;
 		return 0;
