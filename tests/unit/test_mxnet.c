@@ -539,10 +539,14 @@ static __attribute__((noinline)) void fill_stack(int byte)
 		bytes[i] = (char)byte;
 }
 
-/* A file that is not there has no size and no time. */
+/* A file that is not there has no size and no time; otherwise each of them counts. */
 START_TEST(test_the_hash_of_a_file)
 {
-	u64 first, second;
+	static const struct { const char *contents; struct timespec time; } is[] = {
+		{ "", { 0, 0 } }, { "", { 1, 0 } }, { "", { 0, 1 } }, { "", { 0, 2 } },
+		{ "x", { 0, 0 } }, { "xy", { 0, 0 } } };
+	u64 first, second, seen[COUNT(is)];
+	u32 i, k;
 
 	fill_stack(0x55);
 	first = hash_file(1, folder, "none");
@@ -551,8 +555,14 @@ START_TEST(test_the_hash_of_a_file)
 	ck_assert(first == second);
 	ck_assert(first != hash_file(2, folder, "none"));
 	ck_assert(first != hash_file(1, folder, "another"));
-	put("none", "");
-	ck_assert(first != hash_file(1, folder, "none"));
+	for (i = 0; i < COUNT(is); i++) {
+		put("some", is[i].contents);
+		MUST(!utimensat(AT_FDCWD, in_tmp("some"),
+				(struct timespec[]){ is[i].time, is[i].time }, 0));
+		seen[i] = hash_file(1, folder, "some");
+		for (k = 0; k < i; k++)
+			ck_assert_msg(seen[i] != seen[k], "%u, %u", i, k);
+	}
 	ck_assert_int_eq(allocated, 0);
 }
 END_TEST

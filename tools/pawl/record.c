@@ -672,14 +672,14 @@ static int get_wait(struct cursor *c, struct state *st, unsigned int kind, bool 
 	return rc;
 }
 
-static int get_waited(struct cursor *c, struct state *st, bool first)
+static int get_waited(struct cursor *c, struct state *st)
 {
 	struct recording *r = c->rd->r;
 	uint64_t time = get_time(c);
 	int32_t status = (int32_t)get_signed(c);
 
-	/* It may have begun before the recording. */
-	if (c->cut || !first || !st->wdepth)
+	/* It may have begun before the recording; in the second pass none is pending. */
+	if (c->cut || !st->wdepth)
 		return 0;
 	st->wdepth--;
 	r->waits[st->wstack[st->wdepth]].ended = true;
@@ -731,7 +731,7 @@ static int events(struct reader *rd, struct stream *s, bool first)
 			rc = get_wait(&c, &st, kind, first);
 			break;
 		case REC_WAITED:
-			rc = get_waited(&c, &st, first);
+			rc = get_waited(&c, &st);
 			break;
 		default:
 			rc = bad_event(&c, "an event of kind %u", kind & REC_KIND);
