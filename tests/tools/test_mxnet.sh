@@ -400,6 +400,7 @@ rm "$lib"
 mkdir -p "$lib/full"
 run 1 -r -P -p "$tmp/python-good"
 says err "pawl mxnet: $lib: Is a directory"
+! grep -q 'could not build' "$tmp/err" || fail 'it says that it could not build what has no place'
 [ -z "$(find "$tmp/cache" -name '*.so.*')" ] || fail 'a library without a place is left'
 rm -r "$lib"
 # a library in lib64, or where the linker looks
