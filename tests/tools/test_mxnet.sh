@@ -328,7 +328,7 @@ cp "$tmp/python-none" "$tmp/bin/python3"
 PATH=$tmp/bin:$PATH run 1 sh -c "echo $tmp/python-data"
 says err 'python3 has no mxnet; name the Python that has mxnet: pawl mxnet --python /path/to/python'
 # a first line that is no #! names none, and neither does a second one behind another program's
-for line in '# ' '! ' '' "#!/bin/sh\n# for use with " "#!/bin/sh\n'''exec "; do
+for line in '# ' '! ' '' "#!/bin/sh\n# for use with " "#!/bin/sh\n'''exec " "#!/bin/sh\n'''exec   "; do
 	printf '%b%s\n' "$line" "$tmp/python-good" >"$tmp/bin/other"
 	chmod +x "$tmp/bin/other"
 	PATH=$tmp/bin:$PATH run 1 other

@@ -478,9 +478,11 @@ START_TEST(test_programs_without_a_path)
 END_TEST
 
 /* A word has as many bytes as a path can have, and the next word counts behind a longer one. */
-START_TEST(test_words_as_long_as_a_path)
+START_TEST(test_words_of_a_line)
 {
+	static const char between[] = " \t\r\n;&|()<>{}'\"`$";
 	static char line[3 * PATH_MAX];
+	const char *at;
 	char *python = in_tmp("python");
 	size_t len = strlen(python);
 	u32 n;
@@ -496,6 +498,10 @@ START_TEST(test_words_as_long_as_a_path)
 		line[n] = ';';
 		strcpy(line + n + 1, python);
 		ck_assert_int_eq(strlen(SAYS(python_in(line))), n < PATH_MAX ? n : len);
+	}
+	for (at = between; *at; at++) {
+		sprintf(line, "%cx%c%s%cx", *at, *at, python, *at);
+		ck_assert_str_eq(SAYS(python_in(line)), python);
 	}
 	ck_assert_ptr_null(python_in(""));
 	ck_assert_ptr_null(python_in(" ;; "));
@@ -648,7 +654,7 @@ int main(void)
 		test_no_stream_can_be_opened, test_no_memory, test_files_beside_the_program,
 		test_the_files_of_pawl, test_files_that_cannot_be_read,
 		test_programs_without_a_path,
-		test_words_as_long_as_a_path, test_names_of_pythons, test_the_hash,
+		test_words_of_a_line, test_names_of_pythons, test_the_hash,
 		test_the_hash_of_a_file, test_the_name_of_the_library, test_folders_that_are_made };
 	Suite *s = suite_create("mxnet");
 	TCase *tc = tcase_create("mxnet");

@@ -363,6 +363,57 @@ START_TEST(test_names_of_vars_and_ops_that_differ_in_one_part)
 }
 END_TEST
 
+/* An op that was pushed before the recording is unknown, and so is what its body pushes. */
+START_TEST(test_events_of_ops_that_are_unknown)
+{
+	struct recording r;
+	u32 i;
+
+	nmade = 0;
+	EVENT(REC_PUSH, 0, zig(1), zig(1), 0, 0);
+	EVENT(REC_BEGIN, 0, zig(5), zig(5), 1, 9);
+	EVENT(REC_PUSH, 0, zig(1), 0, 0, 0);
+	EVENT(REC_END | REC_END_OPEN | REC_END_STATUS, 0, zig(-5));
+	EVENT(REC_BEGIN, 0, zig(-4), zig(-4), 0);
+	EVENT(REC_BEGIN, 0, zig(5), zig(5), 0);
+	EVENT(REC_PUSH, 0, zig(1), 0, 0, 0);
+	EVENT(REC_END, 0, 6, 6);
+	EVENT(REC_PUSH, 0, zig(1), 0, 0, 0);
+	EVENT(REC_UNDO, 7, 7);
+	EVENT(REC_END, 0, 1, 1);
+	file_of(1);
+	add_events(0, 7, made, nmade);
+	add_end();
+	accepted(&r);
+	ck_assert_uint_eq(r.nops, 4);
+	ck_assert_uint_eq(r.foreign, 5);
+	for (i = 0; i < 4; i++) {
+		ck_assert(r.ops[i].begun == !i && r.ops[i].ended == !i && !r.ops[i].undone);
+		ck_assert_uint_eq(r.ops[i].parent, i < 2 ? REC_NONE : 0);
+	}
+	forget(&r);
+}
+END_TEST
+
+/* By another clock: then it took no time. */
+START_TEST(test_an_op_that_ends_before_it_begins)
+{
+	struct recording r;
+
+	nmade = 0;
+	EVENT(REC_PUSH, 0, zig(1), zig(1), 0, 0);
+	EVENT(REC_END, 10, 1, 1);
+	EVENT(REC_BEGIN, 20, zig(1), zig(1), 0);
+	file_of(1);
+	add_events(0, 7, made, nmade);
+	add_end();
+	accepted(&r);
+	ck_assert_uint_eq(r.ops[0].begin, 60000000);
+	ck_assert_uint_eq(r.ops[0].end, 60000000);
+	forget(&r);
+}
+END_TEST
+
 /* --- what makes no sense --- */
 
 START_TEST(test_what_is_said_of_a_chunk)
@@ -821,7 +872,8 @@ END_TEST
 
 SUITE("record_events", test_each_field_of_a_chunk_has_its_whole_range,
       test_each_field_of_an_event_has_its_whole_range, test_times_of_a_clock_that_stands_still,
-      test_names_of_vars_and_ops_that_differ_in_one_part, test_what_is_said_of_a_chunk,
+      test_names_of_vars_and_ops_that_differ_in_one_part, test_events_of_ops_that_are_unknown,
+      test_an_op_that_ends_before_it_begins, test_what_is_said_of_a_chunk,
       test_what_is_said_of_an_event, test_nothing_of_an_event_that_is_cut_counts,
       test_counts_beyond_the_end, test_chunks_that_grow,
       test_an_op_with_more_accesses_than_16_bits_count,
