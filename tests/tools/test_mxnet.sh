@@ -244,8 +244,11 @@ mkdir "$tmp/bare-bin"
 cp "$tmp/python-none" "$tmp/bare-bin/python3"
 printf '#!/bin/sh\n' >"$tmp/run python-good"
 chmod +x "$tmp/run python-good"
-PATH=$tmp/bare-bin:$tmp:$PATH run 1 "$tmp/run python-good"
-says err "python3 has no mxnet"
+for option in '' -P; do
+	PATH=$tmp/bare-bin:$tmp:$PATH run 1 $option "$tmp/run python-good"
+	says err "python3 has no mxnet"
+done
+PATH=$tmp/bare-bin:$PATH run 0 -P "$tmp/python of mine"
 # a Python that is none by its name may be named; a Python only in the name of a folder does not count
 cp "$tmp/python-good" "$tmp/snake"
 run 0 --python="$tmp/snake" sh -c 'echo "$LD_PRELOAD"'

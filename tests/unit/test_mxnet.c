@@ -185,7 +185,8 @@ static void setup(void)
 	put("mxnet/libmxnet.so", "");
 	snprintf(text_, sizeof(text_), "#!/bin/sh\necho %s/mxnet\n", folder);
 	put("python", text_);
-	put("cxx", "#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\necho >\"$2\"\n");
+	put("cxx", "#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\n"
+	    "echo \"$2\" >\"$2\"\n");
 	setenv("XDG_CACHE_HOME", in_tmp("cache"), 1);
 	setenv("CXX", in_tmp("cxx"), 1);
 	unsetenv("LD_PRELOAD");
@@ -287,6 +288,22 @@ START_TEST(test_no_way_leaves_anything)
 	ck_assert_int_eq(mxnet("mxnet -P -p @python"), STATUS_FAILED);
 	*program = 0;
 	ck_assert_int_eq(mxnet("mxnet -P -p @python"), STATUS_FAILED);
+}
+END_TEST
+
+/* Two processes that build the library at a time do so in files of their own. */
+START_TEST(test_the_file_in_which_the_library_is_built)
+{
+	char want[PATH_MAX], name[PATH_MAX];
+	FILE *f;
+
+	ck_assert_int_eq(mxnet("mxnet -P -p @python"), STATUS_OK);
+	ck_assert_int_eq(mxnet("mxnet -P -p @python"), STATUS_OK);
+	*strchr(said, '\n') = 0;
+	snprintf(want, sizeof(want), "%s.%d\n", said, (int)getpid());
+	f = fopen(said, "r");
+	MUST(f && fgets(name, sizeof(name), f) && !fclose(f));
+	ck_assert_str_eq(name, want);
 }
 END_TEST
 
@@ -650,12 +667,12 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_no_way_leaves_anything, test_no_process_can_be_made,
-		test_no_stream_can_be_opened, test_no_memory, test_files_beside_the_program,
-		test_the_files_of_pawl, test_files_that_cannot_be_read,
-		test_programs_without_a_path,
-		test_words_of_a_line, test_names_of_pythons, test_the_hash,
-		test_the_hash_of_a_file, test_the_name_of_the_library, test_folders_that_are_made };
+		test_no_way_leaves_anything, test_the_file_in_which_the_library_is_built,
+		test_no_process_can_be_made, test_no_stream_can_be_opened, test_no_memory,
+		test_files_beside_the_program, test_the_files_of_pawl,
+		test_files_that_cannot_be_read, test_programs_without_a_path,
+		test_words_of_a_line, test_names_of_pythons, test_the_hash, test_the_hash_of_a_file,
+		test_the_name_of_the_library, test_folders_that_are_made };
 	Suite *s = suite_create("mxnet");
 	TCase *tc = tcase_create("mxnet");
 	size_t i;
