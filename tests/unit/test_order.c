@@ -152,7 +152,49 @@ START_TEST(test_a_refused_op_is_waited_for_by_none)
 }
 END_TEST
 
-SUITE("order", test_a_refused_op_is_waited_for_by_none,
+/* The var as the program knows it, its ops, and the version after both writes. */
+START_TEST(test_what_is_said_of_two_writes_of_one_version)
+{
+	struct rec_access a[] = { { .var = 1, .version = 5 }, { .var = 1, .version = 6 },
+				  { .var = 0, .version = 6 }, { .var = 1, .version = 6 } };
+	struct rec_var v[] = { { .index = 8, .gen = 9, .engine = 2 },
+			       { .index = 17, .gen = 5, .engine = 3 } };
+	const struct recording r = { .ops = ops, .nops = 4, .accesses = a, .naccesses = 4,
+				     .vars = v, .nvars = 2 };
+	u32 order[4], i;
+	size_t n = 9;
+
+	for (i = 0; i < 4; i++) {
+		a[i].placed = a[i].write = true;
+		ops[i] = (struct rec_op){ .name = "", .begun = true, .parent = REC_NONE,
+					  .thread = i, .access = i, .naccesses = 1 };
+	}
+	ck_assert_int_eq(rec_order(&r, order, &n, text, sizeof(text)), -EBADMSG);
+	ck_assert_str_eq(text, "var 17.5 of engine 3: ops 1 and 3 both wrote version 7");
+	ck_assert_uint_eq(n, 0);
+}
+END_TEST
+
+/* How many, and the first of them; those that wait for no one, or were refused, do not count. */
+START_TEST(test_what_is_said_of_ops_that_wait_for_each_other)
+{
+	struct rec_edge edges[] = { { 2, 3 }, { 3, 2 }, { 3, 4 } };
+	const struct recording r = { .ops = ops, .nops = 5, .edges = edges,
+				     .nedges = COUNT(edges) };
+	static const char *const names[] = { "a", "b", "c", "d", "e" };
+	u32 order[5], i;
+	size_t n;
+
+	for (i = 0; i < 5; i++)
+		ops[i] = (struct rec_op){ .name = names[i], .begun = true, .parent = REC_NONE,
+					  .thread = i, .undone = i == 0 };
+	ck_assert_int_eq(rec_order(&r, order, &n, text, sizeof(text)), -EBADMSG);
+	ck_assert_str_eq(text, "no serial order: 3 ops wait for each other, among them op 2 (\"c\")");
+}
+END_TEST
+
+SUITE("order", test_what_is_said_of_two_writes_of_one_version,
+      test_what_is_said_of_ops_that_wait_for_each_other, test_a_refused_op_is_waited_for_by_none,
       test_an_op_does_not_wait_for_itself,
       test_ops_that_wait_for_nothing_come_as_they_were_pushed,
       test_a_refused_op_does_not_end_the_order_of_its_thread,

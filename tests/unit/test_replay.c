@@ -12,19 +12,27 @@ static char text[256];
  * UNORDERED takes the vars from the ops, and the last one runs first.  BESIDE runs the second op
  * inside the first.  TWICE runs each op twice that only reads.  FORGETFUL runs no op that writes.
  * FULL refuses ops that write.  SLEEPLESS only notes the sleeps.  BROKEN fails ops that write, and
- * does not run them.
+ * does not run them; WORSE does that to the first op, and refuses the others.  NO_VARS refuses the
+ * third var.  CLOCKED has a clock that advances by 0.3 s each time that this thread looks.
  */
-enum { SOUND, UNORDERED, BESIDE, TWICE, FORGETFUL, FULL, SLEEPLESS, BROKEN };
+enum { SOUND, UNORDERED, BESIDE, TWICE, FORGETFUL, FULL, SLEEPLESS, BROKEN, WORSE, NO_VARS,
+       CLOCKED };
 
 static int engine_is;
 static struct pawl_op inner;
 static struct timespec slept;		/* the last time */
 static u32 sleeps, pushes, calls;	/* calls: of pawl_push() */
 static struct pawl_op pushed[8];	/* its arguments, as far as there is room */
+static pawl_var_t vars[8][8];		/* those that it reads, and then those that it writes */
+static u32 creates;			/* calls of pawl_var_create() */
 static bool second_reads;
 
 int __real_pawl_push(struct pawl_engine *e, const struct pawl_op *op);
 int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op);
+int __real_pawl_var_create(struct pawl_engine *e, pawl_var_t *out);
+int __wrap_pawl_var_create(struct pawl_engine *e, pawl_var_t *out);
+int __real_clock_gettime(clockid_t clock, struct timespec *ts);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ts);
 int __real_nanosleep(const struct timespec *ns, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *ns, struct timespec *left);
 
@@ -33,14 +41,21 @@ int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op)
 	static int32_t priority;
 	struct pawl_op other = *op;
 
-	if (calls < COUNT(pushed))
+	if (calls < COUNT(pushed)) {
 		pushed[calls] = *op;
+		if (op->nreads + op->nwrites <= COUNT(vars[0])) {
+			memcpy(vars[calls], op->reads, op->nreads * sizeof(*op->reads));
+			memcpy(vars[calls] + op->nreads, op->writes,
+			       op->nwrites * sizeof(*op->writes));
+		}
+	}
 	calls++;
-	if (engine_is == SOUND || engine_is == SLEEPLESS)
+	if (engine_is == SOUND || engine_is == SLEEPLESS || engine_is == NO_VARS ||
+	    engine_is == CLOCKED)
 		return __real_pawl_push(e, op);
 	if (engine_is == FORGETFUL && op->nwrites)
 		return 0;
-	if (engine_is == FULL && op->nwrites)
+	if ((engine_is == FULL && op->nwrites) || (engine_is == WORSE && calls > 1))
 		return -ENOBUFS;
 	if (engine_is == TWICE && !op->nwrites)
 		OK(__real_pawl_push(e, op));
@@ -48,13 +63,31 @@ int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op)
 		inner = *op;
 		return 0;
 	}
-	if (engine_is == BROKEN && op->nwrites)
+	if ((engine_is == BROKEN && op->nwrites) || engine_is == WORSE)
 		other.fn = fail_io;
 	if (engine_is == UNORDERED) {
 		other.nreads = other.nwrites = 0;
 		other.priority = ++priority;
 	}
 	return __real_pawl_push(e, &other);
+}
+
+int __wrap_pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
+{
+	return __real_pawl_var_create(e, engine_is == NO_VARS && creates++ == 2 ? NULL : out);
+}
+
+static u32 looks;			/* at the clock of CLOCKED */
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ts)
+{
+	u32 tenths;
+
+	if (engine_is != CLOCKED || gettid() != getpid())
+		return __real_clock_gettime(clock, ts);
+	tenths = 3 * looks++;
+	*ts = (struct timespec){ 1000 + tenths / 10, tenths % 10 * 100000000 };
+	return 0;
 }
 
 int __wrap_nanosleep(const struct timespec *ns, struct timespec *left)
@@ -75,8 +108,8 @@ int __wrap_nanosleep(const struct timespec *ns, struct timespec *left)
 static int replay(int how, bool read_first, struct replay_options o, u64 end,
 		  struct replay_result *res)
 {
-	struct rec_access a[] = { { .write = !read_first, .placed = true },
-				  { .write = !second_reads, .placed = true,
+	struct rec_access a[] = { { .var = 1, .write = !read_first, .placed = true },
+				  { .var = 1, .write = !second_reads, .placed = true,
 				    .version = !read_first } };
 	struct rec_op ops[] = {
 		{ .name = "", .parent = REC_NONE, .naccesses = 1, .begun = true, .ended = true,
@@ -84,9 +117,9 @@ static int replay(int how, bool read_first, struct replay_options o, u64 end,
 		{ .name = "two", .parent = REC_NONE, .access = 1, .naccesses = 1, .begun = true,
 		  .ended = !end, .push = 1, .begin = end, .end = 0 },
 	};
-	struct rec_var v = { .gen = 1 };
+	struct rec_var v[2] = { { .gen = 1 } };
 	const struct recording r = { .ops = ops, .nops = 2, .accesses = a, .naccesses = 2,
-				     .vars = &v, .nvars = 1 };
+				     .vars = v, .nvars = 2 };
 	const u32 order[] = { 0, 1 };
 	int rc;
 
@@ -111,7 +144,7 @@ START_TEST(test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new)
 {
 	struct replay_result res = broken_replay(UNORDERED, false);
 
-	ck_assert_msg(strstr(res.first, "has version 0, not 1") != NULL, "%s", res.first);
+	ck_assert_str_eq(res.first, "op 1 (\"two\"): var 1 has version 0, not 1");
 	ck_assert_uint_eq(res.wrong, 2);
 	ck_assert_uint_eq(broken_replay(SOUND, false).wrong, 0);
 }
@@ -130,8 +163,7 @@ START_TEST(test_replay_sees_who_is_beside_a_writer)
 		res = broken_replay(BESIDE, !first);
 		ck_assert_uint_eq(res.ops, 2);
 		ck_assert_uint_eq(res.wrong, first ? 2 : second);
-		ck_assert_msg(!i || strstr(res.first, "var 0 is held by another"), "%u: %s", i,
-			      res.first);
+		ck_assert_str_eq(res.first, i ? "op 1 (\"two\"): var 1 is held by another" : "");
 		ck_assert_uint_eq(broken_replay(SOUND, !first).wrong, 0);
 	}
 	second_reads = false;
@@ -142,11 +174,11 @@ START_TEST(test_replay_sees_ops_that_run_twice_or_never)
 {
 	struct replay_result res = broken_replay(TWICE, true);
 
-	ck_assert_msg(strstr(res.first, "runs again") != NULL, "%s", res.first);
+	ck_assert_str_eq(res.first, "op 0 (\"\"): runs again");
 	ck_assert_uint_eq(res.wrong, 2);
 	ck_assert_uint_eq(res.ops, 3);
 	res = broken_replay(FORGETFUL, true);
-	ck_assert_msg(strstr(res.first, "1 bodies ran for 2 ops") != NULL, "%s", res.first);
+	ck_assert_str_eq(res.first, "op 0 (\"\"): 1 bodies ran for 2 ops");
 	ck_assert_uint_eq(res.wrong, 1);
 }
 END_TEST
@@ -175,6 +207,21 @@ START_TEST(test_bodies_take_their_time_divided_by_the_speed)
 	OK(replay(SLEEPLESS, false, o, 3000000, &res));
 	ck_assert_uint_eq(sleeps, 0);
 	ck_assert_uint_ge(res.ns, 3000000 / 3);
+}
+END_TEST
+
+/* A body that is busy looks at the clock until its time is over, and not much longer. */
+START_TEST(test_a_busy_body_ends_by_the_clock)
+{
+	struct replay_options o = { .workers = 0, .speed = 2 };
+	struct replay_result res;
+
+	looks = 0;
+	OK(replay(CLOCKED, false, o, 12000000000, &res));
+	/* 6 s are 20 looks */
+	ck_assert_uint_ge(res.ns, 6000000000);
+	ck_assert_uint_le(res.ns, looks * 300000000ull);
+	ck_assert(looks > 20 && looks < 100);
 }
 END_TEST
 
@@ -365,6 +412,182 @@ START_TEST(test_an_op_or_an_engine_that_is_refused_ends_the_replay)
 }
 END_TEST
 
+/* Three ops without edges, of which the second one has a long name, on such an engine. */
+static int replay_three(int how, struct rec_access a[4], struct replay_result *res)
+{
+	static char name[61];
+	struct replay_options o = { .workers = 0 };
+	struct rec_op ops[] = {
+		{ .name = "a", .parent = REC_NONE, .naccesses = 1 },
+		{ .name = name, .parent = REC_NONE, .access = 1, .naccesses = 2 },
+		{ .name = "c", .parent = REC_NONE, .access = 3, .naccesses = 1 },
+	};
+	struct rec_var v[4] = { { .gen = 1 } };
+	const struct recording r = { .ops = ops, .nops = 3, .accesses = a, .naccesses = 4,
+				     .vars = v, .nvars = 4 };
+	const u32 order[] = { 0, 1, 2 };
+	int rc;
+
+	memset(name, 'b', sizeof(name) - 1);
+	calls = creates = 0;
+	engine_is = how;
+	rc = replay_run(&r, order, 3, &o, res, text, sizeof(text));
+	engine_is = SOUND;
+	return rc;
+}
+
+#define TEN(c)		#c #c #c #c #c #c #c #c #c #c
+#define FORTY(c)	TEN(c) TEN(c) TEN(c) TEN(c)
+
+/* None of the ops behind it is pushed, and the engine's reason is given. */
+START_TEST(test_the_first_op_that_is_refused_ends_the_replay)
+{
+	struct rec_access a[] = { { .var = 0 }, { .var = 1 }, { .var = 2, .write = true },
+				  { .var = 3 } };
+	struct replay_result res;
+
+	ck_assert_int_eq(replay_three(FULL, a, &res), -ENOBUFS);
+	ck_assert_uint_eq(calls, 2);
+	ck_assert(res.ops == 1 && res.accesses == 1 && !res.wrong);
+	ck_assert_msg(strstr(text, "op 1 (\"" FORTY(b) "\"): ") == text, "%s", text);
+	/* of an op and of the wait for all, the first error is told */
+	ck_assert_int_eq(replay_three(WORSE, a, &res), -ENOBUFS);
+	ck_assert_uint_eq(calls, 2);
+	ck_assert(!res.ops && !res.wrong);
+	ck_assert_msg(strstr(text, "op 1 (\"") == text, "%s", text);
+	ck_assert_int_eq(replay_three(SOUND, a, &res), 0);
+	ck_assert(res.ops == 3 && res.accesses == 4 && !res.wrong);
+}
+END_TEST
+
+/* Its op is not pushed, and no more vars are created. */
+START_TEST(test_a_var_that_is_refused_ends_the_replay)
+{
+	struct rec_access a[] = { { .var = 0 }, { .var = 1 }, { .var = 2, .write = true },
+				  { .var = 3 } };
+	struct replay_result res;
+
+	ck_assert_int_eq(replay_three(NO_VARS, a, &res), -EINVAL);
+	ck_assert(calls == 1 && creates == 3 && res.ops == 1 && !res.wrong);
+	ck_assert_str_eq(text, "op 1: var_create: out is NULL");
+	a[1].var = 2;
+	a[2].var = 1;
+	a[2].write = false;
+	ck_assert_int_eq(replay_three(NO_VARS, a, &res), -EINVAL);
+	ck_assert(calls == 1 && creates == 3 && res.ops == 1 && !res.wrong);
+	/* of the first var of an op as well */
+	a[2].var = 0;
+	a[3].var = 1;
+	ck_assert_int_eq(replay_three(NO_VARS, a, &res), -EINVAL);
+	ck_assert(calls == 2 && creates == 3 && res.ops == 2 && !res.wrong);
+	ck_assert_str_eq(text, "op 2: var_create: out is NULL");
+}
+END_TEST
+
+/* Each var of the recording is one var of the engine, from its first access to its last. */
+START_TEST(test_ops_that_have_a_var_in_common_have_it_in_the_replay)
+{
+	struct replay_options o = { .workers = 0 };
+	struct rec_access a[] = { { .var = 0 }, { .var = 1, .write = true }, { .var = 2 },
+				  { .var = 3, .write = true }, { .var = 4 }, { .var = 0 },
+				  { .var = 1 }, { .var = 2 }, { .var = 3 }, { .var = 4 } };
+	struct rec_op ops[6];
+	struct rec_var v[5] = { { .gen = 1 } };
+	const struct recording r = { .ops = ops, .nops = 6, .accesses = a, .naccesses = 10,
+				     .vars = v, .nvars = 5 };
+	const u32 order[] = { 0, 1, 2, 3, 4, 5 };
+	struct replay_result res;
+	u32 i, k;
+
+	for (i = 0; i < 6; i++)
+		ops[i] = (struct rec_op){ .name = "", .parent = REC_NONE,
+					  .access = i ? 4 + i : 0, .naccesses = i ? 1 : 5 };
+	calls = 0;
+	ck_assert_msg(!replay_run(&r, order, 6, &o, &res, text, sizeof(text)), "%s", text);
+	ck_assert(calls == 6 && res.ops == 6 && res.accesses == 10 && !res.wrong);
+	for (i = 0; i < 5; i++) {
+		for (k = 0; k < 5 && memcmp(&vars[0][k], &vars[i + 1][0], sizeof(pawl_var_t)); k++)
+			;
+		/* reads come first; each of them has one place */
+		ck_assert_msg(i % 2 ? k == 3 || k == 4 : k < 3, "%u: %u", i, k);
+		memset(&vars[0][k], 0, sizeof(pawl_var_t));
+	}
+}
+END_TEST
+
+/* An op is over when its body has taken its time, not before. */
+START_TEST(test_an_op_inside_another_one_that_must_be_over)
+{
+	struct replay_options o = { .speed = 1, .sleep = true };
+	struct rec_edge edge = { 0, 1 };
+	struct rec_op ops[] = { { .name = "", .parent = REC_NONE, .begun = true, .ended = true },
+				{ .name = "", .parent = REC_NONE, .begun = true, .ended = true } };
+	const struct recording r = { .ops = ops, .nops = 2, .edges = &edge, .nedges = 1 };
+	const u32 order[] = { 0, 1 };
+	struct replay_result res;
+
+	engine_is = BESIDE;
+	pushes = 0;
+	OK(replay_run(&r, order, 2, &o, &res, text, sizeof(text)));
+	engine_is = SOUND;
+	ck_assert(res.ops == 2 && res.edges == 1 && res.wrong == 1);
+	ck_assert_str_eq(res.first, "op 1 (\"\"): op 0 is not over");
+}
+END_TEST
+
+/* The number of an op is not its place in the order. */
+START_TEST(test_the_op_that_ends_a_var_by_its_number)
+{
+	struct replay_options o = { .workers = 0 };
+	struct rec_access a[] = { { .write = true }, { .write = true } };
+	struct rec_op ops[] = {
+		{ .name = "", .parent = REC_NONE, .naccesses = 1, .ends = true },
+		{ .name = "", .parent = REC_NONE, .access = 1, .naccesses = 1 },
+	};
+	struct rec_var v = { .gen = 1 };
+	const struct recording r = { .ops = ops, .nops = 2, .accesses = a, .naccesses = 2,
+				     .vars = &v, .nvars = 1 };
+	const u32 order[] = { 1, 0 };
+	struct replay_result res;
+
+	calls = 0;
+	OK(replay_run(&r, order, 2, &o, &res, text, sizeof(text)));
+	ck_assert(calls == 1 && res.ops == 2 && !res.wrong);
+}
+END_TEST
+
+/* The names of ops in messages have at most 40 bytes. */
+START_TEST(test_a_wrong_op_with_a_long_name)
+{
+	struct replay_options o = { .workers = 0 };
+	struct rec_edge edge = { 0, 1 };
+	struct rec_op ops[] = { { .name = "", .parent = REC_NONE },
+				{ .name = FORTY(n), .parent = REC_NONE } };
+	const struct recording r = { .ops = ops, .nops = 2, .edges = &edge, .nedges = 1 };
+	const u32 order[] = { 1, 0 };
+	struct replay_result res;
+	u32 i;
+
+	for (i = 0; i < 2; i++) {
+		OK(replay_run(&r, order, 2, &o, &res, text, sizeof(text)));
+		ck_assert_uint_eq(res.wrong, 1);
+		ck_assert_str_eq(res.first, "op 1 (\"" FORTY(n) "\"): op 0 is not over");
+		ops[1].name = FORTY(n) "n";
+	}
+}
+END_TEST
+
+/* A workload of one task of 2 s. */
+static void write_task(const char *path)
+{
+	FILE *f = fopen(path, "w");
+
+	MUST(f);
+	fputs("{\"workflow\": {\"specification\": {\"tasks\": [{\"id\": \"a\"}]}, \"execution\": "
+	      "{\"tasks\": [{\"id\": \"a\", \"runtimeInSeconds\": 2}]}}}", f);
+	MUST(!fclose(f));
+}
+
 /* pawl replay with these options of a workload of one task of 2 s, with what it prints. */
 static int replayed(char *one, char *two, char *path, char **says)
 {
@@ -377,12 +600,35 @@ static int replayed(char *one, char *two, char *path, char **says)
 	engine_is = SLEEPLESS;
 	stdout = open_memstream(says, &n);
 	MUST(stdout);
+	/* of an earlier call of something else */
+	errno = ERANGE;
 	rc = cmd_replay(4, argv);
 	MUST(!fclose(stdout));
 	stdout = was;
 	engine_is = SOUND;
 	return rc;
 }
+
+/* In milliseconds; it is the time of the bodies or more, and less than that of the command. */
+START_TEST(test_the_command_prints_the_time_of_a_replay)
+{
+	static char speed[] = "-s400", workers[] = "-w0";
+	char *path = temp_path(), *says, *at;
+	struct timespec from, to;
+	double ms, most;
+
+	write_task(path);
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	ck_assert_int_eq(replayed(speed, workers, path, &says), STATUS_OK);
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	most = (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
+	at = strstr(says, " in ");
+	ck_assert_msg(at && sscanf(at, " in %lf ms: order kept", &ms) == 1, "%s", says);
+	ck_assert_msg(ms >= 4.999 && ms <= most + 0.001, "%s, in %f", says, most);
+	free(says);
+	unlink(path);
+}
+END_TEST
 
 START_TEST(test_options_of_the_command)
 {
@@ -394,12 +640,9 @@ START_TEST(test_options_of_the_command)
 		{ sleep, slow, 1, 1, 500000000 },
 	};
 	char *path = temp_path(), *says, *at;
-	FILE *f = fopen(path, "w");
 	u32 i, lines;
 
-	fputs("{\"workflow\": {\"specification\": {\"tasks\": [{\"id\": \"a\"}]}, \"execution\": "
-	      "{\"tasks\": [{\"id\": \"a\", \"runtimeInSeconds\": 2}]}}}", f);
-	MUST(!fclose(f));
+	write_task(path);
 	for (i = 0; i < COUNT(of); i++) {
 		slept = (struct timespec){ 0 };
 		ck_assert_int_eq(replayed(of[i].one, of[i].two, path, &says), STATUS_OK);
@@ -416,7 +659,13 @@ START_TEST(test_options_of_the_command)
 }
 END_TEST
 
-SUITE("replay", test_which_ops_end_their_var, test_an_op_is_pushed_as_it_was_recorded,
+SUITE("replay", test_an_op_inside_another_one_that_must_be_over,
+      test_a_busy_body_ends_by_the_clock, test_the_op_that_ends_a_var_by_its_number,
+      test_the_first_op_that_is_refused_ends_the_replay,
+      test_a_var_that_is_refused_ends_the_replay,
+      test_ops_that_have_a_var_in_common_have_it_in_the_replay,
+      test_a_wrong_op_with_a_long_name, test_the_command_prints_the_time_of_a_replay,
+      test_which_ops_end_their_var, test_an_op_is_pushed_as_it_was_recorded,
       test_a_replay_has_as_many_vars_as_the_recording, test_a_replay_checks_the_edges_of_each_op,
       test_options_of_the_command,
       test_replay_sees_a_version_that_is_too_old_and_one_that_is_too_new,

@@ -5,9 +5,43 @@
 #include <sys/stat.h>
 #include <tools/pawl/slurp.h>
 
-/* read() comes here (tests/Makefile). */
+/* These calls come here (tests/Makefile). */
 ssize_t __real_read(int fd, void *p, size_t n);
 ssize_t __wrap_read(int fd, void *p, size_t n);
+int __real_open(const char *path, int flags, mode_t mode);
+int __wrap_open(const char *path, int flags, mode_t mode);
+int __real_fstat(int fd, struct stat *st);
+int __wrap_fstat(int fd, struct stat *st);
+void *__real_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+
+static u32 interrupted;		/* so many calls of open() */
+static size_t refused;		/* no memory of that size; 0: none is refused */
+static bool stat_fails, stat_called;
+
+int __wrap_open(const char *path, int flags, mode_t mode)
+{
+	if (interrupted) {
+		interrupted--;
+		errno = EINTR;
+		return -1;
+	}
+	return __real_open(path, flags, mode);
+}
+
+int __wrap_fstat(int fd, struct stat *st)
+{
+	stat_called = true;
+	if (!stat_fails)
+		return __real_fstat(fd, st);
+	errno = EIO;
+	return -1;
+}
+
+void *__wrap_malloc(size_t n)
+{
+	return refused && n == refused ? NULL : __real_malloc(n);
+}
 
 static size_t piece;		/* most bytes of a call; 0: any number */
 static u32 calls_left;		/* which succeed */
@@ -141,6 +175,40 @@ START_TEST(test_fields_of_16_32_and_64_bits)
 }
 END_TEST
 
-SUITE("slurp", test_a_message_is_one_line_of_at_most_its_room, test_fields_of_16_32_and_64_bits,
+/* An open that a signal interrupts is repeated; whatever else fails leaves no file open. */
+START_TEST(test_calls_of_the_system_that_fail)
+{
+	char *path = temp_path(), out[128], want[128];
+	int fd = next_fd(), rc;
+	size_t len;
+	void *data;
+
+	MUST(!truncate(path, 777));
+	interrupted = 2;
+	OK(file_slurp(path, 1000, &data, &len, out, sizeof(out)));
+	ck_assert(len == 777 && !interrupted);
+	free(data);
+	/* an old C library has another name for fstat() */
+	if (stat_called) {
+		stat_fails = true;
+		rc = file_slurp(path, 1000, &data, &len, out, sizeof(out));
+		stat_fails = false;
+		ck_assert_int_eq(rc, -EIO);
+		snprintf(want, sizeof(want), "%s: cannot stat: Input/output error", path);
+		ck_assert_str_eq(out, want);
+	}
+	refused = 777;
+	rc = file_slurp(path, 1000, &data, &len, out, sizeof(out));
+	refused = 0;
+	ck_assert_int_eq(rc, -ENOMEM);
+	snprintf(want, sizeof(want), "%s: no memory for 777 bytes", path);
+	ck_assert_str_eq(out, want);
+	ck_assert_int_eq(next_fd(), fd);
+	unlink(path);
+}
+END_TEST
+
+SUITE("slurp", test_calls_of_the_system_that_fail,
+      test_a_message_is_one_line_of_at_most_its_room, test_fields_of_16_32_and_64_bits,
       test_a_file_that_comes_in_pieces_is_read_whole,
       test_what_is_no_file_of_at_most_so_many_bytes_is_refused)

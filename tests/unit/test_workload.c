@@ -93,6 +93,7 @@ START_TEST(test_which_values_are_tensors)
 		{ "[[1, 10, 0, 4, 4, \"cpu\"], [2, 10, 0, 4, 4, \"cpu\"]]", "op r0" },
 		{ "[[5, 1, 0, 4, 4, \"cpu\"], [6, 1, 0, 4, 4, \"cpu\"]]", "op r0" },
 		{ "[[1, 0, 0, 4, 4, \"cpu\"], [2, 0, 0, 4, 4, \"cpu\"]]", "op r0 r1" },
+		{ "[[1, -5, 0, 4, 4, \"cpu\"], [2, -5, 0, 4, 4, \"cpu\"]]", "op r0 r1" },
 		/* a list of as many tensors as a tensor has values */
 		{ "[[1, 1, 0, 4, 4, \"cpu\"], [2, 2, 0, 4, 4, \"cpu\"], [3, 3, 0, 4, 4, \"cpu\"],"
 		  " [4, 4, 0, 4, 4, \"cpu\"], [5, 5, 0, 4, 4, \"cpu\"], [6, 6, 0, 4, 4, \"cpu\"]]",
@@ -145,6 +146,17 @@ START_TEST(test_which_arguments_a_schema_marks_as_written)
 }
 END_TEST
 
+/* All tensors of a list that the schema marks, however deep they are. */
+START_TEST(test_a_list_of_tensors_is_written_as_a_whole)
+{
+#define LIST(schema)								\
+	"{\"nodes\": [{\"id\": 1, \"name\": \"op\", \"op_schema\": \"" schema "\", "	\
+	"\"inputs\": [[" TENSOR("1") ", [" TENSOR("2") "]], " TENSOR("3") "]}]}"
+	becomes(LIST("f(Tensor(a!)[] a, Tensor[] b)"), "op w0 w1 r2");
+	becomes(LIST("f(Tensor[] a, Tensor(b!)[] b)"), "op r0 r1 w2");
+}
+END_TEST
+
 /* A field of its own counts more than the attribute of that name. */
 START_TEST(test_where_the_schema_of_an_operator_is)
 {
@@ -158,6 +170,9 @@ START_TEST(test_where_the_schema_of_an_operator_is)
 		"op r0");
 	becomes(ATTRS("\"attrs\": [{\"name\": \"schema\", \"value\": \"f(Tensor(a!) a)\"}]"),
 		"op r0");
+	/* and the first attribute more than another one */
+	becomes(ATTRS("\"attrs\": [{\"name\": \"op_schema\", \"value\": \"f(Tensor(a!) a)\"}, "
+		      "{\"name\": \"op_schema\", \"value\": \"f(Tensor a)\"}]"), "op w0");
 	becomes(ATTRS("\"attrs\": [{}, {\"name\": 1}, {\"name\": \"op_schema\", \"value\": 1}]"),
 		"op r0");
 }
@@ -277,6 +292,27 @@ START_TEST(test_the_times_of_tasks)
 }
 END_TEST
 
+/* Up to 1e9 s; a time that is longer, like one of no number, does not count. */
+START_TEST(test_the_longest_time_of_a_task)
+{
+	static const struct { const char *seconds; u64 ns; } list[] = {
+		{ "999999999", 999999999000000000 }, { "1e9", 0 }, { "1000000001", 0 },
+		{ "\"1\"", 0 }, { "1e-9", 1 }, { "0", 0 },
+	};
+	struct recording r;
+	char json[256];
+	u32 i;
+
+	for (i = 0; i < COUNT(list); i++) {
+		snprintf(json, sizeof(json), FLOW(TASK("a", ""),
+			 "{\"id\": \"a\", \"runtimeInSeconds\": %s}"), list[i].seconds);
+		OK(loads(json, &r));
+		ck_assert_msg(r.ops[0].end == list[i].ns, "%s", list[i].seconds);
+		rec_free(&r);
+	}
+}
+END_TEST
+
 /* The message is the file's name, the reason, and which task it is, if it is one. */
 START_TEST(test_what_is_said_of_a_workload_that_is_refused)
 {
@@ -294,6 +330,11 @@ START_TEST(test_what_is_said_of_a_workload_that_is_refused)
 		  ": the files of a task are no list: a" },
 		{ FLOW("{\"id\": \"a\", \"outputFiles\": \"f\"}", ""),
 		  ": the files of a task are no list: a" },
+		/* whatever follows */
+		{ FLOW("{\"id\": \"a\", \"inputFiles\": 1, \"outputFiles\": [\"f\"]}", ""),
+		  ": the files of a task are no list: a" },
+		{ FLOW("{\"id\": \"b\", \"inputFiles\": [1, \"f\"]}," TASK("c", ""), ""),
+		  ": a file without a name, of task: b" },
 		{ FLOW("{\"id\": \"a\", \"inputFiles\": [[]]}", ""),
 		  ": a file without a name, of task: a" },
 		{ "{\"workflow\": {}}", ": no workflow.specification.tasks" },
@@ -371,7 +412,8 @@ START_TEST(test_files_of_the_size_of_a_buffer)
 }
 END_TEST
 
-SUITE("workload", test_an_operator_that_another_one_names_as_its_parent_is_no_op,
+SUITE("workload", test_a_list_of_tensors_is_written_as_a_whole, test_the_longest_time_of_a_task,
+      test_an_operator_that_another_one_names_as_its_parent_is_no_op,
       test_parents_are_found_in_any_order, test_which_values_are_tensors,
       test_which_arguments_a_schema_marks_as_written, test_where_the_schema_of_an_operator_is,
       test_a_result_that_is_a_view_of_an_argument_is_read, test_a_task_comes_after_its_parents,

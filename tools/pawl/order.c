@@ -197,7 +197,7 @@ int rec_order(const struct recording *r, uint32_t *out, size_t *n, char *err, si
 				heap_put(&o, o.to[i]);
 	}
 	if (*n != alive) {
-		for (i = 0; r->ops[i].undone || !o.degree[i]; i++)
+		for (i = 0; !o.degree[i]; i++)
 			;
 		rc = file_err(err, errlen, -EBADMSG,
 			      "no serial order: %zu ops wait for each other, among them op %zu (\"%s\")",
