@@ -114,17 +114,19 @@ END_TEST
 START_TEST(test_who_pushed_and_who_ran_an_op)
 {
 	static const unsigned char pushes[] = { PUSH, REC_PUSH, 0, 2, 0, 0, 1, 3, 0 },
-		runs[] = { BEGIN, REC_PUSH, 0, 8, 2, 0, 1, 5, 0, REC_UNDO, 4, 1, END };
+		runs[] = { BEGIN, REC_PUSH, 0, 8, 2, 0, 1, 5, 0, REC_UNDO, 4, 1, END,
+			   REC_WAIT | REC_WAIT_ALL, 0 };
 	const struct stream s[] = { { 1, 7, 1000, sizeof(pushes), pushes },
 				    { 1, 9, 1100, sizeof(runs), runs } };
 	static const struct { const char *what, *line; } says[] = {
 		{ "info", "\nengine 1   \"pawl\", pooled, 3 workers, 5 devices\n" },
-		{ "info", "\nops        2 pushed by 2 threads, 1 of them in bodies; 1 begun, 1 over, 0 "
+		{ "info", "\nops        2 pushed by 2 threads, 0 of them in bodies; 1 begun, 1 over, 0 "
 			  "with an error, 1 refused\n" },
 		{ "dump", "\n0 0 1:7 0.000 200000.000 200000.000 9 0 \"\" normal 0 0 w0@0\n"
 			  "1 1 1:7 0.000 - - - - \"\" normal 0 0 w0\n" },
 		{ "json", "{\"engine\":1,\"kind\":\"pooled\",\"workers\":3,\"devices\":5}]" },
 		{ "json", "{\"op\":0,\"engine\":1,\"thread\":7," },
+		{ "json", "\"waits\":[\n{\"engine\":1,\"thread\":9,\"begin_ns\":200000000," },
 		{ "json", "\"push_ns\":0,\"begin_ns\":200000000,\"runner\":9,\"end_ns\":200000000," },
 	};
 	unsigned char *data, *head;
@@ -434,6 +436,7 @@ START_TEST(test_a_recording_without_an_order_is_refused)
 	snprintf(want, sizeof(want),
 		 "%s: var 1.1 of engine 0: ops 0 and 1 both wrote version 1", path);
 	ck_assert_str_eq(text, want);
+	ck_assert(!r.ops && !r.accesses && !r.vars && !r.nops);
 	ck_assert_int_eq(refused(cmd_record, info, path, &says), STATUS_FAILED);
 	ck_assert_msg(strstr(says, want) == says + strlen("pawl it: "), "%s", says);
 	free(says);
@@ -565,9 +568,9 @@ START_TEST(test_info_names_the_program_and_the_kinds_of_engines)
 		ck_assert_msg(strstr(out, want) != NULL, "%s", out);
 		free(out);
 		out = said("json", data, len);
-		snprintf(want, sizeof(want), "\"source\":\"pawl\",\"program\":\"%s\",\"ended\":",
-			 program_invocation_short_name);
-		ck_assert_msg(strstr(out, want) != NULL, "no %s in %s", want, out);
+		snprintf(want, sizeof(want), "{\"format\":\"pawl-record\",\"version\":1,\"source\":"
+			 "\"pawl\",\"program\":\"%s\",\"ended\":", program_invocation_short_name);
+		ck_assert_msg(strstr(out, want) == out, "no %s in %s", want, out);
 		free(out);
 		free(data);
 	}
@@ -616,7 +619,153 @@ START_TEST(test_percentiles_and_limits_of_a_workload)
 }
 END_TEST
 
-SUITE("reccmd", test_names_of_ops_are_whole,
+/* What pawl record says of a recording with these events ends with, or has, this text. */
+static void prints(const char *what, const unsigned char *events, u32 nevents, bool whole_end,
+		   const char *want)
+{
+	unsigned char *data;
+	const char *at;
+	char *out;
+	size_t len;
+
+	data = sample(&len);
+	len = with_events(data, len, events, nevents, true);
+	set_heads(data, len);
+	out = said(what, data, len);
+	at = strstr(out, want);
+	ck_assert_msg(at && (!whole_end || !strcmp(at, want)), "no %s in %s", want, out);
+	free(out);
+	free(data);
+}
+
+START_TEST(test_the_names_of_properties)
+{
+	static const char *const names[] = { "normal", "copy-from-device", "copy-to-device",
+					     "cpu-prioritized", "async", "delete-var",
+					     "gpu-prioritized", "no-skip", "unknown" };
+	unsigned char events[] = { REC_PUSH | REC_PUSH_WHERE, 0, 4, 2, 0, 0, 0, 0, 0 };
+	char want[128];
+
+	for (events[5] = 0; events[5] < COUNT(names); events[5]++) {
+		snprintf(want, sizeof(want), "\n0 0 0:7 0.000 - - - - \"\" %s 0 0\n",
+			 names[events[5]]);
+		prints("dump", events, sizeof(events), true, want);
+		snprintf(want, sizeof(want), ",\"name\":\"\",\"prop\":\"%s\",\"priority\":0,",
+			 names[events[5]]);
+		prints("json", events, sizeof(events), false, want);
+	}
+}
+END_TEST
+
+/* It was queued, but the time of its body is not known. */
+START_TEST(test_an_op_that_began_and_did_not_end)
+{
+	static const unsigned char events[] = {
+		REC_PUSH, 10, 4, 2, 0, 1, 3, 0, REC_PUSH, 0, 2, 0, 0, 1, 5, 0,
+		REC_BEGIN, 10, 6, 2, 1, 1, REC_BEGIN, 10, 1, 0, 1, 1, REC_END, 15, 3, 1 };
+
+	prints("info", events, sizeof(events), true,
+	     "ops        2 pushed by 1 threads, 0 of them in bodies; 2 begun, 1 over, 0 with an "
+	     "error, 0 refused\n"
+	     "vars       2; 0 reads, 2 writes\n"
+	     "queued     p50 40000.000 us, p99 40000.000 us, max 40000.000 us\n"
+	     "bodies     p50 50000.000 us, p99 50000.000 us, max 50000.000 us\n"
+	     "work       0.050000 s, longest chain 0.050000 s: parallelism 1.00\n"
+	     "order      serial order of 2 ops found\n");
+	prints("dump", events, sizeof(events), true,
+	     "\n0 0 0:7 20000.000 60000.000 - - - \"\" normal 0 0 w0@0\n"
+	     "1 1 0:7 20000.000 40000.000 90000.000 7 0 \"\" normal 0 0 w1@0\n");
+	prints("json", events, sizeof(events), false,
+	     "\"push_ns\":20000000,\"begin_ns\":60000000,\"runner\":7,\"accesses\":[");
+}
+END_TEST
+
+/* Nothing is said of times that no op has, nor of waits and others' events without any. */
+START_TEST(test_info_of_ops_that_did_not_begin)
+{
+	static const unsigned char events[] = { PUSH };
+
+	prints("info", events, sizeof(events), true,
+	     "ops        1 pushed by 1 threads, 0 of them in bodies; 0 begun, 0 over, 0 with an "
+	     "error, 0 refused\n"
+	     "vars       1; 0 reads, 1 writes\n"
+	     "work       0.000000 s, longest chain 0.000000 s: parallelism 1.00\n"
+	     "order      serial order of 1 ops found\n");
+}
+END_TEST
+
+/* The op of the other thread was pushed first, and it writes what the two others read. */
+START_TEST(test_ops_in_another_order_than_in_the_file)
+{
+	static const unsigned char reads[] = { REC_PUSH, 0, 4, 2, 0, 1, 2, 0, REC_BEGIN, 0, 4, 2, 1,
+					       2, REC_END | REC_END_OPEN, 15 },
+		writes[] = { REC_PUSH, 0, 6, 2, 0, 1, 3, 0, REC_BEGIN, 0, 6, 2, 1, 1,
+			     REC_END | REC_END_OPEN, 10, REC_PUSH, 0xc8, 1, 2, 0, 0, 1, 2, 0,
+			     REC_BEGIN, 0, 2, 0, 1, 2, REC_END | REC_END_OPEN, 5 };
+	const struct stream s[] = { { 0, 7, 1100, sizeof(reads), reads },
+				    { 0, 9, 1000, sizeof(writes), writes } };
+	static const struct { const char *what, *text; } list[] = {
+		{ "info", "\nwork       0.060000 s, longest chain 0.050000 s: parallelism 1.20\n" },
+		{ "dump", "\n0 1 0:9 0.000 0.000 20000.000 9 0 \"\" normal 0 0 w0@0\n"
+			  "1 0 0:7 200000.000 200000.000 230000.000 7 0 \"\" normal 0 0 r0@1\n"
+			  "2 2 0:9 420000.000 420000.000 430000.000 9 0 \"\" normal 0 0 r0@1\n" },
+		{ "json", "\"ops\":[\n{\"op\":1,\"engine\":0,\"thread\":9," },
+		{ "json", ",\n{\"op\":0,\"engine\":0,\"thread\":7," },
+		{ "json", ",\n{\"op\":2,\"engine\":0,\"thread\":9," },
+	};
+	unsigned char *data;
+	char *out;
+	size_t len;
+	u32 i;
+
+	data = with_streams(s, 2, 1, &len);
+	for (i = 0; i < COUNT(list); i++) {
+		out = said(list[i].what, data, len);
+		ck_assert_msg(strstr(out, list[i].text) != NULL, "no %s in %s", list[i].text, out);
+		free(out);
+	}
+	free(data);
+}
+END_TEST
+
+START_TEST(test_which_characters_of_a_name_json_escapes)
+{
+	static const unsigned char events[] = { REC_NAME, 5, 31, ' ', '!', '~', 127,
+						REC_PUSH, 0, 4, 2, 1, 0 };
+
+	prints("json", events, sizeof(events), false, ",\"name\":\"\\u001f !~\\u007f\",");
+}
+END_TEST
+
+/* Whether the program ended the recording, and how many events it has lost, is in the JSON. */
+START_TEST(test_json_says_what_is_missing)
+{
+	static const unsigned char events[] = { PUSH, REC_END, 0, 3, 1 };
+	static const char *const want[] = {
+		",\"ended\":false,\"length_ns\":4000000000,\"lost\":0,\n",
+		",\"ended\":true,\"length_ns\":4000000000,\"lost\":3,\n" };
+	unsigned char *data;
+	char *out;
+	size_t len;
+	u32 ended;
+
+	for (ended = 0; ended < 2; ended++) {
+		data = sample(&len);
+		len = with_events(data, len, events, sizeof(events), ended);
+		if (ended)
+			put64(chunk(data, len, REC_CHUNK_END, 0) + REC_HEAD, 3);
+		set_heads(data, len);
+		out = said("json", data, len);
+		ck_assert_msg(strstr(out, want[ended]) != NULL, "no %s in %s", want[ended], out);
+		free(out);
+		free(data);
+	}
+}
+END_TEST
+
+SUITE("reccmd", test_ops_in_another_order_than_in_the_file, test_names_of_ops_are_whole,
+      test_the_names_of_properties, test_an_op_that_began_and_did_not_end, test_info_of_ops_that_did_not_begin,
+      test_which_characters_of_a_name_json_escapes, test_json_says_what_is_missing,
       test_who_pushed_and_who_ran_an_op, test_info_counts_the_events,
       test_waits_inside_waits, test_an_op_is_not_queued_for_less_than_no_time,
       test_an_event_of_an_op_that_was_not_pushed, test_long_names_at_the_start,

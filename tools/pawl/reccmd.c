@@ -95,7 +95,7 @@ static void quantiles(const struct recording *r, const char *what, bool body)
 	for (i = 0; t && i < r->nops; i++) {
 		const struct rec_op *o = &r->ops[i];
 
-		if (o->undone || !(body ? o->ended : o->begun))
+		if (!(body ? o->ended : o->begun))
 			continue;
 		t[n++] = body ? o->end - o->begin : o->begin > o->push ? o->begin - o->push : 0;
 	}
@@ -149,7 +149,7 @@ static int info(const struct recording *r, const char *path, const uint32_t *ord
 		begun += o->begun;
 		ended += o->ended;
 		failed += o->ended && o->status;
-		inside += o->parent != REC_NONE;
+		inside += o->parent != REC_NONE && !o->undone;
 	}
 	for (i = 0; i < r->naccesses; i++)
 		writes += r->accesses[i].write;
