@@ -44,8 +44,30 @@ same() {
 
 run 0 help
 cp "$tmp/out" "$tmp/help"
+cat >"$tmp/want" <<'END'
+Usage: pawl COMMAND [OPTION]...
+Run work through pawl, a dependency engine.
+
+Commands:
+  demo       start pawl serve, send it handwritten digits, and check its answers
+  infer      classify handwritten digits; every layer of every request is an op
+  load       measure the latency of an inference server
+  mxnet      run a program that uses Apache MXNet, with pawl as its engine
+  record     show and check a recording (PAWL_RECORD=file)
+  replay     push a recorded workload again, and check its order
+  serve      answer inference requests over HTTP and gRPC with ONNX and MXNet models
+  version    print the version of the library
+  help       print this help, or that of a command
+
+'pawl COMMAND --help' lists the options of a command; see also pawl(1).
+END
+# what this build has not
+for command in demo load serve; do
+	grep -q "^  $command " "$tmp/help" || sed -i "/^  $command /d" "$tmp/want"
+done
+same "$tmp/want"
 [ ! -s "$tmp/err" ] || fail 'pawl help writes to standard error'
-for args in --help -h 'help help' 'help version'; do
+for args in --help -h 'help help' 'help version' '--help more' '-h more'; do
 	# shellcheck disable=SC2086 # words
 	run 0 $args
 	same "$tmp/help"
@@ -56,7 +78,8 @@ cmp -s "$tmp/help" "$tmp/err" || fail 'pawl alone does not print its help'
 run 0 version
 cp "$tmp/out" "$tmp/version"
 [ "$(wc -l <"$tmp/version")" -eq 1 ] || fail 'the version is not one line'
-for args in --version -V; do
+grep -qE '^pawl [0-9]+\.[0-9]+\.[0-9]+' "$tmp/version" || fail 'the version is another text'
+for args in --version -V '--version more' '-V more'; do
 	run 0 $args
 	same "$tmp/version"
 done
@@ -80,6 +103,18 @@ says "pawl help: takes one command, and 'record' is a second"
 refused 'pawl version' version --help
 says "pawl version: takes no arguments, not '--help'"
 
+# what was printed long before the end counts as well: without a buffer a full disk is seen at once
+for buffer in '' 'stdbuf -o0'; do
+	[ -w /dev/full ] || break
+	[ "$buffer" ] && ! command -v stdbuf >/dev/null && break
+	checks=$((checks + 1))
+	# shellcheck disable=SC2086 # a command and its option, or none
+	$buffer "$pawl" help >/dev/full 2>"$tmp/err"
+	got=$?
+	[ $got -eq 1 ] || fail "$buffer pawl help on a full disk: exit status $got"
+	grep -q '^pawl: standard output: ' "$tmp/err" || fail "$buffer pawl help: no message of a full disk"
+done
+
 # --- every command ---
 
 commands=$(sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p' "$tmp/help")
@@ -102,6 +137,10 @@ for command in $commands; do
 	grep -q "^\*$command\*\$" "$man/pawl.1.scd" && grep -q "\*pawl-$command\*(1)" "$man/pawl.1.scd" || fail "pawl(1) does not name pawl-$command(1)"
 	if [ "$command" = record ]; then
 		refused "pawl record" record --no-such-option file
+		for what in info dump json; do
+			grep -qE "^  $what   [a-z]+ [a-z]+" "$tmp/own" ||
+				fail "the help of record does not tell what $what does"
+		done
 		continue
 	fi
 	refused "pawl $command" "$command" --no-such-option
@@ -322,6 +361,17 @@ done
 # the last of an option counts, and options may come behind the file
 run 1 replay "$tmp/none" -w 3 -w 4
 says "pawl replay: $tmp/none: No such file or directory"
+# nothing is no number, nor is one that is too small to be one; only the first mistake is told
+for args in workers=,0..1024 repeat=,1..1e+06 speed=,0..1e+09 speed=1e-999,0..1e+09; do
+	option=${args%,*}
+	refused 'pawl replay' replay "--$option" --workers=x
+	says "pawl replay: --${option%=*}: '${option#*=}' is not a number in ${args#*,}"
+	says "Try 'pawl replay --help'."
+	[ "$(wc -l <"$tmp/err")" -eq 2 ] || fail "pawl replay --$option: more than one mistake"
+done
+refused 'pawl replay' replay --engine=x -e y
+says "pawl replay: --engine: 'x' is not per-device, pooled or naive"
+[ "$(wc -l <"$tmp/err")" -eq 2 ] || fail 'pawl replay: more than one mistake of --engine'
 
 echo "test_command: $checks checks, $bad wrong"
 [ $bad -eq 0 ]

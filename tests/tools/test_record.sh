@@ -32,6 +32,7 @@ run 0 '^order +serial order of [0-9]+ ops found' record info "$tmp/rec"
 cp "$tmp/out" "$tmp/here"
 TZ=XYZ-9 run 0 ' UTC' record info "$tmp/rec"
 cmp -s "$tmp/here" "$tmp/out" || fail "info depends on the time zone"
+grep -qxF "file       $tmp/rec: pawl, $(wc -c <"$tmp/rec") bytes" "$tmp/out" || fail "info does not name the file"
 grep -q 'by pawl (process' "$tmp/out" || fail "info does not name the program"
 grep -q ' 0 with an error, 0 refused' "$tmp/out" || fail "ops are missing"
 grep -q 'ends early' "$tmp/out" && fail "the recording was not ended"
@@ -105,6 +106,10 @@ run 0 ' for 0\.012114 s$' record info "$src/tests/data/mxnet-train-step.pwr"
 PAWL_RECORD=$tmp/twice "$pawl" replay --repeat 2 "$src/tests/data/mxnet-train-step.pwr" >/dev/null
 run 0 '^engine 1  *"replay", per-device' record info "$tmp/twice"
 [ "$(grep -c '^engine ' "$tmp/out")" -eq 2 ] || fail "info has not a line for each of two engines"
+# without an option it has as many workers as an engine has by itself
+run 0 '^engine 0 ' record info "$tmp/rec"
+workers=$(sed -n 's/^engine 0 .* per-device, \([0-9]* workers\),.*/\1/p' "$tmp/out")
+run 0 "^engine 0  *\"replay\", per-device, ${workers:-none}, 1 devices\$" record info "$tmp/twice"
 run 0 '"engines":' record json "$tmp/twice"
 "$python" -c 'import json, sys; sys.exit([e["engine"] for e in json.load(open(sys.argv[1]))["engines"]] != [0, 1])' \
 	"$tmp/out" || fail "json has not two engines"
@@ -185,7 +190,7 @@ cat >"$tmp/want" <<'EOF'
 EOF
 tail -n 3 "$tmp/out" | cmp -s - "$tmp/want" || fail "the ops of a workload are others"
 run 0 'longest chain 2.0' record info "$tmp/wf.json"
-grep -q "^file .*: wfformat, $(wc -c <"$tmp/wf.json") bytes$" "$tmp/out" || fail "another size"
+grep -qxF "file       $tmp/wf.json: wfformat, $(wc -c <"$tmp/wf.json") bytes" "$tmp/out" || fail "another size"
 # however long it is, also compressed
 { head -c 600000 /dev/zero | tr '\0' ' '; cat "$tmp/wf.json"; } >"$tmp/long.json"
 gzip -c "$tmp/long.json" >"$tmp/long.gz"
@@ -235,6 +240,7 @@ run 0 '^bodies .* max [1-9][0-9]{5}\.' record info "$tmp/short"
 sed 's/"inputFiles": \["l", "r"\]/"inputFiles": []/' "$tmp/wf.json" >"$tmp/cut"
 run 1 '4 parents.* out of order; first: op 3 ..last..: op 2 is not over' replay --workers 0 -r 3 "$tmp/cut"
 [ "$(wc -l <"$tmp/out")" -eq 1 ] || fail "a replay goes on after a wrong order"
+[ ! -s "$tmp/err" ] || fail "a wrong order is an error of the replay, too"
 cat >"$tmp/et.json" <<'EOF'
 {"schema": "1.0.1", "nodes": [
  {"id": 2, "parent": 1, "name": "aten::mm", "op_schema": "aten::mm(Tensor self, Tensor mat2) -> Tensor",
