@@ -14,10 +14,10 @@ static char text[256];
  * FULL refuses ops that write.  SLEEPLESS only notes the sleeps.  BROKEN fails ops that write, and
  * does not run them; WORSE does that to the first op, and refuses the others.  NO_VARS refuses the
  * var with the number no_var.  CLOCKED has a clock that advances by 0.3 s each time that this
- * thread looks.
+ * thread looks.  TAKEN has no vars left.
  */
 enum { SOUND, UNORDERED, BESIDE, TWICE, FORGETFUL, FULL, SLEEPLESS, BROKEN, WORSE, NO_VARS,
-       CLOCKED };
+       CLOCKED, TAKEN };
 
 static int engine_is;
 static struct pawl_op inner;
@@ -75,6 +75,8 @@ int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op)
 
 int __wrap_pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
 {
+	while (engine_is == TAKEN && !__real_pawl_var_create(e, out))
+		;
 	return __real_pawl_var_create(e, engine_is == NO_VARS && creates++ == no_var ? NULL : out);
 }
 
@@ -328,7 +330,7 @@ START_TEST(test_an_op_is_pushed_as_it_was_recorded)
 }
 END_TEST
 
-/* An engine has room for so many vars by itself; of a larger recording it is made larger. */
+/* The engine has room for those of the recording, also if there are more than by default. */
 START_TEST(test_a_replay_has_as_many_vars_as_the_recording)
 {
 	enum { VARS = 40000 };
@@ -339,6 +341,7 @@ START_TEST(test_a_replay_has_as_many_vars_as_the_recording)
 	u32 *order = calloc(VARS, sizeof(*order)), i;
 	struct recording r = { .ops = ops, .accesses = a, .vars = v };
 	static const u32 sizes[] = { 1, 1023, 1024, 1025, VARS };
+	char want[128];
 	struct replay_result res;
 
 	MUST(a && ops && v && order);
@@ -354,6 +357,14 @@ START_TEST(test_a_replay_has_as_many_vars_as_the_recording)
 		ck_assert_msg(!replay_run(&r, order, sizes[i], &o, &res, text, sizeof(text)),
 			      "%u: %s", sizes[i], text);
 		ck_assert(res.ops == sizes[i] && res.accesses == sizes[i] && !res.wrong);
+		/* it has no more than that, but a thousand */
+		snprintf(want, sizeof(want), "op 0: var_create: %u vars exist (config.max_vars)",
+			 sizes[i] < 1024 ? 1024 : sizes[i]);
+		engine_is = TAKEN;
+		ck_assert_int_eq(replay_run(&r, order, sizes[i], &o, &res, text, sizeof(text)),
+				 -ENOMEM);
+		engine_is = SOUND;
+		ck_assert_str_eq(text, want);
 	}
 	free(a);
 	free(ops);
