@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that is refused, and memory that is not freed: a program that is linked with --wrap for
- * the calls below (tests/Makefile) includes this file once.
+ * Memory that is refused, memory that is not freed, and writes behind its end: a program that is
+ * linked with --wrap for the calls below (tests/Makefile) includes this file once.
  */
 #ifndef TESTS_UNIT_NO_MEMORY_H
 #define TESTS_UNIT_NO_MEMORY_H
 
 #include "util.h"
+#include <malloc.h>
 
 static unsigned int refuse_in;		/* 1: the next allocation; 0: none */
 static u32 live;			/* A: allocations that were not freed */
@@ -27,17 +28,51 @@ static bool refuse(void)
 	return refuse_in && !--refuse_in;
 }
 
-static void *lives(void *p)
+/*
+ * Behind the n bytes of an allocation are FILL bytes, and at the end of its block is n.  Memory of
+ * the C library's own calls, which may be freed here, has no such number.
+ */
+enum { FILL = 0x5a, TAIL = 16 };
+#define TAIL_MARK	0x7461696c6d61726bull
+
+static void *fill_tail(void *p, size_t n)
+{
+	size_t room = p ? malloc_usable_size(p) : 0;
+	u64 mark = n ^ TAIL_MARK;
+
+	if (p) {
+		memset((char *)p + n, FILL, room - n);
+		memcpy((char *)p + room - sizeof(mark), &mark, sizeof(mark));
+	}
+	return p;
+}
+
+/* Nor has memory that the C library takes from what is freed here. */
+static void check_tail(void *p)
+{
+	size_t room = p ? malloc_usable_size(p) : 0, i;
+	u64 mark;
+
+	if (room < TAIL)
+		return;
+	memcpy(&mark, (char *)p + room - sizeof(mark), sizeof(mark));
+	mark ^= TAIL_MARK;
+	for (i = (size_t)mark; mark <= room - TAIL && i < room - sizeof(mark); i++)
+		MUST(((unsigned char *)p)[i] == FILL);
+	memset((char *)p + room - sizeof(mark), 0, sizeof(mark));
+}
+
+static void *lives(void *p, size_t n)
 {
 	if (p)
 		fetch_add_relaxed(&live, 1);
-	return p;
+	return fill_tail(p, n);
 }
 
 /* What is read before it is written has an effect. */
 void *__wrap_malloc(size_t n)
 {
-	void *p = refuse() ? NULL : lives(__real_malloc(n));
+	void *p = refuse() ? NULL : lives(__real_malloc(n + TAIL), n);
 
 	if (p)
 		memset(p, 0xa5, n);
@@ -46,25 +81,29 @@ void *__wrap_malloc(size_t n)
 
 void *__wrap_calloc(size_t n, size_t size)
 {
-	return refuse() ? NULL : lives(__real_calloc(n, size));
+	return refuse() ? NULL : lives(__real_calloc(1, n * size + TAIL), n * size);
 }
 
 void *__wrap_realloc(void *p, size_t n)
 {
 	if (!p)
 		return __wrap_malloc(n);
-	return refuse() ? NULL : __real_realloc(p, n);
+	if (refuse())
+		return NULL;
+	check_tail(p);
+	return fill_tail(__real_realloc(p, n + TAIL), n);
 }
 
 void *__wrap_aligned_alloc(size_t align, size_t n)
 {
-	return refuse() ? NULL : lives(__real_aligned_alloc(align, n));
+	return refuse() ? NULL : lives(__real_aligned_alloc(align, n + align), n);
 }
 
 void __wrap_free(void *p)
 {
 	if (p)
 		fetch_add_relaxed(&live, -1u);
+	check_tail(p);
 	__real_free(p);
 }
 
