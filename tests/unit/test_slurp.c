@@ -46,9 +46,12 @@ void *__wrap_malloc(size_t n)
 static size_t piece;		/* most bytes of a call; 0: any number */
 static u32 calls_left;		/* which succeed */
 static int error;		/* of the others; 0: the file has ended */
+static size_t room;		/* after the last call; 0: unknown */
 
 ssize_t __wrap_read(int fd, void *p, size_t n)
 {
+	ssize_t got;
+
 	if (!piece)
 		return __real_read(fd, p, n);
 	/* a program that is started meanwhile does not get it */
@@ -57,7 +60,12 @@ ssize_t __wrap_read(int fd, void *p, size_t n)
 		errno = error;
 		return error ? -1 : 0;
 	}
-	return __real_read(fd, p, n < piece ? n : piece);
+	/* no more than there is room for, also of a file that grows meanwhile */
+	MUST(!room || n == room);
+	got = __real_read(fd, p, n < piece ? n : piece);
+	MUST(got > 0);
+	room = n - (size_t)got;
+	return got;
 }
 
 static int slurp(const char *path, size_t bytes, u32 calls, int err, void **data, size_t *len,
@@ -66,6 +74,7 @@ static int slurp(const char *path, size_t bytes, u32 calls, int err, void **data
 	int rc;
 
 	piece = bytes;
+	room = 0;
 	calls_left = calls;
 	error = err;
 	rc = file_slurp(path, 1000, data, len, text, size);
