@@ -47,17 +47,19 @@ END_TEST
 START_TEST(test_a_refused_op_does_not_end_the_order_of_its_thread)
 {
 	const struct recording r = { .ops = ops, .nops = 4 };
-	u32 order[4], i;
+	u32 order[4], i, begun;
 	size_t n;
 
-	for (i = 0; i < 4; i++)
-		ops[i] = (struct rec_op){ .name = "", .begun = true, .parent = REC_NONE,
-					  .push = 10 - i };
-	ops[1].begun = false;
-	ops[1].undone = true;
-	OK(rec_order(&r, order, &n, text, sizeof(text)));
-	ck_assert_uint_eq(n, 3);
-	ck_assert(order[0] == 0 && order[1] == 2 && order[2] == 3);
+	for (begun = 0; begun < 2; begun++) {
+		for (i = 0; i < 4; i++)
+			ops[i] = (struct rec_op){ .name = "", .begun = begun, .parent = REC_NONE,
+						  .push = 10 - i };
+		ops[1].begun = false;
+		ops[1].undone = true;
+		OK(rec_order(&r, order, &n, text, sizeof(text)));
+		ck_assert_uint_eq(n, 3);
+		ck_assert(order[0] == 0 && order[1] == 2 && order[2] == 3);
+	}
 }
 END_TEST
 
