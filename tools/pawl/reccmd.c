@@ -50,14 +50,14 @@ static int span_of(const struct recording *r, const uint32_t *order, size_t n, u
 		return -ENOMEM;
 	for (i = 0; i < n; i++) {
 		const struct rec_op *o = &r->ops[order[i]];
-		const struct rec_access *a = &r->accesses[o->access];
 
 		for (j = 0, t = 0; j < o->naccesses; j++) {
-			const struct last *l = &last[a[j].var];
+			const struct rec_access *a = &r->accesses[o->access + j];
+			const struct last *l = &last[a->var];
 
 			if (l->write > t)
 				t = l->write;
-			if (a[j].write && l->reads > t)
+			if (a->write && l->reads > t)
 				t = l->reads;
 		}
 		if (o->ended) {
@@ -65,9 +65,10 @@ static int span_of(const struct recording *r, const uint32_t *order, size_t n, u
 			*work += o->end - o->begin;
 		}
 		for (j = 0; j < o->naccesses; j++) {
-			struct last *l = &last[a[j].var];
+			const struct rec_access *a = &r->accesses[o->access + j];
+			struct last *l = &last[a->var];
 
-			if (a[j].write)
+			if (a->write)
 				*l = (struct last){ t, 0 };
 			else if (t > l->reads)
 				l->reads = t;
