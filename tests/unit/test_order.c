@@ -191,7 +191,8 @@ START_TEST(test_what_is_said_of_ops_that_wait_for_each_other)
 		ops[i] = (struct rec_op){ .name = names[i], .begun = true, .parent = REC_NONE,
 					  .thread = i, .undone = i == 0 };
 	ck_assert_int_eq(rec_order(&r, order, &n, text, sizeof(text)), -EBADMSG);
-	ck_assert_str_eq(text, "no serial order: 3 ops wait for each other, among them op 2 (\"c\")");
+	ck_assert_str_eq(text,
+			 "no serial order: 3 ops wait for each other, among them op 2 (\"c\")");
 }
 END_TEST
 

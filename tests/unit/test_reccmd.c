@@ -764,7 +764,8 @@ START_TEST(test_json_says_what_is_missing)
 END_TEST
 
 SUITE("reccmd", test_ops_in_another_order_than_in_the_file, test_names_of_ops_are_whole,
-      test_the_names_of_properties, test_an_op_that_began_and_did_not_end, test_info_of_ops_that_did_not_begin,
+      test_the_names_of_properties, test_an_op_that_began_and_did_not_end,
+      test_info_of_ops_that_did_not_begin,
       test_which_characters_of_a_name_json_escapes, test_json_says_what_is_missing,
       test_who_pushed_and_who_ran_an_op, test_info_counts_the_events,
       test_waits_inside_waits, test_an_op_is_not_queued_for_less_than_no_time,

@@ -53,7 +53,8 @@ static void workload_write(const char *path, bool torch)
 	for (i = 2; i <= 71; i++)
 		if (torch)
 			fprintf(f, ", {\"id\": %u, \"name\": \"op\","
-				" \"inputs\": [[[%u, 0, 0, 4, 4, \"cpu\"], [%u, 9, 0, 4, 4, \"cpu\"]]],"
+				" \"inputs\": [[[%u, 0, 0, 4, 4, \"cpu\"],"
+				" [%u, 9, 0, 4, 4, \"cpu\"]]],"
 				" \"outputs\": [[%u, 0, 0, 4, 4, \"cpu\"]]}", i, i - 1, i, i);
 		else if (i < 71)
 			fprintf(f, ", {\"id\": \"%u\", \"parents\": [\"%u\", \"1\"],"
@@ -77,7 +78,7 @@ START_TEST(test_a_workload_without_memory_to_read_it_is_refused)
 	snprintf(order_of_ops, sizeof(order_of_ops), "%s: no memory for the order of 70 ops", path);
 	for (torch = 0; torch < 2; torch++) {
 		memset(seen, 0, sizeof(seen));
-		/* a thread has 69 steps, and its tasks have 138 parents; all its operators read a var */
+		/* 69 steps of a thread, and 138 parents, or 69 reads of what was written */
 		snprintf(edges, sizeof(edges), "%s: no memory for %u edges", path,
 			 torch ? 69 + 69 : 69 + 138);
 		workload_write(path, torch);
@@ -110,7 +111,7 @@ START_TEST(test_a_workload_without_memory_to_read_it_is_refused)
 				ck_assert_uint_eq(nvars, torch ? 72 : 71);
 				ck_assert_uint_eq(nedges, torch ? 0 : 138);
 			}
-			/* of the parser's own allocations, which come first, only some are refused */
+			/* of the parser's own allocations, the first ones, only some are refused */
 			if (k > 1 && step > 1 && rc != -EBADMSG) {
 				k -= step;
 				step = 1;
@@ -245,7 +246,7 @@ START_TEST(test_a_replay_without_memory_is_refused)
 }
 END_TEST
 
-/* What a command printed, to be freed, and its exit status; refuse: the allocation that is refused. */
+/* What a command printed, to be freed, and its exit status; one allocation is refused. */
 static int command(int (*cmd)(int argc, char **argv), char *what, char *path, u32 refuse_at,
 		   char **out, char **err)
 {
@@ -265,7 +266,7 @@ static int command(int (*cmd)(int argc, char **argv), char *what, char *path, u3
 	return rc;
 }
 
-/* A failure is said, and it is whole otherwise, but for times and a sum that need memory. */
+/* It says that it fails, or prints the whole text but for figures that need memory. */
 START_TEST(test_a_command_without_memory)
 {
 	static char info[] = "info", dump[] = "dump", json[] = "json", workers[] = "-w0";

@@ -459,7 +459,8 @@ static int text_read(const char *path, char **text, size_t *len, char *err, size
 			continue;
 		q = cap < TEXT_MAX ? realloc(buf, cap * 2) : NULL;
 		if (!q) {
-			rc = cap < TEXT_MAX ? file_err(err, errlen, -ENOMEM, "%s: no memory", path) :
+			rc = cap < TEXT_MAX ?
+			     file_err(err, errlen, -ENOMEM, "%s: no memory", path) :
 			     file_err(err, errlen, -EFBIG, "%s: more than %zu bytes", path, cap);
 			goto out;
 		}
