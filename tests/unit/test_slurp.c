@@ -217,7 +217,25 @@ START_TEST(test_calls_of_the_system_that_fail)
 }
 END_TEST
 
-SUITE("slurp", test_calls_of_the_system_that_fail,
+/* A program may run without a standard input. */
+START_TEST(test_a_file_may_have_the_number_0)
+{
+	char *path = temp_path(), out[128] = "";
+	int in = dup(0), rc;
+	size_t len = 0;
+	void *data;
+
+	MUST(in >= 0 && !truncate(path, 5) && !close(0));
+	rc = file_slurp(path, 1000, &data, &len, out, sizeof(out));
+	MUST(dup2(in, 0) == 0 && !close(in));
+	ck_assert_msg(!rc, "%s", out);
+	ck_assert_uint_eq(len, 5);
+	free(data);
+	unlink(path);
+}
+END_TEST
+
+SUITE("slurp", test_calls_of_the_system_that_fail, test_a_file_may_have_the_number_0,
       test_a_message_is_one_line_of_at_most_its_room, test_fields_of_16_32_and_64_bits,
       test_a_file_that_comes_in_pieces_is_read_whole,
       test_what_is_no_file_of_at_most_so_many_bytes_is_refused)
