@@ -154,6 +154,39 @@ START_TEST(test_a_refused_op_is_waited_for_by_none)
 }
 END_TEST
 
+/* Each reader comes between two writers, and a writer after all that read before it. */
+START_TEST(test_accesses_tell_the_order_whatever_the_clocks_say)
+{
+	static const struct { bool write; u32 version, push; } list[] = {
+		{ true, 1, 1 }, { false, 1, 3 }, { true, 0, 4 }, { false, 1, 2 }, { false, 0, 5 },
+		{ true, 2, 0 },
+	};
+	static const u32 want[] = { 4, 2, 3, 1, 0, 5 };
+	struct rec_access a[COUNT(list)];
+	struct rec_var v[2] = { { .gen = 1 } };
+	const struct recording r = { .ops = ops, .nops = COUNT(list), .accesses = a,
+				     .naccesses = COUNT(list), .vars = v, .nvars = 2 };
+	u32 order[COUNT(list)], i, apart;
+	size_t n;
+
+	/* The op that reads first is in the way of nothing if it reads another var. */
+	for (apart = 0; apart < 2; apart++) {
+		for (i = 0; i < COUNT(list); i++) {
+			a[i] = (struct rec_access){ .var = apart && i == 4, .placed = true,
+						    .write = list[i].write,
+						    .version = list[i].version };
+			ops[i] = (struct rec_op){ .name = "", .begun = true, .parent = REC_NONE,
+						  .thread = i, .push = list[i].push, .access = i,
+						  .naccesses = 1 };
+		}
+		OK(rec_order(&r, order, &n, text, sizeof(text)));
+		ck_assert_uint_eq(n, COUNT(list));
+		for (i = 0; i < COUNT(list); i++)
+			ck_assert_uint_eq(order[i], apart ? want[(i + 1) % COUNT(list)] : want[i]);
+	}
+}
+END_TEST
+
 /* The var as the program knows it, its ops, and the version after both writes. */
 START_TEST(test_what_is_said_of_two_writes_of_one_version)
 {
@@ -196,7 +229,8 @@ START_TEST(test_what_is_said_of_ops_that_wait_for_each_other)
 }
 END_TEST
 
-SUITE("order", test_what_is_said_of_two_writes_of_one_version,
+SUITE("order", test_accesses_tell_the_order_whatever_the_clocks_say,
+      test_what_is_said_of_two_writes_of_one_version,
       test_what_is_said_of_ops_that_wait_for_each_other, test_a_refused_op_is_waited_for_by_none,
       test_an_op_does_not_wait_for_itself,
       test_ops_that_wait_for_nothing_come_as_they_were_pushed,
