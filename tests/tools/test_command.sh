@@ -80,6 +80,7 @@ cp "$tmp/out" "$tmp/version"
 [ "$(wc -l <"$tmp/version")" -eq 1 ] || fail 'the version is not one line'
 grep -qE '^pawl [0-9]+\.[0-9]+\.[0-9]+' "$tmp/version" || fail 'the version is another text'
 for args in --version -V '--version more' '-V more'; do
+	# shellcheck disable=SC2086 # words
 	run 0 $args
 	same "$tmp/version"
 done
