@@ -256,17 +256,21 @@ static void range_touch(struct arena_range *r, size_t page)
 		page_touch(r->start + at);
 }
 
+/* Progress: as err(). */
+static int no_memory_for(struct arena *a, struct pool_full *f)
+{
+	return err(-ENOMEM, "arena %s: no memory for pool %s", a->name, f->name);
+}
+
 static int arena_prefault(struct arena *a)
 {
 	struct pool_full *f;
-	int rc;
 
 	for (f = a->pools; f; f = f->next) {
 		if (f->lazy)
 			continue;
-		rc = pool_commit(f, f->p.max + 1);
-		if (rc)
-			return err(rc, "arena %s: no memory for pool %s", a->name, f->name);
+		if (pool_commit(f, f->p.max + 1))
+			return no_memory_for(a, f);
 		range_touch(&f->obj, arena_page());
 		range_touch(&f->mag, arena_page());
 		range_touch(&f->side, arena_page());
@@ -319,8 +323,10 @@ int arena_ready(struct arena *a, bool prefault)
 		rc = arena_commit(a, &f->mag, mag_bytes(f, 1));
 		if (!rc)
 			rc = arena_commit(a, &f->side, f->side.bytes);
-		if (rc)
+		if (rc) {
+			rc = no_memory_for(a, f);
 			goto out_unmap;
+		}
 	}
 	if (prefault) {
 		rc = arena_prefault(a);
@@ -341,7 +347,7 @@ out_unmap:
 		f->p.base = NULL;
 		f->mags = NULL;
 	}
-	return err(rc, "arena %s: no memory", a->name);
+	return rc;
 }
 
 static u64 slabs_vacant(const struct slabs *sl)

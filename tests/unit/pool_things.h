@@ -25,6 +25,7 @@ static s64 asked;
 static u64 asked_bytes;
 static const char *fail_what;	/* NULL: any */
 static size_t fail_above;	/* larger requests fail; 0: none */
+static void (*on_request)(void);	/* called once, by the next request; NULL: nothing */
 
 int pool_commit_hook(const char *what, size_t bytes)
 {
@@ -32,6 +33,12 @@ int pool_commit_hook(const char *what, size_t bytes)
 
 	if (fail_what && strcmp(what, fail_what))
 		return 0;
+	if (on_request) {
+		void (*fn)(void) = on_request;
+
+		on_request = NULL;
+		fn();
+	}
 	n = (s64)fetch_add_relaxed(&asked, 1) + 1;
 	fetch_add_relaxed(&asked_bytes, bytes);
 	if (fail_above && bytes > fail_above)

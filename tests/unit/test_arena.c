@@ -83,6 +83,70 @@ START_TEST(test_commit_steps)
 }
 END_TEST
 
+/* A range doubles from 64 KiB on, up to 2 MiB at a time, or grows by what is needed. */
+START_TEST(test_a_range_grows_in_steps_that_double)
+{
+	static const u32 kib[] = { 64, 128, 256, 512, 1024, 2048, 4096, 6144, 8192 };
+	struct arena_range *r = &pool_full(make(1 << 20))->obj;
+	u64 before;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(kib); i++) {
+		ck_assert_int_eq(arena_commit(arena, r, r->committed + 1), 0);
+		ck_assert_uint_eq(r->committed, kib[i] << 10);
+	}
+	/* Nothing is asked for that is there. */
+	faults(HOOK_COMMIT, 0, false);
+	ck_assert_int_eq(arena_commit(arena, r, r->committed), 0);
+	ck_assert_uint_eq(asked, 0);
+	before = r->committed;
+	ck_assert_int_eq(arena_commit(arena, r, before + (3 << 20) + 1), 0);
+	ck_assert_uint_eq(r->committed, before + (3 << 20) + arena_page());
+	/* In need, only the page that is necessary. */
+	before = r->committed;
+	fail_above = 2 * arena_page();
+	ck_assert_int_eq(arena_commit(arena, r, before + 1), 0);
+	ck_assert_uint_eq(r->committed, before + arena_page());
+	ck_assert_int_eq(arena_commit(arena, r, before + 3 * arena_page() + 1), -ENOMEM);
+	ck_assert_uint_eq(r->committed, before + arena_page());
+	fail_above = 0;
+	/* No further than to its end. */
+	ck_assert_int_eq(arena_commit(arena, r, r->bytes - 1), 0);
+	ck_assert_uint_eq(r->committed, r->bytes);
+	ck_assert_uint_eq(arena_bytes(arena), r->committed + pool_full(things)->mag.committed +
+			  pool_full(things)->side.committed);
+	done();
+}
+END_TEST
+
+/* What the other thread commits of the same range, in the middle of a call. */
+static struct arena_range *both;
+static size_t other_needs;
+
+static void other_commits(void)
+{
+	fail_above = other_needs < 64 << 10 ? other_needs : 0;
+	MUST(!arena_commit(arena, both, other_needs));
+	fail_above = 0;
+}
+
+/* The memory that a call asks for is there afterwards, and is counted once. */
+START_TEST(test_two_threads_commit_the_same_range)
+{
+	const size_t needs[] = { arena_page(), 3 << 20 };
+	struct pool_full *f = pool_full(make(1 << 20));
+
+	both = &f->obj;
+	other_needs = needs[_i];
+	on_request = other_commits;
+	ck_assert_int_eq(arena_commit(arena, both, 1 << 20), 0);
+	ck_assert_uint_eq(both->committed, _i ? 3 << 20 : 1 << 20);
+	memset(both->start, 1, 1 << 20);
+	ck_assert_uint_eq(arena_bytes(arena), f->obj.committed + f->mag.committed + f->side.committed);
+	done();
+}
+END_TEST
+
 /* Near a memory limit the objects that are needed are committed, without the step ahead. */
 START_TEST(test_a_small_commit_where_a_large_one_is_refused)
 {
@@ -304,6 +368,142 @@ START_TEST(test_prefault_passes_over_lazy_pools)
 	for (i = 0; i < 4; i++)
 		ck_assert_int_eq(load_relaxed(&pool_full(p[i])->obj.committed) >= 5001 * 64,
 				 i == 1 || i == 3);
+	done();
+}
+END_TEST
+
+/* Without memory for all of a pool, an arena in use goes on as before. */
+START_TEST(test_a_refused_prefault_changes_nothing)
+{
+	struct pool_desc d = { .name = "one", .size = 64, .max = 5000 };
+	u32 i, idx, refused[2] = { 0 };
+	struct pool_cache c = { 0 };
+	struct pool *p[2];
+	s64 k;
+	int rc;
+
+	ck_assert_int_eq(arena_create("busy", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p[0]), 0);
+	d.name = "two";
+	ck_assert_int_eq(arena_add(arena, &d, &p[1]), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	MUST(pool_get(p[1], &c, &idx) && idx == 1);
+	memset(pool_obj(p[1], idx), 7, 64);
+	for (k = 1, i = 2; ; k++) {
+		faults(HOOK_COMMIT, k, true);
+		rc = arena_ready(arena, true);
+		faults(NULL, 0, false);
+		ck_assert_uint_eq(*(char *)pool_obj(p[1], 1), 7);
+		MUST(pool_get(p[1], &c, &idx) && idx == i++);
+		if (!rc)
+			break;
+		ck_assert_int_eq(rc, -ENOMEM);
+		if (!strcmp(err_text(), "arena busy: no memory for pool one")) {
+			refused[0]++;
+			ck_assert_uint_eq(refused[1], 0);
+		} else {
+			refused[1]++;
+			ck_assert_str_eq(err_text(), "arena busy: no memory for pool two");
+		}
+	}
+	ck_assert(refused[0] && refused[1]);
+	for (; i <= d.max; i++)
+		MUST(pool_get(p[1], &c, &idx) && idx == i);
+	ck_assert_uint_ge(pool_full(p[0])->obj.committed, 5001 * 64);
+	done();
+}
+END_TEST
+
+/* The text of an error names the arena and the pool, shortened if it is long. */
+START_TEST(test_errors_say_which_pool)
+{
+	struct pool_desc d = { .name = "a pool with a name longer than the field", .size = 64, .max = 10 };
+	const char *name = "an arena with a name longer than the field";
+	char want[200];
+	struct pool *p = NULL;
+
+	ck_assert_int_eq(arena_create(name, &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	faults(HOOK_RESERVE, 1, false);
+	ck_assert_int_eq(arena_ready(arena, false), -ENOMEM);
+	snprintf(want, sizeof(want), "arena %.23s: cannot reserve %llu bytes", name,
+		 (unsigned long long)asked_bytes);
+	ck_assert_str_eq(err_text(), want);
+	/* The first request for memory, and a later one. */
+	faults(HOOK_COMMIT, 1, true);
+	ck_assert_int_eq(arena_ready(arena, false), -ENOMEM);
+	snprintf(want, sizeof(want), "arena %.23s: no memory for pool %.23s", name, d.name);
+	ck_assert_str_eq(err_text(), want);
+	faults(HOOK_COMMIT, 3, true);
+	err(0, "%s", "");
+	ck_assert_int_eq(arena_ready(arena, true), -ENOMEM);
+	ck_assert_str_eq(err_text(), want);
+	faults(NULL, 0, false);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), -EINVAL);
+	snprintf(want, sizeof(want), "pool %s: arena %.23s is in use already", d.name, name);
+	ck_assert_str_eq(err_text(), want);
+	done();
+
+	ck_assert_int_eq(arena_create(NULL, &arena), 0);
+	d.name = NULL;
+	d.size = 24;
+	ck_assert_int_eq(arena_add(arena, &d, &p), -EINVAL);
+	ck_assert_str_eq(err_text(), "pool ?: objects of 24 bytes");
+	d.size = 16;
+	d.max = 0;
+	ck_assert_int_eq(arena_add(arena, &d, &p), -EINVAL);
+	ck_assert_str_eq(err_text(), "pool ?: at most 0 objects");
+	d.max = 1;
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), -EINVAL);
+	ck_assert_str_eq(err_text(), "pool ?: arena ? is in use already");
+	done();
+}
+END_TEST
+
+static u32 no_blocks;		/* the allocator refuses */
+
+void *__real_aligned_alloc(size_t align, size_t bytes);
+void *__wrap_aligned_alloc(size_t align, size_t bytes);
+
+void *__wrap_aligned_alloc(size_t align, size_t bytes)
+{
+	return no_blocks ? NULL : __real_aligned_alloc(align, bytes);
+}
+
+/* Without memory for it there is no arena, or no further pool; those that are there work. */
+START_TEST(test_an_arena_or_a_pool_without_memory)
+{
+	struct pool_desc d = { .name = "lean", .size = 64, .max = 10 };
+	struct arena *none = NULL;
+	struct pool *p, *q = NULL;
+	struct pool_cache c = { 0 };
+	u32 idx;
+	int rc;
+
+	no_blocks = 1;
+	rc = arena_create("poor", &none);
+	no_blocks = 0;
+	ck_assert_int_eq(rc, -ENOMEM);
+	ck_assert_ptr_null(none);
+	ck_assert_str_eq(err_text(), "arena poor: no memory");
+	no_blocks = 1;
+	rc = arena_create(NULL, &none);
+	no_blocks = 0;
+	ck_assert_int_eq(rc, -ENOMEM);
+	ck_assert_str_eq(err_text(), "arena ?: no memory");
+	ck_assert_int_eq(arena_create("poor", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	no_blocks = 1;
+	rc = arena_add(arena, &d, &q);
+	no_blocks = 0;
+	ck_assert_int_eq(rc, -ENOMEM);
+	ck_assert_ptr_null(q);
+	ck_assert_str_eq(err_text(), "pool lean: no memory");
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	MUST(pool_get(p, &c, &idx));
 	done();
 }
 END_TEST
@@ -625,12 +825,17 @@ static Suite *suite(void)
 	tcase_add_test(t, test_bad_desc);
 	tcase_add_test(t, test_not_ready);
 	tcase_add_test(t, test_commit_steps);
+	tcase_add_test(t, test_a_range_grows_in_steps_that_double);
+	tcase_add_loop_test(t, test_two_threads_commit_the_same_range, 0, 2);
 	tcase_add_test(t, test_a_small_commit_where_a_large_one_is_refused);
 	tcase_add_test(t, test_prefault);
 	tcase_add_test(t, test_address_space_goes_back);
 	tcase_add_loop_test(t, test_prefault_touches_each_page, 0, 2);
 	tcase_add_test(t, test_ranges_lie_apart);
 	tcase_add_test(t, test_prefault_passes_over_lazy_pools);
+	tcase_add_test(t, test_a_refused_prefault_changes_nothing);
+	tcase_add_test(t, test_errors_say_which_pool);
+	tcase_add_test(t, test_an_arena_or_a_pool_without_memory);
 	tcase_add_test(t, test_a_pool_follows_another);
 	tcase_add_test(t, test_many_pools);
 	tcase_add_test(t, test_memory_of_an_arena_goes_back);
