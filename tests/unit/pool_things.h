@@ -72,7 +72,7 @@ static void thing_ctor(void *obj, u32 idx, u32 base, void *user)
 {
 	struct thing *t = obj;
 
-	if (user != &ctor_user || t->idx || t->built || t->owner || t->value)
+	if (user != &ctor_user || base || t->idx || t->built || t->owner || t->value)
 		abort();
 	t->idx = idx;
 	fetch_add_relaxed(&t->built, 1);

@@ -123,6 +123,82 @@ START_TEST(test_small_pool_shared)
 }
 END_TEST
 
+/* Both magazines of a cache have 1/16 of the objects at most, but one each. */
+START_TEST(test_magazines_are_small_in_small_pools)
+{
+	ck_assert_uint_eq(pool_mag(1), 1);
+	ck_assert_uint_eq(pool_mag(63), 1);
+	ck_assert_uint_eq(pool_mag(64), 2);
+	ck_assert_uint_eq(pool_mag(2047), 63);
+	ck_assert_uint_eq(pool_mag(2048), POOL_MAG);
+	ck_assert_uint_eq(pool_mag(UINT32_MAX), POOL_MAG);
+}
+END_TEST
+
+/* Two threads' new objects share no line: each batch ends where a multiple of a magazine begins. */
+START_TEST(test_batches_of_new_objects_end_on_multiples)
+{
+	struct pool *p = make(1000);
+	struct pool_cache c[4] = { 0 };
+	u32 i, idx;
+
+	ck_assert_uint_eq(p->mag, 31);
+	for (i = 0; i < 4; i++) {
+		MUST(pool_get(p, &c[i], &idx));
+		ck_assert_uint_eq(idx, i ? i * p->mag : 1);
+		ck_assert_uint_eq(pool_carved(p), (i + 1) * p->mag - 1);
+	}
+	/* Those of one thread continue where the last batch ended. */
+	for (i = 1; i < p->mag - 1; i++)
+		MUST(pool_get(p, &c[0], &idx) && idx == i + 1);
+	MUST(pool_get(p, &c[0], &idx) && idx == 4 * p->mag);
+	done();
+}
+END_TEST
+
+/* One thread's objects return in the opposite order, also through the depot. */
+START_TEST(test_objects_freed_last_are_handed_out_first)
+{
+	struct pool *p = make(5000);
+	struct pool_cache c = { 0 };
+	u32 n = 7 * POOL_MAG + 5, i, idx;
+
+	for (i = 0; i < n; i++)
+		MUST(pool_get(p, &c, &idx));
+	for (i = n; i; i--)
+		pool_put(p, &c, i);
+	for (i = 1; i <= n; i++)
+		MUST(pool_get(p, &c, &idx) && idx == i);
+	done();
+}
+END_TEST
+
+/* Objects that another thread has returned come before those that were never handed out. */
+START_TEST(test_returned_objects_come_before_new_ones)
+{
+	struct pool *p = make(5000);
+	struct pool_cache c = { 0 }, other = { 0 };
+	u32 held[3 * POOL_MAG], n, i, idx, carved;
+
+	/* A magazine that is not full, then those that are full. */
+	for (n = 1; n <= 3 * POOL_MAG; n += 3 * POOL_MAG - 1) {
+		for (i = 0; i < n; i++)
+			MUST(pool_get(p, &c, &held[i]));
+		for (i = 0; i < n; i++)
+			pool_put(p, &c, held[i]);
+		pool_cache_flush(p, &c);
+		carved = pool_carved(p);
+		for (i = 0; i < carved; i++)
+			MUST(pool_get(p, &other, &idx) && idx <= carved);
+		ck_assert_uint_eq(pool_carved(p), carved);
+		for (i = 1; i <= carved; i++)
+			pool_put(p, &other, i);
+		pool_cache_flush(p, &other);
+	}
+	done();
+}
+END_TEST
+
 /* Back and forth over the border of a magazine: the depot is not touched. */
 START_TEST(test_no_thrash)
 {
@@ -234,6 +310,52 @@ START_TEST(test_magazines_beyond_the_spare_ones_are_committed)
 }
 END_TEST
 
+/*
+ * All objects are free, as many as possible of them in full magazines, and one each in a partial
+ * one per thread that left and two per thread inside a slow path, for 2047 threads.
+ */
+START_TEST(test_magazines_suffice_for_all_threads_of_an_engine)
+{
+	u32 threads = 2047, max = 200000, singles = 4 * threads, i, k, idx[POOL_MAG];
+	struct pool *p = make(max);
+	struct pool_full *f = pool_full(p);
+	struct pool_cache c = { 0 };
+	struct pool_stat s;
+
+	for (i = 0; i < max; i++)
+		MUST(pool_get(p, &c, &idx[0]));
+	for (i = 1; i <= singles; i++)
+		mag_put(f, &f->partial, &i, 1);
+	while (i <= max) {
+		for (k = 0; k < POOL_MAG && i <= max; k++)
+			idx[k] = i++;
+		mag_put(f, k == POOL_MAG ? &f->full : &f->partial, idx, k);
+	}
+	pool_stat(p, &s);
+	ck_assert_uint_eq(s.lost, 0);
+	ck_assert_uint_eq(pool_depot_count(p), max);
+	done();
+}
+END_TEST
+
+/* Without any further memory, POOL_MAG_SPARE threads can return one object each. */
+START_TEST(test_memory_of_spare_magazines_is_committed_before_the_objects)
+{
+	static const u32 gets[] = { 1, 100, 100000 };
+	u32 n = gets[_i], i, idx[POOL_MAG];
+	struct pool *p = make(200000);
+	struct pool_full *f = pool_full(p);
+	struct pool_cache c = { 0 };
+
+	ck_assert_uint_ge(f->mag.committed, (POOL_MAG_SPARE + 1) * sizeof(struct pool_mag));
+	for (i = 0; i < n; i++)
+		MUST(pool_get(p, &c, &idx[i % POOL_MAG]));
+	ck_assert_uint_ge(f->mag.committed,
+			  (n / POOL_MAG + POOL_MAG_SPARE + 1) * sizeof(struct pool_mag));
+	done();
+}
+END_TEST
+
 /* Objects are returned without memory, however few a magazine holds. */
 START_TEST(test_a_return_needs_no_memory)
 {
@@ -300,6 +422,90 @@ START_TEST(test_depot_count_broken)
 	ck_assert_uint_eq(pool_depot_count(p), UINT32_MAX);
 	f->mags[m].link.next = f->mag_carved;
 	ck_assert_uint_eq(pool_depot_count(p), UINT32_MAX);
+	done();
+}
+END_TEST
+
+/* The count is right for each part, and says for each part that it is corrupt. */
+START_TEST(test_depot_count_checks_full_and_partial_magazines)
+{
+	struct pool *p = make(5000);
+	struct pool_full *f = pool_full(p);
+	struct pool_cache c = { 0 };
+	u32 i, idx, full, part;
+
+	for (i = 0; i < 3 * POOL_MAG - 1; i++)
+		MUST(pool_get(p, &c, &idx));
+	for (i = 0; i < 2 * POOL_MAG; i++)
+		pool_put(p, &c, i + 1);
+	pool_cache_flush(p, &c);
+	for (i = 0; i < 9; i++)
+		pool_put(p, &c, 2 * POOL_MAG + i + 1);
+	pool_cache_flush(p, &c);
+	full = head_idx(f->full);
+	part = head_idx(f->partial);
+	MUST(full && part && f->mags[full].link.next && !f->mags[part].link.next);
+	ck_assert_uint_eq(pool_depot_count(p), 2 * POOL_MAG + 9);
+
+	f->mags[full].n = p->mag - 1;
+	ck_assert_uint_eq(pool_depot_count(p), UINT32_MAX);
+	f->mags[full].n = p->mag;
+	ck_assert_uint_eq(pool_depot_count(p), 2 * POOL_MAG + 9);
+	/* A magazine that is full is not a partial one. */
+	for (i = 9; i < p->mag; i++)
+		f->mags[part].idx[i] = 1;
+	f->mags[part].n = p->mag - 1;
+	ck_assert_uint_eq(pool_depot_count(p), 3 * POOL_MAG - 1);
+	f->mags[part].n = p->mag;
+	ck_assert_uint_eq(pool_depot_count(p), UINT32_MAX);
+	f->mags[part].n = 9;
+	idx = f->mags[part].idx[8];
+	f->mags[part].idx[8] = 0;
+	ck_assert_uint_eq(pool_depot_count(p), UINT32_MAX);
+	f->mags[part].idx[8] = idx;
+	/* Magazines that are not the first one. */
+	full = f->mags[full].link.next;
+	idx = f->mags[full].idx[p->mag - 1];
+	f->mags[full].idx[p->mag - 1] = p->max + 1;
+	ck_assert_uint_eq(pool_depot_count(p), UINT32_MAX);
+	f->mags[full].idx[p->mag - 1] = idx;
+	ck_assert_uint_eq(pool_depot_count(p), 2 * POOL_MAG + 9);
+	done();
+}
+END_TEST
+
+/* Without a magazine, objects are lost rather than handed out twice, and they are counted. */
+START_TEST(test_objects_without_a_magazine_are_counted)
+{
+	u32 n = 5 * POOL_MAG, i, idx, full, held[5 * POOL_MAG];
+	struct pool *p = make(5000);
+	struct pool_full *f = pool_full(p);
+	struct pool_cache c = { 0 }, other = { 0 };
+	struct pool_stat s;
+
+	for (i = 0; i < POOL_MAG; i++)
+		MUST(pool_get(p, &c, &idx));
+	while (c.n)
+		MUST(pool_get(p, &c, &idx));
+	for (i = 0; i < n; i++)
+		MUST(pool_get(p, &other, &held[i]));
+	for (i = 1; i <= POOL_MAG; i++)
+		pool_put(p, &c, i);
+	mag_put(f, &f->full, c.cur, POOL_MAG);
+	c.n = 0;
+	full = head_idx(f->full);
+	f->nmags = load_relaxed(&f->mag_carved) - 1;
+	while (mag_pop(f, &f->empty))
+		;
+	for (i = 0; i < n; i++)
+		pool_put(p, &c, held[i]);
+	pool_stat(p, &s);
+	ck_assert_uint_eq(s.lost, n - 2 * POOL_MAG);
+	/* Those in the depot and in the cache are as before. */
+	ck_assert_uint_eq(head_idx(f->full), full);
+	ck_assert_uint_eq(pool_depot_count(p), POOL_MAG);
+	for (i = 0; i < 2 * POOL_MAG; i++)
+		MUST(pool_get(p, &c, &idx) && idx == held[n - 1 - i]);
 	done();
 }
 END_TEST
@@ -506,12 +712,22 @@ static Suite *suite(void)
 	tcase_add_loop_test(t, test_cap, 0, ARRAY_SIZE(caps));
 	tcase_add_test(t, test_content_stays);
 	tcase_add_test(t, test_small_pool_shared);
+	tcase_add_test(t, test_magazines_are_small_in_small_pools);
+	tcase_add_test(t, test_batches_of_new_objects_end_on_multiples);
+	tcase_add_test(t, test_objects_freed_last_are_handed_out_first);
+	tcase_add_test(t, test_returned_objects_come_before_new_ones);
 	tcase_add_test(t, test_no_thrash);
 	tcase_add_test(t, test_flush_partial);
 	tcase_add_test(t, test_flush_sizes);
 	tcase_add_test(t, test_magazines_beyond_the_spare_ones_are_committed);
+	tcase_add_test(t, test_magazines_suffice_for_all_threads_of_an_engine);
+	tcase_add_loop_test(t, test_memory_of_spare_magazines_is_committed_before_the_objects, 0, 3);
 	tcase_add_loop_test(t, test_a_return_needs_no_memory, 0, 4);
 	tcase_add_test(t, test_depot_count_broken);
+	tcase_add_test(t, test_depot_count_checks_full_and_partial_magazines);
+	/* An assertion says so as well. */
+	if (!CONFIG_DEBUG_ENGINE)
+		tcase_add_test(t, test_objects_without_a_magazine_are_counted);
 	tcase_add_test(t, test_head_word);
 	suite_add_tcase(s, t);
 
