@@ -86,14 +86,19 @@ START_TEST(test_trim_gives_back)
 {
 	u32 max = _i ? caps[_i - 1] : 200000, i;
 	struct pool *p = make(max);
+	u64 objects = round_up_to((max + 1ull) * sizeof(struct thing), arena_page()), all, freed;
 	struct pool_cache c = { 0 };
-	u64 all;
 
 	for (i = 0; i < 3; i++) {
 		get_all(p, &c, max);
 		put_all(p, &c, max);
 		all = arena_bytes(arena);
-		ck_assert_int_ge(trim(p), 0);
+		freed = (u64)trim(p);
+		/* Also magazines, if there are many. */
+		if (pool_full(p)->mag_slabs.count)
+			ck_assert_uint_gt(freed, objects);
+		else
+			ck_assert_uint_eq(freed, objects);
 		/* All slabs, also the last one, which is not full. */
 		ck_assert_uint_eq(vacant(p), max);
 		ck_assert_uint_le(resident(p), 1);
@@ -181,7 +186,7 @@ START_TEST(test_trim_base)
 			       .ctor = things_again, .last = things_last,
 			       .mag = _i ? 16 : POOL_MAG };
 	struct pool_cache c = { 0 };
-	u64 had[3001] = { 0 };
+	u64 had[3001] = { 0 }, most[3001] = { 0 };	/* of an object; of a slab */
 	struct pool *p;
 	struct slabs *sl;
 	u32 i, round, idx, mask;
@@ -195,11 +200,13 @@ START_TEST(test_trim_base)
 		for (i = 0; i < d.max; i++) {
 			struct thing *t = pool_get(p, &c, &idx);
 
-			MUST(t && t->value >= had[idx]);
+			MUST(t && t->value == most[idx >> sl->shift]);
 			/* The first object of a slab, or another one, has the largest. */
 			t->value += (round & 1) && !(idx & mask) ? 100 : 1 + idx % 7;
 			had[idx] = t->value;
 		}
+		for (i = 1; i <= d.max; i++)
+			most[i >> sl->shift] = max_u(most[i >> sl->shift], had[i]);
 		/* One object of every other slab stays in use at first. */
 		for (i = 1; i <= d.max; i++)
 			if (i >> sl->shift & 1 || i & ((1u << sl->shift) - 1))
@@ -247,6 +254,66 @@ START_TEST(test_trim_refused)
 	ck_assert_uint_eq(vacant(p), max);
 	get_all(p, &c, max);
 	done();
+}
+END_TEST
+
+/* The same for slabs whose bits are several words. */
+START_TEST(test_trim_refused_of_slabs_of_several_words)
+{
+	struct pool_desc d = { .name = "words", .size = 16, .max = 4000 };
+	struct pool_cache c = { 0 };
+	struct pool *p;
+	u32 i, idx;
+
+	ck_assert_int_eq(arena_create("words", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	ck_assert_uint_ge(slab_words(&pool_full(p)->objs), 2);
+	for (i = 0; i < d.max; i++)
+		MUST(pool_get(p, &c, &idx));
+	put_all(p, &c, d.max);
+	faults(HOOK_TRIM, 1, true);
+	ck_assert_int_eq(trim(p), -ENOMEM);
+	faults(NULL, 0, false);
+	ck_assert_uint_eq(loose_count(&pool_full(p)->objs), 0);
+	ck_assert_uint_eq(pool_depot_count(p), d.max);
+	ck_assert_int_gt(trim(p), 0);
+	ck_assert_uint_eq(vacant(p), d.max);
+	done();
+}
+END_TEST
+
+/* An object that is used keeps all its bytes, also those on a page with freed ones. */
+START_TEST(test_trim_keeps_pages_that_are_partly_used)
+{
+	static const u32 sizes[] = { 80, 6208, 98368 };
+	struct pool_desc d = { .name = "shared", .size = sizes[_i], .max = _i ? 60 : 6000 };
+	struct pool_cache c = { 0 };
+	u32 i, k, idx, keep, shift;
+	struct pool *p;
+
+	for (keep = 0; keep < 2; keep++) {
+		ck_assert_int_eq(arena_create("shared", &arena), 0);
+		ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+		ck_assert_int_eq(arena_ready(arena, false), 0);
+		shift = pool_full(p)->objs.shift;
+		for (i = 0; i < d.max; i++)
+			memset(pool_get(p, &c, &idx), (int)(i + 1), d.size);
+		/* Those of every other slab stay in use. */
+		for (i = 1; i <= d.max; i++)
+			if ((i >> shift) % 2 != keep)
+				pool_put(p, &c, i);
+		pool_cache_flush(p, &c);
+		ck_assert_int_gt(trim(p), 0);
+		ck_assert_uint_gt(vacant(p), 0);
+		for (i = 1; i <= d.max; i++) {
+			u8 *object = pool_obj(p, i);
+
+			for (k = 0; k < d.size && (i >> shift) % 2 == keep; k++)
+				MUST(object[k] == (u8)i);
+		}
+		done();
+	}
 }
 END_TEST
 
@@ -302,7 +369,7 @@ START_TEST(test_trim_takes_little_at_a_time)
 		MUST(pool_get(p, &c, &idx));
 	put_all(p, &c, d.max);
 	for (; pool_trim_step(p, &t); before = t.bytes)
-		ck_assert_uint_le(t.bytes - before, SLAB_MAX);
+		ck_assert_uint_le(t.bytes - before, 64 << 10);
 	ck_assert_uint_gt(t.bytes, 0);
 	done();
 }
@@ -448,16 +515,243 @@ START_TEST(test_trim_keeps_exactly_what_it_may_spare)
 	struct slabs *sl = &pool_full(p)->objs;
 	struct pool_cache c = { 0 };
 	size_t bytes = (size_t)sl->size << sl->shift;
+	const size_t less[] = { 0, 1, bytes - 1 };
+	struct pool_trim t;
 
-	for (k = 0; k < 4; k++) {
-		struct pool_trim t = { .spare = k * bytes };
-
+	/* It keeps a slab of which it may keep a byte. */
+	for (k = 0; k < 12; k++) {
+		t = (struct pool_trim){ .spare = (k / 3 + 1) * bytes - less[k % 3] };
 		get_all(p, &c, max);
 		put_all(p, &c, max);
 		while (pool_trim_step(p, &t))
 			;
-		ck_assert_uint_eq(vacant(p), max + 1 - slab_from(sl, k + 1));
+		ck_assert_uint_eq(vacant(p), max + 1 - slab_from(sl, k / 3 + 2));
 	}
+	get_all(p, &c, max);
+	put_all(p, &c, max);
+	ck_assert_int_gt(trim(p), 0);
+	ck_assert_uint_eq(vacant(p), max);
+	done();
+}
+END_TEST
+
+/* A pool of which each object has a magazine of its own; all are free and in the depot. */
+static struct pool *one_each(u32 max)
+{
+	struct pool_desc d = { .name = "one each", .size = 16, .max = max, .mag = 1 };
+	struct pool_cache c = { 0 };
+	struct pool *p;
+	u32 i, idx;
+
+	ck_assert_int_eq(arena_create("magazines", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	things = p;
+	for (i = 0; i < max; i++)
+		MUST(pool_get(p, &c, &idx));
+	put_all(p, &c, max);
+	ck_assert_uint_eq(pool_full(p)->mag_carved, max + 1);
+	return p;
+}
+
+enum { MAGAZINES = 8192 };	/* of fewer, a trim does not free the memory */
+
+START_TEST(test_memory_of_few_magazines_stays)
+{
+	struct pool_full *f = pool_full(one_each(MAGAZINES - 1));
+
+	ck_assert_uint_eq(f->mag_slabs.count, 0);
+	ck_assert_int_gt(trim(&f->p), 0);
+	ck_assert_uint_eq(vacant(&f->p), MAGAZINES - 1);
+	check_magazines(f);
+	ck_assert_uint_eq(stacked(f, &f->empty), MAGAZINES - 1);
+	done();
+	f = pool_full(one_each(MAGAZINES));
+	ck_assert_int_gt(trim(&f->p), 0);
+	check_magazines(f);
+	ck_assert_uint_eq(f->mag_slabs.nvacant, MAGAZINES);
+	ck_assert_uint_eq(stacked(f, &f->empty), 0);
+	done();
+}
+END_TEST
+
+/* The bytes to spare are spared of the magazines as well. */
+START_TEST(test_trim_spares_magazines)
+{
+	u32 k;
+
+	for (k = 0; k < 3; k++) {
+		struct pool_full *f = pool_full(one_each(MAGAZINES));
+		struct slabs *sl = &f->mag_slabs;
+		struct pool_trim t = { 0 };
+
+		/* All objects are freed, so that no magazine is in use. */
+		while (t.phase < 3)
+			MUST(pool_trim_step(&f->p, &t));
+		ck_assert_uint_eq(vacant(&f->p), MAGAZINES);
+		t.spare = k * (sl->size << sl->shift);
+		while (pool_trim_step(&f->p, &t))
+			;
+		ck_assert_uint_eq(sl->nvacant, MAGAZINES + 1 - slab_from(sl, k + 1));
+		ck_assert_uint_eq(stacked(f, &f->empty), slab_from(sl, k + 1) - 1);
+		check_magazines(f);
+		done();
+	}
+}
+END_TEST
+
+/* The system takes back the objects, but not the last or all of the magazines. */
+START_TEST(test_magazines_that_are_not_taken_back_are_used_again)
+{
+	struct pool_full *f = pool_full(one_each(MAGAZINES));
+	struct pool_cache c = { 0 };
+	u32 i, idx, objects;
+	s64 all;
+
+	faults(HOOK_TRIM, 0, false);
+	ck_assert_int_gt(trim(&f->p), 0);
+	all = asked;
+	objects = (u32)((f->objs.count * ((u64)f->objs.size << f->objs.shift) + SLAB_MAX - 1) / SLAB_MAX);
+	ck_assert_int_gt(all, objects);
+	for (i = 0; i < 2; i++) {
+		struct pool_trim t = { 0 };
+
+		while (pool_get(&f->p, &c, &idx))
+			;
+		put_all(&f->p, &c, MAGAZINES);
+		check_magazines(f);
+		faults(HOOK_TRIM, i ? all : objects + 1, true);
+		while (pool_trim_step(&f->p, &t))
+			;
+		faults(NULL, 0, false);
+		ck_assert_int_eq(t.rc, -ENOMEM);
+		ck_assert_uint_eq(vacant(&f->p), MAGAZINES);
+		ck_assert_uint_eq(t.bytes % arena_page(), 0);
+		ck_assert(i ? f->mag_slabs.nvacant : !f->mag_slabs.nvacant);
+		check_magazines(f);
+	}
+	ck_assert_int_gt(trim(&f->p), 0);
+	ck_assert_uint_eq(f->mag_slabs.nvacant, MAGAZINES);
+	done();
+}
+END_TEST
+
+/* A trim ends although others leave as many magazines empty as it takes. */
+START_TEST(test_trim_ends_while_others_leave_magazines)
+{
+	struct pool_full *f = pool_full(one_each(MAGAZINES));
+	struct pool_trim t = { 0 };
+	u32 m, steps = 0;
+
+	while (pool_trim_step(&f->p, &t)) {
+		MUST(++steps < 3 * MAGAZINES);
+		while (t.phase == 3 && loose_take(&f->mag_slabs, &m, 1))
+			mag_push(f, &f->empty, m);
+	}
+	check_magazines(f);
+	done();
+}
+END_TEST
+
+/* Objects of the last slab that has memory are found while they are loose. */
+START_TEST(test_loose_objects_of_the_last_slab_are_found)
+{
+	static const struct { u32 size, max; } of[] = { { 48, 1300 }, { 80, 800 }, { 240, 270 } };
+	struct pool_desc d = { .name = "last", .size = of[_i].size, .max = of[_i].max };
+	struct pool_trim t = { 0 };
+	struct pool_cache c = { 0 };
+	struct pool *p;
+	u32 i, idx;
+
+	ck_assert_int_eq(arena_create("last", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	for (i = 0; i < d.max; i++)
+		MUST(pool_get(p, &c, &idx));
+	put_all(p, &c, d.max);
+	while (t.phase < 2)
+		MUST(pool_trim_step(p, &t));
+	ck_assert_uint_eq(loose_count(&pool_full(p)->objs), d.max);
+	for (i = 0; i < d.max; i++)
+		MUST(pool_get(p, &c, &idx));
+	ck_assert_uint_eq(loose_count(&pool_full(p)->objs), 0);
+	ck_assert_ptr_null(pool_get(p, &c, &idx));
+	done();
+}
+END_TEST
+
+/* Objects that a trim made loose, or freed, come before those that were never handed out. */
+START_TEST(test_trimmed_objects_come_before_new_ones)
+{
+	u32 n = 5000, i, idx, carved, phase;
+	struct pool_cache c = { 0 };
+	struct pool *p = make(20000);
+
+	for (phase = 2; phase <= 3; phase++) {
+		struct pool_trim t = { 0 };
+
+		for (i = 0; i < n; i++)
+			MUST(pool_get(p, &c, &idx));
+		pool_cache_flush(p, &c);
+		carved = pool_carved(p);
+		for (i = 1; i <= n; i++)
+			pool_put(p, &c, i);
+		pool_cache_flush(p, &c);
+		while (t.phase < phase && pool_trim_step(p, &t))
+			;
+		for (i = 0; i < carved; i++)
+			MUST(pool_get(p, &c, &idx) && idx <= carved);
+		ck_assert_uint_eq(pool_carved(p), carved);
+		ck_assert_uint_eq(vacant(p), 0);
+		MUST(pool_get(p, &c, &idx) && idx == carved + 1);
+		pool_put(p, &c, idx);
+		for (i = 1; i <= carved; i++)
+			pool_put(p, &c, i);
+		pool_cache_flush(p, &c);
+		n = pool_carved(p);
+	}
+	done();
+}
+END_TEST
+
+/* There is nothing to trim of a pool that keeps its memory, has none, or is trimmed already. */
+START_TEST(test_nothing_to_trim)
+{
+	struct pool_desc d = { .name = "kept", .size = 64, .max = 20000, .keep = true };
+	struct pool_cache c = { 0 };
+	struct pool_trim t = { 0 };
+	struct pool *p, *q;
+	u32 i, idx;
+	u64 bytes;
+
+	ck_assert_int_eq(arena_create("kept", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	d.keep = false;
+	ck_assert_int_eq(arena_add(arena, &d, &q), 0);
+	ck_assert(!pool_trim_step(q, &t));
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	for (i = 0; i < d.max; i++) {
+		u64 *object = pool_get(p, &c, &idx);
+
+		MUST(object);
+		object[7] = idx;
+	}
+	put_all(p, &c, d.max);
+	bytes = arena_bytes(arena);
+	ck_assert(!pool_trim_step(p, &t));
+	ck_assert_int_eq(trim(p), 0);
+	ck_assert_uint_eq(vacant(p), 0);
+	ck_assert_uint_eq(pool_depot_count(p), d.max);
+	ck_assert_uint_eq(arena_bytes(arena), bytes);
+	for (i = 1; i <= d.max; i++)
+		MUST(((u64 *)pool_obj(p, i))[7] == i);
+	/* The other one has no object yet, then some, then no memory for them. */
+	ck_assert_int_eq(trim(q), 0);
+	MUST(pool_get(q, &c, &idx) && idx == 1);
+	pool_put(q, &c, idx);
+	pool_cache_flush(q, &c);
+	ck_assert_int_eq(trim(q), (s64)arena_page());
+	ck_assert_int_eq(trim(q), 0);
 	done();
 }
 END_TEST
@@ -552,6 +846,8 @@ static Suite *suite(void)
 	tcase_add_loop_test(t, test_trim_stopped_starves_nobody, 0, 4);
 	tcase_add_loop_test(t, test_trim_base, 0, 2);
 	tcase_add_test(t, test_trim_refused);
+	tcase_add_test(t, test_trim_refused_of_slabs_of_several_words);
+	tcase_add_loop_test(t, test_trim_keeps_pages_that_are_partly_used, 0, 3);
 	tcase_add_loop_test(t, test_trim_sizes, 0, 9);
 	tcase_add_loop_test(t, test_trim_takes_little_at_a_time, 0, 5);
 	tcase_add_loop_test(t, test_trim_leaves_no_object_loose, 0, 2);
@@ -559,6 +855,13 @@ static Suite *suite(void)
 	tcase_add_test(t, test_trim_loses_no_magazine);
 	tcase_add_test(t, test_trim_keeps_exactly_what_it_may_spare);
 	tcase_add_test(t, test_trim_ends_while_others_put);
+	tcase_add_test(t, test_memory_of_few_magazines_stays);
+	tcase_add_test(t, test_trim_spares_magazines);
+	tcase_add_test(t, test_magazines_that_are_not_taken_back_are_used_again);
+	tcase_add_test(t, test_trim_ends_while_others_leave_magazines);
+	tcase_add_loop_test(t, test_loose_objects_of_the_last_slab_are_found, 0, 3);
+	tcase_add_test(t, test_trimmed_objects_come_before_new_ones);
+	tcase_add_test(t, test_nothing_to_trim);
 #if CAN_TRAP
 	/* A sanitizer's instructions are many. */
 	if (!SANITIZED)
