@@ -324,13 +324,18 @@ static bool readable(const char *at)
 START_TEST(test_ranges_lie_apart)
 {
 	struct pool_desc d = { .name = "r" };
-	struct pool *p[6];
+	struct pool *p[7];
 	u32 i, k;
 
 	ck_assert_int_eq(arena_create("r", &arena), 0);
 	for (i = 0; i < ARRAY_SIZE(p); i++) {
 		d.size = 32u << 2 * i;
 		d.max = i % 2 ? 100 : (4u << 20) / d.size;
+		/* All objects of the last one, with number 0, are as large as a huge page. */
+		if (i == 6) {
+			d.size = 32 << 10;
+			d.max = 63;
+		}
 		ck_assert_int_eq(arena_add(arena, &d, &p[i]), 0);
 	}
 	ck_assert_int_eq(arena_ready(arena, true), 0);
