@@ -345,7 +345,6 @@ out_unmap:
 		f->mag.committed = 0;
 		f->side.committed = 0;
 		f->p.base = NULL;
-		f->mags = NULL;
 	}
 	return rc;
 }
