@@ -266,6 +266,7 @@ END_TEST
 START_TEST(test_flush_sizes)
 {
 	u32 n, k, i, idx, held[3 * POOL_MAG];
+	u8 seen[2049];
 
 	for (n = 0; n <= 2 * POOL_MAG + 1; n += 5)
 		for (k = 0; k < POOL_MAG; k += 9) {
@@ -282,8 +283,9 @@ START_TEST(test_flush_sizes)
 				pool_put(p, &c, held[i]);
 			pool_cache_flush(p, &c);
 			ck_assert_uint_eq(pool_depot_count(p), pool_carved(p));
+			memset(seen, 0, sizeof(seen));
 			for (i = 0; i < 2048; i++)
-				MUST(pool_get(p, &c, &idx));
+				MUST(pool_get(p, &c, &idx) && !seen[idx]++);
 			done();
 		}
 }
