@@ -19,6 +19,9 @@ START_TEST(test_err)
 	ck_assert_int_eq(err(-EIO, "%lc", (wint_t)0xd800), -EIO);
 	ck_assert_str_eq(err_text(), "");
 	ck_assert_int_eq(errno, EIO);
+	/* nor what stands in front of it */
+	ck_assert_int_eq(err(-EIO, "front %lc", (wint_t)0xd800), -EIO);
+	ck_assert_str_eq(err_text(), "");
 }
 END_TEST
 
