@@ -109,6 +109,7 @@ static int child_without_liburcu(void)
 	static struct rcu_defer d;
 
 	called(0, 0, 0);
+	store_relaxed(&ran, 0);
 	CHILD_AT("sections");
 	pool_rcu_lock();
 	section();
@@ -125,6 +126,7 @@ static int child_with_liburcu(void)
 {
 	static struct rcu_defer d;
 
+	store_relaxed(&ran, 0);
 	CHILD_AT("sections");
 	section();
 	CHILD_AT("reclaim");
@@ -152,7 +154,7 @@ START_TEST(test_a_fork_inside_a_call_of_liburcu)
 
 	stop_in = order[_i / 2];
 	stop_before = _i % 2;
-	ran = inside = leave = 0;
+	inside = leave = 0;
 	ck_assert_int_eq(pthread_create(&t, NULL, stop_in == SYNCHRONIZE ? stopped_waiter :
 					stopped_reader, NULL), 0);
 	while (!load_acquire(&inside))
@@ -316,7 +318,7 @@ START_TEST(test_threads_of_a_child_of_a_stopped_process)
 	section();
 	stop_in = SYNCHRONIZE;
 	stop_before = true;
-	ran = inside = leave = 0;
+	inside = leave = 0;
 	ck_assert_int_eq(pthread_create(&t, NULL, stopped_waiter, NULL), 0);
 	while (!load_acquire(&inside))
 		nap();
@@ -361,7 +363,7 @@ START_TEST(test_a_child_of_a_child_beside_a_reader)
 {
 	pthread_t t;
 
-	ran = inside = leave = 0;
+	inside = leave = 0;
 	ck_assert_int_eq(pthread_create(&t, NULL, idle_reader, NULL), 0);
 	while (!load_acquire(&inside))
 		nap();
@@ -386,7 +388,6 @@ static int child_leaves_and_forks(void)
 /* The only thread forks inside sections: its child leaves them, and has all of RCU. */
 START_TEST(test_the_only_reader_forks_inside_sections)
 {
-	ran = 0;
 	pool_rcu_lock();
 	pool_rcu_lock();
 	in_child(child_leaves_and_forks);
