@@ -532,6 +532,8 @@ START_TEST(test_a_pool_follows_another)
 		/* The first one has all its memory at once, then each commits one more. */
 		for (i = 1; i <= d.max; i++) {
 			MUST(pool_get(p, &c, &idx) && idx == i);
+			/* There is nothing behind the last one. */
+			ck_assert(i == 1 || i + extra <= d.max || !asked);
 			ck_assert_uint_eq(pool_full(with)->obj.committed,
 					  (u64)(min_u(i + extra, d.max) + 1) << 20);
 			faults(HOOK_COMMIT, 0, false);

@@ -545,6 +545,33 @@ START_TEST(test_trimmed_objects_come_before_new_ones)
 }
 END_TEST
 
+/* Of a slab with more objects than a cache has, the others are in the depot. */
+START_TEST(test_objects_of_a_trimmed_slab_go_to_the_depot)
+{
+	static const u32 mags[] = { 16, 24, POOL_MAG };
+	struct pool_desc d = { .name = "more", .size = 16, .max = 3000, .mag = mags[_i] };
+	struct pool_cache c = { 0 };
+	struct pool *p;
+	u32 i, idx;
+
+	ck_assert_int_eq(arena_create("more", &arena), 0);
+	ck_assert_int_eq(arena_add(arena, &d, &p), 0);
+	ck_assert_int_eq(arena_ready(arena, false), 0);
+	for (i = 0; i < d.max; i++)
+		MUST(pool_get(p, &c, &idx));
+	put_all(p, &c, d.max);
+	ck_assert_int_gt(trim(p), 0);
+	ck_assert_uint_eq(vacant(p), d.max);
+	for (i = 1; i <= d.max; i++) {
+		MUST(pool_get(p, &c, &idx));
+		ck_assert_uint_eq(pool_depot_count(p) + c.n + c.nspare + i, d.max);
+		ck_assert_uint_le(stacked(pool_full(p), &pool_full(p)->partial), 1);
+	}
+	ck_assert_ptr_null(pool_get(p, &c, &idx));
+	done();
+}
+END_TEST
+
 /* Objects that have no page of their own count as trimmed, and are found, without a system call. */
 START_TEST(test_trim_of_a_slab_within_a_page)
 {
@@ -727,6 +754,7 @@ static Suite *suite(void)
 	tcase_add_test(t, test_trim_ends_while_others_put);
 	tcase_add_loop_test(t, test_loose_objects_of_the_last_slab_are_found, 0, 3);
 	tcase_add_test(t, test_trimmed_objects_come_before_new_ones);
+	tcase_add_loop_test(t, test_objects_of_a_trimmed_slab_go_to_the_depot, 0, 3);
 	tcase_add_test(t, test_trim_of_a_slab_within_a_page);
 	tcase_add_test(t, test_nothing_to_trim);
 #if CAN_TRAP
