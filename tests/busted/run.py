@@ -172,7 +172,9 @@ def main():
     runs = []
     for bug, tests in bugs.items():
         runs += [Run(bug, c, t) for c, t in (tests + for_all if opt.all else tests)]
-    controls = sorted({Run('', r.cls, r.test) for r in runs if not r.test.startswith('model/')})
+    # each test once, whatever the classes are that it stands for
+    controls = {r.test: Run('', r.cls, r.test) for r in runs if not r.test.startswith('model/')}
+    controls = sorted(controls.values())
     # Those that wait for their time limits first.
     runs.sort(key=lambda r: '~' not in r.cls)
     runs = [r._replace(cls=r.cls.rstrip('~')) for r in runs]

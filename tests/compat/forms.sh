@@ -226,15 +226,15 @@ EOT
 if echo '#include <gtest/gtest.h>' | "${CXX:-g++}" -x c++ -std=c++14 -fsyntax-only - 2>/dev/null; then
 	"${CXX:-g++}" -std=c++14 -Wall -Wextra -Werror -fsyntax-only "${own_includes[@]}" "$tmp/util.cc" || rc=1
 fi
+for how in '10901 g++ 17 -fopenmp' '20000 clang++ 14'; do
+	read -r api cxx std omp <<<"$how"
+	command -v "$cxx" >/dev/null || continue
+	# shellcheck disable=SC2086 # no word, or one
+	"$cxx" -std=c++"$std" -Wall -Wextra -Wshadow -Werror -fsyntax-only $omp \
+		"-DPAWL_MX_API=$api" "${own_includes[@]}" "$tmp/own.cc" || rc=1
+done
+# and as C++11 it runs, if the library is a plain one
 for api in 10901 20000; do
-	for how in 'g++ 17 -fopenmp' 'clang++ 14'; do
-		read -r cxx std omp <<<"$how"
-		command -v "$cxx" >/dev/null || continue
-		# shellcheck disable=SC2086 # no word, or one
-		"$cxx" -std=c++"$std" -Wall -Wextra -Wshadow -Werror -fsyntax-only $omp \
-			"-DPAWL_MX_API=$api" "${own_includes[@]}" "$tmp/own.cc" || rc=1
-	done
-	# and as C++11 it runs, if the library is a plain one
 	if ! nm -D libpawl.so | grep -qE '__[at]san_'; then
 		${CXX:-g++} -std=c++11 -Wall -Wextra -Wshadow -Werror -pthread "-DPAWL_MX_API=$api" \
 			"${own_includes[@]}" -o "$tmp/own" "$tmp/own.cc" -L. -lpawl_mx -lpawl &&

@@ -34,7 +34,9 @@ fi
 $there $jobs tests
 cd build/coverage
 find . -name '*.gcda' -delete
-PAWL_TEST_SHORT=1 "$here/../run.sh" -j "$(nproc)" tests/fault.list tests/unit.list tests/stress.list || :
+# not those that are for the server
+cat tests/fault.list tests/unit.list tests/stress.list | grep -vE '^(fault/fault_|unit/test_)serve' |
+	PAWL_TEST_SHORT=1 "$here/../run.sh" -j "$(nproc)" || :
 cd "$top"
 folders=(core exec pool device compat)
 # Threads count without locks, so a branch may have a negative count, at which gcovr would hang.
