@@ -407,7 +407,7 @@ help:
 PHONY += help
 
 #@ Build
-#@   all             the library, the pawl command, the tests, the manual (default)
+#@   all             the library, the pawl command, the manual (default)
 #@   lib             libpawl.so and libpawl.a alone; lib-mx: and libpawl_mx
 #@   tests           the test programs alone
 #@   install         to DESTDIR and PREFIX (/usr/local); LIBDIR and others: Makefile.install;

@@ -64,7 +64,7 @@ inside ${jobs:+"$jobs"} $programs tests/unit.list tests/stress.list tests/tools.
 	cat tests/unit.list tests/stress.list | while IFS=$'\t' read -r test rest; do
 		[[ " $programs " != *" tests/$test "* ]] || printf '%s\t%s\n' "$test" "$rest"
 	done
-	grep -E '^(docs|load)/' tests/tools.list
+	grep '^docs/' tests/tools.list
 } | "$tmp/$name/tests/run.sh" -j "$(nproc)")
 
 echo '--- install'
