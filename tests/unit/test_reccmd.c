@@ -528,6 +528,14 @@ START_TEST(test_info_says_what_is_missing)
 	ck_assert_msg(strstr(out, whole) != NULL, "%s", out);
 	ck_assert_msg(!strstr(out, "missing"), "%s", out);
 	free(out);
+	/* cut within its last part */
+	out = said("info", data, len - 1);
+	snprintf(whole, sizeof(whole), ", %zu bytes, ends early\n", len - 1);
+	ck_assert_msg(strstr(out, whole) != NULL, "%s", out);
+	snprintf(whole, sizeof(whole), " whole up to byte %td: the program did not end it\n",
+		 chunk(data, len, REC_CHUNK_EVENTS, 0) - data);
+	ck_assert_msg(strstr(out, whole) != NULL, "%s", out);
+	free(out);
 	free(data);
 	data = sample(&len);
 	len = with_events(data, len, lost, sizeof(lost), true);
@@ -574,6 +582,27 @@ START_TEST(test_info_names_the_program_and_the_kinds_of_engines)
 		free(out);
 		free(data);
 	}
+}
+END_TEST
+
+/* JSON has no quotes, backslashes or control characters as they are. */
+START_TEST(test_json_escapes_the_name_of_the_program)
+{
+	unsigned char *data, *p;
+	size_t len;
+	char *out;
+
+	data = sample(&len);
+	len = with_events(data, len, "", 0, true);
+	p = chunk(data, len, REC_CHUNK_START, 0) + REC_HEAD + 16;
+	p += 1 + *p;	/* behind the name of the library */
+	ck_assert_uint_ge(*p, 5);
+	memcpy(p + 1, "a\"\\\n\x7f", 5);
+	set_heads(data, len);
+	out = said("json", data, len);
+	ck_assert_msg(strstr(out, "\"program\":\"a\\\"\\\\\\u000a\\u007f") != NULL, "%s", out);
+	free(out);
+	free(data);
 }
 END_TEST
 
@@ -774,5 +803,6 @@ SUITE("reccmd", test_ops_in_another_order_than_in_the_file, test_names_of_ops_ar
       test_an_operator_without_a_name, test_priorities_of_a_workload,
       test_accesses_of_each_var_are_counted, test_a_recording_without_an_order_is_refused,
       test_what_is_said_of_each_op, test_what_has_the_number_0_is_said,
-      test_info_says_what_is_missing, test_info_names_the_program_and_the_kinds_of_engines,
+      test_info_says_what_is_missing, test_json_escapes_the_name_of_the_program,
+	      test_info_names_the_program_and_the_kinds_of_engines,
       test_percentiles_and_limits_of_a_workload)
