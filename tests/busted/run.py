@@ -172,7 +172,7 @@ def main():
     runs = []
     for bug, tests in bugs.items():
         runs += [Run(bug, c, t) for c, t in (tests + for_all if opt.all else tests)]
-    # each test once, whatever the classes are that it stands for
+    # each test once, even if bugs of several classes name it
     controls = {r.test: Run('', r.cls, r.test) for r in runs if not r.test.startswith('model/')}
     controls = sorted(controls.values())
     # Those that wait for their time limits first.

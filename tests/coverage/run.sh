@@ -34,7 +34,7 @@ fi
 $there $jobs tests
 cd build/coverage
 find . -name '*.gcda' -delete
-# not those that are for the server
+# all but the tests of the server
 cat tests/fault.list tests/unit.list tests/stress.list | grep -vE '^(fault/fault_|unit/test_)serve' |
 	PAWL_TEST_SHORT=1 "$here/../run.sh" -j "$(nproc)" || :
 cd "$top"

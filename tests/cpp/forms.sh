@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# forms.sh BUILD INCLUDE: the tests of pawl.hpp compile without a warning as C++20 with each compiler
-# that is installed, and pass with the optimizations of a release by clang.  make tests compiles them
-# as C++17.
+# forms.sh BUILD INCLUDE: each installed compiler compiles the tests of pawl.hpp as C++20 without a
+# warning, and they pass when clang compiles them with the optimizations of a release.  make tests
+# compiles them as C++17.
 set -u
 build=$1 include=$2
 here=$(cd "$(dirname "$0")" && pwd)

@@ -25,7 +25,7 @@ cd "$name"
 dpkg-checkbuilddeps || { echo "check-deb: packages are missing (make setup)"; exit 77; }
 
 echo '--- build'
-# The tests of the library run elsewhere, and its speed is nothing here.
+# The tests of the library run elsewhere, and its speed does not matter here.
 unset MAKEFLAGS MFLAGS MAKEOVERRIDES CC CXX
 DEB_BUILD_OPTIONS="nocheck noopt parallel=$(nproc)" dpkg-buildpackage -us -uc -b
 cd ..

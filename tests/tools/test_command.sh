@@ -61,7 +61,7 @@ Commands:
 
 'pawl COMMAND --help' lists the options of a command; see also pawl(1).
 END
-# what this build has not
+# commands that this build lacks
 for command in demo load serve; do
 	grep -q "^  $command " "$tmp/help" || sed -i "/^  $command /d" "$tmp/want"
 done
@@ -104,7 +104,7 @@ says "pawl help: takes one command, and 'record' is a second"
 refused 'pawl version' version --help
 says "pawl version: takes no arguments, not '--help'"
 
-# what was printed long before the end counts as well: without a buffer a full disk is seen at once
+# a write that failed long before the end counts as well: without a buffer each write fails at once
 for buffer in '' 'stdbuf -o0'; do
 	[ -w /dev/full ] || break
 	[ "$buffer" ] && ! command -v stdbuf >/dev/null && break
@@ -362,7 +362,7 @@ done
 # the last of an option counts, and options may come behind the file
 run 1 replay "$tmp/none" -w 3 -w 4
 says "pawl replay: $tmp/none: No such file or directory"
-# nothing is no number, nor is one that is too small to be one; only the first mistake is told
+# an empty text is no number, nor is one that underflows; only the first mistake is reported
 for args in workers=,0..1024 repeat=,1..1e+06 speed=,0..1e+09 speed=1e-999,0..1e+09; do
 	option=${args%,*}
 	refused 'pawl replay' replay "--$option" --workers=x

@@ -269,13 +269,13 @@ python python-folded "$tmp/a folder/mxnet"
 run 0 -P -p "$tmp/python-folded"
 grep -qF -- "-isystem $tmp/a folder/mxnet/include " "$(cat "$tmp/out")" || fail 'a name is cut at its space'
 rm "$(cat "$tmp/out")"
-# so is one without an end of the line, and no more than the first line counts
+# the name may lack an end of the line, and only the first line counts
 for text in '%s' '%s\\nmore\\n'; do
 	printf '#!/bin/sh\nprintf "%s" "%s"\n' "$text" "$tmp/good" >"$tmp/python-folded"
 	run 0 -P -p "$tmp/python-folded"
 	grep -qF -- "-isystem $tmp/good/include " "$(cat "$tmp/out")" || fail "another folder of '$text'"
 done
-# the Python that is asked has no file open but its own
+# the Python inherits no descriptor of pawl
 printf '#!/bin/sh\nls /proc/$$/fd >"%s"\necho "%s"\n' "$tmp/asked" "$tmp/good" >"$tmp/python-folded"
 "$tmp/python-folded" | cat >/dev/null
 cp "$tmp/asked" "$tmp/alone"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allocations that end where their page ends, before a page without access, and whose addresses
- * are not used again: for a suite that links with --wrap of malloc, realloc and free.
+ * Allocations that end where their page ends, before a page without access.  Their addresses are
+ * not used again until the next guard_begin().  A suite that includes this file is linked with
+ * --wrap for malloc, realloc and free.
  */
 #ifndef TESTS_UNIT_GUARDED_H
 #define TESTS_UNIT_GUARDED_H
@@ -18,8 +19,8 @@
 enum { PAGES = 1 << 14 };
 static unsigned char *room;
 static size_t page, used, size_at[PAGES];
-static bool guarded;			/* allocations are in the room */
-static unsigned int live;		/* those that were not freed */
+static bool guarded;			/* new allocations are in the room */
+static unsigned int live;		/* allocations of the room that were not freed */
 
 void *__real_malloc(size_t n);
 void *__real_realloc(void *p, size_t n);
@@ -41,7 +42,7 @@ static size_t place_of(const void *p)
 	return room && at < PAGES * page ? at / page : PAGES;
 }
 
-/* What is read before it is written has an effect. */
+/* The memory is filled, so that a read of bytes that were never written has an effect. */
 void *__wrap_malloc(size_t n)
 {
 	unsigned char *p;
@@ -87,7 +88,7 @@ void *__wrap_realloc(void *p, size_t n)
 	return q;
 }
 
-/* Use the addresses again, for allocations from now on. */
+/* Guard the allocations from now on.  They use the addresses from the first one on again. */
 static void guard_begin(void)
 {
 	if (!room) {

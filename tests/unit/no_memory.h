@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that is refused, memory that is not freed, and writes behind its end: a program that is
- * linked with --wrap for the calls below (tests/Makefile) includes this file once.
+ * Refuse an allocation, count those that were not freed, and detect writes behind their end.  A
+ * program that is linked with --wrap for the calls below (tests/Makefile) includes this file once.
  */
 #ifndef TESTS_UNIT_NO_MEMORY_H
 #define TESTS_UNIT_NO_MEMORY_H
@@ -29,8 +29,9 @@ static bool refuse(void)
 }
 
 /*
- * Behind the n bytes of an allocation are FILL bytes, and at the end of its block is n.  Memory of
- * the C library's own calls, which may be freed here, has no such number.
+ * The n bytes of an allocation are followed by FILL bytes, and its block ends with n ^ TAIL_MARK.
+ * Memory that the C library allocated for itself does not end with such a number.  It may be freed
+ * here, too.
  */
 enum { FILL = 0x5a, TAIL = 16 };
 #define TAIL_MARK	0x7461696c6d61726bull
@@ -47,7 +48,7 @@ static void *fill_tail(void *p, size_t n)
 	return p;
 }
 
-/* Nor has memory that the C library takes from what is freed here. */
+/* The number is erased, because the C library may allocate the block for itself next. */
 static void check_tail(void *p)
 {
 	size_t room = p ? malloc_usable_size(p) : 0, i;
@@ -69,7 +70,7 @@ static void *lives(void *p, size_t n)
 	return fill_tail(p, n);
 }
 
-/* What is read before it is written has an effect. */
+/* The memory is filled, so that a read of bytes that were never written has an effect. */
 void *__wrap_malloc(size_t n)
 {
 	void *p = refuse() ? NULL : lives(__real_malloc(n + TAIL), n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For suites about trims of pools: a whole trim, and where the magazines are. */
+/* For suites about trims of pools: run a whole trim, and count objects and magazines. */
 #ifndef TESTS_UNIT_POOL_TRIMS_H
 #define TESTS_UNIT_POOL_TRIMS_H
 
@@ -31,6 +31,7 @@ static inline void put_all(struct pool *p, struct pool_cache *c, u32 max)
 	pool_cache_flush(p, c);
 }
 
+/* Return how many magazines are on a stack, which stays as it is. */
 static inline u32 stacked(struct pool_full *f, u64 *head)
 {
 	static u32 held[1 << 17];

@@ -83,7 +83,7 @@ START_TEST(test_commit_steps)
 }
 END_TEST
 
-/* A range doubles from 64 KiB on, up to 2 MiB at a time, or grows by what is needed. */
+/* A range doubles from 64 KiB on, by 2 MiB at a time at most, or grows by the bytes needed. */
 START_TEST(test_a_range_grows_in_steps_that_double)
 {
 	static const u32 kib[] = { 64, 128, 256, 512, 1024, 2048, 4096, 6144, 8192 };
@@ -95,14 +95,14 @@ START_TEST(test_a_range_grows_in_steps_that_double)
 		ck_assert_int_eq(arena_commit(arena, r, r->committed + 1), 0);
 		ck_assert_uint_eq(r->committed, kib[i] << 10);
 	}
-	/* Nothing is asked for that is there. */
+	/* Memory that is committed already is not requested again. */
 	faults(HOOK_COMMIT, 0, false);
 	ck_assert_int_eq(arena_commit(arena, r, r->committed), 0);
 	ck_assert_uint_eq(asked, 0);
 	before = r->committed;
 	ck_assert_int_eq(arena_commit(arena, r, before + (3 << 20) + 1), 0);
 	ck_assert_uint_eq(r->committed, before + (3 << 20) + arena_page());
-	/* In need, only the page that is necessary. */
+	/* If the step is refused, it commits only the page that is necessary. */
 	before = r->committed;
 	fail_above = 2 * arena_page();
 	ck_assert_int_eq(arena_commit(arena, r, before + 1), 0);
@@ -110,7 +110,7 @@ START_TEST(test_a_range_grows_in_steps_that_double)
 	ck_assert_int_eq(arena_commit(arena, r, before + 3 * arena_page() + 1), -ENOMEM);
 	ck_assert_uint_eq(r->committed, before + arena_page());
 	fail_above = 0;
-	/* No further than to its end. */
+	/* It commits no memory behind the end of the range. */
 	ck_assert_int_eq(arena_commit(arena, r, r->bytes - 1), 0);
 	ck_assert_uint_eq(r->committed, r->bytes);
 	ck_assert_uint_eq(arena_bytes(arena), r->committed + pool_full(things)->mag.committed +
@@ -119,7 +119,7 @@ START_TEST(test_a_range_grows_in_steps_that_double)
 }
 END_TEST
 
-/* What the other thread commits of the same range, in the middle of a call. */
+/* The range of both threads, and the bytes that the other one commits in the middle of a call. */
 static struct arena_range *both;
 static size_t other_needs;
 
@@ -130,7 +130,7 @@ static void other_commits(void)
 	fail_above = 0;
 }
 
-/* The memory that a call asks for is there afterwards, and is counted once. */
+/* The memory that a call requests is committed afterwards, and is counted once. */
 START_TEST(test_two_threads_commit_the_same_range)
 {
 	const size_t needs[] = { arena_page(), 3 << 20 };
@@ -142,7 +142,8 @@ START_TEST(test_two_threads_commit_the_same_range)
 	ck_assert_int_eq(arena_commit(arena, both, 1 << 20), 0);
 	ck_assert_uint_eq(both->committed, _i ? 3 << 20 : 1 << 20);
 	memset(both->start, 1, 1 << 20);
-	ck_assert_uint_eq(arena_bytes(arena), f->obj.committed + f->mag.committed + f->side.committed);
+	ck_assert_uint_eq(arena_bytes(arena),
+			  f->obj.committed + f->mag.committed + f->side.committed);
 	done();
 }
 END_TEST
@@ -377,7 +378,7 @@ START_TEST(test_prefault_passes_over_lazy_pools)
 }
 END_TEST
 
-/* Without memory for all of a pool, an arena in use goes on as before. */
+/* An arena in use continues as before if there is no memory for the whole of a pool. */
 START_TEST(test_a_refused_prefault_changes_nothing)
 {
 	struct pool_desc d = { .name = "one", .size = 64, .max = 5000 };
@@ -422,7 +423,8 @@ END_TEST
 /* The text of an error names the arena and the pool, shortened if it is long. */
 START_TEST(test_errors_say_which_pool)
 {
-	struct pool_desc d = { .name = "a pool with a name longer than the field", .size = 64, .max = 10 };
+	struct pool_desc d = { .name = "a pool with a name longer than the field", .size = 64,
+			       .max = 10 };
 	const char *name = "an arena with a name longer than the field";
 	char want[200];
 	struct pool *p = NULL;
@@ -468,7 +470,7 @@ START_TEST(test_errors_say_which_pool)
 }
 END_TEST
 
-static u32 no_blocks;		/* the allocator refuses */
+static u32 no_blocks;		/* aligned_alloc() fails */
 
 void *__real_aligned_alloc(size_t align, size_t bytes);
 void *__wrap_aligned_alloc(size_t align, size_t bytes);
@@ -478,7 +480,7 @@ void *__wrap_aligned_alloc(size_t align, size_t bytes)
 	return no_blocks ? NULL : __real_aligned_alloc(align, bytes);
 }
 
-/* Without memory for it there is no arena, or no further pool; those that are there work. */
+/* Without memory, creating an arena or adding a pool fails, and the other pools work. */
 START_TEST(test_an_arena_or_a_pool_without_memory)
 {
 	struct pool_desc d = { .name = "lean", .size = 64, .max = 10 };
@@ -532,7 +534,7 @@ START_TEST(test_a_pool_follows_another)
 		/* The first one has all its memory at once, then each commits one more. */
 		for (i = 1; i <= d.max; i++) {
 			MUST(pool_get(p, &c, &idx) && idx == i);
-			/* There is nothing behind the last one. */
+			/* No memory is requested behind the last object. */
 			ck_assert(i == 1 || i + extra <= d.max || !asked);
 			ck_assert_uint_eq(pool_full(with)->obj.committed,
 					  (u64)(min_u(i + extra, d.max) + 1) << 20);

@@ -19,7 +19,7 @@ START_TEST(test_err)
 	ck_assert_int_eq(err(-EIO, "%lc", (wint_t)0xd800), -EIO);
 	ck_assert_str_eq(err_text(), "");
 	ck_assert_int_eq(errno, EIO);
-	/* nor what stands in front of it */
+	/* the text in front of it is dropped as well */
 	ck_assert_int_eq(err(-EIO, "front %lc", (wint_t)0xd800), -EIO);
 	ck_assert_str_eq(err_text(), "");
 }

@@ -37,7 +37,7 @@ static int set_value(pthread_key_t key, const void *value)
 #define pthread_setspecific(key, v)	set_value(key, v)
 #include "../../pool/err.c"
 
-/* Nobody would free the text of a thread: there is none, but a fixed one for all errors. */
+/* The end of a thread could not free its text, so all errors have the same fixed text. */
 static void nothing_is_kept(void)
 {
 	int i;
@@ -56,7 +56,7 @@ START_TEST(test_an_error_without_a_key_keeps_no_memory)
 	no_value = 1;
 	nothing_is_kept();
 	no_value = 0;
-	/* the key as it was created, which no later call does again */
+	/* create the key once more, which no later err() does */
 	have_key = false;
 	no_key = 1;
 	once_init();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tools/pawl/mxnet.c, with calls of the system that fail: what it finds, what it says, and that it
- * leaves nothing behind.  tests/tools/test_mxnet.sh runs the command.
+ * tools/pawl/mxnet.c, also with system calls that fail: the files that it finds, its messages, and
+ * that it leaves nothing behind.  tests/tools/test_mxnet.sh runs the command.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -15,13 +15,13 @@
 #include <sys/stat.h>
 
 static char folder[32];			/* the folder of a test */
-static char program[PATH_MAX + 8];	/* that runs, for the command */
-static const char *release = "1";	/* of pawl */
-static u32 refuse_in;			/* that of the next allocations fails; 0: none does */
-static bool no_process, no_stream, no_variable;
-static int allocated, streams;		/* that are in use */
+static char program[PATH_MAX + 8];	/* the path that /proc/self/exe has for the command */
+static const char *release = "1";	/* the version of pawl */
+static u32 refuse_in;			/* 1: the next allocation fails; 0: none does */
+static bool no_process, no_stream, no_variable;	/* fork(), fdopen(), setenv() fail */
+static int allocated, streams;		/* allocations and streams in use */
 static jmp_buf left_to;
-static int left_with;			/* what exit() was called with */
+static int left_with;			/* the argument of exit() */
 
 static void *allocates(void *p)
 {
@@ -73,7 +73,7 @@ static ssize_t test_readlink(const char *path, char *buf, size_t n)
 	MUST(!strcmp(path, "/proc/self/exe"));
 	if (!len)
 		return -1;
-	/* the end is not marked, and has a place in the buffer */
+	/* readlink() does not terminate the path, so the buffer must have a byte for that */
 	MUST(n < PATH_MAX);
 	memset(buf, 'x', n);
 	len = len < n ? len : n;
@@ -208,7 +208,7 @@ static void teardown(void)
 
 static char *said;
 
-/* Whatever is called leaves no memory, stream, descriptor or process. */
+/* Make a call, and keep what it prints.  The call leaves no stream, descriptor or process. */
 #define SAYS(call) ({								\
 	FILE *err_ = stderr, *out_ = stdout;					\
 	int fd_ = dup(0);							\
@@ -228,7 +228,7 @@ static char *said;
 	ck_assert(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);		\
 	got_; })
 
-/* pawl mxnet with these words, in which @ stands for the folder. */
+/* Run pawl mxnet with these words, in which @ means the folder.  The call leaves no memory. */
 static int mxnet(const char *words)
 {
 	static char text_[8 * PATH_MAX], *argv[16];
@@ -252,7 +252,7 @@ static int mxnet(const char *words)
 
 /* --- tests --- */
 
-START_TEST(test_no_way_leaves_anything)
+START_TEST(test_no_result_of_the_command_leaves_anything)
 {
 	ck_assert_int_eq(mxnet("mxnet -P -p @python"), STATUS_OK);
 	ck_assert_msg(strstr(said, "building") != NULL, "%s", said);
@@ -321,7 +321,7 @@ START_TEST(test_no_process_can_be_made)
 	ck_assert_msg(strstr(said, want) == said, "%s", said);
 	ck_assert_int_eq(SAYS(run((const char *[]){ "/bin/true", NULL })), -1);
 	ck_assert_str_eq(said, "pawl mxnet: /bin/true: Resource temporarily unavailable\n");
-	/* a child that pawl did not make keeps its status */
+	/* the status of a child of another function stays for that function */
 	no_process = false;
 	pid = child_fork();
 	if (!pid)
@@ -344,7 +344,7 @@ START_TEST(test_no_stream_can_be_opened)
 
 	no_stream = true;
 	ck_assert_ptr_null(SAYS(output_of(argv, &status)));
-	/* it may have been ended by the pipe */
+	/* the pipe may have ended the child, whose status is set in any case */
 	ck_assert_int_ne(status, -1);
 	ck_assert_int_ne(status, 77);
 }
@@ -382,7 +382,7 @@ START_TEST(test_no_memory)
 }
 END_TEST
 
-/* What is beside the program, also if the name of its folder is as long as it can be. */
+/* Files are found beside the program, also if the path of its folder has the largest length. */
 START_TEST(test_files_beside_the_program)
 {
 	char *path;
@@ -401,7 +401,7 @@ START_TEST(test_files_beside_the_program)
 }
 END_TEST
 
-/* In the source tree before what is installed, and lib before lib64. */
+/* The source tree comes before installed files, and lib before lib64. */
 START_TEST(test_the_files_of_pawl)
 {
 	static const struct { const char *file, *says; } missing[] = {
@@ -454,7 +454,7 @@ START_TEST(test_the_files_of_pawl)
 }
 END_TEST
 
-/* A file that the user cannot read is as one that is not there. */
+/* A file that the user cannot read is passed over as one that does not exist. */
 START_TEST(test_files_that_cannot_be_read)
 {
 	static const char *const place[] = { "../share/pawl", "../include/pawl", NULL };
@@ -494,7 +494,7 @@ START_TEST(test_programs_without_a_path)
 }
 END_TEST
 
-/* A word has as many bytes as a path can have, and the next word counts behind a longer one. */
+/* A word has at most as many bytes as a path, and a word behind a longer one is found. */
 START_TEST(test_words_of_a_line)
 {
 	static const char between[] = " \t\r\n;&|()<>{}'\"`$";
@@ -541,7 +541,7 @@ START_TEST(test_names_of_pythons)
 }
 END_TEST
 
-/* FNV-1a, and a byte at the end of each text, so that ab, c is not a, bc. */
+/* The hash is FNV-1a, with a byte after each text, so that "ab", "c" differs from "a", "bc". */
 START_TEST(test_the_hash)
 {
 	const u64 basis = 0xcbf29ce484222325, prime = 0x100000001b3;
@@ -562,7 +562,7 @@ static __attribute__((noinline)) void fill_stack(int byte)
 		bytes[i] = (char)byte;
 }
 
-/* A file that is not there has no size and no time; otherwise each of them counts. */
+/* The size and the time of a file count.  Both are 0 if the file does not exist. */
 START_TEST(test_the_hash_of_a_file)
 {
 	static const struct { const char *contents; struct timespec time; } is[] = {
@@ -620,7 +620,7 @@ START_TEST(test_the_name_of_the_library)
 	test_free(other);
 	test_free(name);
 	free(libdir);
-	/* one of 16 numbers begins with a zero */
+	/* one of 16 hashes begins with a zero */
 	for (i = 0; i < 300; i++) {
 		snprintf(compiler, sizeof(compiler), "%u", i);
 		name = name_with(compiler, NULL);
@@ -636,7 +636,7 @@ START_TEST(test_the_name_of_the_library)
 }
 END_TEST
 
-/* Whoever may write in the folder above may do so in the new ones. */
+/* New folders have all permissions that the umask leaves. */
 START_TEST(test_folders_that_are_made)
 {
 	static const char *const made[] = { "a", "a/bc", "a/bc/d" };
@@ -667,7 +667,8 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		test_no_way_leaves_anything, test_the_file_in_which_the_library_is_built,
+		test_no_result_of_the_command_leaves_anything,
+		test_the_file_in_which_the_library_is_built,
 		test_no_process_can_be_made, test_no_stream_can_be_opened, test_no_memory,
 		test_files_beside_the_program, test_the_files_of_pawl,
 		test_files_that_cannot_be_read, test_programs_without_a_path,

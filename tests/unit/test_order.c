@@ -154,7 +154,7 @@ START_TEST(test_a_refused_op_is_waited_for_by_none)
 }
 END_TEST
 
-/* Each reader comes between two writers, and a writer after all that read before it. */
+/* A reader comes after the writer of its version, and before the next writer. */
 START_TEST(test_accesses_tell_the_order_whatever_the_clocks_say)
 {
 	static const struct { bool write; u32 version, push; } list[] = {
@@ -169,7 +169,7 @@ START_TEST(test_accesses_tell_the_order_whatever_the_clocks_say)
 	u32 order[COUNT(list)], i, apart;
 	size_t n;
 
-	/* The op that reads first is in the way of nothing if it reads another var. */
+	/* Op 4 reads version 0.  If it reads another var, no op waits for it, and it comes last. */
 	for (apart = 0; apart < 2; apart++) {
 		for (i = 0; i < COUNT(list); i++) {
 			a[i] = (struct rec_access){ .var = apart && i == 4, .placed = true,
@@ -187,7 +187,7 @@ START_TEST(test_accesses_tell_the_order_whatever_the_clocks_say)
 }
 END_TEST
 
-/* The var as the program knows it, its ops, and the version after both writes. */
+/* The message has the program's name of the var, its ops, and the version after both writes. */
 START_TEST(test_what_is_said_of_two_writes_of_one_version)
 {
 	struct rec_access a[] = { { .var = 1, .version = 5 }, { .var = 1, .version = 6 },
@@ -210,7 +210,7 @@ START_TEST(test_what_is_said_of_two_writes_of_one_version)
 }
 END_TEST
 
-/* How many, and the first of them; those that wait for no one, or were refused, do not count. */
+/* The message has their number and the first one, without ops that were refused or do not wait. */
 START_TEST(test_what_is_said_of_ops_that_wait_for_each_other)
 {
 	struct rec_edge edges[] = { { 2, 3 }, { 3, 2 }, { 3, 4 } };

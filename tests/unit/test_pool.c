@@ -123,7 +123,7 @@ START_TEST(test_small_pool_shared)
 }
 END_TEST
 
-/* Both magazines of a cache have 1/16 of the objects at most, but one each. */
+/* Both magazines of a cache have 1/16 of the objects at most, but at least one each. */
 START_TEST(test_magazines_are_small_in_small_pools)
 {
 	ck_assert_uint_eq(pool_mag(1), 1);
@@ -135,7 +135,7 @@ START_TEST(test_magazines_are_small_in_small_pools)
 }
 END_TEST
 
-/* Two threads' new objects share no line: each batch ends where a multiple of a magazine begins. */
+/* New objects of two threads share no cache line, since batches end at multiples of a magazine. */
 START_TEST(test_batches_of_new_objects_end_on_multiples)
 {
 	struct pool *p = make(1000);
@@ -148,7 +148,7 @@ START_TEST(test_batches_of_new_objects_end_on_multiples)
 		ck_assert_uint_eq(idx, i ? i * p->mag : 1);
 		ck_assert_uint_eq(pool_carved(p), (i + 1) * p->mag - 1);
 	}
-	/* Those of one thread continue where the last batch ended. */
+	/* The next batch of a thread begins where the last batch of all ended. */
 	for (i = 1; i < p->mag - 1; i++)
 		MUST(pool_get(p, &c[0], &idx) && idx == i + 1);
 	MUST(pool_get(p, &c[0], &idx) && idx == 4 * p->mag);
@@ -428,7 +428,7 @@ START_TEST(test_depot_count_broken)
 }
 END_TEST
 
-/* The count is right for each part, and says for each part that it is corrupt. */
+/* The count covers full and partial magazines, and detects corrupt ones of both kinds. */
 START_TEST(test_depot_count_checks_full_and_partial_magazines)
 {
 	struct pool *p = make(5000);
@@ -723,11 +723,12 @@ static Suite *suite(void)
 	tcase_add_test(t, test_flush_sizes);
 	tcase_add_test(t, test_magazines_beyond_the_spare_ones_are_committed);
 	tcase_add_test(t, test_magazines_suffice_for_all_threads_of_an_engine);
-	tcase_add_loop_test(t, test_memory_of_spare_magazines_is_committed_before_the_objects, 0, 3);
+	tcase_add_loop_test(t, test_memory_of_spare_magazines_is_committed_before_the_objects,
+			    0, 3);
 	tcase_add_loop_test(t, test_a_return_needs_no_memory, 0, 4);
 	tcase_add_test(t, test_depot_count_broken);
 	tcase_add_test(t, test_depot_count_checks_full_and_partial_magazines);
-	/* An assertion says so as well. */
+	/* With CONFIG_DEBUG_ENGINE an assertion fails first. */
 	if (!CONFIG_DEBUG_ENGINE)
 		tcase_add_test(t, test_objects_without_a_magazine_are_counted);
 	tcase_add_test(t, test_head_word);

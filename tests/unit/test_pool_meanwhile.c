@@ -3,7 +3,8 @@
  * pool/: other threads change a pool in the middle of a call: while it requests memory, while it
  * searches for loose objects, and right after a slab without memory became visible to them.
  *
- * pool/trim.c is compiled here a second time, with calls of looks(), searched() and pushed().
+ * pool/trim.c is compiled here a second time: each load calls looks(), each compare-and-swap calls
+ * searched() before it, and each push of a slab calls pushed() after it.
  */
 #include "pool_things.h"
 
@@ -58,7 +59,8 @@ static struct pool_cache take_what_has_memory(u32 max)
 	f = pool_full(make(max));
 	memset(&other, 0, sizeof(other));
 	nheld = 0;
-	while (!nheld || c.n || ((u64)pool_carved(&f->p) + f->p.mag + 1) * f->p.size <= f->obj.committed)
+	while (!nheld || c.n ||
+	       ((u64)pool_carved(&f->p) + f->p.mag + 1) * f->p.size <= f->obj.committed)
 		MUST(nheld < ARRAY_SIZE(held) && pool_get(&f->p, &c, &held[nheld++]));
 	MUST(!c.nspare);
 	return c;
@@ -118,7 +120,7 @@ START_TEST(test_objects_taken_during_a_request_are_not_handed_out_again)
 }
 END_TEST
 
-/* As if less were committed: put single objects until the next magazine needs memory. */
+/* Pretend that less is committed, and put single objects until the next magazine needs memory. */
 static void use_magazines_that_have_memory(void)
 {
 	f->mag.committed = 2 * arena_page();
@@ -178,10 +180,10 @@ START_TEST(test_a_magazine_used_during_a_request_is_not_used_again)
 }
 END_TEST
 
-static u32 late;		/* made loose during a search; 0: none */
-static bool at_the_end;
+static u32 late;		/* the object to make loose during the next search; 0: none */
+static bool at_the_end;		/* it becomes loose at the end of the search, else within it */
 
-static void come(void)
+static void loosen_late(void)
 {
 	u32 idx = late;
 
@@ -189,20 +191,20 @@ static void come(void)
 	loosen(&f->objs, &idx, 1);
 }
 
-/* It has passed the first slab. */
+/* A load of the second slab's bits: the search has passed the first slab. */
 static void looks(const void *at)
 {
 	if (late && !at_the_end && at == &f->objs.bits[slab_words(&f->objs)])
-		come();
+		loosen_late();
 }
 
 static void searched(void)
 {
 	if (late)
-		come();
+		loosen_late();
 }
 
-/* The next search finds an object that became loose behind the place where one is. */
+/* The next search finds an object that became loose in a slab that the last one had passed. */
 START_TEST(test_objects_made_loose_during_a_search_are_found_by_the_next_one)
 {
 	u32 early, i, idx[POOL_MAG];
@@ -239,7 +241,8 @@ static void pushed(void)
 	MUST(s);
 	pool_stat(&f->p, &st);
 	ck_assert_uint_le(st.vacant, st.carved - (slab_end(sl, s) - slab_from(sl, s)));
-	ck_assert_uint_le(arena_bytes(arena), f->obj.committed + f->mag.committed + f->side.committed);
+	ck_assert_uint_le(arena_bytes(arena),
+			  f->obj.committed + f->mag.committed + f->side.committed);
 	fetch_add_relaxed(&sl->nvacant, slab_end(sl, s) - slab_from(sl, s));
 	plain_push(&sl->vacant, sl->slab, sizeof(*sl->slab), s);
 }
@@ -273,7 +276,8 @@ static Suite *suite(void)
 	tcase_add_test(t, test_objects_taken_during_a_request_are_not_handed_out_again);
 	tcase_add_test(t, test_a_magazine_emptied_during_a_refused_request_is_used);
 	tcase_add_test(t, test_a_magazine_used_during_a_request_is_not_used_again);
-	tcase_add_loop_test(t, test_objects_made_loose_during_a_search_are_found_by_the_next_one, 0, 2);
+	tcase_add_loop_test(t, test_objects_made_loose_during_a_search_are_found_by_the_next_one,
+			    0, 2);
 	tcase_add_test(t, test_objects_without_memory_are_counted_before_they_can_be_taken);
 	suite_add_tcase(s, t);
 	return s;

@@ -101,7 +101,7 @@ START_TEST(test_trim_keeps_what_is_used)
 	ck_assert_int_gt(trim(p), 0);
 	ck_assert_uint_gt(vacant(p), max * 9 / 10 - max / 1000 * 64);
 	ck_assert_uint_lt(vacant(p), max - max / 1000);
-	/* The steps do not leave one partial magazine each. */
+	/* All steps together leave at most one partial magazine. */
 	ck_assert_uint_le(stacked(pool_full(p), &pool_full(p)->partial), 1);
 	for (i = 1000; i <= max; i += 1000)
 		MUST(((struct thing *)pool_obj(p, i))->value == i);
@@ -233,7 +233,7 @@ START_TEST(test_trim_refused)
 }
 END_TEST
 
-/* The same for slabs whose bits are several words. */
+/* A refused trim keeps all objects also if the bits of a slab are in several words. */
 START_TEST(test_trim_refused_of_slabs_of_several_words)
 {
 	struct pool_desc d = { .name = "words", .size = 16, .max = 4000 };
@@ -275,7 +275,7 @@ START_TEST(test_trim_keeps_pages_that_are_partly_used)
 		shift = pool_full(p)->objs.shift;
 		for (i = 0; i < d.max; i++)
 			memset(pool_get(p, &c, &idx), (int)(i + 1), d.size);
-		/* Those of every other slab stay in use. */
+		/* The objects of every other slab stay in use. */
 		for (i = 1; i <= d.max; i++)
 			if ((i >> shift) % 2 != keep)
 				pool_put(p, &c, i);
@@ -467,7 +467,7 @@ START_TEST(test_trim_keeps_exactly_what_it_may_spare)
 	const size_t less[] = { 0, 1, bytes - 1 };
 	struct pool_trim t;
 
-	/* It keeps a slab of which it may keep a byte. */
+	/* A trim keeps a whole slab if it may keep a byte of it. */
 	for (k = 0; k < 12; k++) {
 		t = (struct pool_trim){ .spare = (k / 3 + 1) * bytes - less[k % 3] };
 		get_all(p, &c, max);
@@ -545,7 +545,7 @@ START_TEST(test_trimmed_objects_come_before_new_ones)
 }
 END_TEST
 
-/* Of a slab with more objects than a cache has, the others are in the depot. */
+/* If a slab has more objects than a cache holds, the depot holds the others. */
 START_TEST(test_objects_of_a_trimmed_slab_go_to_the_depot)
 {
 	static const u32 mags[] = { 16, 24, POOL_MAG };
@@ -640,7 +640,7 @@ START_TEST(test_nothing_to_trim)
 	ck_assert_uint_eq(arena_bytes(arena), bytes);
 	for (i = 1; i <= d.max; i++)
 		MUST(((u64 *)pool_obj(p, i))[7] == i);
-	/* The other one has no object yet, then some, then no memory for them. */
+	/* The other pool has no object yet, then one, and then no memory for it. */
 	ck_assert_int_eq(trim(q), 0);
 	ck_assert_int_eq(trim(large), 0);
 	ck_assert_uint_eq(vacant(large), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pool/rcu.c: which calls of liburcu it makes, and forks in the middle of each of them.
+ * pool/rcu.c: how often it calls which function of liburcu, and forks in the middle of each call.
  *
  * The linker redirects the library's calls of liburcu to this file (tests/Makefile).
  */
@@ -18,10 +18,10 @@
 enum { REGISTER, UNREGISTER, SYNCHRONIZE, CALLS };
 
 static u32 calls[CALLS];	/* A */
-static u32 stop_in;		/* which of them the stopped thread does not leave */
-static bool stop_before;	/* it has not done the call's work */
-static __thread bool stops;	/* this thread is that one */
-static u32 inside, leave;	/* A */
+static u32 stop_in;		/* the call in which the stopped thread waits for leave */
+static bool stop_before;	/* it waits before the call's work, else after it */
+static __thread bool stops;	/* this thread is the stopped one */
+static u32 inside, leave;	/* A: the stopped thread waits; it may return */
 
 static void nap(void)
 {
@@ -58,6 +58,7 @@ REDIRECTED(urcu_memb_register_thread, REGISTER)
 REDIRECTED(urcu_memb_unregister_thread, UNREGISTER)
 REDIRECTED(urcu_memb_synchronize_rcu, SYNCHRONIZE)
 
+/* Were there exactly so many calls since the last time?  Start to count again. */
 static bool called(u32 registers, u32 unregisters, u32 synchronizes)
 {
 	bool ok = load_relaxed(&calls[REGISTER]) == registers &&
@@ -121,7 +122,7 @@ static int child_without_liburcu(void)
 	return called(0, 0, 0) ? 0 : 3;
 }
 
-/* In that of a process where all of them are outside everything works. */
+/* If all other threads were outside liburcu, everything works in the child. */
 static int child_with_liburcu(void)
 {
 	static struct rcu_defer d;
@@ -144,8 +145,8 @@ static void in_child(int (*fn)(void))
 }
 
 /*
- * Whether it is about to take liburcu's mutex or has just released it: the child cannot know.
- * The first of these tests is the first use of RCU in its process, and a wait.
+ * The child cannot know whether the stopped thread is about to take liburcu's mutex or has just
+ * released it.  In the first of these tests, the process uses RCU for the first time, with a wait.
  */
 START_TEST(test_a_fork_inside_a_call_of_liburcu)
 {
@@ -168,7 +169,7 @@ START_TEST(test_a_fork_inside_a_call_of_liburcu)
 }
 END_TEST
 
-/* One grace period is enough for all that is deferred, and none is needed for nothing. */
+/* One grace period is enough for all deferred functions.  Without any, none is needed. */
 START_TEST(test_one_grace_period_per_reclaim)
 {
 	static struct rcu_defer d[10];
@@ -214,7 +215,7 @@ static void *no_reader(void *arg)
 	return arg;
 }
 
-/* A thread is registered by its first section, once, until it ends. */
+/* The first section of a thread registers it, once, until the thread ends. */
 START_TEST(test_registrations_of_threads)
 {
 	pthread_t t;
@@ -249,7 +250,7 @@ static int child_without_key(void)
 	return 0;
 }
 
-/* Without a key it is registered for the length of each outermost section. */
+/* Without a key, a thread is registered for the length of each outermost section. */
 START_TEST(test_registrations_without_a_key)
 {
 	in_child(child_without_key);
@@ -257,7 +258,7 @@ START_TEST(test_registrations_without_a_key)
 END_TEST
 
 #if !THREAD_SANITIZED
-static __thread bool no_values;	/* of keys, for this thread */
+static __thread bool no_values;	/* there is no memory for this thread's values of keys */
 
 int __real_pthread_setspecific(pthread_key_t key, const void *value);
 int __wrap_pthread_setspecific(pthread_key_t key, const void *value);
@@ -277,7 +278,7 @@ static void *reader_without_value(void *arg)
 		section();
 		MUST(called(1, 1, 0));
 	}
-	/* As soon as there is memory for it, it stays registered. */
+	/* As soon as there is memory for the value, the thread stays registered. */
 	no_values = false;
 	section();
 	section();
@@ -337,7 +338,7 @@ static void *idle_reader(void *arg)
 	return arg;
 }
 
-/* The child of such a child, which was inside a section when it forked. */
+/* The child of a child that forked inside a section. */
 static int child_of_child(void)
 {
 	pool_rcu_unlock();
@@ -405,7 +406,7 @@ static Suite *suite(void)
 	/* An emulator may be unable to fork beside threads: CK_EXCLUDE_TAGS=fork */
 	tcase_set_tags(fork, "fork");
 	tcase_set_timeout(fork, 60);
-	/* Before this process uses RCU. */
+	/* This test must come before the process uses RCU. */
 	tcase_add_test(fork, test_registrations_without_a_key);
 	tcase_add_loop_test(fork, test_a_fork_inside_a_call_of_liburcu, 0, 6);
 	/* The thread sanitizer does not let such a child start threads. */

@@ -2,7 +2,8 @@
 /*
  * pool/rcu.c: other threads defer and reclaim in the middle of a call.
  *
- * pool/rcu.c is compiled here a second time, with calls of pushed() and waits().
+ * pool/rcu.c is compiled here a second time: it calls pushed() after each push of a deferred
+ * function, and waits() before each grace period.
  */
 #include <urcu/urcu-memb.h>
 #include <pool/pool.h>
@@ -25,8 +26,8 @@ static void plain_push(ck_stack_t *stack, ck_stack_entry_t *entry)
 #undef urcu_memb_synchronize_rcu
 
 static u32 ran[2];
-static bool reclaims;		/* the other thread, once */
-static struct rcu_defer *late;	/* what it defers, once */
+static bool reclaims;		/* the other thread reclaims after the next push */
+static struct rcu_defer *late;	/* the other thread defers it before the next grace period */
 
 static void first(struct rcu_defer *d)
 {
@@ -55,7 +56,7 @@ static void waits(void)
 		pool_rcu_defer(d, second);
 }
 
-/* What another thread can take from the list is complete, also if it was deferred before. */
+/* An object on the list has its function, also if it was deferred with another one before. */
 START_TEST(test_a_function_can_run_as_soon_as_it_is_deferred)
 {
 	struct rcu_defer d = { .fn = NULL };
@@ -73,7 +74,7 @@ START_TEST(test_a_function_can_run_as_soon_as_it_is_deferred)
 }
 END_TEST
 
-/* What is deferred while a reclaim waits may be in use by readers that began later. */
+/* Readers that began during a grace period may use what was deferred during it. */
 START_TEST(test_what_is_deferred_during_a_grace_period_waits_for_the_next_one)
 {
 	struct rcu_defer d[2];

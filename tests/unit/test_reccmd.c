@@ -120,8 +120,8 @@ START_TEST(test_who_pushed_and_who_ran_an_op)
 				    { 1, 9, 1100, sizeof(runs), runs } };
 	static const struct { const char *what, *line; } says[] = {
 		{ "info", "\nengine 1   \"pawl\", pooled, 3 workers, 5 devices\n" },
-		{ "info", "\nops        2 pushed by 2 threads, 0 of them in bodies; 1 begun, 1 over, 0 "
-			  "with an error, 1 refused\n" },
+		{ "info", "\nops        2 pushed by 2 threads, 0 of them in bodies; 1 begun, 1 over, "
+			  "0 with an error, 1 refused\n" },
 		{ "dump", "\n0 0 1:7 0.000 200000.000 200000.000 9 0 \"\" normal 0 0 w0@0\n"
 			  "1 1 1:7 0.000 - - - - \"\" normal 0 0 w0\n" },
 		{ "json", "{\"engine\":1,\"kind\":\"pooled\",\"workers\":3,\"devices\":5}]" },
@@ -528,7 +528,7 @@ START_TEST(test_info_says_what_is_missing)
 	ck_assert_msg(strstr(out, whole) != NULL, "%s", out);
 	ck_assert_msg(!strstr(out, "missing"), "%s", out);
 	free(out);
-	/* cut within its last part */
+	/* the file is cut within its last chunk */
 	out = said("info", data, len - 1);
 	snprintf(whole, sizeof(whole), ", %zu bytes, ends early\n", len - 1);
 	ck_assert_msg(strstr(out, whole) != NULL, "%s", out);
@@ -585,7 +585,7 @@ START_TEST(test_info_names_the_program_and_the_kinds_of_engines)
 }
 END_TEST
 
-/* JSON has no quotes, backslashes or control characters as they are. */
+/* Quotes, backslashes and control characters are escaped in JSON. */
 START_TEST(test_json_escapes_the_name_of_the_program)
 {
 	unsigned char *data, *p;
@@ -648,7 +648,7 @@ START_TEST(test_percentiles_and_limits_of_a_workload)
 }
 END_TEST
 
-/* What pawl record says of a recording with these events ends with, or has, this text. */
+/* pawl record prints this text for a recording with these events; whole_end: it ends with it. */
 static void prints(const char *what, const unsigned char *events, u32 nevents, bool whole_end,
 		   const char *want)
 {
@@ -686,7 +686,7 @@ START_TEST(test_the_names_of_properties)
 }
 END_TEST
 
-/* It was queued, but the time of its body is not known. */
+/* The time in the queue is known, but that of the body is not. */
 START_TEST(test_an_op_that_began_and_did_not_end)
 {
 	static const unsigned char events[] = {
@@ -709,7 +709,7 @@ START_TEST(test_an_op_that_began_and_did_not_end)
 }
 END_TEST
 
-/* Nothing is said of times that no op has, nor of waits and others' events without any. */
+/* Times that no op has are not printed, nor waits and events of unknown ops if there are none. */
 START_TEST(test_info_of_ops_that_did_not_begin)
 {
 	static const unsigned char events[] = { PUSH };
@@ -723,7 +723,7 @@ START_TEST(test_info_of_ops_that_did_not_begin)
 }
 END_TEST
 
-/* The op of the other thread was pushed first, and it writes what the two others read. */
+/* The op of the second thread was pushed first, and it writes the var that the others read. */
 START_TEST(test_ops_in_another_order_than_in_the_file)
 {
 	static const unsigned char reads[] = { REC_PUSH, 0, 4, 2, 0, 1, 2, 0, REC_BEGIN, 0, 4, 2, 1,
@@ -766,7 +766,7 @@ START_TEST(test_which_characters_of_a_name_json_escapes)
 }
 END_TEST
 
-/* Whether the program ended the recording, and how many events it has lost, is in the JSON. */
+/* The JSON says whether the program ended the recording, and how many events were lost. */
 START_TEST(test_json_says_what_is_missing)
 {
 	static const unsigned char events[] = { PUSH, REC_END, 0, 3, 1 };
@@ -804,5 +804,5 @@ SUITE("reccmd", test_ops_in_another_order_than_in_the_file, test_names_of_ops_ar
       test_accesses_of_each_var_are_counted, test_a_recording_without_an_order_is_refused,
       test_what_is_said_of_each_op, test_what_has_the_number_0_is_said,
       test_info_says_what_is_missing, test_json_escapes_the_name_of_the_program,
-	      test_info_names_the_program_and_the_kinds_of_engines,
+      test_info_names_the_program_and_the_kinds_of_engines,
       test_percentiles_and_limits_of_a_workload)

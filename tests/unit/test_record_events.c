@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tools/pawl/record.c: each field of each chunk and event, what is said of those that make no
- * sense, events that are cut at any byte, and recordings of more of everything than there is
- * room for at first.  The file and each allocation of the reader end at a page without access.
+ * tools/pawl/record.c: each field of each chunk and event, the message of each refusal, events that
+ * are cut at any byte, and recordings that are larger than the first memory for them.  The file and
+ * each allocation of the reader end at a page without access.
  */
 #include "recordings.h"
 #include "guarded.h"
@@ -12,7 +12,7 @@
 
 static unsigned char file[1 << 19];
 static size_t nfile;
-static unsigned char made[1 << 18];	/* events */
+static unsigned char made[1 << 18];	/* the events of a chunk */
 static u32 nmade;
 
 static void put32(unsigned char *to, u32 v)
@@ -232,7 +232,7 @@ START_TEST(test_each_field_of_an_event_has_its_whole_range)
 	byte(REC_PUSH | REC_PUSH_WHERE);
 	NUMBERS(0, zig(1), zig(1), 0);
 	byte(0x80);
-	/* var 0 is one, as the first access */
+	/* a var may have the number 0, also in the first access */
 	NUMBERS(0, 0, 1, 0, 0);
 	EVENT(REC_BEGIN, 50, zig(4000000000), zig(4100000000), 2, 0, (1ull << 40) + 1);
 	EVENT(REC_END | REC_END_STATUS, 10, 4000000000, 4100000000, zig(INT32_MIN));
@@ -299,7 +299,7 @@ START_TEST(test_each_field_of_an_event_has_its_whole_range)
 }
 END_TEST
 
-/* A clock or a time that stands still says nothing of the unit: then times are cycles. */
+/* If the clock or the time stands still, the unit of the clock is unknown, and times are cycles. */
 START_TEST(test_times_of_a_clock_that_stands_still)
 {
 	static const u64 ends[][2] = { { 1000, 4000005000 }, { 3000, 5000 }, { 1001, 5001 } };
@@ -395,7 +395,7 @@ START_TEST(test_events_of_ops_that_are_unknown)
 }
 END_TEST
 
-/* By another clock: then it took no time. */
+/* The two times are of different clocks: the op took no time. */
 START_TEST(test_an_op_that_ends_before_it_begins)
 {
 	struct recording r;
@@ -510,7 +510,7 @@ START_TEST(test_what_is_said_of_a_chunk)
 }
 END_TEST
 
-/* Op 4294967295.4294967294 with an access of var 1, its begin, its end, and that it was refused. */
+/* The push, begin, end and refusal of op 4294967295.4294967294, with an access of var 1. */
 #define LAST_PUSH	REC_PUSH, 0, 1, 3, 0, 1, 3, 0
 #define LAST_BEGIN	REC_BEGIN, 0, 1, 3, 1, 1
 #define LAST		255, 255, 255, 255, 15, 254, 255, 255, 255, 15
@@ -586,7 +586,7 @@ END_TEST
 
 /* --- events that are cut --- */
 
-/* Does a recording have the ops and waits of another one, and what is known of them? */
+/* Both recordings have the same ops and waits, with the same times and results. */
 static void same(const struct recording *a, const struct recording *b)
 {
 	size_t i;
@@ -610,7 +610,7 @@ static void same(const struct recording *a, const struct recording *b)
 			  a->waits[i].status == b->waits[i].status);
 }
 
-/* Of an event that was cut nothing counts; in a recording that was stopped no event may be. */
+/* No part of an event that was cut counts.  In a recording with an end, no event may be cut. */
 START_TEST(test_nothing_of_an_event_that_is_cut_counts)
 {
 	enum { LARGE = 300 };		/* a number of two bytes */
@@ -642,7 +642,7 @@ START_TEST(test_nothing_of_an_event_that_is_cut_counts)
 			NUMBERS(LARGE, LARGE, 3, LARGE, LARGE, LARGE, LARGE, LARGE, LARGE);
 			break;
 		case 2:
-			/* of a name that does not occur, as may be in a part of a number */
+			/* no name has this number, since the number may be cut, too */
 			EVENT(REC_PUSH, LARGE, zig(LARGE), zig(LARGE), LARGE, LARGE);
 			break;
 		case 3:
@@ -664,7 +664,7 @@ START_TEST(test_nothing_of_an_event_that_is_cut_counts)
 			EVENT(REC_WAITED, LARGE, zig(LARGE));
 			break;
 		default:
-			/* of an op that was not pushed */
+			/* the op was not pushed */
 			EVENT(REC_END, LARGE, LARGE, LARGE + 1);
 		}
 		to = nmade;
@@ -673,7 +673,7 @@ START_TEST(test_nothing_of_an_event_that_is_cut_counts)
 			at = nfile + REC_HEAD + 8 + from;
 			add_events(0, 7, made, n);
 			if (n == from) {
-				/* the room is used again: keep what is compared */
+				/* the next parse uses the same addresses: keep a copy */
 				accepted(&r);
 				ck_assert(r.nops == 2 && r.naccesses == 3 && r.nwaits == 1);
 				memcpy(ops, r.ops, sizeof(ops));
@@ -698,7 +698,7 @@ START_TEST(test_nothing_of_an_event_that_is_cut_counts)
 }
 END_TEST
 
-/* A count beyond all bytes means that the rest is missing, also if twice the count is 0. */
+/* A count of more items than bytes follow means that some are missing, also if its double wraps. */
 START_TEST(test_counts_beyond_the_end)
 {
 	static const unsigned char kinds[] = { REC_NAME, REC_PUSH, REC_BEGIN };
@@ -727,7 +727,7 @@ START_TEST(test_counts_beyond_the_end)
 }
 END_TEST
 
-/* --- more than there is room for at first --- */
+/* --- recordings that are larger than the first memory for them --- */
 
 static void many_are_right(const struct recording *r, u32 names, u32 ops, u32 deep)
 {

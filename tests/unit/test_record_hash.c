@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* tools/pawl/record.c: the places of ops and vars in the tables of the reader. */
+/* tools/pawl/record.c: the slots of ops and vars in the hash tables of the reader. */
 #include <tools/pawl/slurp.c>
 #include <tools/pawl/record.c>
 #include "util.h"
 
-/* As many places as those of random numbers, whichever bits of whichever part of a name differ. */
+/* Names fill nearly as many slots as random numbers do, whichever bits of which part differ. */
 START_TEST(test_similar_names_are_spread)
 {
 	enum { NAMES = 4096, PLACES = 2 * NAMES };
@@ -23,7 +23,7 @@ START_TEST(test_similar_names_are_spread)
 			n += !*place;
 			*place = true;
 		}
-		/* random ones have 3223 on average */
+		/* random numbers fill 3223 on average */
 		ck_assert_msg(n > 2900, "%u: %u", part, n);
 	}
 }

@@ -13,8 +13,8 @@ static char text[256];
  * inside the first.  TWICE runs each op twice that only reads.  FORGETFUL runs no op that writes.
  * FULL refuses ops that write.  SLEEPLESS only notes the sleeps.  BROKEN fails ops that write, and
  * does not run them; WORSE does that to the first op, and refuses the others.  NO_VARS refuses the
- * var with the number no_var.  CLOCKED has a clock that advances by 0.3 s each time that this
- * thread looks.  TAKEN has no vars left.
+ * var with the number no_var.  CLOCKED has a clock that advances by 0.3 s each time that the main
+ * thread reads it.  TAKEN has no vars left.
  */
 enum { SOUND, UNORDERED, BESIDE, TWICE, FORGETFUL, FULL, SLEEPLESS, BROKEN, WORSE, NO_VARS,
        CLOCKED, TAKEN };
@@ -80,7 +80,7 @@ int __wrap_pawl_var_create(struct pawl_engine *e, pawl_var_t *out)
 	return __real_pawl_var_create(e, engine_is == NO_VARS && creates++ == no_var ? NULL : out);
 }
 
-static u32 looks;			/* at the clock of CLOCKED */
+static u32 looks;			/* how often the clock of CLOCKED was read */
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ts)
 {
@@ -213,7 +213,7 @@ START_TEST(test_bodies_take_their_time_divided_by_the_speed)
 }
 END_TEST
 
-/* A body that is busy looks at the clock until its time is over, and not much longer. */
+/* A busy body reads the clock until its time has passed, and not much longer. */
 START_TEST(test_a_busy_body_ends_by_the_clock)
 {
 	struct replay_options o = { .workers = 0, .speed = 2 };
@@ -221,7 +221,7 @@ START_TEST(test_a_busy_body_ends_by_the_clock)
 
 	looks = 0;
 	OK(replay(CLOCKED, false, o, 12000000000, &res));
-	/* 6 s are 20 looks */
+	/* after 20 reads the clock has advanced by 6 s */
 	ck_assert_uint_ge(res.ns, 6000000000);
 	ck_assert_uint_le(res.ns, looks * 300000000ull);
 	ck_assert(looks > 20 && looks < 100);
@@ -357,7 +357,7 @@ START_TEST(test_a_replay_has_as_many_vars_as_the_recording)
 		ck_assert_msg(!replay_run(&r, order, sizes[i], &o, &res, text, sizeof(text)),
 			      "%u: %s", sizes[i], text);
 		ck_assert(res.ops == sizes[i] && res.accesses == sizes[i] && !res.wrong);
-		/* it has no more than that, but a thousand */
+		/* it has no more vars than that, but at least 1024 */
 		snprintf(want, sizeof(want), "op 0: var_create: %u vars exist (config.max_vars)",
 			 sizes[i] < 1024 ? 1024 : sizes[i]);
 		engine_is = TAKEN;
@@ -424,7 +424,7 @@ START_TEST(test_an_op_or_an_engine_that_is_refused_ends_the_replay)
 }
 END_TEST
 
-/* Three ops without edges, of which the second one has a long name, on such an engine. */
+/* Replay three ops without edges on such an engine.  The second op has a long name. */
 static int replay_three(int how, struct rec_access a[4], struct replay_result *res)
 {
 	static char name[61];
@@ -451,7 +451,7 @@ static int replay_three(int how, struct rec_access a[4], struct replay_result *r
 #define TEN(c)		#c #c #c #c #c #c #c #c #c #c
 #define FORTY(c)	TEN(c) TEN(c) TEN(c) TEN(c)
 
-/* None of the ops behind it is pushed, and the engine's reason is given. */
+/* The ops after it are not pushed, and the message has the engine's reason. */
 START_TEST(test_the_first_op_that_is_refused_ends_the_replay)
 {
 	struct rec_access a[] = { { .var = 0 }, { .var = 1 }, { .var = 2, .write = true },
@@ -462,7 +462,7 @@ START_TEST(test_the_first_op_that_is_refused_ends_the_replay)
 	ck_assert_uint_eq(calls, 2);
 	ck_assert(res.ops == 1 && res.accesses == 1 && !res.wrong);
 	ck_assert_msg(strstr(text, "op 1 (\"" FORTY(b) "\"): ") == text, "%s", text);
-	/* of an op and of the wait for all, the first error is told */
+	/* if both an op and the wait for all fail, the message is that of the op */
 	ck_assert_int_eq(replay_three(WORSE, a, &res), -ENOBUFS);
 	ck_assert_uint_eq(calls, 2);
 	ck_assert(!res.ops && !res.wrong);
@@ -472,7 +472,7 @@ START_TEST(test_the_first_op_that_is_refused_ends_the_replay)
 }
 END_TEST
 
-/* Its op is not pushed, and no more vars are created. */
+/* The op of the var is not pushed, and no more vars are created. */
 START_TEST(test_a_var_that_is_refused_ends_the_replay)
 {
 	struct rec_access a[] = { { .var = 0 }, { .var = 1 }, { .var = 2, .write = true },
@@ -519,14 +519,14 @@ START_TEST(test_ops_that_have_a_var_in_common_have_it_in_the_replay)
 	for (i = 0; i < 5; i++) {
 		for (k = 0; k < 5 && memcmp(&vars[0][k], &vars[i + 1][0], sizeof(pawl_var_t)); k++)
 			;
-		/* reads come first; each of them has one place */
+		/* an op's reads come before its writes */
 		ck_assert_msg(i % 2 ? k == 3 || k == 4 : k < 3, "%u: %u", i, k);
 		memset(&vars[0][k], 0, sizeof(pawl_var_t));
 	}
 }
 END_TEST
 
-/* An op is over when its body has taken its time, not before. */
+/* An op has ended when its body has taken its time, not before. */
 START_TEST(test_an_op_inside_another_one_that_must_be_over)
 {
 	struct replay_options o = { .speed = 1, .sleep = true };
@@ -546,7 +546,7 @@ START_TEST(test_an_op_inside_another_one_that_must_be_over)
 }
 END_TEST
 
-/* The number of an op is not its place in the order. */
+/* The number of an op differs from its position in the order. */
 START_TEST(test_the_op_that_ends_a_var_by_its_number)
 {
 	struct replay_options o = { .workers = 0 };
@@ -611,7 +611,7 @@ static int replayed(char *one, char *two, char *path, char **says)
 	engine_is = SLEEPLESS;
 	stdout = open_memstream(says, &n);
 	MUST(stdout);
-	/* of an earlier call of something else */
+	/* an earlier call left this error */
 	errno = ERANGE;
 	rc = cmd_replay(4, argv);
 	MUST(!fclose(stdout));
@@ -620,7 +620,7 @@ static int replayed(char *one, char *two, char *path, char **says)
 	return rc;
 }
 
-/* In milliseconds; it is the time of the bodies or more, and less than that of the command. */
+/* The time, in ms, is at least that of the bodies, and at most that of the command. */
 START_TEST(test_the_command_prints_the_time_of_a_replay)
 {
 	static char speed[] = "-s400", workers[] = "-w0";

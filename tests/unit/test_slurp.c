@@ -15,8 +15,8 @@ int __wrap_fstat(int fd, struct stat *st);
 void *__real_malloc(size_t n);
 void *__wrap_malloc(size_t n);
 
-static u32 interrupted;		/* so many calls of open() */
-static size_t refused;		/* no memory of that size; 0: none is refused */
+static u32 interrupted;		/* so many calls of open() fail with EINTR */
+static size_t refused;		/* allocations of this size fail; 0: none do */
 static bool stat_fails, stat_called;
 
 int __wrap_open(const char *path, int flags, mode_t mode)
@@ -60,7 +60,7 @@ ssize_t __wrap_read(int fd, void *p, size_t n)
 		errno = error;
 		return error ? -1 : 0;
 	}
-	/* no more than there is room for, also of a file that grows meanwhile */
+	/* it reads no more than fits, also if the file grows meanwhile */
 	MUST(!room || n == room);
 	got = __real_read(fd, p, n < piece ? n : piece);
 	MUST(got > 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool/trim.c: memory of empty magazines returns to the system, too. */
+/* pool/trim.c: the memory of empty magazines returns to the system, too. */
 #include "pool_trims.h"
 
 /* A pool of which each object has a magazine of its own; all are free and in the depot. */
@@ -21,7 +21,7 @@ static struct pool *one_each(u32 max)
 	return p;
 }
 
-enum { MAGAZINES = 8192 };	/* of fewer, a trim does not free the memory */
+enum { MAGAZINES = 8192 };	/* a trim does not free the memory of fewer magazines */
 
 START_TEST(test_memory_of_few_magazines_stays)
 {
@@ -42,7 +42,7 @@ START_TEST(test_memory_of_few_magazines_stays)
 }
 END_TEST
 
-/* The bytes to spare are spared of the magazines as well. */
+/* A trim that may keep some bytes keeps so many bytes of magazines as well. */
 START_TEST(test_trim_spares_magazines)
 {
 	u32 k;
@@ -67,7 +67,7 @@ START_TEST(test_trim_spares_magazines)
 }
 END_TEST
 
-/* The system takes back the objects, but not the last or all of the magazines. */
+/* The system frees the memory of the objects, but not that of the last magazines or of all. */
 START_TEST(test_magazines_that_are_not_taken_back_are_used_again)
 {
 	struct pool_full *f = pool_full(one_each(MAGAZINES));
@@ -78,7 +78,8 @@ START_TEST(test_magazines_that_are_not_taken_back_are_used_again)
 	faults(HOOK_TRIM, 0, false);
 	ck_assert_int_gt(trim(&f->p), 0);
 	all = asked;
-	objects = (u32)((f->objs.count * ((u64)f->objs.size << f->objs.shift) + SLAB_MAX - 1) / SLAB_MAX);
+	objects = (u32)((f->objs.count * ((u64)f->objs.size << f->objs.shift) + SLAB_MAX - 1) /
+			SLAB_MAX);
 	ck_assert_int_gt(all, objects);
 	for (i = 0; i < 2; i++) {
 		struct pool_trim t = { 0 };
@@ -103,7 +104,7 @@ START_TEST(test_magazines_that_are_not_taken_back_are_used_again)
 }
 END_TEST
 
-/* A trim ends although others leave as many magazines empty as it takes. */
+/* A trim ends although other threads return each empty magazine that it takes. */
 START_TEST(test_trim_ends_while_others_leave_magazines)
 {
 	struct pool_full *f = pool_full(one_each(MAGAZINES));

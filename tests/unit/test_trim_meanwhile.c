@@ -3,7 +3,7 @@
  * A step of a trim loses no object to a thread that takes objects in the middle of it.
  *
  * pool/trim.c is compiled here a second time, with a call of before() in front of each atomic
- * access that hands things over.
+ * access that hands objects or magazines to another thread, or takes them.
  */
 #include <setjmp.h>
 
@@ -47,9 +47,9 @@ static u64 plain_count(u64 *p, u64 v);
 
 static struct pool_cache other;
 static u32 points;		/* accesses of the trim so far */
-static u32 chosen;		/* before this one, the other thread takes what it can get */
-static u32 some;		/* the most objects that it takes */
-static u32 taken;		/* objects that it has */
+static u32 chosen;		/* before this access, the other thread takes objects */
+static u32 some;		/* the most objects that the other thread takes then */
+static u32 taken;		/* objects that the other thread has */
 static enum { GOES_ON, AFTER_COUNT, BEFORE_GATHER } stops;	/* where the trim stops for good */
 static bool counted;		/* loose objects, since the other thread came */
 static jmp_buf stopped;
@@ -122,8 +122,8 @@ static void finish(struct pool_trim *t, bool more)
 }
 
 /*
- * One trim for each of its accesses.  The trim pauses after the step in which the other thread
- * came: nothing but that thread moves loose objects then.
+ * Run one trim for each of its accesses.  The trim pauses after the step in which the other thread
+ * took objects, so that only that thread can move the objects that are still loose.
  */
 START_TEST(test_every_object_can_be_taken_after_a_step_of_a_trim_that_was_disturbed)
 {
@@ -146,8 +146,8 @@ START_TEST(test_every_object_can_be_taken_after_a_step_of_a_trim_that_was_distur
 			break;
 		longest = points;
 		take(MAX);
-		ck_assert_msg(taken == MAX, "the other thread came before access %u: %u of %u objects",
-			      at, taken, MAX);
+		ck_assert_msg(taken == MAX, "the other thread came before access %u: "
+			      "%u of %u objects", at, taken, MAX);
 		put_back();
 		finish(&t, more);
 	}
@@ -156,7 +156,7 @@ START_TEST(test_every_object_can_be_taken_after_a_step_of_a_trim_that_was_distur
 }
 END_TEST
 
-/* A trim that stops for good, or ends. */
+/* Run a trim.  Returns whether it stopped for good; else it ended. */
 static bool trim_stops(void)
 {
 	struct pool_trim t = { 0 };
@@ -169,8 +169,8 @@ static bool trim_stops(void)
 }
 
 /*
- * The trim never goes on after its next count of loose objects, or before it next gathers some:
- * in both places it may hold the rest of a magazine.
+ * The trim stops for good after its next count of loose objects, or before it next gathers some.
+ * In both positions it may hold the rest of a magazine.
  */
 START_TEST(test_a_trim_that_stops_after_it_was_disturbed_holds_one_magazine_at_most)
 {
@@ -208,10 +208,10 @@ static Suite *suite(void)
 	TCase *t = tcase_create("trim_meanwhile");
 
 	tcase_set_timeout(t, 60);
-	tcase_add_loop_test(t, test_every_object_can_be_taken_after_a_step_of_a_trim_that_was_disturbed,
-			    0, 3);
-	tcase_add_loop_test(t, test_a_trim_that_stops_after_it_was_disturbed_holds_one_magazine_at_most,
-			    0, 6);
+	tcase_add_loop_test(t,
+		test_every_object_can_be_taken_after_a_step_of_a_trim_that_was_disturbed, 0, 3);
+	tcase_add_loop_test(t,
+		test_a_trim_that_stops_after_it_was_disturbed_holds_one_magazine_at_most, 0, 6);
 	suite_add_tcase(s, t);
 	return s;
 }

@@ -146,7 +146,7 @@ START_TEST(test_which_arguments_a_schema_marks_as_written)
 }
 END_TEST
 
-/* All tensors of a list that the schema marks, however deep they are. */
+/* If the schema marks a list, all its tensors are written, however deep they are. */
 START_TEST(test_a_list_of_tensors_is_written_as_a_whole)
 {
 #define LIST(schema)								\
@@ -170,7 +170,7 @@ START_TEST(test_where_the_schema_of_an_operator_is)
 		"op r0");
 	becomes(ATTRS("\"attrs\": [{\"name\": \"schema\", \"value\": \"f(Tensor(a!) a)\"}]"),
 		"op r0");
-	/* and the first attribute more than another one */
+	/* the first of several attributes counts */
 	becomes(ATTRS("\"attrs\": [{\"name\": \"op_schema\", \"value\": \"f(Tensor(a!) a)\"}, "
 		      "{\"name\": \"op_schema\", \"value\": \"f(Tensor a)\"}]"), "op w0");
 	becomes(ATTRS("\"attrs\": [{}, {\"name\": 1}, {\"name\": \"op_schema\", \"value\": 1}]"),
@@ -292,7 +292,7 @@ START_TEST(test_the_times_of_tasks)
 }
 END_TEST
 
-/* Up to 1e9 s; a time that is longer, like one of no number, does not count. */
+/* A time counts if it is a number below 1e9 s. */
 START_TEST(test_the_longest_time_of_a_task)
 {
 	static const struct { const char *seconds; u64 ns; } list[] = {
@@ -330,7 +330,7 @@ START_TEST(test_what_is_said_of_a_workload_that_is_refused)
 		  ": the files of a task are no list: a" },
 		{ FLOW("{\"id\": \"a\", \"outputFiles\": \"f\"}", ""),
 		  ": the files of a task are no list: a" },
-		/* whatever follows */
+		/* later files without a mistake change nothing */
 		{ FLOW("{\"id\": \"a\", \"inputFiles\": 1, \"outputFiles\": [\"f\"]}", ""),
 		  ": the files of a task are no list: a" },
 		{ FLOW("{\"id\": \"b\", \"inputFiles\": [1, \"f\"]}," TASK("c", ""), ""),

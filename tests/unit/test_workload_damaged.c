@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tools/pawl/workload.c and the commands that read workloads, where memory is refused, a file is
- * too large, or it makes no sense: each says so, and leaves neither memory nor an open file.
+ * tools/pawl/workload.c and the commands that read workloads: memory is refused, or a file is too
+ * large or makes no sense.  Each reports the error, and leaves neither memory nor an open file.
  */
 #include "recordings.h"
 #include "no_memory.h"
@@ -10,13 +10,13 @@
 #include <tools/pawl/cmd.h>
 #include <tools/pawl/replay.h>
 
-/* --- a file of any size, which is not there --- */
+/* --- a file of any size that does not exist --- */
 
 int __real_gzread(gzFile f, void *p, unsigned int n);
 int __wrap_gzread(gzFile f, void *p, unsigned int n);
 
-static bool faked;
-static size_t remaining;		/* bytes that are still to come, if it is */
+static bool faked;			/* gzread() returns bytes of that file */
+static size_t remaining;		/* its bytes that were not read yet */
 
 int __wrap_gzread(gzFile f, void *p, unsigned int n)
 {
@@ -28,7 +28,7 @@ int __wrap_gzread(gzFile f, void *p, unsigned int n)
 	return (int)n;
 }
 
-/* The number that the next file gets: no file is left open. */
+/* The descriptor of the next file: it is the same as before if no file was left open. */
 static int next_fd(void)
 {
 	int fd = dup(0);
@@ -38,8 +38,8 @@ static int next_fd(void)
 }
 
 /*
- * 70 ops in a row, each with its own var, and the first one with two: more of everything than there
- * is room for at first.
+ * Write 70 ops in a row, each with its own var, and the first one with two.  They are too many for
+ * the first allocation of each table.
  */
 static void workload_write(const char *path, bool torch)
 {
@@ -63,7 +63,7 @@ static void workload_write(const char *path, bool torch)
 	MUST(!fclose(f));
 }
 
-/* Without memory for a name the op has none. */
+/* If there is no memory for the name of an op, the op has no name. */
 START_TEST(test_a_workload_without_memory_to_read_it_is_refused)
 {
 	size_t n, nvars = 0, nedges = 0;
@@ -111,7 +111,7 @@ START_TEST(test_a_workload_without_memory_to_read_it_is_refused)
 				ck_assert_uint_eq(nvars, torch ? 72 : 71);
 				ck_assert_uint_eq(nedges, torch ? 0 : 138);
 			}
-			/* of the parser's own allocations, the first ones, only some are refused */
+			/* the parser allocates first; only every 16th of its calls is refused */
 			if (k > 1 && step > 1 && rc != -EBADMSG) {
 				k -= step;
 				step = 1;
@@ -126,7 +126,7 @@ START_TEST(test_a_workload_without_memory_to_read_it_is_refused)
 }
 END_TEST
 
-/* One GiB or more, also after it was decompressed; or less, without memory for it. */
+/* The limit is 1 GiB, after decompression.  A smaller file may be too large for the memory. */
 START_TEST(test_a_file_that_is_too_large_is_refused)
 {
 	static const size_t bytes[] = { ((size_t)1 << 30) + 5, ((size_t)1 << 30) - 1, 1 << 16 };
@@ -197,7 +197,7 @@ START_TEST(test_a_workload_that_makes_no_sense_is_refused)
 }
 END_TEST
 
-/* The first engine of a thread, and its first error, leave something for the others. */
+/* The first engine of a thread, and its first error, allocate memory that stays for the next. */
 static void engine_first(void)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -206,7 +206,7 @@ static void engine_first(void)
 	FAILS(pawl_engine_create(NULL, NULL), -EINVAL);
 }
 
-/* The ops of a workload with edges are replayed, or memory for that is missing; nothing remains. */
+/* A replay of a workload with edges succeeds, or reports that there is no memory. */
 START_TEST(test_a_replay_without_memory_is_refused)
 {
 	struct replay_options o = { .workers = 0 };
@@ -238,7 +238,7 @@ START_TEST(test_a_replay_without_memory_is_refused)
 			ck_assert(res.ops == 70 && res.edges == 138 && !res.wrong);
 		}
 	}
-	/* five arrays, and two while the versions are counted; the others are the engine's */
+	/* five arrays, and two while the versions are counted; the engine allocates the rest */
 	ck_assert_uint_eq(said, 7);
 	ck_assert_uint_gt(k, 8);
 	free(order);
@@ -246,7 +246,10 @@ START_TEST(test_a_replay_without_memory_is_refused)
 }
 END_TEST
 
-/* What a command printed, to be freed, and its exit status; one allocation is refused. */
+/*
+ * Run a command, and refuse the allocation with this number; 0: none.  Returns the exit status.
+ * The caller frees what the command printed.
+ */
 static int command(int (*cmd)(int argc, char **argv), char *what, char *path, u32 refuse_at,
 		   char **out, char **err)
 {
@@ -266,7 +269,7 @@ static int command(int (*cmd)(int argc, char **argv), char *what, char *path, u3
 	return rc;
 }
 
-/* It says that it fails, or prints the whole text but for figures that need memory. */
+/* A command reports an error, or prints its whole text, except figures that need memory. */
 START_TEST(test_a_command_without_memory)
 {
 	static char info[] = "info", dump[] = "dump", json[] = "json", workers[] = "-w0";
@@ -305,7 +308,7 @@ START_TEST(test_a_command_without_memory)
 			ck_assert_msg(!*err || strstr(err, "pawl it: ") == err, "%s, %u: %s",
 				      list[i].what, k, err);
 			at = strstr(out, list[i].ends);
-			/* a name is left out for lack of memory */
+			/* the name is left out if there is no memory for it */
 			if (i == 1 && !at)
 				at = strstr(out, "0.000 0 0 \"\" normal 0 0 w0@0\n");
 			ck_assert_msg(*err ? !*out : at && at[strlen(at) - 1] == '\n',
