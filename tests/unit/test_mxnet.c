@@ -214,7 +214,7 @@ static char *said;
 	int fd_ = dup(0);							\
 	size_t n_;								\
 										\
-	close(fd_);								\
+	MUST(fd_ >= 0 && !close(fd_));						\
 	free(said);								\
 	stdout = stderr = open_memstream(&said, &n_);				\
 	MUST(stderr);								\
@@ -569,6 +569,7 @@ START_TEST(test_the_hash_of_a_file)
 		{ "", { 0, 0 } }, { "", { 1, 0 } }, { "", { 0, 1 } }, { "", { 0, 2 } },
 		{ "x", { 0, 0 } }, { "xy", { 0, 0 } } };
 	u64 first, second, seen[COUNT(is)];
+	struct stat st;
 	u32 i, k;
 
 	fill_stack(0x55);
@@ -582,8 +583,10 @@ START_TEST(test_the_hash_of_a_file)
 		put("some", is[i].contents);
 		MUST(!utimensat(AT_FDCWD, in_tmp("some"),
 				(struct timespec[]){ is[i].time, is[i].time }, 0));
+		MUST(!stat(in_tmp("some"), &st));
 		seen[i] = hash_file(1, folder, "some");
-		for (k = 0; k < i; k++)
+		/* a file system may not store nanoseconds */
+		for (k = 0; k < i && st.st_mtim.tv_nsec == is[i].time.tv_nsec; k++)
 			ck_assert_msg(seen[i] != seen[k], "%u, %u", i, k);
 	}
 	ck_assert_int_eq(allocated, 0);
