@@ -82,15 +82,6 @@ static int slurp(const char *path, size_t bytes, u32 calls, int err, void **data
 	return rc;
 }
 
-/* The number that the next file gets: no file is left open. */
-static int next_fd(void)
-{
-	int fd = dup(0);
-
-	MUST(fd >= 0 && !close(fd));
-	return fd;
-}
-
 START_TEST(test_a_file_that_comes_in_pieces_is_read_whole)
 {
 	char *path = temp_path(), in[100], text[128];

@@ -561,15 +561,6 @@ static u32 usable(const char *groups)
 	return cpus_usable(name, root);
 }
 
-/* The number of the next descriptor. */
-static int next_fd(void)
-{
-	int fd = dup(STDERR_FILENO);
-
-	MUST(fd >= 0 && !close(fd));
-	return fd;
-}
-
 START_TEST(test_default_respects_affinity_and_quota)
 {
 	char cmd[2 * PATH_MAX];

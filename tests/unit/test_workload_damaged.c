@@ -28,15 +28,6 @@ int __wrap_gzread(gzFile f, void *p, unsigned int n)
 	return (int)n;
 }
 
-/* The descriptor of the next file: it is the same as before if no file was left open. */
-static int next_fd(void)
-{
-	int fd = dup(0);
-
-	MUST(fd >= 0 && !close(fd));
-	return fd;
-}
-
 /*
  * Write 70 ops in a row, each with its own var, and the first one with two.  They are too many for
  * the first allocation of each table.

@@ -107,6 +107,15 @@ static __unused_fn char *temp_path(void)
 	return path;
 }
 
+/* Returns the number of the next descriptor: it is the same as before if no file was left open. */
+static __unused_fn int next_fd(void)
+{
+	int fd = dup(STDERR_FILENO);
+
+	MUST(fd >= 0 && !close(fd));
+	return fd;
+}
+
 /* --- engines and vars --- */
 
 /* Small limits, since address space is reserved for them, and tests create many engines. */
