@@ -50,14 +50,8 @@ inside ${jobs:+"$jobs"} all
 echo '--- tests'
 # Those that depend on what a configuration leaves out, or that read files of the sources.  The
 # others find the same in every folder.
-tests='unit/test_engine unit/test_push unit/test_record unit/test_record_session unit/test_sizes
-	unit/test_trace unit/test_workers unit/test_workload unit/test_order compat/test_mx_ops
-	device/conformance device/cuda stress/stress_push'
-programs=
-for test in $tests; do
-	# a suite of what is left out is no target
-	inside -n "tests/$test" >/dev/null 2>&1 && programs="$programs tests/$test"
-done
+programs=$(printf 'tests/%s ' unit/test_{engine,push,record,sizes,trace,workers,workload,order} \
+	compat/test_mx_ops device/{conformance,cuda} stress/stress_push)
 # shellcheck disable=SC2086 # a list of words
 inside ${jobs:+"$jobs"} $programs tests/unit.list tests/stress.list tests/tools.list
 (cd "$tmp/build" && {
