@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include "mx_test.hpp"
 
@@ -245,6 +246,12 @@ MX_TEST(errors_of_several_vars)
 		e->PushSync([](RunContext) { throw std::out_of_range("thrown"); }, ctx, {}, { v[k][6] });
 		EXPECT(Told(e, v[k][6]) == "thrown");
 	}
+
+	/* A fork waits for the engine of the process alone, and to wait for the others would throw. */
+	for (int k = 0; k < 3; k++)
+		for (int i = 0; i < many; i++)
+			while (v[k][i]->version() != static_cast<uint64_t>(10 * k + i + 1))
+				std::this_thread::yield();
 
 	auto check = [&](bool poisoned, bool child) {
 		for (int k = 0; k < 3; k++)
