@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which sanitizer is in use: 0 or 1, with gcc and with clang.  SANITIZED: each step of a test
- * costs ten times as much, also under emulation (tests/cross).
+ * costs ten times as much, also under emulation (tests/cross).  BRIEF: a test repeats less, because
+ * of that or because PAWL_TEST_SHORT is set.
  */
 #ifndef TESTS_SANITIZED_H
 #define TESTS_SANITIZED_H
+
+#include <stdlib.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define ADDRESS_SANITIZED 1
@@ -33,5 +36,6 @@
 #else
 #define SANITIZED (ADDRESS_SANITIZED || THREAD_SANITIZED)
 #endif
+#define BRIEF (SANITIZED || getenv("PAWL_TEST_SHORT"))
 
 #endif

@@ -65,7 +65,7 @@ MODELS = {"pool": "exec core", "exec": "exec core engine", "core": "host api cor
 MODEL = "./tests/model/model_{0} -j 1 -T 0.1 && ./tests/model/model_{0} -w -m random -j 1 -T 0.03"
 # the lists of tests of the whole library
 LISTS = ("unit", "fuzz", "lin", "stress", "fault", "tools")
-# those for which PAWL_TEST_SHORT makes a difference
+# those that are run with PAWL_TEST_SHORT first
 LONG = re.compile(r"fault/|tools/test_infer")
 # need what a machine may lack, or are tests of other programs
 NOT = re.compile(r"mxnet/run|test_python|abi/|load/|docs/|serve|test_(realtime|probes|load|judge|demo)")
@@ -495,7 +495,8 @@ class Place:
             if mutant.kind != "patch" and all(map(self.same_code, objects)):
                 return None
             # the long tests are short first
-            runs = [(name, "1") for name in names] + [(name, "") for name in names if LONG.search(name)]
+            runs = [(name, "1" if LONG.search(name) else "") for name in names] + \
+                [(name, "") for name in names if LONG.search(name)]
             models = MODELS.get(mutant.path.split("/", maxsplit=1)[0], "").split() if not ASAN else []
             spent = 0
             for name, short in runs + [("model_" + name, "") for name in models]:

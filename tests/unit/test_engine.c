@@ -579,7 +579,7 @@ END_TEST
 
 START_TEST(test_create_destroy_1000)
 {
-	int i, n = SANITIZED ? 150 : 1000;
+	int i, n = BRIEF ? 150 : 1000;
 
 	for (i = 0; i < n; i++) {
 		struct pawl_engine *e = engine(i % 3, i % 4 == 3);

@@ -158,7 +158,7 @@ static void *second_judge(void *arg)
 START_TEST(test_one_worker_judges_a_maker)
 {
 	struct rig r;
-	struct judges j = { .r = &r, .rounds = SANITIZED ? 2000 : 20000 };
+	struct judges j = { .r = &r, .rounds = BRIEF ? 2000 : 20000 };
 	pthread_t t;
 	u64 began;
 	u32 i;
@@ -407,7 +407,7 @@ static bool all_counted(void *arg)
 START_TEST(test_bursts_of_short_work_run)
 {
 	struct fix_opt o = { .spin_ns = _i ? 2000 : 200000 };
-	u32 i, k, n = 0, rounds = SANITIZED ? 200 : 1000;
+	u32 i, k, n = 0, rounds = BRIEF ? 200 : 1000;
 	struct burst b = { .left = 0 };
 	struct exec_queue *q;
 	struct fix f;

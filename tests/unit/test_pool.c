@@ -654,7 +654,7 @@ START_TEST(test_threads_mix)
 	struct worker w[NTHREADS];
 	struct pool_stat s;
 
-	run_threads(w, mix, p, SANITIZED ? 300 : 3000);
+	run_threads(w, mix, p, BRIEF ? 300 : 3000);
 	ck_assert_uint_eq(pool_depot_count(p), pool_carved(p));
 	pool_stat(p, &s);
 	ck_assert_uint_eq(s.lost, 0);
@@ -671,7 +671,7 @@ START_TEST(test_threads_churn)
 	struct pool_stat s;
 	u32 i;
 
-	for (i = 0; i < (SANITIZED ? 30 : 200); i++) {
+	for (i = 0; i < (BRIEF ? 30 : 200); i++) {
 		run_threads(w, mix, p, 4);
 		ck_assert_uint_eq(pool_depot_count(p), pool_carved(p));
 	}

@@ -284,7 +284,7 @@ START_TEST(test_threads)
 	pthread_t t[THREADS_MAX];
 	u32 i;
 
-	mt_start(a, b, (SANITIZED ? 20000u : 100000u) / a, conf[_i][2]);
+	mt_start(a, b, (BRIEF ? 20000u : 100000u) / a, conf[_i][2]);
 	pthread_barrier_init(&mt.barrier, NULL, a + b);
 	for (i = 0; i < a + b; i++)
 		MUST(pthread_create(&t[i], NULL, i < a ? pusher : popper,
@@ -322,7 +322,7 @@ START_TEST(test_phases)
 	u32 b = conf[_i][0], i;
 	pthread_t t[THREADS_MAX];
 
-	mt_start(4, b, SANITIZED ? 5000 : 20000, conf[_i][1]);
+	mt_start(4, b, BRIEF ? 5000 : 20000, conf[_i][1]);
 	pthread_barrier_init(&mt.barrier, NULL, 4);
 	for (i = 0; i < 4; i++)
 		MUST(pthread_create(&t[i], NULL, pusher, (void *)(uintptr_t)i) == 0);
@@ -350,7 +350,7 @@ static void *churn(void *arg)
 	u64 seed = id;
 	s64 prio;
 
-	for (i = 0; i < (SANITIZED ? 50000u : 250000u); i++) {
+	for (i = 0; i < (BRIEF ? 50000u : 250000u); i++) {
 		MUST(prioq_push(mt.r.q, &c, (s64)(random_next(&seed) % 5), i, id * 2 + 1));
 		MUST(prioq_push(mt.r.q, &c, (s64)(random_next(&seed) % 5), i, id * 2 + 2));
 		MUST(prioq_pop(mt.r.q, &c, &prio));

@@ -186,7 +186,7 @@ END_TEST
  * of each of them in order.  On a busy machine a turn may take several time slices, so the
  * producer whose turn it is ends the test when the time has passed.
  */
-#define TURNS	(SANITIZED ? 10000u : 60000u)
+#define TURNS	(BRIEF ? 10000u : 60000u)
 #define TURNS_NS	5000000000ull
 #define GAME_OVER	(1u << 31)
 

@@ -489,7 +489,7 @@ END_TEST
 #endif
 
 #define THIEVES	3
-#define ITEMS	(SANITIZED ? 60000u : 600000u)
+#define ITEMS	(BRIEF ? 60000u : 600000u)
 
 static struct {
 	struct ring *r;

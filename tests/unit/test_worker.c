@@ -175,7 +175,7 @@ START_TEST(test_start_stop)
 	feed.pushed = feed.stop = 0;
 	t = fix_thread(&f);
 	MUST(!pthread_create(&p, NULL, feeder, NULL));
-	for (i = 0; i < (SANITIZED ? 100u : 1000u); i++) {
+	for (i = 0; i < (BRIEF ? 100u : 1000u); i++) {
 		exec_start(f.x);
 		if (i % 3 == 0)
 			usleep(i % 200);

@@ -38,8 +38,8 @@
 
 #define __unused_fn __attribute__((unused))
 
-/* Repetitions: fewer where each one costs ten times as much. */
-#define TIMES(n) (SANITIZED ? ((n) + 7) / 8 : (n))
+/* Repetitions. */
+#define TIMES(n) (BRIEF ? ((n) + 7) / 8 : (n))
 
 #ifdef UTIL_NO_CHECK
 #define OK(call) MUST(!(call))
