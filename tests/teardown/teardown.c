@@ -121,7 +121,7 @@ static void *push_main(void *arg)
 	op.writes = v;
 	while (!load_acquire(&stop_pushing)) {
 		if (pushed >= load_acquire(&may_push)) {
-			sched_yield();
+			nap_us(50);
 			continue;
 		}
 		pushed++;

@@ -201,22 +201,36 @@ static inline void count_work(struct fix *f, struct exec_thread *t, u32 work)
 	fetch_add_acq_rel((u32 *)f->user, 1);
 }
 
+/* A step of a wait, which uses little CPU time if there are many. */
+static inline void wait_step(u32 *steps)
+{
+	if (++*steps < 1000)
+		sched_yield();
+	else
+		usleep(50);
+}
+
 /* A gate on which work blocks until it opens. */
 static inline void gate_wait(u32 *gate)
 {
+	u32 steps = 0;
+
 	while (!load_acquire(gate))
-		sched_yield();
+		wait_step(&steps);
 }
 
 static inline void until(const u32 *word, u32 value)
 {
+	u32 steps = 0;
+
 	while (load_acquire(word) != value)
-		sched_yield();
+		wait_step(&steps);
 }
 
 /* A test that hangs reports it, instead of waiting for its timeout. */
 static inline void watchdog(unsigned int seconds)
 {
+	seconds = patience_ms(seconds * 1000) / 1000;
 	alarm(SANITIZED ? 10 * seconds : seconds);
 }
 

@@ -3,7 +3,7 @@
 #include "exec_fixture.h"
 #include "suite.h"
 
-#define CYCLES	(SANITIZED ? 10000u : 40000u)
+#define CYCLES	(BRIEF ? 10000u : 40000u)
 
 static void store_work(struct fix *f, struct exec_thread *t, u32 work)
 {
@@ -87,10 +87,10 @@ static u32 meeting;
 
 static void meet(struct fix *f, struct exec_thread *t, u32 work)
 {
-	u32 round = fetch_add_acq_rel(&meeting, 1) / 4;
+	u32 round = fetch_add_acq_rel(&meeting, 1) / 4, steps = 0;
 
 	while (load_acquire(&meeting) < 4 * round + 4)
-		sched_yield();
+		wait_step(&steps);
 }
 
 START_TEST(test_all_needed)
@@ -298,7 +298,7 @@ START_TEST(test_pass_on)
 	/* Two queues: the work is in either of them, and the other one is empty. */
 	t = fix_one_queue(&f, &o, count_work, &ran, 0, true, &q[0]);
 	q[1] = fix_queue(&f, "r", 0, true);
-	for (r = 1; r <= (SANITIZED ? 100u : 500u); r++) {
+	for (r = 1; r <= (BRIEF ? 100u : 500u); r++) {
 		struct helper h[3];
 		pthread_t p[3];
 
