@@ -326,7 +326,7 @@ END_TEST
 /* Every length, some of them under a sanitizer, and the whole. */
 static size_t step(size_t left)
 {
-	return SANITIZED && left >= 7 ? 7 : 1;
+	return SANITIZED && left >= 23 ? 23 : 1;
 }
 
 /* Each shorter file ends before a page that must not be touched. */
