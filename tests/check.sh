@@ -70,28 +70,8 @@ if [ "$form" = short ]; then
 	exit
 fi
 
-# Three things at a time: tests that mostly wait, and build nothing in this folder; builds and
-# searches, which use the CPU; and the tests of the builds, which wait too.
-waiting() {
-	# shellcheck disable=SC2086 # lists of words
-	programs '' . $plain $search
-	item '' headers 400 "$make check-headers"
-	local serve="$srctree/tests/tools/test_serve.sh tests/serve/http/server"
-	item '' serve-soak 600 "PAWL_SERVE_SOAK=20 $serve -s -k soak"
-	# these need packages of PyPI; the first run installs them
-	item '' serve-client 600 "PAWL_SERVE_CLIENT=y $serve -k client"
-	item '' models 1800 "$srctree/tests/serve/run.sh"
-	item '' spin 600 "$make check-spin"
-	item '' cross 1800 "make='$make' $srctree/tests/cross/run.sh"
-	# from the tarball, with the other compiler, without the optional parts; or from here if
-	# this is no git clone
-	item '' dist 1800 "CC=clang CONFIGS=minimal.config $srctree/tests/install/dist.sh"
-	[ -e "$srctree/.git" ] || item '' install 600 "$make check-install"
-	item '' deb 1200 "$srctree/tests/install/deb.sh"
-}
-
-# The builds first, because some of their tests wait for minutes.
-working() {
+# The builds, and the tests of each while the next one is built: most of them wait for minutes.
+builds() {
 	local build name cc config fragment fragments there
 	for build in $CHECK_BUILDS; do
 		name=${build%%=*}
@@ -109,14 +89,27 @@ working() {
 		# shellcheck disable=SC2086
 		(flock 9 && programs "$name/" "build/$name" $plain $search 9>&-) 9>"$results.lock" &
 	done
-	item '' model 900 "$make check-model MODEL_ARGS='-T 0.05' MODEL_WEAK=0.01"
-	item '' model-deep 22000 "$make check-model-deep"
-	# many of its programs wait for what a bug has lost
-	item '' busted 900 "$make check-busted" &
-	rm -f build/coverage/summary.txt
-	item '' coverage 1800 "make='$make' $srctree/tests/coverage/run.sh"
-	wait
-	rm -f "$results.lock"
+}
+
+# What builds nothing in this folder and needs no other item, the long ones first: NAME SECONDS COMMAND.
+others() {
+	local serve="$srctree/tests/tools/test_serve.sh tests/serve/http/server"
+	# these need packages of PyPI; the first run installs them
+	printf '%s\t%s\t%s\n' models 1800 "$srctree/tests/serve/run.sh"
+	printf '%s\t%s\t%s\n' model-deep 22000 "$make check-model-deep" \
+		busted 900 "$make check-busted" \
+		coverage 1800 "make='$make' $srctree/tests/coverage/run.sh" \
+		model 900 "$make check-model MODEL_ARGS='-T 0.05' MODEL_WEAK=0.01" \
+		cross 1800 "make='$make' $srctree/tests/cross/run.sh"
+	# from the tarball, with the other compiler, without the optional parts; or from here if
+	# this is no git clone
+	printf '%s\t%s\t%s\n' dist 1800 "CC=clang CONFIGS=minimal.config $srctree/tests/install/dist.sh"
+	[ -e "$srctree/.git" ] || printf '%s\t%s\t%s\n' install 600 "$make check-install"
+	printf '%s\t%s\t%s\n' deb 1200 "$srctree/tests/install/deb.sh" \
+		headers 400 "$make check-headers" \
+		serve-soak 600 "PAWL_SERVE_SOAK=20 $serve -s -k soak" \
+		serve-client 600 "PAWL_SERVE_CLIENT=y $serve -k client" \
+		spin 600 "$make check-spin"
 }
 
 if item '' build $build_time "$make $jobs all tests"; then
@@ -125,10 +118,15 @@ if item '' build $build_time "$make $jobs all tests"; then
 	item '' model-build $build_time "$make $jobs model"
 	item '' busted-build $build_time "$make $jobs busted-build"
 	item '' proof-build $build_time "$make $jobs tests/suspend/suspend tests/suspend.list proof"
-	waiting &
 	# shellcheck disable=SC2046 # a list of words
 	trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
-	working
+	# shellcheck disable=SC2086 # lists of words
+	programs '' . $plain $search &
+	builds
+	rm -f build/coverage/summary.txt
+	others | "$run" -n -j 2 -r "$results"
+	wait
+	rm -f "$results.lock"
 	# not in parallel: they stop threads, and count what the others do meanwhile
 	PAWL_SUSPEND_SECONDS=3 PAWL_PURITY_OPS=4e6 "$run" -n -r "$results" \
 		tests/suspend.list tests/purity.list tests/memory.list tests/teardown.list
