@@ -430,7 +430,7 @@ PHONY += help
 #@
 #@ Check
 #@   check           all unit and integration tests and a short form of each proof, a few minutes
-#@   check-all       everything that follows, also in the builds of CHECK_BUILDS (23 min on 2 CPUs)
+#@   check-all       everything that follows, also in the builds of CHECK_BUILDS (20 min on 2 CPUs)
 #@   check-unit      unit tests of this build
 #@   check-stress    stress tests of this build
 #@   check-fuzz      the fuzz targets on their corpus, in this build
