@@ -230,7 +230,7 @@ static inline void until(const u32 *word, u32 value)
 /* A test that hangs reports it, instead of waiting for its timeout. */
 static inline void watchdog(unsigned int seconds)
 {
-	seconds = patience_ms(seconds * 1000) / 1000;
+	seconds = (patience_ms(seconds * 1000) + 999) / 1000;	/* alarm(0) is no limit */
 	alarm(SANITIZED ? 10 * seconds : seconds);
 }
 
