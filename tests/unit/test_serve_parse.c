@@ -444,7 +444,8 @@ START_TEST(test_a_client_of_grpc_leaves_while_the_server_stops)
 
 	l1->draining = true;
 	shutdown(client, SHUT_RDWR);
-	conn_tick(l1, c->timer_ns);
+	l1->clock = c->timer_ns;
+	conn_tick(l1);
 	disconnected();
 }
 END_TEST

@@ -191,36 +191,13 @@ void conn_timer(struct conn *c, int kind)
 	c->next = NULL;
 	if (kind == TIMER_NONE)
 		return;
-	c->timer_ns = l->now + length[kind];
+	c->timer_ns = l->clock + length[kind];
 	c->prev = l->timer_tail[kind];
 	if (c->prev)
 		c->prev->next = c;
 	else
 		l->timer_head[kind] = c;
 	l->timer_tail[kind] = c;
-}
-
-void conn_tick(struct loop *l, uint64_t now)
-{
-	struct conn *c;
-	int kind;
-
-	for (kind = 0; kind < TIMERS; kind++)
-		while ((c = l->timer_head[kind]) && c->timer_ns <= now) {
-			if (kind == TIMER_READ && c->state == CONN_READING) {
-				add_relaxed(&l->sv->requests, 1);
-				c->keep = false;
-				c->parser.http_errno = HPE_OK;
-				conn_error(c, 408, "the request took too long");
-				if (c->timer == TIMER_READ)
-					conn_close(c);
-			} else if (kind == TIMER_H2) {
-				conn_timer(c, TIMER_H2);
-				h2_tick(c);
-			} else {
-				conn_close(c);
-			}
-		}
 }
 
 /* --- the parser's callbacks ---------------------------------------------------- */
@@ -792,6 +769,55 @@ void conn_event(struct conn *c, uint32_t events)
 	if (events & EPOLLOUT && c->state == CONN_WRITING)
 		conn_send(c);
 	conn_continue(c);
+}
+
+static void expire(struct conn *c)
+{
+	int kind = c->timer;
+	uint64_t end = c->timer_ns;
+
+	if (kind == TIMER_H2) {
+		conn_timer(c, TIMER_H2);
+		h2_tick(c);
+		return;
+	}
+	if (c->yields) {
+		conn_timer(c, kind);	/* it waits for the loop */
+		return;
+	}
+	/* what has arrived or was read meanwhile: its event may still be in the kernel */
+	if (kind == TIMER_IDLE || kind == TIMER_READ) {
+		c->readable = true;
+		conn_continue(c);
+	} else if (kind == TIMER_WRITE) {
+		conn_send(c);
+	}
+	if (c->state == CONN_DEAD || c->timer != kind || c->timer_ns != end || c->yields)
+		return;
+	if (kind != TIMER_READ) {
+		conn_close(c);
+		return;
+	}
+	add_relaxed(&c->loop->sv->requests, 1);
+	c->keep = false;
+	c->parser.http_errno = HPE_OK;
+	conn_error(c, 408, "the request took too long");
+	if (c->timer == TIMER_READ)
+		conn_close(c);
+}
+
+void conn_tick(struct loop *l)
+{
+	struct conn *c;
+	int kind;
+
+	for (kind = 0; kind < TIMERS; kind++)
+		while ((c = l->timer_head[kind]) && c->timer_ns <= l->clock) {
+			expire(c);
+			/* those that yield are at the head until their next turn */
+			if (l->timer_head[kind] == c && c->yields)
+				conn_timer(c, kind);
+		}
 }
 
 void conn_close(struct conn *c)

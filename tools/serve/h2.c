@@ -80,7 +80,7 @@ static struct call *call_new(struct conn *c, int32_t id)
 	k->c = c;
 	k->id = id;
 	k->authorized = !l->sv->cfg.token;
-	k->read_ns = l->now;
+	k->read_ns = l->clock;
 	k->next = c->h2->calls;
 	if (k->next)
 		k->next->prev = k;
@@ -102,7 +102,7 @@ static void call_free(struct call *k)
 	if (k->next)
 		k->next->prev = k->prev;
 	c->h2->ncalls--;
-	c->h2->used_ns = l->now;
+	c->h2->used_ns = l->clock;
 	k->next = l->free_calls;
 	l->free_calls = k;
 }
@@ -184,7 +184,7 @@ static ssize_t read_answer(nghttp2_session *session, int32_t id, uint8_t *buf, s
 /* The client has the time of write_timeout for the answers that wait now. */
 static void answers_wait(struct call *k)
 {
-	k->sent_ns = k->c->loop->now;
+	k->sent_ns = k->c->loop->clock;
 	k->unsent = k->out.n - k->out_at;
 }
 
@@ -322,7 +322,7 @@ static size_t take(struct call *k, const uint8_t *p, size_t n)
 	size_t part = 0, at = 0;
 
 	if (!k->nprefix)
-		k->read_ns = l->now;
+		k->read_ns = l->clock;
 	while (k->nprefix < 5 && at < n)
 		k->prefix[k->nprefix++] = p[at++];
 	if (k->nprefix < 5)
@@ -384,7 +384,7 @@ static void pump(struct call *k)
 		at = b.n;
 	if (at) {
 		/* while the window was closed, the client could not send the rest of a message */
-		k->read_ns = l->now;
+		k->read_ns = l->clock;
 		nghttp2_session_consume_stream(k->c->h2->session, k->id, at);
 	}
 	memmove(b.p, b.p + at, b.n - at);
@@ -637,7 +637,7 @@ static bool send_out(struct conn *c)
 		c->out_at += (size_t)n;
 	}
 	c->out.n = c->out_at = 0;
-	c->h2->wrote_ns = c->loop->now;
+	c->h2->wrote_ns = c->loop->clock;
 	return true;
 }
 
@@ -719,7 +719,7 @@ void h2_continue(struct conn *c)
 			c->readable = false;
 		if (c->state == CONN_LINGER)
 			continue;
-		c->h2->received_ns = l->now;
+		c->h2->received_ns = l->clock;
 		c->h2->pinged = false;
 		if (nghttp2_session_mem_recv(c->h2->session, (uint8_t *)l->scratch,
 					     (size_t)n) < 0) {
@@ -750,48 +750,81 @@ static void go_away(struct conn *c)
 	mark(c);
 }
 
-void h2_tick(struct conn *c)
+/*
+ * End what took too long; returns false if nothing did.  Without act, only say so: what has
+ * arrived is read before a timeout is decided.
+ */
+static bool expire(struct conn *c, bool act)
 {
 	const struct config *cfg = &c->loop->sv->cfg;
-	uint64_t now = c->loop->now;
+	uint64_t clock = c->loop->clock, now = c->loop->now;
 	struct h2 *h = c->h2;
+	bool any = false;
 	struct call *k;
 
-	if ((c->out.n && now - h->wrote_ns >= cfg->write_ns) ||
-	    (!h->settled && now - h->used_ns >= cfg->read_ns)) {
-		conn_close(c);
-		return;
+	if ((c->out.n && clock - h->wrote_ns >= cfg->write_ns) ||
+	    (!h->settled && clock - h->used_ns >= cfg->read_ns) ||
+	    (h->ncalls && clock - h->received_ns >= cfg->idle_ns + cfg->read_ns)) {
+		if (act)
+			conn_close(c);
+		return true;
 	}
 	for (k = h->calls; k; k = k->next) {
+		bool late = !k->ended && clock - k->read_ns >= cfg->read_ns &&
+			(k->method && k->method->stream ? k->nprefix && !k->rest.n :
+							  !k->remote_end);
+
 		if (k->closed)
 			continue;
 		/* requests in work have this deadline, too */
 		if (!k->ended && !k->pending && k->deadline_ns && now >= k->deadline_ns) {
-			call_end(k, GRPC_DEADLINE_EXCEEDED, "Deadline Exceeded");
-		} else if (!k->ended && now - k->read_ns >= cfg->read_ns &&
-			   (k->method && k->method->stream ? k->nprefix && !k->rest.n :
-							     !k->remote_end)) {
-			call_end(k, GRPC_DEADLINE_EXCEEDED, "the request took too long");
-		} else if (k->answered && k->out.n && now - k->sent_ns >= cfg->write_ns) {
-			nghttp2_submit_rst_stream(h->session, 0, k->id, NGHTTP2_CANCEL);
+			any = true;
+			if (act)
+				call_end(k, GRPC_DEADLINE_EXCEEDED, "Deadline Exceeded");
+		} else if (late) {
+			any = true;
+			if (act)
+				call_end(k, GRPC_DEADLINE_EXCEEDED,
+					 "the request took too long");
+		} else if (k->answered && k->out.n && clock - k->sent_ns >= cfg->write_ns) {
+			any = true;
+			if (act)
+				nghttp2_submit_rst_stream(h->session, 0, k->id, NGHTTP2_CANCEL);
 		}
+	}
+	if (!h->ncalls && clock - h->used_ns >= cfg->idle_ns) {
+		any = true;
+		if (act)
+			go_away(c);
+	}
+	return any;
+}
+
+void h2_tick(struct conn *c)
+{
+	struct h2 *h = c->h2;
+
+	if (expire(c, false)) {
+		c->readable = true;
+		if (send_out(c))
+			h2_continue(c);
+		/* what it still has to read is not late */
+		if (c->state == CONN_DEAD || c->yields)
+			return;
+		expire(c, true);
+		if (c->state == CONN_DEAD)
+			return;
 	}
 	if (c->loop->draining)
 		h2_drain(c);
 	/* h is no more if the drain has read the end of the connection */
 	if (c->state == CONN_DEAD)
 		return;
-	if (!h->ncalls && now - h->used_ns >= cfg->idle_ns)
-		go_away(c);
 	/* a client that still exists answers the ping */
-	if (h->ncalls && now - h->received_ns >= cfg->idle_ns) {
+	if (h->ncalls && c->loop->clock - h->received_ns >= c->loop->sv->cfg.idle_ns) {
 		if (!h->pinged)
 			nghttp2_submit_ping(h->session, 0, NULL);
 		h->pinged = true;
-		if (now - h->received_ns >= cfg->idle_ns + cfg->read_ns) {
-			conn_close(c);
-			return;
-		}
 	}
 	mark(c);
 }
@@ -804,7 +837,7 @@ void h2_drain(struct conn *c)
 	c->readable = true;
 	h2_continue(c);
 	if (c->state != CONN_READING || c->yields ||
-	    (!c->h2->used && c->loop->now - c->h2->used_ns < 2000000000u))
+	    (!c->h2->used && c->loop->clock - c->h2->used_ns < 2000000000u))
 		return;
 	for (k = c->h2->calls; k; k = k->next)
 		if (k->has_request && k->method && k->method->stream)
@@ -842,7 +875,7 @@ int h2_open(struct conn *c)
 	if (!h)
 		return -ENOMEM;
 	c->h2 = h;
-	h->used_ns = h->received_ns = h->wrote_ns = c->loop->now;
+	h->used_ns = h->received_ns = h->wrote_ns = c->loop->clock;
 	rc = nghttp2_session_callbacks_new(&cb) || nghttp2_option_new(&option);
 	if (!rc) {
 		nghttp2_session_callbacks_set_send_callback(cb, on_send);

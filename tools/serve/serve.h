@@ -342,7 +342,7 @@ void conn_timer(struct conn *c, int kind);
 bool conn_spent(struct conn *c);	/* whether it has had its share of this turn */
 bool conn_authorized(struct conn *c, const char *authorization);
 void conn_event(struct conn *c, uint32_t events);
-void conn_tick(struct loop *l, uint64_t now);
+void conn_tick(struct loop *l);
 void conn_drain(struct loop *l);	/* no further requests */
 void conn_close(struct conn *c);
 void conn_again(struct loop *l);	/* those that had their share of the last turn */
@@ -474,6 +474,7 @@ struct loop {
 	const struct table *table;
 	pawl_cq_t cq[ENGINES];		/* of loop 0 */
 	uint64_t now;			/* the time of this turn */
+	uint64_t clock;			/* of the timers: without the time that the loop missed */
 	struct conn *timer_head[TIMERS], *timer_tail[TIMERS];
 	struct conn *all_dead, *again;
 	uint64_t turn;
@@ -529,7 +530,13 @@ int serve_run(struct server *sv);
 void publish(struct server *sv, struct table *t);
 void loops_take(struct server *sv);	/* main: all loops take what is next */
 
-/* One line of JSON on standard error: pairs of key and text, then NULL. */
+/*
+ * One line of JSON on standard error: pairs of key and text, then NULL.  It never waits: a line
+ * without room is dropped and counted (log.c).
+ */
+int log_start(void);
+void log_stop(void);
+uint64_t log_dropped(void);
 void log_line(const char *level, const char *event, ...) __attribute__((sentinel));
 
 /* --- traces (trace.c), on the main thread except the first --- */

@@ -174,6 +174,18 @@ static int watch(struct loop *l, int fd, uint32_t events, void *ptr)
 	return epoll_ctl(l->ep, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
 }
 
+/*
+ * A turn begins.  The clock of the timers counts the time in which this loop could have read
+ * what arrived: after a stop of the process, or a long turn, it continues where it was.
+ */
+static void pass_time(struct loop *l)
+{
+	uint64_t now = now_ns(), passed = now - l->now;
+
+	l->clock += l->now && passed > 2 * TICK_NS ? 2 * TICK_NS : passed;
+	l->now = now;
+}
+
 static void *loop_main(void *arg)
 {
 	struct epoll_event ev[EVENTS];
@@ -184,14 +196,14 @@ static void *loop_main(void *arg)
 	int i, n;
 
 	this_port = &l->port;
-	l->now = now_ns();
+	pass_time(l);
 	/* a plan has no request that waits for it, if all clients have gone */
 	while (!l->exiting || (!l->index && sv->inflight)) {
 		until = l->again ? 0 : l->now + TICK_NS;
 		if (next && next < until)
 			until = next;
 		n = wait_events(l, ev, until);
-		l->now = now_ns();
+		pass_time(l);
 		for (i = 0; i < n; i++) {
 			if (ev[i].data.ptr == &l->port)
 				port_clear(&l->port);
@@ -203,7 +215,7 @@ static void *loop_main(void *arg)
 				conn_event(ev[i].data.ptr, ev[i].events);
 		}
 		if (l->now >= tick) {
-			conn_tick(l, l->now);
+			conn_tick(l);
 			tick = l->now + TICK_NS / 4;
 			for (k = 0; k < LISTENERS; k++)
 				if (l->listening_paused[k] && l->listener[k] >= 0)
@@ -597,6 +609,11 @@ int serve_run(struct server *sv)
 		rc = failed("start", strerror(-rc));
 		goto out_signals;
 	}
+	rc = log_start();
+	if (rc) {
+		rc = failed("a thread", strerror(-rc));
+		goto out_port;
+	}
 
 	pawl_config_init(&pc);
 	if (sv->cfg.workers)
@@ -660,6 +677,8 @@ out_engines:
 	snprintf(answers, sizeof(answers), "%" PRIu64, load_relaxed(&sv->answers));
 	if (!rc)
 		log_line("info", "stopped", "requests", requests, "answers", answers, NULL);
+	log_stop();
+out_port:
 	port_fini(&sv->port);
 out_signals:
 	close(sigfd);

@@ -227,7 +227,11 @@ void stats_metrics(struct conn *c)
 			   load_relaxed(&sv->answers)) &&
 		family(c, "pawl_serve_memory_bytes", "gauge", "Bodies and answers in memory") &&
 		buf_printf(c->loop, &c->out, "pawl_serve_memory_bytes %" PRIu64 "\n",
-			   load_relaxed(&sv->held));
+			   load_relaxed(&sv->held)) &&
+		family(c, "pawl_serve_log_dropped_total", "counter",
+		       "Lines of the log that could not be written") &&
+		buf_printf(c->loop, &c->out, "pawl_serve_log_dropped_total %" PRIu64 "\n",
+			   log_dropped());
 	n = ok ? pawl_prometheus(sv->e, ENGINES, NULL, 0) : -1;
 	if (n >= 0 && buf_room(c->loop, &c->out, c->out.n + (size_t)n + 1024)) {
 		n = pawl_prometheus(sv->e, ENGINES, c->out.p + c->out.n, (size_t)n + 1024);

@@ -862,6 +862,57 @@ def test_names_of_tensors_are_utf8(pawl, name):
         assert pawl.get("/v2/models/m").json["inputs"][0]["name"] == "café"
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_the_log_never_blocks(server, full):
+    """Standard error is a pipe that nobody reads, or a full device."""
+    server.model("m")
+    server.model("bad", refuse="x" * 200)
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        server.port = sock.getsockname()[1]
+    with open("/dev/full", "wb") as device:
+        server.process = subprocess.Popen(
+            [SERVER, "--repository", server.repository, f"--port={server.port}",
+             "--grpc-port=none"], stderr=device if full else subprocess.PIPE)
+
+    def answers():
+        try:
+            return server.infer("m", [1, 2, 3, 4]).status == 200
+        except OSError:
+            return False
+    soon(answers, "the model is loaded")
+    while not server.metric("pawl_serve_log_dropped_total"):
+        assert server.post("/v2/repository/models/bad/load").status == 400
+    assert answers()
+    assert server.get("/v2/health/live").status == 200
+    server.signal(signal.SIGTERM)
+    assert server.process.wait(SOON) == 0
+    if not full:
+        server.process.stderr.close()
+    server.process = None
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_what_arrived_while_the_process_was_stopped_is_answered(server, half):
+    server.model("m")
+    server.start(config="idle_timeout = 1\nread_timeout = 1\n")
+    request = text_request(row([1, 2, 3, 4]))
+    cut = 60 if half else 0
+    socks, files = connections(server, 300)     # more than one epoll_wait returns
+    for sock, file in zip(socks, files):
+        sock.sendall(request)
+        assert read_answer(file)[0] == 200
+        sock.sendall(request[:cut])
+    server.signal(signal.SIGSTOP)
+    for sock in socks:
+        sock.sendall(request[cut:])
+    time.sleep(2.5)
+    server.signal(signal.SIGCONT)
+    for file in files:
+        assert read_answer(file)[0] == 200
+    close(socks, files)
+
+
 def test_sighup_reads_the_repository_again(server):
     server.model("a")
     server.model("gone")
