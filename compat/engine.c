@@ -59,11 +59,11 @@ int mx_engine_make(struct pawl_mx_engine *e, bool child)
 	struct mx_env env;
 	int rc, i, n;
 
-	mx_env_read(&env);
+	rc = mx_env_read(&env);
+	if (rc)
+		return rc;
 	/* The child of a fork has no device: CUDA's cannot be used there. */
 	n = child || mx_hooks.cpus_only ? 0 : env.gpus;
-	if (n < 0)
-		return n;
 	for (i = 0; i < n; i++)
 		gpus[i] = (struct pawl_device){ PAWL_CUDA, (u16)i };
 	pawl_config_init(&cfg);
@@ -232,11 +232,11 @@ struct pawl_mx_engine *pawl_mx_engine_get(void)
 	struct pawl_mx_engine *e = mx_engine_shared(), *new;
 	struct mx_env env;
 	bool ours;
+	int kind;
 
 	if (likely(e))
 		return e;
-	mx_env_read(&env);
-	if (env.kind < 0 || pawl_mx_engine_create(env.kind, &new))
+	if (mx_env_kind(&kind) || mx_env_read(&env) || pawl_mx_engine_create(kind, &new))
 		return NULL;
 	/* COMPAT-E1 <-> COMPAT-E2; when it fails, COMPAT-E2 <-> COMPAT-E1 */
 	ours = cas_acq_rel_acquire(&the_engine, &e, new);
@@ -246,7 +246,7 @@ struct pawl_mx_engine *pawl_mx_engine_get(void)
 		pawl_mx_engine_free(new);
 		return e;
 	}
-	if (mx_hooks.aggregating == mx_profile_aggregating)
+	if (env.profile && mx_hooks.aggregating == mx_profile_aggregating)
 		mx_profile_engine(new);
 	atexit(the_engine_drain);
 	return new;
@@ -289,6 +289,9 @@ int pawl_mx_engine_stop(struct pawl_mx_engine *e, void **exception)
 	rc = pawl_engine_stop(mx_pe(e));
 	if (rc)
 		return rc == -EDEADLK ? 0 : mx_err_pawl(rc);
+	/* An error stays with its vars if the caller, as MXNet's fork handler, cannot have it. */
+	if (!exception)
+		return 0;
 	rc = pawl_wait_all(mx_pe(e), 0, &err);
 	return err.code ? mx_told(rc, &err, exception) : 0;
 }

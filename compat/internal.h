@@ -101,17 +101,19 @@ struct pawl_mx_engine {
 
 /* The environment, as MXNet reads it. */
 struct mx_env {
-	int kind;		/* of the process's default engine; negative: unknown type */
 	int cpu_workers, cpu_priority_workers, copy_workers, mp_workers;
 	int omp_threads;	/* recommended for CPU workers; 0: do not set */
-	int gpus;		/* GPU contexts; negative: invalid, with a message */
+	int gpus;		/* GPU contexts */
+	int profile;		/* the trace runs from the start */
 	bool info;
 	bool help;		/* waiting threads run ready ops */
 	int spin_ns;		/* as in struct pawl_config */
 };
 
-void mx_env_read(struct mx_env *env);
-int mx_env_int(const char *name, int def);
+/* Return -EINVAL, with a message, for a value that MXNet refuses, too. */
+int mx_env_read(struct mx_env *env);
+int mx_env_kind(int *kind);	/* of the process's engine */
+int mx_env_int(const char *name, int def, int *out);
 void mx_omp_set(int threads);
 
 /* A lock for calls that may block; ops take no lock.  Progress: blocking. */

@@ -91,11 +91,9 @@ static int trace_on(struct pawl_engine *pe)
 	return rc && rc != -EALREADY && rc != -ENOSYS ? mx_err_pawl(rc), -1 : 0;
 }
 
-/* Apply the environment's settings when the process's engine is created. */
+/* The process's engine is created with MXNET_PROFILER_AUTOSTART. */
 void mx_profile_engine(struct pawl_mx_engine *e)
 {
-	if (!mx_env_int("MXNET_PROFILER_AUTOSTART", 0))
-		return;
 	mx_lock(&mx_profile_lock);
 	if (!trace_on(mx_pe(e))) {
 		store_relaxed(&paused, 0);

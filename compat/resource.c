@@ -130,7 +130,11 @@ static struct context *context_new(struct pawl_mx_engine *e, struct pawl_mx_cont
 	c->ends = load_relaxed(&e->ends);
 	c->ctx = ctx;
 	for (t = 0; t < 3; t++) {
-		n = names[t] ? mx_env_int(names[t], defs[t]) : defs[t];
+		n = defs[t];
+		if (names[t] && mx_env_int(names[t], defs[t], &n)) {
+			context_free(c);
+			return NULL;
+		}
 		c->n[t] = (u32)(n < 1 ? 1 : n > COPIES_MAX ? COPIES_MAX : n);
 		c->of[t] = calloc(c->n[t], sizeof(struct resource));
 		if (!c->of[t])

@@ -131,8 +131,9 @@ PAWL_API int pawl_mx_engine_free(struct pawl_mx_engine *e);
  */
 PAWL_API struct pawl_mx_engine *pawl_mx_engine_get(void);
 /*
- * exception is set as by the waits below.  From a body, stop has no effect; neither has any
- * call in the child of a fork until the engine was created again.
+ * stop returns the error of an op and sets exception as the waits below do; if exception is NULL,
+ * errors stay with the vars that they poisoned, for later calls.  From a body, stop has no effect;
+ * neither has any call in the child of a fork until the engine was created again.
  */
 PAWL_API int pawl_mx_engine_stop(struct pawl_mx_engine *e, void **exception);
 PAWL_API int pawl_mx_engine_start(struct pawl_mx_engine *e);

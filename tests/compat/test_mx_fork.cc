@@ -302,7 +302,8 @@ static void StopIt()
 	EndIt(ends_before);
 	if (handled) {
 		stops++;
-		handled->Stop();
+		/* as MXNet on libpawl_mx does: an exception cannot leave the handler */
+		EXPECT(!pawl_mx_engine_stop(pawl_mx_engine_get(), nullptr));
 	}
 }
 
@@ -344,6 +345,10 @@ MX_TEST(handlers_of_the_program)
 	Count(e, &n, v);
 	e->WaitForVar(v);
 	EXPECT(n == 2 && v->version() == 2);
+	/* an error that no call has reported is reported on both sides */
+	e->PushSync([](RunContext) { throw std::out_of_range("unseen"); }, Context(), {}, { v });
+	InChild([&] { THROWS(dmlc::Error, "unseen", e->WaitForVar(v)); });
+	THROWS(std::out_of_range, "unseen", e->WaitForVar(v));
 	handled = nullptr;
 	e->DeleteVariable([](RunContext) {}, Context(), v);
 }

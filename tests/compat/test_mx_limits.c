@@ -130,7 +130,7 @@ END_TEST
 
 START_TEST(test_calls_that_need_the_engine_say_why_there_is_none)
 {
-	static const char text[] = "unknown engine type Missing";
+	static const char text[] = "unknown engine type 'Missing'";
 	const uint32_t shape[] = { 2 };
 	struct pawl_mx_resource r;
 	NDArrayHandle nd = NULL;

@@ -77,6 +77,7 @@ static void env_clear(void)
 		"MXNET_ENGINE_TYPE", "MXNET_CPU_WORKER_NTHREADS", "MXNET_CPU_PRIORITY_NTHREADS",
 		"MXNET_GPU_COPY_NTHREADS", "MXNET_MP_WORKER_NTHREADS", "PAWL_MX_GPUS",
 		"PAWL_MXNET_HELP", "PAWL_MXNET_SPIN_NS", "MXNET_ENGINE_INFO",
+		"MXNET_PROFILER_AUTOSTART",
 	};
 	size_t i;
 
@@ -176,17 +177,24 @@ START_TEST(test_numbers_of_the_environment)
 {
 	static const struct { const char *text; int workers; unsigned int cpus; } tries[] = {
 		{ "1", 1, 16 }, { "16", 16, 16 }, { "17", 17, 1 }, { " 8", 8, 16 }, { "+8", 8, 16 },
-		{ "8x", 8, 16 }, { "255", 255, 1 }, { "256", 256, 1 }, { "257", 256, 1 },
-		{ "1000000000", 256, 1 }, { "0", 1, 16 }, { "-1", 1, 16 }, { "-1000000000", 1, 16 },
+		{ "8 ", 8, 16 }, { "255", 255, 1 }, { "256", 256, 1 }, { "257", 256, 1 },
+		{ "2147483647", 256, 1 },
 	};
-	static const char *const odd[] = {
-		"", "x", "x8", "1000000001", "-1000000001", "99999999999999999999", "-", " ",
+	static const struct { const char *text, *says; } odd[] = {
+		{ "x", "is 'x', not a whole number" }, { "x8", "is 'x8', not a whole" },
+		{ "8x", "is '8x', not a whole" }, { "2.5", "is '2.5', not a whole" },
+		{ "2147483648", "is '2147483648', not a whole" }, { "-", "is '-', not a whole" },
+		{ "99999999999999999999", "is '99999999999999999999', not a whole" },
+		{ " ", "is ' ', not a whole" }, { "0", "is 0, not a number of threads" },
+		{ "-1", "is -1, not a number of threads" },
 	};
 	static const char *const names[] = {
 		"MXNET_CPU_WORKER_NTHREADS", "MXNET_CPU_PRIORITY_NTHREADS", "MXNET_GPU_COPY_NTHREADS",
 	};
 	const int *const fields[] = { &asked.workers, &asked.priority_workers, &asked.copy_workers };
 	static const int defaults[] = { 1, 4, 2 };
+	struct pawl_mx_engine *e;
+	char text[100];
 	size_t i, k;
 
 	env_clear();
@@ -199,12 +207,14 @@ START_TEST(test_numbers_of_the_environment)
 				      tries[i].text, *fields[k]);
 			ck_assert_uint_eq(asked.cpu_devices, k ? 16 : tries[i].cpus);
 		}
-		/* the default */
+		env(names[k], "");
+		asks(PAWL_MX_PER_DEVICE);
+		ck_assert_int_eq(*fields[k], defaults[k]);
+		/* what MXNet refuses */
 		for (i = 0; i < sizeof(odd) / sizeof(*odd); i++) {
-			env(names[k], odd[i]);
-			asks(PAWL_MX_PER_DEVICE);
-			ck_assert_msg(*fields[k] == defaults[k], "%s=%s: %d", names[k], odd[i],
-				      *fields[k]);
+			snprintf(text, sizeof(text), "%s %s", names[k], odd[i].says);
+			env(names[k], odd[i].text);
+			REFUSED(-EINVAL, pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e), text);
 		}
 		env_clear();
 	}
@@ -214,13 +224,22 @@ END_TEST
 
 START_TEST(test_switches_and_times_of_the_environment)
 {
-	static const char *const on[] = { "1", "2", "-1", "true", "True", "TRUE" };
-	static const char *const off[] = { "0", "false", "False", "FALSE", "", "no", "truely" };
+	static const char *const on[] = { "1", "true", "True", "TRUE" };
+	static const char *const off[] = { "0", "false", "False", "FALSE", "" };
+	static const struct { const char *name, *text, *says; } odd[] = {
+		{ "PAWL_MXNET_HELP", "no", "is 'no', not 0, 1, true or false" },
+		{ "MXNET_ENGINE_INFO", "2", "is '2', not 0, 1, true or false" },
+		{ "MXNET_ENGINE_INFO", "truely", "is 'truely', not 0, 1, true or false" },
+		{ "PAWL_MXNET_SPIN_NS", "soon", "is 'soon', not a whole number" },
+		{ "MXNET_PROFILER_AUTOSTART", "yes", "is 'yes', not a whole number" },
+	};
 	static const struct { const char *text; long ns; } times[] = {
 		{ "0", 0 }, { "5", 5 }, { "1000000000", 1000000000 }, { "-1", -1 }, { "-7", -1 },
-		{ "", -1 }, { "soon", -1 }, { "1000000001", -1 },
+		{ "", -1 },
 	};
+	struct pawl_mx_engine *e;
 	struct pawl_config def;
+	char text[100];
 	cpu_set_t all, one;
 	size_t i;
 
@@ -241,6 +260,13 @@ START_TEST(test_switches_and_times_of_the_environment)
 		asks(PAWL_MX_PER_DEVICE);
 		ck_assert_uint_eq(asked.spin_ns, times[i].ns >= 0 ? (uint64_t)times[i].ns :
 				  def.spin_ns ? 60000 : 0);
+	}
+	for (i = 0; i < sizeof(odd) / sizeof(*odd); i++) {
+		env_clear();
+		env(odd[i].name, odd[i].text);
+		snprintf(text, sizeof(text), "%s %s", odd[i].name, odd[i].says);
+		REFUSED(-EINVAL, pawl_mx_engine_create(PAWL_MX_PER_DEVICE, &e), text);
+		ck_assert_ptr_null(pawl_mx_engine_get());
 	}
 	/* with one CPU nothing spins, unless it is asked for */
 	CPU_ZERO(&one);
@@ -265,13 +291,10 @@ START_TEST(test_types_of_the_environment)
 	static const struct { const char *name; int kind; } types[] = {
 		{ "NaiveEngine", PAWL_MX_NAIVE },
 		{ "ThreadedEngine", PAWL_MX_POOLED },
-		{ "ThreadedEngineAsync", PAWL_MX_POOLED },
 		{ "ThreadedEnginePerDevice", PAWL_MX_PER_DEVICE },
-		{ "ThreadedEnginePerDeviceAsync", PAWL_MX_PER_DEVICE },
-		{ "", PAWL_MX_PER_DEVICE },
 	};
 	static const char *const odd[] = {
-		"Naive", "naiveengine", "ThreadedEngine2", "ThreadedEnginePerDevices", " NaiveEngine",
+		"", "Naive", "naiveengine", "ThreadedEngine2", "ThreadedEngineAsync", "ThreadedEnginePerDevices", " NaiveEngine",
 	};
 	struct pawl_mx_engine *e;
 	char text[100];
@@ -291,7 +314,7 @@ START_TEST(test_types_of_the_environment)
 	for (i = 0; i < sizeof(odd) / sizeof(*odd); i++) {
 		env("MXNET_ENGINE_TYPE", odd[i]);
 		ck_assert_ptr_null(pawl_mx_engine_get());
-		snprintf(text, sizeof(text), "unknown engine type %s (MXNET_ENGINE_TYPE)", odd[i]);
+		snprintf(text, sizeof(text), "unknown engine type '%s' (MXNET_ENGINE_TYPE)", odd[i]);
 		ck_assert_str_eq(pawl_mx_last_error(), text);
 	}
 	/* It is only that of the process's engine. */
@@ -306,7 +329,7 @@ END_TEST
 
 START_TEST(test_as_many_gpus_as_the_environment_says)
 {
-	static const char *const odd[] = { "17", "-1", "x", "1x", "99999999999999999999" };
+	static const char *const odd[] = { "17", "-1", "1000" };
 	struct pawl_mx_op op = { .sync = body, .ctx = { PAWL_MX_GPU, 0 } };
 	struct pawl_mx_resource r;
 	struct pawl_mx_engine *e;
