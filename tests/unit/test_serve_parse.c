@@ -43,7 +43,7 @@ static int parse_bytes(const char *body, size_t n, int64_t json)
 	memset(&req, 0, sizeof(req));
 	req.arrival_ns = 1000;
 	*why = 0;
-	rc = infer_parse(&loop, &req, &model, copy, n, json, 4, why, sizeof(why));
+	rc = infer_parse(&loop, &req, &model, copy, n, json, why, sizeof(why));
 	ck_assert(!rc == !*why);
 	free(copy);
 	return rc;
@@ -296,13 +296,17 @@ START_TEST(test_defaults_of_parameters)
 }
 END_TEST
 
-START_TEST(test_batches_must_agree)
+START_TEST(test_inputs_that_differ_in_rows_are_no_batch)
 {
+	ck_assert_int_eq(parse("{\"inputs\":[" A "," B "]}"), 0);
+	ck_assert(req.batch);
+	done();
 	ck_assert_int_eq(parse("{\"inputs\":[" A
 			       ",{\"name\":\"b\",\"shape\":[2,1],\"datatype\":\"INT16\","
 			       "\"data\":[1,2]}]}"),
-			 400);
-	ck_assert_ptr_nonnull(strstr(why, "batch size does not match"));
+			 0);
+	ck_assert(!req.batch);
+	ck_assert_uint_eq(req.rows, 1);
 	done();
 }
 END_TEST
@@ -454,6 +458,6 @@ SUITE("serve_parse", test_json_numbers_are_the_nearest_doubles,
       test_json_refuses_what_is_no_json, test_json_skips_what_is_json,
       test_json_strings_are_decoded, test_integers_keep_their_range, test_members_in_any_order,
       test_every_shorter_request_is_refused, test_defaults_of_parameters,
-      test_batches_must_agree, test_a_huge_shape_costs_no_memory,
+      test_inputs_that_differ_in_rows_are_no_batch, test_a_huge_shape_costs_no_memory,
       test_binary_data_is_inside_the_body, test_a_connection_yields_to_others,
       test_a_client_of_grpc_leaves_while_the_server_stops)

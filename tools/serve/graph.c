@@ -440,6 +440,7 @@ static void merge_lookup(struct graph *g, struct node *n, const unsigned int *us
 		if (c->rank < 2 || !counts_up(c, g->value[n->in[1]].dims[0], &first))
 			continue;
 		n->op = OP_LOOKUP;
+		n->rows = rows_lookup;
 		n->in[0] = eq->in[1 - i];
 		n->a.axis = first;
 		n->a.nints = c->rank;
@@ -461,6 +462,7 @@ static void merge_gemm(struct graph *g, struct node *n, const unsigned int *uses
 		n->in = in;
 		n->nin = 3;
 		n->op = OP_GEMM;
+		n->rows = rows_gemm;
 		return;
 	}
 	if (n->op != OP_BINARY || n->a.kind != B_ADD)

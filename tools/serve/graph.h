@@ -86,9 +86,11 @@ struct attrs {
 #define MAX_INPUTS 64
 
 struct packed;
+struct rows;
 
 struct node {
 	enum op op;
+	bool (*rows)(struct rows *r);		/* its rule, below; NULL: requests run alone */
 	const char *type;			/* the operator's name; static */
 	char *name;
 	struct attrs a;
@@ -226,6 +228,32 @@ typedef void (*inner_fn)(int64_t n, char *const *p, const int64_t *st, const voi
  * with the smallest stride of v[0] is the innermost.
  */
 void walk(unsigned int n, const struct view *const *v, inner_fn fn, const void *arg);
+
+/*
+ * rows.c: the rules of operators, by what happens to the rows of a batch.  A rule returns
+ * whether each row of the output is computed from the same row of the inputs, in the same way
+ * for every number of rows.
+ */
+bool rows_each(struct rows *r);
+bool rows_images(struct rows *r);
+bool rows_channels(struct rows *r);
+bool rows_softmax(struct rows *r);
+bool rows_gemm(struct rows *r);
+bool rows_matmul(struct rows *r);
+bool rows_lookup(struct rows *r);
+bool rows_concat(struct rows *r);
+bool rows_transpose(struct rows *r);
+bool rows_reshape(struct rows *r);
+bool rows_flatten(struct rows *r);
+bool rows_squeeze(struct rows *r);
+bool rows_slice(struct rows *r);
+bool rows_pad(struct rows *r);
+bool rows_expand(struct rows *r);
+bool rows_fill(struct rows *r);
+bool rows_shape(struct rows *r);
+bool rows_gather(struct rows *r);
+bool rows_reduce(struct rows *r);
+bool rows_resize(struct rows *r);
 
 /* elem.c */
 void unary_run(const struct attrs *a, const struct view *out, const struct view *in);

@@ -171,7 +171,8 @@ static bool same_size(struct parse *p, unsigned int i, const void *from, size_t 
 
 	if (!infer_size(p, i, n * size) || !infer_buffer(p, i))
 		return false;
-	memcpy(t->buf, from, t->bytes);
+	if (t->bytes)
+		memcpy(t->buf, from, t->bytes);
 	return true;
 }
 
@@ -523,9 +524,7 @@ void grpc_infer(struct call *k, struct buf *body)
 	}
 	if (r) {
 		p = (struct parse){ .l = l, .r = r, .m = v->m, .err = why.text,
-				    .size = sizeof(why.text), .held = k->held + a->held,
-				    .max_batch = v->e->conf.max_batch ? v->e->conf.max_batch :
-									1 };
+				    .size = sizeof(why.text), .held = k->held + a->held };
 		ok = read_request(&p, m, &raw);
 		if (!ok)
 			why.status = grpc_status(p.http);

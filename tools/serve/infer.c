@@ -46,7 +46,7 @@ struct request *infer_new(struct loop *l, struct version *v)
 	r->first_ns = r->arrival_ns = l->now;
 	r->deadline_ns = v->e->conf.timeout_ns ? l->now + v->e->conf.timeout_ns : 0;
 	r->state = REQ_NEW;
-	r->is_canceled = r->alone = false;
+	r->is_canceled = r->alone = r->batch = false;
 	r->shapes = NULL;
 	r->slot = NULL;
 	r->status = 0;
@@ -82,8 +82,7 @@ void infer_begin(struct conn *c, struct version *v)
 	}
 	r->c = c;
 	r->first_ns = c->first_ns;
-	http = infer_parse(l, r, v->m, c->body.p, c->body.n, c->json_length,
-			   v->e->conf.max_batch ? v->e->conf.max_batch : 1, err, sizeof(err));
+	http = infer_parse(l, r, v->m, c->body.p, c->body.n, c->json_length, err, sizeof(err));
 	if (http) {
 		infer_release(l, r);
 		conn_error(c, http, "%s", err);
@@ -123,14 +122,14 @@ int64_t infer_dim(const struct request *r, unsigned int i, unsigned int k)
 					serve_slot_output_shape(r->slot->s, i)->dims[k];
 }
 
-/* The shortest text that is read back as the same number; false if JSON has none. */
+/* The shortest text that is read back as the same number; NaN and infinities as Triton has them. */
 static bool number_text(struct loop *l, struct buf *b, double d, bool is_float)
 {
 	int digits = is_float ? 6 : 15, most = is_float ? 9 : 17, n;
 	char text[40];
 
 	if (!isfinite(d))
-		return false;
+		return buf_text(l, b, isnan(d) ? "NaN" : d > 0 ? "Infinity" : "-Infinity");
 	if (d == (double)(int64_t)(fabs(d) < 1e15 ? d : 0))
 		return (d != 0 || !signbit(d) || buf_add(l, b, "-", 1)) &&
 			buf_number(l, b, (int64_t)d) && buf_add(l, b, ".0", 2);
@@ -297,8 +296,7 @@ static void infer_done(struct msg *msg)
 	if (!r->status && !dead && out_begin(c)) {
 		if (!answer(c, r, headers, &type)) {
 			http = 500;
-			r->why = "an output has a value that JSON cannot express, or memory is "
-				 "short; request binary data";
+			r->why = "out of memory";
 		} else if (!mem_room(l->sv, c->held + r->held, c->out.n)) {
 			http = 503;
 			r->why = "too many requests and answers are in memory";

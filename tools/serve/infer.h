@@ -17,7 +17,6 @@ struct parse {
 	const struct serve_model *m;
 	struct js j;
 	const char *body_end, *binary;	/* where the next binary tensor begins */
-	unsigned int max_batch;
 	size_t held;			/* bytes of the request that another object has noted */
 	uint32_t given;			/* inputs read */
 	bool outputs_given, binary_default;

@@ -69,8 +69,8 @@ void *serve_slot_input(struct serve_slot *s, unsigned int i);
 const void *serve_slot_output(struct serve_slot *s, unsigned int i);
 const struct serve_shape *serve_slot_output_shape(struct serve_slot *s, unsigned int i);
 /*
- * Whether each row of the outputs depends on the same row of the inputs alone.  Always true for
- * a single row.
+ * Whether each row of the outputs depends on the same row of the inputs alone, for each number
+ * of rows.  Slots whose shapes differ in that number alone say the same.
  */
 bool serve_slot_apart(const struct serve_slot *s);
 size_t serve_slot_bytes(const struct serve_slot *s);	/* its memory, about */
@@ -93,6 +93,9 @@ struct serve_launch {
 };
 int serve_slot_launch(struct serve_slot *s, const struct serve_launch *how);
 void serve_slot_cancel(struct serve_slot *s);
+
+/* After a run that failed because of its data: the operator, and why. */
+void serve_slot_failure(struct serve_slot *s, char *text, size_t size);
 
 /* One op of the last run, if that was timed: a layer, or a part of a large one. */
 struct serve_step {

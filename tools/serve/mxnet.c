@@ -244,59 +244,60 @@ enum special { PLAIN, CONV, NORM, ACT, LEAKY, POOL, FC, CLIP, CONCAT, SCALAR, RS
 static const struct def {
 	const char *name;
 	enum op op;
+	bool (*rows)(struct rows *r);	/* of a batch: graph.h */
 	unsigned int kind;
 	enum special special;
 	unsigned int min, max;
 } defs[] = {
-	{ "Activation", OP_UNARY, 0, ACT, 1, 1 },
-	{ "BatchNorm", OP_NORM, 0, NORM, 5, 5 },
-	{ "BlockGrad", OP_IDENTITY, 0, PLAIN, 1, 1 },
-	{ "Concat", OP_CONCAT, 0, CONCAT, 1, MAX_INPUTS },
-	{ "Convolution", OP_CONV, 0, CONV, 2, 3 },
-	{ "Deconvolution", OP_DECONV, 0, CONV, 2, 3 },
-	{ "Dropout", OP_IDENTITY, 0, DROPOUT, 1, 1 },
-	{ "Flatten", OP_FLATTEN, 0, PLAIN, 1, 1 },
-	{ "FullyConnected", OP_GEMM, 0, FC, 2, 3 },
-	{ "LRN", OP_LRN, 0, LOCAL_NORM, 1, 1 },
-	{ "LeakyReLU", OP_UNARY, 0, LEAKY, 1, 1 },
-	{ "Pooling", OP_POOL, 0, POOL, 1, 1 },
-	{ "Reshape", OP_RESHAPE, 0, RESHAPE, 1, 1 },
-	{ "SoftmaxActivation", OP_SOFTMAX, 0, SOFTMAX_OUT, 1, 1 },
-	{ "SoftmaxOutput", OP_SOFTMAX, 0, SOFTMAX_OUT, 1, 2 },
-	{ "_copy", OP_IDENTITY, 0, PLAIN, 1, 1 },
-	{ "_div_scalar", OP_BINARY, B_DIV, SCALAR, 1, 1 },
-	{ "_minus_scalar", OP_BINARY, B_SUB, SCALAR, 1, 1 },
-	{ "_mul_scalar", OP_BINARY, B_MUL, SCALAR, 1, 1 },
-	{ "_plus_scalar", OP_BINARY, B_ADD, SCALAR, 1, 1 },
-	{ "_power_scalar", OP_BINARY, B_POW, SCALAR, 1, 1 },
-	{ "_rdiv_scalar", OP_BINARY, B_DIV, RSCALAR, 1, 1 },
-	{ "_rminus_scalar", OP_BINARY, B_SUB, RSCALAR, 1, 1 },
-	{ "abs", OP_UNARY, U_ABS, PLAIN, 1, 1 },
-	{ "add_n", OP_SUM, B_ADD, PLAIN, 1, MAX_INPUTS },
-	{ "broadcast_add", OP_BINARY, B_ADD, PLAIN, 2, 2 },
-	{ "broadcast_div", OP_BINARY, B_DIV, PLAIN, 2, 2 },
-	{ "broadcast_mul", OP_BINARY, B_MUL, PLAIN, 2, 2 },
-	{ "broadcast_sub", OP_BINARY, B_SUB, PLAIN, 2, 2 },
-	{ "clip", OP_UNARY, U_CLIP, CLIP, 1, 1 },
-	{ "elemwise_add", OP_BINARY, B_ADD, PLAIN, 2, 2 },
-	{ "elemwise_div", OP_BINARY, B_DIV, PLAIN, 2, 2 },
-	{ "elemwise_mul", OP_BINARY, B_MUL, PLAIN, 2, 2 },
-	{ "elemwise_sub", OP_BINARY, B_SUB, PLAIN, 2, 2 },
-	{ "exp", OP_UNARY, U_EXP, PLAIN, 1, 1 },
-	{ "expand_dims", OP_UNSQUEEZE, 0, AXIS, 1, 1 },
-	{ "log", OP_UNARY, U_LOG, PLAIN, 1, 1 },
-	{ "log_softmax", OP_SOFTMAX, 1, SOFTMAX, 1, 1 },
-	{ "max", OP_REDUCE, R_MAX, REDUCE, 1, 1 },
-	{ "mean", OP_REDUCE, R_MEAN, REDUCE, 1, 1 },
-	{ "min", OP_REDUCE, R_MIN, REDUCE, 1, 1 },
-	{ "negative", OP_UNARY, U_NEG, PLAIN, 1, 1 },
-	{ "relu", OP_UNARY, U_RELU, PLAIN, 1, 1 },
-	{ "sigmoid", OP_UNARY, U_SIGMOID, PLAIN, 1, 1 },
-	{ "softmax", OP_SOFTMAX, 0, SOFTMAX, 1, 1 },
-	{ "sqrt", OP_UNARY, U_SQRT, PLAIN, 1, 1 },
-	{ "sum", OP_REDUCE, R_SUM, REDUCE, 1, 1 },
-	{ "tanh", OP_UNARY, U_TANH, PLAIN, 1, 1 },
-	{ "transpose", OP_TRANSPOSE, 0, TRANSPOSE, 1, 1 },
+	{ "Activation", OP_UNARY, rows_each, 0, ACT, 1, 1 },
+	{ "BatchNorm", OP_NORM, rows_channels, 0, NORM, 5, 5 },
+	{ "BlockGrad", OP_IDENTITY, rows_each, 0, PLAIN, 1, 1 },
+	{ "Concat", OP_CONCAT, rows_concat, 0, CONCAT, 1, MAX_INPUTS },
+	{ "Convolution", OP_CONV, rows_images, 0, CONV, 2, 3 },
+	{ "Deconvolution", OP_DECONV, rows_images, 0, CONV, 2, 3 },
+	{ "Dropout", OP_IDENTITY, rows_each, 0, DROPOUT, 1, 1 },
+	{ "Flatten", OP_FLATTEN, rows_flatten, 0, PLAIN, 1, 1 },
+	{ "FullyConnected", OP_GEMM, rows_gemm, 0, FC, 2, 3 },
+	{ "LRN", OP_LRN, rows_images, 0, LOCAL_NORM, 1, 1 },
+	{ "LeakyReLU", OP_UNARY, rows_each, 0, LEAKY, 1, 1 },
+	{ "Pooling", OP_POOL, rows_images, 0, POOL, 1, 1 },
+	{ "Reshape", OP_RESHAPE, rows_reshape, 0, RESHAPE, 1, 1 },
+	{ "SoftmaxActivation", OP_SOFTMAX, rows_softmax, 0, SOFTMAX_OUT, 1, 1 },
+	{ "SoftmaxOutput", OP_SOFTMAX, rows_softmax, 0, SOFTMAX_OUT, 1, 2 },
+	{ "_copy", OP_IDENTITY, rows_each, 0, PLAIN, 1, 1 },
+	{ "_div_scalar", OP_BINARY, rows_each, B_DIV, SCALAR, 1, 1 },
+	{ "_minus_scalar", OP_BINARY, rows_each, B_SUB, SCALAR, 1, 1 },
+	{ "_mul_scalar", OP_BINARY, rows_each, B_MUL, SCALAR, 1, 1 },
+	{ "_plus_scalar", OP_BINARY, rows_each, B_ADD, SCALAR, 1, 1 },
+	{ "_power_scalar", OP_BINARY, rows_each, B_POW, SCALAR, 1, 1 },
+	{ "_rdiv_scalar", OP_BINARY, rows_each, B_DIV, RSCALAR, 1, 1 },
+	{ "_rminus_scalar", OP_BINARY, rows_each, B_SUB, RSCALAR, 1, 1 },
+	{ "abs", OP_UNARY, rows_each, U_ABS, PLAIN, 1, 1 },
+	{ "add_n", OP_SUM, rows_each, B_ADD, PLAIN, 1, MAX_INPUTS },
+	{ "broadcast_add", OP_BINARY, rows_each, B_ADD, PLAIN, 2, 2 },
+	{ "broadcast_div", OP_BINARY, rows_each, B_DIV, PLAIN, 2, 2 },
+	{ "broadcast_mul", OP_BINARY, rows_each, B_MUL, PLAIN, 2, 2 },
+	{ "broadcast_sub", OP_BINARY, rows_each, B_SUB, PLAIN, 2, 2 },
+	{ "clip", OP_UNARY, rows_each, U_CLIP, CLIP, 1, 1 },
+	{ "elemwise_add", OP_BINARY, rows_each, B_ADD, PLAIN, 2, 2 },
+	{ "elemwise_div", OP_BINARY, rows_each, B_DIV, PLAIN, 2, 2 },
+	{ "elemwise_mul", OP_BINARY, rows_each, B_MUL, PLAIN, 2, 2 },
+	{ "elemwise_sub", OP_BINARY, rows_each, B_SUB, PLAIN, 2, 2 },
+	{ "exp", OP_UNARY, rows_each, U_EXP, PLAIN, 1, 1 },
+	{ "expand_dims", OP_UNSQUEEZE, rows_squeeze, 0, AXIS, 1, 1 },
+	{ "log", OP_UNARY, rows_each, U_LOG, PLAIN, 1, 1 },
+	{ "log_softmax", OP_SOFTMAX, rows_softmax, 1, SOFTMAX, 1, 1 },
+	{ "max", OP_REDUCE, rows_reduce, R_MAX, REDUCE, 1, 1 },
+	{ "mean", OP_REDUCE, rows_reduce, R_MEAN, REDUCE, 1, 1 },
+	{ "min", OP_REDUCE, rows_reduce, R_MIN, REDUCE, 1, 1 },
+	{ "negative", OP_UNARY, rows_each, U_NEG, PLAIN, 1, 1 },
+	{ "relu", OP_UNARY, rows_each, U_RELU, PLAIN, 1, 1 },
+	{ "sigmoid", OP_UNARY, rows_each, U_SIGMOID, PLAIN, 1, 1 },
+	{ "softmax", OP_SOFTMAX, rows_softmax, 0, SOFTMAX, 1, 1 },
+	{ "sqrt", OP_UNARY, rows_each, U_SQRT, PLAIN, 1, 1 },
+	{ "sum", OP_REDUCE, rows_reduce, R_SUM, REDUCE, 1, 1 },
+	{ "tanh", OP_UNARY, rows_each, U_TANH, PLAIN, 1, 1 },
+	{ "transpose", OP_TRANSPOSE, rows_transpose, 0, TRANSPOSE, 1, 1 },
 };
 
 /* A window's sizes: one or two numbers each. */
@@ -361,11 +362,13 @@ static int flatten_before(struct mx *m, struct node **n)
 	if (!after)
 		return refuse(g, -ENOMEM, "no memory");
 	flat = after - 1;
+	after->rows = flat->rows;
 	after->a = flat->a;
 	memcpy(after->in, flat->in, 3 * sizeof(*after->in));
 	after->in[0] = v;
 	after->out = flat->out;
 	flat->op = OP_FLATTEN;
+	flat->rows = rows_flatten;
 	flat->type = "Flatten";
 	flat->nin = 1;
 	flat->a.axis = 1;
@@ -559,6 +562,7 @@ static int read_op(struct mx *m, size_t index)
 	if (!n)
 		return refuse(g, -ENOMEM, "no memory");
 	n->out = m->value[index] = v;
+	n->rows = d->rows;
 	n->a.kind = d->kind;
 	for (i = 0; i < nin; i++) {
 		rc = entry(m, json_array_get(in, i), index, &n->in[i]);

@@ -69,6 +69,30 @@ struct sink {
 	uint64_t left;		/* elements */
 };
 
+/* A number, or one that JSON does not have: clients write these as Python and Triton do. */
+static bool real(struct js *j, double *d)
+{
+	static const struct {
+		const char *text;
+		double d;
+	} other[] = { { "NaN", (double)NAN }, { "Infinity", HUGE_VAL }, { "-Infinity", -HUGE_VAL },
+		      { "Inf", HUGE_VAL }, { "-Inf", -HUGE_VAL } };
+	char c = js_peek(j);
+	unsigned int i;
+	size_t n;
+
+	if (c == 'N' || c == 'I' || (c == '-' && j->end - j->p > 1 && j->p[1] == 'I'))
+		for (i = 0; i < sizeof(other) / sizeof(other[0]); i++) {
+			n = strlen(other[i].text);
+			if ((size_t)(j->end - j->p) < n || memcmp(j->p, other[i].text, n))
+				continue;
+			j->p += n;
+			*d = other[i].d;
+			return true;
+		}
+	return js_double(j, d);
+}
+
 static bool element(struct js *j, struct sink *s)
 {
 	static const int64_t min[] = { [SERVE_INT8] = INT8_MIN, [SERVE_INT16] = INT16_MIN,
@@ -121,15 +145,15 @@ static bool element(struct js *j, struct sink *s)
 		memcpy(s->to, &v, type_size[s->type]);
 		break;
 	case SERVE_FP32:
-		if (!js_double(j, &d))
+		if (!real(j, &d))
 			return false;
 		f = (float)d;
-		if (isinf(f))
+		if (isinf(f) && !isinf(d))
 			return js_fail(j, "a number is out of the range of the datatype");
 		memcpy(s->to, &f, 4);
 		break;
 	default:
-		if (!js_double(j, &d))
+		if (!real(j, &d))
 			return false;
 		memcpy(s->to, &d, 8);
 	}
@@ -259,7 +283,7 @@ static bool check_shape(struct parse *p, const struct serve_io *io, const struct
 	unsigned int i;
 
 	for (i = 0; !bad && i < s->rank; i++)
-		bad = s->dims[i] <= 0 || (io->dims[i] >= 0 && s->dims[i] != io->dims[i]);
+		bad = s->dims[i] < 0 || (io->dims[i] >= 0 && s->dims[i] != io->dims[i]);
 	if (!bad)
 		return true;
 	dims_text(want, sizeof(want), io->rank, io->dims);
@@ -317,19 +341,6 @@ int infer_input(struct parse *p, const struct js_str *name, const struct js_str 
 	}
 	if (!check_shape(p, io, s, many))
 		return -1;
-	if (p->m->batch) {
-		if ((uint64_t)s->dims[0] > p->max_batch) {
-			refused(p, "inference request batch-size must be <= %u for '%s'",
-				p->max_batch, p->m->name);
-			return -1;
-		}
-		if (p->r->rows && p->r->rows != (uint64_t)s->dims[0]) {
-			refused(p, "input '%s' batch size does not match other inputs for '%s'",
-				io->name, p->m->name);
-			return -1;
-		}
-		p->r->rows = (uint64_t)s->dims[0];
-	}
 	t->shape = *s;
 	if (!infer_shape_bytes(s, io->type, &t->bytes)) {
 		refused(p, "the shape of input '%s' is too large", io->name);
@@ -572,7 +583,10 @@ static bool document(struct parse *p)
 	for (bool more = js_open(&p->j, '{'); more; more = js_more(&p->j, '}')) {
 		if (!js_key(&p->j, &key))
 			return false;
-		if (js_is(&key, "id")) {
+		/* a member that is null is as one that is missing */
+		if (js_peek(&p->j) == 'n' && !js_is(&key, "inputs")) {
+			js_skip(&p->j);
+		} else if (js_is(&key, "id")) {
 			if (!js_string(&p->j, &p->r->id))
 				return false;
 		} else if (js_is(&key, "parameters")) {
@@ -636,17 +650,19 @@ bool infer_complete(struct parse *p)
 			m->ninputs, p->ninputs, m->name, given, missing);
 	if (!p->r->wanted)
 		p->r->wanted = m->noutputs == 32 ? ~0u : (1u << m->noutputs) - 1;
-	if (!m->batch)
-		p->r->rows = 1;
+	/* inputs whose numbers of rows differ are no batch, but may be what the model wants */
+	p->r->batch = m->batch && p->r->in[0].shape.dims[0];
+	for (i = 1; i < m->ninputs && p->r->batch; i++)
+		p->r->batch = p->r->in[i].shape.dims[0] == p->r->in[0].shape.dims[0];
+	p->r->rows = p->r->batch ? (uint64_t)p->r->in[0].shape.dims[0] : 1;
 	return true;
 }
 
 int infer_parse(struct loop *l, struct request *r, const struct serve_model *m,
-		const char *body, size_t n, int64_t json_length, unsigned int max_batch,
-		char *err, size_t size)
+		const char *body, size_t n, int64_t json_length, char *err, size_t size)
 {
 	struct parse p = { .l = l, .r = r, .m = m, .err = err, .size = size,
-			   .max_batch = max_batch, .held = r->c ? r->c->held : 0 };
+			   .held = r->c ? r->c->held : 0 };
 	size_t json = json_length < 0 ? n : (size_t)json_length;
 	unsigned int i;
 

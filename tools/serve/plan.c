@@ -27,8 +27,8 @@ static int take(struct serve_slot *s, size_t bytes)
 {
 	if (bytes > s->g->limit || s->bytes > s->g->limit - bytes)
 		return graph_err(s->err, s->errsize, -EINVAL,
-				 "%s: a run with these shapes needs more than %zu bytes",
-				 s->g->file, s->g->limit);
+				 "a run with these shapes needs more than %zu bytes",
+				 s->g->limit);
 	s->bytes += bytes;
 	return 0;
 }
@@ -209,8 +209,8 @@ again:
 		if (rc)
 			return graph_err(
 				s->err, s->errsize, rc,
-				"%s: operator %s '%s' cannot be computed with these shapes",
-				s->g->file, n->type, n->name);
+				"operator %s '%s' cannot be computed with these shapes",
+				n->type, n->name);
 		j->scratch[t] = -1;
 		if (scratch) {
 			j->scratch[t] = new_piece(s, scratch, (int)s->njobs - 1);
@@ -364,8 +364,8 @@ static int compute(struct serve_slot *s, const struct node *n, struct view *view
 	o->owned = true;
 	view_of(&out, o->type, o->rank, o->dims, false, o->data);
 	rc = kernel_run(n, &out, ins);
-	return rc ? graph_err(s->err, s->errsize, rc, "%s: operator %s '%s': out of range",
-			      s->g->file, n->type, n->name) : 0;
+	return rc ? graph_err(s->err, s->errsize, rc, "operator %s '%s': out of range",
+			      n->type, n->name) : 0;
 }
 
 static int add_node(struct serve_slot *s, const struct node *n)
@@ -387,7 +387,7 @@ static int add_node(struct serve_slot *s, const struct node *n)
 	}
 	rc = shape_of(n, shapes, out, text, sizeof(text));
 	if (rc)
-		return graph_err(s->err, s->errsize, rc, "%s: %s", s->g->file, text);
+		return graph_err(s->err, s->errsize, rc, "%s", text);
 	if (known)
 		return compute(s, n, view, ins);
 	if (alias(s, n, shapes))
@@ -623,9 +623,7 @@ static int bind(struct serve_slot *s, struct job *j)
 	for (t = 0; j->prim && t < j->tiles && !rc; t++)
 		rc = prim_bind(j->prim[t], j->in[0].data, j->out.data, j->in[1].data,
 			       j->nin > 2 ? j->in[2].data : NULL, data_of(s, j->scratch[t]));
-	return rc ? graph_err(s->err, s->errsize, rc, "%s: oneDNN refuses a buffer",
-			      s->g->file) :
-		    0;
+	return rc ? graph_err(s->err, s->errsize, rc, "oneDNN refuses a buffer") : 0;
 }
 
 /* ---- the plan -------------------------------------------------------------- */
@@ -641,12 +639,11 @@ static int check_inputs(struct serve_slot *s, const struct serve_shape *shapes)
 		bool ok = shapes[i].rank == io->rank;
 
 		for (k = 0; ok && k < io->rank; k++)
-			ok = shapes[i].dims[k] > 0 &&
+			ok = shapes[i].dims[k] >= 0 &&
 				(io->dims[k] < 0 || io->dims[k] == shapes[i].dims[k]);
 		if (!ok || dims_bytes(io->type, io->rank, shapes[i].dims, &bytes))
 			return graph_err(s->err, s->errsize, -EINVAL,
-					 "%s: the shape of input '%s' is not the model's",
-					 s->g->file, io->name);
+					 "the shape of input '%s' is not the model's", io->name);
 	}
 	return 0;
 }
@@ -696,8 +693,8 @@ static int lay_out(struct serve_slot *s)
 			return rc;
 	}
 	if (s->njobs > MAX_JOBS)
-		return graph_err(s->err, s->errsize, -ENOTSUP, "%s: more than %d operators",
-				 g->file, MAX_JOBS);
+		return graph_err(s->err, s->errsize, -ENOTSUP, "more than %d operators",
+				 MAX_JOBS);
 	for (i = s->njobs; i-- > 0; ) {
 		const struct job *j = &s->job[i];
 

@@ -13,9 +13,9 @@
  * so each model has a second pass for them.
  *
  * A batch has requests of one version and one shape, apart from the number of rows, in the
- * order of their priorities.  The files say that the first dimension of an output varies, but
- * not that it is the batch.  So before requests share a run, the outputs of two numbers of rows
- * are compared; if an output does not have the rows of the inputs, each request runs alone.
+ * order of their priorities.  The plan of the first slot shows whether each row is computed in
+ * the same way for every number of rows (rows.c); if it does not show that, each request runs
+ * alone.  So does one with more rows than max_batch.
  *
  * A batch needs a slot of its size.  If none is free, the longest part of it that has one runs,
  * and one for all of it is planned (slots.c); if no part has one, it waits for the plan, and
@@ -51,14 +51,7 @@
 
 static const char too_late[] = "Request timeout expired";
 static const char no_memory[] = "out of memory";
-static const char bad_shapes[] = "the model refuses these shapes";
 static const char not_pushed[] = "the engine refused the run";
-
-static const char *why_of(int rc)
-{
-	return rc == -ENOMEM ? no_memory :
-		rc == -EINVAL || rc == -ENOTSUP ? bad_shapes : not_pushed;
-}
 
 void version_get(struct version *v)
 {
@@ -85,6 +78,17 @@ static void finish(struct request *r, int status, const char *why)
 		add_relaxed(&st->timed_out, 1);
 	r->done.arg = r;
 	port_post(&r->loop->port, &r->done);
+}
+
+/* The model refuses the shapes or the values of the request. */
+static void refuse(struct request *r, int status, const char *what, const char *why)
+{
+	bool said = status == -EINVAL || status == -ENOTSUP;
+
+	if (said)
+		snprintf(r->refused, sizeof(r->refused), "the model refuses these %s%s%s", what,
+			 *why ? ": " : "", why);
+	finish(r, status, said ? r->refused : status == -ENOMEM ? no_memory : not_pushed);
 }
 
 static void unlink_request(struct entry *e, struct request *r)
@@ -230,9 +234,9 @@ static uint64_t collect(struct request *first, struct batch *b)
 	struct request *r;
 	unsigned int k, seen = 0;
 
-	if (first->v->share == SHARE_NO || first->alone)
+	if (first->shapes->share == SHARE_NO || first->alone || !first->shapes->batch)
 		most = first->rows;
-	else if (!first->v->m->batch || most < 1)
+	else if (most < 1)
 		most = 1;
 	if (most > first->shapes->most)
 		most = first->shapes->most;
@@ -291,7 +295,7 @@ static enum step choose(struct server *sv, struct batch *b, uint64_t now)
 {
 	struct version *v = b->r[0]->v;
 	struct shapes *sh = b->r[0]->shapes;
-	unsigned int i, fits = 0, most = v->share == SHARE_YES ? b->n : 1;
+	unsigned int i, fits = 0, most = sh->share == SHARE_YES ? b->n : 1;
 	uint64_t rows = 0, all = b->rows;
 	const struct slot *s;
 
@@ -354,7 +358,8 @@ static int priority(const struct request *r)
 }
 
 /* A plan that fails fails the requests that cannot run without it. */
-static void refuse_rows(struct entry *e, struct shapes *sh, uint64_t rows, int rc)
+static void refuse_rows(struct entry *e, struct shapes *sh, uint64_t rows, int rc,
+			const char *why)
 {
 	struct request *r, *next;
 	unsigned int k;
@@ -366,7 +371,7 @@ static void refuse_rows(struct entry *e, struct shapes *sh, uint64_t rows, int r
 			next = r->next;
 			if (r->shapes == sh && r->rows == rows) {
 				unlink_request(e, r);
-				finish(r, rc, why_of(rc));
+				refuse(r, rc, "shapes", why);
 			}
 		}
 }
@@ -417,7 +422,7 @@ static bool goes_first(const struct entry *e, uint64_t latest_pass)
 static void plan_stop(struct slot *s, int rc)
 {
 	if (rc)
-		refuse_rows(s->v->e, s->shapes, s->rows, rc);
+		refuse_rows(s->v->e, s->shapes, s->rows, rc, s->v->plan_error);
 	plan_end(s, rc);
 }
 
@@ -439,7 +444,7 @@ static void start_plan(struct server *sv, struct batch *b, bool needed)
 	if (s)
 		plan_on(s);
 	else if (needed)
-		refuse_rows(b->r[0]->v->e, b->r[0]->shapes, b->plan, -ENOMEM);
+		refuse_rows(b->r[0]->v->e, b->r[0]->shapes, b->plan, -ENOMEM, "");
 }
 
 /* An op of a plan is complete. */
@@ -528,7 +533,7 @@ static void launch(struct server *sv, struct entry *e, struct batch *b)
 	}
 	for (i = 0; i < v->m->ninputs; i++) {
 		to = serve_slot_input(s->s, i);
-		for (k = 0; k < b->n; k++) {
+		for (k = 0; k < b->n && b->r[k]->in[i].bytes; k++) {
 			memcpy(to, b->r[k]->in[i].data, b->r[k]->in[i].bytes);
 			to += b->r[k]->in[i].bytes;
 		}
@@ -552,7 +557,7 @@ static void launch(struct server *sv, struct entry *e, struct batch *b)
 	}
 	for (k = 0; k < b->n; k++) {
 		b->r[k]->slot = NULL;
-		finish(b->r[k], rc, why_of(rc));
+		refuse(b->r[k], rc, "shapes", "");
 	}
 	slot_give(s);
 	version_put(v);
@@ -582,6 +587,7 @@ void sched_complete(struct slot *s, int status)
 	uint64_t input, run, used;
 	unsigned int k, n = s->nreqs;
 	struct timespec ts;
+	char why[256];
 
 	if (s->is_planned) {
 		planned(s, status);
@@ -601,14 +607,11 @@ void sched_complete(struct slot *s, int status)
 		clock_gettime(CLOCK_REALTIME_COARSE, &ts);
 		store_relaxed(&st->last_ms, (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000);
 		add_relaxed(&st->executions, 1);
-		if (st->batch && v->m->batch && s->rows <= e->conf.max_batch) {
+		/* [max_batch + 2] of them; a larger run is of one request */
+		if (st->batch && s->rows <= e->conf.max_batch + 1) {
 			add_relaxed(&st->batch[s->rows].n, 1);
 			add_relaxed(&st->batch[s->rows].input, input);
 			add_relaxed(&st->batch[s->rows].infer, run);
-		} else if (st->batch) {
-			add_relaxed(&st->batch[1].n, 1);
-			add_relaxed(&st->batch[1].input, input);
-			add_relaxed(&st->batch[1].infer, run);
 		}
 		for (k = 0; k < n; k++) {
 			stats_add(&st->input, input);
@@ -616,6 +619,8 @@ void sched_complete(struct slot *s, int status)
 			stats_hist(st, HIST_COMPUTE, run);
 		}
 	}
+	if (status && status != -ETIMEDOUT && status != -ECANCELED)
+		serve_slot_failure(s->s, why, sizeof(why));
 	if (status && status != -ETIMEDOUT && status != -ECANCELED && n > 1) {
 		split(s->reqs, n);
 		slot_give(s);
@@ -625,9 +630,12 @@ void sched_complete(struct slot *s, int status)
 	/* Not under a request's control any more: the last that is done recycles the slot. */
 	store_relaxed(&s->users, n);
 	for (k = 0; k < n; k++)
-		finish(s->reqs[k], s->reqs[k]->is_canceled ? -ECANCELED : status,
-		       status == -ETIMEDOUT ? too_late : status == -ECANCELED ? "canceled" :
-		       status == -EINVAL ? "the model refuses these values" : "the model failed");
+		if (status == -EINVAL && !s->reqs[k]->is_canceled)
+			refuse(s->reqs[k], status, "values", why);
+		else
+			finish(s->reqs[k], s->reqs[k]->is_canceled ? -ECANCELED : status,
+			       status == -ETIMEDOUT ? too_late :
+			       status == -ECANCELED ? "canceled" : "the model failed");
 }
 
 /* End the turn of models without a queue. */

@@ -131,14 +131,14 @@ struct version {
 	struct slot *fresh;		/* planned for requests that wait, and not used yet */
 	uint64_t bytes, free_bytes;	/* of all slots, of the free ones */
 	uint64_t logged_ns;		/* when the last refused shape was logged */
-	uint64_t by_rows;		/* rows of the first slot with rows in all outputs; 0 */
-	enum { SHARE_UNKNOWN, SHARE_YES, SHARE_NO } share;	/* may requests share a run? */
 	char plan_error[256];		/* of the op that plans */
 };
 
-/* Shapes of the inputs, apart from the number of rows, that have a slot or a request. */
+/* Shapes of the inputs that have a slot or a request: of a batch without the number of rows. */
 struct shapes {
 	struct shapes *next;
+	bool batch;			/* I: all inputs have the same number of rows */
+	enum { SHARE_UNKNOWN, SHARE_YES, SHARE_NO } share;	/* may requests share a run? */
 	unsigned int nslots, nfree;
 	unsigned int waiting;		/* requests in the queue */
 	uint64_t scan;			/* the last one that found nothing to do for them */
@@ -194,7 +194,8 @@ struct request {
 	struct version *v;
 	struct shapes *shapes;		/* loop 0, in the queue */
 	struct tensor in[MAX_IO];
-	uint64_t rows;			/* 1 for a model without batches */
+	bool batch;			/* all inputs have rows, and as many */
+	uint64_t rows;			/* of a batch; else 1 */
 	uint64_t bytes;
 	uint32_t wanted, binary;	/* outputs, bit by bit */
 	uint32_t bufs;			/* inputs that have a buffer */
@@ -212,6 +213,7 @@ struct request {
 	uint64_t row;			/* the first one in the slot */
 	int status;			/* 0, or a negative errno, with its text */
 	const char *why;
+	char refused[320];		/* the text, if it is of this request alone */
 };
 
 struct queue {
@@ -376,8 +378,7 @@ void infer_forget(struct conn *c);	/* the connection is closed */
  * tensors point into the body, or into buffers of the loop.
  */
 int infer_parse(struct loop *l, struct request *r, const struct serve_model *m,
-		const char *body, size_t n, int64_t json_length, unsigned int max_batch,
-		char *err, size_t size);
+		const char *body, size_t n, int64_t json_length, char *err, size_t size);
 void infer_release(struct loop *l, struct request *r);
 /* The parts that all protocols have: infer.h. */
 extern const char *const server_extensions[];	/* and NULL */

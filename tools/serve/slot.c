@@ -9,6 +9,7 @@
  * Creating, moving and destroying a slot is blocking.  A launch does what pawl_graph_push() does.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,7 +19,7 @@
 
 int slot_no_memory(struct serve_slot *s)
 {
-	return graph_err(s->err, s->errsize, -ENOMEM, "%s: no memory for a slot", s->g->file);
+	return graph_err(s->err, s->errsize, -ENOMEM, "no memory for a slot");
 }
 
 /* ---- ops -------------------------------------------------------------------- */
@@ -53,6 +54,8 @@ static int body(struct pawl_run *run, void *arg)
 		view_copy(&j->out, &j->in[0]);
 	if (st->timed)
 		st->end_ns = clock_ns();
+	if (rc)
+		st->failed = true;
 	return rc ? pawl_fail(run, rc, "operator %s '%s' failed", j->n ? j->n->type : "copy",
 			      j->n ? j->n->name : "") : 0;
 }
@@ -126,8 +129,7 @@ static int make_graph(struct serve_slot *s, struct pawl_engine *e, pawl_graph_t 
 		make_ops(s, op, vars);
 		rc = pawl_graph_create(e, op, s->nsteps, 0, out);
 		if (rc)
-			graph_err(s->err, s->errsize, rc, "%s: %s", s->g->file,
-				  pawl_error_text());
+			graph_err(s->err, s->errsize, rc, "%s", pawl_error_text());
 	} else {
 		slot_no_memory(s);
 	}
@@ -160,7 +162,7 @@ int serve_slot_create(struct serve_model *m, struct pawl_engine *e,
 	int rc;
 
 	if (!s)
-		return graph_err(err, errsize, -ENOMEM, "%s: no memory for a slot", g->file);
+		return graph_err(err, errsize, -ENOMEM, "no memory for a slot");
 	s->g = g;
 	s->e = e;
 	s->err = err;
@@ -298,6 +300,20 @@ void serve_slot_cancel(struct serve_slot *s)
 {
 	/* An error says that it has started, or that it is complete. */
 	pawl_cancel(s->e, s->ticket);
+}
+
+void serve_slot_failure(struct serve_slot *s, char *text, size_t size)
+{
+	unsigned int i;
+
+	for (*text = 0, i = 0; i < s->nsteps; i++) {
+		const struct node *n = s->step[i].job->n;
+
+		if (s->step[i].failed && n)
+			snprintf(text, size, "operator %s '%s'%s", n->type, n->name,
+				 n->op == OP_GATHER ? ": an index is out of range" : "");
+		s->step[i].failed = false;
+	}
 }
 
 bool serve_slot_step(const struct serve_slot *s, unsigned int i, struct serve_step *out)

@@ -38,7 +38,7 @@ struct block {
 struct step {
 	const struct job *job;
 	struct prim *prim;
-	bool timed;
+	bool timed, failed;
 	int thread;
 	uint64_t begin_ns, end_ns;		/* of the last run, if it was timed */
 };

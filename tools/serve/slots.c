@@ -46,9 +46,9 @@ static bool same_shape(const struct serve_shape *a, const struct serve_shape *b,
 					     (a->rank - first) * sizeof(a->dims[0])));
 }
 
-static struct shapes **bucket_of(struct version *v, const struct serve_shape *in)
+static struct shapes **bucket_of(struct version *v, const struct serve_shape *in, bool batch)
 {
-	unsigned int i, k, first = v->m->batch;
+	unsigned int i, k, first = batch;
 	uint64_t h = 0;
 
 	for (i = 0; i < v->m->ninputs; i++)
@@ -57,22 +57,23 @@ static struct shapes **bucket_of(struct version *v, const struct serve_shape *in
 	return &v->shapes[h >> 58];
 }
 
-static struct shapes *shapes_of(struct version *v, const struct serve_shape *in)
+static struct shapes *shapes_of(struct version *v, const struct serve_shape *in, bool batch)
 {
-	struct shapes **at = bucket_of(v, in), *sh;
+	struct shapes **at = bucket_of(v, in, batch), *sh;
 	unsigned int i;
 
 	for (sh = *at; sh; sh = sh->next) {
 		for (i = 0; i < v->m->ninputs; i++)
-			if (!same_shape(&sh->in[i], &in[i], v->m->batch))
+			if (!same_shape(&sh->in[i], &in[i], batch))
 				break;
-		if (i == v->m->ninputs)
+		if (sh->batch == batch && i == v->m->ninputs)
 			return sh;
 	}
 	sh = calloc(1, sizeof(*sh) + v->m->ninputs * sizeof(sh->in[0]));
 	if (!sh)
 		return NULL;
 	memcpy(sh->in, in, v->m->ninputs * sizeof(sh->in[0]));
+	sh->batch = batch;
 	sh->most = UINT64_MAX;
 	sh->next = *at;
 	*at = sh;
@@ -85,7 +86,7 @@ static void shapes_drop(struct version *v, struct shapes *sh)
 
 	if (sh->waiting || sh->nslots)
 		return;
-	for (at = bucket_of(v, sh->in); *at != sh; at = &(*at)->next)
+	for (at = bucket_of(v, sh->in, sh->batch); *at != sh; at = &(*at)->next)
 		;
 	*at = sh->next;
 	free(sh);
@@ -99,7 +100,7 @@ struct shapes *shapes_get(struct request *r)
 
 	for (i = 0; i < r->v->m->ninputs; i++)
 		in[i] = r->in[i].shape;
-	sh = shapes_of(r->v, in);
+	sh = shapes_of(r->v, in, r->batch);
 	if (sh)
 		sh->waiting++;
 	return sh;
@@ -158,7 +159,7 @@ static int slot_plan(struct slot *s, char *err, size_t size)
 	if (!s->s) {
 		for (i = 0; i < v->m->ninputs; i++) {
 			in[i] = s->shapes->in[i];
-			if (v->m->batch)
+			if (s->shapes->batch)
 				in[i].dims[0] = (int64_t)s->rows;
 		}
 		rc = serve_slot_create(v->m, s->sv->e[WORKERS], in, &s->s, err, size);
@@ -180,19 +181,13 @@ static void slot_planned(struct slot *s)
 	struct version *v = s->v;
 	unsigned int i;
 
-	s->by_rows = v->m->batch;
+	s->by_rows = s->shapes->batch && serve_slot_apart(s->s);
 	for (i = 0; s->by_rows && i < v->m->noutputs; i++) {
 		const struct serve_shape *out = serve_slot_output_shape(s->s, i);
 
 		s->by_rows = out->rank && out->dims[0] == (int64_t)s->rows;
 	}
-	/* a constant size may equal the rows of one slot by chance, but not those of two */
-	if (!s->by_rows || !serve_slot_apart(s->s))
-		v->share = SHARE_NO;
-	else if (!v->by_rows)
-		v->by_rows = s->rows;
-	else if (v->by_rows != s->rows && v->share == SHARE_UNKNOWN)
-		v->share = SHARE_YES;
+	s->shapes->share = s->by_rows ? SHARE_YES : SHARE_NO;
 	v->bytes += serve_slot_bytes(s->s);
 }
 
@@ -422,7 +417,7 @@ int slots_warm(struct server *sv, struct version *v, char *err, size_t size)
 	}
 	for (k = 0; k <= (v->m->batch ? conf->npreferred : 0); k++) {
 		for (n = 0; n < conf->instances; n++) {
-			sh = shapes_of(v, in);
+			sh = shapes_of(v, in, v->m->batch);
 			s = sh ? slot_new(sv, v, sh, k ? conf->preferred[k - 1] : 1) : NULL;
 			if (!s) {
 				if (sh)

@@ -229,8 +229,7 @@ int serve_slot_move(struct serve_slot *s, struct pawl_engine *to)
 
 bool serve_slot_apart(const struct serve_slot *s)
 {
-	(void)s;
-	return true;
+	return !s->f->swap;
 }
 
 size_t serve_slot_bytes(const struct serve_slot *s)
@@ -346,6 +345,13 @@ int serve_slot_launch(struct serve_slot *s, const struct serve_launch *how)
 void serve_slot_cancel(struct serve_slot *s)
 {
 	store_release(&s->canceled, 1);
+}
+
+void serve_slot_failure(struct serve_slot *s, char *text, size_t size)
+{
+	(void)s;
+	(void)size;
+	*text = 0;
 }
 
 bool serve_slot_step(const struct serve_slot *s, unsigned int i, struct serve_step *out)

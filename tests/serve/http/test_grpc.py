@@ -352,7 +352,6 @@ UNKNOWN = "[request id: <id_unknown>] "
      "model 'm'. Expected [-1,4], got [1,5]."),
     ({"inputs": [tensor(shape=[1] * 9)]}, UNKNOWN + "unexpected shape for input 'INPUT0' for "
      "model 'm'. Expected [-1,4], got [1,1,1,1,1,1,1,1,...]."),
-    ({"inputs": [tensor(shape=[9, 4])]}, UNKNOWN + "inference request batch-size must be <= 8"),
     ({"inputs": [tensor()] * 2, "raw": [RAW] * 2},
      UNKNOWN + "input 'INPUT0' already exists in request"),
     ({"inputs": [], "raw": [], "ident": "7"},

@@ -7,7 +7,7 @@ import pytest
 
 import made
 from conftest import SOON
-from made import INT64, node, tensor, value
+from made import FLOAT, INT64, node, tensor, value
 
 X, Y = [value("INPUT0", [-1, 4])], [value("y", [-1, 4])]
 
@@ -48,6 +48,31 @@ MODELS = {
     "one row for all": (False, [
         node("Gather", ["INPUT0", "axis"], "f"), node("Add", ["INPUT0", "f"], "y")],
         [tensor("axis", [1], [0])], lambda row: [2 * x for x in row]),
+    # what depends on the number of rows
+    "divided by the rows": (False, [
+        node("Shape", ["INPUT0"], "s"), node("Gather", ["s", "first"], "n"),
+        node("Cast", ["n"], "f", to=FLOAT), node("Div", ["INPUT0", "f"], "y")],
+        [tensor("first", [1], [0])], lambda row: row),
+    "filled rows": (False, [
+        node("Shape", ["INPUT0"], "s"), node("Slice", ["s", "first", "one"], "n"),
+        node("ConstantOfShape", ["n"], "z"), node("Cast", ["z"], "f", to=FLOAT),
+        node("Exp", ["f"], "e"), node("ReduceSum", ["e"], "k"), node("Mul", ["INPUT0", "k"], "y")],
+        [tensor("first", [1], [0]), tensor("one", [1], [1])], lambda row: row),
+    "rows as columns": (False, [
+        node("Reshape", ["INPUT0", "wide"], "p"), node("Softmax", ["p"], "s", axis=1),
+        node("Reshape", ["s", "four"], "y")],
+        [tensor("wide", [2], [4, -1]), tensor("four", [2], [-1, 4])], lambda row: [1, 1, 1, 1]),
+    "first numbers of a row": (False, [
+        node("Shape", ["INPUT0"], "s"), node("Slice", ["s", "first", "one"], "n"),
+        node("Slice", ["INPUT0", "first", "n", "one"], "p"),
+        node("ReduceMean", ["p"], "m", axes=[1]), node("Sub", ["INPUT0", "m"], "y")],
+        [tensor("first", [1], [0]), tensor("one", [1], [1])],
+        lambda row: [x - row[0] for x in row]),
+    "computed shapes": (True, [
+        node("Shape", ["INPUT0"], "s"), node("Gather", ["s", "first"], "n"),
+        node("Concat", ["n", "two", "two"], "t", axis=0), node("Reshape", ["INPUT0", "t"], "p"),
+        node("Softmax", ["p"], "m", axis=1), node("Reshape", ["m", "s"], "y")],
+        [tensor("first", [1], [0]), tensor("two", [1], [2])], pairs),
     "mean of a row": (True, [
         node("ReduceMean", ["INPUT0"], "m", axes=[1]), node("Sub", ["INPUT0", "m"], "y")], [],
         lambda row: [x - sum(row) / 4 for x in row]),

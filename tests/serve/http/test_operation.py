@@ -301,11 +301,16 @@ def test_a_delay_does_not_miss_a_deadline(server):
     assert answer.status == 200
 
 
-def test_a_model_without_batches_takes_single_rows(server):
-    server.model("m")
-    server.start(config="[model m]\nmax_batch = 0\n")
-    assert server.infer("m", [1, 2, 3, 4]).status == 200
-    assert server.infer("m", [[1, 2, 3, 4]] * 2).status == 400
+@pytest.mark.parametrize("most", [0, 1, 8])
+def test_a_request_may_have_any_number_of_rows(server, most):
+    server.model("m", add=1)
+    server.start(config=f"[model m]\nmax_batch = {most}\n")
+    for n in (1, 2, 9, 20):
+        tensor = {"name": "INPUT0", "shape": [n, 4], "datatype": "FP32", "data": [1] * 4 * n}
+        answer = server.post("/v2/models/m/infer", {"inputs": [tensor]})
+        assert answer.status == 200
+        assert answer.json["outputs"][0]["shape"] == [n, 4]
+        assert answer.json["outputs"][0]["data"] == [2] * 4 * n
 
 
 def test_a_full_queue_refuses_at_once(server):
