@@ -316,11 +316,22 @@ pawl_release_fn note_release(struct pawl_engine *e, const struct op *op)
 	return note_of(e, op->note)->release;
 }
 
+/* The op starts, unless it is canceled before: 0 or -ECANCELED.  Progress: lock-free. */
+static int note_start(struct op_note *n, u32 state)
+{
+	do
+		if (state & NOTE_CANCELED)
+			return -ECANCELED;
+	while (!cas_relaxed(&n->state, &state, (state & ~NOTE_PHASE) | NOTE_RUNNING));
+	return 0;
+}
+
 /*
- * Called before the op starts.  Returns 0, or -ECANCELED or -ETIMEDOUT if it must not start.
- * Progress: wait-free.
+ * Called before the op starts, or (starts is false) before it ends without having started.
+ * Returns 0, or -ECANCELED or -ETIMEDOUT if it must not start.  An op that does not start is
+ * QUEUED until it is complete.  Progress: wait-free, since one cancel can precede note_start().
  */
-int note_begin(struct thread *t, struct op *op)
+int note_begin(struct thread *t, struct op *op, bool starts)
 {
 	struct op_note *n = note_of(t->e, op->note);
 	u32 state = load_relaxed(&n->state), phase = state & NOTE_PHASE;
@@ -331,10 +342,6 @@ int note_begin(struct thread *t, struct op *op)
 		return 0;
 	if (phase == NOTE_PRIVATE)
 		store_release(&n->state, state_end(state));	/* CORE-Q3 <-> CORE-Q4 */
-	/* A concurrent cancel either precedes this, or finds the op running. */
-	while (phase == NOTE_QUEUED && !(state & NOTE_CANCELED))
-		if (cas_relaxed(&n->state, &state, (state & ~NOTE_PHASE) | NOTE_RUNNING))
-			break;
 	if (state & NOTE_CANCELED)
 		rc = -ECANCELED;
 	else if (n->deadline != NOTE_NEVER && exec_late(n->deadline))
@@ -343,10 +350,12 @@ int note_begin(struct thread *t, struct op *op)
 		rc = n->group ? group_begin(t->e, n) : 0;
 	if (BUSTED(DEADLINE_IGNORED))
 		rc = rc == -ETIMEDOUT ? 0 : rc;
+	if (!rc && starts && phase == NOTE_QUEUED)
+		rc = note_start(n, state);
 	if (rc)
-		op_err_set(op, error_make(t, rc, op_name(op), rc == -ECANCELED ?
-					  "the op was canceled before it started" :
-					  "the op's deadline passed before it started"));
+		op_err_set(t, op, error_make(t, rc, op_name(op), rc == -ECANCELED ?
+					     "the op was canceled before it started" :
+					     "the op's deadline passed before it started"));
 	return rc;
 }
 

@@ -58,7 +58,7 @@ struct cq {
 int note_fill(struct thread *t, struct op *op, const struct pawl_op *d);
 void note_undo(struct thread *t, struct op *op);
 pawl_release_fn note_release(struct pawl_engine *e, const struct op *op);
-int note_begin(struct thread *t, struct op *op);
+int note_begin(struct thread *t, struct op *op, bool starts);
 void note_end(struct thread *t, u32 idx, int status);
 bool note_is_of(struct pawl_engine *e, const struct op *op, u32 group);
 int note_room(struct thread *t, u32 *idx, pawl_cq_t cq, u64 tag, u32 group);

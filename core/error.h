@@ -37,6 +37,15 @@ void error_put(struct thread *t, u32 idx);
 bool error_alive(struct pawl_engine *e, u32 idx);
 void error_fill(struct pawl_engine *e, u32 idx, struct pawl_error *out);
 
+/* Set the op's own error, in place of another one.  The op takes over the reference. */
+static inline void op_err_set(struct thread *t, struct op *op, u32 error)
+{
+	if (unlikely(op->flags & (OP_ERR | OP_INHERITS)))
+		error_put(t, op->err);
+	op->err = error;
+	store_helped16(&op->flags, (u16)((op->flags & ~OP_INHERITS) | OP_ERR));
+}
+
 static inline void error_none(struct pawl_error *out)
 {
 	if (out) {

@@ -26,7 +26,7 @@ static int op_lost(struct thread *t, struct op *op, const struct device *d)
 {
 	err(-ENOTRECOVERABLE, "%s", d->text);
 	if (!(op->flags & OP_ERR))
-		op_err_set(op, error_make(t, -ENOTRECOVERABLE, op_name(op), d->text));
+		op_err_set(t, op, error_make(t, -ENOTRECOVERABLE, op_name(op), d->text));
 	return -ENOTRECOVERABLE;
 }
 
@@ -190,7 +190,7 @@ static u64 op_issued(struct thread *t, struct op *op, struct lane *l)
 static int op_fails(struct thread *t, struct op *op, int rc)
 {
 	if (!(op->flags & OP_ERR))
-		op_err_set(op, error_make(t, rc, op_name(op), err_text()));
+		op_err_set(t, op, error_make(t, rc, op_name(op), err_text()));
 	return rc;
 }
 

@@ -373,7 +373,7 @@ static u32 launch_end(struct thread *t, struct launch *l)
 	int status = 0;
 
 	if (unlikely(error)) {
-		op_err_set(op, error);
+		op_err_set(t, op, error);
 		status = error_of(t->e, error)->code;
 	}
 	return finish_op(t, op, opi, status);

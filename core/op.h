@@ -79,6 +79,7 @@ enum {
 	OP_NOTE = 1 << 12,	/* cq.c: release is in its note */
 	OP_ASK = 1 << 13,	/* its note says whether it may start */
 	OP_NODE = 1 << 14,	/* carries a node of a launch; it has no vars: nodes.c */
+	OP_INHERITS = 1 << 15,	/* op.err is an error of its vars: inherit() */
 };
 
 /* Flags of a description. */
@@ -111,7 +112,8 @@ struct op {
 	};
 	const char *name;	/* OP_NAMED */
 	u32 token;		/* A: generation << 2 | TOKEN_*; kept when the op is freed */
-	u32 err;		/* OP_ERR: its own error (pawl_fail(), pawl_complete()) */
+	u32 err;		/* OP_ERR: its own error (pawl_fail(), pawl_complete());
+				 * OP_INHERITS: that of its vars; one of the two */
 	u32 graph;		/* OP_GRAPH: the graph that it launches; OP_NODE: the node */
 	u32 ext;		/* H: chunk of deps if ndeps > INLINE_DEPS; class in [31:30] */
 };
@@ -119,11 +121,6 @@ struct op {
 BUILD_BUG_ON(sizeof(struct op) != 128);
 BUILD_BUG_ON(offsetof(struct op, deps) != 32);
 
-static inline void op_err_set(struct op *op, u32 error)
-{
-	op->err = error;
-	store_helped16(&op->flags, op->flags | OP_ERR);
-}
 
 /* For traces and messages.  A caller that does not own the op may get an earlier op's name. */
 static inline const char *op_name(const struct op *op)

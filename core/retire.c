@@ -326,26 +326,42 @@ static u32 op_inherited(struct pawl_engine *e, struct op *op)
 	return 0;
 }
 
+/*
+ * The op inherits this error, which op_inherited() found when the op was about to start.  It is
+ * the op's own from then on: another thread may report or clear it meanwhile, and an op that was
+ * skipped because of it must not end as if its body had run.
+ */
+static __cold void inherit(struct thread *t, struct op *op, u32 error)
+{
+	if (BUSTED(INHERITED_TWICE))
+		error = error_alive(t->e, error) ? error : 0;
+	if (!error)
+		return;
+	if (op->flags & OP_ERR)
+		error_put(t, op->err);	/* a message, and then success */
+	error_get(t->e, error);
+	op->err = error;
+	store_helped16(&op->flags, (u16)((op->flags & ~OP_ERR) | OP_INHERITS));
+}
+
 /* The error that poisons the vars that the op writes, with a reference, or 0. */
 static __cold u32 finish_error(struct thread *t, struct op *op, int *status)
 {
 	struct pawl_engine *e = t->e;
-	u32 error;
 
 	if (*status < 0) {
 		count(&t->failed);
-		error = op->flags & OP_ERR ? op->err : error_make(t, *status, op_name(op), NULL);
-		error_publish(t, error, *status);
-		return error;
+		if (!(op->flags & OP_ERR))
+			op_err_set(t, op, error_make(t, *status, op_name(op), NULL));
+		error_publish(t, op->err, *status);
+		return op->err;
 	}
-	if (op->flags & OP_ERR)
-		error_put(t, op->err);	/* a message, and then success */
-	error = op_inherited(e, op);
-	if (error) {
-		error_get(e, error);
-		*status = error_of(e, error)->code;
+	if (op->flags & OP_INHERITS) {
+		*status = error_of(e, op->err)->code;
+		return op->err;
 	}
-	return error;
+	error_put(t, op->err);	/* a message, and then success */
+	return 0;
 }
 
 /* The op still holds its vars, so a release function must not wait for them, like a body. */
@@ -381,7 +397,7 @@ __noinline u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 	u32 owner = op->owner, waiter = op->flags & OP_WAITER;
 	u32 note = op->flags & OP_NOTE ? op->note : 0;
 
-	if (unlikely(status < 0 || (special & SPECIAL_POISONED)))
+	if (unlikely(status < 0 || (op->flags & (OP_ERR | OP_INHERITS))))
 		error = finish_error(t, op, &status);
 	PROBE4(end, t->ex.id, opi, status, t->ex.slot);
 	if (unlikely(special & SPECIAL_TRACING))
@@ -467,10 +483,15 @@ static __noinline u32 run_end(struct thread *t, struct frame *f, struct op *op, 
 	return finish_op(t, op, opi, status);
 }
 
-/* Complete the op without its body; a recording still gets a begin event. */
-static u32 skip_op(struct thread *t, struct op *op, u32 opi, u32 special, int status)
+/*
+ * Complete the op without its body, with the error that it inherits if it has no other one.  A
+ * recording still gets a begin event.
+ */
+static u32 skip_op(struct thread *t, struct op *op, u32 opi, u32 error, int status)
 {
-	if (unlikely(special & SPECIAL_RECORDING))
+	if (error && !status)
+		inherit(t, op, error);
+	if (unlikely(load_relaxed(&t->e->special) & SPECIAL_RECORDING))
 		record_begin(t, op, opi);
 	return finish_op(t, op, opi, status);
 }
@@ -487,34 +508,34 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 	if (op->flags & OP_NODE)
 		return node_run(t, op, opi);
 	warm_deps(e, op);
-	if (unlikely(op->flags & OP_ASK)) {
-		status = note_begin(t, op);
-		if (unlikely(status))
-			return skip_op(t, op, opi, load_relaxed(&e->special), status);
-	}
 	if (unlikely(special & SPECIAL_POISONED))
 		error = op_inherited(e, op);
+	skip = error && !(op->flags & OP_NO_SKIP);
+	if (BUSTED(NO_SKIPPING))
+		skip = false;
+	if (unlikely(op->flags & OP_ASK)) {
+		status = note_begin(t, op, !skip && !(op->flags & OP_STALE));
+		if (unlikely(status))
+			return skip_op(t, op, opi, 0, status);
+	}
 	if (BUSTED(STALE_RUNS))
 		none = OP_WAITER;
 	if (unlikely(!op->fn || (op->flags & none))) {
 		status = 0;
 		if ((special & SPECIAL_DEVICES) && !(op->flags & (OP_STALE | OP_WAITER)))
 			status = device_order(t, op, opi);
-		return status == DEVICE_PARKED ? 0 : skip_op(t, op, opi, special, status);
+		return status == DEVICE_PARKED ? 0 : skip_op(t, op, opi, error, status);
 	}
-	skip = error && !(op->flags & OP_NO_SKIP);
-	if (BUSTED(NO_SKIPPING))
-		skip = false;
 	if (unlikely(skip)) {
 		count(&t->skipped);
-		return skip_op(t, op, opi, special, 0);
+		return skip_op(t, op, opi, error, 0);
 	}
 	frame_push(t, &f, op, opi);
 	if (unlikely(special & SPECIAL_DEVICES)) {
 		status = device_begin(t, op, opi, &f.run);
 		if (status) {
 			frame_pop(t, &f);
-			return status == DEVICE_PARKED ? 0 : skip_op(t, op, opi, special, status);
+			return status == DEVICE_PARKED ? 0 : skip_op(t, op, opi, 0, status);
 		}
 	}
 	if (unlikely(special & SPECIAL_RECORDING))
@@ -523,6 +544,8 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 		f.run.status = error_of(e, error)->code;
 	if (unlikely(special & SPECIAL_TRACING))
 		trace_event(t, TRACE_BEGIN, opi, op_name(op));
+	if (unlikely(error) && (op->flags & OP_ASYNC || op->fn == nodes_fn))
+		inherit(t, op, error);
 	if (unlikely(op->flags & OP_ASYNC))
 		return run_async(t, &f, op, opi, op->async_fn, op->arg);
 	if (op->fn == nodes_fn) {
@@ -534,6 +557,9 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 	if (unlikely(f.run.reserved))
 		device_end(t, op, &f.run);
 	frame_pop(t, &f);
+	/* The op still holds its vars, and so the error exists. */
+	if (unlikely(error) && !status)
+		inherit(t, op, error);
 	return run_end(t, &f, op, opi, status);
 }
 
@@ -558,9 +584,9 @@ static __always_inline_fn u32 run_plain(struct thread *t, struct op *op, u32 opi
 
 	warm_deps(t->e, op);
 	if (noted && (op->flags & OP_ASK)) {
-		status = note_begin(t, op);
+		status = note_begin(t, op, true);
 		if (unlikely(status))
-			return skip_op(t, op, opi, load_relaxed(&t->e->special), status);
+			return skip_op(t, op, opi, 0, status);
 	}
 	frame_push(t, &f, op, opi);
 	PROBE4(start, t->ex.id, opi, op->fn, t->ex.slot);
@@ -631,7 +657,7 @@ static int complete(struct pawl_engine *e, pawl_token_t token, int status, const
 	if (!armed)
 		return err(-EALREADY, "complete: this run was completed before");
 	if (unlikely(status < 0 && (text || payload)))
-		op_err_set(op, error_make(t, status, op_name(op), text));
+		op_err_set(t, op, error_make(t, status, op_name(op), text));
 	if (unlikely(payload)) {
 		if (status < 0)
 			error_payload(e, op->err, payload);
@@ -681,9 +707,7 @@ static int fail(struct pawl_run *run, int code, const char *text, void *payload)
 	/* Other nodes share the launch's op, so a node keeps the message in its carrier. */
 	if (unlikely(op->flags & OP_GRAPH) && op->fn == nodes_fn)
 		op = node_carrier(run);
-	if (op->flags & OP_ERR)
-		error_put(f->t, op->err);
-	op_err_set(op, error_make(f->t, code, op_name(op), text));
+	op_err_set(f->t, op, error_make(f->t, code, op_name(op), text));
 	if (payload)
 		error_payload(run->engine, op->err, payload);
 	return code;

@@ -61,6 +61,7 @@
 	X(NAIVE_EARLY, "wait: a naive push returns before its op is complete")		\
 	X(WINDOW_IGNORED, "push: the window is not checked")				\
 	X(NO_SKIPPING, "retire: an op runs although its inputs are poisoned")		\
+	X(INHERITED_TWICE, "retire: whether an op inherits an error is decided again at its end") \
 	X(FORK_FORGOTTEN, "thread: a child of fork() takes its parent's engine for its own")	\
 	X(RECORD_REUSED, "push: an op may end while threads still record for its push")	\
 	X(RUN_EARLY, "push: the wait counter lacks an access")				\

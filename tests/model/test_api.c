@@ -112,6 +112,37 @@ static void check_once(void)
 		model_fail("an error was given out %u times", (u32)count_given);
 }
 
+static u64 inherited_status;
+
+static void inherited_end(void *arg, int status)
+{
+	model_note(&inherited_status, (u64)(s64)status);
+}
+
+/* An op behind the one that failed. */
+static void push_behind(void)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+
+	d.fn = body_ok;
+	d.arg = (void *)1;
+	d.release = inherited_end;
+	d.reads = &var[0];
+	d.nreads = 1;
+	d.writes = &var[1];
+	d.nwrites = 1;
+	MODEL_CHECK(!pawl_push(e, &d));
+	run_all();
+}
+
+/* Its status says whether its body ran. */
+static void inherited_check(void)
+{
+	if ((int)(s64)inherited_status != (runs ? 0 : -5))
+		model_fail("the op ran %u times and ended with %d", (u32)runs,
+			   (int)(s64)inherited_status);
+}
+
 static void publish_wait(void)
 {
 	publish();
@@ -687,6 +718,8 @@ const struct scenario scenarios[] = {
 	  .check = check_twice),
 	T("take_take", "a wait and a take", 2, MODEL_ALL, 2,
 	  .thread = { fail_0, readable_0 }, .check = check_once),
+	T("inherits", "an error is cleared while an op inherits it", 2, MODEL_ALL, 2,
+	  .before = failed_before, .thread = { push_behind, clear_0 }, .check = inherited_check),
 	T("payload", "a payload goes to one, or is dropped", 3, 2, 4,
 	  .thread = { fail_payload, take_0, wait_all }, .check = check_payload),
 	T("payload_clear", "cleared, or given", 3, 2, 4,

@@ -423,6 +423,59 @@ START_TEST(test_an_op_whose_deadline_has_passed_never_starts)
 }
 END_TEST
 
+static struct ending {
+	struct pawl_engine *e;
+	pawl_ticket_t ticket;
+	int state, cancel, status;
+} ending;
+
+static void cancel_in_release(void *arg, int status)
+{
+	ending.status = status;
+	ending.state = pawl_ticket_state(ending.e, ending.ticket);
+	ending.cancel = pawl_cancel(ending.e, ending.ticket);
+}
+
+/* Whatever keeps an op from starting: while it ends, it is QUEUED, and a cancel succeeds. */
+START_TEST(test_an_op_that_will_not_start_is_never_running)
+{
+	static const struct { bool poisoned, late, group; int status; } row[] = {
+		{ .poisoned = true, .status = -EIO },
+		{ .late = true, .status = -ETIMEDOUT },
+		{ .group = true, .status = -ECANCELED },
+		{ .poisoned = true, .late = true, .status = -ETIMEDOUT },
+	};
+	u32 i, body;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(row); i++) {
+		struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+		pawl_var_t v = var_new(e);
+		u32 ran = 0, k = i / 2;
+		struct pawl_op op = op_write(i % 2 ? add_one : NULL, &ran, &v);
+
+		ending = (struct ending){ .e = e };
+		op.release = cancel_in_release;
+		op.flags = PAWL_OP_TICKET | PAWL_OP_DEADLINE | PAWL_OP_GROUP;
+		op.ticket = &ending.ticket;
+		op.deadline_ns = row[k].late ? 1 : INT64_MAX;
+		OK(pawl_group_create(e, NULL, &op.group));
+		if (row[k].poisoned)
+			OK(push_write(e, fail_io, NULL, v));
+		OK(pawl_push(e, &op));
+		if (row[k].group)
+			OK(pawl_group_cancel(e, op.group));
+		for (body = 0; body < 3; body++)
+			pawl_run_one(e);
+		ck_assert_uint_eq(ran, 0);
+		ck_assert_int_eq(ending.status, row[k].status);
+		ck_assert_int_eq(ending.state, PAWL_TICKET_QUEUED);
+		ck_assert_int_eq(ending.cancel, 0);
+		ck_assert_int_eq(pawl_ticket_state(e, ending.ticket), PAWL_TICKET_COMPLETE);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
 START_TEST(test_a_canceled_op_ends_once_and_its_error_flows)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
@@ -906,6 +959,7 @@ int main(void)
 	tcase_add_test(tc, test_destroying_a_queue_wakes_a_thread_that_waits_for_it);
 	tcase_add_test(tc, test_a_reap_that_leaves_completions_wakes_a_thread_that_waits);
 	tcase_add_test(tc, test_an_op_whose_deadline_has_passed_never_starts);
+	tcase_add_test(tc, test_an_op_that_will_not_start_is_never_running);
 	tcase_add_test(tc, test_a_canceled_op_ends_once_and_its_error_flows);
 	tcase_add_test(tc, test_every_kind_of_op_can_be_stopped_before_it_starts);
 	tcase_add_test(tc, test_a_running_body_can_ask_whether_it_was_canceled);

@@ -233,6 +233,94 @@ START_TEST(test_no_skip_fails_itself)
 }
 END_TEST
 
+/* An op that runs although its var is poisoned, and meanwhile the error is cleared. */
+struct inheriting {
+	pawl_var_t v;
+	int seen;
+	u64 token;
+};
+
+static int clear_inside(struct pawl_run *run, void *arg)
+{
+	struct inheriting *x = arg;
+
+	x->seen = run->status;
+	MUST(!pawl_var_clear(run->engine, x->v));
+	return 0;
+}
+
+static int clear_inside_message(struct pawl_run *run, void *arg)
+{
+	pawl_fail(run, -ENOENT, "a message, and then success");
+	return clear_inside(run, arg);
+}
+
+static void clear_later(struct pawl_run *run, void *arg)
+{
+	struct inheriting *x = arg;
+
+	x->seen = run->status;
+	x->token = run->token.h;
+}
+
+/* It ends as it began, in a push, in a launch, and in the nodes of a launch. */
+START_TEST(test_what_an_op_inherits_is_decided_once)
+{
+	static const struct { pawl_fn fn; pawl_async_fn async; u32 nodes; int end, status; } row[] = {
+		{ clear_inside, NULL, 0, 0, -EIO },
+		{ clear_inside_message, NULL, 0, 0, -EIO },
+		{ NULL, clear_later, 0, 0, -EIO },
+		{ NULL, clear_later, 0, -EPIPE, -EPIPE },
+		{ clear_inside, NULL, 1, 0, -EIO },
+		{ NULL, clear_later, 1, 0, -EIO },
+		{ clear_inside, NULL, 2, 0, -EIO },
+		{ clear_inside_message, NULL, 2, 0, -EIO },
+		{ NULL, clear_later, 2, 0, -EIO },
+		{ NULL, clear_later, 2, -EPIPE, -EPIPE },
+	};
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(row); i++) {
+		struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+		pawl_var_t v = var_new(e), w = var_new(e);
+		struct inheriting x = { .v = v, .seen = 1 };
+		struct pawl_launch how = { .size = sizeof(how), .flags = PAWL_OP_CQ };
+		struct pawl_op op[2] = { op_write(row[i].fn, &x, &w), op_read(nothing, NULL, &w) };
+		struct pawl_completion c;
+		pawl_graph_t g;
+
+		op[0].async_fn = row[i].async;
+		op[0].reads = &v;
+		op[0].nreads = 1;
+		op[0].flags = PAWL_OP_NO_SKIP;
+		op[1].flags = PAWL_OP_NO_SKIP;
+		OK(pawl_cq_create(e, &how.cq));
+		OK(push_write(e, fail_io, NULL, v));
+		if (row[i].nodes) {
+			OK(pawl_graph_create(e, op, row[i].nodes, 0, &g));
+			OK(pawl_graph_push(e, g, &how));
+		} else {
+			op[0].flags |= PAWL_OP_CQ;
+			op[0].cq = how.cq;
+			OK(pawl_push(e, op));
+		}
+		while (pawl_run_one(e))
+			;
+		if (row[i].async) {
+			OK(pawl_var_clear(e, v));
+			OK(pawl_complete(e, (pawl_token_t){ x.token }, row[i].end, NULL));
+			while (pawl_run_one(e))
+				;
+		}
+		ck_assert_msg(x.seen == -EIO, "row %u: the body saw %d", i, x.seen);
+		ck_assert_int_eq(pawl_cq_reap(e, how.cq, &c, 1), 1);
+		ck_assert_msg(c.status == row[i].status, "row %u: the op ended with %d", i, c.status);
+		ck_assert_int_eq(pawl_wait_readable(e, w, SOON_NS, NULL), row[i].end);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
 /* --- pawl_fail() and the value returned --- */
 
 static int fail_code(struct pawl_run *run, void *arg)
@@ -878,6 +966,7 @@ END_TEST
 
 SUITE("error", test_fail_poisons_what_it_writes, test_chain, test_same_var, test_failed_read,
       test_first_is_inherited, test_no_skip, test_no_skip_flag, test_no_skip_fails_itself,
+      test_what_an_op_inherits_is_decided_once,
       test_no_message, test_positive_return, test_fail_then_success, test_fail_twice,
       test_fail_other_code, test_long_texts, test_fail_nested, test_given_once,
       test_given_to_one_thread, test_var_error, test_var_error_is_not_that_of_another_var,
