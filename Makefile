@@ -95,10 +95,25 @@ include $(srctree)/tools/Makefile.build
 # --- configuration -----------------------------------------------------------
 
 kconfiglib = $(PYTHON3) -m
+kconfig := $(PYTHON3) $(srctree)/tools/kconfig.py
 defconfig := $(srctree)/configs/defconfig
+kconfig-files := $(wildcard $(srctree)/Kconfig $(srctree)/*/Kconfig)
+
+ifneq ($(if $(MAKECMDGOALS),$(filter-out $(free-goals),$(MAKECMDGOALS)),all),)
+have-config := y
+# What the probes of the Kconfig files find now, and with which compiler: auto.conf is made again
+# when that changes.
+probed := include/config/probed
+probes := $(CC) $(CXX) $(shell cd $(srctree) && \
+	sed -n 's/^\tdef_bool $$(shell,\(.*\))$$/\1/p' $(kconfig-files:$(srctree)/%=%) | \
+	CC='$(CC)' CXX='$(CXX)' PKG_CONFIG='$(PKG_CONFIG)' sh)
+ifneq ($(and $(wildcard $(KCONFIG_AUTOHEADER)),$(filter x$(probes),x$(file <$(probed)))),x$(probes))
+$(shell mkdir -p include/config && echo '$(probes)' > $(probed))
+endif
+endif
 
 # Without it no configuration is made.
-ifneq ($(if $(wildcard $(auto-conf)),,$(if $(MAKECMDGOALS),$(filter-out $(free-goals),$(MAKECMDGOALS)),all))$(config-goals),)
+ifneq ($(if $(have-config),$(if $(wildcard $(auto-conf)),,y))$(config-goals),)
 ifneq ($(shell $(PYTHON3) -c 'import kconfiglib' 2>/dev/null && echo y),y)
 $(error $(PYTHON3) has no kconfiglib, which reads the configuration: run `make setup', or install \
 	Debian's python3-kconfiglib)
@@ -107,34 +122,26 @@ endif
 
 menuconfig guiconfig oldconfig olddefconfig allnoconfig allyesconfig: FORCE
 	+$(Q)$(kconfiglib) $@
-defconfig: FORCE
-	$(Q)$(kconfiglib) defconfig $(defconfig)
 savedefconfig: FORCE
 	$(Q)$(kconfiglib) savedefconfig --out defconfig
 # a fragment of configs/ on top of the configuration
 %.config: FORCE | $(KCONFIG_CONFIG)
-	$(Q)$(PYTHON3) $(srctree)/tools/kconfig.py merge $(srctree)/configs/$@
+	$(Q)$(kconfig) merge $(srctree)/configs/$@
 # every symbol has a help text
 check-kconfig: FORCE
-	$(Q)$(PYTHON3) $(srctree)/tools/kconfig.py check
+	$(Q)$(kconfig) check
 
-$(KCONFIG_CONFIG):
-	$(Q)$(kconfiglib) defconfig $(defconfig)
+$(if $(filter defconfig,$(MAKECMDGOALS)),defconfig: FORCE,$(KCONFIG_CONFIG):)
+	$(Q)$(kconfig) default $(defconfig)
 
-$(auto-conf): $(KCONFIG_CONFIG) $(wildcard $(srctree)/Kconfig $(srctree)/*/Kconfig)
-	$(Q)mkdir -p include/config include/generated
-	$(Q)$(kconfiglib) olddefconfig >/dev/null
-	$(Q)$(kconfiglib) genconfig --config-out $@
-	$(Q)echo '$(CC)' > include/config/cc
+# A configuration that was made by default is made again; one that a person made stays.
+$(auto-conf): $(KCONFIG_CONFIG) $(kconfig-files) $(defconfig) $(probed)
+	$(Q)mkdir -p include/generated
+	$(Q)$(kconfig) sync $(defconfig) $@
 	$(Q)touch $@
 
-ifneq ($(if $(MAKECMDGOALS),$(filter-out $(free-goals),$(MAKECMDGOALS)),all),)
-# What the compiler can do is in the configuration, too.
-ifneq ($(and $(wildcard $(KCONFIG_AUTOHEADER)),$(filter x$(CC),x$(file <include/config/cc))),x$(CC))
-$(shell rm -f $(auto-conf))
-endif
+ifdef have-config
 -include $(auto-conf)
-have-config := y
 endif
 
 # --- flags -------------------------------------------------------------------
@@ -473,7 +480,8 @@ PHONY += help
 #@   proof-table     write it, from the last make check-all of this folder
 #@   ledger          CLASS=C10 SECONDS=600: a long run, and its line in tests/ledger.tsv
 #@
-#@ Configure (without, the first make takes configs/defconfig)
+#@ Configure (without, make takes configs/defconfig and follows what is installed; a .config that
+#@ was made otherwise is never changed)
 #@   menuconfig guiconfig oldconfig olddefconfig defconfig allnoconfig allyesconfig
 #@   savedefconfig   write ./defconfig
 #@   NAME.config     put configs/NAME.config on top of the configuration

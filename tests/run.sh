@@ -41,9 +41,17 @@ run_test() {
 	local name=$prefix$2 seconds=$3 command=$4 log=$tmp/log.$1
 	local start=$EPOCHREALTIME status verdict note='' TIMEFORMAT='%U %S'
 
+	if [ "$jobs" = 1 ]; then
+		# a long one says what it does
+		while sleep 20 >&- 2>&- && kill -0 $$ 2>&-; do
+			printf '      %s: %d s, %s\n' "$name" "$((${EPOCHREALTIME%.*} - ${start%.*}))" \
+				"$(tail -n 1 "$log" | sed 's/^ *//' | cut -c 1-60)"
+		done &
+	fi
 	# the outer 2>: the times, and what this shell has to say about a signal
 	{ time timeout -k 5 "$seconds" bash -c "$command" >"$log" 2>&1 </dev/null; } 2>"$log.times"
 	status=$?
+	[ "$jobs" != 1 ] || { kill $!; wait $!; } 2>/dev/null
 	case $status in
 	0) verdict=pass ;;
 	77) verdict=skip note=": $(tail -n 1 "$log")" ;;

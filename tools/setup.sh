@@ -37,13 +37,27 @@ if ! command -v dpkg-query >/dev/null; then
 fi
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log" "$log.failed"' EXIT
 
 # What a failed command said, and what it was for.
 failed() {
 	tail -n 20 "$log" >&2
 	echo "setup: FAILED: $1" >&2
 	exit 1
+}
+
+# Run apt-get, and print a line for each fifth of what it downloads and installs.
+apt() {
+	{ apt-get -o APT::Status-Fd=3 "$@" 3>&1 >>"$log" 2>&1 || : >"$log.failed"; } | awk -F: '
+		$1 == "dlstatus" { now = "downloaded" }
+		$1 == "pmstatus" { now = "installed" }
+		$1 ~ /^(dl|pm)status$/ && (now " " int($3 / 20)) != last {
+			last = now " " int($3 / 20)
+			if ($3 >= 20)
+				print "setup: " int($3 / 20) * 20 " % " now
+			fflush()
+		}'
+	[ ! -e "$log.failed" ]
 }
 
 missing=
@@ -57,13 +71,13 @@ done
 if [ -n "$missing" ]; then
 	if [ "$(id -u)" -ne 0 ]; then
 		echo "setup: packages are missing; as root:" >&2
-		echo "	apt-get install --no-install-recommends$missing" >&2
+		echo "	apt-get update && apt-get install --no-install-recommends$missing" >&2
 		exit 1
 	fi
 	echo "setup: installing$missing"
 	export DEBIAN_FRONTEND=noninteractive
 	# shellcheck disable=SC2086 # a list of words
-	{ apt-get update && apt-get install -y --no-install-recommends $missing; } >"$log" 2>&1 ||
+	{ apt-get update >"$log" 2>&1 && apt install -y --no-install-recommends $missing; } ||
 		failed "installing$missing"
 fi
 [ "${1:-check}" = cross ] || exit 0

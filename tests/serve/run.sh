@@ -16,7 +16,7 @@ mx=${MXNET_PYTHON:-$PWD/build/mxnet-venv/bin/python}
 . "$here/venv.sh"
 
 [ -x tests/serve/model_run ] ||
-	skip "tests/serve/model_run is not built: packages are missing (make setup, make defconfig)"
+	skip "tests/serve/model_run is not built: packages are missing (make setup)"
 if [ ! -x "$venv/bin/python" ]; then
 	install "$venv" "$python" -r "$here/requirements.txt"
 	"$venv.new/bin/pip" install -q --retries 1 --timeout 20 --no-deps ddddocr==1.6.1 \

@@ -80,6 +80,10 @@ ssize_t __real_write(int fd, const void *from, size_t n);
 ssize_t __wrap_write(int fd, const void *from, size_t n);
 int __real_vsnprintf(char *to, size_t size, const char *fmt, va_list ap);
 int __wrap_vsnprintf(char *to, size_t size, const char *fmt, va_list ap);
+int __real___vsnprintf_chk(char *to, size_t size, int flag, size_t room, const char *fmt,
+			   va_list ap);
+int __wrap___vsnprintf_chk(char *to, size_t size, int flag, size_t room, const char *fmt,
+			   va_list ap);
 
 void *__wrap_malloc(size_t size)
 {
@@ -121,6 +125,14 @@ ssize_t __wrap_write(int fd, const void *from, size_t n)
 int __wrap_vsnprintf(char *to, size_t size, const char *fmt, va_list ap)
 {
 	int n = __real_vsnprintf(to, size, fmt, ap);
+
+	return fails(LENGTH) ? n + (1 << 28) : n;
+}
+
+/* The same call in a build with _FORTIFY_SOURCE, which packages have. */
+int __wrap___vsnprintf_chk(char *to, size_t size, int flag, size_t room, const char *fmt, va_list ap)
+{
+	int n = __real___vsnprintf_chk(to, size, flag, room, fmt, ap);
 
 	return fails(LENGTH) ? n + (1 << 28) : n;
 }
