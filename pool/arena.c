@@ -159,6 +159,8 @@ int arena_add(struct arena *a, const struct pool_desc *d, struct pool **out)
 		return err(-EINVAL, "pool %s: objects of %u bytes", name, d->size);
 	if (!d->max || d->max == UINT32_MAX)
 		return err(-EINVAL, "pool %s: at most %u objects", name, d->max);
+	if (d->group && (d->max + 1) % d->group)
+		return err(-EINVAL, "pool %s: %u objects in groups of %u", name, d->max, d->group);
 	f = zalloc(sizeof(*f));
 	if (!f)
 		return err(-ENOMEM, "pool %s: no memory", name);
@@ -170,6 +172,7 @@ int arena_add(struct arena *a, const struct pool_desc *d, struct pool **out)
 	f->ctor = d->ctor;
 	f->last = d->last;
 	f->user = d->user;
+	f->group = (u32)max_u(d->group, 1u);
 	f->lazy = d->lazy;
 	if (!d->keep) {
 		slabs_shape(&f->objs, d->size, d->max);
@@ -230,7 +233,8 @@ int pool_commit(struct pool_full *f, u32 end)
 	int rc = arena_commit(f->arena, &f->mag, mag_bytes(f, end));
 
 	if (!rc)
-		rc = arena_commit(f->arena, &f->obj, (size_t)end * f->p.size);
+		/* A part of the last object may be behind it. */
+		rc = arena_commit(f->arena, &f->obj, round_up_to(end, f->group) * f->p.size);
 	if (!rc && f->with)
 		rc = pool_commit(f->with,
 				 (u32)min_u((u64)end + f->extra, f->with->p.max + 1ull));

@@ -115,6 +115,7 @@ struct pool_full {
 	struct pool_full *next;	/* I: of the arena */
 	struct pool_mag *mags;	/* I: mags[0] is not used */
 	u32 nmags;		/* I: indexes 1 .. nmags */
+	u32 group;		/* I: objects that are committed together */
 	bool lazy;		/* I */
 	void (*ctor)(void *obj, u32 idx, u32 base, void *user);	/* I */
 	u32 (*last)(void *obj, u32 idx, void *user);	/* I */

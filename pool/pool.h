@@ -44,6 +44,11 @@ struct pool_desc {
 	bool lazy;		/* prefault leaves it out */
 	u32 mag;		/* objects per magazine, at most POOL_MAG; 0: according to max */
 	/*
+	 * An object may have parts anywhere in the memory of the `group` objects, a power of two,
+	 * that begin with a multiple of it.  0: it has none outside its own memory.
+	 */
+	u32 group;
+	/*
 	 * Initialize an object whose memory is all zero; may be NULL.  base is 0, or if the
 	 * memory was freed by a trim, the largest last() of the objects of its slab.
 	 */

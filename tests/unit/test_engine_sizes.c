@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Engines of all sizes: each object that the configuration promises can be created and used.
+ * Magazines have 1/32 of the objects of a pool, up to 64, and memory is committed magazine by
+ * magazine, so sizes around multiples of 32 place every part of an object around the end of what
+ * is committed.
+ */
+#include "util.h"
+
+struct size {
+	unsigned int vars, ops, threads;
+};
+
+static struct pawl_engine *engine_of(struct size s)
+{
+	struct pawl_config c;
+
+	pawl_config_init(&c);
+	c.workers = 0;
+	c.max_vars = s.vars;
+	c.max_ops = s.ops;
+	c.max_threads = s.threads;
+	c.window_policy = PAWL_WINDOW_FAIL;
+	return engine_with(&c);
+}
+
+static void run_all(struct pawl_engine *e)
+{
+	while (pawl_run_one(e))
+		;
+}
+
+/* Every var can be created, written, read, queried and deleted. */
+static void use_vars(struct size s)
+{
+	struct pawl_engine *e = engine_of(s);
+	pawl_var_t *v = calloc(s.vars, sizeof(*v));
+	u32 i, ran = 0;
+
+	MUST(v);
+	for (i = 0; i < s.vars; i++) {
+		OK(pawl_var_create(e, &v[i]));
+		OK(push_write(e, add_one, &ran, v[i]));
+		OK(push_read(e, add_one, &ran, v[i]));
+		if (i % 16 == 15)
+			run_all(e);
+	}
+	run_all(e);
+	ck_assert_uint_eq(ran, 2 * s.vars);
+	for (i = 0; i < s.vars; i++) {
+		ck_assert_uint_eq(version(e, v[i]), 1);
+		OK(pawl_var_delete(e, v[i], NULL, NULL));
+		run_all(e);
+	}
+	free(v);
+	OK(pawl_engine_destroy(e));
+}
+
+/* As many ops can be in flight, of any number of vars, and none of them is lost. */
+static void use_ops(struct size s)
+{
+	struct pawl_engine *e = engine_of(s);
+	pawl_var_t v[6];
+	u32 i, n, ran = 0, most = 0;
+
+	for (i = 0; i < 6; i++)
+		v[i] = var_new(e);
+	for (n = 0; n <= 6; n += 2) {
+		struct pawl_op op = op_of_fn(add_one, &ran);
+
+		op.reads = v;
+		op.nreads = n;
+		ran = 0;
+		for (i = 0; i < s.ops; i++)
+			OK(pawl_push(e, &op));
+		FAILS(pawl_push(e, &op), -EAGAIN);
+		run_all(e);
+		ck_assert_uint_eq(ran, s.ops);
+		most += ran;
+	}
+	ck_assert_uint_eq(stats(e).completed, most);
+	OK(pawl_engine_destroy(e));
+}
+
+START_TEST(test_every_var_of_an_engine_of_any_size_works)
+{
+	u32 mag, i;
+
+	for (mag = 1; mag <= 66; mag += BRIEF ? 5 : 2) {
+		const unsigned int at[] = { 32 * mag - 1, 32 * mag, 32 * mag + 1, 32 * mag + 31 };
+
+		for (i = 0; i < ARRAY_SIZE(at); i++)
+			use_vars((struct size){ at[i], 64, 1 + i });
+	}
+	for (i = 1; i < 70; i++)
+		use_vars((struct size){ i, 64, 2 });
+	for (i = 0; i < 3; i++)
+		use_vars((struct size){ 4095 + i, 65, 33 });
+}
+END_TEST
+
+START_TEST(test_as_many_ops_as_promised_are_in_flight_in_an_engine_of_any_size)
+{
+	u32 mag, i;
+
+	for (mag = 2; mag <= 66; mag += BRIEF ? 9 : 3) {
+		const unsigned int at[] = { 32 * mag, 32 * mag + 1, 32 * mag + 31 };
+
+		for (i = 0; i < ARRAY_SIZE(at); i++)
+			use_ops((struct size){ 6 + mag, at[i], 1 + i });
+	}
+}
+END_TEST
+
+SUITE("engine sizes", test_every_var_of_an_engine_of_any_size_works,
+      test_as_many_ops_as_promised_are_in_flight_in_an_engine_of_any_size)
