@@ -394,17 +394,25 @@ void note_end(struct thread *t, u32 idx, int status)
 
 /* --- tickets --- */
 
-/* Return the ticket's note, and its state; NULL if the op is complete or never existed. */
+/*
+ * Return the ticket's note, and its state.  NULL: the op is complete, or state is ~0 and this is
+ * no ticket of the engine.
+ */
 static struct op_note *ticket_note(struct pawl_engine *e, pawl_ticket_t h, u32 *state)
 {
 	u32 i = (u32)h.h, gen = (u32)(h.h >> 32);
 	struct op_note *n;
 
-	if (!i || i > pool_carved(e->pool[POOL_NOTE]) || !gen)
+	*state = h.h ? ~0u : 0;
+	if (!i || i > pool_carved(e->pool[POOL_NOTE]) || !gen || gen > NOTE_GEN_MASK)
 		return NULL;
 	n = note_of(e, i);
 	*state = load_acquire(&n->state);	/* CORE-Q4 <-> CORE-Q3 */
-	return state_is_of(*state, gen) ? n : NULL;
+	if (state_is_of(*state, gen))
+		return n;
+	if (gen_foreign(e, gen, *state >> NOTE_GEN_SHIFT, GEN_TICKET))
+		*state = ~0u;
+	return NULL;
 }
 
 int pawl_ticket_state(struct pawl_engine *e, pawl_ticket_t ticket)
@@ -412,7 +420,8 @@ int pawl_ticket_state(struct pawl_engine *e, pawl_ticket_t ticket)
 	u32 state;
 
 	if (!ticket_note(e, ticket, &state))
-		return PAWL_TICKET_COMPLETE;
+		return state != ~0u ? PAWL_TICKET_COMPLETE :
+		       err(-ESTALE, "ticket_state: a ticket of another engine");
 	return (state & NOTE_PHASE) == NOTE_RUNNING ? PAWL_TICKET_RUNNING : PAWL_TICKET_QUEUED;
 }
 PAWL_EXPORT(pawl_ticket_state);
@@ -430,7 +439,7 @@ int pawl_cancel(struct pawl_engine *e, pawl_ticket_t ticket)
 			return (state & NOTE_PHASE) == NOTE_QUEUED ? 0 :
 			       err(-EINPROGRESS, "cancel: the op has started");
 	}
-	return err(-ESTALE, "cancel: the op is complete, or this is no ticket");
+	return err(-ESTALE, "cancel: the op is complete, or this is no ticket of this engine");
 }
 PAWL_EXPORT(pawl_cancel);
 
@@ -487,7 +496,7 @@ int ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, s64 timeout_ns, u32
 		return thread_last.code;
 	n = ticket_note(e, ticket, &state);
 	if (!n)
-		return 0;
+		return state != ~0u ? 0 : err(-ESTALE, "ticket_wait: a ticket of another engine");
 	for (f = t->frame; f; f = f->up)
 		if (!frame_complete(f) && (op_of(e, f->op)->flags & OP_NOTE) &&
 		    op_of(e, f->op)->note == (u32)ticket.h)
@@ -540,7 +549,7 @@ int pawl_cq_create(struct pawl_engine *e, pawl_cq_t *out)
 	if (!q)
 		return err(-ENOMEM, "cq_create: %u queues exist, or no memory", CQ_MAX);
 	/* No other thread changes it: the destroyer found a count of 0, and no thread that reaps. */
-	gen = (u32)(load_relaxed(&q->life) >> 32) + 1;
+	gen = gen_alive(e, (u32)(load_relaxed(&q->life) >> 32));
 	store_release(&q->life, (u64)gen << 32);	/* CORE-Q7 <-> CORE-Q8 */
 	out->h = (u64)gen << 32 | idx;
 	return 0;
@@ -557,7 +566,7 @@ int pawl_cq_destroy(struct pawl_engine *e, pawl_cq_t h)
 		return thread_last.code;
 	q = cq_get(e, h);
 	/* CORE-Q8 <-> CORE-Q7: the last reaper has left. */
-	if (q && !cas_acquire_relaxed(&q->life, &life, life + (1ull << 32)) &&
+	if (q && !cas_acquire_relaxed(&q->life, &life, (u64)gen_dead((u32)(life >> 32)) << 32) &&
 	    life >> 32 == h.h >> 32)
 		return err(-EBUSY, "cq_destroy: a completion was not reaped or has not arrived, or "
 			   "another thread is reaping the queue");

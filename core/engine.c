@@ -186,23 +186,26 @@ static int config_check(struct pawl_config *c)
 
 /*
  * Generations continue when the memory of a slab was given back and comes back as zero, so a
- * stale handle or token never matches a new object.  A token that is DONE belongs to no op:
- * neither a wait nor pawl_complete() changes it.
+ * stale handle or token never matches a new object.  `last` and `base` are ages, so that the
+ * largest in a slab is the newest.  A token that is DONE belongs to no op: neither a wait nor
+ * pawl_complete() changes it.
  */
 static u32 op_last(void *obj, u32 idx, void *user)
 {
-	return load_relaxed(&((struct op *)obj)->token) >> 2;
+	return gen_age(user, load_relaxed(&((struct op *)obj)->token) >> 2, GEN_TOKEN);
 }
 
 static void op_again(void *obj, u32 idx, u32 base, void *user)
 {
-	if (base)
-		store_relaxed(&((struct op *)obj)->token, base << 2 | TOKEN_DONE);
+	store_relaxed(&((struct op *)obj)->token,
+		      (gen_first(user, GEN_TOKEN) + base) << 2 | TOKEN_DONE);
 }
 
 static u32 var_last(void *obj, u32 idx, void *user)
 {
-	return load_relaxed(&var_of(user, idx)->gen);
+	u32 gen = load_relaxed(&var_of(user, idx)->gen);
+
+	return gen ? gen_age(user, gen, 0) : 0;
 }
 
 static void var_again(void *obj, u32 idx, u32 base, void *user)
@@ -211,29 +214,32 @@ static void var_again(void *obj, u32 idx, u32 base, void *user)
 
 	store_relaxed(&v->home.state, BLOCK_DONE);
 	if (base)
-		store_relaxed(&v->gen, base);
+		store_relaxed(&v->gen, gen_first(user, 0) + base);
 }
 
 static u32 graph_last(void *obj, u32 idx, void *user)
 {
-	return load_relaxed(&((struct graph *)obj)->gen);
+	u32 gen = load_relaxed(&((struct graph *)obj)->gen);
+
+	return gen ? gen_age(user, gen, 0) : 0;
 }
 
 static void graph_again(void *obj, u32 idx, u32 base, void *user)
 {
 	if (base)
-		store_relaxed(&((struct graph *)obj)->gen, base);
+		store_relaxed(&((struct graph *)obj)->gen, gen_first(user, 0) + base);
 }
 
 static u32 note_last(void *obj, u32 idx, void *user)
 {
-	return load_relaxed(&((struct op_note *)obj)->state) >> NOTE_GEN_SHIFT;
+	return gen_age(user, load_relaxed(&((struct op_note *)obj)->state) >> NOTE_GEN_SHIFT,
+		       GEN_TICKET);
 }
 
 static void note_again(void *obj, u32 idx, u32 base, void *user)
 {
-	if (base)
-		store_relaxed(&((struct op_note *)obj)->state, base << NOTE_GEN_SHIFT);
+	store_relaxed(&((struct op_note *)obj)->state,
+		      (gen_first(user, GEN_TICKET) + base) << NOTE_GEN_SHIFT);
 }
 
 /*

@@ -62,7 +62,7 @@ struct gone {
 struct pawl_engine {
 	/* This line and the next are read by every call. */
 	u64 id;			/* I: never repeats in a process */
-	u32 gen_first;		/* I: even; generations of handles begin behind it: gen_alive() */
+	u32 gen_first;		/* I: even; generations of handles begin behind it: var.h */
 	char *ops, *blocks, *vars;	/* I: memory of these pools */
 	char *threads;		/* I: array of struct thread */
 	struct rm_row *rm_rows;	/* I: [slot * RM_MAX + rm] */

@@ -424,7 +424,7 @@ int pawl_group_create(struct pawl_engine *e, const struct pawl_group_limits *lim
 		pool_put(e->pool[POOL_GROUP], &t->cache[POOL_GROUP], idx);
 		return rc;
 	}
-	gen = (u32)(load_relaxed(&g->life) >> 32) + 1;
+	gen = gen_alive(e, (u32)(load_relaxed(&g->life) >> 32));
 	store_relaxed(&g->cancels, (u64)gen << 32);
 	store_release(&g->life, (u64)gen << 32);		/* CORE-H7 <-> CORE-H8 */
 	out->h = (u64)gen << 32 | idx;
@@ -476,7 +476,7 @@ int pawl_group_destroy(struct pawl_engine *e, pawl_group_t h)
 		return err(-EBUSY, "group_destroy: another thread destroys it");
 	/* CORE-H6 <-> CORE-H5 */
 	if ((room & ROOM_POSTED) ||
-	    !cas_acquire_relaxed(&g->life, &life, life + (1ull << 32))) {
+	    !cas_acquire_relaxed(&g->life, &life, (u64)gen_dead((u32)(life >> 32)) << 32)) {
 		/* Relaxed: this thread has written nothing that another one reads. */
 		fetch_and_relaxed(&g->room, ~ROOM_CLOSED);
 		/* CORE-H3 <-> CORE-H2: a completion may have found the group closed. */

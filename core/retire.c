@@ -654,6 +654,8 @@ static int complete(struct pawl_engine *e, pawl_token_t token, int status, const
 	armed = cas_acquire_relaxed(&op->token, &want, gen << 2 | TOKEN_DONE);
 	if (BUSTED(TOKEN_TWICE))
 		armed = true;
+	if (!armed && gen_foreign(e, gen, want >> 2, GEN_TOKEN))
+		return err(-ESTALE, "complete: a token of another engine");
 	if (!armed)
 		return err(-EALREADY, "complete: this run was completed before");
 	if (unlikely(status < 0 && (text || payload)))

@@ -68,11 +68,38 @@ static inline struct block *version_of(const struct pawl_engine *e, u32 vi, u32 
 }
 
 /*
- * Generations of handles: odd while the var (or graph) is alive.  Each engine counts from
- * its own number, so that another engine's handle is refused.  An index whose generation has
- * come round to that number is not used again, so no handle is ever valid for two vars.  0 is
- * left out: it means that the index was never used.
+ * Generations of handles.  Each engine counts from its own number, so that another engine's
+ * handle is refused.  Those of vars, graphs, queues and groups are odd while the object is
+ * alive; 0 is left out, because it means that the index was never used.  An index of a var or
+ * a graph whose generation has come round to the first number is not used again, so no handle
+ * is ever valid for two of them.  Tickets and tokens have fewer bits (GEN_*): their objects get
+ * the first number when their memory is new.
  */
+#define GEN_TICKET	3u	/* a generation has 32 bits less this many */
+#define GEN_TOKEN	2u
+#define GEN_NEAR	65536u
+
+static inline u32 gen_first(const struct pawl_engine *e, u32 less)
+{
+	return e->gen_first >> less;
+}
+
+/* How many generations ago was the first? */
+static inline u32 gen_age(const struct pawl_engine *e, u32 gen, u32 less)
+{
+	return (gen - gen_first(e, less)) & (~0u >> less);
+}
+
+/*
+ * Is a handle with this generation of another engine?  Only if the object has not come near to it:
+ * own, its generation, may be an older one for a thread that reads it without order.  It is 0 if
+ * the memory is not in use; then no handle is found out.
+ */
+static inline bool gen_foreign(const struct pawl_engine *e, u32 gen, u32 own, u32 less)
+{
+	return own && gen_age(e, gen, less) > gen_age(e, own, less) + GEN_NEAR;
+}
+
 static inline u32 gen_alive(const struct pawl_engine *e, u32 gen)
 {
 	return (gen ? gen : e->gen_first) + 1;

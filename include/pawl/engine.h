@@ -344,7 +344,7 @@ PAWL_API int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, s
 PAWL_API int pawl_var_delete(struct pawl_engine *e, pawl_var_t v, pawl_fn fn, void *arg);
 /*
  * End one run of an asynchronous body with 0 or a negative errno, and a message, which is
- * copied and may be NULL.  Errors: -EALREADY if it was completed before, -EINVAL.
+ * copied and may be NULL.  Errors: -EALREADY if it was completed before, -EINVAL, -ESTALE.
  * Progress: lock-free, in steps bounded by the number of accesses that it releases.
  */
 PAWL_API int pawl_complete(struct pawl_engine *e, pawl_token_t token, int status,
@@ -586,9 +586,10 @@ PAWL_API int pawl_cq_fd(struct pawl_engine *e, pawl_cq_t cq);
  * names one push.  A program that passes it to another thread must order that as it does with
  * any other data.
  *
- *   state:    return an enum pawl_ticket_state; COMPLETE also for a stale ticket.
+ *   state:    return an enum pawl_ticket_state; COMPLETE also for a stale ticket, but -ESTALE for
+ *             one of another engine.
  *   wait:     wait until the op is complete and its vars are released.  -ETIMEDOUT; -EBUSY if
- *             another thread waits for this op; -EDEADLK from inside the op.
+ *             another thread waits for this op; -EDEADLK from inside the op; -ESTALE.
  *   cancel:   return 0 if the op will not start, -EINPROGRESS if it has started (its body can
  *             call pawl_run_canceled()), or -ESTALE if it is complete.
  *   canceled: called by a body: return 0, -ECANCELED after a cancel, or -ETIMEDOUT when the
