@@ -59,7 +59,7 @@ static inline float tanh_of(float x)
 /* e^x = 2^n e^r by a polynomial (from Cephes), with an error of two units in the last place. */
 static inline float exp_of(float x)
 {
-	float t, n, r, p, scale;
+	float t, n, r, p, scale, lowest = x;
 	uint32_t bits;
 
 	x = clampf(x, -87.3f, 88.8f);
@@ -75,7 +75,7 @@ static inline float exp_of(float x)
 	memcpy(&bits, &t, sizeof(bits));
 	bits = (bits << 23) + (126u << 23);		/* 2^(n - 1), which cannot overflow */
 	memcpy(&scale, &bits, sizeof(scale));
-	return p * scale * 2;
+	return lowest < -87.3f ? 0 : p * scale * 2;	/* no subnormal numbers */
 }
 
 /* As tanh_of(), with an absolute error below 1e-6. */
@@ -108,6 +108,7 @@ WIDE void exp_row(int64_t n, float *out, const float *in, float less)
 
 UNARY(u_relu, x < 0 ? 0 : x)
 UNARY(u_clip, clampf(x, alpha, beta))
+UNARY(u_clip_upper, x > beta ? beta : x < alpha ? alpha : x)
 UNARY(u_sigmoid, 1 / (1 + exp_of(-x)))
 UNARY(u_tanh, tanh_of(x))
 UNARY(u_leaky, x < 0 ? alpha * x : x)
@@ -205,6 +206,7 @@ static inner_fn unary_fn(unsigned int kind)
 		[U_SOFTSIGN] = u_softsign, [U_ERF] = u_erf, [U_EXP] = u_exp, [U_LOG] = u_log,
 		[U_SQRT] = u_sqrt, [U_RECIPROCAL] = u_reciprocal, [U_ABS] = u_abs,
 		[U_NEG] = u_neg, [U_FLOOR] = u_floor, [U_CEIL] = u_ceil, [U_NOT] = u_not,
+		[U_CLIP_UPPER] = u_clip_upper,
 	};
 
 	return fn[kind];

@@ -608,6 +608,7 @@ int graph_finish(struct graph *g)
 		rc = sweep(g);
 	if (rc)
 		return rc;
+	graph_guess(g);
 	m->inputs = g->in_io;
 	m->outputs = g->out_io;
 	m->batch = m->ninputs > 0;

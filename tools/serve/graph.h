@@ -37,6 +37,7 @@ enum unary {
 	U_NONE, U_RELU, U_CLIP, U_SIGMOID, U_TANH, U_LEAKY, U_ELU, U_HSIGMOID, U_HSWISH,
 	U_SWISH, U_SOFTPLUS, U_SOFTSIGN, U_ERF, U_EXP, U_LOG, U_SQRT, U_RECIPROCAL, U_ABS,
 	U_NEG, U_FLOOR, U_CEIL, U_NOT,
+	U_CLIP_UPPER,			/* the upper bound first, as MXNet has it */
 };
 
 enum binary {
@@ -67,9 +68,12 @@ struct attrs {
 	int64_t group;
 	enum ceil_mode round;
 	bool max_pool, count_pad;
+	bool mx_max;				/* pooling: -FLT_MAX at least, and no NaN */
 	bool trans_a, trans_b;
 	bool keep;				/* dimensions of 1; reduce */
+	bool mx_one;				/* reduce: at least one dimension remains */
 	bool flat;				/* softmax over all axes from this one */
+	bool mx_last;				/* but over the last of four */
 	bool zero_copy;				/* reshape: a 0 is a size of 0 */
 	float eps;
 	int64_t size;				/* LRN */
@@ -119,6 +123,7 @@ struct graph {
 	unsigned int nnodes;
 	int in[MAX_IO], out[MAX_IO];
 	struct serve_io in_io[MAX_IO], out_io[MAX_IO];
+	bool unstated[MAX_IO];			/* outputs whose shape the file does not state */
 	int64_t opset;
 	unsigned int tiles;			/* most tiles of an operator */
 	size_t limit;				/* bytes of constants, and of a slot */
@@ -187,6 +192,8 @@ int dims_bytes(enum serve_type type, unsigned int rank, const int64_t *dims, siz
 int onnx_parse(struct graph *g, const void *data, size_t len);
 int mxnet_parse(struct graph *g, const void *sym, size_t sym_len, const void *par,
 		size_t par_len);
+
+void graph_guess(struct graph *g);		/* guess.c: shapes that are not stated */
 
 /* shape.c: the output's type and shape from those of the inputs; NULL for an input left out. */
 int shape_of(const struct node *n, const struct shape *const *in, struct shape *out, char *err,

@@ -186,18 +186,15 @@ struct view transposed(const struct node *n, const struct view *in)
 
 /* ---- types and choices ----------------------------------------------------- */
 
-/* Whole numbers that do not fit the type become the nearest that do; a NaN becomes 0. */
+/*
+ * A NaN and numbers that do not fit become the smallest number of 64 or 32 bits, as the
+ * processor's conversions have it, and onnxruntime.  Types of 8 bits have its lowest ones.
+ */
 static int64_t whole(double x, enum serve_type type)
 {
-	static const struct {
-		int64_t min, max;
-	} of[] = {
-		[SERVE_UINT8] = { 0, UINT8_MAX }, [SERVE_INT8] = { INT8_MIN, INT8_MAX },
-		[SERVE_INT32] = { INT32_MIN, INT32_MAX }, [SERVE_INT64] = { INT64_MIN, INT64_MAX },
-	};
-
-	return !(x == x) ? 0 : x >= (double)of[type].max ? of[type].max :
-		x <= (double)of[type].min ? of[type].min : (int64_t)x;
+	if (type == SERVE_INT64)
+		return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN;
+	return x > -0x1p31 - 1 && x < 0x1p31 ? (int64_t)x : INT32_MIN;
 }
 
 static double load_f(enum serve_type type, const char *p)
@@ -384,7 +381,11 @@ static void softmax(const struct attrs *a, const struct view *out, const struct 
 	outer = count((unsigned int)axis, in->dims);
 	n = in->dims[axis];
 	inner = count(in->rank - (unsigned int)axis - 1, in->dims + axis + 1);
-	if (a->flat) {
+	if (a->mx_last && in->rank == 4) {
+		n = in->dims[3];
+		outer = count(3, in->dims);
+		inner = 1;
+	} else if (a->flat) {
 		n *= inner;
 		inner = 1;
 	}
@@ -572,8 +573,31 @@ int kernel_run(const struct node *n, const struct view *out, const struct view *
 		return 0;
 	case OP_GLOBAL_POOL: {
 		bool gone[SERVE_RANK] = { false, false, true, true };
+		struct attrs all = *a;
 
+		if (a->mx_max) {
+			for (i = 2; i < in[0]->rank; i++)
+				all.kernel[i - 2] = in[0]->dims[i];
+			pool_run(&all, out, in[0]);
+			return 0;
+		}
 		reduce(a->max_pool ? R_MAX : R_MEAN, out, in[0], gone);
+		return 0;
+	}
+	case OP_GEMM:
+	case OP_MATMUL: {
+		/* only of no elements: the sums are 0 */
+		struct attrs act = *a;
+		const float zero = 0;
+
+		fill(out, &zero);
+		if (n->nin > 2 && in[2])
+			binary_run(B_ADD, out, out, in[2]);
+		act.kind = a->act;
+		act.alpha = a->act_alpha;
+		act.beta = a->act_beta;
+		if (a->act)
+			unary_run(&act, out, out);
 		return 0;
 	}
 	case OP_NORM:

@@ -239,7 +239,7 @@ static bool attr_is(const struct mx *m, const char *key, const char *text)
 /* ---- operators -------------------------------------------------------------- */
 
 enum special { PLAIN, CONV, NORM, ACT, LEAKY, POOL, FC, CLIP, CONCAT, SCALAR, RSCALAR, SOFTMAX,
-	       SOFTMAX_OUT, RESHAPE, TRANSPOSE, LOCAL_NORM, REDUCE, AXIS, DROPOUT };
+	       SOFTMAX_OUT, SOFTMAX_ACT, RESHAPE, TRANSPOSE, LOCAL_NORM, REDUCE, AXIS, DROPOUT };
 
 static const struct def {
 	const char *name;
@@ -262,16 +262,19 @@ static const struct def {
 	{ "LeakyReLU", OP_UNARY, rows_each, 0, LEAKY, 1, 1 },
 	{ "Pooling", OP_POOL, rows_images, 0, POOL, 1, 1 },
 	{ "Reshape", OP_RESHAPE, rows_reshape, 0, RESHAPE, 1, 1 },
-	{ "SoftmaxActivation", OP_SOFTMAX, rows_softmax, 0, SOFTMAX_OUT, 1, 1 },
+	{ "SoftmaxActivation", OP_SOFTMAX, rows_softmax, 0, SOFTMAX_ACT, 1, 1 },
 	{ "SoftmaxOutput", OP_SOFTMAX, rows_softmax, 0, SOFTMAX_OUT, 1, 2 },
 	{ "_copy", OP_IDENTITY, rows_each, 0, PLAIN, 1, 1 },
 	{ "_div_scalar", OP_BINARY, rows_each, B_DIV, SCALAR, 1, 1 },
+	{ "_maximum_scalar", OP_BINARY, rows_each, B_MAX, SCALAR, 1, 1 },
+	{ "_minimum_scalar", OP_BINARY, rows_each, B_MIN, SCALAR, 1, 1 },
 	{ "_minus_scalar", OP_BINARY, rows_each, B_SUB, SCALAR, 1, 1 },
 	{ "_mul_scalar", OP_BINARY, rows_each, B_MUL, SCALAR, 1, 1 },
 	{ "_plus_scalar", OP_BINARY, rows_each, B_ADD, SCALAR, 1, 1 },
 	{ "_power_scalar", OP_BINARY, rows_each, B_POW, SCALAR, 1, 1 },
 	{ "_rdiv_scalar", OP_BINARY, rows_each, B_DIV, RSCALAR, 1, 1 },
 	{ "_rminus_scalar", OP_BINARY, rows_each, B_SUB, RSCALAR, 1, 1 },
+	{ "_rpower_scalar", OP_BINARY, rows_each, B_POW, RSCALAR, 1, 1 },
 	{ "abs", OP_UNARY, rows_each, U_ABS, PLAIN, 1, 1 },
 	{ "add_n", OP_SUM, rows_each, B_ADD, PLAIN, 1, MAX_INPUTS },
 	{ "broadcast_add", OP_BINARY, rows_each, B_ADD, PLAIN, 2, 2 },
@@ -431,7 +434,7 @@ static int special(struct mx *m, const struct def *d, struct node *n)
 		s = attr(m, "pool_type");
 		if (s && strcmp(s, "max") && strcmp(s, "avg"))
 			return refuse_node(m, -ENOTSUP, "pool_type %s", s);
-		a->max_pool = !s || !strcmp(s, "max");
+		a->max_pool = a->mx_max = !s || !strcmp(s, "max");
 		s = attr(m, "layout");
 		if (s && strcmp(s, "None") && strcmp(s, "NCHW") && strcmp(s, "NCW"))
 			return refuse_node(m, -ENOTSUP, "layout %s", s);
@@ -452,6 +455,8 @@ static int special(struct mx *m, const struct def *d, struct node *n)
 	case CLIP:
 		a->alpha = (float)attr_number(m, "a_min", -3.4e38);
 		a->beta = (float)attr_number(m, "a_max", 3.4e38);
+		if (a->alpha > a->beta)
+			a->kind = U_CLIP_UPPER;
 		return 0;
 	case CONCAT:
 		a->axis = attr_int(m, "dim", 1);
@@ -479,10 +484,17 @@ static int special(struct mx *m, const struct def *d, struct node *n)
 		/* over the channels, all of an image, or rows; the label is not used */
 		n->nin = 1;
 		a->axis = 1;
-		if (attr_bool(m, "multi_output", false) || attr_is(m, "mode", "channel"))
+		if (attr_bool(m, "multi_output", false))
 			return 0;
-		a->flat = !attr_bool(m, "preserve_shape", false);
+		/* mxnet 1.9.1 computes four dimensions with another library, by rows */
+		a->flat = a->mx_last = !attr_bool(m, "preserve_shape", false);
 		a->axis = a->flat ? 1 : -1;
+		return 0;
+	case SOFTMAX_ACT:
+		s = attr(m, "mode");
+		if (s && strcmp(s, "instance") && strcmp(s, "channel"))
+			return refuse_node(m, -ENOTSUP, "mode %s", s);
+		a->axis = s && !strcmp(s, "channel") ? 1 : -1;
 		return 0;
 	case RESHAPE:
 		k = attr_tuple(m, "shape", a->ints, SERVE_RANK);
@@ -506,7 +518,8 @@ static int special(struct mx *m, const struct def *d, struct node *n)
 		a->beta = (float)attr_number(m, "beta", 0.75);
 		a->bias = (float)attr_number(m, "knorm", 2);
 		a->size = attr_int(m, "nsize", 0);
-		return 0;
+		return a->size % 2 == 1 ? 0 :
+			refuse_node(m, -EINVAL, "nsize is %lld, and not odd", (long long)a->size);
 	case REDUCE:
 	case AXIS:
 		k = attr_tuple(m, "axis", a->ints, SERVE_RANK);
@@ -514,6 +527,7 @@ static int special(struct mx *m, const struct def *d, struct node *n)
 			return refuse_node(m, -ENOTSUP, "attribute axis or exclude");
 		a->nints = (unsigned int)k;
 		a->keep = attr_bool(m, "keepdims", false);
+		a->mx_one = true;
 		return 0;
 	case DROPOUT:
 		return attr_is(m, "mode", "always") ? refuse_node(m, -ENOTSUP, "mode always") : 0;
@@ -664,73 +678,6 @@ static int guess_input(struct mx *m, unsigned int input)
 	return 0;
 }
 
-/* Shapes of the outputs for a batch and a size of pictures, if the model takes them. */
-static bool try_outputs(struct graph *g, int64_t batch, int64_t size, struct shape *out)
-{
-	struct shape *s = calloc(g->nvalues + 1, sizeof(*s));
-	const struct shape *in[MAX_INPUTS] = { NULL };
-	unsigned int i, k;
-	bool ok = s;
-
-	for (i = 0; ok && i < g->nvalues; i++) {
-		s[i].type = g->value[i].type;
-		s[i].rank = g->value[i].rank;
-		memcpy(s[i].dims, g->value[i].dims, sizeof(s[i].dims));
-		s[i].data = g->value[i].data;
-	}
-	for (i = 0; ok && i < g->m.ninputs; i++) {
-		s[g->in[i]].rank = g->in_io[i].rank;
-		for (k = 0; k < g->in_io[i].rank; k++)
-			s[g->in[i]].dims[k] = g->in_io[i].dims[k] > 0 ? g->in_io[i].dims[k] :
-				k ? size : batch;
-	}
-	for (i = 0; ok && i < g->nnodes; i++) {
-		const struct node *n = &g->node[i];
-
-		for (k = 0; k < n->nin; k++)
-			in[k] = n->in[k] < 0 ? NULL : &s[n->in[k]];
-		ok = !shape_of(n, in, &s[n->out], NULL, 0);
-	}
-	for (i = 0; ok && i < g->m.noutputs; i++)
-		out[i] = s[g->out[i]];
-	free(s);
-	return ok;
-}
-
-static void differ(struct graph *g, const struct shape *a, const struct shape *b)
-{
-	unsigned int i, k;
-
-	for (i = 0; i < g->m.noutputs; i++)
-		for (k = 0; k < a[i].rank; k++)
-			if (b[i].rank != a[i].rank || a[i].dims[k] != b[i].dims[k])
-				g->out_io[i].dims[k] = -1;
-}
-
-static int guess_outputs(struct mx *m)
-{
-	static const int64_t sizes[] = { 224, 299, 32, 28, 64, 112, 512 };
-	struct graph *g = m->g;
-	struct shape first[MAX_IO], other[MAX_IO];
-	unsigned int i, n = sizeof(sizes) / sizeof(sizes[0]);
-
-	for (i = 0; i < n && !try_outputs(g, 1, sizes[i], first); i++)
-		;
-	if (i == n)
-		return refuse(g, -ENOTSUP,
-			      "no usual size of a picture fits: give the inputs __shape__");
-	for (n = 0; n < g->m.noutputs; n++) {
-		g->out_io[n].type = first[n].type;
-		g->out_io[n].rank = first[n].rank;
-		memcpy(g->out_io[n].dims, first[n].dims, sizeof(first[n].dims));
-	}
-	if (try_outputs(g, 2, sizes[i], other))
-		differ(g, first, other);
-	if (try_outputs(g, 1, sizes[i] + 64, other))
-		differ(g, first, other);
-	return 0;
-}
-
 static int read_symbol(struct mx *m, const void *sym, size_t len)
 {
 	json_t *nodes, *heads;
@@ -779,6 +726,8 @@ static int read_symbol(struct mx *m, const void *sym, size_t len)
 		if (named < 0)
 			return refuse(g, named, "no memory");
 		g->out_io[i].name = g->value[named].name;
+		g->out_io[i].type = SERVE_FP32;
+		g->unstated[i] = true;
 		g->out[g->m.noutputs++] = v;
 	}
 	for (i = 0; i < g->m.ninputs; i++) {
@@ -786,7 +735,7 @@ static int read_symbol(struct mx *m, const void *sym, size_t len)
 		if (rc)
 			return rc;
 	}
-	return guess_outputs(m);
+	return 0;
 }
 
 int mxnet_parse(struct graph *g, const void *sym, size_t sym_len, const void *par,

@@ -203,7 +203,9 @@ int onnx_tensor(struct graph *g, const Onnx__TensorProto *t, int v)
 
 /* ---- the model -------------------------------------------------------------- */
 
-static int read_io(struct graph *g, const Onnx__ValueInfoProto *vi, int v, struct serve_io *io)
+/* unstated: where to note that the shape is not stated; NULL: it must be. */
+static int read_io(struct graph *g, const Onnx__ValueInfoProto *vi, int v, struct serve_io *io,
+		   bool *unstated)
 {
 	const Onnx__TypeProto__Tensor *t;
 	unsigned int i;
@@ -212,9 +214,14 @@ static int read_io(struct graph *g, const Onnx__ValueInfoProto *vi, int v, struc
 	    !vi->type->tensor_type)
 		return refuse(g, -ENOTSUP, "'%s' is not a tensor", vi->name);
 	t = vi->type->tensor_type;
+	io->name = g->value[v].name;
 	if (onnx_type(t->elem_type, &io->type))
 		return refuse(g, -ENOTSUP, "'%s' has type %d, which is not supported", vi->name,
 			      t->elem_type);
+	if (unstated)
+		*unstated = !t->shape;
+	if (unstated && !t->shape)
+		return 0;
 	if (!t->shape || t->shape->n_dim > SERVE_RANK)
 		return refuse(g, -ENOTSUP, "'%s' has no shape, or more than %d dimensions",
 			      vi->name, SERVE_RANK);
@@ -228,7 +235,6 @@ static int read_io(struct graph *g, const Onnx__ValueInfoProto *vi, int v, struc
 				d->dim_value :
 				-1;
 	}
-	io->name = g->value[v].name;
 	return 0;
 }
 
@@ -261,7 +267,7 @@ static int read_graph(struct reader *r, const Onnx__GraphProto *gp)
 		v = onnx_define(&r->names, gp->input[i]->name);
 		if (v < 0)
 			return v;
-		rc = read_io(g, gp->input[i], v, &g->in_io[g->m.ninputs]);
+		rc = read_io(g, gp->input[i], v, &g->in_io[g->m.ninputs], NULL);
 		if (rc)
 			return rc;
 		g->value[v].type = g->in_io[g->m.ninputs].type;
@@ -280,7 +286,8 @@ static int read_graph(struct reader *r, const Onnx__GraphProto *gp)
 				      gp->output[i]->name ? gp->output[i]->name : "");
 		if (g->m.noutputs == MAX_IO)
 			return refuse(g, -ENOTSUP, "more than %d outputs", MAX_IO);
-		rc = read_io(g, gp->output[i], v - 1, &g->out_io[g->m.noutputs]);
+		rc = read_io(g, gp->output[i], v - 1, &g->out_io[g->m.noutputs],
+			     &g->unstated[g->m.noutputs]);
 		if (rc)
 			return rc;
 		g->out[g->m.noutputs++] = v - 1;

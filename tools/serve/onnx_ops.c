@@ -438,7 +438,9 @@ static int read_attrs(struct reader *r, struct node *n)
 		a->beta = attr_float(r, "beta", 0.75f);
 		a->bias = attr_float(r, "bias", 1);
 		a->size = attr_int(r, "size", 0);
-		return 0;
+		/* ONNX allows an even one, but does not say on which side it is longer */
+		return a->size % 2 == 1 ? 0 :
+			refuse_node(r, -ENOTSUP, "size is %lld, and not odd", (long long)a->size);
 	case OP_SOFTMAX:
 		a->flat = g->opset < 13;
 		a->axis = attr_int(r, "axis", a->flat ? 1 : -1);

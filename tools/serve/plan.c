@@ -154,6 +154,9 @@ static int make_prims(struct serve_slot *s, struct job *j)
 	unsigned int t, tiles;
 	int rc;
 
+	/* a product of nothing is for kernel_run() */
+	if (!conv && !j->in[0].dims[n->a.trans_a ? 0 : j->in[0].rank - 1])
+		return 0;
 	/* Slots change nothing in a model but its list of packed weights. */
 	if (j->in[1].data)
 		spec.packed = (struct packed **)(uintptr_t)&n->packed;

@@ -270,7 +270,7 @@ static int gemm(const struct ctx *c, const struct shape *const *in, struct shape
 	if (a->trans_a)
 		out->dims[0] = x->dims[1];
 	n = w->dims[a->trans_b ? 0 : 1];
-	if (k != w->dims[a->trans_b ? 1 : 0] || !k || !n)
+	if (k != w->dims[a->trans_b ? 1 : 0])
 		return bad(c, "rows of %lld elements, and the weights have %lld", (long long)k,
 			   (long long)w->dims[a->trans_b ? 1 : 0]);
 	out->dims[out->rank - 1] = n;
@@ -292,8 +292,8 @@ static int matmul(const struct ctx *c, const struct shape *const *in, struct sha
 		return rc;
 	if (x.rank < 2 || w.rank < 2 || x.rank > 6 || w.rank > 6)
 		return bad_shape(c, -ENOTSUP, "%u and %u dimensions", x.rank, w.rank);
-	if (x.dims[x.rank - 1] != w.dims[w.rank - 2] || !x.dims[x.rank - 1])
-		return bad(c, "sizes %lld and %lld do not match, or are 0",
+	if (x.dims[x.rank - 1] != w.dims[w.rank - 2])
+		return bad(c, "sizes %lld and %lld do not match",
 			   (long long)x.dims[x.rank - 1], (long long)w.dims[w.rank - 2]);
 	m = x.dims[x.rank - 2];
 	n = w.dims[w.rank - 1];
@@ -552,13 +552,17 @@ static int reduce(const struct ctx *c, const struct shape *const *in, struct sha
 		bool gone = any ? at[i] : !c->n->a.flat;
 
 		at[i] = gone;
-		if (gone && !x->dims[i] && c->n->a.kind != R_SUM)
+		/* the extremes of no numbers are infinities */
+		if (gone && !x->dims[i] && c->n->a.kind != R_SUM &&
+		    (c->n->a.kind == R_MEAN || x->type != SERVE_FP32))
 			return bad(c, "an empty input");
 		if (!gone)
 			out->dims[k++] = x->dims[i];
 		else if (c->n->a.keep)
 			out->dims[k++] = 1;
 	}
+	if (!k && c->n->a.mx_one)
+		out->dims[k++] = 1;
 	out->rank = k;
 	return 0;
 }

@@ -3,6 +3,7 @@
  * window.c - operators whose elements depend on neighbours: pooling, scaling, and normalization
  * over channels.  As in kernel.c, the data may lie in rows or with the channels last.
  */
+#include <float.h>
 #include <math.h>
 
 #include "graph.h"
@@ -51,7 +52,8 @@ WIDE void pool_run(const struct attrs *attrs, const struct view *out, const stru
 				float by;
 
 				for (c = 0; c < o.c; c++)
-					y[c * o.sc] = a.max_pool ? -INFINITY : 0;
+					y[c * o.sc] = a.mx_max ? -FLT_MAX :
+						a.max_pool ? -INFINITY : 0;
 				for (i = 0; i < a.kernel[0]; i++)
 					for (j = 0; j < a.kernel[1]; j++) {
 						int64_t ih = h0 + i * a.dilation[0];
@@ -63,7 +65,14 @@ WIDE void pool_run(const struct attrs *attrs, const struct view *out, const stru
 						seen++;
 						p = (const float *)(const void *)in->data +
 							n * x.sn + ih * x.sh + iw * x.sw;
-						if (a.max_pool && o.sc == 1 && x.sc == 1)
+						if (a.mx_max)
+							for (c = 0; c < o.c; c++) {
+								float f = p[c * x.sc];
+
+								y[c * o.sc] = f > y[c * o.sc] ?
+									f : y[c * o.sc];
+							}
+						else if (a.max_pool && o.sc == 1 && x.sc == 1)
 							for (c = 0; c < o.c; c++)
 								y[c] = p[c] > y[c] ||
 									p[c] != p[c] ?
@@ -126,6 +135,11 @@ static int64_t within(float x, int64_t n)
 
 static int64_t nearest(const struct attrs *a, float x, int64_t n, float scale)
 {
+	float half = floorf(x) + 0.5f;
+
+	/* scales are rounded, so a position that is meant to be a half may not be one */
+	if (fabsf(x - half) < 1e-6f)
+		x = a->nearest == NEAR_PREFER_CEIL || a->nearest == NEAR_PREFER_FLOOR ? half : x;
 	switch (a->nearest) {
 	case NEAR_SIMPLE:
 		return within(scale < 1 ? ceilf(x) : floorf(x), n);
