@@ -29,7 +29,8 @@ if [ ! -x "$mx" ]; then
 	mv "$PWD/build/mxnet-venv.new" "$PWD/build/mxnet-venv"
 fi
 export PYTHONDONTWRITEBYTECODE=1 MODEL_RUN=$PWD/tests/serve/model_run \
-	FUZZ_MODELS=$PWD/tests/serve/fuzz_models MXNET_PYTHON="$mx"
+	FUZZ_MODELS=$PWD/tests/serve/fuzz_models MXNET_PYTHON="$mx" \
+	PAWL_COMMAND=$PWD/tools/pawl/pawl
 if [ "${1:-}" = --speed ]; then
 	shift
 	exec "$venv/bin/python" "$here/speed.py" "$@"

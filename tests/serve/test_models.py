@@ -694,6 +694,15 @@ def test_rows_of_networks_are_apart(tmp_path):
         assert run_folder(str(folder), [noise(2, *shape[1:])], "-r")[1] == ["apart 1"]
 
 
+def test_random_graphs_that_share_runs():
+    """For longer: graphs.py -n 10000.  It prints its seed."""
+    p = subprocess.run([sys.executable, os.path.dirname(ZOO) + "/graphs.py", "-n", "300"],
+                       capture_output=True, check=False, text=True)
+    assert p.returncode == 0, p.stdout[-4000:] + p.stderr[-4000:]
+    counts = json.loads(p.stdout.splitlines()[-1])
+    assert counts["shared"] > 30 and counts["refused"] < 30, counts
+
+
 # --- launches -------------------------------------------------------------------
 
 def test_batch_of_any_size(tmp_path):

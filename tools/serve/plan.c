@@ -157,8 +157,11 @@ static int make_prims(struct serve_slot *s, struct job *j)
 	/* a product of nothing is for kernel_run() */
 	if (!conv && !j->in[0].dims[n->a.trans_a ? 0 : j->in[0].rank - 1])
 		return 0;
-	/* Slots change nothing in a model but its list of packed weights. */
-	if (j->in[1].data)
+	/*
+	 * Slots change nothing in a model but its list of packed weights.  Weights that are
+	 * computed from shapes are those of this slot.
+	 */
+	if (s->g->value[n->in[1]].data)
 		spec.packed = (struct packed **)(uintptr_t)&n->packed;
 	if (n->nin > 2 && n->in[2] >= 0)
 		spec.bias = j->in[2];

@@ -107,3 +107,15 @@ def test_requests_share_a_run_only_if_their_rows_are_apart(pawl, name):
     for row, one in zip(rows, answers):
         assert one.json["outputs"][0]["data"] == pytest.approx(answer(row), abs=1e-4)
     assert pawl.metric("nv_inference_exec_count", "m") == (1 if apart else 4)
+
+
+def test_weights_that_depend_on_the_shape_are_those_of_the_request(pawl):
+    made.save(pawl.repository, "m", made.model([
+        node("Shape", ["INPUT0"], "s"), node("Gather", ["s", "first"], "n"),
+        node("Cast", ["n"], "f", to=FLOAT), node("Expand", ["f", "square"], "w"),
+        node("MatMul", ["INPUT0", "w"], "y")], X, Y,
+        [tensor("first", [1], [0]), tensor("square", [2], [4, 4])]))
+    pawl.start()
+    for rows in (1, 3, 2, 1):
+        answer = pawl.infer("m", [[1, 2, 3, 4]] * rows)
+        assert answer.json["outputs"][0]["data"] == [10 * rows] * 4 * rows
