@@ -14,7 +14,7 @@ set -eu
 packages='gcc libc6-dev make pkg-config python3 python3-kconfiglib liburcu-dev libck-dev
 	libjansson-dev libopenblas-dev zlib1g-dev systemtap-sdt-dev
 	libdnnl-dev libonnx-dev libprotobuf-c-dev protobuf-c-compiler
-	libhttp-parser-dev libinih-dev libnghttp2-dev'
+	libhttp-parser-dev libnghttp2-dev'
 if [ "${1:-check}" != run ]; then
 	packages="$packages binutils abigail-tools python3-cffi libuv1-dev"
 	packages="$packages python3-pytest python3-h2 python3-numpy python3-pip python3-venv"

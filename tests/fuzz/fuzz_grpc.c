@@ -123,8 +123,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (got && (got < 9 || first[3] != 4 || memcmp(first + 5, "\0\0\0\0", 4)))
 		fuzz_broken("an answer of %zu bytes does not begin with SETTINGS", got);
 	answers += got > 0;
-	good += load_relaxed(&entry.stats.success.n) > 0;
-	store_relaxed(&entry.stats.success.n, 0);
+	good += load_relaxed(&version.stats.success.n) > 0;
+	store_relaxed(&version.stats.success.n, 0);
 	return 0;
 }
 

@@ -17,7 +17,7 @@
 static struct server *sv;
 static struct entry entry;
 static struct version version;
-static union { struct table t; char room[256]; } table;
+static union { struct table t; char room[sizeof(struct table) + 64]; } table;
 
 /* Messages to the main thread, of which there is none. */
 static void run_main(void)
@@ -101,8 +101,8 @@ static void serve_start(void)
 					  .queue_bytes = 1 << 20,
 					  .weight = 1,
 					  .instances = 1 };
-	entry.stats.batch = calloc(8, sizeof(*entry.stats.batch));
 	version = (struct version){ .e = &entry, .refs = 1, .home = &sv->port };
+	version.stats.batch = calloc(8, sizeof(*version.stats.batch));
 	memcpy(version.weights, weights, sizeof(weights));
 	if (serve_model_load(dir, "m", 1, &version.m, err, sizeof(err)))
 		fuzz_broken("the model: %s", err);
@@ -112,7 +112,7 @@ static void serve_start(void)
 	table.t.at[0].e = &entry;
 	table.t.at[0].v = &version;
 	l->table = &table.t;
-	store_relaxed(&sv->ready, 1);
+	table.t.ready = true;
 	atexit(serve_stop);
 }
 

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* pawl serve: options, and the configuration file, which the library inih reads. */
+/*
+ * pawl serve: options, and the configuration file.
+ *
+ * A line of the file is a section, a key with its value, a comment (its first character is # or
+ * ;) or blank.  A value is the rest of its line, whatever it has.  What other readers of INI
+ * files would guess is an error: a key that is repeated, a line that begins with white space
+ * (which could continue the value above it), an unknown section or key.
+ */
 
 #include <errno.h>
 #include <getopt.h>
-#include <ini.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +31,7 @@ static const char help_text[] =
 "                           --port is 0)\n"
 "  -i, --io-threads=N       threads for connections (1)\n"
 "  -w, --workers=N          threads that run layers (number of CPUs, less one)\n"
+"      --ready=any|all      health/ready needs one model that serves, or all (all)\n"
 "  -h, --help               print this\n"
 "\n"
 "pawl-serve(1) describes the configuration file, the endpoints and the signals.\n"
@@ -39,6 +46,7 @@ static const struct option long_options[] = {
 	{ "grpc-port", required_argument, NULL, 'g' },
 	{ "io-threads", required_argument, NULL, 'i' },
 	{ "workers", required_argument, NULL, 'w' },
+	{ "ready", required_argument, NULL, 'y' },
 	{ "help", no_argument, NULL, 'h' },
 	{ 0 },
 };
@@ -46,7 +54,7 @@ static const struct option long_options[] = {
 /* Where a value of a key goes, and what it may be. */
 struct key {
 	const char *name;
-	enum { TEXT, UINT, PORT, U64, SECONDS, MILLISECONDS, MICROSECONDS, SIZES } kind;
+	enum { TEXT, UINT, PORT, READY, U64, SECONDS, MILLISECONDS, MICROSECONDS, SIZES } kind;
 	size_t at;
 	uint64_t min, max;
 };
@@ -56,8 +64,10 @@ static const struct key server_keys[] = {
 	{ "repository", TEXT, SERVER(repository), 0, 0 },
 	{ "host", TEXT, SERVER(host), 0, 0 },
 	{ "token", TEXT, SERVER(token), 0, 0 },
+	{ "token_file", TEXT, SERVER(token_file), 0, 0 },
 	{ "port", UINT, SERVER(port), 0, 65535 },
 	{ "grpc_port", PORT, SERVER(grpc_port), 0, 65535 },
+	{ "ready", READY, SERVER(ready_any), 0, 1 },
 	{ "io_threads", UINT, SERVER(loops), 1, MAX_LOOPS },
 	{ "workers", UINT, SERVER(workers), 1, 1024 },
 	{ "max_connections", UINT, SERVER(max_connections), 1, 1000000 },
@@ -85,6 +95,20 @@ static const struct key model_keys[] = {
 };
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static char error[1024];		/* the first one */
+
+/* Record what is not good.  Returns STATUS_USAGE. */
+static int __attribute__((format(printf, 1, 2))) bad(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (!*error)
+		vsnprintf(error, sizeof(error), fmt, ap);
+	va_end(ap);
+	return STATUS_USAGE;
+}
 
 static bool parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *v)
 {
@@ -141,83 +165,196 @@ static bool set(const struct key *k, void *base, const char *value)
 		return parse_sizes(base, k, value);
 	if (k->kind == PORT && !strcmp(value, "none"))
 		v = GRPC_NONE;
+	else if (k->kind == READY && (!strcmp(value, "any") || !strcmp(value, "all")))
+		v = !strcmp(value, "any");
+	else if (k->kind == READY)
+		return false;
 	else if (!parse_number(value, k->min, k->max, &v))
 		return false;
-	if (k->kind == UINT || k->kind == PORT)
+	if (k->kind == UINT || k->kind == PORT || k->kind == READY)
 		*(unsigned int *)(void *)at = (unsigned int)v;
 	else
 		*(uint64_t *)(void *)at = k->kind == U64 ? v : v * unit[k->kind];
 	return true;
 }
 
-/* The settings of [model NAME]: those of [model], as far as it was read, and its own. */
-static struct model_conf *named(struct config *cfg, const char *name)
+/* The settings of [model NAME]: those of [model], which is above it, and its own. */
+static struct named_conf *named(struct config *cfg, const char *name)
 {
 	struct named_conf *n;
 	unsigned int i;
 
 	for (i = 0; i < cfg->nnamed; i++)
 		if (!strcmp(cfg->named[i].name, name))
-			return &cfg->named[i].conf;
+			return &cfg->named[i];
 	n = realloc(cfg->named, (cfg->nnamed + 1) * sizeof(*n));
 	if (!n)
 		return NULL;
 	cfg->named = n;
 	n += cfg->nnamed++;
+	*n = (struct named_conf){ .conf = cfg->model };
 	snprintf(n->name, sizeof(n->name), "%s", name);
-	n->conf = cfg->model;
-	return &n->conf;
+	return n;
 }
 
-/* inih: 0 is an error. */
-static int handler(void *user, const char *section, const char *name, const char *value)
-{
-	struct config *cfg = user;
-	const struct key *keys = model_keys;
-	size_t n = COUNT(model_keys), i;
-	void *base = &cfg->model;
+/* Where the keys of a section go. */
+struct section {
+	char name[NAME_MAX_LEN + 16];
+	const struct key *keys;		/* NULL: no section has begun */
+	size_t nkeys;
+	void *base;
+	uint32_t *seen;
+};
 
-	if (!strcmp(section, "server")) {
-		keys = server_keys;
-		n = COUNT(server_keys);
-		base = cfg;
-	} else if (!strncmp(section, "model ", 6)) {
-		base = strlen(section + 6) > NAME_MAX_LEN ? NULL : named(cfg, section + 6);
-	} else if (strcmp(section, "model")) {
-		fprintf(stderr, "%s: %s: no section is named [%s]\n", SERVE_SELF, cfg->file,
-			section);
-		return 0;
+static int begin_section(struct config *cfg, struct section *s, const char *name)
+{
+	struct named_conf *n;
+
+	if (strlen(name) >= sizeof(s->name))
+		return bad("the name of the section is too long");
+	*s = (struct section){ .keys = model_keys, .nkeys = COUNT(model_keys) };
+	strcpy(s->name, name);
+	if (!strcmp(name, "server")) {
+		*s = (struct section){ .keys = server_keys, .nkeys = COUNT(server_keys),
+				       .base = cfg, .seen = &cfg->seen };
+		strcpy(s->name, name);
+	} else if (!strcmp(name, "model")) {
+		/* else those above would not have its settings */
+		if (cfg->nnamed)
+			return bad("[model] has to be above the sections of single models");
+		s->base = &cfg->model;
+		s->seen = &cfg->model_seen;
+	} else if (!strncmp(name, "model ", 6) && repo_good_name(name + 6)) {
+		n = named(cfg, name + 6);
+		if (!n)
+			return bad("out of memory");
+		s->base = &n->conf;
+		s->seen = &n->seen;
+	} else {
+		return bad("no section is named [%s]", name);
 	}
-	for (i = 0; base && i < n; i++)
-		if (!strcmp(keys[i].name, name)) {
-			if (set(&keys[i], base, value))
-				return 1;
-			fprintf(stderr, "%s: %s: '%s' is not good for %s\n", SERVE_SELF,
-				cfg->file, value, name);
-			return 0;
-		}
-	fprintf(stderr, "%s: %s: [%s] has no key '%s'\n", SERVE_SELF, cfg->file, section, name);
 	return 0;
 }
 
-static int bad(const char *what, const char *value)
+static int set_key(struct section *s, const char *name, const char *value)
 {
-	fprintf(stderr, "%s: %s%s\n", SERVE_SELF, what, value);
-	return STATUS_USAGE;
+	size_t i;
+
+	if (!s->keys)
+		return bad("'%s' is not in a section", name);
+	for (i = 0; i < s->nkeys; i++)
+		if (!strcmp(s->keys[i].name, name))
+			break;
+	if (i == s->nkeys)
+		return bad("[%s] has no key '%s'", s->name, name);
+	if (*s->seen & 1u << i)
+		return bad("[%s] has %s twice", s->name, name);
+	*s->seen |= 1u << i;
+	/* a secret is not repeated in a message */
+	if (!set(&s->keys[i], s->base, value))
+		return strcmp(name, "token") ? bad("'%s' is not good for %s", value, name) :
+					       bad("the value is not good for token");
+	return 0;
+}
+
+/* Without white space at its end. */
+static char *trimmed(char *text)
+{
+	char *end = text + strlen(text);
+
+	while (end > text && strchr(" \t\r\n", end[-1]))
+		*--end = 0;
+	return text;
+}
+
+static int read_line(struct config *cfg, struct section *s, char *line, size_t n)
+{
+	char *value, *name;
+
+	if (strlen(line) != n)
+		return bad("the line has a byte 0");
+	if (!*trimmed(line) || *line == '#' || *line == ';')
+		return 0;
+	if (*line == ' ' || *line == '\t') {
+		line += strspn(line, " \t");
+		if (*line == '#' || *line == ';')
+			return 0;
+		return bad("the line begins with white space; values are not continued");
+	}
+	if (*line == '[') {
+		name = line + 1;
+		if (name[strcspn(name, "]")] != ']' || name[strcspn(name, "]") + 1])
+			return bad("'%s' is not a section", line);
+		name[strcspn(name, "]")] = 0;
+		return begin_section(cfg, s, name);
+	}
+	value = strchr(line, '=');
+	if (!value)
+		return bad("'%.40s' has no '='", line);
+	*value++ = 0;
+	return set_key(s, trimmed(line), value + strspn(value, " \t"));
 }
 
 static int read_file(struct config *cfg)
 {
-	int line = ini_parse(cfg->file, handler, cfg);
+	FILE *f = fopen(cfg->file, "re");
+	struct section s = { .keys = NULL };
+	char *line = NULL, *from, why[sizeof(error)];
+	unsigned int number = 0;
+	size_t room = 0;
+	ssize_t n;
+	int rc = 0;
 
-	if (!line)
-		return 0;
-	if (line < 0)
-		fprintf(stderr, "%s: %s: %s\n", SERVE_SELF, cfg->file, line == -1 ?
-			strerror(errno) : "out of memory");
-	else
-		fprintf(stderr, "%s: %s: line %d is not good\n", SERVE_SELF, cfg->file, line);
-	return STATUS_USAGE;
+	while (f && !rc && (errno = 0, (n = getline(&line, &room, f))) > 0) {
+		from = line;
+		if (!number++ && !strncmp(line, "\xef\xbb\xbf", 3))
+			from += 3;
+		rc = read_line(cfg, &s, from, (size_t)n - (size_t)(from - line));
+	}
+	if (rc) {
+		memcpy(why, error, sizeof(why));
+		*error = 0;
+		bad("%.300s: line %u: %.600s", cfg->file, number, why);
+	} else if (errno) {
+		rc = bad("%s: %s", cfg->file, strerror(errno));
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return rc;
+}
+
+/* The token of a file is its only line. */
+static int read_token(struct config *cfg)
+{
+	char text[TOKEN_MAX + 3] = "";
+	const char *p;
+	FILE *f;
+
+	if (cfg->token_file) {
+		if (cfg->token)
+			return bad("token and token_file exclude each other");
+		f = fopen(cfg->token_file, "re");
+		if (!f || (!fgets(text, sizeof(text), f) && ferror(f))) {
+			bad("%s: %s", cfg->token_file, strerror(errno));
+			if (f)
+				fclose(f);
+			return STATUS_USAGE;
+		}
+		if (fgetc(f) != EOF)
+			strcpy(text, " ");
+		fclose(f);
+		if (!set_text(&cfg->token, trimmed(text)))
+			return bad("out of memory");
+	}
+	for (p = cfg->token; p && *p > ' ' && *p < 0x7f; p++)
+		;
+	/* what no header could have would refuse all requests */
+	if (cfg->token && (!*cfg->token || *p || strlen(cfg->token) > TOKEN_MAX))
+		return bad("%s%sthe token has to be one word of 1 to %d visible ASCII characters",
+			   cfg->token_file ? cfg->token_file : "", cfg->token_file ? ": " : "",
+			   TOKEN_MAX);
+	return 0;
 }
 
 static int option(struct config *cfg, int c)
@@ -227,27 +364,25 @@ static int option(struct config *cfg, int c)
 					      ['p'] = "port",
 					      ['g'] = "grpc_port",
 					      ['i'] = "io_threads",
-					      ['w'] = "workers" };
+					      ['w'] = "workers",
+					      ['y'] = "ready" };
 	size_t i;
 
 	for (i = 0; i < COUNT(server_keys); i++)
 		if (!strcmp(server_keys[i].name, key_of[c])) {
 			if (set(&server_keys[i], cfg, optarg))
 				return 0;
-			fprintf(stderr, "%s: '%s' is not good for --%s\n", SERVE_SELF, optarg,
-				c == 'i' ? "io-threads" : c == 'g' ? "grpc-port" : key_of[c]);
-			break;
+			return bad("'%s' is not good for --%s", optarg,
+				   c == 'i' ? "io-threads" : c == 'g' ? "grpc-port" : key_of[c]);
 		}
 	return STATUS_USAGE;
 }
 
 static int check_model(const struct model_conf *m, const char *name)
 {
-	if (m->npreferred && m->preferred[m->npreferred - 1] > m->max_batch) {
-		fprintf(stderr, "%s: [model%s%s]: a preferred batch is larger than max_batch\n",
-			SERVE_SELF, *name ? " " : "", name);
-		return STATUS_USAGE;
-	}
+	if (m->npreferred && m->preferred[m->npreferred - 1] > m->max_batch)
+		return bad("[model%s%s]: a preferred batch is larger than max_batch",
+			   *name ? " " : "", name);
 	return 0;
 }
 
@@ -267,7 +402,7 @@ static int parse(struct config *cfg, int argc, char **argv)
 			return STATUS_FAILED;
 	}
 	if (optind < argc)
-		return bad("takes options only, not ", argv[optind]);
+		return bad("takes options only, not %s", argv[optind]);
 	rc = cfg->file ? read_file(cfg) : 0;
 	optind = 1;
 	while (!rc && (c = getopt_long(argc, argv, "r:c:H:p:g:i:w:h", long_options, NULL)) != -1)
@@ -275,10 +410,12 @@ static int parse(struct config *cfg, int argc, char **argv)
 	if (rc)
 		return rc;
 	if (!cfg->repository)
-		return bad("--repository is missing", "");
+		return bad("--repository is missing");
 	if (cfg->grpc_port == GRPC_DEFAULT)
 		cfg->grpc_port = cfg->port ? 8001 : 0;
-	rc = check_model(&cfg->model, "");
+	rc = read_token(cfg);
+	if (!rc)
+		rc = check_model(&cfg->model, "");
 	for (i = 0; !rc && i < cfg->nnamed; i++)
 		rc = check_model(&cfg->named[i].conf, cfg->named[i].name);
 	return rc;
@@ -303,40 +440,109 @@ static void limit_connections(struct config *cfg)
 			rl.rlim_cur > 512 ? (unsigned int)rl.rlim_cur - 256 : 256;
 }
 
+static int defaults(struct config *cfg)
+{
+	*cfg = (struct config){ .port = 8000, .grpc_port = GRPC_DEFAULT, .loops = 1,
+		.max_connections = 10000, .max_header = 16384, .max_body = 64u << 20,
+		.max_memory = 1u << 30, .idle_ns = 60000000000u, .read_ns = 30000000000u,
+		.write_ns = 30000000000u, .drain_ns = 30000000000u, .grace_ns = 1000000000u,
+		.model = { .max_batch = 8, .queue_requests = 1000, .queue_bytes = 256u << 20,
+			   .slot_bytes = (uint64_t)4 << 30, .weight = 1 } };
+	return set_text(&cfg->host, "127.0.0.1") ? 0 : STATUS_FAILED;
+}
+
+void config_free(struct config *cfg)
+{
+	free(cfg->repository);
+	free(cfg->host);
+	free(cfg->token);
+	free(cfg->token_file);
+	free(cfg->file);
+	free(cfg->named);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}
+
+/* The key that cannot be changed while the server runs, or NULL. */
+static const char *fixed(const struct config *a, const struct config *b)
+{
+	return !same_text(a->repository, b->repository) ? "repository" :
+		!same_text(a->host, b->host) ? "host" :
+		b->port && a->port != b->port ? "port" :
+		b->grpc_port && a->grpc_port != b->grpc_port ? "grpc_port" :
+		a->loops != b->loops ? "io_threads" :
+		b->workers && a->workers != b->workers ? "workers" :
+		a->max_header != b->max_header ? "max_header" : NULL;
+}
+
+int config_reload(struct config *cfg, int argc, char **argv, char **token)
+{
+	const char *key = NULL;
+	struct config new;
+	int rc;
+
+	*error = 0;
+	rc = defaults(&new) || parse(&new, argc, argv) ? -EINVAL : 0;
+	if (!rc)
+		limit_connections(&new);
+	key = rc ? NULL : fixed(cfg, &new);
+	if (rc || key) {
+		if (key)
+			bad("%s cannot be changed without a restart", key);
+		log_line("error", "config", "error", *error ? error : "out of memory", NULL);
+		config_free(&new);
+		return -EINVAL;
+	}
+	store_relaxed(&cfg->max_connections, new.max_connections);
+	store_relaxed(&cfg->max_body, new.max_body);
+	store_relaxed(&cfg->max_memory, new.max_memory);
+	store_relaxed(&cfg->idle_ns, new.idle_ns);
+	store_relaxed(&cfg->read_ns, new.read_ns);
+	store_relaxed(&cfg->write_ns, new.write_ns);
+	/* the main thread alone has these */
+	cfg->grace_ns = new.grace_ns;
+	cfg->drain_ns = new.drain_ns;
+	cfg->ready_any = new.ready_any;
+	cfg->model = new.model;
+	free(cfg->named);
+	cfg->named = new.named;
+	cfg->nnamed = new.nnamed;
+	new.named = NULL;
+	*token = cfg->token;
+	cfg->token = new.token;
+	new.token = NULL;
+	config_free(&new);
+	log_line("info", "config", "file", cfg->file ? cfg->file : "", NULL);
+	return 0;
+}
+
 int cmd_serve(int argc, char **argv)
 {
 	struct server *sv = calloc(1, sizeof(*sv));
-	struct config *cfg;
 	int rc;
 
-	if (!sv)
-		return bad("out of memory", "");
-	cfg = &sv->cfg;
-	cfg->port = 8000;
-	cfg->grpc_port = GRPC_DEFAULT;
-	cfg->loops = 1;
-	cfg->max_connections = 10000;
-	cfg->max_header = 16384;
-	cfg->max_body = 64u << 20;
-	cfg->max_memory = 1u << 30;
-	cfg->idle_ns = 60000000000u;
-	cfg->read_ns = cfg->write_ns = cfg->drain_ns = 30000000000u;
-	cfg->grace_ns = 1000000000u;
-	cfg->model = (struct model_conf){ .max_batch = 8, .queue_requests = 1000,
-		.queue_bytes = 256u << 20, .slot_bytes = (uint64_t)4 << 30, .weight = 1 };
-	rc = set_text(&cfg->host, "127.0.0.1") ? parse(cfg, argc, argv) : STATUS_FAILED;
+	if (!sv) {
+		fprintf(stderr, "%s: out of memory\n", SERVE_SELF);
+		return STATUS_FAILED;
+	}
+	sv->argc = argc;
+	sv->argv = argv;
+	rc = defaults(&sv->cfg);
+	if (!rc)
+		rc = parse(&sv->cfg, argc, argv);
 	if (rc < 0) {
 		fputs(help_text, stdout);
 		rc = STATUS_OK;
 	} else if (!rc) {
-		limit_connections(cfg);
+		limit_connections(&sv->cfg);
 		rc = serve_run(sv) ? STATUS_FAILED : STATUS_OK;
+	} else if (*error) {
+		fprintf(stderr, "%s: %s\n", SERVE_SELF, error);
 	}
-	free(cfg->repository);
-	free(cfg->host);
-	free(cfg->token);
-	free(cfg->file);
-	free(cfg->named);
+	config_free(&sv->cfg);
 	free(sv);
 	return rc;
 }

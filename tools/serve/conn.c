@@ -173,8 +173,8 @@ bool buf_json(struct loop *l, struct buf *b, const char *text)
 void conn_timer(struct conn *c, int kind)
 {
 	const struct config *cfg = &c->loop->sv->cfg;
-	const uint64_t length[TIMERS] = { cfg->idle_ns, cfg->read_ns, cfg->write_ns, LINGER_NS,
-		UINT64_MAX / 2, H2_TICK_NS };
+	const uint64_t length[TIMERS] = { load_relaxed(&cfg->idle_ns), load_relaxed(&cfg->read_ns),
+		load_relaxed(&cfg->write_ns), LINGER_NS, UINT64_MAX / 2, H2_TICK_NS };
 	struct loop *l = c->loop;
 
 	if (c->timer != TIMER_NONE) {
@@ -219,7 +219,8 @@ static int on_begin(http_parser *p)
 	c->in_value = c->want_continue = c->encoded = false;
 	c->site = SITE_UNKNOWN;
 	*c->host = *c->origin = 0;
-	c->authorized = !c->loop->sv->cfg.token;
+	c->authorized = !c->loop->token;
+	c->secrets = c->loop->secrets;
 	c->json_length = -1;
 	begin(c);
 	return 0;
@@ -257,7 +258,7 @@ static bool same_secret(const char *a, const char *b)
 
 bool conn_authorized(struct conn *c, const char *authorization)
 {
-	const char *token = c->loop->sv->cfg.token;
+	const char *token = c->loop->token;
 
 	return !token || (!strncasecmp(authorization, "Bearer ", 7) &&
 			  same_secret(authorization + 7, token));
@@ -364,7 +365,7 @@ static size_t buf_bytes(size_t n)
  */
 bool mem_room(struct server *sv, size_t mine, size_t n)
 {
-	uint64_t limit = sv->cfg.max_memory, others = load_relaxed(&sv->held) - mine;
+	uint64_t limit = load_relaxed(&sv->cfg.max_memory), others = load_relaxed(&sv->held) - mine;
 
 	n = buf_bytes(n);
 	return !others || (n <= limit && others <= limit - n);
@@ -396,7 +397,7 @@ static int headed(struct conn *c)
 
 	if (!c->authorized && (n || p->flags & F_CHUNKED))
 		return refuse(c, 401, "a bearer token is required");
-	if (n > c->loop->sv->cfg.max_body)
+	if (n > load_relaxed(&c->loop->sv->cfg.max_body))
 		return refuse(c, 413, "the body is too large");
 	if (c->encoded)
 		return refuse(c, 415, "compressed bodies are not supported");
@@ -433,7 +434,7 @@ static int on_body(http_parser *p, const char *at, size_t n)
 		c->body.n += n;		/* received in place */
 		return 0;
 	}
-	if (c->body.n + n > c->loop->sv->cfg.max_body)
+	if (c->body.n + n > load_relaxed(&c->loop->sv->cfg.max_body))
 		return refuse(c, 413, "the body is too large");
 	if (!buf_room(c->loop, &c->body, c->body.n + n + 1))
 		return refuse(c, 503, "out of memory");
@@ -618,7 +619,7 @@ bool conn_spent(struct conn *c)
  */
 static size_t repeated(struct conn *c, const char *p, size_t n)
 {
-	if (!c->nhead || n <= c->nhead || memcmp(p, c->head, c->nhead) || p[c->nhead] != '\n')
+	if (!c->nhead || c->secrets != c->loop->secrets || n <= c->nhead || memcmp(p, c->head, c->nhead) || p[c->nhead] != '\n')
 		return 0;
 	c->parser = c->behind;
 	begin(c);
@@ -928,7 +929,8 @@ void conn_accept(struct loop *l, unsigned int kind, unsigned int most)
 			return;
 		}
 		add_relaxed(&l->sv->connections, 1);
-		if (l->nconns >= (cfg->max_connections + cfg->loops - 1) / cfg->loops) {
+		if (l->nconns >= (load_relaxed(&cfg->max_connections) + cfg->loops - 1) /
+		    cfg->loops) {
 			refuse_connection(fd, kind);
 			continue;
 		}

@@ -121,9 +121,10 @@ static void server_live(struct call *k, struct buf *body)
 static void server_ready(struct call *k, struct buf *body)
 {
 	Inference__ServerReadyResponse m = INFERENCE__SERVER_READY_RESPONSE__INIT;
+	const char *why;
 
 	(void)body;
-	m.ready = load_relaxed(&k->c->loop->sv->ready);
+	m.ready = loop_ready(k->c->loop, &why);
 	answer(k, &m.base);
 }
 
@@ -197,13 +198,19 @@ struct version *grpc_find(struct call *k, char *name, char *version, struct refu
 	}
 	if (v && (want < 0 || v->m->version == want))
 		return v;
-	if (v)
+	if (v) {
 		snprintf(why->text, sizeof(why->text),
 			 "Request for unknown model: '%s' version %" PRId64 " is not found",
 			 v->e->name, want);
-	else
+	} else if (k->c->loop->table->loading) {
+		/* clients try again */
+		why->status = GRPC_UNAVAILABLE;
+		snprintf(why->text, sizeof(why->text), "model '%.500s' is not loaded yet",
+			 grpc_clean(name));
+	} else {
 		snprintf(why->text, sizeof(why->text),
 			 "Request for unknown model: '%.500s' is not found", grpc_clean(name));
+	}
 	return NULL;
 }
 
@@ -229,7 +236,7 @@ static void model_ready(struct call *k, struct buf *body)
 
 	if (!model_request(k, body, &a, &v, &why))
 		return;
-	m.ready = v && load_relaxed(&k->c->loop->sv->ready);
+	m.ready = v && !load_relaxed(&k->c->loop->sv->closing);
 	if (!v && why.status == GRPC_INVALID_ARGUMENT)
 		call_fail(k, why.status, "%s", why.text);
 	else
@@ -384,7 +391,7 @@ static Inference__ModelStatistics *statistics(struct arena *a, struct version *v
 	Inference__ModelStatistics *m = arena_alloc(a, sizeof(*m));
 	Inference__InferStatistics *s = arena_alloc(a, sizeof(*s));
 	Inference__InferBatchStatistics *b;
-	struct stats *st = &v->e->stats;
+	struct stats *st = &v->stats;
 	unsigned int i, most = v->e->conf.max_batch ? v->e->conf.max_batch : 1;
 	uint64_t n;
 
@@ -584,6 +591,68 @@ static void repository_unload(struct call *k, struct buf *body)
 	repository_model(k, body, CONTROL_UNLOAD);
 }
 
+/* --- grpc.health.v1 ---------------------------------------------------------------------- */
+
+static const char service[] = "inference.GRPCInferenceService";
+
+/* Send the status, and note it.  Returns false if there is no memory. */
+static bool send_health(struct call *k)
+{
+	Inference__HealthCheckResponse m = INFERENCE__HEALTH_CHECK_RESPONSE__INIT;
+	const char *why;
+
+	m.status = k->health == HEALTH_UNKNOWN ?
+		INFERENCE__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVICE_UNKNOWN :
+		loop_ready(k->c->loop, &why) ?
+		INFERENCE__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING :
+		INFERENCE__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING;
+	if (k->health != HEALTH_UNKNOWN)
+		k->health = m.status == INFERENCE__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING ?
+			HEALTH_SERVING : HEALTH_NOT_SERVING;
+	return call_send(k, &m.base);
+}
+
+static void health(struct call *k, struct buf *body, bool watch)
+{
+	Inference__HealthCheckRequest *m;
+	struct arena *a;
+	bool known;
+
+	m = unpack(k, body, &inference__health_check_request__descriptor, &a);
+	if (!m)
+		return;
+	known = !*m->service || !strcmp(m->service, service);
+	arena_end(a);
+	k->health = known ? HEALTH_NOT_SERVING : HEALTH_UNKNOWN;
+	if (!known && !watch)
+		call_end(k, GRPC_NOT_FOUND, "no service of this server has this name");
+	else if (!send_health(k))
+		call_end(k, GRPC_RESOURCE_EXHAUSTED, "out of memory");
+	else if (!watch)
+		call_end(k, GRPC_OK, NULL);
+}
+
+static void health_check(struct call *k, struct buf *body)
+{
+	health(k, body, false);
+}
+
+static void health_watch(struct call *k, struct buf *body)
+{
+	health(k, body, true);
+}
+
+void grpc_health(struct call *k)
+{
+	const char *why;
+
+	if (k->health == HEALTH_UNKNOWN || k->ended || k->closed ||
+	    (k->health == HEALTH_SERVING) == loop_ready(k->c->loop, &why))
+		return;
+	if (!send_health(k))
+		call_end(k, GRPC_RESOURCE_EXHAUSTED, "out of memory");
+}
+
 /* --- the service ------------------------------------------------------------------------- */
 
 static const struct method methods[] = {
@@ -602,16 +671,33 @@ static const struct method methods[] = {
 	{ "RepositoryModelUnload", repository_unload, false, false },
 };
 
+static const struct method health_methods[] = {
+	{ "Check", health_check, true, false },
+	{ "Watch", health_watch, true, false },
+};
+
+static const struct method *find_method(const struct method *all, size_t n, const char *name,
+					size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (strlen(all[i].name) == len && !memcmp(all[i].name, name, len))
+			return &all[i];
+	return NULL;
+}
+
 const struct method *grpc_method(const char *path, size_t n)
 {
-	static const char service[] = "/inference.GRPCInferenceService/";
-	size_t i, skip = sizeof(service) - 1;
+	static const char health_service[] = "/grpc.health.v1.Health/";
+	size_t skip = sizeof(service) + 1;
 
-	if (n <= skip || memcmp(path, service, skip))
-		return NULL;
-	for (i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
-		if (strlen(methods[i].name) == n - skip &&
-		    !memcmp(methods[i].name, path + skip, n - skip))
-			return &methods[i];
+	if (n > skip && *path == '/' && !memcmp(path + 1, service, skip - 2) &&
+	    path[skip - 1] == '/')
+		return find_method(methods, sizeof(methods) / sizeof(methods[0]), path + skip,
+				   n - skip);
+	skip = sizeof(health_service) - 1;
+	if (n > skip && !memcmp(path, health_service, skip))
+		return find_method(health_methods, 2, path + skip, n - skip);
 	return NULL;
 }

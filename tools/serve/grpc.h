@@ -59,6 +59,8 @@ struct call {
 	/* answers, as they go over the wire */
 	struct buf out;
 	size_t out_at, out_held;
+	/* the last status that a Watch of the health sent; HEALTH_NONE: it is none */
+	enum { HEALTH_NONE, HEALTH_UNKNOWN, HEALTH_SERVING, HEALTH_NOT_SERVING } health;
 	/* in work */
 	struct request *requests;
 	struct control *control;
@@ -83,6 +85,7 @@ void call_done(struct call *k);
 /* The method of a path, or NULL. */
 const struct method *grpc_method(const char *path, size_t n);
 void grpc_cancel(struct call *k);	/* cancel its requests */
+void grpc_health(struct call *k);	/* a Watch sends the health if it has changed */
 
 /* --- the memory of a message (grpc.c) --- */
 

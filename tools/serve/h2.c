@@ -79,7 +79,7 @@ static struct call *call_new(struct conn *c, int32_t id)
 	memset(k, 0, sizeof(*k));
 	k->c = c;
 	k->id = id;
-	k->authorized = !l->sv->cfg.token;
+	k->authorized = !l->token;
 	k->read_ns = l->clock;
 	k->next = c->h2->calls;
 	if (k->next)
@@ -318,7 +318,7 @@ static void run(struct call *k)
 static size_t take(struct call *k, const uint8_t *p, size_t n)
 {
 	struct loop *l = k->c->loop;
-	const struct config *cfg = &l->sv->cfg;
+	uint64_t most = load_relaxed(&l->sv->cfg.max_body);
 	size_t part = 0, at = 0;
 
 	if (!k->nprefix)
@@ -335,10 +335,10 @@ static size_t take(struct call *k, const uint8_t *p, size_t n)
 				 "compressed messages are not supported");
 			return n;
 		}
-		if (k->length > cfg->max_body) {
+		if (k->length > most) {
 			call_fail(k, GRPC_RESOURCE_EXHAUSTED,
 				  "the message is too large: %zu bytes, and at most %llu",
-				  k->length, (unsigned long long)cfg->max_body);
+				  k->length, (unsigned long long)most);
 			return n;
 		}
 		if (!buf_room(l, &k->body, k->length + 1)) {
@@ -757,20 +757,22 @@ static void go_away(struct conn *c)
 static bool expire(struct conn *c, bool act)
 {
 	const struct config *cfg = &c->loop->sv->cfg;
+	uint64_t read_ns = load_relaxed(&cfg->read_ns), write_ns = load_relaxed(&cfg->write_ns);
+	uint64_t idle_ns = load_relaxed(&cfg->idle_ns);
 	uint64_t clock = c->loop->clock, now = c->loop->now;
 	struct h2 *h = c->h2;
 	bool any = false;
 	struct call *k;
 
-	if ((c->out.n && clock - h->wrote_ns >= cfg->write_ns) ||
-	    (!h->settled && clock - h->used_ns >= cfg->read_ns) ||
-	    (h->ncalls && clock - h->received_ns >= cfg->idle_ns + cfg->read_ns)) {
+	if ((c->out.n && clock - h->wrote_ns >= write_ns) ||
+	    (!h->settled && clock - h->used_ns >= read_ns) ||
+	    (h->ncalls && clock - h->received_ns >= idle_ns + read_ns)) {
 		if (act)
 			conn_close(c);
 		return true;
 	}
 	for (k = h->calls; k; k = k->next) {
-		bool late = !k->ended && clock - k->read_ns >= cfg->read_ns &&
+		bool late = !k->ended && clock - k->read_ns >= read_ns &&
 			(k->method && k->method->stream ? k->nprefix && !k->rest.n :
 							  !k->remote_end);
 
@@ -786,13 +788,13 @@ static bool expire(struct conn *c, bool act)
 			if (act)
 				call_end(k, GRPC_DEADLINE_EXCEEDED,
 					 "the request took too long");
-		} else if (k->answered && k->out.n && clock - k->sent_ns >= cfg->write_ns) {
+		} else if (k->answered && k->out.n && clock - k->sent_ns >= write_ns) {
 			any = true;
 			if (act)
 				nghttp2_submit_rst_stream(h->session, 0, k->id, NGHTTP2_CANCEL);
 		}
 	}
-	if (!h->ncalls && clock - h->used_ns >= cfg->idle_ns) {
+	if (!h->ncalls && clock - h->used_ns >= idle_ns) {
 		any = true;
 		if (act)
 			go_away(c);
@@ -821,7 +823,8 @@ void h2_tick(struct conn *c)
 	if (c->state == CONN_DEAD)
 		return;
 	/* a client that still exists answers the ping */
-	if (h->ncalls && c->loop->clock - h->received_ns >= c->loop->sv->cfg.idle_ns) {
+	if (h->ncalls && c->loop->clock - h->received_ns >=
+	    load_relaxed(&c->loop->sv->cfg.idle_ns)) {
 		if (!h->pinged)
 			nghttp2_submit_ping(h->session, 0, NULL);
 		h->pinged = true;
@@ -842,6 +845,8 @@ void h2_drain(struct conn *c)
 	for (k = c->h2->calls; k; k = k->next)
 		if (k->has_request && k->method && k->method->stream)
 			stream_ends(k);
+		else if (k->health && !k->ended && !k->closed)
+			call_end(k, GRPC_UNAVAILABLE, "the server is stopping");
 	go_away(c);
 }
 
@@ -858,6 +863,17 @@ bool h2_cancel(struct conn *c)
 	if (control)
 		mark(c);
 	return control;
+}
+
+void h2_told(struct loop *l)
+{
+	struct conn *c;
+	struct call *k;
+
+	for (c = l->timer_head[TIMER_H2]; c; c = c->next)
+		for (k = c->h2->calls; k; k = k->next)
+			if (k->health)
+				grpc_health(k);
 }
 
 int h2_open(struct conn *c)

@@ -6,8 +6,8 @@ serve-http-y := cmd.o conn.o grpc.o grpc_infer.o h2.o helper.o infer.o inference
 	layers.o light.o log.o page.o parse.o port.o repo.o route.o sched.o server.o slots.o stats.o trace.o
 ifdef CONFIG_SERVE
 serve-http-objs := $(addprefix tools/serve/,$(serve-http-y))
-serve-http-ldlibs := $(shell $(PKG_CONFIG) --libs inih jansson libnghttp2 libprotobuf-c) -lhttp_parser
-$(serve-http-objs): ccflags := $(shell $(PKG_CONFIG) --cflags inih jansson libnghttp2 libprotobuf-c)
+serve-http-ldlibs := $(shell $(PKG_CONFIG) --libs jansson libnghttp2 libprotobuf-c) -lhttp_parser
+$(serve-http-objs): ccflags := $(shell $(PKG_CONFIG) --cflags jansson libnghttp2 libprotobuf-c)
 targets += $(filter-out tools/serve/inference.pb-c.o,$(serve-http-objs))
 
 # the page, and its policy with the hashes of its script and style

@@ -256,7 +256,7 @@ int infer_http(const struct request *r)
 
 void infer_end(struct request *r, int http, bool gone, uint64_t begin)
 {
-	struct stats *st = &r->v->e->stats;
+	struct stats *st = &r->v->stats;
 	struct slot *slot = r->slot;
 	bool served = http == 200 && !gone;
 	uint64_t now;

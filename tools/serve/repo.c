@@ -11,6 +11,10 @@
  * request holds a reference to the version that it found, so each runs on one version, and none
  * fails because of the change.  When the last request of the old version has ended, the var of
  * its weights is deleted, which is a write, and their memory is freed.
+ *
+ * If the newest version cannot be loaded, the one that is served stays; if none is served, the
+ * newest that can be loaded is.  The index and the metrics name the versions that failed.  Only
+ * what does not exist any more (ENOENT) is unloaded: what cannot be read may exist.
  */
 
 #include <dirent.h>
@@ -25,7 +29,7 @@
 #include "serve.h"
 
 /* Names go into URLs, labels of metrics, and paths. */
-static bool good_name(const char *name)
+bool repo_good_name(const char *name)
 {
 	size_t n = strspn(name,
 			  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
@@ -33,82 +37,175 @@ static bool good_name(const char *name)
 	return n && !name[n] && n <= NAME_MAX_LEN && *name != '.';
 }
 
-static struct entry *find(struct server *sv, const char *name)
+/* Where a name is, or is to be, in the order of names. */
+static unsigned int position(const struct server *sv, const char *name)
 {
+	unsigned int lo = 0, hi = sv->nentries, mid;
+
+	while (lo < hi) {
+		mid = (lo + hi) / 2;
+		if (strcmp(sv->entries[mid]->name, name) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static struct entry *find(const struct server *sv, const char *name)
+{
+	unsigned int i = position(sv, name);
+
+	return i < sv->nentries && !strcmp(sv->entries[i]->name, name) ? sv->entries[i] : NULL;
+}
+
+static void entry_free(struct msg *m)
+{
+	struct entry *e = m->arg, **at;
+
+	for (at = &e->sv->active; e->active && *at != e; at = &(*at)->next_active)
+		;
+	if (e->active)
+		*at = e->next_active;
+	free(e);
+}
+
+void entry_put(struct entry *e)
+{
+	if (fetch_add_acq_rel(&e->refs, (u32)-1) == 1)
+		port_send(&e->sv->loops[0].port, &e->free_msg, entry_free, e);
+}
+
+/* The settings of a model. */
+static void settings(const struct server *sv, const char *name, struct model_conf *conf)
+{
+	const struct config *cfg = &sv->cfg;
 	unsigned int i;
 
-	for (i = 0; i < sv->nentries; i++)
-		if (!strcmp(sv->entries[i]->name, name))
-			return sv->entries[i];
-	return NULL;
+	*conf = cfg->model;
+	for (i = 0; i < cfg->nnamed; i++)
+		if (!strcmp(cfg->named[i].name, name))
+			*conf = cfg->named[i].conf;
+	if (!conf->instances)
+		conf->instances = cfg->workers + 1;
+}
+
+static bool same_settings(const struct server *sv, const struct entry *e)
+{
+	struct model_conf c;
+
+	settings(sv, e->name, &c);
+	return c.max_batch == e->conf.max_batch && c.delay_ns == e->conf.delay_ns &&
+		c.npreferred == e->conf.npreferred &&
+		!memcmp(c.preferred, e->conf.preferred, c.npreferred * sizeof(c.preferred[0])) &&
+		c.queue_requests == e->conf.queue_requests &&
+		c.queue_bytes == e->conf.queue_bytes && c.slot_bytes == e->conf.slot_bytes &&
+		c.weight == e->conf.weight && c.instances == e->conf.instances &&
+		c.timeout_ns == e->conf.timeout_ns;
+}
+
+static struct entry *entry_new(struct server *sv, const char *name)
+{
+	struct entry *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return NULL;
+	snprintf(e->name, sizeof(e->name), "%s", name);
+	e->sv = sv;
+	e->refs = 1;
+	settings(sv, name, &e->conf);
+	return e;
 }
 
 static struct entry *entry_create(struct server *sv, const char *name)
 {
-	struct config *cfg = &sv->cfg;
-	struct entry *e;
+	struct entry *e, **all;
 	unsigned int i;
 
-	if (sv->nentries == MAX_MODELS)
-		return NULL;
-	e = calloc(1, sizeof(*e));
+	if (sv->nentries == sv->room) {
+		all = realloc(sv->entries, (2 * sv->room + 16) * sizeof(*all));
+		if (!all)
+			return NULL;
+		sv->entries = all;
+		sv->room = 2 * sv->room + 16;
+	}
+	e = entry_new(sv, name);
 	if (!e)
 		return NULL;
-	snprintf(e->name, sizeof(e->name), "%s", name);
-	e->conf = cfg->model;
-	for (i = 0; i < cfg->nnamed; i++)
-		if (!strcmp(cfg->named[i].name, name))
-			e->conf = cfg->named[i].conf;
-	if (!e->conf.instances)
-		e->conf.instances = cfg->workers + 1;
-	e->stats.batch = calloc((size_t)e->conf.max_batch + 2, sizeof(*e->stats.batch));
-	if (!e->stats.batch) {
-		free(e);
-		return NULL;
-	}
-	sv->entries[sv->nentries++] = e;
+	i = position(sv, name);
+	memmove(sv->entries + i + 1, sv->entries + i,
+		(sv->nentries++ - i) * sizeof(sv->entries[0]));
+	sv->entries[i] = e;
 	return e;
 }
 
-static bool is_folder(const char *path)
+/* Whether a path is a folder, as far as can be known: 1, 0, or a negative errno. */
+static int folder(const char *path)
 {
 	struct stat st;
 
-	return !stat(path, &st) && S_ISDIR(st.st_mode);
+	if (!stat(path, &st))
+		return S_ISDIR(st.st_mode);
+	return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
 }
 
-/* The greatest version of a model, or 0. */
-static int64_t newest(struct server *sv, const char *name)
+static int descending(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return x < y ? 1 : -(x > y);
+}
+
+/*
+ * The versions of a model, the newest first, in an array that the caller frees.  Returns how
+ * many, or a negative errno.  One that cannot be examined counts: its load says why.
+ */
+static int versions(struct server *sv, const char *name, int64_t **all)
 {
 	char path[4096];
-	int64_t best = 0, v;
+	unsigned int n = 0, room = 0;
+	int64_t v, *more;
 	struct dirent *d;
 	char *end;
 	DIR *dir;
+	int rc;
 
+	*all = NULL;
 	snprintf(path, sizeof(path), "%s/%s", sv->cfg.repository, name);
 	dir = opendir(path);
 	if (!dir)
-		return 0;
-	while ((d = readdir(dir))) {
-		errno = 0;
+		return -errno;
+	while (errno = 0, (d = readdir(dir))) {
 		v = strtoll(d->d_name, &end, 10);
-		if (errno || *end || *d->d_name < '1' || *d->d_name > '9' || v <= best)
+		if (errno || *end || *d->d_name < '1' || *d->d_name > '9')
 			continue;
 		if (snprintf(path, sizeof(path), "%s/%s/%s", sv->cfg.repository, name,
-			     d->d_name) < (int)sizeof(path) &&
-		    is_folder(path))
-			best = v;
+			     d->d_name) >= (int)sizeof(path) || !folder(path))
+			continue;
+		if (n == room) {
+			room = 2 * room + 8;
+			more = realloc(*all, room * sizeof(**all));
+			if (!more) {
+				errno = ENOMEM;
+				break;
+			}
+			*all = more;
+		}
+		(*all)[n++] = v;
 	}
+	rc = errno ? -errno : (int)n;
 	closedir(dir);
-	return best;
+	if (n)
+		qsort(*all, n, sizeof(**all), descending);
+	return rc;
 }
 
 static void version_free(struct msg *m)
 {
 	struct version *v = m->arg;
 	struct helper *h = (struct helper *)((char *)v->home - offsetof(struct helper, port));
-	char text[24];
+	char text[24], n[4][24];
+	struct stats *st = &v->stats;
 	unsigned int i;
 
 	slots_free(v);
@@ -117,33 +214,108 @@ static void version_free(struct msg *m)
 			pawl_var_delete(h->sv->e[i], v->weights[i], NULL, NULL);
 	if (v->m) {
 		snprintf(text, sizeof(text), "%" PRId64, v->m->version);
-		log_line("info", "freed", "model", v->e->name, "version", text, NULL);
+		snprintf(n[0], sizeof(n[0]), "%" PRIu64, load_relaxed(&st->submitted));
+		snprintf(n[1], sizeof(n[1]), "%" PRIu64, load_relaxed(&st->success.n));
+		snprintf(n[2], sizeof(n[2]), "%" PRIu64, load_relaxed(&st->fail.n));
+		snprintf(n[3], sizeof(n[3]), "%" PRIu64, load_relaxed(&st->canceled));
+		/* the last figures of its metrics */
+		log_line("info", "freed", "model", v->e->name, "version", text, "requests",
+			 n[0], "succeeded", n[1], "failed", n[2], "canceled", n[3], NULL);
 		serve_model_free(v->m);
 	}
+	free(v->stats.batch);
+	entry_put(v->e);
 	free(v);
 }
 
-static int by_name(const void *a, const void *b)
+void table_put(struct table *t)
 {
-	return strcmp((*(struct entry *const *)a)->name, (*(struct entry *const *)b)->name);
+	unsigned int i;
+
+	if (fetch_add_acq_rel(&t->refs, (u32)-1) != 1)
+		return;
+	for (i = 0; i < t->n; i++)
+		version_put(t->at[i].v);
+	free(t->failed);
+	free(t);
+}
+
+const char *table_why(const struct table *t, const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < t->nfailed; i++)
+		if (!strcmp(t->failed[i].name, name))
+			return t->failed[i].f.reason;
+	return NULL;
+}
+
+static bool is_loading(const struct server *sv, const struct entry *e)
+{
+	return sv->load.e == e || (sv->load.e && sv->load.old == e) || e->wanted;
+}
+
+/* Whether the server is ready, by the rule of --ready; else the reason. */
+static void judge(const struct server *sv, struct table *t)
+{
+	unsigned int i, serve = 0, n = 0;
+	const struct entry *e, *bad = NULL;
+
+	for (i = 0; i < sv->nentries; i++) {
+		e = sv->entries[i];
+		n++;
+		serve += e->current != NULL;
+		if (!e->current && is_loading(sv, e))
+			t->loading = true;
+		/* one that a running server does not have yet does not count until it failed */
+		else if (!e->current && !e->explicitly_unloaded && !bad)
+			bad = e;
+	}
+	t->loading = t->loading || !sv->started;
+	if (sv->cfg.ready_any ? serve : sv->started && n && !bad)
+		t->ready = true;
+	else if (!sv->started)
+		snprintf(t->reason, sizeof(t->reason), "models are loading");
+	else if (bad)
+		snprintf(t->reason, sizeof(t->reason), "model '%s' is not served: %.160s",
+			 bad->name, bad->nfailed ? bad->failed[0].reason : bad->reason);
+	else if (*sv->unreadable)
+		snprintf(t->reason, sizeof(t->reason), "%s", sv->unreadable);
+	else
+		snprintf(t->reason, sizeof(t->reason), n ? "no model is served" :
+			 "the repository has no models");
 }
 
 /* Send the loops what is current. */
 static int publish_current(struct server *sv)
 {
-	struct entry *sorted[MAX_MODELS];
 	struct table *t = calloc(1, sizeof(*t) + sv->nentries * sizeof(t->at[0]));
-	unsigned int i;
+	unsigned int i, k, nfailed = 0;
+	struct entry *e;
 
-	if (!t)
-		return -ENOMEM;
-	memcpy(sorted, sv->entries, sv->nentries * sizeof(sorted[0]));
-	qsort(sorted, sv->nentries, sizeof(sorted[0]), by_name);
 	for (i = 0; i < sv->nentries; i++)
-		if (sorted[i]->current) {
-			t->at[t->n].e = sorted[i];
-			t->at[t->n++].v = sorted[i]->current;
+		nfailed += sv->entries[i]->nfailed;
+	if (t)
+		t->failed = calloc(nfailed + 1, sizeof(*t->failed));
+	if (!t || !t->failed) {
+		free(t);
+		return -ENOMEM;
+	}
+	for (i = 0; i < sv->nentries; i++) {
+		e = sv->entries[i];
+		for (k = 0; k < e->nfailed; k++) {
+			strcpy(t->failed[t->nfailed].name, e->name);
+			t->failed[t->nfailed++].f = e->failed[k];
 		}
+		if (!e->current)
+			continue;
+		version_get(e->current);
+		t->at[t->n].e = e;
+		t->at[t->n++].v = e->current;
+	}
+	t->refs = 1;
+	judge(sv, t);
+	sv->changed = false;
 	publish(sv, t);
 	return 0;
 }
@@ -196,8 +368,8 @@ static int check(const struct version *v, char *err, size_t size)
 	return 0;
 }
 
-/* On the helper: load the newest version. */
-static int prepare(struct load *ld)
+/* On the helper: load one version. */
+static int prepare(struct load *ld, int64_t number, char *why, size_t size)
 {
 	struct server *sv = ld->sv;
 	struct version *v;
@@ -205,33 +377,70 @@ static int prepare(struct load *ld)
 	unsigned int i;
 	int rc;
 
-	ld->number = newest(sv, ld->e->name);
-	if (!ld->number) {
-		snprintf(ld->reason, sizeof(ld->reason), "no folder of a version");
-		return -ENOENT;
-	}
-	snprintf(ld->reason, sizeof(ld->reason), "out of memory");
-	ld->v = v = calloc(1, sizeof(*v));
+	snprintf(why, size, "out of memory");
+	v = calloc(1, sizeof(*v));
 	if (!v)
 		return -ENOMEM;
+	ld->v = v;
 	v->e = ld->e;
+	fetch_add_relaxed(&v->e->refs, 1);
 	v->home = &sv->loader.port;
 	v->refs = 1;
 	v->free_msg = (struct msg){ .fn = version_free, .arg = v };
-	snprintf(path, sizeof(path), "%s/%s/%" PRId64, sv->cfg.repository, ld->e->name,
-		 ld->number);
-	rc = serve_model_load(path, ld->e->name, ld->number, &v->m, ld->reason,
-			      sizeof(ld->reason));
+	v->stats.batch = calloc((size_t)v->e->conf.max_batch + 2, sizeof(*v->stats.batch));
+	if (!v->stats.batch)
+		return -ENOMEM;
+	snprintf(path, sizeof(path), "%s/%s/%" PRId64, sv->cfg.repository, ld->e->name, number);
+	rc = serve_model_load(path, ld->e->name, number, &v->m, why, size);
 	if (rc) {
 		v->m = NULL;
 		return rc;
 	}
-	rc = check(v, ld->reason, sizeof(ld->reason));
+	rc = check(v, why, size);
 	for (i = 0; !rc && i < ENGINES; i++)
 		rc = pawl_var_create(sv->e[i], &v->weights[i]);
 	if (!rc)
-		rc = slots_warm(sv, v, ld->reason, sizeof(ld->reason));
+		rc = slots_warm(sv, v, why, size);
 	return rc;
+}
+
+/* On the helper: load the newest version, or an older one if otherwise none would serve. */
+static void prepare_any(struct load *ld)
+{
+	struct failure none;
+	int64_t *all;
+	int i, n, rc;
+
+	n = versions(ld->sv, ld->e->name, &all);
+	ld->status = n < 0 ? n : -ENOENT;
+	if (n <= 0) {
+		ld->nfailed = 1;
+		ld->failed[0].version = 0;
+		if (!n || n == -ENOENT)
+			snprintf(ld->failed[0].reason, sizeof(ld->failed[0].reason),
+				 "no folder of a version");
+		else
+			snprintf(ld->failed[0].reason, sizeof(ld->failed[0].reason),
+				 "the folder of the model cannot be read: %s", strerror(-n));
+	}
+	for (i = 0; i < n; i++) {
+		struct failure *f = ld->nfailed < MAX_FAILED ? &ld->failed[ld->nfailed] : &none;
+
+		if (i && ld->serves)
+			break;
+		f->version = all[i];
+		rc = prepare(ld, all[i], f->reason, sizeof(f->reason));
+		if (!i)
+			ld->status = rc;
+		if (!rc)
+			break;
+		if (ld->nfailed < MAX_FAILED)
+			ld->nfailed++;
+		if (ld->v)
+			version_put(ld->v);
+		ld->v = NULL;
+	}
+	free(all);
 }
 
 static void load_arrived(struct msg *m)
@@ -246,14 +455,21 @@ static void load_run(struct msg *m)
 {
 	struct load *ld = m->arg;
 
-	ld->status = prepare(ld);
+	prepare_any(ld);
 	port_send(&ld->sv->port, m, load_arrived, ld);
 }
 
 static void load_begin(struct server *sv, struct entry *e, struct control *ct)
 {
+	/* an entry's settings do not change: the version has a new one, with its own queue */
+	struct entry *fresh = same_settings(sv, e) ? NULL : entry_new(sv, e->name);
+
 	e->wanted = false;
-	sv->load = (struct load){ .sv = sv, .e = e, .ct = ct, .begin_ns = now_ns() };
+	if (!fresh)
+		fetch_add_relaxed(&e->refs, 1);
+	sv->load = (struct load){ .sv = sv, .e = fresh ? fresh : e, .old = fresh ? e : NULL,
+				  .ct = ct, .begin_ns = now_ns(), .serves = e->current };
+	sv->changed = true;
 	port_send(&sv->loader.port, &sv->load.msg, load_run, &sv->load);
 }
 
@@ -269,37 +485,113 @@ static void answer(struct control *ct, int http, const char *fmt, const char *wh
 static void load_end(struct server *sv)
 {
 	struct load *ld = &sv->load;
-	struct entry *e = ld->e;
+	struct entry *e = ld->old ? ld->old : ld->e, *other = ld->e;
 	char number[24], ms[24];
-	int rc = ld->status ? ld->status : replace(sv, e, ld->v);
+	unsigned int i;
 
-	if (!rc) {
+	if (ld->old && ld->v) {
+		other = e;
+		e = ld->e;
+		e->present = other->present;
+		e->current = other->current;
+		other->current = NULL;
+		sv->entries[position(sv, e->name)] = e;
+	}
+	ld->e = NULL;
+	memcpy(e->failed, ld->failed, sizeof(e->failed));
+	e->nfailed = ld->nfailed;
+	if (ld->v && replace(sv, e, ld->v)) {
+		ld->status = -ENOMEM;
+		snprintf(e->failed[0].reason, sizeof(e->failed[0].reason), "out of memory");
+		e->failed[0].version = ld->v->m->version;
+		e->nfailed = 1;
+		version_put(ld->v);
+		ld->v = NULL;
+	}
+	sv->changed = true;
+	for (i = 0; i < e->nfailed; i++) {
+		snprintf(number, sizeof(number), "%" PRId64, e->failed[i].version);
+		log_line("error", "load", "model", e->name, "version",
+			 e->failed[i].version ? number : "", "error", e->failed[i].reason,
+			 NULL);
+	}
+	if (ld->v) {
 		e->explicitly_unloaded = false;
-		*e->reason = 0;
-		snprintf(number, sizeof(number), "%" PRId64, ld->number);
+		snprintf(number, sizeof(number), "%" PRId64, ld->v->m->version);
 		snprintf(ms, sizeof(ms), "%.3f", (double)(now_ns() - ld->begin_ns) / 1e6);
 		log_line("info", "loaded", "model", e->name, "version", number, "ms", ms, NULL);
-	} else {
-		/* The current version stays. */
-		snprintf(e->reason, sizeof(e->reason), "%s", ld->reason);
-		log_line("error", "load", "model", e->name, "error", e->reason, NULL);
-		if (ld->v)
-			version_put(ld->v);
 	}
+	/* whoever calls for the newest version learns that it failed, also if an older one serves */
 	if (ld->ct)
-		answer(ld->ct, rc ? 400 : 200, rc ? "failed to load '%s', %s" : NULL, e->reason);
-	ld->e = NULL;
+		answer(ld->ct, ld->status ? 400 : 200,
+		       ld->status ? "failed to load '%s', %s" : NULL, e->failed[0].reason);
+	entry_put(other);
 }
 
 static int unload(struct server *sv, struct entry *e, const char *why)
 {
-	int rc = e->current ? replace(sv, e, NULL) : 0;
+	int rc;
 
+	/* the names of failed versions are not published any more */
+	e->nfailed = 0;
+	rc = e->current ? replace(sv, e, NULL) : 0;
 	if (rc)
 		return rc;
 	snprintf(e->reason, sizeof(e->reason), "%s", why);
+	sv->changed = true;
 	log_line("info", "unloaded", "model", e->name, "why", why, NULL);
 	return 0;
+}
+
+static void unreadable(struct server *sv, const char *path, int error)
+{
+	log_line("error", "repository", "folder", path, "error", strerror(error), NULL);
+	snprintf(sv->unreadable, sizeof(sv->unreadable), "%.200s cannot be read: %s", path,
+		 strerror(error));
+}
+
+/* Forget names that are neither in the repository nor in use. */
+static void forget(struct server *sv)
+{
+	unsigned int i, n = 0;
+	struct entry *e;
+
+	for (i = 0; i < sv->nentries; i++) {
+		e = sv->entries[i];
+		if (e->present || e->current || is_loading(sv, e))
+			sv->entries[n++] = e;
+		else
+			entry_put(e);
+	}
+	sv->nentries = n;
+}
+
+/* What a scan finds in the folder. */
+static void found(struct server *sv, const char *name)
+{
+	int64_t *all;
+	struct entry *e;
+	int n;
+
+	if (!repo_good_name(name)) {
+		log_line("warning", "name", "folder", name, "error",
+			 "a name of a model has letters, digits, _, . and - only", NULL);
+		return;
+	}
+	e = find(sv, name);
+	if (!e)
+		e = entry_create(sv, name);
+	if (!e) {
+		log_line("error", "load", "model", name, "error", "out of memory", NULL);
+		return;
+	}
+	e->present = true;
+	if (e->explicitly_unloaded)
+		return;
+	n = versions(sv, name, &all);
+	if (!e->current || n <= 0 || e->current->m->version != all[0] || !same_settings(sv, e))
+		e->wanted = true;
+	free(all);
 }
 
 /* Load new models, unload removed ones. */
@@ -310,72 +602,83 @@ static void scan(struct server *sv)
 	struct entry *e;
 	char path[4096], why[320];
 	unsigned int i;
+	int is;
 
+	sv->changed = true;
+	*sv->unreadable = 0;
 	if (!dir) {
-		log_line("error", "repository", "folder", sv->cfg.repository, "error",
-			 strerror(errno), NULL);
+		unreadable(sv, sv->cfg.repository, errno);
 		return;
 	}
 	for (i = 0; i < sv->nentries; i++)
 		sv->entries[i]->present = false;
-	while ((d = readdir(dir))) {
+	while (errno = 0, (d = readdir(dir))) {
 		if (*d->d_name == '.' ||
 		    snprintf(path, sizeof(path), "%s/%s", sv->cfg.repository, d->d_name) >=
-		    (int)sizeof(path) || !is_folder(path))
+		    (int)sizeof(path))
 			continue;
-		if (!good_name(d->d_name)) {
-			log_line("warning", "name", "folder", d->d_name, "error",
-				 "a name of a model has letters, digits, _, . and - only",
-				 NULL);
-			continue;
-		}
-		e = find(sv, d->d_name);
-		if (!e)
-			e = entry_create(sv, d->d_name);
-		if (!e) {
-			log_line("error", "load", "model", d->d_name, "error",
-				 "too many models, or out of memory", NULL);
-			continue;
-		}
-		e->present = true;
-		if (e->explicitly_unloaded)
-			continue;
-		if (!e->current || e->current->m->version != newest(sv, e->name))
-			e->wanted = true;
+		is = folder(path);
+		if (is < 0)
+			unreadable(sv, path, -is);
+		if (is > 0)
+			found(sv, d->d_name);
 	}
+	if (errno)
+		unreadable(sv, sv->cfg.repository, errno);
 	closedir(dir);
-	for (i = 0; i < sv->nentries; i++)
-		if (!sv->entries[i]->present && sv->entries[i]->current) {
-			snprintf(why, sizeof(why), "the folder %.150s/%s does not exist",
-				 sv->cfg.repository, sv->entries[i]->name);
-			unload(sv, sv->entries[i], why);
+	for (i = 0; i < sv->nentries; i++) {
+		e = sv->entries[i];
+		snprintf(path, sizeof(path), "%s/%s", sv->cfg.repository, e->name);
+		/* also what the list lacks is unloaded only if it does not exist */
+		if (e->present || folder(path)) {
+			e->present = true;
+			continue;
 		}
+		e->wanted = false;
+		snprintf(why, sizeof(why), "the folder %.150s/%s does not exist",
+			 sv->cfg.repository, e->name);
+		if (e->current)
+			unload(sv, e, why);
+	}
+	forget(sv);
 }
 
+static void index_row(json_t *all, const struct entry *e, int64_t version, const char *state,
+		      const char *reason)
+{
+	json_t *o = json_pack("{s:s}", "name", e->name);
+	char text[24];
+
+	if (version) {
+		snprintf(text, sizeof(text), "%" PRId64, version);
+		json_object_set_new(o, "version", json_string(text));
+	}
+	json_object_set_new(o, "state", json_string(state));
+	if (reason)
+		json_object_set_new(o, "reason", json_string(reason));
+	json_array_append_new(all, o);
+}
+
+/* A row for each version that is served or failed, and one for a name without any. */
 static void index_json(struct server *sv, struct control *ct)
 {
-	json_t *all = json_array(), *o;
-	char version[24];
+	json_t *all = json_array();
 	struct entry *e;
-	unsigned int i;
-	bool loads;
+	unsigned int i, k;
 
 	for (i = 0; i < sv->nentries; i++) {
 		e = sv->entries[i];
-		if ((ct->ready_only && !e->current) || (!e->present && !e->current))
+		if (e->current)
+			index_row(all, e, e->current->m->version, "READY", NULL);
+		if (ct->ready_only)
 			continue;
-		o = json_pack("{s:s}", "name", e->name);
-		if (e->current) {
-			snprintf(version, sizeof(version), "%" PRId64, e->current->m->version);
-			json_object_set_new(o, "version", json_string(version));
-		}
-		loads = sv->load.e == e || e->wanted;
-		json_object_set_new(o, "state",
-				    json_string(e->current ? "READY" :
-						loads ? "LOADING" : "UNAVAILABLE"));
-		if (!e->current && !loads)
-			json_object_set_new(o, "reason", json_string(e->reason));
-		json_array_append_new(all, o);
+		if (!e->current && is_loading(sv, e))
+			index_row(all, e, 0, "LOADING", NULL);
+		else if (!e->current && !e->nfailed)
+			index_row(all, e, 0, "UNAVAILABLE", e->reason);
+		for (k = 0; k < e->nfailed && (e->current || !is_loading(sv, e)); k++)
+			index_row(all, e, e->failed[k].version, "UNAVAILABLE",
+				  e->failed[k].reason);
 	}
 	ct->text = json_dumps(all, JSON_COMPACT);
 	json_decref(all);
@@ -400,7 +703,7 @@ static void control_load(struct server *sv, struct control *ct)
 	char path[4096];
 
 	snprintf(path, sizeof(path), "%s/%s", sv->cfg.repository, ct->name);
-	if (!e && good_name(ct->name) && is_folder(path))
+	if (!e && repo_good_name(ct->name) && folder(path))
 		e = entry_create(sv, ct->name);
 	if (!e) {
 		answer(ct, 500, "failed to load '%s', %s",
@@ -480,6 +783,27 @@ static void run_wanted(struct server *sv)
 			load_begin(sv, sv->entries[i], NULL);
 }
 
+/* Say so if the server has become ready, or is not any more. */
+static void report(struct server *sv)
+{
+	const struct table *t = sv->table;
+	char port[16];
+
+	if (!t || !sv->started || load_relaxed(&sv->closing))
+		return;
+	if (t->ready && !sv->was_ready) {
+		snprintf(port, sizeof(port), "%u", sv->cfg.port);
+		if (!sv->notified)
+			notify("READY=1");
+		sv->notified = true;
+		log_line("info", "ready", "host", sv->cfg.host, "port", port, NULL);
+	} else if (!t->ready && strcmp(sv->told, t->reason)) {
+		log_line("error", "not ready", "error", t->reason, NULL);
+	}
+	snprintf(sv->told, sizeof(sv->told), "%s", t->ready ? "" : t->reason);
+	sv->was_ready = t->ready;
+}
+
 void repo_run(struct server *sv)
 {
 	unsigned int seen;
@@ -494,25 +818,32 @@ void repo_run(struct server *sv)
 			sv->rescan = false;
 		else if (!sv->load.e)
 			run_wanted(sv);
+		if (!sv->started && !repo_busy(sv)) {
+			sv->started = sv->changed = true;
+			port_send(&sv->loader.port, &sv->loader.yield, helper_yield,
+				  &sv->loader);
+		}
+		/* without memory the loops keep the old table, until the next message */
+		if (sv->changed)
+			publish_current(sv);
 	} while (seen != sv->arrived);
+	report(sv);
 }
 
 /* No loop runs any more. */
 void repo_free(struct server *sv)
 {
-	struct version *v;
 	unsigned int i;
 
-	for (i = 0; i < sv->nentries; i++) {
-		v = sv->entries[i]->current;
-		if (v)
-			version_put(v);
-	}
-	/* run the messages to the helper, which has ended */
+	for (i = 0; i < sv->nentries; i++)
+		if (sv->entries[i]->current)
+			version_put(sv->entries[i]->current);
+	if (sv->table)
+		table_put(sv->table);
+	/* run the messages to the helper, which has ended, and then those to loop 0 */
 	port_run(&sv->loader.port);
-	for (i = 0; i < sv->nentries; i++) {
-		free(sv->entries[i]->stats.batch);
-		free(sv->entries[i]);
-	}
-	free(sv->table);
+	for (i = 0; i < sv->nentries; i++)
+		entry_put(sv->entries[i]);
+	port_run(&sv->loops[0].port);
+	free(sv->entries);
 }

@@ -267,9 +267,39 @@ static bool method(struct conn *c, unsigned int want)
 	return false;
 }
 
-static void status(struct conn *c, bool good)
+/* The specification of KServe has "live" in the answers of both calls, its client "ready". */
+static void health(struct conn *c, bool ready)
 {
-	conn_answer(c, good ? 200 : 400, NULL, "", 0);
+	const char *why = NULL;
+	bool good = !ready || loop_ready(c->loop, &why);
+	struct loop *l = c->loop;
+
+	if (!out_begin(c))
+		return;
+	if (buf_text(l, &c->out, good ? "{\"live\":true" : "{\"live\":false") &&
+	    (!ready || buf_text(l, &c->out, good ? ",\"ready\":true" : ",\"ready\":false")) &&
+	    (good || (buf_text(l, &c->out, ",\"error\":") && buf_json(l, &c->out, why))) &&
+	    buf_add(l, &c->out, "}", 1))
+		out_end(c, good ? 200 : 400, as_json, NULL);
+	else
+		conn_close(c);
+}
+
+static void model_ready(struct conn *c, const char *name, bool ready)
+{
+	const char *why = ready ? NULL : table_why(c->loop->table, name);
+	struct loop *l = c->loop;
+
+	if (!out_begin(c))
+		return;
+	if (buf_text(l, &c->out, "{\"name\":") && buf_json(l, &c->out, name) &&
+	    buf_text(l, &c->out, ready ? ",\"ready\":true}" :
+		     ",\"ready\":false,\"error\":\"Model version not ready\"") &&
+	    (!why || (buf_text(l, &c->out, ",\"reason\":") && buf_json(l, &c->out, why))) &&
+	    (ready || buf_add(l, &c->out, "}", 1)))
+		out_end(c, ready ? 200 : 400, as_json, NULL);
+	else
+		conn_close(c);
 }
 
 /* What exists: clients take this list at its word. */
@@ -322,11 +352,8 @@ static void model(struct conn *c, char **part, int n)
 	v = table_find(c->loop->table, name, strlen(name));
 	ready = v && (want < 0 || v->m->version == want);
 	if (what && !strcmp(what, "ready")) {
-		if (ready && load_relaxed(&c->loop->sv->ready))
-			status(c, true);
-		else
-			conn_error(c, 400, "Model version not ready");
-	} else if (!v && !load_relaxed(&c->loop->sv->ready)) {
+		model_ready(c, name, ready && !load_relaxed(&c->loop->sv->closing));
+	} else if (!v && c->loop->table->loading) {
 		conn_error(c, 503, "model '%s' is not loaded yet", name);
 	} else if (!v && what && !strcmp(what, "stats")) {
 		conn_error(c, 400, "requested model '%s' is not available", name);
@@ -393,7 +420,7 @@ static const char *foreign(const struct conn *c)
 	    c->site == SITE_SAME)
 		return NULL;
 	/* a page of another site does not have the token */
-	if (c->site == SITE_UNKNOWN && (!*c->origin || c->loop->sv->cfg.token))
+	if (c->site == SITE_UNKNOWN && (!*c->origin || c->loop->token))
 		return NULL;
 	if (c->site == SITE_OTHER || !origin || strcasecmp(origin + 3, c->host))
 		return "a page of another site may not use this server";
@@ -403,7 +430,6 @@ static const char *foreign(const struct conn *c)
 
 void route(struct conn *c)
 {
-	struct server *sv = c->loop->sv;
 	char url[sizeof(c->url)], *part[MAX_PARTS];
 	const char *why;
 	int n;
@@ -425,7 +451,7 @@ void route(struct conn *c)
 		if (strcmp(part[2], "live") && strcmp(part[2], "ready"))
 			not_found(c);
 		else if (method(c, HTTP_GET))
-			status(c, *part[2] == 'l' || load_relaxed(&sv->ready));
+			health(c, *part[2] == 'r');
 		return;
 	}
 	why = foreign(c);

@@ -69,7 +69,7 @@ void version_put(struct version *v)
 
 static void finish(struct request *r, int status, const char *why)
 {
-	struct stats *st = &r->v->e->stats;
+	struct stats *st = &r->v->stats;
 
 	r->state = REQ_DONE;
 	r->status = status;
@@ -152,7 +152,7 @@ void sched_submit(struct msg *m)
 	struct request *r = m->arg;
 	struct entry *e = r->v->e;
 
-	add_relaxed(&e->stats.submitted, 1);
+	add_relaxed(&r->v->stats.submitted, 1);
 	r->queued_ns = now_ns();
 	if (r->deadline_ns && r->deadline_ns <= r->queued_ns) {
 		finish(r, -ETIMEDOUT, too_late);
@@ -160,7 +160,7 @@ void sched_submit(struct msg *m)
 	}
 	if (e->queued >= e->conf.queue_requests ||
 	    (e->queued && e->queued_bytes + r->bytes > e->conf.queue_bytes)) {
-		add_relaxed(&e->stats.refused, 1);
+		add_relaxed(&r->v->stats.refused, 1);
 		finish(r, -EAGAIN, "Exceeds maximum queue size");
 		return;
 	}
@@ -379,7 +379,7 @@ static void refuse_rows(struct entry *e, struct shapes *sh, uint64_t rows, int r
 /* Run them again, each alone; the slot has none of them any more. */
 static void split(struct request *const *r, unsigned int n)
 {
-	struct stats *st = &r[0]->v->e->stats;
+	struct stats *st = &r[0]->v->stats;
 
 	while (n-- > 0) {
 		if (r[n]->is_canceled) {
@@ -527,8 +527,8 @@ static void launch(struct server *sv, struct entry *e, struct batch *b)
 		row += b->r[k]->rows;
 		if (!b->r[k]->alone) {
 			queued = s->start_ns - b->r[k]->arrival_ns;
-			stats_add(&e->stats.queue, queued);
-			stats_hist(&e->stats, HIST_QUEUE, queued);
+			stats_add(&v->stats.queue, queued);
+			stats_hist(&v->stats, HIST_QUEUE, queued);
 		}
 	}
 	for (i = 0; i < v->m->ninputs; i++) {
@@ -547,7 +547,7 @@ static void launch(struct server *sv, struct entry *e, struct batch *b)
 		sv->inflight++;
 		e->inflight++;
 		if (s->light) {
-			add_relaxed(&e->stats.light, 1);
+			add_relaxed(&v->stats.light, 1);
 			if (!sv->light_end)
 				sv->light_end = s->launched_ns + LIGHT_TURN_NS;
 			done = light_finish(sv);
@@ -582,7 +582,7 @@ void sched_complete(struct slot *s, int status)
 {
 	struct version *v = s->v;
 	struct entry *e = v->e;
-	struct stats *st = &e->stats;
+	struct stats *st = &v->stats;
 	struct server *sv = s->sv;
 	uint64_t input, run, used;
 	unsigned int k, n = s->nreqs;

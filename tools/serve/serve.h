@@ -44,7 +44,6 @@
 #define MAX_IO		32		/* inputs, and outputs, of a model */
 #define HEAD_KEPT	512		/* bytes of a head that is compared with the next one */
 #define MAX_LOOPS	64
-#define MAX_MODELS	1024
 #define MAX_PREFERRED	8
 #define LEVELS		8		/* of priority */
 enum { LISTEN_HTTP, LISTEN_GRPC, LISTENERS };
@@ -72,18 +71,31 @@ struct model_conf {
 struct named_conf {
 	char name[NAME_MAX_LEN + 1];
 	struct model_conf conf;
+	uint32_t seen;			/* keys in the file, by their numbers */
 };
 
+/* A: those that a SIGHUP may change, while loops read them. */
 struct config {
-	char *repository, *host, *token, *file;
+	char *repository, *host, *token, *token_file, *file;
 	unsigned int port, grpc_port, loops, workers;
+	unsigned int ready_any;		/* ready with one model that serves */
 	unsigned int max_connections, max_header;
 	uint64_t max_body, max_memory;
 	uint64_t idle_ns, read_ns, write_ns, grace_ns, drain_ns;
 	struct model_conf model;	/* [model] */
 	struct named_conf *named;
 	unsigned int nnamed;
+	uint32_t seen, model_seen;	/* keys in the file, by their numbers */
 };
+
+#define TOKEN_MAX 300
+/*
+ * Read the file and the options again.  Returns 0, or a negative errno if they are not good, or
+ * change what needs a restart; the log says what, and nothing is changed.  Otherwise *token is
+ * that of the loops before, which is to be freed when they have the new one.
+ */
+int config_reload(struct config *cfg, int argc, char **argv, char **token);
+void config_free(struct config *cfg);
 
 /* Values of grpc_port that are no ports. */
 enum { GRPC_NONE = 65536, GRPC_DEFAULT };
@@ -118,7 +130,8 @@ void stats_hist(struct stats *s, int which, uint64_t ns);
 /* One version that is, or was, served. */
 struct version {
 	struct serve_model *m;		/* I, as all above the line */
-	struct entry *e;
+	struct entry *e;		/* a reference */
+	struct stats stats;		/* A */
 	pawl_var_t weights[ENGINES];
 	u32 refs;			/* A: of requests and slots, and of the repository */
 	struct port *home;		/* of the helper that loaded it, */
@@ -220,18 +233,32 @@ struct queue {
 	struct request *head, *tail;
 };
 
-/* A name in the repository.  It stays until the end. */
+/* A version that could not be loaded. */
+struct failure {
+	int64_t version;		/* 0: there is none */
+	char reason[256];
+};
+#define MAX_FAILED 4			/* of a name, which are remembered */
+
+/*
+ * A name in the repository, with its settings, its queue and the use of the engines.  It exists
+ * while the main thread or a version refers to it.  Loop 0, which may have it in a list, frees it.
+ */
 struct entry {
 	char name[NAME_MAX_LEN + 1];
 	struct model_conf conf;		/* I */
-	struct stats stats;
+	struct server *sv;		/* I */
+	u32 refs;			/* A */
+	struct msg free_msg;
 	u64 pending;			/* A: requests in the queue */
 	u32 nlight;			/* A: light slots of all versions */
 	/* main thread */
 	struct version *current;
 	bool present, explicitly_unloaded;
 	bool wanted;			/* a scan found it; it is to be loaded */
-	char reason[256];
+	struct failure failed[MAX_FAILED];	/* the newest version first */
+	unsigned int nfailed;
+	char reason[256];		/* why it is unloaded */
 	/* loop 0 */
 	struct queue level[LEVELS];
 	unsigned int queued, inflight, planning;
@@ -244,12 +271,24 @@ struct entry {
 	bool active;			/* in the list of those that have a queue */
 };
 
-/* What is served now.  A loop uses the one it was told last. */
+/*
+ * What is served now.  A loop uses the one it was told last.  It refers to its versions, and is
+ * freed with the last reference to it: that of the main thread, or of an answer in work.
+ */
 struct table {
+	u32 refs;			/* A; the rest I */
+	bool ready;			/* by the rule that --ready selects; else why not: */
+	char reason[320];
+	bool loading;			/* models that a scan has found are not loaded yet */
+	unsigned int nfailed;
+	struct { char name[NAME_MAX_LEN + 1]; struct failure f; } *failed;
 	unsigned int n;
 	struct { struct entry *e; struct version *v; } at[];	/* by name */
 };
 
+void table_put(struct table *t);
+/* Why a model has no version, or NULL. */
+const char *table_why(const struct table *t, const char *name);
 struct version *table_find(const struct table *t, const char *name, size_t n);
 
 /* --- connections (conn.c) --- */
@@ -276,6 +315,7 @@ struct conn {
 	char head[HEAD_KEPT];		/* the last one, up to its last byte */
 	unsigned int nhead;
 	http_parser behind;		/* the parser at that byte */
+	unsigned int secrets;		/* of the loop, when that head was read */
 	struct buf rest;		/* received behind the current request */
 	struct buf body, out;
 	size_t out_at, held;		/* bytes of the body, then of the answer */
@@ -359,6 +399,7 @@ void h2_tick(struct conn *c);		/* once per second */
 void h2_drain(struct conn *c);
 /* Cancel all calls but those on the repository; returns false if there are none of these. */
 bool h2_cancel(struct conn *c);
+void h2_told(struct loop *l);		/* the table has changed */
 void h2_closed(struct conn *c);		/* the descriptor is closed */
 void h2_free(struct conn *c);
 void h2_flush(struct loop *l);		/* send what this turn has made */
@@ -432,6 +473,7 @@ void version_put(struct version *v);
 
 /* Begin and end loads and calls, after each message.  sv->rescan: read the repository. */
 void repo_run(struct server *sv);
+bool repo_good_name(const char *name);
 bool repo_busy(const struct server *sv);	/* a load is in progress, or calls wait */
 void repo_free(struct server *sv);
 
@@ -455,14 +497,16 @@ void helper_yield(struct msg *m);
 struct load {
 	struct msg msg;
 	struct server *sv;
-	struct entry *e;		/* NULL: no load is in progress */
+	struct entry *e;		/* NULL: no load is in progress; a reference */
+	struct entry *old;		/* that it replaces, since its settings have changed */
 	struct control *ct;		/* the client's call; NULL: a scan found the model */
+	bool serves;			/* the model has a version that serves */
 	struct version *v;
-	int64_t number;			/* of the version */
 	uint64_t begin_ns;
 	bool ended;			/* main: the message has arrived */
-	int status;
-	char reason[256];
+	int status;			/* of the newest version, also if an older one is in v */
+	struct failure failed[MAX_FAILED];
+	unsigned int nfailed;
 };
 
 /* --- the server (server.c) --- */
@@ -487,6 +531,8 @@ struct loop {
 	char *scratch;
 	struct msg publish, stop, force, took, drained;
 	const struct table *next_table;
+	const char *token, *next_token;	/* NULL: none */
+	unsigned int secrets;		/* how often the token has changed */
 	struct trace *trace, *next_trace;	/* of the loop, of the main thread */
 	bool draining, exiting, listening_paused[LISTENERS], report;
 	struct conn *flush;		/* of HTTP/2, which have something to send */
@@ -497,15 +543,22 @@ struct loop {
 
 struct server {
 	struct config cfg;
+	int argc;
+	char **argv;
 	struct pawl_engine *e[ENGINES];
 	struct port port;		/* of the main thread */
 	struct loop loops[MAX_LOOPS];
 	unsigned int took, drained; /* main: loops that have the new table, that are empty */
-	u32 ready, closing; /* A: what health/ready answers; answers end connections */
+	u32 closing;			/* A: SIGTERM has arrived: answers end connections */
 	/* main */
-	struct entry *entries[MAX_MODELS];
-	u32 nentries;			/* A: entries below it are valid */
+	struct entry **entries;
+	unsigned int nentries, room;
 	struct table *table;
+	char unreadable[320];		/* why the repository could not be read, or "" */
+	bool started;			/* the loads of the first scan have ended */
+	bool was_ready, notified;
+	char told[320];			/* the last reason in the log */
+	bool changed;			/* the table is to be made again */
 	struct control *calls, **calls_tail;
 	bool rescan;			/* the repository is to be read */
 	bool stopping;			/* no further loads */
@@ -524,11 +577,16 @@ struct server {
 	u64 freeing;			/* bytes of slots that the helper is to free */
 };
 
+/* Whether the server is ready, as health/ready says it; else the reason. */
+bool loop_ready(const struct loop *l, const char **why);
 uint64_t now_ns(void);
 /* Run messages, completions and launches; returns when to come again, or 0. */
 uint64_t loop_step(struct loop *l);
 int serve_run(struct server *sv);
 void publish(struct server *sv, struct table *t);
+/* Tell the service manager. */
+void notify(const char *state);
+void entry_put(struct entry *e);
 void loops_take(struct server *sv);	/* main: all loops take what is next */
 
 /*

@@ -57,7 +57,10 @@ static void take(struct msg *m)
 	struct loop *l = m->arg;
 
 	l->table = l->next_table;
+	l->secrets += l->token != l->next_token;
+	l->token = l->next_token;
 	l->trace = l->next_trace;
+	h2_told(l);
 	port_send(&l->sv->port, &l->took, counted, &l->sv->took);
 }
 
@@ -360,7 +363,7 @@ static int open_listeners(struct server *sv, unsigned int kind, int fd, unsigned
 /* --- systemd ------------------------------------------------------------------- */
 
 /* sd_notify(3): one datagram to the socket that the service manager names. */
-static void notify(const char *state)
+void notify(const char *state)
 {
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
 	const char *path = getenv("NOTIFY_SOCKET");
@@ -460,7 +463,31 @@ void publish(struct server *sv, struct table *t)
 	for (i = 0; i < sv->cfg.loops; i++)
 		sv->loops[i].next_table = t;
 	loops_take(sv);
-	free(old);
+	if (old)
+		table_put(old);
+}
+
+bool loop_ready(const struct loop *l, const char **why)
+{
+	bool closing = load_relaxed(&l->sv->closing);
+
+	*why = closing ? "the server is stopping" : l->table->reason;
+	return !closing && l->table->ready;
+}
+
+/* SIGHUP: the settings and the token, then the repository. */
+static void reload(struct server *sv)
+{
+	char *old;
+	unsigned int i;
+
+	if (!config_reload(&sv->cfg, sv->argc, sv->argv, &old)) {
+		for (i = 0; i < sv->cfg.loops; i++)
+			sv->loops[i].next_token = sv->cfg.token;
+		loops_take(sv);
+		free(old);
+	}
+	sv->rescan = true;
 }
 
 static void stop(struct server *sv, int sigfd)
@@ -469,8 +496,8 @@ static void stop(struct server *sv, int sigfd)
 	bool forced = false;
 	int sig;
 
-	store_relaxed(&sv->ready, 0);
 	store_relaxed(&sv->closing, 1);
+	loops_take(sv);			/* watchers of gRPC are told */
 	notify("STOPPING=1");
 	log_line("info", "stopping", NULL);
 	while ((int64_t)now_ns() < until) {
@@ -503,17 +530,9 @@ static void stop(struct server *sv, int sigfd)
 	}
 }
 
-static void get_ready(struct server *sv, const char *port)
-{
-	store_relaxed(&sv->ready, 1);
-	port_send(&sv->loader.port, &sv->loader.yield, helper_yield, &sv->loader);
-	notify("READY=1");
-	log_line("info", "ready", "host", sv->cfg.host, "port", port, NULL);
-}
-
 static int start_loops(struct server *sv, unsigned int *started)
 {
-	static struct table none;
+	static struct table none = { .refs = 1, .loading = true, .reason = "models are loading" };
 	unsigned int i, k;
 	pthread_t t;
 	int rc, n = inherited();
@@ -524,6 +543,7 @@ static int start_loops(struct server *sv, unsigned int *started)
 		l->sv = sv;
 		l->index = i;
 		l->table = l->next_table = &none;
+		l->token = l->next_token = sv->cfg.token;
 		l->listener[LISTEN_HTTP] = l->listener[LISTEN_GRPC] = -1;
 		l->scratch = malloc(SCRATCH);
 		l->ep = epoll_create1(EPOLL_CLOEXEC);
@@ -653,11 +673,9 @@ int serve_run(struct server *sv)
 		sv->rescan = true;
 		do {
 			repo_run(sv);
-			if (!load_relaxed(&sv->ready) && !repo_busy(sv))
-				get_ready(sv, port);
 			sig = wait_main(sv, sigfd, -1);
 			if (sig == SIGHUP)
-				sv->rescan = true;
+				reload(sv);
 		} while (sig != SIGTERM && sig != SIGINT);
 		stop(sv, sigfd);
 	}

@@ -378,7 +378,7 @@ void plan_end(struct slot *s, int status)
 	v->plan = NULL;
 	s->is_planned = false;
 	if (!status) {
-		add_relaxed(&v->e->stats.plans, 1);
+		add_relaxed(&v->stats.plans, 1);
 		slot_planned(s);
 		if (s->needed)
 			v->fresh = s;

@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "serve.h"
 
@@ -42,7 +44,7 @@ static bool model_json(struct conn *c, struct entry *e, struct version *v)
 {
 	struct loop *l = c->loop;
 	struct buf *b = &c->out;
-	struct stats *s = &e->stats;
+	struct stats *s = &v->stats;
 	struct counter none = { 0 };
 	const char *sep = "";
 	unsigned int i;
@@ -164,7 +166,7 @@ static bool histograms(struct conn *c, const struct table *t)
 		snprintf(name, sizeof(name), "pawl_serve_%s_seconds", hist_name[h]);
 		ok = family(c, name, "histogram", "Time in seconds");
 		for (i = 0; ok && i < t->n; i++) {
-			s = &t->at[i].e->stats;
+			s = &t->at[i].v->stats;
 			sum = 0;
 			snprintf(name, sizeof(name), "pawl_serve_%s_seconds_bucket",
 				 hist_name[h]);
@@ -190,11 +192,40 @@ static bool histograms(struct conn *c, const struct table *t)
 	return ok;
 }
 
+/* What Prometheus' libraries say of a process. */
+static bool process(struct conn *c)
+{
+	struct rusage use;
+	unsigned long pages[2] = { 0 };
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	if (f) {
+		if (fscanf(f, "%lu %lu", &pages[0], &pages[1]) != 2)
+			pages[0] = pages[1] = 0;
+		fclose(f);
+	}
+	getrusage(RUSAGE_SELF, &use);
+	return family(c, "pawl_serve_build_info", "gauge", "The version of the program") &&
+		buf_printf(c->loop, &c->out, "pawl_serve_build_info{version=\"%s\"} 1\n",
+			   pawl_version()) &&
+		family(c, "process_cpu_seconds_total", "counter", "CPU time in seconds") &&
+		buf_printf(c->loop, &c->out, "process_cpu_seconds_total %.6f\n",
+			   (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+			   (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6) &&
+		family(c, "process_virtual_memory_bytes", "gauge", "Size of the address space") &&
+		buf_printf(c->loop, &c->out, "process_virtual_memory_bytes %lu\n",
+			   pages[0] * (unsigned long)sysconf(_SC_PAGESIZE)) &&
+		family(c, "process_resident_memory_bytes", "gauge", "Resident size") &&
+		buf_printf(c->loop, &c->out, "process_resident_memory_bytes %lu\n",
+			   pages[1] * (unsigned long)sysconf(_SC_PAGESIZE));
+}
+
 void stats_metrics(struct conn *c)
 {
 	struct server *sv = c->loop->sv;
 	const struct table *t = c->loop->table;
 	unsigned int i, k;
+	const char *why;
 	uint64_t v;
 	bool ok;
 	int n;
@@ -206,7 +237,7 @@ void stats_metrics(struct conn *c)
 		ok = family(c, metrics[k].name, "counter", metrics[k].help);
 		for (i = 0; ok && i < t->n; i++) {
 			v = load_relaxed(
-				(u64 *)(void *)((char *)&t->at[i].e->stats + metrics[k].at));
+				(u64 *)(void *)((char *)&t->at[i].v->stats + metrics[k].at));
 			ok = sample(c, metrics[k].name, t, i, "", metrics[k].us ? v / 1000 : v);
 		}
 	}
@@ -215,7 +246,18 @@ void stats_metrics(struct conn *c)
 	for (i = 0; ok && i < t->n; i++)
 		ok = sample(c, "nv_inference_pending_request_count", t, i, "",
 			    load_relaxed(&t->at[i].e->pending));
-	ok = ok && histograms(c, t) &&
+	ok = ok && family(c, "pawl_serve_failed_version", "gauge",
+			  "Versions that could not be loaded; version 0: there is none");
+	for (i = 0; ok && i < t->nfailed; i++)
+		ok = buf_printf(c->loop, &c->out,
+				"pawl_serve_failed_version{model=\"%s\",version=\"%" PRId64
+				"\"} 1\n", t->failed[i].name, t->failed[i].f.version);
+	ok = ok && histograms(c, t) && process(c) &&
+		family(c, "pawl_serve_ready", "gauge", "1 if health/ready answers 200") &&
+		buf_printf(c->loop, &c->out, "pawl_serve_ready %d\n",
+			   loop_ready(c->loop, &why)) &&
+		family(c, "pawl_serve_models", "gauge", "Models that are served") &&
+		buf_printf(c->loop, &c->out, "pawl_serve_models %u\n", t->n) &&
 		family(c, "pawl_serve_connections_total", "counter", "Connections accepted") &&
 		buf_printf(c->loop, &c->out, "pawl_serve_connections_total %" PRIu64 "\n",
 			   load_relaxed(&sv->connections)) &&

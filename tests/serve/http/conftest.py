@@ -77,7 +77,7 @@ class Server:
     def start(self, *options, config="", program=(SERVER,), **popen):
         conf = os.path.join(self.folder, "serve.ini")
         with open(conf, "w", encoding="ascii") as file:
-            file.write("[server]\ngrace = 0\n" + config)
+            file.write("[server]\n" + "grace = 0\n" * ("grace" not in config) + config)
         self.process = subprocess.Popen(
             [*program, "--repository", self.repository, "--config", conf, "--port", "0",
              *options],
@@ -96,7 +96,7 @@ class Server:
                     self.port = int(entry["port"])
                     if entry["grpc_port"] != "none":
                         self.grpc_port = int(entry["grpc_port"])
-                if entry["event"] == "ready":
+                if entry["event"] in ("ready", "not ready"):     # at the end of the loads
                     ready.set()
             ended.set()
             ready.set()

@@ -211,6 +211,31 @@ def test_server(grpc):
     assert meta[1] == [b"pawl"] and b"statistics" in meta[3]
 
 
+def test_health(server):
+    """grpc.health.v1: Check, and a Watch that is told of each change."""
+    health = "grpc.health.v1.Health"
+    server.start()
+    with Client(server) as grpc:
+        def status(name=b""):
+            call = grpc.call("Check", name, service=health)
+            return decode(call.messages[0])[1] if call.messages else call.status
+        assert status() == [2]
+        watch = grpc.begin("Watch", b"", service=health)
+        grpc.until(lambda: len(watch.messages) == 1)
+        server.model("m")
+        assert server.post("/v2/repository/models/m/load").status == 200
+        grpc.until(lambda: len(watch.messages) == 2)
+        assert status() == status(field(1, "inference.GRPCInferenceService")) == [1]
+        assert status(field(1, "x")) == NOT_FOUND
+        unknown = grpc.begin("Watch", field(1, "x"), service=health)
+        grpc.until(lambda: unknown.messages)
+        server.signal(signal.SIGTERM)
+        grpc.until(lambda: watch.closed and unknown.closed)
+        assert [decode(m)[1] for m in watch.messages] == [[2], [1], [2]]
+        assert [decode(m)[1] for m in unknown.messages] == [[3]]
+        assert watch.status == unknown.status == UNAVAILABLE
+
+
 def test_models(server):
     server.model("m", 3, inputs=2)
     server.start(config="[model m]\nmax_batch = 16\npreferred_batches = 4, 8\n"
@@ -463,7 +488,7 @@ def test_what_is_no_grpc(server):
         call = grpc.begin("ModelInfer", content_type="application/json")
         grpc.until(lambda: call.closed)
         assert call.headers[":status"] == "415"
-        assert grpc.call("Check", service="grpc.health.v1.Health").status == UNIMPLEMENTED
+        assert grpc.call("List", service="grpc.health.v1.Health").status == UNIMPLEMENTED
     with socket.create_connection(("127.0.0.1", server.grpc_port), SOON) as sock:
         sock.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n" + b"x" * 100)
         try:

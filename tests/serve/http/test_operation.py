@@ -935,6 +935,93 @@ def test_sighup_reads_the_repository_again(server):
         f"the folder {server.repository[:150]}/gone does not exist"
 
 
+def test_sighup_reads_the_settings_again(server, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("a;b#" + "c" * 290 + "\n")
+    conf = os.path.join(server.folder, "serve.ini")
+    server.model("m")
+    server.model("n")
+    server.start(config=f"token_file = {token}\nmax_body = 100000\n[model m]\nmax_batch = 2\n")
+
+    def status(secret, sock=None, file=None):
+        headers = {"Authorization": "Bearer " + secret}
+        if sock:                        # the same head again and again
+            sock.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " +
+                         secret.encode() + b"\r\n\r\n")
+            return read_answer(file)[0]
+        return server.get("/v2", **headers).status
+    first = token.read_text().strip()
+    sock = server.connect()
+    file = sock.makefile("rb")
+    assert status(first) == status(first, sock, file) == status(first, sock, file) == 200
+    assert status("a") == status("a;b#") == 401
+    token.write_text("second")
+    with open(conf, "a", encoding="ascii") as out:
+        out.write("weight = 3\n")
+    server.signal(signal.SIGHUP)
+    soon(lambda: status("second") == 200, "the new token")
+    assert status(first) == status(first, sock, file) == 401
+    close([sock], [file])
+    loaded = soon(lambda: len(server.events("loaded")) == 3 and server.events("loaded"), "m")
+    assert loaded[2]["model"] == "m"    # n has the same settings as before
+    for change, text in (("port = 1\n", "port cannot be changed"), ("x\n", "line 8: 'x'")):
+        with open(conf, encoding="ascii") as old:
+            good = old.read()
+        with open(conf, "w", encoding="ascii") as out:
+            out.write(good.replace("[server]\n", "[server]\n" + change) if "port" in change
+                      else good + change)
+        server.signal(signal.SIGHUP)
+        if "port" not in change:        # an option has precedence
+            soon(lambda t=text: any(t in e.get("error", "") for e in server.events("config")), text)
+        assert status("second") == 200
+        with open(conf, "w", encoding="ascii") as out:
+            out.write(good)
+
+
+def test_sighup_unloads_only_what_does_not_exist(server):
+    """A link to nowhere, or in a circle, may be a mount that is absent for a while."""
+    server.model("m")
+    server.model("gone")
+    server.start()
+    path = os.path.join(server.repository, "m")
+    os.rename(path, os.path.join(server.folder, "m"))
+    os.symlink("m", path)               # ELOOP
+    shutil.rmtree(os.path.join(server.repository, "gone"))
+    server.signal(signal.SIGHUP)
+    soon(lambda: server.events("unloaded"), "the scan")
+    assert server.infer("m", [1, 2, 3, 4]).status == 200
+    assert server.get("/v2/health/ready").status == 200
+    assert server.events("repository")[0]["folder"] == path
+    assert [e["model"] for e in server.events("unloaded")] == ["gone"]
+
+
+def test_names_are_freed(server):
+    """More names one after the other than a server has at once."""
+    server.start()
+    for k in range(1100):
+        server.model(f"m{k}")
+        assert server.post(f"/v2/repository/models/m{k}/load").status == 200
+        assert server.post(f"/v2/repository/models/m{k}/unload").status == 200
+        shutil.rmtree(os.path.join(server.repository, f"m{k}"))
+        if k % 50 == 49:
+            server.signal(signal.SIGHUP)
+    soon(lambda: server.signal(signal.SIGHUP) or not server.post("/v2/repository/index").json,
+         "an empty index")
+
+
+def test_a_version_has_its_own_statistics(server):
+    server.model("m")
+    server.start()
+    for _ in range(3):
+        server.infer("m", [1, 2, 3, 4])
+    server.model("m", 2)
+    assert server.post("/v2/repository/models/m/load").status == 200
+    assert server.stat("m")["version"] == "2" and server.stat("m")["inference_count"] == 0
+    assert server.metric("nv_inference_request_success", "m") == 0
+    freed = soon(lambda: server.events("freed"), "version 1 is freed")[0]
+    assert (freed["version"], freed["requests"], freed["succeeded"]) == ("1", "3", "3")
+
+
 def test_statistics_and_metrics_add_up(server):
     server.model("m")
     server.start("--io-threads=2")
@@ -1064,7 +1151,22 @@ def test_options_and_the_file_are_checked(tmp_path):
             ("[model]\npreferred_batches = 4, 2\n", "'4, 2' is not good for preferred_batches"),
             ("[model a]\npreferred_batches = 4, 200\n", "larger than max_batch"),
             ("[model a]\nweight = 0\n", "'0' is not good for weight"),
-            ("nonsense\n", "line 1")):
+            ("nonsense\n", "line 1: 'nonsense' has no '='"),
+            ("\n# comment\nport = 1\n", "line 3: 'port' is not in a section"),
+            ("[server]\nport = 1\n[server]\nport = 2\n", "line 4: [server] has port twice"),
+            ("[model a]\nweight = 1\n[model b]\n[model a]\nweight = 2\n",
+             "line 5: [model a] has weight twice"),
+            ("[server]\ntoken = secret\n  idle_timeout = 5\n", "line 3: the line begins with"),
+            ("[model]\npreferred_batches = 2,\n  4\n", "line 3"),
+            ("[empty]\n", "line 1: no section is named [empty]"),
+            ("[model a]\n[model]\n", "line 2: [model] has to be above"),
+            ("[server\nport = 1\n", "line 1: '[server' is not a section"),
+            ("[server]\nport = 1 ; a comment\n", "'1 ; a comment' is not good for port"),
+            ("[server]\ntoken = two words\n", "the token has to be one word"),
+            ("[server]\ntoken = " + "x" * 301 + "\n", "the token has to be one word"),
+            ("[server]\ntoken_file = /nonexistent\n", "/nonexistent: No such file"),
+            ("[server]\ntoken = a\ntoken_file = b\n", "exclude each other"),
+            ("[server]\nhost = " + "x" * 5000 + "\nnope = 1\n", "line 3: [server] has no key")):
         status, _, err = run(config=config)
         assert status == 2 and text in err, (config, err)
     # a port that another process has, although it, too, shares its port among threads

@@ -18,16 +18,39 @@ def test_server_metadata_names_what_exists(server):
                                        "model_repository", "schedule_policy", "statistics"}
 
 
-def test_health(server):
-    server.model("m")
-    server.model("broken", refuse="it has an operator that is unknown")
-    server.start()
-    assert server.get("/v2/health/live").status == 200
-    assert server.get("/v2/health/ready").status == 200
-    assert server.get("/v2/models/m/ready").status == 200
-    assert server.get("/v2/models/m/versions/1/ready").status == 200
+@pytest.mark.parametrize("rule", ["any", "all"])
+@pytest.mark.parametrize("models", ["none", "broken", "broken version", "good and broken", "good"])
+def test_ready_means_that_models_are_ready(server, models, rule):
+    """The status, the body, the index, the metrics and gRPC's health say the same."""
+    why = "it has an operator that is unknown"
+    if "good" in models or models == "broken version":
+        server.model("m")
+    if "broken" in models:
+        server.model("m" if models == "broken version" else "broken", 2, refuse=why)
+    server.start(f"--ready={rule}")
+    ready = models in ("good", "broken version") or (models == "good and broken" and rule == "any")
+    answer = server.get("/v2/health/ready")
+    assert answer.status == (200 if ready else 400)
+    assert answer.json["ready"] == answer.json["live"] == ready
+    assert server.get("/v2/health/live").json == {"live": True}
+    assert server.metric("pawl_serve_ready") == ready
+    if not ready:
+        text = "no models" if models == "none" else why if rule == "all" else ""
+        assert text in answer.json["error"]
+        assert text in server.events("not ready")[0]["error"]
+    index = {(m["name"], m.get("version")): m for m in server.post("/v2/repository/index").json}
+    if "broken" in models:
+        name = "m" if models == "broken version" else "broken"
+        assert index[name, "2"]["state"] == "UNAVAILABLE" and why in index[name, "2"]["reason"]
+        assert server.metric("pawl_serve_failed_version", name) == 1
+    if "good" in models or models == "broken version":
+        assert index["m", "1"]["state"] == "READY"
+        assert server.get("/v2/models/m/ready").json == {"name": "m", "ready": True}
+        assert server.get("/v2/models/m/versions/1/ready").status == 200
+        assert server.infer("m", [1, 2, 3, 4]).status == 200
+    if models != "broken version":
+        assert why in server.get("/v2/models/broken/ready").json.get("reason", why)
     assert server.get("/v2/models/m/versions/2/ready").status == 400
-    assert server.get("/v2/models/broken/ready").status == 400
     assert server.get("/v2/models/nope/ready").status == 400
 
 

@@ -188,6 +188,13 @@ def test_soak(server):
                 name, value = line.rsplit(" ", 1)
                 key = name.split("{")[0]
                 found[key] = found.get(key, 0) + float(value)
+        # the figures of a version are in the log when it is freed
+        for event in server.events("freed"):
+            for key, name in (("requests", "pawl_serve_submitted_total"),
+                              ("succeeded", "nv_inference_request_success"),
+                              ("failed", "nv_inference_request_failure"),
+                              ("canceled", "pawl_serve_canceled_total")):
+                found[name] += int(event[key])
         gone = sum(found[k] for k in ("nv_inference_request_success",
                                       "nv_inference_request_failure",
                                       "pawl_serve_canceled_total"))
