@@ -26,6 +26,7 @@
 #include <core/batch.h>
 #include <core/cq.h>
 #include <core/link.h>
+#include <core/opgroup.h>
 #include <core/push.h>
 #include <core/record.h>
 #include <core/trace.h>
@@ -324,6 +325,9 @@ static int batch_try(struct thread *t, const struct pawl_op *ops, u32 n)
 		rc = op_fill(t, op, opi, op_at(ops, i), 0);
 		if (rc) {
 			op_free(t, op, opi);
+			if (rc == -EAGAIN && group_never(e, ops, n, op_at(ops, i)))
+				rc = err(-E2BIG, "push_batch: the ops of a group, or their costs, "
+					 "are beyond its limit or that of the engine");
 			goto undo;
 		}
 		PROBE4(push, t->ex.id, opi, op_at(ops, i)->name, t->ex.slot);

@@ -31,7 +31,10 @@
  * added later writes to it again.  `written` counts the writes that have begun and are not
  * cleared: a completer increments it before the write, and a read of the eventfd returns how
  * many writes it cleared.  So `written` is not 0 while the eventfd is readable, nor while a
- * completer has yet to make it readable.
+ * completer has yet to make it readable.  A reaper that empties the queue clears the eventfd
+ * again, and so does a completer whose note was reaped before it wrote; each then checks the
+ * queue once more (cq_settle()).  So when no call is in progress, the eventfd is readable if and
+ * only if there is a completion to reap.
  *
  * A ticket is {generation, index} of a note.  The generation changes when an op receives a
  * ticket, so a ticket of an earlier generation names a complete op.  Without a ticket no other
@@ -52,13 +55,13 @@
  * its own note until the next completion.  A thread that reaps or begins to wait finds it.
  *
  * Progress: a completion is lock-free (its compare-and-swap fails only because another
- * completion succeeded, or the stack was taken), plus one system call for an eventfd, and one
+ * completion succeeded, or the stack was taken), plus a system call for an eventfd, and one
  * for a sleeping waiter, if the host was not notified since the stack was taken.  A reap is
- * wait-free, apart from the pool.
+ * wait-free, apart from the pool, and lock-free if the queue has an eventfd (cq_settle()).
  *
  * Lifetime: queues and notes are type-stable.  A completer that is stopped between CQ1 and CQ2
  * may find that its queue was destroyed and created again.  So a queue's object keeps its
- * eventfd until the engine is destroyed, and the late write is a spurious wake-up.
+ * eventfd until the engine is destroyed, and the completer clears what it wrote too late.
  *
  * References: io_uring_register_eventfd(3) (one eventfd for many completions).
  */
@@ -100,22 +103,75 @@ static struct cq *cq_get(struct pawl_engine *e, pawl_cq_t h)
 	return q && load_relaxed(&q->life) >> 32 == h.h >> 32 ? q : NULL;
 }
 
-/* Notify the host: CQ2, and after the fd was created.  Progress: wait-free, and system calls. */
-static void cq_signal(struct pawl_engine *e, struct cq *q)
+static bool cq_ready(const struct cq *q)
+{
+	return load_relaxed(&q->ready) || (load_relaxed(&q->head) & CQ_NOTE);	/* CQ4 */
+}
+
+/* Make the eventfd readable.  Progress: wait-free, and a system call. */
+static void cq_write(struct cq *q, int fd)
+{
+	u64 one = 1;
+
+	/* Relaxed: a thread that finds the eventfd readable finds the count, too. */
+	fetch_add_relaxed(&q->written, 1);
+	(void)!write(fd, &one, sizeof(one));
+}
+
+/* Clear the eventfd if it may be readable.  Returns whether it was.  Progress: as cq_write(). */
+static bool cq_clear(struct cq *q)
+{
+	u64 sum;
+
+	if (!load_relaxed(&q->written) ||
+	    read((int)load_relaxed(&q->fd) - 1, &sum, sizeof(sum)) <= 0)
+		return false;
+	fetch_add_relaxed(&q->written, -(u32)sum);
+	return true;
+}
+
+/*
+ * The eventfd was written, or the queue became empty: clear it if no completion is to be reaped.
+ * A completer whose note is added before the clearing may have written already, so the queue is
+ * checked again.  Progress: lock-free, and system calls.
+ */
+static void cq_settle(struct cq *q)
+{
+	if (BUSTED(CQ_STAYS_READABLE))
+		return;
+	do {
+		smp_mb();	/* CORE-Q11 <-> CORE-Q12, CORE-Q11 of another settling */
+		if (cq_ready(q) || !cq_clear(q))
+			return;
+		/* The note of each write that was cleared is visible: eventfd(2) has a lock. */
+		if (!cq_ready(q))
+			return;
+		cq_write(q, (int)load_relaxed(&q->fd) - 1);
+	} while (true);
+}
+
+/* Wake the thread that waits for the queue. */
+static void cq_wake(struct pawl_engine *e, struct cq *q)
 {
 	u32 waiter = (u32)load_relaxed(&q->waiter);
-	int fd = (int)load_acquire(&q->fd) - 1;	/* CORE-Q6 <-> CORE-Q5 */
-	u64 one = 1;
 
 	if (waiter)
 		exec_unpark(e->x, &thread_of(e, waiter - 1)->ex);
+}
+
+/* Notify the host: CQ2, and after the fd was created.  Progress: as cq_settle(). */
+static void cq_signal(struct pawl_engine *e, struct cq *q)
+{
+	int fd = (int)load_acquire(&q->fd) - 1;	/* CORE-Q6 <-> CORE-Q5 */
+
+	cq_wake(e, q);
 	if (BUSTED(CQ_NO_WRITE))
 		return;
-	if (fd >= 0) {
-		/* Relaxed: a thread that finds the eventfd readable finds the count, too. */
-		fetch_add_relaxed(&q->written, 1);
-		(void)!write(fd, &one, sizeof(one));
-	}
+	if (fd < 0)
+		return;
+	cq_write(q, fd);
+	/* This thread may have been stopped before that, and another one has reaped the note. */
+	cq_settle(q);
 }
 
 /*
@@ -216,7 +272,7 @@ int note_fill(struct thread *t, struct op *op, const struct pawl_op *d)
 		return rc;
 	}
 	n->cq = q ? (u32)d->cq.h : 0;
-	n->tag = d->flags & PAWL_OP_CQ ? d->tag : 0;
+	store_relaxed(&n->tag, d->flags & PAWL_OP_CQ ? d->tag : (u64)0);
 	n->deadline = d->flags & PAWL_OP_DEADLINE ? (u64)d->deadline_ns : NOTE_NEVER;
 	if (d->release)
 		n->release = d->release;
@@ -290,11 +346,23 @@ int note_room(struct thread *t, u32 *idx, pawl_cq_t h, u64 tag, u32 group)
 		return err(-ENOMEM, "group: no memory for a completion");
 	}
 	n->cq = (u32)h.h;
-	n->tag = tag;
+	store_relaxed(&n->tag, tag);
 	n->status = 0;
 	n->cost = NOTE_ROOM;
 	n->group = group;
 	return 0;
+}
+
+/*
+ * True if idx is the note of a group with this queue, which then gets the tag.  The note may be
+ * queued: its completion has the tag of before or the new one.
+ */
+bool note_room_again(struct pawl_engine *e, u32 idx, pawl_cq_t h, u64 tag)
+{
+	if (!idx || note_of(e, idx)->cq != (u32)h.h || !cq_get(e, h))
+		return false;
+	store_relaxed(&note_of(e, idx)->tag, tag);
+	return true;
 }
 
 void note_room_free(struct thread *t, u32 idx)
@@ -575,7 +643,7 @@ int pawl_cq_destroy(struct pawl_engine *e, pawl_cq_t h)
 		return err(-ESTALE, "cq_destroy: no completion queue, or it was destroyed");
 	/* A thread that waits for it returns with -ESTALE. */
 	smp_mb();	/* CORE-Q11 <-> CORE-Q12 */
-	cq_signal(e, q);
+	cq_wake(e, q);
 	pool_put(e->pool[POOL_CQ], &t->cache[POOL_CQ], (u32)h.h);
 	return 0;
 }
@@ -585,12 +653,10 @@ PAWL_EXPORT(pawl_cq_destroy);
 static u32 cq_take(struct pawl_engine *e, struct cq *q)
 {
 	/* Only a reaper changes this number. */
-	u64 takes = (load_relaxed(&q->head) >> CQ_TAKES_SHIFT) + 1, sum;
+	u64 takes = (load_relaxed(&q->head) >> CQ_TAKES_SHIFT) + 1;
 	u32 idx, next, first = 0;
 
-	if (load_relaxed(&q->written) &&
-	    read((int)load_relaxed(&q->fd) - 1, &sum, sizeof(sum)) > 0)
-		fetch_add_relaxed(&q->written, -(u32)sum);
+	cq_clear(q);
 	/* CORE-Q2 <-> CORE-Q1; seq_cst keeps it behind the read of the eventfd. */
 	for (idx = (u32)xchg_seq_cst(&q->head, takes << CQ_TAKES_SHIFT); idx; idx = next) {
 		next = load_relaxed(&note_of(e, idx)->next);
@@ -629,7 +695,7 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 		if (!idx)
 			break;
 		note = note_of(e, idx);
-		out[k].tag = note->tag;
+		out[k].tag = load_relaxed(&note->tag);
 		out[k].status = note->status;
 		out[k].reserved = 0;
 		store_relaxed(&q->ready, load_relaxed(&note->next));
@@ -648,16 +714,13 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 	if (idx && took) {
 		smp_mb();	/* CORE-Q11 <-> CORE-Q12 */
 		cq_signal(e, q);
+	} else if (!idx && load_relaxed(&q->fd)) {
+		cq_settle(q);
 	}
 	fetch_add_release(&q->life, -((u64)CQ_REAPING + ops));	/* CORE-Q7 <-> CORE-Q8 */
 	return (int)k;
 }
 PAWL_EXPORT(pawl_cq_reap);
-
-static bool cq_ready(const struct cq *q)
-{
-	return load_relaxed(&q->ready) || (load_relaxed(&q->head) & CQ_NOTE);	/* CQ4 */
-}
 
 struct cq_wait {
 	struct cq *q;

@@ -7,7 +7,7 @@
 
 /* The note of an op with a queue, a deadline, a ticket, a group or a cost; or of a group. */
 struct op_note {
-	u64 tag;
+	u64 tag;		/* A: note_room_again() */
 	u64 deadline;		/* CLOCK_MONOTONIC, ns; NOTE_NEVER */
 	pawl_release_fn release;
 	u64 waiter;		/* A: generation << 32 | slot + 1 of a thread that waits; or 0 */
@@ -62,6 +62,7 @@ int note_begin(struct thread *t, struct op *op, bool starts);
 void note_end(struct thread *t, u32 idx, int status);
 bool note_is_of(struct pawl_engine *e, const struct op *op, u32 group);
 int note_room(struct thread *t, u32 *idx, pawl_cq_t cq, u64 tag, u32 group);
+bool note_room_again(struct pawl_engine *e, u32 idx, pawl_cq_t h, u64 tag);
 void note_room_free(struct thread *t, u32 idx);
 void note_room_post(struct pawl_engine *e, u32 idx);
 int ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, s64 timeout_ns, u32 how);

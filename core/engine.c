@@ -507,6 +507,8 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	e = zalloc_lines(sizeof(*e));
 	if (!e)
 		return err(-ENOMEM, "engine_create: no memory");
+	/* Longer times would overflow when they are added to the time, or counted in cycles. */
+	c.spin_ns = min_u(c.spin_ns, 1ull << 50);
 	e->cfg = c;
 	e->cfg.cpus = NULL;
 	e->cfg.devices = NULL;

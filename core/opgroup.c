@@ -116,20 +116,16 @@ static int life_hold(struct op_group *g, pawl_group_t h)
 	return life_enter(g, h, LIFE_OP | LIFE_COMPLETE, 0);
 }
 
-/* Add to a sum of costs unless that would exceed the limit. */
+/* Add to a sum of costs unless that would exceed the limit, or, without one, 64 bits. */
 static bool add_below(u64 *sum, u64 n, u64 most)
 {
-	u64 old;
+	u64 old = load_seq_cst(sum);	/* CORE-H2 <-> CORE-H3 */
 
 	if (BUSTED(GROUP_UNLIMITED))
 		most = 0;
-	if (!most) {
-		fetch_add_relaxed(sum, n);
-		return true;
-	}
-	old = load_seq_cst(sum);	/* CORE-H2 <-> CORE-H3 */
+	most = most ? most : UINT64_MAX;
 	do
-		if (old + n > most)
+		if (old > most || n > most - old)
 			return false;
 	/* CORE-H13 <-> CORE-H3; a value no older than that of CORE-H2 */
 	while (!cas_acquire(sum, &old, old + n));
@@ -348,6 +344,38 @@ int group_begin(struct pawl_engine *e, const struct op_note *n)
 	return deadline != NOTE_NEVER && exec_late(deadline) ? -ETIMEDOUT : 0;
 }
 
+/*
+ * One of these ops was refused with -EAGAIN: do all of them together exceed a limit of its group,
+ * or that of the engine on costs?  Progress: wait-free, linear in n.
+ */
+bool group_never(struct pawl_engine *e, const struct pawl_op *ops, size_t n,
+		 const struct pawl_op *refused)
+{
+	pawl_group_t h = refused->flags & PAWL_OP_GROUP ? refused->group : (pawl_group_t){ 0 };
+	const struct op_group *g = group_get(e, h);
+	u64 count = 0, cost = 0, all = 0, most_ops, most, most_all;
+	bool over = false;	/* beyond 64 bits, which is the limit if there is no other */
+	size_t i;
+
+	if (!g)
+		return false;
+	for (i = 0; i < n; i++) {
+		const struct pawl_op *d = op_at(ops, i);
+		u64 c = d->flags & PAWL_OP_COST ? d->cost : 0;
+
+		over |= __builtin_add_overflow(all, c, &all);
+		if (!h.h || !(d->flags & PAWL_OP_GROUP) || d->group.h != h.h)
+			continue;
+		count++;
+		cost += c;
+	}
+	most_ops = load_relaxed(&g->max_ops);
+	most = load_relaxed(&g->max_cost);
+	most_all = load_relaxed(&e->root->max_cost);
+	return over || (h.h && most_ops && count > most_ops) || (h.h && most && cost > most) ||
+	       (most_all && all > most_all);
+}
+
 /* --- calls --- */
 
 static int limits_read(struct pawl_group_limits *l, const struct pawl_group_limits *given,
@@ -381,7 +409,8 @@ static int limits_set(struct thread *t, struct op_group *g, u32 idx,
 	u32 none = 0, note = 0;
 	int rc;
 
-	if (l->cq.h) {
+	/* The queue that it has already: it exists, since the note names it. */
+	if (l->cq.h && !note_room_again(e, load_relaxed(&g->note), l->cq, l->tag)) {
 		rc = note_room(t, &note, l->cq, l->tag, idx);
 		if (rc)
 			return rc;

@@ -60,6 +60,8 @@ int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d);
 void group_room(struct pawl_engine *e, u32 idx, u64 cost, bool posts);
 void group_leave(struct thread *t, u32 idx, u64 cost, bool posted);
 int group_begin(struct pawl_engine *e, const struct op_note *n);
+bool group_never(struct pawl_engine *e, const struct pawl_op *ops, size_t n,
+		 const struct pawl_op *refused);
 void group_told(struct thread *t, u32 idx);
 void window_want(struct thread *t);
 void window_recheck(struct thread *t);

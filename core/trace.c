@@ -18,9 +18,11 @@
  *   CORE-X1 (tracing has a size, release) <-> CORE-X2 (event): a thread has no old ring
  *   CORE-X3 (end of start or write, release) <-> CORE-X4 (start, write): their changes of the
  *   rings
+ *   CORE-X5 (flag, acq_rel) <-> CORE-X5: of a start and a stop at once the later one sees what
+ *   the other one did to `tracing`
  *
  * Progress: an event is wait-free, except for a thread's first, which allocates.  Start and
- * write are blocking (grace period, allocation, file).
+ * write are blocking (grace period, allocation, file).  Stop is lock-free.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -146,6 +148,34 @@ static void rings_drop(struct pawl_engine *e, bool gone)
 		bufs_free(b);
 }
 
+static bool trace_runs(const struct pawl_engine *e)
+{
+	u64 size = load_relaxed(&e->tracing);
+
+	return size && size != TRACE_WRITING;
+}
+
+/*
+ * A trace began or ended: set or clear the flag for which ops check.  Another thread may change
+ * both at the same moment.  Each checks after its change of the flag, and the thread whose change
+ * is the last one sees what the others did before theirs, so the flag says whether a trace runs.
+ * Progress: lock-free.
+ */
+static void trace_flag(struct pawl_engine *e)
+{
+	bool runs;
+
+	do {
+		runs = trace_runs(e);
+		if (runs)	/* CORE-X5 <-> CORE-X5 */
+			fetch_or_acq_rel(&e->special, SPECIAL_TRACING);
+		else		/* CORE-X5 <-> CORE-X5 */
+			fetch_and_acq_rel(&e->special, ~(u32)SPECIAL_TRACING);
+		if (BUSTED(TRACE_FLAG_ONCE))
+			return;
+	} while (runs != trace_runs(e));
+}
+
 int pawl_trace_start(struct pawl_engine *e, unsigned int n)
 {
 	u64 size = 64;
@@ -161,7 +191,7 @@ int pawl_trace_start(struct pawl_engine *e, unsigned int n)
 	e->trace_base = exec_now_ns();
 	/* CORE-X1 <-> CORE-X2, CORE-X4 */
 	store_release(&e->tracing, size);
-	fetch_or_relaxed(&e->special, SPECIAL_TRACING);
+	trace_flag(e);
 	return 0;
 }
 PAWL_EXPORT(pawl_trace_start);
@@ -170,13 +200,13 @@ int pawl_trace_stop(struct pawl_engine *e)
 {
 	u64 was = load_relaxed(&e->tracing);
 
-	fetch_and_relaxed(&e->special, ~(u32)SPECIAL_TRACING);
 	/*
 	 * While the trace is being written it is stopped already.  Relaxed: a
 	 * read-modify-write continues the release sequence of CORE-X1.
 	 */
 	if (was != TRACE_WRITING)
 		cas_relaxed(&e->tracing, &was, 0);
+	trace_flag(e);
 	return 0;
 }
 PAWL_EXPORT(pawl_trace_stop);

@@ -609,7 +609,8 @@ int wait_none(struct thread *t, s64 timeout_ns, u32 how, u32 help)
 static int wait_all(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *out, u32 how)
 {
 	struct thread *t = thread_get(e);
-	s64 left = timeout_ns, end;
+	u64 end, now;
+	s64 left = timeout_ns;
 	int rc;
 
 	error_none(out);
@@ -617,11 +618,12 @@ static int wait_all(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *ou
 		return thread_last.code;
 	if (t->depth)
 		return err(-EDEADLK, "wait_all: from inside an op, which is not complete");
-	end = timeout_ns > 0 && e->devices ? (s64)exec_now_ns() + timeout_ns : 0;
+	end = timeout_ns > 0 && e->devices ? exec_now_ns() + (u64)timeout_ns : 0;
 	rc = wait_none(t, timeout_ns, how, wait_helps(t, how));
 	if (!rc && e->devices) {
+		now = end ? exec_now_ns() : 0;
 		if (end)
-			left = end > (s64)exec_now_ns() ? end - (s64)exec_now_ns() : 0;
+			left = now < end ? (s64)(end - now) : 0;
 		rc = device_wait_all(t, left, how, wait_helps(t, how));
 	}
 	if (rc == -EINTR)

@@ -365,7 +365,8 @@ static int park_sleep(struct exec *x, struct exec_thread *t, const struct idle *
 	int rc;
 
 	for (;;) {
-		rc = futex_wait(&t->park, parked, tidy ? tidy : how->deadline);
+		rc = how->intr ? futex_wait_intr(&t->park, parked, how->deadline) :
+		     futex_wait(&t->park, parked, tidy ? tidy : how->deadline);
 		if (load_relaxed(&t->park) != parked)
 			return AGAIN;
 		if (rc && how->intr)

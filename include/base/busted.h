@@ -57,6 +57,7 @@
 	X(ASYNC_EARLY, "retire: an asynchronous op completes when its body returns")	\
 	X(POISON_STAYS, "error: ops check for inherited errors when none is left")	\
 	X(CLEAR_IGNORED, "error: a cleared error still propagates")			\
+	X(TRACE_FLAG_ONCE, "trace: a start and a stop at once may leave the wrong flag")	\
 	X(STOP_EARLY, "engine: stop does not wait for what is in flight")		\
 	X(NAIVE_EARLY, "wait: a naive push returns before its op is complete")		\
 	X(WINDOW_IGNORED, "push: the window is not checked")				\
@@ -85,6 +86,7 @@
 	X(ROOM_FORGOTTEN, "group: a refused push does not set ROOM_WANTED")		\
 	X(INTERRUPT_NO_MB, "wait: no barrier between an interrupt and the search for a wait") \
 	X(CQ_NO_WRITE, "cq: a completion does not write to the eventfd")		\
+	X(CQ_STAYS_READABLE, "cq: the eventfd of an empty queue is not cleared")		\
 	X(CQ_NO_MB, "cq: no barrier between a completion and the check for a waiter")	\
 	X(CQ_ONE_TELLS, "cq: only the first completion of a stack notifies the host")	\
 	X(CQ_TOLD_ANY, "cq: a late completer sets TOLD in a stack that is not its own")	\

@@ -179,8 +179,9 @@ PAWL_API int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engin
 /*
  * Wait for all ops, join the workers, and free everything.  e may be NULL.  Ops that still run
  * may push, but no other thread of the program may be inside a call on the engine, or begin
- * one.  From inside a body it fails with -EDEADLK.  In a child of fork() it only frees the
- * memory.
+ * one.  From inside a body it fails with -EDEADLK.  In a child of fork() it succeeds and frees
+ * nothing: the memory may be in the middle of a change by a thread of the parent, and is returned
+ * when the child ends or calls exec().
  * Progress: blocking.
  */
 PAWL_API int pawl_engine_destroy(struct pawl_engine *e);
@@ -329,8 +330,9 @@ PAWL_API int pawl_push(struct pawl_engine *e, const struct pawl_op *op);
  * them is refused, none is pushed.  Ops whose property makes them run inside the push do so
  * when the others are queued.  A batch with more ops than config.window waits until nothing is
  * in flight.
- * Errors: as pawl_push(); -E2BIG also for more ops than max_ops, for too many vars in all,
- * and, if the policy is to fail, for more ops than window.
+ * Errors: as pawl_push(); -E2BIG also for more ops than max_ops, for too many vars in all, if
+ * the policy is to fail, for more ops than window, and for ops of a group, or costs, that
+ * together are beyond a limit of the group or of the engine.
  * Progress: lock-free; allocates when the batch is larger than all that the thread pushed
  * before.
  */
@@ -558,9 +560,9 @@ PAWL_API int pawl_run_until(struct pawl_engine *e, bool (*done)(void *user), voi
  *            -ETIMEDOUT; -ESTALE; -EBUSY if another thread waits for this queue.
  *   fd:      return a descriptor that is readable while there is a completion to reap, for
  *            epoll, poll, libuv, asyncio or io_uring.  It is level-triggered: reap clears it
- *            when it empties the queue.  It belongs to the engine: do not read, write or close
- *            it.  The engine writes to it only when the queue was empty.  -ESTALE, or an errno
- *            of eventfd(2).
+ *            when it empties the queue, and the descriptor of a destroyed queue is not
+ *            readable.  It belongs to the engine: do not read, write or close it.  The engine
+ *            writes to it only when the queue was empty.  -ESTALE, or an errno of eventfd(2).
  *
  * Progress: create, destroy and reap are lock-free; reap makes one read(2) if the descriptor
  * was written.  wait is blocking.  fd is wait-free; it makes system calls when it is the first
@@ -624,7 +626,8 @@ PAWL_API int pawl_run_canceled(const struct pawl_run *run);
  *
  *   create:  limits may be NULL, which means no limits.  -ENOMEM, -EINVAL, -ESTALE (limits.cq).
  *   limit:   set other limits; one thread at a time for a group.  The queue can be set once:
- *            -EBUSY for another one.  -EINVAL, -ESTALE, -ENOMEM.
+ *            -EBUSY for another one; the same one can have another tag.  -EINVAL, -ESTALE,
+ *            -ENOMEM.
  *   count:   return the number of incomplete ops and their cost; either pointer may be NULL.
  *            -ESTALE.
  *   cancel:  the ops pushed so far that have not started end with -ECANCELED, as by
@@ -668,7 +671,8 @@ PAWL_API int pawl_group_destroy(struct pawl_engine *e, pawl_group_t group);
  *   NO_HELP: the thread runs no ops meanwhile, as if config.no_help were set.  The flag is for
  *            this wait; a push at the window does what config.window_policy says.
  *   INTR:    pawl_interrupt() ends the wait with -EINTR, and so does a signal handler that was
- *            installed without SA_RESTART and runs on this thread while it sleeps.
+ *            installed without SA_RESTART and runs on this thread while it sleeps (before
+ *            Linux 5.16 also one with SA_RESTART, if the wait has a limit).
  *
  * Errors: those of the named wait, -EINVAL (what), -EINTR.
  * Progress: blocking.
@@ -701,7 +705,8 @@ PAWL_API void pawl_interrupt(struct pawl_engine *e);
 /*
  * Return memory to the system: all pages of the engine's objects without an object in use.
  * The objects that the calling thread caches for its next pushes are freed first; other threads
- * keep theirs, up to 128 of each kind.  Valid handles and tokens stay valid, and stale ones
+ * keep theirs, up to 128 of each kind.  Completion queues and groups, of 128 bytes each, keep
+ * their memory until the engine is destroyed.  Valid handles and tokens stay valid, and stale ones
  * stale.  Other threads may push and run ops meanwhile.  The time is proportional to the free
  * memory, some 25 ms for 100 MB.  Workers do the same after config.trim_ns of sleep.
  * Errors: those of madvise(2), for example -EINVAL for locked pages.
@@ -840,7 +845,7 @@ PAWL_API int pawl_watch(struct pawl_engine *e, int64_t threshold_ns, pawl_watch_
  *          file.
  *
  * All return -ENOSYS without CONFIG_TRACE.
- * Progress: stop is wait-free; start and write are blocking: they wait until no thread writes
+ * Progress: stop is lock-free; start and write are blocking: they wait until no thread writes
  * an event.
  */
 PAWL_API int pawl_trace_start(struct pawl_engine *e, unsigned int events_per_thread);

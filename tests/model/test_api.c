@@ -598,6 +598,19 @@ static void trace_check(void)
 	trace_stop_write();
 }
 
+static void trace_stop(void)
+{
+	MODEL_CHECK(!pawl_trace_stop(e));
+}
+
+/* Ops check for a trace if and only if one runs. */
+static void trace_flag_check(void)
+{
+	if (!load_relaxed(&e->tracing) == !!(load_relaxed(&e->special) & SPECIAL_TRACING))
+		model_fail("tracing %u, special %u", (u32)load_relaxed(&e->tracing),
+			   load_relaxed(&e->special));
+}
+
 static void dump(void)
 {
 	MODEL_CHECK(!pawl_dump(e, null_fd));
@@ -758,6 +771,11 @@ const struct scenario scenarios[] = {
 	  .check = trace_check),
 	T("trace_both", "written, and started anew", 3, 3, 4, .before = trace_stopped_before,
 	  .thread = { trace_write, trace_start, push_0 }, .check = trace_check),
+	T("trace_flag", "a trace is started and stopped at once", 2, MODEL_ALL, 2,
+	  .thread = { trace_start, trace_stop }, .check = trace_flag_check),
+	T("trace_flags", "stopped and started while another one stops it", 2, MODEL_ALL, 4,
+	  .before = trace_start, .thread = { trace_again, trace_stop },
+	  .check = trace_flag_check),
 	T("dump", "a dump beside pushes", 3, 2, 4, .thread = { push_0, push_many, dump }),
 	T("stats", "statistics beside pushes", 3, 3, 4, .thread = { push_0, push_0, stats }),
 	T("var_new", "a var is made anew", 2, MODEL_ALL, 4, .before = var_gone_before,

@@ -104,7 +104,7 @@ static void cq_check(void)
 		cq_reap_one();
 		MODEL_CHECK(reaped == ++n);
 	}
-	MODEL_CHECK(!pawl_cq_destroy(e, cq));
+	MODEL_CHECK(!model_event_readable() && !pawl_cq_destroy(e, cq));
 }
 
 static void cq_check_all(void)
@@ -115,7 +115,7 @@ static void cq_check_all(void)
 		cq_reap_one();
 		MODEL_CHECK(reaped == ++n);
 	}
-	MODEL_CHECK(reaped == 2 && !pawl_cq_destroy(e, cq));
+	MODEL_CHECK(reaped == 2 && !model_event_readable() && !pawl_cq_destroy(e, cq));
 }
 
 static void cq_push_race(void)

@@ -252,8 +252,9 @@ START_TEST(test_a_bad_argument_is_named_and_the_corrected_call_succeeds)
 	lim.low = 0;
 	lim.cq = cq;
 	OK(pawl_group_limit(e, g, &lim));
+	OK(pawl_cq_create(e, &lim.cq));
 	REFUSED(e, pawl_group_limit(e, g, &lim), -EBUSY, "cq");
-	lim.cq = (pawl_cq_t){ 0 };
+	lim.cq = cq;
 	OK(pawl_group_limit(e, g, &lim));
 
 	REFUSED(e, pawl_wait(e, 99, 0, 0, NULL), -EINVAL, "wait");

@@ -204,6 +204,7 @@ START_TEST(test_the_fd_is_readable_until_the_queue_is_empty)
 		ck_assert_uint_eq(c[1].tag, (u64)i + 1);
 		ck_assert(!c[0].reserved && !c[1].reserved);
 	}
+	ck_assert(!readable(fd));	/* emptied by a reap that found nothing new */
 	/* A check that finds nothing leaves it clear, and so does one that takes all at once. */
 	ck_assert_int_eq(pawl_cq_reap(e, cq, c, 8), 0);
 	ck_assert(!readable(fd));
@@ -225,6 +226,13 @@ START_TEST(test_the_fd_is_readable_until_the_queue_is_empty)
 		ck_assert(readable(fd));
 		ck_assert_int_eq(pawl_cq_reap(e, late[i], c, 8), 2 - i);
 		ck_assert(!readable(fd));
+	}
+	/* Nor is that of a destroyed queue, and of the next one in its place. */
+	for (i = 0; i < 2; i++) {
+		OK(pawl_cq_destroy(e, late[1]));
+		ck_assert(!readable(fd));
+		late[1] = cq_new(e);
+		ck_assert(!readable(pawl_cq_fd(e, late[1])));
 	}
 	OK(pawl_engine_destroy(e));
 	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);	/* closed with the engine */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* pawl_wait() with its flags, and pawl_interrupt(). */
 #include <signal.h>
+#include <sys/syscall.h>
 #include "util.h"
 #include "trap.h"
 #include <core/wait.h>
@@ -203,6 +204,40 @@ START_TEST(test_a_signal_handler_ends_a_wait)
 }
 END_TEST
 
+static u32 handled;
+
+static void on_signal_count(int sig)
+{
+	fetch_add_relaxed(&handled, 1);
+}
+
+/* Several while it sleeps, and then what it waits for. */
+static void by_signals_and_completion(pthread_t t)
+{
+	u32 i;
+
+	for (i = 0; i < 5; i++) {
+		MUST(!pthread_kill(t, SIGUSR1));
+		MUST(soon(load_relaxed(&handled) > i));
+		nap_us(1000);	/* it may be asleep again, or not yet: both must go on */
+	}
+	MUST(!pawl_complete(e, held, 0, NULL));
+}
+
+START_TEST(test_a_handler_with_sa_restart_does_not_end_a_wait)
+{
+#ifdef SYS_futex_waitv
+	if (syscall(SYS_futex_waitv, NULL, 0, 0, NULL, CLOCK_MONOTONIC) < 0 && errno == ENOSYS)
+		return;
+	held_engine(1);
+	handle(on_signal_count, SA_RESTART);
+	ck_assert_int_eq(interrupted_by(PAWL_WAIT_READABLE, by_signals_and_completion), 0);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+#endif
+}
+END_TEST
+
 /* The flags of a wait count during a recording, too. */
 START_TEST(test_a_wait_without_help_runs_nothing)
 {
@@ -296,4 +331,5 @@ END_TEST
 SUITE("interrupt", test_an_interrupt_ends_each_kind_of_wait,
       test_an_interrupt_ends_waits_for_a_ticket_a_queue_and_a_group,
       test_an_interrupt_before_the_wait_is_not_lost, test_a_signal_handler_ends_a_wait,
+      test_a_handler_with_sa_restart_does_not_end_a_wait,
       test_a_wait_without_help_runs_nothing, test_an_interrupted_wait_keeps_the_error)

@@ -160,7 +160,6 @@ START_TEST(test_room_is_reported_once_at_low_water)
 	l.low = 25;
 	g = group_new(e, &l);
 	FAILS(pawl_cq_destroy(e, cq), -EBUSY);
-	FAILS(pawl_group_limit(e, g, &l), -EBUSY, "cq");
 	op = held_op(g, 0);
 	for (turn = 0; turn < 3; turn++) {
 		for (i = 0; i < 4; i++)
@@ -836,6 +835,119 @@ START_TEST(test_two_threads_destroy_a_group)
 }
 END_TEST
 
+/* -EAGAIN would be a promise that the same batch can succeed later. */
+START_TEST(test_a_batch_that_can_never_fit_is_too_big)
+{
+	static const struct {
+		u64 ops, cost, all;		/* limits: of the group, of the engine on costs */
+		u32 n;				/* ops in the batch */
+		u64 each;			/* cost */
+		int rc;
+	} row[] = {
+		{ 4, 0, 0, 4, 0, 0 },	{ 4, 0, 0, 5, 0, -E2BIG },	{ 1, 0, 0, 5, 1, -E2BIG },
+		{ 0, 8, 0, 4, 2, 0 },	{ 0, 8, 0, 5, 2, -E2BIG },	{ 0, 0, 8, 4, 2, 0 },
+		{ 0, 0, 8, 5, 2, -E2BIG },
+		{ 0, UINT64_MAX, 0, 5, GROUP_COST_MAX, -E2BIG },
+		{ 5, 10, 10, 5, 2, 0 },
+	};
+	u32 i, k, busy;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(row); i++) {
+		struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+		struct pawl_group_limits l = limits(row[i / 2].ops, row[i / 2].cost);
+		struct pawl_group_limits all = limits(0, row[i / 2].all);
+		pawl_group_t g = group_new(e, &l);
+		struct pawl_op op[5], first = held_op(g, row[i / 2].each);
+		int rc;
+
+		busy = i % 2;	/* is an op of the group in flight? */
+		OK(pawl_group_limit(e, (pawl_group_t){ 0 }, &all));
+		for (k = 0; k < 5; k++)
+			op[k] = op_of_group(g, row[i / 2].each);
+		nheld = 0;
+		if (busy)
+			OK(pawl_push(e, &first));
+		rc = pawl_push_batch(e, op, row[i / 2].n);
+		ck_assert_msg(rc == (row[i / 2].rc ? row[i / 2].rc : busy ? -EAGAIN : 0),
+			      "row %u: %d, %s", i, rc, pawl_error_text());
+		if (busy)
+			let_go(e);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		counts(e, g, 0, 0);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+START_TEST(test_the_queue_of_a_group_can_be_named_again)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	struct pawl_group_limits l = limits(1, 0);
+	struct pawl_completion c;
+	struct pawl_op op;
+	pawl_cq_t other;
+	pawl_group_t g;
+	u32 i;
+
+	OK(pawl_cq_create(e, &l.cq));
+	OK(pawl_cq_create(e, &other));
+	g = group_new(e, &l);
+	op = held_op(g, 0);
+	for (i = 0; i < 3; i++) {
+		l.ops = i + 1;
+		l.tag = i;
+		OK(pawl_group_limit(e, g, &l));
+		nheld = 0;
+		while (!pawl_push(e, &op))
+			;
+		ck_assert_uint_eq(nheld, i + 1);
+		while (nheld)
+			let_go(e);
+		ck_assert_int_eq(pawl_cq_reap(e, l.cq, &c, 1), 1);
+		ck_assert_uint_eq(c.tag, i);
+	}
+	l.cq = other;
+	FAILS(pawl_group_limit(e, g, &l), -EBUSY);
+	OK(pawl_group_destroy(e, g));
+	OK(pawl_cq_destroy(e, other));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Without a limit the sum ends at 64 bits, and a limit may be the largest number. */
+START_TEST(test_the_sum_of_costs_does_not_wrap)
+{
+	static const u64 most[] = { 0, UINT64_MAX, UINT64_MAX - 1, 3 * GROUP_COST_MAX };
+	u32 i;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(most); i++) {
+		struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+		struct pawl_group_limits l = limits(0, most[i / 2]);
+		pawl_group_t g = group_new(e, &l);
+		struct pawl_op op = held_op(g, GROUP_COST_MAX);
+		u32 fit = most[i / 2] == 3 * GROUP_COST_MAX ? 3 : 4;
+
+		if (i % 2)
+			op.flags &= (u16)~PAWL_OP_GROUP;	/* it counts for the engine alone */
+		nheld = 0;
+		while (nheld < 9 && !pawl_push(e, &op))
+			;
+		ck_assert_uint_eq(nheld, i % 2 ? 4 : fit);
+		counts(e, i % 2 ? (pawl_group_t){ 0 } : g, nheld, nheld * GROUP_COST_MAX);
+		FAILS(pawl_push(e, &op), -EAGAIN, "cost");
+		/* A lower limit than the sum refuses, too, until the sum is below it. */
+		l.cost = op.cost;
+		OK(pawl_group_limit(e, g, &l));
+		FAILS(pawl_push(e, &op), -EAGAIN, "cost");
+		while (nheld)
+			let_go(e);
+		OK(pawl_push(e, &op));
+		let_go(e);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("opgroup");
@@ -860,6 +972,9 @@ int main(void)
 	tcase_add_test(tc, test_an_op_without_a_group_makes_room);
 	tcase_add_test(tc, test_room_in_the_window);
 	tcase_add_test(tc, test_two_threads_destroy_a_group);
+	tcase_add_test(tc, test_a_batch_that_can_never_fit_is_too_big);
+	tcase_add_test(tc, test_the_queue_of_a_group_can_be_named_again);
+	tcase_add_test(tc, test_the_sum_of_costs_does_not_wrap);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }
