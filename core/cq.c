@@ -140,7 +140,7 @@ static void cq_settle(struct cq *q)
 	if (BUSTED(CQ_STAYS_READABLE))
 		return;
 	do {
-		smp_mb();	/* CORE-Q11 <-> CORE-Q12, CORE-Q11 of another settling */
+		smp_mb();	/* CORE-Q11 <-> CORE-Q12 */
 		if (cq_ready(q) || !cq_clear(q))
 			return;
 		/* The note of each write that was cleared is visible: eventfd(2) has a lock. */
