@@ -186,6 +186,31 @@ static bool linear(struct rows *r)
 	return ok;
 }
 
+/* Comparisons of sizes, as exporters write them before Expand: are all the same for each N? */
+static bool compared(struct rows *r)
+{
+	const struct shape *a = r->in[0], *b = r->in[1];
+	int64_t x[SERVE_RANK], y[SERVE_RANK], dx[SERVE_RANK], dy[SERVE_RANK];
+	int i, nx, ny;
+
+	if (r->node->op != OP_BINARY || r->node->a.kind != B_EQUAL || a->type != b->type)
+		return false;
+	nx = numbers(r, 0, x, dx, SERVE_RANK);
+	ny = numbers(r, 1, y, dy, SERVE_RANK);
+	if (nx < 0 || ny < 0 || (nx != ny && nx != 1 && ny != 1))
+		return false;
+	for (i = 0; i < nx || i < ny; i++) {
+		int64_t less = x[nx == 1 ? 0 : i] - y[ny == 1 ? 0 : i];
+		int64_t slope = dx[nx == 1 ? 0 : i] - dy[ny == 1 ? 0 : i];
+
+		/* their difference is 0 for no number of rows */
+		if (slope && less % slope == 0 && r->n - less / slope >= 1)
+			return false;
+	}
+	r->to->state = FIXED;
+	return true;
+}
+
 /* ---- rules ------------------------------------------------------------------ */
 
 /* Element by element, with broadcasts: all inputs with rows have them on the same axis. */
@@ -195,7 +220,7 @@ bool rows_each(struct rows *r)
 	int64_t k = 0;
 	unsigned int i;
 
-	if (linear(r))
+	if (linear(r) || compared(r))
 		return true;
 	for (i = 0; i < r->node->nin; i++) {
 		if (!r->at[i] || plain(r, i))

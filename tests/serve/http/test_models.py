@@ -73,6 +73,14 @@ MODELS = {
         node("Concat", ["n", "two", "two"], "t", axis=0), node("Reshape", ["INPUT0", "t"], "p"),
         node("Softmax", ["p"], "m", axis=1), node("Reshape", ["m", "s"], "y")],
         [tensor("first", [1], [0]), tensor("two", [1], [2])], pairs),
+    "sizes that are compared": (True, [
+        node("Shape", ["INPUT0"], "s"), node("Gather", ["s", "first"], "n"),
+        node("Concat", ["n", "minus"], "t", axis=0), node("Equal", ["t", "minus"], "q"),
+        node("Where", ["q", "one", "t"], "u"), node("Expand", ["table", "u"], "e"),
+        node("Add", ["INPUT0", "e"], "y")],
+        [tensor("first", [1], [0]), tensor("one", [1], [1]), tensor("minus", [1], [-1]),
+         tensor("table", [1, 4], [1.0, 2.0, 3.0, 4.0])],
+        lambda row: [x + i + 1 for i, x in enumerate(row)]),
     "mean of a row": (True, [
         node("ReduceMean", ["INPUT0"], "m", axes=[1]), node("Sub", ["INPUT0", "m"], "y")], [],
         lambda row: [x - sum(row) / 4 for x in row]),
@@ -119,3 +127,35 @@ def test_weights_that_depend_on_the_shape_are_those_of_the_request(pawl):
     for rows in (1, 3, 2, 1):
         answer = pawl.infer("m", [[1, 2, 3, 4]] * rows)
         assert answer.json["outputs"][0]["data"] == [10 * rows] * 4 * rows
+
+
+def test_a_refused_request_is_told_the_operator(pawl):
+    made.save(pawl.repository, "m", made.model(
+        [node("MatMul", ["INPUT0", "w"], "y")], [value("INPUT0", [-1, -1])],
+        [value("y", [-1, 2])], [tensor("w", [4, 2], [1.0] * 8)]))
+    made.save(pawl.repository, "table", made.model(
+        [node("Gather", ["w", "INPUT0"], "y")], [value("INPUT0", [-1], INT64)],
+        [value("y", [-1, 2])], [tensor("w", [4, 2], [1.0] * 8)]))
+    pawl.start()
+    answer = pawl.infer("m", [[1, 2, 3]])
+    assert answer.status == 400 and answer.json["error"] == \
+        "the model refuses these shapes: operator MatMul 'y': rows of 3 elements, and the " \
+        "weights have 4"
+    answer = pawl.post("/v2/models/table/infer", {"inputs": [
+        {"name": "INPUT0", "shape": [2], "datatype": "INT64", "data": [1, 4]}]})
+    assert answer.status == 400 and answer.json["error"] == \
+        "the model refuses these values: operator Gather 'y': an index is out of range"
+
+
+def test_inputs_may_differ_in_their_first_dimension(pawl):
+    made.save(pawl.repository, "score", made.model(
+        [node("Transpose", ["d"], "t"), node("MatMul", ["q", "t"], "y")],
+        [value("q", [-1, 2]), value("d", [-1, 2])], [value("y", [-1, -1])]))
+    pawl.start()
+    for n, m in ((1, 3), (3, 1), (2, 2), (20, 5), (0, 2), (2, 0)):
+        answer = pawl.post("/v2/models/score/infer", {"inputs": [
+            {"name": "q", "shape": [n, 2], "datatype": "FP32", "data": [1, 2] * n},
+            {"name": "d", "shape": [m, 2], "datatype": "FP32", "data": [1, 1] * m}]})
+        assert answer.status == 200, answer.json
+        output = answer.json["outputs"][0]
+        assert output["shape"] == [n, m] and output["data"] == [3] * n * m

@@ -305,7 +305,7 @@ def test_a_delay_does_not_miss_a_deadline(server):
 def test_a_request_may_have_any_number_of_rows(server, most):
     server.model("m", add=1)
     server.start(config=f"[model m]\nmax_batch = {most}\n")
-    for n in (1, 2, 9, 20):
+    for n in (0, 1, 2, 9, 20):
         tensor = {"name": "INPUT0", "shape": [n, 4], "datatype": "FP32", "data": [1] * 4 * n}
         answer = server.post("/v2/models/m/infer", {"inputs": [tensor]})
         assert answer.status == 200
