@@ -88,7 +88,7 @@ PER_DEVICE, POOLED, NAIVE = 0, 1, 2
 WINDOW_FAIL = 0
 OP_NO_SKIP, OP_CQ, OP_DEADLINE, OP_TICKET, OP_GROUP, OP_COST = 1, 2, 4, 8, 16, 32
 WAIT_READABLE, WAIT_WRITABLE, WAIT_ALL, WAIT_CQ, WAIT_TICKET, WAIT_GROUP, WAIT_ROOM = range(7)
-WAIT_INTR = 0x200
+WAIT_NO_HELP, WAIT_INTR = 0x100, 0x200
 TICKET_COMPLETE, TICKET_QUEUED, TICKET_RUNNING = range(3)
 
 # Handles are structs of one uint64_t, which the ABIs of C pass as the number itself.
@@ -129,7 +129,17 @@ CALLS = {
 }
 
 
+def _main_interpreter():
+    """The engine's threads call Python by PyGILState_Ensure(), which enters the main one."""
+    calls = [getattr(ctypes.pythonapi, "PyInterpreterState_" + which) for which in ("Get", "Main")]
+    for call in calls:
+        call.restype, call.argtypes = c_void_p, []
+    return calls[0]() == calls[1]()
+
+
 def _load():
+    if not _main_interpreter():
+        raise ImportError("pawl cannot be used in a sub-interpreter: import it in the main one")
     name = os.environ.get("PAWL_LIBRARY") or SONAME
     try:
         libraries = ctypes.CDLL(name), ctypes.PyDLL(name)
@@ -193,7 +203,12 @@ class WaitTimeout(PawlError, TimeoutError):
 
 
 class OpError(PawlError):
-    """An op failed.  __cause__ is the exception of its body, `op` the name of the op."""
+    """An op failed.  __cause__ is the exception of its body, `op` the name of the op.
+
+    One that Engine.wait() raises: `more` is the number of other ops that failed and that no call
+    has reported, and `others` has the OpErrors of the first of them."""
+
+    others, more = (), 0
 
     def __init__(self, text="", code=0, op=None):
         super().__init__(text, code)

