@@ -613,9 +613,13 @@ int pawl_cq_create(struct pawl_engine *e, pawl_cq_t *out)
 		return thread_last.code;
 	if (!out)
 		return err(-EINVAL, "cq_create: out is NULL");
+	if (!count_below(&e->ncqs, CQ_MAX))
+		return err(-ENOMEM, "cq_create: %u queues exist", CQ_MAX);
 	q = pool_get(e->pool[POOL_CQ], &t->cache[POOL_CQ], &idx);
-	if (!q)
-		return err(-ENOMEM, "cq_create: %u queues exist, or no memory", CQ_MAX);
+	if (!q) {
+		fetch_add_relaxed(&e->ncqs, -1u);
+		return err(-ENOMEM, "cq_create: no memory");
+	}
 	/* No other thread changes it: the destroyer found a count of 0, and no thread that reaps. */
 	gen = gen_alive(e, (u32)(load_relaxed(&q->life) >> 32));
 	store_release(&q->life, (u64)gen << 32);	/* CORE-Q7 <-> CORE-Q8 */
@@ -645,6 +649,7 @@ int pawl_cq_destroy(struct pawl_engine *e, pawl_cq_t h)
 	smp_mb();	/* CORE-Q11 <-> CORE-Q12 */
 	cq_wake(e, q);
 	pool_put(e->pool[POOL_CQ], &t->cache[POOL_CQ], (u32)h.h);
+	fetch_add_relaxed(&e->ncqs, -1u);
 	return 0;
 }
 PAWL_EXPORT(pawl_cq_destroy);

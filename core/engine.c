@@ -277,6 +277,8 @@ static int pools_add(struct pawl_engine *e)
 	/* Errors, graphs and records of pending work are fewer than vars may be. */
 	u32 most = min_u(vars, (1u << ERROR_BITS) - 1);
 	u32 blocks = (u32)min_u((u64)vars + 3ull * ops + max_u(slack, vslack), RM_BASE - 1);
+	/* Of each kind there are more than may exist, by what the caches of all threads can hold. */
+	u32 groups = groups_most(e), gmag = pool_mag(groups);
 	/* Large ones are so few that a default engine fits in 512 MiB of addresses. */
 	u32 ext1 = (u32)min_u(max_u(c->max_ops / 32, 64u), 8192u);
 	u32 ext2 = (u32)min_u(max_u(c->max_ops / 1024, 16u), 512u);
@@ -292,12 +294,15 @@ static int pools_add(struct pawl_engine *e)
 				.max = (u32)max_u(ops, most), .mag = max_u(mag, vmag) },
 		[POOL_GRAPH] = { "graph", sizeof(struct graph), most, .mag = vmag, .ctor = graph_again,
 				.last = graph_last, .user = e },
-		[POOL_DEVREC] = { .name = "pending", .size = device_rec_size(), .max = c->ndevices ? most : 1 },
+		[POOL_DEVREC] = { .name = "pending", .size = device_rec_size(),
+				.max = c->ndevices ? most : 1, .mag = vmag },
 		[POOL_NOTE] = { "note", sizeof(struct op_note), ops, .mag = mag, .ctor = note_again,
 				.last = note_last, .user = e },
 		/* A late completion counts its write to the eventfd, a late push itself in its group. */
-		[POOL_CQ] = { "queue", sizeof(struct cq), CQ_MAX, .keep = true },
-		[POOL_GROUP] = { "group", sizeof(struct op_group), min_u(ops, GROUP_MAX), .keep = true },
+		[POOL_CQ] = { "queue", sizeof(struct cq), CQ_MAX + 2 * c->max_threads, .mag = 1,
+				.keep = true },
+		[POOL_GROUP] = { "group", sizeof(struct op_group),
+				groups + 1 + 2 * gmag * c->max_threads, .mag = gmag, .keep = true },
 		[POOL_EXT0] = { .name = "deps16", .size = 64 + 24 * 16, .max = min_u(ops, 65536u + slack),
 				.mag = mag },
 		/* Only an op that names a var several times needs more accesses than vars exist. */

@@ -108,11 +108,24 @@ struct pawl_engine {
 	u64 *live;		/* A: a bit per slot: a thread has the slot */
 	struct op_group *root;	/* I: the group {0} */
 	u32 interrupted;	/* A: the next wait that may be interrupted ends */
+	u32 ncqs, ngroups;	/* A: completion queues and groups that exist: count_below() */
 	struct gone gone;	/* A */
 	struct rec_engine *record;	/* A: its part of the recording, or NULL */
 	struct pawl_engine *next;	/* record.c: list of the process */
 	struct watch *watch;	/* A: watch.c; NULL until the first call */
 };
+
+/* Count one more, unless there are `most`.  Progress: lock-free. */
+static inline bool count_below(u32 *n, u32 most)
+{
+	u32 was = load_relaxed(n);
+
+	do
+		if (was >= most)
+			return false;
+	while (!cas_relaxed(n, &was, was + 1));
+	return true;
+}
 
 /* Zeroed memory on its own cache lines.  Returns NULL without memory. */
 static inline void *zalloc_lines(size_t size)

@@ -429,6 +429,14 @@ static int limits_set(struct thread *t, struct op_group *g, u32 idx,
 	return 0;
 }
 
+/* Free the group's object, if it has one, and count it as destroyed. */
+static void group_free(struct thread *t, u32 idx)
+{
+	if (idx)
+		pool_put(t->e->pool[POOL_GROUP], &t->cache[POOL_GROUP], idx);
+	fetch_add_relaxed(&t->e->ngroups, -1u);
+}
+
 int pawl_group_create(struct pawl_engine *e, const struct pawl_group_limits *limits,
 		      pawl_group_t *out)
 {
@@ -445,12 +453,12 @@ int pawl_group_create(struct pawl_engine *e, const struct pawl_group_limits *lim
 	rc = limits_read(&l, limits, 1);
 	if (rc)
 		return rc;
+	if (!count_below(&e->ngroups, groups_most(e)))
+		return err(-ENOMEM, "group_create: %u groups exist", groups_most(e));
 	g = pool_get(e->pool[POOL_GROUP], &t->cache[POOL_GROUP], &idx);
-	if (!g)
-		return err(-ENOMEM, "group_create: %u groups exist, or no memory", GROUP_MAX);
-	rc = limits_set(t, g, idx, &l);
+	rc = g ? limits_set(t, g, idx, &l) : err(-ENOMEM, "group_create: no memory");
 	if (rc) {
-		pool_put(e->pool[POOL_GROUP], &t->cache[POOL_GROUP], idx);
+		group_free(t, g ? idx : 0);
 		return rc;
 	}
 	gen = gen_alive(e, (u32)(load_relaxed(&g->life) >> 32));
@@ -522,7 +530,7 @@ int pawl_group_destroy(struct pawl_engine *e, pawl_group_t h)
 	if (note)
 		note_room_free(t, note);
 	/* Waiters are woken by the completer of the last op, or by the next group_create(). */
-	pool_put(e->pool[POOL_GROUP], &t->cache[POOL_GROUP], (u32)h.h);
+	group_free(t, (u32)h.h);
 	return 0;
 }
 PAWL_EXPORT(pawl_group_destroy);

@@ -55,6 +55,11 @@ static inline u64 low_of(u64 most, u32 low)
 	return most / 100 * low + most % 100 * low / 100;
 }
 
+static inline u32 groups_most(const struct pawl_engine *e)
+{
+	return (u32)min_u(e->cfg.max_ops, GROUP_MAX);
+}
+
 int groups_init(struct thread *t);
 int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d);
 void group_room(struct pawl_engine *e, u32 idx, u64 cost, bool posts);

@@ -3,7 +3,7 @@
  * Engines of all sizes: each object that the configuration promises can be created and used.
  * Magazines have 1/32 of the objects of a pool, up to 64, and memory is committed magazine by
  * magazine, so sizes around multiples of 32 place every part of an object around the end of what
- * is committed.
+ * is committed.  Objects in the caches of other threads are not missing to a thread.
  */
 #include "util.h"
 
@@ -112,5 +112,104 @@ START_TEST(test_as_many_ops_as_promised_are_in_flight_in_an_engine_of_any_size)
 }
 END_TEST
 
+/* --- what caches of other threads must not keep --- */
+
+static struct {
+	struct pawl_engine *e;
+	u32 kind, share, turn, left;	/* A: turn counts phases that threads have ended */
+	u32 failed;			/* A */
+} few;
+
+static int make(u32 kind, u64 *h)
+{
+	struct pawl_op op = op_of_fn(nothing, NULL);
+
+	switch (kind) {
+	case 0:
+		return pawl_cq_create(few.e, (pawl_cq_t *)h);
+	case 1:
+		return pawl_group_create(few.e, NULL, (pawl_group_t *)h);
+	case 2:
+		return pawl_var_create(few.e, (pawl_var_t *)h);
+	default:
+		return pawl_graph_create(few.e, &op, 1, 0, (pawl_graph_t *)h);
+	}
+}
+
+static int unmake(u32 kind, u64 h)
+{
+	switch (kind) {
+	case 0:
+		return pawl_cq_destroy(few.e, (pawl_cq_t){ h });
+	case 1:
+		return pawl_group_destroy(few.e, (pawl_group_t){ h });
+	case 2:
+		return pawl_var_delete(few.e, (pawl_var_t){ h }, NULL, NULL);
+	default:
+		return pawl_graph_delete(few.e, (pawl_graph_t){ h });
+	}
+}
+
+/* Fill the caches, then, when all threads have, create a share of what may exist. */
+static void *take_share(void *arg)
+{
+	u64 h[3];
+	u32 i;
+
+	for (i = 0; i < 3; i++)
+		MUST(!make(few.kind, &h[i]));
+	for (i = 0; i < 3; i++)
+		MUST(!unmake(few.kind, h[i]));
+	while (pawl_run_one(few.e))
+		;
+	fetch_add_acq_rel(&few.turn, 1);
+	MUST(soon(load_acquire(&few.left)));
+	for (i = 0; i < few.share; i++)
+		if (make(few.kind, h))
+			fetch_add_relaxed(&few.failed, 1);
+	fetch_add_acq_rel(&few.turn, 1);
+	MUST(soon(load_acquire(&few.left) == 2));
+	return NULL;
+}
+
+START_TEST(test_threads_share_every_pool_to_the_last_object)
+{
+	static const struct { u32 kind, threads, ops, vars, all; bool exact; } row[] = {
+		{ 0, 64, 64, 64, 1024, true },	/* queues */
+		{ 0, 128, 1024, 64, 1024, true },
+		{ 1, 64, 64, 64, 64, true },	/* groups */
+		{ 1, 32, 2048, 64, 2048, true },
+		{ 2, 64, 64, 64, 64, false },	/* vars */
+		{ 2, 32, 64, 2048, 2048, false },
+		{ 3, 64, 64, 64, 64, false },	/* graphs */
+	};
+	pthread_t t[128];
+	u32 i, k;
+	u64 h;
+
+	for (i = 0; i < ARRAY_SIZE(row); i++) {
+		few.e = engine_of((struct size){ row[i].vars, row[i].ops, row[i].threads + 1 });
+		few.kind = row[i].kind;
+		few.share = row[i].all / row[i].threads;
+		few.turn = few.left = few.failed = 0;
+		/* One after the other: so few may exist that they do not fit at once. */
+		for (k = 0; k < row[i].threads; k++) {
+			t[k] = spawn(take_share, NULL);
+			MUST(soon(load_acquire(&few.turn) == k + 1));
+		}
+		store_release(&few.left, 1);
+		MUST(soon(load_acquire(&few.turn) == 2 * row[i].threads));
+		ck_assert_msg(!few.failed, "row %u: %u refused", i, few.failed);
+		if (row[i].exact)
+			ck_assert_int_eq(make(few.kind, &h), -ENOMEM);
+		store_release(&few.left, 2);
+		for (k = 0; k < row[i].threads; k++)
+			join(t[k]);
+		OK(pawl_engine_destroy(few.e));
+	}
+}
+END_TEST
+
 SUITE("engine sizes", test_every_var_of_an_engine_of_any_size_works,
-      test_as_many_ops_as_promised_are_in_flight_in_an_engine_of_any_size)
+      test_as_many_ops_as_promised_are_in_flight_in_an_engine_of_any_size,
+      test_threads_share_every_pool_to_the_last_object)
