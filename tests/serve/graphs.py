@@ -440,10 +440,13 @@ class Graph:
         """Outputs: late values, often with the rows in front again."""
         self.outputs = []
         for _ in range(self.rng.choice((1, 1, 2))):
-            v = self.pick()
+            try:
+                v = self.pick(I64 if self.rng.random() < .15 else F32)
+            except Bad:
+                v = self.pick()
             before = len(self.nodes), len(self.values), len(self.inits)
             try:
-                if self.rng.random() < .3:
+                if v.type is F32 and self.rng.random() < .3:
                     v = self.add("Mul", [self.values[0], self.add(
                         "ReduceMean", [v], lambda a: np.asarray(a.mean(), F32), False, keepdims=0)],
                         np.multiply, False)
@@ -464,7 +467,8 @@ class Graph:
             self.nodes, "g",
             [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", *d])
              for n, d in self.inputs],
-            [helper.make_tensor_value_info(v.name, TensorProto.FLOAT, [None] * len(v.shape))
+            [helper.make_tensor_value_info(
+                v.name, helper.np_dtype_to_tensor_dtype(np.dtype(v.type)), [None] * len(v.shape))
              for v in self.outputs], self.inits)
         return helper.make_model(g, opset_imports=[helper.make_opsetid("", self.opset)],
                                  ir_version=8)
@@ -530,7 +534,8 @@ class Server:
         outputs = {}
         for o in json.loads(data[:at])["outputs"]:
             n = o["parameters"]["binary_data_size"]
-            outputs[o["name"]] = np.frombuffer(data[at:at + n], F32).reshape(o["shape"])
+            kind = {"FP32": F32, "INT64": I64}[o["datatype"]]
+            outputs[o["name"]] = np.frombuffer(data[at:at + n], kind).reshape(o["shape"])
             at += n
         return outputs
 

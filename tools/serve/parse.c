@@ -207,6 +207,12 @@ void infer_priority(struct request *r, uint64_t priority)
 				       (unsigned int)priority - 1;
 }
 
+/* The value of a member is null: then the member is as one that is missing. */
+static bool is_null(struct parse *p)
+{
+	return js_peek(&p->j) == 'n';
+}
+
 static bool parameters(struct parse *p)
 {
 	struct js_str key;
@@ -215,7 +221,9 @@ static bool parameters(struct parse *p)
 	for (bool more = js_open(&p->j, '{'); more; more = js_more(&p->j, '}')) {
 		if (!js_key(&p->j, &key))
 			return false;
-		if (js_is(&key, "timeout")) {
+		if (is_null(p)) {
+			js_skip(&p->j);
+		} else if (js_is(&key, "timeout")) {
 			if (!js_uint(&p->j, &u))
 				return false;
 			infer_timeout(p->r, u);
@@ -392,9 +400,11 @@ static bool tensor_parameters(struct parse *p, bool is_input, struct form *f)
 	for (bool on = js_open(&p->j, '{'); on; on = js_more(&p->j, '}')) {
 		if (!js_key(&p->j, &key))
 			return false;
-		if (js_is(&key, "shared_memory_region"))
+		if (is_null(p))
+			js_skip(&p->j);
+		else if (js_is(&key, "shared_memory_region"))
 			return failed(p, 400, "shared memory is not supported");
-		if (is_input && js_is(&key, "binary_data_size"))
+		else if (is_input && js_is(&key, "binary_data_size"))
 			f->has_size = js_uint(&p->j, &f->size);
 		else if (!is_input && js_is(&key, "binary_data"))
 			f->has_binary = js_bool(&p->j, &f->binary);
@@ -422,7 +432,9 @@ static bool input(struct parse *p)
 	for (bool more = js_open(&p->j, '{'); more; more = js_more(&p->j, '}')) {
 		if (!js_key(&p->j, &key))
 			return false;
-		if (js_is(&key, "name")) {
+		if (is_null(p)) {
+			js_skip(&p->j);
+		} else if (js_is(&key, "name")) {
 			js_string(&p->j, &name);
 		} else if (js_is(&key, "datatype")) {
 			js_string(&p->j, &type);
@@ -548,7 +560,9 @@ static bool output(struct parse *p)
 	for (bool more = js_open(&p->j, '{'); more; more = js_more(&p->j, '}')) {
 		if (!js_key(&p->j, &key))
 			return false;
-		if (js_is(&key, "name")) {
+		if (is_null(p)) {
+			js_skip(&p->j);
+		} else if (js_is(&key, "name")) {
 			js_string(&p->j, &name);
 		} else if (js_is(&key, "parameters") && js_peek(&p->j) == '{') {
 			if (!tensor_parameters(p, false, &form))
@@ -583,8 +597,7 @@ static bool document(struct parse *p)
 	for (bool more = js_open(&p->j, '{'); more; more = js_more(&p->j, '}')) {
 		if (!js_key(&p->j, &key))
 			return false;
-		/* a member that is null is as one that is missing */
-		if (js_peek(&p->j) == 'n' && !js_is(&key, "inputs")) {
+		if (is_null(p)) {
 			js_skip(&p->j);
 		} else if (js_is(&key, "id")) {
 			if (!js_string(&p->j, &p->r->id))

@@ -273,6 +273,20 @@ def test_broken_json_is_refused(server):
         assert server.post("/v2/models/m/infer", bad).status == 400, bad
 
 
+def test_members_that_are_null_are_missing(server):
+    server.model("m")
+    server.start()
+    tensor = {**bad_input()["inputs"][0], "parameters": {"binary_data_size": None}}
+    for body in ({"id": None}, {"parameters": None}, {"outputs": None},
+                 {"parameters": {"timeout": None, "priority": None, "layers": None}},
+                 {"outputs": [{"name": "OUTPUT0", "parameters": {"binary_data": None}}]}):
+        answer = server.post("/v2/models/m/infer", {"inputs": [tensor], **body})
+        assert answer.status == 200, (body, answer.json)
+        assert answer.json["outputs"][0]["shape"] == [1, 4]
+    tensor["data"] = None
+    assert "no field is set" in server.post("/v2/models/m/infer", {"inputs": [tensor]}).json["error"]
+
+
 def test_numbers_that_json_does_not_have_are_written_as_python_does(server):
     server.model("m", add=1)
     server.start()
