@@ -115,10 +115,14 @@ static struct lane *lane_choose(struct thread *t, struct op *op, const struct de
 }
 
 /* True if the lanes of the class are full, or if held ops must go first. */
-static bool class_full(struct devices *dv, struct dev_class *c)
+static bool class_full(struct pawl_engine *e, struct dev_class *c)
 {
+	struct devices *dv = e->devices;
 	u32 i;
 
+	/* A naive push waits for its work, so it cannot fill a lane, and no thread serves held ops. */
+	if (e->kind == PAWL_NAIVE)
+		return false;
 	if (!load_relaxed(&c->held) && class_room(dv, c))
 		return false;
 	for (i = 0; i < c->n; i++)
@@ -233,7 +237,7 @@ static int device_op_begin(struct thread *t, struct op *op, u32 opi, struct pawl
 	pending_query(e, op, &a);
 	rc = device_lost(row->d) ? -ENOTRECOVERABLE : 0;
 	/* No stream can follow work of another kind of device.  Or the lanes are full. */
-	if (unlikely(a.pending || (!rc && !room && class_full(e->devices, c)))) {
+	if (unlikely(a.pending || (!rc && !room && class_full(e, c)))) {
 		op_park(e, op, opi);
 		return DEVICE_PARKED;
 	}

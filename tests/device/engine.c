@@ -92,7 +92,7 @@ START_TEST(a_wait_for_all_has_its_time_once)
 	store_relaxed(&ahead, 0);
 	steps_go();
 	OK(push_write(e, nothing, NULL, var_new(e)));
-	OK(pawl_wait_all(e, -1, NULL));
+	OK(pawl_wait_all(e, INT64_MAX, NULL));	/* a limit like others */
 	ck_assert_uint_eq(load_acquire(&c.ran), 1);
 	done_by_hand(e);
 }
@@ -616,6 +616,45 @@ START_TEST(devices_of_two_kinds)
 }
 END_TEST
 
+static struct pawl_engine *naive;
+
+static void *naive_pushes(void *arg)
+{
+	u32 cell = 0, i;
+
+	for (i = 0; i < (u32)TIMES(400); i++) {
+		struct pawl_op op = dev_op(add_one, &cell);
+
+		MUST(!pawl_push(naive, &op));
+		MUST(load_relaxed(&cell) == i + 1);	/* it ran inside the push */
+	}
+	return NULL;
+}
+
+/* However little work the streams may have: a naive engine has no thread that makes room. */
+START_TEST(naive_pushes_of_several_threads_end)
+{
+	const struct fake_setup fs = { .devices = 1, .delay = 5 };
+	struct pawl_config c = small(PAWL_NAIVE, 0);
+	pthread_t t[3];
+	u32 window, i;
+
+	c.devices = &dev0;
+	c.ndevices = 1;
+	for (window = 1; window <= 3; window++) {
+		b->setup(&fs);
+		c.device_window = window;
+		naive = engine_with(&c);
+		for (i = 0; i < 3; i++)
+			t[i] = spawn(naive_pushes, NULL);
+		for (i = 0; i < 3; i++)
+			join(t[i]);
+		OK(pawl_wait_all(naive, SOON_NS, NULL));
+		OK(pawl_engine_destroy(naive));
+	}
+}
+END_TEST
+
 /* Also one that could not be created, because its second device is none. */
 START_TEST(an_engine_that_ended_leaves_no_memory)
 {
@@ -806,7 +845,7 @@ int main(void)
 		an_op_on_a_cpu_has_memory_of_its_own, NULL };
 	const TTest *const told[] = {
 		a_wait_is_for_the_work_not_for_the_body, a_wait_for_all_has_its_time_once,
-		a_look_again_and_again_ends,
+		a_look_again_and_again_ends, naive_pushes_of_several_threads_end,
 		no_worker_waits_for_the_device, delete_waits_for_the_device,
 		an_op_without_a_body_orders, an_asynchronous_body, an_asynchronous_body_as_a_graph,
 		info_of_a_newer_program, bad_configurations, devices_of_two_kinds,
