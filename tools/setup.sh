@@ -11,7 +11,7 @@
 # are: dpkg never hears of another architecture.
 set -eu
 
-packages='gcc libc6-dev make pkg-config python3 python3-kconfiglib liburcu-dev libck-dev
+packages='gcc g++ libc6-dev make pkg-config python3 python3-kconfiglib liburcu-dev libck-dev
 	libjansson-dev libopenblas-dev zlib1g-dev systemtap-sdt-dev
 	libdnnl-dev libonnx-dev libprotobuf-c-dev protobuf-c-compiler
 	libhttp-parser-dev libnghttp2-dev'
@@ -19,7 +19,7 @@ if [ "${1:-check}" != run ]; then
 	packages="$packages binutils abigail-tools python3-cffi libuv1-dev"
 	packages="$packages python3-pytest python3-h2 python3-numpy python3-pip python3-venv"
 	packages="$packages python3-setuptools python3-wheel"
-	packages="$packages g++ clang libclang-rt-14-dev cmake check scdoc spin perl util-linux"
+	packages="$packages clang libclang-rt-14-dev cmake check scdoc spin perl util-linux"
 fi
 if [ "${1:-check}" = all ]; then
 	packages="$packages gcovr git dpkg-dev debhelper lintian haproxy"

@@ -34,12 +34,12 @@
 #include "serve.h"
 
 #define SCRATCH		65536u
-#define HEAD_ROOM	1024u
 #define BUF_MIN		4096u
 #define BUFS_KEPT	(256u << 20)	/* bytes of free buffers of a loop */
 #define LINGER_NS	2000000000u
 #define H2_TICK_NS	1000000000u
-#define TURN_WORK	32		/* requests and receptions of a connection in a turn */
+#define TURN_WORK	32		/* requests, and receptions of 64 KiB, of a connection in a turn */
+#define TURN_SEND	(1u << 20)	/* bytes that it sends in a turn, about */
 
 /* --- buffers ----------------------------------------------------------------- */
 
@@ -55,7 +55,7 @@ bool buf_grow(struct loop *l, struct buf *b, size_t n)
 
 	if (k >= sizeof(l->bufs) / sizeof(l->bufs[0]))
 		return false;
-	p = l->bufs[k];
+	p = l ? l->bufs[k] : NULL;
 	if (p) {
 		memcpy(&l->bufs[k], p, sizeof(void *));
 		l->bufs_bytes -= (size_t)BUF_MIN << k;
@@ -76,7 +76,7 @@ void buf_put(struct loop *l, struct buf *b)
 {
 	unsigned int k;
 
-	if (b->p && l->bufs_bytes + b->cap > BUFS_KEPT) {
+	if (b->p && (!l || l->bufs_bytes + b->cap > BUFS_KEPT)) {
 		free(b->p);
 	} else if (b->p) {
 		k = buf_class(b->cap);
@@ -482,12 +482,32 @@ static const char *reason(int http)
 	}
 }
 
+/* Continue in the next turn. */
+static void yield(struct conn *c)
+{
+	struct loop *l = c->loop;
+
+	if (c->yields)
+		return;
+	c->yields = true;
+	c->again_next = l->again;
+	l->again = c;
+}
+
 static void conn_send(struct conn *c)
 {
+	size_t sent = 0, most;
 	ssize_t n;
 
 	while (c->out_at < c->out.n) {
-		n = send(c->fd, c->out.p + c->out_at, c->out.n - c->out_at, MSG_NOSIGNAL);
+		/* a client that reads as fast as this loop sends does not keep it */
+		if (sent >= TURN_SEND) {
+			yield(c);
+			return;
+		}
+		most = c->out.n - c->out_at;
+		n = send(c->fd, c->out.p + c->out_at, most < TURN_SEND ? most : TURN_SEND,
+			 MSG_NOSIGNAL);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN)
@@ -497,6 +517,7 @@ static void conn_send(struct conn *c)
 			return;
 		}
 		c->out_at += (size_t)n;
+		sent += (size_t)n;
 	}
 	add_relaxed(&c->loop->sv->answers, 1);
 	buf_put(c->loop, &c->out);
@@ -597,7 +618,7 @@ void conn_error(struct conn *c, int http, const char *fmt, ...)
 
 /* --- input --------------------------------------------------------------------- */
 
-bool conn_spent(struct conn *c)
+bool conn_spent(struct conn *c, size_t n)
 {
 	struct loop *l = c->loop;
 
@@ -605,11 +626,9 @@ bool conn_spent(struct conn *c)
 		c->turn = l->turn;
 		c->work = 0;
 	}
-	if (++c->work > TURN_WORK && !c->yields) {
-		c->yields = true;
-		c->again_next = l->again;
-		l->again = c;
-	}
+	c->work += 1 + (unsigned int)(n / SCRATCH);
+	if (c->work > TURN_WORK)
+		yield(c);
 	return c->yields;
 }
 
@@ -672,7 +691,7 @@ static void feed(struct conn *c, const char *p, size_t n)
 			c->body.p[c->body.n] = 0;
 		conn_timer(c, TIMER_BUSY);
 		route(c);
-		conn_spent(c);
+		conn_spent(c, 0);
 	}
 	if (n && c->state != CONN_DEAD && c->state != CONN_LINGER &&
 	    !buf_add(c->loop, &c->rest, p, n))
@@ -683,13 +702,13 @@ static void feed(struct conn *c, const char *p, size_t n)
 static void conn_read(struct conn *c)
 {
 	struct loop *l = c->loop;
-	size_t room;
+	size_t room = 0;
 	bool direct;
 	char *to;
 	ssize_t n;
 
 	while (c->readable && (c->state == CONN_READING || c->state == CONN_LINGER) &&
-	       !conn_spent(c)) {
+	       !conn_spent(c, room)) {
 		/* the rest of a body of known length goes to its place */
 		direct = c->state == CONN_READING && c->in_request && c->body.p &&
 			body_known(&c->parser) && c->parser.content_length &&
@@ -710,6 +729,7 @@ static void conn_read(struct conn *c)
 		/* less than room: the socket is empty, and the next byte is a new event */
 		if ((size_t)n < room && !c->eof)
 			c->readable = false;
+		room = (size_t)n;
 		if (c->state == CONN_READING)
 			feed(c, to, (size_t)n);
 	}
@@ -743,7 +763,9 @@ void conn_again(struct loop *l)
 	for (; c; c = next) {
 		next = c->again_next;
 		c->yields = false;
-		if (c->state != CONN_DEAD)
+		if (c->state == CONN_WRITING && !c->h2)
+			conn_send(c);
+		if (c->state != CONN_DEAD && !c->yields)
 			conn_continue(c);
 		if (c->state == CONN_DEAD || (l->draining && c->state == CONN_READING &&
 					      !c->h2 && !c->in_request && !c->yields))

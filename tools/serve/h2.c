@@ -702,7 +702,7 @@ void h2_continue(struct conn *c)
 	ssize_t n;
 
 	while (c->readable && (c->state == CONN_READING || c->state == CONN_LINGER) &&
-	       c->out.n < OUT_MAX && !c->yields && !conn_spent(c)) {
+	       c->out.n < OUT_MAX && !c->yields && !conn_spent(c, 0)) {
 		n = recv(c->fd, l->scratch, RECEIVE, 0);
 		if (n < 0 && errno == EINTR)
 			continue;

@@ -3,12 +3,13 @@
 # The front of pawl serve: connections, endpoints, queues, the repository.
 
 serve-http-y := cmd.o conn.o grpc.o grpc_infer.o h2.o helper.o infer.o inference.pb-c.o json.o \
-	layers.o light.o log.o page.o parse.o port.o repo.o route.o sched.o server.o slots.o stats.o trace.o
+	layers.o light.o log.o num.o page.o parse.o port.o repo.o route.o sched.o server.o slots.o stats.o text.o trace.o
 ifdef CONFIG_SERVE
 serve-http-objs := $(addprefix tools/serve/,$(serve-http-y))
-serve-http-ldlibs := $(shell $(PKG_CONFIG) --libs jansson libnghttp2 libprotobuf-c) -lhttp_parser
+serve-http-ldlibs := $(shell $(PKG_CONFIG) --libs jansson libnghttp2 libprotobuf-c) -lhttp_parser -lstdc++
 $(serve-http-objs): ccflags := $(shell $(PKG_CONFIG) --cflags jansson libnghttp2 libprotobuf-c)
-targets += $(filter-out tools/serve/inference.pb-c.o,$(serve-http-objs))
+targets += $(filter-out tools/serve/inference.pb-c.o tools/serve/num.o,$(serve-http-objs))
+cxx-targets += tools/serve/num.o
 
 # the page, and its policy with the hashes of its script and style
 quiet_cmd_page = GEN     $@

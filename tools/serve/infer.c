@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "infer.h"
+#include "num.h"
 
 void infer_release(struct loop *l, struct request *r)
 {
@@ -69,10 +70,58 @@ void infer_cancel(struct request *r)
 	port_send(&r->loop->sv->loops[0].port, &r->cancel, sched_cancel, r);
 }
 
+static void parsed(struct conn *c, struct request *r, int http, const char *err)
+{
+	if (http) {
+		infer_release(c->loop, r);
+		conn_error(c, http, "%s", err);
+		return;
+	}
+	c->r = r;
+	c->state = CONN_BUSY;
+	infer_submit(r, infer_done);
+}
+
+/* A large body, which ops of the engine read. */
+struct large {
+	struct parse p;
+	char err[1024];
+};
+
+static int parse_step(struct text *t, uint64_t until)
+{
+	struct request *r = (struct request *)((char *)t - offsetof(struct request, text));
+
+	return infer_parse_step(r->parse, until);
+}
+
+static void parse_done(struct text *t)
+{
+	struct request *r = (struct request *)((char *)t - offsetof(struct request, text));
+	struct large *large = (struct large *)((char *)r->parse - offsetof(struct large, p));
+	struct version *v = r->v;
+	struct conn *c = r->c;
+
+	r->parse = NULL;
+	c->request_pending--;
+	if (c->state == CONN_DEAD) {
+		infer_release(c->loop, r);
+		conn_close(c);
+	} else {
+		parsed(c, r, large->p.http, large->err);
+		if (c->state != CONN_BUSY)
+			conn_continue(c);
+	}
+	free(large);
+	version_put(v);
+}
+
 void infer_begin(struct conn *c, struct version *v)
 {
 	struct loop *l = c->loop;
 	struct request *r = infer_new(l, v);
+	size_t json = c->json_length < 0 ? c->body.n : (size_t)c->json_length;
+	struct large *large;
 	char err[1024];
 	int http;
 
@@ -82,15 +131,25 @@ void infer_begin(struct conn *c, struct version *v)
 	}
 	r->c = c;
 	r->first_ns = c->first_ns;
-	http = infer_parse(l, r, v->m, c->body.p, c->body.n, c->json_length, err, sizeof(err));
-	if (http) {
-		infer_release(l, r);
-		conn_error(c, http, "%s", err);
+	large = json > TEXT_MIN ? malloc(sizeof(*large)) : NULL;
+	if (!large) {
+		http = infer_parse(l, r, v->m, c->body.p, c->body.n, c->json_length, err,
+				   sizeof(err));
+		parsed(c, r, http, err);
 		return;
 	}
-	c->r = r;
+	http = infer_parse_begin(&large->p, NULL, r, v->m, c->body.p, c->body.n, c->json_length,
+				 large->err, sizeof(large->err));
+	if (http) {
+		parsed(c, r, http, large->err);
+		free(large);
+		return;
+	}
+	version_get(v);
+	r->parse = &large->p;
 	c->state = CONN_BUSY;
-	infer_submit(r, infer_done);
+	c->request_pending++;
+	text_begin(&r->text, l, parse_step, parse_done);
 }
 
 void infer_forget(struct conn *c)
@@ -122,129 +181,183 @@ int64_t infer_dim(const struct request *r, unsigned int i, unsigned int k)
 					serve_slot_output_shape(r->slot->s, i)->dims[k];
 }
 
-/* The shortest text that is read back as the same number; NaN and infinities as Triton has them. */
-static bool number_text(struct loop *l, struct buf *b, double d, bool is_float)
+/* The answer while it is written: where the next piece begins. */
+struct writer {
+	struct buf b;			/* with HEAD_ROOM in front */
+	struct loop *l;			/* NULL: an op writes */
+	uint64_t begin_ns;
+	unsigned int output;
+	size_t at;			/* elements of its data that are written */
+	bool begun, inside, any, failed;
+	const char *type;
+	char headers[64];
+};
+
+/* NaN and infinities as Triton has them. */
+static char *real_text(char *to, double d, bool is_float)
 {
-	int digits = is_float ? 6 : 15, most = is_float ? 9 : 17, n;
-	char text[40];
+	char *end;
 
 	if (!isfinite(d))
-		return buf_text(l, b, isnan(d) ? "NaN" : d > 0 ? "Infinity" : "-Infinity");
-	if (d == (double)(int64_t)(fabs(d) < 1e15 ? d : 0))
-		return (d != 0 || !signbit(d) || buf_add(l, b, "-", 1)) &&
-			buf_number(l, b, (int64_t)d) && buf_add(l, b, ".0", 2);
-	do
-		n = snprintf(text, sizeof(text), "%.*g", digits, d);
-	while (digits++ < most &&
-	       (is_float ? strtof(text, NULL) != (float)d : strtod(text, NULL) != d));
-	return buf_add(l, b, text, (size_t)n);
+		return stpcpy(to, isnan(d) ? "NaN" : d > 0 ? "Infinity" : "-Infinity");
+	if (d == (double)(int64_t)(fabs(d) < 1e15 ? d : 0)) {
+		char digits[JS_DIGITS], *p = js_digits(digits + JS_DIGITS,
+						       (uint64_t)(d < 0 ? -d : d));
+
+		if (signbit(d))
+			*to++ = '-';
+		end = mempcpy(to, p, (size_t)(digits + JS_DIGITS - p));
+		return mempcpy(end, ".0", 2);
+	}
+	return is_float ? num_float(to, (float)d) : num_double(to, d);
 }
 
-static bool data_text(struct loop *l, struct buf *b, enum serve_type type, const char *p,
-		      size_t n)
+#define LOOK	256			/* elements between two looks at the clock */
+#define LONGEST	(NUM_MAX + 1)		/* bytes of an element and its comma */
+
+static char *element_text(char *to, enum serve_type type, const char *p)
 {
-	char text[JS_DIGITS], *digits;
-	size_t i, size = type_size[type];
-	uint64_t u;
+	size_t size = type_size[type];
+	char digits[JS_DIGITS], *end = digits + JS_DIGITS, *first;
+	uint64_t u = 0;
+	int64_t v;
 	double d;
 	float f;
-	bool ok;
 
-	for (i = 0; i < n / size; i++, p += size) {
-		if (i && !buf_add(l, b, ",", 1))
-			return false;
-		u = 0;
+	switch (type) {
+	case SERVE_BOOL:
+		return stpcpy(to, *p ? "true" : "false");
+	case SERVE_FP32:
+		memcpy(&f, p, 4);
+		return real_text(to, (double)f, true);
+	case SERVE_FP64:
+		memcpy(&d, p, 8);
+		return real_text(to, d, false);
+	default:
 		memcpy(&u, p, size);
-		switch (type) {
-		case SERVE_BOOL:
-			ok = buf_text(l, b, u ? "true" : "false");
-			break;
-		case SERVE_INT8:
-		case SERVE_INT16:
-		case SERVE_INT32:
-		case SERVE_INT64:
-			ok = buf_number(l, b, (int64_t)(u << (64 - 8 * size)) >> (64 - 8 * size));
-			break;
-		case SERVE_FP32:
-			memcpy(&f, p, 4);
-			ok = number_text(l, b, (double)f, true);
-			break;
-		case SERVE_FP64:
-			memcpy(&d, p, 8);
-			ok = number_text(l, b, d, false);
-			break;
-		default:
-			digits = js_digits(text + sizeof(text), u);
-			ok = buf_add(l, b, digits, (size_t)(text + sizeof(text) - digits));
+		if (type >= SERVE_INT8 && type <= SERVE_INT64) {
+			v = (int64_t)(u << (64 - 8 * size)) >> (64 - 8 * size);
+			if (v < 0)
+				*to++ = '-';
+			u = v < 0 ? -(uint64_t)v : (uint64_t)v;
 		}
-		if (!ok)
-			return false;
+		first = js_digits(end, u);
+		return mempcpy(to, first, (size_t)(end - first));
 	}
-	return true;
 }
 
-static bool answer(struct conn *c, struct request *r, char *headers, const char **type)
+/* Continue the data of an output, n elements.  Returns 0, -EAGAIN, or -ENOMEM. */
+static int data_text(struct writer *w, enum serve_type type, const char *p, size_t n,
+		     uint64_t until)
+{
+	size_t stop;
+	char *to;
+
+	while (w->at < n) {
+		stop = n - w->at < LOOK ? n : w->at + LOOK;
+		if (!buf_room(w->l, &w->b, w->b.n + (stop - w->at) * LONGEST))
+			return -ENOMEM;
+		to = w->b.p + w->b.n;
+		for (; w->at < stop; w->at++) {
+			if (w->at)
+				*to++ = ',';
+			to = element_text(to, type, p + w->at * type_size[type]);
+		}
+		w->b.n = (size_t)(to - w->b.p);
+		if (until != UINT64_MAX && w->at < n && now_ns() >= until)
+			return -EAGAIN;
+	}
+	return 0;
+}
+
+static bool head_text(struct writer *w, const struct request *r)
 {
 	const struct serve_model *m = r->v->m;
-	const struct serve_shape *s;
-	struct loop *l = c->loop;
-	struct buf *b = &c->out;
-	const char *p, *sep = "{\"name\":";
-	bool any = false;
-	unsigned int i, k;
-	char length[JS_DIGITS + 1] = "";
-	size_t n, begin = b->n;
+	struct loop *l = w->l;
+	struct buf *b = &w->b;
 
 	if (!buf_add(l, b, "{", 1))
 		return false;
 	if (r->id.n && (!buf_add(l, b, "\"id\":\"", 6) || !buf_add(l, b, r->id.p, r->id.n) ||
 			!buf_add(l, b, "\",", 2)))
 		return false;
-	if (!buf_text(l, b, "\"model_name\":") || !buf_json(l, b, m->name) ||
-	    !buf_text(l, b, ",\"model_version\":\"") || !buf_number(l, b, m->version) ||
-	    !buf_text(l, b, "\"") || (r->layers && !layers_json(l, b, r)) ||
-	    !buf_text(l, b, ",\"outputs\":["))
+	return buf_text(l, b, "\"model_name\":") && buf_json(l, b, m->name) &&
+		buf_text(l, b, ",\"model_version\":\"") && buf_number(l, b, m->version) &&
+		buf_text(l, b, "\"") && (!r->layers || layers_json(l, b, r)) &&
+		buf_text(l, b, ",\"outputs\":[");
+}
+
+static bool output_text(struct writer *w, const struct request *r, unsigned int i, size_t n)
+{
+	const struct serve_shape *s = serve_slot_output_shape(r->slot->s, i);
+	const struct serve_model *m = r->v->m;
+	bool first = !(r->wanted & ((1u << i) - 1));
+	struct loop *l = w->l;
+	struct buf *b = &w->b;
+	unsigned int k;
+
+	if (!buf_text(l, b, first ? "{\"name\":" : ",{\"name\":") ||
+	    !buf_json(l, b, m->outputs[i].name) || !buf_text(l, b, ",\"datatype\":\"") ||
+	    !buf_text(l, b, type_name[m->outputs[i].type]) ||
+	    !buf_text(l, b, "\",\"shape\":["))
 		return false;
-	for (i = 0; i < m->noutputs; i++) {
+	for (k = 0; k < s->rank; k++)
+		if ((k && !buf_add(l, b, ",", 1)) || !buf_number(l, b, infer_dim(r, i, k)))
+			return false;
+	if (!(r->binary & 1u << i))
+		return buf_text(l, b, "],\"data\":[");
+	w->any = true;
+	return buf_text(l, b, "],\"parameters\":{\"binary_data_size\":") &&
+		buf_number(l, b, (int64_t)n) && buf_add(l, b, "}}", 2);
+}
+
+/* Continue the answer.  Returns 0, -EAGAIN, or -ENOMEM. */
+static int answer_text(struct writer *w, const struct request *r, uint64_t until)
+{
+	const struct serve_model *m = r->v->m;
+	char length[JS_DIGITS + 1] = "";
+	enum serve_type type;
+	const char *p;
+	unsigned int i;
+	size_t n;
+	int rc;
+
+	if (!w->begun && !head_text(w, r))
+		return -ENOMEM;
+	w->begun = true;
+	for (; w->output < m->noutputs; w->output++) {
+		i = w->output;
 		if (!(r->wanted & 1u << i))
 			continue;
-		s = serve_slot_output_shape(r->slot->s, i);
 		p = infer_rows(r, i, &n);
-		if (!buf_text(l, b, sep) || !buf_json(l, b, m->outputs[i].name) ||
-		    !buf_text(l, b, ",\"datatype\":\"") ||
-		    !buf_text(l, b, type_name[m->outputs[i].type]) ||
-		    !buf_text(l, b, "\",\"shape\":["))
-			return false;
-		sep = ",{\"name\":";
-		for (k = 0; k < s->rank; k++)
-			if ((k && !buf_add(l, b, ",", 1)) ||
-			    !buf_number(l, b, infer_dim(r, i, k)))
-				return false;
-		if (r->binary & 1u << i) {
-			any = true;
-			if (!buf_text(l, b, "],\"parameters\":{\"binary_data_size\":") ||
-			    !buf_number(l, b, (int64_t)n) || !buf_add(l, b, "}}", 2))
-				return false;
-		} else if (!buf_text(l, b, "],\"data\":[") ||
-			   !data_text(l, b, m->outputs[i].type, p, n) ||
-			   !buf_add(l, b, "]}", 2)) {
-			return false;
+		type = m->outputs[i].type;
+		if (!w->inside && !output_text(w, r, i, n))
+			return -ENOMEM;
+		w->inside = true;
+		if (!(r->binary & 1u << i)) {
+			rc = data_text(w, type, p, n / type_size[type], until);
+			if (!rc && !buf_add(w->l, &w->b, "]}", 2))
+				rc = -ENOMEM;
+			if (rc)
+				return rc;
 		}
+		w->inside = false;
+		w->at = 0;
 	}
-	if (!buf_add(l, b, "]}", 2))
-		return false;
-	*headers = 0;
-	*type = any ? "application/octet-stream" : "application/json";
-	if (any)
-		stpcpy(stpcpy(stpcpy(headers, "Inference-Header-Content-Length: "),
-			      js_digits(length + JS_DIGITS, b->n - begin)), "\r\n");
+	if (!buf_add(w->l, &w->b, "]}", 2))
+		return -ENOMEM;
+	*w->headers = 0;
+	w->type = w->any ? "application/octet-stream" : "application/json";
+	if (w->any)
+		stpcpy(stpcpy(stpcpy(w->headers, "Inference-Header-Content-Length: "),
+			      js_digits(length + JS_DIGITS, w->b.n - HEAD_ROOM)), "\r\n");
 	for (i = 0; i < m->noutputs; i++)
 		if (r->wanted & r->binary & 1u << i) {
 			p = infer_rows(r, i, &n);
-			if (!buf_add(l, b, p, n))
-				return false;
+			if (!buf_add(w->l, &w->b, p, n))
+				return -ENOMEM;
 		}
-	return true;
+	return 0;
 }
 
 int infer_http(const struct request *r)
@@ -279,40 +392,111 @@ void infer_end(struct request *r, int http, bool gone, uint64_t begin)
 	add_relaxed(&r->loop->busy, (u64)-1);
 }
 
-static void infer_done(struct msg *msg)
+/* The answer is in w, or there is none. */
+static void finish(struct conn *c, struct request *r, struct writer *w, uint64_t begin)
 {
-	struct request *r = msg->arg;
-	struct conn *c = r->c;
 	struct loop *l = r->loop;
-	uint64_t now = now_ns();
 	bool dead = c->state == CONN_DEAD;
-	const char *type;
-	char headers[64];
 	int http = 200;
 
-	if (!infer_is_last(r))
-		return;			/* the receipt of the cancel comes */
-	c->r = NULL;			/* a close from here on cancels nothing */
-	if (!r->status && !dead && out_begin(c)) {
-		if (!answer(c, r, headers, &type)) {
-			http = 500;
-			r->why = "out of memory";
-		} else if (!mem_room(l->sv, c->held + r->held, c->out.n)) {
-			http = 503;
-			r->why = "too many requests and answers are in memory";
-		}
-	} else {
+	if (!w) {
 		http = infer_http(r);
+	} else if (w->failed) {
+		http = 503;
+		r->why = "out of memory";
+	} else if (!mem_room(l->sv, c->held + r->held, w->b.n)) {
+		http = 503;
+		r->why = "too many requests and answers are in memory";
 	}
-	infer_end(r, http, dead, now);
-	dead = c->state == CONN_DEAD;
-	if (http == 200)
-		out_end(c, 200, type, headers);
-	else if (!dead)
-		conn_error(c, http, "%s", r->why ? r->why : "the model failed");
+	infer_end(r, http, dead, begin);
+	if (w && http == 200 && !dead) {
+		buf_put(l, &c->out);
+		c->out = w->b;
+		out_end(c, 200, w->type, w->headers);
+	} else {
+		if (w)
+			buf_put(l, &w->b);
+		if (!dead)
+			conn_error(c, http, "%s", r->why ? r->why : "the model failed");
+	}
 	infer_release(l, r);
 	if (dead)
 		conn_close(c);
 	else
 		conn_continue(c);
+}
+
+/* Text of JSON that the answer has, about. */
+static size_t text_bytes(const struct request *r)
+{
+	const struct serve_model *m = r->v->m;
+	size_t n, all = 0;
+	unsigned int i;
+
+	for (i = 0; i < m->noutputs; i++)
+		if (r->wanted & ~r->binary & 1u << i) {
+			infer_rows(r, i, &n);
+			all += n / type_size[m->outputs[i].type] * 12;
+		}
+	return all;
+}
+
+static int write_step(struct text *t, uint64_t until)
+{
+	struct request *r = (struct request *)((char *)t - offsetof(struct request, text));
+	int rc = answer_text(r->writer, r, until);
+
+	r->writer->failed = rc && rc != -EAGAIN;
+	return rc == -EAGAIN ? rc : 0;
+}
+
+static void write_done(struct text *t)
+{
+	struct request *r = (struct request *)((char *)t - offsetof(struct request, text));
+	struct writer *w = r->writer;
+	struct conn *c = r->c;
+
+	r->writer = NULL;
+	c->request_pending--;
+	finish(c, r, w, w->begin_ns);
+	free(w);
+}
+
+static void infer_done(struct msg *msg)
+{
+	struct request *r = msg->arg;
+	struct conn *c = r->c;
+	struct loop *l = r->loop;
+	struct writer local = { .l = l, .begin_ns = now_ns() }, *w = NULL;
+	size_t text;
+
+	if (!infer_is_last(r))
+		return;			/* the receipt of the cancel comes */
+	c->r = NULL;			/* a close from here on cancels nothing */
+	if (r->status || c->state == CONN_DEAD) {
+		finish(c, r, NULL, local.begin_ns);
+		return;
+	}
+	text = text_bytes(r);
+	if (text > TEXT_MIN)
+		w = malloc(sizeof(*w));
+	if (!w) {
+		local.failed = !buf_room(l, &local.b, HEAD_ROOM + 512);
+		local.b.n = HEAD_ROOM;
+		local.failed = local.failed || answer_text(&local, r, UINT64_MAX);
+		finish(c, r, &local, local.begin_ns);
+		return;
+	}
+	*w = (struct writer){ .begin_ns = local.begin_ns };
+	/* pages that are not written take no memory */
+	if (!buf_room(NULL, &w->b, HEAD_ROOM + 512 + text)) {
+		w->failed = true;
+		finish(c, r, w, w->begin_ns);
+		free(w);
+		return;
+	}
+	w->b.n = HEAD_ROOM;
+	r->writer = w;
+	c->request_pending++;
+	text_begin(&r->text, l, write_step, write_done);
 }

@@ -12,7 +12,7 @@
 
 /* A request while it is read. */
 struct parse {
-	struct loop *l;
+	struct loop *l;			/* NULL: an op of the engine reads, without its buffers */
 	struct request *r;
 	const struct serve_model *m;
 	struct js j;
@@ -23,6 +23,16 @@ struct parse {
 	uint32_t binary_set;		/* outputs whose form was requested */
 	unsigned int ninputs;
 	struct js_str names[NAMES];	/* of the first inputs, for a message */
+	/* the data of inputs, which are converted when the rest was read */
+	const char *data[MAX_IO];
+	unsigned int input;		/* that is converted now */
+	struct sink {
+		enum serve_type type;
+		char *to;
+		uint64_t left;		/* elements */
+		unsigned int depth;	/* of arrays; 0: not begun */
+	} sink;
+	bool has_read;
 	char *err;
 	size_t size;
 	int http;
@@ -53,6 +63,16 @@ bool infer_size(struct parse *p, unsigned int input, uint64_t bytes);
 bool infer_buffer(struct parse *p, unsigned int input);
 void infer_timeout(struct request *r, uint64_t us);
 void infer_priority(struct request *r, uint64_t priority);
+
+/*
+ * Parse a request of HTTP in pieces.  The first returns 0 or an HTTP status.  The second works
+ * until about the given time and returns -EAGAIN, or ends and returns 0; then p->http is 0 or the
+ * status, with a text in err.
+ */
+int infer_parse_begin(struct parse *p, struct loop *l, struct request *r,
+		      const struct serve_model *m, const char *body, size_t n, int64_t json_length,
+		      char *err, size_t size);
+int infer_parse_step(struct parse *p, uint64_t until);
 
 /* Create a request of version v that begins now.  Returns NULL if there is no memory. */
 struct request *infer_new(struct loop *l, struct version *v);

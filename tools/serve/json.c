@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "json.h"
+#include "num.h"
 
 void js_init(struct js *j, const char *p, size_t n)
 {
@@ -286,7 +287,9 @@ bool js_double(struct js *j, double *v)
 		*v = n.minus ? -d : d;
 		return true;
 	}
-	/* strtod() needs an end */
+	if (num_read(n.p, j->p, v))
+		return true;
+	/* too large, or nearly 0: strtod() says which, and needs an end */
 	len = (size_t)(j->p - n.p);
 	if (len >= sizeof(buf)) {
 		copy = malloc(len + 1);
@@ -375,6 +378,27 @@ bool js_skip(struct js *j)
 			depth--;
 		}
 	}
+}
+
+bool js_skip_data(struct js *j)
+{
+	const char *p = j->p, *q, *at;
+	unsigned int depth = 0;
+
+	if (js_peek(j) != '[')
+		return js_skip(j);
+	for (p = j->p; (q = memchr(p, ']', (size_t)(j->end - p))); p = q + 1) {
+		/* a string may have brackets */
+		if (memchr(p, '"', (size_t)(q - p)))
+			return js_skip(j);
+		for (at = p; (at = memchr(at, '[', (size_t)(q - at))); at++)
+			depth++;
+		if (!--depth) {
+			j->p = q + 1;
+			return true;
+		}
+	}
+	return js_skip(j);
 }
 
 bool js_end(struct js *j)

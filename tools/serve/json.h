@@ -45,6 +45,8 @@ bool js_int(struct js *j, int64_t *v);		/* no fraction, no exponent, in the rang
 bool js_uint(struct js *j, uint64_t *v);
 bool js_double(struct js *j, double *v);	/* the nearest double */
 bool js_skip(struct js *j);			/* any value */
+/* Any value; what is inside of arrays without strings is not checked. */
+bool js_skip_data(struct js *j);
 bool js_end(struct js *j);			/* only white space is left */
 /*
  * The members of an object, and the elements of an array:

@@ -63,12 +63,6 @@ static void dims_text(char *buf, size_t size, unsigned int rank, const int64_t *
 
 /* --- the data of a tensor ------------------------------------------------------- */
 
-struct sink {
-	enum serve_type type;
-	char *to;
-	uint64_t left;		/* elements */
-};
-
 /* A number, or one that JSON does not have: clients write these as Python and Triton do. */
 static bool real(struct js *j, double *d)
 {
@@ -161,33 +155,41 @@ static bool element(struct js *j, struct sink *s)
 	return true;
 }
 
-/* Arrays in arrays, or one flat array: both are the elements in row-major order. */
-static bool elements(struct js *j, struct sink *s)
-{
-	unsigned int depth = 0;
+#define LOOK 256			/* elements between two looks at the clock */
 
-	if (js_peek(j) != '[')
-		return js_fail(j, "data is not an array");
+/*
+ * Arrays in arrays, or one flat array: both are the elements in row-major order.  Returns 0,
+ * -EAGAIN when the time has passed, or -EINVAL, with the error in j.
+ */
+static int elements(struct js *j, struct sink *s, uint64_t until)
+{
+	unsigned int n = 0;
+
+	if (!s->depth && js_peek(j) != '[')
+		return js_fail(j, "data is not an array") ? 0 : -EINVAL;
 	for (;;) {
 		if (js_peek(j) == '[') {
-			if (depth == SERVE_RANK)
-				return js_fail(j, "data is nested too deeply");
+			if (s->depth == SERVE_RANK)
+				return js_fail(j, "data is nested too deeply") ? 0 : -EINVAL;
 			if (js_open(j, '[')) {
-				depth++;
+				s->depth++;
 				continue;
 			}
 		} else if (!element(j, s)) {
-			return false;
+			return -EINVAL;
 		}
 		for (;;) {
 			if (j->error)
-				return false;
-			if (!depth)
-				return true;
+				return -EINVAL;
+			if (!s->depth)
+				return 0;
 			if (js_more(j, ']'))
 				break;
-			depth--;
+			s->depth--;
 		}
+		/* an element follows, in an array that was opened */
+		if (++n % LOOK == 0 && until != UINT64_MAX && now_ns() >= until)
+			return -EAGAIN;
 	}
 }
 
@@ -372,7 +374,7 @@ bool infer_buffer(struct parse *p, unsigned int input)
 {
 	struct tensor *t = &p->r->in[input];
 	struct buf b = { t->buf, 0, t->cap };
-	struct server *sv = p->l->sv;
+	struct server *sv = p->l ? p->l->sv : p->r->loop->sv;
 	size_t mine = p->held + p->r->held;
 
 	if (!mem_room(sv, mine, mine + t->bytes))
@@ -422,10 +424,10 @@ static bool input(struct parse *p)
 	const struct serve_io *io;
 	struct js_str key, name = { 0 }, type = { 0 };
 	struct serve_shape s = { 0 };
-	const char *data = NULL, *after;
+	const char *data = NULL;
 	struct form form = { 0 };
+	bool has_shape = false, many = false, twice = false;
 	uint64_t bytes;
-	bool has_shape = false, many = false;
 	struct tensor *t;
 	int i;
 
@@ -435,19 +437,20 @@ static bool input(struct parse *p)
 		if (is_null(p)) {
 			js_skip(&p->j);
 		} else if (js_is(&key, "name")) {
+			twice = twice || name.p;
 			js_string(&p->j, &name);
 		} else if (js_is(&key, "datatype")) {
+			twice = twice || type.p;
 			js_string(&p->j, &type);
 		} else if (js_is(&key, "shape")) {
+			twice = twice || has_shape;
 			has_shape = shape(p, &s, &many);
 		} else if (js_is(&key, "data")) {
-			/* converted below, when the type is known */
-			if (js_peek(&p->j) && !data)
+			/* converted when the type is known, and in pieces if it is large */
+			twice = twice || data;
+			if (js_peek(&p->j))
 				data = p->j.p;
-			/* the usual order: the type is known, and no second walk is needed */
-			if (name.p && type.p && has_shape && js_peek(&p->j) == '[')
-				break;
-			js_skip(&p->j);
+			js_skip_data(&p->j);
 		} else if (js_is(&key, "parameters") && js_peek(&p->j) == '{') {
 			if (!tensor_parameters(p, true, &form))
 				return false;
@@ -459,6 +462,8 @@ static bool input(struct parse *p)
 	}
 	if (p->j.error)
 		return false;
+	if (twice)
+		return failed(p, 400, "an input has a member twice");
 	if (!name.p || !type.p || !has_shape)
 		return failed(p, 400, "an input has no '%s'",
 			      !name.p ? "name" :
@@ -501,37 +506,38 @@ static bool input(struct parse *p)
 			       io->name);
 	if (!infer_buffer(p, (unsigned int)i))
 		return false;
-	after = p->j.p;
-	p->j.p = data;
-	struct sink sink = { io->type, t->buf, bytes / type_size[io->type] };
-	if (!elements(&p->j, &sink))
-		return false;
-	if (sink.left)
-		return refused(p,
-			       "unexpected number of elements in 'data' of input '%s': %" PRIu64
-			       " are missing",
-			       io->name, sink.left);
-	if (after != data) {
-		p->j.p = after;
-		return true;
-	}
-	/* the members behind data */
-	while (js_more(&p->j, '}')) {
-		if (!js_key(&p->j, &key))
-			return false;
-		if (js_is(&key, "name") || js_is(&key, "datatype") || js_is(&key, "shape") ||
-		    js_is(&key, "data"))
-			return failed(p, 400, "input '%s' has a member twice", io->name);
-		if (js_is(&key, "parameters") && js_peek(&p->j) == '{') {
-			if (!tensor_parameters(p, true, &form))
-				return false;
-			if (form.has_size)
-				return failed(p, 400, both, io->name);
-		} else {
-			js_skip(&p->j);
+	p->data[i] = data;
+	return true;
+}
+
+/* Convert the data of inputs.  Returns as elements() does. */
+static int convert(struct parse *p, uint64_t until)
+{
+	const struct serve_io *io;
+	unsigned int i;
+	int rc;
+
+	for (; p->input < p->m->ninputs; p->input++) {
+		i = p->input;
+		io = &p->m->inputs[i];
+		if (!p->data[i])
+			continue;
+		if (!p->sink.to) {
+			p->j.p = p->data[i];
+			p->sink = (struct sink){ io->type, p->r->in[i].buf,
+						 p->r->in[i].bytes / type_size[io->type], 0 };
 		}
+		rc = elements(&p->j, &p->sink, until);
+		if (rc)
+			return rc;
+		if (p->sink.left) {
+			refused(p, "unexpected number of elements in 'data' of input '%s': %"
+				PRIu64 " are missing", io->name, p->sink.left);
+			return -EINVAL;
+		}
+		p->sink.to = NULL;
 	}
-	return !p->j.error;
+	return 0;
 }
 
 int infer_output(struct parse *p, const struct js_str *name)
@@ -671,14 +677,14 @@ bool infer_complete(struct parse *p)
 	return true;
 }
 
-int infer_parse(struct loop *l, struct request *r, const struct serve_model *m,
-		const char *body, size_t n, int64_t json_length, char *err, size_t size)
+int infer_parse_begin(struct parse *p, struct loop *l, struct request *r,
+		      const struct serve_model *m, const char *body, size_t n, int64_t json_length,
+		      char *err, size_t size)
 {
-	struct parse p = { .l = l, .r = r, .m = m, .err = err, .size = size,
-			   .held = r->c ? r->c->held : 0 };
 	size_t json = json_length < 0 ? n : (size_t)json_length;
-	unsigned int i;
 
+	*p = (struct parse){ .l = l, .r = r, .m = m, .err = err, .size = size,
+			     .held = r->c ? r->c->held : 0 };
 	if (json > n) {
 		snprintf(err, size,
 			 "inference header size should be in range (0, %zu), got: %" PRId64, n,
@@ -687,32 +693,61 @@ int infer_parse(struct loop *l, struct request *r, const struct serve_model *m,
 	}
 	if (!body)
 		body = "";
-	p.body_end = body + n;
-	p.binary = body + json;
-	js_init(&p.j, body, json);
-	infer_start(&p);
-	if (!document(&p)) {
-		failed(&p, 400, "failed to parse the request JSON buffer: %s at %zu",
-		       p.j.error ? p.j.error : "invalid", (size_t)(p.j.p - p.j.start));
-		return p.http;
+	p->body_end = body + n;
+	p->binary = body + json;
+	js_init(&p->j, body, json);
+	infer_start(p);
+	return 0;
+}
+
+int infer_parse_step(struct parse *p, uint64_t until)
+{
+	const struct serve_model *m = p->m;
+	struct request *r = p->r;
+	unsigned int i;
+	int rc = 0;
+
+	if (!p->has_read)
+		rc = document(p) ? 0 : -EINVAL;
+	p->has_read = true;
+	if (!rc)
+		rc = convert(p, until);
+	if (rc == -EAGAIN)
+		return rc;
+	if (rc) {
+		failed(p, 400, "failed to parse the request JSON buffer: %s at %zu",
+		       p->j.error ? p->j.error : "invalid", (size_t)(p->j.p - p->j.start));
+		return 0;
 	}
-	if (!infer_complete(&p))
-		return p.http;
-	if (p.binary != p.body_end) {
-		failed(&p, 400, "unexpected additional input data for model '%s'", m->name);
-		return p.http;
+	if (!infer_complete(p))
+		return 0;
+	if (p->binary != p->body_end) {
+		failed(p, 400, "unexpected additional input data for model '%s'", m->name);
+		return 0;
 	}
-	if (p.binary_default)
-		r->binary |= ~p.binary_set;
+	if (p->binary_default)
+		r->binary |= ~p->binary_set;
 	/* what JSON cannot express */
 	for (i = 0; i < m->noutputs; i++)
 		if (r->wanted & 1u << i && !(r->binary & 1u << i) &&
 		    m->outputs[i].type == SERVE_FP16) {
-			failed(&p, 400,
+			failed(p, 400,
 			       "sending FP16 data via JSON is not supported. Please use the "
 			       "binary data format for output '%s'",
 			       m->outputs[i].name);
-			return p.http;
+			return 0;
 		}
 	return 0;
+}
+
+int infer_parse(struct loop *l, struct request *r, const struct serve_model *m,
+		const char *body, size_t n, int64_t json_length, char *err, size_t size)
+{
+	struct parse p;
+	int http = infer_parse_begin(&p, l, r, m, body, n, json_length, err, size);
+
+	if (http)
+		return http;
+	infer_parse_step(&p, UINT64_MAX);
+	return p.http;
 }

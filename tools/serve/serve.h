@@ -11,7 +11,8 @@
  *	repo.c	the repository of models		stats.c	statistics and metrics
  *	page.c	the page at /				layers.c the times of layers
  *	light.c	runs without a worker			trace.c	traces of requests
- *	helper.c a thread for loads
+ *	helper.c a thread for loads			text.c	large texts, as ops of the engine
+ *	num.cc	numbers as text
  *
  * Threads.  Each loop is a thread with an epoll, and owns its connections.  Loop 0 also owns
  * the queues and slots of all models, so that models share the cores by their weights.  The
@@ -195,8 +196,26 @@ struct tensor {
 	struct serve_shape shape;
 };
 
+/* A text that ops of the engine read or write, in pieces (text.c). */
+#define TEXT_MIN 16384u			/* bytes; a loop does less than that itself */
+struct text {
+	struct msg msg;
+	struct text *next;
+	struct loop *loop;
+	/* Works until about this time.  Returns 0, or -EAGAIN: there is more. */
+	int (*step)(struct text *t, uint64_t until_ns);
+	void (*done)(struct text *t);	/* on the loop */
+	int status;
+};
+
+struct parse;
+struct writer;
+
 struct request {
 	struct msg submit, cancel, done;
+	struct text text;		/* a large body, then a large answer */
+	struct parse *parse;
+	struct writer *writer;
 	struct request *next, *prev;	/* loop 0: in the queue; else the loop's free list */
 	struct conn *c;			/* HTTP/1.1 */
 	struct call *call;		/* gRPC, with its message and its neighbours in the call */
@@ -356,6 +375,8 @@ void conn_error(struct conn *c, int http, const char *fmt, ...)
 /* The same in pieces: out_begin(), appends to c->out, out_end(). */
 bool out_begin(struct conn *c);
 void out_end(struct conn *c, int http, const char *type, const char *headers);
+#define HEAD_ROOM 1024u			/* in front of the body of an answer */
+/* Without a loop, the memory is that of the heap; a loop may take it over. */
 bool buf_grow(struct loop *l, struct buf *b, size_t n);
 static inline bool buf_room(struct loop *l, struct buf *b, size_t n)
 {
@@ -381,7 +402,8 @@ void mem_hold(struct server *sv, size_t *mine, size_t n);
 void conn_accept(struct loop *l, unsigned int kind, unsigned int most);
 struct conn *conn_open(struct loop *l, int fd, unsigned int kind);
 void conn_timer(struct conn *c, int kind);
-bool conn_spent(struct conn *c);	/* whether it has had its share of this turn */
+/* Whether it has had its share of this turn, with a further reception of n bytes. */
+bool conn_spent(struct conn *c, size_t n);
 bool conn_authorized(struct conn *c, const char *authorization);
 void conn_event(struct conn *c, uint32_t events);
 void conn_tick(struct loop *l);
@@ -427,6 +449,10 @@ extern const char *const server_extensions[];	/* and NULL */
 bool layers_json(struct loop *l, struct buf *b, const struct request *r);
 extern const char *const type_name[];
 extern const uint8_t type_size[];
+
+/* Let ops of the engine call step until it returns 0, then done on the loop. */
+void text_begin(struct text *t, struct loop *l, int (*step)(struct text *, uint64_t),
+		void (*done)(struct text *));
 
 /* --- slots, on loop 0 (slots.c) --- */
 
@@ -536,6 +562,8 @@ struct loop {
 	struct trace *trace, *next_trace;	/* of the loop, of the main thread */
 	bool draining, exiting, listening_paused[LISTENERS], report;
 	struct conn *flush;		/* of HTTP/2, which have something to send */
+	struct text *texts, **texts_tail;	/* that wait for an op */
+	unsigned int ntexts;		/* ops in flight */
 	struct call *free_calls;
 	struct arena *arena;		/* of a message of protobuf */
 	unsigned long thread;

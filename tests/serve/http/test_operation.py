@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -224,6 +225,51 @@ def test_a_new_shape_delays_nothing_but_its_requests(server, workers):
         status, _, body = read_answer(file)
         assert status == 200 and json.loads(body)["outputs"][0]["data"] == [n] * n
     close(socks[::2], files[::2])
+
+
+@pytest.mark.parametrize("loops", [1, 2])
+def test_large_texts_are_read_and_written_in_pieces(server, loops):
+    """Texts of megabytes, with an error at the end of one, and clients that do not wait."""
+    server.model("m", dims="-1 -1")
+    server.start("--workers=1", f"--io-threads={loops}")
+    rows, n = 7, 30011
+    values = [[float(f"{(k * 7919 + r) % 1000003 * 10.0 ** (k % 20 - 14):.8g}")
+               for k in range(n)] for r in range(rows)]
+    body = {"inputs": [{"data": values, "name": "INPUT0", "shape": [rows, n],
+                        "datatype": "FP32"}], "id": "large"}
+    text = json.dumps(body).encode()
+
+    def right(answer):
+        out = answer["outputs"][0]
+        assert answer["id"] == "large" and out["shape"] == [rows, n]
+        for got, row_values in zip(range(0, rows * n, n), values):
+            want = struct.unpack(f"{n}f", struct.pack(f"{n}f", *row_values))
+            assert struct.pack(f"{n}f", *out["data"][got:got + n]) == \
+                struct.pack(f"{n}f", *want)
+    socks, files = connections(server, 3)
+    for sock in socks[:2]:
+        sock.sendall(text_request(text) + text_request(wide_body(4)))
+    socks[2].sendall(text_request(text))
+    close(socks[2:], files[2:])
+    for file in files[:2]:
+        status, _, answer = read_answer(file)
+        assert status == 200
+        right(json.loads(answer))
+        assert json.loads(read_answer(file)[2])["outputs"][0]["data"] == [4] * 4
+    close(socks[:2], files[:2])
+    for bad in (text[:-40].replace(b"]]", b"],") , text.replace(b"]]", b",1]]"),
+                text.replace(b"]]", b",x]]"), text[:-1]):
+        assert server.post("/v2/models/m/infer", bad).status == 400
+    # the rest of a large body is binary
+    head = json.dumps({**body, "inputs": [{"name": "INPUT0", "shape": [1, n], "datatype": "FP32",
+                                           "parameters": {"binary_data_size": 4 * n}}],
+                       "parameters": {"x": "y" * 20000}}).encode()
+    answer = server.post("/v2/models/m/infer", head + struct.pack(f"{n}f", *values[0]),
+                         {"Inference-Header-Content-Length": str(len(head))})
+    assert answer.status == 200
+    assert struct.pack(f"{n}f", *answer.json["outputs"][0]["data"]) == \
+        struct.pack(f"{n}f", *values[0])
+    soon(lambda: server.metric("nv_inference_pending_request_count", "m") == 0, "an empty queue")
 
 
 def test_a_flood_of_new_shapes_is_bounded(server):
