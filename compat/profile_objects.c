@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <sys/syscall.h>
+#include <base/name.h>
 #include <compat/profile.h>
 #include <pawl/mx_c_api.h>
 
@@ -279,11 +280,21 @@ PAWL_EXPORT(MXProfileSetMarker);
 
 static void json_string(FILE *f, const char *s, int n)
 {
+	const char *end = n < 0 ? s + strlen(s) : s + n;
+	char text[NAME_ROOM];
+	u32 c;
+
 	fputc('"', f);
-	for (; n && *s; s++, n--) {
-		if (*s == '"' || *s == '\\')
+	while (s < end) {
+		c = name_next(&s);
+		/* Perfetto takes a quote behind a backslash for a part of the string. */
+		if (c == '\\' && s >= end) {
+			fputs("\\u005c", f);
+			continue;
+		}
+		if (c == '"' || c == '\\')
 			fputc('\\', f);
-		fputc((unsigned char)*s < ' ' ? '?' : *s, f);
+		fwrite(text, 1, name_put(text, c), f);
 	}
 	fputc('"', f);
 }

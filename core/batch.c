@@ -216,7 +216,7 @@ static void batch_push(struct thread *t, u32 nops, u32 naccs, u32 bopi)
 {
 	struct pawl_engine *e = t->e;
 	struct batch_scratch *s = t->scratch;
-	u32 i, j, k, nseg, *granted = s->granted;
+	u32 i, j, k, nseg, *granted = s->granted, special = load_relaxed(&e->special);
 	struct op *bop = op_of(e, bopi);
 	struct dep *links;
 	u64 tag, found[LINK_FOUND];
@@ -233,7 +233,11 @@ static void batch_push(struct thread *t, u32 nops, u32 naccs, u32 bopi)
 		struct op *op = op_of(e, s->ops[i]);
 
 		store_relaxed(&op->wait, op->ndeps + 1);
-		if (unlikely(load_relaxed(&e->special) & SPECIAL_RECORDING))
+		if (unlikely(special & SPECIAL_EVENTS))
+			op_gen_next(op);
+		if (unlikely(special & SPECIAL_TRACING))
+			trace_event(t, TRACE_PUSH, op, s->ops[i]);
+		if (unlikely(special & SPECIAL_RECORDING))
 			record_push(t, op, s->ops[i], i + 1 < nops);
 	}
 	if (nseg) {
@@ -341,8 +345,6 @@ static int batch_try(struct thread *t, const struct pawl_op *ops, u32 n)
 	rc = batch_op(t, k, &bopi);
 	if (rc)
 		goto undo;
-	for (i = 0; i < n && load_relaxed(&e->special) & SPECIAL_TRACING; i++)
-		trace_event(t, TRACE_PUSH, t->scratch->ops[i], op_at(ops, i)->name);
 	if (e->kind == PAWL_NAIVE)
 		fetch_add_relaxed(&t->naive_pending, n);
 	batch_push(t, n, k, bopi);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <unistd.h>
+#include <base/name.h>
 #include <core/readmostly.h>
 #include <core/wait.h>
 
@@ -85,8 +86,10 @@ static int out(int fd, const char *fmt, ...)
 static int out_op(struct pawl_engine *e, int fd, const char *what, u32 slot, u32 opi)
 {
 	const char *name = op_name(op_of(e, opi));
+	char text[TEXT_MAX];
 
-	return out(fd, "thread %u: %s op %u %s\n", slot, what, opi, name ? name : "(no name)");
+	name_copy(text, sizeof(text), name ? name : "(no name)");
+	return out(fd, "thread %u: %s op %u %s\n", slot, what, opi, text);
 }
 
 int pawl_dump(struct pawl_engine *e, int fd)
@@ -152,13 +155,14 @@ int pawl_dump(struct pawl_engine *e, int fd)
 			 w.val & WORD_DELETED ? ", deleted" : "",
 			 block_list(s) && !(s & BLOCK_DONE) ? ", readers wait" : "");
 		if (!rc && block_list(s) && !(s & BLOCK_DONE)) {
-			const char *name;
+			char name[TEXT_MAX];
+			const char *p;
 
 			dep_of(e, block_list(s), &opi);
-			name = op_name(op_of(e, opi));
+			p = op_name(op_of(e, opi));
+			name_copy(name, sizeof(name), p ? p : "");
 			rc = out(fd, "  newest waiting reader: op %u%s%s, waits for %u accesses\n", opi,
-				 name ? " " : "", name ? name : "",
-				 load_relaxed(&op_of(e, opi)->wait));
+				 name[0] ? " " : "", name, load_relaxed(&op_of(e, opi)->wait));
 		}
 	}
 	return rc ? rc : out(fd, "%u vars idle\n", idle);

@@ -38,6 +38,7 @@ enum {
 	SPECIAL_NAIVE = 4,
 	SPECIAL_DEVICES = 8,	/* the engine has devices: their work may be pending */
 	SPECIAL_RECORDING = 16,
+	SPECIAL_EVENTS = SPECIAL_TRACING | SPECIAL_RECORDING,
 };
 
 /*
@@ -101,8 +102,9 @@ struct pawl_engine {
 	struct pawl_config cfg;	/* I */
 	struct arena *arena;	/* I */
 	cpu_set_t *cpu_sets;	/* I: of the CPU devices, and all of them; NULL: any CPU */
-	u64 trace_base;		/* A: ns */
-	u64 trace_order;	/* A: pushes traced */
+	u64 trace_base, trace_cycles;	/* A: the time when the trace began: ns, cycles() */
+	double trace_rate;	/* A: ns per cycle, measured when it was written first; or 0 */
+	u64 trace_lost;		/* A: its events for which there was no memory */
 	ck_stack_t trace_bufs;
 	struct slot_entry *slots;	/* I: one per slot */
 	u64 *live;		/* A: a bit per slot: a thread has the slot */

@@ -336,7 +336,7 @@ static int graph_try(struct thread *t, struct graph *g, u32 idx, const struct pa
 	struct pawl_engine *e = t->e;
 	struct launch *l;
 	struct op *op;
-	u32 opi;
+	u32 opi, special;
 	int rc;
 
 	rc = admit(t, 1);
@@ -362,15 +362,20 @@ static int graph_try(struct thread *t, struct graph *g, u32 idx, const struct pa
 		l = NULL;
 	}
 	op->graph = idx;
-	if (unlikely(load_relaxed(&e->special) & SPECIAL_TRACING))
-		trace_event(t, TRACE_PUSH, opi, op_name(op));
-	if (unlikely(load_relaxed(&e->special) & SPECIAL_RECORDING))
+	special = load_relaxed(&e->special);
+	if (unlikely(special & SPECIAL_EVENTS))
+		op_gen_next(op);
+	if (unlikely(special & SPECIAL_TRACING))
+		trace_event(t, TRACE_PUSH, op, opi);
+	if (unlikely(special & SPECIAL_RECORDING))
 		record_push(t, op, opi, false);
 	if (unlikely(e->kind == PAWL_NAIVE))
 		fetch_add_relaxed(&t->naive_pending, 1);
 	PROBE4(push, t->ex.id, opi, op_name(op), t->ex.slot);
 	rc = push_op(t, op, opi);
 	if (rc) {
+		if (load_relaxed(&e->special) & SPECIAL_TRACING)
+			trace_event(t, TRACE_REFUSED, op, opi);
 		if (load_relaxed(&e->special) & SPECIAL_RECORDING)
 			record_undo(t, op, opi);
 		push_undo(t, op);

@@ -87,7 +87,7 @@ static void carrier_set(struct thread *t, struct op *op, u32 opi, struct launch 
 	op->graph = node;
 	store_relaxed(&op->name, l->plan->node[node].name);
 	if (unlikely(load_relaxed(&t->e->special) & SPECIAL_TRACING))
-		trace_event(t, TRACE_PUSH, opi, op_name(op));
+		trace_node(t, TRACE_PUSH, l, node);
 }
 
 static void carrier_init(struct thread *t, struct op *op, struct launch *l)
@@ -356,7 +356,7 @@ static __always_inline_fn u32 node_end(struct thread *t, struct launch *l, struc
 		node_error(t, l, op, status);
 	PROBE4(end, t->ex.id, opi, status, t->ex.slot);
 	if (unlikely(load_relaxed(&t->e->special) & SPECIAL_TRACING))
-		trace_event(t, TRACE_END, opi, op_name(op));
+		trace_node(t, TRACE_END, l, op->graph);
 	/* While this node has not ended, the launch exists. */
 	if (unlikely(load_relaxed(&l->rest)))
 		first = rest_take(l);
@@ -397,6 +397,18 @@ static inline u32 node_take(struct thread *t, const struct launch *l)
 	       exec_next(t->e->x, &t->ex, opi) ? opi : 0;
 }
 
+/* Run an asynchronous body.  The launch may be complete when it returns. */
+static __cold u32 node_async(struct thread *t, struct frame *f, struct op *op, u32 opi,
+			     const struct launch *l, u32 node)
+{
+	u32 of = l->op, gen = op_gen(op_of(t->e, of));
+
+	run_async(t, f, op, opi, l->plan->node[node].async_fn, node_arg(l, node));
+	if (unlikely(load_relaxed(&t->e->special) & SPECIAL_TRACING))
+		trace_return(t, of, gen, node + 1);
+	return 0;
+}
+
 /*
  * Run the carrier's node, and then those that become ready and that this thread may run.
  * Returns the op to run next, or 0.
@@ -422,12 +434,12 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 		run->status = likely(!failed) ? l->status :
 			      error_of(t->e, load_acquire(&l->err))->code;
 		if (unlikely(load_relaxed(&t->e->special) & SPECIAL_TRACING))
-			trace_event(t, TRACE_BEGIN, opi, nd->name);
+			trace_node(t, skipped ? TRACE_SKIP : TRACE_BEGIN, l, node);
 		if (likely(nd->fn && !skipped)) {
 			if (unlikely(nd->async && sinks))
 				(void)sink_count(l, sinks);	/* this node has not ended */
 			if (unlikely(nd->async))
-				return run_async(t, &nf.f, op, opi, nd->async_fn, node_arg(l, node));
+				return node_async(t, &nf.f, op, opi, l, node);
 			PROBE4(start, t->ex.id, opi, nd->fn, t->ex.slot);
 			status = nd->fn(run, node_arg(l, node));
 			if (unlikely(status > 0))

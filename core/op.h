@@ -130,6 +130,30 @@ static inline const char *op_name(const struct op *op)
 
 enum { TOKEN_NONE = 0, TOKEN_ARMED = 1, TOKEN_DONE = 2, TOKEN_MASK = 3 };
 
+/* What with its index identifies an op in a trace or a recording; never 0 there. */
+static inline u32 op_gen(const struct op *op)
+{
+	return load_relaxed(&op->token) >> 2;
+}
+
+/* The push of an op that is traced or recorded.  An asynchronous run advances it once more. */
+static inline void op_gen_next(struct op *op)
+{
+	u32 gen = op_gen(op) + 1;
+
+	if (unlikely(gen >= 0x3ffffffeu))
+		gen = 1;
+	store_relaxed(&op->token, gen << 2 | TOKEN_NONE);
+}
+
+/* op_gen() when the op began. */
+static inline u32 op_gen_begun(const struct op *op)
+{
+	u32 token = load_relaxed(&op->token);
+
+	return (token >> 2) - ((op->flags & OP_ASYNC) && (token & TOKEN_MASK) == TOKEN_DONE);
+}
+
 /* A chunk, the accesses of an op with more than INLINE_DEPS: header, deps, then records. */
 struct ext {
 	u32 op;			/* A: its op; a dump may read it at any time */

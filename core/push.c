@@ -392,12 +392,14 @@ __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const s
 }
 
 /* The engine traces, records, or is naive. */
-static __cold void push_special(struct thread *t, struct op *op, u32 opi, const char *name)
+static __cold void push_special(struct thread *t, struct op *op, u32 opi)
 {
 	u32 special = load_relaxed(&t->e->special);
 
+	if (special & SPECIAL_EVENTS)
+		op_gen_next(op);
 	if (special & SPECIAL_TRACING)
-		trace_event(t, TRACE_PUSH, opi, name);
+		trace_event(t, TRACE_PUSH, op, opi);
 	if (special & SPECIAL_RECORDING)
 		record_push(t, op, opi, false);
 	if (special & SPECIAL_NAIVE)
@@ -407,6 +409,8 @@ static __cold void push_special(struct thread *t, struct op *op, u32 opi, const 
 /* push_op() refused the op: undo everything. */
 static __cold int push_refused(struct thread *t, struct op *op, u32 opi)
 {
+	if (load_relaxed(&t->e->special) & SPECIAL_TRACING)
+		trace_event(t, TRACE_REFUSED, op, opi);
 	if (load_relaxed(&t->e->special) & SPECIAL_RECORDING)
 		record_undo(t, op, opi);
 	push_undo(t, op);
@@ -444,7 +448,7 @@ static __always_inline_fn int push_try(struct thread *t, const struct pawl_op *d
 	if (unlikely(rc))
 		return push_undone(t, opi, rc);
 	if (unlikely(load_relaxed(&e->special)))
-		push_special(t, op, opi, d->name);
+		push_special(t, op, opi);
 	PROBE4(push, t->ex.id, opi, d->name, t->ex.slot);
 	if (unlikely(push_op(t, op, opi)))
 		return push_refused(t, op, opi);

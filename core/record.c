@@ -10,8 +10,8 @@
  * program order of its thread, and a begin event stores for each access how many writes of
  * the var were complete, which is the exact position of the access in the var's queue.
  *
- * An op is identified by its index and a generation.  The generation is kept in the op's
- * token and advances with each push, so nothing is allocated or looked up per op.
+ * An op is identified by its index and a generation (op_gen()), which is kept in the op's token
+ * and advances with each push, so nothing is allocated or looked up per op.
  *
  * A thread writes its full buffer itself: one write() per 64 KiB, about 2000 ops, before a
  * push links its op, before a body begins, or after a body ended.  The file is opened for
@@ -255,22 +255,6 @@ static inline u32 name_id(struct rec_buf *b, const char *name)
 	return likely(n->p == name) ? n->id : name_new(b, n, name);
 }
 
-/* The op's generation, which is never 0.  An asynchronous run advances it by one. */
-static inline u32 gen_of(const struct op *op)
-{
-	return load_relaxed(&op->token) >> 2;
-}
-
-static inline u32 gen_next(struct op *op)
-{
-	u32 gen = gen_of(op) + 1;
-
-	if (unlikely(gen >= 0x3ffffffeu))
-		gen = 1;
-	store_relaxed(&op->token, gen << 2 | TOKEN_NONE);
-	return gen;
-}
-
 /*
  * Begin an event, which is a read section.  Returns its position in the buffer, or NULL if
  * nothing is recorded.
@@ -297,7 +281,7 @@ static inline void event_end(struct rec_buf *b, u8 *p)
  */
 void record_push(struct thread *t, struct op *op, u32 opi, bool more)
 {
-	u32 gen = gen_next(op), n = op->ndeps, name, j, var, last = 0;
+	u32 gen = op_gen(op), n = op->ndeps, name, j, var, last = 0;
 	struct pawl_device dev;
 	const struct dep *deps = op_deps(t->e, op, n, op->ext);
 	struct rec_buf *b;
@@ -346,13 +330,13 @@ void record_undo(struct thread *t, struct op *op, u32 opi)
 	if (unlikely(!p))
 		return;
 	*p++ = REC_UNDO;
-	p = put(put(p, opi), gen_of(op));
+	p = put(put(p, opi), op_gen(op));
 	event_end(b, p);
 }
 
 void record_begin(struct thread *t, struct op *op, u32 opi)
 {
-	u32 n = op->ndeps, gen = gen_of(op), stale = op->flags & OP_STALE, j;
+	u32 n = op->ndeps, gen = op_gen(op), stale = op->flags & OP_STALE, j;
 	const struct dep *deps = op_deps(t->e, op, n, op->ext);
 	struct rec_buf *b;
 	u8 *p;
@@ -384,15 +368,12 @@ void record_begin(struct thread *t, struct op *op, u32 opi)
 
 void record_end(struct thread *t, struct op *op, u32 opi, int status)
 {
-	u32 token = load_relaxed(&op->token), gen = token >> 2;
+	u32 gen = op_gen_begun(op);
 	struct rec_buf *b;
 	u8 *p, *kind;
 
 	if (op->flags & OP_WAITER)
 		return;
-	/* The asynchronous run has advanced it. */
-	if ((op->flags & OP_ASYNC) && (token & TOKEN_MASK) == TOKEN_DONE)
-		gen--;
 	kind = p = event_begin(t, &b);
 	if (unlikely(!p))
 		return;

@@ -401,7 +401,7 @@ __noinline u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 		error = finish_error(t, op, &status);
 	PROBE4(end, t->ex.id, opi, status, t->ex.slot);
 	if (unlikely(special & SPECIAL_TRACING))
-		trace_event(t, TRACE_END, opi, op_name(op));
+		trace_event(t, TRACE_END, op, opi);
 	if (unlikely(special & SPECIAL_RECORDING))
 		record_end(t, op, opi, op->flags & OP_STALE ? -ESTALE : status);
 	if (op->flags & OP_RELEASE) {
@@ -456,8 +456,8 @@ void op_warm(void *user, u32 work)
 }
 
 /* Run an asynchronous body.  Its completer owns the op from here on, and may have freed it. */
-u32 run_async(struct thread *t, struct frame *f, struct op *op, u32 opi, pawl_async_fn fn,
-	      void *arg)
+void run_async(struct thread *t, struct frame *f, struct op *op, u32 opi, pawl_async_fn fn,
+	       void *arg)
 {
 	u32 gen = ((load_relaxed(&op->token) >> 2) + 1) & 0x3fffffff;
 
@@ -471,7 +471,6 @@ u32 run_async(struct thread *t, struct frame *f, struct op *op, u32 opi, pawl_as
 	if (unlikely(f->run.reserved))
 		device_end(t, NULL, &f->run);
 	frame_pop(t, f);
-	return 0;
 }
 
 static __noinline u32 run_end(struct thread *t, struct frame *f, struct op *op, u32 opi,
@@ -485,13 +484,18 @@ static __noinline u32 run_end(struct thread *t, struct frame *f, struct op *op, 
 
 /*
  * Complete the op without its body, with the error that it inherits if it has no other one.  A
- * recording still gets a begin event.
+ * trace and a recording still get its place.
  */
 static u32 skip_op(struct thread *t, struct op *op, u32 opi, u32 error, int status)
 {
+	u32 special = load_relaxed(&t->e->special);
+
 	if (error && !status)
 		inherit(t, op, error);
-	if (unlikely(load_relaxed(&t->e->special) & SPECIAL_RECORDING))
+	if (unlikely(special & SPECIAL_TRACING))
+		trace_event(t, op->fn || status || op->flags & OP_STALE ? TRACE_SKIP : TRACE_BEGIN, op,
+			    opi);
+	if (unlikely(special & SPECIAL_RECORDING))
 		record_begin(t, op, opi);
 	return finish_op(t, op, opi, status);
 }
@@ -543,11 +547,17 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 	if (unlikely(error))
 		f.run.status = error_of(e, error)->code;
 	if (unlikely(special & SPECIAL_TRACING))
-		trace_event(t, TRACE_BEGIN, opi, op_name(op));
+		trace_event(t, TRACE_BEGIN, op, opi);
 	if (unlikely(error) && (op->flags & OP_ASYNC || op->fn == nodes_fn))
 		inherit(t, op, error);
-	if (unlikely(op->flags & OP_ASYNC))
-		return run_async(t, &f, op, opi, op->async_fn, op->arg);
+	if (unlikely(op->flags & OP_ASYNC)) {
+		u32 gen = op_gen(op);
+
+		run_async(t, &f, op, opi, op->async_fn, op->arg);
+		if (unlikely(special & SPECIAL_TRACING))
+			trace_return(t, opi, gen, 0);
+		return 0;
+	}
 	if (op->fn == nodes_fn) {
 		frame_pop(t, &f);
 		return nodes_begin(t, op, opi, f.run.status);

@@ -70,7 +70,7 @@ void hold_put(struct thread *t, u32 bi);
 void run_alone(struct thread *t, struct op *op, u32 opi);
 u32 retire(struct thread *t, struct op *op, u32 error);
 u32 finish_op(struct thread *t, struct op *op, u32 opi, int status);
-u32 run_async(struct thread *t, struct frame *f, struct op *op, u32 opi, pawl_async_fn fn,
-	      void *arg);
+void run_async(struct thread *t, struct frame *f, struct op *op, u32 opi, pawl_async_fn fn,
+	       void *arg);
 
 #endif

@@ -3,15 +3,31 @@
 #ifndef CORE_TRACE_H
 #define CORE_TRACE_H
 
-#include <core/thread.h>
+#include <core/graph.h>
 
-enum trace_kind { TRACE_PUSH, TRACE_BEGIN, TRACE_END, TRACE_DEP };
+enum trace_kind {
+	TRACE_PUSH,		/* pushed; of a node: ready */
+	TRACE_REFUSED,		/* its push was refused */
+	TRACE_BEGIN,
+	TRACE_SKIP,		/* in the place of a begin: the body does not run */
+	TRACE_RETURN,		/* an asynchronous body returned; the op may be complete, or not */
+	TRACE_END,
+	TRACE_MORE,		/* continues the event before it */
+};
+
 #ifdef CONFIG_TRACE
-void trace_event(struct thread *t, enum trace_kind k, u32 opi, const char *name);
+void trace_event(struct thread *t, enum trace_kind k, struct op *op, u32 opi);
+void trace_node(struct thread *t, enum trace_kind k, const struct launch *l, u32 node);
+void trace_return(struct thread *t, u32 opi, u32 gen, u32 node);
 void trace_exit(struct pawl_engine *e);
 #else
-static inline void trace_event(struct thread *t, enum trace_kind k, u32 opi,
-			       const char *name)
+static inline void trace_event(struct thread *t, enum trace_kind k, struct op *op, u32 opi)
+{
+}
+static inline void trace_node(struct thread *t, enum trace_kind k, const struct launch *l, u32 node)
+{
+}
+static inline void trace_return(struct thread *t, u32 opi, u32 gen, u32 node)
 {
 }
 static inline void trace_exit(struct pawl_engine *e)

@@ -18,11 +18,14 @@
  * allocates at the first call.  It only reads what other threads write, and delays none.
  */
 #include <sys/mman.h>
+#include <base/name.h>
 #include <core/readmostly.h>
 #include <core/retire.h>
 #include <core/watch.h>
 
 #define BEHIND_MAX	1000u	/* ops behind one op that are counted */
+#define NAMES		16u	/* reports in a row with names of their own */
+#define NAME_TEXT	256u
 
 /* The state that the last call found; all zero before the first. */
 struct watch_thread {
@@ -41,6 +44,8 @@ struct watch_queue {
 
 struct watch {
 	u32 busy;		/* A: a thread is in a call */
+	u32 names;		/* O */
+	char name[NAMES][NAME_TEXT];	/* O: what a host may print, of names that it may not */
 	size_t bytes;		/* I */
 	struct watch_queue *queues;	/* I: [number] */
 	struct watch_op *ops;	/* I: [index] */
@@ -196,6 +201,19 @@ static void look_vars(struct pawl_engine *e, u32 opi, struct pawl_stalled *s)
 	s->behind = most;
 }
 
+/* The name of an op, as a host may print it: most names are that. */
+static const char *look_name(struct look *l, u32 opi)
+{
+	const char *name = op_name(op_of(l->e, opi));
+	char *text;
+
+	if (!name || name_fine(name))
+		return name;
+	text = l->w->name[l->w->names++ % NAMES];
+	name_copy(text, NAME_TEXT, name);
+	return text;
+}
+
 static void report(struct look *l, const struct pawl_stalled *s)
 {
 	l->found++;
@@ -237,7 +255,7 @@ static void look_thread(struct look *l, u32 slot)
 	s.ns = look_long(l, was->since);
 	if (!s.ns)
 		return;
-	s.name = op_name(op_of(l->e, now.op));
+	s.name = look_name(l, now.op);
 	look_vars(l->e, now.op, &s);
 	now = thread_now(l->e, t);
 	if (thread_same(was, &now))
@@ -262,7 +280,7 @@ static void look_async(struct look *l, u32 opi)
 	if (!s.ns)
 		return;
 	s.thread = load_relaxed(&op->owner);
-	s.name = op_name(op);
+	s.name = look_name(l, opi);
 	look_vars(l->e, opi, &s);
 	if (load_relaxed(&op->token) == token)
 		report(l, &s);

@@ -95,7 +95,8 @@ builds() {
 others() {
 	local serve="$srctree/tests/tools/test_serve.sh tests/serve/http/server"
 	# these need packages of PyPI; the first run installs them
-	printf '%s\t%s\t%s\n' models 1800 "$srctree/tests/serve/run.sh"
+	printf '%s\t%s\t%s\n' models 1800 "$srctree/tests/serve/run.sh" \
+		perfetto 600 "$srctree/tests/perfetto/check.sh"
 	printf '%s\t%s\t%s\n' model-deep 22000 "$make check-model-deep" \
 		busted 900 "$make check-busted" \
 		coverage 1800 "make='$make' $srctree/tests/coverage/run.sh" \

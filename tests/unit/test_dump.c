@@ -56,7 +56,7 @@ START_TEST(test_stuck)
 	gate_write(e, &g, v);
 	gate_read(e, &h, w);
 	op = op_read(nothing, NULL, &v);
-	op.name = "the-reader";
+	op.name = "the-\x1b[2Jreader\n\xff";
 	OK(pawl_push(e, &op));
 	OK(push_write(e, nothing, NULL, w));
 	OK(push_write(e, fail_io, NULL, x));
@@ -71,7 +71,7 @@ START_TEST(test_stuck)
 	snprintf(name, sizeof(name), "var %u.", (u32)x.h);
 	has(text, name);
 	has(text, "write pending");
-	has(text, "the-reader");
+	has(text, "the-\\u001b[2Jreader\\u000a\xef\xbf\xbd,");	/* no terminal obeys a name */
 	has(text, "poisoned");
 	has(text, "0 vars idle");
 	OK(pawl_var_delete(e, v, NULL, NULL));

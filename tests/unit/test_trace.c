@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <base/clock.h>
 #include <core/engine.h>
-#include <core/trace.h>
 
 #ifdef CONFIG_TRACE
 
@@ -127,7 +126,7 @@ START_TEST(test_events)
 			batch[i].name = "batched";
 		}
 		OK(pawl_push_batch(e, batch, 2));
-		OK(push_named(e, nothing, &v, "odd \"name\"\\\n\xc3\xa9"));
+		OK(push_named(e, nothing, &v, "odd \"name\"\\\n\x7f\xc3\xa9\xff\xed\xa0\x80" "\xc2\x9b"));
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		OK(pawl_trace_stop(e));
 		OK(push_named(e, nothing, &v, "too late"));
@@ -137,7 +136,8 @@ START_TEST(test_events)
 		ck_assert_uint_eq(times(text, "\"name\":\"conv\""), 10);
 		ck_assert_uint_eq(times(text, "\"name\":\"batched\""), 2);
 		ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 13);
-		ck_assert_uint_eq(times(text, "odd \\\"name\\\"\\\\\\u000a\xc3\xa9\""), 1);
+		ck_assert_uint_eq(times(text, "odd \\\"name\\\"\\\\\\u000a\\u007f\xc3\xa9"
+				       "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\\u009b\""), 1);
 		ck_assert_uint_eq(times(text, "too"), 0);
 		/* A chain of thirteen: twelve arrows, two ends each. */
 		ck_assert_uint_eq(times(text, "\"ph\":\"s\""), 12);
@@ -178,11 +178,16 @@ START_TEST(test_bodies_of_a_graph)
 		check_json(text);
 		for (i = 0; i < N; i++) {
 			snprintf(what, sizeof(what), "\"name\":\"%s\"", names[i]);
-			/* A launch has the name of its first op. */
-			ck_assert_uint_eq(times(text, what), i ? 3 : 6);
+			ck_assert_uint_eq(times(text, what), 3);
 		}
-		ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 3 * (N + 1) + 1);
+		ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 3 * N + 1);
 		ck_assert_uint_eq(times(text, "\"queued_us\""), 3 * (N + 1) + 1);
+		/* A launch is no body, and overlaps with others. */
+		ck_assert_uint_eq(times(text, "\"ph\":\"b\",\"cat\":\"launch\""), 3);
+		ck_assert_uint_eq(times(text, "\"ph\":\"e\",\"cat\":\"launch\""), 3);
+		/* Inside a launch, and from one to the next. */
+		ck_assert_uint_eq(times(text, "\"ph\":\"s\""), 3 * (N - 1) + 2);
+		ck_assert_uint_eq(times(text, "\"arrows_missing\":0"), 1);
 		free(text);
 		OK(pawl_graph_delete(e, g));
 		OK(pawl_engine_destroy(e));
@@ -214,39 +219,249 @@ START_TEST(test_arrows)
 }
 END_TEST
 
-/* Of the first vars of an op, and of the first readers of a version. */
-START_TEST(test_arrows_are_limited)
+static int completes(struct pawl_run *run, void *arg)
 {
+	pawl_token_t *token = arg;
+
+	return pawl_complete(run->engine, *token, 0, NULL);
+}
+
+static void keeps_token(struct pawl_run *run, void *arg)
+{
+	*(pawl_token_t *)arg = run->token;
+}
+
+/* They overlap, and each is over when it was completed. */
+START_TEST(test_asynchronous_ops_are_not_slices)
+{
+	enum { N = 5 };
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-	pawl_var_t v[9];
-	struct pawl_op op = op_of_fn(nothing, NULL);
-	char *text;
+	pawl_var_t v[N], w[N];
+	pawl_token_t token[N];
+	char *text, key[64];
 	u32 i;
 
-	for (i = 0; i < 9; i++)
+	OK(pawl_trace_start(e, 1000));
+	for (i = 0; i < N; i++) {
+		struct pawl_op op = PAWL_OP_INIT;
+
 		v[i] = var_new(e);
-	op.writes = v;
-	op.nwrites = 9;
-	OK(pawl_trace_start(e, 100));
-	OK(pawl_push(e, &op));
-	OK(pawl_push(e, &op));		/* 6 arrows */
-	for (i = 0; i < 11; i++)
-		OK(push_read(e, nothing, NULL, v[0]));	/* 11 */
-	OK(push_write(e, nothing, NULL, v[0]));		/* 8 */
-	OK(push_write(e, nothing, NULL, v[0]));		/* 1 */
-	OK(push_read(e, nothing, NULL, v[8]));		/* none */
+		op.async_fn = keeps_token;
+		op.arg = &token[i];
+		op.writes = &v[i];
+		op.nwrites = 1;
+		op.name = "io";
+		OK(pawl_push(e, &op));
+		OK(push_read(e, nothing, NULL, v[i]));
+	}
+	while (pawl_run_one(e) == 1)
+		;
+	for (i = 0; i < N; i++) {
+		struct pawl_op op = op_write(completes, &token[i], &w[i]);
+
+		w[i] = var_new(e);
+		op.name = "completes";
+		OK(pawl_push(e, &op));
+	}
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	OK(pawl_trace_stop(e));
 	text = written(e);
 	check_json(text);
-	ck_assert_uint_eq(times(text, "\"ph\":\"s\""), 6 + 11 + 8 + 1);
-	ck_assert_uint_eq(times(text, "\"ph\":\"f\""), 6 + 11 + 8 + 1);
+	ck_assert_uint_eq(times(text, "\"ph\":\"b\",\"cat\":\"async\""), N);
+	ck_assert_uint_eq(times(text, "\"ph\":\"e\",\"cat\":\"async\""), N);
+	ck_assert_uint_eq(times(text, "\"name\":\"start io\""), N);
+	ck_assert_uint_eq(times(text, "\"ph\":\"X\",\"cat\":\"op\""), 2 * N);
+	/* From the call of its function. */
+	ck_assert_uint_eq(times(text, "\"ph\":\"s\""), N);
+	for (i = 0; i < N; i++) {
+		snprintf(key, sizeof(key), "\"cat\":\"async\",\"id\":%u,", 2 * i);
+		ck_assert_uint_eq(times(text, key), 2);
+	}
 	free(text);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
-/* An op that did not end, one that did not begin, and some whose push is not in the rings. */
+/* A program whose arrows are known: ops of one thread, in the order of their pushes. */
+struct told {
+	char name[16];
+	u64 begin, end;		/* of its body */
+	u32 shown;
+};
+
+struct teller {
+	struct told *op;
+	u8 *arrow;		/* [from * n + to]: how many are due */
+	u32 n, due;
+};
+
+static int tells(struct pawl_run *run, void *arg)
+{
+	struct told *o = arg;
+
+	o->begin = clock_ns();
+	o->end = clock_ns();
+	return 0;
+}
+
+static void due(struct teller *t, u32 from, u32 to)
+{
+	t->arrow[from * t->n + to]++;
+	t->due++;
+}
+
+/* Push ops on vars that come and go, so that the same indexes mean other vars. */
+static void tell(struct pawl_engine *e, struct teller *t, u64 seed, bool fast)
+{
+	enum { VARS = 20 };
+	struct { pawl_var_t v; u32 write, nreads; u32 *reads; } var[VARS];
+	u32 i, j, k, n;
+
+	for (i = 0; i < VARS; i++) {
+		var[i].v = var_new(e);
+		var[i].write = var[i].nreads = 0;
+		var[i].reads = calloc(t->n, sizeof(u32));
+	}
+	for (i = 0; i < t->n; i++) {
+		pawl_var_t r[VARS], w[VARS];
+		struct pawl_op op = op_of_fn(tells, &t->op[i]);
+		bool all = rnd(&seed) % 16 == 0;
+
+		snprintf(t->op[i].name, sizeof(t->op[i].name), "op %u", i);
+		for (j = 0; j < VARS; j++) {
+			if (!all && rnd(&seed) % 8)
+				continue;
+			if (rnd(&seed) % 3) {
+				if (var[j].write)
+					due(t, var[j].write - 1, i);
+				var[j].reads[var[j].nreads++] = i;
+				r[op.nreads++] = var[j].v;
+				continue;
+			}
+			for (k = 0; k < var[j].nreads; k++)
+				due(t, var[j].reads[k], i);
+			if (!var[j].nreads && var[j].write)
+				due(t, var[j].write - 1, i);
+			var[j].write = i + 1;
+			var[j].nreads = 0;
+			w[op.nwrites++] = var[j].v;
+		}
+		op.reads = r;
+		op.writes = w;
+		op.name = t->op[i].name;
+		OK(pawl_push(e, &op));
+		if (fast && rnd(&seed) % 4)
+			continue;
+		n = (u32)(rnd(&seed) % VARS);
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		OK(pawl_var_delete(e, var[n].v, NULL, NULL));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		var[n].v = var_new(e);
+		var[n].write = var[n].nreads = 0;
+	}
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	for (i = 0; i < VARS; i++)
+		free(var[i].reads);
+}
+
+/* Compare the trace with what happened.  Returns the number of arrows. */
+static u32 check_told(struct teller *t, const char *text, u64 base)
+{
+	const char *p;
+	u32 arrows = 0, i;
+
+	for (p = text; (p = strstr(p, "\"ph\":\"X\"")); p++) {
+		const char *name = strstr(p, "\"name\":\"op ");
+		unsigned int tid;
+		double ts, dur;
+		struct told *o;
+
+		if (!name || name > strchr(p, '\n'))
+			continue;	/* the delete of a var */
+		ck_assert_int_eq(sscanf(name, "\"name\":\"op %u\",\"pid\":1,\"tid\":%u,\"ts\":%lf,"
+					"\"dur\":%lf", &i, &tid, &ts, &dur), 4);
+		ck_assert_uint_lt(i, t->n);
+		o = &t->op[i];
+		ck_assert_uint_eq(o->shown++, 0);
+		/* Two clocks, which differ by less than this. */
+		ck_assert(ts * 1e3 <= (double)(o->begin - base) + 1e6);
+		ck_assert((ts + dur) * 1e3 >= (double)(o->end - base) - 1e6);
+	}
+	/* An arrow is known by the times of its slices: each thread begins one at a time. */
+	for (p = text; (p = strstr(p, "\"ph\":\"s\"")); p++) {
+		unsigned int id, tid, tid2, from = ~0u, to = ~0u;
+		char ts[32], ts2[32], key[96];
+		const char *q;
+
+		ck_assert_int_eq(sscanf(p, "\"ph\":\"s\",\"cat\":\"dep\",\"name\":\"dep\",\"id\":%u,"
+					"\"pid\":1,\"tid\":%u,\"ts\":%31[0-9.]},\n{\"ph\":\"f\",\"bp\":"
+					"\"e\",\"cat\":\"dep\",\"name\":\"dep\",\"id\":%*u,\"pid\":1,"
+					"\"tid\":%u,\"ts\":%31[0-9.]}", &id, &tid, ts, &tid2, ts2), 5);
+		snprintf(key, sizeof(key), "\",\"pid\":1,\"tid\":%u,\"ts\":%s,\"dur\"", tid, ts);
+		q = strstr(text, key);
+		ck_assert_ptr_nonnull(q);
+		while (q[-1] != '"')
+			q--;
+		arrows += sscanf(q, "op %u", &from) == 1;
+		snprintf(key, sizeof(key), "\",\"pid\":1,\"tid\":%u,\"ts\":%s,\"dur\"", tid2, ts2);
+		q = strstr(text, key);
+		ck_assert_ptr_nonnull(q);
+		while (q[-1] != '"')
+			q--;
+		if (sscanf(q, "op %u", &to) != 1) {
+			arrows -= from != ~0u;
+			continue;
+		}
+		if (from == ~0u)
+			continue;
+		ck_assert_msg(t->arrow[from * t->n + to]--, "a false arrow from %u to %u", from, to);
+	}
+	return arrows;
+}
+
+/* All of it if the rings have room, and nothing else if they wrapped. */
+START_TEST(test_a_trace_tells_what_happened)
+{
+	u32 mode, i, arrows, shown;
+
+	for (mode = 0; mode < 4; mode++) {
+		struct pawl_engine *e = engine(PAWL_PER_DEVICE, mode ? 2 : 0);
+		struct teller t = { .n = 300 };
+		unsigned long long base, lost, incomplete, missing;
+		char *text, key[64];
+
+		t.op = calloc(t.n, sizeof(*t.op));
+		t.arrow = calloc((size_t)t.n * t.n, 1);
+		OK(pawl_trace_start(e, mode & 2 ? 128 : 16384));
+		tell(e, &t, mode + 1, mode);
+		OK(pawl_trace_stop(e));
+		text = written(e);
+		check_json(text);
+		ck_assert_int_eq(sscanf(text, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"base_ns\":"
+					"\"%llu\",\"events_lost\":%llu,\"ops_incomplete\":%llu,"
+					"\"arrows_missing\":%llu}", &base, &lost, &incomplete, &missing), 4);
+		arrows = check_told(&t, text, base);
+		for (i = 0, shown = 0; i < t.n; i++)
+			shown += t.op[i].shown;
+		if (mode & 2) {
+			ck_assert_uint_gt(lost, 0);
+			ck_assert_uint_lt(shown, t.n);
+			snprintf(key, sizeof(key), "\"pawl, %llu events lost\"", lost);
+			ck_assert_uint_eq(times(text, key), 1);
+		} else {
+			ck_assert(!lost && !incomplete && !missing);
+			ck_assert_uint_eq(shown, t.n);
+			ck_assert_uint_eq(arrows, t.due);
+		}
+		free(text);
+		free(t.op);
+		free(t.arrow);
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+/* An op that did not end, one that did not begin, and one that was pushed before. */
 START_TEST(test_ops_that_are_there_in_part)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -260,10 +475,6 @@ START_TEST(test_ops_that_are_there_in_part)
 	gate_open(&g);		/* of an op that was pushed before */
 	OK(push_named(e, nothing, &v, "whole"));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	for (i = 1; i <= pool_carved(e->pool[POOL_OP]); i++) {
-		trace_event(thread_get(e), TRACE_BEGIN, i, "late");
-		trace_event(thread_get(e), TRACE_END, i, "late");
-	}
 	gate_write(e, &g, v);
 	for (i = 0; i < 2; i++)
 		OK(push_named(e, nothing, &v, "behind"));
@@ -272,36 +483,12 @@ START_TEST(test_ops_that_are_there_in_part)
 	check_json(text);
 	ck_assert_uint_eq(times(text, "\"whole\""), 1);
 	ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 1);
-	ck_assert_uint_eq(times(text, "\"ph\":\"s\""), 1);	/* to the gate */
+	/* No viewer could draw an arrow to a slice that is not there. */
+	ck_assert_uint_eq(times(text, "\"ph\":\"s\""), 0);
+	ck_assert_uint_eq(times(text, "\"events_lost\":0,\"ops_incomplete\":4,\"arrows_missing\":1}"), 1);
 	free(text);
 	gate_open(&g);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
-	OK(pawl_engine_destroy(e));
-}
-END_TEST
-
-/* The ring has the end of an op, but no longer its begin: it has no slice, and so no arrow. */
-START_TEST(test_an_op_whose_begin_is_overwritten)
-{
-	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-	pawl_var_t v = var_new(e);
-	char *text;
-	u32 i;
-
-	OK(pawl_trace_start(e, 4096));
-	OK(push_named(e, nothing, &v, "half"));
-	for (i = 1; i <= pool_carved(e->pool[POOL_OP]); i++)
-		trace_event(thread_get(e), TRACE_END, i, "half");
-	OK(push_named(e, nothing, &v, "whole"));
-	OK(pawl_wait_all(e, SOON_NS, NULL));
-	OK(pawl_trace_stop(e));
-	text = written(e);
-	check_json(text);
-	ck_assert_uint_eq(times(text, "\"half\""), 0);
-	ck_assert_uint_eq(times(text, "\"whole\""), 1);
-	ck_assert_uint_eq(times(text, "\"ph\":\"X\""), 1);
-	ck_assert_uint_eq(times(text, "\"cat\":\"dep\""), 0);
-	free(text);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -558,28 +745,30 @@ START_TEST(test_times_threads_and_order)
 	text = written(e);
 	check_json(text);
 	ck_assert_int_eq(sscanf(text, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"base_ns\":"
-				"\"%llu\"}", &base), 1);
+				"\"%llu\"", &base), 1);
 	ck_assert(before <= base && base <= after);
 	a = slice_of(text, "one");
 	b = slice_of(text, "op");
 	ck_assert_uint_eq(a.order, 0);
 	ck_assert_uint_eq(b.order, 1);
-	ck_assert_uint_eq(a.tid, 0);
-	ck_assert_uint_eq(b.tid, 1);
+	/* No thread of the program has these numbers, and no process. */
+	ck_assert_uint_gt(a.tid, 1u << 22);
+	ck_assert_uint_eq(b.tid, a.tid + 1);
 	ck_assert(a.dur >= 2000 && b.dur >= 2000 && a.queued >= 2000);
 	ck_assert(b.queued >= 4000 && b.queued >= a.dur);
 	ck_assert(a.queued <= a.ts && b.queued <= b.ts && b.ts >= a.ts + a.dur);
 	ck_assert(b.ts + b.dur <= (double)all / 1e3);
 	/* The arrow goes from slice to slice. */
 	snprintf(key, sizeof(key), "\"ph\":\"s\",\"cat\":\"dep\",\"name\":\"dep\",\"id\":1,"
-		 "\"pid\":1,\"tid\":0,\"ts\":%.3f}", a.ts);
+		 "\"pid\":1,\"tid\":%u,\"ts\":%.3f}", a.tid, a.ts);
 	ck_assert_uint_eq(times(text, key), 1);
 	snprintf(key, sizeof(key), "\"ph\":\"f\",\"bp\":\"e\",\"cat\":\"dep\",\"name\":\"dep\","
-		 "\"id\":1,\"pid\":1,\"tid\":1,\"ts\":%.3f}", b.ts);
+		 "\"id\":1,\"pid\":1,\"tid\":%u,\"ts\":%.3f}", b.tid, b.ts);
 	ck_assert_uint_eq(times(text, key), 1);
 	ck_assert_uint_eq(times(text, "\"name\":\"pawl thread "), 2);
-	ck_assert_uint_eq(times(text, "\"tid\":1,\"name\":\"thread_name\",\"args\":"
-				"{\"name\":\"pawl thread 1\"}"), 1);
+	snprintf(key, sizeof(key), "\"tid\":%u,\"name\":\"thread_name\",\"args\":"
+		 "{\"name\":\"pawl thread 1\"}", b.tid);
+	ck_assert_uint_eq(times(text, key), 1);
 	free(text);
 	OK(pawl_engine_destroy(e));
 }
@@ -642,8 +831,8 @@ START_TEST(test_traces_leave_no_memory)
 }
 END_TEST
 
-SUITE("trace", test_events, test_bodies_of_a_graph, test_arrows, test_arrows_are_limited,
-      test_ops_that_are_there_in_part, test_an_op_whose_begin_is_overwritten, test_refused,
+SUITE("trace", test_events, test_bodies_of_a_graph, test_arrows, test_asynchronous_ops_are_not_slices,
+      test_a_trace_tells_what_happened, test_ops_that_are_there_in_part, test_refused,
       test_empty, test_ring_wraps, test_again, test_under_load,
       test_a_stop_during_a_write_does_not_end_the_write, test_times_threads_and_order,
       test_a_trace_is_written_as_often_as_asked, test_traces_leave_no_memory)

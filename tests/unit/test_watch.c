@@ -68,7 +68,7 @@ START_TEST(test_body)
 	op = op_of_fn(plug_body, &p);
 	op.writes = two;
 	op.nwrites = 2;
-	op.name = "holder";
+	op.name = "hol\tder\xff";
 	OK(pawl_push(e, &op));
 	ck_assert(soon(load_acquire(&p.in)));
 	for (i = 0; i < 3; i++)
@@ -84,7 +84,7 @@ START_TEST(test_body)
 	ck_assert_int_eq(seen.n, 1);
 	s = find(&seen, PAWL_STALLED_BODY);
 	ck_assert_ptr_nonnull(s);
-	ck_assert_str_eq(s->name, "holder");
+	ck_assert_str_eq(s->name, "hol\\u0009der\xef\xbf\xbd");	/* as a host may print it */
 	ck_assert_uint_eq(s->var.h, v.h);
 	ck_assert_uint_eq(s->behind, 6);
 	ck_assert_uint_ge(s->ns, 5000000);

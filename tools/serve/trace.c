@@ -62,13 +62,14 @@ static void part(FILE *f, const char *name, uint64_t id, uint64_t base, uint64_t
 	if (from < base || to < from)
 		return;
 	fprintf(f, ",\n{\"ph\":\"b\",\"cat\":\"request\",\"name\":\"%s\",\"id\":%" PRIu64
-		",\"pid\":2,\"tid\":0,\"ts\":%.3f,\"args\":{%s}},\n"
+		",\"pid\":2,\"tid\":2,\"ts\":%.3f,\"args\":{%s}},\n"
 		"{\"ph\":\"e\",\"cat\":\"request\",\"name\":\"%s\",\"id\":%" PRIu64
-		",\"pid\":2,\"tid\":0,\"ts\":%.3f}", name, id, (double)(from - base) / 1e3, args,
+		",\"pid\":2,\"tid\":2,\"ts\":%.3f}", name, id, (double)(from - base) / 1e3, args,
 		name, id, (double)(to - base) / 1e3);
 }
 
-static void requests(FILE *f, const struct trace *t, unsigned int loop, uint64_t base)
+/* Returns how many the ring has lost. */
+static uint64_t requests(FILE *f, const struct trace *t, unsigned int loop, uint64_t base)
 {
 	uint64_t k = t->n > REQUESTS ? t->n - REQUESTS : 0;
 	char args[256];
@@ -90,6 +91,17 @@ static void requests(FILE *f, const struct trace *t, unsigned int loop, uint64_t
 		part(f, "run", id, base, r->launched, r->done, args);
 		part(f, "answer", id, base, r->done, r->end, "");
 	}
+	return t->n > REQUESTS ? t->n - REQUESTS : 0;
+}
+
+/* The name of a process, with how much of it the rings have lost. */
+static void process(FILE *f, int pid, const char *name, uint64_t lost, const char *of_what)
+{
+	fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"%s",
+		pid, name);
+	if (lost)
+		fprintf(f, ", %" PRIu64 " %s lost", lost, of_what);
+	fputs("\"}}", f);
 }
 
 int trace_start(struct server *sv, const char **why)
@@ -169,7 +181,7 @@ static void light_event(FILE *f, const char *p, const char *end, double shift_us
  */
 static int ops(struct pawl_engine *e, FILE *f, uint64_t *base)
 {
-	static const char mark[] = "\"base_ns\":\"", tail[] = "\n]}\n";
+	static const char mark[] = "\"base_ns\":\"", lost[] = "\"events_lost\":", tail[] = "\n]}\n";
 	int fd = memfd_create("pawl-trace", MFD_CLOEXEC), rc;
 	char path[32], *text, *at, *next, *end;
 	uint64_t zero;
@@ -199,8 +211,9 @@ static int ops(struct pawl_engine *e, FILE *f, uint64_t *base)
 		/* each line is an event; the first two name the clock and the process */
 		next = memchr(text, '\n', (size_t)(end - text));
 		next = next ? memchr(next + 1, '\n', (size_t)(end - next - 1)) : NULL;
-		fputs(",\n{\"ph\":\"M\",\"pid\":3,\"name\":\"process_name\",\"args\":"
-		      "{\"name\":\"pawl, light runs\"}}", f);
+		at = memmem(text, (size_t)st.st_size, lost, sizeof(lost) - 1);
+		process(f, 3, "pawl, light runs", at ? strtoull(at + sizeof(lost) - 1, NULL, 10) : 0,
+			"events");
 		while (next) {
 			at = next + 1;
 			next = memchr(at, '\n', (size_t)(end - at));
@@ -226,7 +239,7 @@ static struct trace *rings_back(struct server *sv, struct trace **t)
 int trace_stop(struct server *sv, char **text, const char **why)
 {
 	struct trace *t[MAX_LOOPS];
-	uint64_t base = 0;
+	uint64_t base = 0, lost = 0;
 	unsigned int i;
 	size_t n;
 	FILE *f;
@@ -245,12 +258,13 @@ int trace_stop(struct server *sv, char **text, const char **why)
 		rc = ops(sv->e[i], f, &base);
 	for (i = 0; i < sv->cfg.loops; i++) {
 		if (!rc)
-			requests(f, t[i], i, base);
+			lost += requests(f, t[i], i, base);
 		free(t[i]);
 	}
-	if (!rc)
-		fputs(",\n{\"ph\":\"M\",\"pid\":2,\"name\":\"process_name\",\"args\":{\"name\":"
-		      "\"requests\"}}\n]}\n", f);
+	if (!rc) {
+		process(f, 2, "requests", lost, "of them");
+		fputs("\n]}\n", f);
+	}
 	if (f && (ferror(f) | fclose(f)) && !rc)
 		rc = -ENOMEM;
 	if (rc) {
