@@ -231,7 +231,56 @@ START_TEST(test_a_task_comes_after_its_parents)
 	ck_assert(r.edges[0].before == 0 && r.edges[0].after == 1);
 	ck_assert(r.edges[1].before == 1 && r.edges[1].after == 2);
 	ck_assert(r.edges[2].before == 0 && r.edges[2].after == 2);
+	ck_assert(r.told[0] && r.told[1] && r.told[2] && r.ntold == 3);
 	rec_free(&r);
+}
+END_TEST
+
+/* A file implies a parent if one of the two writes it; the others are told by the edge alone. */
+START_TEST(test_parents_that_no_file_implies)
+{
+#define STEP(id, parents, in, out)						\
+	"{\"id\": \"" id "\", \"parents\": [" parents "], \"inputFiles\": [" in "], \"outputFiles\": [" out "]}"
+	static const bool told[] = { false, false, true, true, false, false };
+	struct recording r;
+	u32 i;
+
+	OK(loads(FLOW(STEP("a", "", "\"e\"", "\"f\"") "," STEP("b", "\"a\"", "\"f\"", "") ","
+		      STEP("c", "\"a\"", "", "\"f\"") "," STEP("d", "\"a\", \"b\", \"b\"", "\"e\"", "") ","
+		      STEP("e", "\"b\"", "", "\"f\""), ""), &r));
+	ck_assert_uint_eq(r.nedges, 6);
+	ck_assert_uint_eq(r.ntold, 2);
+	for (i = 0; i < r.nedges; i++)
+		ck_assert_int_eq(r.told[i], told[i]);
+	rec_free(&r);
+}
+END_TEST
+
+/* Children before parents, and one parent of all, in time that does not grow with the square. */
+START_TEST(test_a_workflow_of_any_size)
+{
+	u32 n = 60000, i;
+	struct recording r;
+	char *path = temp_path();
+	FILE *f = fopen(path, "w");
+
+	ck_assert_ptr_nonnull(f);
+	fprintf(f, "{\"workflow\": {\"specification\": {\"tasks\": [{\"id\": \"join\", \"parents\": [");
+	for (i = 0; i < n; i++)
+		fprintf(f, "%s\"%u\"", i ? "," : "", i);
+	fprintf(f, "]}");
+	for (i = 0; i < n; i++)
+		fprintf(f, ",{\"id\": \"%u\", \"parents\": [\"%u\"]}", i, i + 1);
+	fprintf(f, ",{\"id\": \"%u\"}]}}}", n);
+	fclose(f);
+	OK(workload_load(path, &r, text, sizeof(text)));
+	ck_assert(r.nops == n + 2 && r.nedges == 2 * n && r.ntold == 2 * n);
+	/* from the end of the list to its beginning */
+	ck_assert_str_eq(r.ops[0].name, "60000");
+	ck_assert_str_eq(r.ops[n].name, "0");
+	ck_assert_str_eq(r.ops[n + 1].name, "join");
+	rec_free(&r);
+	unlink(path);
 }
 END_TEST
 
@@ -417,6 +466,7 @@ SUITE("workload", test_a_list_of_tensors_is_written_as_a_whole, test_the_longest
       test_parents_are_found_in_any_order, test_which_values_are_tensors,
       test_which_arguments_a_schema_marks_as_written, test_where_the_schema_of_an_operator_is,
       test_a_result_that_is_a_view_of_an_argument_is_read, test_a_task_comes_after_its_parents,
+      test_parents_that_no_file_implies, test_a_workflow_of_any_size,
       test_the_files_of_a_task, test_the_times_of_tasks,
       test_what_is_said_of_a_workload_that_is_refused, test_which_format_a_file_has,
       test_files_of_the_size_of_a_buffer)

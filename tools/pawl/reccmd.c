@@ -41,17 +41,28 @@ static int span_of(const struct recording *r, const uint32_t *order, size_t n, u
 		   uint64_t *span)
 {
 	struct last { uint64_t write, reads; } *last = calloc(r->nvars + 1, sizeof(*last));
-	uint64_t t;
+	uint64_t t, *end = calloc(r->nops + 1, sizeof(*end));	/* of the chain up to each op */
+	size_t *edge = calloc(r->nops + 2, sizeof(*edge)), i, k;	/* edges ascend by after */
 	uint32_t j;
-	size_t i;
 
 	*work = *span = 0;
-	if (!last)
+	if (!last || !end || !edge) {
+		free(last);
+		free(end);
+		free(edge);
 		return -ENOMEM;
+	}
+	for (i = 0; i < r->nedges; i++)
+		edge[r->edges[i].after + 1]++;
+	for (i = 0; i < r->nops; i++)
+		edge[i + 1] += edge[i];
 	for (i = 0; i < n; i++) {
 		const struct rec_op *o = &r->ops[order[i]];
 
-		for (j = 0, t = 0; j < o->naccesses; j++) {
+		for (k = edge[order[i]], t = 0; k < edge[order[i] + 1]; k++)
+			if (end[r->edges[k].before] > t)
+				t = end[r->edges[k].before];
+		for (j = 0; j < o->naccesses; j++) {
 			const struct rec_access *a = &r->accesses[o->access + j];
 			const struct last *l = &last[a->var];
 
@@ -73,10 +84,13 @@ static int span_of(const struct recording *r, const uint32_t *order, size_t n, u
 			else if (t > l->reads)
 				l->reads = t;
 		}
+		end[order[i]] = t;
 		if (t > *span)
 			*span = t;
 	}
 	free(last);
+	free(end);
+	free(edge);
 	return 0;
 }
 
@@ -160,6 +174,8 @@ static int info(const struct recording *r, const char *path, const uint32_t *ord
 	       begun, ended, failed, undone);
 	printf("vars       %zu; %zu reads, %zu writes\n", r->nvars, r->naccesses - writes,
 	       writes);
+	if (r->nedges)
+		printf("parents    %zu, of which no file implies %zu\n", r->nedges, r->ntold);
 	if (r->nwaits)
 		printf("waits      %zu\n", r->nwaits);
 	if (r->foreign)

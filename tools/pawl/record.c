@@ -854,5 +854,6 @@ void rec_free(struct recording *r)
 	free(r->waits);
 	free(r->engines);
 	free(r->edges);
+	free(r->told);
 	memset(r, 0, sizeof(*r));
 }

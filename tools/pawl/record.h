@@ -58,7 +58,7 @@ struct rec_engine {
 	char name[128];
 };
 
-/* before must be complete when after begins: given by the source in addition to accesses. */
+/* before must be complete when after begins: said by the source in addition to the accesses. */
 struct rec_edge {
 	uint32_t before, after;
 };
@@ -76,6 +76,8 @@ struct recording {
 	size_t nengines;
 	struct rec_edge *edges;
 	size_t nedges;
+	bool *told;		/* of each edge: no access implies it; NULL: all are implied */
+	size_t ntold;
 	uint32_t threads;	/* that pushed or ran something */
 
 	const char *format;	/* what it was read from */

@@ -40,8 +40,16 @@ struct play_op {
 	uint32_t op;
 	uint32_t seen;		/* runs */
 	size_t edge, nedges;	/* in p->edges */
+	/*
+	 * Edges that no access implies need vars: one that an op writes and those behind it read, or
+	 * one that those before an op read and it writes, if many are before it.
+	 */
+	pawl_var_t out, in;
+	bool many;
 	atomic_bool over;
 };
+
+#define MANY 1024u		/* ops with a var of their own */
 
 struct play {
 	const struct recording *r;
@@ -49,7 +57,11 @@ struct play {
 	struct play_var *vars;
 	struct play_op *ops;	/* by number in the recording */
 	uint64_t *expect;	/* by access */
-	uint32_t *edges;	/* the ops that must be complete before, op by op */
+	const struct rec_edge **edges;	/* from the ops that must be complete before, op by op */
+	const struct rec_edge **aside;	/* to ops with many before them, from op to op */
+	size_t *first_aside;
+	uint32_t number;	/* of this replay in the process */
+	atomic_uint threads;	/* that ran bodies */
 	atomic_uint_fast64_t ran, checked, edges_checked, wrong;
 	atomic_flag told;
 	char first[160];
@@ -81,21 +93,42 @@ static void wrong(struct play *p, uint32_t op, const char *fmt, ...)
 		 p->r->ops[op].name, text);
 }
 
-static void spend(const struct replay_options *opt, const struct rec_op *o)
+static uint64_t cpu_ns(void)
 {
-	uint64_t ns, end;
+	struct timespec ts;
 
-	if (opt->speed <= 0 || !o->ended)
-		return;
-	ns = (uint64_t)((double)(o->end - o->begin) / opt->speed);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/*
+ * A body needs its time on a CPU.  That clock costs a system call, so it is read when the time
+ * would be over if nobody else had used the CPU.
+ */
+static void spend(const struct replay_options *opt, uint64_t recorded)
+{
+	uint64_t ns = (uint64_t)((double)recorded / opt->speed), begin, end, used = 0;
+
 	if (opt->sleep) {
 		struct timespec ts = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
 
 		nanosleep(&ts, NULL);
 		return;
 	}
-	for (end = now_ns() + ns; now_ns() < end;)
-		;
+	for (begin = cpu_ns(); used < ns; used = cpu_ns() - begin)
+		for (end = now_ns() + ns - used; now_ns() < end;)
+			;
+}
+
+/* The thread runs a body of this replay. */
+static void thread_count(struct play *p)
+{
+	static _Thread_local uint32_t last;
+
+	if (last == p->number)
+		return;
+	last = p->number;
+	atomic_fetch_add_explicit(&p->threads, 1, memory_order_relaxed);
 }
 
 static int body(struct pawl_run *run, void *arg)
@@ -108,6 +141,7 @@ static int body(struct pawl_run *run, void *arg)
 	size_t k;
 
 	(void)run;
+	thread_count(p);
 	for (i = 0; i < o->naccesses; i++) {
 		const struct rec_access *a = &p->r->accesses[o->access + i];
 		struct play_var *v = &p->vars[a->var];
@@ -123,12 +157,14 @@ static int body(struct pawl_run *run, void *arg)
 			      v->writes, p->expect[o->access + i]);
 	}
 	for (k = 0; k < po->nedges; k++)
-		if (!atomic_load_explicit(&p->ops[p->edges[po->edge + k]].over,
+		if (!atomic_load_explicit(&p->ops[p->edges[po->edge + k]->before].over,
 					  memory_order_relaxed))
-			wrong(p, po->op, "op %" PRIu32 " is not over", p->edges[po->edge + k]);
+			wrong(p, po->op, "op %" PRIu32 " is not over",
+			      p->edges[po->edge + k]->before);
 	if (po->seen++)
 		wrong(p, po->op, "runs again");
-	spend(p->opt, o);
+	if (p->opt->speed > 0 && o->ended)
+		spend(p->opt, o->end - o->begin);
 	for (i = 0; i < o->naccesses; i++) {
 		const struct rec_access *a = &p->r->accesses[o->access + i];
 		struct play_var *v = &p->vars[a->var];
@@ -147,6 +183,12 @@ static int body(struct pawl_run *run, void *arg)
 static void async_body(struct pawl_run *run, void *arg)
 {
 	pawl_complete(run->engine, run->token, body(run, arg), NULL);
+}
+
+/* Does no access imply this edge? */
+static bool told(const struct play *p, const struct rec_edge *edge)
+{
+	return p->r->told && p->r->told[edge - p->r->edges];
 }
 
 /* Compute the version that each access must see in the serial order. */
@@ -180,23 +222,82 @@ static int expect(struct play *p, const uint32_t *order, size_t n, char *err, si
 	for (i = 0; i < r->nedges; i++) {
 		uint32_t to = r->edges[i].after;
 
-		p->edges[p->ops[to].edge + count[to]++] = r->edges[i].before;
+		p->edges[p->ops[to].edge + count[to]++] = &r->edges[i];
+		p->ops[to].many |= told(p, &r->edges[i]) && count[to] > MANY;
+	}
+	/* 1: the op needs such a var, which it gets when it is pushed */
+	for (i = 0; i < r->nedges; i++)
+		if (told(p, &r->edges[i]) && !p->ops[r->edges[i].after].many)
+			p->ops[r->edges[i].before].out.h = 1;
+	for (i = 0; i < r->nedges; i++)
+		if (told(p, &r->edges[i]) && p->ops[r->edges[i].after].many)
+			p->first_aside[r->edges[i].before + 1]++;
+	for (i = 1; i <= r->nops; i++)
+		p->first_aside[i] += p->first_aside[i - 1];
+	memset(count, 0, r->nops * sizeof(*count));
+	for (i = 0; i < r->nedges; i++) {
+		uint32_t from = r->edges[i].before;
+
+		if (told(p, &r->edges[i]) && p->ops[r->edges[i].after].many)
+			p->aside[p->first_aside[from] + count[from]++] = &r->edges[i];
 	}
 	free(writes);
 	free(count);
 	return 0;
 }
 
-static int push(struct play *p, struct pawl_engine *e, uint32_t op, pawl_var_t *list, char *err,
+/* The accesses of an op that is pushed. */
+struct list {
+	pawl_var_t *v;
+	size_t cap;
+	size_t reads, writes;	/* from the front, and from the back */
+};
+
+static void list_add(struct list *l, pawl_var_t v, bool write)
+{
+	if (write)
+		l->v[l->cap - ++l->writes] = v;
+	else
+		l->v[l->reads++] = v;
+}
+
+/* The vars of edges that no access implies.  Each edge is said once. */
+static int edges_list(struct play *p, struct pawl_engine *e, uint32_t op, struct list *l)
+{
+	struct play_op *po = &p->ops[op], *other;
+	bool out = false;
+	size_t k;
+	int rc = 0;
+
+	for (k = 0; k < po->nedges && !po->many; k++)
+		if (told(p, p->edges[po->edge + k]))
+			list_add(l, p->ops[p->edges[po->edge + k]->before].out, false);
+	if (po->many)
+		list_add(l, po->in, true);
+	for (k = p->first_aside[op]; k < p->first_aside[op + 1] && !rc; k++) {
+		other = &p->ops[p->aside[k]->after];
+		if (!other->in.h)
+			rc = pawl_var_create(e, &other->in);
+		list_add(l, other->in, false);
+	}
+	out = po->out.h == 1;
+	if (out && !rc)
+		rc = pawl_var_create(e, &po->out);
+	if (out)
+		list_add(l, po->out, true);
+	return rc;
+}
+
+static int push(struct play *p, struct pawl_engine *e, uint32_t op, struct list *l, char *err,
 		size_t errlen)
 {
 	const struct rec_op *o = &p->r->ops[op];
 	struct pawl_op d = PAWL_OP_INIT;
 	struct play_var *v = NULL;
-	uint32_t i, w = 0, reads = 0;
+	uint32_t i;
 	int rc = 0;
 
-	/* Reads from the front, writes from the back. */
+	l->reads = l->writes = 0;
 	for (i = 0; i < o->naccesses && !rc; i++) {
 		const struct rec_access *a = &p->r->accesses[o->access + i];
 
@@ -204,18 +305,17 @@ static int push(struct play *p, struct pawl_engine *e, uint32_t op, pawl_var_t *
 		if (!v->alive)
 			rc = pawl_var_create(e, &v->v);
 		v->alive = true;
-		if (a->write)
-			list[o->naccesses - ++w] = v->v;
-		else
-			list[reads++] = v->v;
+		list_add(l, v->v, a->write);
 	}
+	if (!rc && p->r->ntold)
+		rc = edges_list(p, e, op, l);
 	if (rc)
 		return file_err(err, errlen, rc, "op %" PRIu32 ": %s", op, pawl_error_text());
 	d.arg = &p->ops[op];
-	d.reads = list;
-	d.nreads = reads;
-	d.writes = list + reads;
-	d.nwrites = w;
+	d.reads = l->v;
+	d.nreads = (unsigned int)l->reads;
+	d.writes = l->v + l->cap - l->writes;
+	d.nwrites = (unsigned int)l->writes;
 	d.priority = o->priority;
 	d.prop = o->prop <= PAWL_NO_SKIP ? o->prop : PAWL_NORMAL;
 	d.device.id = o->device_kind == PAWL_CPU ? o->device : 0;
@@ -225,7 +325,7 @@ static int push(struct play *p, struct pawl_engine *e, uint32_t op, pawl_var_t *
 	else
 		d.fn = body;
 	/* In a truncated file an op that did not begin may follow; then it is a plain write. */
-	if (o->ends && w == 1 && !reads && v->last == op)
+	if (o->ends && l->writes == 1 && !l->reads && v->last == op)
 		rc = pawl_var_delete(e, v->v, body, d.arg);
 	else
 		rc = pawl_push(e, &d);
@@ -238,7 +338,7 @@ static int engine_for(const struct recording *r, const struct replay_options *op
 {
 	struct pawl_config c;
 	uint32_t devices = 1;
-	size_t i;
+	size_t i, vars = r->nvars;
 	int rc;
 
 	for (i = 0; i < r->nops; i++)
@@ -246,10 +346,15 @@ static int engine_for(const struct recording *r, const struct replay_options *op
 			devices = r->ops[i].device + 1u;
 	pawl_config_init(&c);
 	c.kind = opt->kind;
-	if (opt->workers >= 0)
+	if (opt->workers >= 0) {
 		c.workers = opt->workers;
+		/* These threads and no other one, unless the property of an op asks for one. */
+		c.no_help = opt->workers > 0;
+	}
 	c.cpu_devices = devices;
-	c.max_vars = r->nvars < 1024 ? 1024 : r->nvars < MAX_VARS ? (unsigned int)r->nvars : MAX_VARS;
+	if (r->ntold)
+		vars += r->nops;	/* one per op at most: its own, or that of those before it */
+	c.max_vars = vars < 1024 ? 1024 : vars < MAX_VARS ? (unsigned int)vars : MAX_VARS;
 	c.name = "replay";
 	rc = pawl_engine_create(&c, e);
 	return rc ? file_err(err, errlen, rc, "%s", pawl_error_text()) : 0;
@@ -259,24 +364,27 @@ int replay_run(const struct recording *r, const uint32_t *order, size_t n,
 	       const struct replay_options *opt, struct replay_result *result, char *err,
 	       size_t errlen)
 {
-	struct play p = { .r = r, .opt = opt, .told = ATOMIC_FLAG_INIT };
+	static uint32_t replays;
+	struct play p = { .r = r, .opt = opt, .told = ATOMIC_FLAG_INIT, .number = ++replays };
 	struct pawl_engine *e = NULL;
-	pawl_var_t *list = NULL;
-	uint32_t most = 0;
+	struct list list = { NULL };
 	uint64_t begin;
 	size_t i;
 	int rc, rc2;
 
 	memset(result, 0, sizeof(*result));
 	for (i = 0; i < r->nops; i++)
-		if (r->ops[i].naccesses > most)
-			most = r->ops[i].naccesses;
+		if (r->ops[i].naccesses > list.cap)
+			list.cap = r->ops[i].naccesses;
+	list.cap += 2 + 2 * r->ntold;
 	p.vars = calloc(r->nvars + 1, sizeof(*p.vars));
 	p.ops = calloc(r->nops + 1, sizeof(*p.ops));
 	p.expect = calloc(r->naccesses + 1, sizeof(*p.expect));
 	p.edges = calloc(r->nedges + 1, sizeof(*p.edges));
-	list = calloc(most + 1, sizeof(*list));
-	if (!p.vars || !p.ops || !p.expect || !p.edges || !list) {
+	p.aside = calloc(r->nedges + 1, sizeof(*p.aside));
+	p.first_aside = calloc(r->nops + 2, sizeof(*p.first_aside));
+	list.v = calloc(list.cap, sizeof(*list.v));
+	if (!p.vars || !p.ops || !p.expect || !p.edges || !p.aside || !p.first_aside || !list.v) {
 		rc = file_err(err, errlen, -ENOMEM, "no memory for %zu ops", r->nops);
 		goto out;
 	}
@@ -291,7 +399,7 @@ int replay_run(const struct recording *r, const uint32_t *order, size_t n,
 		goto out;
 	begin = now_ns();
 	for (i = 0; i < n && !rc; i++)
-		rc = push(&p, e, order[i], list, err, errlen);
+		rc = push(&p, e, order[i], &list, err, errlen);
 	rc2 = pawl_wait_all(e, -1, NULL);
 	if (!rc && rc2)
 		rc = file_err(err, errlen, rc2, "%s", pawl_error_text());
@@ -304,6 +412,7 @@ int replay_run(const struct recording *r, const uint32_t *order, size_t n,
 	result->ops = p.ran;
 	result->accesses = p.checked;
 	result->edges = p.edges_checked;
+	result->threads = p.threads;
 	result->wrong = p.wrong;
 	snprintf(result->first, sizeof(result->first), "%s", p.first);
 out:
@@ -311,7 +420,9 @@ out:
 	free(p.ops);
 	free(p.expect);
 	free(p.edges);
-	free(list);
+	free(p.aside);
+	free(p.first_aside);
+	free(list.v);
 	return rc;
 }
 
@@ -322,9 +433,11 @@ static const char help[] =
 "Push a recorded workload on an engine, in the serial order of the recording, and check\n"
 "that every body finds its vars in the same versions. FILE: a recording (PAWL_RECORD), a\n"
 "WfFormat instance, or a PyTorch execution trace; the last two may be compressed.\n\n"
-"  -w, --workers=N    worker threads (default: processors)\n"
+"  -w, --workers=N    N threads run the bodies, with 0 the one that pushes (default: as many\n"
+"                     as processors, among them the one that pushes)\n"
 "  -e, --engine=KIND  per-device (default), pooled or naive\n"
-"  -s, --speed=X      bodies take their recorded time divided by X; 0: none (default)\n"
+"  -s, --speed=X      bodies take their recorded time divided by X, as time on a processor;\n"
+"                     0: none (default)\n"
 "      --sleep        bodies sleep for that time instead of keeping a processor busy\n"
 "  -r, --repeat=N     replay N times (1)\n"
 "  -h, --help         print this\n";
@@ -377,7 +490,10 @@ static int replay_times(const char *self, const char *path, const struct replay_
 		       r.nvars, res.accesses);
 		if (r.nedges)
 			printf(", %" PRIu64 " parents", res.edges);
-		printf(" in %.3f ms: ", (double)res.ns / 1e6);
+		printf(" in %.3f ms on %u ", (double)res.ns / 1e6, res.threads);
+		if (opt->workers > 0)
+			printf("of %d ", opt->workers);
+		printf("thread%s: ", res.threads == 1 && opt->workers <= 1 ? "" : "s");
 		if (res.wrong) {
 			printf("%" PRIu64 " out of order; first: %s\n", res.wrong, res.first);
 			rc = 1;

@@ -11,7 +11,8 @@
 
 struct replay_options {
 	int kind;		/* enum pawl_kind */
-	int workers;		/* negative: the default */
+	int workers;		/* threads that run bodies; 0: the one that pushes; negative: the
+				   default */
 	double speed;		/* bodies take the recorded time divided by it; 0: none */
 	bool sleep;		/* bodies sleep instead of keeping a processor busy */
 };
@@ -21,6 +22,7 @@ struct replay_result {
 	uint64_t edges;		/* checked */
 	uint64_t wrong;		/* accesses of another version or not alone, violated edges */
 	char first[160];	/* description of the first */
+	unsigned int threads;	/* that ran bodies */
 	uint64_t ns;		/* from the first push to the last completion */
 };
 

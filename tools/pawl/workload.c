@@ -4,7 +4,8 @@
  *
  * WfFormat (https://wfcommons.org/format, schema 1.5): a task is an op, and a file is a var;
  * the measured run time is that of the body.  The parents of a task are kept as edges, which
- * describe the order independently of the files.
+ * describe the order independently of the files.  A parent that no file implies is a dependence
+ * that is told by the edge alone.
  *
  * PyTorch execution traces (schema 1.0 and 1.1): an operator that contains no other operator
  * is an op, and the storage of a tensor is a var.  The operator writes the arguments that its
@@ -32,7 +33,11 @@ struct import {
 	const char *name;
 	struct recording *r;
 	json_t *vars;		/* name -> number */
-	size_t capops, capacc, capvars, capedges;
+	struct last_access {	/* the last access of each var */
+		uint32_t op;
+		size_t access;
+	} *last;
+	size_t capops, capacc, capvars, caplast, capedges;
 	char *err;
 	size_t errlen;
 };
@@ -100,28 +105,28 @@ static int access_add(struct import *im, const char *var, bool write)
 	struct recording *r = im->r;
 	struct rec_op *o = &r->ops[r->nops - 1];
 	json_t *known = json_object_get(im->vars, var);
-	uint32_t v, i;
+	uint32_t v;
 	int rc;
 
 	if (!known) {
 		v = (uint32_t)r->nvars;
 		rc = room(im, (void **)&r->vars, r->nvars, &im->capvars, sizeof(*r->vars));
+		if (!rc)
+			rc = room(im, (void **)&im->last, r->nvars, &im->caplast, sizeof(*im->last));
 		if (rc)
 			return rc;
 		if (json_object_set_new(im->vars, var, json_integer(v)))
 			return oom(im);
 		r->vars[r->nvars++] = (struct rec_var){ .index = v, .gen = 1 };
+		im->last[v].op = REC_NONE;
 	} else {
 		v = (uint32_t)json_integer_value(known);
 	}
-	for (i = 0; i < o->naccesses; i++) {
-		struct rec_access *a = &r->accesses[o->access + i];
-
-		if (a->var == v) {
-			a->write |= write;
-			return 0;
-		}
+	if (im->last[v].op == (uint32_t)r->nops - 1) {
+		r->accesses[im->last[v].access].write |= write;
+		return 0;
 	}
+	im->last[v] = (struct last_access){ (uint32_t)r->nops - 1, r->naccesses };
 	rc = room(im, (void **)&r->accesses, r->naccesses, &im->capacc, sizeof(*r->accesses));
 	if (rc)
 		return rc;
@@ -168,88 +173,243 @@ static int files_add(struct import *im, const json_t *list, bool write, const ch
 	return rc;
 }
 
-static int task_add(struct import *im, const json_t *task, const json_t *done,
-		    const json_t *runs)
+/* A task, and when it comes: tasks that wait for parents further down the list come later. */
+struct task {
+	const json_t *json;
+	const char *id;
+	uint32_t *parents;	/* indexes in the list */
+	size_t nparents;
+	size_t waits;		/* parents that have no round yet */
+	size_t child, nchildren;	/* in children[] */
+	uint32_t round, index;
+};
+
+static int task_cmp(const void *a, const void *b)
 {
-	const char *id = json_string_value(json_object_get(task, "id"));
-	const json_t *parents = json_object_get(task, "parents"),
-		     *run = json_object_get(runs, id);
-	struct recording *r = im->r;
-	size_t i;
+	const struct task *x = a, *y = b;
+
+	if (x->round != y->round)
+		return x->round < y->round ? -1 : 1;
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static int task_add(struct import *im, const struct task *t, const json_t *runs)
+{
+	const json_t *run = json_object_get(runs, t->id);
 	int rc;
 
-	rc = op_add(im, id, json_number_value(json_object_get(run, "runtimeInSeconds")),
+	rc = op_add(im, t->id, json_number_value(json_object_get(run, "runtimeInSeconds")),
 		    json_integer_value(json_object_get(run, "priority")));
 	if (!rc)
-		rc = files_add(im, json_object_get(task, "inputFiles"), false, id);
+		rc = files_add(im, json_object_get(t->json, "inputFiles"), false, t->id);
 	if (!rc)
-		rc = files_add(im, json_object_get(task, "outputFiles"), true, id);
-	for (i = 0; !rc && i < json_array_size(parents); i++) {
-		const char *p = json_string_value(json_array_get(parents, i));
-
-		rc = room(im, (void **)&r->edges, r->nedges, &im->capedges, sizeof(*r->edges));
-		if (!rc)
-			r->edges[r->nedges++] = (struct rec_edge){
-				(uint32_t)json_integer_value(json_object_get(done, p)),
-				(uint32_t)r->nops - 1 };
-	}
+		rc = files_add(im, json_object_get(t->json, "outputFiles"), true, t->id);
 	return rc;
 }
 
-/* Returns 1 if all parents are complete, else 0. */
-static int task_ready(struct import *im, const json_t *task, const json_t *known,
-		      const json_t *done)
+/* Find the tasks and their parents by their ids. */
+static int tasks_read(struct import *im, const json_t *list, struct task *tasks, size_t n)
 {
-	const json_t *parents = json_object_get(task, "parents");
-	size_t i;
+	json_t *known = json_object();
+	size_t i, k;
+	int rc = 0;
 
-	for (i = 0; i < json_array_size(parents); i++) {
-		const char *p = json_string_value(json_array_get(parents, i));
+	for (i = 0; !rc && i < n; i++) {
+		struct task *t = &tasks[i];
 
-		if (!p || !json_object_get(known, p))
-			return refuse(im, "a parent that is no task", p);
-		if (!json_object_get(done, p))
-			return 0;
+		t->json = json_array_get(list, i);
+		t->index = (uint32_t)i;
+		t->id = json_string_value(json_object_get(t->json, "id"));
+		if (!t->id || json_object_get(known, t->id))
+			rc = refuse(im, t->id ? "two tasks of one id" : "a task without an id", t->id);
+		else if (json_object_set_new(known, t->id, json_integer((json_int_t)i)))
+			rc = oom(im);
 	}
-	return 1;
+	for (i = 0; !rc && i < n; i++) {
+		const json_t *parents = json_object_get(tasks[i].json, "parents");
+
+		tasks[i].parents = calloc(json_array_size(parents) + 1, sizeof(uint32_t));
+		if (!tasks[i].parents)
+			rc = oom(im);
+		for (k = 0; !rc && k < json_array_size(parents); k++) {
+			const char *p = json_string_value(json_array_get(parents, k));
+			const json_t *at = p ? json_object_get(known, p) : NULL;
+
+			if (!at)
+				rc = refuse(im, "a parent that is no task", p);
+			else
+				tasks[i].parents[tasks[i].nparents++] = (uint32_t)json_integer_value(at);
+		}
+	}
+	json_decref(known);
+	return rc;
 }
 
-static int wf_tasks(struct import *im, const json_t *tasks, json_t *known, json_t *done,
-		    const json_t *runs)
+/* Compute the round of each task: 0, or that of a parent, or one more if that is further down. */
+static int tasks_order(struct import *im, struct task *tasks, size_t n)
 {
-	size_t i, before;
+	uint32_t *children, *queue = calloc(n + 1, sizeof(*queue));
+	size_t i, k, edges = 0, head = 0, tail = 0;
+
+	for (i = 0; i < n; i++) {
+		edges += tasks[i].waits = tasks[i].nparents;
+		for (k = 0; k < tasks[i].nparents; k++)
+			tasks[tasks[i].parents[k]].nchildren++;
+	}
+	children = calloc(edges + 1, sizeof(*children));
+	if (!queue || !children) {
+		free(queue);
+		free(children);
+		return oom(im);
+	}
+	for (i = 0, k = 0; i < n; i++) {
+		tasks[i].child = k;
+		k += tasks[i].nchildren;
+		tasks[i].nchildren = 0;
+		if (!tasks[i].waits)
+			queue[tail++] = (uint32_t)i;
+	}
+	for (i = 0; i < n; i++)
+		for (k = 0; k < tasks[i].nparents; k++) {
+			struct task *p = &tasks[tasks[i].parents[k]];
+
+			children[p->child + p->nchildren++] = (uint32_t)i;
+		}
+	for (; head < tail; head++) {
+		const struct task *p = &tasks[queue[head]];
+
+		for (k = 0; k < p->nchildren; k++) {
+			struct task *c = &tasks[children[p->child + k]];
+			uint32_t round = p->round + (p->index > c->index);
+
+			if (round > c->round)
+				c->round = round;
+			if (!--c->waits)
+				queue[tail++] = c->index;
+		}
+	}
+	free(queue);
+	free(children);
+	return tail == n ? 0 : refuse(im, "tasks wait for each other", NULL);
+}
+
+/* Who wrote and who read each var: the accesses in the order of the vars. */
+struct users {
+	size_t *first;		/* var -> its users; of the next var: the end */
+	uint32_t *op;
+	bool *write;
+};
+
+static int users_find(struct import *im, struct users *u)
+{
+	const struct recording *r = im->r;
+	size_t i, v;
+	uint32_t j;
+
+	u->first = calloc(r->nvars + 2, sizeof(*u->first));
+	u->op = calloc(r->naccesses + 1, sizeof(*u->op));
+	u->write = calloc(r->naccesses + 1, sizeof(*u->write));
+	if (!u->first || !u->op || !u->write)
+		return oom(im);
+	for (i = 0; i < r->naccesses; i++)
+		u->first[r->accesses[i].var + 2]++;
+	for (v = 2; v < r->nvars + 2; v++)
+		u->first[v] += u->first[v - 1];
+	for (i = 0; i < r->nops; i++)
+		for (j = 0; j < r->ops[i].naccesses; j++) {
+			const struct rec_access *a = &r->accesses[r->ops[i].access + j];
+			size_t at = u->first[a->var + 1]++;
+
+			u->op[at] = (uint32_t)i;
+			u->write[at] = a->write;
+		}
+	return 0;
+}
+
+/* Mark the earlier ops that the files of op i order before it. */
+static void files_order(const struct recording *r, const struct users *u, uint32_t i, uint32_t *mark)
+{
+	uint32_t j;
+	size_t k;
+
+	for (j = 0; j < r->ops[i].naccesses; j++) {
+		const struct rec_access *a = &r->accesses[r->ops[i].access + j];
+
+		for (k = u->first[a->var]; k < u->first[a->var + 1] && u->op[k] < i; k++)
+			if (a->write || u->write[k])
+				mark[u->op[k]] = i + 1;
+	}
+}
+
+/* The parents of each op become edges. */
+static int parents_add(struct import *im, const struct task *tasks, const uint32_t *place,
+		       const struct users *u, uint32_t *mark)
+{
+	struct recording *r = im->r;
+	size_t i, k;
 	int rc;
 
-	for (i = 0; i < json_array_size(tasks); i++) {
-		const char *id = json_string_value(json_object_get(json_array_get(tasks, i), "id"));
+	for (i = 0; i < r->nops; i++) {
+		files_order(r, u, (uint32_t)i, mark);
+		for (k = 0; k < tasks[i].nparents; k++) {
+			uint32_t p = place[tasks[i].parents[k]];
+			bool told = mark[p] != i + 1;
 
-		if (!id || json_object_get(known, id))
-			return refuse(im, id ? "two tasks of one id" : "a task without an id", id);
-		if (json_object_set_new(known, id, json_true()))
-			return oom(im);
-	}
-	/* In the order of the list, except for tasks that wait for parents. */
-	do {
-		before = im->r->nops;
-		for (i = 0; i < json_array_size(tasks); i++) {
-			const json_t *task = json_array_get(tasks, i);
-			const char *id = json_string_value(json_object_get(task, "id"));
-
-			if (json_object_get(done, id))
-				continue;
-			rc = task_ready(im, task, known, done);
-			if (rc > 0) {
-				json_int_t place = (json_int_t)im->r->nops;
-
-				rc = task_add(im, task, done, runs);
-				if (!rc && json_object_set_new(done, id, json_integer(place)))
-					rc = oom(im);
-			}
-			if (rc < 0)
+			rc = room(im, (void **)&r->edges, r->nedges, &im->capedges, sizeof(*r->edges));
+			if (rc)
 				return rc;
+			r->told[r->nedges] = told;
+			r->edges[r->nedges++] = (struct rec_edge){ p, (uint32_t)i };
+			r->ntold += told;
+			mark[p] = (uint32_t)i + 1;	/* it may be named twice */
 		}
-	} while (im->r->nops != before);
-	return before == json_array_size(tasks) ? 0 : refuse(im, "tasks wait for each other", NULL);
+	}
+	return 0;
+}
+
+static int parents_link(struct import *im, const struct task *tasks)
+{
+	size_t n = im->r->nops, i, edges = 0;
+	uint32_t *place = calloc(n + 1, sizeof(*place)), *mark = calloc(n + 1, sizeof(*mark));
+	struct users u = { NULL };
+	int rc = place && mark ? users_find(im, &u) : oom(im);
+
+	for (i = 0; !rc && i < n; i++) {
+		place[tasks[i].index] = (uint32_t)i;
+		edges += tasks[i].nparents;
+	}
+	if (!rc && edges) {
+		im->r->told = calloc(edges, sizeof(*im->r->told));
+		rc = im->r->told ? 0 : oom(im);
+	}
+	if (!rc)
+		rc = parents_add(im, tasks, place, &u, mark);
+	free(place);
+	free(mark);
+	free(u.first);
+	free(u.op);
+	free(u.write);
+	return rc;
+}
+
+static int wf_tasks(struct import *im, const json_t *list, const json_t *runs)
+{
+	size_t n = json_array_size(list), i;
+	struct task *tasks = calloc(n + 1, sizeof(*tasks));
+	int rc = tasks ? tasks_read(im, list, tasks, n) : oom(im);
+
+	if (!rc)
+		rc = tasks_order(im, tasks, n);
+	if (!rc && n)
+		qsort(tasks, n, sizeof(*tasks), task_cmp);
+	for (i = 0; !rc && i < n; i++)
+		rc = task_add(im, &tasks[i], runs);
+	if (!rc)
+		rc = parents_link(im, tasks);
+	for (i = 0; tasks && i < n; i++)
+		free(tasks[i].parents);
+	free(tasks);
+	return rc;
 }
 
 static int wf_load(struct import *im, const json_t *root)
@@ -257,7 +417,7 @@ static int wf_load(struct import *im, const json_t *root)
 	const json_t *flow = json_object_get(root, "workflow");
 	const json_t *tasks = json_object_get(json_object_get(flow, "specification"), "tasks");
 	const json_t *list = json_object_get(json_object_get(flow, "execution"), "tasks");
-	json_t *known = json_object(), *done = json_object(), *runs = json_object();
+	json_t *runs = json_object();
 	size_t i;
 	int rc = 0;
 
@@ -271,9 +431,7 @@ static int wf_load(struct import *im, const json_t *root)
 			rc = oom(im);
 	}
 	if (!rc)
-		rc = wf_tasks(im, tasks, known, done, runs);
-	json_decref(known);
-	json_decref(done);
+		rc = wf_tasks(im, tasks, runs);
 	json_decref(runs);
 	im->r->format = "wfformat";
 	return rc;
@@ -521,6 +679,7 @@ int workload_load(const char *path, struct recording *r, char *err, size_t errle
 			    NULL);
 	json_decref(im.vars);
 	json_decref(root);
+	free(im.last);
 	if (rc)
 		rec_free(r);
 	else
