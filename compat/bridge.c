@@ -450,8 +450,19 @@ PAWL_EXPORT(pawl_mx_var_version);
 
 /* --- waits --- */
 
-typedef int (*wait_fn)(struct pawl_engine *pe, pawl_var_t v, int64_t ns,
-		       struct pawl_error *err);
+/*
+ * With one worker one op runs at a time, so a wait runs ops only inside a body, and in the naive
+ * kind, where no other thread does.
+ */
+int mx_wait(struct pawl_mx_engine *e, unsigned int what, uint64_t h, int64_t ns,
+	    struct pawl_error *err)
+{
+	if (!mx_bulk_works() && e->kind != PAWL_MX_NAIVE)
+		what |= PAWL_WAIT_NO_HELP;
+	return pawl_wait(mx_pe(e), what, h, ns, err);
+}
+
+typedef int (*wait_fn)(struct pawl_mx_engine *e, pawl_var_t v, struct pawl_error *err);
 
 static int wait_on(struct pawl_mx_engine *e, struct pawl_mx_var *v, void **exception,
 		   wait_fn fn)
@@ -467,25 +478,35 @@ static int wait_on(struct pawl_mx_engine *e, struct pawl_mx_var *v, void **excep
 			      v ? "of another engine" : "NULL");
 	mx_bulk_flush();
 	h.h = load_relaxed(&v->h);
-	rc = mx_told(fn(mx_pe(e), h, -1, &err), &err, exception);
+	rc = mx_told(fn(e, h, &err), &err, exception);
 	/* After the wait: what was pushed besides is complete then. */
 	return rc ? rc : mx_bulk_lost();
 }
 
-static int take(struct pawl_engine *pe, pawl_var_t v, int64_t ns, struct pawl_error *err)
+static int wait_readable(struct pawl_mx_engine *e, pawl_var_t v, struct pawl_error *err)
 {
-	return pawl_var_take(pe, v, err);
+	return mx_wait(e, PAWL_WAIT_READABLE, v.h, -1, err);
+}
+
+static int wait_writable(struct pawl_mx_engine *e, pawl_var_t v, struct pawl_error *err)
+{
+	return mx_wait(e, PAWL_WAIT_WRITABLE, v.h, -1, err);
+}
+
+static int take(struct pawl_mx_engine *e, pawl_var_t v, struct pawl_error *err)
+{
+	return pawl_var_take(mx_pe(e), v, err);
 }
 
 int pawl_mx_wait_var(struct pawl_mx_engine *e, struct pawl_mx_var *v, void **exception)
 {
-	return wait_on(e, v, exception, pawl_wait_readable);
+	return wait_on(e, v, exception, wait_readable);
 }
 PAWL_EXPORT(pawl_mx_wait_var);
 
 int pawl_mx_wait_write(struct pawl_mx_engine *e, struct pawl_mx_var *v, void **exception)
 {
-	return wait_on(e, v, exception, pawl_wait_writable);
+	return wait_on(e, v, exception, wait_writable);
 }
 PAWL_EXPORT(pawl_mx_wait_write);
 
@@ -505,7 +526,7 @@ int pawl_mx_wait_all(struct pawl_mx_engine *e, void **exception)
 	if (!mx_pe(e))
 		return mx_bad_engine();
 	mx_bulk_flush();
-	rc = mx_told(pawl_wait_all(mx_pe(e), -1, &err), &err, exception);
+	rc = mx_told(mx_wait(e, PAWL_WAIT_ALL, 0, -1, &err), &err, exception);
 	return rc ? rc : mx_bulk_lost();
 }
 PAWL_EXPORT(pawl_mx_wait_all);

@@ -352,6 +352,11 @@ void mx_bulk_worker(struct pawl_mx_engine *e)
 	works_for = e;
 }
 
+bool mx_bulk_works(void)
+{
+	return works_for;
+}
+
 void mx_bulk_fork_child(void)
 {
 	ck_stack_entry_t *i;

@@ -85,8 +85,6 @@ int mx_engine_make(struct pawl_mx_engine *e, bool child)
 	if (cfg.workers * (int)MX_CPU_DEVICES > (int)MX_THREADS / 2)
 		cfg.cpu_devices = 1;
 	e->devices = cfg.cpu_devices;
-	/* With one worker one op runs at a time: a wait runs ops only inside a body. */
-	cfg.no_help = !env.help;
 	/* 0 with one CPU */
 	if (cfg.spin_ns)
 		cfg.spin_ns = MX_SPIN_NS;
@@ -216,7 +214,7 @@ static void the_engine_drain(void)
 	if (!e || !mx_pe(e) || pawl_engine_start(mx_pe(e)))
 		return;
 	mx_bulk_flush();
-	while (pawl_wait_all(mx_pe(e), MX_EXIT_NS, NULL) == -ETIMEDOUT) {
+	while (mx_wait(e, PAWL_WAIT_ALL, 0, MX_EXIT_NS, NULL) == -ETIMEDOUT) {
 		pawl_stats(mx_pe(e), &s);
 		if (s.completed == completed) {
 			fprintf(stderr, "pawl_mx: the process ends with %llu ops in flight\n",
@@ -331,7 +329,7 @@ static __attribute__((destructor)) void the_engine_exit(void)
 	store_relaxed(&e->shutdown, 1);
 	mx_bulk_flush();
 	if (pawl_engine_start(mx_pe(e)) ||
-	    pawl_wait_all(mx_pe(e), MX_LAST_NS, NULL) == -ETIMEDOUT || mx_bulk_end(e))
+	    mx_wait(e, PAWL_WAIT_ALL, 0, MX_LAST_NS, NULL) == -ETIMEDOUT || mx_bulk_end(e))
 		return;
 	pawl_engine_destroy(mx_pe(e));
 	store_relaxed(&e->pe, NULL);

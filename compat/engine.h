@@ -60,6 +60,9 @@ int mx_bulk_lost(void);
 /* The engine ends: run everything that was gathered for it. */
 int mx_bulk_end(struct pawl_mx_engine *e);
 void mx_bulk_worker(struct pawl_mx_engine *e);
+bool mx_bulk_works(void);	/* the thread is a worker, so it is in a body */
+int mx_wait(struct pawl_mx_engine *e, unsigned int what, uint64_t h, int64_t ns,
+	    struct pawl_error *err);
 void mx_bulk_fork_child(void);
 
 /* Push what the calling thread has gathered. */

@@ -112,7 +112,6 @@ int mx_env_read(struct mx_env *env)
 	rc = rc ?: env_workers("MXNET_MP_WORKER_NTHREADS", 1, &env->mp_workers);
 	rc = rc ?: env_omp(&env->omp_threads);
 	rc = rc ?: env_bool("MXNET_ENGINE_INFO", &env->info);
-	rc = rc ?: env_bool("PAWL_MXNET_HELP", &env->help);
 	rc = rc ?: mx_env_int("MXNET_PROFILER_AUTOSTART", 0, &env->profile);
 	return rc ?: mx_env_int("PAWL_MXNET_SPIN_NS", -1, &env->spin_ns);
 }

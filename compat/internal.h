@@ -106,7 +106,6 @@ struct mx_env {
 	int gpus;		/* GPU contexts */
 	int profile;		/* the trace runs from the start */
 	bool info;
-	bool help;		/* waiting threads run ready ops */
 	int spin_ns;		/* as in struct pawl_config */
 };
 

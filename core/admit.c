@@ -4,7 +4,7 @@
  *
  * Purpose: a push needs room in the window, and objects of the pools: the op, a block for
  * each var that it writes, a chunk for the accesses of a large op.  Only this file makes a
- * push wait for them, run other ops meanwhile, or fail.  A push that has all of them can
+ * push wait for them, or fail.  A push that has all of them can
  * fail only because another thread deletes one of its vars.
  *
  * Structures: a push takes room in the window by raising its thread's count of pushed ops
@@ -18,7 +18,6 @@
  *	policy	at the window				a pool is empty
  *	FAIL	-EAGAIN, window_want()			-EAGAIN, window_want()
  *	BLOCK	waits					waits for a completion
- *	HELP	runs ready ops; waits if there are none	the same
  *
  * A thread that finds the window full waits in two steps.  While it spins, it waits until
  * half of the window is free, so that it and the workers do not alternate op by op.
@@ -28,8 +27,9 @@
  * room, whatever the other threads do next.
  *
  * A body never waits at the window: its own op is in flight, and what it would wait for may
- * be queued behind that op.  Its pushes are admitted as long as the pools have objects.  When
- * a pool is empty it runs ready ops, and fails with -ENOMEM if there are none.
+ * be queued behind that op, or behind that of another engine, if the body is one of its ops.
+ * Its pushes are admitted as long as the pools have objects, and fail with -EAGAIN when a pool
+ * is empty.
  *
  * A pool is empty either because ops in flight have its objects, which their completion
  * frees, or because the system refused memory, which is -ENOMEM at once.
@@ -50,7 +50,6 @@
 #include <core/wait.h>
 
 #define RECHECK_NS	1000000		/* a sleeper checks again after this */
-#define WARM_BUDGET	64u
 
 struct room {
 	struct thread *t;
@@ -120,13 +119,6 @@ bool window_low(struct thread *t, u32 low)
 	return flight <= r.hard || gate_arm(&r, flight) <= r.hard;
 }
 
-static u32 room_help(const struct pawl_engine *e)
-{
-	/* If a queue has no worker, or the engine is stopped, no other thread runs its ops. */
-	return e->policy == PAWL_WINDOW_HELP || e->unserved || load_relaxed(&e->stopped) ?
-	       EXEC_HELP : EXEC_HELP_DESERTED;
-}
-
 /* Wait until at most `hard` ops are in flight; if it takes no longer than a spin, `soft`. */
 static void room_wait(struct thread *t, u64 hard, u64 soft)
 {
@@ -135,7 +127,7 @@ static void room_wait(struct thread *t, u64 hard, u64 soft)
 
 	r.until = e->cfg.spin_ns ? exec_now_ns() + e->cfg.spin_ns / 2 : 0;
 	wait_flight_begin(t, hard);
-	while (exec_wait(e->x, &t->ex, room_there, &r, RECHECK_NS, room_help(e) | EXEC_POLL))
+	while (exec_wait(e->x, &t->ex, room_there, &r, RECHECK_NS, EXEC_BARE | EXEC_POLL))
 		;
 	wait_flight_end(t);
 }
@@ -152,45 +144,6 @@ __cold void gate_pass(struct thread *t)
 	/* Also those for which another pusher leaves no room by now: they arm it again. */
 	if (n == 1)
 		flight_wake(t, 1);
-}
-
-/*
- * More ops are in flight than the caches hold: run some of the ready ones.  Each pusher has
- * its own limit, because it has its own cache: with a common limit two pushers that share no
- * data would run each other's ops.  A thread knows only an upper bound of its own ops in
- * flight, because other threads complete some of them, and it completes some of theirs.
- * t->elsewhere corrects the bound when it is larger than what is in flight, or negative.
- */
-static void run_warm(struct thread *t, u64 flight)
-{
-	struct pawl_engine *e = t->e;
-	s64 own = (s64)(t->pushed - t->completed - t->elsewhere), most = (s64)flight;
-	u64 soft = e->warm / 2, goal, look;
-	u32 budget = t->ex.budget, work;
-
-	t->elsewhere += (u64)(own < 0 ? own : own > most ? own - most : 0);
-	own = own > most ? most : own;
-	if (own <= (s64)e->warm)
-		return;
-	goal = t->completed + (u64)own - soft;
-	look = t->completed + (flight - soft) / 4;
-	while (t->completed < goal) {
-		if (t->completed >= look) {
-			flight = ops_in_flight(e);
-			if (flight <= soft)
-				break;
-			look = t->completed + (flight - soft) / 4;
-		}
-		work = exec_take(e->x, &t->ex);
-		if (!work)
-			break;
-		count(&t->ex.helped);
-		t->ex.budget = WARM_BUDGET;
-		t->ex.nexts = 0;
-		run_work(e, &t->ex, work);
-		t->ex.budget = budget;
-	}
-	flight_check(t);
 }
 
 /* Slow path of admit(): compute the sums.  Progress: as the policy says. */
@@ -222,14 +175,12 @@ __cold int admit_slow(struct thread *t, u32 n)
 	 * have been that much lower since the last call, and become that much higher until the
 	 * next one.
 	 */
-	if (!t->depth && net - t->level > step - 2 * part) {
+	if (!thread_inside(t) && net - t->level > step - 2 * part) {
 		flight = ops_in_flight(e);
 		if (BUSTED(WINDOW_IGNORED))
 			flight = 0;
 		if (flight > hard)
 			room_wait(t, hard, hard / 2);
-		else if (e->policy == PAWL_WINDOW_HELP && flight > e->warm)
-			run_warm(t, flight);
 		t->level = t->pushed + n - t->completed;
 	}
 	store_release(&t->pushed, t->pushed + n);	/* CORE-N1 <-> CORE-N4 */
@@ -259,30 +210,20 @@ __cold int err_pool_empty(struct thread *t, u32 pool, const char *what)
  * since, there is nothing left to wait for; otherwise it may have used the pool at the time of
  * the last try.  Progress: as the policy says.
  */
-__cold int admit_again(struct thread *t, u64 *idle, bool wait)
+__cold int admit_again(struct thread *t, u64 *idle)
 {
 	struct pawl_engine *e = t->e;
 	const struct pool *p = e->pool[t->lacks];
 	struct pool_stat st;
 	u64 flight, pushed;
-	u32 budget, work;
 
 	if (pool_carved(e->pool[t->lacks]) < p->max)
 		return -ENOMEM;
-	if (e->policy == PAWL_WINDOW_FAIL && !wait) {
+	if (e->policy == PAWL_WINDOW_FAIL || thread_inside(t)) {
 		window_want(t);
 		pool_stat(e->pool[t->lacks], &st);
-		return err(-EAGAIN, "push: the ops in flight use up the pool %s", st.name);
-	}
-	if (t->depth) {
-		work = t->depth < HELP_DEPTH ? exec_take(e->x, &t->ex) : 0;
-		if (!work)
-			return -ENOMEM;
-		budget = alone_begin(t);
-		count(&t->ex.helped);
-		run_work(e, &t->ex, work);
-		alone_end(t, budget);
-		return 0;
+		return err(-EAGAIN, "push: the ops in flight use up the pool %s%s", st.name,
+			   e->policy == PAWL_WINDOW_FAIL ? "" : ", and a body does not wait for them");
 	}
 	pushed = ops_pushed(e) + 1;
 	flight = ops_in_flight(e);

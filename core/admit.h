@@ -8,7 +8,7 @@
 #define HELP_DEPTH 64u		/* nested bodies beyond which a waiting body runs no ops */
 int admit_slow(struct thread *t, u32 n);
 void admit_undo(struct thread *t, u32 n);
-int admit_again(struct thread *t, u64 *idle, bool wait);
+int admit_again(struct thread *t, u64 *idle);
 int err_pool_empty(struct thread *t, u32 pool, const char *what);
 void gate_pass(struct thread *t);
 bool window_low(struct thread *t, u32 low);

@@ -382,12 +382,11 @@ int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
 	if (naccs > UINT32_MAX)
 		return err(-E2BIG, "push_batch: %zu accesses", naccs);
 	do {
-		/* Each time: bodies that ran in admit_again() may have freed the scratch memory. */
 		rc = scratch_grow(t, n, naccs);
 		if (!rc)
 			rc = batch_try(t, ops, (u32)n);
 		if (rc > 0) {
-			rc = admit_again(t, &idle, false);
+			rc = admit_again(t, &idle);
 			if (rc)
 				break;
 			rc = 1;

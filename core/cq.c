@@ -262,7 +262,8 @@ int note_fill(struct thread *t, struct op *op, const struct pawl_op *d)
 			cq_unname(q, 1);
 		return err_pool_empty(t, POOL_NOTE, "push: no memory for a completion");
 	}
-	n->group = n->cancels = 0;
+	store_relaxed(&n->group, 0);	/* atomic: note_is_of() */
+	n->cancels = 0;
 	n->cost = 0;
 	rc = d->flags & (PAWL_OP_GROUP | PAWL_OP_COST) ? group_enter(t, n, d) : 0;
 	if (unlikely(rc)) {
@@ -276,7 +277,7 @@ int note_fill(struct thread *t, struct op *op, const struct pawl_op *d)
 	n->deadline = d->flags & PAWL_OP_DEADLINE ? (u64)d->deadline_ns : NOTE_NEVER;
 	if (d->release)
 		n->release = d->release;
-	op->note = idx;
+	store_relaxed(&op->note, idx);	/* atomic: has_ticket(), note_is_of() */
 	if (!(d->flags & NOTE_ASKS))
 		return 0;
 	gen = load_relaxed(&n->state) >> NOTE_GEN_SHIFT;
@@ -325,10 +326,13 @@ void note_undo(struct thread *t, struct op *op)
 	pool_put(t->e->pool[POOL_NOTE], &t->cache[POOL_NOTE], op->note);
 }
 
-/* True if the op belongs to the group. */
+/* True if the op belongs to the group.  It may be any op, also one that is being pushed. */
 bool note_is_of(struct pawl_engine *e, const struct op *op, u32 group)
 {
-	return (op->flags & OP_NOTE) && note_of(e, op->note)->group == group;
+	u32 note = load_relaxed(&op->flags) & OP_NOTE ? load_relaxed(&op->note) : 0;
+
+	return note && note <= pool_carved(e->pool[POOL_NOTE]) &&
+	       load_relaxed(&note_of(e, note)->group) == group;
 }
 
 /* Reserve the note with which a group reports that it has room again.  Returns 0 or an error. */
@@ -349,7 +353,7 @@ int note_room(struct thread *t, u32 *idx, pawl_cq_t h, u64 tag, u32 group)
 	store_relaxed(&n->tag, tag);
 	n->status = 0;
 	n->cost = NOTE_ROOM;
-	n->group = group;
+	store_relaxed(&n->group, group);
 	return 0;
 }
 
@@ -512,11 +516,11 @@ int pawl_cancel(struct pawl_engine *e, pawl_ticket_t ticket)
 PAWL_EXPORT(pawl_cancel);
 
 /*
- * Wait until over(arg) returns true.  *waiter names the thread that waits.  h is the handle;
+ * Wait.  *waiter names the thread that waits.  h is the handle;
  * each of its generations has one waiter.  Returns 0, -EBUSY if another thread waits, or as
  * wait_body().
  */
-static int wait_alone(struct thread *t, u64 *waiter, u64 h, bool (*over)(void *arg), void *arg,
+static int wait_alone(struct thread *t, u64 *waiter, u64 h, const struct wait_for *what,
 		      s64 timeout_ns, u32 how)
 {
 	/* With the generation, since the waiter of an earlier one may not have left yet. */
@@ -528,11 +532,11 @@ static int wait_alone(struct thread *t, u64 *waiter, u64 h, bool (*over)(void *a
 		if (was && was >> 32 == h >> 32)
 			return -EBUSY;
 		/* If the other thread waits for a later generation, this one has ended. */
-		if (over(arg))
+		if (what->cond(what->arg))
 			return 0;
 		/* CORE-Q12 <-> CORE-Q11 by EXEC-P6: CQ3, and the barrier of a sleeper. */
 	} while (!cas_acq_rel_acquire(waiter, &was, me));	/* CORE-Q9 <-> CORE-Q10 */
-	rc = wait_body(t, over, arg, timeout_ns, how);
+	rc = wait_body(t, what, timeout_ns, how);
 	cas_relaxed(waiter, &me, 0);
 	flight_check(t);
 	return rc;
@@ -551,6 +555,14 @@ static bool ticket_over(void *arg)
 	return !ticket_note(w->e, w->ticket, &state);
 }
 
+static bool has_ticket(void *arg, const struct op *op)
+{
+	struct ticket_wait *w = arg;
+
+	return (load_relaxed(&op->flags) & OP_NOTE) &&
+	       load_relaxed(&op->note) == (u32)w->ticket.h;
+}
+
 int ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, s64 timeout_ns, u32 how)
 {
 	struct thread *t = thread_get(e);
@@ -565,11 +577,12 @@ int ticket_wait(struct pawl_engine *e, pawl_ticket_t ticket, s64 timeout_ns, u32
 	n = ticket_note(e, ticket, &state);
 	if (!n)
 		return state != ~0u ? 0 : err(-ESTALE, "ticket_wait: a ticket of another engine");
-	for (f = t->frame; f; f = f->up)
+	for_each_frame(t, f)
 		if (!frame_complete(f) && (op_of(e, f->op)->flags & OP_NOTE) &&
 		    op_of(e, f->op)->note == (u32)ticket.h)
 			return err(-EDEADLK, "ticket_wait: from inside the op that it waits for");
-	rc = wait_alone(t, &n->waiter, ticket.h, ticket_over, &w, timeout_ns, how);
+	rc = wait_alone(t, &n->waiter, ticket.h,
+			&(struct wait_for){ ticket_over, has_ticket, &w }, timeout_ns, how);
 	if (rc == -EBUSY)
 		return err(rc, "ticket_wait: another thread waits for this op");
 	if (rc == -EINTR)
@@ -751,7 +764,9 @@ int cq_wait(struct pawl_engine *e, pawl_cq_t h, s64 timeout_ns, u32 how)
 	if (!w.q)
 		return err(-ESTALE, "cq_wait: no completion queue, or it was destroyed");
 	if (!cq_wait_over(&w))
-		rc = wait_alone(t, &w.q->waiter, h.h, cq_wait_over, &w, timeout_ns, how);
+		rc = wait_alone(t, &w.q->waiter, h.h,
+				&(struct wait_for){ .cond = cq_wait_over, .arg = &w }, timeout_ns,
+				how);
 	if (rc == -EBUSY)
 		return err(rc, "cq_wait: another thread waits for this queue");
 	if (!rc && load_relaxed(&w.q->life) >> 32 != w.gen)

@@ -144,7 +144,7 @@ static int config_check(struct pawl_config *c)
 		{ "max_vars", c->max_vars, 1, 1 << VAR_BITS },
 		{ "max_threads", c->max_threads, 1, 2047 },
 		{ "window", c->window, 0, c->max_ops },
-		{ "window_policy", c->window_policy, -1, PAWL_WINDOW_HELP },
+		{ "window_policy", c->window_policy, -1, PAWL_WINDOW_BLOCK },
 		{ "ndevices", c->ndevices, 0, MAX_DEVICES },
 		{ "device_streams", c->device_streams, 1, MAX_STREAMS },
 		{ "device_workers", c->device_workers, 1, 32 },
@@ -241,13 +241,6 @@ static void note_again(void *obj, u32 idx, u32 base, void *user)
 	store_relaxed(&((struct op_note *)obj)->state,
 		      (gen_first(user, GEN_TICKET) + base) << NOTE_GEN_SHIFT);
 }
-
-/*
- * Ops in flight per worker beyond which a push that may help does so.  With this many no worker
- * runs out of work, the ops stay in the CPU's caches, and pusher and workers take turns often
- * enough for lane_leave() to measure which of them is faster.
- */
-#define WARM_OPS	128u
 
 /* The smallest number of threads that a queue has. */
 static u32 workers_fewest(const struct pawl_config *c)
@@ -522,14 +515,10 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	if (e->kind == PAWL_NAIVE)
 		e->cfg.workers = 0;
 	e->ndev = c.cpu_devices;
-	e->help = !c.no_help;
 	e->max_threads = c.max_threads;
 	e->window = c.window ? c.window : c.max_ops;
-	e->policy = c.window_policy >= 0 ? (u32)c.window_policy :
-		    c.no_help && e->cfg.workers ? PAWL_WINDOW_BLOCK : PAWL_WINDOW_HELP;
-	e->warm = WARM_OPS * max_u(e->cfg.workers, 1);
+	e->policy = c.window_policy >= 0 ? (u32)c.window_policy : PAWL_WINDOW_BLOCK;
 	e->fewest = workers_fewest(&e->cfg);
-	e->unserved = !e->fewest;
 	e->id = fetch_add_relaxed(&engine_ids, 1) + 1;
 	if (BUSTED(ENGINE_SAME_ID))
 		e->id = 1;
@@ -669,7 +658,6 @@ int pawl_engine_stop(struct pawl_engine *e)
 	if (e->devices)
 		device_wait_all(t, -1, 0, EXEC_HELP);
 	workers_lock(e);
-	store_relaxed(&e->stopped, 1);
 	exec_stop(e->x);
 	workers_unlock(e);
 	return 0;
@@ -687,7 +675,6 @@ int pawl_engine_start(struct pawl_engine *e)
 		return err(-EDEADLK, "engine_start: from inside an op");
 	workers_lock(e);
 	exec_start(e->x);
-	store_relaxed(&e->stopped, 0);
 	rc = workers_made(e, "engine_start");
 	workers_unlock(e);
 	return rc;

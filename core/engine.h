@@ -74,10 +74,6 @@ struct pawl_engine {
 	u32 kind;		/* I */
 	u32 window, policy;	/* I */
 	u32 fewest;		/* I: number of workers of the queue with the fewest */
-	u32 warm;		/* I: ops in flight beyond which a push helps, if allowed */
-	u32 stopped;		/* A */
-	bool unserved;		/* I: some queue has no workers */
-	bool help;		/* I */
 	u32 special;		/* A: SPECIAL_*, and how many errors exist; 0 for the fast path */
 	u32 gate;		/* A: completions for which a pusher at the window sleeps, or 0 */
 	u32 max_threads;	/* I */

@@ -468,7 +468,7 @@ int pawl_graph_push(struct pawl_engine *e, pawl_graph_t h, const struct pawl_lau
 	rc = how_fits(g->plan, how);
 	if (!rc) {
 		while ((rc = graph_try(t, g, idx, how)) > 0) {
-			rc = admit_again(t, &idle, false);
+			rc = admit_again(t, &idle);
 			if (rc)
 				break;
 		}

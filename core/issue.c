@@ -69,7 +69,8 @@ static struct lane *lane_above(struct thread *t, const struct dev_row *row)
 {
 	struct frame *f;
 
-	for (f = t->frame->up; f; f = f->up) {
+	/* Not the op's own frame, which has no lane yet. */
+	for_each_frame(t, f) {
 		struct lane *l = (struct lane *)((uintptr_t)f->run.reserved & ~(uintptr_t)1);
 
 		if (l && l->d == row->d)
@@ -330,14 +331,14 @@ int device_order(struct thread *t, struct op *op, u32 opi)
 
 	memset(&f, 0, sizeof(f));
 	f.run.engine = t->e;
-	f.up = t->frame;
+	f.up = thread_last.frame;
 	f.t = t;
 	f.op = opi;
-	t->frame = &f;
+	thread_last.frame = &f;
 	rc = device_begin(t, op, opi, &f.run);
 	if (!rc)
 		device_end(t, op, &f.run);
-	t->frame = f.up;
+	thread_last.frame = f.up;
 	return rc;
 }
 

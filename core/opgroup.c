@@ -326,7 +326,7 @@ int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d)
 		rc = group_full(t, g, h, cost);
 	if (unlikely(rc))
 		return rc == -ESTALE ? err(rc, "push: op.group was destroyed meanwhile") : rc;
-	n->group = idx;
+	store_relaxed(&n->group, idx);	/* atomic: note_is_of() */
 	n->cost = cost;
 	n->cancels = (u32)load_relaxed(&g->cancels);
 	return 0;
@@ -566,7 +566,7 @@ PAWL_EXPORT(pawl_group_count);
 struct group_wait {
 	struct thread *t;
 	const struct op_group *g;
-	u32 gen;
+	u32 gen, idx;
 	bool room;
 };
 
@@ -581,15 +581,22 @@ static bool group_wait_over(void *arg)
 	if (!w->room)
 		return !life_ops(life);
 	/* A body never waits at the window (admit.c). */
-	return group_low(w->g) && (w->g != w->t->e->root || w->t->depth ||
+	return group_low(w->g) && (w->g != w->t->e->root || thread_inside(w->t) ||
 				   window_low(w->t, load_relaxed(&w->g->low)));
+}
+
+static bool in_group(void *arg, const struct op *op)
+{
+	struct group_wait *w = arg;
+
+	return note_is_of(w->t->e, op, w->idx);
 }
 
 /* Wait until the group is empty, or (room) at its low-water mark.  how: PAWL_WAIT_* flags. */
 int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room, u32 how)
 {
 	struct thread *t = thread_get(e);
-	struct group_wait w = { t, NULL, (u32)(h.h >> 32), room };
+	struct group_wait w = { t, NULL, (u32)(h.h >> 32), (u32)h.h, room };
 	u32 idx = (u32)h.h, up;
 	struct op_group *g;
 	struct frame *f;
@@ -604,18 +611,19 @@ int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room,
 	w.g = g;
 	if (group_wait_over(&w))
 		return 0;
-	for (f = t->frame; f && !room; f = f->up)
-		if (!frame_complete(f) && note_is_of(e, op_of(e, f->op), idx))
+	for_each_frame(t, f)
+		if (!room && !frame_complete(f) && note_is_of(e, op_of(e, f->op), idx))
 			return err(-EDEADLK, "group_wait: from inside an op of the group");
 	/* A body that runs inside this wait may wait for another group. */
 	up = load_relaxed(&t->waits_group);
 	store_relaxed(&t->waits_group, idx + 1);
 	fetch_add_seq_cst(&g->waiters, 1);	/* CORE-H1 <-> CORE-H4 */
 	/* In a body it is not the window; a wait further down the stack may be for few ops. */
-	window = !idx && !t->depth;
+	window = !idx && !thread_inside(t);
 	if (window)
 		wait_flight_begin(t, low_of(e->window, load_relaxed(&g->low)));
-	rc = wait_body(t, group_wait_over, &w, timeout_ns, how);
+	rc = wait_body(t, &(struct wait_for){ group_wait_over, room ? NULL : in_group, &w },
+		       timeout_ns, how);
 	if (window)
 		wait_flight_end(t);
 	fetch_add_relaxed(&g->waiters, -1u);

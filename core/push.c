@@ -361,7 +361,7 @@ __always_inline_fn int op_fill(struct thread *t, struct op *op, u32 opi, const s
 		flags |= OP_ASYNC;
 	}
 	if (d->release) {
-		op->release = d->release;
+		store_relaxed(&op->release, d->release);	/* atomic: has_ticket() */
 		flags |= OP_RELEASE;
 	}
 	if (d->name) {
@@ -461,7 +461,7 @@ static __cold int push_retry(struct thread *t, const struct pawl_op *d, u32 flag
 	int rc;
 
 	do {
-		rc = admit_again(t, &idle, false);
+		rc = admit_again(t, &idle);
 		if (!rc)
 			rc = push_try(t, d, flags);
 	} while (rc > 0);

@@ -8,7 +8,7 @@
 /* A body on the stack of a thread. */
 struct frame {
 	struct pawl_run run;	/* pawl_fail() finds the frame by container_of() */
-	struct frame *up;
+	struct frame *up;	/* of any engine */
 	struct thread *t;
 	u32 op;
 };
@@ -22,6 +22,18 @@ static inline bool frame_complete(const struct frame *f)
 	       ((u32)(token.h >> 32) << 2 | TOKEN_ARMED);
 }
 
+/* The first frame from f on that is of this engine, or NULL. */
+static inline struct frame *frame_in(const struct thread *t, struct frame *f)
+{
+	while (unlikely(f && f->t != t))
+		f = f->up;
+	return f;
+}
+
+/* For each body of this engine on the calling thread's stack, the innermost first. */
+#define for_each_frame(t, f)							\
+	for ((f) = frame_in(t, thread_last.frame); (f); (f) = frame_in(t, (f)->up))
+
 /* Fill in the body's frame and make it the innermost one of this thread. */
 static inline void frame_push(struct thread *t, struct frame *f, struct op *op, u32 opi)
 {
@@ -32,19 +44,20 @@ static inline void frame_push(struct thread *t, struct frame *f, struct op *op, 
 	f->run.stream = NULL;
 	f->run.token.h = 0;
 	f->run.reserved = NULL;
-	f->up = t->frame;
+	f->up = thread_last.frame;
 	f->t = t;
 	f->op = opi;
-	t->frame = f;
+	thread_last.frame = f;
 	t->depth++;
 	store_relaxed(&t->running, opi);
 }
 
 static inline void frame_pop(struct thread *t, struct frame *f)
 {
-	t->frame = f->up;
+	thread_last.frame = f->up;
 	t->depth--;
-	store_relaxed(&t->running, f->up ? f->up->op : 0);
+	f = frame_in(t, f->up);
+	store_relaxed(&t->running, f ? f->op : 0);
 }
 
 /*

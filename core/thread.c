@@ -227,7 +227,6 @@ static struct thread *slot_user(struct pawl_engine *e, struct tls_entry *entry)
 	t->e = e;
 	t->slot = slot;
 	t->depth = 0;
-	t->frame = NULL;
 	t->next_check = 0;
 	t->level = 0;
 	store_relaxed(&t->user, load_relaxed(&t->user) + 1);

@@ -35,8 +35,6 @@ struct thread {
 	u32 waits_device;	/* A: the thread waits for all devices */
 	u64 next_check;		/* O: the window is not checked up to this value of pushed */
 	u64 level;		/* O: pushed - completed when the window was checked: admit_slow() */
-	u64 elsewhere;		/* O: own ops that others completed, less theirs: run_warm() */
-	struct frame *frame;	/* O */
 	struct trace_buf *trace;	/* A */
 	struct batch_scratch *scratch;	/* O */
 	struct given_up *given_up;	/* O */
@@ -99,10 +97,20 @@ struct thread_tls {
 	u64 id;			/* of the engine that this thread called last, or 0 */
 	struct thread *t;	/* its slot there */
 	int code;		/* why thread_get() returned NULL */
+	struct frame *frame;	/* the innermost body on its stack, of any engine */
 	u32 callbacks;		/* functions of the host on the stack that are called outside ops */
 };
 
 extern __thread struct thread_tls thread_last;
+
+/*
+ * Is the calling thread in a body, or in a function that the engine calls?  A body of another
+ * engine counts: its op may be what the caller would wait for.
+ */
+static inline bool thread_inside(const struct thread *t)
+{
+	return t->depth || thread_last.frame;
+}
 
 /* Return the calling thread's slot in e, or NULL with the error in thread_last.code. */
 static inline struct thread *thread_get(struct pawl_engine *e)

@@ -40,6 +40,7 @@
 #include <core/wait.h>
 #include <core/record_format.h>
 
+#define ROOM_NS		1000000	/* a wait without an op checks the var again after this */
 #define NONE_LOOK	16u	/* ops that a wait for all runs before it computes the sums again */
 
 /* The op that a wait left behind when it timed out. */
@@ -62,12 +63,21 @@ static u32 deep_begin(struct thread *t)
 	return EXEC_HELP;
 }
 
-/* how: PAWL_WAIT_NO_HELP. */
-static u32 wait_helps(struct thread *t, u32 how)
+/*
+ * Which ops a wait outside bodies runs: those of queues that have no workers, since no other
+ * thread may run them.  With PAWL_WAIT_NO_HELP only if workers could not be created: the program
+ * does not know that.
+ */
+static u32 wait_helps(u32 how)
 {
-	/* If the workers of a queue cannot be created, no other thread runs its ops. */
-	return (t->e->help && !(how & PAWL_WAIT_NO_HELP)) || t->depth ? EXEC_HELP :
-	       EXEC_HELP_DESERTED;
+	return how & PAWL_WAIT_NO_HELP ? EXEC_FAILED : EXEC_BARE;
+}
+
+/* The same for a wait for all ops: any op is what it waits for. */
+static u32 wait_all_helps(s64 timeout_ns, u32 how)
+{
+	return timeout_ns < 0 && !(how & (PAWL_WAIT_NO_HELP | PAWL_WAIT_INTR)) ? EXEC_HELP :
+	       wait_helps(how);
 }
 
 struct intr_wait {
@@ -117,16 +127,38 @@ int wait_until(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout
 	return exec_wait(t->e->x, &t->ex, cond, arg, timeout_ns, help);
 }
 
-/* A wait that may be inside a body.  how: PAWL_WAIT_* flags. */
-int wait_body(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns, u32 how)
+/*
+ * Run what the wait waits for, as long as that is next in the thread's own ring.  What it makes
+ * ready is queued.  Only this thread adds to its ring, so nothing comes later.
+ */
+static void wait_own(struct thread *t, const struct wait_for *what)
 {
+	u32 opi;
+
+	while (!what->cond(what->arg) && (opi = exec_look(&t->ex)) &&
+	       what->wanted(what->arg, op_of(t->e, opi)) && exec_take_this(&t->ex, opi)) {
+		count(&t->ex.helped);
+		run_alone(t, op_of(t->e, opi), opi);
+	}
+}
+
+/* A wait that may be inside a body.  how: PAWL_WAIT_* flags. */
+int wait_body(struct thread *t, const struct wait_for *what, s64 timeout_ns, u32 how)
+{
+	bool (*cond)(void *arg) = what->cond;
 	struct pawl_engine *e = t->e;
+	void *arg = what->arg;
 	int rc;
 
 	if (!timeout_ns)	/* it only checks: no body runs here */
 		return wait_until(t, cond, arg, 0, how, EXEC_WAIT);
+	if (timeout_ns < 0 && what->wanted && !(how & (PAWL_WAIT_NO_HELP | PAWL_WAIT_INTR)))
+		wait_own(t, what);
+	if (!t->depth || (how & PAWL_WAIT_NO_HELP))
+		return wait_until(t, cond, arg, timeout_ns, how,
+				  t->depth ? EXEC_WAIT : wait_helps(how));
 	if (likely(t->depth < HELP_DEPTH || t->deep))
-		return wait_until(t, cond, arg, timeout_ns, how, wait_helps(t, how));
+		return wait_until(t, cond, arg, timeout_ns, how, EXEC_HELP);
 	rc = wait_until(t, cond, arg, timeout_ns, how, deep_begin(t));
 	t->deep = false;
 	fetch_add_relaxed(&e->deep, -1u);
@@ -154,7 +186,7 @@ static bool held_here(struct thread *t, u32 vi)
 	struct frame *f;
 	u32 j;
 
-	for (f = t->frame; f; f = f->up) {
+	for_each_frame(t, f) {
 		struct op *op = op_of(e, f->op);
 		struct dep *deps;
 
@@ -195,11 +227,30 @@ void waiter_granted(struct thread *t, struct op *op, u32 opi)
 		exec_push(op_queue(e, op), &t->ex, opi, op->prio, 0);
 }
 
+/* The op of a wait, and the var that it waits for. */
+struct var_wait {
+	struct op *op;
+	u32 var;
+};
+
 static bool granted(void *arg)
 {
-	struct op *op = arg;
+	struct var_wait *w = arg;
 
-	return (load_acquire(&op->token) & TOKEN_MASK) == TOKEN_DONE;	/* CORE-G2 <-> CORE-G1 */
+	/* CORE-G2 <-> CORE-G1 */
+	return (load_acquire(&w->op->token) & TOKEN_MASK) == TOKEN_DONE;
+}
+
+/* An op that is ready and names the var is before the wait, which is not granted. */
+static bool names_var(void *arg, const struct op *op)
+{
+	struct var_wait *w = arg;
+	u32 n = load_relaxed(&op->ndeps), j;
+
+	for (j = 0; j < n && n <= INLINE_DEPS; j++)
+		if ((load_relaxed(&op->deps[j].var) & ~DEP_WRITE) == w->var)
+			return true;
+	return false;
 }
 
 /*
@@ -358,14 +409,43 @@ static int wait_end(struct thread *t, struct op *op, u32 opi, bool write, bool t
 	return rc;
 }
 
+static bool never(void *arg)
+{
+	return false;
+}
+
+/*
+ * A wait found no object for its op.  Wait a moment for one, since the pools belong to pushes;
+ * meanwhile the caller checks the var without an op.  False: no op is in flight, or the system
+ * refused memory.
+ */
+static __cold bool wait_room(struct thread *t, s64 left, u32 how)
+{
+	const struct pool *p = t->e->pool[t->lacks];
+
+	if (pool_carved(t->e->pool[t->lacks]) < p->max || !ops_in_flight(t->e))
+		return false;
+	wait_body(t, &(struct wait_for){ .cond = never },
+		  left < 0 ? ROOM_NS : (s64)min_u((u64)left, ROOM_NS), how);
+	return true;
+}
+
+static s64 time_left(s64 timeout_ns, u64 end)
+{
+	u64 now = end ? exec_now_ns() : 0;
+
+	return !end ? timeout_ns : now < end ? (s64)(end - now) : 0;
+}
+
 static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct pawl_error *out,
 		    bool write, u32 how)
 {
 	struct thread *t = thread_get(e);
-	u64 end = timeout_ns > 0 ? exec_now_ns() + (u64)timeout_ns : 0, now, idle = 0;
+	u64 end = timeout_ns > 0 ? exec_now_ns() + (u64)timeout_ns : 0;
 	bool newest = true;
 	u32 vi = var_index(h), opi, tok;
 	s64 left = timeout_ns;
+	struct var_wait w;
 	struct dep d;
 	struct op *op;
 	int rc;
@@ -379,7 +459,7 @@ again:
 	rc = var_poll(t, vi, (u32)(h.h >> 32), write);
 	if (rc > 0 || rc == -ESTALE)
 		return rc < 0 ? rc : 0;
-	if (t->frame && held_here(t, vi))
+	if (thread_last.frame && held_here(t, vi))
 		return err(-EDEADLK, "wait: the var is held by the op that waits for it");
 	if (rc == -EBUSY && !left)
 		return err(-ETIMEDOUT, "wait: not complete");
@@ -388,9 +468,13 @@ again:
 	opi = given_up_reuse(t, vi, (u32)(h.h >> 32), write, &newest);
 	op = op_of(e, opi);
 	if (!opi) {
-		while (!(op = wait_push(t, h, vi, &opi, write, &rc)))
-			if (rc != -ENOMEM || admit_again(t, &idle, true))
+		op = wait_push(t, h, vi, &opi, write, &rc);
+		if (unlikely(!op)) {
+			if (rc != -ENOMEM || !wait_room(t, left, how))
 				return rc;
+			left = time_left(timeout_ns, end);
+			goto again;
+		}
 	}
 	tok = load_relaxed(&op->token) & ~3u;
 	/* Once it is given up it may be freed: copy what is needed of it. */
@@ -398,9 +482,11 @@ again:
 	d.gen = op->deps[0].gen;
 	d.block = op->deps[0].block;
 	d.link = 0;
-	if (!granted(op)) {
+	w = (struct var_wait){ op, vi };
+	if (!granted(&w)) {
 		/* Timeout 0: a push overtook var_poll().  No body runs here in that case. */
-		rc = left ? wait_body(t, granted, op, left, how) : -ETIMEDOUT;
+		rc = left ? wait_body(t, &(struct wait_for){ granted, names_var, &w }, left, how) :
+		     -ETIMEDOUT;
 		if (rc) {
 			u32 want = tok | TOKEN_ARMED;
 
@@ -421,10 +507,7 @@ again:
 	if (newest)
 		return rc;
 	/* That was the op of an earlier wait.  Wait for the ops behind it. */
-	if (end) {
-		now = exec_now_ns();
-		left = now < end ? (s64)(end - now) : 0;
-	}
+	left = time_left(timeout_ns, end);
 	goto again;
 }
 
@@ -619,12 +702,12 @@ static int wait_all(struct pawl_engine *e, s64 timeout_ns, struct pawl_error *ou
 	if (t->depth)
 		return err(-EDEADLK, "wait_all: from inside an op, which is not complete");
 	end = timeout_ns > 0 && e->devices ? exec_now_ns() + (u64)timeout_ns : 0;
-	rc = wait_none(t, timeout_ns, how, wait_helps(t, how));
+	rc = wait_none(t, timeout_ns, how, wait_all_helps(timeout_ns, how));
 	if (!rc && e->devices) {
 		now = end ? exec_now_ns() : 0;
 		if (end)
 			left = now < end ? (s64)(end - now) : 0;
-		rc = device_wait_all(t, left, how, wait_helps(t, how));
+		rc = device_wait_all(t, left, how, wait_all_helps(timeout_ns, how));
 	}
 	if (rc == -EINTR)
 		return err(rc, "wait_all: interrupted");

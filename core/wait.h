@@ -5,7 +5,18 @@
 
 #include <core/op.h>
 
-int wait_body(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns, u32 how);
+/*
+ * What a wait waits for: until cond(arg) is true.  wanted(arg, op) says whether a ready op is one
+ * of those that must complete before that; NULL: it cannot be told.  The op may be another one
+ * by then, so wanted() reads it as if it were anything.
+ */
+struct wait_for {
+	bool (*cond)(void *arg);
+	bool (*wanted)(void *arg, const struct op *op);
+	void *arg;
+};
+
+int wait_body(struct thread *t, const struct wait_for *what, s64 timeout_ns, u32 how);
 void waiter_granted(struct thread *t, struct op *op, u32 opi);
 u64 ops_in_flight(struct pawl_engine *e);
 u64 ops_pushed(struct pawl_engine *e);

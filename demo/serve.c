@@ -507,8 +507,6 @@ static int engine_init(struct server *sv)
 		cfg.workers = o->workers;
 	else if (cfg.workers < 1)
 		cfg.workers = 1;
-	/* A generator that runs ops is late for its next arrival. */
-	cfg.no_help = o->rate > 0;
 	rc = pawl_engine_create(&cfg, &sv->e);
 	if (rc)
 		return pawl_failed(sv->r, "pawl_engine_create");

@@ -88,8 +88,9 @@ void exec_destroy(struct exec *x);
 
 /*
  * Add a queue with that many workers, named "<prefix>-<name>-<i>".  The workers start on the
- * first exec_push() to the queue after exec_start().  With `drive`, waiting threads and the
- * host take from the queue too.  To be called before other threads use the executor.
+ * first exec_push() to the queue after exec_start().  With `drive`, threads that run any work
+ * take from the queue too (EXEC_HELP, exec_take()).  While it has no workers, threads that
+ * serve such queues do (EXEC_BARE).  To be called before other threads use the executor.
  */
 int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 		   struct exec_queue **out);
@@ -103,8 +104,7 @@ void exec_start(struct exec *x);
 void exec_stop(struct exec *x);
 /*
  * Return 0, or the negative errno of the last worker that could not be created or that
- * enter() refused.  The other workers run; a queue without any worker is served as if it were
- * a `drive` queue.
+ * enter() refused.  The other workers run.
  */
 int exec_worker_error(struct exec *x);
 
@@ -172,7 +172,7 @@ u32 exec_look(const struct exec_thread *t);
 bool exec_next(struct exec *x, struct exec_thread *t, u32 work);
 /*
  * Take the next piece of work that t may run: a worker from its queue, another thread from
- * any `drive` queue.  Returns 0 if there was none; work that is pushed during the call may be
+ * any `drive` queue and from those without workers.  Returns 0 if there was none; work that is pushed during the call may be
  * missed.  Progress: lock-free.
  */
 u32 exec_take(struct exec *x, struct exec_thread *t);
@@ -185,10 +185,16 @@ int exec_ready_fd(struct exec *x);
 u32 exec_take_ready(struct exec *x, struct exec_thread *t);
 
 /*
- * What a waiting thread does: only wait; run work; or only wait until the workers of some
- * queue could not be created, and run work from then on.
+ * Take this piece, which exec_look() returned, if it is still the oldest in that ring.  Returns
+ * it, or 0.  Progress: lock-free.
  */
-enum exec_help { EXEC_WAIT, EXEC_HELP, EXEC_HELP_DESERTED };
+u32 exec_take_this(struct exec_thread *t, u32 work);
+
+/*
+ * Which work a waiting thread runs: none; that of any `drive` queue; that of queues without
+ * workers, as soon as those of some queue could not be created; or that of queues without workers.
+ */
+enum exec_help { EXEC_WAIT, EXEC_HELP, EXEC_FAILED, EXEC_BARE };
 #define EXEC_HELPS 3u
 /* With one of these: */
 #define EXEC_INTR 4u	/* -EINTR when a signal handler ran while it slept */
@@ -196,7 +202,8 @@ enum exec_help { EXEC_WAIT, EXEC_HELP, EXEC_HELP_DESERTED };
 
 /*
  * Wait until cond(arg) is true (returns 0) or the time has passed (-ETIMEDOUT), and run work
- * meanwhile as `help` says.  timeout_ns < 0: no limit; 0: check cond and the queues once.  The
+ * meanwhile as `help` says.  timeout_ns < 0: no limit; 0: check cond and the queues once.  With
+ * a limit, the time is checked after each piece of work.  The
  * thread polls for the spin budget, unless that was in vain several times, and then sleeps.
  * The thread that makes cond true calls exec_unpark(t) afterwards; with help, pushed work wakes
  * the thread too.

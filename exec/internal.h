@@ -88,15 +88,21 @@ enum { PQ_HIGH, PQ_ZERO, PQ_LOW, PQS };
 
 enum { RUN_STOPPED, RUN_ARMED, RUN_STARTING, RUN_UP };
 
+enum {
+	DRIVE_HELP = 1,		/* threads that run any work */
+	DRIVE_BARE = 2,		/* it has no workers: none are wanted, or they were stopped */
+	DRIVE_FAILED = 4,	/* they could not be created; with DRIVE_BARE */
+};
+
 struct exec_queue {
 	/* Read by every call. */
 	struct exec *x __cacheline_aligned;	/* I */
 	struct exec_lane **lanes;	/* A: by slot; NULL until the thread needs one */
 	u64 *map;		/* A: lanes that may have work; a thread writes its bit */
-	u32 drive;		/* A: set by the creator, or when no worker could start */
+	u32 drive;		/* A: DRIVE_*: which threads besides its workers may take from it */
 	u32 stop;		/* A: workers must leave */
 	u32 workers;		/* I */
-	u32 drive_set;		/* I: `drive` as the creator set it */
+	u32 drive_set;		/* I: `drive` while it has workers */
 	u32 number;		/* I: queues are counted from 0 */
 
 	/*
@@ -141,12 +147,13 @@ struct exec {
 	struct exec_queue *queues[EXEC_MAX_QUEUES];	/* I */
 	struct exec_thread **threads;	/* A: by slot */
 	struct pool *nodes;	/* I */
-	struct exec_group helpers;	/* all other threads, for all drive queues */
+	struct exec_group helpers;	/* threads that run any work: for all drive queues */
+	struct exec_group servants;	/* threads that serve queues without workers: for these */
 	u32 ready_fd __cacheline_aligned;	/* A: the eventfd of ready.c + 1, or 0 */
 	u32 ready_armed;	/* A: the next push writes it; counted in helpers.attn */
 	u32 ready_written;	/* A: writes that were begun and not cleared */
 	u32 error __cacheline_aligned;	/* A: errno of the last worker that could not start */
-	u32 deserted;		/* A: some queue should have workers and has none */
+	u32 driven;		/* A: how often the `drive` of some queue has changed */
 	u64 wakes;		/* A: futex wake calls */
 	u64 trims;		/* A: calls of exec_trim() */
 	struct os_thread_attr attr;	/* I */
@@ -179,13 +186,13 @@ bool thread_goes_first(struct exec_queue *q, const struct exec_thread *t, s32 pr
 void queue_start(struct exec_queue *q) __cold;
 
 /* park.c */
-enum idle_end { IDLE_WORK, IDLE_COND, IDLE_TIME, IDLE_STOP, IDLE_INTR, IDLE_DESERTED };
+enum idle_end { IDLE_WORK, IDLE_COND, IDLE_TIME, IDLE_STOP, IDLE_INTR, IDLE_DRIVEN };
 struct idle {
 	bool (*cond)(void *arg);	/* NULL: a worker */
 	void *arg;
 	u64 deadline;		/* exec_now_ns(); 0: none */
-	bool help;
-	bool relents;		/* stop waiting when a queue has no workers: IDLE_DESERTED */
+	bool help;		/* take work that t serves */
+	u32 driven;		/* x->driven, when `help` was decided; if it changes: IDLE_DRIVEN */
 	bool intr;		/* a signal handler ends it */
 	bool polls;		/* also if t->naps */
 };
@@ -201,7 +208,17 @@ bool ready_wake(struct exec *x);
 
 static inline bool thread_serves(const struct exec_thread *t, const struct exec_queue *q)
 {
-	return t->queue ? t->queue == q : load_relaxed(&q->drive);
+	return t->queue ? t->queue == q : load_relaxed(&q->drive) & t->serves;
+}
+
+/* Threads besides the workers that sleep until work is pushed to q, whose drive is this. */
+static inline u32 drive_attn(struct exec_queue *q, u32 drive)
+{
+	u32 n = drive ? load_seq_cst(&q->x->helpers.attn) : 0;	/* EXEC-P1 <-> EXEC-P2 */
+
+	if (unlikely(drive & DRIVE_BARE))
+		n += load_seq_cst(&q->x->servants.attn);	/* EXEC-P1 <-> EXEC-P2 */
+	return n;
 }
 
 /*

@@ -13,8 +13,9 @@
  *	PARKED -> NOTIFIED    exec_unpark()
  *	any -> RUNNING        the owner is awake
  *
- * A group is either the workers of one queue, or all other threads that help while they wait,
- * for all drive queues together.  It has a bitmap of the slots that sleep, the number of
+ * A group is either the workers of one queue, or all other threads that run any work while they
+ * wait, for all drive queues together (helpers), or those that serve queues without workers, for
+ * these (servants).  It has a bitmap of the slots that sleep, the number of
  * sleepers (attn), and the number of spinners, the threads that poll for work.
  *
  * Ordering: no wake-up is lost.
@@ -163,8 +164,15 @@ static bool group_wake(struct exec *x, struct exec_group *g)
 /* q has work, and perhaps no thread polls for it: wake one.  Progress: lock-free. */
 void queue_wake(struct exec_queue *q)
 {
-	if (!group_wake(q->x, &q->group) && load_relaxed(&q->drive))
-		group_wake(q->x, &q->x->helpers);
+	u32 drive;
+
+	if (group_wake(q->x, &q->group))
+		return;
+	drive = load_relaxed(&q->drive);
+	if (drive && group_wake(q->x, &q->x->helpers))
+		return;
+	if (drive & DRIVE_BARE)
+		group_wake(q->x, &q->x->servants);
 }
 
 /*
@@ -174,7 +182,7 @@ void queue_wake(struct exec_queue *q)
 void queue_start_or_wake(struct exec_queue *q, struct exec_thread *t)
 {
 	struct exec *x = q->x;
-	bool drive = load_relaxed(&q->drive);
+	u32 drive = load_relaxed(&q->drive);
 	s32 spin;
 
 	if (load_relaxed(&q->group.attn) & ATTN_START)
@@ -183,13 +191,14 @@ void queue_start_or_wake(struct exec_queue *q, struct exec_thread *t)
 	 * exec_push() may have read only one of the two words.
 	 * EXEC-P10 <-> EXEC-P9 by EXEC-P1: the bits and park words of the counted sleepers.
 	 */
-	if (!attn_sleepers(load_relaxed(&q->group.attn)) &&
-	    !(drive && attn_sleepers(load_seq_cst(&x->helpers.attn))))	/* EXEC-P1 <-> EXEC-P2 */
+	if (!attn_sleepers(load_relaxed(&q->group.attn)) && !drive_attn(q, drive))
 		return;
 	/* EXEC-P3 <-> EXEC-P4 */
 	spin = (s32)load_seq_cst(&q->group.spin);
 	if (drive)	/* EXEC-P3 <-> EXEC-P4 */
 		spin = (spin > 0 ? spin : 0) + (s32)load_seq_cst(&x->helpers.spin);
+	if (unlikely(drive & DRIVE_BARE))	/* EXEC-P3 <-> EXEC-P4 */
+		spin = (spin > 0 ? spin : 0) + (s32)load_seq_cst(&x->servants.spin);
 	if (spin > 0) {
 		struct exec_lane *l = load_relaxed(&q->lanes[t->slot]);
 		u64 n = l ? load_relaxed(&l->ring.tail) - load_relaxed(&l->ring.head) : 0;
@@ -203,7 +212,7 @@ void queue_start_or_wake(struct exec_queue *q, struct exec_thread *t)
 
 static struct exec_group *thread_group(struct exec *x, struct exec_thread *t)
 {
-	return t->queue ? &t->queue->group : &x->helpers;
+	return t->queue ? &t->queue->group : t->serves & DRIVE_HELP ? &x->helpers : &x->servants;
 }
 
 static void spin_begin(struct exec_group *g, struct exec_thread *t)
@@ -226,7 +235,7 @@ static void pass_on(struct exec *x, struct exec_thread *t)
 
 		/* EXEC-P4 <-> EXEC-P3 */
 		if (likely(!attn_sleepers(load_seq_cst(&q->group.attn)) &&
-			   !(load_relaxed(&q->drive) && load_seq_cst(&x->helpers.attn))))
+			   !drive_attn(q, load_relaxed(&q->drive))))
 			return;
 		smp_mb();	/* EXEC-P4 <-> EXEC-P3 */
 		if (!queue_empty(q))
@@ -237,11 +246,11 @@ static void pass_on(struct exec *x, struct exec_thread *t)
 	for (i = 0; i < n; i++) {
 		struct exec_queue *q = x->queues[i];
 
-		if (!load_relaxed(&q->drive))
+		if (!thread_serves(t, q))
 			continue;
 		/* EXEC-P4 <-> EXEC-P3 */
 		if (likely(!attn_sleepers(load_seq_cst(&q->group.attn)) &&
-			   !load_seq_cst(&x->helpers.attn)))
+			   !drive_attn(q, load_relaxed(&q->drive))))
 			continue;
 		smp_mb();	/* EXEC-P4 <-> EXEC-P3 */
 		if (!queue_empty(q))
@@ -263,12 +272,7 @@ static void spin_end(struct exec *x, struct exec_group *g, struct exec_thread *t
 }
 
 /* Beside the reasons of enum idle_end: the thread is still idle. */
-enum { AGAIN = IDLE_DESERTED + 1 };
-
-static bool deserted(struct exec *x, const struct idle *how)
-{
-	return how->relents && load_relaxed(&x->deserted);
-}
+enum { AGAIN = IDLE_DRIVEN + 1 };
 
 /* The reason to stop being idle, other than work; or AGAIN. */
 static int idle_reason(struct exec *x, struct exec_thread *t, const struct idle *how)
@@ -276,8 +280,8 @@ static int idle_reason(struct exec *x, struct exec_thread *t, const struct idle 
 	if (how->cond) {
 		if (how->cond(how->arg))
 			return IDLE_COND;
-		if (unlikely(deserted(x, how)))
-			return IDLE_DESERTED;
+		if (unlikely(load_relaxed(&x->driven) != how->driven))
+			return IDLE_DRIVEN;
 	} else if (load_acquire(&t->queue->stop)) {	/* EXEC-W6 <-> EXEC-W5 */
 		return IDLE_STOP;
 	}

@@ -228,11 +228,10 @@ static inline bool push_quick(const struct exec_queue *q, const struct exec_thre
 static __always_inline_fn void push_wake(struct exec_queue *q, struct exec_thread *t)
 {
 	/*
-	 * EXEC-P1 <-> EXEC-P2: see park.c; also for drive: see workers_missing().
+	 * EXEC-P1 <-> EXEC-P2: see park.c; also for drive: see drive_change().
 	 * EXEC-W8 <-> EXEC-W7: with ATTN_START, ARMED.
 	 */
-	if (unlikely(load_seq_cst(&q->group.attn)) ||
-	    (load_seq_cst(&q->drive) && unlikely(load_seq_cst(&q->x->helpers.attn))))
+	if (unlikely(load_seq_cst(&q->group.attn)) || unlikely(drive_attn(q, load_seq_cst(&q->drive))))
 		queue_start_or_wake(q, t);
 }
 
@@ -251,7 +250,7 @@ void exec_push_more(struct exec_queue *q, struct exec_thread *t, u32 work, s32 p
 {
 	/* If a thread sleeps already, wake it now instead of in exec_pushed(). */
 	if (unlikely(!push_quick(q, t, prio, flags) || load_relaxed(&q->group.attn) ||
-		     load_relaxed(&q->x->helpers.attn))) {
+		     drive_attn(q, load_relaxed(&q->drive)))) {
 		exec_push(q, t, work, prio, flags);
 		return;
 	}

@@ -263,7 +263,7 @@ bool thread_may_take(struct exec *x, struct exec_thread *t, u32 how)
 		return queue_hint(t->queue, t, how);
 	n = x->nqueues;
 	for (i = 0; i < n; i++) {
-		if (load_relaxed(&x->queues[i]->drive) && queue_hint(x->queues[i], t, how))
+		if (thread_serves(t, x->queues[i]) && queue_hint(x->queues[i], t, how))
 			return true;
 	}
 	return false;
@@ -574,7 +574,7 @@ u32 thread_take(struct exec *x, struct exec_thread *t, u32 how)
 	if (t->queue)
 		return queue_take(t->queue, t, how);
 	/* Stay for a while with the queue that had work: its lines are in this core's cache. */
-	if (likely(t->from_q && (t->takes & 15) && load_relaxed(&t->from_q->drive))) {
+	if (likely(t->from_q && (t->takes & 15) && thread_serves(t, t->from_q))) {
 		w = queue_take(t->from_q, t, how);
 		if (likely(w))
 			return w;
@@ -586,7 +586,7 @@ u32 thread_take(struct exec *x, struct exec_thread *t, u32 how)
 		if (k >= n)
 			k = 0;
 		q = x->queues[k];
-		if (queue_unused(q) || !load_relaxed(&q->drive))
+		if (queue_unused(q) || !thread_serves(t, q))
 			continue;
 		w = queue_take(q, t, how);
 		if (w) {
@@ -635,6 +635,12 @@ u32 exec_look(const struct exec_thread *t)
 	head = load_relaxed(&r->head);
 	return head == load_relaxed(&r->tail) ? 0 :
 	       slot_work(load_relaxed(&r->slots[head & r->mask]));
+}
+
+u32 exec_take_this(struct exec_thread *t, u32 work)
+{
+	/* A device's queue belongs to its own threads. */
+	return load_relaxed(&t->to_q->drive) ? ring_take_wanted(&t->to->ring, true, work) : 0;
 }
 
 bool exec_turn_over(const struct exec *x, u64 since)

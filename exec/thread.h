@@ -28,6 +28,7 @@ struct exec_thread {
 	u64 woken;		/* A: cycles() when a thread last woke it */
 
 	struct exec_queue *queue __cacheline_aligned;	/* O: a worker's queue, or NULL */
+	u32 serves;		/* O: without a queue: the DRIVE_* of those that it may take from */
 	u32 slot;		/* I */
 	u32 id;			/* I: exec_config.id, where probes have it at hand */
 	/*

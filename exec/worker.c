@@ -41,31 +41,38 @@ __attribute__((weak)) int exec_worker_hook(const char *queue, u32 i)
 	return 0;
 }
 
-/*
- * n workers of q could not be created, or enter() refused them.  If q has no worker at all,
- * make it a drive queue, so that waiting threads and the host serve it.
- */
-static __cold void workers_missing(struct exec_queue *q, u32 n, u32 error)
+/* q has lost its workers, or will have some again: tell the threads that serve such queues. */
+static __cold void drive_change(struct exec_queue *q, u32 drive)
 {
 	struct exec *x = q->x;
 	struct exec_thread *t;
 	u32 i;
 
-	store_relaxed(&x->error, error);
-	if (fetch_add_relaxed(&q->missing, n) + n != q->workers)
+	store_relaxed(&q->drive, drive);
+	fetch_add_release(&x->driven, 1);	/* EXEC-W13 <-> EXEC-W14 */
+	if (!(drive & DRIVE_BARE))
 		return;
-	store_relaxed(&q->drive, 1);
-	store_relaxed(&x->deserted, 1);
-	/* EXEC-P2 <-> EXEC-P1: earlier pushers saw no drive queue.  (As the barriers below.) */
+	/* EXEC-P2 <-> EXEC-P1: earlier pushers saw the old value.  (As the barriers below.) */
 	smp_mb();
 	if (!queue_empty(q))
 		queue_wake(q);
-	/* Threads that only wait must help now. */
+	/* Threads that sleep in no group must serve it now. */
 	for (i = 0; i < x->max_threads; i++) {
 		t = load_relaxed(&x->threads[i]);	/* as in queue_stop() */
 		if (t)
 			exec_unpark(x, t);	/* EXEC-P5 <-> EXEC-P6 */
 	}
+}
+
+/*
+ * n workers of q could not be created, or enter() refused them.  If q has no worker at all,
+ * waiting threads and the host serve it.
+ */
+static __cold void workers_missing(struct exec_queue *q, u32 n, u32 error)
+{
+	store_relaxed(&q->x->error, error);
+	if (fetch_add_relaxed(&q->missing, n) + n == q->workers)
+		drive_change(q, q->drive_set | DRIVE_BARE | DRIVE_FAILED);
 }
 
 /* Run one piece of work, and at every SAMPLE_EVERY-th measure how long it runs. */
@@ -247,7 +254,6 @@ void exec_start(struct exec *x)
 {
 	u32 before = load_relaxed(&x->settled), n = 0, i;
 
-	store_relaxed(&x->deserted, 0);
 	store_relaxed(&x->error, 0);
 	for (i = 0; i < x->nqueues; i++) {
 		struct exec_queue *q = x->queues[i];
@@ -255,7 +261,7 @@ void exec_start(struct exec *x)
 		/* Relaxed: only a stop sets STOPPED, and callers serialize start and stop. */
 		if (!q->workers || load_relaxed(&q->run) != RUN_STOPPED)
 			continue;
-		store_relaxed(&q->drive, q->drive_set);
+		drive_change(q, q->drive_set);
 		store_relaxed(&q->missing, 0);
 		store_relaxed(&q->stop, 0);
 		store_release(&q->run, RUN_ARMED);	/* EXEC-W4 <-> EXEC-W3 */
@@ -318,20 +324,25 @@ void exec_stop(struct exec *x)
 {
 	u32 i;
 
-	for (i = 0; i < x->nqueues; i++)
-		queue_stop(x, x->queues[i]);
+	for (i = 0; i < x->nqueues; i++) {
+		struct exec_queue *q = x->queues[i];
+
+		queue_stop(x, q);
+		if (!(load_relaxed(&q->drive) & DRIVE_BARE))
+			drive_change(q, q->drive_set | DRIVE_BARE);
+	}
 }
 
 /* A waiting thread checks its condition again after this many hand-offs. */
 #define WAIT_BUDGET	64u
 
-static void wait_run(struct exec *x, struct exec_thread *t, u32 work)
+static void wait_run(struct exec *x, struct exec_thread *t, u32 work, u32 most)
 {
 	u32 budget = t->budget, nexts = t->nexts;
 	u64 since = t->since;
 
 	count(&t->helped);
-	t->budget = WAIT_BUDGET;
+	t->budget = most;
 	exec_run(x, t, work);
 	/* The wait may be inside a piece of work, whose run continues afterwards. */
 	t->budget = budget;
@@ -347,53 +358,80 @@ static void wait_idle(struct exec *x, struct exec_thread *t, bool *ran)
 	*ran = false;
 }
 
-int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
-	      s64 timeout_ns, u32 help)
+/* Is there a queue of this kind? */
+static bool serves_any(struct exec *x, u32 serves)
 {
-	struct idle how = { .cond = cond, .arg = arg,
-			    .help = (help & EXEC_HELPS) == EXEC_HELP,
-			    .relents = (help & EXEC_HELPS) == EXEC_HELP_DESERTED,
-			    .intr = help & EXEC_INTR, .polls = help & EXEC_POLL };
+	u32 i;
+
+	for (i = 0; i < x->nqueues; i++)
+		if (load_relaxed(&x->queues[i]->drive) & serves)
+			return true;
+	return false;
+}
+
+/* As exec_wait(), for the queues that t serves. */
+static int wait_serve(struct exec *x, struct exec_thread *t, struct idle *how, bool once)
+{
+	u32 most = how->deadline ? 0 : WAIT_BUDGET, w;
 	bool ran = false;
 	int rc = 0;
-	u32 w;
 
-	if (cond(arg))
-		return 0;
-	if (timeout_ns > 0)
-		how.deadline = exec_now_ns() + (u64)timeout_ns;
 	for (;;) {
-		w = how.help ? exec_take(x, t) : 0;
+		/* EXEC-W14 <-> EXEC-W13: later changes change the number again. */
+		how->driven = load_acquire(&x->driven);
+		how->help = (t->serves & DRIVE_HELP) || serves_any(x, t->serves);
+		/* From then on it serves what others of its group serve. */
+		if (unlikely(how->help && t->serves == DRIVE_FAILED))
+			t->serves = DRIVE_BARE;
+		w = how->help ? exec_take(x, t) : 0;
 		if (!w) {
 			wait_idle(x, t, &ran);
 			rc = -ETIMEDOUT;
-			if (!timeout_ns)
+			if (once)
 				break;
-			switch (thread_idle(x, t, &how, &w)) {
+			switch (thread_idle(x, t, how, &w)) {
 			case IDLE_WORK:
 				break;
 			case IDLE_COND:
 				return 0;
 			case IDLE_INTR:
 				return -EINTR;
-			case IDLE_DESERTED:
-				how.help = true;
-				how.relents = false;
+			case IDLE_DRIVEN:
 				continue;
 			default:
 				return rc;
 			}
 		}
-		wait_run(x, t, w);
+		wait_run(x, t, w, most);
 		ran = true;
 		rc = 0;
-		if (cond(arg))
+		if (how->cond(how->arg))
 			break;
 		rc = -ETIMEDOUT;
-		if (!timeout_ns || (how.deadline && exec_now_ns() >= how.deadline))
+		if (once || (how->deadline && exec_now_ns() >= how->deadline))
 			break;
 	}
 	wait_idle(x, t, &ran);
+	return rc;
+}
+
+int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
+	      s64 timeout_ns, u32 help)
+{
+	static const u32 serves[] = { [EXEC_FAILED] = DRIVE_FAILED, [EXEC_BARE] = DRIVE_BARE,
+				      [EXEC_HELP] = DRIVE_HELP | DRIVE_BARE };
+	struct idle how = { .cond = cond, .arg = arg, .intr = help & EXEC_INTR,
+			    .polls = help & EXEC_POLL };
+	u32 before = t->serves;
+	int rc;
+
+	if (cond(arg))
+		return 0;
+	if (timeout_ns > 0)
+		how.deadline = exec_now_ns() + (u64)timeout_ns;
+	t->serves = serves[help & EXEC_HELPS];
+	rc = wait_serve(x, t, &how, !timeout_ns);
+	t->serves = before;
 	return rc;
 }
 
@@ -436,7 +474,8 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->judge = (u32)ns_to_cycles(us, LEAVE_JUDGE_NS);
 	snprintf(x->name, sizeof(x->name), "%s", cfg->name ? cfg->name : "exec");
 	x->threads = calloc(cfg->max_threads, sizeof(*x->threads));
-	if (!x->threads || !group_init(&x->helpers, 1, cfg->max_threads))
+	if (!x->threads || !group_init(&x->helpers, 1, cfg->max_threads) ||
+	    !group_init(&x->servants, 2, cfg->max_threads))
 		goto no_memory;
 	if (cfg->ncpus) {
 		x->cpus = calloc(cfg->ncpus, sizeof(*x->cpus));
@@ -496,10 +535,12 @@ void exec_destroy(struct exec *x)
 
 	if (!x)
 		return;
-	exec_stop(x);
+	for (i = 0; i < x->nqueues; i++)
+		queue_stop(x, x->queues[i]);
 	for (i = 0; i < x->nqueues; i++)
 		queue_destroy(x->queues[i]);
 	group_fini(&x->helpers);
+	group_fini(&x->servants);
 	if (x->ready_fd)
 		close((int)x->ready_fd - 1);
 	free(x->threads);
@@ -522,14 +563,15 @@ int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 	q->x = x;
 	q->workers = workers;
 	q->number = x->nqueues;
-	q->drive = q->drive_set = drive;
+	q->drive_set = drive ? DRIVE_HELP : 0;
+	q->drive = q->drive_set | (workers ? 0 : DRIVE_BARE);
 	snprintf(q->name, sizeof(q->name), "%s", name);
 	q->lanes = calloc(x->max_threads, sizeof(*q->lanes));
 	q->map = aligned_alloc(CACHELINE, (x->words + 7) / 8 * CACHELINE);
 	q->threads = calloc(workers + 1, sizeof(*q->threads));
 	q->args = calloc(workers + 1, sizeof(*q->args));
 	if (!q->lanes || !q->map || !q->threads || !q->args ||
-	    !group_init(&q->group, 2 + x->nqueues, x->max_threads))
+	    !group_init(&q->group, 3 + x->nqueues, x->max_threads))
 		goto out;
 	memset(q->map, 0, (x->words + 7) / 8 * CACHELINE);
 	for (i = 0; i < PQS; i++) {
@@ -556,6 +598,7 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	if (slot >= x->max_threads)
 		return -EINVAL;
 	t->queue = NULL;
+	t->serves = DRIVE_HELP | DRIVE_BARE;
 	t->slot = slot;
 	t->id = x->id;
 	t->budget = EXEC_UNLIMITED;

@@ -69,7 +69,6 @@ NUMBERS = [
      "LEAVE_FIRST_NS / 1000", "LEAVE_JUDGE_NS / 1000"),
     ("limits.md", r"no more than once in (6\.4) ms", "LEAVE_JUDGE_NS * 2**LEAVE_TRIES / 1e6"),
     ("limits.md", r"When (\d+)\s+bodies are nested", "HELP_DEPTH"),
-    ("limits.md", r"more than (\d+) ops per\s+worker in flight runs ready ops", "WARM_OPS"),
     ("limits.md", r"more than (\d+) pieces of work per spinner",
      ("exec/park.c", r"#define BACKLOG\s+(\d+)u")),
     ("limits.md", r"(\d+) KiB of objects", "SLAB_MAX / 1024"),

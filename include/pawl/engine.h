@@ -83,11 +83,8 @@ enum pawl_kind {
 /* What a push does when config.window ops are in flight. */
 enum pawl_window_policy {
 	PAWL_WINDOW_FAIL = 0,	/* it fails with -EAGAIN */
-	PAWL_WINDOW_BLOCK = 1,	/* it waits until there is room; it runs ready ops only if some
-				   queue has no workers, or the engine is stopped */
-	PAWL_WINDOW_HELP = 2,	/* it runs ready ops until there is room, and some of them when
-				   more than 128 ops per worker are in flight, so that the
-				   backlog stays in the caches */
+	PAWL_WINDOW_BLOCK = 1,	/* it waits until there is room; meanwhile it runs the ops of
+				   queues that have no workers, and no others */
 };
 
 /* Set it with pawl_config_init(), then change what you need. */
@@ -110,10 +107,8 @@ struct pawl_config {
 					   policy is to fail, else to within an eighth per
 					   pushing thread.  An op on a device counts until its
 					   work is queued: see device_window */
-	int window_policy;		/* enum pawl_window_policy; default HELP, or BLOCK with
-					   no_help and workers */
-	bool no_help;			/* threads that wait do not run ready ops, except inside
-					   a body; default false */
+	int window_policy;		/* enum pawl_window_policy; -1, the default: BLOCK */
+	bool reserved_2;		/* not read */
 	bool prefault;			/* touch all memory at creation, so that no page fault
 					   comes later; default false */
 	uint64_t spin_ns;		/* a thread looks for work this long before it sleeps,
@@ -313,10 +308,12 @@ struct pawl_op {
  *
  * Memory: if the ops in flight use up some pool of objects, a push waits for a completion or
  * fails with -EAGAIN, as config.window_policy says for the window.  -ENOMEM means that the
- * system refused memory, or that nothing is in flight and the objects still do not suffice.  A
- * push of a body never waits at the window: it is accepted as long as there are objects
- * (max_ops and some more); without any it runs ready ops, and fails with -ENOMEM if there are
- * none.
+ * system refused memory, or that nothing is in flight and the objects still do not suffice.
+ *
+ * A push runs no body but its own, and that only with PAWL_ASYNC, for deletes, and in an engine
+ * of kind PAWL_NAIVE.  Below the window it does not wait.  A push of a body, of any engine, never
+ * waits: it is accepted as long as there are objects (max_ops and some more), and fails with
+ * -EAGAIN without any.
  *
  * Progress: lock-free.  It takes no lock, calls no allocator and makes no system call, except:
  * to wake a sleeping worker, to touch memory for the first time, on a thread's first call,
@@ -424,9 +421,13 @@ PAWL_API int pawl_graph_delete(struct pawl_engine *e, pawl_graph_t graph);
 /* --- Wait --------------------------------------------------------------------------- */
 
 /*
- * Wait for the ops that were pushed before.  The calling thread runs ready ops meanwhile,
- * unless config.no_help is set.  If err is not NULL, it receives the error that the call
- * returns.
+ * Wait for the ops that were pushed before.  If err is not NULL, it receives the error that the
+ * call returns.
+ *
+ * A wait without a limit runs ops that it waits for, if they are next among those that this
+ * thread made ready: ops that name the var; for pawl_wait_all(), any ops.  With a limit it runs
+ * none.  In both cases it runs the ops of queues that have no workers, and checks the limit
+ * between two of them.  In a body a wait runs ready ops on the thread's stack.
  *
  *   readable: until all writes of the var are complete.  Returns the error that poisons the
  *             var, and clears it, so that one wait reports it.
@@ -556,7 +557,8 @@ PAWL_API int pawl_run_until(struct pawl_engine *e, bool (*done)(void *user), voi
  *            -ESTALE.
  *   reap:    take up to n completions without waiting, in the order in which they arrived.
  *            Returns their number; -EBUSY if another thread reaps this queue; -ESTALE, -EINVAL.
- *   wait:    wait until there is a completion to reap; run ready ops, as the other waits do.
+ *   wait:    wait until there is a completion to reap; run the ops of queues
+ *            without workers, and no others.
  *            -ETIMEDOUT; -ESTALE; -EBUSY if another thread waits for this queue.
  *   fd:      return a descriptor that is readable while there is a completion to reap, for
  *            epoll, poll, libuv, asyncio or io_uring.  It is level-triggered: reap clears it
@@ -668,8 +670,8 @@ PAWL_API int pawl_group_destroy(struct pawl_engine *e, pawl_group_t group);
  * is PAWL_WAIT_ROOM, which waits until a group, or the engine ({0}), has room again.  err is
  * for READABLE, WRITABLE and ALL, and may be NULL.
  *
- *   NO_HELP: the thread runs no ops meanwhile, as if config.no_help were set.  The flag is for
- *            this wait; a push at the window does what config.window_policy says.
+ *   NO_HELP: the thread runs no ops meanwhile.  So the wait does not end if no worker runs what
+ *            it waits for, and in a body it can deadlock: the thread may be that worker.
  *   INTR:    pawl_interrupt() ends the wait with -EINTR, and so does a signal handler that was
  *            installed without SA_RESTART and runs on this thread while it sleeps (before
  *            Linux 5.16 also one with SA_RESTART, if the wait has a limit).

@@ -28,7 +28,7 @@ class Config(Structure):
         ("size", c_size_t), ("kind", c_int), ("workers", c_int), ("priority_workers", c_int),
         ("copy_workers", c_int), ("cpu_devices", c_uint), ("max_ops", c_uint),
         ("max_vars", c_uint), ("max_threads", c_uint), ("window", c_uint),
-        ("window_policy", c_int), ("no_help", c_bool), ("prefault", c_bool),
+        ("window_policy", c_int), ("reserved_2", c_bool), ("prefault", c_bool),
         ("spin_ns", c_uint64), ("reserved", c_uint64), ("cpus", POINTER(c_int)),
         ("ncpus", c_uint), ("name", c_char_p), ("devices", c_void_p), ("ndevices", c_uint),
         ("device_streams", c_int), ("device_workers", c_int), ("device_window", c_uint),

@@ -80,7 +80,7 @@ struct bench_opts {
 	/* pawl only; below 0: the engine's default */
 	long window, spin_ns;
 	int policy;
-	bool no_help, prefault;
+	bool prefault;
 };
 
 extern struct bench_opts bench_opts;

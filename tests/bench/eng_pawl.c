@@ -33,7 +33,6 @@ static void create_kind(struct host *h, int kind, int workers)
 	pawl_config_init(&cfg);
 	cfg.kind = kind;
 	cfg.workers = workers;
-	cfg.no_help = bench_opts.no_help;
 	cfg.prefault = bench_opts.prefault;
 	/* a whole list must fit, and the ops that delete vars */
 	if (bench_opts.ops > cfg.max_ops)

@@ -136,14 +136,13 @@ static const char usage[] =
 "  --pin              one CPU per thread\n"
 "  pawl only:\n"
 "  --window N         ops in flight per pushing thread (the engine's default)\n"
-"  --policy NAME      at the window: fail, block or help\n"
+"  --policy NAME      at the window: fail or block\n"
 "  --spin NS          of an idle worker\n"
-"  --no-help          waiting threads only wait\n"
 "  --prefault         touch all memory first\n";
 
 enum { OPT_LIST = 256, OPT_ENGINE, OPT_TEST, OPT_OPS, OPT_REPS, OPT_WARM, OPT_SAMPLES,
        OPT_PUSHERS, OPT_SEED, OPT_NO_CHECK, OPT_PIN, OPT_WINDOW, OPT_POLICY, OPT_SPIN,
-       OPT_NO_HELP, OPT_PREFAULT, OPT_USE, OPT_WATCH, OPT_THREADS, OPT_OTHERS, OPT_BODY,
+       OPT_PREFAULT, OPT_USE, OPT_WATCH, OPT_THREADS, OPT_OTHERS, OPT_BODY,
        OPT_WORKERS };
 
 static const struct option options[] = {
@@ -161,7 +160,6 @@ static const struct option options[] = {
 	{ "window", required_argument, NULL, OPT_WINDOW },
 	{ "policy", required_argument, NULL, OPT_POLICY },
 	{ "spin", required_argument, NULL, OPT_SPIN },
-	{ "no-help", no_argument, NULL, OPT_NO_HELP },
 	{ "prefault", no_argument, NULL, OPT_PREFAULT },
 	{ "use", required_argument, NULL, OPT_USE },
 	{ "watch", no_argument, NULL, OPT_WATCH },
@@ -185,10 +183,10 @@ static unsigned long number(const char *text)
 
 static int policy(const char *text)
 {
-	static const char *const names[] = { "fail", "block", "help" };
+	static const char *const names[] = { "fail", "block" };
 	int i;
 
-	for (i = 0; i < 3; i++)
+	for (i = 0; i < 2; i++)
 		if (!strcmp(names[i], text))
 			return i;
 	bench_die("no policy \"%s\"", text);
@@ -265,9 +263,6 @@ int main(int argc, char **argv)
 			break;
 		case OPT_SPIN:
 			bench_opts.spin_ns = (long)number(optarg);
-			break;
-		case OPT_NO_HELP:
-			bench_opts.no_help = true;
 			break;
 		case OPT_PREFAULT:
 			bench_opts.prefault = true;

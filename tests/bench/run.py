@@ -53,12 +53,12 @@ CROWD += [(f"2 of 1 x 1{name}", engine, "pushers-each", ["--threads", 2, "--work
           for engine, name in (("pawl-1", ""), ("tbb-group-2", TBB))]
 TUNED = [(f"{w} worker{'s' * (w > 1)}, window {n}, {policy}", "pawl-help",
           ["--threads", w + 1, "--window", n, "--policy", policy])
-         for w in (1, 2) for n in (128, 1024) for policy in ("block", "help")]
+         for w in (1, 2) for n in (128, 1024) for policy in ("block",)]
 DEFAULT = [(f"{name}: {shape}", engine, shape, extra)
            for name, engine, extra in [("default", "pawl-default", [])] + TUNED
            for shape in SHAPES]
 # one thread with a short backlog, which is its best; two as they are
-ONE = ["--window", 128, "--policy", "help"]
+ONE = ["--window", 128]
 BODY = [(f"{engine}, {ns} ns: {shape}", engine, shape, ["--body", ns] + extra)
         for ns in BODIES
         for engine, extra in (("pawl-1", ONE), ("pawl-help", []), ("pawl-default", []))
@@ -925,7 +925,7 @@ def arguments():
     p.add_argument("--pin", action="store_true",
                    help="one CPU per thread (default: as the scheduler likes)")
     p.add_argument("--seed", type=int, default=1, help="of the lists drawn at random")
-    p.add_argument("--pawl-args", default="", metavar="'--window N --policy help ...'",
+    p.add_argument("--pawl-args", default="", metavar="'--window N --policy block ...'",
                    help="options for bench-pawl only; see bench-pawl --help")
     p.add_argument("--json", metavar="FILE", help="all raw figures and what the machine is")
     p.add_argument("--count", action="store_true",

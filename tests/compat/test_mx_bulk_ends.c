@@ -364,59 +364,9 @@ START_TEST(test_the_drop_of_a_refused_function_frees_another_engine)
 }
 END_TEST
 
-struct helper {
-	struct pawl_mx_engine *e;
-	struct pawl_mx_var *v;
-	pthread_t waits;
-	unsigned int n, in, open;
-};
-
-static void takes_the_worker(void *run, void *arg)
-{
-	struct helper *h = arg;
-
-	PUT(&h->in, 1);
-	until(&h->open, 1);
-}
-
-static void gathers_in_a_wait(void *run, void *arg)
-{
-	struct helper *h = arg;
-
-	MUST(pthread_equal(pthread_self(), h->waits));
-	MUST(!push(h->e, add_one, &h->n, h->v));
-}
-
-/* A thread that waits runs a body, which gathers: the end of the wait pushes that. */
-START_TEST(test_what_gathers_in_a_wait_is_pushed_at_its_end)
-{
-	struct helper h = { .waits = pthread_self() };
-	struct pawl_mx_var *w;
-
-	ck_assert(!setenv("PAWL_MXNET_HELP", "1", 1));
-	h.e = engine();
-	ck_assert(!unsetenv("PAWL_MXNET_HELP"));
-	h.v = var_new(h.e);
-	w = var_new(h.e);
-	/* the only worker is busy */
-	OK(push(h.e, takes_the_worker, &h, var_new(h.e)));
-	until(&h.in, 1);
-	OK(pawl_mx_set_bulk_size(h.e, 8));
-	OK(push(h.e, gathers_in_a_wait, &h, w));
-	OK(pawl_mx_wait_var(h.e, w, NULL));
-	ck_assert_uint_eq(GET(&h.n), 0);
-	PUT(&h.open, 1);
-	until(&h.n, 1);
-	ck_assert_int_eq(pawl_mx_set_bulk_size(h.e, 0), 8);
-	OK(pawl_mx_wait_all(h.e, NULL));
-	OK(pawl_mx_engine_free(h.e));
-}
-END_TEST
-
 SUITE("mx_bulk_ends", 120, test_thread_ends, test_a_destructor_pushes, test_engine_ends_first,
       test_a_worker_keeps_its_bulk_when_the_engine_is_freed, test_bulk_of_leaving_thread,
       test_inside_body, test_bodies_gather_while_the_engine_ends,
       test_what_bodies_gather_at_the_end_gathers_in_turn,
       test_each_thread_has_a_bulk_of_its_own,
-      test_the_drop_of_a_refused_function_frees_another_engine,
-      test_what_gathers_in_a_wait_is_pushed_at_its_end)
+      test_the_drop_of_a_refused_function_frees_another_engine)

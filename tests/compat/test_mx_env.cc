@@ -456,23 +456,6 @@ static int Case(const std::string &name)
 		AtOnce(FnProperty::kNormal, 32, 2);
 	} else if (name == "info" || name == "no-info") {
 		Info(name == "info");
-	} else if (name == "help") {
-		/* its only worker is busy: the thread that waits runs what it waits for */
-		Engine *engine = Engine::Get();
-		Engine::VarHandle v = engine->NewVariable();
-		std::atomic<bool> in(false), out(false);
-		int n = 0;
-
-		engine->PushSync([&](RunContext) {
-			in = true;
-			EXPECT(Soon([&] { return out.load(); }));
-		}, Context::CPU(), {}, {});
-		EXPECT(Soon([&] { return in.load(); }));
-		engine->PushSync([&](RunContext) { n++; }, Context::CPU(), {}, { v });
-		engine->WaitForVar(v);
-		EXPECT(n == 1);
-		out = true;
-		engine->WaitForAll();
 	} else if (name == "freed") {
 		EXPECT(!pawl_mx_engine_free(e));	/* the process ends without one */
 	} else if (name == "ends-stopped" || name == "ends-gathered") {
@@ -576,7 +559,6 @@ MX_TEST(numbers)
 			 "MXNET_GPU_COPY_NTHREADS=1", "MXNET_MP_WORKER_NTHREADS=2" });
 	Run("default", { "PAWL_MXNET_SPIN_NS=0", "MXNET_CPU_PRIORITY_NTHREADS=" });
 	Run("freed", { "MXNET_CPU_WORKER_NTHREADS=1000000", "MXNET_GPU_COPY_NTHREADS=1000000" });
-	Run("help", { "PAWL_MXNET_HELP=1" });
 	Run("many", { "MXNET_CPU_WORKER_NTHREADS=17" });
 	Run("most", { "MXNET_CPU_WORKER_NTHREADS=16" });
 	Run("temp", { "MXNET_CPU_TEMP_COPY=2" });

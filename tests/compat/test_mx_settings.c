@@ -76,7 +76,7 @@ static void env_clear(void)
 	static const char *const all[] = {
 		"MXNET_ENGINE_TYPE", "MXNET_CPU_WORKER_NTHREADS", "MXNET_CPU_PRIORITY_NTHREADS",
 		"MXNET_GPU_COPY_NTHREADS", "MXNET_MP_WORKER_NTHREADS", "PAWL_MX_GPUS",
-		"PAWL_MXNET_HELP", "PAWL_MXNET_SPIN_NS", "MXNET_ENGINE_INFO",
+		"PAWL_MXNET_SPIN_NS", "MXNET_ENGINE_INFO",
 		"MXNET_PROFILER_AUTOSTART",
 	};
 	size_t i;
@@ -134,7 +134,6 @@ static void is_mxnets(int kind, int workers, int priority_workers, int copy_work
 	ck_assert_uint_eq(asked.max_threads, 512);
 	ck_assert_str_eq(asked.name, "mxnet");
 	ck_assert(asked.thread_start && asked.user && asked.drop);
-	ck_assert(asked.no_help);
 	ck_assert_uint_eq(asked.spin_ns, def.spin_ns ? 60000 : 0);
 	/* all else as by default */
 	ck_assert(asked.window == def.window && asked.window_policy == def.window_policy);
@@ -224,10 +223,8 @@ END_TEST
 
 START_TEST(test_switches_and_times_of_the_environment)
 {
-	static const char *const on[] = { "1", "true", "True", "TRUE" };
-	static const char *const off[] = { "0", "false", "False", "FALSE", "" };
 	static const struct { const char *name, *text, *says; } odd[] = {
-		{ "PAWL_MXNET_HELP", "no", "is 'no', not 0, 1, true or false" },
+		{ "MXNET_ENGINE_INFO", "no", "is 'no', not 0, 1, true or false" },
 		{ "MXNET_ENGINE_INFO", "2", "is '2', not 0, 1, true or false" },
 		{ "MXNET_ENGINE_INFO", "truely", "is 'truely', not 0, 1, true or false" },
 		{ "PAWL_MXNET_SPIN_NS", "soon", "is 'soon', not a whole number" },
@@ -245,16 +242,6 @@ START_TEST(test_switches_and_times_of_the_environment)
 
 	env_clear();
 	pawl_config_init(&def);
-	for (i = 0; i < sizeof(on) / sizeof(*on); i++) {
-		env("PAWL_MXNET_HELP", on[i]);
-		asks(PAWL_MX_PER_DEVICE);
-		ck_assert_msg(!asked.no_help, "%s", on[i]);
-	}
-	for (i = 0; i < sizeof(off) / sizeof(*off); i++) {
-		env("PAWL_MXNET_HELP", off[i]);
-		asks(PAWL_MX_PER_DEVICE);
-		ck_assert_msg(asked.no_help, "%s", off[i]);
-	}
 	for (i = 0; i < sizeof(times) / sizeof(*times); i++) {
 		env("PAWL_MXNET_SPIN_NS", times[i].text);
 		asks(PAWL_MX_PER_DEVICE);
@@ -418,7 +405,7 @@ static int in_the_child_it_has(struct pawl_mx_engine *e)
 		return 1;
 	if (asked.kind != PAWL_PER_DEVICE || asked.cpu_devices != 16 || asked.ndevices)
 		return 2;
-	if (!asked.no_help || asked.max_ops != 960000 || strcmp(asked.name, "mxnet"))
+	if (asked.max_ops != 960000 || strcmp(asked.name, "mxnet"))
 		return 3;
 	if (MXGetGPUCount(&n) || n)
 		return 4;

@@ -662,7 +662,6 @@ START_TEST(a_write_waits_for_readers_in_many_streams)
 	config.devices = &dev0;
 	config.ndevices = 1;
 	config.device_streams = N;
-	config.no_help = true;	/* one thread creates all records, and frees them */
 	e = engine_with(&config);
 	v = var_new(e);
 	for (turn = 0; turn < 2; turn++) {

@@ -379,7 +379,7 @@ void do_stop(void)
 	if (!all_over(before))
 		fuzz_broken("the engine stopped before all was over");
 	/* A thread that only waits, or is stopped by the window, would wait for workers. */
-	if (b & 4 || w->cfg.no_help || w->blocks)
+	if (b & 4 || w->blocks)
 		GOOD(!pawl_engine_start(w->e));
 	auto_end();
 }

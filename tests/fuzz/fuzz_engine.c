@@ -184,15 +184,14 @@ static void configure(void)
 	if (b & 1) {
 		c->window = 1 + (b >> 3 & 15);
 		c->window_policy = b >> 1 & 3;
-		if (c->window_policy == 3 || (w->det && c->window_policy == PAWL_WINDOW_BLOCK))
+		if (c->window_policy > PAWL_WINDOW_BLOCK || (w->det && c->window_policy == PAWL_WINDOW_BLOCK))
 			c->window_policy = PAWL_WINDOW_FAIL;
 		w->blocks = c->window_policy != PAWL_WINDOW_FAIL;
 	}
 	w->notes = (b & 3) == 2 || (b & 7) == 7;
 	w->read_mostly = (b & 65) == 64;
-	c->no_help = !w->det && b & 128;
-	fuzz_say("kind %d workers %d devices %u window %u policy %d no_help %d errors %d\n", c->kind,
-		 c->workers, c->cpu_devices, c->window, c->window_policy, c->no_help, w->errors);
+	fuzz_say("kind %d workers %d devices %u window %u policy %d errors %d\n", c->kind,
+		 c->workers, c->cpu_devices, c->window, c->window_policy, w->errors);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

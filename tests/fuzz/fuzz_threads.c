@@ -794,7 +794,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	b = byte();
 	cfg.max_ops = b & 1 ? 64 : 4096;
 	cfg.max_vars = 64;
-	cfg.no_help = b & 2 && cfg.workers;
 	/*
 	 * A thread that waits for room might wait for ops that only its own later calls
 	 * complete.

@@ -134,6 +134,11 @@ u32 exec_look(const struct exec_thread *t)
 	return m->next == m->n ? 0 : m->work[m->next % WORKS];
 }
 
+u32 exec_take_this(struct exec_thread *t, u32 work)
+{
+	return exec_look(t) == work ? exec_take(the, t) : 0;
+}
+
 bool exec_turn_over(const struct exec *x, u64 since)
 {
 	return false;

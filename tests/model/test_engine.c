@@ -33,7 +33,6 @@ static void sleep_setup(void)
 
 	pawl_config_init(&c);
 	c.workers = 0;
-	c.no_help = true;
 	c.max_ops = 64;
 	c.max_vars = 16;
 	c.max_threads = 8;
@@ -526,7 +525,6 @@ static void gate_config(int policy, int workers)
 	c.workers = workers;
 	c.priority_workers = workers;
 	c.copy_workers = 1;
-	c.no_help = workers;
 	c.window_policy = policy;
 	c.window = WINDOW;
 	c.max_ops = 64;
@@ -537,9 +535,13 @@ static void gate_config(int policy, int workers)
 		model_fail("create: %s", pawl_error_text());
 }
 
+#define GATE_READY	100	/* instead of a policy: BLOCK, and a pusher runs what is in flight */
+
 static void gate_setup(void)
 {
-	gate_config(*(const int *)model_arg(), 0);
+	int policy = *(const int *)model_arg();
+
+	gate_config(policy == GATE_READY ? PAWL_WINDOW_BLOCK : policy, 0);
 }
 
 static void gate_setup_worker(void)
@@ -547,7 +549,7 @@ static void gate_setup_worker(void)
 	gate_config(PAWL_WINDOW_BLOCK, 1);
 }
 
-/* With HELP they are ready; otherwise thread 0 completes them. */
+/* With GATE_READY they are ready; otherwise thread 0 completes them. */
 static void gate_enter(u32 i)
 {
 	struct pawl_op d = PAWL_OP_INIT;
@@ -556,7 +558,7 @@ static void gate_enter(u32 i)
 	if (!thread_get(e))
 		model_fail("enter");
 	for (k = 0; !i && k < WINDOW; k++) {
-		if (*(const int *)model_arg() == PAWL_WINDOW_HELP) {
+		if (*(const int *)model_arg() == GATE_READY) {
 			d.fn = ready_body;
 		} else {
 			d.async_fn = held_body;
@@ -657,8 +659,8 @@ const struct scenario scenarios[] = {
 	G("gate", "a pusher sleeps until there is room", 2, 3, gate_thread, PAWL_WINDOW_BLOCK),
 	G("gate_fail", "two pushers, and room comes", 3, 3, gate_thread, PAWL_WINDOW_FAIL),
 	G("gate_help", "a pusher runs ops, which another thread takes, too", 2, 3, gate_help,
-	  PAWL_WINDOW_HELP),
-	G("gate_help_2", "two pushers run ops", 3, 2, gate_help, PAWL_WINDOW_HELP),
+	  GATE_READY),
+	G("gate_help_2", "two pushers run ops", 3, 2, gate_help, GATE_READY),
 	GW("gate_worker", "a worker that goes on wakes a pusher at once", 1, 3),
 	GW("gate_worker_2", "it wakes two pushers, each within one op", 2, 2),
 	Z("cq_sleep", "a thread sleeps until a completion arrives", 2, cq_sleep),

@@ -448,7 +448,6 @@ static void setup(void)
 	engine_config(&c);
 	c.workers = (int)test->workers;
 	c.priority_workers = 0;
-	c.no_help = shape->meets;
 	engine_create(&c);
 	graph_make();
 }

@@ -292,7 +292,7 @@ static struct pawl_config config(u32 number, u64 *seed)
 		c.spin_ns = 0;
 	if (rnd(seed) % 3 == 0) {
 		c.window = 8 + (u32)(rnd(seed) % 100);
-		c.window_policy = PAWL_WINDOW_HELP;
+		c.window_policy = PAWL_WINDOW_BLOCK;
 	}
 	if (c.kind != PAWL_NAIVE && number < ARRAY_SIZE(fakes) && rnd(seed) % 2) {
 		c.devices = &fakes[number];

@@ -387,7 +387,7 @@ static u64 run_round(u64 seed)
 
 	if (rnd(&seed) % 3 == 0) {
 		c.window = 8 + (u32)(rnd(&seed) % 100);
-		c.window_policy = PAWL_WINDOW_HELP;
+		c.window_policy = PAWL_WINDOW_BLOCK;
 	}
 	if (rnd(&seed) % 3 == 0)
 		c.spin_ns = 0;

@@ -49,17 +49,14 @@ void engine_make(struct program *p, u64 *seed, bool multi)
 	c.cpu_devices = 1 + (u32)(rnd(seed) % 3);
 	if (rnd(seed) % 3 == 0) {
 		c.window = 4 + (u32)(rnd(seed) % 60);
-		c.window_policy = rnd(seed) % 2 && c.workers ? PAWL_WINDOW_BLOCK :
-							       PAWL_WINDOW_HELP;
+		c.window_policy = PAWL_WINDOW_BLOCK;
 	}
-	c.no_help = c.workers && c.kind != PAWL_NAIVE && rnd(seed) % 3 == 0;
 	if (rnd(seed) % 4 == 0)
 		c.spin_ns = 0;
 	p->e = engine_with(&c);
 	if (verbose)
-		printf("  kind %d, workers %d, devices %u, window %u policy %d, no_help %d, "
-		       "spin %llu\n",
-		       c.kind, c.workers, c.cpu_devices, c.window, c.window_policy, c.no_help,
+		printf("  kind %d, workers %d, devices %u, window %u policy %d, spin %llu\n",
+		       c.kind, c.workers, c.cpu_devices, c.window, c.window_policy,
 		       (unsigned long long)c.spin_ns);
 }
 

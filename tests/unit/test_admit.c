@@ -92,7 +92,6 @@ static void blocked(u32 before)
 	u32 go = 0, n = 0, i;
 	pawl_var_t v;
 
-	c.no_help = true;
 	e = engine_with(&c);
 	v = var_new(e);
 	for (i = 0; i < before; i++)
@@ -151,16 +150,15 @@ static bool waits_at_the_window(const struct pawl_engine *e)
 	return false;
 }
 
-/* A push that helps at the window goes on when the ops that it can run have made room. */
+/* Without workers a push at the window runs ops, and goes on when these have made room. */
 START_TEST(test_a_helping_push_goes_on_with_little_room)
 {
-	struct pawl_config c = window(0, 256, PAWL_WINDOW_HELP);
+	struct pawl_config c = window(0, 256, PAWL_WINDOW_BLOCK);
 	struct pawl_engine *e = engine_with(&c);
 	pawl_var_t v = var_new(e);
 	u32 n = 0, i, ready = 30;
 	struct gate g;
 
-	e->warm = c.window;	/* not before */
 	/* Those behind the gate cannot be run. */
 	gate_write(e, &g, v);
 	for (i = 0; i < ready; i++)
@@ -179,7 +177,7 @@ END_TEST
 /* Ops that a thread completed for others give it no room beyond the window later. */
 START_TEST(test_completing_for_others_gives_no_more_room)
 {
-	struct pawl_config c = window(0, 256, PAWL_WINDOW_HELP);
+	struct pawl_config c = window(0, 256, PAWL_WINDOW_BLOCK);
 	struct runner r = { .e = engine_with(&c), .runs = 1000 };
 	pawl_var_t v = var_new(r.e);
 	pawl_token_t token;
@@ -232,14 +230,13 @@ START_TEST(test_body_pushes_at_a_full_window)
 {
 	int policy;
 
-	for (policy = PAWL_WINDOW_BLOCK; policy <= PAWL_WINDOW_HELP; policy++) {
+	for (policy = PAWL_WINDOW_BLOCK; policy <= PAWL_WINDOW_BLOCK; policy++) {
 		struct pawl_config c = window(1, 8, policy);
 		struct nest s = { .pushes = 100 };
 		struct pawl_engine *e;
 		pawl_var_t v;
 		u32 i;
 
-		c.no_help = true;
 		e = engine_with(&c);
 		v = var_new(e);
 		s.v = var_new(e);
@@ -271,7 +268,7 @@ START_TEST(test_body_pushes_a_batch_of_the_windows_size)
 	int w, policy;
 
 	for (w = 0; w < 3; w++) {
-		for (policy = PAWL_WINDOW_BLOCK; policy <= PAWL_WINDOW_HELP; policy++) {
+		for (policy = PAWL_WINDOW_BLOCK; policy <= PAWL_WINDOW_BLOCK; policy++) {
 			struct pawl_config c = window(w, 16, policy);
 			struct pawl_engine *e = engine_with(&c);
 			struct nest s = { .v = var_new(e), .pushes = 16 };
@@ -290,7 +287,7 @@ START_TEST(test_batch_larger_than_the_window)
 {
 	int policy;
 
-	for (policy = PAWL_WINDOW_FAIL; policy <= PAWL_WINDOW_HELP; policy++) {
+	for (policy = PAWL_WINDOW_FAIL; policy <= PAWL_WINDOW_BLOCK; policy++) {
 		struct pawl_config c = window(1, 8, policy);
 		struct pawl_engine *e = engine_with(&c);
 		pawl_var_t v = var_new(e);
@@ -426,7 +423,7 @@ START_TEST(test_large_ops_wait_for_chunks)
 			if (SANITIZED && vars[i] < 300)
 				continue;
 			large_begin(&l, &g, vars[i], SANITIZED ? 1 << 16 : 1 << 18, (int)w,
-				    w ? PAWL_WINDOW_BLOCK : PAWL_WINDOW_HELP);
+				    PAWL_WINDOW_BLOCK);
 			most = l.most + TIMES(1000);
 			t = spawn(opener, &l);
 			for (k = 0; k < most; k++) {
@@ -692,87 +689,6 @@ START_TEST(test_batch_queues_before_it_runs_inline)
 }
 END_TEST
 
-/* --- the defaults --- */
-
-/* Ready ops are run before there are more than fit in the caches. */
-START_TEST(test_default_keeps_the_backlog_small)
-{
-	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
-	struct pawl_engine *e;
-	u32 n = 0, i, most = 0;
-	pawl_var_t v;
-
-	c.max_ops = 1 << 18;
-	e = engine_with(&c);
-	v = var_new(e);
-	for (i = 0; i < 20000; i++) {
-		OK(push_write(e, add_one, &n, v));
-		most = max_u(most, (u32)ops_in_flight(e));
-	}
-	ck_assert_uint_le(most, e->warm + POOL_MAG);
-	OK(pawl_wait_all(e, SOON_NS, NULL));
-	ck_assert_uint_eq(n, 20000);
-	OK(pawl_engine_destroy(e));
-}
-END_TEST
-
-struct backlog {
-	struct pawl_engine *e;
-	u32 pushed, go;		/* A */
-	u32 ran;
-};
-
-static void *backlog_main(void *arg)
-{
-	struct backlog *b = arg;
-	pawl_var_t v = var_new(b->e);
-	u32 i;
-
-	for (i = 0; i < b->e->warm - POOL_MAG; i++)
-		OK(push_write(b->e, add_one, &b->ran, v));
-	store_release(&b->pushed, 1);
-	MUST(soon(load_acquire(&b->go)));
-	return NULL;
-}
-
-/* Each pusher has its own backlog: it does not run the ops of another one instead. */
-START_TEST(test_pushers_have_a_backlog_each)
-{
-	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
-	struct backlog b = { 0 };
-	pthread_t t;
-	u32 n = 0, i;
-	pawl_var_t v;
-
-	c.max_ops = 1 << 18;
-	b.e = engine_with(&c);
-	b.e->warm = 16 * POOL_MAG;
-	v = var_new(b.e);
-	t = spawn(backlog_main, &b);
-	MUST(soon(load_acquire(&b.pushed)));
-	for (i = 0; i < b.e->warm - POOL_MAG; i++)
-		OK(push_write(b.e, add_one, &n, v));
-	ck_assert_uint_eq(n + b.ran, 0);
-	/*
-	 * Beyond it a pusher runs its own ops first, and leaves half of them; b's thread does
-	 * nothing, so its ops are run, too.
-	 */
-	for (i = 0; i < 4 * POOL_MAG; i++) {
-		bool first = !n;
-
-		OK(push_write(b.e, add_one, &n, v));
-		if (first)
-			ck_assert_uint_eq(b.ran, 0);
-	}
-	ck_assert_uint_gt(n, b.ran);
-	store_release(&b.go, 1);
-	join(t);
-	OK(pawl_wait_all(b.e, SOON_NS, NULL));
-	ck_assert_uint_eq(b.ran, b.e->warm - POOL_MAG);
-	OK(pawl_engine_destroy(b.e));
-}
-END_TEST
-
 /* A pool is empty; other threads' ops take an object and free it between this thread's tries. */
 START_TEST(test_a_push_that_others_overtake_tries_again)
 {
@@ -787,39 +703,14 @@ START_TEST(test_a_push_that_others_overtake_tries_again)
 	p->max = pool_carved(p);
 	t->lacks = POOL_EXT0;
 	for (i = 0; i < 3; i++) {
-		ck_assert_int_eq(admit_again(t, &idle, false), 0);
+		ck_assert_int_eq(admit_again(t, &idle), 0);
 		/* The other thread's op, which was in flight when this thread tried again. */
 		OK(push_write(e, nothing, NULL, v));
 		ck_assert_int_eq(pawl_run_one(e), 1);
 	}
-	ck_assert_int_eq(admit_again(t, &idle, false), 0);
+	ck_assert_int_eq(admit_again(t, &idle), 0);
 	/* Nothing was pushed since: there is nothing to wait for. */
-	ck_assert_int_eq(admit_again(t, &idle, false), -ENOMEM);
-	OK(pawl_engine_destroy(e));
-}
-END_TEST
-
-/* A body that finds a pool empty runs a ready op, unless too many bodies are on its stack. */
-START_TEST(test_a_body_helps_up_to_a_depth)
-{
-	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-	struct thread *t = thread_get(e);
-	struct pool *p = e->pool[POOL_EXT0];
-	u64 idle = 0;
-	u32 n = 0;
-
-	OK(push_write(e, add_one, &n, var_new(e)));
-	p->max = pool_carved(p);
-	t->lacks = POOL_EXT0;
-	t->depth = HELP_DEPTH;
-	ck_assert_int_eq(admit_again(t, &idle, true), -ENOMEM);
-	ck_assert_uint_eq(n, 0);
-	t->depth = HELP_DEPTH - 1;
-	ck_assert_int_eq(admit_again(t, &idle, true), 0);
-	ck_assert_uint_eq(n, 1);
-	/* There is no other op. */
-	ck_assert_int_eq(admit_again(t, &idle, true), -ENOMEM);
-	t->depth = 0;
+	ck_assert_int_eq(admit_again(t, &idle), -ENOMEM);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -835,6 +726,4 @@ SUITE("admit", test_failing_window_is_exact_with_several_pushers,
       test_waits_pass_the_window, test_refused_memory_is_told_at_once,
       test_refused_memory_of_a_launch_is_told_at_once,
       test_recursion_deeper_than_threads_help, test_chain_of_inline_pushes_is_bounded,
-      test_batch_queues_before_it_runs_inline, test_default_keeps_the_backlog_small,
-      test_pushers_have_a_backlog_each, test_a_push_that_others_overtake_tries_again,
-      test_a_body_helps_up_to_a_depth)
+      test_batch_queues_before_it_runs_inline, test_a_push_that_others_overtake_tries_again)

@@ -340,7 +340,6 @@ START_TEST(test_run_until_tells_wait_all)
 	pthread_t t;
 	u32 n = 0;
 
-	c.no_help = true;
 	c.spin_ns = 0;
 	u.e = engine_with(&c);
 	OK(push_write(u.e, add_one, &n, var_new(u.e)));
@@ -366,10 +365,9 @@ START_TEST(test_refused_push_tells_wait_all)
 	u32 n = 0;
 	int i;
 
-	c.no_help = true;
 	c.spin_ns = 0;
 	c.window = 4;
-	c.window_policy = PAWL_WINDOW_HELP;
+	c.window_policy = PAWL_WINDOW_BLOCK;
 	u.e = engine_with(&c);
 	v = var_new(u.e);
 	gone = var_new(u.e);

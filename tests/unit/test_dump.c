@@ -425,7 +425,7 @@ static void *writable_waiter(void *arg)
 	pawl_var_t v = { 0 };
 
 	v.h = g->token.h;
-	MUST(!pawl_wait_writable(g->e, v, SOON_NS, NULL));
+	MUST(!pawl_wait(g->e, PAWL_WAIT_WRITABLE | PAWL_WAIT_NO_HELP, v.h, SOON_NS, NULL));
 	return NULL;
 }
 
@@ -441,7 +441,6 @@ START_TEST(test_text)
 	pthread_t t;
 	u32 i;
 
-	c.no_help = true;
 	w.e = e = engine_with(&c);
 	OK(pawl_thread_attach(e));
 	for (i = 0; i < 6; i++)

@@ -24,7 +24,6 @@ START_TEST(test_config_defaults)
 	ck_assert_uint_eq(c.max_vars, 1 << 18);
 	ck_assert_uint_eq(c.max_threads, 256);
 	ck_assert_uint_eq(c.window, 0);
-	ck_assert(!c.no_help);
 	ck_assert(!c.prefault);
 	ck_assert_uint_eq(c.trim_ns, 1000000000);
 	ck_assert_ptr_null(c.cpus);
@@ -200,7 +199,7 @@ START_TEST(test_create_ranges)
 	REFUSE(device_window, 0, "0");
 	REFUSE(device_window, 65537, "65537");
 	REFUSE(window, c.max_ops + 1, "window");
-	REFUSE(window_policy, 3, "3");
+	REFUSE(window_policy, 2, "2");
 	REFUSE(name, NULL, "NULL");
 	REFUSE(name, "12345678", "7");
 	REFUSE(ncpus, 1, "cpus");
@@ -240,7 +239,7 @@ START_TEST(test_create_accepts_the_limits)
 	ACCEPT(window, c.max_ops);
 	ACCEPT(window, 1);
 	ACCEPT(window_policy, 0);
-	ACCEPT(window_policy, 2);
+	ACCEPT(window_policy, 1);
 	ACCEPT(device_streams, 1);
 	ACCEPT(device_streams, 32);
 	ACCEPT(device_workers, 32);
@@ -453,7 +452,7 @@ static int hook_body(struct pawl_run *run, void *arg)
 {
 	struct hooks *h = arg;
 
-	/* Not on the waiting thread: it is plugged by no_help. */
+	/* Not on the waiting thread: a wait with a limit runs nothing. */
 	if (hook_state != 1)
 		fetch_add_relaxed(&h->bad, 1);
 	return 0;
@@ -470,7 +469,6 @@ START_TEST(test_thread_hooks)
 	c.thread_start = hook_start;
 	c.thread_stop = hook_stop;
 	c.user = &h;
-	c.no_help = true;
 	e = engine_with(&c);
 	ck_assert_uint_eq(h.started, 0);
 	for (i = 0; i < 100; i++)

@@ -137,7 +137,6 @@ START_TEST(test_F3_wait_inside_op_with_one_worker)
 	struct f3 f = { 0 };
 	pawl_var_t w;
 
-	c.no_help = true;	/* no thread except the one worker */
 	e = engine_with(&c);
 	f.v = var_new(e);
 	w = var_new(e);
@@ -159,7 +158,6 @@ START_TEST(test_F3_wait_does_not_queue)
 	u32 n = 0;
 	int i;
 
-	c.no_help = true;
 	e = engine_with(&c);
 	v = var_new(e);
 	gate_write(e, &g, v);
@@ -201,7 +199,6 @@ START_TEST(test_F3_ends_wake_only_their_waiter)
 	u32 n = 0;
 	int i;
 
-	c.no_help = true;
 	c.spin_ns = 0;
 	f.e = engine_with(&c);
 	f.v = var_new(f.e);
@@ -415,7 +412,6 @@ START_TEST(test_F9_fork_from_a_worker)
 
 	if (THREAD_SANITIZED)
 		return;		/* it does not let such a child make threads */
-	c.no_help = true;
 	e = engine_with(&c);
 	workers_up(e, 1);
 	OK(push_write(e, f9_body, &status, var_new(e)));
@@ -460,7 +456,6 @@ START_TEST(test_F10_delete_operator_in_flight)
 	struct pawl_op op = op_of_fn(f10_body, &f);
 	pawl_graph_t o;
 
-	c.no_help = true;
 	e = engine_with(&c);
 	op.release = f10_release;
 	OK(pawl_graph_create(e, &op, 1, 0, &o));
@@ -489,7 +484,6 @@ START_TEST(test_F11_priority_in_normal_queue)
 	struct plug p;
 	u32 i;
 
-	c.no_help = true;
 	e = engine_with(&c);
 	plug_in(e, &p, PAWL_NORMAL);
 	for (i = 0; i < 300; i++) {
@@ -517,7 +511,6 @@ START_TEST(test_F12_copy_directions_are_apart)
 	struct plug p;
 	u32 n = 0;
 
-	c.no_help = true;
 	e = engine_with(&c);
 	plug_in(e, &p, PAWL_COPY_FROM_DEVICE);
 	op = op_of_fn(add_one, &n);

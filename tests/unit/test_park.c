@@ -237,7 +237,7 @@ START_TEST(test_helping)
 	f.run = count_work;
 	f.user = &ran;
 	q = fix_queue(&f, "q", 0, true);
-	own = fix_queue(&f, "own", 0, false);
+	own = fix_queue(&f, "own", 1, false);
 	t = fix_thread(&f);
 	for (i = 1; i <= 5; i++)
 		exec_push(q, t, i, 0, 0);

@@ -387,9 +387,9 @@ static void few(int policy, u32 rm_reads, u64 seed)
 	OK(pawl_engine_destroy(w.e));
 }
 
-START_TEST(test_help)
+START_TEST(test_many_reads)
 {
-	few(PAWL_WINDOW_HELP, 64, 1);
+	few(PAWL_WINDOW_BLOCK, 64, 1);
 }
 END_TEST
 
@@ -405,4 +405,4 @@ START_TEST(test_fail)
 }
 END_TEST
 
-SUITE("parked_few", test_help, test_block, test_fail)
+SUITE("parked_few", test_many_reads, test_block, test_fail)

@@ -12,7 +12,6 @@ START_TEST(test_one_pool_one_lane)
 	int k;
 
 	c.cpu_devices = 4;
-	c.no_help = true;
 	e = engine_with(&c);
 	plug_in(e, &p, PAWL_NORMAL);
 	for (k = 0; k < 8; k++) {
@@ -80,7 +79,6 @@ START_TEST(test_priority)
 	u32 i;
 
 	c.cpu_devices = 3;
-	c.no_help = true;
 	e = engine_with(&c);
 	plug_in(e, &p, PAWL_NORMAL);
 	for (i = 0; i < 60; i++) {
@@ -112,7 +110,6 @@ START_TEST(test_delete_goes_first)
 	struct pawl_engine *e;
 	struct plug p;
 
-	c.no_help = true;
 	e = engine_with(&c);
 	plug_in(e, &p, PAWL_NORMAL);
 	OK(push_write(e, take_note, &n[1], var_new(e)));

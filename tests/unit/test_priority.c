@@ -73,7 +73,6 @@ START_TEST(test_exact)
 				u32 i;
 
 				/* by 0: the host drives; by 1: one worker does */
-				c.no_help = by;
 				/* No push runs any. */
 				c.window_policy = PAWL_WINDOW_BLOCK;
 				e = engine_with(&c);
@@ -166,7 +165,6 @@ START_TEST(test_released_together)
 			struct gate g;
 			u32 i;
 
-			c.no_help = true;
 			e = engine_with(&c);
 			v = var_new(e);
 			/*
@@ -223,7 +221,6 @@ START_TEST(test_equals_keep_order)
 	pawl_var_t v;
 	int i;
 
-	c.no_help = true;
 	e = engine_with(&c);
 	v = var_new(e);
 	op = op_write(plug_body, &door, &v);
@@ -255,7 +252,6 @@ START_TEST(test_fifo_of_ready_ops)
 	pawl_var_t v;
 	u32 i;
 
-	c.no_help = true;
 	e = engine_with(&c);
 	v = var_new(e);
 	plug_in(e, &p, PAWL_NORMAL);

@@ -75,7 +75,6 @@ static struct pawl_engine *two_devices(int kind)
 	struct pawl_config c = small(kind, 1);
 
 	c.cpu_devices = 2;
-	c.no_help = true;
 	return engine_with(&c);
 }
 

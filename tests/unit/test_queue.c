@@ -592,7 +592,7 @@ START_TEST(test_rotation)
 
 	fix_init(&f, NULL);
 	for (i = 0; i < 3; i++)
-		q[i] = fix_queue(&f, "q", 0, i != 1);
+		q[i] = fix_queue(&f, "q", i == 1, i != 1);
 	t = fix_thread(&f);
 	for (i = 1; i <= 300; i++)
 		exec_push(q[i % 3], t, i, i % 2 ? 0 : 4, 0);

@@ -282,7 +282,6 @@ static void random_program(const char *path, u64 seed, int kind, int workers, u3
 	u32 i;
 	size_t n, begun = 0;
 
-	c.no_help = seed & 1;
 	OK(pawl_record_start(path));
 	g.e = engine_with(&c);
 	for (i = 0; i < RVARS; i++)

@@ -17,7 +17,7 @@ START_TEST(test_handoff)
 	fix_init(&f, NULL);
 	q = fix_queue(&f, "q", 0, true);
 	other = fix_queue(&f, "other", 0, true);
-	hidden = fix_queue(&f, "hidden", 0, false);
+	hidden = fix_queue(&f, "hidden", 1, false);
 	t = fix_thread(&f);
 	w = fix_thread(&f);
 	u = fix_thread(&f);
@@ -519,7 +519,7 @@ START_TEST(test_a_poller_sees_work_of_each_queue_that_it_serves)
 
 	fix_init(&f, NULL);
 	for (i = 0; i < 3; i++)
-		q[i] = fix_queue(&f, "q", 0, i != 1);
+		q[i] = fix_queue(&f, "q", i == 1, i != 1);
 	t = fix_thread(&f);
 	u = fix_thread(&f);
 	for (i = 0; i < 3; i++) {

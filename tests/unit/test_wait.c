@@ -134,7 +134,6 @@ START_TEST(test_not_for_later_pushes)
 	struct gate g, h;
 	int i;
 
-	c.no_help = true;
 	for (i = 0; i < 2; i++) {
 		struct pawl_engine *e = engine_with(&c);
 		struct later l = { .e = e, .v = var_new(e), .write = i };
@@ -264,7 +263,6 @@ START_TEST(test_wakes_only_its_waiter)
 	u64 sleeps;
 	int i, k;
 
-	c.no_help = true;
 	c.spin_ns = 0;
 	s[0].e = engine_with(&c);
 	for (i = 0; i < 8; i++) {
@@ -422,7 +420,6 @@ START_TEST(test_many_waiters)
 			pthread_t t[9];
 			int i;
 
-			cfg.no_help = !help;
 			c.e = engine_with(&cfg);
 			c.v = var_new(c.e);
 			gate_write(c.e, &g, c.v);
@@ -501,7 +498,6 @@ START_TEST(test_waits_publish)
 	u64 a = 0, b = 0;
 	int i;
 
-	c.no_help = true;
 	e = engine_with(&c);
 	v = var_new(e);
 	w = var_new(e);
@@ -561,7 +557,6 @@ START_TEST(test_no_help)
 	struct plug p;
 	u32 n = 0;
 
-	c.no_help = true;
 	e = engine_with(&c);
 	v = var_new(e);
 	plug_in(e, &p, PAWL_NORMAL);
@@ -602,7 +597,6 @@ START_TEST(test_delete_under_a_waiter)
 	pthread_t t;
 	u32 n = 0;
 
-	c.no_help = true;
 	d.e = engine_with(&c);
 	d.v = var_new(d.e);
 	gate_write(d.e, &g, d.v);

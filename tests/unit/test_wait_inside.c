@@ -169,7 +169,6 @@ START_TEST(test_inside_waits_help)
 				struct nest b = { .n = 0 };
 
 				/* Inside a body it always helps; outside, with no worker, it must. */
-				c.no_help = help && w && kind != PAWL_NAIVE;
 				e = engine_with(&c);
 				b.v = var_new(e);
 				b.w = var_new(e);

@@ -410,7 +410,7 @@ static void *waits_to_write(void *arg)
 {
 	struct stuck *s = arg;
 
-	MUST(!pawl_wait_writable(s->e, s->v, SOON_NS, NULL));
+	MUST(!pawl_wait(s->e, PAWL_WAIT_WRITABLE | PAWL_WAIT_NO_HELP, s->v.h, SOON_NS, NULL));
 	return NULL;
 }
 
@@ -426,7 +426,6 @@ START_TEST(test_reports)
 	pthread_t t[2];
 	int i;
 
-	c.no_help = true;	/* the waiting thread leaves the ops in the queue */
 	stuck.e = e = engine_with(&c);
 	OK(pawl_thread_attach(e));
 	stuck.v = var_new(e);

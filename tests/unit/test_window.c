@@ -58,29 +58,7 @@ START_TEST(test_window_fail_small)
 }
 END_TEST
 
-START_TEST(test_window_help)
-{
-	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
-	struct pawl_engine *e;
-	pawl_var_t v;
-	u64 n = 0;
-	int i;
-
-	c.window = 8;
-	c.window_policy = PAWL_WINDOW_HELP;
-	e = engine_with(&c);
-	v = var_new(e);
-	for (i = 0; i < 1000; i++) {
-		OK(push_write(e, add_plain, &n, v));
-		ck_assert_uint_le(stats(e).pushed - stats(e).completed, 8 + 1);
-	}
-	OK(pawl_wait_all(e, SOON_NS, NULL));
-	ck_assert_uint_eq(n, 1000);
-	OK(pawl_engine_destroy(e));
-}
-END_TEST
-
-/* No workers: the default policy is to help, so a program without workers cannot hang. */
+/* Without workers a push at the window runs ops, so that a program cannot hang. */
 START_TEST(test_window_default_zero_workers)
 {
 	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
@@ -110,12 +88,11 @@ START_TEST(test_window_block)
 
 	c.window = 16;
 	c.window_policy = PAWL_WINDOW_BLOCK;
-	c.no_help = true;	/* the wait at the end */
 	e = engine_with(&c);
 	v = var_new(e);
 	for (i = 0; i < rounds; i++) {
 		OK(push_write(e, add_plain, &n, v));
-		/* A push may help while the engine is stopped, and no longer. */
+		/* A push may run ops while the engine is stopped, and no longer. */
 		if (i == rounds / 2) {
 			OK(pawl_wait_all(e, SOON_NS, NULL));
 			OK(pawl_engine_stop(e));
@@ -211,7 +188,7 @@ START_TEST(test_window_of_many_threads)
 {
 	int policy;
 
-	for (policy = PAWL_WINDOW_BLOCK; policy <= PAWL_WINDOW_HELP; policy++) {
+	for (policy = PAWL_WINDOW_BLOCK; policy <= PAWL_WINDOW_BLOCK; policy++) {
 		struct pawl_config c = small(PAWL_PER_DEVICE, policy == PAWL_WINDOW_BLOCK);
 		struct pawl_engine *e;
 		pthread_t t[3];
@@ -250,7 +227,7 @@ START_TEST(test_window_of_threads_one_after_the_other)
 {
 	int policy, i;
 
-	for (policy = PAWL_WINDOW_BLOCK; policy <= PAWL_WINDOW_HELP; policy++) {
+	for (policy = PAWL_WINDOW_BLOCK; policy <= PAWL_WINDOW_BLOCK; policy++) {
 		struct pawl_config c = small(PAWL_PER_DEVICE, 0);
 		struct pawl_engine *e;
 
@@ -510,7 +487,7 @@ START_TEST(test_a_wait_for_all_is_woken_after_a_body_that_waited_for_room)
 }
 END_TEST
 
-SUITE("window", test_window_fail, test_window_fail_small, test_window_help,
+SUITE("window", test_window_fail, test_window_fail_small,
       test_window_default_zero_workers, test_window_block, test_window_block_inside_body,
       test_window_is_the_engines, test_window_of_many_threads,
       test_window_of_threads_one_after_the_other,

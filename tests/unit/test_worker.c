@@ -221,7 +221,7 @@ START_TEST(test_create_fails)
 	ck_assert_uint_eq(qs.workers, 1);
 	ck_assert_int_eq(exec_worker_error(f.x), -EAGAIN);
 	/* the one that there is serves the queue alone */
-	ck_assert(!load_relaxed(&f.x->deserted));
+	ck_assert(!(load_relaxed(&q->drive) & DRIVE_FAILED));
 	exec_push(q, t, 1, 0, 0);
 	ck_assert_uint_eq(exec_take(f.x, t), 0);
 	until(&ran[0], 11);
@@ -235,12 +235,12 @@ START_TEST(test_create_fails)
 	ck_assert_uint_eq(ran[0], 10);
 	ran[1] = 20;
 	ck_assert_int_eq(exec_wait(f.x, t, ran_all, ran, 10000000000ll, true), 0);
-	ck_assert(load_relaxed(&f.x->deserted));
+	ck_assert(load_relaxed(&q->drive) & DRIVE_FAILED);
 	exec_stop(f.x);
 	/* and then they can be created again; threads that only wait need not help */
 	store_relaxed(&fail_from, UINT32_MAX);
 	exec_start(f.x);
-	ck_assert(!load_relaxed(&f.x->deserted));
+	ck_assert(!(load_relaxed(&q->drive) & DRIVE_FAILED));
 	ck_assert_int_eq(exec_worker_error(f.x), 0);
 	for (i = 1; i <= 10; i++)
 		exec_push(q, t, i, 0, 0);
@@ -307,7 +307,7 @@ static void *deserted_main(void *arg)
 	struct fix *f = arg;
 	u32 *ran = f->user;
 
-	MUST(!exec_wait(f->x, fix_thread(f), ran_all, ran, 20000000000ll, EXEC_HELP_DESERTED));
+	MUST(!exec_wait(f->x, fix_thread(f), ran_all, ran, 20000000000ll, EXEC_FAILED));
 	return NULL;
 }
 
@@ -349,7 +349,7 @@ START_TEST(test_deserted)
 			exec_push(q, t, i, 0, 0);
 		ck_assert_int_eq(pthread_join(waiter, NULL), 0);
 		/* A wait that relents still ends in time. */
-		ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 1000000, EXEC_HELP_DESERTED),
+		ck_assert_int_eq(exec_wait(f.x, t, never, NULL, 1000000, EXEC_FAILED),
 				 -ETIMEDOUT);
 		exec_stop(f.x);
 		fix_fini(&f);
@@ -637,7 +637,7 @@ START_TEST(test_an_eager_start_ends_when_workers_are_refused)
 		f.refuse = i % 2;
 		exec_start(f.x);
 		ck_assert_int_eq(exec_worker_error(f.x), i % 2 ? -EAGAIN : 0);
-		ck_assert_uint_eq(load_relaxed(&f.x->deserted), i % 2);
+		ck_assert_uint_eq(!!(load_relaxed(&q[0]->drive) & DRIVE_FAILED), i % 2);
 		ck_assert_uint_eq(load_relaxed(&f.enters), 3 * (i / 2 + 1));
 		exec_stats(f.x, &st);
 		ck_assert_uint_eq(st.workers, 3);

@@ -514,7 +514,6 @@ START_TEST(test_without_workers_every_wait_runs_ops)
 		u32 how = help ? PAWL_WAIT_NO_HELP : 0;
 		struct pawl_engine *e;
 
-		c.no_help = !help;
 		e = engine_with(&c);
 		for (i = 0; i < COUNT(l); i++)
 			l[i] = (struct level){ i + 1 < COUNT(l) ? &l[i + 1] : NULL, var_new(e), &ran };

@@ -173,7 +173,7 @@ smoke() {
 settings() {
 	on stock 300 base train.py --epochs 2 digits conv lstm || fail "base"
 	for setting in MXNET_CPU_WORKER_NTHREADS=4 MXNET_ENGINE_TYPE=NaiveEngine \
-		MXNET_ENGINE_TYPE=ThreadedEngine PAWL_MXNET_HELP=1; do
+		MXNET_ENGINE_TYPE=ThreadedEngine; do
 		( export "${setting?}"; on pawl 300 "$setting" train.py --epochs 2 digits conv lstm ) ||
 			{ fail "$setting"; continue; }
 		if diff "$tmp/base.stock" "$tmp/$setting.pawl"; then
