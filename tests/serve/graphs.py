@@ -583,7 +583,7 @@ def some(seed, count, counts, keep):
             session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         except Exception as e:              # noqa: all of its errors are of one kind
             counts["not for onnxruntime"] += 1
-            counts.setdefault("why", str(e)[-200:])
+            counts["reasons"].setdefault("by onnxruntime: " + str(e)[-100:], f"g{i}")
             continue
         graphs[f"g{i}"] = g, session
         os.makedirs(f"{folder}/repo/g{i}/1")
@@ -622,8 +622,9 @@ def check(server, name, g, session, counts):
         requests.append({k: noise.integers(-3, 4, (n, *d)).astype(F32) for k, d in g.inputs})
         try:
             wants.append(dict(zip([v.name for v in g.outputs], session.run(None, requests[-1]))))
-        except Exception:                   # noqa
+        except Exception as e:              # noqa
             wants.append(None)
+            why = str(e).strip()[-100:]
     server.send(0, name, requests[0])
     answers = [server.answer(0)]
     for i, r in enumerate(requests):
@@ -636,6 +637,7 @@ def check(server, name, g, session, counts):
         how = f"{rows[max(i - 1, 0)]} rows, {'together' if i else 'alone'}"
         if want is None and not isinstance(got, str):
             counts["only onnxruntime refuses"] += 1
+            counts["reasons"].setdefault("by onnxruntime: " + why, name)
         elif want is not None and isinstance(got, str):
             counts["refused"] += 1
             counts["reasons"].setdefault(re.sub(r"'\w+'", "", got), name)

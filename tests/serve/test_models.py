@@ -806,10 +806,11 @@ def test_sums_and_extremes_of_nothing(tmp_path):
     path = graph_file(tmp_path, [
         ("MatMul", ["x", "y"], ["m"], {}), ("Gemm", ["x", "w", "b"], ["g"], {}),
         ("Relu", ["g"], ["r"], {}), ("ReduceSum", ["x", "ax"], ["s"], {}),
+        ("ReduceMean", ["x"], ["a"], {"axes": [1]}),
         ("ReduceMax", ["x"], ["h"], {"axes": [1]}), ("Concat", ["x", "k"], ["c"], {"axis": 1})],
         [("x", F, ["n", "k"]), ("y", F, ["k", "m"])],
         [("m", F, ["n", "m"]), ("r", F, ["n", 3]), ("s", F, ["n", 1]), ("h", F, ["n", 1]),
-         ("c", F, ["n", "l"])],
+         ("a", F, ["n", 1]), ("c", F, ["n", "l"])],
         [("w", noise(0, 3)), ("b", noise(3)), ("ax", const([1])), ("k", noise(2, 3))])
     for n, m in ((2, 4), (2, 0)):
         arrays = [noise(n, 0), noise(0, m)]

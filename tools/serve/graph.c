@@ -316,6 +316,9 @@ static int merge_scale(struct graph *g, struct node *n, const unsigned int *uses
 		if (!before || uses[n->in[i]] != 1 ||
 		    (before->op != OP_AFFINE && !conv_constant(g, before)) || before->a.act)
 			continue;
+		/* in three dimensions these constants are along another axis */
+		if (before->op == OP_AFFINE && g->value[before->in[0]].rank != 4)
+			continue;
 		channels = g->value[before->in[1]].dims[0];
 		f = per_channel(g, n, channels, &x);
 		if (!f || x != n->in[i])
@@ -332,7 +335,6 @@ static int merge_scale(struct graph *g, struct node *n, const unsigned int *uses
 			float *k = g->value[before->in[1]].data,
 			      *b = g->value[before->in[2]].data;
 
-			before->a.nints = 4;	/* with any other rank this would be wrong */
 			for (c = 0; c < channels; c++) {
 				if (n->a.kind == B_MUL) {
 					k[c] *= f[c];
@@ -569,6 +571,31 @@ static enum serve_type type_of(const struct graph *g, const struct node *n)
 	}
 }
 
+/* The number of its dimensions, if all shapes have that; 0: unknown. */
+static unsigned int rank_of(const struct graph *g, const struct node *n)
+{
+	unsigned int rank = 0, i, k;
+
+	switch (n->op) {
+	case OP_CONV: case OP_DECONV: case OP_POOL: case OP_GLOBAL_POOL: case OP_NORM:
+	case OP_LRN: case OP_UNARY: case OP_CAST: case OP_CONCAT: case OP_IDENTITY:
+	case OP_TRANSPOSE: case OP_PAD: case OP_RESIZE: case OP_SOFTMAX:
+		return g->value[n->in[0]].rank;
+	case OP_BINARY: case OP_SUM:
+		for (i = 0; i < n->nin; i++) {
+			const struct value *v = &g->value[n->in[i]];
+
+			k = v->rank;
+			if (!k && !v->data)
+				return 0;
+			rank = k > rank ? k : rank;
+		}
+		return rank;
+	default:
+		return 0;
+	}
+}
+
 int graph_finish(struct graph *g)
 {
 	struct serve_model *m = &g->m;
@@ -576,9 +603,12 @@ int graph_finish(struct graph *g)
 	cpu_set_t cpus;
 	int rc;
 
+	for (i = 0; i < m->ninputs; i++)
+		g->value[g->in[i]].rank = g->in_io[i].rank;
 	for (i = 0; i < g->nnodes; i++) {
 		g->value[g->node[i].out].producer = (int)i;
 		g->value[g->node[i].out].type = type_of(g, &g->node[i]);
+		g->value[g->node[i].out].rank = rank_of(g, &g->node[i]);
 		rc = fold(g, &g->node[i]);
 		if (rc)
 			return rc;

@@ -365,7 +365,7 @@ static void reduce(unsigned int kind, const struct view *out, const struct view 
 	}
 	fill(out, start[row][type]);
 	walk(2, v, fn[kind][type], NULL);
-	if (kind == R_MEAN) {
+	if (kind == R_MEAN && n) {
 		const float by = (float)n;
 		struct view d = { SERVE_FP32, 0, { 0 }, { 0 }, (char *)(uintptr_t)&by };
 

@@ -552,9 +552,8 @@ static int reduce(const struct ctx *c, const struct shape *const *in, struct sha
 		bool gone = any ? at[i] : !c->n->a.flat;
 
 		at[i] = gone;
-		/* the extremes of no numbers are infinities */
-		if (gone && !x->dims[i] && c->n->a.kind != R_SUM &&
-		    (c->n->a.kind == R_MEAN || x->type != SERVE_FP32))
+		/* the extremes of no numbers are infinities, and their mean is 0 */
+		if (gone && !x->dims[i] && c->n->a.kind != R_SUM && x->type != SERVE_FP32)
 			return bad(c, "an empty input");
 		if (!gone)
 			out->dims[k++] = x->dims[i];
@@ -830,8 +829,6 @@ static int by_op(const struct ctx *c, const struct shape *const *in, struct shap
 	}
 	case OP_AFFINE:
 		*out = *x;
-		if (a->nints && x->rank != a->nints)
-			return bad_shape(c, -ENOTSUP, "%u dimensions", x->rank);
 		if (x->rank < 2 || x->dims[1] != in[1]->dims[0])
 			return bad(c, "the input does not have %lld channels",
 				   (long long)in[1]->dims[0]);

@@ -31,6 +31,7 @@
 
 #define MAX_SLOTS	64		/* of a version */
 #define OLD_NS		1000000000u	/* a free slot that was unused for this time */
+#define MOST_ROWS	8		/* of a batch that is tried at the load */
 #define PIECE_NS	1000000u	/* of a plan, while other ops wait */
 #define LARGE		((uint64_t)1 << 20) /* bytes; to free them takes some 80 us */
 #define MAX_FREEING	((uint64_t)1 << 30) /* bytes that wait for the helper */
@@ -398,13 +399,41 @@ void plan_end(struct slot *s, int status)
 
 /* --- at the load and at the end -------------------------------------------------- */
 
+/*
+ * Plan a slot of this size.  Returns -EINVAL if the model refuses these shapes, which it need
+ * not do for another number of rows.
+ */
+static int warm(struct server *sv, struct version *v, const struct serve_shape *in,
+		uint64_t rows, char *err, size_t size)
+{
+	struct shapes *sh = shapes_of(v, in, v->m->batch);
+	struct slot *s = sh ? slot_new(sv, v, sh, rows) : NULL;
+	int rc;
+
+	if (!s) {
+		if (sh)
+			shapes_drop(v, sh);
+		snprintf(err, size, "out of memory");
+		return -ENOMEM;
+	}
+	do
+		rc = slot_plan(s, err, size);
+	while (rc == -EAGAIN);
+	if (rc) {
+		slot_free(s);
+		return rc;
+	}
+	slot_planned(s);
+	slot_give(s);
+	return 0;
+}
+
 int slots_warm(struct server *sv, struct version *v, char *err, size_t size)
 {
 	const struct model_conf *conf = &v->e->conf;
 	struct serve_shape in[MAX_IO];
-	struct shapes *sh;
-	unsigned int i, k, n;
-	struct slot *s;
+	unsigned int i, k, n, rows;
+	char other[256];
 	int rc;
 
 	for (i = 0; i < v->m->ninputs; i++) {
@@ -416,24 +445,17 @@ int slots_warm(struct server *sv, struct version *v, char *err, size_t size)
 		}
 	}
 	for (k = 0; k <= (v->m->batch ? conf->npreferred : 0); k++) {
+		rows = k ? conf->preferred[k - 1] : 1;
 		for (n = 0; n < conf->instances; n++) {
-			sh = shapes_of(v, in, v->m->batch);
-			s = sh ? slot_new(sv, v, sh, k ? conf->preferred[k - 1] : 1) : NULL;
-			if (!s) {
-				if (sh)
-					shapes_drop(v, sh);
-				snprintf(err, size, "out of memory");
-				return -ENOMEM;
-			}
-			do
-				rc = slot_plan(s, err, size);
-			while (rc == -EAGAIN);
-			if (rc) {
-				slot_free(s);
+			rc = warm(sv, v, in, rows, err, size);
+			/* a batch may be of two rows at least, or not of any number */
+			for (i = 2; rc == -EINVAL && !k && v->m->batch && i <= MOST_ROWS; i++)
+				if (warm(sv, v, in, i, other, sizeof(other)) != -EINVAL)
+					break;
+			if (rc == -EINVAL && v->m->batch && (k || i <= MOST_ROWS))
+				break;
+			if (rc)
 				return rc;
-			}
-			slot_planned(s);
-			slot_give(s);
 		}
 	}
 	return 0;

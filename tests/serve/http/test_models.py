@@ -159,3 +159,14 @@ def test_inputs_may_differ_in_their_first_dimension(pawl):
         assert answer.status == 200, answer.json
         output = answer.json["outputs"][0]
         assert output["shape"] == [n, m] and output["data"] == [3] * n * m
+
+
+def test_a_model_need_not_take_a_single_row(pawl):
+    made.save(pawl.repository, "m", made.model(
+        [node("Reshape", ["INPUT0", "halves"], "y")], [value("INPUT0", [-1, 3])],
+        [value("y", [-1, -1])], [tensor("halves", [2], [2, -1])]))
+    pawl.start(config="[model]\npreferred_batches = 3, 4\n")
+    answer = pawl.infer("m", [[1, 2, 3]])
+    assert answer.status == 400 and "operator Reshape 'y'" in answer.json["error"]
+    answer = pawl.infer("m", [[1, 2, 3]] * 2)
+    assert answer.status == 200 and answer.json["outputs"][0]["shape"] == [2, 3]
