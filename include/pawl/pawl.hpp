@@ -26,7 +26,8 @@
  * deleted once, when its op ends, also if it never ran.  A push that is refused leaves the
  * callable as it was, if it can be moved without an exception, or copied.
  *
- * Lifetime: vars, groups and queues must be destroyed before their engine.
+ * Lifetime: an object of an engine that has ended, or that was moved from, throws EINVAL; its
+ * destructor does nothing.  Documentation/cpp.md has a table.
  *
  * Threads and progress: as the calls of the same names in pawl/engine.h.  An object itself may
  * be moved or destroyed only while no other thread uses it.
@@ -34,16 +35,20 @@
 #ifndef PAWL_PAWL_HPP
 #define PAWL_PAWL_HPP
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <system_error>
+#include <thread>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -78,14 +83,127 @@ inline int check(int rc)
 }
 
 /* A time without a limit. */
-inline constexpr std::chrono::nanoseconds forever{-1};
+inline constexpr std::chrono::nanoseconds forever = std::chrono::nanoseconds::max();
 
 namespace detail {
+
+/*
+ * Any duration in nanoseconds, rounded up: 0 (over at once) if it is negative or no number, and
+ * INT64_MAX if it is too long.
+ */
+template <class R, class P> constexpr std::int64_t nanoseconds(std::chrono::duration<R, P> d)
+{
+	long double ns = std::chrono::duration<long double, std::nano>(d).count();
+	std::int64_t n;
+
+	if (!(ns > 0))
+		return 0;
+	if (ns >= 9223372036854775807.0L)
+		return INT64_MAX;
+	n = static_cast<std::int64_t>(ns);
+	return n < ns ? n + 1 : n;
+}
+
+/* The same as a limit of a wait. */
+template <class R, class P> constexpr std::int64_t limit_of(std::chrono::duration<R, P> d)
+{
+	std::int64_t ns = detail::nanoseconds(d);
+
+	return ns == INT64_MAX ? -1 : ns;
+}
+
+/*
+ * What the objects of an engine know of its end: they hold a reference to it.  e becomes NULL when
+ * the engine is destroyed.  The rest is for errors that coroutines have thrown, and that a wait for
+ * all ops must not throw again.
+ */
+struct life {
+	std::atomic<pawl_engine *> e{nullptr};
+	std::atomic<unsigned int> told{0};	/* errors thrown or cleared since the last wait for all */
+	std::atomic<unsigned int> epoch{0};	/* of these waits */
+};
+
+/* The engines of the process that class engine has made and not destroyed. */
+class engines {
+public:
+	static void add(const std::shared_ptr<life> &l)
+	{
+		std::lock_guard<std::mutex> lock(mutex());
+
+		all()[l->e.load()] = l;
+	}
+	static void remove(pawl_engine *e) noexcept
+	{
+		std::lock_guard<std::mutex> lock(mutex());
+
+		all().erase(e);
+	}
+	/* NULL if it has ended.  For slow paths. */
+	static std::shared_ptr<life> find(pawl_engine *e)
+	{
+		std::lock_guard<std::mutex> lock(mutex());
+		auto at = all().find(e);
+
+		return at == all().end() ? nullptr : at->second;
+	}
+
+private:
+	/* Never destroyed, because objects with static storage may need them last. */
+	static std::mutex &mutex()
+	{
+		static std::mutex *m = new std::mutex;
+
+		return *m;
+	}
+	static std::map<pawl_engine *, std::shared_ptr<life>> &all()
+	{
+		static auto *m = new std::map<pawl_engine *, std::shared_ptr<life>>;
+
+		return *m;
+	}
+};
+
+/* Of an object that has an engine, and a handle if there must be one. */
+inline pawl_engine *alive(const std::shared_ptr<life> &l, const char *what)
+{
+	pawl_engine *e = l ? l->e.load(std::memory_order_relaxed) : nullptr;
+
+	if (!e)
+		throw error(-EINVAL, what);
+	return e;
+}
+
+inline pawl_engine *alive(const std::shared_ptr<life> &l, std::uint64_t handle, const char *what)
+{
+	if (!handle)
+		throw error(-EINVAL, what);
+	return alive(l, what);
+}
+
+struct async_call;
+
+/*
+ * What a failed body leaves: its exception.  A coroutine that awaits the op may report it before a
+ * wait does, and sets `told`.
+ */
+struct thrown {
+	std::exception_ptr x;
+	std::atomic<bool> told{false};
+	std::atomic<int> refs;
+	unsigned int epoch = 0;
+
+	explicit thrown(const std::exception_ptr &p, int n = 1) noexcept : x(p), refs(n) {}
+	static void drop(thrown *t) noexcept
+	{
+		if (t && t->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)
+			delete t;
+	}
+};
 
 /* config.drop: no wait reported the exception. */
 inline void drop(void *, void *payload)
 {
-	delete static_cast<std::exception_ptr *>(payload);
+	thrown::drop(static_cast<thrown *>(payload));
 }
 
 struct failure {
@@ -123,30 +241,69 @@ inline int fail(pawl_run *run, const std::exception_ptr &x) noexcept
 {
 	failure f = failure_of(x);
 
-	return pawl_fail_with(run, f.code, f.text, new (std::nothrow) std::exception_ptr(x));
+	return pawl_fail_with(run, f.code, f.text, new (std::nothrow) thrown(x));
 }
 
-/* A wait reported an error of an op: throw what came with it. */
-[[noreturn]] inline void raise(int rc, const pawl_error &err)
+/* What came with an error that a call has reported, and whether a coroutine has thrown it. */
+inline std::exception_ptr take(const pawl_error &err, bool &told)
 {
-	std::unique_ptr<std::exception_ptr> x(static_cast<std::exception_ptr *>(err.payload));
+	thrown *t = static_cast<thrown *>(err.payload);
+	std::exception_ptr x = t ? t->x : nullptr;
 
-	if (x && *x) {
-		std::exception_ptr thrown = *x;
+	told = t && t->told.exchange(true);
+	thrown::drop(t);
+	return x;
+}
 
-		x.reset();
-		std::rethrow_exception(thrown);
-	}
+[[noreturn]] inline void raise(int rc, const std::exception_ptr &x)
+{
+	if (x)
+		std::rethrow_exception(x);
 	throw error(rc, pawl_error_text());
 }
 
-/* The result of a wait: false if its own time has passed, not for an op's -ETIMEDOUT. */
-inline bool waited(int rc, const pawl_error &err)
+/*
+ * The result of a wait for a var: false if its own time has passed, not for an op's -ETIMEDOUT.
+ * Throws what the body threw, unless a coroutine has thrown it.
+ */
+inline bool waited(int rc, const pawl_error &err, life &l)
 {
+	std::exception_ptr x;
+	bool told;
+
 	if (rc == -ETIMEDOUT && !err.code)
 		return false;
-	if (rc < 0)
-		raise(rc, err);
+	if (rc >= 0)
+		return true;
+	x = take(err, told);
+	if (told)
+		return true;
+	if (err.code)
+		l.told.fetch_add(1);
+	raise(rc, x);
+}
+
+/*
+ * The same for a wait for all ops, of whose failures the library returns the first.  If that was
+ * thrown before, and not all others were, the exception says so.
+ */
+inline bool waited_all(int rc, const pawl_error &err, life &l)
+{
+	std::exception_ptr x;
+	unsigned int all;
+	bool told;
+
+	if (rc == -ETIMEDOUT && !err.code)
+		return false;
+	l.epoch.fetch_add(1);
+	all = l.told.exchange(0);
+	if (rc >= 0)
+		return true;
+	x = take(err, told);
+	if (!told)
+		raise(rc, x);
+	if (err.count > all)
+		throw error(rc, "ops failed besides those whose errors were thrown before");
 	return true;
 }
 
@@ -161,13 +318,14 @@ inline bool waited(int rc)
 /* An op as attributes describe it. */
 struct description {
 	pawl_engine *e;
+	const std::shared_ptr<life> &l;
 	pawl_op op;
 	std::uint16_t prop = PAWL_NORMAL;
 	std::uint16_t flags = 0;
 	pawl_device device = {PAWL_CPU, 0};
 
 	/* Fields from cq on are read only if their flag is set. */
-	explicit description(pawl_engine *engine) : e(engine)
+	description(pawl_engine *engine, const std::shared_ptr<life> &of) : e(engine), l(of)
 	{
 		std::memset(&op, 0, offsetof(pawl_op, cq));
 		op.size = sizeof(op);
@@ -205,26 +363,25 @@ class queue;
 
 /* --- vars --------------------------------------------------------------------------- */
 
-/*
- * A var.  Its destructor pushes its deletion behind the ops that were pushed before.  One that
- * was made without an engine, or moved from, may only be assigned to and destroyed.
- */
+/* A var.  Its destructor pushes its deletion behind the ops that were pushed before. */
 class var {
 public:
 	var() = default;
 	explicit var(const engine &e);
-	var(var &&v) noexcept : e_(v.e_), v_(v.v_) { v.v_.h = 0; }
+	var(var &&v) noexcept : l_(std::move(v.l_)), v_(v.v_) { v.v_.h = 0; }
 	var &operator=(var &&v) noexcept
 	{
-		std::swap(e_, v.e_);
+		std::swap(l_, v.l_);
 		std::swap(v_, v.v_);
 		return *this;
 	}
 	~var()
 	{
+		pawl_engine *e = l_ ? l_->e.load(std::memory_order_relaxed) : nullptr;
+
 		/* If it is refused, the var lives as long as the engine. */
-		if (v_.h)
-			(void)pawl_var_delete(e_, v_, nullptr, nullptr);
+		if (v_.h && e)
+			(void)pawl_var_delete(e, v_, nullptr, nullptr);
 	}
 
 	pawl_var_t get() const noexcept { return v_; }
@@ -232,7 +389,7 @@ public:
 	{
 		std::uint64_t n;
 
-		check(pawl_var_version(e_, v_, &n));
+		check(pawl_var_version(e(), v_, &n));
 		return n;
 	}
 
@@ -240,25 +397,42 @@ public:
 	void wait() const { (void)wait_for(forever); }
 	void wait_with_reads() const { (void)wait_with_reads_for(forever); }
 	/* The same with a time limit; they return false if it has passed. */
-	bool wait_for(std::chrono::nanoseconds limit) const
+	template <class R, class P> bool wait_for(std::chrono::duration<R, P> limit) const
 	{
 		pawl_error err = {};
-		int rc = pawl_wait_readable(e_, v_, limit.count(), &err);
+		int rc = pawl_wait_readable(e(), v_, detail::limit_of(limit), &err);
 
-		return detail::waited(rc, err);
+		return detail::waited(rc, err, *l_);
 	}
-	bool wait_with_reads_for(std::chrono::nanoseconds limit) const
+	template <class R, class P> bool wait_with_reads_for(std::chrono::duration<R, P> limit) const
 	{
 		pawl_error err = {};
-		int rc = pawl_wait_writable(e_, v_, limit.count(), &err);
+		int rc = pawl_wait_writable(e(), v_, detail::limit_of(limit), &err);
 
-		return detail::waited(rc, err);
+		return detail::waited(rc, err, *l_);
 	}
 	/* Clear the error that poisons the var now, so that no wait reports it. */
-	void clear() const { check(pawl_var_clear(e_, v_)); }
+	void clear() const
+	{
+		pawl_error err = {};
+		int rc = pawl_var_take(e(), v_, &err);
+		bool told;
+
+		if (!err.code) {
+			check(rc);
+			return;
+		}
+		(void)detail::take(err, told);
+		l_->told.fetch_add(!told);
+	}
 
 private:
-	pawl_engine *e_ = nullptr;
+	pawl_engine *e() const
+	{
+		return detail::alive(l_, v_.h, "var: it was moved from, or its engine has ended");
+	}
+
+	std::shared_ptr<detail::life> l_;
 	pawl_var_t v_ = {0};
 };
 
@@ -300,9 +474,75 @@ template <bool Write> struct access_list {
 inline pawl_var_t handle(const var &v) noexcept { return v.get(); }
 inline pawl_var_t handle(pawl_var_t v) noexcept { return v; }
 
+/* Is A a list of reads, or of writes?  Its length, or -1 if it is known at run time only. */
+template <bool Write, class A> struct list {
+	static constexpr int is = 0;
+	static constexpr std::size_t length = 0;
+};
+template <bool Write, std::size_t N> struct list<Write, access<N, Write>> {
+	static constexpr int is = 1;
+	static constexpr std::size_t length = N;
+};
+template <bool Write> struct list<Write, access_list<Write>> {
+	static constexpr int is = 1;
+	static constexpr std::size_t length = std::size_t(-1);
+};
+
+/* Several lists of one op, as one. */
+template <bool Write, class... A> struct lists {
+	static constexpr int count = (0 + ... + list<Write, A>::is);
+	static constexpr bool fixed = (true && ... && (list<Write, A>::length != std::size_t(-1)));
+	static constexpr std::size_t length =
+		count > 1 ? (std::size_t(0) + ... + list<Write, A>::length) : 0;
+
+	static_assert(count < 2 || fixed, "reads_of() and writes_of() are the only list of their "
+		      "kind: put all handles into one array");
+
+	access<fixed ? length : 0, Write> all;
+	std::size_t n = 0;
+
+	template <class B> void add(const B &b) noexcept
+	{
+		if constexpr (count > 1 && list<Write, B>::is)
+			for (std::size_t i = 0; i < list<Write, B>::length; i++)
+				all.v[n++] = b.v[i];
+	}
+	void apply(description &d) const noexcept
+	{
+		if constexpr (count > 1)
+			all.apply(d);
+	}
+};
+
+template <class T, class... A> inline constexpr int same = (0 + ... + std::is_same_v<T, A>);
+
+/* The attributes of an op.  They must live until it is pushed. */
+template <class... A> struct attributes {
+	static_assert((true && ... && (list<false, A>::is || list<true, A>::is || same<A, A...> == 1)),
+		      "an attribute other than reads() and writes() appears twice");
+
+	lists<false, A...> reads;
+	lists<true, A...> writes;
+
+	attributes(description &d, const A &...a) noexcept
+	{
+		(apply(d, a), ...);
+		(reads.add(a), ...);
+		(writes.add(a), ...);
+		reads.apply(d);
+		writes.apply(d);
+	}
+	template <class B> static void apply(description &d, const B &b) noexcept
+	{
+		if constexpr (!(list<false, B>::is && lists<false, A...>::count > 1) &&
+			      !(list<true, B>::is && lists<true, A...>::count > 1))
+			b.apply(d);
+	}
+};
+
 } /* namespace detail */
 
-/* The vars that the op reads or writes: objects of class var, or handles. */
+/* The vars that the op reads or writes: objects of class var, or handles.  Lists add up. */
 template <class... V> auto reads(const V &...v) noexcept
 {
 	return detail::access<sizeof...(V), false>{{detail::handle(v)...}};
@@ -353,13 +593,18 @@ struct no_skip {
 
 /* If the op has not started at this time, it fails with ETIMEDOUT. */
 struct deadline {
-	std::chrono::steady_clock::time_point time;
+	template <class D>
+	explicit deadline(std::chrono::time_point<std::chrono::steady_clock, D> time) noexcept
+		: ns(detail::nanoseconds(time.time_since_epoch()))
+	{
+	}
 	void apply(detail::description &d) const noexcept
 	{
 		d.flags |= PAWL_OP_DEADLINE;
-		d.op.deadline_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-			time.time_since_epoch()).count();
+		d.op.deadline_ns = ns;
 	}
+
+	std::int64_t ns;
 };
 
 /* The cost of the op, for limits on costs. */
@@ -380,21 +625,36 @@ public:
 	pawl_ticket_t get() const noexcept { return t_; }
 	enum pawl_ticket_state state() const noexcept
 	{
-		return e_ ? static_cast<enum pawl_ticket_state>(pawl_ticket_state(e_, t_)) :
-			    PAWL_TICKET_COMPLETE;
+		pawl_engine *e = engine();
+
+		return e ? static_cast<enum pawl_ticket_state>(pawl_ticket_state(e, t_)) :
+			   PAWL_TICKET_COMPLETE;
 	}
 	/* Wait until the op is complete. */
 	void wait() const { (void)wait_for(forever); }
-	bool wait_for(std::chrono::nanoseconds limit) const
+	template <class R, class P> bool wait_for(std::chrono::duration<R, P> limit) const
 	{
-		return !e_ || detail::waited(pawl_ticket_wait(e_, t_, limit.count()));
+		pawl_engine *e = engine();
+
+		return !e || detail::waited(pawl_ticket_wait(e, t_, detail::limit_of(limit)));
 	}
 	/* Returns true if the op will not start, false if it has started or is complete. */
-	bool cancel() const noexcept { return e_ && !pawl_cancel(e_, t_); }
+	bool cancel() const noexcept
+	{
+		pawl_engine *e = engine();
+
+		return e && !pawl_cancel(e, t_);
+	}
 
 private:
 	friend struct track;
-	pawl_engine *e_ = nullptr;
+	/* An engine that has ended has waited for the op. */
+	pawl_engine *engine() const noexcept
+	{
+		return l_ ? l_->e.load(std::memory_order_relaxed) : nullptr;
+	}
+
+	std::shared_ptr<detail::life> l_;
 	pawl_ticket_t t_ = {0};
 };
 
@@ -404,8 +664,9 @@ struct track {
 	{
 		d.flags |= PAWL_OP_TICKET;
 		d.op.ticket = &t_->t_;
-		t_->e_ = d.e;
+		t_->l_ = d.l;
 	}
+	ticket &get() const noexcept { return *t_; }
 
 private:
 	ticket *t_;
@@ -420,14 +681,20 @@ private:
 class completion {
 public:
 	completion(pawl_engine *e, pawl_token_t token) noexcept : e_(e), t_(token) {}
-	completion(completion &&c) noexcept : e_(c.e_), t_(c.t_) { c.t_.h = 0; }
+	completion(completion &&c) noexcept : e_(c.e_), t_(c.t_), checked_(c.checked_) { c.t_.h = 0; }
 	completion &operator=(completion &&c) noexcept
 	{
 		std::swap(e_, c.e_);
 		std::swap(t_, c.t_);
+		std::swap(checked_, c.checked_);
 		return *this;
 	}
-	~completion() { fail(-ECANCELED, "the completion of the op was destroyed"); }
+	/* One that outlives its engine belongs to an op that has ended: its body has thrown. */
+	~completion()
+	{
+		if (t_.h && (!checked_ || detail::engines::find(e_)))
+			fail(-ECANCELED, "the completion of the op was destroyed");
+	}
 
 	explicit operator bool() const noexcept { return t_.h; }
 	/* Each does nothing if the op was completed before. */
@@ -438,7 +705,7 @@ public:
 		detail::failure f = detail::failure_of(x);
 
 		if (t_.h)
-			end(f.code, f.text, new (std::nothrow) std::exception_ptr(x));
+			end(f.code, f.text, new (std::nothrow) detail::thrown(x));
 	}
 
 private:
@@ -451,8 +718,10 @@ private:
 			(void)pawl_complete_with(e_, t, code, text, payload);
 	}
 
+	friend struct detail::async_call;
 	pawl_engine *e_;
 	pawl_token_t t_;
+	bool checked_ = false;	/* of push_async(): its engine is one of detail::engines */
 };
 
 namespace detail {
@@ -498,17 +767,22 @@ struct sync_call {
 };
 
 struct async_call {
-	/* Once f has moved the completion, an exception could not fail the op: terminate. */
+	/*
+	 * If f throws when it has moved the completion, the op fails nevertheless, unless it has
+	 * been completed: the token of an op that is complete is refused.
+	 */
 	template <class F> static void run(F &f, pawl_run *run) noexcept
 	{
-		completion c(run->engine, run->token);
+		pawl_engine *e = run->engine;
+		pawl_token_t token = run->token;
+		completion c(e, token);
 
+		c.checked_ = true;
 		try {
 			f(std::move(c));
 		} catch (...) {
-			if (!c)
-				std::terminate();
-			c.fail(std::current_exception());
+			completion(e, token).fail(std::current_exception());
+			c.t_.h = 0;
 		}
 	}
 	static void set(description &d, void (*fn)(pawl_run *, void *)) noexcept
@@ -592,14 +866,17 @@ template <class G, class C, class F> int push_new(description &d, F &&f)
 	return rc;
 }
 
-template <class C, class F, class... A> int push(pawl_engine *e, F &&f, const A &...a)
+template <class C, class F, class... A>
+int push(pawl_engine *e, const std::shared_ptr<life> &l, F &&f, const A &...a)
 {
 	using G = std::decay_t<F>;
-	description d(e);
+	description d(e, l);
+	const attributes<A...> kept(d, a...);
 
-	(a.apply(d), ...);
+	if (!e)
+		return -EINVAL;
 	if constexpr (in_pointer<G>) {
-		const G g(f);
+		const G g(std::forward<F>(f));
 
 		std::memcpy(&d.op.arg, &g, sizeof(g));
 		C::set(d, run_pointer<G, C>);
@@ -629,21 +906,39 @@ struct config : pawl_config {
 
 class engine {
 public:
-	explicit engine(const pawl_config &c = config())
+	explicit engine(const pawl_config &c = config()) : l_(std::make_shared<detail::life>())
 	{
 		pawl_config own = c;
 
 		own.drop = detail::drop;
 		check(pawl_engine_create(&own, &e_));
+		l_->e.store(e_);
+		try {
+			detail::engines::add(l_);
+		} catch (...) {
+			(void)pawl_engine_destroy(e_);
+			throw;
+		}
 	}
-	engine(engine &&e) noexcept : e_(std::exchange(e.e_, nullptr)) {}
+	engine(engine &&e) noexcept : e_(std::exchange(e.e_, nullptr)), l_(std::move(e.l_)) {}
 	engine &operator=(engine &&e) noexcept
 	{
 		std::swap(e_, e.e_);
+		std::swap(l_, e.l_);
 		return *this;
 	}
-	/* Waits for all ops. */
-	~engine() { (void)pawl_engine_destroy(e_); }
+	/*
+	 * Waits for all ops.  In a body of the engine that is impossible: the engine then remains
+	 * until the process ends.
+	 */
+	~engine()
+	{
+		if (!e_ || pawl_engine_stop(e_) == -EDEADLK)
+			return;
+		detail::engines::remove(e_);
+		l_->e.store(nullptr);
+		(void)pawl_engine_destroy(e_);
+	}
 
 	pawl_engine *get() const noexcept { return e_; }
 
@@ -654,12 +949,16 @@ public:
 	 */
 	template <class F, class... A> void push(F &&f, const A &...a) const
 	{
-		check(detail::push<detail::sync_call>(e_, std::forward<F>(f), a...));
+		int rc = try_push(std::forward<F>(f), a...);
+
+		if (rc)
+			(void)alive();
+		check(rc);
 	}
 	/* The same; returns 0, or the negative errno of a push that was refused. */
 	template <class F, class... A> int try_push(F &&f, const A &...a) const
 	{
-		return detail::push<detail::sync_call>(e_, std::forward<F>(f), a...);
+		return detail::push<detail::sync_call>(e_, l_, std::forward<F>(f), a...);
 	}
 	/*
 	 * Push an asynchronous body: f(completion &&) starts something, and moves the completion
@@ -667,39 +966,45 @@ public:
 	 */
 	template <class F, class... A> void push_async(F &&f, const A &...a) const
 	{
-		check(detail::push<detail::async_call>(e_, std::forward<F>(f), a...));
+		check(detail::push<detail::async_call>(alive(), l_, std::forward<F>(f), a...));
 	}
 
 	/* Wait until no op is in flight.  Throws what a body threw. */
 	void wait() const { (void)wait_for(forever); }
-	bool wait_for(std::chrono::nanoseconds limit) const
+	template <class R, class P> bool wait_for(std::chrono::duration<R, P> limit) const
 	{
 		pawl_error err = {};
-		int rc = pawl_wait_all(e_, limit.count(), &err);
+		int rc = pawl_wait_all(alive(), detail::limit_of(limit), &err);
 
-		return detail::waited(rc, err);
+		return detail::waited_all(rc, err, *l_);
 	}
 
-	void stop() const { check(pawl_engine_stop(e_)); }
-	void start() const { check(pawl_engine_start(e_)); }
+	void stop() const { check(pawl_engine_stop(alive())); }
+	void start() const { check(pawl_engine_start(alive())); }
 	/* Run one ready op on this thread.  Returns false if none is ready. */
-	bool run_one() const { return check(pawl_run_one(e_)); }
+	bool run_one() const { return check(pawl_run_one(alive())); }
 	struct pawl_stats stats() const
 	{
 		struct pawl_stats s = {};
 
 		s.size = sizeof(s);
-		check(pawl_stats(e_, &s));
+		check(pawl_stats(alive(), &s));
 		return s;
 	}
 
 private:
+	friend class var;
+	friend class group;
+	friend class queue;
+	pawl_engine *alive() const { return detail::alive(l_, "engine: it was moved from"); }
+
 	pawl_engine *e_ = nullptr;
+	std::shared_ptr<detail::life> l_;
 };
 
-inline var::var(const engine &e) : e_(e.get())
+inline var::var(const engine &e) : l_(e.l_)
 {
-	check(pawl_var_create(e_, &v_));
+	check(pawl_var_create(e.alive(), &v_));
 }
 
 /* --- groups ------------------------------------------------------------------------------- */
@@ -707,29 +1012,31 @@ inline var::var(const engine &e) : e_(e.get())
 /* Ops that are counted, limited, waited for and canceled together. */
 class group {
 public:
-	explicit group(const engine &e) : e_(e.get())
+	explicit group(const engine &e) : l_(e.l_)
 	{
-		check(pawl_group_create(e_, nullptr, &g_));
+		check(pawl_group_create(e.alive(), nullptr, &g_));
 	}
-	group(const engine &e, pawl_group_limits limits) : e_(e.get())
+	group(const engine &e, pawl_group_limits limits) : l_(e.l_)
 	{
 		limits.size = sizeof(limits);
-		check(pawl_group_create(e_, &limits, &g_));
+		check(pawl_group_create(e.alive(), &limits, &g_));
 	}
-	group(group &&g) noexcept : e_(g.e_), g_(g.g_) { g.g_.h = 0; }
+	group(group &&g) noexcept : l_(std::move(g.l_)), g_(g.g_) { g.g_.h = 0; }
 	group &operator=(group &&g) noexcept
 	{
-		std::swap(e_, g.e_);
+		std::swap(l_, g.l_);
 		std::swap(g_, g.g_);
 		return *this;
 	}
 	/* Waits for its ops. */
 	~group()
 	{
-		if (!g_.h)
+		pawl_engine *e = l_ ? l_->e.load(std::memory_order_relaxed) : nullptr;
+
+		if (!g_.h || !e)
 			return;
-		(void)pawl_group_wait(e_, g_, -1);
-		(void)pawl_group_destroy(e_, g_);
+		(void)pawl_group_wait(e, g_, -1);
+		(void)pawl_group_destroy(e, g_);
 	}
 
 	pawl_group_t get() const noexcept { return g_; }
@@ -738,25 +1045,32 @@ public:
 	{
 		std::uint64_t n;
 
-		check(pawl_group_count(e_, g_, &n, nullptr));
+		check(pawl_group_count(e(), g_, &n, nullptr));
 		return n;
 	}
 	void wait() const { (void)wait_for(forever); }
-	bool wait_for(std::chrono::nanoseconds limit) const
+	template <class R, class P> bool wait_for(std::chrono::duration<R, P> limit) const
 	{
-		return detail::waited(pawl_group_wait(e_, g_, limit.count()));
+		return detail::waited(pawl_group_wait(e(), g_, detail::limit_of(limit)));
 	}
 	/* The ops that have not started end with ECANCELED. */
-	void cancel() const { check(pawl_group_cancel(e_, g_)); }
+	void cancel() const { check(pawl_group_cancel(e(), g_)); }
 
 private:
-	pawl_engine *e_;
+	friend struct in;
+	/* The handle 0 would be the engine itself. */
+	pawl_engine *e() const
+	{
+		return detail::alive(l_, g_.h, "group: it was moved from, or its engine has ended");
+	}
+
+	std::shared_ptr<detail::life> l_;
 	pawl_group_t g_ = {0};
 };
 
 /* The op belongs to the group. */
 struct in {
-	explicit in(const group &g) noexcept : h(g.get()) {}
+	explicit in(const group &g) : h(g.get()) { (void)g.e(); }
 	void apply(detail::description &d) const noexcept
 	{
 		d.flags |= PAWL_OP_GROUP;
@@ -774,50 +1088,82 @@ struct in {
  */
 class queue {
 public:
-	explicit queue(const engine &e) : e_(e.get()) { check(pawl_cq_create(e_, &q_)); }
+	explicit queue(const engine &e) : l_(e.l_) { check(pawl_cq_create(e.alive(), &q_)); }
 	queue(const queue &) = delete;
-	/* Waits for the ops that name it, and discards their completions. */
+	/*
+	 * Waits for the ops that name it.  Coroutines that wait for them continue in the destructor,
+	 * as in dispatch(); what they throw is lost, and a co_await of this queue throws.  Completions
+	 * of other ops are discarded.
+	 */
 	~queue()
 	{
+		pawl_engine *e = l_->e.load(std::memory_order_relaxed);
 		pawl_completion c;
 
-		while (pawl_cq_destroy(e_, q_) == -EBUSY)
-			if (pawl_cq_wait(e_, q_, -1) || pawl_cq_reap(e_, q_, &c, 1) < 0)
+#ifdef PAWL_HAVE_COROUTINES
+		ending_ = true;
+#endif
+		while (e && pawl_cq_destroy(e, q_) == -EBUSY) {
+			if (pawl_cq_wait(e, q_, -1) || pawl_cq_reap(e, q_, &c, 1) < 0)
 				break;
+#ifdef PAWL_HAVE_COROUTINES
+			try {
+				if (runs_.load(std::memory_order_relaxed))
+					resume(c);
+			} catch (...) {
+			}
+#endif
+		}
 	}
 
 	pawl_cq_t get() const noexcept { return q_; }
 	/* Readable while there is a completion; for epoll, libuv and others. */
-	int fd() const { return check(pawl_cq_fd(e_, q_)); }
+	int fd() const { return check(pawl_cq_fd(e(), q_)); }
 	/* Take up to n completions without waiting; returns how many. */
 	unsigned int reap(pawl_completion *out, unsigned int n) const
 	{
-		return unsigned(check(pawl_cq_reap(e_, q_, out, n)));
+		return unsigned(check(pawl_cq_reap(e(), q_, out, n)));
 	}
 	/* Wait until there is a completion. */
 	void wait() const { (void)wait_for(forever); }
-	bool wait_for(std::chrono::nanoseconds limit) const
+	template <class R, class P> bool wait_for(std::chrono::duration<R, P> limit) const
 	{
-		return detail::waited(pawl_cq_wait(e_, q_, limit.count()));
+		return detail::waited(pawl_cq_wait(e(), q_, detail::limit_of(limit)));
 	}
 
 #ifdef PAWL_HAVE_COROUTINES
+	struct node;
 	class handler;
 	template <class F, class... A> class run_op;
 
 	/*
 	 * co_await q.run(f, attributes...): push f, and continue on the thread that calls
-	 * dispatch() when the op is complete.  The result is that of f, which may be any object;
-	 * an exception of f is thrown.  If the op did not run f, pawl::error is thrown.
+	 * dispatch() when the op is complete.  f is called as f() or f(pawl_run &).  The result is
+	 * what f returns, any object or reference; an exception of f is thrown, and no wait throws
+	 * it again.  If the op did not run f, pawl::error is thrown.
+	 *
+	 * If the coroutine is destroyed meanwhile, the op is canceled, and the destructor waits
+	 * until its body has ended.  That must not happen during a dispatch() of another thread.
 	 */
-	template <class F, class... A> run_op<std::decay_t<F>, A...> run(F &&f, A... a) const;
-	/* Continue the coroutines whose ops are complete; returns how many. */
+	template <class F, class... A> run_op<F, A...> run(F f, A... a) const;
+	/*
+	 * Continue the coroutines whose ops are complete; returns how many.  An exception that
+	 * leaves a coroutine leaves dispatch(); the others continue in the next call.
+	 */
 	unsigned int dispatch() const;
 #endif
 
 private:
-	pawl_engine *e_;
+	pawl_engine *e() const { return detail::alive(l_, "queue: its engine has ended"); }
+
+	std::shared_ptr<detail::life> l_;
 	pawl_cq_t q_ = {0};
+#ifdef PAWL_HAVE_COROUTINES
+	static bool resume(const pawl_completion &c);
+
+	mutable std::atomic<bool> runs_{false};	/* the tags are nodes */
+	bool ending_ = false;
+#endif
 };
 
 /* The completion arrives in the queue, with the tag. */
@@ -835,67 +1181,186 @@ struct notify {
 };
 
 #ifdef PAWL_HAVE_COROUTINES
-/* A coroutine that waits for a completion; the tag is its address. */
+/* The tag is the address of a node, which outlives a coroutine that is destroyed. */
+struct queue::node {
+	handler *waits;
+};
+
+/* A coroutine that waits for a completion. */
 class queue::handler {
 protected:
 	friend class queue;
 	std::coroutine_handle<> waiting_;
+	node *node_ = nullptr;	/* while the op is in flight or its completion is not reaped */
 	int status_ = 0;
 };
 
+namespace detail {
+
+template <class F> auto co_call(F &f, pawl_run &run) -> decltype(auto)
+{
+	if constexpr (std::is_invocable_v<F &, pawl_run &>)
+		return f(run);
+	else
+		return f();
+}
+
+/* What co_await returns is kept as: a value, or the address of what a reference names. */
+template <class R> struct kept {
+	using type = std::optional<R>;
+	template <class G> static void set(type &t, G &&g) { t.emplace(g()); }
+	static R get(type &t) { return std::move(*t); }
+};
+template <class R> struct kept<R &> {
+	using type = R *;
+	template <class G> static void set(type &t, G &&g) { t = std::addressof(g()); }
+	static R &get(type &t) { return *t; }
+};
+template <class R> struct kept<R &&> {
+	using type = std::optional<R>;
+	template <class G> static void set(type &t, G &&g) { t.emplace(g()); }
+	static R &&get(type &t) { return std::move(*t); }
+};
+template <> struct kept<void> {
+	using type = char;
+	template <class G> static void set(type &, G &&g) { g(); }
+	static void get(type &) {}
+};
+
+} /* namespace detail */
+
 template <class F, class... A> class queue::run_op : private queue::handler {
 public:
-	using result = std::invoke_result_t<F &>;
+	using result = decltype(detail::co_call(std::declval<F &>(), std::declval<pawl_run &>()));
 
 	run_op(const queue &q, F f, A... a) : q_(q), f_(std::move(f)), a_(std::move(a)...) {}
+	run_op(const run_op &) = delete;
+	~run_op()
+	{
+		detail::thrown::drop(thrown_);
+		if (!node_)
+			return;
+		/* The coroutine is being destroyed. */
+		node_->waits = nullptr;
+		(void)ticket_->cancel();
+		while (ticket_->state() != PAWL_TICKET_COMPLETE) {
+			try {
+				ticket_->wait();
+			} catch (const error &x) {
+				if (x.code().value() == EDEADLK)
+					break;
+				/* Another thread waits for the ticket. */
+				std::this_thread::sleep_for(std::chrono::microseconds(100));
+			}
+		}
+	}
 	bool await_ready() const noexcept { return false; }
 	void await_suspend(std::coroutine_handle<> h)
 	{
-		waiting_ = h;
-		/* After the push, another thread may have resumed the coroutine. */
-		std::apply([this](const A &...a) {
-			std::uint64_t tag =
-				reinterpret_cast<std::uintptr_t>(static_cast<handler *>(this));
+		std::unique_ptr<node> n(new node{this});
 
-			check(detail::push<detail::sync_call>(
-				q_.e_, [this] { body(); }, a..., notify(q_, tag)));
-		}, a_);
+		if (q_.ending_)
+			throw error(-ECANCELED, "co_await: the queue has ended");
+		waiting_ = h;
+		node_ = n.get();
+		q_.runs_.store(true, std::memory_order_relaxed);
+		try {
+			std::apply([this](const A &...a) { push(a...); }, a_);
+		} catch (...) {
+			node_ = nullptr;
+			throw;
+		}
+		/* Another thread may have resumed the coroutine. */
+		(void)n.release();
 	}
 	result await_resume()
 	{
-		if (thrown_)
-			std::rethrow_exception(thrown_);
-		if (status_ < 0)
-			throw error(status_, "the op");
-		if constexpr (!std::is_void_v<result>)
-			return std::move(*result_);
+		if (thrown_) {
+			std::exception_ptr x = thrown_->x;
+			auto l = q_.l_;
+
+			/* No wait throws it again. */
+			if (!thrown_->told.exchange(true) && thrown_->epoch == l->epoch.load())
+				l->told.fetch_add(1);
+			std::rethrow_exception(x);
+		}
+		if (!ran_)
+			throw error(status_ < 0 ? status_ : -ECANCELED, "co_await: the op did not run");
+		return detail::kept<result>::get(result_);
 	}
 
 private:
-	void body()
+	void push(const A &...a)
+	{
+		const std::uint64_t tag = reinterpret_cast<std::uintptr_t>(node_);
+		auto body = [this](pawl_run &run) { return this->body(run); };
+
+		/* After the push, another thread may have resumed the coroutine, and ended it. */
+		if constexpr ((false || ... || std::is_same_v<A, track>)) {
+			(keep(a), ...);
+			check(detail::push<detail::sync_call>(q_.e(), q_.l_, body, a..., notify(q_, tag)));
+		} else {
+			check(detail::push<detail::sync_call>(q_.e(), q_.l_, body, a...,
+							      track(own_), notify(q_, tag)));
+		}
+	}
+	template <class B> void keep(const B &b) noexcept
+	{
+		if constexpr (std::is_same_v<B, track>)
+			ticket_ = &b.get();
+	}
+	int body(pawl_run &run) noexcept
 	{
 		try {
-			if constexpr (std::is_void_v<result>)
-				f_();
-			else
-				result_.emplace(f_());
+			detail::kept<result>::set(result_, [&]() -> decltype(auto) {
+				return detail::co_call(f_, run);
+			});
+			ran_ = true;
+			return 0;
 		} catch (...) {
-			thrown_ = std::current_exception();
-			throw;
+			return fail(run);
 		}
+	}
+	/* Of the two references, one is the payload of the error. */
+	int fail(pawl_run &run) noexcept
+	{
+		std::exception_ptr x = std::current_exception();
+		detail::failure f = detail::failure_of(x);
+
+		thrown_ = new (std::nothrow) detail::thrown(x, 2);
+		if (thrown_)
+			thrown_->epoch = q_.l_->epoch.load();
+		return pawl_fail_with(&run, f.code, f.text, thrown_);
 	}
 
 	const queue &q_;
 	F f_;
 	std::tuple<A...> a_;
-	std::exception_ptr thrown_;
-	std::optional<std::conditional_t<std::is_void_v<result>, char, result>> result_;
+	ticket own_, *ticket_ = &own_;	/* or that of the program, which exists as long */
+	detail::thrown *thrown_ = nullptr;
+	bool ran_ = false;
+	typename detail::kept<result>::type result_{};
 };
 
 template <class F, class... A>
-queue::run_op<std::decay_t<F>, A...> queue::run(F &&f, A... a) const
+queue::run_op<F, A...> queue::run(F f, A... a) const
 {
-	return {*this, std::forward<F>(f), a...};
+	return {*this, std::move(f), a...};
+}
+
+/* Returns false if the coroutine was destroyed. */
+inline bool queue::resume(const pawl_completion &c)
+{
+	std::unique_ptr<node> n(reinterpret_cast<node *>(static_cast<std::uintptr_t>(c.tag)));
+	handler *h = n->waits;
+
+	if (!h)
+		return false;
+	h->node_ = nullptr;
+	h->status_ = c.status;
+	n.reset();
+	h->waiting_.resume();
+	return true;
 }
 
 inline unsigned int queue::dispatch() const
@@ -903,13 +1368,8 @@ inline unsigned int queue::dispatch() const
 	pawl_completion c;
 	unsigned int n = 0;
 
-	while (reap(&c, 1)) {
-		handler *h = reinterpret_cast<handler *>(static_cast<std::uintptr_t>(c.tag));
-
-		h->status_ = c.status;
-		h->waiting_.resume();
-		n++;
-	}
+	while (reap(&c, 1))
+		n += resume(c);
 	return n;
 }
 #endif

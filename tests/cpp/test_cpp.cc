@@ -3,7 +3,9 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <chrono>
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -328,7 +330,7 @@ static void exceptions_have_an_errno_and_a_text()
 		MUST(std::strstr(err.text, c.text));
 		MUST(!std::strcmp(err.op, "thrower"));
 		MUST(err.payload);
-		delete static_cast<std::exception_ptr *>(err.payload);
+		pawl::detail::drop(nullptr, err.payload);
 	}
 }
 
@@ -511,8 +513,159 @@ static void bad_calls_throw()
 	e.start();
 }
 
+/* A gate that bodies wait for. */
+struct door {
+	std::atomic<bool> open{false}, entered{false};
+	void wait()
+	{
+		entered = true;
+		while (!open)
+			std::this_thread::yield();
+	}
+};
+
+static void every_list_of_vars_counts()
+{
+	pawl::engine e(with_workers(3));
+	pawl::var a(e), b(e), c(e), d(e);
+	door g;
+	std::atomic<int> n{0};
+
+	e.push([&] { g.wait(); n = 1; }, pawl::writes(a));
+	e.push([&] { MUST(n == 1); n = 2; }, pawl::reads(a), pawl::reads(b), pawl::writes(c),
+	       pawl::writes(d));
+	e.push([&] { MUST(n == 2); }, pawl::reads(c), pawl::priority{1}, pawl::reads(d, b));
+	e.push([&] { MUST(n == 2); n = 3; }, pawl::writes(), pawl::writes(a), pawl::writes(c));
+	g.open = true;
+	e.wait();
+	MUST(n == 3 && a.version() == 2 && c.version() == 2 && d.version() == 1);
+}
+
+static void a_limit_can_be_any_duration()
+{
+	using namespace std::chrono;
+	pawl::engine e(with_workers(1));
+	pawl::var a(e);
+	pawl::group group(e);
+	pawl::ticket t;
+	door g;
+
+	e.push([&] { g.wait(); }, pawl::writes(a), pawl::in(group), pawl::track(t));
+	/* On the worker, not in one of the waits. */
+	while (!g.entered)
+		std::this_thread::yield();
+	/* Below 0 a limit is over at once. */
+	MUST(!a.wait_for(seconds(-1)) && !a.wait_for(-pawl::forever) && !a.wait_for(hours::min()));
+	MUST(!a.wait_with_reads_for(duration<double>(-0.5)) && !e.wait_for(milliseconds(-3)));
+	MUST(!group.wait_for(nanoseconds(-1)) && !t.wait_for(nanoseconds(-1)));
+	MUST(!a.wait_for(duration<double>(0.001)) && !a.wait_for(duration<float, std::micro>(0.5f)));
+	g.open = true;
+	MUST(a.wait_for(hours::max()) && e.wait_for(duration<double>(1e300)));
+	MUST(e.wait_for(pawl::forever));
+	e.push([] {}, pawl::writes(a), pawl::deadline{steady_clock::now() + duration<double>(1e3)});
+	a.wait();
+	e.push([] {}, pawl::writes(a), pawl::deadline{steady_clock::time_point(seconds(-1))});
+	THROWS(a.wait(), ETIMEDOUT);
+}
+
+static void a_body_may_throw_after_its_completion()
+{
+	static std::optional<pawl::completion> outlives;
+	std::optional<pawl::completion> kept;
+	pawl::engine e(with_workers(1));
+	pawl::var a(e), b(e);
+	int caught = 0;
+
+	e.push_async([](pawl::completion &&c) {
+		c.done();
+		throw special(1);
+	}, pawl::writes(a));
+	a.wait();
+	/* It has moved the completion: the op fails, and the completion does nothing any more. */
+	for (auto *keep : {&kept, &outlives}) {
+		e.push_async([keep](pawl::completion &&c) {
+			keep->emplace(std::move(c));
+			throw special(2);
+		}, pawl::writes(b));
+		try {
+			b.wait();
+		} catch (const special &s) {
+			caught += s.value;
+		}
+	}
+	kept->done();
+	kept.reset();
+	MUST(caught == 4);
+	e.wait();
+}
+
+static void objects_that_were_moved_from_or_have_no_engine_throw()
+{
+	pawl::var none, late;
+	pawl::ticket t;
+	std::optional<pawl::group> group;
+	std::optional<pawl::queue> queue;
+	{
+		pawl::engine e(with_workers(1));
+		pawl::var v(e), w(std::move(v));
+		pawl::group g(e), h(std::move(g));
+
+		THROWS(none.wait(), EINVAL);
+		THROWS(v.wait(), EINVAL);
+		THROWS(v.clear(), EINVAL);
+		THROWS(e.push([] {}, pawl::writes(v)), ESTALE);
+		THROWS(g.wait(), EINVAL);
+		THROWS(g.count(), EINVAL);
+		THROWS(e.push([] {}, pawl::in(g)), EINVAL);
+
+		pawl::engine f(std::move(e));
+
+		THROWS(e.push([] {}), EINVAL);
+		MUST(e.try_push([] {}) == -EINVAL);
+		THROWS(e.push_async([](pawl::completion &&) {}), EINVAL);
+		THROWS(e.wait(), EINVAL);
+		THROWS(pawl::var x(e), EINVAL);
+		THROWS(pawl::queue q(e), EINVAL);
+		f.push([] {}, pawl::writes(w), pawl::in(h), pawl::track(t));
+		f.wait();
+		late = std::move(w);
+		group.emplace(std::move(h));
+		queue.emplace(f);
+	}
+	/* Their engine has ended. */
+	THROWS(late.wait(), EINVAL);
+	THROWS(group->wait(), EINVAL);
+	THROWS(queue->wait(), EINVAL);
+	MUST(t.state() == PAWL_TICKET_COMPLETE && !t.cancel());
+	t.wait();
+}
+
+/* Trivial to move, but not to be copied. */
+struct move_only {
+	int *n;
+	explicit move_only(int *p) : n(p) {}
+	move_only(const move_only &) = delete;
+	move_only(move_only &&) = default;
+	void operator()() { ++*n; }
+};
+
+static void a_callable_need_not_be_copyable()
+{
+	pawl::engine e(with_workers(1));
+	int n = 0;
+
+	e.push(move_only(&n));
+	e.wait();
+	MUST(n == 1);
+}
+
 int main()
 {
+	every_list_of_vars_counts();
+	a_limit_can_be_any_duration();
+	a_body_may_throw_after_its_completion();
+	objects_that_were_moved_from_or_have_no_engine_throw();
+	a_callable_need_not_be_copyable();
 	bodies_run_in_the_order_of_their_vars();
 	small_callables_are_not_allocated();
 	large_callables_are_deleted_once();
