@@ -237,6 +237,8 @@ static void batch_push(struct thread *t, u32 nops, u32 naccs, u32 bopi)
 			op_gen_next(op);
 		if (unlikely(special & SPECIAL_TRACING))
 			trace_event(t, TRACE_PUSH, op, s->ops[i]);
+		if (unlikely(special & SPECIAL_CANCELED))
+			op_stamp(e, s->ops[i]);
 		if (unlikely(special & SPECIAL_RECORDING))
 			record_push(t, op, s->ops[i], i + 1 < nops);
 	}
@@ -328,6 +330,7 @@ static int batch_try(struct thread *t, const struct pawl_op *ops, u32 n)
 		}
 		rc = op_fill(t, op, opi, op_at(ops, i), 0);
 		if (rc) {
+			err_field(rc, "push_batch: ops[%u]: op", i);
 			op_free(t, op, opi);
 			if (rc == -EAGAIN && group_never(e, ops, n, op_at(ops, i)))
 				rc = err(-E2BIG, "push_batch: the ops of a group, or their costs, "
@@ -376,7 +379,7 @@ int pawl_push_batch(struct pawl_engine *e, const struct pawl_op *ops, size_t n)
 
 		rc = op_check(e, d, "push_batch");
 		if (rc)
-			return rc;
+			return err_field(rc, "push_batch: ops[%zu]: op", i);
 		naccs += (size_t)d->nreads + d->nwrites;
 	}
 	if (naccs > UINT32_MAX)

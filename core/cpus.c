@@ -173,6 +173,6 @@ int cpus_parse(const char *text, cpu_set_t *sets, u32 most)
 bad:
 	if (n == most)
 		return err(-EINVAL, "config.cpu_list has more lists than cpu_devices (%u)", most);
-	return err(-EINVAL, "config.cpu_list \"%s\" is wrong at byte %zu: CPUs below %d, as in \"0-3,8\"",
+	return err(-EINVAL, "engine_create: config.cpu_list \"%s\" is wrong at byte %zu: CPUs below %d, as in \"0-3,8\"",
 		   text, (size_t)(p - text), CPU_SETSIZE);
 }

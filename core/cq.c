@@ -353,6 +353,7 @@ int note_room(struct thread *t, u32 *idx, pawl_cq_t h, u64 tag, u32 group)
 	store_relaxed(&n->tag, tag);
 	n->status = 0;
 	n->cost = NOTE_ROOM;
+	n->name = NULL;
 	store_relaxed(&n->group, group);
 	return 0;
 }
@@ -432,7 +433,7 @@ int note_begin(struct thread *t, struct op *op, bool starts)
 }
 
 /* Called when the op is complete and its vars are released.  Progress: lock-free. */
-void note_end(struct thread *t, u32 idx, int status)
+void note_end(struct thread *t, u32 idx, const char *name, int status)
 {
 	struct pawl_engine *e = t->e;
 	struct op_note *n = note_of(e, idx);
@@ -456,6 +457,7 @@ void note_end(struct thread *t, u32 idx, int status)
 		group_room(e, group, cost, cq);
 	if (cq) {
 		n->status = status;
+		n->name = name;
 		cq_post(e, cq_of(e, cq), idx);
 	} else {
 		pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
@@ -603,7 +605,11 @@ int pawl_run_canceled(const struct pawl_run *run)
 	struct op *op = op_of(e, f->op);
 	struct op_note *n;
 
-	if (frame_complete(f) || !(op->flags & OP_NOTE))
+	if (frame_complete(f))
+		return 0;
+	if (unlikely(load_relaxed(&e->special) & SPECIAL_CANCELED) && op_canceled(e, f->op))
+		return -ECANCELED;
+	if (!(op->flags & OP_NOTE))
 		return 0;
 	n = note_of(e, op->note);
 	if (load_relaxed(&n->state) & NOTE_CANCELED)
@@ -684,8 +690,8 @@ static u32 cq_take(struct pawl_engine *e, struct cq *q)
 	return first;
 }
 
-int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out,
-		 unsigned int n)
+/* size: of one completion in out, which begins with struct pawl_completion. */
+static int cq_reap(struct pawl_engine *e, pawl_cq_t h, void *out, size_t size, unsigned int n)
 {
 	struct thread *t = thread_get(e);
 	struct cq *q;
@@ -706,6 +712,8 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 	} while (!cas_acquire_relaxed(&q->life, &life, life | CQ_REAPING));	/* CORE-Q8 <-> CORE-Q7 */
 	idx = load_relaxed(&q->ready);
 	for (k = 0; k < n; k++) {
+		struct pawl_named_completion *named = (void *)((char *)out + k * size);
+		struct pawl_completion *c = (void *)named;
 		struct op_note *note;
 
 		if (!idx)
@@ -713,9 +721,11 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 		if (!idx)
 			break;
 		note = note_of(e, idx);
-		out[k].tag = load_relaxed(&note->tag);
-		out[k].status = note->status;
-		out[k].reserved = 0;
+		c->tag = load_relaxed(&note->tag);
+		c->status = note->status;
+		c->reserved = 0;
+		if (size == sizeof(*named))
+			named->op = note->name;
 		store_relaxed(&q->ready, load_relaxed(&note->next));
 		if (unlikely(note->cost == NOTE_ROOM)) {
 			group_told(t, note->group);
@@ -738,7 +748,20 @@ int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out
 	fetch_add_release(&q->life, -((u64)CQ_REAPING + ops));	/* CORE-Q7 <-> CORE-Q8 */
 	return (int)k;
 }
+
+int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t h, struct pawl_completion *out,
+		 unsigned int n)
+{
+	return cq_reap(e, h, out, sizeof(*out), n);
+}
 PAWL_EXPORT(pawl_cq_reap);
+
+int pawl_cq_reap_named(struct pawl_engine *e, pawl_cq_t h, struct pawl_named_completion *out,
+		       unsigned int n)
+{
+	return cq_reap(e, h, out, sizeof(*out), n);
+}
+PAWL_EXPORT(pawl_cq_reap_named);
 
 struct cq_wait {
 	struct cq *q;

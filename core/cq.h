@@ -9,7 +9,10 @@
 struct op_note {
 	u64 tag;		/* A: note_room_again() */
 	u64 deadline;		/* CLOCK_MONOTONIC, ns; NOTE_NEVER */
-	pawl_release_fn release;
+	union {
+		pawl_release_fn release;
+		const char *name;	/* of the op, from note_end() on */
+	};
 	u64 waiter;		/* A: generation << 32 | slot + 1 of a thread that waits; or 0 */
 	u32 state;		/* A: generation << 3 | NOTE_*; phase 0: complete, or no ticket */
 	u32 cq;			/* its queue, or 0 */
@@ -59,7 +62,7 @@ int note_fill(struct thread *t, struct op *op, const struct pawl_op *d);
 void note_undo(struct thread *t, struct op *op);
 pawl_release_fn note_release(struct pawl_engine *e, const struct op *op);
 int note_begin(struct thread *t, struct op *op, bool starts);
-void note_end(struct thread *t, u32 idx, int status);
+void note_end(struct thread *t, u32 idx, const char *name, int status);
 bool note_is_of(struct pawl_engine *e, const struct op *op, u32 group);
 int note_room(struct thread *t, u32 *idx, pawl_cq_t cq, u64 tag, u32 group);
 bool note_room_again(struct pawl_engine *e, u32 idx, pawl_cq_t h, u64 tag);

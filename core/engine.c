@@ -257,13 +257,19 @@ static u32 workers_fewest(const struct pawl_config *c)
 	return (u32)n;
 }
 
+/* The largest number of ops, with those that threads keep. */
+static u32 ops_most(const struct pawl_config *c)
+{
+	return min_u(c->max_ops + 2 * pool_mag(c->max_ops) * c->max_threads, (1u << OPS_BITS) - 1);
+}
+
 static int pools_add(struct pawl_engine *e)
 {
 	const struct pawl_config *c = &e->cfg;
 	/* A small engine has small magazines: threads keep few objects, and the pools stay small. */
 	u32 mag = pool_mag(c->max_ops), vmag = pool_mag(c->max_vars);
 	u32 slack = 2 * mag * c->max_threads, vslack = 2 * vmag * c->max_threads;
-	u32 ops = min_u(c->max_ops + slack, (1u << OPS_BITS) - 1);
+	u32 ops = ops_most(c);
 	/* Those that a trim withholds from other threads for a moment: at least a slab. */
 	u32 aside = (u32)min_u(max_u(c->max_vars, 256u), 2048u);
 	u32 vars = min_u((c->max_vars + vslack + aside + 64) & ~63u, 1u << VAR_BITS) - 1;
@@ -444,11 +450,11 @@ static struct exec_thread *worker_enter(void *user)
 	return t ? &t->ex : NULL;
 }
 
-/* The threads, their counts of fast reads, and the rms; a page is touched at its first use. */
+/* The threads, their counts of fast reads, the rms and the stamps; pages are touched when used. */
 static size_t threads_bytes(const struct pawl_engine *e)
 {
 	return e->max_threads * (sizeof(struct thread) + RM_MAX * sizeof(struct rm_row)) +
-	       RM_MAX * sizeof(struct rm);
+	       RM_MAX * sizeof(struct rm) + (ops_most(&e->cfg) + 1) * sizeof(*e->stamps);
 }
 
 static void engine_free(struct pawl_engine *e)
@@ -544,6 +550,7 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	e->threads = p;
 	e->rm_rows = (void *)(e->threads + e->max_threads * sizeof(struct thread));
 	e->rms = (void *)(e->rm_rows + (size_t)e->max_threads * RM_MAX);
+	e->stamps = (void *)(e->rms + RM_MAX);
 	e->rm_reads = RM_READS;
 	rc = arena_create(c.name, &e->arena);
 	if (!rc)

@@ -39,6 +39,7 @@ enum {
 	SPECIAL_DEVICES = 8,	/* the engine has devices: their work may be pending */
 	SPECIAL_RECORDING = 16,
 	SPECIAL_EVENTS = SPECIAL_TRACING | SPECIAL_RECORDING,
+	SPECIAL_CANCELED = 32,	/* all ops were canceled once: each op is stamped; stays */
 };
 
 /*
@@ -105,6 +106,8 @@ struct pawl_engine {
 	struct slot_entry *slots;	/* I: one per slot */
 	u64 *live;		/* A: a bit per slot: a thread has the slot */
 	struct op_group *root;	/* I: the group {0} */
+	u32 cancels;		/* A: how often all ops were canceled */
+	u32 *stamps;		/* A: by op: the cancels before its push, if SPECIAL_CANCELED */
 	u32 interrupted;	/* A: the next wait that may be interrupted ends */
 	u32 ncqs, ngroups;	/* A: completion queues and groups that exist: count_below() */
 	struct gone gone;	/* A */

@@ -240,8 +240,8 @@ static int deps_check(struct thread *t, const struct plan *p)
 	return 0;
 }
 
-/* What of how needs a note is reserved as for a push. */
-static int launch_note(struct thread *t, struct op *op, const struct pawl_launch *how)
+/* What of how needs a note, as the description of an op. */
+static struct pawl_op how_op(const struct pawl_launch *how)
 {
 	struct pawl_op d = PAWL_OP_INIT;
 
@@ -252,7 +252,16 @@ static int launch_note(struct thread *t, struct op *op, const struct pawl_launch
 	d.ticket = how->ticket;
 	d.group = how->group;
 	d.cost = how->cost;
-	return note_fill(t, op, &d);
+	return d;
+}
+
+/* It is reserved as for a push. */
+static int launch_note(struct thread *t, struct op *op, const struct pawl_launch *how)
+{
+	struct pawl_op d = how_op(how);
+	int rc = note_fill(t, op, &d);
+
+	return rc ? err_field(rc, "graph_push: how") : 0;
 }
 
 /* Fill a new op; on error the caller frees the op, and nothing else is kept. */
@@ -372,6 +381,8 @@ static int graph_try(struct thread *t, struct graph *g, u32 idx, const struct pa
 	if (unlikely(e->kind == PAWL_NAIVE))
 		fetch_add_relaxed(&t->naive_pending, 1);
 	PROBE4(push, t->ex.id, opi, op_name(op), t->ex.slot);
+	if (unlikely(special & SPECIAL_CANCELED))
+		op_stamp(e, opi);
 	rc = push_op(t, op, opi);
 	if (rc) {
 		if (load_relaxed(&e->special) & SPECIAL_TRACING)
@@ -404,6 +415,7 @@ static int how_check(struct pawl_engine *e, const struct pawl_launch **how,
 		     struct pawl_launch *copy)
 {
 	const struct pawl_launch *h = *how;
+	struct pawl_op d;
 	int rc;
 
 	if (unlikely(h->size != sizeof(*h))) {
@@ -417,6 +429,9 @@ static int how_check(struct pawl_engine *e, const struct pawl_launch **how,
 	if (h->flags & ~PAWL_OP_NOTES || h->reserved)
 		return err(-EINVAL, "graph_push: how.flags is %#x, known is %#x; how.reserved is %u",
 			   h->flags, PAWL_OP_NOTES, h->reserved);
+	d = how_op(h);
+	if (unlikely(op_strays(&d)))
+		return op_stray(&d, "graph_push", "how");
 	if (h->device.kind == PAWL_CPU ? h->device.id >= e->ndev : !device_row(e, h->device))
 		return err(-ENODEV, "graph_push: no device %u:%u", h->device.kind, h->device.id);
 	return 0;

@@ -43,6 +43,33 @@ int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext)
 	return 0;
 }
 
+/* Name the field that op_strays() found. */
+__cold int op_stray(const struct pawl_op *d, const char *who, const char *of)
+{
+	static const struct {
+		const char *field, *flag;
+		u16 bit;
+	} pairs[] = {
+		{ "cq", "CQ", PAWL_OP_CQ },
+		{ "tag", "CQ", PAWL_OP_CQ },
+		{ "deadline_ns", "DEADLINE", PAWL_OP_DEADLINE },
+		{ "ticket", "TICKET", PAWL_OP_TICKET },
+		{ "group", "GROUP", PAWL_OP_GROUP },
+		{ "cost", "COST", PAWL_OP_COST },
+		{ "arg_size", "ARG", PAWL_OP_ARG },
+	};
+	const bool set[] = { d->cq.h, d->tag, d->deadline_ns, d->ticket, d->group.h, d->cost,
+			     d->arg_size };
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(pairs); i++)
+		if (set[i] && !(d->flags & pairs[i].bit))
+			break;
+	return i == ARRAY_SIZE(pairs) ? 0 :
+	       err(-EINVAL, "%s: %s.%s is set, but %s.flags has no PAWL_OP_%s", who, of,
+		   pairs[i].field, of, pairs[i].flag);
+}
+
 /* Slow path of op_check(): find out what is wrong.  Returns 0 if nothing is. */
 __cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *who)
 {
@@ -70,6 +97,10 @@ __cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *wh
 	if (d->size < need)
 		return err(-EINVAL, "%s: op.size is %zu, op.flags %#x needs %zu", who, d->size,
 			   d->flags, need);
+	/* A struct of an older header may end before these fields. */
+	rc = d->size == sizeof(*d) ? op_stray(d, who, "op") : 0;
+	if (rc)
+		return rc;
 	if ((d->flags & PAWL_OP_ARG) && d->arg_size && !d->arg)
 		return err(-EINVAL, "%s: op.arg is NULL but op.arg_size is %u", who, d->arg_size);
 	if ((d->flags & PAWL_OP_ARG) && !op_arg_fits(d))

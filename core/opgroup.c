@@ -535,11 +535,38 @@ int pawl_group_destroy(struct pawl_engine *e, pawl_group_t h)
 }
 PAWL_EXPORT(pawl_group_destroy);
 
+/*
+ * Cancel all ops.  An op has no room for the count of cancels at its push, so from the first call
+ * on ops are stamped in an array beside them.  An op with the stamp 0 was pushed before.
+ */
+static void cancel_all(struct pawl_engine *e)
+{
+	/* Relaxed: a push that is ordered after this call stamps its op with the new count. */
+	fetch_add_relaxed(&e->cancels, 1);
+	fetch_or_relaxed(&e->special, SPECIAL_CANCELED);
+}
+
+/* The op is being pushed.  Progress: wait-free. */
+void op_stamp(struct pawl_engine *e, u32 opi)
+{
+	store_relaxed(&e->stamps[opi], load_relaxed(&e->cancels));
+}
+
+/* Were all ops canceled after this one was pushed?  Progress: wait-free. */
+bool op_canceled(struct pawl_engine *e, u32 opi)
+{
+	return load_relaxed(&e->stamps[opi]) != load_relaxed(&e->cancels);
+}
+
 int pawl_group_cancel(struct pawl_engine *e, pawl_group_t h)
 {
 	struct op_group *g = h.h ? group_get(e, h) : NULL;
 	u64 n = g ? load_relaxed(&g->cancels) : 0;
 
+	if (!h.h) {
+		cancel_all(e);
+		return 0;
+	}
 	do
 		if (!g || n >> 32 != h.h >> 32)
 			return err(-ESTALE, "group_cancel: no group, or it was destroyed");

@@ -64,6 +64,7 @@ int groups_init(struct thread *t);
 int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d);
 void group_room(struct pawl_engine *e, u32 idx, u64 cost, bool posts);
 void group_leave(struct thread *t, u32 idx, u64 cost, bool posted);
+bool op_canceled(struct pawl_engine *e, u32 opi);
 int group_begin(struct pawl_engine *e, const struct op_note *n);
 bool group_never(struct pawl_engine *e, const struct pawl_op *ops, size_t n,
 		 const struct pawl_op *refused);

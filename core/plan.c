@@ -61,7 +61,8 @@ static int acc_add(struct thread *t, struct making *m, const pawl_var_t *v, u32 
 			key = SLOT_KEY | (u32)v[i].h;
 			m->p->nslots = (u32)max_u(m->p->nslots, (u32)v[i].h + 1);
 		} else if (var_check(t, v[i])) {
-			return var_bad("graph_create", read ? "reads" : "writes", i, v[i]);
+			return err_field(var_bad("graph_create", read ? "reads" : "writes", i, v[i]),
+					 "graph_create: ops[%u]: op", node);
 		} else {
 			key = var_index(v[i]);
 		}
@@ -164,7 +165,7 @@ static int op_bad_here(struct pawl_engine *e, const struct pawl_op *ops, size_t 
 	int rc = op_check(e, op, "graph_create");
 
 	if (rc)
-		return rc;
+		return err_field(rc, "graph_create: ops[%zu]: op", i);
 	/* These flags describe one push, and a graph keeps no descriptions of its ops. */
 	if (op->flags & (PAWL_OP_NOTES | PAWL_OP_ARG))
 		return err(-EINVAL, "graph_create: ops[%zu].flags is %#x, known is %#x", i, op->flags,

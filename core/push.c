@@ -402,6 +402,8 @@ static __cold void push_special(struct thread *t, struct op *op, u32 opi)
 		trace_event(t, TRACE_PUSH, op, opi);
 	if (special & SPECIAL_RECORDING)
 		record_push(t, op, opi, false);
+	if (special & SPECIAL_CANCELED)
+		op_stamp(t->e, opi);
 	if (special & SPECIAL_NAIVE)
 		fetch_add_relaxed(&t->naive_pending, 1);
 }
@@ -493,6 +495,9 @@ int var_delete(struct thread *t, pawl_var_t v, struct pawl_device dev, pawl_fn f
 {
 	struct pawl_op d = PAWL_OP_INIT;
 
+	if (unlikely(var_check(t, v)))
+		return err(-ESTALE, "var_delete: v is %s", v.h ?
+			   "a var that was deleted before, or of another engine" : "no var");
 	d.device = dev;
 	d.fn = fn;
 	d.arg = arg;

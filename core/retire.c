@@ -25,8 +25,10 @@
 #include <core/admit.h>
 #include <core/cq.h>
 #include <core/device.h>
+#include <core/devices.h>
 #include <core/error.h>
 #include <core/graph.h>
+#include <core/opgroup.h>
 #include <core/readmostly.h>
 #include <core/record.h>
 #include <core/retire.h>
@@ -396,6 +398,7 @@ __noinline u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 	u32 special = load_relaxed(&e->special), error = 0, next;
 	u32 owner = op->owner, waiter = op->flags & OP_WAITER;
 	u32 note = op->flags & OP_NOTE ? op->note : 0;
+	const char *name = note ? op_name(op) : NULL;
 
 	if (unlikely(status < 0 || (op->flags & (OP_ERR | OP_INHERITS))))
 		error = finish_error(t, op, &status);
@@ -417,7 +420,7 @@ __noinline u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 	status = op->flags & OP_STALE ? -ESTALE : status;
 	op_free(t, op, opi);
 	if (unlikely(note))
-		note_end(t, note, status);
+		note_end(t, note, name, status);
 	completed(t);
 	if (unlikely((special & SPECIAL_NAIVE) && !waiter)) {
 		/* CORE-N7 <-> CORE-N8: the push returns and sees the data. */
@@ -500,6 +503,17 @@ static u32 skip_op(struct thread *t, struct op *op, u32 opi, u32 error, int stat
 	return finish_op(t, op, opi, status);
 }
 
+/* All ops were canceled: must this one not start?  One that a device made room for has started. */
+static bool cancel_begin(struct thread *t, struct op *op, u32 opi)
+{
+	if ((op->flags & (OP_STALE | OP_WAITER | OP_DELETE)) || !op_canceled(t->e, opi) ||
+	    (op->dev >= DEV_FIRST && load_relaxed(&op->wait) == OP_ROOM))
+		return false;
+	op_err_set(t, op, error_make(t, -ECANCELED, op_name(op),
+				     "the op was canceled before it started"));
+	return true;
+}
+
 /* Slow path of run_op(): the op or the engine needs special handling. */
 static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 {
@@ -522,6 +536,8 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 		if (unlikely(status))
 			return skip_op(t, op, opi, 0, status);
 	}
+	if (unlikely(special & SPECIAL_CANCELED) && !skip && cancel_begin(t, op, opi))
+		return skip_op(t, op, opi, 0, -ECANCELED);
 	if (BUSTED(STALE_RUNS))
 		none = OP_WAITER;
 	if (unlikely(!op->fn || (op->flags & none))) {
@@ -589,6 +605,7 @@ static __always_inline_fn bool op_plain(u32 special, const struct op *op, u32 ex
 static __always_inline_fn u32 run_plain(struct thread *t, struct op *op, u32 opi, bool noted)
 {
 	u32 note = noted ? op->note : 0, next;
+	const char *name = noted ? op_name(op) : NULL;
 	struct frame f;
 	int status;
 
@@ -608,7 +625,7 @@ static __always_inline_fn u32 run_plain(struct thread *t, struct op *op, u32 opi
 	next = release_all(t, op, 0, true);
 	pool_put(t->e->pool[POOL_OP], &t->cache[POOL_OP], opi);
 	if (noted)
-		note_end(t, note, 0);
+		note_end(t, note, name, 0);
 	completed(t);
 	return next;
 }

@@ -50,6 +50,7 @@ int main(void)
 		op.cq = cq;
 		op.tag = (uint64_t)i;
 		op.flags = PAWL_OP_CQ;
+		op.deadline_ns = 0;		/* a field without its flag is 0 */
 		if (i == 7) {
 			op.flags |= PAWL_OP_DEADLINE;
 			op.deadline_ns = 1;	/* CLOCK_MONOTONIC: long ago */

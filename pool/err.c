@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <base/err.h>
 
@@ -76,6 +77,22 @@ int err(int code, const char *fmt, ...)
 	}
 	errno = saved;
 	return code;
+}
+
+int err_field(int code, const char *fmt, ...)
+{
+	char was[TEXT_MAX], field[TEXT_MAX];
+	const char *at;
+	va_list ap;
+
+	snprintf(was, sizeof(was), "%s", err_text());
+	at = strstr(was, ": op.");
+	if (!at)
+		return code;
+	va_start(ap, fmt);
+	vsnprintf(field, sizeof(field), fmt, ap);
+	va_end(ap);
+	return err(code, "%s%s", field, at + strlen(": op"));
 }
 
 /* Returns "" if this thread had no error yet.  Progress: wait-free. */

@@ -12,5 +12,7 @@
  */
 int err(int code, const char *fmt, ...) __printf(2, 3) __cold;
 const char *err_text(void);
+/* The text names a field of an op, "call: op.field ...": name the caller's instead of "call: op". */
+int err_field(int code, const char *fmt, ...) __printf(2, 3) __cold;
 
 #endif

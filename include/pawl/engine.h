@@ -211,7 +211,8 @@ enum pawl_prop {
 	PAWL_COPY_FROM_DEVICE = 1,	/* the copy-out queue of the device */
 	PAWL_COPY_TO_DEVICE = 2,	/* the copy-in queue of the device */
 	PAWL_CPU_PRIORITIZED = 3,	/* the CPU priority queue */
-	PAWL_ASYNC = 4,			/* runs inside the push if it is ready then */
+	PAWL_ASYNC = 4,			/* runs inside the push if it is ready then; an asynchronous
+					   body needs op.async_fn, not this */
 	PAWL_DELETE_VAR = 5,		/* runs before all other ready ops: pawl_var_delete() */
 	PAWL_GPU_PRIORITIZED = 6,	/* the priority queue of the device; on a CPU: normal */
 	PAWL_NO_SKIP = 7,		/* runs even if its vars are poisoned */
@@ -269,7 +270,7 @@ struct pawl_op {
 	uint16_t flags;			/* PAWL_OP_* */
 	struct pawl_device device;
 	const char *name;		/* for traces and messages; must outlive the engine */
-	/* Each of these is read only if its flag is set. */
+	/* Each of these needs its flag, and is 0 without it. */
 	pawl_cq_t cq;
 	uint64_t tag;
 	int64_t deadline_ns;		/* absolute, of CLOCK_MONOTONIC */
@@ -434,9 +435,11 @@ PAWL_API int pawl_graph_delete(struct pawl_engine *e, pawl_graph_t graph);
  *   writable: as readable, and until all reads of the var are complete.  It has the position
  *             of a write: reads that are pushed later stay behind it while it waits, and after
  *             a timeout until it would have been granted.
- *   all:      until no op is in flight.  Returns the first error since the last such wait,
- *             with the number of ops that failed, and clears all errors.  In a body it always
- *             fails with -EDEADLK.
+ *   all:      until no op is in flight.  Returns the first error since the last such wait that
+ *             no other call has reported or cleared, and clears all errors.  If there is one,
+ *             err->count is the number of ops that failed by themselves since that wait, also
+ *             of those whose errors were reported or cleared.  In a body it always fails with
+ *             -EDEADLK.
  *
  * Errors: besides those of ops, -ETIMEDOUT, -ESTALE, and -EDEADLK in a body that waits for its
  * own op.
@@ -465,7 +468,7 @@ PAWL_API const char *pawl_error_text(void);
  */
 struct pawl_error {
 	int code;		/* a negative errno; 0: none */
-	unsigned int count;	/* pawl_wait_all(): how many ops failed by themselves */
+	unsigned int count;	/* pawl_wait_all(): how many ops failed; other calls: 1 */
 	char op[48];		/* name of the op that failed first, if it has one */
 	char text[160];		/* its message */
 	void *payload;		/* of pawl_fail_with(); it belongs to the caller now */
@@ -557,6 +560,7 @@ PAWL_API int pawl_run_until(struct pawl_engine *e, bool (*done)(void *user), voi
  *            -ESTALE.
  *   reap:    take up to n completions without waiting, in the order in which they arrived.
  *            Returns their number; -EBUSY if another thread reaps this queue; -ESTALE, -EINVAL.
+ *            reap_named: with the name of each op.
  *   wait:    wait until there is a completion to reap; run the ops of queues
  *            without workers, and no others.
  *            -ETIMEDOUT; -ESTALE; -EBUSY if another thread waits for this queue.
@@ -576,10 +580,20 @@ struct pawl_completion {
 	int reserved;
 };
 
+/* The same, with the name of the op; NULL if it has none. */
+struct pawl_named_completion {
+	uint64_t tag;
+	int status;
+	int reserved;
+	const char *op;
+};
+
 PAWL_API int pawl_cq_create(struct pawl_engine *e, pawl_cq_t *out);
 PAWL_API int pawl_cq_destroy(struct pawl_engine *e, pawl_cq_t cq);
 PAWL_API int pawl_cq_reap(struct pawl_engine *e, pawl_cq_t cq, struct pawl_completion *out,
 			  unsigned int n);
+PAWL_API int pawl_cq_reap_named(struct pawl_engine *e, pawl_cq_t cq,
+				struct pawl_named_completion *out, unsigned int n);
 PAWL_API int pawl_cq_wait(struct pawl_engine *e, pawl_cq_t cq, int64_t timeout_ns);
 PAWL_API int pawl_cq_fd(struct pawl_engine *e, pawl_cq_t cq);
 
@@ -616,7 +630,8 @@ PAWL_API int pawl_run_canceled(const struct pawl_run *run);
  * Groups: ops that are counted, limited, waited for and canceled together, for example those
  * of one client.  An op belongs to one group at most (PAWL_OP_GROUP), and may have a cost
  * (PAWL_OP_COST), which counts for its group and for the engine.  The group {0} means the
- * engine, for a limit on the cost of all ops, pawl_group_count() and PAWL_WAIT_ROOM.
+ * engine, for a limit on the cost of all ops, pawl_group_count(), pawl_group_cancel() and
+ * PAWL_WAIT_ROOM.
  *
  * A push beyond a limit is refused at once with -EAGAIN, whatever config.window_policy is, and
  * with -E2BIG if op.cost alone exceeds the limit.  The host can continue when there is room: a
@@ -634,7 +649,8 @@ PAWL_API int pawl_run_canceled(const struct pawl_run *run);
  *            -ESTALE.
  *   cancel:  the ops pushed so far that have not started end with -ECANCELED, as by
  *            pawl_cancel(); running bodies can query it.  Later pushes are not affected.
- *            -ESTALE.
+ *            For {0} all ops in flight, apart from deletes of vars; from then on each op of
+ *            the engine takes a slower path.  -ESTALE.
  *   wait:    wait until all ops of the group are complete.  -ETIMEDOUT; -EDEADLK from inside
  *            one of them; -ESTALE.
  *   destroy: -EBUSY while an op of the group is not complete, its room completion is not

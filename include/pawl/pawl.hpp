@@ -319,15 +319,13 @@ inline bool waited(int rc)
 struct description {
 	pawl_engine *e;
 	const std::shared_ptr<life> &l;
-	pawl_op op;
+	pawl_op op{};
 	std::uint16_t prop = PAWL_NORMAL;
 	std::uint16_t flags = 0;
 	pawl_device device = {PAWL_CPU, 0};
 
-	/* Fields from cq on are read only if their flag is set. */
 	description(pawl_engine *engine, const std::shared_ptr<life> &of) : e(engine), l(of)
 	{
-		std::memset(&op, 0, offsetof(pawl_op, cq));
 		op.size = sizeof(op);
 	}
 

@@ -1365,7 +1365,7 @@ class Engine(_NoCopy):
             packer.pack_into(
                 buffer.memory, 0, _SIZE, _BODY, 0, key, _RELEASE, buffer.vars,
                 buffer.vars + 8 * nreads, nreads, nwrites, priority, 0, flags, 0, 0, label, queue,
-                key, when, buffer.ticket, gh, cost, 0, *[v._h for v in reads],
+                key if queue else 0, when, buffer.ticket, gh, cost, 0, *[v._h for v in reads],
                 *[v._h for v in writes])
         except struct.error:
             _range(priority, cost)

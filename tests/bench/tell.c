@@ -198,7 +198,7 @@ static double collect(struct pawl_engine *e, const pawl_var_t *v, const pawl_cq_
 	for (i = 0; i < n; i++) {
 		op.writes = &v[i % VARS];
 		op.arg = cells[i % VARS];
-		op.tag = i;
+		op.tag = cq ? i : 0;
 		check(pawl_push(e, &op), "pawl_push");
 		if (cq && i % BATCH == BATCH - 1) {
 			got = pawl_cq_reap(e, *cq, c, BATCH);
@@ -306,6 +306,7 @@ static void measure_with(const struct feature *f, const char *engine, int thread
 	char file[] = "/tmp/pawl-bench-XXXXXX";
 	struct pawl_op op = PAWL_OP_INIT;
 	pawl_ticket_t ticket;
+	pawl_group_t group;
 	struct pawl_engine *e;
 	struct pawl_config cfg;
 	pawl_var_t v[VARS];
@@ -318,11 +319,12 @@ static void measure_with(const struct feature *f, const char *engine, int thread
 	/* Limits that are never reached. */
 	limits.ops = f->limit ? cfg.max_ops : 0;
 	limits.cost = f->limit ? UINT32_MAX : 0;
-	check(pawl_group_create(e, &limits, &op.group), "pawl_group_create");
+	check(pawl_group_create(e, &limits, &group), "pawl_group_create");
 	op.flags = f->flags;
-	op.ticket = &ticket;
-	op.deadline_ns = INT64_MAX;
-	op.cost = 64;
+	op.group.h = f->flags & PAWL_OP_GROUP ? group.h : 0;
+	op.ticket = f->flags & PAWL_OP_TICKET ? &ticket : NULL;
+	op.deadline_ns = f->flags & PAWL_OP_DEADLINE ? INT64_MAX : 0;
+	op.cost = f->flags & PAWL_OP_COST ? 64 : 0;
 	for (i = 0; i < VARS; i++)
 		check(pawl_var_create(e, &v[i]), "pawl_var_create");
 	if (f->record) {

@@ -101,6 +101,9 @@ void launch_notes(struct pawl_launch *how, struct func *f)
 	describe_notes(&op, f);
 	if (w->errors) {
 		op.flags &= ~(unsigned int)(PAWL_OP_TICKET | PAWL_OP_GROUP | PAWL_OP_DEADLINE);
+		op.ticket = NULL;
+		op.group.h = 0;
+		op.deadline_ns = 0;
 		f->group = 0;
 		f->late = false;
 	}

@@ -33,9 +33,11 @@ static int cq_push(u32 w, u32 flags, pawl_ticket_t *ticket)
 	d.writes = &var[w];
 	d.nwrites = 1;
 	d.flags = (u16)flags;
-	d.cq = cq;
-	d.tag = w;
-	d.ticket = ticket;
+	if (flags & PAWL_OP_CQ) {
+		d.cq = cq;
+		d.tag = w;
+	}
+	d.ticket = flags & PAWL_OP_TICKET ? ticket : NULL;
 	return pawl_push(e, &d);
 }
 

@@ -293,11 +293,11 @@ void op_notes(struct op *o, struct desc *d)
 /* Each op arrives once, after its release, with the same status. */
 void notes_reap(struct program *p)
 {
-	struct pawl_completion done[8];
+	struct pawl_named_completion done[8];
 	int rc, i;
 
 	do {
-		rc = pawl_cq_reap(p->e, p->cq, done, ARRAY_SIZE(done));
+		rc = pawl_cq_reap_named(p->e, p->cq, done, ARRAY_SIZE(done));
 		/* One thread reaps at a time. */
 		GOOD(rc >= 0 || rc == -EBUSY);
 		for (i = 0; i < rc; i++) {

@@ -204,6 +204,7 @@ static void op_cq(struct victim *v)
 static void op_post(struct victim *v) { sh_post(0); }
 static void op_post_group(struct victim *v) { sh_post(PAWL_OP_GROUP | PAWL_OP_COST); }
 static void op_reap(struct victim *v) { sh_reap(2); }
+static void op_reap_named(struct victim *v) { sh_reap_named(); }
 
 static void pre_posted(struct victim *v)
 {
@@ -627,6 +628,8 @@ const struct call calls[] = {
 	{ "completion in a group", NULL, op_post_group, round_strict_cq, F_BUSY | F_ANY,
 	  "group_leave" },
 	{ "reap", pre_posted, op_reap, round_strict_cq, F_BUSY | F_ANY, "pawl_cq_reap" },
+	{ "reap with a name", pre_posted, op_reap_named, round_strict_cq, F_BUSY | F_ANY,
+	  "pawl_cq_reap_named" },
 	{ "queue with a descriptor", pre_cq_fd, op_cq_fd, round_strict_cq, 0, "pawl_cq_fd" },
 	{ "deadline", NULL, op_deadline, round_strict_cq, F_BUSY, "note_begin" },
 	{ "cancel", NULL, op_cancel, round_spread_cq, F_BUSY | F_TAKES | F_WAITS,

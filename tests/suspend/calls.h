@@ -27,7 +27,7 @@ struct call {
 	const char *passes;	/* a function that the call must pass through, or NULL */
 };
 
-#define NCALLS		57u
+#define NCALLS		58u
 
 extern const struct call calls[NCALLS];
 extern u32 stop_loops;		/* A: ends job_loop() */

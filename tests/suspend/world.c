@@ -115,8 +115,8 @@ void sh_post(u32 flags)
 	op.prop = PAWL_ASYNC;
 	op.flags = (uint16_t)(PAWL_OP_CQ | flags);
 	op.cq = sh_cq;
-	op.group = sh_group;
-	op.cost = 3;
+	op.group.h = flags & PAWL_OP_GROUP ? sh_group.h : 0;
+	op.cost = flags & PAWL_OP_COST ? 3 : 0;
 	op.tag = fetch_add_relaxed(&cq_posted, 1) + 1;
 	fetch_add_relaxed(&tags_posted, op.tag);
 	MUST(!pawl_push(eng, &op));
@@ -135,6 +135,19 @@ void sh_reap(u32 n)
 	}
 	if (rc > 0)
 		fetch_add_relaxed(&cq_reaped, (u64)rc);
+}
+
+void sh_reap_named(void)
+{
+	struct pawl_named_completion done;
+	int rc = pawl_cq_reap_named(eng, sh_cq, &done, 1);
+
+	MUST(rc >= 0 || rc == -EBUSY);
+	if (rc > 0) {
+		MUST(!done.status && !done.op);
+		fetch_add_relaxed(&tags_reaped, done.tag);
+		fetch_add_relaxed(&cq_reaped, 1);
+	}
 }
 
 void notes_use(u32 n)

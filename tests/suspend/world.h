@@ -50,6 +50,7 @@ void sh_check(void);
 /* The shared completion queue and group. */
 void sh_post(u32 flags);
 void sh_reap(u32 n);
+void sh_reap_named(void);
 void notes_use(u32 n);		/* completions arrive in the shared queue, and are reaped */
 
 void async_now(struct pawl_run *run, void *arg);

@@ -154,6 +154,7 @@ START_TEST(test_copy_reaches_release)
 
 	memcpy(&c, want, sizeof(want));
 	op.flags = PAWL_OP_ARG | PAWL_OP_DEADLINE;
+	op.ticket = NULL;
 	op.deadline_ns = 1;
 	OK(pawl_push(e, &op));
 	ck_assert_int_eq(pawl_wait_all(e, SOON_NS, NULL), -ETIMEDOUT);
@@ -235,6 +236,7 @@ START_TEST(test_bad_args)
 		op.arg_size -= 8;
 		OK(pawl_push(e, &op));
 		op.flags = PAWL_OP_ARG;
+		op.ticket = NULL;
 	}
 	op.nwrites = 1;
 	op.arg_size = 8;
@@ -248,6 +250,7 @@ START_TEST(test_bad_args)
 	op.size = offsetof(struct pawl_op, arg_size);
 	FAILS(pawl_push(e, &op), -EINVAL, "op.size", "op.flags");
 	op.flags = PAWL_OP_TICKET;	/* which that size has */
+	op.ticket = &ticket;
 	OK(pawl_push(e, &op));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	OK(pawl_engine_destroy(e));

@@ -107,6 +107,7 @@ START_TEST(test_a_queue_that_is_none_is_refused_by_every_call)
 	struct pawl_op op = op_of_fn(nothing, NULL);
 	pawl_cq_t good, bad[HANDLES] = { { 0 } };
 	struct pawl_completion c;
+	struct pawl_named_completion named;
 	pawl_group_t g, h;
 	u32 i;
 
@@ -121,6 +122,7 @@ START_TEST(test_a_queue_that_is_none_is_refused_by_every_call)
 		op.cq = bad[i];
 		REFUSED(e, pawl_push(e, &op), -ESTALE, "cq");
 		REFUSED(e, pawl_cq_reap(e, bad[i], &c, 1), -ESTALE, "cq_reap");
+		REFUSED(e, pawl_cq_reap_named(e, bad[i], &named, 1), -ESTALE, "cq_reap");
 		REFUSED(e, pawl_cq_wait(e, bad[i], 0), -ESTALE, "cq_wait");
 		REFUSED(e, pawl_cq_fd(e, bad[i]), -ESTALE, "cq_fd");
 		REFUSED(e, pawl_cq_destroy(e, bad[i]), -ESTALE, "cq_destroy");
@@ -137,6 +139,7 @@ START_TEST(test_a_queue_that_is_none_is_refused_by_every_call)
 	OK(pawl_push(e, &op));
 	OK(pawl_cq_wait(e, good, SOON_NS));
 	ck_assert_int_eq(pawl_cq_reap(e, good, &c, 1), 1);
+	ck_assert_int_eq(pawl_cq_reap_named(e, good, &named, 1), 0);
 	REFUSED(e, pawl_cq_wait(e, good, 0), -ETIMEDOUT, "cq_wait");
 	OK(pawl_group_destroy(e, h));
 	OK(pawl_group_destroy(e, g));
@@ -209,6 +212,7 @@ START_TEST(test_a_bad_argument_is_named_and_the_corrected_call_succeeds)
 	pawl_var_t v = var_new(e);
 	struct pawl_op op = op_write(nothing, NULL, &v);
 	struct pawl_completion done;
+	struct pawl_named_completion named;
 	pawl_graph_t plain, captured;
 	pawl_group_t g;
 	pawl_cq_t cq;
@@ -242,7 +246,9 @@ START_TEST(test_a_bad_argument_is_named_and_the_corrected_call_succeeds)
 	REFUSED(e, pawl_cq_create(e, NULL), -EINVAL, "out");
 	OK(pawl_cq_create(e, &cq));
 	REFUSED(e, pawl_cq_reap(e, cq, NULL, 1), -EINVAL, "out");
+	REFUSED(e, pawl_cq_reap_named(e, cq, NULL, 1), -EINVAL, "out");
 	OK(pawl_cq_reap(e, cq, &done, 1));
+	OK(pawl_cq_reap_named(e, cq, &named, 1));
 	REFUSED(e, pawl_group_create(e, &lim, &g), -EINVAL, "low");
 	lim.low = 99;
 	REFUSED(e, pawl_group_create(e, &lim, NULL), -EINVAL, "out");
@@ -287,6 +293,76 @@ START_TEST(test_a_bad_argument_is_named_and_the_corrected_call_succeeds)
 }
 END_TEST
 
+/* Each field that has a flag, set without it, and with it. */
+START_TEST(test_a_field_without_its_flag_is_refused)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e);
+	struct pawl_op good = op_write(nothing, NULL, &v), op;
+	struct pawl_launch how, plain = { .size = sizeof(plain) };
+	struct pawl_completion c[4];
+	pawl_group_t group;
+	pawl_ticket_t ticket;
+	pawl_graph_t g, bad;
+	pawl_cq_t cq;
+	u32 i;
+
+	OK(pawl_graph_create(e, &good, 1, 0, &g));
+	OK(pawl_cq_create(e, &cq));
+	OK(pawl_group_create(e, NULL, &group));
+	for (i = 0; i < 7; i++) {
+		static const struct {
+			const char *field, *flag;
+			u16 bit;
+		} of[] = {
+			{ "cq is set", "PAWL_OP_CQ", PAWL_OP_CQ },
+			{ "tag is set", "PAWL_OP_CQ", PAWL_OP_CQ },
+			{ "deadline_ns is set", "PAWL_OP_DEADLINE", PAWL_OP_DEADLINE },
+			{ "ticket is set", "PAWL_OP_TICKET", PAWL_OP_TICKET },
+			{ "group is set", "PAWL_OP_GROUP", PAWL_OP_GROUP },
+			{ "cost is set", "PAWL_OP_COST", PAWL_OP_COST },
+			{ "arg_size is set", "PAWL_OP_ARG", PAWL_OP_ARG },
+		};
+
+		op = good;
+		op.arg = &i;
+		op.cq.h = i < 2 ? cq.h : 0;
+		op.tag = i < 2;
+		op.deadline_ns = i == 2 ? INT64_MAX : 0;
+		op.ticket = i == 3 ? &ticket : NULL;
+		op.group.h = i == 4 ? group.h : 0;
+		op.cost = i == 5;
+		op.arg_size = i == 6 ? sizeof(i) : 0;
+		/* the tag alone */
+		op.cq.h = i == 1 ? 0 : op.cq.h;
+		REFUSED(e, pawl_push(e, &op), -EINVAL, "push: op.", of[i].field, of[i].flag);
+		REFUSED(e, pawl_push_batch(e, (struct pawl_op[]){ good, op }, 2), -EINVAL,
+			"push_batch: ops[1]: op.", of[i].field, of[i].flag);
+		REFUSED(e, pawl_graph_create(e, (struct pawl_op[]){ good, op }, 2, 0, &bad), -EINVAL,
+			"graph_create: ops[1]: op.", of[i].field, of[i].flag);
+		how = plain;
+		how.cq = op.cq;
+		how.tag = op.tag;
+		how.deadline_ns = op.deadline_ns;
+		how.ticket = op.ticket;
+		how.group = op.group;
+		how.cost = op.cost;
+		if (i < 6)
+			REFUSED(e, pawl_graph_push(e, g, &how), -EINVAL, "graph_push: how.",
+				of[i].field, of[i].flag);
+		op.flags = how.flags = of[i].bit;
+		op.cq = how.cq = i < 2 ? cq : op.cq;
+		OK(pawl_push(e, &op));
+		OK(pawl_push_batch(e, &op, 1));
+		how.flags = i < 6 ? how.flags : 0;
+		OK(pawl_graph_push(e, g, &how));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		ck_assert_int_eq(pawl_cq_reap(e, cq, c, 4), i < 2 ? 3 : 0);
+	}
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 START_TEST(test_a_cost_beyond_the_limit_is_refused_for_good_a_smaller_one_is_not)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -321,6 +397,7 @@ START_TEST(test_a_cost_beyond_the_limit_is_refused_for_good_a_smaller_one_is_not
 	ck_assert_uint_eq(cost, 3);
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	op.flags = 0;
+	op.cost = 0;
 	op.writes = many;
 	op.nwrites = 40000;
 	REFUSED(e, pawl_graph_create(e, &op, 1, 0, &g), -E2BIG);
@@ -530,6 +607,7 @@ START_TEST(test_a_queue_has_one_waiter_and_one_reaper)
 	struct waiter w = { .e = e };
 	struct pawl_op op = op_of_fn(nothing, NULL);
 	struct pawl_completion c;
+	struct pawl_named_completion named;
 	struct cq *q;
 	pthread_t t;
 
@@ -548,11 +626,13 @@ START_TEST(test_a_queue_has_one_waiter_and_one_reaper)
 	/* As if another thread were stopped inside pawl_cq_reap(). */
 	fetch_or_acq_rel(&q->life, CQ_REAPING);
 	REFUSED(e, pawl_cq_reap(e, w.cq, &c, 1), -EBUSY, "cq_reap");
+	REFUSED(e, pawl_cq_reap_named(e, w.cq, &named, 1), -EBUSY, "cq_reap");
 	REFUSED(e, pawl_cq_destroy(e, w.cq), -EBUSY, "cq_destroy");
 	fetch_and_acq_rel(&q->life, ~(u64)CQ_REAPING);
 	REFUSED(e, pawl_cq_destroy(e, w.cq), -EBUSY, "cq_destroy");
 	ck_assert_int_eq(pawl_cq_reap(e, w.cq, &c, 1), 1);
 	ck_assert_uint_eq(c.tag, 7);
+	ck_assert_int_eq(pawl_cq_reap_named(e, w.cq, &named, 1), 0);
 	OK(pawl_cq_destroy(e, w.cq));
 	OK(pawl_engine_destroy(e));
 }
@@ -782,6 +862,7 @@ SUITE("contract", test_a_var_that_is_none_is_refused_by_every_call,
       test_a_queue_that_is_none_is_refused_by_every_call,
       test_a_group_that_is_none_is_refused_by_every_call,
       test_a_bad_argument_is_named_and_the_corrected_call_succeeds,
+      test_a_field_without_its_flag_is_refused,
       test_a_cost_beyond_the_limit_is_refused_for_good_a_smaller_one_is_not,
       test_a_configuration_that_contradicts_itself_is_refused,
       test_what_is_used_up_is_refused_until_one_is_given_back,

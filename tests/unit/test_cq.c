@@ -94,6 +94,36 @@ START_TEST(test_a_completion_arrives_after_the_vars_are_released)
 }
 END_TEST
 
+START_TEST(test_a_completion_names_its_op)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_cq_t cq = cq_new(e);
+	struct pawl_named_completion c[3];
+	pawl_var_t v = var_new(e);
+	struct pawl_op op = op_cq(fail_io, NULL, &v, cq, 0);
+	struct gate g;
+
+	/* One that fails and one that is skipped; the last has no name. */
+	gate_write(e, &g, v);
+	op.name = "fails";
+	OK(pawl_push(e, &op));
+	op.name = "skipped";
+	op.tag = 1;
+	OK(pawl_push(e, &op));
+	op.name = NULL;
+	OK(pawl_push(e, &op));
+	gate_open(&g);
+	FAILS(pawl_wait_all(e, SOON_NS, NULL), -EIO);
+	ck_assert_int_eq(pawl_cq_reap_named(e, cq, c, 3), 3);
+	ck_assert_str_eq(c[0].op, "fails");
+	ck_assert_str_eq(c[1].op, "skipped");
+	ck_assert(!c[2].op);
+	ck_assert(!c[0].tag && c[1].tag == 1 && c[0].status == -EIO && c[1].status == -EIO);
+	OK(pawl_cq_destroy(e, cq));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 START_TEST(test_status_is_the_error_that_the_op_ended_with)
 {
 	int kind;
@@ -762,6 +792,7 @@ START_TEST(test_what_one_op_asked_for_is_not_kept_for_the_next)
 		one.ticket = &ticket;
 		one.group = g;
 		one.cost = 3;
+		without_strays(&one);
 		OK(pawl_push(e, &one));
 		FAILS(pawl_cancel(e, before), -ESTALE);
 		ck_assert_int_eq(pawl_ticket_state(e, before), PAWL_TICKET_COMPLETE);
@@ -856,6 +887,7 @@ START_TEST(test_a_body_can_ask_whether_it_is_late)
 	OK(pawl_cancel(e, ticket));
 	FAILS(pawl_wait_all(e, SOON_NS, NULL), -ECANCELED, "the op was canceled");
 	op.flags = PAWL_OP_TICKET;
+	op.deadline_ns = 0;
 	op.fn = NULL;
 	op.async_fn = complete_body;
 	op.prop = PAWL_ASYNC;
@@ -959,6 +991,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 600);
 	tcase_add_test(tc, test_a_completion_arrives_after_the_vars_are_released);
+	tcase_add_test(tc, test_a_completion_names_its_op);
 	tcase_add_test(tc, test_status_is_the_error_that_the_op_ended_with);
 	tcase_add_test(tc, test_a_refused_push_does_not_arrive);
 	tcase_add_test(tc, test_a_queue_with_completions_to_come_is_not_destroyed);

@@ -430,14 +430,14 @@ static void delete_now(void)
 #define PLACES (SANITIZED ? 15 : 40)
 
 /* The op was counted in the group, and has arrived in the queue, unless it was refused. */
-static void arrived(struct pawl_engine *e, const struct pawl_op *op, int rc, int status)
+static void arrived(struct pawl_engine *e, pawl_cq_t cq, pawl_group_t group, int rc, int status)
 {
 	struct pawl_completion c;
 	uint64_t n;
 
-	OK(pawl_group_count(e, op->group, &n, NULL));
+	OK(pawl_group_count(e, group, &n, NULL));
 	ck_assert_uint_eq(n, 0);
-	ck_assert_int_eq(pawl_cq_reap(e, op->cq, &c, 1), !rc);
+	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), !rc);
 	ck_assert_int_eq(rc ? status : c.status, status);
 }
 
@@ -451,10 +451,12 @@ static void push_and_delete(u32 mode)
 	u32 k, ran, run = 0, refused = 0, stale = 0;
 	struct pawl_launch l = launch_init();
 	pawl_graph_t g = { 0 };
+	pawl_group_t group;
+	pawl_cq_t cq;
 	long at, all = 0;
 
-	OK(pawl_cq_create(e, &l.cq));
-	OK(pawl_group_create(e, NULL, &l.group));
+	OK(pawl_cq_create(e, &cq));
+	OK(pawl_group_create(e, NULL, &group));
 
 	deleter.e = e;
 	/* The first push creates the worker, with all signals blocked. */
@@ -480,9 +482,11 @@ static void push_and_delete(u32 mode)
 				      1 + (mode >> 2 & 1));
 		else
 			op.release = shot_release;
-		op.cq = l.cq;
-		op.group = l.group;
+		op.cq = l.cq = cq;
+		op.group = l.group = group;
 		l.flags = op.flags = k & 1 ? PAWL_OP_CQ | PAWL_OP_GROUP : 0;
+		without_strays(&op);
+		without_strays(&l);
 		if (mode & 8)
 			trap_after(at, rc = pawl_graph_push(e, g, &l));
 		else if (mode & 4)
@@ -504,7 +508,7 @@ static void push_and_delete(u32 mode)
 		else
 			MUST(rc || (s.released == 1 && s.status == (s.ran ? 0 : -ESTALE)));
 		if (k & 1)
-			arrived(e, &op, rc, s.ran ? 0 : -ESTALE);
+			arrived(e, cq, group, rc, s.ran ? 0 : -ESTALE);
 		run += s.ran;
 		refused += rc != 0;
 		stale += !rc && !s.ran;

@@ -260,13 +260,66 @@ START_TEST(test_a_canceled_group_does_not_start)
 	ck_assert_int_eq(pawl_wait_readable(e, v[1], SOON_NS, NULL), -ECANCELED);
 	OK(pawl_group_destroy(e, g));
 	FAILS(pawl_group_cancel(e, g), -ESTALE);
-	FAILS(pawl_group_cancel(e, (pawl_group_t){ 0 }), -ESTALE);
 	FAILS(pawl_group_wait(e, g, 0), -ESTALE);
 	FAILS(pawl_group_count(e, g, NULL, NULL), -ESTALE);
 	FAILS(pawl_group_destroy(e, g), -ESTALE);
 	FAILS(pawl_group_limit(e, g, NULL), -ESTALE);
 	FAILS(pawl_push(e, &op), -ESTALE, "op.group");
 	FAILS(pawl_group_create(e, NULL, NULL), -EINVAL);
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
+/* Ops of every kind, behind the op that holds the var; those that are not canceled count. */
+static void all_kinds(struct pawl_engine *e, pawl_group_t g, pawl_var_t v, pawl_graph_t graph)
+{
+	struct pawl_op op[3] = { op_read(add_one, &ran, &v), op_read(add_one, &ran, &v),
+				 op_of_group(g, 0) };
+
+	op[1].flags = PAWL_OP_NO_SKIP;
+	op[2].reads = &v;
+	op[2].nreads = 1;
+	OK(pawl_push(e, &op[0]));
+	OK(pawl_push(e, &op[1]));
+	OK(pawl_push(e, &op[2]));
+	OK(pawl_push_batch(e, op, 3));
+	OK(pawl_graph_push(e, graph, NULL));
+}
+
+static u32 deleted;
+
+START_TEST(test_canceling_the_engine_stops_all_that_has_not_started)
+{
+	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 1);
+	pawl_var_t v = var_new(e);
+	pawl_group_t g = group_new(e, NULL);
+	struct pawl_op of_graph = op_read(add_one, &ran, &v);
+	struct pawl_error err;
+	pawl_graph_t graph;
+	struct gate gate;
+	u32 i;
+
+	ran = deleted = 0;
+	OK(pawl_graph_create(e, &of_graph, 1, 0, &graph));
+	for (i = 0; i < 3; i++) {
+		/* What is pushed after the first two is not affected. */
+		if (i == 2) {
+			all_kinds(e, g, v, graph);
+			OK(pawl_wait_all(e, SOON_NS, NULL));
+			ck_assert_uint_eq(load_relaxed(&ran), 7);
+		}
+		gate_write(e, &gate, v);
+		all_kinds(e, g, v, graph);
+		/* A var is deleted all the same. */
+		if (i == 2)
+			OK(pawl_var_delete(e, v, add_one, &deleted));
+		OK(pawl_group_cancel(e, (pawl_group_t){ 0 }));
+		gate_open(&gate);
+		ck_assert_int_eq(pawl_wait_all(e, SOON_NS, &err), -ECANCELED);
+		ck_assert_uint_eq(err.count, 7);
+	}
+	ck_assert_uint_eq(deleted, 1);
+	ck_assert_uint_eq(load_relaxed(&ran), 7);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST
@@ -626,6 +679,7 @@ START_TEST(test_a_cost_may_be_the_limit)
 			/* Without a group it counts for the engine alone. */
 			op = held_op(g, most[i]);
 			op.flags = PAWL_OP_COST;
+			op.group.h = 0;
 			OK(pawl_push(e, &op));
 			counts(e, (pawl_group_t){ 0 }, 1, most[i]);
 			counts(e, g, 0, 0);
@@ -740,6 +794,7 @@ START_TEST(test_an_op_without_a_group_makes_room)
 		op = held_op(w.g, 10);
 		op.flags = PAWL_OP_COST | (cq ? PAWL_OP_CQ : 0);
 		op.cq = l.cq;
+		without_strays(&op);
 		OK(pawl_push(w.e, &op));
 		FAILS(pawl_push(w.e, &op), -EAGAIN, "cost of the engine");
 		t = spawn(wait_for_room, NULL);
@@ -929,6 +984,7 @@ START_TEST(test_the_sum_of_costs_does_not_wrap)
 
 		if (i % 2)
 			op.flags &= (u16)~PAWL_OP_GROUP;	/* it counts for the engine alone */
+		without_strays(&op);
 		nheld = 0;
 		while (nheld < 9 && !pawl_push(e, &op))
 			;
@@ -959,6 +1015,7 @@ int main(void)
 	tcase_add_test(tc, test_who_reaps_a_completion_may_push_the_next_op);
 	tcase_add_test(tc, test_a_canceled_group_does_not_start);
 	tcase_add_test(tc, test_the_deadline_of_a_group);
+	tcase_add_test(tc, test_canceling_the_engine_stops_all_that_has_not_started);
 	tcase_add_test(tc, test_a_body_can_ask_whether_its_group_was_canceled);
 	tcase_add_test(tc, test_a_body_does_not_wait_for_its_own_group);
 	tcase_add_test(tc, test_a_wait_is_woken_after_a_body_that_waited_for_another_group);

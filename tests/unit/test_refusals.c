@@ -281,7 +281,6 @@ START_TEST(test_a_refused_push_keeps_nothing)
 			op[1].cq = cq;
 			op[1].ticket = &t[1];
 			op[1].deadline_ns = INT64_MAX;
-			op[1].cost = 1;
 			op[1].reads = reads;
 			op[1].nreads = sizes[size][0];
 			op[1].writes = writes;
@@ -293,7 +292,9 @@ START_TEST(test_a_refused_push_keeps_nothing)
 			op[0].nreads = 9;
 			op[0].writes = own;
 			op[0].nwrites = 5;
+			op[1].cost = 1;
 			code = make_bad(&op[1], &b, kind);
+			without_strays(&op[1]);
 			REFUSED(e, pawl_push(e, &op[1]), code);
 			REFUSED(e, pawl_push_batch(e, op, 2), code);
 			in_use(e, after);

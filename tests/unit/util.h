@@ -204,6 +204,20 @@ static __unused_fn void unchanged(struct pawl_engine *e, const struct pawl_stats
 				      .device = __VA_ARGS__ })
 #define COUNT(a) ((uint32_t)(sizeof(a) / sizeof((a)[0])))
 
+/* Clear the fields of an op or of a launch whose flag is not set. */
+#define without_strays(d) do {								\
+	if (!((d)->flags & PAWL_OP_CQ))							\
+		(d)->cq.h = (d)->tag = 0;						\
+	if (!((d)->flags & PAWL_OP_DEADLINE))						\
+		(d)->deadline_ns = 0;							\
+	if (!((d)->flags & PAWL_OP_TICKET))						\
+		(d)->ticket = NULL;							\
+	if (!((d)->flags & PAWL_OP_GROUP))						\
+		(d)->group.h = 0;							\
+	if (!((d)->flags & PAWL_OP_COST))						\
+		(d)->cost = 0;								\
+} while (0)
+
 static __unused_fn struct pawl_op op_of_fn(pawl_fn fn, void *arg)
 {
 	struct pawl_op op = PAWL_OP_INIT;
