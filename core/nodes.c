@@ -42,6 +42,7 @@
 #include <core/device.h>
 #include <core/error.h>
 #include <core/graph.h>
+#include <core/record.h>
 #include <core/retire.h>
 #include <core/trace.h>
 
@@ -324,7 +325,7 @@ static inline bool node_passes(struct thread *t, const struct launch *l, const s
 			       const struct node *nd, int status)
 {
 	return nd->single && !status && !(op->flags & OP_ERR) && !load_relaxed(&l->rest) &&
-	       !(load_relaxed(&t->e->special) & SPECIAL_TRACING);
+	       !(load_relaxed(&t->e->special) & SPECIAL_EVENTS);
 }
 
 /* The carrier's next node is the one successor.  Returns what nodes_ready() does. */
@@ -357,6 +358,8 @@ static __always_inline_fn u32 node_end(struct thread *t, struct launch *l, struc
 	PROBE4(end, t->ex.id, opi, status, t->ex.slot);
 	if (unlikely(load_relaxed(&t->e->special) & SPECIAL_TRACING))
 		trace_node(t, TRACE_END, l, op->graph);
+	if (unlikely(load_relaxed(&t->e->special) & SPECIAL_RECORDING))
+		record_node_end(t, l, op->graph, status);
 	/* While this node has not ended, the launch exists. */
 	if (unlikely(load_relaxed(&l->rest)))
 		first = rest_take(l);
@@ -435,6 +438,8 @@ u32 node_run(struct thread *t, struct op *op, u32 opi)
 			      error_of(t->e, load_acquire(&l->err))->code;
 		if (unlikely(load_relaxed(&t->e->special) & SPECIAL_TRACING))
 			trace_node(t, skipped ? TRACE_SKIP : TRACE_BEGIN, l, node);
+		if (unlikely(load_relaxed(&t->e->special) & SPECIAL_RECORDING))
+			record_node_begin(t, l, node, skipped);
 		if (likely(nd->fn && !skipped)) {
 			if (unlikely(nd->async && sinks))
 				(void)sink_count(l, sinks);	/* this node has not ended */

@@ -392,6 +392,62 @@ void record_end(struct thread *t, struct op *op, u32 opi, int status)
 	event_end(b, p);
 }
 
+/* The op and generation of a launch, as those of a begin. */
+static inline u8 *put_launch(struct thread *t, struct rec_buf *b, u8 *p, const struct launch *l)
+{
+	u32 gen = op_gen(op_of(t->e, l->op));
+
+	p = put_signed(p, (s64)l->op - b->begin_op);
+	p = put_signed(p, (s64)gen - b->begin_gen);
+	b->begin_op = l->op;
+	b->begin_gen = gen;
+	return p;
+}
+
+/* A body of a launch begins, or is skipped. */
+void record_node_begin(struct thread *t, const struct launch *l, u32 node, bool skipped)
+{
+	const struct node *nd = &l->plan->node[node];
+	struct rec_buf *b;
+	u8 *p = event_begin(t, &b);
+	u32 name;
+
+	if (unlikely(!p))
+		return;
+	name = name_id(b, nd->name);
+	p = b->data + b->pos;	/* after a new name, if there was one */
+	*p++ = REC_BEGIN | REC_BEGIN_NODE | (nd->async ? REC_BEGIN_ASYNC : 0) |
+	       (skipped ? REC_BEGIN_SKIPPED : 0);
+	p = put_time(b, p);
+	p = put_launch(t, b, p, l);
+	p = put(put(p, node), name);
+	event_end(b, p);
+}
+
+/* It has ended.  The launch exists, because those behind it have not been counted down. */
+void record_node_end(struct thread *t, const struct launch *l, u32 node, int status)
+{
+	const struct node *nd = &l->plan->node[node];
+	struct rec_buf *b;
+	u8 *p = event_begin(t, &b);
+	u32 i;
+
+	if (unlikely(!p))
+		return;
+	*p++ = REC_END | REC_END_NODE | (status ? REC_END_STATUS : 0);
+	p = put_time(b, p);
+	p = put_launch(t, b, p, l);
+	p = put(p, node);
+	if (status)
+		p = put_signed(p, status);
+	p = put(p, nd->nsucc);
+	for (i = 0; i < nd->nsucc; i++) {
+		p = room(b, p);
+		p = put(p, l->plan->succ[nd->succ + i]);
+	}
+	event_end(b, p);
+}
+
 /* A wait begins: on a var, or for all ops if v is {0}. */
 void record_wait(struct thread *t, u32 what, pawl_var_t v)
 {

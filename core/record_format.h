@@ -41,6 +41,11 @@ enum {
 	REC_PUSH_EMPTY = 1 << 7,	/* no body */
 	REC_PROP_ENDS = 1 << 7,		/* in the property byte: the op deletes its var */
 
+	REC_BEGIN_NODE = 1 << 3,	/* begins a body of a launch */
+	REC_BEGIN_ASYNC = 1 << 4,	/*   that is asynchronous */
+	REC_BEGIN_SKIPPED = 1 << 5,	/*   that does not run, because one before it failed */
+
+	REC_END_NODE = 1 << 5,		/* ends a body of a launch */
 	REC_END_OPEN = 1 << 3,		/* ends the op that this thread began last */
 	REC_END_STATUS = 1 << 4,	/* status follows */
 

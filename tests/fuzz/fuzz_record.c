@@ -90,6 +90,15 @@ static void check(const struct recording *r)
 				fuzz_broken("op %zu names var %u twice", i, a->var);
 		}
 	}
+	for (i = 0; i < r->nnodes; i++) {
+		const struct rec_node *n = &r->nodes[i];
+
+		if (n->op >= r->nops || i - r->ops[n->op].node >= r->ops[n->op].nnodes ||
+		    !r->ops[n->op].launch || !n->begun || n->succ + n->nsucc > r->nsucc ||
+		    (n->ended && n->end < n->begin) || strlen(n->name) > REC_NAME_MAX ||
+		    rec_node_find(r, &r->ops[n->op], n->number) != n)
+			fuzz_broken("body %zu of %zu is out of bounds", i, r->nnodes);
+	}
 	if (accesses != r->naccesses)
 		fuzz_broken("%zu accesses of ops, %zu in all", accesses, r->naccesses);
 	for (i = 0; i < r->nvars; i++)

@@ -690,7 +690,111 @@ START_TEST(test_churn)
 }
 END_TEST
 
-SUITE("record", test_fields, test_many_accesses, test_random, test_order_refuses,
+static void keeps_token(struct pawl_run *run, void *arg)
+{
+	*(pawl_token_t *)arg = run->token;
+}
+
+static int fails(struct pawl_run *run, void *arg)
+{
+	return *(int *)arg;
+}
+
+/*
+ * A launch is no body: its bodies are recorded with their threads and times, and with those that
+ * wait for them.  A push inside a body is in the launch; a replay has the same bodies.
+ */
+static struct pawl_engine *pushes_on;
+
+static int pushes(struct pawl_run *run, void *arg)
+{
+	MUST(!push_write(pushes_on, nothing, NULL, *(pawl_var_t *)arg));
+	return 0;
+}
+
+START_TEST(test_bodies_of_launches)
+{
+	enum { TOP, ASYNC, FAILS, PUSHES, BOTTOM, N };
+	static const char *const names[N] = { "top", "async", "fails", "pushes", "bottom" };
+	static const u32 succ[N] = { 3, 1, 1, 1, 0 };
+	struct replay_options o = { .workers = 1 };
+	struct replay_result res;
+	char *path = temp_path();
+	struct recording r;
+	u32 round, i, k, *order;
+	size_t n;
+
+	OK(pawl_record_start(path));
+	struct pawl_engine *e = pushes_on = engine(PAWL_PER_DEVICE, 0);
+	pawl_var_t v = var_new(e), mine = var_new(e);
+	pawl_var_t s[4] = { PAWL_SLOT(0), PAWL_SLOT(1), PAWL_SLOT(2), PAWL_SLOT(3) };
+	pawl_token_t token;
+	int code = 0;
+	struct pawl_op op[N] = {
+		[TOP] = { sizeof(op[0]), .fn = nothing, .reads = &v, .nreads = 1, .writes = &s[0],
+			  .nwrites = 1 },
+		[ASYNC] = { sizeof(op[0]), .async_fn = keeps_token, .arg = &token, .reads = &s[0],
+			    .nreads = 1, .writes = &s[1], .nwrites = 1 },
+		[FAILS] = { sizeof(op[0]), .fn = fails, .arg = &code, .reads = &s[0], .nreads = 1,
+			    .writes = &s[2], .nwrites = 1 },
+		[PUSHES] = { sizeof(op[0]), .fn = pushes, .arg = &mine, .reads = &s[0],
+			     .nreads = 1, .writes = &s[3], .nwrites = 1 },
+		[BOTTOM] = { sizeof(op[0]), .fn = nothing, .reads = &s[1], .nreads = 3 },
+	};
+	struct pawl_launch how = { sizeof(how), .nvars = 4 };
+	pawl_var_t none[4] = { { 0 }, { 0 }, { 0 }, { 0 } };
+	pawl_graph_t g;
+
+	how.vars = none;
+	for (i = 0; i < N; i++)
+		op[i].name = names[i];
+	OK(pawl_graph_create(e, op, N, 0, &g));
+	for (round = 0; round < 2; round++) {
+		OK(pawl_graph_push(e, g, &how));
+		while (pawl_run_one(e) == 1)
+			;
+		OK(pawl_complete(e, token, 0, NULL));
+		pawl_wait_all(e, SOON_NS, NULL);
+		code = -EIO;
+	}
+	OK(pawl_graph_delete(e, g));
+	OK(pawl_engine_destroy(e));
+	OK(pawl_record_stop());
+
+	load(path, &r);
+	ck_assert(r.ended && r.nops == 4 && r.nnodes == 2 * N);
+	for (i = 0, round = 0; i < r.nops; i++) {
+		if (!r.ops[i].launch) {
+			ck_assert(r.ops[i].parent != REC_NONE && r.ops[r.ops[i].parent].launch);
+			continue;
+		}
+		ck_assert(r.ops[i].nnodes == N && r.ops[i].parent == REC_NONE);
+		for (k = 0; k < N; k++) {
+			const struct rec_node *node = &r.nodes[r.ops[i].node + k];
+
+			ck_assert(node->op == i && node->number == k && node->begun && node->ended);
+			ck_assert_str_eq(node->name, names[k]);
+			ck_assert_uint_eq(node->nsucc, succ[k]);
+			ck_assert(node->async == (k == ASYNC));
+			ck_assert_int_eq(node->status, round && k == FAILS ? -EIO : 0);
+			ck_assert(node->skipped == (round && k == BOTTOM));
+			ck_assert(node->begin >= r.ops[i].begin && node->begin <= node->end &&
+				  node->end <= r.ops[i].end);
+			ck_assert(rec_node_find(&r, &r.ops[i], k) == node);
+		}
+		ck_assert_ptr_null(rec_node_find(&r, &r.ops[i], N));
+		round++;
+	}
+	order = order_of(&r, &n);
+	ck_assert_msg(!replay_run(&r, order, n, &o, &res, text, sizeof(text)), "%s", text);
+	ck_assert(res.bodies == 2 * N && res.ops == 4 && !res.wrong);
+	free(order);
+	rec_free(&r);
+	unlink(path);
+}
+END_TEST
+
+SUITE("record", test_fields, test_bodies_of_launches, test_many_accesses, test_random, test_order_refuses,
       test_order_of_random_histories, test_replay_sees,
       test_a_replay_has_the_devices_that_the_ops_name, test_calls, test_churn,
       test_ops_that_did_not_begin_come_last)

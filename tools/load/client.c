@@ -143,6 +143,16 @@ void load_lost(struct thread *t, struct call *c, const char *why)
 	release(t, c, false, true);
 }
 
+bool load_again(struct thread *t, struct call *c)
+{
+	if (c->again)
+		return false;
+	c->again = true;
+	if (c->measured)
+		t->r->retried++;
+	return true;
+}
+
 /* --- the request --------------------------------------------------------------------- */
 
 void load_closed(struct thread *t, struct call *c)
@@ -183,6 +193,7 @@ static void dispatch(struct thread *t, struct call *c, uint64_t start, bool meas
 
 	c->start = start;
 	c->measured = measured;
+	c->again = false;
 	c->model = choose(t);
 	m = &t->o->models[c->model];
 	c->request = &m->requests[t->cursor[c->model]++ % m->nrequests];
@@ -529,6 +540,7 @@ static void add(struct result *r, const struct thread *t)
 		tally_add(&r->tally[i], &one->tally[i]);
 	hist_merge(&r->lag, &one->lag);
 	r->waited += one->waited;
+	r->retried += one->retried;
 	r->opened += one->opened;
 	r->opened_late += one->opened_late;
 	r->sent += one->sent;

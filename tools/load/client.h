@@ -21,6 +21,8 @@ struct call {
 	struct call *prev, *next;	/* of the list of its state */
 	struct thread *t;
 	bool measured;
+	bool again;			/* it is sent for the second time, or will be */
+	struct call *next_again;	/* gRPC: of t->again */
 	const struct request *request;
 	unsigned int model;
 	uint64_t start;			/* intended */
@@ -29,6 +31,8 @@ struct call {
 			http_parser parser;
 			int fd;			/* -1: not open */
 			uint32_t events;	/* for which epoll waits */
+			bool used;		/* an answer has arrived on this connection */
+			bool got;		/* a byte of the present answer has arrived */
 			bool complete, keep;	/* the answer has ended; keep the connection */
 			size_t sent;
 		} h1;
@@ -83,9 +87,10 @@ struct thread {
 	struct call *shown;		/* whose body becomes the text of the first failure */
 	size_t nbody;
 	char body[BODY_SHOWN];
-	/* gRPC: connections, which take turns, and as many that end their last calls */
-	struct h2 *links, *dirty;
-	unsigned int nlinks, nopen, link;
+	/* gRPC: connections, which take turns: nlinks, and those that end their last calls */
+	struct h2 **links, *dirty;
+	unsigned int nlinks, nopen, link, nslots;
+	struct call *again;		/* whose requests the server has not processed */
 	uint64_t last;			/* arrival of the last measured answer */
 	uint64_t stopped;		/* when a signal ended the run; 0: none did */
 	uint64_t cpu0, wall0, starved0, nsent, nsent0;
@@ -102,6 +107,10 @@ void load_answered(struct thread *t, struct call *c, enum outcome what, unsigned
 		   bool keep);
 /* The request of c has no answer, because of why. */
 void load_lost(struct thread *t, struct call *c, const char *why);
+/*
+ * May the request of c, which the server has not processed, be sent once more?  Counts it.
+ */
+bool load_again(struct thread *t, struct call *c);
 /* Keep the text of the first failure. */
 void load_failure(struct thread *t, const char *what, const char *detail, size_t n);
 /* The connection of an idle call has ended. */

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Requests over gRPC: unary calls of ModelInfer.  As with the libraries of gRPC, a connection
- * carries many calls at once.  Connections take turns.
+ * carries many calls at once.  Connections take turns.  When the server ends one (GOAWAY), another
+ * one is opened at once, while the calls of the old one end.  Calls that the server has not
+ * processed are made once more there.
  */
 
 #include <ctype.h>
@@ -291,6 +293,14 @@ static void ended(struct h2_call *k, uint32_t error)
 	enum outcome what = FAILED;
 	char why[64];
 
+	if (k->code < 0 && k->unprocessed && load_again(t, c)) {
+		c->next_again = t->again;
+		t->again = c;
+		return;
+	}
+	/* as gRPC maps the answers of proxies */
+	if (k->code < 0 && !error && (k->http == 429 || (k->http >= 502 && k->http <= 504)))
+		k->code = GRPC_UNAVAILABLE;
 	/* the server has not processed a refused stream */
 	if (k->code < 0 && error == NGHTTP2_REFUSED_STREAM)
 		k->code = GRPC_UNAVAILABLE;
@@ -338,15 +348,31 @@ static void disconnected(struct thread *t, struct h2 *h, const char *why)
 	h->calls = 0;
 }
 
+/* One more connection.  NULL: no memory. */
+static struct h2 *slot_new(struct thread *t)
+{
+	struct h2 **links = realloc(t->links, (t->nslots + 1) * sizeof(*links));
+	struct h2 *h = calloc(1, sizeof(*h));
+
+	if (links)
+		t->links = links;
+	if (!links || !h) {
+		free(h);
+		return NULL;
+	}
+	h->fd = -1;
+	return t->links[t->nslots++] = h;
+}
+
 /* Find a connection that accepts a call or may be opened.  *room: the call need not wait. */
 static struct h2 *pick(struct thread *t, bool *room)
 {
 	struct h2 *h, *found = NULL;
 	unsigned int i;
 
-	for (i = 0; i < 2 * t->nlinks; i++) {
-		h = &t->links[t->link];
-		t->link = (t->link + 1) % (2 * t->nlinks);
+	for (i = 0; i < t->nslots; i++) {
+		h = t->links[t->link];
+		t->link = (t->link + 1) % t->nslots;
 		if (h->session && h->going && !h->calls)
 			load_h2_close(h);
 		*room = h->session ? !h->going && h->calls < load_h2_limit(h) :
@@ -356,7 +382,9 @@ static struct h2 *pick(struct thread *t, bool *room)
 		if (!found && h->session && !h->going)
 			found = h;
 	}
-	return found;
+	/* the others have calls that end */
+	*room = t->nopen < t->nlinks;
+	return *room ? slot_new(t) : found;
 }
 
 static int open_link(struct thread *t, struct h2 *h)
@@ -379,38 +407,54 @@ static int open_link(struct thread *t, struct h2 *h)
 	return rc;
 }
 
-static void start(struct thread *t, struct call *c)
+/* Returns false if the connection accepts no call: then another one may. */
+static bool try_link(struct thread *t, struct call *c)
 {
 	bool room = false;
 	struct h2 *h = pick(t, &room);
 	int rc;
 
-	c->h2.h = NULL;
 	if (!h) {
-		load_lost(t, c, "the server closes all connections");
-		return;
+		load_lost(t, c, strerror(ENOMEM));
+		return true;
 	}
 	rc = h->session ? 0 : open_link(t, h);
 	if (rc) {
 		load_lost(t, c, strerror(rc));
-		return;
+		return true;
+	}
+	c->h2.p = c->request->p;
+	c->h2.n = c->request->n;
+	if (!load_h2_call(h, &c->h2, head, nhead)) {
+		retire(t, h);
+		return false;
 	}
 	if (!room && c->measured)
 		t->r->waited++;
-	c->h2.p = c->request->p;
-	c->h2.n = c->request->n;
-	if (load_h2_call(h, &c->h2, head, nhead)) {
-		mark(t, h);
-	} else {
-		retire(t, h);
-		load_lost(t, c, "out of memory, or a connection without further streams");
-	}
+	mark(t, h);
+	return true;
+}
+
+static void start(struct thread *t, struct call *c)
+{
+	unsigned int i;
+
+	c->h2.h = NULL;
+	for (i = 0; i <= t->nlinks; i++)
+		if (try_link(t, c))
+			return;
+	load_lost(t, c, "out of memory, or connections without further streams");
 }
 
 static void drop(struct thread *t, struct call *c)
 {
 	struct h2 *h = c->h2.h;
+	struct call **p;
 
+	for (p = &t->again; *p && *p != c; p = &(*p)->next_again)
+		;
+	if (*p)
+		*p = c->next_again;
 	if (!h)
 		return;
 	load_h2_cancel(&c->h2);
@@ -456,39 +500,46 @@ static void flush_link(struct thread *t, struct h2 *h)
 
 static void flush(struct thread *t)
 {
+	struct call *c;
 	struct h2 *h;
 
-	while ((h = t->dirty)) {
-		t->dirty = h->next_dirty;
-		h->dirty = false;
-		if (h->session)
-			flush_link(t, h);
-	}
+	do {
+		while ((c = t->again)) {
+			t->again = c->next_again;
+			start(t, c);
+		}
+		while ((h = t->dirty)) {
+			t->dirty = h->next_dirty;
+			h->dirty = false;
+			if (h->session)
+				flush_link(t, h);
+		}
+	} while (t->again);
 }
 
 static int init(struct thread *t)
 {
 	const struct options *o = t->o;
-	unsigned int i, in_flight = t->step->concurrency;
+	unsigned int in_flight = t->step->concurrency;
 
 	t->nlinks = load_part(t, t->step->rate || o->connections < in_flight ? o->connections :
 			      in_flight);
 	t->ncalls = t->step->rate ? t->nlinks * CALLS : load_part(t, in_flight);
-	t->links = calloc(2 * t->nlinks, sizeof(*t->links));
 	t->calls = calloc(t->ncalls, sizeof(*t->calls));
-	if (!t->links || !t->calls)
-		return ENOMEM;
-	for (i = 0; i < 2 * t->nlinks; i++)
-		t->links[i].fd = -1;
-	return 0;
+	while (t->calls && t->nslots < t->nlinks)
+		if (!slot_new(t))
+			return ENOMEM;
+	return t->calls ? 0 : ENOMEM;
 }
 
 static void fini(struct thread *t)
 {
 	unsigned int i;
 
-	for (i = 0; t->links && i < 2 * t->nlinks; i++)
-		load_h2_close(&t->links[i]);
+	for (i = 0; i < t->nslots; i++) {
+		load_h2_close(t->links[i]);
+		free(t->links[i]);
+	}
 	free(t->links);
 }
 

@@ -3,6 +3,9 @@
  * Requests over HTTP/1.1: each call is a connection.
  *
  * A request in flight costs two system calls, send and recv, and its share of an epoll_pwait2.
+ *
+ * A server may close a connection that it kept alive while the next request is on its way.  That
+ * request is sent once more, on a new connection, as the clients of HTTP do.
  */
 
 #include <errno.h>
@@ -63,8 +66,23 @@ static void answered(struct thread *t, struct call *c, bool clean)
 		load_failure(t, text, t->shown == c ? t->body : "",
 			     t->shown == c ? t->nbody : 0);
 	}
+	c->h1.used = true;
 	load_answered(t, c, what, status,
 		      clean && c->h1.keep && c->h1.sent == c->request->n);
+}
+
+static void start(struct thread *t, struct call *c);
+static void drop(struct thread *t, struct call *c);
+
+/* The server closed the connection. */
+static void gone(struct thread *t, struct call *c, const char *why)
+{
+	if (!c->h1.used || c->h1.got || !load_again(t, c)) {
+		load_lost(t, c, why);
+		return;
+	}
+	drop(t, c);
+	start(t, c);
 }
 
 static void receive(struct thread *t, struct call *c)
@@ -77,14 +95,21 @@ static void receive(struct thread *t, struct call *c)
 			n = recv(c->h1.fd, t->buf, RECV_SIZE, 0);
 		while (n < 0 && errno == EINTR);
 		if (n < 0) {
-			if (errno != EAGAIN)
+			if (errno == ECONNRESET)
+				gone(t, c, strerror(errno));
+			else if (errno != EAGAIN)
 				load_lost(t, c, strerror(errno));
 			return;
 		}
+		c->h1.got |= n > 0;
 		used = http_parser_execute(&c->h1.parser, &settings, t->buf, (size_t)n);
 		if (c->h1.complete) {
 			/* bytes after an answer belong to no request */
 			answered(t, c, n && used == (size_t)n);
+			return;
+		}
+		if (!n && !c->h1.got) {
+			gone(t, c, "the server closed the connection before the answer");
 			return;
 		}
 		if (HTTP_PARSER_ERRNO(&c->h1.parser) != HPE_OK) {
@@ -130,7 +155,7 @@ static void transmit(struct thread *t, struct call *c)
 			if (n > 0)
 				receive(t, c);
 			else
-				load_lost(t, c, n ? strerror(errno) :
+				gone(t, c, n ? strerror(errno) :
 				     "the server closed the connection before the answer");
 			return;
 		} else if (errno != EINTR) {
@@ -145,11 +170,12 @@ static void transmit(struct thread *t, struct call *c)
 static void start(struct thread *t, struct call *c)
 {
 	c->h1.sent = 0;
-	c->h1.complete = false;
+	c->h1.complete = c->h1.got = false;
 	http_parser_init(&c->h1.parser, HTTP_RESPONSE);
 	c->h1.parser.data = c;
 	if (c->h1.fd < 0) {
 		c->h1.events = 0;
+		c->h1.used = false;
 		c->h1.fd = load_connect(t->o);
 		if (c->h1.fd < 0) {
 			load_lost(t, c, strerror(errno));

@@ -122,6 +122,7 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t error, void *
 	if (error == NGHTTP2_REFUSED_STREAM && !h->going &&
 	    !nghttp2_session_check_request_allowed(session))
 		error = NGHTTP2_PROTOCOL_ERROR;
+	k->unprocessed = error == NGHTTP2_REFUSED_STREAM && h->going;
 	h->calls--;
 	k->h = NULL;
 	h->ended(k, error);
@@ -204,6 +205,7 @@ bool load_h2_call(struct h2 *h, struct h2_call *k, const nghttp2_nv *head, size_
 	k->sent = k->got = 0;
 	k->http = 0;
 	k->code = -1;
+	k->unprocessed = false;
 	k->why[0] = 0;
 	k->h = h;
 	k->id = nghttp2_submit_request(h->session, NULL, head, n, &from, k);

@@ -24,6 +24,7 @@ struct h2_call {
 	/* the answer */
 	int http;		/* its status, or 0 */
 	int code;		/* grpc-status, or -1 */
+	bool unprocessed;	/* the server said so: the connection ends */
 	char why[WHY_SIZE];	/* grpc-message */
 	uint8_t prefix[5];
 	size_t got;		/* bytes, with the prefix */

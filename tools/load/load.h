@@ -25,7 +25,7 @@
 #define MAX_STEPS	64u
 #define MAX_SHAPES	32u
 #define MAX_RANK	16u
-#define MAX_STATUS	600u
+#define MAX_STATUS	1000u	/* HTTP has three digits */
 #define MAX_THREADS	64u
 #define NEVER		UINT64_MAX
 
@@ -94,6 +94,7 @@ struct result {
 	struct tally tally[MAX_MODELS];
 	struct hist lag;		/* from the intended start until the client acted */
 	uint64_t waited;		/* requests for which no connection was free */
+	uint64_t retried;		/* requests that were sent again on another connection */
 	uint64_t opened, opened_late;	/* connections; those opened in the measured time */
 	uint64_t sent;			/* all requests in the time of cpu_ns */
 	uint64_t window_ns;		/* the measured time */

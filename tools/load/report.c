@@ -213,6 +213,9 @@ void load_report_step(const struct options *o, const struct step *s, const struc
 	       o->threads == 1 ? "thread" : "threads", (unsigned long long)r->opened,
 	       (unsigned long long)r->opened_late, share(r->cpu_total_ns, r->sent) / 1e3,
 	       share(r->cpu_ns, r->wall_ns) * 100);
+	if (r->retried)
+		printf("  %llu requests were sent again, on another connection: the server closed the one "
+		       "before it processed them\n", (unsigned long long)r->retried);
 	judge(o, r, &y, &notes);
 	for (i = 0; i < notes.n; i++)
 		printf("  ! %s\n", notes.text[i]);
@@ -322,9 +325,10 @@ static json_t *json_run(const struct options *o, const struct step *s, const str
 	json_object_set_new(j, "measured_s", json_real((double)r->window_ns / 1e9));
 	json_object_set_new(j, "interrupted", json_boolean(r->interrupted));
 	json_object_set_new(j, "client", json_pack(
-		"{s:I, s:I, s:I, s:f, s:f, s:f}", "connections_opened", (json_int_t)r->opened,
+		"{s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "connections_opened", (json_int_t)r->opened,
 		"connections_opened_while_measuring", (json_int_t)r->opened_late,
 		"waited_for_connection", (json_int_t)r->waited,
+		"sent_again", (json_int_t)r->retried,
 		"cpu_us_per_request", share(r->cpu_total_ns, r->sent) / 1e3,
 		"cpu_share_of_busiest_thread", share(r->cpu_ns, r->wall_ns),
 		"starved_share", share(r->starved_ns, r->wall_ns)));

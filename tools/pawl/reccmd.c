@@ -36,6 +36,33 @@ static const char *prop_name(uint32_t prop)
 	return prop < 8 ? props[prop] : "unknown";
 }
 
+/* Add the bodies of a launch to *work.  Returns the longest chain of them, or UINT64_MAX. */
+static uint64_t nodes_span(const struct recording *r, const struct rec_op *o, uint64_t *work)
+{
+	uint64_t *from = calloc(o->nnodes + 1, sizeof(*from)), span = 0, t;
+	const struct rec_node *n, *to;
+	uint32_t i, k;
+
+	if (!from)
+		return UINT64_MAX;
+	/* Those that wait for a body have greater numbers. */
+	for (i = 0; i < o->nnodes; i++) {
+		n = &r->nodes[o->node + i];
+		t = n->ended && !n->skipped ? n->end - n->begin : 0;
+		*work += t;
+		t += from[i];
+		if (t > span)
+			span = t;
+		for (k = 0; k < n->nsucc; k++) {
+			to = rec_node_find(r, o, r->succ[n->succ + k]);
+			if (to > n && from[to - &r->nodes[o->node]] < t)
+				from[to - &r->nodes[o->node]] = t;
+		}
+	}
+	free(from);
+	return span;
+}
+
 /* Times of bodies: the sum of all, and the longest chain of dependent ops. */
 static int span_of(const struct recording *r, const uint32_t *order, size_t n, uint64_t *work,
 		   uint64_t *span)
@@ -45,13 +72,11 @@ static int span_of(const struct recording *r, const uint32_t *order, size_t n, u
 	size_t *edge = calloc(r->nops + 2, sizeof(*edge)), i, k;	/* edges ascend by after */
 	uint32_t j;
 
+	int rc = -ENOMEM;
+
 	*work = *span = 0;
-	if (!last || !end || !edge) {
-		free(last);
-		free(end);
-		free(edge);
-		return -ENOMEM;
-	}
+	if (!last || !end || !edge)
+		goto out;
 	for (i = 0; i < r->nedges; i++)
 		edge[r->edges[i].after + 1]++;
 	for (i = 0; i < r->nops; i++)
@@ -71,7 +96,12 @@ static int span_of(const struct recording *r, const uint32_t *order, size_t n, u
 			if (a->write && l->reads > t)
 				t = l->reads;
 		}
-		if (o->ended) {
+		if (o->launch) {
+			k = nodes_span(r, o, work);
+			if (k == UINT64_MAX)
+				goto out;
+			t += k;
+		} else if (o->ended) {
 			t += o->end - o->begin;
 			*work += o->end - o->begin;
 		}
@@ -88,10 +118,12 @@ static int span_of(const struct recording *r, const uint32_t *order, size_t n, u
 		if (t > *span)
 			*span = t;
 	}
+	rc = 0;
+out:
 	free(last);
 	free(end);
 	free(edge);
-	return 0;
+	return rc;
 }
 
 static int u64_cmp(const void *a, const void *b)
@@ -104,13 +136,16 @@ static int u64_cmp(const void *a, const void *b)
 /* Percentiles of the times from one event of the ops to another. */
 static void quantiles(const struct recording *r, const char *what, bool body)
 {
-	uint64_t *t = calloc(r->nops + 1, sizeof(*t));
+	uint64_t *t = calloc(r->nops + r->nnodes + 1, sizeof(*t));
 	size_t i, n = 0;
 
+	for (i = 0; t && body && i < r->nnodes; i++)
+		if (r->nodes[i].ended && !r->nodes[i].skipped)
+			t[n++] = r->nodes[i].end - r->nodes[i].begin;
 	for (i = 0; t && i < r->nops; i++) {
 		const struct rec_op *o = &r->ops[i];
 
-		if (!(body ? o->ended : o->begun))
+		if (!(body ? o->ended && !o->launch : o->begun))
 			continue;
 		t[n++] = body ? o->end - o->begin : o->begin > o->push ? o->begin - o->push : 0;
 	}
@@ -154,7 +189,7 @@ static void info_file(const struct recording *r, const char *path)
 
 static int info(const struct recording *r, const char *path, const uint32_t *order, size_t n)
 {
-	size_t i, begun = 0, ended = 0, failed = 0, undone = 0, writes = 0, inside = 0;
+	size_t i, begun = 0, ended = 0, failed = 0, undone = 0, writes = 0, inside = 0, launches = 0;
 	uint64_t work, span;
 
 	for (i = 0; i < r->nops; i++) {
@@ -165,6 +200,7 @@ static int info(const struct recording *r, const char *path, const uint32_t *ord
 		ended += o->ended;
 		failed += o->ended && o->status;
 		inside += o->parent != REC_NONE && !o->undone;
+		launches += o->launch && !o->undone;
 	}
 	for (i = 0; i < r->naccesses; i++)
 		writes += r->accesses[i].write;
@@ -172,6 +208,8 @@ static int info(const struct recording *r, const char *path, const uint32_t *ord
 	printf("ops        %zu pushed by %" PRIu32 " threads, %zu of them in bodies; %zu begun, "
 	       "%zu over, %zu with an error, %zu refused\n", r->nops - undone, r->threads, inside,
 	       begun, ended, failed, undone);
+	if (launches)
+		printf("launches   %zu of these ops, with %zu bodies\n", launches, r->nnodes);
 	printf("vars       %zu; %zu reads, %zu writes\n", r->nvars, r->naccesses - writes,
 	       writes);
 	if (r->nedges)
@@ -187,6 +225,26 @@ static int info(const struct recording *r, const char *path, const uint32_t *ord
 		       (double)span / 1e9, span ? (double)work / (double)span : 1.0);
 	printf("order      serial order of %zu ops found\n", n);
 	return 0;
+}
+
+/* The bodies of a launch, each with those that wait for it. */
+static void dump_nodes(const struct recording *r, const struct rec_op *o)
+{
+	uint32_t i, k;
+
+	for (i = 0; i < o->nnodes; i++) {
+		const struct rec_node *n = &r->nodes[o->node + i];
+
+		printf(" {%" PRIu32 " \"%s\"%s%s %.3f", n->number, n->name, n->async ? " async" : "",
+		       n->skipped ? " skipped" : "", (double)n->begin / 1e3);
+		if (n->ended)
+			printf(" %.3f %" PRIu32 " %" PRId32, (double)n->end / 1e3, n->runner, n->status);
+		else
+			printf(" - - -");
+		for (k = 0; k < n->nsucc; k++)
+			printf(" >%" PRIu32, r->succ[n->succ + k]);
+		putchar('}');
+	}
 }
 
 static int dump(const struct recording *r, const uint32_t *order, size_t n)
@@ -210,9 +268,9 @@ static int dump(const struct recording *r, const uint32_t *order, size_t n)
 			       o->status);
 		else
 			printf(" - - -");
-		printf(" \"%s\" %s%s%s%s%s %" PRId32 " %" PRIu32, o->name, prop_name(o->prop),
+		printf(" \"%s\" %s%s%s%s%s%s %" PRId32 " %" PRIu32, o->name, prop_name(o->prop),
 		       o->async ? "+async" : "", o->empty ? "+empty" : "", o->more ? "+more" : "",
-		       o->ends ? "+ends" : "", o->priority, (uint32_t)o->device);
+		       o->ends ? "+ends" : "", o->launch ? "+launch" : "", o->priority, (uint32_t)o->device);
 		for (j = 0; j < o->naccesses; j++) {
 			const struct rec_access *a = &r->accesses[o->access + j];
 
@@ -220,6 +278,7 @@ static int dump(const struct recording *r, const uint32_t *order, size_t n)
 			if (a->placed)
 				printf("@%" PRIu64, a->version);
 		}
+		dump_nodes(r, o);
 		putchar('\n');
 	}
 	return 0;
@@ -241,6 +300,29 @@ static void json_text(const char *s)
 	putchar('"');
 }
 
+static void json_nodes(const struct recording *r, const struct rec_op *o)
+{
+	uint32_t i, k;
+
+	printf(",\"launch\":true,\"bodies\":[");
+	for (i = 0; i < o->nnodes; i++) {
+		const struct rec_node *n = &r->nodes[o->node + i];
+
+		printf("%s{\"body\":%" PRIu32 ",\"name\":", i ? "," : "", n->number);
+		json_text(n->name);
+		printf(",\"async\":%s,\"skipped\":%s,\"begin_ns\":%" PRIu64 ",\"runner\":%" PRIu32,
+		       n->async ? "true" : "false", n->skipped ? "true" : "false", n->begin,
+		       n->runner);
+		if (n->ended)
+			printf(",\"end_ns\":%" PRIu64 ",\"status\":%" PRId32, n->end, n->status);
+		printf(",\"next\":[");
+		for (k = 0; k < n->nsucc; k++)
+			printf("%s%" PRIu32, k ? "," : "", r->succ[n->succ + k]);
+		printf("]}");
+	}
+	putchar(']');
+}
+
 static void json_op(const struct recording *r, uint32_t number)
 {
 	const struct rec_op *o = &r->ops[number];
@@ -260,6 +342,8 @@ static void json_op(const struct recording *r, uint32_t number)
 		printf(",\"ends\":true");
 	if (o->parent != REC_NONE)
 		printf(",\"parent\":%" PRIu32, o->parent);
+	if (o->launch)
+		json_nodes(r, o);
 	printf(",\"accesses\":[");
 	for (j = 0; j < o->naccesses; j++) {
 		const struct rec_access *a = &r->accesses[o->access + j];

@@ -34,7 +34,11 @@ struct reader {
 	struct recording *r;
 	struct stream *streams;
 	size_t nstreams, caps;
-	size_t capops, capacc, capvars, capwaits, capeng;
+	struct mark {		/* ops with bodies: launches */
+		uint32_t engine, index, gen;
+	} *marks;
+	size_t nmarks, capmarks;
+	size_t capops, capacc, capvars, capwaits, capeng, capnodes, capsucc;
 	uint32_t *ophash, *varhash;
 	size_t ophash_size, varhash_size;
 	uint64_t cycles0, cycles1, ns0, ns1;
@@ -548,13 +552,102 @@ static int get_undo(struct cursor *c, bool first)
 	return 0;
 }
 
+static int stack_push(struct cursor *c, struct state *st, const struct rec_op *o)
+{
+	int rc = grow(c->rd, (void **)&st->stack, st->depth, &st->capstack, sizeof(*st->stack));
+
+	if (!rc)
+		st->stack[st->depth++] = (uint32_t)(o - c->rd->r->ops);
+	return rc;
+}
+
+static void stack_pop(struct cursor *c, struct state *st, const struct rec_op *o)
+{
+	if (st->depth && st->stack[st->depth - 1] == (uint32_t)(o - c->rd->r->ops))
+		st->depth--;
+}
+
+/*
+ * A begin or an end of a body of a launch.  They are nodes of their own until all streams are read
+ * (nodes_join()), because a thread may end what another one began.
+ */
+static int get_node(struct cursor *c, struct state *st, unsigned int kind, bool first)
+{
+	struct recording *r = c->rd->r;
+	uint64_t time = get_time(c), number, name = 0, n = 0, i, to;
+	bool end = (kind & REC_KIND) == REC_END;
+	struct rec_node node = { .name = "", .succ = r->nsucc, .runner = c->s->thread };
+	struct rec_op *o;
+	int rc;
+
+	st->begin_op += (uint32_t)get_signed(c);
+	st->begin_gen += (uint32_t)get_signed(c);
+	number = get(c);
+	if (!end)
+		name = get(c);
+	else if (kind & REC_END_STATUS)
+		node.status = (int32_t)get_signed(c);
+	if (end)
+		n = get(c);
+	if (n > (uint64_t)(c->end - c->p))
+		c->cut = true;
+	if (c->cut)
+		return 0;
+	if (number > UINT32_MAX || name > st->nnames)
+		return bad_event(c, "body %" PRIu64 " of a launch, name %" PRIu64 " of %zu", number,
+				 name, st->nnames);
+	if (first) {
+		struct mark m = { c->s->engine, st->begin_op, st->begin_gen }, *had = c->rd->marks;
+		size_t k = c->rd->nmarks;
+
+		for (i = 0; i < n; i++)
+			get(c);
+		if (k && !memcmp(&had[k - 1], &m, sizeof(m)))
+			return 0;
+		rc = grow(c->rd, (void **)&c->rd->marks, k, &c->rd->capmarks, sizeof(m));
+		if (!rc)
+			c->rd->marks[c->rd->nmarks++] = m;
+		return rc;
+	}
+	for (i = 0; i < n; i++) {
+		to = get(c);
+		if (c->cut)
+			return 0;
+		rc = grow(c->rd, (void **)&r->succ, r->nsucc, &c->rd->capsucc, sizeof(*r->succ));
+		if (rc)
+			return rc;
+		r->succ[r->nsucc++] = (uint32_t)to;
+	}
+	o = find(c, st->begin_op, st->begin_gen);
+	if (!o)
+		return 0;
+	if (o->undone)
+		return bad_event(c, "op %u.%u has a body, and was refused", o->index, o->gen);
+	node.op = (uint32_t)(o - r->ops);
+	node.number = (uint32_t)number;
+	node.nsucc = (uint32_t)n;
+	node.begun = !end;
+	node.ended = end;
+	node.begin = node.end = time;
+	node.async = !end && kind & REC_BEGIN_ASYNC;
+	node.skipped = !end && kind & REC_BEGIN_SKIPPED;
+	if (name)
+		node.name = st->names[name - 1];
+	rc = grow(c->rd, (void **)&r->nodes, r->nnodes, &c->rd->capnodes, sizeof(*r->nodes));
+	if (rc)
+		return rc;
+	r->nodes[r->nnodes++] = node;
+	if (end)
+		stack_pop(c, st, o);
+	return end || node.async ? 0 : stack_push(c, st, o);
+}
+
 static int get_begin(struct cursor *c, struct state *st, bool first)
 {
 	struct recording *r = c->rd->r;
 	uint64_t time = get_time(c), n, i, v;
 	struct rec_op *o = NULL;
 	const unsigned char *list;
-	int rc;
 
 	st->begin_op += (uint32_t)get_signed(c);
 	st->begin_gen += (uint32_t)get_signed(c);
@@ -590,17 +683,11 @@ static int get_begin(struct cursor *c, struct state *st, bool first)
 		a->placed = v;
 		a->version = v ? v - 1 : 0;
 	}
-	if (o->async)
-		return 0;
-	rc = grow(c->rd, (void **)&st->stack, st->depth, &st->capstack, sizeof(*st->stack));
-	if (!rc)
-		st->stack[st->depth++] = (uint32_t)(o - r->ops);
-	return rc;
+	return o->async || o->launch ? 0 : stack_push(c, st, o);
 }
 
 static int get_end(struct cursor *c, struct state *st, unsigned int kind, bool first)
 {
-	struct recording *r = c->rd->r;
 	uint64_t time = get_time(c);
 	uint32_t index, gen;
 	struct rec_op *o;
@@ -627,8 +714,7 @@ static int get_end(struct cursor *c, struct state *st, unsigned int kind, bool f
 	if (o->ended || o->undone)
 		return bad_event(c, "op %u.%u ends %s", index, gen,
 				 o->ended ? "twice" : "and was refused");
-	if (st->depth && st->stack[st->depth - 1] == (uint32_t)(o - r->ops))
-		st->depth--;
+	stack_pop(c, st, o);
 	o->ended = true;
 	o->end = time;
 	o->status = status;
@@ -722,10 +808,12 @@ static int events(struct reader *rd, struct stream *s, bool first)
 			rc = get_undo(&c, first);
 			break;
 		case REC_BEGIN:
-			rc = get_begin(&c, &st, first);
+			rc = kind & REC_BEGIN_NODE ? get_node(&c, &st, kind, first) :
+			     get_begin(&c, &st, first);
 			break;
 		case REC_END:
-			rc = get_end(&c, &st, kind, first);
+			rc = kind & REC_END_NODE ? get_node(&c, &st, kind, first) :
+			     get_end(&c, &st, kind, first);
 			break;
 		case REC_WAIT:
 			rc = get_wait(&c, &st, kind, first);
@@ -771,7 +859,78 @@ static int hash_ops(struct reader *rd)
 					o->gen, o->engine);
 		*s = (uint32_t)i;
 	}
+	for (i = 0; i < rd->nmarks; i++) {
+		uint32_t *s = op_slot(rd, rd->marks[i].engine, rd->marks[i].index, rd->marks[i].gen);
+
+		if (*s != REC_NONE)
+			r->ops[*s].launch = true;
+	}
 	return 0;
+}
+
+static int node_cmp(const void *a, const void *b)
+{
+	const struct rec_node *x = a, *y = b;
+
+	if (x->op != y->op)
+		return x->op < y->op ? -1 : 1;
+	if (x->number != y->number)
+		return x->number < y->number ? -1 : 1;
+	return (int)x->ended - (int)y->ended;
+}
+
+/* Join the begin and the end of each body of a launch. */
+static int nodes_join(struct reader *rd)
+{
+	struct recording *r = rd->r;
+	struct rec_node *to = r->nodes, *n;
+	size_t i;
+
+	if (r->nnodes)
+		qsort(r->nodes, r->nnodes, sizeof(*r->nodes), node_cmp);
+	for (i = 0; i < r->nnodes; i++) {
+		n = &r->nodes[i];
+		if (to > r->nodes && to[-1].op == n->op && to[-1].number == n->number) {
+			if (to[-1].ended || !n->ended)
+				return file_err(rd->err, rd->errlen, -EBADMSG,
+						"%s: body %u of op %u %s twice", rd->name, n->number,
+						n->op, n->ended ? "ends" : "begins");
+			to[-1].ended = true;
+			to[-1].end = n->end > to[-1].begin ? n->end : to[-1].begin;
+			to[-1].status = n->status;
+			to[-1].succ = n->succ;
+			to[-1].nsucc = n->nsucc;
+			continue;
+		}
+		/* Its begin was before the recording, or in a chunk that is missing. */
+		if (!n->begun)
+			continue;
+		*to++ = *n;
+	}
+	r->nnodes = (size_t)(to - r->nodes);
+	for (i = 0; i < r->nnodes; i++) {
+		struct rec_op *o = &r->ops[r->nodes[i].op];
+
+		if (!o->nnodes++)
+			o->node = i;
+	}
+	return 0;
+}
+
+const struct rec_node *rec_node_find(const struct recording *r, const struct rec_op *o,
+				     uint32_t number)
+{
+	uint32_t lo = 0, hi = o->nnodes, mid;
+
+	while (lo < hi) {
+		mid = (lo + hi) / 2;
+		if (r->nodes[o->node + mid].number < number)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < o->nnodes && r->nodes[o->node + lo].number == number ? &r->nodes[o->node + lo] :
+	       NULL;
 }
 
 /* Checks that need all streams. */
@@ -827,6 +986,8 @@ int rec_parse(const char *name, const void *data, size_t len, struct recording *
 	for (i = 0; !rc && i < rd.nstreams; i++)
 		rc = events(&rd, &rd.streams[i], false);
 	if (!rc)
+		rc = nodes_join(&rd);
+	if (!rc)
 		rc = finish(&rd);
 	for (i = 0; i < rd.nstreams; i++) {
 		free(rd.streams[i].data);
@@ -834,6 +995,7 @@ int rec_parse(const char *name, const void *data, size_t len, struct recording *
 	}
 	free(rd.streams);
 	free(rd.ophash);
+	free(rd.marks);
 	free(rd.varhash);
 	if (rc)
 		rec_free(r);
@@ -852,6 +1014,8 @@ void rec_free(struct recording *r)
 	free(r->accesses);
 	free(r->vars);
 	free(r->waits);
+	free(r->nodes);
+	free(r->succ);
 	free(r->engines);
 	free(r->edges);
 	free(r->told);

@@ -37,6 +37,23 @@ struct rec_op {
 	bool begun, ended;
 	int32_t status;
 	uint64_t push, begin, end;	/* ns since the beginning */
+	bool launch;		/* of a graph: it is no body; its bodies are nodes */
+	uint32_t nnodes;
+	size_t node;		/* first of nnodes in nodes[], by number */
+};
+
+/* A body of a launch. */
+struct rec_node {
+	uint32_t op, number;
+	uint32_t runner;	/* thread that began it */
+	bool async;
+	bool skipped;		/* it did not run, because one before it failed */
+	bool begun, ended;
+	int32_t status;
+	uint64_t begin, end;
+	const char *name;
+	size_t succ;		/* numbers of those that wait for it: first of nsucc in succ[] */
+	uint32_t nsucc;
 };
 
 struct rec_var {
@@ -70,6 +87,10 @@ struct recording {
 	size_t naccesses;
 	struct rec_var *vars;
 	size_t nvars;
+	struct rec_node *nodes;	/* sorted by op and number */
+	size_t nnodes;
+	uint32_t *succ;
+	size_t nsucc;
 	struct rec_wait *waits;
 	size_t nwaits;
 	struct rec_engine *engines;
@@ -101,6 +122,9 @@ struct recording {
 int rec_parse(const char *name, const void *data, size_t len, struct recording *r, char *err,
 	      size_t errlen);
 void rec_free(struct recording *r);
+/* The node of the launch with this number, or NULL. */
+const struct rec_node *rec_node_find(const struct recording *r, const struct rec_op *o,
+				     uint32_t number);
 
 /*
  * Store in order[] a serial order of all ops that were not undone, and their number in *n.  It

@@ -49,6 +49,19 @@ struct play_op {
 	atomic_bool over;
 };
 
+struct play_node {
+	struct play *p;
+	const struct rec_node *n;
+	atomic_bool begun;
+};
+
+/* A graph that replays launches of the same form. */
+struct play_graph {
+	const struct rec_op *like;	/* NULL: unused */
+	pawl_graph_t g;
+};
+
+#define GRAPHS 16u
 #define MANY 1024u		/* ops with a var of their own */
 
 struct play {
@@ -56,13 +69,16 @@ struct play {
 	const struct replay_options *opt;
 	struct play_var *vars;
 	struct play_op *ops;	/* by number in the recording */
+	struct play_node *nodes;	/* as in the recording */
+	struct play_graph graphs[GRAPHS];
+	unsigned int next_graph;
 	uint64_t *expect;	/* by access */
 	const struct rec_edge **edges;	/* from the ops that must be complete before, op by op */
 	const struct rec_edge **aside;	/* to ops with many before them, from op to op */
 	size_t *first_aside;
 	uint32_t number;	/* of this replay in the process */
 	atomic_uint threads;	/* that ran bodies */
-	atomic_uint_fast64_t ran, checked, edges_checked, wrong;
+	atomic_uint_fast64_t ran, bodies, checked, edges_checked, wrong;
 	atomic_flag told;
 	char first[160];
 };
@@ -163,7 +179,7 @@ static int body(struct pawl_run *run, void *arg)
 			      p->edges[po->edge + k]->before);
 	if (po->seen++)
 		wrong(p, po->op, "runs again");
-	if (p->opt->speed > 0 && o->ended)
+	if (p->opt->speed > 0 && o->ended && !o->launch)
 		spend(p->opt, o->end - o->begin);
 	for (i = 0; i < o->naccesses; i++) {
 		const struct rec_access *a = &p->r->accesses[o->access + i];
@@ -178,6 +194,37 @@ static int body(struct pawl_run *run, void *arg)
 	atomic_fetch_add_explicit(&p->checked, checked, memory_order_relaxed);
 	atomic_fetch_add_explicit(&p->edges_checked, po->nedges, memory_order_relaxed);
 	return 0;
+}
+
+/* A body of a launch: those that wait for it have not begun. */
+static int node_body(struct pawl_run *run, void *arg)
+{
+	struct play_node *pn = arg;
+	struct play *p = pn->p;
+	const struct rec_node *n = pn->n, *to;
+	const struct rec_op *o = &p->r->ops[n->op];
+	uint32_t k;
+
+	(void)run;
+	thread_count(p);
+	if (atomic_exchange_explicit(&pn->begun, true, memory_order_relaxed))
+		wrong(p, n->op, "body %" PRIu32 " runs again", n->number);
+	if (p->opt->speed > 0 && n->ended && !n->skipped)
+		spend(p->opt, n->end - n->begin);
+	for (k = 0; k < n->nsucc; k++) {
+		to = rec_node_find(p->r, o, p->r->succ[n->succ + k]);
+		if (to && to > n && atomic_load_explicit(&p->nodes[to - p->r->nodes].begun,
+							 memory_order_relaxed))
+			wrong(p, n->op, "body %" PRIu32 " did not wait for %" PRIu32, to->number,
+			      n->number);
+	}
+	atomic_fetch_add_explicit(&p->bodies, 1, memory_order_relaxed);
+	return 0;
+}
+
+static void async_node(struct pawl_run *run, void *arg)
+{
+	pawl_complete(run->engine, run->token, node_body(run, arg), NULL);
 }
 
 static void async_body(struct pawl_run *run, void *arg)
@@ -288,6 +335,146 @@ static int edges_list(struct play *p, struct pawl_engine *e, uint32_t op, struct
 	return rc;
 }
 
+static bool same_form(const struct recording *r, const struct rec_op *a, const struct rec_op *b)
+{
+	uint32_t i;
+
+	if (a->naccesses != b->naccesses || a->nnodes != b->nnodes || a->prop != b->prop)
+		return false;
+	for (i = 0; i < a->naccesses; i++)
+		if (r->accesses[a->access + i].write != r->accesses[b->access + i].write)
+			return false;
+	for (i = 0; i < a->nnodes; i++) {
+		const struct rec_node *x = &r->nodes[a->node + i], *y = &r->nodes[b->node + i];
+
+		if (x->number != y->number || x->nsucc != y->nsucc || x->async != y->async ||
+		    (x->nsucc && memcmp(&r->succ[x->succ], &r->succ[y->succ],
+					x->nsucc * sizeof(r->succ[0]))))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * A graph with the form of the launch.  Its slots: first the vars of the launch, which one op more
+ * names, whose body makes the checks; then one per body, which that body writes and those that wait
+ * for it read.
+ */
+static int graph_create(struct play *p, struct pawl_engine *e, const struct rec_op *o,
+			pawl_graph_t *g)
+{
+	const struct recording *r = p->r;
+	uint32_t n = o->nnodes, i, k, reads = 0, writes = 0;
+	struct pawl_op *ops = calloc(n + 1, sizeof(*ops));
+	pawl_var_t *vars = calloc(o->naccesses + 1, sizeof(*vars)), *slots;
+	pawl_var_t **in = calloc(n + 1, sizeof(*in));
+	size_t edges = 0;
+	int rc = -ENOMEM;
+
+	for (i = 0; i < n; i++)
+		edges += r->nodes[o->node + i].nsucc;
+	slots = calloc(n + edges + 1, sizeof(*slots));
+	if (!ops || !vars || !in || !slots)
+		goto out;
+	for (i = 0; i < o->naccesses; i++) {
+		if (r->accesses[o->access + i].write)
+			vars[o->naccesses - ++writes] = (pawl_var_t)PAWL_SLOT(i);
+		else
+			vars[reads++] = (pawl_var_t)PAWL_SLOT(i);
+	}
+	for (i = 0; i <= n; i++) {
+		ops[i] = (struct pawl_op)PAWL_OP_INIT;
+		ops[i].prop = o->prop <= PAWL_NO_SKIP ? o->prop : PAWL_NORMAL;
+		ops[i].device.id = o->device_kind == PAWL_CPU ? o->device : 0;
+	}
+	ops[n].fn = body;
+	ops[n].name = o->name;
+	ops[n].reads = vars;
+	ops[n].nreads = reads;
+	ops[n].writes = vars + reads;
+	ops[n].nwrites = writes;
+	/* In two passes: how many each body waits for, and which. */
+	for (i = 0; i < 2 * n; i++) {
+		const struct rec_node *from = &r->nodes[o->node + i % n];
+
+		if (i == n)
+			for (k = 0, edges = n; k < n; edges += ops[k].nreads, ops[k].nreads = 0, k++)
+				ops[k].reads = in[k] = &slots[edges];
+		for (k = 0; k < from->nsucc; k++) {
+			const struct rec_node *to = rec_node_find(r, o, r->succ[from->succ + k]);
+			size_t at;
+
+			if (!to || to <= from)
+				continue;
+			at = (size_t)(to - &r->nodes[o->node]);
+			if (i >= n)
+				in[at][ops[at].nreads] =
+					(pawl_var_t)PAWL_SLOT(o->naccesses + i % n);
+			ops[at].nreads++;
+		}
+	}
+	for (i = 0; i < n; i++) {
+		slots[i] = (pawl_var_t)PAWL_SLOT(o->naccesses + i);
+		ops[i].writes = &slots[i];
+		ops[i].nwrites = 1;
+		ops[i].name = r->nodes[o->node + i].name;
+		if (r->nodes[o->node + i].async)
+			ops[i].async_fn = async_node;
+		else
+			ops[i].fn = node_body;
+	}
+	rc = pawl_graph_create(e, ops, n + 1, 0, g);
+out:
+	free(ops);
+	free(vars);
+	free(slots);
+	free(in);
+	return rc;
+}
+
+/* Push a launch whose vars are in l. */
+static int launch(struct play *p, struct pawl_engine *e, uint32_t op, const struct list *l)
+{
+	const struct rec_op *o = &p->r->ops[op];
+	struct pawl_launch how = { .size = sizeof(how), .priority = o->priority };
+	pawl_var_t *vars = calloc(o->naccesses + o->nnodes + 1, sizeof(*vars));
+	void **args = calloc(o->nnodes + 1, sizeof(*args));
+	struct play_graph *g = NULL;
+	uint32_t i, reads = 0, writes = 0;
+	int rc = vars && args ? 0 : -ENOMEM;
+
+	for (i = 0; i < GRAPHS && !g; i++)
+		if (p->graphs[i].like && same_form(p->r, p->graphs[i].like, o))
+			g = &p->graphs[i];
+	if (!rc && !g) {
+		g = &p->graphs[p->next_graph++ % GRAPHS];
+		if (g->like)
+			rc = pawl_graph_delete(e, g->g);
+		g->like = NULL;
+		if (!rc)
+			rc = graph_create(p, e, o, &g->g);
+		if (!rc)
+			g->like = o;
+	}
+	for (i = 0; !rc && i < o->naccesses; i++)
+		vars[i] = p->r->accesses[o->access + i].write ? l->v[l->cap - ++writes] :
+			  l->v[reads++];
+	for (i = 0; !rc && i < o->nnodes; i++)
+		args[i] = &p->nodes[o->node + i];
+	if (!rc) {
+		args[o->nnodes] = &p->ops[op];
+		how.vars = vars;
+		how.nvars = o->naccesses + o->nnodes;
+		how.args = args;
+		how.nargs = o->nnodes + 1;
+		how.device.id = o->device_kind == PAWL_CPU ? o->device : 0;
+		rc = pawl_graph_push(e, g->g, &how);
+	}
+	free(vars);
+	free(args);
+	return rc;
+}
+
 static int push(struct play *p, struct pawl_engine *e, uint32_t op, struct list *l, char *err,
 		size_t errlen)
 {
@@ -325,7 +512,9 @@ static int push(struct play *p, struct pawl_engine *e, uint32_t op, struct list 
 	else
 		d.fn = body;
 	/* In a truncated file an op that did not begin may follow; then it is a plain write. */
-	if (o->ends && l->writes == 1 && !l->reads && v->last == op)
+	if (o->launch && o->nnodes)
+		rc = launch(p, e, op, l);
+	else if (o->ends && l->writes == 1 && !l->reads && v->last == op)
 		rc = pawl_var_delete(e, v->v, body, d.arg);
 	else
 		rc = pawl_push(e, &d);
@@ -379,18 +568,23 @@ int replay_run(const struct recording *r, const uint32_t *order, size_t n,
 	list.cap += 2 + 2 * r->ntold;
 	p.vars = calloc(r->nvars + 1, sizeof(*p.vars));
 	p.ops = calloc(r->nops + 1, sizeof(*p.ops));
+	p.nodes = calloc(r->nnodes + 1, sizeof(*p.nodes));
 	p.expect = calloc(r->naccesses + 1, sizeof(*p.expect));
 	p.edges = calloc(r->nedges + 1, sizeof(*p.edges));
 	p.aside = calloc(r->nedges + 1, sizeof(*p.aside));
 	p.first_aside = calloc(r->nops + 2, sizeof(*p.first_aside));
 	list.v = calloc(list.cap, sizeof(*list.v));
-	if (!p.vars || !p.ops || !p.expect || !p.edges || !p.aside || !p.first_aside || !list.v) {
+	if (!p.vars || !p.ops || !p.nodes || !p.expect || !p.edges || !p.aside || !p.first_aside || !list.v) {
 		rc = file_err(err, errlen, -ENOMEM, "no memory for %zu ops", r->nops);
 		goto out;
 	}
 	for (i = 0; i < r->nops; i++) {
 		p.ops[i].p = &p;
 		p.ops[i].op = (uint32_t)i;
+	}
+	for (i = 0; i < r->nnodes; i++) {
+		p.nodes[i].p = &p;
+		p.nodes[i].n = &r->nodes[i];
 	}
 	rc = expect(&p, order, n, err, errlen);
 	if (!rc)
@@ -409,7 +603,10 @@ int replay_run(const struct recording *r, const uint32_t *order, size_t n,
 		rc = file_err(err, errlen, rc2, "%s", pawl_error_text());
 	if (!rc && p.ran != n)
 		wrong(&p, 0, "%" PRIuFAST64 " bodies ran for %zu ops", p.ran, n);
+	if (!rc && p.bodies != r->nnodes)
+		wrong(&p, 0, "%" PRIuFAST64 " bodies of launches ran, not %zu", p.bodies, r->nnodes);
 	result->ops = p.ran;
+	result->bodies = p.bodies;
 	result->accesses = p.checked;
 	result->edges = p.edges_checked;
 	result->threads = p.threads;
@@ -418,6 +615,7 @@ int replay_run(const struct recording *r, const uint32_t *order, size_t n,
 out:
 	free(p.vars);
 	free(p.ops);
+	free(p.nodes);
 	free(p.expect);
 	free(p.edges);
 	free(p.aside);
@@ -488,6 +686,8 @@ static int replay_times(const char *self, const char *path, const struct replay_
 			break;
 		printf("%s: %" PRIu64 " ops, %zu vars, %" PRIu64 " accesses", r.format, res.ops,
 		       r.nvars, res.accesses);
+		if (r.nnodes)
+			printf(", %" PRIu64 " bodies of launches", res.bodies);
 		if (r.nedges)
 			printf(", %" PRIu64 " parents", res.edges);
 		printf(" in %.3f ms on %u ", (double)res.ns / 1e6, res.threads);

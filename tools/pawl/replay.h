@@ -20,6 +20,7 @@ struct replay_options {
 struct replay_result {
 	uint64_t ops, accesses;	/* run, and checked */
 	uint64_t edges;		/* checked */
+	uint64_t bodies;	/* of launches */
 	uint64_t wrong;		/* accesses of another version or not alone, violated edges */
 	char first[160];	/* description of the first */
 	unsigned int threads;	/* that ran bodies */

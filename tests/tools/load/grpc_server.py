@@ -36,6 +36,7 @@ class Connection:
                 h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS: server.streams})
         self.streams, self.waiting, self.held = {}, {}, []
         self.served, self.open = 0, True
+        self.lock = threading.Lock()
 
     def run(self):
         self.h2.initiate_connection()
@@ -44,20 +45,24 @@ class Connection:
             data = self.sock.recv(65536)
             if not data:
                 return
-            try:
-                for event in self.h2.receive_data(data):
-                    try:
-                        self.event(event)
-                    except (h2.exceptions.StreamClosedError,
-                            h2.exceptions.StreamIDTooLowError) as error:
-                        # the client has canceled it, and perhaps begun another one
-                        self.streams.pop(error.stream_id, None)
-                        self.waiting.pop(error.stream_id, None)
-            except h2.exceptions.ProtocolError as error:
-                self.server.errors.append(repr(error))
-                self.open = False
-            self.send_all()
-            self.sock.sendall(self.h2.data_to_send())
+            with self.lock:
+                self.received(data)
+
+    def received(self, data):
+        try:
+            for event in self.h2.receive_data(data):
+                try:
+                    self.event(event)
+                except (h2.exceptions.StreamClosedError,
+                        h2.exceptions.StreamIDTooLowError) as error:
+                    # the client has canceled it, and perhaps begun another one
+                    self.streams.pop(error.stream_id, None)
+                    self.waiting.pop(error.stream_id, None)
+        except h2.exceptions.ProtocolError as error:
+            self.server.errors.append(repr(error))
+            self.open = False
+        self.send_all()
+        self.sock.sendall(self.h2.data_to_send())
 
     def event(self, event):
         if isinstance(event, h2.events.RequestReceived):
@@ -154,6 +159,23 @@ class Connection:
         if self.served == 10:
             self.h2.close_connection(last_stream_id=stream)
             self.open = False
+
+    def model_aging(self, stream):
+        """Each connection announces its end after ten calls; they are answered later."""
+        if self.served == 10:
+            self.sock.sendall(self.h2.data_to_send() + bytes((0, 0, 8, 7, 0, 0, 0, 0, 0)) +
+                              (2 ** 31 - 1).to_bytes(4, "big") + bytes(4))
+        threading.Timer(0.2, self.late, (stream,)).start()
+
+    def late(self, stream):
+        with self.lock:
+            self.answer(stream)
+            self.sock.sendall(self.h2.data_to_send())
+
+    def model_proxy(self, stream):
+        """A proxy in front of the server answers."""
+        del self.streams[stream]
+        self.h2.send_headers(stream, [(":status", "503")], end_stream=True)
 
     def model_full(self, stream):
         self.fail(stream, EXHAUSTED, "the queue is full")

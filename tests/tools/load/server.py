@@ -138,7 +138,17 @@ class Server:
     def model_some(self, sock):
         """Every fourth request is refused, fails, or has no answer."""
         k = len(self.requests) % 4
-        return (self.model_good, self.model_full, self.model_failing, self.model_close)[k](sock)
+        return (self.model_good, self.model_full, self.model_failing, self.model_half)[k](sock)
+
+    def model_aged(self, sock):
+        """Each connection has four requests, and closes under the fifth."""
+        if sum(one is sock for one, _ in self.arrivals) == 5:
+            return False
+        return self.model_good(sock)
+
+    def model_odd(self, sock):
+        sock.sendall(answer(799, b"{}"))
+        return True
 
     def model_close(self, sock):
         return False

@@ -176,6 +176,18 @@ def arrived(server, name):
     return sum(request[0] == name + "/infer" for request in server.requests)
 
 
+def test_a_connection_that_closes_under_a_request(server):
+    """A connection that was kept alive may: the request is sent again, once, and counted."""
+    run = one_run(server, "--model=aged", "--check", "--concurrency=1", "--requests=40", "--warmup=0")
+    assert run["answered"] == 40 and run["client"]["sent_again"] == 9
+    assert run["client"]["connections_opened"] == 10 and len(server.requests) == 49
+
+
+def test_any_status_is_counted_as_it_is(server):
+    run = one_run(server, "--model=odd", *CLOSED, *COUNT, status=1)
+    assert run["failed"] == 40 and run["status"] == {"799": 40}
+
+
 @pytest.mark.parametrize("model", ["good", "hang"])
 @pytest.mark.parametrize("loop", [OPEN, CLOSED, ("--rate=200,300", "--threads=3")])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

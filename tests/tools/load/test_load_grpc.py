@@ -106,7 +106,7 @@ def test_requests_that_become_due_while_a_connection_ends(server):
 
 
 @pytest.mark.parametrize("model, code", [("full", "8"), ("unavailable", "14"),
-                                         ("refused", "14")])
+                                         ("refused", "14"), ("proxy", "14")])
 def test_refusals(server, model, code):
     run = run_of(server, f"--model={model}", *OPEN, *COUNT, status=1)
     assert run["refused"] == 40 and run["refusal_latency"]["max_ms"] > 0
@@ -126,6 +126,13 @@ def test_connections_that_end(server):
     assert run["good"] == 95
     # two connections before the run: is there a server, and what are the model's inputs
     assert server.connections == 2 + run["client"]["connections_opened"] == 12
+
+
+def test_connections_that_age(server):
+    """Many connections end their calls while one is open for the next ones."""
+    run = run_of(server, "--model=aging", "--check", "--connections=1", "--rate=200",
+                 "--arrivals=constant", "--requests=200", "--warmup=0")
+    assert run["good"] == 200 and run["client"]["connections_opened"] >= 5
 
 
 def test_timed_out_calls_are_canceled(server):
