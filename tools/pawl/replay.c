@@ -535,11 +535,9 @@ static int engine_for(const struct recording *r, const struct replay_options *op
 			devices = r->ops[i].device + 1u;
 	pawl_config_init(&c);
 	c.kind = opt->kind;
-	if (opt->workers >= 0) {
+	/* These threads and no other one, unless the property of an op asks for one. */
+	if (opt->workers >= 0)
 		c.workers = opt->workers;
-		/* These threads and no other one, unless the property of an op asks for one. */
-		c.no_help = opt->workers > 0;
-	}
 	c.cpu_devices = devices;
 	if (r->ntold)
 		vars += r->nops;	/* one per op at most: its own, or that of those before it */
