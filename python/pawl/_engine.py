@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# mypy: ignore-errors
 """Engine, Var, Array, Op, Group, CompletionQueue.
 
 How an op runs.  push() puts the Op into _live under a number, and gives that number to the
@@ -562,7 +563,8 @@ class Op(_NoCopy):
             event = threading.Event()
             if self._on_done(event.set):
                 inside = _inside() is not None
-                event.wait(min(1e-3 if inside else _POLL, left or _POLL))
+                most = 1e-3 if inside else _POLL
+                event.wait(most if left is None else min(most, left))
                 if inside and not self._done:
                     # The workers may all be waiting: run something.
                     engine._here(lib.pawl_run_one, engine._handle().ptr)

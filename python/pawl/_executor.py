@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# mypy: ignore-errors
 """concurrent.futures.Executor on an engine."""
 import concurrent.futures
 import threading

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# mypy: ignore-errors
 """Where bodies run on a thread of the program: signals, and room on the stack.
 
 Bodies run on a thread of the program if the engine has no workers, and in waits inside bodies.

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# mypy: ignore-errors
 """libpawl, its structs and its calls.
 
 The declarations are those of pawl/engine.h as of this package's release.  A newer library
