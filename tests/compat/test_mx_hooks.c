@@ -229,10 +229,12 @@ int main(void)
 	EXPECT(!pawl_mx_engine_free(e));
 	openmp();
 	/* the devices of the environment count again when a front end says so */
-	setenv("PAWL_MX_GPUS", "none", 1);
+	setenv("PAWL_MX_GPUS", "16", 1);
 	EXPECT(!pawl_mx_engine_create(PAWL_MX_NAIVE, &e) && !pawl_mx_engine_free(e));
 	pawl_mx_set_hooks(&(struct pawl_mx_hooks){ .cpus_only = false });
+	EXPECT(pawl_mx_engine_create(PAWL_MX_NAIVE, &e) < 0);
+	setenv("PAWL_MX_GPUS", "none", 1);
 	EXPECT(pawl_mx_engine_create(PAWL_MX_NAIVE, &e) == -EINVAL);
-	EXPECT(strstr(pawl_mx_last_error(), "PAWL_MX_GPUS is none"));
+	EXPECT(strstr(pawl_mx_last_error(), "PAWL_MX_GPUS is 'none'"));
 	return 0;
 }
