@@ -10,7 +10,7 @@
  *   copy to device           device's copy-in      the copy lane  the caller
  *   copy from device         device's copy-out     the copy lane  the caller
  *
- * Every queue honours priorities exactly.  A queue's threads start with its first op.
+ * Every queue honours priorities.  A queue's threads start with its first op.
  *
  * Progress: blocking (allocation, joining threads).
  */
@@ -33,6 +33,9 @@
 #include <core/wait.h>
 #include <core/watch.h>
 #include <core/sizes.h>
+
+/* An op of a lower priority waits for so long, without config.strict_priority. */
+#define LATE_NS		10000000u
 
 static u64 engine_ids;
 
@@ -565,6 +568,7 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	xc.works = e->pool[POOL_OP];
 	xc.spin_ns = c.spin_ns;
 	xc.tidy_ns = c.prefault ? 0 : c.trim_ns;
+	xc.late_ns = c.strict_priority ? 0 : LATE_NS;
 	rc = cpus_set(e);
 	if (rc)
 		goto fail;

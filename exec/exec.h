@@ -67,6 +67,11 @@ struct exec_config {
 	struct pool *works;
 	u64 spin_ns;		/* how long an idle thread polls before it sleeps */
 	u64 tidy_ns;		/* how long a worker sleeps before client->tidy(); 0: never */
+	/*
+	 * Work that a higher priority has kept waiting for so long is taken, at most half of the
+	 * time of one thread; 0: never.
+	 */
+	u64 late_ns;
 	const int *cpus;	/* workers are pinned to these in turn */
 	u32 ncpus;
 	struct os_thread_attr attr;	/* of its threads; what attr.cpus points to is kept */
@@ -131,7 +136,8 @@ void exec_thread_fini(struct exec *x, struct exec_thread *t);
 /*
  * Queue ready work.  Any thread may call it, with its own t.  It never fails.
  * Order in one queue: of the work that is visible to a taking thread, EXEC_FRONT goes first,
- * then the higher priority.  Work that one thread pushed with one priority is taken in the
+ * then the higher priority, except for late work (config.late_ns).  Work that one thread pushed
+ * with one priority is taken in the
  * order of the pushes.  Work of priority 0 that several threads pushed has no order among
  * them, but a bound: see take.c.
  * Progress: wait-free for priority 0 (one exchange; a ring that grows allocates), otherwise
@@ -148,7 +154,7 @@ void exec_pushed(struct exec_queue *q, struct exec_thread *t);
 /*
  * For client->run(): may this thread at once run `work`, which has just become ready?
  * Returns true if it may: t serves q, t has no work in q that goes first, nothing in q has a
- * higher priority, no other lane's turn is due, and t's budget is not used up.  Otherwise
+ * higher priority, no other work has its turn, and t's budget is not used up.  Otherwise
  * `work` is queued as by exec_push().
  */
 bool exec_handoff(struct exec_queue *q, struct exec_thread *t, u32 work, s32 prio);

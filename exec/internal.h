@@ -54,6 +54,22 @@
 #define NEXT_NS		10000u	/* and none so long after the first one */
 #define SAMPLE_EVERY	16u	/* one run in this many is measured; a power of two */
 
+/*
+ * Turns, see take.c.  In the model no time passes: a turn has four takes.
+ */
+#ifdef PAWL_MODEL
+#define TURN_NS		0u
+#define STEP_SHARED	4u
+#define STEP_ALONE	4u
+#else
+#define TURN_NS		20000u	/* for so long a thread stays at a lane while others have work */
+#define STEP_SHARED	16u	/* takes between two readings of the clock at most, */
+#define STEP_ALONE	64u	/* and if no other lane had work when it last checked */
+#endif
+#define ROUND_NS	1000000u	/* a turn at each lane together, if the work is short */
+#define CHECK_NS	5000u	/* time between two readings of the clock */
+#define CALM		8u	/* readings that find short work before they become rarer */
+
 /* The work of one thread in one queue. */
 struct exec_lane {
 	struct ring ring;	/* work that the thread made ready */
@@ -64,6 +80,7 @@ struct exec_lane {
 	u64 left_rest;		/* cycles(): no worker leaves the lane before then */
 	u64 left_since, left_own;	/* cycles() and own at the start of the measurement */
 	u64 left_own_last, left_tail;	/* own and tail at the last check */
+	u64 late_mark[2];	/* the position of the tail, as exec_queue.late_mark */
 	u32 left_step;		/* in cycles() */
 	u32 left_tries;		/* consecutive failed trials */
 };
@@ -111,6 +128,11 @@ struct exec_queue {
 	 */
 	u32 n[PQS] __cacheline_aligned;
 	u64 ticket[PQS];	/* A: of the next entry */
+	/* A, for late work: see take_late(). */
+	u64 late;		/* cycles(): it may be taken from then on */
+	u64 late_since;		/* cycles() when late_mark() was last called */
+	u64 late_mark[PQS][2];	/* ticket[] at the last two calls, the last one first */
+	s64 late_prio;		/* of the last late work */
 	struct prioq *pq[PQS];	/* I: above 0 and EXEC_FRONT; 0 when a ring is full; below 0 */
 
 	struct waits waits[PQS] __cacheline_aligned;
@@ -138,6 +160,8 @@ struct exec {
 	u64 tidy_ns;		/* I: ns */
 	u64 batch;		/* I: cycles, BATCH_NS */
 	u64 next;		/* I: cycles, NEXT_NS */
+	u64 turn, round, check;	/* I: cycles, TURN_NS, ROUND_NS, CHECK_NS */
+	u64 late;		/* I: cycles, config.late_ns; 0: lower priorities may starve */
 	u64 yield;		/* I: cycles, YIELD_NS */
 	u64 slow_yield;		/* I: cycles, SLOW_YIELD_NS */
 	u64 rest;		/* I: cycles, REST_NS */
@@ -173,14 +197,21 @@ void lanes_leave(struct exec *x, struct exec_thread *t);
 
 /* take.c */
 enum {
+	MODE_VISIT = 1,		/* the lane of t->visit has its turn before t's own */
+	MODE_OVER = 2,		/* the turn has ended */
+	MODE_LATE = 4,		/* work of a lower priority is due */
+	MODE_QUEUE = 8,		/* each lane had its turn: other queues are next */
+};
+enum {
 	LOOK_DEEP = 1,		/* check other threads' hoards too */
 	LOOK_LEAVE = 2,		/* a worker, which may leave short work to its maker */
+	LOOK_LATE = 4,		/* take work of priority 0 before that of a higher one */
 };
 u32 queue_take(struct exec_queue *q, struct exec_thread *t, u32 how);
 bool queue_empty(struct exec_queue *q);
 bool thread_may_take(struct exec *x, struct exec_thread *t, u32 how);
 u32 thread_take(struct exec *x, struct exec_thread *t, u32 how);
-bool thread_goes_first(struct exec_queue *q, const struct exec_thread *t, s32 prio) __noinline;
+bool thread_goes_first(struct exec_queue *q, struct exec_thread *t, s32 prio) __noinline;
 
 /* worker.c */
 void queue_start(struct exec_queue *q) __cold;

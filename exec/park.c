@@ -479,6 +479,7 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 	int r;
 
 	t->idle = cycles();
+	t->check = t->takes + 1;	/* of the next work it is not known how long it runs */
 	do {
 		if (g && !t->spinning)
 			spin_begin(g, t);

@@ -21,8 +21,8 @@
  * link never has the same unmarked value twice.
  *
  *   push  links level 0 (the entry is queued), then levels 1 .. h - 1
- *   pop   takes the first entry: marks its level 0 (the popper owns the entry), then its levels
- *         1 .. h - 1
+ *   pop   takes the first entry, or the first below a priority: marks its level 0 (the popper
+ *         owns the entry), then its levels 1 .. h - 1
  *   The last of the two (`hold`) walks to the key again, which unlinks the node on all levels,
  *   and frees it.  The pusher does not hold a node with one level, because it does not access
  *   the node after it is queued.
@@ -107,6 +107,7 @@
 #include <exec/prioq.h>
 
 #define LEVELS		13u	/* 4^13 entries; a node is two lines */
+#define BELOW_MOST	16u	/* priorities that one prioq_pop_below() checks */
 
 #define LINK_IDX	((u64)PRIOQ_NODES_MAX)
 #define LINK_MARK	(LINK_IDX + 1)
@@ -412,26 +413,16 @@ static inline struct prioq_node *first(struct prioq *q, u64 *w, u64 *own, u64 *r
 }
 
 /*
- * Remove the first entry; with order, only if it has *prio and *order.  It is marked by a CAS
- * on a tagged word of the life in which the key was read, so the key is right.
- * Progress: lock-free.
+ * The caller marked x, which *p's level-0 link named, and so owns it: unlink it, and return its
+ * work.  own: x's link before the mark.  Progress: lock-free.
  */
-static inline u32 pop(struct prioq *q, struct prioq_cache *c, s64 *prio, const u64 *order)
+static inline u32 take_out(struct prioq *q, struct prioq_cache *c, struct prioq_node *x, u64 own,
+			   u64 *from, u64 w, s64 *prio)
 {
-	struct prioq_node *x;
 	struct path p;
 	struct key k;
-	u64 w, own, rank = 0, at = 0;
 	u32 h, l, work;
 	bool out;
-
-	do {
-		w = load_acquire(&q->head.next[0]);	/* EXEC-S2 <-> EXEC-S1 */
-		x = first(q, &w, &own, order ? &rank : NULL, &at);
-		if (!x || (order && (rank != rank_of(*prio) || at != *order)))
-			return 0;
-		/* The caller owns x then.  Relaxed: a mark. */
-	} while (unlikely(!cas_relaxed(&x->next[0], &own, own | LINK_MARK)));
 
 	k.idx = link_idx(w);
 	k.rank = load_relaxed(&x->rank);
@@ -439,8 +430,8 @@ static inline u32 pop(struct prioq *q, struct prioq_cache *c, s64 *prio, const u
 	h = load_relaxed(&x->hold) >> HOLD_HEIGHT;
 	work = x->work;
 	*prio = prio_of(k.rank);
-	/* EXEC-S1 <-> EXEC-S2: out of level 0, if x is still the first. */
-	out = cas_release_relaxed(&q->head.next[0], &w, link_next(w, link_idx(own)));
+	/* EXEC-S1 <-> EXEC-S2: out of level 0, if the link to x has not changed. */
+	out = cas_release_relaxed(from, &w, link_next(w, link_idx(own)));
 	if (likely(h == 1)) {
 		if (unlikely(!out))
 			walk(q, &k, 0, &p);
@@ -457,6 +448,66 @@ static inline u32 pop(struct prioq *q, struct prioq_cache *c, s64 *prio, const u
 	/* EXEC-S6 <-> EXEC-S5 */
 	node_release(q, c, x, &k, out ? 1 : 0);
 	return work;
+}
+
+/*
+ * Remove the first entry; with order, only if it has *prio and *order.  It is marked by a CAS
+ * on a tagged word of the life in which the key was read, so the key is right.
+ * Progress: lock-free.
+ */
+static inline u32 pop(struct prioq *q, struct prioq_cache *c, s64 *prio, const u64 *order)
+{
+	struct prioq_node *x;
+	u64 w, own, rank = 0, at = 0;
+
+	do {
+		w = load_acquire(&q->head.next[0]);	/* EXEC-S2 <-> EXEC-S1 */
+		x = first(q, &w, &own, order ? &rank : NULL, &at);
+		if (!x || (order && (rank != rank_of(*prio) || at != *order)))
+			return 0;
+		/* The caller owns x then.  Relaxed: a mark. */
+	} while (unlikely(!cas_relaxed(&x->next[0], &own, own | LINK_MARK)));
+	return take_out(q, c, x, own, &q->head.next[0], w, prio);
+}
+
+/*
+ * As a walk ends at a node that is in level 0 and unmarked (5), that entry is the first of its
+ * priority then.  Its key and link are read between two equal readings of the link to it (3), so
+ * the CAS on it is exact as in pop().  Progress: lock-free.
+ */
+u32 prioq_pop_below(struct prioq *q, struct prioq_cache *c, s64 *prio, u64 before)
+{
+	struct key k = { .rank = rank_of(*prio - 1) };
+	struct prioq_node *x;
+	struct path p;
+	u64 w, own, rank, order;
+	u32 n = 0;
+
+	while (n < BELOW_MOST) {
+		walk(q, &k, 0, &p);
+		w = p.link[0];
+		if (!link_idx(w)) {
+			*prio = INT64_MIN;
+			return 0;
+		}
+		x = node(q, link_idx(w));
+		rank = load_acquire(&x->rank);		/* EXEC-S4 <-> EXEC-S3 */
+		order = load_acquire(&x->order);	/* EXEC-S4 <-> EXEC-S3 */
+		own = load_acquire(&x->next[0]);	/* EXEC-S2 <-> EXEC-S1, EXEC-S4 <-> EXEC-S3 */
+		/* Relaxed: after three acquires, see Ordering. */
+		if (unlikely(load_relaxed(&p.pred[0]->next[0]) != w || link_marked(own)))
+			continue;
+		if (order >= before) {
+			*prio = prio_of(rank);
+			k = (struct key){ rank, UINT64_MAX, UINT32_MAX };
+			n++;
+			continue;
+		}
+		/* The caller owns x then.  Relaxed: a mark. */
+		if (likely(cas_relaxed(&x->next[0], &own, own | LINK_MARK)))
+			return take_out(q, c, x, own, &p.pred[0]->next[0], w, prio);
+	}
+	return 0;
 }
 
 /* Progress: lock-free. */

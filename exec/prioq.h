@@ -56,6 +56,13 @@ void prioq_destroy(struct prioq *q);
 bool prioq_push(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order, u32 work);
 /* Remove the first entry; *prio receives its priority.  0: empty.  Progress: lock-free. */
 u32 prioq_pop(struct prioq *q, struct prioq_cache *c, s64 *prio);
+/*
+ * Of each priority below *prio, from the highest on, check the first entry, and remove one whose
+ * order is below `before`; *prio receives its priority.  0: none was found; *prio is INT64_MIN, or,
+ * after several priorities, that of the last one, below which the next call may continue.
+ * *prio is above INT64_MIN.  Progress: lock-free.
+ */
+u32 prioq_pop_below(struct prioq *q, struct prioq_cache *c, s64 *prio, u64 before);
 /* Remove the first entry if it has this prio and order.  0: another entry is first, or none. */
 u32 prioq_pop_this(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order);
 /*

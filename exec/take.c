@@ -8,11 +8,14 @@
  *  - A producer's work of one priority is taken in the order in which it was pushed: a ring
  *    is a FIFO; entries of a priority queue have tickets; and a thread that has work in ZERO
  *    pushes no work to its ring until ZERO is empty.
- *  - Between producers there is a bound instead.  At every AROUND-th take a thread checks
- *    another lane.  If that lane has work, and no thread has taken any since this thread's
- *    last check, the thread takes some.  So each running thread takes at least one element
- *    from each lane with work in 2 * AROUND takes per marked lane, and an element behind k
- *    others is taken after at most 2 * AROUND * lanes * (k + 2) takes of any one thread.
+ *  - Producers have turns.  A thread that has stayed at one lane for TURN_NS goes to the next
+ *    lane with work, cyclically, and stays there: look_around().  Its own lane, ZERO, and the
+ *    hoards have their turns too.  So a lane with work waits for at most one turn, and what was
+ *    begun in it, of each other lane and of each running thread.  With many lanes the turns are
+ *    shorter, so that all of them together take ROUND_NS.
+ *  - The clock is read at every take while the work is long, and the less often the shorter it
+ *    is, so that it costs nothing beside work that is short: turn_check().
+ *  - Work that a higher priority keeps waiting is taken when it is late: take_late().
  *
  * Batches.  When recent work was short, a thread that takes from another's ring takes several
  * elements by one CAS, at most half of them, and runs them next.  Those that it has not begun
@@ -22,17 +25,12 @@
  *
  * Progress: stated at each function.  No thread waits for another one.
  *
- * References: Go's runtime/proc.go (checks the global queue every 61 ticks); Tokio's
+ * References: Shreedhar and Varghese, Efficient Fair Queueing Using Deficit Round Robin,
+ * SIGCOMM 1995; Tokio's
  * scheduler; Blumofe and Leiserson, Scheduling Multithreaded Computations by Work
  * Stealing, JACM 1999.
  */
 #include <exec/internal.h>
-
-#ifdef PAWL_MODEL
-#define AROUND		4u	/* so that small scenarios reach it */
-#else
-#define AROUND		256u	/* takes per check of another lane; a power of two */
-#endif
 
 /*
  * The distance from slot `start` to the next marked lane, cyclically, d at least; the number of
@@ -106,6 +104,19 @@ static u32 pq_pop(struct exec_queue *q, struct exec_thread *t, u32 k)
 static u32 pq_pop_seen(struct exec_queue *q, struct exec_thread *t, u32 k, s64 prio, u64 order)
 {
 	u32 w = prioq_pop_this(q->pq[k], &t->nodes, prio, order);
+
+	if (w)
+		pq_taken(q, k, w);
+	return w;
+}
+
+/*
+ * Take an entry with a ticket before `until`, the oldest of the next priority below *prio that has
+ * one; *prio receives its priority.
+ */
+static u32 pq_pop_below(struct exec_queue *q, struct exec_thread *t, u32 k, s64 *prio, u64 until)
+{
+	u32 w = prioq_pop_below(q->pq[k], &t->nodes, prio, until << ORDER_SLOT);
 
 	if (w)
 		pq_taken(q, k, w);
@@ -304,6 +315,7 @@ static u32 lane_take(struct exec_queue *q, struct exec_thread *t, struct exec_la
 	warm(q->x, look->work);
 	if (mine && hoard_empty(load_relaxed(&mine->hoard.word))) {
 		n = ring_batch(&l->ring, look, &mine->hoard, t->slot, t->batch);
+		t->hoarded = l;
 		if (n > 1)
 			warm(q->x, load_relaxed(&mine->hoard.work[0]));
 		if (n > 2)
@@ -318,34 +330,45 @@ static u32 lane_take(struct exec_queue *q, struct exec_thread *t, struct exec_la
 	return look->work;
 }
 
+/* Take from a lane's ring, unless its work is left to its maker.  Progress: lock-free. */
+static u32 take_lane(struct exec_queue *q, struct exec_thread *t, struct exec_lane *l, u32 how)
+{
+	struct ring_look look;
+	u32 w;
+
+	if (unlikely((how & LOOK_LEAVE) && lane_left(l))) {
+		t->left = true;
+		return 0;
+	}
+	while (lane_peek(q, l, &look)) {
+		/* Work of HIGH that was pushed before it is visible now (EXEC-R2). */
+		if (unlikely(load_relaxed(&q->n[PQ_HIGH])) && !(how & LOOK_LATE) &&
+		    (w = pq_pop(q, t, PQ_HIGH)))
+			return w;
+		if ((how & LOOK_LEAVE) && lane_leave(q, t, l)) {
+			t->left = true;
+			return 0;
+		}
+		w = lane_take(q, t, l, &look);
+		if (likely(w))
+			return w;
+	}
+	return 0;
+}
+
 /* Take from another thread's ring.  Progress: lock-free. */
 static u32 take_other(struct exec_queue *q, struct exec_thread *t, u32 how)
 {
 	struct exec_lane *l;
-	struct ring_look look;
 	u32 start = t->from, d, s, w;
 
 	for_each_lane(q, start, d, s, l) {
 		if (s == t->slot)
 			continue;
-		if (unlikely((how & LOOK_LEAVE) && lane_left(l))) {
-			t->left = true;
-			continue;
-		}
-		while (lane_peek(q, l, &look)) {
-			/* Work of HIGH that was pushed before it is visible now (EXEC-R2). */
-			if (unlikely(load_relaxed(&q->n[PQ_HIGH])) &&
-			    (w = pq_pop(q, t, PQ_HIGH)))
-				return w;
-			if ((how & LOOK_LEAVE) && lane_leave(q, t, l)) {
-				t->left = true;
-				break;
-			}
-			w = lane_take(q, t, l, &look);
-			if (likely(w)) {
-				t->from = s;
-				return w;
-			}
+		w = take_lane(q, t, l, how);
+		if (likely(w)) {
+			t->from = s;
+			return w;
 		}
 	}
 	return 0;
@@ -460,47 +483,311 @@ static u32 take_low(struct exec_queue *q, struct exec_thread *t, bool *retry)
 	return w;
 }
 
+static u32 lanes_marked(const struct exec_queue *q)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < q->x->words; i++)
+		n += (u32)__builtin_popcountll(load_relaxed(&q->map[i]));
+	return n;
+}
+
 /*
- * At every AROUND-th take: check one other lane, or ZERO when all lanes had their turn.
- * Returns 0 if nothing in it has waited since the last check.  Progress: lock-free.
+ * Note what is queued now.  Relaxed, as all of late_*: these are estimates, which one thread at
+ * a time writes, the one that changes q->late.
  */
-static __noinline u32 look_around(struct exec_queue *q, struct exec_thread *t)
+static void late_mark(struct exec_queue *q, u64 now)
 {
 	struct exec_lane *l;
-	struct ring_look look;
-	bool retry;
-	u64 hoard;
-	u32 s, w = 0;
+	u32 d, s, k;
 
-	s = t->around + lane_next(q, t->around, 0);
-	if (s >= q->x->words * 64) {
-		t->around = 0;
-		return load_relaxed(&q->n[PQ_ZERO]) ? take_zero(q, t, &retry) : 0;
+	store_relaxed(&q->late_since, now);
+	for (k = 0; k < PQS; k++) {
+		store_relaxed(&q->late_mark[k][1], load_relaxed(&q->late_mark[k][0]));
+		store_relaxed(&q->late_mark[k][0], load_relaxed(&q->ticket[k]));
 	}
-	l = load_relaxed(&q->lanes[s]);
-	if (s == t->slot)
-		goto next;
-	if (!lane_peek(q, l, &look))
-		look.work = 0;
-	hoard = load_relaxed(&l->hoard.word);	/* hoard_take() checks again */
-	if (!look.work && hoard_empty(hoard))
-		goto next;
-	if (t->around_lane != l) {
-		/* Check the same lane at the next turn. */
-		t->around_lane = l;
-		t->around_head = look.head;
-		t->around_hoard = hoard;
+	for_each_lane(q, 0, d, s, l) {
+		store_relaxed(&l->late_mark[1], load_relaxed(&l->late_mark[0]));
+		store_relaxed(&l->late_mark[0], load_relaxed(&l->ring.tail));
+	}
+}
+
+/* Late work may be due: see take_late(). */
+static __noinline void late_check(struct exec_queue *q, struct exec_thread *t, u64 now,
+				  bool idled)
+{
+	u64 due = load_relaxed(&q->late), since = now - load_relaxed(&q->late_since);
+	u64 late = q->x->late;
+
+	/* Relaxed: it only selects the thread. */
+	if ((s64)(now - due) < 0 || !cas_relaxed(&q->late, &due, now + late / 4))
+		return;
+	if (since >= late / 4)
+		late_mark(q, now);
+	/* The thread found the queue empty a moment ago. */
+	if (idled)
+		return;
+	/* The host may have been elsewhere meanwhile, but a worker ran a piece of work so long. */
+	t->late_all = t->queue && since >= late / 2;
+	t->mode |= MODE_LATE;
+}
+
+/*
+ * Read the clock: has the turn ended, is late work due, and when is the next reading?  That is
+ * after about CHECK_NS, if the work runs as long as it did since the last one; twice as many takes
+ * later after CALM readings that found short work, but at most step_most.  Progress: wait-free.
+ */
+static __noinline void turn_check(struct exec_queue *q, struct exec_thread *t)
+{
+	const struct exec *x = q->x;
+	u64 now = cycles(), spent = now - t->clock;
+	bool idled = (s64)(t->idle - t->clock) > 0;
+
+	t->clock = now;
+	if (spent > x->check) {
+		t->step = (u32)max_u(t->step * x->check / spent, 1);
+		t->calm = 0;
+	} else if (++t->calm >= CALM) {
+		t->step *= 2;
+		t->calm = 0;
+	}
+	t->step = (u32)min_u(t->step, t->step_most);
+	t->check = t->takes + 1 + t->step;
+	if (idled)
+		t->began = now;
+	else if (now - t->began >= x->turn)
+		t->mode |= MODE_OVER;
+	if (unlikely(t->late)) {
+		/* Late work had that much time, now the other work has as much. */
+		store_relaxed(&q->late, now + (now - t->late));
+		t->late = 0;
+	}
+	if (x->late && (s64)(now - load_relaxed(&q->late)) >= 0)
+		late_check(q, t, now, idled);
+}
+
+/* Does the next take read the clock? */
+static inline bool turn_due(const struct exec_thread *t)
+{
+	return (s32)(t->takes + 1 - t->check) >= 0;
+}
+
+/* The next hoard with work has its turn.  Sets *found if it is t's own, the next anyway. */
+static u32 hoard_turn(struct exec_queue *q, struct exec_thread *t, bool *found)
+{
+	struct exec_lane *l;
+	u32 start = t->around_hoard, d, s, w;
+
+	for_each_lane(q, start, d, s, l) {
+		if (hoard_empty(load_relaxed(&l->hoard.word)))
+			continue;
+		t->around_hoard = lane_slot(q, s + 1);
+		*found = s == t->slot;
+		w = *found ? 0 : hoard_take(&l->hoard);
+		if (w)
+			count(&t->stolen);
+		return w;
+	}
+	return 0;
+}
+
+/*
+ * The lane of slot s has its turn.  Sets *found if that is what t takes in the usual order: its
+ * own ring, or what it has in its hoard of that lane's older work.
+ */
+static u32 lane_turn(struct exec_queue *q, struct exec_thread *t, u32 s, u32 how, bool *found)
+{
+	struct exec_lane *l = load_relaxed(&q->lanes[s]), *mine;
+	u32 w = 0;
+
+	mine = load_relaxed(&q->lanes[t->slot]);
+	if (mine && t->hoarded == l && !hoard_empty(load_relaxed(&mine->hoard.word))) {
+		*found = true;
 		return 0;
 	}
+	if (s == t->slot) {
+		*found = load_relaxed(&l->ring.head) != load_relaxed(&l->ring.tail);
+		if (!*found || hoard_empty(load_relaxed(&l->hoard.word)))
+			return 0;
+		w = take_own(q, l);
+		goto visit;
+	}
+	w = take_lane(q, t, l, how);
+	if (!w)
+		return 0;
+	t->from = s;
+	if (!mine || !lane_holds(mine, load_relaxed(&mine->ring.head)))
+		return w;
+visit:
+	t->visit = s;
+	t->mode |= MODE_VISIT;
+	return w;
+}
+
+/*
+ * A turn has ended: take from the next lane with work, from ZERO after the last one, and then
+ * from a hoard.  Returns 0 if the usual order is right, or if there is nothing to take.
+ * Progress: lock-free.
+ */
+static __noinline u32 look_around(struct exec_queue *q, struct exec_thread *t, u32 how)
+{
+	u32 end = q->x->words * 64, lanes = lanes_marked(q), first = t->around, s, w = 0;
+	struct exec_lane *mine = load_relaxed(&q->lanes[t->slot]);
+	bool wrapped = false, found = false, retry;
+
+	t->mode &= ~(u32)(MODE_OVER | MODE_VISIT);
+	/* With many lanes the turns are short: this one began that much earlier. */
+	t->began = t->clock;
+	if (lanes * q->x->turn > q->x->round)
+		t->began -= q->x->turn - q->x->round / lanes;
 	if (BUSTED(NO_LOOK_AROUND))
-		goto next;
-	if (look.work && look.head == t->around_head)
-		w = lane_take(q, t, l, &look);
-	else if (hoard == t->around_hoard)
-		w = hoard_take(&l->hoard);
-next:
-	t->around = s + 1;
-	t->around_lane = NULL;
+		return 0;
+	while (!w && !found && !(wrapped && t->around > first)) {
+		s = t->around < end ? t->around + lane_next(q, t->around, 0) : t->around;
+		if (s < end) {
+			t->around = s + 1;
+			w = lane_turn(q, t, s, how, &found);
+		} else if (s == end || t->around < end) {
+			t->around = end + 1;
+			/* What is in the thread's hoard may be older. */
+			if (load_relaxed(&q->n[PQ_ZERO]) &&
+			    (!mine || hoard_empty(load_relaxed(&mine->hoard.word))))
+				w = take_zero(q, t, &retry);
+		} else {
+			if (wrapped)
+				break;
+			wrapped = true;
+			t->around = 0;
+			if (!t->queue)
+				t->mode |= MODE_QUEUE;
+			w = hoard_turn(q, t, &found);
+		}
+	}
+	t->step_most = w ? STEP_SHARED : STEP_ALONE;
+	return w;
+}
+
+/* Take from the lane that has its turn, or the next one if it is empty.  Progress: lock-free. */
+static u32 take_visited(struct exec_queue *q, struct exec_thread *t, u32 how)
+{
+	struct exec_lane *l = load_relaxed(&q->lanes[t->visit]);
+	struct exec_lane *mine = load_relaxed(&q->lanes[t->slot]);
+	u32 w = 0;
+
+	/* First what it has taken of that lane in a batch: that is older. */
+	if (t->hoarded == l && mine && !hoard_empty(load_relaxed(&mine->hoard.word)))
+		w = take_hoard(q, t, &mine->hoard);
+	if (!w)
+		w = l == mine ? take_own(q, l) : take_lane(q, t, l, how);
+	return w ? w : look_around(q, t, how);
+}
+
+/* Take work of priority 0.  *retry as take_zero().  Progress: lock-free. */
+static __always_inline_fn u32 take_normal(struct exec_queue *q, struct exec_thread *t, u32 how,
+					  bool *retry)
+{
+	struct exec_lane *mine = load_relaxed(&q->lanes[t->slot]);
+	u32 w;
+
+	*retry = false;
+	if (unlikely(t->mode & (MODE_OVER | MODE_VISIT))) {
+		w = t->mode & MODE_OVER ? look_around(q, t, how) : take_visited(q, t, how);
+		if (w)
+			return w;
+	}
+	if (likely(mine)) {
+		if (!hoard_empty(load_relaxed(&mine->hoard.word)) &&
+		    (w = take_hoard(q, t, &mine->hoard)))
+			return w;
+		w = take_own(q, mine);
+		if (w)
+			return w;
+	}
+	w = take_other(q, t, how);
+	if (w || likely(!load_relaxed(&q->n[PQ_ZERO])))
+		return w;
+	return take_zero(q, t, retry);
+}
+
+/* Is anything queued with priority 0 that was queued at the last but one mark, or (all) now? */
+static bool lanes_late(struct exec_queue *q, bool all)
+{
+	struct exec_lane *l;
+	u32 d, s;
+
+	for_each_lane(q, 0, d, s, l) {
+		u64 head = load_relaxed(&l->ring.head);
+
+		if (all ? head != load_relaxed(&l->ring.tail) :
+		    (s64)((load_relaxed(&l->late_mark[1]) - head) << (64 - RING_POS_BITS)) > 0)
+			return true;
+		if (!hoard_empty(load_relaxed(&l->hoard.word)))
+			return true;
+	}
+	return load_relaxed(&q->n[PQ_ZERO]);
+}
+
+/*
+ * Take what is late of the next priority below *prio.  *prio receives its priority, or that up to
+ * which there is nothing late.  Progress: lock-free.
+ */
+static u32 late_below(struct exec_queue *q, struct exec_thread *t, s64 *prio)
+{
+	u64 high = load_relaxed(&q->late_mark[PQ_HIGH][!t->late_all]);
+	u64 low = load_relaxed(&q->late_mark[PQ_LOW][!t->late_all]);
+	bool retry;
+	u32 w;
+
+	if (*prio > 1) {
+		w = pq_pop_below(q, t, PQ_HIGH, prio, high);
+		if (w || *prio != INT64_MIN)
+			return w;
+		*prio = 1;
+	}
+	if (*prio > 0) {
+		*prio = 0;
+		t->mode |= MODE_OVER;
+		if (lanes_late(q, t->late_all) && (w = take_normal(q, t, LOOK_LATE, &retry)))
+			return w;
+	}
+	return pq_pop_below(q, t, PQ_LOW, prio, low);
+}
+
+/*
+ * Late work.  A priority is an order, and work of a lower one must not wait for ever.  Four times
+ * in x->late a thread notes what is queued.  What was queued at the last but one of these times,
+ * or anything if no worker read the clock for twice as long, is late, unless it has the highest
+ * priority of all.  The priorities have turns, from the higher to the lower, and in each the
+ * oldest work goes.  One thread at a time takes late work, one piece, and the next may be taken
+ * when as much time has passed as that piece took: so other work has at least half of the
+ * time of that thread, and all of the others.  Progress: lock-free.
+ */
+static __noinline u32 take_late(struct exec_queue *q, struct exec_thread *t)
+{
+	s64 top, prio, last = load_relaxed(&q->late_prio);
+	u64 order;
+	u32 w;
+
+	t->mode &= ~(u32)MODE_LATE;
+	if (!load_relaxed(&q->n[PQ_HIGH]) || !prioq_peek(q->pq[PQ_HIGH], &top, &order)) {
+		if (!load_relaxed(&q->n[PQ_LOW]))
+			return 0;
+		top = 0;
+		if (lanes_empty(q) && pq_empty(q, PQ_ZERO) &&
+		    !prioq_peek(q->pq[PQ_LOW], &top, &order))
+			return 0;
+	}
+	prio = last < top && last > INT64_MIN ? last : top;
+	w = late_below(q, t, &prio);
+	if (prio == INT64_MIN && last < top) {
+		prio = top;
+		w = late_below(q, t, &prio);
+	}
+	store_relaxed(&q->late_prio, prio);
+	if (!w)
+		return 0;
+	t->late = t->clock;
+	t->check = t->takes + 1;
 	return w;
 }
 
@@ -510,35 +797,24 @@ next:
  */
 u32 queue_take(struct exec_queue *q, struct exec_thread *t, u32 how)
 {
-	struct exec_lane *mine = load_relaxed(&q->lanes[t->slot]);
 	bool retry;
 	u32 w;
 
 	t->from_q = q;
 	t->left = false;
 	do {
+		if (unlikely(turn_due(t)))
+			turn_check(q, t);
+		t->takes++;
+		if (unlikely(t->mode & MODE_LATE) && (w = take_late(q, t)))
+			return w;
 		if (unlikely(load_relaxed(&q->n[PQ_HIGH])) && (w = pq_pop(q, t, PQ_HIGH)))
 			return w;
-		if (unlikely(!(++t->takes & (AROUND - 1))) && (w = look_around(q, t)))
-			return w;
-		if (likely(mine)) {
-			if (!hoard_empty(load_relaxed(&mine->hoard.word)) &&
-			    (w = take_hoard(q, t, &mine->hoard)))
-				return w;
-			w = take_own(q, mine);
-			if (w)
-				return w;
-		}
-		w = take_other(q, t, how);
+		w = take_normal(q, t, how, &retry);
 		if (w)
 			return w;
-		if (unlikely(load_relaxed(&q->n[PQ_ZERO]))) {
-			w = take_zero(q, t, &retry);
-			if (w)
-				return w;
-			if (retry)
-				continue;
-		}
+		if (retry)
+			continue;
 		if (!(how & LOOK_DEEP) && !load_relaxed(&q->n[PQ_LOW]))
 			return 0;
 		w = steal(q, t);
@@ -573,12 +849,13 @@ u32 thread_take(struct exec *x, struct exec_thread *t, u32 how)
 
 	if (t->queue)
 		return queue_take(t->queue, t, how);
-	/* Stay for a while with the queue that had work: its lines are in this core's cache. */
-	if (likely(t->from_q && (t->takes & 15) && thread_serves(t, t->from_q))) {
+	/* Stay with the queue that had work until each of its lanes had a turn. */
+	if (likely(t->from_q && !(t->mode & MODE_QUEUE) && thread_serves(t, t->from_q))) {
 		w = queue_take(t->from_q, t, how);
 		if (likely(w))
 			return w;
 	}
+	t->mode &= ~(u32)MODE_QUEUE;
 	n = x->nqueues;
 	for (i = 0, k = t->turn; i < n; i++, k++) {
 		struct exec_queue *q;
@@ -607,8 +884,8 @@ static __always_inline_fn u32 take_quick(struct exec_queue *q, struct exec_threa
 {
 	u32 w = 0;
 
-	if (likely(q && q == t->to_q && (t->takes & 15) && thread_serves(t, q)) &&
-	    likely(!load_relaxed(&q->n[PQ_HIGH]) && ((t->takes + 1) & (AROUND - 1)) &&
+	if (likely(q && q == t->to_q && !t->mode && !turn_due(t) && thread_serves(t, q)) &&
+	    likely(!load_relaxed(&q->n[PQ_HIGH]) &&
 		   hoard_empty(load_relaxed(&t->to->hoard.word)))) {
 		w = ring_take_wanted(&t->to->ring, false, wanted);
 		if (likely(w))
@@ -671,14 +948,33 @@ bool exec_next(struct exec *x, struct exec_thread *t, u32 work)
 	return true;
 }
 
+/*
+ * Has other queued work its turn before what t makes ready?  Out of line: the caller has read
+ * that the clock is due, or that a turn has ended.  Progress: lock-free.
+ */
+static __noinline bool turn_of_others(struct exec_queue *q, struct exec_thread *t)
+{
+	if (turn_due(t))
+		turn_check(q, t);
+	if (!(t->mode & (MODE_OVER | MODE_LATE)))
+		return false;
+	if (!queue_empty(q))
+		return true;
+	t->mode &= ~(u32)(MODE_OVER | MODE_LATE);
+	t->began = t->clock;
+	return false;
+}
+
 /* May t run new work of this priority before all that is queued?  Progress: lock-free. */
-bool thread_goes_first(struct exec_queue *q, const struct exec_thread *t, s32 prio)
+bool thread_goes_first(struct exec_queue *q, struct exec_thread *t, s32 prio)
 {
 	const struct exec_lane *mine = load_relaxed(&q->lanes[t->slot]);
 	s64 top;
 	u64 order;
 	bool own;
 
+	if (unlikely(turn_due(t) || t->mode) && turn_of_others(q, t))
+		return false;
 	if (load_relaxed(&q->n[PQ_HIGH]) && prioq_peek(q->pq[PQ_HIGH], &top, &order) &&
 	    top >= prio)
 		return false;
@@ -687,10 +983,7 @@ bool thread_goes_first(struct exec_queue *q, const struct exec_thread *t, s32 pr
 	own = mine && lane_holds(mine, load_relaxed(&mine->ring.head));
 	if (BUSTED(HANDOFF_JUMPS))
 		own = false;
-	if (own)
-		return false;
-	/* The next take is the turn of another lane. */
-	if (load_relaxed(&q->n[PQ_ZERO]) || !((t->takes + 1) & (AROUND - 1)))
+	if (own || load_relaxed(&q->n[PQ_ZERO]))
 		return false;
 	return prio == 0 ||
 	       (lanes_empty(q) && (!load_relaxed(&q->n[PQ_LOW]) ||

@@ -46,10 +46,21 @@ struct exec_thread {
 	struct exec_queue *to_q;	/* O: the queue it last pushed to, or NULL */
 	struct exec_queue *from_q;	/* O: the queue it last took from, or NULL */
 	u32 from;		/* O: the slot whose lane it last took from */
-	u32 takes;		/* O: attempts to take a piece of work */
-	u32 around;		/* O: the slot that look_around() checks next */
-	struct exec_lane *around_lane;	/* O: the lane with work that it found there, or NULL */
-	u64 around_head, around_hoard;	/* O: the lane's words at that time */
+	/* O: turns, see take.c */
+	u32 takes;		/* attempts to take a piece of work */
+	u32 check;		/* the value of takes at which it reads the clock */
+	u32 step;		/* takes between two readings */
+	u32 step_most;
+	u32 calm;		/* readings since the last one that found long work, or more steps */
+	u32 mode;		/* MODE_* */
+	u32 visit;		/* with MODE_VISIT: the slot of that lane */
+	u32 around;		/* the slot whose lane has the next turn; behind them ZERO, hoards */
+	u32 around_hoard;	/* the slot whose hoard has the next turn */
+	struct exec_lane *hoarded;	/* the lane from which it took its last batch */
+	u64 clock;		/* cycles() at the last reading */
+	u64 began;		/* cycles() when its turn at the lane began */
+	u64 late;		/* cycles() when it took late work that has not ended, or 0 */
+	bool late_all;		/* with MODE_LATE: no clock was read for long */
 	bool left;		/* O: it found work and leaves it to its maker: lane_leave() */
 	bool spinning;		/* O: counted in its group's spinners */
 	bool naps;		/* O: when it runs out of work, it sleeps at once */

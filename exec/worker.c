@@ -462,6 +462,10 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->tidy_ns = cl->tidy ? min_u(cfg->tidy_ns, (u64)INT64_MAX / 2) : 0;
 	x->batch = ns_to_cycles(us, BATCH_NS);
 	x->next = ns_to_cycles(us, NEXT_NS);
+	x->turn = ns_to_cycles(us, TURN_NS);
+	x->round = ns_to_cycles(us, ROUND_NS);
+	x->check = ns_to_cycles(us, CHECK_NS);
+	x->late = ns_to_cycles(us, cfg->late_ns);
 	x->yield = ns_to_cycles(us, YIELD_NS);
 	x->slow_yield = ns_to_cycles(us, SLOW_YIELD_NS);
 	x->rest = ns_to_cycles(us, REST_NS);
@@ -565,6 +569,7 @@ int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 	q->number = x->nqueues;
 	q->drive_set = drive ? DRIVE_HELP : 0;
 	q->drive = q->drive_set | (workers ? 0 : DRIVE_BARE);
+	q->late_prio = INT64_MAX;
 	snprintf(q->name, sizeof(q->name), "%s", name);
 	q->lanes = calloc(x->max_threads, sizeof(*q->lanes));
 	q->map = aligned_alloc(CACHELINE, (x->words + 7) / 8 * CACHELINE);
@@ -608,9 +613,17 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	t->nexts = 0;
 	t->turn = slot;
 	t->from_q = t->to_q = NULL;
-	t->to = t->around_lane = NULL;
-	t->from = t->around = slot;
-	t->takes = 0;
+	t->to = NULL;
+	t->from = t->around_hoard = slot;
+	t->around = slot + 1;
+	t->hoarded = NULL;
+	t->takes = t->mode = 0;
+	t->check = t->step = 1;
+	t->calm = 0;
+	t->step_most = STEP_ALONE;
+	t->clock = t->began = cycles();
+	t->idle = t->clock + 1;	/* until now it has kept nothing waiting */
+	t->late = 0;
 	t->left = false;
 	t->spinning = false;
 	t->rested = false;

@@ -150,6 +150,12 @@ struct pawl_config {
 	   returns 0 or a negative errno; thread_join waits for its end.  Default NULL. */
 	int (*thread_create)(void *user, void *(*fn)(void *arg), void *arg, void **thread);
 	void (*thread_join)(void *user, void *thread);
+	bool strict_priority;		/* an op waits as long as there are others with a higher
+					   priority, for real-time programs.  Default false: it
+					   starts at the latest 10 ms after it became ready, plus
+					   a body per worker, if it is the only one that waits
+					   for that; such ops take at most half of the time of
+					   one worker */
 };
 
 /*

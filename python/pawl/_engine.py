@@ -1061,7 +1061,7 @@ class Engine(_NoCopy):
     kind        "per-device"; "pooled"; "naive": each op runs inside its push, for debugging
     cpus        CPUs to which the workers are pinned in turn
     name        prefix of the names of threads, at most 7 bytes
-    max_ops, max_vars, max_threads, spin_ns: as in struct pawl_config
+    max_ops, max_vars, max_threads, spin_ns, strict_priority: as in struct pawl_config
 
     Leaving a `with` block waits for all ops, and raises the first error that no call has
     reported.
@@ -1071,7 +1071,8 @@ class Engine(_NoCopy):
     _h = None
 
     def __init__(self, workers=None, *, kind="per-device", window=None, cpus=None, name=None,
-                 max_ops=None, max_vars=None, max_threads=None, spin_ns=None):
+                 max_ops=None, max_vars=None, max_threads=None, spin_ns=None,
+                 strict_priority=False):
         self._unseen, self._garbage, self._loops = _Unseen(), deque(), weakref.WeakKeyDictionary()
         self._queues, self._epoch, self._lost = [], 0, False
         config = c.Config()
@@ -1088,6 +1089,7 @@ class Engine(_NoCopy):
                              ("max_threads", max_threads), ("spin_ns", spin_ns)):
             if value is not None:
                 setattr(config, field, _uint(field, value, (1 << 32) - 1))
+        config.strict_priority = strict_priority
         if cpus is not None:
             cpus = [_uint("cpus", cpu, 65535) for cpu in cpus]
             config.cpus, config.ncpus = (ctypes.c_int * len(cpus))(*cpus), len(cpus)

@@ -34,7 +34,9 @@ class Config(Structure):
         ("ncpus", c_uint), ("name", c_char_p), ("devices", c_void_p), ("ndevices", c_uint),
         ("device_streams", c_int), ("device_workers", c_int), ("device_window", c_uint),
         ("thread_start", Hook), ("thread_stop", Hook), ("user", c_void_p), ("drop", Drop),
-        ("trim_ns", c_uint64)]
+        ("trim_ns", c_uint64), ("start_workers", c_bool), ("sched_policy", c_int),
+        ("sched_priority", c_int), ("stack_size", c_size_t), ("cpu_list", c_char_p),
+        ("thread_create", c_void_p), ("thread_join", c_void_p), ("strict_priority", c_bool)]
 
 
 class Device(Structure):

@@ -56,7 +56,7 @@ def test_var_that_is_read_and_written_is_one_access(eng):
 
 
 def test_priority_goes_first():
-    with pawl.Engine(1) as eng:
+    with pawl.Engine(1, strict_priority=True) as eng:
         opened, started, seen = threading.Event(), threading.Event(), []
         eng.push(lambda: (started.set(), opened.wait(SOON)))
         assert started.wait(SOON)

@@ -7,7 +7,7 @@
  *            f  flush the cache        m  trim
  *            s  a late thread changes the object that was put last, by its old word
  *   queues   0..9, -1..-9, F   push with that priority, or to the front        t  take
- *            k  peek (prioq)     m  trim     !  announce that this thread is here     ?  wait for that
+ *            k  peek (prioq)     l  take what is below priority 5 (prioq)     m  trim     !  announce that this thread is here     ?  wait for that
  *            z  what a thread does to its lanes before it sleeps
  *   ring     +  push    t  take    k  peek; a ring that is full at first never becomes empty
  *            b  take a batch, and the contents of the hoard   o  peek, and take from the hoard
@@ -137,11 +137,13 @@ static void call_end(u32 i, u32 work)
 	model_note(&call[i].clock, model_clock());
 }
 
+#define LIMIT		100	/* above the ranks of all works */
+
 /*
- * Return which of the n pushes, ordered by time, a take that returned `work` may return; n if
- * none.
+ * Return which of the n pushes, ordered by time, a take of what is below `limit` may return, if it
+ * returned `work`; n if none.
  */
-static u32 taken(const u32 *order, u32 n, u64 work)
+static u32 taken(const u32 *order, u32 n, u64 work, s64 limit)
 {
 	u32 at, k;
 
@@ -150,6 +152,10 @@ static u32 taken(const u32 *order, u32 n, u64 work)
 	for (k = 0; at < n && k < n; k++) {
 		const struct call *a = &call[order[at]], *b = &call[order[k]];
 
+		if ((s64)a->rank >= limit)
+			return n;
+		if ((s64)b->rank >= limit)
+			continue;
 		if ((s64)b->rank > (s64)a->rank ||
 		    (k < at && b->rank == a->rank && (pg.kind == PRIOQ || b->who == a->who)))
 			return n;
@@ -163,7 +169,7 @@ static u32 taken(const u32 *order, u32 n, u64 work)
  */
 static bool search(u64 done, const u32 *order, u32 n, bool empties)
 {
-	u32 i, k, at, next[2 * CALLS];
+	u32 i, k, at, below, next[2 * CALLS];
 
 	if (done == (1ull << ncalls) - 1)
 		return true;
@@ -179,9 +185,11 @@ static bool search(u64 done, const u32 *order, u32 n, bool empties)
 				return true;
 			continue;
 		}
-		at = c->work ? taken(order, n, c->work) : n;
+		at = c->work ? taken(order, n, c->work, (s64)c->rank) : n;
+		for (k = below = 0; k < n; k++)
+			below += (s64)call[order[k]].rank < (s64)c->rank;
 		if (!c->work) {
-			if ((!n || !empties) && search(done | 1ull << i, order, n, empties))
+			if ((!below || !empties) && search(done | 1ull << i, order, n, empties))
 				return true;
 		} else if (at < n && c->push == 2) {
 			if (search(done | 1ull << i, order, n, empties))
@@ -396,7 +404,7 @@ static void queue_call(u32 i, const char **s)
 	if (**s == 'k') {
 		u64 order;
 
-		c = call_begin(i, 2, 0, 0);
+		c = call_begin(i, 2, 0, LIMIT);
 		work = 0;
 		if (prioq_peek(pq, &got, &order)) {
 			for (work = 1; work <= works; work++)
@@ -417,9 +425,12 @@ static void queue_call(u32 i, const char **s)
 		lanes_unmark_empty(x, &xt[i]);
 		return;
 	}
-	if (**s == 't') {
-		c = call_begin(i, 0, 0, 0);
-		work = pg.kind == PRIOQ ? prioq_pop(pq, &pqc[i], &got) : exec_take(x, &xt[i]);
+	if (**s == 't' || **s == 'l') {
+		got = **s == 'l' ? 5 : LIMIT;
+		c = call_begin(i, 0, 0, got);
+		work = pg.kind != PRIOQ ? exec_take(x, &xt[i]) :
+			**s == 't' ? prioq_pop(pq, &pqc[i], &got) :
+			prioq_pop_below(pq, &pqc[i], &got, UINT64_MAX);
 		if (work && input[work] != work)
 			model_fail("work %u came without its data", work);
 		if (work)
@@ -430,7 +441,7 @@ static void queue_call(u32 i, const char **s)
 	*s += minus;
 	if (**s == 'F') {
 		flags = EXEC_FRONT;
-		prio = 100;
+		prio = LIMIT - 1;
 	} else {
 		prio = **s - '0';
 		prio = minus ? -prio : prio;
@@ -467,7 +478,8 @@ static void none_hidden(u32 empty)
 	u32 i, k;
 
 	for (i = 0; i < ncalls; i++) {
-		if (call[i].push != 1 || !(call[empty].before & 1ull << i))
+		if (call[i].push != 1 || !(call[empty].before & 1ull << i) ||
+		    (s64)call[i].rank >= (s64)call[empty].rank)
 			continue;
 		for (k = 0; k < ncalls; k++)
 			if (!call[k].push && call[k].work == call[i].work &&
@@ -483,7 +495,7 @@ static void queue_check(void)
 	s64 prio;
 
 	do {
-		u32 c = call_begin(pg.taker, 0, 0, 0);
+		u32 c = call_begin(pg.taker, 0, 0, LIMIT);
 
 		work = pg.kind == PRIOQ ? prioq_pop(pq, &pqc[0], &prio) :
 			exec_take(x, &xt[pg.taker]);
@@ -931,5 +943,9 @@ const struct scenario scenarios[] = {
 	S("ready_prio", SLEEP, "r | P", sleep, 2, MODEL_ALL, 6, .ready = true),
 	S("ready_wait", SLEEP, "r | w | +", sleep, 3, 3, 6, .ready = true),
 	S("ready_leave", SLEEP, "h | r | u+", sleep, 3, 3, 6, .ready = true),
+	S("prioq_below", PRIOQ, "l | t 2 l", queue, 2, MODEL_ALL, 6, .before = "511"),
+	S("prioq_below_2", PRIOQ, "l | l 3 | 2 t", queue, 3, 3, 6, .before = "61"),
+	S("prioq_below_3", PRIOQ, "3 l | l t", queue, 2, MODEL_ALL, 6, .tall = 2, .before = "64"),
+	S("prioq_below_4", PRIOQ, "5 | l 5 l", queue, 2, MODEL_ALL, 6, .before = "54"),
 	{ .name = NULL },
 };

@@ -19,6 +19,7 @@
 
 /* Odd: behind an array of so many words is what the allocator needs, not padding. */
 #define FIX_THREADS	81u
+#define FIX_NEVER	(1ull << 62)	/* cycles */
 
 struct fix {
 	struct arena *arena;
@@ -161,6 +162,7 @@ static inline void fix_init(struct fix *f, const struct fix_opt *o)
 	MUST(f->t);
 	memset(f->t, 0, FIX_THREADS * sizeof(*f->t));
 	MUST(!exec_create(&cfg, &cl, &f->x));
+	f->x->turn = FIX_NEVER;		/* however slow the machine is */
 	MUST(!arena_ready(f->arena, false));
 	fix_now = f;
 	if (&hang_says)
@@ -176,6 +178,14 @@ static inline void fix_reserve(struct fix *f, u32 n)
 	while (idx < n)
 		MUST(pool_get(f->works, c, &idx));
 	free(c);
+}
+
+/*
+ * Each take is the end of a turn, as after long work.  Otherwise a turn is longer than the test.
+ */
+static inline void takes_are_turns(struct fix *f)
+{
+	f->x->turn = f->x->check = 0;
 }
 
 static inline void fix_fini(struct fix *f)

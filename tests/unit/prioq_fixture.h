@@ -41,6 +41,7 @@ void hooked_destroy(struct prioq *q);
 bool hooked_push(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order, u32 work);
 u32 hooked_pop(struct prioq *q, struct prioq_cache *c, s64 *prio);
 u32 hooked_pop_this(struct prioq *q, struct prioq_cache *c, s64 prio, u64 order);
+u32 hooked_pop_below(struct prioq *q, struct prioq_cache *c, s64 *prio, u64 before);
 bool hooked_peek(struct prioq *q, s64 *prio, u64 *order);
 
 #define prioq_pool_add	hooked_pool_add
@@ -49,6 +50,7 @@ bool hooked_peek(struct prioq *q, s64 *prio, u64 *order);
 #define prioq_push	hooked_push
 #define prioq_pop	hooked_pop
 #define prioq_pop_this	hooked_pop_this
+#define prioq_pop_below	hooked_pop_below
 #define prioq_peek	hooked_peek
 #pragma push_macro("load_relaxed")
 #pragma push_macro("load_acquire")
@@ -96,6 +98,7 @@ bool hooked_peek(struct prioq *q, s64 *prio, u64 *order);
 #undef prioq_push
 #undef prioq_pop
 #undef prioq_pop_this
+#undef prioq_pop_below
 #undef prioq_peek
 
 #define THREADS_MAX 8u

@@ -396,11 +396,8 @@ static u32 handed;
 static void hands_on(struct fix *f, struct exec_thread *t, u32 work)
 {
 	handed = 0;
-	t->takes = 0;	/* not the turn of another lane */
-	while (handed < 1000 && exec_handoff(f->x->queues[0], t, 1, 0)) {
+	while (handed < 1000 && exec_handoff(f->x->queues[0], t, 1, 0))
 		handed++;
-		t->takes = 0;
-	}
 }
 
 /* A wait checks its condition after 64 hand-offs, also a wait inside work that may do no more. */

@@ -211,7 +211,6 @@ START_TEST(test_a_batch_hides_one_piece_at_any_moment)
 			exec_push(q, maker, i, 0, 0);
 		rest.n = rest.sum = 0;
 		t->batch = 4;
-		t->takes = 1;
 		trap_after(k, w = exec_take(f.x, t));
 		MUST(!trap.stops || rest.n >= 7);
 		stops += trap.stops;

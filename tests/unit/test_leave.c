@@ -128,7 +128,6 @@ struct judges {
 
 static void look_in_turn(struct rig *r, struct exec_thread *t)
 {
-	t->takes = 0;	/* not the turn of all lanes */
 	queue_take(r->q, t, LOOK_DEEP | LOOK_LEAVE);
 }
 

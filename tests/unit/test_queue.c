@@ -443,6 +443,7 @@ START_TEST(test_full_ring)
 	p[0] = fix_thread(&f);
 	p[1] = fix_thread(&f);
 	c = fix_thread(&f);
+	takes_are_turns(&f);
 	c->batch = EXEC_BATCH_MAX;
 	fix_reserve(&f, 4 * WORKS);
 	exec_push(q, p[0], 1, 0, 0);
@@ -496,6 +497,7 @@ START_TEST(test_work_beyond_a_full_ring_is_taken_after_the_ring)
 	p = fix_thread(&f);
 	c = fix_thread(&f);
 	fix_reserve(&f, OWN);
+	takes_are_turns(&f);
 	exec_push(q, p, 1, 0, 0);
 	MUST(exec_take(f.x, c) == 1);
 	exec_push(q, c, OWN, 0, 0);
@@ -596,7 +598,7 @@ START_TEST(test_rotation)
 	t = fix_thread(&f);
 	for (i = 1; i <= 300; i++)
 		exec_push(q[i % 3], t, i, i % 2 ? 0 : 4, 0);
-	/* it stays with one for a while */
+	takes_are_turns(&f);
 	for (i = 0; i < 100; i++)
 		from[exec_take(f.x, t) % 3]++;
 	ck_assert_uint_ge(from[0], 32);
@@ -702,6 +704,7 @@ START_TEST(test_own_work_leaves_other_queues_their_turn)
 		q[i] = fix_queue(&f, "q", 0, true);
 	t = fix_thread(&f);
 	u = fix_thread(&f);
+	takes_are_turns(&f);
 	for (k = 0; k < 3; k++) {
 		for (i = 0; i < 3; i++)
 			if (i != k)

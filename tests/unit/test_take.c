@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exec/take.c: which work a thread takes, of its own and of others: hand-off, hoards, the bound
- * between producers, lanes at rest.  Short work: test_leave.c.
+ * exec/take.c: which work a thread takes, of its own and of others: hand-off, hoards, turns of
+ * producers, late work of lower priorities, lanes at rest.  Short work: test_leave.c.
  */
 #include <poll.h>
 #include "exec_fixture.h"
@@ -90,34 +90,11 @@ START_TEST(test_handoff)
 }
 END_TEST
 
-/* One take in 256 is another lane's turn: then nothing is handed over. */
-START_TEST(test_a_handoff_leaves_others_their_turn)
-{
-	u32 i, turns = 0;
-	struct fix f;
-	struct exec_queue *q;
-	struct exec_thread *t;
-
-	fix_init(&f, NULL);
-	q = fix_queue(&f, "q", 0, true);
-	t = fix_thread(&f);
-	for (i = 1; i <= 1024; i++) {
-		if (exec_handoff(q, t, i, 0))
-			continue;
-		ck_assert_uint_eq(exec_take(f.x, t), i);
-		turns++;
-	}
-	ck_assert_uint_eq(turns, 4);
-	/* An unlimited budget stays so. */
-	ck_assert_uint_eq(t->budget, EXEC_UNLIMITED);
-	fix_fini(&f);
-}
-END_TEST
-
 static u32 next(struct fix *f, struct exec_thread *t)
 {
 	u32 work = exec_look(t);
 
+	t->check = t->takes + 100;	/* not the take that reads the clock */
 	return work && exec_next(f->x, t, work) ? work : 0;
 }
 
@@ -206,19 +183,15 @@ START_TEST(test_next_takes_so_many_pieces)
 	for (i = 1; i <= 30; i++)
 		exec_push(q, t, i, 0, 0);
 	ck_assert_uint_eq(exec_take(f.x, t), 1);
-	/* The next take of another lane's turn, and the one in 16 of other queues, are far away. */
-	t->takes = 16 * 5 + 1;
 	t->nexts = 0;
 	for (i = 2; i <= 30 && next(&f, t); i++)
-		if (t->takes % 16 == 0)
-			t->takes++;
+		;
 	ck_assert_uint_eq(i, 2 + 16);
 	ck_assert_uint_eq(t->nexts, 16);
 	/* The time since the first one is checked after that one, 2, 4 and 8. */
 	for (i = 1; i < 16; i++) {
 		t->nexts = i;
 		t->since = cycles() - (2ull << 50);
-		t->takes = 1;
 		ck_assert(!next(&f, t) == !(i & (i - 1)));
 		if (exec_look(t) == 30)
 			break;
@@ -546,57 +519,149 @@ START_TEST(test_a_poller_sees_work_of_each_queue_that_it_serves)
 END_TEST
 
 /*
- * A thread that always has its own work: the work of another thread is overtaken by at most 512
- * times the lanes times the works in front of it plus two (limits.md).
+ * Producers that always have more: a thread, which may be one of them itself, takes one piece of
+ * each in turn, so a piece behind k others of its producer waits for k + 1 pieces of each.
  */
-START_TEST(test_bound_between_producers)
+START_TEST(test_no_producer_waits_longer_than_for_one_body_of_each)
 {
 	struct fix f;
 	struct exec_queue *q;
-	struct exec_thread *t, *other[5];
-	u32 i, k, n = 100000, takes, lanes = (u32)_i % 4 + 2, front = 7;
+	struct exec_thread *t, *maker[6];
+	u32 i, k, w, n = (u32)_i % 4 + 2, got[6] = { 0 };
+	bool own = _i % 8 < 4, hand = _i >= 16;
 
 	fix_init(&f, NULL);
 	q = fix_queue(&f, "q", 0, true);
 	/* also where their slots are at both sides of the first 64 */
-	for (i = 0; _i >= 4 && i < 63; i++)
+	for (i = 0; _i % 16 >= 8 && i < 62; i++)
 		fix_thread(&f);
 	t = fix_thread(&f);
-	for (i = 0; i + 1 < lanes; i++) {
-		other[i] = fix_thread(&f);
-		for (k = 0; k <= front; k++)
-			exec_push(q, other[i], 1 + i * 100 + k, 0, 0);
-	}
+	for (i = 0; i < n; i++)
+		maker[i] = i || !own ? fix_thread(&f) : t;
 	t->batch = _i % 2 ? EXEC_BATCH_MAX : 1;
-	for (takes = 0, k = 0; k < (lanes - 1) * (front + 1); takes++) {
-		u32 w;
-
-		exec_push(q, t, n++, 0, 0);
-		w = exec_take(f.x, t);
-		if (w >= 100000)
+	takes_are_turns(&f);
+	for (i = 0; i < n; i++)
+		for (k = 0; k < 100; k++)
+			exec_push(q, maker[i], 1 + i + 10 * k, 0, 0);
+	for (i = 0; i < 90 * n; i++) {
+		w = exec_take(f.x, t) - 1;
+		/* a piece that runs has a successor, of this thread */
+		if (hand && own)
+			MUST(!exec_handoff(q, t, 1000, 0));
+		if (w == 999)
 			continue;
-		k++;
-		/* works in front of it, and takes until it was taken */
-		ck_assert_uint_le(takes, 512 * lanes * ((w - 1) % 100 + 2));
+		MUST(w / 10 == got[w % 10] || t->batch > 1);
+		got[w % 10]++;
+		for (k = 0; k < n; k++)
+			MUST(!own || hand || t->batch > 1 || got[k] + 1 >= got[w % 10]);
 	}
-	/* what it pushed itself comes in order all the time */
-	for (i = 0; i < takes; i++) {
-		u32 w = exec_take(f.x, t);
+	for (k = 1; k < n; k++)
+		ck_assert_uint_ge(got[k], 40);
+	fix_fini(&f);
+}
+END_TEST
 
-		if (w)
-			MUST(w >= 100000);
+/* Short work: within its turn a thread stays at a lane, its own or another one. */
+START_TEST(test_a_thread_stays_at_a_lane_for_its_turn)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *t, *u;
+	u32 i, w;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	u = fix_thread(&f);
+	for (i = 1; i <= 100; i++) {
+		exec_push(q, t, i, 0, 0);
+		exec_push(q, u, 100 + i, 0, 0);
+	}
+	for (i = 1; i <= 40; i++)
+		ck_assert_uint_eq(exec_take(f.x, t), i);
+	for (i = 0; i < 4; i++) {
+		u32 k, at[2] = { 41, 101 };
+
+		/* The turn ends: the other lane has one. */
+		t->check = t->takes + 1;
+		t->began = cycles() - 2 * FIX_NEVER;
+		for (k = 0; k < 10; k++) {
+			w = exec_take(f.x, t);
+			ck_assert_uint_eq(w, at[!(i % 2)] + i / 2 * 10 + k);
+		}
 	}
 	fix_fini(&f);
 }
 END_TEST
 
-/* The same for work that a thread took in a batch and does not begin. */
-START_TEST(test_bound_of_a_hoard)
+/* The clock is read at each take while work is long, and rarely when it is short. */
+START_TEST(test_the_clock_is_read_as_often_as_the_work_is_long)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *t;
+	u32 i, reads = 0;
+	u64 was = 0;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	f.x->check = FIX_NEVER;
+	for (i = 1; i <= 2000; i++) {
+		exec_push(q, t, i, 0, 0);
+		ck_assert_uint_eq(exec_take(f.x, t), i);
+		reads += t->clock != was;
+		was = t->clock;
+	}
+	ck_assert_uint_lt(reads, 2000 / 16);
+	/* Now each takes long: after the next reading all are read. */
+	f.x->check = 0;
+	for (reads = 0, i = 1; i <= 200; i++) {
+		exec_push(q, t, i, 0, 0);
+		ck_assert_uint_eq(exec_take(f.x, t), i);
+		reads += t->clock != was;
+		was = t->clock;
+	}
+	ck_assert_uint_ge(reads, 200 - STEP_ALONE);
+	fix_fini(&f);
+}
+END_TEST
+
+/* A chain of hand-overs ends with the turn, if other work is queued, whatever its priority. */
+START_TEST(test_a_chain_of_hand_overs_leaves_others_their_turn)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *t, *u;
+	u32 i;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	u = fix_thread(&f);
+	takes_are_turns(&f);
+	for (i = 1; i <= 1000; i++)
+		ck_assert(exec_handoff(q, t, i, 0));
+	ck_assert_uint_eq(t->budget, EXEC_UNLIMITED);
+	exec_push(q, u, 1001, _i - 1, 0);
+	ck_assert(!exec_handoff(q, t, 1002, 0));
+	ck_assert_uint_eq(exec_take(f.x, t), _i ? 1001 : 1002);
+	ck_assert_uint_eq(exec_take(f.x, t), _i ? 1002 : 1001);
+	f.x->turn = FIX_NEVER;
+	exec_push(q, u, 1003, 0, 0);
+	for (i = 1; i <= 1000; i++)
+		ck_assert(exec_handoff(q, t, i, 0));
+	fix_fini(&f);
+}
+END_TEST
+
+/* Work that a thread took in a batch and does not begin has turns, too. */
+START_TEST(test_a_hoard_has_turns)
 {
 	struct fix f;
 	struct exec_queue *q;
 	struct exec_thread *t, *maker, *stopped;
-	u32 i, got = 0;
+	u32 i, w, got = 0;
 
 	fix_init(&f, NULL);
 	q = fix_queue(&f, "q", 0, true);
@@ -607,52 +672,167 @@ START_TEST(test_bound_of_a_hoard)
 	for (i = 1; i <= 16; i++)
 		exec_push(q, maker, i, 0, 0);
 	ck_assert_uint_eq(exec_take(f.x, stopped), 1);
-	for (i = 0; i < 512 * 3 * (16 + 2); i++) {
+	takes_are_turns(&f);
+	for (i = 0; i < 3 * 16; i++) {
 		exec_push(q, t, 1000 + i, 0, 0);
-		got += exec_take(f.x, t) < 1000;
+		w = exec_take(f.x, t);
+		got += w < 1000;
 	}
 	ck_assert_uint_eq(got, 15);
 	fix_fini(&f);
 }
 END_TEST
 
-/* The turn of another lane passes if a thread has taken from it since this one looked last. */
-START_TEST(test_a_turn_passes_if_the_lane_is_served)
+/* A waiting thread serves several queues: each has turns. */
+START_TEST(test_queues_have_turns)
+{
+	struct fix f;
+	struct exec_queue *q[3];
+	struct exec_thread *t;
+	u32 i, k, got[3] = { 0 };
+
+	fix_init(&f, NULL);
+	for (k = 0; k < 3; k++)
+		q[k] = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	takes_are_turns(&f);
+	for (k = 0; k < 3; k++)
+		for (i = 0; i < 100; i++)
+			exec_push(q[k], t, 1 + k, 0, 0);
+	for (i = 0; i < 90; i++)
+		got[exec_take(f.x, t) - 1]++;
+	for (k = 0; k < 3; k++)
+		ck_assert_uint_ge(got[k], 25);
+	fix_fini(&f);
+}
+END_TEST
+
+/* The time for which a lower priority waits has passed n times. */
+static void later(struct fix *f, struct exec_queue *q, u32 n)
+{
+	while (n--) {
+		q->late = cycles();
+		q->late_since -= f->x->late;
+		f->t[0].check = f->t[0].takes + 1;
+		f->t[0].late = 0;
+		if (n)
+			MUST(exec_take(f->x, &f->t[0]));
+	}
+}
+
+/*
+ * Work of a lower priority goes later, not never: while there always is work of a higher one, it
+ * is taken when it has waited for so long.  Nothing is taken before, nor ever when that is off.
+ */
+START_TEST(test_lower_priorities_go_later_not_never)
+{
+	static const s32 of[] = { 7, 3, 0, -2, -5 };
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *t, *u;
+	u32 i, k, w, high = 0, low, n = 1, seen = 0;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	u = fix_thread(&f);
+	t->queue = q;
+	t->idle = 0;
+	f.x->late = _i ? 1ull << 40 : 0;
+	q->late = cycles() + (1ull << 40);
+	q->late_since = cycles();
+	for (k = 0; k < 5; k++)
+		for (i = 0; i < 3; i++)
+			exec_push(q, u, 1 + k * 10 + i, of[k], 0);
+	for (i = 0; i < 1000; i++) {
+		exec_push(q, t, 1000, 9, 0);
+		ck_assert_uint_eq(exec_take(f.x, t), 1000);
+	}
+	for (i = 0; i < 40; i++) {
+		exec_push(q, t, 1000, 9, 0);
+		exec_push(q, t, 1000, 9, 0);
+		later(&f, q, n);
+		w = exec_take(f.x, t);
+		if (w == 1000) {
+			high++;
+			continue;
+		}
+		/* the oldest of its priority, and each priority in its turn */
+		low = w - 1;
+		ck_assert_uint_eq(low, seen % 5 * 10 + seen / 5);
+		seen++;
+	}
+	ck_assert_uint_eq(seen, _i ? 15 : 0);
+	ck_assert_uint_eq(high, 40 - seen);
+	t->queue = NULL;
+	fix_fini(&f);
+}
+END_TEST
+
+/* What has just become ready is not late: a thread that was idle has kept nothing waiting. */
+START_TEST(test_new_work_of_a_lower_priority_is_not_late)
 {
 	struct fix f;
 	struct exec_queue *q;
-	struct exec_thread *t, *maker, *other;
-	u32 hoard, served, i, k;
+	struct exec_thread *t;
+	u32 i;
 
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	t->queue = _i < 2 ? q : NULL;
+	t->idle = 0;
+	f.x->late = 1ull << 40;
+	q->late_since = cycles() - (1ull << 50);
+	for (i = 0; i < 4; i++)
+		exec_push(q, t, 10 + i, _i % 2, 0);
+	exec_push(q, t, 20, _i % 2 - 1, 0);
+	/* It was idle until now; or it is the host's thread, which was elsewhere. */
+	if (_i < 2)
+		t->idle = cycles();
+	ck_assert_uint_eq(exec_take(f.x, t), 10);
+	/* That was the first mark since the work was pushed, this is the second, */
+	q->late = cycles();
+	q->late_since = cycles() - f.x->late / 3;
+	t->check = t->takes + 1;
+	ck_assert_uint_eq(exec_take(f.x, t), 20);
+	for (i = 1; i < 4; i++)
+		ck_assert_uint_eq(exec_take(f.x, t), 10 + i);
+	t->queue = NULL;
+	fix_fini(&f);
+}
+END_TEST
+
+/* Late work takes no more time than the other work. */
+START_TEST(test_late_work_takes_half_of_the_time)
+{
+	struct fix f;
+	struct exec_queue *q;
+	struct exec_thread *t;
+	u64 now;
+	u32 i;
+
+	fix_init(&f, NULL);
+	q = fix_queue(&f, "q", 0, true);
+	t = fix_thread(&f);
+	t->queue = q;
+	t->idle = 0;
+	f.x->late = 1ull << 40;
 	for (i = 0; i < 4; i++) {
-		hoard = i & 1;
-		served = i >> 1;
-		fix_init(&f, NULL);
-		q = fix_queue(&f, "q", 0, true);
-		t = fix_thread(&f);
-		maker = fix_thread(&f);
-		other = fix_thread(&f);
-		/* Works 2 to 4 are in the hoard of `other`, or 2 to 7 in the ring. */
-		for (k = 1; k <= 7; k++)
-			exec_push(q, maker, k, 0, 0);
-		other->batch = hoard ? 4 : 1;
-		ck_assert_uint_eq(exec_take(f.x, other), 1);
-		for (k = 5; hoard && k <= 7; k++)
-			ck_assert_uint_eq(exec_take(f.x, maker), k);
-		exec_push(q, t, 100, 0, 0);
-		exec_push(q, t, 101, 0, 0);
-		/* It looks now, and takes its own; it comes back at its next turn. */
-		t->around = hoard ? other->slot : maker->slot;
-		t->takes = 255;
-		ck_assert_uint_eq(exec_take(f.x, t), 100);
-		ck_assert_ptr_nonnull(t->around_lane);
-		if (served)
-			ck_assert_uint_eq(exec_take(f.x, other), 2);
-		t->takes = 511;
-		ck_assert_uint_eq(exec_take(f.x, t), served ? 101 : 2);
-		ck_assert_ptr_null(t->around_lane);
-		fix_fini(&f);
+		exec_push(q, t, 10 + i, 0, 0);
+		exec_push(q, t, 20 + i, -1, 0);
 	}
+	q->late_since = cycles() - (1ull << 50);
+	ck_assert_uint_eq(exec_take(f.x, t), 20);
+	/* It took 2^39 cycles. */
+	t->clock -= 1ull << 39;
+	t->late = t->clock;
+	now = cycles();
+	ck_assert_uint_eq(exec_take(f.x, t), 10);
+	ck_assert_int_ge((s64)(q->late - now), 1ll << 39);
+	ck_assert_int_lt((s64)(q->late - now), 1ll << 40);
+	t->queue = NULL;
+	fix_fini(&f);
 }
 END_TEST
 
@@ -820,7 +1000,6 @@ int main(void)
 
 	tcase_set_timeout(tc, 100);
 	tcase_add_test(tc, test_handoff);
-	tcase_add_test(tc, test_a_handoff_leaves_others_their_turn);
 	tcase_add_test(tc, test_next);
 	tcase_add_test(tc, test_next_takes_so_many_pieces);
 	tcase_add_test(tc, test_a_turn_is_over_after_its_time);
@@ -833,9 +1012,15 @@ int main(void)
 	tcase_add_test(tc, test_a_poller_sees_a_batch_that_is_not_open);
 	tcase_add_test(tc, test_a_batch_that_took_nothing_is_not_queued);
 	tcase_add_loop_test(tc, test_a_poller_sees_work_of_each_queue_that_it_serves, 0, 3);
-	tcase_add_loop_test(tc, test_bound_between_producers, 0, 8);
-	tcase_add_test(tc, test_bound_of_a_hoard);
-	tcase_add_test(tc, test_a_turn_passes_if_the_lane_is_served);
+	tcase_add_loop_test(tc, test_no_producer_waits_longer_than_for_one_body_of_each, 0, 32);
+	tcase_add_test(tc, test_a_thread_stays_at_a_lane_for_its_turn);
+	tcase_add_test(tc, test_the_clock_is_read_as_often_as_the_work_is_long);
+	tcase_add_loop_test(tc, test_a_chain_of_hand_overs_leaves_others_their_turn, 0, 3);
+	tcase_add_test(tc, test_a_hoard_has_turns);
+	tcase_add_test(tc, test_queues_have_turns);
+	tcase_add_loop_test(tc, test_lower_priorities_go_later_not_never, 0, 2);
+	tcase_add_loop_test(tc, test_new_work_of_a_lower_priority_is_not_late, 0, 4);
+	tcase_add_test(tc, test_late_work_takes_half_of_the_time);
 	tcase_add_test(tc, test_lanes_rest);
 #if CAN_TRAP
 	/* A sanitizer's instructions are many. */

@@ -527,8 +527,8 @@ START_TEST(test_a_used_slot_is_as_a_new_one)
 	ck_assert_uint_eq(exec_take(f.x, t), 1);
 	t->budget = t->tick = t->avg = t->nexts = t->against = t->slow_yields = t->crowded = 1;
 	t->batch = 8;
-	t->turn = t->from = t->around = 2;
-	t->around_lane = t->to;
+	t->turn = t->from = t->around = t->around_hoard = t->mode = t->step = t->calm = 2;
+	t->late = 3;
 	t->left = t->naps = t->woke = t->rested = t->spinning = true;
 	t->queue = q;
 	fix_leave(&f, t);
@@ -551,7 +551,14 @@ START_TEST(test_a_used_slot_is_as_a_new_one)
 	SAME(from);
 	SAME(takes);
 	SAME(around);
-	SAME(around_lane);
+	SAME(around_hoard);
+	SAME(hoarded);
+	SAME(mode);
+	SAME(step);
+	SAME(step_most);
+	SAME(calm);
+	SAME(late);
+	ck_assert_int_ge((s64)(t->began - was.began), 0);
 	SAME(left);
 	SAME(naps);
 	SAME(against);

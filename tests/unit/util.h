@@ -129,6 +129,7 @@ static __unused_fn struct pawl_config small(int kind, int workers)
 	c.max_ops = 1 << 16;
 	c.max_vars = 1 << 16;
 	c.max_threads = 64;
+	c.strict_priority = true;	/* however long a gate holds the ops */
 	return c;
 }
 
