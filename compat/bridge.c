@@ -92,6 +92,17 @@ static __always_inline_fn int vars_of(struct pawl_mx_engine *e, struct pawl_mx_v
 	return 0;
 }
 
+/* MXNet has one queue for CPUs that obeys priorities, and on a GPU all but the normal one. */
+static inline int priority_of(const struct pawl_mx_engine *e, struct pawl_device device, u16 prop,
+			      int priority)
+{
+	bool obeyed = device.kind == PAWL_CPU ? prop == PAWL_CPU_PRIORITIZED :
+		      prop == PAWL_GPU_PRIORITIZED || prop == PAWL_COPY_TO_DEVICE ||
+		      prop == PAWL_COPY_FROM_DEVICE;
+
+	return e->kind == PAWL_MX_PER_DEVICE && obeyed ? priority : 0;
+}
+
 /* The description in pawl's terms, without the body.  vars: room for all of them. */
 static __always_inline_fn int op_fill(struct pawl_mx_engine *e, const struct pawl_mx_op *op,
 				      pawl_var_t *vars, struct pawl_op *d)
@@ -106,8 +117,8 @@ static __always_inline_fn int op_fill(struct pawl_mx_engine *e, const struct paw
 	d->writes = vars + op->nreads;
 	d->nreads = (u32)op->nreads;
 	d->nwrites = (u32)op->nwrites;
-	d->priority = op->priority;
 	d->prop = (u16)op->prop;
+	d->priority = priority_of(e, d->device, d->prop, op->priority);
 	d->flags = op->wait ? PAWL_OP_NO_SKIP : 0;
 	return rc;
 }
@@ -324,7 +335,8 @@ int pawl_mx_opr_push(struct pawl_mx_engine *e, struct pawl_mx_opr *o,
 	}
 	mx_bulk_flush();
 	rc = pawl_graph_push(mx_pe(e), h, &(struct pawl_launch){
-		.size = sizeof(struct pawl_launch), .priority = priority, .device = d.device });
+		.size = sizeof(struct pawl_launch), .device = d.device,
+		.priority = priority_of(e, d.device, o->prop, priority) });
 	if (rc)
 		mx_err_pawl(rc);
 	else if (unlikely(writes))

@@ -85,6 +85,8 @@ int mx_engine_make(struct pawl_mx_engine *e, bool child)
 	if (cfg.workers * (int)MX_CPU_DEVICES > (int)MX_THREADS / 2)
 		cfg.cpu_devices = 1;
 	e->devices = cfg.cpu_devices;
+	/* As MXNet, whose priority queues let the lower wait. */
+	cfg.strict_priority = true;
 	/* 0 with one CPU */
 	if (cfg.spin_ns)
 		cfg.spin_ns = MX_SPIN_NS;
