@@ -249,17 +249,18 @@ static void a_coroutine_may_be_destroyed_while_its_op_is_in_flight()
 {
 	pawl::engine e(with_workers(1));
 	pawl::queue q(e);
-	std::atomic<int> began{0}, ended{0};
+	std::atomic<int> began[3] = {}, ended[3] = {};
 	bool over[3] = {};
-	owned c[] = {counts(q, &began, &ended, &over[0]), counts(q, &began, &ended, &over[1]),
-		     counts(q, &began, &ended, &over[2])};
+	owned c[] = {counts(q, &began[0], &ended[0], &over[0]),
+		     counts(q, &began[1], &ended[1], &over[1]),
+		     counts(q, &began[2], &ended[2], &over[2])};
 
-	while (!began)
+	while (!began[0])
 		std::this_thread::yield();
 	/* One that runs, and one that has not started, or has by now. */
 	for (int i : {0, 1}) {
 		c[i].h.destroy();
-		MUST(began == ended || i == 0);
+		MUST(began[i] == ended[i]);
 	}
 	while (!over[2]) {
 		q.wait();
