@@ -101,6 +101,7 @@ static void serve_start(void)
 					  .queue_bytes = 1 << 20,
 					  .weight = 1,
 					  .instances = 1 };
+	entry.sv = sv;
 	version = (struct version){ .e = &entry, .refs = 1, .home = &sv->port };
 	version.stats.batch = calloc(8, sizeof(*version.stats.batch));
 	memcpy(version.weights, weights, sizeof(weights));

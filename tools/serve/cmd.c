@@ -74,6 +74,9 @@ static const struct key server_keys[] = {
 	{ "max_header", UINT, SERVER(max_header), 1024, 1 << 20 },
 	{ "max_body", U64, SERVER(max_body), 1024, (uint64_t)1 << 30 },
 	{ "max_memory", U64, SERVER(max_memory), 1 << 20, (uint64_t)1 << 40 },
+	{ "slot_memory", U64, SERVER(slot_memory), 0, (uint64_t)1 << 40 },
+	{ "slot_idle", SECONDS, SERVER(slot_idle_ns), 1, 86400 },
+	{ "model_memory", U64, SERVER(model_memory), 1 << 20, (uint64_t)1 << 40 },
 	{ "idle_timeout", SECONDS, SERVER(idle_ns), 1, 86400 },
 	{ "read_timeout", SECONDS, SERVER(read_ns), 1, 86400 },
 	{ "write_timeout", SECONDS, SERVER(write_ns), 1, 86400 },
@@ -444,7 +447,8 @@ static int defaults(struct config *cfg)
 {
 	*cfg = (struct config){ .port = 8000, .grpc_port = GRPC_DEFAULT, .loops = 1,
 		.max_connections = 10000, .max_header = 16384, .max_body = 64u << 20,
-		.max_memory = 1u << 30, .idle_ns = 60000000000u, .read_ns = 30000000000u,
+		.max_memory = 1u << 30, .slot_memory = 256u << 20, .slot_idle_ns = 10000000000u,
+		.model_memory = (uint64_t)4 << 30, .idle_ns = 60000000000u, .read_ns = 30000000000u,
 		.write_ns = 30000000000u, .drain_ns = 30000000000u, .grace_ns = 1000000000u,
 		.model = { .max_batch = 8, .queue_requests = 1000, .queue_bytes = 256u << 20,
 			   .slot_bytes = (uint64_t)4 << 30, .weight = 1 } };
@@ -499,6 +503,9 @@ int config_reload(struct config *cfg, int argc, char **argv, char **token)
 	store_relaxed(&cfg->max_connections, new.max_connections);
 	store_relaxed(&cfg->max_body, new.max_body);
 	store_relaxed(&cfg->max_memory, new.max_memory);
+	store_relaxed(&cfg->slot_memory, new.slot_memory);
+	store_relaxed(&cfg->slot_idle_ns, new.slot_idle_ns);
+	serve_model_limit(new.model_memory);
 	store_relaxed(&cfg->idle_ns, new.idle_ns);
 	store_relaxed(&cfg->read_ns, new.read_ns);
 	store_relaxed(&cfg->write_ns, new.write_ns);

@@ -36,6 +36,7 @@
 #define SCRATCH		65536u
 #define BUF_MIN		4096u
 #define BUFS_KEPT	(256u << 20)	/* bytes of free buffers of a loop */
+#define UNUSED_NS	2000000000u	/* how long large ones are kept without use */
 #define LINGER_NS	2000000000u
 #define H2_TICK_NS	1000000000u
 #define TURN_WORK	32		/* requests, and receptions of 64 KiB, of a connection in a turn */
@@ -59,6 +60,8 @@ bool buf_grow(struct loop *l, struct buf *b, size_t n)
 	if (p) {
 		memcpy(&l->bufs[k], p, sizeof(void *));
 		l->bufs_bytes -= (size_t)BUF_MIN << k;
+		if (l->bufs_unused > l->bufs_bytes)
+			l->bufs_unused = l->bufs_bytes;
 	} else {
 		p = malloc((size_t)BUF_MIN << k);
 		if (!p)
@@ -85,6 +88,25 @@ void buf_put(struct loop *l, struct buf *b)
 		l->bufs_bytes += b->cap;
 	}
 	*b = (struct buf){ 0 };
+}
+
+void buf_tick(struct loop *l)
+{
+	unsigned int k = sizeof(l->bufs) / sizeof(l->bufs[0]);
+	size_t size;
+	void *p;
+
+	if (l->now - l->bufs_ns < UNUSED_NS)
+		return;
+	l->bufs_ns = l->now;
+	while (k-- > 0 && (size = (size_t)BUF_MIN << k) >= 1u << 20)
+		while ((p = l->bufs[k]) && size <= l->bufs_unused) {
+			memcpy(&l->bufs[k], p, sizeof(void *));
+			l->bufs_bytes -= size;
+			l->bufs_unused -= size;
+			free(p);
+		}
+	l->bufs_unused = l->bufs_bytes;
 }
 
 bool buf_add(struct loop *l, struct buf *b, const char *p, size_t n)

@@ -12,12 +12,20 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <base/atomic.h>
 #include "graph.h"
 
-#define LIMIT	((size_t)8 << 30)
+static u64 limit = (u64)4 << 30;		/* A */
+
+void serve_model_limit(uint64_t bytes)
+{
+	store_relaxed(&limit, bytes);
+}
 
 void *aligned(size_t bytes)
 {
+	if (bytes > load_relaxed(&limit))
+		return NULL;
 	/* A vector's width more, for kernels that read whole vectors. */
 	return aligned_alloc(64, (bytes + 127) & ~(size_t)63);
 }
@@ -687,7 +695,7 @@ struct graph *graph_new(const char *name, const char *file, int64_t version, cha
 		g->m.name = strdup(name);
 		g->file = strdup(file);
 		g->m.version = version;
-		g->limit = LIMIT;
+		g->limit = load_relaxed(&limit);
 		g->err = err;
 		g->errsize = errsize;
 	}

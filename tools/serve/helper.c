@@ -18,6 +18,7 @@
  */
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -58,6 +59,15 @@ void helper_yield(struct msg *m)
 	a.size = sizeof(a);
 	a.runtime = YIELD_SLICE_NS;
 	syscall(SYS_sched_setattr, 0, &a, 0);
+}
+
+void helper_trim(struct msg *m)
+{
+	struct helper *h = m->arg;
+
+	store_relaxed(&h->sv->trims, 0);
+	serve_cache_empty();
+	malloc_trim(0);
 }
 
 static void leave(struct msg *m)

@@ -53,6 +53,10 @@ struct serve_slot;
 int serve_model_load(const char *dir, const char *name, int64_t version,
 		     struct serve_model **out, char *err, size_t errsize);
 void serve_model_free(struct serve_model *m);
+/* The memory that a load, and a slot, may need from now on: else -ENOMEM. */
+void serve_model_limit(uint64_t bytes);
+/* Free what is kept for the plans of other slots, for example after the last of a model. */
+void serve_cache_empty(void);
 
 /*
  * Begin to plan a run with these shapes, one per input.  serve_slot_plan() plans the next piece,

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "guard.h"
 
 extern void omp_set_num_threads(int n);
 
@@ -41,6 +42,8 @@ struct prim {
 	size_t in_off, out_off;			/* of the tile, in bytes */
 };
 
+#define CACHED 128				/* primitives of all models */
+
 static dnnl_engine_t engine;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -48,6 +51,19 @@ static void make_engine(void)
 {
 	if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success)
 		engine = NULL;
+	/* equal layers share primitives, which can have some 300 KB of code */
+	if (!getenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY"))
+		dnnl_set_primitive_cache_capacity(CACHED);
+}
+
+void serve_cache_empty(void)
+{
+	int n;
+
+	if (dnnl_get_primitive_cache_capacity(&n) != dnnl_success)
+		return;
+	dnnl_set_primitive_cache_capacity(0);
+	dnnl_set_primitive_cache_capacity(n);
 }
 
 static void one_thread(void)
@@ -426,7 +442,7 @@ static int fill_prim(const struct prim_spec *s, struct prim *p, const struct pla
 	return rc;
 }
 
-int prim_create(const struct prim_spec *s, struct prim **out, size_t *scratch)
+static int create(const struct prim_spec *s, struct prim **out, size_t *scratch)
 {
 	bool matrix = s->n->op == OP_GEMM || s->n->op == OP_MATMUL;
 	struct prim *p = calloc(1, sizeof(*p));
@@ -460,6 +476,31 @@ int prim_create(const struct prim_spec *s, struct prim **out, size_t *scratch)
 	return rc;
 }
 
+struct creation {
+	const struct prim_spec *s;
+	struct prim **out;
+	size_t *scratch;
+};
+
+static int create_guarded(void *arg)
+{
+	struct creation *c = arg;
+
+	return create(c->s, c->out, c->scratch);
+}
+
+int prim_create(const struct prim_spec *s, struct prim **out, size_t *scratch)
+{
+	struct creation c = { s, out, scratch };
+	int rc;
+
+	*out = NULL;
+	rc = guard(create_guarded, &c);
+	if (rc)
+		*out = NULL;
+	return rc;
+}
+
 int prim_bind(struct prim *p, char *in, char *out, char *weights, char *bias, char *scratch)
 {
 	if (!p->prim)
@@ -475,13 +516,20 @@ int prim_bind(struct prim *p, char *in, char *out, char *weights, char *bias, ch
 	return 0;
 }
 
+static int execute(void *arg)
+{
+	struct prim *p = arg;
+
+	TRY(dnnl_primitive_execute(p->prim, p->stream, p->nargs, p->args));
+	return 0;
+}
+
 int prim_run(struct prim *p)
 {
 	one_thread();
 	if (!p->prim)
 		return 0;
-	TRY(dnnl_primitive_execute(p->prim, p->stream, p->nargs, p->args));
-	return 0;
+	return guard(execute, p);
 }
 
 void prim_destroy(struct prim *p)

@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -226,6 +227,8 @@ static void version_free(struct msg *m)
 	free(v->stats.batch);
 	entry_put(v->e);
 	free(v);
+	serve_cache_empty();
+	malloc_trim(0);
 }
 
 void table_put(struct table *t)
@@ -386,7 +389,7 @@ static int prepare(struct load *ld, int64_t number, char *why, size_t size)
 	fetch_add_relaxed(&v->e->refs, 1);
 	v->home = &sv->loader.port;
 	v->refs = 1;
-	v->free_msg = (struct msg){ .fn = version_free, .arg = v };
+	v->end = version_free;
 	v->stats.batch = calloc((size_t)v->e->conf.max_batch + 2, sizeof(*v->stats.batch));
 	if (!v->stats.batch)
 		return -ENOMEM;
@@ -840,7 +843,8 @@ void repo_free(struct server *sv)
 			version_put(sv->entries[i]->current);
 	if (sv->table)
 		table_put(sv->table);
-	/* run the messages to the helper, which has ended, and then those to loop 0 */
+	/* the messages to the loops and the helper, which have ended */
+	port_run(&sv->loops[0].port);
 	port_run(&sv->loader.port);
 	for (i = 0; i < sv->nentries; i++)
 		entry_put(sv->entries[i]);

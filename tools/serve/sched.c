@@ -58,11 +58,20 @@ void version_get(struct version *v)
 	fetch_add_relaxed(&v->refs, 1);
 }
 
+/* Loop 0 has no slot of it in its lists any more: the helper frees it. */
+static void version_leave(struct msg *m)
+{
+	struct version *v = m->arg;
+
+	slots_leave(v);
+	port_send(v->home, m, v->end, v);
+}
+
 void version_put(struct version *v)
 {
 	/* releases what this thread did with it; the last one acquires all of that */
 	if (fetch_add_acq_rel(&v->refs, (u32)-1) == 1)
-		port_post(v->home, &v->free_msg);
+		port_send(&v->e->sv->loops[0].port, &v->free_msg, version_leave, v);
 }
 
 /* --- queues -------------------------------------------------------------------- */

@@ -82,6 +82,7 @@ struct config {
 	unsigned int ready_any;		/* ready with one model that serves */
 	unsigned int max_connections, max_header;
 	uint64_t max_body, max_memory;
+	uint64_t slot_memory, slot_idle_ns, model_memory;
 	uint64_t idle_ns, read_ns, write_ns, grace_ns, drain_ns;
 	struct model_conf model;	/* [model] */
 	struct named_conf *named;
@@ -137,6 +138,7 @@ struct version {
 	u32 refs;			/* A: of requests and slots, and of the repository */
 	struct port *home;		/* of the helper that loaded it, */
 	struct msg free_msg;		/*   which frees it */
+	void (*end)(struct msg *);	/*   by this */
 	/* loop 0, and the helper before it is published and when it is freed */
 	struct shapes *shapes[64];	/* by hash */
 	struct slot *free;		/* the most recently used first */
@@ -173,6 +175,9 @@ struct slot {
 	int priority;			/* of its plan, in the engine */
 	bool by_rows;			/* each output has a row for each row of the inputs */
 	bool light;			/* on the engine without workers */
+	bool warm;			/* planned at the load, and kept until the end */
+	struct slot *idle_next, *idle_prev;	/* free ones of all models; the oldest first */
+	uint64_t uses;			/* runs */
 	unsigned int runs, slow;	/* of this period; slow ones in a row (light.c) */
 	uint64_t least_ns;		/* the shortest of the measured runs */
 	uint64_t start_ns, launched_ns, done_ns;
@@ -407,6 +412,7 @@ bool conn_spent(struct conn *c, size_t n);
 bool conn_authorized(struct conn *c, const char *authorization);
 void conn_event(struct conn *c, uint32_t events);
 void conn_tick(struct loop *l);
+void buf_tick(struct loop *l);		/* free large buffers that were not used for a while */
 void conn_drain(struct loop *l);	/* no further requests */
 void conn_close(struct conn *c);
 void conn_again(struct loop *l);	/* those that had their share of the last turn */
@@ -475,7 +481,9 @@ int plan_continue(struct slot *s, bool first);
 void plan_end(struct slot *s, int status);
 int slots_warm(struct server *sv, struct version *v, char *err,
 	       size_t size);	/* the helper, before publishing */
-void slots_free(struct version *v);	/* the helper, when nothing uses it */
+void slots_leave(struct version *v);	/* loop 0, when nothing uses it, and before: */
+void slots_free(struct version *v);	/* the helper */
+void slots_tick(struct server *sv, uint64_t now);	/* free what was unused for long */
 
 /* --- light runs, on loop 0 (light.c) --- */
 
@@ -508,7 +516,7 @@ void repo_free(struct server *sv);
 struct helper {
 	struct port port;
 	struct server *sv;
-	struct msg yield, stop;		/* both may be in the port at once */
+	struct msg yield, stop, trim;	/* all may be in the port at once */
 	unsigned long thread;
 	bool started;			/* I */
 	bool leaves, yields;		/* O */
@@ -516,6 +524,8 @@ struct helper {
 
 int helper_start(struct helper *h, struct server *sv);
 void helper_stop(struct helper *h);	/* after it has run all messages sent to it */
+/* A message to the helper: give memory back that nothing uses. */
+void helper_trim(struct msg *m);
 /* A message to the helper: its work yields to requests from now on. */
 void helper_yield(struct msg *m);
 
@@ -553,7 +563,8 @@ struct loop {
 	unsigned int nconns;
 	u64 busy;			/* connections that wait for an answer */
 	void *bufs[24];			/* by power of two */
-	size_t bufs_bytes;
+	size_t bufs_bytes, bufs_unused;	/* unused: the least since the last look */
+	uint64_t bufs_ns;
 	char *scratch;
 	struct msg publish, stop, force, took, drained;
 	const struct table *next_table;
@@ -599,10 +610,13 @@ struct server {
 	unsigned int planning;
 	uint64_t pass[ENGINES], scan;	/* of the model that ran last; they never go back */
 	uint64_t now, light_end;	/* the last completion; when light runs pause */
+	struct slot *idle, *idle_tail;	/* free slots that can be freed */
+	uint64_t idle_bytes;
 	/* A: counts */
 	u64 connections, requests, answers;
 	u64 held;			/* bytes of bodies and answers */
 	u64 freeing;			/* bytes of slots that the helper is to free */
+	u32 trims;			/* the helper is to give memory back */
 };
 
 /* Whether the server is ready, as health/ready says it; else the reason. */

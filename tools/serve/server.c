@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -22,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -35,6 +37,8 @@
 #define REAP		64
 #define TICK_NS		1000000000u
 #define SCRATCH		65536u
+#define SMALL_AS	((rlim_t)4 << 30) /* a limit of the address space (ulimit -v) */
+#define SMALL_OPS	8192
 #define FIRST_FD	3		/* of socket activation */
 
 uint64_t now_ns(void)
@@ -219,6 +223,9 @@ static void *loop_main(void *arg)
 		}
 		if (l->now >= tick) {
 			conn_tick(l);
+			buf_tick(l);
+			if (!l->index)
+				slots_tick(sv, l->now);
 			tick = l->now + TICK_NS / 4;
 			for (k = 0; k < LISTENERS; k++)
 				if (l->listening_paused[k] && l->listener[k] >= 0)
@@ -613,12 +620,16 @@ static void free_loops(struct server *sv)
 int serve_run(struct server *sv)
 {
 	struct pawl_config pc;
+	struct rlimit as;
 	unsigned int started = 0, i;
 	char port[16], grpc[16] = "none", requests[24], answers[24];
 	cpu_set_t cpus;
 	int sigfd, rc, sig;
 
 	sv->calls_tail = &sv->calls;
+	/* large tensors have their own mappings, which a free gives back */
+	mallopt(M_MMAP_THRESHOLD, 1 << 20);
+	serve_model_limit(sv->cfg.model_memory);
 	this_port = &sv->port;
 	http_parser_set_max_header_size(sv->cfg.max_header);
 	sigfd = block_signals();
@@ -645,6 +656,12 @@ int serve_run(struct server *sv)
 	if (!sched_getaffinity(0, sizeof(cpus), &cpus) &&
 	    (unsigned int)CPU_COUNT(&cpus) < sv->cfg.loops + sv->cfg.workers)
 		pc.spin_ns = 0;
+	/* the engines reserve address space for all ops and vars, 0.5 GB each by default */
+	if (!getrlimit(RLIMIT_AS, &as) && as.rlim_cur < SMALL_AS) {
+		pc.max_ops = pc.max_vars = SMALL_OPS;
+		pc.max_threads = sv->cfg.loops + sv->cfg.workers + 32;
+		mallopt(M_ARENA_MAX, 2);
+	}
 	/* a loop runs no layers; runs in flight are bounded, so the window is not reached */
 	pc.window_policy = PAWL_WINDOW_FAIL;
 	for (i = 0; i < ENGINES; i++) {

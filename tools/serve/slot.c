@@ -17,6 +17,8 @@
 
 #include "slot.h"
 
+#define PRIM_BYTES	((size_t)128 << 10)
+
 int slot_no_memory(struct serve_slot *s)
 {
 	return graph_err(s->err, s->errsize, -ENOMEM, "no memory for a slot");
@@ -178,6 +180,18 @@ int serve_slot_create(struct serve_model *m, struct pawl_engine *e,
 	return 0;
 }
 
+/* The code and the descriptors of the primitives, about. */
+static size_t prim_bytes(const struct serve_slot *s)
+{
+	size_t n = 0;
+	unsigned int i, k;
+
+	for (i = 0; i < s->njobs; i++)
+		for (k = 0; s->job[i].prim && k < s->job[i].tiles; k++)
+			n += s->job[i].prim[k] != NULL;
+	return n * PRIM_BYTES;
+}
+
 int serve_slot_plan(struct serve_slot *s)
 {
 	int rc = slot_plan(s);
@@ -187,6 +201,7 @@ int serve_slot_plan(struct serve_slot *s)
 	if (!rc)
 		rc = slot_rows(s);
 	if (!rc) {
+		s->bytes += prim_bytes(s);
 		s->err = NULL;
 		s->errsize = 0;
 	}

@@ -241,18 +241,83 @@ static void slot_free(struct slot *s)
 	port_send(v->home, &s->msg, slot_arrived, s);
 }
 
+static void idle_enter(struct slot *s)
+{
+	struct server *sv = s->sv;
+
+	s->idle_next = NULL;
+	s->idle_prev = sv->idle_tail;
+	*(s->idle_prev ? &s->idle_prev->idle_next : &sv->idle) = s;
+	sv->idle_tail = s;
+	sv->idle_bytes += serve_slot_bytes(s->s);
+}
+
+static void idle_leave(struct slot *s)
+{
+	struct server *sv = s->sv;
+
+	*(s->idle_prev ? &s->idle_prev->idle_next : &sv->idle) = s->idle_next;
+	*(s->idle_next ? &s->idle_next->idle_prev : &sv->idle_tail) = s->idle_prev;
+	sv->idle_bytes -= serve_slot_bytes(s->s);
+}
+
+/* It is not free any more. */
+static void unlink_free(struct slot *s)
+{
+	struct version *v = s->v;
+	struct slot **at = &v->free;
+
+	while (*at != s)
+		at = &(*at)->next;
+	*at = s->next;
+	s->shapes->nfree--;
+	v->free_bytes -= serve_slot_bytes(s->s);
+	if (!s->warm)
+		idle_leave(s);
+}
+
 /* Free the slot that was not used for the longest time. */
 static void slot_drop(struct version *v)
 {
-	struct slot **at = &v->free, *s;
+	struct slot *s = v->free;
 
-	while ((*at)->next)
-		at = &(*at)->next;
-	s = *at;
-	*at = NULL;
-	s->shapes->nfree--;
-	v->free_bytes -= serve_slot_bytes(s->s);
+	while (s->next)
+		s = s->next;
+	unlink_free(s);
 	slot_free(s);
+}
+
+/*
+ * The budget for the free slots of all models.  What was used once goes first; what was used
+ * more often only if that was long ago, since requests may need it at once again, and the newest
+ * of a version stays.
+ */
+static void slots_trim(struct server *sv, uint64_t now)
+{
+	struct slot *s, *next;
+
+	for (s = sv->idle; s && sv->idle_bytes > load_relaxed(&sv->cfg.slot_memory); s = next) {
+		next = s->idle_next;
+		if (s == s->v->free || (s->uses > 1 && s->done_ns + OLD_NS > now))
+			continue;
+		unlink_free(s);
+		slot_free(s);
+	}
+}
+
+void slots_tick(struct server *sv, uint64_t now)
+{
+	uint64_t idle = load_relaxed(&sv->cfg.slot_idle_ns);
+	bool any = false;
+	struct slot *s;
+
+	while ((s = sv->idle) && s->done_ns + idle < now) {
+		any = true;
+		unlink_free(s);
+		slot_free(s);
+	}
+	if (any && !xchg_relaxed(&sv->trims, 1))
+		port_send(&sv->loader.port, &sv->loader.trim, helper_trim, &sv->loader);
 }
 
 void slot_give(struct slot *s)
@@ -264,6 +329,11 @@ void slot_give(struct slot *s)
 	v->free = s;
 	s->shapes->nfree++;
 	v->free_bytes += serve_slot_bytes(s->s);
+	/* the helper plans the warm ones, and loop 0 owns the list */
+	if (!s->warm) {
+		idle_enter(s);
+		slots_trim(s->sv, s->done_ns);
+	}
 	while (v->free_bytes > v->e->conf.slot_bytes && v->free->next)
 		slot_drop(v);
 }
@@ -282,16 +352,14 @@ const struct slot *slot_find(const struct version *v, const struct shapes *sh, u
 
 struct slot *slot_take(struct version *v, const struct shapes *sh, uint64_t rows)
 {
-	struct slot **at, *s;
+	struct slot *s = v->free;
 
-	for (at = &v->free; (s = *at); at = &s->next)
-		if (s->shapes == sh && s->rows == rows)
-			break;
+	while (s && (s->shapes != sh || s->rows != rows))
+		s = s->next;
 	if (!s)
 		return NULL;
-	*at = s->next;
-	s->shapes->nfree--;
-	v->free_bytes -= serve_slot_bytes(s->s);
+	unlink_free(s);
+	s->uses++;
 	if (v->fresh == s)
 		v->fresh = NULL;
 	return s;
@@ -424,6 +492,7 @@ static int warm(struct server *sv, struct version *v, const struct serve_shape *
 		return rc;
 	}
 	slot_planned(s);
+	s->warm = true;
 	slot_give(s);
 	return 0;
 }
@@ -459,6 +528,17 @@ int slots_warm(struct server *sv, struct version *v, char *err, size_t size)
 		}
 	}
 	return 0;
+}
+
+void slots_leave(struct version *v)
+{
+	struct slot *s;
+
+	for (s = v->free; s; s = s->next)
+		if (!s->warm) {
+			idle_leave(s);
+			s->warm = true;
+		}
 }
 
 void slots_free(struct version *v)

@@ -65,6 +65,15 @@ struct serve_slot {
 	struct step step[MAX_LAYERS];
 };
 
+void serve_model_limit(uint64_t bytes)
+{
+	(void)bytes;
+}
+
+void serve_cache_empty(void)
+{
+}
+
 int serve_model_load(const char *dir, const char *name, int64_t version,
 		     struct serve_model **out, char *err, size_t errsize)
 {

@@ -195,6 +195,32 @@ def test_free_slots_are_bounded_in_bytes(server, scale):
     soon(lambda: made() == (6, 5), "only the last one is kept")
 
 
+def test_free_slots_of_all_models_have_one_budget_and_a_time(server):
+    names = ("a", "b")
+    for name in names:
+        server.model(name, dims="-1 -1", trace=1)
+    # a slot of 100 numbers has 800 bytes
+    server.start(config="slot_memory = 2500\nslot_idle = 3600\n")
+
+    def made():
+        texts = [e["text"].strip() for e in list(server.events("text"))]
+        return texts.count("slot"), texts.count("free")
+
+    def ask(name, n):
+        assert server.post(f"/v2/models/{name}/infer", wide_body(n)).status == 200
+    for k, (name, n) in enumerate(((name, 100 + n) for n in range(4) for name in names)):
+        ask(name, n)
+        soon(lambda k=k: made() == (k + 1, max(0, k - 2)), "the oldest one is freed")
+    conf = os.path.join(server.folder, "serve.ini")
+    with open(conf, encoding="ascii") as file:
+        text = file.read()
+    with open(conf, "w", encoding="ascii") as file:
+        file.write(text.replace("slot_idle = 3600", "slot_idle = 1"))
+    server.signal(signal.SIGHUP)
+    soon(lambda: made() == (8, 8), "all are freed, since nothing uses them")
+    ask("a", 100)
+
+
 def wide_body(n, **more):
     return {"inputs": [{"name": "INPUT0", "shape": [1, n], "datatype": "FP32",
                         "data": [n] * n}], **more}
