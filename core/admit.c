@@ -7,17 +7,20 @@
  * push wait for them, or fail.  A push that has all of them can
  * fail only because another thread deletes one of its vars.
  *
- * Structures: a push takes room in the window by raising its thread's count of pushed ops
- * before anything else (admit(), admit.h).  The number of ops in flight is the sum of these
- * counts minus the sum of the counts of completed ops.  With PAWL_WINDOW_FAIL a thread computes
- * it at each push.  Otherwise a thread computes it when its pushes, less the ops that it
- * completed itself, have grown by an eighth of the window, 64 at most.  A thread that completes
- * as many ops as it pushes makes no more ops be in flight, and never reads the other threads'
- * counts.
+ * Structures: a push takes room in the window by raising its thread's count of room taken before
+ * anything else (admit(), admit.h).  The room is freed before another thread can know that the op
+ * is complete: by the thread that completes it, before it releases the vars, or, if the op names
+ * a completion queue, by the thread that reaps the completion (room_free()).  Waits take none.
+ * What is in the window is the sum of the counts of room taken minus the sum of those of room
+ * freed.  With PAWL_WINDOW_FAIL a thread computes it at each push.  Otherwise a thread computes it
+ * when the room that it took, less what it freed itself, has grown by an eighth of the window, 64
+ * at most.  A thread that frees as much as it takes does not fill the window, and never reads the
+ * other threads' counts.
  *
  *	policy	at the window				a pool is empty
  *	FAIL	-EAGAIN, window_want()			-EAGAIN, window_want()
  *	BLOCK	waits					waits for a completion
+ *	both	-EAGAIN if it would wait for nothing but a reap
  *
  * A thread that finds the window full waits in two steps.  While it spins, it waits until
  * half of the window is free, so that it and the workers do not alternate op by op.
@@ -45,6 +48,8 @@
  * where the sums are computed.
  */
 #include <core/admit.h>
+#include <core/cq.h>
+#include <core/device.h>
 #include <core/opgroup.h>
 #include <core/retire.h>
 #include <core/wait.h>
@@ -76,10 +81,30 @@ static u64 gate_arm(const struct room *r, u64 flight)
 			;
 		smp_mb();	/* CORE-N14 */
 		before = flight;
-		flight = ops_in_flight(e);
+		flight = window_flight(e);
 		was = load_relaxed(&e->gate);
 	} while (flight > r->hard && flight < before);
 	return flight;
+}
+
+/*
+ * Ops that take room in the window: those that are pushed, or being pushed, and not complete, and
+ * those whose completion is not reaped.  Never less than at the beginning of the call, apart from
+ * room that was freed meanwhile.  Progress: wait-free.
+ */
+u64 window_flight(struct pawl_engine *e)
+{
+	/* Before the slots, as in ops_completed().  CORE-N12 <-> CORE-N11 */
+	u64 freed = load_acquire(&e->gone.freed), taken = 0;
+	struct thread *t;
+	u32 i;
+
+	for_each_live(e, t, i)
+		freed += load_acquire(&t->freed);	/* CORE-N20 <-> CORE-N19 */
+	for_each_live(e, t, i)
+		taken += load_acquire(&t->taken);	/* CORE-N18 <-> CORE-N17, CORE-N10 <-> CORE-N9 */
+	/* After the slots, as in ops_pushed(). */
+	return taken + load_relaxed(&e->gone.taken) - freed;
 }
 
 /*
@@ -90,13 +115,13 @@ static u64 gate_arm(const struct room *r, u64 flight)
 static bool room_there(void *arg)
 {
 	struct room *r = arg;
-	u64 own = r->t->completed, flight;
+	u64 own = r->t->freed, flight;
 
 	if (own < r->next && own != r->own) {
 		r->own = own;
 		return false;
 	}
-	flight = ops_in_flight(r->t->e);
+	flight = window_flight(r->t->e);
 	r->own = own;
 	if (flight <= r->soft)
 		return true;
@@ -114,22 +139,83 @@ static bool room_there(void *arg)
 bool window_low(struct thread *t, u32 low)
 {
 	struct room r = { .t = t, .hard = low_of(t->e->window, low) };
-	u64 flight = ops_in_flight(t->e);
+	u64 flight = window_flight(t->e);
 
 	return flight <= r.hard || gate_arm(&r, flight) <= r.hard;
 }
 
-/* Wait until at most `hard` ops are in flight; if it takes no longer than a spin, `soft`. */
-static void room_wait(struct thread *t, u64 hard, u64 soft)
+/* Completions that were posted and not reaped.  Progress: wait-free. */
+u64 unreaped(struct pawl_engine *e)
+{
+	u64 sum = load_relaxed(&e->gone.unreaped);
+	struct thread *t;
+	u32 i;
+
+	for_each_live(e, t, i)
+		sum += load_relaxed(&t->unreaped);
+	/* The sum of values of different moments may be below 0. */
+	return (s64)sum > 0 ? sum : 0;
+}
+
+/* Does a thread run a body, or could it, or does a device work? */
+static bool engine_works(struct pawl_engine *e)
+{
+	struct exec_queue_stats qs;
+	struct exec_queue *q;
+	struct thread *t;
+	u32 i;
+
+	for_each_live(e, t, i)
+		if (load_relaxed(&t->running))
+			return true;
+	for (i = 0; (q = exec_queue_at(e->x, i)); i++) {
+		exec_queue_stats(q, &qs);
+		if (qs.depth)
+			return true;
+	}
+	return e->devices && devices_work(e);
+}
+
+/* The push must not wait: most completions wait for a reap of this queue. */
+static int err_unreaped(struct pawl_engine *e)
+{
+	return err(-EAGAIN, "push: %llu completions wait for a reap, most of them in the completion queue %#llx (config.window is %u)",
+		   (unsigned long long)unreaped(e), (unsigned long long)cq_fullest(e), e->window);
+}
+
+/*
+ * A push that has slept finds no room.  Would it wait for nothing but a reap, or for what only
+ * the host can do, which reaps as well?  Nothing has completed since the last call, and nothing
+ * runs or is ready.  *was is 0 at first.
+ */
+static bool reap_awaited(struct pawl_engine *e, u64 *was)
+{
+	u64 done = ops_completed(e) + 1;
+	bool same = *was == done;
+
+	*was = unreaped(e) && !engine_works(e) ? done : 0;
+	return same && *was;
+}
+
+/*
+ * Wait until at most `hard` ops are in the window; if it takes no longer than a spin, `soft`.
+ * Returns 0, or -EAGAIN if that needs a reap.
+ */
+static int room_wait(struct thread *t, u64 hard, u64 soft)
 {
 	struct pawl_engine *e = t->e;
-	struct room r = { .t = t, .hard = hard, .soft = soft, .own = t->completed };
+	struct room r = { .t = t, .hard = hard, .soft = soft, .own = t->freed };
+	u64 was = 0;
+	bool reap = !ops_in_flight(e) && window_flight(e) > hard && unreaped(e);
 
+	if (reap)
+		return err_unreaped(e);
 	r.until = e->cfg.spin_ns ? exec_now_ns() + e->cfg.spin_ns / 2 : 0;
-	wait_flight_begin(t, hard);
-	while (exec_wait(e->x, &t->ex, room_there, &r, RECHECK_NS, EXEC_BARE | EXEC_POLL))
-		;
+	wait_flight_begin(t, hard, true);
+	while (!reap && exec_wait(e->x, &t->ex, room_there, &r, RECHECK_NS, EXEC_BARE | EXEC_POLL))
+		reap = reap_awaited(e, &was);
 	wait_flight_end(t);
+	return reap ? err_unreaped(e) : 0;
 }
 
 /* This thread has completed an op while the gate is armed.  Progress: lock-free. */
@@ -153,21 +239,24 @@ __cold int admit_slow(struct thread *t, u32 n)
 	/* The pools have room for what all threads may push between two sums. */
 	u32 step = min_u(e->window / 8, e->pool[POOL_OP]->mag), part = step / 4;
 	u64 hard = e->window > n ? e->window - n : 0, flight;
-	u64 net = t->pushed - t->completed + n;
+	u64 net = t->taken - t->freed + n;
+	int rc = 0;
 
 	if (e->policy == PAWL_WINDOW_FAIL) {
 		if (n > e->window)
 			return err(-E2BIG, "push_batch: %u ops, config.window is %u", n,
 				   e->window);
-		store_release(&t->pushed, t->pushed + n);	/* CORE-N1 <-> CORE-N4 */
+		store_release(&t->taken, t->taken + n);		/* CORE-N17 <-> CORE-N18 */
 		if (!BUSTED(WINDOW_NO_MB))
 			smp_mb();	/* CORE-N13 <-> CORE-N13 */
 		if (BUSTED(WINDOW_IGNORED))
 			return 0;
-		if (ops_in_flight(e) <= e->window)
+		if (window_flight(e) <= e->window)
 			return 0;
 		admit_undo(t, n);
 		window_want(t);
+		if (unreaped(e))
+			return err_unreaped(e);
 		return err(-EAGAIN, "push: %u ops are in flight (config.window)", e->window);
 	}
 	/*
@@ -176,23 +265,25 @@ __cold int admit_slow(struct thread *t, u32 n)
 	 * next one.
 	 */
 	if (!thread_inside(t) && net - t->level > step - 2 * part) {
-		flight = ops_in_flight(e);
+		flight = window_flight(e);
 		if (BUSTED(WINDOW_IGNORED))
 			flight = 0;
 		if (flight > hard)
-			room_wait(t, hard, hard / 2);
-		t->level = t->pushed + n - t->completed;
+			rc = room_wait(t, hard, hard / 2);
+		if (rc)
+			return rc;
+		t->level = t->taken + n - t->freed;
 	}
-	store_release(&t->pushed, t->pushed + n);	/* CORE-N1 <-> CORE-N4 */
-	t->next_check = t->pushed + max_u(part, 1u) - 1;
+	store_release(&t->taken, t->taken + n);		/* CORE-N17 <-> CORE-N18 */
+	t->next_check = t->taken + max_u(part, 1u) - 1;
 	return 0;
 }
 
 /* The push of n ops fails: free their room in the window. */
 __cold void admit_undo(struct thread *t, u32 n)
 {
-	store_release(&t->pushed, t->pushed - n);	/* CORE-N1 <-> CORE-N4 */
-	/* A thread that waits for all ops may have counted them. */
+	store_release(&t->taken, t->taken - n);		/* CORE-N17 <-> CORE-N18 */
+	/* A thread that waits for room may have counted them. */
 	flight_check(t);
 }
 
@@ -221,16 +312,16 @@ __cold int admit_again(struct thread *t, u64 *idle)
 		return -ENOMEM;
 	if (e->policy == PAWL_WINDOW_FAIL || thread_inside(t)) {
 		window_want(t);
+		if (t->lacks == POOL_NOTE && unreaped(e))
+			return err_unreaped(e);
 		pool_stat(e->pool[t->lacks], &st);
 		return err(-EAGAIN, "push: the ops in flight use up the pool %s%s", st.name,
 			   e->policy == PAWL_WINDOW_FAIL ? "" : ", and a body does not wait for them");
 	}
 	pushed = ops_pushed(e) + 1;
-	flight = ops_in_flight(e);
-	if (flight) {
-		room_wait(t, flight - 1, flight / 2);
-		return 0;
-	}
+	flight = window_flight(e);
+	if (flight)
+		return room_wait(t, flight - 1, flight / 2);
 	if (*idle == pushed)
 		return -ENOMEM;
 	*idle = pushed;

@@ -350,6 +350,7 @@ static int batch_try(struct thread *t, const struct pawl_op *ops, u32 n)
 		goto undo;
 	if (e->kind == PAWL_NAIVE)
 		fetch_add_relaxed(&t->naive_pending, n);
+	count_pushed(t, n);
 	batch_push(t, n, k, bopi);
 	return e->kind == PAWL_NAIVE ? wait_naive(t) : 0;
 

@@ -432,6 +432,12 @@ int note_begin(struct thread *t, struct op *op, bool starts)
 	return rc;
 }
 
+/* Does the reaper of a queue free the op's room in the window, and not its completer? */
+bool note_reaped(struct pawl_engine *e, u32 idx)
+{
+	return note_of(e, idx)->cq;
+}
+
 /* Called when the op is complete and its vars are released.  Progress: lock-free. */
 void note_end(struct thread *t, u32 idx, const char *name, int status)
 {
@@ -458,6 +464,7 @@ void note_end(struct thread *t, u32 idx, const char *name, int status)
 	if (cq) {
 		n->status = status;
 		n->name = name;
+		store_relaxed(&t->unreaped, t->unreaped + 1);
 		cq_post(e, cq_of(e, cq), idx);
 	} else {
 		pool_put(e->pool[POOL_NOTE], &t->cache[POOL_NOTE], idx);
@@ -746,6 +753,13 @@ static int cq_reap(struct pawl_engine *e, pawl_cq_t h, void *out, size_t size, u
 		cq_settle(q);
 	}
 	fetch_add_release(&q->life, -((u64)CQ_REAPING + ops));	/* CORE-Q7 <-> CORE-Q8 */
+	if (ops) {
+		room_free(t, ops);
+		store_relaxed(&t->unreaped, t->unreaped - ops);
+		/* A pusher may sleep at the window, or a room completion be wanted. */
+		if (load_relaxed(&e->nflight))
+			flight_check(t);
+	}
 	return (int)k;
 }
 
@@ -830,6 +844,22 @@ int pawl_cq_fd(struct pawl_engine *e, pawl_cq_t h)
 	return fd;
 }
 PAWL_EXPORT(pawl_cq_fd);
+
+/* The queue with the most completions to come or to be reaped.  Progress: wait-free. */
+u64 cq_fullest(struct pawl_engine *e)
+{
+	u32 i, n = pool_carved(e->pool[POOL_CQ]), best = 0, most = 0;
+
+	for (i = 1; i <= n; i++) {
+		u32 k = (u32)load_relaxed(&cq_of(e, i)->life) & ~CQ_REAPING;
+
+		if (k <= most)
+			continue;
+		most = k;
+		best = i;
+	}
+	return best ? load_relaxed(&cq_of(e, best)->life) >> 32 << 32 | best : 0;
+}
 
 /* Close the eventfds.  The engine is being destroyed, and no thread uses its queues. */
 void cqs_exit(struct pawl_engine *e)

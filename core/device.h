@@ -32,6 +32,7 @@ bool device_busy(struct pawl_engine *e, u32 vi, bool write);
 bool device_wait_parks(struct thread *t, struct op *op, u32 opi);
 int device_wait_error(struct thread *t, struct op *op, struct pawl_error *out);
 int device_lost_any(struct pawl_engine *e, struct pawl_error *out);
+bool devices_work(struct pawl_engine *e);
 int device_wait_all(struct thread *t, s64 timeout_ns, u32 how, u32 help);
 u32 device_rec_size(void);
 struct pawl_device device_name(const struct pawl_engine *e, u32 dev);

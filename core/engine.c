@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <base/futex.h>
+#include <core/admit.h>
 #include <core/cpus.h>
 #include <core/cq.h>
 #include <core/device.h>
@@ -772,6 +773,7 @@ int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
 	s.blocks = pool_carved(e->pool[POOL_BLOCK]);
 	s.bytes = arena_bytes(e->arena) + xs.bytes;
 	s.address_space = arena_space(e->arena) + threads_bytes(e);
+	s.unreaped = unreaped(e);
 	size_copy_out(out, &s, sizeof(s));
 	return 0;
 }

@@ -53,6 +53,7 @@ enum {
 /* Sums of the counters (struct thread) of threads that left. */
 struct gone {
 	u64 pushed, completed, failed, skipped, inlined, records, helps;	/* A */
+	u64 taken, freed, unreaped;	/* A */
 };
 
 #ifdef PAWL_MODEL

@@ -383,8 +383,10 @@ static int graph_try(struct thread *t, struct graph *g, u32 idx, const struct pa
 	PROBE4(push, t->ex.id, opi, op_name(op), t->ex.slot);
 	if (unlikely(special & SPECIAL_CANCELED))
 		op_stamp(e, opi);
+	count_pushed(t, 1);
 	rc = push_op(t, op, opi);
 	if (rc) {
+		completed(t);
 		if (load_relaxed(&e->special) & SPECIAL_TRACING)
 			trace_event(t, TRACE_REFUSED, op, opi);
 		if (load_relaxed(&e->special) & SPECIAL_RECORDING)

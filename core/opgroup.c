@@ -648,7 +648,7 @@ int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room,
 	/* In a body it is not the window; a wait further down the stack may be for few ops. */
 	window = !idx && !thread_inside(t);
 	if (window)
-		wait_flight_begin(t, low_of(e->window, load_relaxed(&g->low)));
+		wait_flight_begin(t, low_of(e->window, load_relaxed(&g->low)), true);
 	rc = wait_body(t, &(struct wait_for){ group_wait_over, room ? NULL : in_group, &w },
 		       timeout_ns, how);
 	if (window)

@@ -419,6 +419,7 @@ static __cold int push_refused(struct thread *t, struct op *op, u32 opi)
 	if (op->flags & OP_NOTE)
 		note_undo(t, op);
 	op_free(t, op, opi);
+	completed(t);
 	admit_undo(t, 1);
 	if (t->e->kind == PAWL_NAIVE)
 		fetch_add_relaxed(&t->naive_pending, -1u);
@@ -452,6 +453,7 @@ static __always_inline_fn int push_try(struct thread *t, const struct pawl_op *d
 	if (unlikely(load_relaxed(&e->special)))
 		push_special(t, op, opi);
 	PROBE4(push, t->ex.id, opi, d->name, t->ex.slot);
+	count_pushed(t, 1);
 	if (unlikely(push_op(t, op, opi)))
 		return push_refused(t, op, opi);
 	return unlikely(e->kind == PAWL_NAIVE) ? wait_naive(t) : 0;

@@ -121,6 +121,18 @@ static bool all_over(void *arg)
 	return true;
 }
 
+/* Is work pending on a stream?  Progress: wait-free, linear in the number of streams. */
+bool devices_work(struct pawl_engine *e)
+{
+	struct devices *dv = e->devices;
+	u32 i, n = load_acquire(&dv->nlanes);	/* CORE-D12 <-> CORE-D11 */
+
+	for (i = 0; i < n; i++)
+		if (lane_state(&dv->lanes[i], load_relaxed(&dv->lanes[i].issued)) == LANE_PENDING)
+			return true;
+	return false;
+}
+
 /* Wait until all work that is on the streams now is complete. */
 int device_wait_all(struct thread *t, s64 timeout_ns, u32 how, u32 help)
 {

@@ -376,18 +376,6 @@ static __noinline void finish_release(struct thread *t, struct op *op, u32 opi, 
 	frame_pop(t, &f);
 }
 
-/* Count an op as complete. */
-static inline void completed(struct thread *t)
-{
-	u64 n = t->completed + 1;
-
-	/* CORE-N2 <-> CORE-N3: see ops_in_flight(). */
-	store_release(&t->completed, n);
-	/* A pusher sleeps at the window.  Other waits are woken when the thread is idle. */
-	if (unlikely(load_relaxed(&t->e->gate)))
-		gate_pass(t);
-}
-
 /*
  * The op's body has returned or was skipped; status is 0 or a negative errno.  Completes the
  * op and frees it.  Returns the op to run next on this thread, or 0.
@@ -412,6 +400,8 @@ __noinline u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 		if (BUSTED(RELEASE_TWICE))
 			finish_release(t, op, opi, status);
 	}
+	if (!waiter && !(note && note_reaped(e, note)))
+		room_free(t, 1);
 	next = retire(t, op, error);
 	if (unlikely(error))
 		error_put(t, error);
@@ -622,6 +612,8 @@ static __always_inline_fn u32 run_plain(struct thread *t, struct op *op, u32 opi
 	if (unlikely(status | (op->flags & OP_ERR)))
 		return run_end(t, &f, op, opi, status);
 	PROBE4(end, t->ex.id, opi, 0, t->ex.slot);
+	if (!noted || !note_reaped(t->e, note))
+		room_free(t, 1);
 	next = release_all(t, op, 0, true);
 	pool_put(t->e->pool[POOL_OP], &t->cache[POOL_OP], opi);
 	if (noted)

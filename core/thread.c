@@ -205,9 +205,16 @@ static void live_leave(struct thread *t)
 	store_relaxed(&t->completed, (u64)0);
 	if (!BUSTED(LEAVE_COUNTED_TWICE))
 		fetch_add_release(&e->gone.completed, n);	/* CORE-N11 <-> CORE-N12 */
+	n = t->freed;
+	store_relaxed(&t->freed, (u64)0);
+	fetch_add_release(&e->gone.freed, n);		/* CORE-N11 <-> CORE-N12 */
 	n = t->pushed;
 	fetch_add_relaxed(&e->gone.pushed, n);
 	store_release(&t->pushed, (u64)0);		/* CORE-N9 <-> CORE-N10 */
+	n = t->taken;
+	fetch_add_relaxed(&e->gone.taken, n);
+	store_release(&t->taken, (u64)0);		/* CORE-N9 <-> CORE-N10 */
+	count_keep(&t->unreaped, &e->gone.unreaped);
 	/* CORE-N9 <-> CORE-N10 */
 	fetch_and_acq_rel(&e->live[t->slot / 64], ~(1ull << t->slot % 64));
 }

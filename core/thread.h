@@ -33,16 +33,18 @@ struct thread {
 	u64 seq;		/* O: push number; continues under the next user of the slot */
 	u32 var_limit;		/* O: var indexes below are carved */
 	u32 waits_device;	/* A: the thread waits for all devices */
-	u64 next_check;		/* O: the window is not checked up to this value of pushed */
-	u64 level;		/* O: pushed - completed when the window was checked: admit_slow() */
+	u64 next_check;		/* O: the window is not checked up to this value of taken */
+	u64 level;		/* O: taken - freed when the window was checked: admit_slow() */
 	struct trace_buf *trace;	/* A */
 	struct batch_scratch *scratch;	/* O */
 	struct given_up *given_up;	/* O */
 	u32 ngiven_up, given_up_cap;	/* O */
 
-	/* Written by the owner with every op, read by waits for all. */
-	u64 pushed __cacheline_aligned;	/* S release; reset by live_leave() */
-	u64 completed;		/* S release */
+	/* Written by the owner with every op, read by waits for all and at the window. */
+	u64 pushed __cacheline_aligned;	/* S release; reset by live_leave(); with waits */
+	u64 completed;		/* S release; with waits */
+	u64 taken, freed;	/* S release: room in the window, taken by pushes, and freed: admit.c */
+	u64 unreaped;		/* S: completions posted, less those reaped; modulo 2^64 */
 	u64 failed, skipped, inlined, records, helps;	/* S */
 	u32 naive_pending;	/* A: naive: incomplete ops that this thread pushed */
 	u32 running;		/* S: op of the innermost body on its stack, for dumps */
@@ -50,6 +52,7 @@ struct thread {
 	u32 waits_interrupt;	/* A: it waits, and may be interrupted */
 	u32 user;		/* S: threads that had the slot so far */
 	u64 waits_flight;	/* A: 1 + number of ops in flight that it waits for, or 0 */
+	u32 waits_room;		/* A: that number is of the window */
 	u64 nodes;		/* S: bodies of graphs that it began; kept for the slot's next user */
 	u64 vars;		/* S release: vars that it created; kept as well */
 

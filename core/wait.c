@@ -372,12 +372,13 @@ static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bo
 	}
 	/* Relaxed: a thread that gave up the op's last use may try its old token, in vain. */
 	store_relaxed(&op->token, ((load_relaxed(&op->token) >> 2) + 1) << 2 | TOKEN_ARMED);
-	/* CORE-N1 <-> CORE-N4; waits do not respect the window. */
-	store_release(&t->pushed, t->pushed + 1);
+	/* Waits take no room in the window. */
+	count_pushed(t, 1);
 	if (push_op(t, op, *opi)) {
 		push_undo(t, op);
 		op_free(t, op, *opi);
-		admit_undo(t, 1);
+		completed(t);
+		flight_check(t);
 		*rc = err(-ESTALE, "wait: the var was deleted meanwhile");
 		return NULL;
 	}
@@ -404,7 +405,7 @@ static int wait_end(struct thread *t, struct op *op, u32 opi, bool write, bool t
 	retire(t, op, write && !take ? error : 0);
 	alone_end(t, budget);
 	op_free(t, op, opi);
-	store_release(&t->completed, t->completed + 1);	/* CORE-N2 <-> CORE-N3 */
+	completed(t);
 	flight_check(t);
 	return rc;
 }
@@ -596,9 +597,10 @@ u64 ops_in_flight(struct pawl_engine *e)
 	return ops_pushed(e) - done;
 }
 
-/* This thread will wait until at most `limit` ops are in flight.  Progress: wait-free. */
-void wait_flight_begin(struct thread *t, u64 limit)
+/* This thread will wait until at most `limit` ops are in flight, or (room) in the window. */
+void wait_flight_begin(struct thread *t, u64 limit, bool room)
 {
+	store_relaxed(&t->waits_room, room);
 	store_relaxed(&t->waits_flight, limit + 1);
 	/* CORE-N5 <-> CORE-N6 by EXEC-P6: the barrier before the last check. */
 	fetch_add_relaxed(&t->e->nflight, 1);
@@ -626,7 +628,7 @@ void flight_wake(struct thread *t, u64 limit)
 {
 	struct pawl_engine *e = t->e;
 	struct thread *w;
-	u64 flight;
+	u64 flight[2];
 	u32 i;
 
 	if (!BUSTED(FLIGHT_NO_MB))
@@ -636,9 +638,10 @@ void flight_wake(struct thread *t, u64 limit)
 	if (likely(!load_relaxed(&e->nflight)))
 		return;
 	window_recheck(t);
-	flight = min_u(ops_in_flight(e), limit);
+	flight[0] = min_u(ops_in_flight(e), limit);
+	flight[1] = min_u(window_flight(e), limit);
 	for_each_live(e, w, i)
-		if (load_relaxed(&w->waits_flight) > flight)
+		if (load_relaxed(&w->waits_flight) > flight[!!load_relaxed(&w->waits_room)])
 			exec_unpark(e->x, &w->ex);
 }
 
@@ -682,7 +685,7 @@ int wait_none(struct thread *t, s64 timeout_ns, u32 how, u32 help)
 		return 0;
 	if (!timeout_ns)
 		return -ETIMEDOUT;
-	wait_flight_begin(t, 0);
+	wait_flight_begin(t, 0, false);
 	rc = wait_until(t, none_in_flight, &w, timeout_ns, how, help);
 	wait_flight_end(t);
 	/* The last op may have completed just before the time passed. */

@@ -21,7 +21,7 @@ void waiter_granted(struct thread *t, struct op *op, u32 opi);
 u64 ops_in_flight(struct pawl_engine *e);
 u64 ops_pushed(struct pawl_engine *e);
 u64 ops_completed(struct pawl_engine *e);
-void wait_flight_begin(struct thread *t, u64 limit);
+void wait_flight_begin(struct thread *t, u64 limit, bool room);
 void wait_flight_end(struct thread *t);
 void flight_check(struct thread *t);
 void flight_wake(struct thread *t, u64 limit);

@@ -103,10 +103,11 @@ struct pawl_config {
 	unsigned int max_vars;		/* vars alive at once, rounded up; default 2^18, at most
 					   2^26 */
 	unsigned int max_threads;	/* threads inside the engine at once; default 256 */
-	unsigned int window;		/* ops in flight; 0, the default: max_ops.  Exact if the
-					   policy is to fail, else to within an eighth per
-					   pushing thread.  An op on a device counts until its
-					   work is queued: see device_window */
+	unsigned int window;		/* ops in flight and completions that are not reaped; 0,
+					   the default: max_ops.  Exact if the policy is to fail,
+					   else to within an eighth per pushing thread.  An op on
+					   a device counts until its work is queued: see
+					   device_window */
 	int window_policy;		/* enum pawl_window_policy; -1, the default: BLOCK */
 	bool reserved_2;		/* not read */
 	bool prefault;			/* touch all memory at creation, so that no page fault
@@ -557,7 +558,9 @@ PAWL_API int pawl_run_until(struct pawl_engine *e, bool (*done)(void *user), voi
  * PAWL_OP_CQ names a queue and a tag.  When the op is complete and its vars are released, one
  * completion arrives in the queue, with the tag and the status.  The status is 0, or the error
  * that the op ended with, its own or an inherited one.  The push reserves room, so no
- * completion is lost; a refused push causes none.  An engine can have 1024 queues, for example
+ * completion is lost; a refused push causes none.  Until it is reaped, a completion takes the
+ * room in config.window that its op had, and a push that would wait for nothing but a reap
+ * fails with -EAGAIN, whatever the policy is; pawl_stats.unreaped counts them.  An engine can have 1024 queues, for example
  * one per I/O thread, and destroying the engine destroys them.
  *
  *   create:  -ENOMEM.
@@ -757,6 +760,7 @@ struct pawl_stats {
 	uint64_t bytes;			/* of memory for objects and run queues, committed now */
 	unsigned int threads, workers;
 	uint64_t address_space;		/* bytes reserved for all that the config allows */
+	uint64_t unreaped;		/* completions that wait for a reap */
 };
 
 PAWL_TAG_BEGIN

@@ -84,7 +84,8 @@ class Stats(Structure):
     _fields_ = [("size", c_size_t)] + [(name, c_uint64) for name in (
         "pushed", "completed", "failed", "skipped", "inlined", "helped", "handed", "stolen",
         "records", "helps", "sleeps", "wakes", "vars", "ops", "blocks", "bytes")] + [
-            ("threads", c_uint), ("workers", c_uint), ("address_space", c_uint64)]
+            ("threads", c_uint), ("workers", c_uint), ("address_space", c_uint64),
+            ("unreaped", c_uint64)]
 
 
 PER_DEVICE, POOLED, NAIVE = 0, 1, 2
