@@ -76,6 +76,42 @@ START_TEST(test_parents_are_found_in_any_order)
 }
 END_TEST
 
+/* What computes is the op, also if it contains an allocation; its time is that of its kernels. */
+START_TEST(test_an_operator_that_contains_only_light_ones_is_the_op)
+{
+#define OPERATOR(id, parent, name, more)					\
+	"{\"id\": " #id ", \"parent\": " #parent ", \"name\": \"" name "\"" more "}"
+#define T(s)	", \"inputs\": " TENSOR(s)
+	struct recording r;
+
+	becomes(NODES(OPERATOR(1, 0, "aten::addmm", T("1")) "," OPERATOR(2, 1, "aten::empty", T("2")) ","
+		      OPERATOR(3, 1, "aten::expand", T("3")) "," OPERATOR(4, 3, "aten::as_strided", T("3"))),
+		"aten::addmm r0");
+	/* a child computes, however deep; a range of the program is no operator */
+	becomes(NODES(OPERATOR(1, 0, "aten::linear", T("1")) "," OPERATOR(2, 1, "aten::t", T("2")) ","
+		      OPERATOR(3, 1, "aten::mm", T("3")) "," OPERATOR(4, 3, "aten::empty", T("4"))),
+		"aten::t r0; aten::mm r1");
+	becomes(NODES(OPERATOR(1, 0, "forward", T("1")) "," OPERATOR(2, 1, "aten::empty", T("2"))),
+		"aten::empty r0");
+	/* both generations have kernels that belong to what launched them */
+	OK(loads(NODES(OPERATOR(1, 0, "aten::conv2d", T("1") ", \"dur\": 5") ","
+		       OPERATOR(2, 1, "cudaLaunchKernel", ", \"cat\": \"cuda_runtime\", \"correlation\": 7") ","
+		       OPERATOR(3, 0, "sgemm", ", \"cat\": \"kernel\", \"correlation\": 7, \"dur\": 90") ","
+		       OPERATOR(4, 0, "other", ", \"cat\": \"kernel\", \"correlation\": 8, \"dur\": 10")), &r));
+	ck_assert_str_eq(ops_of(&r), "aten::conv2d r0");
+	ck_assert_uint_eq(r.ops[0].end - r.ops[0].begin, 90000);
+	ck_assert(r.covered > .899 && r.covered < .901);
+	rec_free(&r);
+	OK(loads("{\"nodes\": [{\"id\": 1, \"ctrl_deps\": 0, \"name\": \"aten::mm\", \"inputs\": {\"values\": "
+		 TENSOR("1") "}, \"attrs\": [{\"name\": \"op_schema\", \"value\": \"x\"}, "
+		 "{\"name\": \"dur\", \"value\": 3}]}, "
+		 "{\"id\": 2, \"ctrl_deps\": 0, \"name\": \"aten::add\", \"inclusive_dur\": 6}]}", &r));
+	ck_assert_str_eq(ops_of(&r), "aten::mm r0");
+	ck_assert_uint_eq(r.ops[0].end - r.ops[0].begin, 3000);
+	rec_free(&r);
+}
+END_TEST
+
 /* Six values, of which the first is a whole number and the last is a text. */
 START_TEST(test_which_values_are_tensors)
 {
@@ -463,6 +499,7 @@ END_TEST
 
 SUITE("workload", test_a_list_of_tensors_is_written_as_a_whole, test_the_longest_time_of_a_task,
       test_an_operator_that_another_one_names_as_its_parent_is_no_op,
+      test_an_operator_that_contains_only_light_ones_is_the_op,
       test_parents_are_found_in_any_order, test_which_values_are_tensors,
       test_which_arguments_a_schema_marks_as_written, test_where_the_schema_of_an_operator_is,
       test_a_result_that_is_a_view_of_an_argument_is_read, test_a_task_comes_after_its_parents,

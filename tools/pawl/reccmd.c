@@ -214,6 +214,11 @@ static int info(const struct recording *r, const char *path, const uint32_t *ord
 	       writes);
 	if (r->nedges)
 		printf("parents    %zu, of which no file implies %zu\n", r->nedges, r->ntold);
+	if (r->covered > 0)
+		printf("covered    %.1f %% of the time of the trace%s\n", r->covered * 100,
+		       r->covered < .9 ? ": warning: the ops are not what takes the time" : "");
+	else if (r->covered < 0)
+		printf("covered    the trace has no times\n");
 	if (r->nwaits)
 		printf("waits      %zu\n", r->nwaits);
 	if (r->foreign)

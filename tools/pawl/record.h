@@ -101,6 +101,7 @@ struct recording {
 	size_t ntold;
 	uint32_t threads;	/* that pushed or ran something */
 
+	double covered;		/* of the trace's measured time by ops; 0: it is all; < 0: no times */
 	const char *format;	/* what it was read from */
 	uint32_t version, pid;
 	char library[128], program[128];

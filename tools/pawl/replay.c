@@ -535,7 +535,6 @@ static int engine_for(const struct recording *r, const struct replay_options *op
 			devices = r->ops[i].device + 1u;
 	pawl_config_init(&c);
 	c.kind = opt->kind;
-	/* These threads and no other one, unless the property of an op asks for one. */
 	if (opt->workers >= 0)
 		c.workers = opt->workers;
 	c.cpu_devices = devices;
@@ -592,7 +591,8 @@ int replay_run(const struct recording *r, const uint32_t *order, size_t n,
 	begin = now_ns();
 	for (i = 0; i < n && !rc; i++)
 		rc = push(&p, e, order[i], &list, err, errlen);
-	rc2 = pawl_wait_all(e, -1, NULL);
+	/* -w N: those threads and no other one, unless the property of an op asks for one. */
+	rc2 = pawl_wait(e, PAWL_WAIT_ALL | (opt->workers > 0 ? PAWL_WAIT_NO_HELP : 0), 0, -1, NULL);
 	if (!rc && rc2)
 		rc = file_err(err, errlen, rc2, "%s", pawl_error_text());
 	result->ns = now_ns() - begin;
@@ -678,6 +678,9 @@ static int replay_times(const char *self, const char *path, const struct replay_
 		fprintf(stderr, "%s: %s\n", self, err);
 		return STATUS_FAILED;
 	}
+	if (r.covered > 0 && r.covered < .9)
+		fprintf(stderr, "%s: %s: warning: the ops cover %.1f %% of the time of the trace\n", self,
+			path, r.covered * 100);
 	for (; !rc && times; times--) {
 		rc = replay_run(&r, order, n, opt, &res, err, sizeof(err));
 		if (rc)

@@ -7,10 +7,11 @@
  * describe the order independently of the files.  A parent that no file implies is a dependence
  * that is told by the edge alone.
  *
- * PyTorch execution traces (schema 1.0 and 1.1): an operator that contains no other operator
- * is an op, and the storage of a tensor is a var.  The operator writes the arguments that its
+ * PyTorch execution traces (schema 1.0 and 1.1): an operator that contains no other one, or only such
+ * as allocate, view, fill or copy tensors, is an op, and the storage of a tensor is a var.  The operator writes the arguments that its
  * schema marks with "!", and results in a storage of their own.  A result that shares the
- * storage of an argument is a view and counts as a read.  The trace has no times of operators.
+ * storage of an argument is a view and counts as a read.  Times are in traces to which those of a
+ * profiler were added; kernels of a GPU then belong to the operator that launched them.
  *
  * Both become the pushes of one thread in a serial order, which determines the position of
  * each access.
@@ -521,6 +522,22 @@ static const char *schema_of(const json_t *node)
 	return s ? s : "";
 }
 
+/* A field of a node, or an attribute: generations differ. */
+static const json_t *field(const json_t *node, const char *key)
+{
+	const json_t *f = json_object_get(node, key), *attrs = json_object_get(node, "attrs");
+	size_t i;
+
+	for (i = 0; !f && i < json_array_size(attrs); i++) {
+		const json_t *a = json_array_get(attrs, i);
+		const char *name = json_string_value(json_object_get(a, "name"));
+
+		if (name && !strcmp(name, key))
+			f = json_object_get(a, "value");
+	}
+	return f;
+}
+
 static json_int_t parent_of(const json_t *node)
 {
 	const json_t *p = json_object_get(node, "ctrl_deps");
@@ -536,14 +553,221 @@ static int node_cmp(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static int id_cmp(const void *a, const void *b)
-{
-	json_int_t x = *(const json_int_t *)a, y = *(const json_int_t *)b;
+/* A node of the trace. */
+struct node {
+	const json_t *json;
+	json_int_t id;
+	size_t parent;		/* its place, or NONE */
+	size_t child, next;	/* places in the order of ids, or NONE */
+	json_int_t correlation;	/* of a kernel and its launch, or 0 */
+	double seconds;		/* measured, or 0 */
+	double kernels;		/* of the kernels of an op */
+	bool light;		/* it only allocates, views, fills or copies, or is no operator */
+	bool kernel;		/* ran on a GPU */
+	bool operator;
+	bool op;
+};
 
-	return x < y ? -1 : x > y;
+#define NONE SIZE_MAX
+
+/* Does the operator only allocate, view, fill or copy tensors? */
+static bool is_light(const char *name)
+{
+	static const char *const names[] = {
+		"_conj", "_reshape_alias", "_to_copy", "_unsafe_view", "alias", "as_strided", "as_strided_",
+		"chunk", "clone", "contiguous", "copy_", "detach", "detach_", "diagonal", "empty",
+		"empty_like", "empty_strided", "expand", "expand_as", "fill_", "flatten", "full", "lift_fresh",
+		"movedim", "narrow", "new_empty", "new_empty_strided", "new_zeros", "ones", "permute",
+		"reshape", "resize_", "resolve_conj", "resolve_neg", "select", "set_", "slice", "split",
+		"squeeze", "squeeze_", "swapaxes", "t", "to", "transpose", "transpose_", "unbind", "unflatten",
+		"unfold", "unsqueeze", "unsqueeze_", "view", "view_as", "zero_", "zeros", "zeros_like",
+	};
+	size_t i;
+
+	if (!strncmp(name, "aten::", 6))
+		name += 6;
+	else if (strncmp(name, "detach", 6))
+		return false;
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	return false;
 }
 
-static int node_add(struct import *im, const json_t *node)
+static double number_of(const json_t *node, const char *key)
+{
+	return json_number_value(field(node, key));
+}
+
+static void node_read(struct node *n, const json_t *json)
+{
+	const char *name = json_string_value(json_object_get(json, "name"));
+	const char *cat = json_string_value(field(json, "cat"));
+	double us = number_of(json, "inclusive_dur");
+
+	if (!(us > 0))
+		us = number_of(json, "dur");
+	name = name ? name : "";
+	cat = cat ? cat : "";
+	*n = (struct node){ .json = json, .parent = NONE, .child = NONE, .next = NONE,
+			    .id = json_integer_value(json_object_get(json, "id")),
+			    .correlation = (json_int_t)number_of(json, "correlation"),
+			    .seconds = us > 0 ? us / 1e6 : 0 };
+	n->kernel = !strcmp(cat, "kernel") || !strncmp(cat, "gpu_mem", 7);
+	n->operator = !n->kernel && (*schema_of(json) || !strncmp(name, "aten::", 6));
+	n->light = n->kernel || !strncmp(cat, "cuda", 4) || is_light(name);
+}
+
+static size_t node_find(const struct node *nodes, size_t n, json_int_t id)
+{
+	size_t lo = 0, hi = n, mid;
+
+	while (lo < hi) {
+		mid = (lo + hi) / 2;
+		if (nodes[mid].id < id)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < n && nodes[lo].id == id ? lo : NONE;
+}
+
+/* Visit the nodes below the roots, a parent before (down) or behind its children (up). */
+static void tree_walk(struct node *nodes, size_t n, void (*down)(struct node *nodes, size_t i),
+		      void (*up)(struct node *nodes, size_t i))
+{
+	size_t root, i;
+
+	for (root = 0; root < n; root++) {
+		if (nodes[root].parent != NONE)
+			continue;
+		for (i = root;;) {
+			down(nodes, i);
+			if (nodes[i].child != NONE) {
+				i = nodes[i].child;
+				continue;
+			}
+			for (up(nodes, i); i != root && nodes[i].next == NONE; up(nodes, i))
+				i = nodes[i].parent;
+			if (i == root)
+				break;
+			i = nodes[i].next;
+		}
+	}
+}
+
+static void nothing(struct node *nodes, size_t i)
+{
+	(void)nodes, (void)i;
+}
+
+/* The children of a node are done: it is an op if none of them computes. */
+static void choose(struct node *nodes, size_t i)
+{
+	bool light = true;
+	size_t k;
+
+	for (k = nodes[i].child; k != NONE; k = nodes[k].next)
+		light = light && nodes[k].light;
+	/* Without children it is what the trace says; a range of a program is no operator. */
+	nodes[i].op = nodes[i].child == NONE ? !nodes[i].kernel : light && nodes[i].operator;
+	nodes[i].light = nodes[i].light && light;
+}
+
+/* What an op contains is no op.  A kernel counts for the op around it. */
+static void spread(struct node *nodes, size_t i)
+{
+	size_t p = nodes[i].parent;
+
+	if (p == NONE)
+		return;
+	if (nodes[p].op || nodes[p].kernels < 0) {
+		nodes[i].op = false;
+		nodes[i].kernels = -1;
+	}
+}
+
+static int correlation_cmp(const void *a, const void *b)
+{
+	const struct node *x = *(struct node *const *)a, *y = *(struct node *const *)b;
+
+	return x->correlation < y->correlation ? -1 : x->correlation > y->correlation;
+}
+
+/* Move each kernel to the node that launched it, which has the same correlation. */
+static int kernels_move(struct import *im, struct node *nodes, size_t n)
+{
+	struct node **launch = calloc(n + 1, sizeof(*launch)), **found;
+	size_t i, m = 0;
+
+	if (!launch)
+		return oom(im);
+	for (i = 0; i < n; i++)
+		if (nodes[i].correlation && !nodes[i].kernel)
+			launch[m++] = &nodes[i];
+	qsort(launch, m, sizeof(*launch), correlation_cmp);
+	for (i = 0; i < n; i++) {
+		const struct node *key = &nodes[i];
+
+		if (!key->kernel || !key->correlation)
+			continue;
+		found = bsearch(&key, launch, m, sizeof(*launch), correlation_cmp);
+		if (found)
+			nodes[i].parent = (size_t)(*found - nodes);
+	}
+	free(launch);
+	return 0;
+}
+
+static int tree_make(struct import *im, struct node *nodes, size_t n)
+{
+	size_t i, p;
+	int rc;
+
+	for (i = 0; i < n; i++) {
+		p = node_find(nodes, n, parent_of(nodes[i].json));
+		nodes[i].parent = p == i ? NONE : p;
+	}
+	rc = kernels_move(im, nodes, n);
+	for (i = n; !rc && i-- > 0;) {
+		p = nodes[i].parent;
+		if (p == NONE)
+			continue;
+		nodes[i].next = nodes[p].child;
+		nodes[p].child = i;
+	}
+	return rc;
+}
+
+/* How much of the measured time belongs to ops: of kernels, if there are any, or of operators. */
+static void cover(struct recording *r, struct node *nodes, size_t n)
+{
+	double kernels = 0, all = 0, ops_kernels = 0, ops = 0;
+	size_t i, p;
+
+	for (i = 0; i < n; i++) {
+		if (nodes[i].kernel) {
+			kernels += nodes[i].seconds;
+			for (p = nodes[i].parent; p != NONE && !nodes[p].op; p = nodes[p].parent)
+				;
+			if (p != NONE) {
+				nodes[p].kernels += nodes[i].seconds;
+				ops_kernels += nodes[i].seconds;
+			}
+			continue;
+		}
+		ops += nodes[i].op ? nodes[i].seconds : 0;
+		for (p = nodes[i].parent; p != NONE && !nodes[p].operator; p = nodes[p].parent)
+			;
+		all += nodes[i].operator && p == NONE ? nodes[i].seconds : 0;
+	}
+	if (kernels > 0)
+		r->covered = ops_kernels / kernels;
+	else
+		r->covered = all > 0 ? ops < all ? ops / all : 1 : -1;
+}
+
+static int node_add(struct import *im, const json_t *node, double seconds)
 {
 	const char *name = json_string_value(json_object_get(node, "name"));
 	const json_t *in = values(node, "inputs"), *out = values(node, "outputs");
@@ -552,7 +776,7 @@ static int node_add(struct import *im, const json_t *node)
 	size_t i, had = im->r->naccesses;
 	int rc;
 
-	rc = args ? op_add(im, name ? name : "", 0, 0) : oom(im);
+	rc = args ? op_add(im, name ? name : "", seconds, 0) : oom(im);
 	for (i = 0; !rc && i < json_array_size(in); i++)
 		rc = tensors(im, json_array_get(in, i), written(schema, i), false, NULL, args);
 	for (i = 0; !rc && i < json_array_size(out); i++)
@@ -568,31 +792,40 @@ static int et_load(struct import *im, const json_t *root)
 {
 	const json_t *list = json_object_get(root, "nodes");
 	size_t n = json_array_size(list), i;
-	const json_t **nodes = calloc(n + 1, sizeof(json_t *));
-	json_int_t *parents = calloc(n + 1, sizeof(*parents));
-	int rc = 0;
+	const json_t **sorted = calloc(n + 1, sizeof(json_t *));
+	struct node *nodes = calloc(n + 1, sizeof(*nodes));
+	int rc = sorted && nodes ? 0 : oom(im);
 
-	if (!nodes || !parents)
-		rc = oom(im);
 	for (i = 0; !rc && i < n; i++) {
-		nodes[i] = json_array_get(list, i);
-		parents[i] = parent_of(nodes[i]);
-		if (!json_is_integer(json_object_get(nodes[i], "id")))
+		sorted[i] = json_array_get(list, i);
+		if (!json_is_integer(json_object_get(sorted[i], "id")))
 			rc = refuse(im, "a node without an id", NULL);
 	}
 	if (!rc) {
-		qsort(nodes, n, sizeof(*nodes), node_cmp);
-		qsort(parents, n, sizeof(*parents), id_cmp);
+		qsort(sorted, n, sizeof(*sorted), node_cmp);
+		for (i = 0; i < n; i++)
+			node_read(&nodes[i], sorted[i]);
+		rc = tree_make(im, nodes, n);
+	}
+	if (!rc) {
+		tree_walk(nodes, n, nothing, choose);
+		tree_walk(nodes, n, spread, nothing);
+		for (i = 0; i < n; i++)
+			nodes[i].kernels = 0;
+		cover(im->r, nodes, n);
 	}
 	for (i = 0; !rc && i < n; i++) {
-		json_int_t id = json_integer_value(json_object_get(nodes[i], "id"));
+		size_t before = im->r->nops;
 
-		/* The operators that it contains do the work. */
-		if (!bsearch(&id, parents, n, sizeof(*parents), id_cmp))
-			rc = node_add(im, nodes[i]);
+		if (!nodes[i].op)
+			continue;
+		rc = node_add(im, nodes[i].json, nodes[i].kernels > 0 ? nodes[i].kernels :
+			      nodes[i].seconds);
+		nodes[i].op = im->r->nops > before;	/* without tensors it is none */
 	}
+	cover(im->r, nodes, rc ? 0 : n);
+	free(sorted);
 	free(nodes);
-	free(parents);
 	im->r->format = "pytorch-et";
 	return rc;
 }
