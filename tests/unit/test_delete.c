@@ -238,7 +238,7 @@ static void *creator(void *arg)
 
 	for (i = 0; i < h->rounds; i++) {
 		while (load_acquire(&h->slot[i % 64]))
-			sched_yield();
+			nap_us(20);
 		store_release(&h->slot[i % 64], var_new(h->e).h);
 	}
 	return NULL;
@@ -255,7 +255,7 @@ START_TEST(test_reuse_across_threads)
 		pawl_var_t v;
 
 		while (!(v.h = load_acquire(&h.slot[i % 64])))
-			sched_yield();
+			nap_us(20);
 		OK(push_write(h.e, nothing, NULL, v));
 		OK(pawl_var_delete(h.e, v, NULL, NULL));
 		store_release(&h.slot[i % 64], 0);

@@ -154,7 +154,7 @@ static void on_park(int sig)
 {
 	store_release(&pk.parked, 1);
 	while (!load_acquire(&pk.release))
-		sched_yield();
+		usleep(20);	/* a yield would take the slices of all others */
 	store_release(&pk.parked, 0);
 }
 
@@ -205,7 +205,7 @@ START_TEST(test_parked)
 		store_release(&pk.release, 0);
 		MUST(pthread_kill(t[0], SIGUSR1) == 0);
 		while (!load_acquire(&pk.parked))
-			sched_yield();
+			usleep(20);
 		for (i = 1; i < 3; i++)
 			from[i] = load_relaxed(&pk.ops[i]);
 		limit = clock_ns() + patience_ms(60000) * 1000000ull;
@@ -213,12 +213,12 @@ START_TEST(test_parked)
 			while (load_relaxed(&pk.ops[i]) < from[i] + 20) {
 				ck_assert_msg(clock_ns() < limit, "stalled at point %u",
 					      points);
-				sched_yield();
+				usleep(20);
 			}
 		points++;
 		store_release(&pk.release, 1);
 		while (load_acquire(&pk.parked))
-			sched_yield();
+			usleep(20);
 	}
 	store_release(&pk.stop, 1);
 	for (i = 0; i < 3; i++)

@@ -515,7 +515,7 @@ static void *thief(void *arg)
 			if (!ring_peek(hunt.r, &look)) {
 				if (over)
 					break;
-				sched_yield();
+				usleep(20);
 				continue;
 			}
 			if (hunt.batches ? !ring_batch(hunt.r, &look, &l->hoard, slot, 16) :

@@ -36,7 +36,7 @@ static void waiter_start(struct waiter *w, struct fix *f, u32 help)
 	*w = (struct waiter){ .f = f, .t = fix_thread(f), .help = help };
 	MUST(!pthread_create(&w->id, NULL, waiter_main, w));
 	while (exec_wanted(w->t))
-		sched_yield();
+		usleep(20);
 }
 
 static void waiter_end(struct waiter *w)
