@@ -106,7 +106,7 @@ others() {
 	# this is no git clone
 	printf '%s\t%s\t%s\n' dist 1800 "CC=clang CONFIGS=minimal.config $srctree/tests/install/dist.sh"
 	[ -e "$srctree/.git" ] || printf '%s\t%s\t%s\n' install 600 "$make check-install"
-	printf '%s\t%s\t%s\n' deb 1200 "$srctree/tests/install/deb.sh" \
+	printf '%s\t%s\t%s\n' deb 1800 "$srctree/tests/install/deb.sh" \
 		headers 400 "$make check-headers" \
 		serve-soak 600 "PAWL_SERVE_SOAK=20 $serve -s -k soak" \
 		serve-client 600 "PAWL_SERVE_CLIENT=y $serve -k client" \

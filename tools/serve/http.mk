@@ -19,7 +19,7 @@ include/generated/page.h: $(srctree)/tools/serve/page.html $(srctree)/tools/gen-
 tools/serve/page.o: include/generated/page.h
 targets += include/generated/page.h
 clean-files += include/generated/page.h
-serve-units := $(addprefix $(srctree)/tools/serve/,pawl-serve.service pawl-serve.socket)
+serve-units := include/generated/pawl-serve.service $(srctree)/tools/serve/pawl-serve.socket
 tools/pawl/pawl: $(serve-http-objs) $(serve-model-objs)
 tools/pawl/pawl: ldlibs += $(serve-http-ldlibs) $(serve-ldlibs)
 endif
