@@ -585,8 +585,12 @@ static unsigned int rank_of(const struct graph *g, const struct node *n)
 	unsigned int rank = 0, i, k;
 
 	switch (n->op) {
-	case OP_CONV: case OP_DECONV: case OP_POOL: case OP_GLOBAL_POOL: case OP_NORM:
-	case OP_LRN: case OP_UNARY: case OP_CAST: case OP_CONCAT: case OP_IDENTITY:
+	case OP_CONV: case OP_DECONV:
+		return g->value[n->in[1]].rank;
+	case OP_RESHAPE:
+		return n->nin < 2 ? n->a.nints : g->value[n->in[1]].data ?
+			(unsigned int)count(g->value[n->in[1]].rank, g->value[n->in[1]].dims) : 0;
+	case OP_POOL: case OP_GLOBAL_POOL: case OP_NORM: case OP_LRN: case OP_UNARY: case OP_CAST: case OP_CONCAT: case OP_IDENTITY:
 	case OP_TRANSPOSE: case OP_PAD: case OP_RESIZE: case OP_SOFTMAX:
 		return g->value[n->in[0]].rank;
 	case OP_BINARY: case OP_SUM:
