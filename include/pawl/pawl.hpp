@@ -93,15 +93,13 @@ namespace detail {
  */
 template <class R, class P> constexpr std::int64_t nanoseconds(std::chrono::duration<R, P> d)
 {
-	long double ns = std::chrono::duration<long double, std::nano>(d).count();
-	std::int64_t n;
+	const long double ns = std::chrono::duration<long double, std::nano>(d).count();
 
 	if (!(ns > 0))
 		return 0;
 	if (ns >= 9223372036854775807.0L)
 		return INT64_MAX;
-	n = static_cast<std::int64_t>(ns);
-	return n < ns ? n + 1 : n;
+	return static_cast<std::int64_t>(ns) + (static_cast<std::int64_t>(ns) < ns);
 }
 
 /* The same as a limit of a wait. */
