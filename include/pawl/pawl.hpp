@@ -35,6 +35,10 @@
 #ifndef PAWL_PAWL_HPP
 #define PAWL_PAWL_HPP
 
+#if __cplusplus < 201703L
+#error pawl/pawl.hpp needs C++17 or later: -std=c++17
+#endif
+
 #include <atomic>
 #include <cerrno>
 #include <chrono>

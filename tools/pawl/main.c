@@ -72,6 +72,10 @@ static int unknown(const char *what, const char *name)
 
 static int cmd_version(int argc, char **argv)
 {
+	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+		puts("Usage: pawl version\nPrint the version of the library.");
+		return STATUS_OK;
+	}
 	if (argc > 1) {
 		fprintf(stderr, "%s: takes no arguments, not '%s'\n", argv[0], argv[1]);
 		return STATUS_USAGE;
