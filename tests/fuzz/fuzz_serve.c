@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	body = size - 3;
 	text = malloc(body + 256);
 	head = (size_t)sprintf(
-		text, "POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: %zu\r\n", body);
+		text, "POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n", body);
 	if (data[1] | data[2])
 		head += (size_t)sprintf(text + head, "Inference-Header-Content-Length: %d\r\n",
 					data[1] | data[2] << 8);

@@ -410,7 +410,7 @@ static unsigned int answers(void)
 
 START_TEST(test_a_connection_yields_to_others)
 {
-	static const char ask[] = "GET /v2/health/live HTTP/1.1\r\n\r\n";
+	static const char ask[] = "GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n";
 	struct conn *c = connected(LISTEN_HTTP);
 	unsigned int i, n, turns = 0, all = 2000;
 	char text[2000 * sizeof(ask)];

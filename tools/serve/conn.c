@@ -14,6 +14,11 @@
  * If a client shuts down its side while its request is in work, the request is canceled,
  * because the server cannot distinguish a shutdown from a close.
  *
+ * http-parser is more lenient than servers in front of this one may be, and where two servers
+ * disagree on the end of a request, a client can smuggle one past the first.  So the framing is
+ * checked here, too: lines end with CR LF, no header continues in a further line, there is one
+ * Host and at most one Transfer-Encoding, which is chunked, and chunks have exactly their form.
+ *
  * A connection does a bounded amount of work in a turn of its loop, so that a client that never
  * stops sending does not keep the loop from the others.
  *
@@ -241,6 +246,8 @@ static int on_begin(http_parser *p)
 	c->in_value = c->want_continue = c->encoded = false;
 	c->site = SITE_UNKNOWN;
 	*c->host = *c->origin = 0;
+	c->headed = false;
+	c->hosts = c->encodings = 0;
 	c->authorized = !c->loop->token;
 	c->secrets = c->loop->secrets;
 	c->json_length = -1;
@@ -307,6 +314,8 @@ static int header(struct conn *c)
 	c->nfield = c->nvalue = 0;
 	if (!strcasecmp(c->field, "Host")) {
 		/* each client sends it */
+		if (c->hosts++)
+			return refuse(c, 400, "more than one Host");
 		memcpy(c->host, c->value, sizeof(c->host) - 1);
 		c->host[sizeof(c->host) - 1] = 0;
 	} else if (!strcasecmp(c->field, "Inference-Header-Content-Length")) {
@@ -319,6 +328,9 @@ static int header(struct conn *c)
 		if (strcasecmp(c->value, "100-continue"))
 			return refuse(c, 417, "only 100-continue is expected");
 		c->want_continue = true;
+	} else if (!strcasecmp(c->field, "Transfer-Encoding")) {
+		if (c->encodings++ || strcasecmp(c->value, "chunked"))
+			return refuse(c, 400, "the only Transfer-Encoding is chunked, once");
 	} else if (!strcasecmp(c->field, "Content-Encoding")) {
 		c->encoded = *c->value && strcasecmp(c->value, "identity");
 	} else if (!strcasecmp(c->field, "Sec-Fetch-Site")) {
@@ -441,7 +453,14 @@ static int on_headers(http_parser *p)
 	if (c->refused)
 		return 0;
 	c->url[c->nurl] = 0;
+	c->headed = true;
 	http_parser_pause(p, 1);
+	if (p->http_major != 1 || p->http_minor > 1)
+		return refuse(c, 505, "the versions of HTTP are 1.0 and 1.1");
+	if (!c->hosts && p->http_minor)
+		return refuse(c, 400, "Host is missing");
+	if (c->encodings && !p->http_minor)
+		return refuse(c, 400, "HTTP/1.0 has no Transfer-Encoding");
 	return headed(c);
 }
 
@@ -500,6 +519,7 @@ static const char *reason(int http)
 	case 417: return "Expectation Failed";
 	case 431: return "Request Header Fields Too Large";
 	case 500: return "Internal Server Error";
+	case 505: return "HTTP Version Not Supported";
 	default: return "Service Unavailable";
 	}
 }
@@ -668,18 +688,117 @@ static size_t repeated(struct conn *c, const char *p, size_t n)
 	return c->nhead;
 }
 
+/* Lines of a head end with CR LF, and the next one begins with no white space. */
+static bool good_lines(struct conn *c, const char *p, size_t n)
+{
+	const char *end = p + n, *lf;
+
+	if (n && c->last == '\n' && (*p == ' ' || *p == '\t'))
+		return false;
+	for (lf = p; (lf = memchr(lf, '\n', (size_t)(end - lf))); lf++)
+		if ((lf > p ? lf[-1] : c->last) != '\r' ||
+		    (lf + 1 < end && (lf[1] == ' ' || lf[1] == '\t')))
+			return false;
+	if (n)
+		c->last = end[-1];
+	return true;
+}
+
+enum { HEAD_LF, SIZE_FIRST, SIZE, EXTENSION, SIZE_LF, DATA, DATA_CR, DATA_LF, TRAILER_FIRST,
+       TRAILER, TRAILER_LF, LAST_LF, ENDED };
+
+/* What follows a head: its last byte, and the form of chunks. */
+static bool good_chunks(struct conn *c, const char *p, size_t n)
+{
+	unsigned int state = c->framing;
+	bool good = true;
+	size_t k;
+	char ch;
+
+	while (good && n && state != ENDED) {
+		ch = *p;
+		k = 1;
+		switch (state) {
+		case HEAD_LF:
+			good = ch == '\n' && c->last == '\r';
+			state = c->parser.flags & F_CHUNKED ? SIZE_FIRST : ENDED;
+			c->chunk = 0;
+			break;
+		case SIZE_FIRST:
+		case SIZE:
+			if (js_hex(ch) >= 0) {
+				good = c->chunk < (uint64_t)1 << 56;
+				c->chunk = c->chunk << 4 | (uint64_t)js_hex(ch);
+				state = SIZE;
+			} else {
+				good = state == SIZE && (ch == '\r' || ch == ';');
+				state = ch == '\r' ? SIZE_LF : EXTENSION;
+			}
+			break;
+		case EXTENSION:
+			good = ch != '\n';
+			state = ch == '\r' ? SIZE_LF : EXTENSION;
+			break;
+		case SIZE_LF:
+			good = ch == '\n';
+			state = c->chunk ? DATA : TRAILER_FIRST;
+			break;
+		case DATA:
+			k = n < c->chunk ? n : (size_t)c->chunk;
+			c->chunk -= k;
+			state = c->chunk ? DATA : DATA_CR;
+			break;
+		case DATA_CR:
+			good = ch == '\r';
+			state = DATA_LF;
+			break;
+		case DATA_LF:
+			good = ch == '\n';
+			state = SIZE_FIRST;
+			break;
+		case TRAILER_FIRST:
+			good = ch != '\n' && ch != ' ' && ch != '\t';
+			state = ch == '\r' ? LAST_LF : TRAILER;
+			break;
+		case TRAILER:
+			good = ch != '\n';
+			state = ch == '\r' ? TRAILER_LF : TRAILER;
+			break;
+		default:
+			good = ch == '\n';
+			state = state == LAST_LF ? ENDED : TRAILER_FIRST;
+		}
+		p += k;
+		n -= k;
+	}
+	c->framing = (unsigned char)state;
+	return good;
+}
+
 /* Parse p, as far as requests can be begun. */
 static void feed(struct conn *c, const char *p, size_t n)
 {
 	enum http_errno err;
 	size_t used;
-	bool first;
+	bool first, head;
 
 	while (n && c->state == CONN_READING && !c->yields) {
 		first = !c->in_request;
 		used = first ? repeated(c, p, n) : 0;
-		if (!used)
+		if (first) {
+			c->framing = HEAD_LF;
+			c->headed = used;
+			c->last = used ? p[used - 1] : 0;
+		}
+		head = !c->headed;
+		if (!used) {
 			used = http_parser_execute(&c->parser, &settings, p, n);
+			err = HTTP_PARSER_ERRNO(&c->parser);
+			if (!c->refused && (err == HPE_OK || err == HPE_PAUSED) &&
+			    !(head ? good_lines(c, p, used) :
+				     good_chunks(c, p, used)))
+				refuse(c, 400, "the framing of the request is not that of HTTP/1.1");
+		}
 		err = HTTP_PARSER_ERRNO(&c->parser);
 		if (err == HPE_PAUSED)
 			http_parser_pause(&c->parser, 0);

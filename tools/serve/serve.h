@@ -349,6 +349,12 @@ struct conn {
 	char url[512], field[40], value[320];
 	unsigned int nurl, nfield, nvalue;
 	bool in_value, authorized, encoded;
+	/* framing, which conn.c checks itself */
+	bool headed;			/* the head has arrived, but for its last byte */
+	char last;			/* the last byte of the head so far */
+	unsigned char framing;		/* what comes next behind it */
+	unsigned int hosts, encodings;	/* how many headers of this name */
+	uint64_t chunk;			/* bytes of the chunk that are left */
 	enum { SITE_UNKNOWN, SITE_SAME, SITE_OTHER } site;	/* of the page, says the browser */
 	char host[64], origin[64];	/* of the request; longer ones are cut */
 	unsigned int request_pending;	/* control calls that the main thread has */

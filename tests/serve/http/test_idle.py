@@ -113,7 +113,7 @@ def test_the_memory_of_bodies_is_what_they_take(server, descriptors, size):
     server.start("--io-threads=1", "--workers=1", config="read_timeout = 3600\n")
     socks = [server.connect() for _ in range(count)]
     for sock in socks:
-        sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\n")
+        sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\n")
     soon(lambda: server.metric("pawl_serve_connections_total") >= count, "all connections")
     before = resident(server.process.pid)
     for sock in socks:

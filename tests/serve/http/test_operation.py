@@ -688,7 +688,7 @@ def test_sigterm_answers_connections_that_the_kernel_has_accepted(server):
     try:
         for _ in range(400):
             socks.append(server.connect())
-            socks[-1].sendall(b"GET /v2 HTTP/1.1\r\n\r\n")
+            socks[-1].sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n")
         server.signal(signal.SIGTERM)
     finally:
         server.signal(signal.SIGCONT)

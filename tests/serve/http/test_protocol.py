@@ -91,7 +91,7 @@ def test_unknown_models_and_paths(server):
     assert server.get("/v%32").status == 200
     for path in ("/v%+2", "/v% 2", "/v%3", "/v2%", "/v2/models/m%0", "/v2/models/%2x"):
         with server.connect() as sock, sock.makefile("rb") as file:
-            sock.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+            sock.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             assert read_answer(file)[0] in (400, 404), path
     assert server.get("/v2/models/%-1").error == "Not Found"
     for path in ("/nope", "/v2/nope", "/v2/models/m/nope", "/v2/health/nope",
@@ -312,7 +312,7 @@ def test_keep_alive_and_pipelining(server):
     server.start()
     with server.connect() as sock, sock.makefile("rb") as file:
         sock.sendall(b"".join(text_request(row([i, 0, 0, 0], id=str(i))) for i in range(50)) +
-                     b"GET /v2/health/live HTTP/1.1\r\n\r\n")
+                     b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
         for i in range(50):
             status, headers, body = read_answer(file)
             body = json.loads(body)
@@ -354,13 +354,13 @@ def test_repeated_heads(server):
         answers(request(5, path="/v2/models/n/infer") + request(6), 404, 6)
         answers(request(5, json_head(size)) * 2 + request(5, json_head(size + 9)) * 2 +
                 request(7), 5, 5, 400, 400, 7)
-        get = b"GET /v2/models/m/ready HTTP/1.1\r\n\r\n"
+        get = b"GET /v2/models/m/ready HTTP/1.1\r\nHost: x\r\n\r\n"
         answers(get * 3 + same + get, 200, 200, 200, 1, 200)
         answers(get.replace(b"ready", b"never") * 2 + get, 404, 404, 200)
-        for more in (b"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\n", b"X:\r\n y\r\n"):
+        for more in (b"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\n", b"X: y\r\n"):
             answers((get[:-2] + more + b"\r\n") * 3 + get, 200, 200, 200, 200)
         answers(get.replace(b"1.1\r\n", b"1.0\r\nConnection: keep-alive\r\n") * 3, 200, 200, 200)
-        chunked = (b"POST /v2/models/m/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        chunked = (b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
                    b"%x\r\n%s\r\n0\r\n" + json_head(1).encode() + b"\r\n")
         body = json.dumps(row([8, 0, 0, 0])).encode()
         answers(chunked % (len(body), body) * 3, 8, 8, 8)
@@ -404,7 +404,7 @@ def test_chunked_bodies(server):
         for size in (1, 7, 1000):
             data = b"".join(b"%x\r\n%s\r\n" % (len(body[i:i + size]), body[i:i + size])
                             for i in range(0, len(body), size))
-            sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\n"
+            sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\n"
                          b"Transfer-Encoding: chunked\r\n\r\n" + data + b"0\r\n\r\n")
             assert read_answer(file)[0] == 200
 
@@ -417,7 +417,7 @@ def test_trailers_are_no_headers(server):
     with server.connect() as sock, sock.makefile("rb") as file:
         for trailer in (b"Inference-Header-Content-Length: 1", b"Expect: nothing",
                         b"Sec-Fetch-Site: cross-site", b"A B: c", b"X: " + b"y" * 400):
-            sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
+            sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
                          b"\r\n%x;ext=1\r\n%s\r\n0\r\n" % (len(body), body) +
                          trailer + b"\r\nX-Last: 1\r\n\r\n")
             assert read_answer(file)[0] == 200, trailer
@@ -445,17 +445,68 @@ def test_an_upgrade_is_not_made(server):
     with server.connect() as sock, sock.makefile("rb") as file:
         for _ in range(2):
             sock.sendall(text_request(row([1, 2, 3, 4]), more=more) +
-                         f"GET /v2 HTTP/1.1\r\n{more}\r\n".encode())
+                         f"GET /v2 HTTP/1.1\r\nHost: x\r\n{more}\r\n".encode())
             for _ in range(2):
                 status, headers, _ = read_answer(file)
                 assert status == 200 and "connection" not in headers
+
+
+HEAD = "POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = HEAD + "Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+@pytest.mark.parametrize("status, text", [
+    (200, "GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n"),
+    (200, "\r\nGET /v2 HTTP/1.1\r\nHost: x\r\n\r\n"),
+    (200, "GET /v2 HTTP/1.0\r\n\r\n"),
+    (200, CHUNKED + "%s;a=b\r\n%s\r\n0\r\nX: y\r\n\r\n"),
+    (400, "GET /v2 HTTP/1.1\r\n\r\n"),
+    (400, "GET /v2 HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n"),
+    (400, "GET /v2 HTTP/1.1\r\nHost: x\r\nX: y\n\r\n"),
+    (400, "GET /v2 HTTP/1.1\nHost: x\r\n\r\n"),
+    (400, "GET /v2 HTTP/1.1\r\nHost: x\r\n\n"),
+    (400, "GET /v2 HTTP/1.1\r\nHost: x\r\nX: y\r\n z\r\n\r\n"),
+    (400, HEAD + "Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n"),
+    (400, HEAD + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
+    (400, HEAD + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    (400, HEAD + "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n"),
+    (400, "POST /v2/models/m/infer HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    (400, CHUNKED + "%s\r\n%sXX0\r\n\r\n"),
+    (400, CHUNKED + "%s\r\n%s\n0\r\n\r\n"),
+    (400, CHUNKED + "%s;a\nb\r\n%s\r\n0\r\n\r\n"),
+    (400, CHUNKED + "%s\n%s\r\n0\r\n\r\n"),
+    (400, CHUNKED + " %s\r\n%s\r\n0\r\n\r\n"),
+    (400, CHUNKED + "%s\r\n%s\r\n0\r\nX: y\n\r\n"),
+    (505, "GET /v2 HTTP/9.9\r\nHost: x\r\n\r\n"),
+    (505, "GET /v2 HTTP/2.0\r\nHost: x\r\n\r\n"),
+])
+def test_framing_is_strict(server, status, text, cut):
+    """What a proxy and the server could understand in two ways is refused, and closes."""
+    server.model("m")
+    server.start()
+    body = json.dumps(row([1, 2, 3, 4]))
+    if "%s" in text:
+        text = text % (f"{len(body):x}", body)
+    with server.connect() as sock, sock.makefile("rb") as file:
+        for byte in ([text] if not cut else text):
+            try:
+                sock.sendall(byte.encode())
+            except OSError:
+                break                   # refused before its end
+        try:
+            assert read_answer(file)[0] == status
+            if status != 200:
+                assert read_answer(file) is None
+        except ConnectionResetError:
+            assert status != 200 and cut
 
 
 def test_http_1_0_and_connection_close(server):
     server.start()
     for request, kept in ((b"GET /v2 HTTP/1.0\r\n\r\n", False),
                           (b"GET /v2 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", True),
-                          (b"GET /v2 HTTP/1.1\r\nConnection: close\r\n\r\n", False)):
+                          (b"GET /v2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", False)):
         with server.connect() as sock, sock.makefile("rb") as file:
             sock.sendall(request)
             status, headers, _ = read_answer(file)
@@ -497,19 +548,19 @@ def test_limits_of_header_and_body(server):
     server.model("m")
     server.start(config="[server]\nmax_body = 10000\nmax_header = 2048\n")
     cases = [
-        (b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 10001\r\n\r\n", 413),
-        (b"POST /v2/models/m/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        (b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 10001\r\n\r\n", 413),
+        (b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
          b"2711\r\n" + b"x" * 10001 + b"\r\n0\r\n\r\n", 413),
-        (b"GET /v2 HTTP/1.1\r\nA: " + b"x" * 3000 + b"\r\n\r\n", 431),
-        (b"GET /" + b"x" * 600 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET /v2 HTTP/1.1\r\nHost: x\r\nA: " + b"x" * 3000 + b"\r\n\r\n", 431),
+        (b"GET /" + b"x" * 600 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
         (b"nonsense\r\n\r\n", 400),
-        (b"POST /v2/repository/index HTTP/1.1\r\nContent-Length : 2\r\n\r\n{}", 400),
-        (b"POST /v2/repository/index HTTP/1.1\r\nContent-Length" + b" " * 50 +
+        (b"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nContent-Length : 2\r\n\r\n{}", 400),
+        (b"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nContent-Length" + b" " * 50 +
          b": 2\r\n\r\n{}", 400),
-        (b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 3\r\n"
+        (b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n"
          b"Transfer-Encoding: chunked\r\n\r\n",
          400),
-        (b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Encoding: gzip\r\n"
+        (b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\n"
          b"Content-Length: 3\r\n\r\nabc",
          415),
     ]
@@ -528,7 +579,7 @@ def test_bodies_of_all_connections_are_bounded(server):
     server.start(config="[server]\nmax_body = 1000000\nmax_memory = 1048576\n")
     with server.connect() as sock:
         # a header alone reserves nothing
-        sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n")
+        sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
         assert server.post("/v2/models/m/infer", b"x" * 500000).status == 400
         sock.sendall(b"x" * 900000)
         soon(lambda: server.metric("pawl_serve_memory_bytes") >= 900000, "a body in memory")
@@ -545,7 +596,7 @@ def test_small_bodies_count_as_much_as_their_buffers(server):
     server.start()
     socks = [server.connect() for _ in range(20)]
     for sock in socks:
-        sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 100\r\n\r\nx")
+        sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx")
     soon(lambda: server.metric("pawl_serve_memory_bytes") >= 20 * 4096, "20 buffers")
     for sock in socks:
         sock.close()
@@ -611,11 +662,11 @@ def test_slow_clients_are_closed(server):
     server.model("m")
     server.start(config="[server]\nread_timeout = 1\nidle_timeout = 1\n")
     with server.connect() as sock, sock.makefile("rb") as file:
-        sock.sendall(b"GET /v2 HTTP/1.1\r\nA: ")         # no end
+        sock.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\nA: ")         # no end
         assert read_answer(file)[0] == 408
         assert read_answer(file) is None
     with server.connect() as sock, sock.makefile("rb") as file:
-        sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 100\r\n\r\nabc")
+        sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc")
         assert read_answer(file)[0] == 408
     with server.connect() as sock:                      # idle
         assert sock.recv(1) == b""
@@ -653,7 +704,7 @@ def test_too_many_connections(server):
     held = []
     for _ in range(3):
         sock = server.connect()
-        sock.sendall(b"GET /v2 HTTP/1.1\r\n\r\n")
+        sock.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n")
         assert sock.recv(4096).startswith(b"HTTP/1.1 200")
         held.append(sock)
     with server.connect() as sock, sock.makefile("rb") as file:
@@ -679,7 +730,7 @@ def test_bearer_token(server):
     # the body is not awaited
     for length in (b"Content-Length: 1000000", b"Transfer-Encoding: chunked"):
         with server.connect() as sock, sock.makefile("rb") as file:
-            sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\n" + length + b"\r\n\r\n")
+            sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\n" + length + b"\r\n\r\n")
             answer = read_answer(file)
             assert answer[0] == 401 and answer[1]["www-authenticate"] == "Bearer"
             assert read_answer(file) is None

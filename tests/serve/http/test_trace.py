@@ -100,7 +100,7 @@ def test_an_answer_that_has_no_room(server):
     server.model("m", dims=f"-1 {n}")
     start(server, config="[server]\nmax_body = 1000000\nmax_memory = 1048576\n")
     with server.connect() as sock:
-        sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" +
+        sock.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" +
                      b"x" * 900000)
         soon(lambda: server.metric("pawl_serve_memory_bytes") >= 900000, "a body in memory")
         head = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, n],
