@@ -1415,6 +1415,9 @@ class Engine(_NoCopy):
                 rc = self._push(h.ptr, buffer.op)
                 if rc != -errno.EAGAIN:
                     continue
+            made = self.stats()
+            if made["unreaped"] and made["pushed"] == made["completed"]:
+                raise refused(rc)	# only a reap makes room, and this thread may be who reaps
             # The window: there is room again when some op has ended, at the latest the oldest.
             oldest = self._oldest(op)
             if oldest is None or self._wait(c.WAIT_TICKET, oldest._ticket, 1e-3) == -errno.EBUSY:

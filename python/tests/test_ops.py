@@ -235,6 +235,18 @@ def test_window_makes_a_push_wait(gate):
         opener.join()
 
 
+def test_push_does_not_wait_for_a_reap():
+    with pawl.Engine(window=4, workers=1) as e:
+        queue = pawl.CompletionQueue(e)
+        with pytest.raises(pawl.FullError, match="reap"):
+            for _ in range(10):
+                e.push(lambda: None, cq=queue)
+        e.wait(SOON)
+        while queue.reap():
+            pass
+        e.push(lambda: None, cq=queue)
+
+
 def test_body_does_not_wait_for_room():
     with pawl.Engine(1, window=2) as eng:
         def body():
