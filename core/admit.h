@@ -5,7 +5,6 @@
 
 #include <core/thread.h>
 
-#define HELP_DEPTH 64u		/* nested bodies beyond which a waiting body runs no ops */
 int admit_slow(struct thread *t, u32 n);
 void admit_undo(struct thread *t, u32 n);
 int admit_again(struct thread *t, u64 *idle);

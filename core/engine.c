@@ -246,21 +246,6 @@ static void note_again(void *obj, u32 idx, u32 base, void *user)
 		      (gen_first(user, GEN_TICKET) + base) << NOTE_GEN_SHIFT);
 }
 
-/* The smallest number of threads that a queue has. */
-static u32 workers_fewest(const struct pawl_config *c)
-{
-	int n = c->workers;
-
-	if (n && c->kind != PAWL_NAIVE) {
-		n = (int)min_u((u32)n, (u32)c->copy_workers);
-		if (c->kind == PAWL_PER_DEVICE)
-			n = (int)min_u((u32)n, (u32)c->priority_workers);
-		if (c->ndevices)
-			n = (int)min_u((u32)n, (u32)c->device_workers);
-	}
-	return (u32)n;
-}
-
 /* The largest number of ops, with those that threads keep. */
 static u32 ops_most(const struct pawl_config *c)
 {
@@ -528,7 +513,6 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	e->max_threads = c.max_threads;
 	e->window = c.window ? c.window : c.max_ops;
 	e->policy = c.window_policy >= 0 ? (u32)c.window_policy : PAWL_WINDOW_BLOCK;
-	e->fewest = workers_fewest(&e->cfg);
 	e->id = fetch_add_relaxed(&engine_ids, 1) + 1;
 	if (BUSTED(ENGINE_SAME_ID))
 		e->id = 1;

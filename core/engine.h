@@ -75,7 +75,6 @@ struct pawl_engine {
 	u32 fork_gen;		/* I */
 	u32 kind;		/* I */
 	u32 window, policy;	/* I */
-	u32 fewest;		/* I: number of workers of the queue with the fewest */
 	u32 special;		/* A: SPECIAL_*, and how many errors exist; 0 for the fast path */
 	u32 gate;		/* A: completions for which a pusher at the window sleeps, or 0 */
 	u32 max_threads;	/* I */
@@ -89,7 +88,6 @@ struct pawl_engine {
 	u64 err_seq;		/* A: errors so far */
 	u32 spare_error;	/* I: shared error, used when the pool is empty */
 	u32 used_slots __cacheline_aligned;	/* A: slots below were in use at some time */
-	u32 deep;		/* A: threads that wait in bodies HELP_DEPTH deep */
 	u32 nflight;		/* A: threads that wait until few ops, or none, are in flight */
 	u32 changing;		/* A, futex: a thread is starting or joining workers */
 	u32 tidying;		/* A: a worker trims */

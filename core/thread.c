@@ -239,7 +239,6 @@ static struct thread *slot_user(struct pawl_engine *e, struct tls_entry *entry)
 	store_relaxed(&t->user, load_relaxed(&t->user) + 1);
 	/* Before its first push: a thread that learns of its pushes sees the bit, too. */
 	fetch_or_relaxed(&e->live[slot / 64], 1ull << slot % 64);
-	t->deep = false;
 	if (exec_thread_init(e->x, &t->ex, slot)) {
 		live_leave(t);
 		slot_leave(e, slot);
@@ -267,6 +266,7 @@ static void thread_leave(struct thread *t)
 	flight_check(t);
 	if (!BUSTED(SLOT_KEPT))
 		slot_leave(e, t->slot);
+	exec_slot_freed(e->x);
 }
 
 /* Returns true if the thread comes first, and false if the engine did. */

@@ -29,7 +29,6 @@ struct thread {
 	u32 slot;		/* I */
 	u32 depth;		/* O: bodies on the stack */
 	u32 lacks;		/* O: the pool that was empty last (err_pool_empty()) */
-	bool deep;		/* O: counted in engine.deep */
 	u64 seq;		/* O: push number; continues under the next user of the slot */
 	u32 var_limit;		/* O: var indexes below are carved */
 	u32 waits_device;	/* A: the thread waits for all devices */

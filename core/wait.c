@@ -49,18 +49,25 @@ struct given_up {
 };
 
 /*
- * A body that waits more than HELP_DEPTH bodies deep runs no ready ops, so that the stack does
- * not grow without need, unless all workers that could run them wait in this way as well.  Then
- * the last one continues to help, however deep.
+ * Is the calling thread in a body, of any engine?  Then *in says how it waits: the queue is that of
+ * the body.  A worker is in one also where the engine calls a function of the host.
  */
-static u32 deep_begin(struct thread *t)
+static bool inside(struct thread *t, struct exec_inside *in, u32 how)
 {
-	struct pawl_engine *e = t->e;
+	struct frame *f = thread_last.frame;
+	struct thread *of = f ? f->t : t;
+	struct pawl_engine *e = of->e;
 
-	if (fetch_add_relaxed(&e->deep, 1) + 1 < e->fewest && !exec_worker_error(e->x))
-		return EXEC_WAIT;
-	t->deep = true;
-	return EXEC_HELP;
+	if (!f && !t->ex.queue)
+		return false;
+	memset(in, 0, sizeof(*in));
+	in->x = e->x;
+	in->t = &of->ex;
+	in->queue = of->ex.queue;
+	if (!in->queue)
+		in->queue = frame_complete(f) ? e->routes[PAWL_NORMAL] : op_queue(e, op_of(e, f->op));
+	in->takes = !(how & PAWL_WAIT_NO_HELP);
+	return true;
 }
 
 /*
@@ -78,6 +85,17 @@ static u32 wait_all_helps(s64 timeout_ns, u32 how)
 {
 	return timeout_ns < 0 && !(how & (PAWL_WAIT_NO_HELP | PAWL_WAIT_INTR)) ? EXEC_HELP :
 	       wait_helps(how);
+}
+
+/* help: what it does outside bodies, and flags. */
+static int wait_here(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns,
+		     u32 how, u32 help)
+{
+	struct exec_inside in;
+
+	return inside(t, &in, how) ?
+	       exec_wait_inside(t->e->x, &t->ex, cond, arg, timeout_ns, help, &in) :
+	       exec_wait(t->e->x, &t->ex, cond, arg, timeout_ns, help);
 }
 
 struct intr_wait {
@@ -108,13 +126,13 @@ static bool intr_over(void *arg)
  * Bad outcome: both read before the other wrote.  The barriers forbid it.
  */
 static int wait_intr(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns,
-		     u32 help)
+		     u32 how, u32 help)
 {
 	struct intr_wait w = { t->e, cond, arg, false };
 	int rc;
 
 	store_relaxed(&t->waits_interrupt, t->waits_interrupt + 1);
-	rc = exec_wait(t->e->x, &t->ex, intr_over, &w, timeout_ns, help | EXEC_INTR);
+	rc = wait_here(t, intr_over, &w, timeout_ns, how, help | EXEC_INTR);
 	store_relaxed(&t->waits_interrupt, t->waits_interrupt - 1);
 	return w.hit ? -EINTR : rc;
 }
@@ -122,9 +140,11 @@ static int wait_intr(struct thread *t, bool (*cond)(void *arg), void *arg, s64 t
 int wait_until(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns,
 	       u32 how, u32 help)
 {
+	if (!timeout_ns)	/* it only checks: no body runs here */
+		help = EXEC_WAIT;
 	if (unlikely(how & PAWL_WAIT_INTR))
-		return wait_intr(t, cond, arg, timeout_ns, help);
-	return exec_wait(t->e->x, &t->ex, cond, arg, timeout_ns, help);
+		return wait_intr(t, cond, arg, timeout_ns, how, help);
+	return wait_here(t, cond, arg, timeout_ns, how, help);
 }
 
 /*
@@ -145,24 +165,9 @@ static void wait_own(struct thread *t, const struct wait_for *what)
 /* A wait that may be inside a body.  how: PAWL_WAIT_* flags. */
 int wait_body(struct thread *t, const struct wait_for *what, s64 timeout_ns, u32 how)
 {
-	bool (*cond)(void *arg) = what->cond;
-	struct pawl_engine *e = t->e;
-	void *arg = what->arg;
-	int rc;
-
-	if (!timeout_ns)	/* it only checks: no body runs here */
-		return wait_until(t, cond, arg, 0, how, EXEC_WAIT);
 	if (timeout_ns < 0 && what->wanted && !(how & (PAWL_WAIT_NO_HELP | PAWL_WAIT_INTR)))
 		wait_own(t, what);
-	if (!t->depth || (how & PAWL_WAIT_NO_HELP))
-		return wait_until(t, cond, arg, timeout_ns, how,
-				  t->depth ? EXEC_WAIT : wait_helps(how));
-	if (likely(t->depth < HELP_DEPTH || t->deep))
-		return wait_until(t, cond, arg, timeout_ns, how, EXEC_HELP);
-	rc = wait_until(t, cond, arg, timeout_ns, how, deep_begin(t));
-	t->deep = false;
-	fetch_add_relaxed(&e->deep, -1u);
-	return rc;
+	return wait_until(t, what->cond, what->arg, timeout_ns, how, wait_helps(how));
 }
 
 void pawl_interrupt(struct pawl_engine *e)
@@ -815,6 +820,8 @@ PAWL_EXPORT(pawl_ready_fd);
 int pawl_run_until(struct pawl_engine *e, bool (*done)(void *), void *user, int64_t timeout_ns)
 {
 	struct thread *t = thread_get(e);
+	struct exec_inside in;
+	bool in_body;
 	int rc;
 
 	if (unlikely(!t))
@@ -822,7 +829,11 @@ int pawl_run_until(struct pawl_engine *e, bool (*done)(void *), void *user, int6
 	if (!done)
 		return err(-EINVAL, "run_until: done is NULL");
 	thread_last.callbacks++;
-	rc = exec_wait(e->x, &t->ex, done, user, timeout_ns, EXEC_HELP);
+	/* In a body a push may wake an idle worker instead: call done() from time to time. */
+	in_body = inside(t, &in, 0);
+	in.polls = true;
+	rc = in_body ? exec_wait_inside(e->x, &t->ex, done, user, timeout_ns, 0, &in) :
+	     exec_wait(e->x, &t->ex, done, user, timeout_ns, EXEC_HELP);
 	thread_last.callbacks--;
 	return rc ? err(rc, "run_until: not done after %lld ns", (long long)timeout_ns) : 0;
 }

@@ -109,9 +109,13 @@ void exec_start(struct exec *x);
 void exec_stop(struct exec *x);
 /*
  * Return 0, or the negative errno of the last worker that could not be created or that
- * enter() refused.  The other workers run.
+ * enter() refused.  The other workers run.  If there is none, later pushes create them again,
+ * at most once per millisecond.
  */
 int exec_worker_error(struct exec *x);
+
+/* A slot is free: a worker that found none may enter now.  Blocking: it may create threads. */
+void exec_slot_freed(struct exec *x);
 
 /* A thread as the executor's own are made, or as the host makes them. */
 struct exec_os_thread {
@@ -216,6 +220,27 @@ enum exec_help { EXEC_WAIT, EXEC_HELP, EXEC_FAILED, EXEC_BARE };
  */
 int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
 	      s64 timeout_ns, u32 help);
+/*
+ * A wait inside a piece of work, which may be of another executor than that of the wait: it takes
+ * work of the queue onto its stack only if no worker of the queue would run it, and work of
+ * queues of x that have no workers.
+ */
+struct exec_inside {
+	struct exec *x;		/* of the work that waits, */
+	struct exec_thread *t;	/*   the thread in it, */
+	struct exec_queue *queue;	/*   and its queue */
+	bool takes;		/* false: it only waits */
+	bool polls;		/* cond() is to be called from time to time */
+
+	/* The rest belongs to exec. */
+	struct exec *of;	/* of the work that inside_take() returned, */
+	struct exec_thread *by;	/*   and the thread in it */
+	u64 mark;		/* what was taken from the queue when it saw work, */
+	u64 since;		/*   and cycles() then; 0: it saw none */
+	u32 watches;		/* for so many ms it does not join the reserve */
+};
+int exec_wait_inside(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
+		     s64 timeout_ns, u32 flags, struct exec_inside *in);
 /* For client->tidy(): returns true if t must return, because of work or exec_stop(). */
 bool exec_wanted(const struct exec_thread *t);
 /*

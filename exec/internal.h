@@ -52,6 +52,8 @@
 #endif
 #define NEXT_MOST	16u	/* exec_next() takes at most so many pieces in one run, */
 #define NEXT_NS		10000u	/* and none so long after the first one */
+#define AGAIN_NS	1000000u	/* workers that could not be created are not tried before */
+#define UNTOUCHED_NS	1000000u	/* work that none took for so long, a waiting thread takes */
 #define SAMPLE_EVERY	16u	/* one run in this many is measured; a power of two */
 
 /*
@@ -100,6 +102,7 @@ struct exec_group {
 };
 
 #define ATTN_START	0x80000000u	/* the workers have not been created yet */
+#define ATTN_RESERVE	0x10000u	/* in the group of a queue: a sleeper of its reserve */
 
 enum { PQ_HIGH, PQ_ZERO, PQ_LOW, PQS };
 
@@ -138,10 +141,13 @@ struct exec_queue {
 	struct waits waits[PQS] __cacheline_aligned;
 
 	struct exec_group group;	/* its workers */
+	struct exec_group reserve;	/* threads that wait inside its work: see inside.c */
+	u32 waiting;		/* A: its workers that wait inside work */
 
 	u32 run __cacheline_aligned;	/* A: RUN_* */
 	u32 alive;		/* A: workers that were created and not joined */
 	u32 missing;		/* A: not created, or refused by enter() */
+	u64 again;		/* A: exec_now_ns(): until then they are not created again */
 	const cpu_set_t *cpus;	/* I: where its workers may run; NULL: anywhere */
 	struct exec_os_thread *threads;	/* W(stop) */
 	struct worker *args;	/* W(stop) */
@@ -166,6 +172,7 @@ struct exec {
 	u64 slow_yield;		/* I: cycles, SLOW_YIELD_NS */
 	u64 rest;		/* I: cycles, REST_NS */
 	u64 steal;		/* I: cycles, STEAL_NS */
+	u64 untouched;		/* I: cycles, UNTOUCHED_NS */
 	u64 relax;		/* I: cycles, RELAX_NS */
 	u32 fast, leave_avg, leave_first, leave_most, judge;	/* I: cycles */
 	struct exec_queue *queues[EXEC_MAX_QUEUES];	/* I */
@@ -209,12 +216,20 @@ enum {
 };
 u32 queue_take(struct exec_queue *q, struct exec_thread *t, u32 how);
 bool queue_empty(struct exec_queue *q);
+bool queue_has(struct exec_queue *q, struct exec_thread *t);
+u64 queue_mark(struct exec_queue *q);
 bool thread_may_take(struct exec *x, struct exec_thread *t, u32 how);
 u32 thread_take(struct exec *x, struct exec_thread *t, u32 how);
 bool thread_goes_first(struct exec_queue *q, struct exec_thread *t, s32 prio) __noinline;
 
 /* worker.c */
 void queue_start(struct exec_queue *q) __cold;
+bool serves_any(struct exec *x, u32 serves);
+void wait_run(struct exec *x, struct exec_thread *t, u32 work, u32 most);
+
+/* inside.c */
+u32 inside_take(struct exec *x, struct exec_thread *t, struct exec_inside *in);
+struct exec_group *inside_group(struct exec *x, struct exec_inside *in);
 
 /* park.c */
 enum idle_end { IDLE_WORK, IDLE_COND, IDLE_TIME, IDLE_STOP, IDLE_INTR, IDLE_DRIVEN };
@@ -226,6 +241,7 @@ struct idle {
 	u32 driven;		/* x->driven, when `help` was decided; if it changes: IDLE_DRIVEN */
 	bool intr;		/* a signal handler ends it */
 	bool polls;		/* also if t->naps */
+	struct exec_inside *in;	/* instead of `help`: a wait inside work */
 };
 enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct idle *how,
 			  u32 *work);

@@ -72,7 +72,14 @@ enum { RUNNING, CLAIMED, NOTIFIED, PARKED };	/* PARKED + the id of a group, or +
 #define LATE_EVERY	128u	/* searches without a sleeper per repeated futex call */
 #define BACKLOG		16u	/* pieces of work that a pusher leaves to each spinner */
 
+/* Workers that sleep. */
 static u32 attn_sleepers(u32 attn)
+{
+	return attn & (ATTN_RESERVE - 1);
+}
+
+/* And threads that sleep in the reserve. */
+static u32 attn_all(u32 attn)
 {
 	return attn & ~ATTN_START;
 }
@@ -171,8 +178,9 @@ void queue_wake(struct exec_queue *q)
 	drive = load_relaxed(&q->drive);
 	if (drive && group_wake(q->x, &q->x->helpers))
 		return;
-	if (drive & DRIVE_BARE)
-		group_wake(q->x, &q->x->servants);
+	if ((drive & DRIVE_BARE) && group_wake(q->x, &q->x->servants))
+		return;
+	group_wake(q->x, &q->reserve);
 }
 
 /*
@@ -191,7 +199,7 @@ void queue_start_or_wake(struct exec_queue *q, struct exec_thread *t)
 	 * exec_push() may have read only one of the two words.
 	 * EXEC-P10 <-> EXEC-P9 by EXEC-P1: the bits and park words of the counted sleepers.
 	 */
-	if (!attn_sleepers(load_relaxed(&q->group.attn)) && !drive_attn(q, drive))
+	if (!attn_all(load_relaxed(&q->group.attn)) && !drive_attn(q, drive))
 		return;
 	/* EXEC-P3 <-> EXEC-P4 */
 	spin = (s32)load_seq_cst(&q->group.spin);
@@ -234,7 +242,7 @@ static void pass_on(struct exec *x, struct exec_thread *t)
 		struct exec_queue *q = t->queue;
 
 		/* EXEC-P4 <-> EXEC-P3 */
-		if (likely(!attn_sleepers(load_seq_cst(&q->group.attn)) &&
+		if (likely(!attn_all(load_seq_cst(&q->group.attn)) &&
 			   !drive_attn(q, load_relaxed(&q->drive))))
 			return;
 		smp_mb();	/* EXEC-P4 <-> EXEC-P3 */
@@ -249,7 +257,7 @@ static void pass_on(struct exec *x, struct exec_thread *t)
 		if (!thread_serves(t, q))
 			continue;
 		/* EXEC-P4 <-> EXEC-P3 */
-		if (likely(!attn_sleepers(load_seq_cst(&q->group.attn)) &&
+		if (likely(!attn_all(load_seq_cst(&q->group.attn)) &&
 			   !drive_attn(q, load_relaxed(&q->drive))))
 			continue;
 		smp_mb();	/* EXEC-P4 <-> EXEC-P3 */
@@ -310,7 +318,11 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 
 	t->woke = false;
 	for (;;) {
-		if (how->help && thread_may_take(x, t, look)) {
+		if (unlikely(how->in)) {
+			*work = inside_take(x, t, how->in);
+			if (*work)
+				return IDLE_WORK;
+		} else if (how->help && thread_may_take(x, t, look)) {
 			*work = thread_take(x, t, look);
 			if (likely(*work))
 				return IDLE_WORK;
@@ -363,19 +375,23 @@ bool exec_wanted(const struct exec_thread *t)
  * Sleep until another thread changes park, or the time has passed.  A worker that has slept for
  * tidy_ns stays in its group while it tidies, so that it is claimed as a sleeper is.
  */
-static int park_sleep(struct exec *x, struct exec_thread *t, const struct idle *how, u32 parked)
+static int park_sleep(struct exec *x, struct exec_thread *t, const struct idle *how, u32 parked,
+		      bool watches)
 {
 	u64 tidy = x->tidy_ns && !how->cond ? exec_now_ns() + x->tidy_ns : 0;
+	u64 until = watches ? exec_now_ns() + UNTOUCHED_NS : how->deadline;
 	int rc;
 
+	if (how->deadline && how->deadline < until)
+		until = how->deadline;
 	for (;;) {
-		rc = how->intr ? futex_wait_intr(&t->park, parked, how->deadline) :
-		     futex_wait(&t->park, parked, tidy ? tidy : how->deadline);
+		rc = how->intr ? futex_wait_intr(&t->park, parked, until) :
+		     futex_wait(&t->park, parked, tidy ? tidy : until);
 		if (load_relaxed(&t->park) != parked)
 			return AGAIN;
 		if (rc && how->intr)
 			return IDLE_INTR;
-		if (how->deadline && exec_now_ns() >= how->deadline)
+		if (until && exec_now_ns() >= until)
 			return AGAIN;
 		if (tidy && exec_now_ns() >= tidy)
 			tidy = x->cl.tidy(x->cl.user, t) ? 0 : exec_now_ns() + x->tidy_ns;
@@ -387,6 +403,7 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 		     struct exec_group *g, u32 *work)
 {
 	u32 parked = PARKED + (g ? g->id : 0);
+	bool watches = how->in && how->in->takes && !g;
 	int r = AGAIN;
 
 	lanes_unmark_empty(x, t);
@@ -395,6 +412,8 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 		ck_bitmap_set(g->bits, t->slot);
 		/* EXEC-P9 <-> EXEC-P10: a thread that sees the count sees bit and park. */
 		fetch_add_release(&g->attn, 1);
+		if (how->in)	/* EXEC-P9 <-> EXEC-P10: a push reads this word alone */
+			fetch_add_release(&how->in->queue->group.attn, ATTN_RESERVE);
 		if (t->spinning) {
 			t->spinning = false;
 			/* EXEC-P4 <-> EXEC-P3 by EXEC-P6: the barrier below */
@@ -409,7 +428,11 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 		smp_mb();
 	if (!BUSTED(PARK_NO_COND))
 		r = idle_reason(x, t, how);
-	if (r == AGAIN && how->help) {
+	if (r == AGAIN && how->in) {
+		*work = inside_take(x, t, how->in);
+		if (*work)
+			r = IDLE_WORK;
+	} else if (r == AGAIN && how->help) {
 		if (!BUSTED(PARK_NO_LOOK))
 			*work = thread_take(x, t, LOOK_DEEP);
 		if (*work)
@@ -417,12 +440,13 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 	}
 	if (r == AGAIN && how->deadline && exec_now_ns() >= how->deadline)
 		r = IDLE_TIME;
-	if (r == AGAIN) {
+	/* It has seen work that it leaves to workers: it watches that. */
+	if (r == AGAIN && !(g && how->in && how->in->since)) {
 		u64 start = cycles();
 
 		count(&t->sleeps);
 		PROBE3(park, t->id, t->slot, t->queue ? (s32)t->queue->number : -1);
-		r = park_sleep(x, t, how, parked);
+		r = park_sleep(x, t, how, parked, watches);
 		PROBE3(wake, t->id, t->slot, t->queue ? (s32)t->queue->number : -1);
 		t->rested = cycles() - start > x->rest;
 	}
@@ -434,12 +458,20 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 	 */
 	if (xchg_relaxed(&t->park, RUNNING) == CLAIMED)
 		t->spinning = true;
-	else if (g && r != AGAIN)
+	else if (g && r != AGAIN && !how->in)
 		spin_begin(g, t);
+	if (how->in && t->spinning) {
+		/* Of the reserve no thread polls; inside_pass() passes the claim on. */
+		t->spinning = false;
+		if (g)
+			fetch_add_relaxed(&g->spin, -1u);
+	}
 	if (g) {
 		/* Relaxed: a waker that sees an old bit fails, because of the park word. */
 		ck_bitmap_reset(g->bits, t->slot);
 		fetch_add_relaxed(&g->attn, -1u);
+		if (how->in)
+			fetch_add_relaxed(&how->in->queue->group.attn, -ATTN_RESERVE);
 	}
 	return r;
 }
@@ -481,7 +513,9 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 	t->idle = cycles();
 	t->check = t->takes + 1;	/* of the next work it is not known how long it runs */
 	do {
-		if (g && !t->spinning)
+		if (how->in)
+			g = inside_group(x, how->in);
+		else if (g && !t->spinning)
 			spin_begin(g, t);
 		/* A thread that was woken takes what it finds. */
 		r = idle_spin(x, t, how, spin, t->queue && !parked ? LOOK_LEAVE : 0, work);

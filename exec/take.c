@@ -265,6 +265,26 @@ static inline bool queue_hint(struct exec_queue *q, struct exec_thread *t, u32 h
 	       load_relaxed(&q->n[PQ_LOW]);
 }
 
+/* May q have work, also in hoards?  Progress: wait-free. */
+bool queue_has(struct exec_queue *q, struct exec_thread *t)
+{
+	return queue_hint(q, t, LOOK_DEEP);
+}
+
+/* A number that changes whenever a thread takes work of q.  Progress: wait-free. */
+u64 queue_mark(struct exec_queue *q)
+{
+	struct exec_lane *l;
+	u64 sum = 0;
+	u32 d, s, k;
+
+	for_each_lane(q, 0, d, s, l)
+		sum = 31 * sum + load_relaxed(&l->ring.head) + 7 * load_relaxed(&l->hoard.word);
+	for (k = 0; k < PQS; k++)
+		sum = 31 * sum + load_relaxed(&q->ticket[k]) - load_relaxed(&q->n[k]);
+	return sum;
+}
+
 /* The same for all queues that t serves.  Progress: wait-free. */
 bool thread_may_take(struct exec *x, struct exec_thread *t, u32 how)
 {

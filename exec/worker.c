@@ -71,8 +71,12 @@ static __cold void drive_change(struct exec_queue *q, u32 drive)
 static __cold void workers_missing(struct exec_queue *q, u32 n, u32 error)
 {
 	store_relaxed(&q->x->error, error);
-	if (fetch_add_relaxed(&q->missing, n) + n == q->workers)
-		drive_change(q, q->drive_set | DRIVE_BARE | DRIVE_FAILED);
+	if (fetch_add_relaxed(&q->missing, n) + n != q->workers)
+		return;
+	store_relaxed(&q->again, exec_now_ns() + AGAIN_NS);
+	/* Relaxed: a later push tries again, queue_again(). */
+	fetch_or_relaxed(&q->group.attn, ATTN_START);
+	drive_change(q, q->drive_set | DRIVE_BARE | DRIVE_FAILED);
 }
 
 /* Run one piece of work, and at every SAMPLE_EVERY-th measure how long it runs. */
@@ -211,14 +215,43 @@ static int worker_create(struct exec_queue *q, u32 i)
 					      &q->args[i]);
 }
 
-/* The first thread that calls this creates the workers; later calls have no effect. */
+/*
+ * No worker of q could be created: may the caller try again?  Then it has the queue to itself, as
+ * the first one that starts it.  Progress: blocking: it joins threads that were refused a slot.
+ */
+static __cold bool queue_again(struct exec_queue *q)
+{
+	u32 old = RUN_UP, i;
+
+	if (!(load_relaxed(&q->drive) & DRIVE_FAILED) || exec_now_ns() < load_relaxed(&q->again))
+		return false;
+	/* EXEC-W3 <-> EXEC-W4 */
+	if (!cas_acquire_relaxed(&q->run, &old, RUN_STARTING))
+		return false;
+	if (!(load_relaxed(&q->drive) & DRIVE_FAILED)) {
+		store_release(&q->run, RUN_UP);		/* EXEC-W4 <-> EXEC-W3 */
+		return false;
+	}
+	for (i = 0; i < load_relaxed(&q->alive); i++)
+		exec_os_thread_join(q->x, &q->threads[i]);
+	store_relaxed(&q->alive, 0);
+	store_relaxed(&q->missing, 0);
+	drive_change(q, q->drive_set);
+	return true;
+}
+
+/*
+ * The first thread that calls this creates the workers.  Later calls have no effect, unless none
+ * could be created.
+ */
 void queue_start(struct exec_queue *q)
 {
 	u32 old = RUN_ARMED, i;
 	int rc = 0;
 
 	/* EXEC-W3 <-> EXEC-W4 */
-	if (!cas_acquire_relaxed(&q->run, &old, RUN_STARTING))
+	if (!cas_acquire_relaxed(&q->run, &old, RUN_STARTING) &&
+	    (old != RUN_UP || !queue_again(q)))
 		return;
 	/* Relaxed: a pusher that no longer sees it relies on the workers' first check. */
 	fetch_and_relaxed(&q->group.attn, ~ATTN_START);
@@ -231,6 +264,21 @@ void queue_start(struct exec_queue *q)
 	if (rc)
 		workers_missing(q, q->workers - i, (u32)rc);
 	store_release(&q->run, RUN_UP);		/* EXEC-W4 <-> EXEC-W3 */
+}
+
+void exec_slot_freed(struct exec *x)
+{
+	u32 i;
+
+	for (i = 0; i < x->nqueues; i++) {
+		struct exec_queue *q = x->queues[i];
+
+		if (likely(!(load_relaxed(&q->drive) & DRIVE_FAILED)))
+			continue;
+		store_relaxed(&q->again, 0);
+		if (!queue_empty(q))
+			queue_start(q);
+	}
 }
 
 int exec_worker_error(struct exec *x)
@@ -336,7 +384,7 @@ void exec_stop(struct exec *x)
 /* A waiting thread checks its condition again after this many hand-offs. */
 #define WAIT_BUDGET	64u
 
-static void wait_run(struct exec *x, struct exec_thread *t, u32 work, u32 most)
+void wait_run(struct exec *x, struct exec_thread *t, u32 work, u32 most)
 {
 	u32 budget = t->budget, nexts = t->nexts;
 	u64 since = t->since;
@@ -359,7 +407,7 @@ static void wait_idle(struct exec *x, struct exec_thread *t, bool *ran)
 }
 
 /* Is there a queue of this kind? */
-static bool serves_any(struct exec *x, u32 serves)
+bool serves_any(struct exec *x, u32 serves)
 {
 	u32 i;
 
@@ -470,6 +518,7 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->slow_yield = ns_to_cycles(us, SLOW_YIELD_NS);
 	x->rest = ns_to_cycles(us, REST_NS);
 	x->steal = ns_to_cycles(us, STEAL_NS);
+	x->untouched = ns_to_cycles(us, UNTOUCHED_NS);
 	x->relax = ns_to_cycles(us, RELAX_NS);
 	x->fast = (u32)ns_to_cycles(us, FAST_NS);
 	x->leave_avg = (u32)ns_to_cycles(us, LEAVE_AVG_NS);
@@ -526,6 +575,7 @@ static void queue_destroy(struct exec_queue *q)
 			prioq_destroy(q->pq[i]);
 	}
 	group_fini(&q->group);
+	group_fini(&q->reserve);
 	free(q->lanes);
 	free(q->map);
 	free(q->threads);
@@ -576,7 +626,8 @@ int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 	q->threads = calloc(workers + 1, sizeof(*q->threads));
 	q->args = calloc(workers + 1, sizeof(*q->args));
 	if (!q->lanes || !q->map || !q->threads || !q->args ||
-	    !group_init(&q->group, 3 + x->nqueues, x->max_threads))
+	    !group_init(&q->group, 3 + 2 * x->nqueues, x->max_threads) ||
+	    !group_init(&q->reserve, 4 + 2 * x->nqueues, x->max_threads))
 		goto out;
 	memset(q->map, 0, (x->words + 7) / 8 * CACHELINE);
 	for (i = 0; i < PQS; i++) {

@@ -435,7 +435,9 @@ PAWL_API int pawl_graph_delete(struct pawl_engine *e, pawl_graph_t graph);
  * A wait without a limit runs ops that it waits for, if they are next among those that this
  * thread made ready: ops that name the var; for pawl_wait_all(), any ops.  With a limit it runs
  * none.  In both cases it runs the ops of queues that have no workers, and checks the limit
- * between two of them.  In a body a wait runs ready ops on the thread's stack.
+ * between two of them.  In a body, where a thread that only waited would block a worker, a wait
+ * takes ops of the body's queue onto the stack if all its workers are inside waits, or if none
+ * has taken an op for a millisecond.
  *
  *   readable: until all writes of the var are complete.  Returns the error that poisons the
  *             var, and clears it, so that one wait reports it.
@@ -547,7 +549,8 @@ PAWL_API int pawl_ready_fd(struct pawl_engine *e);
 /*
  * Run ready ops until done(user) returns true, or until the timeout (-ETIMEDOUT).  done() is
  * called after each op, and when work is pushed.  If something else makes it true, push an op
- * then, or the call may sleep until the timeout.
+ * then, or the call may sleep until the timeout.  In a body the call leaves ops to idle workers,
+ * as a wait does, and calls done() at least once per millisecond.
  * Progress: blocking.
  */
 PAWL_API int pawl_run_until(struct pawl_engine *e, bool (*done)(void *user), void *user,

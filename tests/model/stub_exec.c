@@ -77,6 +77,10 @@ void exec_stop(struct exec *x)
 {
 }
 
+void exec_slot_freed(struct exec *x)
+{
+}
+
 int exec_worker_error(struct exec *x)
 {
 	return 0;
@@ -173,6 +177,12 @@ int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), vo
 			cpu_relax();
 	}
 	return 0;
+}
+
+int exec_wait_inside(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,
+		     s64 timeout_ns, u32 flags, struct exec_inside *in)
+{
+	return exec_wait(x, t, cond, arg, timeout_ns, in->takes ? EXEC_HELP : EXEC_WAIT);
 }
 
 void exec_unpark(struct exec *x, struct exec_thread *t)

@@ -504,7 +504,7 @@ static int goes_deeper(struct pawl_run *run, void *arg)
 /* Also a wait that would leave them to workers: by a flag, the configuration, or its depth. */
 START_TEST(test_without_workers_every_wait_runs_ops)
 {
-	static struct level l[HELP_DEPTH + 10];
+	static struct level l[74];
 	struct pawl_config c = small(PAWL_PER_DEVICE, 4);
 	u32 help, i, ran = 0;
 
