@@ -126,6 +126,17 @@ if command -v flock >/dev/null; then
 	run 0 "serial order of $ops ops" record info "$tmp/rec"
 fi
 
+# in the formats of others, and back: the same ops in the same order
+run 0 '"runtimeInSeconds"' record wfformat "$tmp/rec"
+cp "$tmp/out" "$tmp/back.json"
+run 0 "^wfformat: $ops ops,.*order kept" replay "$tmp/back.json"
+run 0 '^parents .*, of which no file implies 0$' record info "$tmp/back.json"
+run 0 '"traceEvents"' record trace "$tmp/rec"
+"$python" -c 'import json, sys
+e = json.load(open(sys.argv[1]))["traceEvents"]
+sys.exit(sum(x["ph"] in "Xb" and x["cat"] != "launch" for x in e) < int(sys.argv[2]))' "$tmp/out" "$ops" ||
+	fail "a trace of a recording lacks bodies"
+
 # cut and damaged
 head -c -10 "$tmp/rec" >"$tmp/cut"
 run 0 'whole up to byte [0-9]+: the program did not end it' record info "$tmp/cut"

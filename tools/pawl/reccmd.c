@@ -14,12 +14,13 @@
 #include "record.h"
 
 static const char help[] =
-"Usage: pawl record info|dump|json FILE\n"
+"Usage: pawl record info|dump|json|trace|wfformat FILE\n"
 "Show a recording of a program that ran with PAWL_RECORD=FILE (pawl_record_start(3)), or\n"
 "a workload in another format that pawl replay supports.\n\n"
 "  info   a summary, and whether the ops have a serial order\n"
 "  dump   one line per op, in that order\n"
-"  json   everything as JSON\n";
+"  json   everything as JSON\n"
+"  trace, wfformat  the same ops as a trace of Chrome, or as a WfFormat instance\n";
 
 static const char *const kinds[] = { "per-device", "pooled", "naive" };
 static const char *const props[] = { "normal", "copy-from-device", "copy-to-device",
@@ -402,6 +403,197 @@ static int json(const struct recording *r, const uint32_t *order, size_t n)
 	return 0;
 }
 
+/* --- other formats --- */
+
+/* One event of Chrome's trace format; ts and dur are microseconds. */
+static void event(const char *sep, char ph, const char *cat, const char *name, uint32_t engine,
+		  uint32_t thread, uint64_t ns)
+{
+	printf("%s\n{\"ph\":\"%c\",\"cat\":\"%s\",\"name\":", sep, ph, cat);
+	json_text(*name ? name : "op");
+	/* no process and no thread of the kernel has such a number */
+	printf(",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32 ",\"ts\":%.3f", engine + 1, 5000000 + thread,
+	       (double)ns / 1e3);
+}
+
+/* Bodies are slices of their threads; asynchronous ones and launches are async events. */
+static int chrome(const struct recording *r, const uint32_t *order, size_t n)
+{
+	const char *sep = "";
+	size_t i;
+
+	printf("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+	for (i = 0; i < n; i++) {
+		const struct rec_op *o = &r->ops[order[i]];
+		const char *cat = o->launch ? "launch" : "async", *name = o->launch ? cat : o->name;
+		uint32_t runner = o->runner == REC_NONE ? o->thread : o->runner;
+
+		if (!o->ended)
+			continue;
+		if (!o->launch && !o->async) {
+			event(sep, 'X', "op", name, o->engine, runner, o->begin);
+			printf(",\"dur\":%.3f,\"args\":{\"op\":%" PRIu32 "}}",
+			       (double)(o->end - o->begin) / 1e3, order[i]);
+		} else {
+			event(sep, 'b', cat, name, o->engine, runner, o->begin);
+			printf(",\"id\":%" PRIu32 "}", order[i]);
+			event(",", 'e', cat, name, o->engine, runner, o->end);
+			printf(",\"id\":%" PRIu32 "}", order[i]);
+		}
+		sep = ",";
+	}
+	for (i = 0; i < r->nnodes; i++) {
+		const struct rec_node *k = &r->nodes[i];
+		uint32_t engine = r->ops[k->op].engine;
+
+		if (!k->ended || k->skipped)
+			continue;
+		event(sep, k->async ? 'b' : 'X', "op", k->name, engine, k->runner, k->begin);
+		if (k->async) {
+			printf(",\"id\":\"%" PRIu32 ".%" PRIu32 "\"}", k->op, k->number);
+			event(",", 'e', "op", k->name, engine, k->runner, k->end);
+			printf(",\"id\":\"%" PRIu32 ".%" PRIu32 "\"}", k->op, k->number);
+		} else {
+			printf(",\"dur\":%.3f,\"args\":{\"op\":%" PRIu32 "}}",
+			       (double)(k->end - k->begin) / 1e3, k->op);
+		}
+		sep = ",";
+	}
+	printf("\n]}\n");
+	return 0;
+}
+
+static void files(const struct recording *r, const struct rec_op *o, const char *key, bool write)
+{
+	const char *sep = "";
+	uint32_t j;
+
+	printf(",\"%s\":[", key);
+	for (j = 0; j < o->naccesses; j++) {
+		if (r->accesses[o->access + j].write != write)
+			continue;
+		printf("%s\"var%" PRIu32 "\"", sep, r->accesses[o->access + j].var);
+		sep = ",";
+	}
+	putchar(']');
+}
+
+/* An edge from a parent to a child: places in the order. */
+struct link {
+	size_t from, to;
+};
+
+static int link_cmp(const void *a, const void *b)
+{
+	const struct link *x = a, *y = b;
+
+	return x->from != y->from ? (x->from < y->from ? -1 : 1) : x->to < y->to ? -1 : x->to > y->to;
+}
+
+/* The last write of each var, or the reads since then, precede an access. */
+static struct link *links(const struct recording *r, const uint32_t *order, size_t n, size_t *count)
+{
+	struct last { size_t write, reads; } *last = calloc(r->nvars + 1, sizeof(*last));
+	size_t *before = calloc(r->naccesses + 1, sizeof(*before));	/* the read before, + 1 */
+	size_t *by = calloc(r->naccesses + 1, sizeof(*by)), i, k;
+	struct link *l = calloc(2 * r->naccesses + r->nedges + 1, sizeof(*l));
+	uint32_t j;
+
+	*count = 0;
+	for (i = 0; last && before && by && l && i < n; i++)
+		for (j = 0; j < r->ops[order[i]].naccesses; j++) {
+			size_t at = r->ops[order[i]].access + j;
+			struct last *v = &last[r->accesses[at].var];
+
+			by[at] = i;
+			if (!r->accesses[at].write) {
+				if (v->write)
+					l[(*count)++] = (struct link){ v->write - 1, i };
+				before[at] = v->reads;
+				v->reads = at + 1;
+				continue;
+			}
+			for (k = v->reads; k; k = before[k - 1])
+				l[(*count)++] = (struct link){ by[k - 1], i };
+			if (!v->reads && v->write)
+				l[(*count)++] = (struct link){ v->write - 1, i };
+			*v = (struct last){ i + 1, 0 };
+		}
+	if (!last || !before || !by) {
+		free(l);
+		l = NULL;
+	}
+	free(last);
+	free(before);
+	free(by);
+	if (l)
+		qsort(l, *count, sizeof(*l), link_cmp);
+	return l;
+}
+
+static void tasks(const char *key, const struct link *l, size_t first, size_t last, bool to)
+{
+	const char *sep = "";
+	size_t i;
+
+	printf(",\"%s\":[", key);
+	for (i = first; i < last; i++) {
+		if (i > first && !link_cmp(&l[i], &l[i - 1]))
+			continue;
+		printf("%s\"op%zu\"", sep, to ? l[i].to : l[i].from);
+		sep = ",";
+	}
+	putchar(']');
+}
+
+/* A WfFormat instance: an op is a task, and a var a file. */
+static int wfformat(const struct recording *r, const uint32_t *order, size_t n)
+{
+	size_t count, i, p = 0, c = 0, end;
+	struct link *down = links(r, order, n, &count), *up = calloc(count + 1, sizeof(*up));
+
+	if (!down || !up) {
+		free(down);
+		free(up);
+		return -ENOMEM;
+	}
+	for (i = 0; i < count; i++)
+		up[i] = (struct link){ down[i].to, down[i].from };
+	qsort(up, count, sizeof(*up), link_cmp);
+	printf("{\"name\":\"pawl\",\"schemaVersion\":\"1.5\",\"workflow\":{\"specification\":{\"tasks\":[");
+	for (i = 0; i < n; i++) {
+		const struct rec_op *o = &r->ops[order[i]];
+
+		printf("%s\n{\"id\":\"op%zu\",\"name\":", i ? "," : "", i);
+		json_text(*o->name ? o->name : "op");
+		for (end = p; end < count && up[end].from == i; end++)
+			;
+		tasks("parents", up, p, end, true);
+		for (p = end, end = c; end < count && down[end].from == i; end++)
+			;
+		tasks("children", down, c, end, true);
+		c = end;
+		files(r, o, "inputFiles", false);
+		files(r, o, "outputFiles", true);
+		putchar('}');
+	}
+	printf("],\"files\":[");
+	for (i = 0; i < r->nvars; i++)
+		printf("%s{\"id\":\"var%zu\",\"sizeInBytes\":0}", i ? "," : "", i);
+	printf("]},\"execution\":{\"makespanInSeconds\":%.9f,\"executedAt\":\"1970-01-01T00:00:00Z\","
+	       "\"tasks\":[", (double)r->length / 1e9);
+	for (i = 0; i < n; i++) {
+		const struct rec_op *o = &r->ops[order[i]];
+
+		printf("%s\n{\"id\":\"op%zu\",\"runtimeInSeconds\":%.9f,\"priority\":%" PRId32 "}",
+		       i ? "," : "", i, o->ended ? (double)(o->end - o->begin) / 1e9 : 0.0, o->priority);
+	}
+	printf("]}}}\n");
+	free(down);
+	free(up);
+	return 0;
+}
+
 static int show(const char *self, const char *what, const char *path)
 {
 	struct recording r;
@@ -418,6 +610,10 @@ static int show(const char *self, const char *what, const char *path)
 		rc = info(&r, path, order, n);
 	else if (!strcmp(what, "dump"))
 		rc = dump(&r, order, n);
+	else if (!strcmp(what, "trace"))
+		rc = chrome(&r, order, n);
+	else if (!strcmp(what, "wfformat"))
+		rc = wfformat(&r, order, n);
 	else
 		rc = json(&r, order, n);
 	free(order);
@@ -432,8 +628,9 @@ int cmd_record(int argc, char **argv)
 		return STATUS_OK;
 	}
 	if (argc != 3 || (strcmp(argv[1], "info") && strcmp(argv[1], "dump") &&
-			  strcmp(argv[1], "json"))) {
-		fprintf(stderr, "%s: info, dump or json, and a file\nTry '%s --help'.\n", argv[0],
+			  strcmp(argv[1], "json") && strcmp(argv[1], "trace") &&
+			  strcmp(argv[1], "wfformat"))) {
+		fprintf(stderr, "%s: info, dump or json, trace or wfformat, and a file\nTry '%s --help'.\n", argv[0],
 			argv[0]);
 		return STATUS_USAGE;
 	}
