@@ -42,7 +42,7 @@ static void live(struct pawl_engine *e, const pawl_var_t *v, pawl_var_t gone, u3
 		l.vars = v + 3;
 	}
 	l.flags = PAWL_OP_CQ;	/* without one */
-	FAILS(pawl_graph_push(e, g, &l), -ESTALE, "op.cq");
+	FAILS(pawl_graph_push(e, g, &l), -ESTALE, "how.cq");
 	/* One that never begins. */
 	l.flags = PAWL_OP_TICKET;
 	l.ticket = &ticket;
@@ -53,6 +53,7 @@ static void live(struct pawl_engine *e, const pawl_var_t *v, pawl_var_t gone, u3
 		OK(pawl_var_clear(e, v[i]));
 	/* After the delete, in the last launch. */
 	l.flags = 0;
+	l.ticket = NULL;
 	OK(pawl_graph_push(e, g, &l));
 	OK(pawl_graph_delete(e, g));
 	OK(pawl_wait_all(e, SOON_NS, NULL));

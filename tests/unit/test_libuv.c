@@ -45,7 +45,7 @@ static void *pusher(void *arg)
 	op.flags = cq.h ? PAWL_OP_CQ : 0;
 	op.cq = cq;
 	for (i = 0; i < EACH; i++) {
-		op.tag = me << 32 | i;
+		op.tag = cq.h ? me << 32 | i : 0;
 		MUST(!pawl_push(e, &op));
 		if (!(i % 8))
 			sched_yield();
