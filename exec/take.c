@@ -697,7 +697,8 @@ static u32 take_visited(struct exec_queue *q, struct exec_thread *t, u32 how)
 	/* First what it has taken of that lane in a batch: that is older. */
 	if (t->hoarded == l && mine && !hoard_empty(load_relaxed(&mine->hoard.word)))
 		w = take_hoard(q, t, &mine->hoard);
-	if (!w)
+	/* The turn is of the queue from which the thread took before; this one may lack the lane. */
+	if (!w && l)
 		w = l == mine ? take_own(q, l) : take_lane(q, t, l, how);
 	return w ? w : look_around(q, t, how);
 }

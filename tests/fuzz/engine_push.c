@@ -114,6 +114,22 @@ static bool room(u32 n)
 	return w->nnodes + n <= NODES && w->nfuncs + n <= NODES && may_push();
 }
 
+u64 window_flight(struct pawl_engine *e);	/* core/admit.h */
+
+static u64 unreaped_now(void)
+{
+	struct pawl_stats st = { .size = sizeof(st) };
+
+	GOOD(!pawl_stats(w->e, &st));
+	return st.unreaped;
+}
+
+/* What takes room in the window: ops in flight without waits, and completions to be reaped. */
+static u64 window_flight_now(void)
+{
+	return window_flight(w->e);
+}
+
 /* Check that a refusal was right. flight is the number of ops in flight before the push. */
 static void check_again(int rc, u64 flight, u32 n, enum full group)
 {
@@ -124,7 +140,15 @@ static void check_again(int rc, u64 flight, u32 n, enum full group)
 	/* There would never be room for it. */
 	if (fails && n > w->cfg.window && rc == -E2BIG)
 		return;
+	if (n > 1 && group != NOT_FULL && rc == -E2BIG) {
+		if (group == FULL)
+			notes_refused();
+		return;
+	}
 	if (group == MAYBE_FULL && rc == -EAGAIN)
+		return;
+	/* It would wait for nothing but a reap. */
+	if (!fails && rc == -EAGAIN && group != FULL && unreaped_now())
 		return;
 	if (group == FULL && rc == -EAGAIN && !full)
 		notes_refused();
@@ -153,7 +177,7 @@ void do_push(void)
 	ni = node_new();
 	node_add(ni, fi);
 	w->node[ni].no_skip = d.op.prop == PAWL_NO_SKIP;
-	flight = in_flight();
+	flight = window_flight_now();
 	if (w->notes)
 		group = notes_full(fi, 1);
 	place(ni);
@@ -185,7 +209,7 @@ void do_batch(void)
 		node_add(ni[i], fi);
 		w->node[ni[i]].no_skip = ops[i].prop == PAWL_NO_SKIP;
 	}
-	flight = in_flight();
+	flight = window_flight_now();
 	if (w->notes)
 		group = notes_full(fi + 1 - n, n);
 	for (i = 0; i < n; i++)
@@ -331,7 +355,7 @@ void do_oper_push(void)
 	ni = node_new();
 	node_add(ni, fi);
 	w->node[ni].no_skip = w->errors;
-	flight = in_flight();
+	flight = window_flight_now();
 	if (w->notes)
 		group = notes_full(fi, 1);
 	if (!dead) {
@@ -408,7 +432,7 @@ void do_var_delete(void)
 	node_add(ni, fi);
 	w->node[ni].deletes = w->node[ni].no_skip = true;
 	w->node[ni].silent = b & 128;
-	flight = in_flight();
+	flight = window_flight_now();
 	place(ni);
 	s->dead = true;
 	w->live[i] = w->live[--w->nlive];

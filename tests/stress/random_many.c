@@ -26,7 +26,9 @@ static void *pusher(void *arg)
 		u32 k = rnd(&u->seed) % 100 < u->batch ? (u32)(rnd(&u->seed) % 20) + 1 : 1;
 		u32 node = fetch_add_relaxed(&nodes, 1);
 		struct op *o;
+		bool single;
 		u64 begin;
+		int rc;
 
 		k = min_u(k, u->n - at);
 		o = &p->op[u->first + at];
@@ -42,10 +44,12 @@ static void *pusher(void *arg)
 			ops[i] = d[i].op;
 		}
 		begin = u->timed ? fetch_add_relaxed(&stamps, 1) : 0;
-		if (k == 1 && rnd(&u->seed) % 8)
-			GOOD(!pawl_push(p->e, ops));
-		else
-			GOOD(!pawl_push_batch(p->e, ops, k));
+		single = k == 1 && rnd(&u->seed) % 8;
+		/* Completions take room until they are reaped, and a push does not wait for that. */
+		while ((rc = single ? pawl_push(p->e, ops) : pawl_push_batch(p->e, ops, k))) {
+			GOOD(rc == -EAGAIN && u->notes);
+			notes_reap(p);
+		}
 		for (i = 0; i < k; i++) {
 			/* Set after the push: bodies read neither. */
 			o[i].begin = begin;
@@ -63,10 +67,10 @@ static void *pusher(void *arg)
 		if (rnd(&u->seed) % 100 < u->waits) {
 			pawl_var_t v = p->slot[u->map[rnd(&u->seed) % u->nv]].v;
 			s64 limit = rnd(&u->seed) % 2 ? -1 : (s64)(rnd(&u->seed) % 50000);
-			int rc = rnd(&u->seed) % 3 ? pawl_wait_readable(p->e, v, limit, NULL) :
+			int wrc = rnd(&u->seed) % 3 ? pawl_wait_readable(p->e, v, limit, NULL) :
 						     pawl_wait_writable(p->e, v, limit, NULL);
 
-			GOOD(rc == 0 || (rc == -ETIMEDOUT && limit >= 0));
+			GOOD(wrc == 0 || (wrc == -ETIMEDOUT && limit >= 0));
 		}
 	}
 	free(d);
