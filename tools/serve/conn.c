@@ -788,7 +788,9 @@ static void feed(struct conn *c, const char *p, size_t n)
 		if (first) {
 			c->framing = HEAD_LF;
 			c->headed = used;
-			c->last = used ? p[used - 1] : 0;
+			/* else an empty line in front of a request may be cut in two */
+			if (used)
+				c->last = p[used - 1];
 		}
 		head = !c->headed;
 		if (!used) {
