@@ -309,7 +309,8 @@ static bool state_is_of(u32 state, u32 gen)
 	u32 phase = state & NOTE_PHASE;
 
 	return state >> NOTE_GEN_SHIFT == gen &&
-	       (phase == NOTE_QUEUED || phase == NOTE_RUNNING);
+	       (phase == NOTE_QUEUED || phase == NOTE_RUNNING ||
+		(state & NOTE_ENDING) == NOTE_ENDING);
 }
 
 /* Undo note_fill(): the op is not pushed. */
@@ -389,20 +390,24 @@ pawl_release_fn note_release(struct pawl_engine *e, const struct op *op)
 	return note_of(e, op->note)->release;
 }
 
-/* The op starts, unless it is canceled before: 0 or -ECANCELED.  Progress: lock-free. */
-static int note_start(struct op_note *n, u32 state)
+/*
+ * The op is NOTE_RUNNING from here on, or NOTE_ENDING, and a cancel fails; or it was canceled
+ * before: 0 or -ECANCELED.  Progress: lock-free.
+ */
+static int note_start(struct op_note *n, u32 state, u32 to)
 {
 	do
 		if (state & NOTE_CANCELED)
 			return -ECANCELED;
-	while (!cas_relaxed(&n->state, &state, (state & ~NOTE_PHASE) | NOTE_RUNNING));
+	while (!cas_relaxed(&n->state, &state, (state & ~NOTE_PHASE) | to));
 	return 0;
 }
 
 /*
  * Called before the op starts, or (starts is false) before it ends without having started.
- * Returns 0, or -ECANCELED or -ETIMEDOUT if it must not start.  An op that does not start is
- * QUEUED until it is complete.  Progress: wait-free, since one cancel can precede note_start().
+ * Returns 0, or -ECANCELED or -ETIMEDOUT if it must not start.  A cancel that succeeded is what
+ * the op ends with, whatever else would keep it from starting.  Progress: wait-free, since one
+ * cancel can precede note_start().
  */
 int note_begin(struct thread *t, struct op *op, bool starts)
 {
@@ -410,21 +415,21 @@ int note_begin(struct thread *t, struct op *op, bool starts)
 	u32 state = load_relaxed(&n->state), phase = state & NOTE_PHASE;
 	int rc;
 
-	/* An op that a device parked comes here again; it started before. */
-	if (phase != NOTE_QUEUED && phase != NOTE_PRIVATE)
+	/* An op that a device parked comes here again; that was decided before. */
+	if ((phase != NOTE_QUEUED && phase != NOTE_PRIVATE) ||
+	    (state & NOTE_ENDING) == NOTE_ENDING)
 		return 0;
 	if (phase == NOTE_PRIVATE)
 		store_release(&n->state, state_end(state));	/* CORE-Q3 <-> CORE-Q4 */
-	if (state & NOTE_CANCELED)
-		rc = -ECANCELED;
-	else if (n->deadline != NOTE_NEVER && exec_late(n->deadline))
+	if (n->deadline != NOTE_NEVER && exec_late(n->deadline))
 		rc = -ETIMEDOUT;
 	else
 		rc = n->group ? group_begin(t->e, n) : 0;
 	if (BUSTED(DEADLINE_IGNORED))
 		rc = rc == -ETIMEDOUT ? 0 : rc;
-	if (!rc && starts && phase == NOTE_QUEUED)
-		rc = note_start(n, state);
+	if (phase == NOTE_QUEUED &&
+	    note_start(n, state, starts && !rc ? NOTE_RUNNING : NOTE_ENDING))
+		rc = -ECANCELED;
 	if (rc)
 		op_err_set(t, op, error_make(t, rc, op_name(op), rc == -ECANCELED ?
 					     "the op was canceled before it started" :
@@ -513,14 +518,15 @@ int pawl_cancel(struct pawl_engine *e, pawl_ticket_t ticket)
 	struct op_note *n = ticket_note(e, ticket, &state);
 	u32 gen = (u32)(ticket.h >> 32);
 
-	while (n && state_is_of(state, gen)) {
+	while (n && state_is_of(state, gen) && (state & NOTE_ENDING) != NOTE_ENDING) {
 		/* Relaxed: a cancel passes no data to the op. */
 		if ((state & NOTE_CANCELED) ||
 		    cas_relaxed(&n->state, &state, state | NOTE_CANCELED))
 			return (state & NOTE_PHASE) == NOTE_QUEUED ? 0 :
 			       err(-EINPROGRESS, "cancel: the op has started");
 	}
-	return err(-ESTALE, "cancel: the op is complete, or this is no ticket of this engine");
+	return err(-ESTALE, "cancel: the op is complete or ends without having started, or this is "
+		   "no ticket of this engine");
 }
 PAWL_EXPORT(pawl_cancel);
 

@@ -29,6 +29,8 @@ enum {
 	NOTE_PRIVATE = 3,	/* no ticket, but a deadline or a group, and it has not started */
 	NOTE_PHASE = 3,
 	NOTE_CANCELED = 4,
+	/* All bits: it has a ticket, and ends without having started, but not by a cancel. */
+	NOTE_ENDING = NOTE_PRIVATE | NOTE_CANCELED,
 };
 #define NOTE_GEN_SHIFT	3
 #define NOTE_GEN_MASK	((1u << 29) - 1)

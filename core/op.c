@@ -52,14 +52,12 @@ __cold int op_stray(const struct pawl_op *d, const char *who, const char *of)
 	} pairs[] = {
 		{ "cq", "CQ", PAWL_OP_CQ },
 		{ "tag", "CQ", PAWL_OP_CQ },
-		{ "deadline_ns", "DEADLINE", PAWL_OP_DEADLINE },
 		{ "ticket", "TICKET", PAWL_OP_TICKET },
 		{ "group", "GROUP", PAWL_OP_GROUP },
 		{ "cost", "COST", PAWL_OP_COST },
 		{ "arg_size", "ARG", PAWL_OP_ARG },
 	};
-	const bool set[] = { d->cq.h, d->tag, d->deadline_ns, d->ticket, d->group.h, d->cost,
-			     d->arg_size };
+	const bool set[] = { d->cq.h, d->tag, d->ticket, d->group.h, d->cost, d->arg_size };
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(pairs); i++)

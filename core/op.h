@@ -300,12 +300,14 @@ static inline bool op_arg_fits(const struct pawl_op *d)
 /* op_where() of an op that has nothing but these flags. */
 #define WHERE_FLAGS(f) ((u64)(f) << (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 32 : 16))
 
-/* Is a field set without the flag that says so?  For an op of the current size. */
+/*
+ * Is a field set without the flag that says so?  For an op of the current size.  A deadline is not
+ * checked, so that a program can push one description with it and without.
+ */
 static inline bool op_strays(const struct pawl_op *d)
 {
 	u64 set = d->flags & PAWL_OP_CQ ? 0 : d->cq.h | d->tag;
 
-	set |= d->flags & PAWL_OP_DEADLINE ? 0 : (u64)d->deadline_ns;
 	set |= d->flags & PAWL_OP_TICKET ? 0 : (u64)(uintptr_t)d->ticket;
 	set |= d->flags & PAWL_OP_GROUP ? 0 : d->group.h;
 	set |= d->flags & PAWL_OP_COST ? 0 : d->cost;

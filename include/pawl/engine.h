@@ -277,7 +277,7 @@ struct pawl_op {
 	uint16_t flags;			/* PAWL_OP_* */
 	struct pawl_device device;
 	const char *name;		/* for traces and messages; must outlive the engine */
-	/* Each of these needs its flag, and is 0 without it. */
+	/* Each of these needs its flag, and but for deadline_ns it is 0 without it. */
 	pawl_cq_t cq;
 	uint64_t tag;
 	int64_t deadline_ns;		/* absolute, of CLOCK_MONOTONIC */

@@ -310,14 +310,13 @@ START_TEST(test_a_field_without_its_flag_is_refused)
 	OK(pawl_graph_create(e, &good, 1, 0, &g));
 	OK(pawl_cq_create(e, &cq));
 	OK(pawl_group_create(e, NULL, &group));
-	for (i = 0; i < 7; i++) {
+	for (i = 0; i < 6; i++) {
 		static const struct {
 			const char *field, *flag;
 			u16 bit;
 		} of[] = {
 			{ "cq is set", "PAWL_OP_CQ", PAWL_OP_CQ },
 			{ "tag is set", "PAWL_OP_CQ", PAWL_OP_CQ },
-			{ "deadline_ns is set", "PAWL_OP_DEADLINE", PAWL_OP_DEADLINE },
 			{ "ticket is set", "PAWL_OP_TICKET", PAWL_OP_TICKET },
 			{ "group is set", "PAWL_OP_GROUP", PAWL_OP_GROUP },
 			{ "cost is set", "PAWL_OP_COST", PAWL_OP_COST },
@@ -328,11 +327,10 @@ START_TEST(test_a_field_without_its_flag_is_refused)
 		op.arg = &i;
 		op.cq.h = i < 2 ? cq.h : 0;
 		op.tag = i < 2;
-		op.deadline_ns = i == 2 ? INT64_MAX : 0;
-		op.ticket = i == 3 ? &ticket : NULL;
-		op.group.h = i == 4 ? group.h : 0;
-		op.cost = i == 5;
-		op.arg_size = i == 6 ? sizeof(i) : 0;
+		op.ticket = i == 2 ? &ticket : NULL;
+		op.group.h = i == 3 ? group.h : 0;
+		op.cost = i == 4;
+		op.arg_size = i == 5 ? sizeof(i) : 0;
 		/* the tag alone */
 		op.cq.h = i == 1 ? 0 : op.cq.h;
 		REFUSED(e, pawl_push(e, &op), -EINVAL, "push: op.", of[i].field, of[i].flag);
@@ -343,18 +341,17 @@ START_TEST(test_a_field_without_its_flag_is_refused)
 		how = plain;
 		how.cq = op.cq;
 		how.tag = op.tag;
-		how.deadline_ns = op.deadline_ns;
 		how.ticket = op.ticket;
 		how.group = op.group;
 		how.cost = op.cost;
-		if (i < 6)
+		if (i < 5)
 			REFUSED(e, pawl_graph_push(e, g, &how), -EINVAL, "graph_push: how.",
 				of[i].field, of[i].flag);
 		op.flags = how.flags = of[i].bit;
 		op.cq = how.cq = i < 2 ? cq : op.cq;
 		OK(pawl_push(e, &op));
 		OK(pawl_push_batch(e, &op, 1));
-		how.flags = i < 6 ? how.flags : 0;
+		how.flags = i < 5 ? how.flags : 0;
 		OK(pawl_graph_push(e, g, &how));
 		OK(pawl_wait_all(e, SOON_NS, NULL));
 		ck_assert_int_eq(pawl_cq_reap(e, cq, c, 4), i < 2 ? 3 : 0);
