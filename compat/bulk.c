@@ -252,7 +252,7 @@ bool mx_bulk_wants(struct pawl_mx_engine *e, const struct pawl_mx_op *op,
 	struct pawl_mx_engine *for_e;
 
 	if (size < 2 || pushing || !op->sync || d->prop != PAWL_NORMAL || d->flags ||
-	    d->priority || op->nreads + op->nwrites > BULK_VARS || e->kind == PAWL_MX_NAIVE ||
+	    op->priority || op->nreads + op->nwrites > BULK_VARS || e->kind == PAWL_MX_NAIVE ||
 	    mx_hooks.aggregating())
 		return false;
 	/* The push itself then refuses the op. */

@@ -273,8 +273,8 @@ static void keep_the_worker_busy(int dev_id)
 	ck_assert(soon(is_held));
 }
 
-/* The context's one worker, as by default, runs first the copy that is urgent. */
-START_TEST(test_copies_have_a_priority)
+/* Copies of CPUs run in MXNet's normal queue, which ignores priorities. */
+START_TEST(test_copies_run_in_the_order_of_their_pushes)
 {
 	NDArrayHandle from = floats(1), to[2] = { floats(1), floats(1) };
 	int ids[2] = { 0, 1 }, i;
@@ -286,7 +286,7 @@ START_TEST(test_copies_have_a_priority)
 	}
 	PUT(&opened, 1);
 	OK(MXNDArrayWaitAll());
-	ck_assert(nruns == 2 && runs[0] == 1 && runs[1] == 0);
+	ck_assert(nruns == 2 && runs[0] == 0 && runs[1] == 1);
 	OK(MXNDArrayFree(from));
 	for (i = 0; i < 2; i++)
 		OK(MXNDArrayFree(to[i]));
@@ -853,7 +853,7 @@ END_TEST
 SUITE("mx_arrays", 50, test_array, test_array_none_and_odd, test_views,
       test_elements_of_each_type_have_its_size, test_dimensions_that_are_kept_and_long_ones,
       test_a_wait_to_write_is_for_ops_that_read_and_a_wait_to_read_is_not,
-      test_copies_have_a_priority, test_a_copy_runs_in_the_context_of_its_array,
+      test_copies_run_in_the_order_of_their_pushes, test_a_copy_runs_in_the_context_of_its_array,
       test_a_copy_between_contexts_runs_on_a_copy_queue_of_the_target,
       test_the_numbers_of_a_seed, test_calls_need_no_more_memory_than_those_before,
       test_each_context_has_its_own_resources,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * compat/engine.c: the process's engine at exit().  It runs what was pushed as long as something
- * ends from time to time.  Calls of pawl_wait_all() and pawl_push() go through this file (--wrap),
+ * ends from time to time.  Calls of pawl_wait() and pawl_push() go through this file (--wrap),
  * so that no test waits for that time, and an op is over when its push returns.  Each case is a
  * process of its own, which runs this program.
  */
@@ -11,8 +11,10 @@
 #define SECOND 1000000000ll
 #define CASE "PAWL_TEST_EXIT_CASE"
 
-int __real_pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *err);
-int __wrap_pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *err);
+int __real_pawl_wait(struct pawl_engine *e, unsigned int what, uint64_t h, int64_t timeout_ns,
+		     struct pawl_error *err);
+int __wrap_pawl_wait(struct pawl_engine *e, unsigned int what, uint64_t h, int64_t timeout_ns,
+		     struct pawl_error *err);
 
 int __real_pawl_push(struct pawl_engine *e, const struct pawl_op *op);
 int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op);
@@ -31,9 +33,10 @@ static void completes_one(void)
 }
 
 /* The time is over at once, and meanwhile one op was completed, if the case is such a one. */
-int __wrap_pawl_wait_all(struct pawl_engine *e, int64_t timeout_ns, struct pawl_error *err)
+int __wrap_pawl_wait(struct pawl_engine *e, unsigned int what, uint64_t h, int64_t timeout_ns,
+		     struct pawl_error *err)
 {
-	int rc = __real_pawl_wait_all(e, timeout_ns > 0 ? 0 : timeout_ns, err);
+	int rc = __real_pawl_wait(e, what, h, timeout_ns > 0 ? 0 : timeout_ns, err);
 
 	if (timeout_ns == 5 * SECOND)
 		drains++;
@@ -50,7 +53,7 @@ int __wrap_pawl_push(struct pawl_engine *e, const struct pawl_op *op)
 {
 	int rc = __real_pawl_push(e, op);
 
-	return rc || !waits ? rc : __real_pawl_wait_all(e, -1, NULL);
+	return rc || !waits ? rc : pawl_wait_all(e, -1, NULL);
 }
 
 static unsigned int late_ran;

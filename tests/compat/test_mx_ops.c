@@ -64,6 +64,12 @@ START_TEST(test_libpawl_gets_the_op_as_it_was_pushed)
 		{ PAWL_MX_CPU, INT_MAX, 15 }, { PAWL_MX_CPU_PINNED, 3, 3 },
 		{ PAWL_MX_CPU_SHARED, 18, 2 }, { PAWL_MX_GPU, 0, 0 }, { PAWL_MX_GPU, 2, 2 },
 	};
+	/* the properties whose queues obey priorities in MXNet */
+	static const bool obeys[2][PAWL_NO_SKIP + 1] = {
+		{ [PAWL_CPU_PRIORITIZED] = true },
+		{ [PAWL_COPY_FROM_DEVICE] = true, [PAWL_COPY_TO_DEVICE] = true,
+		  [PAWL_GPU_PRIORITIZED] = true },
+	};
 	struct pawl_mx_engine *e = NULL;
 	struct pawl_mx_var *v[3];
 	struct pawl_mx_op op = { .name = "as it was" };
@@ -95,7 +101,9 @@ START_TEST(test_libpawl_gets_the_op_as_it_was_pushed)
 		ck_assert_int_eq(asked.device.kind,
 				 devs[i][0] == PAWL_MX_GPU ? PAWL_CUDA : PAWL_CPU);
 		ck_assert_int_eq(asked.device.id, devs[i][2]);
-		ck_assert(asked.priority == op.priority && asked.prop == prop);
+		ck_assert_int_eq(asked.prop, prop);
+		ck_assert_int_eq(asked.priority, obeys[devs[i][0] == PAWL_MX_GPU][prop] ?
+				 op.priority : 0);
 		ck_assert_uint_eq(asked.flags, op.wait ? PAWL_OP_NO_SKIP : 0);
 		ck_assert(!asked.fn == !op.sync && !asked.async_fn == !op.async);
 		ck_assert(asked.release && asked.arg);

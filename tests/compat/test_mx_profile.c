@@ -537,7 +537,7 @@ START_TEST(test_a_duration_from_before_the_trace_begins_with_it)
 	OK(MXSetProfilerState(0));
 	OK(MXDumpProfile(1));
 	json = slurp();
-	has(json, "\"name\":\"tab?here\"");
+	has(json, "\"name\":\"tab\\u0009here\"");
 	has(json, "\"ts\":0.000}");
 	free(json);
 	OK(MXProfileDestroyHandle(task));

@@ -25,10 +25,14 @@ STOPS = {
     'ring_grow': 'a ring that doubles allocates',
     'queue_start': 'the first op of a queue creates its workers',
     'trace_event': "a thread's first event of a trace allocates",
+    'trace_node': 'the same',
+    'trace_return': 'the same',
     'record_push': 'a recording, if one is on: a buffer at first, a write() when it is full',
     'record_undo': 'the same',
     'record_begin': 'the same',
     'record_end': 'the same',
+    'record_node_begin': 'the same',
+    'record_node_end': 'the same',
     'room_wait': 'blocks where there is no room, if the policy says so',
     'wait_naive': 'the naive kind runs the op inside the push',
     'lane_sync': 'the naive kind, or one without memory, waits for the device',
@@ -37,6 +41,7 @@ STOPS = {
     'lanes_trim': "a trim: the rings' memory goes back once",
     'cq_signal': 'the first completion in an empty queue: its eventfd, or a sleeping thread',
     'err': 'the text of an error',
+    'err_field': 'the same',
     'error_make': "a failed op's message",
     'launch_new': 'more launches of a graph in flight than ever before',
     'graph_put': 'the last reference of a graph frees it',
@@ -48,7 +53,7 @@ HARMLESS = {
     'memcpy', 'memset', 'memmove', 'memcmp', 'strlen', 'strncpy', 'snprintf', 'vsnprintf',
     'mprotect', 'sysconf', 'syscall', '__errno_location', 'clock_gettime', '__tls_get_addr',
     '_GLOBAL_OFFSET_TABLE_', '__snprintf_chk', '__vsnprintf_chk', '__memcpy_chk',
-    'pool_commit_hook', 'exec_worker_hook', 'abort', 'fprintf', 'stderr', 'bug_failed',
+    '__popcountdi2', 'pool_commit_hook', 'exec_worker_hook', 'abort', 'fprintf', 'stderr', 'bug_failed',
 }
 
 FUNC = re.compile(r'^[0-9a-f]+ <([^>]+)>:')

@@ -101,8 +101,13 @@ refused pawl help --help
 says "pawl: no command '--help'; 'pawl help' lists the commands"
 refused 'pawl help' help infer record
 says "pawl help: takes one command, and 'record' is a second"
-refused 'pawl version' version --help
-says "pawl version: takes no arguments, not '--help'"
+refused 'pawl version' version --verbose
+says "pawl version: takes no arguments, not '--verbose'"
+for args in 'version --help' 'version -h'; do
+	# shellcheck disable=SC2086 # words
+	run 0 $args
+	grep -q '^Usage: pawl version' "$tmp/out" || fail "pawl $args prints no help"
+done
 
 # a write that failed long before the end counts as well: without a buffer each write fails at once
 for buffer in '' 'stdbuf -o0'; do
@@ -138,8 +143,8 @@ for command in $commands; do
 	grep -q "^\*$command\*\$" "$man/pawl.1.scd" && grep -q "\*pawl-$command\*(1)" "$man/pawl.1.scd" || fail "pawl(1) does not name pawl-$command(1)"
 	if [ "$command" = record ]; then
 		refused "pawl record" record --no-such-option file
-		for what in info dump json; do
-			grep -qE "^  $what   [a-z]+ [a-z]+" "$tmp/own" ||
+		for what in info dump json trace wfformat; do
+			grep -qE "^  $what  +[a-z]+ [a-z]+" "$tmp/own" ||
 				fail "the help of record does not tell what $what does"
 		done
 		continue
@@ -345,7 +350,7 @@ refused 'pawl record' record --help more
 for args in '' info 'show file' 'info file more' 'inf file' 'information file' '--no-such-option file'; do
 	# shellcheck disable=SC2086 # words
 	refused 'pawl record' record $args
-	says 'pawl record: info, dump or json, and a file'
+	says 'pawl record: info, dump, json, trace or wfformat, and a file'
 	says "Try 'pawl record --help'."
 done
 for args in ',which file?' 'a b,one file' '-w 1 -r 2 a b,one file'; do

@@ -151,8 +151,8 @@ run 1 'neither a recording' replay "$tmp/cut"
 echo nothing >"$tmp/cut"
 run 1 'line 1' replay "$tmp/cut"
 run 1 'No such file' replay "$tmp/none"
-run 2 'info, dump or json' record
-run 2 'info, dump or json' record show "$tmp/rec"
+run 2 'info, dump, json, trace or wfformat' record
+run 2 'info, dump, json, trace or wfformat' record show "$tmp/rec"
 run 2 'which file' replay
 for option in workers repeat speed; do
 	for value in fast nan -1 1x 2e9; do
@@ -168,7 +168,7 @@ for option in --engine=fast -efast; do
 done
 run 2 '^pawl replay: one file' replay "$tmp/rec" "$tmp/rec"
 run 2 "^Try 'pawl replay --help'" replay --no-such-option "$tmp/rec"
-run 2 'info, dump or json' record info "$tmp/rec" more
+run 2 'info, dump, json, trace or wfformat' record info "$tmp/rec" more
 run 2 "^Try 'pawl record --help'" record info
 run 0 'Usage' record -h
 run 0 'Usage' replay -h

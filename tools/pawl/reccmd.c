@@ -17,10 +17,11 @@ static const char help[] =
 "Usage: pawl record info|dump|json|trace|wfformat FILE\n"
 "Show a recording of a program that ran with PAWL_RECORD=FILE (pawl_record_start(3)), or\n"
 "a workload in another format that pawl replay supports.\n\n"
-"  info   a summary, and whether the ops have a serial order\n"
-"  dump   one line per op, in that order\n"
-"  json   everything as JSON\n"
-"  trace, wfformat  the same ops as a trace of Chrome, or as a WfFormat instance\n";
+"  info       a summary, and whether the ops have a serial order\n"
+"  dump       one line per op, in that order\n"
+"  json       everything as JSON\n"
+"  trace      the ops as a trace of Chrome\n"
+"  wfformat   the ops as a WfFormat instance\n";
 
 static const char *const kinds[] = { "per-device", "pooled", "naive" };
 static const char *const props[] = { "normal", "copy-from-device", "copy-to-device",
@@ -630,7 +631,7 @@ int cmd_record(int argc, char **argv)
 	if (argc != 3 || (strcmp(argv[1], "info") && strcmp(argv[1], "dump") &&
 			  strcmp(argv[1], "json") && strcmp(argv[1], "trace") &&
 			  strcmp(argv[1], "wfformat"))) {
-		fprintf(stderr, "%s: info, dump or json, trace or wfformat, and a file\nTry '%s --help'.\n", argv[0],
+		fprintf(stderr, "%s: info, dump, json, trace or wfformat, and a file\nTry '%s --help'.\n", argv[0],
 			argv[0]);
 		return STATUS_USAGE;
 	}

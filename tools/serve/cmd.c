@@ -31,7 +31,7 @@ static const char help_text[] =
 "                           --port is 0)\n"
 "  -i, --io-threads=N       threads for connections (1)\n"
 "  -w, --workers=N          threads that run layers (number of CPUs, less one)\n"
-"      --ready=any|all      health/ready needs one model that serves, or all (all)\n"
+"      --ready=WHICH        models that health/ready needs: any or all (all)\n"
 "  -h, --help               print this\n"
 "\n"
 "pawl-serve(1) describes the configuration file, the endpoints and the signals.\n"
