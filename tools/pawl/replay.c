@@ -553,7 +553,7 @@ int replay_run(const struct recording *r, const uint32_t *order, size_t n,
 	static uint32_t replays;
 	struct play p = { .r = r, .opt = opt, .told = ATOMIC_FLAG_INIT, .number = ++replays };
 	struct pawl_engine *e = NULL;
-	struct list list = { NULL };
+	struct list list = { 0 };
 	uint64_t begin;
 	size_t i;
 	int rc, rc2;

@@ -372,7 +372,7 @@ static int parents_link(struct import *im, const struct task *tasks)
 {
 	size_t n = im->r->nops, i, edges = 0;
 	uint32_t *place = calloc(n + 1, sizeof(*place)), *mark = calloc(n + 1, sizeof(*mark));
-	struct users u = { NULL };
+	struct users u = { 0 };
 	int rc = place && mark ? users_find(im, &u) : oom(im);
 
 	for (i = 0; !rc && i < n; i++) {
