@@ -57,20 +57,21 @@
 #define SAMPLE_EVERY	16u	/* one run in this many is measured; a power of two */
 
 /*
- * Turns, see take.c.  In the model no time passes: a turn has four takes.
+ * Turns, see take.c.  In the model no time passes: a turn soon has four takes.
  */
 #ifdef PAWL_MODEL
 #define TURN_NS		0u
 #define STEP_SHARED	4u
 #define STEP_ALONE	4u
+#define CALM		1u
 #else
 #define TURN_NS		20000u	/* for so long a thread stays at a lane while others have work */
 #define STEP_SHARED	16u	/* takes between two readings of the clock at most, */
 #define STEP_ALONE	64u	/* and if no other lane had work when it last checked */
+#define CALM		8u	/* readings that find short work before they become rarer */
 #endif
 #define ROUND_NS	1000000u	/* a turn at each lane together, if the work is short */
 #define CHECK_NS	5000u	/* time between two readings of the clock */
-#define CALM		8u	/* readings that find short work before they become rarer */
 
 /* The work of one thread in one queue. */
 struct exec_lane {
