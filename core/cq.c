@@ -24,8 +24,10 @@
  * A reaper moves notes from the stack to `ready`.  A thread at CQ4 may read `ready` before the
  * move and the stack after it, and miss the notes; their completers may have notified no
  * thread, because that one had not stored its slot yet.  So a reaper that leaves notes notifies
- * like a completer; its CQ1 is the store to `ready`.  The CQ1 of pawl_cq_destroy() is the end
- * of the generation, which CQ4 also reads.
+ * like a completer; its CQ1 is the store to `ready`.  One that leaves none has a barrier, too,
+ * before it reads the fd: a thread that makes it may have read `ready` before that store, and
+ * written to an fd that the reaper must then clear.  The CQ1 of pawl_cq_destroy() is the end of
+ * the generation, which CQ4 also reads.
  *
  * The reaper clears the eventfd before it takes the stack, so the completer of a note that is
  * added later writes to it again.  `written` counts the writes that have begun and are not
@@ -755,10 +757,14 @@ static int cq_reap(struct pawl_engine *e, pawl_cq_t h, void *out, size_t size, u
 	if (idx && took) {
 		smp_mb();	/* CORE-Q11 <-> CORE-Q12 */
 		cq_signal(e, q);
-	} else if (!idx && load_relaxed(&q->fd)) {
-		cq_settle(q);
 	}
 	fetch_add_release(&q->life, -((u64)CQ_REAPING + ops));	/* CORE-Q7 <-> CORE-Q8 */
+	if (!idx) {
+		/* A thread that makes the eventfd finds the queue empty, or it is settled here. */
+		smp_mb_after_rmw();	/* CORE-Q11 <-> CORE-Q12 */
+		if (load_relaxed(&q->fd))
+			cq_settle(q);
+	}
 	if (ops) {
 		room_free(t, ops);
 		store_relaxed(&t->unreaped, t->unreaped - ops);

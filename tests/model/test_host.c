@@ -625,6 +625,8 @@ const struct scenario scenarios[] = {
 	  .thread = { cq_push_both, cq_reap_twice }, .check = cq_check),
 	T("cq_rest_fd", "an eventfd is made beside a reap of some", 2, MODEL_ALL, 4,
 	  .before = cq_both_before, .thread = { cq_reap_one, cq_make_fd }, .check = cq_check),
+	T("cq_empty_fd", "an eventfd is made while a reaper empties the queue", 2, MODEL_ALL, 4,
+	  .before = cq_both_before, .thread = { cq_reap_twice, cq_make_fd }, .check = cq_check),
 	T("cq_reapers", "two reapers at once", 3, 3, 4, .before = cq_before,
 	  .thread = { cq_push_both, cq_reap_twice, cq_reap_one }, .check = cq_check_all),
 	T("cq_destroy", "a queue goes while an op names it", 2, MODEL_ALL, 4, .before = cq_before,
