@@ -910,6 +910,7 @@ const struct scenario scenarios[] = {
 	W("workers_help", SLEEP, "+ | + | w", sleep, 3, 2, 6, .workers = 1, .meet = 1),
 	W("worker_start", SLEEP, "s | +v", sleep, 2, 3, 6, .workers = 1, .stopped = true),
 	W("worker_again", SLEEP, "+Ss | + | w", sleep, 3, 2, 6, .workers = 1),
+	W("worker_again_2", SLEEP, "+Ss | +v", sleep, 2, 3, 6, .workers = 1),
 	W("worker_stats", SLEEP, "+Q | +v", sleep, 2, 3, 6, .workers = 1),
 	S("worker_fail", SLEEP, "+w | +w", sleep, 2, MODEL_ALL, 6, .workers = 1, .own = true,
 	  .no_threads = true),
