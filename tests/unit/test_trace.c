@@ -292,6 +292,7 @@ struct told {
 struct teller {
 	struct told *op;
 	u8 *arrow;		/* [from * n + to]: how many are due */
+	bool *over;		/* [from * n + to]: two writes with nothing but reads between them */
 	u32 n, due;
 };
 
@@ -340,6 +341,8 @@ static void tell(struct pawl_engine *e, struct teller *t, u64 seed, bool fast)
 			}
 			for (k = 0; k < var[j].nreads; k++)
 				due(t, var[j].reads[k], i);
+			if (var[j].write)
+				t->over[(var[j].write - 1) * t->n + i] = true;
 			if (!var[j].nreads && var[j].write)
 				due(t, var[j].write - 1, i);
 			var[j].write = i + 1;
@@ -365,7 +368,7 @@ static void tell(struct pawl_engine *e, struct teller *t, u64 seed, bool fast)
 }
 
 /* Compare the trace with what happened.  Returns the number of arrows. */
-static u32 check_told(struct teller *t, const char *text, u64 base)
+static u32 check_told(struct teller *t, const char *text, u64 base, bool lost)
 {
 	const char *p;
 	u32 arrows = 0, i;
@@ -414,6 +417,9 @@ static u32 check_told(struct teller *t, const char *text, u64 base)
 		}
 		if (from == ~0u)
 			continue;
+		/* Of reads between two writes that were lost nothing tells. */
+		if (lost && !t->arrow[from * t->n + to] && t->over[from * t->n + to])
+			continue;
 		ck_assert_msg(t->arrow[from * t->n + to]--, "a false arrow from %u to %u", from, to);
 	}
 	return arrows;
@@ -432,6 +438,7 @@ START_TEST(test_a_trace_tells_what_happened)
 
 		t.op = calloc(t.n, sizeof(*t.op));
 		t.arrow = calloc((size_t)t.n * t.n, 1);
+		t.over = calloc((size_t)t.n * t.n, 1);
 		OK(pawl_trace_start(e, mode & 2 ? 128 : 16384));
 		tell(e, &t, mode + 1, mode);
 		OK(pawl_trace_stop(e));
@@ -440,7 +447,7 @@ START_TEST(test_a_trace_tells_what_happened)
 		ck_assert_int_eq(sscanf(text, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"base_ns\":"
 					"\"%llu\",\"events_lost\":%llu,\"ops_incomplete\":%llu,"
 					"\"arrows_missing\":%llu}", &base, &lost, &incomplete, &missing), 4);
-		arrows = check_told(&t, text, base);
+		arrows = check_told(&t, text, base, lost);
 		for (i = 0, shown = 0; i < t.n; i++)
 			shown += t.op[i].shown;
 		if (mode & 2) {
@@ -456,6 +463,7 @@ START_TEST(test_a_trace_tells_what_happened)
 		free(text);
 		free(t.op);
 		free(t.arrow);
+		free(t.over);
 		OK(pawl_engine_destroy(e));
 	}
 }
