@@ -914,8 +914,6 @@ const struct scenario scenarios[] = {
 	W("worker_stats", SLEEP, "+Q | +v", sleep, 2, 3, 6, .workers = 1),
 	S("worker_fail", SLEEP, "+w | +w", sleep, 2, MODEL_ALL, 6, .workers = 1, .own = true,
 	  .no_threads = true),
-	S("worker_fail_2", SLEEP, "+ | + | w | w", sleep, 4, 2, 6, .workers = 1, .own = true,
-	  .no_threads = true, .meet = 1),
 	S("around", QUEUE, "0 t 0 t 0 t 0 t | 0 0 | 0", queue, 3, 2, 6),
 	S("around_2", LOOSE, "0 t 0 t 0 t 0 t 0 t | t t", queue, 2, 3, 6, .batch = 3,
 	  .before = "0000"),
