@@ -524,7 +524,7 @@ static void load_end(struct server *sv)
 		snprintf(ms, sizeof(ms), "%.3f", (double)(now_ns() - ld->begin_ns) / 1e6);
 		log_line("info", "loaded", "model", e->name, "version", number, "ms", ms, NULL);
 	}
-	/* whoever calls for the newest version learns that it failed, also if an older one serves */
+	/* the caller asked for the newest version: report its failure, also if an older one serves */
 	if (ld->ct)
 		answer(ld->ct, ld->status ? 400 : 200,
 		       ld->status ? "failed to load '%s', %s" : NULL, e->failed[0].reason);
