@@ -1400,7 +1400,8 @@ class Engine(_NoCopy):
         return op
 
     async def call(self, fn, *args, **how):
-        """push(fn, *args, **how), and wait for the result: a coroutine, for create_task()."""
+        """push(fn, *args, **how), and wait for the result: a coroutine.  asyncio's create_task()
+        and task groups take this one, and not an Op, which is a future."""
         return await self.push(fn, *args, **how)
 
     def _push_again(self, h, rc, op, buffer, limited, block):

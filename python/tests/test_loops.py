@@ -289,12 +289,63 @@ def test_ops_in_asyncio_wait_and_callbacks(eng, gate):
         loop.call_later(0.01, gate.open)
         assert await never == "gate"
         assert await asyncio.ensure_future(never) == "gate"
-        assert await asyncio.create_task(eng.call(int, "9")) == 9
         await asyncio.sleep(0.01)
         here = threading.get_ident()
         assert len(called) == 2 and set(called) == {(first, here), (never, here)}
 
     run(main())
+
+
+# What asyncio takes an op for: a future.  Where it wants a coroutine, engine.call() is one.
+def _op(eng):
+    return eng.push(int, "9")
+
+
+def _in_a_group(eng):
+    async def main():
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(eng.call(int, "9"))
+        return task.result()
+    return main()
+
+
+async def _waited(ops):
+    done, pending = await asyncio.wait(ops)
+    assert not pending
+    return [op.result() for op in done]
+
+
+async def _completed(ops):
+    return [await op for op in asyncio.as_completed(ops)]
+
+
+async def _from_a_thread(eng):
+    loop = asyncio.get_running_loop()
+    return await asyncio.to_thread(
+        lambda: asyncio.run_coroutine_threadsafe(eng.call(int, "9"), loop).result(SOON))
+
+
+FORMS = {
+    "await": (9, _op),
+    "ensure_future": (9, lambda eng: asyncio.ensure_future(_op(eng))),
+    "gather": ([9, 9], lambda eng: asyncio.gather(_op(eng), _op(eng))),
+    "wait_for": (9, lambda eng: asyncio.wait_for(_op(eng), SOON)),
+    "shield": (9, lambda eng: asyncio.shield(_op(eng))),
+    "wait": ([9, 9], lambda eng: _waited([_op(eng), asyncio.ensure_future(_op(eng))])),
+    "as_completed": ([9, 9], lambda eng: _completed([_op(eng), _op(eng)])),
+    "create_task": (9, lambda eng: asyncio.create_task(eng.call(int, "9"))),
+    "run_coroutine_threadsafe": (9, _from_a_thread),
+}
+if hasattr(asyncio, "TaskGroup"):
+    FORMS["TaskGroup"] = (9, _in_a_group)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_in_which_asyncio_waits(eng, form):
+    async def main():
+        return await FORMS[form][1](eng)
+
+    assert run(main()) == FORMS[form][0]
 
 
 def test_callbacks_without_a_loop(eng, gate):
