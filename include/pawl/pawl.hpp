@@ -14,7 +14,8 @@
  * (batches, graphs, traces) is called with engine::get() and var::get().
  *
  * Errors: a call that fails throws pawl::error, with the errno in code() and the text of
- * pawl_error_text() in what().  The functions named try_* return the errno instead.
+ * pawl_error_text() in what().  The functions named try_* return the errno instead.  Without
+ * exceptions (-fno-exceptions) every call returns a pawl::result, which has the errno.
  *
  * Exceptions: an exception that leaves a body fails the op.  It propagates with the error, and
  * the wait that reports the error throws it.  An op that is skipped does not run its body.
@@ -59,14 +60,23 @@
 
 #include <pawl/engine.h>
 
-#if defined(__cpp_impl_coroutine) && defined(__has_include)
+/* co_await throws if the op did not run. */
+#if defined(__cpp_impl_coroutine) && defined(__cpp_exceptions) && defined(__has_include)
 #if __has_include(<coroutine>)
 #include <coroutine>
 #define PAWL_HAVE_COROUTINES 1
 #endif
 #endif
 
+#ifdef __cpp_exceptions
+#define PAWL_HAVE_EXCEPTIONS 1
+#endif
+
 namespace pawl {
+#ifndef PAWL_HAVE_EXCEPTIONS
+/* Other functions than those of files with exceptions, which may be in the same program. */
+inline namespace without_exceptions {
+#endif
 
 /* A call that failed, or an op that failed without an exception. */
 class error : public std::system_error {
@@ -78,12 +88,53 @@ public:
 	}
 };
 
-/* What a call returned: throws if it is a negative errno. */
-inline int check(int rc)
+/*
+ * What the calls return: with exceptions a T, or pawl::error is thrown; without them a T or a
+ * negative errno.
+ */
+#ifdef PAWL_HAVE_EXCEPTIONS
+template <class T> using result = T;
+#else
+template <class T> class [[nodiscard]] result {
+public:
+	result(T value) noexcept : value_(value) {}
+	result(int code, T value) noexcept : code_(code < 0 ? code : 0), value_(value) {}
+
+	/* Did the call succeed? */
+	explicit operator bool() const noexcept { return !code_; }
+	/* 0 or a negative errno; pawl_error_text() has the text of most. */
+	int code() const noexcept { return code_; }
+	/* Of a call that failed: 0, or false. */
+	T value() const noexcept { return value_; }
+
+private:
+	int code_ = 0;
+	T value_;
+};
+
+template <> class [[nodiscard]] result<void> {
+public:
+	explicit result(int code) noexcept : code_(code < 0 ? code : 0) {}
+	template <class T> explicit result(const result<T> &r) noexcept : code_(r.code()) {}
+
+	explicit operator bool() const noexcept { return !code_; }
+	int code() const noexcept { return code_; }
+
+private:
+	int code_;
+};
+#endif
+
+/* What a function in C returned, which may be a negative errno. */
+inline result<int> check(int rc)
 {
+#ifdef PAWL_HAVE_EXCEPTIONS
 	if (rc < 0)
 		throw error(rc, pawl_error_text());
 	return rc;
+#else
+	return {rc, rc < 0 ? 0 : rc};
+#endif
 }
 
 /* A time without a limit. */
@@ -165,21 +216,45 @@ private:
 	}
 };
 
-/* Of an object that has an engine, and a handle if there must be one. */
-inline pawl_engine *alive(const std::shared_ptr<life> &l, const char *what)
+/* Of an object that has an engine, and a handle if there must be one.  NULL without exceptions. */
+inline pawl_engine *alive(const std::shared_ptr<life> &l, std::uint64_t handle, const char *what)
 {
-	pawl_engine *e = l ? l->e.load(std::memory_order_relaxed) : nullptr;
+	pawl_engine *e = l && handle ? l->e.load(std::memory_order_relaxed) : nullptr;
 
+#ifdef PAWL_HAVE_EXCEPTIONS
 	if (!e)
 		throw error(-EINVAL, what);
+#else
+	(void)what;
+#endif
 	return e;
 }
 
-inline pawl_engine *alive(const std::shared_ptr<life> &l, std::uint64_t handle, const char *what)
+inline pawl_engine *alive(const std::shared_ptr<life> &l, const char *what)
 {
-	if (!handle)
-		throw error(-EINVAL, what);
-	return alive(l, what);
+	return alive(l, 1, what);
+}
+
+/* Call a function of an engine, which exists, or -EINVAL. */
+template <class F> int in_engine(pawl_engine *e, F &&f)
+{
+	return e ? f(e) : -EINVAL;
+}
+
+/* What has no value returns nothing, or its errno. */
+inline result<void> done(int rc)
+{
+	return result<void>(check(rc));
+}
+
+template <class T> result<T> done(int rc, T value)
+{
+	(void)check(rc);
+#ifdef PAWL_HAVE_EXCEPTIONS
+	return value;
+#else
+	return {rc, rc < 0 ? T() : value};
+#endif
 }
 
 struct async_call;
@@ -213,6 +288,7 @@ struct failure {
 	char text[160];
 };
 
+#ifdef PAWL_HAVE_EXCEPTIONS
 /* The error of an op whose body ended by this exception. */
 inline failure failure_of(const std::exception_ptr &x) noexcept
 {
@@ -245,6 +321,7 @@ inline int fail(pawl_run *run, const std::exception_ptr &x) noexcept
 
 	return pawl_fail_with(run, f.code, f.text, new (std::nothrow) thrown(x));
 }
+#endif
 
 /* What came with an error that a call has reported, and whether a coroutine has thrown it. */
 inline std::exception_ptr take(const pawl_error &err, bool &told)
@@ -257,18 +334,23 @@ inline std::exception_ptr take(const pawl_error &err, bool &told)
 	return x;
 }
 
-[[noreturn]] inline void raise(int rc, const std::exception_ptr &x)
+inline result<bool> raise(int rc, const std::exception_ptr &x, const char *text)
 {
+#ifdef PAWL_HAVE_EXCEPTIONS
 	if (x)
 		std::rethrow_exception(x);
-	throw error(rc, pawl_error_text());
+	throw error(rc, text);
+#else
+	(void)x, (void)text;
+	return {rc, false};
+#endif
 }
 
 /*
  * The result of a wait for a var: false if its own time has passed, not for an op's -ETIMEDOUT.
  * Throws what the body threw, unless a coroutine has thrown it.
  */
-inline bool waited(int rc, const pawl_error &err, life &l)
+inline result<bool> waited(int rc, const pawl_error &err, life &l)
 {
 	std::exception_ptr x;
 	bool told;
@@ -282,14 +364,14 @@ inline bool waited(int rc, const pawl_error &err, life &l)
 		return true;
 	if (err.code)
 		l.told.fetch_add(1);
-	raise(rc, x);
+	return raise(rc, x, pawl_error_text());
 }
 
 /*
  * The same for a wait for all ops, of whose failures the library returns the first.  If that was
  * thrown before, and not all others were, the exception says so.
  */
-inline bool waited_all(int rc, const pawl_error &err, life &l)
+inline result<bool> waited_all(int rc, const pawl_error &err, life &l)
 {
 	std::exception_ptr x;
 	unsigned int all;
@@ -303,18 +385,18 @@ inline bool waited_all(int rc, const pawl_error &err, life &l)
 		return true;
 	x = take(err, told);
 	if (!told)
-		raise(rc, x);
+		return raise(rc, x, pawl_error_text());
 	if (err.count > all)
-		throw error(rc, "ops failed besides those whose errors were thrown before");
+		return raise(rc, nullptr,
+			     "ops failed besides those whose errors were thrown before");
 	return true;
 }
 
-inline bool waited(int rc)
+inline result<bool> waited(int rc)
 {
 	if (rc == -ETIMEDOUT)
 		return false;
-	check(rc);
-	return true;
+	return done(rc, true);
 }
 
 /* An op as attributes describe it. */
@@ -367,7 +449,7 @@ class queue;
 class var {
 public:
 	var() = default;
-	explicit var(const engine &e);
+	explicit var(const engine &e);	/* without exceptions: it is false if it could not be made */
 	var(var &&v) noexcept : l_(std::move(v.l_)), v_(v.v_) { v.v_.h = 0; }
 	var &operator=(var &&v) noexcept
 	{
@@ -384,49 +466,54 @@ public:
 			(void)pawl_var_delete(e, v_, nullptr, nullptr);
 	}
 
+	/* Was it made, and not moved from? */
+	explicit operator bool() const noexcept { return v_.h; }
 	pawl_var_t get() const noexcept { return v_; }
-	std::uint64_t version() const
+	result<std::uint64_t> version() const
 	{
-		std::uint64_t n;
+		std::uint64_t n = 0;
+		int rc = detail::in_engine(e(), [&](auto *p) { return pawl_var_version(p, v_, &n); });
 
-		check(pawl_var_version(e(), v_, &n));
-		return n;
+		return detail::done(rc, n);
 	}
 
 	/* Wait until the writes (with_reads: and reads) are complete; throw what a body threw. */
-	void wait() const { (void)wait_for(forever); }
-	void wait_with_reads() const { (void)wait_with_reads_for(forever); }
+	result<void> wait() const { return result<void>(wait_for(forever)); }
+	result<void> wait_with_reads() const { return result<void>(wait_with_reads_for(forever)); }
 	/* The same with a time limit; they return false if it has passed. */
-	template <class R, class P> bool wait_for(std::chrono::duration<R, P> limit) const
+	template <class R, class P> result<bool> wait_for(std::chrono::duration<R, P> limit) const
 	{
-		pawl_error err = {};
-		int rc = pawl_wait_readable(e(), v_, detail::limit_of(limit), &err);
-
-		return detail::waited(rc, err, *l_);
+		return waits(PAWL_WAIT_READABLE, detail::limit_of(limit));
 	}
-	template <class R, class P> bool wait_with_reads_for(std::chrono::duration<R, P> limit) const
+	template <class R, class P>
+	result<bool> wait_with_reads_for(std::chrono::duration<R, P> limit) const
 	{
-		pawl_error err = {};
-		int rc = pawl_wait_writable(e(), v_, detail::limit_of(limit), &err);
-
-		return detail::waited(rc, err, *l_);
+		return waits(PAWL_WAIT_WRITABLE, detail::limit_of(limit));
 	}
 	/* Clear the error that poisons the var now, so that no wait reports it. */
-	void clear() const
+	result<void> clear() const
 	{
 		pawl_error err = {};
-		int rc = pawl_var_take(e(), v_, &err);
+		int rc = detail::in_engine(e(), [&](auto *p) { return pawl_var_take(p, v_, &err); });
 		bool told;
 
-		if (!err.code) {
-			check(rc);
-			return;
-		}
+		if (!err.code)
+			return detail::done(rc);
 		(void)detail::take(err, told);
 		l_->told.fetch_add(!told);
+		return detail::done(0);
 	}
 
 private:
+	result<bool> waits(unsigned int what, std::int64_t ns) const
+	{
+		pawl_engine *e = this->e();
+		pawl_error err = {};
+
+		if (!e)
+			return detail::raise(-EINVAL, nullptr, "");
+		return detail::waited(pawl_wait(e, what, v_.h, ns, &err), err, *l_);
+	}
 	pawl_engine *e() const
 	{
 		return detail::alive(l_, v_.h, "var: it was moved from, or its engine has ended");
@@ -631,12 +718,12 @@ public:
 			   PAWL_TICKET_COMPLETE;
 	}
 	/* Wait until the op is complete. */
-	void wait() const { (void)wait_for(forever); }
-	template <class R, class P> bool wait_for(std::chrono::duration<R, P> limit) const
+	result<void> wait() const { return result<void>(wait_for(forever)); }
+	template <class R, class P> result<bool> wait_for(std::chrono::duration<R, P> limit) const
 	{
 		pawl_engine *e = engine();
 
-		return !e || detail::waited(pawl_ticket_wait(e, t_, detail::limit_of(limit)));
+		return detail::waited(e ? pawl_ticket_wait(e, t_, detail::limit_of(limit)) : 0);
 	}
 	/* Returns true if the op will not start, false if it has started or is complete. */
 	bool cancel() const noexcept
@@ -700,6 +787,7 @@ public:
 	/* Each does nothing if the op was completed before. */
 	void done() noexcept { end(0, nullptr, nullptr); }
 	void fail(int code, const char *text) noexcept { end(code, text, nullptr); }
+#ifdef PAWL_HAVE_EXCEPTIONS
 	void fail(const std::exception_ptr &x) noexcept
 	{
 		detail::failure f = detail::failure_of(x);
@@ -707,6 +795,7 @@ public:
 		if (t_.h)
 			end(f.code, f.text, new (std::nothrow) detail::thrown(x));
 	}
+#endif
 
 private:
 	void end(int code, const char *text, void *payload) noexcept
@@ -756,11 +845,15 @@ template <class F> int call(F &f, pawl_run *run)
 struct sync_call {
 	template <class F> static int run(F &f, pawl_run *run) noexcept
 	{
+#ifdef PAWL_HAVE_EXCEPTIONS
 		try {
 			return call(f, run);
 		} catch (...) {
 			return fail(run, std::current_exception());
 		}
+#else
+		return call(f, run);
+#endif
 	}
 	static void set(description &d, int (*fn)(pawl_run *, void *)) noexcept { d.op.fn = fn; }
 	using result = int;
@@ -778,12 +871,16 @@ struct async_call {
 		completion c(e, token);
 
 		c.checked_ = true;
+#ifdef PAWL_HAVE_EXCEPTIONS
 		try {
 			f(std::move(c));
 		} catch (...) {
 			completion(e, token).fail(std::current_exception());
 			c.t_.h = 0;
 		}
+#else
+		f(std::move(c));
+#endif
 	}
 	static void set(description &d, void (*fn)(pawl_run *, void *)) noexcept
 	{
@@ -837,6 +934,16 @@ template <class F> void release_new(void *arg, int) noexcept
 	delete static_cast<F *>(arg);
 }
 
+/* NULL only without exceptions. */
+template <class G, class F> G *allocated(F &&f)
+{
+#ifdef PAWL_HAVE_EXCEPTIONS
+	return new G(std::forward<F>(f));
+#else
+	return new (std::nothrow) G(std::forward<F>(f));
+#endif
+}
+
 /* Push a callable that is allocated.  If the push is refused, f is as it was. */
 template <class G, class C, class F> int push_new(description &d, F &&f)
 {
@@ -848,9 +955,11 @@ template <class G, class C, class F> int push_new(description &d, F &&f)
 	static_assert(!std::is_same_v<C, async_call> || std::is_nothrow_move_constructible_v<G>,
 		      "the callable of push_async() must not throw when it is moved");
 	if constexpr (copies)
-		g.reset(new G(static_cast<const G &>(f)));
+		g.reset(allocated<G>(static_cast<const G &>(f)));
 	else
-		g.reset(new G(std::forward<F>(f)));
+		g.reset(allocated<G>(std::forward<F>(f)));
+	if (!g)
+		return -ENOMEM;
 	d.op.arg = g.get();
 	d.op.release = release_new<G>;
 	C::set(d, run_new<G, C>);
@@ -911,6 +1020,7 @@ public:
 		pawl_config own = c;
 
 		own.drop = detail::drop;
+#ifdef PAWL_HAVE_EXCEPTIONS
 		check(pawl_engine_create(&own, &e_));
 		l_->e.store(e_);
 		try {
@@ -919,6 +1029,12 @@ public:
 			(void)pawl_engine_destroy(e_);
 			throw;
 		}
+#else
+		if (pawl_engine_create(&own, &e_))
+			return;
+		l_->e.store(e_);
+		detail::engines::add(l_);
+#endif
 	}
 	engine(engine &&e) noexcept : e_(std::exchange(e.e_, nullptr)), l_(std::move(e.l_)) {}
 	engine &operator=(engine &&e) noexcept
@@ -940,6 +1056,8 @@ public:
 		(void)pawl_engine_destroy(e_);
 	}
 
+	/* Was it made, and not moved from?  Without exceptions, pawl_error_text() says why not. */
+	explicit operator bool() const noexcept { return e_; }
 	pawl_engine *get() const noexcept { return e_; }
 
 	/*
@@ -947,13 +1065,13 @@ public:
 	 * attributes are reads(), writes(), priority, name, property, on, no_skip, deadline, cost,
 	 * track, in and notify.
 	 */
-	template <class F, class... A> void push(F &&f, const A &...a) const
+	template <class F, class... A> result<void> push(F &&f, const A &...a) const
 	{
 		int rc = try_push(std::forward<F>(f), a...);
 
 		if (rc)
 			(void)alive();
-		check(rc);
+		return detail::done(rc);
 	}
 	/* The same; returns 0, or the negative errno of a push that was refused. */
 	template <class F, class... A> int try_push(F &&f, const A &...a) const
@@ -964,32 +1082,44 @@ public:
 	 * Push an asynchronous body: f(completion &&) starts something, and moves the completion
 	 * to the code that will end the op.
 	 */
-	template <class F, class... A> void push_async(F &&f, const A &...a) const
+	template <class F, class... A> result<void> push_async(F &&f, const A &...a) const
 	{
-		check(detail::push<detail::async_call>(alive(), l_, std::forward<F>(f), a...));
+		return detail::done(detail::push<detail::async_call>(alive(), l_, std::forward<F>(f),
+								     a...));
 	}
 
 	/* Wait until no op is in flight.  Throws what a body threw. */
-	void wait() const { (void)wait_for(forever); }
-	template <class R, class P> bool wait_for(std::chrono::duration<R, P> limit) const
+	result<void> wait() const { return result<void>(wait_for(forever)); }
+	template <class R, class P> result<bool> wait_for(std::chrono::duration<R, P> limit) const
 	{
+		pawl_engine *e = alive();
 		pawl_error err = {};
-		int rc = pawl_wait_all(alive(), detail::limit_of(limit), &err);
 
-		return detail::waited_all(rc, err, *l_);
+		if (!e)
+			return detail::raise(-EINVAL, nullptr, "");
+		return detail::waited_all(pawl_wait_all(e, detail::limit_of(limit), &err), err, *l_);
 	}
 
-	void stop() const { check(pawl_engine_stop(alive())); }
-	void start() const { check(pawl_engine_start(alive())); }
+	result<void> stop() const { return detail::done(detail::in_engine(alive(), pawl_engine_stop)); }
+	result<void> start() const
+	{
+		return detail::done(detail::in_engine(alive(), pawl_engine_start));
+	}
 	/* Run one ready op on this thread.  Returns false if none is ready. */
-	bool run_one() const { return check(pawl_run_one(alive())); }
-	struct pawl_stats stats() const
+	result<bool> run_one() const
+	{
+		int rc = detail::in_engine(alive(), pawl_run_one);
+
+		return detail::done(rc, rc > 0);
+	}
+	result<struct pawl_stats> stats() const
 	{
 		struct pawl_stats s = {};
+		int rc;
 
 		s.size = sizeof(s);
-		check(pawl_stats(alive(), &s));
-		return s;
+		rc = detail::in_engine(alive(), [&](auto *p) { return pawl_stats(p, &s); });
+		return detail::done(rc, s);
 	}
 
 private:
@@ -1004,7 +1134,7 @@ private:
 
 inline var::var(const engine &e) : l_(e.l_)
 {
-	check(pawl_var_create(e.alive(), &v_));
+	(void)check(detail::in_engine(e.alive(), [&](auto *p) { return pawl_var_create(p, &v_); }));
 }
 
 /* --- groups ------------------------------------------------------------------------------- */
@@ -1012,14 +1142,11 @@ inline var::var(const engine &e) : l_(e.l_)
 /* Ops that are counted, limited, waited for and canceled together. */
 class group {
 public:
-	explicit group(const engine &e) : l_(e.l_)
-	{
-		check(pawl_group_create(e.alive(), nullptr, &g_));
-	}
+	explicit group(const engine &e) : l_(e.l_) { create(e, nullptr); }
 	group(const engine &e, pawl_group_limits limits) : l_(e.l_)
 	{
 		limits.size = sizeof(limits);
-		check(pawl_group_create(e.alive(), &limits, &g_));
+		create(e, &limits);
 	}
 	group(group &&g) noexcept : l_(std::move(g.l_)), g_(g.g_) { g.g_.h = 0; }
 	group &operator=(group &&g) noexcept
@@ -1039,25 +1166,41 @@ public:
 		(void)pawl_group_destroy(e, g_);
 	}
 
+	explicit operator bool() const noexcept { return g_.h; }
 	pawl_group_t get() const noexcept { return g_; }
 	/* Ops that are not complete. */
-	std::uint64_t count() const
+	result<std::uint64_t> count() const
 	{
-		std::uint64_t n;
+		std::uint64_t n = 0;
+		int rc = detail::in_engine(e(), [&](auto *p) {
+			return pawl_group_count(p, g_, &n, nullptr);
+		});
 
-		check(pawl_group_count(e(), g_, &n, nullptr));
-		return n;
+		return detail::done(rc, n);
 	}
-	void wait() const { (void)wait_for(forever); }
-	template <class R, class P> bool wait_for(std::chrono::duration<R, P> limit) const
+	result<void> wait() const { return result<void>(wait_for(forever)); }
+	template <class R, class P> result<bool> wait_for(std::chrono::duration<R, P> limit) const
 	{
-		return detail::waited(pawl_group_wait(e(), g_, detail::limit_of(limit)));
+		return detail::waited(detail::in_engine(e(), [&](auto *p) {
+			return pawl_group_wait(p, g_, detail::limit_of(limit));
+		}));
 	}
 	/* The ops that have not started end with ECANCELED. */
-	void cancel() const { check(pawl_group_cancel(e(), g_)); }
+	result<void> cancel() const
+	{
+		return detail::done(detail::in_engine(e(), [&](auto *p) {
+			return pawl_group_cancel(p, g_);
+		}));
+	}
 
 private:
 	friend struct in;
+	void create(const engine &e, const pawl_group_limits *limits)
+	{
+		(void)check(detail::in_engine(e.alive(), [&](auto *p) {
+			return pawl_group_create(p, limits, &g_);
+		}));
+	}
 	/* The handle 0 would be the engine itself. */
 	pawl_engine *e() const
 	{
@@ -1070,7 +1213,8 @@ private:
 
 /* The op belongs to the group. */
 struct in {
-	explicit in(const group &g) : h(g.get()) { (void)g.e(); }
+	/* The engine refuses the handle of a group that does not exist. */
+	explicit in(const group &g) : h(g.e() ? g.get() : pawl_group_t{~UINT64_C(0)}) {}
 	void apply(detail::description &d) const noexcept
 	{
 		d.flags |= PAWL_OP_GROUP;
@@ -1088,7 +1232,12 @@ struct in {
  */
 class queue {
 public:
-	explicit queue(const engine &e) : l_(e.l_) { check(pawl_cq_create(e.alive(), &q_)); }
+	explicit queue(const engine &e) : l_(e.l_)
+	{
+		(void)check(detail::in_engine(e.alive(), [&](auto *p) {
+			return pawl_cq_create(p, &q_);
+		}));
+	}
 	queue(const queue &) = delete;
 	/*
 	 * Waits for the ops that name it.  Coroutines that wait for them continue in the destructor,
@@ -1097,7 +1246,7 @@ public:
 	 */
 	~queue()
 	{
-		pawl_engine *e = l_->e.load(std::memory_order_relaxed);
+		pawl_engine *e = l_ && q_.h ? l_->e.load(std::memory_order_relaxed) : nullptr;
 		pawl_completion c;
 
 #ifdef PAWL_HAVE_COROUTINES
@@ -1116,19 +1265,27 @@ public:
 		}
 	}
 
+	explicit operator bool() const noexcept { return q_.h; }
 	pawl_cq_t get() const noexcept { return q_; }
 	/* Readable while there is a completion; for epoll, libuv and others. */
-	int fd() const { return check(pawl_cq_fd(e(), q_)); }
-	/* Take up to n completions without waiting; returns how many. */
-	unsigned int reap(pawl_completion *out, unsigned int n) const
+	result<int> fd() const
 	{
-		return unsigned(check(pawl_cq_reap(e(), q_, out, n)));
+		return check(detail::in_engine(e(), [&](auto *p) { return pawl_cq_fd(p, q_); }));
+	}
+	/* Take up to n completions without waiting; returns how many. */
+	result<unsigned int> reap(pawl_completion *out, unsigned int n) const
+	{
+		int rc = detail::in_engine(e(), [&](auto *p) { return pawl_cq_reap(p, q_, out, n); });
+
+		return detail::done(rc, unsigned(rc));
 	}
 	/* Wait until there is a completion. */
-	void wait() const { (void)wait_for(forever); }
-	template <class R, class P> bool wait_for(std::chrono::duration<R, P> limit) const
+	result<void> wait() const { return result<void>(wait_for(forever)); }
+	template <class R, class P> result<bool> wait_for(std::chrono::duration<R, P> limit) const
 	{
-		return detail::waited(pawl_cq_wait(e(), q_, detail::limit_of(limit)));
+		return detail::waited(detail::in_engine(e(), [&](auto *p) {
+			return pawl_cq_wait(p, q_, detail::limit_of(limit));
+		}));
 	}
 
 #ifdef PAWL_HAVE_COROUTINES
@@ -1154,7 +1311,7 @@ public:
 #endif
 
 private:
-	pawl_engine *e() const { return detail::alive(l_, "queue: its engine has ended"); }
+	pawl_engine *e() const { return detail::alive(l_, q_.h, "queue: its engine has ended"); }
 
 	std::shared_ptr<detail::life> l_;
 	pawl_cq_t q_ = {0};
@@ -1374,6 +1531,9 @@ inline unsigned int queue::dispatch() const
 }
 #endif
 
+#ifndef PAWL_HAVE_EXCEPTIONS
+} /* inline namespace without_exceptions */
+#endif
 } /* namespace pawl */
 
 #endif
