@@ -564,8 +564,8 @@ static __noinline void turn_check(struct exec_queue *q, struct exec_thread *t)
 	bool idled = (s64)(t->idle - t->clock) > 0;
 
 	t->clock = now;
-	if (spent > x->check) {
-		t->step = (u32)max_u(t->step * x->check / spent, 1);
+	if (spent >= x->check) {
+		t->step = (u32)max_u(t->step * x->check / max_u(spent, 1), 1);
 		t->calm = 0;
 	} else if (++t->calm >= CALM) {
 		t->step *= 2;

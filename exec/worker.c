@@ -619,6 +619,7 @@ int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 	q->number = x->nqueues;
 	q->drive_set = drive ? DRIVE_HELP : 0;
 	q->drive = q->drive_set | (workers ? 0 : DRIVE_BARE);
+	q->late = q->late_since = cycles();
 	q->late_prio = INT64_MAX;
 	snprintf(q->name, sizeof(q->name), "%s", name);
 	q->lanes = calloc(x->max_threads, sizeof(*q->lanes));

@@ -19,7 +19,7 @@
 
 /* Odd: behind an array of so many words is what the allocator needs, not padding. */
 #define FIX_THREADS	81u
-#define FIX_NEVER	(1ull << 62)	/* cycles */
+#define FIX_NEVER	(1ull << 50)	/* cycles: days */
 
 struct fix {
 	struct arena *arena;
@@ -162,7 +162,9 @@ static inline void fix_init(struct fix *f, const struct fix_opt *o)
 	MUST(f->t);
 	memset(f->t, 0, FIX_THREADS * sizeof(*f->t));
 	MUST(!exec_create(&cfg, &cl, &f->x));
-	f->x->turn = FIX_NEVER;		/* however slow the machine is */
+	/* However slow the machine is, and however many lanes have work. */
+	f->x->turn = FIX_NEVER;
+	f->x->round = FIX_NEVER * FIX_THREADS;
 	MUST(!arena_ready(f->arena, false));
 	fix_now = f;
 	if (&hang_says)
