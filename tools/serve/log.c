@@ -149,8 +149,11 @@ int log_start(void)
 {
 	int rc = port_init(&log_port);
 
-	if (!rc)
-		rc = -pthread_create(&writer, NULL, writer_main, NULL);
+	if (rc)
+		return rc;
+	rc = -pthread_create(&writer, NULL, writer_main, NULL);
+	if (rc)
+		port_fini(&log_port);
 	started = !rc;
 	return rc;
 }
