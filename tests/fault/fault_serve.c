@@ -177,6 +177,25 @@ REAL(char *, json_dumps, const json_t *j, size_t flags)
 	return fails(MEMORY) ? NULL : counted(__real_json_dumps(j, flags));
 }
 
+/* The line is an allocation that the caller frees.  A header may make getline() this call. */
+REAL(ssize_t, __getdelim, char **line, size_t *room, int end, FILE *f)
+{
+	char *before = *line;
+	ssize_t n;
+
+	FAILS(MEMORY, ENOMEM);
+	n = __real___getdelim(line, room, end, f);
+	if (!before)
+		counted(*line);
+	return n;
+}
+
+ssize_t __wrap_getline(char **line, size_t *room, FILE *f);
+ssize_t __wrap_getline(char **line, size_t *room, FILE *f)
+{
+	return __wrap___getdelim(line, room, '\n', f);
+}
+
 /* The text of the stream is an allocation that the server frees. */
 REAL(FILE *, open_memstream, char **text, size_t *n)
 {
@@ -402,14 +421,14 @@ static size_t infer(const char *name, unsigned int columns, unsigned int value,
 	for (i = 0; i < columns; i++)
 		n += (size_t)sprintf(text + n, "%s%u", i ? "," : "", value);
 	n += (size_t)sprintf(text + n, "]}]}");
-	return (size_t)sprintf(request, "POST /v2/models/%s/infer HTTP/1.1\r\n"
+	return (size_t)sprintf(request, "POST /v2/models/%s/infer HTTP/1.1\r\nHost: x\r\n"
 			       "Content-Length: %zu\r\n\r\n%s", name, n, text);
 }
 
 static size_t simple(const char *method, const char *url)
 {
-	return (size_t)sprintf(request, "%s %s HTTP/1.1\r\nContent-Length: 0\r\n\r\n", method,
-			       url);
+	return (size_t)sprintf(request, "%s %s HTTP/1.1\r\nHost: x\r\n"
+			       "Content-Length: 0\r\n\r\n", method, url);
 }
 
 static struct reply reply;
@@ -483,9 +502,13 @@ static void works(void)
 
 static void begin(unsigned int loops)
 {
+	u32 ms;
+
 	start(loops, true);
-	while (ask(simple("GET", "/v2/health/ready")) != 200)
+	for (ms = 0; ask(simple("GET", "/v2/health/ready")) != 200; ms++) {
+		CHECK(ms < patience_ms(20000), "%s: it is not ready: %.200s", where, reply.text);
 		usleep(1000);
+	}
 	arm(SERVED);
 }
 
@@ -519,7 +542,7 @@ static void sc_infer(void)
 	begin(1);
 	answered("a request", ask(infer("m", 4, 1, "\"id\":\"a\",")), 200);
 	answered("large", ask(infer("any", 20000, 7, "")), 200);
-	n = (size_t)sprintf(request, "POST /v2/models/m/infer HTTP/1.1\r\n"
+	n = (size_t)sprintf(request, "POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\n"
 			    "Transfer-Encoding: chunked\r\n"
 			    "Inference-Header-Content-Length: %zu\r\n\r\n"
 			    "%zx\r\n%s\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n",
