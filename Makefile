@@ -433,6 +433,7 @@ PHONY += help
 #@   bench-report    its tables in README and benchmarks.md, from FILES='...' (--json)
 #@   bench-serve     pawl serve beside Triton 2.51, by perf_analyzer and MLPerf LoadGen from PyPI
 #@                   (JUDGE_ARGS=--quick: three minutes instead of eleven)
+#@   cores           transfers of cache lines per op on 1 to 64 simulated cores (CORES_ARGS=)
 #@   scale           one table: what 1, 2, 4 ... and all cores do (eight minutes at most)
 #@
 #@ Check
@@ -447,6 +448,7 @@ PHONY += help
 #@   fuzz            the fuzz targets with libFuzzer (clang), FUZZ_SECONDS=60 each
 #@   check-model     the controlled scheduler: all schedules of small programs
 #@   check-model-deep  its larger programs, searched to the end
+#@   check-cores     calls on unrelated objects share no lines; transfers per op on 16 cores
 #@   mutation        sampled small mistakes, one at a time, and whether the tests find them
 #@                   (MUTATION_ARGS='--count N --seed S --minutes M')
 #@   check-busted    each planted bug is found by the tests that must (BUSTED_ARGS=-v)

@@ -8,7 +8,7 @@
 
 #include <core/graph.h>
 
-#if defined(CONFIG_RECORD) && !defined(PAWL_MODEL)
+#if defined(CONFIG_RECORD) && !defined(PAWL_SIM)
 void record_engine(struct pawl_engine *e);
 void record_fork_child(void);
 void record_engine_end(struct pawl_engine *e);

@@ -7,7 +7,7 @@
 
 const struct device_ops *device_of_kind(u32 kind)
 {
-#if defined(CONFIG_DEVICE_CUDA) && !defined(PAWL_MODEL)
+#if defined(CONFIG_DEVICE_CUDA) && !defined(PAWL_SIM)
 	if (kind == DEVICE_KIND_CUDA)
 		return &device_cuda;
 #endif

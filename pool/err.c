@@ -19,7 +19,7 @@
 static char lost[] = "an error, and no memory for its message";
 static __thread char *text;	/* O: TEXT_MAX bytes; NULL: not allocated yet; or lost */
 
-#ifdef PAWL_MODEL
+#ifdef PAWL_SIM
 
 static char *text_new(void)
 {

@@ -50,10 +50,10 @@
 static ck_stack_t deferred;	/* the newest first */
 CK_STACK_CONTAINER(struct rcu_defer, link, defer_of)
 
-#ifdef PAWL_MODEL
+#ifdef PAWL_SIM
 
 /*
- * The model's implementation: sections are counted, and a grace period ends when the count is
+ * The simulators' implementation: sections are counted, and a grace period ends when the count is
  * 0.  Both sides change the same word, so either the reader is later and sees what was removed
  * before, or it is counted.
  */
@@ -80,7 +80,7 @@ static void grace_period(void)
 		cpu_relax();
 }
 
-#else /* !PAWL_MODEL */
+#else /* !PAWL_SIM */
 
 #include <pthread.h>
 #if defined(__has_include) && !__has_include(<urcu/urcu-memb.h>)
@@ -298,7 +298,7 @@ static void grace_period(void)
 	tsan_acquire(&gp_sync);
 }
 
-#endif /* !PAWL_MODEL */
+#endif /* !PAWL_SIM */
 
 /*
  * Progress: lock-free; no allocation, no wait, no system call.

@@ -110,7 +110,8 @@ others() {
 		headers 400 "$make check-headers" \
 		serve-soak 600 "PAWL_SERVE_SOAK=20 $serve -s -k soak" \
 		serve-client 600 "PAWL_SERVE_CLIENT=y $serve -k client" \
-		spin 600 "$make check-spin"
+		spin 600 "$make check-spin" \
+		cores 600 "$make check-cores"
 }
 
 if item '' build $build_time "$make $jobs all tests"; then

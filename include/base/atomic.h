@@ -7,9 +7,10 @@
  *   production         compiler builtins; CMPXCHG16B or an exclusive pair for the 16-byte
  *                      word of a var
  *   thread sanitizer   the same, with annotations for the 16-byte access
- *   PAWL_MODEL         each access calls model_*() with its site (file, line) and order;
- *                      the controlled scheduler, the weak-memory layer and the mutation of
- *                      orders are implemented there
+ *   PAWL_SIM           each access calls model_*() with its site (file, line) and order.
+ *                      tests/model implements them with the controlled scheduler, the
+ *                      weak-memory layer and the mutation of orders (with PAWL_MODEL, which
+ *                      makes tables small); tests/cores with simulated cores and their caches
  *
  * Atomic fields are declared as plain u32 or u64, since sparse rejects _Atomic(T).  The access
  * itself carries the order; smp_mb() serves store-load edges only and never publishes data.
@@ -22,7 +23,7 @@
 #include <time.h>
 #endif
 
-#ifdef PAWL_MODEL
+#ifdef PAWL_SIM
 #include <base/atomic_model.h>
 #else
 
@@ -121,7 +122,7 @@ void __tsan_acquire(void *p);
 void __tsan_release(void *p);
 #endif
 
-#endif /* !PAWL_MODEL */
+#endif /* !PAWL_SIM */
 
 /*
  * 16 bytes that change together.  Each half is also an atomic u64, so reading the two halves
@@ -133,7 +134,7 @@ struct pair {
 	u64 val;
 } __attribute__((aligned(16)));
 
-#ifndef PAWL_MODEL
+#ifndef PAWL_SIM
 /*
  * Acquire and release, on success and on failure (x86 is stronger).  A failure loads the
  * current value into *old.  Progress: one instruction on x86-64 and s390x; lock-free

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Monotonic time, layer 0; cycles() is in atomic.h.  Under PAWL_MODEL time advances when the
- * controlled scheduler lets a deadline pass.
+ * Monotonic time, layer 0; cycles() is in atomic.h.  Under PAWL_SIM it is a simulator's time.
  */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
 #include <base/compiler.h>
 
-#ifdef PAWL_MODEL
+#ifdef PAWL_SIM
 u64 clock_ns(void);
 #define clock_coarse_ns clock_ns
 #else
@@ -34,5 +33,5 @@ static inline u64 clock_coarse_ns(void)
 	return clock_read(CLOCK_MONOTONIC_COARSE);
 }
 
-#endif /* !PAWL_MODEL */
+#endif /* !PAWL_SIM */
 #endif

@@ -34,6 +34,11 @@ typedef int64_t s64;
 #define min_u(a, b) ((a) < (b) ? (a) : (b))
 #define max_u(a, b) ((a) > (b) ? (a) : (b))
 
+#ifdef PAWL_SIM
+void model_prefetchw(const void *p);
+#define prefetchw(p) model_prefetchw(p)
+#else
 #define prefetchw(p) __builtin_prefetch((p), 1, 3)
+#endif
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sleeping on a word, layer 0.  Under PAWL_MODEL the controlled scheduler's threads sleep.
+ * Sleeping on a word, layer 0.  Under PAWL_SIM the threads of a simulator sleep.
  */
 #ifndef BASE_FUTEX_H
 #define BASE_FUTEX_H
 
 #include <base/compiler.h>
 
-#ifdef PAWL_MODEL
+#ifdef PAWL_SIM
 /* As below, but a wait with a deadline may end at any time. */
 int futex_wait(u32 *word, u32 value, u64 deadline);
 void futex_wake(u32 *word);
@@ -62,5 +62,5 @@ static inline void futex_wake(u32 *word)
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-#endif /* !PAWL_MODEL */
+#endif /* !PAWL_SIM */
 #endif

@@ -12,7 +12,7 @@
 #ifndef BASE_PROBE_H
 #define BASE_PROBE_H
 
-#if defined(CONFIG_USDT) && !defined(PAWL_MODEL)
+#if defined(CONFIG_USDT) && !defined(PAWL_SIM)
 #include <sys/sdt.h>
 
 #define PROBE3(name, a, b, c)		STAP_PROBE3(pawl, name, a, b, c)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads of the system, layer 0: each call is the pthread_*() of that name.  Under PAWL_MODEL
- * they are threads of the controlled scheduler, which also gives each thread its own copy of
- * the __thread variables.
+ * Threads of the system, layer 0: each call is the pthread_*() of that name.  Under PAWL_SIM
+ * they are threads of a simulator, which also gives each thread its own copy of the __thread
+ * variables.
  */
 #ifndef BASE_THREAD_H
 #define BASE_THREAD_H
@@ -19,7 +19,7 @@ struct os_thread_attr {
 	const cpu_set_t *cpus;	/* CPUs on which it may run; NULL: as its creator */
 };
 
-#ifdef PAWL_MODEL
+#ifdef PAWL_SIM
 
 typedef u32 os_thread;
 int os_thread_create(os_thread *t, void *(*fn)(void *), void *arg);
@@ -127,5 +127,5 @@ static inline int os_key_set(pthread_key_t key, const void *value)
 	return pthread_setspecific(key, value);
 }
 
-#endif /* !PAWL_MODEL */
+#endif /* !PAWL_SIM */
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * concurrencykit's atomic operations (ck_pr.h), made of base/atomic.h, for the builds that have
- * to see each access: the model and the thread sanitizer.  This folder comes before the
+ * to see each access: the simulators and the thread sanitizer.  This folder comes before the
  * system's in their include path, so ck's headers include this file instead of ck's own.  All
  * other builds use ck's.  It has only the operations that the headers in use need.
  *
  * ck's operations are relaxed, and its fences order them.
- *   PAWL_MODEL         the same; each access and each fence is a site in ck's header, so the
+ *   PAWL_SIM           the same; each access and each fence is a site in ck's header, so the
  *                      mutants remove ck's fences one by one
  *   thread sanitizer   it does not see fences, so each operation has the order that a fence
  *                      beside it would give
@@ -21,7 +21,7 @@
 #include <ck_stdbool.h>
 #include <ck_stdint.h>
 
-#ifdef PAWL_MODEL
+#ifdef PAWL_SIM
 #define ck_pr_load_(p)		load_relaxed(p)
 #define ck_pr_store_(p, v)	store_relaxed(p, v)
 #define ck_pr_xchg_(p, v)	xchg_relaxed(p, v)

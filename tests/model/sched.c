@@ -648,6 +648,11 @@ void model_relax(void)
 	point(NULL, NULL, false, true);
 }
 
+void model_prefetchw(const void *p)
+{
+	(void)p;
+}
+
 u64 model_cycles(void)
 {
 	return *model_stamp;
