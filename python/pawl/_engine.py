@@ -49,9 +49,10 @@ from ._guard import _tls
 from ._lib import check, held, lib, refused
 
 _Coroutine = types.CoroutineType
-_OP = struct.Struct(c.OP_FORMAT).size
+_OP = struct.calcsize(c.OP_FORMAT)
 _SIZE = ctypes.sizeof(c.OpStruct)
-_TICKET = struct.Struct("@Q")
+_PARTS = [struct.Struct("@" + part) for part in c.OP_PARTS]
+_PACK, _ARG, _REST = _PARTS[1].pack_into, c.OpStruct.arg.offset, c.OpStruct.deadline_ns.offset
 _COMPLETION = struct.Struct(c.COMPLETION_FORMAT)
 _ROOM = 16			# vars of an op for which a buffer has room
 _SLICE_NS = 200_000_000		# the main thread returns from a wait this often, for signals
@@ -70,21 +71,26 @@ _keys = itertools.count(1)
 _lock = threading.RLock()	# Op._waiters, Engine._queues, _Unseen
 _names = {}			# name -> (address, C string), which must outlive every engine
 _buffers = []
-_packers = [struct.Struct(f"{c.OP_FORMAT}Q{n}Q") for n in range(_ROOM + 1)]
+_packers = [struct.Struct(f"@{n}Q") for n in range(_ROOM + 1)]
 _engines = weakref.WeakSet()
 _logger = logging.getLogger("pawl")
-_copy_context = contextvars.copy_context
+_copy_context, _Context = contextvars.copy_context, contextvars.Context
 
 
 class _Buffer:
-    """A struct pawl_op, a ticket, and n handles of vars."""
+    """A struct pawl_op, a ticket, and n handles of vars.  What most ops have in common is in it."""
     __slots__ = ("memory", "op", "ticket", "vars")
 
     def __init__(self, n):
         self.memory = ctypes.create_string_buffer(_OP + 8 + 8 * n)
         self.op = ctypes.addressof(self.memory)
-        self.ticket = self.op + _OP
-        self.vars = self.ticket + 8
+        self.ticket = ctypes.c_uint64.from_buffer(self.memory, _OP)
+        self.vars = self.op + _OP + 8
+        _PARTS[0].pack_into(self.memory, 0, _SIZE, _BODY, 0)
+        self.rest(0, 0, 0)
+
+    def rest(self, when, group, cost):
+        _PARTS[2].pack_into(self.memory, _REST, when, self.op + _OP, group, cost)
 
 
 class _NoCopy:
@@ -260,24 +266,28 @@ def _fault_of_body(op):
 
 def _body(run, key):
     """Runs the user's callable.  See the head of this file."""
-    op = outer = result = None
+    op = outer = inside = result = context = None
     rc = -errno.EIO
     try:
         op = _live[key]
-        outer = op._outer = _tls.op
+        inside = _tls.inside
+        outer = op._outer = inside.op
         op._run = run
-        _tls.op = op
+        inside.op = op
         if op._told:
             _canceled(op)
             rc = 0
         elif op._engine._lost and (rc := _inherits(op, run)):
             pass
         else:
+            context = op._context or _Context()
             op._user = True
             if op._kwargs:
-                result = op._context.run(op._fn, *op._args, **op._kwargs)
+                result = context.run(op._fn, *op._args, **op._kwargs)
+            elif op._args:
+                result = context.run(op._fn, *op._args)
             else:
-                result = op._context.run(op._fn, *op._args)
+                result = context.run(op._fn)
             op._user = False
             if result.__class__ is _Coroutine:
                 result.close()
@@ -294,8 +304,9 @@ def _body(run, key):
     if op is not None:
         op._run = None
     # The traceback has frames that lead to this one, which must not lead to the op.
-    op = result = None
-    _tls.op = outer
+    op = result = context = None
+    if inside is not None:
+        inside.op = outer
     outer = None
     return rc
 
@@ -459,10 +470,11 @@ class _Handle:
 
 def _inside():
     """The Op whose body runs on this thread, or None."""
-    op = _tls.op
+    inside = _tls.inside
+    op = inside.op
     while op is not None and op._run is None:
         # Its _body() was interrupted at its end.
-        op = _tls.op = op._outer
+        op = inside.op = op._outer
     return op
 
 
@@ -1317,13 +1329,15 @@ class Engine(_NoCopy):
         if kwargs:
             values, reads = _arrays(kwargs.values(), reads, writes)
             kwargs = dict(zip(kwargs, values))
-        inside = _inside()
-        if inside is not None and inside._outer is not None:
+        if _tls.inside.op is not None and (inside := _inside()) is not None and \
+                inside._outer is not None:
             # A wait for the op needs as much, and would leave it behind.
             _guard.room(_guard.FRAMES + 12)
         op = Op()
         op._engine, op._fn, op._args, op._kwargs = self, fn, args, kwargs
-        op._reads, op._writes, op._group, op._context = reads, writes, group, _copy_context()
+        op._reads, op._writes, op._group = reads, writes, group
+        # An empty one, as most are, is made when the body runs: until then it costs nothing.
+        op._context = _copy_context() or None
         op._result = op._fault = op._cause = op._waiters = op._run = op._outer = None
         op._skipped = op._cancel = op._told = op._done = op._ran = op._user = False
         op._always, op._poison = always, cancel_poisons
@@ -1361,16 +1375,19 @@ class Engine(_NoCopy):
                 buffer = _buffers.pop()
             except IndexError:
                 buffer = _Buffer(_ROOM)
-            packer = _packers[n]
         else:
-            buffer, packer = _Buffer(n), struct.Struct(f"{c.OP_FORMAT}Q{n}Q")
-        op._ticket = 0
+            buffer = _Buffer(n)
+        ticket, at = buffer.ticket, buffer.vars
+        op._ticket = ticket.value = 0
+        rest = deadline is not None or gh or cost
         try:
-            packer.pack_into(
-                buffer.memory, 0, _SIZE, _BODY, 0, key, _RELEASE, buffer.vars,
-                buffer.vars + 8 * nreads, nreads, nwrites, priority, 0, flags, 0, 0, label, queue,
-                key if queue else 0, when, buffer.ticket, gh, cost, 0, *[v._h for v in reads],
-                *[v._h for v in writes])
+            _PACK(buffer.memory, _ARG, key, _RELEASE, at, at + 8 * nreads, nreads, nwrites,
+                  priority, 0, flags, 0, 0, label, queue, key if queue else 0)
+            if n:
+                packer = _packers[n] if n <= _ROOM else struct.Struct(f"@{n}Q")
+                packer.pack_into(buffer.memory, _OP + 8, *[v._h for v in reads + writes])
+            if rest:
+                buffer.rest(when, gh, cost)
         except struct.error:
             _range(priority, cost)
             raise
@@ -1385,14 +1402,15 @@ class Engine(_NoCopy):
                 self._push_again(h, rc, op, buffer, gh or cost, block)
         except BaseException as exc:
             # A signal may come when the push has succeeded.
-            ticket = _TICKET.unpack_from(buffer.memory, _OP)[0]
-            if isinstance(exc, c.PawlError) or not ticket or \
-                    held.pawl_ticket_state(h.ptr, ticket) == c.TICKET_COMPLETE:
+            if isinstance(exc, c.PawlError) or not ticket.value or \
+                    held.pawl_ticket_state(h.ptr, ticket.value) == c.TICKET_COMPLETE:
                 _live.pop(key, None)
                 if cq is not None:
                     cq._ops.pop(key, None)
             raise
-        op._ticket = _TICKET.unpack_from(buffer.memory, _OP)[0]
+        op._ticket = ticket.value
+        if rest:
+            buffer.rest(0, 0, 0)
         if n <= _ROOM:
             _buffers.append(buffer)
         if _guard._late:

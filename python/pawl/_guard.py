@@ -26,9 +26,20 @@ FRAMES = 40			# of the functions that ctypes calls, and what they call
 _SIGNALS = sorted(int(s) for s in valid_signals() if s < 32)
 
 
+class _Inside:
+    """The op whose body runs on a thread.  A thread finds this object once for several changes,
+    because an attribute of threading.local costs ten times as much."""
+    __slots__ = ("op",)
+
+    def __init__(self):
+        self.op = None
+
+
 class _Thread(threading.local):
-    op = None			# whose body runs here
     kept = False		# the thread has a state of its own: _thread_start()
+
+    def __init__(self):
+        self.inside = _Inside()
 
 
 _tls = _Thread()
@@ -39,7 +50,7 @@ _active = False			# the main thread is in such a call
 
 def _handler(number, frame):
     old = _old.get(number)
-    op = _tls.op
+    op = _tls.inside.op
     if not _active:
         # It was not put back, because another signal came.
         if getsignal(number) is _handler:
@@ -98,7 +109,7 @@ def _main(call, args):
 def here(call, *args):
     """Call the library, which may run bodies on this thread.  The caller calls deliver()."""
     room(FRAMES)
-    op = _tls.op
+    op = _tls.inside.op
     user = op is not None and op._user
     if user:
         op._user = False
@@ -114,5 +125,5 @@ def here(call, *args):
 def forked():
     """A child of fork() is in no body, and in no call."""
     global _active
-    _tls.op = None
+    _tls.inside.op = None
     _active = False

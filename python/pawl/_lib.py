@@ -54,8 +54,9 @@ class OpStruct(Structure):
         ("deadline_ns", c_int64), ("ticket", c_void_p), ("group", c_uint64), ("cost", c_uint64)]
 
 
-# The same for struct.pack_into(), from `size` to `cost`.
-OP_FORMAT = "@NPPPPPPIIiHHHHPQQqPQQ"
+# The same for struct.pack_into(): from `size`, from `arg` and from `deadline_ns` to `cost`.
+OP_PARTS = ("NPP", "PPPPIIiHHHHPQQ", "qPQQ")
+OP_FORMAT = "@" + "".join(OP_PARTS)
 
 
 class Error(Structure):
