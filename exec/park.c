@@ -190,11 +190,16 @@ void queue_wake(struct exec_queue *q)
 void queue_start_or_wake(struct exec_queue *q, struct exec_thread *t)
 {
 	struct exec *x = q->x;
-	u32 drive = load_relaxed(&q->drive);
+	u32 drive;
 	s32 spin;
 
 	if (load_relaxed(&q->group.attn) & ATTN_START)
 		queue_start(q);
+	/*
+	 * EXEC-P1 <-> EXEC-P2: drive_change().  push_wake() has not read it if attn was not 0, and
+	 * queue_start() may have failed on another thread, which has not seen the work.
+	 */
+	drive = load_seq_cst(&q->drive);
 	/*
 	 * exec_push() may have read only one of the two words.
 	 * EXEC-P10 <-> EXEC-P9 by EXEC-P1: the bits and park words of the counted sleepers.
@@ -253,12 +258,13 @@ static void pass_on(struct exec *x, struct exec_thread *t)
 	n = x->nqueues;
 	for (i = 0; i < n; i++) {
 		struct exec_queue *q = x->queues[i];
+		/* EXEC-P4 <-> EXEC-P3: a pusher counts t as a spinner if it has read this. */
+		u32 drive = load_seq_cst(&q->drive);
 
-		if (!thread_serves(t, q))
+		if (!(drive & t->serves))
 			continue;
 		/* EXEC-P4 <-> EXEC-P3 */
-		if (likely(!attn_all(load_seq_cst(&q->group.attn)) &&
-			   !drive_attn(q, load_relaxed(&q->drive))))
+		if (likely(!attn_all(load_seq_cst(&q->group.attn)) && !drive_attn(q, drive)))
 			continue;
 		smp_mb();	/* EXEC-P4 <-> EXEC-P3 */
 		if (!queue_empty(q))

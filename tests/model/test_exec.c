@@ -12,6 +12,7 @@
  *   ring     +  push    t  take    k  peek; a ring that is full at first never becomes empty
  *            b  take a batch, and the contents of the hoard   o  peek, and take from the hoard
  *   sleep    +  push work, P of priority 1        w  wait until all work ran, and help   v  without helping
+ *            b  wait, and serve queues without workers         f  only those whose workers failed
  *            .  wait for a time, and help    S  stop the workers, s start them    u  wake thread 0
  *            c  wait for u, h and help       t  take work and run it         Q  statistics
  *            r  as t, for a thread that reads the ready descriptor
@@ -43,6 +44,7 @@ struct program {
 	u32 taker;		/* the thread that takes the remaining work at the end */
 	u32 tall;		/* 1: each thread's first node has two levels; 2: all nodes */
 	u32 meet;		/* this work and the next one must run at the same time */
+	u32 inside;		/* so many pieces of work wait, inside, for the next one */
 	u32 workers;
 	bool empty;		/* another queue, without work, comes before the queue */
 	bool far;		/* slots in other words of a bitmap, the last thread's first */
@@ -205,6 +207,29 @@ static bool search(u64 done, const u32 *order, u32 n, bool empties)
 	return false;
 }
 
+static bool has_begun(void *arg)
+{
+	return load_acquire((u32 *)arg);
+}
+
+/* Wait for the next piece of work, which may be queued behind this one. */
+static void run_inside(struct exec_thread *t, u32 work)
+{
+	struct exec_inside in = { .x = x, .t = t, .queue = q, .takes = true };
+	struct exec_thread *other;
+	u32 i;
+
+	store_release(&began[work], 1);
+	smp_mb();	/* a thread that is not there yet has not read it */
+	for (i = 0; i < x->max_threads; i++) {
+		other = load_acquire(&x->threads[i]);
+		if (other)
+			exec_unpark(x, other);
+	}
+	if (work <= pg.inside)
+		exec_wait_inside(x, t, has_begun, &began[work + 1], -1, 0, &in);
+}
+
 static void run_work(void *user, struct exec_thread *t, u32 work)
 {
 	u32 i;
@@ -212,6 +237,8 @@ static void run_work(void *user, struct exec_thread *t, u32 work)
 	if (model_note(&ran[work], 1))
 		model_fail("work %u runs twice", work);
 	model_point();
+	if (pg.inside)
+		run_inside(t, work);
 	if (pg.meet) {
 		u32 other = 2 * pg.meet + 1 - work;
 
@@ -694,7 +721,11 @@ static void sleep_thread(u32 i)
 			break;
 		case 'w':
 		case 'v':
-			exec_wait(x, &xt[i], all_ran, NULL, -1, *s == 'w');
+		case 'b':
+		case 'f':
+			exec_wait(x, &xt[i], all_ran, NULL, -1,
+				  *s == 'w' ? EXEC_HELP : *s == 'b' ? EXEC_BARE :
+				  *s == 'f' ? EXEC_FAILED : EXEC_WAIT);
 			for (work = 1; work <= goal; work++)
 				if (output[work] != work)
 					model_fail("work %u ran, and its output is not there", work);
@@ -914,6 +945,14 @@ const struct scenario scenarios[] = {
 	W("worker_stats", SLEEP, "+Q | +v", sleep, 2, 3, 6, .workers = 1),
 	S("worker_fail", SLEEP, "+w | +w", sleep, 2, MODEL_ALL, 6, .workers = 1, .own = true,
 	  .no_threads = true),
+	S("worker_fail_2", SLEEP, "+ | + | w | w", sleep, 4, 2, 6, .workers = 1, .own = true,
+	  .no_threads = true, .meet = 1),
+	S("bare_kinds", SLEEP, "b | w | ++", sleep, 3, 3, 6, .meet = 1),
+	S("fail_wait", SLEEP, "+ | + | f | b", sleep, 4, 2, 6, .workers = 1, .own = true,
+	  .no_threads = true, .meet = 1),
+	S("bare_stop", SLEEP, "b | S+", sleep, 2, 3, 6, .workers = 1, .own = true),
+	W("inside", SLEEP, "+++v", sleep, 1, 2, 6, .workers = 2, .own = true, .inside = 2),
+	W("inside_2", SLEEP, "+ | +v", sleep, 2, 2, 6, .workers = 1, .own = true, .inside = 1),
 	S("around", QUEUE, "0 t 0 t 0 t 0 t | 0 0 | 0", queue, 3, 2, 6),
 	S("around_2", LOOSE, "0 t 0 t 0 t 0 t 0 t | t t", queue, 2, 3, 6, .batch = 3,
 	  .before = "0000"),
