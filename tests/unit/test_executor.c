@@ -149,7 +149,9 @@ START_TEST(test_workers_missing_for_two_reasons_make_a_queue_deserted)
 		if (i % 2) {
 			until(&ran, i + 1);
 		} else {
-			ck_assert_uint_eq(exec_take(f.x, t), 1);
+			/* On a busy machine the push creates the third one again, in vain. */
+			while (!exec_take(f.x, t))
+				sched_yield();
 			ran++;
 		}
 		exec_stop(f.x);
