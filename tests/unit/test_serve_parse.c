@@ -378,17 +378,10 @@ static struct conn *connected(unsigned int kind)
 
 static void disconnected(void)
 {
-	unsigned int k;
-	void *p;
-
 	close(client);
 	loop_step(l1);
 	ck_assert_uint_eq(l1->nconns, 0);
-	for (k = 0; k < sizeof(l1->bufs) / sizeof(l1->bufs[0]); k++)
-		while ((p = l1->bufs[k])) {
-			memcpy(&l1->bufs[k], p, sizeof(p));
-			free(p);
-		}
+	buf_free(l1);
 	free(l1->scratch);
 	close(l1->ep);
 	port_fini(&l1->port);

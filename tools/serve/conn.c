@@ -41,7 +41,8 @@
 #define SCRATCH		65536u
 #define BUF_MIN		4096u
 #define BUFS_KEPT	(256u << 20)	/* bytes of free buffers of a loop */
-#define UNUSED_NS	2000000000u	/* how long large ones are kept without use */
+#define UNUSED_NS	2000000000u	/* how long they are kept without use, about */
+#define TRIM_MIN	(1u << 20)	/* bytes freed at once, after which the heap is trimmed */
 #define LINGER_NS	2000000000u
 #define H2_TICK_NS	1000000000u
 #define TURN_WORK	32		/* requests, and receptions of 64 KiB, of a connection in a turn */
@@ -54,6 +55,20 @@ static unsigned int buf_class(size_t n)
 	return n <= BUF_MIN ? 0 : 64 - (unsigned int)__builtin_clzll((n - 1) / BUF_MIN);
 }
 
+/* A free buffer of the loop, or NULL. */
+static void *buf_take(struct loop *l, unsigned int k)
+{
+	void *p = l->bufs[k].first;
+
+	if (!p)
+		return NULL;
+	memcpy(&l->bufs[k].first, p, sizeof(void *));
+	l->bufs_bytes -= (size_t)BUF_MIN << k;
+	if (--l->bufs[k].n < l->bufs[k].least)
+		l->bufs[k].least = l->bufs[k].n;
+	return p;
+}
+
 bool buf_grow(struct loop *l, struct buf *b, size_t n)
 {
 	unsigned int k = buf_class(n);
@@ -61,13 +76,8 @@ bool buf_grow(struct loop *l, struct buf *b, size_t n)
 
 	if (k >= sizeof(l->bufs) / sizeof(l->bufs[0]))
 		return false;
-	p = l ? l->bufs[k] : NULL;
-	if (p) {
-		memcpy(&l->bufs[k], p, sizeof(void *));
-		l->bufs_bytes -= (size_t)BUF_MIN << k;
-		if (l->bufs_unused > l->bufs_bytes)
-			l->bufs_unused = l->bufs_bytes;
-	} else {
+	p = l ? buf_take(l, k) : NULL;
+	if (!p) {
 		p = malloc((size_t)BUF_MIN << k);
 		if (!p)
 			return false;
@@ -88,30 +98,40 @@ void buf_put(struct loop *l, struct buf *b)
 		free(b->p);
 	} else if (b->p) {
 		k = buf_class(b->cap);
-		memcpy(b->p, &l->bufs[k], sizeof(void *));
-		l->bufs[k] = b->p;
+		memcpy(b->p, &l->bufs[k].first, sizeof(void *));
+		l->bufs[k].first = b->p;
+		l->bufs[k].n++;
 		l->bufs_bytes += b->cap;
 	}
 	*b = (struct buf){ 0 };
 }
 
+/* What of each size was free all the time since the last look is too much. */
 void buf_tick(struct loop *l)
 {
-	unsigned int k = sizeof(l->bufs) / sizeof(l->bufs[0]);
-	size_t size;
-	void *p;
+	size_t i, before = l->bufs_bytes;
+	unsigned int k;
 
 	if (l->now - l->bufs_ns < UNUSED_NS)
 		return;
 	l->bufs_ns = l->now;
-	while (k-- > 0 && (size = (size_t)BUF_MIN << k) >= 1u << 20)
-		while ((p = l->bufs[k]) && size <= l->bufs_unused) {
-			memcpy(&l->bufs[k], p, sizeof(void *));
-			l->bufs_bytes -= size;
-			l->bufs_unused -= size;
+	for (k = 0; k < sizeof(l->bufs) / sizeof(l->bufs[0]); k++) {
+		for (i = l->bufs[k].least; i > 0; i--)
+			free(buf_take(l, k));
+		l->bufs[k].least = l->bufs[k].n;
+	}
+	if (before - l->bufs_bytes > TRIM_MIN)
+		helper_trim(l->sv, TRIM_HEAP);
+}
+
+void buf_free(struct loop *l)
+{
+	unsigned int k;
+	void *p;
+
+	for (k = 0; k < sizeof(l->bufs) / sizeof(l->bufs[0]); k++)
+		while ((p = buf_take(l, k)))
 			free(p);
-		}
-	l->bufs_unused = l->bufs_bytes;
 }
 
 bool buf_add(struct loop *l, struct buf *b, const char *p, size_t n)

@@ -61,13 +61,21 @@ void helper_yield(struct msg *m)
 	syscall(SYS_sched_setattr, 0, &a, 0);
 }
 
-void helper_trim(struct msg *m)
+static void trim(struct msg *m)
 {
 	struct helper *h = m->arg;
+	/* who finds 0 may use the message again */
+	u32 what = xchg_acq_rel(&h->sv->trims, 0);
 
-	store_relaxed(&h->sv->trims, 0);
-	serve_cache_empty();
+	if (what & TRIM_CACHE)
+		serve_cache_empty();
 	malloc_trim(0);
+}
+
+void helper_trim(struct server *sv, u32 what)
+{
+	if (!fetch_or_acq_rel(&sv->trims, what))
+		port_send(&sv->loader.port, &sv->loader.trim, trim, &sv->loader);
 }
 
 static void leave(struct msg *m)

@@ -22,7 +22,7 @@ void infer_release(struct loop *l, struct request *r)
 		struct tensor *t = &r->in[__builtin_ctz(r->bufs)];
 		struct buf b = { t->buf, 0, t->cap };
 
-		buf_put(l, &b);
+		buf_put(r->heap ? NULL : l, &b);
 		t->buf = NULL;
 		t->cap = 0;
 	}
@@ -47,7 +47,7 @@ struct request *infer_new(struct loop *l, struct version *v)
 	r->first_ns = r->arrival_ns = l->now;
 	r->deadline_ns = v->e->conf.timeout_ns ? l->now + v->e->conf.timeout_ns : 0;
 	r->state = REQ_NEW;
-	r->is_canceled = r->alone = r->batch = false;
+	r->is_canceled = r->alone = r->batch = r->heap = false;
 	r->shapes = NULL;
 	r->slot = NULL;
 	r->status = 0;
@@ -146,6 +146,7 @@ void infer_begin(struct conn *c, struct version *v)
 		return;
 	}
 	version_get(v);
+	r->heap = true;
 	r->parse = &large->p;
 	c->state = CONN_BUSY;
 	c->request_pending++;
@@ -488,8 +489,8 @@ static void infer_done(struct msg *msg)
 		return;
 	}
 	*w = (struct writer){ .begin_ns = local.begin_ns };
-	/* pages that are not written take no memory */
-	if (!buf_room(NULL, &w->b, HEAD_ROOM + 512 + text)) {
+	/* pages that are not written take no memory; the loop has the buffer back at the end */
+	if (!buf_room(l, &w->b, HEAD_ROOM + 512 + text)) {
 		w->failed = true;
 		finish(c, r, w, w->begin_ns);
 		free(w);

@@ -236,6 +236,7 @@ struct request {
 	uint64_t bytes;
 	uint32_t wanted, binary;	/* outputs, bit by bit */
 	uint32_t bufs;			/* inputs that have a buffer */
+	bool heap;			/* an op made these, not the loop */
 	struct js_str id;
 	unsigned int level;		/* 0 to LEVELS - 1, 0 is the highest */
 	bool layers;			/* the answer has the times of its layers */
@@ -418,7 +419,8 @@ bool conn_spent(struct conn *c, size_t n);
 bool conn_authorized(struct conn *c, const char *authorization);
 void conn_event(struct conn *c, uint32_t events);
 void conn_tick(struct loop *l);
-void buf_tick(struct loop *l);		/* free large buffers that were not used for a while */
+void buf_tick(struct loop *l);		/* free the buffers that were not used for a while */
+void buf_free(struct loop *l);		/* and all of them, at the end */
 void conn_drain(struct loop *l);	/* no further requests */
 void conn_close(struct conn *c);
 void conn_again(struct loop *l);	/* those that had their share of the last turn */
@@ -530,8 +532,9 @@ struct helper {
 
 int helper_start(struct helper *h, struct server *sv);
 void helper_stop(struct helper *h);	/* after it has run all messages sent to it */
-/* A message to the helper: give memory back that nothing uses. */
-void helper_trim(struct msg *m);
+/* The helper is to give memory back that nothing uses: the heap's, and the cache of plans. */
+enum { TRIM_HEAP = 1, TRIM_CACHE = 2 };
+void helper_trim(struct server *sv, u32 what);
 /* A message to the helper: its work yields to requests from now on. */
 void helper_yield(struct msg *m);
 
@@ -568,8 +571,9 @@ struct loop {
 	struct request *free_requests;
 	unsigned int nconns;
 	u64 busy;			/* connections that wait for an answer */
-	void *bufs[24];			/* by power of two */
-	size_t bufs_bytes, bufs_unused;	/* unused: the least since the last look */
+	/* free buffers, by power of two; least: of n since the last look */
+	struct { void *first; size_t n, least; } bufs[24];
+	size_t bufs_bytes;
 	uint64_t bufs_ns;
 	char *scratch;
 	struct msg publish, stop, force, took, drained;
@@ -622,7 +626,7 @@ struct server {
 	u64 connections, requests, answers;
 	u64 held;			/* bytes of bodies and answers */
 	u64 freeing;			/* bytes of slots that the helper is to free */
-	u32 trims;			/* the helper is to give memory back */
+	u32 trims;			/* what the helper is to trim */
 };
 
 /* Whether the server is ready, as health/ready says it; else the reason. */

@@ -590,7 +590,6 @@ static void free_loops(struct server *sv)
 {
 	struct request *r;
 	unsigned int i, k;
-	void *p;
 
 	for (i = 0; i < sv->cfg.loops; i++) {
 		struct loop *l = &sv->loops[i];
@@ -604,11 +603,7 @@ static void free_loops(struct server *sv)
 		if (l->ep >= 0)
 			close(l->ep);
 		free(l->scratch);
-		for (k = 0; k < sizeof(l->bufs) / sizeof(l->bufs[0]); k++)
-			while ((p = l->bufs[k])) {
-				memcpy(&l->bufs[k], p, sizeof(p));
-				free(p);
-			}
+		buf_free(l);
 		while ((r = l->free_requests)) {
 			l->free_requests = r->next;
 			free(r);

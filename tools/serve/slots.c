@@ -316,8 +316,8 @@ void slots_tick(struct server *sv, uint64_t now)
 		unlink_free(s);
 		slot_free(s);
 	}
-	if (any && !xchg_relaxed(&sv->trims, 1))
-		port_send(&sv->loader.port, &sv->loader.trim, helper_trim, &sv->loader);
+	if (any)
+		helper_trim(sv, TRIM_HEAP | TRIM_CACHE);
 }
 
 void slot_give(struct slot *s)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory: 10 000 connections that are open and idle, and bodies; what the former cost others."""
+import json
 import os
 import resource
 import statistics
@@ -127,3 +128,22 @@ def test_the_memory_of_bodies_is_what_they_take(server, descriptors, size):
     for sock in socks:
         sock.close()
     soon(lambda: server.metric("pawl_serve_memory_bytes") == 0, "no memory is held")
+
+
+@pytest.mark.parametrize("width", (1500, 40000))
+def test_large_texts_leave_no_buffers(server, width):
+    """What ops made for one request is not kept for the next, in which they make it again."""
+    server.model("any", dims="-1 -1")
+    server.start("--workers=2")
+    body = json.dumps({"inputs": [{"name": "INPUT0", "shape": [1, width], "datatype": "FP32",
+                                   "data": [1234.5] * width}]}).encode()
+    text = text_request(body, "/v2/models/any/infer")
+    with server.connect() as sock, sock.makefile("rb") as file:
+        def ask(n):
+            for _ in range(n):
+                sock.sendall(text)
+                assert read_answer(file)[0] == 200
+        ask(50)
+        before = resident(server.process.pid)
+        ask(100 + 20000000 // len(body) // 10)
+        assert sanitized() or resident(server.process.pid) - before < 4 << 20
