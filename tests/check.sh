@@ -46,6 +46,11 @@ for lint in kconfig tokens sources exports edges docs proof; do
 	item '' "$lint" 200 "$make check-$lint"
 done
 
+# Ctrl-C reaches the tests that run in the background too.
+trap 'trap "" TERM; kill -s TERM 0; trap - INT; kill -s INT $$' INT
+# shellcheck disable=SC2046 # a list of words
+trap 'kill $(jobs -p) 2>/dev/null; exit 143' TERM
+
 short_form() {
 	item '' build $build_time "$make $jobs all tests" || return
 	item '' headers 400 "$make check-headers" &
@@ -106,7 +111,8 @@ others() {
 	# this is no git clone
 	printf '%s\t%s\t%s\n' dist 1800 "CC=clang CONFIGS=minimal.config $srctree/tests/install/dist.sh"
 	[ -e "$srctree/.git" ] || printf '%s\t%s\t%s\n' install 600 "$make check-install"
-	printf '%s\t%s\t%s\n' deb 1800 "$srctree/tests/install/deb.sh" \
+	printf '%s\t%s\t%s\n' walk 1800 "$srctree/tests/install/walk.sh" \
+		deb 1800 "$srctree/tests/install/deb.sh" \
 		headers 400 "$make check-headers" \
 		serve-soak 600 "PAWL_SERVE_SOAK=20 $serve -s -k soak" \
 		serve-client 600 "PAWL_SERVE_CLIENT=y $serve -k client" \
@@ -120,8 +126,6 @@ if item '' build $build_time "$make $jobs all tests"; then
 	item '' model-build $build_time "$make $jobs model"
 	item '' busted-build $build_time "$make $jobs busted-build"
 	item '' proof-build $build_time "$make $jobs tests/suspend/suspend tests/suspend.list proof"
-	# shellcheck disable=SC2046 # a list of words
-	trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
 	# shellcheck disable=SC2086 # lists of words
 	programs '' . $plain $search &
 	builds

@@ -33,13 +33,28 @@ shift $((OPTIND - 1))
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
+# Each test has a process group of its own, which Ctrl-C does not reach.
+# shellcheck disable=SC2317 # trap calls it
+stop() {
+	local running
+	# shellcheck disable=SC2046 # a list of words
+	kill $(jobs -p) 2>/dev/null
+	for running in "$tmp"/running.*; do
+		kill "$(cat "$running")"
+	done 2>/dev/null
+	rm -rf "$tmp"
+	trap - EXIT "$1"
+	kill -s "$1" $$
+}
+trap 'stop INT' INT
+trap 'stop TERM' TERM
 [ -n "$results" ] || results=$tmp/results
 touch "$results"
 
 # run_test NUMBER NAME SECONDS COMMAND
 run_test() {
 	local name=$prefix$2 seconds=$3 command=$4 log=$tmp/log.$1
-	local start=$EPOCHREALTIME status verdict note='' TIMEFORMAT='%U %S'
+	local start=$EPOCHREALTIME status verdict note='' ticker='' TIMEFORMAT='%U %S'
 
 	if [ "$jobs" = 1 ]; then
 		# a long one says what it does
@@ -47,11 +62,17 @@ run_test() {
 			printf '      %s: %d s, %s\n' "$name" "$((${EPOCHREALTIME%.*} - ${start%.*}))" \
 				"$(tail -n 1 "$log" | sed 's/^ *//' | cut -c 1-60)"
 		done &
+		ticker=$!
 	fi
 	# the outer 2>: the times, and what this shell has to say about a signal
-	{ time timeout -k 5 "$seconds" bash -c "$command" >"$log" 2>&1 </dev/null; } 2>"$log.times"
+	{ time {
+		env --default-signal=INT timeout -k 5 "$seconds" bash -c "$command" >"$log" 2>&1 </dev/null &
+		echo $! >"$tmp/running.$1"
+		wait $!
+	}; } 2>"$log.times"
 	status=$?
-	[ "$jobs" != 1 ] || { kill $!; wait $!; } 2>/dev/null
+	rm -f "$tmp/running.$1"
+	[ -z "$ticker" ] || { kill "$ticker"; wait "$ticker"; } 2>/dev/null
 	case $status in
 	0) verdict=pass ;;
 	77) verdict=skip note=": $(tail -n 1 "$log")" ;;
