@@ -102,10 +102,12 @@ __cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *wh
 	if ((d->flags & PAWL_OP_ARG) && d->arg_size && !d->arg)
 		return err(-EINVAL, "%s: op.arg is NULL but op.arg_size is %u", who, d->arg_size);
 	if ((d->flags & PAWL_OP_ARG) && !op_arg_fits(d))
-		return err(-E2BIG, "%s: op.arg_size is %u, too much beside %llu vars%s", who,
+		return err(-E2BIG, "%s: op.arg_size is %u, beside %llu vars%s at most %llu fit", who,
 			   d->arg_size, (unsigned long long)d->nreads + d->nwrites,
 			   d->release ? " and op.release" :
-			   d->flags & PAWL_OP_NOTES ? " and these op.flags" : "");
+			   d->flags & PAWL_OP_NOTES ? " and these op.flags" : "",
+			   op_arg_beside(d) < PAWL_ARG_ROOM(0) ?
+			   (unsigned long long)PAWL_ARG_ROOM(0) - op_arg_beside(d) : 0);
 	if (d->device.kind != PAWL_CPU && !device_row(e, d->device))
 		return err(-ENODEV, "%s: no device of kind %u, number %u in this engine", who,
 			   d->device.kind, d->device.id);
@@ -115,9 +117,9 @@ __cold int op_bad(struct pawl_engine *e, const struct pawl_op *d, const char *wh
 	/* Valid after all: a device or another size, which op_check() does not cover. */
 	if ((d->reads || !d->nreads) && (d->writes || !d->nwrites))
 		return 0;
-	return err(-EINVAL, "%s: op.%s is NULL but its count is %u", who,
-		   d->nreads && !d->reads ? "reads" : "writes",
-		   d->nreads && !d->reads ? d->nreads : d->nwrites);
+	if (d->nreads && !d->reads)
+		return err(-EINVAL, "%s: op.reads is NULL, but op.nreads is %u", who, d->nreads);
+	return err(-EINVAL, "%s: op.writes is NULL, but op.nwrites is %u", who, d->nwrites);
 }
 
 static inline u32 dep_key(const struct dep *d)

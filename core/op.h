@@ -287,14 +287,17 @@ BUILD_BUG_ON(sizeof(struct pawl_device) != 4);
 BUILD_BUG_ON(offsetof(struct op, release) != offsetof(struct op, deps) + 4 * sizeof(struct dep));
 BUILD_BUG_ON(PAWL_ARG_ROOM(4) != sizeof(pawl_release_fn) || INLINE_DEPS != 4);
 
+/* How many of the bytes for accesses and an argument the other members take. */
+static inline u64 op_arg_beside(const struct pawl_op *d)
+{
+	return ((u64)d->nreads + d->nwrites) * sizeof(struct dep) +
+	       (d->release || d->flags & PAWL_OP_NOTES ? sizeof(pawl_release_fn) : 0);
+}
+
 /* Has the described op room for a copy of its argument behind its accesses? */
 static inline bool op_arg_fits(const struct pawl_op *d)
 {
-	u64 used = ((u64)d->nreads + d->nwrites) * sizeof(struct dep);
-
-	if (d->release || d->flags & PAWL_OP_NOTES)
-		used += sizeof(pawl_release_fn);
-	return used + d->arg_size <= PAWL_ARG_ROOM(0) && (d->arg || !d->arg_size);
+	return op_arg_beside(d) + d->arg_size <= PAWL_ARG_ROOM(0) && (d->arg || !d->arg_size);
 }
 
 /* op_where() of an op that has nothing but these flags. */
