@@ -26,15 +26,15 @@ static void check(int err, const char *what)
 		bench_die("%s: %d: %s", what, err, pawl_error_text());
 }
 
+#ifdef BENCH_UV
+#include <uv.h>
+
 static int cmp_u64(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
 	return (x > y) - (x < y);
 }
-
-#ifdef BENCH_UV
-#include <uv.h>
 
 #define TURNS	8		/* of each, alternately */
 #define SAMPLES	2000		/* in a turn, after some that do not count */
